@@ -1,7 +1,7 @@
 /* What the parts of the launcher share: launcher.c, the loop, and the phases in which an attempt ends;
  * launcher_phase.c, the steps between them; launcher_attempt.c, the step from one attempt to the next;
- * launcher_nodes.c, the other nodes of the job, and readers that ask for the ranks' calls; launcher_look.c, what is
- * shown of a running job. The first calls the others. */
+ * launcher_first.c, who failed first; launcher_nodes.c, the other nodes of the job, and readers that ask for the ranks'
+ * calls; launcher_look.c, what is shown of a running job. The first calls the others. */
 #ifndef TT_ELASTIC_LAUNCHER_H
 #define TT_ELASTIC_LAUNCHER_H
 
@@ -82,6 +82,14 @@ void tt__launcher_terminate(tt__launcher_state *l, int sig);
 /* Order the keeper to kill every descendant. */
 void tt__launcher_kill(tt__launcher_state *l);
 
+/* ---- launcher_first.c */
+
+/* Find the first failure on all nodes; false: there was none. *own: its index in l->workers, or -1. tail:
+ * TT__TAIL_BYTES + 1 bytes. */
+bool tt__launcher_first(const tt__launcher_state *l, tt__first *first, int *own, char *tail);
+
+void tt__launcher_free_events(tt__nodes_event *list);
+
 /* ---- launcher_attempt.c */
 
 /* A worker has failed, here or on another node: SETTLING begins, if it has not. The others have the settle period to
@@ -114,14 +122,8 @@ void tt__launcher_publish_end(tt__launcher_state *l, int i);
 /* Announce that no worker is left here, and wait until that is so everywhere. */
 void tt__launcher_announce_done(tt__launcher_state *l);
 
-/* Find the first failure on all nodes; false: there was none. *own: its index in l->workers, or -1. tail:
- * TT__TAIL_BYTES + 1 bytes. */
-bool tt__launcher_first(const tt__launcher_state *l, tt__first *first, int *own, char *tail);
-
 /* Report the nodes that are lost, in a line each. */
 void tt__launcher_report_lost(tt__launcher_state *l);
-
-void tt__launcher_free_events(tt__nodes_event *list);
 
 /* The callbacks that fill in readers' answers. */
 tt_status tt__launcher_watch(tt__launcher_state *l);

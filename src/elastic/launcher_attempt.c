@@ -39,7 +39,7 @@ static const char *against_another(const launcher *l) {
 
 static bool has_attempts_left(const launcher *l) { return l->job->attempt < l->job->max_restarts; }
 
-static bool has_failed(const launcher *l) {
+static bool attempt_failed(const launcher *l) {
     tt__first first;
     char tail[TT__TAIL_BYTES + 1];
     int own;
@@ -119,7 +119,7 @@ void tt__launcher_go_on(launcher *l) {
     bool knows_all = !l->nodes || !l->job->max_restarts || l->all_gone;
     if (must_end(l))
         l->done = true;
-    else if (knows_all && (!has_attempts_left(l) || against_another(l) || !has_failed(l)))
+    else if (knows_all && (!has_attempts_left(l) || against_another(l) || !attempt_failed(l)))
         l->done = true;
     else if (knows_all && (l->job->node == 0 || l->again > l->job->attempt))
         begin_next(l);

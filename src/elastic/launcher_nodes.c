@@ -262,79 +262,10 @@ void tt__launcher_take_node_events(launcher *l) {
 
 /* ---- the end */
 
-/* Order failures by when they ended, over all nodes. */
-static void order_by_time(tt__worker *workers, int n) {
-    for (int i = 0; i < n; i++) {
-        workers[i].order = 0;
-        for (int k = 0; k < n; k++)
-            workers[i].order += workers[k].when.realtime_ns < workers[i].when.realtime_ns ||
-                                (k < i && workers[k].when.realtime_ns == workers[i].when.realtime_ns);
-    }
-}
-
-static void describe_own(const launcher *l, int i, tt__first *first, char *tail) {
-    *first = (tt__first){.rank = l->job->first_rank + i,
-                         .node = l->job->node,
-                         .local_rank = i,
-                         .hostname = l->nodes ? tt__nodes_hostname(l->nodes, l->job->node) : NULL,
-                         .worker = &l->workers[i],
-                         .tail = tt__streams_tail(&l->streams, i, tail)};
-}
-
-static void describe_other(const launcher *l, const tt__nodes_event *event, tt__first *first) {
-    *first = (tt__first){.rank = event->rank,
-                         .node = event->node,
-                         .local_rank = event->rank - tt__nodes_first_rank(l->nodes, event->node),
-                         .hostname = tt__nodes_hostname(l->nodes, event->node),
-                         .worker = &event->worker,
-                         .tail = event->text ? event->text : ""};
-}
-
-/* Return the event of the i-th failure on other nodes. */
-static const tt__nodes_event *other_node(const launcher *l, int i) {
-    const tt__nodes_event *event = l->others;
-    while (i--)
-        event = event->next;
-    return event;
-}
-
-bool tt__launcher_first(const launcher *l, tt__first *first, int *own, char *tail) {
-    int n = l->job->workers, others = 0, found;
-    *own = -1;
-    for (const tt__nodes_event *event = l->others; event; event = event->next)
-        others++;
-    tt__worker *all = others ? malloc((size_t)(n + others) * sizeof *all) : NULL;
-    if (all) {
-        memcpy(all, l->workers, (size_t)n * sizeof *all);
-        for (const tt__nodes_event *event = l->others; event; event = event->next)
-            all[n++] = event->worker;
-        order_by_time(all, n);
-    }
-    found = tt__first_failure(all ? all : l->workers, n);
-    free(all);
-    if (found < 0)
-        return false;
-    if (found < l->job->workers) {
-        *own = found;
-        describe_own(l, found, first, tail);
-    } else {
-        describe_other(l, other_node(l, found - l->job->workers), first);
-    }
-    return true;
-}
-
 void tt__launcher_report_lost(launcher *l) {
     for (const tt__nodes_event *event = l->lost; event; event = event->next)
         tt__streams_alarm(&l->streams, "tutti run: node %d (%s) is lost: %s", event->node,
                           tt__nodes_hostname(l->nodes, event->node), event->text ? event->text : "?");
-}
-
-void tt__launcher_free_events(tt__nodes_event *list) {
-    while (list) {
-        tt__nodes_event *next = list->next;
-        tt__nodes_event_free(list);
-        list = next;
-    }
 }
 
 void tt__launcher_leave(launcher *l) {

@@ -99,7 +99,7 @@ static void on_stop(uv_async_t *stop) { close_everything(stop->data); }
 /* Close the connections that wait to be accepted. */
 static void refuse_waiting(int listening) {
     int fd;
-    while ((fd = accept4(listening, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0 || gone_already(errno))
+    while ((fd = tt__fd(accept4(listening, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK))) >= 0 || gone_already(errno))
         if (fd >= 0)
             close(fd);
 }

@@ -57,8 +57,8 @@ class Job:
 
 class Restarts(unittest.TestCase):
     def test_all_nodes_start_again(self):
-        job = Job("sh", "-c", f"echo $RANK in {ATTEMPT}; test {ATTEMPT} = 2 && exit 0; test $RANK = $((2 + {ATTEMPT})) || "
-                  f"{FOREVER}; echo it was me >&2; exit 7", nodes=3)
+        job = Job("sh", "-c", f"echo $RANK in {ATTEMPT}; test {ATTEMPT} = 2 && exit 0; test $RANK = $((2 + {ATTEMPT})) "
+                  f"|| {FOREVER}; echo it was me >&2; exit 7", nodes=3)
         said = set()
         for code, out, err in job.end().values():
             self.assertEqual(code, 0, err)
@@ -189,4 +189,5 @@ class Restarts(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
     unittest.main()

@@ -272,5 +272,7 @@ int main(void) {
         cmocka_unit_test(the_launcher_is_killed_between_attempts),
         cmocka_unit_test(the_keeper_is_killed_in_a_later_attempt),
     };
+    signal(SIGINT, SIG_DFL); /* a shell's background ignores it, */
+    signal(SIGHUP, SIG_DFL); /* nohup this */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
