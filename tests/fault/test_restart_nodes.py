@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """tutti run --max-restarts on several nodes, here several launchers on one host: a failure on any restarts the ranks of
 all, with an empty store at the same port; a signal or a lost launcher ends the job."""
+import json
 import os
 import pathlib
 import random
@@ -123,6 +124,31 @@ class Restarts(unittest.TestCase):
                 self.assertEqual(code, 0, err)
                 self.assertNotIn("stale", err)
                 self.assertEqual(len(re.findall(r"attempt \d of 4: rank \d .* was killed by SIGKILL", err)), 3, err)
+
+    def test_readers_see_the_current_attempt(self):
+        """tutti top, and the trace at the end."""
+        with tempfile.TemporaryDirectory() as folder:
+            trace = os.path.join(folder, "trace.json")
+            job = Job(str(PROGRAMS / "restarting"), "2", nproc=1, per_node={0: [f"--trace={trace}"]})
+            for attempt in range(2):
+                pids = {node: int(job.wait_for_line(node, f"up {attempt} {node} ").split()[3].rstrip("."))
+                        for node in (0, 1)}
+                if attempt:
+                    deadline, seen = time.monotonic() + DEADLINE, None
+                    while seen != pids and time.monotonic() < deadline:
+                        look = subprocess.run([TUTTI, "top", "--json", "--once", str(job.nodes[0].pid)],
+                                              capture_output=True, text=True, timeout=DEADLINE)
+                        ranks = json.loads(look.stdout)["ranks"] if look.returncode == 0 else []
+                        seen = {rank["rank"]: rank["pid"] for rank in ranks if rank["state"] == "runs"}
+                    self.assertEqual(seen, pids)
+                os.kill(pids[1], signal.SIGKILL)
+            for code, _, err in job.end().values():
+                self.assertEqual(code, 0, err)
+            with open(trace, encoding="utf-8") as f:
+                events = json.load(f)["traceEvents"]
+        calls = [e for e in events if e["ph"] == "X"]
+        self.assertEqual({e["pid"] for e in calls}, {1, 2})  # processes count from 1
+        self.assertFalse([e["name"] for e in events if "SIGKILL" in e.get("name", "")])
 
     def test_a_signal_ends_all_nodes(self):
         for node in (0, 1):
