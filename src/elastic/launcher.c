@@ -86,6 +86,8 @@ static void take_signal(launcher *l, const struct signalfd_siginfo *info) {
     l->signal_ms = tt__now_ms();
     if (l->nodes)
         tt__nodes_announce_signal(l->nodes, sig);
+    if (l->phase == TT__GONE)
+        tt__streams_print(&l->streams, "tutti run: got %s: not waiting for another attempt", name);
     if (l->phase == TT__JOINING || l->phase == TT__GONE) {
         l->done = true;
         return;

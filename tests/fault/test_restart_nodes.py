@@ -171,6 +171,18 @@ class Restarts(unittest.TestCase):
             self.assertEqual(results[i % 2][0], 143, results)
             self.assertNotEqual(results[1 - i % 2][0], 0, results)
 
+    def test_a_launcher_that_is_killed_between_attempts_ends_all_nodes(self):
+        for i in range(6):
+            job = Job("sh", "-c", "echo came; exit 3", flags=["--max-restarts=1000000", "--rdzv-conf=heartbeat=3",
+                                                              "--settle-period=1"])
+            job.wait_for_line(i % 2, "came")
+            time.sleep(random.uniform(0, 0.3))
+            job.nodes[i % 2].kill()
+            results = job.end()
+            code, _, err = results[1 - i % 2]
+            self.assertNotEqual(code, 0, err)
+            self.assertRegex(err, "is lost: |node 0 ended before all nodes had come")
+
     def test_a_lost_launcher_is_final(self):
         for lost, left in ((0, 1), (1, 0)):
             job = Job("sh", "-c", f"echo ready; {FOREVER}", flags=["--max-restarts=3", "--rdzv-conf=heartbeat=3",
