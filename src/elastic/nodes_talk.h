@@ -17,6 +17,8 @@ typedef struct tt__talk {
     bool told_waiting;
     bool done, over;               /* the launcher's DONE was carried out; OVER was posted */
     int gone;                      /* attempts for which GONE was posted */
+    int64_t news_of[2];            /* of this launcher up to its "gone" of attempt k, at k % 2 */
+    int64_t news_deleted;          /* of this launcher */
     int64_t hurry_until_ms;        /* news are expected: read them more often */
     int64_t began_ms, beats, news; /* beats and news of this launcher so far */
     int looks;                     /* 0: none under way; else its number */

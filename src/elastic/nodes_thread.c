@@ -268,6 +268,15 @@ static void wait_for_leavers(tt__talk *t) {
     }
 }
 
+/* Delete this launcher's news of the attempt before: who has taken part in the last one has read them. */
+static void delete_news(tt__talk *t, int attempt) {
+    char key[TT__NODES_KEY];
+    while (attempt > 0 && !t->cut && t->news_deleted < t->news_of[(attempt - 1) % 2]) {
+        news_key(key, t->nodes->member.node, ++t->news_deleted);
+        tt__talk_check(t, tt_store_delete_key(t->store, key, NULL));
+    }
+}
+
 /* Has every node that still takes part no worker of this launcher's attempt? All that they announced of it is read. */
 static void check_gone(tt__talk *t) {
     int own = t->nodes->of[t->nodes->member.node].gone;
@@ -278,6 +287,7 @@ static void check_gone(tt__talk *t) {
         return;
     t->gone = own;
     tt__talk_post(t, TT__NODES_GONE, t->nodes->member.node, own - 1, NULL);
+    delete_news(t, own - 1);
 }
 
 static void check_over(tt__talk *t) {
@@ -311,12 +321,17 @@ static tt__order *next_order(tt__talk *t) {
     return order;
 }
 
+static void take_own_gone(tt__talk *t, int attempt) {
+    t->nodes->of[t->nodes->member.node].gone = attempt + 1;
+    t->news_of[attempt % 2] = t->news;
+}
+
 static void execute_orders(tt__talk *t) {
     for (tt__order *order; (order = next_order(t));) {
         if (order->kind == TT__ORDER_DONE)
             t->done = t->nodes->of[t->nodes->member.node].done = true;
         else if (order->kind == TT__ORDER_GONE)
-            t->nodes->of[t->nodes->member.node].gone = order->attempt + 1;
+            take_own_gone(t, order->attempt);
         else if (order->kind == TT__ORDER_LOOK)
             begin_look(t, order->timeout_ms);
         else if (order->kind == TT__ORDER_SET && t->store && !t->cut)

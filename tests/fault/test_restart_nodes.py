@@ -109,6 +109,20 @@ class Restarts(unittest.TestCase):
         job.nodes[0].send_signal(signal.SIGTERM)
         self.assertEqual(job.end()[0][0], 143)
 
+    def test_old_news_do_not_pile_up(self):
+        """What launchers have told each other of an attempt is deleted after the next."""
+        job = Job("sh", "-c", f"test {ATTEMPT} = 6 || exit 3; echo last; {FOREVER}", flags=["--max-restarts=6"])
+        for node in (0, 1):
+            job.wait_for_line(node, "last")
+        client = TorchClient(socket.create_connection(("127.0.0.1", job.port), timeout=DEADLINE))
+        # Each announces two failures and that its ranks are gone, node 0 also the next attempt.
+        left = {node: [i for i in range(1, 30) if client.has(f"tutti/nodes/news/{node}/{i}")] for node in (0, 1)}
+        client.socket.close()
+        job.nodes[0].send_signal(signal.SIGTERM)
+        results = job.end()
+        self.assertTrue(left[0] and left[1], results)
+        self.assertLessEqual(max(len(left[0]), len(left[1])), 8, left)
+
     def test_ranks_of_different_attempts_never_meet(self):
         for _ in range(3):
             job = Job(str(PROGRAMS / "restarting"), "3")
