@@ -26,6 +26,8 @@ FOREVER = "exec sleep 1000"
 class Job:
     """Launchers of one job, each the leader of a process group; end of file on its output: nothing of it is left."""
 
+    started = []  # launchers of this test
+
     def __init__(self, *program, nodes=2, nproc=2, flags=("--max-restarts=3",), per_node=None):
         self.port = free_port()
         self.nodes = {}
@@ -35,6 +37,7 @@ class Job:
                     *(per_node or {}).get(node, ()), *program]
             self.nodes[node] = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                                 stderr=subprocess.PIPE, text=True, start_new_session=True)
+            Job.started.append(self.nodes[node])
 
     def wait_for_line(self, node, text):
         for line in self.nodes[node].stdout:
@@ -57,6 +60,14 @@ class Job:
 
 
 class Restarts(unittest.TestCase):
+    def tearDown(self):
+        """End what a test that failed has left."""
+        for launcher in Job.started:
+            if launcher.poll() is None:
+                launcher.kill()
+                launcher.communicate(timeout=DEADLINE)
+        Job.started.clear()
+
     def test_all_nodes_start_again(self):
         job = Job("sh", "-c", f"echo $RANK in {ATTEMPT}; test {ATTEMPT} = 2 && exit 0; test $RANK = $((2 + {ATTEMPT})) "
                   f"|| {FOREVER}; echo it was me >&2; exit 7", nodes=3)

@@ -2,6 +2,8 @@
  * all the same. Nothing may be left: end of file on the stdout that all descendants share (support/process.h). */
 #include "support/process.h"
 
+#include <sys/resource.h>
+
 static char files_go_here[64];
 
 /* Two ranks run `script`; a settle period that would be waited out fails the test. */
@@ -254,6 +256,19 @@ static void the_keeper_is_killed_in_a_later_attempt(void **state) {
     end_attempts(p);
 }
 
+/* The launcher can't make pipes for the next attempt. */
+static void an_attempt_that_cannot_begin_is_an_error(void **state) {
+    (void)state;
+    process *p = start_attempts("--max-restarts=3", "echo rank $RANK is $$.; " FOREVER);
+    process_expect(p, 0, ".\n", 2);
+    assert_int_equal(prlimit(p->pid, RLIMIT_NOFILE, &(struct rlimit){3, 3}, NULL), 0);
+    kill((pid_t)atoi(strstr(p->text[0], "rank 1 is ") + strlen("rank 1 is ")), SIGKILL);
+    finish(p, 1);
+    assert_contains(p->text[1], "attempt 1 of 4: rank 1 (pid ");
+    assert_contains(p->text[1], "the workers can't be started again: can't make a pipe");
+    end_attempts(p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_start_again_until_they_succeed),
@@ -271,6 +286,7 @@ int main(void) {
         cmocka_unit_test(the_launcher_is_killed_in_a_later_attempt),
         cmocka_unit_test(the_launcher_is_killed_between_attempts),
         cmocka_unit_test(the_keeper_is_killed_in_a_later_attempt),
+        cmocka_unit_test(an_attempt_that_cannot_begin_is_an_error),
     };
     signal(SIGINT, SIG_DFL); /* a shell's background ignores it, */
     signal(SIGHUP, SIG_DFL); /* nohup this */
