@@ -40,7 +40,7 @@ static tt_status read_hosts_flag(const tt__run_flags *f, tt__hosts *hosts) {
 }
 
 /* The job's secret: the user's, or a new one. It travels over ssh, whatever file it came from. */
-static tt_status find_secret(const tt__run_flags *f, char text[TT__SECRET_MAX + 1]) {
+static tt_status choose_ssh_secret(const tt__run_flags *f, char text[TT__SECRET_MAX + 1]) {
     if (f->secret_file)
         return tt__secret_read_file(f->secret_file, text) ? tt__fail_prefix("--secret-file") : TT_OK;
     TT__TRY(tt__secret_read(text));
@@ -77,7 +77,7 @@ static tt_status run_hosts(const char *command, const tt__run_flags *f, const tt
     int64_t port = 0;
     if (f->master_port)
         TT__TRY(tt__parse_i64("--master-port", f->master_port, 0, 65535, &port));
-    TT__TRY(find_secret(f, secret));
+    TT__TRY(choose_ssh_secret(f, secret));
     char **flags = common_flags(argv, program);
     tt__ssh_job job = {.hosts = hosts,
                        .command = command,

@@ -52,7 +52,7 @@ static char *find_slots(char *entry) {
 }
 
 /* "a", "a:4". `slots` is what else says how many, or NULL. */
-static tt_status read_entry(tt__hosts *hosts, const char *entry, const char *slots) {
+static tt_status read_host_entry(tt__hosts *hosts, const char *entry, const char *slots) {
     char name[ENTRY_SIZE];
     int64_t n = 0;
     snprintf(name, sizeof name, "%s", entry);
@@ -73,7 +73,7 @@ tt_status tt__hosts_from_list(tt__hosts *hosts, const char *list) {
         char entry[ENTRY_SIZE];
         size_t n = strcspn(at, ",");
         snprintf(entry, sizeof entry, "%.*s", n < sizeof entry ? (int)n : (int)sizeof entry - 1, at);
-        TT__TRY(read_entry(hosts, entry, NULL));
+        TT__TRY(read_host_entry(hosts, entry, NULL));
         at += n;
         if (!*at)
             return TT_OK;
@@ -94,7 +94,7 @@ static tt_status read_hosts_line(tt__hosts *hosts, char *line) {
             return tt__fail(TT_ERR_INVALID, "expected HOST slots=N, got \"%.200s\" behind the host",
                             tt__make_printable(word).text);
     }
-    return host ? read_entry(hosts, host, slots) : TT_OK;
+    return host ? read_host_entry(hosts, host, slots) : TT_OK;
 }
 
 static tt_status read_hosts(tt__hosts *hosts, FILE *file, const char *path) {

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +41,7 @@ static tt_status read_order_bytes(int from, char *to, size_t size) {
     return TT_OK;
 }
 
-static tt_status read_head(int from, size_t *size) {
+static tt_status read_order_head(int from, size_t *size) {
     char head[TT__REMOTE_HEAD_SIZE] = "", version[TT__REMOTE_HEAD_SIZE];
     size_t n = 0;
     do
@@ -76,9 +77,9 @@ static size_t count_texts(const char *at, const char *end) {
     return n;
 }
 
-static tt_status read_order(int from, remote_order *order) {
+static tt_status read_remote_order(int from, remote_order *order) {
     size_t size;
-    TT__TRY(read_head(from, &size));
+    TT__TRY(read_order_head(from, &size));
     order->bytes = malloc(size + 1);
     if (!order->bytes)
         return tt__fail(TT_ERR_MEMORY, "no memory for what to run");
@@ -100,19 +101,26 @@ static tt_status read_order(int from, remote_order *order) {
 
 /* ---- running */
 
-static pid_t start_order(const remote_order *order) {
+/* Start it, without input. Returns 0, or why it can't be. */
+static int start_order(const remote_order *order, pid_t *pid) {
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t how;
     sigset_t none;
     sigemptyset(&none);
-    pid_t pid = fork();
-    if (pid)
-        return pid;
-    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (null >= 0)
-        dup2(null, STDIN_FILENO);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    execve(order->argv[0], order->argv, order->environment);
-    dprintf(STDERR_FILENO, "tutti remote-node: can't run %s: %s\n", order->argv[0], strerror(errno));
-    _exit(127);
+    int errnum = posix_spawn_file_actions_init(&files);
+    if (errnum)
+        return errnum;
+    errnum = posix_spawnattr_init(&how);
+    if (!errnum) {
+        posix_spawnattr_setflags(&how, POSIX_SPAWN_SETSIGMASK);
+        posix_spawnattr_setsigmask(&how, &none);
+        errnum = posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+        if (!errnum)
+            errnum = posix_spawn(pid, order->argv[0], &files, &how, order->argv, order->environment);
+        posix_spawnattr_destroy(&how);
+    }
+    posix_spawn_file_actions_destroy(&files);
+    return errnum;
 }
 
 /* Hand signals on until the process has ended. Whoever asked for them is gone when the input ends. */
@@ -139,14 +147,13 @@ static int attend_order(int from, pid_t pid, int process) {
 static tt_status run_order(int from, const remote_order *order, int *exit_code) {
     if (chdir(order->directory))
         return tt__fail_errno(TT_ERR_SYSTEM, errno, "can't enter %s, where the job was started", order->directory);
-    if (access(order->argv[0], X_OK))
-        return tt__fail_errno(TT_ERR_SYSTEM, errno, "can't run %s", order->argv[0]);
-    pid_t pid = start_order(order);
-    if (pid < 0)
-        return tt__fail_errno(TT_ERR_SYSTEM, errno, "no process for the launcher");
+    pid_t pid;
+    int errnum = start_order(order, &pid);
+    if (errnum)
+        return tt__fail_errno(TT_ERR_SYSTEM, errnum, "can't run %s", order->argv[0]);
     int process = tt__fd((int)syscall(SYS_pidfd_open, pid, 0));
     if (process < 0) {
-        int errnum = errno;
+        errnum = errno;
         kill(pid, SIGKILL);
         waitpid(pid, NULL, 0);
         return tt__fail_errno(TT_ERR_SYSTEM, errnum, "can't watch the launcher");
@@ -158,7 +165,7 @@ static tt_status run_order(int from, const remote_order *order, int *exit_code) 
 
 tt_status tt__remote_node_run(int from, int *exit_code) {
     remote_order order = {0};
-    tt_status status = read_order(from, &order);
+    tt_status status = read_remote_order(from, &order);
     if (!status)
         status = run_order(from, &order, exit_code);
     free(order.argv);

@@ -13,6 +13,7 @@
 #include <netdb.h>
 #include <poll.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,14 +40,15 @@ typedef struct ssh_starter {
     char rsh[1024];            /* TUTTI_SSH, cut into words: */
     char *words[RSH_WORDS];
     int port, left; /* nodes that have not ended */
+    bool broken;    /* a launcher could not be started, or was lost */
     int signals, taken;
     sigset_t mask;
     ssh_node *nodes;
     struct pollfd *fds;
 } ssh_starter;
 
-static void say_line(const ssh_starter *s, const char *format, ...) TT_PRINTF(2, 3);
-static void say_line(const ssh_starter *s, const char *format, ...) {
+static void say_of_host(const ssh_starter *s, const char *format, ...) TT_PRINTF(2, 3);
+static void say_of_host(const ssh_starter *s, const char *format, ...) {
     char line[1024];
     va_list args;
     va_start(args, format);
@@ -57,12 +59,12 @@ static void say_line(const ssh_starter *s, const char *format, ...) {
 
 /* ---- what each node is told */
 
-static void put_text(tt__bytes *to, const char *text) { tt__bytes_put(to, text, strlen(text) + 1); }
+static void put_word(tt__bytes *to, const char *text) { tt__bytes_put(to, text, strlen(text) + 1); }
 
-static void put_number(tt__bytes *to, const char *format, int64_t number) {
+static void put_count(tt__bytes *to, const char *format, int64_t number) {
     char text[64];
     snprintf(text, sizeof text, format, (long long)number);
-    put_text(to, text);
+    put_word(to, text);
 }
 
 /* What says something of this host or this login alone, and the secrets, which are put by themselves. */
@@ -88,32 +90,32 @@ static void put_command(const ssh_starter *s, tt__bytes *to, int node) {
     enum { OWN_FLAGS = 5 };
     const tt__host *host = &s->job->hosts->of[node];
     int words = 2 + count_words(s->job->flags) + OWN_FLAGS + (host->slots > 0) + count_words(s->job->program);
-    put_number(to, "%lld", words);
-    put_text(to, s->self);
-    put_text(to, s->job->command);
+    put_count(to, "%lld", words);
+    put_word(to, s->self);
+    put_word(to, s->job->command);
     for (char **flag = s->job->flags; *flag; flag++)
-        put_text(to, *flag);
-    put_number(to, "--nnodes=%lld", s->job->hosts->n);
-    put_number(to, "--node-rank=%lld", node);
-    put_number(to, "--master-port=%lld", s->port);
+        put_word(to, *flag);
+    put_count(to, "--nnodes=%lld", s->job->hosts->n);
+    put_count(to, "--node-rank=%lld", node);
+    put_count(to, "--master-port=%lld", s->port);
     tt__bytes_put(to, "--master-addr=", strlen("--master-addr="));
-    put_text(to, s->address);
+    put_word(to, s->address);
     if (host->slots > 0)
-        put_number(to, "--nproc-per-node=%lld", host->slots);
-    put_text(to, "--");
+        put_count(to, "--nproc-per-node=%lld", host->slots);
+    put_word(to, "--");
     for (char **word = s->job->program; *word; word++)
-        put_text(to, *word);
+        put_word(to, *word);
 }
 
 static void put_order(const ssh_starter *s, tt__bytes *to, int node) {
-    put_text(to, s->directory);
+    put_word(to, s->directory);
     put_command(s, to, node);
     for (char **variable = environ; *variable; variable++)
         if (!stays_here(*variable))
-            put_text(to, *variable);
-    put_text(to, TT__REMOTE_VARIABLE "=1");
+            put_word(to, *variable);
+    put_word(to, TT__REMOTE_VARIABLE "=1");
     tt__bytes_put(to, "TT_SECRET=", strlen("TT_SECRET="));
-    put_text(to, s->job->secret);
+    put_word(to, s->job->secret);
 }
 
 /* Tell a node what to run. A pipe takes 64 KiB at once; ssh reads what is more. */
@@ -146,43 +148,61 @@ static bool is_this_host(const ssh_starter *s, int node) {
     return !strcmp(name, "localhost") || !strcmp(name, s->own);
 }
 
-/* In the child: become ssh, in a process group of its own: the terminal's Ctrl-C is for the starter alone. */
-static void become_ssh(const ssh_starter *s, int node, int orders) {
-    char *words[RSH_WORDS + 8], self[] = "remote-node";
+/* The command that reaches a node: ssh, or on this host the far end itself. */
+static void make_ssh_words(const ssh_starter *s, int node, char *words[RSH_WORDS + 8]) {
+    static char far_end[] = "remote-node";
     int n = 0;
-    setpgid(0, 0);
-    sigprocmask(SIG_SETMASK, &s->mask, NULL);
-    signal(SIGPIPE, SIG_DFL);
-    if (dup2(orders, STDIN_FILENO) < 0)
-        _exit(126);
     if (is_this_host(s, node)) {
-        words[n++] = (char *)s->self;
-        words[n++] = self;
+        words[n++] = (char *)(uintptr_t)s->self;
+        words[n++] = far_end;
     } else {
         for (; s->words[n]; n++)
             words[n] = s->words[n];
         words[n++] = s->job->hosts->of[node].name;
-        words[n++] = (char *)s->remote;
+        words[n++] = (char *)(uintptr_t)s->remote;
     }
     words[n] = NULL;
-    execvp(words[0], words);
-    dprintf(STDERR_FILENO, "tutti run: can't run %s: %s\n", words[0], strerror(errno));
-    _exit(TT__REMOTE_FAILED);
+}
+
+/* Start it with `orders` as its input, in a process group of its own: the terminal's Ctrl-C is for the starter alone.
+ * Returns 0, or why it can't be. */
+static int spawn_ssh(const ssh_starter *s, char **words, int orders, pid_t *pid) {
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t how;
+    sigset_t pipes;
+    sigemptyset(&pipes);
+    sigaddset(&pipes, SIGPIPE);
+    int errnum = posix_spawn_file_actions_init(&files);
+    if (errnum)
+        return errnum;
+    errnum = posix_spawnattr_init(&how);
+    if (!errnum) {
+        posix_spawnattr_setflags(&how, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+        posix_spawnattr_setsigmask(&how, &s->mask);
+        posix_spawnattr_setsigdefault(&how, &pipes);
+        errnum = posix_spawn_file_actions_adddup2(&files, orders, STDIN_FILENO);
+        if (!errnum)
+            errnum = posix_spawnp(pid, words[0], &files, &how, words, environ);
+        posix_spawnattr_destroy(&how);
+    }
+    posix_spawn_file_actions_destroy(&files);
+    return errnum;
 }
 
 static tt_status start_ssh(ssh_starter *s, int node) {
     int ends[2];
+    char *words[RSH_WORDS + 8];
     ssh_node *own = &s->nodes[node];
     if (pipe2(ends, O_CLOEXEC))
         return tt__fail_errno(TT_ERR_SYSTEM, errno, "no pipe to host %s", s->job->hosts->of[node].name);
-    own->pid = fork();
-    if (own->pid == 0)
-        become_ssh(s, node, ends[0]);
-    int errnum = errno;
-    close(ends[0]);
     own->orders = tt__fd(ends[1]);
-    if (own->pid < 0)
-        return tt__fail_errno(TT_ERR_SYSTEM, errnum, "no process for ssh to host %s", s->job->hosts->of[node].name);
+    int from = tt__fd(ends[0]);
+    make_ssh_words(s, node, words);
+    int errnum = own->orders < 0 || from < 0 ? EMFILE : spawn_ssh(s, words, from, &own->pid);
+    if (from >= 0)
+        close(from);
+    if (errnum)
+        return tt__fail_errno(TT_ERR_SYSTEM, errnum, "host %s: can't run %s", s->job->hosts->of[node].name, words[0]);
     own->process = tt__fd((int)syscall(SYS_pidfd_open, own->pid, 0));
     if (own->process < 0) {
         errnum = errno;
@@ -273,7 +293,7 @@ static void hand_signals_on(ssh_starter *s) {
 }
 
 /* A node has ended. Where that was ssh's failure the others would wait for it for long: they are ended. */
-static void take_end(ssh_starter *s, int i) {
+static void take_node_end(ssh_starter *s, int i) {
     int status = 0;
     ssh_node *node = &s->nodes[i];
     while (waitpid(node->pid, &status, 0) < 0 && errno == EINTR)
@@ -285,8 +305,9 @@ static void take_end(ssh_starter *s, int i) {
     s->left--;
     if (node->exit_code != TT__REMOTE_FAILED)
         return;
-    say_line(s, "host %s: %s: ending the job", s->job->hosts->of[i].name,
-             is_this_host(s, i) ? "the launcher can't be started" : "no launcher there, or its connection is lost");
+    s->broken = true;
+    say_of_host(s, "host %s: %s: ending the job", s->job->hosts->of[i].name,
+                is_this_host(s, i) ? "the launcher can't be started" : "no launcher there, or its connection is lost");
     for (int other = 0; other < s->job->hosts->n; other++)
         close_orders(&s->nodes[other]);
 }
@@ -303,11 +324,13 @@ static void attend_nodes(ssh_starter *s) {
             hand_signals_on(s);
         for (int i = 0; i < n; i++)
             if (s->fds[i].fd >= 0 && s->fds[i].revents)
-                take_end(s, i);
+                take_node_end(s, i);
     }
 }
 
 static int conclude_nodes(const ssh_starter *s) {
+    if (s->broken && !s->taken)
+        return 1;
     for (int i = 0; i < s->job->hosts->n; i++)
         if (s->nodes[i].exit_code)
             return s->nodes[i].exit_code;
