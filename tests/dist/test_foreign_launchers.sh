@@ -1,6 +1,6 @@
 #!/bin/sh
 # Ranks that `tutti run` did not start share the CPUs all the same: by hand, over shared memory and over TCP, with what
-# srun sets, under mpirun. Nobody sets OMP_NUM_THREADS.
+# srun sets, under mpirun. Nobody sets OMP_NUM_THREADS. And mpirun alone is enough for ranks to find each other.
 set -eu
 unset OMP_NUM_THREADS
 program=$TT_PROGRAMS/backend_sum
@@ -42,6 +42,26 @@ share() {
     echo "ok: $name: $each threads a rank of $cpus"
 }
 
+# alone NAME COMMAND...: without a variable of ours, two jobs at the same time; neither leaves anything.
+alone() {
+    name=$1
+    shift
+    mkdir "$dir/tmp.$name"
+    for job in 1 2; do
+        env -u MASTER_ADDR -u MASTER_PORT -u TORCHELASTIC_USE_AGENT_STORE TMPDIR="$dir/tmp.$name" "$@" \
+            >"$dir/out.job$job" 2>"$dir/err.job$job" &
+        eval "job$job=$!"
+    done
+    for job in 1 2; do
+        eval "wait \$job$job" || fail "$name, job $job of two"
+        found=$(grep -c "^rank [0-2] of 3: native, sum 3," "$dir/out.job$job") || true
+        [ "$found" = 3 ] || fail "$name, job $job: $found of 3 ranks"
+    done
+    left=$(find "$dir/tmp.$name" -name 'tutti-*')
+    [ -z "$left" ] || fail "$name left $left"
+    echo "ok: $name tells all"
+}
+
 cpus=$(RANK=0 WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=0 "$program" native | sed 's/.* \([0-9]*\) threads$/\1/')
 each=$((cpus < 4 ? 1 : cpus / 4))
 serve
@@ -55,6 +75,8 @@ for mpi in openmpi:OMPI_COMM_WORLD mpich:PMI; do
     flags=
     [ "$names" = PMI ] || flags="--oversubscribe --bind-to none"
     # shellcheck disable=SC2086  # nothing, or several flags
+    alone "$launcher" "$launcher" $flags -n 3 "$program" native
+    # shellcheck disable=SC2086
     share "$launcher" native "$launcher" $flags -n 4 sh -c \
         "RANK=\$${names}_RANK WORLD_SIZE=\$${names}_SIZE exec \"\$0\" native" "$program"
     [ -e "$TT_BUILD/lib/tutti/libtutti-backend-mpi-${mpi%:*}.so" ] || continue
