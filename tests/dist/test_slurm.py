@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Under a real Slurm, which the test configures and starts: srun tells all that ranks need; a batch script without srun
 is told so; steps of one job, and an mpirun within one, don't disturb each other."""
+import json
 import os
 import pathlib
 import re
@@ -11,6 +12,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(os.environ["TT_SOURCE"]) / "tests" / "support"))
 import slurm  # noqa: E402
+from patience import free_port  # noqa: E402
 
 PROGRAM = os.path.join(os.environ["TT_PROGRAMS"], "backend_sum")
 MNIST = os.path.join(os.environ["TT_BUILD"], "examples", "mnist_trainer")
@@ -73,6 +75,21 @@ class Slurm(unittest.TestCase):
         code, _, err = cluster.run("srun", "-N1", "-n2", PROGRAM, "native", env={"MASTER_PORT": "70000"})
         self.assertNotEqual(code, 0)
         self.assertIn('MASTER_PORT: expected a number from 0 to 65535, got "70000"', err)
+
+    def test_our_launcher_on_each_node(self):
+        """RANK and WORLD_SIZE, which `tutti run` sets, count before what srun says of the launchers."""
+        run = f"exec {TUTTI} run --nnodes=2 --node-rank=$SLURM_NODEID --nproc-per-node=2 " \
+              f"--rdzv-endpoint=127.0.0.1:{free_port()} {PROGRAM} native"
+        self.expect(cluster.run("srun", "-N2", "-n2", "--ntasks-per-node=1", "sh", "-c", run), 4)
+
+    def test_the_doctor(self):
+        code, out, err = cluster.run("srun", "-N1", "-n2", TUTTI, "doctor", "--json")
+        said = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+        self.assertEqual(sorted(s["launcher"]["rank"] for s in said), [0, 1], out + err)
+        for s in said:
+            self.assertEqual((s["launcher"]["name"], s["launcher"]["local_world"]), ("srun", 2))
+            places = [c for c in s["checks"] if c["check"] == "meeting place"]
+            self.assertEqual({c["verdict"] for c in places}, {"ok"}, places)
 
     def test_a_batch_script(self):
         """Without srun the error says so; steps of one job at the same time meet apart."""

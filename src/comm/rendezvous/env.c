@@ -98,7 +98,7 @@ static tt_status find_place_to_meet(const tt__environment *environment, const tt
 static tt_status nothing_recognised(const tt__environment *environment, const tt__launched *launched) {
     const char *missing = environment->get(environment, "RANK") ? "WORLD_SIZE" : "RANK";
     if (*launched->saw)
-        return tt__fail(TT_ERR_INVALID, "env://: no launcher is recognised: %s", launched->saw);
+        return tt__fail(TT_ERR_INVALID, "env://: no launcher is recognised: %s: %s", launched->saw, launched->to_do);
     return tt__fail(TT_ERR_INVALID, NEEDS ": %s is not set, nor do variables of srun or mpirun say it", missing);
 }
 

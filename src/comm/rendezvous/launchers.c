@@ -139,7 +139,7 @@ static tt_status look_at_torchrun(const tt__environment *environment, tt__launch
         TT__TRY(tt__parse_i64("LOCAL_WORLD_SIZE", local_size, 1, INT32_MAX, &local_n));
     *launched = (tt__launched){.name = tt__environment_value(environment, "TT_JOB_SOCKET")         ? "tutti run"
                                        : tt__environment_value(environment, "TORCHELASTIC_RUN_ID") ? "torchrun"
-                                                                                                   : "RANK, WORLD_SIZE",
+                                                                                                   : "the environment",
                                .rank_name = "RANK",
                                .size_name = "WORLD_SIZE",
                                .is_torchrun = true,
@@ -176,24 +176,23 @@ static void note_what_is_seen(const tt__environment *environment, tt__launched *
     size_t size = sizeof launched->saw;
     if (pmix) {
         launched->wanted_several = true;
-        snprintf(saw, size,
-                 "saw PMIX_RANK=%.20s, but a PMIx server tells no number of processes: set WORLD_SIZE, "
-                 "MASTER_ADDR (rank 0's host) and MASTER_PORT",
-                 pmix);
+        snprintf(saw, size, "saw PMIX_RANK=%.20s, but a PMIx server tells no number of processes", pmix);
+        launched->to_do = "set WORLD_SIZE, MASTER_ADDR (rank 0's host) and MASTER_PORT";
     } else if (nodes || each) {
         launched->wanted_several = true;
-        snprintf(saw, size,
-                 "saw PET_%s=%.40s, which is meant for a launcher: start the program with `tutti run PROGRAM`, "
-                 "which reads the PET_ variables",
-                 nodes ? "NNODES" : "NPROC_PER_NODE", nodes ? nodes : each);
+        snprintf(saw, size, "saw PET_%s=%.40s, which is meant for a launcher", nodes ? "NNODES" : "NPROC_PER_NODE",
+                 nodes ? nodes : each);
+        launched->to_do = "start the program with `tutti run PROGRAM`, which reads the PET_ variables";
     } else if (task) {
         launched->wanted_several = tasks && strcmp(tasks, "1") != 0;
         snprintf(saw, size,
-                 "saw SLURM_PROCID=%.20s%s%.20s, but no SLURM_STEP_ID of a task: this is a batch script or a "
-                 "shell, one process without srun: start the program with `srun PROGRAM`",
+                 "saw SLURM_PROCID=%.20s%s%.20s, but no SLURM_STEP_ID of a task: this is a batch script or a shell, "
+                 "one process without srun",
                  task, tasks ? " and SLURM_NTASKS=" : "", tasks ? tasks : "");
+        launched->to_do = "start the program with `srun PROGRAM`";
     } else if (job) {
-        snprintf(saw, size, "saw SLURM_JOB_ID=%.40s: within an allocation, start the program with `srun PROGRAM`", job);
+        snprintf(saw, size, "saw SLURM_JOB_ID=%.40s: this is within an allocation, but not in a step", job);
+        launched->to_do = "start the program with `srun PROGRAM`";
     }
 }
 

@@ -15,7 +15,8 @@ typedef struct tt__launched {
     int port;            /* likewise 0. Other jobs get other ports, but not for sure */
     char job[96];        /* names this job and no other on this host, whoever its ranks' parents are; "": not told */
     const char *whence;  /* where host and port come from; NULL: they do not */
-    char saw[320];       /* none is recognised: what looked like one, and what to do; "": nothing did */
+    char saw[240];       /* none is recognised: what looked like one; "": nothing did */
+    const char *to_do;   /* and what to do then; or NULL */
     bool wanted_several; /* and that is more than one process */
 } tt__launched;
 
