@@ -112,7 +112,8 @@ typedef struct tt_init_process_group_args {
  * Errors: TT_ERR_INVALID one missing or malformed variable or option, by name; TT_ERR_TIMEOUT names the missing ranks;
  * TT_ERR_NET nobody serves the store, the port is in use, or two hosts can't reach each other; TT_ERR_UNSUPPORTED
  * unknown back end, ranks that can't share memory where .transport asks for it, or more than 64 ranks of one host or
- * 1024 in all; TT_ERR_MISMATCH ranks passed different world sizes; TT_ERR_AUTH another job secret, or none. */
+ * 1024 in all; TT_ERR_MISMATCH ranks passed different world sizes; TT_ERR_AUTH another job secret, or none (at once
+ * where srun or mpirun says that there are several hosts). */
 TT_API TT_NODISCARD tt_status tt_init_process_group_with(const tt_init_process_group_args *args, size_t size);
 #ifndef __cplusplus
 #define tt_init_process_group(...) tt_init_process_group_with(TT_ARGS(tt_init_process_group_args, .out = __VA_ARGS__))

@@ -91,12 +91,13 @@ static void check_job_secret(tt__doctor *doctor) {
         tt__doctor_fix(doctor, "mend or unset the variable that is named: docs/security.md");
     } else if (secret.set) {
         tt__doctor_add(doctor, "job secret", TT__FINE, "there is one: who does not know it can't join");
+    } else if (wire == TT__WIRE_TLS) {
+        tt__doctor_add(doctor, "job secret", TT__FINE, "none; certificates prove who may join");
     } else if (several) {
-        tt__doctor_add(doctor, "job secret", TT__DOUBTFUL,
-                       "none, and there are several hosts: whoever reaches their ports can join, read and change what "
-                       "ranks send each other");
+        tt__doctor_add(doctor, "job secret", TT__BAD,
+                       "none, but there are several hosts: the store that a rank serves answers no other machine");
         tt__doctor_fix(doctor, "(umask 077; openssl rand -hex 32 >FILE) on a file system that all nodes see, and "
-                               "TT_SECRET_FILE=FILE for all ranks; `tutti run` makes one by itself on one node");
+                               "TT_SECRET_FILE=FILE for all ranks");
     } else {
         tt__doctor_add(doctor, "job secret", TT__FINE, "none; on one host only this user's processes can take part");
     }

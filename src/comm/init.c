@@ -111,7 +111,15 @@ static tt_status check_wire(const tt__meeting *meeting) {
         return TT_OK;
     TT__TRY(tt__secret_load(&secret));
     tt_status status = tt__wire_check(&wire, &secret);
+    bool proves = secret.set || wire == TT__WIRE_TLS;
     tt__secret_wipe(&secret);
+    if (!status && meeting->needs_secret && !proves)
+        return tt__fail(
+            TT_ERR_AUTH,
+            "%d ranks on several hosts, but no job secret: without one, the store that rank 0 serves answers "
+            "no other machine. Make one that all hosts can read, (umask 077; openssl rand -hex 32 >FILE), "
+            "and set TT_SECRET_FILE=FILE for all ranks",
+            meeting->world);
     return status;
 }
 

@@ -111,7 +111,7 @@ class Doctor(unittest.TestCase):
         # What is loopback here can't be a host of another node.
         said = self.look(**dict(recorded("srun"), MASTER_ADDR="localhost"))
         self.expect(said, "meeting place", "WRONG", "localhost is this host itself")
-        self.expect(said, "job secret", "warn", "none, and there are several hosts")
+        self.expect(said, "job secret", "WRONG", "none, but there are several hosts")
 
     def test_under_real_launchers(self):
         commands = {"tutti run": [TUTTI, "run", "--standalone", "--nproc-per-node=1"]}

@@ -17,6 +17,7 @@ from patience import free_port  # noqa: E402
 PROGRAM = os.path.join(os.environ["TT_PROGRAMS"], "backend_sum")
 MNIST = os.path.join(os.environ["TT_BUILD"], "examples", "mnist_trainer")
 TUTTI = os.environ["TUTTI"]
+SECRET = {"TT_SECRET": "0123456789abcdef0123456789abcdef"}
 HOST = socket.gethostname().split(".")[0]
 
 
@@ -59,9 +60,12 @@ class Slurm(unittest.TestCase):
             socket.getaddrinfo(HOST, None)
         except OSError:
             self.skipTest(f"this machine's own name, {HOST}, is unknown to it")
-        got = cluster.run("srun", "-N2", "-n3", "sh", "-c",
-                          'TT_HOST_ID=$SLURMD_NODENAME exec "$0" native', PROGRAM)
-        self.expect(got, 3)
+        command = ["srun", "-N2", "-n3", "sh", "-c", 'TT_HOST_ID=$SLURMD_NODENAME exec "$0" native', PROGRAM]
+        self.expect(cluster.run(*command, env=SECRET), 3)
+        code, _, err = cluster.run(*command)
+        self.assertNotEqual(code, 0)
+        self.assertIn("3 ranks on several hosts, but no job secret: ", err)
+        self.assertIn("set TT_SECRET_FILE", err)
 
     def test_pmi2_and_pmix(self):
         _, _, kinds = cluster.run("srun", "--mpi=list")
@@ -80,7 +84,8 @@ class Slurm(unittest.TestCase):
         """RANK and WORLD_SIZE, which `tutti run` sets, count before what srun says of the launchers."""
         run = f"exec {TUTTI} run --nnodes=2 --node-rank=$SLURM_NODEID --nproc-per-node=2 " \
               f"--rdzv-endpoint=127.0.0.1:{free_port()} {PROGRAM} native"
-        self.expect(cluster.run("srun", "-N2", "-n2", "--ntasks-per-node=1", "sh", "-c", run), 4)
+        self.expect(cluster.run("srun", "-N2", "-n2", "--ntasks-per-node=1", "sh", "-c", run,
+                                env=SECRET), 4)
 
     def test_the_doctor(self):
         code, out, err = cluster.run("srun", "-N1", "-n2", TUTTI, "doctor", "--json")

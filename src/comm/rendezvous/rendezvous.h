@@ -15,6 +15,7 @@ typedef struct tt__meeting {
     int port;           /* 0: no store needed (a world of one) */
     bool serves;        /* this rank serves the store */
     char path[1024];    /* the store is this file; empty: it is served at host and port */
+    bool needs_secret;  /* the launcher says that there are several hosts, and rank 0 serves the store */
     const char *whence; /* how the place was found, where nobody named it; or NULL */
 } tt__meeting;
 
