@@ -31,11 +31,10 @@ static void check_libraries(tt__doctor *doctor) {
     char there[256] = "";
     for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++) {
         const struct library *l = &libraries[i];
-        void *handle = dlopen(l->file, RTLD_LAZY | RTLD_LOCAL);
+        void *handle = dlopen(l->file, RTLD_LAZY | RTLD_LOCAL); /* stays: what it made on its way in is its own */
         size_t used = strlen(there);
         if (handle) {
             snprintf(there + used, sizeof there - used, "%s%s", used ? ", " : "", l->name);
-            dlclose(handle);
             continue;
         }
         tt__doctor_add(doctor, "libraries", TT__DOUBTFUL, "%s can't be loaded: %s", l->file, l->what);
