@@ -135,13 +135,11 @@ static tt_status train(Net *net, tt_group *world, tt_reducer *reducer, uint32_t 
 }
 
 int main(void) {
-    bool launched = getenv("RANK") || getenv("WORLD_SIZE"); /* otherwise this process is a world of its own */
     tt_group *world = NULL;
     tt_reducer *reducer = NULL;
     Net net = {0};
-    tt_status status =
-        launched ? tt_init_process_group(&world)
-                 : tt_init_process_group(&world, .init_method = "tcp://localhost:0", .rank = 0, .world_size = 1);
+    /* Without a launcher this process is a world of its own. */
+    tt_status status = tt_init_process_group(&world, .or_alone = true);
     uint32_t random = 12345 + (uint32_t)tt_get_rank(world);
     if (!status)
         status = init(&net, world, &random);

@@ -67,10 +67,12 @@ typedef struct tt_init_process_group_args {
     /* NULL or "native"; "mpi", "gloo"; or the path of a plug-in, with a slash in it: tutti/backend.h. */
     const char *backend;
 
-    /* How the ranks meet: NULL = "env://" (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT); "tcp://host:port", or
-     * "file:///path" (a file that all ranks see), with .rank and .world_size or "?rank=R&world_size=N". Rank 0 serves
-     * the store at that address, unless TORCHELASTIC_USE_AGENT_STORE is "True" (then the launcher serves it, torchrun
-     * too, in either dialect). */
+    /* How the ranks meet: NULL = "env://"; "tcp://host:port", or "file:///path" (a file that all ranks see), with .rank
+     * and .world_size or "?rank=R&world_size=N". Rank 0 serves the store at that address, unless
+     * TORCHELASTIC_USE_AGENT_STORE is "True" (then the launcher serves it, torchrun too, in either dialect).
+     * env:// reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as `tutti run` and torchrun set them; where RANK and
+     * WORLD_SIZE are not both set, what srun or the mpirun of Open MPI, MPICH or Intel MPI sets. These need no
+     * MASTER_ADDR, except for an mpirun on several hosts outside of Slurm: docs/launch.md. */
     const char *init_method;
     tt_store *store;    /* meet through this store instead; borrowed for the life of the group */
     int rank;           /* used if world_size is not 0; they override the environment's */
@@ -92,6 +94,9 @@ typedef struct tt_init_process_group_args {
      * mpi take none. PyTorch: device_id. */
     tt_device_type device;
     int device_index;
+
+    /* env://: where no launcher has set anything, be a world of one, instead of TT_ERR_INVALID. */
+    bool or_alone;
     char tt_end; /* not an option: see base.h */
 } tt_init_process_group_args;
 
@@ -107,7 +112,8 @@ typedef struct tt_init_process_group_args {
  * Errors: TT_ERR_INVALID one missing or malformed variable or option, by name; TT_ERR_TIMEOUT names the missing ranks;
  * TT_ERR_NET nobody serves the store, the port is in use, or two hosts can't reach each other; TT_ERR_UNSUPPORTED
  * unknown back end, ranks that can't share memory where .transport asks for it, or more than 64 ranks of one host or
- * 1024 in all; TT_ERR_MISMATCH ranks passed different world sizes; TT_ERR_AUTH another job secret, or none. */
+ * 1024 in all; TT_ERR_MISMATCH ranks passed different world sizes; TT_ERR_AUTH another job secret, or none (at once
+ * where srun or mpirun says that there are several hosts). */
 TT_API TT_NODISCARD tt_status tt_init_process_group_with(const tt_init_process_group_args *args, size_t size);
 #ifndef __cplusplus
 #define tt_init_process_group(...) tt_init_process_group_with(TT_ARGS(tt_init_process_group_args, .out = __VA_ARGS__))
@@ -125,6 +131,11 @@ TT_API void tt_destroy_process_group(tt_group *group);
  * the group: reason"). From any thread, at any time before tt_destroy_process_group() is called. `reason` may be NULL.
  * PyTorch: ProcessGroup.abort. */
 TT_API void tt_group_abort(tt_group *group, const char *reason);
+
+/* This process's number among those that its launcher started on this host, before or after it has joined: to choose a
+ * device by. `fallback` where no launcher tells, or tells nonsense. Reads the environment (LOCAL_RANK, or what srun and
+ * mpirun set) at each call; from any thread while no other changes it. PyTorch: get_node_local_rank(fallback_rank). */
+TT_API int tt_get_node_local_rank(int fallback);
 
 /* This process's rank, and the number of ranks; -1 for NULL. PyTorch: get_rank, get_world_size. */
 TT_API int tt_get_rank(const tt_group *group);

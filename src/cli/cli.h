@@ -40,7 +40,7 @@ typedef struct tt__command {
 } tt__command;
 
 extern const tt__command tt__cmd_run, tt__cmd_launch, tt__cmd_top, tt__cmd_trace, tt__cmd_store, tt__cmd_tune,
-    tt__cmd_bench, tt__cmd_data, tt__cmd_ckpt, tt__cmd_plot, tt__cmd_submit;
+    tt__cmd_bench, tt__cmd_data, tt__cmd_ckpt, tt__cmd_plot, tt__cmd_submit, tt__cmd_doctor;
 
 /* Print the help on `out`, as wide as the terminal allows. Returns TT__EXIT_OK. */
 int tt__cli_help(const tt__command *command, FILE *out);

@@ -53,9 +53,9 @@ static int print_completion(int argc, char **argv) {
 
 static const tt__command *const *main_parts(void) {
     static const tt__command *const parts[] = {
-        &tt__cmd_run,  &tt__cmd_launch, &tt__cmd_submit, &tt__cmd_top,  &tt__cmd_trace, &tt__cmd_store,
-        &tt__cmd_tune, &tt__cmd_bench,  &tt__cmd_data,   &tt__cmd_ckpt, &tt__cmd_plot,  &completion_command,
-        NULL};
+        &tt__cmd_run,   &tt__cmd_launch, &tt__cmd_submit,     &tt__cmd_top,  &tt__cmd_trace,
+        &tt__cmd_store, &tt__cmd_tune,   &tt__cmd_bench,      &tt__cmd_data, &tt__cmd_ckpt,
+        &tt__cmd_plot,  &tt__cmd_doctor, &completion_command, NULL};
     return parts;
 }
 

@@ -19,7 +19,7 @@ static tt_status find_meeting(const tt_init_process_group_args *args, tt__meetin
     if (args->world_size < 0)
         return tt__fail(TT_ERR_INVALID, "tt_init_process_group: .world_size is %d", args->world_size);
     if (args->store || !method || !strcmp(method, "env://"))
-        return tt__meeting_from_env(meeting, args->rank, args->world_size, args->store != NULL);
+        return tt__meeting_from_env(&tt__own_environment, meeting, args);
     if (!strncmp(method, "tcp://", strlen("tcp://")))
         return tt__meeting_from_tcp(meeting, method, args->rank, args->world_size);
     if (!strncmp(method, "file://", strlen("file://")))
@@ -27,6 +27,8 @@ static tt_status find_meeting(const tt_init_process_group_args *args, tt__meetin
     return tt__fail(TT_ERR_INVALID, "expected an init_method env://, tcp://host:port or file:///path, got \"%.100s\"",
                     method);
 }
+
+int tt_get_node_local_rank(int fallback) { return tt__launched_local_rank(&tt__own_environment, fallback); }
 
 static tt_status open_store(tt_store **store, const tt__meeting *meeting, int64_t timeout_ms) {
     if (*meeting->path)
@@ -38,8 +40,10 @@ static tt_status open_store(tt_store **store, const tt__meeting *meeting, int64_
         tt_tcp_store(store, meeting->host, meeting->port, .is_server = meeting->serves, .timeout_ms = timeout_ms,
                      .dialect = meeting->serves ? TT_STORE_TORCH_2 : TT_STORE_TORCH_ANY);
     if (status)
-        tt__fail_prefix("rank %d %s the store at %s:%d", meeting->rank, meeting->serves ? "can't serve" : "can't reach",
-                        meeting->host, meeting->port);
+        tt__fail_prefix("rank %d %s the store at %s:%d%s%s%s", meeting->rank,
+                        meeting->serves ? "can't serve" : "can't reach", meeting->host, meeting->port,
+                        meeting->whence ? " (" : "", meeting->whence ? meeting->whence : "",
+                        meeting->whence ? "; MASTER_ADDR and MASTER_PORT choose another place)" : "");
     return status;
 }
 
@@ -107,7 +111,15 @@ static tt_status check_wire(const tt__meeting *meeting) {
         return TT_OK;
     TT__TRY(tt__secret_load(&secret));
     tt_status status = tt__wire_check(&wire, &secret);
+    bool proves = secret.set || wire == TT__WIRE_TLS;
     tt__secret_wipe(&secret);
+    if (!status && meeting->needs_secret && !proves)
+        return tt__fail(
+            TT_ERR_AUTH,
+            "%d ranks on several hosts, but no job secret: without one, the store that rank 0 serves answers "
+            "no other machine. Make one that all hosts can read, (umask 077; openssl rand -hex 32 >FILE), "
+            "and set TT_SECRET_FILE=FILE for all ranks",
+            meeting->world);
     return status;
 }
 

@@ -59,12 +59,12 @@ static void say_of_host(const ssh_starter *s, const char *format, ...) {
 
 /* ---- what each node is told */
 
-static void put_word(tt__bytes *to, const char *text) { tt__bytes_put(to, text, strlen(text) + 1); }
+static void put_order_word(tt__bytes *to, const char *text) { tt__bytes_put(to, text, strlen(text) + 1); }
 
 static void put_count(tt__bytes *to, const char *format, int64_t number) {
     char text[64];
     snprintf(text, sizeof text, format, (long long)number);
-    put_word(to, text);
+    put_order_word(to, text);
 }
 
 /* What says something of this host or this login alone, and the secrets, which are put by themselves. */
@@ -91,31 +91,31 @@ static void put_command(const ssh_starter *s, tt__bytes *to, int node) {
     const tt__host *host = &s->job->hosts->of[node];
     int words = 2 + count_words(s->job->flags) + OWN_FLAGS + (host->slots > 0) + count_words(s->job->program);
     put_count(to, "%lld", words);
-    put_word(to, s->self);
-    put_word(to, s->job->command);
+    put_order_word(to, s->self);
+    put_order_word(to, s->job->command);
     for (char **flag = s->job->flags; *flag; flag++)
-        put_word(to, *flag);
+        put_order_word(to, *flag);
     put_count(to, "--nnodes=%lld", s->job->hosts->n);
     put_count(to, "--node-rank=%lld", node);
     put_count(to, "--master-port=%lld", s->port);
     tt__bytes_put(to, "--master-addr=", strlen("--master-addr="));
-    put_word(to, s->address);
+    put_order_word(to, s->address);
     if (host->slots > 0)
         put_count(to, "--nproc-per-node=%lld", host->slots);
-    put_word(to, "--");
+    put_order_word(to, "--");
     for (char **word = s->job->program; *word; word++)
-        put_word(to, *word);
+        put_order_word(to, *word);
 }
 
 static void put_order(const ssh_starter *s, tt__bytes *to, int node) {
-    put_word(to, s->directory);
+    put_order_word(to, s->directory);
     put_command(s, to, node);
     for (char **variable = environ; *variable; variable++)
         if (!stays_here(*variable))
-            put_word(to, *variable);
-    put_word(to, TT__REMOTE_VARIABLE "=1");
+            put_order_word(to, *variable);
+    put_order_word(to, TT__REMOTE_VARIABLE "=1");
     tt__bytes_put(to, "TT_SECRET=", strlen("TT_SECRET="));
-    put_word(to, s->job->secret);
+    put_order_word(to, s->job->secret);
 }
 
 /* Tell a node what to run. A pipe takes 64 KiB at once; ssh reads what is more. */

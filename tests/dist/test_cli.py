@@ -65,7 +65,7 @@ class Help(unittest.TestCase):
                 ["bench", "step"],
                 ["bench", "store"], ["bench", "startup"], ["bench", "agreement"], ["data"], ["data", "digits"],
                 ["data", "show"], ["ckpt"], ["ckpt", "show"], ["ckpt", "verify"], ["ckpt", "diff"],
-                ["ckpt", "convert"], ["plot"], ["completion"])
+                ["ckpt", "convert"], ["plot"], ["doctor"], ["completion"])
 
     def test_help_fits(self):
         for command in self.COMMANDS:

@@ -209,6 +209,11 @@ WRONG = {
         ("a --colour", "unknown flag --colour"),
         ("a --png", "--png needs a value"),
     ],
+    "doctor": [
+        ("here", 'unexpected argument "here"'),
+        ("--fix", "unknown flag --fix"),
+        ("--rdzv-endpoint", "--rdzv-endpoint needs a value"),
+    ],
     "completion": [
         ("ksh", 'expected bash, zsh or fish, got "ksh"'),
         ("", "expected bash, zsh or fish"),

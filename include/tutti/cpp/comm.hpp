@@ -82,7 +82,11 @@ struct init_process_group_options {
     const char *algorithms = nullptr;
     tt_device_type device = TT_DEVICE_CPU;
     int device_index = 0;
+    bool or_alone = false;
 };
+
+/* This process's number on its host, as its launcher tells; else `fallback`. */
+inline int get_node_local_rank(int fallback) { return tt_get_node_local_rank(fallback); }
 
 /* A process group; leaves it when destroyed. An empty one (a rank that new_group() gave no group) is false. */
 class group {
@@ -110,6 +114,7 @@ inline group init_process_group(const init_process_group_options &o = {}) {
     a.out = &made, a.backend = o.backend, a.init_method = o.init_method, a.store = o.store, a.rank = o.rank;
     a.world_size = o.world_size, a.timeout_ms = o.timeout_ms, a.heartbeat_ms = o.heartbeat_ms;
     a.transport = o.transport, a.algorithms = o.algorithms, a.device = o.device, a.device_index = o.device_index;
+    a.or_alone = o.or_alone;
     check(detail::call(tt_init_process_group_with, a));
     return group(made);
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define NEEDS "env:// needs RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (`tutti run` sets them)"
 
@@ -24,12 +25,6 @@ tt_status tt__meeting_check(const char *where, int64_t rank, int64_t world) {
                     world - 1, world, rank);
 }
 
-static tt_status from_env(const char *name, int64_t min, int64_t max, int64_t *value) {
-    if (tt__parse_i64(name, getenv(name), min, max, value))
-        return tt__fail_prefix(NEEDS);
-    return TT_OK;
-}
-
 /* Can the text be a host's name or address? Letters of other alphabets are left to the resolver. "host:port" is no
  * address, "::1" is. */
 static bool may_be_host(const char *host) {
@@ -42,33 +37,92 @@ static bool may_be_host(const char *host) {
     return true;
 }
 
-static tt_status address_from_env(tt__meeting *meeting) {
-    const char *host = getenv("MASTER_ADDR");
-    int64_t port = 0;
-    if (!host || !*host || strlen(host) >= sizeof meeting->host)
-        return tt__fail(TT_ERR_INVALID, NEEDS ": MASTER_ADDR: expected a host name or address, but it is %s",
-                        !host    ? "not set"
-                        : !*host ? "empty"
-                                 : "too long");
+/* MASTER_ADDR. */
+static tt_status host_from_env(const tt__environment *environment, const tt__launched *launched, tt__meeting *meeting) {
+    const char *host = environment->get(environment, "MASTER_ADDR");
+    const char *what = !host ? "not set" : !*host ? "empty" : strlen(host) >= sizeof meeting->host ? "too long" : NULL;
+    if (what && !launched->is_torchrun)
+        return tt__fail(TT_ERR_INVALID,
+                        "env://: %s does not say where rank 0 of %d can be met: set MASTER_ADDR to its host and "
+                        "MASTER_PORT to a free port there, alike for all ranks (MASTER_ADDR is %s)",
+                        launched->name ? launched->name : "nobody", meeting->world, what);
+    if (what)
+        return tt__fail(TT_ERR_INVALID, NEEDS ": MASTER_ADDR: expected a host name or address, but it is %s", what);
     if (!may_be_host(host))
         return tt__fail(
             TT_ERR_INVALID,
             NEEDS ": MASTER_ADDR: expected a host name or address (its port is MASTER_PORT), got \"%.100s\"", host);
-    TT__TRY(from_env("MASTER_PORT", 0, 65535, &port));
-    if (!port && meeting->world > 1)
-        return tt__fail(TT_ERR_INVALID, "env://: MASTER_PORT: port 0 works for a world of one only");
     snprintf(meeting->host, sizeof meeting->host, "%s", host);
-    meeting->port = (int)port;
     return TT_OK;
 }
 
-tt_status tt__meeting_from_env(tt__meeting *meeting, int rank, int world, bool has_store) {
-    int64_t r = rank, n = world;
-    if (!world) {
-        TT__TRY(from_env("RANK", 0, INT32_MAX, &r));
-        TT__TRY(from_env("WORLD_SIZE", 1, INT32_MAX, &n));
+/* A file that only this user's processes of the job can know and use. */
+static void meet_in_file(const tt__environment *environment, const tt__launched *launched, tt__meeting *meeting) {
+    const char *folder = tt__environment_value(environment, "TMPDIR");
+    snprintf(meeting->path, sizeof meeting->path, "%.800s/tutti-%u-%s", folder ? folder : "/tmp", (unsigned)geteuid(),
+             launched->job);
+    meeting->whence = "all ranks are on this host";
+}
+
+/* What the user says counts first, then what the launcher says. */
+static tt_status find_place_to_meet(const tt__environment *environment, const tt__launched *launched,
+                                    tt__meeting *meeting) {
+    const char *host = environment->get(environment, "MASTER_ADDR");
+    const char *port = environment->get(environment, "MASTER_PORT");
+    bool one_host = launched->local_world == launched->world;
+    int64_t number;
+    if (!launched->is_torchrun && meeting->world == 1)
+        return TT_OK;
+    if (!launched->is_torchrun && !host && !port && !*launched->host && one_host && *launched->job) {
+        meet_in_file(environment, launched, meeting);
+        return TT_OK;
     }
-    TT__TRY(tt__meeting_check(world ? "env://" : "env://: RANK and WORLD_SIZE", r, n));
-    *meeting = (tt__meeting){.rank = (int)r, .world = (int)n, .serves = r == 0 && !tt__agent_serves_store()};
-    return has_store ? TT_OK : address_from_env(meeting);
+    if (host || (!*launched->host && !(one_host && port)))
+        TT__TRY(host_from_env(environment, launched, meeting));
+    else
+        snprintf(meeting->host, sizeof meeting->host, "%s", *launched->host ? launched->host : "127.0.0.1");
+    if (!port && launched->port) {
+        meeting->port = launched->port;
+        meeting->whence = host ? "the port follows from the job's number" : launched->whence;
+        return TT_OK;
+    }
+    if (tt__parse_i64("MASTER_PORT", port, 0, 65535, &number))
+        return tt__fail_prefix(NEEDS);
+    if (!number && meeting->world > 1)
+        return tt__fail(TT_ERR_INVALID, "env://: MASTER_PORT: port 0 works for a world of one only");
+    meeting->port = (int)number;
+    return TT_OK;
+}
+
+/* RANK and WORLD_SIZE are not both there, and nothing else is. */
+static tt_status nothing_recognised(const tt__environment *environment, const tt__launched *launched) {
+    const char *missing = environment->get(environment, "RANK") ? "WORLD_SIZE" : "RANK";
+    if (*launched->saw)
+        return tt__fail(TT_ERR_INVALID, "env://: no launcher is recognised: %s: %s", launched->saw, launched->to_do);
+    return tt__fail(TT_ERR_INVALID, NEEDS ": %s is not set, nor do variables of srun or mpirun say it", missing);
+}
+
+tt_status tt__meeting_from_env(const tt__environment *environment, tt__meeting *meeting,
+                               const tt_init_process_group_args *args) {
+    bool any = environment->get(environment, "RANK") || environment->get(environment, "WORLD_SIZE");
+    tt__launched launched = {0};
+    *meeting = (tt__meeting){.world = 1};
+    if (args->world_size) {
+        TT__TRY(tt__meeting_check("env://", args->rank, args->world_size));
+        launched = (tt__launched){.rank = args->rank, .world = args->world_size, .is_torchrun = true};
+    } else {
+        if (tt__launched_look(environment, &launched))
+            return tt__fail_prefix("env://");
+        if (!launched.name && args->or_alone && !any && !launched.wanted_several)
+            return TT_OK;
+        if (!launched.name)
+            return nothing_recognised(environment, &launched);
+        TT__TRY(tt__meeting_check("env://: RANK and WORLD_SIZE", launched.rank, launched.world));
+    }
+    meeting->rank = launched.rank;
+    meeting->world = launched.world;
+    meeting->serves = launched.rank == 0 && !tt__agent_serves_store();
+    meeting->needs_secret = !args->store && !launched.is_torchrun && launched.local_world &&
+                            launched.local_world < launched.world && !tt__agent_serves_store();
+    return args->store ? TT_OK : find_place_to_meet(environment, &launched, meeting);
 }

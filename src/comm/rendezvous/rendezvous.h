@@ -3,6 +3,7 @@
 #ifndef TT_COMM_RENDEZVOUS_RENDEZVOUS_H
 #define TT_COMM_RENDEZVOUS_RENDEZVOUS_H
 
+#include "comm/rendezvous/launchers.h"
 #include "comm/world.h"
 
 #include <tutti/comm.h>
@@ -11,14 +12,18 @@
 typedef struct tt__meeting {
     int rank, world;
     char host[256];
-    int port;        /* 0: no store needed (a world of one) */
-    bool serves;     /* this rank serves the store */
-    char path[1024]; /* the store is this file; empty: it is served at host and port */
+    int port;           /* 0: no store needed (a world of one) */
+    bool serves;        /* this rank serves the store */
+    char path[1024];    /* the store is this file; empty: it is served at host and port */
+    bool needs_secret;  /* the launcher says that there are several hosts, and rank 0 serves the store */
+    const char *whence; /* how the place was found, where nobody named it; or NULL */
 } tt__meeting;
 
-/* Read RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT; rank and world may be given instead (world > 0). `has_store`: the
- * address is not needed. */
-tt_status tt__meeting_from_env(tt__meeting *meeting, int rank, int world, bool has_store);
+/* Look at the variables of launchers, RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT first (launchers.h). Of the options
+ * these count: rank and world_size are given instead (world_size > 0); a store is there, so that no place is needed;
+ * or_alone. */
+tt_status tt__meeting_from_env(const tt__environment *environment, tt__meeting *meeting,
+                               const tt_init_process_group_args *args);
 
 /* Read "tcp://host:port[?rank=R&world_size=N]". */
 tt_status tt__meeting_from_tcp(tt__meeting *meeting, const char *url, int rank, int world);

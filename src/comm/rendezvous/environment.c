@@ -1,0 +1,29 @@
+#include "comm/rendezvous/environment.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+static const char *own_value(const tt__environment *environment, const char *name) {
+    (void)environment;
+    return getenv(name);
+}
+
+/* Both ends of a socketpair() say who made it. */
+static long own_maker_of(const tt__environment *environment, const char *fd) {
+    struct ucred maker;
+    socklen_t size = sizeof maker;
+    int64_t number;
+    (void)environment;
+    if (!*fd || strspn(fd, "0123456789") != strlen(fd) || strlen(fd) > 6)
+        return 0;
+    number = strtoll(fd, NULL, 10);
+    return getsockopt((int)number, SOL_SOCKET, SO_PEERCRED, &maker, &size) ? 0 : (long)maker.pid;
+}
+
+const tt__environment tt__own_environment = {.get = own_value, .maker_of = own_maker_of};
+
+const char *tt__environment_value(const tt__environment *environment, const char *name) {
+    const char *value = environment->get(environment, name);
+    return value && *value ? value : NULL;
+}

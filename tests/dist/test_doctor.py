@@ -1,0 +1,214 @@
+#!/usr/bin/env python3
+"""`tutti doctor` in places that are made wrong on purpose: each thing is named, and how to mend it."""
+import json
+import os
+import pathlib
+import resource
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(os.environ["TT_SOURCE"]) / "tests" / "support"))
+from patience import DEADLINE, free_port  # noqa: E402
+
+TUTTI = os.environ["TUTTI"]
+VECTORS = pathlib.Path(os.environ["TT_SOURCE"]) / "tests" / "vectors" / "launchers"
+LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "TORCHELASTIC_", "TT_", "PET_", "SLURM", "OMPI_", "PMI", "MPI_",
+             "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "VIRTUAL_ENV")
+BY_HAND = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+
+
+def clean(changes):
+    env = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS)}
+    return dict(env, **changes)
+
+
+def recorded(name):
+    lines = (VECTORS / f"{name}.env").read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines if not line.startswith("#"))
+
+
+class Doctor(unittest.TestCase):
+    def setUp(self):
+        self.root = pathlib.Path(tempfile.mkdtemp(prefix="tutti-doctor-"))
+        self.addCleanup(shutil.rmtree, self.root)
+
+    def look(self, *flags, before=(), preexec=None, **changes):
+        """What it says as JSON, after its exit code was compared with that."""
+        done = subprocess.run([*before, TUTTI, "doctor", "--json", *flags], env=clean(changes), capture_output=True,
+                              text=True, timeout=DEADLINE, preexec_fn=preexec)
+        said = json.loads(done.stdout.splitlines()[0])
+        wrong = [c for c in said["checks"] if c["verdict"] == "WRONG"]
+        self.assertEqual(said["wrong"], len(wrong))
+        if not before:
+            self.assertEqual(done.returncode, 1 if wrong else 0, done.stdout + done.stderr)
+        for check in said["checks"]:
+            self.assertTrue(check["found"])
+            if check["verdict"] != "ok":
+                self.assertTrue(check["fix"], check)
+        return said
+
+    def expect(self, said, check, verdict, text):
+        """One of a check's findings has this verdict and this text."""
+        found = [c for c in said["checks"] if c["check"] == check]
+        self.assertTrue(any(c["verdict"] == verdict and text in c["found"] for c in found),
+                        f"expected {verdict} and {text!r} among {found}")
+
+    def put(self, path, text=""):
+        full = self.root / path
+        full.parent.mkdir(parents=True, exist_ok=True)
+        full.write_text(text)
+
+    # ---- launchers and places
+
+    def test_nothing_is_set(self):
+        said = self.look()
+        self.assertIsNone(said["launcher"])
+        self.expect(said, "launcher", "ok", "none is recognised")
+
+    def test_text_and_json_agree(self):
+        env = clean(dict(BY_HAND, MASTER_PORT="70000"))
+        text = subprocess.run([TUTTI, "doctor"], env=env, capture_output=True, text=True, timeout=DEADLINE).stdout
+        said = self.look(**BY_HAND, MASTER_PORT="70000")
+        lines = [line for line in text.splitlines() if not line.startswith("      ->")]
+        self.assertEqual([line[:5].strip() for line in lines[:-1]], [c["verdict"] for c in said["checks"]])
+        self.assertEqual(lines[-1], f"{said['wrong']} wrong, {said['warnings']} to think about.")
+
+    def test_each_recorded_launcher(self):
+        for name, launcher, rank, world in (("openmpi", "mpirun (Open MPI)", 1, 2),
+                                            ("mpich", "mpirun (MPICH or Intel MPI)", 1, 2), ("srun", "srun", 2, 3),
+                                            ("kubeflow-worker", "the environment", 2, 3)):
+            said = self.look(**dict(recorded(name), MASTER_ADDR="127.0.0.1", MASTER_PORT="1"))
+            self.assertEqual([said["launcher"][key] for key in ("name", "rank", "world")], [launcher, rank, world])
+
+    def test_what_only_looks_like_a_launcher(self):
+        said = self.look(**recorded("sbatch"))
+        self.expect(said, "launcher", "WRONG", "saw SLURM_PROCID=0 and SLURM_NTASKS=3, but no SLURM_STEP_ID")
+        self.assertEqual(said["checks"][0]["fix"], "start the program with `srun PROGRAM`")
+        said = self.look(**recorded("kubeflow-trainer-v2"))
+        self.expect(said, "launcher", "WRONG", "saw PET_NNODES=2")
+        self.assertIn("`tutti run PROGRAM`", said["checks"][0]["fix"])
+        self.expect(self.look(RANK="x", WORLD_SIZE="2"), "launcher", "WRONG", 'RANK: expected a number')
+
+    def test_the_meeting_place(self):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = str(taken.getsockname()[1])
+            self.expect(self.look(**BY_HAND, MASTER_PORT=port), "meeting place", "WRONG", "in use")
+            self.expect(self.look(**dict(BY_HAND, RANK="1"), MASTER_PORT=port), "meeting place", "ok", "answers")
+        free = str(free_port())
+        self.expect(self.look(**BY_HAND, MASTER_PORT=free), "meeting place", "ok", "is free, and rank 0 can serve it")
+        self.expect(self.look(**dict(BY_HAND, RANK="1"), MASTER_PORT=free), "meeting place", "ok",
+                    "not serve there yet")
+        self.expect(self.look(**BY_HAND, MASTER_PORT=free, TORCHELASTIC_USE_AGENT_STORE="True"), "meeting place",
+                    "WRONG", "nobody serves there")
+        self.expect(self.look(**BY_HAND), "meeting place", "WRONG", "MASTER_PORT: expected a number")
+        for rank in "01":
+            self.expect(self.look(**dict(BY_HAND, RANK=rank, MASTER_ADDR="host.invalid"), MASTER_PORT=free),
+                        "meeting place", "WRONG", "host.invalid")
+        # What is loopback here can't be a host of another node.
+        said = self.look(**dict(recorded("srun"), MASTER_ADDR="localhost"))
+        self.expect(said, "meeting place", "WRONG", "localhost is this host itself")
+        self.expect(said, "job secret", "WRONG", "none, but there are several hosts")
+
+    def test_under_real_launchers(self):
+        commands = {"tutti run": [TUTTI, "run", "--standalone", "--nproc-per-node=1"]}
+        for mpi, name, flags in (("openmpi", "mpirun (Open MPI)", ["--allow-run-as-root"]),
+                                 ("mpich", "mpirun (MPICH or Intel MPI)", [])):
+            if shutil.which(f"mpirun.{mpi}"):
+                commands[name] = [f"mpirun.{mpi}", *flags, "-n", "1"]
+        for name, command in commands.items():
+            said = self.look(before=command)
+            self.assertEqual(said["launcher"], {"name": name, "rank": 0, "world": 1, "local_rank": 0, "local_world": 1})
+
+    def test_an_endpoint(self):
+        secret = {"TT_SECRET": "0123456789abcdef0123456789abcdef"}
+        store = subprocess.Popen([TUTTI, "store", "--port=0"], env=clean(secret), stdout=subprocess.PIPE, text=True)
+        self.addCleanup(store.stdout.close)
+        self.addCleanup(store.wait)
+        self.addCleanup(store.terminate)
+        endpoint = "--rdzv-endpoint=" + store.stdout.readline().split()[-1]
+        self.expect(self.look(endpoint, **secret), "endpoint", "ok", "a store serves this process there")
+        self.expect(self.look(endpoint, TT_SECRET="another secret of the job"), "endpoint", "WRONG", "secret")
+        self.expect(self.look(f"--rdzv-endpoint=127.0.0.1:{free_port()}"), "endpoint", "WRONG", "nobody serves there")
+        for text in ("localhost", "localhost:", ":1", "localhost:x", "localhost:70000"):
+            self.expect(self.look(f"--rdzv-endpoint={text}"), "endpoint", "WRONG", "expected HOST:PORT")
+
+    # ---- this machine
+
+    def test_settings(self):
+        self.expect(self.look(TT_SOCKET_IFNAME="=nosuch0"), "interfaces", "WRONG", "TT_SOCKET_IFNAME==nosuch0")
+        self.expect(self.look(TT_SOCKET_IFNAME="=lo"), "interfaces", "ok", "")
+        self.expect(self.look(TT_SECRET="short"), "job secret", "WRONG", "TT_SECRET: expected a job secret")
+
+    def test_limits(self):
+        def lower(limit, value):
+            return lambda: resource.setrlimit(limit, (value, value))
+
+        said = self.look(preexec=lower(resource.RLIMIT_NOFILE, 50))
+        self.expect(said, "open files", "WRONG", "50 may be open")
+        said = self.look(preexec=lower(resource.RLIMIT_NOFILE, 300))
+        self.expect(said, "open files", "warn", "300 may be open")
+        said = self.look(preexec=lower(resource.RLIMIT_FSIZE, 1 << 20))
+        self.expect(said, "file size", "warn", "limited to 1048576 bytes")
+        said = self.look(preexec=lower(resource.RLIMIT_MEMLOCK, 0))
+        self.expect(said, "locked memory", "warn", "0 bytes")
+
+    def test_memory(self):
+        self.put("proc/meminfo", "MemTotal:       8388608 kB\nMemFree: 1 kB\nMemAvailable:   4194304 kB\n")
+        root = f"--root={self.root}"
+        self.expect(self.look(root), "memory", "ok", "4096 of 8192 MiB are free; no cgroup limits it")
+        self.put("proc/self/cgroup", "0::/job\n")
+        self.put("sys/fs/cgroup/job/memory.max", f"{1 << 30}\n")
+        self.put("sys/fs/cgroup/job/memory.current", f"{768 << 20}\n")
+        self.expect(self.look(root), "memory", "warn", "the cgroup's limit is 1024 MiB, of which 256 are left")
+        self.put("sys/fs/cgroup/job/memory.current", f"{1000 << 20}\n")
+        self.put("sys/fs/cgroup/job/memory.events", "oom 3\noom_kill 2\n")
+        said = self.look(root)
+        self.expect(said, "memory", "WRONG", "of which 24 are left")
+        self.expect(said, "memory", "warn", "has killed 2 processes")
+
+    # ---- GPUs
+
+    def put_gpus(self, n, given):
+        for i in range(n):
+            self.put(f"proc/driver/nvidia/gpus/0000:{i + 1:02x}:00.0/information",
+                     f"Model: \t\t NVIDIA Test {i}\nIRQ:   \t\t 24\nGPU UUID: \t GPU-{i}{i}{i}0-aaaa\n"
+                     f"Bus Type: \t PCIe\nDevice Minor: \t {i}\n")
+            if i in given:
+                self.put(f"dev/nvidia{i}")
+
+    def gpus(self, **changes):
+        said = self.look(f"--root={self.root}", **changes)
+        return [c["found"] for c in said["checks"] if c["check"] == "GPU"]
+
+    def test_gpus(self):
+        self.assertIn("none", self.gpus()[0])
+        self.put_gpus(3, {0, 1, 2})
+        self.assertEqual(self.gpus(), [f"device {i}: NVIDIA Test {i} (GPU-{i}{i}{i}0-aaaa)" for i in range(3)])
+        self.assertEqual(self.gpus(CUDA_VISIBLE_DEVICES="2,0"), ["device 0: NVIDIA Test 2 (GPU-2220-aaaa)",
+                                                                 "device 1: NVIDIA Test 0 (GPU-0000-aaaa)"])
+        self.assertEqual(self.gpus(CUDA_VISIBLE_DEVICES="GPU-111"), ["device 0: NVIDIA Test 1 (GPU-1110-aaaa)"])
+        for hidden in ("", "-1"):
+            self.assertEqual(self.gpus(CUDA_VISIBLE_DEVICES=hidden), [f"CUDA_VISIBLE_DEVICES={hidden} hides all 3"])
+        found = self.gpus(CUDA_VISIBLE_DEVICES="1,3,0")
+        self.assertEqual(len(found), 2)
+        self.assertIn('"3" means none of the 3 GPUs here', found[1])
+
+    def test_gpus_that_a_container_is_not_given(self):
+        self.put_gpus(4, {2})
+        self.assertEqual(self.gpus(), ["device 0: NVIDIA Test 2 (GPU-2220-aaaa)"])
+        os.unlink(self.root / "dev" / "nvidia2")
+        self.assertIn("the machine has 4, but none of their device files is here", self.gpus()[0])
+
+    def test_python(self):
+        self.put("usr/lib/python3.9/dist-packages/torch/version.py", "debug = False\n__version__ = '9.8.7'\n")
+        if shutil.which("python3"):
+            self.expect(self.look(f"--root={self.root}", PATH=os.environ["PATH"]), "Python", "ok", "PyTorch 9.8.7")
+        self.expect(self.look(PATH="/nonexistent"), "Python", "ok", "no python3 in PATH")
+
+
+if __name__ == "__main__":
+    unittest.main()
