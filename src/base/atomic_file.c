@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,6 +62,11 @@ static void remove_stale(const char *directory, const char *name) {
  * taken. More than there is room for are left where a signal ends the process. */
 static _Atomic(char *) temporaries[64];
 
+/* Threads that are making one, which is not noted yet. */
+static atomic_int making;
+
+enum { MAKING_MS = 1000 };
+
 static void note_temporary(char *temporary) {
     for (size_t i = 0; i < sizeof temporaries / sizeof *temporaries; i++) {
         char *nobody = NULL;
@@ -78,6 +84,8 @@ static void forget_temporary(char *temporary) {
 }
 
 void tt__atomic_remove_temporaries(void) {
+    for (int ms = 0; making && ms < MAKING_MS; ms++)
+        poll(NULL, 0, 1);
     for (size_t i = 0; i < sizeof temporaries / sizeof *temporaries; i++) {
         const char *temporary = atomic_exchange(&temporaries[i], NULL);
         if (temporary)
@@ -87,9 +95,9 @@ void tt__atomic_remove_temporaries(void) {
 
 /* ---- opening ---- */
 
-/* Create the temporary and lock it; again if another writer took it for stale in between. On file systems without
- * locks nothing is ever removed. */
-static tt_status create_temporary(tt__atomic_file *file, const struct stat *old) {
+/* Create the temporary, lock it and note it; again if another writer took it for stale in between. On file systems
+ * without locks nothing is ever removed. */
+static tt_status create_noted(tt__atomic_file *file, const struct stat *old) {
     size_t size = strlen(file->path) + 48;
     file->temporary = malloc(size);
     if (!file->temporary)
@@ -109,6 +117,13 @@ static tt_status create_temporary(tt__atomic_file *file, const struct stat *old)
         }
         close(file->fd);
     }
+}
+
+static tt_status create_temporary(tt__atomic_file *file, const struct stat *old) {
+    making++;
+    tt_status status = create_noted(file, old);
+    making--;
+    return status;
 }
 
 static void release_file(tt__atomic_file *file) {
