@@ -27,7 +27,8 @@
  * the parent, not to TORCHELASTIC_ERROR_FILE. Its lines, and those of the log, begin with the process's number.
  *
  * Ends. A process ends when the function returns, with exit code 0 if it returns 0; else the code is what it returned,
- * or 1 if that is none of 1..255. exit(n), in any of its threads, does the same with n. Both flush the streams, and run
+ * or 1 if that is none of 1..255. exit(n), in any of its threads, does the same with n, of which, as ever, the lower
+ * eight bits count. Both flush the streams, and run
  * the handlers that were registered (atexit) in the process, not those of the parent. pthread_exit() in the function's
  * thread counts as returning 0. Any other end is a failure: _exit(), abort(), a signal.
  *
@@ -66,7 +67,8 @@ typedef struct tt_spawn_args {
     TT_OPTIONS;
     TT_SPAWN_OPTIONS;
     int64_t timeout_ms; /* how long they may take; 0 or less = without end */
-    int64_t grace_ms;   /* from SIGTERM to SIGKILL, where they are ended; 0 = 30000, less = no SIGTERM */
+    int64_t grace_ms;   /* from SIGTERM to SIGKILL, where they are ended; 0 = 30000, less = no SIGTERM. (As an option
+                           that is left out, 0 is the default here; not so in tt_process_context_join().) */
     char tt_end;        /* not an option: see base.h */
 } tt_spawn_args;
 

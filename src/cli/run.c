@@ -11,6 +11,7 @@
 #include "cli/trace_write.h"
 
 #include "base/atomic_file.h"
+#include "base/clock.h"
 #include "base/cores.h"
 #include "base/error.h"
 #include "base/parse.h"
@@ -25,9 +26,12 @@
 
 #include <fcntl.h>
 #include <netdb.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -94,6 +98,8 @@ static tt_status count_nodes(tt__job *job, const tt__run_flags *flags) {
     job->nodes = (int)nodes;
     job->node = (int)node;
     job->node_0_reports = node > 0 && getenv(TT__REMOTE_VARIABLE);
+    if (getenv(TT__REMOTE_VARIABLE)) /* who hands signals on may be killed */
+        prctl(PR_SET_PDEATHSIG, SIGTERM);
     unsetenv(TT__REMOTE_VARIABLE);
     return TT_OK;
 }
@@ -117,14 +123,31 @@ static tt_status count_workers(tt__job *job, const tt__run_flags *flags) {
     return TT_OK;
 }
 
+/* Resolve a name of another host, which the name service may learn of only when that host is there (a pod's, say). */
+static int resolve_patiently(const char *flag, const char *host, int64_t wait_ms, struct addrinfo **list) {
+    enum { AGAIN_MS = 500 };
+    int64_t deadline = tt__deadline_ms(wait_ms);
+    int error;
+    for (bool told = false; (error = tt__net_resolve(host, NULL, 0, list)) == EAI_NONAME || error == EAI_AGAIN;) {
+        if (!tt__left_ms(deadline))
+            break;
+        if (!told)
+            tt__cli_note("run", "%s: waiting, at most %lld s, until \"%s\" can be resolved: %s", flag,
+                         (long long)(wait_ms / 1000), host, gai_strerror(error));
+        told = true;
+        poll(NULL, 0, AGAIN_MS);
+    }
+    return error;
+}
+
 /* Resolve `host` to the numeric address in bind (NI_MAXHOST bytes), IPv4 rather than IPv6. A job on one host needs
  * loopback. On several, a name that is loopback here, as a host's own name often is in /etc/hosts, is another address
  * elsewhere: then all are served. */
-static tt_status resolve_address(const char *flag, const char *host, bool one_host, char *bind) {
+static tt_status resolve_address(const char *flag, const char *host, bool one_host, int64_t wait_ms, char *bind) {
     struct addrinfo *list = NULL;
     const struct addrinfo *chosen = NULL;
     bool loopback = true;
-    int error = tt__net_resolve(host, NULL, 0, &list);
+    int error = resolve_patiently(flag, host, wait_ms, &list);
     for (const struct addrinfo *a = list; !error && a; a = a->ai_next) {
         loopback = loopback && tt__net_is_loopback(a->ai_addr);
         if (!chosen || (chosen->ai_family == AF_INET6 && a->ai_family == AF_INET))
@@ -215,12 +238,12 @@ static tt_status find_meeting_place(tt__job *job, struct meeting_place *place, c
     snprintf(place->host, sizeof place->host, "%s",
              address && *address ? tt__net_bare_host(address, bare) : "127.0.0.1");
     TT__TRY(read_rdzv_conf(job, flags->rdzv_conf));
-    TT__TRY(
-        resolve_address(local ? "--local-addr" : "--master-addr", place->host, job->nodes == 1 && !local, place->bind));
+    TT__TRY(resolve_address(local ? "--local-addr" : "--master-addr", place->host, job->nodes == 1 && !local,
+                            job->nodes > 1 ? job->join_ms : 0, place->bind));
     if (flags->rdzv_endpoint && *flags->rdzv_endpoint && !flags->standalone) {
         char host[NI_MAXHOST], bind[NI_MAXHOST];
         TT__TRY(split_endpoint(flags->rdzv_endpoint, host, &port));
-        TT__TRY(resolve_address("--rdzv-endpoint", host, job->nodes == 1, bind));
+        TT__TRY(resolve_address("--rdzv-endpoint", host, job->nodes == 1, job->nodes > 1 ? job->join_ms : 0, bind));
         if (port)
             TT__TRY(tt__parse_i64("--rdzv-endpoint: port", port, 0, 65535, &number));
         if (!any_port) {

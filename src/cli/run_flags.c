@@ -220,9 +220,9 @@ const tt__flag tt__run_flags_table[] = {
     {0}};
 
 /* Those that torchrun does not have: a beginning that fits one of its flags alone means that one. */
-static const char *const own_flags[] = {"bind",        "dry-run",       "grace-period", "local-rank-name", "log-level",
-                                        "secret-file", "settle-period", "store-auth",   "store-memory",    "trace",
-                                        "use-env",     "wait-notice",   "wire"};
+static const char *const own_flags[] = {
+    "bind", "dry-run",    "grace-period", "hostfile", "local-rank-name", "log-level",   "secret-file", "settle-period",
+    "ssh",  "store-auth", "store-memory", "trace",    "use-env",         "wait-notice", "wire"};
 
 static const char **flag_field(tt__run_flags *flags, const tt__flag *flag) {
     return (const char **)(void *)((char *)flags + flag->id - 1);
@@ -283,6 +283,11 @@ static const tt__flag *find_beginning(const char *arg, const tt__flag **others) 
         }
     }
     return found;
+}
+
+const tt__flag *tt__run_flag_named(const char *arg) {
+    const tt__flag *flag = tt__cli_find_flag(tt__run_flags_table, arg), *other = NULL;
+    return flag ? flag : find_beginning(arg, &other);
 }
 
 /* Take the flag at argv[*i], and its value. */

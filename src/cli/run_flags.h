@@ -25,4 +25,7 @@ extern const tt__flag tt__run_flags_table[];
  * flags are rewritten in place. */
 int tt__run_flags_parse(const char *command, tt__run_flags *flags, int argc, char **argv, int *program);
 
+/* The flag that `arg`, "--name", "--name=value" or the beginning of a name, stands for; NULL: none, or "-x3". */
+const tt__flag *tt__run_flag_named(const char *arg);
+
 #endif

@@ -17,6 +17,7 @@ static tt_status check_host_flags(const tt__run_flags *f, const tt__hosts *hosts
         const char *given, *name;
     } made[] = {{f->node_rank, "node-rank"},
                 {f->standalone, "standalone"},
+                {f->dry_run, "dry-run"},
                 {f->rdzv_backend, "rdzv-backend"},
                 {f->rdzv_endpoint, "rdzv-endpoint"}};
     const char *by = f->ssh ? "--ssh" : "--hostfile";
@@ -47,21 +48,27 @@ static tt_status choose_ssh_secret(const tt__run_flags *f, char text[TT__SECRET_
     return *text ? TT_OK : tt__secret_make(text);
 }
 
-/* The flags that every launcher gets, too: all but those that say where the others are. */
+/* Is it one of those that say where the others are? */
+static bool is_made_here(const tt__flag *flag) {
+    static const char *const made[] = {"ssh", "hostfile", "secret-file", "nnodes", "master-addr", "master-port"};
+    for (size_t i = 0; flag && i < sizeof made / sizeof *made; i++)
+        if (!strcmp(flag->name, made[i]))
+            return true;
+    return false;
+}
+
+/* The flags that every launcher gets, too. */
 static char **common_flags(char **argv, int program) {
-    static const char *const own[] = {"--ssh",    "--hostfile",    "--secret-file",
-                                      "--nnodes", "--master-addr", "--master-port"};
     char **flags = calloc((size_t)program + 1, sizeof *flags);
     int n = 0;
     for (int i = 1; flags && i < program && strcmp(argv[i], "--") != 0; i++) {
-        size_t length = strcspn(argv[i], "=");
-        bool is_own = false;
-        for (size_t k = 0; k < sizeof own / sizeof *own; k++)
-            is_own = is_own || (strlen(own[k]) == length && !strncmp(argv[i], own[k], length));
-        if (!is_own)
+        const tt__flag *flag = tt__run_flag_named(argv[i]);
+        bool has_next = flag && flag->value && !strchr(argv[i], '=') && i + 1 < program, made = is_made_here(flag);
+        if (!made)
             flags[n++] = argv[i];
-        else
-            i += !argv[i][length]; /* its value is the next word */
+        i += has_next;
+        if (!made && has_next)
+            flags[n++] = argv[i];
     }
     return flags;
 }

@@ -4,7 +4,7 @@
 
 #include "cli/run_flags.h"
 
-/* Were hosts given? */
+/* Has --ssh or --hostfile been given? */
 bool tt__run_has_hosts(const tt__run_flags *flags);
 
 /* Start a launcher, `tutti COMMAND`, on each of the hosts with the same flags, and wait for them. `program`: its index

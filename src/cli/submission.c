@@ -104,7 +104,7 @@ static tt_status find_launcher(char **command, int *launcher) {
     if (!strcmp(first, "torchrun"))
         return TT_OK;
     *launcher = 1;
-    if (!strcmp(first, "tutti") && command[1] && !strcmp(command[1], "run"))
+    if (!strcmp(first, "tutti") && command[1] && (!strcmp(command[1], "run") || !strcmp(command[1], "launch")))
         return TT_OK;
     return tt__fail(TT_ERR_INVALID,
                     "expected \"tutti run ...\" or \"torchrun ...\" as the command, got \"%.100s\": put \"tutti run\" "
@@ -116,18 +116,28 @@ static tt_status find_launcher(char **command, int *launcher) {
 static tt_status check_left_open(const tt__run_flags *f) {
     const struct {
         const char *given, *name;
-    } filled[] = {{f->node_rank, "node-rank"},     {f->master_addr, "master-addr"},
-                  {f->master_port, "master-port"}, {f->rdzv_endpoint, "rdzv-endpoint"},
-                  {f->rdzv_id, "rdzv-id"},         {f->secret_file, "secret-file"}};
+    } filled[] = {{f->node_rank, "node-rank"},
+                  {f->master_addr, "master-addr"},
+                  {f->master_port, "master-port"},
+                  {f->rdzv_endpoint, "rdzv-endpoint"},
+                  {f->rdzv_id, "rdzv-id"},
+                  {f->secret_file, "secret-file"},
+                  {f->ssh, "ssh"},
+                  {f->hostfile, "hostfile"}};
     for (size_t i = 0; i < sizeof filled / sizeof *filled; i++)
         if (filled[i].given)
             return tt__fail(TT_ERR_INVALID, "--%s of the command is filled in here: leave it out", filled[i].name);
+    if (f->rdzv_backend && strcmp(f->rdzv_backend, "static") != 0)
+        return tt__fail(TT_ERR_INVALID,
+                        "--rdzv-backend=%.40s of the command: the nodes meet by what is filled in here: leave it out",
+                        f->rdzv_backend);
     return TT_OK;
 }
 
 static tt_status count_submit_nodes(tt__submission *s, const tt__run_flags *f) {
-    const char *text = f->nnodes ? f->nnodes : "1", *colon = strchr(text, ':');
-    TT__TRY(tt__parse_i64("--nnodes of the command", colon ? colon + 1 : text, 1, MAX_SUBMIT_NODES, &s->nodes));
+    const char *text = f->nnodes ? f->nnodes : "1";
+    TT__TRY(tt__parse_i64("--nnodes of the command", text, 1, MAX_SUBMIT_NODES, &s->nodes));
+    s->has_grace = f->grace_period || f->shutdown_timeout;
     return f->standalone && s->nodes > 1
                ? tt__fail(TT_ERR_INVALID,
                           "--standalone and --nnodes=%s of the command: a job on one node, or on several", text)

@@ -46,6 +46,8 @@ static void write_service(const tt__submission *s, FILE *out) {
 
 static void write_variables(const tt__submission *s, FILE *out) {
     fprintf(out,
+            "            - name: PET_NNODES\n"
+            "              value: \"%" PRId64 "\"\n"
             "            - name: PET_NODE_RANK\n"
             "              valueFrom:\n"
             "                fieldRef:\n"
@@ -61,7 +63,7 @@ static void write_variables(const tt__submission *s, FILE *out) {
             "                secretKeyRef:\n"
             "                  name: \"%s\"\n"
             "                  key: secret\n",
-            s->name, s->name, STORE_PORT, s->name, s->name);
+            s->nodes, s->name, s->name, STORE_PORT, s->name, s->name);
 }
 
 /* A limit is a request, too; ranks' shared memory counts as the pod's memory, and needs no volume. */
@@ -97,10 +99,16 @@ static void write_job(const tt__submission *s, FILE *out) {
         write_yaml_text(*word, true, out);
         fputc('\n', out);
     }
-    if (s->nodes > 1) {
+    bool says_grace = s->warning_s && !s->has_grace;
+    if (s->nodes > 1 || says_grace)
         fputs("          env:\n", out);
+    if (says_grace)
+        fprintf(out,
+                "            - name: TORCH_ELASTIC_SHUTDOWN_TIMEOUT\n"
+                "              value: \"%" PRId64 "\"\n",
+                tt__submission_grace_s(s));
+    if (s->nodes > 1)
         write_variables(s, out);
-    }
     write_limits(s, out);
 }
 

@@ -24,6 +24,8 @@ static void write_options(const tt__submission *s, FILE *out) {
             s->nodes);
     if (s->cpus)
         fprintf(out, "#SBATCH --cpus-per-task=%" PRId64 "\n", s->cpus);
+    else
+        fputs("#SBATCH --exclusive\n", out); /* a task has one CPU else, for all ranks of a node */
     if (s->gpus)
         fprintf(out, "#SBATCH --gpus-per-node=%" PRId64 "\n", s->gpus);
     if (s->memory_gib)
@@ -41,7 +43,8 @@ static void write_options(const tt__submission *s, FILE *out) {
 static const char several_nodes[] =
     "# The launcher of the first node serves the store; the others prove to it that they know the secret.\n"
     "nodes=($(scontrol show hostnames \"$SLURM_JOB_NODELIST\"))\n"
-    "export PET_MASTER_ADDR=${nodes[0]} PET_MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000)) PET_RDZV_ID=$SLURM_JOB_ID\n"
+    "export PET_NNODES=$SLURM_NNODES PET_MASTER_ADDR=${nodes[0]} PET_MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000)) "
+    "PET_RDZV_ID=$SLURM_JOB_ID\n"
     "export TT_SECRET_FILE=$SLURM_SUBMIT_DIR/.tutti-$SLURM_JOB_ID.secret # on a file system that all nodes share\n"
     "trap 'rm -f \"$TT_SECRET_FILE\"' EXIT\n"
     "(umask 077; od -An -N32 -tx1 /dev/urandom | tr -d ' \\n' >\"$TT_SECRET_FILE\")\n";
@@ -50,6 +53,10 @@ void tt__submit_slurm(const tt__submission *s, FILE *out) {
     fputs("#!/bin/bash\n", out);
     write_options(s, out);
     fputs("\nset -eu\n", out);
+    if (s->cpus)
+        fputs("export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK # srun does not take it from sbatch\n", out);
+    if (s->warning_s && !s->has_grace)
+        fprintf(out, "export TORCH_ELASTIC_SHUTDOWN_TIMEOUT=%" PRId64 "\n", tt__submission_grace_s(s));
     if (s->nodes > 1) {
         fputs(several_nodes, out);
         fputs("# A launcher on each node starts the ranks of that node.\n"

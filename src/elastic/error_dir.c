@@ -2,10 +2,12 @@
 #include "elastic/job.h"
 
 #include "base/error.h"
+#include "base/fd.h"
 #include "net/secret.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,14 +39,28 @@ const char *tt__job_error_file(const tt__job *job, int i, char path[PATH_MAX]) {
     return path;
 }
 
-void tt__job_error_dir_clear(const tt__job *job) {
-    DIR *dir = job->error_dir[0] ? opendir(job->error_dir) : NULL;
+/* Remove what is in a folder, which workers may have filled with anything; `fd` is taken over. */
+static void clear_folder(int fd, int depth) {
+    enum { DEEPEST = 16 };
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    if (!dir && fd >= 0)
+        close(fd);
     if (!dir)
         return;
-    for (const struct dirent *entry; (entry = readdir(dir));)
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            unlinkat(dirfd(dir), entry->d_name, 0);
+    for (const struct dirent *entry; (entry = readdir(dir));) {
+        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..") || !unlinkat(dirfd(dir), entry->d_name, 0))
+            continue;
+        if (depth < DEEPEST)
+            clear_folder(tt__fd(openat(dirfd(dir), entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)),
+                         depth + 1);
+        unlinkat(dirfd(dir), entry->d_name, AT_REMOVEDIR);
+    }
     closedir(dir);
+}
+
+void tt__job_error_dir_clear(const tt__job *job) {
+    if (job->error_dir[0])
+        clear_folder(tt__fd(open(job->error_dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)), 0);
 }
 
 void tt__job_error_dir_remove(const tt__job *job) {

@@ -95,7 +95,8 @@ static void begin_next(launcher *l) {
     int own;
     if (tt__launcher_first(l, &first, &own, tail)) {
         remember_attempt(l, &first);
-        tt__report_attempt(&l->streams, l->job, &first);
+        if (!l->job->node_0_reports)
+            tt__report_attempt(&l->streams, l->job, &first);
     }
     forget_attempt(l);
     l->job->attempt++;

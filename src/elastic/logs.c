@@ -36,14 +36,25 @@ static tt_status make_unique(char **out, const char *parent, const char *name) {
     return tt__fail_errno(TT_ERR_IO, errnum, "can't make a folder for logs in %.400s", parent);
 }
 
-/* In a folder that a stranger has put where all may write, he could put links in the place of ours. */
+/* In a folder that a stranger has put where all may write, or below one, he could put links in the place of ours.
+ * `path` is absolute and has no links. */
 static tt_status check_not_planted(const char *path) {
     const char *name;
     struct stat found, around;
-    char *parent = tt__path_split(path, &name);
-    bool planted = parent && stat(path, &found) == 0 && stat(parent, &around) == 0 && tt__is_planted(&found, &around);
-    free(parent);
-    return planted ? tt__fail(TT_ERR_IO, "%.400s: another user's folder in a directory that all may write to", path)
+    bool planted = false;
+    char *at = strdup(path);
+    while (at && !planted && strcmp(at, "/") != 0) {
+        char *parent = tt__path_split(at, &name);
+        if (parent && strlen(parent) > 1 && parent[strlen(parent) - 1] == '/')
+            parent[strlen(parent) - 1] = '\0';
+        planted = !parent || stat(at, &found) || stat(parent, &around) || tt__is_planted(&found, &around);
+        free(at);
+        at = parent;
+    }
+    planted = planted || !at;
+    free(at);
+    return planted ? tt__fail(TT_ERR_IO,
+                              "%.400s: another user's folder, or below one, in a directory that all may write to", path)
                    : TT_OK;
 }
 
@@ -75,11 +86,20 @@ const char *tt__logs_path(const tt__logs *logs, int attempt, int i, const char *
 
 const char *tt__logs_file(int std) { return std == TT__STDOUT ? "stdout.log" : "stderr.log"; }
 
+/* Is it a folder, and not a link that workers of an earlier attempt have put there? */
+static bool is_folder(const char *path) {
+    struct stat info;
+    bool good = lstat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    errno = good ? errno : ENOTDIR;
+    return good;
+}
+
 bool tt__logs_make_folder(const tt__logs *logs, int attempt, int i) {
     char path[PATH_MAX];
     if (mkdir(tt__logs_path(logs, attempt, -1, "", path), 0777) && errno != EEXIST)
         return false;
-    return mkdir(tt__logs_path(logs, attempt, i, "", path), 0777) == 0 || errno == EEXIST;
+    return is_folder(path) && (mkdir(tt__logs_path(logs, attempt, i, "", path), 0777) == 0 || errno == EEXIST) &&
+           is_folder(path);
 }
 
 int tt__logs_append(const char *path) {

@@ -14,7 +14,7 @@
 /* Set for launchers that are started so. */
 #define TT__REMOTE_VARIABLE "TUTTI_REMOTE_NODE"
 
-/* TT__REMOTE_FAILED: exit code where nothing could be started, as ssh's own. */
+/* TT__REMOTE_FAILED: exit code where nothing could be started, as ssh's own. A launcher's 255 is handed on as 254. */
 enum { TT__REMOTE_MAX_BYTES = 4 << 20, TT__REMOTE_HEAD_SIZE = 64, TT__REMOTE_FAILED = 255 };
 
 /* Read what to run, and run it; *exit_code := its, 128 + N for signal N. Errors, with nothing started:

@@ -1,13 +1,17 @@
 #include "elastic/report.h"
 
+#include "base/fd.h"
 #include "base/parse.h"
 
 #include <jansson.h>
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 const char *tt__signal_name(int sig, char *text, size_t size) {
     const char *name = sigabbrev_np(sig);
@@ -34,10 +38,24 @@ static int64_t file_seconds(const json_t *when) {
     return seconds < 0 ? 0 : seconds;
 }
 
+/* Read an error file, which is the worker's: it may be anything, and of any size. NULL: it is no JSON of a sensible
+ * size. */
+static json_t *load_error_file(const char *path) {
+    enum { MOST_BYTES = 1 << 20 };
+    struct stat info;
+    json_t *root = NULL;
+    int fd = tt__fd(open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+    if (fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size <= MOST_BYTES)
+        root = json_loadfd(fd, 0, NULL);
+    if (fd >= 0)
+        close(fd);
+    return root;
+}
+
 void tt__error_file_read(const char *path, tt__worker *worker) {
     /* {"message": "text", "timestamp": 1}, or {"message": {"message": "text", "extraInfo": {"timestamp": "1",
      * "py_callstack": "text", "secondary": true}}} */
-    json_t *root = json_load_file(path, 0, NULL), *inner = json_object_get(root, "message");
+    json_t *root = load_error_file(path), *inner = json_object_get(root, "message");
     const json_t *more = json_object_get(inner, "extraInfo");
     const char *text = json_string_value(json_is_object(inner) ? json_object_get(inner, "message") : inner),
                *traceback = json_string_value(json_object_get(more, "py_callstack"));

@@ -1,6 +1,7 @@
 #include "elastic/ssh_job.h"
 
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
 #include "elastic/remote_node.h"
@@ -18,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -25,11 +27,14 @@
 
 extern char **environ;
 
-enum { RSH_WORDS = 32, MIN_PORT = 20000, PORTS = 12000 };
+enum { TOGETHER_MS = 30000, LOOK_MS = 1000, RSH_WORDS = 32, MIN_PORT = 20000, PORTS = 12000 };
 
 typedef struct ssh_node {
     pid_t pid;
     int process, orders; /* pidfd; the pipe to its stdin, -1 when closed */
+    tt__bytes order;     /* what it is told, of which so much is in the pipe */
+    size_t sent, needed; /* needed: without signals */
+    bool refused;        /* its end of the pipe was closed before all that is needed was in */
     int exit_code;
 } ssh_node;
 
@@ -39,8 +44,10 @@ typedef struct ssh_starter {
     char remote[2 * PATH_MAX]; /* the command for a shell of another host */
     char rsh[1024];            /* TUTTI_SSH, cut into words: */
     char *words[RSH_WORDS];
-    int port, left; /* nodes that have not ended */
-    bool broken;    /* a launcher could not be started, or was lost */
+    int port, left;      /* nodes that have not ended */
+    bool broken;         /* a launcher could not be started, or was lost */
+    int last_end;        /* the node that ended last, */
+    int64_t last_end_ms; /* and when; 0: none has */
     int signals, taken;
     sigset_t mask;
     ssh_node *nodes;
@@ -69,9 +76,9 @@ static void put_count(tt__bytes *to, const char *format, int64_t number) {
 
 /* What says something of this host or this login alone, and the secrets, which are put by themselves. */
 static bool stays_here(const char *variable) {
-    static const char *const names[] = {"HOSTNAME=", "DISPLAY=",      "SSH_",        "XDG_",
-                                        "DBUS_",     "TMPDIR=",       "TT_SECRET",   "TUTTI_SSH=",
-                                        "PET_SSH=",  "PET_HOSTFILE=", "PET_NNODES=", "PET_NODE_RANK="};
+    static const char *const names[] = {
+        "HOSTNAME=",  "DISPLAY=", "SSH_",          "XDG_",        "DBUS_",          "TMPDIR=",         "TT_SECRET",
+        "TUTTI_SSH=", "PET_SSH=", "PET_HOSTFILE=", "PET_NNODES=", "PET_NODE_RANK=", "PET_SECRET_FILE="};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strncmp(variable, names[i], strlen(names[i])))
             return true;
@@ -118,27 +125,54 @@ static void put_order(const ssh_starter *s, tt__bytes *to, int node) {
     put_order_word(to, s->job->secret);
 }
 
-/* Tell a node what to run. A pipe takes 64 KiB at once; ssh reads what is more. */
-static tt_status send_order(const ssh_starter *s, int node) {
-    tt__bytes order = {0};
+/* Make what a node is told. */
+static tt_status make_order(const ssh_starter *s, int node) {
+    tt__bytes order = {0}, *all = &s->nodes[node].order;
     char head[TT__REMOTE_HEAD_SIZE];
     put_order(s, &order, node);
-    tt_status status = order.failed ? tt__fail(TT_ERR_MEMORY, "no memory for the job's environment") : TT_OK;
-    if (!status && order.size > TT__REMOTE_MAX_BYTES)
-        status =
-            tt__fail(TT_ERR_SYSTEM, "the environment and the arguments have more than %d bytes", TT__REMOTE_MAX_BYTES);
     snprintf(head, sizeof head, "tutti %s %zu\n", tt_version(), order.size);
-    int to = s->nodes[node].orders;
-    bool gone = !status && write(to, head, strlen(head)) < 0;
-    for (size_t done = 0; !status && !gone && done < order.size;) {
-        ssize_t n = write(to, order.data + done, order.size - done);
-        gone = n < 0 && errno != EINTR;
-        done += n > 0 ? (size_t)n : 0;
-    }
+    tt__bytes_put(all, head, strlen(head));
+    tt__bytes_put(all, order.data, order.size);
+    bool failed = order.failed || all->failed;
+    s->nodes[node].needed = all->size;
+    size_t size = order.size;
     if (order.data)
         explicit_bzero(order.data, order.size);
     tt__bytes_free(&order);
-    return status; /* ssh that has ended says itself why */
+    if (failed)
+        return tt__fail(TT_ERR_MEMORY, "no memory for the job's environment");
+    return size <= TT__REMOTE_MAX_BYTES
+               ? TT_OK
+               : tt__fail(TT_ERR_SYSTEM, "the environment and the arguments have more than %d bytes",
+                          TT__REMOTE_MAX_BYTES);
+}
+
+static void close_orders(ssh_node *node) {
+    if (node->orders >= 0)
+        close(node->orders);
+    node->orders = -1;
+    if (node->order.data)
+        explicit_bzero(node->order.data, node->order.size);
+    tt__bytes_free(&node->order);
+    node->order = (tt__bytes){0};
+    node->sent = 0;
+}
+
+/* Is there something that the pipe has had no room for? */
+static bool has_unsent(const ssh_node *node) { return node->orders >= 0 && node->sent < node->order.size; }
+
+/* Write as much of it as the pipe takes now. ssh that has ended says itself why. */
+static void send_orders(ssh_node *node) {
+    while (has_unsent(node)) {
+        ssize_t n = write(node->orders, node->order.data + node->sent, node->order.size - node->sent);
+        if (n < 0 && errno == EAGAIN)
+            return;
+        if (n < 0 && errno != EINTR) {
+            node->refused = node->sent < node->needed;
+            close_orders(node);
+        }
+        node->sent += n > 0 ? (size_t)n : 0;
+    }
 }
 
 /* ---- starting */
@@ -211,7 +245,10 @@ static tt_status start_ssh(ssh_starter *s, int node) {
         return tt__fail_errno(TT_ERR_SYSTEM, errnum, "can't watch ssh");
     }
     s->left++;
-    return send_order(s, node);
+    TT__TRY(make_order(s, node));
+    fcntl(own->orders, F_SETFL, O_NONBLOCK);
+    send_orders(own);
+    return TT_OK;
 }
 
 /* Make the words of TUTTI_SSH, and what another host's shell runs. */
@@ -275,20 +312,25 @@ static tt_status open_starter_signals(ssh_starter *s) {
 
 /* ---- while they run */
 
-static void close_orders(ssh_node *node) {
-    if (node->orders >= 0)
-        close(node->orders);
-    node->orders = -1;
-}
-
+/* The first signal goes to the launchers, which end their ranks; who has not even taken its order is not waited for.
+ * The second is for ssh itself: what is left on the hosts sees the end of the connection. */
 static void hand_signals_on(ssh_starter *s) {
     struct signalfd_siginfo info;
     while (read(s->signals, &info, sizeof info) == (ssize_t)sizeof info) {
         unsigned char sig = (unsigned char)info.ssi_signo;
+        say_of_host(s,
+                    s->taken ? "got signal %d again: not waiting for the hosts"
+                             : "got signal %d: ending the hosts' launchers (a second signal: not waiting for them)",
+                    sig);
+        for (int i = 0; i < s->job->hosts->n; i++) {
+            ssh_node *node = &s->nodes[i];
+            if (node->process >= 0 && (s->taken || has_unsent(node)))
+                kill(-node->pid, SIGKILL);
+            else if (node->orders >= 0)
+                tt__bytes_put(&node->order, &sig, 1);
+            send_orders(node);
+        }
         s->taken = s->taken ? s->taken : sig;
-        for (int i = 0; i < s->job->hosts->n; i++)
-            if (s->nodes[i].orders >= 0 && write(s->nodes[i].orders, &sig, 1) != 1)
-                close_orders(&s->nodes[i]);
     }
 }
 
@@ -298,12 +340,17 @@ static void take_node_end(ssh_starter *s, int i) {
     ssh_node *node = &s->nodes[i];
     while (waitpid(node->pid, &status, 0) < 0 && errno == EINTR)
         ;
+    int unread = 0;
     node->exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    bool is_unread = node->orders >= 0 && ioctl(node->orders, FIONREAD, &unread) == 0 && unread;
+    bool is_lost = node->exit_code == TT__REMOTE_FAILED || WIFSIGNALED(status) || node->refused || is_unread;
     close(node->process);
     node->process = -1;
     close_orders(node);
     s->left--;
-    if (node->exit_code != TT__REMOTE_FAILED)
+    s->last_end = i;
+    s->last_end_ms = tt__now_ms();
+    if (!is_lost || s->broken)
         return;
     s->broken = true;
     say_of_host(s, "host %s: %s: ending the job", s->job->hosts->of[i].name,
@@ -312,14 +359,33 @@ static void take_node_end(ssh_starter *s, int i) {
         close_orders(&s->nodes[other]);
 }
 
+/* Launchers end together. Where one has ended long before the others it was none, or they don't know of its end. */
+static void end_stragglers(ssh_starter *s) {
+    if (s->broken || !s->last_end_ms || tt__now_ms() - s->last_end_ms < TOGETHER_MS)
+        return;
+    s->broken = true;
+    say_of_host(s, "host %s ended with exit code %d, %d s ago, and others did not: ending the job",
+                s->job->hosts->of[s->last_end].name, s->nodes[s->last_end].exit_code, TOGETHER_MS / 1000);
+    for (int i = 0; i < s->job->hosts->n; i++)
+        close_orders(&s->nodes[i]);
+}
+
 static void attend_nodes(ssh_starter *s) {
     int n = s->job->hosts->n;
     while (s->left) {
-        for (int i = 0; i < n; i++)
+        for (int i = 0; i < n; i++) {
             s->fds[i] = (struct pollfd){.fd = s->nodes[i].process, .events = POLLIN};
+            s->fds[n + 1 + i] =
+                (struct pollfd){.fd = has_unsent(&s->nodes[i]) ? s->nodes[i].orders : -1, .events = POLLOUT};
+        }
         s->fds[n] = (struct pollfd){.fd = s->signals, .events = POLLIN};
-        if (poll(s->fds, (nfds_t)n + 1, -1) <= 0)
+        int ready = poll(s->fds, 2 * (nfds_t)n + 1, s->last_end_ms ? LOOK_MS : -1);
+        end_stragglers(s);
+        if (ready <= 0)
             continue;
+        for (int i = 0; i < n; i++)
+            if (s->fds[n + 1 + i].revents)
+                send_orders(&s->nodes[i]);
         if (s->fds[n].revents)
             hand_signals_on(s);
         for (int i = 0; i < n; i++)
@@ -329,7 +395,9 @@ static void attend_nodes(ssh_starter *s) {
 }
 
 static int conclude_nodes(const ssh_starter *s) {
-    if (s->broken && !s->taken)
+    if (s->taken)
+        return 128 + s->taken;
+    if (s->broken)
         return 1;
     for (int i = 0; i < s->job->hosts->n; i++)
         if (s->nodes[i].exit_code)
@@ -340,7 +408,7 @@ static int conclude_nodes(const ssh_starter *s) {
 static tt_status start_all_ssh(ssh_starter *s) {
     int n = s->job->hosts->n;
     s->nodes = calloc((size_t)n, sizeof *s->nodes);
-    s->fds = calloc((size_t)n + 1, sizeof *s->fds);
+    s->fds = calloc(2 * (size_t)n + 1, sizeof *s->fds);
     if (!s->nodes || !s->fds)
         return tt__fail(TT_ERR_MEMORY, "no memory for %d hosts", n);
     for (int i = 0; i < n; i++)
@@ -357,8 +425,12 @@ static tt_status start_all_ssh(ssh_starter *s) {
 tt_status tt__ssh_job_run(const tt__ssh_job *job, int *exit_code) {
     ssh_starter s = {.job = job, .signals = -1};
     tt_status status = start_all_ssh(&s);
-    for (int i = 0; status && s.nodes && i < job->hosts->n; i++)
+    for (int i = 0; status && s.nodes && i < job->hosts->n; i++) {
+        bool unsent = has_unsent(&s.nodes[i]);
         close_orders(&s.nodes[i]); /* those that were started end */
+        if (unsent && s.nodes[i].process >= 0)
+            kill(-s.nodes[i].pid, SIGKILL);
+    }
     if (s.left)
         attend_nodes(&s);
     if (!status)

@@ -111,10 +111,11 @@ tt_status tt_start_processes_with(const tt_start_processes_args *args, size_t si
     if (a.out)
         *a.out = NULL;
     if (!a.out || !a.fn)
-        return tt__fail_argument("tt_start_processes: expected %s, got NULL", a.out ? "a function" : "a place for it");
+        return tt__fail_argument("tt_spawn, tt_start_processes: expected %s, got NULL",
+                                 a.out ? "a function" : "a place for it");
     if (a.nprocs < 1 || a.nprocs > TT_SPAWN_MAX_PROCESSES)
-        return tt__fail(TT_ERR_INVALID, "tt_spawn: expected 1 to %d processes, got %d", TT_SPAWN_MAX_PROCESSES,
-                        a.nprocs);
+        return tt__fail(TT_ERR_INVALID, "tt_spawn, tt_start_processes: expected 1 to %d processes, got %d",
+                        TT_SPAWN_MAX_PROCESSES, a.nprocs);
     tt_process_context *c = tt__process_context_new(a.nprocs);
     if (!c)
         return tt_last_status();

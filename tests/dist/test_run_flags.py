@@ -79,6 +79,9 @@ class Flags(unittest.TestCase):
         said = run("--standalone", f"--rdzv-endpoint=localhost:{port}", "printenv", "MASTER_PORT")
         self.assertNotEqual(said.stdout, f"{port}\n")
         self.assertEqual(run("--local-addr=::1", "printenv", "MASTER_ADDR").stdout, "::1\n")
+        said = tutti("run", "--nnodes=2", "--master-addr=nowhere.invalid", "--rdzv-conf=timeout=1", "true", code=2)
+        self.assertIn('waiting, at most 1 s, until "nowhere.invalid" can be resolved', said.stderr)
+        self.assertIn("--master-addr: can't resolve", said.stderr)
         self.assertIn("--local-addr: can't resolve", run("--local-addr=nowhere.invalid", "true", code=2).stderr)
 
     def test_signals(self):
@@ -180,7 +183,8 @@ class Launch(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             script = os.path.join(folder, "script.py")
             with open(script, "w", encoding="utf-8") as file:
-                file.write("import os, sys\nprint(os.environ['LOCAL_RANK'], *sys.argv[1:])\n")
+                file.write("import os, sys\n"  # one write a line: two ranks share the output
+                           "sys.stdout.write(' '.join([os.environ['LOCAL_RANK'], *sys.argv[1:]]) + '\\n')\n")
             said = tutti("launch", "--nproc_per_node=2", "--node_rank=0", script, "--epochs", "5")
             self.assertEqual(sorted(said.stdout.splitlines()),
                              ["0 --local-rank=0 --epochs 5", "1 --local-rank=1 --epochs 5"])

@@ -33,6 +33,18 @@ class Logs(unittest.TestCase):
         with open(path, encoding="utf-8") as file:
             return file.read()
 
+    def test_error_files_of_all_kinds(self):
+        """What a worker has put there is no reason to wait, to read elsewhere, or to leave anything behind."""
+        secret = os.path.join(self.folder.name, "secret")
+        with open(secret, "w", encoding="utf-8") as file:
+            file.write('{"message": "of another file"}')
+        for make in ('mkfifo "$F"', 'mkdir -p "$F/a/b"; echo x >"$F/a/b/c"', f'ln -s {secret} "$F"',
+                     'head -c 3000000 /dev/zero | tr "\\0" "[" >"$F"', 'echo "[[[" >"$F"'):
+            said = run("sh", "-c", f"F=$TORCHELASTIC_ERROR_FILE; {make}; exit 9", code=9, TMPDIR=self.folder.name)
+            self.assertIn("rank 0 failed first: exit code 9", said.stderr)
+            self.assertNotIn("of another file", said.stderr)
+            self.assertEqual(os.listdir(self.folder.name), ["secret"])
+
     def test_nothing_is_lost_without_reader(self):
         """The files have all, although nobody reads what the launcher shows."""
         reader, writer = os.pipe()

@@ -106,6 +106,48 @@ class Ssh(unittest.TestCase):
         self.assertEqual(self.end_by(signal.SIGTERM), 128 + signal.SIGTERM)
         self.assertEqual(self.end_by(signal.SIGKILL), -signal.SIGKILL)
 
+    def test_an_ssh_that_hangs(self):
+        """It takes nothing of its input: with a large environment the order waits, with a small one the signals do."""
+        hang = self.folder / "hang"
+        hang.write_text("#!/bin/sh\necho ready\nexec sleep 1000\n", encoding="utf-8")
+        hang.chmod(0o755)
+        self.env["TUTTI_SSH"] = str(hang)
+        for signals, size in ((2, 1), (1, 100000)):
+            self.env["LARGE"] = "x" * size
+            process = self.start("--ssh=a,b", "true")
+            self.assertEqual([process.stdout.readline() for _ in range(2)], ["ready\n"] * 2)
+            for _ in range(signals):
+                process.send_signal(signal.SIGTERM)
+                self.assertIn("got signal 15", process.stderr.readline())
+            process.communicate(timeout=DEADLINE)
+            self.assertEqual(process.returncode, 143)
+
+    def test_an_ssh_that_runs_nothing(self):
+        for ssh in ("/bin/true", "/bin/false"):
+            self.env["TUTTI_SSH"] = ssh
+            code, _, errors = self.run_hosts("--ssh=a,b", "sleep", "1000")
+            self.assertEqual(code, 1)
+            self.assertRegex(errors, "host [ab]: no launcher there")
+
+    def test_a_rank_that_ends_with_255(self):
+        code, _, errors = self.run_hosts("--ssh=a", "sh", "-c", "exit 255")
+        self.assertEqual(code, 254)
+        self.assertNotIn("no launcher", errors)
+
+    def test_a_far_end_that_is_killed(self):
+        """Its launcher and ranks end, and so does the job."""
+        process = self.start("--ssh=a,b", "--grace-period=0.2", "sh", "-c", "echo ready; exec sleep 1000")
+        self.assertEqual([process.stdout.readline() for _ in range(2)], ["ready\n"] * 2)
+        children = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=True)
+        os.kill(int(children.stdout.split()[1]), signal.SIGKILL)
+        _, errors = process.communicate(timeout=DEADLINE)
+        self.assertEqual(process.returncode, 1, errors)
+        self.assertIn("no launcher there, or its connection is lost", errors)
+
+    def test_beginnings_of_flags(self):
+        code, lines, errors = self.run_hosts("--ss", "a,b", "--np=2", "--nno=2", "sh", "-c", "echo $RANK")
+        self.assertEqual((code, lines), (0, ["0", "1", "2", "3"]), errors)
+
     def test_wrong_usage(self):
         (self.folder / "empty").write_text("# nothing\n", encoding="utf-8")
         (self.folder / "bad").write_text("a\nb 4\n", encoding="utf-8")

@@ -73,7 +73,7 @@ class Submit(unittest.TestCase):
         return subprocess.run(["bash", str(path)], cwd=self.folder, capture_output=True, text=True, timeout=DEADLINE,
                               env=dict(self.env, PATH=f"{fakes}:{os.environ['PATH']}", SLURM_JOB_ID=str(number),
                                        SLURM_NNODES=str(nodes), SLURM_JOB_NODELIST="n[0-1]",
-                                       SLURM_SUBMIT_DIR=str(self.folder), **env))
+                                       SLURM_SUBMIT_DIR=str(self.folder), SLURM_CPUS_PER_TASK="16", **env))
 
     def test_a_script_for_two_nodes(self):
         script = submit("--slurm", "--time=4:00:00", "--cpus_per_node", "16", "--gpus-per-node=2",
@@ -183,6 +183,9 @@ class Submit(unittest.TestCase):
                            (("--slurm", *run, "--node-rank=1", "./p"), "--node-rank of the command is filled in here"),
                            (("--slurm", *run, "--nnodes=x", "./p"), "--nnodes of the command"),
                            (("--slurm", *run, "--standalone", "--nnodes=2", "./p"), "--standalone and --nnodes=2"),
+                           (("--slurm", *run, "--ssh=a,b", "./p"), "--ssh of the command is filled in here"),
+                           (("--slurm", *run, "--nnodes=2", "--rdzv-backend=c10d", "./p"), "--rdzv-backend=c10d"),
+                           (("--slurm", *run, "--nnodes=1:2", "./p"), "--nnodes of the command: expected a number"),
                            (("--slurm", *run, "--no-such", "./p"), "unknown flag --no-such"),
                            (("--slurm", "--name=Big", *run, "./p"), "--name: expected a lower-case letter"),
                            (("--slurm", "--time=1\n#SBATCH --wrap=x", *run, "./p"), "--time: expected a word"),
@@ -190,6 +193,26 @@ class Submit(unittest.TestCase):
                            (("--k8s", "--image=x", "--time=1", *run, "./p"), "are Slurm's"),
                            (("--slurm", "--gpus-per-node=0", *run, "./p"), "--gpus-per-node: expected")):
             self.assertIn(text, submit(*argv, code=2), argv)
+
+    def test_time_to_save(self):
+        """Ranks have nearly all of the warning, unless the command says how long."""
+        run = (TUTTI, "run")
+        self.assertIn("\nexport TORCH_ELASTIC_SHUTDOWN_TIMEOUT=595\n", submit("--slurm", "--warning=600", *run, "p"))
+        self.assertNotIn("TIMEOUT", submit("--slurm", "--warning=600", *run, "--grace-period=3", "p"))
+        self.assertIn('value: "595"', submit("--k8s", "--image=x", "--warning=600", *run, "p"))
+
+    def test_processors(self):
+        self.assertIn("\n#SBATCH --exclusive\n", submit("--slurm", TUTTI, "run", "p"))
+        script = submit("--slurm", "--cpus-per-node=4", TUTTI, "launch", "p")
+        self.assertNotIn("exclusive", script)
+        self.assertIn("\nexport SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK", script)
+
+    def test_nodes_of_a_variable(self):
+        env = dict(os.environ, PET_NNODES="3")
+        done = subprocess.run([TUTTI, "submit", "--k8s", "--image=x", TUTTI, "run", "p"], capture_output=True,
+                              text=True, timeout=DEADLINE, env=env, check=True)
+        self.assertIn("completions: 3", done.stdout)
+        self.assertIn('- name: PET_NNODES\n              value: "3"', done.stdout)
 
     def test_names_of_programs(self):
         for program, name in (("./bin/Train_v2.py", "train-v2"), ("7seas", "train"), ("_x_", "x"), ("é", "train"),

@@ -161,10 +161,11 @@ class Top(unittest.TestCase):
                 for rank in (0, 1):
                     self.assertRegex(seen[rank], r"^runs, in all_reduce\(f32 x 100, max\) at hang\.c:\d+")
                     self.assertRegex(seen[rank], r"(?m)^  thread \d+, hang:\n")
-                    self.assertRegex(seen[rank], r"(?m)^    #\d+ +tt_all_reduce_with at call/calls\.c:\d+ ")
+                    self.assertRegex(seen[rank], r"(?m)^    #\d+ +tt_all_reduce_with\b")
                 self.assertRegex(seen[2], r"^runs, after all_reduce")
                 self.assertNotIn("tt_all_reduce", seen[2].split("\n", 1)[1])
-                self.assertRegex(seen[2], r"(?m)^    #\d+ +main at dist/hang\.c:\d+ \(hang\)$")
+                self.assertRegex(seen[2], r"(?m)^    #\d+ +main( at dist/hang\.c:\d+)? \(hang\)$")
+
             again = job.top(waits(0, 1))
             self.assertEqual([rank["state"] for rank in again["ranks"]], [rank["state"] for rank in look["ranks"]])
 

@@ -13,7 +13,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     int before = 1;
     if (!text)
         return 0;
-    memcpy(text, data, size);
+    if (size)
+        memcpy(text, data, size);
     text[size] = '\0';
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
         memset(host, 'x', sizeof host);

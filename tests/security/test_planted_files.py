@@ -86,11 +86,12 @@ class Planted(unittest.TestCase):
     def test_a_folder_of_logs(self):
         theirs = self.base / "theirs"
         theirs.mkdir()
-        self.stranger("ln -s ../theirs link; mkdir -m 777 own")
+        self.stranger("ln -s ../theirs link; mkdir -m 777 own; mkdir -m 777 own/below")
         for folder, text in (("link", "symbolic link"), ("link/", "symbolic link"), ("link/below", "symbolic link"),
-                             ("own", "another user's folder")):
+                             ("own", "another user's folder"), ("own/below", "another user's folder")):
             self.refused(TUTTI, "run", f"--log-dir={self.shared}/{folder}", "--redirects=3", "true", text=text)
-        self.assertEqual(os.listdir(theirs) + os.listdir(self.shared / "own"), [])
+        self.assertEqual(os.listdir(theirs) + os.listdir(self.shared / "own"), ["below"])
+        self.assertEqual(os.listdir(self.shared / "own" / "below"), [])
 
     def test_an_error_file(self):
         empty = self.base / "empty"

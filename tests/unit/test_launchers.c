@@ -250,6 +250,8 @@ static void alone_where_nothing_is_set(void **state) {
         {"sbatch", "SLURM_PROCID=<unset>\n", TT_OK},
         {"sbatch", "SLURM_NTASKS=1\n", TT_OK},
         {"sbatch", "", TT_ERR_INVALID},
+        {"sbatch", "SLURM_NTASKS=<unset>\nSLURM_NNODES=2\nSLURM_JOB_NUM_NODES=2\n", TT_ERR_INVALID},
+        {"sbatch", "SLURM_NTASKS=<unset>\nSLURM_NNODES=1\nSLURM_JOB_NUM_NODES=1\n", TT_OK},
         {"kubeflow-trainer-v2", "", TT_ERR_INVALID},
         {NULL, "PMIX_RANK=0\n", TT_ERR_INVALID},
         {NULL, "RANK=0\n", TT_ERR_INVALID},

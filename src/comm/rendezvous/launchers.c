@@ -121,7 +121,7 @@ static tt_status check_pods(const tt__environment *environment) {
         tt__environment_value(environment, "LOCAL_RANK"))
         return TT_OK;
     return tt__fail(TT_ERR_INVALID,
-                    "env://: RANK=%s numbers a pod of %s processes (PET_NPROC_PER_NODE), not this process: start the "
+                    "RANK=%s numbers a pod of %s processes (PET_NPROC_PER_NODE), not this process: start the "
                     "program with `tutti run PROGRAM`, which reads the PET_ variables",
                     environment->get(environment, "RANK"), each);
 }
@@ -158,12 +158,22 @@ static tt_status check_leftover(const tt__environment *environment, const tt__la
     snprintf(text, sizeof text, "%d", number);
     if (!value || !strcmp(value, text))
         return TT_OK;
-    return tt__fail(TT_ERR_INVALID,
-                    "env://: %s=%.40s is set, but %s says %s=%d: unset it, or set both RANK and WORLD_SIZE", name,
-                    value, launched->name, whence, number);
+    return tt__fail(TT_ERR_INVALID, "%s=%.40s is set, but %s says %s=%d: unset it, or set both RANK and WORLD_SIZE",
+                    name, value, launched->name, whence, number);
 }
 
 /* ---- what is no launcher, but looks like one */
+
+/* Is a batch script's job one of several tasks? Where their number was not asked for, each node has one at least. */
+static bool wants_several_tasks(const tt__environment *environment) {
+    static const char *const counts[] = {"SLURM_NTASKS", "SLURM_JOB_NUM_NODES", "SLURM_NNODES"};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        const char *count = tt__environment_value(environment, counts[i]);
+        if (count)
+            return strcmp(count, "1") != 0;
+    }
+    return false;
+}
 
 static void note_what_is_seen(const tt__environment *environment, tt__launched *launched) {
     const char *task = tt__environment_value(environment, "SLURM_PROCID");
@@ -184,7 +194,7 @@ static void note_what_is_seen(const tt__environment *environment, tt__launched *
                  nodes ? nodes : each);
         launched->to_do = "start the program with `tutti run PROGRAM`, which reads the PET_ variables";
     } else if (task) {
-        launched->wanted_several = tasks && strcmp(tasks, "1") != 0;
+        launched->wanted_several = wants_several_tasks(environment);
         snprintf(saw, size,
                  "saw SLURM_PROCID=%.20s%s%.20s, but no SLURM_STEP_ID of a task: this is a batch script or a shell, "
                  "one process without srun",

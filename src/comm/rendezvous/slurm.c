@@ -225,6 +225,9 @@ tt_status tt__slurm_look(const tt__environment *environment, tt__launched *launc
         TT__TRY(tt__parse_i64("SLURM_NODEID", node, 0, INT32_MAX, &at));
         int here = tt__slurm_tasks(tasks, (uint64_t)at);
         launched->local_world = here > 0 ? here : 0;
+        if (here > 0 && (l >= here || here > n))
+            return tt__fail(TT_ERR_INVALID, "SLURM_LOCALID=%s on a node with %d of the step's %s tasks", local, here,
+                            size);
     }
     *is_task = true;
     return find_place(environment, launched, s);
