@@ -118,7 +118,7 @@ static tt_status count_workers(tt__job *job, const tt__run_flags *flags) {
                         MAX_WORKERS, text);
     job->workers = (int)n;
     const char *threads = getenv("OMP_NUM_THREADS");
-    int share = cores / job->workers;
+    int share = job->workers > 0 ? cores / job->workers : 1;
     job->omp_threads = threads && *threads ? 0 : share < 1 ? 1 : share;
     return TT_OK;
 }
@@ -552,7 +552,8 @@ static int print_shell_completion(char *shell) {
     return TT__EXIT_FAILED;
 }
 
-static int run_parsed(const tt__command *command, const tt__run_flags *flags, tt__job *job, char **args, int count) {
+static int run_parsed(const tt__command *command, const tt__run_flags *flags, tt__job begun, char **args, int count) {
+    tt__job *job = &begun;
     tt__logs logs = {0};
     struct meeting_place place;
     cpu_set_t *cpus = NULL;
@@ -589,7 +590,7 @@ int tt__run_main(const tt__command *command, bool local_rank, int argc, char **a
     if (tt__run_has_hosts(&flags))
         return tt__run_on_hosts(command->name, &flags, argc, argv, program);
     job.local_rank_at = local_rank && !flags.use_env; /* where, its program will say */
-    return run_parsed(command, &flags, &job, argv + program, argc - program);
+    return run_parsed(command, &flags, job, argv + program, argc - program);
 }
 
 static int run_main(int argc, char **argv) { return tt__run_main(&tt__cmd_run, false, argc, argv); }

@@ -209,7 +209,7 @@ static tt_status check_scheduler(const tt__submission *s, bool slurm, bool k8s) 
 static tt_status make_submission(tt__submission *s, bool slurm, bool k8s, int argc, char **argv,
                                  char name[NAME_MAX_LENGTH + 1]) {
     tt__run_flags flags;
-    int launcher, program;
+    int launcher = 0, program = 0;
     TT__TRY(check_scheduler(s, slurm, k8s));
     TT__TRY(find_launcher(argv, &launcher));
     if (tt__run_flags_parse("submit", &flags, argc - launcher, argv + launcher, &program))

@@ -96,7 +96,7 @@ void tt__follow_free(tt__follow *f) {
     if (!f)
         return;
     while (f->n)
-        end_followed(f, 0);
+        end_followed(f, f->n - 1);
     for (int k = 0; k < 2; k++)
         if (f->kept[k].fd >= 0)
             close(f->kept[k].fd);

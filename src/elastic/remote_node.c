@@ -80,7 +80,7 @@ static size_t count_texts(const char *at, const char *end) {
 static tt_status read_remote_order(int from, remote_order *order) {
     size_t size;
     TT__TRY(read_order_head(from, &size));
-    order->bytes = malloc(size + 1);
+    order->bytes = calloc(1, size + 1);
     if (!order->bytes)
         return tt__fail(TT_ERR_MEMORY, "no memory for what to run");
     TT__TRY(read_order_bytes(from, order->bytes, size));

@@ -59,14 +59,14 @@ void tt__error_file_read(const char *path, tt__worker *worker) {
     const json_t *more = json_object_get(inner, "extraInfo");
     const char *text = json_string_value(json_is_object(inner) ? json_object_get(inner, "message") : inner),
                *traceback = json_string_value(json_object_get(more, "py_callstack"));
-    size_t n = text ? strlen(text) + 1 : 0;
+    size_t n = text ? strlen(text) + 1 : 0, more_n = traceback ? strlen(traceback) + 1 : 0;
     free(worker->message);
     worker->traceback = NULL;
-    worker->message = text ? malloc(n + (traceback ? strlen(traceback) + 1 : 0)) : NULL;
+    worker->message = text ? malloc(n + more_n) : NULL;
     if (worker->message)
         memcpy(worker->message, text, n);
     if (worker->message && traceback)
-        worker->traceback = strcpy(worker->message + n, traceback);
+        worker->traceback = memcpy(worker->message + n, traceback, more_n);
     worker->error_s = file_seconds(json_object_get(json_is_object(inner) ? more : root, "timestamp"));
     worker->secondary = json_is_true(json_object_get(more, "secondary"));
     json_decref(root);

@@ -25,8 +25,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-extern char **environ;
-
 enum { TOGETHER_MS = 30000, LOOK_MS = 1000, RSH_WORDS = 32, MIN_PORT = 20000, PORTS = 12000 };
 
 typedef struct ssh_node {
