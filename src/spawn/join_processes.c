@@ -184,7 +184,9 @@ tt_status tt_spawn_with(const tt_spawn_args *args, size_t size) {
     bool all_ended = false;
     TT__ARGS_COPY(a, args, size);
     int64_t grace_ms = !a.grace_ms ? DEFAULT_GRACE_MS : a.grace_ms < 0 ? 0 : a.grace_ms;
-    TT__TRY(tt_start_processes(&c, a.fn, a.arg, a.nprocs, .rendezvous = a.rendezvous));
+    const tt_start_processes_args start = {
+        .out = &c, .fn = a.fn, .arg = a.arg, .nprocs = a.nprocs, .rendezvous = a.rendezvous};
+    TT__TRY(tt__processes_start("tt_spawn", &start));
     tt_status status = tt_process_context_join(c, a.timeout_ms > 0 ? a.timeout_ms : -1, grace_ms, &all_ended);
     if (!status && !all_ended)
         status = fail_late(c, a.timeout_ms, grace_ms);

@@ -44,6 +44,9 @@ struct tt_process_context {
 /* Make a context for `nprocs` processes, none of which is started. NULL and an error: there is no memory. */
 tt_process_context *tt__process_context_new(int nprocs);
 
+/* tt_start_processes() for the public call `who`, which errors name. */
+tt_status tt__processes_start(const char *who, const tt_start_processes_args *args);
+
 /* Has this one failed? */
 static inline bool tt__process_failed(const tt__process *p) { return p->over && (p->unknown || p->code || p->sig); }
 

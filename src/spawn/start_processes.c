@@ -105,25 +105,28 @@ static tt_status start_all(tt_process_context *c, const tt_start_processes_args 
     return status;
 }
 
-tt_status tt_start_processes_with(const tt_start_processes_args *args, size_t size) {
-    tt_start_processes_args a;
-    TT__ARGS_COPY(a, args, size);
-    if (a.out)
-        *a.out = NULL;
-    if (!a.out || !a.fn)
-        return tt__fail_argument("tt_spawn, tt_start_processes: expected %s, got NULL",
-                                 a.out ? "a function" : "a place for it");
-    if (a.nprocs < 1 || a.nprocs > TT_SPAWN_MAX_PROCESSES)
-        return tt__fail(TT_ERR_INVALID, "tt_spawn, tt_start_processes: expected 1 to %d processes, got %d",
-                        TT_SPAWN_MAX_PROCESSES, a.nprocs);
-    tt_process_context *c = tt__process_context_new(a.nprocs);
+tt_status tt__processes_start(const char *who, const tt_start_processes_args *a) {
+    if (a->out)
+        *a->out = NULL;
+    if (!a->out || !a->fn)
+        return tt__fail_argument("%s: expected %s, got NULL", who, a->out ? "a function" : "a place for it");
+    if (a->nprocs < 1 || a->nprocs > TT_SPAWN_MAX_PROCESSES)
+        return tt__fail(TT_ERR_INVALID, "%s: expected 1 to %d processes, got %d", who, TT_SPAWN_MAX_PROCESSES,
+                        a->nprocs);
+    tt_process_context *c = tt__process_context_new(a->nprocs);
     if (!c)
         return tt_last_status();
-    tt_status status = start_all(c, &a);
+    tt_status status = start_all(c, a);
     if (status) {
         tt_process_context_free(c);
         return status;
     }
-    *a.out = c;
+    *a->out = c;
     return TT_OK;
+}
+
+tt_status tt_start_processes_with(const tt_start_processes_args *args, size_t size) {
+    tt_start_processes_args a;
+    TT__ARGS_COPY(a, args, size);
+    return tt__processes_start("tt_start_processes", &a);
 }
