@@ -1,22 +1,11 @@
 #include "cli/run_dry.h"
 
+#include "cli/shell_word.h"
 #include "elastic/worker_env.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Print a word as a shell reads it. */
-static void put_word(const char *word) {
-    if (*word && !word[strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%")]) {
-        fputs(word, stdout);
-        return;
-    }
-    putchar('\'');
-    for (; *word; word++)
-        fputs(*word == '\'' ? "'\\''" : (const char[2]){*word, '\0'}, stdout);
-    putchar('\'');
-}
 
 static int put_variable(void *user, const char *name, const char *value, bool only_missing) {
     const tt__job *job = user;
@@ -28,7 +17,7 @@ static int put_variable(void *user, const char *name, const char *value, bool on
     if (!strcmp(name, "MASTER_PORT") && !job->master_port)
         fputs("PORT", stdout); /* any free one */
     else
-        put_word(own ? own : value);
+        tt__write_shell_word(own ? own : value, stdout);
     fputs(" \\\n", stdout);
     return 0;
 }
@@ -42,10 +31,10 @@ void tt__run_dry(tt__job *job) {
         printf("# rank %d, local rank %d\nenv \\\n", job->first_rank + i, i);
         tt__worker_env(job, i, put_variable, job);
         fputs("  ", stdout);
-        put_word(job->file);
+        tt__write_shell_word(job->file, stdout);
         for (int k = 1; job->argv[k]; k++) {
             putchar(' ');
-            put_word(k == job->local_rank_at ? local_rank : job->argv[k]);
+            tt__write_shell_word(k == job->local_rank_at ? local_rank : job->argv[k], stdout);
         }
         putchar('\n');
     }

@@ -1,20 +1,8 @@
+#include "cli/shell_word.h"
 #include "cli/submission.h"
 
 #include <inttypes.h>
 #include <string.h>
-
-/* Write a word as a POSIX shell reads it back. */
-static void write_shell_word(const char *word, FILE *out) {
-    static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=./:,+@%";
-    if (*word && word[strspn(word, safe)] == 0) {
-        fputs(word, out);
-        return;
-    }
-    fputc('\'', out);
-    for (const char *c = word; *c; c++)
-        fputs(*c == '\'' ? "'\\''" : (char[]){*c, 0}, out);
-    fputc('\'', out);
-}
 
 static void write_options(const tt__submission *s, FILE *out) {
     const struct {
@@ -67,7 +55,7 @@ void tt__submit_slurm(const tt__submission *s, FILE *out) {
     }
     for (char **word = s->command; *word; word++) {
         fputs(word == s->command ? " \\\n    " : " ", out);
-        write_shell_word(*word, out);
+        tt__write_shell_word(*word, out);
     }
     fputc('\n', out);
 }

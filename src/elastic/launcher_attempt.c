@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/struck.h"
 #include "store/renewal.h"
 
 #include <stdlib.h>

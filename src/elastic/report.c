@@ -2,6 +2,7 @@
 
 #include "base/fd.h"
 #include "base/parse.h"
+#include "base/struck.h"
 
 #include <jansson.h>
 
@@ -94,11 +95,8 @@ static bool failed_before(const tt__worker *a, const tt__worker *b) {
     return a->order < b->order;
 }
 
-/* Was the worker killed by a signal that is never a reaction to the end of a peer? A dying process's connections are
- * closed before its parent learns of it, so a survivor may seem to end a little earlier. */
 static bool struck_down(const tt__worker *w) {
-    int sig = WIFSIGNALED(w->status) ? WTERMSIG(w->status) : 0;
-    return blame(w) == 1 && (sig == SIGKILL || sig == SIGSEGV || sig == SIGBUS || sig == SIGILL || sig == SIGFPE);
+    return blame(w) == 1 && WIFSIGNALED(w->status) && tt__is_struck_by(WTERMSIG(w->status));
 }
 
 static int64_t ms_between(const tt__moment *a, const tt__moment *b) {

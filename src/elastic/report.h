@@ -36,7 +36,6 @@ void tt__error_file_read(const char *path, tt__worker *worker);
  * nor after a signal of the launcher; if there is none, the earliest secondary one; else the earliest of the rest. When
  * a rank failed is what its error file says, to the second, as in PyTorch; else when it ended. Of ends less than
  * TT__TIE_MS apart, a crash (SIGKILL, SIGSEGV, ...) comes before an exit code. */
-enum { TT__TIE_MS = 50 };
 int tt__first_failure(const tt__worker *workers, int n);
 
 /* Who failed first, of all nodes. */

@@ -1,6 +1,7 @@
 /* Waiting for processes, and which of several failures is the cause. */
 #include "base/args.h"
 #include "base/clock.h"
+#include "base/struck.h"
 #include "spawn/process_context.h"
 
 #include <inttypes.h>
@@ -12,7 +13,6 @@
 
 enum {
     DEFAULT_GRACE_MS = 30000,
-    TIE_MS = 50,    /* ends this close together may be seen in any order: connections close before a process is over */
     CAUSE_MS = 3000 /* how long the cause is waited for where one failed because of another */
 };
 
@@ -24,17 +24,12 @@ static int blame_of(const tt_process_context *c, int r) {
     return !tt__process_failed(p) ? 0 : p->sent ? 3 : c->shared->of[r].secondary ? 2 : 1;
 }
 
-/* Was it killed by a signal that is never a reaction to the end of another? */
-static bool was_struck(const tt__process *p) {
-    return p->sig == SIGKILL || p->sig == SIGSEGV || p->sig == SIGBUS || p->sig == SIGILL || p->sig == SIGFPE;
-}
-
 /* Is `a` rather than `b`, both of one blame, what failed first? Where both say when they ended, that counts. */
 static bool ended_before(const tt_process_context *c, int a, int b) {
     const tt__process *p = &c->process[a], *q = &c->process[b];
     const tt__child_report *m = &c->shared->of[a], *n = &c->shared->of[b];
-    if (llabs(p->seen_ms - q->seen_ms) < TIE_MS && was_struck(p) != was_struck(q))
-        return was_struck(p);
+    if (llabs(p->seen_ms - q->seen_ms) < TT__TIE_MS && tt__is_struck_by(p->sig) != tt__is_struck_by(q->sig))
+        return tt__is_struck_by(p->sig);
     return m->has_ended && n->has_ended ? m->ended_ns < n->ended_ns : p->seen_ms < q->seen_ms;
 }
 
@@ -52,10 +47,10 @@ static int first_failed(const tt_process_context *c) {
 /* One has failed: wait a moment for what may turn out to be the cause. */
 static void wait_for_cause(tt_process_context *c) {
     int64_t since_ms = tt__now_ms();
-    for (int first; c->running; tt__processes_look(c, TIE_MS)) {
+    for (int first; c->running; tt__processes_look(c, TT__TIE_MS)) {
         first = first_failed(c);
         bool secondary = blame_of(c, first) > 1;
-        if (was_struck(&c->process[first]) || tt__now_ms() - since_ms >= (secondary ? CAUSE_MS : TIE_MS))
+        if (tt__is_struck_by(c->process[first].sig) || tt__now_ms() - since_ms >= (secondary ? CAUSE_MS : TT__TIE_MS))
             return;
     }
 }
