@@ -6,6 +6,7 @@
 #include "cli/run_flags.h"
 #include "cli/run_logs.h"
 #include "cli/run_look.h"
+#include "cli/run_meeting.h"
 #include "cli/run_signals.h"
 #include "cli/run_ssh.h"
 #include "cli/trace_write.h"
@@ -37,9 +38,6 @@
 
 enum { MAX_WORKERS = 4096, MAX_NODES = 4096, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127 };
 
-/* How long to wait for other nodes, as torchrun's static rendezvous; how long one may be silent. */
-enum { JOIN_MS = 600 * 1000, HEARTBEAT_MS = 5000 };
-
 static const double default_settle_s = 1, default_grace_s = 30, default_notice_s = 5;
 
 static int run_main(int argc, char **argv);
@@ -55,7 +53,8 @@ const tt__command tt__cmd_run = {
             "  tutti run --nproc-per-node=2 ./trainer --epochs 5\n"
             "  tutti run --nproc-per-node=4 train.py\n"
             "  tutti run --standalone --nproc-per-node=auto -m mypackage.train\n"
-            "  tutti run --nnodes=2 --node-rank=0 --master-addr=node0 ./trainer",
+            "  tutti run --nnodes=2 --node-rank=0 --master-addr=node0 ./trainer\n"
+            "  tutti run --nnodes=1:4 --rdzv-endpoint=node0:29400 --max-restarts=3 ./trainer",
     .flags = tt__run_flags_table,
     .notes =
         "A flag may be written with \"_\" for \"-\", its value after \"=\" or as the next argument; "
@@ -65,7 +64,9 @@ const tt__command tt__cmd_run = {
         "\n"
         "When a rank fails, the others have a moment to end by themselves, then get SIGTERM and at last SIGKILL. With "
         "--max-restarts all ranks, of all nodes, are then started again, with TORCHELASTIC_RESTART_COUNT one higher "
-        "and an empty store. The report on stderr names the rank that failed first and why; the exit code is that "
+        "and an empty store. With --nnodes=MIN:MAX nodes may come and go meanwhile: all ranks are started again, "
+        "without "
+        "counting that. The report on stderr names the rank that failed first and why; the exit code is that "
         "rank's, 128 + N for signal N.",
     .offer = TT__OFFER_FILES,
     .runs_program = true,
@@ -80,23 +81,26 @@ static int run_fail(int exit_code) {
     return exit_code;
 }
 
-/* "3", or "3:3": a range is for jobs that can grow and shrink. */
+/* "3", or "2:4". */
 static tt_status count_nodes(tt__job *job, const tt__run_flags *flags) {
     const char *nnodes = flags->nnodes ? flags->nnodes : "1", *colon = strchr(nnodes, ':');
     char least[24];
-    int64_t nodes, node = 0, restarts = 0;
+    int64_t min, max, node = 0, restarts = 0;
     snprintf(least, sizeof least, "%.*s", colon ? (int)(colon - nnodes) : (int)strlen(nnodes), nnodes);
-    if (colon && strcmp(least, colon + 1) != 0)
-        return tt__fail(TT_ERR_UNSUPPORTED,
-                        "--nnodes: expected one number (a job can't grow or shrink yet), got \"%.40s\"", nnodes);
-    TT__TRY(tt__parse_i64("--nnodes", least, 1, MAX_NODES, &nodes));
+    TT__TRY(tt__parse_i64("--nnodes", least, 1, MAX_NODES, &min));
+    max = min;
+    if (colon)
+        TT__TRY(tt__parse_i64("--nnodes", colon + 1, 1, MAX_NODES, &max));
+    if (max < min)
+        return tt__fail(TT_ERR_INVALID, "--nnodes: expected MIN:MAX, got \"%.40s\"", nnodes);
     if (flags->node_rank)
-        TT__TRY(tt__parse_i64("--node-rank", flags->node_rank, 0, nodes - 1, &node));
+        TT__TRY(tt__parse_i64("--node-rank", flags->node_rank, 0, max - 1, &node));
     if (flags->max_restarts)
         TT__TRY(tt__parse_i64("--max-restarts", flags->max_restarts, 0, INT32_MAX, &restarts));
     job->max_restarts = (int)restarts;
-    job->nodes = (int)nodes;
-    job->node = (int)node;
+    job->min_nodes = (int)min;
+    job->nodes = job->max_nodes = (int)max;
+    job->node = job->number = (int)node;
     job->node_0_reports = node > 0 && getenv(TT__REMOTE_VARIABLE);
     if (getenv(TT__REMOTE_VARIABLE)) /* who hands signals on may be killed */
         prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -123,149 +127,6 @@ static tt_status count_workers(tt__job *job, const tt__run_flags *flags) {
     return TT_OK;
 }
 
-/* Resolve a name of another host, which the name service may learn of only when that host is there (a pod's, say). */
-static int resolve_patiently(const char *flag, const char *host, int64_t wait_ms, struct addrinfo **list) {
-    enum { AGAIN_MS = 500 };
-    int64_t deadline = tt__deadline_ms(wait_ms);
-    int error;
-    for (bool told = false; (error = tt__net_resolve(host, NULL, 0, list)) == EAI_NONAME || error == EAI_AGAIN;) {
-        if (!tt__left_ms(deadline))
-            break;
-        if (!told)
-            tt__cli_note("run", "%s: waiting, at most %lld s, until \"%s\" can be resolved: %s", flag,
-                         (long long)(wait_ms / 1000), host, gai_strerror(error));
-        told = true;
-        poll(NULL, 0, AGAIN_MS);
-    }
-    return error;
-}
-
-/* Resolve `host` to the numeric address in bind (NI_MAXHOST bytes), IPv4 rather than IPv6. A job on one host needs
- * loopback. On several, a name that is loopback here, as a host's own name often is in /etc/hosts, is another address
- * elsewhere: then all are served. */
-static tt_status resolve_address(const char *flag, const char *host, bool one_host, int64_t wait_ms, char *bind) {
-    struct addrinfo *list = NULL;
-    const struct addrinfo *chosen = NULL;
-    bool loopback = true;
-    int error = resolve_patiently(flag, host, wait_ms, &list);
-    for (const struct addrinfo *a = list; !error && a; a = a->ai_next) {
-        loopback = loopback && tt__net_is_loopback(a->ai_addr);
-        if (!chosen || (chosen->ai_family == AF_INET6 && a->ai_family == AF_INET))
-            chosen = a;
-    }
-    if (!error)
-        error = getnameinfo(chosen->ai_addr, chosen->ai_addrlen, bind, NI_MAXHOST, NULL, 0, NI_NUMERICHOST);
-    if (!error && !one_host && loopback && strcmp(host, bind) != 0 && strcmp(host, "localhost") != 0)
-        snprintf(bind, NI_MAXHOST, "%s", chosen->ai_family == AF_INET6 ? "::" : "0.0.0.0");
-    if (list)
-        freeaddrinfo(list);
-    if (error)
-        return tt__fail(TT_ERR_INVALID, "%s: can't resolve \"%s\": %s", flag, host, gai_strerror(error));
-    if (one_host && !loopback)
-        return tt__fail(TT_ERR_UNSUPPORTED,
-                        "%s: expected a loopback address such as 127.0.0.1 for a job on one host, got \"%s\" "
-                        "(--nnodes says how many take part)",
-                        flag, host);
-    return TT_OK;
-}
-
-/* Split "host:port", "[::1]:port" or "host"; port stays as it is when there is none. `host` has NI_MAXHOST bytes. */
-static tt_status split_endpoint(const char *endpoint, char *host, const char **port) {
-    bool bracket = endpoint[0] == '[';
-    const char *start = endpoint + bracket, *end = bracket ? strchr(start, ']') : strrchr(start, ':');
-    if (!end && !bracket)
-        end = start + strlen(start);
-    if (!end || end == start || end - start >= NI_MAXHOST || (bracket && end[1] && end[1] != ':'))
-        return tt__fail(TT_ERR_INVALID, "--rdzv-endpoint: expected HOST:PORT, got \"%.200s\"", endpoint);
-    memcpy(host, start, (size_t)(end - start));
-    host[end - start] = '\0';
-    end += bracket;
-    if (*end == ':')
-        *port = end + 1;
-    return TT_OK;
-}
-
-/* --rdzv-conf NAME=VALUE,...: timeout (torchrun also says join_timeout) is how long to wait for other nodes, heartbeat
- * how long one may be silent, in seconds; what else torchrun knows is for back ends that are not here. */
-static tt_status read_rdzv_conf(tt__job *job, const char *conf) {
-    job->join_ms = JOIN_MS;
-    job->heartbeat_ms = HEARTBEAT_MS;
-    for (const char *part = conf; part && *part; part += strcspn(part, ",") + (part[strcspn(part, ",")] == ',')) {
-        size_t n = strcspn(part, ","), equals = strcspn(part, "=");
-        char name[24], value[24];
-        int64_t seconds = 0;
-        if (!equals || equals >= n)
-            return tt__fail(TT_ERR_INVALID, "--rdzv-conf: expected NAME=VALUE,..., got \"%.200s\"", conf);
-        snprintf(name, sizeof name, "%.*s", (int)equals, part);
-        snprintf(value, sizeof value, "%.*s", (int)(n - equals - 1), part + equals + 1);
-        bool joining = !strcmp(name, "timeout") || !strcmp(name, "join_timeout"),
-             heartbeat = !strcmp(name, "heartbeat");
-        if (!joining && !heartbeat)
-            continue;
-        TT__TRY(
-            tt__parse_i64(heartbeat ? "--rdzv-conf: heartbeat" : "--rdzv-conf: timeout", value, 1, 1000000, &seconds));
-        *(heartbeat ? &job->heartbeat_ms : &job->join_ms) = seconds * 1000;
-    }
-    return TT_OK;
-}
-
-/* Memory for the strings of a job. */
-struct meeting_place {
-    char host[NI_MAXHOST], bind[NI_MAXHOST], run_id[40];
-};
-
-/* Was any flag given that says where the ranks meet? */
-static bool says_where(const tt__run_flags *flags) {
-    const char *const given[] = {flags->master_addr, flags->master_port, flags->rdzv_backend, flags->rdzv_endpoint};
-    for (size_t i = 0; i < sizeof given / sizeof *given; i++)
-        if (given[i] && *given[i])
-            return true;
-    return false;
-}
-
-/* Find where the ranks meet. With c10d torchrun chooses any free port itself; the endpoint is where its agents would
- * meet, and must be on this host. With static the endpoint is MASTER_ADDR and MASTER_PORT. A job of one node for which
- * nothing was said takes any free port, so that several can run side by side. */
-static tt_status find_meeting_place(tt__job *job, struct meeting_place *place, const tt__run_flags *flags) {
-    const char *backend = flags->rdzv_backend && *flags->rdzv_backend ? flags->rdzv_backend : "static", *port = NULL;
-    bool any_port = flags->standalone || !strcmp(backend, "c10d") || (job->nodes == 1 && !says_where(flags));
-    char bare[TT__NET_HOST_SIZE];
-    int64_t number = any_port ? 0 : TT_STORE_DEFAULT_PORT;
-    if (!any_port && strcmp(backend, "static") != 0)
-        return tt__fail(TT_ERR_UNSUPPORTED, "--rdzv-backend: expected static or c10d, got \"%.100s\"", backend);
-    bool local = flags->local_addr && *flags->local_addr && any_port && job->nodes == 1;
-    const char *address = local ? flags->local_addr : flags->master_addr;
-    snprintf(place->host, sizeof place->host, "%s",
-             address && *address ? tt__net_bare_host(address, bare) : "127.0.0.1");
-    TT__TRY(read_rdzv_conf(job, flags->rdzv_conf));
-    TT__TRY(resolve_address(local ? "--local-addr" : "--master-addr", place->host, job->nodes == 1 && !local,
-                            job->nodes > 1 ? job->join_ms : 0, place->bind));
-    if (flags->rdzv_endpoint && *flags->rdzv_endpoint && !flags->standalone) {
-        char host[NI_MAXHOST], bind[NI_MAXHOST];
-        TT__TRY(split_endpoint(flags->rdzv_endpoint, host, &port));
-        TT__TRY(resolve_address("--rdzv-endpoint", host, job->nodes == 1, job->nodes > 1 ? job->join_ms : 0, bind));
-        if (port)
-            TT__TRY(tt__parse_i64("--rdzv-endpoint: port", port, 0, 65535, &number));
-        if (!any_port) {
-            memcpy(place->host, host, sizeof host);
-            memcpy(place->bind, bind, sizeof bind);
-        }
-    }
-    if (flags->master_port && *flags->master_port)
-        TT__TRY(tt__parse_i64("--master-port", flags->master_port, 0, 65535, &number));
-    if (job->nodes > 1 && (any_port || !number))
-        return tt__fail(TT_ERR_UNSUPPORTED,
-                        any_port ? "%d nodes: expected --rdzv-backend=static, --master-addr and "
-                                   "--master-port, the same on all of them"
-                                 : "%d nodes: expected a --master-port that they all know, got 0",
-                        job->nodes);
-    job->rdzv_backend = any_port ? "c10d" : backend;
-    job->master_addr = place->host;
-    job->bind_addr = place->bind;
-    job->master_port = (int)number;
-    return TT_OK;
-}
-
 /* Make a random UUID (version 4), as torchrun does with --standalone. */
 static tt_status make_run_id(char *text, size_t size) {
     unsigned char b[16];
@@ -278,7 +139,7 @@ static tt_status make_run_id(char *text, size_t size) {
     return TT_OK;
 }
 
-static tt_status name_job(tt__job *job, struct meeting_place *place, const tt__run_flags *flags) {
+static tt_status name_job(tt__job *job, tt__meeting_place *place, const tt__run_flags *flags) {
     job->role = flags->role && *flags->role ? flags->role : "default";
     job->run_id = flags->rdzv_id && *flags->rdzv_id ? flags->rdzv_id : "none";
     if (!flags->standalone)
@@ -381,10 +242,10 @@ static tt_status set_wire(const tt__run_flags *flags) {
     return tt__wire_asked(&wire);
 }
 
-static tt_status make_job(tt__job *job, struct meeting_place *place, const tt__run_flags *flags) {
+static tt_status make_job(tt__job *job, tt__meeting_place *place, const tt__run_flags *flags) {
     TT__TRY(count_nodes(job, flags));
     TT__TRY(count_workers(job, flags));
-    TT__TRY(find_meeting_place(job, place, flags));
+    TT__TRY(tt__run_find_meeting_place(job, place, flags));
     TT__TRY(read_periods(job, flags));
     TT__TRY(read_store_auth(job, flags));
     TT__TRY(read_store_memory(job, flags));
@@ -455,7 +316,7 @@ static tt_status hand_down_secret(tt__job *job, const tt__run_flags *flags) {
     explicit_bzero(text, sizeof text);
     TT__TRY(status);
     TT__TRY(tt__wire_check(&wire, &(tt__secret){.set = job->has_secret}));
-    if (!job->has_secret && !job->node)
+    if (!job->has_secret && job->number <= 0)
         tt__cli_note(
             "run",
             "the job has no secret: who reaches %s:%d can take part in it (--secret-file FILE, the same on all "
@@ -555,7 +416,7 @@ static int print_shell_completion(char *shell) {
 static int run_parsed(const tt__command *command, const tt__run_flags *flags, tt__job begun, char **args, int count) {
     tt__job *job = &begun;
     tt__logs logs = {0};
-    struct meeting_place place;
+    tt__meeting_place place;
     cpu_set_t *cpus = NULL;
     int64_t notice_ms = 0;
     int code;

@@ -23,6 +23,7 @@ static int put_variable(void *user, const char *name, const char *value, bool on
 }
 
 void tt__run_dry(tt__job *job) {
+    job->node = job->number < 0 ? 0 : job->number;
     job->world = job->workers * job->nodes;
     job->first_rank = job->workers * job->node;
     for (int i = 0; i < job->workers; i++) {

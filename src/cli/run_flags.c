@@ -18,11 +18,15 @@ const tt__flag tt__run_flags_table[] = {
      .what = "how many; cpu: one per CPU that this process may use; gpu: one per NVIDIA GPU that it sees; auto: the "
              "latter if there are any, else the former (default 1)",
      .offer = "auto cpu gpu"},
-    {.name = "nnodes", .id = FIELD(nnodes), .value = "N", .what = "on how many nodes the job runs (default 1)"},
+    {.name = "nnodes",
+     .id = FIELD(nnodes),
+     .value = "N|MIN:MAX",
+     .what = "on how many nodes the job runs (default 1); MIN:MAX: it begins with MIN, and nodes may come and go"},
     {.name = "node-rank",
      .id = FIELD(node_rank),
      .value = "R",
-     .what = "which of them this is; node 0 serves the store (default 0)"},
+     .what = "which of them this is; node 0 serves the store (default 0). With c10d nodes get their numbers when they "
+             "come"},
     {.name = "ssh",
      .id = FIELD(ssh),
      .value = "HOSTS",
@@ -65,12 +69,14 @@ const tt__flag tt__run_flags_table[] = {
     {.name = "rdzv-backend",
      .id = FIELD(rdzv_backend),
      .value = "static|c10d",
-     .what = "c10d: as --standalone, on this host",
+     .what = "how nodes find each other. static: each has its --node-rank; c10d: they meet at the endpoint, and may be "
+             "replaced; on one node: as --standalone (default static, or c10d with --nnodes=MIN:MAX)",
      .offer = "static c10d"},
     {.name = "rdzv-endpoint",
      .id = FIELD(rdzv_endpoint),
      .value = "HOST[:PORT]",
-     .what = "static: the same as --master-addr and --master-port; c10d: the port is MASTER_PORT"},
+     .what = "the same as --master-addr and --master-port; with c10d the node that has this address serves the store "
+             "there (default localhost:29400)"},
     {.name = "local-addr",
      .id = FIELD(local_addr),
      .value = "ADDRESS",
@@ -84,7 +90,11 @@ const tt__flag tt__run_flags_table[] = {
      .value = "K=V,...",
      .what =
          "timeout=SECONDS: how long to wait for other nodes (default 600); heartbeat=SECONDS: a node that is silent "
-         "for so long is lost (default 5)"},
+         "for so long is lost (default 5). With c10d: last_call_timeout=SECONDS: fewer than MAX nodes begin when "
+         "nobody "
+         "has come for so long (default 1); rejoin=SECONDS: how long a node that was cut off looks for the job "
+         "(default "
+         "60); is_host=true|false: whether this node serves the store (default: if it has the endpoint's address)"},
     {.what = "What runs:"},
     {.name = "module", .id = FIELD(module), .letter = 'm', .what = "PROGRAM is a Python module"},
     {.name = "no-python", .id = FIELD(no_python), .what = "never start PROGRAM with python3"},

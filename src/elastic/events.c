@@ -27,7 +27,7 @@ static void write_event(tt__streams *streams, const tt__job *job, const tt__work
                   "worker_id", w ? json_string(pid) : json_null(), "role", job->role, "hostname", host, "state", state,
                   "total_run_time", (json_int_t)seconds, "rdzv_backend", job->rdzv_backend, "raw_error",
                   w && w->message ? json_string(w->message) : json_null(), "metadata", more_text, "agent_restarts",
-                  job->attempt, "duration_ms");
+                  job->restarts, "duration_ms");
     json_t *event = json_pack("{s:s, s:s, s:i, s:o}", "name", name, "source", w ? "WORKER" : "AGENT", "timestamp", 0,
                               "metadata", metadata ? metadata : json_null());
     char *text = event ? json_dumps(event, 0) : NULL;

@@ -43,9 +43,11 @@ typedef struct tt__job {
     int local_rank_at;           /* argv[local_rank_at] becomes "--NAME=N" of each worker; 0: none does, */
     const char *local_rank_name; /* and "local-rank" or "local_rank" */
     int workers;                 /* on this node */
-    int node, nodes;             /* this one, of how many */
+    int min_nodes, max_nodes;    /* on how many it may run */
+    int number;                  /* this node's, of a set where each has one; -1: it gets one when it comes */
+    int serves;                  /* number -1: whether this one serves the store: 1, 0, or -1: if it can */
     const char *master_addr;     /* MASTER_ADDR, as the workers see it */
-    const char *bind_addr;       /* node 0: the address to serve the store on */
+    const char *bind_addr;       /* the address to serve the store on */
     int master_port;             /* 0 = any free one (on one node); the launcher fills in the one it got */
     tt_store_auth store_auth;
     size_t store_memory; /* bytes; 0 = the store's default */
@@ -61,11 +63,12 @@ typedef struct tt__job {
     const char *rdzv_backend; /* where they name this */
     int omp_threads;          /* OMP_NUM_THREADS, or 0 = leave it as it is */
     int max_restarts;         /* TORCHELASTIC_MAX_RESTARTS */
-    int attempt;              /* TORCHELASTIC_RESTART_COUNT: how often they were started again, by tt__job_run() */
     bool node_0_reports;      /* whoever reads this launcher's stderr reads that of node 0's, which says the same */
     int64_t settle_ms;        /* after a first failure the others have this long to end by themselves, */
     int64_t grace_ms;         /* and after SIGTERM this long until SIGKILL */
     int64_t join_ms;          /* how long to wait for other nodes */
+    int64_t last_call_ms;     /* how long nobody may have come when fewer than max_nodes begin */
+    int64_t rejoin_ms;        /* where nodes may come and go: how long to look for the job when this one has lost it */
     int64_t heartbeat_ms;     /* a node that is silent for so long is lost */
 
     const tt__logs *logs; /* where the workers' output goes; NULL: to the launcher's streams */
@@ -80,6 +83,10 @@ typedef struct tt__job {
     void *look_user; /* of whoever set look() */
 
     /* Set by tt__job_run(). */
+    bool coordinates;                    /* this node serves the store */
+    int attempt;                         /* how often the workers were started again, */
+    int restarts;                        /* and how often because one had failed: TORCHELASTIC_RESTART_COUNT */
+    int node, nodes;                     /* this one, of how many: those of the attempt */
     int first_rank, world;               /* ranks first_rank .. first_rank + workers - 1 are here */
     char socket_name[TT__JOB_NAME_SIZE]; /* where it is watched: watch.h */
     char error_dir[256];                 /* private directory of the workers' error files */

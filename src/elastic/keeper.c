@@ -188,6 +188,11 @@ static void keeper_execute(struct keeper *k, const tt__keeper_message *message, 
         k->job->world = message->value;
         k->job->first_rank = message->rank;
         break;
+    case TT__KEEPER_NODES:
+        k->job->nodes = message->value;
+        k->job->node = message->rank;
+        k->job->restarts = message->pid;
+        break;
     case TT__KEEPER_STREAM:
         take_stream(k, message->rank, fd);
         break;
@@ -340,8 +345,9 @@ bool tt__keeper_send(const tt__keeper *keeper, tt__keeper_kind kind, int value) 
     return launcher_send(keeper, (tt__keeper_message){kind, -1, value, 0});
 }
 
-bool tt__keeper_send_world(const tt__keeper *keeper, int first_rank, int world) {
-    return launcher_send(keeper, (tt__keeper_message){TT__KEEPER_WORLD, first_rank, world, 0});
+void tt__keeper_send_world(const tt__keeper *keeper, const tt__job *job) {
+    launcher_send(keeper, (tt__keeper_message){TT__KEEPER_WORLD, job->first_rank, job->world, 0});
+    launcher_send(keeper, (tt__keeper_message){TT__KEEPER_NODES, job->node, job->nodes, job->restarts});
 }
 
 /* Send a message, with a descriptor or with -1, when the keeper has room for it. */

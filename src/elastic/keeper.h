@@ -8,6 +8,7 @@
 typedef enum tt__keeper_kind {
     /* To the keeper. */
     TT__KEEPER_WORLD,  /* value = how many ranks the job has, rank = the first of this node */
+    TT__KEEPER_NODES,  /* value = how many nodes, rank = the number of this one, pid = how many restarts there were */
     TT__KEEPER_STREAM, /* with a descriptor: what worker `rank` gets as its descriptor number `value` (stderr's) */
     TT__KEEPER_START,  /* start all workers; value = MASTER_PORT, rank = the attempt. None of an earlier one is left */
     TT__KEEPER_SIGNAL, /* send signal `value` to the workers that live, and wake those that are stopped */
@@ -41,7 +42,7 @@ tt_status tt__keeper_start(tt__keeper *keeper, tt__job *job);
 
 /* Send a message; false if the keeper is gone. */
 bool tt__keeper_send(const tt__keeper *keeper, tt__keeper_kind kind, int value);
-bool tt__keeper_send_world(const tt__keeper *keeper, int first_rank, int world);
+void tt__keeper_send_world(const tt__keeper *keeper, const tt__job *job);
 
 /* Start the workers as job->attempt and job->master_port say; stderr_ends[i] becomes the stderr of worker i. A keeper
  * that takes nothing of this for TT__KEEPER_TAKE_MS is killed. */

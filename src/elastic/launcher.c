@@ -1,16 +1,18 @@
 /* The launcher's side of a job: what happens when a worker fails or a signal comes.
  *
  *   JOINING ---> RUNNING --a worker fails--> SETTLING --settle_ms--> TERMINATING --grace_ms--> KILLING
- *                 ^   |                         |                        |                        |
- *                 |   +-------------------------+------- nothing left ---+------------------------+
- *                 |                                          v
- *                 +-- a worker failed, attempts are left -- GONE --else--> done
+ *     ^           ^   |                         |                        |                        |
+ *     |           |   +-------------------------+------- nothing left ---+------------------------+
+ *     |           |                                          v
+ *     |           +-- another attempt ---------------------- GONE --else--> done
+ *     +-------------- the job is lost ------------------------+
  *
  * JOINING: other nodes are not here yet. SETTLING: the others are finding out why; most end by themselves and report
  * it. Where they are started again they have only until it is clear who failed first. TERMINATING: they have got
  * SIGTERM. KILLING: the keeper kills every descendant. GONE: the keeper has reported that nothing is left here; other
  * nodes are waited for, and then, with a fresh store and all that was known of the workers forgotten, the next attempt
- * begins (launcher_attempt.c), or the job is done.
+ * begins (launcher_attempt.c), or the job is done. Where nodes may come and go, one that is cut off from the job kills
+ * its workers and joins anew.
  *
  * A signal to the launcher goes to the workers and leads to TERMINATING, a second one to KILLING; after any there is no
  * further attempt. When all workers have ended and something they started is still there, it goes through the same
@@ -163,6 +165,10 @@ static void worker_ended(launcher *l, int rank, int status) {
     tt__launcher_publish_end(l, rank);
     if (status != 0)
         tt__launcher_settle(l);
+    else if (l->nodes && tt__launcher_is_elastic(l) && !l->told_success) {
+        l->told_success = true;
+        tt__nodes_announce_success(l->nodes, l->job->attempt);
+    }
 }
 
 /* End the job at once: a worker can't be executed. */
@@ -302,6 +308,8 @@ static void wait_for_nodes(launcher *l) {
         return;
     l->deadline_ms = INT64_MAX;
     tt__launcher_announce_done(l);
+    if (tt__launcher_is_elastic(l) && !l->job->coordinates && (l->got_signal || l->keeper_lost || l->stuck))
+        return; /* the others go on */
     while (!l->over && l->signals_taken == signals)
         launcher_serve(l);
 }
@@ -384,7 +392,7 @@ static tt_status check_descriptors(const tt__job *job) {
     struct rlimit limit;
     int need = open_descriptors() + OWN_DESCRIPTORS + WORKER_DESCRIPTORS * job->workers;
     need += tt__follow_descriptors(job);
-    if (job->nodes > 1)
+    if (job->max_nodes > 1)
         need += NODES_DESCRIPTORS;
     if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= (rlim_t)need)
         return TT_OK;
@@ -416,13 +424,14 @@ static tt_status launcher_start(launcher *l) {
     if (l->log >= 0)
         tt__log_to_descriptor(l->log);
     TT__TRY(tt__launcher_watch(l));
-    if (l->job->node == 0) {
-        TT__TRY(tt__launcher_serve_store(l->job, &l->server));
+    TT__TRY(tt__launcher_serve_store(l->job, &l->server));
+    if (l->server)
         l->job->master_port = tt_store_server_port(l->server);
-        tt__log(TT_LOG_DEBUG, "serving the store at %s:%d", l->job->bind_addr, l->job->master_port);
-    }
-    if (l->job->nodes > 1)
+    if (l->job->max_nodes > 1) {
+        l->job->attempt = -1;
         return tt__launcher_join(l);
+    }
+    l->job->nodes = 1;
     l->job->world = l->job->workers;
     tt__launcher_begin(l);
     return TT_OK;

@@ -1,7 +1,8 @@
 /* What the parts of the launcher share: launcher.c, the loop, and the phases in which an attempt ends;
  * launcher_phase.c, the steps between them; launcher_attempt.c, the step from one attempt to the next;
- * launcher_first.c, who failed first; launcher_nodes.c, the other nodes of the job, and readers that ask for the ranks'
- * calls; launcher_look.c, what is shown of a running job. The first calls the others. */
+ * launcher_first.c, who failed first; launcher_meet.c, the way to the others; launcher_nodes.c, the other nodes of the
+ * job, and readers that ask for the ranks' calls; launcher_look.c, what is shown of a running job. The first calls the
+ * others. */
 #ifndef TT_ELASTIC_LAUNCHER_H
 #define TT_ELASTIC_LAUNCHER_H
 
@@ -57,14 +58,19 @@ typedef struct tt__launcher_state {
 
     /* For a job on several nodes. */
     tt__nodes *nodes;
-    tt__nodes_event *others, *lost; /* ENDED (of this attempt) and LOST events, in no order */
-    tt__nodes_event *early;         /* ENDED events of an attempt that has not begun here */
-    bool node_signal;               /* another launcher got a signal */
-    bool node_left;                 /* another launcher won't go on */
-    bool all_gone;                  /* no node has workers of this attempt */
-    int again;                      /* the attempt that node 0 has begun, as far as another node knows */
-    bool looking, over;             /* a look is under way; no node has workers any more */
-    tt__snapshot remote;            /* ranks of other nodes, as last seen */
+    tt__round *round;               /* the attempt's; NULL: before the first */
+    tt__nodes_event *others, *lost; /* ENDED and LOST events of this attempt, in no order */
+    bool node_signal;               /* another launcher got a signal, which ends the job */
+    bool node_left;                 /* another launcher won't go on, which ends the job */
+    bool regroups;                  /* this attempt ends because nodes come or go, not because of a failure */
+    bool rejoins;                   /* this node has lost the job, and looks for it again */
+    /* no attempt follows, or no node has workers of this one, as the coordinator says */
+    bool is_last, all_gone;
+    bool began;          /* an attempt has */
+    bool ordered;        /* the next round is */
+    bool told_success;   /* a worker here has ended well, and the others know */
+    bool looking, over;  /* a look is under way; no node has workers any more */
+    tt__snapshot remote; /* ranks of other nodes, as last seen */
 } tt__launcher_state;
 
 /* ---- launcher_phase.c */
@@ -104,17 +110,46 @@ void tt__launcher_attempt_over(tt__launcher_state *l, int unkillable);
 /* When no node has workers of the attempt any more: begin the next, or be done. Nothing happens until that is known. */
 void tt__launcher_go_on(tt__launcher_state *l);
 
+/* Do nodes come and go while the job goes on? */
+static inline bool tt__launcher_is_elastic(const tt__launcher_state *l) {
+    return l->job->min_nodes < l->job->max_nodes;
+}
+
+/* Can a node that is lost be done without, or be replaced by one that comes? */
+static inline bool tt__launcher_replaces(const tt__launcher_state *l) {
+    return l->job->number < 0 && (tt__launcher_is_elastic(l) || l->job->max_restarts > 0);
+}
+
+/* May there be more than one attempt? */
+static inline bool tt__launcher_may_go_on(const tt__launcher_state *l) {
+    return l->job->max_restarts > 0 || tt__launcher_is_elastic(l);
+}
+
+/* End this attempt's workers: others follow. */
+void tt__launcher_regroup(tt__launcher_state *l, const char *why);
+
+/* Begin the round. Nothing of an earlier one is left here. Takes `round`. */
+void tt__launcher_take_round(tt__launcher_state *l, tt__round *round);
+
 /* After the report of the last attempt: report how many there were and how each before it failed, and why there is no
  * other. */
 void tt__launcher_report_attempts(tt__launcher_state *l);
 void tt__launcher_forget_attempts(tt__launcher_state *l);
 
-/* ---- launcher_nodes.c */
+/* ---- launcher_meet.c */
 
-/* Serve the store, on node 0. */
-tt_status tt__launcher_serve_store(const tt__job *job, tt_store_server **server);
+/* Serve the store, if that is this node's part. */
+tt_status tt__launcher_serve_store(tt__job *job, tt_store_server **server);
 
 tt_status tt__launcher_join(tt__launcher_state *l);
+
+/* Leave what is left of the job, and look for it again. */
+void tt__launcher_rejoin(tt__launcher_state *l);
+/* Report the nodes that are lost, in a line each. */
+void tt__launcher_report_lost(tt__launcher_state *l);
+
+/* ---- launcher_nodes.c */
+
 void tt__launcher_take_node_events(tt__launcher_state *l);
 
 /* Write how worker `i` ended under tutti/ended/RANK, for the errors of ranks that waited for it; if it failed, announce
@@ -123,9 +158,6 @@ void tt__launcher_publish_end(tt__launcher_state *l, int i);
 
 /* Announce that no worker is left here, and wait until that is so everywhere. */
 void tt__launcher_announce_done(tt__launcher_state *l);
-
-/* Report the nodes that are lost, in a line each. */
-void tt__launcher_report_lost(tt__launcher_state *l);
 
 /* The callbacks that fill in readers' answers. */
 tt_status tt__launcher_watch(tt__launcher_state *l);

@@ -1,4 +1,7 @@
-/* From one attempt to the next: launcher.c has the overview. */
+/* From one attempt to the next: launcher.c has the overview.
+ *
+ * On several nodes the coordinator's launcher decides when all nodes have nothing left of the attempt, as it knows all
+ * failures then, and who is there; it orders the next round, or announces that there is none. Others wait for that. */
 #include "elastic/launcher.h"
 
 #include "base/clock.h"
@@ -6,6 +9,7 @@
 #include "base/struck.h"
 #include "store/renewal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,13 +28,14 @@ static bool is_not_executable(const launcher *l) {
     return false;
 }
 
-/* Return what ends the job without regard to how the attempt goes on elsewhere, or NULL. */
+/* Return what ends the job, or this node's part in it, without regard to how the attempt goes on elsewhere; or NULL. */
 static const char *must_end(const launcher *l) {
-    return l->got_signal || l->node_signal ? "the job was told to end"
-           : l->lost || l->node_left       ? "a node is missing"
-           : l->keeper_lost                ? "the keeper process was killed"
-           : l->stuck                      ? "processes of this attempt are still there"
-                                           : NULL;
+    return l->got_signal || l->node_signal        ? "the job was told to end"
+           : l->lost && !tt__launcher_replaces(l) ? "a node is missing"
+           : l->node_left                         ? "a node is missing"
+           : l->keeper_lost                       ? "the keeper process was killed"
+           : l->stuck                             ? "processes of this attempt are still there"
+                                                  : NULL;
 }
 
 /* Return why a failure is not followed by another attempt, although one is left; NULL: it is. */
@@ -38,13 +43,18 @@ static const char *against_another(const launcher *l) {
     return is_not_executable(l) ? "what can't be executed would fail the same way" : must_end(l);
 }
 
-static bool has_attempts_left(const launcher *l) { return l->job->attempt < l->job->max_restarts; }
+static bool has_attempts_left(const launcher *l) { return l->job->restarts < l->job->max_restarts; }
 
-static bool attempt_failed(const launcher *l) {
+/* Did the attempt fail by itself, rather than because a node was lost or the workers were told to end? Where nobody
+ * replaces it, the loss of a node is a failure, too. */
+static bool failed_by_itself(const launcher *l) {
     tt__first first;
     char tail[TT__TAIL_BYTES + 1];
     int own;
-    return tt__launcher_first(l, &first, &own, tail);
+    bool failed = tt__launcher_first(l, &first, &own, tail), changes = l->regroups || l->lost;
+    if (l->lost && !tt__launcher_is_elastic(l))
+        return true;
+    return failed && !(changes && (first.worker->secondary || first.worker->sent_signal));
 }
 
 void tt__launcher_settle(launcher *l) {
@@ -60,6 +70,17 @@ void tt__launcher_settle(launcher *l) {
     l->deadline_ms = clear_ms < l->deadline_ms ? clear_ms : l->deadline_ms;
 }
 
+void tt__launcher_regroup(launcher *l, const char *why) {
+    if (l->phase != TT__RUNNING && l->phase != TT__SETTLING)
+        return;
+    if (!l->regroups)
+        tt__streams_print(&l->streams, "tutti run: %s: ending the workers here, to start again", why);
+    if (l->nodes && l->job->coordinates && !l->regroups)
+        tt__nodes_announce_regroup(l->nodes, l->job->attempt, why);
+    l->regroups = true;
+    tt__launcher_terminate(l, SIGTERM);
+}
+
 /* ---- the next one */
 
 /* Keep a line about the attempt that failed, for the report at the end. */
@@ -70,37 +91,38 @@ static void remember_attempt(launcher *l, const tt__first *first) {
     *line = strdup(tt__attempt_text(first, text, sizeof text));
 }
 
+/* Report how the attempt ended, and remember it. */
+static void tell_attempt(launcher *l) {
+    tt__first first;
+    char tail[TT__TAIL_BYTES + 1];
+    int own;
+    tt__launcher_report_lost(l);
+    if (!tt__launcher_first(l, &first, &own, tail) || !failed_by_itself(l))
+        return;
+    remember_attempt(l, &first);
+    if (!l->job->node_0_reports)
+        tt__report_attempt(&l->streams, l->job, &first);
+}
+
 /* Forget all that is known of the workers, who are no more. */
 static void forget_attempt(launcher *l) {
     for (int i = 0; i < l->job->workers; i++)
         free(l->workers[i].message);
     memset(l->workers, 0, (size_t)l->job->workers * sizeof *l->workers);
     l->ended = 0;
-    l->all_gone = false;
+    l->all_gone = l->ordered = l->regroups = l->told_success = false;
     tt__launcher_free_events(l->others);
-    l->others = l->early;
-    l->early = NULL;
+    tt__launcher_free_events(l->lost);
+    l->others = l->lost = NULL;
     tt__snapshot_free(&l->remote);
     tt__watch_renew(l->watch);
     tt_store_free(l->store); /* its connection ends with those of the workers */
     l->store = NULL;
     l->store_failed = false;
-    if (l->server)
-        tt__store_server_renew(l->server);
 }
 
-/* Start all workers again. No process of the last attempt is left on any node. */
-static void begin_next(launcher *l) {
-    tt__first first;
-    char tail[TT__TAIL_BYTES + 1];
-    int own;
-    if (tt__launcher_first(l, &first, &own, tail)) {
-        remember_attempt(l, &first);
-        if (!l->job->node_0_reports)
-            tt__report_attempt(&l->streams, l->job, &first);
-    }
-    forget_attempt(l);
-    l->job->attempt++;
+/* Start the workers of the attempt that job and round describe. */
+static void start_attempt(launcher *l) {
     if (tt__streams_renew(&l->streams, l->pipe_ends)) {
         l->failure = tt__fail_prefix("the workers can't be started again");
         l->done = true;
@@ -108,23 +130,78 @@ static void begin_next(launcher *l) {
             tt__nodes_announce_done(l->nodes, NULL);
         return;
     }
-    if (l->nodes && l->job->node == 0)
-        tt__nodes_announce_again(l->nodes, l->job->attempt);
     tt__launcher_begin(l);
-    if (l->others) /* a faster node's workers have failed again */
-        tt__launcher_settle(l);
+}
+
+/* Start all workers again, or order a round in which they are. No process of the last attempt is left on any node. */
+static void order_next(launcher *l) {
+    int restarts = l->job->restarts + failed_by_itself(l);
+    tell_attempt(l);
+    if (l->server)
+        tt__store_server_renew(l->server);
+    l->ordered = true;
+    if (l->nodes) {
+        tt__nodes_order_round(l->nodes, l->job->attempt + 1, restarts);
+        return;
+    }
+    forget_attempt(l);
+    l->job->attempt++;
+    l->job->restarts = restarts;
+    start_attempt(l);
+}
+
+void tt__launcher_take_round(launcher *l, tt__round *round) {
+    bool again = l->phase == TT__GONE;
+    if (again && !l->ordered)
+        tell_attempt(l);
+    if (again)
+        forget_attempt(l);
+    free(l->round);
+    l->round = round;
+    l->job->attempt = round->attempt;
+    l->job->restarts = round->restarts;
+    l->job->node = round->own;
+    l->job->nodes = round->n;
+    l->job->world = round->world;
+    l->job->first_rank = round->of[round->own].first_rank;
+    if (tt__launcher_is_elastic(l))
+        tt__streams_print(&l->streams, "tutti run: attempt %d begins on %d node%s, with %d rank%s", round->attempt + 1,
+                          round->n, round->n == 1 ? "" : "s", round->world, round->world == 1 ? "" : "s");
+    if (l->began)
+        start_attempt(l);
+    else
+        tt__launcher_begin(l);
+    l->began = true;
+}
+
+/* Decide, on the only node or as the coordinator, when nothing is left of the attempt anywhere. */
+static void decide(launcher *l) {
+    bool counts = failed_by_itself(l), ended_well = !counts && !l->regroups && !l->lost;
+    if (l->ordered)
+        return;
+    if (ended_well || (counts && !has_attempts_left(l)) || against_another(l))
+        l->done = true;
+    else
+        order_next(l);
+}
+
+static void look_again(launcher *l) {
+    tt__launcher_report_lost(l);
+    forget_attempt(l);
+    tt__launcher_rejoin(l);
 }
 
 void tt__launcher_go_on(launcher *l) {
     if (l->phase != TT__GONE || l->done)
         return;
-    bool knows_all = !l->nodes || !l->job->max_restarts || l->all_gone;
-    if (must_end(l))
+    if (l->rejoins && !l->got_signal)
+        look_again(l);
+    else if (must_end(l) || l->is_last || (l->nodes && !tt__launcher_may_go_on(l)))
         l->done = true;
-    else if (knows_all && (!has_attempts_left(l) || against_another(l) || !attempt_failed(l)))
-        l->done = true;
-    else if (knows_all && (l->job->node == 0 || l->again > l->job->attempt))
-        begin_next(l);
+    else if (!l->nodes || (l->job->coordinates && l->all_gone))
+        decide(l);
+    if (l->done && l->nodes && l->job->coordinates)
+        tt__nodes_announce_last(l->nodes, l->job->attempt);
 }
 
 void tt__launcher_attempt_over(launcher *l, int unkillable) {
@@ -137,7 +214,7 @@ void tt__launcher_attempt_over(launcher *l, int unkillable) {
     for (int rank = 0; rank < l->job->workers; rank++)
         tt__streams_drain(&l->streams, rank);
     tt__watch_serve(l->watch); /* those that ended just now */
-    if (l->nodes && l->job->max_restarts)
+    if (l->nodes && tt__launcher_may_go_on(l))
         tt__nodes_announce_gone(l->nodes, l->job->attempt);
     tt__launcher_go_on(l);
 }
@@ -145,14 +222,16 @@ void tt__launcher_attempt_over(launcher *l, int unkillable) {
 /* ---- the report */
 
 void tt__launcher_report_attempts(launcher *l) {
-    int64_t all = (int64_t)l->job->max_restarts + 1;
     int attempt = l->job->attempt, left_out = attempt > TT__MAX_EARLIER ? attempt - TT__MAX_EARLIER : 0;
     const char *against = has_attempts_left(l) ? against_another(l) : NULL;
+    char of[24] = "";
     if (against)
         tt__streams_print(&l->streams, "tutti run: not started again: %s", against);
     if (!attempt)
         return;
-    tt__streams_print(&l->streams, "tutti run: that was attempt %d of %lld; before it:", attempt + 1, (long long)all);
+    if (!tt__launcher_is_elastic(l))
+        snprintf(of, sizeof of, " of %lld", (long long)l->job->max_restarts + 1);
+    tt__streams_print(&l->streams, "tutti run: that was attempt %d%s; before it:", attempt + 1, of);
     if (left_out)
         tt__streams_print(&l->streams, "  %d earlier attempt%s, not listed", left_out, left_out == 1 ? "" : "s");
     for (int i = left_out; i < attempt; i++)

@@ -20,7 +20,7 @@ static void describe_own(const launcher *l, int i, tt__first *first, char *tail)
     *first = (tt__first){.rank = l->job->first_rank + i,
                          .node = l->job->node,
                          .local_rank = i,
-                         .hostname = l->nodes ? tt__nodes_hostname(l->nodes, l->job->node) : NULL,
+                         .hostname = l->round ? l->round->of[l->job->node].hostname : NULL,
                          .worker = &l->workers[i],
                          .tail = tt__streams_tail(&l->streams, i, tail)};
 }
@@ -28,8 +28,8 @@ static void describe_own(const launcher *l, int i, tt__first *first, char *tail)
 static void describe_other(const launcher *l, const tt__nodes_event *event, tt__first *first) {
     *first = (tt__first){.rank = event->rank,
                          .node = event->node,
-                         .local_rank = event->rank - tt__nodes_first_rank(l->nodes, event->node),
-                         .hostname = tt__nodes_hostname(l->nodes, event->node),
+                         .local_rank = event->rank - l->round->of[event->node].first_rank,
+                         .hostname = l->round->of[event->node].hostname,
                          .worker = &event->worker,
                          .tail = event->text ? event->text : ""};
 }

@@ -74,40 +74,6 @@ tt_status tt__launcher_watch(launcher *l) {
 
 /* ---- to the other nodes */
 
-static tt__nodes_member member_of(const tt__job *job) {
-    return (tt__nodes_member){.node = job->node,
-                              .nodes = job->nodes,
-                              .host = job->node ? job->master_addr : job->bind_addr,
-                              .port = job->master_port,
-                              .run_id = job->run_id,
-                              .workers = job->workers,
-                              .wants_trace = job->at_end != NULL,
-                              .has_secret = job->has_secret,
-                              .demands_it = job->has_secret && job->store_auth != TT_STORE_AUTH_NONE,
-                              .max_restarts = job->max_restarts,
-                              .join_ms = job->join_ms,
-                              .heartbeat_ms = job->heartbeat_ms};
-}
-
-tt_status tt__launcher_join(launcher *l) {
-    tt__nodes_member member = member_of(l->job);
-    return tt__nodes_start(&l->nodes, &member);
-}
-
-tt_status tt__launcher_serve_store(const tt__job *job, tt_store_server **server) {
-    return tt_store_server_new(server, job->bind_addr, job->master_port, .auth = job->store_auth,
-                               .max_memory = job->store_memory);
-}
-
-void tt__job_tell_problem(const tt__job *job, const char *problem) {
-    tt_store_server *server = NULL;
-    tt__nodes_member member = member_of(job);
-    member.problem = problem;
-    if (job->node || !tt__launcher_serve_store(job, &server))
-        tt__nodes_tell_problem(&member, TT__TELL_MS);
-    tt_store_server_free(server);
-}
-
 static void put_note(launcher *l, const char *key, const char *text) {
     if (l->nodes) {
         tt__nodes_set(l->nodes, key, text);
@@ -136,7 +102,7 @@ void tt__launcher_publish_end(launcher *l, int i) {
 
 void tt__launcher_announce_done(launcher *l) {
     tt__snapshot snapshot;
-    bool final = tt__nodes_want_final(l->nodes) && !tt__watch_snapshot(l->watch, &snapshot);
+    bool final = l->round && l->round->wants_trace && !tt__watch_snapshot(l->watch, &snapshot);
     tt__nodes_announce_done(l->nodes, final ? &snapshot : NULL);
     if (final)
         tt__snapshot_free(&snapshot);
@@ -163,28 +129,42 @@ static void keep_event(tt__nodes_event **list, tt__nodes_event *event) {
     *list = event;
 }
 
+static const char *hostname_of(const launcher *l, int node) { return l->round->of[node].hostname; }
+
+/* Another node leaves a job that goes on. */
+static void node_goes(launcher *l, int node, const char *why) {
+    char text[160];
+    if (!l->job->coordinates)
+        return;
+    snprintf(text, sizeof text, "node %d (%s) leaves (%s)", node, hostname_of(l, node), why);
+    tt__launcher_regroup(l, text);
+}
+
 static void take_node_signal(launcher *l, const tt__nodes_event *event) {
     char name[32];
+    tt__signal_name(event->value, name, sizeof name);
+    if (tt__launcher_is_elastic(l) && event->node > 0) {
+        node_goes(l, event->node, name);
+        return;
+    }
     l->node_signal = true;
     if (l->phase != TT__RUNNING && l->phase != TT__SETTLING)
         return;
     tt__streams_print(&l->streams, "tutti run: node %d (%s) got %s: ending the workers here, too", event->node,
-                      tt__nodes_hostname(l->nodes, event->node), tt__signal_name(event->value, name, sizeof name));
+                      hostname_of(l, event->node), name);
     tt__launcher_terminate(l, SIGTERM);
 }
 
-/* A worker of another node failed. One of an attempt that has not begun here is counted when it has. */
-static void take_node_failure(launcher *l, tt__nodes_event *event) {
-    bool early = event->value > l->job->attempt;
-    keep_event(early ? &l->early : &l->others, event);
-    if (!early)
-        tt__launcher_settle(l);
-}
-
-/* Another launcher is done. While workers of ours are there it has not ended with the others: it is missing. */
+/* Another launcher is done. While workers of ours are there it has not ended with the others: it is missing, or goes
+ * where it may. */
 static bool take_left(launcher *l, tt__nodes_event *event) {
-    if (l->done)
+    if (l->done || !tt__launcher_may_go_on(l))
         return false;
+    if (tt__launcher_is_elastic(l) && event->node > 0) {
+        if (l->phase < TT__GONE)
+            node_goes(l, event->node, "its launcher's end");
+        return false;
+    }
     l->node_left = true;
     if (l->phase >= TT__GONE || l->node_signal || l->got_signal)
         return false;
@@ -194,24 +174,57 @@ static bool take_left(launcher *l, tt__nodes_event *event) {
     return true;
 }
 
-static void take_joined(launcher *l) {
-    if (l->phase != TT__JOINING || l->done)
+/* A node is lost, perhaps this one, as the coordinator sees it, or the coordinator. */
+static void take_lost_node(launcher *l, tt__nodes_event *event) {
+    bool replaced = tt__launcher_replaces(l), own = event->node == l->job->node;
+    keep_event(&l->lost, event);
+    if (!replaced) {
+        tt__launcher_settle(l);
+    } else if (!l->job->coordinates && (own || event->node == 0)) {
+        l->rejoins = true;
+        if (l->phase == TT__RUNNING || l->phase == TT__SETTLING || l->phase == TT__TERMINATING)
+            tt__launcher_kill(l);
+    } else if (l->phase == TT__RUNNING || l->phase == TT__SETTLING) {
+        tt__launcher_terminate(l, SIGTERM);
+    }
+}
+
+static void take_round(launcher *l, tt__nodes_event *event) {
+    if (l->done || (l->phase != TT__JOINING && l->phase != TT__GONE))
         return;
-    l->job->world = tt__nodes_world(l->nodes);
-    l->job->first_rank = tt__nodes_first_rank(l->nodes, l->job->node);
-    tt__launcher_begin(l);
+    tt__launcher_take_round(l, event->round);
+    event->round = NULL;
+}
+
+/* There is no round. After an attempt what is known of it is reported. */
+static void take_no_round(launcher *l, const tt__nodes_event *event) {
+    const char *text = event->text ? tt__make_plain(event->text) : "the other nodes can't be joined";
+    if (l->phase == TT__JOINING)
+        l->failure = tt__fail(TT_ERR_PEER, "%s", text);
+    else
+        tt__streams_alarm(&l->streams, "tutti run: %s", text);
+    l->node_left = l->done = true;
+}
+
+static void take_end_of_all(launcher *l, tt__nodes_event *event) {
+    l->over = true;
+    if (l->phase == TT__JOINING && !l->done) {
+        tt__streams_print(&l->streams, "tutti run: the job has ended: this node was not needed");
+        l->done = true;
+    }
+    if (event->snapshot.n)
+        replace_remote(l, &event->snapshot);
+    tt__watch_answer(l->watch);
 }
 
 /* Handle an event; true: it is kept. */
 static bool take_event(launcher *l, tt__nodes_event *event) {
     switch (event->kind) {
-    case TT__NODES_JOINED:
-        take_joined(l);
+    case TT__NODES_ROUND:
+        take_round(l, event);
         return false;
     case TT__NODES_FAILED:
-        l->failure =
-            tt__fail(TT_ERR_PEER, "%s", event->text ? tt__make_plain(event->text) : "the other nodes can't be joined");
-        l->done = true;
+        take_no_round(l, event);
         return false;
     case TT__NODES_WAITS:
         tt__streams_print(&l->streams, "tutti run: %s", event->text ? event->text : "waiting for other nodes");
@@ -228,23 +241,30 @@ static bool take_event(launcher *l, tt__nodes_event *event) {
         tt__watch_answer(l->watch);
         return false;
     case TT__NODES_OVER:
-        l->over = true;
-        if (event->snapshot.n)
-            replace_remote(l, &event->snapshot);
-        tt__watch_answer(l->watch);
+        take_end_of_all(l, event);
         return false;
     case TT__NODES_ENDED:
-        take_node_failure(l, event);
-        return true;
-    case TT__NODES_LOST:
-        keep_event(&l->lost, event);
+        if (event->value != l->job->attempt)
+            return false;
+        keep_event(&l->others, event);
         tt__launcher_settle(l);
         return true;
+    case TT__NODES_LOST:
+        take_lost_node(l, event);
+        return true;
+    case TT__NODES_REGROUP:
+        if (event->value == l->job->attempt)
+            tt__launcher_regroup(l, event->text ? tt__make_plain(event->text) : "the nodes change");
+        return false;
+    case TT__NODES_END:
+        l->is_last = event->value == l->job->attempt;
+        return false;
     case TT__NODES_GONE:
         l->all_gone = l->phase == TT__GONE && event->value == l->job->attempt;
         return false;
-    case TT__NODES_AGAIN:
-        l->again = event->value;
+    case TT__NODES_NEWCOMER:
+        if (l->phase == TT__RUNNING && !l->told_success)
+            tt__launcher_regroup(l, event->text ? tt__make_plain(event->text) : "another node joins");
         return false;
     case TT__NODES_DONE:
         return take_left(l, event);
@@ -262,16 +282,10 @@ void tt__launcher_take_node_events(launcher *l) {
 
 /* ---- the end */
 
-void tt__launcher_report_lost(launcher *l) {
-    for (const tt__nodes_event *event = l->lost; event; event = event->next)
-        tt__streams_alarm(&l->streams, "tutti run: node %d (%s) is lost: %s", event->node,
-                          tt__nodes_hostname(l->nodes, event->node), event->text ? event->text : "?");
-}
-
 void tt__launcher_leave(launcher *l) {
     tt__nodes_free(l->nodes);
+    free(l->round);
     tt__launcher_free_events(l->others);
-    tt__launcher_free_events(l->early);
     tt__launcher_free_events(l->lost);
     tt__snapshot_free(&l->remote);
 }

@@ -19,7 +19,7 @@ void tt__launcher_begin(launcher *l) {
     for (int rank = 0; rank < l->job->workers; rank++)
         l->streams.of[rank].hidden = l->job->logs && l->job->logs->hidden[rank];
     tt__follow_begin(l->follow);
-    tt__keeper_send_world(&l->keeper, l->job->first_rank, l->job->world);
+    tt__keeper_send_world(&l->keeper, l->job);
     tt__keeper_start_workers(&l->keeper, l->job, l->pipe_ends);
     tt__launcher_close_pipes(l);
 }

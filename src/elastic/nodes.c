@@ -26,18 +26,15 @@ static tt_status start_thread(tt__nodes *nodes) {
 tt_status tt__nodes_start(tt__nodes **out, const tt__nodes_member *member) {
     tt__nodes *nodes = *out = calloc(1, sizeof *nodes);
     if (!nodes)
-        return tt__fail(TT_ERR_MEMORY, "no memory for a job of %d nodes", member->nodes);
+        return tt__fail(TT_ERR_MEMORY, "no memory for a job of %d nodes", member->max_nodes);
     nodes->member = *member;
     nodes->events_end = &nodes->events;
     nodes->orders_end = &nodes->orders;
     pthread_mutex_init(&nodes->lock, NULL);
-    nodes->of = calloc((size_t)member->nodes, sizeof *nodes->of);
     nodes->events_fd = tt__fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     nodes->wake_fd = tt__fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     tt_status status = TT_OK;
-    if (!nodes->of)
-        status = tt__fail(TT_ERR_MEMORY, "no memory for a job of %d nodes", member->nodes);
-    else if (nodes->events_fd < 0 || nodes->wake_fd < 0)
+    if (nodes->events_fd < 0 || nodes->wake_fd < 0)
         status = tt__fail_errno(TT_ERR_SYSTEM, errno, "can't make an eventfd");
     if (!status)
         status = start_thread(nodes);
@@ -46,11 +43,6 @@ tt_status tt__nodes_start(tt__nodes **out, const tt__nodes_member *member) {
         *out = NULL;
     }
     return status;
-}
-
-static void free_order(tt__order *order) {
-    free(order->bytes);
-    free(order);
 }
 
 void tt__nodes_free(tt__nodes *nodes) {
@@ -67,31 +59,24 @@ void tt__nodes_free(tt__nodes *nodes) {
         tt__nodes_event_free(event);
     for (tt__order *order; (order = nodes->orders);) {
         nodes->orders = order->next;
-        free_order(order);
+        tt__order_free(order);
     }
     if (nodes->events_fd >= 0)
         close(nodes->events_fd);
     if (nodes->wake_fd >= 0)
         close(nodes->wake_fd);
     pthread_mutex_destroy(&nodes->lock);
-    free(nodes->of);
     free(nodes);
 }
 
-/* ---- what is known */
-
-int tt__nodes_world(const tt__nodes *nodes) { return nodes->world; }
-int tt__nodes_first_rank(const tt__nodes *nodes, int node) { return nodes->of[node].first_rank; }
-const char *tt__nodes_hostname(const tt__nodes *nodes, int node) { return nodes->of[node].hostname; }
-bool tt__nodes_want_final(const tt__nodes *nodes) { return nodes->want_final; }
-
 /* ---- orders. What there is no memory for is not said: nothing here is worth ending a job for. */
 
-/* Post a copy of an order. Takes over its `bytes`. */
+/* Post a copy of an order. Takes over what it holds. */
 static void order_post(tt__nodes *nodes, const tt__order *order) {
     tt__order *new = malloc(sizeof *new);
     if (!new) {
         free(order->bytes);
+        json_decref(order->news);
         return;
     }
     *new = *order;
@@ -104,11 +89,7 @@ static void order_post(tt__nodes *nodes, const tt__order *order) {
 
 static void order_post_news(tt__nodes *nodes, json_t *news) {
     if (news)
-        json_object_set_new(news, "node", json_integer(nodes->member.node));
-    char *text = news ? json_dumps(news, JSON_COMPACT) : NULL;
-    json_decref(news);
-    if (text)
-        order_post(nodes, &(tt__order){.kind = TT__ORDER_NEWS, .bytes = text, .size = strlen(text)});
+        order_post(nodes, &(tt__order){.kind = TT__ORDER_NEWS, .news = news});
 }
 
 void tt__nodes_set(tt__nodes *nodes, const char *key, const char *text) {
@@ -135,19 +116,34 @@ void tt__nodes_announce_gone(tt__nodes *nodes, int attempt) {
     order_post(nodes, &(tt__order){.kind = TT__ORDER_GONE, .attempt = attempt});
 }
 
-void tt__nodes_announce_again(tt__nodes *nodes, int attempt) {
-    order_post_news(nodes, json_pack("{s:s, s:i}", "what", "again", "attempt", attempt));
+void tt__nodes_announce_success(tt__nodes *nodes, int attempt) {
+    order_post_news(nodes, json_pack("{s:s, s:i}", "what", "success", "attempt", attempt));
+    order_post(nodes, &(tt__order){.kind = TT__ORDER_CLOSE});
+}
+
+void tt__nodes_order_round(tt__nodes *nodes, int attempt, int restarts) {
+    order_post(nodes, &(tt__order){.kind = TT__ORDER_ROUND, .attempt = attempt, .restarts = restarts});
+}
+
+void tt__nodes_announce_regroup(tt__nodes *nodes, int attempt, const char *why) {
+    order_post_news(nodes,
+                    json_pack("{s:s, s:i, s:o}", "what", "regroup", "attempt", attempt, "text", tt__talk_json(why)));
+}
+
+void tt__nodes_announce_last(tt__nodes *nodes, int attempt) {
+    order_post_news(nodes, json_pack("{s:s, s:i}", "what", "last", "attempt", attempt));
 }
 
 void tt__nodes_look(tt__nodes *nodes, int64_t timeout_ms) {
     order_post(nodes, &(tt__order){.kind = TT__ORDER_LOOK, .timeout_ms = timeout_ms});
 }
 
+/* Put a snapshot under "KEY" and this member's number. */
 static void order_post_blob(tt__nodes *nodes, const char *key, const tt__snapshot *snapshot) {
     tt__order order = {.kind = TT__ORDER_SET, .own = true};
     void *bytes;
     snprintf(order.key, sizeof order.key, "%s", key);
-    if (tt__blob_pack(snapshot, nodes->member.node, &bytes, &order.size))
+    if (tt__blob_pack(snapshot, snapshot->info.node, &bytes, &order.size))
         return;
     order.bytes = bytes;
     order_post(nodes, &order);
@@ -155,15 +151,13 @@ static void order_post_blob(tt__nodes *nodes, const char *key, const tt__snapsho
 
 void tt__nodes_show(tt__nodes *nodes, int id, const tt__snapshot *snapshot) {
     char key[TT__NODES_KEY];
-    snprintf(key, sizeof key, "tutti/nodes/look/%d/%d", id, nodes->member.node);
+    snprintf(key, sizeof key, "tutti/nodes/look/%d/", id);
     order_post_blob(nodes, key, snapshot);
 }
 
 void tt__nodes_announce_done(tt__nodes *nodes, const tt__snapshot *final) {
-    char key[TT__NODES_KEY];
-    snprintf(key, sizeof key, "tutti/nodes/final/%d", nodes->member.node);
     if (final)
-        order_post_blob(nodes, key, final);
+        order_post_blob(nodes, "tutti/nodes/final/", final);
     order_post_news(nodes, json_pack("{s:s}", "what", "done"));
     order_post(nodes, &(tt__order){.kind = TT__ORDER_DONE});
 }

@@ -1,4 +1,5 @@
-/* How the launchers find each other: each puts its card into the store, and reads all cards. */
+/* How the launchers find each other: each puts its card into the store and itself into the list; the coordinator reads
+ * the cards of all, the others that of the coordinator. */
 #include "elastic/nodes_talk.h"
 
 #include "base/clock.h"
@@ -12,7 +13,11 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CONNECT_MS = 2000, QUIET_MS = 3000 };
+enum { CONNECT_MS = 2000 };
+
+#define LIST "tutti/nodes/list"
+
+/* ---- the own card */
 
 static tt_status make_nonce(char text[33]) {
     uint8_t bytes[16];
@@ -25,47 +30,79 @@ static tt_status make_nonce(char text[33]) {
 static json_t *card_of(const tt__nodes_member *m, const char *nonce) {
     char hostname[64] = "";
     gethostname(hostname, sizeof hostname - 1);
-    return json_pack("{s:s, s:s, s:i, s:i, s:i, s:b, s:b, s:b, s:s, s:s, s:o}", "version", tt_version(), "run_id",
-                     m->run_id, "nodes", m->nodes, "workers", m->workers, "max_restarts", m->max_restarts, "trace",
+    return json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:b, s:b, s:s, s:s, s:o}", "version", tt_version(),
+                     "run_id", m->run_id, "min_nodes", m->min_nodes, "max_nodes", m->max_nodes, "workers", m->workers,
+                     "max_restarts", m->max_restarts, "attempt", m->attempt, "restarts", m->restarts, "trace",
                      (int)m->wants_trace, "has_secret", (int)m->has_secret, "demands_it", (int)m->demands_it,
                      "hostname", hostname, "nonce", nonce, "problem", tt__talk_json(m->problem));
 }
 
-tt_status tt__talk_put_card(tt__talk *t) {
+/* Find this member's number: the one it was given, if no other has it, or the next. */
+static tt_status take_member_number(tt__talk *t) {
     const tt__nodes_member *m = &t->nodes->member;
-    char *nonce = t->nodes->of[m->node].nonce, key[TT__NODES_KEY];
-    int64_t claims;
-    tt__talk_key(key, "claim", m->node);
-    TT__TRY(tt_store_add(t->store, key, 1, &claims));
+    char key[TT__NODES_KEY];
+    int64_t number, claims = 1;
+    t->id = m->coordinates ? 0 : m->number;
+    if (t->id < 0) {
+        TT__TRY(tt_store_add(t->store, "tutti/nodes/count", 1, &number));
+        t->id = number > 0 && number < INT32_MAX ? (int)number : -1;
+    } else {
+        tt__talk_key(key, "claim", t->id);
+        TT__TRY(tt_store_add(t->store, key, 1, &claims));
+    }
     if (claims != 1)
-        return tt__fail(TT_ERR_INVALID, "another launcher is node %d already (--node-rank)", m->node);
-    TT__TRY(make_nonce(nonce));
-    json_t *card = card_of(m, nonce);
+        return tt__fail(TT_ERR_INVALID, "another launcher is node %d already (--node-rank)", t->id);
+    if (t->id < 0)
+        return tt__fail(TT_ERR_PROTOCOL, "the store that should serve this job gives no numbers");
+    return tt__talk_know(t, 0);
+}
+
+tt_status tt__talk_put_card(tt__talk *t) {
+    char key[TT__NODES_KEY], listed[16];
+    TT__TRY(take_member_number(t));
+    TT__TRY(make_nonce(t->nonce));
+    json_t *card = card_of(&t->nodes->member, t->nonce);
     char *text = card ? json_dumps(card, JSON_COMPACT) : NULL;
     json_decref(card);
     if (!text)
-        return tt__fail(TT_ERR_MEMORY, "no memory to join a job of %d nodes", m->nodes);
+        return tt__fail(TT_ERR_MEMORY, "no memory to join the other nodes");
+    t->news_first = 1;
     tt_status status = tt__talk_beat(t);
-    tt__talk_key(key, "card", m->node);
+    tt__talk_key(key, "alive", t->id);
+    if (!status)
+        status = tt_store_set(t->store, key, "1", 1);
+    tt__talk_key(key, "card", t->id);
     if (!status)
         status = tt__signed_set(t->store, &t->secret, key, "", text, strlen(text));
+    snprintf(listed, sizeof listed, "%d ", t->id);
+    if (!status)
+        status = tt_store_append(t->store, LIST, listed, strlen(listed));
     free(text);
     return status;
 }
 
+/* A launcher that waits for who serves the store tries again whatever became of an attempt: between two attempts of the
+ * job the store drops who has not come far enough to be told from a worker. */
+static bool may_try_again(const tt__talk *t, tt_status status) {
+    bool left = t->began_ms + t->nodes->member.join_ms > tt__now_ms();
+    return left &&
+           (status == TT_ERR_TIMEOUT || (tt__talk_numbers(t) && (status == TT_ERR_NET || status == TT_ERR_PEER)));
+}
+
 bool tt__talk_connect(tt__talk *t) {
     const tt__nodes_member *m = &t->nodes->member;
-    int64_t left = t->began_ms + m->join_ms - tt__now_ms();
     tt_status status = tt_tcp_store(&t->store, m->host, m->port, .timeout_ms = CONNECT_MS);
-    if (status == TT_ERR_TIMEOUT && left > 0) {
-        if (!t->told_waiting)
-            tt__talk_post(t, TT__NODES_WAITS, 0, 0, "waiting for node 0, which serves the store");
-        t->told_waiting = true;
-        return false;
-    }
     if (!status) {
         tt_store_set_timeout_ms(t->store, m->heartbeat_ms);
         status = tt__talk_put_card(t);
+    }
+    if (status && may_try_again(t, status)) {
+        if (!t->told_waiting)
+            tt__talk_post(t, TT__NODES_WAITS, 0, 0, "waiting for node 0, which serves the store");
+        t->told_waiting = true;
+        tt_store_free(t->store);
+        t->store = NULL;
+        return false;
     }
     if (status == TT_ERR_TIMEOUT)
         tt__fail_prefix("node 0 did not come within %lld s", (long long)m->join_ms / 1000);
@@ -75,130 +112,159 @@ bool tt__talk_connect(tt__talk *t) {
     return !status;
 }
 
+/* ---- others' cards */
+
+typedef struct card {
+    tt__nodes_member says;
+    const char *version, *hostname, *nonce;
+    int trace, has_secret, demands_it;
+} card;
+
 /* Check that the other launchers have the job secret: the store also serves clients without a proof, such as PyTorch's
  * on its own machine. */
-static tt_status check_secret(const tt__nodes_member *own, int k, const tt__nodes_member *other) {
+static tt_status check_secret(const tt__talk *t, int id, const tt__nodes_member *other) {
+    const tt__nodes_member *own = &t->nodes->member;
     bool lacks = own->demands_it && !other->has_secret;
     if (!lacks && (!other->demands_it || own->has_secret))
         return TT_OK;
     return tt__fail(TT_ERR_AUTH,
                     "node %d has no job secret, but node %d has one: start all nodes with the same --secret-file, "
                     "TT_SECRET or TT_SECRET_FILE (or with --store-auth=none, to do without)",
-                    lacks ? k : own->node, lacks ? own->node : k);
+                    lacks ? id : t->id, lacks ? t->id : id);
 }
 
-static tt_status check_card(const tt__nodes_member *m, int k, const char *version, const char *hostname,
-                            const tt__nodes_member *other) {
-    if (strcmp(version, tt_version()) != 0)
-        return tt__fail(TT_ERR_INVALID, "node %d runs Tutti %.20s, this one %s", k, version, tt_version());
-    if (strcmp(other->run_id, m->run_id) != 0)
-        return tt__fail(TT_ERR_INVALID, "node %d belongs to job \"%.60s\", this one to \"%.60s\" (--rdzv-id)", k,
-                        other->run_id, m->run_id);
-    if (other->nodes != m->nodes)
-        return tt__fail(TT_ERR_INVALID, "node %d was started with --nnodes=%d, this one with --nnodes=%d", k,
-                        other->nodes, m->nodes);
+static tt_status check_counts(const tt__nodes_member *m, int id, const tt__nodes_member *other) {
+    char theirs[32], ours[32];
+    if (other->max_nodes != m->max_nodes || other->min_nodes != m->min_nodes) {
+        snprintf(theirs, sizeof theirs, other->min_nodes < other->max_nodes ? "%d:%d" : "%d", other->min_nodes,
+                 other->max_nodes);
+        snprintf(ours, sizeof ours, m->min_nodes < m->max_nodes ? "%d:%d" : "%d", m->min_nodes, m->max_nodes);
+        return tt__fail(TT_ERR_INVALID, "node %d was started with --nnodes=%s, this one with --nnodes=%s", id, theirs,
+                        ours);
+    }
     if (other->max_restarts != m->max_restarts)
         return tt__fail(TT_ERR_INVALID, "node %d was started with --max-restarts=%d, this one with --max-restarts=%d",
-                        k, other->max_restarts, m->max_restarts);
+                        id, other->max_restarts, m->max_restarts);
     if (other->workers < 1)
-        return tt__fail(TT_ERR_PROTOCOL, "node %d says that it has %d workers", k, other->workers);
-    TT__TRY(check_secret(m, k, other));
-    if (*other->problem)
-        return tt__fail(TT_ERR_PEER, "node %d (%.60s) can't start its ranks: %.1000s", k, hostname, other->problem);
+        return tt__fail(TT_ERR_PROTOCOL, "node %d says that it has %d workers", id, other->workers);
     return TT_OK;
 }
 
+static tt_status check_card(const tt__talk *t, int id, const card *c) {
+    const tt__nodes_member *m = &t->nodes->member;
+    if (strcmp(c->version, tt_version()) != 0)
+        return tt__fail(TT_ERR_INVALID, "node %d runs Tutti %.20s, this one %s", id, c->version, tt_version());
+    if (strcmp(c->says.run_id, m->run_id) != 0)
+        return tt__fail(TT_ERR_INVALID, "node %d belongs to job \"%.60s\", this one to \"%.60s\" (--rdzv-id)", id,
+                        c->says.run_id, m->run_id);
+    TT__TRY(check_counts(m, id, &c->says));
+    TT__TRY(check_secret(t, id, &c->says));
+    if (*c->says.problem)
+        return tt__fail(TT_ERR_PEER, "node %d (%.60s) can't start its ranks: %.1000s", id, c->hostname,
+                        c->says.problem);
+    return TT_OK;
+}
+
+static void note_member(tt__talk *t, int id, const card *c, bool is_signed) {
+    tt__node *node = tt__talk_node(t, id);
+    snprintf(node->hostname, sizeof node->hostname, "%s", c->hostname);
+    snprintf(node->nonce, sizeof node->nonce, "%s", c->nonce);
+    node->signs = is_signed;
+    node->wants_trace = c->trace;
+    node->workers = c->says.workers;
+    node->attempt = c->says.attempt;
+    node->restarts = c->says.restarts;
+    node->here = true;
+    t->came_ms = node->beat_ms = tt__now_ms();
+}
+
 /* `is_signed`: a card without a proof counts only if it says that its launcher has no secret. */
-static tt_status take_card(tt__talk *t, int k, const char *key, const char *text, bool is_signed) {
-    tt__node *node = &t->nodes->of[k];
-    tt__nodes_member other = {.node = k};
-    const char *version, *hostname, *nonce;
-    int trace = 0, has_secret = 0, demands_it = 0;
-    json_t *card = json_loads(text, 0, NULL);
+static tt_status take_card(tt__talk *t, int id, const char *key, const char *text, bool is_signed) {
+    card c = {0};
+    json_t *read = json_loads(text, 0, NULL);
     tt_status status = TT_OK;
-    if (!card || json_unpack(card, "{s:s, s:s, s:i, s:i, s:i, s:b, s:b, s:b, s:s, s:s, s:s}", "version", &version,
-                             "run_id", &other.run_id, "nodes", &other.nodes, "workers", &other.workers, "max_restarts",
-                             &other.max_restarts, "trace", &trace, "has_secret", &has_secret, "demands_it", &demands_it,
-                             "hostname", &hostname, "nonce", &nonce, "problem", &other.problem))
-        status = tt__fail(TT_ERR_PROTOCOL, "what node %d says of itself is not understood: \"%.100s\"", k, text);
-    if (!is_signed && (status || has_secret)) {
-        tt__talk_refuse(t, k, key);
-        json_decref(card);
+    if (!read || json_unpack(read, "{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:b, s:b, s:s, s:s, s:s}", "version",
+                             &c.version, "run_id", &c.says.run_id, "min_nodes", &c.says.min_nodes, "max_nodes",
+                             &c.says.max_nodes, "workers", &c.says.workers, "max_restarts", &c.says.max_restarts,
+                             "attempt", &c.says.attempt, "restarts", &c.says.restarts, "trace", &c.trace, "has_secret",
+                             &c.has_secret, "demands_it", &c.demands_it, "hostname", &c.hostname, "nonce", &c.nonce,
+                             "problem", &c.says.problem))
+        status = tt__fail(TT_ERR_PROTOCOL, "what node %d says of itself is not understood: \"%.100s\"", id, text);
+    if (!is_signed && (status || c.has_secret)) {
+        tt__talk_refuse(t, id, key);
+        json_decref(read);
         return TT_OK;
     }
-    if (!status) {
-        other.has_secret = has_secret;
-        other.demands_it = demands_it;
-        status = check_card(&t->nodes->member, k, version, hostname, &other);
-    }
-    if (!status) {
-        snprintf(node->hostname, sizeof node->hostname, "%s", hostname);
-        if (k != t->nodes->member.node)
-            snprintf(node->nonce, sizeof node->nonce, "%s", nonce);
-        node->signs = is_signed;
-        t->nodes->want_final = t->nodes->want_final || trace;
-        node->workers = other.workers;
-        node->here = true;
-        node->beat_ms = tt__now_ms();
-    }
-    json_decref(card);
+    c.says.has_secret = c.has_secret;
+    c.says.demands_it = c.demands_it;
+    if (!status && !(status = check_card(t, id, &c)))
+        note_member(t, id, &c, is_signed);
+    json_decref(read);
     return status;
 }
 
-/* Number the ranks through the nodes, when all have joined. */
-static void number_ranks(tt__talk *t) {
-    tt__nodes *nodes = t->nodes;
-    for (int k = 0; k < nodes->member.nodes; k++) {
-        nodes->of[k].first_rank = nodes->world;
-        nodes->world += nodes->of[k].workers;
+/* A member can't take part, `why`. Where every number has its node the job can't begin without it, nor, if it is a node
+ * of this job, where none may be missing. */
+static void refuse_member(tt__talk *t, int id, tt_status why) {
+    char text[TT__ERROR_TEXT_SIZE];
+    bool needed = !tt__talk_numbers(t) || (why == TT_ERR_PEER && !tt__talk_is_elastic(t));
+    snprintf(text, sizeof text, "%s", tt_last_error());
+    if (!t->nodes->member.coordinates) {
+        tt__talk_fail(t, text);
+        tt_ignore(tt_store_add(t->store, TT__NODES_LEFT, 1, NULL)); /* see nodes_problem.c */
+    } else if (id == 0 || (needed && !t->round)) {
+        tt__talk_fail_all(t, text);
+    } else {
+        tt__log(TT_LOG_WARNING, "a node is not taken: %s", text);
+        tt__talk_node(t, id)->lost = true;
+        tt__talk_announce_json(
+            t, json_pack("{s:s, s:i, s:o}", "what", "refused", "member", id, "text", tt__talk_json(text)));
     }
-    t->joined = true;
-    tt__talk_post(t, TT__NODES_JOINED, nodes->member.node, 0, NULL);
 }
 
-static void tell_missing(tt__talk *t) {
-    char text[256] = "waiting for";
-    size_t used = strlen(text);
-    for (int k = 0; k < t->nodes->member.nodes && used < sizeof text; k++)
-        if (!t->nodes->of[k].here)
-            used += (size_t)snprintf(text + used, sizeof text - used, " node %d", k);
-    int64_t waited = tt__now_ms() - t->began_ms;
-    if (waited > t->nodes->member.join_ms) {
-        tt__fail(TT_ERR_TIMEOUT, "not all of %d nodes came within %lld s: %s", t->nodes->member.nodes,
-                 (long long)t->nodes->member.join_ms / 1000, text);
-        tt__talk_fail(t, tt_last_error());
-    } else if (waited > QUIET_MS && !t->told_waiting) {
-        t->told_waiting = true;
-        tt__talk_post(t, TT__NODES_WAITS, 0, 0, text);
+static void read_card(tt__talk *t, int id) {
+    char key[TT__NODES_KEY];
+    const char *keys[] = {key};
+    bool there = false;
+    tt_store_value value;
+    tt__talk_key(key, "card", id);
+    if (tt__talk_check(t, tt_store_check(t->store, keys, 1, &there)) || !there ||
+        tt__talk_check(t, tt_store_get(t->store, key, &value)))
+        return;
+    bool is_signed = !tt__signed_open(&value, &t->secret, key, "");
+    tt_status status = take_card(t, id, key, value.data, is_signed);
+    if (status)
+        refuse_member(t, id, status);
+    tt_store_value_free(&value);
+}
+
+/* Read who has come since the last time. The list is not signed: who is not there has no card. */
+static void read_list(tt__talk *t) {
+    tt_store_value value;
+    if (tt__talk_check(t, tt_store_get(t->store, LIST, &value)))
+        return;
+    const char *text = value.data;
+    for (size_t at = t->list_read; at < value.size;) {
+        char *end;
+        long id = strtol(text + at, &end, 10);
+        if (end == text + at || *end != ' ')
+            break;
+        at = t->list_read = (size_t)(end + 1 - text);
+        bool fits = id >= 0 && id < INT32_MAX && (tt__talk_numbers(t) || id < t->nodes->member.max_nodes);
+        if (fits && !tt__talk_know(t, (int)id))
+            tt__talk_node(t, (int)id)->listed = true;
     }
+    tt_store_value_free(&value);
 }
 
 void tt__talk_read_cards(tt__talk *t) {
-    bool all = true;
-    for (int k = 0; k < t->nodes->member.nodes && !t->cut && !t->failed; k++) {
-        char key[TT__NODES_KEY];
-        const char *keys[] = {key};
-        bool there = false;
-        tt_store_value value;
-        if (t->nodes->of[k].here)
-            continue;
-        tt__talk_key(key, "card", k);
-        if (tt__talk_check(t, tt_store_check(t->store, keys, 1, &there)))
-            return;
-        if (there && !tt__talk_check(t, tt_store_get(t->store, key, &value))) {
-            bool is_signed = !tt__signed_open(&value, &t->secret, key, "");
-            if (take_card(t, k, key, value.data, is_signed)) {
-                tt__talk_fail(t, tt_last_error());
-                tt_ignore(tt_store_add(t->store, TT__NODES_LEFT, 1, NULL)); /* see nodes_problem.c */
-            }
-            tt_store_value_free(&value);
-        }
-        all = all && t->nodes->of[k].here;
-    }
-    if (t->cut || t->failed)
+    if (!t->nodes->member.coordinates) {
+        if (!t->of[0].here)
+            read_card(t, 0);
         return;
-    if (all)
-        number_ranks(t);
-    else
-        tell_missing(t);
+    }
+    read_list(t);
+    for (int id = 0; id < t->known && !t->cut && !t->failed; id++)
+        if (t->of[id].listed && !t->of[id].here && !t->of[id].lost)
+            read_card(t, id);
 }

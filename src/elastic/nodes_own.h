@@ -7,6 +7,8 @@
 
 #include <tutti/store.h>
 
+#include <jansson.h>
+
 #include <pthread.h>
 
 enum { TT__NODES_KEY = 64 };
@@ -14,36 +16,27 @@ enum { TT__NODES_KEY = 64 };
 /* An order for the thread. */
 typedef struct tt__order {
     struct tt__order *next;
-    enum { TT__ORDER_SET, TT__ORDER_NEWS, TT__ORDER_LOOK, TT__ORDER_GONE, TT__ORDER_DONE } kind;
+    enum {
+        TT__ORDER_SET,
+        TT__ORDER_NEWS,
+        TT__ORDER_LOOK,
+        TT__ORDER_GONE,
+        TT__ORDER_CLOSE,
+        TT__ORDER_ROUND,
+        TT__ORDER_DONE
+    } kind;
     char key[TT__NODES_KEY]; /* SET */
-    bool own;                /* SET: the key is this launcher's alone; its nonce is the context */
-    char *bytes;             /* SET: the value; NEWS: JSON */
+    bool own;                /* SET: the key ends with this member's number, which the thread adds */
+    char *bytes;             /* SET: the value */
     size_t size;
+    json_t *news;       /* NEWS */
     int64_t timeout_ms; /* LOOK */
-    int attempt;        /* GONE */
+    int attempt;        /* GONE, ROUND */
+    int restarts;       /* ROUND */
 } tt__order;
-
-/* What is known of a node. */
-typedef struct tt__node {
-    bool here;      /* its card is read */
-    bool signs;     /* what it writes is signed, */
-    char nonce[33]; /* with this context */
-    bool lost, done;
-    int gone; /* attempts of which it has no worker left */
-    int workers, first_rank;
-    char hostname[64];
-    int64_t beats;      /* last seen, */
-    int64_t beat_ms;    /* and when it grew */
-    int64_t news;       /* announced by it, */
-    int64_t news_taken; /* and read */
-    int64_t refused_ms; /* when something of it was last refused; 0: never */
-} tt__node;
 
 struct tt__nodes {
     tt__nodes_member member;
-    tt__node *of; /* (nodes) */
-    int world;
-    bool want_final;
     int events_fd, wake_fd; /* eventfds: to the launcher, to the thread */
 
     pthread_t thread;
@@ -55,6 +48,8 @@ struct tt__nodes {
 };
 
 void *tt__nodes_thread(void *nodes);
+
+void tt__order_free(tt__order *order);
 
 /* Make an eventfd readable. */
 void tt__nodes_wake(int fd);

@@ -8,9 +8,9 @@
 #include <poll.h>
 #include <stdlib.h>
 
-/* Wait, on node 0, until the others have read its card. */
+/* Wait, as the coordinator, until the others have read its card. */
 static tt_status wait_until_all_know(tt__talk *t, int64_t deadline) {
-    int64_t others = t->nodes->member.nodes - 1, left = 0;
+    int64_t others = t->nodes->member.max_nodes - 1, left = 0;
     while (left < others && tt__left_ms(deadline)) {
         TT__TRY(tt_store_add(t->store, TT__NODES_LEFT, 0, &left));
         if (left < others)
@@ -24,15 +24,14 @@ static tt_status tell_problem(tt__talk *t, int64_t deadline) {
     TT__TRY(tt__secret_load(&t->secret));
     TT__TRY(tt_tcp_store(&t->store, m->host, m->port, .timeout_ms = tt__left_ms(deadline)));
     TT__TRY(tt__talk_put_card(t));
-    return m->node ? TT_OK : wait_until_all_know(t, deadline);
+    return m->coordinates ? wait_until_all_know(t, deadline) : TT_OK;
 }
 
 void tt__nodes_tell_problem(const tt__nodes_member *member, int64_t timeout_ms) {
-    tt__nodes nodes = {.member = *member, .of = calloc((size_t)member->nodes, sizeof *nodes.of)};
+    tt__nodes nodes = {.member = *member};
     tt__talk t = {.nodes = &nodes};
-    if (nodes.of)
-        tt_ignore(tell_problem(&t, tt__deadline_ms(timeout_ms < member->join_ms ? timeout_ms : member->join_ms)));
+    tt_ignore(tell_problem(&t, tt__deadline_ms(timeout_ms < member->join_ms ? timeout_ms : member->join_ms)));
     tt_store_free(t.store);
     tt__secret_wipe(&t.secret);
-    free(nodes.of);
+    free(t.of);
 }

@@ -1,4 +1,4 @@
-/* Events on their way from the thread to the launcher. */
+/* Events on their way from the thread to the launcher, and orders on theirs to the thread. */
 #include "elastic/nodes_own.h"
 
 #include <errno.h>
@@ -38,7 +38,14 @@ void tt__nodes_event_free(tt__nodes_event *event) {
     if (!event)
         return;
     free(event->text);
+    free(event->round);
     free(event->worker.message);
     tt__snapshot_free(&event->snapshot);
     free(event);
+}
+
+void tt__order_free(tt__order *order) {
+    free(order->bytes);
+    json_decref(order->news);
+    free(order);
 }

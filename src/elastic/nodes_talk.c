@@ -8,7 +8,40 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REFUSED_MS = 10000 }; /* between two log lines about one node */
+enum { REFUSED_MS = 10000, MAX_ID = 1 << 16 }; /* between two log lines about one member; members in a job's life */
+
+bool tt__talk_stopped(const tt__talk *t) {
+    pthread_mutex_lock(&t->nodes->lock);
+    bool stop = t->nodes->stop;
+    pthread_mutex_unlock(&t->nodes->lock);
+    return stop;
+}
+
+/* ---- members */
+
+tt__node *tt__talk_node(const tt__talk *t, int id) { return id >= 0 && id < t->known ? &t->of[id] : NULL; }
+
+tt_status tt__talk_know(tt__talk *t, int id) {
+    if (id < t->known)
+        return TT_OK;
+    int n = t->known * 2 > id + 1 ? t->known * 2 : id + 1;
+    tt__node *of = id < MAX_ID ? realloc(t->of, (size_t)n * sizeof *of) : NULL;
+    if (!of)
+        return tt__fail(TT_ERR_MEMORY, "no memory for a job of %d nodes", n);
+    memset(of + t->known, 0, (size_t)(n - t->known) * sizeof *of);
+    t->of = of;
+    t->known = n;
+    return TT_OK;
+}
+
+int tt__talk_node_number(const tt__talk *t, int id) {
+    for (int k = 0; t->round && k < t->round->n; k++)
+        if (t->round->of[k].member == id)
+            return k;
+    return -1;
+}
+
+/* ---- events */
 
 tt__nodes_event *tt__talk_event(tt__nodes_kind kind) {
     tt__nodes_event *event = calloc(1, sizeof *event);
@@ -29,69 +62,108 @@ void tt__talk_post(tt__talk *t, tt__nodes_kind kind, int node, int value, const 
 
 void tt__talk_fail(tt__talk *t, const char *text) {
     if (!t->failed)
-        tt__talk_post(t, TT__NODES_FAILED, t->nodes->member.node, 0, text);
+        tt__talk_post(t, TT__NODES_FAILED, 0, 0, text);
     t->failed = true;
 }
 
-void tt__talk_lose(tt__talk *t, int node, const char *text) {
-    t->nodes->of[node].lost = true;
-    tt__talk_post(t, TT__NODES_LOST, node, 0, text);
+void tt__talk_lose(tt__talk *t, int id, const char *text) {
+    tt__node *node = tt__talk_node(t, id);
+    int number = tt__talk_node_number(t, id);
+    if (node)
+        node->lost = true;
+    if (number >= 0)
+        tt__talk_post(t, TT__NODES_LOST, number, 0, text);
 }
+
+/* ---- the store */
 
 tt_status tt__talk_check(tt__talk *t, tt_status status) {
     if (!status || t->cut)
         return status;
     t->cut = true;
-    if (!t->joined) {
+    if (!t->round) {
         tt__fail_prefix("node 0 ended before all nodes had come (it says why)");
         tt__talk_fail(t, tt_last_error());
-    } else if (!t->nodes->of[0].lost) {
+    } else if (!t->of[0].lost) {
         tt__fail_prefix("the store that it serves does not answer");
         tt__talk_lose(t, 0, tt_last_error());
     }
     return status;
 }
 
-void tt__talk_key(char key[TT__NODES_KEY], const char *what, int node) {
-    snprintf(key, TT__NODES_KEY, "tutti/nodes/%s/%d", what, node);
+void tt__talk_key(char key[TT__NODES_KEY], const char *what, int id) {
+    snprintf(key, TT__NODES_KEY, "tutti/nodes/%s/%d", what, id);
+}
+
+void tt__talk_news_key(char key[TT__NODES_KEY], int id, int64_t number) {
+    snprintf(key, TT__NODES_KEY, "tutti/nodes/news/%d/%lld", id, (long long)number);
 }
 
 /* ---- signed values */
 
-tt_status tt__talk_put(tt__talk *t, const char *key, const void *bytes, size_t size) {
-    return tt__signed_set(t->store, &t->secret, key, t->nodes->of[t->nodes->member.node].nonce, bytes, size);
+/* Set a key that this launcher alone writes. */
+static tt_status put_own(tt__talk *t, const char *key, const void *bytes, size_t size) {
+    return tt__signed_set(t->store, &t->secret, key, t->nonce, bytes, size);
 }
 
-void tt__talk_refuse(tt__talk *t, int k, const char *key) {
+void tt__talk_refuse(tt__talk *t, int id, const char *key) {
     char who[32], whose[32];
     int64_t now = tt__now_ms();
-    tt__node *node = &t->nodes->of[k];
-    if (node->refused_ms && now - node->refused_ms < REFUSED_MS)
+    tt__node *node = tt__talk_node(t, id);
+    if (!node || (node->refused_ms && now - node->refused_ms < REFUSED_MS))
         return;
     node->refused_ms = now;
-    snprintf(who, sizeof who, "node %d", t->nodes->member.node);
-    snprintf(whose, sizeof whose, "node %d", k);
+    snprintf(who, sizeof who, "node %d", t->id);
+    snprintf(whose, sizeof whose, "node %d", id);
     tt__signed_refuse(who, whose, key);
 }
 
-bool tt__talk_get(tt__talk *t, int k, const char *key, tt_store_value *value) {
-    const tt__node *node = &t->nodes->of[k];
+bool tt__talk_get(tt__talk *t, int id, const char *key, tt_store_value *value) {
+    const tt__node *node = tt__talk_node(t, id);
     bool there = false;
-    if (tt__talk_check(t, tt_store_check(t->store, &key, 1, &there)) || !there ||
+    if (!node || tt__talk_check(t, tt_store_check(t->store, &key, 1, &there)) || !there ||
         tt__talk_check(t, tt_store_get(t->store, key, value)))
         return false;
     if (!node->signs || !tt__signed_open(value, &t->secret, key, node->nonce))
         return true;
     tt_store_value_free(value);
-    tt__talk_refuse(t, k, key);
+    tt__talk_refuse(t, id, key);
     return false;
 }
 
 tt_status tt__talk_beat(tt__talk *t) {
-    char key[TT__NODES_KEY], numbers[48];
-    tt__talk_key(key, "beat", t->nodes->member.node);
-    int n = snprintf(numbers, sizeof numbers, "%lld %lld", (long long)++t->beats, (long long)t->news);
-    return tt__talk_put(t, key, numbers, (size_t)n);
+    char key[TT__NODES_KEY], numbers[72];
+    tt__talk_key(key, "beat", t->id);
+    int n = snprintf(numbers, sizeof numbers, "%lld %lld %lld", (long long)++t->beats, (long long)t->news,
+                     (long long)t->news_first);
+    return put_own(t, key, numbers, (size_t)n);
+}
+
+void tt__talk_announce(tt__talk *t, const char *text, size_t size) {
+    char key[TT__NODES_KEY];
+    tt__talk_news_key(key, t->id, t->news + 1);
+    if (tt__talk_check(t, put_own(t, key, text, size)))
+        return;
+    t->news++;
+    tt__talk_check(t, tt__talk_beat(t));
+}
+
+void tt__talk_announce_json(tt__talk *t, json_t *news) {
+    if (news)
+        json_object_set_new(news, "node", json_integer(t->id));
+    char *text = news ? json_dumps(news, JSON_COMPACT) : NULL;
+    json_decref(news);
+    if (text)
+        tt__talk_announce(t, text, strlen(text));
+    free(text);
+}
+
+void tt__talk_delete_news(tt__talk *t) {
+    char key[TT__NODES_KEY];
+    while (!t->cut && t->news_first <= t->news_of_before) {
+        tt__talk_news_key(key, t->id, t->news_first++);
+        tt__talk_check(t, tt_store_delete_key(t->store, key, NULL));
+    }
 }
 
 json_t *tt__talk_json(const char *text) {

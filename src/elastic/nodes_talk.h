@@ -1,5 +1,14 @@
-/* The state of the thread that communicates with the other launchers, and how it uses the store. For nodes_thread.c,
- * nodes_join.c and nodes_problem.c. */
+/* The state of the thread that communicates with the other launchers, and how it uses the store. Its parts:
+ *
+ *   nodes_thread.c   the loop: orders of the launcher, looks, the end
+ *   nodes_round.c    who takes part: the coordinator composes rounds, all take them
+ *   nodes_news.c     what other members announce; the coordinator repeats it
+ *   nodes_beat.c     who is there
+ *   nodes_join.c     connecting, cards
+ *   nodes_problem.c  a launcher that only says why it can't take part
+ *   nodes_talk.c     what all use
+ *
+ * Each uses those below it. */
 #ifndef TT_ELASTIC_NODES_TALK_H
 #define TT_ELASTIC_NODES_TALK_H
 
@@ -8,24 +17,80 @@
 
 #include <jansson.h>
 
+/* What is known of a member. */
+typedef struct tt__node {
+    bool listed;     /* it has put its card, */
+    bool here;       /* which is read */
+    bool signs;      /* what it writes is signed, */
+    char nonce[33];  /* with this context */
+    bool lost, done; /* done: it has announced so */
+    int gone;        /* attempts of which it has no worker left, counted up to the last */
+    int workers;
+    bool wants_trace;
+    int attempt, restarts; /* as its card says */
+    char hostname[64];
+    int64_t beats;      /* last seen, */
+    int64_t beat_ms;    /* and when it grew */
+    int64_t news;       /* announced by it, */
+    int64_t news_first; /* still there from here on, */
+    int64_t news_taken; /* and read */
+    int64_t refused_ms; /* when something of it was last refused; 0: never */
+} tt__node;
+
 typedef struct tt__talk {
     tt__nodes *nodes;
     tt_store *store;
     tt__secret secret;
-    bool cut;            /* the store is not to be had any more */
-    bool joined, failed; /* JOINED, FAILED were posted */
+    int id; /* this member's number */
+    char nonce[33];
+    tt__node *of; /* (known) by number; the coordinator has all members, others the coordinator alone */
+    int known;
+    size_t list_read;
+    bool cut;          /* the store is not to be had any more */
+    bool failed, over; /* FAILED, OVER were posted */
     bool told_waiting;
-    bool done, over;               /* the launcher's DONE was carried out; OVER was posted */
-    int gone;                      /* attempts for which GONE was posted */
-    int64_t news_of[2];            /* of this launcher up to its "gone" of attempt k, at k % 2 */
-    int64_t news_deleted;          /* of this launcher */
-    int64_t hurry_until_ms;        /* news are expected: read them more often */
-    int64_t began_ms, beats, news; /* beats and news of this launcher so far */
-    int looks;                     /* 0: none under way; else its number */
+    bool done; /* the launcher's DONE was carried out */
+    int64_t began_ms, beats, news;
+    int64_t news_first;     /* of this launcher: what came before is deleted, */
+    int64_t news_of_before; /* and what came up to this one, of attempts before, may be */
+    int64_t hurry_until_ms; /* news are expected: read them more often */
+
+    tt__round *round;            /* the last one; NULL: none yet */
+    bool collecting;             /* the coordinator: a round is ordered, */
+    int next, next_restarts;     /* with these numbers, */
+    int64_t collecting_since_ms; /* since then */
+    int64_t came_ms;             /* when the last one came */
+    int gone;                    /* attempts for which GONE was posted */
+    bool closed;                 /* nobody is waited for any more */
+    int newcomer;                /* the last one that was told of */
+
+    int looks; /* 0: none under way; else its number */
     int64_t look_until_ms;
-    bool *shown; /* (nodes) by whom it is answered */
+    bool *shown; /* (round->n) by whom it is answered */
     tt__snapshot seen;
 } tt__talk;
+
+/* ---- members */
+
+/* Find what is known of member `id`; NULL: nothing is. */
+tt__node *tt__talk_node(const tt__talk *t, int id);
+
+/* Make room for the coordinator's knowledge of member `id`. */
+tt_status tt__talk_know(tt__talk *t, int id);
+
+/* Return the number of member `id` in the round, or -1. */
+int tt__talk_node_number(const tt__talk *t, int id);
+
+/* Is it a set that changes? */
+static inline bool tt__talk_is_elastic(const tt__talk *t) {
+    return t->nodes->member.min_nodes < t->nodes->member.max_nodes;
+}
+
+/* Do members get their numbers as they come? */
+static inline bool tt__talk_numbers(const tt__talk *t) { return t->nodes->member.number < 0; }
+
+/* Does it take part, as far as is known? */
+static inline bool tt__node_lives(const tt__node *node) { return node->here && !node->lost && !node->done; }
 
 /* ---- events for the launcher */
 
@@ -33,47 +98,89 @@ typedef struct tt__talk {
 tt__nodes_event *tt__talk_event(tt__nodes_kind kind);
 void tt__talk_post(tt__talk *t, tt__nodes_kind kind, int node, int value, const char *text);
 
-/* Joining has failed; the launcher is told so once. */
+/* Joining has failed, or another round; the launcher is told so once. */
 void tt__talk_fail(tt__talk *t, const char *text);
 
-/* A launcher that had joined is lost. */
-void tt__talk_lose(tt__talk *t, int node, const char *text);
+/* Member `id` is lost. The launcher is told, if that is in the round. */
+void tt__talk_lose(tt__talk *t, int id, const char *text);
 
 /* ---- the store */
 
-/* Check a call to the store. If it failed, node 0, which serves it, is gone or can't be reached. */
+/* Check a call to the store. If it failed, the coordinator, which serves it, is gone or can't be reached. */
 tt_status tt__talk_check(tt__talk *t, tt_status status);
 
 /* Key of the count of those that have read all that they need. */
 #define TT__NODES_LEFT "tutti/nodes/left"
 
-/* "tutti/nodes/WHAT/NODE". */
-void tt__talk_key(char key[TT__NODES_KEY], const char *what, int node);
-
-/* Set a key that this launcher alone writes. */
-tt_status tt__talk_put(tt__talk *t, const char *key, const void *bytes, size_t size);
+/* "tutti/nodes/WHAT/ID", "tutti/nodes/news/ID/NUMBER". */
+void tt__talk_key(char key[TT__NODES_KEY], const char *what, int id);
+void tt__talk_news_key(char key[TT__NODES_KEY], int id, int64_t number);
 
 /* Put this launcher's next beat. */
 tt_status tt__talk_beat(tt__talk *t);
 
-/* Read what launcher k, whose card is here, has put under `key`; false: nothing yet, or it is refused. */
-bool tt__talk_get(tt__talk *t, int k, const char *key, tt_store_value *value);
+/* Announce something: JSON with "what" and, as "node", whose news it is. A failure is the store's: `cut`. */
+void tt__talk_announce(tt__talk *t, const char *text, size_t size);
 
-/* Log, now and then, that something under node k's name is refused. */
-void tt__talk_refuse(tt__talk *t, int k, const char *key);
+/* As tt__talk_announce(). Takes `news`, which may be NULL; "node" is set. */
+void tt__talk_announce_json(tt__talk *t, json_t *news);
+
+/* Delete this launcher's news up to `news_of_before`. */
+void tt__talk_delete_news(tt__talk *t);
+
+/* Read what member `id`, whose card is here, has put under `key`; false: nothing yet, or it is refused. */
+bool tt__talk_get(tt__talk *t, int id, const char *key, tt_store_value *value);
+
+/* Log, now and then, that something under a member's name is refused. */
+void tt__talk_refuse(tt__talk *t, int id, const char *key);
 
 /* Make a JSON string of a program's bytes, which need not be UTF-8; NULL is "". */
 json_t *tt__talk_json(const char *text);
 
-/* ---- joining, nodes_join.c */
+/* ---- nodes_join.c */
 
-/* Claim this launcher's number and put its card, with its first beat. */
+/* Take a number, and put this launcher's card, with its first beat. */
 tt_status tt__talk_put_card(tt__talk *t);
 
 /* Connect and put the card. Tries for a short while, so that the launcher can end this; false: not yet, or never. */
 bool tt__talk_connect(tt__talk *t);
 
-/* Read the cards that are still missing; the last one makes `joined`. */
+/* Read the cards that are still missing: those of all, or of the coordinator. */
 void tt__talk_read_cards(tt__talk *t);
+
+/* ---- nodes_beat.c */
+
+/* Put a beat and read those of the others: who has none for the heartbeat is lost. */
+void tt__talk_exchange_beats(tt__talk *t);
+
+/* Those who wait for each other's news read them more often for a moment. */
+void tt__talk_expect_news(tt__talk *t);
+
+/* ---- nodes_news.c */
+
+/* Take the news that beats have told of. */
+void tt__talk_read_news(tt__talk *t);
+
+/* ---- nodes_round.c */
+
+/* As the coordinator: compose the round that is ordered, if all that it takes are here; tell of newcomers. */
+void tt__talk_compose(tt__talk *t);
+
+/* Take the round that the coordinator has announced. */
+void tt__talk_take_round(tt__talk *t, const json_t *news);
+
+/* Order a round. */
+void tt__talk_collect(tt__talk *t, int attempt, int restarts);
+
+/* As the coordinator: has every node that takes part no worker of its attempt? All that they announced is read. */
+void tt__talk_check_gone(tt__talk *t);
+
+/* As the coordinator: end joining, or further rounds, with an error on all nodes. */
+void tt__talk_fail_all(tt__talk *t, const char *text);
+
+/* As the coordinator: wait until the others have read all they need from the store. */
+void tt__talk_wait_for_leavers(tt__talk *t);
+
+bool tt__talk_stopped(const tt__talk *t);
 
 #endif

@@ -57,7 +57,7 @@ int tt__worker_env(const tt__job *job, int i,
         {"ROLE_WORLD_SIZE", job->world},
         {"GROUP_WORLD_SIZE", job->nodes},
         {"MASTER_PORT", job->master_port},
-        {"TORCHELASTIC_RESTART_COUNT", job->attempt},
+        {"TORCHELASTIC_RESTART_COUNT", job->restarts},
         {"TORCHELASTIC_MAX_RESTARTS", job->max_restarts},
     };
     char error_file[PATH_MAX];

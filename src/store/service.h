@@ -35,8 +35,9 @@ typedef struct tt__store_session {
     size_t charged; /* its share of service->buffered */
     bool known;     /* which dialect it speaks */
     tt_store_dialect dialect;
-    bool validated; /* 2.x: it has sent its VALIDATE */
-    bool lasting;   /* it has set a key that outlives a renewal, and does so, too */
+    bool validated;   /* 2.x: it has sent its VALIDATE */
+    bool lasting;     /* it has set a key that outlives a renewal, and does so, too */
+    tt__bytes living; /* the key that ends with it; empty: none */
     tt__store_parser parser;
     tt__bytes in; /* the beginning of a request whose rest has not come */
     tt__bytes out;

@@ -12,11 +12,25 @@ void tt__store_session_init(tt__store_session *session, tt__store_service *servi
     tt__list_append(&service->sessions, &session->node);
 }
 
+/* Delete the key that says that the client is there. */
+static void delete_living(tt__store_session *session) {
+    tt__store_table *table = &session->service->table;
+    const tt__span key = {(const uint8_t *)session->living.data, session->living.size};
+    tt__store_entry *entry = session->living.failed || !key.size ? NULL : tt__store_table_find(table, key);
+    if (entry && entry->present) {
+        tt__store_notify(entry, TT__STORE_DELETED, tt__store_entry_value(entry), (tt__span){0});
+        tt__store_entry_clear(table, entry);
+        tt__store_table_settle(table, entry);
+    }
+    tt__bytes_free(&session->living);
+}
+
 void tt__store_session_end(tt__store_session *session) {
     tt__store_wait_cancel(session);
     tt__store_watch_end(session);
     tt__list_remove(&session->queued);
     tt__list_remove(&session->node);
+    delete_living(session);
     session->broken = true;
     tt__store_session_charge(session);
     tt__bytes_free(&session->in);

@@ -279,6 +279,7 @@ class Secrets(unittest.TestCase):
             time.sleep(0.01)
         card = stranger.get("tutti/nodes/card/0").split(b"\0")[0].decode()
         stranger.set("tutti/nodes/card/1", card.replace('"hostname":"', '"hostname":"forged-'))
+        stranger.set("tutti/nodes/list", "0 1 ")
         refused = '"tutti/nodes/card/1" as the words of node 1 is refused'
         self.assertTrue(any(refused in line for line in job.nodes[0].stderr))
         job.start(1, "echo started", 2, 1, [f"--secret-file={self.secret}"])

@@ -1,0 +1,85 @@
+/* How this node's launcher gets to the others: it serves the store, or finds it. */
+#include "elastic/launcher.h"
+
+#include "base/error.h"
+
+typedef tt__launcher_state launcher;
+
+static tt__nodes_member member_of(const tt__job *job) {
+    return (tt__nodes_member){.coordinates = job->coordinates,
+                              .number = job->number,
+                              .min_nodes = job->min_nodes,
+                              .max_nodes = job->max_nodes,
+                              .host = job->coordinates ? job->bind_addr : job->master_addr,
+                              .port = job->master_port,
+                              .run_id = job->run_id,
+                              .workers = job->workers,
+                              .wants_trace = job->at_end != NULL,
+                              .has_secret = job->has_secret,
+                              .demands_it = job->has_secret && job->store_auth != TT_STORE_AUTH_NONE,
+                              .max_restarts = job->max_restarts,
+                              .attempt = job->attempt,
+                              .restarts = job->restarts,
+                              .join_ms = job->join_ms,
+                              .last_call_ms = job->last_call_ms,
+                              .heartbeat_ms = job->heartbeat_ms};
+}
+
+tt_status tt__launcher_join(launcher *l) {
+    tt__nodes_member member = member_of(l->job);
+    return tt__nodes_start(&l->nodes, &member);
+}
+
+/* Where nodes have no numbers the one that can serve at the place where they meet does: it has that address, and is the
+ * first there. */
+tt_status tt__launcher_serve_store(tt__job *job, tt_store_server **server) {
+    bool may = job->number < 0 && job->serves < 0;
+    *server = NULL;
+    job->coordinates = job->number == 0 || (job->number < 0 && job->serves != 0);
+    if (!job->coordinates)
+        return TT_OK;
+    tt_status status = tt_store_server_new(server, job->bind_addr, job->master_port, .auth = job->store_auth,
+                                           .max_memory = job->store_memory);
+    job->coordinates = !status;
+    if (status == TT_ERR_NET && may) {
+        tt__log(TT_LOG_DEBUG, "another node serves the store: %s", tt_last_error());
+        return TT_OK;
+    }
+    if (!status)
+        tt__log(TT_LOG_DEBUG, "serving the store at %s:%d", job->bind_addr, tt_store_server_port(*server));
+    return status;
+}
+
+void tt__job_tell_problem(const tt__job *job, const char *problem) {
+    tt_store_server *server = NULL;
+    tt__job own = *job;
+    if (!tt__launcher_serve_store(&own, &server)) {
+        tt__nodes_member member = member_of(&own);
+        member.problem = problem;
+        tt__nodes_tell_problem(&member, TT__TELL_MS);
+    }
+    tt_store_server_free(server);
+}
+
+void tt__launcher_rejoin(launcher *l) {
+    tt__streams_print(&l->streams, "tutti run: looking for the job again at %s:%d, for at most %lld s",
+                      l->job->master_addr, l->job->master_port, (long long)l->job->rejoin_ms / 1000);
+    tt__nodes_free(l->nodes);
+    l->nodes = NULL;
+    l->rejoins = l->over = false;
+    l->phase = TT__JOINING;
+    l->job->join_ms = l->job->rejoin_ms;
+    tt_status status = l->server ? TT_OK : tt__launcher_serve_store(l->job, &l->server);
+    if (!status)
+        status = tt__launcher_join(l);
+    if (status) {
+        l->failure = status;
+        l->done = true;
+    }
+}
+
+void tt__launcher_report_lost(launcher *l) {
+    for (const tt__nodes_event *event = l->lost; event; event = event->next)
+        tt__streams_alarm(&l->streams, "tutti run: node %d (%s) is lost: %s", event->node,
+                          l->round->of[event->node].hostname, event->text ? event->text : "?");
+}

@@ -1,0 +1,256 @@
+/* Who takes part in an attempt. */
+#include "elastic/nodes_talk.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Who waits longer than this says so; newcomers that come within the second are taken together. */
+enum { QUIET_MS = 3000, NEWCOMERS_MS = 300 };
+
+/* ---- as any member */
+
+static bool read_node(tt__round *r, int k, const json_t *entry) {
+    tt__round_node *node = &r->of[k];
+    const char *hostname;
+    if (json_unpack((json_t *)(uintptr_t)entry, "[i, i, s]", &node->member, &node->workers, &hostname) ||
+        node->workers < 1)
+        return false;
+    snprintf(node->hostname, sizeof node->hostname, "%s", hostname);
+    node->first_rank = r->world;
+    r->world += node->workers;
+    return true;
+}
+
+/* Read a round from news; NULL: it is none, or without this member. */
+static tt__round *read_round(const tt__talk *t, const json_t *news) {
+    json_t *of = json_object_get(news, "of");
+    size_t n = json_array_size(of);
+    tt__round *r = calloc(1, sizeof *r + n * sizeof *r->of);
+    int trace = 0;
+    if (!r)
+        return NULL;
+    r->own = -1;
+    r->n = (int)n;
+    bool good = !json_unpack((json_t *)(uintptr_t)news, "{s:i, s:i, s:b}", "attempt", &r->attempt, "restarts",
+                             &r->restarts, "trace", &trace);
+    for (int k = 0; good && k < r->n; k++) {
+        good = read_node(r, k, json_array_get(of, (size_t)k));
+        r->own = r->of[k].member == t->id ? k : r->own;
+    }
+    r->wants_trace = trace;
+    if (good && r->own >= 0)
+        return r;
+    free(r);
+    return NULL;
+}
+
+static tt__round *copy_round(const tt__round *r) {
+    size_t size = sizeof *r + (size_t)r->n * sizeof *r->of;
+    tt__round *copy = malloc(size);
+    return copy ? memcpy(copy, r, size) : NULL;
+}
+
+static void tell_spare(tt__talk *t, const json_t *news) {
+    char text[100];
+    size_t n = json_array_size(json_object_get(news, "of"));
+    if ((int)n < t->nodes->member.max_nodes || t->told_waiting)
+        return;
+    snprintf(text, sizeof text, "all %d places are taken: waiting for one to become free", (int)n);
+    tt__talk_post(t, TT__NODES_WAITS, 0, 0, text);
+    t->told_waiting = true;
+}
+
+void tt__talk_take_round(tt__talk *t, const json_t *news) {
+    tt__round *r = read_round(t, news);
+    if (!r) {
+        tell_spare(t, news);
+        return;
+    }
+    bool *shown = calloc((size_t)r->n, sizeof *shown);
+    tt__nodes_event *event = shown ? tt__talk_event(TT__NODES_ROUND) : NULL;
+    if (!event || !(event->round = copy_round(r))) {
+        tt__nodes_event_free(event);
+        free(shown);
+        free(r);
+        tt__talk_fail(t, "no memory to take part in the job");
+        return;
+    }
+    free(t->shown);
+    free(t->round);
+    t->shown = shown;
+    t->round = r;
+    t->looks = 0;
+    t->closed = t->told_waiting = false;
+    tt__nodes_post(t->nodes, event);
+    if (!t->nodes->member.coordinates) /* it has read what this member has announced before it was gone */
+        tt__talk_delete_news(t);
+}
+
+/* ---- as the coordinator */
+
+void tt__talk_collect(tt__talk *t, int attempt, int restarts) {
+    t->collecting = true;
+    t->next = attempt;
+    t->next_restarts = restarts;
+    t->came_ms = t->collecting_since_ms = tt__now_ms();
+    t->told_waiting = false;
+}
+
+/* Does a member count for the next round? One of the last round does when it has nothing of it left. */
+static bool is_ready(const tt__talk *t, int id) {
+    return tt__node_lives(&t->of[id]) &&
+           (!t->round || tt__talk_node_number(t, id) < 0 || t->of[id].gone > t->round->attempt);
+}
+
+static int count_ready(const tt__talk *t) {
+    int n = 0;
+    for (int id = 0; id < t->known; id++)
+        n += is_ready(t, id);
+    return n;
+}
+
+/* May the round begin with `n`? The first one waits a moment for more; later on all that are there are known. */
+static bool are_enough(const tt__talk *t, int n) {
+    const tt__nodes_member *m = &t->nodes->member;
+    bool waited = t->round || tt__now_ms() - t->came_ms >= m->last_call_ms;
+    return n >= m->max_nodes || (n >= m->min_nodes && waited);
+}
+
+/* Attempts go on counting when members have been in this job with another coordinator. */
+static void count_on(tt__talk *t) {
+    for (int id = 0; !t->round && id < t->known; id++) {
+        if (!is_ready(t, id))
+            continue;
+        t->next = t->next > t->of[id].attempt ? t->next : t->of[id].attempt + 1;
+        t->next_restarts = t->next_restarts > t->of[id].restarts ? t->next_restarts : t->of[id].restarts;
+    }
+}
+
+/* Those of the last round come first, so that they keep their order; all in the order in which they came. */
+static json_t *list_nodes(const tt__talk *t, bool *trace) {
+    json_t *of = json_array();
+    int left = t->nodes->member.max_nodes;
+    for (int newcomers = 0; newcomers < 2; newcomers++)
+        for (int id = 0; id < t->known && left; id++)
+            if (is_ready(t, id) && (tt__talk_node_number(t, id) < 0) == newcomers) {
+                const tt__node *node = &t->of[id];
+                json_array_append_new(of, json_pack("[i, i, s]", id, node->workers, node->hostname));
+                *trace = *trace || node->wants_trace;
+                left--;
+            }
+    return of;
+}
+
+static void begin_round(tt__talk *t) {
+    bool trace = false;
+    count_on(t);
+    json_t *of = list_nodes(t, &trace);
+    json_t *news = json_pack("{s:s, s:i, s:i, s:b, s:o}", "what", "round", "attempt", t->next, "restarts",
+                             t->next_restarts, "trace", (int)trace, "of", of);
+    t->collecting = false;
+    if (!news) {
+        tt__talk_fail(t, "no memory to begin the job");
+        return;
+    }
+    tt__talk_take_round(t, news);
+    tt__talk_announce_json(t, news);
+}
+
+/* Say who is missing: "waiting for node 1 node 3". */
+static void name_missing_nodes(const tt__talk *t, int n, char *text, size_t size) {
+    const tt__nodes_member *m = &t->nodes->member;
+    if (tt__talk_numbers(t)) {
+        snprintf(text, size, "waiting for other nodes: %d of %s%d %s here", n,
+                 m->min_nodes < m->max_nodes ? "at least " : "", m->min_nodes, n == 1 ? "is" : "are");
+        return;
+    }
+    size_t used = (size_t)snprintf(text, size, "waiting for");
+    for (int k = 0; k < m->max_nodes && used < size; k++)
+        if (k >= t->known || !t->of[k].here)
+            used += (size_t)snprintf(text + used, size - used, " node %d", k);
+}
+
+static void wait_for_more(tt__talk *t, int n) {
+    const tt__nodes_member *m = &t->nodes->member;
+    char text[256];
+    int64_t waited = tt__now_ms() - t->collecting_since_ms;
+    if (waited <= QUIET_MS && waited <= m->join_ms)
+        return;
+    name_missing_nodes(t, n, text, sizeof text);
+    if (waited > m->join_ms) {
+        tt__fail(TT_ERR_TIMEOUT, "not all of %d nodes came within %lld s: %s", m->min_nodes,
+                 (long long)m->join_ms / 1000, text);
+        tt__talk_fail_all(t, tt_last_error());
+    } else if (!t->told_waiting) {
+        t->told_waiting = true;
+        tt__talk_post(t, TT__NODES_WAITS, 0, 0, text);
+        tt__talk_announce_json(t, json_pack("{s:s, s:s}", "what", "waits", "text", text));
+    }
+}
+
+/* Tell of a member that the running attempt is without, if there is a place for it. */
+static void tell_newcomer(tt__talk *t) {
+    if (!t->round || t->closed || t->done || !tt__talk_numbers(t) || t->round->n >= t->nodes->member.max_nodes ||
+        tt__now_ms() - t->came_ms < NEWCOMERS_MS)
+        return;
+    for (int id = t->newcomer + 1; id < t->known; id++)
+        if (tt__node_lives(&t->of[id]) && tt__talk_node_number(t, id) < 0) {
+            char text[100];
+            snprintf(text, sizeof text, "another node (%s) joins", t->of[id].hostname);
+            t->newcomer = t->known - 1;
+            tt__talk_post(t, TT__NODES_NEWCOMER, -1, 0, text);
+            return;
+        }
+}
+
+void tt__talk_compose(tt__talk *t) {
+    if (t->failed)
+        return;
+    if (!t->collecting) {
+        tell_newcomer(t);
+        return;
+    }
+    int n = count_ready(t);
+    if (are_enough(t, n))
+        begin_round(t);
+    else
+        wait_for_more(t, n);
+}
+
+void tt__talk_check_gone(tt__talk *t) {
+    const tt__round *r = t->round;
+    if (!r || t->gone > r->attempt)
+        return;
+    for (int k = 0; k < r->n; k++)
+        if (tt__node_lives(&t->of[r->of[k].member]) && t->of[r->of[k].member].gone <= r->attempt)
+            return;
+    t->gone = r->attempt + 1;
+    tt__talk_post(t, TT__NODES_GONE, 0, r->attempt, NULL);
+    tt__talk_delete_news(t); /* of the attempt before: who has taken part in this one has read them */
+    t->news_of_before = t->news;
+}
+
+void tt__talk_wait_for_leavers(tt__talk *t) {
+    int64_t deadline = tt__deadline_ms(t->nodes->member.heartbeat_ms), left = 0;
+    int expected = 0;
+    for (int id = 1; id < t->known; id++)
+        expected += t->of[id].here && !t->of[id].lost;
+    while (!t->cut && !tt__talk_stopped(t) && left < expected && tt__left_ms(deadline) > 0) {
+        tt__talk_check(t, tt__talk_beat(t));
+        if (!t->cut && !tt__talk_check(t, tt_store_add(t->store, TT__NODES_LEFT, 0, &left)) && left < expected)
+            poll(NULL, 0, 20);
+    }
+}
+
+void tt__talk_fail_all(tt__talk *t, const char *text) {
+    char kept[TT__ERROR_TEXT_SIZE];
+    snprintf(kept, sizeof kept, "%s", text);
+    tt__talk_announce_json(t, json_pack("{s:s, s:o}", "what", "failed", "text", tt__talk_json(kept)));
+    tt__talk_wait_for_leavers(t);
+    tt__talk_fail(t, kept);
+}
