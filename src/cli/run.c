@@ -1,6 +1,7 @@
 /* tutti run: start a program once per rank. torchrun's command line; the job itself is src/elastic. */
 #include "cli/run.h"
 #include "cli/run_bind.h"
+#include "cli/run_crash.h"
 #include "cli/run_devices.h"
 #include "cli/run_dry.h"
 #include "cli/run_flags.h"
@@ -513,6 +514,7 @@ static int run_job(tt__job *job, const tt__run_flags *flags, int64_t notice_ms, 
         job->trace = flags->trace;
         job->at_end = run_write_trace;
     }
+    tt__run_crash_begin(job);
     status = tt__run_look_begin(job, notice_ms);
     if (!status)
         status = tt__job_run(job, &exit_code);

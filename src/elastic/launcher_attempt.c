@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/struck.h"
+#include "elastic/launcher_watchdog.h"
 #include "store/renewal.h"
 
 #include <stdlib.h>
@@ -73,7 +74,7 @@ static void remember_attempt(launcher *l, const tt__first *first) {
 /* Forget all that is known of the workers, who are no more. */
 static void forget_attempt(launcher *l) {
     for (int i = 0; i < l->job->workers; i++)
-        free(l->workers[i].message);
+        tt__watchdog_forget(l, i);
     memset(l->workers, 0, (size_t)l->job->workers * sizeof *l->workers);
     l->ended = 0;
     l->all_gone = false;

@@ -39,6 +39,7 @@ void tt__nodes_event_free(tt__nodes_event *event) {
         return;
     free(event->text);
     free(event->worker.message);
+    free(event->worker.account);
     tt__snapshot_free(&event->snapshot);
     free(event);
 }
