@@ -5,6 +5,7 @@
 #include "cli/run_devices.h"
 #include "cli/run_dry.h"
 #include "cli/run_flags.h"
+#include "cli/run_health.h"
 #include "cli/run_logs.h"
 #include "cli/run_look.h"
 #include "cli/run_signals.h"
@@ -392,6 +393,7 @@ static tt_status make_job(tt__job *job, struct meeting_place *place, const tt__r
     TT__TRY(set_log_level(flags));
     TT__TRY(set_wire(flags));
     TT__TRY(tt__run_signals_read(job, flags));
+    TT__TRY(tt__run_health_check(flags));
     TT__TRY(check_without_effect(flags));
     job->events = flags->event_log_handler && !strcmp(flags->event_log_handler, "console");
     const char *name = job->local_rank_name = flags->local_rank_name ? flags->local_rank_name : "local-rank";
@@ -514,6 +516,10 @@ static int run_job(tt__job *job, const tt__run_flags *flags, int64_t notice_ms, 
         job->trace = flags->trace;
         job->at_end = run_write_trace;
     }
+    if (tt__run_health_listen(job, flags)) {
+        tt__program_free(&program);
+        return run_fail_everywhere(job, TT__EXIT_FAILED);
+    }
     tt__run_crash_begin(job);
     status = tt__run_look_begin(job, notice_ms);
     if (!status)
@@ -577,7 +583,7 @@ static int run_parsed(const tt__command *command, const tt__run_flags *flags, tt
 
 int tt__run_main(const tt__command *command, bool local_rank, int argc, char **argv) {
     tt__run_flags flags;
-    tt__job job = {.secret_fd = -1};
+    tt__job job = {.secret_fd = -1, .health = -1};
     fill_standard_streams();
     int program, status = tt__run_flags_parse(command->name, &flags, argc, argv, &program);
     if (status)

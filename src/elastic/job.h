@@ -71,6 +71,8 @@ typedef struct tt__job {
 
     const tt__logs *logs; /* where the workers' output goes; NULL: to the launcher's streams */
 
+    int health; /* a socket that listens for health checks, which tt__job_run() takes over; -1: none */
+
     /* Called when all workers have ended, with their last calls (which it may take); NULL: not called. */
     tt_status (*at_end)(const struct tt__job *job, tt__snapshot *snapshot);
     const char *trace; /* for at_end: where to write a trace */

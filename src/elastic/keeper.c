@@ -290,6 +290,8 @@ static _Noreturn void keeper_main(struct keeper *k) {
     k->stderr_ends = malloc((size_t)k->job->workers * sizeof *k->stderr_ends);
     setpgid(0, 0);
     prctl(PR_SET_NAME, "tutti-keeper");
+    if (k->job->health >= 0)
+        close(k->job->health); /* it is the launcher's alone */
     if (k->child_signals < 0 || k->ends < 0 || !k->pids || !k->pidfds || !k->stderr_ends ||
         prctl(PR_SET_CHILD_SUBREAPER, 1))
         _exit(1);

@@ -3,6 +3,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/struck.h"
+#include "elastic/health.h"
+#include "elastic/launcher_health.h"
 #include "elastic/reading.h"
 
 #include <inttypes.h>
@@ -31,6 +33,7 @@ typedef struct open_reading {
 struct tt__watchdog {
     patient *of; /* (workers) */
     open_reading readings[TT__READINGS];
+    tt__health *health; /* NULL: nobody asks */
 };
 
 tt_status tt__watchdog_open(launcher *l) {
@@ -39,7 +42,7 @@ tt_status tt__watchdog_open(launcher *l) {
         return tt__fail(TT_ERR_MEMORY, "no memory to watch %d workers", l->job->workers);
     for (int i = 0; i < l->job->workers; i++)
         w->of[i].waiting = NO_CALLER;
-    return TT_OK;
+    return l->job->health < 0 ? TT_OK : tt__health_open(&w->health, l->job->health, tt__launcher_health, l);
 }
 
 void tt__watchdog_free(launcher *l) {
@@ -47,6 +50,7 @@ void tt__watchdog_free(launcher *l) {
         return;
     for (int i = 0; i < TT__READINGS; i++)
         free(tt__reading_take(&l->watchdog->readings[i].reading));
+    tt__health_free(l->watchdog->health);
     free(l->watchdog->of);
     free(l->watchdog);
     l->watchdog = NULL;
@@ -181,6 +185,8 @@ int tt__watchdog_poll(launcher *l, struct pollfd *fds, int *timeout_ms) {
         fds[n++] = (struct pollfd){.fd = r->from, .events = POLLIN};
         *timeout_ms = *timeout_ms < 0 || left < *timeout_ms ? left : *timeout_ms;
     }
+    if (l->watchdog->health)
+        fds[n++] = (struct pollfd){.fd = tt__health_poll(l->watchdog->health, timeout_ms), .events = POLLIN};
     return n;
 }
 
@@ -190,4 +196,6 @@ void tt__watchdog_serve(launcher *l) {
         if (r->reading.child && tt__reading_step(&r->reading))
             finish_reading(l, r);
     }
+    if (l->watchdog->health)
+        tt__health_serve(l->watchdog->health);
 }
