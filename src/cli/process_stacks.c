@@ -7,18 +7,24 @@
 #include <unistd.h>
 
 /* A handler of a signal has few frames above that of the signal. */
-enum { HANDLER_FRAMES = 16, FRAME_TEXT = 512 };
+enum { HANDLER_FRAMES = 16, MOST_FRAMES = 512, FRAME_TEXT = 512 };
+
+/* A thread's frames, as many as are wanted. The thread goes on between two looks at it, so there is one. */
+typedef struct frame_list {
+    const tt__dwfl *lib;
+    int n, limit;
+    Dwarf_Addr pc[MOST_FRAMES];
+    bool is_exact[MOST_FRAMES];
+} frame_list;
 
 typedef struct stack_writer {
     const tt__dwfl *lib;
     Dwfl *dwfl;
     pid_t pid;
     const tt__stacks_wanted *wanted;
-    int skip, limit, frames; /* of this thread: not written; to write; seen so far */
-    int others;              /* threads so far, but wanted->first */
+    int others; /* threads so far, but wanted->first */
     bool first_seen;
-    char said[FRAME_TEXT]; /* the last frame, */
-    int again;             /* and how often it was there once more */
+    frame_list frames;
     FILE *out;
 } stack_writer;
 
@@ -33,12 +39,6 @@ static const char *short_source(const char *path) {
     while (slash && slash > path && slash[-1] != '/')
         slash--;
     return slash ? slash : path;
-}
-
-static void tell_repetition(stack_writer *w) {
-    if (w->again)
-        fprintf(w->out, "    ... %d more of the same\n", w->again);
-    w->again = 0;
 }
 
 /* Write what is at `pc`. A return address lies behind its call: the line is that of the byte before. */
@@ -61,26 +61,32 @@ static void describe_frame(const stack_writer *w, Dwarf_Addr pc, bool is_exact, 
     snprintf(text, FRAME_TEXT, "%.240s%s%s", name ? name : address, place, object);
 }
 
-static int write_frame(Dwfl_Frame *frame, void *user) {
-    stack_writer *w = user;
-    Dwarf_Addr pc;
-    bool is_exact;
-    char text[FRAME_TEXT];
-    int number = w->frames - w->skip;
-    if (!w->lib->dwfl_frame_pc(frame, &pc, &is_exact) || number == w->limit)
+static int keep_frame(Dwfl_Frame *frame, void *user) {
+    frame_list *list = user;
+    if (list->n == list->limit || !list->lib->dwfl_frame_pc(frame, &list->pc[list->n], &list->is_exact[list->n]))
         return DWARF_CB_ABORT;
-    w->frames++;
-    if (number < 0)
-        return DWARF_CB_OK;
-    describe_frame(w, pc, is_exact, text);
-    if (w->wanted->first && number && !strcmp(text, w->said)) {
-        w->again++;
-        return DWARF_CB_OK;
-    }
-    tell_repetition(w);
-    fprintf(w->out, "    #%-2d %s\n", number, text);
-    memcpy(w->said, text, sizeof text);
+    list->n++;
     return DWARF_CB_OK;
+}
+
+static int min_int(int a, int b) { return a < b ? a : b; }
+
+/* Write the frames from number `begin` on, at most `limit` of them. */
+static void write_frames(const stack_writer *w, int begin, int limit) {
+    char said[FRAME_TEXT] = "", text[FRAME_TEXT];
+    int end = min_int(w->frames.n, begin + limit), again = 0;
+    for (int i = begin; i < end; i++) {
+        describe_frame(w, w->frames.pc[i], w->frames.is_exact[i], text);
+        bool same = w->wanted->first && i > begin && !strcmp(text, said);
+        again += same;
+        if (again && (!same || i + 1 == end)) {
+            fprintf(w->out, "    ... %d more of the same\n", again);
+            again = 0;
+        }
+        if (!same)
+            fprintf(w->out, "    #%-2d %s\n", i - begin, text);
+        memcpy(said, text, sizeof text);
+    }
 }
 
 static void write_heading(const stack_writer *w, pid_t tid) {
@@ -94,59 +100,50 @@ static void write_heading(const stack_writer *w, pid_t tid) {
     fprintf(w->out, "  thread %d, %s:\n", (int)tid, name);
 }
 
-/* `failed`: libdw's result for the frames. */
-static void end_thread(stack_writer *w, int failed) {
-    tell_repetition(w);
-    if (failed < 0 && w->frames - w->skip < w->limit)
-        fprintf(w->out, "    %s: %s\n", w->frames > w->skip ? "the rest can't be seen" : "can't be seen",
-                w->lib->dwfl_errmsg(-1));
-    else if (w->wanted->first && w->frames - w->skip == w->limit)
+/* Where does what is wanted begin? */
+static int first_frame(const stack_writer *w, uint64_t pc) {
+    for (int i = 0; pc && i < min_int(w->frames.n, HANDLER_FRAMES); i++)
+        if (w->frames.pc[i] == pc)
+            return i;
+    return 0;
+}
+
+/* Get ready for a thread's frames, of which `limit` are to be written. */
+static frame_list *begin_frames(stack_writer *w, int limit) {
+    w->frames.lib = w->lib;
+    w->frames.n = 0;
+    w->frames.limit = min_int(limit + HANDLER_FRAMES, MOST_FRAMES);
+    return &w->frames;
+}
+
+/* Write what was kept of a thread. `failed`: libdw's result for its frames. */
+static void write_stack(const stack_writer *w, pid_t tid, int failed, uint64_t pc, int limit) {
+    int begin = first_frame(w, pc);
+    write_heading(w, tid);
+    write_frames(w, begin, limit);
+    if (w->frames.n - begin > limit)
         fprintf(w->out, "    ...\n");
+    else if (failed < 0)
+        fprintf(w->out, "    %s: %s\n", w->frames.n ? "the rest can't be seen" : "can't be seen",
+                w->lib->dwfl_errmsg(-1));
 }
 
 static int write_thread(Dwfl_Thread *thread, void *user) {
     stack_writer *w = user;
     pid_t tid = w->lib->dwfl_thread_tid(thread);
-    if (w->first_seen && tid == w->wanted->first)
+    int limit = w->first_seen ? w->wanted->o_frames : w->wanted->frames;
+    if (w->first_seen && (tid == w->wanted->first || w->others++ >= w->wanted->others))
         return DWARF_CB_OK;
-    if (w->first_seen && w->others++ >= w->wanted->others)
-        return DWARF_CB_OK;
-    write_heading(w, tid);
-    w->skip = w->frames = 0;
-    w->limit = w->first_seen ? w->wanted->o_frames : w->wanted->frames;
-    end_thread(w, w->lib->dwfl_thread_getframes(thread, write_frame, w));
+    int failed = w->lib->dwfl_thread_getframes(thread, keep_frame, begin_frames(w, limit));
+    write_stack(w, tid, failed, 0, limit);
     return DWARF_CB_OK;
-}
-
-/* ---- the thread that comes first */
-
-/* Where wanted->pc was found. */
-typedef struct pc_search {
-    const stack_writer *writer;
-    int frames;
-    bool found;
-} pc_search;
-
-static int compare_pc(Dwfl_Frame *frame, void *user) {
-    pc_search *search = user;
-    Dwarf_Addr pc;
-    bool is_exact;
-    if (!search->writer->lib->dwfl_frame_pc(frame, &pc, &is_exact) || search->frames == HANDLER_FRAMES)
-        return DWARF_CB_ABORT;
-    search->found = pc == search->writer->wanted->pc;
-    search->frames += !search->found;
-    return search->found ? DWARF_CB_ABORT : DWARF_CB_OK;
 }
 
 static void write_first(stack_writer *w) {
     pid_t tid = w->wanted->first;
-    pc_search search = {.writer = w};
-    if (w->wanted->pc)
-        w->lib->dwfl_getthread_frames(w->dwfl, tid, compare_pc, &search);
-    w->skip = search.found ? search.frames : 0;
-    w->limit = w->wanted->frames;
-    write_heading(w, tid);
-    end_thread(w, w->lib->dwfl_getthread_frames(w->dwfl, tid, write_frame, w));
+    int limit = w->wanted->frames;
+    int failed = w->lib->dwfl_getthread_frames(w->dwfl, tid, keep_frame, begin_frames(w, limit));
+    write_stack(w, tid, failed, w->wanted->pc, limit);
     fflush(w->out);
     w->first_seen = true;
 }

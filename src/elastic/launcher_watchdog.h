@@ -17,8 +17,10 @@ int tt__watchdog_poll(tt__launcher_state *l, struct pollfd *fds, int *timeout_ms
 /* Do what can be done without waiting. */
 void tt__watchdog_serve(tt__launcher_state *l);
 
-/* The watch's callback: `user` is the launcher. */
+/* The watch's callbacks: `user` is the launcher. */
 void tt__watchdog_crashed(void *user, int i, pid_t pid, int caller, const tt__job_crash *crash);
+
+void tt__watchdog_timed(void *user, pid_t pid, int caller, int memory);
 
 /* Worker `i` has ended: if it is the first that failed, fill in its account. */
 void tt__watchdog_ended(tt__launcher_state *l, int i);

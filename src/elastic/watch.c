@@ -26,6 +26,7 @@ typedef struct caller {
     int fd;                                        /* -1: free */
     int seat;                                      /* of a rank; -1: a reader */
     bool crashed;                                  /* a rank that waits for tt__watch_let_end() */
+    bool timed;                                    /* has handed in timers */
     bool old;                                      /* connected before tt__watch_renew(): not a rank of now */
     enum { LISTENS, ASKS, WAITS, IS_TOLD } reader; /* WAITS: for tt__watch_answer() */
     int next;                                      /* IS_TOLD: the packet to send next; 0 is TT__JOB_INFO */
@@ -247,6 +248,9 @@ static void caller_close(tt__watch *watch, int which) {
     caller *c = &watch->callers[which];
     if (c->seat >= 0)
         seat_release(&watch->seats[c->seat]);
+    if (c->timed)
+        watch->job.timed(watch->job.user, 0, which, -1);
+    c->timed = false;
     close_fd(&c->fd);
 }
 
@@ -295,6 +299,11 @@ static bool caller_receive(tt__watch *watch, int which) {
         return got == 0;
     if (packet.kind == TT__JOB_RECORDER && c->seat < 0 && !c->old)
         return take_recorder(watch, which, &packet.recorder, memory);
+    if (packet.kind == TT__JOB_TIMERS && memory >= 0 && c->seat < 0 && !c->old && !c->timed && watch->job.timed) {
+        c->timed = true;
+        watch->job.timed(watch->job.user, tt__job_socket_peer(c->fd), which, memory);
+        return true;
+    }
     close_fd(&memory);
     if (packet.kind == TT__JOB_CRASH && c->seat >= 0) {
         caller_crashes(watch, which, &packet.crash);

@@ -5,6 +5,8 @@
  *   reader   -> launcher  TT__JOB_LIST
  *   rank     -> launcher  TT__JOB_CRASH on that connection, from the handler of a signal that will end it
  *   launcher -> rank      TT__JOB_SEEN: its stack has been read, as far as it will be; it may end
+ *   process  -> launcher  TT__JOB_TIMERS with a descriptor of the memory that its timers lie in (job_timers.h). The
+ *                         connection stays open as long as the process lives.
  *   launcher -> reader    TT__JOB_INFO, TT__JOB_RANK for each rank (with a descriptor, if it has shown a recorder),
  *                         TT__JOB_END
  *
@@ -31,7 +33,8 @@ typedef enum tt__job_kind {
     TT__JOB_RANK,
     TT__JOB_END,
     TT__JOB_CRASH,
-    TT__JOB_SEEN
+    TT__JOB_SEEN,
+    TT__JOB_TIMERS
 } tt__job_kind;
 
 typedef struct tt__job_recorder {
