@@ -1,15 +1,14 @@
 /* tutti run: start a program once per rank. torchrun's command line; the job itself is src/elastic. */
 #include "cli/run.h"
 #include "cli/run_bind.h"
-#include "cli/run_crash.h"
 #include "cli/run_devices.h"
 #include "cli/run_dry.h"
 #include "cli/run_flags.h"
-#include "cli/run_health.h"
 #include "cli/run_logs.h"
 #include "cli/run_look.h"
 #include "cli/run_signals.h"
 #include "cli/run_ssh.h"
+#include "cli/run_watch.h"
 #include "cli/trace_write.h"
 
 #include "base/atomic_file.h"
@@ -393,7 +392,7 @@ static tt_status make_job(tt__job *job, struct meeting_place *place, const tt__r
     TT__TRY(set_log_level(flags));
     TT__TRY(set_wire(flags));
     TT__TRY(tt__run_signals_read(job, flags));
-    TT__TRY(tt__run_health_check(flags));
+    TT__TRY(tt__run_watch_check(flags));
     TT__TRY(check_without_effect(flags));
     job->events = flags->event_log_handler && !strcmp(flags->event_log_handler, "console");
     const char *name = job->local_rank_name = flags->local_rank_name ? flags->local_rank_name : "local-rank";
@@ -507,20 +506,14 @@ static int run_job(tt__job *job, const tt__run_flags *flags, int64_t notice_ms, 
         tt__cli_note("run", "OMP_NUM_THREADS=%d for each of %d worker%s (%d CPU%s); set it to choose yourself",
                      job->omp_threads, job->workers, job->workers == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
     int exit_code = TT__EXIT_FAILED;
-    if (flags->trace) {
-        if (tt__atomic_check(flags->trace)) {
-            tt__fail_prefix("--trace");
-            tt__program_free(&program);
-            return run_fail_everywhere(job, TT__EXIT_FAILED);
-        }
-        job->trace = flags->trace;
-        job->at_end = run_write_trace;
-    }
-    if (tt__run_health_listen(job, flags)) {
+    if (flags->trace && tt__atomic_check(flags->trace))
+        status = tt__fail_prefix("--trace");
+    if (status || tt__run_watch_begin(job, flags)) {
         tt__program_free(&program);
         return run_fail_everywhere(job, TT__EXIT_FAILED);
     }
-    tt__run_crash_begin(job);
+    job->trace = flags->trace;
+    job->at_end = flags->trace ? run_write_trace : NULL;
     status = tt__run_look_begin(job, notice_ms);
     if (!status)
         status = tt__job_run(job, &exit_code);

@@ -11,7 +11,7 @@
 /* What a reader needs who has not seen the program run: the whole way to the mistake, and what else went on. */
 enum { MOST_FRAMES = 64, OTHER_THREADS = 8, OTHER_FRAMES = 8, LAST_CALLS = 4 };
 
-static void crash_stacks(pid_t pid, pid_t thread, uint64_t pc, FILE *out) {
+void tt__run_stacks(pid_t pid, pid_t thread, uint64_t pc, FILE *out) {
     const tt__dwfl *lib = tt__dwfl_get();
     const tt__stacks_wanted wanted = {MOST_FRAMES, thread, pc, OTHER_THREADS, OTHER_FRAMES};
     if (lib)
@@ -60,16 +60,11 @@ static void write_rank_calls(const tt__view_rank *rank, FILE *out) {
         write_last_call(rank, &rank->calls[wanted[n]], out);
 }
 
-static void crash_last_calls(tt__snapshot *snapshot, FILE *out) {
+void tt__run_last_calls(tt__snapshot *snapshot, FILE *out) {
     tt__view view;
     if (tt__view_make(&view, snapshot))
         return;
     if (view.n == 1 && view.ranks[0].recorder)
         write_rank_calls(&view.ranks[0], out);
     tt__view_free(&view);
-}
-
-void tt__run_crash_begin(tt__job *job) {
-    job->stacks = crash_stacks;
-    job->last_calls = crash_last_calls;
 }

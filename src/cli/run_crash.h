@@ -4,7 +4,8 @@
 
 #include "elastic/job.h"
 
-/* Set up job->stacks() and job->last_calls(). */
-void tt__run_crash_begin(tt__job *job);
+/* job->stacks() and job->last_calls(). */
+void tt__run_stacks(pid_t pid, pid_t thread, uint64_t pc, FILE *out);
+void tt__run_last_calls(tt__snapshot *snapshot, FILE *out);
 
 #endif

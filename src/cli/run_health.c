@@ -51,7 +51,7 @@ static int listen_everywhere(int family, int port) {
     return -1;
 }
 
-static int port_of(int fd) {
+static int bound_health_port(int fd) {
     struct sockaddr_storage address;
     socklen_t size = sizeof address;
     if (getsockname(fd, (struct sockaddr *)&address, &size))
@@ -76,6 +76,6 @@ tt_status tt__run_health_listen(tt__job *job, const tt__run_flags *flags) {
     if (job->health < 0)
         return tt__fail_errno(TT_ERR_SYSTEM, errno, "%s: can't listen at port %d", port_name(flags), port);
     if (!port)
-        tt__cli_note("run", "health checks are answered at port %d", port_of(job->health));
+        tt__cli_note("run", "health checks are answered at port %d", bound_health_port(job->health));
     return TT_OK;
 }

@@ -6,7 +6,7 @@
 #define TT_ELASTIC_FILE_TIMERS_H
 
 #include "elastic/job.h"
-#include "elastic/timers.h"
+#include "elastic/timer_list.h"
 
 typedef struct tt__file_timer tt__file_timer;
 

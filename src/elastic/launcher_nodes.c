@@ -69,8 +69,8 @@ static bool reader_asks(void *user) {
 }
 
 tt_status tt__launcher_watch(launcher *l) {
-    const tt__watch_job job = {l, launcher_describe_job, describe_local, count_remote, describe_remote, reader_asks,
-                               tt__watchdog_crashed, tt__watchdog_timed};
+    const tt__watch_job job = {l,           launcher_describe_job, describe_local,    count_remote, describe_remote,
+                               reader_asks, tt__watchdog_crashed,  tt__watchdog_timed};
     return tt__watch_open(&l->watch, l->job->workers, &job, l->job->socket_name);
 }
 

@@ -8,7 +8,7 @@
 #include "elastic/health.h"
 #include "elastic/launcher_health.h"
 #include "elastic/reading.h"
-#include "elastic/timers.h"
+#include "elastic/timer_list.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -70,7 +70,7 @@ static void cut_line(tt__reading *r) {
     r->text[r->size] = '\0';
 }
 
-void tt__reading_stop(tt__reading *r) {
+static void stop_reading(tt__reading *r) {
     if (!r->child)
         return;
     kill(r->child, SIGKILL);
@@ -89,11 +89,11 @@ bool tt__reading_step(tt__reading *r) {
         if (n > 0) {
             r->size += (size_t)n;
         } else if (!n) { /* its end, or no room is left */
-            tt__reading_stop(r);
+            stop_reading(r);
         } else if (errno != EINTR && tt__left_ms(r->deadline_ms) > 0) {
             return false;
         } else if (errno != EINTR) {
-            tt__reading_stop(r);
+            stop_reading(r);
             snprintf(line, sizeof line, "  it took longer than %.1f s to see more\n", (double)r->patience_ms / 1000);
             append_text(r, line);
         }
@@ -103,7 +103,7 @@ bool tt__reading_step(tt__reading *r) {
 
 char *tt__reading_take(tt__reading *r) {
     char *text = r->text;
-    tt__reading_stop(r);
+    stop_reading(r);
     r->text = NULL;
     if (text)
         tt__make_plain(text); /* names come out of another process's files */

@@ -21,10 +21,7 @@ bool tt__reading_begin(tt__reading *reading, const tt__job *job, pid_t pid, pid_
 /* Take what there is, without waiting. True: nothing is left to come, and the child is gone. */
 bool tt__reading_step(tt__reading *reading);
 
-/* End it now; what was read stays. */
-void tt__reading_stop(tt__reading *reading);
-
-/* Take the text, to be freed; NULL: there is none. */
+/* End it, if it still goes on, and take the text, to be freed; NULL: there is none. */
 char *tt__reading_take(tt__reading *reading);
 
 #endif

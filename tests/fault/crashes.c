@@ -1,5 +1,5 @@
-/* A job of which a rank crashes, for test_crashes.py: crashes WHAT RANK [RANK]. After two all-reduces the ranks named do
- * WHAT, while the others call one more:
+/* A job of which a rank crashes, for test_crashes.py: crashes WHAT RANK [RANK]. After two all-reduces the ranks named
+ * do WHAT, while the others call one more:
  *   null      writes where nothing is, in a function that another one calls
  *   call      calls a function that is not there
  *   deep      uses up the stack of its main thread

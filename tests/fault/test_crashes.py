@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What `tutti run` reports of a rank that crashes: its stack, its last calls; and that it ends as it would have ended."""
+"""What `tutti run` reports of a rank that crashes: its stack, its last calls; and that it ends as it would have
+ended."""
 import os
 import pathlib
 import re

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Workers that hang in what a timer watches are ended, and the report says which timer and where they were. tt_expires(),
-and torchrun's protocol for the same."""
+"""Workers that hang in what a timer watches are ended, and the report says which timer and where they were.
+tt_expires(), and torchrun's protocol for the same."""
 import os
 import pathlib
 import re
@@ -25,7 +25,8 @@ CLIENT = r'''
 import json, os, sys, time
 def say(**request):
     with open(os.open(os.environ["TORCHELASTIC_TIMER_FILE"], os.O_WRONLY), "wt") as pipe:
-        pipe.write((json.dumps({"version": 1, "pid": os.getpid(), **request}) if request else "\n".join(sys.argv[2:])) + "\n")
+        line = json.dumps({"version": 1, "pid": os.getpid(), **request}) if request else "\n".join(sys.argv[2:])
+        pipe.write(line + "\n")
 def acquire(scope, after, signal=9):
     say(scope_id=scope, expiration_time=time.time() + after, signal=signal)
 def release(scope):
@@ -52,8 +53,8 @@ time.sleep(1000)
 
 
 def start(*program, nproc=2, flags=(), **variables):
-    return subprocess.Popen([TUTTI, "run", f"--nproc-per-node={nproc}", "--settle-period=0.2", "--grace-period=5", *flags,
-                             *program], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    argv = [TUTTI, "run", f"--nproc-per-node={nproc}", "--settle-period=0.2", "--grace-period=5", *flags, *program]
+    return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                             text=True, env={**os.environ, **variables}, start_new_session=True)
 
 
@@ -195,8 +196,8 @@ class FileTimers(unittest.TestCase):
             job.communicate(timeout=DEADLINE)
 
     def test_its_folder(self):
-        """Where nobody chose a path the pipe is in the job's private folder, and goes with it, also where the launcher is
-        killed."""
+        """Where nobody chose a path the pipe is in the job's private folder, and goes with it, also where the launcher
+        is killed."""
         job = start("sh", "-c", "echo $TORCHELASTIC_TIMER_FILE; exec sleep 1000", nproc=1,
                     TORCHELASTIC_ENABLE_FILE_TIMER="1")
         path = pathlib.Path(job.stdout.readline().strip())

@@ -123,19 +123,20 @@ static int set_timer(int i, const tt_expires_args *args) {
     return timers.numbers[i];
 }
 
-static tt_status timer_expires(const char *who, int *timer, const tt_expires_args *args) {
+static tt_status timer_expires(int *timer, const tt_expires_args *args) {
     if (args->after_ms <= 0)
-        return tt__fail(TT_ERR_INVALID, "%s: expected a time above 0 ms, got %lld", who, (long long)args->after_ms);
+        return tt__fail(TT_ERR_INVALID, "tt_expires: expected a time above 0 ms, got %lld", (long long)args->after_ms);
     pthread_mutex_lock(&timers.lock);
     tt_status status = show_timers();
     int i = status || timers.alone ? -1 : free_timer();
     if (i >= 0)
         *timer = set_timer(i, args);
     else if (!status && !timers.alone)
-        status = tt__fail(TT_ERR_UNSUPPORTED,
-                          "%s: %d timers of this process are set already: end some (tt_expires_end), or set one for "
-                          "several parts",
-                          who, TT__TIMERS);
+        status =
+            tt__fail(TT_ERR_UNSUPPORTED,
+                     "tt_expires: %d timers of this process are set already: end some (tt_expires_end), or set one for "
+                     "several parts",
+                     TT__TIMERS);
     pthread_mutex_unlock(&timers.lock);
     return status;
 }
@@ -146,14 +147,14 @@ tt_status tt_expires_with(const tt_expires_args *args, size_t size) {
     if (!full.out)
         return tt__fail(TT_ERR_INVALID, "tt_expires: expected a place for the timer's number, got NULL");
     *full.out = 0;
-    return timer_expires("tt_expires", full.out, &full);
+    return timer_expires(full.out, &full);
 }
 
 int tt_expires_scope(const tt_expires_args *args, size_t size) {
     tt_expires_args full;
     int timer = 0;
     TT__ARGS_COPY(full, args, size);
-    return timer_expires("TT_EXPIRES", &timer, &full) ? 0 : timer;
+    return timer_expires(&timer, &full) ? 0 : timer;
 }
 
 void tt_expires_end(int timer) {
@@ -168,4 +169,4 @@ void tt_expires_end(int timer) {
     pthread_mutex_unlock(&timers.lock);
 }
 
-void tt_expires_cleanup(const int *timer) { tt_expires_end(*timer); }
+void tt_expires_cleanup(const int *timer) { tt_expires_end(timer ? *timer : 0); }

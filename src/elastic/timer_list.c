@@ -1,4 +1,4 @@
-#include "elastic/timers.h"
+#include "elastic/timer_list.h"
 
 #include "base/clock.h"
 #include "base/fd.h"
@@ -88,7 +88,7 @@ static bool describe_timer(const tt__timed *timed, int i, int64_t expires_ms, tt
 }
 
 /* Look at a process: has a timer expired? That which did first. *next_ms is lowered to when the next one does. */
-static bool look_at(const tt__timed *timed, int64_t now_ms, int64_t *next_ms, tt__expired *expired) {
+static bool look_at_process(const tt__timed *timed, int64_t now_ms, int64_t *next_ms, tt__expired *expired) {
     int64_t expires_ms[TT__TIMERS];
     int first = -1;
     if (!read_at(timed->memory, expires_ms, sizeof expires_ms, 0))
@@ -109,7 +109,7 @@ bool tt__timers_expired(tt__timer_list *list, tt__expired *expired) {
     if (now_ms < tt__timers_look_ms(list))
         return false;
     for (tt__timed *timed = list->first; timed; timed = timed->next)
-        if (!timed->over && look_at(timed, now_ms, &next_ms, expired)) {
+        if (!timed->over && look_at_process(timed, now_ms, &next_ms, expired)) {
             timed->over = true;
             return true;
         }

@@ -1,7 +1,7 @@
 /* Timers of the workers' processes (tt_expires()), as the launcher watches them: it looks into their memory a few times
  * a second, as long as there is any. */
-#ifndef TT_ELASTIC_TIMERS_H
-#define TT_ELASTIC_TIMERS_H
+#ifndef TT_ELASTIC_TIMER_LIST_H
+#define TT_ELASTIC_TIMER_LIST_H
 
 #include <stdbool.h>
 #include <stdint.h>
