@@ -13,6 +13,7 @@
     X(dwfl_end)                     \
     X(dwfl_errmsg)                  \
     X(dwfl_frame_pc)                \
+    X(dwfl_getthread_frames)        \
     X(dwfl_getthreads)              \
     X(dwfl_lineinfo)                \
     X(dwfl_linux_proc_attach)       \

@@ -9,6 +9,7 @@
 #include "cli/run_meeting.h"
 #include "cli/run_signals.h"
 #include "cli/run_ssh.h"
+#include "cli/run_watch.h"
 #include "cli/trace_write.h"
 
 #include "base/atomic_file.h"
@@ -252,6 +253,7 @@ static tt_status make_job(tt__job *job, tt__meeting_place *place, const tt__run_
     TT__TRY(set_log_level(flags));
     TT__TRY(set_wire(flags));
     TT__TRY(tt__run_signals_read(job, flags));
+    TT__TRY(tt__run_watch_check(flags));
     TT__TRY(check_without_effect(flags));
     job->events = flags->event_log_handler && !strcmp(flags->event_log_handler, "console");
     const char *name = job->local_rank_name = flags->local_rank_name ? flags->local_rank_name : "local-rank";
@@ -365,15 +367,14 @@ static int run_job(tt__job *job, const tt__run_flags *flags, int64_t notice_ms, 
         tt__cli_note("run", "OMP_NUM_THREADS=%d for each of %d worker%s (%d CPU%s); set it to choose yourself",
                      job->omp_threads, job->workers, job->workers == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
     int exit_code = TT__EXIT_FAILED;
-    if (flags->trace) {
-        if (tt__atomic_check(flags->trace)) {
-            tt__fail_prefix("--trace");
-            tt__program_free(&program);
-            return run_fail_everywhere(job, TT__EXIT_FAILED);
-        }
-        job->trace = flags->trace;
-        job->at_end = run_write_trace;
+    if (flags->trace && tt__atomic_check(flags->trace))
+        status = tt__fail_prefix("--trace");
+    if (status || tt__run_watch_begin(job, flags)) {
+        tt__program_free(&program);
+        return run_fail_everywhere(job, TT__EXIT_FAILED);
     }
+    job->trace = flags->trace;
+    job->at_end = flags->trace ? run_write_trace : NULL;
     status = tt__run_look_begin(job, notice_ms);
     if (!status)
         status = tt__job_run(job, &exit_code);
@@ -436,7 +437,7 @@ static int run_parsed(const tt__command *command, const tt__run_flags *flags, tt
 
 int tt__run_main(const tt__command *command, bool local_rank, int argc, char **argv) {
     tt__run_flags flags;
-    tt__job job = {.secret_fd = -1};
+    tt__job job = {.secret_fd = -1, .health = -1};
     fill_standard_streams();
     int program, status = tt__run_flags_parse(command->name, &flags, argc, argv, &program);
     if (status)

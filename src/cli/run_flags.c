@@ -192,6 +192,11 @@ const tt__flag tt__run_flags_table[] = {
      .value = "null|console",
      .what = "console: a line of JSON on stderr for each worker that ended, and for the job (default null)",
      .offer = "null console"},
+    {.name = "health-check-port",
+     .id = FIELD(health_check_port),
+     .value = "PORT",
+     .what = "answer health checks there, on all addresses: HTTP GET is 200 while this node's workers are well, else "
+             "503 with the reason (default, or TORCHELASTIC_HEALTH_CHECK_PORT: none; 0: any free one)"},
     {.name = "print-completion",
      .id = FIELD(print_completion),
      .value = "SHELL",
@@ -231,8 +236,9 @@ const tt__flag tt__run_flags_table[] = {
 
 /* Those that torchrun does not have: a beginning that fits one of its flags alone means that one. */
 static const char *const own_flags[] = {
-    "bind", "dry-run",    "grace-period", "hostfile", "local-rank-name", "log-level",   "secret-file", "settle-period",
-    "ssh",  "store-auth", "store-memory", "trace",    "use-env",         "wait-notice", "wire"};
+    "bind",        "dry-run",       "grace-period", "health-check-port", "hostfile",     "local-rank-name", "log-level",
+    "secret-file", "settle-period", "ssh",          "store-auth",        "store-memory", "trace",           "use-env",
+    "wait-notice", "wire"};
 
 static const char **flag_field(tt__run_flags *flags, const tt__flag *flag) {
     return (const char **)(void *)((char *)flags + flag->id - 1);

@@ -15,7 +15,7 @@ typedef struct tt__run_flags {
         *duplicate_stderr_filters, *logs_specs;
     const char *module, *no_python, *run_path, *help, *print_completion, *dry_run, *use_env, *local_rank_name;
     const char *local_addr, *signals_to_handle, *virtual_local_rank, *shutdown_timeout, *event_log_handler,
-        *numa_binding, *bind, *monitor_interval, *start_method, *ssh, *hostfile;
+        *numa_binding, *bind, *monitor_interval, *start_method, *ssh, *hostfile, *health_check_port;
 } tt__run_flags;
 
 extern const tt__flag tt__run_flags_table[];

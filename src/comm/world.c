@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/fork_fds.h"
 #include "comm/native_group.h"
+#include "comm/record/crash_watch.h"
 #include "comm/shared/doorbell.h"
 
 #include <sched.h>
@@ -99,6 +100,7 @@ void tt__world_end(tt__world *world) {
         close(world->memory_fd);
     if (world->listener >= 0)
         close(world->listener);
+    tt__crash_unwatch(world->watched);
     close_marked(world->watched);
     free(world->hostnames);
     tt__heap_end(&world->heap);

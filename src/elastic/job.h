@@ -25,6 +25,7 @@
 
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 /* What look() gets of a running job, and how it prints for the user. */
@@ -73,9 +74,18 @@ typedef struct tt__job {
 
     const tt__logs *logs; /* where the workers' output goes; NULL: to the launcher's streams */
 
+    int health; /* a socket that listens for health checks, which tt__job_run() takes over; -1: none */
+
     /* Called when all workers have ended, with their last calls (which it may take); NULL: not called. */
     tt_status (*at_end)(const struct tt__job *job, tt__snapshot *snapshot);
     const char *trace; /* for at_end: where to write a trace */
+
+    /* Write the stacks of process `pid`, thread `thread`'s first, from instruction `pc` on (0: all). Called in a child
+     * of the launcher, which is ended if it takes long. NULL: not called. */
+    void (*stacks)(pid_t pid, pid_t thread, uint64_t pc, FILE *out);
+    /* Write the last calls of a rank that has ended, the snapshot's only one, which it may take; nothing if there are
+     * none. NULL: not called. */
+    void (*last_calls)(tt__snapshot *snapshot, FILE *out);
 
     /* Called every look_ms while the workers run; 0: never. */
     void (*look)(const struct tt__job *job, const tt__job_look *look);

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "elastic/children.h"
+#include "elastic/file_timers.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -77,6 +78,7 @@ static void start_workers(struct keeper *k, int port, int attempt) {
     k->job->master_port = port;
     k->job->attempt = attempt;
     tt__job_error_dir_clear(k->job);
+    tt__file_timers_make(k->job);
     for (int rank = 0; rank < k->job->workers; rank++)
         start_worker(k, rank);
 }
@@ -228,6 +230,7 @@ static void keeper_read(struct keeper *k) {
     } else if (n >= 0 || (errno != EAGAIN && errno != EINTR)) {
         if (k->started)
             kill_all(k);
+        tt__file_timers_unlink(k->job);
         tt__job_error_dir_remove(k->job);
         _exit(0);
     }
@@ -295,6 +298,8 @@ static _Noreturn void keeper_main(struct keeper *k) {
     k->stderr_ends = malloc((size_t)k->job->workers * sizeof *k->stderr_ends);
     setpgid(0, 0);
     prctl(PR_SET_NAME, "tutti-keeper");
+    if (k->job->health >= 0)
+        close(k->job->health); /* it is the launcher's alone */
     if (k->child_signals < 0 || k->ends < 0 || !k->pids || !k->pidfds || !k->stderr_ends ||
         prctl(PR_SET_CHILD_SUBREAPER, 1))
         _exit(1);

@@ -25,6 +25,7 @@
 #include "base/fd.h"
 #include "elastic/children.h"
 #include "elastic/events.h"
+#include "elastic/launcher_watchdog.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -162,6 +163,7 @@ static void worker_ended(launcher *l, int rank, int status) {
     if (status != 0)
         tt__error_file_read(tt__job_error_file(l->job, rank, path), w);
     note_memory_kill(l, w);
+    tt__watchdog_ended(l, rank);
     tt__launcher_publish_end(l, rank);
     if (status != 0)
         tt__launcher_settle(l);
@@ -258,6 +260,7 @@ static void wait_for_events(launcher *l) {
     l->fds[3] = (struct pollfd){.fd = l->nodes ? tt__nodes_fd(l->nodes) : -1, .events = POLLIN};
     int n = 4 + tt__streams_poll(&l->streams, l->fds + 4, &timeout);
     n += tt__follow_poll(l->follow, l->fds + n, &timeout);
+    n += tt__watchdog_poll(l, l->fds + n, &timeout);
     poll(l->fds, (nfds_t)n, timeout);
 }
 
@@ -269,6 +272,7 @@ static void launcher_serve(launcher *l) {
     tt__streams_serve(&l->streams);
     tt__follow_serve(l->follow);
     tt__watch_serve(l->watch);
+    tt__watchdog_serve(l);
 }
 
 static void launcher_run(launcher *l) {
@@ -367,11 +371,11 @@ static void look_back(launcher *l) {
 static tt_status launcher_allocate(launcher *l) {
     size_t n = (size_t)l->job->workers;
     l->workers = calloc(n, sizeof *l->workers);
-    l->fds = calloc(n + 8, sizeof *l->fds);
+    l->fds = calloc(n + 8 + TT__WATCHDOG_FDS, sizeof *l->fds);
     l->pipe_ends = malloc(n * sizeof *l->pipe_ends);
     for (size_t i = 0; l->pipe_ends && i < n; i++)
         l->pipe_ends[i] = -1;
-    if (!l->workers || !l->fds || !l->pipe_ends)
+    if (tt__watchdog_open(l) || !l->workers || !l->fds || !l->pipe_ends)
         return tt__fail(TT_ERR_MEMORY, "no memory for a job of %d workers", l->job->workers);
     return TT_OK;
 }
@@ -468,7 +472,8 @@ static void launcher_finish(launcher *l) {
     tt__follow_free(l->follow);
     tt__streams_close(&l->streams);
     for (int rank = 0; l->workers && rank < l->job->workers; rank++)
-        free(l->workers[rank].message);
+        tt__watchdog_forget(l, rank);
+    tt__watchdog_free(l);
     free(l->workers);
     free(l->fds);
     free(l->pipe_ends);

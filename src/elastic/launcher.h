@@ -51,7 +51,8 @@ typedef struct tt__launcher_state {
     tt_status failure; /* why nothing was started */
     tt__moment started;
     tt__watch *watch;
-    pid_t spared[TT__MAX_SPARED]; /* children this process had before: a shell may have left some to us */
+    struct tt__watchdog *watchdog; /* launcher_watchdog.h */
+    pid_t spared[TT__MAX_SPARED];  /* children this process had before: a shell may have left some to us */
     size_t spared_count;
     bool stuck;                     /* processes of this attempt can't be killed */
     char *earlier[TT__MAX_EARLIER]; /* how attempt k failed, at k % TT__MAX_EARLIER; allocated */

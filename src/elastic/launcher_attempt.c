@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/struck.h"
+#include "elastic/launcher_watchdog.h"
 #include "store/renewal.h"
 
 #include <stdio.h>
@@ -107,7 +108,7 @@ static void tell_attempt(launcher *l) {
 /* Forget all that is known of the workers, who are no more. */
 static void forget_attempt(launcher *l) {
     for (int i = 0; i < l->job->workers; i++)
-        free(l->workers[i].message);
+        tt__watchdog_forget(l, i);
     memset(l->workers, 0, (size_t)l->job->workers * sizeof *l->workers);
     l->ended = 0;
     l->all_gone = l->ordered = l->regroups = l->told_success = false;

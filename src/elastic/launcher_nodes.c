@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/plain_text.h"
 #include "base/proc_state.h"
+#include "elastic/launcher_watchdog.h"
 #include "store/signed.h"
 
 #include <stdio.h>
@@ -68,7 +69,8 @@ static bool reader_asks(void *user) {
 }
 
 tt_status tt__launcher_watch(launcher *l) {
-    const tt__watch_job job = {l, launcher_describe_job, describe_local, count_remote, describe_remote, reader_asks};
+    const tt__watch_job job = {l,           launcher_describe_job, describe_local,    count_remote, describe_remote,
+                               reader_asks, tt__watchdog_crashed,  tt__watchdog_timed};
     return tt__watch_open(&l->watch, l->job->workers, &job, l->job->socket_name);
 }
 

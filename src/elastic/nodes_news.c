@@ -40,6 +40,8 @@ static void take_end(tt__talk *t, int node, const json_t *news) {
     w->secondary = secondary;
     w->when.realtime_ns = tt__ns_checked(when < 0 ? 0 : when);
     w->message = *message ? strdup(message) : NULL;
+    const char *account = json_string_value(json_object_get(news, "account"));
+    w->account = account && *account ? strdup(account) : NULL;
     event->text = strdup(tail);
     tt__nodes_post(t->nodes, event);
 }

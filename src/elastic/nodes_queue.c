@@ -40,6 +40,7 @@ void tt__nodes_event_free(tt__nodes_event *event) {
     free(event->text);
     free(event->round);
     free(event->worker.message);
+    free(event->worker.account);
     tt__snapshot_free(&event->snapshot);
     free(event);
 }

@@ -188,6 +188,8 @@ static void say_reasons(tt__streams *streams, const tt__job *job, const tt__firs
         tt__streams_print(streams, "  its traceback:");
         say_lines(streams, "    ", w->traceback);
     }
+    if (w->account)
+        say_lines(streams, "  ", w->account);
     if (*first->tail && !(w->message && says_the_same(first->tail, w->message))) {
         tt__streams_print(streams, "  last lines of its stderr:");
         say_lines(streams, "    | ", first->tail);

@@ -16,6 +16,7 @@ typedef struct tt__worker {
     int64_t signal_s;      /* when, in seconds since 1970 */
     char *message;         /* from its error file, or NULL; allocated, */
     const char *traceback; /* likewise: Python's call stack, in the same memory behind it; NULL: none */
+    char *account;         /* what the launcher saw of it: its stack, its last calls; lines, or NULL; allocated */
     int64_t error_s;       /* and when it failed, in seconds since 1970; 0 = it does not say */
     tt__moment when;
 } tt__worker;

@@ -25,6 +25,8 @@ typedef struct seat {
 typedef struct caller {
     int fd;                                        /* -1: free */
     int seat;                                      /* of a rank; -1: a reader */
+    bool crashed;                                  /* a rank that waits for tt__watch_let_end() */
+    bool timed;                                    /* has handed in timers */
     bool old;                                      /* connected before tt__watch_renew(): not a rank of now */
     enum { LISTENS, ASKS, WAITS, IS_TOLD } reader; /* WAITS: for tt__watch_answer() */
     int next;                                      /* IS_TOLD: the packet to send next; 0 is TT__JOB_INFO */
@@ -182,12 +184,12 @@ static int describe_rank(const tt__watch *watch, int i, tt__job_rank *rank) {
     return memory;
 }
 
-tt_status tt__watch_snapshot(const tt__watch *watch, tt__snapshot *snapshot) {
-    int n = watch->n + remote_count(watch);
+/* Make a snapshot of the ranks from number `first` on, before `end`. */
+static tt_status make_snapshot(const tt__watch *watch, int first, int end, tt__snapshot *snapshot) {
     tt_status status = TT_OK;
     *snapshot = (tt__snapshot){0};
     watch->job.info(watch->job.user, &snapshot->info);
-    for (int i = 0; !status && i < n; i++) {
+    for (int i = first; !status && i < end; i++) {
         tt__job_rank rank;
         int memory = describe_rank(watch, i, &rank);
         status = tt__snapshot_add(snapshot, &rank, memory >= 0 ? fcntl(memory, F_DUPFD_CLOEXEC, 3) : -1);
@@ -195,6 +197,14 @@ tt_status tt__watch_snapshot(const tt__watch *watch, tt__snapshot *snapshot) {
     if (status)
         tt__snapshot_free(snapshot);
     return status;
+}
+
+tt_status tt__watch_snapshot(const tt__watch *watch, tt__snapshot *snapshot) {
+    return make_snapshot(watch, 0, watch->n + remote_count(watch), snapshot);
+}
+
+tt_status tt__watch_snapshot_of(const tt__watch *watch, int i, tt__snapshot *snapshot) {
+    return make_snapshot(watch, i, i + 1, snapshot);
 }
 
 /* Send packet number `next` of an answer; false if it can't be sent now. */
@@ -238,6 +248,9 @@ static void caller_close(tt__watch *watch, int which) {
     caller *c = &watch->callers[which];
     if (c->seat >= 0)
         seat_release(&watch->seats[c->seat]);
+    if (c->timed)
+        watch->job.timed(watch->job.user, 0, which, -1);
+    c->timed = false;
     close_fd(&c->fd);
 }
 
@@ -258,6 +271,25 @@ static bool accept_callers(tt__watch *watch) {
     return any;
 }
 
+/* A rank crashes. Nobody looks at one of an earlier attempt. */
+static void caller_crashes(tt__watch *watch, int which, const tt__job_crash *crash) {
+    caller *c = &watch->callers[which];
+    if (c->crashed)
+        return;
+    c->crashed = true;
+    if (watch->job.crashed && !c->old)
+        watch->job.crashed(watch->job.user, c->seat, tt__job_socket_peer(c->fd), which, crash);
+    else
+        tt__watch_let_end(watch, which);
+}
+
+void tt__watch_let_end(tt__watch *watch, int which) {
+    caller *c = &watch->callers[which];
+    tt__job_packet packet = {0};
+    if (c->fd >= 0 && c->crashed)
+        tt__job_send(c->fd, TT__JOB_SEEN, &packet, -1);
+}
+
 /* Receive one packet; false if the connection is over. */
 static bool caller_receive(tt__watch *watch, int which) {
     caller *c = &watch->callers[which];
@@ -267,7 +299,16 @@ static bool caller_receive(tt__watch *watch, int which) {
         return got == 0;
     if (packet.kind == TT__JOB_RECORDER && c->seat < 0 && !c->old)
         return take_recorder(watch, which, &packet.recorder, memory);
+    if (packet.kind == TT__JOB_TIMERS && memory >= 0 && c->seat < 0 && !c->old && !c->timed && watch->job.timed) {
+        c->timed = true;
+        watch->job.timed(watch->job.user, tt__job_socket_peer(c->fd), which, memory);
+        return true;
+    }
     close_fd(&memory);
+    if (packet.kind == TT__JOB_CRASH && c->seat >= 0) {
+        caller_crashes(watch, which, &packet.crash);
+        return true;
+    }
     if (packet.kind != TT__JOB_LIST || c->reader != LISTENS)
         return false;
     c->reader = ASKS;

@@ -20,6 +20,12 @@ typedef struct tt__watch_job {
     int (*remote)(void *user, int i, tt__job_rank *rank);
     /* Called when a reader asks. False: answer it later, when tt__watch_answer() is called. NULL: at once. */
     bool (*asked)(void *user);
+    /* Process `pid`, this host's i-th rank, crashes; it ends when tt__watch_let_end(caller) is called, or soon by
+     * itself. NULL: it ends at once. */
+    void (*crashed)(void *user, int i, pid_t pid, int caller, const tt__job_crash *crash);
+    /* A process hands in the memory of its timers, from now on the callback's, until the end of its connection: then
+     * it is called again, with -1. NULL: refused. */
+    void (*timed)(void *user, pid_t pid, int caller, int memory);
 } tt__watch_job;
 
 typedef struct tt__watch tt__watch;
@@ -43,11 +49,17 @@ void tt__watch_serve(tt__watch *watch);
 /* Answer the readers that wait. */
 void tt__watch_answer(tt__watch *watch);
 
+/* Let the rank that crashed end. */
+void tt__watch_let_end(tt__watch *watch, int caller);
+
 /* Return the recorder of this host's i-th rank, as the rank writes it, *size bytes; NULL: it has none, or has ended.
  * Valid until the watch is served. */
 const void *tt__watch_recorder(tt__watch *watch, int i, size_t *size);
 
 /* Make the snapshot that a reader would get. */
 tt_status tt__watch_snapshot(const tt__watch *watch, tt__snapshot *snapshot);
+
+/* Make one of this host's i-th rank alone. */
+tt_status tt__watch_snapshot_of(const tt__watch *watch, int i, tt__snapshot *snapshot);
 
 #endif

@@ -1,5 +1,7 @@
 #include "elastic/worker_env.h"
 
+#include "elastic/file_timers.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,6 +76,8 @@ int tt__worker_env(const tt__job *job, int i,
     };
     for (size_t n = 0; n < sizeof texts / sizeof *texts; n++)
         failed |= put_env_text(&s, texts[n][0], texts[n][1]);
+    if (tt__file_timers_path(job, error_file))
+        failed |= put_env_text(&s, "TORCHELASTIC_TIMER_FILE", error_file);
     failed |= set(user, "NCCL_ASYNC_ERROR_HANDLING", "1", true);
     failed |= set(user, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1", true);
     if (job->virtual_local_rank)

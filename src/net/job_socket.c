@@ -7,9 +7,12 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 static const uint64_t MAGIC = UINT64_C(0x31626f4a74747554); /* "TuttJob1" */
+
+static const double CRASH_S = 1;
 
 static bool same_user(int fd) {
     uid_t user;
@@ -63,6 +66,21 @@ tt_status tt__job_socket_connect(int *fd, const char *name, int64_t timeout_ms) 
     close(s);
     *fd = -1;
     return status;
+}
+
+int64_t tt__job_crash_ms(void) {
+    const char *text = getenv("TT_CRASH_STACKS");
+    char *end = NULL;
+    double s = text && *text ? strtod(text, &end) : CRASH_S;
+    if ((end && *end) || !(s >= 0 && s <= 86400))
+        s = CRASH_S;
+    return (int64_t)(s * 1000);
+}
+
+pid_t tt__job_socket_peer(int fd) {
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) || peer.pid < 0 ? 0 : peer.pid;
 }
 
 bool tt__job_send(int fd, tt__job_kind kind, tt__job_packet *packet, int attached) {

@@ -3,6 +3,10 @@
  *   rank     -> launcher  TT__JOB_RECORDER with a descriptor of the memory that its flight recorder lies in. The
  *                         connection stays open as long as that memory is in use.
  *   reader   -> launcher  TT__JOB_LIST
+ *   rank     -> launcher  TT__JOB_CRASH on that connection, from the handler of a signal that will end it
+ *   launcher -> rank      TT__JOB_SEEN: its stack has been read, as far as it will be; it may end
+ *   process  -> launcher  TT__JOB_TIMERS with a descriptor of the memory that its timers lie in (job_timers.h). The
+ *                         connection stays open as long as the process lives.
  *   launcher -> reader    TT__JOB_INFO, TT__JOB_RANK for each rank (with a descriptor, if it has shown a recorder),
  *                         TT__JOB_END
  *
@@ -22,13 +26,31 @@
 
 enum { TT__JOB_NAME_SIZE = 96 };
 
-typedef enum tt__job_kind { TT__JOB_RECORDER = 1, TT__JOB_LIST, TT__JOB_INFO, TT__JOB_RANK, TT__JOB_END } tt__job_kind;
+typedef enum tt__job_kind {
+    TT__JOB_RECORDER = 1,
+    TT__JOB_LIST,
+    TT__JOB_INFO,
+    TT__JOB_RANK,
+    TT__JOB_END,
+    TT__JOB_CRASH,
+    TT__JOB_SEEN,
+    TT__JOB_TIMERS
+} tt__job_kind;
 
 typedef struct tt__job_recorder {
     int32_t rank;
     uint32_t size;
     uint64_t offset; /* in the descriptor's file */
 } tt__job_recorder;
+
+/* A rank's thread got a signal that ends the process. */
+typedef struct tt__job_crash {
+    int32_t signal, code; /* siginfo_t's, */
+    uint64_t address;     /* and si_addr, where the kernel raised it */
+    uint64_t pc;          /* the instruction; 0: not known */
+    int32_t thread;
+    int32_t jumped; /* there is no instruction at `address`; `pc` is that of the call or jump before */
+} tt__job_crash;
 
 typedef struct tt__job_info {
     int64_t pid; /* of the launcher */
@@ -62,6 +84,7 @@ typedef struct tt__job_packet {
         tt__job_recorder recorder;
         tt__job_info info;
         tt__job_rank rank;
+        tt__job_crash crash;
     };
 } tt__job_packet;
 
@@ -77,6 +100,12 @@ int tt__job_socket_accept(int listener);
 /* Connect to a launcher. The socket waits at most timeout_ms in each packet. TT_ERR_NOT_FOUND nobody listens there;
  * TT_ERR_AUTH it is another user's. */
 tt_status tt__job_socket_connect(int *fd, const char *name, int64_t timeout_ms);
+
+/* How long a rank that crashes waits for TT__JOB_SEEN: TT_CRASH_STACKS, in seconds (default 1); 0: ranks don't tell. */
+int64_t tt__job_crash_ms(void);
+
+/* Return the process that connected this socket, or that listens at its other end; 0: not known. */
+pid_t tt__job_socket_peer(int fd);
 
 /* Send one packet of `kind` (the rest of it filled in), with a descriptor unless that is -1. False: it could not be
  * sent. */

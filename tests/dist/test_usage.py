@@ -37,6 +37,7 @@ WRONG = {
         ("--signals-to-handle TERM true", 'got "TERM", which is no signal'),
         ("--start-method=clone true", "--start-method: expected spawn, fork or forkserver"),
         ("--monitor-interval=soon true", "--monitor-interval: expected a number"),
+        ("--health-check-port=65536 true", "--health-check-port: expected a number from 0 to 65535"),
         ("--event-log-handler=mine true", "--event-log-handler: expected null or console"),
         ("--grace-period 1 --shutdown-timeout 1 true", "both say how long after SIGTERM"),
         ("--bind=all true", '--bind: expected none, core or numa, got "all"'),

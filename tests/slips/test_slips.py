@@ -35,6 +35,7 @@ extern tt_store_server *server;
 extern tt_reducer *reducer;
 extern tt_reducer_param params[2];
 extern tt_work *work;
+extern int timer;
 extern tt_process_context *context;
 extern int run(int rank, void *arg);
 extern void no_code(int rank, void *arg);

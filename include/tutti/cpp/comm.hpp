@@ -424,6 +424,24 @@ inline void publish_progress(std::int64_t step, double loss, const publish_progr
     detail::call(tt_publish_progress_with, a);
 }
 
+/* ---- timers for what may hang */
+
+/* expires timer(60000, "validation"); the launcher ends this process if that lives longer. */
+class expires {
+  public:
+    explicit expires(std::int64_t after_ms, const char *name = nullptr, site where = site::here()) {
+        tt_expires_args a = TT_EXPIRES_ARGS_INIT;
+        a.out = &timer_, a.after_ms = after_ms, a.name = name, a.file = where.file, a.line = where.line;
+        check(detail::call(tt_expires_with, a));
+    }
+    ~expires() { tt_expires_end(timer_); }
+    expires(const expires &) = delete;
+    expires &operator=(const expires &) = delete;
+
+  private:
+    int timer_ = 0;
+};
+
 } // namespace tutti
 
 #endif

@@ -6,6 +6,7 @@
 #include "base/cores.h"
 #include "base/error.h"
 #include "base/fork_fds.h"
+#include "comm/record/crash_watch.h"
 #include "comm/shared/placement.h"
 
 #include <stdlib.h>
@@ -110,6 +111,7 @@ static tt_status native_join(tt__world *world, tt_group *group, const tt__member
     world->watched =
         tt__recorder_publish(&tt__world_control(world)->recorder, world->memory_fd, offsetof(tt__control, recorder));
     tt__fork_fd_drop(world->watched);
+    tt__crash_watch(world->watched);
     return begin_first_group(group);
 }
 

@@ -1,0 +1,92 @@
+#include "elastic/launcher_health.h"
+
+#include "base/clock.h"
+#include "base/proc_state.h"
+
+#include <jansson.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef tt__launcher_state launcher;
+
+enum { REASON = 700 };
+
+/* A worker that is stopped (SIGSTOP, Ctrl-Z), or -1. */
+static int stopped_worker(const launcher *l) {
+    for (int i = 0; i < l->job->workers; i++) {
+        const tt__worker *w = &l->workers[i];
+        char state = w->pid && !w->ended ? tt__proc_state(w->pid) : 0;
+        if (state == 'T')
+            return i;
+    }
+    return -1;
+}
+
+/* A worker that is about to be ended, and of which it is known why, or -1. */
+static int doomed_worker(const launcher *l) {
+    for (int i = 0; i < l->job->workers; i++)
+        if (!l->workers[i].ended && l->workers[i].message)
+            return i;
+    return -1;
+}
+
+/* Write why not all is well; false: all is. */
+static bool say_trouble(const launcher *l, char text[REASON]) {
+    tt__first first;
+    char tail[TT__TAIL_BYTES + 1], attempt[TT__ATTEMPT_TEXT];
+    int own, i;
+    if (l->lost)
+        snprintf(text, REASON, "node %d (%s) is lost: %.300s", l->lost->node,
+                 tt__nodes_hostname(l->nodes, l->lost->node), l->lost->text ? l->lost->text : "?");
+    else if (l->keeper_lost)
+        snprintf(text, REASON, "the keeper process was killed");
+    else if (l->got_signal || l->node_signal)
+        snprintf(text, REASON, "the job was told to end");
+    else if (tt__launcher_first(l, &first, &own, tail))
+        snprintf(text, REASON, "%s", tt__attempt_text(&first, attempt, sizeof attempt));
+    else if ((i = doomed_worker(l)) >= 0)
+        snprintf(text, REASON, "rank %d (pid %d): %.500s", l->job->first_rank + i, (int)l->workers[i].pid,
+                 l->workers[i].message);
+    else if ((i = stopped_worker(l)) >= 0)
+        snprintf(text, REASON, "rank %d (pid %d) is stopped by a signal", l->job->first_rank + i,
+                 (int)l->workers[i].pid);
+    else
+        return false;
+    return true;
+}
+
+static const char *state_text(const launcher *l) {
+    tt__first first;
+    char tail[TT__TAIL_BYTES + 1];
+    int own;
+    bool again = l->job->attempt < l->job->max_restarts && !l->got_signal && !l->node_signal && !l->lost && !l->done;
+    if (l->phase == TT__JOINING)
+        return "joining";
+    if (tt__launcher_first(l, &first, &own, tail))
+        return again ? "restarting" : "ending";
+    return l->got_signal || l->node_signal || l->lost || l->keeper_lost ? "ending"
+           : l->ended == l->job->workers                                ? "ended"
+                                                                        : "running";
+}
+
+bool tt__launcher_health(void *user, char body[TT__HEALTH_BODY]) {
+    const launcher *l = user;
+    char reason[REASON];
+    bool trouble = say_trouble(l, reason);
+    json_t *text = trouble ? json_string(reason) : json_null();
+    json_t *id = json_string(l->job->run_id);
+    json_t *all = json_pack("{s:b, s:s, s:o, s:o, s:i, s:i, s:i, s:i, s:i, s:i}", "healthy", (int)!trouble, "state",
+                            state_text(l), "reason", text ? text : json_string("?"), "run_id", id ? id : json_null(),
+                            "node", l->job->node, "attempt", l->job->attempt, "first_rank", l->job->first_rank,
+                            "workers", l->job->workers, "running", l->job->workers - l->ended, "ended", l->ended);
+    char *line = all ? json_dumps(all, 0) : NULL;
+    if (line && strlen(line) < TT__HEALTH_BODY)
+        snprintf(body, TT__HEALTH_BODY, "%s", line);
+    else
+        snprintf(body, TT__HEALTH_BODY, "{\"healthy\": %s}", trouble ? "false" : "true");
+    free(line);
+    json_decref(all);
+    return !trouble;
+}

@@ -1,0 +1,31 @@
+/* What the launcher does about workers that crash or hang: it reads their stacks, ends those whose timers have expired,
+ * keeps an account of them for the report, and tells who asks whether the workers are well (health.h). */
+#ifndef TT_ELASTIC_LAUNCHER_WATCHDOG_H
+#define TT_ELASTIC_LAUNCHER_WATCHDOG_H
+
+#include "elastic/launcher.h"
+
+enum { TT__READINGS = 4, TT__WATCHDOG_FDS = TT__READINGS + 2 };
+
+tt_status tt__watchdog_open(tt__launcher_state *l);
+void tt__watchdog_free(tt__launcher_state *l); /* NULL watchdog is allowed */
+
+/* Fill in at most TT__WATCHDOG_FDS entries for poll(2), return how many; *timeout_ms is lowered to when
+ * tt__watchdog_serve() must be called at the latest. */
+int tt__watchdog_poll(tt__launcher_state *l, struct pollfd *fds, int *timeout_ms);
+
+/* Do what can be done without waiting. */
+void tt__watchdog_serve(tt__launcher_state *l);
+
+/* The watch's callbacks: `user` is the launcher. */
+void tt__watchdog_crashed(void *user, int i, pid_t pid, int caller, const tt__job_crash *crash);
+
+void tt__watchdog_timed(void *user, pid_t pid, int caller, int memory);
+
+/* Worker `i` has ended: if it is the first that failed, fill in its account. */
+void tt__watchdog_ended(tt__launcher_state *l, int i);
+
+/* Free what is known of worker `i`, whose number another may get. */
+void tt__watchdog_forget(tt__launcher_state *l, int i);
+
+#endif

@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+"""What `tutti run` reports of a rank that crashes: its stack, its last calls; and that it ends as it would have
+ended."""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(os.environ["TT_SOURCE"]) / "tests" / "support"))
+from patience import DEADLINE, free_port  # noqa: E402
+
+TUTTI, PROGRAMS = os.environ["TUTTI"], pathlib.Path(os.environ["TT_PROGRAMS"])
+CRASHES = str(PROGRAMS / "crashes")
+SOURCE = (pathlib.Path(os.environ["TT_SOURCE"]) / "tests" / "fault" / "crashes.c").read_text().splitlines()
+LINE = 1 + next(i for i, line in enumerate(SOURCE) if "CRASHES HERE" in line)
+SANITIZED = "TT_SANITIZED" in os.environ  # which have handlers of their own for what an instruction raises
+WRITES = rf"#0 +write_nowhere at fault/crashes\.c:{LINE} \(crashes\)\n +#1 +reach_nowhere at fault/crashes\.c:\d+ "
+FRAMES = r"(?ms)^    thread \d+, crashes:\n      "
+
+
+def start(*what, nproc=2, flags=(), **variables):
+    """TT_CRASH_STACKS: a busy machine may take seconds for what a quiet one does in 0.05."""
+    return subprocess.Popen([TUTTI, "run", f"--nproc-per-node={nproc}", "--settle-period=1000", *flags, CRASHES, *what],
+                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            env={**os.environ, "TT_CRASH_STACKS": "20", **variables}, start_new_session=True)
+
+
+def run(*what, **how):
+    job = start(*what, **how)
+    _, err = job.communicate(timeout=DEADLINE)
+    return job.returncode, err
+
+
+class Crashes(unittest.TestCase):
+    def sees(self, err, pattern):
+        if re.search(r"its stack can't be seen: .*(ptrace|not permitted)", err):
+            self.skipTest("this machine lets no process look at another one's stack")
+        self.assertRegex(err, pattern)
+
+    def last_calls(self, err, rank=1):
+        """The last two calls, which every rank here has made."""
+        report = err[err.index(f"rank {rank} failed first"):]
+        calls = re.search(r"^  its last calls:\n((?:    .*\n)+)", report, re.M).group(1).splitlines()
+        self.assertEqual(len(calls), 2, err)
+        for call, kind in zip(calls, ("f32 x 512, sum", "f32 x 256, max")):
+            self.assertRegex(call, rf"^    all_reduce\({kind}\) at crashes\.c:\d+, call \d of group 0-1, "
+                                   r"done \d+\.\d+ s before its end$")
+
+    def test_abort(self):
+        code, err = run("abort", "1")
+        self.assertEqual(code, 134, err)
+        self.assertRegex(err, r"rank 1 failed first: killed by SIGABRT \(signal 6\)")
+        self.assertIn("\n  its stack (SIGABRT):\n", err)
+        self.sees(err, FRAMES + r".*#\d+ +abort.*#\d+ +(main|misbehave)")
+        self.last_calls(err)
+
+    def test_what_is_no_crash_has_no_stack(self):
+        code, err = run("exit", "1")
+        self.assertEqual(code, 3, err)
+        self.last_calls(err)
+        self.assertNotIn("stack", err)
+
+    @unittest.skipIf(SANITIZED, "a sanitizer handles the signal")
+    def test_function_and_line(self):
+        code, err = run("null", "1")
+        self.assertEqual(code, 139, err)
+        self.assertRegex(err, r"rank 1 failed first: killed by SIGSEGV \(signal 11\)")
+        self.assertIn("\n  its stack (SIGSEGV, address 0x0):\n", err)
+        self.sees(err, FRAMES + WRITES + r".*#2 +main")  # nothing of the handler is above it
+        self.last_calls(err)
+
+    @unittest.skipIf(SANITIZED, "a sanitizer handles the signal")
+    def test_a_function_that_is_not_there(self):
+        code, err = run("call", "1")
+        self.assertEqual(code, 139, err)
+        self.assertIn("\n  its stack (SIGSEGV, no code at address 0x0):\n", err)
+        self.sees(err, FRAMES + r"#0 +(main|misbehave) at fault/crashes\.c:")
+
+    @unittest.skipIf(SANITIZED, "a sanitizer handles the signal")
+    def test_a_stack_that_is_used_up(self):
+        code, err = run("deep", "1")
+        self.assertEqual(code, 139, err)
+        self.sees(err, FRAMES + r"#0 +use_up at fault/crashes\.c:.*\.\.\. \d+ more of the same")
+
+    @unittest.skipIf(SANITIZED, "a sanitizer handles the signal")
+    def test_another_thread(self):
+        """That which crashed comes first."""
+        code, err = run("thread", "1")
+        self.assertEqual(code, 139, err)
+        self.sees(err, FRAMES + WRITES + r".*crash_elsewhere.*^    thread \d+, crashes:.*#\d+ +main")
+
+    @unittest.skipIf(SANITIZED, "a sanitizer handles the signal")
+    def test_a_signal_of_somebody_else(self):
+        code, err = run("sent", "1")
+        self.assertEqual(code, 139, err)
+        self.assertIn("\n  its stack (SIGSEGV):\n", err)
+        self.sees(err, FRAMES + r"#0 +kill\b")
+
+    def test_a_handler_of_the_program(self):
+        code, err = run("handler", "1")
+        self.assertEqual(code, 7, err)
+        self.assertNotIn("its stack", err)
+
+    @unittest.skipIf(SANITIZED, "a sanitizer handles the signal")
+    def test_a_child_of_a_rank(self):
+        """It crashes as it would have, and is not taken for the rank."""
+        code, err = run("fork", "1")
+        self.assertEqual(code, 9, err)
+        self.assertNotIn("its stack", err)
+
+    @unittest.skipIf(SANITIZED, "a sanitizer handles the signal")
+    def test_without_a_group(self):
+        code, err = run("leave", "1")
+        self.assertEqual(code, 139, err)
+        self.assertRegex(err, r"rank 1 failed first: killed by SIGSEGV")
+        self.assertNotIn("its stack", err)
+        self.last_calls(err)
+
+    @unittest.skipIf(SANITIZED, "a sanitizer handles the signal")
+    def test_several_at_once(self):
+        """More than are looked at together."""
+        code, err = run("null", *map(str, range(1, 8)), nproc=8)
+        self.assertEqual(code, 139, err)
+        first = re.search(r"rank (\d) failed first: killed by SIGSEGV", err)
+        self.assertTrue(first, err)
+        self.sees(err, FRAMES + WRITES)
+        self.assertEqual(err.count("its stack"), 1, err)
+
+    @unittest.skipIf(SANITIZED, "a sanitizer handles the signal")
+    def test_a_launcher_that_is_away(self):
+        """It is stopped until the rank has ended, which it does by itself."""
+        began = time.monotonic()
+        code, err = run("unheard", "1", TT_CRASH_STACKS="0.7")
+        self.assertEqual(code, 139, err)
+        self.assertGreater(time.monotonic() - began, 0.7)
+        self.assertRegex(err, r"rank 1 failed first: killed by SIGSEGV")
+        self.assertNotIn("write_nowhere", err)
+
+    def test_not_wanted(self):
+        code, err = run("abort", "1", TT_CRASH_STACKS="0")
+        self.assertEqual(code, 134, err)
+        self.assertNotIn("its stack", err)
+        self.last_calls(err)
+
+    def test_without_libdw(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "libdw.so.1").touch()
+            code, err = run("abort", "1", LD_LIBRARY_PATH=folder)
+        self.assertEqual(code, 134, err)
+        self.assertRegex(err, r"its stack \(SIGABRT\):\n    not to be seen: stacks need libdw, .*libdw1")
+        self.last_calls(err)
+
+    def test_attempts(self):
+        """Each is reported with its stack."""
+        code, err = run("abort", "1", flags=["--max-restarts=2"])
+        self.assertEqual(code, 134, err)
+        self.assertEqual(err.count("\n  its stack (SIGABRT):\n"), 3, err)
+        self.assertEqual(err.count("\n  its last calls:\n"), 3, err)
+        self.assertRegex(err, r"attempt 2 of 3: rank 1 \(pid \d+\) was killed by SIGABRT")
+
+    def test_nodes(self):
+        """Every node's report has what the rank's own saw."""
+        port = free_port()
+        nodes = [start("abort", "1", nproc=1, flags=["--nnodes=2", f"--node-rank={node}", f"--master-port={port}",
+                                                     "--master-addr=127.0.0.1"]) for node in (0, 1)]
+        for node in nodes:
+            _, err = node.communicate(timeout=DEADLINE)
+            self.assertEqual(node.returncode, 134, err)
+            self.assertRegex(err, r"rank 1 failed first: killed by SIGABRT \(signal 6\) \(node 1 ")
+            self.sees(err, r"(?ms)^  its stack \(SIGABRT\):\n" + r".*#\d+ +abort.*#\d+ +(main|misbehave)")
+            self.last_calls(err)
+
+
+if __name__ == "__main__":
+    unittest.main()
