@@ -27,7 +27,7 @@ typedef struct run {
     tt_lr_scheduler *scheduler;
     tt_sampler *sampler;
     tt_loader *loader;
-    int64_t epoch, steps;
+    int64_t epoch, steps, epochs;
     int signal;
     int audit;
     fault faults[MAX_FAULTS];
@@ -181,7 +181,7 @@ static tt_status train_epoch(run *r) {
 }
 
 static tt_status train(run *r) {
-    while (r->epoch < EPOCHS) {
+    while (r->epoch < r->epochs) {
         tt_status status = train_epoch(r);
         if (status || r->signal)
             return status;
@@ -203,11 +203,24 @@ static void write_parameters(const run *r) {
     fclose(f);
 }
 
+static void write_error(tt_status status) {
+    char path[64], text[2200];
+    int n = snprintf(text, sizeof text, "%s: %s\n", tt_status_name(status), tt_last_error());
+    snprintf(path, sizeof path, "error.%s", getenv("RANK"));
+    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (write(file, text, (size_t)n) != n)
+        abort();
+    close(file);
+    if (!getenv("E_QUIET"))
+        fprintf(stderr, "worker: rank %s: %s", getenv("RANK"), text);
+}
+
 static int run_worker(const char *mode) {
     run r = {.audit = open("audit", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600)};
-    const char *wait = getenv("E_WAIT"), *own = getenv("RANK");
+    const char *wait = getenv("E_WAIT"), *own = getenv("RANK"), *epochs = getenv("E_EPOCHS");
     bool plain = !strcmp(mode, "plain");
     tt_status status;
+    r.epochs = epochs ? atoi(epochs) : EPOCHS;
     read_faults(&r);
     may_die(&r, "join", atoi(own), -1);
     if (plain)
@@ -229,10 +242,10 @@ static int run_worker(const char *mode) {
         if (status && r.e)
             status = tt_elastic_restore(r.e);
     }
-    if (!status)
+    if (!status || status == TT_ERR_ABORTED) /* a signal ended it while it waited: the state is whole */
         write_parameters(&r);
-    else
-        fprintf(stderr, "worker: %s: %s\n", tt_status_name(status), tt_last_error());
+    if (status)
+        write_error(status);
     int signal = r.signal;
     tt_elastic_free(r.e);
     tt_loader_free(r.loader);
@@ -301,8 +314,9 @@ static bytes plain_result(int world) {
     return b;
 }
 
-/* How often each example was trained on in each epoch, in the steps that count. */
-static void assert_each_once(const char *what) {
+/* Each example was trained on once in each epoch, in the steps that count; but for so many repeats, which fill up what
+ * the number of ranks does not divide. */
+static void assert_each(const char *what, int repeats) {
     static int last_round[MAX_COMMITS];
     static int times[EPOCHS][SAMPLES];
     char line[256];
@@ -326,10 +340,12 @@ static void assert_each_once(const char *what) {
     }
     fclose(f);
     for (int e = 0; e < EPOCHS; e++)
-        for (int i = 0; i < SAMPLES; i++)
-            if (times[e][i] != 1)
+        for (int i = 0, again = 0; i < SAMPLES; i++)
+            if (times[e][i] < 1 || (again += times[e][i] - 1) > repeats)
                 fail_msg("%s: example %d was trained on %d times in epoch %d", what, i, times[e][i], e);
 }
+
+static void assert_each_once(const char *what) { assert_each(what, 0); }
 
 static void undisturbed_is_plain_ddp(void **state) {
     (void)state;
@@ -367,12 +383,226 @@ static void a_replaced_rank_changes_no_bit(void **state) {
     }
 }
 
+/* ---- fewer ranks, and more ---- */
+
+/* Has so much been trained, or so much time passed? */
+static bool is_due(const job *j) {
+    struct stat info;
+    if (j->due_ms && tt__now_ms() < j->due_ms)
+        return false;
+    return !j->due_bytes || (stat("audit", &info) == 0 && info.st_size >= j->due_bytes);
+}
+
+static void the_rest_is_shared_by_fewer(void **state) {
+    (void)state;
+    static const char *const cases[] = {"step:2:0:5", "step:0:0:3", "step:1:0:8", "step:2:0:4,step:0:1:9"};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        job j = {.mode = "elastic", .world = 3, .policy = JOB_SHRINKS};
+        run_job(&j, cases[i]);
+        assert_int_equal(j.world, i < 3 ? 2 : 1);
+        assert_each_once(cases[i]); /* 96 - 12 k is even */
+        bytes b = read_final(0);
+        assert_final(&b, j.world, cases[i]);
+    }
+}
+
+static void two_join(job *j) {
+    if (j->events && is_due(j)) {
+        j->events = 0;
+        job_want_more(j, 2);
+    }
+}
+
+static void the_rest_is_shared_by_more(void **state) {
+    (void)state;
+    for (int lines = 1; lines < 80; lines += 25) {
+        job j = {.mode = "elastic", .world = 2, .happen = two_join, .events = 1, .due_bytes = lines * 18};
+        run_job(&j, "");
+        if (j.grow) /* it was over before rank 0 looked */
+            continue;
+        assert_int_equal(j.world, 4);
+        assert_int_equal(j.round, 1);
+        assert_each_once("four instead of two"); /* 96 - 8 k is a multiple of 4 */
+        bytes b = read_final(0);
+        assert_final(&b, 4, "four instead of two");
+    }
+}
+
+/* ---- ends ---- */
+
+static void one_is_told(job *j) {
+    if (!j->events || !is_due(j))
+        return;
+    j->events = 0;
+    kill(job_worker_of_rank(j, j->world - 1)->pid, j->world == 2 ? SIGTERM : SIGUSR1);
+}
+
+static void all_stop_after_the_same_step(void **state) {
+    (void)state;
+    setenv("E_EPOCHS", "100000", 1);
+    for (int world = 2; world <= 3; world++) {
+        int signal = world == 2 ? SIGTERM : SIGUSR1;
+        job j = {.mode = "elastic", .world = world, .happen = one_is_told, .events = 1, .due_bytes = 2000};
+        run_job(&j, "");
+        assert_int_equal(j.failures, 0);
+        for (int r = 0; r < world; r++) {
+            assert_true(WIFEXITED(j.workers[r].status));
+            assert_int_equal(WEXITSTATUS(j.workers[r].status), 128 + signal);
+            assert_int_equal(j.workers[r].stopped_by, signal);
+        }
+        bytes b = read_final(0);
+        assert_final(&b, world, "stopped");
+    }
+    unsetenv("E_EPOCHS");
+}
+
+static const char *error_of(int rank) {
+    static char text[2200];
+    char path[64];
+    snprintf(path, sizeof path, "error.%d", rank);
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    text[fread(text, 1, sizeof text - 1, f)] = '\0';
+    fclose(f);
+    return text;
+}
+
+static void assert_says(const char *text, const char *part) {
+    if (!strstr(text, part))
+        fail_msg("expected \"%s\" in: %s", part, text);
+}
+
+/* A launcher that knows nothing of rounds. */
+static void without_a_round_it_ends_in_time(void **state) {
+    (void)state;
+    job j = {.mode = "elastic", .world = 2, .policy = JOB_NEVER_ANSWERS};
+    setenv("E_WAIT", "300", 1);
+    setenv("E_QUIET", "1", 1);
+    setenv("E_FAULTS", "step:1:0:5", 1);
+    assert_true(job_run(&j));
+    unsetenv("E_WAIT");
+    assert_int_equal(j.failures, 2);
+    assert_int_equal(j.workers[0].lost, 1 + 1);
+    assert_says(error_of(0), "TT_ERR_TIMEOUT: the launcher announced no round 1 within 300 ms");
+    assert_says(error_of(0), "before this: rank 1");
+}
+
+static void waiting_ones_are_told(job *j) {
+    tt__recovery words;
+    const job_worker *w = job_worker_of_rank(j, 0);
+    if (j->events && w && job_words(w, &words) && words.wants_round == 1) {
+        j->events = 0;
+        kill(w->pid, SIGTERM);
+    }
+}
+
+static void a_signal_ends_the_wait(void **state) {
+    (void)state;
+    job j = {.mode = "elastic", .world = 2, .policy = JOB_NEVER_ANSWERS, .happen = waiting_ones_are_told, .events = 1};
+    setenv("E_FAULTS", "mid:1:0:5", 1);
+    assert_true(job_run(&j));
+    assert_says(error_of(0), "TT_ERR_ABORTED: while this rank waited for round 1 of the job, after rank 1");
+    bytes b = read_final(0);
+    assert_true(b.size > 8 && !memcmp(b.data + b.size - 7, "4 steps", 7)); /* those that were committed */
+}
+
+static void left_out_it_says_so(void **state) {
+    (void)state;
+    job j = {.mode = "elastic", .world = 3, .policy = JOB_SHRINKS, .drop = 2 + 1};
+    forget_files();
+    setenv("E_FAULTS", "step:0:0:5", 1);
+    assert_true(job_run(&j));
+    unsetenv("E_QUIET");
+    assert_int_equal(j.world, 1);
+    assert_says(error_of(2), "TT_ERR_PEER: the job goes on without this process, which was rank 2 of 3, in round 1");
+    assert_each_once("one is left");
+}
+
+/* ---- a storm ---- */
+
+static void draw_event(job *j) {
+    j->due_ms = j->due_bytes = 0;
+    if (storm_below(&j->state, 3))
+        j->due_bytes = 1 + (long)storm_below(&j->state, 2200);
+    else
+        j->due_ms = tt__now_ms() + (int64_t)storm_below(&j->state, 60);
+}
+
+/* Kill a random rank, or let one more join, at a random moment. Never the last one that may have the state. */
+static void something_happens(job *j) {
+    int living = 0;
+    if (!j->due_ms && !j->due_bytes)
+        draw_event(j);
+    if (!j->events || !is_due(j))
+        return;
+    j->events--;
+    draw_event(j);
+    for (int r = 0; r < j->world; r++)
+        living += job_worker_of_rank(j, r) != NULL;
+    if (j->policy == JOB_SHRINKS && !j->grow && j->world < 5 && !storm_below(&j->state, 3))
+        job_want_more(j, 1);
+    else if (living > 1)
+        job_kill(j, (int)storm_below(&j->state, (size_t)j->world));
+}
+
+/* One that is killed when all have passed the last barrier is replaced by nobody. */
+static void assert_well_ended(const job *j, const char *what) {
+    int well = 0;
+    for (int i = 0; i < j->started; i++)
+        well += j->workers[i].status == 0;
+    if (!well)
+        fail_msg("%s: no rank came to the end", what);
+}
+
+static void assert_finals_there(const job *j, const bytes *expected, const char *what) {
+    for (int i = 0; i < j->started; i++) {
+        const job_worker *w = &j->workers[i];
+        bytes b;
+        if (w->status)
+            continue;
+        b = read_final(w->rank);
+        if (b.size != expected->size || memcmp(b.data, expected->data, b.size) != 0)
+            fail_msg("%s: the final parameters of rank %d differ from the undisturbed run's", what, w->rank);
+    }
+}
+
+static void a_storm_changes_nothing(void **state) {
+    (void)state;
+    bytes expected[5];
+    for (int world = 2; world <= 4; world++)
+        expected[world] = plain_result(world);
+    for (long i = 0, cases = storm_cases(12); i < cases; i++) {
+        if (storm_skips(i))
+            continue;
+        char what[64];
+        job j = {.mode = "elastic", .state = storm_case(i), .happen = something_happens};
+        j.world = 2 + (int)storm_below(&j.state, 3);
+        j.policy = storm_below(&j.state, 2) ? JOB_REPLACES : JOB_SHRINKS;
+        j.events = 1 + (int)storm_below(&j.state, 3);
+        int world = j.world;
+        snprintf(what, sizeof what, "case %ld: %s%d ranks", i, j.policy == JOB_REPLACES ? "" : "changing, ", world);
+        printf("%s\n", what);
+        fflush(stdout);
+        run_job(&j, "");
+        if (getenv("TT_STORM_TIMES"))
+            printf("  %d rounds, %lld ms\n", j.round, (long long)(tt__now_ms() - j.began_ms));
+        assert_well_ended(&j, what);
+        if (j.policy == JOB_REPLACES)
+            assert_finals_there(&j, &expected[world], what);
+        else
+            assert_each(what, 4 * j.round);
+    }
+}
+
 int main(int argc, char **argv) {
     elastic_job_begin(argc, argv, run_worker);
     storm_begin();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(undisturbed_is_plain_ddp),
-        cmocka_unit_test(a_replaced_rank_changes_no_bit),
+        cmocka_unit_test(undisturbed_is_plain_ddp),       cmocka_unit_test(a_replaced_rank_changes_no_bit),
+        cmocka_unit_test(the_rest_is_shared_by_fewer),    cmocka_unit_test(the_rest_is_shared_by_more),
+        cmocka_unit_test(all_stop_after_the_same_step),   cmocka_unit_test(without_a_round_it_ends_in_time),
+        cmocka_unit_test(a_signal_ends_the_wait),         cmocka_unit_test(left_out_it_says_so),
+        cmocka_unit_test(a_storm_changes_nothing),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

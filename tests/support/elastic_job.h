@@ -49,7 +49,8 @@ typedef struct job {
     const char *mode;        /* handed to the workers */
     int world, round;
     job_policy policy;
-    int grow;                /* how many more are to join, as soon as `grow_when` says so */
+    int grow;                /* how many more are to join */
+    int drop;                /* the rank that the next round leaves out, though it lives, plus 1; 0: none */
     int failures;            /* ranks that were lost */
     int unknown;             /* endings that no rank was to have: an exit code that is neither 0 nor agreed */
     int64_t began_ms;
@@ -64,9 +65,10 @@ typedef struct job {
     int called;
     /* What happens in the test: called again and again. */
     void (*happen)(struct job *j);
-    uint64_t state; /* for `happen` */
-    int step;       /* likewise */
-    int64_t due_ms; /* likewise */
+    uint64_t state;  /* for `happen`, as are the following */
+    int64_t due_ms;
+    long due_bytes;
+    int events;
 } job;
 
 static inline void job_check(bool good, const char *what) {
@@ -220,14 +222,16 @@ static inline void job_next_round(job *j, int more) {
     char text[512], key[64];
     for (int r = 0; r < old; r++) {
         const job_worker *w = job_worker_of_rank(j, r);
-        new_rank[r] = !w ? -1 : j->policy == JOB_REPLACES ? r : world;
-        world += w || j->policy == JOB_REPLACES;
+        bool stays = w && j->drop != r + 1;
+        new_rank[r] = !stays ? -1 : j->policy == JOB_REPLACES ? r : world;
+        world += stays || j->policy == JOB_REPLACES;
         if (new_rank[r] >= 0)
             held[new_rank[r]] = true;
         snprintf(key, sizeof key, "tutti/ended/%d", r);
         job_check(!tt_store_delete_key(j->store, key, NULL), key);
     }
     world += more;
+    j->drop = 0;
     int n = snprintf(text, sizeof text, "%d %d\n", j->round + 1, world);
     for (int r = 0; r < old; r++)
         n += snprintf(text + n, sizeof text - (size_t)n, "%s%d", r ? " " : "", new_rank[r]);
@@ -308,7 +312,7 @@ static inline bool job_run(job *j) {
         job_look(j);
         if (j->happen)
             j->happen(j);
-        poll(&wake, 1, 2);
+        poll(&wake, 1, 1);
     }
     bool over = job_is_over(j);
     for (int i = 0; i < j->started; i++)
