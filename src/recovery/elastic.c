@@ -12,11 +12,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char who[] = "tt_elastic_new";
 
-/* There is one a process: what it tells its launcher, and signals, are the process's. */
-static atomic_flag taken = ATOMIC_FLAG_INIT;
+/* There is one a process: what it tells its launcher, and signals, are the process's. The process that has it; a forked
+ * child may have its own. */
+static _Atomic pid_t owner;
+
+static bool take_place(void) {
+    pid_t before = atomic_load(&owner);
+    return before != getpid() && atomic_compare_exchange_strong(&owner, &before, getpid());
+}
 
 /* ---- rounds ---- */
 
@@ -133,11 +140,11 @@ tt_status tt_elastic_new_with(const tt_elastic_new_args *args, size_t size) {
     if (!a.out)
         return tt__fail(TT_ERR_INVALID, "%s: `out` is NULL", who);
     *a.out = NULL;
-    if (atomic_flag_test_and_set(&taken))
+    if (!take_place())
         return tt__fail(TT_ERR_STATE, "%s: this process has one already: end that first (tt_elastic_free())", who);
     tt_elastic *e = calloc(1, sizeof *e);
     if (!e) {
-        atomic_flag_clear(&taken);
+        atomic_store(&owner, 0);
         return tt__fail(TT_ERR_MEMORY, "%s: out of memory", who);
     }
     e->commits = -1;
@@ -169,7 +176,7 @@ void tt_elastic_free(tt_elastic *e) {
     free(e->transport);
     free(e->algorithms);
     free(e);
-    atomic_flag_clear(&taken);
+    atomic_store(&owner, 0);
     tt__error_restore(&saved);
 }
 

@@ -537,8 +537,10 @@ static void something_happens(job *j) {
         return;
     j->events--;
     draw_event(j);
-    for (int r = 0; r < j->world; r++)
-        living += job_worker_of_rank(j, r) != NULL;
+    for (int r = 0; r < j->world; r++) {
+        const job_worker *w = job_worker_of_rank(j, r);
+        living += w && !w->killed;
+    }
     if (j->policy == JOB_SHRINKS && !j->grow && j->world < 5 && !storm_below(&j->state, 3))
         job_want_more(j, 1);
     else if (living > 1)

@@ -33,7 +33,7 @@ typedef enum job_policy { JOB_REPLACES, JOB_SHRINKS, JOB_NEVER_ANSWERS } job_pol
 typedef struct job_worker {
     pid_t pid;
     int rank, born;      /* in the present round, -1: in none; the round that it was started for */
-    bool ended;
+    bool ended, killed;  /* killed: by job_kill() */
     int status;          /* as waitpid() gives it */
     char *mapping;       /* NULL: it has shown no recorder */
     size_t mapped, at, size;
@@ -122,9 +122,11 @@ static inline job_worker *job_worker_of_rank(job *j, int rank) {
 
 /* Kill the rank, if it lives. */
 static inline void job_kill(job *j, int rank) {
-    const job_worker *w = job_worker_of_rank(j, rank);
-    if (w)
-        kill(w->pid, SIGKILL);
+    job_worker *w = job_worker_of_rank(j, rank);
+    if (!w)
+        return;
+    kill(w->pid, SIGKILL);
+    w->killed = true;
 }
 
 /* ---- what they show */
