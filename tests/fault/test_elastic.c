@@ -518,6 +518,68 @@ static void left_out_it_says_so(void **state) {
     assert_each_once("one is left");
 }
 
+/* ---- the examples ---- */
+
+static const char *example(const char *name) {
+    static char path[512];
+    const char *build = getenv("TT_BUILD");
+    if (!build)
+        skip(); /* only ctest says where they are */
+    snprintf(path, sizeof path, "%s/examples/%s", build, name);
+    return path;
+}
+
+static void the_example_goes_on(void **state) {
+    (void)state;
+    const char *program[] = {example("elastic_train"), "--lose", "20", NULL};
+    job j = {.world = 2, .program = program};
+    unlink("out");
+    run_job(&j, "");
+    size_t size;
+    char *text = (char *)slurp("out", &size);
+    text[size] = '\0';
+    assert_says(text, "round 1: rank 0 of 2 (was 0 of 2) goes on after step 19: 1 ranks were lost so far");
+    assert_says(text, "round 1: rank 1 of 2 (new) goes on after step 19\n");
+    assert_says(text, "y = 2.00 x + 1.00 after 128 steps");
+    free(text);
+}
+
+static void one_is_killed(job *j) {
+    if (!j->due_ms)
+        j->due_ms = tt__now_ms() + (int64_t)storm_below(&j->state, 2000);
+    if (j->events && is_due(j)) {
+        j->events = 0;
+        job_kill(j, 1); /* rank 0 saves, maybe when the other has ended */
+    }
+}
+
+/* mnist_trainer's last checkpoint is the same file, whenever a rank was lost. */
+static void the_trainer_goes_on(void **state) {
+    (void)state;
+    if (getenv("TT_SANITIZED"))
+        skip(); /* its data alone take a minute there */
+    const char *program[] = {example("mnist_trainer"), "--elastic", "--epochs=1", "--lr=0.1", "--momentum=0.9",
+                             "--checkpoint=saved", NULL};
+    size_t sizes[2];
+    unsigned char *files[2];
+    for (int i = 0; i < 2; i++) {
+        job j = {.world = 2, .program = program, .happen = one_is_killed, .events = i, .state = storm_case(0)};
+        unlink("saved");
+        run_job(&j, "");
+        struct stat info;
+        assert_int_equal(stat("saved", &info), 0);
+        files[i] = malloc((size_t)info.st_size);
+        FILE *f = fopen("saved", "rb");
+        assert_true(f && files[i]);
+        sizes[i] = fread(files[i], 1, (size_t)info.st_size, f);
+        fclose(f);
+    }
+    assert_int_equal(sizes[0], sizes[1]);
+    assert_memory_equal(files[0], files[1], sizes[0]);
+    free(files[0]);
+    free(files[1]);
+}
+
 /* ---- a storm ---- */
 
 static void draw_event(job *j) {
@@ -604,6 +666,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(the_rest_is_shared_by_fewer),    cmocka_unit_test(the_rest_is_shared_by_more),
         cmocka_unit_test(all_stop_after_the_same_step),   cmocka_unit_test(without_a_round_it_ends_in_time),
         cmocka_unit_test(a_signal_ends_the_wait),         cmocka_unit_test(left_out_it_says_so),
+        cmocka_unit_test(the_example_goes_on),            cmocka_unit_test(the_trainer_goes_on),
         cmocka_unit_test(a_storm_changes_nothing),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -47,6 +47,7 @@ typedef struct job_caller {
 
 typedef struct job {
     const char *mode;        /* handed to the workers */
+    const char *const *program; /* NULL-terminated: what the workers run instead, with stdout appended to "out" */
     int world, round;
     job_policy policy;
     int grow;                /* how many more are to join */
@@ -105,6 +106,11 @@ static inline void job_start_worker(job *j, int rank) {
     setenv("OMP_NUM_THREADS", "1", 1);
     if (j->round)
         job_set_number("TT_ROUND", j->round);
+    if (j->program) {
+        int out = open("out", O_WRONLY | O_CREAT | O_APPEND, 0600);
+        dup2(out, STDOUT_FILENO);
+        execv(j->program[0], (char *const *)(uintptr_t)j->program);
+    }
     execl("/proc/self/exe", "worker", j->mode, (char *)NULL);
     _exit(99);
 }
