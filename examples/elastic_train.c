@@ -1,5 +1,5 @@
-/* Train while ranks are lost and come back, or others join: the counterpart of PyTorch's and Horovod's elastic examples,
- * but nothing is read from disk, and the processes that live stay up.
+/* Train while ranks are lost and come back, or others join: the counterpart of PyTorch's and Horovod's elastic
+ * examples, but nothing is read from disk, and the processes that live stay up.
  *
  *   tutti run --nproc-per-node=2 elastic_train                   nobody is lost
  *   tutti run --nproc-per-node=2 elastic_train --lose 20         rank 1 kills itself in step 20: what a launcher that
@@ -33,7 +33,8 @@ static int rank_of(const Run *r) { return tt_get_rank(tt_elastic_group(r->elasti
 
 static tt_dataset *make_data(void) {
     tt_generator *fixed = tt_generator_new(1);
-    tt_tensor *x = tt_keep(tt_rand(TT_SHAPE(EXAMPLES, 1), fixed)), *y = tt_keep(tt_zeros(TT_SHAPE(EXAMPLES, 1), TT_F32));
+    tt_tensor *x = tt_keep(tt_rand(TT_SHAPE(EXAMPLES, 1), fixed)),
+              *y = tt_keep(tt_zeros(TT_SHAPE(EXAMPLES, 1), TT_F32));
     tt_generator_free(fixed);
     for (int64_t i = 0; x && y && i < EXAMPLES; i++)
         tt_tensor_f32(y)[i] = 2 * tt_tensor_f32(x)[i] + 1;

@@ -69,7 +69,8 @@ TT_API tt_group *tt_elastic_group(const tt_elastic *elastic);
 
 /* Register `size` bytes of plain memory, without pointers in it: counters, positions. Borrowed until tt_elastic_free().
  *   tt_elastic_add(e, "epoch", &epoch, sizeof epoch)
- * Errors: TT_ERR_INVALID NULL, or a name that is empty or taken; TT_ERR_STATE after the first restore; TT_ERR_MEMORY. */
+ * Errors: TT_ERR_INVALID NULL, or a name that is empty or taken; TT_ERR_STATE after the first restore;
+ * TT_ERR_MEMORY. */
 TT_API TT_NODISCARD tt_status tt_elastic_add(tt_elastic *elastic, const char *name, void *ptr, size_t size);
 
 /* Where a part's state is written, by tt_elastic_write() from inside its `save`. */
@@ -84,8 +85,8 @@ typedef struct tt_elastic_part_class {
     tt_status (*save)(void *user, tt_elastic_writer *writer);
     /* Set the state to what `save` wrote, here or on another rank. */
     tt_status (*load)(void *user, const void *data, size_t size);
-    /* Make what stands on the group, before `load`; collective, so it may call it. With NULL: let go of the group, which
-     * may have failed; never waits, and what it returns is not looked at. NULL = nothing stands on it. */
+    /* Make what stands on the group, before `load`; collective, so it may call it. With NULL: let go of the group,
+     * which may have failed; never waits, and what it returns is not looked at. NULL = nothing stands on it. */
     tt_status (*bind)(void *user, tt_group *group);
     void (*destroy)(void *user); /* by tt_elastic_free(), after bind(user, NULL); NULL = nothing */
 } tt_elastic_part_class;
@@ -104,9 +105,9 @@ typedef struct tt_elastic_add_part_args {
  * too, unless the class itself is NULL. Errors: as tt_elastic_add(). */
 TT_API TT_NODISCARD tt_status tt_elastic_add_part_with(const tt_elastic_add_part_args *args, size_t size);
 #ifndef __cplusplus
-#define tt_elastic_add_part(elastic_, name_, cls_, ...)                                                    \
-    tt_elastic_add_part_with(TT_ARGS(tt_elastic_add_part_args, .elastic = (elastic_), .name = (name_), \
-                                     .cls = (cls_), .cls_size = sizeof *(cls_), .user = __VA_ARGS__))
+#define tt_elastic_add_part(elastic_, name_, cls_, ...)                                                               \
+    tt_elastic_add_part_with(TT_ARGS(tt_elastic_add_part_args, .elastic = (elastic_), .name = (name_), .cls = (cls_), \
+                                     .cls_size = sizeof *(cls_), .user = __VA_ARGS__))
 #endif
 #define TT_ELASTIC_ADD_PART_ARGS_INIT TT_ARGS_INIT
 
@@ -122,10 +123,10 @@ TT_API TT_NODISCARD tt_status tt_elastic_commit(tt_elastic *elastic);
  * it, and for NULL. */
 TT_API int64_t tt_elastic_commits(const tt_elastic *elastic);
 
-/* Begin, or recover. The first call, before the first step, gives every rank the same state: that of rank 0 when the job
- * begins, and for a rank that joins a running job the one that the others have. Later, after a call that failed: wait
- * for the next round, join its group, take the newest commit that a rank has (from the lowest rank that has it), set all
- * registered state, and bind it to the new group. If a rank is lost meanwhile, too, it does so again.
+/* Begin, or recover. The first call, before the first step, gives every rank the same state: that of rank 0 when the
+ * job begins, and for a rank that joins a running job the one that the others have. Later, after a call that failed:
+ * wait for the next round, join its group, take the newest commit that a rank has (from the lowest rank that has it),
+ * set all registered state, and bind it to the new group. If a rank is lost meanwhile, too, it does so again.
  *   if (status && tt_elastic_restore(e)) return tt_last_status();
  * After success the program goes on with the same objects, at the state that was set; tt_elastic_changed() tells what
  * is different. After a failure the state is undefined, but for one that a signal ended.
@@ -147,10 +148,11 @@ TT_API TT_NODISCARD tt_status tt_elastic_should_stop(tt_elastic *elastic, int *s
 
 /* What became of this process. */
 typedef struct tt_elastic_change {
-    int round;            /* the present one */
-    int rank, world_size; /* in it */
+    int round;                    /* the present one */
+    int rank, world_size;         /* in it */
     int old_rank, old_world_size; /* before the tt_elastic_restore() that told it; -1 and 0 for one that just joined */
-    const char *reason; /* the launcher's words: "rank 2 (pid 7) was killed by SIGKILL"; "" in a process's first round */
+    /* the launcher's words: "rank 2 (pid 7) was killed by SIGKILL"; "" in a process's first round */
+    const char *reason;
 } tt_elastic_change;
 
 /* What the last tt_elastic_restore() changed (borrowed until the next one); NULL if it joined no new round, and for

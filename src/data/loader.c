@@ -353,8 +353,9 @@ static tt_status enlarge_batches(tt_loader *loader) {
 tt_status tt__loader_share(tt_loader *loader, int64_t replicas, int64_t rank) {
     tt_sampler *s = loader->sampler;
     if (!s->share)
-        return tt__fail(TT_ERR_UNSUPPORTED, "a loader of %s: expected the sampler that ranks share, "
-                                            "tt_distributed_sampler()",
+        return tt__fail(TT_ERR_UNSUPPORTED,
+                        "a loader of %s: expected the sampler that ranks share, "
+                        "tt_distributed_sampler()",
                         s->cls.name);
     int64_t *order = tt__indices_new("a loader", s->dataset_size / replicas + 1);
     if (!order)

@@ -29,14 +29,14 @@ typedef struct slot {
 
 struct ddp {
     tt_module *module; /* kept by the wrapper, as `wrapped` of its class */
-    tt_group *group; /* NULL: bound to none */
+    tt_group *group;   /* NULL: bound to none */
     size_t bucket_cap_bytes;
     bool broadcast_buffers; /* at each forward that is trained on and follows one with `sync` */
     bool sync;              /* average in backward passes */
     bool synced;            /* when the last forward that is trained on began */
     tt_reducer *reducer;
     slot *slots;
-    size_t attached; /* slots whose gradient lies in a bucket */
+    size_t attached;      /* slots whose gradient lies in a bucket */
     tt_module **known_as; /* where the wrapper is known by others, until it is freed; or NULL */
 };
 
@@ -58,7 +58,8 @@ static tt_status before_forward(const tt_module *self, ddp *d) {
     if (!tt__is_recording())
         return TT_OK;
     if (!d->group)
-        return tt__fail(TT_ERR_STATE, "%s: this wrapper has no group yet: tt_elastic_restore() gives it one", call_site);
+        return tt__fail(TT_ERR_STATE, "%s: this wrapper has no group yet: tt_elastic_restore() gives it one",
+                        call_site);
     bool due = d->synced;
     d->synced = d->sync;
     if (!due || !d->broadcast_buffers || !tt_module_training(self))
@@ -165,8 +166,8 @@ static tt_status make_reducer(ddp *d, size_t *count) {
     if (!status && *count == 0)
         status = tt__fail(TT_ERR_INVALID, "tt_ddp: the module has no parameter that requires a gradient");
     if (!status)
-        status = tt_reducer_new(&d->reducer, d->group, params, (int64_t)*count,
-                                .bucket_cap_bytes = d->bucket_cap_bytes);
+        status =
+            tt_reducer_new(&d->reducer, d->group, params, (int64_t)*count, .bucket_cap_bytes = d->bucket_cap_bytes);
     free(params);
     return status;
 }

@@ -18,10 +18,10 @@ typedef struct dict_part {
     tt_status (*load_state_dict)(void *of, const tt_named_tensors *state);
 } dict_part;
 
-#define DICT_KIND(kind)                                                                                            \
-    static const tt_named_tensors *kind##_dict(void *of) { return tt_##kind##_state_dict(of); }                    \
-    static tt_status kind##_load_dict(void *of, const tt_named_tensors *state) {                                   \
-        return tt_##kind##_load_state_dict(of, state);                                                             \
+#define DICT_KIND(kind)                                                                         \
+    static const tt_named_tensors *kind##_dict(void *of) { return tt_##kind##_state_dict(of); } \
+    static tt_status kind##_load_dict(void *of, const tt_named_tensors *state) {                \
+        return tt_##kind##_load_state_dict(of, state);                                          \
     }
 DICT_KIND(optimizer)
 DICT_KIND(lr_scheduler)
@@ -168,9 +168,11 @@ static tt_status add_module_part(const char *who, tt_elastic *elastic, const cha
 
 static tt_status check_module_part(const char *who, const tt_elastic *elastic, const char *name,
                                    const tt_module *module) {
-    return elastic && name && module
-               ? TT_OK
-               : tt__fail_argument("%s: `%s` is NULL", who, !elastic ? "elastic" : !name ? "name" : "module");
+    return elastic && name && module ? TT_OK
+                                     : tt__fail_argument("%s: `%s` is NULL", who,
+                                                         !elastic ? "elastic"
+                                                         : !name  ? "name"
+                                                                  : "module");
 }
 
 tt_status tt_elastic_add_module(tt_elastic *elastic, const char *name, tt_module *module) {
@@ -185,9 +187,8 @@ tt_module *tt_elastic_ddp_with(const tt_elastic_ddp_args *args, size_t size) {
     TT__ARGS_COPY(a, args, size);
     if (check_module_part(who, a.elastic, a.name, a.module))
         return NULL;
-    const tt_ddp_args of_ddp = {.module = a.module,
-                                .bucket_cap_bytes = a.bucket_cap_bytes,
-                                .no_broadcast_buffers = a.no_broadcast_buffers};
+    const tt_ddp_args of_ddp = {
+        .module = a.module, .bucket_cap_bytes = a.bucket_cap_bytes, .no_broadcast_buffers = a.no_broadcast_buffers};
     tt_module *wrapper = tt__ddp_make(&of_ddp);
     if (!wrapper || !add_module_part(who, a.elastic, a.name, a.module, wrapper))
         return wrapper;
@@ -222,8 +223,9 @@ tt_status tt_elastic_add_loader(tt_elastic *elastic, const char *name, tt_loader
     if (!elastic || !name || !loader)
         return tt__fail_argument("%s: `%s` is NULL", who, !elastic ? "elastic" : !name ? "name" : "loader");
     if (!loader->sampler->share)
-        return tt__fail(TT_ERR_UNSUPPORTED,
-                        "%s: \"%s\": expected a loader of the sampler that ranks share, tt_distributed_sampler(), got %s",
-                        who, name, loader->sampler->cls.name);
+        return tt__fail(
+            TT_ERR_UNSUPPORTED,
+            "%s: \"%s\": expected a loader of the sampler that ranks share, tt_distributed_sampler(), got %s", who,
+            name, loader->sampler->cls.name);
     return tt_elastic_add_part(elastic, name, &cls, loader);
 }

@@ -43,7 +43,7 @@ typedef struct bytes_left {
     size_t size;
 } bytes_left;
 
-static bool take_bytes(bytes_left *left, void *to, size_t size) {
+static bool take_named(bytes_left *left, void *to, size_t size) {
     if (left->size < size)
         return false;
     if (to)
@@ -53,7 +53,9 @@ static bool take_bytes(bytes_left *left, void *to, size_t size) {
     return true;
 }
 
-static tt_status fail_named(void) { return tt__fail(TT_ERR_FORMAT, "the copy of another rank's tensors makes no sense"); }
+static tt_status fail_named(void) {
+    return tt__fail(TT_ERR_FORMAT, "the copy of another rank's tensors makes no sense");
+}
 
 /* How many bytes has a tensor of this head? UINT64_MAX: none can have it. */
 static uint64_t bytes_of_head(const tensor_head *head) {
@@ -71,7 +73,7 @@ static tt_status named_read_one(tt__named_copy *copy, bytes_left *left) {
     tensor_head head;
     const char *name = left->at;
     const char *end = left->size ? memchr(name, 0, left->size) : NULL;
-    if (!end || !take_bytes(left, NULL, (size_t)(end - name) + 1) || !take_bytes(left, &head, sizeof head) ||
+    if (!end || !take_named(left, NULL, (size_t)(end - name) + 1) || !take_named(left, &head, sizeof head) ||
         head.bytes != bytes_of_head(&head) || head.bytes > left->size)
         return fail_named();
     tt_shape shape = {.ndim = (int)head.dims};
@@ -79,7 +81,7 @@ static tt_status named_read_one(tt__named_copy *copy, bytes_left *left) {
     tt_tensor *x = (tt_from_data)(left->at, shape, (tt_dtype)head.dtype);
     if (!x)
         return tt_last_status();
-    take_bytes(left, NULL, (size_t)head.bytes);
+    take_named(left, NULL, (size_t)head.bytes);
     copy->names[copy->list.count] = name;
     copy->tensors[copy->list.count++] = x;
     return TT_OK;
@@ -89,7 +91,7 @@ tt_status tt__named_read(tt__named_copy *copy, const void **data, size_t *size) 
     bytes_left left = {*data, *size};
     int64_t count;
     *copy = (tt__named_copy){.list.size = sizeof copy->list};
-    if (!take_bytes(&left, &count, sizeof count) || count < 0 || (uint64_t)count > left.size)
+    if (!take_named(&left, &count, sizeof count) || count < 0 || (uint64_t)count > left.size)
         return fail_named();
     copy->names = calloc((size_t)count + 1, sizeof *copy->names);
     copy->tensors = calloc((size_t)count + 1, sizeof *copy->tensors);

@@ -20,7 +20,7 @@ static const char who[] = "tt_elastic_new";
  * child may have its own. */
 static _Atomic pid_t owner;
 
-static bool take_place(void) {
+static bool claim_process(void) {
     pid_t before = atomic_load(&owner);
     return before != getpid() && atomic_compare_exchange_strong(&owner, &before, getpid());
 }
@@ -49,10 +49,11 @@ static void leave_round(tt_elastic *e) {
 static tt_status move_on(tt_elastic *e) {
     tt__round_news news;
     if (!e->launcher.port)
-        return tt__fail(TT_ERR_UNSUPPORTED,
-                        "nobody can replace a lost rank here: this process was not started by a launcher that serves a "
-                        "store, as `tutti run` does; start the job again from its last checkpoint; before this: %.1500s",
-                        tt_last_error());
+        return tt__fail(
+            TT_ERR_UNSUPPORTED,
+            "nobody can replace a lost rank here: this process was not started by a launcher that serves a "
+            "store, as `tutti run` does; start the job again from its last checkpoint; before this: %.1500s",
+            tt_last_error());
     tt__recovery_say((tt__recovery){.recovers = 1, .wants_round = (uint32_t)e->round + 1, .lost = blamed_rank()});
     TT__TRY(tt__round_await(&e->launcher, &news, e->round + 1, e->rank, e->world, e->round_wait_ms, &e->stop));
     e->round = news.seat.round;
@@ -72,11 +73,12 @@ static tt_status move_on(tt_elastic *e) {
     return TT_OK;
 }
 
-tt_status tt__elastic_join(tt_elastic *e) {
+/* Join the group of the round that this process is in, and if a rank of it is lost meanwhile the next one. */
+static tt_status join_round(tt_elastic *e) {
     for (;;) {
-        tt_status status = tt_init_process_group(&e->group, .timeout_ms = e->timeout_ms,
-                                                 .heartbeat_ms = e->heartbeat_ms, .transport = e->transport,
-                                                 .algorithms = e->algorithms, .or_alone = e->or_alone);
+        tt_status status =
+            tt_init_process_group(&e->group, .timeout_ms = e->timeout_ms, .heartbeat_ms = e->heartbeat_ms,
+                                  .transport = e->transport, .algorithms = e->algorithms, .or_alone = e->or_alone);
         if (!status)
             break;
         if (!tt__elastic_mends(status) || !e->launcher.port)
@@ -93,12 +95,12 @@ tt_status tt__elastic_join(tt_elastic *e) {
 
 tt_status tt__elastic_next_round(tt_elastic *e) {
     TT__TRY(move_on(e));
-    return tt__elastic_join(e);
+    return join_round(e);
 }
 
 /* ---- the beginning and the end ---- */
 
-static tt_status copy_text(char **to, const char *from) {
+static tt_status copy_option(char **to, const char *from) {
     if (from && !(*to = strdup(from)))
         return tt__fail(TT_ERR_MEMORY, "%s: out of memory", who);
     return TT_OK;
@@ -124,14 +126,14 @@ static tt_status elastic_begin(tt_elastic *e, const tt_elastic_new_args *a) {
     e->heartbeat_ms = a->heartbeat_ms;
     e->round_wait_ms = a->round_wait_ms > 0 ? a->round_wait_ms : e->timeout_ms;
     e->or_alone = a->or_alone;
-    TT__TRY(copy_text(&e->transport, a->transport));
-    TT__TRY(copy_text(&e->algorithms, a->algorithms));
+    TT__TRY(copy_option(&e->transport, a->transport));
+    TT__TRY(copy_option(&e->algorithms, a->algorithms));
     TT__TRY(find_seat(e));
     if (a->stop_on_signals)
         tt__stop_wish_begin(&e->stop);
     tt__recovery_say((tt__recovery){.recovers = 1});
     TT__TRY(tt__standing_record_open(&e->standing, e->rank, e->world));
-    return tt__elastic_join(e);
+    return join_round(e);
 }
 
 tt_status tt_elastic_new_with(const tt_elastic_new_args *args, size_t size) {
@@ -140,7 +142,7 @@ tt_status tt_elastic_new_with(const tt_elastic_new_args *args, size_t size) {
     if (!a.out)
         return tt__fail(TT_ERR_INVALID, "%s: `out` is NULL", who);
     *a.out = NULL;
-    if (!take_place())
+    if (!claim_process())
         return tt__fail(TT_ERR_STATE, "%s: this process has one already: end that first (tt_elastic_free())", who);
     tt_elastic *e = calloc(1, sizeof *e);
     if (!e) {
@@ -163,7 +165,8 @@ void tt_elastic_free(tt_elastic *e) {
         return;
     tt__error_save(&saved);
     tt__error_restore(&saved);
-    tt_destroy_process_group(e->group); /* peers are told this thread's last error; what stands on it waits for nobody */
+    /* peers are told this thread's last error; what stands on it waits for nobody */
+    tt_destroy_process_group(e->group);
     tt__parts_unbind(&e->parts);
     tt__parts_free(&e->parts);
     tt__recovery stopped = {.stopped_by = tt__recovery_said().stopped_by};

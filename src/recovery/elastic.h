@@ -2,9 +2,9 @@
 #ifndef TT_RECOVERY_ELASTIC_H
 #define TT_RECOVERY_ELASTIC_H
 
-#include "recovery/parts.h"
-#include "recovery/rounds.h"
+#include "recovery/next_round.h"
 #include "recovery/standing_record.h"
+#include "recovery/state_parts.h"
 #include "recovery/stop_wish.h"
 
 struct tt_elastic {
@@ -28,10 +28,8 @@ struct tt_elastic {
     int64_t look_ms; /* when rank 0 looks again whether another round is wanted */
 };
 
-/* Join the group of the round that this process is in, and if a rank of it is lost meanwhile the next one. */
-tt_status tt__elastic_join(tt_elastic *e);
-
-/* Wait for the round after the present one, leave the group, and join. */
+/* Wait for the round after the present one, leave the group, and join; if a rank is lost meanwhile, the round after
+ * that. */
 tt_status tt__elastic_next_round(tt_elastic *e);
 
 /* Does another round mend this failure of a call on a group? */

@@ -1,9 +1,9 @@
 /* Commit and restore.
  *
  * Each rank keeps a copy of its state, numbered. When the ranks of a round meet, they compare numbers; those that have
- * less than the newest get the copy of the lowest rank that has it, in a group of these ranks alone. Then all bind their
- * parts to the group, and set them. A copy is as whole as when it was made, or received, so whoever is interrupted in
- * here, by the loss of yet another rank, begins again in the next round. */
+ * less than the newest get the copy of the lowest rank that has it, in a group of these ranks alone. Then all bind
+ * their parts to the group, and set them. A copy is as whole as when it was made, or received, so whoever is
+ * interrupted in here, by the loss of yet another rank, begins again in the next round. */
 #include "recovery/elastic.h"
 
 #include "base/error.h"
@@ -80,7 +80,7 @@ static tt_status find_sources(tt_elastic *e, sources *s) {
 }
 
 /* Send the copy to those that lack it, in a group of theirs with the root, or receive it. */
-static tt_status hand_over(tt_elastic *e, const sources *s) {
+static tt_status hand_copy_over(tt_elastic *e, const sources *s) {
     bool takes_part = s->lacks || e->rank == s->root;
     tt__bytes *copy = &e->kept[s->lacks ? !e->newest : e->newest];
     tt_group *group;
@@ -111,7 +111,7 @@ static tt_status synchronize(tt_elastic *e) {
     sources s = {0}; /* gcc does not see that success sets it */
     TT__TRY(find_sources(e, &s));
     if (s.lacked)
-        TT__TRY(hand_over(e, &s));
+        TT__TRY(hand_copy_over(e, &s));
     e->commits = s.commits < 0 ? 0 : s.commits;
     TT__TRY(tt__parts_bind(&e->parts, e->group));
     TT__TRY(tt__parts_load(&e->parts, &e->kept[e->newest]));

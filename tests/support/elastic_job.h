@@ -1,7 +1,7 @@
-/* A launcher for tests of recovery: it starts the workers of a job, reads the words in their flight recorders, and, when
- * ranks are lost, announces the next round as net/recovery_words.h says, in which they are replaced, or missing; or
- * in which others join. It serves the job's store itself. The workers run this same program: elastic_job_begin(), first
- * in main(), turns to `worker`. */
+/* A launcher for tests of recovery: it starts the workers of a job, reads the words in their flight recorders, and,
+ * when ranks are lost, announces the next round as net/recovery_words.h says, in which they are replaced, or missing;
+ * or in which others join. It serves the job's store itself. The workers run this same program: elastic_job_begin(),
+ * first in main(), turns to `worker`. */
 #ifndef TESTS_SUPPORT_ELASTIC_JOB_H
 #define TESTS_SUPPORT_ELASTIC_JOB_H
 
@@ -32,10 +32,10 @@ typedef enum job_policy { JOB_REPLACES, JOB_SHRINKS, JOB_NEVER_ANSWERS } job_pol
 
 typedef struct job_worker {
     pid_t pid;
-    int rank, born;      /* in the present round, -1: in none; the round that it was started for */
-    bool ended, killed;  /* killed: by job_kill() */
-    int status;          /* as waitpid() gives it */
-    char *mapping;       /* NULL: it has shown no recorder */
+    int rank, born;     /* in the present round, -1: in none; the round that it was started for */
+    bool ended, killed; /* killed: by job_kill() */
+    int status;         /* as waitpid() gives it */
+    char *mapping;      /* NULL: it has shown no recorder */
     size_t mapped, at, size;
     uint32_t lost, stopped_by; /* the last that it said */
 } job_worker;
@@ -46,14 +46,14 @@ typedef struct job_caller {
 } job_caller;
 
 typedef struct job {
-    const char *mode;        /* handed to the workers */
+    const char *mode;           /* handed to the workers */
     const char *const *program; /* NULL-terminated: what the workers run instead, with stdout appended to "out" */
     int world, round;
     job_policy policy;
-    int grow;                /* how many more are to join */
-    int drop;                /* the rank that the next round leaves out, though it lives, plus 1; 0: none */
-    int failures;            /* ranks that were lost */
-    int unknown;             /* endings that no rank was to have: an exit code that is neither 0 nor agreed */
+    int grow;     /* how many more are to join */
+    int drop;     /* the rank that the next round leaves out, though it lives, plus 1; 0: none */
+    int failures; /* ranks that were lost */
+    int unknown;  /* endings that no rank was to have: an exit code that is neither 0 nor agreed */
     int64_t began_ms;
     tt_store_server *server;
     tt_store *store;
@@ -66,7 +66,7 @@ typedef struct job {
     int called;
     /* What happens in the test: called again and again. */
     void (*happen)(struct job *j);
-    uint64_t state;  /* for `happen`, as are the following */
+    uint64_t state; /* for `happen`, as are the following */
     int64_t due_ms;
     long due_bytes;
     int events;

@@ -6,7 +6,7 @@
 
 #include "comm/record/recovery.h"
 #include "data/loader.h"
-#include "recovery/rounds.h"
+#include "recovery/next_round.h"
 
 #include <tutti/tutti.h>
 
@@ -66,15 +66,15 @@ static void nonsense_is_no_round(void **state) {
     static const char *const texts[] = {"",
                                         "3",
                                         "3 0\n0 1\nh 1\n",
-                                        "2 2\n0 1\nh 1\n",      /* another round */
-                                        "3 2\n0\nh 1\n",        /* too few ranks */
-                                        "3 2\n0 1 2\nh 1\n",    /* too many */
-                                        "3 2\n0 2\nh 1\n",      /* not in the world */
-                                        "3 2\n0 -2\nh 1\n",     /* nor is this */
-                                        "3 2\n0 x\nh 1\n",      /* no number */
-                                        "3 2\n0 1\nh\n",        /* no port */
-                                        "3 2\n0 1\nh 70000\n",  /* none that exists */
-                                        "3 2\n0 1",             /* no place */
+                                        "2 2\n0 1\nh 1\n",     /* another round */
+                                        "3 2\n0\nh 1\n",       /* too few ranks */
+                                        "3 2\n0 1 2\nh 1\n",   /* too many */
+                                        "3 2\n0 2\nh 1\n",     /* not in the world */
+                                        "3 2\n0 -2\nh 1\n",    /* nor is this */
+                                        "3 2\n0 x\nh 1\n",     /* no number */
+                                        "3 2\n0 1\nh\n",       /* no port */
+                                        "3 2\n0 1\nh 70000\n", /* none that exists */
+                                        "3 2\n0 1",            /* no place */
                                         "3 2\n0 1\n\nreason\n"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         tt__round_news news;
@@ -276,7 +276,8 @@ static void a_share_changes(void **state) {
     for (int workers = 0; workers < 2; workers++)
         for (int to = 1; to <= 5; to++) {
             tt_dataset *set = numbered(23);
-            tt_sampler *s = tt_distributed_sampler(23, 4, 1, .seed = 6), *t = tt_distributed_sampler(23, to, to - 1, .seed = 6);
+            tt_sampler *s = tt_distributed_sampler(23, 4, 1, .seed = 6),
+                       *t = tt_distributed_sampler(23, to, to - 1, .seed = 6);
             tt_loader *a = tt_loader_new(set, 8, s, .workers = workers), *b = tt_loader_new(set, 8, t);
             tt_batch batch;
             tt_sampler_set_epoch(s, 2);

@@ -1,6 +1,6 @@
 /* The next round of the job, as the launcher announces it in its store. */
-#ifndef TT_RECOVERY_ROUNDS_H
-#define TT_RECOVERY_ROUNDS_H
+#ifndef TT_RECOVERY_NEXT_ROUND_H
+#define TT_RECOVERY_NEXT_ROUND_H
 
 #include "comm/rendezvous/round.h"
 #include "recovery/stop_wish.h"
@@ -14,8 +14,6 @@ typedef struct tt__launcher_store {
     tt_store *connection;
 } tt__launcher_store;
 
-/* Connect, unless it is connected. */
-tt_status tt__launcher_connect(tt__launcher_store *launcher, int64_t timeout_ms);
 void tt__launcher_disconnect(tt__launcher_store *launcher);
 
 /* What a round's key says. */

@@ -1,6 +1,6 @@
 /* A copy of the state is a run of parts: name, size, bytes. The name stands there because the rank that reads it may
  * have registered something else. */
-#include "recovery/parts.h"
+#include "recovery/state_parts.h"
 
 #include "base/args.h"
 #include "base/error.h"
@@ -21,7 +21,7 @@ void tt_elastic_write(tt_elastic_writer *writer, const void *data, size_t size) 
 
 /* ---- registering ---- */
 
-static tt_status check_part(const tt_elastic_add_part_args *a) {
+static tt_status check_new_part(const tt_elastic_add_part_args *a) {
     static const char who[] = "tt_elastic_add_part";
     if (!a->elastic || !a->name || !a->cls)
         return tt__fail_argument("%s: `%s` is NULL", who, !a->elastic ? "elastic" : !a->name ? "name" : "cls");
@@ -59,7 +59,7 @@ tt_status tt_elastic_add_part_with(const tt_elastic_add_part_args *args, size_t 
     TT__ARGS_COPY(a, args, size);
     if (a.cls)
         TT__ARGS_COPY(cls, a.cls, a.cls_size);
-    tt_status status = check_part(&a);
+    tt_status status = check_new_part(&a);
     if (!status && (!cls.save || !cls.load))
         status = tt__fail(TT_ERR_INVALID, "tt_elastic_add_part: \"%s\": the class has no %s function", a.name,
                           cls.save ? "load" : "save");
@@ -148,12 +148,13 @@ static bool take_run(const tt__bytes *copy, size_t *at, tt__span *run) {
 }
 
 static tt_status fail_other_parts(const tt__part *part, const tt__span *name) {
-    return tt__fail(TT_ERR_MISMATCH,
-                    "tt_elastic_restore: this rank registered %s%.100s%s where another one registered %s%.*s%s: all ranks "
-                    "register the same parts in the same order",
-                    part ? "\"" : "", part ? part->name : "nothing", part ? "\"" : "", name ? "\"" : "",
-                    name ? (int)(name->size < 100 ? name->size : 100) : 7, name ? (const char *)name->data : "nothing",
-                    name ? "\"" : "");
+    return tt__fail(
+        TT_ERR_MISMATCH,
+        "tt_elastic_restore: this rank registered %s%.100s%s where another one registered %s%.*s%s: all ranks "
+        "register the same parts in the same order",
+        part ? "\"" : "", part ? part->name : "nothing", part ? "\"" : "", name ? "\"" : "",
+        name ? (int)(name->size < 100 ? name->size : 100) : 7, name ? (const char *)name->data : "nothing",
+        name ? "\"" : "");
 }
 
 tt_status tt__parts_load(const tt__parts *parts, const tt__bytes *copy) {

@@ -1,4 +1,4 @@
-#include "recovery/rounds.h"
+#include "recovery/next_round.h"
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -14,7 +14,8 @@
 /* A wait is made of slices, so that a signal is seen. Who only looks has no time. */
 enum { SLICE_MS = 200, LOOK_CONNECT_MS = 100, LOOK_MS = 250 };
 
-tt_status tt__launcher_connect(tt__launcher_store *launcher, int64_t timeout_ms) {
+/* Connect, unless it is connected. */
+static tt_status connect_launcher(tt__launcher_store *launcher, int64_t timeout_ms) {
     if (launcher->connection)
         return TT_OK;
     return tt_tcp_store(&launcher->connection, launcher->host, launcher->port, .timeout_ms = timeout_ms);
@@ -36,7 +37,7 @@ static const char *next_line(const char **text, char *line, size_t size) {
 }
 
 /* The number at `rank` of a list; -2: it has none there. */
-static long number_at(const char *list, int rank) {
+static long new_rank_at(const char *list, int rank) {
     for (int i = 0;; i++) {
         char *end;
         long number = strtol(list, &end, 10);
@@ -64,8 +65,8 @@ tt_status tt__round_parse(tt__round_news *news, const char *text, int round, int
     char *list = strndup(text, n);
     if (!list)
         return tt__fail(TT_ERR_MEMORY, "no memory for the ranks of round %d", round);
-    long seat = number_at(list, rank);
-    tt_status status = seat < -1 || seat >= size || number_at(list, world) != -2
+    long seat = new_rank_at(list, rank);
+    tt_status status = seat < -1 || seat >= size || new_rank_at(list, world) != -2
                            ? fail_round(round, "the new rank of each rank of the round before", list)
                            : TT_OK;
     free(list);
@@ -112,7 +113,7 @@ static tt_status await_round(tt__launcher_store *launcher, tt_store_value *value
     int64_t deadline_ms = tt__deadline_ms(wait_ms);
     char key[64];
     snprintf(key, sizeof key, TT__ROUND_KEY, round);
-    TT__TRY(tt__launcher_connect(launcher, wait_ms));
+    TT__TRY(connect_launcher(launcher, wait_ms));
     tt_status status = await_key(launcher->connection, key, deadline_ms, stop);
     return status ? status : read_key(launcher->connection, key, value);
 }
@@ -159,7 +160,7 @@ bool tt__round_wanted(tt__launcher_store *launcher, int round) {
     if (!launcher->port)
         return false;
     tt__error_save(&saved);
-    if (!tt__launcher_connect(launcher, LOOK_CONNECT_MS)) {
+    if (!connect_launcher(launcher, LOOK_CONNECT_MS)) {
         uint64_t errors = tt__error_count();
         tt_store_set_timeout_ms(launcher->connection, LOOK_MS);
         wanted = look_at_wanted(launcher->connection, round);

@@ -1,6 +1,6 @@
 /* What the state of an elastic job is made of, and copies of it. */
-#ifndef TT_RECOVERY_PARTS_H
-#define TT_RECOVERY_PARTS_H
+#ifndef TT_RECOVERY_STATE_PARTS_H
+#define TT_RECOVERY_STATE_PARTS_H
 
 #include "base/bytes.h"
 
