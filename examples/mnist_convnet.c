@@ -43,7 +43,8 @@ static const Program mnist_program = {"mnist_convnet",
                                        .save_every = 2,
                                        .lr = 1,
                                        .factor = 0.7,
-                                       .checkpoint = "mnist_convnet.safetensors"}};
+                                       .checkpoint = "mnist_convnet.safetensors"},
+                                      NULL};
 
 typedef struct Run {
     tt_group *world;

@@ -28,12 +28,15 @@ typedef struct Options {
     double factor; /* the program's own flag */
     int64_t seed;
     const char *checkpoint, *resume, *metrics;
+    bool elastic;
 } Options;
 
-/* A program's name, its --help, the name of its own flag, and what flags are when they are not given. */
+/* A program's name, its --help, the name of its own flag, and what flags are when they are not given; "elastic" where
+ * it has that flag. */
 typedef struct Program {
     const char *name, *usage, *factor_flag;
     Options defaults;
+    const char *elastic_flag;
 } Program;
 
 static const Program mnist_program;
@@ -118,10 +121,23 @@ static bool check_options(const Options *o) {
 /* False: wrong flags, which were told. --help prints and ends the process. */
 static bool parse_options(Options *o, int argc, char **argv) {
     const struct option flags[] = {
-        {"data", 1, 0, 0},       {"images", 1, 0, 0},     {"labels", 1, 0, 0}, {"holdout", 1, 0, 0},
-        {"epochs", 1, 0, 0},     {"batch-size", 1, 0, 0}, {"lr", 1, 0, 0},     {mnist_program.factor_flag, 1, 0, 0},
-        {"save-every", 1, 0, 0}, {"checkpoint", 1, 0, 0}, {"resume", 1, 0, 0}, {"metrics", 1, 0, 0},
-        {"seed", 1, 0, 0},       {"workers", 1, 0, 0},    {"help", 0, 0, 'h'}, {0},
+        {"data", 1, 0, 0},
+        {"images", 1, 0, 0},
+        {"labels", 1, 0, 0},
+        {"holdout", 1, 0, 0},
+        {"epochs", 1, 0, 0},
+        {"batch-size", 1, 0, 0},
+        {"lr", 1, 0, 0},
+        {mnist_program.factor_flag, 1, 0, 0},
+        {"save-every", 1, 0, 0},
+        {"checkpoint", 1, 0, 0},
+        {"resume", 1, 0, 0},
+        {"metrics", 1, 0, 0},
+        {"seed", 1, 0, 0},
+        {"workers", 1, 0, 0},
+        {"help", 0, 0, 'h'},
+        {mnist_program.elastic_flag, 0, 0, 'e'},
+        {0},
     };
     *o = mnist_program.defaults;
     opterr = 0;
@@ -130,6 +146,10 @@ static bool parse_options(Options *o, int argc, char **argv) {
             if (speaks())
                 fputs(mnist_program.usage, stdout);
             exit(EXIT_SUCCESS);
+        }
+        if (c == 'e') {
+            o->elastic = true;
+            continue;
         }
         if (c == ':')
             return complain("a value is missing after ", argv[optind - 1]);

@@ -4,6 +4,7 @@
  *   tutti run --nproc-per-node=2 mnist_trainer --lr 0.1           built-in digits, drawn on the spot
  *   tutti run --nproc-per-node=2 mnist_trainer --data DIR         MNIST's four files
  *   mnist_trainer --epochs 10 --resume checkpoint.safetensors     go on, alone
+ *   tutti run --nproc-per-node=2 mnist_trainer --elastic          go on when a rank is lost, without a restart
  *
  * B batch, 784 = 28 x 28 pixels, 512 hidden units, 10 classes. */
 #include "mnist_program.h"
@@ -31,15 +32,19 @@ static const char usage[] = "usage: mnist_trainer [FLAGS]\n"
                             "  --metrics DIR      write curves for `tutti plot` and TensorBoard there\n"
                             "  --seed N           of initial weights and of shuffling (0)\n"
                             "  --workers N        threads that make batches ahead (0)\n"
+                            "  --elastic          survive the loss of ranks, and stop together (SIGTERM, SIGUSR1)\n"
                             "  --help             this text\n";
 
 static const Program mnist_program = {
     "mnist_trainer",
     usage,
     "momentum",
-    {.epochs = 5, .batch_size = 32, .save_every = 2, .lr = 1e-3, .checkpoint = "checkpoint.safetensors"}};
+    {.epochs = 5, .batch_size = 32, .save_every = 2, .lr = 1e-3, .checkpoint = "checkpoint.safetensors"},
+    "elastic"};
 
 typedef struct Trainer {
+    tt_elastic *elastic; /* with --elastic: whose group `world` is */
+    int stop;            /* the signal for which all ranks stop */
     tt_group *world;
     int rank;
     tt_module *model; /* 784-512-10 */
@@ -77,8 +82,27 @@ static tt_status make_model(Trainer *t, const Options *o) {
     if (o->resume && (tt_checkpoint_load(o->resume, t->model, t->sgd, &t->progress) ||
                       tt_optimizer_set_option(t->sgd, TT_ALL_GROUPS, "lr", o->lr))) /* the flag's, not the file's */
         return tt_last_status();
-    t->ddp = tt_ddp(t->model, t->world);
+    t->ddp = t->elastic ? tt_elastic_ddp(t->elastic, "model", t->model) : tt_ddp(t->model, t->world);
     return t->ddp ? TT_OK : tt_last_status();
+}
+
+/* Register the state that a rank hands to another one, and take it. */
+static tt_status begin_elastic(Trainer *t) {
+    if (tt_elastic_add_optimizer(t->elastic, "optimizer", t->sgd) ||
+        tt_elastic_add_loader(t->elastic, "loader", t->loader) ||
+        (t->test_loader && tt_elastic_add_loader(t->elastic, "test", t->test_loader)) ||
+        tt_elastic_add(t->elastic, "epoch", &t->progress.epoch, sizeof t->progress.epoch))
+        return tt_last_status();
+    return tt_elastic_restore(t->elastic);
+}
+
+/* Go on after a call that failed because another rank was lost. */
+static tt_status recover(Trainer *t) {
+    if (!t->elastic || tt_elastic_restore(t->elastic))
+        return tt_last_status();
+    t->world = tt_elastic_group(t->elastic);
+    t->rank = tt_get_rank(t->world);
+    return TT_OK;
 }
 
 static tt_status set_up(Trainer *t, const Data *d, const Options *o) {
@@ -100,7 +124,9 @@ static tt_status set_up(Trainer *t, const Data *d, const Options *o) {
         return tt_last_status();
     if (t->metrics && o->resume && tt_summary_writer_purge(t->metrics, t->progress.epoch + 1))
         return tt_last_status();
-    return share_test_set(t->world, d, &t->test_sampler, &t->test_loader);
+    if (share_test_set(t->world, d, &t->test_sampler, &t->test_loader))
+        return tt_last_status();
+    return t->elastic ? begin_elastic(t) : TT_OK;
 }
 
 static void tear_down(Trainer *t) {
@@ -112,7 +138,9 @@ static void tear_down(Trainer *t) {
     tt_module_free(t->ddp);
     tt_optimizer_free(t->sgd);
     tt_module_free(t->model);
-    tt_destroy_process_group(t->world);
+    if (!t->elastic)
+        tt_destroy_process_group(t->world);
+    tt_elastic_free(t->elastic);
 }
 
 /* ---- one epoch ---- */
@@ -181,6 +209,10 @@ static tt_status train_epoch(Trainer *t, Totals *totals) {
         tt_status status = train_batch(t, &b, totals);
         if (status)
             return status;
+        if (t->elastic && (tt_elastic_commit(t->elastic) || tt_elastic_should_stop(t->elastic, &t->stop)))
+            return tt_last_status();
+        if (t->stop)
+            return TT_OK;
         done++;
         tt_publish_progress(done, totals->loss / totals->examples, .steps = batches, .epoch = t->progress.epoch + 1,
                             .epochs = t->epochs, .samples = b.size);
@@ -252,8 +284,12 @@ static tt_status train(Trainer *t) {
         double start = seconds();
         tt_status status = train_epoch(t, &trained);
         double elapsed = seconds() - start;
+        if (!status && t->stop)
+            return save(t, true);
         if (!status)
             status = test(t, &tested);
+        if (status && !recover(t))
+            continue;
         if (status) {
             if (t->bar)
                 printf("\n"); /* what is wrong gets a line of its own */
@@ -284,7 +320,10 @@ int main(int argc, char **argv) {
     Trainer trainer = {0};
     if (!parse_options(&options, argc, argv))
         return 2;
-    tt_status status = join_job(&trainer.world);
+    tt_status status = options.elastic ? tt_elastic_new(&trainer.elastic, .or_alone = true, .stop_on_signals = true)
+                                       : join_job(&trainer.world);
+    if (trainer.elastic)
+        trainer.world = tt_elastic_group(trainer.elastic);
     trainer.rank = tt_get_rank(trainer.world);
     if (!status)
         status = prepare_data(&data, &options);
@@ -301,5 +340,5 @@ int main(int argc, char **argv) {
         tt_report();
     tear_down(&trainer);
     free_data(&data);
-    return status ? EXIT_FAILURE : EXIT_SUCCESS;
+    return status ? EXIT_FAILURE : trainer.stop ? 128 + trainer.stop : EXIT_SUCCESS;
 }

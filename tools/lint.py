@@ -49,6 +49,7 @@ BELOW = {
     "comm": ["store"],
     "spawn": ["store"],
     "reducer": ["comm"],
+    "recovery": ["comm"],
     "tensor": ["base"],
     "autograd": ["tensor"],
     "nn": ["autograd"],
@@ -57,7 +58,7 @@ BELOW = {
     "data": ["tensor", "zip"],
     "checkpoint": ["nn", "optim", "data", "zip"],
     "models": ["checkpoint"],
-    "parallel": ["reducer", "nn", "optim", "data", "checkpoint"],
+    "parallel": ["reducer", "recovery", "nn", "optim", "data", "checkpoint"],
     "metrics": ["base"],
     "elastic": ["store"],
     "trainer": ["parallel", "metrics"],
@@ -92,12 +93,13 @@ MAY_END = {"cli", "elastic", "spawn"}
 # come from operators and programs, and leaf.c moves a gradient's bytes to other memory; autocast.c chooses types.
 MAY_SEE_ELEMENTS = {"autocast", "record", "backward", "leaf"}
 # libtutti-comm is these; libtutti is the others but the command's.
-COMM_LAYERS = {"base", "net", "store", "spawn", "comm", "reducer"}
+COMM_LAYERS = {"base", "net", "store", "spawn", "comm", "recovery", "reducer"}
 # Under which the one exports what only the other may use (cmake/library.map.in).
 PRIVATE_NODE = "TUTTI_PRIVATE_"
 # Public headers that are not named after their layer.
-LAYER_OF_HEADER = {"amp": "optim", "backend": "comm", "datasets": "data", "functional": "autograd", "init": "nn",
-                   "layers": "nn", "loader": "data", "samplers": "data", "transforms": "data"}
+LAYER_OF_HEADER = {"amp": "optim", "backend": "comm", "datasets": "data", "elastic": "recovery",
+                   "elastic_training": "parallel", "functional": "autograd", "init": "nn", "layers": "nn",
+                   "loader": "data", "samplers": "data", "transforms": "data"}
 
 
 def allowed(layer):

@@ -9,6 +9,8 @@
 #include <tutti/comm.h>
 #include <tutti/data.h>
 #include <tutti/datasets.h>
+#include <tutti/elastic.h>
+#include <tutti/elastic_training.h>
 #include <tutti/functional.h>
 #include <tutti/init.h>
 #include <tutti/layers.h>

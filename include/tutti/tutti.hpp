@@ -22,6 +22,8 @@
 #include <tutti/cpp/comm.hpp>
 #include <tutti/cpp/data.hpp>
 #include <tutti/cpp/datasets.hpp>
+#include <tutti/cpp/elastic.hpp>
+#include <tutti/cpp/elastic_training.hpp>
 #include <tutti/cpp/functional.hpp>
 #include <tutti/cpp/init.hpp>
 #include <tutti/cpp/layers.hpp>

@@ -7,17 +7,31 @@
 #include "comm/backend/plugin_load.h"
 #include "comm/in_callback.h"
 #include "comm/native/native.h"
+#include "comm/record/recovery.h"
+#include "comm/rendezvous/round.h"
 #include "net/wire_choice.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* Meet as the rank that the launcher made of this process since it began; false: it never did. */
+static bool meet_in_round(tt__meeting *meeting) {
+    tt__seat seat;
+    if (!tt__round_seat(&seat))
+        return false;
+    *meeting = (tt__meeting){.rank = seat.rank, .world = seat.world, .port = seat.port};
+    snprintf(meeting->host, sizeof meeting->host, "%s", seat.host);
+    return true;
+}
+
 /* Find this process's rank, and the store. */
 static tt_status find_meeting(const tt_init_process_group_args *args, tt__meeting *meeting) {
     const char *method = args->init_method;
     if (args->world_size < 0)
         return tt__fail(TT_ERR_INVALID, "tt_init_process_group: .world_size is %d", args->world_size);
+    if ((args->store || !method || !strcmp(method, "env://")) && !args->world_size && meet_in_round(meeting))
+        return TT_OK;
     if (args->store || !method || !strcmp(method, "env://"))
         return tt__meeting_from_env(&tt__own_environment, meeting, args);
     if (!strncmp(method, "tcp://", strlen("tcp://")))
@@ -48,12 +62,16 @@ static tt_status open_store(tt_store **store, const tt__meeting *meeting, int64_
 }
 
 /* Choose the prefix of the keys. A rank may join several groups through one store, one after the other, and again after
- * a restart: each time under another prefix. */
+ * a restart or in another round: each time under another prefix. */
 static tt_status choose_prefix(tt_store *store, int rank, char *prefix, size_t size) {
     const char *restart = getenv("TORCHELASTIC_RESTART_COUNT");
+    int round = tt__round_number();
     char key[128];
     int64_t groups;
-    snprintf(prefix, size, "tutti/%.20s", restart && *restart ? restart : "0");
+    if (round)
+        snprintf(prefix, size, "tutti/round/%d", round);
+    else
+        snprintf(prefix, size, "tutti/%.20s", restart && *restart ? restart : "0");
     snprintf(key, sizeof key, "%s/groups/%d", prefix, rank);
     TT__TRY(tt_store_add(store, key, 1, &groups));
     size_t n = strlen(prefix);
@@ -204,7 +222,7 @@ tt_status tt_init_process_group_with(const tt_init_process_group_args *args, siz
     if (!status && own)
         /* Then the address is free for the next group. */
         status = tt_barrier_with(TT_ARGS(tt_barrier_args, *full.out, .file = "tt_init_process_group"));
-    if (status == TT_ERR_PEER)
+    if (status == TT_ERR_PEER && !tt__recovery_is_on())
         tt__error_file_write(tt_last_error(), true);
     if (status) {
         tt_destroy_process_group(*full.out);

@@ -5,6 +5,7 @@
 #include "base/fork_fds.h"
 #include "comm/native_group.h"
 #include "comm/record/crash_watch.h"
+#include "comm/record/recovery.h"
 #include "comm/shared/doorbell.h"
 
 #include <sched.h>
@@ -82,8 +83,10 @@ static void close_marked(int fd) {
 void tt__world_end(tt__world *world) {
     tt__world_own(world);
     tt__messages_close(world->messages, world->forked);
-    if (world->peers[world->rank].control)
+    if (world->peers[world->rank].control) {
         tt__progress_detach(&tt__world_control(world)->recorder);
+        tt__recovery_detach(&tt__world_control(world)->recorder);
+    }
     while (world->retired) {
         tt_group *group = world->retired;
         world->retired = group->native->next_group;

@@ -35,6 +35,12 @@ static int64_t share_rest(void *user, int64_t visited) {
     return share_size(user);
 }
 
+static void share_among(void *user, int64_t replicas, int64_t rank) {
+    share *s = user;
+    s->replicas = replicas;
+    s->rank = rank;
+}
+
 static tt_status share_order(void *user, int64_t epoch, int64_t *indices, int64_t n) {
     const share *s = user;
     if (s->everyone) {
@@ -96,5 +102,6 @@ tt_sampler *tt_distributed_sampler_with(const tt_distributed_sampler_args *args,
     sampler->pure = true;
     sampler->replicas = a.num_replicas;
     sampler->rest = share_rest;
+    sampler->share = share_among;
     return sampler;
 }

@@ -336,6 +336,42 @@ double tt_loader_waited(const tt_loader *loader) {
     return elapsed > 0 ? (double)loader->waited_ns / (double)elapsed : 0;
 }
 
+/* ---- another share ---- */
+
+/* Make buffers for the batches of a larger share, if those there are were cut to a smaller one. */
+static tt_status enlarge_batches(tt_loader *loader) {
+    int64_t rows = loader->batch_size < loader->examples ? loader->batch_size : loader->examples;
+    tt_tensor_spec x = loader->batches.x, y = loader->batches.y;
+    if (rows <= loader->batches.rows)
+        return TT_OK;
+    tt__batches_take_back(&loader->batches);
+    tt__batches_free(&loader->batches);
+    loader->batches = (tt__batches){0};
+    return tt__batches_init(&loader->batches, rows, loader->crew ? loader->jobs : 0, &x, &y);
+}
+
+tt_status tt__loader_share(tt_loader *loader, int64_t replicas, int64_t rank) {
+    tt_sampler *s = loader->sampler;
+    if (!s->share)
+        return tt__fail(TT_ERR_UNSUPPORTED,
+                        "a loader of %s: expected the sampler that ranks share, "
+                        "tt_distributed_sampler()",
+                        s->cls.name);
+    int64_t *order = tt__indices_new("a loader", s->dataset_size / replicas + 1);
+    if (!order)
+        return tt_last_status();
+    tt_loader_restart(loader);
+    tt_status status = tt__sampler_share(s, replicas, rank);
+    if (status) {
+        free(order);
+        return status;
+    }
+    free(loader->order);
+    loader->order = order;
+    loader->examples = tt__loader_examples(loader, s->size);
+    return enlarge_batches(loader);
+}
+
 /* ---- life ---- */
 
 static void loader_end(tt_loader *loader) {

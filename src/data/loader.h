@@ -60,6 +60,10 @@ struct tt_loader {
 /* Return how many of an epoch's n examples come in batches. */
 int64_t tt__loader_examples(const tt_loader *loader, int64_t n);
 
+/* Have the loader's sampler, one that ranks share, divide by `replicas` ranks from now on. The epoch under way is
+ * forgotten: a state is loaded next. TT_ERR_UNSUPPORTED: no such sampler. */
+tt_status tt__loader_share(tt_loader *loader, int64_t replicas, int64_t rank);
+
 /* Note that an epoch begins now. */
 tt_status tt__loader_clock_epoch(tt_loader *loader);
 

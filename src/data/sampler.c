@@ -212,6 +212,20 @@ void tt__sampler_put(tt_sampler *sampler, const int64_t *order, const int64_t *s
     sampler->drawn = sampler->begun = true;
 }
 
+tt_status tt__sampler_share(tt_sampler *sampler, int64_t replicas, int64_t rank) {
+    int64_t *indices = tt__indices_new("a sampler", sampler->dataset_size / replicas + 1);
+    if (!indices)
+        return tt_last_status();
+    free(sampler->indices);
+    sampler->indices = indices;
+    sampler->share(sampler->user, replicas, rank);
+    sampler->replicas = replicas;
+    sampler_visited(sampler, 0);
+    sampler->size = sampler->now;
+    sampler->drawn = sampler->begun = false;
+    return TT_OK;
+}
+
 const int64_t *tt_sampler_indices(tt_sampler *sampler) {
     if (!sampler)
         return NULL;

@@ -26,6 +26,7 @@ struct tt_sampler {
      * resumed, and a function that takes this number and returns how many of the others are this rank's. */
     int64_t replicas, visited;
     int64_t (*rest)(void *user, int64_t visited);
+    void (*share)(void *user, int64_t replicas, int64_t rank); /* divide by so many ranks from now on, as this one */
     /* Of a batch sampler either the sampler whose order it cuts, or its own batches. */
     tt_sampler *cuts;   /* held by `user`'s destroy; NULL: none */
     int64_t batch_size; /* into so many */
@@ -52,6 +53,10 @@ tt_status tt__sampler_resume(tt_sampler *sampler, int64_t visited, int64_t *orde
 /* Have an epoch begun whose order is given: sampler->size indices, or as many as `sizes` (NULL: it has none) add up to,
  * which are valid. */
 void tt__sampler_put(tt_sampler *sampler, const int64_t *order, const int64_t *sizes);
+
+/* Have the order shared by `replicas` ranks from now on, of which this is number `rank`: needs `share`. The epoch under
+ * way is forgotten. After a failure nothing has changed. */
+tt_status tt__sampler_share(tt_sampler *sampler, int64_t replicas, int64_t rank);
 
 /* Check sizes (sampler->batches) of batches: *examples := their sum, at most sampler->size. */
 tt_status tt__check_batch_sizes(const char *who, const tt_sampler *sampler, const int64_t *sizes, int64_t *examples);

@@ -39,7 +39,7 @@ static bool say_trouble(const launcher *l, char text[REASON]) {
     int own, i;
     if (l->lost)
         snprintf(text, REASON, "node %d (%s) is lost: %.300s", l->lost->node,
-                 tt__nodes_hostname(l->nodes, l->lost->node), l->lost->text ? l->lost->text : "?");
+                 l->round->of[l->lost->node].hostname, l->lost->text ? l->lost->text : "?");
     else if (l->keeper_lost)
         snprintf(text, REASON, "the keeper process was killed");
     else if (l->got_signal || l->node_signal)

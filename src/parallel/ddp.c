@@ -11,6 +11,7 @@
 #include "base/args.h"
 #include "base/saved_error.h"
 #include "nn/module.h"
+#include "parallel/ddp.h"
 #include "reducer/reducer.h"
 #include "reducer/text_agreement.h"
 #include "tensor/tensor.h"
@@ -28,13 +29,15 @@ typedef struct slot {
 
 struct ddp {
     tt_module *module; /* kept by the wrapper, as `wrapped` of its class */
-    tt_group *group;
+    tt_group *group;   /* NULL: bound to none */
+    size_t bucket_cap_bytes;
     bool broadcast_buffers; /* at each forward that is trained on and follows one with `sync` */
     bool sync;              /* average in backward passes */
     bool synced;            /* when the last forward that is trained on began */
     tt_reducer *reducer;
     slot *slots;
-    size_t attached; /* slots whose gradient lies in a bucket */
+    size_t attached;      /* slots whose gradient lies in a bucket */
+    tt_module **known_as; /* where the wrapper is known by others, until it is freed; or NULL */
 };
 
 /* Errors of calls that are part of wrapping or of a forward name this instead of a file. */
@@ -54,6 +57,9 @@ static tt_status take_rank_zeros(tt_group *group, const tt_named_tensors *list) 
 static tt_status before_forward(const tt_module *self, ddp *d) {
     if (!tt__is_recording())
         return TT_OK;
+    if (!d->group)
+        return tt__fail(TT_ERR_STATE, "%s: this wrapper has no group yet: tt_elastic_restore() gives it one",
+                        call_site);
     bool due = d->synced;
     d->synced = d->sync;
     if (!due || !d->broadcast_buffers || !tt_module_training(self))
@@ -150,7 +156,7 @@ static tt_status select_trainable(ddp *d, const tt_named_tensors *all, tt_reduce
 }
 
 /* Make the reducer: sets d->reducer and d->slots. */
-static tt_status make_reducer(ddp *d, const tt_ddp_args *args, size_t *count) {
+static tt_status make_reducer(ddp *d, size_t *count) {
     const tt_named_tensors *all = tt_module_parameters(d->module);
     tt_reducer_param *params = calloc((size_t)all->count + 1, sizeof *params);
     d->slots = calloc((size_t)all->count + 1, sizeof *d->slots);
@@ -160,8 +166,8 @@ static tt_status make_reducer(ddp *d, const tt_ddp_args *args, size_t *count) {
     if (!status && *count == 0)
         status = tt__fail(TT_ERR_INVALID, "tt_ddp: the module has no parameter that requires a gradient");
     if (!status)
-        status = tt_reducer_new(&d->reducer, args->group, params, (int64_t)*count,
-                                .bucket_cap_bytes = args->bucket_cap_bytes);
+        status =
+            tt_reducer_new(&d->reducer, d->group, params, (int64_t)*count, .bucket_cap_bytes = d->bucket_cap_bytes);
     free(params);
     return status;
 }
@@ -191,9 +197,9 @@ static tt_status ddp_attach(ddp *d, size_t count) {
     return TT_OK;
 }
 
-/* Move the module's gradients back to memory of their own, with their values. A parameter that was frozen meanwhile has
- * none. */
-static void ddp_release(ddp *d) {
+/* Move the module's gradients back to memory of their own, with their values, and let go of the group. A parameter that
+ * was frozen meanwhile has none. */
+static void ddp_detach(ddp *d) {
     tt__saved_error saved;
     tt__error_save(&saved);
     for (size_t i = 0; i < d->attached; i++) {
@@ -205,10 +211,23 @@ static void ddp_release(ddp *d) {
     tt__error_restore(&saved);
     tt_reducer_free(d->reducer);
     free(d->slots);
+    d->reducer = NULL;
+    d->slots = NULL;
+    d->attached = 0;
+    d->group = NULL;
+}
+
+static void ddp_release(ddp *d) {
+    ddp_detach(d);
     free(d);
 }
 
-static void ddp_destroy(tt_module *self) { ddp_release(tt_module_user(self)); }
+static void ddp_destroy(tt_module *self) {
+    ddp *d = tt_module_user(self);
+    if (d->known_as)
+        *d->known_as = NULL;
+    ddp_release(d);
+}
 
 static tt_module *ddp_wrapped(tt_module *self) { return ((const ddp *)tt_module_user(self))->module; }
 
@@ -221,40 +240,62 @@ static tt_status list_contents(tt_module *module, contents *c) {
     return c->parameters && c->buffers ? TT_OK : tt_last_status();
 }
 
-static tt_status ddp_init(ddp *d, const tt_ddp_args *args) {
+/* Bind to the group, of whose ranks all have the same parameters, or (`take`) take rank 0's. */
+static tt_status ddp_bind(ddp *d, tt_group *group, bool take) {
     contents c;
     size_t count = 0;
     TT__TRY(list_contents(d->module, &c));
     TT__TRY(check_unwrapped(d));
-    TT__TRY(compare_with_peers(args->group, &c));
-    TT__TRY(take_rank_zeros(args->group, c.parameters));
-    TT__TRY(take_rank_zeros(args->group, c.buffers));
-    TT__TRY(make_reducer(d, args, &count));
+    d->group = group;
+    d->sync = d->synced = true;
+    TT__TRY(compare_with_peers(group, &c));
+    if (take) {
+        TT__TRY(take_rank_zeros(group, c.parameters));
+        TT__TRY(take_rank_zeros(group, c.buffers));
+    }
+    TT__TRY(make_reducer(d, &count));
     return ddp_attach(d, count);
+}
+
+tt_module *tt__ddp_make(const tt_ddp_args *args) {
+    if (!args->module) {
+        tt__fail_argument("tt_ddp: the module is NULL");
+        return NULL;
+    }
+    if (tt__module_class(args->module) == &ddp_class)
+        return tt__fail_null(TT_ERR_INVALID, "tt_ddp: the module is already wrapped");
+    ddp *d = calloc(1, sizeof *d);
+    if (!d)
+        return ddp_no_memory(), NULL;
+    d->module = args->module;
+    d->bucket_cap_bytes = args->bucket_cap_bytes;
+    d->broadcast_buffers = !args->no_broadcast_buffers;
+    tt_module *wrapper = args->group && ddp_bind(d, args->group, true) ? NULL : tt__module_new(&ddp_class, d);
+    if (!wrapper)
+        ddp_release(d);
+    return wrapper;
+}
+
+tt_status tt__ddp_bind(tt_module *wrapper, tt_group *group) {
+    ddp *d = tt_module_user(wrapper);
+    ddp_detach(d);
+    tt_status status = group ? ddp_bind(d, group, false) : TT_OK;
+    if (status)
+        ddp_detach(d);
+    return status;
+}
+
+void tt__ddp_know(tt_module *wrapper, tt_module **known_as) {
+    if (wrapper)
+        ((ddp *)tt_module_user(wrapper))->known_as = known_as;
 }
 
 tt_module *tt_ddp_with(const tt_ddp_args *given, size_t size) {
     tt_ddp_args args;
     TT__ARGS_COPY(args, given, size);
-    if (!args.module) {
-        tt__fail_argument("tt_ddp: the module is NULL");
-        return NULL;
-    }
-    if (!args.group)
+    if (args.module && !args.group)
         return tt__fail_null(TT_ERR_INVALID, "tt_ddp: `group` is NULL");
-    if (tt__module_class(args.module) == &ddp_class)
-        return tt__fail_null(TT_ERR_INVALID, "tt_ddp: the module is already wrapped");
-    ddp *d = calloc(1, sizeof *d);
-    if (!d)
-        return ddp_no_memory(), NULL;
-    d->module = args.module;
-    d->group = args.group;
-    d->broadcast_buffers = !args.no_broadcast_buffers;
-    d->sync = d->synced = true;
-    tt_module *wrapper = ddp_init(d, &args) ? NULL : tt__module_new(&ddp_class, d);
-    if (!wrapper)
-        ddp_release(d);
-    return wrapper;
+    return tt__ddp_make(&args);
 }
 
 tt_reducer *tt_ddp_reducer(tt_module *module) {

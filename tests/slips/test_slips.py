@@ -37,6 +37,8 @@ extern tt_reducer_param params[2];
 extern tt_work *work;
 extern int timer;
 extern tt_process_context *context;
+extern tt_elastic *elastic;
+extern tt_elastic_part_class part;
 extern int run(int rank, void *arg);
 extern void no_code(int rank, void *arg);
 extern tt_p2p_op ops[2];

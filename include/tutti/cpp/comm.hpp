@@ -92,9 +92,21 @@ inline int get_node_local_rank(int fallback) { return tt_get_node_local_rank(fal
 class group {
   public:
     group() = default;
-    explicit group(tt_group *owned) : group_(owned) {}
-    tt_group *get() const noexcept { return group_.get(); }
-    explicit operator bool() const noexcept { return bool(group_); }
+    explicit group(tt_group *owned) : owned_(owned), group_(owned) {}
+    /* What belongs to something else. */
+    static group lent(tt_group *g) {
+        group made;
+        made.group_ = g;
+        return made;
+    }
+    group(group &&other) noexcept { *this = std::move(other); }
+    group &operator=(group &&other) noexcept {
+        owned_ = std::move(other.owned_);
+        group_ = std::exchange(other.group_, nullptr);
+        return *this;
+    }
+    tt_group *get() const noexcept { return group_; }
+    explicit operator bool() const noexcept { return group_; }
     int rank() const { return tt_get_rank(get()); }
     int world_size() const { return tt_get_world_size(get()); }
     int global_rank(int group_rank) const { return tt_get_global_rank(get(), group_rank); }
@@ -105,7 +117,8 @@ class group {
     void abort(const std::string &reason) { tt_group_abort(get(), reason.c_str()); }
 
   private:
-    detail::handle<tt_group, tt_destroy_process_group> group_;
+    detail::handle<tt_group, tt_destroy_process_group> owned_;
+    tt_group *group_ = nullptr;
 };
 
 inline group init_process_group(const init_process_group_options &o = {}) {

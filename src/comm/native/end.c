@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/saved_error.h"
+#include "comm/record/recovery.h"
 #include "comm/shared/arrival.h"
 #include "comm/shared/doorbell.h"
 
@@ -113,7 +114,7 @@ tt_status tt__group_fail(tt_group *group) {
     if (group->native->cross)
         tt__group_fail(group->native->cross);
     fail_works(group, status);
-    if (!group->native->parent && status == TT_ERR_PEER && !group->native->leaving)
+    if (!group->native->parent && status == TT_ERR_PEER && !group->native->leaving && !tt__recovery_is_on())
         tt__error_file_write(group->failure_text, true);
     tt__world_wake(group->native->world);
     return status;

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/fork_fds.h"
 #include "comm/record/crash_watch.h"
+#include "comm/record/recovery.h"
 #include "comm/shared/placement.h"
 
 #include <stdlib.h>
@@ -108,6 +109,7 @@ static tt_status native_join(tt__world *world, tt_group *group, const tt__member
     TT__TRY(agree_on_algorithms(world, member));
     share_cpus(world);
     tt__progress_attach(&tt__world_control(world)->recorder);
+    tt__recovery_attach(&tt__world_control(world)->recorder);
     world->watched =
         tt__recorder_publish(&tt__world_control(world)->recorder, world->memory_fd, offsetof(tt__control, recorder));
     tt__fork_fd_drop(world->watched);

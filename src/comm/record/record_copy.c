@@ -38,6 +38,10 @@ bool tt__recorder_copy(tt__recorder *copy, const tt__recorder *theirs) {
     atomic_store(&copy->offset_ns, tt__ns_checked(atomic_load(&theirs->offset_ns)));
     name_copy(copy->program, theirs->program, sizeof copy->program);
     name_copy(copy->hostname, theirs->hostname, sizeof copy->hostname);
+    atomic_store(&copy->recovery.recovers, atomic_load(&theirs->recovery.recovers));
+    atomic_store(&copy->recovery.wants_round, atomic_load(&theirs->recovery.wants_round));
+    atomic_store(&copy->recovery.lost, atomic_load(&theirs->recovery.lost));
+    atomic_store(&copy->recovery.stopped_by, atomic_load(&theirs->recovery.stopped_by));
     atomic_store(&copy->calls, atomic_load_explicit(&theirs->calls, memory_order_acquire));
     if (!tt__recorder_waiting(theirs, &copy->waiting))
         copy->waiting = (tt__waiting){.version = 0};

@@ -7,6 +7,7 @@
 #define TT_COMM_RECORD_RECORDER_H
 
 #include "base/ticks.h"
+#include "net/recovery_words.h"
 
 #include <tutti/backend.h>
 
@@ -120,6 +121,7 @@ typedef struct tt__recorder {
     /* This host's realtime minus that of rank 0's host, measured over the connection; 0 where not. */
     _Atomic int64_t offset_ns;
     char program[64], hostname[64];
+    tt__recovery_words recovery; /* where older recorders have padding */
     /* Numbers given out so far, in blocks of TT__RECORD_BLOCK to each thread; wraps. */
     _Alignas(128) _Atomic uint32_t calls;
     tt__waiting waiting;
@@ -132,6 +134,8 @@ typedef struct tt__recorder {
     _Alignas(128) tt__record_slot records[TT__RECORDS];
     tt__list_slot lists[TT__LISTS];
 } tt__recorder;
+
+_Static_assert(offsetof(tt__recorder, recovery) == TT__RECOVERY_AT, "readers know where the words lie");
 
 #define TT__RECORDER_MAGIC UINT64_C(0x3472636552745454) /* "TTtRecr4" */
 

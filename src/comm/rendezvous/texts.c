@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/saved_error.h"
 #include "comm/rendezvous/rendezvous.h"
+#include "comm/rendezvous/round.h"
 #include "comm/rendezvous/stopped.h"
 #include "store/signed.h"
 
@@ -59,6 +60,9 @@ static tt_status check_missing(const exchange *x, int64_t waited_ms) {
  * this rank is the one it started. */
 static bool is_launched(const exchange *x) {
     const char *socket = getenv("TT_JOB_SOCKET"), *own = getenv("RANK"), *size = getenv("WORLD_SIZE");
+    tt__seat seat;
+    if (socket && tt__round_seat(&seat))
+        return seat.rank == x->rank && seat.world == x->world;
     return socket && own && size && tt__agent_serves_store() && atoi(own) == x->rank && atoi(size) == x->world;
 }
 

@@ -20,7 +20,7 @@ static_assert(moves_only<tutti::optimizer>() && moves_only<tutti::dataset>() && 
 static_assert(std::is_move_constructible_v<tutti::loader> && !std::is_copy_constructible_v<tutti::loader>);
 static_assert(!std::is_copy_constructible_v<tutti::scope> && !std::is_move_constructible_v<tutti::scope>);
 static_assert(moves_only<tutti::store_server>() && moves_only<tutti::scope_object>());
-static_assert(moves_only<tutti::process_context>());
+static_assert(moves_only<tutti::process_context>() && moves_only<tutti::elastic>());
 static_assert(moves_only<tutti::generator>() && moves_only<tutti::safetensors>());
 static_assert(moves_only<tutti::deferred_backward>());
 static_assert(!std::is_copy_constructible_v<tutti::no_grad> && !std::is_move_constructible_v<tutti::no_grad>);
@@ -566,6 +566,48 @@ static void layers() {
     EXPECT(thrown_by([&] { init::dirac_(w); }).status() == TT_ERR_SHAPE);
 }
 
+/* Objects end in the reverse order of their beginning: the job last. */
+static void recovering() {
+    tutti::elastic job;
+    tutti::group world = job.group();
+    tutti::manual_seed(std::uint64_t(1 + world.rank()));
+    tutti::module model = nn::sequential{nn::linear(4, 2)};
+    tutti::module ddp = tutti::elastic_ddp(job, "model", model);
+    tutti::optimizer sgd = tutti::sgd(model.parameters(), 0.1);
+    tutti::lr_scheduler scheduler = tutti::exponential_lr(sgd, 0.5);
+    tutti::grad_scaler scaler;
+    tutti::ema averages(model.parameters(), 0.5);
+    tutti::generator random(7);
+    tutti::dataset digits = tutti::digits(16, 0);
+    tutti::loader loader(digits, 4, tutti::distributed_sampler(16, 2, world.rank()));
+    int position = world.rank();
+    std::string text = "rank " + std::to_string(world.rank());
+    bool bound = false;
+    job.add("position", position);
+    tutti::elastic_part part;
+    part.save = [&] { return text; };
+    part.load = [&](const std::string &bytes) { text = bytes; };
+    part.bind = [&](const tutti::group &g) { bound = bool(g); };
+    job.add_part("text", part);
+    tutti::elastic_add(job, "sgd", sgd);
+    tutti::elastic_add(job, "scheduler", scheduler);
+    tutti::elastic_add(job, "scaler", scaler);
+    tutti::elastic_add(job, "averages", averages);
+    tutti::elastic_add(job, "random", random);
+    tutti::elastic_add(job, "loader", loader);
+    tutti::module other = nn::linear(2, 2);
+    tutti::elastic_add(job, "other", other);
+    EXPECT(thrown_by([&] { job.commit(); }).status() == TT_ERR_STATE && job.commits() == -1);
+    job.restore();
+    EXPECT(job.commits() == 0 && !job.changed() && bound && position == 0 && text == "rank 0");
+    {
+        tutti::scope scope;
+        ddp.forward(tutti::ones(tutti::shape(1, 4))).sum().backward();
+    }
+    job.commit();
+    EXPECT(job.should_stop() == 0 && job.commits() == 1 && job.step_seed(1) != job.step_seed(2));
+}
+
 static void training(tutti::group &world) {
     tutti::manual_seed(1);
     tutti::linear_options bare;
@@ -690,6 +732,7 @@ int main() {
         data();
         layers();
         training(world);
+        recovering();
         files();
         models();
         mismatch(world);

@@ -1,0 +1,40 @@
+#include "comm/rendezvous/round.h"
+
+#include "base/error.h"
+#include "base/parse.h"
+#include "base/saved_error.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+static pthread_mutex_t seat_lock = PTHREAD_MUTEX_INITIALIZER;
+static tt__seat own_seat; /* world 0: none */
+
+int tt__round_number(void) {
+    tt__seat seat;
+    const char *text = getenv("TT_ROUND");
+    int64_t number = 0;
+    if (tt__round_seat(&seat))
+        return seat.round;
+    if (!text || !*text)
+        return 0;
+    tt__saved_error saved;
+    tt__error_save(&saved);
+    if (tt__parse_i64("TT_ROUND", text, 0, INT32_MAX, &number))
+        number = 0;
+    tt__error_restore(&saved);
+    return (int)number;
+}
+
+void tt__round_move(const tt__seat *seat) {
+    pthread_mutex_lock(&seat_lock);
+    own_seat = *seat;
+    pthread_mutex_unlock(&seat_lock);
+}
+
+bool tt__round_seat(tt__seat *seat) {
+    pthread_mutex_lock(&seat_lock);
+    *seat = own_seat;
+    pthread_mutex_unlock(&seat_lock);
+    return seat->world > 0;
+}

@@ -1,0 +1,52 @@
+/* What a rank and its launcher tell each other of recovery: a rank by four words in its flight recorder, in memory that
+ * the launcher maps; the launcher by keys of the job's store, signed (store/signed.h) with the context "".
+ *
+ *   rank     -> launcher  recovers, wants_round, lost, stopped_by (below)
+ *   launcher -> ranks     TT__ROUND_KEY with the round's number: "ROUND WORLD", the new ranks of those of the round
+ *                         before (-1: not there any more), "MASTER_ADDR MASTER_PORT", each on a line; then the reason.
+ *                         It is set when all ranks that live want the round, and when tutti/ended/RANK of the round
+ *                         before are gone.
+ *   launcher -> rank 0    TT__WANTED_KEY: the number of a round that it would like, while all is well
+ *
+ * A new worker finds the round that it begins in as TT_ROUND in its environment; absent: 0. */
+#ifndef TT_NET_RECOVERY_WORDS_H
+#define TT_NET_RECOVERY_WORDS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define TT__ROUND_KEY "tutti/elastic/round/%d"
+#define TT__WANTED_KEY "tutti/elastic/wanted"
+
+typedef struct tt__recovery_words {
+    _Atomic uint32_t recovers;    /* 1: this process survives a failure of others */
+    _Atomic uint32_t wants_round; /* the round that it waits for; 0: none */
+    _Atomic uint32_t lost;        /* 1 + the rank, of its present round, that its last TT_ERR_PEER blamed; 0: none */
+    _Atomic uint32_t stopped_by;  /* the signal for which all ranks agreed to stop; 0: none */
+} tt__recovery_words;
+
+/* The same as a reader has it. */
+typedef struct tt__recovery {
+    uint32_t recovers, wants_round, lost, stopped_by;
+} tt__recovery;
+
+/* Where the words lie in a recorder; comm/record/recorder.h checks it. */
+enum { TT__RECOVERY_AT = 192 };
+
+/* Read the words of a recorder of `size` bytes, which another process may be writing. False: there are none. */
+static inline bool tt__recovery_read(const void *recorder, size_t size, tt__recovery *out) {
+    *out = (tt__recovery){0};
+    if (!recorder || size < TT__RECOVERY_AT + sizeof(tt__recovery_words))
+        return false;
+    const tt__recovery_words *words = (const void *)((const char *)recorder + TT__RECOVERY_AT);
+    out->wants_round = atomic_load_explicit(&words->wants_round, memory_order_acquire); /* written last */
+    out->recovers = atomic_load_explicit(&words->recovers, memory_order_relaxed);
+    out->lost = atomic_load_explicit(&words->lost, memory_order_relaxed);
+    out->stopped_by = atomic_load_explicit(&words->stopped_by, memory_order_relaxed);
+    return true;
+}
+
+#endif

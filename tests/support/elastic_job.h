@@ -1,0 +1,341 @@
+/* A launcher for tests of recovery: it starts the workers of a job, reads the words in their flight recorders, and,
+ * when ranks are lost, announces the next round as net/recovery_words.h says, in which they are replaced, or missing;
+ * or in which others join. It serves the job's store itself. The workers run this same program: elastic_job_begin(),
+ * first in main(), turns to `worker`. */
+#ifndef TESTS_SUPPORT_ELASTIC_JOB_H
+#define TESTS_SUPPORT_ELASTIC_JOB_H
+
+#include "base/clock.h"
+#include "net/job_socket.h"
+#include "net/recovery_words.h"
+#include "store/signed.h"
+#include "support/patience.h"
+
+#include <tutti/store.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { JOB_WORKERS = 64, JOB_CALLERS = 256, JOB_RANKS = 8 };
+
+typedef enum job_policy { JOB_REPLACES, JOB_SHRINKS, JOB_NEVER_ANSWERS } job_policy;
+
+typedef struct job_worker {
+    pid_t pid;
+    int rank, born;     /* in the present round, -1: in none; the round that it was started for */
+    bool ended, killed; /* killed: by job_kill() */
+    int status;         /* as waitpid() gives it */
+    char *mapping;      /* NULL: it has shown no recorder */
+    size_t mapped, at, size;
+    uint32_t lost, stopped_by; /* the last that it said */
+} job_worker;
+
+typedef struct job_caller {
+    int fd;
+    pid_t pid;
+} job_caller;
+
+typedef struct job {
+    const char *mode;           /* handed to the workers */
+    const char *const *program; /* NULL-terminated: what the workers run instead, with stdout appended to "out" */
+    int world, round;
+    job_policy policy;
+    int grow;     /* how many more are to join */
+    int drop;     /* the rank that the next round leaves out, though it lives, plus 1; 0: none */
+    int failures; /* ranks that were lost */
+    int unknown;  /* endings that no rank was to have: an exit code that is neither 0 nor agreed */
+    int64_t began_ms;
+    tt_store_server *server;
+    tt_store *store;
+    tt__secret secret;
+    int listener;
+    char name[TT__JOB_NAME_SIZE];
+    job_worker workers[JOB_WORKERS];
+    int started;
+    job_caller callers[JOB_CALLERS];
+    int called;
+    /* What happens in the test: called again and again. */
+    void (*happen)(struct job *j);
+    uint64_t state; /* for `happen`, as are the following */
+    int64_t due_ms;
+    long due_bytes;
+    int events;
+} job;
+
+static inline void job_check(bool good, const char *what) {
+    if (good)
+        return;
+    fprintf(stderr, "elastic_job.h: %s: %s\n", what, tt_last_error());
+    abort();
+}
+
+/* ---- workers */
+
+static inline void job_set_number(const char *name, int value) {
+    char text[16];
+    snprintf(text, sizeof text, "%d", value);
+    setenv(name, text, 1);
+}
+
+static inline void job_start_worker(job *j, int rank) {
+    job_check(j->started < JOB_WORKERS, "too many workers");
+    job_worker *w = &j->workers[j->started++];
+    *w = (job_worker){.rank = rank, .born = j->round};
+    fflush(NULL);
+    w->pid = fork();
+    job_check(w->pid >= 0, "fork");
+    if (w->pid)
+        return;
+    job_set_number("RANK", rank);
+    job_set_number("LOCAL_RANK", rank);
+    job_set_number("WORLD_SIZE", j->world);
+    job_set_number("MASTER_PORT", tt_store_server_port(j->server));
+    setenv("MASTER_ADDR", "127.0.0.1", 1);
+    setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
+    setenv("TT_JOB_SOCKET", j->name, 1);
+    setenv("OMP_NUM_THREADS", "1", 1);
+    if (j->round)
+        job_set_number("TT_ROUND", j->round);
+    if (j->program) {
+        int out = open("out", O_WRONLY | O_CREAT | O_APPEND, 0600);
+        dup2(out, STDOUT_FILENO);
+        execv(j->program[0], (char *const *)(uintptr_t)j->program);
+    }
+    execl("/proc/self/exe", "worker", j->mode, (char *)NULL);
+    _exit(99);
+}
+
+static inline bool job_words(const job_worker *w, tt__recovery *words) {
+    return w->mapping && tt__recovery_read(w->mapping + w->at, w->size, words);
+}
+
+static inline job_worker *job_worker_of_rank(job *j, int rank) {
+    for (int i = j->started - 1; i >= 0; i--)
+        if (!j->workers[i].ended && j->workers[i].rank == rank)
+            return &j->workers[i];
+    return NULL;
+}
+
+/* Kill the rank, if it lives. */
+static inline void job_kill(job *j, int rank) {
+    job_worker *w = job_worker_of_rank(j, rank);
+    if (!w)
+        return;
+    kill(w->pid, SIGKILL);
+    w->killed = true;
+}
+
+/* ---- what they show */
+
+static inline void job_take_recorder(job *j, const job_caller *c, const tt__job_recorder *at, int memory) {
+    struct stat info;
+    for (int i = 0; i < j->started && memory >= 0; i++) {
+        job_worker *w = &j->workers[i];
+        if (w->pid != c->pid || fstat(memory, &info))
+            continue;
+        if (w->mapping)
+            munmap(w->mapping, w->mapped);
+        w->mapped = (size_t)info.st_size;
+        w->mapping = mmap(NULL, w->mapped, PROT_READ, MAP_SHARED, memory, 0);
+        job_check(w->mapping != MAP_FAILED, "can't map a recorder");
+        w->at = at->offset;
+        w->size = at->size;
+    }
+    if (memory >= 0)
+        close(memory);
+}
+
+static inline void job_listen(job *j) {
+    for (int fd; j->called < JOB_CALLERS && (fd = tt__job_socket_accept(j->listener)) >= 0;) {
+        struct ucred who = {0};
+        socklen_t size = sizeof who;
+        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size);
+        j->callers[j->called++] = (job_caller){fd, who.pid};
+    }
+    for (int i = 0; i < j->called; i++) {
+        job_caller *c = &j->callers[i];
+        tt__job_packet packet;
+        int memory, got = 1;
+        while (c->fd >= 0 && (got = tt__job_receive(c->fd, &packet, &memory)) > 0) {
+            if (packet.kind == TT__JOB_RECORDER)
+                job_take_recorder(j, c, &packet.recorder, memory);
+            else if (memory >= 0)
+                close(memory);
+        }
+        if (c->fd >= 0 && got < 0) {
+            close(c->fd);
+            *c = j->callers[--j->called];
+            i--;
+        }
+    }
+}
+
+/* ---- rounds */
+
+static inline void job_set_signed(job *j, const char *key, const char *text) {
+    job_check(!tt__signed_set(j->store, &j->secret, key, "", text, strlen(text)), key);
+}
+
+static inline void job_note_ends(job *j) {
+    for (int i = 0; i < j->started; i++) {
+        job_worker *w = &j->workers[i];
+        tt__recovery words;
+        char key[64];
+        if (w->ended || waitpid(w->pid, &w->status, WNOHANG) != w->pid)
+            continue;
+        w->ended = true;
+        if (job_words(w, &words)) {
+            w->lost = words.lost;
+            w->stopped_by = words.stopped_by;
+        }
+        bool agreed = w->stopped_by && WIFEXITED(w->status) && WEXITSTATUS(w->status) == 128 + (int)w->stopped_by;
+        if (agreed || w->status == 0 || w->rank < 0)
+            continue;
+        if (!WIFSIGNALED(w->status) || WTERMSIG(w->status) != SIGKILL)
+            j->unknown++;
+        j->failures++;
+        snprintf(key, sizeof key, "tutti/ended/%d", w->rank);
+        job_set_signed(j, key, WIFSIGNALED(w->status) ? "signal 9 (SIGKILL)" : "an exit code");
+    }
+}
+
+/* Do all that live want the next round? *living: how many. */
+static inline bool job_all_want(job *j, int *living) {
+    *living = 0;
+    for (int i = 0; i < j->started; i++) {
+        tt__recovery words = {0};
+        if (j->workers[i].ended || j->workers[i].rank < 0)
+            continue;
+        ++*living;
+        if (!job_words(&j->workers[i], &words) || words.wants_round != (uint32_t)j->round + 1)
+            return false;
+    }
+    return true;
+}
+
+/* Announce the next round, of the ranks that live and `more`, and start those that are new. */
+static inline void job_next_round(job *j, int more) {
+    int new_rank[JOB_RANKS], world = 0, old = j->world;
+    bool held[JOB_RANKS] = {false};
+    char text[512], key[64];
+    for (int r = 0; r < old; r++) {
+        const job_worker *w = job_worker_of_rank(j, r);
+        bool stays = w && j->drop != r + 1;
+        new_rank[r] = !stays ? -1 : j->policy == JOB_REPLACES ? r : world;
+        world += stays || j->policy == JOB_REPLACES;
+        if (new_rank[r] >= 0)
+            held[new_rank[r]] = true;
+        snprintf(key, sizeof key, "tutti/ended/%d", r);
+        job_check(!tt_store_delete_key(j->store, key, NULL), key);
+    }
+    world += more;
+    j->drop = 0;
+    int n = snprintf(text, sizeof text, "%d %d\n", j->round + 1, world);
+    for (int r = 0; r < old; r++)
+        n += snprintf(text + n, sizeof text - (size_t)n, "%s%d", r ? " " : "", new_rank[r]);
+    snprintf(text + n, sizeof text - (size_t)n, "\n127.0.0.1 %d\n%d ranks were lost so far\n",
+             tt_store_server_port(j->server), j->failures);
+    for (int i = 0; i < j->started; i++)
+        if (!j->workers[i].ended && j->workers[i].rank >= 0)
+            j->workers[i].rank = new_rank[j->workers[i].rank];
+    j->round++;
+    j->world = world;
+    snprintf(key, sizeof key, TT__ROUND_KEY, j->round);
+    job_set_signed(j, key, text);
+    for (int r = 0; r < world; r++)
+        if (!held[r])
+            job_start_worker(j, r);
+}
+
+/* Ask for a round in which `more` join: a `happen` calls it. */
+static inline void job_want_more(job *j, int more) {
+    char text[16];
+    j->grow = more;
+    snprintf(text, sizeof text, "%d", j->round + 1);
+    job_set_signed(j, TT__WANTED_KEY, text);
+}
+
+static inline void job_look(job *j) {
+    int living, lost = j->world;
+    job_listen(j);
+    job_note_ends(j);
+    bool want = job_all_want(j, &living);
+    for (int r = 0; r < j->world; r++)
+        lost -= job_worker_of_rank(j, r) != NULL;
+    if (j->policy != JOB_NEVER_ANSWERS && living && want && (lost || j->grow)) {
+        int more = j->grow;
+        j->grow = 0;
+        job_next_round(j, more);
+    }
+}
+
+/* ---- the whole job */
+
+static inline bool job_is_over(const job *j) {
+    for (int i = 0; i < j->started; i++)
+        if (!j->workers[i].ended)
+            return false;
+    return true;
+}
+
+static inline void job_open(job *j) {
+    job_check(!tt__secret_load(&j->secret), "secret");
+    job_check(!tt_store_server_new(&j->server, "127.0.0.1", 0), "store");
+    job_check(!tt_tcp_store(&j->store, "127.0.0.1", tt_store_server_port(j->server)), "client");
+    job_check(!tt__job_socket_name(j->name) && !tt__job_socket_listen(&j->listener, j->name), "socket");
+    j->began_ms = tt__now_ms();
+}
+
+static inline void job_close(job *j) {
+    for (int i = 0; i < j->called; i++)
+        if (j->callers[i].fd >= 0)
+            close(j->callers[i].fd);
+    for (int i = 0; i < j->started; i++)
+        if (j->workers[i].mapping)
+            munmap(j->workers[i].mapping, j->workers[i].mapped);
+    close(j->listener);
+    tt_store_free(j->store);
+    tt_store_server_free(j->server);
+    tt__secret_wipe(&j->secret);
+}
+
+/* Run `world` workers until all have ended. False: they have not within PATIENCE_MS * 2, and were killed. */
+static inline bool job_run(job *j) {
+    int64_t deadline_ms = tt__deadline_ms(2 * PATIENCE_MS);
+    job_open(j);
+    for (int r = 0, world = j->world; r < world; r++)
+        job_start_worker(j, r);
+    while (!job_is_over(j) && tt__left_ms(deadline_ms)) {
+        struct pollfd wake = {.fd = j->listener, .events = POLLIN};
+        job_look(j);
+        if (j->happen)
+            j->happen(j);
+        poll(&wake, 1, 1);
+    }
+    bool over = job_is_over(j);
+    for (int i = 0; i < j->started; i++)
+        if (!j->workers[i].ended) {
+            kill(j->workers[i].pid, SIGKILL);
+            waitpid(j->workers[i].pid, &j->workers[i].status, 0);
+        }
+    job_close(j);
+    return over;
+}
+
+/* Begin main(): in a worker, run `worker` and end. */
+static inline void elastic_job_begin(int argc, char **argv, int (*worker)(const char *mode)) {
+    if (argc == 2 && !strcmp(argv[0], "worker"))
+        exit(worker(argv[1]));
+}
+
+#endif
