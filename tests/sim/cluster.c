@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CLUSTER_STREAM = 4, CLOCK_STREAM = 5, START_STREAM = 6, PORT = 29400 };
+enum { CLUSTER_STREAM = 4, CLOCK_STREAM = 5, START_STREAM = 6, PORT = 29400, MOST_LOST = 20 };
 
 static struct {
     const sim_plan *plan;
@@ -118,6 +118,11 @@ static void freeze(sim_agent *agent, int64_t until_ns) {
         agent->frozen_until_ns = until_ns;
 }
 
+static bool last_attempt_is_over(int node) {
+    int attempt;
+    return !sim_keeper_alive(node, &attempt) && attempt >= 0;
+}
+
 static void disturb(sim_agent *agent, const sim_item *item, int64_t until_ns) {
     switch (item->kind) {
     case SIM_PAUSE:
@@ -132,6 +137,8 @@ static void disturb(sim_agent *agent, const sim_item *item, int64_t until_ns) {
         sim_network_isolate(agent->node, until_ns);
         break;
     case SIM_SIGNAL:
+        /* While it waits for the other nodes a signal means: not any longer. */
+        cluster.disturbed[agent->node] |= last_attempt_is_over(agent->node);
         if (agent->state == SIM_UP && sim_fd_signal(agent->signal_fd, item->value))
             sim_note_signal_sent(agent->node);
         break;
@@ -166,22 +173,31 @@ static void happen(void *arg) {
     disturb(agent, item, until_ns);
 }
 
+/* Does the item happen at such a moment of the node? */
+static bool happens_from(const sim_item *item, int node, sim_moment from) {
+    return item->node == node && item->from == from && item->kind >= SIM_FREEZE && item->kind <= SIM_CUT;
+}
+
 void sim_note_request(sim_agent *agent) {
     agent->requests++;
     sim_result->requests++;
     sim_result->first_round_requests += sim_seen.start_count == 0;
     for (int i = 0; i < cluster.plan->n; i++) {
         const sim_item *item = &cluster.plan->items[i];
-        if (item->node == agent->node && item->request == agent->requests && item->kind >= SIM_FREEZE)
+        if (happens_from(item, agent->node, SIM_FROM_REQUEST) && item->at_ms == agent->requests)
             happen((void *)(uintptr_t)item);
     }
 }
 
-/* ---- a case */
-
-static bool is_an_event(const sim_item *item) {
-    return item->kind >= SIM_FREEZE && item->kind <= SIM_CUT && !item->request;
+void sim_cluster_reached(int node, sim_moment moment, int attempt) {
+    for (int i = 0; i < cluster.plan->n; i++) {
+        const sim_item *item = &cluster.plan->items[i];
+        if (happens_from(item, node, moment) && item->attempt == attempt)
+            sim_at(sim_now_ns() + item->at_ms * SIM_MS, happen, (void *)(uintptr_t)item);
+    }
 }
+
+/* ---- a case */
 
 static void set_out(void) {
     const sim_plan *plan = cluster.plan;
@@ -197,11 +213,12 @@ static void set_out(void) {
                         .realtime_ns = plan->skew_ms ? sim_between(&clocks, 0, plan->skew_ms * SIM_MS) : 0,
                         .random = sim_stream(plan->seed, CLUSTER_STREAM, (uint64_t)k)};
         cluster.quiet_since_ns = begin_ns > cluster.quiet_since_ns ? begin_ns : cluster.quiet_since_ns;
-        cluster.disturbed[k] = item_of_node(SIM_ABSENT, k) || item_of_node(SIM_CANNOT_START, k);
+        cluster.disturbed[k] =
+            plan->lost > MOST_LOST || item_of_node(SIM_ABSENT, k) || item_of_node(SIM_CANNOT_START, k);
         sim_at(begin_ns, start_agent, &cluster.agents[k]);
     }
     for (int i = 0; i < plan->n; i++)
-        if (is_an_event(&plan->items[i]))
+        if (happens_from(&plan->items[i], plan->items[i].node, SIM_FROM_BEGINNING))
             sim_at(plan->items[i].at_ms * SIM_MS, happen, (void *)(uintptr_t)&plan->items[i]);
 }
 

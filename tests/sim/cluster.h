@@ -11,6 +11,9 @@ _Noreturn void sim_cluster_run(const sim_plan *plan, bool trace);
 const sim_plan *sim_cluster_plan(void);
 const sim_agent *sim_cluster_agent(int node);
 
+/* The node has come so far: what is to happen from then on will. */
+void sim_cluster_reached(int node, sim_moment moment, int attempt);
+
 /* Has something happened because of which the launcher may be lost to others, or others to it? */
 bool sim_cluster_disturbed(int node);
 /* When the last thing happened that the plan says. */

@@ -51,7 +51,9 @@ typedef struct occasion {
 static struct {
     const sim_plan *plan;
     keeper *of;               /* (nodes) */
-    int begun[MOST_ATTEMPTS]; /* workers of each attempt, on all nodes */
+    int begun[MOST_ATTEMPTS]; /* workers of each attempt, on all nodes, */
+    int good[MOST_ATTEMPTS];  /* and how many have succeeded */
+    bool failed[MOST_ATTEMPTS];
 } keepers;
 
 void sim_keepers_begin(const sim_plan *plan, sim_agent *agents) {
@@ -94,6 +96,8 @@ int sim_keeper_alive(int node, int *attempt) {
     return alive;
 }
 
+int sim_keeper_succeeded(int attempt) { return attempt < 0 ? 0 : keepers.good[attempt % MOST_ATTEMPTS]; }
+
 /* When nothing is left, or only what workers left behind, say so. */
 static void look_for_end(keeper *k) {
     bool left = false;
@@ -107,6 +111,7 @@ static void look_for_end(keeper *k) {
     if (!left) {
         k->started = false;
         tell(k, TT__KEEPER_DONE, -1, 0, false);
+        sim_cluster_reached(k->agent->node, SIM_FROM_GONE, k->attempt);
     } else if (!k->told_leftovers) {
         k->told_leftovers = true;
         tell(k, TT__KEEPER_LEFTOVERS, -1, 1, false);
@@ -139,16 +144,30 @@ static void leftover_ends(occasion *o) {
     look_for_end(o->k);
 }
 
+/* A worker's last words may be on their way for a while. */
+static void say_goodbye(sim_conn *conn) {
+    static const char key[] = "/last", word[] = "words";
+    tt__bytes out = {0};
+    tt__store_put_u8(&out, (uint8_t)tt__store_op_table[TT__STORE_SET].opcode[TT_STORE_TORCH_2]);
+    tt__store_put_string(&out, (tt__span){(const uint8_t *)key, sizeof key - 1});
+    tt__store_put_string(&out, (tt__span){(const uint8_t *)word, sizeof word - 1});
+    if (sim_conn_is_open(conn) && !sim_conn_is_broken(conn) && !sim_conn_is_ended(conn))
+        sim_conn_send(conn, out.data, out.size);
+    tt__bytes_free(&out);
+    sim_conn_close(conn);
+}
+
 static void end_worker(keeper *k, int local, int status, bool secondary) {
     worker *w = &k->of[local];
     if (!w->running)
         return;
     const sim_item *leaves = item_of(k, SIM_LEAVES, local, k->attempt);
     w->running = false;
+    keepers.good[k->attempt % MOST_ATTEMPTS] += !status;
     sim_trace(k->agent->node, "worker %d of attempt %d ends: status %#x%s", local, k->attempt, (unsigned)status,
               secondary ? ", secondary" : "");
     if (w->conn)
-        sim_conn_close(w->conn);
+        say_goodbye(w->conn);
     w->conn = NULL;
     if (leaves && !k->dead) {
         w->left = true;
@@ -165,7 +184,13 @@ static void worker_ends(occasion *o) { end_worker(o->k, o->local, o->status, o->
 
 static bool hangs(const keeper *k, int local) {
     const sim_item *item = item_of(k, SIM_REACTS, local, k->attempt);
-    return item && item->value >= SIM_HANGS;
+    return item && (item->value == SIM_HANGS || item->value == SIM_IGNORES);
+}
+
+/* The work is done, unless it waits for a rank that has failed. */
+static void worker_is_done(occasion *o) {
+    if (!keepers.failed[o->attempt % MOST_ATTEMPTS] || !hangs(o->k, o->local))
+        end_worker(o->k, o->local, 0, false);
 }
 
 static void peer_failed(occasion *o) {
@@ -180,6 +205,8 @@ static void peer_failed(occasion *o) {
 
 /* The ranks of the attempt notice that one has failed: soon, or after a while if its machine is gone. */
 static void react_to_failure(const keeper *from, bool silent) {
+    if (from->attempt >= 0)
+        keepers.failed[from->attempt % MOST_ATTEMPTS] = true;
     for (int k = 0; k < keepers.plan->nodes; k++) {
         keeper *other = &keepers.of[k];
         for (int i = 0; other->of && other->attempt == from->attempt && i < other->workers; i++)
@@ -200,7 +227,7 @@ static void all_have_begun(int attempt) {
         keeper *other = &keepers.of[k];
         for (int i = 0; other->of && other->attempt == attempt && i < other->workers; i++)
             if (other->of[i].running && !item_of(other, SIM_FAILS, i, attempt))
-                soon(other, i, keepers.plan->work_ms * SIM_MS + sim_below(&other->random, 5 * SIM_MS), worker_ends, 0,
+                soon(other, i, keepers.plan->work_ms * SIM_MS + sim_below(&other->random, 5 * SIM_MS), worker_is_done, 0,
                      false);
     }
 }
@@ -253,11 +280,14 @@ static void begin_worker(occasion *o) {
     sim_check_alone(k->agent->node, o->attempt);
     occasion *asking = sim_memory(malloc(sizeof *asking));
     *asking = (occasion){.k = k, .local = o->local, .attempt = o->attempt};
-    w->conn = sim_connect(k->agent->node, false, worker_is_told, asking);
+    w->conn = sim_connect(k->agent->node, o->attempt, worker_is_told, asking);
     if ((item = item_of(k, SIM_FAILS, o->local, o->attempt)))
         soon(k, o->local, item->at_ms * SIM_MS, worker_ends, item->value, false);
     soon(k, o->local, PATIENCE_MS * SIM_MS, gives_up, 0, false);
-    if (++keepers.begun[o->attempt % MOST_ATTEMPTS] == k->world)
+    keepers.begun[o->attempt % MOST_ATTEMPTS]++;
+    if (keepers.failed[o->attempt % MOST_ATTEMPTS]) /* it can't join the others */
+        soon(k, o->local, sim_between(&k->random, 500, 3000) * SIM_MS, peer_failed, 0, false);
+    else if (keepers.begun[o->attempt % MOST_ATTEMPTS] == k->world)
         all_have_begun(o->attempt);
 }
 
@@ -300,6 +330,7 @@ void tt__keeper_start_workers(const tt__keeper *launchers, const tt__job *job, c
                  before);
     sim_note_start(&(sim_start){job->node, job->attempt, k->first_rank, job->workers, k->world, sim_now_ns()});
     sim_check_start(&sim_seen.starts[sim_seen.start_count - 1]);
+    sim_cluster_reached(job->node, SIM_FROM_START, job->attempt);
     k->attempt = job->attempt;
     k->started = !k->dead;
     k->told_leftovers = k->told = false;

@@ -22,4 +22,7 @@ void sim_keeper_wait(pid_t pid);
 /* How many processes of the job are alive on the node, and of which attempt. */
 int sim_keeper_alive(int node, int *attempt);
 
+/* How many workers of the attempt have succeeded, on all nodes. */
+int sim_keeper_succeeded(int attempt);
+
 #endif

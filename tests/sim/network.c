@@ -26,7 +26,7 @@ typedef struct direction {
 struct sim_conn {
     sim_conn *next; /* of all */
     int node;
-    bool launcher;
+    int attempt; /* of the worker; -1: a launcher's */
     bool client_closed, open, broken, ended; /* the client's end */
     bool served;                             /* the server's */
     tt__bytes inbox;
@@ -165,9 +165,9 @@ static void arrive(void *arg) {
 
 /* ---- clients */
 
-sim_conn *sim_connect(int node, bool launcher, sim_conn_fn notify, void *arg) {
+sim_conn *sim_connect(int node, int attempt, sim_conn_fn notify, void *arg) {
     sim_conn *conn = sim_memory(calloc(1, sizeof *conn));
-    *conn = (sim_conn){.next = net.conns, .node = node, .launcher = launcher, .notify = notify, .arg = arg};
+    *conn = (sim_conn){.next = net.conns, .node = node, .attempt = attempt, .notify = notify, .arg = arg};
     net.conns = conn;
     net.count++;
     for (int to = 0; to < 2; to++) {
@@ -184,7 +184,7 @@ bool sim_conn_is_broken(const sim_conn *conn) { return conn->broken; }
 bool sim_conn_is_ended(const sim_conn *conn) { return conn->ended; }
 tt__bytes *sim_conn_inbox(sim_conn *conn) { return &conn->inbox; }
 int sim_conn_node(const sim_conn *conn) { return conn->node; }
-bool sim_conn_is_launchers(const sim_conn *conn) { return conn->launcher; }
+int sim_conn_attempt(const sim_conn *conn) { return conn->attempt; }
 
 void sim_conn_send(sim_conn *conn, const void *data, size_t size) { send_segment(conn, TO_SERVER, DATA, data, size); }
 
@@ -215,7 +215,7 @@ void sim_network_isolate(int node, int64_t until_ns) {
 
 void sim_network_cut(int node) {
     for (sim_conn *conn = net.conns; conn; conn = conn->next) {
-        if (conn->node != node || !conn->launcher || conn->client_closed || !conn->open)
+        if (conn->node != node || conn->attempt >= 0 || conn->client_closed || !conn->open)
             continue;
         lose_session(conn);
         conn->broken = true;
@@ -225,7 +225,7 @@ void sim_network_cut(int node) {
 
 void sim_network_process_gone(int node) {
     for (sim_conn *conn = net.conns; conn; conn = conn->next)
-        if (conn->node == node && conn->launcher)
+        if (conn->node == node && conn->attempt < 0)
             sim_conn_close(conn);
     if (node == 0)
         sim_store_gone();

@@ -17,7 +17,8 @@ void sim_network_begin(const sim_plan *plan, sim_agent *agents);
 
 /* ---- what clients do */
 
-sim_conn *sim_connect(int node, bool launcher, sim_conn_fn notify, void *arg);
+/* attempt: the worker's; -1: a launcher's connection. */
+sim_conn *sim_connect(int node, int attempt, sim_conn_fn notify, void *arg);
 bool sim_conn_is_open(const sim_conn *conn);
 /* Was it refused or reset? Has the server ended it? */
 bool sim_conn_is_broken(const sim_conn *conn);
@@ -52,6 +53,6 @@ void sim_conn_reply(sim_conn *conn, const void *data, size_t size);
 /* The server closes it; `reset`: without a word. */
 void sim_conn_drop(sim_conn *conn, bool reset);
 int sim_conn_node(const sim_conn *conn);
-bool sim_conn_is_launchers(const sim_conn *conn);
+int sim_conn_attempt(const sim_conn *conn);
 
 #endif

@@ -57,12 +57,17 @@ static void draw_failures(sim_plan *plan, sim_random *r, int attempt) {
     }
 }
 
-/* When: at a time, or at a request, so that what stands between two of them is met, too. */
+/* Draw when: at a time, or where much happens at one time. */
 static void draw_moment(const sim_plan *plan, sim_random *r, sim_item *item) {
-    if (sim_chance(r, 50))
-        item->request = sim_between(r, 1, sim_chance(r, 50) ? 30 : 400);
-    else
+    item->from = (sim_moment)sim_below(r, 4);
+    if (item->from == SIM_FROM_BEGINNING)
         item->at_ms = sim_between(r, 0, 2 * plan->work_ms * (plan->max_restarts + 1) + 2000);
+    else if (item->from == SIM_FROM_REQUEST)
+        item->at_ms = sim_between(r, 1, sim_chance(r, 30) ? 30 : 1000);
+    else if (item->from == SIM_FROM_START)
+        item->at_ms = sim_between(r, 0, sim_chance(r, 50) ? 300 : plan->work_ms + 500);
+    else
+        item->at_ms = sim_between(r, 0, 600);
 }
 
 static void draw_gentle(sim_plan *plan, sim_random *r) {
@@ -92,7 +97,7 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed, int max_nodes) {
     plan->heartbeat_ms = sim_between(&r, 6000, 15000);
     plan->work_ms = sim_between(&r, 200, 3000);
     plan->delay_us = sim_chance(&r, 70) ? sim_between(&r, 30, 1000) : sim_between(&r, 1000, 15000);
-    plan->lost = sim_chance(&r, 50) ? 0 : (int)sim_between(&r, 1, 10);
+    plan->lost = sim_chance(&r, 50) ? 0 : (int)sim_between(&r, 1, sim_chance(&r, 20) ? 60 : 10);
     plan->skew_ms = sim_chance(&r, 50) ? 0 : sim_between(&r, 1, 300);
     plan->secret = sim_chance(&r, 25);
     for (int k = 0; k <= plan->max_restarts; k++)
@@ -145,7 +150,8 @@ bool sim_plan_has(const sim_plan *plan, sim_kind kind) {
 int64_t sim_plan_last_ms(const sim_plan *plan) {
     int64_t last = 0;
     for (int i = 0; i < plan->n; i++) {
-        int64_t end = plan->items[i].at_ms + plan->items[i].for_ms;
+        bool timed = plan->items[i].from == SIM_FROM_BEGINNING;
+        int64_t end = (timed ? plan->items[i].at_ms : 0) + plan->items[i].for_ms;
         last = end > last ? end : last;
     }
     return last;
@@ -185,10 +191,12 @@ static void print_item(int i, const sim_item *item) {
         printf(", exit code %d", item->value >> 8);
     else if (item->value)
         printf(", %d", item->value);
-    if (item->request)
-        printf(", at its request %lld", (long long)item->request);
+    if (item->from == SIM_FROM_REQUEST)
+        printf(", at its request %lld", (long long)item->at_ms);
     else if (item->kind == SIM_FAILS || item->kind > SIM_LEAVES)
         printf(", at %lld ms", (long long)item->at_ms);
+    if (item->from == SIM_FROM_START || item->from == SIM_FROM_GONE)
+        printf(" from %s of attempt %d", item->from == SIM_FROM_START ? "the start" : "the end", item->attempt);
     if (item->for_ms)
         printf(", for %lld ms", (long long)item->for_ms);
     printf("\n");

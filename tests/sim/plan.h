@@ -35,11 +35,19 @@ typedef enum sim_reaction {
     SIM_SUCCEEDS /* it needs nobody */
 } sim_reaction;
 
+/* When: at_ms after ... */
+typedef enum sim_moment {
+    SIM_FROM_BEGINNING, /* the world's */
+    SIM_FROM_REQUEST,   /* the launcher has sent its request number at_ms to the store; not a time, then */
+    SIM_FROM_START,     /* it began attempt `attempt` */
+    SIM_FROM_GONE       /* no process of that attempt was left there */
+} sim_moment;
+
 typedef struct sim_item {
     sim_kind kind;
     int node, local, attempt;
     int64_t at_ms, for_ms;
-    int64_t request; /* not 0: instead of at_ms, when the launcher has sent so many requests to the store */
+    sim_moment from;
     int value;
 } sim_item;
 

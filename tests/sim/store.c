@@ -24,6 +24,7 @@ struct tt_store_server {
 
 static tt_store_server *the_server;
 static size_t most_keys;
+static int renewals;
 
 tt_status tt_store_server_new_with(const tt_store_server_new_args *args, size_t size) {
     (void)size;
@@ -80,6 +81,7 @@ void tt__store_server_renew(tt_store_server *server) {
         node = next;
     }
     tt__store_table_forget(&server->service.table, TT__STORE_LASTING);
+    renewals++;
     sim_trace(0, "the store is renewed; %zu keys are left", server->service.table.present);
 }
 
@@ -123,8 +125,11 @@ static void trace_request(const sim_conn *conn, const uint8_t *data, size_t size
 }
 
 void sim_store_take(sim_conn *conn, tt__store_session *session, const void *data, size_t size) {
-    if (sim_conn_is_launchers(conn))
+    if (sim_conn_attempt(conn) < 0)
         trace_request(conn, data, size);
+    else if (sim_conn_attempt(conn) < renewals)
+        sim_fail("fresh store", "what a worker of node %d wrote in attempt %d is taken in attempt %d",
+                 sim_conn_node(conn), sim_conn_attempt(conn), renewals);
     tt__store_session_feed(session, data, size);
     send_replies();
 }
@@ -161,7 +166,7 @@ int __wrap_tt__net_connect(int *fd, const char *host, int port, int64_t deadline
     for (;;) {
         client *c = sim_memory(calloc(1, sizeof *c));
         c->waiter = sim_task_now();
-        c->conn = sim_connect(sim_agent_now()->node, true, client_notify, c);
+        c->conn = sim_connect(sim_agent_now()->node, -1, client_notify, c);
         while (!sim_conn_is_open(c->conn) && !sim_conn_is_broken(c->conn) && sim_now_ns() < deadline)
             sim_wait(deadline);
         if (sim_conn_is_open(c->conn)) {
