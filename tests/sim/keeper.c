@@ -227,8 +227,8 @@ static void all_have_begun(int attempt) {
         keeper *other = &keepers.of[k];
         for (int i = 0; other->of && other->attempt == attempt && i < other->workers; i++)
             if (other->of[i].running && !item_of(other, SIM_FAILS, i, attempt))
-                soon(other, i, keepers.plan->work_ms * SIM_MS + sim_below(&other->random, 5 * SIM_MS), worker_is_done, 0,
-                     false);
+                soon(other, i, keepers.plan->work_ms * SIM_MS + sim_below(&other->random, 5 * SIM_MS), worker_is_done,
+                     0, false);
     }
 }
 

@@ -26,7 +26,7 @@ typedef struct direction {
 struct sim_conn {
     sim_conn *next; /* of all */
     int node;
-    int attempt; /* of the worker; -1: a launcher's */
+    int attempt;                             /* of the worker; -1: a launcher's */
     bool client_closed, open, broken, ended; /* the client's end */
     bool served;                             /* the server's */
     tt__bytes inbox;
