@@ -239,8 +239,8 @@ static void check_undisturbed(void) {
     }
 }
 
-/* A node that is lost while an attempt begins ends the job in that attempt for those who had begun it, and before it for
- * the others: see docs/testing.md. With TT_SIM_STRICT that is wrong, too. */
+/* A node that is lost while an attempt begins ends the job in that attempt for those who had begun it, and before it
+ * for the others: see docs/testing.md. With TT_SIM_STRICT that is wrong, too. */
 static bool are_comparable(int node, int other) {
     return last_attempt(node) == last_attempt(other) || getenv("TT_SIM_STRICT");
 }

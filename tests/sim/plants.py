@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Copies of the product's sources with bugs put in, to see whether the simulation finds them. Each bug has a number, and
-is there only while sim_plant says so.
+"""Copies of the product's sources with bugs put in, to see whether the simulation finds them. Each bug has a number,
+and is there only while sim_plant says so.
 
 usage: plants.py files                 the sources that have any, below src/
        plants.py make SOURCE_FOLDER OUT_FOLDER   write the copies, and plants.c, the list
@@ -18,7 +18,8 @@ PLANTS = [
     ("news are read under the number that follows theirs", "elastic/nodes_thread.c",
      "news_key(key, k, node->news_taken + 1);", "news_key(key, k, node->news_taken + 1 + PLANTED);"),
     ("a silent node is not lost", "elastic/nodes_thread.c",
-     "    tt__talk_lose(t, k, text);\n    char news[64];", "    if (PLANTED)\n        return;\n    tt__talk_lose(t, k, text);\n    char news[64];"),
+     "    tt__talk_lose(t, k, text);\n    char news[64];",
+     "    if (PLANTED)\n        return;\n    tt__talk_lose(t, k, text);\n    char news[64];"),
     ("a node's first rank is the one before's last", "elastic/nodes_join.c",
      "nodes->of[k].first_rank = nodes->world;", "nodes->of[k].first_rank = nodes->world - (PLANTED && k > 0);"),
     ("who failed first is who was heard of first", "elastic/launcher_first.c",
@@ -33,9 +34,11 @@ PLANTS = [
     ("one attempt too many", "elastic/launcher_attempt.c",
      "return l->job->attempt < l->job->max_restarts;", "return l->job->attempt < l->job->max_restarts + PLANTED;"),
     ("a signal between two attempts is forgotten", "elastic/launcher.c",
-     "    l->got_signal = sig;\n", "    if (PLANTED && l->phase == TT__GONE)\n        return;\n    l->got_signal = sig;\n"),
+     "    l->got_signal = sig;\n",
+     "    if (PLANTED && l->phase == TT__GONE)\n        return;\n    l->got_signal = sig;\n"),
     ("a phase has no deadline", "elastic/launcher_phase.c",
-     "l->deadline_ms = tt__deadline_ms(timeout_ms);", "l->deadline_ms = PLANTED ? INT64_MAX : tt__deadline_ms(timeout_ms);"),
+     "l->deadline_ms = tt__deadline_ms(timeout_ms);",
+     "l->deadline_ms = PLANTED ? INT64_MAX : tt__deadline_ms(timeout_ms);"),
     ("a failure of the next attempt is counted for this one", "elastic/launcher_nodes.c",
      "bool early = event->value > l->job->attempt;", "bool early = !PLANTED && event->value > l->job->attempt;"),
     ("that all nodes were rid of the last attempt is remembered for the next", "elastic/launcher_attempt.c",

@@ -1,5 +1,5 @@
-/* Does the simulation find what is wrong? Each planted bug (plants.py) must fail a case before so many have been played,
- * TT_SIM_SEEDS, from a fixed seed on; TT_SIM_PLANT plays one of them alone. */
+/* Does the simulation find what is wrong? Each planted bug (plants.py) must fail a case before so many have been
+ * played, TT_SIM_SEEDS, from a fixed seed on; TT_SIM_PLANT plays one of them alone. */
 #include "sim/case.h"
 #include "sim/plant.h"
 
