@@ -38,7 +38,7 @@ static void check_ranks(const sim_start *start) {
         if (other->attempt == start->attempt && other->node != start->node &&
             other->first_rank < start->first_rank + start->workers &&
             start->first_rank < other->first_rank + other->workers)
-            sim_fail("ranks", "nodes %d and %d both have rank %d in attempt %d", other->node, start->node,
+            sim_fail("ranks", "launchers %d and %d both have rank %d in attempt %d", other->node, start->node,
                      start->first_rank, start->attempt);
     }
 }
@@ -92,7 +92,7 @@ int64_t sim_check_deadline_ns(void) {
 
 void sim_check_ended(void) {
     int waiting = 0, node = -1;
-    for (int k = plan()->nodes - 1; k >= 0; k--)
+    for (int k = sim_cluster_launchers() - 1; k >= 0; k--)
         if (sim_cluster_agent(k)->state == SIM_UP) {
             node = k;
             waiting++;

@@ -16,21 +16,26 @@ enum { CLUSTER_STREAM = 4, CLOCK_STREAM = 5, START_STREAM = 6, PORT = 29400, MOS
 
 static struct {
     const sim_plan *plan;
-    sim_agent *agents; /* (nodes) */
+    sim_agent *agents; /* (nodes), and a twin */
     bool *disturbed;   /* (nodes) */
     bool *happened;    /* (items) */
     int outside;       /* launchers that are still to be started, */
     int up;            /* and that run */
     int64_t quiet_since_ns;
+    const sim_item *twin; /* NULL: there is none */
     sim_task *outsider;
 } cluster;
 
 const sim_plan *sim_cluster_plan(void) { return cluster.plan; }
+int sim_cluster_launchers(void) { return cluster.plan->nodes + (cluster.twin != NULL); }
 const sim_agent *sim_cluster_agent(int node) { return &cluster.agents[node]; }
 bool sim_cluster_disturbed(int node) { return cluster.disturbed[node] || cluster.disturbed[0]; }
 int64_t sim_cluster_quiet_since_ns(void) { return cluster.quiet_since_ns; }
 
 /* ---- launchers */
+
+/* The number that the launcher was given. */
+static int number_of(int node) { return node < cluster.plan->nodes ? node : cluster.twin->node; }
 
 static tt__job job_of(const sim_plan *plan, int node) {
     static char file[] = "/bin/worker", *argv[] = {file, NULL};
@@ -74,7 +79,7 @@ static void leave_world(sim_agent *agent, sim_agent_state state) {
 
 static void *agent_main(void *arg) {
     sim_agent *agent = arg;
-    tt__job job = job_of(cluster.plan, agent->node);
+    tt__job job = job_of(cluster.plan, number_of(agent->node));
     int code = 1;
     tt_status status = TT_OK;
     if (item_of_node(SIM_CANNOT_START, agent->node))
@@ -201,10 +206,10 @@ void sim_cluster_reached(int node, sim_moment moment, int attempt) {
 
 static void set_out(void) {
     const sim_plan *plan = cluster.plan;
-    for (int k = 0; k < plan->nodes; k++) {
+    for (int k = 0; k < sim_cluster_launchers(); k++) {
         sim_random clocks = sim_stream(plan->seed, CLOCK_STREAM, (uint64_t)k),
                    starts = sim_stream(plan->seed, START_STREAM, (uint64_t)k);
-        const sim_item *late = item_of_node(SIM_LATE, k);
+        const sim_item *late = k < plan->nodes ? item_of_node(SIM_LATE, k) : cluster.twin;
         int64_t begin_ns = sim_below(&starts, 500 * SIM_MS) + (late ? late->at_ms * SIM_MS : 0);
         cluster.agents[k] =
             (sim_agent){.node = k,
@@ -213,8 +218,8 @@ static void set_out(void) {
                         .realtime_ns = plan->skew_ms ? sim_between(&clocks, 0, plan->skew_ms * SIM_MS) : 0,
                         .random = sim_stream(plan->seed, CLUSTER_STREAM, (uint64_t)k)};
         cluster.quiet_since_ns = begin_ns > cluster.quiet_since_ns ? begin_ns : cluster.quiet_since_ns;
-        cluster.disturbed[k] =
-            plan->lost > MOST_LOST || item_of_node(SIM_ABSENT, k) || item_of_node(SIM_CANNOT_START, k);
+        cluster.disturbed[k] = plan->lost > MOST_LOST || item_of_node(SIM_ABSENT, k) ||
+                               item_of_node(SIM_CANNOT_START, k) || item_of_node(SIM_TWIN, k);
         sim_at(begin_ns, start_agent, &cluster.agents[k]);
     }
     for (int i = 0; i < plan->n; i++)
@@ -223,14 +228,17 @@ static void set_out(void) {
 }
 
 void sim_cluster_run(const sim_plan *plan, bool trace) {
-    size_t n = (size_t)plan->nodes;
+    size_t n = (size_t)plan->nodes + 1;
     sim_world_begin(trace);
-    sim_history_begin(plan->nodes);
+    sim_history_begin((int)n);
     cluster.plan = plan;
     cluster.agents = sim_memory(calloc(n, sizeof *cluster.agents));
     cluster.disturbed = sim_memory(calloc(n, sizeof *cluster.disturbed));
     cluster.happened = sim_memory(calloc(SIM_MOST_ITEMS, sizeof *cluster.happened));
-    cluster.outside = plan->nodes;
+    for (int i = 0; i < plan->n; i++)
+        if (plan->items[i].kind == SIM_TWIN && plan->items[i].node)
+            cluster.twin = &plan->items[i];
+    cluster.outside = sim_cluster_launchers();
     cluster.outsider = sim_task_now();
     if (plan->secret)
         setenv("TT_SECRET", "a secret of thirty-two characters", 1);

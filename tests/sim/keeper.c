@@ -58,8 +58,8 @@ static struct {
 
 void sim_keepers_begin(const sim_plan *plan, sim_agent *agents) {
     keepers.plan = plan;
-    keepers.of = sim_memory(calloc((size_t)plan->nodes, sizeof *keepers.of));
-    for (int k = 0; k < plan->nodes; k++)
+    keepers.of = sim_memory(calloc((size_t)plan->nodes + 1, sizeof *keepers.of));
+    for (int k = 0; k <= plan->nodes; k++)
         keepers.of[k] = (keeper){.agent = &agents[k],
                                  .fd = -1,
                                  .dead = true,
@@ -308,7 +308,7 @@ tt_status tt__keeper_start(tt__keeper *launchers, tt__job *job) {
     k->attempt = -1;
     k->workers = job->workers;
     k->of = sim_memory(calloc((size_t)job->workers, sizeof *k->of));
-    *launchers = (tt__keeper){.pid = FIRST_PID + job->node * PIDS_OF_NODE, .socket = k->fd};
+    *launchers = (tt__keeper){.pid = FIRST_PID + k->agent->node * PIDS_OF_NODE, .socket = k->fd};
     return TT_OK;
 }
 
@@ -325,12 +325,12 @@ void tt__keeper_start_workers(const tt__keeper *launchers, const tt__job *job, c
     (void)stderr_ends;
     keeper *k = own();
     int before;
-    if (sim_keeper_alive(job->node, &before))
+    if (sim_keeper_alive(k->agent->node, &before))
         sim_fail("alone", "node %d starts attempt %d while processes of attempt %d are there", job->node, job->attempt,
                  before);
-    sim_note_start(&(sim_start){job->node, job->attempt, k->first_rank, job->workers, k->world, sim_now_ns()});
+    sim_note_start(&(sim_start){k->agent->node, job->attempt, k->first_rank, job->workers, k->world, sim_now_ns()});
     sim_check_start(&sim_seen.starts[sim_seen.start_count - 1]);
-    sim_cluster_reached(job->node, SIM_FROM_START, job->attempt);
+    sim_cluster_reached(k->agent->node, SIM_FROM_START, job->attempt);
     k->attempt = job->attempt;
     k->started = !k->dead;
     k->told_leftovers = k->told = false;
@@ -466,8 +466,8 @@ void sim_keeper_paused(int node, int64_t until_ns) {
 
 static keeper *by_pid(pid_t pid) {
     int node = (pid - FIRST_PID) / PIDS_OF_NODE;
-    return pid >= FIRST_PID && node < keepers.plan->nodes && (pid - FIRST_PID) % PIDS_OF_NODE == 0 ? &keepers.of[node]
-                                                                                                   : NULL;
+    return pid >= FIRST_PID && node <= keepers.plan->nodes && (pid - FIRST_PID) % PIDS_OF_NODE == 0 ? &keepers.of[node]
+                                                                                                    : NULL;
 }
 
 void sim_keeper_kill_pid(pid_t pid) {

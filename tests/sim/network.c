@@ -47,7 +47,7 @@ static struct {
 void sim_network_begin(const sim_plan *plan, sim_agent *agents) {
     net.plan = plan;
     net.agents = agents;
-    net.isolated_until_ns = sim_memory(calloc((size_t)plan->nodes, sizeof *net.isolated_until_ns));
+    net.isolated_until_ns = sim_memory(calloc((size_t)plan->nodes + 1, sizeof *net.isolated_until_ns));
 }
 
 /* ---- segments on their way */

@@ -93,14 +93,17 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed, int max_nodes) {
     sim_random r = sim_stream(seed, PLAN_STREAM, 0);
     sim_plan_calm(plan, seed, (int)sim_between(&r, max_nodes < 3 ? 2 : 3, max_nodes));
     plan->workers = (int)sim_between(&r, 1, 3);
-    plan->max_restarts = sim_chance(&r, 25) ? 0 : (int)sim_between(&r, 1, 4);
+    bool often = sim_chance(&r, 5);
+    plan->max_restarts = often ? (int)sim_between(&r, 8, 16) : sim_chance(&r, 25) ? 0 : (int)sim_between(&r, 1, 4);
     plan->heartbeat_ms = sim_between(&r, 6000, 15000);
-    plan->work_ms = sim_between(&r, 200, 3000);
+    plan->work_ms = sim_between(&r, 200, often ? 400 : 3000);
     plan->delay_us = sim_chance(&r, 70) ? sim_between(&r, 30, 1000) : sim_between(&r, 1000, 15000);
     plan->lost = sim_chance(&r, 50) ? 0 : (int)sim_between(&r, 1, sim_chance(&r, 20) ? 60 : 10);
     plan->skew_ms = sim_chance(&r, 50) ? 0 : sim_between(&r, 1, 300);
     plan->secret = sim_chance(&r, 25);
-    for (int k = 0; k <= plan->max_restarts; k++)
+    for (int k = 0; k <= plan->max_restarts && often; k++)
+        draw_failure(plan, &r, k, sim_between(&r, 0, plan->work_ms));
+    for (int k = 0; k <= plan->max_restarts && !often; k++)
         if (sim_chance(&r, k == plan->max_restarts ? 40 : 75))
             draw_failures(plan, &r, k);
     if (sim_chance(&r, 5)) {
@@ -110,6 +113,11 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed, int max_nodes) {
     if (sim_chance(&r, 30)) {
         sim_item *item = add_item(plan, SIM_LATE, &r);
         item->at_ms = sim_between(&r, 1, plan->join_ms / 2);
+    }
+    if (sim_chance(&r, 5)) {
+        sim_item *item = add_item(plan, SIM_TWIN, &r);
+        item->node = (int)sim_between(&r, 1, plan->nodes - 1);
+        item->at_ms = sim_between(&r, 0, 5000);
     }
     int theme = (int)sim_below(&r, 100);
     for (int k = theme < 30 ? (int)sim_between(&r, 1, 3) : 0; k > 0; k--)
@@ -175,6 +183,7 @@ static const char *const kind_texts[SIM_KINDS] = {
     [SIM_LATE] = "launcher is late",
     [SIM_ABSENT] = "launcher never starts",
     [SIM_CANNOT_START] = "launcher can't start its workers",
+    [SIM_TWIN] = "launcher has a twin",
 };
 static const char *const reaction_texts[] = {"by its report", "by an end of its own", "not, until SIGTERM",
                                              "not, not even to SIGTERM", "not, and succeeds"};

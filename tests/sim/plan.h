@@ -24,6 +24,7 @@ typedef enum sim_kind {
     SIM_LATE,          /* the launcher is started at_ms later than the others */
     SIM_ABSENT,        /* it is never started */
     SIM_CANNOT_START,  /* it tells the others that its program is missing */
+    SIM_TWIN,          /* at_ms after the beginning another launcher is started with its number */
     SIM_KINDS
 } sim_kind;
 

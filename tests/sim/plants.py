@@ -22,6 +22,8 @@ PLANTS = [
      "    if (PLANTED)\n        return;\n    tt__talk_lose(t, k, text);\n    char news[64];"),
     ("a node's first rank is the one before's last", "elastic/nodes_join.c",
      "nodes->of[k].first_rank = nodes->world;", "nodes->of[k].first_rank = nodes->world - (PLANTED && k > 0);"),
+    ("two launchers may claim one number", "elastic/nodes_join.c",
+     "if (claims != 1)", "if (claims != 1 && !PLANTED)"),
     ("who failed first is who was heard of first", "elastic/launcher_first.c",
      "workers[k].when.realtime_ns < workers[i].when.realtime_ns ||",
      "(!PLANTED && workers[k].when.realtime_ns < workers[i].when.realtime_ns) ||"),

@@ -258,11 +258,13 @@ void __wrap_tt__report_attempt(tt__streams *streams, const tt__job *job, const t
 
 void __wrap_tt__report_first(tt__streams *streams, const tt__job *job, const tt__first *first,
                              const tt__moment *started) {
-    sim_note_report(&(sim_report){job->node, job->attempt, first->rank, first->node, first->worker->status}, true);
+    sim_note_report(&(sim_report){sim_agent_now()->node, job->attempt, first->rank, first->node, first->worker->status},
+                    true);
     __real_tt__report_first(streams, job, first, started);
 }
 
 void __wrap_tt__report_attempt(tt__streams *streams, const tt__job *job, const tt__first *first) {
-    sim_note_report(&(sim_report){job->node, job->attempt, first->rank, first->node, first->worker->status}, false);
+    sim_note_report(&(sim_report){sim_agent_now()->node, job->attempt, first->rank, first->node, first->worker->status},
+                    false);
     __real_tt__report_attempt(streams, job, first);
 }

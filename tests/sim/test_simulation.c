@@ -21,7 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { CASES = 200, AGENTS = 16, SHRINK_CASES = 300, TEXT = 200 };
+enum { CASES = 1000, SANITIZED_CASES = 60, AGENTS = 16, SHRINK_CASES = 300, TEXT = 200 };
 
 typedef struct totals {
     _Atomic int64_t next, cases, failed, requests, virtual_ms, attempts;
@@ -145,7 +145,10 @@ int main(void) {
     sim_plan plan;
     int agents = (int)setting("TT_SIM_AGENTS", AGENTS), jobs = (int)setting("TT_SIM_JOBS", 2);
     int calm = (int)setting("TT_SIM_CALM", 0);
-    int64_t seed = setting("TT_SIM_SEED", -1), count = setting("TT_SIM_SEEDS", seed < 0 ? CASES : 1);
+    int64_t seed = setting("TT_SIM_SEED", -1),
+            count = setting("TT_SIM_SEEDS", seed >= 0                ? 1
+                                            : getenv("TT_SANITIZED") ? SANITIZED_CASES
+                                                                     : CASES);
     sim_plant = (int)setting("TT_SIM_PLANT", 0);
     if (calm) {
         sim_plan_calm(&plan, seed < 0 ? 1 : (uint64_t)seed, calm);

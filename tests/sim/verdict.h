@@ -8,7 +8,8 @@
 typedef struct sim_verdict {
     char check[24]; /* which one failed; "": none */
     char text[1000];
-    int64_t virtual_ns, requests, first_round_requests, attempts, begun_agents;
+    uint64_t digest; /* of all that happened, and when */
+    int64_t virtual_ns, requests, first_round_requests, attempts;
 } sim_verdict;
 
 /* In shared memory, for the process that started this one. */

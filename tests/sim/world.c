@@ -93,6 +93,7 @@ static sim_task *next_task(void) {
             sim_fail("ends", "nothing can happen any more, but there are launchers that wait");
         event e = pop_event();
         advance_to(e.when_ns);
+        sim_result->digest = (sim_result->digest ^ (uint64_t)e.when_ns) * UINT64_C(0x100000001B3);
         if (!e.task) {
             e.run(e.arg);
             continue;
