@@ -45,7 +45,7 @@ static void check_ranks(const sim_start *start) {
 
 /* How long news take at most: a launcher reads what the others wrote one after the other. */
 static int64_t news_ns(void) {
-    return (ORDER_MS + plan()->nodes * ((plan()->delay_us / 1000 + 1) * 40 + plan()->lost * 20)) * SIM_MS;
+    return (ORDER_MS + plan()->nodes * ((plan()->delay_us / 1000 + 1) * 40 + plan()->lost * 40)) * SIM_MS;
 }
 
 /* Who has been told to end begins nothing, and nor do the others as soon as they have heard of it. */

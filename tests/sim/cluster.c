@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CLUSTER_STREAM = 4, CLOCK_STREAM = 5, START_STREAM = 6, PORT = 29400, MOST_LOST = 20 };
+enum { CLUSTER_STREAM = 4, CLOCK_STREAM = 5, START_STREAM = 6, PORT = 29400 };
 
 static struct {
     const sim_plan *plan;
@@ -218,7 +218,7 @@ static void set_out(void) {
                         .realtime_ns = plan->skew_ms ? sim_between(&clocks, 0, plan->skew_ms * SIM_MS) : 0,
                         .random = sim_stream(plan->seed, CLUSTER_STREAM, (uint64_t)k)};
         cluster.quiet_since_ns = begin_ns > cluster.quiet_since_ns ? begin_ns : cluster.quiet_since_ns;
-        cluster.disturbed[k] = plan->lost > MOST_LOST || item_of_node(SIM_ABSENT, k) ||
+        cluster.disturbed[k] = sim_plan_is_slow(plan) || item_of_node(SIM_ABSENT, k) ||
                                item_of_node(SIM_CANNOT_START, k) || item_of_node(SIM_TWIN, k);
         sim_at(begin_ns, start_agent, &cluster.agents[k]);
     }

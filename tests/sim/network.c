@@ -57,7 +57,7 @@ static void arrive(void *arg);
 static int64_t delay_ns(direction *d) {
     int64_t base = net.plan->delay_us * 1000, delay = base / 2 + sim_below(&d->random, base + 1);
     if (sim_below(&d->random, 1000) < net.plan->lost) /* sent again */
-        delay += (int64_t)200 * SIM_MS << sim_below(&d->random, 2);
+        delay += (int64_t)200 * SIM_MS << sim_below(&d->random, sim_chance(&d->random, 90) ? 2 : 4);
     return delay;
 }
 
@@ -132,8 +132,10 @@ static int64_t arrival_ns(direction *d, int to) {
             int64_t until = net.isolated_until_ns[k ? node : 0];
             free_ns = until > free_ns ? until : free_ns;
         }
-    if (free_ns > now) /* it is sent again and again */
-        return free_ns + sim_below(&d->random, 400 * SIM_MS);
+    if (free_ns > now) { /* it is sent again and again, after ever longer pauses */
+        int64_t waited_ns = free_ns - d->first->due_ns;
+        return free_ns + sim_below(&d->random, waited_ns > 400 * SIM_MS ? waited_ns : 400 * SIM_MS);
+    }
     int64_t frozen = net.agents[0].frozen_until_ns;
     return to == TO_SERVER && frozen > now ? frozen + sim_latency_ns(&net.agents[0]) : now;
 }

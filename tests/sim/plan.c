@@ -82,7 +82,8 @@ static void draw_harsh(sim_plan *plan, sim_random *r) {
     if (kind == SIM_LATE || ((kind == SIM_ABSENT || kind == SIM_CANNOT_START) && !sim_chance(r, 25)))
         kind = sim_chance(r, 50) ? SIM_KILL_LAUNCHER : SIM_KILL_MACHINE;
     sim_item *item = add_item(plan, kind, r);
-    draw_moment(plan, r, item);
+    if (kind < SIM_LATE)
+        draw_moment(plan, r, item);
     if (kind == SIM_FREEZE || kind == SIM_PAUSE || kind == SIM_PARTITION)
         item->for_ms = sim_between(r, 2 * plan->heartbeat_ms, 4 * plan->heartbeat_ms);
     if (kind == SIM_SIGNAL)
@@ -134,18 +135,11 @@ bool sim_item_is_harsh(const sim_plan *plan, const sim_item *item) {
     return item->kind > SIM_SIGNAL && item->kind != SIM_LATE;
 }
 
-bool sim_plan_suspects(const sim_plan *plan, int node) {
-    for (int i = 0; i < plan->n; i++)
-        if (sim_item_is_harsh(plan, &plan->items[i]) && (plan->items[i].node == node || plan->items[i].node == 0))
-            return true;
-    return false;
-}
-
-bool sim_plan_is_harsh(const sim_plan *plan) {
-    for (int i = 0; i < plan->n; i++)
-        if (sim_item_is_harsh(plan, &plan->items[i]))
-            return true;
-    return false;
+bool sim_plan_is_slow(const sim_plan *plan) {
+    enum { RESENT_MS = 300, REQUESTS = 3, OWN_NEWS = 3 };
+    int64_t there_and_back_us = 2 * plan->delay_us + 2 * plan->lost * RESENT_MS;
+    int64_t all_us = plan->nodes * (plan->workers + OWN_NEWS) * REQUESTS * there_and_back_us;
+    return all_us / 1000 > plan->heartbeat_ms / 3;
 }
 
 bool sim_plan_has(const sim_plan *plan, sim_kind kind) {
@@ -153,16 +147,6 @@ bool sim_plan_has(const sim_plan *plan, sim_kind kind) {
         if (plan->items[i].kind == kind)
             return true;
     return false;
-}
-
-int64_t sim_plan_last_ms(const sim_plan *plan) {
-    int64_t last = 0;
-    for (int i = 0; i < plan->n; i++) {
-        bool timed = plan->items[i].from == SIM_FROM_BEGINNING;
-        int64_t end = (timed ? plan->items[i].at_ms : 0) + plan->items[i].for_ms;
-        last = end > last ? end : last;
-    }
-    return last;
 }
 
 /* ---- text */

@@ -75,16 +75,12 @@ void sim_plan_calm(sim_plan *plan, uint64_t seed, int nodes);
 /* Does the item, harsh as it is, allow launchers to be lost? */
 bool sim_item_is_harsh(const sim_plan *plan, const sim_item *item);
 
-/* May the launcher of the node, or what others see of it, be lost? NODE 0's loss is everybody's. */
-bool sim_plan_suspects(const sim_plan *plan, int node);
-/* May any? */
-bool sim_plan_is_harsh(const sim_plan *plan);
+/* Is the network so slow for so many that reading what all wrote, one after the other, takes a good part of a
+ * heartbeat? */
+bool sim_plan_is_slow(const sim_plan *plan);
 
 /* Is there an item of the kind? */
 bool sim_plan_has(const sim_plan *plan, sim_kind kind);
-
-/* When the last thing that the plan says has happened. */
-int64_t sim_plan_last_ms(const sim_plan *plan);
 
 void sim_plan_print(const sim_plan *plan);
 
