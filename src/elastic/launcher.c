@@ -212,12 +212,21 @@ static void take_message(launcher *l, const tt__keeper_message *m) {
     }
 }
 
-/* Handle the keeper's death. The kernel has killed the workers; the processes they started are our children now. */
+/* The kernel has killed the workers with their keeper: the other nodes, which see none of that, are told so. */
+static void count_killed_workers(launcher *l) {
+    tt__launcher_note_signal(l, SIGKILL);
+    for (int rank = 0; l->phase != TT__JOINING && rank < l->job->workers; rank++)
+        if (!l->workers[rank].ended)
+            worker_ended(l, rank, SIGKILL);
+}
+
+/* Handle the keeper's death. The processes that the workers started are our children now. */
 static void lose_keeper(launcher *l) {
     l->done = l->keeper_lost = true;
     tt__streams_print(&l->streams, "tutti run: the keeper process (pid %d) was killed: ending the job",
                       (int)l->keeper.pid);
     tt__children_kill(l->spared, l->spared_count, NULL, NULL, TT__KEEPER_KILL_MS);
+    count_killed_workers(l);
     l->keeper.pid = 0;
 }
 

@@ -1,0 +1,259 @@
+#include "sim/cluster.h"
+
+#include "elastic/job.h"
+#include "sim/checks.h"
+#include "sim/descriptors.h"
+#include "sim/history.h"
+#include "sim/keeper.h"
+#include "sim/network.h"
+#include "sim/verdict.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CLUSTER_STREAM = 4, CLOCK_STREAM = 5, START_STREAM = 6, PORT = 29400 };
+
+static struct {
+    const sim_plan *plan;
+    sim_agent *agents; /* (nodes), and a twin */
+    bool *disturbed;   /* (nodes) */
+    bool *happened;    /* (items) */
+    int outside;       /* launchers that are still to be started, */
+    int up;            /* and that run */
+    int64_t quiet_since_ns;
+    const sim_item *twin; /* NULL: there is none */
+    sim_task *outsider;
+} cluster;
+
+const sim_plan *sim_cluster_plan(void) { return cluster.plan; }
+int sim_cluster_launchers(void) { return cluster.plan->nodes + (cluster.twin != NULL); }
+const sim_agent *sim_cluster_agent(int node) { return &cluster.agents[node]; }
+bool sim_cluster_disturbed(int node) { return cluster.disturbed[node] || cluster.disturbed[0]; }
+int64_t sim_cluster_quiet_since_ns(void) { return cluster.quiet_since_ns; }
+
+/* ---- launchers */
+
+/* The number that the launcher was given. */
+static int number_of(int node) { return node < cluster.plan->nodes ? node : cluster.twin->node; }
+
+static tt__job job_of(const sim_plan *plan, int node) {
+    static char file[] = "/bin/worker", *argv[] = {file, NULL};
+    tt__job job = {.file = file,
+                   .argv = argv,
+                   .workers = plan->workers,
+                   .node = node,
+                   .nodes = plan->nodes,
+                   .master_addr = "host-0",
+                   .bind_addr = "host-0",
+                   .master_port = PORT,
+                   .has_secret = plan->secret,
+                   .secret_fd = -1,
+                   .role = "default",
+                   .signal_names = "SIGTERM,SIGINT",
+                   .run_id = "simulated",
+                   .rdzv_backend = "static",
+                   .max_restarts = plan->max_restarts,
+                   .settle_ms = plan->settle_ms,
+                   .grace_ms = plan->grace_ms,
+                   .join_ms = plan->join_ms,
+                   .heartbeat_ms = plan->heartbeat_ms};
+    sigemptyset(&job.signals);
+    sigaddset(&job.signals, SIGTERM);
+    sigaddset(&job.signals, SIGINT);
+    return job;
+}
+
+static const sim_item *item_of_node(sim_kind kind, int node) {
+    for (int i = 0; i < cluster.plan->n; i++)
+        if (cluster.plan->items[i].kind == kind && cluster.plan->items[i].node == node)
+            return &cluster.plan->items[i];
+    return NULL;
+}
+
+static void leave_world(sim_agent *agent, sim_agent_state state) {
+    agent->state = state;
+    cluster.up--;
+    sim_wake(cluster.outsider);
+}
+
+static void *agent_main(void *arg) {
+    sim_agent *agent = arg;
+    tt__job job = job_of(cluster.plan, number_of(agent->node));
+    int code = 1;
+    tt_status status = TT_OK;
+    if (item_of_node(SIM_CANNOT_START, agent->node))
+        tt__job_tell_problem(&job, "there is no /bin/worker");
+    else
+        status = tt__job_run(&job, &code);
+    sim_note_exit(agent->node, status, status ? 1 : code);
+    leave_world(agent, SIM_ENDED);
+    return NULL;
+}
+
+static void start_agent(void *arg) {
+    sim_agent *agent = arg;
+    cluster.outside--;
+    if (agent->machine_dead || item_of_node(SIM_ABSENT, agent->node)) {
+        sim_wake(cluster.outsider);
+        return;
+    }
+    agent->state = SIM_UP;
+    cluster.up++;
+    sim_trace(agent->node, "is started");
+    sim_task_start(agent, agent_main, agent, NULL);
+}
+
+/* ---- what happens to them */
+
+static void crash(sim_agent *agent) {
+    if (agent->state == SIM_UP)
+        leave_world(agent, SIM_CRASHED);
+}
+
+static void kill_machine(sim_agent *agent) {
+    agent->machine_dead = true;
+    crash(agent);
+    sim_network_machine_gone(agent->node);
+    sim_keeper_machine_gone(agent->node);
+}
+
+static void freeze(sim_agent *agent, int64_t until_ns) {
+    if (until_ns > agent->frozen_until_ns)
+        agent->frozen_until_ns = until_ns;
+}
+
+static bool last_attempt_is_over(int node) {
+    int attempt;
+    return !sim_keeper_alive(node, &attempt) && attempt >= 0;
+}
+
+static void disturb(sim_agent *agent, const sim_item *item, int64_t until_ns) {
+    switch (item->kind) {
+    case SIM_PAUSE:
+        sim_keeper_paused(agent->node, until_ns);
+        sim_network_isolate(agent->node, until_ns);
+        freeze(agent, until_ns);
+        break;
+    case SIM_FREEZE:
+        freeze(agent, until_ns);
+        break;
+    case SIM_PARTITION:
+        sim_network_isolate(agent->node, until_ns);
+        break;
+    case SIM_SIGNAL:
+        /* While it waits for the other nodes a signal means: not any longer. */
+        cluster.disturbed[agent->node] |= last_attempt_is_over(agent->node);
+        if (agent->state == SIM_UP && sim_fd_signal(agent->signal_fd, item->value))
+            sim_note_signal_sent(agent->node);
+        break;
+    case SIM_KILL_LAUNCHER:
+        crash(agent);
+        sim_network_process_gone(agent->node);
+        sim_keeper_orphaned(agent->node);
+        break;
+    case SIM_KILL_KEEPER:
+        sim_keeper_killed(agent->node);
+        break;
+    case SIM_KILL_MACHINE:
+        kill_machine(agent);
+        break;
+    default:
+        sim_network_cut(agent->node);
+    }
+}
+
+static void happen(void *arg) {
+    const sim_item *item = arg;
+    sim_agent *agent = &cluster.agents[item->node];
+    int64_t until_ns = sim_now_ns() + item->for_ms * SIM_MS;
+    bool *happened = &cluster.happened[item - cluster.plan->items];
+    if (*happened || (agent->state != SIM_UP && item->kind != SIM_KILL_MACHINE))
+        return;
+    *happened = true;
+    sim_trace(item->node, "FAULT: item %d of the plan", (int)(item - cluster.plan->items));
+    if (sim_item_is_harsh(cluster.plan, item))
+        cluster.disturbed[item->node] = true;
+    cluster.quiet_since_ns = until_ns > cluster.quiet_since_ns ? until_ns : cluster.quiet_since_ns;
+    disturb(agent, item, until_ns);
+}
+
+/* Does the item happen at such a moment of the node? */
+static bool happens_from(const sim_item *item, int node, sim_moment from) {
+    return item->node == node && item->from == from && item->kind >= SIM_FREEZE && item->kind <= SIM_CUT;
+}
+
+void sim_note_request(sim_agent *agent) {
+    agent->requests++;
+    sim_result->requests++;
+    sim_result->first_round_requests += sim_seen.start_count == 0;
+    for (int i = 0; i < cluster.plan->n; i++) {
+        const sim_item *item = &cluster.plan->items[i];
+        if (happens_from(item, agent->node, SIM_FROM_REQUEST) && item->at_ms == agent->requests)
+            happen((void *)(uintptr_t)item);
+    }
+}
+
+void sim_cluster_reached(int node, sim_moment moment, int attempt) {
+    for (int i = 0; i < cluster.plan->n; i++) {
+        const sim_item *item = &cluster.plan->items[i];
+        if (happens_from(item, node, moment) && item->attempt == attempt)
+            sim_at(sim_now_ns() + item->at_ms * SIM_MS, happen, (void *)(uintptr_t)item);
+    }
+}
+
+/* ---- a case */
+
+static void set_out(void) {
+    const sim_plan *plan = cluster.plan;
+    for (int k = 0; k < sim_cluster_launchers(); k++) {
+        sim_random clocks = sim_stream(plan->seed, CLOCK_STREAM, (uint64_t)k),
+                   starts = sim_stream(plan->seed, START_STREAM, (uint64_t)k);
+        const sim_item *late = k < plan->nodes ? item_of_node(SIM_LATE, k) : cluster.twin;
+        int64_t begin_ns = sim_below(&starts, 500 * SIM_MS) + (late ? late->at_ms * SIM_MS : 0);
+        cluster.agents[k] =
+            (sim_agent){.node = k,
+                        .signal_fd = -1,
+                        .monotonic_ns = sim_between(&clocks, 1000, 1000000) * SIM_MS,
+                        .realtime_ns = plan->skew_ms ? sim_between(&clocks, 0, plan->skew_ms * SIM_MS) : 0,
+                        .random = sim_stream(plan->seed, CLUSTER_STREAM, (uint64_t)k)};
+        cluster.quiet_since_ns = begin_ns > cluster.quiet_since_ns ? begin_ns : cluster.quiet_since_ns;
+        cluster.disturbed[k] = sim_plan_is_slow(plan) || item_of_node(SIM_ABSENT, k) ||
+                               item_of_node(SIM_CANNOT_START, k) || item_of_node(SIM_TWIN, k);
+        sim_at(begin_ns, start_agent, &cluster.agents[k]);
+    }
+    for (int i = 0; i < plan->n; i++)
+        if (happens_from(&plan->items[i], plan->items[i].node, SIM_FROM_BEGINNING))
+            sim_at(plan->items[i].at_ms * SIM_MS, happen, (void *)(uintptr_t)&plan->items[i]);
+}
+
+void sim_cluster_run(const sim_plan *plan, bool trace) {
+    size_t n = (size_t)plan->nodes + 1;
+    sim_world_begin(trace);
+    sim_history_begin((int)n);
+    cluster.plan = plan;
+    cluster.agents = sim_memory(calloc(n, sizeof *cluster.agents));
+    cluster.disturbed = sim_memory(calloc(n, sizeof *cluster.disturbed));
+    cluster.happened = sim_memory(calloc(SIM_MOST_ITEMS, sizeof *cluster.happened));
+    for (int i = 0; i < plan->n; i++)
+        if (plan->items[i].kind == SIM_TWIN && plan->items[i].node)
+            cluster.twin = &plan->items[i];
+    cluster.outside = sim_cluster_launchers();
+    cluster.outsider = sim_task_now();
+    if (plan->secret)
+        setenv("TT_SECRET", "a secret of thirty-two characters", 1);
+    else
+        unsetenv("TT_SECRET");
+    unsetenv("TT_SECRET_FILE");
+    unsetenv("TT_SECRET_FD");
+    sim_network_begin(plan, cluster.agents);
+    sim_keepers_begin(plan, cluster.agents);
+    set_out();
+    while (cluster.outside || cluster.up) {
+        sim_wait(sim_check_deadline_ns());
+        if ((cluster.outside || cluster.up) && sim_now_ns() >= sim_check_deadline_ns())
+            sim_check_ended();
+    }
+    sim_check_all();
+    sim_pass();
+}

@@ -1,0 +1,24 @@
+/* Virtual descriptors, above all that the process has, and the system calls of the product that take them. */
+#ifndef SIM_DESCRIPTORS_H
+#define SIM_DESCRIPTORS_H
+
+#include "sim/world.h"
+
+typedef enum sim_fd_kind { SIM_FD_CLOSED, SIM_FD_COUNTER, SIM_FD_SIGNALS, SIM_FD_KEEPER, SIM_FD_STREAM } sim_fd_kind;
+
+/* Make one. `owner`: for whoever made it. */
+int sim_fd_new(sim_fd_kind kind, void *owner);
+void *sim_fd_owner(int fd, sim_fd_kind kind);
+
+/* One more thing, or one less, can be read from it. */
+void sim_fd_put(int fd);
+void sim_fd_take(int fd);
+
+/* Give an agent's signalfd a signal; false: it has none (any more). */
+bool sim_fd_signal(int fd, int sig);
+
+/* What happens when the product closes one. */
+void sim_keeper_closed(void *owner);
+void sim_stream_closed(void *owner);
+
+#endif

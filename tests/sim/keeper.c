@@ -1,0 +1,485 @@
+#include "sim/keeper.h"
+
+#include "elastic/keeper.h"
+#include "elastic/report.h"
+#include "sim/checks.h"
+#include "sim/cluster.h"
+#include "sim/descriptors.h"
+#include "sim/history.h"
+#include "sim/network.h"
+#include "sim/verdict.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { KEEPER_STREAM = 3, FIRST_PID = 1000, PIDS_OF_NODE = 100, PATIENCE_MS = 20000, MOST_ATTEMPTS = 256 };
+
+typedef struct worker {
+    bool pending, running; /* about to begin */
+    bool left;             /* what it started is still there */
+    bool secondary;        /* its report says so */
+    sim_conn *conn;
+} worker;
+
+typedef struct message {
+    struct message *next;
+    tt__keeper_message m;
+    bool secondary;
+} message;
+
+typedef struct keeper {
+    sim_agent *agent;
+    int fd;
+    bool dead, started, told_leftovers, told; /* `told`: a signal was sent to the workers */
+    int attempt, first_rank, world, workers;
+    int64_t paused_until_ns;
+    worker *of; /* (workers) */
+    message *first, **end;
+    sim_task *waiter;
+    sim_random random;
+} keeper;
+
+/* Something that is to happen to a worker. */
+typedef struct occasion {
+    keeper *k;
+    int local, attempt, status;
+    bool secondary;
+    void (*happen)(struct occasion *o);
+} occasion;
+
+static struct {
+    const sim_plan *plan;
+    keeper *of;               /* (nodes) */
+    int begun[MOST_ATTEMPTS]; /* workers of each attempt, on all nodes, */
+    int good[MOST_ATTEMPTS];  /* and how many have succeeded */
+    bool failed[MOST_ATTEMPTS];
+} keepers;
+
+void sim_keepers_begin(const sim_plan *plan, sim_agent *agents) {
+    keepers.plan = plan;
+    keepers.of = sim_memory(calloc((size_t)plan->nodes + 1, sizeof *keepers.of));
+    for (int k = 0; k <= plan->nodes; k++)
+        keepers.of[k] = (keeper){.agent = &agents[k],
+                                 .fd = -1,
+                                 .dead = true,
+                                 .end = &keepers.of[k].first,
+                                 .random = sim_stream(plan->seed, KEEPER_STREAM, (uint64_t)k)};
+}
+
+static const sim_item *item_of(const keeper *k, sim_kind kind, int local, int attempt) {
+    for (int i = 0; i < keepers.plan->n; i++) {
+        const sim_item *item = &keepers.plan->items[i];
+        if (item->kind == kind && item->node == k->agent->node && item->local == local && item->attempt == attempt)
+            return item;
+    }
+    return NULL;
+}
+
+/* ---- messages to the launcher */
+
+static void tell(keeper *k, tt__keeper_kind kind, int local, int value, bool secondary) {
+    message *new = sim_memory(malloc(sizeof *new));
+    int pid = FIRST_PID + k->agent->node * PIDS_OF_NODE + 1 + local;
+    *new = (message){.m = {(int32_t)kind, local, value, pid}, .secondary = secondary};
+    *k->end = new;
+    k->end = &new->next;
+    sim_fd_put(k->fd);
+}
+
+int sim_keeper_alive(int node, int *attempt) {
+    const keeper *k = &keepers.of[node];
+    int alive = 0;
+    for (int i = 0; k->of && i < k->workers; i++)
+        alive += k->of[i].pending || k->of[i].running || k->of[i].left;
+    *attempt = k->attempt;
+    return alive;
+}
+
+int sim_keeper_succeeded(int attempt) { return attempt < 0 ? 0 : keepers.good[attempt % MOST_ATTEMPTS]; }
+
+/* When nothing is left, or only what workers left behind, say so. */
+static void look_for_end(keeper *k) {
+    bool left = false;
+    if (!k->started || k->dead)
+        return;
+    for (int i = 0; i < k->workers; i++) {
+        if (k->of[i].pending || k->of[i].running)
+            return;
+        left = left || k->of[i].left;
+    }
+    if (!left) {
+        k->started = false;
+        tell(k, TT__KEEPER_DONE, -1, 0, false);
+        sim_cluster_reached(k->agent->node, SIM_FROM_GONE, k->attempt);
+    } else if (!k->told_leftovers) {
+        k->told_leftovers = true;
+        tell(k, TT__KEEPER_LEFTOVERS, -1, 1, false);
+    }
+}
+
+/* ---- what happens to workers */
+
+static void occur(void *arg) {
+    occasion *o = arg;
+    if (o->k->paused_until_ns > sim_now_ns()) {
+        sim_at(o->k->paused_until_ns + sim_below(&o->k->random, SIM_MS), occur, o);
+        return;
+    }
+    if (o->attempt == o->k->attempt && !o->k->agent->machine_dead)
+        o->happen(o);
+    free(o);
+}
+
+static void soon(keeper *k, int local, int64_t in_ns, void (*happen)(occasion *), int status, bool secondary) {
+    occasion *o = sim_memory(malloc(sizeof *o));
+    *o = (occasion){k, local, k->attempt, status, secondary, happen};
+    sim_at(sim_now_ns() + in_ns, occur, o);
+}
+
+static void react_to_failure(const keeper *from, bool silent);
+
+static void leftover_ends(occasion *o) {
+    o->k->of[o->local].left = false;
+    look_for_end(o->k);
+}
+
+/* A worker's last words may be on their way for a while. */
+static void say_goodbye(sim_conn *conn) {
+    static const char key[] = "/last", word[] = "words";
+    tt__bytes out = {0};
+    tt__store_put_u8(&out, (uint8_t)tt__store_op_table[TT__STORE_SET].opcode[TT_STORE_TORCH_2]);
+    tt__store_put_string(&out, (tt__span){(const uint8_t *)key, sizeof key - 1});
+    tt__store_put_string(&out, (tt__span){(const uint8_t *)word, sizeof word - 1});
+    if (sim_conn_is_open(conn) && !sim_conn_is_broken(conn) && !sim_conn_is_ended(conn))
+        sim_conn_send(conn, out.data, out.size);
+    tt__bytes_free(&out);
+    sim_conn_close(conn);
+}
+
+static void end_worker(keeper *k, int local, int status, bool secondary) {
+    worker *w = &k->of[local];
+    if (!w->running)
+        return;
+    const sim_item *leaves = item_of(k, SIM_LEAVES, local, k->attempt);
+    w->running = false;
+    keepers.good[k->attempt % MOST_ATTEMPTS] += !status;
+    sim_trace(k->agent->node, "worker %d of attempt %d ends: status %#x%s", local, k->attempt, (unsigned)status,
+              secondary ? ", secondary" : "");
+    if (w->conn)
+        say_goodbye(w->conn);
+    w->conn = NULL;
+    if (leaves && !k->dead) {
+        w->left = true;
+        soon(k, local, leaves->for_ms * SIM_MS, leftover_ends, 0, false);
+    }
+    if (!k->dead)
+        tell(k, TT__KEEPER_ENDED, local, status, secondary);
+    if (status)
+        react_to_failure(k, false);
+    look_for_end(k);
+}
+
+static void worker_ends(occasion *o) { end_worker(o->k, o->local, o->status, o->secondary); }
+
+static bool hangs(const keeper *k, int local) {
+    const sim_item *item = item_of(k, SIM_REACTS, local, k->attempt);
+    return item && (item->value == SIM_HANGS || item->value == SIM_IGNORES);
+}
+
+/* The work is done, unless it waits for a rank that has failed. */
+static void worker_is_done(occasion *o) {
+    if (!keepers.failed[o->attempt % MOST_ATTEMPTS] || !hangs(o->k, o->local))
+        end_worker(o->k, o->local, 0, false);
+}
+
+static void peer_failed(occasion *o) {
+    const sim_item *item = item_of(o->k, SIM_REACTS, o->local, o->attempt);
+    if (!item || item->value == SIM_REPORTS)
+        end_worker(o->k, o->local, 1 << 8, true);
+    else if (item->value == SIM_BREAKS)
+        end_worker(o->k, o->local, 3 << 8, false);
+    else if (item->value == SIM_SUCCEEDS)
+        soon(o->k, o->local, keepers.plan->work_ms * SIM_MS, worker_ends, 0, false);
+}
+
+/* The ranks of the attempt notice that one has failed: soon, or after a while if its machine is gone. */
+static void react_to_failure(const keeper *from, bool silent) {
+    if (from->attempt >= 0)
+        keepers.failed[from->attempt % MOST_ATTEMPTS] = true;
+    for (int k = 0; k < keepers.plan->nodes; k++) {
+        keeper *other = &keepers.of[k];
+        for (int i = 0; other->of && other->attempt == from->attempt && i < other->workers; i++)
+            if (other->of[i].running)
+                soon(other, i, sim_between(&other->random, silent ? 500 : 5, silent ? 3000 : 80) * SIM_MS, peer_failed,
+                     0, false);
+    }
+}
+
+static void gives_up(occasion *o) {
+    if (!hangs(o->k, o->local))
+        end_worker(o->k, o->local, 1 << 8, true);
+}
+
+/* All ranks have begun: the work goes on to its end. */
+static void all_have_begun(int attempt) {
+    for (int k = 0; k < keepers.plan->nodes; k++) {
+        keeper *other = &keepers.of[k];
+        for (int i = 0; other->of && other->attempt == attempt && i < other->workers; i++)
+            if (other->of[i].running && !item_of(other, SIM_FAILS, i, attempt))
+                soon(other, i, keepers.plan->work_ms * SIM_MS + sim_below(&other->random, 5 * SIM_MS), worker_is_done,
+                     0, false);
+    }
+}
+
+/* ---- a worker's use of the store: it counts itself, among those of its attempt alone */
+
+static void worker_is_told(void *arg) {
+    occasion *o = arg;
+    worker *w = &o->k->of[o->local];
+    if (o->attempt != o->k->attempt || !w->conn || sim_conn_is_broken(w->conn))
+        return;
+    tt__bytes *inbox = sim_conn_inbox(w->conn);
+    if (sim_conn_is_open(w->conn) && !o->secondary) { /* which means here: it has asked */
+        tt__bytes out = {0};
+        static const char key[] = "/arrived";
+        o->secondary = true;
+        tt__store_put_u8(&out, 0);
+        tt__store_put_u32(&out, TT__STORE_MAGIC);
+        tt__store_put_u8(&out, (uint8_t)tt__store_op_table[TT__STORE_ADD].opcode[TT_STORE_TORCH_2]);
+        tt__store_put_string(&out, (tt__span){(const uint8_t *)key, sizeof key - 1});
+        tt__store_put_u64(&out, 1);
+        sim_conn_send(w->conn, out.data, out.size);
+        tt__bytes_free(&out);
+    }
+    if (inbox->size < 8)
+        return;
+    uint64_t arrived = tt__store_number(inbox->data, 8);
+    tt__bytes_consume(inbox, 8);
+    if (arrived > (uint64_t)o->k->world)
+        sim_fail("fresh store", "worker %d of node %d is number %llu of %d in attempt %d: the store is not fresh",
+                 o->local, o->k->agent->node, (unsigned long long)arrived, o->k->world, o->attempt);
+}
+
+/* ---- starting */
+
+static void begin_worker(occasion *o) {
+    keeper *k = o->k;
+    worker *w = &k->of[o->local];
+    const sim_item *item = item_of(k, SIM_NOT_EXECUTABLE, o->local, o->attempt);
+    if (k->dead || !w->pending)
+        return;
+    w->pending = false;
+    w->running = true;
+    if (item) {
+        tell(k, TT__KEEPER_NOT_STARTED, o->local, item->value, false);
+        soon(k, o->local, SIM_MS / 2, worker_ends, 127 << 8, false);
+        return;
+    }
+    tell(k, TT__KEEPER_STARTED, o->local, 0, false);
+    sim_check_alone(k->agent->node, o->attempt);
+    occasion *asking = sim_memory(malloc(sizeof *asking));
+    *asking = (occasion){.k = k, .local = o->local, .attempt = o->attempt};
+    w->conn = sim_connect(k->agent->node, o->attempt, worker_is_told, asking);
+    if ((item = item_of(k, SIM_FAILS, o->local, o->attempt)))
+        soon(k, o->local, item->at_ms * SIM_MS, worker_ends, item->value, false);
+    soon(k, o->local, PATIENCE_MS * SIM_MS, gives_up, 0, false);
+    keepers.begun[o->attempt % MOST_ATTEMPTS]++;
+    if (keepers.failed[o->attempt % MOST_ATTEMPTS]) /* it can't join the others */
+        soon(k, o->local, sim_between(&k->random, 500, 3000) * SIM_MS, peer_failed, 0, false);
+    else if (keepers.begun[o->attempt % MOST_ATTEMPTS] == k->world)
+        all_have_begun(o->attempt);
+}
+
+static void keeper_exits(void *arg) {
+    keeper *k = arg;
+    k->dead = true;
+    sim_wake(k->waiter);
+}
+
+/* ---- the product's calls */
+
+static keeper *own(void) { return &keepers.of[sim_agent_now()->node]; }
+
+tt_status tt__keeper_start(tt__keeper *launchers, tt__job *job) {
+    keeper *k = own();
+    k->fd = sim_fd_new(SIM_FD_KEEPER, k);
+    k->dead = false;
+    k->attempt = -1;
+    k->workers = job->workers;
+    k->of = sim_memory(calloc((size_t)job->workers, sizeof *k->of));
+    *launchers = (tt__keeper){.pid = FIRST_PID + k->agent->node * PIDS_OF_NODE, .socket = k->fd};
+    return TT_OK;
+}
+
+bool tt__keeper_send_world(const tt__keeper *launchers, int first_rank, int world) {
+    (void)launchers;
+    keeper *k = own();
+    k->first_rank = first_rank;
+    k->world = world;
+    return !k->dead;
+}
+
+void tt__keeper_start_workers(const tt__keeper *launchers, const tt__job *job, const int *stderr_ends) {
+    (void)launchers;
+    (void)stderr_ends;
+    keeper *k = own();
+    int before;
+    if (sim_keeper_alive(k->agent->node, &before))
+        sim_fail("alone", "node %d starts attempt %d while processes of attempt %d are there", job->node, job->attempt,
+                 before);
+    sim_note_start(&(sim_start){k->agent->node, job->attempt, k->first_rank, job->workers, k->world, sim_now_ns()});
+    sim_check_start(&sim_seen.starts[sim_seen.start_count - 1]);
+    sim_cluster_reached(k->agent->node, SIM_FROM_START, job->attempt);
+    k->attempt = job->attempt;
+    k->started = !k->dead;
+    k->told_leftovers = k->told = false;
+    memset(k->of, 0, (size_t)k->workers * sizeof *k->of);
+    for (int i = 0; i < k->workers; i++) {
+        k->of[i].pending = true;
+        soon(k, i, sim_between(&k->random, 500, 8000) * 1000, begin_worker, 0, false);
+    }
+}
+
+static void signal_workers(keeper *k, int sig) {
+    for (int i = 0; i < k->workers; i++) {
+        const sim_item *item = item_of(k, SIM_REACTS, i, k->attempt);
+        if ((k->of[i].pending || k->of[i].running) && !(item && item->value == SIM_IGNORES))
+            soon(k, i, sim_between(&k->random, 10, 150) * SIM_MS, worker_ends,
+                 sim_chance(&k->random, 50) ? sig : (128 + sig) << 8, false);
+    }
+}
+
+static void killed_by_keeper(occasion *o) {
+    worker *w = &o->k->of[o->local];
+    w->running = w->running || w->pending;
+    w->pending = false;
+    end_worker(o->k, o->local, SIGKILL, false);
+    w->left = false;
+    look_for_end(o->k);
+}
+
+static void kill_workers(keeper *k) {
+    for (int i = 0; k->of && i < k->workers; i++)
+        if (k->of[i].pending || k->of[i].running || k->of[i].left)
+            soon(k, i, sim_between(&k->random, 100, 5000) * 1000, killed_by_keeper, 0, false);
+}
+
+/* Workers that have not even been started won't be. */
+static void keeper_kills(keeper *k) {
+    bool any = false;
+    for (int i = 0; i < k->workers; i++)
+        any = any || k->of[i].pending || k->of[i].running || k->of[i].left;
+    if (any)
+        kill_workers(k);
+    else
+        look_for_end(k);
+}
+
+bool tt__keeper_send(const tt__keeper *launchers, tt__keeper_kind kind, int value) {
+    (void)launchers;
+    keeper *k = own();
+    if (k->dead)
+        return false;
+    sim_trace(k->agent->node, "tells its workers: %s %d",
+              kind == TT__KEEPER_KILL    ? "SIGKILL to all"
+              : kind == TT__KEEPER_SWEEP ? "to what is left, signal"
+                                         : "signal",
+              value);
+    if (kind == TT__KEEPER_SIGNAL || kind == TT__KEEPER_PASS) {
+        k->told = true;
+        signal_workers(k, value);
+    } else if (kind == TT__KEEPER_SWEEP) {
+        for (int i = 0; i < k->workers; i++)
+            if (k->of[i].left)
+                soon(k, i, sim_between(&k->random, 1, 50) * SIM_MS, leftover_ends, 0, false);
+    } else if (kind == TT__KEEPER_KILL && k->started) {
+        k->told = true;
+        keeper_kills(k);
+    }
+    return true;
+}
+
+int tt__keeper_receive(const tt__keeper *launchers, tt__keeper_message *m) {
+    (void)launchers;
+    keeper *k = own();
+    message *first = k->first;
+    if (!first)
+        return k->dead ? -1 : 0;
+    if (!(k->first = first->next))
+        k->end = &k->first;
+    sim_fd_take(k->fd);
+    *m = first->m;
+    if (m->kind == TT__KEEPER_ENDED) {
+        const sim_item *item = item_of(k, SIM_NOT_EXECUTABLE, m->rank, k->attempt);
+        k->of[m->rank].secondary = first->secondary;
+        sim_note_end(&(sim_end){k->agent->node, k->attempt, k->first_rank + m->rank, m->value, item ? item->value : 0,
+                                first->secondary, k->told, sim_now_ns() + k->agent->realtime_ns});
+    }
+    free(first);
+    return 1;
+}
+
+/* A worker's report. */
+void __wrap_tt__error_file_read(const char *path, tt__worker *w);
+void __wrap_tt__error_file_read(const char *path, tt__worker *w) {
+    w->secondary = own()->of[atoi(path)].secondary;
+    w->message = NULL;
+}
+
+/* ---- deaths */
+
+/* The launcher's end of the socket is closed: what is left is killed, and the keeper ends. */
+static void orphaned(keeper *k) {
+    if (k->dead)
+        return;
+    if (k->started)
+        kill_workers(k);
+    k->started = false;
+    sim_at(sim_now_ns() + 10 * SIM_MS, keeper_exits, k);
+}
+
+void sim_keeper_closed(void *owner) { orphaned(owner); }
+void sim_keeper_orphaned(int node) { orphaned(&keepers.of[node]); }
+
+void sim_keeper_killed(int node) {
+    keeper *k = &keepers.of[node];
+    if (k->dead)
+        return;
+    kill_workers(k); /* by the kernel */
+    keeper_exits(k);
+    sim_fd_put(k->fd);
+}
+
+void sim_keeper_machine_gone(int node) {
+    keeper *k = &keepers.of[node];
+    for (int i = 0; k->of && i < k->workers; i++)
+        k->of[i] = (worker){0};
+    k->dead = true;
+    react_to_failure(k, true);
+}
+
+void sim_keeper_paused(int node, int64_t until_ns) {
+    if (until_ns > keepers.of[node].paused_until_ns)
+        keepers.of[node].paused_until_ns = until_ns;
+}
+
+static keeper *by_pid(pid_t pid) {
+    int node = (pid - FIRST_PID) / PIDS_OF_NODE;
+    return pid >= FIRST_PID && node <= keepers.plan->nodes && (pid - FIRST_PID) % PIDS_OF_NODE == 0 ? &keepers.of[node]
+                                                                                                    : NULL;
+}
+
+void sim_keeper_kill_pid(pid_t pid) {
+    const keeper *k = by_pid(pid);
+    if (k)
+        sim_keeper_killed(k->agent->node);
+}
+
+void sim_keeper_wait(pid_t pid) {
+    keeper *k = by_pid(pid);
+    while (k && !k->dead) {
+        k->waiter = sim_task_now();
+        sim_wait(SIM_NEVER);
+    }
+}

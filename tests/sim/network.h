@@ -1,0 +1,58 @@
+/* Connections to the one store there is, node 0's: bytes in order, which take their time, wait while a machine can't be
+ * reached, and end. */
+#ifndef SIM_NETWORK_H
+#define SIM_NETWORK_H
+
+#include "base/bytes.h"
+#include "sim/plan.h"
+#include "sim/world.h"
+#include "store/service.h"
+
+typedef struct sim_conn sim_conn;
+
+/* Called, without waiting, when something has come for the client. */
+typedef void (*sim_conn_fn)(void *arg);
+
+void sim_network_begin(const sim_plan *plan, sim_agent *agents);
+
+/* ---- what clients do */
+
+/* attempt: the worker's; -1: a launcher's connection. */
+sim_conn *sim_connect(int node, int attempt, sim_conn_fn notify, void *arg);
+bool sim_conn_is_open(const sim_conn *conn);
+/* Was it refused or reset? Has the server ended it? */
+bool sim_conn_is_broken(const sim_conn *conn);
+bool sim_conn_is_ended(const sim_conn *conn);
+tt__bytes *sim_conn_inbox(sim_conn *conn);
+void sim_conn_send(sim_conn *conn, const void *data, size_t size);
+/* The client closes it. It may be used no more. */
+void sim_conn_close(sim_conn *conn);
+
+/* ---- what happens to it */
+
+/* The machine can't be reached until then. */
+void sim_network_isolate(int node, int64_t until_ns);
+/* All connections of the launcher are reset. */
+void sim_network_cut(int node);
+/* The launcher's process has ended, or its whole machine. */
+void sim_network_process_gone(int node);
+void sim_network_machine_gone(int node);
+
+/* ---- the server's end: store.c */
+
+bool sim_store_accept(sim_conn *conn, tt__store_session *session);
+void sim_store_take(sim_conn *conn, tt__store_session *session, const void *data, size_t size);
+void sim_store_lose(sim_conn *conn, tt__store_session *session);
+/* Is there a server? Its process has ended. */
+bool sim_store_is_served(void);
+void sim_store_gone(void);
+/* Most keys that it had at one time. */
+size_t sim_store_most_keys(void);
+
+void sim_conn_reply(sim_conn *conn, const void *data, size_t size);
+/* The server closes it; `reset`: without a word. */
+void sim_conn_drop(sim_conn *conn, bool reset);
+int sim_conn_node(const sim_conn *conn);
+int sim_conn_attempt(const sim_conn *conn);
+
+#endif

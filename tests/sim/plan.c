@@ -1,0 +1,209 @@
+#include "sim/plan.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { PLAN_STREAM = 1 };
+
+void sim_plan_calm(sim_plan *plan, uint64_t seed, int nodes) {
+    *plan = (sim_plan){.seed = seed,
+                       .nodes = nodes,
+                       .workers = 1,
+                       .heartbeat_ms = 10000,
+                       .join_ms = 30000,
+                       .settle_ms = 2000,
+                       .grace_ms = 3000,
+                       .work_ms = 2000,
+                       .delay_us = 200};
+}
+
+/* ---- drawing */
+
+static const int fatal_signals[] = {SIGKILL, SIGSEGV, SIGABRT, SIGBUS};
+
+static sim_item *add_item(sim_plan *plan, sim_kind kind, sim_random *r) {
+    sim_item *item = &plan->items[plan->n < SIM_MOST_ITEMS ? plan->n++ : SIM_MOST_ITEMS - 1];
+    *item = (sim_item){.kind = kind,
+                       .node = (int)sim_below(r, plan->nodes),
+                       .local = (int)sim_below(r, plan->workers),
+                       .attempt = (int)sim_below(r, plan->max_restarts + 1)};
+    return item;
+}
+
+static void draw_failure(sim_plan *plan, sim_random *r, int attempt, int64_t at_ms) {
+    sim_item *item = add_item(plan, SIM_FAILS, r);
+    item->attempt = attempt;
+    item->at_ms = at_ms;
+    item->value = sim_chance(r, 50) ? fatal_signals[sim_below(r, 4)] : (int)sim_between(r, 1, 120) << 8;
+}
+
+/* An attempt fails: one worker, or several at nearly one time. */
+static void draw_failures(sim_plan *plan, sim_random *r, int attempt) {
+    int64_t at_ms = sim_between(r, 0, plan->work_ms);
+    draw_failure(plan, r, attempt, at_ms);
+    for (int more = sim_chance(r, 40) ? (int)sim_between(r, 1, 3) : 0; more > 0; more--)
+        draw_failure(plan, r, attempt, at_ms + sim_between(r, 0, 150));
+    for (int odd = sim_chance(r, 40) ? (int)sim_between(r, 1, 3) : 0; odd > 0; odd--) {
+        sim_item *item = add_item(plan, SIM_REACTS, r);
+        item->attempt = attempt;
+        item->value = (int)sim_between(r, SIM_BREAKS, SIM_SUCCEEDS);
+    }
+    if (sim_chance(r, 10)) {
+        sim_item *item = add_item(plan, SIM_LEAVES, r);
+        item->attempt = attempt;
+        item->for_ms = sim_between(r, 10, 8000);
+    }
+}
+
+/* Draw when: at a time, or where much happens at one time. */
+static void draw_moment(const sim_plan *plan, sim_random *r, sim_item *item) {
+    item->from = (sim_moment)sim_below(r, 4);
+    if (item->from == SIM_FROM_BEGINNING)
+        item->at_ms = sim_between(r, 0, 2 * plan->work_ms * (plan->max_restarts + 1) + 2000);
+    else if (item->from == SIM_FROM_REQUEST)
+        item->at_ms = sim_between(r, 1, sim_chance(r, 30) ? 30 : 1000);
+    else if (item->from == SIM_FROM_START)
+        item->at_ms = sim_between(r, 0, sim_chance(r, 50) ? 300 : plan->work_ms + 500);
+    else
+        item->at_ms = sim_between(r, 0, 600);
+}
+
+static void draw_gentle(sim_plan *plan, sim_random *r) {
+    static const sim_kind kinds[] = {SIM_FREEZE, SIM_PAUSE, SIM_PARTITION};
+    sim_item *item = add_item(plan, kinds[sim_below(r, 3)], r);
+    draw_moment(plan, r, item);
+    item->for_ms = sim_between(r, 10, plan->heartbeat_ms / 10);
+}
+
+static void draw_harsh(sim_plan *plan, sim_random *r) {
+    sim_kind kind = (sim_kind)sim_between(r, SIM_FREEZE, SIM_CANNOT_START);
+    if (kind == SIM_LATE || ((kind == SIM_ABSENT || kind == SIM_CANNOT_START) && !sim_chance(r, 25)))
+        kind = sim_chance(r, 50) ? SIM_KILL_LAUNCHER : SIM_KILL_MACHINE;
+    sim_item *item = add_item(plan, kind, r);
+    if (kind < SIM_LATE)
+        draw_moment(plan, r, item);
+    if (kind == SIM_FREEZE || kind == SIM_PAUSE || kind == SIM_PARTITION)
+        item->for_ms = sim_between(r, 2 * plan->heartbeat_ms, 4 * plan->heartbeat_ms);
+    if (kind == SIM_SIGNAL)
+        item->value = sim_chance(r, 50) ? SIGTERM : SIGINT;
+}
+
+void sim_plan_draw(sim_plan *plan, uint64_t seed, int max_nodes) {
+    sim_random r = sim_stream(seed, PLAN_STREAM, 0);
+    sim_plan_calm(plan, seed, (int)sim_between(&r, max_nodes < 3 ? 2 : 3, max_nodes));
+    plan->workers = (int)sim_between(&r, 1, 3);
+    bool often = sim_chance(&r, 5);
+    plan->max_restarts = often ? (int)sim_between(&r, 8, 16) : sim_chance(&r, 25) ? 0 : (int)sim_between(&r, 1, 4);
+    plan->heartbeat_ms = sim_between(&r, 6000, 15000);
+    plan->work_ms = sim_between(&r, 200, often ? 400 : 3000);
+    plan->delay_us = sim_chance(&r, 70) ? sim_between(&r, 30, 1000) : sim_between(&r, 1000, 15000);
+    plan->lost = sim_chance(&r, 50) ? 0 : (int)sim_between(&r, 1, sim_chance(&r, 20) ? 60 : 10);
+    plan->skew_ms = sim_chance(&r, 50) ? 0 : sim_between(&r, 1, 300);
+    plan->secret = sim_chance(&r, 25);
+    for (int k = 0; k <= plan->max_restarts && often; k++)
+        draw_failure(plan, &r, k, sim_between(&r, 0, plan->work_ms));
+    for (int k = 0; k <= plan->max_restarts && !often; k++)
+        if (sim_chance(&r, k == plan->max_restarts ? 40 : 75))
+            draw_failures(plan, &r, k);
+    if (sim_chance(&r, 5)) {
+        sim_item *item = add_item(plan, SIM_NOT_EXECUTABLE, &r);
+        item->value = sim_chance(&r, 50) ? ENOENT : EACCES;
+    }
+    if (sim_chance(&r, 30)) {
+        sim_item *item = add_item(plan, SIM_LATE, &r);
+        item->at_ms = sim_between(&r, 1, plan->join_ms / 2);
+    }
+    if (sim_chance(&r, 5)) {
+        sim_item *item = add_item(plan, SIM_TWIN, &r);
+        item->node = (int)sim_between(&r, 1, plan->nodes - 1);
+        item->at_ms = sim_between(&r, 0, 5000);
+    }
+    int theme = (int)sim_below(&r, 100);
+    for (int k = theme < 30 ? (int)sim_between(&r, 1, 3) : 0; k > 0; k--)
+        draw_gentle(plan, &r);
+    for (int k = theme >= 60 ? (int)sim_between(&r, 1, 2) : 0; k > 0; k--)
+        draw_harsh(plan, &r);
+}
+
+/* ---- questions */
+
+bool sim_item_is_harsh(const sim_plan *plan, const sim_item *item) {
+    if (item->kind == SIM_FREEZE || item->kind == SIM_PAUSE || item->kind == SIM_PARTITION)
+        return item->for_ms > plan->heartbeat_ms / 10;
+    return item->kind > SIM_SIGNAL && item->kind != SIM_LATE;
+}
+
+bool sim_plan_is_slow(const sim_plan *plan) {
+    enum { RESENT_MS = 300, REQUESTS = 3, OWN_NEWS = 3 };
+    int64_t there_and_back_us = 2 * plan->delay_us + 2 * plan->lost * RESENT_MS;
+    int64_t all_us = plan->nodes * (plan->workers + OWN_NEWS) * REQUESTS * there_and_back_us;
+    return all_us / 1000 > plan->heartbeat_ms / 3;
+}
+
+bool sim_plan_has(const sim_plan *plan, sim_kind kind) {
+    for (int i = 0; i < plan->n; i++)
+        if (plan->items[i].kind == kind)
+            return true;
+    return false;
+}
+
+/* ---- text */
+
+static const char *const kind_texts[SIM_KINDS] = {
+    [SIM_FAILS] = "worker fails",
+    [SIM_NOT_EXECUTABLE] = "worker can't be executed",
+    [SIM_REACTS] = "worker reacts",
+    [SIM_LEAVES] = "worker leaves a process",
+    [SIM_FREEZE] = "launcher is frozen",
+    [SIM_PAUSE] = "machine is paused",
+    [SIM_PARTITION] = "machine is cut off",
+    [SIM_SIGNAL] = "launcher gets a signal",
+    [SIM_KILL_LAUNCHER] = "launcher is killed",
+    [SIM_KILL_KEEPER] = "keeper is killed",
+    [SIM_KILL_MACHINE] = "machine dies",
+    [SIM_CUT] = "connection is reset",
+    [SIM_LATE] = "launcher is late",
+    [SIM_ABSENT] = "launcher never starts",
+    [SIM_CANNOT_START] = "launcher can't start its workers",
+    [SIM_TWIN] = "launcher has a twin",
+};
+static const char *const reaction_texts[] = {"by its report", "by an end of its own", "not, until SIGTERM",
+                                             "not, not even to SIGTERM", "not, and succeeds"};
+
+static void print_item(int i, const sim_item *item) {
+    printf("  %2d  node %d: %s", i, item->node, kind_texts[item->kind]);
+    if (item->kind <= SIM_LEAVES)
+        printf(", number %d of attempt %d", item->local, item->attempt);
+    if (item->kind == SIM_REACTS)
+        printf(", %s", reaction_texts[item->value]);
+    else if (item->kind == SIM_FAILS && item->value & 0x7f)
+        printf(", signal %d", item->value & 0x7f);
+    else if (item->kind == SIM_FAILS)
+        printf(", exit code %d", item->value >> 8);
+    else if (item->value)
+        printf(", %d", item->value);
+    if (item->from == SIM_FROM_REQUEST)
+        printf(", at its request %lld", (long long)item->at_ms);
+    else if (item->kind == SIM_FAILS || item->kind > SIM_LEAVES)
+        printf(", at %lld ms", (long long)item->at_ms);
+    if (item->from == SIM_FROM_START || item->from == SIM_FROM_GONE)
+        printf(" from %s of attempt %d", item->from == SIM_FROM_START ? "the start" : "the end", item->attempt);
+    if (item->for_ms)
+        printf(", for %lld ms", (long long)item->for_ms);
+    printf("\n");
+}
+
+void sim_plan_print(const sim_plan *plan) {
+    printf(
+        "case %llu: %d nodes of %d, max_restarts %d, heartbeat %lld ms, work %lld ms, delay %lld us, lost %d of 1000, "
+        "skew %lld ms%s\n",
+        (unsigned long long)plan->seed, plan->nodes, plan->workers, plan->max_restarts, (long long)plan->heartbeat_ms,
+        (long long)plan->work_ms, (long long)plan->delay_us, plan->lost, (long long)plan->skew_ms,
+        plan->secret ? ", a secret" : "");
+    for (int i = 0; i < plan->n; i++)
+        print_item(i, &plan->items[i]);
+    if (!plan->n)
+        printf("      nothing goes wrong\n");
+}

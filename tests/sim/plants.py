@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""Copies of the product's sources with bugs put in, to see whether the simulation finds them. Each bug has a number,
+and is there only while sim_plant says so.
+
+usage: plants.py files                 the sources that have any, below src/
+       plants.py make SOURCE_FOLDER OUT_FOLDER   write the copies, and plants.c, the list
+A bug whose place is not found any more is listed as such, and the test of the bugs fails until it has another.
+"""
+import pathlib
+import sys
+
+# What it is, the source, the text that is there, and what is there instead.
+PLANTS = [
+    ("the next attempt does not wait until all nodes are rid of the last", "elastic/nodes_thread.c",
+     "if (t->nodes->of[k].gone < own &&", "if (t->nodes->of[k].gone < (PLANTED ? 0 : own) &&"),
+    ("an old beat counts as a new one", "elastic/nodes_thread.c",
+     "beats <= node->beats)", "(PLANTED ? beats < node->beats : beats <= node->beats))"),
+    ("news are read under the number that follows theirs", "elastic/nodes_thread.c",
+     "news_key(key, k, node->news_taken + 1);", "news_key(key, k, node->news_taken + 1 + PLANTED);"),
+    ("a silent node is not lost", "elastic/nodes_thread.c",
+     "    tt__talk_lose(t, k, text);\n    char news[64];",
+     "    if (PLANTED)\n        return;\n    tt__talk_lose(t, k, text);\n    char news[64];"),
+    ("a node's first rank is the one before's last", "elastic/nodes_join.c",
+     "nodes->of[k].first_rank = nodes->world;", "nodes->of[k].first_rank = nodes->world - (PLANTED && k > 0);"),
+    ("two launchers may claim one number", "elastic/nodes_join.c",
+     "if (claims != 1)", "if (claims != 1 && !PLANTED)"),
+    ("who failed first is who was heard of first", "elastic/launcher_first.c",
+     "workers[k].when.realtime_ns < workers[i].when.realtime_ns ||",
+     "(!PLANTED && workers[k].when.realtime_ns < workers[i].when.realtime_ns) ||"),
+    ("a renewed store keeps its old clients", "store/operations.c",
+     "    if (tt__store_key_begins(tt__store_entry_key(entry), TT__STORE_LASTING))",
+     "    if (PLANTED || tt__store_key_begins(tt__store_entry_key(entry), TT__STORE_LASTING))"),
+    ("a renewed store keeps its old keys", "store/key_table.c",
+     "tt__store_table_forget(tt__store_table *table, const char *lasting) {",
+     "tt__store_table_forget(tt__store_table *table, const char *lasting) {\n    if (PLANTED)\n        return;"),
+    ("one attempt too many", "elastic/launcher_attempt.c",
+     "return l->job->attempt < l->job->max_restarts;", "return l->job->attempt < l->job->max_restarts + PLANTED;"),
+    ("a signal between two attempts is forgotten", "elastic/launcher.c",
+     "    l->got_signal = sig;\n",
+     "    if (PLANTED && l->phase == TT__GONE)\n        return;\n    l->got_signal = sig;\n"),
+    ("a phase has no deadline", "elastic/launcher_phase.c",
+     "l->deadline_ms = tt__deadline_ms(timeout_ms);",
+     "l->deadline_ms = PLANTED ? INT64_MAX : tt__deadline_ms(timeout_ms);"),
+    ("a failure of the next attempt is counted for this one", "elastic/launcher_nodes.c",
+     "bool early = event->value > l->job->attempt;", "bool early = !PLANTED && event->value > l->job->attempt;"),
+    ("that all nodes were rid of the last attempt is remembered for the next", "elastic/launcher_attempt.c",
+     "    l->all_gone = false;\n", "    l->all_gone = PLANTED && l->all_gone;\n"),
+    ("the end waits for nodes that are lost", "elastic/nodes_thread.c",
+     "(t->nodes->of[k].done || t->nodes->of[k].lost)", "(t->nodes->of[k].done || (!PLANTED && t->nodes->of[k].lost))"),
+    ("news are deleted before they are read", "elastic/nodes_thread.c",
+     "t->news_of[(attempt - 1) % 2])", "t->news_of[(attempt - !PLANTED) % 2])"),
+    ("node 0 leaves before the others have read all", "elastic/nodes_thread.c",
+     "    if (t->nodes->member.node == 0)\n        wait_for_leavers(t);",
+     "    if (t->nodes->member.node == 0) {\n        if (!PLANTED)\n            wait_for_leavers(t);\n    }"),
+    ("the next attempt begins before node 0 says so", "elastic/launcher_attempt.c",
+     "l->again > l->job->attempt)", "l->again > l->job->attempt - PLANTED)"),
+    ("that a failure follows from another is not told", "elastic/nodes.c",
+     "(int)w->secondary, \"message\"", "!PLANTED && w->secondary, \"message\""),
+]
+
+
+def sources():
+    return sorted({plant[1] for plant in PLANTS})
+
+
+def make(root, out):
+    texts = {name: (root / name).read_text() if (root / name).exists() else "" for name in sources()}
+    found = []
+    for number, (_, name, old, new) in enumerate(PLANTS, 1):
+        there = texts[name].count(old) == 1
+        found.append(there)
+        if there:
+            texts[name] = texts[name].replace(old, new.replace("PLANTED", f"(sim_plant == {number})"))
+    out.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        (out / name.replace("/", "_")).write_text('#include "sim/plant.h"\n' + text)
+    rows = "".join(f'    {{"{what}", "{name}", {"true" if there else "false"}}},\n'
+                   for (what, name, _, _), there in zip(PLANTS, found))
+    (out / "plants.c").write_text('#include "sim/plant.h"\n\n'
+                                  f"const int sim_plant_count = {len(PLANTS)};\n"
+                                  f"const sim_plant_row sim_plant_rows[] = {{\n{rows}}};\n")
+
+
+if sys.argv[1] == "files":
+    print(";".join(sources()))
+else:
+    make(pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]))

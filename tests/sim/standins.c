@@ -1,0 +1,270 @@
+/* What stands in for the parts of the launcher that show things to people: streams, log files, the job's socket,
+ * events. They note the lines that are said. */
+#include "elastic/children.h"
+#include "elastic/events.h"
+#include "elastic/follow.h"
+#include "elastic/report.h"
+#include "elastic/watch.h"
+#include "sim/history.h"
+#include "sim/verdict.h"
+
+#include "base/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- streams */
+
+tt_status tt__streams_open(tt__streams *streams, int n, int out_fd, int *write_ends) {
+    (void)out_fd;
+    (void)write_ends;
+    *streams = (tt__streams){.n = n, .of = sim_memory(calloc((size_t)n + 1, sizeof *streams->of))};
+    return TT_OK;
+}
+
+void tt__streams_close(tt__streams *streams) {
+    free(streams->of);
+    *streams = (tt__streams){0};
+}
+
+tt_status tt__streams_renew(tt__streams *streams, int *write_ends) {
+    (void)streams;
+    (void)write_ends;
+    return TT_OK;
+}
+
+int tt__streams_open_log(tt__streams *streams) {
+    (void)streams;
+    return -1;
+}
+
+bool tt__streams_resize(tt__streams *streams) {
+    (void)streams;
+    return false;
+}
+
+int tt__streams_poll(const tt__streams *streams, struct pollfd *fds, int *timeout_ms) {
+    (void)streams;
+    (void)fds;
+    (void)timeout_ms;
+    return 0;
+}
+
+void tt__streams_serve(tt__streams *streams) { (void)streams; }
+
+void tt__streams_drain(tt__streams *streams, int rank) {
+    (void)streams;
+    (void)rank;
+}
+
+void tt__streams_write(tt__streams *streams, const char *bytes, size_t n) {
+    (void)streams;
+    (void)bytes;
+    (void)n;
+}
+
+void tt__streams_begin_line(tt__streams *streams) { (void)streams; }
+
+bool tt__streams_are_full(const tt__streams *streams) {
+    (void)streams;
+    return false;
+}
+
+static void note_line(const char *format, va_list args) {
+    char line[1000];
+    vsnprintf(line, sizeof line, format, args);
+    sim_note_line(sim_agent_now()->node, line);
+}
+
+void tt__streams_print(tt__streams *streams, const char *format, ...) {
+    va_list args;
+    (void)streams;
+    va_start(args, format);
+    note_line(format, args);
+    va_end(args);
+}
+
+void tt__streams_alarm(tt__streams *streams, const char *format, ...) {
+    va_list args;
+    (void)streams;
+    va_start(args, format);
+    note_line(format, args);
+    va_end(args);
+}
+
+void tt__streams_show(tt__streams *streams, const char *text) {
+    (void)streams;
+    (void)text;
+}
+
+void tt__streams_flush(tt__streams *streams, int64_t stall_ms) {
+    (void)streams;
+    (void)stall_ms;
+}
+
+void tt__streams_take_tail(tt__streams *streams, int rank, const char *path) {
+    (void)streams;
+    (void)rank;
+    (void)path;
+}
+
+const char *tt__streams_tail(const tt__streams *streams, int rank, char *text) {
+    (void)streams;
+    (void)rank;
+    *text = '\0';
+    return text;
+}
+
+/* ---- log files */
+
+tt_status tt__follow_new(tt__follow **out, const tt__job *job, tt__streams *errors) {
+    (void)job;
+    (void)errors;
+    *out = NULL;
+    return TT_OK;
+}
+
+void tt__follow_begin(tt__follow *follow) { (void)follow; }
+
+int tt__follow_poll(const tt__follow *follow, struct pollfd *fds, int *timeout_ms) {
+    (void)follow;
+    (void)fds;
+    (void)timeout_ms;
+    return 0;
+}
+
+void tt__follow_serve(tt__follow *follow) { (void)follow; }
+void tt__follow_end(tt__follow *follow) { (void)follow; }
+
+bool tt__follow_is_behind(const tt__follow *follow, size_t *progress) {
+    (void)follow;
+    (void)progress;
+    return false;
+}
+
+int tt__follow_descriptors(const tt__job *job) {
+    (void)job;
+    return 0;
+}
+
+void tt__follow_free(tt__follow *follow) { (void)follow; }
+
+/* ---- the job's socket */
+
+tt_status tt__watch_open(tt__watch **out, int n, const tt__watch_job *job, const char *name) {
+    (void)n;
+    (void)job;
+    (void)name;
+    *out = NULL;
+    return TT_OK;
+}
+
+void tt__watch_free(tt__watch *watch) { (void)watch; }
+
+void tt__watch_first_rank(tt__watch *watch, int first_rank) {
+    (void)watch;
+    (void)first_rank;
+}
+
+void tt__watch_renew(tt__watch *watch) { (void)watch; }
+
+int tt__watch_fd(const tt__watch *watch) {
+    (void)watch;
+    return -1;
+}
+
+void tt__watch_serve(tt__watch *watch) { (void)watch; }
+void tt__watch_answer(tt__watch *watch) { (void)watch; }
+
+const void *tt__watch_recorder(tt__watch *watch, int i, size_t *size) {
+    (void)watch;
+    (void)i;
+    *size = 0;
+    return NULL;
+}
+
+tt_status tt__watch_snapshot(const tt__watch *watch, tt__snapshot *snapshot) {
+    (void)watch;
+    *snapshot = (tt__snapshot){0};
+    return TT_OK;
+}
+
+/* ---- error files: a worker's is named by its number */
+
+tt_status tt__job_error_dir_name(tt__job *job) {
+    snprintf(job->error_dir, sizeof job->error_dir, "errors");
+    return TT_OK;
+}
+
+tt_status tt__job_error_dir_failed(int errnum) { return tt__fail_errno(TT_ERR_IO, errnum, "no folder"); }
+
+const char *tt__job_error_file(const tt__job *job, int i, char path[PATH_MAX]) {
+    (void)job;
+    snprintf(path, PATH_MAX, "%d", i);
+    return path;
+}
+
+void tt__job_error_dir_clear(const tt__job *job) { (void)job; }
+void tt__job_error_dir_remove(const tt__job *job) { (void)job; }
+
+/* ---- processes that workers left */
+
+size_t tt__children(pid_t *pids, size_t max) {
+    (void)pids;
+    (void)max;
+    return 0;
+}
+
+size_t tt__strays(const pid_t *roots, size_t root_count, pid_t group, pid_t *pids, size_t max) {
+    (void)roots;
+    (void)root_count;
+    (void)group;
+    (void)pids;
+    (void)max;
+    return 0;
+}
+
+/* The keeper was killed; the kernel has killed the workers. It takes a moment to find nothing. */
+size_t tt__children_kill(const pid_t *spared, size_t spared_count, tt__reaped_fn reaped, void *user,
+                         int64_t timeout_ms) {
+    (void)spared;
+    (void)spared_count;
+    (void)reaped;
+    (void)user;
+    (void)timeout_ms;
+    sim_wait(sim_now_ns() + 30 * SIM_MS);
+    return 0;
+}
+
+/* ---- reports: what they say is noted, and then made as ever */
+
+void tt__events_write(tt__streams *streams, const tt__job *job, const tt__worker *workers, const tt__moment *started,
+                      bool succeeded) {
+    (void)streams;
+    (void)job;
+    (void)workers;
+    (void)started;
+    (void)succeeded;
+}
+
+void __real_tt__report_first(tt__streams *streams, const tt__job *job, const tt__first *first,
+                             const tt__moment *started);
+void __wrap_tt__report_first(tt__streams *streams, const tt__job *job, const tt__first *first,
+                             const tt__moment *started);
+void __real_tt__report_attempt(tt__streams *streams, const tt__job *job, const tt__first *first);
+void __wrap_tt__report_attempt(tt__streams *streams, const tt__job *job, const tt__first *first);
+
+void __wrap_tt__report_first(tt__streams *streams, const tt__job *job, const tt__first *first,
+                             const tt__moment *started) {
+    sim_note_report(&(sim_report){sim_agent_now()->node, job->attempt, first->rank, first->node, first->worker->status},
+                    true);
+    __real_tt__report_first(streams, job, first, started);
+}
+
+void __wrap_tt__report_attempt(tt__streams *streams, const tt__job *job, const tt__first *first) {
+    sim_note_report(&(sim_report){sim_agent_now()->node, job->attempt, first->rank, first->node, first->worker->status},
+                    false);
+    __real_tt__report_attempt(streams, job, first);
+}

@@ -1,0 +1,242 @@
+/* The store: the real service machine behind virtual connections; and the real client's connections. What stands in for
+ * src/store/server.c and connection.c, and for src/net. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "net/net.h"
+#include "net/stream.h"
+#include "sim/descriptors.h"
+#include "sim/history.h"
+#include "sim/network.h"
+#include "sim/verdict.h"
+#include "store/renewal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { CONNECT_AGAIN_MS = 50 };
+
+/* ---- the server */
+
+struct tt_store_server {
+    int port;
+    tt__store_service service;
+};
+
+static tt_store_server *the_server;
+static size_t most_keys;
+static int renewals;
+
+tt_status tt_store_server_new_with(const tt_store_server_new_args *args, size_t size) {
+    (void)size;
+    if (sim_agent_now()->node || the_server)
+        sim_fail("simulator", "a second store is served");
+    the_server = sim_memory(calloc(1, sizeof *the_server));
+    the_server->port = args->port;
+    tt__store_service_init(&the_server->service);
+    *args->out = the_server;
+    return TT_OK;
+}
+
+int tt_store_server_port(const tt_store_server *server) { return server->port; }
+
+static sim_conn *conn_at(const tt__store_service *service, const tt__list_node *node) {
+    if (node == &service->sessions)
+        return NULL;
+    return ((tt__store_session *)(void *)((char *)(uintptr_t)node - offsetof(tt__store_session, node)))->owner;
+}
+
+void tt_store_server_free(tt_store_server *server) {
+    if (!server)
+        return;
+    for (sim_conn *conn; (conn = conn_at(&server->service, server->service.sessions.next));)
+        sim_conn_drop(conn, false);
+    tt__store_service_free(&server->service);
+    free(server);
+    the_server = NULL;
+}
+
+bool sim_store_is_served(void) { return the_server != NULL; }
+
+void sim_store_gone(void) {
+    while (the_server) {
+        sim_conn *conn = conn_at(&the_server->service, the_server->service.sessions.next);
+        if (!conn)
+            break;
+        sim_conn_drop(conn, true);
+    }
+    the_server = NULL; /* its memory is the dead process's */
+}
+
+size_t sim_store_most_keys(void) { return most_keys; }
+
+void tt__store_server_renew(tt_store_server *server) {
+    const tt__list_node *node = server->service.sessions.next;
+    while (node != &server->service.sessions) {
+        const tt__list_node *next = node->next;
+        sim_conn *conn = conn_at(&server->service, node);
+        const tt__store_session *session =
+            (const tt__store_session *)(const void *)((const char *)node - offsetof(tt__store_session, node));
+        if (!session->lasting)
+            sim_conn_drop(conn, false);
+        node = next;
+    }
+    tt__store_table_forget(&server->service.table, TT__STORE_LASTING);
+    renewals++;
+    sim_trace(0, "the store is renewed; %zu keys are left", server->service.table.present);
+}
+
+static void send_replies(void) {
+    for (tt__store_session *s; (s = tt__store_service_next(&the_server->service));) {
+        sim_conn *conn = s->owner;
+        do {
+            if (s->out.size)
+                sim_conn_reply(conn, s->out.data, s->out.size);
+            tt__bytes_clear(&s->out, 4096);
+            if (s->held)
+                tt__store_session_resume(s);
+        } while (s->out.size && !s->broken);
+        if (s->broken) {
+            sim_trace(sim_conn_node(conn), "the store closes the connection: %s", s->why);
+            sim_conn_drop(conn, false);
+        }
+    }
+    if (the_server->service.table.present > most_keys)
+        most_keys = the_server->service.table.present;
+}
+
+bool sim_store_accept(sim_conn *conn, tt__store_session *session) {
+    if (!the_server)
+        return false;
+    tt__store_session_init(session, &the_server->service, conn);
+    return true;
+}
+
+static void trace_request(const sim_conn *conn, const uint8_t *data, size_t size) {
+    if (!sim_tracing() || size < 10 || !data[0] || data[0] >= TT__STORE_OP_COUNT)
+        return;
+    bool many = data[0] == 5 || data[0] == 6 || data[0] == 10 || data[0] == 11; /* a count comes first */
+    size_t at = many ? 9 : 1;
+    if (size < at + 8)
+        return;
+    uint64_t n = tt__store_number(data + at, 8);
+    const tt__store_op_info *info = &tt__store_op_table[tt__store_op_of(TT_STORE_TORCH_2, data[0])];
+    if (n < size - at - 7)
+        sim_trace(sim_conn_node(conn), "%s %.*s", info->name, (int)n, (const char *)data + at + 8);
+}
+
+void sim_store_take(sim_conn *conn, tt__store_session *session, const void *data, size_t size) {
+    if (sim_conn_attempt(conn) < 0)
+        trace_request(conn, data, size);
+    else if (sim_conn_attempt(conn) < renewals)
+        sim_fail("fresh store", "what a worker of node %d wrote in attempt %d is taken in attempt %d",
+                 sim_conn_node(conn), sim_conn_attempt(conn), renewals);
+    tt__store_session_feed(session, data, size);
+    send_replies();
+}
+
+void sim_store_lose(sim_conn *conn, tt__store_session *session) {
+    (void)conn;
+    tt__store_session_end(session);
+}
+
+/* ---- the client's connections */
+
+int __wrap_tt__net_connect(int *fd, const char *host, int port, int64_t deadline_ms);
+tt_status __wrap_tt__stream_open(tt__stream *stream, int fd, tt__tls *tls, bool server);
+void __wrap_tt__stream_close(tt__stream *stream);
+tt_status __wrap_tt__stream_handshake(tt__stream *stream, const tt__handshake_role *role, int64_t deadline_ms,
+                                      int *peer);
+tt_status __wrap_tt__stream_read_some(tt__stream *stream, void *data, size_t size, int64_t deadline_ms, size_t *got);
+tt_status __wrap_tt__stream_write_full(tt__stream *stream, const void *data, size_t size, int64_t deadline_ms);
+
+typedef struct client {
+    sim_conn *conn;
+    sim_task *waiter;
+} client;
+
+static void client_notify(void *arg) { sim_wake(((client *)arg)->waiter); }
+
+static int64_t deadline_ns(int64_t deadline_ms) {
+    int64_t left = deadline_ms - tt__now_ms();
+    return left > INT64_MAX / SIM_MS / 4 ? SIM_NEVER : sim_now_ns() + (left < 0 ? 0 : left) * SIM_MS;
+}
+
+int __wrap_tt__net_connect(int *fd, const char *host, int port, int64_t deadline_ms) {
+    int64_t deadline = deadline_ns(deadline_ms);
+    for (;;) {
+        client *c = sim_memory(calloc(1, sizeof *c));
+        c->waiter = sim_task_now();
+        c->conn = sim_connect(sim_agent_now()->node, -1, client_notify, c);
+        while (!sim_conn_is_open(c->conn) && !sim_conn_is_broken(c->conn) && sim_now_ns() < deadline)
+            sim_wait(deadline);
+        if (sim_conn_is_open(c->conn)) {
+            *fd = sim_fd_new(SIM_FD_STREAM, c);
+            return TT_OK;
+        }
+        sim_conn_close(c->conn);
+        if (sim_now_ns() >= deadline)
+            return tt__fail(TT_ERR_TIMEOUT, "could not connect to %s:%d", host, port);
+        sim_wait(sim_now_ns() + CONNECT_AGAIN_MS * SIM_MS);
+    }
+}
+
+tt_status __wrap_tt__stream_open(tt__stream *stream, int fd, tt__tls *tls, bool server) {
+    (void)tls;
+    (void)server;
+    *stream = (tt__stream){.fd = fd};
+    return TT_OK;
+}
+
+int __wrap_close(int fd);
+
+void __wrap_tt__stream_close(tt__stream *stream) {
+    if (stream && stream->fd >= 0)
+        __wrap_close(stream->fd);
+    if (stream)
+        stream->fd = -1;
+}
+
+void sim_stream_closed(void *owner) { sim_conn_close(((client *)owner)->conn); }
+
+tt_status __wrap_tt__stream_handshake(tt__stream *stream, const tt__handshake_role *role, int64_t deadline_ms,
+                                      int *peer) {
+    (void)stream;
+    (void)role;
+    (void)deadline_ms;
+    if (peer)
+        *peer = TT__ANY_RANK;
+    return TT_OK;
+}
+
+tt_status __wrap_tt__stream_read_some(tt__stream *stream, void *data, size_t size, int64_t deadline_ms, size_t *got) {
+    client *c = sim_fd_owner(stream->fd, SIM_FD_STREAM);
+    int64_t deadline = deadline_ns(deadline_ms);
+    c->waiter = sim_task_now();
+    while (!sim_conn_inbox(c->conn)->size) {
+        if (sim_conn_is_broken(c->conn))
+            return tt__fail(TT_ERR_NET, "connection reset by peer");
+        *got = 0;
+        if (sim_conn_is_ended(c->conn))
+            return TT_OK;
+        if (sim_now_ns() >= deadline)
+            return tt__fail(TT_ERR_TIMEOUT, "nothing came in time");
+        sim_wait(deadline);
+    }
+    tt__bytes *inbox = sim_conn_inbox(c->conn);
+    *got = inbox->size < size ? inbox->size : size;
+    memcpy(data, inbox->data, *got);
+    tt__bytes_consume(inbox, *got);
+    return TT_OK;
+}
+
+/* The kernel takes it, whatever becomes of it. */
+tt_status __wrap_tt__stream_write_full(tt__stream *stream, const void *data, size_t size, int64_t deadline_ms) {
+    client *c = sim_fd_owner(stream->fd, SIM_FD_STREAM);
+    (void)deadline_ms;
+    if (sim_conn_is_broken(c->conn))
+        return tt__fail(TT_ERR_NET, "connection reset by peer");
+    sim_conn_send(c->conn, data, size);
+    sim_note_request(sim_agent_now());
+    sim_wait(sim_now_ns() + 5000); /* the time that it takes; somebody else may do something meanwhile */
+    return TT_OK;
+}

@@ -1,0 +1,95 @@
+/* Cases written down: what the simulation has found once, or what its seeds should not be left to meet by luck. */
+#include "sim/case.h"
+#include "sim/plant.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+
+typedef struct written {
+    const char *what;
+    int nodes, max_restarts;
+    sim_item items[4];
+} written;
+
+static const written cases[] = {
+    {"nothing goes wrong", 3, 0, {{.kind = SIM_KINDS}}},
+    {"a worker fails, and all are started again",
+     3,
+     1,
+     {{.kind = SIM_FAILS, .node = 1, .at_ms = 500, .value = SIGSEGV}, {.kind = SIM_KINDS}}},
+    /* The other nodes were not told. */
+    {"a keeper is killed, and a worker elsewhere waits for the lost ones",
+     2,
+     0,
+     {{.kind = SIM_KILL_KEEPER, .node = 1, .from = SIM_FROM_START, .at_ms = 300},
+      {.kind = SIM_REACTS, .node = 0, .value = SIM_HANGS},
+      {.kind = SIM_KINDS}}},
+    {"a keeper is killed, and a worker elsewhere succeeds without the lost ones",
+     2,
+     0,
+     {{.kind = SIM_KILL_KEEPER, .node = 1, .from = SIM_FROM_START, .at_ms = 300},
+      {.kind = SIM_REACTS, .node = 0, .value = SIM_SUCCEEDS},
+      {.kind = SIM_KINDS}}},
+    {"a machine dies, and workers elsewhere wait for ever",
+     3,
+     2,
+     {{.kind = SIM_KILL_MACHINE, .node = 1, .from = SIM_FROM_START, .at_ms = 300},
+      {.kind = SIM_REACTS, .node = 0, .value = SIM_IGNORES},
+      {.kind = SIM_REACTS, .node = 2, .value = SIM_HANGS},
+      {.kind = SIM_KINDS}}},
+    {"node 0's machine dies between two attempts",
+     3,
+     2,
+     {{.kind = SIM_FAILS, .node = 1, .at_ms = 500, .value = SIGSEGV},
+      {.kind = SIM_KILL_MACHINE, .node = 0, .from = SIM_FROM_GONE},
+      {.kind = SIM_KINDS}}},
+    {"a launcher is told to end between two attempts",
+     3,
+     2,
+     {{.kind = SIM_FAILS, .node = 1, .at_ms = 500, .value = SIGSEGV},
+      {.kind = SIM_SIGNAL, .node = 2, .from = SIM_FROM_GONE, .value = SIGTERM},
+      {.kind = SIM_KINDS}}},
+    {"a program is missing on one node",
+     3,
+     2,
+     {{.kind = SIM_NOT_EXECUTABLE, .node = 1, .value = ENOENT}, {.kind = SIM_KINDS}}},
+    {"a launcher can't start its workers", 3, 0, {{.kind = SIM_CANNOT_START, .node = 2}, {.kind = SIM_KINDS}}},
+    {"a node never comes", 3, 0, {{.kind = SIM_ABSENT, .node = 2}, {.kind = SIM_KINDS}}},
+};
+
+/* A seed decides all that happens. */
+static bool repeats(void) {
+    sim_verdict one, other;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        sim_plan plan;
+        sim_plan_draw(&plan, seed, 8);
+        sim_case_judge(&plan, false, &one);
+        sim_case_judge(&plan, false, &other);
+        if (one.digest == other.digest && one.requests == other.requests && one.virtual_ns == other.virtual_ns)
+            continue;
+        printf("FAIL case %d is another when it is played again\n", (int)seed);
+        return false;
+    }
+    printf("ok   cases are the same when they are played again\n");
+    return true;
+}
+
+int main(void) {
+    int failed = !repeats();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const written *c = &cases[i];
+        sim_plan plan;
+        sim_verdict verdict;
+        sim_plan_calm(&plan, 1, c->nodes);
+        plan.max_restarts = c->max_restarts;
+        while (c->items[plan.n].kind != SIM_KINDS) {
+            plan.items[plan.n] = c->items[plan.n];
+            plan.n++;
+        }
+        sim_case_judge(&plan, false, &verdict);
+        printf("%s %s%s%s\n", *verdict.check ? "FAIL" : "ok  ", c->what, *verdict.check ? ": " : "", verdict.text);
+        failed += *verdict.check != '\0';
+    }
+    return failed != 0;
+}

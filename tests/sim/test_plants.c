@@ -1,0 +1,63 @@
+/* Does the simulation find what is wrong? Each planted bug (plants.py) must fail a case before so many have been
+ * played, TT_SIM_SEEDS, from a fixed seed on; TT_SIM_PLANT plays one of them alone. */
+#include "sim/case.h"
+#include "sim/plant.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { CASES = 1000, AGENTS = 8, JOBS = 2 };
+
+pid_t __real_waitpid(pid_t pid, int *status, int options);
+
+static bool is_found(int plant, int cases) {
+    sim_plant = plant;
+    for (int seed = 1; seed <= cases; seed++) {
+        sim_plan plan;
+        sim_verdict verdict;
+        sim_plan_draw(&plan, (uint64_t)seed, AGENTS);
+        sim_case_judge(&plan, false, &verdict);
+        if (!*verdict.check)
+            continue;
+        printf("%2d  %s: seed %d (%s): %s\n", plant, sim_plant_rows[plant - 1].what, seed, verdict.check, verdict.text);
+        fflush(stdout);
+        return true;
+    }
+    printf("%2d  %s: NOT FOUND in %d cases\n", plant, sim_plant_rows[plant - 1].what, cases);
+    return false;
+}
+
+/* Every JOBS-th bug. Returns how many were not found. */
+static int find_share(int share, int cases) {
+    int missed = 0;
+    for (int plant = 1 + share; plant <= sim_plant_count; plant += JOBS) {
+        if (sim_plant_rows[plant - 1].there) {
+            missed += !is_found(plant, cases);
+            continue;
+        }
+        printf("%2d  %s: src/%s has no place for it any more: give it another in tests/sim/plants.py\n", plant,
+               sim_plant_rows[plant - 1].what, sim_plant_rows[plant - 1].source);
+        missed++;
+    }
+    fflush(stdout);
+    return missed;
+}
+
+int main(void) {
+    const char *seeds = getenv("TT_SIM_SEEDS"), *one = getenv("TT_SIM_PLANT");
+    int cases = seeds ? atoi(seeds) : CASES, missed = 0;
+    if (getenv("TT_SANITIZED")) {
+        printf("skipped: it shows what the simulation finds, and that does not depend on sanitizers\n");
+        return 77;
+    }
+    if (one)
+        return !is_found(atoi(one), cases);
+    for (int share = 0; share < JOBS; share++)
+        if (fork() == 0)
+            _exit(find_share(share, cases) != 0);
+    for (int status; __real_waitpid(-1, &status, 0) > 0;)
+        missed += status != 0;
+    return missed != 0;
+}

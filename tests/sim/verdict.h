@@ -1,0 +1,27 @@
+/* What is found out about a case. Each runs in a process of its own, which ends at the first thing that is wrong. */
+#ifndef SIM_VERDICT_H
+#define SIM_VERDICT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct sim_verdict {
+    char check[24]; /* which one failed; "": none */
+    char text[1000];
+    uint64_t digest; /* of all that happened, and when */
+    int64_t virtual_ns, requests, first_round_requests, attempts;
+} sim_verdict;
+
+/* In shared memory, for the process that started this one. */
+extern sim_verdict *sim_result;
+
+/* End this process: the check failed. */
+_Noreturn void sim_fail(const char *check, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* End this process: all is well. */
+_Noreturn void sim_pass(void);
+
+/* Return what was allocated; without memory no case can be judged. */
+void *sim_memory(void *memory);
+
+#endif
