@@ -35,7 +35,7 @@ tt_status tt__job_error_dir_failed(int errnum) {
 const char *tt__job_error_file(const tt__job *job, int i, char path[PATH_MAX]) {
     if (job->logs && job->logs->dir)
         return tt__logs_path(job->logs, job->attempt, i, "error.json", path);
-    snprintf(path, PATH_MAX, "%s/rank-%d.json", job->error_dir, job->first_rank + i);
+    snprintf(path, PATH_MAX, "%s/worker-%d.json", job->error_dir, i);
     return path;
 }
 

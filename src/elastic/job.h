@@ -94,8 +94,9 @@ typedef struct tt__job {
 
     /* Set by tt__job_run(). */
     bool coordinates;                    /* this node serves the store */
-    int attempt;                         /* how often the workers were started again, */
-    int restarts;                        /* and how often because one had failed: TORCHELASTIC_RESTART_COUNT */
+    int attempt;                         /* how often all workers were started again */
+    int restarts;                        /* how often some were, because one had failed: TORCHELASTIC_RESTART_COUNT */
+    int recovery;                        /* how often some went on while others were started: TT_ROUND */
     int node, nodes;                     /* this one, of how many: those of the attempt */
     int first_rank, world;               /* ranks first_rank .. first_rank + workers - 1 are here */
     char socket_name[TT__JOB_NAME_SIZE]; /* where it is watched: watch.h */
@@ -114,7 +115,7 @@ tt_status tt__job_run(tt__job *job, int *exit_code);
 enum { TT__TELL_MS = 30000 };
 void tt__job_tell_problem(const tt__job *job, const char *problem);
 
-/* Write the path of the error file of this node's worker `i`: "DIR/rank-3.json", or where torchrun has it in the
+/* Write the path of the error file of this node's worker `i`: "DIR/worker-3.json", or where torchrun has it in the
  * directory of logs. Returns `path`. */
 const char *tt__job_error_file(const tt__job *job, int i, char path[PATH_MAX]);
 

@@ -72,15 +72,24 @@ static void start_worker(struct keeper *k, int rank) {
     k->stderr_ends[rank] = -1;
 }
 
-static void start_workers(struct keeper *k, int port, int attempt) {
+/* Start those that are not there. */
+static void start_workers(struct keeper *k, const tt__keeper_message *order) {
+    char path[PATH_MAX];
     k->started = true;
     k->told_leftovers = false;
-    k->job->master_port = port;
-    k->job->attempt = attempt;
-    tt__job_error_dir_clear(k->job);
-    tt__file_timers_make(k->job);
-    for (int rank = 0; rank < k->job->workers; rank++)
+    k->job->master_port = order->value;
+    k->job->attempt = order->rank;
+    k->job->recovery = order->pid;
+    if (!k->living) {
+        tt__job_error_dir_clear(k->job);
+        tt__file_timers_make(k->job);
+    }
+    for (int rank = 0; rank < k->job->workers; rank++) {
+        if (k->pids[rank])
+            continue;
+        unlink(tt__job_error_file(k->job, rank, path));
         start_worker(k, rank);
+    }
 }
 
 static int rank_of(const struct keeper *k, pid_t pid) {
@@ -199,7 +208,7 @@ static void keeper_execute(struct keeper *k, const tt__keeper_message *message, 
         take_stream(k, message->rank, fd);
         break;
     case TT__KEEPER_START:
-        start_workers(k, message->value, message->rank);
+        start_workers(k, message);
         break;
     case TT__KEEPER_SIGNAL:
         signal_workers(k, message->value);
@@ -209,6 +218,10 @@ static void keeper_execute(struct keeper *k, const tt__keeper_message *message, 
         break;
     case TT__KEEPER_SWEEP:
         signal_children(message->value);
+        break;
+    case TT__KEEPER_KILL_ONE:
+        if (message->rank >= 0 && message->rank < k->job->workers && k->pids[message->rank])
+            kill(k->pids[message->rank], SIGKILL);
         break;
     case TT__KEEPER_KILL:
         if (k->started)
@@ -350,6 +363,10 @@ bool tt__keeper_send(const tt__keeper *keeper, tt__keeper_kind kind, int value) 
     return launcher_send(keeper, (tt__keeper_message){kind, -1, value, 0});
 }
 
+void tt__keeper_kill_worker(const tt__keeper *keeper, int i) {
+    launcher_send(keeper, (tt__keeper_message){TT__KEEPER_KILL_ONE, i, 0, 0});
+}
+
 void tt__keeper_send_world(const tt__keeper *keeper, const tt__job *job) {
     launcher_send(keeper, (tt__keeper_message){TT__KEEPER_WORLD, job->first_rank, job->world, 0});
     launcher_send(keeper, (tt__keeper_message){TT__KEEPER_NODES, job->node, job->nodes, job->restarts});
@@ -382,7 +399,7 @@ void tt__keeper_start_workers(const tt__keeper *keeper, const tt__job *job, cons
     for (int rank = 0; rank < job->workers && sent; rank++)
         sent = send_patiently(keeper, (tt__keeper_message){TT__KEEPER_STREAM, rank, STDERR_FILENO, 0},
                               stderr_ends[rank], deadline);
-    if (!sent || !send_patiently(keeper, (tt__keeper_message){TT__KEEPER_START, job->attempt, job->master_port, 0}, -1,
+    if (!sent || !send_patiently(keeper, (tt__keeper_message){TT__KEEPER_START, job->attempt, job->master_port, job->recovery}, -1,
                                  deadline))
         kill(keeper->pid, SIGKILL); /* or it is dead already; it is not reaped yet */
 }

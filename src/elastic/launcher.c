@@ -91,15 +91,15 @@ static void take_signal(launcher *l, const struct signalfd_siginfo *info) {
     l->signal_ms = tt__now_ms();
     if (l->nodes)
         tt__nodes_announce_signal(l->nodes, sig);
-    if (l->phase == TT__GONE)
+    if (l->phase == TT__GONE && !l->kept)
         tt__streams_print(&l->streams, "tutti run: got %s: not waiting for another attempt", name);
-    if (l->phase == TT__JOINING || l->phase == TT__GONE) {
+    if (l->phase == TT__JOINING || (l->phase == TT__GONE && !l->kept)) {
         l->done = true;
         return;
     }
     tt__streams_print(&l->streams, "tutti run: got %s: ending %d worker%s, SIGKILL in %.3g s (a second signal: now)",
                       name, living, living == 1 ? "" : "s", (double)l->job->grace_ms / 1000);
-    if (l->phase >= TT__TERMINATING)
+    if (l->phase >= TT__TERMINATING && l->phase != TT__GONE)
         return;
     if (is_for_all(info)) {
         tt__launcher_note_signal(l, sig);
@@ -160,16 +160,20 @@ static void worker_ended(launcher *l, int rank, int status) {
     if (l->job->logs && l->job->logs->files[rank] & TT__STDERR)
         tt__streams_take_tail(&l->streams, rank,
                               tt__logs_path(l->job->logs, l->job->attempt, rank, tt__logs_file(TT__STDERR), path));
+    if (!w->sent_signal && (w->sent_signal = tt__launcher_agreed_stop(l, rank)) != 0)
+        l->stopped = w->sent_signal;
     if (status != 0)
         tt__error_file_read(tt__job_error_file(l->job, rank, path), w);
     note_memory_kill(l, w);
     tt__watchdog_ended(l, rank);
     tt__launcher_publish_end(l, rank);
-    if (status != 0)
+    if (l->stopped)
+        tt__launcher_settle_stopped(l);
+    else if (status != 0)
         tt__launcher_settle(l);
     else if (l->nodes && tt__launcher_is_elastic(l) && !l->told_success) {
         l->told_success = true;
-        tt__nodes_announce_success(l->nodes, l->job->attempt);
+        tt__nodes_announce_success(l->nodes, tt__launcher_attempt(l));
     }
 }
 
@@ -247,11 +251,7 @@ static void next_phase(launcher *l) {
     if (tt__now_ms() < l->deadline_ms)
         return;
     if (l->phase == TT__SETTLING) {
-        if (l->ended == l->job->workers)
-            tt__streams_print(&l->streams,
-                              "tutti run: all workers ended, but processes that they started are still there: "
-                              "they get SIGTERM");
-        tt__launcher_terminate(l, SIGTERM);
+        tt__launcher_settled(l);
     } else if (l->phase == TT__TERMINATING) {
         tt__launcher_kill(l);
     } else { /* a keeper that does not respond even to this */
@@ -270,6 +270,7 @@ static void wait_for_events(launcher *l) {
     int n = 4 + tt__streams_poll(&l->streams, l->fds + 4, &timeout);
     n += tt__follow_poll(l->follow, l->fds + n, &timeout);
     n += tt__watchdog_poll(l, l->fds + n, &timeout);
+    tt__launcher_survivors_due(l, &timeout);
     poll(l->fds, (nfds_t)n, timeout);
 }
 
@@ -289,6 +290,7 @@ static void launcher_run(launcher *l) {
         launcher_serve(l);
         if (l->done)
             break;
+        tt__launcher_look_at_survivors(l);
         next_phase(l);
         if (l->phase == TT__RUNNING)
             tt__launcher_look(l);
@@ -347,7 +349,7 @@ static int launcher_conclude(launcher *l) {
     int own;
     bool failed = tt__launcher_first(l, &first, &own, tail);
     /* Nobody failed before the signal came, or a node or the keeper was lost. */
-    bool asked = (l->got_signal || l->node_signal || l->lost || l->keeper_lost) && failed && first.worker->sent_signal;
+    bool asked = (l->got_signal || l->node_signal || l->stopped || l->lost || l->keeper_lost) && failed && first.worker->sent_signal;
     tt__launcher_report_lost(l);
     tell_full_disk(l);
     if (l->job->events && l->phase != TT__JOINING)
@@ -357,8 +359,8 @@ static int launcher_conclude(launcher *l) {
         tt__report_others(&l->streams, l->job, l->workers, own);
         tt__launcher_report_attempts(l);
     }
-    if (l->got_signal)
-        return 128 + l->got_signal;
+    if (l->got_signal || l->stopped)
+        return 128 + (l->got_signal ? l->got_signal : l->stopped);
     if ((l->lost || l->keeper_lost) && (!failed || asked))
         return 1;
     return failed ? exit_code_of(first.worker) : 0;

@@ -1,6 +1,6 @@
 /* What the parts of the launcher share: launcher.c, the loop, and the phases in which an attempt ends;
  * launcher_phase.c, the steps between them; launcher_attempt.c, the step from one attempt to the next;
- * launcher_first.c, who failed first; launcher_meet.c, the way to the others; launcher_nodes.c, the other nodes of the
+ * launcher_first.c, who failed first; launcher_recovery.c, workers that survive; launcher_meet.c, the way to the others; launcher_nodes.c, the other nodes of the
  * job, and readers that ask for the ranks' calls; launcher_look.c, what is shown of a running job. The first calls the
  * others. */
 #ifndef TT_ELASTIC_LAUNCHER_H
@@ -69,6 +69,12 @@ typedef struct tt__launcher_state {
     bool is_last, all_gone;
     bool began;          /* an attempt has */
     bool ordered;        /* the next round is */
+    bool ending;         /* no attempt follows: the workers that are kept are told to end */
+    bool kept;           /* workers here go on in the next attempt, */
+    bool any_kept;       /* or on any node, as the coordinator says */
+    int64_t survivors_ms; /* when to look at those that survive */
+    int stopped;         /* the signal for which the ranks have agreed to stop; 0: none */
+    char why[TT__ATTEMPT_TEXT]; /* the last attempt ended */
     bool told_success;   /* a worker here has ended well, and the others know */
     bool looking, over;  /* a look is under way; no node has workers any more */
     tt__snapshot remote; /* ranks of other nodes, as last seen */
@@ -99,7 +105,48 @@ bool tt__launcher_first(const tt__launcher_state *l, tt__first *first, int *own,
 
 void tt__launcher_free_events(tt__nodes_event *list);
 
+/* ---- launcher_recovery.c */
+
+/* This node's workers that run: how many, how many of them survive the loss of others, how many wait for the next round;
+ * and a rank that one of these blames, -1: none. */
+typedef struct tt__survivors {
+    int living, able, waiting, blamed;
+} tt__survivors;
+
+tt__survivors tt__launcher_survivors(const tt__launcher_state *l);
+
+/* Can all that run go on while others are started? */
+bool tt__launcher_can_recover(const tt__launcher_state *l);
+
+/* Kill those that don't wait for the next round, if they are rank `rank` (-1: any). */
+void tt__launcher_kill_late(tt__launcher_state *l, int rank);
+
+/* Return the signal for which worker `i`, which has ended, has agreed to stop with the others; 0: it has not. */
+int tt__launcher_agreed_stop(const tt__launcher_state *l, int i);
+
+/* Tell the workers that are kept that the round job->recovery begins, where each has its new rank; `from` is the nodes'
+ * round before (NULL: on one node). */
+void tt__launcher_announce_recovery(tt__launcher_state *l, const tt__round *from);
+
+/* Ask them for the next round while all is well. */
+void tt__launcher_want_round(tt__launcher_state *l);
+
 /* ---- launcher_attempt.c */
+
+/* Look at the workers that survive, if that is due; *timeout_ms, of poll(2), is lowered to when it is. */
+void tt__launcher_look_at_survivors(tt__launcher_state *l);
+void tt__launcher_survivors_due(tt__launcher_state *l, int *timeout_ms);
+
+/* A worker has ended as all have agreed to: the others have the grace period. */
+void tt__launcher_settle_stopped(tt__launcher_state *l);
+
+/* The deadline of SETTLING is over. */
+void tt__launcher_settled(tt__launcher_state *l);
+
+/* The number of the attempt, as the nodes count. */
+static inline int tt__launcher_attempt(const tt__launcher_state *l) {
+    return l->round ? l->round->attempt : l->job->attempt;
+}
 
 /* A worker has failed, here or on another node: SETTLING begins, if it has not. The others have the settle period to
  * end by themselves and say why. Where all are started again it ends as soon as it is clear who was the first. */
@@ -126,7 +173,10 @@ static inline bool tt__launcher_may_go_on(const tt__launcher_state *l) {
     return l->job->max_restarts > 0 || tt__launcher_is_elastic(l);
 }
 
-/* End this attempt's workers: others follow. */
+/* A node is lost that may be: end this attempt. */
+void tt__launcher_change(tt__launcher_state *l);
+
+/* The same because nodes come or go. */
 void tt__launcher_regroup(tt__launcher_state *l, const char *why);
 
 /* Begin the round. Nothing of an earlier one is left here. Takes `round`. */
@@ -143,6 +193,9 @@ void tt__launcher_forget_attempts(tt__launcher_state *l);
 tt_status tt__launcher_serve_store(tt__job *job, tt_store_server **server);
 
 tt_status tt__launcher_join(tt__launcher_state *l);
+
+/* Connect to the store that this node serves, if that has not been done; NULL: it does not answer. */
+tt_store *tt__launcher_own_store(tt__launcher_state *l);
 
 /* Leave what is left of the job, and look for it again. */
 void tt__launcher_rejoin(tt__launcher_state *l);

@@ -14,6 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* How often to look at workers that survive, while they are awaited and else; LATE_MS: for those that were killed. */
+enum { LOOK_MS = 10, WATCH_MS = 100, LATE_MS = 2000 };
+
 typedef tt__launcher_state launcher;
 
 /* ---- will there be another? */
@@ -31,7 +34,7 @@ static bool is_not_executable(const launcher *l) {
 
 /* Return what ends the job, or this node's part in it, without regard to how the attempt goes on elsewhere; or NULL. */
 static const char *must_end(const launcher *l) {
-    return l->got_signal || l->node_signal        ? "the job was told to end"
+    return l->got_signal || l->node_signal || l->stopped        ? "the job was told to end"
            : l->lost && !tt__launcher_replaces(l) ? "a node is missing"
            : l->node_left                         ? "a node is missing"
            : l->keeper_lost                       ? "the keeper process was killed"
@@ -58,28 +61,108 @@ static bool failed_by_itself(const launcher *l) {
     return failed && !(changes && (first.worker->secondary || first.worker->sent_signal));
 }
 
+/* Can the workers that are left go on? Only for a loss that is made good: a failure needs an attempt that is left. */
+static bool may_recover(const launcher *l) {
+    bool counts = failed_by_itself(l) && !has_attempts_left(l);
+    return !counts && !must_end(l) && !l->stopped && !l->rejoins && tt__launcher_can_recover(l);
+}
+
+/* Those that are left have the grace period to come to the next round. */
+static void wait_for_survivors(launcher *l) {
+    int64_t deadline_ms = tt__deadline_ms(l->job->grace_ms);
+    l->survivors_ms = 0;
+    l->deadline_ms = deadline_ms > l->deadline_ms ? deadline_ms : l->deadline_ms;
+}
+
 void tt__launcher_settle(launcher *l) {
     tt__first first;
     char tail[TT__TAIL_BYTES + 1];
     int own;
     if (l->phase == TT__RUNNING)
         tt__launcher_enter(l, TT__SETTLING, l->job->settle_ms);
-    if (l->phase != TT__SETTLING || !has_attempts_left(l) || against_another(l) ||
-        !tt__launcher_first(l, &first, &own, tail) || first.worker->secondary || first.worker->sent_signal)
+    if (l->phase != TT__SETTLING || against_another(l))
+        return;
+    if (may_recover(l)) {
+        wait_for_survivors(l);
+        return;
+    }
+    if (!has_attempts_left(l) || !tt__launcher_first(l, &first, &own, tail) || first.worker->secondary ||
+        first.worker->sent_signal)
         return;
     int64_t clear_ms = tt__deadline_ms(TT__TIE_MS);
     l->deadline_ms = clear_ms < l->deadline_ms ? clear_ms : l->deadline_ms;
 }
 
+void tt__launcher_settle_stopped(launcher *l) {
+    if (l->phase == TT__RUNNING)
+        tt__launcher_enter(l, TT__SETTLING, l->job->grace_ms);
+}
+
+void tt__launcher_settled(launcher *l) {
+    if (may_recover(l) && tt__launcher_survivors(l).waiting) {
+        tt__launcher_kill_late(l, -1);
+        l->deadline_ms = tt__deadline_ms(l->job->settle_ms + LATE_MS);
+        return;
+    }
+    if (l->ended == l->job->workers)
+        tt__streams_print(&l->streams, "tutti run: all workers ended, but processes that they started are still there: "
+                                       "they get SIGTERM");
+    tt__launcher_terminate(l, SIGTERM);
+}
+
+void tt__launcher_change(launcher *l) {
+    if (l->phase != TT__RUNNING && l->phase != TT__SETTLING)
+        return;
+    if (may_recover(l)) {
+        tt__launcher_enter(l, TT__SETTLING, l->job->grace_ms);
+        wait_for_survivors(l);
+    } else {
+        tt__launcher_terminate(l, SIGTERM);
+    }
+}
+
 void tt__launcher_regroup(launcher *l, const char *why) {
     if (l->phase != TT__RUNNING && l->phase != TT__SETTLING)
         return;
-    if (!l->regroups)
-        tt__streams_print(&l->streams, "tutti run: %s: ending the workers here, to start again", why);
-    if (l->nodes && l->job->coordinates && !l->regroups)
-        tt__nodes_announce_regroup(l->nodes, l->job->attempt, why);
+    bool first = !l->regroups, recovers = may_recover(l);
     l->regroups = true;
-    tt__launcher_terminate(l, SIGTERM);
+    if (first)
+        tt__streams_print(&l->streams, "tutti run: %s: %s", why,
+                          recovers ? "the ranks here go on to the next round"
+                                   : "ending the workers here, to start again");
+    if (first && l->job->coordinates) {
+        snprintf(l->why, sizeof l->why, "%s", why);
+        tt__nodes_announce_regroup(l->nodes, tt__launcher_attempt(l), why);
+        if (recovers)
+            tt__launcher_want_round(l);
+    }
+    tt__launcher_change(l);
+}
+
+/* ---- workers that survive */
+
+void tt__launcher_survivors_due(launcher *l, int *timeout_ms) {
+    bool looks = l->phase == TT__SETTLING || l->phase == TT__RUNNING;
+    if (!looks || !tt__launcher_may_go_on(l) || !tt__launcher_survivors(l).able)
+        return;
+    int left = tt__left_ms(l->survivors_ms);
+    if (*timeout_ms < 0 || left < *timeout_ms)
+        *timeout_ms = left;
+}
+
+void tt__launcher_look_at_survivors(launcher *l) {
+    if ((l->phase != TT__SETTLING && l->phase != TT__RUNNING) || tt__left_ms(l->survivors_ms) > 0)
+        return;
+    tt__survivors s = tt__launcher_survivors(l);
+    l->survivors_ms = tt__deadline_ms(l->phase == TT__SETTLING ? LOOK_MS : WATCH_MS);
+    if (!s.waiting || !may_recover(l))
+        return;
+    if (l->phase == TT__RUNNING)
+        tt__launcher_settle(l);
+    if (s.waiting == s.living)
+        tt__launcher_attempt_over(l, 0);
+    else if (s.blamed >= 0)
+        tt__launcher_kill_late(l, s.blamed);
 }
 
 /* ---- the next one */
@@ -87,7 +170,7 @@ void tt__launcher_regroup(launcher *l, const char *why) {
 /* Keep a line about the attempt that failed, for the report at the end. */
 static void remember_attempt(launcher *l, const tt__first *first) {
     char text[TT__ATTEMPT_TEXT];
-    char **line = &l->earlier[l->job->attempt % TT__MAX_EARLIER];
+    char **line = &l->earlier[l->job->restarts % TT__MAX_EARLIER];
     free(*line);
     *line = strdup(tt__attempt_text(first, text, sizeof text));
 }
@@ -98,33 +181,53 @@ static void tell_attempt(launcher *l) {
     char tail[TT__TAIL_BYTES + 1];
     int own;
     tt__launcher_report_lost(l);
+    if (l->lost)
+        snprintf(l->why, sizeof l->why, "node %d is lost: %.200s", l->lost->node, l->lost->text ? l->lost->text : "?");
     if (!tt__launcher_first(l, &first, &own, tail) || !failed_by_itself(l))
         return;
     remember_attempt(l, &first);
+    tt__attempt_text(&first, l->why, sizeof l->why);
     if (!l->job->node_0_reports)
-        tt__report_attempt(&l->streams, l->job, &first);
+        tt__report_attempt(&l->streams, l->job, &first, l->kept || l->any_kept);
 }
 
-/* Forget all that is known of the workers, who are no more. */
+/* Forget all that is known of the workers who are no more. */
 static void forget_attempt(launcher *l) {
-    for (int i = 0; i < l->job->workers; i++)
+    for (int i = 0; i < l->job->workers; i++) {
+        if (l->kept && !l->workers[i].ended)
+            continue;
         tt__watchdog_forget(l, i);
-    memset(l->workers, 0, (size_t)l->job->workers * sizeof *l->workers);
+        l->workers[i] = (tt__worker){0};
+    }
     l->ended = 0;
-    l->all_gone = l->ordered = l->regroups = l->told_success = false;
+    l->all_gone = l->any_kept = l->ordered = l->regroups = l->told_success = false;
     tt__launcher_free_events(l->others);
     tt__launcher_free_events(l->lost);
     l->others = l->lost = NULL;
     tt__snapshot_free(&l->remote);
+    if (l->kept)
+        return;
     tt__watch_renew(l->watch);
     tt_store_free(l->store); /* its connection ends with those of the workers */
     l->store = NULL;
     l->store_failed = false;
 }
 
-/* Start the workers of the attempt that job and round describe. */
+/* Give pipes to the workers that are to be started. */
+static tt_status renew_streams(launcher *l) {
+    bool *kept = calloc((size_t)l->job->workers, sizeof *kept);
+    if (!kept)
+        return tt__fail(TT_ERR_MEMORY, "no memory for %d workers", l->job->workers);
+    for (int i = 0; i < l->job->workers; i++)
+        kept[i] = l->workers[i].pid != 0;
+    tt_status status = tt__streams_renew(&l->streams, kept, l->pipe_ends);
+    free(kept);
+    return status;
+}
+
+/* Start the workers, those that are missing, of the attempt that job and round describe. */
 static void start_attempt(launcher *l) {
-    if (tt__streams_renew(&l->streams, l->pipe_ends)) {
+    if (renew_streams(l)) {
         l->failure = tt__fail_prefix("the workers can't be started again");
         l->done = true;
         if (l->nodes)
@@ -132,41 +235,57 @@ static void start_attempt(launcher *l) {
         return;
     }
     tt__launcher_begin(l);
+    l->kept = false;
 }
 
-/* Start all workers again, or order a round in which they are. No process of the last attempt is left on any node. */
+/* Start workers again, or order a round in which they are. No process of the last attempt is left on any node, but
+ * workers that are kept. */
 static void order_next(launcher *l) {
     int restarts = l->job->restarts + failed_by_itself(l);
+    bool kept = l->nodes ? l->any_kept : l->kept;
+    int recovery = kept ? l->job->recovery + 1 : 0;
     tell_attempt(l);
-    if (l->server)
+    if (l->server && !kept)
         tt__store_server_renew(l->server);
     l->ordered = true;
     if (l->nodes) {
-        tt__nodes_order_round(l->nodes, l->job->attempt + 1, restarts);
+        tt__nodes_order_round(l->nodes, tt__launcher_attempt(l) + 1, restarts, recovery);
         return;
     }
     forget_attempt(l);
-    l->job->attempt++;
+    l->job->attempt += !kept;
     l->job->restarts = restarts;
+    l->job->recovery = recovery;
+    if (kept)
+        tt__launcher_announce_recovery(l, NULL);
     start_attempt(l);
 }
 
+/* Make the round the job's. */
+static void set_round(launcher *l, tt__round *round) {
+    l->round = round;
+    l->job->attempt = l->kept ? l->job->attempt : round->attempt;
+    l->job->restarts = round->restarts;
+    l->job->recovery = round->recovery;
+    l->job->node = round->own;
+    l->job->nodes = round->n;
+    l->job->world = round->world;
+    l->job->first_rank = round->of[round->own].first_rank;
+}
+
 void tt__launcher_take_round(launcher *l, tt__round *round) {
+    tt__round *before = l->round;
     bool again = l->phase == TT__GONE;
     if (again && !l->ordered)
         tell_attempt(l);
     if (again)
         forget_attempt(l);
-    free(l->round);
-    l->round = round;
-    l->job->attempt = round->attempt;
-    l->job->restarts = round->restarts;
-    l->job->node = round->own;
-    l->job->nodes = round->n;
-    l->job->world = round->world;
-    l->job->first_rank = round->of[round->own].first_rank;
+    set_round(l, round);
+    if (before && round->recovery && l->job->coordinates)
+        tt__launcher_announce_recovery(l, before);
+    free(before);
     if (tt__launcher_is_elastic(l))
-        tt__streams_print(&l->streams, "tutti run: attempt %d begins on %d node%s, with %d rank%s", round->attempt + 1,
+        tt__streams_print(&l->streams, "tutti run: round %d begins on %d node%s, with %d rank%s", round->attempt + 1,
                           round->n, round->n == 1 ? "" : "s", round->world, round->world == 1 ? "" : "s");
     if (l->began)
         start_attempt(l);
@@ -175,13 +294,23 @@ void tt__launcher_take_round(launcher *l, tt__round *round) {
     l->began = true;
 }
 
+/* End the job, or this node's part. Workers that were kept for another attempt end first. */
+static void end_here(launcher *l) {
+    l->ending = true;
+    l->done = !l->kept;
+    if (l->kept)
+        tt__launcher_terminate(l, SIGTERM);
+    else if (l->nodes && l->job->coordinates)
+        tt__nodes_announce_last(l->nodes, tt__launcher_attempt(l));
+}
+
 /* Decide, on the only node or as the coordinator, when nothing is left of the attempt anywhere. */
 static void decide(launcher *l) {
     bool counts = failed_by_itself(l), ended_well = !counts && !l->regroups && !l->lost;
     if (l->ordered)
         return;
     if (ended_well || (counts && !has_attempts_left(l)) || against_another(l))
-        l->done = true;
+        end_here(l);
     else
         order_next(l);
 }
@@ -195,20 +324,22 @@ static void look_again(launcher *l) {
 void tt__launcher_go_on(launcher *l) {
     if (l->phase != TT__GONE || l->done)
         return;
-    if (l->rejoins && !l->got_signal)
+    if (l->rejoins && !l->got_signal && l->kept)
+        tt__launcher_kill(l);
+    else if (l->rejoins && !l->got_signal)
         look_again(l);
-    else if (must_end(l) || l->is_last || (l->nodes && !tt__launcher_may_go_on(l)))
-        l->done = true;
+    else if (l->ending || must_end(l) || l->is_last || (l->nodes && !tt__launcher_may_go_on(l)))
+        end_here(l);
     else if (!l->nodes || (l->job->coordinates && l->all_gone))
         decide(l);
-    if (l->done && l->nodes && l->job->coordinates)
-        tt__nodes_announce_last(l->nodes, l->job->attempt);
 }
 
 void tt__launcher_attempt_over(launcher *l, int unkillable) {
+    int blamed = tt__launcher_survivors(l).blamed;
     l->phase = TT__GONE;
     l->deadline_ms = INT64_MAX;
     l->stuck = unkillable > 0;
+    l->kept = l->ended < l->job->workers && !l->stuck && !l->keeper_lost;
     if (unkillable)
         tt__streams_print(&l->streams, "tutti run: %d process%s of the job can't be killed", unkillable,
                           unkillable == 1 ? "" : "es");
@@ -216,23 +347,21 @@ void tt__launcher_attempt_over(launcher *l, int unkillable) {
         tt__streams_drain(&l->streams, rank);
     tt__watch_serve(l->watch); /* those that ended just now */
     if (l->nodes && tt__launcher_may_go_on(l))
-        tt__nodes_announce_gone(l->nodes, l->job->attempt);
+        tt__nodes_announce_gone(l->nodes, tt__launcher_attempt(l), l->kept, blamed);
     tt__launcher_go_on(l);
 }
 
 /* ---- the report */
 
 void tt__launcher_report_attempts(launcher *l) {
-    int attempt = l->job->attempt, left_out = attempt > TT__MAX_EARLIER ? attempt - TT__MAX_EARLIER : 0;
+    int attempt = l->job->restarts, left_out = attempt > TT__MAX_EARLIER ? attempt - TT__MAX_EARLIER : 0;
     const char *against = has_attempts_left(l) ? against_another(l) : NULL;
-    char of[24] = "";
     if (against)
         tt__streams_print(&l->streams, "tutti run: not started again: %s", against);
     if (!attempt)
         return;
-    if (!tt__launcher_is_elastic(l))
-        snprintf(of, sizeof of, " of %lld", (long long)l->job->max_restarts + 1);
-    tt__streams_print(&l->streams, "tutti run: that was attempt %d%s; before it:", attempt + 1, of);
+    tt__streams_print(&l->streams, "tutti run: that was attempt %d of %lld; before it:", attempt + 1,
+                      (long long)l->job->max_restarts + 1);
     if (left_out)
         tt__streams_print(&l->streams, "  %d earlier attempt%s, not listed", left_out, left_out == 1 ? "" : "s");
     for (int i = left_out; i < attempt; i++)

@@ -3,6 +3,8 @@
 
 #include "base/error.h"
 
+enum { STORE_TIMEOUT_MS = 2000 };
+
 typedef tt__launcher_state launcher;
 
 static tt__nodes_member member_of(const tt__job *job) {
@@ -61,12 +63,20 @@ void tt__job_tell_problem(const tt__job *job, const char *problem) {
     tt_store_server_free(server);
 }
 
+tt_store *tt__launcher_own_store(launcher *l) {
+    if (!l->store && !l->store_failed)
+        l->store_failed =
+            tt_tcp_store(&l->store, l->job->bind_addr, l->job->master_port, .timeout_ms = STORE_TIMEOUT_MS) != TT_OK;
+    return l->store_failed ? NULL : l->store;
+}
+
 void tt__launcher_rejoin(launcher *l) {
     tt__streams_print(&l->streams, "tutti run: looking for the job again at %s:%d, for at most %lld s",
                       l->job->master_addr, l->job->master_port, (long long)l->job->rejoin_ms / 1000);
     tt__nodes_free(l->nodes);
     l->nodes = NULL;
-    l->rejoins = l->over = false;
+    l->rejoins = l->over = l->kept = false;
+    l->job->recovery = 0;
     l->phase = TT__JOINING;
     l->job->join_ms = l->job->rejoin_ms;
     tt_status status = l->server ? TT_OK : tt__launcher_serve_store(l->job, &l->server);

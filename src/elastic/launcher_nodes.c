@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { STORE_TIMEOUT_MS = 2000, LOOK_MS = 1500 };
+enum { LOOK_MS = 1500 };
 
 typedef tt__launcher_state launcher;
 
@@ -81,11 +81,8 @@ static void put_note(launcher *l, const char *key, const char *text) {
         tt__nodes_set(l->nodes, key, text);
         return;
     }
-    if (!l->store && !l->store_failed)
-        l->store_failed =
-            tt_tcp_store(&l->store, l->job->bind_addr, l->job->master_port, .timeout_ms = STORE_TIMEOUT_MS) != TT_OK;
     tt__secret secret = {0};
-    if (!l->store_failed)
+    if (tt__launcher_own_store(l))
         l->store_failed =
             tt__secret_load(&secret) || tt__signed_set(l->store, &secret, key, "", text, strlen(text)) != TT_OK;
     tt__secret_wipe(&secret);
@@ -98,7 +95,7 @@ void tt__launcher_publish_end(launcher *l, int i) {
     tt__end_text(w->status, text, sizeof text);
     put_note(l, key, text);
     if (l->nodes && w->status != 0)
-        tt__nodes_announce_end(l->nodes, l->job->attempt, l->job->first_rank + i, w,
+        tt__nodes_announce_end(l->nodes, tt__launcher_attempt(l), l->job->first_rank + i, w,
                                tt__streams_tail(&l->streams, i, tail));
 }
 
@@ -186,9 +183,18 @@ static void take_lost_node(launcher *l, tt__nodes_event *event) {
         l->rejoins = true;
         if (l->phase == TT__RUNNING || l->phase == TT__SETTLING || l->phase == TT__TERMINATING)
             tt__launcher_kill(l);
-    } else if (l->phase == TT__RUNNING || l->phase == TT__SETTLING) {
-        tt__launcher_terminate(l, SIGTERM);
+    } else {
+        tt__launcher_change(l);
     }
+}
+
+/* Ranks of another node wait for the next round. */
+static void take_recovery_elsewhere(launcher *l, const tt__nodes_event *event) {
+    if (event->value != tt__launcher_attempt(l) || (l->phase != TT__RUNNING && l->phase != TT__SETTLING))
+        return;
+    tt__launcher_settle(l);
+    if (event->rank >= 0 && tt__launcher_can_recover(l))
+        tt__launcher_kill_late(l, event->rank);
 }
 
 static void take_round(launcher *l, tt__nodes_event *event) {
@@ -246,7 +252,7 @@ static bool take_event(launcher *l, tt__nodes_event *event) {
         take_end_of_all(l, event);
         return false;
     case TT__NODES_ENDED:
-        if (event->value != l->job->attempt)
+        if (event->value != tt__launcher_attempt(l))
             return false;
         keep_event(&l->others, event);
         tt__launcher_settle(l);
@@ -255,14 +261,18 @@ static bool take_event(launcher *l, tt__nodes_event *event) {
         take_lost_node(l, event);
         return true;
     case TT__NODES_REGROUP:
-        if (event->value == l->job->attempt)
+        if (event->value == tt__launcher_attempt(l))
             tt__launcher_regroup(l, event->text ? tt__make_plain(event->text) : "the nodes change");
         return false;
     case TT__NODES_END:
-        l->is_last = event->value == l->job->attempt;
+        l->is_last = event->value == tt__launcher_attempt(l);
         return false;
     case TT__NODES_GONE:
-        l->all_gone = l->phase == TT__GONE && event->value == l->job->attempt;
+        l->all_gone = l->phase == TT__GONE && event->value == tt__launcher_attempt(l);
+        l->any_kept = event->rank;
+        return false;
+    case TT__NODES_RECOVER:
+        take_recovery_elsewhere(l, event);
         return false;
     case TT__NODES_NEWCOMER:
         if (l->phase == TT__RUNNING && !l->told_success)

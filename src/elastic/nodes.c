@@ -112,9 +112,10 @@ void tt__nodes_announce_signal(tt__nodes *nodes, int sig) {
     order_post_news(nodes, json_pack("{s:s, s:i}", "what", "signal", "signal", sig));
 }
 
-void tt__nodes_announce_gone(tt__nodes *nodes, int attempt) {
-    order_post_news(nodes, json_pack("{s:s, s:i}", "what", "gone", "attempt", attempt));
-    order_post(nodes, &(tt__order){.kind = TT__ORDER_GONE, .attempt = attempt});
+void tt__nodes_announce_gone(tt__nodes *nodes, int attempt, bool kept, int blamed) {
+    order_post_news(nodes, json_pack("{s:s, s:i, s:b, s:i}", "what", "gone", "attempt", attempt, "kept", (int)kept,
+                                     "blamed", blamed));
+    order_post(nodes, &(tt__order){.kind = TT__ORDER_GONE, .attempt = attempt, .kept = kept});
 }
 
 void tt__nodes_announce_success(tt__nodes *nodes, int attempt) {
@@ -122,8 +123,9 @@ void tt__nodes_announce_success(tt__nodes *nodes, int attempt) {
     order_post(nodes, &(tt__order){.kind = TT__ORDER_CLOSE});
 }
 
-void tt__nodes_order_round(tt__nodes *nodes, int attempt, int restarts) {
-    order_post(nodes, &(tt__order){.kind = TT__ORDER_ROUND, .attempt = attempt, .restarts = restarts});
+void tt__nodes_order_round(tt__nodes *nodes, int attempt, int restarts, int recovery) {
+    order_post(nodes, &(tt__order){
+                          .kind = TT__ORDER_ROUND, .attempt = attempt, .restarts = restarts, .recovery = recovery});
 }
 
 void tt__nodes_announce_regroup(tt__nodes *nodes, int attempt, const char *why) {

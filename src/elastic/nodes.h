@@ -72,6 +72,7 @@ typedef struct tt__round_node {
 
 typedef struct tt__round {
     int attempt, restarts; /* restarts: attempts that followed a failure */
+    int recovery;          /* not 0: ranks that were kept go on, and this is the number of their round */
     int own;               /* this node's number */
     bool wants_trace;      /* a node does: tt__nodes_announce_done() then needs the ranks' last calls */
     int n, world;
@@ -86,6 +87,8 @@ typedef enum tt__nodes_kind {
     TT__NODES_SIGNAL, /* launcher `node` got signal `value` and ends its workers */
     TT__NODES_LOST,   /* launcher `node` no longer responds; text says how that was seen */
     TT__NODES_DONE,   /* launcher `node` won't go on */
+    TT__NODES_RECOVER, /* ranks of another node wait for the next round after attempt `value`; they blame `rank` (-1:
+                          none) */
     TT__NODES_LOOK,   /* a reader of another node wants to know: tt__nodes_show(value) */
     TT__NODES_SEEN,   /* tt__nodes_look() was answered, as far as it will be: snapshot */
     TT__NODES_WAITS,  /* text: for whom, after a while of joining */
@@ -94,7 +97,7 @@ typedef enum tt__nodes_kind {
     TT__NODES_REGROUP, /* attempt `value` is to end, for text's reason: another round follows */
     TT__NODES_END,     /* no attempt follows attempt `value` */
     /* To the coordinator's launcher: */
-    TT__NODES_GONE,    /* no node has workers of attempt `value` any more */
+    TT__NODES_GONE,    /* no node has workers of attempt `value` any more but those that are kept; rank: there are any */
     TT__NODES_NEWCOMER /* text: who would like to take part, and there is room */
 } tt__nodes_kind;
 
@@ -132,12 +135,13 @@ void tt__nodes_event_free(tt__nodes_event *event);
 void tt__nodes_set(tt__nodes *nodes, const char *key, const char *text);
 /* Announce that a worker of this node failed. */
 void tt__nodes_announce_end(tt__nodes *nodes, int attempt, int rank, const tt__worker *worker, const char *tail);
-/* Announce that no worker of the attempt is left here. */
-void tt__nodes_announce_gone(tt__nodes *nodes, int attempt);
+/* Announce that no worker of the attempt is left here, or none but those that are `kept`, and blame rank `blamed` (-1:
+ * none). */
+void tt__nodes_announce_gone(tt__nodes *nodes, int attempt, bool kept, int blamed);
 /* Announce that a worker of this node has ended well: nobody is waited for any more. */
 void tt__nodes_announce_success(tt__nodes *nodes, int attempt);
 /* Of the coordinator: order a round; it comes, or FAILED. Announce that an attempt is to end, or that none follows. */
-void tt__nodes_order_round(tt__nodes *nodes, int attempt, int restarts);
+void tt__nodes_order_round(tt__nodes *nodes, int attempt, int restarts, int recovery);
 void tt__nodes_announce_regroup(tt__nodes *nodes, int attempt, const char *why);
 void tt__nodes_announce_last(tt__nodes *nodes, int attempt);
 void tt__nodes_announce_signal(tt__nodes *nodes, int sig);

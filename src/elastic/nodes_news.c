@@ -51,6 +51,16 @@ static void take_success(tt__talk *t, const json_t *news) {
         t->closed = true;
 }
 
+static void take_recovery(tt__talk *t, int node, const json_t *news) {
+    tt__nodes_event *event = tt__talk_event(TT__NODES_RECOVER);
+    if (!event)
+        return;
+    event->node = node;
+    event->value = number_in(news, "attempt");
+    event->rank = number_in(news, "blamed");
+    tt__nodes_post(t->nodes, event);
+}
+
 /* What the launchers of a round tell each other; false: it is something else. */
 static bool take_common(tt__talk *t, int from, const char *what, const json_t *news) {
     int node = tt__talk_node_number(t, from);
@@ -66,6 +76,8 @@ static bool take_common(tt__talk *t, int from, const char *what, const json_t *n
         tt__talk_post(t, TT__NODES_LOOK, node, number_in(news, "id"), NULL);
     else if (!strcmp(what, "success"))
         take_success(t, news);
+    else if (!strcmp(what, "gone") && json_is_true(json_object_get(news, "kept")))
+        take_recovery(t, node, news);
     else
         return false;
     return true;
@@ -79,8 +91,10 @@ static void take_members_news(tt__talk *t, int id, const char *text, const json_
         tt__log(TT_LOG_WARNING, "news of node %d are not its own", id);
         return;
     }
-    if (!strcmp(what, "gone"))
+    if (!strcmp(what, "gone")) {
         node->gone = number_in(news, "attempt") + 1;
+        node->kept = json_is_true(json_object_get(news, "kept"));
+    }
     if (!strcmp(what, "done"))
         node->done = true;
     if (take_common(t, id, what, news))

@@ -32,7 +32,9 @@ typedef struct tt__order {
     json_t *news;       /* NEWS */
     int64_t timeout_ms; /* LOOK */
     int attempt;        /* GONE, ROUND */
+    bool kept;          /* GONE */
     int restarts;       /* ROUND */
+    int recovery;       /* ROUND */
 } tt__order;
 
 struct tt__nodes {

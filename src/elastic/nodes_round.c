@@ -36,8 +36,8 @@ static tt__round *read_round(const tt__talk *t, const json_t *news) {
         return NULL;
     r->own = -1;
     r->n = (int)n;
-    bool good = !json_unpack((json_t *)(uintptr_t)news, "{s:i, s:i, s:b}", "attempt", &r->attempt, "restarts",
-                             &r->restarts, "trace", &trace);
+    bool good = !json_unpack((json_t *)(uintptr_t)news, "{s:i, s:i, s:i, s:b}", "attempt", &r->attempt, "restarts",
+                             &r->restarts, "recovery", &r->recovery, "trace", &trace);
     for (int k = 0; good && k < r->n; k++) {
         good = read_node(r, k, json_array_get(of, (size_t)k));
         r->own = r->of[k].member == t->id ? k : r->own;
@@ -93,8 +93,9 @@ void tt__talk_take_round(tt__talk *t, const json_t *news) {
 
 /* ---- as the coordinator */
 
-void tt__talk_collect(tt__talk *t, int attempt, int restarts) {
+void tt__talk_collect(tt__talk *t, int attempt, int restarts, int recovery) {
     t->collecting = true;
+    t->next_recovery = recovery;
     t->next = attempt;
     t->next_restarts = restarts;
     t->came_ms = t->collecting_since_ms = tt__now_ms();
@@ -150,8 +151,8 @@ static void begin_round(tt__talk *t) {
     bool trace = false;
     count_on(t);
     json_t *of = list_nodes(t, &trace);
-    json_t *news = json_pack("{s:s, s:i, s:i, s:b, s:o}", "what", "round", "attempt", t->next, "restarts",
-                             t->next_restarts, "trace", (int)trace, "of", of);
+    json_t *news = json_pack("{s:s, s:i, s:i, s:i, s:b, s:o}", "what", "round", "attempt", t->next, "restarts",
+                             t->next_restarts, "recovery", t->next_recovery, "trace", (int)trace, "of", of);
     t->collecting = false;
     if (!news) {
         tt__talk_fail(t, "no memory to begin the job");
@@ -224,13 +225,22 @@ void tt__talk_compose(tt__talk *t) {
 
 void tt__talk_check_gone(tt__talk *t) {
     const tt__round *r = t->round;
+    bool kept = false;
     if (!r || t->gone > r->attempt)
         return;
-    for (int k = 0; k < r->n; k++)
-        if (tt__node_lives(&t->of[r->of[k].member]) && t->of[r->of[k].member].gone <= r->attempt)
+    for (int k = 0; k < r->n; k++) {
+        const tt__node *node = &t->of[r->of[k].member];
+        if (tt__node_lives(node) && node->gone <= r->attempt)
             return;
+        kept = kept || (tt__node_lives(node) && node->kept);
+    }
+    tt__nodes_event *event = tt__talk_event(TT__NODES_GONE);
+    if (!event)
+        return;
+    event->value = r->attempt;
+    event->rank = kept;
     t->gone = r->attempt + 1;
-    tt__talk_post(t, TT__NODES_GONE, 0, r->attempt, NULL);
+    tt__nodes_post(t->nodes, event);
     tt__talk_delete_news(t); /* of the attempt before: who has taken part in this one has read them */
     t->news_of_before = t->news;
 }

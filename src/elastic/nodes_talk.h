@@ -24,7 +24,8 @@ typedef struct tt__node {
     bool signs;      /* what it writes is signed, */
     char nonce[33];  /* with this context */
     bool lost, done; /* done: it has announced so */
-    int gone;        /* attempts of which it has no worker left, counted up to the last */
+    int gone;        /* attempts of which it has no worker left, counted up to the last, */
+    bool kept;       /* but such as are kept */
     int workers;
     bool wants_trace;
     int attempt, restarts; /* as its card says */
@@ -58,6 +59,7 @@ typedef struct tt__talk {
     tt__round *round;            /* the last one; NULL: none yet */
     bool collecting;             /* the coordinator: a round is ordered, */
     int next, next_restarts;     /* with these numbers, */
+    int next_recovery;           /* likewise, */
     int64_t collecting_since_ms; /* since then */
     int64_t came_ms;             /* when the last one came */
     int gone;                    /* attempts for which GONE was posted */
@@ -170,7 +172,7 @@ void tt__talk_compose(tt__talk *t);
 void tt__talk_take_round(tt__talk *t, const json_t *news);
 
 /* Order a round. */
-void tt__talk_collect(tt__talk *t, int attempt, int restarts);
+void tt__talk_collect(tt__talk *t, int attempt, int restarts, int recovery);
 
 /* As the coordinator: has every node that takes part no worker of its attempt? All that they announced is read. */
 void tt__talk_check_gone(tt__talk *t);

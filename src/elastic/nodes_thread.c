@@ -129,11 +129,13 @@ static tt__order *next_order(tt__talk *t) {
     return order;
 }
 
-static void take_own_gone(tt__talk *t, int attempt) {
-    if (t->nodes->member.coordinates)
-        t->of[0].gone = attempt + 1;
-    else
+static void take_own_gone(tt__talk *t, const tt__order *order) {
+    if (t->nodes->member.coordinates) {
+        t->of[0].gone = order->attempt + 1;
+        t->of[0].kept = order->kept;
+    } else {
         t->news_of_before = t->news;
+    }
 }
 
 static void take_own_done(tt__talk *t) {
@@ -162,9 +164,9 @@ static void execute_order(tt__talk *t, tt__order *order) {
     if (order->kind == TT__ORDER_DONE)
         take_own_done(t);
     else if (order->kind == TT__ORDER_GONE)
-        take_own_gone(t, order->attempt);
+        take_own_gone(t, order);
     else if (order->kind == TT__ORDER_ROUND)
-        tt__talk_collect(t, order->attempt, order->restarts);
+        tt__talk_collect(t, order->attempt, order->restarts, order->recovery);
     else if (order->kind == TT__ORDER_CLOSE)
         t->closed = true;
     else if (order->kind == TT__ORDER_LOOK)
@@ -226,7 +228,7 @@ void *tt__nodes_thread(void *arg) {
     if (tt__secret_load(&t.secret))
         tt__talk_fail(&t, tt_last_error());
     if (nodes->member.coordinates)
-        tt__talk_collect(&t, nodes->member.attempt + 1, nodes->member.restarts);
+        tt__talk_collect(&t, nodes->member.attempt + 1, nodes->member.restarts, 0);
     while (!tt__talk_stopped(&t)) {
         if (!t.over) /* the coordinator's store may go from then on */
             talk_step(&t);

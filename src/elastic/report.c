@@ -206,13 +206,11 @@ const char *tt__attempt_text(const tt__first *first, char *text, size_t size) {
     return text;
 }
 
-void tt__report_attempt(tt__streams *streams, const tt__job *job, const tt__first *first) {
+void tt__report_attempt(tt__streams *streams, const tt__job *job, const tt__first *first, bool recovers) {
     char text[TT__ATTEMPT_TEXT];
-    char of[24] = "";
-    if (job->min_nodes == job->max_nodes)
-        snprintf(of, sizeof of, " of %lld", (long long)job->max_restarts + 1);
-    tt__streams_alarm(streams, "tutti run: attempt %d%s: %s; starting again", job->attempt + 1, of,
-                      tt__attempt_text(first, text, sizeof text));
+    tt__streams_alarm(streams, "tutti run: attempt %d of %lld: %s; %s", job->restarts + 1,
+                      (long long)job->max_restarts + 1, tt__attempt_text(first, text, sizeof text),
+                      recovers ? "replacing what is lost, the other ranks go on" : "starting again");
     say_reasons(streams, job, first);
 }
 

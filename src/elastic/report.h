@@ -50,8 +50,9 @@ typedef struct tt__first {
 /* Report the first failure in full. started: when the job did. */
 void tt__report_first(tt__streams *streams, const tt__job *job, const tt__first *first, const tt__moment *started);
 
-/* Report the first failure of an attempt that is followed by another. */
-void tt__report_attempt(tt__streams *streams, const tt__job *job, const tt__first *first);
+/* Report the first failure of an attempt that is followed by another, in which ranks that survive go on, or all start
+ * again. */
+void tt__report_attempt(tt__streams *streams, const tt__job *job, const tt__first *first, bool recovers);
 
 /* "rank 1 (pid 7) was killed by SIGKILL (signal 9)". Returns `text`. */
 enum { TT__ATTEMPT_TEXT = 400 };

@@ -34,19 +34,25 @@ static void end_stream(tt__stream *s) {
     s->fd = -1;
 }
 
-/* Open the workers' pipes; on failure none is open. */
+/* Open the pipes of the workers that have none; on failure none is new. */
 static tt_status open_pipes(tt__streams *streams, int *write_ends) {
+    for (int i = 0; i < streams->n; i++)
+        write_ends[i] = -1;
     for (int i = 0, ends[2]; i < streams->n; i++) {
+        if (streams->of[i].fd >= 0)
+            continue;
         if (open_ends(streams->out_fd, ends)) {
             streams->of[i].fd = ends[0];
             write_ends[i] = ends[1];
             continue;
         }
         int errnum = errno;
-        while (i--) {
-            close(write_ends[i]);
-            end_stream(&streams->of[i]);
-        }
+        while (i--)
+            if (write_ends[i] >= 0) {
+                close(write_ends[i]);
+                write_ends[i] = -1;
+                end_stream(&streams->of[i]);
+            }
         return tt__fail_errno(TT_ERR_SYSTEM, errnum, "can't make a pipe for the stderr of %d workers (see ulimit -n)",
                               streams->n);
     }
@@ -68,8 +74,10 @@ tt_status tt__streams_open(tt__streams *streams, int n, int out_fd, int *write_e
     return status;
 }
 
-tt_status tt__streams_renew(tt__streams *streams, int *write_ends) {
+tt_status tt__streams_renew(tt__streams *streams, const bool *kept, int *write_ends) {
     for (int i = 0; i < streams->n; i++) {
+        if (kept && kept[i])
+            continue;
         tt__streams_drain(streams, i);
         end_stream(&streams->of[i]);
         streams->of[i].written = 0;

@@ -47,8 +47,9 @@ tt_status tt__streams_open(tt__streams *streams, int n, int out_fd, int *write_e
 void tt__streams_close(tt__streams *streams);
 
 /* Begin an attempt: what the workers wrote before is passed on as far as it has come, its tails are forgotten, and they
- * get new pipes, as tt__streams_open() makes them. On failure there are none. */
-tt_status tt__streams_renew(tt__streams *streams, int *write_ends);
+ * get new pipes, as tt__streams_open() makes them; but nothing changes for those that are `kept` (NULL: none is), whose
+ * write_ends become -1. On failure there are no new ones. */
+tt_status tt__streams_renew(tt__streams *streams, const bool *kept, int *write_ends);
 
 /* Open a pipe for the launcher's own log, whose lines pass through as the workers' do; threads may write to the end
  * that is returned, the caller's to close, and never wait there. -1: errno says why. */

@@ -154,8 +154,12 @@ static bool take_recorder(tt__watch *watch, int which, const tt__job_recorder *a
 }
 
 const void *tt__watch_recorder(tt__watch *watch, int i, size_t *size) {
+    return watch->seats[i].caller < 0 ? NULL : tt__watch_last_recorder(watch, i, size);
+}
+
+const void *tt__watch_last_recorder(tt__watch *watch, int i, size_t *size) {
     seat *s = &watch->seats[i];
-    if (s->caller < 0)
+    if (s->memory < 0)
         return NULL;
     if (!s->seen.mapping) {
         s->seen = (tt__seen_rank){.memory = s->memory, .rank.at = s->at};

@@ -56,6 +56,9 @@ void tt__watch_let_end(tt__watch *watch, int caller);
  * Valid until the watch is served. */
 const void *tt__watch_recorder(tt__watch *watch, int i, size_t *size);
 
+/* The same, also when the rank has ended or left: as it was then. */
+const void *tt__watch_last_recorder(tt__watch *watch, int i, size_t *size);
+
 /* Make the snapshot that a reader would get. */
 tt_status tt__watch_snapshot(const tt__watch *watch, tt__snapshot *snapshot);
 

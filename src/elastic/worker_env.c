@@ -61,6 +61,7 @@ int tt__worker_env(const tt__job *job, int i,
         {"MASTER_PORT", job->master_port},
         {"TORCHELASTIC_RESTART_COUNT", job->restarts},
         {"TORCHELASTIC_MAX_RESTARTS", job->max_restarts},
+        {"TT_ROUND", job->recovery},
     };
     char error_file[PATH_MAX];
     for (size_t n = 0; n < sizeof numbers / sizeof *numbers; n++)

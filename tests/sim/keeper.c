@@ -312,12 +312,16 @@ tt_status tt__keeper_start(tt__keeper *launchers, tt__job *job) {
     return TT_OK;
 }
 
-bool tt__keeper_send_world(const tt__keeper *launchers, int first_rank, int world) {
+void tt__keeper_send_world(const tt__keeper *launchers, const tt__job *job) {
     (void)launchers;
     keeper *k = own();
-    k->first_rank = first_rank;
-    k->world = world;
-    return !k->dead;
+    k->first_rank = job->first_rank;
+    k->world = job->world;
+}
+
+void tt__keeper_kill_worker(const tt__keeper *launchers, int i) {
+    (void)launchers;
+    (void)i; /* its workers don't recover, and are not killed alone */
 }
 
 void tt__keeper_start_workers(const tt__keeper *launchers, const tt__job *job, const int *stderr_ends) {

@@ -29,7 +29,8 @@ void tt__streams_close(tt__streams *streams) {
     *streams = (tt__streams){0};
 }
 
-tt_status tt__streams_renew(tt__streams *streams, int *write_ends) {
+tt_status tt__streams_renew(tt__streams *streams, const bool *kept, int *write_ends) {
+    (void)kept;
     (void)streams;
     (void)write_ends;
     return TT_OK;
