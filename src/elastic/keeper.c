@@ -399,8 +399,9 @@ void tt__keeper_start_workers(const tt__keeper *keeper, const tt__job *job, cons
     for (int rank = 0; rank < job->workers && sent; rank++)
         sent = send_patiently(keeper, (tt__keeper_message){TT__KEEPER_STREAM, rank, STDERR_FILENO, 0},
                               stderr_ends[rank], deadline);
-    if (!sent || !send_patiently(keeper, (tt__keeper_message){TT__KEEPER_START, job->attempt, job->master_port, job->recovery}, -1,
-                                 deadline))
+    if (!sent ||
+        !send_patiently(keeper, (tt__keeper_message){TT__KEEPER_START, job->attempt, job->master_port, job->recovery},
+                        -1, deadline))
         kill(keeper->pid, SIGKILL); /* or it is dead already; it is not reaped yet */
 }
 

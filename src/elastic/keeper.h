@@ -7,16 +7,16 @@
 /* Messages between launcher and keeper, one packet each. Workers are counted from 0 on each node. */
 typedef enum tt__keeper_kind {
     /* To the keeper. */
-    TT__KEEPER_WORLD,  /* value = how many ranks the job has, rank = the first of this node */
-    TT__KEEPER_NODES,  /* value = how many nodes, rank = the number of this one, pid = how many restarts there were */
-    TT__KEEPER_STREAM, /* with a descriptor: what worker `rank` gets as its descriptor number `value` (stderr's) */
-    TT__KEEPER_START,  /* start the workers that are not there; value = MASTER_PORT, rank = the attempt, pid = the
+    TT__KEEPER_WORLD,    /* value = how many ranks the job has, rank = the first of this node */
+    TT__KEEPER_NODES,    /* value = how many nodes, rank = the number of this one, pid = how many restarts there were */
+    TT__KEEPER_STREAM,   /* with a descriptor: what worker `rank` gets as its descriptor number `value` (stderr's) */
+    TT__KEEPER_START,    /* start the workers that are not there; value = MASTER_PORT, rank = the attempt, pid = the
                           recovery. What those of their numbers have left behind is gone, or goes on */
-    TT__KEEPER_SIGNAL, /* send signal `value` to the workers that live, and wake those that are stopped */
-    TT__KEEPER_PASS,   /* the same to workers, and what they started, that have left the job's process group, which a
+    TT__KEEPER_SIGNAL,   /* send signal `value` to the workers that live, and wake those that are stopped */
+    TT__KEEPER_PASS,     /* the same to workers, and what they started, that have left the job's process group, which a
                           terminal's signal reached; SIGWINCH to their groups, and it wakes nobody */
-    TT__KEEPER_SWEEP,  /* the same to all its children: what workers left behind */
-    TT__KEEPER_KILL,   /* kill every descendant */
+    TT__KEEPER_SWEEP,    /* the same to all its children: what workers left behind */
+    TT__KEEPER_KILL,     /* kill every descendant */
     TT__KEEPER_KILL_ONE, /* kill worker `rank`, not what it has started */
     /* To the launcher. */
     TT__KEEPER_STARTED,     /* worker `rank` has `pid` */
@@ -49,8 +49,8 @@ void tt__keeper_send_world(const tt__keeper *keeper, const tt__job *job);
 /* Kill worker `i`. */
 void tt__keeper_kill_worker(const tt__keeper *keeper, int i);
 
-/* Start the workers that are not there, as job->attempt and job->master_port say; stderr_ends[i] becomes the stderr of worker i. A keeper
- * that takes nothing of this for TT__KEEPER_TAKE_MS is killed. */
+/* Start the workers that are not there, as job->attempt and job->master_port say; stderr_ends[i] becomes the stderr of
+ * worker i. A keeper that takes nothing of this for TT__KEEPER_TAKE_MS is killed. */
 enum { TT__KEEPER_TAKE_MS = 5000 };
 void tt__keeper_start_workers(const tt__keeper *keeper, const tt__job *job, const int *stderr_ends);
 

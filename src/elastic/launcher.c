@@ -31,6 +31,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -69,6 +70,12 @@ static bool is_for_all(const struct signalfd_siginfo *info) {
     return info->ssi_code == SI_KERNEL && info->ssi_signo != SIGHUP;
 }
 
+/* Do the others go on when this node ends? Its workers, if they survive the loss of others, would tell them all to
+ * stop. */
+static bool can_leave(const launcher *l) {
+    return tt__launcher_is_elastic(l) && !l->job->coordinates && tt__launcher_can_recover(l);
+}
+
 /* Handle a signal. Ctrl-C at a terminal has reached the workers already, except those that have left the process group,
  * as under timeout(1) and setsid(1). */
 static void take_signal(launcher *l, const struct signalfd_siginfo *info) {
@@ -87,10 +94,16 @@ static void take_signal(launcher *l, const struct signalfd_siginfo *info) {
         tt__launcher_kill(l);
         return;
     }
+    bool leaves = can_leave(l);
     l->got_signal = sig;
     l->signal_ms = tt__now_ms();
     if (l->nodes)
         tt__nodes_announce_signal(l->nodes, sig);
+    if (leaves) {
+        tt__streams_print(&l->streams, "tutti run: got %s: this node leaves the job, which goes on without it", name);
+        tt__launcher_kill(l);
+        return;
+    }
     if (l->phase == TT__GONE && !l->kept)
         tt__streams_print(&l->streams, "tutti run: got %s: not waiting for another attempt", name);
     if (l->phase == TT__JOINING || (l->phase == TT__GONE && !l->kept)) {
@@ -133,7 +146,7 @@ static void take_signals(launcher *l) {
 /* If the kernel killed the worker because memory ran out, say so in its message. */
 static void note_memory_kill(launcher *l, tt__worker *w) {
     char limit[80] = "the machine has no more";
-    if (!WIFSIGNALED(w->status) || WTERMSIG(w->status) != SIGKILL || w->sent_signal)
+    if (!WIFSIGNALED(w->status) || WTERMSIG(w->status) != SIGKILL || w->sent_signal || w->late)
         return;
     long long kills = tt__cgroup_memory_kills("");
     if (kills <= l->memory_kills)
@@ -146,6 +159,14 @@ static void note_memory_kill(launcher *l, tt__worker *w) {
     w->traceback = NULL;
     if (asprintf(&w->message, "killed by the kernel because memory ran out: %s", limit) < 0)
         w->message = NULL;
+}
+
+static void note_late_kill(tt__worker *w) {
+    if (!w->late)
+        return;
+    free(w->message);
+    w->traceback = NULL;
+    w->message = strdup("killed by tutti: the other ranks wait for the next round, and this one did not come");
 }
 
 static void worker_ended(launcher *l, int rank, int status) {
@@ -165,6 +186,7 @@ static void worker_ended(launcher *l, int rank, int status) {
     if (status != 0)
         tt__error_file_read(tt__job_error_file(l->job, rank, path), w);
     note_memory_kill(l, w);
+    note_late_kill(w);
     tt__watchdog_ended(l, rank);
     tt__launcher_publish_end(l, rank);
     if (l->stopped)
@@ -349,7 +371,8 @@ static int launcher_conclude(launcher *l) {
     int own;
     bool failed = tt__launcher_first(l, &first, &own, tail);
     /* Nobody failed before the signal came, or a node or the keeper was lost. */
-    bool asked = (l->got_signal || l->node_signal || l->stopped || l->lost || l->keeper_lost) && failed && first.worker->sent_signal;
+    bool asked = (l->got_signal || l->node_signal || l->stopped || l->lost || l->keeper_lost) && failed &&
+                 first.worker->sent_signal;
     tt__launcher_report_lost(l);
     tell_full_disk(l);
     if (l->job->events && l->phase != TT__JOINING)

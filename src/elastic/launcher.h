@@ -1,8 +1,8 @@
 /* What the parts of the launcher share: launcher.c, the loop, and the phases in which an attempt ends;
  * launcher_phase.c, the steps between them; launcher_attempt.c, the step from one attempt to the next;
- * launcher_first.c, who failed first; launcher_recovery.c, workers that survive; launcher_meet.c, the way to the others; launcher_nodes.c, the other nodes of the
- * job, and readers that ask for the ranks' calls; launcher_look.c, what is shown of a running job. The first calls the
- * others. */
+ * launcher_first.c, who failed first; launcher_recovery.c, workers that survive; launcher_meet.c, the way to the
+ * others; launcher_nodes.c, the other nodes of the job, and readers that ask for the ranks' calls; launcher_look.c,
+ * what is shown of a running job. The first calls the others. */
 #ifndef TT_ELASTIC_LAUNCHER_H
 #define TT_ELASTIC_LAUNCHER_H
 
@@ -67,17 +67,17 @@ typedef struct tt__launcher_state {
     bool rejoins;                   /* this node has lost the job, and looks for it again */
     /* no attempt follows, or no node has workers of this one, as the coordinator says */
     bool is_last, all_gone;
-    bool began;          /* an attempt has */
-    bool ordered;        /* the next round is */
-    bool ending;         /* no attempt follows: the workers that are kept are told to end */
-    bool kept;           /* workers here go on in the next attempt, */
-    bool any_kept;       /* or on any node, as the coordinator says */
-    int64_t survivors_ms; /* when to look at those that survive */
-    int stopped;         /* the signal for which the ranks have agreed to stop; 0: none */
+    bool began;                 /* an attempt has */
+    bool ordered;               /* the next round is */
+    bool ending;                /* no attempt follows: the workers that are kept are told to end */
+    bool kept;                  /* workers here go on in the next attempt, */
+    bool any_kept;              /* or on any node, as the coordinator says */
+    int64_t survivors_ms;       /* when to look at those that survive */
+    int stopped;                /* the signal for which the ranks have agreed to stop; 0: none */
     char why[TT__ATTEMPT_TEXT]; /* the last attempt ended */
-    bool told_success;   /* a worker here has ended well, and the others know */
-    bool looking, over;  /* a look is under way; no node has workers any more */
-    tt__snapshot remote; /* ranks of other nodes, as last seen */
+    bool told_success;          /* a worker here has ended well, and the others know */
+    bool looking, over;         /* a look is under way; no node has workers any more */
+    tt__snapshot remote;        /* ranks of other nodes, as last seen */
 } tt__launcher_state;
 
 /* ---- launcher_phase.c */
@@ -107,8 +107,8 @@ void tt__launcher_free_events(tt__nodes_event *list);
 
 /* ---- launcher_recovery.c */
 
-/* This node's workers that run: how many, how many of them survive the loss of others, how many wait for the next round;
- * and a rank that one of these blames, -1: none. */
+/* This node's workers that run: how many, how many of them survive the loss of others, how many wait for the next
+ * round; and a rank that one of these blames, -1: none. */
 typedef struct tt__survivors {
     int living, able, waiting, blamed;
 } tt__survivors;

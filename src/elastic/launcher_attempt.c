@@ -34,12 +34,12 @@ static bool is_not_executable(const launcher *l) {
 
 /* Return what ends the job, or this node's part in it, without regard to how the attempt goes on elsewhere; or NULL. */
 static const char *must_end(const launcher *l) {
-    return l->got_signal || l->node_signal || l->stopped        ? "the job was told to end"
-           : l->lost && !tt__launcher_replaces(l) ? "a node is missing"
-           : l->node_left                         ? "a node is missing"
-           : l->keeper_lost                       ? "the keeper process was killed"
-           : l->stuck                             ? "processes of this attempt are still there"
-                                                  : NULL;
+    return l->got_signal || l->node_signal || l->stopped ? "the job was told to end"
+           : l->lost && !tt__launcher_replaces(l)        ? "a node is missing"
+           : l->node_left                                ? "a node is missing"
+           : l->keeper_lost                              ? "the keeper process was killed"
+           : l->stuck                                    ? "processes of this attempt are still there"
+                                                         : NULL;
 }
 
 /* Return why a failure is not followed by another attempt, although one is left; NULL: it is. */

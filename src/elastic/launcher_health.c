@@ -38,8 +38,8 @@ static bool say_trouble(const launcher *l, char text[REASON]) {
     char tail[TT__TAIL_BYTES + 1], attempt[TT__ATTEMPT_TEXT];
     int own, i;
     if (l->lost)
-        snprintf(text, REASON, "node %d (%s) is lost: %.300s", l->lost->node,
-                 l->round->of[l->lost->node].hostname, l->lost->text ? l->lost->text : "?");
+        snprintf(text, REASON, "node %d (%s) is lost: %.300s", l->lost->node, l->round->of[l->lost->node].hostname,
+                 l->lost->text ? l->lost->text : "?");
     else if (l->keeper_lost)
         snprintf(text, REASON, "the keeper process was killed");
     else if (l->got_signal || l->node_signal)

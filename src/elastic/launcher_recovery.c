@@ -1,10 +1,10 @@
 /* Workers that survive the loss of others (tutti/elastic.h); net/recovery_words.h has what they and the launcher tell
  * each other.
  *
- * Such workers are not told to end when one is lost, or when nodes come and go: they notice, and wait for the next round.
- * When all of this node's that are left do so, the attempt is over here, as if nothing of it were left; the next one
- * starts those that are missing. A rank that others blame and that does not come, as it is stopped, is killed; one that
- * nobody blames may be in the middle of a long step, and has the grace period. */
+ * Such workers are not told to end when one is lost, or when nodes come and go: they notice, and wait for the next
+ * round. When all of this node's that are left do so, the attempt is over here, as if nothing of it were left; the next
+ * one starts those that are missing. A rank that others blame and that does not come, as it is stopped, is killed; one
+ * that nobody blames may be in the middle of a long step, and has the grace period. */
 #include "elastic/launcher.h"
 
 #include "base/error.h"
@@ -55,8 +55,7 @@ void tt__launcher_kill_late(launcher *l, int rank) {
         bool waits = read_words(l, i, &words) && words.wants_round == (uint32_t)l->job->recovery + 1;
         if (!l->workers[i].pid || l->workers[i].ended || waits || (rank >= 0 && i != only))
             continue;
-        if (!l->workers[i].message)
-            l->workers[i].message = strdup("killed by tutti run: the other ranks went on to the next round, it did not");
+        l->workers[i].late = true;
         tt__keeper_kill_worker(&l->keeper, i);
     }
 }

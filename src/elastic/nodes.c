@@ -124,8 +124,8 @@ void tt__nodes_announce_success(tt__nodes *nodes, int attempt) {
 }
 
 void tt__nodes_order_round(tt__nodes *nodes, int attempt, int restarts, int recovery) {
-    order_post(nodes, &(tt__order){
-                          .kind = TT__ORDER_ROUND, .attempt = attempt, .restarts = restarts, .recovery = recovery});
+    order_post(nodes,
+               &(tt__order){.kind = TT__ORDER_ROUND, .attempt = attempt, .restarts = restarts, .recovery = recovery});
 }
 
 void tt__nodes_announce_regroup(tt__nodes *nodes, int attempt, const char *why) {

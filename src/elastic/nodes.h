@@ -80,24 +80,25 @@ typedef struct tt__round {
 } tt__round;
 
 typedef enum tt__nodes_kind {
-    TT__NODES_ROUND,  /* `round` begins, when nothing of an earlier one is left here. Its receiver frees it */
-    TT__NODES_FAILED, /* there will be none; text says why */
-    TT__NODES_ENDED,  /* a worker of another node failed in attempt `value`: worker, rank, node, text (the tail of its
+    TT__NODES_ROUND,   /* `round` begins, when nothing of an earlier one is left here. Its receiver frees it */
+    TT__NODES_FAILED,  /* there will be none; text says why */
+    TT__NODES_ENDED,   /* a worker of another node failed in attempt `value`: worker, rank, node, text (the tail of its
                           stderr) */
-    TT__NODES_SIGNAL, /* launcher `node` got signal `value` and ends its workers */
-    TT__NODES_LOST,   /* launcher `node` no longer responds; text says how that was seen */
-    TT__NODES_DONE,   /* launcher `node` won't go on */
+    TT__NODES_SIGNAL,  /* launcher `node` got signal `value` and ends its workers */
+    TT__NODES_LOST,    /* launcher `node` no longer responds; text says how that was seen */
+    TT__NODES_DONE,    /* launcher `node` won't go on */
     TT__NODES_RECOVER, /* ranks of another node wait for the next round after attempt `value`; they blame `rank` (-1:
                           none) */
-    TT__NODES_LOOK,   /* a reader of another node wants to know: tt__nodes_show(value) */
-    TT__NODES_SEEN,   /* tt__nodes_look() was answered, as far as it will be: snapshot */
-    TT__NODES_WAITS,  /* text: for whom, after a while of joining */
-    TT__NODES_OVER,   /* all are done or lost. snapshot: if wants_trace. To who waits for a round: there is none */
+    TT__NODES_LOOK,    /* a reader of another node wants to know: tt__nodes_show(value) */
+    TT__NODES_SEEN,    /* tt__nodes_look() was answered, as far as it will be: snapshot */
+    TT__NODES_WAITS,   /* text: for whom, after a while of joining */
+    TT__NODES_OVER,    /* all are done or lost. snapshot: if wants_trace. To who waits for a round: there is none */
     /* From the coordinator to the others: */
     TT__NODES_REGROUP, /* attempt `value` is to end, for text's reason: another round follows */
     TT__NODES_END,     /* no attempt follows attempt `value` */
     /* To the coordinator's launcher: */
-    TT__NODES_GONE,    /* no node has workers of attempt `value` any more but those that are kept; rank: there are any */
+    /* no node has workers of attempt `value` any more but those that are kept; rank: there are any */
+    TT__NODES_GONE,
     TT__NODES_NEWCOMER /* text: who would like to take part, and there is room */
 } tt__nodes_kind;
 

@@ -12,6 +12,7 @@ typedef struct tt__worker {
     int status;            /* wait status */
     int order;             /* 0, 1, ...: in which order they ended */
     int sent_signal;       /* the signal the launcher had sent it before, 0 = none */
+    bool late;             /* the launcher killed it, since it did not come to the next round */
     bool secondary;        /* it has reported that it ended because another one did */
     int64_t signal_s;      /* when, in seconds since 1970 */
     char *message;         /* from its error file, or NULL; allocated, */

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { SAMPLES = 96, BATCH = 4, EPOCHS = 3, FEATURES = 4, MAX_FAULTS = 4 };
@@ -31,6 +32,7 @@ typedef struct run {
     int64_t epoch, steps, epochs;
     int signal;
     int audit;
+    struct timespec pace; /* how long a step takes at least */
     fault faults[MAX_FAULTS];
     int fault_count;
 } run;
@@ -154,6 +156,7 @@ static tt_status step(run *r, const tt_batch *b) {
     tt_manual_seed((uint64_t)(r->steps * 1000 + own_rank(r)));
     note_batch(r, b);
     may_die(r, "step", own_rank(r), r->steps + 1);
+    nanosleep(&r->pace, NULL);
     tt_tensor *loss = tt_mse_loss(tt_module_forward(r->ddp, b->x), b->y);
     tt_status status = tt_backward(loss);
     if (!status)
@@ -218,16 +221,19 @@ static void write_error(tt_status status) {
 
 static int run_worker(const char *mode) {
     run r = {.audit = open("audit", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600)};
-    const char *wait = getenv("E_WAIT"), *own = getenv("RANK"), *epochs = getenv("E_EPOCHS");
+    const char *wait = getenv("E_WAIT"), *own = getenv("RANK"), *epochs = getenv("E_EPOCHS"),
+               *pace = getenv("E_PACE_MS"), *heartbeat = getenv("E_HEARTBEAT_MS");
+    int heartbeat_ms = heartbeat ? atoi(heartbeat) : CALM_MS;
     bool plain = !strcmp(mode, "plain");
     tt_status status;
     r.epochs = epochs ? atoi(epochs) : EPOCHS;
+    r.pace.tv_nsec = pace ? atol(pace) * 1000000 : 0;
     read_faults(&r);
     may_die(&r, "join", atoi(own), -1);
     if (plain)
-        status = tt_init_process_group(&r.world, .heartbeat_ms = CALM_MS);
+        status = tt_init_process_group(&r.world, .heartbeat_ms = heartbeat_ms);
     else
-        status = tt_elastic_new(&r.e, .heartbeat_ms = CALM_MS, .round_wait_ms = wait ? atoi(wait) : 0,
+        status = tt_elastic_new(&r.e, .heartbeat_ms = heartbeat_ms, .round_wait_ms = wait ? atoi(wait) : 0,
                                 .stop_on_signals = true);
     if (!status && !plain)
         r.world = tt_elastic_group(r.e);

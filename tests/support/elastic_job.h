@@ -334,8 +334,8 @@ static inline bool job_run(job *j) {
 
 /* Begin main(): in a worker, run `worker` and end. */
 static inline void elastic_job_begin(int argc, char **argv, int (*worker)(const char *mode)) {
-    if (argc == 2 && !strcmp(argv[0], "worker"))
-        exit(worker(argv[1]));
+    if ((argc == 2 && !strcmp(argv[0], "worker")) || (argc == 3 && !strcmp(argv[1], "worker")))
+        exit(worker(argv[argc - 1]));
 }
 
 #endif
