@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/fd.h"
+#include "net/kept_secret.h"
 #include "net/secret_memory.h"
 
 #include <errno.h>
@@ -124,7 +125,20 @@ tt_status tt__secret_read(char text[TT__SECRET_MAX + 1]) {
     }
     if (path && *path)
         return tt__secret_read_file(path, text) ? tt__fail_prefix("TT_SECRET_FILE") : TT_OK;
-    return memory && *memory ? tt__secret_memory_read(memory, text) : TT_OK;
+    if (memory && *memory)
+        return tt__secret_memory_read(memory, text);
+    tt__secret_kept(text);
+    return TT_OK;
+}
+
+bool tt__secret_is_named(void) {
+    static const char *const names[] = {"TT_SECRET", "TT_SECRET_FILE", "TT_SECRET_FD"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *value = getenv(names[i]);
+        if (value && *value)
+            return true;
+    }
+    return false;
 }
 
 tt_status tt__secret_load(tt__secret *secret) {
