@@ -63,7 +63,7 @@ static int run_remote_node(void) {
     char host[64] = "?";
     int exit_code = TT__EXIT_FAILED;
     if (!tt__remote_node_run(STDIN_FILENO, &exit_code))
-        return exit_code == TT__REMOTE_FAILED ? TT__REMOTE_FAILED - 1 : exit_code;
+        return tt__remote_code(exit_code);
     gethostname(host, sizeof host - 1);
     tt__cli_error("run", "host %s: %s", host, tt_last_error());
     return TT__REMOTE_FAILED;

@@ -341,18 +341,24 @@ static void take_node_end(ssh_starter *s, int i) {
     int unread = 0;
     node->exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     bool is_unread = node->orders >= 0 && ioctl(node->orders, FIONREAD, &unread) == 0 && unread;
+    bool is_other = node->exit_code == 0;
     bool is_lost = node->exit_code == TT__REMOTE_FAILED || WIFSIGNALED(status) || node->refused || is_unread;
+    if (node->exit_code == TT__REMOTE_DONE)
+        node->exit_code = 0;
     close(node->process);
     node->process = -1;
     close_orders(node);
     s->left--;
     s->last_end = i;
     s->last_end_ms = tt__now_ms();
-    if (!is_lost || s->broken)
+    if ((!is_lost && !is_other) || s->broken)
         return;
     s->broken = true;
     say_of_host(s, "host %s: %s: ending the job", s->job->hosts->of[i].name,
-                is_this_host(s, i) ? "the launcher can't be started" : "no launcher there, or its connection is lost");
+                is_this_host(s, i) ? "the launcher can't be started"
+                : is_lost          ? "no launcher there, or its connection is lost"
+                                   : "another command than tutti ran there, and ended at once (a forced command of "
+                                     "authorized_keys or sshd_config?)");
     for (int other = 0; other < s->job->hosts->n; other++)
         close_orders(&s->nodes[other]);
 }
