@@ -1,6 +1,7 @@
 /* tutti: one command, its subcommands in a table. */
 #include "cli/cli.h"
 
+#include "elastic/remote_clock.h"
 #include "elastic/remote_node.h"
 
 #include <tutti/base.h>
@@ -76,6 +77,10 @@ static int tutti_main(int argc, char **argv) {
         return tt__cli_dispatch(&main_command, "command", argc > 2 ? 3 : 2, ask);
     if (argc == 2 && !strcmp(first, "remote-node")) /* for tutti run --ssh, not for users */
         return run_remote_node();
+    if (argc == 2 && !strcmp(first, "remote-clock")) { /* for tutti doctor --ssh */
+        tt__remote_clock_run();
+        return TT__EXIT_OK;
+    }
     if (!strcmp(first, "--version") || !strcmp(first, "-V")) {
         printf("tutti %s\n", tt_version());
         return TT__EXIT_OK;
