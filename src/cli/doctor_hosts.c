@@ -29,11 +29,12 @@ static void check_host(tt__doctor *doctor, const tt__host *host, farthest *most)
     }
     double ms = (double)llabs(clock.ahead_ns) / 1e6, error_ms = (double)clock.error_ns / 1e6;
     if (ms - error_ms > MISLEADING_MS) {
-        tt__doctor_add(doctor, "clock", ms > REFUSED_MS ? TT__BAD : TT__DOUBTFUL,
-                       "that of %.200s is %.3f s %s this host's (give or take %.3f s): times in logs of both are not to "
-                       "be compared%s",
-                       host->name, ms / 1e3, clock.ahead_ns > 0 ? "ahead of" : "behind", error_ms / 1e3,
-                       ms > REFUSED_MS ? "; credentials and certificates may be refused" : "");
+        tt__doctor_add(
+            doctor, "clock", ms > REFUSED_MS ? TT__BAD : TT__DOUBTFUL,
+            "that of %.200s is %.3f s %s this host's (give or take %.3f s): times in logs of both are not to "
+            "be compared%s",
+            host->name, ms / 1e3, clock.ahead_ns > 0 ? "ahead of" : "behind", error_ms / 1e3,
+            ms > REFUSED_MS ? "; credentials and certificates may be refused" : "");
         tt__doctor_fix(doctor, "let chrony or systemd-timesyncd run on both; there and here, `timedatectl` shows the "
                                "state, and `chronyc makestep` sets the clock at once");
         return;
@@ -52,9 +53,8 @@ tt_status tt__doctor_hosts(tt__doctor *doctor, const char *list, const char *pat
     for (int i = 0; !status && i < hosts.n; i++)
         check_host(doctor, &hosts.of[i], &most);
     if (most.hosts)
-        tt__doctor_add(doctor, "clock",
-                       TT__FINE, "%d host%s by ssh: within %.2f ms of this one's at most (%.200s)", most.hosts,
-                       most.hosts == 1 ? "" : "s", most.ms, most.name);
+        tt__doctor_add(doctor, "clock", TT__FINE, "%d host%s by ssh: within %.2f ms of this one's at most (%.200s)",
+                       most.hosts, most.hosts == 1 ? "" : "s", most.ms, most.name);
     tt__hosts_free(&hosts);
     return status ? tt__fail_prefix(list ? "--ssh" : "--hostfile") : TT_OK;
 }

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -78,7 +79,7 @@ static int tutti_main(int argc, char **argv) {
     if (argc == 2 && !strcmp(first, "remote-node")) /* for tutti run --ssh, not for users */
         return run_remote_node();
     if (argc == 2 && !strcmp(first, "remote-clock")) { /* for tutti doctor --ssh */
-        tt__remote_clock_run();
+        tt__remote_clock_run(stdin, stdout);
         return TT__EXIT_OK;
     }
     if (!strcmp(first, "--version") || !strcmp(first, "-V")) {

@@ -28,13 +28,13 @@ static int64_t realtime_ns(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-void tt__remote_clock_run(void) {
+void tt__remote_clock_run(FILE *in, FILE *out) {
     char line[LINE];
-    printf("tutti %s\n", tt_version());
-    fflush(stdout);
-    while (fgets(line, sizeof line, stdin)) {
-        printf("%lld\n", (long long)realtime_ns());
-        fflush(stdout);
+    fprintf(out, "tutti %s\n", tt_version());
+    fflush(out);
+    while (fgets(line, sizeof line, in)) {
+        fprintf(out, "%lld\n", (long long)realtime_ns());
+        fflush(out);
     }
 }
 

@@ -5,6 +5,8 @@
 
 #include <tutti/base.h>
 
+#include <stdio.h>
+
 typedef struct tt__remote_clock {
     int64_t ahead_ns; /* of this host's */
     int64_t error_ns; /* at most: half of the quickest round trip */
@@ -15,6 +17,6 @@ typedef struct tt__remote_clock {
 tt_status tt__remote_clock_ask(tt__remote_clock *clock, const char *host, int64_t timeout_ms);
 
 /* The other end, until its input ends. */
-void tt__remote_clock_run(void);
+void tt__remote_clock_run(FILE *in, FILE *out);
 
 #endif

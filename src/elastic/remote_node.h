@@ -15,8 +15,8 @@
 #define TT__REMOTE_VARIABLE "TUTTI_REMOTE_NODE"
 
 /* TT__REMOTE_FAILED: exit code where nothing could be started, as ssh's own. TT__REMOTE_DONE:
- * that of a launcher that ended with 0 (one of 253 or more becomes 254). A 0 is then what another command ended with, as one that
- * authorized_keys puts in the place of every other. */
+ * that of a launcher that ended with 0 (one of 253 or more becomes 254). A 0 is then what another command ended with,
+ * as one that authorized_keys puts in the place of every other. */
 enum { TT__REMOTE_MAX_BYTES = 4 << 20, TT__REMOTE_HEAD_SIZE = 64, TT__REMOTE_FAILED = 255, TT__REMOTE_DONE = 253 };
 
 /* The exit code of the far end for that of a launcher. */

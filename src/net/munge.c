@@ -91,8 +91,8 @@ tt_status tt__munge_seal(char credential[TT__MUNGE_CREDENTIAL_MAX], const char *
 /* The payload is there too of a credential that is refused, and must be wiped. */
 static tt_status take_payload(char text[TT__MUNGE_PAYLOAD_MAX], tt_status status, void *bytes, int size, uid_t user) {
     if (!status && user != geteuid())
-        status = tt__fail(TT_ERR_AUTH, "the credential was made by user %u, expected %u, this process's", (unsigned)user,
-                          (unsigned)geteuid());
+        status = tt__fail(TT_ERR_AUTH, "the credential was made by user %u, expected %u, this process's",
+                          (unsigned)user, (unsigned)geteuid());
     if (!status && (size < 0 || size >= TT__MUNGE_PAYLOAD_MAX))
         status = tt__fail(TT_ERR_AUTH, "the credential holds %d bytes, expected at most %d", size,
                           (int)TT__MUNGE_PAYLOAD_MAX - 1);

@@ -5,7 +5,7 @@
  * TT_SECRET is the secret itself; else TT_SECRET_FILE is a file that holds it (only its owner may be allowed to read
  * it; a line break at its end does not count). Both are set by hand. `tutti run` makes a secret for each job, 64
  * hexadecimal digits, and hands it, or the one that it was given, to its ranks in TT_SECRET_FD (secret_memory.h). Ranks
- * that srun starts on several hosts make one themselves (kept_secret.h). */
+ * that srun starts on several hosts make one themselves (asking.h). */
 #ifndef TT_NET_SECRET_H
 #define TT_NET_SECRET_H
 

@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "net/kept_secret.h"
+#include "net/asking.h"
 #include "net/net.h"
 #include "net/peer_user.h"
 

@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "net/kept_secret.h"
+#include "net/asking.h"
 #include "store/renewal.h"
 
 #include <errno.h>

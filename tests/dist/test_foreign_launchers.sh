@@ -62,8 +62,8 @@ alone() {
     echo "ok: $name tells all"
 }
 
-# Two hosts, as srun tells of them: the first of the list serves, others join by TCP; without a secret, and without MUNGE,
-# nobody waits, and rank 0 says so for all.
+# Two hosts, as srun tells of them: the first of the list serves, others join by TCP; without a secret, and without
+# MUNGE, nobody waits, and rank 0 says so for all.
 two_hosts() {
     lab=$TT_BUILD/tests/support/netlab
     # shellcheck disable=SC2016  # expanded by each task

@@ -113,8 +113,8 @@ class Cluster:
 
     def daemon(self, host, *argv):
         with open(self.path(f"daemon.{len(self.daemons)}.out"), "wb") as out:
-            self.daemons.append(subprocess.Popen(host.argv(*argv), env=self.env, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-                                                 cwd=self.folder))
+            self.daemons.append(subprocess.Popen(host.argv(*argv), env=self.env, stdin=subprocess.DEVNULL, stdout=out,
+                                                 stderr=out, cwd=self.folder))
 
     def start(self):
         os.chmod(self.folder, 0o711)  # munged wants its socket to be reachable by all
@@ -159,8 +159,8 @@ class Cluster:
 
     def run(self, *argv, env=None):
         """A command's exit code, output and errors. It runs where the first node is."""
-        done = subprocess.run(self.hosts[0].argv(*argv), env=dict(self.env, **(env or {})), capture_output=True, text=True,
-                              timeout=2 * DEADLINE, cwd=self.folder, stdin=subprocess.DEVNULL)
+        done = subprocess.run(self.hosts[0].argv(*argv), env=dict(self.env, **(env or {})), capture_output=True,
+                              text=True, timeout=2 * DEADLINE, cwd=self.folder, stdin=subprocess.DEVNULL)
         return done.returncode, done.stdout, done.stderr
 
     def batch(self, script, *flags):

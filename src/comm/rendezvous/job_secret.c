@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "net/kept_secret.h"
+#include "net/asking.h"
 #include "net/wire_choice.h"
 
 #include <stdio.h>
@@ -33,8 +33,7 @@ static bool has_certificates(void) {
 static tt_status munge_is_missing(const tt__meeting *meeting) {
     char why[512], credential[TT__MUNGE_CREDENTIAL_MAX];
     snprintf(why, sizeof why, "%s", tt_last_error());
-    bool alone = meeting->rank &&
-                 !tt__asking_ask(credential, meeting->host, meeting->port, tt__deadline_ms(LOOK_MS));
+    bool alone = meeting->rank && !tt__asking_ask(credential, meeting->host, meeting->port, tt__deadline_ms(LOOK_MS));
     if (alone)
         return tt__fail(TT_ERR_AUTH,
                         "rank 0 has drawn a job secret and hands it out by MUNGE, but here %s. Let munged run on all "
