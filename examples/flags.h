@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "speaks.h"
+
 static const char program_name[];
 
 /* A flag with a value; exactly one of the pointers is set. */
@@ -19,12 +21,6 @@ typedef struct Flag {
     double *real;
     int64_t min; /* of a number */
 } Flag;
-
-/* May this process print errors of the command line? With several ranks only the first one does. */
-static bool speaks(void) {
-    const char *rank = getenv("RANK");
-    return !rank || !strcmp(rank, "0");
-}
 
 static bool complain(const char *what, const char *text) {
     if (speaks())

@@ -13,6 +13,7 @@
 #include <tutti/tutti.h>
 
 #include "job.h"
+#include "speaks.h"
 
 /* The built-in data: so many digits, of which the last are held out. */
 enum { DIGITS = 24000, DIGITS_HELD_OUT = 4000, DIGITS_SEED = 1 };
@@ -47,12 +48,6 @@ typedef struct Data {
 } Data;
 
 /* ---- the command line ---- */
-
-/* May this process print errors of the command line? With several ranks only the first one does. */
-static bool speaks(void) {
-    const char *rank = getenv("RANK");
-    return !rank || !strcmp(rank, "0");
-}
 
 static bool parse_integer(const char *flag, const char *text, int64_t min, int64_t *value) {
     char *end;

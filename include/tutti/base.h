@@ -144,8 +144,9 @@ TT_API TT_NODISCARD tt_status tt_fail(tt_status status, const char *format, ...)
 
 /* Print the thread's last error on stderr, one line, "tutti: [rank R: ]STATUS: text" (nothing if there is none), and,
  * when TORCHELASTIC_ERROR_FILE is set and no report stands there yet, leave it there in torchelastic's JSON form, so
- * that the launcher can show it. The only function of the library that prints, but for log lines that TT_LOG asks for.
- */
+ * that the launcher can show it. What all ranks find alike before they could meet, as that several hosts have no job
+ * secret, is printed by rank 0 alone. The only function of the library that prints, but for log lines that TT_LOG asks
+ * for. */
 TT_API void tt_report(void);
 
 /* How much a log line matters, in rising order. */

@@ -16,6 +16,7 @@ static _Thread_local struct {
     tt_status status;
     unsigned clearings;
     uint64_t count;
+    bool alike;
     char text[TT__ERROR_TEXT_SIZE];
 } last;
 
@@ -59,6 +60,7 @@ static void record_error(tt_status status, const char *format, va_list args) {
     vsnprintf(text, sizeof text, format, args);
     memcpy(last.text, text, sizeof text);
     last.status = status;
+    last.alike = false;
     last.count++;
 }
 
@@ -103,6 +105,11 @@ tt_status tt__fail_prefix(const char *format, ...) {
     vsnprintf(prefix, sizeof prefix, format, args);
     va_end(args);
     return tt__fail(last.status, "%s: %s", prefix, last.text);
+}
+
+tt_status tt__fail_alike(void) {
+    last.alike = true;
+    return last.status;
 }
 
 uint64_t tt__error_count(void) { return last.count; }
@@ -175,7 +182,8 @@ void tt_report(void) {
     char where[32] = "";
     if (tt__report_rank() >= 0)
         snprintf(where, sizeof where, "rank %d: ", tt__report_rank());
-    fprintf(stderr, "tutti: %s%s: %s\n", where, tt_status_name(last.status), last.text);
+    if (!last.alike || tt__report_rank() <= 0)
+        fprintf(stderr, "tutti: %s%s: %s\n", where, tt_status_name(last.status), last.text);
     char message[TT__ERROR_TEXT_SIZE + 64];
     snprintf(message, sizeof message, "%s: %s", tt_status_name(last.status), last.text);
     tt__error_file_write(message, last.status == TT_ERR_PEER);

@@ -8,13 +8,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { JSON = 1, ENDPOINT, ROOT };
+enum { JSON = 1, ENDPOINT, SSH, HOSTFILE, ROOT };
 
 static const tt__flag doctor_flags[] = {
     {.name = "rdzv-endpoint",
      .id = ENDPOINT,
      .value = "HOST:PORT",
      .what = "try this store, too: what `tutti run --rdzv-endpoint` is to be given on this node"},
+    {.name = "ssh",
+     .id = SSH,
+     .value = "HOSTS",
+     .what = "look at these hosts as well, as `tutti run --ssh` takes them: is this command there, is their clock this "
+             "one's?"},
+    {.name = "hostfile", .id = HOSTFILE, .value = "FILE", .what = "the same for the hosts of a file, one a line"},
     {.name = "json", .id = JSON, .what = "print JSON"},
     {.name = "root", .id = ROOT, .value = "FOLDER"}, /* for tests: stands before /proc, /sys and /dev */
     {0}};
@@ -24,7 +30,7 @@ static int doctor_main(int argc, char **argv);
 const tt__command tt__cmd_doctor = {
     .name = "doctor",
     .what = "say what is recognised of this place, and how to mend what is wrong",
-    .usage = "[--json] [--rdzv-endpoint HOST:PORT]",
+    .usage = "[--json] [--rdzv-endpoint HOST:PORT] [--ssh HOSTS | --hostfile FILE]",
     .text = "Look at the place where a program would run, as this process sees it: which launcher started it, and the "
             "rank, "
             "world and meeting place that follow; names, addresses and ports; limits, cores, memory, the clock; GPUs; "
@@ -100,7 +106,7 @@ static int print_json(const tt__doctor *doctor) {
 
 static int doctor_main(int argc, char **argv) {
     static tt__doctor doctor;
-    const char *endpoint = NULL;
+    const char *endpoint = NULL, *ssh = NULL, *hostfile = NULL;
     bool json = false;
     doctor = (tt__doctor){.root = "", .environment = &tt__own_environment};
     tt__cli_normalise_flags(argc, argv);
@@ -113,13 +119,21 @@ static int doctor_main(int argc, char **argv) {
             json = true;
         else if (c == ENDPOINT)
             endpoint = optarg;
+        else if (c == SSH)
+            ssh = optarg;
+        else if (c == HOSTFILE)
+            hostfile = optarg;
         else
             doctor.root = optarg;
     }
+    if (ssh && hostfile)
+        return tt__cli_usage_error("doctor", "--ssh and --hostfile were given: expected one of them");
     tt__doctor_place(&doctor, endpoint);
     tt__doctor_network(&doctor);
     tt__doctor_limits(&doctor);
     tt__doctor_machine(&doctor);
+    if ((ssh || hostfile) && tt__doctor_hosts(&doctor, ssh, hostfile))
+        return tt__cli_usage_error("doctor", "%s", tt_last_error());
     tt__doctor_devices(&doctor);
     tt__doctor_parts(&doctor);
     if (json && print_json(&doctor)) {

@@ -3,6 +3,7 @@
 #define TT_CLI_DOCTOR_H
 
 #include "comm/rendezvous/rendezvous.h"
+#include "elastic/hosts.h"
 
 #include <stdio.h>
 
@@ -45,6 +46,9 @@ void tt__doctor_limits(tt__doctor *doctor);
 /* Cores, memory, clock. */
 void tt__doctor_machine(tt__doctor *doctor);
 void tt__doctor_devices(tt__doctor *doctor);
+/* Other hosts, as `tutti run` takes them by --ssh or --hostfile; one of the two is NULL. Errors: as
+ * tt__hosts_from_list(). */
+tt_status tt__doctor_hosts(tt__doctor *doctor, const char *list, const char *path);
 /* Libraries that are loaded when they are first needed, plug-ins, Python. */
 void tt__doctor_parts(tt__doctor *doctor);
 

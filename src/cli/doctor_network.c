@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "net/interfaces.h"
+#include "net/munge.h"
 #include "net/net.h"
 #include "net/secret.h"
 #include "net/wire_choice.h"
@@ -82,6 +83,23 @@ static void check_interfaces(tt__doctor *doctor) {
     }
 }
 
+/* Several hosts, and nobody gave a secret. */
+static void check_munge(tt__doctor *doctor) {
+    char credential[TT__MUNGE_CREDENTIAL_MAX];
+    bool srun = doctor->launched.is_srun;
+    if (srun && !tt__munge_seal(credential, "the doctor's")) {
+        tt__doctor_add(doctor, "job secret", TT__FINE, "MUNGE brings it to all ranks: rank 0 draws one for each step");
+        return;
+    }
+    tt__doctor_add(doctor, "job secret", TT__BAD,
+                   "none, but there are several hosts: the store that a rank serves answers no other machine%s%s",
+                   srun ? "; srun's ranks get one by MUNGE, but " : "", srun ? tt_last_error() : "");
+    tt__doctor_fix(doctor,
+                   "(umask 077; openssl rand -hex 32 >FILE) on a file system that all nodes see, and "
+                   "TT_SECRET_FILE=FILE for all ranks%s",
+                   srun ? "; or munged on all nodes (TT_MUNGE_SOCKET names its socket)" : "");
+}
+
 static void check_job_secret(tt__doctor *doctor) {
     tt__secret secret;
     tt__wire wire;
@@ -94,10 +112,7 @@ static void check_job_secret(tt__doctor *doctor) {
     } else if (wire == TT__WIRE_TLS) {
         tt__doctor_add(doctor, "job secret", TT__FINE, "none; certificates prove who may join");
     } else if (several) {
-        tt__doctor_add(doctor, "job secret", TT__BAD,
-                       "none, but there are several hosts: the store that a rank serves answers no other machine");
-        tt__doctor_fix(doctor, "(umask 077; openssl rand -hex 32 >FILE) on a file system that all nodes see, and "
-                               "TT_SECRET_FILE=FILE for all ranks");
+        check_munge(doctor);
     } else {
         tt__doctor_add(doctor, "job secret", TT__FINE, "none; on one host only this user's processes can take part");
     }

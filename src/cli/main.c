@@ -1,12 +1,14 @@
 /* tutti: one command, its subcommands in a table. */
 #include "cli/cli.h"
 
+#include "elastic/remote_clock.h"
 #include "elastic/remote_node.h"
 
 #include <tutti/base.h>
 
 #include <errno.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -63,7 +65,7 @@ static int run_remote_node(void) {
     char host[64] = "?";
     int exit_code = TT__EXIT_FAILED;
     if (!tt__remote_node_run(STDIN_FILENO, &exit_code))
-        return exit_code == TT__REMOTE_FAILED ? TT__REMOTE_FAILED - 1 : exit_code;
+        return tt__remote_code(exit_code);
     gethostname(host, sizeof host - 1);
     tt__cli_error("run", "host %s: %s", host, tt_last_error());
     return TT__REMOTE_FAILED;
@@ -76,6 +78,10 @@ static int tutti_main(int argc, char **argv) {
         return tt__cli_dispatch(&main_command, "command", argc > 2 ? 3 : 2, ask);
     if (argc == 2 && !strcmp(first, "remote-node")) /* for tutti run --ssh, not for users */
         return run_remote_node();
+    if (argc == 2 && !strcmp(first, "remote-clock")) { /* for tutti doctor --ssh */
+        tt__remote_clock_run(stdin, stdout);
+        return TT__EXIT_OK;
+    }
     if (!strcmp(first, "--version") || !strcmp(first, "-V")) {
         printf("tutti %s\n", tt_version());
         return TT__EXIT_OK;

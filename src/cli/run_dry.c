@@ -15,7 +15,7 @@ static int put_variable(void *user, const char *name, const char *value, bool on
         return 0;
     printf("  %s=", name);
     if (!strcmp(name, "MASTER_PORT") && !job->master_port)
-        fputs("PORT", stdout); /* any free one */
+        fputs("\"${MASTER_PORT:?is drawn when the job starts: set it to a free port}\"", stdout);
     else
         tt__write_shell_word(own ? own : value, stdout);
     fputs(" \\\n", stdout);

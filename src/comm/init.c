@@ -8,6 +8,7 @@
 #include "comm/in_callback.h"
 #include "comm/native/native.h"
 #include "comm/record/recovery.h"
+#include "comm/rendezvous/job_secret.h"
 #include "comm/rendezvous/round.h"
 #include "net/wire_choice.h"
 
@@ -131,14 +132,10 @@ static tt_status check_wire(const tt__meeting *meeting) {
     tt_status status = tt__wire_check(&wire, &secret);
     bool proves = secret.set || wire == TT__WIRE_TLS;
     tt__secret_wipe(&secret);
-    if (!status && meeting->needs_secret && !proves)
-        return tt__fail(
-            TT_ERR_AUTH,
-            "%d ranks on several hosts, but no job secret: without one, the store that rank 0 serves answers "
-            "no other machine. Make one that all hosts can read, (umask 077; openssl rand -hex 32 >FILE), "
-            "and set TT_SECRET_FILE=FILE for all ranks",
-            meeting->world);
-    return status;
+    if (status || !meeting->needs_secret || proves)
+        return status;
+    tt__job_secret_missing(meeting, NULL);
+    return tt__fail_alike();
 }
 
 /* Fill in the member, except for the store and the prefix. */
@@ -157,6 +154,8 @@ static tt_status make_member(tt__member *member, const tt_init_process_group_arg
         snprintf(member->agent_store.host, sizeof member->agent_store.host, "%s", meeting->host);
         member->agent_store.port = meeting->port;
     }
+    tt__set_report_rank(meeting->rank);
+    TT__TRY(tt__job_secret_find(meeting, member->timeout_ms));
     TT__TRY(check_wire(meeting));
     return check_transport(&member->transport);
 }
@@ -181,7 +180,6 @@ static tt_status init_plugin(const tt_init_process_group_args *args) {
     else
         TT__TRY(find_meeting(args, &meeting));
     TT__TRY(make_member(&member, args, &meeting));
-    tt__set_report_rank(meeting.rank);
     if (meeting.world > 1 && !engine_finds_ranks(table, args)) {
         own_store = !args->store;
         member.store = args->store;
@@ -214,7 +212,6 @@ tt_status tt_init_process_group_with(const tt_init_process_group_args *args, siz
         return tt__fail(TT_ERR_UNSUPPORTED, "%d ranks: expected at most %d", meeting.world, TT__MAX_RANKS);
     tt__member member;
     TT__TRY(make_member(&member, &full, &meeting));
-    tt__set_report_rank(meeting.rank);
     if (!full.store && meeting.world > 1)
         TT__TRY(open_store(&own, &meeting, member.timeout_ms));
     tt_status status = init_join(full.out, meeting.world > 1 ? (full.store ? full.store : own) : NULL, &member);

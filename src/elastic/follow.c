@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/quiet_write.h"
 #include "elastic/template.h"
 
 #include <errno.h>
@@ -11,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -178,6 +180,17 @@ void tt__follow_begin(tt__follow *f) {
 
 /* ---- lines */
 
+/* Why a line was written in part (`wrote` of its bytes), or not at all. */
+static const char *why_not_kept(int fd, ssize_t wrote, int errnum, char *text, size_t size) {
+    struct stat info;
+    struct rlimit most;
+    if ((wrote < 0 && errnum != EFBIG) || fstat(fd, &info) || getrlimit(RLIMIT_FSIZE, &most) ||
+        (rlim_t)info.st_size < most.rlim_cur)
+        return strerror(wrote < 0 ? errnum : ENOSPC);
+    snprintf(text, size, "the limit on a file's size is %lld bytes (ulimit -f)", (long long)most.rlim_cur);
+    return text;
+}
+
 static void keep_line(tt__follow *f, const followed *file, const char *line, size_t n) {
     char **filter = f->job->logs->filters[file->std == TT__STDERR], *whole;
     for (; filter && *filter; filter++)
@@ -187,13 +200,15 @@ static void keep_line(tt__follow *f, const followed *file, const char *line, siz
     if (fd < 0)
         return;
     int length = asprintf(&whole, "%s%.*s\n", file->prefix, (int)n, line);
-    ssize_t wrote = length < 0 ? -1 : write(fd, whole, (size_t)length);
+    ssize_t wrote = length < 0 ? -1 : tt__quiet_write(fd, whole, (size_t)length);
+    int errnum = errno;
+    char limit[64];
     if (length >= 0)
         free(whole);
     if (wrote == length)
         return;
     tt__streams_print(f->errors, "tutti run: lines that match a filter are not kept any more: %s",
-                      wrote >= 0 ? strerror(ENOSPC) : strerror(errno));
+                      why_not_kept(fd, wrote, errnum, limit, sizeof limit));
     f->kept[file->std == TT__STDERR].failed = true;
 }
 

@@ -163,6 +163,10 @@ static tt_status run_order(int from, const remote_order *order, int *exit_code) 
     return TT_OK;
 }
 
+int tt__remote_code(int exit_code) {
+    return exit_code == 0 ? TT__REMOTE_DONE : exit_code >= TT__REMOTE_DONE ? TT__REMOTE_FAILED - 1 : exit_code;
+}
+
 tt_status tt__remote_node_run(int from, int *exit_code) {
     remote_order order = {0};
     tt_status status = read_remote_order(from, &order);

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "elastic/remote_node.h"
+#include "elastic/ssh_words.h"
 #include "net/net.h"
 #include "net/secret.h"
 
@@ -25,7 +26,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { TOGETHER_MS = 30000, LOOK_MS = 1000, RSH_WORDS = 32, MIN_PORT = 20000, PORTS = 12000 };
+enum { TOGETHER_MS = 30000, LOOK_MS = 1000, MIN_PORT = 20000, PORTS = 12000 };
 
 typedef struct ssh_node {
     pid_t pid;
@@ -40,8 +41,7 @@ typedef struct ssh_starter {
     const tt__ssh_job *job;
     char self[PATH_MAX], directory[PATH_MAX], own[256], address[NI_MAXHOST];
     char remote[2 * PATH_MAX]; /* the command for a shell of another host */
-    char rsh[1024];            /* TUTTI_SSH, cut into words: */
-    char *words[RSH_WORDS];
+    tt__ssh_words ssh;
     int port, left;      /* nodes that have not ended */
     bool broken;         /* a launcher could not be started, or was lost */
     int last_end;        /* the node that ended last, */
@@ -181,15 +181,15 @@ static bool is_this_host(const ssh_starter *s, int node) {
 }
 
 /* The command that reaches a node: ssh, or on this host the far end itself. */
-static void make_ssh_words(const ssh_starter *s, int node, char *words[RSH_WORDS + 8]) {
+static void make_ssh_words(const ssh_starter *s, int node, char *words[TT__SSH_WORDS + 8]) {
     static char far_end[] = "remote-node";
     int n = 0;
     if (is_this_host(s, node)) {
         words[n++] = (char *)(uintptr_t)s->self;
         words[n++] = far_end;
     } else {
-        for (; s->words[n]; n++)
-            words[n] = s->words[n];
+        for (; n < s->ssh.n; n++)
+            words[n] = s->ssh.words[n];
         words[n++] = s->job->hosts->of[node].name;
         words[n++] = (char *)(uintptr_t)s->remote;
     }
@@ -223,7 +223,7 @@ static int spawn_ssh(const ssh_starter *s, char **words, int orders, pid_t *pid)
 
 static tt_status start_ssh(ssh_starter *s, int node) {
     int ends[2];
-    char *words[RSH_WORDS + 8];
+    char *words[TT__SSH_WORDS + 8];
     ssh_node *own = &s->nodes[node];
     if (pipe2(ends, O_CLOEXEC))
         return tt__fail_errno(TT_ERR_SYSTEM, errno, "no pipe to host %s", s->job->hosts->of[node].name);
@@ -249,21 +249,11 @@ static tt_status start_ssh(ssh_starter *s, int node) {
     return TT_OK;
 }
 
-/* Make the words of TUTTI_SSH, and what another host's shell runs. */
+/* Make the words of ssh, and what another host's shell runs. */
 static tt_status make_rsh(ssh_starter *s) {
-    static const char batch[] = "ssh -T -o BatchMode=yes -o ConnectTimeout=15 -o ServerAliveInterval=15";
-    const char *given = getenv("TUTTI_SSH");
-    int words = 0;
-    char *rest;
-    snprintf(s->rsh, sizeof s->rsh, "%s", given && *given ? given : batch);
-    for (char *word = strtok_r(s->rsh, " \t", &rest); word && words < RSH_WORDS - 1;
-         word = strtok_r(NULL, " \t", &rest))
-        s->words[words++] = word;
-    if (!words || strchr(s->self, '\''))
-        return tt__fail(TT_ERR_SYSTEM,
-                        words ? "the path of this command has a quote in it: %s"
-                              : "TUTTI_SSH: expected a command, got blanks%.0s",
-                        s->self);
+    TT__TRY(tt__ssh_words_make(&s->ssh));
+    if (strchr(s->self, '\''))
+        return tt__fail(TT_ERR_SYSTEM, "the path of this command has a quote in it: %s", s->self);
     snprintf(s->remote, sizeof s->remote, "exec '%s' remote-node", s->self);
     return TT_OK;
 }
@@ -341,18 +331,24 @@ static void take_node_end(ssh_starter *s, int i) {
     int unread = 0;
     node->exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     bool is_unread = node->orders >= 0 && ioctl(node->orders, FIONREAD, &unread) == 0 && unread;
+    bool is_other = node->exit_code == 0;
     bool is_lost = node->exit_code == TT__REMOTE_FAILED || WIFSIGNALED(status) || node->refused || is_unread;
+    if (node->exit_code == TT__REMOTE_DONE)
+        node->exit_code = 0;
     close(node->process);
     node->process = -1;
     close_orders(node);
     s->left--;
     s->last_end = i;
     s->last_end_ms = tt__now_ms();
-    if (!is_lost || s->broken)
+    if ((!is_lost && !is_other) || s->broken)
         return;
     s->broken = true;
     say_of_host(s, "host %s: %s: ending the job", s->job->hosts->of[i].name,
-                is_this_host(s, i) ? "the launcher can't be started" : "no launcher there, or its connection is lost");
+                is_this_host(s, i) ? "the launcher can't be started"
+                : is_lost          ? "no launcher there, or its connection is lost"
+                                   : "another command than tutti ran there, and ended at once (a forced command of "
+                                     "authorized_keys or sshd_config?)");
     for (int other = 0; other < s->job->hosts->n; other++)
         close_orders(&s->nodes[other]);
 }

@@ -2,8 +2,10 @@
 
 #include "base/error.h"
 #include "base/fd.h"
+#include "net/kept_secret.h"
 #include "net/secret_memory.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,6 +13,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #define HOW "Make one with: openssl rand -hex 32"
@@ -49,6 +52,29 @@ static tt_status check_size(const char *where, size_t size) {
                     TT__SECRET_MIN, TT__SECRET_MAX, size);
 }
 
+/* Is the file root's or this user's, and does a list (ACL) let nobody else read it but this user? The mode's middle
+ * bits are then no group's, but the most that the list gives: so are systemd's credentials. */
+static bool is_lent_to_this_user(int fd, const struct stat *info) {
+    enum { VERSION = 2, USER = 2, GROUP_OBJ = 4, GROUP = 8 };
+    struct {
+        uint32_t version;
+        struct {
+            uint16_t tag, permissions;
+            uint32_t id;
+        } entries[16];
+    } list;
+    ssize_t size = info->st_mode & 007 ? -1 : fgetxattr(fd, "system.posix_acl_access", &list, sizeof list);
+    if (size < (ssize_t)sizeof list.version || le32toh(list.version) != VERSION)
+        return false;
+    for (size_t i = 0; i < ((size_t)size - sizeof list.version) / sizeof *list.entries; i++) {
+        unsigned tag = le16toh(list.entries[i].tag), id = le32toh(list.entries[i].id);
+        bool other = tag == GROUP_OBJ || tag == GROUP || (tag == USER && id != geteuid() && id != 0);
+        if (other && list.entries[i].permissions)
+            return false;
+    }
+    return true;
+}
+
 /* Refuse a file that others can read; root can read everything anyway. */
 static tt_status check_file(int fd, const char *path) {
     struct stat info;
@@ -57,7 +83,7 @@ static tt_status check_file(int fd, const char *path) {
     if (!S_ISREG(info.st_mode))
         return tt__fail(TT_ERR_IO, "secret file %s: expected a regular file, but it is %s", path,
                         S_ISDIR(info.st_mode) ? "a directory" : "a device, pipe or socket");
-    if (info.st_mode & 077)
+    if (info.st_mode & 077 && !is_lent_to_this_user(fd, &info))
         return tt__fail(TT_ERR_IO, "secret file %s: others may read it (mode %03o). Run: chmod 600 %s", path,
                         (unsigned)info.st_mode & 0777, path);
     if (info.st_uid != geteuid() && info.st_uid != 0)
@@ -124,7 +150,20 @@ tt_status tt__secret_read(char text[TT__SECRET_MAX + 1]) {
     }
     if (path && *path)
         return tt__secret_read_file(path, text) ? tt__fail_prefix("TT_SECRET_FILE") : TT_OK;
-    return memory && *memory ? tt__secret_memory_read(memory, text) : TT_OK;
+    if (memory && *memory)
+        return tt__secret_memory_read(memory, text);
+    tt__secret_kept(text);
+    return TT_OK;
+}
+
+bool tt__secret_is_named(void) {
+    static const char *const names[] = {"TT_SECRET", "TT_SECRET_FILE", "TT_SECRET_FD"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *value = getenv(names[i]);
+        if (value && *value)
+            return true;
+    }
+    return false;
 }
 
 tt_status tt__secret_load(tt__secret *secret) {

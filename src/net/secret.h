@@ -4,7 +4,8 @@
  *
  * TT_SECRET is the secret itself; else TT_SECRET_FILE is a file that holds it (only its owner may be allowed to read
  * it; a line break at its end does not count). Both are set by hand. `tutti run` makes a secret for each job, 64
- * hexadecimal digits, and hands it, or the one that it was given, to its ranks in TT_SECRET_FD (secret_memory.h). */
+ * hexadecimal digits, and hands it, or the one that it was given, to its ranks in TT_SECRET_FD (secret_memory.h). Ranks
+ * that srun starts on several hosts make one themselves (asking.h). */
 #ifndef TT_NET_SECRET_H
 #define TT_NET_SECRET_H
 
@@ -26,6 +27,9 @@ typedef struct tt__secret {
 /* Load it from the environment; TT_OK with set = false where there is none. Errors: TT_ERR_INVALID too short or too
  * long; TT_ERR_IO the file can't be read, or others may read it, or what `tutti run` handed over is gone. */
 tt_status tt__secret_load(tt__secret *secret);
+
+/* Does the environment name a secret, be it good or not? */
+bool tt__secret_is_named(void);
 
 /* Use the one given by the program: NULL = that of the environment, "" = none, else text. */
 tt_status tt__secret_choose(tt__secret *secret, const char *given);

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "net/asking.h"
 #include "net/net.h"
 #include "net/peer_user.h"
 
@@ -74,6 +75,8 @@ static void warn_once(tt__admission *admission, const tt__pending_peer *peer, co
 
 tt__admission_decision tt__admission_decide(tt__admission *admission, const tt__pending_peer *peer, uint8_t first_byte,
                                             const char *address, const char **why) {
+    if (first_byte == TT__ASKING_FIRST_BYTE)
+        return TT__ADMIT_ASKING;
     if (first_byte == FIRST_BYTE_OF_TLS) {
         *why = "it wants to encrypt (TT_TLS=1), but this store was started without";
         return admission->tls ? TT__ADMIT_TLS : TT__ADMIT_NOT;

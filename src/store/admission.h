@@ -60,7 +60,8 @@ typedef enum tt__admission_decision {
     TT__ADMIT_NOT,
     TT__ADMIT_NOW,
     TT__ADMIT_HANDSHAKE,
-    TT__ADMIT_TLS
+    TT__ADMIT_TLS,
+    TT__ADMIT_ASKING /* for the credential of the job secret, which anybody may have */
 } tt__admission_decision;
 tt__admission_decision tt__admission_decide(tt__admission *admission, const tt__pending_peer *peer, uint8_t first_byte,
                                             const char *address, const char **why);

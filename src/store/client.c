@@ -173,9 +173,10 @@ static tt_status shake_hands(tt__store_client *client, int64_t deadline_ms) {
     if (client->ended)
         return client_close_with(
             client,
-            tt__fail(TT_ERR_PROTOCOL, "who listens there closed the connection: it is no TCPStore of PyTorch 2.x, or a "
-                                      "store that refuses who proves nothing (TT_SECRET or TT_SECRET_FILE must be as "
-                                      "its server's), or it has no more descriptors"));
+            tt__fail(TT_ERR_PROTOCOL, "who listens there closed the connection: it is a store that serves no other "
+                                      "machine, and no other user, without the job secret (give all processes of the "
+                                      "job the same TT_SECRET_FILE, or TT_SECRET), or no TCPStore of PyTorch 2.x, or "
+                                      "it has no more descriptors"));
     if (!status && tt__store_number(echo, 4) != nonce)
         return client_close_with(client, tt__fail(TT_ERR_PROTOCOL,
                                                   "who listens there is no TCPStore of PyTorch 2.x: it answered the "

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "net/asking.h"
 #include "store/renewal.h"
 
 #include <errno.h>
@@ -290,6 +291,16 @@ static void refuse_first_byte(connection *c, uint8_t first, const char *why) {
     refuse_words(c, done ? why : "it left at once");
 }
 
+/* Hand out the credential of the job secret: small, and the first on the connection. */
+static void answer_asking(connection *c) {
+    uint8_t answer[TT__ASKING_ANSWER_MAX];
+    size_t size = tt__asking_answer(answer);
+    if (send(c->stream.fd, answer, size, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)size)
+        dismiss_connection(c);
+    else
+        refuse_connection(c, "it does not read");
+}
+
 static void read_first_byte(connection *c) {
     tt__connections *all = c->all;
     uint8_t first;
@@ -312,6 +323,9 @@ static void read_first_byte(connection *c) {
         tt__admission_add(&all->admission, &c->peer, NEW_BYTES);
         if (begin_server_handshake(c))
             refuse_connection(c, tt_last_error());
+        return;
+    case TT__ADMIT_ASKING:
+        answer_asking(c);
         return;
     case TT__ADMIT_TLS:
         tt__admission_add(&all->admission, &c->peer, TLS_BYTES);

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import resource
 import shutil
 import socket
@@ -208,6 +209,47 @@ class Doctor(unittest.TestCase):
         if shutil.which("python3"):
             self.expect(self.look(f"--root={self.root}", PATH=os.environ["PATH"]), "Python", "ok", "PyTorch 9.8.7")
         self.expect(self.look(PATH="/nonexistent"), "Python", "ok", "no python3 in PATH")
+
+    # ---- other hosts
+
+    def test_clocks_of_hosts(self):
+        """By ssh, which is played here: "here" has the command itself, the others have clocks of their own."""
+        version = subprocess.run([TUTTI, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+        ssh = self.root / "ssh"
+        ssh.write_text(f"""#!{sys.executable}
+import os, sys, time
+host, *command = sys.argv[1:]
+if host == "here":
+    os.execv(command[0], command)
+if host == "nowhere":
+    sys.exit(255)
+if host == "other":
+    sys.exit(print("Welcome!"))
+assert command[1] == "remote-clock", command
+print({version!r}, flush=True)
+for _ in sys.stdin:
+    print(time.time_ns() + int({{"ahead": 5, "behind": -7.5, "hour": 3600}}[host] * 1e9), flush=True)
+""", encoding="utf-8")
+        ssh.chmod(0o755)
+        said = self.look("--ssh=here,ahead,behind,hour,nowhere,other", TUTTI_SSH=str(ssh))
+        self.expect(said, "clock", "ok", "1 host by ssh: within ")
+        self.expect(said, "clock", "warn", "that of ahead is ")
+        self.expect(said, "clock", "warn", " s ahead of this host's")
+        self.expect(said, "clock", "warn", "that of behind is ")
+        self.expect(said, "clock", "warn", " s behind this host's")
+        self.expect(said, "clock", "WRONG", "that of hour is ")
+        skews = [re.search(r"is ([\d.]+) s .* \(give or take ([\d.]+) s\)", c["found"]) for c in said["checks"]
+                 if "give or take" in c["found"]]
+        for skew, true in zip(skews, (5, 7.5, 3600)):
+            self.assertLessEqual(abs(float(skew[1]) - true), float(skew[2]) + 0.001)
+        self.expect(said, "hosts", "WRONG", "nowhere: the command there ended without an answer, with exit code 255")
+        self.expect(said, "hosts", "WRONG", f'other: expected "{version}" from there, got "Welcome!"')
+        hosts = self.root / "hosts"
+        hosts.write_text("here slots=4 # this one\n")
+        said = self.look(f"--hostfile={hosts}", TUTTI_SSH=str(ssh))
+        self.expect(said, "clock", "ok", "1 host by ssh: within ")
+        said = self.look("--ssh=here", TUTTI_SSH="/no/such/ssh")
+        self.expect(said, "hosts", "WRONG", "here: can't run /no/such/ssh: No such file")
 
 
 if __name__ == "__main__":

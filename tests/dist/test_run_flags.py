@@ -142,6 +142,17 @@ class Flags(unittest.TestCase):
         shown = subprocess.run(["sh"], input=said, capture_output=True, text=True, timeout=DEADLINE).stdout
         self.assertEqual(shown, "a 'b' 0 it's 29111 2\na 'b' 1 it's 29111 2\n")
 
+    def test_dry_run_without_a_port(self):
+        """It is drawn at the start: what is printed says so, and takes one from the shell."""
+        said = run("--dry-run", "--nproc-per-node=2", "sh", "-c", "echo $RANK $MASTER_PORT").stdout
+        env = {name: value for name, value in os.environ.items() if name != "MASTER_PORT"}
+        shown = subprocess.run(["sh"], input=said, capture_output=True, text=True, timeout=DEADLINE, env=env)
+        self.assertEqual(shown.stdout, "")
+        self.assertIn("MASTER_PORT: is drawn when the job starts: set it to a free port", shown.stderr)
+        shown = subprocess.run(["sh"], input=said, capture_output=True, text=True, timeout=DEADLINE,
+                               env=dict(env, MASTER_PORT="29111"))
+        self.assertEqual(shown.stdout, "0 29111\n1 29111\n")
+
     def test_bind(self):
         """Cores are divided, and nothing goes beyond the affinity that the launcher has."""
         cpus = sorted(os.sched_getaffinity(0))

@@ -3,6 +3,7 @@ import glob
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -158,6 +159,16 @@ class Logs(unittest.TestCase):
                                   "seq 100000 2>/dev/null; exit 0")
         self.assertEqual(said.stderr.count("no room is left for logs"), 1, said.stderr)
         self.assertTrue(said.stdout.startswith("[default0]:1\n[default0]:2\n"))
+
+    def test_limited_files(self):
+        """A limit on files' sizes is named as one."""
+        said = subprocess.run([TUTTI, "run", "--standalone", "--log-dir", self.logs, "-t", "1",
+                               "--duplicate-stdout-filters=9", "sh", "-c", "seq 3000 | grep 9; exit 0"], text=True,
+                              capture_output=True, timeout=DEADLINE,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)))
+        self.assertEqual(said.returncode, 0, said.stderr)
+        text = "lines that match a filter are not kept any more: the limit on a file's size is 4096 bytes (ulimit -f)"
+        self.assertEqual(said.stderr.count(text), 1, said.stderr)
 
 
 if __name__ == "__main__":

@@ -62,9 +62,10 @@ class Slurm(unittest.TestCase):
             self.skipTest(f"this machine's own name, {HOST}, is unknown to it")
         command = ["srun", "-N2", "-n3", "sh", "-c", 'TT_HOST_ID=$SLURMD_NODENAME exec "$0" native', PROGRAM]
         self.expect(cluster.run(*command, env=SECRET), 3)
-        code, _, err = cluster.run(*command)
+        self.expect(cluster.run(*command, env={"TT_MUNGE_SOCKET": cluster.hosts[0].socket}), 3)
+        code, _, err = cluster.run(*command, env={"TT_MUNGE_SOCKET": "/nowhere/socket"})
         self.assertNotEqual(code, 0)
-        self.assertIn("3 ranks on several hosts, but no job secret: ", err)
+        self.assertIn("3 ranks on several hosts, but no job secret (munge can't", err)
         self.assertIn("set TT_SECRET_FILE", err)
 
     def test_pmi2_and_pmix(self):

@@ -129,6 +129,23 @@ class Ssh(unittest.TestCase):
             self.assertEqual(code, 1)
             self.assertRegex(errors, "host [ab]: no launcher there")
 
+    def test_another_command(self):
+        """A forced command takes the place of ours there, reads all that comes, and ends well."""
+        forced = self.folder / "forced"
+        forced.write_text(SSH.replace('[ "$1" != nowhere ]', '[ "$1" != forced ] || { cat >/dev/null & exit 0; }\n'
+                                      '[ "$1" != nowhere ]'), encoding="utf-8")
+        forced.chmod(0o755)
+        self.env["TUTTI_SSH"] = str(forced)
+        for hosts in ("forced", "a,forced"):
+            code, _, errors = self.run_hosts(f"--ssh={hosts}", "--grace-period=0.1", "sleep", "1000")
+            self.assertEqual(code, 1, errors)
+            self.assertRegex(errors, "host forced: (another command than tutti ran there|no launcher there)")
+
+    def test_ranks_that_end_with_what_means_something_here(self):
+        for rank, job in ((253, 254), (254, 254), (252, 252), (0, 0)):
+            code, _, errors = self.run_hosts("--ssh=a", "sh", "-c", f"exit {rank}")
+            self.assertEqual(code, job, errors)
+
     def test_a_rank_that_ends_with_255(self):
         code, _, errors = self.run_hosts("--ssh=a", "sh", "-c", "exit 255")
         self.assertEqual(code, 254)

@@ -219,6 +219,9 @@ WRONG = {
         ("here", 'unexpected argument "here"'),
         ("--fix", "unknown flag --fix"),
         ("--rdzv-endpoint", "--rdzv-endpoint needs a value"),
+        ("--ssh=a --hostfile=b", "--ssh and --hostfile were given: expected one of them"),
+        ("--ssh=a,,b", "--ssh: "),
+        ("--hostfile=/no/such/file", "/no/such/file"),
     ],
     "completion": [
         ("ksh", 'expected bash, zsh or fish, got "ksh"'),

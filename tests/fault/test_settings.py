@@ -4,6 +4,7 @@ where."""
 import os
 import pathlib
 import re
+import struct
 import subprocess
 import sys
 import tempfile
@@ -148,6 +149,32 @@ class Settings(unittest.TestCase):
                 os.chown(path, 65534, 65534)
                 self.refused([TUTTI, "run", "--standalone", f"--secret-file={path}", "true"], {},
                              "it belongs to user 65534, expected 0 or root")
+
+    def test_of_a_secret_file_that_a_list_lends(self):
+        """systemd lends a credential to a service's user by an access control list, and the mode then says 440."""
+        def acl(*entries):
+            return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+
+        anyone, me, other = 0xFFFFFFFF, os.geteuid(), 65534
+        owner, no_group, mask, others = (1, 4, anyone), (4, 0, anyone), (16, 4, anyone), (32, 0, anyone)
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "secret"
+            path.write_text(SECRET)
+            command = [TUTTI, "run", "--standalone", f"--secret-file={path}", "true"]
+            for good, *entries in [(True, owner, (2, 4, me), no_group, mask, others),
+                                   (False, owner, (2, 4, other), no_group, mask, others),
+                                   (False, owner, (2, 4, me), (4, 4, anyone), mask, others),
+                                   (False, owner, no_group, (8, 4, other), mask, others),
+                                   (False, owner, (2, 4, me), no_group, mask, (32, 4, anyone))]:
+                try:
+                    os.setxattr(path, "system.posix_acl_access", acl(*entries))
+                except OSError as why:
+                    self.skipTest(f"no access control lists here: {why}")
+                self.assertEqual(path.stat().st_mode & 0o070, 0o040)
+                if good:
+                    self.assertEqual(run(command, {})[0], 0)
+                else:
+                    self.refused(command, {}, "others may read it")
 
 
 if __name__ == "__main__":

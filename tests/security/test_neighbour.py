@@ -90,7 +90,8 @@ class Neighbour(unittest.TestCase):
         job = self.start()
         job.goes_on()
         argv = [*job.argv(1), "echo", "started"]
-        for secret, why in (("", "TT_SECRET.* must be as its server's"), (SECRET[::-1], "another job secret")):
+        for secret, why in (("", "without the job secret .*the same TT_SECRET_FILE"),
+                            (SECRET[::-1], "another job secret")):
             done = self.lab.neighbour.run(argv, env=dict(os.environ, TT_SECRET=secret))
             self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
             self.assertRegex(done.stderr, why)

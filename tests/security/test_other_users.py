@@ -86,7 +86,7 @@ class OtherUsers(unittest.TestCase):
         job = self.job
         argv = [*job.argv(1), "echo", "started"]
         for user, why in ((OWNER, "another launcher is node 1 already|has no job secret"),
-                          (STRANGER, "TT_SECRET.* must be as its server's")):
+                          (STRANGER, "without the job secret .*the same TT_SECRET_FILE")):
             done = self.lab.nodes[0].run(argv, user, env=dict(os.environ, TT_SECRET=""))
             self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
             self.assertRegex(done.stderr, why)

@@ -53,6 +53,25 @@ static const char *came_out(const fixture *f) {
     return text;
 }
 
+/* The clock of its node is behind this one's. */
+static void nothing_fails_before_the_start(void **state) {
+    fixture *f = *state;
+    const tt__moment started = {.realtime_ns = (int64_t)1700000000 * 1000000000};
+    const tt__job job = {.nodes = 2};
+    for (int i = 0; i < 2; i++) {
+        const tt__worker worker = {.pid = 7,
+                                   .ended = true,
+                                   .status = 3 << 8,
+                                   .when = {.realtime_ns = started.realtime_ns + (i ? 250000000 : -250000000)}};
+        const tt__first first = {.rank = 1, .node = 1, .hostname = "b", .worker = &worker, .tail = ""};
+        tt__report_first(&f->streams, &job, &first, &started);
+        tt__streams_flush(&f->streams, PATIENCE_MS);
+        const char *text = came_out(f);
+        if (!strstr(text, i ? ", 0.2 s after the start)" : ", 0.0 s after the start)"))
+            fail_msg("%s", text);
+    }
+}
+
 static void ranks_do_not_mix_inside_a_line(void **state) {
     fixture *f = *state;
     put(f, 0, "zero ");
@@ -406,6 +425,7 @@ static void reports_show_a_progress_bar_as_it_was_last(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(nothing_fails_before_the_start, set_up, tear_down),
         cmocka_unit_test_setup_teardown(ranks_do_not_mix_inside_a_line, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_prompt_goes_out_after_a_while, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_all_say_is_one_line, set_up, tear_down),

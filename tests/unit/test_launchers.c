@@ -208,6 +208,29 @@ static void ranks_meet_where_the_launcher_says(void **state) {
     assert_int_equal(m.rank, 2);
 }
 
+/* Whose secret MUNGE can bring: that of an srun's step on several hosts, and of nothing else. */
+static void srun_names_the_secret(void **state) {
+    (void)state;
+    static const struct {
+        const char *file, *more, *of;
+        bool needs;
+    } cases[] = {
+        {"srun", "", "slurm-2-0", true},
+        {"srun", "SLURM_STEP_ID=3\n", "slurm-2-3", true},
+        {"srun-pmi2", "", "slurm-5-0", true},
+        {"mpich-in-slurm-nodes", "", "slurm-8-0", true},
+        {"srun-one-node", "", "slurm-1-0", false},
+        {"openmpi-in-slurm-nodes", "", "", true},
+        {"srun", "RANK=0\nWORLD_SIZE=2\nMASTER_ADDR=n1\nMASTER_PORT=1\n", "", false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tt__meeting m;
+        meet(&m, cases[i].file, cases[i].more);
+        assert_string_equal(m.secret_of, cases[i].of);
+        assert_int_equal(m.needs_secret, cases[i].needs);
+    }
+}
+
 static void what_is_missing_is_told(void **state) {
     (void)state;
     static const struct {
@@ -400,6 +423,7 @@ int main(void) {
         cmocka_unit_test(what_the_user_sets_wins),
         cmocka_unit_test(nonsense_is_named),
         cmocka_unit_test(ranks_meet_where_the_launcher_says),
+        cmocka_unit_test(srun_names_the_secret),
         cmocka_unit_test(what_is_missing_is_told),
         cmocka_unit_test(alone_where_nothing_is_set),
         cmocka_unit_test(the_maker_of_a_socket_is_known),

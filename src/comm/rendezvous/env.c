@@ -124,5 +124,7 @@ tt_status tt__meeting_from_env(const tt__environment *environment, tt__meeting *
     meeting->serves = launched.rank == 0 && !tt__agent_serves_store();
     meeting->needs_secret = !args->store && !launched.is_torchrun && launched.local_world &&
                             launched.local_world < launched.world && !tt__agent_serves_store();
+    if (launched.is_srun)
+        snprintf(meeting->secret_of, sizeof meeting->secret_of, "%s", launched.job);
     return args->store ? TT_OK : find_place_to_meet(environment, &launched, meeting);
 }

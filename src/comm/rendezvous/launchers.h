@@ -8,6 +8,7 @@ typedef struct tt__launched {
     const char *name;                  /* "srun"; NULL: none is recognised */
     const char *rank_name, *size_name; /* the variables that say who this process is */
     bool is_torchrun;                  /* by RANK and WORLD_SIZE, whoever set them */
+    bool is_srun;                      /* so MUNGE is probably there */
     int rank, world;
     int local_rank, local_world; /* on this host; -1 and 0: not told */
     /* Where rank 0 can be met, as far as the launcher tells. */

@@ -16,6 +16,7 @@ typedef struct tt__meeting {
     bool serves;        /* this rank serves the store */
     char path[1024];    /* the store is this file; empty: it is served at host and port */
     bool needs_secret;  /* the launcher says that there are several hosts, and rank 0 serves the store */
+    char secret_of[96]; /* srun's name of the job and its step, whose secret MUNGE can bring; "": it can't */
     const char *whence; /* how the place was found, where nobody named it; or NULL */
 } tt__meeting;
 

@@ -217,6 +217,7 @@ tt_status tt__slurm_look(const tt__environment *environment, tt__launched *launc
     TT__TRY(tt__parse_i64("SLURM_LOCALID", local, 0, INT32_MAX, &l));
     *launched = (tt__launched){.name = "srun",
                                .rank_name = "SLURM_PROCID",
+                               .is_srun = true,
                                .size_name = size_name,
                                .rank = (int)r,
                                .world = (int)n,
