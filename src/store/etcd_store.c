@@ -111,42 +111,12 @@ static tt_status etcd_append(tt_store *store, const char *key, const void *value
     return tt__etcd_end(&turn, "append", key);
 }
 
-typedef struct swapping {
-    tt__span expected, desired;
-    tt__bytes result;
-} swapping;
-
-static bool decide_swap(tt__etcd_turn *turn, void *user, const tt__bytes *now, tt__bytes *next) {
-    swapping *s = user;
-    bool same = now ? now->size == s->expected.size && (!now->size || !memcmp(now->data, s->expected.data, now->size))
-                    : !s->expected.size;
-    tt__span result = same ? s->desired : now ? (tt__span){now->data, now->size} : s->expected;
-    if (same)
-        tt__bytes_put(next, s->desired.data, s->desired.size);
-    tt__bytes_clear(&s->result, SIZE_MAX);
-    tt__bytes_put(&s->result, result.data, result.size);
-    tt__bytes_put(&s->result, "", 1);
-    if (s->result.failed)
-        tt__etcd_no_memory(turn);
-    return same;
-}
-
-tt_status tt__etcd_compare_set_under(tt_store *store, const char *key, tt__span expected, tt__span desired,
-                                     int64_t lease, int64_t timeout_ms, tt_store_value *value) {
-    tt__etcd_turn turn = tt__etcd_begin(store, &key, 1, timeout_ms);
-    swapping s = {.expected = expected, .desired = desired};
-    tt__etcd_modify(&turn, key, lease, decide_swap, &s, NULL);
-    if (turn.status)
-        tt__bytes_free(&s.result);
-    else
-        *value = (tt_store_value){s.result.data, s.result.size - 1};
-    return tt__etcd_end(&turn, "compare_set", key);
-}
-
 static tt_status etcd_compare_set(tt_store *store, const char *key, const void *expected, size_t expected_size,
                                   const void *desired, size_t desired_size, tt_store_value *value) {
-    return tt__etcd_compare_set_under(store, key, value_span(expected, expected_size),
-                                      value_span(desired, desired_size), 0, 0, value);
+    tt__etcd_turn turn = tt__etcd_begin(store, &key, 1, 0);
+    tt__etcd_compare_set_in(&turn, key, value_span(expected, expected_size), value_span(desired, desired_size), 0,
+                            value);
+    return tt__etcd_end(&turn, "compare_set", key);
 }
 
 static tt_status etcd_delete_key(tt_store *store, const char *key, bool *deleted) {

@@ -112,11 +112,9 @@ void tt__etcd_modify(tt__etcd_turn *turn, const char *key, int64_t lease, tt__et
 /* Return the marker's lease: at the end of the store, as far as that is possible at once. */
 void tt__etcd_drop_marker(tt__etcd_store *store);
 
-/* ---- operations of the table that other parts need */
-
-/* compare_set with the new value under a lease, 0 = none. */
-tt_status tt__etcd_compare_set_under(tt_store *store, const char *key, tt__span expected, tt__span desired,
-                                     int64_t lease, int64_t timeout_ms, tt_store_value *value);
+/* compare_set, the new value under a lease, 0 = none. */
+void tt__etcd_compare_set_in(tt__etcd_turn *turn, const char *key, tt__span expected, tt__span desired, int64_t lease,
+                             tt_store_value *value);
 
 /* ---- waiting, by watches (etcd_wait.c) */
 
@@ -126,9 +124,21 @@ void tt__etcd_await(tt__etcd_turn *turn, const char *const *keys, size_t n, tt_s
 /* Wait until the number under `key`, which was *number at `revision`, is at least `least`. */
 void tt__etcd_await_number(tt__etcd_turn *turn, const char *key, int64_t least, int64_t revision, int64_t *number);
 
-/* Watch keys, as put by the functions above, from `revision` on: `event` sees each change
- * until it returns false. Returns then, or after a while, or when time is up: the caller looks anew. */
-void tt__etcd_watch_keys(tt__etcd_turn *turn, const tt__bytes *keys, int64_t revision, int64_t *pause_ms,
-                         bool (*event)(void *user, const tt__etcd_kv *kv, bool deleted), void *user);
+/* A watch on keys, as the functions above put them, from a revision on. */
+typedef struct tt__etcd_watch {
+    const tt__bytes *keys;
+    int64_t revision;
+    /* Sees each change; returns false to end the watch. */
+    bool (*event)(void *user, const tt__etcd_kv *kv, bool deleted);
+    /* NULL, or asked when all changes that etcd told at once have been seen: true ends the watch, too. */
+    bool (*enough)(void *user);
+    void *user;
+    bool compacted; /* set where etcd doesn't know that revision's changes any more */
+    bool partial;   /* set where the watch ended between the fragments of a message */
+} tt__etcd_watch;
+
+/* Watch until the callbacks end it, or for a while, or until time is up: the caller looks anew. *pause_ms, 0 at first,
+ * is for watches that end at once, one after the other. */
+void tt__etcd_watch_keys(tt__etcd_turn *turn, tt__etcd_watch *watch, int64_t *pause_ms);
 
 #endif

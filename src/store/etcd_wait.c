@@ -3,7 +3,6 @@
  * that was cut off from the others would be for ever, is followed by another look. */
 #include "base/clock.h"
 #include "base/error.h"
-#include "store/etcd_server.h"
 #include "store/etcd_store.h"
 #include "store/etcd_text.h"
 #include "store/json_scan.h"
@@ -20,12 +19,11 @@ enum { WATCH_MS = 10000, PAUSE_FIRST_MS = 10, PAUSE_LAST_MS = 500, KEYS_TEXT_SIZ
 /* ---- a watch */
 
 typedef struct watching {
-    bool (*event)(void *user, const tt__etcd_kv *kv, bool deleted);
-    void *user;
+    tt__etcd_watch *watch;
     bool refused; /* etcd ends it */
 } watching;
 
-static bool take_events(watching *w, tt__span events) {
+static bool take_events(const tt__etcd_watch *w, tt__span events) {
     tt__span event, kv_text, member, type;
     while (tt__json_item(&events, &event)) {
         tt__etcd_kv kv = {0};
@@ -45,40 +43,53 @@ static bool take_events(watching *w, tt__span events) {
     return true;
 }
 
+/* One message: the changes of some revisions, all of each unless it says "fragment": then more follow. */
 static bool take_watch_line(void *user, tt__span line) {
     watching *w = user;
+    tt__etcd_watch *watch = w->watch;
     tt__span result, member, events;
     if (!tt__json_member(line, "result", &result) ||
         (tt__json_member(result, "canceled", &member) && tt__json_is_true(member))) {
         w->refused = true;
+        watch->compacted =
+            tt__json_member(line, "result", &result) && tt__json_member(result, "compact_revision", &member);
         return false;
     }
-    return !tt__json_member(result, "events", &events) || take_events(w, events);
+    if (!tt__json_member(result, "events", &events))
+        return true;
+    if (!take_events(watch, events))
+        return false;
+    watch->partial = tt__json_member(result, "fragment", &member) && tt__json_is_true(member);
+    return watch->partial || !watch->enough || !watch->enough(watch->user);
 }
 
-void tt__etcd_watch_keys(tt__etcd_turn *turn, const tt__bytes *keys, int64_t revision, int64_t *pause_ms,
-                         bool (*event)(void *user, const tt__etcd_kv *kv, bool deleted), void *user) {
+static tt__etcd_watch_end watch_once(tt__etcd_turn *turn, watching *w) {
     tt__bytes body = {0};
-    watching w = {.event = event, .user = user};
     int64_t left = tt__left_ms(turn->deadline_ms);
     tt__etcd_put_text(&body, "{\"create_request\":{");
-    tt__bytes_put(&body, keys->data, keys->size);
+    tt__bytes_put(&body, w->watch->keys->data, w->watch->keys->size);
     tt__etcd_put_text(&body, ",\"fragment\":true,\"start_revision\":\"");
-    tt__etcd_put_i64(&body, revision);
+    tt__etcd_put_i64(&body, w->watch->revision);
     tt__etcd_put_text(&body, "\"}}");
-    if (keys->failed || body.failed)
+    if (w->watch->keys->failed || body.failed)
         tt__etcd_no_memory(turn);
     tt__etcd_watch_end end = TT__ETCD_WATCH_STOPPED;
     if (!turn->status)
         end = tt__etcd_watch_lines(&turn->store->client, (tt__span){body.data, body.size},
-                                   left < WATCH_MS ? left : WATCH_MS, take_watch_line, &w);
+                                   left < WATCH_MS ? left : WATCH_MS, take_watch_line, w);
     tt__bytes_free(&body);
-    if (end != TT__ETCD_WATCH_LOST && !w.refused) {
+    return end;
+}
+
+void tt__etcd_watch_keys(tt__etcd_turn *turn, tt__etcd_watch *watch, int64_t *pause_ms) {
+    watching w = {.watch = watch};
+    watch->compacted = watch->partial = false;
+    if (watch_once(turn, &w) != TT__ETCD_WATCH_LOST && !w.refused) {
         *pause_ms = 0;
         return;
     }
     *pause_ms = !*pause_ms ? PAUSE_FIRST_MS : 2 * *pause_ms < PAUSE_LAST_MS ? 2 * *pause_ms : PAUSE_LAST_MS;
-    left = tt__left_ms(turn->deadline_ms);
+    int64_t left = tt__left_ms(turn->deadline_ms);
     left = *pause_ms < left ? *pause_ms : left;
     nanosleep(&(struct timespec){.tv_nsec = left * 1000000}, NULL);
 }
@@ -148,7 +159,8 @@ static void watch_missing(tt__etcd_turn *turn, waiting *w, int64_t revision, int
         tt__etcd_put_key(&keys, w->store, first);
     else
         tt__etcd_put_keys(&keys, w->store, first, last);
-    tt__etcd_watch_keys(turn, &keys, revision, pause_ms, waiting_event, w);
+    tt__etcd_watch watch = {.keys = &keys, .revision = revision, .event = waiting_event, .user = w};
+    tt__etcd_watch_keys(turn, &watch, pause_ms);
     tt__bytes_free(&keys);
     if (w->name.failed)
         tt__etcd_no_memory(turn);
@@ -234,10 +246,12 @@ static void growing_found(tt__etcd_turn *turn, void *user, size_t i, const tt__e
 void tt__etcd_await_number(tt__etcd_turn *turn, const char *key, int64_t least, int64_t revision, int64_t *number) {
     growing g = {.number = *number, .least = least};
     tt__bytes keys = {0};
+    tt__etcd_watch watch = {.keys = &keys, .event = growing_event, .user = &g};
     int64_t pause_ms = 0;
     tt__etcd_put_key(&keys, turn->store, key);
     while (!turn->status && g.number < least) {
-        tt__etcd_watch_keys(turn, &keys, revision + 1, &pause_ms, growing_event, &g);
+        watch.revision = revision + 1;
+        tt__etcd_watch_keys(turn, &watch, &pause_ms);
         if (turn->status || g.number >= least)
             break;
         if (!tt__left_ms(turn->deadline_ms))

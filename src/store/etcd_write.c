@@ -274,3 +274,35 @@ void tt__etcd_modify(tt__etcd_turn *turn, const char *key, int64_t lease, tt__et
     tt__bytes_free(&next);
     tt__bytes_free(&ops);
 }
+
+/* ---- compare_set */
+
+typedef struct swapping {
+    tt__span expected, desired;
+    tt__bytes result;
+} swapping;
+
+static bool decide_swap(tt__etcd_turn *turn, void *user, const tt__bytes *now, tt__bytes *next) {
+    swapping *s = user;
+    bool same = now ? now->size == s->expected.size && (!now->size || !memcmp(now->data, s->expected.data, now->size))
+                    : !s->expected.size;
+    tt__span result = same ? s->desired : now ? (tt__span){now->data, now->size} : s->expected;
+    if (same)
+        tt__bytes_put(next, s->desired.data, s->desired.size);
+    tt__bytes_clear(&s->result, SIZE_MAX);
+    tt__bytes_put(&s->result, result.data, result.size);
+    tt__bytes_put(&s->result, "", 1);
+    if (s->result.failed)
+        tt__etcd_no_memory(turn);
+    return same;
+}
+
+void tt__etcd_compare_set_in(tt__etcd_turn *turn, const char *key, tt__span expected, tt__span desired, int64_t lease,
+                             tt_store_value *value) {
+    swapping s = {.expected = expected, .desired = desired};
+    tt__etcd_modify(turn, key, lease, decide_swap, &s, NULL);
+    if (turn->status)
+        tt__bytes_free(&s.result);
+    else
+        *value = (tt_store_value){s.result.data, s.result.size - 1};
+}
