@@ -144,6 +144,13 @@ static CURLcode perform_quietly(const tt__http *http) {
     return code;
 }
 
+/* Then "out of memory" means, nearly always, a header longer than libcurl's own limit. */
+static bool request_was_sent(const tt__http *http) {
+    long bytes = 0;
+    http->lib->curl_easy_getinfo(http->curl, CURLINFO_REQUEST_SIZE, &bytes);
+    return bytes > 0;
+}
+
 static tt__http_end end_of(const tt__http *http, CURLcode code) {
     if (http->stopped)
         return TT__HTTP_STOPPED;
@@ -151,6 +158,8 @@ static tt__http_end end_of(const tt__http *http, CURLcode code) {
         return TT__HTTP_BAD;
     if (http->answer->body.failed)
         return TT__HTTP_NO_MEMORY;
+    if (code == CURLE_OUT_OF_MEMORY && request_was_sent(http))
+        return TT__HTTP_BAD;
     switch (code) {
     case CURLE_OK:
         return TT__HTTP_DONE;
@@ -198,7 +207,10 @@ tt__http_end tt__http_send(tt__http *http, const tt__http_request *request, tt__
                  *http->excess == 'h' ? (size_t)MAX_HEADERS : request->max_answer,
                  *http->excess == 'h' ? "bytes of headers" : "bytes");
     else
-        snprintf(answer->why, sizeof answer->why, "%s", *http->why ? http->why : http->lib->curl_easy_strerror(code));
+        snprintf(answer->why, sizeof answer->why, "%s",
+                 *http->why                    ? http->why
+                 : code == CURLE_OUT_OF_MEMORY ? "a header that is too long"
+                                               : http->lib->curl_easy_strerror(code));
     http->lib->curl_slist_free_all(headers);
     return end;
 }

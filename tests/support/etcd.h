@@ -69,7 +69,7 @@ static inline void etcd_run(etcd *e, int i) {
                            "--advertise-client-urls", words[2], "--listen-peer-urls", words[3],
                            "--initial-advertise-peer-urls", words[3], "--initial-cluster", words[4],
                            /* a busy machine: a leader that is late has not died */
-                           "--heartbeat-interval", "100", "--election-timeout", "2000"};
+                           "--heartbeat-interval", "100", "--election-timeout", e->members > 1 ? "2000" : "500"};
     for (size_t k = 0; k < sizeof fixed / sizeof *fixed; k++)
         argv[n++] = fixed[k];
     for (size_t k = 0; k < sizeof e->more / sizeof *e->more && e->more[k]; k++)
