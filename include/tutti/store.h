@@ -153,9 +153,9 @@ typedef struct tt_etcd_store_args {
  *   tt_etcd_store(&store, "etcd-0:2379,etcd-1:2379,etcd-2:2379", .prefix = "jobs/17")
  *
  * Other clients see the values as they are, under "prefix/key". Values have at most 1 MiB, since etcd's requests are
- * limited to 1.5 MiB. tt_store_multi_set() is one transaction up to 100 keys and 1 MiB together, several beyond.
- * A call that meets a dead server goes on with another, and with the same one when it is back, within its timeout; what
- * it writes is written once, even where an answer was lost. For that each store that writes has a key of its own, hidden
+ * limited to 1.5 MiB. tt_store_multi_set() is one transaction up to 100 keys and 1 MiB together, several beyond. A call
+ * that meets a dead server goes on with another, and with the same one when it is back, within its timeout; what it
+ * writes is written once, even where an answer was lost. For that each store that writes has a key of its own, hidden
  * from these calls, which tt_store_free() removes, or else etcd a day later. tt_store_free() may take a second for it.
  * After a failure the store stays usable; after TT_ERR_TIMEOUT a write may still happen. Keys stay when the store is
  * freed. Waiting is by watches, one for each call that waits. Plain http:// protects neither values nor passwords.

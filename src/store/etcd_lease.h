@@ -25,8 +25,8 @@ int64_t tt__etcd_lease_ttl_ms(const tt__etcd_lease *lease);
  * unknown, it may live on. */
 tt_status tt__etcd_lease_beat(tt__etcd_lease *lease, int64_t timeout_ms);
 
-/* End it, so that its keys vanish now, or just forget it (ends = false: they vanish in time). NULL is allowed. Keys that
- * can't be removed within timeout_ms vanish in time. */
+/* End it, so that its keys vanish now, or just forget it (ends = false: they vanish in time). NULL is allowed. Keys
+ * that can't be removed within timeout_ms vanish in time. */
 void tt__etcd_lease_free(tt__etcd_lease *lease, bool ends, int64_t timeout_ms);
 
 /* tt_store_set() and tt_store_compare_set() (value: required) of a key that vanishes with the lease. TT_ERR_STATE: the

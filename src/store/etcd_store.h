@@ -74,7 +74,8 @@ void tt__etcd_value_of(tt__etcd_turn *turn, const tt__etcd_kv *kv, tt_store_valu
 
 /* ---- reading (etcd_read.c) */
 
-/* Look for keys, all at one revision or later (*revision); with or without their values. `found` sees each, in order. */
+/* Look for keys, all at one revision or later (*revision); with or without their values. `found` sees each, in
+ * order. */
 void tt__etcd_look(tt__etcd_turn *turn, const char *const *keys, size_t n, bool values, int64_t *revision,
                    void (*found)(tt__etcd_turn *turn, void *user, size_t i, const tt__etcd_kv *kv), void *user);
 

@@ -1,5 +1,5 @@
-/* How ranks find each other: a rank learns its own number (env://, tcp://, file://, etcd://), and meets the others through the
- * store. */
+/* How ranks find each other: a rank learns its own number (env://, tcp://, file://, etcd://), and meets the others
+ * through the store. */
 #ifndef TT_COMM_RENDEZVOUS_RENDEZVOUS_H
 #define TT_COMM_RENDEZVOUS_RENDEZVOUS_H
 
