@@ -98,6 +98,7 @@ static bool set_request_options(tt__http *http, const struct curl_slist *headers
     const tt__curl *lib = http->lib;
     const tt__http_request *request = http->request;
     long timeout = request->timeout_ms < INT32_MAX ? (long)request->timeout_ms : INT32_MAX;
+    timeout = timeout > 0 ? timeout : 1; /* 0 would be for ever */
     bool kind = request->posts ? SET(CURLOPT_POST, 1L) && SET(CURLOPT_POSTFIELDS, request->body.data) &&
                                      SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->body.size)
                                : SET(CURLOPT_HTTPGET, 1L);

@@ -28,7 +28,7 @@ typedef struct tt__http_request {
     const char *authorization; /* the header's value, or NULL */
     bool posts;                /* POST the body, which is JSON; else GET */
     tt__span body;
-    int64_t timeout_ms; /* for all of it; above 0 */
+    int64_t timeout_ms; /* for all of it; less than 1 is 1 */
     size_t max_answer;  /* bytes of the answer's body */
     /* Where the answer's body goes as it comes, if it has status 200; false ends the request. NULL: it is collected. */
     bool (*take)(void *user, tt__span bytes);

@@ -90,14 +90,6 @@ void tt__etcd_client_end(tt__etcd_client *client) {
     forget_secret(&client->token);
 }
 
-const char *tt__etcd_where(const tt__etcd_client *client, char where[TT__ETCD_WHERE_SIZE]) {
-    if (client->servers > 1)
-        snprintf(where, TT__ETCD_WHERE_SIZE, "%.200s and %d more", client->urls[0], client->servers - 1);
-    else
-        snprintf(where, TT__ETCD_WHERE_SIZE, "%.200s", client->servers ? client->urls[0] : "nowhere");
-    return where;
-}
-
 /* ---- one attempt */
 
 /* What is to be done after an attempt. */
@@ -198,8 +190,11 @@ static verdict attempt_once(attempts *a) {
     case TT__HTTP_LATE:
         return TRY_NEXT;
     case TT__HTTP_REFUSED:
-        tt__fail(TT_ERR_AUTH, "%s: %s. Expected a server certificate that .ca_file (or TT_ETCD_CA_FILE) has signed",
-                 url, client->answer.why);
+        tt__fail(
+            TT_ERR_AUTH,
+            "%s: %s. Expected the server's certificate to be signed by .ca_file (or TT_ETCD_CA_FILE), and readable "
+            "files of PEM in all three options",
+            url, client->answer.why);
         return FAILED;
     case TT__HTTP_NO_MEMORY:
         tt__fail(TT_ERR_MEMORY, "out of memory");
@@ -224,9 +219,11 @@ static void turn_to_next(attempts *a) {
 }
 
 static tt_status fail_unanswered(const attempts *a) {
-    char where[TT__ETCD_WHERE_SIZE];
-    return tt__fail(TT_ERR_TIMEOUT, "no etcd answered within %" PRId64 " ms at %s%s%s", tt__now_ms() - a->begun_ms,
-                    tt__etcd_where(a->client, where), *a->last ? "; what came last: " : "", a->last);
+    char where[URL_ROOM] = "";
+    if (a->client->servers > 1)
+        snprintf(where, sizeof where, " and %d more", a->client->servers - 1);
+    return tt__fail(TT_ERR_TIMEOUT, "no etcd answered within %" PRId64 " ms at %s%s%s%s", tt__now_ms() - a->begun_ms,
+                    a->client->urls[0], where, *a->last ? "; what came last: " : "", a->last);
 }
 
 static attempts attempts_begin(tt__etcd_client *client, const char *path, tt__span body, int64_t deadline_ms) {

@@ -5,7 +5,7 @@
 
 #include "net/http.h"
 
-enum { TT__ETCD_MAX_SERVERS = 16, TT__ETCD_WHERE_SIZE = 256 };
+enum { TT__ETCD_MAX_SERVERS = 16 };
 
 /* gRPC's codes, as far as they decide anything here. */
 typedef enum tt__etcd_code {
@@ -38,9 +38,6 @@ typedef struct tt__etcd_client {
  * TT_ERR_UNSUPPORTED without libcurl, TT_ERR_MEMORY; tt__etcd_client_end() follows in any case. */
 tt_status tt__etcd_client_begin(tt__etcd_client *client, const char *endpoints, const tt__etcd_credentials *given);
 void tt__etcd_client_end(tt__etcd_client *client);
-
-/* The first server, and how many more there are: for errors. */
-const char *tt__etcd_where(const tt__etcd_client *client, char where[TT__ETCD_WHERE_SIZE]);
 
 /* POST `body` to `path` ("/v3/kv/txn") of a server that works, and get the answer: a whole JSON object, at most
  * `max_answer` bytes, the client's until its next call. Errors: TT_ERR_TIMEOUT no server answered (the text names them,

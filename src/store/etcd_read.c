@@ -20,7 +20,7 @@ static size_t answer_room(size_t keys, bool values) {
 }
 
 /* One batch of tt__etcd_look(). */
-static void look_at(tt__etcd_turn *turn, const char *const *keys, size_t n, bool values, tt__span *answer) {
+static void look_at_batch(tt__etcd_turn *turn, const char *const *keys, size_t n, bool values, tt__span *answer) {
     tt__bytes body = {0};
     tt__etcd_put_text(&body, "{\"success\":[");
     for (size_t i = 0; i < n; i++) {
@@ -39,7 +39,7 @@ void tt__etcd_look(tt__etcd_turn *turn, const char *const *keys, size_t n, bool 
     for (size_t i = 0; i < n && !turn->status; i += BATCH) {
         size_t batch = n - i < BATCH ? n - i : BATCH;
         tt__span answer = {0}, responses, response, range, kvs;
-        look_at(turn, keys + i, batch, values, &answer);
+        look_at_batch(turn, keys + i, batch, values, &answer);
         if (turn->status)
             return;
         *revision = *revision ? *revision : tt__etcd_revision(answer);

@@ -56,7 +56,8 @@ bool tt__etcd_post(tt__etcd_turn *turn, const char *path, const tt__bytes *body,
 /* ---- keys */
 
 /* Append "name":"base64 of the prefix, a piece, and an end". */
-static void put_name(tt__bytes *out, const tt__etcd_store *store, const char *name, tt__span piece, tt__span end) {
+static void put_whole_name(tt__bytes *out, const tt__etcd_store *store, const char *name, tt__span piece,
+                           tt__span end) {
     tt__bytes whole = {0};
     tt__bytes_put(&whole, store->prefix, store->prefix_size);
     tt__bytes_put(&whole, piece.data, piece.size);
@@ -68,21 +69,21 @@ static void put_name(tt__bytes *out, const tt__etcd_store *store, const char *na
     tt__bytes_free(&whole);
 }
 
-static tt__span text_span(const char *text) { return (tt__span){(const uint8_t *)text, strlen(text)}; }
+static tt__span span_of_text(const char *text) { return (tt__span){(const uint8_t *)text, strlen(text)}; }
 
 static const tt__span nothing = {NULL, 0}, zero_byte = {(const uint8_t *)"", 1};
 
 void tt__etcd_put_key(tt__bytes *out, const tt__etcd_store *store, const char *key) {
-    put_name(out, store, "\"key\":\"", text_span(key), nothing);
+    put_whole_name(out, store, "\"key\":\"", span_of_text(key), nothing);
 }
 
 void tt__etcd_put_keys(tt__bytes *out, const tt__etcd_store *store, const char *from, const char *to) {
     tt__etcd_put_key(out, store, from);
-    put_name(out, store, ",\"range_end\":\"", text_span(to), zero_byte);
+    put_whole_name(out, store, ",\"range_end\":\"", span_of_text(to), zero_byte);
 }
 
 void tt__etcd_put_marker(tt__bytes *out, const tt__etcd_store *store) {
-    put_name(out, store, "\"key\":\"", zero_byte, text_span(store->marker.name));
+    put_whole_name(out, store, "\"key\":\"", zero_byte, span_of_text(store->marker.name));
 }
 
 /* The first name that no longer begins with these bytes: the last of them is one higher, those that can't be are left

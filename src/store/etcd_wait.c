@@ -106,7 +106,7 @@ typedef struct waiting {
     tt__bytes name;
 } waiting;
 
-static int compare_names(const void *a, const void *b, void *user) {
+static int compare_awaited(const void *a, const void *b, void *user) {
     const char *const *keys = user;
     return strcmp(keys[*(const size_t *)a], keys[*(const size_t *)b]);
 }
@@ -125,7 +125,7 @@ static void waiting_found(tt__etcd_turn *turn, void *user, size_t i, const tt__e
 }
 
 /* The first place in the order whose key is not before `name`. */
-static size_t find_name(const waiting *w, const char *name) {
+static size_t find_awaited(const waiting *w, const char *name) {
     size_t low = 0, high = w->n;
     while (low < high) {
         size_t middle = (low + high) / 2;
@@ -142,7 +142,7 @@ static bool waiting_event(void *user, const tt__etcd_kv *kv, bool deleted) {
     if (!tt__etcd_key_of(w->store, kv, &w->name))
         return !w->name.failed;
     const char *name = (const char *)w->name.data;
-    for (size_t i = find_name(w, name); i < w->n && !strcmp(w->keys[w->order[i]], name); i++)
+    for (size_t i = find_awaited(w, name); i < w->n && !strcmp(w->keys[w->order[i]], name); i++)
         mark_there(w, w->order[i], !deleted);
     return w->missing > 0;
 }
@@ -182,7 +182,7 @@ static void await_all(tt__etcd_turn *turn, waiting *w) {
     int64_t pause_ms = 0;
     for (size_t i = 0; i < w->n; i++)
         w->order[i] = i;
-    qsort_r(w->order, w->n, sizeof *w->order, compare_names, (void *)w->keys);
+    qsort_r(w->order, w->n, sizeof *w->order, compare_awaited, (void *)w->keys);
     for (;;) {
         int64_t revision;
         tt__etcd_look(turn, w->keys, w->n, w->values != NULL, &revision, waiting_found, w);
@@ -221,7 +221,7 @@ typedef struct growing {
     int64_t number, least;
 } growing;
 
-static bool take_number(growing *g, const tt__etcd_kv *kv) {
+static bool take_arrivals(growing *g, const tt__etcd_kv *kv) {
     tt__bytes value = {0};
     int64_t number;
     bool good = kv->there && tt__etcd_take_base64(&value, kv->value) &&
@@ -234,13 +234,13 @@ static bool take_number(growing *g, const tt__etcd_kv *kv) {
 
 static bool growing_event(void *user, const tt__etcd_kv *kv, bool deleted) {
     (void)deleted;
-    return take_number(user, kv);
+    return take_arrivals(user, kv);
 }
 
 static void growing_found(tt__etcd_turn *turn, void *user, size_t i, const tt__etcd_kv *kv) {
     (void)turn;
     (void)i;
-    (void)take_number(user, kv);
+    (void)take_arrivals(user, kv);
 }
 
 void tt__etcd_await_number(tt__etcd_turn *turn, const char *key, int64_t least, int64_t revision, int64_t *number) {

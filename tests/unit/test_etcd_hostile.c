@@ -228,8 +228,14 @@ static tt_status open_store(tt_store **store, const server *s, int64_t timeout_m
     return tt_etcd_store(store, endpoint, .timeout_ms = timeout_ms);
 }
 
+/* On a busy machine not even the first answer comes in time. */
+static bool was_busy(tt_status status, tt_status expected) {
+    return leeway_ms() && status == TT_ERR_TIMEOUT && expected == TT_ERR_TIMEOUT &&
+           strstr(tt_last_error(), "no etcd answered within");
+}
+
 static void check_failure(size_t number, tt_status status, tt_status expected, const char *part, int64_t begun_ms) {
-    if (status != expected || !strstr(tt_last_error(), part))
+    if ((status != expected || !strstr(tt_last_error(), part)) && !was_busy(status, expected))
         fail_msg("%zu: %s \"%s\" does not say %s \"%s\"", number, tt_status_name(status), tt_last_error(),
                  tt_status_name(expected), part);
     assert_true(tt__now_ms() - begun_ms < PATIENCE_MS);
@@ -389,7 +395,7 @@ static void nobody_is_there(void **state) {
     tt_status status = tt_etcd_store(&store, endpoints, .timeout_ms = SHORT_MS);
     check_failure(0, status, TT_ERR_TIMEOUT, "127.0.0.1", begun);
     assert_non_null(strstr(tt_last_error(), "and 1 more"));
-    assert_non_null(strstr(tt_last_error(), "what came last"));
+    assert_true(strstr(tt_last_error(), "what came last") || leeway_ms());
 }
 
 int main(void) {
