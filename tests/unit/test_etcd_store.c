@@ -73,7 +73,7 @@ static bool has(tt_store *store, const char *key) {
 
 static int adds_of_a_user(void) {
     const char *given = getenv("TT_ETCD_ADDS");
-    return given ? atoi(given) : getenv("TT_SANITIZED") ? 30 : 150;
+    return given ? atoi(given) : getenv("TT_SANITIZED") ? 20 : 60;
 }
 
 /* ---- threads that count */
