@@ -82,7 +82,7 @@ typedef struct user {
     const char *endpoints;
     int adds;
     _Atomic int done;
-    tt_status status;
+    _Atomic tt_status status;
     char text[512];
     pthread_t thread;
 } user;
