@@ -20,18 +20,18 @@ void tt__etcd_put_base64(tt__bytes *out, const void *data, size_t size) {
         out->failed = true;
         return;
     }
-    for (size_t i = 0; i < size; i += 3) {
+    uint8_t *at = out->data + out->size;
+    for (size_t i = 0; i < size; i += 3, at += 4) {
         size_t n = size - i < 3 ? size - i : 3;
         uint32_t bits = (uint32_t)from[i] << 16;
         bits |= n > 1 ? (uint32_t)from[i + 1] << 8 : 0;
         bits |= n > 2 ? from[i + 2] : 0;
-        char four[4] = {digits[bits >> 18], digits[bits >> 12 & 63], digits[bits >> 6 & 63], digits[bits & 63]};
-        if (n < 3)
-            four[3] = '=';
-        if (n < 2)
-            four[2] = '=';
-        tt__bytes_put(out, four, sizeof four);
+        at[0] = (uint8_t)digits[bits >> 18];
+        at[1] = (uint8_t)digits[bits >> 12 & 63];
+        at[2] = n > 1 ? (uint8_t)digits[bits >> 6 & 63] : '=';
+        at[3] = n > 2 ? (uint8_t)digits[bits & 63] : '=';
     }
+    out->size += (size + 2) / 3 * 4;
 }
 
 void tt__etcd_put_json_string(tt__bytes *out, const char *text) {
@@ -51,8 +51,13 @@ void tt__etcd_put_json_string(tt__bytes *out, const char *text) {
 
 /* What a digit stands for; 64: it is none. */
 static uint32_t digit_value(uint8_t c) {
-    const char *at = c ? strchr(digits, c) : NULL;
-    return at ? (uint32_t)(at - digits) : 64;
+    if (c >= 'A' && c <= 'Z')
+        return c - 'A';
+    if (c >= 'a' && c <= 'z')
+        return c - 'a' + 26u;
+    if (c >= '0' && c <= '9')
+        return c - '0' + 52u;
+    return c == '+' ? 62 : c == '/' ? 63 : 64;
 }
 
 bool tt__etcd_take_base64(tt__bytes *out, tt__span text) {
@@ -68,8 +73,11 @@ bool tt__etcd_take_base64(tt__bytes *out, tt__span text) {
             return false;
         bits = bits << 6 | value;
         if (i % 4 == 3) {
-            uint8_t three[3] = {(uint8_t)(bits >> 16), (uint8_t)(bits >> 8), (uint8_t)bits};
-            tt__bytes_put(out, three, 3);
+            uint8_t *at = out->data + out->size; /* reserved above */
+            at[0] = (uint8_t)(bits >> 16);
+            at[1] = (uint8_t)(bits >> 8);
+            at[2] = (uint8_t)bits;
+            out->size += 3;
         }
     }
     if (pads == 1) {
