@@ -52,7 +52,7 @@ function(tt_objects target)
   tt_options(${target})
   target_include_directories(${target} PRIVATE ${UV_INCLUDE_DIRS} ${OPENSSL_INCLUDE_DIRS} ${JANSSON_INCLUDE_DIRS}
                              ${DNNL_INCLUDE_DIR} ${HWLOC_INCLUDE_DIR} ${ZIP_INCLUDE_DIR} ${JPEG_INCLUDE_DIR}
-                             ${PNG_INCLUDE_DIR})
+                             ${PNG_INCLUDE_DIR} ${CURL_INCLUDE_DIR})
 endfunction()
 
 # tt_layers(out layer...): object libraries of src/<layer>; `out` receives their $<TARGET_OBJECTS>.

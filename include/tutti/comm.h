@@ -67,12 +67,14 @@ typedef struct tt_init_process_group_args {
     /* NULL or "native"; "mpi", "gloo"; or the path of a plug-in, with a slash in it: tutti/backend.h. */
     const char *backend;
 
-    /* How the ranks meet: NULL = "env://"; "tcp://host:port", or "file:///path" (a file that all ranks see), with .rank
-     * and .world_size or "?rank=R&world_size=N". Rank 0 serves the store at that address, unless
-     * TORCHELASTIC_USE_AGENT_STORE is "True" (then the launcher serves it, torchrun too, in either dialect).
-     * env:// reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as `tutti run` and torchrun set them; where RANK and
-     * WORLD_SIZE are not both set, what srun or the mpirun of Open MPI, MPICH or Intel MPI sets. These need no
-     * MASTER_ADDR, except for an mpirun on several hosts outside of Slurm: docs/launch.md. */
+    /* How the ranks meet: NULL = TT_INIT_METHOD, or "env://"; "tcp://host:port", or "file:///path" (a file that all
+     * ranks see), with .rank and .world_size or "?rank=R&world_size=N". With tcp:// rank 0 serves the store at that
+     * address, unless TORCHELASTIC_USE_AGENT_STORE is "True" (then the launcher serves it, torchrun too, in either
+     * dialect). env:// reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as `tutti run` and torchrun set them; where
+     * RANK and WORLD_SIZE are not both set, what srun or the mpirun of Open MPI, MPICH or Intel MPI sets. These need no
+     * MASTER_ADDR, except for an mpirun on several hosts outside of Slurm: docs/launch.md.
+     * "etcd://host:port/job", or etcds:// for TLS, is a store in etcd (tt_etcd_store()) below a name of the job's own;
+     * ranks that neither the program nor the address numbers are numbered as by env://. */
     const char *init_method;
     tt_store *store;    /* meet through this store instead; borrowed for the life of the group */
     int rank;           /* used if world_size is not 0; they override the environment's */

@@ -1,6 +1,7 @@
 /* tutti/store.h: the key-value store that ranks meet through.
  *
- * TCPStore, HashStore and FileStore below have the same calls; what is said of connections is TCPStore's alone.
+ * TCPStore, HashStore, FileStore and the store in etcd below have the same calls; what is said of connections is
+ * TCPStore's alone.
  * Wire and semantics are torch.distributed.TCPStore's (both the 1.13 and the 2.x dialect); where PyTorch's classic and
  * libuv daemons differ, as libuv's: compare_set releases waiters. Keys are C strings; as sent, with all prefixes and
  * one slash more, they have at most TT_STORE_MAX_KEY bytes. Values are any bytes, at most TT_STORE_MAX_VALUE.
@@ -130,6 +131,44 @@ TT_API TT_NODISCARD tt_status tt_file_store_with(const tt_file_store_args *args,
 #define tt_file_store(out_, ...) tt_file_store_with(TT_ARGS(tt_file_store_args, .out = (out_), .path = __VA_ARGS__))
 #endif
 #define TT_FILE_STORE_ARGS_INIT TT_ARGS_INIT
+
+typedef struct tt_etcd_store_args {
+    tt_store **out;        /* required: receives the store, the caller's to free */
+    const char *endpoints; /* required: "host:2379", or "https://host:2379"; a cluster's members separated by commas */
+    TT_OPTIONS;
+    const char *prefix; /* the keys lie below "prefix/" in etcd: one for each job; NULL = "tutti" */
+    int64_t timeout_ms; /* for connecting and for each call; 0 = 300000 */
+    /* Who asks, where etcd wants to know; NULL = TT_ETCD_USER, TT_ETCD_PASSWORD, or TT_ETCD_TOKEN instead of both; "" =
+     * nobody. */
+    const char *user, *password, *token;
+    /* For https, files of PEM: who has signed the servers' certificates, and what this client proves; NULL =
+     * TT_ETCD_CA_FILE (else the system's authorities), TT_ETCD_CERT_FILE, TT_ETCD_KEY_FILE. */
+    const char *ca_file, *cert_file, *key_file;
+    char tt_end; /* not an option: see base.h */
+} tt_etcd_store_args;
+
+/* A store in etcd, 3.4 or later, which runs already and outlives any node of the job. Its v3 API is spoken by the JSON
+ * gateway that etcd serves at the port for clients. PyTorch: nothing of this kind; torchrun's etcd back ends take the
+ * place of a rendezvous, of which one speaks the v2 API, which servers since 3.6 no longer have.
+ *   tt_etcd_store(&store, "etcd-0:2379,etcd-1:2379,etcd-2:2379", .prefix = "jobs/17")
+ *
+ * Other clients see the values as they are, under "prefix/key". Values have at most 1 MiB, since etcd's requests are
+ * limited to 1.5 MiB. tt_store_multi_set() is one transaction up to 100 keys and 1 MiB together, several beyond. A call
+ * that meets a dead server goes on with another, and with the same one when it is back, within its timeout; what it
+ * writes is written once, even where an answer was lost. For that each store that writes has a key of its own, hidden
+ * from these calls, which tt_store_free() removes, or else etcd a day later. tt_store_free() may take a second for it.
+ * After a failure the store stays usable; after TT_ERR_TIMEOUT a write may still happen. Keys stay when the store is
+ * freed. Waiting is by watches, one for each call that waits. Plain http:// protects neither values nor passwords.
+ * Errors: TT_ERR_INVALID bad addresses or options; TT_ERR_TIMEOUT nobody answered (the text names the servers and says
+ * what came last); TT_ERR_AUTH a wrong password, an unknown certificate, or keys that this user may not use;
+ * TT_ERR_UNSUPPORTED there is no libcurl, the server has no v3 API, or its gateway is off; TT_ERR_PROTOCOL whoever
+ * listens there is no etcd; TT_ERR_NET etcd refuses, in its own words; TT_ERR_MEMORY. */
+TT_API TT_NODISCARD tt_status tt_etcd_store_with(const tt_etcd_store_args *args, size_t size);
+#ifndef __cplusplus
+#define tt_etcd_store(out_, ...) \
+    tt_etcd_store_with(TT_ARGS(tt_etcd_store_args, .out = (out_), .endpoints = __VA_ARGS__))
+#endif
+#define TT_ETCD_STORE_ARGS_INIT TT_ARGS_INIT
 
 /* A view of `base` whose keys all start with "prefix/". PyTorch: PrefixStore. `base` is borrowed and must outlive
  * it. */

@@ -24,7 +24,7 @@ static const struct library {
     {"libzip", TT__LIBZIP, "libzip4", ".pt and .npz files can't be read without it"},
     {"libjpeg", TT__LIBJPEG, "libjpeg62-turbo", "JPEG pictures can't be read without it"},
     {"libpng", TT__LIBPNG, "libpng16-16", "PNG pictures can't be read without it"},
-    {"libcurl", TT__LIBCURL, "libcurl4", "`tutti data get` can't download without it"},
+    {"libcurl", TT__LIBCURL, "libcurl4", "`tutti data get` can't download, and nobody can meet in etcd, without it"},
 };
 
 static void check_libraries(tt__doctor *doctor) {

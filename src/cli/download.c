@@ -5,7 +5,7 @@
 #include "base/planted.h"
 #include "base/problem_list.h"
 #include "base/quiet_write.h"
-#include "cli/curl_load.h"
+#include "net/curl_load.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -254,7 +254,7 @@ tt_status tt__download(tt__download_end *end, const tt__remote_file *file, const
     *end = TT__WAS_THERE;
     if (lstat(path, &there) == 0) /* also a link that leads to nothing */
         return check_sum(path, file) ? tt__fail_prefix("remove this file to get it again") : TT_OK;
-    transfer t = {.lib = tt__curl_get(), .remote = file, .path = part, .fd = -1, .progress = progress};
+    transfer t = {.lib = tt__curl_get("downloads"), .remote = file, .path = part, .fd = -1, .progress = progress};
     if (!t.lib)
         return tt_last_status();
     tt_status status = open_part(&t);

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/error.h"
+#include "base/saved_error.h"
 #include "comm/backend/plugin.h"
 #include "comm/backend/plugin_load.h"
 #include "comm/in_callback.h"
@@ -11,6 +12,7 @@
 #include "comm/rendezvous/job_secret.h"
 #include "comm/rendezvous/round.h"
 #include "net/wire_choice.h"
+#include "store/etcd_clear.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,9 +28,15 @@ static bool meet_in_round(tt__meeting *meeting) {
     return true;
 }
 
+/* Return an option, or its environment variable where it is not given. */
+static const char *option_or_env(const char *given, const char *variable) {
+    const char *text = given ? given : getenv(variable);
+    return text && *text ? text : NULL;
+}
+
 /* Find this process's rank, and the store. */
 static tt_status find_meeting(const tt_init_process_group_args *args, tt__meeting *meeting) {
-    const char *method = args->init_method;
+    const char *method = args->init_method || args->store ? args->init_method : option_or_env(NULL, "TT_INIT_METHOD");
     if (args->world_size < 0)
         return tt__fail(TT_ERR_INVALID, "tt_init_process_group: .world_size is %d", args->world_size);
     if ((args->store || !method || !strcmp(method, "env://")) && !args->world_size && meet_in_round(meeting))
@@ -39,13 +47,19 @@ static tt_status find_meeting(const tt_init_process_group_args *args, tt__meetin
         return tt__meeting_from_tcp(meeting, method, args->rank, args->world_size);
     if (!strncmp(method, "file://", strlen("file://")))
         return tt__meeting_from_file(meeting, method, args->rank, args->world_size);
-    return tt__fail(TT_ERR_INVALID, "expected an init_method env://, tcp://host:port or file:///path, got \"%.100s\"",
+    if (!strncmp(method, "etcd://", strlen("etcd://")) || !strncmp(method, "etcds://", strlen("etcds://")))
+        return tt__meeting_from_etcd(meeting, method, args);
+    return tt__fail(TT_ERR_INVALID,
+                    "expected an init_method env://, tcp://host:port, file:///path or etcd://host:port/job, got "
+                    "\"%.100s\"",
                     method);
 }
 
 int tt_get_node_local_rank(int fallback) { return tt__launched_local_rank(&tt__own_environment, fallback); }
 
 static tt_status open_store(tt_store **store, const tt__meeting *meeting, int64_t timeout_ms) {
+    if (*meeting->etcd)
+        return tt_etcd_store(store, meeting->etcd, .prefix = meeting->path, .timeout_ms = timeout_ms);
     if (*meeting->path)
         return tt_file_store(store, meeting->path, .world_size = meeting->world, .fresh = true,
                              .timeout_ms = timeout_ms);
@@ -91,12 +105,6 @@ static tt_status init_join(tt_group **out, tt_store *store, tt__member *member) 
         status = tt__native_join(out, member);
     tt_store_set_timeout_ms(store, before);
     return status;
-}
-
-/* Return an option, or its environment variable where it is not given. */
-static const char *option_or_env(const char *given, const char *variable) {
-    const char *text = given ? given : getenv(variable);
-    return text && *text ? text : NULL;
 }
 
 static tt_status check_transport(const char **transport) {
@@ -150,7 +158,7 @@ static tt_status make_member(tt__member *member, const tt_init_process_group_arg
                            .transport = option_or_env(args->transport, "TT_TRANSPORT")};
     /* The launcher numbers workers by RANK; a process that gave a rank of its own is none of its workers. Another
      * launcher than ours leaves no notes. */
-    if (!args->store && !args->world_size && tt__agent_serves_store() && getenv("TT_JOB_SOCKET")) {
+    if (!args->store && !args->world_size && !*meeting->etcd && tt__agent_serves_store() && getenv("TT_JOB_SOCKET")) {
         snprintf(member->agent_store.host, sizeof member->agent_store.host, "%s", meeting->host);
         member->agent_store.port = meeting->port;
     }
@@ -158,6 +166,20 @@ static tt_status make_member(tt__member *member, const tt_init_process_group_arg
     TT__TRY(tt__job_secret_find(meeting, member->timeout_ms));
     TT__TRY(check_wire(meeting));
     return check_transport(&member->transport);
+}
+
+/* All have joined: leave no key in etcd, which would go on for ever. Not before the last rank has read what it needs,
+ * and before the first may join another group at the same place. */
+static tt_status clear_place(tt_group *group, tt_store *store, const tt__meeting *meeting) {
+    if (!*meeting->etcd)
+        return TT_OK;
+    TT__TRY(tt_barrier_with(TT_ARGS(tt_barrier_args, group, .file = "tt_init_process_group")));
+    tt__saved_error before;
+    tt__error_save(&before);
+    if (meeting->rank == 0 && tt__etcd_clear(store))
+        tt__log(TT_LOG_WARNING, "the keys of joining stay in etcd below %s: %s", meeting->path, tt_last_error());
+    tt__error_restore(&before);
+    return TT_OK;
 }
 
 /* Can only the engine find the ranks? True where mpirun started the process and nothing else says its rank. */
@@ -215,6 +237,8 @@ tt_status tt_init_process_group_with(const tt_init_process_group_args *args, siz
     if (!full.store && meeting.world > 1)
         TT__TRY(open_store(&own, &meeting, member.timeout_ms));
     tt_status status = init_join(full.out, meeting.world > 1 ? (full.store ? full.store : own) : NULL, &member);
+    if (!status && own)
+        status = clear_place(*full.out, own, &meeting);
     tt_store_free(own);
     if (!status && own)
         /* Then the address is free for the next group. */

@@ -137,19 +137,21 @@ bool tt__store_entry_append(tt__store_table *table, tt__store_entry *entry, tt__
     return true;
 }
 
-bool tt__store_entry_number(const tt__store_entry *entry, int64_t *number) {
-    *number = 0;
-    if (!entry->present)
-        return true;
+bool tt__store_value_number(tt__span value, int64_t *number) {
     char text[64]; /* a longer text is no number */
-    size_t size = entry->value.size < sizeof text - 1 ? entry->value.size : sizeof text - 1;
+    size_t size = value.size < sizeof text - 1 ? value.size : sizeof text - 1;
     if (size)
-        memcpy(text, entry->value.data, size);
+        memcpy(text, value.data, size);
     text[size] = '\0';
     char *end;
     errno = 0;
     *number = strtoll(text, &end, 10);
-    return end != text && !errno && (*end || size == entry->value.size);
+    return end != text && !errno && (*end || size == value.size);
+}
+
+bool tt__store_entry_number(const tt__store_entry *entry, int64_t *number) {
+    *number = 0;
+    return !entry->present || tt__store_value_number(tt__store_entry_value(entry), number);
 }
 
 void tt__store_entry_clear(tt__store_table *table, tt__store_entry *entry) {

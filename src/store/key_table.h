@@ -60,8 +60,10 @@ tt__store_item *tt__store_entry_pop(tt__store_table *table, tt__store_entry *ent
 /* Is there a value, or one in the queue? That is what WAIT and CHECK ask for. */
 static inline bool tt__store_entry_there(const tt__store_entry *entry) { return entry && entry->kept; }
 
-/* Parse the number at the start of the value, as C++'s stoll does; a missing value counts as 0. False if there is
- * none. */
+/* Parse the number at the start of a value, as C++'s stoll does. False if there is none. */
+bool tt__store_value_number(tt__span value, int64_t *number);
+
+/* The same of an entry, whose missing value counts as 0. */
 bool tt__store_entry_number(const tt__store_entry *entry, int64_t *number);
 
 /* Remove the value; the entry stays. */

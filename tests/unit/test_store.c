@@ -1,5 +1,6 @@
-/* Every store operation on every kind of store: TCPStore in both dialects, HashStore, FileStore, and each of them
- * through prefixes. */
+/* Every store operation on every kind of store: TCPStore in both dialects, HashStore, FileStore, etcd where it is
+ * installed, and each of them through prefixes. */
+#include "support/etcd.h"
 #include "support/patience.h"
 
 #include "base/clock.h"
@@ -17,23 +18,44 @@
 
 #include <cmocka.h>
 
-enum { THREADS = 4, ADDS = 50, SHORT_MS = 30 };
+enum { THREADS = 4, ADDS = 50, SHORT_MS = 30, ETCD_SHORT_MS = 1000 };
 
 /* ---- one more user of the store that a test is about, whatever its kind */
 
-typedef enum kind { TORCH_2, TORCH_1_13, HASH, FILE_STORE, KINDS } kind;
-static const char *const kind_names[] = {"TCPStore", "TCPStore 1.13", "HashStore", "FileStore"};
+typedef enum kind { TORCH_2, TORCH_1_13, HASH, FILE_STORE, ETCD, KINDS } kind;
+static const char *const kind_names[] = {"TCPStore", "TCPStore 1.13", "HashStore", "FileStore", "etcd"};
 
 static tt_store_server *server;
 static tt_store *hash;
 static char path[64];
+static etcd cluster; /* one for all tests; none if etcd is not installed */
+static char job[16];
+static int jobs;
+
+static int begin_all(void **state) {
+    (void)state;
+    if (etcd_is_installed())
+        etcd_start(&cluster, 1);
+    else
+        print_message("etcd is not installed: its store is not tested\n");
+    return 0;
+}
+
+static int end_all(void **state) {
+    (void)state;
+    etcd_stop(&cluster);
+    return 0;
+}
+
+static int kinds(void) { return cluster.members ? KINDS : ETCD; }
 
 static void start(kind k) {
+    snprintf(job, sizeof job, "job/%d", jobs++);
     snprintf(path, sizeof path, "/tmp/test_store.%d", (int)getpid());
     unlink(path);
     if (k == HASH)
         assert_int_equal(tt_hash_store(&hash, PATIENCE_MS), TT_OK);
-    else if (k != FILE_STORE)
+    else if (k < HASH)
         assert_int_equal(tt_store_server_new(&server, NULL, 0), TT_OK);
 }
 
@@ -49,6 +71,8 @@ static tt_store *join(kind k) {
     tt_store *store = hash;
     if (k == FILE_STORE)
         assert_int_equal(tt_file_store(&store, path, .timeout_ms = PATIENCE_MS), TT_OK);
+    else if (k == ETCD)
+        assert_int_equal(tt_etcd_store(&store, cluster.endpoints, .prefix = job, .timeout_ms = PATIENCE_MS), TT_OK);
     else if (k != HASH)
         assert_int_equal(tt_tcp_store(&store, "127.0.0.1", tt_store_server_port(server), .timeout_ms = PATIENCE_MS,
                                       .dialect = k == TORCH_2 ? TT_STORE_TORCH_2 : TT_STORE_TORCH_1_13),
@@ -156,8 +180,7 @@ static void newer_operations(tt_store *base, tt_store *store, const char *prefix
     assert_int_equal(tt_store_barrier(store, "bar", 1, 0), TT_OK);
 }
 
-static void large_values(tt_store *store) {
-    const size_t size = (size_t)3 << 20;
+static void large_values(tt_store *store, size_t size) {
     unsigned char *data = malloc(size);
     assert_non_null(data);
     for (size_t i = 0; i < size; i++)
@@ -194,7 +217,7 @@ static void operations_of(kind k, bool below_prefix) {
         store = inner;
     }
     common_operations(store);
-    large_values(store);
+    large_values(store, (size_t)(k == ETCD ? 1 : 3) << 20);
     limits(store);
     holds(base, below_prefix ? "a/b/c" : "c", "newer");
     if (k == TORCH_1_13) {
@@ -214,13 +237,13 @@ static void operations_of(kind k, bool below_prefix) {
 
 static void operations(void **state) {
     (void)state;
-    for (kind k = TORCH_2; k < KINDS; k++)
+    for (kind k = TORCH_2; (int)k < kinds(); k++)
         operations_of(k, false);
 }
 
 static void operations_below_prefixes(void **state) {
     (void)state;
-    for (kind k = TORCH_2; k < KINDS; k++)
+    for (kind k = TORCH_2; (int)k < kinds(); k++)
         operations_of(k, true);
 }
 
@@ -257,7 +280,7 @@ static void *use(void *arg) {
 
 static void users_meet(void **state) {
     (void)state;
-    for (kind k = TORCH_2; k < KINDS; k++) {
+    for (kind k = TORCH_2; (int)k < kinds(); k++) {
         user users[THREADS];
         start(k);
         for (int i = 0; i < THREADS; i++) {
@@ -290,7 +313,7 @@ static void *use_shared(void *arg) {
 
 static void threads_share_a_store(void **state) {
     (void)state;
-    for (kind k = TORCH_2; k < KINDS; k++) {
+    for (kind k = TORCH_2; (int)k < kinds(); k++) {
         user users[THREADS] = {{.k = k}};
         int64_t count;
         start(k);
@@ -310,24 +333,25 @@ static void threads_share_a_store(void **state) {
 
 static void waits_end_in_time(void **state) {
     (void)state;
-    for (kind k = TORCH_2; k < KINDS; k++) {
+    for (kind k = TORCH_2; (int)k < kinds(); k++) {
         const char *keys[] = {"there", "missing", "lost"};
+        const int64_t short_ms = k == ETCD ? ETCD_SHORT_MS : SHORT_MS; /* a server that has to find out first */
         start(k);
         tt_store *store = join(k);
         assert_int_equal(tt_store_set(store, "there", "x", 1), TT_OK);
         int64_t begun = tt__now_ms();
-        fails(tt_store_wait(store, keys, 3, SHORT_MS), TT_ERR_TIMEOUT, "missing, lost");
+        fails(tt_store_wait(store, keys, 3, short_ms), TT_ERR_TIMEOUT, "missing, lost");
         if (k != TORCH_1_13) {
             assert_null(strstr(tt_last_error(), "there,"));
-            fails(tt_store_barrier(store, "b", 2, SHORT_MS), TT_ERR_TIMEOUT, "timed out");
-            tt_store_set_timeout_ms(store, SHORT_MS);
-            assert_int_equal(tt_store_timeout_ms(store), SHORT_MS);
+            fails(tt_store_barrier(store, "b", 2, short_ms), TT_ERR_TIMEOUT, "timed out");
+            tt_store_set_timeout_ms(store, short_ms);
+            assert_int_equal(tt_store_timeout_ms(store), short_ms);
             tt_store_value value;
             fails(tt_store_get(store, "missing", &value), TT_ERR_TIMEOUT, "missing");
             holds(store, "there", "x"); /* and it is still of use */
-            begun += 2 * SHORT_MS;
+            begun += 2 * short_ms;
         }
-        assert_true(tt__now_ms() - begun >= SHORT_MS - 1 && tt__now_ms() - begun < PATIENCE_MS);
+        assert_true(tt__now_ms() - begun >= short_ms - 1 && tt__now_ms() - begun < PATIENCE_MS);
         leave(store);
         stop();
     }
@@ -352,5 +376,5 @@ int main(void) {
         cmocka_unit_test(users_meet),        cmocka_unit_test(threads_share_a_store),
         cmocka_unit_test(waits_end_in_time), cmocka_unit_test(clients_are_counted),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, begin_all, end_all);
 }

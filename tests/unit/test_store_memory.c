@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "alloc_fail.h"
+#include "support/etcd.h"
 
 /* One conversation with the service; the client's last words may fall on deaf ears. */
 static bool converse(const transcript *t, long n) {
@@ -97,6 +98,10 @@ static tt_status open_file(tt_store **store) {
     return tt_file_store(store, file_path(), .world_size = 1, .timeout_ms = 20000);
 }
 
+static etcd cluster;
+
+static tt_status open_etcd(tt_store **store) { return tt_etcd_store(store, cluster.endpoints, .timeout_ms = 20000); }
+
 typedef struct opener {
     tt_status (*open)(tt_store **);
 } opener;
@@ -123,6 +128,15 @@ static void stores_without_memory(void **state) {
     unlink(file_path());
 }
 
+static void etcd_stores_without_memory(void **state) {
+    (void)state;
+    if (!etcd_is_installed())
+        skip();
+    etcd_start(&cluster, 1);
+    without_memory(open_etcd);
+    etcd_stop(&cluster);
+}
+
 int main(void) {
     if (!alloc_count_works) {
         printf("skipped: needs glibc's malloc, which a sanitizer replaces\n");
@@ -131,6 +145,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_service_without_memory),
         cmocka_unit_test(stores_without_memory),
+        cmocka_unit_test(etcd_stores_without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,6 +28,13 @@ struct file_store_options {
     std::int64_t timeout_ms = 0;
 };
 
+struct etcd_store_options {
+    const char *prefix = nullptr;
+    std::int64_t timeout_ms = 0;
+    const char *user = nullptr, *password = nullptr, *token = nullptr;
+    const char *ca_file = nullptr, *cert_file = nullptr, *key_file = nullptr;
+};
+
 struct store_server_options {
     tt_store_auth auth = TT_STORE_AUTH_LOCAL;
     const char *secret = nullptr;
@@ -150,6 +157,16 @@ inline store file_store(const std::string &path, const file_store_options &o = {
     tt_file_store_args a = TT_FILE_STORE_ARGS_INIT;
     a.out = &made, a.path = path.c_str(), a.world_size = o.world_size, a.fresh = o.fresh, a.timeout_ms = o.timeout_ms;
     check(detail::call(tt_file_store_with, a));
+    return store(made);
+}
+
+inline store etcd_store(const std::string &endpoints, const etcd_store_options &o = {}) {
+    tt_store *made = nullptr;
+    tt_etcd_store_args a = TT_ETCD_STORE_ARGS_INIT;
+    a.out = &made, a.endpoints = endpoints.c_str(), a.prefix = o.prefix, a.timeout_ms = o.timeout_ms;
+    a.user = o.user, a.password = o.password, a.token = o.token;
+    a.ca_file = o.ca_file, a.cert_file = o.cert_file, a.key_file = o.key_file;
+    check(detail::call(tt_etcd_store_with, a));
     return store(made);
 }
 

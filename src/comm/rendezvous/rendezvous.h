@@ -1,5 +1,5 @@
-/* How ranks find each other: a rank learns its own number (env://, tcp://, file://), and meets the others through the
- * store. */
+/* How ranks find each other: a rank learns its own number (env://, tcp://, file://, etcd://), and meets the others
+ * through the store. */
 #ifndef TT_COMM_RENDEZVOUS_RENDEZVOUS_H
 #define TT_COMM_RENDEZVOUS_RENDEZVOUS_H
 
@@ -14,6 +14,7 @@ typedef struct tt__meeting {
     char host[256];
     int port;           /* 0: no store needed (a world of one) */
     bool serves;        /* this rank serves the store */
+    char etcd[512];     /* the store is in etcd, at these servers, below `path`; empty: it is not */
     char path[1024];    /* the store is this file; empty: it is served at host and port */
     bool needs_secret;  /* the launcher says that there are several hosts, and rank 0 serves the store */
     char secret_of[96]; /* srun's name of the job and its step, whose secret MUNGE can bring; "": it can't */
@@ -31,6 +32,9 @@ tt_status tt__meeting_from_tcp(tt__meeting *meeting, const char *url, int rank, 
 
 /* Read "file:///path[?rank=R&world_size=N]". */
 tt_status tt__meeting_from_file(tt__meeting *meeting, const char *url, int rank, int world);
+
+/* Read "etcd://host:port/job[?rank=R&world_size=N]"; of the options rank and world_size count. */
+tt_status tt__meeting_from_etcd(tt__meeting *meeting, const char *url, const tt_init_process_group_args *args);
 
 /* Set rank and world as given (world > 0), else from the query of `url`, whose form the errors name. */
 tt_status tt__meeting_ranks(tt__meeting *meeting, const char *url, const char *form, int rank, int world);

@@ -80,6 +80,11 @@ static void stores() {
         EXPECT(file.get("x") == "z");
     }
     unlink(path.c_str());
+
+    tutti::etcd_store_options nowhere;
+    nowhere.timeout_ms = 1, nowhere.prefix = "job";
+    tutti::error gone = thrown_by([&] { tutti::etcd_store("http://127.0.0.1:1", nowhere); });
+    EXPECT(gone.status() == TT_ERR_TIMEOUT || gone.status() == TT_ERR_UNSUPPORTED); /* without libcurl */
 }
 
 static void buffers(tutti::group &world) {

@@ -1,6 +1,6 @@
-/* libcurl, loaded by the first download: it brings some forty libraries, for which no other subcommand should wait. */
-#ifndef TT_CLI_CURL_LOAD_H
-#define TT_CLI_CURL_LOAD_H
+/* libcurl, loaded when it is first needed: it brings some forty libraries, for which no start should wait. */
+#ifndef TT_NET_CURL_LOAD_H
+#define TT_NET_CURL_LOAD_H
 
 #include <tutti/base.h>
 
@@ -15,7 +15,9 @@
     X(curl_easy_perform)      \
     X(curl_easy_setopt)       \
     X(curl_easy_strerror)     \
-    X(curl_global_init)
+    X(curl_global_init)       \
+    X(curl_slist_append)      \
+    X(curl_slist_free_all)
 
 typedef struct tt__curl {
 #define TT__CURL_FIELD(name) __typeof__(name) *name;
@@ -23,7 +25,8 @@ typedef struct tt__curl {
 #undef TT__CURL_FIELD
 } tt__curl;
 
-/* Return its functions; NULL and TT_ERR_UNSUPPORTED where there is no libcurl. Called by one thread. */
-const tt__curl *tt__curl_get(void);
+/* Return its functions; NULL and TT_ERR_UNSUPPORTED where there is no libcurl. `who` begins the text: "downloads". From
+ * any thread. */
+const tt__curl *tt__curl_get(const char *who);
 
 #endif
