@@ -22,7 +22,7 @@
 
 enum { SHORT_MS = 300, LONG_MS = 3000 };
 
-static void fail(void) {
+static _Noreturn void fail(void) {
     tt_report();
     exit(98);
 }
@@ -156,7 +156,7 @@ static int misbehave(const char *what) {
 }
 
 int main(int argc, char **argv) {
-    tt_group *world;
+    tt_group *world = NULL;
     if (argc != 2 || tt_init_process_group(&world))
         fail();
     bool is_it = tt_get_rank(world) == tt_get_world_size(world) - 1;
