@@ -52,7 +52,7 @@ static int listen_everywhere(int family, int port) {
 }
 
 static int bound_health_port(int fd) {
-    struct sockaddr_storage address;
+    struct sockaddr_storage address = {0};
     socklen_t size = sizeof address;
     if (getsockname(fd, (struct sockaddr *)&address, &size))
         return 0;

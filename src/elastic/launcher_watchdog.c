@@ -53,11 +53,12 @@ struct tt__watchdog {
 
 tt_status tt__watchdog_open(launcher *l) {
     struct tt__watchdog *w = l->watchdog = calloc(1, sizeof *w);
+    if (w)
+        w->file_timers.pipe = -1;
     if (!w || !(w->of = calloc((size_t)l->job->workers, sizeof *w->of)))
         return tt__fail(TT_ERR_MEMORY, "no memory to watch %d workers", l->job->workers);
     for (int i = 0; i < l->job->workers; i++)
         w->of[i].waiting = NO_CALLER;
-    w->file_timers.pipe = -1;
     return l->job->health < 0 ? TT_OK : tt__health_open(&w->health, l->job->health, tt__launcher_health, l);
 }
 

@@ -5,7 +5,7 @@
  *   child     forks; the child sets one of 0.3 s and hangs; the parent then ends with what the child got
  *   stopped   sets one of 0.3 s and stops itself
  *   deaf      the same as named, with SIGTERM ignored
- *   ended     sets and ends timers of 2 s, from several threads at once, waits for longer, and ends well
+ *   ended     sets and ends timers of 3 s, from several threads at once, waits for longer, and ends well
  *   many      sets one more than a process may have, which fails, and ends well
  *   alone     sets timers where nobody watches
  *   once      in the first attempt as named; in the second it ends well
@@ -20,9 +20,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SHORT_MS = 300, LONG_MS = 2000 };
+enum { SHORT_MS = 300, LONG_MS = 3000 };
 
-static void fail(void) {
+static _Noreturn void fail(void) {
     tt_report();
     exit(98);
 }
@@ -93,7 +93,7 @@ static int end_all(void) {
     int status = 1;
     waitpid(child, &status, 0);
     tt_expires_end(timer);
-    usleep(1500 * LONG_MS);
+    usleep(1200 * LONG_MS);
     return status;
 }
 
@@ -156,7 +156,7 @@ static int misbehave(const char *what) {
 }
 
 int main(int argc, char **argv) {
-    tt_group *world;
+    tt_group *world = NULL;
     if (argc != 2 || tt_init_process_group(&world))
         fail();
     bool is_it = tt_get_rank(world) == tt_get_world_size(world) - 1;

@@ -100,6 +100,7 @@ class Crashes(unittest.TestCase):
         self.assertIn("\n  its stack (SIGSEGV):\n", err)
         self.sees(err, FRAMES + r"#0 +kill\b")
 
+    @unittest.skipIf(SANITIZED, "a sanitizer sees what leads to the signal")
     def test_a_handler_of_the_program(self):
         code, err = run("handler", "1")
         self.assertEqual(code, 7, err)

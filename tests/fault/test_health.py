@@ -134,7 +134,7 @@ class Health(unittest.TestCase):
 
     def test_nodes(self):
         """While others are waited for all is well; when one is lost it is not."""
-        where = ["--nnodes=2", "--master-addr=127.0.0.1", f"--master-port={free_port()}", "--rdzv-conf=heartbeat=2"]
+        where = ["--nnodes=2", "--master-addr=127.0.0.1", f"--master-port={free_port()}"]
         with Job("sh", "-c", WAIT, nproc=1, flags=[*where, "--node-rank=0"]) as job:
             self.assertEqual((job.get()[0], job.get()[1]["state"]), (200, "joining"))
             with Job("sh", "-c", WAIT, nproc=1, flags=[*where, "--node-rank=1"]) as other:

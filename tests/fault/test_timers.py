@@ -37,7 +37,7 @@ if os.environ["RANK"] == "0":
         say()
         print("said", flush=True)
     acquire("loop.py#1", 1000)
-    acquire("loop.py#2", 0.2)
+    acquire("loop.py#2", 3)
     release("loop.py#2")
     if what == "hang":
         acquire("eval.py#40", 0.2)
@@ -46,7 +46,7 @@ if os.environ["RANK"] == "0":
     if what == "none":  # which ends nobody
         acquire("eval.py#40", 0.2, 0)
     if what in ("none", "garbage"):
-        time.sleep(1)
+        time.sleep(4)  # longer than any that is to have no effect
         sys.exit(0)
 time.sleep(1000)
 '''

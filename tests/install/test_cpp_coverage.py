@@ -15,6 +15,8 @@ NOT_WRAPPED = {
     "tt_apply_with": "apply() stands on tt_apply_many(), which gives all outputs",
     "tt_autocast_cleanup": "of a macro that is C's: autocast ends with its block",
     "tt_dataset_from_with": "dataset_from() stands on tt_dataset_new(), which owns its callback",
+    "tt_expires_cleanup": "of a macro that is C's: expires ends with its block",
+    "tt_expires_scope": "of a macro that is C's: expires ends with its block",
     "tt_no_grad_cleanup": "of a macro that is C's: no_grad and enable_grad end with their block",
     "tt_op_name": "for plug-ins",
     "tt_batch_sampler_from_with": "batch_sampler_from() stands on tt_batch_sampler_new(), which owns its callback",

@@ -2,7 +2,6 @@
 """PyTorch's timers under `tutti run`: torch.distributed.elastic.timer with its FileTimerClient."""
 import os
 import pathlib
-import re
 import subprocess
 import sys
 import unittest
@@ -33,11 +32,11 @@ with timer.expires(after=1000, scope="the whole"):
 
 class Timers(unittest.TestCase):
     def test_one_that_expires_is_a_failure(self):
-        done = subprocess.run([os.environ["TUTTI"], "run", "--nproc-per-node=2", "--max-restarts=1", sys.executable, "-c",
-                               WORKER], capture_output=True, text=True, timeout=DEADLINE, stdin=subprocess.DEVNULL,
+        argv = [os.environ["TUTTI"], "run", "--nproc-per-node=2", "--max-restarts=1", sys.executable, "-c", WORKER]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=DEADLINE, stdin=subprocess.DEVNULL,
                               env={**os.environ, "TORCHELASTIC_ENABLE_FILE_TIMER": "1"})
         self.assertEqual(done.returncode, 0, done.stderr)  # the second attempt ends well
-        self.assertTrue(re.search(r"attempt 1 of 2: rank 1 \(pid \d+\) was killed by SIGKILL", done.stderr), done.stderr)
+        self.assertRegex(done.stderr, r"attempt 1 of 2: rank 1 \(pid \d+\) was killed by SIGKILL")
         self.assertIn('rank 1: the timer "validation" has expired; tutti sent SIGKILL', done.stderr)
 
 

@@ -115,6 +115,18 @@ static void give_stack(void) {
         sigaltstack(&own, NULL);
 }
 
+/* A library that was loaded late may be unloaded. */
+__attribute__((destructor)) static void leave_signals(void) {
+    const struct sigaction by_default = {.sa_handler = SIG_DFL};
+    struct sigaction now;
+    stack_t stack, none = {.ss_flags = SS_DISABLE};
+    for (size_t i = 0; i < sizeof crash_signals / sizeof *crash_signals; i++)
+        if (!sigaction(crash_signals[i], NULL, &now) && now.sa_flags & SA_SIGINFO && now.sa_sigaction == crash_handler)
+            sigaction(crash_signals[i], &by_default, NULL);
+    if (!sigaltstack(NULL, &stack) && stack.ss_sp == crash_stack)
+        sigaltstack(&none, NULL);
+}
+
 void tt__crash_watch(int socket) {
     struct sigaction action = {.sa_sigaction = crash_handler, .sa_flags = SA_SIGINFO | SA_ONSTACK}, now;
     crash.wait_ms = (int)tt__job_crash_ms();
