@@ -132,8 +132,8 @@ def main():
     port, peer = free_port(), free_port()
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         server = subprocess.Popen(
-            ["etcd", "--data-dir", folder, "--listen-client-urls", f"http://127.0.0.1:{port}", "--advertise-client-urls",
-             f"http://127.0.0.1:{port}", "--listen-peer-urls", f"http://127.0.0.1:{peer}",
+            ["etcd", "--data-dir", folder, "--listen-client-urls", f"http://127.0.0.1:{port}",
+             "--advertise-client-urls", f"http://127.0.0.1:{port}", "--listen-peer-urls", f"http://127.0.0.1:{peer}",
              "--initial-advertise-peer-urls", f"http://127.0.0.1:{peer}", "--initial-cluster",
              f"default=http://127.0.0.1:{peer}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:

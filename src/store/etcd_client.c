@@ -16,7 +16,7 @@
 #include <time.h>
 
 enum {
-    ATTEMPT_MS = 5000, /* in which a server answers, or the next is asked */
+    ATTEMPT_MS = 3000, /* in which a server answers, or the next is asked */
     PAUSE_FIRST_MS = 10,
     PAUSE_LAST_MS = 500,
     URL_ROOM = 320,
@@ -205,10 +205,12 @@ static verdict attempt_once(attempts *a) {
     }
 }
 
+void tt__etcd_turn_away(tt__etcd_client *client) { client->current = (client->current + 1) % client->servers; }
+
 /* Turn to the next server; after all of them wait a little. */
 static void turn_to_next(attempts *a) {
     tt__etcd_client *client = a->client;
-    client->current = (client->current + 1) % client->servers;
+    tt__etcd_turn_away(client);
     if (++a->tried < client->servers)
         return;
     int64_t left = tt__left_ms(a->deadline_ms), pause_ms = a->pause_ms < left ? a->pause_ms : left;
@@ -370,6 +372,6 @@ tt__etcd_watch_end tt__etcd_watch_lines(tt__etcd_client *client, tt__span body, 
         return TT__ETCD_WATCH_STOPPED;
     if (end == TT__HTTP_LATE)
         return TT__ETCD_WATCH_LATE;
-    client->current = (client->current + 1) % client->servers;
+    tt__etcd_turn_away(client);
     return TT__ETCD_WATCH_LOST;
 }

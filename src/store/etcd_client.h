@@ -46,6 +46,9 @@ void tt__etcd_client_end(tt__etcd_client *client);
 tt_status tt__etcd_call(tt__etcd_client *client, const char *path, tt__span body, size_t max_answer,
                         int64_t deadline_ms, tt__span *answer);
 
+/* Turn to the next server, where one may be stopped: it takes connections, and says nothing. */
+void tt__etcd_turn_away(tt__etcd_client *client);
+
 /* One watch: POST `body` to /v3/watch and hand over the lines of the answer, each a whole JSON object, until `line`
  * returns false, or `timeout_ms` has passed, or the connection breaks: then the client turns to the next server. */
 typedef enum tt__etcd_watch_end {

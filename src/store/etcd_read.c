@@ -8,7 +8,8 @@
 #include <string.h>
 
 enum {
-    BATCH = 50, /* ranges in a transaction, for which etcd has a limit of 128 operations */
+    BATCH = 50, /* keys read with their values at once */
+    KEYS = 100, /* keys looked for at once: a transaction may have 128 operations */
     PAGE = 500, /* keys of a scan's page without values; with them it has BATCH */
     KEY_ROOM = 16 * 1024,
     SMALL_ANSWER = 64 * 1024
@@ -36,8 +37,9 @@ static void look_at_batch(tt__etcd_turn *turn, const char *const *keys, size_t n
 void tt__etcd_look(tt__etcd_turn *turn, const char *const *keys, size_t n, bool values, int64_t *revision,
                    void (*found)(tt__etcd_turn *turn, void *user, size_t i, const tt__etcd_kv *kv), void *user) {
     *revision = 0;
-    for (size_t i = 0; i < n && !turn->status; i += BATCH) {
-        size_t batch = n - i < BATCH ? n - i : BATCH;
+    const size_t most = values ? BATCH : KEYS;
+    for (size_t i = 0; i < n && !turn->status; i += most) {
+        size_t batch = n - i < most ? n - i : most;
         tt__span answer = {0}, responses, response, range, kvs;
         look_at_batch(turn, keys + i, batch, values, &answer);
         if (turn->status)

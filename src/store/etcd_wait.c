@@ -14,12 +14,13 @@
 #include <string.h>
 #include <time.h>
 
-enum { WATCH_MS = 10000, PAUSE_FIRST_MS = 10, PAUSE_LAST_MS = 500, KEYS_TEXT_SIZE = 512 };
+enum { WATCH_MS = 8000, PAUSE_FIRST_MS = 10, PAUSE_LAST_MS = 500, KEYS_TEXT_SIZE = 512 };
 
 /* ---- a watch */
 
 typedef struct watching {
     tt__etcd_watch *watch;
+    bool heard;   /* a line came: the first says that the watch is there */
     bool refused; /* etcd ends it */
 } watching;
 
@@ -48,6 +49,7 @@ static bool take_watch_line(void *user, tt__span line) {
     watching *w = user;
     tt__etcd_watch *watch = w->watch;
     tt__span result, member, events;
+    w->heard = true;
     if (!tt__json_member(line, "result", &result) ||
         (tt__json_member(result, "canceled", &member) && tt__json_is_true(member))) {
         w->refused = true;
@@ -84,7 +86,10 @@ static tt__etcd_watch_end watch_once(tt__etcd_turn *turn, watching *w) {
 void tt__etcd_watch_keys(tt__etcd_turn *turn, tt__etcd_watch *watch, int64_t *pause_ms) {
     watching w = {.watch = watch};
     watch->compacted = watch->partial = false;
-    if (watch_once(turn, &w) != TT__ETCD_WATCH_LOST && !w.refused) {
+    tt__etcd_watch_end end = watch_once(turn, &w);
+    if (end == TT__ETCD_WATCH_LATE && !w.heard)
+        tt__etcd_turn_away(&turn->store->client);
+    if (end != TT__ETCD_WATCH_LOST && !w.refused) {
         *pause_ms = 0;
         return;
     }

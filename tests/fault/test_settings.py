@@ -36,6 +36,7 @@ SETTINGS = [
     ({"MASTER_ADDR": "http://node0"}, r"MASTER_ADDR: expected a host name or address"),
     ({"MASTER_ADDR": "127.0.0.1:29500"}, r"MASTER_ADDR: expected a host name or address \(its port is MASTER_PORT\)"),
     ({"TT_TRANSPORT": "avian"}, 'TT_TRANSPORT.* auto, shm or tcp, got "avian"'),
+    ({"TT_INIT_METHOD": "avian://x"}, 'expected an init_method env://, .* or etcd://host:port/job, got "avian://x"'),
     ({"TT_TLS": "yes"}, 'TT_TLS: expected 1 or 0, got "yes"'),
     ({"TT_WIRE": "yes"}, 'TT_WIRE: expected sealed, plain or tls, got "yes"'),
     ({"TT_WIRE": "sealed"}, "TT_WIRE=sealed needs a job secret: .*TT_SECRET"),

@@ -119,6 +119,7 @@ static void bad_addresses(void **state) {
         {"etcds://host//?rank=0&world_size=2", "the job's name is missing"},
         {"etcd://host/job?rank=0", "world size is missing"},
         {"etcd://host/job?rank=2&world_size=2", "world of 2"},
+        {"etcd://host/job?world_size=2&rnak=0", "rank is missing"},
         {"etcd://host/job", "WORLD_SIZE"},
         {"etcd://host:x/job?rank=0&world_size=2", "a port is a number"},
         {"etcdd://host/job?rank=0&world_size=2", "etcd://host:port/job"},

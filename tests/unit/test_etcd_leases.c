@@ -13,6 +13,12 @@ static int start_one(void **state) {
     return 0;
 }
 
+static int start_three(void **state) {
+    (void)state;
+    etcd_start(&cluster, ETCD_MEMBERS);
+    return 0;
+}
+
 static int stop_all(void **state) {
     (void)state;
     etcd_stop(&cluster);
@@ -94,6 +100,26 @@ static void keys_vanish_with_their_owner(void **state) {
 }
 
 /* Two candidates: one is elected, and when it leaves, the other. */
+/* Who watches for short times only, at a member that is stopped, turns to the others. */
+static void watchers_leave_a_frozen_member(void **state) {
+    (void)state;
+    tt_store *watcher = open_store(), *other = open_at(cluster.one[1]);
+    tt__etcd_change_list list;
+    int64_t revision;
+    good(tt__etcd_list(watcher, "", PATIENCE_MS, &list, &revision));
+    kill(cluster.pids[0], SIGSTOP);
+    set(other, "k", "v");
+    int64_t deadline = tt__deadline_ms(PATIENCE_MS);
+    do
+        good(tt__etcd_changes(watcher, "", 300, &list, &revision));
+    while (!list.n && tt__left_ms(deadline));
+    kill(cluster.pids[0], SIGCONT);
+    assert_int_equal(list.n, 1);
+    tt__etcd_changes_free(&list);
+    tt_store_free(watcher);
+    tt_store_free(other);
+}
+
 static void a_leader_is_elected(void **state) {
     (void)state;
     tt_store *a = open_store(), *b = open_store();
@@ -165,6 +191,7 @@ int main(void) {
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(keys_vanish_with_their_owner, start_one, stop_all),
+        cmocka_unit_test_setup_teardown(watchers_leave_a_frozen_member, start_three, stop_all),
         cmocka_unit_test_setup_teardown(a_leader_is_elected, start_one, stop_all),
         cmocka_unit_test_setup_teardown(compacted_changes_are_told, start_one, stop_all),
         cmocka_unit_test(leases_need_etcd),

@@ -263,6 +263,20 @@ static void a_cluster_outlives_each_of_its_members(void **state) {
     counted(3 * adds);
 }
 
+/* Stopped, so that its connections stay open and nothing comes: the next member is asked after a while, by calls and
+ * instead of the watch. */
+static void a_frozen_member_is_left(void **state) {
+    (void)state;
+    waiter waiters[4];
+    tt_store *store = open_store();
+    start_waiters(waiters);
+    wait_until_counted(store);
+    kill(cluster.pids[0], SIGSTOP);
+    wake_waiters(store, waiters);
+    kill(cluster.pids[0], SIGCONT);
+    tt_store_free(store);
+}
+
 /* ---- lost answers */
 
 /* Stands before a server, and of every few answers lets one get lost, with its connection, or waits until the client
@@ -486,6 +500,7 @@ int main(void) {
         ON_ONE(a_dead_server_ends_in_a_timeout),
         ON_ONE(waiters_are_woken),
         ON_THREE(waiters_outlive_their_server),
+        ON_THREE(a_frozen_member_is_left),
         ON_THREE(a_cluster_outlives_each_of_its_members),
         ON_ONE(writes_happen_once_though_answers_get_lost),
         ON_ONE(large_values_are_refused_here),

@@ -57,7 +57,7 @@ tt_status tt__meeting_from_etcd(tt__meeting *meeting, const char *url, const tt_
     if (job_size >= sizeof meeting->path || !take_servers(meeting, servers, size, encrypts ? "https://" : ""))
         return bad_address(url, "it is too long");
     memcpy(meeting->path, job, job_size);
-    if (!args->world_size && !strstr(url, "?rank=") && !strstr(url, "?world_size="))
+    if (!args->world_size && !strchr(url, '?'))
         return number_by_environment(meeting, args);
     return tt__meeting_ranks(meeting, url, FORM, args->rank, args->world_size);
 }
