@@ -8,6 +8,7 @@
 #include "cli/run_look.h"
 #include "cli/run_signals.h"
 #include "cli/run_ssh.h"
+#include "cli/run_torch.h"
 #include "cli/trace_write.h"
 
 #include "base/atomic_file.h"
@@ -86,7 +87,7 @@ static tt_status count_nodes(tt__job *job, const tt__run_flags *flags) {
     char least[24];
     int64_t nodes, node = 0, restarts = 0;
     snprintf(least, sizeof least, "%.*s", colon ? (int)(colon - nnodes) : (int)strlen(nnodes), nnodes);
-    if (colon && strcmp(least, colon + 1) != 0)
+    if (colon && strcmp(least, colon + 1) != 0 && !tt__run_torch_asked(flags))
         return tt__fail(TT_ERR_UNSUPPORTED,
                         "--nnodes: expected one number (a job can't grow or shrink yet), got \"%.40s\"", nnodes);
     TT__TRY(tt__parse_i64("--nnodes", least, 1, MAX_NODES, &nodes));
@@ -228,10 +229,11 @@ static bool says_where(const tt__run_flags *flags) {
  * nothing was said takes any free port, so that several can run side by side. */
 static tt_status find_meeting_place(tt__job *job, struct meeting_place *place, const tt__run_flags *flags) {
     const char *backend = flags->rdzv_backend && *flags->rdzv_backend ? flags->rdzv_backend : "static", *port = NULL;
-    bool any_port = flags->standalone || !strcmp(backend, "c10d") || (job->nodes == 1 && !says_where(flags));
+    bool any_port =
+        !job->torch && (flags->standalone || !strcmp(backend, "c10d") || (job->nodes == 1 && !says_where(flags)));
     char bare[TT__NET_HOST_SIZE];
-    int64_t number = any_port ? 0 : TT_STORE_DEFAULT_PORT;
-    if (!any_port && strcmp(backend, "static") != 0)
+    int64_t number = any_port ? 0 : job->torch ? TT__TORCH_DEFAULT_PORT : TT_STORE_DEFAULT_PORT;
+    if (!any_port && !job->torch && strcmp(backend, "static") != 0)
         return tt__fail(TT_ERR_UNSUPPORTED, "--rdzv-backend: expected static or c10d, got \"%.100s\"", backend);
     bool local = flags->local_addr && *flags->local_addr && any_port && job->nodes == 1;
     const char *address = local ? flags->local_addr : flags->master_addr;
@@ -255,8 +257,8 @@ static tt_status find_meeting_place(tt__job *job, struct meeting_place *place, c
         TT__TRY(tt__parse_i64("--master-port", flags->master_port, 0, 65535, &number));
     if (job->nodes > 1 && (any_port || !number))
         return tt__fail(TT_ERR_UNSUPPORTED,
-                        any_port ? "%d nodes: expected --rdzv-backend=static, --master-addr and "
-                                   "--master-port, the same on all of them"
+                        any_port ? "%d nodes: expected --rdzv-backend=static, --master-addr and --master-port, the "
+                                   "same on all of them; with nodes of torchrun's: --rdzv-conf=protocol=torch"
                                  : "%d nodes: expected a --master-port that they all know, got 0",
                         job->nodes);
     job->rdzv_backend = any_port ? "c10d" : backend;
@@ -384,6 +386,7 @@ static tt_status set_wire(const tt__run_flags *flags) {
 static tt_status make_job(tt__job *job, struct meeting_place *place, const tt__run_flags *flags) {
     TT__TRY(count_nodes(job, flags));
     TT__TRY(count_workers(job, flags));
+    TT__TRY(tt__run_torch_read(job, flags));
     TT__TRY(find_meeting_place(job, place, flags));
     TT__TRY(read_periods(job, flags));
     TT__TRY(read_store_auth(job, flags));
@@ -455,7 +458,7 @@ static tt_status hand_down_secret(tt__job *job, const tt__run_flags *flags) {
     explicit_bzero(text, sizeof text);
     TT__TRY(status);
     TT__TRY(tt__wire_check(&wire, &(tt__secret){.set = job->has_secret}));
-    if (!job->has_secret && !job->node)
+    if (!job->has_secret && !job->node && !job->torch)
         tt__cli_note(
             "run",
             "the job has no secret: who reaches %s:%d can take part in it (--secret-file FILE, the same on all "
@@ -469,7 +472,7 @@ static int run_fail_everywhere(const tt__job *job, int exit_code) {
     char problem[TT__ERROR_TEXT_SIZE];
     snprintf(problem, sizeof problem, "%s", tt_last_error());
     run_fail(exit_code);
-    if (job->nodes == 1)
+    if (job->nodes == 1 || job->torch)
         return exit_code;
     tt__cli_note("run", "telling the other nodes, for at most %d s", TT__TELL_MS / 1000);
     tt__job_tell_problem(job, problem);
@@ -570,6 +573,7 @@ static int run_parsed(const tt__command *command, const tt__run_flags *flags, tt
         code = run_logged(job, &logs, flags, notice_ms, args, count);
     free(cpus);
     tt__run_logs_free(&logs);
+    tt__torch_job_free(job->torch);
     return code;
 }
 

@@ -37,6 +37,8 @@ typedef struct tt__job_look {
     void (*show)(void *user, const char *line); /* as tt__streams_show() */
 } tt__job_look;
 
+typedef struct tt__torch_job tt__torch_job;
+
 typedef struct tt__job {
     const char *file;            /* what is executed: a path with a slash in it */
     char **argv;                 /* its arguments, NULL-terminated; argv[0] included */
@@ -67,6 +69,7 @@ typedef struct tt__job {
     int64_t grace_ms;         /* and after SIGTERM this long until SIGKILL */
     int64_t join_ms;          /* how long to wait for other nodes */
     int64_t heartbeat_ms;     /* a node that is silent for so long is lost */
+    tt__torch_job *torch;     /* the nodes are PyTorch's agents, this one too: torch_job.h; NULL: launchers of ours */
 
     const tt__logs *logs; /* where the workers' output goes; NULL: to the launcher's streams */
 

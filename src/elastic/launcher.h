@@ -57,14 +57,15 @@ typedef struct tt__launcher_state {
 
     /* For a job on several nodes. */
     tt__nodes *nodes;
-    tt__nodes_event *others, *lost; /* ENDED (of this attempt) and LOST events, in no order */
-    tt__nodes_event *early;         /* ENDED events of an attempt that has not begun here */
-    bool node_signal;               /* another launcher got a signal */
-    bool node_left;                 /* another launcher won't go on */
-    bool all_gone;                  /* no node has workers of this attempt */
-    int again;                      /* the attempt that node 0 has begun, as far as another node knows */
-    bool looking, over;             /* a look is under way; no node has workers any more */
-    tt__snapshot remote;            /* ranks of other nodes, as last seen */
+    tt__nodes_event *others, *lost;   /* ENDED (of this attempt) and LOST events, in no order */
+    tt__nodes_event *early;           /* ENDED events of an attempt that has not begun here */
+    bool node_signal;                 /* another launcher got a signal */
+    bool node_left;                   /* another launcher won't go on */
+    bool all_gone;                    /* no node has workers of this attempt */
+    int again;                        /* the attempt that node 0 has begun, as far as another node knows */
+    struct tt__launcher_torch *torch; /* the agent of a job of PyTorch's: launcher_torch.c */
+    bool looking, over;               /* a look is under way; no node has workers any more */
+    tt__snapshot remote;              /* ranks of other nodes, as last seen */
 } tt__launcher_state;
 
 /* ---- launcher_phase.c */
@@ -101,8 +102,15 @@ void tt__launcher_settle(tt__launcher_state *l);
 /* No process of the attempt is left here, except for those that can't be killed. */
 void tt__launcher_attempt_over(tt__launcher_state *l, int unkillable);
 
-/* When no node has workers of the attempt any more: begin the next, or be done. Nothing happens until that is known. */
+/* When no node has workers of the attempt any more: begin the next, or be done. Nothing happens until that is known.
+ * With PyTorch's agents that is launcher_torch.c's. */
 void tt__launcher_go_on(tt__launcher_state *l);
+
+/* Is the failure of this attempt followed by another, as far as is known here? */
+bool tt__launcher_may_try_again(const tt__launcher_state *l);
+
+/* Start all workers again; false: although none has failed. No process of the last attempt is left on any node. */
+void tt__launcher_begin_next(tt__launcher_state *l, bool failed);
 
 /* After the report of the last attempt: report how many there were and how each before it failed, and why there is no
  * other. */

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/struck.h"
+#include "elastic/torch_job.h"
 #include "store/renewal.h"
 
 #include <stdlib.h>
@@ -38,13 +39,20 @@ static const char *against_another(const launcher *l) {
     return is_not_executable(l) ? "what can't be executed would fail the same way" : must_end(l);
 }
 
-static bool has_attempts_left(const launcher *l) { return l->job->attempt < l->job->max_restarts; }
+static bool has_attempts_left(const launcher *l) {
+    int changes = l->job->torch ? l->job->torch->changes : 0; /* are no restarts */
+    return l->job->attempt - changes < l->job->max_restarts;
+}
 
 static bool attempt_failed(const launcher *l) {
     tt__first first;
     char tail[TT__TAIL_BYTES + 1];
     int own;
     return tt__launcher_first(l, &first, &own, tail);
+}
+
+bool tt__launcher_may_try_again(const launcher *l) {
+    return attempt_failed(l) && has_attempts_left(l) && !against_another(l);
 }
 
 void tt__launcher_settle(launcher *l) {
@@ -89,12 +97,11 @@ static void forget_attempt(launcher *l) {
         tt__store_server_renew(l->server);
 }
 
-/* Start all workers again. No process of the last attempt is left on any node. */
-static void begin_next(launcher *l) {
+void tt__launcher_begin_next(launcher *l, bool failed) {
     tt__first first;
     char tail[TT__TAIL_BYTES + 1];
     int own;
-    if (tt__launcher_first(l, &first, &own, tail)) {
+    if (failed && tt__launcher_first(l, &first, &own, tail)) {
         remember_attempt(l, &first);
         if (!l->job->node_0_reports)
             tt__report_attempt(&l->streams, l->job, &first);
@@ -116,7 +123,7 @@ static void begin_next(launcher *l) {
 }
 
 void tt__launcher_go_on(launcher *l) {
-    if (l->phase != TT__GONE || l->done)
+    if (l->phase != TT__GONE || l->done || l->torch)
         return;
     bool knows_all = !l->nodes || !l->job->max_restarts || l->all_gone;
     if (must_end(l))
@@ -124,7 +131,7 @@ void tt__launcher_go_on(launcher *l) {
     else if (knows_all && (!has_attempts_left(l) || against_another(l) || !attempt_failed(l)))
         l->done = true;
     else if (knows_all && (l->job->node == 0 || l->again > l->job->attempt))
-        begin_next(l);
+        tt__launcher_begin_next(l, true);
 }
 
 void tt__launcher_attempt_over(launcher *l, int unkillable) {

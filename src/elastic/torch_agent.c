@@ -30,7 +30,7 @@ struct tt__torch_agent {
     bool started;
     int events_fd, wake_fd;
     pthread_mutex_t lock;
-    order order;                         /* guarded by the lock, as are the events */
+    order order; /* guarded by the lock, as are the events */
     tt__torch_event events[MAX_EVENTS];
     size_t first_event, event_count;
 
@@ -43,10 +43,10 @@ struct tt__torch_agent {
     tt__torch_meeting meeting;
     tt__torch_round round;
     tt__torch_assignment assignment;
-    tt_store_server *server;     /* of the workers' store, while or since this was agent 0 */
-    tt__torch_node master;       /* agent 0 of the round in which assignment.master_addr was told */
+    tt_store_server *server;                 /* of the workers' store, while or since this was agent 0 */
+    tt__torch_node master;                   /* agent 0 of the round in which assignment.master_addr was told */
     bool knows_master, has_place, has_ranks; /* the latter of the round that is numbered */
-    tt__torch_node *participants; /* of the round */
+    tt__torch_node *participants;            /* of the round */
 };
 
 /* ---- events */
@@ -154,7 +154,7 @@ static tt__torch_verdict fail_late(tt__torch_agent *a) {
 
 static bool step_leaving(tt__torch_agent *a) {
     tt__torch_verdict verdict;
-    if (!take_step(a, tt__torch_leave, NULL, &verdict))
+    if (!take_step(a, a->leaves ? tt__torch_depart : tt__torch_leave, NULL, &verdict))
         return false;
     if (a->leaves && verdict != TT__TORCH_WRITE)
         be_over(a, NULL);
@@ -220,7 +220,8 @@ static bool step_joining(tt__torch_agent *a) {
     case TT__TORCH_WRITE:
         return true;
     case TT__TORCH_CLOSED:
-        tt__fail(TT_ERR_PEER, "the rendezvous \"%.60s\" is closed: its job has ended (another --rdzv-id is another job)",
+        tt__fail(TT_ERR_PEER,
+                 "the rendezvous \"%.60s\" is closed: its job has ended (another --rdzv-id is another job)",
                  a->config.run_id);
         agent_fail(a);
         return false;
@@ -371,9 +372,10 @@ static bool step_running(tt__torch_agent *a) {
     return false;
 }
 
+/* After a failure agents of 1.x are counted with the others, those of 2.x are not. */
 static bool step_ending(tt__torch_agent *a) {
-    bool all = false;
-    if (tt__torch_round_end(&a->round, a->failed, &all)) { /* the store was another's, who has seen the end */
+    bool all = a->failed && a->meeting.times != TT__TORCH_NAIVE;
+    if (!all && tt__torch_round_end(&a->round, a->failed, &all)) { /* the store was another's, who has seen the end */
         be_over(a, NULL);
         return false;
     }
@@ -399,14 +401,22 @@ static bool step_closing(tt__torch_agent *a) {
 
 static bool agent_step(tt__torch_agent *a) {
     switch (a->phase) {
-    case CONNECTING: return step_connecting(a);
-    case LEAVING: return step_leaving(a);
-    case JOINING: return step_joining(a);
-    case NUMBERING: return step_numbering(a);
-    case RUNNING: return step_running(a);
-    case ENDING: return step_ending(a);
-    case CLOSING: return step_closing(a);
-    case OVER: break;
+    case CONNECTING:
+        return step_connecting(a);
+    case LEAVING:
+        return step_leaving(a);
+    case JOINING:
+        return step_joining(a);
+    case NUMBERING:
+        return step_numbering(a);
+    case RUNNING:
+        return step_running(a);
+    case ENDING:
+        return step_ending(a);
+    case CLOSING:
+        return step_closing(a);
+    case OVER:
+        break;
     }
     return false;
 }

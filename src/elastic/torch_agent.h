@@ -34,11 +34,11 @@ typedef struct tt__torch_config {
     const char *address; /* this node's, for the others */
     int workers;         /* on this node */
     tt__torch_settings settings;
-    tt__torch_times times;               /* to write, if this is the first node */
-    int64_t join_ms, close_ms, exit_ms;  /* how long to wait for a round; to end the job; for the others' workers */
-    int64_t read_ms;                     /* of a call to the store */
-    bool own_store;                      /* workers meet in a store that rank 0 serves, in 2.x too */
-    bool identical;                      /* TORCH_ELASTIC_WORKER_IDENTICAL */
+    tt__torch_times times;              /* to write, if this is the first node */
+    int64_t join_ms, close_ms, exit_ms; /* how long to wait for a round; to end the job; for the others' workers */
+    int64_t read_ms;                    /* of a call to the store */
+    bool own_store;                     /* workers meet in a store that rank 0 serves, in 2.x too */
+    bool identical;                     /* TORCH_ELASTIC_WORKER_IDENTICAL */
 } tt__torch_config;
 
 typedef struct tt__torch_assignment {

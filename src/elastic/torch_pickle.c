@@ -65,13 +65,13 @@ typedef struct machine {
     bool stopped;
 } machine;
 
-static const char *const kind_names[] = {"None",      "a bool",   "an int",       "a text",      "bytes",
-                                         "a tuple",   "a dict",   "a set",        "a class",     "an object",
+static const char *const kind_names[] = {"None",      "a bool",   "an int",    "a text",  "bytes",
+                                         "a tuple",   "a dict",   "a set",     "a class", "an object",
                                          "timedelta", "timezone", "a datetime"};
 
 static tt_status bad(const machine *m, const char *expected, const value *got) {
-    return tt__fail(TT_ERR_FORMAT, "expected %s, got %s, at byte %zu", expected, got ? kind_names[got->kind] : "nothing",
-                    (size_t)(m->at - m->begin));
+    return tt__fail(TT_ERR_FORMAT, "expected %s, got %s, at byte %zu", expected,
+                    got ? kind_names[got->kind] : "nothing", (size_t)(m->at - m->begin));
 }
 
 /* ---- values */
@@ -251,7 +251,8 @@ static int64_t days_since_1970(int64_t year, int64_t month, int64_t day) {
 static tt_status make_time(const machine *m, const value *args, value *out) {
     const value *bytes = args->items.count ? &m->values[args->items.item[0]] : NULL;
     const value *zone = args->items.count == 2 ? &m->values[args->items.item[1]] : NULL;
-    if (!bytes || bytes->kind != V_BYTES || bytes->size != 10 || args->items.count > 2 || (zone && zone->kind != V_ZONE))
+    if (!bytes || bytes->kind != V_BYTES || bytes->size != 10 || args->items.count > 2 ||
+        (zone && zone->kind != V_ZONE))
         return bad(m, "the ten bytes of a time, perhaps with UTC", bytes);
     const uint8_t *b = bytes->data;
     int64_t year = b[0] << 8 | b[1], micro = b[7] << 16 | b[8] << 8 | b[9];
@@ -338,37 +339,67 @@ static tt_status check_protocol(machine *m) {
 static tt_status execute(machine *m, uint8_t op) {
     uint64_t ignored;
     switch (op) {
-    case 0x80: return check_protocol(m);
-    case 0x95: return take_number(m, 8, &ignored); /* a frame's length */
-    case '.': m->stopped = true; return TT_OK;
-    case 'N': return push_new(m, (value){.kind = V_NONE});
-    case 0x88: return push_new(m, (value){.kind = V_BOOL, .number = 1});
-    case 0x89: return push_new(m, (value){.kind = V_BOOL});
-    case 'K': return push_int(m, 1);
-    case 'M': return push_int(m, 2);
-    case 'J': return push_int(m, 4);
-    case 0x8a: return push_long(m);
-    case 0x8c: return push_string(m, V_TEXT, 1);
-    case 'X': return push_string(m, V_TEXT, 4);
-    case 'C': return push_string(m, V_BYTES, 1);
-    case 'B': return push_string(m, V_BYTES, 4);
-    case '}': return push_new(m, (value){.kind = V_DICT});
-    case 0x8f: return push_new(m, (value){.kind = V_SET});
-    case ')': return push_new(m, (value){.kind = V_TUPLE});
-    case '(': return run_add(&m->marks, (uint32_t)m->stack.count);
-    case 'u': return close_mark(m, V_DICT);
-    case 's': return set_item(m);
-    case 0x90: return close_mark(m, V_SET);
+    case 0x80:
+        return check_protocol(m);
+    case 0x95:
+        return take_number(m, 8, &ignored); /* a frame's length */
+    case '.':
+        m->stopped = true;
+        return TT_OK;
+    case 'N':
+        return push_new(m, (value){.kind = V_NONE});
+    case 0x88:
+        return push_new(m, (value){.kind = V_BOOL, .number = 1});
+    case 0x89:
+        return push_new(m, (value){.kind = V_BOOL});
+    case 'K':
+        return push_int(m, 1);
+    case 'M':
+        return push_int(m, 2);
+    case 'J':
+        return push_int(m, 4);
+    case 0x8a:
+        return push_long(m);
+    case 0x8c:
+        return push_string(m, V_TEXT, 1);
+    case 'X':
+        return push_string(m, V_TEXT, 4);
+    case 'C':
+        return push_string(m, V_BYTES, 1);
+    case 'B':
+        return push_string(m, V_BYTES, 4);
+    case '}':
+        return push_new(m, (value){.kind = V_DICT});
+    case 0x8f:
+        return push_new(m, (value){.kind = V_SET});
+    case ')':
+        return push_new(m, (value){.kind = V_TUPLE});
+    case '(':
+        return run_add(&m->marks, (uint32_t)m->stack.count);
+    case 'u':
+        return close_mark(m, V_DICT);
+    case 's':
+        return set_item(m);
+    case 0x90:
+        return close_mark(m, V_SET);
     case 0x85:
     case 0x86:
-    case 0x87: return push_tuple(m, op - 0x84u);
-    case 0x93: return push_class(m);
-    case 'R': return call_class(m);
-    case 0x81: return new_object(m);
-    case 'b': return build(m);
-    case 0x94: return memoize(m);
-    case 'h': return recall(m, 1);
-    case 'j': return recall(m, 4);
+    case 0x87:
+        return push_tuple(m, op - 0x84u);
+    case 0x93:
+        return push_class(m);
+    case 'R':
+        return call_class(m);
+    case 0x81:
+        return new_object(m);
+    case 'b':
+        return build(m);
+    case 0x94:
+        return memoize(m);
+    case 'h':
+        return recall(m, 1);
+    case 'j':
+        return recall(m, 4);
     default:
         return tt__fail(TT_ERR_UNSUPPORTED, "pickle opcode 0x%02x at byte %zu", op, (size_t)(m->at - m->begin) - 1);
     }
@@ -390,15 +421,17 @@ static const run *attributes(const machine *m, const value *v, int64_t of) {
     if (v->kind != V_OBJECT || v->number != of || !v->items.count)
         return tt__fail_null(TT_ERR_FORMAT, "expected a %s, got %s", classes[of].name, kind_names[v->kind]);
     const run *found = &m->values[v->items.item[0]].items;
-    return found->count <= MAX_ATTRIBUTES ? found : tt__fail_null(TT_ERR_FORMAT, "a %s of many parts", classes[of].name);
+    return found->count <= MAX_ATTRIBUTES ? found
+                                          : tt__fail_null(TT_ERR_FORMAT, "a %s of many parts", classes[of].name);
 }
 
 /* Check that a dict or a set is not larger than a job. What it holds may be one node, again and again. */
 static tt_status check_size(const value *v) {
     size_t n = v->kind == V_DICT ? v->items.count / 2 : v->items.count;
-    return n <= TT__TORCH_MAX_NODES ? TT_OK
-                                    : tt__fail(TT_ERR_UNSUPPORTED, "a rendezvous of %zu nodes: at most %d are supported",
-                                               n, TT__TORCH_MAX_NODES);
+    return n <= TT__TORCH_MAX_NODES
+               ? TT_OK
+               : tt__fail(TT_ERR_UNSUPPORTED, "a rendezvous of %zu nodes: at most %d are supported", n,
+                          TT__TORCH_MAX_NODES);
 }
 
 static tt_status wrong_attribute(const value *key, const value *v) {
@@ -411,7 +444,8 @@ static tt_status wrong_attribute(const value *key, const value *v) {
 
 static tt_status take_address(const value *v, char address[TT__TORCH_ADDRESS]) {
     if (v->kind != V_TEXT || v->size >= TT__TORCH_ADDRESS || memchr(v->data, 0, v->size))
-        return tt__fail(TT_ERR_UNSUPPORTED, "a node's address: expected a text of less than %d bytes", TT__TORCH_ADDRESS);
+        return tt__fail(TT_ERR_UNSUPPORTED, "a node's address: expected a text of less than %d bytes",
+                        TT__TORCH_ADDRESS);
     memcpy(address, v->data, v->size);
     address[v->size] = '\0';
     return tt__is_utf8(address) ? TT_OK : tt__fail(TT_ERR_FORMAT, "a node's address that is not UTF-8");

@@ -126,6 +126,14 @@ tt__torch_verdict tt__torch_leave(const tt__torch_step *s) {
     return s->late_ms > 0 ? TT__TORCH_LATE : withdraw(s, own, &own->participant);
 }
 
+tt__torch_verdict tt__torch_depart(const tt__torch_step *s) {
+    tt__torch_member *own = tt__torch_find(s->state, s->node);
+    bool *list = !own ? NULL : own->redundant ? &own->redundant : own->waiting ? &own->waiting : &own->participant;
+    if (!own || s->late_ms > 0)
+        return own ? TT__TORCH_LATE : TT__TORCH_FINISHED;
+    return withdraw(s, own, list);
+}
+
 tt__torch_verdict tt__torch_keep_alive(const tt__torch_step *s) {
     if (!is_beat_due(s, tt__torch_find(s->state, s->node)))
         return TT__TORCH_FINISHED;

@@ -46,9 +46,11 @@ typedef struct tt__torch_step {
 /* Forget nodes whose heartbeats have stopped. To be called with each state that is read. */
 void tt__torch_sanitize(tt__torch_state *state, const tt__torch_settings *settings, int64_t now_us);
 
-/* Operations, to be repeated until FINISHED or an error: leave a round that this node took part in; take part in the
+/* Operations, to be repeated until FINISHED or an error: leave a round that this node took part in; or whatever list
+ * has it; take part in the
  * next that is complete (FINISHED: the node has its rank); send a heartbeat, if it is due; end the rendezvous. */
 tt__torch_verdict tt__torch_leave(const tt__torch_step *s);
+tt__torch_verdict tt__torch_depart(const tt__torch_step *s);
 tt__torch_verdict tt__torch_join(const tt__torch_step *s);
 tt__torch_verdict tt__torch_keep_alive(const tt__torch_step *s);
 tt__torch_verdict tt__torch_close(const tt__torch_step *s);

@@ -194,8 +194,8 @@ tt_status tt__torch_round_get_master(tt__torch_round *r, char address[TT__TORCH_
     tt_store_value_free(&host);
     *port = (int)parsed;
     *done = good;
-    return good ? TT_OK : tt__fail(TT_ERR_PROTOCOL, "MASTER_ADDR: expected a name of less than %d bytes",
-                                   TT__TORCH_MASTER);
+    return good ? TT_OK
+                : tt__fail(TT_ERR_PROTOCOL, "MASTER_ADDR: expected a name of less than %d bytes", TT__TORCH_MASTER);
 }
 
 /* ---- the end */

@@ -45,8 +45,8 @@ tt_status tt__torch_round_ranks(tt__torch_round *round, bool identical, tt__torc
 tt_status tt__torch_round_set_master(tt__torch_round *round, const char *address, int port);
 tt_status tt__torch_round_get_master(tt__torch_round *round, char address[TT__TORCH_MASTER], int *port, bool *done);
 
-/* Say that this agent's workers have ended well; *all: everybody's have. After a failure PyTorch 1.x counts, too, and
- * 2.x does not. */
+/* Say that this agent's workers have ended; *all: everybody's have. `failed`: as 1.x does it after a failure, for which
+ * 2.x has no word. */
 tt_status tt__torch_round_end(tt__torch_round *round, bool failed, bool *all);
 
 #endif

@@ -253,9 +253,9 @@ tt_status tt__torch_decode(tt__torch_state *state, const void *text, size_t size
     *state = (tt__torch_state){0};
     if (size == strlen(TT__TORCH_NO_STATE) && !memcmp(text, TT__TORCH_NO_STATE, size))
         return TT_OK;
-    tt_status status = size > TT__TORCH_MAX_STATE
-                           ? tt__fail(TT_ERR_UNSUPPORTED, "%zu bytes: at most %d are supported", size, TT__TORCH_MAX_STATE)
-                           : tt__base64_decode(&pickle, text, size);
+    tt_status status = size > TT__TORCH_MAX_STATE ? tt__fail(TT_ERR_UNSUPPORTED, "%zu bytes: at most %d are supported",
+                                                             size, TT__TORCH_MAX_STATE)
+                                                  : tt__base64_decode(&pickle, text, size);
     if (!status)
         status = tt__torch_unpickle(state, pickle.data, pickle.size);
     tt__bytes_free(&pickle);

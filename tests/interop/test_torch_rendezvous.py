@@ -24,6 +24,7 @@ PROGRAMS = os.environ["TT_PROGRAMS"]
 PATIENCE = 0.3 * float(os.environ["TT_TIMEOUT"])
 OLD = torch.__version__.startswith("1.")
 EPOCH = datetime(1970, 1, 1)
+LAST_CALL = 5  # seconds: time to come for those who look once a second
 
 
 def now():
@@ -159,6 +160,10 @@ class Rendezvous(unittest.TestCase):
     def setUp(self):
         self.nodes = []
         self.addCleanup(lambda: [node.close() for node in self.nodes])
+        self.serve()
+
+    def serve(self):
+        """A store of PyTorch's, for one job."""
         self.served = self.node(sys.executable, os.path.join(HERE, "torch_peer.py"), "127.0.0.1", "0", "serve-only", "1",
                                 "1", "x", "1", "5", "serve")
         self.port = str(self.served.next()["port"])
@@ -167,24 +172,18 @@ class Rendezvous(unittest.TestCase):
         self.nodes.append(Node(*command))
         return self.nodes[-1]
 
-    def ours(self, low, high, address, last_call=60, keep_alive=5, workers=1, role="default", more=()):
+    def ours(self, low, high, address, last_call=60, keep_alive=5, workers=1, role="default"):
         return self.node(os.path.join(PROGRAMS, "torch_node"), "127.0.0.1", self.port, "job", str(low), str(high),
                          address, str(workers), role, str(int(1000 * last_call)), str(int(1000 * keep_alive)),
-                         "naive" if OLD else "aware", *more)
+                         "naive" if OLD else "aware")
 
     def theirs(self, low, high, address, last_call=60, keep_alive=5):
+        """Comes back when it is about to join, since it takes long to start."""
         peer = self.node(sys.executable, os.path.join(HERE, "torch_peer.py"), "127.0.0.1", self.port, "job", str(low),
                          str(high), address, str(last_call), str(keep_alive))
+        peer.expect("ready")
         peer.order("join")
         return peer
-
-    def begun(self, *nodes):
-        """All are in one round, as their addresses say."""
-        said = [node.expect("begin") for node in nodes]
-        self.assertEqual([s["node"] for s in said], list(range(len(nodes))))
-        self.assertEqual({s["nodes"] for s in said}, {len(nodes)})
-        self.assertEqual(len({s["round"] for s in said}), 1)
-        return said
 
     def end(self, ours, others):
         for node in others:
@@ -212,7 +211,7 @@ class Rendezvous(unittest.TestCase):
             self.assertEqual((seen[other]["rank"], seen[other]["world"]), (3 if rank == 0 else 0, 5))
             self.assertEqual(seen[other]["role_world"], 2)
             self.end([ours], [other])
-            self.setUp()
+            self.serve()
 
     def begun_and_ranked(self, order, other):
         """PyTorch's part of the numbers comes after its begin."""
@@ -267,13 +266,13 @@ class Rendezvous(unittest.TestCase):
             self.settle(nodes)
             self.end([node for node in nodes if "torch_node" in node.process.args[0]],
                      [node for node in nodes if "torch_node" not in node.process.args[0]])
-            self.setUp()
+            self.serve()
 
     def test_late(self):
         """One that comes late makes all begin again: one of PyTorch's, and one of ours."""
-        first, second = self.start_all(["ours", "theirs"], 2, 4, last_call=1)
+        first, second = self.start_all(["ours", "theirs"], 2, 4, last_call=LAST_CALL)
         before = self.settle([first, second])
-        third = self.theirs(2, 4, "127.0.0.3", last_call=1)
+        third = self.theirs(2, 4, "127.0.0.3", last_call=LAST_CALL)
         self.assertIn("wants to join", first.expect("changed")["text"])
         self.wait_for_waiting(second)
         first.order("again")
@@ -282,7 +281,7 @@ class Rendezvous(unittest.TestCase):
         self.assertGreater(after[0]["round"], before[0]["round"])
         if not OLD:
             self.assertEqual((after[0]["master"], after[0]["port"]), (before[0]["master"], before[0]["port"]))
-        fourth = self.ours(2, 4, "127.0.0.4", last_call=1)
+        fourth = self.ours(2, 4, "127.0.0.4", last_call=LAST_CALL)
         first.expect("changed")
         self.wait_for_waiting(second)
         self.wait_for_waiting(third)
@@ -300,7 +299,7 @@ class Rendezvous(unittest.TestCase):
 
     def test_death(self):
         """A node that dies is found missing; the rest goes on without."""
-        first, second, third = self.start_all(["ours", "theirs", "ours"], 2, 3, last_call=1, keep_alive=1)
+        first, second, third = self.start_all(["ours", "theirs", "ours"], 2, 3, last_call=LAST_CALL, keep_alive=1)
         self.settle([first, second, third])
         third.kill()
         self.assertIn("left", first.expect("changed")["text"])
@@ -311,7 +310,7 @@ class Rendezvous(unittest.TestCase):
         second.kill()
         first.expect("changed")
         first.order("again")
-        again = self.ours(2, 3, "127.0.0.9", last_call=1, keep_alive=1)
+        again = self.ours(2, 3, "127.0.0.9", last_call=LAST_CALL, keep_alive=1)
         self.settle([first, again])
         self.end([first, again], [])
 
@@ -321,7 +320,7 @@ class Rendezvous(unittest.TestCase):
         self.settle([first, second])
         third = self.ours(2, 2, "127.0.0.3", keep_alive=1)
         self.assertIn("waiting for other nodes", third.next()["text"])
-        if OLD: # whose nodes know of no list for such, and whose state loses ours
+        if OLD:  # whose nodes know of no list for such, and whose state loses ours
             return
         second.order("close")
         second.expect("closed")
@@ -336,7 +335,10 @@ class Rendezvous(unittest.TestCase):
         self.settle([first, second])
         first.order("finish")
         second.order("fail")
-        self.assertIn("another node has ended the job", first.expect("over")["text"])
+        if OLD:  # where a failed agent takes part in the barrier
+            first.expect("over")
+        else:
+            self.assertIn("another node has ended the job", first.expect("over")["text"])
         second.expect("over")
 
     def test_leave(self):

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const kinds[] = {[TT__TORCH_BEGIN] = "begin", [TT__TORCH_CHANGED] = "changed",
-                                    [TT__TORCH_ENDED] = "ended", [TT__TORCH_WAITS] = "waits",
-                                    [TT__TORCH_OVER] = "over",   [TT__TORCH_FAILED] = "failed"};
+static const char *const kinds[] = {
+    [TT__TORCH_BEGIN] = "begin", [TT__TORCH_CHANGED] = "changed", [TT__TORCH_ENDED] = "ended",
+    [TT__TORCH_WAITS] = "waits", [TT__TORCH_OVER] = "over",       [TT__TORCH_FAILED] = "failed"};
 
 static void show(const tt__torch_event *event) {
     const tt__torch_assignment *a = &event->assignment;

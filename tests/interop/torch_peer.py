@@ -77,6 +77,7 @@ def main():
         say(event="serves", port=store.port)
     handler = make_handler(store, run_id, int(low), int(high), address, float(last_call), float(keep_alive))
     joined = None
+    say(event="ready")
     for line in sys.stdin:
         words = line.split()
         try:
