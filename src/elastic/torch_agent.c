@@ -152,6 +152,28 @@ static tt__torch_verdict fail_late(tt__torch_agent *a) {
     return TT__TORCH_LATE;
 }
 
+static const tt__torch_node *first_of(const tt__torch_state *state) {
+    const tt__torch_node *first = NULL;
+    for (size_t i = 0; i < state->count; i++)
+        if (state->members[i].participant && (!first || tt__torch_node_compare(&state->members[i].node, first) < 0))
+            first = &state->members[i].node;
+    return first;
+}
+
+/* Whoever comes late must not become agent 0: agents of 2.x ask once where the workers meet, and stay with it. '~' is
+ * behind all that names of hosts have. */
+static void line_up_behind(tt__torch_agent *a) {
+    tt__torch_node *own = &a->meeting.node;
+    const tt__torch_state *state = &a->meeting.state;
+    const tt__torch_node *first = first_of(state);
+    size_t length = strlen(own->address);
+    if (!state->complete || state->times == TT__TORCH_NAIVE || !first || tt__torch_node_compare(own, first) > 0 ||
+        length + 2 > sizeof own->address)
+        return;
+    memmove(own->address + 1, own->address, length + 1);
+    own->address[0] = '~';
+}
+
 static bool step_leaving(tt__torch_agent *a) {
     tt__torch_verdict verdict;
     if (!take_step(a, a->leaves ? tt__torch_depart : tt__torch_leave, NULL, &verdict))
@@ -162,6 +184,8 @@ static bool step_leaving(tt__torch_agent *a) {
         fail_late(a);
     else if (verdict == TT__TORCH_FINISHED)
         a->phase = JOINING;
+    if (a->phase == JOINING && !a->knows_master)
+        line_up_behind(a);
     return true;
 }
 

@@ -5,6 +5,7 @@ import base64
 import json
 import os
 import pickle
+import random
 import select
 import subprocess
 import sys
@@ -154,6 +155,115 @@ class States(unittest.TestCase):
             said = self.recode(text)
             self.assertEqual(said.returncode, 1, text)
             self.assertIn(says, said.stderr)
+
+
+class Steps(unittest.TestCase):
+    """From a random state the next step of ours is PyTorch's: what is to be done, and the state after it."""
+
+    OPERATIONS = {"join": theirs._RendezvousJoinOp, "leave": theirs._RendezvousExitOp,
+                  "close": theirs._RendezvousCloseOp, "beat": theirs._RendezvousKeepAliveOp}
+    VERDICTS = {"FINISH": "finished", "SYNC": "wait", "ERROR_CLOSED": "closed", "ERROR_TIMEOUT": "late"}
+
+    def setUp(self):
+        self.process = subprocess.Popen([os.path.join(PROGRAMS, "torch_state"), "steps"] + ["naive"] * OLD, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True)
+        self.addCleanup(self.process.communicate)
+        self.seed = int(os.environ.get("TT_STORM_SEED", random.randrange(1 << 30)))
+        self.random = random.Random(self.seed)
+
+    def draw_state(self, nodes, moment):
+        draw, state = self.random, theirs._RendezvousState()
+        state.round, state.closed, state.complete = draw.randrange(5), draw.random() < 0.1, draw.random() < 0.5
+        taking_part = draw.sample(nodes, draw.randrange(len(nodes) + 1))
+        state.participants = {node: rank if state.complete else 0 for rank, node in enumerate(sorted(taking_part))}
+        others = [node for node in nodes if node not in state.participants]
+        state.wait_list = set(draw.sample(others, draw.randrange(len(others) + 1)))
+        if not OLD and draw.random() < 0.5:
+            others = [node for node in others if node not in state.wait_list]
+            state.redundancy_list = set(draw.sample(others, draw.randrange(len(others) + 1)))
+        known = {*state.participants, *state.wait_list, *getattr(state, "redundancy_list", ())}
+        for node in known:
+            state.last_heartbeats[node] = moment - timedelta(microseconds=draw.randrange(24_000_000))
+        if not state.complete and draw.random() < 0.8:
+            state.deadline = moment + timedelta(microseconds=draw.randrange(-5_000_000, 5_000_000))
+        return state
+
+    def their_step(self, operation, state, node, settings, moment, late_ms):
+        """(verdict, does the clock begin anew), by their code, with a clock that stands."""
+        class Clock(datetime):
+            utcnow = staticmethod(lambda: moment)
+            now = staticmethod(lambda zone=None: moment)
+
+        class Monotonic:
+            monotonic = staticmethod(lambda: 1000 + late_ms / 1000)
+
+        class Holder:
+            _state, _settings = state, settings
+
+        kept = theirs.datetime, theirs.time
+        theirs.datetime, theirs.time = Clock, Monotonic
+        try:
+            if operation == "sanitize":
+                theirs._BackendRendezvousStateHolder._sanitize(Holder)
+                return "finished", False
+            executor = theirs._DistributedRendezvousOpExecutor(node, None, settings)
+            executor._state = state
+            executor._record = lambda *args, **more: None
+            try:
+                action = self.OPERATIONS[operation]()(theirs._RendezvousContext(node, state, settings), 1000).name
+            except getattr(theirs, "RendezvousGracefulExitError", ()):
+                return "unneeded", False
+            if action in self.VERDICTS:
+                return self.VERDICTS[action], False
+            getattr(executor, "_" + action.lower())()
+            return "write", action == "REMOVE_FROM_REDUNDANCY_LIST"
+        finally:
+            theirs.datetime, theirs.time = kept
+
+    def our_step(self, operation, state, node, settings, moment, late_ms):
+        text = base64.b64encode(pickle.dumps(state)).decode()
+        seconds = settings.timeout.last_call, settings.keep_alive_interval
+        last_call, keep_alive = (int(s.total_seconds() * 1000) for s in seconds)
+        self.process.stdin.write(f"{operation} {settings.min_nodes} {settings.max_nodes} {last_call} {keep_alive} "
+                                 f"{settings.keep_alive_max_attempt} {micros(moment)} {late_ms} "
+                                 f"{node.fqdn if OLD else node.addr} {node.pid} {node.local_id} {text}\n")
+        self.process.stdin.flush()
+        verdict, restarts, text = self.process.stdout.readline().split()
+        return (verdict, restarts == "1"), pickle.loads(base64.b64decode(text))
+
+    def is_comparable(self, operation, state, node, settings):
+        """1.13 knows no redundant nodes, and stumbles over a missing deadline."""
+        if not OLD or operation != "join" or node in state.wait_list:
+            return True
+        enough = len(state.participants) >= settings.min_nodes
+        full = len(state.participants) >= settings.max_nodes
+        return not (full if state.complete else enough and (state.deadline is None or full))
+
+    def test_steps(self):
+        moment = now().replace(microsecond=123456)
+        seen = set()
+        for case in range(1500):
+            draw = self.random
+            low = draw.randrange(1, 4)
+            high = draw.randrange(low, 5)
+            nodes = [theirs._NodeDesc(draw.choice("abc"), pid, draw.randrange(2)) for pid in range(draw.randrange(1, 6))]
+            settings = theirs.RendezvousSettings(
+                "job", low, high, theirs.RendezvousTimeout(last_call=timedelta(seconds=draw.randrange(1, 9))),
+                keep_alive_interval=timedelta(seconds=draw.randrange(1, 9)), keep_alive_max_attempt=3)
+            state, node = self.draw_state(nodes, moment), draw.choice(nodes)
+            operation = draw.choice([*self.OPERATIONS, "join", "join", "join", "sanitize"])
+            late_ms = draw.choice((-1000, -1, 1, 4000, 6000))
+            if not self.is_comparable(operation, state, node, settings):
+                continue
+            given = pickle.dumps(state)
+            ours, after = self.our_step(operation, state, node, settings, moment, late_ms)
+            expected = self.their_step(operation, state, node, settings, moment, late_ms)
+            say = f"seed {self.seed} case {case}: {operation} of {node} from {pickle.loads(given).__dict__}"
+            self.assertEqual(ours, expected, say)
+            if ours[0] in ("write", "finished") and (operation == "sanitize" or ours[0] == "write"):
+                self.assertEqual(States.show(self, after), States.show(self, state), say)
+            seen.add((operation, ours))
+        self.assertGreater(len(seen), 12)  # of all kinds
 
 
 class Rendezvous(unittest.TestCase):
