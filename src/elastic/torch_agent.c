@@ -19,7 +19,7 @@
 
 /* How often the store is asked: with many nodes less often, as the state grows with them. */
 enum { ASK_MIN_MS = 100, ASK_PER_NODE_MS = 10, ASK_MAX_MS = 1000, RETRY_MS = 200 };
-enum { CONNECT_MS = 2000, QUIET_MS = 3000, LEAVE_MS = 5000, MAX_EVENTS = 8 };
+enum { CONNECT_MS = 2000, QUIET_MS = 3000, SAYS_NOTHING_MS = 2000, LEAVE_MS = 5000, MAX_EVENTS = 8 };
 
 typedef enum phase { CONNECTING, LEAVING, JOINING, NUMBERING, RUNNING, ENDING, CLOSING, OVER } phase;
 typedef enum order { NO_ORDER, AGAIN, FINISH, FINISH_FAILED, LEAVE, STOP } order;
@@ -320,21 +320,6 @@ static tt_status serve_master(tt__torch_agent *a) {
     return tt__torch_round_set_master(&a->round, as->master_addr, as->master_port);
 }
 
-/* Find out where the workers meet. An agent 0 of 2.x says so once, and may not again in its further rounds. */
-static tt_status learn_master(tt__torch_agent *a, const tt__torch_node *first, bool *done) {
-    tt__torch_assignment *as = &a->assignment;
-    if (a->round.rank == 0) {
-        *done = true;
-        TT__TRY(serve_master(a));
-    } else {
-        TT__TRY(tt__torch_round_get_master(&a->round, as->master_addr, &as->master_port, done));
-        *done = *done || (as->agent_store && a->knows_master && !tt__torch_node_compare(first, &a->master));
-    }
-    a->knows_master = *done;
-    a->master = *first;
-    return TT_OK;
-}
-
 static const tt__torch_node *first_participant(const tt__torch_agent *a) {
     const tt__torch_node *first = &a->participants[0];
     for (int k = 1; k < a->round.world; k++)
@@ -343,10 +328,31 @@ static const tt__torch_node *first_participant(const tt__torch_agent *a) {
     return first;
 }
 
+/* Find out where the workers meet. An agent 0 of 2.x says so in its first round as agent 0 and not again, also where
+ * others have come since. */
+static tt_status learn_master(tt__torch_agent *a, const tt__torch_node *first, bool *done) {
+    tt__torch_assignment *as = &a->assignment;
+    if (a->round.rank == 0) {
+        *done = true;
+        return serve_master(a);
+    }
+    TT__TRY(tt__torch_round_get_master(&a->round, as->master_addr, &as->master_port, done));
+    if (*done || !as->agent_store)
+        return TT_OK;
+    *done = a->knows_master && !tt__torch_node_compare(first, &a->master);
+    if (!*done && tt__now_ms() - a->began_ms > SAYS_NOTHING_MS)
+        return tt__torch_round_find_master(&a->round, first->address, as->master_addr, &as->master_port, done);
+    return TT_OK;
+}
+
 /* 1.x tells the numbers first, 2.x the place; both are to be had in any order. */
 static tt_status take_numbers(tt__torch_agent *a, bool *done) {
-    if (!a->has_place)
-        TT__TRY(learn_master(a, first_participant(a), &a->has_place));
+    const tt__torch_node *first = first_participant(a);
+    if (!a->has_place) {
+        TT__TRY(learn_master(a, first, &a->has_place));
+        a->knows_master = a->has_place;
+        a->master = a->has_place ? *first : a->master;
+    }
     if (!a->has_ranks)
         TT__TRY(tt__torch_round_ranks(&a->round, a->config.identical, &a->assignment.ranks, &a->has_ranks));
     *done = a->has_place && a->has_ranks;
@@ -384,15 +390,23 @@ static bool step_numbering(tt__torch_agent *a) {
 
 /* ---- while workers run, and the end */
 
+/* Nodes of PyTorch's that wait for the others' end send no heartbeats meanwhile: who is missing then has not left. */
+static bool may_have_left(tt__torch_agent *a) {
+    bool one = false;
+    return !tt__torch_round_has_ended(&a->round, &one) && !one;
+}
+
 static bool step_running(tt__torch_agent *a) {
     if (!keep_alive(a) || a->told_change)
         return false;
-    a->told_change = a->meeting.state.closed || has_changed(a);
+    bool waits = tt__torch_waiting(&a->meeting.state) > 0;
     if (a->meeting.state.closed)
         post(a, TT__TORCH_ENDED, "another node has ended the job");
-    else if (a->told_change)
-        post(a, TT__TORCH_CHANGED,
-             tt__torch_waiting(&a->meeting.state) ? "another node wants to join" : "a node has left");
+    else if (has_changed(a) && (waits || may_have_left(a)))
+        post(a, TT__TORCH_CHANGED, waits ? "another node wants to join" : "a node has left");
+    else
+        return false;
+    a->told_change = true;
     return false;
 }
 

@@ -174,7 +174,6 @@ static tt_status close_mark(machine *m, value_kind kind) {
     if (!m->marks.count)
         return tt__fail(TT_ERR_FORMAT, "expected a mark on the stack, got none");
     size_t height = m->marks.item[--m->marks.count], n = m->stack.count - height;
-    uint32_t *above = m->stack.item + height;
     value *into = height && (!m->marks.count || height > m->marks.item[m->marks.count - 1])
                       ? &m->values[m->stack.item[height - 1]]
                       : NULL;
@@ -183,7 +182,7 @@ static tt_status close_mark(machine *m, value_kind kind) {
     if (kind == V_DICT && n % 2)
         return tt__fail(TT_ERR_FORMAT, "a dict with a key that has no value");
     for (size_t i = 0; i < n; i++)
-        TT__TRY(run_add(&into->items, above[i]));
+        TT__TRY(run_add(&into->items, m->stack.item[height + i]));
     m->stack.count = height;
     return TT_OK;
 }
@@ -579,6 +578,8 @@ static tt_status take_state(const machine *m, tt__torch_state *state) {
 }
 
 tt_status tt__torch_unpickle(tt__torch_state *state, const uint8_t *data, size_t size) {
+    if (!size)
+        return tt__fail(TT_ERR_FORMAT, "expected a pickle, got nothing");
     machine m = {.begin = data, .at = data, .end = data + size};
     tt_status status = machine_run(&m);
     if (!status)

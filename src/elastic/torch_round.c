@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_WORKERS_OF_NODE = 65536 };
+enum { MAX_WORKERS_OF_NODE = 65536, MAX_ROUNDS_BACK = 1000 };
 
 #define ROLE_INFO "torchelastic/role_info"
 #define TERMINAL_STATE "torchelastic/agent/terminal_state"
@@ -198,6 +198,17 @@ tt_status tt__torch_round_get_master(tt__torch_round *r, char address[TT__TORCH_
                 : tt__fail(TT_ERR_PROTOCOL, "MASTER_ADDR: expected a name of less than %d bytes", TT__TORCH_MASTER);
 }
 
+tt_status tt__torch_round_find_master(tt__torch_round *r, const char *first, char address[TT__TORCH_MASTER], int *port,
+                                      bool *done) {
+    tt__torch_round earlier = *r;
+    *done = false;
+    while (!*done && earlier.round-- > 0 && r->round - earlier.round <= MAX_ROUNDS_BACK) {
+        TT__TRY(tt__torch_round_get_master(&earlier, address, port, done));
+        *done = *done && !strcmp(address, first);
+    }
+    return TT_OK;
+}
+
 /* ---- the end */
 
 /* Count this agent as done, both ways. */
@@ -221,6 +232,13 @@ static tt_status all_ended(const tt__torch_round *r, const char *ending, bool *a
     *all = true;
     for (int k = 0; k < r->world && *all; k++)
         TT__TRY(is_there(r, TERMINAL_STATE, k, ending, all));
+    return TT_OK;
+}
+
+tt_status tt__torch_round_has_ended(tt__torch_round *r, bool *one) {
+    TT__TRY(is_there(r, TERMINAL_STATE "/num_members", -1, "", one));
+    for (int k = 0; k < r->world && !*one; k++)
+        TT__TRY(is_there(r, TERMINAL_STATE, k, "", one));
     return TT_OK;
 }
 

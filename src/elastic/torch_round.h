@@ -45,6 +45,13 @@ tt_status tt__torch_round_ranks(tt__torch_round *round, bool identical, tt__torc
 tt_status tt__torch_round_set_master(tt__torch_round *round, const char *address, int port);
 tt_status tt__torch_round_get_master(tt__torch_round *round, char address[TT__TORCH_MASTER], int *port, bool *done);
 
+/* The same, from the last earlier round in which an agent at `first` was agent 0 and said so. */
+tt_status tt__torch_round_find_master(tt__torch_round *round, const char *first, char address[TT__TORCH_MASTER],
+                                      int *port, bool *done);
+
+/* Has an agent said that its workers have ended well? */
+tt_status tt__torch_round_has_ended(tt__torch_round *round, bool *one);
+
 /* Say that this agent's workers have ended; *all: everybody's have. `failed`: as 1.x does it after a failure, for which
  * 2.x has no word. */
 tt_status tt__torch_round_end(tt__torch_round *round, bool failed, bool *all);
