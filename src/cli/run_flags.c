@@ -84,7 +84,8 @@ const tt__flag tt__run_flags_table[] = {
      .value = "K=V,...",
      .what =
          "timeout=SECONDS: how long to wait for other nodes (default 600); heartbeat=SECONDS: a node that is silent "
-         "for so long is lost (default 5)"},
+         "for so long is lost (default 5); protocol=torch: the other nodes are torchrun's "
+         "(docs/launch/torchrun_nodes.md)"},
     {.what = "What runs:"},
     {.name = "module", .id = FIELD(module), .letter = 'm', .what = "PROGRAM is a Python module"},
     {.name = "no-python", .id = FIELD(no_python), .what = "never start PROGRAM with python3"},

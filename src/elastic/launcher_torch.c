@@ -166,7 +166,7 @@ void tt__launcher_torch_take(launcher *l) {
 /* ---- the end */
 
 /* Did a worker of this node fail by itself? */
-static bool has_failed(const launcher *l) {
+static bool own_worker_failed(const launcher *l) {
     for (int i = 0; i < l->job->workers; i++)
         if (l->workers[i].status != 0 || l->workers[i].exec_errno)
             return true;
@@ -181,7 +181,7 @@ void tt__launcher_torch_finish(launcher *l, void (*serve)(launcher *l)) {
     if (l->got_signal || l->phase == TT__JOINING)
         tt__torch_agent_leave(l->torch->agent);
     else
-        tt__torch_agent_finish(l->torch->agent, has_failed(l));
+        tt__torch_agent_finish(l->torch->agent, own_worker_failed(l));
     while (!l->torch->over && l->signals_taken == signals)
         serve(l);
 }

@@ -142,7 +142,7 @@ static bool take_step(tt__torch_agent *a, tt__torch_verdict (*operation)(const t
     return false;
 }
 
-static tt__torch_verdict fail_late(tt__torch_agent *a) {
+static tt__torch_verdict fail_incomplete(tt__torch_agent *a) {
     tt__fail(TT_ERR_TIMEOUT,
              "the rendezvous \"%.60s\" was not complete within %lld s: %d node%s came, %d are needed (--nnodes); nodes "
              "need the same --rdzv-id and --rdzv-endpoint",
@@ -152,7 +152,7 @@ static tt__torch_verdict fail_late(tt__torch_agent *a) {
     return TT__TORCH_LATE;
 }
 
-static const tt__torch_node *first_of(const tt__torch_state *state) {
+static const tt__torch_node *first_in_state(const tt__torch_state *state) {
     const tt__torch_node *first = NULL;
     for (size_t i = 0; i < state->count; i++)
         if (state->members[i].participant && (!first || tt__torch_node_compare(&state->members[i].node, first) < 0))
@@ -165,7 +165,7 @@ static const tt__torch_node *first_of(const tt__torch_state *state) {
 static void line_up_behind(tt__torch_agent *a) {
     tt__torch_node *own = &a->meeting.node;
     const tt__torch_state *state = &a->meeting.state;
-    const tt__torch_node *first = first_of(state);
+    const tt__torch_node *first = first_in_state(state);
     size_t length = strlen(own->address);
     if (!state->complete || state->times == TT__TORCH_NAIVE || !first || tt__torch_node_compare(own, first) > 0 ||
         length + 2 > sizeof own->address)
@@ -181,7 +181,7 @@ static bool step_leaving(tt__torch_agent *a) {
     if (a->leaves && verdict != TT__TORCH_WRITE)
         be_over(a, NULL);
     else if (verdict == TT__TORCH_LATE)
-        fail_late(a);
+        fail_incomplete(a);
     else if (verdict == TT__TORCH_FINISHED)
         a->phase = JOINING;
     if (a->phase == JOINING && !a->knows_master)
@@ -216,7 +216,7 @@ static tt_status take_round(tt__torch_agent *a) {
     return TT_OK;
 }
 
-static void tell_missing(tt__torch_agent *a) {
+static void tell_who_is_missing(tt__torch_agent *a) {
     char text[200];
     int here = tt__torch_participants(&a->meeting.state);
     if (a->told_waiting || tt__now_ms() - a->began_ms < QUIET_MS)
@@ -253,10 +253,10 @@ static bool step_joining(tt__torch_agent *a) {
         be_over(a, "the job has ended; all its places were taken by other nodes");
         return false;
     case TT__TORCH_LATE:
-        fail_late(a);
+        fail_incomplete(a);
         return false;
     default:
-        tell_missing(a);
+        tell_who_is_missing(a);
         return false;
     }
 }

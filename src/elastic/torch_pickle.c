@@ -105,19 +105,19 @@ static tt_status push_new(machine *m, value v) {
     return run_add(&m->stack, (uint32_t)m->count++);
 }
 
-static size_t above_mark(const machine *m) {
+static size_t values_above_mark(const machine *m) {
     return m->stack.count - (m->marks.count ? m->marks.item[m->marks.count - 1] : 0);
 }
 
 /* The value `below` the top, down to the last mark; NULL: there is none. */
 static value *peek(const machine *m, size_t below) {
-    return below < above_mark(m) ? &m->values[m->stack.item[m->stack.count - 1 - below]] : NULL;
+    return below < values_above_mark(m) ? &m->values[m->stack.item[m->stack.count - 1 - below]] : NULL;
 }
 
-static tt_status need(const machine *m, size_t n) {
-    return above_mark(m) < n ? tt__fail(TT_ERR_FORMAT, "expected %zu values on the stack, got %zu, at byte %zu", n,
-                                        above_mark(m), (size_t)(m->at - m->begin))
-                             : TT_OK;
+static tt_status need_values(const machine *m, size_t n) {
+    return values_above_mark(m) < n ? tt__fail(TT_ERR_FORMAT, "expected %zu values on the stack, got %zu, at byte %zu",
+                                               n, values_above_mark(m), (size_t)(m->at - m->begin))
+                                    : TT_OK;
 }
 
 /* ---- arguments of opcodes */
@@ -132,7 +132,7 @@ static tt_status take(machine *m, uint64_t size, const uint8_t **from) {
 }
 
 /* A little-endian number. */
-static tt_status take_number(machine *m, size_t width, uint64_t *number) {
+static tt_status take_little_endian(machine *m, size_t width, uint64_t *number) {
     const uint8_t *from = NULL;
     *number = 0;
     TT__TRY(take(m, width, &from));
@@ -141,18 +141,18 @@ static tt_status take_number(machine *m, size_t width, uint64_t *number) {
     return TT_OK;
 }
 
-static tt_status push_int(machine *m, size_t width) {
+static tt_status push_number(machine *m, size_t width) {
     uint64_t number;
-    TT__TRY(take_number(m, width, &number));
+    TT__TRY(take_little_endian(m, width, &number));
     return push_new(m, (value){.kind = V_INT, .number = width == 4 ? (int32_t)number : (int64_t)number});
 }
 
 static tt_status push_long(machine *m) {
     uint64_t size, number;
-    TT__TRY(take_number(m, 1, &size));
+    TT__TRY(take_little_endian(m, 1, &size));
     if (size > 8)
         return tt__fail(TT_ERR_UNSUPPORTED, "an int of %d bytes", (int)size);
-    TT__TRY(take_number(m, size, &number));
+    TT__TRY(take_little_endian(m, size, &number));
     if (size > 0 && size < 8 && number >> (8 * size - 1))
         number |= ~UINT64_C(0) << (8 * size);
     return push_new(m, (value){.kind = V_INT, .number = (int64_t)number});
@@ -161,7 +161,7 @@ static tt_status push_long(machine *m) {
 static tt_status push_string(machine *m, value_kind kind, size_t width) {
     uint64_t size;
     value v = {.kind = kind};
-    TT__TRY(take_number(m, width, &size));
+    TT__TRY(take_little_endian(m, width, &size));
     TT__TRY(take(m, size, &v.data));
     v.size = size;
     return push_new(m, v);
@@ -188,7 +188,7 @@ static tt_status close_mark(machine *m, value_kind kind) {
 }
 
 static tt_status set_item(machine *m) {
-    TT__TRY(need(m, 3));
+    TT__TRY(need_values(m, 3));
     value *dict = peek(m, 2);
     if (dict->kind != V_DICT)
         return bad(m, "a dict", dict);
@@ -201,7 +201,7 @@ static tt_status set_item(machine *m) {
 /* A tuple of the last n values. */
 static tt_status push_tuple(machine *m, size_t n) {
     value tuple = {.kind = V_TUPLE};
-    TT__TRY(need(m, n));
+    TT__TRY(need_values(m, n));
     for (size_t i = n; i > 0; i--) {
         tt_status status = run_add(&tuple.items, m->stack.item[m->stack.count - i]);
         if (status) {
@@ -222,7 +222,7 @@ static bool is_text(const value *v, const char *text) {
 }
 
 static tt_status push_class(machine *m) {
-    TT__TRY(need(m, 2));
+    TT__TRY(need_values(m, 2));
     const value *module = peek(m, 1), *name = peek(m, 0);
     if (module->kind != V_TEXT || name->kind != V_TEXT)
         return bad(m, "a class's name", name);
@@ -274,8 +274,8 @@ static tt_status make_utc(const machine *m, int64_t of, const value *args, value
     return good ? TT_OK : tt__fail(TT_ERR_UNSUPPORTED, "a time in another zone than UTC");
 }
 
-static tt_status call_class(machine *m) {
-    TT__TRY(need(m, 2));
+static tt_status reduce_class(machine *m) {
+    TT__TRY(need_values(m, 2));
     const value *of = peek(m, 1), *args = peek(m, 0);
     value made;
     if (of->kind != V_CLASS || args->kind != V_TUPLE)
@@ -291,7 +291,7 @@ static tt_status call_class(machine *m) {
 }
 
 static tt_status new_object(machine *m) {
-    TT__TRY(need(m, 2));
+    TT__TRY(need_values(m, 2));
     const value *of = peek(m, 1), *args = peek(m, 0);
     if (of->kind != V_CLASS || (of->number != C_STATE && of->number != C_NODE) || args->kind != V_TUPLE ||
         args->items.count)
@@ -302,7 +302,7 @@ static tt_status new_object(machine *m) {
 }
 
 static tt_status build(machine *m) {
-    TT__TRY(need(m, 2));
+    TT__TRY(need_values(m, 2));
     value *object = peek(m, 1);
     if (object->kind != V_OBJECT || object->items.count || peek(m, 0)->kind != V_DICT)
         return bad(m, "an object and its attributes", object);
@@ -312,13 +312,13 @@ static tt_status build(machine *m) {
 }
 
 static tt_status memoize(machine *m) {
-    TT__TRY(need(m, 1));
+    TT__TRY(need_values(m, 1));
     return run_add(&m->memo, m->stack.item[m->stack.count - 1]);
 }
 
 static tt_status recall(machine *m, size_t width) {
     uint64_t number;
-    TT__TRY(take_number(m, width, &number));
+    TT__TRY(take_little_endian(m, width, &number));
     if (number >= m->memo.count)
         return tt__fail(TT_ERR_FORMAT, "expected one of %zu values in the memo, got number %llu", m->memo.count,
                         (unsigned long long)number);
@@ -327,7 +327,7 @@ static tt_status recall(machine *m, size_t width) {
 
 static tt_status check_protocol(machine *m) {
     uint64_t protocol;
-    TT__TRY(take_number(m, 1, &protocol));
+    TT__TRY(take_little_endian(m, 1, &protocol));
     return protocol == 4 || protocol == 5
                ? TT_OK
                : tt__fail(TT_ERR_UNSUPPORTED, "expected pickle protocol 4 or 5, got %d", (int)protocol);
@@ -341,7 +341,7 @@ static tt_status execute(machine *m, uint8_t op) {
     case 0x80:
         return check_protocol(m);
     case 0x95:
-        return take_number(m, 8, &ignored); /* a frame's length */
+        return take_little_endian(m, 8, &ignored); /* a frame's length */
     case '.':
         m->stopped = true;
         return TT_OK;
@@ -352,11 +352,11 @@ static tt_status execute(machine *m, uint8_t op) {
     case 0x89:
         return push_new(m, (value){.kind = V_BOOL});
     case 'K':
-        return push_int(m, 1);
+        return push_number(m, 1);
     case 'M':
-        return push_int(m, 2);
+        return push_number(m, 2);
     case 'J':
-        return push_int(m, 4);
+        return push_number(m, 4);
     case 0x8a:
         return push_long(m);
     case 0x8c:
@@ -388,7 +388,7 @@ static tt_status execute(machine *m, uint8_t op) {
     case 0x93:
         return push_class(m);
     case 'R':
-        return call_class(m);
+        return reduce_class(m);
     case 0x81:
         return new_object(m);
     case 'b':
@@ -425,7 +425,7 @@ static const run *attributes(const machine *m, const value *v, int64_t of) {
 }
 
 /* Check that a dict or a set is not larger than a job. What it holds may be one node, again and again. */
-static tt_status check_size(const value *v) {
+static tt_status check_node_count(const value *v) {
     size_t n = v->kind == V_DICT ? v->items.count / 2 : v->items.count;
     return n <= TT__TORCH_MAX_NODES
                ? TT_OK
@@ -441,7 +441,7 @@ static tt_status wrong_attribute(const value *key, const value *v) {
                     tt__make_printable(name).text, kind_names[v->kind]);
 }
 
-static tt_status take_address(const value *v, char address[TT__TORCH_ADDRESS]) {
+static tt_status take_node_address(const value *v, char address[TT__TORCH_ADDRESS]) {
     if (v->kind != V_TEXT || v->size >= TT__TORCH_ADDRESS || memchr(v->data, 0, v->size))
         return tt__fail(TT_ERR_UNSUPPORTED, "a node's address: expected a text of less than %d bytes",
                         TT__TORCH_ADDRESS);
@@ -459,7 +459,7 @@ static tt_status take_node(const machine *m, const value *v, tt__torch_node *nod
     for (size_t i = 0; i + 1 < of->count; i += 2) {
         const value *key = &m->values[of->item[i]], *item = &m->values[of->item[i + 1]];
         if (is_text(key, "addr") || is_text(key, "fqdn")) {
-            TT__TRY(take_address(item, node->address));
+            TT__TRY(take_node_address(item, node->address));
             has_address = true;
         } else if (is_text(key, "pid") && item->kind == V_INT) {
             node->pid = item->number;
@@ -496,7 +496,7 @@ static tt_status take_time(const value *v, tt__torch_state *state, int64_t *us) 
 
 static tt_status take_ranks(const machine *m, const value *v, tt__torch_state *state) {
     tt__torch_member *member = NULL;
-    TT__TRY(check_size(v));
+    TT__TRY(check_node_count(v));
     for (size_t i = 0; i + 1 < v->items.count; i += 2) {
         const value *rank = &m->values[v->items.item[i + 1]];
         TT__TRY(take_member(m, state, v->items.item[i], &member));
@@ -510,7 +510,7 @@ static tt_status take_ranks(const machine *m, const value *v, tt__torch_state *s
 
 static tt_status take_heartbeats(const machine *m, const value *v, tt__torch_state *state) {
     tt__torch_member *member = NULL;
-    TT__TRY(check_size(v));
+    TT__TRY(check_node_count(v));
     for (size_t i = 0; i + 1 < v->items.count; i += 2) {
         TT__TRY(take_member(m, state, v->items.item[i], &member));
         TT__TRY(take_time(&m->values[v->items.item[i + 1]], state, &member->beat_us));
@@ -521,7 +521,7 @@ static tt_status take_heartbeats(const machine *m, const value *v, tt__torch_sta
 
 static tt_status take_set(const machine *m, const value *v, tt__torch_state *state, bool redundant) {
     tt__torch_member *member = NULL;
-    TT__TRY(check_size(v));
+    TT__TRY(check_node_count(v));
     for (size_t i = 0; i < v->items.count; i++) {
         TT__TRY(take_member(m, state, v->items.item[i], &member));
         *(redundant ? &member->redundant : &member->waiting) = true;

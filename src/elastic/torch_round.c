@@ -27,7 +27,8 @@ static tt_status round_key(const tt__torch_round *r, char **key, const char *nam
     return tt__fail(TT_ERR_MEMORY, "no memory for a key of the store");
 }
 
-static tt_status put_text(const tt__torch_round *r, const char *name, int of, const char *ending, const char *text) {
+static tt_status put_round_text(const tt__torch_round *r, const char *name, int of, const char *ending,
+                                const char *text) {
     char *key;
     TT__TRY(round_key(r, &key, name, of, ending));
     tt_status status = tt_store_set(r->store, key, text, strlen(text));
@@ -73,9 +74,9 @@ static tt_status tell_role(tt__torch_round *r) {
     json_decref(info);
     if (!text)
         return tt__fail(TT_ERR_INVALID, "--role: expected UTF-8, got \"%.60s\"", r->role);
-    tt_status status = put_text(r, ROLE_INFO, r->rank, "", text);
+    tt_status status = put_round_text(r, ROLE_INFO, r->rank, "", text);
     if (!status)
-        status = put_text(r, ROLE_INFO "/", r->rank, "", text);
+        status = put_round_text(r, ROLE_INFO "/", r->rank, "", text);
     free(text);
     r->told = !status;
     return status;
@@ -134,7 +135,7 @@ static tt_status assign_ranks(const tt__torch_round *r) {
         char text[64];
         tt__torch_ranks of = ranks_of(r, k);
         snprintf(text, sizeof text, "[%d, %d, %d, %d]", of.first_rank, of.world, of.first_role_rank, of.role_world);
-        TT__TRY(put_text(r, "torchelastic/assigned_ranks/", k, "", text));
+        TT__TRY(put_round_text(r, "torchelastic/assigned_ranks/", k, "", text));
     }
     return TT_OK;
 }
@@ -162,7 +163,7 @@ tt_status tt__torch_round_ranks(tt__torch_round *r, bool identical, tt__torch_ra
         return TT_OK;
     if (r->rank == 0)
         TT__TRY(assign_ranks(r));
-    TT__TRY(put_text(r, ROLE_INFO, r->rank, ".FIN", "FIN"));
+    TT__TRY(put_round_text(r, ROLE_INFO, r->rank, ".FIN", "FIN"));
     *ranks = ranks_of(r, r->rank);
     *done = true;
     return TT_OK;
@@ -173,8 +174,8 @@ tt_status tt__torch_round_ranks(tt__torch_round *r, bool identical, tt__torch_ra
 tt_status tt__torch_round_set_master(tt__torch_round *r, const char *address, int port) {
     char text[16];
     snprintf(text, sizeof text, "%d", port);
-    TT__TRY(put_text(r, "MASTER_ADDR", -1, "", address));
-    return put_text(r, "MASTER_PORT", -1, "", text);
+    TT__TRY(put_round_text(r, "MASTER_ADDR", -1, "", address));
+    return put_round_text(r, "MASTER_PORT", -1, "", text);
 }
 
 tt_status tt__torch_round_get_master(tt__torch_round *r, char address[TT__TORCH_MASTER], int *port, bool *done) {
@@ -217,14 +218,14 @@ static tt_status count_end(tt__torch_round *r, bool failed) {
     int64_t done = 0;
     snprintf(text, sizeof text, "%d", r->rank);
     r->counted = true;
-    TT__TRY(put_text(r, TERMINAL_STATE, r->rank, "", text));
+    TT__TRY(put_round_text(r, TERMINAL_STATE, r->rank, "", text));
     if (failed)
-        return put_text(r, TERMINAL_STATE, r->rank, ".FIN", "FIN");
+        return put_round_text(r, TERMINAL_STATE, r->rank, ".FIN", "FIN");
     TT__TRY(round_key(r, &key, TERMINAL_STATE "/num_members", -1, ""));
     tt_status status = tt_store_add(r->store, key, 1, &done);
     free(key);
     TT__TRY(status);
-    return done == r->world ? put_text(r, TERMINAL_STATE "/last_member", -1, "", "1") : TT_OK;
+    return done == r->world ? put_round_text(r, TERMINAL_STATE "/last_member", -1, "", "1") : TT_OK;
 }
 
 /* Have all agents done what `ending` says, as 1.x does? */
@@ -252,5 +253,5 @@ tt_status tt__torch_round_end(tt__torch_round *r, bool failed, bool *all) {
     if (*all)
         return TT_OK;
     TT__TRY(all_ended(r, "", all));
-    return *all ? put_text(r, TERMINAL_STATE, r->rank, ".FIN", "FIN") : TT_OK;
+    return *all ? put_round_text(r, TERMINAL_STATE, r->rank, ".FIN", "FIN") : TT_OK;
 }

@@ -2,8 +2,8 @@
  *
  * It lies under one key of a TCPStore, "torch.rendezvous.RUN_ID", as base64 of a Python pickle, and is changed by
  * compare_set alone. The pickle is a stranger's: this reader knows its five classes and no code, holds nothing longer
- * than the text that came, and refuses what it does not know, since a part that it left out when it writes would be lost
- * to the others.
+ * than the text that came, and refuses what it does not know, since a part that it left out when it writes would be
+ * lost to the others.
  *
  * PyTorch 1.x has naive times and calls a node's address "fqdn"; 2.x has times with a zone, "addr", and a list of
  * redundant nodes. What is written here has both names and the list, which both read. Times can be of one kind only:

@@ -21,7 +21,8 @@ except ImportError as error:
     sys.exit(77)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PROGRAMS = os.environ["TT_PROGRAMS"]
+STATE, NODE = (os.path.join(os.environ["TT_PROGRAMS"], name) for name in ("torch_state", "torch_node"))
+PEER = os.path.join(HERE, "torch_peer.py")
 PATIENCE = 0.3 * float(os.environ["TT_TIMEOUT"])
 OLD = torch.__version__.startswith("1.")
 EPOCH = datetime(1970, 1, 1)
@@ -82,7 +83,7 @@ class States(unittest.TestCase):
     """What PyTorch pickles is what we read, and what we write is what PyTorch unpickles."""
 
     def recode(self, text):
-        return subprocess.run([os.path.join(PROGRAMS, "torch_state")], input=text, capture_output=True, timeout=PATIENCE)
+        return subprocess.run([STATE], input=text, capture_output=True, timeout=PATIENCE)
 
     def show(self, state):
         """As torch_state does."""
@@ -165,7 +166,7 @@ class Steps(unittest.TestCase):
     VERDICTS = {"FINISH": "finished", "SYNC": "wait", "ERROR_CLOSED": "closed", "ERROR_TIMEOUT": "late"}
 
     def setUp(self):
-        self.process = subprocess.Popen([os.path.join(PROGRAMS, "torch_state"), "steps"] + ["naive"] * OLD, stdin=subprocess.PIPE,
+        self.process = subprocess.Popen([STATE, "steps"] + ["naive"] * OLD, stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True)
         self.addCleanup(self.process.communicate)
         self.seed = int(os.environ.get("TT_STORM_SEED", random.randrange(1 << 30)))
@@ -246,7 +247,8 @@ class Steps(unittest.TestCase):
             draw = self.random
             low = draw.randrange(1, 4)
             high = draw.randrange(low, 5)
-            nodes = [theirs._NodeDesc(draw.choice("abc"), pid, draw.randrange(2)) for pid in range(draw.randrange(1, 6))]
+            pids = range(draw.randrange(1, 6))
+            nodes = [theirs._NodeDesc(draw.choice("abc"), pid, draw.randrange(2)) for pid in pids]
             settings = theirs.RendezvousSettings(
                 "job", low, high, theirs.RendezvousTimeout(last_call=timedelta(seconds=draw.randrange(1, 9))),
                 keep_alive_interval=timedelta(seconds=draw.randrange(1, 9)), keep_alive_max_attempt=3)
@@ -274,7 +276,7 @@ class Rendezvous(unittest.TestCase):
 
     def serve(self):
         """A store of PyTorch's, for one job."""
-        self.served = self.node(sys.executable, os.path.join(HERE, "torch_peer.py"), "127.0.0.1", "0", "serve-only", "1",
+        self.served = self.node(sys.executable, PEER, "127.0.0.1", "0", "serve-only", "1",
                                 "1", "x", "1", "5", "serve")
         self.port = str(self.served.next()["port"])
 
@@ -283,13 +285,13 @@ class Rendezvous(unittest.TestCase):
         return self.nodes[-1]
 
     def ours(self, low, high, address, last_call=60, keep_alive=5, workers=1, role="default"):
-        return self.node(os.path.join(PROGRAMS, "torch_node"), "127.0.0.1", self.port, "job", str(low), str(high),
+        return self.node(NODE, "127.0.0.1", self.port, "job", str(low), str(high),
                          address, str(workers), role, str(int(1000 * last_call)), str(int(1000 * keep_alive)),
                          "naive" if OLD else "aware")
 
     def theirs(self, low, high, address, last_call=60, keep_alive=5):
         """Comes back when it is about to join, since it takes long to start."""
-        peer = self.node(sys.executable, os.path.join(HERE, "torch_peer.py"), "127.0.0.1", self.port, "job", str(low),
+        peer = self.node(sys.executable, PEER, "127.0.0.1", self.port, "job", str(low),
                          str(high), address, str(last_call), str(keep_alive))
         peer.expect("ready")
         peer.order("join")
@@ -342,7 +344,8 @@ class Rendezvous(unittest.TestCase):
         return [getattr(self, kind)(low, high, f"127.0.0.{i + 1}", **more) for i, kind in enumerate(kinds)]
 
     def settle(self, nodes):
-        """Read what all say of a round; PyTorch's are told to exchange their numbers, without which ours don't begin."""
+        """Read what all say of a round; PyTorch's are told to exchange their numbers, without which ours don't
+        begin."""
         for node in nodes:
             if "torch_peer" in " ".join(node.process.args):
                 node.order("ranks 1 default")

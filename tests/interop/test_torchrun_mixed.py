@@ -1,5 +1,5 @@
-"""tutti run and torchrun, of PyTorch 1.13 or current, are the two nodes of one job: either serves the rendezvous' store,
-either is node 0, workers fail and are started again on both, nodes come, and one is killed."""
+"""tutti run and torchrun, of PyTorch 1.13 or current, are the two nodes of one job: either serves the rendezvous'
+store, either is node 0, workers fail and are started again on both, nodes come, and one is killed."""
 
 import glob
 import json
@@ -162,7 +162,7 @@ class Mixed(unittest.TestCase):
 
     def test_their_failure(self):
         ours, _ = self.fail_once("torchrun")
-        self.assertIn("another node wants to join: all workers begin again", ours.text())
+        self.assertIn(": all workers begin again", ours.text())
 
     def test_no_restart_left(self):
         """A node that gives up ends the job of the other."""

@@ -1,5 +1,5 @@
-/* A node of a torchrun job without a launcher: takes orders from stdin, a word a line, and writes what its agent says as
- * lines of JSON.
+/* A node of a torchrun job without a launcher: takes orders from stdin, a word a line, and writes what its agent says
+ * as lines of JSON.
  *
  *   torch_node HOST PORT RUN_ID MIN MAX ADDRESS WORKERS ROLE LAST_CALL_MS KEEP_ALIVE_MS naive|aware [own] */
 #include "elastic/torch_agent.h"

@@ -1,5 +1,5 @@
-"""torchrun of PyTorch 1.13, whose --redirects=0 Python 3.11 takes for nothing: an enumeration there has no member 0 when
-it is walked through."""
+"""torchrun of PyTorch 1.13, whose --redirects=0 is nothing in Python 3.11: an enumeration there has no member 0 when it
+is walked through."""
 
 from torch.distributed.elastic.multiprocessing import api
 
