@@ -15,6 +15,7 @@ from datetime import datetime, timedelta, timezone
 
 try:
     import torch
+    import torch.distributed as dist
     from torch.distributed.elastic.rendezvous import dynamic_rendezvous as theirs
 except ImportError as error:
     print(f"skipped: PyTorch can't be imported ({error}); ./dev setup --interop installs it")
@@ -44,6 +45,7 @@ class Node:
         env = dict(os.environ, PYTHONWARNINGS="ignore", TORCH_CPP_LOG_LEVEL="ERROR")
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)
         self.pending = b""
+        self.is_done = False
 
     def order(self, text):
         self.process.stdin.write(text.encode() + b"\n")
@@ -269,19 +271,42 @@ class Steps(unittest.TestCase):
 
 
 class Rendezvous(unittest.TestCase):
+    spare = []  # peers, which take long to start
+
     def setUp(self):
         self.nodes = []
-        self.addCleanup(lambda: [node.close() for node in self.nodes])
+        self.addCleanup(self.put_away)
         self.serve()
+
+    def put_away(self):
+        """Keep the peers that are done."""
+        for node in self.nodes:
+            if node.is_done:
+                self.spare.append(node)
+            else:
+                node.close()
+
+    @classmethod
+    def tearDownClass(cls):
+        for node in cls.spare:
+            node.close()
 
     def serve(self):
         """A store of PyTorch's, for one job."""
-        self.served = self.node(sys.executable, PEER, "127.0.0.1", "0", "serve-only", "1",
-                                "1", "x", "1", "5", "serve")
-        self.port = str(self.served.next()["port"])
+        self.store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        self.port = str(self.store.port)
 
     def node(self, *command):
         self.nodes.append(Node(*command))
+        return self.nodes[-1]
+
+    def peer(self):
+        if not self.spare:
+            peer = self.node(sys.executable, PEER)
+            peer.expect("ready")
+            return peer
+        self.nodes.append(self.spare.pop())
+        self.nodes[-1].is_done = False
         return self.nodes[-1]
 
     def ours(self, low, high, address, last_call=60, keep_alive=5, workers=1, role="default"):
@@ -290,10 +315,8 @@ class Rendezvous(unittest.TestCase):
                          "naive" if OLD else "aware")
 
     def theirs(self, low, high, address, last_call=60, keep_alive=5):
-        """Comes back when it is about to join, since it takes long to start."""
-        peer = self.node(sys.executable, PEER, "127.0.0.1", self.port, "job", str(low),
-                         str(high), address, str(last_call), str(keep_alive))
-        peer.expect("ready")
+        peer = self.peer()
+        peer.order(f"new 127.0.0.1 {self.port} job {low} {high} {address} {last_call} {keep_alive}")
         peer.order("join")
         return peer
 
@@ -309,6 +332,7 @@ class Rendezvous(unittest.TestCase):
         for node in others:
             node.order("close")
             self.assertTrue(node.expect("closed")["good"])
+            node.is_done = True
 
     def test_two(self):
         """Either is the first; the addresses of the first are told."""
@@ -347,12 +371,12 @@ class Rendezvous(unittest.TestCase):
         """Read what all say of a round; PyTorch's are told to exchange their numbers, without which ours don't
         begin."""
         for node in nodes:
-            if "torch_peer" in " ".join(node.process.args):
+            if node.process.args[-1] == PEER:
                 node.order("ranks 1 default")
         said = []
         for i, node in enumerate(nodes):
             said.append(node.expect("begin"))
-            if "torch_peer" in " ".join(node.process.args):
+            if node.process.args[-1] == PEER:
                 ranks = node.expect("ranks")
                 self.assertEqual((ranks["rank"], ranks["world"]), (i, len(nodes)))
             else:

@@ -171,15 +171,6 @@ class Mixed(unittest.TestCase):
         self.assertEqual(ours.wait(), 1, ours.text())
         self.assertIn("another node has ended the job", ours.text())
 
-    def test_growing(self):
-        """One of ours, alone at first, is joined."""
-        ours = self.tutti("world", "3", nodes="1:2")
-        self.wait_for("world-2-turn-0-rank-1", [ours])
-        others = self.torchrun("world", "3", nodes="1:2")
-        self.good(ours, others)
-        for of in self.check_ranks(3, 0, tutti_first=True).values():
-            self.assertEqual(of["TORCHELASTIC_RESTART_COUNT"], "0")
-
     def test_joining(self):
         """One of PyTorch's, alone at first, is joined by ours."""
         others = self.torchrun("world", "3", nodes="1:2", host=True)
@@ -188,15 +179,19 @@ class Mixed(unittest.TestCase):
         self.good(ours, others)
         self.check_ranks(3, 0, tutti_first=OLD)  # agents of 2.x stay with the address that agent 0 told first
 
-    def test_loss(self):
-        """The job goes on without a node that is killed."""
+    def test_growing_and_shrinking(self):
+        """One of ours, alone at first, is joined, and goes on alone when the other is killed."""
         conf = "" if OLD else ",keep_alive_interval=1"  # 1.13 always takes 5 s
         ours = self.tutti("after", "2", "3", nodes="1:2", conf=conf)
+        self.wait_for("world-2-turn-0-rank-1", [ours])
         others = self.torchrun("after", "2", "3", nodes="1:2", conf=conf)
-        self.wait_for("world-3-turn-0-rank-0", [ours, others])
-        self.wait_for("world-3-turn-0-rank-2", [ours, others])
+        for rank in range(3):
+            self.wait_for(f"world-3-turn-0-rank-{rank}", [ours, others])
+        for of in self.check_ranks(3, 0, tutti_first=True).values():
+            self.assertEqual(of["TORCHELASTIC_RESTART_COUNT"], "0")
         others.close()
         self.good(ours)
+        self.assertIn("another node wants to join: all workers begin again", ours.text())
         self.assertIn("a node has left: all workers begin again", ours.text())
 
 

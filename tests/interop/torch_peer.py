@@ -1,7 +1,7 @@
-"""PyTorch's own rendezvous handler, of whichever version runs this, as a node that takes orders from stdin, a word a
-line, and writes what came of them as lines of JSON.
+"""PyTorch's own rendezvous handler, of whichever version runs this, as a node that takes orders from stdin, a line
+each, and writes what came of them as lines of JSON. "new" makes another node of it:
 
-usage: torch_peer.py HOST PORT RUN_ID MIN MAX ADDRESS LAST_CALL_S KEEP_ALIVE_S [serve]
+  new HOST PORT RUN_ID MIN MAX ADDRESS LAST_CALL_S KEEP_ALIVE_S
 """
 
 import json
@@ -19,11 +19,12 @@ def say(**what):
     sys.stdout.flush()
 
 
-def make_handler(store, run_id, low, high, address, last_call, keep_alive):
+def make_handler(host, port, run_id, low, high, address, last_call, keep_alive):
+    store = dist.TCPStore(host, int(port), is_master=False, timeout=timedelta(seconds=60))
     settings = rendezvous.RendezvousSettings(
-        run_id, low, high,
-        rendezvous.RendezvousTimeout(timedelta(seconds=60), timedelta(seconds=last_call), timedelta(seconds=20)),
-        keep_alive_interval=timedelta(seconds=keep_alive), keep_alive_max_attempt=3)
+        run_id, int(low), int(high),
+        rendezvous.RendezvousTimeout(timedelta(seconds=60), timedelta(seconds=float(last_call)), timedelta(seconds=20)),
+        keep_alive_interval=timedelta(seconds=float(keep_alive)), keep_alive_max_attempt=3)
     backend = backends.C10dRendezvousBackend(store, run_id)
     holder = rendezvous._BackendRendezvousStateHolder(backend, settings)
     node = rendezvous._NodeDesc(address, os.getpid(), 0)
@@ -70,26 +71,22 @@ def barrier(store, rank, world):
 
 
 def main():
-    host, port, run_id, low, high, address, last_call, keep_alive = sys.argv[1:9]
-    store = dist.TCPStore(host, int(port), is_master="serve" in sys.argv, wait_for_workers=False,
-                          timeout=timedelta(seconds=60))
-    if "serve" in sys.argv:
-        say(event="serves", port=store.port)
-    handler = make_handler(store, run_id, int(low), int(high), address, float(last_call), float(keep_alive))
-    joined = None
+    handler = joined = None
     say(event="ready")
     for line in sys.stdin:
-        words = line.split()
+        order, *words = line.split()
         try:
-            if words[0] == "join":
+            if order == "new":
+                handler = make_handler(*words)
+            elif order == "join":
                 joined = join(handler)
-            elif words[0] == "ranks":
-                assign(*joined, int(words[1]), words[2])
-            elif words[0] == "barrier":
+            elif order == "ranks":
+                assign(*joined, int(words[0]), words[1])
+            elif order == "barrier":
                 barrier(*joined)
-            elif words[0] == "waiting":
+            elif order == "waiting":
                 say(event="waiting", count=handler.num_nodes_waiting())
-            elif words[0] == "close":
+            elif order == "close":
                 say(event="closed", good=handler.shutdown())
         except Exception as error:  # what the test expects, or will show
             say(event="error", kind=type(error).__name__, text=str(error))
