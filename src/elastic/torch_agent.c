@@ -142,14 +142,15 @@ static bool take_step(tt__torch_agent *a, tt__torch_verdict (*operation)(const t
     return false;
 }
 
-static tt__torch_verdict fail_incomplete(tt__torch_agent *a) {
+/* This node has taken its name back already. */
+static void fail_incomplete(tt__torch_agent *a) {
+    int others = tt__torch_participants(&a->meeting.state);
     tt__fail(TT_ERR_TIMEOUT,
-             "the rendezvous \"%.60s\" was not complete within %lld s: %d node%s came, %d are needed (--nnodes); nodes "
-             "need the same --rdzv-id and --rdzv-endpoint",
-             a->config.run_id, (long long)a->config.join_ms / 1000, tt__torch_participants(&a->meeting.state),
-             tt__torch_participants(&a->meeting.state) == 1 ? "" : "s", a->config.settings.min_nodes);
+             "the rendezvous \"%.60s\" was not complete within %lld s: %d other node%s came, expected %d at least "
+             "(--nnodes); nodes need the same --rdzv-id and --rdzv-endpoint",
+             a->config.run_id, (long long)a->config.join_ms / 1000, others, others == 1 ? "" : "s",
+             a->config.settings.min_nodes - 1);
     agent_fail(a);
-    return TT__TORCH_LATE;
 }
 
 static const tt__torch_node *first_in_state(const tt__torch_state *state) {
@@ -462,19 +463,18 @@ static bool agent_step(tt__torch_agent *a) {
 /* ---- the thread */
 
 static void take_order(tt__torch_agent *a, order order) {
-    if (a->phase == OVER)
+    bool running = a->phase == RUNNING;
+    if (a->phase == OVER || (order == AGAIN && !running))
         return;
-    a->leaves = order == LEAVE;
-    if (order == LEAVE && a->phase == CONNECTING)
+    a->leaves = order == LEAVE || (order != AGAIN && !running);
+    if (a->leaves && a->phase == CONNECTING) {
         be_over(a, NULL);
-    else if (order == LEAVE)
+    } else if (a->leaves) {
         enter(a, LEAVING, LEAVE_MS);
-    else if (a->phase != RUNNING)
-        return;
-    if (order == AGAIN) {
+    } else if (order == AGAIN) {
         a->told_waiting = false;
         enter(a, LEAVING, a->config.join_ms);
-    } else if (order == FINISH || order == FINISH_FAILED) {
+    } else {
         a->failed = order == FINISH_FAILED;
         enter(a, ENDING, a->config.exit_ms);
     }

@@ -83,7 +83,8 @@ bool tt__torch_agent_next(tt__torch_agent *agent, tt__torch_event *event);
 /* No worker of the round is left here: take part in another. BEGIN follows. */
 void tt__torch_agent_again(tt__torch_agent *agent);
 
-/* The workers have ended for good: wait for the others' (unless ours failed), and end the job. OVER follows. */
+/* The workers have ended for good: wait for the others' (unless ours failed), and end the job. Where no round has begun
+ * this is tt__torch_agent_leave(). OVER follows. */
 void tt__torch_agent_finish(tt__torch_agent *agent, bool failed);
 
 /* Go without ending the job: the others may go on. OVER follows. */

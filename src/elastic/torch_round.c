@@ -253,5 +253,8 @@ tt_status tt__torch_round_end(tt__torch_round *r, bool failed, bool *all) {
     if (*all)
         return TT_OK;
     TT__TRY(all_ended(r, "", all));
-    return *all ? put_round_text(r, TERMINAL_STATE, r->rank, ".FIN", "FIN") : TT_OK;
+    if (!*all)
+        return TT_OK;
+    TT__TRY(put_round_text(r, TERMINAL_STATE, r->rank, ".FIN", "FIN"));
+    return all_ended(r, ".FIN", all); /* the store may be ours: it must stay until all have seen it */
 }

@@ -179,6 +179,35 @@ class Mixed(unittest.TestCase):
         self.good(ours, others)
         self.check_ranks(3, 0, tutti_first=OLD)  # agents of 2.x stay with the address that agent 0 told first
 
+    def test_signals(self):
+        """A launcher that is told to end goes, and the other goes on alone; one that waits ends at once."""
+        first = self.tutti("after", "2", "4", nodes="1:2")
+        self.wait_for("world-2-turn-0-rank-1", [first])
+        second = self.tutti("after", "2", "4", nodes="1:2", host=False, address="127.0.0.2")
+        for rank in range(4):
+            self.wait_for(f"world-4-turn-0-rank-{rank}", [first, second])
+        second.process.terminate()
+        self.assertEqual(second.wait(), 128 + signal.SIGTERM, second.text())
+        self.good(first)
+        self.assertIn("a node has left: all workers begin again", first.text())
+        self.port = free_port()
+        alone = self.tutti("after", "2", "4")
+        deadline = time.monotonic() + PATIENCE
+        while "waiting for other nodes: 1 of at least 2 is here" not in alone.text():
+            self.assertLess(time.monotonic(), deadline, alone.text())
+            time.sleep(0.05)
+        alone.process.send_signal(signal.SIGINT)
+        self.assertEqual(alone.wait(), 128 + signal.SIGINT, alone.text())
+
+    def test_no_store(self):
+        """Nobody serves the rendezvous."""
+        alone = self.tutti("sum", host=False, conf=",join_timeout=1")
+        self.assertEqual(alone.wait(), 1, alone.text())
+        self.assertIn(f"127.0.0.1:{self.port}", alone.text())
+        lonely = self.tutti("sum", conf=",join_timeout=1")
+        self.assertEqual(lonely.wait(), 1, lonely.text())
+        self.assertIn('the rendezvous "mixed" was not complete within 1 s: 0 other nodes came, expected 1 at', lonely.text())
+
     def test_growing_and_shrinking(self):
         """One of ours, alone at first, is joined, and goes on alone when the other is killed."""
         conf = "" if OLD else ",keep_alive_interval=1"  # 1.13 always takes 5 s
