@@ -166,6 +166,8 @@ class Mixed(unittest.TestCase):
 
     def test_no_restart_left(self):
         """A node that gives up ends the job of the other."""
+        if OLD:
+            self.skipTest("an agent of 1.13 that gives up waits five minutes for the others first")
         ours, others = self.tutti("always", "torchrun", host=True), self.torchrun("always", "torchrun")
         self.assertEqual(others.wait(), 1, others.text())
         self.assertEqual(ours.wait(), 1, ours.text())
