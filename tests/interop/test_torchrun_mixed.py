@@ -208,7 +208,8 @@ class Mixed(unittest.TestCase):
         self.assertIn(f"127.0.0.1:{self.port}", alone.text())
         lonely = self.tutti("sum", conf=",join_timeout=1")
         self.assertEqual(lonely.wait(), 1, lonely.text())
-        self.assertIn('the rendezvous "mixed" was not complete within 1 s: 0 other nodes came, expected 1 at', lonely.text())
+        says = 'the rendezvous "mixed" was not complete within 1 s: 0 other nodes came, expected 1 at'
+        self.assertIn(says, lonely.text())
 
     def test_growing_and_shrinking(self):
         """One of ours, alone at first, is joined, and goes on alone when the other is killed."""
