@@ -57,15 +57,16 @@ typedef struct tt__launcher_state {
 
     /* For a job on several nodes. */
     tt__nodes *nodes;
-    tt__nodes_event *others, *lost;   /* ENDED (of this attempt) and LOST events, in no order */
-    tt__nodes_event *early;           /* ENDED events of an attempt that has not begun here */
-    bool node_signal;                 /* another launcher got a signal */
-    bool node_left;                   /* another launcher won't go on */
-    bool all_gone;                    /* no node has workers of this attempt */
-    int again;                        /* the attempt that node 0 has begun, as far as another node knows */
+    tt__nodes_event *others, *lost; /* ENDED (of this attempt) and LOST events, in no order */
+    tt__nodes_event *early;         /* ENDED events of an attempt that has not begun here */
+    bool node_signal;               /* another launcher got a signal */
+    bool node_left;                 /* another launcher won't go on */
+    bool all_gone;                  /* no node has workers of this attempt */
+    int again;                      /* the attempt that node 0 has begun, as far as another node knows */
+    bool looking, over;             /* a look is under way; no node has workers any more */
+    tt__snapshot remote;            /* ranks of other nodes, as last seen */
+
     struct tt__launcher_torch *torch; /* the agent of a job of PyTorch's: launcher_torch.c */
-    bool looking, over;               /* a look is under way; no node has workers any more */
-    tt__snapshot remote;              /* ranks of other nodes, as last seen */
 } tt__launcher_state;
 
 /* ---- launcher_phase.c */
