@@ -390,8 +390,12 @@ static void a_storm_changes_nothing(void **state) {
         j.world = 2 + (int)storm_below(&j.state, 3);
         j.policy = storm_below(&j.state, 2) ? JOB_REPLACES : JOB_SHRINKS;
         j.events = 1 + (int)storm_below(&j.state, 3);
+        bool tcp = !storm_below(&j.state, 3), secret = storm_below(&j.state, 2);
+        setenv("TT_TRANSPORT", tcp ? "tcp" : "", 1);
+        setenv("TT_SECRET", secret ? "what only this job's processes know" : "", 1);
         int world = j.world;
-        snprintf(what, sizeof what, "case %ld: %s%d ranks", i, j.policy == JOB_REPLACES ? "" : "changing, ", world);
+        snprintf(what, sizeof what, "case %ld: %s%d ranks%s%s", i, j.policy == JOB_REPLACES ? "" : "changing, ", world,
+                 tcp ? ", tcp" : "", secret ? ", a secret" : "");
         printf("%s\n", what);
         fflush(stdout);
         run_job(&j, "");
@@ -403,6 +407,8 @@ static void a_storm_changes_nothing(void **state) {
         else
             assert_each(what, 4 * j.round);
     }
+    unsetenv("TT_TRANSPORT");
+    unsetenv("TT_SECRET");
 }
 
 int main(int argc, char **argv) {
