@@ -31,6 +31,7 @@ typedef struct run {
     tt_loader *loader;
     int64_t epoch, steps, epochs;
     int signal;
+    bool by_trainer;
     int audit;
     struct timespec pace; /* how long a step takes at least */
     fault faults[MAX_FAULTS];
@@ -133,6 +134,8 @@ static tt_status make_run(run *r) {
     tt_dataset_free(set);
     if (!r->loader || !r->scheduler)
         return tt_last_status();
+    if (r->by_trainer)
+        return TT_OK;
     if (r->e)
         return register_parts(r);
     r->ddp = tt_ddp(r->model, r->world, .bucket_cap_bytes = 64);
@@ -194,6 +197,43 @@ static tt_status train(run *r) {
     return tt_barrier(r->e ? tt_elastic_group(r->e) : r->world);
 }
 
+/* ---- the same by the library's trainer ---- */
+
+static tt_tensor *trainer_step(tt_trainer *t, const tt_batch *b, void *user) {
+    run *r = user;
+    if (!tt_trainer_evaluating(t)) {
+        r->steps = tt_trainer_steps(t);
+        r->epoch = tt_trainer_epoch(t);
+        note_batch(r, b);
+        may_die(r, "step", own_rank(r), r->steps + 1);
+    } else {
+        may_die(r, "eval", own_rank(r), tt_trainer_steps(t));
+    }
+    return tt_mse_loss(tt_module_forward(tt_trainer_model(t), b->x), b->y);
+}
+
+/* rank 0 saves, too, and all evaluate after each epoch. */
+static tt_status train_by_trainer(run *r) {
+    tt_trainer_result result;
+    tt_dataset *set = make_dataset();
+    tt_sampler *share = tt_distributed_sampler(SAMPLES, tt_get_world_size(r->world), tt_get_rank(r->world),
+                                               .no_shuffle = true, .exact = true);
+    tt_loader *eval = tt_loader_new(set, 7, share);
+    tt_ema *ema = tt_ema_new(tt_module_parameters(r->model), 0.9);
+    tt_status status =
+        tt_trainer_run(r->model, r->sgd, r->loader, trainer_step, .user = r, .group = r->e ? NULL : r->world,
+                       .elastic = r->e, .sampler = r->sampler, .epochs = r->epochs, .step_seed = 9, .clip_norm = 1,
+                       .scheduler = r->scheduler, .scheduler_when = TT_TRAINER_EACH_STEP, .ema = ema,
+                       .eval_loader = eval, .checkpoint = "trainer.safetensors", .save_every = 1, .result = &result);
+    r->signal = result.signal;
+    r->steps = result.steps;
+    tt_ema_free(ema);
+    tt_loader_free(eval);
+    tt_sampler_free(share);
+    tt_dataset_free(set);
+    return status;
+}
+
 static void write_parameters(const run *r) {
     char path[64];
     snprintf(path, sizeof path, "final.%d", own_rank(r));
@@ -224,7 +264,8 @@ static int run_worker(const char *mode) {
     const char *wait = getenv("E_WAIT"), *own = getenv("RANK"), *epochs = getenv("E_EPOCHS"),
                *pace = getenv("E_PACE_MS"), *heartbeat = getenv("E_HEARTBEAT_MS");
     int heartbeat_ms = heartbeat ? atoi(heartbeat) : CALM_MS;
-    bool plain = !strcmp(mode, "plain");
+    bool plain = !strncmp(mode, "plain", 5);
+    r.by_trainer = strstr(mode, "trainer") != NULL;
     tt_status status;
     r.epochs = epochs ? atoi(epochs) : EPOCHS;
     r.pace.tv_nsec = pace ? atol(pace) * 1000000 : 0;
@@ -241,9 +282,11 @@ static int run_worker(const char *mode) {
         status = make_run(&r);
     for (int64_t i = 0; !status && i < tt_module_parameters(r.model)->count; i++)
         status = tt_register_post_accumulate_grad_hook(tt_module_parameters(r.model)->tensors[i], fault_hook, &r);
-    if (!status && r.e)
+    if (!status && r.by_trainer)
+        status = train_by_trainer(&r);
+    else if (!status && r.e)
         status = tt_elastic_restore(r.e);
-    for (bool done = false; !status && !done;) {
+    for (bool done = r.by_trainer; !status && !done;) {
         status = train(&r);
         done = !status;
         if (status && r.e)
