@@ -75,8 +75,26 @@ static bool repeats(void) {
     return true;
 }
 
+/* What each launcher asks of the store until its workers are started must not grow faster than the number of launchers,
+ * of whom each reads what all have written. */
+static bool asks_little(void) {
+    bool good = true;
+    for (int n = 4; n <= 64; n *= 4) {
+        sim_plan plan;
+        sim_verdict verdict;
+        sim_plan_calm(&plan, 1, n);
+        sim_case_judge(&plan, false, &verdict);
+        double each = (double)verdict.first_round_requests / n;
+        bool is_good = !*verdict.check && each > 0 && each <= 3 * n + 10;
+        printf("%s %d launchers: %.1f requests of each until the first attempt began\n", is_good ? "ok  " : "FAIL", n,
+               each);
+        good = good && is_good;
+    }
+    return good;
+}
+
 int main(void) {
-    int failed = !repeats();
+    int failed = !repeats() + !asks_little();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const written *c = &cases[i];
         sim_plan plan;
