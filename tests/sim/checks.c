@@ -258,6 +258,10 @@ static void check_survivors_codes(void) {
             sim_fail("agree", "node %d ends with code %d, but node %d with code %d", before,
                      sim_seen.exits[before].code, k, x->code);
         before = k;
+        const sim_end *own = expected_first(last_attempt(k), is_undisturbed);
+        if (own && class_of(own) == 1 && !anybody_was_told() && !report_of(k, last_attempt(k)))
+            sim_fail("first failure", "node %d has not reported any, but rank %d failed in attempt %d", k, own->rank,
+                     own->attempt);
     }
 }
 

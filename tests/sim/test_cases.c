@@ -54,6 +54,13 @@ static const written cases[] = {
      3,
      2,
      {{.kind = SIM_NOT_EXECUTABLE, .node = 1, .value = ENOENT}, {.kind = SIM_KINDS}}},
+    /* The failure was taken for an end that the launcher had asked for. */
+    {"a program is missing on one node, and another node's machine dies",
+     3,
+     0,
+     {{.kind = SIM_NOT_EXECUTABLE, .node = 1, .value = ENOENT},
+      {.kind = SIM_KILL_MACHINE, .node = 2, .from = SIM_FROM_START, .at_ms = 300},
+      {.kind = SIM_KINDS}}},
     {"a launcher can't start its workers", 3, 0, {{.kind = SIM_CANNOT_START, .node = 2}, {.kind = SIM_KINDS}}},
     {"a node never comes", 3, 0, {{.kind = SIM_ABSENT, .node = 2}, {.kind = SIM_KINDS}}},
 };
