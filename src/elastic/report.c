@@ -114,7 +114,7 @@ int tt__first_failure(const tt__worker *workers, int n) {
         return first;
     int struck = -1;
     for (int rank = 0; rank < n; rank++)
-        if (struck_down(&workers[rank]) && ms_between(&workers[first].when, &workers[rank].when) < TT__TIE_MS &&
+        if (struck_down(&workers[rank]) && llabs(ms_between(&workers[first].when, &workers[rank].when)) < TT__TIE_MS &&
             (struck < 0 || workers[rank].order < workers[struck].order))
             struck = rank;
     return struck < 0 ? first : struck;
