@@ -334,10 +334,9 @@ static int launcher_conclude(launcher *l) {
     char tail[TT__TAIL_BYTES + 1];
     int own;
     bool failed = tt__launcher_first(l, &first, &own, tail);
-    /* Nobody failed before the signal came, or a node or the keeper was lost. What can't be executed failed by itself,
-     * although its launcher then kills all. */
-    bool asked = (l->got_signal || l->node_signal || l->lost || l->keeper_lost) && failed &&
-                 first.worker->sent_signal && !first.worker->exec_errno;
+    /* Nobody failed before the signal came, or a node or the keeper was lost. */
+    bool asked =
+        (l->got_signal || l->node_signal || l->lost || l->keeper_lost) && failed && tt__was_told_to_end(first.worker);
     tt__launcher_report_lost(l);
     tell_full_disk(l);
     if (l->job->events && l->phase != TT__JOINING)

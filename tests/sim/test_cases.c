@@ -84,6 +84,14 @@ static const written cases[] = {
       {.kind = SIM_FAILS, .node = 2, .at_ms = 1500, .value = SIGKILL},
       {.kind = SIM_REACTS, .node = 1, .value = SIM_HANGS},
       {.kind = SIM_KINDS}}},
+    /* As where a program is missing. */
+    {"a worker has reported its failure, and is then told to end because a machine dies",
+     3,
+     0,
+     {{.kind = SIM_FAILS, .node = 1, .at_ms = 300, .for_ms = 15000, .value = 20 << 8},
+      {.kind = SIM_REACTS, .node = 1, .value = SIM_HANGS},
+      {.kind = SIM_KILL_MACHINE, .node = 2, .from = SIM_FROM_START, .at_ms = 300},
+      {.kind = SIM_KINDS}}},
     {"a launcher can't start its workers", 3, 0, {{.kind = SIM_CANNOT_START, .node = 2}, {.kind = SIM_KINDS}}},
     {"a node never comes", 3, 0, {{.kind = SIM_ABSENT, .node = 2}, {.kind = SIM_KINDS}}},
 };
