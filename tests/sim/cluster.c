@@ -87,6 +87,8 @@ static void *agent_main(void *arg) {
     else
         status = tt__job_run(&job, &code);
     sim_note_exit(agent->node, status, status ? 1 : code);
+    for (int k = 0; k < cluster.plan->nodes && status; k++) /* it gave up, for which there was a reason */
+        cluster.disturbed[agent->node] = cluster.disturbed[agent->node] || cluster.disturbed[k];
     leave_world(agent, SIM_ENDED);
     return NULL;
 }
