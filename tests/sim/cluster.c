@@ -87,6 +87,8 @@ static void *agent_main(void *arg) {
     else
         status = tt__job_run(&job, &code);
     sim_note_exit(agent->node, status, status ? 1 : code);
+    for (int k = 0; k < cluster.plan->nodes && status; k++) /* it gave up, for which there was a reason */
+        cluster.disturbed[agent->node] = cluster.disturbed[agent->node] || cluster.disturbed[k];
     leave_world(agent, SIM_ENDED);
     return NULL;
 }
@@ -123,9 +125,9 @@ static void freeze(sim_agent *agent, int64_t until_ns) {
         agent->frozen_until_ns = until_ns;
 }
 
-static bool last_attempt_is_over(int node) {
+static bool has_no_workers(int node) {
     int attempt;
-    return !sim_keeper_alive(node, &attempt) && attempt >= 0;
+    return !sim_keeper_alive(node, &attempt);
 }
 
 static void disturb(sim_agent *agent, const sim_item *item, int64_t until_ns) {
@@ -142,8 +144,9 @@ static void disturb(sim_agent *agent, const sim_item *item, int64_t until_ns) {
         sim_network_isolate(agent->node, until_ns);
         break;
     case SIM_SIGNAL:
-        /* While it waits for the other nodes a signal means: not any longer. */
-        cluster.disturbed[agent->node] |= last_attempt_is_over(agent->node);
+        /* While it waits for other nodes, before its first workers or after its last, a signal means: not any
+         * longer. */
+        cluster.disturbed[agent->node] |= has_no_workers(agent->node);
         if (agent->state == SIM_UP && sim_fd_signal(agent->signal_fd, item->value))
             sim_note_signal_sent(agent->node);
         break;

@@ -70,7 +70,7 @@ def make(root, out):
         there = texts[name].count(old) == 1
         found.append(there)
         if there:
-            texts[name] = texts[name].replace(old, new.replace("PLANTED", f"(sim_plant == {number})"))
+            texts[name] = texts[name].replace(old, new.replace("PLANTED", f"sim_has_plant({number})"))
     out.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         (out / name.replace("/", "_")).write_text('#include "sim/plant.h"\n' + text)
