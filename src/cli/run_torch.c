@@ -27,7 +27,7 @@ static bool conf_value(const char *conf, const char *name, char value[VALUE_SIZE
     return false;
 }
 
-bool tt__run_torch_asked(const tt__run_flags *flags) {
+static bool torch_is_asked(const tt__run_flags *flags) {
     char value[VALUE_SIZE];
     return conf_value(flags->rdzv_conf, "protocol", value) && strcmp(value, "tutti") != 0;
 }
@@ -70,7 +70,7 @@ static tt_status read_protocol(tt__torch_job *torch, const char *conf) {
     return tt__fail(TT_ERR_INVALID, "--rdzv-conf: protocol: expected tutti, torch or torch1, got \"%s\"", value);
 }
 
-static tt_status read_is_host(tt__torch_job *torch, const char *conf) {
+static tt_status read_torch_is_host(tt__torch_job *torch, const char *conf) {
     static const char *const words[] = {"1", "true", "t", "yes", "y", "0", "false", "f", "no", "n"};
     char value[VALUE_SIZE];
     if (!conf_value(conf, "is_host", value))
@@ -129,7 +129,7 @@ static bool is_on(const char *name) {
 
 tt_status tt__run_torch_read(tt__job *job, const tt__run_flags *flags) {
     const char *conf = flags->rdzv_conf;
-    if (!tt__run_torch_asked(flags))
+    if (!torch_is_asked(flags))
         return TT_OK;
     job->torch = tt__torch_job_new();
     if (!job->torch)
@@ -145,7 +145,7 @@ tt_status tt__run_torch_read(tt__job *job, const tt__run_flags *flags) {
                         "can prove no secret: whoever reaches the store can take part in the job");
     TT__TRY(read_node_range(job, flags->nnodes));
     TT__TRY(read_torch_times(job->torch, conf));
-    TT__TRY(read_is_host(job->torch, conf));
+    TT__TRY(read_torch_is_host(job->torch, conf));
     TT__TRY(find_own_address(job->torch, flags->local_addr));
     job->torch->config.own_store = is_on("TORCH_DISABLE_SHARE_RDZV_TCP_STORE");
     job->torch->config.identical = is_on("TORCH_ELASTIC_WORKER_IDENTICAL");

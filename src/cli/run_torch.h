@@ -5,12 +5,7 @@
 #include "cli/run_flags.h"
 #include "elastic/torch_job.h"
 
-enum { TT__TORCH_DEFAULT_PORT = 29400 };
-
-/* Is that what the flags ask for? */
-bool tt__run_torch_asked(const tt__run_flags *flags);
-
-/* If so, read what concerns the other nodes into job->torch, which is made: --nnodes=MIN:MAX, --rdzv-conf,
+/* If that is what the flags ask for, read what concerns the other nodes into job->torch, which is made: --nnodes=MIN:MAX, --rdzv-conf,
  * --local-addr. Sets job->nodes to MAX. */
 tt_status tt__run_torch_read(tt__job *job, const tt__run_flags *flags);
 

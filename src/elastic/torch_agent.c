@@ -191,7 +191,7 @@ static bool step_leaving(tt__torch_agent *a) {
 }
 
 /* Note who takes part in the round that is complete. */
-static tt_status take_round(tt__torch_agent *a) {
+static tt_status take_torch_round(tt__torch_agent *a) {
     const tt__torch_state *state = &a->meeting.state;
     int n = tt__torch_participants(state), k = 0;
     a->has_place = a->has_ranks = false;
@@ -237,7 +237,7 @@ static bool step_joining(tt__torch_agent *a) {
         a->deadline_ms = tt__deadline_ms(a->config.join_ms);
     switch (verdict) {
     case TT__TORCH_FINISHED:
-        if (take_round(a))
+        if (take_torch_round(a))
             agent_fail(a);
         else
             enter(a, NUMBERING, a->config.read_ms);

@@ -19,7 +19,7 @@ void tt__base64_encode(tt__bytes *text, const uint8_t *data, size_t size) {
 }
 
 /* The value of a digit; -1: it is none. */
-static int digit_value(char digit) {
+static int base64_digit(char digit) {
     const char *at = digit ? strchr(base64_digits, digit) : NULL;
     return at ? (int)(at - base64_digits) : -1;
 }
@@ -32,7 +32,7 @@ tt_status tt__base64_decode(tt__bytes *data, const char *text, size_t size) {
             at + 4 < size ? 0 : (size_t)(text[at + 3] == '=') + (text[at + 3] == '=' && text[at + 2] == '=');
         uint32_t bits = 0;
         for (size_t i = 0; i < 4; i++) {
-            int value = i < 4 - padding ? digit_value(text[at + i]) : 0;
+            int value = i < 4 - padding ? base64_digit(text[at + i]) : 0;
             if (value < 0)
                 return tt__fail(TT_ERR_FORMAT, "expected base64, got byte %d at %zu", (unsigned char)text[at + i],
                                 at + i);

@@ -567,7 +567,7 @@ static tt_status take_attribute(const machine *m, tt__torch_state *state, const 
     return TT_OK;
 }
 
-static tt_status take_state(const machine *m, tt__torch_state *state) {
+static tt_status take_object_state(const machine *m, tt__torch_state *state) {
     const run *of = attributes(m, &m->values[m->stack.item[0]], C_STATE);
     int has = 0;
     if (!of)
@@ -583,7 +583,7 @@ tt_status tt__torch_unpickle(tt__torch_state *state, const uint8_t *data, size_t
     machine m = {.begin = data, .at = data, .end = data + size};
     tt_status status = machine_run(&m);
     if (!status)
-        status = take_state(&m, state);
+        status = take_object_state(&m, state);
     for (size_t i = 0; i < m.count; i++)
         free(m.values[i].items.item);
     free(m.values);

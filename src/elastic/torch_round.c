@@ -45,7 +45,7 @@ static tt_status is_there(const tt__torch_round *r, const char *name, int of, co
 }
 
 /* Read a key if it is there; else value->data is NULL. */
-static tt_status read_key(const tt__torch_round *r, const char *name, int of, tt_store_value *value) {
+static tt_status read_round_key(const tt__torch_round *r, const char *name, int of, tt_store_value *value) {
     char *key;
     bool there = false;
     *value = (tt_store_value){0};
@@ -106,9 +106,9 @@ static tt_status take_role(tt__torch_round *r, int k, const tt_store_value *valu
 static tt_status gather_roles(tt__torch_round *r) {
     for (; r->known < r->world; r->known++) {
         tt_store_value value;
-        TT__TRY(read_key(r, ROLE_INFO "/", r->known, &value));
+        TT__TRY(read_round_key(r, ROLE_INFO "/", r->known, &value));
         if (!value.data)
-            TT__TRY(read_key(r, ROLE_INFO, r->known, &value));
+            TT__TRY(read_round_key(r, ROLE_INFO, r->known, &value));
         if (!value.data)
             return TT_OK;
         tt_status status = take_role(r, r->known, &value);
@@ -182,13 +182,13 @@ tt_status tt__torch_round_get_master(tt__torch_round *r, char address[TT__TORCH_
     tt_store_value host, number;
     int64_t parsed = 0;
     *done = false;
-    TT__TRY(read_key(r, "MASTER_PORT", -1, &number)); /* set after MASTER_ADDR */
+    TT__TRY(read_round_key(r, "MASTER_PORT", -1, &number)); /* set after MASTER_ADDR */
     if (!number.data)
         return TT_OK;
     tt_status status = tt__parse_i64("MASTER_PORT", number.data, 1, 65535, &parsed);
     tt_store_value_free(&number);
     TT__TRY(status);
-    TT__TRY(read_key(r, "MASTER_ADDR", -1, &host));
+    TT__TRY(read_round_key(r, "MASTER_ADDR", -1, &host));
     bool good = host.data && host.size > 0 && host.size < TT__TORCH_MASTER && !memchr(host.data, 0, host.size);
     if (good)
         snprintf(address, TT__TORCH_MASTER, "%s", tt__make_plain(host.data));
@@ -229,7 +229,7 @@ static tt_status count_end(tt__torch_round *r, bool failed) {
 }
 
 /* Have all agents done what `ending` says, as 1.x does? */
-static tt_status all_ended(const tt__torch_round *r, const char *ending, bool *all) {
+static tt_status all_nodes_ended(const tt__torch_round *r, const char *ending, bool *all) {
     *all = true;
     for (int k = 0; k < r->world && *all; k++)
         TT__TRY(is_there(r, TERMINAL_STATE, k, ending, all));
@@ -252,9 +252,9 @@ tt_status tt__torch_round_end(tt__torch_round *r, bool failed, bool *all) {
     TT__TRY(is_there(r, TERMINAL_STATE "/last_member", -1, "", all));
     if (*all)
         return TT_OK;
-    TT__TRY(all_ended(r, "", all));
+    TT__TRY(all_nodes_ended(r, "", all));
     if (!*all)
         return TT_OK;
     TT__TRY(put_round_text(r, TERMINAL_STATE, r->rank, ".FIN", "FIN"));
-    return all_ended(r, ".FIN", all); /* the store may be ours: it must stay until all have seen it */
+    return all_nodes_ended(r, ".FIN", all); /* the store may be ours: it must stay until all have seen it */
 }

@@ -186,7 +186,8 @@ class Chaos(unittest.TestCase):
     def test_replaced_ranks_change_no_bit(self):
         self.start(0, ["--nproc-per-node=3", "--max-restarts=100000"])
         self.stack.callback(self.launchers[0].kill)
-        self.assertGreater(self.play([self.kill_worker, self.kill_worker, self.freeze_worker]), FAULTS // 3, self.logs())
+        faults = self.play([self.kill_worker, self.kill_worker, self.freeze_worker])
+        self.assertGreater(faults, FAULTS // 3, self.logs())
         self.assertEqual(self.end(), self.undisturbed(3), self.logs())
         self.audit.assert_each_once(self, may_repeat=False)
 
@@ -259,7 +260,8 @@ class Chaos(unittest.TestCase):
             router.ip(f"link set to{node} up")
             return None  # a short cut is no fault
 
-        self.assertGreater(self.play([self.kill_worker, self.freeze_worker, kill_launcher, cut_link]), FAULTS // 3, self.logs())
+        faults = self.play([self.kill_worker, self.freeze_worker, kill_launcher, cut_link])
+        self.assertGreater(faults, FAULTS // 3, self.logs())
         self.end()
         self.audit.assert_each_once(self, may_repeat=True)
 
