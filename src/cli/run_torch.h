@@ -5,8 +5,8 @@
 #include "cli/run_flags.h"
 #include "elastic/torch_job.h"
 
-/* If that is what the flags ask for, read what concerns the other nodes into job->torch, which is made: --nnodes=MIN:MAX, --rdzv-conf,
- * --local-addr. Sets job->nodes to MAX. */
+/* If that is what the flags ask for, read what concerns the other nodes into job->torch, which is made:
+ * --nnodes=MIN:MAX, --rdzv-conf, --local-addr. Sets job->nodes to MAX. */
 tt_status tt__run_torch_read(tt__job *job, const tt__run_flags *flags);
 
 #endif

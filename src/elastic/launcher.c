@@ -374,9 +374,9 @@ static int launcher_conclude(launcher *l) {
     int own;
     bool failed = tt__launcher_first(l, &first, &own, tail);
     /* Nobody failed before the signal came, or a node or the keeper was lost. */
-    bool asked = (l->got_signal || l->node_signal || l->stopped || l->lost || (l->torch && l->node_left) ||
-                  l->keeper_lost) &&
-                 failed && tt__was_told_to_end(first.worker);
+    bool asked =
+        (l->got_signal || l->node_signal || l->stopped || l->lost || (l->torch && l->node_left) || l->keeper_lost) &&
+        failed && tt__was_told_to_end(first.worker);
     tt__launcher_report_lost(l);
     tell_full_disk(l);
     if (l->job->events && l->phase != TT__JOINING)

@@ -251,11 +251,14 @@ void tt__launcher_begin_next(launcher *l, bool failed) {
     start_attempt(l);
 }
 
+/* Does a worker on any node wait for the next round? */
+static bool is_any_kept(const launcher *l) { return l->nodes ? l->any_kept : l->kept; }
+
 /* Start workers again, or order a round in which they are. No process of the last attempt is left on any node, but
  * workers that are kept. */
-static void order_next(launcher *l) {
-    int restarts = l->job->restarts + failed_by_itself(l);
-    bool kept = l->nodes ? l->any_kept : l->kept;
+static void order_next(launcher *l, bool counts) {
+    int restarts = l->job->restarts + counts;
+    bool kept = is_any_kept(l);
     int recovery = kept ? l->job->recovery + 1 : 0;
     tell_attempt(l);
     if (l->server && !kept)
@@ -319,13 +322,14 @@ static void end_here(launcher *l) {
 
 /* Decide, on the only node or as the coordinator, when nothing is left of the attempt anywhere. */
 static void decide(launcher *l) {
-    bool counts = failed_by_itself(l), ended_well = !counts && !l->regroups && !l->lost;
+    bool failed = failed_by_itself(l), changes = l->regroups || l->lost;
+    bool counts = failed || (!changes && is_any_kept(l)); /* a call has failed, though nobody was lost */
     if (l->ordered)
         return;
-    if (ended_well || (counts && !has_attempts_left(l)) || against_another(l))
+    if (!(counts || changes) || (counts && !has_attempts_left(l)) || against_another(l))
         end_here(l);
     else
-        order_next(l);
+        order_next(l, counts);
 }
 
 static void look_again(launcher *l) {

@@ -26,8 +26,8 @@ static void take_end(tt__talk *t, int node, const json_t *news) {
     if (!event)
         return;
     tt__worker *w = &event->worker;
-    if (json_unpack((json_t *)(uintptr_t)news, "{s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:s, s:s, s:I, s:I, s:I}", "attempt",
-                    &event->value, "rank", &event->rank, "pid", &pid, "status", &w->status, "exec_errno",
+    if (json_unpack((json_t *)(uintptr_t)news, "{s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:s, s:s, s:I, s:I, s:I}",
+                    "attempt", &event->value, "rank", &event->rank, "pid", &pid, "status", &w->status, "exec_errno",
                     &w->exec_errno, "told", &w->sent_signal, "secondary", &secondary, "message", &message, "tail",
                     &tail, "when", &when, "error_s", &error_s, "signal_s", &signal_s) ||
         event->rank < 0 || event->rank >= t->round->world) {

@@ -34,6 +34,7 @@ typedef struct run {
     bool by_trainer;
     int audit;
     struct timespec pace; /* how long a step takes at least */
+    int timeout_ms;       /* of calls; 0: as ever */
     fault faults[MAX_FAULTS];
     int fault_count;
 } run;
@@ -49,14 +50,28 @@ static int run_round(const run *r) {
     return round;
 }
 
-/* Die here, if that is what the test is about. commit < 0: whichever it is. */
-static void may_die(const run *r, const char *where, int rank, int64_t commit) {
+/* commit < 0: whichever it is. */
+static bool has_fault(const run *r, const char *where, int rank, int64_t commit) {
     for (int i = 0; i < r->fault_count; i++) {
         const fault *f = &r->faults[i];
         if (!strcmp(f->where, where) && f->rank == rank && f->round == run_round(r) &&
             (commit < 0 || f->commit == (int)commit))
-            raise(SIGKILL);
+            return true;
     }
+    return false;
+}
+
+/* Die here, if that is what the test is about. */
+static void may_die(const run *r, const char *where, int rank, int64_t commit) {
+    if (has_fault(r, where, rank, commit))
+        raise(SIGKILL);
+}
+
+/* Be late, so that the others' calls time out. */
+static void may_nap(const run *r, int rank, int64_t commit) {
+    const struct timespec nap = {.tv_sec = 2 * r->timeout_ms / 1000 + 1};
+    if (has_fault(r, "nap", rank, commit))
+        nanosleep(&nap, NULL);
 }
 
 /* "where:rank:round:commit,..." */
@@ -159,6 +174,7 @@ static tt_status step(run *r, const tt_batch *b) {
     tt_manual_seed((uint64_t)(r->steps * 1000 + own_rank(r)));
     note_batch(r, b);
     may_die(r, "step", own_rank(r), r->steps + 1);
+    may_nap(r, own_rank(r), r->steps + 1);
     nanosleep(&r->pace, NULL);
     tt_tensor *loss = tt_mse_loss(tt_module_forward(r->ddp, b->x), b->y);
     tt_status status = tt_backward(loss);
@@ -262,19 +278,20 @@ static void write_error(tt_status status) {
 static int run_worker(const char *mode) {
     run r = {.audit = open("audit", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600)};
     const char *wait = getenv("E_WAIT"), *own = getenv("RANK"), *epochs = getenv("E_EPOCHS"),
-               *pace = getenv("E_PACE_MS"), *heartbeat = getenv("E_HEARTBEAT_MS");
+               *pace = getenv("E_PACE_MS"), *timeout = getenv("E_TIMEOUT_MS"), *heartbeat = getenv("E_HEARTBEAT_MS");
     int heartbeat_ms = heartbeat ? atoi(heartbeat) : CALM_MS;
     bool plain = !strncmp(mode, "plain", 5);
     r.by_trainer = strstr(mode, "trainer") != NULL;
     tt_status status;
     r.epochs = epochs ? atoi(epochs) : EPOCHS;
+    r.timeout_ms = timeout ? atoi(timeout) : 0;
     r.pace.tv_nsec = pace ? atol(pace) * 1000000 : 0;
     read_faults(&r);
     may_die(&r, "join", atoi(own), -1);
     if (plain)
         status = tt_init_process_group(&r.world, .heartbeat_ms = heartbeat_ms);
     else
-        status = tt_elastic_new(&r.e, .heartbeat_ms = heartbeat_ms, .round_wait_ms = wait ? atoi(wait) : 0,
+        status = tt_elastic_new(&r.e, .timeout_ms = r.timeout_ms, .heartbeat_ms = heartbeat_ms, .round_wait_ms = wait ? atoi(wait) : 0,
                                 .stop_on_signals = true);
     if (!status && !plain)
         r.world = tt_elastic_group(r.e);

@@ -191,6 +191,15 @@ class Chaos(unittest.TestCase):
         self.assertEqual(self.end(), self.undisturbed(3), self.logs())
         self.audit.assert_each_once(self, may_repeat=False)
 
+    def test_a_call_that_fails_though_nobody_is_lost(self):
+        """All wait for the next round, in which all go on; it counts as a restart, as a job could do nothing else."""
+        self.env.update(E_FAULTS="nap:1:0:7", E_TIMEOUT_MS="1000", E_EPOCHS="3")
+        self.start(0, ["--nproc-per-node=2", "--max-restarts=1"])
+        self.stack.callback(self.launchers[0].kill)
+        self.assertEqual(self.end(), self.undisturbed(2), self.logs())
+        self.assertEqual(self.audit.look()[0], 1)
+        self.audit.assert_each_once(self, may_repeat=False)
+
     # ---- several launchers on one host
 
     def test_launchers_come_and_go(self):
