@@ -42,8 +42,9 @@ static tt__job job_of(const sim_plan *plan, int node) {
     tt__job job = {.file = file,
                    .argv = argv,
                    .workers = plan->workers,
-                   .node = node,
-                   .nodes = plan->nodes,
+                   .min_nodes = plan->nodes,
+                   .max_nodes = plan->nodes,
+                   .number = node,
                    .master_addr = "host-0",
                    .bind_addr = "host-0",
                    .master_port = PORT,
@@ -57,7 +58,8 @@ static tt__job job_of(const sim_plan *plan, int node) {
                    .settle_ms = plan->settle_ms,
                    .grace_ms = plan->grace_ms,
                    .join_ms = plan->join_ms,
-                   .heartbeat_ms = plan->heartbeat_ms};
+                   .heartbeat_ms = plan->heartbeat_ms,
+                   .health = -1};
     sigemptyset(&job.signals);
     sigaddset(&job.signals, SIGTERM);
     sigaddset(&job.signals, SIGINT);
