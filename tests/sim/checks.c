@@ -261,12 +261,6 @@ static void check_undisturbed(void) {
     }
 }
 
-/* A node that is lost while an attempt begins ends the job in that attempt for those who had begun it, and before it
- * for the others: see docs/testing.md. With TT_SIM_STRICT that is wrong, too. */
-static bool are_comparable(int node, int other) {
-    return last_attempt(node) == last_attempt(other) || getenv("TT_SIM_STRICT");
-}
-
 /* Those that are left end alike, and with success only if all workers had it. */
 static void check_survivors_codes(void) {
     int before = -1;
@@ -276,7 +270,7 @@ static void check_survivors_codes(void) {
             continue;
         if (!x->code && sim_keeper_succeeded(last_attempt(k)) != plan()->nodes * plan()->workers)
             sim_fail("code", "node %d ends with code 0, but not all workers have succeeded", k);
-        if (before >= 0 && sim_seen.exits[before].code != x->code && !anybody_was_told() && are_comparable(before, k))
+        if (before >= 0 && sim_seen.exits[before].code != x->code && !anybody_was_told())
             sim_fail("agree", "node %d ends with code %d, but node %d with code %d", before,
                      sim_seen.exits[before].code, k, x->code);
         before = k;
@@ -302,8 +296,7 @@ static void check_survivors(void) {
                      report->node, report->rank, report->attempt, own->rank);
         if (report->attempt != last_attempt(report->node) || anybody_was_told())
             continue;
-        if (said && (said->attempt != report->attempt || said->rank != report->rank) &&
-            are_comparable(said->node, report->node))
+        if (said && (said->attempt != report->attempt || said->rank != report->rank))
             sim_fail("agree", "node %d names rank %d as the first failure (attempt %d), node %d rank %d (attempt %d)",
                      said->node, said->rank, said->attempt, report->node, report->rank, report->attempt);
         said = report;
