@@ -42,8 +42,9 @@ static tt__job job_of(const sim_plan *plan, int node) {
     tt__job job = {.file = file,
                    .argv = argv,
                    .workers = plan->workers,
-                   .node = node,
-                   .nodes = plan->nodes,
+                   .min_nodes = plan->nodes,
+                   .max_nodes = plan->nodes,
+                   .number = node,
                    .master_addr = "host-0",
                    .bind_addr = "host-0",
                    .master_port = PORT,
@@ -57,7 +58,8 @@ static tt__job job_of(const sim_plan *plan, int node) {
                    .settle_ms = plan->settle_ms,
                    .grace_ms = plan->grace_ms,
                    .join_ms = plan->join_ms,
-                   .heartbeat_ms = plan->heartbeat_ms};
+                   .heartbeat_ms = plan->heartbeat_ms,
+                   .health = -1};
     sigemptyset(&job.signals);
     sigaddset(&job.signals, SIGTERM);
     sigaddset(&job.signals, SIGINT);
@@ -187,9 +189,14 @@ static bool happens_from(const sim_item *item, int node, sim_moment from) {
 }
 
 void sim_note_request(sim_agent *agent) {
+    bool first = !sim_seen.start_count, ordinary = agent->node != 0;
     agent->requests++;
     sim_result->requests++;
-    sim_result->first_round_requests += sim_seen.start_count == 0;
+    sim_result->first_requests += first;
+    sim_result->ordinary += ordinary;
+    sim_result->ordinary_first += first && ordinary;
+    if (first && ordinary && agent->requests > sim_result->most_first)
+        sim_result->most_first = agent->requests;
     for (int i = 0; i < cluster.plan->n; i++) {
         const sim_item *item = &cluster.plan->items[i];
         if (happens_from(item, agent->node, SIM_FROM_REQUEST) && item->at_ms == agent->requests)

@@ -135,8 +135,8 @@ static int play_one(sim_plan *plan, bool trace) {
     sim_case_judge(plan, trace, &verdict);
     printf("%lld attempts in %.1f s of virtual time; requests of a launcher: %.1f until the first attempt began, %.1f "
            "in all\n",
-           (long long)verdict.attempts, (double)verdict.virtual_ns / 1e9,
-           (double)verdict.first_round_requests / plan->nodes, (double)verdict.requests / plan->nodes);
+           (long long)verdict.attempts, (double)verdict.virtual_ns / 1e9, (double)verdict.first_requests / plan->nodes,
+           (double)verdict.requests / plan->nodes);
     if (*verdict.check)
         printf("WRONG (%s): %s\n", verdict.check, verdict.text);
     return *verdict.check != 0;
@@ -144,18 +144,20 @@ static int play_one(sim_plan *plan, bool trace) {
 
 /* What a launcher asks of the store, by the number of launchers. */
 static int print_table(int most) {
-    printf("launchers  requests of each until the first attempt began  in all\n");
+    printf("           until the first attempt began       in all\n"
+           "launchers  each ordinary    most  node 0       each ordinary  node 0\n");
     stay_on(0);
     for (int n = 4;; n = 2 * n < most ? 2 * n : most) {
         sim_plan plan;
-        sim_verdict verdict;
+        sim_verdict v;
         sim_plan_calm(&plan, 1, n);
-        sim_case_judge(&plan, false, &verdict);
-        printf("%9d  %47.1f  %6.1f  %s\n", n, (double)verdict.first_round_requests / n, (double)verdict.requests / n,
-               verdict.text);
+        sim_case_judge(&plan, false, &v);
+        printf("%9d  %13.1f  %6lld  %6lld  %17.1f  %6lld  %s\n", n, (double)v.ordinary_first / (n - 1),
+               (long long)v.most_first, (long long)(v.first_requests - v.ordinary_first),
+               (double)v.ordinary / (n - 1), (long long)(v.requests - v.ordinary), v.text);
         fflush(stdout);
-        if (*verdict.check || n >= most)
-            return *verdict.check != 0;
+        if (*v.check || n >= most)
+            return *v.check != 0;
     }
 }
 
