@@ -29,6 +29,10 @@ static tt__nodes_member member_of(const tt__job *job) {
 
 tt_status tt__launcher_join(launcher *l) {
     tt__nodes_member member = member_of(l->job);
+    member.kept = l->kept;
+    member.recovery = l->job->recovery;
+    if (l->round && l->round->attempt > member.attempt)
+        member.attempt = l->round->attempt;
     return tt__nodes_start(&l->nodes, &member);
 }
 
@@ -75,8 +79,8 @@ void tt__launcher_rejoin(launcher *l) {
                       l->job->master_addr, l->job->master_port, (long long)l->job->rejoin_ms / 1000);
     tt__nodes_free(l->nodes);
     l->nodes = NULL;
-    l->rejoins = l->over = l->kept = false;
-    l->job->recovery = 0;
+    l->rejoins = l->over = false;
+    l->job->recovery = l->kept ? l->job->recovery : 0;
     l->phase = TT__JOINING;
     l->job->join_ms = l->job->rejoin_ms;
     tt_status status = l->server ? TT_OK : tt__launcher_serve_store(l->job, &l->server);

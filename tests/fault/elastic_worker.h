@@ -291,8 +291,8 @@ static int run_worker(const char *mode) {
     if (plain)
         status = tt_init_process_group(&r.world, .heartbeat_ms = heartbeat_ms);
     else
-        status = tt_elastic_new(&r.e, .timeout_ms = r.timeout_ms, .heartbeat_ms = heartbeat_ms, .round_wait_ms = wait ? atoi(wait) : 0,
-                                .stop_on_signals = true);
+        status = tt_elastic_new(&r.e, .timeout_ms = r.timeout_ms, .heartbeat_ms = heartbeat_ms,
+                                .round_wait_ms = wait ? atoi(wait) : 0, .stop_on_signals = true);
     if (!status && !plain)
         r.world = tt_elastic_group(r.e);
     if (!status)
