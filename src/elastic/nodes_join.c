@@ -91,6 +91,8 @@ static bool may_try_again(const tt__talk *t, tt_status status) {
 
 bool tt__talk_connect(tt__talk *t) {
     const tt__nodes_member *m = &t->nodes->member;
+    if (!tt__talk_elect(t))
+        return false;
     tt_status status = tt_tcp_store(&t->store, m->host, m->port, .timeout_ms = CONNECT_MS);
     if (!status) {
         tt_store_set_timeout_ms(t->store, m->heartbeat_ms);
