@@ -131,6 +131,7 @@ static tt_status beat_once(tt__election *e) {
 
 static void *beat_until_stopped(void *arg) {
     tt__election *e = arg;
+    bool missed = false;
     pthread_mutex_lock(&e->lock);
     while (!e->stop && !e->lost) {
         struct timespec until = tt__timespec_ms(tt__deadline_ms(e->ttl_ms / BEATS));
@@ -140,8 +141,12 @@ static void *beat_until_stopped(void *arg) {
         if (e->stop)
             break;
         pthread_mutex_unlock(&e->lock);
-        if (beat_once(e))
+        tt_status status = beat_once(e);
+        if (status)
             tt__log(TT_LOG_DEBUG, "etcd: %s", tt_last_error());
+        else if (missed)
+            tt__log(TT_LOG_DEBUG, "etcd is back");
+        missed = status != TT_OK;
         pthread_mutex_lock(&e->lock);
     }
     pthread_mutex_unlock(&e->lock);
