@@ -320,7 +320,12 @@ static tt_status hand_down_secret(tt__job *job, const tt__run_flags *flags) {
     explicit_bzero(text, sizeof text);
     TT__TRY(status);
     TT__TRY(tt__wire_check(&wire, &(tt__secret){.set = job->has_secret}));
-    if (!job->has_secret && job->number <= 0 && !job->torch)
+    if (!job->has_secret && job->etcd)
+        tt__cli_note("run",
+                     "the job has no secret: who reaches it on %s, or etcd, can take part in it (--secret-file FILE, "
+                     "the same on all nodes, keeps others out)",
+                     job->own_addr);
+    else if (!job->has_secret && job->number <= 0 && !job->torch)
         tt__cli_note(
             "run",
             "the job has no secret: who reaches %s:%d can take part in it (--secret-file FILE, the same on all "
@@ -419,7 +424,7 @@ static int print_shell_completion(char *shell) {
 static int run_parsed(const tt__command *command, const tt__run_flags *flags, tt__job begun, char **args, int count) {
     tt__job *job = &begun;
     tt__logs logs = {0};
-    tt__meeting_place place;
+    tt__meeting_place place = {0};
     cpu_set_t *cpus = NULL;
     int64_t notice_ms = 0;
     int code;

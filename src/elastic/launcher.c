@@ -24,6 +24,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "elastic/children.h"
+#include "elastic/election.h"
 #include "elastic/events.h"
 #include "elastic/launcher_torch.h"
 #include "elastic/launcher_watchdog.h"
@@ -459,6 +460,7 @@ static tt_status launcher_start(launcher *l) {
     TT__TRY(launcher_allocate(l));
     TT__TRY(open_signals(l));
     TT__TRY(tt__job_socket_name(l->job->socket_name));
+    TT__TRY(tt__launcher_prepare_election(l));
     TT__TRY(start_keeper(l));
     TT__TRY(tt__streams_open(&l->streams, l->job->workers, STDERR_FILENO, l->pipe_ends));
     TT__TRY(tt__follow_new(&l->follow, l->job, &l->streams));
@@ -499,6 +501,7 @@ static void launcher_finish(launcher *l) {
         close(l->keeper.socket); /* the keeper ends now, while this process cleans up */
     tt__launcher_leave(l);
     tt__launcher_torch_free(l);
+    tt__election_free(l->election);
     tt_store_free(l->store);
     tt_store_server_free(l->server);
     tt__watch_free(l->watch);

@@ -31,8 +31,9 @@ typedef struct tt__launcher_state {
     int log;            /* where this process's log goes, for `streams`; -1 = to stderr */
     tt__follow *follow; /* shows what the workers write to files; NULL: nothing */
     tt__keeper keeper;
-    tt_store_server *server; /* on node 0 */
-    tt_store *store;         /* of a job on one node: our own connection, made when the first worker ends */
+    tt_store_server *server;       /* on node 0 */
+    struct tt__election *election; /* for job->etcd: who that is */
+    tt_store *store;               /* of a job on one node: our own connection, made when the first worker ends */
     bool store_failed;
     tt__worker *workers;    /* (job->workers) */
     long long memory_kills; /* by the kernel, in our control group, as last seen */
@@ -206,6 +207,12 @@ void tt__launcher_forget_attempts(tt__launcher_state *l);
 tt_status tt__launcher_serve_store(tt__job *job, tt_store_server **server);
 
 tt_status tt__launcher_join(tt__launcher_state *l);
+
+/* For job->etcd: prepare, before the keeper is forked; take what was found when a round begins; make way for
+ * another. */
+tt_status tt__launcher_prepare_election(tt__launcher_state *l);
+void tt__launcher_take_election(tt__launcher_state *l);
+void tt__launcher_step_down(tt__launcher_state *l);
 
 /* Connect to the store that this node serves, if that has not been done; NULL: it does not answer. */
 tt_store *tt__launcher_own_store(tt__launcher_state *l);

@@ -306,6 +306,7 @@ static void set_round(launcher *l, tt__round *round) {
 
 void tt__launcher_take_round(launcher *l, tt__round *round) {
     tt__round *before = l->round;
+    tt__launcher_take_election(l);
     bool again = l->phase == TT__GONE;
     if (again && !l->ordered)
         tell_attempt(l);

@@ -280,6 +280,9 @@ static bool take_event(launcher *l, tt__nodes_event *event) {
         return false;
     case TT__NODES_DONE:
         return take_left(l, event);
+    case TT__NODES_DEPOSED:
+        tt__launcher_step_down(l);
+        return false;
     }
     return false;
 }

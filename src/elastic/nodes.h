@@ -67,6 +67,8 @@ typedef struct tt__nodes_member {
     int64_t last_call_ms; /* how long nobody may have come when a set that may still grow begins */
     int64_t heartbeat_ms;
     const char *problem; /* why no worker can be started here; NULL = none */
+    /* says who coordinates, and where: coordinates, host and port are not known yet; NULL = they are */
+    struct tt__election *election;
 } tt__nodes_member;
 
 /* Who takes part in an attempt. */
@@ -104,7 +106,8 @@ typedef enum tt__nodes_kind {
     /* To the coordinator's launcher: */
     /* no node has workers of attempt `value` any more but those that are kept; rank: there are any */
     TT__NODES_GONE,
-    TT__NODES_NEWCOMER /* text: who would like to take part, and there is room */
+    TT__NODES_NEWCOMER, /* text: who would like to take part, and there is room */
+    TT__NODES_DEPOSED   /* this node coordinates no more: another does */
 } tt__nodes_kind;
 
 typedef struct tt__nodes_event {

@@ -220,7 +220,7 @@ static void tell_newcomer(tt__talk *t) {
 }
 
 void tt__talk_compose(tt__talk *t) {
-    if (t->failed)
+    if (t->failed || !tt__talk_may_compose(t))
         return;
     if (!t->collecting) {
         tell_newcomer(t);

@@ -81,6 +81,8 @@ tt_status tt__talk_check(tt__talk *t, tt_status status) {
     if (!status || t->cut)
         return status;
     t->cut = true;
+    if (tt__talk_will_look_again(t))
+        return status;
     if (!t->round) {
         tt__fail_prefix("node 0 ended before all nodes had come (it says why)");
         tt__talk_fail(t, tt_last_error());

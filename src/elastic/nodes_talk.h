@@ -5,6 +5,7 @@
  *   nodes_news.c     what other members announce; the coordinator repeats it
  *   nodes_beat.c     who is there
  *   nodes_join.c     connecting, cards
+ *   nodes_elect.c    who coordinates, where etcd says so
  *   nodes_problem.c  a launcher that only says why it can't take part
  *   nodes_talk.c     what all use
  *
@@ -151,6 +152,23 @@ bool tt__talk_connect(tt__talk *t);
 
 /* Read the cards that are still missing: those of all, or of the coordinator. */
 void tt__talk_read_cards(tt__talk *t);
+
+/* ---- nodes_elect.c; without an election nothing happens there */
+
+/* Find out who coordinates, and tell the launcher if that takes long; false: not yet, or never. */
+bool tt__talk_elect(tt__talk *t);
+
+/* The same, telling nobody: member.host, port (0: not known yet) and coordinates. */
+tt_status tt__talk_ask_etcd(tt__talk *t);
+
+/* The coordinator does not answer. Before the first round another may be found; false: no. */
+bool tt__talk_will_look_again(tt__talk *t);
+
+/* Look for it then, or, as the coordinator, see whether another has taken this one's place. */
+void tt__talk_watch_election(tt__talk *t);
+
+/* As the coordinator: is it still known to be the only one? */
+bool tt__talk_may_compose(tt__talk *t);
 
 /* ---- nodes_beat.c */
 

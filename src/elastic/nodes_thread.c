@@ -189,6 +189,7 @@ static void execute_orders(tt__talk *t) {
 /* ---- the loop */
 
 static void talk_step(tt__talk *t) {
+    tt__talk_watch_election(t);
     if (!t->store && !t->failed && !tt__talk_connect(t))
         return;
     if (!t->cut && t->store)

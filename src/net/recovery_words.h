@@ -1,6 +1,6 @@
 /* What a rank and its launcher tell each other of recovery: a rank by four words in its flight recorder, in memory that
- * the launcher maps; the launcher by packets on the job's own socket (job_socket.h), so that no store is needed, and its
- * host may be what is lost.
+ * the launcher maps; the launcher by packets on the job's own socket (job_socket.h), so that no store is needed, and
+ * its host may be what is lost.
  *
  *   rank     -> launcher  recovers, wants_round, lost, stopped_by (below)
  *   launcher -> rank      TT__JOB_ROUND, when all ranks that live want it: its number, which is higher than that of the
