@@ -117,6 +117,9 @@ tt_status tt__talk_check(tt__talk *t, tt_status status);
 /* Key of the count of those that have read all that they need. */
 #define TT__NODES_LEFT "tutti/nodes/left"
 
+/* The coordinator does not answer. Where etcd names it another may be found before the first round; false: no. */
+bool tt__talk_will_look_again(tt__talk *t);
+
 /* "tutti/nodes/WHAT/ID", "tutti/nodes/news/ID/NUMBER". */
 void tt__talk_key(char key[TT__NODES_KEY], const char *what, int id);
 void tt__talk_news_key(char key[TT__NODES_KEY], int id, int64_t number);
@@ -161,14 +164,8 @@ bool tt__talk_elect(tt__talk *t);
 /* The same, telling nobody: member.host, port (0: not known yet) and coordinates. */
 tt_status tt__talk_ask_etcd(tt__talk *t);
 
-/* The coordinator does not answer. Before the first round another may be found; false: no. */
-bool tt__talk_will_look_again(tt__talk *t);
-
 /* Look for it then, or, as the coordinator, see whether another has taken this one's place. */
 void tt__talk_watch_election(tt__talk *t);
-
-/* As the coordinator: is it still known to be the only one? */
-bool tt__talk_may_compose(tt__talk *t);
 
 /* ---- nodes_beat.c */
 
