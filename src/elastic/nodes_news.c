@@ -120,7 +120,7 @@ static void take_job_over(tt__talk *t) {
 
 static void take_failed(tt__talk *t, const json_t *news) {
     tt__talk_fail(t, text_in(news));
-    tt_ignore(tt_store_add(t->store, TT__NODES_LEFT, 1, NULL));
+    tt_ignore(tt__talk_put_left(t));
 }
 
 static void take_coordinators_news(tt__talk *t, const json_t *news, const char *what) {
