@@ -215,7 +215,7 @@ static void take_no_round(launcher *l, const tt__nodes_event *event) {
         l->failure = tt__fail(TT_ERR_PEER, "%s", text);
     else
         tt__streams_alarm(&l->streams, "tutti run: %s", text);
-    l->node_left = l->done = true;
+    l->node_left = l->done = l->over = true;
 }
 
 static void take_end_of_all(launcher *l, tt__nodes_event *event) {
