@@ -168,8 +168,11 @@ static void read_news_of(tt__talk *t, int id) {
     tt__node *node = &t->of[id];
     char key[TT__NODES_KEY];
     tt_store_value value;
-    if (node->news_taken + 1 < node->news_first) /* before this member's time */
+    if (node->news_taken + 1 < node->news_first) {
         node->news_taken = node->news_first - 1;
+        if (t->round && !t->nodes->member.coordinates) /* else they were of before this member's time */
+            tt__talk_lose(t, t->id, "it was silent, and node 0 has gone on without it");
+    }
     while (node->news_taken < node->news && !t->cut && !t->failed) {
         tt__talk_news_key(key, id, node->news_taken + 1);
         if (!tt__talk_get(t, id, key, &value))
