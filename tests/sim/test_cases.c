@@ -130,8 +130,8 @@ static bool asks_little(void) {
         sim_plan_calm(&plan, 1, n);
         sim_case_judge(&plan, false, &v);
         int64_t node_0 = v.first_requests - v.ordinary_first;
-        bool is_good = !*v.check && v.most_first > 0 && v.most_first <= 12 + 3 * log_2(n) &&
-                       node_0 <= 20 + 6 * log_2(n);
+        bool is_good =
+            !*v.check && v.most_first > 0 && v.most_first <= 12 + 3 * log_2(n) && node_0 <= 20 + 6 * log_2(n);
         printf("%s %d launchers: at most %d requests of each until the first attempt began, %d of node 0's\n",
                is_good ? "ok  " : "FAIL", n, (int)v.most_first, (int)node_0);
         good = good && is_good;

@@ -153,8 +153,8 @@ static int print_table(int most) {
         sim_plan_calm(&plan, 1, n);
         sim_case_judge(&plan, false, &v);
         printf("%9d  %13.1f  %6lld  %6lld  %17.1f  %6lld  %s\n", n, (double)v.ordinary_first / (n - 1),
-               (long long)v.most_first, (long long)(v.first_requests - v.ordinary_first),
-               (double)v.ordinary / (n - 1), (long long)(v.requests - v.ordinary), v.text);
+               (long long)v.most_first, (long long)(v.first_requests - v.ordinary_first), (double)v.ordinary / (n - 1),
+               (long long)(v.requests - v.ordinary), v.text);
         fflush(stdout);
         if (*v.check || n >= most)
             return *v.check != 0;
