@@ -122,9 +122,9 @@ static bool are_enough(const tt__talk *t, int n) {
     return n >= m->max_nodes || (n >= m->min_nodes && waited);
 }
 
-/* Attempts go on counting when members have been in this job with another coordinator. */
+/* Attempts go on counting when members, even such as come late, have been in this job with another coordinator. */
 static void count_on(tt__talk *t) {
-    for (int id = 0; !t->round && id < t->known; id++) {
+    for (int id = 0; id < t->known; id++) {
         if (!is_ready(t, id))
             continue;
         t->next = t->next > t->of[id].attempt ? t->next : t->of[id].attempt + 1;
