@@ -33,7 +33,8 @@ void sim_elastic_check_alone(int node) {
         if (k == node || !round || round == own || !sim_keeper_alive(k, &attempt))
             continue;
         bool same = round->generation == own->generation;
-        if (same && !may_be_lost(k) && !may_be_lost(node))
+        bool long_quiet = sim_now_ns() > sim_cluster_quiet_since_ns() + unaware_ns();
+        if (same && (long_quiet || (!may_be_lost(k) && !may_be_lost(node))))
             sim_fail("alone", "launcher %d begins attempt %d while launcher %d has processes of attempt %d", node,
                      own->attempt, k, attempt);
         if (!same && sim_now_ns() - sim_store_gone_ns(round->generation) > unaware_ns() &&
@@ -140,16 +141,47 @@ static bool is_spared(int machine) {
     return true;
 }
 
-/* Is it certain that the job can do its work? Who serves the store is spared, enough others are, and there are
- * restarts left for every failure. */
+/* Who serves the store is killed in the first round, and started again in time: the others look for it. */
+static bool comes_back(int machine) {
+    const sim_plan *p = elastic_plan();
+    int items = 0;
+    bool back = false;
+    for (int i = 0; i < p->n; i++) {
+        const sim_item *item = &p->items[i];
+        if (item->node != machine || item->kind < SIM_FREEZE)
+            continue;
+        items++;
+        back = item->kind == SIM_KILL_LAUNCHER && item->value && item->from == SIM_FROM_START && !item->attempt &&
+               item->at_ms < p->work_ms;
+    }
+    return items == 1 && back;
+}
+
+/* The machine is away for less than others would wait for it, and then back. */
+static bool returns(int machine) {
+    const sim_plan *p = elastic_plan();
+    int items = 0;
+    bool back = false;
+    for (int i = 0; i < p->n; i++) {
+        const sim_item *item = &p->items[i];
+        if (item->node != machine || item->kind < SIM_FREEZE)
+            continue;
+        items++;
+        back = item->kind <= SIM_PARTITION && item->for_ms < p->join_ms * 2 / 3;
+    }
+    return items == 1 && back;
+}
+
+/* Is it certain that the job can do its work? Who serves the store is spared or comes back, enough others are spared,
+ * and there are restarts left for every failure. */
 static bool must_succeed(void) {
     const sim_plan *p = elastic_plan();
     int spared = 0, failures = 0;
     for (int machine = 0; machine < p->nodes; machine++)
-        spared += is_spared(machine);
+        spared += is_spared(machine) || returns(machine);
     for (int i = 0; i < p->n; i++) {
         const sim_item *item = &p->items[i];
-        bool counts = item->kind == SIM_FAILS || (item->kind != SIM_LATE && !is_spared(item->node) &&
+        bool counts = item->kind == SIM_FAILS || (item->kind != SIM_LATE && item->node && !is_spared(item->node) &&
                                                   (p->min_nodes == p->max_nodes || item->kind == SIM_KILL_KEEPER));
         failures += counts;
         if (item->kind == SIM_LATE && item->node == 0)
@@ -157,7 +189,9 @@ static bool must_succeed(void) {
         if (item->kind == SIM_SIGNAL && p->min_nodes == p->max_nodes)
             return false;
     }
-    return is_spared(0) && spared >= p->min_nodes && failures <= p->max_restarts && !sim_plan_is_slow(p);
+    bool served = is_spared(0) || comes_back(0);
+    spared += comes_back(0);
+    return served && spared >= p->min_nodes && failures <= p->max_restarts && !sim_plan_is_slow(p);
 }
 
 /* All workers of its last round have succeeded, and then a node was lost. */
