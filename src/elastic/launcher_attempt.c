@@ -138,9 +138,20 @@ void tt__launcher_lose_job(launcher *l) {
         tt__launcher_kill(l);
 }
 
+/* Nodes come or go, and the workers here have ended already, or are about to: where any failed it was for that. */
+static void regroup_late(launcher *l) {
+    tt__first first;
+    char tail[TT__TAIL_BYTES + 1];
+    int own;
+    if (l->phase > TT__SETTLING && !l->ordered && tt__launcher_first(l, &first, &own, tail))
+        l->regroups = true;
+}
+
 void tt__launcher_regroup(launcher *l, const char *why) {
-    if (l->phase != TT__RUNNING && l->phase != TT__SETTLING)
+    if (l->phase != TT__RUNNING && l->phase != TT__SETTLING) {
+        regroup_late(l);
         return;
+    }
     bool first = !l->regroups, recovers = may_recover(l);
     l->regroups = true;
     if (first)

@@ -25,6 +25,7 @@ typedef struct tt__node {
     bool signs;      /* what it writes is signed, */
     char nonce[33];  /* with this context */
     bool lost, done; /* done: it has announced so */
+    bool left;       /* it has read all that it needs */
     int gone;        /* attempts of which it has no worker left, counted up to the last, */
     bool kept;       /* but such as are kept */
     int workers;
@@ -114,8 +115,11 @@ void tt__talk_lose(tt__talk *t, int id, const char *text);
 /* Check a call to the store. If it failed, the coordinator, which serves it, is gone or can't be reached. */
 tt_status tt__talk_check(tt__talk *t, tt_status status);
 
-/* Key of the count of those that have read all that they need. */
-#define TT__NODES_LEFT "tutti/nodes/left"
+/* Say that this member has read all that it needs. */
+tt_status tt__talk_put_left(tt__talk *t);
+
+/* Read who has said so: `left` of those that are known. *n := how many have. */
+tt_status tt__talk_read_left(tt__talk *t, int *n);
 
 /* The coordinator does not answer. Where etcd names it another may be found before the first round; false: no. */
 bool tt__talk_will_look_again(tt__talk *t);

@@ -114,7 +114,7 @@ static void check_over(tt__talk *t) {
     if (t->nodes->member.coordinates)
         tt__talk_wait_for_leavers(t);
     else if (!t->cut)
-        tt__talk_check(t, tt_store_add(t->store, TT__NODES_LEFT, 1, NULL));
+        tt__talk_check(t, tt__talk_put_left(t));
     t->over = true;
     tt__nodes_post(t->nodes, event);
 }
