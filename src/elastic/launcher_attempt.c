@@ -61,6 +61,15 @@ static bool failed_by_itself(const launcher *l) {
     return failed && !(changes && (first.worker->secondary || first.worker->sent_signal));
 }
 
+/* Do workers go on, here or on any node, when the attempt is over everywhere? */
+static bool any_goes_on(const launcher *l) { return l->nodes ? l->any_kept : l->kept; }
+
+/* Has the attempt failed? It has, too, if the ranks want another round though none is lost: their network was cut for a
+ * moment, say. */
+static bool has_failed(const launcher *l) {
+    return failed_by_itself(l) || (any_goes_on(l) && !l->regroups && !l->lost);
+}
+
 /* Can the workers that are left go on? Only for a loss that is made good: a failure needs an attempt that is left. */
 static bool may_recover(const launcher *l) {
     bool counts = failed_by_itself(l) && !has_attempts_left(l);
@@ -198,6 +207,8 @@ static void tell_attempt(launcher *l) {
     tt__first first;
     char tail[TT__TAIL_BYTES + 1];
     int own;
+    if (!l->regroups)
+        snprintf(l->why, sizeof l->why, "a call of the ranks failed, though none is lost");
     tell_lost(l);
     if (!tt__launcher_first(l, &first, &own, tail) || !failed_by_itself(l))
         return;
@@ -257,8 +268,8 @@ static void start_attempt(launcher *l) {
 /* Start workers again, or order a round in which they are. No process of the last attempt is left on any node, but
  * workers that are kept. */
 static void order_next(launcher *l) {
-    int restarts = l->job->restarts + failed_by_itself(l);
-    bool kept = l->nodes ? l->any_kept : l->kept;
+    int restarts = l->job->restarts + has_failed(l);
+    bool kept = any_goes_on(l);
     int recovery = kept ? l->job->recovery + 1 : 0;
     tell_attempt(l);
     if (l->server && !kept)
@@ -320,7 +331,7 @@ static void end_here(launcher *l) {
 
 /* Decide, on the only node or as the coordinator, when nothing is left of the attempt anywhere. */
 static void decide(launcher *l) {
-    bool counts = failed_by_itself(l), ended_well = !counts && !l->regroups && !l->lost;
+    bool counts = has_failed(l), ended_well = !counts && !l->regroups && !l->lost;
     if (l->ordered)
         return;
     if (ended_well || (counts && !has_attempts_left(l)) || against_another(l))
