@@ -199,7 +199,7 @@ tt_status tt__run_find_meeting_place(tt__job *job, tt__meeting_place *place, con
     if (etcd && job->max_nodes > 1)
         return meet_in_etcd(job, place, flags);
     bool c10d = etcd || !strcmp(job->rdzv_backend, "c10d"),
-         any_port = job->max_nodes == 1 && (flags->standalone || c10d || !says_where(flags));
+         any_port = job->max_nodes == 1 && !job->torch && (flags->standalone || c10d || !says_where(flags));
     char bare[TT__NET_HOST_SIZE];
     int64_t number = any_port ? 0 : c10d ? C10D_PORT : TT_STORE_DEFAULT_PORT;
     bool local = flags->local_addr && *flags->local_addr && any_port;

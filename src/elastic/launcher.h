@@ -79,6 +79,8 @@ typedef struct tt__launcher_state {
     bool told_success;          /* a worker here has ended well, and the others know */
     bool looking, over;         /* a look is under way; no node has workers any more */
     tt__snapshot remote;        /* ranks of other nodes, as last seen */
+
+    struct tt__launcher_torch *torch; /* the agent of a job of PyTorch's: launcher_torch.c */
 } tt__launcher_state;
 
 /* ---- launcher_phase.c */
@@ -156,7 +158,8 @@ void tt__launcher_settle(tt__launcher_state *l);
 /* No process of the attempt is left here, except for those that can't be killed. */
 void tt__launcher_attempt_over(tt__launcher_state *l, int unkillable);
 
-/* When no node has workers of the attempt any more: begin the next, or be done. Nothing happens until that is known. */
+/* When no node has workers of the attempt any more: begin the next, or be done. Nothing happens until that is known.
+ * With PyTorch's agents that is launcher_torch.c's. */
 void tt__launcher_go_on(tt__launcher_state *l);
 
 /* Do nodes come and go while the job goes on? */
@@ -182,6 +185,12 @@ void tt__launcher_regroup(tt__launcher_state *l, const char *why);
 
 /* Begin the round. Nothing of an earlier one is left here. Takes `round`. */
 void tt__launcher_take_round(tt__launcher_state *l, tt__round *round);
+
+/* Is the failure of this attempt followed by another, as far as is known here? */
+bool tt__launcher_may_try_again(const tt__launcher_state *l);
+
+/* Start all workers again; false: although none has failed. No process of the last attempt is left on any node. */
+void tt__launcher_begin_next(tt__launcher_state *l, bool failed);
 
 /* After the report of the last attempt: report how many there were and how each before it failed, and why there is no
  * other. */

@@ -64,7 +64,7 @@ static bool failed_by_itself(const launcher *l) {
 /* Can the workers that are left go on? Only for a loss that is made good: a failure needs an attempt that is left. */
 static bool may_recover(const launcher *l) {
     bool counts = failed_by_itself(l) && !has_attempts_left(l);
-    return !counts && !must_end(l) && !l->stopped && !l->rejoins && tt__launcher_can_recover(l);
+    return !counts && !l->torch && !must_end(l) && !l->stopped && !l->rejoins && tt__launcher_can_recover(l);
 }
 
 /* Those that are left have the grace period to come to the next round. */
@@ -72,6 +72,10 @@ static void wait_for_survivors(launcher *l) {
     int64_t deadline_ms = tt__deadline_ms(l->job->grace_ms);
     l->survivors_ms = 0;
     l->deadline_ms = deadline_ms > l->deadline_ms ? deadline_ms : l->deadline_ms;
+}
+
+bool tt__launcher_may_try_again(const launcher *l) {
+    return failed_by_itself(l) && has_attempts_left(l) && !against_another(l);
 }
 
 void tt__launcher_settle(launcher *l) {
@@ -238,11 +242,23 @@ static void start_attempt(launcher *l) {
     l->kept = false;
 }
 
+void tt__launcher_begin_next(launcher *l, bool failed) {
+    if (failed)
+        tell_attempt(l);
+    forget_attempt(l);
+    l->job->attempt++;
+    l->job->restarts += failed;
+    start_attempt(l);
+}
+
+/* Does a worker on any node wait for the next round? */
+static bool is_any_kept(const launcher *l) { return l->nodes ? l->any_kept : l->kept; }
+
 /* Start workers again, or order a round in which they are. No process of the last attempt is left on any node, but
  * workers that are kept. */
-static void order_next(launcher *l) {
-    int restarts = l->job->restarts + failed_by_itself(l);
-    bool kept = l->nodes ? l->any_kept : l->kept;
+static void order_next(launcher *l, bool counts) {
+    int restarts = l->job->restarts + counts;
+    bool kept = is_any_kept(l);
     int recovery = kept ? l->job->recovery + 1 : 0;
     tell_attempt(l);
     if (l->server && !kept)
@@ -307,13 +323,14 @@ static void end_here(launcher *l) {
 
 /* Decide, on the only node or as the coordinator, when nothing is left of the attempt anywhere. */
 static void decide(launcher *l) {
-    bool counts = failed_by_itself(l), ended_well = !counts && !l->regroups && !l->lost;
+    bool failed = failed_by_itself(l), changes = l->regroups || l->lost;
+    bool counts = failed || (!changes && is_any_kept(l)); /* a call has failed, though nobody was lost */
     if (l->ordered)
         return;
-    if (ended_well || (counts && !has_attempts_left(l)) || against_another(l))
+    if (!(counts || changes) || (counts && !has_attempts_left(l)) || against_another(l))
         end_here(l);
     else
-        order_next(l);
+        order_next(l, counts);
 }
 
 static void look_again(launcher *l) {
@@ -323,7 +340,7 @@ static void look_again(launcher *l) {
 }
 
 void tt__launcher_go_on(launcher *l) {
-    if (l->phase != TT__GONE || l->done)
+    if (l->phase != TT__GONE || l->done || l->torch)
         return;
     if (l->rejoins && !l->got_signal && l->kept)
         tt__launcher_kill(l);

@@ -91,6 +91,8 @@ static void put_note(launcher *l, const char *key, const char *text) {
 void tt__launcher_publish_end(launcher *l, int i) {
     const tt__worker *w = &l->workers[i];
     char key[64], text[64], tail[TT__TAIL_BYTES + 1];
+    if (l->torch)
+        return;
     snprintf(key, sizeof key, "tutti/ended/%d", l->job->first_rank + i);
     tt__end_text(w->status, text, sizeof text);
     put_note(l, key, text);

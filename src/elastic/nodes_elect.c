@@ -45,13 +45,6 @@ bool tt__talk_elect(tt__talk *t) {
     return !status && (!t->nodes->member.election || t->nodes->member.port);
 }
 
-bool tt__talk_will_look_again(tt__talk *t) {
-    if (!t->nodes->member.election || t->round || t->failed)
-        return false;
-    t->cut = true;
-    return true;
-}
-
 /* Begin to join once more: the one that was found has gone, or this one may not be it any longer. */
 static void look_elsewhere(tt__talk *t) {
     tt_store_free(t->store);
@@ -82,7 +75,7 @@ void tt__talk_watch_election(tt__talk *t) {
 
 bool tt__talk_may_compose(tt__talk *t) {
     const tt__nodes_member *m = &t->nodes->member;
-    if (!m->election || tt__election_state_of(m->election) == TT__ELECTION_HOLDS)
+    if (t->failed || !m->election || tt__election_state_of(m->election) == TT__ELECTION_HOLDS)
         return true;
     if (t->collecting && tt__now_ms() - t->collecting_since_ms > m->join_ms)
         tt__talk_fail_all(t, "etcd, which says who coordinates the job, does not answer");

@@ -210,7 +210,7 @@ static void tell_newcomer(tt__talk *t) {
 }
 
 void tt__talk_compose(tt__talk *t) {
-    if (t->failed || !tt__talk_may_compose(t))
+    if (t->failed)
         return;
     if (!t->collecting) {
         tell_newcomer(t);

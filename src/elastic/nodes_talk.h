@@ -95,6 +95,13 @@ static inline bool tt__talk_numbers(const tt__talk *t) { return t->nodes->member
 /* Does it take part, as far as is known? */
 static inline bool tt__node_lives(const tt__node *node) { return node->here && !node->lost && !node->done; }
 
+/* The coordinator does not answer. Where etcd names it another may be found before the first round; false: no. */
+static inline bool tt__talk_will_look_again(tt__talk *t) {
+    bool will = t->nodes->member.election && !t->round && !t->failed;
+    t->cut = t->cut || will;
+    return will;
+}
+
 /* ---- events for the launcher */
 
 /* Make an event; NULL: no memory. */
@@ -159,10 +166,8 @@ bool tt__talk_elect(tt__talk *t);
 /* The same, telling nobody: member.host, port (0: not known yet) and coordinates. */
 tt_status tt__talk_ask_etcd(tt__talk *t);
 
-/* The coordinator does not answer. Before the first round another may be found; false: no. */
-bool tt__talk_will_look_again(tt__talk *t);
-
-/* Look for it then, or, as the coordinator, see whether another has taken this one's place. */
+/* Look for another coordinator where that is due, or, as the coordinator, see whether one has taken this one's
+ * place. */
 void tt__talk_watch_election(tt__talk *t);
 
 /* As the coordinator: is it still known to be the only one? */

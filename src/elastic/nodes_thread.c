@@ -90,8 +90,10 @@ static void read_final(tt__talk *t, tt__snapshot *snapshot) {
 
 /* Have all nodes ended? The coordinator sees it, and tells the others. */
 static bool all_ended(tt__talk *t) {
+    if (t->cut) /* nobody can be heard; who serves the store ends with it */
+        return true;
     if (!t->nodes->member.coordinates)
-        return t->cut || t->of[0].done || t->of[0].lost;
+        return t->of[0].done || t->of[0].lost;
     for (int k = 0; t->round && k < t->round->n; k++)
         if (tt__node_lives(&t->of[t->round->of[k].member]))
             return false;
@@ -199,7 +201,8 @@ static void talk_step(tt__talk *t) {
         tt__talk_read_news(t);
     if (t->nodes->member.coordinates && !t->cut && !t->failed && t->store) {
         tt__talk_check_gone(t);
-        tt__talk_compose(t);
+        if (tt__talk_may_compose(t))
+            tt__talk_compose(t);
     }
     if (t->looks)
         continue_look(t);

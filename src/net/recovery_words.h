@@ -8,6 +8,9 @@
  *                         before are gone.
  *   launcher -> rank 0    TT__WANTED_KEY: the number of a round that it would like, while all is well
  *
+ * All ranks may want a round where nobody was lost: a call may have timed out. Of the recorders that a rank has shown
+ * the newest counts; that of a rank that has ended stays readable, and says whether it stopped as agreed.
+ *
  * A new worker finds the round that it begins in as TT_ROUND in its environment; absent: 0. */
 #ifndef TT_NET_RECOVERY_WORDS_H
 #define TT_NET_RECOVERY_WORDS_H

@@ -42,8 +42,9 @@ static tt__job job_of(const sim_plan *plan, int node) {
     tt__job job = {.file = file,
                    .argv = argv,
                    .workers = plan->workers,
-                   .node = node,
-                   .nodes = plan->nodes,
+                   .min_nodes = plan->nodes,
+                   .max_nodes = plan->nodes,
+                   .number = node,
                    .master_addr = "host-0",
                    .bind_addr = "host-0",
                    .master_port = PORT,
@@ -57,7 +58,8 @@ static tt__job job_of(const sim_plan *plan, int node) {
                    .settle_ms = plan->settle_ms,
                    .grace_ms = plan->grace_ms,
                    .join_ms = plan->join_ms,
-                   .heartbeat_ms = plan->heartbeat_ms};
+                   .heartbeat_ms = plan->heartbeat_ms,
+                   .health = -1};
     sigemptyset(&job.signals);
     sigaddset(&job.signals, SIGTERM);
     sigaddset(&job.signals, SIGINT);
@@ -87,6 +89,8 @@ static void *agent_main(void *arg) {
     else
         status = tt__job_run(&job, &code);
     sim_note_exit(agent->node, status, status ? 1 : code);
+    for (int k = 0; k < cluster.plan->nodes && status; k++) /* it gave up, for which there was a reason */
+        cluster.disturbed[agent->node] = cluster.disturbed[agent->node] || cluster.disturbed[k];
     leave_world(agent, SIM_ENDED);
     return NULL;
 }
@@ -123,9 +127,9 @@ static void freeze(sim_agent *agent, int64_t until_ns) {
         agent->frozen_until_ns = until_ns;
 }
 
-static bool last_attempt_is_over(int node) {
+static bool has_no_workers(int node) {
     int attempt;
-    return !sim_keeper_alive(node, &attempt) && attempt >= 0;
+    return !sim_keeper_alive(node, &attempt);
 }
 
 static void disturb(sim_agent *agent, const sim_item *item, int64_t until_ns) {
@@ -142,8 +146,9 @@ static void disturb(sim_agent *agent, const sim_item *item, int64_t until_ns) {
         sim_network_isolate(agent->node, until_ns);
         break;
     case SIM_SIGNAL:
-        /* While it waits for the other nodes a signal means: not any longer. */
-        cluster.disturbed[agent->node] |= last_attempt_is_over(agent->node);
+        /* While it waits for other nodes, before its first workers or after its last, a signal means: not any
+         * longer. */
+        cluster.disturbed[agent->node] |= has_no_workers(agent->node);
         if (agent->state == SIM_UP && sim_fd_signal(agent->signal_fd, item->value))
             sim_note_signal_sent(agent->node);
         break;
@@ -184,9 +189,14 @@ static bool happens_from(const sim_item *item, int node, sim_moment from) {
 }
 
 void sim_note_request(sim_agent *agent) {
+    bool first = !sim_seen.start_count, ordinary = agent->node != 0;
     agent->requests++;
     sim_result->requests++;
-    sim_result->first_round_requests += sim_seen.start_count == 0;
+    sim_result->first_requests += first;
+    sim_result->ordinary += ordinary;
+    sim_result->ordinary_first += first && ordinary;
+    if (first && ordinary && agent->requests > sim_result->most_first)
+        sim_result->most_first = agent->requests;
     for (int i = 0; i < cluster.plan->n; i++) {
         const sim_item *item = &cluster.plan->items[i];
         if (happens_from(item, agent->node, SIM_FROM_REQUEST) && item->at_ms == agent->requests)

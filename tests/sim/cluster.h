@@ -10,8 +10,7 @@ _Noreturn void sim_cluster_run(const sim_plan *plan, bool trace);
 
 const sim_plan *sim_cluster_plan(void);
 
-/* How many launchers there are: one for each node, and perhaps another with the number of one of them, which is the
- * last. */
+/* How many launchers there are: one for each node, and perhaps a last one with the number of another. */
 int sim_cluster_launchers(void);
 const sim_agent *sim_cluster_agent(int node);
 

@@ -18,7 +18,8 @@ enum { KEEPER_STREAM = 3, FIRST_PID = 1000, PIDS_OF_NODE = 100, PATIENCE_MS = 20
 typedef struct worker {
     bool pending, running; /* about to begin */
     bool left;             /* what it started is still there */
-    bool secondary;        /* its report says so */
+    bool secondary;        /* its report says so, */
+    int64_t error_s;       /* and when it failed, by its node's clock; 0: there is none */
     sim_conn *conn;
 } worker;
 
@@ -33,6 +34,7 @@ typedef struct keeper {
     int fd;
     bool dead, started, told_leftovers, told; /* `told`: a signal was sent to the workers */
     int attempt, first_rank, world, workers;
+    int64_t signal_s; /* when `told` became true */
     int64_t paused_until_ns;
     worker *of; /* (workers) */
     message *first, **end;
@@ -180,6 +182,13 @@ static void end_worker(keeper *k, int local, int status, bool secondary) {
     look_for_end(k);
 }
 
+static int64_t clock_s(const keeper *k) { return (SIM_EPOCH_NS + sim_now_ns() + k->agent->realtime_ns) / 1000000000; }
+
+static void worker_reports(occasion *o) {
+    if (o->k->of[o->local].running)
+        o->k->of[o->local].error_s = clock_s(o->k);
+}
+
 static void worker_ends(occasion *o) { end_worker(o->k, o->local, o->status, o->secondary); }
 
 static bool hangs(const keeper *k, int local) {
@@ -282,7 +291,9 @@ static void begin_worker(occasion *o) {
     *asking = (occasion){.k = k, .local = o->local, .attempt = o->attempt};
     w->conn = sim_connect(k->agent->node, o->attempt, worker_is_told, asking);
     if ((item = item_of(k, SIM_FAILS, o->local, o->attempt)))
-        soon(k, o->local, item->at_ms * SIM_MS, worker_ends, item->value, false);
+        soon(k, o->local, (item->at_ms + item->for_ms) * SIM_MS, worker_ends, item->value, false);
+    if (item && item->for_ms)
+        soon(k, o->local, item->at_ms * SIM_MS, worker_reports, 0, false);
     soon(k, o->local, PATIENCE_MS * SIM_MS, gives_up, 0, false);
     keepers.begun[o->attempt % MOST_ATTEMPTS]++;
     if (keepers.failed[o->attempt % MOST_ATTEMPTS]) /* it can't join the others */
@@ -345,6 +356,11 @@ void tt__keeper_start_workers(const tt__keeper *launchers, const tt__job *job, c
     }
 }
 
+static void note_told(keeper *k) {
+    k->signal_s = k->told ? k->signal_s : clock_s(k);
+    k->told = true;
+}
+
 static void signal_workers(keeper *k, int sig) {
     for (int i = 0; i < k->workers; i++) {
         const sim_item *item = item_of(k, SIM_REACTS, i, k->attempt);
@@ -391,14 +407,14 @@ bool tt__keeper_send(const tt__keeper *launchers, tt__keeper_kind kind, int valu
                                          : "signal",
               value);
     if (kind == TT__KEEPER_SIGNAL || kind == TT__KEEPER_PASS) {
-        k->told = true;
+        note_told(k);
         signal_workers(k, value);
     } else if (kind == TT__KEEPER_SWEEP) {
         for (int i = 0; i < k->workers; i++)
             if (k->of[i].left)
                 soon(k, i, sim_between(&k->random, 1, 50) * SIM_MS, leftover_ends, 0, false);
     } else if (kind == TT__KEEPER_KILL && k->started) {
-        k->told = true;
+        note_told(k);
         keeper_kills(k);
     }
     return true;
@@ -418,7 +434,8 @@ int tt__keeper_receive(const tt__keeper *launchers, tt__keeper_message *m) {
         const sim_item *item = item_of(k, SIM_NOT_EXECUTABLE, m->rank, k->attempt);
         k->of[m->rank].secondary = first->secondary;
         sim_note_end(&(sim_end){k->agent->node, k->attempt, k->first_rank + m->rank, m->value, item ? item->value : 0,
-                                first->secondary, k->told, sim_now_ns() + k->agent->realtime_ns});
+                                first->secondary, k->told, sim_now_ns() + k->agent->realtime_ns, k->of[m->rank].error_s,
+                                k->signal_s});
     }
     free(first);
     return 1;
@@ -428,6 +445,7 @@ int tt__keeper_receive(const tt__keeper *launchers, tt__keeper_message *m) {
 void __wrap_tt__error_file_read(const char *path, tt__worker *w);
 void __wrap_tt__error_file_read(const char *path, tt__worker *w) {
     w->secondary = own()->of[atoi(path)].secondary;
+    w->error_s = own()->of[atoi(path)].error_s;
     w->message = NULL;
 }
 

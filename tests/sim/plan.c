@@ -36,6 +36,7 @@ static void draw_failure(sim_plan *plan, sim_random *r, int attempt, int64_t at_
     sim_item *item = add_item(plan, SIM_FAILS, r);
     item->attempt = attempt;
     item->at_ms = at_ms;
+    item->for_ms = sim_chance(r, 15) ? sim_between(r, 100, 4000) : 0;
     item->value = sim_chance(r, 50) ? fatal_signals[sim_below(r, 4)] : (int)sim_between(r, 1, 120) << 8;
 }
 

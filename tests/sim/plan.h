@@ -8,7 +8,8 @@ enum { SIM_MOST_ITEMS = 24 };
 
 typedef enum sim_kind {
     /* Workers. */
-    SIM_FAILS,          /* worker `local` of attempt `attempt` ends at_ms after its start with wait status `value` */
+    SIM_FAILS,          /* worker `local` of attempt `attempt` ends at_ms after its start with wait status `value`; with
+                           for_ms it reports a failure then, and takes so long to end */
     SIM_NOT_EXECUTABLE, /* it can't be executed: errno `value` */
     SIM_REACTS,         /* when another worker fails it does as `value` says, a sim_reaction */
     SIM_LEAVES,         /* what it started stays for_ms longer than itself */

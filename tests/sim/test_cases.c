@@ -54,6 +54,49 @@ static const written cases[] = {
      3,
      2,
      {{.kind = SIM_NOT_EXECUTABLE, .node = 1, .value = ENOENT}, {.kind = SIM_KINDS}}},
+    /* The failure was taken for an end that the launcher had asked for. */
+    {"a program is missing on one node, and another node's machine dies",
+     3,
+     0,
+     {{.kind = SIM_NOT_EXECUTABLE, .node = 1, .value = ENOENT},
+      {.kind = SIM_KILL_MACHINE, .node = 2, .from = SIM_FROM_START, .at_ms = 300},
+      {.kind = SIM_KINDS}}},
+    /* Only its own node went by what the report says. */
+    {"a worker ends long after it has reported its failure, and after another that failed later",
+     3,
+     0,
+     {{.kind = SIM_FAILS, .node = 1, .at_ms = 300, .for_ms = 1500, .value = 20 << 8},
+      {.kind = SIM_FAILS, .node = 2, .at_ms = 1500, .value = 43 << 8},
+      {.kind = SIM_REACTS, .node = 1, .value = SIM_HANGS},
+      {.kind = SIM_KINDS}}},
+    {"the same, and it is told to end before it does",
+     3,
+     0,
+     {{.kind = SIM_FAILS, .node = 1, .at_ms = 300, .for_ms = 9000, .value = 20 << 8},
+      {.kind = SIM_FAILS, .node = 2, .at_ms = 1500, .value = 43 << 8},
+      {.kind = SIM_REACTS, .node = 1, .value = SIM_HANGS},
+      {.kind = SIM_KINDS}}},
+    /* A crash that came long before was taken for one at the same time. */
+    {"the same, and the other one is killed",
+     3,
+     0,
+     {{.kind = SIM_FAILS, .node = 1, .at_ms = 300, .for_ms = 2500, .value = 20 << 8},
+      {.kind = SIM_FAILS, .node = 2, .at_ms = 1500, .value = SIGKILL},
+      {.kind = SIM_REACTS, .node = 1, .value = SIM_HANGS},
+      {.kind = SIM_KINDS}}},
+    /* As where a program is missing. */
+    {"a worker has reported its failure, and is then told to end because a machine dies",
+     3,
+     0,
+     {{.kind = SIM_FAILS, .node = 1, .at_ms = 300, .for_ms = 15000, .value = 20 << 8},
+      {.kind = SIM_REACTS, .node = 1, .value = SIM_HANGS},
+      {.kind = SIM_KILL_MACHINE, .node = 2, .from = SIM_FROM_START, .at_ms = 300},
+      {.kind = SIM_KINDS}}},
+    /* Its launcher waited for ever for those that it could not hear. */
+    {"node 0's own connection to the store is reset",
+     2,
+     0,
+     {{.kind = SIM_CUT, .node = 0, .from = SIM_FROM_START, .at_ms = 1373}, {.kind = SIM_KINDS}}},
     {"a launcher can't start its workers", 3, 0, {{.kind = SIM_CANNOT_START, .node = 2}, {.kind = SIM_KINDS}}},
     {"a node never comes", 3, 0, {{.kind = SIM_ABSENT, .node = 2}, {.kind = SIM_KINDS}}},
 };
@@ -75,8 +118,29 @@ static bool repeats(void) {
     return true;
 }
 
+static int log_2(int n) { return n > 1 ? 1 + log_2(n / 2) : 0; }
+
+/* What a launcher asks of the store until its workers are started must hardly grow with the number of launchers: they
+ * talk to node 0 alone, which reads what all have written at once. */
+static bool asks_little(void) {
+    bool good = true;
+    for (int n = 4; n <= 256; n *= 4) {
+        sim_plan plan;
+        sim_verdict v;
+        sim_plan_calm(&plan, 1, n);
+        sim_case_judge(&plan, false, &v);
+        int64_t node_0 = v.first_requests - v.ordinary_first;
+        bool is_good =
+            !*v.check && v.most_first > 0 && v.most_first <= 12 + 3 * log_2(n) && node_0 <= 20 + 6 * log_2(n);
+        printf("%s %d launchers: at most %d requests of each until the first attempt began, %d of node 0's\n",
+               is_good ? "ok  " : "FAIL", n, (int)v.most_first, (int)node_0);
+        good = good && is_good;
+    }
+    return good;
+}
+
 int main(void) {
-    int failed = !repeats();
+    int failed = !repeats() + !asks_little();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const written *c = &cases[i];
         sim_plan plan;

@@ -15,6 +15,7 @@
 
 #define SIM_NEVER INT64_MAX
 #define SIM_MS INT64_C(1000000)
+#define SIM_EPOCH_NS (INT64_C(1800000000) * 1000000000) /* the time of day at which a world begins */
 
 typedef enum sim_agent_state { SIM_OUTSIDE, SIM_UP, SIM_ENDED, SIM_CRASHED } sim_agent_state;
 
