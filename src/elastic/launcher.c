@@ -12,7 +12,7 @@
  * SIGTERM. KILLING: the keeper kills every descendant. GONE: the keeper has reported that nothing is left here; other
  * nodes are waited for, and then, with a fresh store and all that was known of the workers forgotten, the next attempt
  * begins (launcher_attempt.c), or the job is done. Where nodes may come and go, one that is cut off from the job kills
- * its workers and joins anew.
+ * its workers, except such as survive that (launcher_recovery.c), and joins anew.
  *
  * A signal to the launcher goes to the workers and leads to TERMINATING, a second one to KILLING; after any there is no
  * further attempt. When all workers have ended and something they started is still there, it goes through the same
@@ -108,7 +108,7 @@ static void take_signal(launcher *l, const struct signalfd_siginfo *info) {
     }
     if (l->phase == TT__GONE && !l->kept)
         tt__streams_print(&l->streams, "tutti run: got %s: not waiting for another attempt", name);
-    if (l->phase == TT__JOINING || (l->phase == TT__GONE && !l->kept)) {
+    if ((l->phase == TT__JOINING || l->phase == TT__GONE) && !l->kept) {
         l->done = true;
         return;
     }
@@ -243,8 +243,8 @@ static void take_message(launcher *l, const tt__keeper_message *m) {
 /* The kernel has killed the workers with their keeper: the other nodes, which see none of that, are told so. */
 static void count_killed_workers(launcher *l) {
     tt__launcher_note_signal(l, SIGKILL);
-    for (int rank = 0; l->phase != TT__JOINING && rank < l->job->workers; rank++)
-        if (!l->workers[rank].ended)
+    for (int rank = 0; rank < l->job->workers; rank++)
+        if (!l->workers[rank].ended && (l->phase != TT__JOINING || l->workers[rank].pid))
             worker_ended(l, rank, SIGKILL);
 }
 
@@ -500,8 +500,8 @@ static void launcher_finish(launcher *l) {
     if (l->keeper.socket >= 0)
         close(l->keeper.socket); /* the keeper ends now, while this process cleans up */
     tt__launcher_leave(l);
-    tt__election_free(l->election);
     tt__launcher_torch_free(l);
+    tt__election_free(l->election);
     tt_store_free(l->store);
     tt_store_server_free(l->server);
     tt__watch_free(l->watch);

@@ -65,13 +65,14 @@ typedef struct tt__launcher_state {
     bool node_signal;               /* another launcher got a signal, which ends the job */
     bool node_left;                 /* another launcher won't go on, which ends the job */
     bool regroups;                  /* this attempt ends because nodes come or go, not because of a failure */
-    bool rejoins;                   /* this node has lost the job, and looks for it again */
+    bool rejoins;                   /* this node has lost the job, and looks for it again, when its workers have ended
+                                       or wait for another round */
     /* no attempt follows, or no node has workers of this one, as the coordinator says */
     bool is_last, all_gone;
     bool began;                 /* an attempt has */
     bool ordered;               /* the next round is */
     bool ending;                /* no attempt follows: the workers that are kept are told to end */
-    bool kept;                  /* workers here go on in the next attempt, */
+    bool kept;                  /* workers here go on in the next attempt, or when the job is found again, */
     bool any_kept;              /* or on any node, as the coordinator says */
     int64_t survivors_ms;       /* when to look at those that survive */
     int stopped;                /* the signal for which the ranks have agreed to stop; 0: none */
@@ -127,9 +128,8 @@ void tt__launcher_kill_late(tt__launcher_state *l, int rank);
 /* Return the signal for which worker `i`, which has ended, has agreed to stop with the others; 0: it has not. */
 int tt__launcher_agreed_stop(const tt__launcher_state *l, int i);
 
-/* Tell the workers that are kept that the round job->recovery begins, where each has its new rank; `from` is the nodes'
- * round before (NULL: on one node). */
-void tt__launcher_announce_recovery(tt__launcher_state *l, const tt__round *from);
+/* Tell the workers here that are kept that the round job->recovery begins, where each has its new rank. */
+void tt__launcher_tell_round(tt__launcher_state *l);
 
 /* Ask them for the next round while all is well. */
 void tt__launcher_want_round(tt__launcher_state *l);
@@ -180,6 +180,10 @@ static inline bool tt__launcher_may_go_on(const tt__launcher_state *l) {
 /* A node is lost that may be: end this attempt. */
 void tt__launcher_change(tt__launcher_state *l);
 
+/* The coordinator is lost, or has lost this node: end what is here, but for workers that go on when the job is found
+ * again. */
+void tt__launcher_lose_job(tt__launcher_state *l);
+
 /* The same because nodes come or go. */
 void tt__launcher_regroup(tt__launcher_state *l, const char *why);
 
@@ -204,11 +208,9 @@ tt_status tt__launcher_serve_store(tt__job *job, tt_store_server **server);
 
 tt_status tt__launcher_join(tt__launcher_state *l);
 
-/* For job->etcd: prepare, before the keeper is forked; take what was found when a round begins; make way for
- * another. */
+/* For job->etcd: prepare, before the keeper is forked; take what was found when a round begins. */
 tt_status tt__launcher_prepare_election(tt__launcher_state *l);
 void tt__launcher_take_election(tt__launcher_state *l);
-void tt__launcher_step_down(tt__launcher_state *l);
 
 /* Connect to the store that this node serves, if that has not been done; NULL: it does not answer. */
 tt_store *tt__launcher_own_store(tt__launcher_state *l);
@@ -222,7 +224,7 @@ void tt__launcher_report_lost(tt__launcher_state *l);
 
 void tt__launcher_take_node_events(tt__launcher_state *l);
 
-/* Write how worker `i` ended under tutti/ended/RANK, for the errors of ranks that waited for it; if it failed, announce
+/* Write how worker `i` ended under tt__ended_key(), for the errors of ranks that waited for it; if it failed, announce
  * it to the other launchers. Best effort. */
 void tt__launcher_publish_end(tt__launcher_state *l, int i);
 

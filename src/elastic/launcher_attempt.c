@@ -64,7 +64,7 @@ static bool failed_by_itself(const launcher *l) {
 /* Can the workers that are left go on? Only for a loss that is made good: a failure needs an attempt that is left. */
 static bool may_recover(const launcher *l) {
     bool counts = failed_by_itself(l) && !has_attempts_left(l);
-    return !counts && !l->torch && !must_end(l) && !l->stopped && !l->rejoins && tt__launcher_can_recover(l);
+    return !counts && !l->torch && !must_end(l) && !l->stopped && tt__launcher_can_recover(l);
 }
 
 /* Those that are left have the grace period to come to the next round. */
@@ -108,6 +108,10 @@ void tt__launcher_settled(launcher *l) {
         l->deadline_ms = tt__deadline_ms(l->job->settle_ms + LATE_MS);
         return;
     }
+    if (l->rejoins) {
+        tt__launcher_kill(l);
+        return;
+    }
     if (l->ended == l->job->workers)
         tt__streams_print(&l->streams, "tutti run: all workers ended, but processes that they started are still there: "
                                        "they get SIGTERM");
@@ -118,11 +122,20 @@ void tt__launcher_change(launcher *l) {
     if (l->phase != TT__RUNNING && l->phase != TT__SETTLING)
         return;
     if (may_recover(l)) {
+        tt__launcher_want_round(l); /* it may be that only a launcher is lost, which the ranks don't see */
         tt__launcher_enter(l, TT__SETTLING, l->job->grace_ms);
         wait_for_survivors(l);
     } else {
         tt__launcher_terminate(l, SIGTERM);
     }
+}
+
+void tt__launcher_lose_job(launcher *l) {
+    l->rejoins = true;
+    if ((l->phase == TT__RUNNING || l->phase == TT__SETTLING) && may_recover(l))
+        tt__launcher_change(l);
+    else if (l->phase == TT__RUNNING || l->phase == TT__SETTLING || l->phase == TT__TERMINATING)
+        tt__launcher_kill(l);
 }
 
 void tt__launcher_regroup(launcher *l, const char *why) {
@@ -134,12 +147,10 @@ void tt__launcher_regroup(launcher *l, const char *why) {
         tt__streams_print(&l->streams, "tutti run: %s: %s", why,
                           recovers ? "the ranks here go on to the next round"
                                    : "ending the workers here, to start again");
-    if (first && l->job->coordinates) {
+    if (first)
         snprintf(l->why, sizeof l->why, "%s", why);
+    if (first && l->job->coordinates)
         tt__nodes_announce_regroup(l->nodes, tt__launcher_attempt(l), why);
-        if (recovers)
-            tt__launcher_want_round(l);
-    }
     tt__launcher_change(l);
 }
 
@@ -179,14 +190,19 @@ static void remember_attempt(launcher *l, const tt__first *first) {
     *line = strdup(tt__attempt_text(first, text, sizeof text));
 }
 
+/* Report the nodes that are lost. */
+static void tell_lost(launcher *l) {
+    tt__launcher_report_lost(l);
+    if (l->lost)
+        snprintf(l->why, sizeof l->why, "node %d is lost: %.200s", l->lost->node, l->lost->text ? l->lost->text : "?");
+}
+
 /* Report how the attempt ended, and remember it. */
 static void tell_attempt(launcher *l) {
     tt__first first;
     char tail[TT__TAIL_BYTES + 1];
     int own;
-    tt__launcher_report_lost(l);
-    if (l->lost)
-        snprintf(l->why, sizeof l->why, "node %d is lost: %.200s", l->lost->node, l->lost->text ? l->lost->text : "?");
+    tell_lost(l);
     if (!tt__launcher_first(l, &first, &own, tail) || !failed_by_itself(l))
         return;
     remember_attempt(l, &first);
@@ -272,8 +288,7 @@ static void order_next(launcher *l, bool counts) {
     l->job->attempt += !kept;
     l->job->restarts = restarts;
     l->job->recovery = recovery;
-    if (kept)
-        tt__launcher_announce_recovery(l, NULL);
+    tt__launcher_tell_round(l);
     start_attempt(l);
 }
 
@@ -295,11 +310,10 @@ void tt__launcher_take_round(launcher *l, tt__round *round) {
     bool again = l->phase == TT__GONE;
     if (again && !l->ordered)
         tell_attempt(l);
-    if (again)
+    if (again || l->kept)
         forget_attempt(l);
     set_round(l, round);
-    if (before && round->recovery && l->job->coordinates)
-        tt__launcher_announce_recovery(l, before);
+    tt__launcher_tell_round(l);
     free(before);
     if (tt__launcher_is_elastic(l))
         tt__streams_print(&l->streams, "tutti run: round %d begins on %d node%s, with %d rank%s", round->attempt + 1,
@@ -333,8 +347,9 @@ static void decide(launcher *l) {
         order_next(l, counts);
 }
 
+/* Workers that are kept wait until the job is found. */
 static void look_again(launcher *l) {
-    tt__launcher_report_lost(l);
+    tell_lost(l);
     forget_attempt(l);
     tt__launcher_rejoin(l);
 }
@@ -342,9 +357,7 @@ static void look_again(launcher *l) {
 void tt__launcher_go_on(launcher *l) {
     if (l->phase != TT__GONE || l->done || l->torch)
         return;
-    if (l->rejoins && !l->got_signal && l->kept)
-        tt__launcher_kill(l);
-    else if (l->rejoins && !l->got_signal)
+    if (l->rejoins && !l->got_signal)
         look_again(l);
     else if (l->ending || must_end(l) || l->is_last || (l->nodes && !tt__launcher_may_go_on(l)))
         end_here(l);
@@ -354,6 +367,11 @@ void tt__launcher_go_on(launcher *l) {
 
 void tt__launcher_attempt_over(launcher *l, int unkillable) {
     int blamed = tt__launcher_survivors(l).blamed;
+    if (l->phase == TT__JOINING) { /* the last that was kept has ended: the next round starts others */
+        l->kept = false;
+        forget_attempt(l);
+        return;
+    }
     l->phase = TT__GONE;
     l->deadline_ms = INT64_MAX;
     l->stuck = unkillable > 0;

@@ -30,6 +30,10 @@ static tt__nodes_member member_of(const tt__job *job) {
 
 tt_status tt__launcher_join(launcher *l) {
     tt__nodes_member member = member_of(l->job);
+    member.kept = l->kept;
+    member.recovery = l->job->recovery;
+    if (l->round && l->round->attempt > member.attempt)
+        member.attempt = l->round->attempt;
     member.election = l->election;
     return tt__nodes_start(&l->nodes, &member);
 }
@@ -93,8 +97,8 @@ void tt__launcher_rejoin(launcher *l) {
         l->server = NULL;
         tt__election_reset(l->election);
     }
-    l->rejoins = l->over = l->kept = false;
-    l->job->recovery = 0;
+    l->rejoins = l->over = false;
+    l->job->recovery = l->kept ? l->job->recovery : 0;
     l->phase = TT__JOINING;
     l->job->join_ms = l->job->rejoin_ms;
     tt_status status = l->server ? TT_OK : tt__launcher_serve_store(l->job, &l->server);
@@ -116,17 +120,6 @@ void tt__launcher_take_election(launcher *l) {
     tt_store_server *server = l->election ? tt__election_take(l->election, l->job) : NULL;
     if (server)
         l->server = server;
-}
-
-void tt__launcher_step_down(launcher *l) {
-    l->job->coordinates = false;
-    if (l->done)
-        return;
-    tt__streams_alarm(&l->streams, "tutti run: etcd names another node than this one by now, which was silent or cut "
-                                   "off: it leaves its round");
-    l->rejoins = true;
-    if (l->phase == TT__RUNNING || l->phase == TT__SETTLING || l->phase == TT__TERMINATING)
-        tt__launcher_kill(l);
 }
 
 void tt__launcher_report_lost(launcher *l) {

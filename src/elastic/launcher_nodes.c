@@ -4,6 +4,7 @@
 #include "base/plain_text.h"
 #include "base/proc_state.h"
 #include "elastic/launcher_watchdog.h"
+#include "net/recovery_words.h"
 #include "store/signed.h"
 
 #include <stdio.h>
@@ -91,11 +92,10 @@ static void put_note(launcher *l, const char *key, const char *text) {
 void tt__launcher_publish_end(launcher *l, int i) {
     const tt__worker *w = &l->workers[i];
     char key[64], text[64], tail[TT__TAIL_BYTES + 1];
-    if (l->torch)
+    if (l->torch || l->phase == TT__JOINING) /* it was kept, and is in no round */
         return;
-    snprintf(key, sizeof key, "tutti/ended/%d", l->job->first_rank + i);
     tt__end_text(w->status, text, sizeof text);
-    put_note(l, key, text);
+    put_note(l, tt__ended_key(key, l->job->first_rank + i, l->job->recovery), text);
     if (l->nodes && w->status != 0)
         tt__nodes_announce_end(l->nodes, tt__launcher_attempt(l), l->job->first_rank + i, w,
                                tt__streams_tail(&l->streams, i, tail));
@@ -182,9 +182,7 @@ static void take_lost_node(launcher *l, tt__nodes_event *event) {
     if (!replaced) {
         tt__launcher_settle(l);
     } else if (!l->job->coordinates && (own || event->node == 0)) {
-        l->rejoins = true;
-        if (l->phase == TT__RUNNING || l->phase == TT__SETTLING || l->phase == TT__TERMINATING)
-            tt__launcher_kill(l);
+        tt__launcher_lose_job(l);
     } else {
         tt__launcher_change(l);
     }
@@ -225,6 +223,16 @@ static void take_end_of_all(launcher *l, tt__nodes_event *event) {
     if (event->snapshot.n)
         replace_remote(l, &event->snapshot);
     tt__watch_answer(l->watch);
+}
+
+/* Another coordinates by now. */
+static void step_down(launcher *l) {
+    l->job->coordinates = false;
+    if (l->done)
+        return;
+    tt__streams_alarm(&l->streams, "tutti run: etcd names another node than this one by now, which was silent or cut "
+                                   "off: it leaves its round");
+    tt__launcher_lose_job(l);
 }
 
 /* Handle an event; true: it is kept. */
@@ -283,7 +291,7 @@ static bool take_event(launcher *l, tt__nodes_event *event) {
     case TT__NODES_DONE:
         return take_left(l, event);
     case TT__NODES_DEPOSED:
-        tt__launcher_step_down(l);
+        step_down(l);
         return false;
     }
     return false;

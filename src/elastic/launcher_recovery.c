@@ -9,11 +9,8 @@
 
 #include "base/error.h"
 #include "net/recovery_words.h"
-#include "store/signed.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 typedef tt__launcher_state launcher;
 
@@ -66,65 +63,26 @@ int tt__launcher_agreed_stop(const launcher *l, int i) {
     return stopped && tt__end_code(l->workers[i].status) == 128 + (int)words.stopped_by ? (int)words.stopped_by : 0;
 }
 
-/* ---- the round, as the workers read it */
+/* ---- what the workers are told */
 
-/* Return the number that rank `i` of node `k` of the old round has in the new one, -1: its node is not there. */
-static int new_rank(const tt__round *from, const tt__round *to, int k, int i) {
-    for (int n = 0; n < to->n; n++)
-        if (to->of[n].member == from->of[k].member)
-            return to->of[n].first_rank + i;
-    return -1;
-}
-
-static void write_ranks(FILE *out, const launcher *l, const tt__round *from) {
-    for (int rank = 0; !from && rank < l->job->world; rank++)
-        fprintf(out, "%d ", rank);
-    for (int k = 0; from && k < from->n; k++)
-        for (int i = 0; i < from->of[k].workers; i++)
-            fprintf(out, "%d ", new_rank(from, l->round, k, i));
-}
-
-/* Forget how the ranks of the round before ended: those of the next have their numbers. */
-static void delete_ends(tt_store *store, int world) {
-    for (int rank = 0; rank < world; rank++) {
-        char key[64];
-        snprintf(key, sizeof key, "tutti/ended/%d", rank);
-        tt_ignore(tt_store_delete_key(store, key, NULL));
-    }
-}
-
-static void set_signed(launcher *l, const char *key, const char *text, size_t size) {
-    tt__secret secret = {0};
-    tt_store *store = tt__launcher_own_store(l);
-    if (!store || tt__secret_load(&secret) || tt__signed_set(store, &secret, key, "", text, size))
-        tt__log(TT_LOG_WARNING, "the ranks that go on can't be told so: %s", tt_last_error());
-    tt__secret_wipe(&secret);
-}
-
-void tt__launcher_announce_recovery(launcher *l, const tt__round *from) {
-    char key[64], *text = NULL;
-    size_t size = 0;
-    FILE *out = open_memstream(&text, &size);
-    tt_store *store = tt__launcher_own_store(l);
-    if (!out || !store) {
-        if (out)
-            fclose(out);
-        free(text);
-        tt__log(TT_LOG_WARNING, "the ranks that go on can't be told so: %s", store ? "no memory" : tt_last_error());
+/* Tell worker `i`, if it runs, of round `number`. */
+static void tell_worker(launcher *l, int i, tt__job_kind kind, int number) {
+    tt__job_round round = {
+        .number = number, .rank = l->job->first_rank + i, .world = l->job->world, .port = l->job->master_port};
+    if (!l->workers[i].pid || l->workers[i].ended)
         return;
-    }
-    delete_ends(store, from ? from->world : l->job->world);
-    fprintf(out, "%d %d\n", l->job->recovery, l->job->world);
-    write_ranks(out, l, from);
-    fprintf(out, "\n%s %d\n%s", l->job->master_addr, l->job->master_port, l->why);
-    fclose(out);
-    snprintf(key, sizeof key, TT__ROUND_KEY, l->job->recovery);
-    set_signed(l, key, text, size);
-    free(text);
+    snprintf(round.host, sizeof round.host, "%s", l->job->master_addr);
+    snprintf(round.reason, sizeof round.reason, "%s", l->why);
+    if (!tt__watch_tell_round(l->watch, i, kind, &round) && kind == TT__JOB_ROUND)
+        tt__log(TT_LOG_WARNING, "rank %d can't be told that round %d begins", round.rank, number);
+}
+
+void tt__launcher_tell_round(launcher *l) {
+    for (int i = 0; i < l->job->workers; i++)
+        tell_worker(l, i, TT__JOB_ROUND, l->job->recovery);
 }
 
 void tt__launcher_want_round(launcher *l) {
-    char text[16];
-    int n = snprintf(text, sizeof text, "%d", l->job->recovery + 1);
-    set_signed(l, TT__WANTED_KEY, text, (size_t)n);
+    for (int i = 0; i < l->job->workers; i++)
+        tell_worker(l, i, TT__JOB_WANTED, l->job->recovery + 1);
 }

@@ -35,7 +35,10 @@
  * are there (a fixed set), or as many as may be, or as must be and no other has come for a while (a set that changes):
  * that is all the time there is to come in time, as who comes later is in the next round. Where there may be further
  * attempts, each launcher first announces "gone" when it has no worker left of one; when all have done so, the
- * coordinator's launcher, which knows all failures then, orders the next round or announces the end. */
+ * coordinator's launcher, which knows all failures then, orders the next round or announces the end.
+ *
+ * Workers that are kept wait for a round of a higher number than the last that they were in. Those of a node that has
+ * lost the job are counted in by its card, also by a coordinator that is new. */
 #ifndef TT_ELASTIC_NODES_H
 #define TT_ELASTIC_NODES_H
 
@@ -58,6 +61,8 @@ typedef struct tt__nodes_member {
     int max_restarts;     /* the same on all nodes */
     int attempt;          /* the last that it took part in, -1 = none, */
     int restarts;         /* and how many of them followed a failure */
+    bool kept;            /* workers here wait for another round, */
+    int recovery;         /* after this one */
     int64_t join_ms;      /* how long to wait for the others */
     int64_t last_call_ms; /* how long nobody may have come when a set that may still grow begins */
     int64_t heartbeat_ms;

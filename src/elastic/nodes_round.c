@@ -132,6 +132,15 @@ static void count_on(tt__talk *t) {
     }
 }
 
+/* Newcomers may bring workers that have been in this job, in rounds of higher numbers, too. */
+static void count_rounds_on(tt__talk *t) {
+    for (int id = 0; id < t->known; id++) {
+        const tt__node *node = &t->of[id];
+        if (is_ready(t, id) && tt__talk_node_number(t, id) < 0 && node->brings && node->recovery >= t->next_recovery)
+            t->next_recovery = node->recovery + 1;
+    }
+}
+
 /* Those of the last round come first, so that they keep their order; all in the order in which they came. */
 static json_t *list_nodes(const tt__talk *t, bool *trace) {
     json_t *of = json_array();
@@ -150,6 +159,7 @@ static json_t *list_nodes(const tt__talk *t, bool *trace) {
 static void begin_round(tt__talk *t) {
     bool trace = false;
     count_on(t);
+    count_rounds_on(t);
     json_t *of = list_nodes(t, &trace);
     json_t *news = json_pack("{s:s, s:i, s:i, s:i, s:b, s:o}", "what", "round", "attempt", t->next, "restarts",
                              t->next_restarts, "recovery", t->next_recovery, "trace", (int)trace, "of", of);

@@ -29,7 +29,9 @@ typedef struct tt__node {
     bool kept;       /* but such as are kept */
     int workers;
     bool wants_trace;
-    int attempt, restarts; /* as its card says */
+    int attempt, restarts; /* as its card says, */
+    bool brings;           /* as that it has workers that wait for another round, */
+    int recovery;          /* after this one */
     char hostname[64];
     int64_t beats;      /* last seen, */
     int64_t beat_ms;    /* and when it grew */

@@ -25,6 +25,8 @@ typedef struct seat {
 typedef struct caller {
     int fd;                                        /* -1: free */
     int seat;                                      /* of a rank; -1: a reader */
+    int shown;                                     /* what the last one was whose recorder it handed in, */
+    bool awaits;                                   /* and it is told of rounds */
     bool crashed;                                  /* a rank that waits for tt__watch_let_end() */
     bool timed;                                    /* has handed in timers */
     bool old;                                      /* connected before tt__watch_renew(): not a rank of now */
@@ -69,7 +71,7 @@ tt_status tt__watch_open(tt__watch **out, int n, const tt__watch_job *job, const
     for (int i = 0; i < n; i++)
         seats[i] = (seat){.memory = -1, .caller = -1};
     for (int i = 0; i < MAX_CALLERS; i++)
-        watch->callers[i] = (caller){.fd = -1, .seat = -1};
+        watch->callers[i] = (caller){.fd = -1, .seat = -1, .shown = -1};
     tt_status status = start_listening(watch, name);
     if (status)
         tt__watch_free(watch);
@@ -149,8 +151,20 @@ static bool take_recorder(tt__watch *watch, int which, const tt__job_recorder *a
     tt__seen_unmap(&s->seen);
     close_fd(&s->memory);
     *s = (seat){.memory = memory, .at = *at, .caller = which};
-    watch->callers[which].seat = i;
+    watch->callers[which].seat = watch->callers[which].shown = i;
     return true;
+}
+
+/* A rank may have two connections for a moment, when it has just made another. */
+bool tt__watch_tell_round(tt__watch *watch, int i, tt__job_kind kind, const tt__job_round *round) {
+    bool told = false;
+    for (int k = 0; k < MAX_CALLERS; k++) {
+        const caller *c = &watch->callers[k];
+        tt__job_packet packet = {.round = *round};
+        if (c->fd >= 0 && c->awaits && !c->old && c->shown == i)
+            told = tt__job_send(c->fd, kind, &packet, -1) || told;
+    }
+    return told;
 }
 
 const void *tt__watch_recorder(tt__watch *watch, int i, size_t *size) {
@@ -270,7 +284,7 @@ static bool accept_callers(tt__watch *watch) {
             close(fd);
             continue;
         }
-        watch->callers[which] = (caller){.fd = fd, .seat = -1};
+        watch->callers[which] = (caller){.fd = fd, .seat = -1, .shown = -1};
     }
     return any;
 }
@@ -311,6 +325,10 @@ static bool caller_receive(tt__watch *watch, int which) {
     close_fd(&memory);
     if (packet.kind == TT__JOB_CRASH && c->seat >= 0) {
         caller_crashes(watch, which, &packet.crash);
+        return true;
+    }
+    if (packet.kind == TT__JOB_AWAITS && c->shown >= 0) {
+        c->awaits = true;
         return true;
     }
     if (packet.kind != TT__JOB_LIST || c->reader != LISTENS)

@@ -7,6 +7,9 @@
  *   launcher -> rank      TT__JOB_SEEN: its stack has been read, as far as it will be; it may end
  *   process  -> launcher  TT__JOB_TIMERS with a descriptor of the memory that its timers lie in (job_timers.h). The
  *                         connection stays open as long as the process lives.
+ *   rank     -> launcher  TT__JOB_AWAITS on the connection of a recorder: rounds (recovery_words.h) are told here
+ *   launcher -> rank      TT__JOB_ROUND there: the next round, when all that live wait for it
+ *   launcher -> rank      TT__JOB_WANTED there: a round that it would like, while all is well
  *   launcher -> reader    TT__JOB_INFO, TT__JOB_RANK for each rank (with a descriptor, if it has shown a recorder),
  *                         TT__JOB_END
  *
@@ -34,7 +37,10 @@ typedef enum tt__job_kind {
     TT__JOB_END,
     TT__JOB_CRASH,
     TT__JOB_SEEN,
-    TT__JOB_TIMERS
+    TT__JOB_TIMERS,
+    TT__JOB_AWAITS,
+    TT__JOB_ROUND,
+    TT__JOB_WANTED
 } tt__job_kind;
 
 typedef struct tt__job_recorder {
@@ -77,6 +83,14 @@ typedef struct tt__job_rank {
     char hostname[64];
 } tt__job_rank;
 
+/* A round; a wanted one is its number alone. */
+typedef struct tt__job_round {
+    int32_t number, rank, world; /* rank: the receiver's, -1: it is not in it */
+    int32_t port;                /* of the job's store, */
+    char host[256];              /* and its address */
+    char reason[400];            /* why there is another round: one line */
+} tt__job_round;
+
 typedef struct tt__job_packet {
     uint64_t magic;
     int32_t kind; /* tt__job_kind */
@@ -85,6 +99,7 @@ typedef struct tt__job_packet {
         tt__job_info info;
         tt__job_rank rank;
         tt__job_crash crash;
+        tt__job_round round;
     };
 } tt__job_packet;
 

@@ -1,17 +1,17 @@
 /* What a rank and its launcher tell each other of recovery: a rank by four words in its flight recorder, in memory that
- * the launcher maps; the launcher by keys of the job's store, signed (store/signed.h) with the context "".
+ * the launcher maps; the launcher by packets on the job's own socket (job_socket.h), so that no store is needed, and
+ * its host may be what is lost.
  *
  *   rank     -> launcher  recovers, wants_round, lost, stopped_by (below)
- *   launcher -> ranks     TT__ROUND_KEY with the round's number: "ROUND WORLD", the new ranks of those of the round
- *                         before (-1: not there any more), "MASTER_ADDR MASTER_PORT", each on a line; then the reason.
- *                         It is set when all ranks that live want the round, and when tutti/ended/RANK of the round
- *                         before are gone.
- *   launcher -> rank 0    TT__WANTED_KEY: the number of a round that it would like, while all is well
+ *   launcher -> rank      TT__JOB_ROUND, when all ranks that live want it: its number, which is higher than that of the
+ *                         round before, not always by one; the rank's own number there, the world, the store, why
+ *   launcher -> rank      TT__JOB_WANTED: the number of a round that it would like, while all is well
  *
  * All ranks may want a round where nobody was lost: a call may have timed out. Of the recorders that a rank has shown
  * the newest counts; that of a rank that has ended stays readable, and says whether it stopped as agreed.
  *
- * A new worker finds the round that it begins in as TT_ROUND in its environment; absent: 0. */
+ * A new worker finds the round that it begins in as TT_ROUND in its environment; absent: 0. How ranks end is noted in
+ * the store under tt__ended_key(), by rounds, so that no rank is taken for one that had its number before. */
 #ifndef TT_NET_RECOVERY_WORDS_H
 #define TT_NET_RECOVERY_WORDS_H
 
@@ -19,10 +19,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
-
-#define TT__ROUND_KEY "tutti/elastic/round/%d"
-#define TT__WANTED_KEY "tutti/elastic/wanted"
 
 typedef struct tt__recovery_words {
     _Atomic uint32_t recovers;    /* 1: this process survives a failure of others */
@@ -30,6 +28,15 @@ typedef struct tt__recovery_words {
     _Atomic uint32_t lost;        /* 1 + the rank, of its present round, that its last TT_ERR_PEER blamed; 0: none */
     _Atomic uint32_t stopped_by;  /* the signal for which all ranks agreed to stop; 0: none */
 } tt__recovery_words;
+
+/* "tutti/ended/RANK"; in rounds after 0 "tutti/ended/RANK/ROUND". */
+static inline const char *tt__ended_key(char key[64], int rank, int round) {
+    if (round)
+        snprintf(key, 64, "tutti/ended/%d/%d", rank, round);
+    else
+        snprintf(key, 64, "tutti/ended/%d", rank);
+    return key;
+}
 
 /* The same as a reader has it. */
 typedef struct tt__recovery {

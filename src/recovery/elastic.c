@@ -48,14 +48,13 @@ static void leave_round(tt_elastic *e) {
 /* Wait for the next round, and become the rank that this process is in it. */
 static tt_status move_on(tt_elastic *e) {
     tt__round_news news;
-    if (!e->launcher.port)
-        return tt__fail(
-            TT_ERR_UNSUPPORTED,
-            "nobody can replace a lost rank here: this process was not started by a launcher that serves a "
-            "store, as `tutti run` does; start the job again from its last checkpoint; before this: %.1500s",
-            tt_last_error());
+    if (e->standing.socket < 0)
+        return tt__fail(TT_ERR_UNSUPPORTED,
+                        "nobody can replace a lost rank here: this process was not started by `tutti run`, or can't "
+                        "reach it; start the job again from its last checkpoint; before this: %.1500s",
+                        tt_last_error());
     tt__recovery_say((tt__recovery){.recovers = 1, .wants_round = (uint32_t)e->round + 1, .lost = blamed_rank()});
-    TT__TRY(tt__round_await(&e->launcher, &news, e->round + 1, e->rank, e->world, e->round_wait_ms, &e->stop));
+    TT__TRY(tt__round_await(e->standing.socket, &news, e->round, e->round_wait_ms, &e->stop));
     e->round = news.seat.round;
     snprintf(e->reason, sizeof e->reason, "%s", news.reason);
     if (news.seat.rank < 0)
@@ -63,9 +62,6 @@ static tt_status move_on(tt_elastic *e) {
                         e->rank, e->world, e->round, *news.reason ? news.reason : "the launcher gives no reason");
     tt__standing_record_show(&e->standing, news.seat.rank, news.seat.world);
     leave_round(e);
-    tt__launcher_disconnect(&e->launcher);
-    snprintf(e->launcher.host, sizeof e->launcher.host, "%s", news.seat.host);
-    e->launcher.port = news.seat.port;
     e->rank = news.seat.rank;
     e->world = news.seat.world;
     tt__round_move(&news.seat);
@@ -81,7 +77,7 @@ static tt_status join_round(tt_elastic *e) {
                                   .transport = e->transport, .algorithms = e->algorithms, .or_alone = e->or_alone);
         if (!status)
             break;
-        if (!tt__elastic_mends(status) || !e->launcher.port)
+        if (!tt__elastic_mends(status) || e->standing.socket < 0)
             return status;
         tt__standing_record_show(&e->standing, e->rank, e->world);
         TT__TRY(move_on(e));
@@ -106,7 +102,7 @@ static tt_status copy_option(char **to, const char *from) {
     return TT_OK;
 }
 
-/* Find out who this process is, and whether its launcher serves a store. */
+/* Find out who this process is. */
 static tt_status find_seat(tt_elastic *e) {
     const tt_init_process_group_args args = {.or_alone = e->or_alone};
     tt__meeting meeting;
@@ -114,10 +110,6 @@ static tt_status find_seat(tt_elastic *e) {
     e->round = tt__round_number();
     e->rank = meeting.rank;
     e->world = meeting.world;
-    if (tt__agent_serves_store()) {
-        snprintf(e->launcher.host, sizeof e->launcher.host, "%s", meeting.host);
-        e->launcher.port = meeting.port;
-    }
     return TT_OK;
 }
 
@@ -149,7 +141,7 @@ tt_status tt_elastic_new_with(const tt_elastic_new_args *args, size_t size) {
         atomic_store(&owner, 0);
         return tt__fail(TT_ERR_MEMORY, "%s: out of memory", who);
     }
-    e->commits = -1;
+    e->commits = e->line.round = -1;
     e->standing = (tt__standing_record){.memory = -1, .socket = -1};
     tt_status status = elastic_begin(e, &a);
     if (status)
@@ -173,7 +165,6 @@ void tt_elastic_free(tt_elastic *e) {
     tt__recovery_say(stopped);
     tt__standing_record_close(&e->standing);
     tt__stop_wish_end(&e->stop);
-    tt__launcher_disconnect(&e->launcher);
     tt__bytes_free(&e->kept[0]);
     tt__bytes_free(&e->kept[1]);
     free(e->transport);
@@ -205,15 +196,15 @@ uint64_t tt_elastic_step_seed(const tt_elastic *e, uint64_t seed) {
 
 /* ---- stopping ---- */
 
-enum { WANTED_MS = 100 /* between looks at the launcher's key */ };
+enum { WANTED_MS = 20 /* between looks at what the launcher has told */ };
 
-/* Has the launcher another round for us? Only rank 0 looks. */
+/* Has this process's launcher another round for us? */
 static bool is_round_due(tt_elastic *e) {
     int64_t now = tt__now_ms();
-    if (e->rank || now < e->look_ms)
+    if (now < e->look_ms)
         return false;
     e->look_ms = now + WANTED_MS;
-    return tt__round_wanted(&e->launcher, e->round);
+    return tt__round_wanted(e->standing.socket, e->round);
 }
 
 tt_status tt_elastic_should_stop(tt_elastic *e, int *signal) {

@@ -7,6 +7,13 @@
 #include "recovery/state_parts.h"
 #include "recovery/stop_wish.h"
 
+/* Commits count up from a state that the ranks of a round have agreed on, in which they are the same on all of them. A
+ * rank that was cut off for some rounds may have others of the same numbers. */
+typedef struct tt__line {
+    int64_t round; /* -1: none, */
+    uint64_t id;   /* drawn by one of its ranks */
+} tt__line;
+
 struct tt_elastic {
     int64_t timeout_ms, heartbeat_ms, round_wait_ms;
     char *transport, *algorithms; /* or NULL */
@@ -17,6 +24,7 @@ struct tt_elastic {
     tt__bytes kept[2]; /* copies of the state; the newest is kept[newest] */
     int newest;
     int64_t commits; /* -1: there is none */
+    tt__line line;   /* what the commits belong to */
     bool synced;     /* since it joined the group, this rank has the same state as the others */
     bool due;        /* all ranks know that the launcher wants another round */
     bool changed;    /* by the last restore */
@@ -24,8 +32,7 @@ struct tt_elastic {
     char reason[512];
     tt__standing_record standing;
     tt__stop_wish stop;
-    tt__launcher_store launcher;
-    int64_t look_ms; /* when rank 0 looks again whether another round is wanted */
+    int64_t look_ms; /* when to look again whether another round is wanted */
 };
 
 /* Wait for the round after the present one, leave the group, and join; if a rank is lost meanwhile, the round after

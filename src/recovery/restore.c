@@ -1,15 +1,16 @@
 /* Commit and restore.
  *
  * Each rank keeps a copy of its state, numbered. When the ranks of a round meet, they compare numbers; those that have
- * less than the newest get the copy of the lowest rank that has it, in a group of these ranks alone. Then all bind
- * their parts to the group, and set them. A copy is as whole as when it was made, or received, so whoever is
- * interrupted in here, by the loss of yet another rank, begins again in the next round. */
+ * less than the newest, or others of that number, get the copy of the lowest rank that has it, in a group of these
+ * ranks alone. Then all bind their parts to the group, and set them. A copy is as whole as when it was made, or
+ * received, so whoever is interrupted in here, by the loss of yet another rank, begins again in the next round. */
 #include "recovery/elastic.h"
 
 #include "base/error.h"
 #include "base/saved_error.h"
 #include "comm/group.h"
 #include "comm/record/recovery.h"
+#include "net/secret.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -31,32 +32,44 @@ tt_status tt_elastic_commit(tt_elastic *e) {
 
 /* ---- the state of a round ---- */
 
-/* What a rank has. */
+/* What a rank has, and what a line that begins with its state is called. */
 typedef struct holding {
     int64_t commits, bytes;
+    tt__line line;
+    uint64_t draws;
 } holding;
 
 /* What all ranks know of it. */
 typedef struct sources {
-    int64_t commits, bytes; /* of the copy that all take */
+    int64_t commits, bytes; /* of the copy that all take, */
+    tt__line line;          /* whose line this is, */
+    uint64_t next_line;     /* and this the one that begins with it */
     int root;               /* the lowest rank that has it */
     bool lacked;            /* by some rank */
     bool lacks;             /* this one does */
 } sources;
 
+static bool same_line(const tt__line *a, const tt__line *b) { return a->round == b->round && a->id == b->id; }
+
+/* Is it newer? A rank that missed rounds gives up what the others have not seen of its steps: they made them again. */
+static bool is_newer(const holding *a, const holding *b) {
+    return a->line.round != b->line.round ? a->line.round > b->line.round : a->commits > b->commits;
+}
+
 static tt_status compare_holdings(const tt_elastic *e, const holding *all, sources *s) {
-    *s = (sources){.commits = -1};
+    int root = 0;
     for (int r = 0; r < e->world; r++)
-        if (all[r].commits > s->commits)
-            *s = (sources){.commits = all[r].commits, .root = r};
-    s->bytes = all[s->root].bytes;
+        if (is_newer(&all[r], &all[root]))
+            root = r;
+    *s = (sources){all[root].commits, all[root].bytes, all[root].line, all[root].draws, .root = root};
     for (int r = 0; r < e->world; r++) {
-        if (all[r].commits >= 0 && all[r].commits < s->commits - 1)
+        bool same = same_line(&all[r].line, &s->line);
+        if (same && all[r].commits >= 0 && all[r].commits < s->commits - 1)
             return tt__fail(TT_ERR_STATE,
                             "%s: rank %d has made %" PRId64 " commits, but rank %d %" PRId64
                             ": expected all ranks to commit after the same steps, behind a collective of each",
                             caller, r, all[r].commits, s->root, s->commits);
-        bool lacks = r != s->root && (all[r].commits < s->commits || s->commits < 0);
+        bool lacks = r != s->root && (!same || all[r].commits < s->commits || s->commits < 0);
         s->lacked = s->lacked || lacks;
         s->lacks = s->lacks || (lacks && r == e->rank);
     }
@@ -67,12 +80,13 @@ static tt_status compare_holdings(const tt_elastic *e, const holding *all, sourc
 static tt_status find_sources(tt_elastic *e, sources *s) {
     if (e->commits < 0)
         TT__TRY(tt__parts_save(&e->parts, &e->kept[e->newest]));
-    holding mine = {e->commits, (int64_t)e->kept[e->newest].size};
+    holding mine = {e->commits, (int64_t)e->kept[e->newest].size, e->line, 0};
+    TT__TRY(tt__random_bytes(&mine.draws, sizeof mine.draws));
     holding *all = calloc((size_t)e->world, sizeof *all);
     if (!all)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for what %d ranks have", caller, e->world);
     tt_status status = tt_all_gather_with(TT_ARGS(tt_all_gather_args, .group = e->group, .send = &mine, .recv = all,
-                                                  .count = 2, .dtype = TT_I64, .file = caller));
+                                                  .count = sizeof mine / 8, .dtype = TT_I64, .file = caller));
     if (!status)
         status = compare_holdings(e, all, s);
     free(all);
@@ -113,8 +127,10 @@ static tt_status synchronize(tt_elastic *e) {
     if (s.lacked)
         TT__TRY(hand_copy_over(e, &s));
     e->commits = s.commits < 0 ? 0 : s.commits;
+    e->line = s.line;
     TT__TRY(tt__parts_bind(&e->parts, e->group));
     TT__TRY(tt__parts_load(&e->parts, &e->kept[e->newest]));
+    e->line = (tt__line){e->round, s.next_line};
     e->synced = true;
     return TT_OK;
 }

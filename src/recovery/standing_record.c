@@ -4,6 +4,7 @@
 #include "base/fd.h"
 #include "base/fork_fds.h"
 #include "comm/record/recovery.h"
+#include "net/job_socket.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -43,6 +44,9 @@ void tt__standing_record_show(tt__standing_record *standing, int rank, int world
     standing->recorder->world = world;
     standing->socket = tt__recorder_publish(standing->recorder, standing->memory, 0);
     tt__fork_fd_drop(standing->socket);
+    tt__job_packet packet = {0};
+    if (standing->socket >= 0 && !tt__job_send(standing->socket, TT__JOB_AWAITS, &packet, -1))
+        hang_up_record(standing);
 }
 
 void tt__standing_record_close(tt__standing_record *standing) {

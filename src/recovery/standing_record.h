@@ -1,5 +1,5 @@
 /* A recorder of this process's own, which stands between its groups: in it the launcher reads what the process wants
- * when it has no group, because joining one failed. */
+ * when it has no group, because joining one failed. On its connection the launcher tells of rounds. */
 #ifndef TT_RECOVERY_STANDING_RECORD_H
 #define TT_RECOVERY_STANDING_RECORD_H
 
@@ -8,7 +8,8 @@
 /* Zeroed: none. */
 typedef struct tt__standing_record {
     tt__recorder *recorder; /* NULL: no launcher watches */
-    int memory, socket;
+    int memory;
+    int socket; /* to the launcher; -1: there is none */
 } tt__standing_record;
 
 /* Make it, and show it. */

@@ -213,11 +213,11 @@ class Chaos(unittest.TestCase):
                 time.sleep(0.01)
 
         def kill_launcher():
-            node = self.random.choice([1, 2])
+            node = self.random.choice(list(self.launchers))
             self.launchers[node].kill()
             self.launchers[node].wait()
             self.start(node, flags)
-            return "a launcher killed, and started again"
+            return f"launcher {node} killed, and started again"
 
         self.assertGreater(self.play([self.kill_worker, self.freeze_worker, kill_launcher]), FAULTS // 3, self.logs())
         self.end()
@@ -253,14 +253,14 @@ class Chaos(unittest.TestCase):
             self.stack.callback(lambda n=node: self.launchers[n].kill())
 
         def kill_launcher():
-            node = self.random.choice([1, 2, 3])
+            node = self.random.choice(list(self.launchers))
             for pid in processes_below(self.launchers[node].pid)[:1] or [self.launchers[node].pid]:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid if self.is_launcher(pid) else self.launchers[node].pid, signal.SIGKILL)
             self.launchers[node].kill()
             self.launchers[node].wait()
             begin(node)
-            return "a launcher killed, and started again"
+            return f"launcher {node} killed, and started again"
 
         def cut_link():
             node = self.random.choice([1, 2, 3])

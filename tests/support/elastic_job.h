@@ -1,5 +1,5 @@
 /* A launcher for tests of recovery: it starts the workers of a job, reads the words in their flight recorders, and,
- * when ranks are lost, announces the next round as net/recovery_words.h says, in which they are replaced, or missing;
+ * when ranks are lost, tells them the next round as net/recovery_words.h says, in which they are replaced, or missing;
  * or in which others join. It serves the job's store itself. The workers run this same program: elastic_job_begin(),
  * first in main(), turns to `worker`. */
 #ifndef TESTS_SUPPORT_ELASTIC_JOB_H
@@ -43,6 +43,7 @@ typedef struct job_worker {
 typedef struct job_caller {
     int fd;
     pid_t pid;
+    bool awaits;
 } job_caller;
 
 typedef struct job {
@@ -160,13 +161,14 @@ static inline void job_listen(job *j) {
         struct ucred who = {0};
         socklen_t size = sizeof who;
         getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size);
-        j->callers[j->called++] = (job_caller){fd, who.pid};
+        j->callers[j->called++] = (job_caller){.fd = fd, .pid = who.pid};
     }
     for (int i = 0; i < j->called; i++) {
         job_caller *c = &j->callers[i];
         tt__job_packet packet;
         int memory, got = 1;
         while (c->fd >= 0 && (got = tt__job_receive(c->fd, &packet, &memory)) > 0) {
+            c->awaits = c->awaits || packet.kind == TT__JOB_AWAITS;
             if (packet.kind == TT__JOB_RECORDER)
                 job_take_recorder(j, c, &packet.recorder, memory);
             else if (memory >= 0)
@@ -204,8 +206,8 @@ static inline void job_note_ends(job *j) {
         if (!WIFSIGNALED(w->status) || WTERMSIG(w->status) != SIGKILL)
             j->unknown++;
         j->failures++;
-        snprintf(key, sizeof key, "tutti/ended/%d", w->rank);
-        job_set_signed(j, key, WIFSIGNALED(w->status) ? "signal 9 (SIGKILL)" : "an exit code");
+        job_set_signed(j, tt__ended_key(key, w->rank, j->round),
+                       WIFSIGNALED(w->status) ? "signal 9 (SIGKILL)" : "an exit code");
     }
 }
 
@@ -223,11 +225,20 @@ static inline bool job_all_want(job *j, int *living) {
     return true;
 }
 
-/* Announce the next round, of the ranks that live and `more`, and start those that are new. */
+/* Tell a worker of a round, on all connections where it may listen. */
+static inline void job_tell(job *j, const job_worker *w, tt__job_kind kind, int number, int rank) {
+    tt__job_packet packet = {.round = {number, rank, j->world, tt_store_server_port(j->server), "127.0.0.1", ""}};
+    snprintf(packet.round.reason, sizeof packet.round.reason, "%d ranks were lost so far\n", j->failures);
+    for (int i = 0; i < j->called; i++)
+        if (j->callers[i].awaits && j->callers[i].pid == w->pid)
+            tt__job_send(j->callers[i].fd, kind, &packet, -1);
+}
+
+/* Tell the next round, of the ranks that live and `more`, and start those that are new. */
 static inline void job_next_round(job *j, int more) {
     int new_rank[JOB_RANKS], world = 0, old = j->world;
     bool held[JOB_RANKS] = {false};
-    char text[512], key[64];
+    job_listen(j);
     for (int r = 0; r < old; r++) {
         const job_worker *w = job_worker_of_rank(j, r);
         bool stays = w && j->drop != r + 1;
@@ -235,23 +246,18 @@ static inline void job_next_round(job *j, int more) {
         world += stays || j->policy == JOB_REPLACES;
         if (new_rank[r] >= 0)
             held[new_rank[r]] = true;
-        snprintf(key, sizeof key, "tutti/ended/%d", r);
-        job_check(!tt_store_delete_key(j->store, key, NULL), key);
     }
     world += more;
     j->drop = 0;
-    int n = snprintf(text, sizeof text, "%d %d\n", j->round + 1, world);
-    for (int r = 0; r < old; r++)
-        n += snprintf(text + n, sizeof text - (size_t)n, "%s%d", r ? " " : "", new_rank[r]);
-    snprintf(text + n, sizeof text - (size_t)n, "\n127.0.0.1 %d\n%d ranks were lost so far\n",
-             tt_store_server_port(j->server), j->failures);
-    for (int i = 0; i < j->started; i++)
-        if (!j->workers[i].ended && j->workers[i].rank >= 0)
-            j->workers[i].rank = new_rank[j->workers[i].rank];
     j->round++;
     j->world = world;
-    snprintf(key, sizeof key, TT__ROUND_KEY, j->round);
-    job_set_signed(j, key, text);
+    for (int i = 0; i < j->started; i++) {
+        job_worker *w = &j->workers[i];
+        if (w->ended || w->rank < 0)
+            continue;
+        w->rank = new_rank[w->rank];
+        job_tell(j, w, TT__JOB_ROUND, j->round, w->rank);
+    }
     for (int r = 0; r < world; r++)
         if (!held[r])
             job_start_worker(j, r);
@@ -259,10 +265,10 @@ static inline void job_next_round(job *j, int more) {
 
 /* Ask for a round in which `more` join: a `happen` calls it. */
 static inline void job_want_more(job *j, int more) {
-    char text[16];
     j->grow = more;
-    snprintf(text, sizeof text, "%d", j->round + 1);
-    job_set_signed(j, TT__WANTED_KEY, text);
+    for (int i = 0; i < j->started; i++)
+        if (!j->workers[i].ended && j->workers[i].rank >= 0)
+            job_tell(j, &j->workers[i], TT__JOB_WANTED, j->round + 1, j->workers[i].rank);
 }
 
 static inline void job_look(job *j) {

@@ -1,5 +1,5 @@
-/* What recovery is made of, in one process: the words in a recorder, a round's text, parts and their copies, a loader's
- * share. Jobs that lose ranks are in tests/fault/test_elastic.c. */
+/* What recovery is made of, in one process: the words in a recorder, what a launcher tells of rounds, parts and their
+ * copies, a loader's share. Jobs that lose ranks are in tests/fault/test_elastic.c. */
 #include "support/ranks.h"
 #include "unit/data_cases.h"
 #include "unit/expect.h"
@@ -10,6 +10,7 @@
 
 #include <tutti/tutti.h>
 
+#include <sys/socket.h>
 #include <unistd.h>
 
 /* ---- words ---- */
@@ -43,45 +44,80 @@ static void all_recorders_show_the_words(void **state) {
 
 /* ---- rounds ---- */
 
+/* Two ends of a job's socket: the launcher's, and the rank's. */
+static void make_ends(int ends[2]) { assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0); }
+
+static void tell(int socket, tt__job_kind kind, const tt__job_round *round) {
+    tt__job_packet packet = {.round = *round};
+    assert_true(tt__job_send(socket, kind, &packet, -1));
+}
+
 static void a_round_is_read(void **state) {
     (void)state;
+    const tt__stop_wish none = {0};
     tt__round_news news;
-    const char *text = "3 2\n0 -1 1\nhost.example 29500\nrank 1 (pid 7) was killed\nand more";
-    const int seats[] = {0, -1, 1};
-    for (int r = 0; r < 3; r++) {
-        assert_int_equal(tt__round_parse(&news, text, 3, r, 3), TT_OK);
-        assert_int_equal(news.seat.round, 3);
-        assert_int_equal(news.seat.world, 2);
-        assert_int_equal(news.seat.rank, seats[r]);
-        assert_int_equal(news.seat.port, 29500);
-        assert_string_equal(news.seat.host, "host.example");
-        assert_string_equal(news.reason, "rank 1 (pid 7) was killed");
+    tt__job_round told = {3, 1, 2, 29500, "host.example", "rank 1 (pid 7) was killed\nand more"};
+    int ends[2];
+    make_ends(ends);
+    for (told.number = 2; told.number < 6; told.number += 3) { /* of a round before; one that was missed lies between */
+        tell(ends[0], TT__JOB_WANTED, &told);
+        tell(ends[0], TT__JOB_ROUND, &told);
     }
-    assert_int_equal(tt__round_parse(&news, "1 1\n0\n::1 1", 1, 0, 1), TT_OK);
+    assert_int_equal(tt__round_await(ends[1], &news, 3, PATIENCE_MS, &none), TT_OK);
+    assert_int_equal(news.seat.round, 5);
+    assert_int_equal(news.seat.world, 2);
+    assert_int_equal(news.seat.rank, 1);
+    assert_int_equal(news.seat.port, 29500);
+    assert_string_equal(news.seat.host, "host.example");
+    assert_string_equal(news.reason, "rank 1 (pid 7) was killed");
+    told = (tt__job_round){7, -1, 1, 1, "::1", ""};
+    tell(ends[0], TT__JOB_ROUND, &told);
+    assert_int_equal(tt__round_await(ends[1], &news, 6, 0, &none), TT_OK); /* it is there already */
+    assert_int_equal(news.seat.rank, -1);
     assert_string_equal(news.reason, "");
+    close(ends[0]);
+    tt__fail(TT_ERR_PEER, "rank 1 is lost");
+    assert_int_equal(tt__round_await(ends[1], &news, 7, PATIENCE_MS, &none), TT_ERR_NET);
+    expect_error(TT_ERR_NET, "while this rank waited for round 8 of the job, after rank 1 is lost: its launcher");
+    close(ends[1]);
 }
 
 static void nonsense_is_no_round(void **state) {
     (void)state;
-    static const char *const texts[] = {"",
-                                        "3",
-                                        "3 0\n0 1\nh 1\n",
-                                        "2 2\n0 1\nh 1\n",     /* another round */
-                                        "3 2\n0\nh 1\n",       /* too few ranks */
-                                        "3 2\n0 1 2\nh 1\n",   /* too many */
-                                        "3 2\n0 2\nh 1\n",     /* not in the world */
-                                        "3 2\n0 -2\nh 1\n",    /* nor is this */
-                                        "3 2\n0 x\nh 1\n",     /* no number */
-                                        "3 2\n0 1\nh\n",       /* no port */
-                                        "3 2\n0 1\nh 70000\n", /* none that exists */
-                                        "3 2\n0 1",            /* no place */
-                                        "3 2\n0 1\n\nreason\n"};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    tt__job_round cases[] = {{3, 0, 0, 1, "h", ""},  {3, 2, 2, 1, "h", ""},     {3, -2, 2, 1, "h", ""},
+                             {3, 0, -1, 1, "h", ""}, {3, 0, 2, 0, "h", ""},     {3, 0, 2, 70000, "h", ""},
+                             {3, 0, 2, 1, "", ""},   {3, 0, 2, 1, "h...", "r"}, {3, 0, 2, -1, "h", "r"}};
+    memset(cases[7].host, 'h', sizeof cases[7].host); /* it does not end */
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tt__round_news news;
         tt_clear_error();
-        assert_int_equal(tt__round_parse(&news, texts[i], 3, 1, 2), TT_ERR_PROTOCOL);
-        expect_error(TT_ERR_PROTOCOL, "round 3 as the launcher announces it: expected");
+        assert_int_equal(tt__round_read(&news, &cases[i]), TT_ERR_PROTOCOL);
+        expect_error(TT_ERR_PROTOCOL, "round 3 as the launcher tells it: expected");
     }
+}
+
+static void a_wanted_round_is_seen_once(void **state) {
+    (void)state;
+    int ends[2];
+    make_ends(ends);
+    const tt__job_round told = {.number = 4};
+    assert_false(tt__round_wanted(ends[1], 3));
+    tell(ends[0], TT__JOB_WANTED, &told);
+    assert_true(tt__round_wanted(ends[1], 3));
+    assert_false(tt__round_wanted(ends[1], 3));
+    tell(ends[0], TT__JOB_WANTED, &told);
+    assert_false(tt__round_wanted(ends[1], 4)); /* it has begun */
+    close(ends[0]);
+    assert_false(tt__round_wanted(ends[1], 3));
+    assert_false(tt__round_wanted(-1, 3));
+    close(ends[1]);
+}
+
+static void ends_of_a_round_are_its_own(void **state) {
+    (void)state;
+    char key[64];
+    assert_string_equal(tt__ended_key(key, 7, 0), "tutti/ended/7");
+    assert_string_equal(tt__ended_key(key, 7, 12), "tutti/ended/7/12");
 }
 
 static void a_seat_comes_before_the_environment(void **state) {
@@ -363,6 +399,8 @@ int main(void) {
         cmocka_unit_test(all_recorders_show_the_words),
         cmocka_unit_test(a_round_is_read),
         cmocka_unit_test(nonsense_is_no_round),
+        cmocka_unit_test(a_wanted_round_is_seen_once),
+        cmocka_unit_test(ends_of_a_round_are_its_own),
         cmocka_unit_test(a_seat_comes_before_the_environment),
         cmocka_unit_test(commits_and_restores_have_an_order),
         cmocka_unit_test(parts_are_checked),

@@ -1,5 +1,7 @@
 /* How a process ended, which only its parent knows. The launcher writes it into the store it serves. */
+#include "comm/rendezvous/round.h"
 #include "comm/world.h"
+#include "net/recovery_words.h"
 #include "store/signed.h"
 
 #include <tutti/store.h>
@@ -19,7 +21,7 @@ const char *tt__agent_store_end_of(const tt__agent_store *agent_store, int r, ch
     if (!agent_store->port || tt_tcp_store(&store, agent_store->host, agent_store->port, .timeout_ms = CONNECT_MS))
         return text;
     tt_store_set_timeout_ms(store, WAIT_MS);
-    snprintf(key, sizeof key, "tutti/ended/%d", r);
+    tt__ended_key(key, r, tt__round_number());
     if (!tt__secret_load(&secret) && !tt__signed_get(store, &secret, key, "", "this rank", "the launcher", 0, &value)) {
         snprintf(text, size, "%s", (const char *)value.data);
         tt_store_value_free(&value);

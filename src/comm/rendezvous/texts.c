@@ -6,6 +6,7 @@
 #include "comm/rendezvous/rendezvous.h"
 #include "comm/rendezvous/round.h"
 #include "comm/rendezvous/stopped.h"
+#include "net/recovery_words.h"
 #include "store/signed.h"
 
 #include <stdio.h>
@@ -70,8 +71,7 @@ static bool is_launched(const exchange *x) {
 static tt_status check_ended(const exchange *x) {
     for (int r = 0; r < x->world; r++) {
         char ended[64];
-        snprintf(ended, sizeof ended, "tutti/ended/%d", r);
-        const char *note = ended;
+        const char *note = tt__ended_key(ended, r, tt__round_number());
         bool there = false;
         tt_store_value value;
         TT__TRY(tt_store_check(x->store, &note, 1, &there));
