@@ -208,11 +208,9 @@ tt_status tt__launcher_serve_store(tt__job *job, tt_store_server **server);
 
 tt_status tt__launcher_join(tt__launcher_state *l);
 
-/* For job->etcd: prepare, before the keeper is forked; take what was found when a round begins; make way for
- * another. */
+/* For job->etcd: prepare, before the keeper is forked; take what was found when a round begins. */
 tt_status tt__launcher_prepare_election(tt__launcher_state *l);
 void tt__launcher_take_election(tt__launcher_state *l);
-void tt__launcher_step_down(tt__launcher_state *l);
 
 /* Connect to the store that this node serves, if that has not been done; NULL: it does not answer. */
 tt_store *tt__launcher_own_store(tt__launcher_state *l);

@@ -122,17 +122,6 @@ void tt__launcher_take_election(launcher *l) {
         l->server = server;
 }
 
-void tt__launcher_step_down(launcher *l) {
-    l->job->coordinates = false;
-    if (l->done)
-        return;
-    tt__streams_alarm(&l->streams, "tutti run: etcd names another node than this one by now, which was silent or cut "
-                                   "off: it leaves its round");
-    l->rejoins = true;
-    if (l->phase == TT__RUNNING || l->phase == TT__SETTLING || l->phase == TT__TERMINATING)
-        tt__launcher_kill(l);
-}
-
 void tt__launcher_report_lost(launcher *l) {
     for (const tt__nodes_event *event = l->lost; event; event = event->next)
         tt__streams_alarm(&l->streams, "tutti run: node %d (%s) is lost: %s", event->node,

@@ -227,6 +227,16 @@ static void take_end_of_all(launcher *l, tt__nodes_event *event) {
     tt__watch_answer(l->watch);
 }
 
+/* Another coordinates by now. */
+static void step_down(launcher *l) {
+    l->job->coordinates = false;
+    if (l->done)
+        return;
+    tt__streams_alarm(&l->streams, "tutti run: etcd names another node than this one by now, which was silent or cut "
+                                   "off: it leaves its round");
+    tt__launcher_lose_job(l);
+}
+
 /* Handle an event; true: it is kept. */
 static bool take_event(launcher *l, tt__nodes_event *event) {
     switch (event->kind) {
@@ -283,7 +293,7 @@ static bool take_event(launcher *l, tt__nodes_event *event) {
     case TT__NODES_DONE:
         return take_left(l, event);
     case TT__NODES_DEPOSED:
-        tt__launcher_step_down(l);
+        step_down(l);
         return false;
     }
     return false;

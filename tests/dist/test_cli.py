@@ -260,7 +260,7 @@ class Completion(unittest.TestCase):
         self.folder.cleanup()
 
     def script(self, shell):
-"""Its path, after the shell itself has found nothing wrong with it."""
+        """Its path, after the shell itself has found nothing wrong with it."""
         path = os.path.join(self.folder.name, shell)
         with open(path, "w", encoding="utf-8") as file:
             file.write(tutti("completion", shell).stdout)

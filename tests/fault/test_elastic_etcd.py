@@ -155,6 +155,30 @@ class MeetInEtcd(test_elastic_nodes.Elastic):
                                    text=True, check=True).stdout
         return f"pid={launcher.process.pid}," in listening
 
+    def test_workers_that_survive_the_coordinator_go_on(self):
+        """Their processes stay: tutti/elastic.h."""
+        folder = tempfile.mkdtemp(dir=self.folder.name)
+        worker = os.path.join(os.environ["TT_PROGRAMS"], "test_elastic")
+        script = f"echo begun; cd {folder}; export E_EPOCHS=20 E_PACE_MS=10 E_QUIET=1; exec {worker} worker elastic"
+        first = self.start("--max-restarts=3", script=script)
+        self.wait_for_step(folder, 0)
+        second = self.start("--max-restarts=3", script=script)
+        self.wait_for_step(folder, 1)
+        first.end(signal.SIGKILL)
+        second.wait_for("looking for the job again in etcd")
+        second.wait_for("round [0-9]+ begins on 1 node")
+        code, err = second.end()
+        self.assertEqual(code, 0, err)
+        begun = [line for line in iter(second.out_lines.get, None) if line == "begun\n"]
+        self.assertEqual(len(begun), 1, err)
+
+    def wait_for_step(self, folder, rank):
+        """Until the rank has noted one: COMMIT ROUND RANK EPOCH: INDICES."""
+        audit, deadline = pathlib.Path(folder, "audit"), time.monotonic() + DEADLINE
+        while not (audit.exists() and re.search(rf"^\d+ \d+ {rank} ", audit.read_text(encoding="ascii"), re.M)):
+            self.assertLess(time.monotonic(), deadline, "".join(self.launchers[-1].err))
+            time.sleep(0.01)
+
     def test_a_coordinator_that_is_dead_is_still_named(self):
         first = self.start()
         first.wait_for_world(1)
