@@ -67,10 +67,8 @@ int tt__launcher_agreed_stop(const launcher *l, int i) {
 
 /* Tell worker `i`, if it runs, of round `number`. */
 static void tell_worker(launcher *l, int i, tt__job_kind kind, int number) {
-    tt__job_round round = {.number = number,
-                           .rank = l->job->first_rank + i,
-                           .world = l->job->world,
-                           .port = l->job->master_port};
+    tt__job_round round = {
+        .number = number, .rank = l->job->first_rank + i, .world = l->job->world, .port = l->job->master_port};
     if (!l->workers[i].pid || l->workers[i].ended)
         return;
     snprintf(round.host, sizeof round.host, "%s", l->job->master_addr);

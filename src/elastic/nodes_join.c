@@ -30,11 +30,12 @@ static tt_status make_nonce(char text[33]) {
 static json_t *card_of(const tt__nodes_member *m, const char *nonce) {
     char hostname[64] = "";
     gethostname(hostname, sizeof hostname - 1);
-    return json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:i, s:b, s:b, s:b, s:s, s:s, s:o}", "version", tt_version(),
-                     "run_id", m->run_id, "min_nodes", m->min_nodes, "max_nodes", m->max_nodes, "workers", m->workers,
-                     "max_restarts", m->max_restarts, "attempt", m->attempt, "restarts", m->restarts, "kept", (int)m->kept, "recovery", m->recovery, "trace",
-                     (int)m->wants_trace, "has_secret", (int)m->has_secret, "demands_it", (int)m->demands_it,
-                     "hostname", hostname, "nonce", nonce, "problem", tt__talk_json(m->problem));
+    return json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:i, s:b, s:b, s:b, s:s, s:s, s:o}", "version",
+                     tt_version(), "run_id", m->run_id, "min_nodes", m->min_nodes, "max_nodes", m->max_nodes, "workers",
+                     m->workers, "max_restarts", m->max_restarts, "attempt", m->attempt, "restarts", m->restarts,
+                     "kept", (int)m->kept, "recovery", m->recovery, "trace", (int)m->wants_trace, "has_secret",
+                     (int)m->has_secret, "demands_it", (int)m->demands_it, "hostname", hostname, "nonce", nonce,
+                     "problem", tt__talk_json(m->problem));
 }
 
 /* Find this member's number: the one it was given, if no other has it, or the next. */
@@ -185,12 +186,13 @@ static tt_status take_card(tt__talk *t, int id, const char *key, const char *tex
     card c = {0};
     json_t *read = json_loads(text, 0, NULL);
     tt_status status = TT_OK;
-    if (!read || json_unpack(read, "{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:i, s:b, s:b, s:b, s:s, s:s, s:s}", "version",
-                             &c.version, "run_id", &c.says.run_id, "min_nodes", &c.says.min_nodes, "max_nodes",
-                             &c.says.max_nodes, "workers", &c.says.workers, "max_restarts", &c.says.max_restarts,
-                             "attempt", &c.says.attempt, "restarts", &c.says.restarts, "kept", &c.kept, "recovery", &c.says.recovery, "trace", &c.trace, "has_secret",
-                             &c.has_secret, "demands_it", &c.demands_it, "hostname", &c.hostname, "nonce", &c.nonce,
-                             "problem", &c.says.problem))
+    if (!read ||
+        json_unpack(read, "{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:i, s:b, s:b, s:b, s:s, s:s, s:s}", "version",
+                    &c.version, "run_id", &c.says.run_id, "min_nodes", &c.says.min_nodes, "max_nodes",
+                    &c.says.max_nodes, "workers", &c.says.workers, "max_restarts", &c.says.max_restarts, "attempt",
+                    &c.says.attempt, "restarts", &c.says.restarts, "kept", &c.kept, "recovery", &c.says.recovery,
+                    "trace", &c.trace, "has_secret", &c.has_secret, "demands_it", &c.demands_it, "hostname",
+                    &c.hostname, "nonce", &c.nonce, "problem", &c.says.problem))
         status = tt__fail(TT_ERR_PROTOCOL, "what node %d says of itself is not understood: \"%.100s\"", id, text);
     if (!is_signed && (status || c.has_secret)) {
         tt__talk_refuse(t, id, key);

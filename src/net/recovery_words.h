@@ -1,5 +1,5 @@
 /* What a rank and its launcher tell each other of recovery: a rank by four words in its flight recorder, in memory that
- * the launcher maps; the launcher by packets on the job's own socket (job_socket.h), so that no store is needed, and its
+ * the launcher maps; the launcher by packets on the job's own socket (job_socket.h), so that no store is needed, whose
  * host may be what is lost.
  *
  *   rank     -> launcher  recovers, wants_round, lost, stopped_by (below)

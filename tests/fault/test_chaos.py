@@ -186,7 +186,8 @@ class Chaos(unittest.TestCase):
     def test_replaced_ranks_change_no_bit(self):
         self.start(0, ["--nproc-per-node=3", "--max-restarts=100000"])
         self.stack.callback(self.launchers[0].kill)
-        self.assertGreater(self.play([self.kill_worker, self.kill_worker, self.freeze_worker]), FAULTS // 3, self.logs())
+        played = self.play([self.kill_worker, self.kill_worker, self.freeze_worker])
+        self.assertGreater(played, FAULTS // 3, self.logs())
         self.assertEqual(self.end(), self.undisturbed(3), self.logs())
         self.audit.assert_each_once(self, may_repeat=False)
 
@@ -215,8 +216,10 @@ class Chaos(unittest.TestCase):
 
     def start_three(self):
         """The first serves the store."""
+        self.env["E_EPOCHS"] = "80"
         port = free_port()
-        flags = ["--nnodes=1:3", f"--rdzv-endpoint=127.0.0.1:{port}", f"--rdzv-conf=last_call_timeout=2,heartbeat={HEARTBEAT_S}"]
+        flags = ["--nnodes=1:3", f"--rdzv-endpoint=127.0.0.1:{port}",
+                 f"--rdzv-conf=last_call_timeout=2,heartbeat={HEARTBEAT_S}"]
         for node in range(3):
             self.start(node, flags)
             self.stack.callback(lambda n=node: self.launchers[n].kill())
@@ -228,7 +231,8 @@ class Chaos(unittest.TestCase):
         """A step after `commit` is made in that round, or a later one."""
         deadline = time.monotonic() + DEADLINE
         while self.audit.look()[0] < round_number or self.audit.commit <= commit:
-            self.assertLess(time.monotonic(), deadline, f"no step after {commit} in round {round_number}\n{self.logs()}")
+            self.assertLess(time.monotonic(), deadline,
+                            f"no step after {commit} in round {round_number}\n{self.logs()}")
             time.sleep(0.005)
 
     def test_who_serves_the_store_is_lost_and_no_state(self):
@@ -309,7 +313,8 @@ class Chaos(unittest.TestCase):
             router.ip(f"link set to{node} up")
             return None  # a short cut is no fault
 
-        self.assertGreater(self.play([self.kill_worker, self.freeze_worker, kill_launcher, cut_link]), FAULTS // 3, self.logs())
+        played = self.play([self.kill_worker, self.freeze_worker, kill_launcher, cut_link])
+        self.assertGreater(played, FAULTS // 3, self.logs())
         self.end()
         self.audit.assert_each_once(self, may_repeat=True)
 

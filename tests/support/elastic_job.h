@@ -206,7 +206,8 @@ static inline void job_note_ends(job *j) {
         if (!WIFSIGNALED(w->status) || WTERMSIG(w->status) != SIGKILL)
             j->unknown++;
         j->failures++;
-        job_set_signed(j, tt__ended_key(key, w->rank, j->round), WIFSIGNALED(w->status) ? "signal 9 (SIGKILL)" : "an exit code");
+        job_set_signed(j, tt__ended_key(key, w->rank, j->round),
+                       WIFSIGNALED(w->status) ? "signal 9 (SIGKILL)" : "an exit code");
     }
 }
 

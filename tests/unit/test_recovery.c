@@ -1,5 +1,5 @@
-/* What recovery is made of, in one process: the words in a recorder, what a launcher tells of rounds, parts and their copies, a loader's
- * share. Jobs that lose ranks are in tests/fault/test_elastic.c. */
+/* What recovery is made of, in one process: the words in a recorder, what a launcher tells of rounds, parts and their
+ * copies, a loader's share. Jobs that lose ranks are in tests/fault/test_elastic.c. */
 #include "support/ranks.h"
 #include "unit/data_cases.h"
 #include "unit/expect.h"
@@ -45,9 +45,7 @@ static void all_recorders_show_the_words(void **state) {
 /* ---- rounds ---- */
 
 /* Two ends of a job's socket: the launcher's, and the rank's. */
-static void make_ends(int ends[2]) {
-    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
-}
+static void make_ends(int ends[2]) { assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0); }
 
 static void tell(int socket, tt__job_kind kind, const tt__job_round *round) {
     tt__job_packet packet = {.round = *round};
