@@ -10,7 +10,8 @@ usage: ./dev bench [--quick] [--rounds N] [--only SECTION[,SECTION]] [--wheels] 
   --rounds N  rounds of each section (default 5)
   --only ...  some of: all_reduce all_reduce_4 all_reduce_8 all_reduce_tcp send_recv_tcp all_reduce_wire send_recv_wire
               all_reduce_wire_1gbit all_reduce_hosts all_reduce_hosts_1gbit overlap step_mlp step_conv step_gpt startup
-              store all_reduce_mpi_2 all_reduce_mpi_4 all_reduce_mpi_8; all_reduce_mpi and step for three each
+              store store_clients all_reduce_mpi_2 all_reduce_mpi_4 all_reduce_mpi_8; all_reduce_mpi and step for
+              three each
   --wheels    fetch Intel MPI, MPICH 5 and Open MPI 5 from PyPI (150 MB) into build/peers/mpi, where they stay, and are
               measured from then on
   --out DIR   where results.jsonl and the charts go (default build/measured)
@@ -31,6 +32,7 @@ ROOT = BENCH.parent
 sys.path[:0] = [str(BENCH), str(BENCH / "peers")]
 import chart  # noqa: E402
 import launch  # noqa: E402
+import many_clients  # noqa: E402
 import mpi_wheels  # noqa: E402
 from contenders import PEERS, Failed, Missing, compiled, objects, run  # noqa: E402
 
@@ -464,7 +466,26 @@ def sections(out, quick, may_fetch):
             "tutti": lambda: tutti("store", "--clients", "1"),
             "PyTorch": lambda: torch(1, "torch_store.py", 500 if quick else 5000),
         }, [("tutti", "PyTorch")], lambda found: [(found["op"], found["ops_per_sec"])]),
+        many_clients_section(quick),
     ]
+
+
+def many_clients_section(quick):
+    count = many_clients.FEW if quick else many_clients.CLIENTS
+
+    def torch_server(python, dialect, setup):
+        if not has_torch(python):
+            raise Missing(f"{python} has no torch (./dev setup {setup} installs it)")
+        try:
+            return [many_clients.measure(many_clients.torch_server(python), count, dialect, torch_env())]
+        except Failed as reason:  # PyTorch 1.13's resets connections when there are many
+            raise Missing(f"{count} are too many for it: {str(reason).strip().splitlines()[-1]}") from reason
+
+    return Section("store_clients", f"store, {count} clients", "ms and bytes", "less", {
+        "tutti": lambda: [many_clients.measure([TUTTI, "store", "--port", "0"], count)],
+        "PyTorch": lambda: torch_server(PYTHON, 1, "--interop"),
+        "current PyTorch": lambda: torch_server(str(CURRENT), 2, "--torch"),
+    }, [("tutti", "PyTorch"), ("tutti", "current PyTorch")], many_clients.rows)
 
 
 def machine():

@@ -86,6 +86,15 @@ static tt_status make_model(Trainer *t, const Options *o) {
     return t->ddp ? TT_OK : tt_last_status();
 }
 
+/* Take the state that the ranks have, in whatever group there is now: at the beginning, and when a rank was lost. */
+static tt_status recover(Trainer *t) {
+    if (!t->elastic || tt_elastic_restore(t->elastic))
+        return tt_last_status();
+    t->world = tt_elastic_group(t->elastic);
+    t->rank = tt_get_rank(t->world);
+    return TT_OK;
+}
+
 /* Register the state that a rank hands to another one, and take it. */
 static tt_status begin_elastic(Trainer *t) {
     if (tt_elastic_add_optimizer(t->elastic, "optimizer", t->sgd) ||
@@ -93,16 +102,7 @@ static tt_status begin_elastic(Trainer *t) {
         (t->test_loader && tt_elastic_add_loader(t->elastic, "test", t->test_loader)) ||
         tt_elastic_add(t->elastic, "epoch", &t->progress.epoch, sizeof t->progress.epoch))
         return tt_last_status();
-    return tt_elastic_restore(t->elastic);
-}
-
-/* Go on after a call that failed because another rank was lost. */
-static tt_status recover(Trainer *t) {
-    if (!t->elastic || tt_elastic_restore(t->elastic))
-        return tt_last_status();
-    t->world = tt_elastic_group(t->elastic);
-    t->rank = tt_get_rank(t->world);
-    return TT_OK;
+    return recover(t);
 }
 
 static tt_status set_up(Trainer *t, const Data *d, const Options *o) {

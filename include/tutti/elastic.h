@@ -43,8 +43,9 @@ typedef struct tt_elastic_new_args {
     char tt_end;          /* not an option: see base.h */
 } tt_elastic_new_args;
 
-/* Join the group of this process's round. From now on the launcher knows that this process survives the end of others.
- * Blocks until all ranks of the round came; if one of them is lost meanwhile, it joins the round after that.
+/* Join the group of this process's round, of the native back end. From now on the launcher knows that this process
+ * survives the end of others. Blocks until all ranks of the round came; if one of them is lost meanwhile, it joins the
+ * round after that.
  *   tt_elastic_new(&e, .timeout_ms = 60000)
  * Success: *out is the caller's, end it with tt_elastic_free(). Failure: *out is NULL. Errors: those of
  * tt_init_process_group() and of tt_elastic_restore(); TT_ERR_STATE there is one already in this process. */
@@ -58,8 +59,8 @@ TT_API TT_NODISCARD tt_status tt_elastic_new_with(const tt_elastic_new_args *arg
  * lives on. NULL is allowed. */
 TT_API void tt_elastic_free(tt_elastic *elastic);
 
-/* The group of the present round (borrowed): ask again after each tt_elastic_restore(), which ends the one before. NULL
- * for NULL, and after a tt_elastic_restore() that failed. */
+/* The group of the present round (borrowed): ask again after each tt_elastic_restore(), the first one too, which may
+ * end the one before. NULL for NULL, and after a tt_elastic_restore() that failed. */
 TT_API tt_group *tt_elastic_group(const tt_elastic *elastic);
 
 /* ---- what the state is made of

@@ -8,6 +8,7 @@
 #include <tutti/amp.h>
 #include <tutti/checkpoint.h>
 #include <tutti/data.h>
+#include <tutti/elastic_training.h>
 #include <tutti/metrics.h>
 #include <tutti/parallel.h>
 
@@ -80,6 +81,7 @@ typedef struct tt_trainer_result {
     double loss;           /* mean of the last whole epoch; NAN: none */
     double monitored;      /* the last evaluation's; NAN: none */
     double best;           /* of all evaluations; NAN: none */
+    int signal;            /* with .elastic and TT_TRAINER_SIGNAL: which; end with 128 + it. Else 0 */
 } tt_trainer_result;
 
 typedef struct tt_trainer_run_args {
@@ -91,6 +93,7 @@ typedef struct tt_trainer_run_args {
     void *user;             /* handed to `step` and `eval` */
     tt_group *group;        /* train on all its ranks, by DDP; NULL: alone. What follows is the same on each of them,
                                  but for eval_loader and what only rank 0 uses: metrics, display */
+    tt_elastic *elastic;    /* in place of .group: survive the loss of ranks: see below */
     tt_sampler *sampler;    /* is told each epoch (tt_sampler_set_epoch()); NULL: none needs to be */
     int64_t epochs;         /* end after this many epochs since the start of training; 0: max_steps says when */
     int64_t max_steps;      /* end after this many optimizer steps since then at the latest; 0: no limit */
@@ -123,7 +126,8 @@ typedef struct tt_trainer_run_args {
                                     steps, of a run before, go first; 0: none */
     const char *best_checkpoint; /* of the best evaluation; NULL: none */
     const char *resume;          /* go on from this checkpoint; NULL: begin */
-    bool stop_on_signals;        /* SIGTERM and SIGUSR1 end the run after the step under way, with a checkpoint */
+    bool stop_on_signals;        /* SIGTERM and SIGUSR1 end the run after the step under way, with a checkpoint; with
+                                    .elastic: tt_elastic_new() has this option */
     /* what people see */
     tt_summary_writer *metrics;    /* train/..., eval/..., train/lr, epoch; NULL: none */
     int64_t log_every;             /* steps between the training's points there; 0 = 50 */
@@ -150,6 +154,12 @@ typedef struct tt_trainer_run_args {
  * means of that epoch are those of the rest. On several ranks the loader's state is part of a checkpoint if its order
  * depends on the epoch alone, as that of tt_distributed_sampler() does; rank 0 doesn't know other orders of other
  * ranks, and each rank then reads, and leaves, the batches that were trained on, also where one rank goes on.
+ *
+ * With .elastic (docs/elastic.md) the trainer registers model, optimizer, scheduler, averages, scaler, loaders and
+ * progress, restores, and commits after each step; when a rank is lost, or others join, it recovers and goes on, and
+ * tells the display (TT_TRAINER_WARNING). One run for each tt_elastic. Before the run nothing may wait for other ranks,
+ * so options are not compared; .loader's sampler is one of tt_distributed_sampler(), and .eval_loader is given on all
+ * ranks or on none. Means of an epoch in which a rank was lost are those of the rest of it.
  *
  * Errors: TT_ERR_INVALID an option, by name; TT_ERR_MISMATCH, on every rank, before the first step: ranks with
  * different numbers of batches, or with different options that decide about steps, evaluations or the frequency of

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { ERROR_SIZE = 4096, HINT_SIZE = 128 };
+enum { ERROR_SIZE = 4096, USAGE_SIZE = 1024, HINT_SIZE = 128 };
 
 void tt__cli_normalise_flag(char *arg) {
     if (strncmp(arg, "--", 2) != 0)
@@ -59,11 +59,19 @@ void tt__cli_note(const char *command, const char *format, ...) {
     va_end(args);
 }
 
+/* What was typed is quoted: it may be long, and of any characters. */
 int tt__cli_usage_error(const char *command, const char *format, ...) {
+    char text[USAGE_SIZE];
     va_list args;
     va_start(args, format);
-    print_formatted(TT__RED, command, format, args);
+    int length = vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    if (length >= (int)sizeof text)
+        memcpy(text + sizeof text - sizeof "...", "...", sizeof "...");
+    for (char *c = text; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == '\x7f')
+            *c = '?';
+    print_message(TT__RED, command, text);
     fprintf(stderr, "Try 'tutti %s%s--help'.\n", command, *command ? " " : "");
     return TT__EXIT_USAGE;
 }

@@ -9,6 +9,7 @@
 #include "cli/run_meeting.h"
 #include "cli/run_signals.h"
 #include "cli/run_ssh.h"
+#include "cli/run_torch.h"
 #include "cli/run_watch.h"
 #include "cli/trace_write.h"
 
@@ -246,6 +247,7 @@ static tt_status set_wire(const tt__run_flags *flags) {
 static tt_status make_job(tt__job *job, tt__meeting_place *place, const tt__run_flags *flags) {
     TT__TRY(count_nodes(job, flags));
     TT__TRY(count_workers(job, flags));
+    TT__TRY(tt__run_torch_read(job, flags));
     TT__TRY(tt__run_find_meeting_place(job, place, flags));
     TT__TRY(read_periods(job, flags));
     TT__TRY(read_store_auth(job, flags));
@@ -318,7 +320,12 @@ static tt_status hand_down_secret(tt__job *job, const tt__run_flags *flags) {
     explicit_bzero(text, sizeof text);
     TT__TRY(status);
     TT__TRY(tt__wire_check(&wire, &(tt__secret){.set = job->has_secret}));
-    if (!job->has_secret && job->number <= 0)
+    if (!job->has_secret && job->etcd)
+        tt__cli_note("run",
+                     "the job has no secret: who reaches it on %s, or etcd, can take part in it (--secret-file FILE, "
+                     "the same on all nodes, keeps others out)",
+                     job->own_addr);
+    else if (!job->has_secret && job->number <= 0 && !job->torch)
         tt__cli_note(
             "run",
             "the job has no secret: who reaches %s:%d can take part in it (--secret-file FILE, the same on all "
@@ -332,7 +339,7 @@ static int run_fail_everywhere(const tt__job *job, int exit_code) {
     char problem[TT__ERROR_TEXT_SIZE];
     snprintf(problem, sizeof problem, "%s", tt_last_error());
     run_fail(exit_code);
-    if (job->nodes == 1)
+    if (job->nodes == 1 || job->torch)
         return exit_code;
     tt__cli_note("run", "telling the other nodes, for at most %d s", TT__TELL_MS / 1000);
     tt__job_tell_problem(job, problem);
@@ -417,7 +424,7 @@ static int print_shell_completion(char *shell) {
 static int run_parsed(const tt__command *command, const tt__run_flags *flags, tt__job begun, char **args, int count) {
     tt__job *job = &begun;
     tt__logs logs = {0};
-    tt__meeting_place place;
+    tt__meeting_place place = {0};
     cpu_set_t *cpus = NULL;
     int64_t notice_ms = 0;
     int code;
@@ -432,6 +439,7 @@ static int run_parsed(const tt__command *command, const tt__run_flags *flags, tt
         code = run_logged(job, &logs, flags, notice_ms, args, count);
     free(cpus);
     tt__run_logs_free(&logs);
+    tt__torch_job_free(job->torch);
     return code;
 }
 

@@ -68,19 +68,23 @@ const tt__flag tt__run_flags_table[] = {
      .what = "MASTER_PORT, 0 = any free one (default 29500; on one node, where no flag says where, any free one)"},
     {.name = "rdzv-backend",
      .id = FIELD(rdzv_backend),
-     .value = "static|c10d",
+     .value = "static|c10d|etcd",
      .what = "how nodes find each other. static: each has its --node-rank; c10d: they meet at the endpoint, and may be "
-             "replaced; on one node: as --standalone (default static, or c10d with --nnodes=MIN:MAX)",
-     .offer = "static c10d"},
+             "replaced; on one node: as --standalone; etcd: the same, but an etcd says which node serves the store "
+             "(default static, "
+             "or c10d with --nnodes=MIN:MAX)",
+     .offer = "static c10d etcd"},
     {.name = "rdzv-endpoint",
      .id = FIELD(rdzv_endpoint),
      .value = "HOST[:PORT]",
      .what = "the same as --master-addr and --master-port; with c10d the node that has this address serves the store "
-             "there (default localhost:29400)"},
+             "there (default localhost:29400); with etcd etcd's servers: HOST:2379, several separated by commas"},
     {.name = "local-addr",
      .id = FIELD(local_addr),
      .value = "ADDRESS",
-     .what = "this node's address: MASTER_ADDR of a job on one node whose other flags don't say where"},
+     .what = "this node's address: MASTER_ADDR of a job on one node whose other flags don't say where; with etcd where "
+             "the others "
+             "reach this node (default: the address from which it reaches etcd)"},
     {.name = "rdzv-id",
      .id = FIELD(rdzv_id),
      .value = "ID",
@@ -91,10 +95,10 @@ const tt__flag tt__run_flags_table[] = {
      .what =
          "timeout=SECONDS: how long to wait for other nodes (default 600); heartbeat=SECONDS: a node that is silent "
          "for so long is lost (default 5). With c10d: last_call_timeout=SECONDS: fewer than MAX nodes begin when "
-         "nobody "
-         "has come for so long (default 1); rejoin=SECONDS: how long a node that was cut off looks for the job "
-         "(default "
-         "60); is_host=true|false: whether this node serves the store (default: if it has the endpoint's address)"},
+         "nobody has come for so long (default 1); rejoin=SECONDS: how long a node that was cut off looks for the job "
+         "(default 60); is_host=true|false: whether this node serves the store (default: if it has the endpoint's "
+         "address); protocol=torch: the other nodes are torchrun's (docs/launch/torchrun_nodes.md). With etcd "
+         "protocol=http|https, cacert=FILE, cert=FILE, key=FILE"},
     {.what = "What runs:"},
     {.name = "module", .id = FIELD(module), .letter = 'm', .what = "PROGRAM is a Python module"},
     {.name = "no-python", .id = FIELD(no_python), .what = "never start PROGRAM with python3"},

@@ -40,7 +40,7 @@ static tt_status read_ranks_filter(tt__logs *logs, const char *text, int workers
     for (const char *at = text; at;) {
         char *end;
         unsigned long worker = strtoul(at, &end, 10);
-        if (*at < '0' || *at > '9' || (*end && *end != ','))
+        if (*at < '0' || *at > '9' || end - at > 9 || (*end && *end != ','))
             return tt__fail(TT_ERR_INVALID, "--local-ranks-filter: expected local ranks as 0,1,2, got \"%.100s\"",
                             text);
         if (worker < (unsigned long)workers)

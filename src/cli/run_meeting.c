@@ -148,9 +148,12 @@ static bool says_where(const tt__run_flags *flags) {
 static tt_status choose_backend(tt__job *job, const tt__run_flags *flags) {
     bool given = flags->rdzv_backend && *flags->rdzv_backend, range = job->min_nodes < job->max_nodes;
     const char *backend = given ? flags->rdzv_backend : range ? "c10d" : "static";
-    bool dynamic = !strcmp(backend, "c10d");
+    bool dynamic = !strcmp(backend, "c10d") || !strcmp(backend, "etcd");
+    if (!strcmp(backend, "etcd-v2"))
+        return tt__fail(TT_ERR_UNSUPPORTED, "--rdzv-backend=etcd-v2: etcd's v2 API is gone since etcd 3.6: expected "
+                                            "etcd, which speaks v3");
     if (!dynamic && strcmp(backend, "static") != 0)
-        return tt__fail(TT_ERR_UNSUPPORTED, "--rdzv-backend: expected static or c10d, got \"%.100s\"", backend);
+        return tt__fail(TT_ERR_UNSUPPORTED, "--rdzv-backend: expected static, c10d or etcd, got \"%.100s\"", backend);
     if (!dynamic && range)
         return tt__fail(TT_ERR_INVALID,
                         "--nnodes=%d:%d: nodes that come and go have no fixed numbers: expected --rdzv-backend=c10d, "
@@ -166,14 +169,37 @@ static tt_status choose_backend(tt__job *job, const tt__run_flags *flags) {
     return TT_OK;
 }
 
+/* etcd says which node serves the store: any of them may, at any free port of the address by which the others reach
+ * it. */
+static tt_status meet_in_etcd(tt__job *job, tt__meeting_place *place, const tt__run_flags *flags) {
+    char bare[TT__NET_HOST_SIZE];
+    TT__TRY(read_rdzv_conf(job, flags->rdzv_conf));
+    TT__TRY(tt__run_etcd_read(&place->etcd, flags->rdzv_endpoint, flags->rdzv_conf));
+    if (flags->local_addr && *flags->local_addr) {
+        snprintf(place->host, sizeof place->host, "%s", tt__net_bare_host(flags->local_addr, bare));
+        TT__TRY(resolve_address("--local-addr", place->host, false, job->join_ms, place->bind));
+    } else {
+        TT__TRY(tt__run_etcd_own_address(&place->etcd, job->join_ms, place->host));
+        memcpy(place->bind, place->host, sizeof place->bind);
+    }
+    job->etcd = &place->etcd.place;
+    job->master_addr = job->own_addr = place->host;
+    job->bind_addr = place->bind;
+    job->master_port = 0;
+    return TT_OK;
+}
+
 /* On one node with c10d torchrun chooses any free port itself; the endpoint is where its
  * agents would meet, and must be on this host. Elsewhere the endpoint is MASTER_ADDR and MASTER_PORT. A job of one node
  * for which nothing was said takes any free port, so that several can run side by side. */
 tt_status tt__run_find_meeting_place(tt__job *job, tt__meeting_place *place, const tt__run_flags *flags) {
     const char *port = NULL;
     TT__TRY(choose_backend(job, flags));
-    bool c10d = !strcmp(job->rdzv_backend, "c10d"),
-         any_port = job->max_nodes == 1 && (flags->standalone || c10d || !says_where(flags));
+    bool etcd = !strcmp(job->rdzv_backend, "etcd");
+    if (etcd && job->max_nodes > 1)
+        return meet_in_etcd(job, place, flags);
+    bool c10d = etcd || !strcmp(job->rdzv_backend, "c10d"),
+         any_port = job->max_nodes == 1 && !job->torch && (flags->standalone || c10d || !says_where(flags));
     char bare[TT__NET_HOST_SIZE];
     int64_t number = any_port ? 0 : c10d ? C10D_PORT : TT_STORE_DEFAULT_PORT;
     bool local = flags->local_addr && *flags->local_addr && any_port;
@@ -183,7 +209,7 @@ tt_status tt__run_find_meeting_place(tt__job *job, tt__meeting_place *place, con
     TT__TRY(read_rdzv_conf(job, flags->rdzv_conf));
     TT__TRY(resolve_address(local ? "--local-addr" : "--master-addr", place->host, job->nodes == 1 && !local,
                             job->nodes > 1 ? job->join_ms : 0, place->bind));
-    if (flags->rdzv_endpoint && *flags->rdzv_endpoint && !flags->standalone) {
+    if (flags->rdzv_endpoint && *flags->rdzv_endpoint && !flags->standalone && !etcd) {
         char host[NI_MAXHOST], bind[NI_MAXHOST];
         TT__TRY(split_endpoint(flags->rdzv_endpoint, host, &port));
         TT__TRY(resolve_address("--rdzv-endpoint", host, job->nodes == 1, job->nodes > 1 ? job->join_ms : 0, bind));

@@ -2,6 +2,7 @@
 #ifndef TT_CLI_RUN_MEETING_H
 #define TT_CLI_RUN_MEETING_H
 
+#include "cli/run_etcd.h"
 #include "cli/run_flags.h"
 #include "elastic/job.h"
 
@@ -10,6 +11,7 @@
 /* Memory for the strings of a job. */
 typedef struct tt__meeting_place {
     char host[NI_MAXHOST], bind[NI_MAXHOST], run_id[40];
+    tt__run_etcd etcd;
 } tt__meeting_place;
 
 /* Find where the ranks meet, for job->min_nodes and max_nodes. Blocks while the name of another host can't be resolved,

@@ -135,7 +135,7 @@ static void take_request(tt__file_timers *timers, const char *line) {
     json_decref(request);
 }
 
-static void take_lines(tt__file_timers *timers) {
+static void take_timer_lines(tt__file_timers *timers) {
     char *begin = timers->line, *end;
     timers->line[timers->used] = '\0';
     while ((end = memchr(begin, '\n', timers->used - (size_t)(begin - timers->line)))) {
@@ -161,7 +161,7 @@ void tt__file_timers_read(tt__file_timers *timers) {
         if (n <= 0)
             return;
         timers->used += (size_t)n;
-        take_lines(timers);
+        take_timer_lines(timers);
     }
 }
 

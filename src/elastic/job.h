@@ -28,6 +28,12 @@
 #include <stdio.h>
 #include <sys/types.h>
 
+/* etcd, where launchers find the one that serves the store: election.h. */
+typedef struct tt__etcd_place {
+    const char *endpoints;                      /* as tt_etcd_store() takes them */
+    const char *ca_file, *cert_file, *key_file; /* NULL: as the environment says */
+} tt__etcd_place;
+
 /* What look() gets of a running job, and how it prints for the user. */
 typedef struct tt__job_look {
     void *user;
@@ -37,6 +43,8 @@ typedef struct tt__job_look {
     void (*say)(void *user, const char *line);  /* a line on stderr, after "tutti run: " */
     void (*show)(void *user, const char *line); /* as tt__streams_show() */
 } tt__job_look;
+
+typedef struct tt__torch_job tt__torch_job;
 
 typedef struct tt__job {
     const char *file;            /* what is executed: a path with a slash in it */
@@ -49,6 +57,8 @@ typedef struct tt__job {
     int serves;                  /* number -1: whether this one serves the store: 1, 0, or -1: if it can */
     const char *master_addr;     /* MASTER_ADDR, as the workers see it */
     const char *bind_addr;       /* the address to serve the store on */
+    const char *own_addr;        /* as others reach it; for `etcd` */
+    const tt__etcd_place *etcd;  /* says where the store is: master_addr and master_port come from there; NULL: no */
     int master_port;             /* 0 = any free one (on one node); the launcher fills in the one it got */
     tt_store_auth store_auth;
     size_t store_memory; /* bytes; 0 = the store's default */
@@ -71,6 +81,7 @@ typedef struct tt__job {
     int64_t last_call_ms;     /* how long nobody may have come when fewer than max_nodes begin */
     int64_t rejoin_ms;        /* where nodes may come and go: how long to look for the job when this one has lost it */
     int64_t heartbeat_ms;     /* a node that is silent for so long is lost */
+    tt__torch_job *torch;     /* the nodes are PyTorch's agents, this one too: torch_job.h; NULL: launchers of ours */
 
     const tt__logs *logs; /* where the workers' output goes; NULL: to the launcher's streams */
 

@@ -31,8 +31,9 @@ typedef struct tt__launcher_state {
     int log;            /* where this process's log goes, for `streams`; -1 = to stderr */
     tt__follow *follow; /* shows what the workers write to files; NULL: nothing */
     tt__keeper keeper;
-    tt_store_server *server; /* on node 0 */
-    tt_store *store;         /* of a job on one node: our own connection, made when the first worker ends */
+    tt_store_server *server;       /* on node 0 */
+    struct tt__election *election; /* for job->etcd: who that is */
+    tt_store *store;               /* of a job on one node: our own connection, made when the first worker ends */
     bool store_failed;
     tt__worker *workers;    /* (job->workers) */
     long long memory_kills; /* by the kernel, in our control group, as last seen */
@@ -79,6 +80,8 @@ typedef struct tt__launcher_state {
     bool told_success;          /* a worker here has ended well, and the others know */
     bool looking, over;         /* a look is under way; no node has workers any more */
     tt__snapshot remote;        /* ranks of other nodes, as last seen */
+
+    struct tt__launcher_torch *torch; /* the agent of a job of PyTorch's: launcher_torch.c */
 } tt__launcher_state;
 
 /* ---- launcher_phase.c */
@@ -155,7 +158,8 @@ void tt__launcher_settle(tt__launcher_state *l);
 /* No process of the attempt is left here, except for those that can't be killed. */
 void tt__launcher_attempt_over(tt__launcher_state *l, int unkillable);
 
-/* When no node has workers of the attempt any more: begin the next, or be done. Nothing happens until that is known. */
+/* When no node has workers of the attempt any more: begin the next, or be done. Nothing happens until that is known.
+ * With PyTorch's agents that is launcher_torch.c's. */
 void tt__launcher_go_on(tt__launcher_state *l);
 
 /* Do nodes come and go while the job goes on? */
@@ -186,6 +190,12 @@ void tt__launcher_regroup(tt__launcher_state *l, const char *why);
 /* Begin the round. Nothing of an earlier one is left here. Takes `round`. */
 void tt__launcher_take_round(tt__launcher_state *l, tt__round *round);
 
+/* Is the failure of this attempt followed by another, as far as is known here? */
+bool tt__launcher_may_try_again(const tt__launcher_state *l);
+
+/* Start all workers again; false: although none has failed. No process of the last attempt is left on any node. */
+void tt__launcher_begin_next(tt__launcher_state *l, bool failed);
+
 /* After the report of the last attempt: report how many there were and how each before it failed, and why there is no
  * other. */
 void tt__launcher_report_attempts(tt__launcher_state *l);
@@ -197,6 +207,12 @@ void tt__launcher_forget_attempts(tt__launcher_state *l);
 tt_status tt__launcher_serve_store(tt__job *job, tt_store_server **server);
 
 tt_status tt__launcher_join(tt__launcher_state *l);
+
+/* For job->etcd: prepare, before the keeper is forked; take what was found when a round begins; make way for
+ * another. */
+tt_status tt__launcher_prepare_election(tt__launcher_state *l);
+void tt__launcher_take_election(tt__launcher_state *l);
+void tt__launcher_step_down(tt__launcher_state *l);
 
 /* Connect to the store that this node serves, if that has not been done; NULL: it does not answer. */
 tt_store *tt__launcher_own_store(tt__launcher_state *l);

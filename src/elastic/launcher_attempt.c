@@ -61,19 +61,10 @@ static bool failed_by_itself(const launcher *l) {
     return failed && !(changes && (first.worker->secondary || first.worker->sent_signal));
 }
 
-/* Do workers go on, here or on any node, when the attempt is over everywhere? */
-static bool any_goes_on(const launcher *l) { return l->nodes ? l->any_kept : l->kept; }
-
-/* Has the attempt failed? It has, too, if the ranks want another round though none is lost: their network was cut for a
- * moment, say. */
-static bool attempt_has_failed(const launcher *l) {
-    return failed_by_itself(l) || (any_goes_on(l) && !l->regroups && !l->lost);
-}
-
 /* Can the workers that are left go on? Only for a loss that is made good: a failure needs an attempt that is left. */
 static bool may_recover(const launcher *l) {
     bool counts = failed_by_itself(l) && !has_attempts_left(l);
-    return !counts && !must_end(l) && !l->stopped && tt__launcher_can_recover(l);
+    return !counts && !l->torch && !must_end(l) && !l->stopped && tt__launcher_can_recover(l);
 }
 
 /* Those that are left have the grace period to come to the next round. */
@@ -81,6 +72,10 @@ static void wait_for_survivors(launcher *l) {
     int64_t deadline_ms = tt__deadline_ms(l->job->grace_ms);
     l->survivors_ms = 0;
     l->deadline_ms = deadline_ms > l->deadline_ms ? deadline_ms : l->deadline_ms;
+}
+
+bool tt__launcher_may_try_again(const launcher *l) {
+    return failed_by_itself(l) && has_attempts_left(l) && !against_another(l);
 }
 
 void tt__launcher_settle(launcher *l) {
@@ -143,9 +138,20 @@ void tt__launcher_lose_job(launcher *l) {
         tt__launcher_kill(l);
 }
 
+/* Nodes come or go, and the workers here have ended already, or are about to: where any failed it was for that. */
+static void regroup_late(launcher *l) {
+    tt__first first;
+    char tail[TT__TAIL_BYTES + 1];
+    int own;
+    if (l->phase > TT__SETTLING && !l->ordered && tt__launcher_first(l, &first, &own, tail))
+        l->regroups = true;
+}
+
 void tt__launcher_regroup(launcher *l, const char *why) {
-    if (l->phase != TT__RUNNING && l->phase != TT__SETTLING)
+    if (l->phase != TT__RUNNING && l->phase != TT__SETTLING) {
+        regroup_late(l);
         return;
+    }
     bool first = !l->regroups, recovers = may_recover(l);
     l->regroups = true;
     if (first)
@@ -265,11 +271,23 @@ static void start_attempt(launcher *l) {
     l->kept = false;
 }
 
+void tt__launcher_begin_next(launcher *l, bool failed) {
+    if (failed)
+        tell_attempt(l);
+    forget_attempt(l);
+    l->job->attempt++;
+    l->job->restarts += failed;
+    start_attempt(l);
+}
+
+/* Does a worker on any node wait for the next round? */
+static bool is_any_kept(const launcher *l) { return l->nodes ? l->any_kept : l->kept; }
+
 /* Start workers again, or order a round in which they are. No process of the last attempt is left on any node, but
  * workers that are kept. */
-static void order_next(launcher *l) {
-    int restarts = l->job->restarts + attempt_has_failed(l);
-    bool kept = any_goes_on(l);
+static void order_next(launcher *l, bool counts) {
+    int restarts = l->job->restarts + counts;
+    bool kept = is_any_kept(l);
     int recovery = kept ? l->job->recovery + 1 : 0;
     tell_attempt(l);
     if (l->server && !kept)
@@ -301,6 +319,7 @@ static void set_round(launcher *l, tt__round *round) {
 
 void tt__launcher_take_round(launcher *l, tt__round *round) {
     tt__round *before = l->round;
+    tt__launcher_take_election(l);
     bool again = l->phase == TT__GONE;
     if (again && !l->ordered)
         tell_attempt(l);
@@ -331,13 +350,14 @@ static void end_here(launcher *l) {
 
 /* Decide, on the only node or as the coordinator, when nothing is left of the attempt anywhere. */
 static void decide(launcher *l) {
-    bool counts = attempt_has_failed(l), ended_well = !counts && !l->regroups && !l->lost;
+    bool failed = failed_by_itself(l), changes = l->regroups || l->lost;
+    bool counts = failed || (!changes && is_any_kept(l)); /* a call has failed, though nobody was lost */
     if (l->ordered)
         return;
-    if (ended_well || (counts && !has_attempts_left(l)) || against_another(l))
+    if (!(counts || changes) || (counts && !has_attempts_left(l)) || against_another(l))
         end_here(l);
     else
-        order_next(l);
+        order_next(l, counts);
 }
 
 /* Workers that are kept wait until the job is found. */
@@ -348,7 +368,7 @@ static void look_again(launcher *l) {
 }
 
 void tt__launcher_go_on(launcher *l) {
-    if (l->phase != TT__GONE || l->done)
+    if (l->phase != TT__GONE || l->done || l->torch)
         return;
     if (l->rejoins && !l->got_signal)
         look_again(l);

@@ -2,6 +2,7 @@
 #include "elastic/launcher.h"
 
 #include "base/error.h"
+#include "elastic/election.h"
 
 enum { STORE_TIMEOUT_MS = 2000 };
 
@@ -33,6 +34,7 @@ tt_status tt__launcher_join(launcher *l) {
     member.recovery = l->job->recovery;
     if (l->round && l->round->attempt > member.attempt)
         member.attempt = l->round->attempt;
+    member.election = l->election;
     return tt__nodes_start(&l->nodes, &member);
 }
 
@@ -41,6 +43,10 @@ tt_status tt__launcher_join(launcher *l) {
 tt_status tt__launcher_serve_store(tt__job *job, tt_store_server **server) {
     bool may = job->number < 0 && job->serves < 0;
     *server = NULL;
+    if (job->etcd) { /* the election will tell */
+        job->coordinates = false;
+        return TT_OK;
+    }
     job->coordinates = job->number == 0 || (job->number < 0 && job->serves != 0);
     if (!job->coordinates)
         return TT_OK;
@@ -59,11 +65,14 @@ tt_status tt__launcher_serve_store(tt__job *job, tt_store_server **server) {
 void tt__job_tell_problem(const tt__job *job, const char *problem) {
     tt_store_server *server = NULL;
     tt__job own = *job;
-    if (!tt__launcher_serve_store(&own, &server)) {
+    tt__election *election = NULL;
+    if ((!own.etcd || !tt__election_new(&election, &own)) && !tt__launcher_serve_store(&own, &server)) {
         tt__nodes_member member = member_of(&own);
+        member.election = election;
         member.problem = problem;
         tt__nodes_tell_problem(&member, TT__TELL_MS);
     }
+    tt__election_free(election);
     tt_store_server_free(server);
 }
 
@@ -75,10 +84,19 @@ tt_store *tt__launcher_own_store(launcher *l) {
 }
 
 void tt__launcher_rejoin(launcher *l) {
-    tt__streams_print(&l->streams, "tutti run: looking for the job again at %s:%d, for at most %lld s",
-                      l->job->master_addr, l->job->master_port, (long long)l->job->rejoin_ms / 1000);
+    if (l->election)
+        tt__streams_print(&l->streams, "tutti run: looking for the job again in etcd, for at most %lld s",
+                          (long long)l->job->rejoin_ms / 1000);
+    else
+        tt__streams_print(&l->streams, "tutti run: looking for the job again at %s:%d, for at most %lld s",
+                          l->job->master_addr, l->job->master_port, (long long)l->job->rejoin_ms / 1000);
     tt__nodes_free(l->nodes);
     l->nodes = NULL;
+    if (l->election) {
+        tt_store_server_free(l->server); /* of one that another has replaced */
+        l->server = NULL;
+        tt__election_reset(l->election);
+    }
     l->rejoins = l->over = false;
     l->job->recovery = l->kept ? l->job->recovery : 0;
     l->phase = TT__JOINING;
@@ -90,6 +108,29 @@ void tt__launcher_rejoin(launcher *l) {
         l->failure = status;
         l->done = true;
     }
+}
+
+/* ---- where etcd names who serves the store */
+
+tt_status tt__launcher_prepare_election(launcher *l) {
+    return l->job->etcd && l->job->max_nodes > 1 ? tt__election_new(&l->election, l->job) : TT_OK;
+}
+
+void tt__launcher_take_election(launcher *l) {
+    tt_store_server *server = l->election ? tt__election_take(l->election, l->job) : NULL;
+    if (server)
+        l->server = server;
+}
+
+void tt__launcher_step_down(launcher *l) {
+    l->job->coordinates = false;
+    if (l->done)
+        return;
+    tt__streams_alarm(&l->streams, "tutti run: etcd names another node than this one by now, which was silent or cut "
+                                   "off: it leaves its round");
+    l->rejoins = true;
+    if (l->phase == TT__RUNNING || l->phase == TT__SETTLING || l->phase == TT__TERMINATING)
+        tt__launcher_kill(l);
 }
 
 void tt__launcher_report_lost(launcher *l) {

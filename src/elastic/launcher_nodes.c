@@ -92,7 +92,7 @@ static void put_note(launcher *l, const char *key, const char *text) {
 void tt__launcher_publish_end(launcher *l, int i) {
     const tt__worker *w = &l->workers[i];
     char key[64], text[64], tail[TT__TAIL_BYTES + 1];
-    if (l->phase == TT__JOINING) /* it was kept, and is in no round */
+    if (l->torch || l->phase == TT__JOINING) /* it was kept, and is in no round */
         return;
     tt__end_text(w->status, text, sizeof text);
     put_note(l, tt__ended_key(key, l->job->first_rank + i, l->job->recovery), text);
@@ -178,8 +178,10 @@ static bool take_left(launcher *l, tt__nodes_event *event) {
 /* A node is lost, perhaps this one, as the coordinator sees it, or the coordinator. */
 static void take_lost_node(launcher *l, tt__nodes_event *event) {
     bool replaced = tt__launcher_replaces(l), own = event->node == l->job->node;
+    bool deaf = own && l->job->coordinates; /* it can't reach the store that it serves */
     keep_event(&l->lost, event);
-    if (!replaced) {
+    l->node_left = l->node_left || deaf;
+    if (!replaced || deaf) {
         tt__launcher_settle(l);
     } else if (!l->job->coordinates && (own || event->node == 0)) {
         tt__launcher_lose_job(l);
@@ -211,7 +213,7 @@ static void take_no_round(launcher *l, const tt__nodes_event *event) {
         l->failure = tt__fail(TT_ERR_PEER, "%s", text);
     else
         tt__streams_alarm(&l->streams, "tutti run: %s", text);
-    l->node_left = l->done = true;
+    l->node_left = l->done = l->over = true;
 }
 
 static void take_end_of_all(launcher *l, tt__nodes_event *event) {
@@ -280,6 +282,9 @@ static bool take_event(launcher *l, tt__nodes_event *event) {
         return false;
     case TT__NODES_DONE:
         return take_left(l, event);
+    case TT__NODES_DEPOSED:
+        tt__launcher_step_down(l);
+        return false;
     }
     return false;
 }

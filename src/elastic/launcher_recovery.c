@@ -14,7 +14,7 @@
 
 typedef tt__launcher_state launcher;
 
-static bool read_words(const launcher *l, int i, tt__recovery *words) {
+static bool read_recovery_words(const launcher *l, int i, tt__recovery *words) {
     size_t size = 0;
     const void *recorder = tt__watch_last_recorder(l->watch, i, &size);
     return recorder && tt__recovery_read(recorder, size, words);
@@ -28,7 +28,7 @@ tt__survivors tt__launcher_survivors(const launcher *l) {
         if (!l->workers[i].pid || l->workers[i].ended)
             continue;
         s.living++;
-        if (!read_words(l, i, &words) || !words.recovers)
+        if (!read_recovery_words(l, i, &words) || !words.recovers)
             continue;
         s.able++;
         if (words.wants_round != next)
@@ -49,7 +49,7 @@ void tt__launcher_kill_late(launcher *l, int rank) {
     int only = rank - l->job->first_rank;
     for (int i = 0; i < l->job->workers; i++) {
         tt__recovery words;
-        bool waits = read_words(l, i, &words) && words.wants_round == (uint32_t)l->job->recovery + 1;
+        bool waits = read_recovery_words(l, i, &words) && words.wants_round == (uint32_t)l->job->recovery + 1;
         if (!l->workers[i].pid || l->workers[i].ended || waits || (rank >= 0 && i != only))
             continue;
         l->workers[i].late = true;
@@ -59,7 +59,7 @@ void tt__launcher_kill_late(launcher *l, int rank) {
 
 int tt__launcher_agreed_stop(const launcher *l, int i) {
     tt__recovery words;
-    bool stopped = read_words(l, i, &words) && words.stopped_by > 0 && words.stopped_by < 128;
+    bool stopped = read_recovery_words(l, i, &words) && words.stopped_by > 0 && words.stopped_by < 128;
     return stopped && tt__end_code(l->workers[i].status) == 128 + (int)words.stopped_by ? (int)words.stopped_by : 0;
 }
 

@@ -59,7 +59,8 @@ static void miss_beat(tt__talk *t, int id, bool connected) {
     if (!t->round && t->nodes->member.coordinates && !tt__talk_numbers(t)) {
         tt__talk_fail_all(t, all);
     } else if (!t->round && id == 0) {
-        tt__talk_fail(t, all);
+        if (!tt__talk_will_look_again(t))
+            tt__talk_fail(t, all);
     } else {
         tt__talk_lose(t, id, why);
         if (t->nodes->member.coordinates)

@@ -92,6 +92,8 @@ static bool may_try_again(const tt__talk *t, tt_status status) {
 
 bool tt__talk_connect(tt__talk *t) {
     const tt__nodes_member *m = &t->nodes->member;
+    if (!tt__talk_elect(t))
+        return false;
     tt_status status = tt_tcp_store(&t->store, m->host, m->port, .timeout_ms = CONNECT_MS);
     if (!status) {
         tt_store_set_timeout_ms(t->store, m->heartbeat_ms);
@@ -215,7 +217,7 @@ static void refuse_member(tt__talk *t, int id, tt_status why) {
     snprintf(text, sizeof text, "%s", tt_last_error());
     if (!t->nodes->member.coordinates) {
         tt__talk_fail(t, text);
-        tt_ignore(tt_store_add(t->store, TT__NODES_LEFT, 1, NULL)); /* see nodes_problem.c */
+        tt_ignore(tt__talk_put_left(t)); /* see nodes_problem.c */
     } else if (id == 0 || (needed && !t->round)) {
         tt__talk_fail_all(t, text);
     } else {
@@ -226,20 +228,51 @@ static void refuse_member(tt__talk *t, int id, tt_status why) {
     }
 }
 
+/* Takes `value`. */
+static void open_card(tt__talk *t, int id, const char *key, tt_store_value *value) {
+    bool is_signed = !tt__signed_open(value, &t->secret, key, "");
+    tt_status status = take_card(t, id, key, value->data, is_signed);
+    if (status)
+        refuse_member(t, id, status);
+    tt_store_value_free(value);
+}
+
 static void read_card(tt__talk *t, int id) {
     char key[TT__NODES_KEY];
     const char *keys[] = {key};
     bool there = false;
     tt_store_value value;
     tt__talk_key(key, "card", id);
-    if (tt__talk_check(t, tt_store_check(t->store, keys, 1, &there)) || !there ||
-        tt__talk_check(t, tt_store_get(t->store, key, &value)))
-        return;
-    bool is_signed = !tt__signed_open(&value, &t->secret, key, "");
-    tt_status status = take_card(t, id, key, value.data, is_signed);
-    if (status)
-        refuse_member(t, id, status);
-    tt_store_value_free(&value);
+    if (!tt__talk_check(t, tt_store_check(t->store, keys, 1, &there)) && there &&
+        !tt__talk_check(t, tt_store_get(t->store, key, &value)))
+        open_card(t, id, key, &value);
+}
+
+static bool misses_card(const tt__node *node) { return node->listed && !node->here && !node->lost; }
+
+/* Read the cards of those who have come, all at once: one after the other would keep all members waiting for a time
+ * that grows with their number. False: one is not there, or there is no memory. */
+static bool read_all_cards(tt__talk *t, int n) {
+    char(*keys)[TT__NODES_KEY] = malloc((size_t)n * sizeof *keys);
+    const char **names = malloc((size_t)n * sizeof *names);
+    tt_store_value *values = malloc((size_t)n * sizeof *values);
+    int *ids = malloc((size_t)n * sizeof *ids), k = 0;
+    bool there = false;
+    for (int id = 0; keys && names && values && ids && id < t->known && k < n; id++)
+        if (misses_card(&t->of[id])) {
+            ids[k] = id;
+            names[k] = keys[k];
+            tt__talk_key(keys[k++], "card", id);
+        }
+    if (k && !tt__talk_check(t, tt_store_check(t->store, names, k, &there)) && there &&
+        !tt__talk_check(t, tt_store_multi_get(t->store, names, k, values)))
+        for (int i = 0; i < k; i++)
+            open_card(t, ids[i], keys[i], &values[i]);
+    free(ids);
+    free(values);
+    free(names);
+    free(keys);
+    return there;
 }
 
 /* Read who has come since the last time. The list is not signed: who is not there has no card. */
@@ -268,7 +301,12 @@ void tt__talk_read_cards(tt__talk *t) {
         return;
     }
     read_list(t);
+    int missing = 0;
+    for (int id = 0; id < t->known; id++)
+        missing += misses_card(&t->of[id]);
+    if (!missing || t->cut || read_all_cards(t, missing))
+        return;
     for (int id = 0; id < t->known && !t->cut && !t->failed; id++)
-        if (t->of[id].listed && !t->of[id].here && !t->of[id].lost)
+        if (misses_card(&t->of[id]))
             read_card(t, id);
 }

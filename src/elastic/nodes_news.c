@@ -20,16 +20,16 @@ static const char *text_in(const json_t *news) {
 
 static void take_end(tt__talk *t, int node, const json_t *news) {
     tt__nodes_event *event = tt__talk_event(TT__NODES_ENDED);
-    json_int_t when = 0;
+    json_int_t when = 0, error_s = 0, signal_s = 0;
     const char *message = NULL, *tail = NULL;
     int secondary = 0, pid = 0;
     if (!event)
         return;
     tt__worker *w = &event->worker;
-    if (json_unpack((json_t *)(uintptr_t)news, "{s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:s, s:s, s:I}", "attempt",
-                    &event->value, "rank", &event->rank, "pid", &pid, "status", &w->status, "exec_errno",
+    if (json_unpack((json_t *)(uintptr_t)news, "{s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:s, s:s, s:I, s:I, s:I}",
+                    "attempt", &event->value, "rank", &event->rank, "pid", &pid, "status", &w->status, "exec_errno",
                     &w->exec_errno, "told", &w->sent_signal, "secondary", &secondary, "message", &message, "tail",
-                    &tail, "when", &when) ||
+                    &tail, "when", &when, "error_s", &error_s, "signal_s", &signal_s) ||
         event->rank < 0 || event->rank >= t->round->world) {
         tt__nodes_event_free(event);
         return;
@@ -38,6 +38,8 @@ static void take_end(tt__talk *t, int node, const json_t *news) {
     w->ended = true;
     w->pid = pid;
     w->secondary = secondary;
+    w->error_s = error_s < 0 ? 0 : error_s;
+    w->signal_s = signal_s < 0 ? 0 : signal_s;
     w->when.realtime_ns = tt__ns_checked(when < 0 ? 0 : when);
     w->message = *message ? strdup(message) : NULL;
     const char *account = json_string_value(json_object_get(news, "account"));
@@ -118,7 +120,7 @@ static void take_job_over(tt__talk *t) {
 
 static void take_failed(tt__talk *t, const json_t *news) {
     tt__talk_fail(t, text_in(news));
-    tt_ignore(tt_store_add(t->store, TT__NODES_LEFT, 1, NULL));
+    tt_ignore(tt__talk_put_left(t));
 }
 
 static void take_coordinators_news(tt__talk *t, const json_t *news, const char *what) {
@@ -166,8 +168,11 @@ static void read_news_of(tt__talk *t, int id) {
     tt__node *node = &t->of[id];
     char key[TT__NODES_KEY];
     tt_store_value value;
-    if (node->news_taken + 1 < node->news_first) /* before this member's time */
+    if (node->news_taken + 1 < node->news_first) {
         node->news_taken = node->news_first - 1;
+        if (t->round && !t->nodes->member.coordinates) /* else they were of before this member's time */
+            tt__talk_lose(t, t->id, "it was silent, and node 0 has gone on without it");
+    }
     while (node->news_taken < node->news && !t->cut && !t->failed) {
         tt__talk_news_key(key, id, node->news_taken + 1);
         if (!tt__talk_get(t, id, key, &value))

@@ -10,9 +10,9 @@
 
 /* Wait, as the coordinator, until the others have read its card. */
 static tt_status wait_until_all_know(tt__talk *t, int64_t deadline) {
-    int64_t others = t->nodes->member.max_nodes - 1, left = 0;
+    int others = t->nodes->member.max_nodes - 1, left = 0;
     while (left < others && tt__left_ms(deadline)) {
-        TT__TRY(tt_store_add(t->store, TT__NODES_LEFT, 0, &left));
+        TT__TRY(tt__talk_read_left(t, &left));
         if (left < others)
             poll(NULL, 0, 20);
     }
@@ -22,6 +22,9 @@ static tt_status wait_until_all_know(tt__talk *t, int64_t deadline) {
 static tt_status tell_problem(tt__talk *t, int64_t deadline) {
     const tt__nodes_member *m = &t->nodes->member;
     TT__TRY(tt__secret_load(&t->secret));
+    for (tt_status status; (status = tt__talk_ask_etcd(t)) || !m->port; poll(NULL, 0, 20))
+        if ((status && status != TT_ERR_TIMEOUT) || !tt__left_ms(deadline))
+            return status ? status : tt__fail(TT_ERR_TIMEOUT, "nobody is found to tell");
     TT__TRY(tt_tcp_store(&t->store, m->host, m->port, .timeout_ms = tt__left_ms(deadline)));
     TT__TRY(tt__talk_put_card(t));
     return m->coordinates ? wait_until_all_know(t, deadline) : TT_OK;
@@ -29,7 +32,7 @@ static tt_status tell_problem(tt__talk *t, int64_t deadline) {
 
 void tt__nodes_tell_problem(const tt__nodes_member *member, int64_t timeout_ms) {
     tt__nodes nodes = {.member = *member};
-    tt__talk t = {.nodes = &nodes};
+    tt__talk t = {.nodes = &nodes, .began_ms = tt__now_ms()};
     tt_ignore(tell_problem(&t, tt__deadline_ms(timeout_ms < member->join_ms ? timeout_ms : member->join_ms)));
     tt_store_free(t.store);
     tt__secret_wipe(&t.secret);

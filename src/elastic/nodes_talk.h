@@ -5,6 +5,7 @@
  *   nodes_news.c     what other members announce; the coordinator repeats it
  *   nodes_beat.c     who is there
  *   nodes_join.c     connecting, cards
+ *   nodes_elect.c    who coordinates, where etcd says so
  *   nodes_problem.c  a launcher that only says why it can't take part
  *   nodes_talk.c     what all use
  *
@@ -24,6 +25,7 @@ typedef struct tt__node {
     bool signs;      /* what it writes is signed, */
     char nonce[33];  /* with this context */
     bool lost, done; /* done: it has announced so */
+    bool left;       /* it has read all that it needs */
     int gone;        /* attempts of which it has no worker left, counted up to the last, */
     bool kept;       /* but such as are kept */
     int workers;
@@ -113,8 +115,14 @@ void tt__talk_lose(tt__talk *t, int id, const char *text);
 /* Check a call to the store. If it failed, the coordinator, which serves it, is gone or can't be reached. */
 tt_status tt__talk_check(tt__talk *t, tt_status status);
 
-/* Key of the count of those that have read all that they need. */
-#define TT__NODES_LEFT "tutti/nodes/left"
+/* Say that this member has read all that it needs. */
+tt_status tt__talk_put_left(tt__talk *t);
+
+/* Read who has said so: `left` of those that are known. *n := how many have. */
+tt_status tt__talk_read_left(tt__talk *t, int *n);
+
+/* The coordinator does not answer. Where etcd names it another may be found before the first round; false: no. */
+bool tt__talk_will_look_again(tt__talk *t);
 
 /* "tutti/nodes/WHAT/ID", "tutti/nodes/news/ID/NUMBER". */
 void tt__talk_key(char key[TT__NODES_KEY], const char *what, int id);
@@ -151,6 +159,17 @@ bool tt__talk_connect(tt__talk *t);
 
 /* Read the cards that are still missing: those of all, or of the coordinator. */
 void tt__talk_read_cards(tt__talk *t);
+
+/* ---- nodes_elect.c; without an election nothing happens there */
+
+/* Find out who coordinates, and tell the launcher if that takes long; false: not yet, or never. */
+bool tt__talk_elect(tt__talk *t);
+
+/* The same, telling nobody: member.host, port (0: not known yet) and coordinates. */
+tt_status tt__talk_ask_etcd(tt__talk *t);
+
+/* Look for it then, or, as the coordinator, see whether another has taken this one's place. */
+void tt__talk_watch_election(tt__talk *t);
 
 /* ---- nodes_beat.c */
 

@@ -90,8 +90,10 @@ static void read_final(tt__talk *t, tt__snapshot *snapshot) {
 
 /* Have all nodes ended? The coordinator sees it, and tells the others. */
 static bool all_ended(tt__talk *t) {
+    if (t->cut) /* nobody can be heard; who serves the store ends with it */
+        return true;
     if (!t->nodes->member.coordinates)
-        return t->cut || t->of[0].done || t->of[0].lost;
+        return t->of[0].done || t->of[0].lost;
     for (int k = 0; t->round && k < t->round->n; k++)
         if (tt__node_lives(&t->of[t->round->of[k].member]))
             return false;
@@ -112,7 +114,7 @@ static void check_over(tt__talk *t) {
     if (t->nodes->member.coordinates)
         tt__talk_wait_for_leavers(t);
     else if (!t->cut)
-        tt__talk_check(t, tt_store_add(t->store, TT__NODES_LEFT, 1, NULL));
+        tt__talk_check(t, tt__talk_put_left(t));
     t->over = true;
     tt__nodes_post(t->nodes, event);
 }
@@ -187,6 +189,7 @@ static void execute_orders(tt__talk *t) {
 /* ---- the loop */
 
 static void talk_step(tt__talk *t) {
+    tt__talk_watch_election(t);
     if (!t->store && !t->failed && !tt__talk_connect(t))
         return;
     if (!t->cut && t->store)

@@ -73,13 +73,15 @@ void tt__error_file_read(const char *path, tt__worker *worker) {
     json_decref(root);
 }
 
-/* Rank a failure: 0 = the worker did not fail; else the lower, the likelier it is the cause. A signal means nothing if
- * the worker had reported its failure before. */
+bool tt__was_told_to_end(const tt__worker *w) {
+    return w->sent_signal && !w->exec_errno && !(w->error_s && w->error_s < w->signal_s);
+}
+
+/* Rank a failure: 0 = the worker did not fail; else the lower, the likelier it is the cause. */
 static int blame(const tt__worker *w) {
     if (!w->ended || w->status == 0)
         return 0;
-    bool signalled = w->sent_signal && !(w->error_s && w->error_s < w->signal_s);
-    return w->exec_errno ? 1 : signalled ? 3 : w->secondary ? 2 : 1;
+    return w->exec_errno ? 1 : tt__was_told_to_end(w) ? 3 : w->secondary ? 2 : 1;
 }
 
 /* Return the second in which the worker failed. */
@@ -114,7 +116,7 @@ int tt__first_failure(const tt__worker *workers, int n) {
         return first;
     int struck = -1;
     for (int rank = 0; rank < n; rank++)
-        if (struck_down(&workers[rank]) && ms_between(&workers[first].when, &workers[rank].when) < TT__TIE_MS &&
+        if (struck_down(&workers[rank]) && llabs(ms_between(&workers[first].when, &workers[rank].when)) < TT__TIE_MS &&
             (struck < 0 || workers[rank].order < workers[struck].order))
             struck = rank;
     return struck < 0 ? first : struck;

@@ -34,6 +34,9 @@ const char *tt__signal_name(int sig, char *text, size_t size);
 /* Read a torchelastic error file into the worker's message, traceback, error_s and secondary. */
 void tt__error_file_read(const char *path, tt__worker *worker);
 
+/* Did it end because the launcher told it to? Not if it can't be executed, or had reported a failure before. */
+bool tt__was_told_to_end(const tt__worker *worker);
+
 /* Find the rank that failed first, or -1 if none did: the earliest that failed neither because of another (secondary)
  * nor after a signal of the launcher; if there is none, the earliest secondary one; else the earliest of the rest. When
  * a rank failed is what its error file says, to the second, as in PyTorch; else when it ended. Of ends less than

@@ -1,6 +1,7 @@
 #include "elastic/worker_env.h"
 
 #include "elastic/file_timers.h"
+#include "elastic/torch_job.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,5 +86,7 @@ int tt__worker_env(const tt__job *job, int i,
         failed |= put_env_devices(&s, i);
     if (job->omp_threads)
         failed |= put_env_number(&s, "OMP_NUM_THREADS", job->omp_threads);
+    if (job->torch)
+        failed |= tt__torch_worker_env(job, i, set, user);
     return failed ? -1 : 0;
 }

@@ -1,11 +1,14 @@
 /* What a rank and its launcher tell each other of recovery: a rank by four words in its flight recorder, in memory that
- * the launcher maps; the launcher by packets on the job's own socket (job_socket.h), so that no store is needed, whose
- * host may be what is lost.
+ * the launcher maps; the launcher by packets on the job's own socket (job_socket.h), so that no store is needed, and
+ * its host may be what is lost.
  *
  *   rank     -> launcher  recovers, wants_round, lost, stopped_by (below)
  *   launcher -> rank      TT__JOB_ROUND, when all ranks that live want it: its number, which is higher than that of the
  *                         round before, not always by one; the rank's own number there, the world, the store, why
  *   launcher -> rank      TT__JOB_WANTED: the number of a round that it would like, while all is well
+ *
+ * All ranks may want a round where nobody was lost: a call may have timed out. Of the recorders that a rank has shown
+ * the newest counts; that of a rank that has ended stays readable, and says whether it stopped as agreed.
  *
  * A new worker finds the round that it begins in as TT_ROUND in its environment; absent: 0. How ranks end is noted in
  * the store under tt__ended_key(), by rounds, so that no rank is taken for one that had its number before. */

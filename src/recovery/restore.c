@@ -1,9 +1,9 @@
 /* Commit and restore.
  *
  * Each rank keeps a copy of its state, numbered. When the ranks of a round meet, they compare numbers; those that have
- * less than the newest, or others of that number, get the copy of the lowest rank that has it, in a group of these ranks alone. Then all bind
- * their parts to the group, and set them. A copy is as whole as when it was made, or received, so whoever is
- * interrupted in here, by the loss of yet another rank, begins again in the next round. */
+ * less than the newest, or others of that number, get the copy of the lowest rank that has it, in a group of these
+ * ranks alone. Then all bind their parts to the group, and set them. A copy is as whole as when it was made, or
+ * received, so whoever is interrupted in here, by the loss of yet another rank, begins again in the next round. */
 #include "recovery/elastic.h"
 
 #include "base/error.h"

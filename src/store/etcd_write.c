@@ -132,7 +132,7 @@ void tt__etcd_put_put(tt__etcd_turn *turn, tt__bytes *ops, const char *key, tt__
 /* ---- the transaction */
 
 /* Take the state of a key off the responses of the failure branch. */
-static void take_state(tt__etcd_turn *turn, tt__span *responses, tt__etcd_kv *kv) {
+static void take_write_state(tt__etcd_turn *turn, tt__span *responses, tt__etcd_kv *kv) {
     tt__span response, range, kvs;
     *kv = (tt__etcd_kv){0};
     if (!tt__json_item(responses, &response) || !tt__json_member(response, "response_range", &range) ||
@@ -161,9 +161,9 @@ static void read_failure(tt__etcd_turn *turn, const tt__etcd_write *write, tt__s
         tt__etcd_bad_answer(turn, "responses");
         return;
     }
-    take_state(turn, &responses, &marker);
+    take_write_state(turn, &responses, &marker);
     if (!turn->status && write->key)
-        take_state(turn, &responses, &key);
+        take_write_state(turn, &responses, &key);
     if (turn->status)
         return;
     *done = is_marked(store, &marker);

@@ -100,7 +100,7 @@ static tt_status refuse_option(const tt_trainer *t, const common_option *o, int6
 tt_status tt__trainer_agree_on_options(const tt_trainer *t) {
     common_option options[OPTIONS_MAX];
     int64_t most[2 * OPTIONS_MAX];
-    if (t->world == 1)
+    if (t->world == 1 || t->a.elastic)
         return TT_OK;
     int count = list_options(t, options);
     for (int i = 0; i < count; i++) {
@@ -116,7 +116,7 @@ tt_status tt__trainer_agree_on_options(const tt_trainer *t) {
 
 tt_status tt__trainer_find_evaluation(tt_trainer *t) {
     int64_t any = t->a.eval_loader != NULL;
-    if (t->world > 1)
+    if (t->world > 1 && !t->a.elastic)
         TT__TRY(tt_all_reduce(t->a.group, &any, 1, TT_I64, TT_MAX));
     t->has_eval = any != 0;
     return TT_OK;

@@ -1,5 +1,5 @@
-/* A run of the trainer. Its floors: trainer_run.c > steps.c > evaluation.c > saving.c, trainer_autocast.c, agreement.c
- * > reports.c > what is here. */
+/* A run of the trainer. Its floors: trainer_run.c > steps.c > evaluation.c > saving.c, trainer_autocast.c, agreement.c,
+ * trainer_elastic.c > reports.c > what is here. */
 #ifndef TT_TRAINER_RUN_STATE_H
 #define TT_TRAINER_RUN_STATE_H
 
@@ -10,16 +10,18 @@ struct tt_trainer {
     tt_trainer_run_args a; /* with defaults resolved */
     const char *monitor;   /* the metric of the evaluation that decides */
     int rank, world;
-    tt_module *ddp;       /* the model, wrapped for the group; NULL: alone */
-    tt_progress progress; /* epoch: completed ones */
-    int64_t batches;      /* of this rank, in an epoch */
-    int64_t steps;        /* in an epoch */
-    bool has_eval;        /* some rank has something to evaluate on */
+    tt_module *ddp;               /* the model, wrapped for the group; NULL: alone */
+    struct tt_trainer **known_as; /* where .elastic's part knows the run; or NULL */
+    tt_progress progress;         /* epoch: completed ones */
+    int64_t batches;              /* of this rank, in an epoch */
+    int64_t steps;                /* in an epoch */
+    bool has_eval;                /* some rank has something to evaluate on */
     bool evaluating;
     bool best_due; /* the last evaluation was the best, and is to be saved */
     bool stop;     /* tt_trainer_stop() was called here */
     bool ended;    /* all ranks agree to end */
     tt_trainer_reason reason;
+    int signal; /* of .elastic's ranks */
     tt__stop_signals signals;
     tt__means epoch_means, log_means, eval_means;
     double last_loss;                 /* of this rank */
@@ -63,6 +65,24 @@ tt_status tt__trainer_save_best(tt_trainer *t);
 /* Check before the first step that checkpoints can be written, and go on from .resume. */
 tt_status tt__trainer_check_paths(const tt_trainer *t);
 tt_status tt__trainer_resume(tt_trainer *t);
+
+/* Return the steps done of the epoch under way, whose batches may be cut otherwise than when it was saved. */
+int64_t tt__trainer_steps_done(const tt_trainer *t);
+
+/* ---- trainer_elastic.c: runs with .elastic */
+
+/* Register all that the run's state is, wrap the model, and take the state. */
+tt_status tt__trainer_begin_elastic(tt_trainer *t);
+
+/* Commit, and agree on whether to stop. Nothing without .elastic. */
+tt_status tt__trainer_commit(tt_trainer *t);
+
+/* After a failure, `status`: go on in another round, at the last commit. Returns `status` where that is not
+ * possible. */
+tt_status tt__trainer_recover(tt_trainer *t, tt_status status);
+
+/* The run ends: a commit of the program's would find nothing of it. */
+void tt__trainer_end_elastic(tt_trainer *t);
 
 /* ---- agreement.c: collective */
 

@@ -160,8 +160,7 @@ static tt_status check_seed(const tt_trainer *t) {
                     t->a.resume, saved.sampler_seed, t->progress.sampler_seed);
 }
 
-/* Steps done of an epoch whose batches may be cut otherwise than when it was saved. */
-static int64_t steps_done(const tt_trainer *t) {
+int64_t tt__trainer_steps_done(const tt_trainer *t) {
     if (!t->goes_on)
         return t->progress.epoch_step < t->steps ? t->progress.epoch_step : 0;
     int64_t left = tt_loader_batches_left(t->a.loader);
@@ -183,7 +182,7 @@ tt_status tt__trainer_resume(tt_trainer *t) {
     TT__TRY(find_loader_state(t, &t->goes_on));
     TT__TRY(tt_checkpoint_load(t->a.resume, t->a.model, t->a.optimizer, &t->progress, .scheduler = t->a.scheduler,
                                .ema = t->a.ema, .scaler = t->a.scaler, .loader = t->goes_on ? t->a.loader : NULL));
-    t->progress.epoch_step = steps_done(t);
+    t->progress.epoch_step = tt__trainer_steps_done(t);
     t->batch = t->progress.epoch_step * t->a.accumulate;
     t->saved_step = -1;
     return TT_OK;

@@ -106,6 +106,7 @@ static tt_status trainer_step(tt_trainer *t) {
     TT__TRY(update(t));
     t->progress.step++;
     t->progress.epoch_step++;
+    TT__TRY(tt__trainer_commit(t));
     tt_publish_progress(t->progress.epoch_step, t->last_loss, .steps = t->steps, .epoch = t->progress.epoch + 1,
                         .epochs = t->a.epochs, .samples = samples);
     return tt__trainer_tell_step(t);

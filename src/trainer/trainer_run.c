@@ -41,6 +41,8 @@ static tt_status check_run_numbers(const tt_trainer_run_args *a) {
     if (a->autocast != TT_F32 && a->autocast != TT_BF16 && a->autocast != TT_F16)
         return tt__fail(TT_ERR_INVALID, "%s: expected .autocast of TT_BF16 or TT_F16, or TT_F32 for none, got %s", who,
                         tt_dtype_name(a->autocast));
+    if (a->group && a->elastic)
+        return tt__fail(TT_ERR_INVALID, "%s: expected .group or .elastic, which has groups of its own, got both", who);
     if (!a->epochs && !a->max_steps)
         return tt__fail(TT_ERR_INVALID, "%s: expected .epochs or .max_steps, which say when training ends", who);
     if ((unsigned)a->scheduler_when > TT_TRAINER_EACH_EVALUATION)
@@ -83,6 +85,8 @@ static tt_status check_needs(const tt_trainer *t) {
 /* ---- beginning ---- */
 
 static tt_status set_up_run(tt_trainer *t) {
+    if (t->a.elastic)
+        t->a.group = tt_elastic_group(t->a.elastic);
     t->rank = t->a.group ? tt_get_rank(t->a.group) : 0;
     t->world = t->a.group ? tt_get_world_size(t->a.group) : 1;
     if (t->rank < 0 || t->world < 1)
@@ -97,7 +101,9 @@ static tt_status set_up_run(tt_trainer *t) {
     TT__TRY(tt__trainer_agree_on_options(t));
     TT__TRY(tt__trainer_find_evaluation(t));
     TT__TRY(check_needs(t));
-    if (t->world > 1) {
+    if (t->a.elastic) {
+        TT__TRY(tt__trainer_begin_elastic(t));
+    } else if (t->world > 1) {
         t->ddp = tt_ddp(t->a.model, t->a.group);
         if (!t->ddp)
             return tt_last_status();
@@ -138,8 +144,7 @@ static bool is_finished(const tt_trainer *t) {
            (t->a.max_steps > 0 && t->progress.step >= t->a.max_steps);
 }
 
-static tt_status train_epochs(tt_trainer *t) {
-    int64_t first = t->progress.step;
+static tt_status train_epochs(tt_trainer *t, int64_t first) {
     while (!is_finished(t)) {
         TT__TRY(tt__trainer_train_epoch(t));
         if (t->batch == t->batches)
@@ -156,13 +161,18 @@ static tt_status train_epochs(tt_trainer *t) {
 
 static void give_result(const tt_trainer *t) {
     if (t->a.result)
-        *t->a.result =
-            (tt_trainer_result){t->reason,     t->progress.epoch, t->progress.step,
-                                t->epoch_loss, t->monitored,      t->progress.evaluations ? t->progress.best : NAN};
+        *t->a.result = (tt_trainer_result){t->reason,
+                                           t->progress.epoch,
+                                           t->progress.step,
+                                           t->epoch_loss,
+                                           t->monitored,
+                                           t->progress.evaluations ? t->progress.best : NAN,
+                                           t->reason == TT_TRAINER_SIGNAL ? t->signal : 0};
 }
 
 static void end_run(tt_trainer *t) {
     tt__stop_signals_end(&t->signals);
+    tt__trainer_end_elastic(t);
     tt_module_free(t->ddp);
     tt__means_free(&t->epoch_means);
     tt__means_free(&t->log_means);
@@ -177,8 +187,13 @@ tt_status tt_trainer_run_with(const tt_trainer_run_args *args, size_t size) {
     TT__TRY(check_run_numbers(&t.a));
     resolve_defaults(&t);
     tt_status status = set_up_run(&t);
-    if (!status)
-        status = train_epochs(&t);
+    const int64_t first = t.progress.step;
+    for (bool done = false; !status && !done;) {
+        status = train_epochs(&t, first);
+        done = !status;
+        if (status)
+            status = tt__trainer_recover(&t, status);
+    }
     if (status)
         t.ended = false;
     tt_status told = tt__trainer_tell(&t, TT_TRAINER_END, NULL);

@@ -246,9 +246,9 @@ print -l -- ${=offers} ${=flags}
 # What is typed after "tutti"; some of what is offered; what is not.
 CASES = (([""], {"run", "top", "completion"}, {"--nproc-per-node", "all_reduce"}),
          (["run", "--nproc-per-node", ""], {"auto", "cpu"}, {"--standalone"}), (["run", "--standalone",
-         "--rdzv-backend", ""], {"static", "c10d"}, set()), (["run", "--standalone", "--"], {"--store-auth", "--trace",
-         "--help"}, {"--once", "--monitor-interval", "--logs-specs"}), (["bench", ""], {"all_reduce", "step", "store"},
-         {"run"}), (["bench", "all_reduce", "--dtype", ""], {"f32", "bf16"}, set()), (["bench", "step", "--"],
+         "--rdzv-backend", ""], {"static", "c10d", "etcd"}, set()), (["run", "--standalone", "--"], {"--store-auth",
+         "--trace", "--help"}, {"--once", "--monitor-interval", "--logs-specs"}), (["bench", ""], {"all_reduce", "step",
+         "store"}, {"run"}), (["bench", "all_reduce", "--dtype", ""], {"f32", "bf16"}, set()), (["bench", "step", "--"],
          {"--model", "--steps"}, {"--dtype"}), (["completion", ""], {"bash", "zsh", "fish"}, set()))
 
 
@@ -260,7 +260,7 @@ class Completion(unittest.TestCase):
         self.folder.cleanup()
 
     def script(self, shell):
-        """Its path, after the shell itself has found nothing wrong with it."""
+"""Its path, after the shell itself has found nothing wrong with it."""
         path = os.path.join(self.folder.name, shell)
         with open(path, "w", encoding="utf-8") as file:
             file.write(tutti("completion", shell).stdout)

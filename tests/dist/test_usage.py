@@ -13,6 +13,8 @@ from patience import DEADLINE  # noqa: E402
 
 TUTTI = os.environ["TUTTI"]
 
+TORCH = "--rdzv-backend=c10d --rdzv-endpoint=127.0.0.1 --rdzv-conf=protocol=torch "
+
 # Who is called: (arguments, part of what it says).
 WRONG = {
     "": [
@@ -59,8 +61,19 @@ WRONG = {
         ("--store-auth some true", "--store-auth: expected local, required or none"),
         ("--rdzv-conf heartbeat=x true", "--rdzv-conf: heartbeat: expected a number"),
         ("--rdzv-conf nonsense true", "--rdzv-conf: expected NAME=VALUE"),
+        ("--nnodes=2 --rdzv-conf protocol=other true", '--rdzv-conf: protocol: expected tutti, torch or torch1'),
+        ("--nnodes=2 --rdzv-conf protocol=torch true", "protocol=torch: expected --rdzv-backend=c10d and --rdzv-endp"),
+        (TORCH + "--nnodes=2 true", "protocol=torch: expected --store-auth=none"),
+        (TORCH + "--store-auth=none true", "protocol=torch: expected --nnodes=2 or more, or MIN:MAX"),
+        (TORCH + "--store-auth=none --nnodes=3:2 true", "--nnodes: expected MIN:MAX"),
+        (TORCH + "--store-auth=none --nnodes=2 --rdzv-conf protocol=torch,read_timeout=0 true", "read_timeout: expec"),
+        (TORCH + "--store-auth=none --nnodes=2 --rdzv-conf protocol=torch,is_host=2 true", "is_host: expected true"),
         ("--rdzv-endpoint 192.0.2.1:29500 true", "expected a loopback address"),
-        ("--rdzv-backend etcd true", "expected static or c10d"),
+        ("--rdzv-backend zookeeper true", "expected static, c10d or etcd"),
+        ("--nnodes=2 --rdzv-backend etcd-v2 true", "v2 API is gone since etcd 3.6: expected etcd"),
+        ("--nnodes=2 --rdzv-backend etcd true", "expected --rdzv-endpoint=HOST:2379, where etcd is"),
+        ("--nnodes=2 --rdzv-backend etcd --rdzv-endpoint=127.0.0.1 --rdzv-conf=protocol=ftp true",
+         "expected http or https"),
         ("--max-restarts some true", "--max-restarts: expected a number"),
         ("--max-restarts=-1 true", "--max-restarts: expected a number from 0 to"),
         ("--master-port 70000 true", "--master-port: expected a number from 0 to 65535"),

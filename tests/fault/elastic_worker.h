@@ -31,8 +31,10 @@ typedef struct run {
     tt_loader *loader;
     int64_t epoch, steps, epochs;
     int signal;
+    bool by_trainer;
     int audit;
     struct timespec pace; /* how long a step takes at least */
+    int timeout_ms;       /* of calls; 0: as ever */
     fault faults[MAX_FAULTS];
     int fault_count;
 } run;
@@ -48,14 +50,28 @@ static int run_round(const run *r) {
     return round;
 }
 
-/* Die here, if that is what the test is about. commit < 0: whichever it is. */
-static void may_die(const run *r, const char *where, int rank, int64_t commit) {
+/* commit < 0: whichever it is. */
+static bool has_fault(const run *r, const char *where, int rank, int64_t commit) {
     for (int i = 0; i < r->fault_count; i++) {
         const fault *f = &r->faults[i];
         if (!strcmp(f->where, where) && f->rank == rank && f->round == run_round(r) &&
             (commit < 0 || f->commit == (int)commit))
-            raise(SIGKILL);
+            return true;
     }
+    return false;
+}
+
+/* Die here, if that is what the test is about. */
+static void may_die(const run *r, const char *where, int rank, int64_t commit) {
+    if (has_fault(r, where, rank, commit))
+        raise(SIGKILL);
+}
+
+/* Be late, so that the others' calls time out. */
+static void may_nap(const run *r, int rank, int64_t commit) {
+    const struct timespec nap = {.tv_sec = 2 * r->timeout_ms / 1000 + 1};
+    if (has_fault(r, "nap", rank, commit))
+        nanosleep(&nap, NULL);
 }
 
 /* "where:rank:round:commit,..." */
@@ -133,6 +149,8 @@ static tt_status make_run(run *r) {
     tt_dataset_free(set);
     if (!r->loader || !r->scheduler)
         return tt_last_status();
+    if (r->by_trainer)
+        return TT_OK;
     if (r->e)
         return register_parts(r);
     r->ddp = tt_ddp(r->model, r->world, .bucket_cap_bytes = 64);
@@ -156,6 +174,7 @@ static tt_status step(run *r, const tt_batch *b) {
     tt_manual_seed((uint64_t)(r->steps * 1000 + own_rank(r)));
     note_batch(r, b);
     may_die(r, "step", own_rank(r), r->steps + 1);
+    may_nap(r, own_rank(r), r->steps + 1);
     nanosleep(&r->pace, NULL);
     tt_tensor *loss = tt_mse_loss(tt_module_forward(r->ddp, b->x), b->y);
     tt_status status = tt_backward(loss);
@@ -194,6 +213,43 @@ static tt_status train(run *r) {
     return tt_barrier(r->e ? tt_elastic_group(r->e) : r->world);
 }
 
+/* ---- the same by the library's trainer ---- */
+
+static tt_tensor *trainer_step(tt_trainer *t, const tt_batch *b, void *user) {
+    run *r = user;
+    if (!tt_trainer_evaluating(t)) {
+        r->steps = tt_trainer_steps(t);
+        r->epoch = tt_trainer_epoch(t);
+        note_batch(r, b);
+        may_die(r, "step", own_rank(r), r->steps + 1);
+    } else {
+        may_die(r, "eval", own_rank(r), tt_trainer_steps(t));
+    }
+    return tt_mse_loss(tt_module_forward(tt_trainer_model(t), b->x), b->y);
+}
+
+/* rank 0 saves, too, and all evaluate after each epoch. */
+static tt_status train_by_trainer(run *r) {
+    tt_trainer_result result;
+    tt_dataset *set = make_dataset();
+    tt_sampler *share = tt_distributed_sampler(SAMPLES, tt_get_world_size(r->world), tt_get_rank(r->world),
+                                               .no_shuffle = true, .exact = true);
+    tt_loader *eval = tt_loader_new(set, 7, share);
+    tt_ema *ema = tt_ema_new(tt_module_parameters(r->model), 0.9);
+    tt_status status =
+        tt_trainer_run(r->model, r->sgd, r->loader, trainer_step, .user = r, .group = r->e ? NULL : r->world,
+                       .elastic = r->e, .sampler = r->sampler, .epochs = r->epochs, .step_seed = 9, .clip_norm = 1,
+                       .scheduler = r->scheduler, .scheduler_when = TT_TRAINER_EACH_STEP, .ema = ema,
+                       .eval_loader = eval, .checkpoint = "trainer.safetensors", .save_every = 1, .result = &result);
+    r->signal = result.signal;
+    r->steps = result.steps;
+    tt_ema_free(ema);
+    tt_loader_free(eval);
+    tt_sampler_free(share);
+    tt_dataset_free(set);
+    return status;
+}
+
 static void write_parameters(const run *r) {
     char path[64];
     snprintf(path, sizeof path, "final.%d", own_rank(r));
@@ -222,28 +278,32 @@ static void write_error(tt_status status) {
 static int run_worker(const char *mode) {
     run r = {.audit = open("audit", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600)};
     const char *wait = getenv("E_WAIT"), *own = getenv("RANK"), *epochs = getenv("E_EPOCHS"),
-               *pace = getenv("E_PACE_MS"), *heartbeat = getenv("E_HEARTBEAT_MS");
+               *pace = getenv("E_PACE_MS"), *timeout = getenv("E_TIMEOUT_MS"), *heartbeat = getenv("E_HEARTBEAT_MS");
     int heartbeat_ms = heartbeat ? atoi(heartbeat) : CALM_MS;
-    bool plain = !strcmp(mode, "plain");
+    bool plain = !strncmp(mode, "plain", 5);
+    r.by_trainer = strstr(mode, "trainer") != NULL;
     tt_status status;
     r.epochs = epochs ? atoi(epochs) : EPOCHS;
+    r.timeout_ms = timeout ? atoi(timeout) : 0;
     r.pace.tv_nsec = pace ? atol(pace) * 1000000 : 0;
     read_faults(&r);
     may_die(&r, "join", atoi(own), -1);
     if (plain)
         status = tt_init_process_group(&r.world, .heartbeat_ms = heartbeat_ms);
     else
-        status = tt_elastic_new(&r.e, .heartbeat_ms = heartbeat_ms, .round_wait_ms = wait ? atoi(wait) : 0,
-                                .stop_on_signals = true);
+        status = tt_elastic_new(&r.e, .timeout_ms = r.timeout_ms, .heartbeat_ms = heartbeat_ms,
+                                .round_wait_ms = wait ? atoi(wait) : 0, .stop_on_signals = true);
     if (!status && !plain)
         r.world = tt_elastic_group(r.e);
     if (!status)
         status = make_run(&r);
     for (int64_t i = 0; !status && i < tt_module_parameters(r.model)->count; i++)
         status = tt_register_post_accumulate_grad_hook(tt_module_parameters(r.model)->tensors[i], fault_hook, &r);
-    if (!status && r.e)
+    if (!status && r.by_trainer)
+        status = train_by_trainer(&r);
+    else if (!status && r.e)
         status = tt_elastic_restore(r.e);
-    for (bool done = false; !status && !done;) {
+    for (bool done = r.by_trainer; !status && !done;) {
         status = train(&r);
         done = !status;
         if (status && r.e)

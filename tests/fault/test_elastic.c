@@ -265,6 +265,35 @@ static void left_out_it_says_so(void **state) {
     assert_each_once("one is left");
 }
 
+/* ---- the library's trainer ---- */
+
+static void the_librarys_trainer_goes_on(void **state) {
+    (void)state;
+    static const char *const cases[] = {"", "step:1:0:5", "step:0:0:12", "eval:1:0:12", "step:1:0:13,eval:0:1:24"};
+    job plain = {.mode = "plain trainer", .world = 2};
+    run_job(&plain, "");
+    bytes expected = read_final(0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        job j = {.mode = "trainer", .world = 2};
+        run_job(&j, cases[i]);
+        assert_true(!i == !j.round);
+        assert_final(&expected, 2, cases[i]);
+        assert_each_once(cases[i]);
+    }
+    job fewer = {.mode = "trainer", .world = 3, .policy = JOB_SHRINKS};
+    run_job(&fewer, "step:2:0:5");
+    assert_int_equal(fewer.world, 2);
+    assert_each_once("the trainer with fewer");
+    job told = {.mode = "trainer", .world = 2, .happen = one_is_told, .events = 1, .due_bytes = 2000};
+    setenv("E_EPOCHS", "100000", 1);
+    run_job(&told, "");
+    unsetenv("E_EPOCHS");
+    for (int r = 0; r < 2; r++)
+        assert_int_equal(WEXITSTATUS(told.workers[r].status), 128 + SIGTERM);
+    bytes b = read_final(0);
+    assert_final(&b, 2, "the trainer, stopped");
+}
+
 /* ---- the examples ---- */
 
 static const char *example(const char *name) {
@@ -390,8 +419,12 @@ static void a_storm_changes_nothing(void **state) {
         j.world = 2 + (int)storm_below(&j.state, 3);
         j.policy = storm_below(&j.state, 2) ? JOB_REPLACES : JOB_SHRINKS;
         j.events = 1 + (int)storm_below(&j.state, 3);
+        bool tcp = !storm_below(&j.state, 3), secret = storm_below(&j.state, 2);
+        setenv("TT_TRANSPORT", tcp ? "tcp" : "", 1);
+        setenv("TT_SECRET", secret ? "what only this job's processes know" : "", 1);
         int world = j.world;
-        snprintf(what, sizeof what, "case %ld: %s%d ranks", i, j.policy == JOB_REPLACES ? "" : "changing, ", world);
+        snprintf(what, sizeof what, "case %ld: %s%d ranks%s%s", i, j.policy == JOB_REPLACES ? "" : "changing, ", world,
+                 tcp ? ", tcp" : "", secret ? ", a secret" : "");
         printf("%s\n", what);
         fflush(stdout);
         run_job(&j, "");
@@ -403,6 +436,8 @@ static void a_storm_changes_nothing(void **state) {
         else
             assert_each(what, 4 * j.round);
     }
+    unsetenv("TT_TRANSPORT");
+    unsetenv("TT_SECRET");
 }
 
 int main(int argc, char **argv) {
@@ -413,8 +448,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(the_rest_is_shared_by_fewer),  cmocka_unit_test(the_rest_is_shared_by_more),
         cmocka_unit_test(all_stop_after_the_same_step), cmocka_unit_test(without_a_round_it_ends_in_time),
         cmocka_unit_test(a_signal_ends_the_wait),       cmocka_unit_test(left_out_it_says_so),
-        cmocka_unit_test(the_example_goes_on),          cmocka_unit_test(the_trainer_goes_on),
-        cmocka_unit_test(a_storm_changes_nothing),
+        cmocka_unit_test(the_librarys_trainer_goes_on), cmocka_unit_test(the_example_goes_on),
+        cmocka_unit_test(the_trainer_goes_on),          cmocka_unit_test(a_storm_changes_nothing),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -1,5 +1,6 @@
 #include "sim/checks.h"
 
+#include "sim/checks_elastic.h"
 #include "sim/cluster.h"
 #include "sim/keeper.h"
 #include "sim/network.h"
@@ -17,6 +18,10 @@ static const sim_plan *plan(void) { return sim_cluster_plan(); }
 /* ---- while it runs */
 
 void sim_check_alone(int node, int attempt) {
+    if (plan()->elastic) {
+        sim_elastic_check_alone(node);
+        return;
+    }
     for (int k = 0; k < plan()->nodes; k++) {
         int other;
         if (k == node || sim_cluster_disturbed(k) || sim_cluster_disturbed(node))
@@ -62,11 +67,15 @@ static void check_not_told_to_end(const sim_start *start) {
 
 void sim_check_start(const sim_start *start) {
     int last = -1;
+    if (plan()->elastic) {
+        sim_elastic_check_start(start);
+        return;
+    }
     bool told = start->node == 0 || start->attempt == 0;
     for (int i = 0; i + 1 < sim_seen.start_count; i++) {
         const sim_start *other = &sim_seen.starts[i];
         last = other->node == start->node ? other->attempt : last;
-        told = told || (other->node == 0 && other->attempt == start->attempt);
+        told = told || (other->node == 0 && other->attempt >= start->attempt - 1); /* its own threads race */
     }
     if (start->attempt != last + 1)
         sim_fail("order", "node %d begins attempt %d after attempt %d", start->node, start->attempt, last);
@@ -74,7 +83,8 @@ void sim_check_start(const sim_start *start) {
         sim_fail("attempts", "node %d begins attempt %d of a job that is started again %d times at most", start->node,
                  start->attempt, plan()->max_restarts);
     if (!told)
-        sim_fail("told", "node %d begins attempt %d before node 0 has", start->node, start->attempt);
+        sim_fail("told", "node %d begins attempt %d before node 0 has begun the one before", start->node,
+                 start->attempt);
     check_ranks(start);
     check_not_told_to_end(start);
     if (start->attempt >= sim_result->attempts)
@@ -85,6 +95,8 @@ void sim_check_start(const sim_start *start) {
 
 int64_t sim_check_deadline_ns(void) {
     const sim_plan *p = plan();
+    if (p->elastic)
+        return sim_cluster_quiet_since_ns() + sim_elastic_patience_ms() * SIM_MS;
     int64_t attempt_ms = p->work_ms + p->settle_ms + p->grace_ms + KILL_MS + LEFTOVER_MS + PATIENCE_MS;
     return sim_cluster_quiet_since_ns() +
            (p->join_ms + (p->max_restarts + 1) * attempt_ms + 3 * p->heartbeat_ms + SLACK_MS) * SIM_MS;
@@ -108,9 +120,10 @@ typedef bool filter(const sim_end *end);
 static bool is_any(const sim_end *end) { return end != NULL; }
 static bool is_undisturbed(const sim_end *end) { return !sim_cluster_disturbed(end->node); }
 
-/* 1: failed by itself; 2: because of another; 3: told to end. 0: did not fail. */
+/* 1: failed by itself; 2: because of another; 3: told to end before it had reported a failure. 0: did not fail. */
 static int class_of(const sim_end *end) {
-    return !end->status ? 0 : end->exec_errno ? 1 : end->told ? 3 : end->secondary ? 2 : 1;
+    bool told = end->told && !(end->error_s && end->error_s < end->signal_s);
+    return !end->status ? 0 : end->exec_errno ? 1 : told ? 3 : end->secondary ? 2 : 1;
 }
 
 static bool is_struck(const sim_end *end) {
@@ -119,24 +132,44 @@ static bool is_struck(const sim_end *end) {
             WTERMSIG(end->status) == SIGILL || WTERMSIG(end->status) == SIGFPE);
 }
 
-static const sim_end *earliest(int attempt, filter *counts, int class, int64_t before_ns) {
+/* In which second it failed: as its report says, or when it ended. */
+static int64_t second_of(const sim_end *end) {
+    int64_t ended_s = (SIM_EPOCH_NS + end->realtime_ns) / 1000000000;
+    return end->error_s && end->error_s < ended_s ? end->error_s : ended_s;
+}
+
+static bool is_earlier(const sim_end *a, const sim_end *b) {
+    return second_of(a) != second_of(b) ? second_of(a) < second_of(b) : a->realtime_ns < b->realtime_ns;
+}
+
+static const sim_end *earliest_of_class(int attempt, filter *counts, int class) {
     const sim_end *first = NULL;
     for (int i = 0; i < sim_seen.end_count; i++) {
         const sim_end *end = &sim_seen.ends[i];
-        if (end->attempt != attempt || !counts(end) || end->realtime_ns >= before_ns ||
-            (class ? class_of(end) != class : !is_struck(end)))
-            continue;
-        if (!first || end->realtime_ns < first->realtime_ns)
+        if (end->attempt == attempt && counts(end) && class_of(end) == class && (!first || is_earlier(end, first)))
             first = end;
     }
     return first;
 }
 
+/* Of ends at nearly one time, a crash comes first. */
+static const sim_end *struck_with(const sim_end *first, filter *counts) {
+    const sim_end *struck = NULL;
+    for (int i = 0; i < sim_seen.end_count; i++) {
+        const sim_end *end = &sim_seen.ends[i];
+        if (end->attempt == first->attempt && counts(end) && is_struck(end) &&
+            llabs(end->realtime_ns - first->realtime_ns) < TIE_MS * SIM_MS &&
+            (!struck || end->realtime_ns < struck->realtime_ns))
+            struck = end;
+    }
+    return struck;
+}
+
 static const sim_end *expected_first(int attempt, filter *counts) {
     const sim_end *first = NULL;
     for (int class = 1; class <= 3 && !first; class ++)
-        first = earliest(attempt, counts, class, INT64_MAX);
-    const sim_end *struck = first ? earliest(attempt, counts, 0, first->realtime_ns + TIE_MS * SIM_MS) : NULL;
+        first = earliest_of_class(attempt, counts, class);
+    const sim_end *struck = first && !is_struck(first) ? struck_with(first, counts) : NULL;
     return struck ? struck : first;
 }
 
@@ -239,12 +272,6 @@ static void check_undisturbed(void) {
     }
 }
 
-/* A node that is lost while an attempt begins ends the job in that attempt for those who had begun it, and before it
- * for the others: see docs/testing.md. With TT_SIM_STRICT that is wrong, too. */
-static bool are_comparable(int node, int other) {
-    return last_attempt(node) == last_attempt(other) || getenv("TT_SIM_STRICT");
-}
-
 /* Those that are left end alike, and with success only if all workers had it. */
 static void check_survivors_codes(void) {
     int before = -1;
@@ -254,10 +281,14 @@ static void check_survivors_codes(void) {
             continue;
         if (!x->code && sim_keeper_succeeded(last_attempt(k)) != plan()->nodes * plan()->workers)
             sim_fail("code", "node %d ends with code 0, but not all workers have succeeded", k);
-        if (before >= 0 && sim_seen.exits[before].code != x->code && !anybody_was_told() && are_comparable(before, k))
+        if (before >= 0 && sim_seen.exits[before].code != x->code && !anybody_was_told())
             sim_fail("agree", "node %d ends with code %d, but node %d with code %d", before,
                      sim_seen.exits[before].code, k, x->code);
         before = k;
+        const sim_end *own = expected_first(last_attempt(k), is_undisturbed);
+        if (own && class_of(own) == 1 && !anybody_was_told() && !report_of(k, last_attempt(k)))
+            sim_fail("first failure", "node %d has not reported any, but rank %d failed in attempt %d", k, own->rank,
+                     own->attempt);
     }
 }
 
@@ -276,8 +307,7 @@ static void check_survivors(void) {
                      report->node, report->rank, report->attempt, own->rank);
         if (report->attempt != last_attempt(report->node) || anybody_was_told())
             continue;
-        if (said && (said->attempt != report->attempt || said->rank != report->rank) &&
-            are_comparable(said->node, report->node))
+        if (said && (said->attempt != report->attempt || said->rank != report->rank))
             sim_fail("agree", "node %d names rank %d as the first failure (attempt %d), node %d rank %d (attempt %d)",
                      said->node, said->rank, said->attempt, report->node, report->rank, report->attempt);
         said = report;
@@ -292,6 +322,10 @@ static void check_keys(void) {
 }
 
 void sim_check_all(void) {
+    if (plan()->elastic) {
+        sim_elastic_check_all();
+        return;
+    }
     for (int k = 0; k < plan()->nodes; k++)
         check_exit(k);
     if (is_gentle() && !anybody_was_told())

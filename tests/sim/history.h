@@ -10,6 +10,7 @@
 typedef struct sim_start {
     int node, attempt, first_rank, workers, world;
     int64_t when_ns;
+    int generation, restarts, nodes;
 } sim_start;
 
 /* A launcher has heard that its worker ended. */
@@ -17,6 +18,8 @@ typedef struct sim_end {
     int node, attempt, rank, status, exec_errno;
     bool secondary, told; /* it had reported that another one failed; it had got a signal before */
     int64_t realtime_ns;  /* by the launcher's clock */
+    int64_t error_s;      /* when its report says that it failed; 0: it does not */
+    int64_t signal_s;     /* when it got the signal */
 } sim_end;
 
 /* A launcher named the first failure of an attempt. */
@@ -27,6 +30,7 @@ typedef struct sim_report {
 /* How a launcher ended. */
 typedef struct sim_exit {
     bool ended, lost_some; /* `lost_some`: it reported that another node is lost */
+    bool unneeded;         /* that the job has ended without it */
     bool reported;         /* the job's first failure */
     tt_status status;
     int code;

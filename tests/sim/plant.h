@@ -7,6 +7,8 @@
 /* The number of the one that is there, from 1; 0: none. */
 extern int sim_plant;
 
+static inline bool sim_has_plant(int number) { return sim_plant == number; }
+
 /* All of them, in the program that has them. `there`: its place in the source was found. */
 typedef struct sim_plant_row {
     const char *what, *source;

@@ -9,19 +9,21 @@ A bug whose place is not found any more is listed as such, and the test of the b
 import pathlib
 import sys
 
-# What it is, the source, the text that is there, and what is there instead.
+# What it is, the source, the text that is there, and what is there instead; or several texts.
 PLANTS = [
-    ("the next attempt does not wait until all nodes are rid of the last", "elastic/nodes_thread.c",
-     "if (t->nodes->of[k].gone < own &&", "if (t->nodes->of[k].gone < (PLANTED ? 0 : own) &&"),
-    ("an old beat counts as a new one", "elastic/nodes_thread.c",
+    ("the next attempt does not wait until all nodes are rid of the last", "elastic/nodes_round.c",
+     ("if (tt__node_lives(node) && node->gone <= r->attempt)", "t->of[id].gone > t->round->attempt);"),
+     ("if (tt__node_lives(node) && node->gone <= (PLANTED ? -1 : r->attempt))",
+      "PLANTED || t->of[id].gone > t->round->attempt);")),
+    ("an old beat counts as a new one", "elastic/nodes_beat.c",
      "beats <= node->beats)", "(PLANTED ? beats < node->beats : beats <= node->beats))"),
-    ("news are read under the number that follows theirs", "elastic/nodes_thread.c",
-     "news_key(key, k, node->news_taken + 1);", "news_key(key, k, node->news_taken + 1 + PLANTED);"),
-    ("a silent node is not lost", "elastic/nodes_thread.c",
-     "    tt__talk_lose(t, k, text);\n    char news[64];",
-     "    if (PLANTED)\n        return;\n    tt__talk_lose(t, k, text);\n    char news[64];"),
-    ("a node's first rank is the one before's last", "elastic/nodes_join.c",
-     "nodes->of[k].first_rank = nodes->world;", "nodes->of[k].first_rank = nodes->world - (PLANTED && k > 0);"),
+    ("news are read under the number that follows theirs", "elastic/nodes_news.c",
+     "tt__talk_news_key(key, id, node->news_taken + 1);",
+     "tt__talk_news_key(key, id, node->news_taken + 1 + PLANTED);"),
+    ("a silent node is not lost", "elastic/nodes_beat.c",
+     "if (silent >= t->nodes->member.heartbeat_ms)", "if (!PLANTED && silent >= t->nodes->member.heartbeat_ms)"),
+    ("a node's first rank is the one before's last", "elastic/nodes_round.c",
+     "node->first_rank = r->world;", "node->first_rank = r->world - (PLANTED && k > 0);"),
     ("two launchers may claim one number", "elastic/nodes_join.c",
      "if (claims != 1)", "if (claims != 1 && !PLANTED)"),
     ("who failed first is who was heard of first", "elastic/launcher_first.c",
@@ -34,29 +36,55 @@ PLANTS = [
      "tt__store_table_forget(tt__store_table *table, const char *lasting) {",
      "tt__store_table_forget(tt__store_table *table, const char *lasting) {\n    if (PLANTED)\n        return;"),
     ("one attempt too many", "elastic/launcher_attempt.c",
-     "return l->job->attempt < l->job->max_restarts;", "return l->job->attempt < l->job->max_restarts + PLANTED;"),
+     "return l->job->restarts < l->job->max_restarts;", "return l->job->restarts < l->job->max_restarts + PLANTED;"),
     ("a signal between two attempts is forgotten", "elastic/launcher.c",
      "    l->got_signal = sig;\n",
      "    if (PLANTED && l->phase == TT__GONE)\n        return;\n    l->got_signal = sig;\n"),
     ("a phase has no deadline", "elastic/launcher_phase.c",
      "l->deadline_ms = tt__deadline_ms(timeout_ms);",
      "l->deadline_ms = PLANTED ? INT64_MAX : tt__deadline_ms(timeout_ms);"),
-    ("a failure of the next attempt is counted for this one", "elastic/launcher_nodes.c",
-     "bool early = event->value > l->job->attempt;", "bool early = !PLANTED && event->value > l->job->attempt;"),
     ("that all nodes were rid of the last attempt is remembered for the next", "elastic/launcher_attempt.c",
-     "    l->all_gone = false;\n", "    l->all_gone = PLANTED && l->all_gone;\n"),
+     "l->all_gone = l->any_kept =", "l->all_gone = PLANTED && l->all_gone;\n    l->any_kept ="),
+    ("that a round is ordered is remembered for the next", "elastic/launcher_attempt.c",
+     "l->ordered = l->regroups =", "l->ordered = PLANTED && l->ordered;\n    l->regroups ="),
     ("the end waits for nodes that are lost", "elastic/nodes_thread.c",
-     "(t->nodes->of[k].done || t->nodes->of[k].lost)", "(t->nodes->of[k].done || (!PLANTED && t->nodes->of[k].lost))"),
-    ("news are deleted before they are read", "elastic/nodes_thread.c",
-     "t->news_of[(attempt - 1) % 2])", "t->news_of[(attempt - !PLANTED) % 2])"),
+     "if (tt__node_lives(&t->of[t->round->of[k].member]))",
+     "if (PLANTED ? !t->of[t->round->of[k].member].done : tt__node_lives(&t->of[t->round->of[k].member]))"),
+    ("news are deleted before they are read", "elastic/nodes_round.c",
+     "    tt__talk_delete_news(t); /* of the attempt before",
+     "    if (PLANTED)\n        t->news_of_before = t->news;\n"
+     "    tt__talk_delete_news(t); /* of the attempt before"),
     ("node 0 leaves before the others have read all", "elastic/nodes_thread.c",
-     "    if (t->nodes->member.node == 0)\n        wait_for_leavers(t);",
-     "    if (t->nodes->member.node == 0) {\n        if (!PLANTED)\n            wait_for_leavers(t);\n    }"),
-    ("the next attempt begins before node 0 says so", "elastic/launcher_attempt.c",
-     "l->again > l->job->attempt)", "l->again > l->job->attempt - PLANTED)"),
+     "    if (t->nodes->member.coordinates)\n        tt__talk_wait_for_leavers(t);\n    else if (!t->cut)",
+     "    if (t->nodes->member.coordinates) {\n        if (!PLANTED)\n            tt__talk_wait_for_leavers(t);\n"
+     "    } else if (!t->cut)"),
+    ("an attempt begins without the last node", "elastic/nodes_round.c",
+     "return n >= m->max_nodes ||", "return n >= m->max_nodes - PLANTED ||"),
     ("that a failure follows from another is not told", "elastic/nodes.c",
      "(int)w->secondary, \"message\"", "!PLANTED && w->secondary, \"message\""),
+    ("node 0 waits for ever when it can't reach the store", "elastic/nodes_thread.c",
+     "if (t->cut) /* nobody", "if (!PLANTED && t->cut) /* nobody"),
+    ("a node that leaves is a failure where workers end at once", "elastic/launcher_attempt.c",
+     "tt__launcher_first(l, &first, &own, tail))\n        l->regroups = true;",
+     "tt__launcher_first(l, &first, &own, tail))\n        l->regroups = !PLANTED;"),
+    ("who has lost the job goes on with its workers", "elastic/launcher_nodes.c",
+     "        l->rejoins = true;\n", "        l->rejoins = !PLANTED;\n"),
+    ("rounds count from the beginning with another coordinator", "elastic/nodes_round.c",
+     "    count_on(t);\n", "    if (!PLANTED)\n        count_on(t);\n"),
+    ("a key that is to end with its connection stays", "store/operations.c",
+     "if (!session->living.size &&", "if (!PLANTED && !session->living.size &&"),
+    ("a newcomer is not told of", "elastic/nodes_round.c",
+     "if (!t->round || t->closed || t->done ||", "if (PLANTED || !t->round || t->closed || t->done ||"),
+    ("a restart is not counted", "elastic/launcher_attempt.c",
+     "int restarts = l->job->restarts + failed_by_itself(l);",
+     "int restarts = l->job->restarts + (!PLANTED && failed_by_itself(l));"),
+    ("what members announce is not repeated", "elastic/nodes_news.c",
+     "if (take_common(t, id, what, news))", "if (take_common(t, id, what, news) && !PLANTED)"),
 ]
+
+
+def pairs(old, new):
+    return [(old, new)] if isinstance(old, str) else list(zip(old, new))
 
 
 def sources():
@@ -67,10 +95,10 @@ def make(root, out):
     texts = {name: (root / name).read_text() if (root / name).exists() else "" for name in sources()}
     found = []
     for number, (_, name, old, new) in enumerate(PLANTS, 1):
-        there = texts[name].count(old) == 1
+        there = all(texts[name].count(text) == 1 for text, _ in pairs(old, new))
         found.append(there)
-        if there:
-            texts[name] = texts[name].replace(old, new.replace("PLANTED", f"(sim_plant == {number})"))
+        for text, other in pairs(old, new) if there else ():
+            texts[name] = texts[name].replace(text, other.replace("PLANTED", f"sim_has_plant({number})"))
     out.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         (out / name.replace("/", "_")).write_text('#include "sim/plant.h"\n' + text)

@@ -190,6 +190,11 @@ const void *tt__watch_last_recorder(tt__watch *watch, int i, size_t *size) {
     return tt__watch_recorder(watch, i, size);
 }
 
+void tt__watch_let_end(tt__watch *watch, int caller) {
+    (void)watch;
+    (void)caller;
+}
+
 bool tt__watch_tell_round(tt__watch *watch, int i, tt__job_kind kind, const tt__job_round *round) {
     (void)watch;
     (void)i;
@@ -202,11 +207,6 @@ tt_status tt__watch_snapshot(const tt__watch *watch, tt__snapshot *snapshot) {
     (void)watch;
     *snapshot = (tt__snapshot){0};
     return TT_OK;
-}
-
-void tt__watch_let_end(tt__watch *watch, int caller) {
-    (void)watch;
-    (void)caller;
 }
 
 tt_status tt__watch_snapshot_of(const tt__watch *watch, int i, tt__snapshot *snapshot) {
@@ -276,8 +276,8 @@ void __real_tt__report_first(tt__streams *streams, const tt__job *job, const tt_
                              const tt__moment *started);
 void __wrap_tt__report_first(tt__streams *streams, const tt__job *job, const tt__first *first,
                              const tt__moment *started);
-void __real_tt__report_attempt(tt__streams *streams, const tt__job *job, const tt__first *first);
-void __wrap_tt__report_attempt(tt__streams *streams, const tt__job *job, const tt__first *first);
+void __real_tt__report_attempt(tt__streams *streams, const tt__job *job, const tt__first *first, bool recovers);
+void __wrap_tt__report_attempt(tt__streams *streams, const tt__job *job, const tt__first *first, bool recovers);
 
 void __wrap_tt__report_first(tt__streams *streams, const tt__job *job, const tt__first *first,
                              const tt__moment *started) {
@@ -286,8 +286,8 @@ void __wrap_tt__report_first(tt__streams *streams, const tt__job *job, const tt_
     __real_tt__report_first(streams, job, first, started);
 }
 
-void __wrap_tt__report_attempt(tt__streams *streams, const tt__job *job, const tt__first *first) {
+void __wrap_tt__report_attempt(tt__streams *streams, const tt__job *job, const tt__first *first, bool recovers) {
     sim_note_report(&(sim_report){sim_agent_now()->node, job->attempt, first->rank, first->node, first->worker->status},
                     false);
-    __real_tt__report_attempt(streams, job, first);
+    __real_tt__report_attempt(streams, job, first, recovers);
 }

@@ -14,8 +14,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define EPOCH_NS (INT64_C(1800000000) * 1000000000) /* when the world began */
-
 int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
 time_t __wrap_time(time_t *t);
 int __wrap_nanosleep(const struct timespec *time, struct timespec *left);
@@ -42,7 +40,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *t) {
         agent->realtime_ns++;
     }
     if (clock == CLOCK_REALTIME)
-        ns += EPOCH_NS + (agent ? agent->realtime_ns : 0);
+        ns += SIM_EPOCH_NS + (agent ? agent->realtime_ns : 0);
     else
         ns += agent ? agent->monotonic_ns : 0;
     *t = (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
@@ -96,7 +94,7 @@ ssize_t __wrap_getrandom(void *bytes, size_t size, unsigned flags) {
 
 int __wrap_gethostname(char *name, size_t size) {
     const sim_agent *agent = sim_agent_now();
-    snprintf(name, size, "host-%d", agent ? agent->node : -1);
+    snprintf(name, size, "host-%d", agent ? agent->machine : -1);
     return 0;
 }
 

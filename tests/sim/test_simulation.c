@@ -6,6 +6,7 @@
  *   TT_SIM_AGENTS=N       launchers of a case, at most
  *   TT_SIM_ONLY=CUT       of case S only what a failure's shrinking has left
  *   TT_SIM_CALM=N         instead, one job of N launchers in which nothing goes wrong
+ *   TT_SIM_TABLE=N        instead, such jobs of 4, 8, ... N launchers: how many requests each sends
  *   TT_SIM_JOBS=N         cases at one time
  *   TT_SIM_PLANT=K        in sim_planted: with the bug number K (plants.py) */
 #include "sim/case.h"
@@ -134,22 +135,43 @@ static int play_one(sim_plan *plan, bool trace) {
     sim_case_judge(plan, trace, &verdict);
     printf("%lld attempts in %.1f s of virtual time; requests of a launcher: %.1f until the first attempt began, %.1f "
            "in all\n",
-           (long long)verdict.attempts, (double)verdict.virtual_ns / 1e9,
-           (double)verdict.first_round_requests / plan->nodes, (double)verdict.requests / plan->nodes);
+           (long long)verdict.attempts, (double)verdict.virtual_ns / 1e9, (double)verdict.first_requests / plan->nodes,
+           (double)verdict.requests / plan->nodes);
     if (*verdict.check)
         printf("WRONG (%s): %s\n", verdict.check, verdict.text);
     return *verdict.check != 0;
 }
 
+/* What a launcher asks of the store, by the number of launchers. */
+static int print_table(int most) {
+    printf("           until the first attempt began       in all\n"
+           "launchers  each ordinary    most  node 0       each ordinary  node 0\n");
+    stay_on(0);
+    for (int n = 4;; n = 2 * n < most ? 2 * n : most) {
+        sim_plan plan;
+        sim_verdict v;
+        sim_plan_calm(&plan, 1, n);
+        sim_case_judge(&plan, false, &v);
+        printf("%9d  %13.1f  %6lld  %6lld  %17.1f  %6lld  %s\n", n, (double)v.ordinary_first / (n - 1),
+               (long long)v.most_first, (long long)(v.first_requests - v.ordinary_first), (double)v.ordinary / (n - 1),
+               (long long)(v.requests - v.ordinary), v.text);
+        fflush(stdout);
+        if (*v.check || n >= most)
+            return *v.check != 0;
+    }
+}
+
 int main(void) {
     sim_plan plan;
     int agents = (int)setting("TT_SIM_AGENTS", AGENTS), jobs = (int)setting("TT_SIM_JOBS", 2);
-    int calm = (int)setting("TT_SIM_CALM", 0);
+    int calm = (int)setting("TT_SIM_CALM", 0), table = (int)setting("TT_SIM_TABLE", 0);
     int64_t seed = setting("TT_SIM_SEED", -1),
             count = setting("TT_SIM_SEEDS", seed >= 0                ? 1
                                             : getenv("TT_SANITIZED") ? SANITIZED_CASES
                                                                      : CASES);
     sim_plant = (int)setting("TT_SIM_PLANT", 0);
+    if (table)
+        return print_table(table);
     if (calm) {
         sim_plan_calm(&plan, seed < 0 ? 1 : (uint64_t)seed, calm);
         return play_one(&plan, false);

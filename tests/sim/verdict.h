@@ -9,7 +9,9 @@ typedef struct sim_verdict {
     char check[24]; /* which one failed; "": none */
     char text[1000];
     uint64_t digest; /* of all that happened, and when */
-    int64_t virtual_ns, requests, first_round_requests, attempts;
+    int64_t virtual_ns, attempts;
+    int64_t requests, first_requests;             /* of all launchers; until the first attempt began */
+    int64_t ordinary, ordinary_first, most_first; /* of all but the coordinator; of one of them, at most */
 } sim_verdict;
 
 /* In shared memory, for the process that started this one. */

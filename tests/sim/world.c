@@ -176,6 +176,8 @@ sim_task *sim_task_start(sim_agent *agent, void *(*run)(void *), void *arg, pthr
     pthread_attr_destroy(&attributes);
     if (thread)
         *thread = task->thread;
+    else
+        pthread_detach(task->thread);
     sim_wake(task);
     return task;
 }

@@ -6,6 +6,7 @@
 #include <tutti/cpp/checkpoint.hpp>
 #include <tutti/cpp/comm.hpp>
 #include <tutti/cpp/data.hpp>
+#include <tutti/cpp/elastic_training.hpp>
 #include <tutti/cpp/metrics.hpp>
 #include <tutti/trainer.h>
 
@@ -37,6 +38,7 @@ using trainer_display = std::function<void(const tt_trainer_report &)>;
 /* As tt_trainer_run_args; what is pointed to is borrowed. */
 struct trainer_options {
     tt_group *group = nullptr;
+    tutti::elastic *elastic = nullptr;
     tutti::sampler *sampler = nullptr;
     std::int64_t epochs = 0, max_steps = 0, accumulate = 0;
     double clip_norm = 0, clip_value = 0;
@@ -102,7 +104,8 @@ inline tt_trainer_result trainer_run(module &model, optimizer &opt, loader &batc
     tt_trainer_run_args a = TT_TRAINER_RUN_ARGS_INIT;
     a.model = model.get(), a.optimizer = opt.get(), a.loader = batches.get();
     a.step = detail::trainer_calls::on_step, a.user = &calls, a.result = &result;
-    a.group = o.group, a.sampler = o.sampler ? o.sampler->get() : nullptr;
+    a.group = o.group, a.elastic = o.elastic ? o.elastic->get() : nullptr;
+    a.sampler = o.sampler ? o.sampler->get() : nullptr;
     a.epochs = o.epochs, a.max_steps = o.max_steps, a.accumulate = o.accumulate;
     a.clip_norm = o.clip_norm, a.clip_value = o.clip_value, a.step_seed = o.step_seed;
     a.autocast = o.autocast, a.scaler = o.scaler ? o.scaler->get() : nullptr;

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <sys/socket.h>
 
+enum { STOPPED_LOOK_MS = 500 };
+
 const char *tt__process_name(const tt__world *world, int r, char *text, size_t size) {
     int n = snprintf(text, size, "rank %d", r);
     if (world->peers[r].pid)
@@ -19,9 +21,22 @@ bool tt__process_ended(const tt__peer *peer) {
     return poll(fds, 2, 0) > 0;
 }
 
+/* Is it time to look whether the peer is stopped? Looking takes several system calls a rank, and when a large job
+ * begins every rank waits for all others: so not at first, and seldom. */
+static bool is_look_due(const tt__world *world, tt__peer *peer, int64_t now) {
+    int64_t interval = world->heartbeat_ms / 8;
+    bool first = !peer->looked_ms;
+    if (!first && now - peer->looked_ms < (interval < STOPPED_LOOK_MS ? interval : STOPPED_LOOK_MS))
+        return false;
+    peer->looked_ms = now;
+    return !first;
+}
+
 /* Fail if rank r is stopped. This process may have been stopped itself: then times count from now on. */
 tt_status tt__check_stopped(tt__world *world, int r, int64_t now) {
     tt__peer *peer = &world->peers[r];
+    if (!is_look_due(world, peer, now))
+        return TT_OK;
     if (!peer->pid || tt__proc_state(peer->pid) != 'T') {
         peer->stopped_ms = 0;
         return TT_OK;

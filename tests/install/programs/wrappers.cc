@@ -607,7 +607,7 @@ static void recovering() {
     EXPECT(job.commits() == 0 && !job.changed() && bound && position == 0 && text == "rank 0");
     {
         tutti::scope scope;
-        ddp.forward(tutti::ones(tutti::shape(1, 4))).sum().backward();
+        tutti::sum(ddp.forward(tutti::ones(tutti::shape(1, 4)))).backward();
     }
     job.commit();
     EXPECT(job.should_stop() == 0 && job.commits() == 1 && job.step_seed(1) != job.step_seed(2));
