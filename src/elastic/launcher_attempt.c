@@ -61,6 +61,15 @@ static bool failed_by_itself(const launcher *l) {
     return failed && !(changes && (first.worker->secondary || first.worker->sent_signal));
 }
 
+/* Do workers go on, here or on any node, when the attempt is over everywhere? */
+static bool any_goes_on(const launcher *l) { return l->nodes ? l->any_kept : l->kept; }
+
+/* Has the attempt failed? It has, too, if the ranks want another round though none is lost: their network was cut for a
+ * moment, say. */
+static bool has_failed(const launcher *l) {
+    return failed_by_itself(l) || (any_goes_on(l) && !l->regroups && !l->lost);
+}
+
 /* Can the workers that are left go on? Only for a loss that is made good: a failure needs an attempt that is left. */
 static bool may_recover(const launcher *l) {
     bool counts = failed_by_itself(l) && !has_attempts_left(l);
@@ -138,9 +147,20 @@ void tt__launcher_lose_job(launcher *l) {
         tt__launcher_kill(l);
 }
 
+/* Nodes come or go, and the workers here have ended already, or are about to: where any failed it was for that. */
+static void regroup_late(launcher *l) {
+    tt__first first;
+    char tail[TT__TAIL_BYTES + 1];
+    int own;
+    if (l->phase > TT__SETTLING && !l->ordered && tt__launcher_first(l, &first, &own, tail))
+        l->regroups = true;
+}
+
 void tt__launcher_regroup(launcher *l, const char *why) {
-    if (l->phase != TT__RUNNING && l->phase != TT__SETTLING)
+    if (l->phase != TT__RUNNING && l->phase != TT__SETTLING) {
+        regroup_late(l);
         return;
+    }
     bool first = !l->regroups, recovers = may_recover(l);
     l->regroups = true;
     if (first)
@@ -202,6 +222,8 @@ static void tell_attempt(launcher *l) {
     tt__first first;
     char tail[TT__TAIL_BYTES + 1];
     int own;
+    if (!l->regroups)
+        snprintf(l->why, sizeof l->why, "a call of the ranks failed, though none is lost");
     tell_lost(l);
     if (!tt__launcher_first(l, &first, &own, tail) || !failed_by_itself(l))
         return;
@@ -267,14 +289,11 @@ void tt__launcher_begin_next(launcher *l, bool failed) {
     start_attempt(l);
 }
 
-/* Does a worker on any node wait for the next round? */
-static bool is_any_kept(const launcher *l) { return l->nodes ? l->any_kept : l->kept; }
-
 /* Start workers again, or order a round in which they are. No process of the last attempt is left on any node, but
  * workers that are kept. */
-static void order_next(launcher *l, bool counts) {
-    int restarts = l->job->restarts + counts;
-    bool kept = is_any_kept(l);
+static void order_next(launcher *l) {
+    int restarts = l->job->restarts + has_failed(l);
+    bool kept = any_goes_on(l);
     int recovery = kept ? l->job->recovery + 1 : 0;
     tell_attempt(l);
     if (l->server && !kept)
@@ -337,14 +356,13 @@ static void end_here(launcher *l) {
 
 /* Decide, on the only node or as the coordinator, when nothing is left of the attempt anywhere. */
 static void decide(launcher *l) {
-    bool failed = failed_by_itself(l), changes = l->regroups || l->lost;
-    bool counts = failed || (!changes && is_any_kept(l)); /* a call has failed, though nobody was lost */
+    bool counts = has_failed(l), ended_well = !counts && !l->regroups && !l->lost;
     if (l->ordered)
         return;
-    if (!(counts || changes) || (counts && !has_attempts_left(l)) || against_another(l))
+    if (ended_well || (counts && !has_attempts_left(l)) || against_another(l))
         end_here(l);
     else
-        order_next(l, counts);
+        order_next(l);
 }
 
 /* Workers that are kept wait until the job is found. */

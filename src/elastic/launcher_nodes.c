@@ -178,8 +178,10 @@ static bool take_left(launcher *l, tt__nodes_event *event) {
 /* A node is lost, perhaps this one, as the coordinator sees it, or the coordinator. */
 static void take_lost_node(launcher *l, tt__nodes_event *event) {
     bool replaced = tt__launcher_replaces(l), own = event->node == l->job->node;
+    bool deaf = own && l->job->coordinates; /* it can't reach the store that it serves */
     keep_event(&l->lost, event);
-    if (!replaced) {
+    l->node_left = l->node_left || deaf;
+    if (!replaced || deaf) {
         tt__launcher_settle(l);
     } else if (!l->job->coordinates && (own || event->node == 0)) {
         tt__launcher_lose_job(l);
@@ -211,7 +213,7 @@ static void take_no_round(launcher *l, const tt__nodes_event *event) {
         l->failure = tt__fail(TT_ERR_PEER, "%s", text);
     else
         tt__streams_alarm(&l->streams, "tutti run: %s", text);
-    l->node_left = l->done = true;
+    l->node_left = l->done = l->over = true;
 }
 
 static void take_end_of_all(launcher *l, tt__nodes_event *event) {
@@ -232,7 +234,12 @@ static void step_down(launcher *l) {
         return;
     tt__streams_alarm(&l->streams, "tutti run: etcd names another node than this one by now, which was silent or cut "
                                    "off: it leaves its round");
-    tt__launcher_lose_job(l);
+    if (tt__launcher_replaces(l)) {
+        tt__launcher_lose_job(l);
+        return;
+    }
+    l->node_left = true;
+    tt__launcher_settle(l);
 }
 
 /* Handle an event; true: it is kept. */

@@ -17,12 +17,12 @@
  *   tutti/nodes/news/K/I  the I-th of them, from 1 on
  *   tutti/nodes/look/I/K  what the ranks of member K call, asked for by a reader on another node
  *   tutti/nodes/final/K   their last calls
- *   tutti/nodes/left      how many have read all that they need; the coordinator, which serves the store, waits for
- *                         them
+ *   tutti/nodes/left      "0 2 1 ": who has read all that it needs; the coordinator, which serves the store, waits for
+ *                         those that it has taken
  *
  * The store is renewed between attempts; these keys and the launchers' connections outlive that (store/renewal.h).
  *
- * All but the numbers, the list and "alive" are signed with the job secret (store/signed.h); the context of what
+ * All but the numbers, the two lists and "alive" are signed with the job secret (store/signed.h); the context of what
  * launcher K writes after its card is a nonce from that card, of looks and last calls the coordinator's, so that
  * nothing recorded in an earlier job is taken. What is not signed is refused, logged, and read again later; only with
  * `demands_it` off a node may do without a secret.

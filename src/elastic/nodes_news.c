@@ -120,7 +120,7 @@ static void take_job_over(tt__talk *t) {
 
 static void take_failed(tt__talk *t, const json_t *news) {
     tt__talk_fail(t, text_in(news));
-    tt_ignore(tt_store_add(t->store, TT__NODES_LEFT, 1, NULL));
+    tt_ignore(tt__talk_put_left(t));
 }
 
 static void take_coordinators_news(tt__talk *t, const json_t *news, const char *what) {
@@ -168,8 +168,11 @@ static void read_news_of(tt__talk *t, int id) {
     tt__node *node = &t->of[id];
     char key[TT__NODES_KEY];
     tt_store_value value;
-    if (node->news_taken + 1 < node->news_first) /* before this member's time */
+    if (node->news_taken + 1 < node->news_first) {
         node->news_taken = node->news_first - 1;
+        if (t->round && !t->nodes->member.coordinates) /* else they were of before this member's time */
+            tt__talk_lose(t, t->id, "it was silent, and node 0 has gone on without it");
+    }
     while (node->news_taken < node->news && !t->cut && !t->failed) {
         tt__talk_news_key(key, id, node->news_taken + 1);
         if (!tt__talk_get(t, id, key, &value))

@@ -10,9 +10,9 @@
 
 /* Wait, as the coordinator, until the others have read its card. */
 static tt_status wait_until_all_know(tt__talk *t, int64_t deadline) {
-    int64_t others = t->nodes->member.max_nodes - 1, left = 0;
+    int others = t->nodes->member.max_nodes - 1, left = 0;
     while (left < others && tt__left_ms(deadline)) {
-        TT__TRY(tt_store_add(t->store, TT__NODES_LEFT, 0, &left));
+        TT__TRY(tt__talk_read_left(t, &left));
         if (left < others)
             poll(NULL, 0, 20);
     }

@@ -1,4 +1,5 @@
 /* Who takes part in an attempt. */
+#include "elastic/election.h"
 #include "elastic/nodes_talk.h"
 
 #include "base/clock.h"
@@ -122,9 +123,9 @@ static bool are_enough(const tt__talk *t, int n) {
     return n >= m->max_nodes || (n >= m->min_nodes && waited);
 }
 
-/* Attempts go on counting when members have been in this job with another coordinator. */
+/* Attempts go on counting when members, even such as come late, have been in this job with another coordinator. */
 static void count_on(tt__talk *t) {
-    for (int id = 0; !t->round && id < t->known; id++) {
+    for (int id = 0; id < t->known; id++) {
         if (!is_ready(t, id))
             continue;
         t->next = t->next > t->of[id].attempt ? t->next : t->of[id].attempt + 1;
@@ -219,8 +220,18 @@ static void tell_newcomer(tt__talk *t) {
         }
 }
 
+/* Is this one still known to be the only coordinator, where etcd names it? */
+static bool may_compose(tt__talk *t) {
+    const tt__nodes_member *m = &t->nodes->member;
+    if (!m->election || tt__election_state_of(m->election) == TT__ELECTION_HOLDS)
+        return true;
+    if (t->collecting && tt__now_ms() - t->collecting_since_ms > m->join_ms)
+        tt__talk_fail_all(t, "etcd, which says who coordinates the job, does not answer");
+    return false;
+}
+
 void tt__talk_compose(tt__talk *t) {
-    if (t->failed)
+    if (t->failed || !may_compose(t))
         return;
     if (!t->collecting) {
         tell_newcomer(t);
@@ -255,14 +266,20 @@ void tt__talk_check_gone(tt__talk *t) {
     t->news_of_before = t->news;
 }
 
-void tt__talk_wait_for_leavers(tt__talk *t) {
-    int64_t deadline = tt__deadline_ms(t->nodes->member.heartbeat_ms), left = 0;
-    int expected = 0;
+/* Those that were refused, or come now, leave as well: who has left tells more than how many. */
+static bool anybody_stays(const tt__talk *t) {
     for (int id = 1; id < t->known; id++)
-        expected += t->of[id].here && !t->of[id].lost;
-    while (!t->cut && !tt__talk_stopped(t) && left < expected && tt__left_ms(deadline) > 0) {
+        if (t->of[id].here && !t->of[id].lost && !t->of[id].left)
+            return true;
+    return false;
+}
+
+void tt__talk_wait_for_leavers(tt__talk *t) {
+    int64_t deadline = tt__deadline_ms(t->nodes->member.heartbeat_ms);
+    int n;
+    while (!t->cut && !tt__talk_stopped(t) && anybody_stays(t) && tt__left_ms(deadline) > 0) {
         tt__talk_check(t, tt__talk_beat(t));
-        if (!t->cut && !tt__talk_check(t, tt_store_add(t->store, TT__NODES_LEFT, 0, &left)) && left < expected)
+        if (!t->cut && !tt__talk_check(t, tt__talk_read_left(t, &n)) && anybody_stays(t))
             poll(NULL, 0, 20);
     }
 }

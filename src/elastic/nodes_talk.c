@@ -77,6 +77,14 @@ void tt__talk_lose(tt__talk *t, int id, const char *text) {
 
 /* ---- the store */
 
+bool tt__talk_will_look_again(tt__talk *t) {
+    const tt__nodes_member *m = &t->nodes->member;
+    if (!m->election || (t->round && !m->coordinates) || t->failed)
+        return false;
+    t->cut = true;
+    return true;
+}
+
 tt_status tt__talk_check(tt__talk *t, tt_status status) {
     if (!status || t->cut)
         return status;
@@ -91,6 +99,36 @@ tt_status tt__talk_check(tt__talk *t, tt_status status) {
         tt__talk_lose(t, 0, tt_last_error());
     }
     return status;
+}
+
+#define LEFT "tutti/nodes/left"
+
+tt_status tt__talk_put_left(tt__talk *t) {
+    char text[16];
+    int n = snprintf(text, sizeof text, "%d ", t->id);
+    return tt_store_append(t->store, LEFT, text, (size_t)n);
+}
+
+tt_status tt__talk_read_left(tt__talk *t, int *n) {
+    const char *keys[] = {LEFT};
+    bool there = false;
+    tt_store_value value;
+    *n = 0;
+    TT__TRY(tt_store_check(t->store, keys, 1, &there));
+    if (!there)
+        return TT_OK;
+    TT__TRY(tt_store_get(t->store, LEFT, &value));
+    for (char *at = value.data, *end; at < (char *)value.data + value.size; at = end + 1) {
+        long id = strtol(at, &end, 10);
+        if (end == at || *end != ' ')
+            break;
+        tt__node *node = id < t->known ? tt__talk_node(t, (int)id) : NULL;
+        if (node)
+            node->left = true;
+        ++*n;
+    }
+    tt_store_value_free(&value);
+    return TT_OK;
 }
 
 void tt__talk_key(char key[TT__NODES_KEY], const char *what, int id) {

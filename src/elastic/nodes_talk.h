@@ -25,6 +25,7 @@ typedef struct tt__node {
     bool signs;      /* what it writes is signed, */
     char nonce[33];  /* with this context */
     bool lost, done; /* done: it has announced so */
+    bool left;       /* it has read all that it needs */
     int gone;        /* attempts of which it has no worker left, counted up to the last, */
     bool kept;       /* but such as are kept */
     int workers;
@@ -97,13 +98,6 @@ static inline bool tt__talk_numbers(const tt__talk *t) { return t->nodes->member
 /* Does it take part, as far as is known? */
 static inline bool tt__node_lives(const tt__node *node) { return node->here && !node->lost && !node->done; }
 
-/* The coordinator does not answer. Where etcd names it another may be found before the first round; false: no. */
-static inline bool tt__talk_will_look_again(tt__talk *t) {
-    bool will = t->nodes->member.election && !t->round && !t->failed;
-    t->cut = t->cut || will;
-    return will;
-}
-
 /* ---- events for the launcher */
 
 /* Make an event; NULL: no memory. */
@@ -121,8 +115,15 @@ void tt__talk_lose(tt__talk *t, int id, const char *text);
 /* Check a call to the store. If it failed, the coordinator, which serves it, is gone or can't be reached. */
 tt_status tt__talk_check(tt__talk *t, tt_status status);
 
-/* Key of the count of those that have read all that they need. */
-#define TT__NODES_LEFT "tutti/nodes/left"
+/* Say that this member has read all that it needs. */
+tt_status tt__talk_put_left(tt__talk *t);
+
+/* Read who has said so: `left` of those that are known. *n := how many have. */
+tt_status tt__talk_read_left(tt__talk *t, int *n);
+
+/* The coordinator does not answer. Where etcd names it, another may be found before the first round, and one that can't
+ * reach its own store makes way; false: neither. */
+bool tt__talk_will_look_again(tt__talk *t);
 
 /* "tutti/nodes/WHAT/ID", "tutti/nodes/news/ID/NUMBER". */
 void tt__talk_key(char key[TT__NODES_KEY], const char *what, int id);
@@ -168,12 +169,8 @@ bool tt__talk_elect(tt__talk *t);
 /* The same, telling nobody: member.host, port (0: not known yet) and coordinates. */
 tt_status tt__talk_ask_etcd(tt__talk *t);
 
-/* Look for another coordinator where that is due, or, as the coordinator, see whether one has taken this one's
- * place. */
+/* Look for it then, or, as the coordinator, see whether another has taken this one's place. */
 void tt__talk_watch_election(tt__talk *t);
-
-/* As the coordinator: is it still known to be the only one? */
-bool tt__talk_may_compose(tt__talk *t);
 
 /* ---- nodes_beat.c */
 

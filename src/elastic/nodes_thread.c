@@ -114,7 +114,7 @@ static void check_over(tt__talk *t) {
     if (t->nodes->member.coordinates)
         tt__talk_wait_for_leavers(t);
     else if (!t->cut)
-        tt__talk_check(t, tt_store_add(t->store, TT__NODES_LEFT, 1, NULL));
+        tt__talk_check(t, tt__talk_put_left(t));
     t->over = true;
     tt__nodes_post(t->nodes, event);
 }
@@ -201,8 +201,7 @@ static void talk_step(tt__talk *t) {
         tt__talk_read_news(t);
     if (t->nodes->member.coordinates && !t->cut && !t->failed && t->store) {
         tt__talk_check_gone(t);
-        if (tt__talk_may_compose(t))
-            tt__talk_compose(t);
+        tt__talk_compose(t);
     }
     if (t->looks)
         continue_look(t);

@@ -33,6 +33,8 @@ void sim_cut_apply(sim_plan *plan, const sim_cut *cut) {
     int kept = 0;
     if (cut->nodes && cut->nodes < plan->nodes)
         plan->nodes = cut->nodes;
+    plan->max_nodes = plan->max_nodes < plan->nodes ? plan->max_nodes : plan->nodes;
+    plan->min_nodes = plan->min_nodes < plan->max_nodes ? plan->min_nodes : plan->max_nodes;
     if (cut->workers && cut->workers < plan->workers)
         plan->workers = cut->workers;
     if (cut->restarts && cut->restarts <= plan->max_restarts)

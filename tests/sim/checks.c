@@ -1,5 +1,6 @@
 #include "sim/checks.h"
 
+#include "sim/checks_elastic.h"
 #include "sim/cluster.h"
 #include "sim/keeper.h"
 #include "sim/network.h"
@@ -17,6 +18,10 @@ static const sim_plan *plan(void) { return sim_cluster_plan(); }
 /* ---- while it runs */
 
 void sim_check_alone(int node, int attempt) {
+    if (plan()->elastic) {
+        sim_elastic_check_alone(node);
+        return;
+    }
     for (int k = 0; k < plan()->nodes; k++) {
         int other;
         if (k == node || sim_cluster_disturbed(k) || sim_cluster_disturbed(node))
@@ -62,6 +67,10 @@ static void check_not_told_to_end(const sim_start *start) {
 
 void sim_check_start(const sim_start *start) {
     int last = -1;
+    if (plan()->elastic) {
+        sim_elastic_check_start(start);
+        return;
+    }
     bool told = start->node == 0 || start->attempt == 0;
     for (int i = 0; i + 1 < sim_seen.start_count; i++) {
         const sim_start *other = &sim_seen.starts[i];
@@ -86,6 +95,8 @@ void sim_check_start(const sim_start *start) {
 
 int64_t sim_check_deadline_ns(void) {
     const sim_plan *p = plan();
+    if (p->elastic)
+        return sim_cluster_quiet_since_ns() + sim_elastic_patience_ms() * SIM_MS;
     int64_t attempt_ms = p->work_ms + p->settle_ms + p->grace_ms + KILL_MS + LEFTOVER_MS + PATIENCE_MS;
     return sim_cluster_quiet_since_ns() +
            (p->join_ms + (p->max_restarts + 1) * attempt_ms + 3 * p->heartbeat_ms + SLACK_MS) * SIM_MS;
@@ -311,6 +322,10 @@ static void check_keys(void) {
 }
 
 void sim_check_all(void) {
+    if (plan()->elastic) {
+        sim_elastic_check_all();
+        return;
+    }
     for (int k = 0; k < plan()->nodes; k++)
         check_exit(k);
     if (is_gentle() && !anybody_was_told())

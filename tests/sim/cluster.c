@@ -16,20 +16,23 @@ enum { CLUSTER_STREAM = 4, CLOCK_STREAM = 5, START_STREAM = 6, PORT = 29400 };
 
 static struct {
     const sim_plan *plan;
-    sim_agent *agents; /* (nodes), and a twin */
-    bool *disturbed;   /* (nodes) */
+    sim_agent *agents; /* (launchers) one for each node, perhaps a twin, and such as were started again */
+    bool *disturbed;   /* (launchers) */
     bool *happened;    /* (items) */
-    int outside;       /* launchers that are still to be started, */
-    int up;            /* and that run */
+    int *current;      /* (nodes) each machine's agent */
+    int launchers;
+    int outside; /* launchers that are still to be started, */
+    int up;      /* and that run */
     int64_t quiet_since_ns;
     const sim_item *twin; /* NULL: there is none */
     sim_task *outsider;
 } cluster;
 
 const sim_plan *sim_cluster_plan(void) { return cluster.plan; }
-int sim_cluster_launchers(void) { return cluster.plan->nodes + (cluster.twin != NULL); }
+int sim_cluster_launchers(void) { return cluster.launchers; }
 const sim_agent *sim_cluster_agent(int node) { return &cluster.agents[node]; }
 bool sim_cluster_disturbed(int node) { return cluster.disturbed[node] || cluster.disturbed[0]; }
+bool sim_cluster_disturbed_itself(int node) { return cluster.disturbed[node]; }
 int64_t sim_cluster_quiet_since_ns(void) { return cluster.quiet_since_ns; }
 
 /* ---- launchers */
@@ -42,9 +45,12 @@ static tt__job job_of(const sim_plan *plan, int node) {
     tt__job job = {.file = file,
                    .argv = argv,
                    .workers = plan->workers,
-                   .min_nodes = plan->nodes,
-                   .max_nodes = plan->nodes,
-                   .number = node,
+                   .min_nodes = plan->min_nodes,
+                   .max_nodes = plan->max_nodes,
+                   .number = plan->elastic ? -1 : node,
+                   .serves = plan->elastic ? -1 : 0,
+                   .last_call_ms = plan->last_call_ms,
+                   .rejoin_ms = plan->rejoin_ms,
                    .master_addr = "host-0",
                    .bind_addr = "host-0",
                    .master_port = PORT,
@@ -81,15 +87,15 @@ static void leave_world(sim_agent *agent, sim_agent_state state) {
 
 static void *agent_main(void *arg) {
     sim_agent *agent = arg;
-    tt__job job = job_of(cluster.plan, number_of(agent->node));
+    tt__job job = job_of(cluster.plan, cluster.plan->elastic ? agent->machine : number_of(agent->node));
     int code = 1;
     tt_status status = TT_OK;
-    if (item_of_node(SIM_CANNOT_START, agent->node))
+    if (item_of_node(SIM_CANNOT_START, agent->machine))
         tt__job_tell_problem(&job, "there is no /bin/worker");
     else
         status = tt__job_run(&job, &code);
     sim_note_exit(agent->node, status, status ? 1 : code);
-    for (int k = 0; k < cluster.plan->nodes && status; k++) /* it gave up, for which there was a reason */
+    for (int k = 0; k < cluster.plan->nodes && status && !cluster.plan->elastic; k++) /* it gave up, with a reason */
         cluster.disturbed[agent->node] = cluster.disturbed[agent->node] || cluster.disturbed[k];
     leave_world(agent, SIM_ENDED);
     return NULL;
@@ -98,7 +104,7 @@ static void *agent_main(void *arg) {
 static void start_agent(void *arg) {
     sim_agent *agent = arg;
     cluster.outside--;
-    if (agent->machine_dead || item_of_node(SIM_ABSENT, agent->node)) {
+    if (agent->machine_dead || item_of_node(SIM_ABSENT, agent->machine)) {
         sim_wake(cluster.outsider);
         return;
     }
@@ -115,8 +121,24 @@ static void crash(sim_agent *agent) {
         leave_world(agent, SIM_CRASHED);
 }
 
+/* A supervisor starts the launcher again. */
+static void start_again(const sim_agent *dead, int64_t in_ns) {
+    int k = cluster.launchers++;
+    sim_agent *agent = &cluster.agents[k];
+    *agent = *dead;
+    agent->node = k;
+    agent->state = SIM_OUTSIDE;
+    agent->signal_fd = -1;
+    agent->requests = agent->generation = 0;
+    agent->random = sim_stream(cluster.plan->seed, CLUSTER_STREAM, (uint64_t)k);
+    cluster.outside++;
+    cluster.current[dead->machine] = k;
+    sim_at(sim_now_ns() + in_ns, start_agent, agent);
+}
+
 static void kill_machine(sim_agent *agent) {
-    agent->machine_dead = true;
+    for (int k = 0; k < cluster.launchers; k++)
+        cluster.agents[k].machine_dead = cluster.agents[k].machine_dead || cluster.agents[k].machine == agent->machine;
     crash(agent);
     sim_network_machine_gone(agent->node);
     sim_keeper_machine_gone(agent->node);
@@ -136,14 +158,14 @@ static void disturb(sim_agent *agent, const sim_item *item, int64_t until_ns) {
     switch (item->kind) {
     case SIM_PAUSE:
         sim_keeper_paused(agent->node, until_ns);
-        sim_network_isolate(agent->node, until_ns);
+        sim_network_isolate(agent->machine, until_ns);
         freeze(agent, until_ns);
         break;
     case SIM_FREEZE:
         freeze(agent, until_ns);
         break;
     case SIM_PARTITION:
-        sim_network_isolate(agent->node, until_ns);
+        sim_network_isolate(agent->machine, until_ns);
         break;
     case SIM_SIGNAL:
         /* While it waits for other nodes, before its first workers or after its last, a signal means: not any
@@ -156,6 +178,8 @@ static void disturb(sim_agent *agent, const sim_item *item, int64_t until_ns) {
         crash(agent);
         sim_network_process_gone(agent->node);
         sim_keeper_orphaned(agent->node);
+        if (item->value)
+            start_again(agent, item->value * SIM_MS);
         break;
     case SIM_KILL_KEEPER:
         sim_keeper_killed(agent->node);
@@ -170,22 +194,22 @@ static void disturb(sim_agent *agent, const sim_item *item, int64_t until_ns) {
 
 static void happen(void *arg) {
     const sim_item *item = arg;
-    sim_agent *agent = &cluster.agents[item->node];
-    int64_t until_ns = sim_now_ns() + item->for_ms * SIM_MS;
+    sim_agent *agent = &cluster.agents[cluster.current[item->node]];
+    int64_t until_ns = sim_now_ns() + (item->kind == SIM_KILL_LAUNCHER ? item->value : item->for_ms) * SIM_MS;
     bool *happened = &cluster.happened[item - cluster.plan->items];
     if (*happened || (agent->state != SIM_UP && item->kind != SIM_KILL_MACHINE))
         return;
     *happened = true;
-    sim_trace(item->node, "FAULT: item %d of the plan", (int)(item - cluster.plan->items));
+    sim_trace(agent->node, "FAULT: item %d of the plan", (int)(item - cluster.plan->items));
     if (sim_item_is_harsh(cluster.plan, item))
-        cluster.disturbed[item->node] = true;
+        cluster.disturbed[agent->node] = true;
     cluster.quiet_since_ns = until_ns > cluster.quiet_since_ns ? until_ns : cluster.quiet_since_ns;
     disturb(agent, item, until_ns);
 }
 
 /* Does the item happen at such a moment of the node? */
-static bool happens_from(const sim_item *item, int node, sim_moment from) {
-    return item->node == node && item->from == from && item->kind >= SIM_FREEZE && item->kind <= SIM_CUT;
+static bool happens_from(const sim_item *item, int machine, sim_moment from) {
+    return item->node == machine && item->from == from && item->kind >= SIM_FREEZE && item->kind <= SIM_CUT;
 }
 
 void sim_note_request(sim_agent *agent) {
@@ -199,7 +223,7 @@ void sim_note_request(sim_agent *agent) {
         sim_result->most_first = agent->requests;
     for (int i = 0; i < cluster.plan->n; i++) {
         const sim_item *item = &cluster.plan->items[i];
-        if (happens_from(item, agent->node, SIM_FROM_REQUEST) && item->at_ms == agent->requests)
+        if (happens_from(item, agent->machine, SIM_FROM_REQUEST) && item->at_ms == agent->requests)
             happen((void *)(uintptr_t)item);
     }
 }
@@ -207,7 +231,7 @@ void sim_note_request(sim_agent *agent) {
 void sim_cluster_reached(int node, sim_moment moment, int attempt) {
     for (int i = 0; i < cluster.plan->n; i++) {
         const sim_item *item = &cluster.plan->items[i];
-        if (happens_from(item, node, moment) && item->attempt == attempt)
+        if (happens_from(item, cluster.agents[node].machine, moment) && item->attempt == attempt)
             sim_at(sim_now_ns() + item->at_ms * SIM_MS, happen, (void *)(uintptr_t)item);
     }
 }
@@ -223,11 +247,14 @@ static void set_out(void) {
         int64_t begin_ns = sim_below(&starts, 500 * SIM_MS) + (late ? late->at_ms * SIM_MS : 0);
         cluster.agents[k] =
             (sim_agent){.node = k,
+                        .machine = k,
                         .signal_fd = -1,
                         .monotonic_ns = sim_between(&clocks, 1000, 1000000) * SIM_MS,
                         .realtime_ns = plan->skew_ms ? sim_between(&clocks, 0, plan->skew_ms * SIM_MS) : 0,
                         .random = sim_stream(plan->seed, CLUSTER_STREAM, (uint64_t)k)};
         cluster.quiet_since_ns = begin_ns > cluster.quiet_since_ns ? begin_ns : cluster.quiet_since_ns;
+        if (k < plan->nodes)
+            cluster.current[k] = k;
         cluster.disturbed[k] = sim_plan_is_slow(plan) || item_of_node(SIM_ABSENT, k) ||
                                item_of_node(SIM_CANNOT_START, k) || item_of_node(SIM_TWIN, k);
         sim_at(begin_ns, start_agent, &cluster.agents[k]);
@@ -238,17 +265,18 @@ static void set_out(void) {
 }
 
 void sim_cluster_run(const sim_plan *plan, bool trace) {
-    size_t n = (size_t)plan->nodes + 1;
+    size_t n = (size_t)sim_plan_launchers(plan);
     sim_world_begin(trace);
     sim_history_begin((int)n);
     cluster.plan = plan;
     cluster.agents = sim_memory(calloc(n, sizeof *cluster.agents));
     cluster.disturbed = sim_memory(calloc(n, sizeof *cluster.disturbed));
+    cluster.current = sim_memory(calloc(n, sizeof *cluster.current));
     cluster.happened = sim_memory(calloc(SIM_MOST_ITEMS, sizeof *cluster.happened));
     for (int i = 0; i < plan->n; i++)
         if (plan->items[i].kind == SIM_TWIN && plan->items[i].node)
             cluster.twin = &plan->items[i];
-    cluster.outside = sim_cluster_launchers();
+    cluster.outside = cluster.launchers = plan->nodes + (cluster.twin != NULL);
     cluster.outsider = sim_task_now();
     if (plan->secret)
         setenv("TT_SECRET", "a secret of thirty-two characters", 1);

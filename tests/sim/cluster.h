@@ -10,7 +10,8 @@ _Noreturn void sim_cluster_run(const sim_plan *plan, bool trace);
 
 const sim_plan *sim_cluster_plan(void);
 
-/* How many launchers there are: one for each node, and perhaps a last one with the number of another. */
+/* How many launchers there are: one for each node, and perhaps one with the number of another, or such as were started
+ * again. */
 int sim_cluster_launchers(void);
 const sim_agent *sim_cluster_agent(int node);
 
@@ -19,6 +20,8 @@ void sim_cluster_reached(int node, sim_moment moment, int attempt);
 
 /* Has something happened because of which the launcher may be lost to others, or others to it? */
 bool sim_cluster_disturbed(int node);
+/* The same of this launcher alone, whatever happens to node 0's. */
+bool sim_cluster_disturbed_itself(int node);
 /* When the last thing happened that the plan says. */
 int64_t sim_cluster_quiet_since_ns(void);
 

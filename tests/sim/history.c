@@ -43,6 +43,8 @@ void sim_note_line(int node, const char *line) {
     sim_trace(node, "says: %s", line);
     if (strstr(line, " is lost: "))
         sim_seen.exits[node].lost_some = true;
+    if (strstr(line, "this node was not needed"))
+        sim_seen.exits[node].unneeded = true;
 }
 
 void sim_note_exit(int node, tt_status status, int code) {

@@ -10,6 +10,7 @@
 typedef struct sim_start {
     int node, attempt, first_rank, workers, world;
     int64_t when_ns;
+    int generation, restarts, nodes;
 } sim_start;
 
 /* A launcher has heard that its worker ended. */
@@ -29,6 +30,7 @@ typedef struct sim_report {
 /* How a launcher ended. */
 typedef struct sim_exit {
     bool ended, lost_some; /* `lost_some`: it reported that another node is lost */
+    bool unneeded;         /* that the job has ended without it */
     bool reported;         /* the job's first failure */
     tt_status status;
     int code;

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEEPER_STREAM = 3, FIRST_PID = 1000, PIDS_OF_NODE = 100, PATIENCE_MS = 20000, MOST_ATTEMPTS = 256 };
+enum { KEEPER_STREAM = 3, FIRST_PID = 1000, PIDS_OF_NODE = 100, PATIENCE_MS = 20000 };
 
 typedef struct worker {
     bool pending, running; /* about to begin */
@@ -34,6 +34,8 @@ typedef struct keeper {
     int fd;
     bool dead, started, told_leftovers, told; /* `told`: a signal was sent to the workers */
     int attempt, first_rank, world, workers;
+    sim_round *round; /* NULL: none yet */
+    int renewals;     /* of the store, when it began */
     int64_t signal_s; /* when `told` became true */
     int64_t paused_until_ns;
     worker *of; /* (workers) */
@@ -45,6 +47,7 @@ typedef struct keeper {
 /* Something that is to happen to a worker. */
 typedef struct occasion {
     keeper *k;
+    const sim_round *round;
     int local, attempt, status;
     bool secondary;
     void (*happen)(struct occasion *o);
@@ -52,16 +55,16 @@ typedef struct occasion {
 
 static struct {
     const sim_plan *plan;
-    keeper *of;               /* (nodes) */
-    int begun[MOST_ATTEMPTS]; /* workers of each attempt, on all nodes, */
-    int good[MOST_ATTEMPTS];  /* and how many have succeeded */
-    bool failed[MOST_ATTEMPTS];
+    int n;
+    keeper *of; /* (n) */
+    sim_round *rounds;
 } keepers;
 
 void sim_keepers_begin(const sim_plan *plan, sim_agent *agents) {
     keepers.plan = plan;
-    keepers.of = sim_memory(calloc((size_t)plan->nodes + 1, sizeof *keepers.of));
-    for (int k = 0; k <= plan->nodes; k++)
+    keepers.n = sim_plan_launchers(plan);
+    keepers.of = sim_memory(calloc((size_t)keepers.n, sizeof *keepers.of));
+    for (int k = 0; k < keepers.n; k++)
         keepers.of[k] = (keeper){.agent = &agents[k],
                                  .fd = -1,
                                  .dead = true,
@@ -72,7 +75,7 @@ void sim_keepers_begin(const sim_plan *plan, sim_agent *agents) {
 static const sim_item *item_of(const keeper *k, sim_kind kind, int local, int attempt) {
     for (int i = 0; i < keepers.plan->n; i++) {
         const sim_item *item = &keepers.plan->items[i];
-        if (item->kind == kind && item->node == k->agent->node && item->local == local && item->attempt == attempt)
+        if (item->kind == kind && item->node == k->agent->machine && item->local == local && item->attempt == attempt)
             return item;
     }
     return NULL;
@@ -98,7 +101,27 @@ int sim_keeper_alive(int node, int *attempt) {
     return alive;
 }
 
-int sim_keeper_succeeded(int attempt) { return attempt < 0 ? 0 : keepers.good[attempt % MOST_ATTEMPTS]; }
+const sim_round *sim_keeper_round(int node) { return keepers.of[node].round; }
+
+int sim_keeper_succeeded(int attempt) {
+    const sim_round *round = keepers.rounds;
+    while (round && round->attempt != attempt)
+        round = round->next;
+    return round ? round->good : 0;
+}
+
+/* Find the round, or make it. */
+static sim_round *round_of(int generation, int attempt, int world) {
+    sim_round *round = keepers.rounds;
+    while (round && (round->attempt != attempt || round->generation != generation))
+        round = round->next;
+    if (!round) {
+        round = sim_memory(calloc(1, sizeof *round));
+        *round = (sim_round){keepers.rounds, generation, attempt, world, 0, 0, false};
+        keepers.rounds = round;
+    }
+    return round;
+}
 
 /* When nothing is left, or only what workers left behind, say so. */
 static void look_for_end(keeper *k) {
@@ -128,14 +151,14 @@ static void occur(void *arg) {
         sim_at(o->k->paused_until_ns + sim_below(&o->k->random, SIM_MS), occur, o);
         return;
     }
-    if (o->attempt == o->k->attempt && !o->k->agent->machine_dead)
+    if (o->round == o->k->round && !o->k->agent->machine_dead)
         o->happen(o);
     free(o);
 }
 
 static void soon(keeper *k, int local, int64_t in_ns, void (*happen)(occasion *), int status, bool secondary) {
     occasion *o = sim_memory(malloc(sizeof *o));
-    *o = (occasion){k, local, k->attempt, status, secondary, happen};
+    *o = (occasion){k, k->round, local, k->attempt, status, secondary, happen};
     sim_at(sim_now_ns() + in_ns, occur, o);
 }
 
@@ -165,7 +188,7 @@ static void end_worker(keeper *k, int local, int status, bool secondary) {
         return;
     const sim_item *leaves = item_of(k, SIM_LEAVES, local, k->attempt);
     w->running = false;
-    keepers.good[k->attempt % MOST_ATTEMPTS] += !status;
+    k->round->good += !status;
     sim_trace(k->agent->node, "worker %d of attempt %d ends: status %#x%s", local, k->attempt, (unsigned)status,
               secondary ? ", secondary" : "");
     if (w->conn)
@@ -198,7 +221,7 @@ static bool hangs(const keeper *k, int local) {
 
 /* The work is done, unless it waits for a rank that has failed. */
 static void worker_is_done(occasion *o) {
-    if (!keepers.failed[o->attempt % MOST_ATTEMPTS] || !hangs(o->k, o->local))
+    if (!o->round->failed || !hangs(o->k, o->local))
         end_worker(o->k, o->local, 0, false);
 }
 
@@ -214,11 +237,11 @@ static void peer_failed(occasion *o) {
 
 /* The ranks of the attempt notice that one has failed: soon, or after a while if its machine is gone. */
 static void react_to_failure(const keeper *from, bool silent) {
-    if (from->attempt >= 0)
-        keepers.failed[from->attempt % MOST_ATTEMPTS] = true;
-    for (int k = 0; k < keepers.plan->nodes; k++) {
+    if (from->round)
+        from->round->failed = true;
+    for (int k = 0; k < keepers.n; k++) {
         keeper *other = &keepers.of[k];
-        for (int i = 0; other->of && other->attempt == from->attempt && i < other->workers; i++)
+        for (int i = 0; other->of && other->round == from->round && i < other->workers; i++)
             if (other->of[i].running)
                 soon(other, i, sim_between(&other->random, silent ? 500 : 5, silent ? 3000 : 80) * SIM_MS, peer_failed,
                      0, false);
@@ -231,11 +254,11 @@ static void gives_up(occasion *o) {
 }
 
 /* All ranks have begun: the work goes on to its end. */
-static void all_have_begun(int attempt) {
-    for (int k = 0; k < keepers.plan->nodes; k++) {
+static void all_have_begun(const sim_round *round) {
+    for (int k = 0; k < keepers.n; k++) {
         keeper *other = &keepers.of[k];
-        for (int i = 0; other->of && other->attempt == attempt && i < other->workers; i++)
-            if (other->of[i].running && !item_of(other, SIM_FAILS, i, attempt))
+        for (int i = 0; other->of && other->round == round && i < other->workers; i++)
+            if (other->of[i].running && !item_of(other, SIM_FAILS, i, round->attempt))
                 soon(other, i, keepers.plan->work_ms * SIM_MS + sim_below(&other->random, 5 * SIM_MS), worker_is_done,
                      0, false);
     }
@@ -246,7 +269,7 @@ static void all_have_begun(int attempt) {
 static void worker_is_told(void *arg) {
     occasion *o = arg;
     worker *w = &o->k->of[o->local];
-    if (o->attempt != o->k->attempt || !w->conn || sim_conn_is_broken(w->conn))
+    if (o->round != o->k->round || !w->conn || sim_conn_is_broken(w->conn))
         return;
     tt__bytes *inbox = sim_conn_inbox(w->conn);
     if (sim_conn_is_open(w->conn) && !o->secondary) { /* which means here: it has asked */
@@ -288,18 +311,18 @@ static void begin_worker(occasion *o) {
     tell(k, TT__KEEPER_STARTED, o->local, 0, false);
     sim_check_alone(k->agent->node, o->attempt);
     occasion *asking = sim_memory(malloc(sizeof *asking));
-    *asking = (occasion){.k = k, .local = o->local, .attempt = o->attempt};
-    w->conn = sim_connect(k->agent->node, o->attempt, worker_is_told, asking);
+    *asking = (occasion){.k = k, .round = k->round, .local = o->local, .attempt = o->attempt};
+    w->conn = sim_connect(k->agent->node, k->renewals, worker_is_told, asking);
     if ((item = item_of(k, SIM_FAILS, o->local, o->attempt)))
         soon(k, o->local, (item->at_ms + item->for_ms) * SIM_MS, worker_ends, item->value, false);
     if (item && item->for_ms)
         soon(k, o->local, item->at_ms * SIM_MS, worker_reports, 0, false);
     soon(k, o->local, PATIENCE_MS * SIM_MS, gives_up, 0, false);
-    keepers.begun[o->attempt % MOST_ATTEMPTS]++;
-    if (keepers.failed[o->attempt % MOST_ATTEMPTS]) /* it can't join the others */
+    k->round->begun++;
+    if (k->round->failed) /* it can't join the others */
         soon(k, o->local, sim_between(&k->random, 500, 3000) * SIM_MS, peer_failed, 0, false);
-    else if (keepers.begun[o->attempt % MOST_ATTEMPTS] == k->world)
-        all_have_begun(o->attempt);
+    else if (k->round->begun == k->world)
+        all_have_begun(k->round);
 }
 
 static void keeper_exits(void *arg) {
@@ -343,7 +366,10 @@ void tt__keeper_start_workers(const tt__keeper *launchers, const tt__job *job, c
     if (sim_keeper_alive(k->agent->node, &before))
         sim_fail("alone", "node %d starts attempt %d while processes of attempt %d are there", job->node, job->attempt,
                  before);
-    sim_note_start(&(sim_start){k->agent->node, job->attempt, k->first_rank, job->workers, k->world, sim_now_ns()});
+    k->round = round_of(k->agent->generation, job->attempt, k->world);
+    k->renewals = sim_store_renewals();
+    sim_note_start(&(sim_start){k->agent->node, job->attempt, k->first_rank, job->workers, k->world, sim_now_ns(),
+                                k->agent->generation, job->restarts, job->nodes});
     sim_check_start(&sim_seen.starts[sim_seen.start_count - 1]);
     sim_cluster_reached(k->agent->node, SIM_FROM_START, job->attempt);
     k->attempt = job->attempt;
@@ -488,8 +514,7 @@ void sim_keeper_paused(int node, int64_t until_ns) {
 
 static keeper *by_pid(pid_t pid) {
     int node = (pid - FIRST_PID) / PIDS_OF_NODE;
-    return pid >= FIRST_PID && node <= keepers.plan->nodes && (pid - FIRST_PID) % PIDS_OF_NODE == 0 ? &keepers.of[node]
-                                                                                                    : NULL;
+    return pid >= FIRST_PID && node < keepers.n && (pid - FIRST_PID) % PIDS_OF_NODE == 0 ? &keepers.of[node] : NULL;
 }
 
 void sim_keeper_kill_pid(pid_t pid) {

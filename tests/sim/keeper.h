@@ -19,8 +19,18 @@ void sim_keeper_paused(int node, int64_t until_ns);
 void sim_keeper_kill_pid(pid_t pid);
 void sim_keeper_wait(pid_t pid);
 
+/* A round: an attempt of the job as one coordinator counts them. */
+typedef struct sim_round {
+    struct sim_round *next;
+    int generation, attempt; /* of the store */
+    int world, begun, good;  /* workers that have begun, and that have succeeded, on all nodes */
+    bool failed;
+} sim_round;
+
 /* How many processes of the job are alive on the node, and of which attempt. */
 int sim_keeper_alive(int node, int *attempt);
+/* Of which round the node's workers are, or were last; NULL: of none. */
+const sim_round *sim_keeper_round(int node);
 
 /* How many workers of the attempt have succeeded, on all nodes. */
 int sim_keeper_succeeded(int attempt);

@@ -27,6 +27,7 @@ struct sim_conn {
     sim_conn *next; /* of all */
     int node;
     int attempt;                             /* of the worker; -1: a launcher's */
+    int generation;                          /* of a worker's round */
     bool client_closed, open, broken, ended; /* the client's end */
     bool served;                             /* the server's */
     tt__bytes inbox;
@@ -41,13 +42,13 @@ static struct {
     sim_agent *agents;
     sim_conn *conns;
     uint64_t count;
-    int64_t *isolated_until_ns; /* (nodes) */
+    int64_t *isolated_until_ns; /* (machines) */
 } net;
 
 void sim_network_begin(const sim_plan *plan, sim_agent *agents) {
     net.plan = plan;
     net.agents = agents;
-    net.isolated_until_ns = sim_memory(calloc((size_t)plan->nodes + 1, sizeof *net.isolated_until_ns));
+    net.isolated_until_ns = sim_memory(calloc((size_t)sim_plan_launchers(plan), sizeof *net.isolated_until_ns));
 }
 
 /* ---- segments on their way */
@@ -101,7 +102,10 @@ static void lose_session(sim_conn *conn) {
 
 static void arrive_at_server(sim_conn *conn, const segment *s) {
     if (s->kind == SYN) {
-        conn->served = sim_store_accept(conn, &conn->session);
+        bool stale = conn->attempt >= 0 && conn->generation != sim_store_generation(); /* a worker of a job before */
+        conn->served = !stale && sim_store_accept(conn, &conn->session);
+        if (conn->served && conn->attempt < 0)
+            net.agents[conn->node].generation = sim_store_generation();
         send_segment(conn, TO_CLIENT, conn->served ? ACK : RESET, NULL, 0);
     } else if (s->kind == DATA && conn->served) {
         sim_store_take(conn, &conn->session, s->data, s->size);
@@ -124,20 +128,20 @@ static void arrive_at_client(sim_conn *conn, const segment *s) {
 /* Return when a segment that is due may arrive: now, later, or never. */
 static int64_t arrival_ns(direction *d, int to) {
     int64_t now = sim_now_ns(), free_ns = now;
-    int node = d->conn->node;
-    if (net.agents[to == TO_SERVER ? 0 : node].machine_dead)
+    int node = d->conn->node, machine = net.agents[node].machine, server = sim_store_server();
+    if (net.agents[to == TO_SERVER ? server : node].machine_dead)
         return SIM_NEVER;
-    if (node) /* else it does not leave its machine */
+    if (machine) /* else it does not leave its machine */
         for (int k = 0; k < 2; k++) {
-            int64_t until = net.isolated_until_ns[k ? node : 0];
+            int64_t until = net.isolated_until_ns[k ? machine : 0];
             free_ns = until > free_ns ? until : free_ns;
         }
     if (free_ns > now) { /* it is sent again and again, after ever longer pauses */
         int64_t waited_ns = free_ns - d->first->due_ns;
         return free_ns + sim_below(&d->random, waited_ns > 400 * SIM_MS ? waited_ns : 400 * SIM_MS);
     }
-    int64_t frozen = net.agents[0].frozen_until_ns;
-    return to == TO_SERVER && frozen > now ? frozen + sim_latency_ns(&net.agents[0]) : now;
+    int64_t frozen = net.agents[server].frozen_until_ns;
+    return to == TO_SERVER && frozen > now ? frozen + sim_latency_ns(&net.agents[server]) : now;
 }
 
 static void arrive(void *arg) {
@@ -170,6 +174,7 @@ static void arrive(void *arg) {
 sim_conn *sim_connect(int node, int attempt, sim_conn_fn notify, void *arg) {
     sim_conn *conn = sim_memory(calloc(1, sizeof *conn));
     *conn = (sim_conn){.next = net.conns, .node = node, .attempt = attempt, .notify = notify, .arg = arg};
+    conn->generation = net.agents[node].generation;
     net.conns = conn;
     net.count++;
     for (int to = 0; to < 2; to++) {
@@ -210,9 +215,9 @@ void sim_conn_drop(sim_conn *conn, bool reset) {
 
 /* ---- what happens to it */
 
-void sim_network_isolate(int node, int64_t until_ns) {
-    if (until_ns > net.isolated_until_ns[node])
-        net.isolated_until_ns[node] = until_ns;
+void sim_network_isolate(int machine, int64_t until_ns) {
+    if (until_ns > net.isolated_until_ns[machine])
+        net.isolated_until_ns[machine] = until_ns;
 }
 
 void sim_network_cut(int node) {
@@ -229,7 +234,7 @@ void sim_network_process_gone(int node) {
     for (sim_conn *conn = net.conns; conn; conn = conn->next)
         if (conn->node == node && conn->attempt < 0)
             sim_conn_close(conn);
-    if (node == 0)
+    if (node == sim_store_server())
         sim_store_gone();
 }
 

@@ -17,7 +17,7 @@ void sim_network_begin(const sim_plan *plan, sim_agent *agents);
 
 /* ---- what clients do */
 
-/* attempt: the worker's; -1: a launcher's connection. */
+/* attempt: the worker's, as the store's renewals count; -1: a launcher's connection. */
 sim_conn *sim_connect(int node, int attempt, sim_conn_fn notify, void *arg);
 bool sim_conn_is_open(const sim_conn *conn);
 /* Was it refused or reset? Has the server ended it? */
@@ -31,7 +31,7 @@ void sim_conn_close(sim_conn *conn);
 /* ---- what happens to it */
 
 /* The machine can't be reached until then. */
-void sim_network_isolate(int node, int64_t until_ns);
+void sim_network_isolate(int machine, int64_t until_ns);
 /* All connections of the launcher are reset. */
 void sim_network_cut(int node);
 /* The launcher's process has ended, or its whole machine. */
@@ -46,6 +46,13 @@ void sim_store_lose(sim_conn *conn, tt__store_session *session);
 /* Is there a server? Its process has ended. */
 bool sim_store_is_served(void);
 void sim_store_gone(void);
+/* Which agent serves, or did last; how many have; how often this one was renewed. */
+int sim_store_server(void);
+int sim_store_generation(void);
+int sim_store_renewals(void);
+/* Since when the generation's server is gone; SIM_NEVER: it is there. And which agent it was. */
+int64_t sim_store_gone_ns(int generation);
+int sim_store_server_of(int generation);
 /* Most keys that it had at one time. */
 size_t sim_store_most_keys(void);
 

@@ -5,11 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PLAN_STREAM = 1 };
+enum { PLAN_STREAM = 1, ELASTIC_STREAM = 7 };
 
 void sim_plan_calm(sim_plan *plan, uint64_t seed, int nodes) {
     *plan = (sim_plan){.seed = seed,
                        .nodes = nodes,
+                       .min_nodes = nodes,
+                       .max_nodes = nodes,
                        .workers = 1,
                        .heartbeat_ms = 10000,
                        .join_ms = 30000,
@@ -91,18 +93,76 @@ static void draw_harsh(sim_plan *plan, sim_random *r) {
         item->value = sim_chance(r, 50) ? SIGTERM : SIGINT;
 }
 
+void sim_plan_make_elastic(sim_plan *plan, int min_nodes, int max_nodes) {
+    plan->elastic = true;
+    plan->min_nodes = min_nodes;
+    plan->max_nodes = max_nodes;
+    plan->last_call_ms = 1500;
+    plan->rejoin_ms = 30000;
+}
+
+static void draw_network(sim_plan *plan, sim_random *r) {
+    plan->delay_us = sim_chance(r, 70) ? sim_between(r, 30, 1000) : sim_between(r, 1000, 15000);
+    plan->lost = sim_chance(r, 50) ? 0 : (int)sim_between(r, 1, sim_chance(r, 20) ? 60 : 10);
+    plan->skew_ms = sim_chance(r, 50) ? 0 : sim_between(r, 1, 300);
+    plan->secret = sim_chance(r, 25);
+}
+
+/* A member leaves, is killed, frozen or cut off, mostly another than the one that serves the store. */
+static void draw_change(sim_plan *plan, sim_random *r) {
+    static const sim_kind kinds[] = {SIM_FREEZE, SIM_PAUSE,         SIM_PARTITION,     SIM_SIGNAL,
+                                     SIM_SIGNAL, SIM_KILL_LAUNCHER, SIM_KILL_LAUNCHER, SIM_KILL_MACHINE,
+                                     SIM_CUT,    SIM_KILL_KEEPER};
+    sim_item *item = add_item(plan, kinds[sim_below(r, 10)], r);
+    if (!item->node && !sim_chance(r, 40))
+        item->node = (int)sim_between(r, 1, plan->nodes - 1);
+    draw_moment(plan, r, item);
+    if (item->from == SIM_FROM_BEGINNING)
+        item->at_ms = sim_between(r, 0, 20000);
+    if (item->kind == SIM_FREEZE || item->kind == SIM_PAUSE || item->kind == SIM_PARTITION)
+        item->for_ms = sim_chance(r, 30) ? sim_between(r, 10, plan->heartbeat_ms / 10)
+                                         : sim_between(r, plan->heartbeat_ms, 4 * plan->heartbeat_ms);
+    if (item->kind == SIM_SIGNAL)
+        item->value = sim_chance(r, 50) ? SIGTERM : SIGINT;
+    if (item->kind == SIM_KILL_LAUNCHER && sim_chance(r, 75))
+        item->value = (int)sim_between(r, 50, 10000);
+}
+
+static void draw_elastic(sim_plan *plan, uint64_t seed, int max_nodes, sim_random *r) {
+    sim_plan_calm(plan, seed, (int)sim_between(r, 2, max_nodes));
+    int most = (int)sim_between(r, 2, plan->nodes);
+    sim_plan_make_elastic(plan, (int)sim_between(r, 1, most), most);
+    plan->workers = (int)sim_between(r, 1, 2);
+    plan->max_restarts = (int)sim_between(r, 0, 3);
+    plan->heartbeat_ms = sim_between(r, 6000, 15000);
+    plan->work_ms = sim_between(r, 500, 15000);
+    plan->last_call_ms = sim_between(r, 300, 5000);
+    plan->rejoin_ms = sim_between(r, 20000, 60000);
+    draw_network(plan, r);
+    for (int k = 0; k <= plan->max_restarts; k++)
+        if (sim_chance(r, 30))
+            draw_failure(plan, r, k, sim_between(r, 0, plan->work_ms));
+    for (int k = sim_chance(r, 50) ? (int)sim_between(r, 1, 3) : 0; k > 0; k--) {
+        sim_item *item = add_item(plan, SIM_LATE, r);
+        item->at_ms = sim_between(r, 1, 20000);
+    }
+    for (int k = (int)sim_between(r, 0, 4); k > 0; k--)
+        draw_change(plan, r);
+}
+
 void sim_plan_draw(sim_plan *plan, uint64_t seed, int max_nodes) {
-    sim_random r = sim_stream(seed, PLAN_STREAM, 0);
+    sim_random r = sim_stream(seed, PLAN_STREAM, 0), e = sim_stream(seed, ELASTIC_STREAM, 0);
+    if (sim_chance(&e, 40)) {
+        draw_elastic(plan, seed, max_nodes, &e);
+        return;
+    }
     sim_plan_calm(plan, seed, (int)sim_between(&r, max_nodes < 3 ? 2 : 3, max_nodes));
     plan->workers = (int)sim_between(&r, 1, 3);
     bool often = sim_chance(&r, 5);
     plan->max_restarts = often ? (int)sim_between(&r, 8, 16) : sim_chance(&r, 25) ? 0 : (int)sim_between(&r, 1, 4);
     plan->heartbeat_ms = sim_between(&r, 6000, 15000);
     plan->work_ms = sim_between(&r, 200, often ? 400 : 3000);
-    plan->delay_us = sim_chance(&r, 70) ? sim_between(&r, 30, 1000) : sim_between(&r, 1000, 15000);
-    plan->lost = sim_chance(&r, 50) ? 0 : (int)sim_between(&r, 1, sim_chance(&r, 20) ? 60 : 10);
-    plan->skew_ms = sim_chance(&r, 50) ? 0 : sim_between(&r, 1, 300);
-    plan->secret = sim_chance(&r, 25);
+    draw_network(plan, &r);
     for (int k = 0; k <= plan->max_restarts && often; k++)
         draw_failure(plan, &r, k, sim_between(&r, 0, plan->work_ms));
     for (int k = 0; k <= plan->max_restarts && !often; k++)
@@ -199,10 +259,14 @@ static void print_item(int i, const sim_item *item) {
 void sim_plan_print(const sim_plan *plan) {
     printf(
         "case %llu: %d nodes of %d, max_restarts %d, heartbeat %lld ms, work %lld ms, delay %lld us, lost %d of 1000, "
-        "skew %lld ms%s\n",
+        "skew %lld ms%s",
         (unsigned long long)plan->seed, plan->nodes, plan->workers, plan->max_restarts, (long long)plan->heartbeat_ms,
         (long long)plan->work_ms, (long long)plan->delay_us, plan->lost, (long long)plan->skew_ms,
         plan->secret ? ", a secret" : "");
+    if (plan->elastic)
+        printf(", --nnodes=%d:%d, last call %lld ms, rejoin %lld ms", plan->min_nodes, plan->max_nodes,
+               (long long)plan->last_call_ms, (long long)plan->rejoin_ms);
+    printf("\n");
     for (int i = 0; i < plan->n; i++)
         print_item(i, &plan->items[i]);
     if (!plan->n)

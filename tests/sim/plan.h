@@ -18,7 +18,7 @@ typedef enum sim_kind {
     SIM_PAUSE,         /* the machine is stopped */
     SIM_PARTITION,     /* the machine can't be reached */
     SIM_SIGNAL,        /* the launcher gets signal `value` */
-    SIM_KILL_LAUNCHER, /* by SIGKILL */
+    SIM_KILL_LAUNCHER, /* by SIGKILL; with a value it is started again so many ms later */
     SIM_KILL_KEEPER,   /* likewise */
     SIM_KILL_MACHINE,  /* power is off: nothing says so */
     SIM_CUT,           /* the launcher's connection to the store is reset */
@@ -55,7 +55,10 @@ typedef struct sim_item {
 
 typedef struct sim_plan {
     uint64_t seed;
-    int nodes, workers; /* on each node */
+    int nodes, workers;       /* on each node */
+    bool elastic;             /* members get their numbers as they come, and a job may run */
+    int min_nodes, max_nodes; /* on so many at one time */
+    int64_t last_call_ms, rejoin_ms;
     int max_restarts;
     int64_t heartbeat_ms, join_ms, settle_ms, grace_ms;
     int64_t work_ms;  /* how long an attempt takes in which nothing happens */
@@ -67,8 +70,14 @@ typedef struct sim_plan {
     sim_item items[SIM_MOST_ITEMS];
 } sim_plan;
 
-/* Draw a case of 2 .. max_nodes nodes. */
+/* Draw a case of 2 .. max_nodes nodes: a fixed set, or one that changes. */
 void sim_plan_draw(sim_plan *plan, uint64_t seed, int max_nodes);
+
+/* Let the plan be of members that come and go. */
+void sim_plan_make_elastic(sim_plan *plan, int min_nodes, int max_nodes);
+
+/* How many launchers there may be in a case, those that are started again counted. */
+static inline int sim_plan_launchers(const sim_plan *plan) { return plan->nodes + 1 + SIM_MOST_ITEMS; }
 
 /* A job of so many nodes in which nothing goes wrong. */
 void sim_plan_calm(sim_plan *plan, uint64_t seed, int nodes);

@@ -24,12 +24,34 @@ struct tt_store_server {
 
 static tt_store_server *the_server;
 static size_t most_keys;
-static int renewals;
+static int renewals, server_agent, generation;
+static struct {
+    int agent;
+    int64_t gone_ns;
+} generations[SIM_MOST_ITEMS + 2];
+
+int sim_store_server(void) { return server_agent; }
+int sim_store_generation(void) { return generation; }
+int sim_store_renewals(void) { return renewals; }
+int sim_store_server_of(int of) { return generations[of].agent; }
+int64_t sim_store_gone_ns(int of) { return generations[of].gone_ns; }
+
+static void end_generation(void) {
+    the_server = NULL;
+    generations[generation].gone_ns = sim_now_ns();
+}
 
 tt_status tt_store_server_new_with(const tt_store_server_new_args *args, size_t size) {
     (void)size;
-    if (sim_agent_now()->node || the_server)
-        sim_fail("simulator", "a second store is served");
+    const sim_agent *agent = sim_agent_now();
+    if (agent->machine || the_server)
+        return tt__fail(TT_ERR_NET, "%s:%d is not to be had", args->host, args->port);
+    server_agent = agent->node;
+    renewals = 0;
+    if (++generation > SIM_MOST_ITEMS + 1)
+        sim_fail("simulator", "the store is served %d times", generation);
+    generations[generation].agent = agent->node;
+    generations[generation].gone_ns = SIM_NEVER;
     the_server = sim_memory(calloc(1, sizeof *the_server));
     the_server->port = args->port;
     tt__store_service_init(&the_server->service);
@@ -52,7 +74,7 @@ void tt_store_server_free(tt_store_server *server) {
         sim_conn_drop(conn, false);
     tt__store_service_free(&server->service);
     free(server);
-    the_server = NULL;
+    end_generation();
 }
 
 bool sim_store_is_served(void) { return the_server != NULL; }
@@ -64,7 +86,8 @@ void sim_store_gone(void) {
             break;
         sim_conn_drop(conn, true);
     }
-    the_server = NULL; /* its memory is the dead process's */
+    if (the_server)
+        end_generation(); /* its memory is the dead process's */
 }
 
 size_t sim_store_most_keys(void) { return most_keys; }
@@ -82,7 +105,7 @@ void tt__store_server_renew(tt_store_server *server) {
     }
     tt__store_table_forget(&server->service.table, TT__STORE_LASTING);
     renewals++;
-    sim_trace(0, "the store is renewed; %zu keys are left", server->service.table.present);
+    sim_trace(server_agent, "the store is renewed; %zu keys are left", server->service.table.present);
 }
 
 static void send_replies(void) {

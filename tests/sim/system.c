@@ -94,7 +94,7 @@ ssize_t __wrap_getrandom(void *bytes, size_t size, unsigned flags) {
 
 int __wrap_gethostname(char *name, size_t size) {
     const sim_agent *agent = sim_agent_now();
-    snprintf(name, size, "host-%d", agent ? agent->node : -1);
+    snprintf(name, size, "host-%d", agent ? agent->machine : -1);
     return 0;
 }
 

@@ -12,6 +12,13 @@ typedef struct written {
     sim_item items[4];
 } written;
 
+/* Where members come and go. */
+typedef struct changing {
+    written as;
+    int min_nodes, max_nodes;
+    int64_t work_ms;
+} changing;
+
 static const written cases[] = {
     {"nothing goes wrong", 3, 0, {{.kind = SIM_KINDS}}},
     {"a worker fails, and all are started again",
@@ -101,6 +108,64 @@ static const written cases[] = {
     {"a node never comes", 3, 0, {{.kind = SIM_ABSENT, .node = 2}, {.kind = SIM_KINDS}}},
 };
 
+static const changing changing_cases[] = {
+    {{"members come and go",
+      4,
+      0,
+      {{.kind = SIM_LATE, .node = 2, .at_ms = 6000},
+       {.kind = SIM_SIGNAL, .node = 1, .from = SIM_FROM_START, .at_ms = 3000, .value = SIGTERM},
+       {.kind = SIM_KILL_LAUNCHER, .node = 3, .from = SIM_FROM_START, .attempt = 1, .at_ms = 500, .value = 2000},
+       {.kind = SIM_KINDS}}},
+     1,
+     4,
+     15000},
+    {{"who serves the store is killed, and started again",
+      3,
+      0,
+      {{.kind = SIM_KILL_LAUNCHER, .node = 0, .from = SIM_FROM_START, .at_ms = 700, .value = 3000},
+       {.kind = SIM_KINDS}}},
+     2,
+     3,
+     5000},
+    /* It waited for ever for what it alone could order. */
+    {{"node 0's own connection is reset, where members get numbers as they come",
+      2,
+      1,
+      {{.kind = SIM_CUT, .node = 0, .from = SIM_FROM_GONE, .at_ms = 51}, {.kind = SIM_KINDS}}},
+     2,
+     2,
+     10000},
+    /* All had said so, and waited for ever for each other. */
+    {{"not enough nodes are left",
+      2,
+      1,
+      {{.kind = SIM_KILL_MACHINE, .node = 1, .from = SIM_FROM_START, .at_ms = 300}, {.kind = SIM_KINDS}}},
+     2,
+     2,
+     10000},
+    /* It was told nothing of what it had missed. */
+    {{"a machine is paused for long, and needed when it is back",
+      4,
+      1,
+      {{.kind = SIM_PAUSE, .node = 1, .from = SIM_FROM_START, .at_ms = 77, .for_ms = 19000},
+       {.kind = SIM_SIGNAL, .node = 3, .from = SIM_FROM_START, .attempt = 1, .at_ms = 3913, .value = SIGINT},
+       {.kind = SIM_KINDS}}},
+     3,
+     4,
+     11000},
+    /* It had that number twice. */
+    {{"a node of an earlier job with another coordinator comes late",
+      2,
+      1,
+      {{.kind = SIM_FAILS, .node = 1, .at_ms = 300, .value = SIGSEGV},
+       {.kind = SIM_KILL_LAUNCHER, .node = 0, .from = SIM_FROM_START, .attempt = 1, .at_ms = 300, .value = 500},
+       {.kind = SIM_PAUSE, .node = 1, .from = SIM_FROM_START, .attempt = 1, .at_ms = 290, .for_ms = 15000},
+       {.kind = SIM_KINDS}}},
+     1,
+     2,
+     40000},
+};
+
 /* A seed decides all that happens. */
 static bool repeats(void) {
     sim_verdict one, other;
@@ -139,21 +204,30 @@ static bool asks_little(void) {
     return good;
 }
 
+/* `change`: NULL where the nodes are a fixed set. */
+static bool plays(const written *c, const changing *change) {
+    sim_plan plan;
+    sim_verdict verdict;
+    sim_plan_calm(&plan, 1, c->nodes);
+    plan.max_restarts = c->max_restarts;
+    if (change) {
+        plan.work_ms = change->work_ms;
+        sim_plan_make_elastic(&plan, change->min_nodes, change->max_nodes);
+    }
+    while (c->items[plan.n].kind != SIM_KINDS) {
+        plan.items[plan.n] = c->items[plan.n];
+        plan.n++;
+    }
+    sim_case_judge(&plan, false, &verdict);
+    printf("%s %s%s%s\n", *verdict.check ? "FAIL" : "ok  ", c->what, *verdict.check ? ": " : "", verdict.text);
+    return !*verdict.check;
+}
+
 int main(void) {
     int failed = !repeats() + !asks_little();
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const written *c = &cases[i];
-        sim_plan plan;
-        sim_verdict verdict;
-        sim_plan_calm(&plan, 1, c->nodes);
-        plan.max_restarts = c->max_restarts;
-        while (c->items[plan.n].kind != SIM_KINDS) {
-            plan.items[plan.n] = c->items[plan.n];
-            plan.n++;
-        }
-        sim_case_judge(&plan, false, &verdict);
-        printf("%s %s%s%s\n", *verdict.check ? "FAIL" : "ok  ", c->what, *verdict.check ? ": " : "", verdict.text);
-        failed += *verdict.check != '\0';
-    }
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        failed += !plays(&cases[i], NULL);
+    for (size_t i = 0; i < sizeof changing_cases / sizeof *changing_cases; i++)
+        failed += !plays(&changing_cases[i].as, &changing_cases[i]);
     return failed != 0;
 }

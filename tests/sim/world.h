@@ -2,7 +2,7 @@
  * runs at a time. Whoever waits takes the next event out of the queue and hands the baton to the thread that it is for,
  * so that a seed decides everything.
  *
- * An agent is a launcher process on a machine of its own, with its own clocks. */
+ * An agent is a launcher process on a machine, with its own clocks. One that is started again is another agent. */
 #ifndef SIM_WORLD_H
 #define SIM_WORLD_H
 
@@ -20,7 +20,9 @@
 typedef enum sim_agent_state { SIM_OUTSIDE, SIM_UP, SIM_ENDED, SIM_CRASHED } sim_agent_state;
 
 typedef struct sim_agent {
-    int node;
+    int node;       /* the agent's number; of a fixed set its node's */
+    int machine;    /* 0: where the store is served */
+    int generation; /* of the store that it has connected to last */
     sim_agent_state state;
     bool machine_dead;
     int64_t frozen_until_ns;

@@ -1,0 +1,220 @@
+#include "sim/checks_elastic.h"
+
+#include "sim/cluster.h"
+#include "sim/keeper.h"
+#include "sim/network.h"
+#include "sim/verdict.h"
+
+#include <stdlib.h>
+
+enum { KILL_MS = 6000, LEFTOVER_MS = 8000, PATIENCE_MS = 20000, SLACK_MS = 20000 };
+
+static const sim_plan *elastic_plan(void) { return sim_cluster_plan(); }
+
+/* Has something happened because of which the launcher may be lost to who serves the store, or that one to it? */
+static bool may_be_lost(int node) {
+    return sim_cluster_disturbed_itself(node) ||
+           sim_cluster_disturbed_itself(sim_store_server_of(sim_cluster_agent(node)->generation));
+}
+
+/* ---- while it runs */
+
+/* How long members of a job may go on when the store that it had is gone, before they notice. */
+static int64_t unaware_ns(void) {
+    const sim_plan *p = elastic_plan();
+    return (2 * p->heartbeat_ms + p->grace_ms + KILL_MS + 1000) * SIM_MS;
+}
+
+void sim_elastic_check_alone(int node) {
+    const sim_round *own = sim_keeper_round(node);
+    for (int k = 0; k < sim_cluster_launchers(); k++) {
+        const sim_round *round = sim_keeper_round(k);
+        int attempt;
+        if (k == node || !round || round == own || !sim_keeper_alive(k, &attempt))
+            continue;
+        bool same = round->generation == own->generation;
+        bool long_quiet = sim_now_ns() > sim_cluster_quiet_since_ns() + unaware_ns();
+        if (same && (long_quiet || (!may_be_lost(k) && !may_be_lost(node))))
+            sim_fail("alone", "launcher %d begins attempt %d while launcher %d has processes of attempt %d", node,
+                     own->attempt, k, attempt);
+        if (!same && sim_now_ns() - sim_store_gone_ns(round->generation) > unaware_ns() &&
+            !sim_cluster_disturbed_itself(k))
+            sim_fail("split",
+                     "launcher %d runs attempt %d with one coordinator while launcher %d runs attempt %d with "
+                     "the one before",
+                     node, own->attempt, k, attempt);
+    }
+}
+
+static void check_elastic_ranks(const sim_start *start) {
+    const sim_plan *p = elastic_plan();
+    if (start->nodes < p->min_nodes || start->nodes > p->max_nodes || start->world != start->nodes * p->workers ||
+        start->first_rank < 0 || start->first_rank + start->workers > start->world)
+        sim_fail("ranks",
+                 "launcher %d begins attempt %d on %d nodes with ranks %d to %d of %d; expected %d to %d nodes "
+                 "of %d",
+                 start->node, start->attempt, start->nodes, start->first_rank, start->first_rank + start->workers - 1,
+                 start->world, p->min_nodes, p->max_nodes, p->workers);
+    for (int i = 0; i + 1 < sim_seen.start_count; i++) {
+        const sim_start *other = &sim_seen.starts[i];
+        if (other->attempt != start->attempt || other->generation != start->generation)
+            continue;
+        if (other->world != start->world || (other->first_rank < start->first_rank + start->workers &&
+                                             start->first_rank < other->first_rank + other->workers))
+            sim_fail("ranks", "in attempt %d launcher %d has rank %d of %d, launcher %d rank %d of %d", start->attempt,
+                     other->node, other->first_rank, other->world, start->node, start->first_rank, start->world);
+    }
+}
+
+/* The numbers of rounds only grow, for each launcher and with each coordinator, and so does the count of restarts. */
+static void check_growth(const sim_start *start) {
+    for (int i = 0; i + 1 < sim_seen.start_count; i++) {
+        const sim_start *other = &sim_seen.starts[i];
+        bool same = other->node == start->node;
+        if (same && (other->attempt >= start->attempt || other->restarts > start->restarts))
+            sim_fail("order", "launcher %d begins attempt %d (restarts %d) after attempt %d (restarts %d)", start->node,
+                     start->attempt, start->restarts, other->attempt, other->restarts);
+        if (other->generation == start->generation && other->attempt > start->attempt && !may_be_lost(start->node))
+            sim_fail("order", "launcher %d begins attempt %d when launcher %d has begun attempt %d", start->node,
+                     start->attempt, other->node, other->attempt);
+    }
+}
+
+void sim_elastic_check_start(const sim_start *start) {
+    const sim_exit *x = &sim_seen.exits[start->node];
+    if (start->restarts > elastic_plan()->max_restarts)
+        sim_fail("attempts", "launcher %d begins attempt %d after %d restarts; there are %d at most", start->node,
+                 start->attempt, start->restarts, elastic_plan()->max_restarts);
+    if (x->signal)
+        sim_fail("signal", "launcher %d begins attempt %d although it took signal %d at %.3f s", start->node,
+                 start->attempt, x->signal, (double)x->signal_ns / 1e9);
+    check_elastic_ranks(start);
+    check_growth(start);
+    if (start->attempt >= sim_result->attempts)
+        sim_result->attempts = start->attempt + 1;
+}
+
+/* ---- all ends */
+
+int64_t sim_elastic_patience_ms(void) {
+    const sim_plan *p = elastic_plan();
+    int64_t round_ms = p->last_call_ms + p->work_ms + p->settle_ms + p->grace_ms + KILL_MS + LEFTOVER_MS + PATIENCE_MS;
+    return 2 * p->join_ms + 2 * p->rejoin_ms + (p->max_restarts + p->n + 2) * round_ms + 4 * p->heartbeat_ms + SLACK_MS;
+}
+
+/* ---- at the end */
+
+static const sim_start *last_start(int node) {
+    const sim_start *last = NULL;
+    for (int i = 0; i < sim_seen.start_count; i++)
+        if (sim_seen.starts[i].node == node)
+            last = &sim_seen.starts[i];
+    return last;
+}
+
+/* Who says that all is well has been in a round in which its workers succeeded, or was never needed. */
+static void check_elastic_exit(int node) {
+    const sim_exit *x = &sim_seen.exits[node];
+    const sim_start *last = last_start(node);
+    int good = 0;
+    if (!x->ended)
+        return;
+    if (x->signal && !x->status && x->code != 128 + x->signal)
+        sim_fail("code", "launcher %d took signal %d, but ends with code %d", node, x->signal, x->code);
+    if (x->status || x->code || x->unneeded)
+        return;
+    for (int i = 0; last && i < sim_seen.end_count; i++)
+        good += sim_seen.ends[i].node == node && sim_seen.ends[i].attempt == last->attempt && !sim_seen.ends[i].status;
+    if (good != elastic_plan()->workers)
+        sim_fail("code", "launcher %d ends with code 0, but %d of its %d workers have succeeded", node, good,
+                 elastic_plan()->workers);
+}
+
+/* Machines to which nothing happens, but that their launchers may be late. */
+static bool is_spared(int machine) {
+    for (int i = 0; i < elastic_plan()->n; i++) {
+        const sim_item *item = &elastic_plan()->items[i];
+        if (item->node == machine && item->kind >= SIM_FREEZE && item->kind != SIM_LATE &&
+            (item->kind == SIM_SIGNAL || sim_item_is_harsh(elastic_plan(), item)))
+            return false;
+    }
+    return true;
+}
+
+/* Who serves the store is killed in the first round, and started again in time: the others look for it. */
+static bool comes_back(int machine) {
+    const sim_plan *p = elastic_plan();
+    int items = 0;
+    bool back = false;
+    for (int i = 0; i < p->n; i++) {
+        const sim_item *item = &p->items[i];
+        if (item->node != machine || item->kind < SIM_FREEZE)
+            continue;
+        items++;
+        back = item->kind == SIM_KILL_LAUNCHER && item->value && item->from == SIM_FROM_START && !item->attempt &&
+               item->at_ms < p->work_ms;
+    }
+    return items == 1 && back;
+}
+
+/* The machine is away for less than others would wait for it, and then back. */
+static bool returns(int machine) {
+    const sim_plan *p = elastic_plan();
+    int items = 0;
+    bool back = false;
+    for (int i = 0; i < p->n; i++) {
+        const sim_item *item = &p->items[i];
+        if (item->node != machine || item->kind < SIM_FREEZE)
+            continue;
+        items++;
+        back = item->kind <= SIM_PARTITION && item->for_ms < p->join_ms * 2 / 3;
+    }
+    return items == 1 && back;
+}
+
+/* Is it certain that the job can do its work? Who serves the store is spared or comes back, enough others are spared,
+ * and there are restarts left for every failure. */
+static bool must_succeed(void) {
+    const sim_plan *p = elastic_plan();
+    int spared = 0, failures = 0;
+    for (int machine = 0; machine < p->nodes; machine++)
+        spared += is_spared(machine) || returns(machine);
+    for (int i = 0; i < p->n; i++) {
+        const sim_item *item = &p->items[i];
+        bool counts = item->kind == SIM_FAILS || (item->kind != SIM_LATE && item->node && !is_spared(item->node) &&
+                                                  (p->min_nodes == p->max_nodes || item->kind == SIM_KILL_KEEPER));
+        failures += counts;
+        if (item->kind == SIM_LATE && item->node == 0)
+            return false;
+        if (item->kind == SIM_SIGNAL && p->min_nodes == p->max_nodes)
+            return false;
+    }
+    bool served = is_spared(0) || comes_back(0);
+    spared += comes_back(0);
+    return served && spared >= p->min_nodes && failures <= p->max_restarts && !sim_plan_is_slow(p);
+}
+
+/* All workers of its last round have succeeded, and then a node was lost. */
+static bool had_ended_well(int node) {
+    const sim_round *round = sim_keeper_round(node);
+    return sim_seen.exits[node].lost_some && round && round->good == round->world;
+}
+
+/* The job ends as its workers' script says: those that took part, and to whom nothing happened, end with success. */
+static void check_work_is_done(void) {
+    for (int k = 0; k < elastic_plan()->nodes; k++) {
+        const sim_exit *x = &sim_seen.exits[k];
+        if (is_spared(k) && last_start(k) && (x->status || x->code) && !had_ended_well(k))
+            sim_fail("work", "launcher %d ends with code %d %s, but nothing keeps the job from its work", k, x->code,
+                     x->error);
+    }
+    if (!sim_seen.start_count)
+        sim_fail("work", "nobody has begun a round");
+}
+
+void sim_elastic_check_all(void) {
+    for (int k = 0; k < sim_cluster_launchers(); k++)
+        check_elastic_exit(k);
+    if (must_succeed())
+        check_work_is_done();
+}

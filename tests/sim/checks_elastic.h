@@ -1,0 +1,17 @@
+/* What must hold in every case whose members come and go. */
+#ifndef SIM_CHECKS_ELASTIC_H
+#define SIM_CHECKS_ELASTIC_H
+
+#include "sim/history.h"
+
+/* While it runs: as those of checks.h. */
+void sim_elastic_check_alone(int node);
+void sim_elastic_check_start(const sim_start *start);
+
+/* How long after the last thing that happened all launchers must have ended. */
+int64_t sim_elastic_patience_ms(void);
+
+/* At the end. */
+void sim_elastic_check_all(void);
+
+#endif
