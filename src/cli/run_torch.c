@@ -29,8 +29,9 @@ static bool conf_value(const char *conf, const char *name, char value[VALUE_SIZE
 
 static bool torch_is_asked(const tt__run_flags *flags) {
     char value[VALUE_SIZE];
-    bool etcd = flags->rdzv_backend && !strcmp(flags->rdzv_backend, "etcd"); /* whose protocol is http or https */
-    return !etcd && conf_value(flags->rdzv_conf, "protocol", value) && strcmp(value, "tutti") != 0;
+    if (flags->rdzv_backend && !strcmp(flags->rdzv_backend, "etcd")) /* its protocol is http or https */
+        return false;
+    return conf_value(flags->rdzv_conf, "protocol", value) && strcmp(value, "tutti") != 0;
 }
 
 static tt_status conf_number(const char *conf, const char *name, int64_t otherwise, int64_t *number) {

@@ -86,7 +86,7 @@ static tt_status find(tt__election *e, char there[sizeof e->value]) {
 }
 
 /* Put the own value, unless there is one. `there` := what etcd has then. */
-static tt_status put_own_place(tt__election *e, char there[sizeof e->value]) {
+static tt_status put_own_name(tt__election *e, char there[sizeof e->value]) {
     tt_store_value value = {0};
     *there = '\0';
     TT__TRY(tt__etcd_compare_set_leased(e->lease, COORDINATOR, "", 0, e->value, strlen(e->value), CALL_MS, &value));
@@ -122,7 +122,7 @@ static tt_status beat_once(tt__election *e) {
     TT__TRY(keep_lease(e));
     TT__TRY(find(e, there));
     if (!*there) {
-        TT__TRY(put_own_place(e, there));
+        TT__TRY(put_own_name(e, there));
         tt__log(TT_LOG_WARNING, "etcd did not name the coordinator any more: it does again");
     }
     note_confirmed(e, began_ms, strcmp(there, e->value) != 0);
@@ -198,7 +198,7 @@ static void step_back(tt__election *e) {
 static tt_status elect(tt__election *e, char value[sizeof e->value]) {
     tt_status status = stand(e);
     if (!status)
-        status = put_own_place(e, value);
+        status = put_own_name(e, value);
     if (status == TT_ERR_STATE)
         return tt__fail(TT_ERR_TIMEOUT, "etcd ended the lease at once");
     if (status || strcmp(value, e->value) != 0)
@@ -211,7 +211,7 @@ static tt_status elect(tt__election *e, char value[sizeof e->value]) {
     return status;
 }
 
-static tt_status read_place(tt__election *e, const char *value) {
+static tt_status read_name(tt__election *e, const char *value) {
     const char *space = strrchr(value, ' ');
     int port = space ? atoi(space + 1) : 0;
     if (!space || space == value || port < 1 || port > 65535 || space - value >= (int)sizeof e->host)
@@ -236,7 +236,7 @@ tt_status tt__election_look(tt__election *e, int *port, bool *own) {
             TT__TRY(elect(e, value));
         if (!*value)
             return TT_OK;
-        TT__TRY(read_place(e, value));
+        TT__TRY(read_name(e, value));
         if (!e->own)
             step_back(e);
     }

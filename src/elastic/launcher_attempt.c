@@ -66,7 +66,7 @@ static bool any_goes_on(const launcher *l) { return l->nodes ? l->any_kept : l->
 
 /* Has the attempt failed? It has, too, if the ranks want another round though none is lost: their network was cut for a
  * moment, say. */
-static bool has_failed(const launcher *l) {
+static bool attempt_failed(const launcher *l) {
     return failed_by_itself(l) || (any_goes_on(l) && !l->regroups && !l->lost);
 }
 
@@ -292,7 +292,7 @@ void tt__launcher_begin_next(launcher *l, bool failed) {
 /* Start workers again, or order a round in which they are. No process of the last attempt is left on any node, but
  * workers that are kept. */
 static void order_next(launcher *l) {
-    int restarts = l->job->restarts + has_failed(l);
+    int restarts = l->job->restarts + attempt_failed(l);
     bool kept = any_goes_on(l);
     int recovery = kept ? l->job->recovery + 1 : 0;
     tell_attempt(l);
@@ -356,7 +356,7 @@ static void end_here(launcher *l) {
 
 /* Decide, on the only node or as the coordinator, when nothing is left of the attempt anywhere. */
 static void decide(launcher *l) {
-    bool counts = has_failed(l), ended_well = !counts && !l->regroups && !l->lost;
+    bool counts = attempt_failed(l), ended_well = !counts && !l->regroups && !l->lost;
     if (l->ordered)
         return;
     if (ended_well || (counts && !has_attempts_left(l)) || against_another(l))

@@ -72,3 +72,12 @@ void tt__talk_watch_election(tt__talk *t) {
         t->cut = true;
     }
 }
+
+bool tt__talk_may_compose(tt__talk *t) {
+    const tt__nodes_member *m = &t->nodes->member;
+    if (t->failed || !m->election || tt__election_state_of(m->election) == TT__ELECTION_HOLDS)
+        return true;
+    if (t->collecting && tt__now_ms() - t->collecting_since_ms > m->join_ms)
+        tt__talk_fail_all(t, "etcd, which says who coordinates the job, does not answer");
+    return false;
+}

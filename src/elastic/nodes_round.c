@@ -1,5 +1,4 @@
 /* Who takes part in an attempt. */
-#include "elastic/election.h"
 #include "elastic/nodes_talk.h"
 
 #include "base/clock.h"
@@ -220,18 +219,8 @@ static void tell_newcomer(tt__talk *t) {
         }
 }
 
-/* Is this one still known to be the only coordinator, where etcd names it? */
-static bool may_compose(tt__talk *t) {
-    const tt__nodes_member *m = &t->nodes->member;
-    if (!m->election || tt__election_state_of(m->election) == TT__ELECTION_HOLDS)
-        return true;
-    if (t->collecting && tt__now_ms() - t->collecting_since_ms > m->join_ms)
-        tt__talk_fail_all(t, "etcd, which says who coordinates the job, does not answer");
-    return false;
-}
-
 void tt__talk_compose(tt__talk *t) {
-    if (t->failed || !may_compose(t))
+    if (t->failed)
         return;
     if (!t->collecting) {
         tell_newcomer(t);

@@ -77,14 +77,6 @@ void tt__talk_lose(tt__talk *t, int id, const char *text) {
 
 /* ---- the store */
 
-bool tt__talk_will_look_again(tt__talk *t) {
-    const tt__nodes_member *m = &t->nodes->member;
-    if (!m->election || (t->round && !m->coordinates) || t->failed)
-        return false;
-    t->cut = true;
-    return true;
-}
-
 tt_status tt__talk_check(tt__talk *t, tt_status status) {
     if (!status || t->cut)
         return status;

@@ -98,6 +98,15 @@ static inline bool tt__talk_numbers(const tt__talk *t) { return t->nodes->member
 /* Does it take part, as far as is known? */
 static inline bool tt__node_lives(const tt__node *node) { return node->here && !node->lost && !node->done; }
 
+/* The coordinator does not answer. Where etcd names it, another may be found before the first round, and one that can't
+ * reach its own store makes way; false: neither. */
+static inline bool tt__talk_will_look_again(tt__talk *t) {
+    const tt__nodes_member *m = &t->nodes->member;
+    bool will = m->election && (!t->round || m->coordinates) && !t->failed;
+    t->cut = t->cut || will;
+    return will;
+}
+
 /* ---- events for the launcher */
 
 /* Make an event; NULL: no memory. */
@@ -120,10 +129,6 @@ tt_status tt__talk_put_left(tt__talk *t);
 
 /* Read who has said so: `left` of those that are known. *n := how many have. */
 tt_status tt__talk_read_left(tt__talk *t, int *n);
-
-/* The coordinator does not answer. Where etcd names it, another may be found before the first round, and one that can't
- * reach its own store makes way; false: neither. */
-bool tt__talk_will_look_again(tt__talk *t);
 
 /* "tutti/nodes/WHAT/ID", "tutti/nodes/news/ID/NUMBER". */
 void tt__talk_key(char key[TT__NODES_KEY], const char *what, int id);
@@ -169,8 +174,12 @@ bool tt__talk_elect(tt__talk *t);
 /* The same, telling nobody: member.host, port (0: not known yet) and coordinates. */
 tt_status tt__talk_ask_etcd(tt__talk *t);
 
-/* Look for it then, or, as the coordinator, see whether another has taken this one's place. */
+/* Look for another coordinator where that is due, or, as the coordinator, see whether one has taken this one's
+ * place. */
 void tt__talk_watch_election(tt__talk *t);
+
+/* As the coordinator: is it still known to be the only one? */
+bool tt__talk_may_compose(tt__talk *t);
 
 /* ---- nodes_beat.c */
 

@@ -201,7 +201,8 @@ static void talk_step(tt__talk *t) {
         tt__talk_read_news(t);
     if (t->nodes->member.coordinates && !t->cut && !t->failed && t->store) {
         tt__talk_check_gone(t);
-        tt__talk_compose(t);
+        if (tt__talk_may_compose(t))
+            tt__talk_compose(t);
     }
     if (t->looks)
         continue_look(t);

@@ -226,7 +226,8 @@ class Chaos(unittest.TestCase):
     def start_three(self):
         """The first serves the store."""
         port = free_port()
-        flags = ["--nnodes=1:3", f"--rdzv-endpoint=127.0.0.1:{port}", f"--rdzv-conf=last_call_timeout=2,heartbeat={HEARTBEAT_S}"]
+        flags = ["--nnodes=1:3", f"--rdzv-endpoint=127.0.0.1:{port}",
+                 f"--rdzv-conf=last_call_timeout=2,heartbeat={HEARTBEAT_S}"]
         for node in range(3):
             self.start(node, flags)
             self.stack.callback(lambda n=node: self.launchers[n].kill())
@@ -238,7 +239,8 @@ class Chaos(unittest.TestCase):
         """A step after `commit` is made in that round, or a later one."""
         deadline = time.monotonic() + DEADLINE
         while self.audit.look()[0] < round_number or self.audit.commit <= commit:
-            self.assertLess(time.monotonic(), deadline, f"no step after {commit} in round {round_number}\n{self.logs()}")
+            self.assertLess(time.monotonic(), deadline,
+                            f"no step after {commit} in round {round_number}\n{self.logs()}")
             time.sleep(0.005)
 
     def test_who_serves_the_store_is_lost_and_no_state(self):
