@@ -234,7 +234,12 @@ static void step_down(launcher *l) {
         return;
     tt__streams_alarm(&l->streams, "tutti run: etcd names another node than this one by now, which was silent or cut "
                                    "off: it leaves its round");
-    tt__launcher_lose_job(l);
+    if (tt__launcher_replaces(l)) {
+        tt__launcher_lose_job(l);
+        return;
+    }
+    l->node_left = true;
+    tt__launcher_settle(l);
 }
 
 /* Handle an event; true: it is kept. */

@@ -98,9 +98,11 @@ static inline bool tt__talk_numbers(const tt__talk *t) { return t->nodes->member
 /* Does it take part, as far as is known? */
 static inline bool tt__node_lives(const tt__node *node) { return node->here && !node->lost && !node->done; }
 
-/* The coordinator does not answer. Where etcd names it another may be found before the first round; false: no. */
+/* The coordinator does not answer. Where etcd names it, another may be found before the first round, and one that can't
+ * reach its own store makes way; false: neither. */
 static inline bool tt__talk_will_look_again(tt__talk *t) {
-    bool will = t->nodes->member.election && !t->round && !t->failed;
+    const tt__nodes_member *m = &t->nodes->member;
+    bool will = m->election && (!t->round || m->coordinates) && !t->failed;
     t->cut = t->cut || will;
     return will;
 }

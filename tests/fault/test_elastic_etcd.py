@@ -24,7 +24,7 @@ import test_elastic_nodes  # noqa: E402
 TUTTI = os.environ["TUTTI"]
 FOREVER = test_elastic_nodes.FOREVER
 SAY = 'echo "master $MASTER_ADDR $MASTER_PORT"; ' + test_elastic_nodes.SAY
-CONF = "last_call_timeout=0.3,heartbeat=2,timeout=60"
+CONF = f"last_call_timeout=0.3,heartbeat={10 if os.environ.get('TT_SANITIZED') else 3},timeout=60"
 
 
 class Etcd:
