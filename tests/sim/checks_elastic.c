@@ -200,6 +200,19 @@ static bool had_ended_well(int node) {
     return sim_seen.exits[node].lost_some && round && round->good == round->world;
 }
 
+/* Who came while the job went on for a while is taken, if there is room. */
+static void check_newcomers(void) {
+    const sim_plan *p = elastic_plan();
+    for (int i = 0; i < p->n && is_spared(0); i++) {
+        const sim_item *item = &p->items[i];
+        int64_t came_ms = item->at_ms + 500, over_ms = sim_seen.exits[0].when_ns / SIM_MS;
+        if (item->kind == SIM_LATE && is_spared(item->node) && !last_start(item->node) && p->max_nodes == p->nodes &&
+            over_ms - came_ms > 8000)
+            sim_fail("left out", "launcher %d has come by %.1f s, and begun no round when the job ends at %.1f s",
+                     item->node, (double)came_ms / 1000, (double)over_ms / 1000);
+    }
+}
+
 /* The job ends as its workers' script says: those that took part, and to whom nothing happened, end with success. */
 static void check_work_is_done(void) {
     for (int k = 0; k < elastic_plan()->nodes; k++) {
@@ -210,6 +223,7 @@ static void check_work_is_done(void) {
     }
     if (!sim_seen.start_count)
         sim_fail("work", "nobody has begun a round");
+    check_newcomers();
 }
 
 void sim_elastic_check_all(void) {

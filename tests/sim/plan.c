@@ -146,6 +146,11 @@ static void draw_elastic(sim_plan *plan, uint64_t seed, int max_nodes, sim_rando
         sim_item *item = add_item(plan, SIM_LATE, r);
         item->at_ms = sim_between(r, 1, 20000);
     }
+    if (sim_chance(r, 15)) { /* who serves the store */
+        sim_item *item = add_item(plan, SIM_KILL_LAUNCHER, r);
+        *item = (sim_item){.kind = SIM_KILL_LAUNCHER, .from = SIM_FROM_START, .value = (int)sim_between(r, 50, 10000)};
+        item->at_ms = sim_between(r, 0, plan->work_ms);
+    }
     for (int k = (int)sim_between(r, 0, 4); k > 0; k--)
         draw_change(plan, r);
 }

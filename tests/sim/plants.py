@@ -71,8 +71,6 @@ PLANTS = [
      "        l->rejoins = true;\n", "        l->rejoins = !PLANTED;\n"),
     ("rounds count from the beginning with another coordinator", "elastic/nodes_round.c",
      "    count_on(t);\n", "    if (!PLANTED)\n        count_on(t);\n"),
-    ("a key that is to end with its connection stays", "store/operations.c",
-     "if (!session->living.size &&", "if (!PLANTED && !session->living.size &&"),
     ("a newcomer is not told of", "elastic/nodes_round.c",
      "if (!t->round || t->closed || t->done ||", "if (PLANTED || !t->round || t->closed || t->done ||"),
     ("a restart is not counted", "elastic/launcher_attempt.c",
