@@ -86,16 +86,6 @@ static tt_status make_model(Trainer *t, const Options *o) {
     return t->ddp ? TT_OK : tt_last_status();
 }
 
-/* Register the state that a rank hands to another one, and take it. */
-static tt_status begin_elastic(Trainer *t) {
-    if (tt_elastic_add_optimizer(t->elastic, "optimizer", t->sgd) ||
-        tt_elastic_add_loader(t->elastic, "loader", t->loader) ||
-        (t->test_loader && tt_elastic_add_loader(t->elastic, "test", t->test_loader)) ||
-        tt_elastic_add(t->elastic, "epoch", &t->progress.epoch, sizeof t->progress.epoch))
-        return tt_last_status();
-    return tt_elastic_restore(t->elastic);
-}
-
 /* Go on after a call that failed because another rank was lost. */
 static tt_status recover(Trainer *t) {
     if (!t->elastic || tt_elastic_restore(t->elastic))
@@ -103,6 +93,16 @@ static tt_status recover(Trainer *t) {
     t->world = tt_elastic_group(t->elastic);
     t->rank = tt_get_rank(t->world);
     return TT_OK;
+}
+
+/* Register the state that a rank hands to another one, and take it. */
+static tt_status begin_elastic(Trainer *t) {
+    if (tt_elastic_add_optimizer(t->elastic, "optimizer", t->sgd) ||
+        tt_elastic_add_loader(t->elastic, "loader", t->loader) ||
+        (t->test_loader && tt_elastic_add_loader(t->elastic, "test", t->test_loader)) ||
+        tt_elastic_add(t->elastic, "epoch", &t->progress.epoch, sizeof t->progress.epoch))
+        return tt_last_status();
+    return recover(t); /* a rank may have been lost by now */
 }
 
 static tt_status set_up(Trainer *t, const Data *d, const Options *o) {

@@ -122,6 +122,12 @@ void tt__launcher_change(launcher *l) {
 }
 
 void tt__launcher_regroup(launcher *l, const char *why) {
+    if (l->phase == TT__GONE && !l->ordered && !l->regroups && (l->kept || failed_by_itself(l))) { /* the ranks here have noticed before */
+        l->regroups = true;
+        if (l->job->coordinates)
+            snprintf(l->why, sizeof l->why, "%s", why);
+        tt__streams_print(&l->streams, "tutti run: %s", why);
+    }
     if (l->phase != TT__RUNNING && l->phase != TT__SETTLING)
         return;
     bool first = !l->regroups, recovers = may_recover(l);

@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* A wait is made of slices, so that a signal is seen. Who only looks has no time. */
-enum { SLICE_MS = 200, LOOK_CONNECT_MS = 100, LOOK_MS = 250 };
+enum { SLICE_MS = 200, CONNECT_MS = 1000, LOOK_CONNECT_MS = 100, LOOK_MS = 250 };
 
 /* Connect, unless it is connected. */
 static tt_status connect_launcher(tt__launcher_store *launcher, int64_t timeout_ms) {
@@ -24,6 +24,21 @@ static tt_status connect_launcher(tt__launcher_store *launcher, int64_t timeout_
 void tt__launcher_disconnect(tt__launcher_store *launcher) {
     tt_store_free(launcher->connection);
     launcher->connection = NULL;
+}
+
+/* Connect within the time, unless a signal comes: a launcher that has ended may be replaced, or may not. */
+static tt_status connect_patiently(tt__launcher_store *launcher, int64_t wait_ms, const tt__stop_wish *stop) {
+    int64_t deadline_ms = tt__deadline_ms(wait_ms);
+    for (;;) {
+        int64_t left = tt__left_ms(deadline_ms);
+        tt_status status = connect_launcher(launcher, left < 1 ? 1 : left < CONNECT_MS ? left : CONNECT_MS);
+        if (!status)
+            tt_store_set_timeout_ms(launcher->connection, wait_ms);
+        if ((status != TT_ERR_TIMEOUT && status != TT_ERR_NET) || !left)
+            return status;
+        if (tt__stop_wish_signal(stop))
+            return tt__fail(TT_ERR_ABORTED, "signal %d came", tt__stop_wish_signal(stop));
+    }
 }
 
 /* ---- what a key says ---- */
@@ -113,7 +128,7 @@ static tt_status await_round(tt__launcher_store *launcher, tt_store_value *value
     int64_t deadline_ms = tt__deadline_ms(wait_ms);
     char key[64];
     snprintf(key, sizeof key, TT__ROUND_KEY, round);
-    TT__TRY(connect_launcher(launcher, wait_ms));
+    TT__TRY(connect_patiently(launcher, wait_ms, stop));
     tt_status status = await_key(launcher->connection, key, deadline_ms, stop);
     return status ? status : read_key(launcher->connection, key, value);
 }
