@@ -122,7 +122,8 @@ void tt__launcher_change(launcher *l) {
 }
 
 void tt__launcher_regroup(launcher *l, const char *why) {
-    if (l->phase == TT__GONE && !l->ordered && !l->regroups && (l->kept || failed_by_itself(l))) { /* the ranks here have noticed before */
+    /* the ranks here have noticed before */
+    if (l->phase == TT__GONE && !l->ordered && !l->regroups && (l->kept || failed_by_itself(l))) {
         l->regroups = true;
         if (l->job->coordinates)
             snprintf(l->why, sizeof l->why, "%s", why);

@@ -20,7 +20,7 @@ sys.path.insert(0, str(pathlib.Path(os.environ["TT_SOURCE"]) / "tests" / "suppor
 from patience import DEADLINE, free_port  # noqa: E402
 
 TUTTI = os.environ["TUTTI"]
-CASES = int(os.environ.get("TT_STORM_CASES") or ("6" if "TT_SANITIZED" in os.environ else "16"))
+CASES = int(os.environ.get("TT_STORM_CASES") or ("6" if "TT_SANITIZED" in os.environ else "10"))
 SEED = int(os.environ.get("TT_STORM_SEED") or random.randrange(1 << 30))
 ONLY = os.environ.get("TT_STORM_ONLY")
 SIGNALS = [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT]
