@@ -54,7 +54,8 @@ def torch_server(python):
 
 def rows(found):
     """What is told of a measurement: (label, number)."""
-    for label, key, scale in (("connecting all, ms", "connect_s", 1e3), ("a set and a get on each, ms", "set_get_s", 1e3),
+    for label, key, scale in (("connecting all, ms", "connect_s", 1e3),
+                              ("a set and a get on each, ms", "set_get_s", 1e3),
                               ("all count and wait, ms", "count_wait_s", 1e3), ("BARRIER of all, ms", "barrier_s", 1e3),
                               ("memory for each, bytes", "bytes_per_client", 1)):
         if found[key] is not None:

@@ -16,7 +16,8 @@ from patience import DEADLINE, free_port  # noqa: E402
 
 TUTTI = os.environ["TUTTI"]
 RANK = os.path.join(os.environ["TT_BUILD"], "examples", "bare_reducer")
-PLACES = {"static": lambda host, port: ["--nnodes=2", "--node-rank=1", f"--master-addr={host}", f"--master-port={port}"],
+PLACES = {"static": lambda host, port: ["--nnodes=2", "--node-rank=1", f"--master-addr={host}",
+                                         f"--master-port={port}"],
           "c10d": lambda host, port: ["--nnodes=1:2", f"--rdzv-endpoint={host}:{port}"]}
 
 
@@ -65,7 +66,8 @@ class Endpoints(unittest.TestCase):
             with self.subTest(place=name):
                 words = place("127.0.0.1", free_port())
                 first = start(*[word.replace("--node-rank=1", "--node-rank=0") for word in words],
-                              "--rdzv-conf=timeout=60,last_call_timeout=0.1", "sleep", "1000", TT_SECRET="0123456789abcdef")
+                              "--rdzv-conf=timeout=60,last_call_timeout=0.1", "sleep", "1000",
+                              TT_SECRET="0123456789abcdef")
                 try:
                     self.assertTrue(any("waiting for node 1" in line or "begins" in line for line in first.stderr))
                     other = start(*words, "--rdzv-conf=timeout=20", "true", TT_SECRET="fedcba9876543210")
