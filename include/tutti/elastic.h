@@ -39,7 +39,7 @@ typedef struct tt_elastic_new_args {
     const char *transport; /* as tt_init_process_group() has it */
     const char *algorithms;
     bool or_alone;        /* where no launcher has set anything, be a world of one */
-    bool stop_on_signals; /* SIGTERM and SIGUSR1 ask for a stop, on which tt_elastic_should_stop() agrees */
+    bool stop_on_signals; /* once joined, SIGTERM and SIGUSR1 ask for a stop: see tt_elastic_should_stop() */
     char tt_end;          /* not an option: see base.h */
 } tt_elastic_new_args;
 

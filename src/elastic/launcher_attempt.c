@@ -147,18 +147,23 @@ void tt__launcher_lose_job(launcher *l) {
         tt__launcher_kill(l);
 }
 
-/* Nodes come or go, and the workers here have ended already, or are about to: where any failed it was for that. */
-static void regroup_late(launcher *l) {
+/* Nodes come or go, and the workers here have ended already, or are about to, or have noticed and wait: where any failed
+ * it was for that. */
+static void regroup_late(launcher *l, const char *why) {
     tt__first first;
     char tail[TT__TAIL_BYTES + 1];
     int own;
-    if (l->phase > TT__SETTLING && !l->ordered && tt__launcher_first(l, &first, &own, tail))
-        l->regroups = true;
+    if (l->phase <= TT__SETTLING || l->ordered || l->regroups ||
+        !(l->kept || tt__launcher_first(l, &first, &own, tail)))
+        return;
+    l->regroups = true;
+    snprintf(l->why, sizeof l->why, "%s", why);
+    tt__streams_print(&l->streams, "tutti run: %s", why);
 }
 
 void tt__launcher_regroup(launcher *l, const char *why) {
     if (l->phase != TT__RUNNING && l->phase != TT__SETTLING) {
-        regroup_late(l);
+        regroup_late(l, why);
         return;
     }
     bool first = !l->regroups, recovers = may_recover(l);

@@ -132,11 +132,24 @@ static void keep_event(tt__nodes_event **list, tt__nodes_event *event) {
 
 static const char *hostname_of(const launcher *l, int node) { return l->round->of[node].hostname; }
 
+/* Say of a node's ranks that they have ended, for those that wait for them while they join: no one else may. */
+static void publish_end_of_node(launcher *l, int node) {
+    if (!l->job->coordinates || !l->round)
+        return;
+    const tt__round_node *of = &l->round->of[node];
+    for (int rank = of->first_rank; rank < of->first_rank + of->workers; rank++) {
+        char key[64];
+        snprintf(key, sizeof key, "tutti/ended/%d", rank);
+        put_note(l, key, "its node, which is not there any more");
+    }
+}
+
 /* Another node leaves a job that goes on. */
 static void node_goes(launcher *l, int node, const char *why) {
     char text[160];
-    if (!l->job->coordinates)
+    if (!l->job->coordinates || !l->round)
         return;
+    publish_end_of_node(l, node);
     snprintf(text, sizeof text, "node %d (%s) leaves (%s)", node, hostname_of(l, node), why);
     tt__launcher_regroup(l, text);
 }
@@ -151,6 +164,7 @@ static void take_node_signal(launcher *l, const tt__nodes_event *event) {
     l->node_signal = true;
     if (l->phase != TT__RUNNING && l->phase != TT__SETTLING)
         return;
+    publish_end_of_node(l, event->node); /* it may have had none yet */
     tt__streams_print(&l->streams, "tutti run: node %d (%s) got %s: ending the workers here, too", event->node,
                       hostname_of(l, event->node), name);
     tt__launcher_terminate(l, SIGTERM);
@@ -186,6 +200,7 @@ static void take_lost_node(launcher *l, tt__nodes_event *event) {
     } else if (!l->job->coordinates && (own || event->node == 0)) {
         tt__launcher_lose_job(l);
     } else {
+        publish_end_of_node(l, event->node);
         tt__launcher_change(l);
     }
 }
@@ -202,6 +217,11 @@ static void take_recovery_elsewhere(launcher *l, const tt__nodes_event *event) {
 static void take_round(launcher *l, tt__nodes_event *event) {
     if (l->done || (l->phase != TT__JOINING && l->phase != TT__GONE))
         return;
+    if (l->phase == TT__JOINING && l->node_signal) {
+        l->failure = tt__fail(TT_ERR_PEER, "another node was told to end before the workers here began");
+        l->node_left = l->done = true;
+        return;
+    }
     tt__launcher_take_round(l, event->round);
     event->round = NULL;
 }

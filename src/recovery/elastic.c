@@ -121,11 +121,12 @@ static tt_status elastic_begin(tt_elastic *e, const tt_elastic_new_args *a) {
     TT__TRY(copy_option(&e->transport, a->transport));
     TT__TRY(copy_option(&e->algorithms, a->algorithms));
     TT__TRY(find_seat(e));
-    if (a->stop_on_signals)
-        tt__stop_wish_begin(&e->stop);
     tt__recovery_say((tt__recovery){.recovers = 1});
     TT__TRY(tt__standing_record_open(&e->standing, e->rank, e->world));
-    return join_round(e);
+    TT__TRY(join_round(e));
+    if (a->stop_on_signals) /* until now a signal ends the process, which has nothing to save and may wait for long */
+        tt__stop_wish_begin(&e->stop);
+    return TT_OK;
 }
 
 tt_status tt_elastic_new_with(const tt_elastic_new_args *args, size_t size) {
