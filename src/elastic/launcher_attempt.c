@@ -147,8 +147,8 @@ void tt__launcher_lose_job(launcher *l) {
         tt__launcher_kill(l);
 }
 
-/* Nodes come or go, and the workers here have ended already, or are about to, or have noticed and wait: where any failed
- * it was for that. */
+/* Nodes come or go, and the workers here have ended already, or are about to, or have noticed and wait: where any
+ * failed it was for that. */
 static void regroup_late(launcher *l, const char *why) {
     tt__first first;
     char tail[TT__TAIL_BYTES + 1];
@@ -222,6 +222,19 @@ static void tell_lost(launcher *l) {
         snprintf(l->why, sizeof l->why, "node %d is lost: %.200s", l->lost->node, l->lost->text ? l->lost->text : "?");
 }
 
+/* Where the loss of a node counts, keep and print a line about it. */
+static void remember_loss(launcher *l) {
+    char **line = &l->earlier[l->job->restarts % TT__MAX_EARLIER];
+    if (tt__launcher_is_elastic(l))
+        return;
+    free(*line);
+    *line = strdup(l->why);
+    if (!l->job->node_0_reports)
+        tt__streams_alarm(&l->streams, "tutti run: attempt %d of %lld: %s; %s", l->job->restarts + 1,
+                          (long long)l->job->max_restarts + 1, l->why,
+                          any_goes_on(l) ? "replacing what is lost, the other ranks go on" : "starting again");
+}
+
 /* Report how the attempt ended, and remember it. */
 static void tell_attempt(launcher *l) {
     tt__first first;
@@ -230,7 +243,12 @@ static void tell_attempt(launcher *l) {
     if (!l->regroups)
         snprintf(l->why, sizeof l->why, "a call of the ranks failed, though none is lost");
     tell_lost(l);
-    if (!tt__launcher_first(l, &first, &own, tail) || !failed_by_itself(l))
+    bool any = tt__launcher_first(l, &first, &own, tail);
+    if (l->lost && (!any || first.worker->secondary || first.worker->sent_signal)) {
+        remember_loss(l);
+        return;
+    }
+    if (!any || !failed_by_itself(l))
         return;
     remember_attempt(l, &first);
     tt__attempt_text(&first, l->why, sizeof l->why);

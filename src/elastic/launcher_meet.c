@@ -30,6 +30,7 @@ static tt__nodes_member member_of(const tt__job *job) {
 
 tt_status tt__launcher_join(launcher *l) {
     tt__nodes_member member = member_of(l->job);
+    member.find_ms = l->began ? l->job->rejoin_ms : l->job->join_ms;
     member.kept = l->kept;
     member.recovery = l->job->recovery;
     if (l->round && l->round->attempt > member.attempt)
@@ -100,7 +101,6 @@ void tt__launcher_rejoin(launcher *l) {
     l->rejoins = l->over = false;
     l->job->recovery = l->kept ? l->job->recovery : 0;
     l->phase = TT__JOINING;
-    l->job->join_ms = l->job->rejoin_ms;
     tt_status status = l->server ? TT_OK : tt__launcher_serve_store(l->job, &l->server);
     if (!status)
         status = tt__launcher_join(l);

@@ -63,6 +63,7 @@ typedef struct tt__nodes_member {
     int restarts;         /* and how many of them followed a failure */
     bool kept;            /* workers here wait for another round, */
     int recovery;         /* after this one */
+    int64_t find_ms;      /* how long to look for who serves the store */
     int64_t join_ms;      /* how long to wait for the others */
     int64_t last_call_ms; /* how long nobody may have come when a set that may still grow begins */
     int64_t heartbeat_ms;
