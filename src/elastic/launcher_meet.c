@@ -23,6 +23,7 @@ static tt__nodes_member member_of(const tt__job *job) {
                               .max_restarts = job->max_restarts,
                               .attempt = job->attempt,
                               .restarts = job->restarts,
+                              .find_ms = job->join_ms,
                               .join_ms = job->join_ms,
                               .last_call_ms = job->last_call_ms,
                               .heartbeat_ms = job->heartbeat_ms};
@@ -30,7 +31,8 @@ static tt__nodes_member member_of(const tt__job *job) {
 
 tt_status tt__launcher_join(launcher *l) {
     tt__nodes_member member = member_of(l->job);
-    member.find_ms = l->began ? l->job->rejoin_ms : l->job->join_ms;
+    if (l->began)
+        member.find_ms = l->job->rejoin_ms;
     member.kept = l->kept;
     member.recovery = l->job->recovery;
     if (l->round && l->round->attempt > member.attempt)

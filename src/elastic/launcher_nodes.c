@@ -271,6 +271,10 @@ static bool take_event(launcher *l, tt__nodes_event *event) {
     case TT__NODES_FAILED:
         take_no_round(l, event);
         return false;
+    case TT__NODES_AGAIN:
+        if (l->phase == TT__JOINING && !l->done)
+            tt__launcher_rejoin(l);
+        return false;
     case TT__NODES_WAITS:
         tt__streams_print(&l->streams, "tutti run: %s", event->text ? event->text : "waiting for other nodes");
         return false;

@@ -60,7 +60,7 @@ static void miss_beat(tt__talk *t, int id, bool connected) {
         tt__talk_fail_all(t, all);
     } else if (!t->round && id == 0) {
         if (!tt__talk_will_look_again(t))
-            tt__talk_fail(t, all);
+            tt__talk_miss_coordinator(t, all);
     } else {
         tt__talk_lose(t, id, why);
         if (t->nodes->member.coordinates)

@@ -9,7 +9,7 @@
 
 /* Is it worth another try, for as long as others are waited for? */
 static bool may_ask_again(const tt__talk *t, tt_status status) {
-    return (status == TT_ERR_TIMEOUT || status == TT_ERR_NET) && t->began_ms + t->nodes->member.join_ms > tt__now_ms();
+    return (status == TT_ERR_TIMEOUT || status == TT_ERR_NET) && t->began_ms + t->nodes->member.find_ms > tt__now_ms();
 }
 
 tt_status tt__talk_ask_etcd(tt__talk *t) {
@@ -22,9 +22,9 @@ tt_status tt__talk_ask_etcd(tt__talk *t) {
     m->coordinates = own;
     if (own && !t->collecting)
         tt__talk_collect(t, m->attempt + 1, m->restarts, 0);
-    if (!m->port && t->began_ms + m->join_ms <= tt__now_ms())
+    if (!m->port && t->began_ms + m->find_ms <= tt__now_ms())
         return tt__fail(TT_ERR_TIMEOUT, "nobody who serves the store came within %lld s (--rdzv-conf: is_host=false)",
-                        (long long)m->join_ms / 1000);
+                        (long long)m->find_ms / 1000);
     return TT_OK;
 }
 

@@ -85,7 +85,7 @@ tt_status tt__talk_put_card(tt__talk *t) {
 /* A launcher that waits for who serves the store tries again whatever became of an attempt: between two attempts of the
  * job the store drops who has not come far enough to be told from a worker. */
 static bool may_try_again(const tt__talk *t, tt_status status) {
-    bool left = t->began_ms + t->nodes->member.join_ms > tt__now_ms();
+    bool left = t->began_ms + t->nodes->member.find_ms > tt__now_ms();
     return left &&
            (status == TT_ERR_TIMEOUT || (tt__talk_numbers(t) && (status == TT_ERR_NET || status == TT_ERR_PEER)));
 }
@@ -108,7 +108,7 @@ bool tt__talk_connect(tt__talk *t) {
         return false;
     }
     if (status == TT_ERR_TIMEOUT)
-        tt__fail_prefix("node 0 did not come within %lld s", (long long)m->join_ms / 1000);
+        tt__fail_prefix("node 0 did not come within %lld s", (long long)m->find_ms / 1000);
     if (status)
         tt__talk_fail(t, tt_last_error());
     t->cut = status != TT_OK;

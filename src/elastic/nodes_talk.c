@@ -75,6 +75,15 @@ void tt__talk_lose(tt__talk *t, int id, const char *text) {
         tt__talk_post(t, TT__NODES_LOST, number, 0, text);
 }
 
+void tt__talk_miss_coordinator(tt__talk *t, const char *text) {
+    if (!tt__talk_numbers(t) || !t->known || !t->of[0].here || t->failed) {
+        tt__talk_fail(t, text);
+        return;
+    }
+    t->failed = true;
+    tt__talk_post(t, TT__NODES_AGAIN, 0, 0, text);
+}
+
 /* ---- the store */
 
 tt_status tt__talk_check(tt__talk *t, tt_status status) {
@@ -85,7 +94,7 @@ tt_status tt__talk_check(tt__talk *t, tt_status status) {
         return status;
     if (!t->round) {
         tt__fail_prefix("node 0 ended before all nodes had come (it says why)");
-        tt__talk_fail(t, tt_last_error());
+        tt__talk_miss_coordinator(t, tt_last_error());
     } else if (!t->of[0].lost) {
         tt__fail_prefix("the store that it serves does not answer");
         tt__talk_lose(t, 0, tt_last_error());

@@ -116,6 +116,10 @@ void tt__talk_post(tt__talk *t, tt__nodes_kind kind, int node, int value, const 
 /* Joining has failed, or another round; the launcher is told so once. */
 void tt__talk_fail(tt__talk *t, const char *text);
 
+/* Before the first round the coordinator, which had been there, is gone: the launcher is told to join anew, or, where
+ * each node has its number, that joining has failed. */
+void tt__talk_miss_coordinator(tt__talk *t, const char *text);
+
 /* Member `id` is lost. The launcher is told, if that is in the round. */
 void tt__talk_lose(tt__talk *t, int id, const char *text);
 

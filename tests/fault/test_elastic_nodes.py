@@ -120,6 +120,45 @@ class Elastic(unittest.TestCase):
             launcher.wait_for_world(3)
         self.end_all(first, second, third)
 
+    def test_nodes_come_one_after_the_other(self):
+        launchers = []
+        for n in range(1, 5):
+            launchers.append(self.start())
+            for launcher in launchers:
+                launcher.wait_for_world(n)
+        self.end_all(*launchers)
+
+    def test_a_spare_outlives_who_serves_the_store(self):
+        first = self.start(nnodes="1:2")
+        first.wait_for_world(1)
+        second = self.start(nnodes="1:2")
+        for launcher in (first, second):
+            launcher.wait_for_world(2)
+        spare = self.start(nnodes="1:2")
+        spare.wait_for("all 2 places are taken")
+        first.end(signal.SIGKILL)
+        for launcher in (second, spare):
+            launcher.wait_for("looking for the job again")
+            launcher.wait_for_world(2)
+        serves = second if self.serves(second) else spare
+        self.end_all(serves, *({second, spare} - {serves}))
+
+    def test_too_few_are_left(self):
+        """The job ends on all nodes that are left, though some of them don't serve the store."""
+        conf = "last_call_timeout=0.3,heartbeat=2,timeout=3"
+        launchers = [self.start(nnodes="3:4", conf=conf)]
+        launchers[0].wait_for("OMP_NUM_THREADS")
+        launchers += [self.start(nnodes="3:4", conf=conf) for _ in range(2)]
+        for launcher in launchers:
+            launcher.wait_for_world(3)
+        lost = next(launcher for launcher in launchers if not self.serves(launcher))
+        lost.end(signal.SIGKILL)
+        for launcher in launchers:
+            if launcher is not lost:
+                code, err = launcher.end()
+                self.assertNotEqual(code, 0, err)
+                self.assertIn("not all of 3 nodes came within 3 s", err)
+
     def test_a_node_may_leave(self):
         first, second = self.start_two()
         code, err = second.end(signal.SIGTERM)
