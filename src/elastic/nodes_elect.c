@@ -55,7 +55,6 @@ static void look_elsewhere(tt__talk *t) {
     t->list_read = 0;
     t->beats = t->news = t->news_of_before = 0;
     t->cut = t->collecting = t->told_waiting = t->closed = false;
-    t->newcomer = 0;
     t->began_ms = tt__now_ms();
 }
 

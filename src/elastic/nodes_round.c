@@ -206,17 +206,19 @@ static void wait_for_more(tt__talk *t, int n) {
 
 /* Tell of a member that the running attempt is without, if there is a place for it. */
 static void tell_newcomer(tt__talk *t) {
+    char text[100] = "";
     if (!t->round || t->closed || t->done || !tt__talk_numbers(t) || t->round->n >= t->nodes->member.max_nodes ||
         tt__now_ms() - t->came_ms < NEWCOMERS_MS)
         return;
-    for (int id = t->newcomer + 1; id < t->known; id++)
-        if (tt__node_lives(&t->of[id]) && tt__talk_node_number(t, id) < 0) {
-            char text[100];
-            snprintf(text, sizeof text, "another node (%s) joins", t->of[id].hostname);
-            t->newcomer = t->known - 1;
-            tt__talk_post(t, TT__NODES_NEWCOMER, -1, 0, text);
-            return;
-        }
+    for (int id = 0; id < t->known; id++) {
+        tt__node *node = &t->of[id];
+        if (node->told || !tt__node_lives(node) || tt__talk_node_number(t, id) >= 0)
+            continue;
+        node->told = true;
+        snprintf(text, sizeof text, "another node (%s) joins", node->hostname);
+    }
+    if (*text)
+        tt__talk_post(t, TT__NODES_NEWCOMER, -1, 0, text);
 }
 
 void tt__talk_compose(tt__talk *t) {

@@ -27,6 +27,7 @@ typedef struct tt__node {
     bool lost, done; /* done: it has announced so */
     bool left;       /* it has read all that it needs */
     int gone;        /* attempts of which it has no worker left, counted up to the last, */
+    bool told;       /* the launcher knows that it has come */
     bool kept;       /* but such as are kept */
     int workers;
     bool wants_trace;
@@ -68,7 +69,6 @@ typedef struct tt__talk {
     int64_t came_ms;             /* when the last one came */
     int gone;                    /* attempts for which GONE was posted */
     bool closed;                 /* nobody is waited for any more */
-    int newcomer;                /* the last one that was told of */
 
     int looks; /* 0: none under way; else its number */
     int64_t look_until_ms;
