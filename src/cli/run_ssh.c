@@ -26,6 +26,9 @@ static tt_status check_host_flags(const tt__run_flags *f, const tt__hosts *hosts
             return tt__fail(TT_ERR_INVALID, "--%s and %s were given: the hosts say where the nodes are", made[i].name,
                             by);
     int64_t nodes = hosts->n;
+    if (f->nnodes && strchr(f->nnodes, ':'))
+        return tt__fail(TT_ERR_UNSUPPORTED,
+                        "%s starts a fixed set of hosts: expected no --nnodes=MIN:MAX, got \"%.40s\"", by, f->nnodes);
     if (f->nnodes)
         TT__TRY(tt__parse_i64("--nnodes", f->nnodes, 1, TT__HOSTS_MAX, &nodes));
     return nodes == hosts->n

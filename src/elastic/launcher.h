@@ -196,6 +196,9 @@ bool tt__launcher_may_try_again(const tt__launcher_state *l);
 /* Start all workers again; false: although none has failed. No process of the last attempt is left on any node. */
 void tt__launcher_begin_next(tt__launcher_state *l, bool failed);
 
+/* Report the nodes that are lost, in a line each. */
+void tt__launcher_report_lost(tt__launcher_state *l);
+
 /* After the report of the last attempt: report how many there were and how each before it failed, and why there is no
  * other. */
 void tt__launcher_report_attempts(tt__launcher_state *l);
@@ -217,9 +220,6 @@ tt_store *tt__launcher_own_store(tt__launcher_state *l);
 
 /* Leave what is left of the job, and look for it again. */
 void tt__launcher_rejoin(tt__launcher_state *l);
-/* Report the nodes that are lost, in a line each. */
-void tt__launcher_report_lost(tt__launcher_state *l);
-
 /* ---- launcher_nodes.c */
 
 void tt__launcher_take_node_events(tt__launcher_state *l);

@@ -350,8 +350,10 @@ void tt__launcher_take_round(launcher *l, tt__round *round) {
     tt__round *before = l->round;
     tt__launcher_take_election(l);
     bool again = l->phase == TT__GONE;
-    if (again && !l->ordered)
+    if (again && !l->ordered) {
+        l->any_kept = round->recovery > 0;
         tell_attempt(l);
+    }
     if (again || l->kept)
         forget_attempt(l);
     set_round(l, round);
@@ -429,6 +431,12 @@ void tt__launcher_attempt_over(launcher *l, int unkillable) {
 }
 
 /* ---- the report */
+
+void tt__launcher_report_lost(launcher *l) {
+    for (const tt__nodes_event *event = l->lost; event; event = event->next)
+        tt__streams_alarm(&l->streams, "tutti run: node %d (%s) is lost: %s", event->node,
+                          l->round->of[event->node].hostname, event->text ? event->text : "?");
+}
 
 void tt__launcher_report_attempts(launcher *l) {
     int attempt = l->job->restarts, left_out = attempt > TT__MAX_EARLIER ? attempt - TT__MAX_EARLIER : 0;

@@ -123,9 +123,3 @@ void tt__launcher_take_election(launcher *l) {
     if (server)
         l->server = server;
 }
-
-void tt__launcher_report_lost(launcher *l) {
-    for (const tt__nodes_event *event = l->lost; event; event = event->next)
-        tt__streams_alarm(&l->streams, "tutti run: node %d (%s) is lost: %s", event->node,
-                          l->round->of[event->node].hostname, event->text ? event->text : "?");
-}

@@ -10,7 +10,7 @@
 
 /* Wait, as the coordinator, until the others have read its card. */
 static tt_status wait_until_all_know(tt__talk *t, int64_t deadline) {
-    int others = t->nodes->member.max_nodes - 1, left = 0;
+    int others = t->nodes->member.min_nodes - 1, left = 0; /* in a set that may be larger nobody else need come */
     while (left < others && tt__left_ms(deadline)) {
         TT__TRY(tt__talk_read_left(t, &left));
         if (left < others)

@@ -76,6 +76,9 @@ typedef struct tt__talk {
     tt__snapshot seen;
 } tt__talk;
 
+/* Is the launcher done with the thread? */
+bool tt__talk_stopped(const tt__talk *t);
+
 /* ---- members */
 
 /* Find what is known of member `id`; NULL: nothing is. */
@@ -217,7 +220,5 @@ void tt__talk_fail_all(tt__talk *t, const char *text);
 
 /* As the coordinator: wait until the others have read all they need from the store. */
 void tt__talk_wait_for_leavers(tt__talk *t);
-
-bool tt__talk_stopped(const tt__talk *t);
 
 #endif

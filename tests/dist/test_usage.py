@@ -48,6 +48,7 @@ WRONG = {
         ("--nproc-per-node 2x true", 'got "2x"'),
         ("--nproc-per-node", "--nproc-per-node: expected a value"),
         ("--nnodes 2:1 true", "--nnodes: expected MIN:MAX"),
+        ("--ssh a,b --nnodes 1:2 true", "--ssh starts a fixed set of hosts"),
         ("--nnodes 1: true", "--nnodes: expected"),
         ("--nnodes=1:2 --rdzv-backend=static true", "expected --rdzv-backend=c10d"),
         ("--nnodes=1:2 --rdzv-conf=is_host=perhaps true", "is_host: expected true or false"),

@@ -315,6 +315,12 @@ class Elastic(unittest.TestCase):
         os.unlink(secret)
         self.end_all(first, second)
 
+    def test_quotes_around_the_settings(self):
+        """As PyTorch's tests write them."""
+        first = self.start(nnodes="1:2", script=SAY, conf="'join_timeout=5,last_call_timeout=0.2,timeout=5'")
+        first.wait_for_world(1)
+        self.assertEqual(first.end()[0], 0)
+
     def test_a_program_that_is_missing_on_one_node(self):
         first = self.start()
         first.wait_for_world(1)
