@@ -83,6 +83,7 @@ static inline void etcd_run(etcd *e, int i) {
     if (e->pids[i])
         return;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    setpgid(0, 0); /* a group with a stopped process gets SIGHUP from the kernel when it loses its last outer parent */
     int fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
     if (getppid() != parent || fd < 0)
         _exit(1);
