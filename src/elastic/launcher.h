@@ -193,6 +193,9 @@ void tt__launcher_take_round(tt__launcher_state *l, tt__round *round);
 /* Is the failure of this attempt followed by another, as far as is known here? */
 bool tt__launcher_may_try_again(const tt__launcher_state *l);
 
+/* Does another round follow when no worker of this one is left, as far as is known here? None does where all is well. */
+bool tt__launcher_another_follows(const tt__launcher_state *l);
+
 /* Start all workers again; false: although none has failed. No process of the last attempt is left on any node. */
 void tt__launcher_begin_next(tt__launcher_state *l, bool failed);
 

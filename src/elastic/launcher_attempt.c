@@ -249,6 +249,7 @@ static void forget_attempt(launcher *l) {
     tt__snapshot_free(&l->remote);
     if (l->kept)
         return;
+    tt__watchdog_forget_all(l);
     tt__watch_renew(l->watch);
     tt_store_free(l->store); /* its connection ends with those of the workers */
     l->store = NULL;
@@ -354,15 +355,19 @@ static void end_here(launcher *l) {
         tt__nodes_announce_last(l->nodes, tt__launcher_attempt(l));
 }
 
+bool tt__launcher_another_follows(const launcher *l) {
+    bool counts = attempt_failed(l), ended_well = !counts && !l->regroups && !l->lost;
+    return !(ended_well || (counts && !has_attempts_left(l)) || against_another(l));
+}
+
 /* Decide, on the only node or as the coordinator, when nothing is left of the attempt anywhere. */
 static void decide(launcher *l) {
-    bool counts = attempt_failed(l), ended_well = !counts && !l->regroups && !l->lost;
     if (l->ordered)
         return;
-    if (ended_well || (counts && !has_attempts_left(l)) || against_another(l))
-        end_here(l);
-    else
+    if (tt__launcher_another_follows(l))
         order_next(l);
+    else
+        end_here(l);
 }
 
 /* Workers that are kept wait until the job is found. */
