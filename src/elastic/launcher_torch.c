@@ -61,6 +61,8 @@ void tt__launcher_torch_free(launcher *l) {
 
 int tt__launcher_torch_fd(const launcher *l) { return l->torch ? tt__torch_agent_fd(l->torch->agent) : -1; }
 
+bool tt__launcher_torch_waits(const launcher *l) { return l->torch && l->torch->asked && !l->done; }
+
 /* A round begins: the first, or one after that before has ended here. */
 static void take_begin(launcher *l, const tt__torch_assignment *placed) {
     bool first = l->phase == TT__JOINING, changed = l->torch->changed;
