@@ -14,7 +14,13 @@
 #include <unistd.h>
 
 /* A client that is slower than CLIENT_MS, or one too many, is let go. */
-enum { CLIENTS = TT__HEALTH_CLIENTS, LISTENER_EVENT = CLIENTS, REQUEST = 4096, ANSWER = TT__HEALTH_BODY + 256, CLIENT_MS = 5000 };
+enum {
+    CLIENTS = TT__HEALTH_CLIENTS,
+    LISTENER_EVENT = CLIENTS,
+    REQUEST = 4096,
+    ANSWER = TT__HEALTH_BODY + 256,
+    CLIENT_MS = 5000
+};
 
 typedef struct probe {
     int fd; /* -1: free */
@@ -161,14 +167,14 @@ static void probe_serve(tt__health *h, int which) {
 
 /* ---- all */
 
-static bool same_address(const struct in6_addr *a, const struct in6_addr *b) { return !memcmp(a, b, sizeof *a); }
+static bool same_client_host(const struct in6_addr *a, const struct in6_addr *b) { return !memcmp(a, b, sizeof *a); }
 
 /* How little is lost with this client, when one from `next` is to have its place: most with one that has its answer,
  * then the more places its address would have. */
 static int dispensable(const tt__health *h, const probe *p, const struct in6_addr *next) {
-    int places = same_address(&p->from, next);
+    int places = same_client_host(&p->from, next);
     for (int i = 0; i < CLIENTS; i++)
-        places += same_address(&h->probes[i].from, &p->from);
+        places += same_client_host(&h->probes[i].from, &p->from);
     return p->size && p->sent == p->size ? CLIENTS + 2 : places;
 }
 

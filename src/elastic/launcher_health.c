@@ -2,7 +2,6 @@
 
 #include "base/clock.h"
 #include "base/proc_state.h"
-#include "elastic/launcher_torch.h"
 
 #include <jansson.h>
 
@@ -50,7 +49,7 @@ static bool goes_on(const launcher *l) {
 /* Is the next round waited for, with nothing left to be done here? */
 static bool waits_for_nodes(const launcher *l) {
     bool rests = l->phase == TT__GONE && l->nodes && (l->ordered || !l->job->coordinates) && goes_on(l);
-    return rests || l->phase == TT__JOINING || tt__launcher_torch_waits(l);
+    return rests || l->phase == TT__JOINING || (l->asked && !l->done);
 }
 
 /* Write what keeps the attempt from going on; false: nothing does. */
@@ -106,11 +105,12 @@ bool tt__launcher_health(void *user, char body[TT__HEALTH_BODY]) {
     char reason[REASON];
     bool trouble = say_trouble(l, reason);
     json_t *text = trouble ? json_string(reason) : json_null();
+    json_t *attempt = l->job->attempt < 0 ? json_null() : json_integer(l->job->attempt);
     json_t *id = json_string(l->job->run_id);
     json_t *all = json_pack("{s:b, s:s, s:o, s:o, s:i, s:o, s:i, s:i, s:i, s:i}", "healthy", (int)!trouble, "state",
                             state_text(l), "reason", text ? text : json_string("?"), "run_id", id ? id : json_null(),
-                            "node", l->job->node, "attempt", l->job->attempt < 0 ? json_null() : json_integer(l->job->attempt), "first_rank", l->job->first_rank,
-                            "workers", l->job->workers, "running", running_workers(l), "ended", l->ended);
+                            "node", l->job->node, "attempt", attempt, "first_rank", l->job->first_rank, "workers",
+                            l->job->workers, "running", running_workers(l), "ended", l->ended);
     char *line = all ? json_dumps(all, 0) : NULL;
     if (line && strlen(line) < TT__HEALTH_BODY)
         snprintf(body, TT__HEALTH_BODY, "%s", line);

@@ -19,7 +19,4 @@ void tt__launcher_torch_finish(tt__launcher_state *l, void (*serve)(tt__launcher
 
 void tt__launcher_torch_free(tt__launcher_state *l);
 
-/* Has the agent been asked for another round, which has not begun? */
-bool tt__launcher_torch_waits(const tt__launcher_state *l);
-
 #endif

@@ -180,12 +180,13 @@ class Health(unittest.TestCase):
             gate, fail, last, port = f"{folder}/gate", f"{folder}/fail", f"{folder}/last", free_port()
             for path in (gate, fail, last):
                 os.mkfifo(path)
-            script = (f"test $WORLD_SIZE = 2 && {{ read line < {fail}; exit 6; }}; trap '' TERM; read line < {gate}; "
-                      "exit 0")
+            last_round = f"test $TORCHELASTIC_RESTART_COUNT = 1 && {WAIT}; "
+            script = (f"{last_round}test $WORLD_SIZE = 2 && {{ read line < {fail}; exit 6; }}; trap '' TERM; "
+                      f"read line < {gate}; exit 0")
             flags = ["--max-restarts=1", "--grace-period=1000", "--rdzv-conf=last_call_timeout=0"]
             with self.elastic(script, "1:2", port, flags) as job:
                 job.wait_until(lambda got: got[1]["running"] == 1)
-                with self.elastic(f"trap '' TERM; read line < {last}; exit 0", "1:2", port, flags):
+                with self.elastic(f"{last_round}trap '' TERM; read line < {last}; exit 0", "1:2", port, flags):
                     told = job.wait_until(lambda got: got[0] == 503)
                     self.assertEqual(told["state"], "restarting")
                     self.assertRegex(told["reason"], "^another round is about to begin: ")
@@ -268,6 +269,16 @@ class Health(unittest.TestCase):
                 self.assertEqual(done.returncode, 1, done.stderr)
                 self.assertRegex(done.stderr, rf"\Atutti run: {name}: port {job.port} is taken by another "
                                               r"program.*\n\Z")
+
+    def test_descriptors(self):
+        """Those of 16 clients, of what they are watched with and of the port are asked for before anything begins."""
+        need = []
+        for flags in "", "--health-check-port=0":
+            done = subprocess.run(["sh", "-c", f"ulimit -n 20; exec {TUTTI} run --nproc-per-node=1 {flags} true"],
+                                  capture_output=True, text=True, timeout=DEADLINE)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            need.append(int(re.search(r"takes (\d+) descriptors at least", done.stderr).group(1)))
+        self.assertEqual(need[1] - need[0], 18)
 
     def test_torchruns_variable(self):
         with Job("sh", "-c", WAIT, nproc=1, port="--no-python", TORCHELASTIC_HEALTH_CHECK_PORT="0") as job:

@@ -71,8 +71,8 @@ class Timers(unittest.TestCase):
         self.assertNotIn("dmesg", err)
 
     def expires_below(self, err, rank):
-        self.assertRegex(err, rf'(?m)^tutti run: process \d+, below rank {rank}: the timer "validation" of 0.3 s, set at '
-                              rf"hangs.c:{SET}, has expired; it gets SIGKILL$")
+        self.assertRegex(err, rf'(?m)^tutti run: process \d+, below rank {rank}: the timer "validation" of 0.3 s, '
+                              rf"set at hangs.c:{SET}, has expired; it gets SIGKILL$")
 
     def sees(self, err, pattern):
         if re.search(r"its stack can't be seen: .*(ptrace|not permitted)", err):
