@@ -62,7 +62,8 @@ void tt__file_timers_unlink(const tt__job *job) {
         unlink_pipe(path);
 }
 
-/* With an end for writing of our own there is always one, so that reading never meets the pipe's end. */
+/* With an end for writing of our own there is always one, so that reading never meets the pipe's end. In a pipe that
+ * others may write into anyone could have our workers killed. */
 bool tt__file_timers_open(tt__file_timers *timers, const tt__job *job) {
     char path[PATH_MAX];
     struct stat info;
@@ -70,9 +71,10 @@ bool tt__file_timers_open(tt__file_timers *timers, const tt__job *job) {
     if (!tt__file_timers_path(job, path))
         return true;
     timers->pipe = tt__fd(open(path, O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
-    if (timers->pipe >= 0 && !fstat(timers->pipe, &info) && S_ISFIFO(info.st_mode))
+    bool there = timers->pipe >= 0 && !fstat(timers->pipe, &info) && S_ISFIFO(info.st_mode);
+    if (there && info.st_uid == geteuid() && !(info.st_mode & 077))
         return true;
-    int errnum = timers->pipe < 0 ? errno : EEXIST;
+    int errnum = timers->pipe < 0 ? errno : there ? EPERM : EEXIST;
     tt__file_timers_close(timers);
     errno = errnum;
     return false;
@@ -107,6 +109,8 @@ static void remove_file_timers(tt__file_timers *timers, pid_t pid, const char *s
         timers->n--;
     }
 }
+
+void tt__file_timers_forget(tt__file_timers *timers, pid_t pid) { remove_file_timers(timers, pid, NULL); }
 
 /* A timer of the same process and scope is replaced. Those with a signal of 0 or less end nobody. */
 static void take_request(tt__file_timers *timers, const char *line) {

@@ -28,11 +28,14 @@ const char *tt__file_timers_path(const tt__job *job, char path[PATH_MAX]);
 void tt__file_timers_make(const tt__job *job);
 void tt__file_timers_unlink(const tt__job *job);
 
-/* Open it, if it is wanted. False: it can't be; errno. */
+/* Open it, if it is wanted. False: it can't be, or is not this user's alone; errno. */
 bool tt__file_timers_open(tt__file_timers *timers, const tt__job *job);
 
 /* Close it, and forget all timers. */
 void tt__file_timers_close(tt__file_timers *timers);
+
+/* Forget those of a process. */
+void tt__file_timers_forget(tt__file_timers *timers, pid_t pid);
 
 /* Read what has come. */
 void tt__file_timers_read(tt__file_timers *timers);

@@ -5,6 +5,7 @@
 #include "base/fd.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,13 @@
 #include <unistd.h>
 
 /* A client that is slower than CLIENT_MS, or one too many, is let go. */
-enum { CLIENTS = 16, LISTENER_EVENT = CLIENTS, REQUEST = 4096, ANSWER = TT__HEALTH_BODY + 256, CLIENT_MS = 5000 };
+enum {
+    CLIENTS = TT__HEALTH_CLIENTS,
+    LISTENER_EVENT = CLIENTS,
+    REQUEST = 4096,
+    ANSWER = TT__HEALTH_BODY + 256,
+    CLIENT_MS = 5000
+};
 
 typedef struct probe {
     int fd; /* -1: free */
@@ -22,6 +29,8 @@ typedef struct probe {
     size_t got;
     char answer[ANSWER];
     size_t size, sent; /* size 0: the request is still being read */
+    bool ended;        /* it sends no more, and may wait for the answer */
+    struct in6_addr from;
 } probe;
 
 struct tt__health {
@@ -124,14 +133,18 @@ static bool probe_send(probe *p) {
 /* Read what there is; what follows the request is thrown away. False: the client is gone. */
 static bool probe_receive(const tt__health *h, probe *p) {
     char rest[512];
-    for (int i = 0; i < 16; i++) { /* one who sends without end does not keep the launcher */
+    for (int i = 0; i < 16 && !p->ended; i++) { /* one who sends without end does not keep the launcher */
         bool reads = !p->size;
         ssize_t n =
             recv(p->fd, reads ? p->request + p->got : rest, reads ? REQUEST - p->got : sizeof rest, MSG_DONTWAIT);
         if (n < 0 && errno == EINTR)
             continue;
-        if (n <= 0)
-            return n < 0 && errno == EAGAIN;
+        if (n < 0)
+            return errno == EAGAIN;
+        if (!n) {
+            p->ended = true;
+            return p->size != 0;
+        }
         if (!reads)
             continue;
         p->got += (size_t)n;
@@ -146,32 +159,67 @@ static void probe_serve(tt__health *h, int which) {
     if (p->fd < 0)
         return;
     bool lives = probe_receive(h, p) && probe_send(p);
-    if (!lives)
+    if (!lives || (p->ended && p->sent == p->size))
         probe_close(h, p);
     else
-        health_watch(h, p->fd, which, EPOLLIN | (p->sent < p->size ? EPOLLOUT : 0), EPOLL_CTL_MOD);
+        health_watch(h, p->fd, which, (p->ended ? 0 : EPOLLIN) | (p->sent < p->size ? EPOLLOUT : 0), EPOLL_CTL_MOD);
 }
 
 /* ---- all */
 
-/* Return a place for a client, the oldest one's if all are taken. */
-static int make_place(tt__health *h) {
-    int oldest = 0;
-    for (int i = 0; i < CLIENTS; i++) {
+static bool same_client_host(const struct in6_addr *a, const struct in6_addr *b) { return !memcmp(a, b, sizeof *a); }
+
+/* How little is lost with this client, when one from `next` is to have its place: most with one that has its answer,
+ * then the more places its address would have. */
+static int dispensable(const tt__health *h, const probe *p, const struct in6_addr *next) {
+    int places = same_client_host(&p->from, next);
+    for (int i = 0; i < CLIENTS; i++)
+        places += same_client_host(&h->probes[i].from, &p->from);
+    return p->size && p->sent == p->size ? CLIENTS + 2 : places;
+}
+
+/* Return a place for a client from there; if all are taken, the most dispensable one's, of these the oldest. */
+static int make_place(tt__health *h, const struct in6_addr *from) {
+    int found = 0, most = 0;
+    for (int i = 0; i < CLIENTS; i++)
         if (h->probes[i].fd < 0)
             return i;
-        if (h->probes[i].until_ms < h->probes[oldest].until_ms)
-            oldest = i;
+    for (int i = 0; i < CLIENTS; i++) {
+        int here = dispensable(h, &h->probes[i], from);
+        if (here < most || (here == most && h->probes[i].until_ms >= h->probes[found].until_ms))
+            continue;
+        found = i;
+        most = here;
     }
-    probe_close(h, &h->probes[oldest]);
-    return oldest;
+    probe_close(h, &h->probes[found]);
+    return found;
+}
+
+static struct in6_addr host_address(const struct sockaddr_storage *peer) {
+    struct in6_addr host = {0};
+    if (peer->ss_family == AF_INET6)
+        host = ((const struct sockaddr_in6 *)peer)->sin6_addr;
+    else if (peer->ss_family == AF_INET)
+        memcpy(&host, &((const struct sockaddr_in *)peer)->sin_addr, sizeof(struct in_addr));
+    return host;
+}
+
+static int accept_probe(const tt__health *h, struct in6_addr *from) {
+    struct sockaddr_storage peer = {0};
+    socklen_t size = sizeof peer;
+    int fd = tt__fd(accept4(h->listener, (struct sockaddr *)&peer, &size, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    int errnum = errno;
+    *from = host_address(&peer);
+    errno = errnum;
+    return fd;
 }
 
 static void accept_probes(tt__health *h) {
+    struct in6_addr from;
     int fd;
-    while ((fd = tt__fd(accept4(h->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK))) >= 0) {
-        int which = make_place(h);
-        h->probes[which] = (probe){.fd = fd, .until_ms = tt__deadline_ms(CLIENT_MS)};
+    while ((fd = accept_probe(h, &from)) >= 0) {
+        int which = make_place(h, &from);
+        h->probes[which] = (probe){.fd = fd, .until_ms = tt__deadline_ms(CLIENT_MS), .from = from};
         if (!health_watch(h, fd, which, EPOLLIN, EPOLL_CTL_ADD))
             probe_close(h, &h->probes[which]);
         else

@@ -7,7 +7,8 @@
 
 #include <tutti/base.h>
 
-enum { TT__HEALTH_BODY = 2048 };
+/* How many clients at a time, and the descriptors that they and this take. */
+enum { TT__HEALTH_BODY = 2048, TT__HEALTH_CLIENTS = 16, TT__HEALTH_DESCRIPTORS = TT__HEALTH_CLIENTS + 1 };
 
 typedef struct tt__health tt__health;
 

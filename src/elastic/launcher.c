@@ -436,7 +436,7 @@ static int open_descriptors(void) {
 static tt_status check_descriptors(const tt__job *job) {
     struct rlimit limit;
     int need = open_descriptors() + OWN_DESCRIPTORS + WORKER_DESCRIPTORS * job->workers;
-    need += tt__follow_descriptors(job);
+    need += tt__follow_descriptors(job) + tt__watchdog_descriptors(job);
     if (job->max_nodes > 1)
         need += NODES_DESCRIPTORS;
     if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= (rlim_t)need)

@@ -1,5 +1,6 @@
 /* What the parts of the launcher share: launcher.c, the loop, and the phases in which an attempt ends;
  * launcher_phase.c, the steps between them; launcher_attempt.c, the step from one attempt to the next;
+ * launcher_another.c, whether there is one;
  * launcher_first.c, who failed first; launcher_recovery.c, workers that survive; launcher_meet.c, the way to the
  * others; launcher_nodes.c, the other nodes of the job, and readers that ask for the ranks' calls; launcher_look.c,
  * what is shown of a running job. The first calls the others. */
@@ -70,7 +71,8 @@ typedef struct tt__launcher_state {
     /* no attempt follows, or no node has workers of this one, as the coordinator says */
     bool is_last, all_gone;
     bool began;                 /* an attempt has */
-    bool ordered;               /* the next round is */
+    bool ordered;               /* the next round is, */
+    bool asked;                 /* or PyTorch's agent has been asked for it */
     bool ending;                /* no attempt follows: the workers that are kept are told to end */
     bool kept;                  /* workers here go on in the next attempt, or when the job is found again, */
     bool any_kept;              /* or on any node, as the coordinator says */
@@ -134,6 +136,32 @@ void tt__launcher_tell_round(tt__launcher_state *l);
 /* Ask them for the next round while all is well. */
 void tt__launcher_want_round(tt__launcher_state *l);
 
+/* ---- launcher_another.c */
+
+/* Return what ends the job, or this node's part in it, without regard to how the attempt goes on elsewhere; or NULL. */
+const char *tt__launcher_must_end(const tt__launcher_state *l);
+
+/* Return why a failure is not followed by another attempt, although one is left; NULL: it is. */
+const char *tt__launcher_against_another(const tt__launcher_state *l);
+bool tt__launcher_has_attempts_left(const tt__launcher_state *l);
+
+/* Did the attempt fail by itself, rather than because a node was lost or the workers were told to end? Where nobody
+ * replaces it, the loss of a node is a failure, too. */
+bool tt__launcher_failed_by_itself(const tt__launcher_state *l);
+
+/* Do workers go on, here or on any node, when the attempt is over everywhere? */
+bool tt__launcher_any_goes_on(const tt__launcher_state *l);
+
+/* Has the attempt failed? It has, too, if the ranks want another round though none is lost: their network was cut for a
+ * moment, say. */
+bool tt__launcher_attempt_failed(const tt__launcher_state *l);
+
+/* Is the failure of this attempt followed by another, as far as is known here? */
+bool tt__launcher_may_try_again(const tt__launcher_state *l);
+
+/* Does another round follow when no worker of this one is left, as far as is known here? None where all is well. */
+bool tt__launcher_another_follows(const tt__launcher_state *l);
+
 /* ---- launcher_attempt.c */
 
 /* Look at the workers that survive, if that is due; *timeout_ms, of poll(2), is lowered to when it is. */
@@ -189,9 +217,6 @@ void tt__launcher_regroup(tt__launcher_state *l, const char *why);
 
 /* Begin the round. Nothing of an earlier one is left here. Takes `round`. */
 void tt__launcher_take_round(tt__launcher_state *l, tt__round *round);
-
-/* Is the failure of this attempt followed by another, as far as is known here? */
-bool tt__launcher_may_try_again(const tt__launcher_state *l);
 
 /* Start all workers again; false: although none has failed. No process of the last attempt is left on any node. */
 void tt__launcher_begin_next(tt__launcher_state *l, bool failed);

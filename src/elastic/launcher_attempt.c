@@ -19,61 +19,10 @@ enum { LOOK_MS = 10, WATCH_MS = 100, LATE_MS = 2000 };
 
 typedef tt__launcher_state launcher;
 
-/* ---- will there be another? */
-
-/* Could a worker not be executed, here or elsewhere? */
-static bool is_not_executable(const launcher *l) {
-    for (int i = 0; i < l->job->workers; i++)
-        if (l->workers[i].exec_errno)
-            return true;
-    for (const tt__nodes_event *event = l->others; event; event = event->next)
-        if (event->worker.exec_errno)
-            return true;
-    return false;
-}
-
-/* Return what ends the job, or this node's part in it, without regard to how the attempt goes on elsewhere; or NULL. */
-static const char *must_end(const launcher *l) {
-    return l->got_signal || l->node_signal || l->stopped ? "the job was told to end"
-           : l->lost && !tt__launcher_replaces(l)        ? "a node is missing"
-           : l->node_left                                ? "a node is missing"
-           : l->keeper_lost                              ? "the keeper process was killed"
-           : l->stuck                                    ? "processes of this attempt are still there"
-                                                         : NULL;
-}
-
-/* Return why a failure is not followed by another attempt, although one is left; NULL: it is. */
-static const char *against_another(const launcher *l) {
-    return is_not_executable(l) ? "what can't be executed would fail the same way" : must_end(l);
-}
-
-static bool has_attempts_left(const launcher *l) { return l->job->restarts < l->job->max_restarts; }
-
-/* Did the attempt fail by itself, rather than because a node was lost or the workers were told to end? Where nobody
- * replaces it, the loss of a node is a failure, too. */
-static bool failed_by_itself(const launcher *l) {
-    tt__first first;
-    char tail[TT__TAIL_BYTES + 1];
-    int own;
-    bool failed = tt__launcher_first(l, &first, &own, tail), changes = l->regroups || l->lost;
-    if (l->lost && !tt__launcher_is_elastic(l))
-        return true;
-    return failed && !(changes && (first.worker->secondary || first.worker->sent_signal));
-}
-
-/* Do workers go on, here or on any node, when the attempt is over everywhere? */
-static bool any_goes_on(const launcher *l) { return l->nodes ? l->any_kept : l->kept; }
-
-/* Has the attempt failed? It has, too, if the ranks want another round though none is lost: their network was cut for a
- * moment, say. */
-static bool attempt_failed(const launcher *l) {
-    return failed_by_itself(l) || (any_goes_on(l) && !l->regroups && !l->lost);
-}
-
 /* Can the workers that are left go on? Only for a loss that is made good: a failure needs an attempt that is left. */
 static bool may_recover(const launcher *l) {
-    bool counts = failed_by_itself(l) && !has_attempts_left(l);
-    return !counts && !l->torch && !must_end(l) && !l->stopped && tt__launcher_can_recover(l);
+    bool counts = tt__launcher_failed_by_itself(l) && !tt__launcher_has_attempts_left(l);
+    return !counts && !l->torch && !tt__launcher_must_end(l) && !l->stopped && tt__launcher_can_recover(l);
 }
 
 /* Those that are left have the grace period to come to the next round. */
@@ -83,23 +32,19 @@ static void wait_for_survivors(launcher *l) {
     l->deadline_ms = deadline_ms > l->deadline_ms ? deadline_ms : l->deadline_ms;
 }
 
-bool tt__launcher_may_try_again(const launcher *l) {
-    return failed_by_itself(l) && has_attempts_left(l) && !against_another(l);
-}
-
 void tt__launcher_settle(launcher *l) {
     tt__first first;
     char tail[TT__TAIL_BYTES + 1];
     int own;
     if (l->phase == TT__RUNNING)
         tt__launcher_enter(l, TT__SETTLING, l->job->settle_ms);
-    if (l->phase != TT__SETTLING || against_another(l))
+    if (l->phase != TT__SETTLING || tt__launcher_against_another(l))
         return;
     if (may_recover(l)) {
         wait_for_survivors(l);
         return;
     }
-    if (!has_attempts_left(l) || !tt__launcher_first(l, &first, &own, tail) || first.worker->secondary ||
+    if (!tt__launcher_has_attempts_left(l) || !tt__launcher_first(l, &first, &own, tail) || first.worker->secondary ||
         first.worker->sent_signal)
         return;
     int64_t clear_ms = tt__deadline_ms(TT__TIE_MS);
@@ -248,7 +193,7 @@ static void tell_attempt(launcher *l) {
         remember_loss(l);
         return;
     }
-    if (!any || !failed_by_itself(l))
+    if (!any || !tt__launcher_failed_by_itself(l))
         return;
     remember_attempt(l, &first);
     tt__attempt_text(&first, l->why, sizeof l->why);
@@ -272,6 +217,7 @@ static void forget_attempt(launcher *l) {
     tt__snapshot_free(&l->remote);
     if (l->kept)
         return;
+    tt__watchdog_forget_all(l);
     tt__watch_renew(l->watch);
     tt_store_free(l->store); /* its connection ends with those of the workers */
     l->store = NULL;
@@ -315,8 +261,8 @@ void tt__launcher_begin_next(launcher *l, bool failed) {
 /* Start workers again, or order a round in which they are. No process of the last attempt is left on any node, but
  * workers that are kept. */
 static void order_next(launcher *l) {
-    int restarts = l->job->restarts + attempt_failed(l);
-    bool kept = any_goes_on(l);
+    int restarts = l->job->restarts + tt__launcher_attempt_failed(l);
+    bool kept = tt__launcher_any_goes_on(l);
     int recovery = kept ? l->job->recovery + 1 : 0;
     tell_attempt(l);
     if (l->server && !kept)
@@ -381,13 +327,12 @@ static void end_here(launcher *l) {
 
 /* Decide, on the only node or as the coordinator, when nothing is left of the attempt anywhere. */
 static void decide(launcher *l) {
-    bool counts = attempt_failed(l), ended_well = !counts && !l->regroups && !l->lost;
     if (l->ordered)
         return;
-    if (ended_well || (counts && !has_attempts_left(l)) || against_another(l))
-        end_here(l);
-    else
+    if (tt__launcher_another_follows(l))
         order_next(l);
+    else
+        end_here(l);
 }
 
 /* Workers that are kept wait until the job is found. */
@@ -402,7 +347,7 @@ void tt__launcher_go_on(launcher *l) {
         return;
     if (l->rejoins && !l->got_signal)
         look_again(l);
-    else if (l->ending || must_end(l) || l->is_last || (l->nodes && !tt__launcher_may_go_on(l)))
+    else if (l->ending || tt__launcher_must_end(l) || l->is_last || (l->nodes && !tt__launcher_may_go_on(l)))
         end_here(l);
     else if (!l->nodes || (l->job->coordinates && l->all_gone))
         decide(l);
@@ -440,7 +385,7 @@ void tt__launcher_report_lost(launcher *l) {
 
 void tt__launcher_report_attempts(launcher *l) {
     int attempt = l->job->restarts, left_out = attempt > TT__MAX_EARLIER ? attempt - TT__MAX_EARLIER : 0;
-    const char *against = has_attempts_left(l) ? against_another(l) : NULL;
+    const char *against = tt__launcher_has_attempts_left(l) ? tt__launcher_against_another(l) : NULL;
     if (against)
         tt__streams_print(&l->streams, "tutti run: not started again: %s", against);
     if (!attempt)

@@ -13,7 +13,6 @@ struct tt__launcher_torch {
     tt__torch_agent *agent;
     tt_store_server *server; /* the rendezvous', if it is here */
     bool changed;            /* the workers end because nodes come or went */
-    bool asked;              /* a new round is asked for */
     bool ended;              /* the other nodes have ended the job, or their store is lost */
     bool over;               /* the agent says no more */
 };
@@ -72,7 +71,7 @@ static void take_begin(launcher *l, const tt__torch_assignment *placed) {
     l->job->nodes = placed->nodes;
     l->job->world = placed->ranks.world;
     l->job->first_rank = placed->ranks.first_rank;
-    l->torch->changed = l->torch->asked = false;
+    l->torch->changed = l->asked = false;
     tt__streams_print(&l->streams, "tutti run: round %lld: node %d of %d, ranks %d to %d of %d",
                       (long long)placed->round, placed->node, placed->nodes, l->job->first_rank,
                       l->job->first_rank + l->job->workers - 1, l->job->world);
@@ -124,13 +123,13 @@ static void take_agent_over(launcher *l, const char *text) {
 
 /* From one round to the next. */
 static void torch_go_on(launcher *l) {
-    if (!l->torch || l->phase != TT__GONE || l->done || l->torch->asked)
+    if (!l->torch || l->phase != TT__GONE || l->done || l->asked)
         return;
     if (l->got_signal || l->torch->over || l->torch->ended || !(l->torch->changed || tt__launcher_may_try_again(l))) {
         l->done = true;
         return;
     }
-    l->torch->asked = true;
+    l->asked = true;
     tt__torch_agent_again(l->torch->agent);
 }
 

@@ -26,12 +26,15 @@ enum { NO_CALLER = -1 };
 
 /* What is known of a worker that crashes, or one of whose timers has expired. */
 typedef struct patient {
-    char *expired; /* what the report says; allocated; NULL: none */
+    char *expired; /* of its own timer, what the report says; allocated; NULL: none */
+    int signal;    /* that it got then */
     bool crashed;
     tt__job_crash crash;
     tt__moment when;
     int waiting; /* the watch's caller, which waits until another one's stack has been read; NO_CALLER */
     char *stack; /* allocated; NULL: not read */
+    pid_t child; /* below it, of which a timer has expired; 0: none */
+    char *child_stack;
 } patient;
 
 typedef struct open_reading {
@@ -60,6 +63,13 @@ tt_status tt__watchdog_open(launcher *l) {
     for (int i = 0; i < l->job->workers; i++)
         w->of[i].waiting = NO_CALLER;
     return l->job->health < 0 ? TT_OK : tt__health_open(&w->health, l->job->health, tt__launcher_health, l);
+}
+
+/* For a reading the end of a pipe, which has another end while it begins, and what names the process. */
+int tt__watchdog_descriptors(const tt__job *job) {
+    char path[PATH_MAX];
+    return 2 * TT__READINGS + 1 + (job->health < 0 ? 0 : TT__HEALTH_DESCRIPTORS) +
+           (tt__file_timers_path(job, path) ? 1 : 0);
 }
 
 static void drop_reading(open_reading *r) {
@@ -146,8 +156,12 @@ static void finish_reading(launcher *l, open_reading *r) {
     bool others = false;
     char *stack = tt__reading_take(&r->reading);
     if (r->worker >= 0) {
-        free(w->of[r->worker].stack);
-        w->of[r->worker].stack = stack;
+        patient *p = &w->of[r->worker];
+        bool of_child = r->caller == NO_CALLER && r->pid != l->workers[r->worker].pid;
+        char **place = of_child ? &p->child_stack : &p->stack;
+        p->child = of_child ? r->pid : p->child;
+        free(*place);
+        *place = stack;
     } else {
         free(stack);
     }
@@ -190,20 +204,34 @@ void tt__watchdog_timed(void *user, pid_t pid, int caller, int memory) {
         close(memory);
 }
 
+/* Say it in the report, of a worker; of another process at once: its worker may well go on without it. */
+static void note_expired(launcher *l, const tt__expired *expired) {
+    int i = expired->worker;
+    char name[32], whose[48] = "";
+    tt__signal_name(expired->signal, name, sizeof name);
+    if (i < 0 || l->workers[i].ended || expired->pid != l->workers[i].pid) {
+        if (i >= 0)
+            snprintf(whose, sizeof whose, ", below rank %d", l->job->first_rank + i);
+        tt__streams_print(&l->streams, "tutti run: process %d%s: %s; it gets %s", (int)expired->pid, whose,
+                          expired->text, name);
+        return;
+    }
+    patient *p = &l->watchdog->of[i];
+    if (p->expired)
+        return;
+    p->signal = expired->signal;
+    if (asprintf(&p->expired, "rank %d: %s; tutti sent %s", l->job->first_rank + i, expired->text, name) < 0)
+        p->expired = NULL;
+    else if (!l->workers[i].message)
+        l->workers[i].message = strdup(p->expired);
+}
+
 /* End the process, after a look at its stacks. */
 static void expire(launcher *l, const tt__expired *expired) {
     enum { STACKS_MS = 3000 };
     int i = expired->worker;
-    char name[32];
     open_reading *r = free_reading(l->watchdog);
-    tt__signal_name(expired->signal, name, sizeof name);
-    if (i < 0 || l->workers[i].ended)
-        tt__streams_print(&l->streams, "tutti run: process %d: %s: it gets %s", (int)expired->pid, expired->text, name);
-    else if (!l->watchdog->of[i].expired &&
-             asprintf(&l->watchdog->of[i].expired, "rank %d: %s; tutti sent %s", l->job->first_rank + i, expired->text,
-                      name) > 0 &&
-             !l->workers[i].message)
-        l->workers[i].message = strdup(l->watchdog->of[i].expired);
+    note_expired(l, expired);
     if (!r || !tt__reading_begin(&r->reading, l->job, expired->pid, expired->thread, 0, STACKS_MS)) {
         send_to(expired->pid, expired->pidfd, expired->signal);
         return;
@@ -270,6 +298,17 @@ static void write_last_calls(const launcher *l, int i, FILE *out) {
     tt__snapshot_free(&snapshot);
 }
 
+/* A worker that its timer's signal has ended, if need be by a handler's exit(), says nothing better; one that took the
+ * signal, and went on, ends for a reason of its own. */
+static void note_timers_end(tt__worker *worker, const patient *p) {
+    bool is_its_end = p->expired && worker->status && tt__end_code(worker->status) == 128 + p->signal;
+    if (!p->expired || (!is_its_end && (!worker->message || strcmp(worker->message, p->expired) != 0)))
+        return;
+    free(worker->message);
+    worker->traceback = NULL;
+    worker->message = is_its_end ? strdup(p->expired) : NULL;
+}
+
 void tt__watchdog_ended(launcher *l, int i) {
     tt__worker *worker = &l->workers[i];
     const patient *p = &l->watchdog->of[i];
@@ -281,11 +320,7 @@ void tt__watchdog_ended(launcher *l, int i) {
             finish_reading(l, &l->watchdog->readings[k]);
     if (p->crashed && WIFSIGNALED(worker->status) && WTERMSIG(worker->status) == p->crash.signal)
         worker->when = p->when; /* what was before its stack was read */
-    if (p->expired && worker->status) {
-        free(worker->message);
-        worker->traceback = NULL;
-        worker->message = strdup(p->expired);
-    }
+    note_timers_end(worker, p);
     if (!worker->status || worker->exec_errno || tt__first_failure(l->workers, l->job->workers) != i)
         return;
     FILE *out = open_memstream(&text, &size);
@@ -295,6 +330,8 @@ void tt__watchdog_ended(launcher *l, int i) {
         write_crash(p, out);
     else if (p->expired && p->stack && *p->stack)
         fprintf(out, "its stacks when the timer expired:\n%s", p->stack);
+    else if (p->child_stack && *p->child_stack)
+        fprintf(out, "the stacks of process %d, below it, when its timer expired:\n%s", (int)p->child, p->child_stack);
     write_last_calls(l, i, out);
     fclose(out);
     free(worker->account);
@@ -309,11 +346,15 @@ void tt__watchdog_forget(launcher *l, int i) {
     if (!p)
         return;
     tt__timers_forget(&l->watchdog->timers, i);
-    tt__file_timers_close(&l->watchdog->file_timers);
+    if (l->workers[i].pid)
+        tt__file_timers_forget(&l->watchdog->file_timers, l->workers[i].pid);
     free(p->expired);
     free(p->stack);
+    free(p->child_stack);
     *p = (patient){.waiting = NO_CALLER};
 }
+
+void tt__watchdog_forget_all(launcher *l) { tt__file_timers_close(&l->watchdog->file_timers); }
 
 /* ---- the loop */
 

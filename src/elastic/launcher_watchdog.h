@@ -8,6 +8,9 @@
 enum { TT__READINGS = 4, TT__WATCHDOG_FDS = TT__READINGS + 2 };
 
 tt_status tt__watchdog_open(tt__launcher_state *l);
+/* How many descriptors it may take at once for a job, beside the timers of the workers' processes. */
+int tt__watchdog_descriptors(const tt__job *job);
+
 void tt__watchdog_free(tt__launcher_state *l); /* NULL watchdog is allowed */
 
 /* Fill in at most TT__WATCHDOG_FDS entries for poll(2), return how many; *timeout_ms is lowered to when
@@ -27,5 +30,8 @@ void tt__watchdog_ended(tt__launcher_state *l, int i);
 
 /* Free what is known of worker `i`, whose number another may get. */
 void tt__watchdog_forget(tt__launcher_state *l, int i);
+
+/* No process of the attempt is left: forget torchrun's timers, whose pipe is made anew with the next workers. */
+void tt__watchdog_forget_all(tt__launcher_state *l);
 
 #endif

@@ -97,8 +97,8 @@ class Health(unittest.TestCase):
 
     def test_those_that_ended_well_are_well(self):
         with Job("sh", "-c", f"test $RANK = 0 && exit 0; {WAIT}") as job:
-            told = job.wait_until(lambda got: got[1]["ended"] == 1)
-            self.assertEqual((told["healthy"], told["running"], told["state"]), (True, 1, "running"))
+            told = job.wait_until(lambda got: got[1]["ended"] == 1 and got[1]["running"] == 1)
+            self.assertEqual((told["healthy"], told["state"]), (True, "running"))
 
     def test_a_failure(self):
         with Job("sh", "-c", f"test $RANK = 1 && exit 7; {WAIT}") as job:
@@ -136,7 +136,9 @@ class Health(unittest.TestCase):
         """While others are waited for all is well; when one is lost it is not."""
         where = ["--nnodes=2", "--master-addr=127.0.0.1", f"--master-port={free_port()}"]
         with Job("sh", "-c", WAIT, nproc=1, flags=[*where, "--node-rank=0"]) as job:
-            self.assertEqual((job.get()[0], job.get()[1]["state"]), (200, "joining"))
+            code, told = job.get()
+            self.assertEqual((code, told["state"]), (200, "joining"))
+            self.assertEqual((told["attempt"], told["running"], told["ended"]), (None, 0, 0))
             with Job("sh", "-c", WAIT, nproc=1, flags=[*where, "--node-rank=1"]) as other:
                 told = job.wait_until(lambda got: got[1]["state"] == "running")
                 self.assertTrue(told["healthy"])
@@ -144,6 +146,60 @@ class Health(unittest.TestCase):
                 other.process.kill()
                 told = job.wait_until(lambda got: got[0] == 503)
                 self.assertRegex(told["reason"], r"^node 1 \(.*\) is lost: its launcher has (ended|been silent for )")
+                self.assertEqual(told["state"], "ending")
+
+    def elastic(self, script, nnodes, port, flags=()):
+        return Job("sh", "-c", script, nproc=1, flags=[f"--nnodes={nnodes}", "--rdzv-backend=c10d", "--rdzv-id=health",
+                                                       f"--rdzv-endpoint=127.0.0.1:{port}", *flags])
+
+    def test_a_node_that_is_replaced(self):
+        """When one is lost that others may replace the job starts again; while it waits for one all is well."""
+        with tempfile.TemporaryDirectory() as folder:
+            gate, port = f"{folder}/gate", free_port()
+            os.mkfifo(gate)
+            flags = ["--max-restarts=1", "--grace-period=1000"]
+            deaf = f"trap '' TERM; read line < {gate}; exit 0"
+            with self.elastic(deaf, 2, port, flags) as job:
+                job.wait_until(lambda got: got[1]["state"] == "joining")
+                with self.elastic(WAIT, 2, port, flags) as other:
+                    job.wait_until(lambda got: got[1]["running"] == 1)
+                    other.wait_until(lambda got: got[1]["running"] == 1)
+                    other.process.kill()
+                    told = job.wait_until(lambda got: got[0] == 503)
+                    self.assertEqual((told["state"], told["attempt"]), ("restarting", 0))
+                    self.assertRegex(told["reason"], "^node 1 .* is lost: ")
+                with open(gate, "w", encoding="ascii") as opened:
+                    opened.write("\n")
+                told = job.wait_until(lambda got: got[0] == 200)
+                self.assertEqual((told["state"], told["running"], told["reason"]), ("joining", 0, None))
+
+    def test_a_node_that_comes(self):
+        """Until the workers of the round before have ended, the job is starting again; then it does not count as a
+        restart, of which all are left."""
+        with tempfile.TemporaryDirectory() as folder:
+            gate, fail, last, port = f"{folder}/gate", f"{folder}/fail", f"{folder}/last", free_port()
+            for path in (gate, fail, last):
+                os.mkfifo(path)
+            last_round = f"test $TORCHELASTIC_RESTART_COUNT = 1 && {WAIT}; "
+            script = (f"{last_round}test $WORLD_SIZE = 2 && {{ read line < {fail}; exit 6; }}; trap '' TERM; "
+                      f"read line < {gate}; exit 0")
+            flags = ["--max-restarts=1", "--grace-period=1000", "--rdzv-conf=last_call_timeout=0"]
+            with self.elastic(script, "1:2", port, flags) as job:
+                job.wait_until(lambda got: got[1]["running"] == 1)
+                with self.elastic(f"{last_round}trap '' TERM; read line < {last}; exit 0", "1:2", port, flags):
+                    told = job.wait_until(lambda got: got[0] == 503)
+                    self.assertEqual(told["state"], "restarting")
+                    self.assertRegex(told["reason"], "^another round is about to begin: ")
+                    with open(gate, "w", encoding="ascii") as opened:
+                        opened.write("\n")
+                    told = job.wait_until(lambda got: got[1]["attempt"] == 1 and got[1]["running"] == 1)
+                    with open(fail, "w", encoding="ascii") as opened:
+                        opened.write("\n")
+                    told = job.wait_until(lambda got: got[0] == 503)
+                    self.assertEqual(told["state"], "restarting")
+                    with open(last, "w", encoding="ascii") as opened:
+                        opened.write("\n")
+                    job.wait_until(lambda got: got[0] == 200)
 
     def test_clients_that_misbehave(self):
         with Job("sh", "-c", WAIT, nproc=1) as job:
@@ -163,6 +219,40 @@ class Health(unittest.TestCase):
                 client.close()
             self.assertEqual(job.get()[0], 200)
 
+    def test_a_client_that_ends_its_side(self):
+        """What it has sent is answered, also where its end comes in the same moment."""
+        with Job("sh", "-c", WAIT, nproc=1) as job:
+            job.get()
+            with socket.create_connection(("127.0.0.1", job.port), timeout=DEADLINE) as client:
+                job.process.send_signal(signal.SIGSTOP)
+                client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+                client.shutdown(socket.SHUT_WR)
+                job.process.send_signal(signal.SIGCONT)
+                answer = b""
+                while piece := client.recv(65536):
+                    answer += piece
+            self.assertTrue(answer.startswith(b"HTTP/1.0 200 OK\r\n"), answer)
+
+    def test_a_flood(self):
+        """It does not push out a client from elsewhere that has begun its request; a slow machine may, as all have
+        their five seconds."""
+        with Job("sh", "-c", WAIT, nproc=1) as job:
+            for _ in range(5):
+                with socket.create_connection(("127.0.0.1", job.port), DEADLINE, ("127.0.0.2", 0)) as client:
+                    client.sendall(b"GET / HTTP/1.0\r\n")
+                    flood = [socket.create_connection(("127.0.0.1", job.port), timeout=DEADLINE) for _ in range(40)]
+                    self.assertEqual(job.get()[0], 200)
+                    try:
+                        client.sendall(b"\r\n")
+                        answer = client.recv(12)
+                    except OSError:
+                        answer = b""
+                    for one in flood:
+                        one.close()
+                if answer:
+                    break
+            self.assertEqual(answer, b"HTTP/1.0 200")
+
     def test_slow_clients_are_let_go(self):
         with Job("sh", "-c", WAIT, nproc=1) as job:
             with socket.create_connection(("127.0.0.1", job.port), timeout=DEADLINE) as client:
@@ -179,6 +269,16 @@ class Health(unittest.TestCase):
                 self.assertEqual(done.returncode, 1, done.stderr)
                 self.assertRegex(done.stderr, rf"\Atutti run: {name}: port {job.port} is taken by another "
                                               r"program.*\n\Z")
+
+    def test_descriptors(self):
+        """Those of 16 clients, of what they are watched with and of the port are asked for before anything begins."""
+        need = []
+        for flags in "", "--health-check-port=0":
+            done = subprocess.run(["sh", "-c", f"ulimit -n 20; exec {TUTTI} run --nproc-per-node=1 {flags} true"],
+                                  capture_output=True, text=True, timeout=DEADLINE)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            need.append(int(re.search(r"takes (\d+) descriptors at least", done.stderr).group(1)))
+        self.assertEqual(need[1] - need[0], 18)
 
     def test_torchruns_variable(self):
         with Job("sh", "-c", WAIT, nproc=1, port="--no-python", TORCHELASTIC_HEALTH_CHECK_PORT="0") as job:

@@ -52,10 +52,10 @@ time.sleep(1000)
 '''
 
 
-def start(*program, nproc=2, flags=(), **variables):
+def start(*program, nproc=2, flags=(), user=None, **variables):
     argv = [TUTTI, "run", f"--nproc-per-node={nproc}", "--settle-period=0.2", "--grace-period=5", *flags, *program]
     return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                            text=True, env={**os.environ, **variables}, start_new_session=True)
+                            text=True, env={**os.environ, **variables}, start_new_session=True, user=user)
 
 
 def run(*program, **how):
@@ -69,6 +69,10 @@ class Timers(unittest.TestCase):
         self.assertRegex(err, rf"rank {rank} failed first: ")
         self.assertRegex(err, rf"(?m)^    rank {rank}: the timer {what} has expired; tutti sent {sig}$")
         self.assertNotIn("dmesg", err)
+
+    def expires_below(self, err, rank):
+        self.assertRegex(err, rf'(?m)^tutti run: process \d+, below rank {rank}: the timer "validation" of 0.3 s, '
+                              rf"set at hangs.c:{SET}, has expired; it gets SIGKILL$")
 
     def sees(self, err, pattern):
         if re.search(r"its stack can't be seen: .*(ptrace|not permitted)", err):
@@ -99,12 +103,37 @@ class Timers(unittest.TestCase):
         """Who hangs is ended, and nobody else."""
         code, err = run(HANGS, "child")
         self.assertEqual(code, 59, err)
-        self.expires(err, rf'"validation" of 0.3 s, set at hangs.c:{SET},')
+        self.expires_below(err, 1)
+        self.assertNotIn("tutti sent", err)  # the rank has ended for a reason of its own
 
     def test_below_a_script(self):
         code, err = run("sh", "-c", f"{HANGS} named; exit $?", nproc=1)
         self.assertEqual(code, 137, err)
-        self.expires(err, rf'"validation" of 0.3 s, set at hangs.c:{SET},', rank=0)
+        self.expires_below(err, 0)
+        if "its stack can't be seen" not in err and "it took longer" not in err:
+            self.assertRegex(err, r"(?s)the stacks of process \d+, below it, when its timer expired:\n.*hang_here")
+
+    def test_a_child_of_a_rank_that_goes_on(self):
+        """Its rank is well, and what it says in the end is not replaced."""
+        program = f"""
+import json, os, subprocess, sys, time, urllib.request
+child = subprocess.Popen(["sleep", "1000"])
+with open(os.environ["TORCHELASTIC_TIMER_FILE"], "w") as pipe:
+    pipe.write(json.dumps(dict(version=1, pid=child.pid, scope_id="child", expiration_time=0, signal=9)) + "\\n")
+assert child.wait() == -9
+with urllib.request.urlopen("http://127.0.0.1:" + sys.argv[1], timeout={DEADLINE}) as answer:
+    assert answer.status == 200
+with open(os.environ["TORCHELASTIC_ERROR_FILE"], "w") as file:
+    json.dump(dict(message="its own reason"), file)
+os.kill(os.getpid(), 15)
+"""
+        port = free_port()
+        code, err = run(sys.executable, "-c", program, str(port), nproc=1, flags=[f"--health-check-port={port}"],
+                        TORCHELASTIC_ENABLE_FILE_TIMER="1")
+        self.assertEqual(code, 143, err)
+        self.assertRegex(err, r'tutti run: process \d+, below rank 0: the timer "child" has expired; it gets SIGKILL')
+        self.assertIn("its own reason", err)
+        self.assertNotIn("tutti sent", err)
 
     def test_stopped(self):
         self.assertEqual(run(HANGS, "stopped")[0], 137)
@@ -194,6 +223,24 @@ class FileTimers(unittest.TestCase):
                 self.fail("nothing is said")
             job.send_signal(signal.SIGTERM)
             job.communicate(timeout=DEADLINE)
+
+    def test_a_pipe_that_others_may_write_into(self):
+        """It is left alone, where it can't be replaced: who is not this user could have workers killed through it."""
+        user = {"user": 65534} if os.geteuid() == 0 else {}
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "timers"
+            os.mkfifo(path)
+            path.chmod(0o666)
+            os.chmod(folder, 0o555)
+            job = start("sleep", "20", nproc=1, TORCHELASTIC_ENABLE_FILE_TIMER="1", TORCHELASTIC_TIMER_FILE=str(path),
+                        **user)
+            try:
+                said = any("can't watch torchrun's timers" in line for line in job.stderr)
+                self.assertTrue(said)
+            finally:
+                os.chmod(folder, 0o700)
+                job.send_signal(signal.SIGTERM)
+                job.communicate(timeout=DEADLINE)
 
     def test_its_folder(self):
         """Where nobody chose a path the pipe is in the job's private folder, and goes with it, also where the launcher
