@@ -177,7 +177,8 @@ static void remember_loss(launcher *l) {
     if (!l->job->node_0_reports)
         tt__streams_alarm(&l->streams, "tutti run: attempt %d of %lld: %s; %s", l->job->restarts + 1,
                           (long long)l->job->max_restarts + 1, l->why,
-                          any_goes_on(l) ? "replacing what is lost, the other ranks go on" : "starting again");
+                          tt__launcher_any_goes_on(l) ? "replacing what is lost, the other ranks go on"
+                                                      : "starting again");
 }
 
 /* Report how the attempt ended, and remember it. */
