@@ -151,7 +151,7 @@ static inline void etcd_start_with(etcd *e, int members, const char *scheme, con
         *e = (etcd){.members = members, .scheme = scheme};
         for (int i = 0; more && more[i]; i++)
             e->more[i] = more[i];
-        snprintf(e->folder, sizeof e->folder, "%s/tutti-etcd-XXXXXX", access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
+        snprintf(e->folder, sizeof e->folder, "%s/test-etcd-XXXXXX", access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
         assert_non_null(mkdtemp(e->folder));
         size_t used = 0;
         for (int i = 0; i < members; i++) {
