@@ -107,9 +107,10 @@ class Chaos(unittest.TestCase):
     def start(self, node, argv, starter=subprocess.Popen):
         log = open(self.folder / f"log.{node}", "ab")  # noqa: SIM115 it is the launcher's
         with log:
+            # A group of this session: the kernel wakes what is frozen in one without an outer parent, by SIGHUP.
             self.launchers[node] = starter([TUTTI, "run", "--grace-period=5", *argv, *WORKER, "elastic"],
                                            stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder,
-                                           env=self.env, start_new_session=True)
+                                           env=self.env, process_group=0)
 
     def logs(self):
         return f"seed {SEED}\n" + "".join(f"---- {path.name}\n{path.read_text(errors='replace')[-6000:]}"

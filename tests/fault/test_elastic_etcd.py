@@ -86,6 +86,8 @@ class MeetInEtcd(test_elastic_nodes.Elastic):
     test_failures_count_and_changes_do_not = None
     test_nobody_joins_a_job_that_is_ending = None
     test_another_job_at_the_same_place = None
+    test_a_spare_outlives_who_serves_the_store = None
+    test_too_few_are_left = None
 
     @classmethod
     def setUpClass(cls):

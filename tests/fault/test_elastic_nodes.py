@@ -26,7 +26,7 @@ class Launcher:
         argv = [TUTTI, "run", f"--nnodes={nnodes}", "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}",
                 f"--rdzv-conf={conf}", "--grace-period=2", *flags, "sh", "-c", script]
         self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                        text=True, start_new_session=True)
+                                        text=True, process_group=0)
         self.err, self.out_lines, self.err_lines = [], queue.Queue(), queue.Queue()
         self.readers = [threading.Thread(target=self.read, args=how) for how in
                         ((self.process.stdout, self.out_lines), (self.process.stderr, self.err_lines))]
