@@ -225,6 +225,7 @@ class Restarts(unittest.TestCase):
         job = Job("sh", "-c", f"echo ready $PPID; {FOREVER}", flags=["--max-restarts=3", "--settle-period=1"])
         job.wait_for_line(0, "ready")
         keeper = int(job.wait_for_line(1, "ready").split()[1])
+        job.wait_for_line(1, "ready")  # nothing is being started any more
         os.kill(keeper, signal.SIGKILL)
         results = job.end()
         self.assertIn("was killed: ending the job", results[1][2])
