@@ -95,7 +95,8 @@ bool tt__talk_connect(tt__talk *t) {
     if (!tt__talk_elect(t))
         return false;
     tt_status status = tt_tcp_store(&t->store, m->host, m->port, .timeout_ms = CONNECT_MS);
-    if (!status) {
+    bool found = !status;
+    if (found) {
         tt_store_set_timeout_ms(t->store, m->heartbeat_ms);
         status = tt__talk_put_card(t);
     }
@@ -107,6 +108,8 @@ bool tt__talk_connect(tt__talk *t) {
         t->store = NULL;
         return false;
     }
+    if (found && (status == TT_ERR_NET || status == TT_ERR_PEER))
+        tt__fail_prefix("node 0 ended before all nodes had come (it says why)");
     if (status == TT_ERR_TIMEOUT)
         tt__fail_prefix("node 0 did not come within %lld s", (long long)m->find_ms / 1000);
     if (status)
