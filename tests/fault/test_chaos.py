@@ -146,7 +146,9 @@ class Chaos(unittest.TestCase):
                 code = launcher.wait(DEADLINE + 2 * EPOCHS_PER_FAULT * FAULTS * SAMPLES * PACE_MS / 4000)
             except subprocess.TimeoutExpired:
                 self.fail(f"node {node} does not end\n{self.logs()}")
-            self.assertEqual(code, 0, self.logs())
+            missed = node and code == 1 and "did not come within" in (self.folder / f"log.{node}").read_text()[-2000:]
+            if not missed:  # the job ended while the node was cut off
+                self.assertEqual(code, 0, self.logs())
         finals = {path.read_bytes() for path in self.folder.glob("final.*")}
         self.assertEqual(len(finals), 1, self.logs())
         times = sorted(seconds for seconds, _ in self.times)
@@ -300,7 +302,7 @@ class Chaos(unittest.TestCase):
         secret.write_text("0123456789abcdef" * 4, encoding="ascii")
         secret.chmod(0o600)
         flags = ["--nnodes=1:4", "--rdzv-endpoint=10.77.0.1:29400", "--max-restarts=100000", f"--secret-file={secret}",
-                 f"--rdzv-conf=last_call_timeout=1,heartbeat={HEARTBEAT_S}"]
+                 f"--rdzv-conf=last_call_timeout=1,heartbeat={HEARTBEAT_S},rejoin=20"]
 
         def begin(node):
             self.start(node, flags, hosts[node].start_as)
