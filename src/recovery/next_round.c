@@ -64,7 +64,7 @@ static tt_status await_round(int socket, tt__job_packet *packet, int round, int6
 }
 
 tt_status tt__round_await(int socket, tt__round_news *news, int round, int64_t wait_ms, const tt__stop_wish *stop) {
-    tt__job_packet packet;
+    tt__job_packet packet = {0};
     tt__saved_error cause;
     tt__error_save(&cause);
     tt_status status = await_round(socket, &packet, round, wait_ms, stop);
@@ -83,7 +83,7 @@ tt_status tt__round_await(int socket, tt__round_news *news, int round, int64_t w
 }
 
 bool tt__round_wanted(int socket, int round) {
-    tt__job_packet packet;
+    tt__job_packet packet = {0};
     bool wanted = false;
     while (socket >= 0 && receive_within(socket, &packet, 0) > 0)
         wanted = wanted || (packet.kind == TT__JOB_WANTED && packet.round.number > round);
