@@ -84,8 +84,8 @@ static tt_status tell_role(tt__torch_round *r) {
 
 static tt_status take_role(tt__torch_round *r, int k, const tt_store_value *value) {
     json_t *info = json_loadb(value->data, value->size, 0, NULL);
-    const char *role;
-    int rank, workers;
+    const char *role = "";
+    int rank = 0, workers = 0;
     tt_status status = TT_OK;
     if (!info || json_unpack(info, "{s:s, s:i, s:i}", "role", &role, "rank", &rank, "local_world_size", &workers) ||
         rank != k || workers < 1 || workers > MAX_WORKERS_OF_NODE) {
