@@ -303,6 +303,7 @@ static void other_size_seen_late(tt_group *group, int rank, int world) {
     CHECK(tt_work_wait(work) == TT_ERR_MISMATCH);
     CHECK_TEXT("Rank 1 called send(u8 x 5242880, to 0, tag 0) at test_comm_p2p.c:");
     CHECK_TEXT("Rank 0 called recv(u8 x 5242879, from 1, tag 0) at test_comm_p2p.c:");
+    tt_work_free(work);
 }
 
 /* The second of several operations, whose peer makes one call; the whole call is named. */
