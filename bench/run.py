@@ -68,7 +68,8 @@ def has_torch(python):
     return subprocess.run([python, "-c", "import torch.distributed"], capture_output=True).returncode == 0
 
 
-def torch(world, script, *words, python=PYTHON, setup="--interop"):
+def torch(world, script, *words, python=None, setup="--interop"):
+    python = python or PYTHON
     if not has_torch(python):
         raise Missing(f"{python} has no torch (./dev setup {setup} installs it)")
     command = [python, str(PEERS / script), *map(str, words)]
@@ -142,7 +143,7 @@ def on_two_hosts(rate, per_host, program, **variables):
 
 
 def torch_startup():
-    has_torch()  # asked before the clock runs
+    has_torch(PYTHON)  # asked before the clock runs
     start = time.perf_counter()
     torch(WORLD, "torch_hello.py")
     return [{"bench": "startup", "peer": "torch", "world": WORLD,

@@ -5,6 +5,7 @@ import pathlib
 import sys
 import tempfile
 import unittest
+from unittest import mock
 import xml.etree.ElementTree as xml
 
 SOURCE = pathlib.Path(os.environ.get("TT_SOURCE", pathlib.Path(__file__).parents[2]))
@@ -50,6 +51,11 @@ class Report(unittest.TestCase):
         self.assertIn("theirs: not measured: no such program", s.table())
         self.assertIn("third: FAILED: exit code 3", s.table())
         self.assertIn("| 8 B | 1 | - | - | - |", s.table())
+
+    def test_a_machine_without_pytorch_is_told_so(self):
+        for measure in (run.torch_startup, lambda: run.current_torch(2, "torch_hello.py")):
+            with mock.patch.multiple(run, PYTHON="/bin/false", CURRENT="/bin/false"), self.assertRaises(run.Missing):
+                measure()
 
     def test_price_of_sealing(self):
         by_size = (lambda found: [(run.size_label(found["bytes"]), found["usec"])])
