@@ -1,6 +1,6 @@
 /* The store in etcd where it wants to know who asks: passwords, tokens, certificates; as another user of the machine;
  * and where its gateway is off. */
-#include "support/etcd.h"
+#include "support/etcd_fixture.h"
 
 #include "base/clock.h"
 #include "store/etcd_client.h"
@@ -8,25 +8,7 @@
 
 #include <stdlib.h>
 
-static etcd cluster;
 static char certificates[64];
-
-static void good(tt_status status) {
-    if (status)
-        fail_msg("%s", tt_last_error());
-}
-
-static void fails(tt_status status, tt_status expected, const char *part) {
-    if (status != expected || !strstr(tt_last_error(), part))
-        fail_msg("%s, \"%s\" does not say %s, \"%s\"", tt_status_name(status), tt_last_error(),
-                 tt_status_name(expected), part);
-}
-
-static int stop_all(void **state) {
-    (void)state;
-    etcd_stop(&cluster);
-    return 0;
-}
 
 /* ---- users */
 

@@ -1,6 +1,6 @@
 /* Ranks that meet in etcd: several jobs in a row at one address, which leave nothing; numbered by the address or by
  * their launcher; and addresses that are none. */
-#include "support/etcd.h"
+#include "support/etcd_fixture.h"
 
 #include "store/etcd_clear.h"
 
@@ -9,19 +9,12 @@
 
 enum { WORLD = 3, JOBS = 3 };
 
-static etcd cluster;
 static char url[192];
 
 static int start_all(void **state) {
     (void)state;
     etcd_start(&cluster, 1);
     snprintf(url, sizeof url, "etcd://127.0.0.1:%d/jobs/17", cluster.ports[0]);
-    return 0;
-}
-
-static int stop_all(void **state) {
-    (void)state;
-    etcd_stop(&cluster);
     return 0;
 }
 

@@ -1,59 +1,9 @@
 /* Leases and watches in etcd: keys that vanish with their owner, elections, changes that others see. */
-#include "support/etcd.h"
+#include "support/etcd_fixture.h"
 
 #include "base/clock.h"
 #include "store/etcd_client.h"
 #include "store/etcd_lease.h"
-
-static etcd cluster;
-
-static int start_one(void **state) {
-    (void)state;
-    etcd_start(&cluster, 1);
-    return 0;
-}
-
-static int start_three(void **state) {
-    (void)state;
-    etcd_start(&cluster, ETCD_MEMBERS);
-    return 0;
-}
-
-static int stop_all(void **state) {
-    (void)state;
-    etcd_stop(&cluster);
-    return 0;
-}
-
-static tt_store *open_at(const char *endpoints) {
-    tt_store *store;
-    if (tt_etcd_store(&store, endpoints, .prefix = "jobs/17", .timeout_ms = PATIENCE_MS))
-        fail_msg("%s", tt_last_error());
-    return store;
-}
-
-static tt_store *open_store(void) { return open_at(cluster.endpoints); }
-
-static void good(tt_status status) {
-    if (status)
-        fail_msg("%s", tt_last_error());
-}
-
-static void fails(tt_status status, tt_status expected, const char *part) {
-    if (status != expected || !strstr(tt_last_error(), part))
-        fail_msg("%s, \"%s\" does not say %s, \"%s\"", tt_status_name(status), tt_last_error(),
-                 tt_status_name(expected), part);
-}
-
-static void set(tt_store *store, const char *key, const char *value) {
-    good(tt_store_set(store, key, value, strlen(value)));
-}
-
-static bool has(tt_store *store, const char *key) {
-    bool there = false;
-    good(tt_store_check(store, &key, 1, &there));
-    return there;
-}
 
 static void keys_vanish_with_their_owner(void **state) {
     (void)state;
