@@ -13,6 +13,7 @@
 #include <tutti/elastic_training.h>
 #include <tutti/functional.h>
 #include <tutti/init.h>
+#include <tutti/job.h>
 #include <tutti/layers.h>
 #include <tutti/loader.h>
 #include <tutti/metrics.h>

@@ -26,6 +26,7 @@
 #include <tutti/cpp/elastic_training.hpp>
 #include <tutti/cpp/functional.hpp>
 #include <tutti/cpp/init.hpp>
+#include <tutti/cpp/job.hpp>
 #include <tutti/cpp/layers.hpp>
 #include <tutti/cpp/loader.hpp>
 #include <tutti/cpp/metrics.hpp>

@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <tutti/job.h>
 
 static tt_status add_loss(tt_trainer *t, double loss, int64_t examples) {
     t->last_loss = loss;

@@ -10,6 +10,7 @@
  *   until    all make calls until the file is there, and rank 0 writes to stderr now and then
  * A rank whose call fails stays for the grace period. The all-reduces are published as steps of a training. */
 #include <tutti/comm.h>
+#include <tutti/job.h>
 
 #include <pthread.h>
 #include <signal.h>

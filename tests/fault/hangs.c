@@ -11,6 +11,7 @@
  *   once      in the first attempt as named; in the second it ends well
  * The others wait for rank 1 in a barrier. */
 #include <tutti/comm.h>
+#include <tutti/job.h>
 
 #include <pthread.h>
 #include <signal.h>

@@ -9,6 +9,7 @@
 #include "comm/record/recorder.h"
 
 #include <tutti/comm.h>
+#include <tutti/job.h>
 
 #include <math.h>
 #include <pthread.h>

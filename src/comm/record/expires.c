@@ -8,7 +8,7 @@
 #include "net/job_socket.h"
 #include "net/job_timers.h"
 
-#include <tutti/comm.h>
+#include <tutti/job.h>
 
 #include <errno.h>
 #include <pthread.h>

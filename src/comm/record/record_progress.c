@@ -4,7 +4,7 @@
 #include "comm/record/recorder.h"
 #include "comm/record/seqlock.h"
 
-#include <tutti/comm.h>
+#include <tutti/job.h>
 
 #include <pthread.h>
 
