@@ -9,7 +9,7 @@
 #include <tutti/tutti.h>
 
 /* Join it. Without a launcher this process is a world of its own. */
-static tt_status join_job(tt_group **world) { return tt_init_process_group(world, .or_alone = true); }
+static inline tt_status join_job(tt_group **world) { return tt_init_process_group(world, .or_alone = true); }
 
 /* Was all written that was printed? A full disk is only told here: nobody asks printf(). */
 static inline tt_status flush_output(void) {

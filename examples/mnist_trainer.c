@@ -43,10 +43,8 @@ static const Program mnist_program = {
     "elastic"};
 
 typedef struct Trainer {
-    tt_elastic *elastic; /* with --elastic: whose group `world` is */
-    int stop;            /* the signal for which all ranks stop */
-    tt_group *world;
-    int rank;
+    tt_elastic *job;
+    int stop;         /* the signal for which all ranks stop */
     tt_module *model; /* 784-512-10 */
     tt_module *ddp;   /* the model, with gradients averaged over the ranks */
     tt_optimizer *sgd;
@@ -66,6 +64,10 @@ typedef struct Totals {
     double loss, correct, examples;
 } Totals;
 
+static tt_group *world_of(const Trainer *t) { return tt_elastic_group(t->job); }
+
+static int rank_of(const Trainer *t) { return tt_get_rank(world_of(t)); }
+
 /* ---- the trainer ---- */
 
 static tt_status make_model(Trainer *t, const Options *o) {
@@ -76,57 +78,42 @@ static tt_status make_model(Trainer *t, const Options *o) {
     t->sgd = tt_sgd(tt_module_parameters(t->model), o->lr, .momentum = o->factor);
     if (!t->sgd)
         return tt_last_status();
-    if (t->rank == 0 && o->save_every > 0 && tt_checkpoint_can_save(o->checkpoint))
+    if (rank_of(t) == 0 && o->save_every > 0 && tt_checkpoint_can_save(o->checkpoint))
         return tt_last_status();
     t->progress = (tt_progress)TT_PROGRESS(.sampler_seed = (uint64_t)o->seed);
     if (o->resume && (tt_checkpoint_load(o->resume, t->model, t->sgd, &t->progress) ||
                       tt_optimizer_set_option(t->sgd, TT_ALL_GROUPS, "lr", o->lr))) /* the flag's, not the file's */
         return tt_last_status();
-    t->ddp = t->elastic ? tt_elastic_ddp(t->elastic, "model", t->model) : tt_ddp(t->model, t->world);
+    t->ddp = tt_elastic_ddp(t->job, "model", t->model);
     return t->ddp ? TT_OK : tt_last_status();
-}
-
-/* Take the state that the ranks have, in whatever group there is now: at the beginning, and when a rank was lost. */
-static tt_status recover(Trainer *t) {
-    if (!t->elastic || tt_elastic_restore(t->elastic))
-        return tt_last_status();
-    t->world = tt_elastic_group(t->elastic);
-    t->rank = tt_get_rank(t->world);
-    return TT_OK;
-}
-
-/* Register the state that a rank hands to another one, and take it. */
-static tt_status begin_elastic(Trainer *t) {
-    if (tt_elastic_add_optimizer(t->elastic, "optimizer", t->sgd) ||
-        tt_elastic_add_loader(t->elastic, "loader", t->loader) ||
-        (t->test_loader && tt_elastic_add_loader(t->elastic, "test", t->test_loader)) ||
-        tt_elastic_add(t->elastic, "epoch", &t->progress.epoch, sizeof t->progress.epoch))
-        return tt_last_status();
-    return recover(t);
 }
 
 static tt_status set_up(Trainer *t, const Data *d, const Options *o) {
     t->epochs = o->epochs;
     t->save_every = o->save_every;
     t->checkpoint = o->checkpoint;
-    t->bar = t->rank == 0 && isatty(STDOUT_FILENO);
+    t->bar = rank_of(t) == 0 && isatty(STDOUT_FILENO);
     tt_status status = make_model(t, o);
     if (status)
         return status;
-    t->sampler = tt_distributed_sampler(tt_dataset_size(d->train), tt_get_world_size(t->world), t->rank,
+    t->sampler = tt_distributed_sampler(tt_dataset_size(d->train), tt_get_world_size(world_of(t)), rank_of(t),
                                         .seed = t->progress.sampler_seed);
     if (!t->sampler)
         return tt_last_status();
     t->loader = tt_loader_new(d->train, o->batch_size, t->sampler, .workers = (int)o->workers);
     if (!t->loader)
         return tt_last_status();
-    if (o->metrics && t->rank == 0 && !(t->metrics = tt_summary_writer_new(o->metrics)))
+    if (o->metrics && rank_of(t) == 0 && !(t->metrics = tt_summary_writer_new(o->metrics)))
         return tt_last_status();
     if (t->metrics && o->resume && tt_summary_writer_purge(t->metrics, t->progress.epoch + 1))
         return tt_last_status();
-    if (share_test_set(t->world, d, &t->test_sampler, &t->test_loader))
+    if (share_test_set(world_of(t), d, &t->test_sampler, &t->test_loader))
         return tt_last_status();
-    return t->elastic ? begin_elastic(t) : TT_OK;
+    if (tt_elastic_add_optimizer(t->job, "optimizer", t->sgd) || tt_elastic_add_loader(t->job, "loader", t->loader) ||
+        (t->test_loader && tt_elastic_add_loader(t->job, "test", t->test_loader)) ||
+        tt_elastic_add(t->job, "epoch", &t->progress.epoch, sizeof t->progress.epoch))
+        return tt_last_status();
+    return tt_elastic_restore(t->job);
 }
 
 static void tear_down(Trainer *t) {
@@ -138,9 +125,7 @@ static void tear_down(Trainer *t) {
     tt_module_free(t->ddp);
     tt_optimizer_free(t->sgd);
     tt_module_free(t->model);
-    if (!t->elastic)
-        tt_destroy_process_group(t->world);
-    tt_elastic_free(t->elastic);
+    tt_elastic_free(t->job);
 }
 
 /* ---- one epoch ---- */
@@ -194,25 +179,20 @@ static void show_bar(int64_t epoch, int64_t done, int64_t all, const Totals *tot
 /* Add up the sums of all ranks. */
 static tt_status add_ranks(Trainer *t, Totals *totals) {
     double sums[] = {totals->loss, totals->correct, totals->examples};
-    tt_status status = tt_all_reduce(t->world, sums, 3, TT_F64, TT_SUM);
+    tt_status status = tt_all_reduce(world_of(t), sums, 3, TT_F64, TT_SUM);
     *totals = (Totals){sums[0], sums[1], sums[2]};
     return status;
 }
 
 static tt_status train_epoch(Trainer *t, Totals *totals) {
     int64_t batches = tt_loader_batches(t->loader), done = 0;
-    int more;
+    int more = 0;
     double drawn = 0;
     tt_batch b;
     tt_sampler_set_epoch(t->sampler, t->progress.epoch);
-    while ((more = tt_loader_next(t->loader, &b)) > 0) {
-        tt_status status = train_batch(t, &b, totals);
-        if (status)
-            return status;
-        if (t->elastic && (tt_elastic_commit(t->elastic) || tt_elastic_should_stop(t->elastic, &t->stop)))
+    while (!t->stop && (more = tt_loader_next(t->loader, &b)) > 0) {
+        if (train_batch(t, &b, totals) || tt_elastic_commit(t->job) || tt_elastic_should_stop(t->job, &t->stop))
             return tt_last_status();
-        if (t->stop)
-            return TT_OK;
         done++;
         tt_publish_progress(done, totals->loss / totals->examples, .steps = batches, .epoch = t->progress.epoch + 1,
                             .epochs = t->epochs, .samples = b.size);
@@ -236,7 +216,7 @@ static tt_status test(Trainer *t, Totals *totals) {
 }
 
 static void print_epoch(const Trainer *t, const Totals *train, const Totals *tested, double elapsed) {
-    if (t->rank != 0)
+    if (rank_of(t) != 0)
         return;
     if (t->bar)
         printf("\r\033[K");
@@ -269,7 +249,7 @@ static tt_status log_epoch(const Trainer *t, const Totals *train, const Totals *
 /* Save on rank 0; the others' parameters are the same. */
 static tt_status save(const Trainer *t, bool last) {
     bool due = t->save_every > 0 && (last || t->progress.epoch % t->save_every == 0);
-    if (!due || t->rank != 0)
+    if (!due || rank_of(t) != 0)
         return TT_OK;
     tt_status status = tt_checkpoint_save(t->checkpoint, t->ddp, t->sgd, &t->progress);
     if (!status)
@@ -288,7 +268,7 @@ static tt_status train(Trainer *t) {
             return save(t, true);
         if (!status)
             status = test(t, &tested);
-        if (status && !recover(t))
+        if (status && !tt_elastic_restore(t->job))
             continue;
         if (status) {
             if (t->bar)
@@ -307,7 +287,7 @@ static tt_status train(Trainer *t) {
 }
 
 static void tell_resumed(const Trainer *t, const Options *o) {
-    if (t->rank != 0 || !o->resume)
+    if (rank_of(t) != 0 || !o->resume)
         return;
     printf("Resumed after epoch %" PRId64 " from %s%s\n", t->progress.epoch, o->resume,
            t->progress.epoch < o->epochs ? "" : ": nothing left to train");
@@ -320,17 +300,14 @@ int main(int argc, char **argv) {
     Trainer trainer = {0};
     if (!parse_options(&options, argc, argv))
         return 2;
-    tt_status status = options.elastic ? tt_elastic_new(&trainer.elastic, .or_alone = true, .stop_on_signals = true)
-                                       : join_job(&trainer.world);
-    if (trainer.elastic)
-        trainer.world = tt_elastic_group(trainer.elastic);
-    trainer.rank = tt_get_rank(trainer.world);
+    tt_status status =
+        tt_elastic_new(&trainer.job, .or_alone = true, .stop_on_signals = true, .disabled = !options.elastic);
     if (!status)
         status = prepare_data(&data, &options);
     if (!status)
         status = set_up(&trainer, &data, &options);
     if (!status) {
-        introduce(trainer.world, &data, &options);
+        introduce(world_of(&trainer), &data, &options);
         tell_resumed(&trainer, &options);
         status = train(&trainer);
     }

@@ -40,6 +40,7 @@ typedef struct tt_elastic_new_args {
     const char *algorithms;
     bool or_alone;        /* where no launcher has set anything, be a world of one */
     bool stop_on_signals; /* once joined, SIGTERM and SIGUSR1 ask for a stop: see tt_elastic_should_stop() */
+    bool disabled;        /* for a program with a flag: ranks are as lost as without it, and signals kill */
     char tt_end;          /* not an option: see base.h */
 } tt_elastic_new_args;
 
@@ -47,7 +48,9 @@ typedef struct tt_elastic_new_args {
  * survives the end of others. Blocks until all ranks of the round came; if one of them is lost meanwhile, it joins the
  * round after that.
  *   tt_elastic_new(&e, .timeout_ms = 60000)
- * Success: *out is the caller's, end it with tt_elastic_free(). Failure: *out is NULL. Errors: those of
+ * Success: *out is the caller's, end it with tt_elastic_free(). Failure: *out is NULL. A disabled one joins as
+ * tt_init_process_group(); its commits cost nothing, tt_elastic_should_stop() is always 0, and a tt_elastic_restore()
+ * after a failure returns that, so that one loop serves both. Errors: those of
  * tt_init_process_group() and of tt_elastic_restore(); TT_ERR_STATE there is one already in this process. */
 TT_API TT_NODISCARD tt_status tt_elastic_new_with(const tt_elastic_new_args *args, size_t size);
 #ifndef __cplusplus

@@ -85,7 +85,8 @@ static tt_status join_round(tt_elastic *e) {
     e->rank = tt_get_rank(e->group);
     e->world = tt_get_world_size(e->group);
     e->synced = e->due = false;
-    tt__recovery_say((tt__recovery){.recovers = 1});
+    if (!e->disabled)
+        tt__recovery_say((tt__recovery){.recovers = 1});
     return TT_OK;
 }
 
@@ -118,8 +119,11 @@ static tt_status elastic_begin(tt_elastic *e, const tt_elastic_new_args *a) {
     e->heartbeat_ms = a->heartbeat_ms;
     e->round_wait_ms = a->round_wait_ms > 0 ? a->round_wait_ms : e->timeout_ms;
     e->or_alone = a->or_alone;
+    e->disabled = a->disabled;
     TT__TRY(copy_option(&e->transport, a->transport));
     TT__TRY(copy_option(&e->algorithms, a->algorithms));
+    if (e->disabled)
+        return join_round(e);
     TT__TRY(find_seat(e));
     tt__recovery_say((tt__recovery){.recovers = 1});
     TT__TRY(tt__standing_record_open(&e->standing, e->rank, e->world));
@@ -214,6 +218,8 @@ tt_status tt_elastic_should_stop(tt_elastic *e, int *signal) {
     *signal = 0;
     if (!e->group || !e->synced)
         return tt__fail(TT_ERR_STATE, "tt_elastic_should_stop: expected a tt_elastic_restore() that succeeded before");
+    if (e->disabled)
+        return TT_OK;
     int32_t wishes[2] = {tt__stop_wish_signal(&e->stop), is_round_due(e)};
     if (e->world > 1)
         TT__TRY(tt_all_reduce(e->group, wishes, 2, TT_I32, TT_MAX));

@@ -17,7 +17,7 @@ typedef struct tt__line {
 struct tt_elastic {
     int64_t timeout_ms, heartbeat_ms, round_wait_ms;
     char *transport, *algorithms; /* or NULL */
-    bool or_alone;
+    bool or_alone, disabled;
     tt_group *group; /* NULL: between two rounds */
     int round, rank, world;
     tt__parts parts;

@@ -24,8 +24,10 @@ tt_status tt_elastic_commit(tt_elastic *e) {
         return tt__fail_argument("tt_elastic_commit: `elastic` is NULL");
     if (!e->synced)
         return tt__fail(TT_ERR_STATE, "tt_elastic_commit: expected a tt_elastic_restore() that succeeded before");
-    TT__TRY(tt__parts_save(&e->parts, &e->kept[!e->newest]));
-    e->newest = !e->newest;
+    if (!e->disabled) {
+        TT__TRY(tt__parts_save(&e->parts, &e->kept[!e->newest]));
+        e->newest = !e->newest;
+    }
     e->commits++;
     return TT_OK;
 }
@@ -132,6 +134,8 @@ static tt_status synchronize(tt_elastic *e) {
     TT__TRY(tt__parts_load(&e->parts, &e->kept[e->newest]));
     e->line = (tt__line){e->round, s.next_line};
     e->synced = true;
+    for (int i = 0; i < 2 && e->disabled; i++)
+        tt__bytes_free(&e->kept[i]);
     return TT_OK;
 }
 
@@ -140,7 +144,8 @@ static tt_status synchronize(tt_elastic *e) {
 /* Does another round mend what is wrong now? If not, that is the error. */
 static tt_status check_mendable(const tt_elastic *e) {
     tt_status failed = e->group ? e->group->failed : TT_OK, last = tt_last_status();
-    if (e->due || !e->group || tt__elastic_mends(failed) || (!failed && tt__elastic_mends(last)))
+    bool mends = e->due || !e->group || tt__elastic_mends(failed) || (!failed && tt__elastic_mends(last));
+    if (mends && !e->disabled)
         return TT_OK;
     if (failed)
         return tt__fail(failed, "%s", e->group->failure_text);
@@ -184,7 +189,7 @@ static tt_status restore_rounds(tt_elastic *e) {
         if (!status)
             return TT_OK;
         tt_status failed = e->group->failed;
-        if (!tt__elastic_mends(failed ? failed : status))
+        if (e->disabled || !tt__elastic_mends(failed ? failed : status))
             return status;
         status = another_round(e);
     }

@@ -361,6 +361,46 @@ static void without_a_launcher_it_fails_at_once(void **state) {
     with_ranks(2, loses_its_peer, &port);
 }
 
+/* ---- one that is disabled ---- */
+
+/* It begins with rank 0's state, asks for no copies, and what comes after is as in any group. */
+static int goes_without(tt_store *store, int rank, int world, void *arg) {
+    static const tt_elastic_part_class cls = {.save = shaky_save, .load = shaky_load};
+    struct sigaction at_term;
+    shaky s = {.value = 7 + rank};
+    tt_elastic *e;
+    int signal = -1;
+    be_rank_by_environment(store, rank, world, *(const int *)arg);
+    CHECK_OK(tt_elastic_new(&e, .timeout_ms = PATIENCE_MS, .heartbeat_ms = CALM_MS, .stop_on_signals = true,
+                            .disabled = true));
+    CHECK(!sigaction(SIGTERM, NULL, &at_term) && at_term.sa_handler == SIG_DFL);
+    CHECK_OK(tt_elastic_add_part(e, "shaky", &cls, &s));
+    CHECK(tt_elastic_commit(e) == TT_ERR_STATE);
+    CHECK_OK(tt_elastic_restore(e));
+    CHECK(s.value == 7 && s.loads == 1);
+    s.fails = true; /* if it were asked */
+    CHECK_OK(tt_elastic_commit(e));
+    CHECK_OK(tt_elastic_should_stop(e, &signal));
+    CHECK(signal == 0 && tt_elastic_commits(e) == 1);
+    if (rank == 0) {
+        CHECK(tt_barrier(tt_elastic_group(e)) == TT_ERR_PEER);
+        CHECK(tt_elastic_restore(e) == TT_ERR_PEER);
+        CHECK_TEXT("rank 1 left the group");
+        CHECK(s.loads == 1);
+    }
+    tt_elastic_free(e);
+    return 0;
+}
+
+static void a_disabled_one_recovers_nothing(void **state) {
+    (void)state;
+    tt_store_server *server;
+    assert_int_equal(tt_store_server_new(&server, NULL, 0), TT_OK);
+    int port = tt_store_server_port(server);
+    tt_store_server_free(server);
+    with_ranks(2, goes_without, &port);
+}
+
 /* Ranks that register different things. */
 static int registers_something(tt_store *store, int rank, int world, void *arg) {
     tt_elastic *e;
@@ -410,6 +450,7 @@ int main(void) {
         cmocka_unit_test(only_shared_orders_are_kept),
         cmocka_unit_test(a_share_changes),
         cmocka_unit_test(without_a_launcher_it_fails_at_once),
+        cmocka_unit_test(a_disabled_one_recovers_nothing),
         cmocka_unit_test(ranks_that_register_different_parts_are_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

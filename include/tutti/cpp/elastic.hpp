@@ -15,6 +15,7 @@ struct elastic_options {
     const char *algorithms = nullptr;
     bool or_alone = false;
     bool stop_on_signals = false;
+    bool disabled = false;
 };
 
 /* A part of the state that is no plain memory: `save` gives its bytes, `load` takes them; `bind` makes what stands on
@@ -34,7 +35,7 @@ class elastic {
         tt_elastic_new_args a = TT_ELASTIC_NEW_ARGS_INIT;
         a.out = &made, a.timeout_ms = o.timeout_ms, a.heartbeat_ms = o.heartbeat_ms;
         a.round_wait_ms = o.round_wait_ms, a.transport = o.transport, a.algorithms = o.algorithms;
-        a.or_alone = o.or_alone, a.stop_on_signals = o.stop_on_signals;
+        a.or_alone = o.or_alone, a.stop_on_signals = o.stop_on_signals, a.disabled = o.disabled;
         check(detail::call(tt_elastic_new_with, a));
         elastic_.reset(made);
     }
