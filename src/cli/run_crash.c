@@ -29,7 +29,7 @@ static const char *before_end(const tt__view_rank *rank, int64_t at_ns, char *te
 static void write_last_call(const tt__view_rank *rank, const tt__view_call *c, FILE *out) {
     char call[256], when[64];
     tt__record_text(rank->recorder, &c->record, call, sizeof call);
-    fprintf(out, "  %s, call %u of group %s, ", tt__make_plain_name(call), c->record.seq,
+    fprintf(out, "  %s, call %u of group %s, ", tt__make_plain_name(call), c->record.call,
             tt__recorder_group_ranks(rank->recorder, c->record.group));
     if (c->open)
         fprintf(out, "begun %s, not done\n", before_end(rank, c->begin_ns, when, sizeof when));

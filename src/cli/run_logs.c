@@ -84,7 +84,7 @@ tt_status tt__run_logs_read(tt__logs *logs, tt__job *job, const tt__run_flags *f
     const char *prefix = says_any(flags->log_line_prefix_template) ? flags->log_line_prefix_template
                                                                    : getenv("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
     size_t n = (size_t)job->workers;
-    if (flags->logs_specs)
+    if (flags->logs_specs && strcmp(flags->logs_specs, "default") != 0)
         return tt__fail(TT_ERR_UNSUPPORTED,
                         "--logs-specs names a plug-in of torchrun's, written in Python, which tutti run does not load: "
                         "--log-dir, --redirects and --tee say where output goes");

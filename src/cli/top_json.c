@@ -14,12 +14,12 @@ static json_t *call_json(const tt__view_rank *rank) {
     const tt__view_call *call = rank->current;
     if (!call)
         return json_null();
-    json_t *object =
-        json_pack("{s:s, s:s, s:i, s:s, s:b, s:b, s:f}", "op", tt_op_name((tt_op)call->record.op), "text",
-                  tt__record_text(rank->recorder, &call->record, text, sizeof text), "seq", (int)call->record.seq,
-                  "group", tt__recorder_group_ranks(rank->recorder, call->record.group), "open", (int)call->open,
-                  "failed", (int)(call->record.state == TT__CALL_FAILED), "seconds",
-                  seconds_of(rank->now_ns - (call->open ? call->begin_ns : call->end_ns)));
+    json_t *object = json_pack("{s:s, s:s, s:i, s:i, s:s, s:b, s:b, s:f}", "op", tt_op_name((tt_op)call->record.op),
+                               "text", tt__record_text(rank->recorder, &call->record, text, sizeof text), "seq",
+                               (int)call->record.seq, "number", (int)call->record.call, "group",
+                               tt__recorder_group_ranks(rank->recorder, call->record.group), "open", (int)call->open,
+                               "failed", (int)(call->record.state == TT__CALL_FAILED), "seconds",
+                               seconds_of(rank->now_ns - (call->open ? call->begin_ns : call->end_ns)));
     return object ? object : json_null();
 }
 

@@ -81,11 +81,11 @@ const char *tt__top_doing_text(const tt__view_rank *rank, char *text, size_t siz
     bool over = rank->state == TT__VIEW_ENDED || rank->state == TT__VIEW_GONE;
     if (c->open)
         snprintf(text, size, over ? "died in %s, call %u of group %s, after %s" : "in %s, call %u of group %s, for %s",
-                 call, c->record.seq, group, how_long);
+                 call, c->record.call, group, how_long);
     else
         snprintf(text, size,
                  over ? "its last was %s%s, call %u of group %s, %s before" : "after %s%s, call %u of group %s, %s ago",
-                 call, c->record.state == TT__CALL_FAILED ? ", which failed" : "", c->record.seq, group, how_long);
+                 call, c->record.state == TT__CALL_FAILED ? ", which failed" : "", c->record.call, group, how_long);
     return text;
 }
 

@@ -115,9 +115,10 @@ static const char *state_name(const tt__record *record) {
 static json_t *call_args(const tt__view_rank *rank, const tt__record *record) {
     char site[TT__FILE_SIZE + 16];
     snprintf(site, sizeof site, record->line ? "%s:%d" : "%s", rank->recorder->files[record->file], record->line);
-    json_t *args = json_pack("{s:I, s:s, s:s, s:s, s:b}", "seq", (json_int_t)record->seq, "group",
-                             tt__recorder_group_ranks(rank->recorder, record->group), "at", site, "state",
-                             state_name(record), "async", record->flags & TT__RECORD_ASYNC ? 1 : 0);
+    json_t *args =
+        json_pack("{s:I, s:I, s:s, s:s, s:s, s:b}", "seq", (json_int_t)record->seq, "number", (json_int_t)record->call,
+                  "group", tt__recorder_group_ranks(rank->recorder, record->group), "at", site, "state",
+                  state_name(record), "async", record->flags & TT__RECORD_ASYNC ? 1 : 0);
     if (args && record->algorithm)
         json_object_set_new(args, "algorithm", json_string(tt__algorithm_name(record->algorithm)));
     uint64_t bytes = tt__record_bytes(record);

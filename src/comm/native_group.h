@@ -96,6 +96,11 @@ uint32_t tt__calls_made(const tt_group *group, uint32_t seq);
 uint32_t tt__call_number(const tt_group *group, uint32_t seq);
 uint32_t tt__work_number(const tt_work *work);
 
+/* Return the same number of the newest call; `hidden`: it was noted as not the program's own. */
+static inline uint32_t tt__newest_number(const tt_group *group, bool hidden) {
+    return group->native->seq - group->native->hidden + hidden;
+}
+
 /* Make a group with room for `room` ranks, of which none is known yet, and without memory shared with them. NULL: no
  * memory. */
 tt_group *tt__native_group_make(tt__world *world, int room, int64_t timeout_ms);

@@ -31,6 +31,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -432,14 +433,18 @@ static int open_descriptors(void) {
 }
 
 /* Refuse to begin with too few descriptors: the store, whose event loop aborts without, and each worker's connections
- * need some. */
-static tt_status check_descriptors(const tt__job *job) {
+ * need some. *spare: how many there are beyond. */
+static tt_status check_descriptors(const tt__job *job, int *spare) {
     struct rlimit limit;
     int need = open_descriptors() + OWN_DESCRIPTORS + WORKER_DESCRIPTORS * job->workers;
     need += tt__follow_descriptors(job) + tt__watchdog_descriptors(job);
     if (job->max_nodes > 1)
         need += NODES_DESCRIPTORS;
-    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= (rlim_t)need)
+    *spare = INT_MAX;
+    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= INT_MAX)
+        return TT_OK;
+    *spare = (int)limit.rlim_cur - need;
+    if (*spare >= 0)
         return TT_OK;
     return tt__fail(TT_ERR_SYSTEM,
                     "launching %d worker%s takes %d descriptors at least, but this process may have %d (ulimit -n)",
@@ -456,8 +461,10 @@ static tt_status start_keeper(launcher *l) {
 }
 
 static tt_status launcher_start(launcher *l) {
-    TT__TRY(check_descriptors(l->job));
+    int spare;
+    TT__TRY(check_descriptors(l->job, &spare));
     TT__TRY(launcher_allocate(l));
+    tt__watchdog_spare(l, spare);
     TT__TRY(open_signals(l));
     TT__TRY(tt__job_socket_name(l->job->socket_name));
     TT__TRY(tt__launcher_prepare_election(l));

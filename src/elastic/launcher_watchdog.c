@@ -51,6 +51,8 @@ struct tt__watchdog {
     open_reading readings[TT__READINGS];
     tt__health *health; /* NULL: nobody asks */
     tt__timer_list timers;
+    int most_timed;       /* so many processes may have some, */
+    bool told_most_timed; /* and it was said that one more wants to */
     tt__file_timers file_timers;
 };
 
@@ -71,6 +73,9 @@ int tt__watchdog_descriptors(const tt__job *job) {
     return 2 * TT__READINGS + 1 + (job->health < 0 ? 0 : TT__HEALTH_DESCRIPTORS) +
            (tt__file_timers_path(job, path) ? 1 : 0);
 }
+
+/* Half of what is left is for the store's clients of other nodes and for readers. */
+void tt__watchdog_spare(launcher *l, int spare) { l->watchdog->most_timed = spare / 2 / TT__TIMED_DESCRIPTORS; }
 
 static void drop_reading(open_reading *r) {
     bool active = r->reading.child;
@@ -194,14 +199,29 @@ static int worker_above(const launcher *l, pid_t pid) {
     return -1;
 }
 
-void tt__watchdog_timed(void *user, pid_t pid, int caller, int memory) {
+static void say_too_many_timed(launcher *l, pid_t pid) {
+    if (!l->watchdog->told_most_timed)
+        tt__streams_print(&l->streams,
+                          "tutti run: timers of process %d, and of others that come, are not watched: descriptors are "
+                          "left for those of %d processes (ulimit -n)",
+                          (int)pid, l->watchdog->most_timed);
+    l->watchdog->told_most_timed = true;
+}
+
+bool tt__watchdog_timed(void *user, pid_t pid, int caller, int memory) {
     launcher *l = user;
-    if (memory < 0)
+    if (memory < 0) {
         tt__timers_remove(&l->watchdog->timers, caller);
-    else if (pid > 1)
+        return true;
+    }
+    if (pid > 1 && l->watchdog->timers.n < l->watchdog->most_timed) {
         tt__timers_add(&l->watchdog->timers, caller, worker_above(l, pid), pid, memory);
-    else
-        close(memory);
+        return true;
+    }
+    if (pid > 1)
+        say_too_many_timed(l, pid);
+    close(memory);
+    return false;
 }
 
 /* Say it in the report, of a worker; of another process at once: its worker may well go on without it. */

@@ -8,8 +8,10 @@
 enum { TT__READINGS = 4, TT__WATCHDOG_FDS = TT__READINGS + 2 };
 
 tt_status tt__watchdog_open(tt__launcher_state *l);
-/* How many descriptors it may take at once for a job, beside the timers of the workers' processes. */
+/* How many descriptors it may take at once for a job, beside the timers of the workers' processes; and those may take
+ * part of the `spare` ones, which nobody has counted on. */
 int tt__watchdog_descriptors(const tt__job *job);
+void tt__watchdog_spare(tt__launcher_state *l, int spare);
 
 void tt__watchdog_free(tt__launcher_state *l); /* NULL watchdog is allowed */
 
@@ -23,7 +25,7 @@ void tt__watchdog_serve(tt__launcher_state *l);
 /* The watch's callbacks: `user` is the launcher. */
 void tt__watchdog_crashed(void *user, int i, pid_t pid, int caller, const tt__job_crash *crash);
 
-void tt__watchdog_timed(void *user, pid_t pid, int caller, int memory);
+bool tt__watchdog_timed(void *user, pid_t pid, int caller, int memory);
 
 /* Worker `i` has ended: if it is the first that failed, fill in its account. */
 void tt__watchdog_ended(tt__launcher_state *l, int i);

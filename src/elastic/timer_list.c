@@ -32,6 +32,7 @@ void tt__timers_add(tt__timer_list *list, int caller, int worker, pid_t pid, int
     if (!list->first)
         list->look_ms = tt__now_ms();
     list->first = new;
+    list->n++;
 }
 
 /* Remove those that are the worker's or the caller's. -2: nobody's. */
@@ -47,6 +48,7 @@ static void remove_timed(tt__timer_list *list, int worker, int caller) {
         if (old->pidfd >= 0)
             close(old->pidfd);
         free(old);
+        list->n--;
     }
 }
 

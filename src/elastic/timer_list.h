@@ -22,7 +22,11 @@ typedef struct tt__timed tt__timed;
 typedef struct tt__timer_list {
     tt__timed *first;
     int64_t look_ms; /* when to look next */
+    int n;           /* processes */
 } tt__timer_list;
+
+/* What a process takes: its connection, its memory, and what names it. */
+enum { TT__TIMED_DESCRIPTORS = 3 };
 
 /* Watch the timers of `pid` in `memory`, which this takes over, until the end of its connection, `caller`. */
 void tt__timers_add(tt__timer_list *list, int caller, int worker, pid_t pid, int memory);

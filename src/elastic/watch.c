@@ -318,9 +318,8 @@ static bool caller_receive(tt__watch *watch, int which) {
     if (packet.kind == TT__JOB_RECORDER && c->seat < 0 && !c->old)
         return take_recorder(watch, which, &packet.recorder, memory);
     if (packet.kind == TT__JOB_TIMERS && memory >= 0 && c->seat < 0 && !c->old && !c->timed && watch->job.timed) {
-        c->timed = true;
-        watch->job.timed(watch->job.user, tt__job_socket_peer(c->fd), which, memory);
-        return true;
+        c->timed = watch->job.timed(watch->job.user, tt__job_socket_peer(c->fd), which, memory);
+        return c->timed;
     }
     close_fd(&memory);
     if (packet.kind == TT__JOB_CRASH && c->seat >= 0) {

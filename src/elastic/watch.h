@@ -24,8 +24,8 @@ typedef struct tt__watch_job {
      * itself. NULL: it ends at once. */
     void (*crashed)(void *user, int i, pid_t pid, int caller, const tt__job_crash *crash);
     /* A process hands in the memory of its timers, from now on the callback's, until the end of its connection: then
-     * it is called again, with -1. NULL: refused. */
-    void (*timed)(void *user, pid_t pid, int caller, int memory);
+     * it is called again, with -1. False: refused, and the connection ends. NULL: all are. */
+    bool (*timed)(void *user, pid_t pid, int caller, int memory);
 } tt__watch_job;
 
 typedef struct tt__watch tt__watch;

@@ -72,6 +72,10 @@ class Flags(unittest.TestCase):
             if not count:
                 self.assertIn(f"of 3 GPUs, CUDA_VISIBLE_DEVICES={visible} allows none", said.stderr)
 
+    def test_logs_specs(self):
+        """torchrun's own are named `default`; others are plug-ins (tests/dist/test_usage.py)."""
+        self.assertEqual(run("--logs_specs=default", "echo", "started").stdout, "started\n")
+
     def test_endpoint(self):
         port = free_port()
         said = run("--rdzv-backend=c10d", f"--rdzv-endpoint=localhost:{port}", "printenv", "MASTER_PORT")

@@ -172,6 +172,23 @@ class Submit(unittest.TestCase):
             check(document, kinds[document["kind"]], document["kind"])
             self.assertEqual(document["metadata"]["namespace"], "team")
 
+    def test_a_manifest_keeps_to_the_schemas(self):
+        """Those of each version of Kubernetes that kubernetes-validate (PyPI) knows: no unknown or missing field."""
+        try:
+            yaml, validator = __import__("yaml"), __import__("kubernetes_validate")
+        except ImportError:
+            self.skipTest("kubernetes-validate is not installed")
+        folder = pathlib.Path(validator.__file__).parent / "kubernetes-json-schema"
+        versions = [found[1] for entry in folder.iterdir() if (found := re.match(r"v(\d+\.\d+)\.\d+-local$", entry.name))]
+        self.assertGreater(len(versions), 5)
+        for flags in ("--image=x", "--namespace=team", "--cpus-per-node=2", "--gpus-per-node=1", "--memory-per-node=4",
+                      "--warning=60"), ("--image=x",):
+            for nodes in ("1", "3"):
+                manifest = submit("--k8s", *flags, "torchrun", f"--nnodes={nodes}", "train.py")
+                for document in yaml.safe_load_all(manifest):
+                    for version in versions:
+                        validator.validate(document, version, strict=True)
+
     def test_wrong_usage(self):
         run = (TUTTI, "run")
         for argv, text in (((*run, "./p"), "expected --slurm or --k8s"),

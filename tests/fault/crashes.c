@@ -10,7 +10,8 @@
  *   fork      has a child that writes where nothing is, and ends with exit code 9
  *   leave     destroys its group, then as null
  *   unheard   as null, while the launcher is stopped, until the rank has ended
- *   exit      ends with exit code 3 */
+ *   exit      ends with exit code 3
+ *   differ    calls what the others don't, and ends with exit code 4, after calls that have the library make others */
 #include <tutti/comm.h>
 
 #include <pthread.h>
@@ -80,6 +81,8 @@ static int misbehave(const char *what, tt_group *world) {
     char top = 1;
     if (!strcmp(what, "exit"))
         return 3;
+    if (!strcmp(what, "differ"))
+        return tt_barrier(world) ? (tt_report(), 4) : 5;
     if (!strcmp(what, "deep"))
         return use_up(&top);
     if (!strcmp(what, "call"))
@@ -107,6 +110,21 @@ static int misbehave(const char *what, tt_group *world) {
     return reach_nowhere(1);
 }
 
+/* Calls in whose course the library makes further calls on the same group. */
+static tt_status call_in_parts(tt_group *world) {
+    tt_group *part;
+    void *shared;
+    tt_status status = tt_new_group(&part, world, ((int[]){0, 1}), 2);
+    if (!status)
+        status = tt_group_alloc(&shared, part, 100000);
+    if (!status)
+        status = tt_group_alloc(&shared, world, 100000);
+    if (!status)
+        status = tt_group_free(world, shared);
+    tt_destroy_process_group(part);
+    return status;
+}
+
 int main(int argc, char **argv) {
     tt_group *world;
     float x[512] = {1};
@@ -115,6 +133,8 @@ int main(int argc, char **argv) {
         return tt_report(), 98;
     for (int i = 2; i < argc; i++)
         crashes = crashes || atoi(argv[i]) == tt_get_rank(world);
+    if (!strcmp(argv[1], "differ") && call_in_parts(world))
+        return tt_report(), 95;
     if (tt_all_reduce(world, x, 512, TT_F32, TT_SUM) || tt_all_reduce(world, x, 256, TT_F32, TT_MAX))
         return tt_report(), 97;
     if (crashes)

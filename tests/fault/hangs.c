@@ -9,9 +9,14 @@
  *   many      sets one more than a process may have, which fails, and ends well
  *   alone     sets timers where nobody watches
  *   once      in the first attempt as named; in the second it ends well
- * The others wait for rank 1 in a barrier. */
+ *   family    starts as many children as FAMILY says, which set timers, and then asks the store; ends well
+ * The others wait for rank 1 in a barrier.
+ *   kept      rank 0 sets a timer of AFTER_S seconds, by tt_expires() or in torchrun's pipe (WAY=pipe); rank 1 is lost,
+ *             and all recover; then they hang */
 #include <tutti/comm.h>
+#include <tutti/elastic.h>
 #include <tutti/job.h>
+#include <tutti/store.h>
 
 #include <pthread.h>
 #include <signal.h>
@@ -127,6 +132,96 @@ static int hang_child(void) {
     return WIFSIGNALED(status) ? 50 + WTERMSIG(status) : 96;
 }
 
+/* ---- descriptors of the launcher */
+
+static void be_of_family(int told, int ends) {
+    char byte = 0;
+    int timer;
+    if (tt_expires(&timer, 1000000) || write(told, &byte, 1) != 1)
+        fail();
+    while (read(ends, &byte, 1) > 0)
+        ;
+    _exit(0);
+}
+
+/* A client of the store that comes now is served. */
+static tt_status ask_store(void) {
+    tt_store *store;
+    tt_status status = tt_tcp_store(&store, getenv("MASTER_ADDR"), atoi(getenv("MASTER_PORT")));
+    if (!status)
+        status = tt_store_set(store, "family", "there", 5);
+    tt_store_free(store);
+    return status;
+}
+
+static int have_family(void) {
+    int children = atoi(getenv("FAMILY")), told[2], ends[2];
+    char byte;
+    if (pipe(told) || pipe(ends))
+        return 90;
+    for (int i = 0; i < children; i++)
+        if (!fork()) {
+            close(ends[1]);
+            be_of_family(told[1], ends[0]);
+        }
+    for (int i = 0; i < children; i++)
+        if (read(told[0], &byte, 1) != 1)
+            return 89;
+    if (ask_store())
+        fail();
+    close(ends[1]);
+    while (wait(NULL) > 0)
+        ;
+    return 0;
+}
+
+/* ---- recovery */
+
+/* As torchrun's FileTimerClient. */
+static void write_request(double after_s) {
+    struct timespec now;
+    FILE *pipe = fopen(getenv("TORCHELASTIC_TIMER_FILE"), "w");
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (!pipe ||
+        fprintf(pipe,
+                "{\"version\": 1, \"pid\": %d, \"scope_id\": \"kept\", \"expiration_time\": %.3f, \"signal\": 9}\n",
+                (int)getpid(), (double)now.tv_sec + (double)now.tv_nsec / 1e9 + after_s) < 0 ||
+        fclose(pipe))
+        exit(88);
+}
+
+static void set_kept_timer(void) {
+    int timer;
+    double after_s = atof(getenv("AFTER_S"));
+    if (!strcmp(getenv("WAY"), "pipe"))
+        write_request(after_s);
+    else if (tt_expires(&timer, (int64_t)(after_s * 1000), .name = "kept"))
+        fail();
+}
+
+static _Noreturn void lose_one(void) {
+    tt_elastic *e;
+    int64_t step = 0;
+    if (tt_elastic_new(&e) || tt_elastic_add(e, "step", &step, sizeof step) || tt_elastic_restore(e))
+        fail();
+    int rank = tt_get_rank(tt_elastic_group(e));
+    if (!step) {
+        if (!rank)
+            set_kept_timer();
+        step = 1;
+        if (tt_barrier(tt_elastic_group(e)) || tt_elastic_commit(e))
+            fail();
+        if (rank)
+            raise(SIGUSR2);
+        if (!tt_barrier(tt_elastic_group(e)) || tt_elastic_restore(e))
+            fail();
+    }
+    printf("rank %d has recovered\n", rank);
+    fflush(stdout);
+    hang_here();
+    exit(87);
+}
+
 static int misbehave(const char *what) {
     pthread_t thread;
     const char *attempt = getenv("TORCHELASTIC_RESTART_COUNT");
@@ -140,6 +235,8 @@ static int misbehave(const char *what) {
         return 0;
     if (!strcmp(what, "child"))
         return hang_child();
+    if (!strcmp(what, "family"))
+        return have_family();
     if (!strcmp(what, "nested"))
         hang_nested();
     if (!strcmp(what, "thread") && !pthread_create(&thread, NULL, hang_in_thread, NULL))
@@ -158,6 +255,8 @@ static int misbehave(const char *what) {
 
 int main(int argc, char **argv) {
     tt_group *world = NULL;
+    if (argc == 2 && !strcmp(argv[1], "kept"))
+        lose_one();
     if (argc != 2 || tt_init_process_group(&world))
         fail();
     bool is_it = tt_get_rank(world) == tt_get_world_size(world) - 1;

@@ -64,6 +64,19 @@ class Crashes(unittest.TestCase):
         self.last_calls(err)
         self.assertNotIn("stack", err)
 
+    def test_a_call_has_one_number(self):
+        """In the error and among the last calls, whether the ranks share memory or send messages."""
+        for host in ("both", "$RANK"):
+            with self.subTest(host=host):
+                program = ["sh", "-c", f'TT_HOST_ID={host} exec "$0" "$@"', CRASHES, "differ", "1"]
+                done = subprocess.run([TUTTI, "run", "--nproc-per-node=2", "--settle-period=1000", *program],
+                                      stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE)
+                self.assertIn(done.returncode, (4, 96), done.stderr)
+                told = re.search(r"message:\n.* call (\d+) of the group differs", done.stderr)
+                failed = re.search(r"^    (?:barrier|all_reduce)\(.*, call (\d+) of group 0-1, failed ", done.stderr, re.M)
+                self.assertTrue(told and failed, done.stderr)
+                self.assertEqual((told[1], failed[1]), ("6", "6"), done.stderr)
+
     @unittest.skipIf(SANITIZED, "a sanitizer handles the signal")
     def test_function_and_line(self):
         code, err = run("null", "1")

@@ -18,6 +18,7 @@ from patience import DEADLINE, free_port  # noqa: E402
 TUTTI, PROGRAMS = os.environ["TUTTI"], pathlib.Path(os.environ["TT_PROGRAMS"])
 HANGS = str(PROGRAMS / "hangs")
 SOURCE = (pathlib.Path(os.environ["TT_SOURCE"]) / "tests" / "fault" / "hangs.c").read_text().splitlines()
+SANITIZED = "TT_SANITIZED" in os.environ
 SET, NESTED = (1 + next(i for i, line in enumerate(SOURCE) if mark in line) for mark in ("SET HERE", "NESTED HERE"))
 
 # What FileTimerClient writes: a line of JSON into the pipe, opened for it.
@@ -52,8 +53,10 @@ time.sleep(1000)
 '''
 
 
-def start(*program, nproc=2, flags=(), user=None, **variables):
+def start(*program, nproc=2, flags=(), user=None, limit=None, **variables):
     argv = [TUTTI, "run", f"--nproc-per-node={nproc}", "--settle-period=0.2", "--grace-period=5", *flags, *program]
+    if limit:
+        argv = ["sh", "-c", f'ulimit -S -n {limit}; exec "$@"', "sh", *argv]
     return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                             text=True, env={**os.environ, **variables}, start_new_session=True, user=user)
 
@@ -160,6 +163,45 @@ os.kill(os.getpid(), 15)
         self.assertEqual(code, 0, err)
         self.assertRegex(err, r"attempt 1 of 2: rank 1 \(pid \d+\) was killed by SIGKILL .*; starting again")
         self.assertIn("has expired", err)
+
+    def kept(self, way, after):
+        job = start(HANGS, "kept", flags=["--max-restarts=1"], WAY=way, AFTER_S=str(after),
+                    TORCHELASTIC_ENABLE_FILE_TIMER="1")
+        out, err = job.communicate(timeout=DEADLINE)
+        return job.returncode, err, out
+
+    def test_recovery(self):
+        """A rank that goes on while another one is replaced keeps its timers, both kinds."""
+        for way, what in (("memory", r'"kept" of [\d.]+ s, set at hangs.c:\d+,'), ("pipe", '"kept"')):
+            with self.subTest(way):
+                after = 1
+                code, err, out = self.kept(way, after)
+                while "rank 0 has recovered" not in out and after < 100:  # a busy machine: it expired before
+                    after *= 3
+                    code, err, out = self.kept(way, after)
+                self.assertEqual(code, 137, err)
+                self.assertIn("replacing what is lost, the other ranks go on", err)
+                self.assertIn("rank 0 has recovered", out)
+                self.expires(err, what, rank=0)
+
+    @unittest.skipIf(SANITIZED, "a sanitizer needs descriptors, too")
+    def test_descriptors(self):
+        """However many processes set timers, the launcher keeps descriptors for the store. Half of those that nobody
+        has counted on are for timers, 3 a process."""
+        def family(limit, children):
+            return run("sh", "-c", f'ulimit -n $(ulimit -H -n); exec "{HANGS}" family', nproc=1, limit=limit,
+                       FAMILY=str(children))
+
+        code, err = family(20, 0)
+        self.assertEqual(code, 1, err)
+        need = int(re.search(r"takes (\d+) descriptors at least", err).group(1))
+        code, err = family(need + 24, 4)
+        self.assertEqual((code, err.count("timers")), (0, 0), err)
+        code, err = family(need + 24, 40)
+        self.assertEqual(code, 0, err)
+        self.assertEqual(err.count("timers"), 1, err)
+        self.assertRegex(err, r"timers of process \d+, and of others that come, are not watched: descriptors are left "
+                              r"for those of 4 processes \(ulimit -n\)")
 
     def test_nodes(self):
         port = free_port()

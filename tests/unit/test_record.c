@@ -146,12 +146,13 @@ static void test_end_of_a_forgotten_call(void **state) {
     for (int i = 0; i < TT__RECORDS; i++)
         begin_call("b.c", 2, 2);
     tt__record_note_begun(old, number);
-    tt__record_note_seq(old, number, 1);
+    tt__record_note_seq(old, number, 1, 1);
     tt__record_note_algorithm(old, number, 9);
     tt__record_done(old, number, TT__CALL_FAILED, true);
     assert_true(tt__record_read(recorder, number + TT__RECORDS, &copy));
     assert_int_equal(copy.state, TT__CALL_BEGUN);
     assert_int_equal(copy.seq, 2);
+    assert_int_equal(copy.call, 0);
     assert_int_equal(copy.algorithm, 0);
 }
 
@@ -238,7 +239,7 @@ static void *caller(void *which) {
         int64_t values[2] = {number, -(int64_t)number};
         tt__record_keep_lists(recorder, number, &(tt__lists){values, values, 2, 2});
         tt__record_ready(record, TT__CALL_BEGUN);
-        tt__record_note_seq(record, number, i);
+        tt__record_note_seq(record, number, i, i);
         tt__record_done(record, number, TT__CALL_DONE, true);
     }
     return NULL;

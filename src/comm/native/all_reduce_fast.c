@@ -86,7 +86,8 @@ static inline void record_call(fast_call *c) {
     tt__native *native = c->group->native;
     uint32_t seq = (uint32_t)c->word;
     atomic_store_explicit(&native->user, tt__this_thread(), memory_order_relaxed); /* for watch/deadlock.c */
-    c->record = tt__record_begin_form(native->fast.recorder, &c->site->form, seq, &c->number);
+    c->record = tt__record_begin_form(native->fast.recorder, &c->site->form, seq, tt__newest_number(c->group, false),
+                                      &c->number);
     c->own->slots[seq & 1].record = c->number;
     tt__record_ready(c->record, TT__CALL_BEGUN);
 }

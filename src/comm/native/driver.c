@@ -22,9 +22,9 @@ static bool on_shared_memory(const tt_work *work) {
 /* ---- one work */
 
 static void number_call(tt_work *work) {
-    tt__record_note_seq(work->record, work->record_number, work->seq);
     if (work->hidden)
         tt__note_hidden(work->group, work->seq);
+    tt__record_note_seq(work->record, work->record_number, work->seq, tt__newest_number(work->group, work->hidden));
 }
 
 void tt__work_publish(tt_work *work) {

@@ -125,6 +125,7 @@ bool tt__record_read(const tt__recorder *recorder, uint32_t number, tt__record *
         return false;
     *copy = (tt__record){.number = number,
                          .seq = TT__RECORD_GET(slot, seq),
+                         .call = TT__RECORD_GET(slot, call),
                          .group = TT__RECORD_GET(slot, group),
                          .op = (uint8_t)kind,
                          .dtype = (uint8_t)(kind >> 8),
@@ -139,7 +140,7 @@ bool tt__record_read(const tt__recorder *recorder, uint32_t number, tt__record *
                          .file = TT__RECORD_GET(slot, file),
                          .state = state,
                          .tag = TT__RECORD_GET(slot, tag)};
-    uint64_t check = TT__RECORD_GET(slot, check);
+    uint32_t check = TT__RECORD_GET(slot, check);
     atomic_thread_fence(memory_order_acquire);
     return TT__RECORD_GET(slot, number) == number && check == tt__record_check(copy);
 }
@@ -148,6 +149,7 @@ void tt__record_put(tt__recorder *recorder, const tt__record *record) {
     tt__record_slot *slot = &recorder->records[(record->number - 1) % TT__RECORDS];
     TT__RECORD_SET(slot, number, record->number);
     TT__RECORD_SET(slot, seq, record->seq);
+    TT__RECORD_SET(slot, call, record->call);
     TT__RECORD_SET(slot, group, record->group);
     TT__RECORD_SET(slot, kind, tt__record_kind_of(record));
     TT__RECORD_SET(slot, root, record->root);

@@ -36,6 +36,7 @@ typedef enum tt__call_state {
 typedef struct tt__record {
     uint32_t number;                     /* calls of this process before this one, plus 1 (wraps) */
     uint32_t seq;                        /* in its group */
+    uint32_t call;                       /* among the program's calls on the group, as errors count; 0: not yet one */
     uint32_t group;                      /* id */
     uint8_t op, dtype, reduce_op, flags; /* tt_op, tt_dtype, tt_reduce_op, TT__RECORD_... */
     int32_t root;                        /* or peer */
@@ -53,13 +54,13 @@ typedef struct tt__record {
  * stood still while it wrote, and others once around the ring, may write on into a later record. */
 typedef struct tt__record_slot {
     _Alignas(64) _Atomic uint32_t number;
-    _Atomic uint32_t seq, group, kind; /* kind: op, dtype, reduce_op, flags, a byte each */
+    _Atomic uint32_t seq, call, group, kind; /* kind: op, dtype, reduce_op, flags, a byte each */
     _Atomic int32_t root, line;
+    _Atomic uint32_t check; /* tt__record_check() */
     _Atomic uint64_t count, begin, end;
     _Atomic uint8_t algorithm, file;
     _Atomic uint16_t state;
     _Atomic int32_t tag;
-    _Atomic uint64_t check; /* tt__record_check() */
 } tt__record_slot;
 
 _Static_assert(sizeof(tt__record_slot) == 64, "a record is a cache line");
@@ -137,7 +138,7 @@ typedef struct tt__recorder {
 
 _Static_assert(offsetof(tt__recorder, recovery) == TT__RECOVERY_AT, "readers know where the words lie");
 
-#define TT__RECORDER_MAGIC UINT64_C(0x3472636552745454) /* "TTtRecr4" */
+#define TT__RECORDER_MAGIC UINT64_C(0x3572636552745454) /* "TTtRecr5" */
 
 /* Name the process. The memory is zeroed. */
 void tt__recorder_init(tt__recorder *recorder, int rank, int world);
@@ -218,14 +219,15 @@ static inline uint64_t tt__record_form_check(const tt__record *record) {
     uint64_t rest = (uint64_t)(uint32_t)record->tag << 32 | record->file;
     return kind ^ tt__rotated(place, 11) ^ tt__rotated(rest, 23) ^ tt__rotated(record->count, 37);
 }
-static inline uint64_t tt__record_check_of(uint64_t form, uint32_t number, uint64_t begin) {
-    return form ^ (number * UINT64_C(0x9e3779b97f4a7c15)) ^ tt__rotated(begin, 49);
+static inline uint32_t tt__record_check_of(uint64_t form, uint32_t number, uint64_t begin) {
+    uint64_t mixed = form ^ (number * UINT64_C(0x9e3779b97f4a7c15)) ^ tt__rotated(begin, 49);
+    return (uint32_t)(mixed ^ mixed >> 32);
 }
-static inline uint64_t tt__record_check(const tt__record *record) {
+static inline uint32_t tt__record_check(const tt__record *record) {
     return tt__record_check_of(tt__record_form_check(record), record->number, record->begin);
 }
 
-/* What all calls from one line have in common, worked out once: seq and number, and times, are not set. */
+/* What all calls from one line have in common, worked out once: seq, call and number, and times, are not set. */
 typedef struct tt__record_form {
     tt__record call;
     uint64_t check; /* tt__record_form_check() */
@@ -234,10 +236,10 @@ typedef struct tt__record_form {
 #define TT__RECORD_SET(slot, field, value) atomic_store_explicit(&(slot)->field, (value), memory_order_relaxed)
 #define TT__RECORD_GET(slot, field) atomic_load_explicit(&(slot)->field, memory_order_relaxed)
 
-/* Begin the record of a call of this form, as number `seq` of its group; *number: its own. Then tt__record_ready().
- * Threads that use different groups may call it at once. */
+/* Begin the record of a call of this form, as number `seq` of its group, `call` of the program's; *number: its own.
+ * Then tt__record_ready(). Threads that use different groups may call it at once. */
 static inline tt__record_slot *tt__record_begin_form(tt__recorder *recorder, const tt__record_form *form, uint32_t seq,
-                                                     uint32_t *number) {
+                                                     uint32_t call, uint32_t *number) {
     *number = tt__record_number(recorder);
     uint64_t begin = tt__ticks();
     tt__record_slot *slot = &recorder->records[(*number - 1) % TT__RECORDS];
@@ -245,6 +247,7 @@ static inline tt__record_slot *tt__record_begin_form(tt__recorder *recorder, con
     TT__RECORD_SET(slot, number, *number);
     atomic_thread_fence(memory_order_release);
     TT__RECORD_SET(slot, seq, seq);
+    TT__RECORD_SET(slot, call, call);
     TT__RECORD_SET(slot, group, form->call.group);
     TT__RECORD_SET(slot, kind, tt__record_kind_of(&form->call));
     TT__RECORD_SET(slot, root, form->call.root);
@@ -267,11 +270,11 @@ static inline tt__record_form tt__record_form_of(tt__recorder *recorder, const c
     return (tt__record_form){.call = call, .check = tt__record_form_check(&call)};
 }
 
-/* The same for a call that is made but once; seq is given, too. */
+/* The same for a call that is made but once; seq and call are given, too. */
 static inline tt__record_slot *tt__record_begin(tt__recorder *recorder, const char *file, int line, tt__record call) {
     uint32_t number;
     tt__record_form form = tt__record_form_of(recorder, file, line, call);
-    return tt__record_begin_form(recorder, &form, call.seq, &number);
+    return tt__record_begin_form(recorder, &form, call.seq, call.call, &number);
 }
 
 /* Publish a record that was just begun: readers may take it. `state`: QUEUED or BEGUN. */
@@ -284,16 +287,18 @@ static inline bool tt__record_is(const tt__record_slot *slot, uint32_t number) {
     return atomic_load_explicit(&slot->number, memory_order_relaxed) == number;
 }
 
-/* Note of call `number`, whose record this was at least once, that it has begun; its number in its group; the algorithm
- * that serves it. */
+/* Note of call `number`, whose record this was at least once, that it has begun; its numbers in its group; the
+ * algorithm that serves it. */
 static inline void tt__record_note_begun(tt__record_slot *slot, uint32_t number) {
     if (tt__record_is(slot, number))
         tt__record_ready(slot, TT__CALL_BEGUN);
 }
 
-static inline void tt__record_note_seq(tt__record_slot *slot, uint32_t number, uint32_t seq) {
-    if (tt__record_is(slot, number))
-        TT__RECORD_SET(slot, seq, seq);
+static inline void tt__record_note_seq(tt__record_slot *slot, uint32_t number, uint32_t seq, uint32_t call) {
+    if (!tt__record_is(slot, number))
+        return;
+    TT__RECORD_SET(slot, seq, seq);
+    TT__RECORD_SET(slot, call, call);
 }
 
 static inline void tt__record_note_algorithm(tt__record_slot *slot, uint32_t number, uint8_t algorithm) {

@@ -142,13 +142,15 @@ static uint64_t hash_of(const chain *c) {
 
 /* ---- text */
 
-static void edge_call_text(tt__world *world, const edge *e, char *text, size_t size) {
+/* *number: that of the call, where its record is there. */
+static void edge_call_text(tt__world *world, const edge *e, uint32_t *number, char *text, size_t size) {
     const tt__control *control = world->peers[e->from].control;
     tt__record record;
     uint32_t word;
-    if (control && tt__record_read(&control->recorder, e->record, &record))
+    if (control && tt__record_read(&control->recorder, e->record, &record)) {
+        *number = record.call;
         tt__record_text(&control->recorder, &record, text, size);
-    else if (control || !tt__ask_call(world->messages, e->from, e->group, e->seq, text, size, &word, ASK_MS))
+    } else if (control || !tt__ask_call(world->messages, e->from, e->group, e->seq, text, size, &word, ASK_MS))
         snprintf(text, size, "a call that it does not tell");
 }
 
@@ -162,7 +164,7 @@ static size_t name_edge(tt__world *world, const edge *e, char *text, size_t size
         tt__group_list(mine, ranks, sizeof ranks);
     else
         snprintf(ranks, sizeof ranks, "%s", control ? tt__recorder_group_ranks(&control->recorder, e->group) : "?");
-    edge_call_text(world, e, call, sizeof call); /* gives the lock back: `mine` may go */
+    edge_call_text(world, e, &number, call, sizeof call); /* gives the lock back: `mine` may go */
     int n = snprintf(text, size, "rank %d waits for rank %d in call %u of group %s, %s", e->from, e->to, number, ranks,
                      call);
     return (size_t)n < size ? (size_t)n : size;
