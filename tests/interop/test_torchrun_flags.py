@@ -31,16 +31,15 @@ SHOW = r"""env | grep -E '^(ROLE_|MASTER_ADDR|TORCHELASTIC|([A-Z]+_)*RANK|([A-Z]
 grep -v -E '^PET_|_ERROR_FILE|PREFIX_TEMPLATE' | sort; echo said; echo warned >&2"""
 
 # A value with an effect that is seen, and the flags that it takes. For the others one that is refused does.
-LOGS = ("--tee=3", "--nproc-per-node=2")
+LOGS, SEVERAL, DRY = ("--tee=3", "--nproc-per-node=2"), ("--nnodes=2", "--dry-run"), ("--dry-run",)
 SEEN = {"nproc-per-node": ("2", ()), "rdzv-id": ("mine", ()), "max-restarts": ("2", ()), "role": ("r", ()),
-        "standalone": ("1", ("--nnodes=2", "--dry-run")), "module": ("1", ("--dry-run",)), "no-python": ("1", ("--dry-run",)),
-        "run-path": ("1", ("--dry-run",)), "log-dir": ("logs", LOGS), "redirects": ("3", ("--log-dir=logs",)),
+        "standalone": ("1", SEVERAL), "module": ("1", DRY), "no-python": ("1", DRY), "run-path": ("1", DRY),
+        "log-dir": ("logs", LOGS), "redirects": ("3", ("--log-dir=logs",)),
         "tee": ("3", ("--log-dir=logs",)), "log-line-prefix-template": ("<${rank}>", LOGS),
         "local-ranks-filter": ("1", LOGS), "duplicate-stdout-filters": ("said", ("--log-dir=logs", *LOGS)),
         "duplicate-stderr-filters": ("warned", ("--log-dir=logs", *LOGS)), "local-addr": ("127.0.0.2", ()),
         "master-addr": ("127.0.0.3", ()), "signals-to-handle": ("SIGTERM,SIGUSR2", ()),
         "virtual-local-rank": ("1", ("--nproc-per-node=2",))}
-SEVERAL = ("--nnodes=2", "--dry-run")
 
 
 def ask():
