@@ -359,8 +359,9 @@ static int run_job(tt__job *job, const tt__run_flags *flags, int64_t notice_ms, 
     bool local_rank = job->local_rank_at != 0;
     tt_status status =
         tt__program_find(&program, args, count, program_how(flags), local_rank ? &job->local_rank_at : NULL);
+    int not_found = status == TT_ERR_NOT_FOUND ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
     if (status)
-        return run_fail_everywhere(job, status == TT_ERR_NOT_FOUND ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE);
+        return flags->dry_run ? run_fail(not_found) : run_fail_everywhere(job, not_found);
     job->file = program.file;
     job->argv = program.argv;
     if (flags->dry_run) {

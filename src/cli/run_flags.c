@@ -310,11 +310,16 @@ const tt__flag *tt__run_flag_named(const char *arg) {
     return flag ? flag : find_beginning(arg, &other);
 }
 
+/* torchrun has no other flag with an "h", so it takes "--he", too. */
+static bool is_help(const char *arg) {
+    return !strcmp(arg, "-h") || (strlen(arg) > 2 && !strncmp("--help", arg, strlen(arg)));
+}
+
 /* Take the flag at argv[*i], and its value. */
 static int take_flag(const char *command, tt__run_flags *flags, int argc, char **argv, int *i) {
     char *arg = argv[*i], letter[] = {arg[0], arg[1], '\0'};
     tt__cli_normalise_flag(arg);
-    if (!strcmp(arg, "--help") || !strcmp(arg, "-h")) {
+    if (is_help(arg)) {
         flags->help = "1";
         return 0;
     }
@@ -342,7 +347,7 @@ static int take_flag(const char *command, tt__run_flags *flags, int argc, char *
         return 0;
     }
     if (!value && *i + 1 >= argc)
-        return tt__cli_usage_error(command, "%s: expected a value after it", arg);
+        return tt__cli_usage_error(command, "--%s: expected a value after it", flag->name);
     *flag_field(flags, flag) = value ? value + 1 : argv[++*i];
     return 0;
 }

@@ -146,6 +146,11 @@ class Flags(unittest.TestCase):
         shown = subprocess.run(["sh"], input=said, capture_output=True, text=True, timeout=DEADLINE).stdout
         self.assertEqual(shown, "a 'b' 0 it's 29111 2\na 'b' 1 it's 29111 2\n")
 
+    def test_dry_run_that_fails(self):
+        """No other node hears of it."""
+        said = run("--dry-run", "--nnodes=2", "/nowhere/to.be", code=127)
+        self.assertEqual(said.stderr, "tutti run: /nowhere/to.be: there is no such file\n")
+
     def test_dry_run_without_a_port(self):
         """It is drawn at the start: what is printed says so, and takes one from the shell."""
         said = run("--dry-run", "--nproc-per-node=2", "sh", "-c", "echo $RANK $MASTER_PORT").stdout

@@ -179,7 +179,8 @@ class Submit(unittest.TestCase):
         except ImportError:
             self.skipTest("kubernetes-validate is not installed")
         folder = pathlib.Path(validator.__file__).parent / "kubernetes-json-schema"
-        versions = [found[1] for entry in folder.iterdir() if (found := re.match(r"v(\d+\.\d+)\.\d+-local$", entry.name))]
+        names = " ".join(entry.name for entry in folder.iterdir())
+        versions = re.findall(r"\bv(\d+\.\d+)\.\d+-local(?= |$)", names)
         self.assertGreater(len(versions), 5)
         for flags in ("--image=x", "--namespace=team", "--cpus-per-node=2", "--gpus-per-node=1", "--memory-per-node=4",
                       "--warning=60"), ("--image=x",):

@@ -73,7 +73,8 @@ class Crashes(unittest.TestCase):
                                       stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE)
                 self.assertIn(done.returncode, (4, 96), done.stderr)
                 told = re.search(r"message:\n.* call (\d+) of the group differs", done.stderr)
-                failed = re.search(r"^    (?:barrier|all_reduce)\(.*, call (\d+) of group 0-1, failed ", done.stderr, re.M)
+                failed = re.search(r"^    (?:barrier|all_reduce)\(.*, call (\d+) of group 0-1, failed ", done.stderr,
+                                   re.M)
                 self.assertTrue(told and failed, done.stderr)
                 self.assertEqual((told[1], failed[1]), ("6", "6"), done.stderr)
 
