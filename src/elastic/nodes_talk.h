@@ -60,6 +60,8 @@ typedef struct tt__talk {
     int64_t news_first;     /* of this launcher: what came before is deleted, */
     int64_t news_of_before; /* and what came up to this one, of attempts before, may be */
     int64_t hurry_until_ms; /* news are expected: read them more often */
+    json_t *repeats;        /* the coordinator: what members have announced, to be repeated to all; NULL: nothing, */
+    size_t repeated_bytes;  /* so long */
 
     tt__round *round;            /* the last one; NULL: none yet */
     bool collecting;             /* the coordinator: a round is ordered, */

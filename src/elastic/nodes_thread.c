@@ -219,6 +219,7 @@ static void sleep_a_beat(const tt__talk *t) {
 
 static void talk_free(tt__talk *t) {
     tt__snapshot_free(&t->seen);
+    json_decref(t->repeats);
     tt_store_free(t->store);
     tt__secret_wipe(&t->secret);
     free(t->shown);

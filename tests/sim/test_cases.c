@@ -185,20 +185,26 @@ static bool repeats(void) {
 
 static int log_2(int n) { return n > 1 ? 1 + log_2(n / 2) : 0; }
 
-/* What a launcher asks of the store until its workers are started must hardly grow with the number of launchers: they
- * talk to node 0 alone, which reads what all have written at once. */
-static bool asks_little(void) {
+/* What a launcher asks of the store must hardly grow with the number of launchers: they talk to node 0 alone, which
+ * reads what all have written at once, and repeats it in one piece. */
+static bool asks_little(bool fails) {
     bool good = true;
     for (int n = 4; n <= 256; n *= 4) {
         sim_plan plan;
         sim_verdict v;
         sim_plan_calm(&plan, 1, n);
+        if (fails) /* and all others because of it: as many failures as there are launchers */
+            plan.items[plan.n++] = (sim_item){.kind = SIM_FAILS, .node = 1, .at_ms = 1500, .value = SIGSEGV};
         sim_case_judge(&plan, false, &v);
-        int64_t node_0 = v.first_requests - v.ordinary_first;
-        bool is_good =
-            !*v.check && v.most_first > 0 && v.most_first <= 12 + 3 * log_2(n) && node_0 <= 20 + 6 * log_2(n);
-        printf("%s %d launchers: at most %d requests of each until the first attempt began, %d of node 0's\n",
-               is_good ? "ok  " : "FAIL", n, (int)v.most_first, (int)node_0);
+        int64_t node_0_first = v.first_requests - v.ordinary_first, node_0 = v.requests - v.ordinary;
+        int64_t each = v.ordinary / (n - 1);
+        bool is_good = !*v.check && v.most_first > 0 && v.most_first <= 12 + 3 * log_2(n) &&
+                       node_0_first <= 20 + 6 * log_2(n) && each > v.most_first && each <= 60 + 6 * log_2(n) &&
+                       node_0 <= 130 + 15 * log_2(n);
+        printf("%s %d launchers%s: %d requests of each until the job's end, at most %d of them until the first attempt "
+               "began; %d and %d of node 0's%s%s\n",
+               is_good ? "ok  " : "FAIL", n, fails ? ", whose workers fail" : "", (int)each, (int)v.most_first,
+               (int)node_0, (int)node_0_first, *v.check ? ": " : "", v.text);
         good = good && is_good;
     }
     return good;
@@ -240,7 +246,7 @@ static bool notices_an_end(void) {
 }
 
 int main(void) {
-    int failed = !repeats() + !asks_little() + !notices_an_end();
+    int failed = !repeats() + !asks_little(false) + !asks_little(true) + !notices_an_end();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         failed += !plays(&cases[i], NULL);
     for (size_t i = 0; i < sizeof changing_cases / sizeof *changing_cases; i++)
