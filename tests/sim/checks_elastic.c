@@ -1,6 +1,7 @@
 #include "sim/checks_elastic.h"
 
 #include "sim/cluster.h"
+#include "sim/groups.h"
 #include "sim/keeper.h"
 #include "sim/network.h"
 #include "sim/verdict.h"
@@ -98,7 +99,8 @@ void sim_elastic_check_start(const sim_start *start) {
 
 int64_t sim_elastic_patience_ms(void) {
     const sim_plan *p = elastic_plan();
-    int64_t round_ms = p->last_call_ms + p->work_ms + p->settle_ms + p->grace_ms + KILL_MS + LEFTOVER_MS + PATIENCE_MS;
+    int64_t work_ms = p->recovers ? sim_plan_epoch_ms(p) + 2 * SIM_SILENCE_MS : p->work_ms;
+    int64_t round_ms = p->last_call_ms + work_ms + p->settle_ms + p->grace_ms + KILL_MS + LEFTOVER_MS + PATIENCE_MS;
     return 2 * p->join_ms + 2 * p->rejoin_ms + (p->max_restarts + p->n + 2) * round_ms + 4 * p->heartbeat_ms + SLACK_MS;
 }
 
@@ -141,35 +143,41 @@ static bool is_spared(int machine) {
     return true;
 }
 
+/* The one thing that happens to the machine or its launcher; NULL: nothing, or more than one. */
+static const sim_item *only_item(int machine) {
+    const sim_plan *p = elastic_plan();
+    const sim_item *only = NULL;
+    int items = 0;
+    for (int i = 0; i < p->n; i++)
+        if (p->items[i].node == machine && p->items[i].kind >= SIM_FREEZE) {
+            only = &p->items[i];
+            items++;
+        }
+    return items == 1 ? only : NULL;
+}
+
 /* Who serves the store is killed in the first round, and started again in time: the others look for it. */
 static bool comes_back(int machine) {
     const sim_plan *p = elastic_plan();
-    int items = 0;
-    bool back = false;
-    for (int i = 0; i < p->n; i++) {
-        const sim_item *item = &p->items[i];
-        if (item->node != machine || item->kind < SIM_FREEZE)
-            continue;
-        items++;
-        back = item->kind == SIM_KILL_LAUNCHER && item->value && item->from == SIM_FROM_START && !item->attempt &&
-               item->at_ms < p->work_ms;
-    }
-    return items == 1 && back && p->min_nodes < p->max_nodes;
+    const sim_item *item = only_item(machine);
+    return item && item->kind == SIM_KILL_LAUNCHER && item->value && item->from == SIM_FROM_START && !item->attempt &&
+           item->at_ms < p->work_ms && p->min_nodes < p->max_nodes;
 }
 
 /* The machine is away for less than others would wait for it, and then back. */
 static bool returns(int machine) {
+    const sim_item *item = only_item(machine);
+    return item && item->kind <= SIM_PARTITION && item->for_ms < elastic_plan()->join_ms * 2 / 3;
+}
+
+/* Does it take a restart? Ranks that survive, but have not heard of each other for a while, want another round. */
+static bool takes_restart(const sim_item *item) {
     const sim_plan *p = elastic_plan();
-    int items = 0;
-    bool back = false;
-    for (int i = 0; i < p->n; i++) {
-        const sim_item *item = &p->items[i];
-        if (item->node != machine || item->kind < SIM_FREEZE)
-            continue;
-        items++;
-        back = item->kind <= SIM_PARTITION && item->for_ms < p->join_ms * 2 / 3;
-    }
-    return items == 1 && back;
+    if (p->recovers && (item->kind == SIM_STOPS || item->kind == SIM_PAUSE || item->kind == SIM_PARTITION))
+        return item->for_ms > SIM_SILENCE_MS / 2;
+    return item->kind == SIM_FAILS || (item->kind >= SIM_FREEZE && item->kind != SIM_LATE && item->node &&
+                                       !is_spared(item->node) &&
+                                       (p->min_nodes == p->max_nodes || item->kind == SIM_KILL_KEEPER));
 }
 
 /* Is it certain that the job can do its work? Who serves the store is spared or comes back, enough others are spared,
@@ -181,12 +189,10 @@ static bool must_succeed(void) {
         spared += is_spared(machine) || returns(machine);
     for (int i = 0; i < p->n; i++) {
         const sim_item *item = &p->items[i];
-        bool counts = item->kind == SIM_FAILS || (item->kind != SIM_LATE && item->node && !is_spared(item->node) &&
-                                                  (p->min_nodes == p->max_nodes || item->kind == SIM_KILL_KEEPER));
-        failures += counts;
+        failures += takes_restart(item);
         if (item->kind == SIM_LATE && item->node == 0)
             return false;
-        if (item->kind == SIM_SIGNAL && p->min_nodes == p->max_nodes)
+        if (item->kind == SIM_SIGNAL && (p->min_nodes == p->max_nodes || p->stops))
             return false;
     }
     bool served = is_spared(0) || comes_back(0);

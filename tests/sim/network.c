@@ -220,6 +220,12 @@ void sim_network_isolate(int machine, int64_t until_ns) {
         net.isolated_until_ns[machine] = until_ns;
 }
 
+bool sim_network_reaches(int machine, int other) {
+    bool dead = net.agents[machine].machine_dead || net.agents[other].machine_dead;
+    bool isolated = net.isolated_until_ns[machine] > sim_now_ns() || net.isolated_until_ns[other] > sim_now_ns();
+    return !dead && (machine == other || !isolated);
+}
+
 void sim_network_cut(int node) {
     for (sim_conn *conn = net.conns; conn; conn = conn->next) {
         if (conn->node != node || conn->attempt >= 0 || conn->client_closed || !conn->open)

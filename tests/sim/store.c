@@ -92,6 +92,11 @@ void sim_store_gone(void) {
 
 size_t sim_store_most_keys(void) { return most_keys; }
 
+bool sim_store_has(const char *key) {
+    const tt__span name = {(const uint8_t *)key, strlen(key)};
+    return the_server && tt__store_entry_there(tt__store_table_find(&the_server->service.table, name));
+}
+
 void tt__store_server_renew(tt_store_server *server) {
     const tt__list_node *node = server->service.sessions.next;
     while (node != &server->service.sessions) {
