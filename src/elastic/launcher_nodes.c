@@ -261,6 +261,17 @@ static void step_down(launcher *l) {
     tt__launcher_settle(l);
 }
 
+/* The round that was to begin here has gone on without this node, which stood still. */
+static void take_missed(launcher *l) {
+    if (l->done)
+        return;
+    tt__streams_alarm(&l->streams, "tutti run: this node was silent, and the job has gone on without it");
+    if (l->phase == TT__JOINING)
+        tt__launcher_rejoin(l);
+    else if (l->phase == TT__GONE)
+        l->rejoins = true;
+}
+
 /* Handle an event; true: it is kept. */
 static bool take_event(launcher *l, tt__nodes_event *event) {
     switch (event->kind) {
@@ -269,6 +280,9 @@ static bool take_event(launcher *l, tt__nodes_event *event) {
         return false;
     case TT__NODES_FAILED:
         take_no_round(l, event);
+        return false;
+    case TT__NODES_MISSED:
+        take_missed(l);
         return false;
     case TT__NODES_AGAIN:
         if (l->phase == TT__JOINING && !l->done)
@@ -310,6 +324,7 @@ static bool take_event(launcher *l, tt__nodes_event *event) {
     case TT__NODES_GONE:
         l->all_gone = l->phase == TT__GONE && event->value == tt__launcher_attempt(l);
         l->any_kept = event->rank;
+        l->all_well = event->well;
         return false;
     case TT__NODES_RECOVER:
         take_recovery_elsewhere(l, event);

@@ -118,6 +118,7 @@ static void take_members_news(tt__talk *t, int id, const char *text, json_t *new
     if (!strcmp(what, "gone")) {
         node->gone = number_in(news, "attempt") + 1;
         node->kept = json_is_true(json_object_get(news, "kept"));
+        node->well = json_is_true(json_object_get(news, "well"));
     }
     if (!strcmp(what, "done"))
         node->done = true;

@@ -69,8 +69,12 @@ void tt__talk_fail(tt__talk *t, const char *text) {
 void tt__talk_lose(tt__talk *t, int id, const char *text) {
     tt__node *node = tt__talk_node(t, id);
     int number = tt__talk_node_number(t, id);
+    bool job = !t->nodes->member.coordinates && (id == 0 || id == t->id); /* all of it, for this member */
     if (node)
         node->lost = true;
+    t->given_up = t->given_up || (job && id);
+    if (job && tt__talk_replaces(t) && tt__nodes_take_back(t->nodes))
+        return;
     if (number >= 0)
         tt__talk_post(t, TT__NODES_LOST, number, 0, text);
 }

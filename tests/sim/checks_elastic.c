@@ -1,5 +1,6 @@
 #include "sim/checks_elastic.h"
 
+#include "sim/checks.h"
 #include "sim/cluster.h"
 #include "sim/groups.h"
 #include "sim/keeper.h"
@@ -8,7 +9,7 @@
 
 #include <stdlib.h>
 
-enum { KILL_MS = 6000, LEFTOVER_MS = 8000, PATIENCE_MS = 20000, SLACK_MS = 20000 };
+enum { KILL_MS = 6000, LEFTOVER_MS = 8000, PATIENCE_MS = 20000, SLACK_MS = 20000, STALE_MS = 100 };
 
 static const sim_plan *elastic_plan(void) { return sim_cluster_plan(); }
 
@@ -81,6 +82,37 @@ static void check_growth(const sim_start *start) {
     }
 }
 
+/* Had all ended well before, whom nobody had told to? Then there is nothing left to do. */
+static void check_not_again(const sim_start *start) {
+    const sim_round *round = sim_keeper_round(start->node), *before = round->next;
+    int good = 0, told = 0;
+    while (before && (before->generation != start->generation || before->good != before->world))
+        before = before->next;
+    for (int i = 0; before && i < sim_seen.end_count; i++) {
+        const sim_end *end = &sim_seen.ends[i];
+        good += end->round == before && !end->status;
+        told += end->round == before && end->told;
+    }
+    for (int k = 0; k < sim_cluster_launchers(); k++)
+        if (sim_seen.exits[k].lost_some)
+            return;
+    if (before && good == before->world && !told)
+        sim_fail("again", "launcher %d begins attempt %d, although all workers of attempt %d have ended well",
+                 start->node, start->attempt, before->attempt);
+}
+
+/* Does a launcher begin what the others have left long ago? */
+static void check_not_stale(const sim_start *start) {
+    for (int i = 0; i + 1 < sim_seen.start_count; i++) {
+        const sim_start *other = &sim_seen.starts[i];
+        if (other->generation == start->generation && other->attempt > start->attempt &&
+            start->when_ns - other->when_ns > STALE_MS * SIM_MS)
+            sim_fail("stale", "launcher %d begins attempt %d, %.1f s after launcher %d has begun attempt %d",
+                     start->node, start->attempt, (double)(start->when_ns - other->when_ns) / 1e9, other->node,
+                     other->attempt);
+    }
+}
+
 void sim_elastic_check_start(const sim_start *start) {
     const sim_exit *x = &sim_seen.exits[start->node];
     if (start->restarts > elastic_plan()->max_restarts)
@@ -91,6 +123,8 @@ void sim_elastic_check_start(const sim_start *start) {
                  start->attempt, x->signal, (double)x->signal_ns / 1e9);
     check_elastic_ranks(start);
     check_growth(start);
+    check_not_again(start);
+    check_not_stale(start);
     if (start->attempt >= sim_result->attempts)
         sim_result->attempts = start->attempt + 1;
 }
@@ -240,6 +274,19 @@ static void check_work_is_done(void) {
     if (!sim_seen.start_count)
         sim_fail("work", "nobody has begun a round");
     check_newcomers();
+}
+
+void sim_check_kept(int node, const sim_worker *w) {
+    const sim_plan *p = elastic_plan();
+    const sim_agent *agent = sim_cluster_agent(node);
+    for (int i = 0; i < p->n; i++) {
+        const sim_item *item = &p->items[i];
+        if (item->kind < SIM_FREEZE && item->node == agent->machine && item->local == w->local)
+            return;
+    }
+    if (p->elastic && must_succeed() && is_spared(agent->machine))
+        sim_fail("kept", "launcher %d ends its worker %d, which has commit %lld of round %d and can go on", node,
+                 w->local, (long long)w->made, w->synced_round);
 }
 
 void sim_elastic_check_all(void) {

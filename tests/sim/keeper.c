@@ -479,6 +479,15 @@ static void keeper_kills(keeper *k) {
         look_for_end(k);
 }
 
+/* Those that survive are told to end by nobody while the job can go on. */
+static void check_kept(const keeper *k) {
+    for (int i = 0; i < k->workers; i++) {
+        const worker *w = &k->of[i];
+        if (w->running && w->process && w->process->made > 0)
+            sim_check_kept(k->agent->node, w->process);
+    }
+}
+
 bool tt__keeper_send(const tt__keeper *launchers, tt__keeper_kind kind, int value) {
     (void)launchers;
     keeper *k = own();
@@ -489,6 +498,8 @@ bool tt__keeper_send(const tt__keeper *launchers, tt__keeper_kind kind, int valu
               : kind == TT__KEEPER_SWEEP ? "to what is left, signal"
                                          : "signal",
               value);
+    if (kind == TT__KEEPER_SIGNAL || kind == TT__KEEPER_KILL)
+        check_kept(k);
     if (kind == TT__KEEPER_SIGNAL || kind == TT__KEEPER_PASS) {
         note_told(k);
         signal_workers(k, value);
@@ -516,7 +527,7 @@ int tt__keeper_receive(const tt__keeper *launchers, tt__keeper_message *m) {
     if (m->kind == TT__KEEPER_ENDED) {
         const sim_item *item = item_of(k, SIM_NOT_EXECUTABLE, m->rank, k->attempt);
         k->of[m->rank].secondary = first->secondary;
-        sim_note_end(&(sim_end){k->agent->node, k->attempt, k->first_rank + m->rank, m->value, item ? item->value : 0,
+        sim_note_end(&(sim_end){k->agent->node, k->attempt, k->first_rank + m->rank, m->value, item ? item->value : 0, k->round,
                                 first->secondary, k->told, sim_now_ns() + k->agent->realtime_ns, k->of[m->rank].error_s,
                                 k->signal_s});
     }
