@@ -110,6 +110,13 @@ static void fail_with_root(sim_member *m) {
         fail_member(m, root->members[rank]->group.failed, root->members[rank]->group.failure_text);
 }
 
+static bool all_reach(const sim_ring *ring) {
+    for (int i = 0; i < ring->n; i++)
+        if (!sim_network_reaches(ring->workers[i]->agent.machine, ring->workers[0]->agent.machine))
+            return false;
+    return true;
+}
+
 /* Have all come, and can they all hear each other? */
 static bool all_are_here(const sim_ring *ring, int64_t call) {
     for (int i = 0; i < ring->n; i++) {
@@ -169,6 +176,8 @@ static tt_status call_all(sim_member *m, const void *given, size_t size) {
     }
     if (ring->done >= m->calls) /* until this rank has heard of it */
         sim_wait(sim_now_ns() + sim_below(&m->w->agent.random, HEARD_MS * SIM_MS));
+    if (!all_reach(ring)) /* just now: part of what was sent may have come */
+        m->torn = m->torn || sim_chance(&m->w->agent.random, 50);
     m->waiting = false;
     if (ring->done < m->calls || m->torn) {
         if (!m->group.failed)

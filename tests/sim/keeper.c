@@ -214,7 +214,7 @@ static void end_worker(keeper *k, int local, int status, bool secondary) {
         tell(k, TT__KEEPER_ENDED, local, status, secondary);
     if (w->process)
         sim_worker_kill(w->process, false);
-    else if (status)
+    if (status)
         react_to_failure(k, false);
     look_for_end(k);
 }
@@ -262,6 +262,8 @@ static void peer_failed(occasion *o) {
 
 /* The ranks of the attempt notice that one has failed: soon, or after a while if its machine is gone. */
 static void react_to_failure(const keeper *from, bool silent) {
+    if (keepers.plan->recovers) /* they notice by themselves */
+        return;
     if (from->round)
         from->round->failed = true;
     for (int k = 0; k < keepers.n; k++) {

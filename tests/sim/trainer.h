@@ -11,6 +11,8 @@
 
 #include <tutti/elastic.h>
 
+enum { SIM_ROUND_WAIT_MS = 120000 }; /* for which a rank waits for the next round */
+
 typedef struct sim_place {
     int round, rank, world;
 } sim_place;
