@@ -64,8 +64,9 @@ static void spread(const sim_ring *ring, const sim_worker *from, tt_status statu
     for (sim_ring *r = rings; r; r = r->next)
         for (int i = 0; r->root == ring->root && i < r->n; i++) {
             sim_member *m = r->members[i];
-            if (m && m->w != from && !m->gone && sim_network_reaches(m->w->agent.machine, from->agent.machine))
-                notify(m, sim_between(&m->w->agent.random, 1, 80) * SIM_MS, status, text);
+            int64_t from_ns = m ? sim_network_reaches_ns(m->w->agent.machine, from->agent.machine) : SIM_NEVER;
+            if (from_ns - sim_now_ns() < SIM_SILENCE_MS * SIM_MS && m->w != from && !m->gone)
+                notify(m, from_ns - sim_now_ns() + sim_between(&m->w->agent.random, 1, 80) * SIM_MS, status, text);
         }
 }
 
@@ -97,8 +98,9 @@ static bool is_away(const sim_worker *w) {
     return w->ended || w->agent.state != SIM_UP || w->agent.frozen_until_ns > sim_now_ns();
 }
 
+/* One that another coordinator serves is kept from the ranks of rounds before: docs/testing.md. */
 static bool store_answers(const sim_worker *w) {
-    return sim_store_is_served() && sim_network_reaches(w->agent.machine, 0) &&
+    return sim_store_is_served() && sim_cluster_agent(w->agent.node)->generation == sim_store_generation() && sim_network_reaches(w->agent.machine, 0) &&
            sim_cluster_agent(sim_store_server())->frozen_until_ns <= sim_now_ns();
 }
 
@@ -110,11 +112,13 @@ static void fail_with_root(sim_member *m) {
         fail_member(m, root->members[rank]->group.failed, root->members[rank]->group.failure_text);
 }
 
-static bool all_reach(const sim_ring *ring) {
+/* Are there ranks that can't hear each other for long? */
+static bool is_parted(const sim_ring *ring) {
     for (int i = 0; i < ring->n; i++)
-        if (!sim_network_reaches(ring->workers[i]->agent.machine, ring->workers[0]->agent.machine))
-            return false;
-    return true;
+        if (sim_network_reaches_ns(ring->workers[i]->agent.machine, ring->workers[0]->agent.machine) - sim_now_ns() >
+            SIM_SILENCE_MS * SIM_MS)
+            return true;
+    return false;
 }
 
 /* Have all come, and can they all hear each other? */
@@ -176,7 +180,7 @@ static tt_status call_all(sim_member *m, const void *given, size_t size) {
     }
     if (ring->done >= m->calls) /* until this rank has heard of it */
         sim_wait(sim_now_ns() + sim_below(&m->w->agent.random, HEARD_MS * SIM_MS));
-    if (!all_reach(ring)) /* just now: part of what was sent may have come */
+    if (is_parted(ring)) /* just now: part of what was sent may have come */
         m->torn = m->torn || sim_chance(&m->w->agent.random, 50);
     m->waiting = false;
     if (ring->done < m->calls || m->torn) {

@@ -38,7 +38,8 @@ void sim_network_cut(int node);
 void sim_network_process_gone(int node);
 void sim_network_machine_gone(int node);
 
-/* Do packets get from one machine to the other? */
+/* From when on do packets get from one machine to the other? SIM_NEVER: not any more. And do they now? */
+int64_t sim_network_reaches_ns(int machine, int other);
 bool sim_network_reaches(int machine, int other);
 
 /* ---- the server's end: store.c */

@@ -133,9 +133,9 @@ static void draw_survivors(sim_plan *plan, sim_random *r) {
     plan->recovers = true;
     plan->stops = sim_chance(r, 50);
     plan->work_ms = sim_between(r, 500, 8000);
-    for (int k = sim_chance(r, 25) ? (int)sim_between(r, 1, 2) : 0; k > 0; k--) {
+    for (int k = sim_chance(r, 40) ? (int)sim_between(r, 1, 2) : 0; k > 0; k--) {
         sim_item *item = add_item(plan, SIM_STOPS, r);
-        item->at_ms = sim_between(r, 0, plan->work_ms);
+        item->at_ms = sim_chance(r, 25) ? 0 : sim_between(r, 0, plan->work_ms);
         item->for_ms = sim_chance(r, 40)   ? sim_between(r, 10, 1000)
                        : sim_chance(r, 50) ? sim_between(r, 4000, 60000)
                                            : 3600000;
