@@ -116,11 +116,9 @@ void tt__nodes_announce_signal(tt__nodes *nodes, int sig) {
 }
 
 void tt__nodes_announce_gone(tt__nodes *nodes, int attempt, const tt__nodes_gone *gone) {
-    order_post_news(nodes,
-                    json_pack("{s:s, s:i, s:b, s:b, s:i}", "what", "gone", "attempt", attempt, "kept", (int)gone->kept,
-                              "well", (int)gone->well, "blamed", gone->blamed));
-    order_post(nodes,
-               &(tt__order){.kind = TT__ORDER_GONE, .attempt = attempt, .kept = gone->kept, .well = gone->well});
+    order_post_news(nodes, json_pack("{s:s, s:i, s:b, s:b, s:i}", "what", "gone", "attempt", attempt, "kept",
+                                     (int)gone->kept, "well", (int)gone->well, "blamed", gone->blamed));
+    order_post(nodes, &(tt__order){.kind = TT__ORDER_GONE, .attempt = attempt, .kept = gone->kept, .well = gone->well});
 }
 
 void tt__nodes_announce_success(tt__nodes *nodes, int attempt) {

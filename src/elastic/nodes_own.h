@@ -29,12 +29,12 @@ typedef struct tt__order {
     bool own;                /* SET: the key ends with this member's number, which the thread adds */
     char *bytes;             /* SET: the value */
     size_t size;
-    json_t *news;       /* NEWS */
-    int64_t timeout_ms; /* LOOK */
-    int attempt;        /* GONE, ROUND */
-    bool kept, well;    /* GONE */
-    int restarts;       /* ROUND */
-    int recovery;       /* ROUND */
+    json_t *news;             /* NEWS */
+    int64_t timeout_ms;       /* LOOK */
+    int attempt;              /* GONE, ROUND */
+    bool kept, well;          /* GONE */
+    int restarts;             /* ROUND */
+    int recovery;             /* ROUND */
     tt_store_server *renewed; /* ROUND: or NULL */
 } tt__order;
 

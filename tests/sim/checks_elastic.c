@@ -136,7 +136,8 @@ int64_t sim_elastic_patience_ms(void) {
     int64_t work_ms = p->recovers ? sim_plan_epoch_ms(p) + 2 * SIM_SILENCE_MS : p->work_ms;
     int64_t round_ms = p->last_call_ms + work_ms + p->settle_ms + p->grace_ms + KILL_MS + LEFTOVER_MS + PATIENCE_MS;
     int64_t wait_ms = p->recovers ? 2 * SIM_ROUND_WAIT_MS : 0; /* where no launcher announces any */
-    return wait_ms + 2 * p->join_ms + 2 * p->rejoin_ms + (p->max_restarts + p->n + 2) * round_ms + 4 * p->heartbeat_ms + SLACK_MS;
+    return wait_ms + 2 * p->join_ms + 2 * p->rejoin_ms + (p->max_restarts + p->n + 2) * round_ms + 4 * p->heartbeat_ms +
+           SLACK_MS;
 }
 
 /* ---- at the end */
@@ -210,9 +211,9 @@ static bool takes_restart(const sim_item *item) {
     const sim_plan *p = elastic_plan();
     if (p->recovers && (item->kind == SIM_STOPS || item->kind == SIM_PAUSE || item->kind == SIM_PARTITION))
         return item->for_ms > SIM_SILENCE_MS / 2;
-    return item->kind == SIM_FAILS || (item->kind >= SIM_FREEZE && item->kind != SIM_LATE && item->node &&
-                                       !is_spared(item->node) &&
-                                       (p->min_nodes == p->max_nodes || item->kind == SIM_KILL_KEEPER));
+    return item->kind == SIM_FAILS ||
+           (item->kind >= SIM_FREEZE && item->kind != SIM_LATE && item->node && !is_spared(item->node) &&
+            (p->min_nodes == p->max_nodes || item->kind == SIM_KILL_KEEPER));
 }
 
 /* Is it certain that the job can do its work? Who serves the store is spared or comes back, enough others are spared,

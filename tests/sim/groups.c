@@ -100,7 +100,8 @@ static bool is_away(const sim_worker *w) {
 
 /* One that another coordinator serves is kept from the ranks of rounds before: docs/testing.md. */
 static bool store_answers(const sim_worker *w) {
-    return sim_store_is_served() && sim_cluster_agent(w->agent.node)->generation == sim_store_generation() && sim_network_reaches(w->agent.machine, 0) &&
+    return sim_store_is_served() && sim_cluster_agent(w->agent.node)->generation == sim_store_generation() &&
+           sim_network_reaches(w->agent.machine, 0) &&
            sim_cluster_agent(sim_store_server())->frozen_until_ns <= sim_now_ns();
 }
 
@@ -138,8 +139,8 @@ static int whom_it_misses(const sim_member *m) {
     for (int i = 0; i < ring->n; i++) {
         const sim_member *other = ring->members[i];
         const sim_worker *w = ring->workers[i];
-        if (w && (is_away(w) || !sim_network_reaches(w->agent.machine, m->w->agent.machine) ||
-                  (other && other->gone) || w->ring != ring->root))
+        if (w && (is_away(w) || !sim_network_reaches(w->agent.machine, m->w->agent.machine) || (other && other->gone) ||
+                  w->ring != ring->root))
             return i;
     }
     return -1;
@@ -210,8 +211,10 @@ static sim_ring *new_ring(int n, int round) {
 
 static sim_member *new_member(sim_ring *ring, int rank, sim_worker *w, int64_t timeout_ms) {
     sim_member *m = sim_memory(calloc(1, sizeof *m));
-    *m = (sim_member){
-        .group = {.rank = rank, .size = ring->n, .timeout_ms = timeout_ms}, .ring = ring, .w = w, .task = sim_task_now()};
+    *m = (sim_member){.group = {.rank = rank, .size = ring->n, .timeout_ms = timeout_ms},
+                      .ring = ring,
+                      .w = w,
+                      .task = sim_task_now()};
     ring->members[rank] = m;
     ring->workers[rank] = w;
     return m;

@@ -22,10 +22,10 @@ typedef struct worker {
     bool secondary;        /* its report says so, */
     int64_t error_s;       /* and when it failed, by its node's clock; 0: there is none */
     sim_conn *conn;
-    int starts;            /* of this number, */
-    sim_worker *process;   /* of plans whose workers survive: the present one, or the last; NULL: none */
-    sim_worker *shown;     /* whose recorder the launcher has */
-    sim_place place;       /* where it begins */
+    int starts;          /* of this number, */
+    sim_worker *process; /* of plans whose workers survive: the present one, or the last; NULL: none */
+    sim_worker *shown;   /* whose recorder the launcher has */
+    sim_place place;     /* where it begins */
 } worker;
 
 typedef struct message {
@@ -529,9 +529,9 @@ int tt__keeper_receive(const tt__keeper *launchers, tt__keeper_message *m) {
     if (m->kind == TT__KEEPER_ENDED) {
         const sim_item *item = item_of(k, SIM_NOT_EXECUTABLE, m->rank, k->attempt);
         k->of[m->rank].secondary = first->secondary;
-        sim_note_end(&(sim_end){k->agent->node, k->attempt, k->first_rank + m->rank, m->value, item ? item->value : 0, k->round,
-                                first->secondary, k->told, sim_now_ns() + k->agent->realtime_ns, k->of[m->rank].error_s,
-                                k->signal_s});
+        sim_note_end(&(sim_end){k->agent->node, k->attempt, k->first_rank + m->rank, m->value, item ? item->value : 0,
+                                k->round, first->secondary, k->told, sim_now_ns() + k->agent->realtime_ns,
+                                k->of[m->rank].error_s, k->signal_s});
     }
     free(first);
     return 1;

@@ -113,7 +113,8 @@ static int play_all(uint64_t first, int64_t count, int agents, int jobs) {
     for (int status; __real_waitpid(-1, &status, 0) > 0;)
         lost = lost || status;
     printf("%lld cases, %lld attempts, %lld ranks that went on, %.1f h of virtual time, %lld requests to stores: %s\n",
-           (long long)all->cases, (long long)all->attempts, (long long)all->kept, (double)all->virtual_ms / 3600000, (long long)all->requests,
+           (long long)all->cases, (long long)all->attempts, (long long)all->kept, (double)all->virtual_ms / 3600000,
+           (long long)all->requests,
            all->failed ? "one failed"
            : lost      ? "one was lost"
                        : "all is well");

@@ -117,7 +117,8 @@ int sim_worker_program(sim_worker *w) {
     tt_elastic *e;
     int stop = 0;
     work_for_a_while(w, 50);
-    if (tt_elastic_new(&e, .timeout_ms = TIMEOUT_MS, .round_wait_ms = SIM_ROUND_WAIT_MS, .stop_on_signals = plan->stops)) {
+    if (tt_elastic_new(&e, .timeout_ms = TIMEOUT_MS, .round_wait_ms = SIM_ROUND_WAIT_MS,
+                       .stop_on_signals = plan->stops)) {
         tt__error_file_write(tt_last_error(), true);
         return 1;
     }
