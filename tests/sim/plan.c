@@ -171,6 +171,20 @@ static void draw_elastic(sim_plan *plan, uint64_t seed, int max_nodes, sim_rando
         draw_survivors(plan, r);
 }
 
+/* Workers of a fixed set survive: of what may go wrong the failures are left. */
+static void let_survive(sim_plan *plan, sim_random *r) {
+    int n = 0;
+    plan->recovers = true;
+    plan->stops = sim_chance(r, 50);
+    for (int i = 0; i < plan->n; i++)
+        if (plan->items[i].kind == SIM_FAILS || plan->items[i].kind == SIM_LATE) {
+            plan->items[n] = plan->items[i];
+            plan->items[n].for_ms = 0;
+            n++;
+        }
+    plan->n = n;
+}
+
 void sim_plan_draw(sim_plan *plan, uint64_t seed, int max_nodes) {
     sim_random r = sim_stream(seed, PLAN_STREAM, 0), e = sim_stream(seed, ELASTIC_STREAM, 0);
     if (sim_chance(&e, 40)) {
@@ -202,7 +216,9 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed, int max_nodes) {
         item->node = (int)sim_between(&r, 1, plan->nodes - 1);
         item->at_ms = sim_between(&r, 0, 5000);
     }
-    int theme = (int)sim_below(&r, 100);
+    if (plan->max_restarts && !often && sim_chance(&r, 15))
+        let_survive(plan, &r);
+    int theme = plan->recovers ? (int)sim_below(&r, 60) : (int)sim_below(&r, 100);
     for (int k = theme < 30 ? (int)sim_between(&r, 1, 3) : 0; k > 0; k--)
         draw_gentle(plan, &r);
     for (int k = theme >= 60 ? (int)sim_between(&r, 1, 2) : 0; k > 0; k--)

@@ -85,9 +85,8 @@ PLANTS = [
       "    if (l->nodes) {\n        tt__nodes_order_round(", "kept || PLANTED ? NULL : l->server")),
     ("that a node is lost is noted for another round", "elastic/launcher_nodes.c",
      'l->job->recovery), "its node', '(PLANTED ? 0 : l->job->recovery)), "its node'),
-    ("a rank that waits is ended with one that does not come", "elastic/launcher_attempt.c",
-     "if (may_recover(l) && tt__launcher_survivors(l).waiting)",
-     "if (!PLANTED && may_recover(l) && tt__launcher_survivors(l).waiting)"),
+    ("ranks are not asked for the next round when a node is lost or comes", "elastic/launcher_attempt.c",
+     "        tt__launcher_want_round(l);", "        if (!PLANTED)\n            tt__launcher_want_round(l);"),
     ("a rank that survives is taken for one that waits", "elastic/launcher_recovery.c",
      "if (words.wants_round != next)", "if (words.wants_round != next && !PLANTED)"),
     ("ranks that go on are told the number of the round before", "elastic/launcher_recovery.c",
@@ -100,6 +99,10 @@ PLANTS = [
      "(!same || all[r].commits", "((!same && !PLANTED) || all[r].commits"),
     ("a newcomer keeps what it had", "recovery/restore.c",
      "    if (!status && s->lacks)\n", "    if (!status && s->lacks && !PLANTED)\n"),
+    ("a launcher that ends before the others is taken for lost", "elastic/launcher_nodes.c",
+     "if (l->done || l->ending ||", "if (l->done || (l->ending && !PLANTED) ||"),
+    ("a launcher that ends is not replaced", "elastic/launcher_nodes.c",
+     "if (tt__launcher_replaces(l) && event->node > 0) {", "if (!PLANTED && tt__launcher_replaces(l) && event->node > 0) {"),
 ]
 
 

@@ -8,6 +8,7 @@
 #include "elastic/watch.h"
 #include "sim/descriptors.h"
 #include "sim/history.h"
+#include "sim/keeper.h"
 #include "sim/trainer.h"
 #include "sim/verdict.h"
 
@@ -293,16 +294,20 @@ void __wrap_tt__report_first(tt__streams *streams, const tt__job *job, const tt_
 void __real_tt__report_attempt(tt__streams *streams, const tt__job *job, const tt__first *first, bool recovers);
 void __wrap_tt__report_attempt(tt__streams *streams, const tt__job *job, const tt__first *first, bool recovers);
 
+static void note_first(const tt__first *first, bool of_job) {
+    int node = sim_agent_now()->node, attempt;
+    sim_keeper_alive(node, &attempt);
+    sim_note_report(&(sim_report){node, attempt, first->rank, first->node, first->worker->status}, of_job);
+}
+
 void __wrap_tt__report_first(tt__streams *streams, const tt__job *job, const tt__first *first,
                              const tt__moment *started) {
-    sim_note_report(&(sim_report){sim_agent_now()->node, job->attempt, first->rank, first->node, first->worker->status},
-                    true);
+    note_first(first, true);
     __real_tt__report_first(streams, job, first, started);
 }
 
 void __wrap_tt__report_attempt(tt__streams *streams, const tt__job *job, const tt__first *first, bool recovers) {
-    sim_note_report(&(sim_report){sim_agent_now()->node, job->attempt, first->rank, first->node, first->worker->status},
-                    false);
+    note_first(first, false);
     __real_tt__report_attempt(streams, job, first, recovers);
 }
 
