@@ -172,7 +172,7 @@ static const changing changing_cases[] = {
     {{"a keeper is killed, and another node waits for its place",
       3,
       1,
-      {{.kind = SIM_KILL_KEEPER, .node = 1, .from = SIM_FROM_START, .at_ms = 300}, {.kind = SIM_KINDS}}},
+      {{.kind = SIM_KILL_KEEPER, .node = 2, .from = SIM_FROM_START, .at_ms = 300}, {.kind = SIM_KINDS}}},
      2,
      2,
      5000,
