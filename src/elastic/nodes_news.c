@@ -230,7 +230,7 @@ static void read_news_of(tt__talk *t, int id) {
 }
 
 /* Take what came under `key`, if it is the member's, and its next. */
-static void take_value(tt__talk *t, int id, int64_t number, const char *key, tt_store_value *value) {
+static void take_one_news(tt__talk *t, int id, int64_t number, const char *key, tt_store_value *value) {
     const tt__node *node = &t->of[id];
     bool due = is_read(t, id) && number == node->news_taken + 1 && !t->failed;
     if (due && node->signs && tt__signed_open(value, &t->secret, key, node->nonce))
@@ -257,7 +257,7 @@ static bool read_at_once(tt__talk *t, const unread *list, int n) {
     if (keys && values && !tt__talk_check(t, tt_store_check(t->store, keys, n, &there)) && there &&
         !tt__talk_check(t, tt_store_multi_get(t->store, keys, n, values)))
         for (int i = 0; i < n; i++)
-            take_value(t, list[i].id, list[i].number, list[i].key, &values[i]);
+            take_one_news(t, list[i].id, list[i].number, list[i].key, &values[i]);
     free(values);
     free(keys);
     return there;

@@ -184,7 +184,7 @@ tt_status tt__talk_beat(tt__talk *t) {
     return put_own(t, key, numbers, (size_t)n);
 }
 
-void tt__talk_announce(tt__talk *t, const char *text, size_t size) {
+static void announce_text(tt__talk *t, const char *text, size_t size) {
     char key[TT__NODES_KEY];
     tt__talk_news_key(key, t->id, t->news + 1);
     if (tt__talk_check(t, put_own(t, key, text, size)))
@@ -199,7 +199,7 @@ void tt__talk_announce_json(tt__talk *t, json_t *news) {
     char *text = news ? json_dumps(news, JSON_COMPACT) : NULL;
     json_decref(news);
     if (text)
-        tt__talk_announce(t, text, strlen(text));
+        announce_text(t, text, strlen(text));
     free(text);
 }
 

@@ -73,7 +73,7 @@ typedef struct tt__talk {
     int next_recovery;           /* likewise, */
     int64_t collecting_since_ms; /* since then */
     int64_t came_ms;             /* when the last one came */
-    int gone;                    /* attempts for which GONE was posted */
+    int gone;                    /* attempts for which GONE was posted, or which this member has said to be gone */
     bool closed;                 /* nobody is waited for any more */
 
     int looks; /* 0: none under way; else its number */
@@ -155,10 +155,8 @@ void tt__talk_news_key(char key[TT__NODES_KEY], int id, int64_t number);
 /* Put this launcher's next beat. */
 tt_status tt__talk_beat(tt__talk *t);
 
-/* Announce something: JSON with "what" and, as "node", whose news it is. A failure is the store's: `cut`. */
-void tt__talk_announce(tt__talk *t, const char *text, size_t size);
-
-/* As tt__talk_announce(). Takes `news`, which may be NULL; "node" is set. */
+/* Announce something: JSON with "what"; "node" is set, whose news it is. Takes `news`, which may be NULL. A failure is
+ * the store's: `cut`. */
 void tt__talk_announce_json(tt__talk *t, json_t *news);
 
 /* Delete this launcher's news up to `news_of_before`. */

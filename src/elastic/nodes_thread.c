@@ -137,8 +137,10 @@ static void take_own_gone(tt__talk *t, const tt__order *order) {
         t->of[0].gone = order->attempt + 1;
         t->of[0].kept = order->kept;
         t->of[0].well = order->well;
-    } else {
+    } else if (order->attempt >=
+               t->gone) { /* what follows the first time the coordinator may not read before a round */
         t->news_of_before = t->news;
+        t->gone = order->attempt + 1;
     }
 }
 

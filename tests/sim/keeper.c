@@ -64,7 +64,6 @@ static struct {
     const sim_plan *plan;
     int n;
     keeper *of; /* (n) */
-    sim_round *rounds;
 } keepers;
 
 void sim_keepers_begin(const sim_plan *plan, sim_agent *agents) {
@@ -112,26 +111,6 @@ int sim_keeper_alive(int node, int *attempt) {
 }
 
 const sim_round *sim_keeper_round(int node) { return keepers.of[node].round; }
-
-int sim_keeper_succeeded(int attempt) {
-    const sim_round *round = keepers.rounds;
-    while (round && round->attempt != attempt)
-        round = round->next;
-    return round ? round->good : 0;
-}
-
-/* Find the round, or make it. */
-static sim_round *round_of(int generation, int attempt, int world) {
-    sim_round *round = keepers.rounds;
-    while (round && (round->attempt != attempt || round->generation != generation))
-        round = round->next;
-    if (!round) {
-        round = sim_memory(calloc(1, sizeof *round));
-        *round = (sim_round){keepers.rounds, generation, attempt, world, 0, 0, false};
-        keepers.rounds = round;
-    }
-    return round;
-}
 
 /* When nothing is left, or only what workers left behind, say so. */
 static void look_for_end(keeper *k) {
@@ -181,19 +160,6 @@ static void leftover_ends(occasion *o) {
     look_for_end(o->k);
 }
 
-/* A worker's last words may be on their way for a while. */
-static void say_goodbye(sim_conn *conn) {
-    static const char key[] = "/last", word[] = "words";
-    tt__bytes out = {0};
-    tt__store_put_u8(&out, (uint8_t)tt__store_op_table[TT__STORE_SET].opcode[TT_STORE_TORCH_2]);
-    tt__store_put_string(&out, (tt__span){(const uint8_t *)key, sizeof key - 1});
-    tt__store_put_string(&out, (tt__span){(const uint8_t *)word, sizeof word - 1});
-    if (sim_conn_is_open(conn) && !sim_conn_is_broken(conn) && !sim_conn_is_ended(conn))
-        sim_conn_send(conn, out.data, out.size);
-    tt__bytes_free(&out);
-    sim_conn_close(conn);
-}
-
 static void end_worker(keeper *k, int local, int status, bool secondary) {
     worker *w = &k->of[local];
     if (!w->running)
@@ -204,7 +170,7 @@ static void end_worker(keeper *k, int local, int status, bool secondary) {
     sim_trace(k->agent->node, "worker %d of attempt %d ends: status %#x%s", local, k->attempt, (unsigned)status,
               secondary ? ", secondary" : "");
     if (w->conn)
-        say_goodbye(w->conn);
+        sim_worker_says_goodbye(w->conn);
     w->conn = NULL;
     if (leaves && !k->dead) {
         w->left = true;
@@ -308,16 +274,8 @@ static void worker_is_told(void *arg) {
         return;
     tt__bytes *inbox = sim_conn_inbox(w->conn);
     if (sim_conn_is_open(w->conn) && !o->secondary) { /* which means here: it has asked */
-        tt__bytes out = {0};
-        static const char key[] = "/arrived";
         o->secondary = true;
-        tt__store_put_u8(&out, 0);
-        tt__store_put_u32(&out, TT__STORE_MAGIC);
-        tt__store_put_u8(&out, (uint8_t)tt__store_op_table[TT__STORE_ADD].opcode[TT_STORE_TORCH_2]);
-        tt__store_put_string(&out, (tt__span){(const uint8_t *)key, sizeof key - 1});
-        tt__store_put_u64(&out, 1);
-        sim_conn_send(w->conn, out.data, out.size);
-        tt__bytes_free(&out);
+        sim_worker_counts_itself(w->conn);
     }
     if (inbox->size < 8)
         return;
@@ -418,7 +376,7 @@ void tt__keeper_start_workers(const tt__keeper *launchers, const tt__job *job, c
     if (sim_keeper_alive(k->agent->node, &before))
         sim_fail("alone", "node %d starts attempt %d while processes of attempt %d are there", job->node,
                  k->next_attempt, before);
-    k->round = round_of(k->agent->generation, k->next_attempt, k->world);
+    k->round = sim_round_of(k->agent->generation, k->next_attempt, k->world);
     k->renewals = sim_store_renewals();
     sim_note_start(&(sim_start){k->agent->node, k->next_attempt, k->first_rank, job->workers, k->world, sim_now_ns(),
                                 k->agent->generation, job->restarts, job->nodes});

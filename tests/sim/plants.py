@@ -44,7 +44,8 @@ PLANTS = [
      "l->deadline_ms = tt__deadline_ms(timeout_ms);",
      "l->deadline_ms = PLANTED ? INT64_MAX : tt__deadline_ms(timeout_ms);"),
     ("that all nodes were rid of the last attempt is remembered for the next", "elastic/launcher_attempt.c",
-     "l->all_gone = l->all_well = l->any_kept =", "l->all_gone = PLANTED && l->all_gone;\n    l->all_well = l->any_kept ="),
+     "l->all_gone = l->all_well = l->any_kept =",
+     "l->all_gone = PLANTED && l->all_gone;\n    l->all_well = l->any_kept ="),
     ("that a round is ordered is remembered for the next", "elastic/launcher_attempt.c",
      "l->ordered = l->regroups =", "l->ordered = PLANTED && l->ordered;\n    l->regroups ="),
     ("the end waits for nodes that are lost", "elastic/nodes_thread.c",
@@ -102,7 +103,8 @@ PLANTS = [
     ("a launcher that ends before the others is taken for lost", "elastic/launcher_nodes.c",
      "if (l->done || l->ending ||", "if (l->done || (l->ending && !PLANTED) ||"),
     ("a launcher that ends is not replaced", "elastic/launcher_nodes.c",
-     "if (tt__launcher_replaces(l) && event->node > 0) {", "if (!PLANTED && tt__launcher_replaces(l) && event->node > 0) {"),
+     "if (tt__launcher_replaces(l) && event->node > 0) {",
+     "if (!PLANTED && tt__launcher_replaces(l) && event->node > 0) {"),
 ]
 
 

@@ -64,6 +64,23 @@ static bool plays(int i, bool trace) {
     return is_good;
 }
 
+/* Drawn cases of which one failed once. 20265788: a node that left as a round was composed deleted that it had said so,
+ * and all waited for it for ever. */
+static bool plays_drawn(void) {
+    static const uint64_t seeds[] = {20265788};
+    for (size_t i = 0; i < sizeof seeds / sizeof *seeds; i++) {
+        sim_plan plan;
+        sim_verdict verdict;
+        sim_plan_draw(&plan, seeds[i], 16);
+        sim_case_judge(&plan, false, &verdict);
+        printf("%s case %d%s%s\n", *verdict.check ? "FAIL" : "ok  ", (int)seeds[i], *verdict.check ? ": " : "",
+               verdict.text);
+        if (*verdict.check)
+            return false;
+    }
+    return true;
+}
+
 /* Whose connection ends is lost long before the heartbeat. */
 static bool notices_an_end(void) {
     sim_plan plan;
@@ -84,7 +101,7 @@ int main(void) {
     const char *one = getenv("TT_SIM_WRITTEN");
     if (one)
         return !plays(atoi(one), true);
-    int failed = !repeats() + !asks_little(false) + !asks_little(true) + !notices_an_end();
+    int failed = !repeats() + !asks_little(false) + !asks_little(true) + !notices_an_end() + !plays_drawn();
     for (int i = 0; i < sim_written_count(); i++)
         failed += !plays(i, false);
     return failed != 0;
