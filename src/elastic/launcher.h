@@ -70,6 +70,7 @@ typedef struct tt__launcher_state {
                                        or wait for another round */
     /* no attempt follows, or no node has workers of this one, as the coordinator says */
     bool is_last, all_gone;
+    bool all_well;              /* all workers of this attempt have ended well, of their own accord, likewise */
     bool began;                 /* an attempt has */
     bool ordered;               /* the next round is, */
     bool asked;                 /* or PyTorch's agent has been asked for it */

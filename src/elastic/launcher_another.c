@@ -50,6 +50,7 @@ bool tt__launcher_may_try_again(const launcher *l) {
 }
 
 bool tt__launcher_another_follows(const launcher *l) {
-    bool counts = tt__launcher_attempt_failed(l), ended_well = !counts && !l->regroups && !l->lost;
+    bool counts = tt__launcher_attempt_failed(l);
+    bool ended_well = !counts && (l->all_well || (!l->regroups && !l->lost)); /* just before nodes came or went */
     return !(ended_well || (counts && !tt__launcher_has_attempts_left(l)) || tt__launcher_against_another(l));
 }

@@ -211,7 +211,7 @@ static void forget_attempt(launcher *l) {
         l->workers[i] = (tt__worker){0};
     }
     l->ended = 0;
-    l->all_gone = l->any_kept = l->ordered = l->regroups = l->told_success = false;
+    l->all_gone = l->all_well = l->any_kept = l->ordered = l->regroups = l->told_success = false;
     tt__launcher_free_events(l->others);
     tt__launcher_free_events(l->lost);
     l->others = l->lost = NULL;
@@ -266,13 +266,13 @@ static void order_next(launcher *l) {
     bool kept = tt__launcher_any_goes_on(l);
     int recovery = kept ? l->job->recovery + 1 : 0;
     tell_attempt(l);
-    if (l->server && !kept)
-        tt__store_server_renew(l->server);
     l->ordered = true;
     if (l->nodes) {
-        tt__nodes_order_round(l->nodes, tt__launcher_attempt(l) + 1, restarts, recovery);
+        tt__nodes_order_round(l->nodes, tt__launcher_attempt(l) + 1, restarts, recovery, kept ? NULL : l->server);
         return;
     }
+    if (l->server && !kept)
+        tt__store_server_renew(l->server);
     forget_attempt(l);
     l->job->attempt += !kept;
     l->job->restarts = restarts;
@@ -354,6 +354,14 @@ void tt__launcher_go_on(launcher *l) {
         decide(l);
 }
 
+/* Whoever was told to end may do so with success, too. */
+static bool all_ended_well(const launcher *l) {
+    bool well = l->ended == l->job->workers && !l->stuck && !l->keeper_lost;
+    for (int i = 0; i < l->job->workers; i++)
+        well = well && l->workers[i].ended && !l->workers[i].status && !l->workers[i].sent_signal;
+    return well;
+}
+
 void tt__launcher_attempt_over(launcher *l, int unkillable) {
     int blamed = tt__launcher_survivors(l).blamed;
     if (l->phase == TT__JOINING) { /* the last that was kept has ended: the next round starts others */
@@ -372,7 +380,8 @@ void tt__launcher_attempt_over(launcher *l, int unkillable) {
         tt__streams_drain(&l->streams, rank);
     tt__watch_serve(l->watch); /* those that ended just now */
     if (l->nodes && tt__launcher_may_go_on(l))
-        tt__nodes_announce_gone(l->nodes, tt__launcher_attempt(l), l->kept, blamed);
+        tt__nodes_announce_gone(l->nodes, tt__launcher_attempt(l),
+                                &(tt__nodes_gone){.kept = l->kept, .blamed = blamed, .well = all_ended_well(l)});
     tt__launcher_go_on(l);
 }
 

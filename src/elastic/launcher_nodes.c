@@ -139,8 +139,7 @@ static void publish_end_of_node(launcher *l, int node) {
     const tt__round_node *of = &l->round->of[node];
     for (int rank = of->first_rank; rank < of->first_rank + of->workers; rank++) {
         char key[64];
-        snprintf(key, sizeof key, "tutti/ended/%d", rank);
-        put_note(l, key, "its node, which is not there any more");
+        put_note(l, tt__ended_key(key, rank, l->job->recovery), "its node, which is not there any more");
     }
 }
 
@@ -170,25 +169,6 @@ static void take_node_signal(launcher *l, const tt__nodes_event *event) {
     tt__launcher_terminate(l, SIGTERM);
 }
 
-/* Another launcher is done. While workers of ours are there it has not ended with the others: it is missing, or goes
- * where it may. */
-static bool take_left(launcher *l, tt__nodes_event *event) {
-    if (l->done || !tt__launcher_may_go_on(l))
-        return false;
-    if (tt__launcher_is_elastic(l) && event->node > 0) {
-        if (l->phase < TT__GONE)
-            node_goes(l, event->node, "its launcher's end");
-        return false;
-    }
-    l->node_left = true;
-    if (l->phase >= TT__GONE || l->node_signal || l->got_signal)
-        return false;
-    event->text = strdup("its launcher has ended");
-    keep_event(&l->lost, event);
-    tt__launcher_settle(l);
-    return true;
-}
-
 /* A node is lost, perhaps this one, as the coordinator sees it, or the coordinator. */
 static void take_lost_node(launcher *l, tt__nodes_event *event) {
     bool replaced = tt__launcher_replaces(l), own = event->node == l->job->node;
@@ -203,6 +183,32 @@ static void take_lost_node(launcher *l, tt__nodes_event *event) {
         publish_end_of_node(l, event->node);
         tt__launcher_change(l);
     }
+}
+
+/* Another launcher is done. While workers of ours are there it has not ended with the others: it is missing, or goes
+ * where it may. */
+static bool take_left(launcher *l, tt__nodes_event *event) {
+    if (l->done || l->ending || !tt__launcher_may_go_on(l))
+        return false;
+    if (tt__launcher_is_elastic(l) && event->node > 0) {
+        if (l->phase < TT__GONE)
+            node_goes(l, event->node, "its launcher's end");
+        return false;
+    }
+    if (tt__launcher_replaces(l) && event->node > 0) {
+        if (l->phase >= TT__GONE)
+            return false;
+        event->text = strdup("its launcher has ended");
+        take_lost_node(l, event);
+        return true;
+    }
+    l->node_left = true;
+    if (l->phase >= TT__GONE || l->node_signal || l->got_signal)
+        return false;
+    event->text = strdup("its launcher has ended");
+    keep_event(&l->lost, event);
+    tt__launcher_settle(l);
+    return true;
 }
 
 /* Ranks of another node wait for the next round. */
@@ -262,6 +268,17 @@ static void step_down(launcher *l) {
     tt__launcher_settle(l);
 }
 
+/* The round that was to begin here has gone on without this node, which stood still. */
+static void take_missed(launcher *l) {
+    if (l->done)
+        return;
+    tt__streams_alarm(&l->streams, "tutti run: this node was silent, and the job has gone on without it");
+    if (l->phase == TT__JOINING)
+        tt__launcher_rejoin(l);
+    else if (l->phase == TT__GONE)
+        l->rejoins = true;
+}
+
 /* Handle an event; true: it is kept. */
 static bool take_event(launcher *l, tt__nodes_event *event) {
     switch (event->kind) {
@@ -270,6 +287,9 @@ static bool take_event(launcher *l, tt__nodes_event *event) {
         return false;
     case TT__NODES_FAILED:
         take_no_round(l, event);
+        return false;
+    case TT__NODES_MISSED:
+        take_missed(l);
         return false;
     case TT__NODES_AGAIN:
         if (l->phase == TT__JOINING && !l->done)
@@ -311,6 +331,7 @@ static bool take_event(launcher *l, tt__nodes_event *event) {
     case TT__NODES_GONE:
         l->all_gone = l->phase == TT__GONE && event->value == tt__launcher_attempt(l);
         l->any_kept = event->rank;
+        l->all_well = event->well;
         return false;
     case TT__NODES_RECOVER:
         take_recovery_elsewhere(l, event);

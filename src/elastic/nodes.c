@@ -55,8 +55,10 @@ void tt__nodes_free(tt__nodes *nodes) {
         tt__nodes_wake(nodes->wake_fd);
         pthread_join(nodes->thread, NULL);
     }
-    for (tt__nodes_event *event; (event = tt__nodes_next(nodes));)
+    for (tt__nodes_event *event; (event = nodes->events);) {
+        nodes->events = event->next;
         tt__nodes_event_free(event);
+    }
     for (tt__order *order; (order = nodes->orders);) {
         nodes->orders = order->next;
         tt__order_free(order);
@@ -113,10 +115,10 @@ void tt__nodes_announce_signal(tt__nodes *nodes, int sig) {
     order_post_news(nodes, json_pack("{s:s, s:i}", "what", "signal", "signal", sig));
 }
 
-void tt__nodes_announce_gone(tt__nodes *nodes, int attempt, bool kept, int blamed) {
-    order_post_news(nodes, json_pack("{s:s, s:i, s:b, s:i}", "what", "gone", "attempt", attempt, "kept", (int)kept,
-                                     "blamed", blamed));
-    order_post(nodes, &(tt__order){.kind = TT__ORDER_GONE, .attempt = attempt, .kept = kept});
+void tt__nodes_announce_gone(tt__nodes *nodes, int attempt, const tt__nodes_gone *gone) {
+    order_post_news(nodes, json_pack("{s:s, s:i, s:b, s:b, s:i}", "what", "gone", "attempt", attempt, "kept",
+                                     (int)gone->kept, "well", (int)gone->well, "blamed", gone->blamed));
+    order_post(nodes, &(tt__order){.kind = TT__ORDER_GONE, .attempt = attempt, .kept = gone->kept, .well = gone->well});
 }
 
 void tt__nodes_announce_success(tt__nodes *nodes, int attempt) {
@@ -124,9 +126,12 @@ void tt__nodes_announce_success(tt__nodes *nodes, int attempt) {
     order_post(nodes, &(tt__order){.kind = TT__ORDER_CLOSE});
 }
 
-void tt__nodes_order_round(tt__nodes *nodes, int attempt, int restarts, int recovery) {
-    order_post(nodes,
-               &(tt__order){.kind = TT__ORDER_ROUND, .attempt = attempt, .restarts = restarts, .recovery = recovery});
+void tt__nodes_order_round(tt__nodes *nodes, int attempt, int restarts, int recovery, tt_store_server *renewed) {
+    order_post(nodes, &(tt__order){.kind = TT__ORDER_ROUND,
+                                   .attempt = attempt,
+                                   .restarts = restarts,
+                                   .recovery = recovery,
+                                   .renewed = renewed});
 }
 
 void tt__nodes_announce_regroup(tt__nodes *nodes, int attempt, const char *why) {

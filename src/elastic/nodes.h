@@ -37,6 +37,10 @@
  * attempts, each launcher first announces "gone" when it has no worker left of one; when all have done so, the
  * coordinator's launcher, which knows all failures then, orders the next round or announces the end.
  *
+ * A launcher that stood still, or could not be reached, may have been given up meanwhile, and its round be over. So it
+ * begins a round, and says anything, only if it has heard the coordinator within half a heartbeat; else it waits until
+ * it has heard two beats of it, by which the coordinator would have said so.
+ *
  * Workers that are kept wait for a round of a higher number than the last that they were in. Those of a node that has
  * lost the job are counted in by its card, also by a coordinator that is new. */
 #ifndef TT_ELASTIC_NODES_H
@@ -44,6 +48,8 @@
 
 #include "elastic/report.h"
 #include "elastic/snapshot.h"
+
+#include <tutti/store.h>
 
 typedef struct tt__nodes tt__nodes;
 
@@ -90,6 +96,7 @@ typedef struct tt__round {
 typedef enum tt__nodes_kind {
     TT__NODES_ROUND,   /* `round` begins, when nothing of an earlier one is left here. Its receiver frees it */
     TT__NODES_FAILED,  /* there will be none; text says why. OVER does not follow */
+    TT__NODES_MISSED,  /* the round that was to begin here goes on without this member, or not at all: join anew */
     TT__NODES_AGAIN,   /* there was none yet, and the coordinator is gone: join anew; text says how that was seen */
     TT__NODES_ENDED,   /* a worker of another node failed in attempt `value`: worker, rank, node, text (the tail of its
                           stderr) */
@@ -116,6 +123,8 @@ typedef struct tt__nodes_event {
     struct tt__nodes_event *next;
     tt__nodes_kind kind;
     int node, rank, value;
+    bool well;             /* GONE: all workers have ended well, of their own accord */
+    int64_t believed_ms;   /* ROUND: when it was last known that this node takes part */
     char *text;            /* or NULL */
     tt__round *round;      /* or NULL */
     tt__worker worker;     /* its message belongs to the event until it is taken */
@@ -146,13 +155,20 @@ void tt__nodes_event_free(tt__nodes_event *event);
 void tt__nodes_set(tt__nodes *nodes, const char *key, const char *text);
 /* Announce that a worker of this node failed. */
 void tt__nodes_announce_end(tt__nodes *nodes, int attempt, int rank, const tt__worker *worker, const char *tail);
-/* Announce that no worker of the attempt is left here, or none but those that are `kept`, and blame rank `blamed` (-1:
- * none). */
-void tt__nodes_announce_gone(tt__nodes *nodes, int attempt, bool kept, int blamed);
+/* How a node's workers have gone. */
+typedef struct tt__nodes_gone {
+    bool kept;  /* but those that wait for another round; */
+    int blamed; /* they blame this rank, -1: none */
+    bool well;  /* all have ended well, of their own accord */
+} tt__nodes_gone;
+
+/* Announce that no worker of the attempt is left here. */
+void tt__nodes_announce_gone(tt__nodes *nodes, int attempt, const tt__nodes_gone *gone);
 /* Announce that a worker of this node has ended well: nobody is waited for any more. */
 void tt__nodes_announce_success(tt__nodes *nodes, int attempt);
-/* Of the coordinator: order a round; it comes, or FAILED. Announce that an attempt is to end, or that none follows. */
-void tt__nodes_order_round(tt__nodes *nodes, int attempt, int restarts, int recovery);
+/* Of the coordinator: order a round; it comes, or FAILED. The store is renewed first, if it is given, when all that was
+ * told before has been written to it. Announce that an attempt is to end, or that none follows. */
+void tt__nodes_order_round(tt__nodes *nodes, int attempt, int restarts, int recovery, tt_store_server *renewed);
 void tt__nodes_announce_regroup(tt__nodes *nodes, int attempt, const char *why);
 void tt__nodes_announce_last(tt__nodes *nodes, int attempt);
 void tt__nodes_announce_signal(tt__nodes *nodes, int sig);

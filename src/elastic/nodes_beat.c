@@ -49,7 +49,8 @@ static void miss_beat(tt__talk *t, int id, bool connected) {
     tt__node *node = tt__talk_node(t, id);
     char silent[160], all[300];
     const char *why = why_lost(t, id, connected, silent);
-    if (!why || (id > 0 && node->news_taken < node->news)) /* it may have said that it goes */
+    bool unread = id > 0 && node->news_taken < node->news; /* it may have said that it goes */
+    if (!why || (unread && tt__now_ms() - node->beat_ms < 2 * t->nodes->member.heartbeat_ms))
         return;
     if (node->done) { /* it has gone */
         node->lost = true;

@@ -2,10 +2,13 @@
 #include "elastic/nodes_talk.h"
 
 #include "base/error.h"
+#include "store/signed.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { SEVERAL_BYTES = 1 << 20, AT_ONCE = 2048 }; /* of news that are repeated in one piece; read at one time */
 
 static int number_in(const json_t *news, const char *name) {
     return (int)json_integer_value(json_object_get(news, name));
@@ -87,7 +90,26 @@ static bool take_common(tt__talk *t, int from, const char *what, const json_t *n
 
 /* ---- to the coordinator */
 
-static void take_members_news(tt__talk *t, int id, const char *text, const json_t *news, const char *what) {
+/* Announce what is to be repeated to all: in one piece, so that what a member reads does not grow with how many have
+ * something to say at one time. */
+static void repeat_all(tt__talk *t) {
+    json_t *of = t->repeats;
+    t->repeats = NULL;
+    t->repeated_bytes = 0;
+    if (of)
+        tt__talk_announce_json(t, json_pack("{s:s, s:o}", "what", "several", "of", of));
+}
+
+static void repeat_later(tt__talk *t, json_t *news, size_t size) {
+    if (t->repeated_bytes + size > SEVERAL_BYTES)
+        repeat_all(t);
+    if (!t->repeats)
+        t->repeats = json_array();
+    json_array_append(t->repeats, news);
+    t->repeated_bytes += size;
+}
+
+static void take_members_news(tt__talk *t, int id, const char *text, json_t *news, const char *what) {
     tt__node *node = &t->of[id];
     if (number_in(news, "node") != id) {
         tt__log(TT_LOG_WARNING, "news of node %d are not its own", id);
@@ -96,11 +118,12 @@ static void take_members_news(tt__talk *t, int id, const char *text, const json_
     if (!strcmp(what, "gone")) {
         node->gone = number_in(news, "attempt") + 1;
         node->kept = json_is_true(json_object_get(news, "kept"));
+        node->well = json_is_true(json_object_get(news, "well"));
     }
     if (!strcmp(what, "done"))
         node->done = true;
     if (take_common(t, id, what, news))
-        tt__talk_announce(t, text, strlen(text));
+        repeat_later(t, news, strlen(text));
 }
 
 /* ---- from the coordinator */
@@ -123,9 +146,12 @@ static void take_failed(tt__talk *t, const json_t *news) {
     tt_ignore(tt__talk_put_left(t));
 }
 
-static void take_coordinators_news(tt__talk *t, const json_t *news, const char *what) {
+static void take_one_of_coordinator(tt__talk *t, const json_t *news) {
+    const char *what = json_string_value(json_object_get(news, "what"));
     int attempt = number_in(news, "attempt");
     int from = number_in(news, "node");
+    if (!what)
+        return;
     if (!strcmp(what, "round"))
         tt__talk_take_round(t, news);
     else if (!strcmp(what, "over"))
@@ -148,6 +174,15 @@ static void take_coordinators_news(tt__talk *t, const json_t *news, const char *
         take_common(t, from, what, news);
 }
 
+static void take_coordinators_news(tt__talk *t, const json_t *news, const char *what) {
+    size_t i;
+    json_t *one;
+    if (strcmp(what, "several") != 0)
+        take_one_of_coordinator(t, news);
+    else
+        json_array_foreach(json_object_get(news, "of"), i, one) take_one_of_coordinator(t, one);
+}
+
 /* ---- reading */
 
 static void take_news(tt__talk *t, int id, const char *text) {
@@ -164,28 +199,92 @@ static void take_news(tt__talk *t, int id, const char *text) {
     json_decref(news);
 }
 
-static void read_news_of(tt__talk *t, int id) {
+static bool is_read(const tt__talk *t, int id) { return id != t->id && t->of[id].here && !t->of[id].lost; }
+
+static void skip_deleted(tt__talk *t, int id) {
     tt__node *node = &t->of[id];
+    if (node->news_taken + 1 >= node->news_first)
+        return;
+    node->news_taken = node->news_first - 1;
+    if (t->round && !t->nodes->member.coordinates) /* else they were of before this member's time */
+        tt__talk_lose(t, t->id, "it was silent, and node 0 has gone on without it");
+}
+
+/* Take the next news of member `id`. */
+static void take_next(tt__talk *t, int id, const char *text) {
+    t->of[id].news_taken++;
+    take_news(t, id, text);
+}
+
+static void read_news_of(tt__talk *t, int id) {
     char key[TT__NODES_KEY];
     tt_store_value value;
-    if (node->news_taken + 1 < node->news_first) {
-        node->news_taken = node->news_first - 1;
-        if (t->round && !t->nodes->member.coordinates) /* else they were of before this member's time */
-            tt__talk_lose(t, t->id, "it was silent, and node 0 has gone on without it");
-    }
-    while (node->news_taken < node->news && !t->cut && !t->failed) {
+    while (is_read(t, id) && t->of[id].news_taken < t->of[id].news && !t->cut && !t->failed) {
+        const tt__node *node = &t->of[id];
         tt__talk_news_key(key, id, node->news_taken + 1);
         if (!tt__talk_get(t, id, key, &value))
             return;
-        node->news_taken++;
-        take_news(t, id, value.data);
+        take_next(t, id, value.data);
         tt_store_value_free(&value);
-        node = &t->of[id];
     }
 }
 
+/* Take what came under `key`, if it is the member's, and its next. */
+static void take_one_news(tt__talk *t, int id, int64_t number, const char *key, tt_store_value *value) {
+    const tt__node *node = &t->of[id];
+    bool due = is_read(t, id) && number == node->news_taken + 1 && !t->failed;
+    if (due && node->signs && tt__signed_open(value, &t->secret, key, node->nonce))
+        tt__talk_refuse(t, id, key);
+    else if (due)
+        take_next(t, id, value->data);
+    tt_store_value_free(value);
+}
+
+typedef struct unread {
+    int id;
+    int64_t number;
+    char key[TT__NODES_KEY];
+} unread;
+
+/* Read so many news, those of all members at once: one after the other would keep all waiting for a time that grows
+ * with their number. False: one is not there. */
+static bool read_at_once(tt__talk *t, const unread *list, int n) {
+    const char **keys = malloc((size_t)n * sizeof *keys);
+    tt_store_value *values = malloc((size_t)n * sizeof *values);
+    bool there = false;
+    for (int i = 0; keys && i < n; i++)
+        keys[i] = list[i].key;
+    if (keys && values && !tt__talk_check(t, tt_store_check(t->store, keys, n, &there)) && there &&
+        !tt__talk_check(t, tt_store_multi_get(t->store, keys, n, values)))
+        for (int i = 0; i < n; i++)
+            take_one_news(t, list[i].id, list[i].number, list[i].key, &values[i]);
+    free(values);
+    free(keys);
+    return there;
+}
+
+/* List the news that are to be read, at most so many: of each member in order. */
+static int list_unread(const tt__talk *t, unread *list) {
+    int n = 0;
+    for (int id = 0; id < t->known; id++)
+        for (int64_t k = t->of[id].news_taken + 1; is_read(t, id) && k <= t->of[id].news && n < AT_ONCE; k++) {
+            list[n] = (unread){.id = id, .number = k};
+            tt__talk_news_key(list[n++].key, id, k);
+        }
+    return n;
+}
+
 void tt__talk_read_news(tt__talk *t) {
-    for (int id = 0; id < t->known && !t->cut; id++)
-        if (id != t->id && t->of[id].here && !t->of[id].lost)
+    unread *list = malloc(AT_ONCE * sizeof *list);
+    for (int id = 0; id < t->known; id++)
+        if (is_read(t, id))
+            skip_deleted(t, id);
+    int n = list ? list_unread(t, list) : 0;
+    bool all = n && read_at_once(t, list, n);
+    for (int id = 0; id < t->known && !all && !t->cut; id++)
+        if (is_read(t, id))
             read_news_of(t, id);
+    free(list);
+    if (t->repeats && !t->cut)
+        repeat_all(t);
 }

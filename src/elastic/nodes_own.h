@@ -29,12 +29,13 @@ typedef struct tt__order {
     bool own;                /* SET: the key ends with this member's number, which the thread adds */
     char *bytes;             /* SET: the value */
     size_t size;
-    json_t *news;       /* NEWS */
-    int64_t timeout_ms; /* LOOK */
-    int attempt;        /* GONE, ROUND */
-    bool kept;          /* GONE */
-    int restarts;       /* ROUND */
-    int recovery;       /* ROUND */
+    json_t *news;             /* NEWS */
+    int64_t timeout_ms;       /* LOOK */
+    int attempt;              /* GONE, ROUND */
+    bool kept, well;          /* GONE */
+    int restarts;             /* ROUND */
+    int recovery;             /* ROUND */
+    tt_store_server *renewed; /* ROUND: or NULL */
 } tt__order;
 
 struct tt__nodes {
@@ -45,6 +46,7 @@ struct tt__nodes {
     bool started;
     pthread_mutex_t lock; /* of all below */
     bool stop;
+    bool unsure; /* whether the first event, a round, is still to begin */
     tt__nodes_event *events, **events_end;
     tt__order *orders, **orders_end;
 };
@@ -58,5 +60,10 @@ void tt__nodes_wake(int fd);
 
 /* Post an event; takes it over. */
 void tt__nodes_post(tt__nodes *nodes, tt__nodes_event *event);
+
+/* A round that was posted, and that the launcher has not taken, is still to begin, as is known at this time. */
+void tt__nodes_believe(tt__nodes *nodes, int64_t now_ms);
+/* It is not: MISSED instead, and nothing of what followed it. False: there is none. */
+bool tt__nodes_take_back(tt__nodes *nodes);
 
 #endif

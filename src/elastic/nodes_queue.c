@@ -1,4 +1,5 @@
 /* Events on their way from the thread to the launcher, and orders on theirs to the thread. */
+#include "base/clock.h"
 #include "elastic/nodes_own.h"
 
 #include <errno.h>
@@ -22,16 +23,60 @@ void tt__nodes_post(tt__nodes *nodes, tt__nodes_event *event) {
     tt__nodes_wake(nodes->events_fd);
 }
 
+/* Is it a round of which it was not known for half a heartbeat that this node takes part? */
+static bool is_doubtful(const tt__nodes *nodes, const tt__nodes_event *event) {
+    return event->kind == TT__NODES_ROUND && event->believed_ms != INT64_MAX &&
+           tt__now_ms() - event->believed_ms >= nodes->member.heartbeat_ms / 2;
+}
+
 tt__nodes_event *tt__nodes_next(tt__nodes *nodes) {
     uint64_t count;
     pthread_mutex_lock(&nodes->lock);
     tt__nodes_event *event = nodes->events;
+    nodes->unsure = event && is_doubtful(nodes, event);
+    if (nodes->unsure)
+        event = NULL;
     if (event && !(nodes->events = event->next))
         nodes->events_end = &nodes->events;
     if (!event && nodes->events_fd >= 0 && read(nodes->events_fd, &count, sizeof count) < 0)
         count = 0; /* nobody had written: fine */
     pthread_mutex_unlock(&nodes->lock);
     return event;
+}
+
+static tt__nodes_event **find_round(tt__nodes *nodes) {
+    tt__nodes_event **at = &nodes->events;
+    while (*at && ((*at)->kind != TT__NODES_ROUND || (*at)->believed_ms == INT64_MAX))
+        at = &(*at)->next;
+    return at;
+}
+
+void tt__nodes_believe(tt__nodes *nodes, int64_t now_ms) {
+    pthread_mutex_lock(&nodes->lock);
+    tt__nodes_event *round = *find_round(nodes);
+    bool waits = round && (nodes->unsure || round->believed_ms == INT64_MIN / 2);
+    if (round)
+        round->believed_ms = now_ms;
+    pthread_mutex_unlock(&nodes->lock);
+    if (waits)
+        tt__nodes_wake(nodes->events_fd);
+}
+
+bool tt__nodes_take_back(tt__nodes *nodes) {
+    pthread_mutex_lock(&nodes->lock);
+    tt__nodes_event **at = find_round(nodes), *round = *at;
+    if (round) {
+        round->kind = TT__NODES_MISSED;
+        for (tt__nodes_event *event; (event = round->next);) {
+            round->next = event->next;
+            tt__nodes_event_free(event);
+        }
+        nodes->events_end = &round->next;
+    }
+    pthread_mutex_unlock(&nodes->lock);
+    if (round)
+        tt__nodes_wake(nodes->events_fd);
+    return round != NULL;
 }
 
 void tt__nodes_event_free(tt__nodes_event *event) {

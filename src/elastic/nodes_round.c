@@ -86,6 +86,7 @@ void tt__talk_take_round(tt__talk *t, const json_t *news) {
     t->round = r;
     t->looks = 0;
     t->closed = t->told_waiting = false;
+    event->believed_ms = tt__talk_replaces(t) && !t->nodes->member.coordinates ? INT64_MIN / 2 : INT64_MAX;
     tt__nodes_post(t->nodes, event);
     if (!t->nodes->member.coordinates) /* it has read what this member has announced before it was gone */
         tt__talk_delete_news(t);
@@ -237,7 +238,7 @@ void tt__talk_compose(tt__talk *t) {
 
 void tt__talk_check_gone(tt__talk *t) {
     const tt__round *r = t->round;
-    bool kept = false;
+    bool kept = false, well = true;
     if (!r || t->gone > r->attempt)
         return;
     for (int k = 0; k < r->n; k++) {
@@ -245,12 +246,14 @@ void tt__talk_check_gone(tt__talk *t) {
         if (tt__node_lives(node) && node->gone <= r->attempt)
             return;
         kept = kept || (tt__node_lives(node) && node->kept);
+        well = well && node->well && node->gone == r->attempt + 1;
     }
     tt__nodes_event *event = tt__talk_event(TT__NODES_GONE);
     if (!event)
         return;
     event->value = r->attempt;
     event->rank = kept;
+    event->well = well;
     t->gone = r->attempt + 1;
     tt__nodes_post(t->nodes, event);
     tt__talk_delete_news(t); /* of the attempt before: who has taken part in this one has read them */

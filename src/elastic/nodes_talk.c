@@ -69,8 +69,12 @@ void tt__talk_fail(tt__talk *t, const char *text) {
 void tt__talk_lose(tt__talk *t, int id, const char *text) {
     tt__node *node = tt__talk_node(t, id);
     int number = tt__talk_node_number(t, id);
+    bool job = !t->nodes->member.coordinates && (id == 0 || id == t->id); /* all of it, for this member */
     if (node)
         node->lost = true;
+    t->given_up = t->given_up || (job && id);
+    if (job && tt__talk_replaces(t) && tt__nodes_take_back(t->nodes))
+        return;
     if (number >= 0)
         tt__talk_post(t, TT__NODES_LOST, number, 0, text);
 }
@@ -180,7 +184,7 @@ tt_status tt__talk_beat(tt__talk *t) {
     return put_own(t, key, numbers, (size_t)n);
 }
 
-void tt__talk_announce(tt__talk *t, const char *text, size_t size) {
+static void announce_text(tt__talk *t, const char *text, size_t size) {
     char key[TT__NODES_KEY];
     tt__talk_news_key(key, t->id, t->news + 1);
     if (tt__talk_check(t, put_own(t, key, text, size)))
@@ -195,7 +199,7 @@ void tt__talk_announce_json(tt__talk *t, json_t *news) {
     char *text = news ? json_dumps(news, JSON_COMPACT) : NULL;
     json_decref(news);
     if (text)
-        tt__talk_announce(t, text, strlen(text));
+        announce_text(t, text, strlen(text));
     free(text);
 }
 

@@ -28,7 +28,8 @@ typedef struct tt__node {
     bool left;       /* it has read all that it needs */
     int gone;        /* attempts of which it has no worker left, counted up to the last, */
     bool told;       /* the launcher knows that it has come */
-    bool kept;       /* but such as are kept */
+    bool kept;       /* but such as are kept, */
+    bool well;       /* and all of the last have ended well, of their own accord */
     int workers;
     bool wants_trace;
     int attempt, restarts; /* as its card says, */
@@ -59,7 +60,12 @@ typedef struct tt__talk {
     int64_t began_ms, beats, news;
     int64_t news_first;     /* of this launcher: what came before is deleted, */
     int64_t news_of_before; /* and what came up to this one, of attempts before, may be */
+    int64_t heard_ms;       /* when it was last known that the coordinator has not given this member up; */
+    int64_t awaited_beats;  /* not 0: that will be known when it has had so many beats */
+    bool given_up;          /* it has */
     int64_t hurry_until_ms; /* news are expected: read them more often */
+    json_t *repeats;        /* the coordinator: what members have announced, to be repeated to all; NULL: nothing, */
+    size_t repeated_bytes;  /* so long */
 
     tt__round *round;            /* the last one; NULL: none yet */
     bool collecting;             /* the coordinator: a round is ordered, */
@@ -67,7 +73,7 @@ typedef struct tt__talk {
     int next_recovery;           /* likewise, */
     int64_t collecting_since_ms; /* since then */
     int64_t came_ms;             /* when the last one came */
-    int gone;                    /* attempts for which GONE was posted */
+    int gone;                    /* attempts for which GONE was posted, or which this member has said to be gone */
     bool closed;                 /* nobody is waited for any more */
 
     int looks; /* 0: none under way; else its number */
@@ -100,6 +106,11 @@ static inline bool tt__talk_numbers(const tt__talk *t) { return t->nodes->member
 
 /* Does it take part, as far as is known? */
 static inline bool tt__node_lives(const tt__node *node) { return node->here && !node->lost && !node->done; }
+
+/* Is a member that is lost replaced, so that others go on without it? */
+static inline bool tt__talk_replaces(const tt__talk *t) {
+    return tt__talk_numbers(t) && (tt__talk_is_elastic(t) || t->nodes->member.max_restarts > 0);
+}
 
 /* The coordinator does not answer. Where etcd names it, another may be found before the first round, and one that can't
  * reach its own store makes way; false: neither. */
@@ -144,10 +155,8 @@ void tt__talk_news_key(char key[TT__NODES_KEY], int id, int64_t number);
 /* Put this launcher's next beat. */
 tt_status tt__talk_beat(tt__talk *t);
 
-/* Announce something: JSON with "what" and, as "node", whose news it is. A failure is the store's: `cut`. */
-void tt__talk_announce(tt__talk *t, const char *text, size_t size);
-
-/* As tt__talk_announce(). Takes `news`, which may be NULL; "node" is set. */
+/* Announce something: JSON with "what"; "node" is set, whose news it is. Takes `news`, which may be NULL. A failure is
+ * the store's: `cut`. */
 void tt__talk_announce_json(tt__talk *t, json_t *news);
 
 /* Delete this launcher's news up to `news_of_before`. */

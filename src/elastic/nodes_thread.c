@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "elastic/blob.h"
+#include "store/renewal.h"
 #include "store/signed.h"
 
 #include <jansson.h>
@@ -135,8 +136,11 @@ static void take_own_gone(tt__talk *t, const tt__order *order) {
     if (t->nodes->member.coordinates) {
         t->of[0].gone = order->attempt + 1;
         t->of[0].kept = order->kept;
-    } else {
+        t->of[0].well = order->well;
+    } else if (order->attempt >=
+               t->gone) { /* what follows the first time the coordinator may not read before a round */
         t->news_of_before = t->news;
+        t->gone = order->attempt + 1;
     }
 }
 
@@ -161,6 +165,13 @@ static void announce(tt__talk *t, tt__order *order) {
         tt__talk_expect_news(t);
 }
 
+/* What was told before is in the old store, and none of it in the new one. */
+static void collect_next(tt__talk *t, const tt__order *order) {
+    if (order->renewed)
+        tt__store_server_renew(order->renewed);
+    tt__talk_collect(t, order->attempt, order->restarts, order->recovery);
+}
+
 static void execute_order(tt__talk *t, tt__order *order) {
     bool can_talk = t->store && !t->cut;
     if (order->kind == TT__ORDER_DONE)
@@ -168,19 +179,40 @@ static void execute_order(tt__talk *t, tt__order *order) {
     else if (order->kind == TT__ORDER_GONE)
         take_own_gone(t, order);
     else if (order->kind == TT__ORDER_ROUND)
-        tt__talk_collect(t, order->attempt, order->restarts, order->recovery);
+        collect_next(t, order);
     else if (order->kind == TT__ORDER_CLOSE)
         t->closed = true;
     else if (order->kind == TT__ORDER_LOOK)
         begin_look(t, order->timeout_ms);
-    else if (order->kind == TT__ORDER_SET && can_talk)
+    else if (order->kind == TT__ORDER_SET && can_talk && !t->given_up)
         set_key(t, order);
     else if (order->kind == TT__ORDER_NEWS && can_talk)
         announce(t, order);
 }
 
+/* Is it known that this member has not been given up, or of no concern? */
+static bool is_trusted(const tt__talk *t) {
+    bool asks = tt__talk_replaces(t) && !t->nodes->member.coordinates && t->round && !t->given_up && !t->cut;
+    return !asks || tt__now_ms() - t->heard_ms < t->nodes->member.heartbeat_ms / 2;
+}
+
+/* All that the coordinator has said is read. What it has not said of a member that stood still it may be about to say:
+ * in its next beat but one it has. */
+static void note_heard(tt__talk *t) {
+    int64_t now = tt__now_ms();
+    bool late = t->heard_ms && now - t->heard_ms >= t->nodes->member.heartbeat_ms / 2;
+    if (late && !t->awaited_beats)
+        t->awaited_beats = t->of[0].beats + 2;
+    if (late && t->of[0].beats < t->awaited_beats)
+        return;
+    t->awaited_beats = 0;
+    t->heard_ms = now;
+    if (!t->given_up)
+        tt__nodes_believe(t->nodes, now);
+}
+
 static void execute_orders(tt__talk *t) {
-    for (tt__order *order; (order = next_order(t));) {
+    for (tt__order *order; is_trusted(t) && (order = next_order(t));) {
         execute_order(t, order);
         tt__order_free(order);
     }
@@ -199,6 +231,8 @@ static void talk_step(tt__talk *t) {
     execute_orders(t);
     if (!t->cut && !t->failed && t->store)
         tt__talk_read_news(t);
+    if (!t->cut && t->store && t->known && t->of[0].here)
+        note_heard(t);
     if (t->nodes->member.coordinates && !t->cut && !t->failed && t->store) {
         tt__talk_check_gone(t);
         if (tt__talk_may_compose(t))
@@ -219,6 +253,7 @@ static void sleep_a_beat(const tt__talk *t) {
 
 static void talk_free(tt__talk *t) {
     tt__snapshot_free(&t->seen);
+    json_decref(t->repeats);
     tt_store_free(t->store);
     tt__secret_wipe(&t->secret);
     free(t->shown);

@@ -97,7 +97,8 @@ int64_t sim_check_deadline_ns(void) {
     const sim_plan *p = plan();
     if (p->elastic)
         return sim_cluster_quiet_since_ns() + sim_elastic_patience_ms() * SIM_MS;
-    int64_t attempt_ms = p->work_ms + p->settle_ms + p->grace_ms + KILL_MS + LEFTOVER_MS + PATIENCE_MS;
+    int64_t work_ms = p->recovers ? sim_plan_epoch_ms(p) : p->work_ms;
+    int64_t attempt_ms = work_ms + p->settle_ms + p->grace_ms + KILL_MS + LEFTOVER_MS + PATIENCE_MS;
     return sim_cluster_quiet_since_ns() +
            (p->join_ms + (p->max_restarts + 1) * attempt_ms + 3 * p->heartbeat_ms + SLACK_MS) * SIM_MS;
 }
@@ -317,6 +318,8 @@ static void check_survivors(void) {
 static void check_keys(void) {
     int world = plan()->nodes * plan()->workers;
     size_t most = (size_t)(plan()->nodes * (3 + 2 * (plan()->workers + 4)) + world + 8);
+    if (plan()->recovers) /* the store is not renewed: the notes of who ended stay */
+        most += (size_t)((plan()->max_restarts + 1) * world);
     if (sim_store_most_keys() > most)
         sim_fail("keys", "the store had %zu keys at one time; expected at most %zu", sim_store_most_keys(), most);
 }

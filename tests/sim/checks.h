@@ -3,11 +3,15 @@
 #define SIM_CHECKS_H
 
 #include "sim/history.h"
+#include "sim/trainer.h"
 
 /* While it runs: no process of another attempt is alive where this one begins, ... */
 void sim_check_alone(int node, int attempt);
 /* ... and a launcher that begins an attempt does so in order. */
 void sim_check_start(const sim_start *start);
+
+/* A launcher ends a worker that survives others' loss. */
+void sim_check_kept(int node, const sim_worker *w);
 
 /* When all launchers must have ended. */
 int64_t sim_check_deadline_ns(void);

@@ -1,13 +1,15 @@
 #include "sim/checks_elastic.h"
 
+#include "sim/checks.h"
 #include "sim/cluster.h"
+#include "sim/groups.h"
 #include "sim/keeper.h"
 #include "sim/network.h"
 #include "sim/verdict.h"
 
 #include <stdlib.h>
 
-enum { KILL_MS = 6000, LEFTOVER_MS = 8000, PATIENCE_MS = 20000, SLACK_MS = 20000 };
+enum { KILL_MS = 6000, LEFTOVER_MS = 8000, PATIENCE_MS = 20000, SLACK_MS = 20000, STALE_MS = 100 };
 
 static const sim_plan *elastic_plan(void) { return sim_cluster_plan(); }
 
@@ -80,6 +82,37 @@ static void check_growth(const sim_start *start) {
     }
 }
 
+/* Had all ended well before, whom nobody had told to? Then there is nothing left to do. */
+static void check_not_again(const sim_start *start) {
+    const sim_round *round = sim_keeper_round(start->node), *before = round->next;
+    int good = 0, told = 0;
+    while (before && (before->generation != start->generation || before->good != before->world))
+        before = before->next;
+    for (int i = 0; before && i < sim_seen.end_count; i++) {
+        const sim_end *end = &sim_seen.ends[i];
+        good += end->round == before && !end->status;
+        told += end->round == before && end->told;
+    }
+    for (int k = 0; k < sim_cluster_launchers(); k++)
+        if (sim_seen.exits[k].lost_some)
+            return;
+    if (before && good == before->world && !told)
+        sim_fail("again", "launcher %d begins attempt %d, although all workers of attempt %d have ended well",
+                 start->node, start->attempt, before->attempt);
+}
+
+/* Does a launcher begin what the others have left long ago? */
+static void check_not_stale(const sim_start *start) {
+    for (int i = 0; i + 1 < sim_seen.start_count; i++) {
+        const sim_start *other = &sim_seen.starts[i];
+        if (other->generation == start->generation && other->attempt > start->attempt &&
+            start->when_ns - other->when_ns > STALE_MS * SIM_MS)
+            sim_fail("stale", "launcher %d begins attempt %d, %.1f s after launcher %d has begun attempt %d",
+                     start->node, start->attempt, (double)(start->when_ns - other->when_ns) / 1e9, other->node,
+                     other->attempt);
+    }
+}
+
 void sim_elastic_check_start(const sim_start *start) {
     const sim_exit *x = &sim_seen.exits[start->node];
     if (start->restarts > elastic_plan()->max_restarts)
@@ -90,6 +123,8 @@ void sim_elastic_check_start(const sim_start *start) {
                  start->attempt, x->signal, (double)x->signal_ns / 1e9);
     check_elastic_ranks(start);
     check_growth(start);
+    check_not_again(start);
+    check_not_stale(start);
     if (start->attempt >= sim_result->attempts)
         sim_result->attempts = start->attempt + 1;
 }
@@ -98,8 +133,11 @@ void sim_elastic_check_start(const sim_start *start) {
 
 int64_t sim_elastic_patience_ms(void) {
     const sim_plan *p = elastic_plan();
-    int64_t round_ms = p->last_call_ms + p->work_ms + p->settle_ms + p->grace_ms + KILL_MS + LEFTOVER_MS + PATIENCE_MS;
-    return 2 * p->join_ms + 2 * p->rejoin_ms + (p->max_restarts + p->n + 2) * round_ms + 4 * p->heartbeat_ms + SLACK_MS;
+    int64_t work_ms = p->recovers ? sim_plan_epoch_ms(p) + 2 * SIM_SILENCE_MS : p->work_ms;
+    int64_t round_ms = p->last_call_ms + work_ms + p->settle_ms + p->grace_ms + KILL_MS + LEFTOVER_MS + PATIENCE_MS;
+    int64_t wait_ms = p->recovers ? 2 * SIM_ROUND_WAIT_MS : 0; /* where no launcher announces any */
+    return wait_ms + 2 * p->join_ms + 2 * p->rejoin_ms + (p->max_restarts + p->n + 2) * round_ms + 4 * p->heartbeat_ms +
+           SLACK_MS;
 }
 
 /* ---- at the end */
@@ -141,35 +179,41 @@ static bool is_spared(int machine) {
     return true;
 }
 
+/* The one thing that happens to the machine or its launcher; NULL: nothing, or more than one. */
+static const sim_item *only_item(int machine) {
+    const sim_plan *p = elastic_plan();
+    const sim_item *only = NULL;
+    int items = 0;
+    for (int i = 0; i < p->n; i++)
+        if (p->items[i].node == machine && p->items[i].kind >= SIM_FREEZE) {
+            only = &p->items[i];
+            items++;
+        }
+    return items == 1 ? only : NULL;
+}
+
 /* Who serves the store is killed in the first round, and started again in time: the others look for it. */
 static bool comes_back(int machine) {
     const sim_plan *p = elastic_plan();
-    int items = 0;
-    bool back = false;
-    for (int i = 0; i < p->n; i++) {
-        const sim_item *item = &p->items[i];
-        if (item->node != machine || item->kind < SIM_FREEZE)
-            continue;
-        items++;
-        back = item->kind == SIM_KILL_LAUNCHER && item->value && item->from == SIM_FROM_START && !item->attempt &&
-               item->at_ms < p->work_ms;
-    }
-    return items == 1 && back && p->min_nodes < p->max_nodes;
+    const sim_item *item = only_item(machine);
+    return item && item->kind == SIM_KILL_LAUNCHER && item->value && item->from == SIM_FROM_START && !item->attempt &&
+           item->at_ms < p->work_ms && p->min_nodes < p->max_nodes;
 }
 
 /* The machine is away for less than others would wait for it, and then back. */
 static bool returns(int machine) {
+    const sim_item *item = only_item(machine);
+    return item && item->kind <= SIM_PARTITION && item->for_ms < elastic_plan()->join_ms * 2 / 3;
+}
+
+/* Does it take a restart? Ranks that survive, but have not heard of each other for a while, want another round. */
+static bool takes_restart(const sim_item *item) {
     const sim_plan *p = elastic_plan();
-    int items = 0;
-    bool back = false;
-    for (int i = 0; i < p->n; i++) {
-        const sim_item *item = &p->items[i];
-        if (item->node != machine || item->kind < SIM_FREEZE)
-            continue;
-        items++;
-        back = item->kind <= SIM_PARTITION && item->for_ms < p->join_ms * 2 / 3;
-    }
-    return items == 1 && back;
+    if (p->recovers && (item->kind == SIM_STOPS || item->kind == SIM_PAUSE || item->kind == SIM_PARTITION))
+        return item->for_ms > SIM_SILENCE_MS / 2;
+    return item->kind == SIM_FAILS ||
+           (item->kind >= SIM_FREEZE && item->kind != SIM_LATE && item->node && !is_spared(item->node) &&
+            (p->min_nodes == p->max_nodes || item->kind == SIM_KILL_KEEPER));
 }
 
 /* Is it certain that the job can do its work? Who serves the store is spared or comes back, enough others are spared,
@@ -181,12 +225,10 @@ static bool must_succeed(void) {
         spared += is_spared(machine) || returns(machine);
     for (int i = 0; i < p->n; i++) {
         const sim_item *item = &p->items[i];
-        bool counts = item->kind == SIM_FAILS || (item->kind != SIM_LATE && item->node && !is_spared(item->node) &&
-                                                  (p->min_nodes == p->max_nodes || item->kind == SIM_KILL_KEEPER));
-        failures += counts;
+        failures += takes_restart(item);
         if (item->kind == SIM_LATE && item->node == 0)
             return false;
-        if (item->kind == SIM_SIGNAL && p->min_nodes == p->max_nodes)
+        if (item->kind == SIM_SIGNAL && (p->min_nodes == p->max_nodes || p->stops))
             return false;
     }
     bool served = is_spared(0) || comes_back(0);
@@ -234,6 +276,19 @@ static void check_work_is_done(void) {
     if (!sim_seen.start_count)
         sim_fail("work", "nobody has begun a round");
     check_newcomers();
+}
+
+void sim_check_kept(int node, const sim_worker *w) {
+    const sim_plan *p = elastic_plan();
+    const sim_agent *agent = sim_cluster_agent(node);
+    for (int i = 0; i < p->n; i++) {
+        const sim_item *item = &p->items[i];
+        if (item->kind < SIM_FREEZE && item->node == agent->machine && item->local == w->local)
+            return;
+    }
+    if (p->elastic && must_succeed() && is_spared(agent->machine))
+        sim_fail("kept", "launcher %d ends its worker %d, which has commit %lld of round %d and can go on", node,
+                 w->local, (long long)w->made, w->synced_round);
 }
 
 void sim_elastic_check_all(void) {

@@ -6,6 +6,7 @@
 #include "sim/history.h"
 #include "sim/keeper.h"
 #include "sim/network.h"
+#include "sim/trainer.h"
 #include "sim/verdict.h"
 
 #include <stdio.h>
@@ -128,7 +129,7 @@ static void start_again(const sim_agent *dead, int64_t in_ns) {
     *agent = *dead;
     agent->node = k;
     agent->state = SIM_OUTSIDE;
-    agent->signal_fd = -1;
+    agent->signal_fd = agent->watch_fd = -1;
     agent->requests = agent->generation = 0;
     agent->random = sim_stream(cluster.plan->seed, CLUSTER_STREAM, (uint64_t)k);
     cluster.outside++;
@@ -249,6 +250,7 @@ static void set_out(void) {
             (sim_agent){.node = k,
                         .machine = k,
                         .signal_fd = -1,
+                        .watch_fd = -1,
                         .monotonic_ns = sim_between(&clocks, 1000, 1000000) * SIM_MS,
                         .realtime_ns = plan->skew_ms ? sim_between(&clocks, 0, plan->skew_ms * SIM_MS) : 0,
                         .random = sim_stream(plan->seed, CLUSTER_STREAM, (uint64_t)k)};
@@ -286,6 +288,7 @@ void sim_cluster_run(const sim_plan *plan, bool trace) {
     unsetenv("TT_SECRET_FD");
     sim_network_begin(plan, cluster.agents);
     sim_keepers_begin(plan, cluster.agents);
+    sim_trainers_begin(plan);
     set_out();
     while (cluster.outside || cluster.up) {
         sim_wait(sim_check_deadline_ns());

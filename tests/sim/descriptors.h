@@ -4,7 +4,14 @@
 
 #include "sim/world.h"
 
-typedef enum sim_fd_kind { SIM_FD_CLOSED, SIM_FD_COUNTER, SIM_FD_SIGNALS, SIM_FD_KEEPER, SIM_FD_STREAM } sim_fd_kind;
+typedef enum sim_fd_kind {
+    SIM_FD_CLOSED,
+    SIM_FD_COUNTER,
+    SIM_FD_SIGNALS,
+    SIM_FD_KEEPER,
+    SIM_FD_STREAM,
+    SIM_FD_JOB
+} sim_fd_kind;
 
 /* Make one. `owner`: for whoever made it. */
 int sim_fd_new(sim_fd_kind kind, void *owner);

@@ -16,10 +16,11 @@ typedef struct sim_start {
 /* A launcher has heard that its worker ended. */
 typedef struct sim_end {
     int node, attempt, rank, status, exec_errno;
-    bool secondary, told; /* it had reported that another one failed; it had got a signal before */
-    int64_t realtime_ns;  /* by the launcher's clock */
-    int64_t error_s;      /* when its report says that it failed; 0: it does not */
-    int64_t signal_s;     /* when it got the signal */
+    const struct sim_round *round; /* that it was in */
+    bool secondary, told;          /* it had reported that another one failed; it had got a signal before */
+    int64_t realtime_ns;           /* by the launcher's clock */
+    int64_t error_s;               /* when its report says that it failed; 0: it does not */
+    int64_t signal_s;              /* when it got the signal */
 } sim_end;
 
 /* A launcher named the first failure of an attempt. */

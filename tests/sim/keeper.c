@@ -7,6 +7,7 @@
 #include "sim/descriptors.h"
 #include "sim/history.h"
 #include "sim/network.h"
+#include "sim/trainer.h"
 #include "sim/verdict.h"
 
 #include <signal.h>
@@ -21,6 +22,10 @@ typedef struct worker {
     bool secondary;        /* its report says so, */
     int64_t error_s;       /* and when it failed, by its node's clock; 0: there is none */
     sim_conn *conn;
+    int starts;          /* of this number, */
+    sim_worker *process; /* of plans whose workers survive: the present one, or the last; NULL: none */
+    sim_worker *shown;   /* whose recorder the launcher has */
+    sim_place place;     /* where it begins */
 } worker;
 
 typedef struct message {
@@ -34,6 +39,7 @@ typedef struct keeper {
     int fd;
     bool dead, started, told_leftovers, told; /* `told`: a signal was sent to the workers */
     int attempt, first_rank, world, workers;
+    int next_attempt; /* as the launcher counts rounds */
     sim_round *round; /* NULL: none yet */
     int renewals;     /* of the store, when it began */
     int64_t signal_s; /* when `told` became true */
@@ -49,6 +55,7 @@ typedef struct occasion {
     keeper *k;
     const sim_round *round;
     int local, attempt, status;
+    int starts; /* the worker's, when this was foreseen */
     bool secondary;
     void (*happen)(struct occasion *o);
 } occasion;
@@ -57,7 +64,6 @@ static struct {
     const sim_plan *plan;
     int n;
     keeper *of; /* (n) */
-    sim_round *rounds;
 } keepers;
 
 void sim_keepers_begin(const sim_plan *plan, sim_agent *agents) {
@@ -92,36 +98,19 @@ static void tell(keeper *k, tt__keeper_kind kind, int local, int value, bool sec
     sim_fd_put(k->fd);
 }
 
+/* One that waits for the next round is of none. */
+static bool is_at_work(const worker *w) { return w->running && !(w->process && sim_worker_waits(w->process)); }
+
 int sim_keeper_alive(int node, int *attempt) {
     const keeper *k = &keepers.of[node];
     int alive = 0;
     for (int i = 0; k->of && i < k->workers; i++)
-        alive += k->of[i].pending || k->of[i].running || k->of[i].left;
+        alive += k->of[i].pending || is_at_work(&k->of[i]) || k->of[i].left;
     *attempt = k->attempt;
     return alive;
 }
 
 const sim_round *sim_keeper_round(int node) { return keepers.of[node].round; }
-
-int sim_keeper_succeeded(int attempt) {
-    const sim_round *round = keepers.rounds;
-    while (round && round->attempt != attempt)
-        round = round->next;
-    return round ? round->good : 0;
-}
-
-/* Find the round, or make it. */
-static sim_round *round_of(int generation, int attempt, int world) {
-    sim_round *round = keepers.rounds;
-    while (round && (round->attempt != attempt || round->generation != generation))
-        round = round->next;
-    if (!round) {
-        round = sim_memory(calloc(1, sizeof *round));
-        *round = (sim_round){keepers.rounds, generation, attempt, world, 0, 0, false};
-        keepers.rounds = round;
-    }
-    return round;
-}
 
 /* When nothing is left, or only what workers left behind, say so. */
 static void look_for_end(keeper *k) {
@@ -151,14 +140,16 @@ static void occur(void *arg) {
         sim_at(o->k->paused_until_ns + sim_below(&o->k->random, SIM_MS), occur, o);
         return;
     }
-    if (o->round == o->k->round && !o->k->agent->machine_dead)
+    const worker *w = &o->k->of[o->local];
+    bool same = keepers.plan->recovers ? o->starts == w->starts : o->round == o->k->round;
+    if (same && !o->k->agent->machine_dead)
         o->happen(o);
     free(o);
 }
 
 static void soon(keeper *k, int local, int64_t in_ns, void (*happen)(occasion *), int status, bool secondary) {
     occasion *o = sim_memory(malloc(sizeof *o));
-    *o = (occasion){k, k->round, local, k->attempt, status, secondary, happen};
+    *o = (occasion){k, k->round, local, k->attempt, status, k->of[local].starts, secondary, happen};
     sim_at(sim_now_ns() + in_ns, occur, o);
 }
 
@@ -167,19 +158,6 @@ static void react_to_failure(const keeper *from, bool silent);
 static void leftover_ends(occasion *o) {
     o->k->of[o->local].left = false;
     look_for_end(o->k);
-}
-
-/* A worker's last words may be on their way for a while. */
-static void say_goodbye(sim_conn *conn) {
-    static const char key[] = "/last", word[] = "words";
-    tt__bytes out = {0};
-    tt__store_put_u8(&out, (uint8_t)tt__store_op_table[TT__STORE_SET].opcode[TT_STORE_TORCH_2]);
-    tt__store_put_string(&out, (tt__span){(const uint8_t *)key, sizeof key - 1});
-    tt__store_put_string(&out, (tt__span){(const uint8_t *)word, sizeof word - 1});
-    if (sim_conn_is_open(conn) && !sim_conn_is_broken(conn) && !sim_conn_is_ended(conn))
-        sim_conn_send(conn, out.data, out.size);
-    tt__bytes_free(&out);
-    sim_conn_close(conn);
 }
 
 static void end_worker(keeper *k, int local, int status, bool secondary) {
@@ -192,7 +170,7 @@ static void end_worker(keeper *k, int local, int status, bool secondary) {
     sim_trace(k->agent->node, "worker %d of attempt %d ends: status %#x%s", local, k->attempt, (unsigned)status,
               secondary ? ", secondary" : "");
     if (w->conn)
-        say_goodbye(w->conn);
+        sim_worker_says_goodbye(w->conn);
     w->conn = NULL;
     if (leaves && !k->dead) {
         w->left = true;
@@ -200,6 +178,8 @@ static void end_worker(keeper *k, int local, int status, bool secondary) {
     }
     if (!k->dead)
         tell(k, TT__KEEPER_ENDED, local, status, secondary);
+    if (w->process)
+        sim_worker_kill(w->process, false);
     if (status)
         react_to_failure(k, false);
     look_for_end(k);
@@ -213,6 +193,17 @@ static void worker_reports(occasion *o) {
 }
 
 static void worker_ends(occasion *o) { end_worker(o->k, o->local, o->status, o->secondary); }
+
+/* The same, in the round for which it was foreseen. */
+static void worker_fails(occasion *o) {
+    if (o->round == o->k->round)
+        worker_ends(o);
+}
+
+static void worker_stops(occasion *o) {
+    if (o->round == o->k->round && o->k->of[o->local].process)
+        sim_worker_stop(o->k->of[o->local].process, sim_now_ns() + o->status * SIM_MS);
+}
 
 static bool hangs(const keeper *k, int local) {
     const sim_item *item = item_of(k, SIM_REACTS, local, k->attempt);
@@ -237,6 +228,8 @@ static void peer_failed(occasion *o) {
 
 /* The ranks of the attempt notice that one has failed: soon, or after a while if its machine is gone. */
 static void react_to_failure(const keeper *from, bool silent) {
+    if (keepers.plan->recovers) /* they notice by themselves */
+        return;
     if (from->round)
         from->round->failed = true;
     for (int k = 0; k < keepers.n; k++) {
@@ -281,16 +274,8 @@ static void worker_is_told(void *arg) {
         return;
     tt__bytes *inbox = sim_conn_inbox(w->conn);
     if (sim_conn_is_open(w->conn) && !o->secondary) { /* which means here: it has asked */
-        tt__bytes out = {0};
-        static const char key[] = "/arrived";
         o->secondary = true;
-        tt__store_put_u8(&out, 0);
-        tt__store_put_u32(&out, TT__STORE_MAGIC);
-        tt__store_put_u8(&out, (uint8_t)tt__store_op_table[TT__STORE_ADD].opcode[TT_STORE_TORCH_2]);
-        tt__store_put_string(&out, (tt__span){(const uint8_t *)key, sizeof key - 1});
-        tt__store_put_u64(&out, 1);
-        sim_conn_send(w->conn, out.data, out.size);
-        tt__bytes_free(&out);
+        sim_worker_counts_itself(w->conn);
     }
     if (inbox->size < 8)
         return;
@@ -302,6 +287,15 @@ static void worker_is_told(void *arg) {
 }
 
 /* ---- starting */
+
+/* What is to happen to a worker that survives others' loss, in the round that begins. */
+static void foresee(keeper *k, int local) {
+    const sim_item *fails = item_of(k, SIM_FAILS, local, k->attempt), *stops = item_of(k, SIM_STOPS, local, k->attempt);
+    if (fails)
+        soon(k, local, fails->at_ms * SIM_MS, worker_fails, fails->value, false);
+    if (stops)
+        soon(k, local, stops->at_ms * SIM_MS, worker_stops, (int)stops->for_ms, false);
+}
 
 static void begin_worker(occasion *o) {
     keeper *k = o->k;
@@ -318,6 +312,11 @@ static void begin_worker(occasion *o) {
     }
     tell(k, TT__KEEPER_STARTED, o->local, 0, false);
     sim_check_alone(k->agent->node, o->attempt);
+    if (keepers.plan->recovers) {
+        w->process = sim_worker_start(k->agent, o->local, &w->place);
+        foresee(k, o->local);
+        return;
+    }
     occasion *asking = sim_memory(malloc(sizeof *asking));
     *asking = (occasion){.k = k, .round = k->round, .local = o->local, .attempt = o->attempt};
     w->conn = sim_connect(k->agent->node, k->renewals, worker_is_told, asking);
@@ -363,7 +362,10 @@ void tt__keeper_send_world(const tt__keeper *launchers, const tt__job *job) {
 
 void tt__keeper_kill_worker(const tt__keeper *launchers, int i) {
     (void)launchers;
-    (void)i; /* its workers don't recover, and are not killed alone */
+    keeper *k = own();
+    sim_trace(k->agent->node, "tells its workers: SIGKILL to number %d", i);
+    if (k->of[i].running && !k->dead)
+        soon(k, i, sim_between(&k->random, 100, 1000) * 1000, worker_ends, SIGKILL, false);
 }
 
 void tt__keeper_start_workers(const tt__keeper *launchers, const tt__job *job, const int *stderr_ends) {
@@ -372,20 +374,25 @@ void tt__keeper_start_workers(const tt__keeper *launchers, const tt__job *job, c
     keeper *k = own();
     int before;
     if (sim_keeper_alive(k->agent->node, &before))
-        sim_fail("alone", "node %d starts attempt %d while processes of attempt %d are there", job->node, job->attempt,
-                 before);
-    k->round = round_of(k->agent->generation, job->attempt, k->world);
+        sim_fail("alone", "node %d starts attempt %d while processes of attempt %d are there", job->node,
+                 k->next_attempt, before);
+    k->round = sim_round_of(k->agent->generation, k->next_attempt, k->world);
     k->renewals = sim_store_renewals();
-    sim_note_start(&(sim_start){k->agent->node, job->attempt, k->first_rank, job->workers, k->world, sim_now_ns(),
+    sim_note_start(&(sim_start){k->agent->node, k->next_attempt, k->first_rank, job->workers, k->world, sim_now_ns(),
                                 k->agent->generation, job->restarts, job->nodes});
     sim_check_start(&sim_seen.starts[sim_seen.start_count - 1]);
-    sim_cluster_reached(k->agent->node, SIM_FROM_START, job->attempt);
-    k->attempt = job->attempt;
+    sim_cluster_reached(k->agent->node, SIM_FROM_START, k->next_attempt);
+    k->attempt = k->next_attempt;
     k->started = !k->dead;
     k->told_leftovers = k->told = false;
-    memset(k->of, 0, (size_t)k->workers * sizeof *k->of);
     for (int i = 0; i < k->workers; i++) {
-        k->of[i].pending = true;
+        if (k->of[i].running) { /* it is kept */
+            sim_check_alone(k->agent->node, k->attempt);
+            foresee(k, i);
+            continue;
+        }
+        k->of[i] = (worker){.pending = true, .starts = k->of[i].starts + 1, .shown = k->of[i].shown};
+        k->of[i].place = (sim_place){job->recovery, k->first_rank + i, k->world};
         soon(k, i, sim_between(&k->random, 500, 8000) * 1000, begin_worker, 0, false);
     }
 }
@@ -398,6 +405,8 @@ static void note_told(keeper *k) {
 static void signal_workers(keeper *k, int sig) {
     for (int i = 0; i < k->workers; i++) {
         const sim_item *item = item_of(k, SIM_REACTS, i, k->attempt);
+        if (k->of[i].process && k->of[i].running && sim_worker_signal(k->of[i].process, sig))
+            continue;
         if ((k->of[i].pending || k->of[i].running) && !(item && item->value == SIM_IGNORES))
             soon(k, i, sim_between(&k->random, 10, 150) * SIM_MS, worker_ends,
                  sim_chance(&k->random, 50) ? sig : (128 + sig) << 8, false);
@@ -430,6 +439,15 @@ static void keeper_kills(keeper *k) {
         look_for_end(k);
 }
 
+/* Those that survive are told to end by nobody while the job can go on. */
+static void check_kept(const keeper *k) {
+    for (int i = 0; i < k->workers; i++) {
+        const worker *w = &k->of[i];
+        if (w->running && w->process && w->process->made > 0)
+            sim_check_kept(k->agent->node, w->process);
+    }
+}
+
 bool tt__keeper_send(const tt__keeper *launchers, tt__keeper_kind kind, int value) {
     (void)launchers;
     keeper *k = own();
@@ -440,6 +458,8 @@ bool tt__keeper_send(const tt__keeper *launchers, tt__keeper_kind kind, int valu
               : kind == TT__KEEPER_SWEEP ? "to what is left, signal"
                                          : "signal",
               value);
+    if (kind == TT__KEEPER_SIGNAL || kind == TT__KEEPER_KILL)
+        check_kept(k);
     if (kind == TT__KEEPER_SIGNAL || kind == TT__KEEPER_PASS) {
         note_told(k);
         signal_workers(k, value);
@@ -468,8 +488,8 @@ int tt__keeper_receive(const tt__keeper *launchers, tt__keeper_message *m) {
         const sim_item *item = item_of(k, SIM_NOT_EXECUTABLE, m->rank, k->attempt);
         k->of[m->rank].secondary = first->secondary;
         sim_note_end(&(sim_end){k->agent->node, k->attempt, k->first_rank + m->rank, m->value, item ? item->value : 0,
-                                first->secondary, k->told, sim_now_ns() + k->agent->realtime_ns, k->of[m->rank].error_s,
-                                k->signal_s});
+                                k->round, first->secondary, k->told, sim_now_ns() + k->agent->realtime_ns,
+                                k->of[m->rank].error_s, k->signal_s});
     }
     free(first);
     return 1;
@@ -483,14 +503,38 @@ void __wrap_tt__error_file_read(const char *path, tt__worker *w) {
     w->message = NULL;
 }
 
+/* ---- workers that survive */
+
+void sim_keeper_worker_exits(int node, const sim_worker *w, int code) {
+    keeper *k = &keepers.of[node];
+    if (k->of[w->local].process == w)
+        end_worker(k, w->local, code << 8, w->secondary);
+}
+
+sim_worker *sim_keeper_shown(int node, int i) { return keepers.of[node].of[i].shown; }
+
+void sim_keeper_show(int node, sim_worker *w) {
+    keepers.of[node].of[w->local].shown = w;
+    sim_fd_put(keepers.of[node].agent->watch_fd);
+}
+
+void sim_keeper_note_round(int node, int attempt) { keepers.of[node].next_attempt = attempt; }
+
+void sim_keeper_forget_shown(int node) {
+    for (int i = 0; i < keepers.of[node].workers; i++)
+        keepers.of[node].of[i].shown = NULL;
+}
+
 /* ---- deaths */
 
 /* The launcher's end of the socket is closed: what is left is killed, and the keeper ends. */
 static void orphaned(keeper *k) {
     if (k->dead)
         return;
-    if (k->started)
-        kill_workers(k);
+    for (int i = 0; i < k->workers; i++)
+        if (k->of[i].process)
+            sim_worker_hang_up(k->of[i].process);
+    kill_workers(k);
     k->started = false;
     sim_at(sim_now_ns() + 10 * SIM_MS, keeper_exits, k);
 }
@@ -509,15 +553,22 @@ void sim_keeper_killed(int node) {
 
 void sim_keeper_machine_gone(int node) {
     keeper *k = &keepers.of[node];
-    for (int i = 0; k->of && i < k->workers; i++)
-        k->of[i] = (worker){0};
+    for (int i = 0; k->of && i < k->workers; i++) {
+        if (k->of[i].process)
+            sim_worker_kill(k->of[i].process, true);
+        k->of[i] = (worker){.starts = k->of[i].starts + 1};
+    }
     k->dead = true;
     react_to_failure(k, true);
 }
 
 void sim_keeper_paused(int node, int64_t until_ns) {
-    if (until_ns > keepers.of[node].paused_until_ns)
-        keepers.of[node].paused_until_ns = until_ns;
+    keeper *k = &keepers.of[node];
+    if (until_ns > k->paused_until_ns)
+        k->paused_until_ns = until_ns;
+    for (int i = 0; k->of && i < k->workers; i++)
+        if (k->of[i].process)
+            sim_worker_stop(k->of[i].process, until_ns);
 }
 
 static keeper *by_pid(pid_t pid) {

@@ -32,7 +32,17 @@ int sim_keeper_alive(int node, int *attempt);
 /* Of which round the node's workers are, or were last; NULL: of none. */
 const sim_round *sim_keeper_round(int node);
 
+/* ---- rounds.c */
+
 /* How many workers of the attempt have succeeded, on all nodes. */
 int sim_keeper_succeeded(int attempt);
+
+/* Find the round, or make it. */
+sim_round *sim_round_of(int generation, int attempt, int world);
+
+/* What a worker says to the store at its beginning, and at its end, which may be on its way for a while. */
+struct sim_conn;
+void sim_worker_counts_itself(struct sim_conn *conn);
+void sim_worker_says_goodbye(struct sim_conn *conn);
 
 #endif

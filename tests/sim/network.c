@@ -220,6 +220,16 @@ void sim_network_isolate(int machine, int64_t until_ns) {
         net.isolated_until_ns[machine] = until_ns;
 }
 
+int64_t sim_network_reaches_ns(int machine, int other) {
+    int64_t now = sim_now_ns(), until = net.isolated_until_ns[machine];
+    if (net.agents[machine].machine_dead || net.agents[other].machine_dead)
+        return SIM_NEVER;
+    until = net.isolated_until_ns[other] > until ? net.isolated_until_ns[other] : until;
+    return machine == other || until < now ? now : until;
+}
+
+bool sim_network_reaches(int machine, int other) { return sim_network_reaches_ns(machine, other) <= sim_now_ns(); }
+
 void sim_network_cut(int node) {
     for (sim_conn *conn = net.conns; conn; conn = conn->next) {
         if (conn->node != node || conn->attempt >= 0 || conn->client_closed || !conn->open)

@@ -38,6 +38,10 @@ void sim_network_cut(int node);
 void sim_network_process_gone(int node);
 void sim_network_machine_gone(int node);
 
+/* From when on do packets get from one machine to the other? SIM_NEVER: not any more. And do they now? */
+int64_t sim_network_reaches_ns(int machine, int other);
+bool sim_network_reaches(int machine, int other);
+
 /* ---- the server's end: store.c */
 
 bool sim_store_accept(sim_conn *conn, tt__store_session *session);
@@ -55,6 +59,8 @@ int64_t sim_store_gone_ns(int generation);
 int sim_store_server_of(int generation);
 /* Most keys that it had at one time. */
 size_t sim_store_most_keys(void);
+/* Is there a key? */
+bool sim_store_has(const char *key);
 
 void sim_conn_reply(sim_conn *conn, const void *data, size_t size);
 /* The server closes it; `reset`: without a word. */

@@ -128,6 +128,20 @@ static void draw_change(sim_plan *plan, sim_random *r) {
         item->value = (int)sim_between(r, 50, 10000);
 }
 
+/* Workers survive. One of them, or more, may be stopped. */
+static void draw_survivors(sim_plan *plan, sim_random *r) {
+    plan->recovers = true;
+    plan->stops = sim_chance(r, 50);
+    plan->work_ms = sim_between(r, 500, 8000);
+    for (int k = sim_chance(r, 40) ? (int)sim_between(r, 1, 2) : 0; k > 0; k--) {
+        sim_item *item = add_item(plan, SIM_STOPS, r);
+        item->at_ms = sim_chance(r, 25) ? 0 : sim_between(r, 0, plan->work_ms);
+        item->for_ms = sim_chance(r, 40)   ? sim_between(r, 10, 1000)
+                       : sim_chance(r, 50) ? sim_between(r, 4000, 60000)
+                                           : 3600000;
+    }
+}
+
 static void draw_elastic(sim_plan *plan, uint64_t seed, int max_nodes, sim_random *r) {
     sim_plan_calm(plan, seed, (int)sim_between(r, 2, max_nodes));
     int most = (int)sim_between(r, 2, plan->nodes);
@@ -153,6 +167,22 @@ static void draw_elastic(sim_plan *plan, uint64_t seed, int max_nodes, sim_rando
     }
     for (int k = (int)sim_between(r, 0, 4); k > 0; k--)
         draw_change(plan, r);
+    if (sim_chance(r, 45))
+        draw_survivors(plan, r);
+}
+
+/* Workers of a fixed set survive: of what may go wrong the failures are left. */
+static void let_survive(sim_plan *plan, sim_random *r) {
+    int n = 0;
+    plan->recovers = true;
+    plan->stops = sim_chance(r, 50);
+    for (int i = 0; i < plan->n; i++)
+        if (plan->items[i].kind == SIM_FAILS || plan->items[i].kind == SIM_LATE) {
+            plan->items[n] = plan->items[i];
+            plan->items[n].for_ms = 0;
+            n++;
+        }
+    plan->n = n;
 }
 
 void sim_plan_draw(sim_plan *plan, uint64_t seed, int max_nodes) {
@@ -186,7 +216,9 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed, int max_nodes) {
         item->node = (int)sim_between(&r, 1, plan->nodes - 1);
         item->at_ms = sim_between(&r, 0, 5000);
     }
-    int theme = (int)sim_below(&r, 100);
+    if (plan->max_restarts && !often && sim_chance(&r, 15))
+        let_survive(plan, &r);
+    int theme = plan->recovers ? (int)sim_below(&r, 60) : (int)sim_below(&r, 100);
     for (int k = theme < 30 ? (int)sim_between(&r, 1, 3) : 0; k > 0; k--)
         draw_gentle(plan, &r);
     for (int k = theme >= 60 ? (int)sim_between(&r, 1, 2) : 0; k > 0; k--)
@@ -221,6 +253,7 @@ static const char *const kind_texts[SIM_KINDS] = {
     [SIM_FAILS] = "worker fails",
     [SIM_NOT_EXECUTABLE] = "worker can't be executed",
     [SIM_REACTS] = "worker reacts",
+    [SIM_STOPS] = "worker is stopped",
     [SIM_LEAVES] = "worker leaves a process",
     [SIM_FREEZE] = "launcher is frozen",
     [SIM_PAUSE] = "machine is paused",
@@ -252,7 +285,7 @@ static void print_item(int i, const sim_item *item) {
         printf(", %d", item->value);
     if (item->from == SIM_FROM_REQUEST)
         printf(", at its request %lld", (long long)item->at_ms);
-    else if (item->kind == SIM_FAILS || item->kind > SIM_LEAVES)
+    else if (item->kind == SIM_FAILS || item->kind == SIM_STOPS || item->kind > SIM_LEAVES)
         printf(", at %lld ms", (long long)item->at_ms);
     if (item->from == SIM_FROM_START || item->from == SIM_FROM_GONE)
         printf(" from %s of attempt %d", item->from == SIM_FROM_START ? "the start" : "the end", item->attempt);
@@ -268,6 +301,8 @@ void sim_plan_print(const sim_plan *plan) {
         (unsigned long long)plan->seed, plan->nodes, plan->workers, plan->max_restarts, (long long)plan->heartbeat_ms,
         (long long)plan->work_ms, (long long)plan->delay_us, plan->lost, (long long)plan->skew_ms,
         plan->secret ? ", a secret" : "");
+    if (plan->recovers)
+        printf(", workers that survive%s", plan->stops ? " and stop together" : "");
     if (plan->elastic)
         printf(", --nnodes=%d:%d, last call %lld ms, rejoin %lld ms", plan->min_nodes, plan->max_nodes,
                (long long)plan->last_call_ms, (long long)plan->rejoin_ms);

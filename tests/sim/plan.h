@@ -12,6 +12,7 @@ typedef enum sim_kind {
                            for_ms it reports a failure then, and takes so long to end */
     SIM_NOT_EXECUTABLE, /* it can't be executed: errno `value` */
     SIM_REACTS,         /* when another worker fails it does as `value` says, a sim_reaction */
+    SIM_STOPS,          /* it is stopped then, for for_ms: one that survives others' loss */
     SIM_LEAVES,         /* what it started stays for_ms longer than itself */
     /* Processes, machines and the network; what lasts for_ms is gentle while a heartbeat is longer by far. */
     SIM_FREEZE,        /* the launcher is stopped */
@@ -66,6 +67,8 @@ typedef struct sim_plan {
     int lost;         /* packets of a thousand that come only when sent again */
     int64_t skew_ms;  /* clocks differ by at most */
     bool secret;      /* what launchers write is signed */
+    bool recovers;    /* workers survive the loss of others: trainer.h; */
+    bool stops;       /* and make of a signal a wish that all stop */
     int n;
     sim_item items[SIM_MOST_ITEMS];
 } sim_plan;
@@ -81,6 +84,9 @@ static inline int sim_plan_launchers(const sim_plan *plan) { return plan->nodes 
 
 /* A job of so many nodes in which nothing goes wrong. */
 void sim_plan_calm(sim_plan *plan, uint64_t seed, int nodes);
+
+/* How long an epoch takes the fewest workers that survive. */
+int64_t sim_plan_epoch_ms(const sim_plan *plan);
 
 /* Does the item, harsh as it is, allow launchers to be lost? */
 bool sim_item_is_harsh(const sim_plan *plan, const sim_item *item);

@@ -3,9 +3,13 @@
 #include "elastic/children.h"
 #include "elastic/events.h"
 #include "elastic/follow.h"
+#include "elastic/launcher.h"
 #include "elastic/report.h"
 #include "elastic/watch.h"
+#include "sim/descriptors.h"
 #include "sim/history.h"
+#include "sim/keeper.h"
+#include "sim/trainer.h"
 #include "sim/verdict.h"
 
 #include "base/error.h"
@@ -14,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- streams */
 
@@ -159,35 +164,47 @@ tt_status tt__watch_open(tt__watch **out, int n, const tt__watch_job *job, const
     (void)job;
     (void)name;
     *out = NULL;
+    sim_agent_now()->watch_fd = sim_fd_new(SIM_FD_COUNTER, NULL);
     return TT_OK;
 }
 
-void tt__watch_free(tt__watch *watch) { (void)watch; }
+void tt__watch_free(tt__watch *watch) {
+    (void)watch;
+    close(sim_agent_now()->watch_fd);
+    sim_agent_now()->watch_fd = -1;
+}
 
 void tt__watch_first_rank(tt__watch *watch, int first_rank) {
     (void)watch;
     (void)first_rank;
 }
 
-void tt__watch_renew(tt__watch *watch) { (void)watch; }
+void tt__watch_renew(tt__watch *watch) {
+    (void)watch;
+    sim_keeper_forget_shown(sim_agent_now()->node);
+}
 
 int tt__watch_fd(const tt__watch *watch) {
     (void)watch;
-    return -1;
+    return sim_agent_now()->watch_fd;
 }
 
-void tt__watch_serve(tt__watch *watch) { (void)watch; }
+void tt__watch_serve(tt__watch *watch) {
+    (void)watch;
+    sim_fd_take(sim_agent_now()->watch_fd);
+}
 void tt__watch_answer(tt__watch *watch) { (void)watch; }
 
 const void *tt__watch_recorder(tt__watch *watch, int i, size_t *size) {
-    (void)watch;
-    (void)i;
-    *size = 0;
-    return NULL;
+    const sim_worker *w = sim_keeper_shown(sim_agent_now()->node, i);
+    return w && w->ended ? NULL : tt__watch_last_recorder(watch, i, size);
 }
 
 const void *tt__watch_last_recorder(tt__watch *watch, int i, size_t *size) {
-    return tt__watch_recorder(watch, i, size);
+    const sim_worker *w = sim_keeper_shown(sim_agent_now()->node, i);
+    (void)watch;
+    *size = 0;
+    return w ? sim_worker_recorder(w, size) : NULL;
 }
 
 void tt__watch_let_end(tt__watch *watch, int caller) {
@@ -196,11 +213,9 @@ void tt__watch_let_end(tt__watch *watch, int caller) {
 }
 
 bool tt__watch_tell_round(tt__watch *watch, int i, tt__job_kind kind, const tt__job_round *round) {
+    sim_worker *w = sim_keeper_shown(sim_agent_now()->node, i);
     (void)watch;
-    (void)i;
-    (void)kind;
-    (void)round;
-    return true;
+    return w && sim_worker_tell(w, kind, round);
 }
 
 tt_status tt__watch_snapshot(const tt__watch *watch, tt__snapshot *snapshot) {
@@ -279,15 +294,29 @@ void __wrap_tt__report_first(tt__streams *streams, const tt__job *job, const tt_
 void __real_tt__report_attempt(tt__streams *streams, const tt__job *job, const tt__first *first, bool recovers);
 void __wrap_tt__report_attempt(tt__streams *streams, const tt__job *job, const tt__first *first, bool recovers);
 
+static void note_first(const tt__first *first, bool of_job) {
+    int node = sim_agent_now()->node, attempt;
+    sim_keeper_alive(node, &attempt);
+    sim_note_report(&(sim_report){node, attempt, first->rank, first->node, first->worker->status}, of_job);
+}
+
 void __wrap_tt__report_first(tt__streams *streams, const tt__job *job, const tt__first *first,
                              const tt__moment *started) {
-    sim_note_report(&(sim_report){sim_agent_now()->node, job->attempt, first->rank, first->node, first->worker->status},
-                    true);
+    note_first(first, true);
     __real_tt__report_first(streams, job, first, started);
 }
 
 void __wrap_tt__report_attempt(tt__streams *streams, const tt__job *job, const tt__first *first, bool recovers) {
-    sim_note_report(&(sim_report){sim_agent_now()->node, job->attempt, first->rank, first->node, first->worker->status},
-                    false);
+    note_first(first, false);
     __real_tt__report_attempt(streams, job, first, recovers);
+}
+
+/* ---- rounds: their numbers are noted, as a worker that is kept has another as its attempt */
+
+void __real_tt__launcher_take_round(tt__launcher_state *l, tt__round *round);
+void __wrap_tt__launcher_take_round(tt__launcher_state *l, tt__round *round);
+
+void __wrap_tt__launcher_take_round(tt__launcher_state *l, tt__round *round) {
+    sim_keeper_note_round(sim_agent_now()->node, round->attempt);
+    __real_tt__launcher_take_round(l, round);
 }

@@ -10,6 +10,7 @@
 #include "sim/verdict.h"
 #include "store/renewal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,6 +92,12 @@ void sim_store_gone(void) {
 }
 
 size_t sim_store_most_keys(void) { return most_keys; }
+
+bool sim_store_has(const char *key) {
+    char full[100]; /* as the client sends it */
+    const tt__span name = {(const uint8_t *)full, (size_t)snprintf(full, sizeof full, "/%s", key)};
+    return the_server && tt__store_entry_there(tt__store_table_find(&the_server->service.table, name));
+}
 
 void tt__store_server_renew(tt_store_server *server) {
     const tt__list_node *node = server->service.sessions.next;

@@ -1,170 +1,11 @@
-/* Cases written down: what the simulation has found once, or what its seeds should not be left to meet by luck. */
+/* The cases of written.c, and what is to be said of several. TT_SIM_WRITTEN=I plays the I-th with its trace. */
 #include "sim/case.h"
 #include "sim/plant.h"
+#include "sim/written.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
-
-typedef struct written {
-    const char *what;
-    int nodes, max_restarts;
-    sim_item items[4];
-} written;
-
-/* Where members come and go. */
-typedef struct changing {
-    written as;
-    int min_nodes, max_nodes;
-    int64_t work_ms;
-} changing;
-
-static const written cases[] = {
-    {"nothing goes wrong", 3, 0, {{.kind = SIM_KINDS}}},
-    {"a worker fails, and all are started again",
-     3,
-     1,
-     {{.kind = SIM_FAILS, .node = 1, .at_ms = 500, .value = SIGSEGV}, {.kind = SIM_KINDS}}},
-    /* The other nodes were not told. */
-    {"a keeper is killed, and a worker elsewhere waits for the lost ones",
-     2,
-     0,
-     {{.kind = SIM_KILL_KEEPER, .node = 1, .from = SIM_FROM_START, .at_ms = 300},
-      {.kind = SIM_REACTS, .node = 0, .value = SIM_HANGS},
-      {.kind = SIM_KINDS}}},
-    {"a keeper is killed, and a worker elsewhere succeeds without the lost ones",
-     2,
-     0,
-     {{.kind = SIM_KILL_KEEPER, .node = 1, .from = SIM_FROM_START, .at_ms = 300},
-      {.kind = SIM_REACTS, .node = 0, .value = SIM_SUCCEEDS},
-      {.kind = SIM_KINDS}}},
-    {"a machine dies, and workers elsewhere wait for ever",
-     3,
-     2,
-     {{.kind = SIM_KILL_MACHINE, .node = 1, .from = SIM_FROM_START, .at_ms = 300},
-      {.kind = SIM_REACTS, .node = 0, .value = SIM_IGNORES},
-      {.kind = SIM_REACTS, .node = 2, .value = SIM_HANGS},
-      {.kind = SIM_KINDS}}},
-    {"node 0's machine dies between two attempts",
-     3,
-     2,
-     {{.kind = SIM_FAILS, .node = 1, .at_ms = 500, .value = SIGSEGV},
-      {.kind = SIM_KILL_MACHINE, .node = 0, .from = SIM_FROM_GONE},
-      {.kind = SIM_KINDS}}},
-    {"a launcher is told to end between two attempts",
-     3,
-     2,
-     {{.kind = SIM_FAILS, .node = 1, .at_ms = 500, .value = SIGSEGV},
-      {.kind = SIM_SIGNAL, .node = 2, .from = SIM_FROM_GONE, .value = SIGTERM},
-      {.kind = SIM_KINDS}}},
-    {"a program is missing on one node",
-     3,
-     2,
-     {{.kind = SIM_NOT_EXECUTABLE, .node = 1, .value = ENOENT}, {.kind = SIM_KINDS}}},
-    /* The failure was taken for an end that the launcher had asked for. */
-    {"a program is missing on one node, and another node's machine dies",
-     3,
-     0,
-     {{.kind = SIM_NOT_EXECUTABLE, .node = 1, .value = ENOENT},
-      {.kind = SIM_KILL_MACHINE, .node = 2, .from = SIM_FROM_START, .at_ms = 300},
-      {.kind = SIM_KINDS}}},
-    /* Only its own node went by what the report says. */
-    {"a worker ends long after it has reported its failure, and after another that failed later",
-     3,
-     0,
-     {{.kind = SIM_FAILS, .node = 1, .at_ms = 300, .for_ms = 1500, .value = 20 << 8},
-      {.kind = SIM_FAILS, .node = 2, .at_ms = 1500, .value = 43 << 8},
-      {.kind = SIM_REACTS, .node = 1, .value = SIM_HANGS},
-      {.kind = SIM_KINDS}}},
-    {"the same, and it is told to end before it does",
-     3,
-     0,
-     {{.kind = SIM_FAILS, .node = 1, .at_ms = 300, .for_ms = 9000, .value = 20 << 8},
-      {.kind = SIM_FAILS, .node = 2, .at_ms = 1500, .value = 43 << 8},
-      {.kind = SIM_REACTS, .node = 1, .value = SIM_HANGS},
-      {.kind = SIM_KINDS}}},
-    /* A crash that came long before was taken for one at the same time. */
-    {"the same, and the other one is killed",
-     3,
-     0,
-     {{.kind = SIM_FAILS, .node = 1, .at_ms = 300, .for_ms = 2500, .value = 20 << 8},
-      {.kind = SIM_FAILS, .node = 2, .at_ms = 1500, .value = SIGKILL},
-      {.kind = SIM_REACTS, .node = 1, .value = SIM_HANGS},
-      {.kind = SIM_KINDS}}},
-    /* As where a program is missing. */
-    {"a worker has reported its failure, and is then told to end because a machine dies",
-     3,
-     0,
-     {{.kind = SIM_FAILS, .node = 1, .at_ms = 300, .for_ms = 15000, .value = 20 << 8},
-      {.kind = SIM_REACTS, .node = 1, .value = SIM_HANGS},
-      {.kind = SIM_KILL_MACHINE, .node = 2, .from = SIM_FROM_START, .at_ms = 300},
-      {.kind = SIM_KINDS}}},
-    /* Its launcher waited for ever for those that it could not hear. */
-    {"node 0's own connection to the store is reset",
-     2,
-     0,
-     {{.kind = SIM_CUT, .node = 0, .from = SIM_FROM_START, .at_ms = 1373}, {.kind = SIM_KINDS}}},
-    {"a launcher can't start its workers", 3, 0, {{.kind = SIM_CANNOT_START, .node = 2}, {.kind = SIM_KINDS}}},
-    {"a node never comes", 3, 0, {{.kind = SIM_ABSENT, .node = 2}, {.kind = SIM_KINDS}}},
-};
-
-static const changing changing_cases[] = {
-    {{"members come and go",
-      4,
-      0,
-      {{.kind = SIM_LATE, .node = 2, .at_ms = 6000},
-       {.kind = SIM_SIGNAL, .node = 1, .from = SIM_FROM_START, .at_ms = 3000, .value = SIGTERM},
-       {.kind = SIM_KILL_LAUNCHER, .node = 3, .from = SIM_FROM_START, .attempt = 1, .at_ms = 500, .value = 2000},
-       {.kind = SIM_KINDS}}},
-     1,
-     4,
-     15000},
-    {{"who serves the store is killed, and started again",
-      3,
-      0,
-      {{.kind = SIM_KILL_LAUNCHER, .node = 0, .from = SIM_FROM_START, .at_ms = 700, .value = 3000},
-       {.kind = SIM_KINDS}}},
-     2,
-     3,
-     5000},
-    /* It waited for ever for what it alone could order. */
-    {{"node 0's own connection is reset, where members get numbers as they come",
-      2,
-      1,
-      {{.kind = SIM_CUT, .node = 0, .from = SIM_FROM_START, .at_ms = 1000}, {.kind = SIM_KINDS}}},
-     2,
-     2,
-     10000},
-    /* All had said so, and waited for ever for each other. */
-    {{"not enough nodes are left",
-      2,
-      1,
-      {{.kind = SIM_KILL_MACHINE, .node = 1, .from = SIM_FROM_START, .at_ms = 300}, {.kind = SIM_KINDS}}},
-     2,
-     2,
-     10000},
-    /* It was told nothing of what it had missed. */
-    {{"a machine is paused for long, and needed when it is back",
-      4,
-      1,
-      {{.kind = SIM_PAUSE, .node = 1, .from = SIM_FROM_START, .at_ms = 77, .for_ms = 19000},
-       {.kind = SIM_SIGNAL, .node = 3, .from = SIM_FROM_START, .attempt = 1, .at_ms = 3913, .value = SIGINT},
-       {.kind = SIM_KINDS}}},
-     3,
-     4,
-     11000},
-    /* It had that number twice. */
-    {{"a node of an earlier job with another coordinator comes late",
-      2,
-      1,
-      {{.kind = SIM_FAILS, .node = 1, .at_ms = 300, .value = SIGSEGV},
-       {.kind = SIM_KILL_LAUNCHER, .node = 0, .from = SIM_FROM_START, .attempt = 1, .at_ms = 300, .value = 500},
-       {.kind = SIM_PAUSE, .node = 1, .from = SIM_FROM_START, .attempt = 1, .at_ms = 290, .for_ms = 15000},
-       {.kind = SIM_KINDS}}},
-     1,
-     2,
-     40000},
-};
+#include <stdlib.h>
 
 /* A seed decides all that happens. */
 static bool repeats(void) {
@@ -185,42 +26,59 @@ static bool repeats(void) {
 
 static int log_2(int n) { return n > 1 ? 1 + log_2(n / 2) : 0; }
 
-/* What a launcher asks of the store until its workers are started must hardly grow with the number of launchers: they
- * talk to node 0 alone, which reads what all have written at once. */
-static bool asks_little(void) {
+/* What a launcher asks of the store must hardly grow with the number of launchers: they talk to node 0 alone, which
+ * reads what all have written at once, and repeats it in one piece. */
+static bool asks_little(bool fails) {
     bool good = true;
     for (int n = 4; n <= 256; n *= 4) {
         sim_plan plan;
         sim_verdict v;
         sim_plan_calm(&plan, 1, n);
+        if (fails) /* and all others because of it: as many failures as there are launchers */
+            plan.items[plan.n++] = (sim_item){.kind = SIM_FAILS, .node = 1, .at_ms = 1500, .value = SIGSEGV};
         sim_case_judge(&plan, false, &v);
-        int64_t node_0 = v.first_requests - v.ordinary_first;
-        bool is_good =
-            !*v.check && v.most_first > 0 && v.most_first <= 12 + 3 * log_2(n) && node_0 <= 20 + 6 * log_2(n);
-        printf("%s %d launchers: at most %d requests of each until the first attempt began, %d of node 0's\n",
-               is_good ? "ok  " : "FAIL", n, (int)v.most_first, (int)node_0);
+        int64_t node_0_first = v.first_requests - v.ordinary_first, node_0 = v.requests - v.ordinary;
+        int64_t each = v.ordinary / (n - 1);
+        bool is_good = !*v.check && v.most_first > 0 && v.most_first <= 12 + 3 * log_2(n) &&
+                       node_0_first <= 20 + 6 * log_2(n) && each > v.most_first && each <= 60 + 6 * log_2(n) &&
+                       node_0 <= 130 + 15 * log_2(n);
+        printf("%s %d launchers%s: %d requests of each until the job's end, at most %d of them until the first attempt "
+               "began; %d and %d of node 0's%s%s\n",
+               is_good ? "ok  " : "FAIL", n, fails ? ", whose workers fail" : "", (int)each, (int)v.most_first,
+               (int)node_0, (int)node_0_first, *v.check ? ": " : "", v.text);
         good = good && is_good;
     }
     return good;
 }
 
-/* `change`: NULL where the nodes are a fixed set. */
-static bool plays(const written *c, const changing *change) {
+static bool plays(int i, bool trace) {
     sim_plan plan;
     sim_verdict verdict;
-    sim_plan_calm(&plan, 1, c->nodes);
-    plan.max_restarts = c->max_restarts;
-    if (change) {
-        plan.work_ms = change->work_ms;
-        sim_plan_make_elastic(&plan, change->min_nodes, change->max_nodes);
+    int64_t least_kept;
+    const char *what = sim_written_draw(&plan, i, &least_kept);
+    sim_case_judge(&plan, trace, &verdict);
+    bool is_good = !*verdict.check && verdict.kept >= least_kept;
+    printf("%s %s%s%s\n", is_good ? "ok  " : "FAIL", what, *verdict.check ? ": " : "", verdict.text);
+    if (!*verdict.check && !is_good)
+        printf("     %lld ranks went on, expected %lld at least\n", (long long)verdict.kept, (long long)least_kept);
+    return is_good;
+}
+
+/* Drawn cases of which one failed once. 20265788: a node that left as a round was composed deleted that it had said so,
+ * and all waited for it for ever. */
+static bool plays_drawn(void) {
+    static const uint64_t seeds[] = {20265788};
+    for (size_t i = 0; i < sizeof seeds / sizeof *seeds; i++) {
+        sim_plan plan;
+        sim_verdict verdict;
+        sim_plan_draw(&plan, seeds[i], 16);
+        sim_case_judge(&plan, false, &verdict);
+        printf("%s case %d%s%s\n", *verdict.check ? "FAIL" : "ok  ", (int)seeds[i], *verdict.check ? ": " : "",
+               verdict.text);
+        if (*verdict.check)
+            return false;
     }
-    while (c->items[plan.n].kind != SIM_KINDS) {
-        plan.items[plan.n] = c->items[plan.n];
-        plan.n++;
-    }
-    sim_case_judge(&plan, false, &verdict);
-    printf("%s %s%s%s\n", *verdict.check ? "FAIL" : "ok  ", c->what, *verdict.check ? ": " : "", verdict.text);
-    return !*verdict.check;
+    return true;
 }
 
 /* Whose connection ends is lost long before the heartbeat. */
@@ -240,10 +98,11 @@ static bool notices_an_end(void) {
 }
 
 int main(void) {
-    int failed = !repeats() + !asks_little() + !notices_an_end();
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        failed += !plays(&cases[i], NULL);
-    for (size_t i = 0; i < sizeof changing_cases / sizeof *changing_cases; i++)
-        failed += !plays(&changing_cases[i].as, &changing_cases[i]);
+    const char *one = getenv("TT_SIM_WRITTEN");
+    if (one)
+        return !plays(atoi(one), true);
+    int failed = !repeats() + !asks_little(false) + !asks_little(true) + !notices_an_end() + !plays_drawn();
+    for (int i = 0; i < sim_written_count(); i++)
+        failed += !plays(i, false);
     return failed != 0;
 }

@@ -1,27 +1,37 @@
 /* Does the simulation find what is wrong? Each planted bug (plants.py) must fail a case before so many have been
- * played, TT_SIM_SEEDS, from a fixed seed on; TT_SIM_PLANT plays one of them alone. */
+ * played, TT_SIM_SEEDS, from a fixed seed on, or one of those that are written down; TT_SIM_PLANT plays one of the bugs
+ * alone. */
 #include "sim/case.h"
 #include "sim/plant.h"
+#include "sim/written.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { CASES = 1000, AGENTS = 8, JOBS = 2 };
+enum { CASES = 1000, FIRST_SEEDS = 200, AGENTS = 8, JOBS = 2 };
 
 pid_t __real_waitpid(pid_t pid, int *status, int options);
 
 static bool is_found(int plant, int cases) {
     sim_plant = plant;
-    for (int seed = 1; seed <= cases; seed++) {
+    for (int i = 1; i <= FIRST_SEEDS + sim_written_count() + cases; i++) {
+        int seed = i <= FIRST_SEEDS ? i : i - sim_written_count(), one = i - FIRST_SEEDS - 1;
+        bool is_drawn = i <= FIRST_SEEDS || seed > FIRST_SEEDS;
         sim_plan plan;
         sim_verdict verdict;
-        sim_plan_draw(&plan, (uint64_t)seed, AGENTS);
+        int64_t least_kept;
+        const char *what = "seed";
+        if (is_drawn)
+            sim_plan_draw(&plan, (uint64_t)seed, AGENTS);
+        else
+            what = sim_written_draw(&plan, one, &least_kept);
         sim_case_judge(&plan, false, &verdict);
         if (!*verdict.check)
             continue;
-        printf("%2d  %s: seed %d (%s): %s\n", plant, sim_plant_rows[plant - 1].what, seed, verdict.check, verdict.text);
+        printf("%2d  %s: %s %d (%s): %s\n", plant, sim_plant_rows[plant - 1].what, what, is_drawn ? seed : one,
+               verdict.check, verdict.text);
         fflush(stdout);
         return true;
     }

@@ -25,7 +25,7 @@
 enum { CASES = 1000, SANITIZED_CASES = 60, AGENTS = 16, SHRINK_CASES = 300, TEXT = 200 };
 
 typedef struct totals {
-    _Atomic int64_t next, cases, failed, requests, virtual_ms, attempts;
+    _Atomic int64_t next, cases, failed, requests, virtual_ms, attempts, kept;
 } totals;
 
 static totals *all;
@@ -92,6 +92,7 @@ static void play_cases(uint64_t first, int64_t count, int agents) {
         all->requests += verdict.requests;
         all->virtual_ms += verdict.virtual_ns / 1000000;
         all->attempts += verdict.attempts;
+        all->kept += verdict.kept;
         if (*verdict.check && !atomic_fetch_add(&all->failed, 1))
             explain(first + (uint64_t)i, agents, &verdict);
     }
@@ -111,8 +112,9 @@ static int play_all(uint64_t first, int64_t count, int agents, int jobs) {
         }
     for (int status; __real_waitpid(-1, &status, 0) > 0;)
         lost = lost || status;
-    printf("%lld cases, %lld attempts, %.1f h of virtual time, %lld requests to stores: %s\n", (long long)all->cases,
-           (long long)all->attempts, (double)all->virtual_ms / 3600000, (long long)all->requests,
+    printf("%lld cases, %lld attempts, %lld ranks that went on, %.1f h of virtual time, %lld requests to stores: %s\n",
+           (long long)all->cases, (long long)all->attempts, (long long)all->kept, (double)all->virtual_ms / 3600000,
+           (long long)all->requests,
            all->failed ? "one failed"
            : lost      ? "one was lost"
                        : "all is well");

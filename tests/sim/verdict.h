@@ -10,6 +10,7 @@ typedef struct sim_verdict {
     char text[1000];
     uint64_t digest; /* of all that happened, and when */
     int64_t virtual_ns, attempts;
+    int64_t kept;                                 /* how often a worker that survived was told of its next round */
     int64_t requests, first_requests;             /* of all launchers; until the first attempt began */
     int64_t ordinary, ordinary_first, most_first; /* of all but the coordinator; of one of them, at most */
 } sim_verdict;

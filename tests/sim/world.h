@@ -2,7 +2,8 @@
  * runs at a time. Whoever waits takes the next event out of the queue and hands the baton to the thread that it is for,
  * so that a seed decides everything.
  *
- * An agent is a launcher process on a machine, with its own clocks. One that is started again is another agent. */
+ * An agent is a launcher process on a machine, with its own clocks, or a worker that survives the loss of others
+ * (trainer.h). One that is started again is another agent. */
 #ifndef SIM_WORLD_H
 #define SIM_WORLD_H
 
@@ -24,11 +25,13 @@ typedef struct sim_agent {
     int machine;    /* 0: where the store is served */
     int generation; /* of the store that it has connected to last */
     sim_agent_state state;
+    bool is_worker; /* one of trainer.h, not a launcher */
     bool machine_dead;
     int64_t frozen_until_ns;
     int64_t monotonic_ns, realtime_ns; /* what its clocks are ahead of the world's */
     sim_random random;
     int signal_fd;
+    int watch_fd;     /* of the job's socket: a worker has shown its recorder */
     int64_t requests; /* that its launcher has sent to the store */
 } sim_agent;
 

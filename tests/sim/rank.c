@@ -1,0 +1,238 @@
+/* What a virtual rank's process has that is one a process: who it is, its recorder, its connection to the launcher, the
+ * signals that it watches for. What stands in for the parts of src/comm and src/recovery that do. */
+#include "sim/trainer.h"
+
+#include "comm/record/recovery.h"
+#include "comm/rendezvous/rendezvous.h"
+#include "comm/rendezvous/round.h"
+#include "recovery/standing_record.h"
+#include "recovery/stop_wish.h"
+#include "sim/descriptors.h"
+#include "sim/groups.h"
+#include "sim/history.h"
+#include "sim/verdict.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { WORKER_STREAM = 8, FIRST_WORKER_PID = 1 << 20 };
+
+static const sim_plan *the_plan;
+static int worker_count;
+
+void sim_trainers_begin(const sim_plan *plan) { the_plan = plan; }
+
+sim_worker *sim_worker_now(void) {
+    const sim_task *task = sim_task_now();
+    sim_agent *agent = task ? sim_agent_now() : NULL;
+    return agent && agent->is_worker ? (sim_worker *)(void *)agent : NULL;
+}
+
+/* ---- from its beginning to its end */
+
+static void *worker_main(void *arg) {
+    sim_worker *w = arg;
+    int code = sim_worker_program(w);
+    w->ended = true;
+    sim_groups_lose(w, false);
+    sim_keeper_worker_exits(w->agent.node, w, code);
+    w->agent.state = SIM_ENDED;
+    return NULL;
+}
+
+sim_worker *sim_worker_start(const sim_agent *launcher, int local, const sim_place *place) {
+    sim_worker *w = sim_memory(calloc(1, sizeof *w));
+    w->agent = *launcher;
+    w->agent.is_worker = true;
+    w->agent.state = SIM_UP;
+    w->agent.frozen_until_ns = 0;
+    w->agent.random = sim_stream(the_plan->seed, WORKER_STREAM, (uint64_t)++worker_count);
+    w->number = worker_count;
+    w->local = local;
+    w->place = *place;
+    w->socket = w->synced_round = -1;
+    w->end = &w->first;
+    w->model.seen = sim_memory(calloc((size_t)sim_examples(the_plan), 1));
+    sim_task_start(&w->agent, worker_main, w, NULL);
+    return w;
+}
+
+void sim_worker_kill(sim_worker *w, bool silent) {
+    if (w->ended)
+        return;
+    w->ended = true;
+    w->agent.state = SIM_CRASHED;
+    sim_groups_lose(w, silent);
+}
+
+bool sim_worker_signal(sim_worker *w, int sig) {
+    if (!w->watches || (sig != SIGTERM && sig != SIGUSR1))
+        return false;
+    w->stop = w->stop ? w->stop : sig;
+    return true;
+}
+
+void sim_worker_stop(sim_worker *w, int64_t until_ns) {
+    if (until_ns > w->agent.frozen_until_ns)
+        w->agent.frozen_until_ns = until_ns;
+}
+
+bool sim_worker_waits(const sim_worker *w) { return w->said.wants_round != 0; }
+
+pid_t __real_getpid(void);
+pid_t __wrap_getpid(void);
+pid_t __wrap_getpid(void) {
+    const sim_worker *w = sim_worker_now();
+    return w ? FIRST_WORKER_PID + w->number : __real_getpid();
+}
+
+/* ---- who it is */
+
+tt_status __wrap_tt__meeting_from_env(const tt__environment *environment, tt__meeting *meeting,
+                                      const tt_init_process_group_args *args);
+tt_status __wrap_tt__meeting_from_env(const tt__environment *environment, tt__meeting *meeting,
+                                      const tt_init_process_group_args *args) {
+    const sim_worker *w = sim_worker_now();
+    (void)environment;
+    (void)args;
+    *meeting = (tt__meeting){.rank = w->place.rank, .world = w->place.world};
+    return TT_OK;
+}
+
+int __wrap_tt__round_number(void);
+int __wrap_tt__round_number(void) { return sim_worker_now()->place.round; }
+
+void __wrap_tt__round_move(const tt__seat *seat);
+void __wrap_tt__round_move(const tt__seat *seat) {
+    sim_worker_now()->place = (sim_place){seat->round, seat->rank, seat->world};
+}
+
+/* ---- what the launcher reads */
+
+void __wrap_tt__recovery_say(tt__recovery words);
+tt__recovery __wrap_tt__recovery_said(void);
+
+void __wrap_tt__recovery_say(tt__recovery said) {
+    sim_worker *w = sim_worker_now();
+    tt__recovery_words *words = (void *)(w->recorder.bytes + TT__RECOVERY_AT);
+    w->said = said;
+    atomic_store(&words->recovers, said.recovers);
+    atomic_store(&words->lost, said.lost);
+    atomic_store(&words->stopped_by, said.stopped_by);
+    atomic_store(&words->wants_round, said.wants_round);
+    if (said.wants_round)
+        sim_trace(w->agent.node, "worker %d waits for round %u", w->local, said.wants_round);
+}
+
+tt__recovery __wrap_tt__recovery_said(void) { return sim_worker_now()->said; }
+
+const void *sim_worker_recorder(const sim_worker *w, size_t *size) {
+    *size = sizeof w->recorder.bytes;
+    return w->recorder.bytes;
+}
+
+/* ---- what the launcher tells */
+
+static void drop_packets(sim_worker *w) {
+    for (sim_told *told; (told = w->first);) {
+        w->first = told->next;
+        free(told);
+    }
+    w->end = &w->first;
+}
+
+tt_status __wrap_tt__standing_record_open(tt__standing_record *standing, int rank, int world);
+void __wrap_tt__standing_record_show(tt__standing_record *standing, int rank, int world);
+void __wrap_tt__standing_record_close(tt__standing_record *standing);
+
+void __wrap_tt__standing_record_show(tt__standing_record *standing, int rank, int world) {
+    sim_worker *w = sim_worker_now();
+    (void)rank;
+    (void)world;
+    if (standing->socket >= 0)
+        close(standing->socket);
+    drop_packets(w);
+    w->socket = standing->socket = sim_fd_new(SIM_FD_JOB, w);
+    if (w->hung_up)
+        sim_fd_put(w->socket);
+    sim_keeper_show(w->agent.node, w);
+}
+
+tt_status __wrap_tt__standing_record_open(tt__standing_record *standing, int rank, int world) {
+    *standing = (tt__standing_record){.memory = -1, .socket = -1};
+    __wrap_tt__standing_record_show(standing, rank, world);
+    return TT_OK;
+}
+
+void __wrap_tt__standing_record_close(tt__standing_record *standing) {
+    if (standing->socket >= 0)
+        close(standing->socket);
+    sim_worker_now()->socket = standing->socket = -1;
+}
+
+bool sim_worker_tell(sim_worker *w, tt__job_kind kind, const tt__job_round *round) {
+    if (w->ended || w->socket < 0)
+        return false;
+    if (kind == TT__JOB_ROUND && !sim_worker_waits(w))
+        sim_fail("two rounds", "launcher %d tells a rank of round %d, which still takes part in round %d",
+                 w->agent.node, round->number, w->place.round);
+    if (kind == TT__JOB_ROUND && round->number <= w->place.round)
+        sim_fail("order", "launcher %d tells a rank of round %d, which has been in round %d", w->agent.node,
+                 round->number, w->place.round);
+    sim_told *told = sim_memory(calloc(1, sizeof *told));
+    told->packet.kind = (int32_t)kind;
+    told->packet.round = *round;
+    *w->end = told;
+    w->end = &told->next;
+    sim_fd_put(w->socket);
+    sim_result->kept += kind == TT__JOB_ROUND;
+    return true;
+}
+
+void sim_worker_hang_up(sim_worker *w) {
+    w->hung_up = true;
+    if (w->socket >= 0)
+        sim_fd_put(w->socket);
+}
+
+int __wrap_tt__job_receive(int fd, tt__job_packet *packet, int *attached);
+int __wrap_tt__job_receive(int fd, tt__job_packet *packet, int *attached) {
+    sim_worker *w = sim_worker_now();
+    sim_told *told = fd == w->socket ? w->first : NULL;
+    *attached = -1;
+    if (!told)
+        return w->hung_up ? -1 : 0;
+    if (!(w->first = told->next))
+        w->end = &w->first;
+    sim_fd_take(fd);
+    *packet = told->packet;
+    free(told);
+    return 1;
+}
+
+/* ---- signals, and its report */
+
+void __wrap_tt__stop_wish_begin(tt__stop_wish *wish);
+void __wrap_tt__stop_wish_end(tt__stop_wish *wish);
+int __wrap_tt__stop_wish_signal(const tt__stop_wish *wish);
+
+void __wrap_tt__stop_wish_begin(tt__stop_wish *wish) {
+    wish->watching = true;
+    sim_worker_now()->watches = true;
+}
+
+void __wrap_tt__stop_wish_end(tt__stop_wish *wish) {
+    wish->watching = false;
+    sim_worker_now()->watches = false;
+}
+
+int __wrap_tt__stop_wish_signal(const tt__stop_wish *wish) { return wish->watching ? sim_worker_now()->stop : 0; }
+
+void __wrap_tt__error_file_write(const char *message, bool secondary);
+void __wrap_tt__error_file_write(const char *message, bool secondary) {
+    sim_worker *w = sim_worker_now();
+    sim_trace(w->agent.node, "worker %d reports: %s", w->local, message);
+    w->secondary = secondary;
+}

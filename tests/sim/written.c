@@ -1,0 +1,300 @@
+#include "sim/written.h"
+
+#include <errno.h>
+#include <signal.h>
+
+typedef struct written {
+    const char *what;
+    int nodes, max_restarts;
+    sim_item items[4];
+} written;
+
+/* Where members come and go. */
+typedef struct changing {
+    written as;
+    int min_nodes, max_nodes;
+    int64_t work_ms;
+    int survivors; /* workers survive the loss of others, and so often one does; 0: they don't */
+} changing;
+
+static const written cases[] = {
+    {"nothing goes wrong", 3, 0, {{.kind = SIM_KINDS}}},
+    {"a worker fails, and all are started again",
+     3,
+     1,
+     {{.kind = SIM_FAILS, .node = 1, .at_ms = 500, .value = SIGSEGV}, {.kind = SIM_KINDS}}},
+    /* The other nodes were not told. */
+    {"a keeper is killed, and a worker elsewhere waits for the lost ones",
+     2,
+     0,
+     {{.kind = SIM_KILL_KEEPER, .node = 1, .from = SIM_FROM_START, .at_ms = 300},
+      {.kind = SIM_REACTS, .node = 0, .value = SIM_HANGS},
+      {.kind = SIM_KINDS}}},
+    {"a keeper is killed, and a worker elsewhere succeeds without the lost ones",
+     2,
+     0,
+     {{.kind = SIM_KILL_KEEPER, .node = 1, .from = SIM_FROM_START, .at_ms = 300},
+      {.kind = SIM_REACTS, .node = 0, .value = SIM_SUCCEEDS},
+      {.kind = SIM_KINDS}}},
+    {"a machine dies, and workers elsewhere wait for ever",
+     3,
+     2,
+     {{.kind = SIM_KILL_MACHINE, .node = 1, .from = SIM_FROM_START, .at_ms = 300},
+      {.kind = SIM_REACTS, .node = 0, .value = SIM_IGNORES},
+      {.kind = SIM_REACTS, .node = 2, .value = SIM_HANGS},
+      {.kind = SIM_KINDS}}},
+    {"node 0's machine dies between two attempts",
+     3,
+     2,
+     {{.kind = SIM_FAILS, .node = 1, .at_ms = 500, .value = SIGSEGV},
+      {.kind = SIM_KILL_MACHINE, .node = 0, .from = SIM_FROM_GONE},
+      {.kind = SIM_KINDS}}},
+    {"a launcher is told to end between two attempts",
+     3,
+     2,
+     {{.kind = SIM_FAILS, .node = 1, .at_ms = 500, .value = SIGSEGV},
+      {.kind = SIM_SIGNAL, .node = 2, .from = SIM_FROM_GONE, .value = SIGTERM},
+      {.kind = SIM_KINDS}}},
+    {"a program is missing on one node",
+     3,
+     2,
+     {{.kind = SIM_NOT_EXECUTABLE, .node = 1, .value = ENOENT}, {.kind = SIM_KINDS}}},
+    /* The failure was taken for an end that the launcher had asked for. */
+    {"a program is missing on one node, and another node's machine dies",
+     3,
+     0,
+     {{.kind = SIM_NOT_EXECUTABLE, .node = 1, .value = ENOENT},
+      {.kind = SIM_KILL_MACHINE, .node = 2, .from = SIM_FROM_START, .at_ms = 300},
+      {.kind = SIM_KINDS}}},
+    /* Only its own node went by what the report says. */
+    {"a worker ends long after it has reported its failure, and after another that failed later",
+     3,
+     0,
+     {{.kind = SIM_FAILS, .node = 1, .at_ms = 300, .for_ms = 1500, .value = 20 << 8},
+      {.kind = SIM_FAILS, .node = 2, .at_ms = 1500, .value = 43 << 8},
+      {.kind = SIM_REACTS, .node = 1, .value = SIM_HANGS},
+      {.kind = SIM_KINDS}}},
+    {"the same, and it is told to end before it does",
+     3,
+     0,
+     {{.kind = SIM_FAILS, .node = 1, .at_ms = 300, .for_ms = 9000, .value = 20 << 8},
+      {.kind = SIM_FAILS, .node = 2, .at_ms = 1500, .value = 43 << 8},
+      {.kind = SIM_REACTS, .node = 1, .value = SIM_HANGS},
+      {.kind = SIM_KINDS}}},
+    /* A crash that came long before was taken for one at the same time. */
+    {"the same, and the other one is killed",
+     3,
+     0,
+     {{.kind = SIM_FAILS, .node = 1, .at_ms = 300, .for_ms = 2500, .value = 20 << 8},
+      {.kind = SIM_FAILS, .node = 2, .at_ms = 1500, .value = SIGKILL},
+      {.kind = SIM_REACTS, .node = 1, .value = SIM_HANGS},
+      {.kind = SIM_KINDS}}},
+    /* As where a program is missing. */
+    {"a worker has reported its failure, and is then told to end because a machine dies",
+     3,
+     0,
+     {{.kind = SIM_FAILS, .node = 1, .at_ms = 300, .for_ms = 15000, .value = 20 << 8},
+      {.kind = SIM_REACTS, .node = 1, .value = SIM_HANGS},
+      {.kind = SIM_KILL_MACHINE, .node = 2, .from = SIM_FROM_START, .at_ms = 300},
+      {.kind = SIM_KINDS}}},
+    /* Its launcher waited for ever for those that it could not hear. */
+    {"node 0's own connection to the store is reset",
+     2,
+     0,
+     {{.kind = SIM_CUT, .node = 0, .from = SIM_FROM_START, .at_ms = 1373}, {.kind = SIM_KINDS}}},
+    {"a launcher can't start its workers", 3, 0, {{.kind = SIM_CANNOT_START, .node = 2}, {.kind = SIM_KINDS}}},
+    {"a node never comes", 3, 0, {{.kind = SIM_ABSENT, .node = 2}, {.kind = SIM_KINDS}}},
+};
+
+static const changing changing_cases[] = {
+    {{"members come and go",
+      4,
+      0,
+      {{.kind = SIM_LATE, .node = 2, .at_ms = 6000},
+       {.kind = SIM_SIGNAL, .node = 1, .from = SIM_FROM_START, .at_ms = 3000, .value = SIGTERM},
+       {.kind = SIM_KILL_LAUNCHER, .node = 3, .from = SIM_FROM_START, .attempt = 1, .at_ms = 500, .value = 2000},
+       {.kind = SIM_KINDS}}},
+     1,
+     4,
+     15000,
+     0},
+    {{"who serves the store is killed, and started again",
+      3,
+      0,
+      {{.kind = SIM_KILL_LAUNCHER, .node = 0, .from = SIM_FROM_START, .at_ms = 700, .value = 3000},
+       {.kind = SIM_KINDS}}},
+     2,
+     3,
+     5000,
+     0},
+    /* It waited for ever for what it alone could order. */
+    {{"node 0's own connection is reset, where members get numbers as they come",
+      2,
+      1,
+      {{.kind = SIM_CUT, .node = 0, .from = SIM_FROM_START, .at_ms = 1000}, {.kind = SIM_KINDS}}},
+     2,
+     2,
+     10000,
+     0},
+    /* All had said so, and waited for ever for each other. */
+    {{"not enough nodes are left",
+      2,
+      1,
+      {{.kind = SIM_KILL_MACHINE, .node = 1, .from = SIM_FROM_START, .at_ms = 300}, {.kind = SIM_KINDS}}},
+     2,
+     2,
+     10000,
+     0},
+    /* It was told nothing of what it had missed. */
+    {{"a machine is paused for long, and needed when it is back",
+      4,
+      1,
+      {{.kind = SIM_PAUSE, .node = 1, .from = SIM_FROM_START, .at_ms = 77, .for_ms = 19000},
+       {.kind = SIM_SIGNAL, .node = 3, .from = SIM_FROM_START, .attempt = 1, .at_ms = 3913, .value = SIGINT},
+       {.kind = SIM_KINDS}}},
+     3,
+     4,
+     11000,
+     0},
+    /* It had that number twice. */
+    {{"a node of an earlier job with another coordinator comes late",
+      2,
+      1,
+      {{.kind = SIM_FAILS, .node = 1, .at_ms = 300, .value = SIGSEGV},
+       {.kind = SIM_KILL_LAUNCHER, .node = 0, .from = SIM_FROM_START, .attempt = 1, .at_ms = 300, .value = 500},
+       {.kind = SIM_PAUSE, .node = 1, .from = SIM_FROM_START, .attempt = 1, .at_ms = 290, .for_ms = 15000},
+       {.kind = SIM_KINDS}}},
+     1,
+     2,
+     40000,
+     0},
+    /* The job ended for it. */
+    {{"a keeper is killed, and another node waits for its place",
+      3,
+      1,
+      {{.kind = SIM_KILL_KEEPER, .node = 2, .from = SIM_FROM_START, .at_ms = 300}, {.kind = SIM_KINDS}}},
+     2,
+     2,
+     5000,
+     0},
+    {{"a rank is killed, and the others go on",
+      3,
+      1,
+      {{.kind = SIM_FAILS, .node = 1, .at_ms = 1500, .value = SIGKILL}, {.kind = SIM_KINDS}}},
+     3,
+     3,
+     3000,
+     2},
+    {{"a rank is stopped for ever, and the others go on",
+      3,
+      1,
+      {{.kind = SIM_STOPS, .node = 1, .at_ms = 1500, .for_ms = 3600000}, {.kind = SIM_KINDS}}},
+     3,
+     3,
+     3000,
+     2},
+    {{"a node joins ranks that go on", 3, 0, {{.kind = SIM_LATE, .node = 2, .at_ms = 3000}, {.kind = SIM_KINDS}}},
+     2,
+     3,
+     6000,
+     2},
+    {{"a node leaves ranks that go on",
+      3,
+      0,
+      {{.kind = SIM_SIGNAL, .node = 1, .from = SIM_FROM_START, .at_ms = 1500, .value = SIGINT}, {.kind = SIM_KINDS}}},
+     1,
+     3,
+     6000,
+     2},
+    {{"who serves the store is killed and started again, and ranks wait for it",
+      3,
+      0,
+      {{.kind = SIM_KILL_LAUNCHER, .node = 0, .from = SIM_FROM_START, .at_ms = 1500, .value = 3000},
+       {.kind = SIM_KINDS}}},
+     2,
+     3,
+     6000,
+     2},
+    /* They did not hear of it, as it was noted for another round, and were ended. */
+    {{"a machine dies before its ranks have joined those that go on",
+      3,
+      0,
+      {{.kind = SIM_LATE, .node = 2, .at_ms = 3000},
+       {.kind = SIM_KILL_MACHINE, .node = 2, .from = SIM_FROM_START, .attempt = 1},
+       {.kind = SIM_KINDS}}},
+     2,
+     3,
+     6000,
+     2},
+    /* That its rank had ended was noted in the store of the next round, for another one. */
+    {{"a launcher is frozen until after the end of the work, and its ranks had ended well",
+      3,
+      0,
+      {{.kind = SIM_FREEZE, .node = 2, .from = SIM_FROM_START, .at_ms = 175, .for_ms = 22000}, {.kind = SIM_KINDS}}},
+     2,
+     3,
+     2700,
+     0},
+    {{"the same, with ranks that go on",
+      3,
+      0,
+      {{.kind = SIM_FREEZE, .node = 2, .from = SIM_FROM_START, .at_ms = 175, .for_ms = 22000}, {.kind = SIM_KINDS}}},
+     2,
+     3,
+     2700,
+     -1},
+    /* It began what the others had left. */
+    {{"a launcher is frozen as its round begins, and thaws when another does",
+      3,
+      1,
+      {{.kind = SIM_FAILS, .node = 2, .at_ms = 300, .value = SIGSEGV},
+       {.kind = SIM_FREEZE, .node = 1, .from = SIM_FROM_GONE, .at_ms = 31, .for_ms = 16000},
+       {.kind = SIM_KINDS}}},
+     2,
+     3,
+     15000,
+     0},
+    /* It was begun once more. */
+    {{"a node comes as all workers end well",
+      3,
+      0,
+      {{.kind = SIM_LATE, .node = 2, .at_ms = 4690}, {.kind = SIM_KINDS}}},
+     2,
+     3,
+     3000,
+     -1},
+    /* As many commits, but not the same. */
+    {{"a node is cut off as a commit is made, and comes back to others of that number",
+      3,
+      2,
+      {{.kind = SIM_PARTITION, .node = 2, .from = SIM_FROM_START, .at_ms = 1558, .for_ms = 20000},
+       {.kind = SIM_KILL_MACHINE, .node = 1, .from = SIM_FROM_START, .attempt = 1, .at_ms = 120},
+       {.kind = SIM_KINDS}}},
+     2,
+     3,
+     6000,
+     1},
+};
+
+enum { CASES = sizeof cases / sizeof *cases, CHANGING_CASES = sizeof changing_cases / sizeof *changing_cases };
+
+int sim_written_count(void) { return CASES + CHANGING_CASES; }
+
+const char *sim_written_draw(sim_plan *plan, int i, int64_t *least_kept) {
+    const changing *change = i < CASES ? NULL : &changing_cases[i - CASES];
+    const written *c = change ? &change->as : &cases[i];
+    sim_plan_calm(plan, 1, c->nodes);
+    plan->max_restarts = c->max_restarts;
+    *least_kept = 0;
+    if (change) {
+        plan->work_ms = change->work_ms;
+        plan->recovers = change->survivors != 0;
+        *least_kept = change->survivors;
+        sim_plan_make_elastic(plan, change->min_nodes, change->max_nodes);
+    }
+    while (c->items[plan->n].kind != SIM_KINDS) {
+        plan->items[plan->n] = c->items[plan->n];
+        plan->n++;
+    }
+    return c->what;
+}
