@@ -306,6 +306,22 @@ static void say_why(tt__replica *r, char *text, size_t size) {
     }
 }
 
+/* Count the members that hold what the store holds, this one too; only the one that leads knows. A change of them that
+ * is under way does not count yet. */
+static int count_members(tt__replica *r) {
+    int n = 0;
+    for (unsigned i = 0; i < r->raft.configuration.n; i++) {
+        const struct raft_server *server = &r->raft.configuration.servers[i];
+        int member = tt__replica_member_of(server->address);
+        if (server->role != RAFT_VOTER || member < 0)
+            continue;
+        tt__replica_peer_view view = tt__replica_peers_view(&r->peers, member);
+        n += server->id == r->id || (view.up && view.hello.id == server->id);
+    }
+    return n - (n > 1 && r->raft.configuration_uncommitted_index != 0);
+}
+
+/* A byte says of how many members this one leads, 0: it does not; one who does, 255: nobody; a string why. */
 static void say_who(tt__replica *r, tt__store_session *session) {
     char text[600] = "";
     raft_id id = 0;
@@ -315,7 +331,7 @@ static void say_who(tt__replica *r, tt__store_session *session) {
     int leader = r->leads ? r->member : id && address ? tt__replica_member_of(address) : -1;
     if (leader < 0)
         say_why(r, text, sizeof text);
-    tt__store_put_u8(&session->out, r->leads);
+    tt__store_put_u8(&session->out, r->leads ? (uint8_t)count_members(r) : 0);
     tt__store_put_u8(&session->out, (uint8_t)leader);
     tt__store_put_string(&session->out, (tt__span){(const uint8_t *)text, strlen(text)});
 }
