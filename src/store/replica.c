@@ -201,6 +201,15 @@ static bool is_left_behind(tt__replica *r) {
     return elsewhere > r->place.n / 2;
 }
 
+/* Once this one is known to be a voter, another may be lost. */
+static void tell_when_in(tt__replica *r) {
+    for (unsigned i = 0; i < r->raft.configuration.n && !r->raft.configuration_uncommitted_index && !r->in; i++)
+        r->in = r->raft.configuration.servers[i].id == r->id && r->raft.configuration.servers[i].role == RAFT_VOTER &&
+                r->raft.last_applied > 1;
+    if (r->in)
+        tt__log(TT_LOG_INFO, "replica %d of %d holds all of the store", r->member + 1, r->place.n);
+}
+
 /* Look where this replica is, after anything that may have changed it. */
 static void look_around(void *user) {
     tt__replica *r = user;
@@ -217,8 +226,11 @@ static void look_around(void *user) {
                             "start it again");
         if (led != r->leads)
             tt__log(TT_LOG_DEBUG, "replica %d of the store %s", r->member, r->leads ? "leads" : "leads no more");
+        r->confirms = r->leads && (!led || r->confirms);
         if (led && !r->leads)
             tt__replica_send_away(r);
+        if (!*r->failed && !r->in)
+            tell_when_in(r);
         if (!*r->failed)
             see_to_members(r);
     }
@@ -306,22 +318,7 @@ static void say_why(tt__replica *r, char *text, size_t size) {
     }
 }
 
-/* Count the members that hold what the store holds, this one too; only the one that leads knows. A change of them that
- * is under way does not count yet. */
-static int count_members(tt__replica *r) {
-    int n = 0;
-    for (unsigned i = 0; i < r->raft.configuration.n; i++) {
-        const struct raft_server *server = &r->raft.configuration.servers[i];
-        int member = tt__replica_member_of(server->address);
-        if (server->role != RAFT_VOTER || member < 0)
-            continue;
-        tt__replica_peer_view view = tt__replica_peers_view(&r->peers, member);
-        n += server->id == r->id || (view.up && view.hello.id == server->id);
-    }
-    return n - (n > 1 && r->raft.configuration_uncommitted_index != 0);
-}
-
-/* A byte says of how many members this one leads, 0: it does not; one who does, 255: nobody; a string why. */
+/* A byte says whether this one leads; one who does, 255: nobody; a string why. */
 static void say_who(tt__replica *r, tt__store_session *session) {
     char text[600] = "";
     raft_id id = 0;
@@ -331,7 +328,7 @@ static void say_who(tt__replica *r, tt__store_session *session) {
     int leader = r->leads ? r->member : id && address ? tt__replica_member_of(address) : -1;
     if (leader < 0)
         say_why(r, text, sizeof text);
-    tt__store_put_u8(&session->out, r->leads ? (uint8_t)count_members(r) : 0);
+    tt__store_put_u8(&session->out, r->leads);
     tt__store_put_u8(&session->out, (uint8_t)leader);
     tt__store_put_string(&session->out, (tt__span){(const uint8_t *)text, strlen(text)});
 }

@@ -30,6 +30,7 @@ struct tt__replica {
     struct raft_fsm fsm;
     tt__replica_io io;
     bool handles, started, leads;
+    bool in; /* a voter, which has told so */
     struct raft_change change;
     bool changing;
 
@@ -37,6 +38,7 @@ struct tt__replica {
     tt__list_node next_reads, reads, answered;
     struct raft_barrier barrier;
     bool barrier_runs;
+    bool confirms; /* a barrier is to come, also if nobody reads: what those that led before have left is agreed on */
 
     /* the other members */
     tt__replica_peers peers;

@@ -138,8 +138,9 @@ static void on_barrier(struct raft_barrier *barrier, int status) {
 }
 
 static void begin_reads(tt__replica *r) {
-    if (r->barrier_runs || tt__list_empty(&r->next_reads))
+    if (r->barrier_runs || (tt__list_empty(&r->next_reads) && !r->confirms))
         return;
+    r->confirms = false;
     for (pending *p; (p = take_pending(&r->next_reads));)
         tt__list_append(&r->reads, &p->node);
     r->barrier.data = r;

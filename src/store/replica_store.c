@@ -60,8 +60,8 @@ static void lose_leader(replica_store *s, const char *why) {
     tt__store_client_close(&s->client);
 }
 
-/* Ask whether it leads, how many members then, or who does: *leader, -1 nobody. */
-static tt_status ask_who(replica_store *s, int i, int *leader, int *members, int64_t deadline_ms) {
+/* Ask whether it leads, or who does: *leader, -1 nobody. */
+static tt_status ask_who(replica_store *s, int i, int *leader, int64_t deadline_ms) {
     uint8_t role[2];
     tt_store_value text = {0};
     TT__TRY(tt__store_client_begin(&s->client, TT__STORE_REPLICA_WHO));
@@ -69,7 +69,6 @@ static tt_status ask_who(replica_store *s, int i, int *leader, int *members, int
     TT__TRY(tt__store_client_read(&s->client, role, sizeof role, deadline_ms));
     TT__TRY(tt__store_client_read_string(&s->client, &text, REFUSAL_MAX, deadline_ms));
     *leader = role[0] ? i : role[1] < s->place.n && role[1] != i ? role[1] : -1;
-    *members = role[0];
     note_why(s, i, text.size ? (const char *)text.data : "it follows another one");
     tt_store_value_free(&text);
     return TT_OK;
@@ -77,7 +76,7 @@ static tt_status ask_who(replica_store *s, int i, int *leader, int *members, int
 
 /* Try one replica: the connection stays open if it leads. Another one that it names is *leader. */
 static tt_status try_replica(replica_store *s, int i, int64_t accept_ms, int64_t deadline_ms, int *leader) {
-    int fd, members;
+    int fd;
     *leader = -1;
     tt_status status = tt__net_connect(&fd, s->place.at[i].host, s->place.at[i].port, sooner(deadline_ms, accept_ms));
     if (!status) {
@@ -86,7 +85,7 @@ static tt_status try_replica(replica_store *s, int i, int64_t accept_ms, int64_t
                                        &s->access, sooner(deadline_ms, WHO_MS));
     }
     if (!status)
-        status = ask_who(s, i, leader, &members, sooner(deadline_ms, WHO_MS));
+        status = ask_who(s, i, leader, sooner(deadline_ms, WHO_MS));
     if (status)
         note_why(s, i, tt_last_error());
     s->at = i;
@@ -263,23 +262,6 @@ static void wait_for_keys(call *c, const char *const *keys, size_t n) {
             c->status = tt__fail(TT_ERR_TIMEOUT, "timed out waiting for %zu keys: %.200s%s", n, keys[0],
                                  n > 1 ? ", ..." : "");
     }
-}
-
-tt_status tt__replica_store_members(tt_store *store, int64_t timeout_ms, int *members) {
-    call c = begin_call(store, timeout_ms);
-    int leader = -1;
-    *members = 0;
-    while (!c.status && leader < 0) {
-        c.status = find_leader(c.store, c.deadline_ms);
-        if (c.status)
-            break;
-        if (ask_who(c.store, c.store->at, &leader, members, sooner(c.deadline_ms, WHO_MS)) ||
-            leader != c.store->at) {
-            lose_leader(c.store, "it leads no more");
-            leader = -1;
-        }
-    }
-    return end_call(&c, "counting its replicas", NULL);
 }
 
 /* ---- the store's calls */

@@ -13,8 +13,4 @@
  * TT_ERR_AUTH: it does not belong to the job. TT_ERR_PROTOCOL: a replica refuses the request. */
 tt_status tt__replica_store(tt_store **out, const tt__replica_place *place, const char *secret, int64_t timeout_ms);
 
-/* Count the replicas that hold all of the store by now, as the one that leads says: fewer than there are may be lost
- * while one of them has yet to catch up. */
-tt_status tt__replica_store_members(tt_store *store, int64_t timeout_ms, int *members);
-
 #endif
