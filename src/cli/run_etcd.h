@@ -22,8 +22,8 @@ tt_status tt__run_etcd_read(tt__run_etcd *etcd, const char *endpoint, const char
 bool tt__run_names_replicas(const char *endpoint);
 tt_status tt__run_replicas_read(tt__run_etcd *etcd, const char *endpoint);
 
-/* Find the numeric address from which this node speaks to etcd, or to other hosts' replicas. Blocks while no name of a server can be resolved, at
- * most wait_ms. */
+/* Find the numeric address from which this node speaks to etcd, or to other hosts' replicas. Blocks while no name of a
+ * server can be resolved, at most wait_ms. */
 tt_status tt__run_etcd_own_address(const tt__run_etcd *etcd, int64_t wait_ms, char own[NI_MAXHOST]);
 
 #endif

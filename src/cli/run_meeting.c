@@ -169,8 +169,8 @@ static tt_status choose_backend(tt__job *job, const tt__run_flags *flags) {
     return TT_OK;
 }
 
-/* etcd, or a replicated store, says which node serves the store: any of them may, at any free port of the address by which the others reach
- * it. */
+/* etcd, or a replicated store, says which node serves the store: any of them may, at any free port of the address by
+ * which the others reach it. */
 static tt_status meet_in_etcd(tt__job *job, tt__meeting_place *place, const tt__run_flags *flags) {
     char bare[TT__NET_HOST_SIZE];
     TT__TRY(read_rdzv_conf(job, flags->rdzv_conf));

@@ -52,7 +52,8 @@ static int store_main(int argc, char **argv);
 const tt__command tt__cmd_store = {
     .name = "store",
     .what = "serve the key-value store that ranks meet through",
-    .usage = "[--host HOST] [--port PORT | --replicas HOST:PORT,...] [--store-auth WHO] [--store-memory MIB] [--secret-file FILE]",
+    .usage = "[--host HOST] [--port PORT | --replicas HOST:PORT,...] [--store-auth WHO] [--store-memory MIB] "
+             "[--secret-file FILE]",
     .text =
         "Serve the key-value store that the ranks of a job meet through, until SIGINT or SIGTERM. It speaks the wire "
         "protocol of PyTorch's TCPStore, that of 1.13 and that of 2.x; each client is understood by its first bytes.",

@@ -92,8 +92,7 @@ static tt_status beat_once(tt__election *e) {
     TT__TRY(tt__seat_find(e->seat, there));
     if (!*there) {
         TT__TRY(tt__seat_take(e->seat, e->value, there));
-        tt__log(TT_LOG_WARNING, "%s did not name the coordinator any more: it does again",
-                tt__election_keeper(e));
+        tt__log(TT_LOG_WARNING, "%s did not name the coordinator any more: it does again", tt__election_keeper(e));
     }
     note_confirmed(e, began_ms, strcmp(there, e->value) != 0);
     return TT_OK;
@@ -174,8 +173,7 @@ static tt_status read_name(tt__election *e, const char *value) {
     const char *space = strrchr(value, ' ');
     int port = space ? atoi(space + 1) : 0;
     if (!space || space == value || port < 1 || port > 65535 || space - value >= (int)sizeof e->host)
-        return tt__fail(TT_ERR_PROTOCOL,
-                        "%s: the key tutti/%s/coordinator: expected \"ADDRESS PORT\", got \"%.100s\"",
+        return tt__fail(TT_ERR_PROTOCOL, "%s: the key tutti/%s/coordinator: expected \"ADDRESS PORT\", got \"%.100s\"",
                         tt__election_keeper(e), e->job->run_id, value);
     snprintf(e->host, sizeof e->host, "%.*s", (int)(space - value), value);
     e->port = port;
@@ -215,7 +213,7 @@ tt_store_server *tt__election_take(tt__election *e, tt__job *job) {
 
 /* ---- the end */
 
-void tt__election_reset(tt__election *e) {
+static void stop_beats(tt__election *e) {
     pthread_mutex_lock(&e->lock);
     e->stop = true;
     pthread_cond_signal(&e->wake);
@@ -223,6 +221,10 @@ void tt__election_reset(tt__election *e) {
     if (e->started)
         pthread_join(e->thread, NULL);
     e->started = e->own = false;
+}
+
+void tt__election_reset(tt__election *e) {
+    stop_beats(e);
     step_back(e);
     tt__seat_close(e->seat);
 }
@@ -230,6 +232,8 @@ void tt__election_reset(tt__election *e) {
 void tt__election_free(tt__election *e) {
     if (!e)
         return;
+    stop_beats(e);
+    tt__seat_over(e->seat);
     tt__election_reset(e);
     pthread_cond_destroy(&e->wake);
     pthread_mutex_destroy(&e->lock);

@@ -1,6 +1,6 @@
-/* Who serves the store, where etcd, or a replicated store (seat.h), names that launcher: the key tutti/RUN_ID/coordinator holds "ADDRESS PORT" of its
- * store, under a lease that a thread of its own keeps alive. Who finds no such key serves a store and puts it there;
- * who is not the first goes to the one who was.
+/* Who serves the store, where etcd, or a replicated store (seat.h), names that launcher: the key
+ * tutti/RUN_ID/coordinator holds "ADDRESS PORT" of its store, under a lease that a thread of its own keeps alive. Who
+ * finds no such key serves a store and puts it there; who is not the first goes to the one who was.
  *
  * etcd may be gone while an attempt runs. A new round waits until the lease is known to live, as one that was frozen,
  * or was cut off, may have been replaced meanwhile. */

@@ -32,7 +32,8 @@ bool tt__talk_elect(tt__talk *t) {
     char text[TT__ERROR_TEXT_SIZE + 32];
     tt_status status = tt__talk_ask_etcd(t);
     if (status && may_ask_again(t, status)) {
-        snprintf(text, sizeof text, "waiting for %s: %s", tt__election_keeper(t->nodes->member.election), tt_last_error());
+        snprintf(text, sizeof text, "waiting for %s: %s", tt__election_keeper(t->nodes->member.election),
+                 tt_last_error());
         if (!t->told_waiting)
             tt__talk_post(t, TT__NODES_WAITS, 0, 0, text);
         t->told_waiting = true;

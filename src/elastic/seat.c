@@ -116,7 +116,8 @@ static void take_text(tt_store_value *value, char *text, size_t size) {
 /* Replace what is there, if it is `expected`; `raw` := what is there then. */
 static tt_status swap_raw(tt__seat *seat, const char *expected, const char *desired, char raw[RAW_SIZE]) {
     tt_store_value value = {0};
-    TT__TRY(tt_store_compare_set(seat->store, COORDINATOR, expected, strlen(expected), desired, strlen(desired), &value));
+    TT__TRY(
+        tt_store_compare_set(seat->store, COORDINATOR, expected, strlen(expected), desired, strlen(desired), &value));
     take_text(&value, raw, RAW_SIZE);
     return TT_OK;
 }
@@ -130,7 +131,7 @@ static tt_status read_raw(tt__seat *seat, char raw[RAW_SIZE]) {
     return TT_OK;
 }
 
-static bool is_own(const tt__seat *seat, const char *raw) {
+static bool is_own_name(const tt__seat *seat, const char *raw) {
     char id[32];
     snprintf(id, sizeof id, " #%016" PRIx64 ".", seat->id);
     return strstr(raw, id) != NULL;
@@ -154,7 +155,7 @@ static tt_status find_in_replicas(tt__seat *seat, char there[TT__SEAT_NAME_SIZE]
     if (strcmp(raw, seat->seen) != 0) {
         memcpy(seat->seen, raw, sizeof raw);
         seat->seen_ms = tt__now_ms();
-    } else if (began_ms - seat->seen_ms >= ttl_ms && !is_own(seat, raw)) {
+    } else if (began_ms - seat->seen_ms >= ttl_ms && !is_own_name(seat, raw)) {
         *there = '\0';
     }
     return TT_OK;
@@ -183,7 +184,7 @@ static tt_status keep_in_replicas(tt__seat *seat) {
         memcpy(seat->own, raw, sizeof raw);
         if (kept)
             return TT_OK;
-        if (!is_own(seat, raw))
+        if (!is_own_name(seat, raw))
             *seat->own = '\0'; /* another's: who looks sees it */
     }
     return TT_OK;
@@ -256,4 +257,9 @@ void tt__seat_leave(tt__seat *seat) {
         tt__log(TT_LOG_DEBUG, "leaving the seat of the coordinator: %s", tt_last_error());
     tt_store_set_timeout_ms(seat->replicas, CALL_MS);
     *seat->own = '\0';
+}
+
+void tt__seat_over(tt__seat *seat) {
+    if (seat->server)
+        *seat->own = '\0';
 }

@@ -42,4 +42,7 @@ tt_status tt__seat_take(tt__seat *seat, const char *name, char there[TT__SEAT_NA
 /* Say no more that this process is there, so that another may follow at once. */
 void tt__seat_leave(tt__seat *seat);
 
+/* The job is over: where its replicas end with it nobody need be told who has left. */
+void tt__seat_over(tt__seat *seat);
+
 #endif

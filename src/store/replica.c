@@ -305,7 +305,7 @@ static void hear_words(tt__replica *r, tt__store_session *session, tt__span word
 /* Say in words why nobody leads, as far as can be seen from here. */
 static void say_why(tt__replica *r, char *text, size_t size) {
     size_t used = (size_t)snprintf(text, size, "%s",
-                                   *r->failed ? r->failed
+                                   *r->failed   ? r->failed
                                    : r->cluster ? "it hears of none that leads"
                                                 : "it is new, and waits for all to begin");
     for (int i = 0; i < r->place.n && used < size; i++) {

@@ -259,9 +259,7 @@ void tt__replica_io_init(tt__replica_io *io, const tt__raft *raft, uv_loop_t *lo
     io->tick.data = io->idle.data = io;
 }
 
-void tt__replica_io_receive(tt__replica_io *io, struct raft_message *message) {
-    io->received(&io->io, message);
-}
+void tt__replica_io_receive(tt__replica_io *io, struct raft_message *message) { io->received(&io->io, message); }
 
 void tt__replica_io_free(tt__replica_io *io) {
     free_snapshot(io->raft, io->snapshot);

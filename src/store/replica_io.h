@@ -17,8 +17,8 @@ typedef struct tt__replica_io {
     struct raft_io io;
     const tt__raft *raft;
     uv_timer_t tick;
-    uv_idle_t idle;      /* runs while something is done */
-    tt__list_node done;  /* of what is to be called back */
+    uv_idle_t idle;     /* runs while something is done */
+    tt__list_node done; /* of what is to be called back */
     raft_io_tick_cb ticked;
     raft_io_recv_cb received;
     struct raft_snapshot *snapshot; /* the newest, or NULL */

@@ -24,10 +24,11 @@ static void load_raft(void) {
 const tt__raft *tt__raft_get(void) {
     pthread_once(&raft_once, load_raft);
     if (*why_not_raft)
-        return tt__fail_null(TT_ERR_UNSUPPORTED,
-                             "a replica of a store needs libraft, which can't be loaded: %s. Tutti was built for "
-                             TT__LIBRAFT " (Debian's package libraft2)",
-                             why_not_raft);
+        return tt__fail_null(
+            TT_ERR_UNSUPPORTED,
+            "a replica of a store needs libraft, which can't be loaded: %s. Tutti was built for " TT__LIBRAFT
+            " (Debian's package libraft2)",
+            why_not_raft);
     return &raft_functions;
 }
 #endif

@@ -8,28 +8,28 @@
 #include <raft.h>
 
 /* The functions that are used. Types and constants come from its header. */
-#define TT__RAFT_FUNCTIONS(X)           \
-    X(raft_add)                         \
-    X(raft_apply)                       \
-    X(raft_assign)                      \
-    X(raft_barrier)                     \
-    X(raft_bootstrap)                   \
-    X(raft_close)                       \
-    X(raft_configuration_add)           \
-    X(raft_configuration_close)         \
-    X(raft_configuration_encode)        \
-    X(raft_configuration_init)          \
-    X(raft_free)                        \
-    X(raft_init)                        \
-    X(raft_leader)                      \
-    X(raft_malloc)                      \
-    X(raft_remove)                      \
+#define TT__RAFT_FUNCTIONS(X)            \
+    X(raft_add)                          \
+    X(raft_apply)                        \
+    X(raft_assign)                       \
+    X(raft_barrier)                      \
+    X(raft_bootstrap)                    \
+    X(raft_close)                        \
+    X(raft_configuration_add)            \
+    X(raft_configuration_close)          \
+    X(raft_configuration_encode)         \
+    X(raft_configuration_init)           \
+    X(raft_free)                         \
+    X(raft_init)                         \
+    X(raft_leader)                       \
+    X(raft_malloc)                       \
+    X(raft_remove)                       \
     X(raft_set_install_snapshot_timeout) \
-    X(raft_set_pre_vote)                \
-    X(raft_set_snapshot_threshold)      \
-    X(raft_set_snapshot_trailing)       \
-    X(raft_start)                       \
-    X(raft_state)                       \
+    X(raft_set_pre_vote)                 \
+    X(raft_set_snapshot_threshold)       \
+    X(raft_set_snapshot_trailing)        \
+    X(raft_start)                        \
+    X(raft_state)                        \
     X(raft_strerror)
 
 typedef struct tt__raft {

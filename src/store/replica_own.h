@@ -16,9 +16,9 @@
 struct tt__replica {
     tt__replica_place place;
     int member;
-    uint64_t id, cluster;              /* cluster 0: new */
-    uint64_t begun[TT__REPLICAS_MAX];  /* with which ids the cluster began; 0: before this replica came */
-    char failed[200];                  /* why it serves nobody any more; "": it does */
+    uint64_t id, cluster;             /* cluster 0: new */
+    uint64_t begun[TT__REPLICAS_MAX]; /* with which ids the cluster began; 0: before this replica came */
+    char failed[200];                 /* why it serves nobody any more; "": it does */
 
     tt__connections *all;
     tt__store_gate gate;

@@ -59,8 +59,8 @@ static tt_status connect_peer(tt__replica_peer *p, tt__store_client *client, tt_
     int fd;
     TT__TRY(tt__net_connect(&fd, p->host, p->port, tt__deadline_ms(LISTENS_MS)));
     close(fd);
-    TT__TRY(tt__store_client_open(client, p->host, p->port, TT_STORE_TORCH_2, &p->all->access,
-                                  tt__deadline_ms(OPEN_MS)));
+    TT__TRY(
+        tt__store_client_open(client, p->host, p->port, TT_STORE_TORCH_2, &p->all->access, tt__deadline_ms(OPEN_MS)));
     return exchange_hellos(p, client, hello);
 }
 
@@ -95,7 +95,7 @@ static bool take_queue(tt__replica_peer *p, tt__bytes *queue) {
     return !stop;
 }
 
-static tt_status ask_peer(tt__store_client *client) {
+static tt_status ask_whether_there(tt__store_client *client) {
     uint8_t echo[4];
     int64_t deadline_ms = tt__deadline_ms(ANSWER_MS);
     TT__TRY(tt__store_client_begin(client, TT__STORE_PING));
@@ -113,7 +113,7 @@ static void serve_peer(tt__replica_peer *p, tt__store_client *client) {
             status = tt__stream_write_full(&client->stream, queue.data, queue.size, tt__deadline_ms(ANSWER_MS));
         tt__bytes_free(&queue);
         if (!status && tt__now_ms() - asked_ms >= ASK_EVERY_MS) {
-            status = ask_peer(client);
+            status = ask_whether_there(client);
             asked_ms = tt__now_ms();
         }
     }

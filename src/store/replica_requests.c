@@ -17,9 +17,7 @@ typedef struct pending {
     tt__bytes request, answer;
 } pending;
 
-static pending *pending_of(tt__list_node *node) {
-    return (pending *)(void *)((char *)node - offsetof(pending, node));
-}
+static pending *pending_of(tt__list_node *node) { return (pending *)(void *)((char *)node - offsetof(pending, node)); }
 
 static pending *take_pending(tt__list_node *list) {
     if (tt__list_empty(list))
@@ -95,8 +93,8 @@ static bool fits_in(const tt__replica *r, size_t more, char why[TT__STORE_WHY_SI
 
 void tt__replica_do(tt__replica *r, tt__store_session *session, uint64_t client, uint64_t number, tt__span request) {
     char why[TT__STORE_WHY_SIZE];
-    bool writes = false, good = tt__replica_request_good(request, &writes, why) &&
-                                (!writes || fits_in(r, request.size, why));
+    bool writes = false,
+         good = tt__replica_request_good(request, &writes, why) && (!writes || fits_in(r, request.size, why));
     if (!good) {
         tt__replica_put_answer(&session->out, TT__STORE_REFUSED, (tt__span){(const uint8_t *)why, strlen(why)});
         return;

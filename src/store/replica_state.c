@@ -48,7 +48,7 @@ void tt__replica_put_answer(tt__bytes *answer, uint8_t status, tt__span words) {
 }
 
 /* Carry out a request as a client of its own does. False: memory is out. */
-static bool carry_out(tt__store_service *service, tt__span request, tt__bytes *answer) {
+static bool execute_alone(tt__store_service *service, tt__span request, tt__bytes *answer) {
     tt__store_session session;
     tt__store_parser parser = {0};
     char why[TT__STORE_WHY_SIZE];
@@ -69,7 +69,7 @@ static bool carry_out(tt__store_service *service, tt__span request, tt__bytes *a
 }
 
 void tt__replica_read(tt__replica_state *state, tt__span request, tt__bytes *answer) {
-    carry_out(state->service, request, answer);
+    execute_alone(state->service, request, answer);
 }
 
 void tt__replica_put_entry(tt__bytes *out, uint64_t client, uint64_t number, tt__span request) {
@@ -114,7 +114,7 @@ bool tt__replica_apply(tt__replica_state *state, tt__span entry, tt__bytes *answ
         tt__replica_put_answer(answer, TT__STORE_REFUSED, (tt__span){(const uint8_t *)why, sizeof why - 1});
         return !answer->failed;
     }
-    return carry_out(state->service, reader.rest, answer) && note_answer(state, client, number, answer);
+    return execute_alone(state->service, reader.rest, answer) && note_answer(state, client, number, answer);
 }
 
 /* ---- as bytes */

@@ -46,7 +46,7 @@ static int64_t sooner(int64_t deadline_ms, int64_t wait_ms) {
     return then_ms < deadline_ms ? then_ms : deadline_ms;
 }
 
-static void pause_ms(int64_t ms) {
+static void sleep_ms(int64_t ms) {
     nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
 }
 
@@ -120,7 +120,7 @@ static tt_status find_leader(replica_store *s, int64_t deadline_ms) {
             return status;
         next = (i + 1) % s->place.n;
         if (tries % s->place.n == 0 && !tt__store_client_is_open(&s->client)) {
-            pause_ms(again_ms < tt__left_ms(deadline_ms) ? again_ms : tt__left_ms(deadline_ms));
+            sleep_ms(again_ms < tt__left_ms(deadline_ms) ? again_ms : tt__left_ms(deadline_ms));
             again_ms = again_ms * 2 < LOOK_AGAIN_MOST_MS ? again_ms * 2 : LOOK_AGAIN_MOST_MS;
             accept_ms = accept_ms * 2 < ACCEPT_MOST_MS ? accept_ms * 2 : ACCEPT_MOST_MS;
             leader = -1; /* who was named may be the one that is gone */
@@ -131,7 +131,7 @@ static tt_status find_leader(replica_store *s, int64_t deadline_ms) {
 
 /* ---- requests */
 
-static call begin_call(tt_store *base, int64_t timeout_ms) {
+static call rep_begin(tt_store *base, int64_t timeout_ms) {
     replica_store *s = (replica_store *)base;
     call c = {.store = s, .deadline_ms = tt__deadline_ms(timeout_ms)};
     c.status = tt__call_lock_take(&s->lock, c.deadline_ms);
@@ -141,13 +141,13 @@ static call begin_call(tt_store *base, int64_t timeout_ms) {
     return c;
 }
 
-static call begin_request(tt_store *base, tt__store_op op) {
-    call c = begin_call(base, ((replica_store *)base)->timeout_ms);
+static call rep_request(tt_store *base, tt__store_op op) {
+    call c = rep_begin(base, ((replica_store *)base)->timeout_ms);
     tt__store_put_u8(&c.request, (uint8_t)tt__store_op_table[op].opcode[TT_STORE_TORCH_2]);
     return c;
 }
 
-static tt_status end_call(call *c, const char *what, const char *key) {
+static tt_status rep_end(call *c, const char *what, const char *key) {
     tt_status status = c->status;
     if (status && key)
         tt__fail_prefix("store: %s \"%.200s\"", what, key);
@@ -161,7 +161,7 @@ static tt_status end_call(call *c, const char *what, const char *key) {
 }
 
 /* Put the user's key as TCP stores do: with a leading slash. */
-static void put_key(call *c, tt__bytes *out, const char *key) {
+static void rep_put_key(call *c, tt__bytes *out, const char *key) {
     size_t size = strlen(key) + 1;
     if (!c->status && size > TT_STORE_MAX_KEY)
         c->status = tt__fail(TT_ERR_INVALID, "a key of %zu bytes; at most %zu are allowed, prefixes included", size - 1,
@@ -171,7 +171,7 @@ static void put_key(call *c, tt__bytes *out, const char *key) {
     tt__bytes_put(out, key, size - 1);
 }
 
-static void put_value(call *c, const void *value, size_t size) {
+static void rep_put_value(call *c, const void *value, size_t size) {
     if (!c->status && size > TT_STORE_MAX_VALUE)
         c->status = tt__fail(TT_ERR_INVALID, "a value of %zu bytes; at most %zu are allowed", size, TT_STORE_MAX_VALUE);
     if (!c->status)
@@ -192,7 +192,7 @@ static tt_status ask_leader(call *c, uint64_t number, uint8_t *answer) {
 }
 
 /* Have the request carried out, by whichever replica leads: c->reply. */
-static void carry_out(call *c, bool writes) {
+static void have_done(call *c, bool writes) {
     replica_store *s = c->store;
     if (!c->status && c->request.failed)
         c->status = tt__fail(TT_ERR_MEMORY, "out of memory for a request");
@@ -235,7 +235,7 @@ static void reply_string(call *c, tt_store_value *value) {
 }
 
 /* Wait for the keys; the replica's answer comes when they are there. */
-static void wait_for_keys(call *c, const char *const *keys, size_t n) {
+static void await_keys(call *c, const char *const *keys, size_t n) {
     replica_store *s = c->store;
     if (!c->status && n > TT__STORE_MAX_COUNT)
         c->status =
@@ -246,7 +246,7 @@ static void wait_for_keys(call *c, const char *const *keys, size_t n) {
             return;
         tt__store_put_u64(&s->client.out, n);
         for (size_t i = 0; i < n; i++)
-            put_key(c, &s->client.out, keys[i]);
+            rep_put_key(c, &s->client.out, keys[i]);
         if (c->status) {
             tt__bytes_clear(&s->client.out, 0);
             return;
@@ -259,99 +259,99 @@ static void wait_for_keys(call *c, const char *const *keys, size_t n) {
         if (!tt__store_client_is_open(&s->client))
             lose_leader(s, tt_last_error());
         else if (!tt__left_ms(c->deadline_ms))
-            c->status = tt__fail(TT_ERR_TIMEOUT, "timed out waiting for %zu keys: %.200s%s", n, keys[0],
-                                 n > 1 ? ", ..." : "");
+            c->status =
+                tt__fail(TT_ERR_TIMEOUT, "timed out waiting for %zu keys: %.200s%s", n, keys[0], n > 1 ? ", ..." : "");
     }
 }
 
 /* ---- the store's calls */
 
 static tt_status rep_write(call c, const char *what, const char *key, const void *value, size_t size) {
-    put_key(&c, &c.request, key);
-    put_value(&c, value, size);
-    carry_out(&c, true);
-    return end_call(&c, what, key);
+    rep_put_key(&c, &c.request, key);
+    rep_put_value(&c, value, size);
+    have_done(&c, true);
+    return rep_end(&c, what, key);
 }
 
 static tt_status rep_set(tt_store *store, const char *key, const void *value, size_t size) {
-    return rep_write(begin_request(store, TT__STORE_SET), "set", key, value, size);
+    return rep_write(rep_request(store, TT__STORE_SET), "set", key, value, size);
 }
 
 static tt_status rep_append(tt_store *store, const char *key, const void *value, size_t size) {
-    return rep_write(begin_request(store, TT__STORE_APPEND), "append", key, value, size);
+    return rep_write(rep_request(store, TT__STORE_APPEND), "append", key, value, size);
 }
 
 static tt_status rep_add(tt_store *store, const char *key, int64_t delta, int64_t *result) {
-    call c = begin_request(store, TT__STORE_ADD);
-    put_key(&c, &c.request, key);
+    call c = rep_request(store, TT__STORE_ADD);
+    rep_put_key(&c, &c.request, key);
     tt__store_put_u64(&c.request, (uint64_t)delta);
-    carry_out(&c, true);
+    have_done(&c, true);
     *result = reply_number(&c);
-    return end_call(&c, "add", key);
+    return rep_end(&c, "add", key);
 }
 
 static tt_status rep_compare_set(tt_store *store, const char *key, const void *expected, size_t expected_size,
                                  const void *desired, size_t desired_size, tt_store_value *value) {
-    call c = begin_request(store, TT__STORE_COMPARE_SET);
-    put_key(&c, &c.request, key);
-    put_value(&c, expected, expected_size);
-    put_value(&c, desired, desired_size);
-    carry_out(&c, true);
+    call c = rep_request(store, TT__STORE_COMPARE_SET);
+    rep_put_key(&c, &c.request, key);
+    rep_put_value(&c, expected, expected_size);
+    rep_put_value(&c, desired, desired_size);
+    have_done(&c, true);
     reply_string(&c, value);
-    return end_call(&c, "compare_set", key);
+    return rep_end(&c, "compare_set", key);
 }
 
 static tt_status rep_check(tt_store *store, const char *const *keys, size_t n, bool *all) {
-    call c = begin_request(store, TT__STORE_CHECK);
+    call c = rep_request(store, TT__STORE_CHECK);
     tt__store_put_u64(&c.request, n);
     for (size_t i = 0; i < n; i++)
-        put_key(&c, &c.request, keys[i]);
-    carry_out(&c, false);
+        rep_put_key(&c, &c.request, keys[i]);
+    have_done(&c, false);
     *all = !c.status && c.reply.size == 1 && *(uint8_t *)c.reply.data == TT__STORE_READY;
-    return end_call(&c, "check", n == 1 ? keys[0] : NULL);
+    return rep_end(&c, "check", n == 1 ? keys[0] : NULL);
 }
 
 static tt_status rep_delete_key(tt_store *store, const char *key, bool *deleted) {
-    call c = begin_request(store, TT__STORE_DELETE_KEY);
-    put_key(&c, &c.request, key);
-    carry_out(&c, true);
+    call c = rep_request(store, TT__STORE_DELETE_KEY);
+    rep_put_key(&c, &c.request, key);
+    have_done(&c, true);
     *deleted = reply_number(&c) > 0;
-    return end_call(&c, "delete_key", key);
+    return rep_end(&c, "delete_key", key);
 }
 
 static tt_status rep_num_keys(tt_store *store, int64_t *count) {
-    call c = begin_request(store, TT__STORE_NUM_KEYS);
-    carry_out(&c, false);
+    call c = rep_request(store, TT__STORE_NUM_KEYS);
+    have_done(&c, false);
     *count = reply_number(&c);
-    return end_call(&c, "num_keys", NULL);
+    return rep_end(&c, "num_keys", NULL);
 }
 
 static tt_status rep_multi_set(tt_store *store, const char *const *keys, const void *const *values, const size_t *sizes,
                                size_t n) {
-    call c = begin_request(store, TT__STORE_MULTI_SET);
+    call c = rep_request(store, TT__STORE_MULTI_SET);
     tt__store_put_u64(&c.request, n);
     for (size_t i = 0; i < n; i++) {
-        put_key(&c, &c.request, keys[i]);
-        put_value(&c, values[i], sizes[i]);
+        rep_put_key(&c, &c.request, keys[i]);
+        rep_put_value(&c, values[i], sizes[i]);
     }
-    carry_out(&c, true);
-    return end_call(&c, "multi_set", NULL);
+    have_done(&c, true);
+    return rep_end(&c, "multi_set", NULL);
 }
 
 static tt_status rep_wait(tt_store *store, const char *const *keys, size_t n, int64_t timeout_ms) {
-    call c = begin_call(store, timeout_ms);
-    wait_for_keys(&c, keys, n);
-    return end_call(&c, "wait", n == 1 ? keys[0] : NULL);
+    call c = rep_begin(store, timeout_ms);
+    await_keys(&c, keys, n);
+    return rep_end(&c, "wait", n == 1 ? keys[0] : NULL);
 }
 
 /* Wait for a key, then read it. */
 static tt_status rep_get(tt_store *store, const char *key, tt_store_value *value) {
-    call c = begin_request(store, TT__STORE_GET);
-    wait_for_keys(&c, &key, 1);
-    put_key(&c, &c.request, key);
-    carry_out(&c, false);
+    call c = rep_request(store, TT__STORE_GET);
+    await_keys(&c, &key, 1);
+    rep_put_key(&c, &c.request, key);
+    have_done(&c, false);
     reply_string(&c, value);
-    return end_call(&c, "get", key);
+    return rep_end(&c, "get", key);
 }
 
 static tt_status rep_multi_get(tt_store *store, const char *const *keys, size_t n, tt_store_value *values) {
@@ -379,16 +379,16 @@ static void read_names(call *c, tt__bytes *text, size_t *n) {
 }
 
 static tt_status rep_list_keys(tt_store *store, char ***keys, size_t *n) {
-    call c = begin_request(store, TT__STORE_LIST_KEYS);
+    call c = rep_request(store, TT__STORE_LIST_KEYS);
     tt__bytes text = {0};
-    carry_out(&c, false);
+    have_done(&c, false);
     read_names(&c, &text, n);
     if (!c.status && (text.failed || !(*keys = tt__store_key_list((const char *)text.data, text.size, *n))))
         c.status = tt__fail(TT_ERR_MEMORY, "out of memory for %zu keys", *n);
     if (c.status)
         *n = 0;
     tt__bytes_free(&text);
-    return end_call(&c, "list_keys", NULL);
+    return rep_end(&c, "list_keys", NULL);
 }
 
 /* Count arrivals in the key, which stays: the barrier is open once all have come. */
@@ -399,9 +399,10 @@ static tt_status rep_barrier(tt_store *store, const char *key, int64_t world_siz
         tt_store_value value = {0};
         if (!tt__left_ms(deadline_ms))
             return tt__fail(TT_ERR_TIMEOUT,
-                            "store: barrier \"%.200s\": timed out after %" PRId64 " ms: %" PRId64 " of %" PRId64 " came",
+                            "store: barrier \"%.200s\": timed out after %" PRId64 " ms: %" PRId64 " of %" PRId64
+                            " came",
                             key, timeout_ms, arrived, world_size);
-        pause_ms(again_ms < tt__left_ms(deadline_ms) ? again_ms : tt__left_ms(deadline_ms));
+        sleep_ms(again_ms < tt__left_ms(deadline_ms) ? again_ms : tt__left_ms(deadline_ms));
         again_ms = again_ms * 2 < LOOK_AGAIN_MOST_MS ? again_ms * 2 : LOOK_AGAIN_MOST_MS;
         TT__TRY(rep_get(store, key, &value));
         arrived = strtoll(value.data, NULL, 10);

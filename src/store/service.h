@@ -27,10 +27,10 @@ typedef struct tt__store_gate {
  * others. */
 typedef struct tt__store_service {
     tt__store_table table;
-    tt__list_node queue;    /* of tt__store_session.queued */
-    tt__list_node sessions; /* of tt__store_session.node */
-    size_t limit;           /* bytes; SIZE_MAX at first */
-    size_t buffered;        /* what the sessions hold: requests, replies, places */
+    tt__list_node queue;        /* of tt__store_session.queued */
+    tt__list_node sessions;     /* of tt__store_session.node */
+    size_t limit;               /* bytes; SIZE_MAX at first */
+    size_t buffered;            /* what the sessions hold: requests, replies, places */
     const tt__store_gate *gate; /* or NULL */
 } tt__store_service;
 
@@ -54,7 +54,7 @@ typedef struct tt__store_session {
     tt__store_parser parser;
     tt__bytes in; /* the beginning of a request whose rest has not come */
     tt__bytes out;
-    bool held; /* more is to be served when the replies are sent: tt__store_session_resume() */
+    bool held;      /* more is to be served when the replies are sent: tt__store_session_resume() */
     void *deferred; /* what the gate makes of a request; NULL: nothing */
     bool agreed;    /* what it asks for others have agreed on: no limit of this store's may refuse it */
     bool moved;     /* broken because another replica serves now, which is nothing to warn of */

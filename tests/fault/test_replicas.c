@@ -340,8 +340,7 @@ static void test_strangers(void **state) {
     all.more[1] = flag;
     replicas_open(&all);
     tt_store *store, *stranger = replicas_client(&all, 5000);
-    assert_int_equal(
-        tt__replica_store(&store, &all.place, "the well kept secret of this job", PATIENCE_MS), TT_OK);
+    assert_int_equal(tt__replica_store(&store, &all.place, "the well kept secret of this job", PATIENCE_MS), TT_OK);
     replicas_wait(&all);
     assert_int_equal(tt_store_set(store, "key", "value", 5), TT_OK);
     assert_int_not_equal(tt_store_set(stranger, "key", "other", 5), TT_OK);
