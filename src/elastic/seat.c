@@ -13,7 +13,7 @@
 #include <string.h>
 
 /* A call while the node's thread or a beat waits for it; the last ones, at the end. */
-enum { CALL_MS = 2000, END_MS = 1000, RAW_SIZE = TT__SEAT_NAME_SIZE + 48 };
+enum { CALL_MS = 2000, END_MS = 1000, RAW_SIZE = TT__SEAT_NAME_SIZE + 80 };
 
 #define COORDINATOR "coordinator"
 
@@ -111,7 +111,7 @@ static void take_text(tt_store_value *value, char *text, size_t size) {
     tt_store_value_free(value);
 }
 
-/* ---- with replicas: "NAME #ID.BEATS" */
+/* ---- with replicas: "NAME #ID.BEATS.TTL_MS" */
 
 /* Replace what is there, if it is `expected`; `raw` := what is there then. */
 static tt_status swap_raw(tt__seat *seat, const char *expected, const char *desired, char raw[RAW_SIZE]) {
@@ -131,7 +131,7 @@ static tt_status read_raw(tt__seat *seat, char raw[RAW_SIZE]) {
     return TT_OK;
 }
 
-static bool is_own_name(const tt__seat *seat, const char *raw) {
+static bool sits_here(const tt__seat *seat, const char *raw) {
     char id[32];
     snprintf(id, sizeof id, " #%016" PRIx64 ".", seat->id);
     return strstr(raw, id) != NULL;
@@ -144,18 +144,25 @@ static void name_in(const char *raw, char name[TT__SEAT_NAME_SIZE]) {
 }
 
 static void put_raw(tt__seat *seat, const char *name, char raw[RAW_SIZE]) {
-    snprintf(raw, RAW_SIZE, "%s #%016" PRIx64 ".%" PRIu64, name, seat->id, ++seat->beats);
+    snprintf(raw, RAW_SIZE, "%s #%016" PRIx64 ".%" PRIu64 ".%" PRId64, name, seat->id, ++seat->beats, seat->ttl_ms);
+}
+
+/* How long its owner may be silent, as it says itself: others may have been told another heartbeat. */
+static int64_t ttl_in(const char *raw) {
+    const char *dot = strrchr(raw, '.');
+    int64_t ttl_ms = dot ? strtoll(dot + 1, NULL, 10) : 0;
+    return ttl_ms > 0 ? ttl_ms : INT64_MAX;
 }
 
 static tt_status find_in_replicas(tt__seat *seat, char there[TT__SEAT_NAME_SIZE]) {
     char raw[RAW_SIZE];
-    int64_t began_ms = tt__now_ms(), ttl_ms = seat->ttl_ms ? seat->ttl_ms : seat->job->heartbeat_ms;
+    int64_t began_ms = tt__now_ms();
     TT__TRY(read_raw(seat, raw));
     name_in(raw, there);
     if (strcmp(raw, seat->seen) != 0) {
         memcpy(seat->seen, raw, sizeof raw);
         seat->seen_ms = tt__now_ms();
-    } else if (began_ms - seat->seen_ms >= ttl_ms && !is_own_name(seat, raw)) {
+    } else if (began_ms - seat->seen_ms >= ttl_in(raw) && !sits_here(seat, raw)) {
         *there = '\0';
     }
     return TT_OK;
@@ -184,7 +191,7 @@ static tt_status keep_in_replicas(tt__seat *seat) {
         memcpy(seat->own, raw, sizeof raw);
         if (kept)
             return TT_OK;
-        if (!is_own_name(seat, raw))
+        if (!sits_here(seat, raw))
             *seat->own = '\0'; /* another's: who looks sees it */
     }
     return TT_OK;

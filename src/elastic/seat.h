@@ -3,8 +3,8 @@
  * there says so again and again; who is silent for tt__seat_ttl_ms() has left it.
  *
  * etcd has leases, which end by its clock. Replicas have none: the name is followed by a number that its owner counts
- * on, and others take the seat when they have seen the same number for so long, by their own clocks. Their first look
- * begins that time.
+ * on, and by how long that may take; others take the seat when they have seen the same number for so long, by their own
+ * clocks. Their first look begins that time.
  *
  * One thread's at a time. Errors are the store's; TT_ERR_TIMEOUT is worth another try. */
 #ifndef TT_ELASTIC_SEAT_H
