@@ -3,6 +3,7 @@
 #include "base/error.h"
 
 #ifdef TT__RAFT
+#include "base/clock.h"
 #include "store/operations.h"
 #include "store/replica_own.h"
 
@@ -11,7 +12,9 @@
 #include <string.h>
 
 /* How much of the log is kept, so that one who missed some of it needs not all that the store holds. */
-enum { SNAPSHOT_EVERY = 1024, LOG_KEPT = 256, SNAPSHOT_MS = 5000 };
+enum { SNAPSHOT_EVERY = 1024, LOG_KEPT = 256, SNAPSHOT_MS = 5000, FORGOTTEN_MS = 5000 };
+
+static void on_raft_closed(struct raft *raft) { (void)raft; }
 
 /* ---- the state machine, for libraft */
 
@@ -90,6 +93,7 @@ static void join_cluster(tt__replica *r, uint64_t cluster) {
     char address[TT__REPLICA_ADDRESS_SIZE];
     struct raft_configuration all;
     r->cluster = cluster;
+    r->heard_ms = tt__now_ms();
     tt__replica_address(r->member, r->id, address);
     r->fsm = (struct raft_fsm){
         .version = 1, .data = r, .apply = fsm_apply, .snapshot = fsm_snapshot, .restore = fsm_restore};
@@ -210,9 +214,41 @@ static void tell_when_in(tt__replica *r) {
         tt__log(TT_LOG_INFO, "replica %d of %d holds all of the store", r->member + 1, r->place.n);
 }
 
+/* Be as new as one that is started again: nothing that this one has promised counts under its next id. */
+static void start_over(tt__replica *r) {
+    tt__store_service *service = &r->all->service;
+    r->lib->raft_close(&r->raft, on_raft_closed);
+    tt__replica_io_free(&r->io);
+    tt__replica_state_free(&r->state);
+    tt__store_table_free(&service->table);
+    tt__store_table_init(&service->table);
+    tt__replica_state_init(&r->state, service);
+    r->raft = (struct raft){0};
+    r->started = r->changing = false;
+    memset(r->begun, 0, sizeof r->begun);
+    memset(r->told, 0, sizeof r->told);
+    r->cluster = 0;
+    r->id += 2; /* odd as before, and nobody's */
+    for (int i = 0; i < r->place.n; i++)
+        if (r->incoming[i]) {
+            r->incoming[i]->moved = true;
+            tt__store_session_break(r->incoming[i], "this replica starts over");
+        }
+    tt__replica_peers_anew(&r->peers, r->id);
+    tt__log(TT_LOG_DEBUG, "replica %d of the store was to be taken in by one that is silent: it starts over",
+            r->member);
+}
+
+/* Is this one on its way in, and those that were to take it in are gone? */
+static bool is_forgotten(const tt__replica *r) {
+    return !r->in && !r->begun[0] && tt__now_ms() - r->heard_ms > FORGOTTEN_MS;
+}
+
 /* Look where this replica is, after anything that may have changed it. */
 static void look_around(void *user) {
     tt__replica *r = user;
+    if (r->started && !*r->failed && is_forgotten(r))
+        start_over(r);
     if (!r->started && !*r->failed && r->member == 0)
         begin_cluster(r);
     if (r->started) {
@@ -268,6 +304,7 @@ static void hear_raft(tt__replica *r, int member, tt__span words) {
     struct raft_message message;
     if (!r->started || *r->failed || !tt__replica_take_message(r->lib, words, &message))
         return;
+    r->heard_ms = tt__now_ms();
     tt__replica_address(member, r->incoming_id[member], address);
     message.server_id = r->incoming_id[member];
     message.server_address = address;
@@ -430,8 +467,6 @@ tt_status tt__replica_begin(tt__replica *r, uv_loop_t *loop, tt__connections *al
             TT__TRY(tt__replica_peers_add(&r->peers, i, r->place.at[i].host, r->place.at[i].port));
     return TT_OK;
 }
-
-static void on_raft_closed(struct raft *raft) { (void)raft; }
 
 void tt__replica_close(tt__replica *r) {
     if (r->peers_made)

@@ -266,6 +266,7 @@ void tt__replica_io_free(tt__replica_io *io) {
     io->snapshot = NULL;
     if (io->first.base)
         io->raft->raft_free(io->first.base);
+    io->first = (struct raft_buffer){0};
 }
 #endif
 typedef int tt__replica_io_is_optional; /* ISO C wants something in every file */

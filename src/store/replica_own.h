@@ -30,7 +30,8 @@ struct tt__replica {
     struct raft_fsm fsm;
     tt__replica_io io;
     bool handles, started, leads;
-    bool in; /* a voter, which has told so */
+    int64_t heard_ms; /* when it joined, or libraft last heard anything */
+    bool in;          /* a voter, which has told so */
     struct raft_change change;
     bool changing;
 

@@ -33,12 +33,14 @@ static bool peer_stops(tt__replica_peer *p) {
     return stops;
 }
 
-/* Say who this replica is, and hear who the other is. */
-static tt_status exchange_hellos(tt__replica_peer *p, tt__store_client *client, tt__replica_hello *hello) {
+/* Say who this replica is (*as), and hear who the other is. */
+static tt_status exchange_hellos(tt__replica_peer *p, tt__store_client *client, uint64_t *as,
+                                 tt__replica_hello *hello) {
     tt__bytes own = {0};
     tt_store_value value = {0};
     pthread_mutex_lock(&p->all->lock);
     tt__replica_put_hello(&own, &p->all->own);
+    *as = p->all->own.id;
     pthread_mutex_unlock(&p->all->lock);
     int64_t deadline_ms = tt__deadline_ms(ANSWER_MS);
     tt_status status = tt__store_client_begin(client, TT__STORE_REPLICA_PEER);
@@ -55,17 +57,23 @@ static tt_status exchange_hellos(tt__replica_peer *p, tt__store_client *client, 
     return status;
 }
 
-static tt_status connect_peer(tt__replica_peer *p, tt__store_client *client, tt__replica_hello *hello) {
+static tt_status connect_peer(tt__replica_peer *p, tt__store_client *client, uint64_t *as, tt__replica_hello *hello) {
     int fd;
     TT__TRY(tt__net_connect(&fd, p->host, p->port, tt__deadline_ms(LISTENS_MS)));
     close(fd);
     TT__TRY(
         tt__store_client_open(client, p->host, p->port, TT_STORE_TORCH_2, &p->all->access, tt__deadline_ms(OPEN_MS)));
-    return exchange_hellos(p, client, hello);
+    return exchange_hellos(p, client, as, hello);
 }
 
-static void set_view(tt__replica_peer *p, const tt__replica_hello *hello, int fd) {
+/* Note that the member is there, for who this replica was when it said so; or, without a hello, that it is not. False:
+ * this one is another by now. */
+static bool set_view(tt__replica_peer *p, uint64_t as, const tt__replica_hello *hello, int fd) {
     pthread_mutex_lock(&p->all->lock);
+    if (hello && as != p->all->own.id) {
+        pthread_mutex_unlock(&p->all->lock);
+        return false;
+    }
     p->view.up = hello != NULL;
     if (hello) {
         p->view.hello = *hello;
@@ -79,6 +87,7 @@ static void set_view(tt__replica_peer *p, const tt__replica_hello *hello, int fd
     tt__bytes_free(&p->queue);
     pthread_mutex_unlock(&p->all->lock);
     p->all->news(p->all->user);
+    return true;
 }
 
 /* Take what is to be sent; waits for it until it is time to ask whether the other is there. False: the end. */
@@ -125,11 +134,10 @@ static void *peer_thread(void *arg) {
     while (!peer_stops(p)) {
         tt__store_client client = {.stream.fd = -1};
         tt__replica_hello hello;
-        if (!connect_peer(p, &client, &hello)) {
-            set_view(p, &hello, client.stream.fd);
+        uint64_t as;
+        if (!connect_peer(p, &client, &as, &hello) && set_view(p, as, &hello, client.stream.fd))
             serve_peer(p, &client);
-        }
-        set_view(p, NULL, -1);
+        set_view(p, 0, NULL, -1);
         tt__store_client_close(&client);
         if (peer_stops(p))
             break;
@@ -173,6 +181,19 @@ void tt__replica_peers_free(tt__replica_peers *peers) {
 void tt__replica_peers_joined(tt__replica_peers *peers, uint64_t cluster) {
     pthread_mutex_lock(&peers->lock);
     peers->own.cluster = cluster;
+    pthread_mutex_unlock(&peers->lock);
+}
+
+void tt__replica_peers_anew(tt__replica_peers *peers, uint64_t id) {
+    pthread_mutex_lock(&peers->lock);
+    peers->own.id = id;
+    peers->own.cluster = 0;
+    for (int i = 0; i < TT__REPLICAS_MAX; i++) {
+        tt__replica_peer *p = &peers->peers[i];
+        p->view.up = false;
+        if (p->fd >= 0)
+            shutdown(p->fd, SHUT_RDWR);
+    }
     pthread_mutex_unlock(&peers->lock);
 }
 

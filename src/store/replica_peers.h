@@ -49,6 +49,9 @@ void tt__replica_peers_free(tt__replica_peers *peers);
 /* Say from the next connection on that this replica is in a cluster. */
 void tt__replica_peers_joined(tt__replica_peers *peers, uint64_t cluster);
 
+/* Be another process from now on, in no cluster: all connections are made anew. */
+void tt__replica_peers_anew(tt__replica_peers *peers, uint64_t id);
+
 tt__replica_peer_view tt__replica_peers_view(tt__replica_peers *peers, int member);
 
 /* Queue a message for a member; false: it is not connected, or reads too slowly. */

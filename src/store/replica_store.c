@@ -110,13 +110,14 @@ static tt_status fail_no_leader(const replica_store *s) {
 /* Be connected to the one that leads. */
 static tt_status find_leader(replica_store *s, int64_t deadline_ms) {
     int64_t again_ms = LOOK_AGAIN_MS, accept_ms = ACCEPT_MS;
-    int next = s->at, leader = -1;
+    int next = s->at, leader = -1, refused = 0;
     for (int tries = 1; !tt__store_client_is_open(&s->client); tries++) {
         if (!tt__left_ms(deadline_ms))
             return fail_no_leader(s);
         int i = leader >= 0 ? leader : next;
         tt_status status = try_replica(s, i, accept_ms, deadline_ms, &leader);
-        if (status == TT_ERR_AUTH)
+        refused = status == TT_ERR_AUTH ? refused + 1 : 0;
+        if (refused == s->place.n) /* one alone may be a stranger */
             return status;
         next = (i + 1) % s->place.n;
         if (tries % s->place.n == 0 && !tt__store_client_is_open(&s->client)) {

@@ -276,6 +276,35 @@ static void test_two_lost_at_once_begin_no_other_store(void **state) {
     tt_store_free(store);
 }
 
+/* One that comes back just when the one that leads has lost the others, and is to be taken in by that one, which is
+ * lost as well, is new again after a while: it does not wait forever. */
+static void test_taken_in_by_one_that_is_lost(void **state) {
+    (void)state;
+    tt_store *store = replicas_client(&all, PATIENCE_MS);
+    int64_t keys;
+    int leader = -1;
+    replicas_wait(&all);
+    for (int i = 0; i < REPLICAS; i++) {
+        process_read(all.running[i], 0);
+        if (count_of(all.running[i]->text[1], " leads\n") > count_of(all.running[i]->text[1], " leads no more"))
+            leader = i;
+    }
+    assert_true(leader >= 0);
+    int first = (leader + 1) % REPLICAS, second = (leader + 2) % REPLICAS;
+    assert_int_equal(tt_store_set(store, "key", "value", 5), TT_OK);
+    kill(all.running[second]->pid, SIGKILL);
+    replicas_stop_one(&all, first, SIGKILL);
+    replicas_run(&all, first);
+    replicas_stop_one(&all, second, SIGKILL);
+    process_expect(all.running[leader], 1, " leads no more", 1);
+    replicas_stop_one(&all, leader, SIGKILL);
+    replicas_run(&all, leader < second ? leader : second); /* the first place that is free */
+    replicas_run(&all, leader < second ? second : leader);
+    assert_int_equal(tt_store_num_keys(store, &keys), TT_OK);
+    assert_int_equal(keys, 0);
+    tt_store_free(store);
+}
+
 static void test_what_is_refused(void **state) {
     (void)state;
     tt_store *store = replicas_client(&all, PATIENCE_MS);
@@ -376,6 +405,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_waits_outlive_replicas, open_all, close_all),
         cmocka_unit_test_setup_teardown(test_a_minority_refuses, open_all, close_all),
         cmocka_unit_test_setup_teardown(test_two_lost_at_once_begin_no_other_store, open_all, close_all),
+        cmocka_unit_test_setup_teardown(test_taken_in_by_one_that_is_lost, open_all, close_all),
         cmocka_unit_test_setup_teardown(test_what_is_refused, open_all, close_all),
         cmocka_unit_test_teardown(test_strangers, close_all),
     };

@@ -21,7 +21,7 @@ static inline process *replicas_start_one(const replicas *r) {
     const char *argv[12] = {tutti(), "store", "--replicas", r->list};
     for (int i = 0; i < 4 && r->more[i]; i++)
         argv[4 + i] = r->more[i];
-    const char *const environment[] = {"TT_LOG=info", NULL};
+    const char *const environment[] = {"TT_LOG=debug", NULL};
     return process_start(argv, environment, -1);
 }
 
