@@ -195,16 +195,6 @@ static void see_to_members(tt__replica *r) {
     }
 }
 
-/* Do all others that matter live in another cluster than this one's, which then can't come back? */
-static bool is_left_behind(tt__replica *r) {
-    int elsewhere = 0;
-    for (int i = 0; i < r->place.n; i++) {
-        tt__replica_peer_view view = tt__replica_peers_view(&r->peers, i);
-        elsewhere += i != r->member && view.up && view.hello.cluster && view.hello.cluster != r->cluster;
-    }
-    return elsewhere > r->place.n / 2;
-}
-
 /* Once this one is known to be a voter, another may be lost. */
 static void tell_when_in(tt__replica *r) {
     for (unsigned i = 0; i < r->raft.configuration.n && !r->raft.configuration_uncommitted_index && !r->in; i++)
@@ -257,9 +247,6 @@ static void look_around(void *user) {
         r->leads = state == RAFT_LEADER && !*r->failed;
         if (state == RAFT_UNAVAILABLE && !*r->failed)
             fail_replica(r, "libraft has given up");
-        if (!*r->failed && is_left_behind(r))
-            fail_replica(r, "most of the others belong to another store, which began when this one had lost them; "
-                            "start it again");
         if (led != r->leads)
             tt__log(TT_LOG_DEBUG, "replica %d of the store %s", r->member, r->leads ? "leads" : "leads no more");
         r->confirms = r->leads && (!led || r->confirms);

@@ -40,6 +40,8 @@ static int close_lab(void **state) {
     for (int h = 0; h < HOSTS; h++) {
         kill(running[h]->pid, SIGTERM);
         process_finish(running[h]);
+        if (running[h]->code)
+            fail_msg("exit code %d: %s", running[h]->code, running[h]->text[1]);
         process_free(running[h]);
     }
     netlab_close(&lab);
