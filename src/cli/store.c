@@ -1,9 +1,11 @@
 /* tutti store: serve a key-value store until a signal comes. */
+#include "base/error.h"
 #include "base/log.h"
 #include "base/parse.h"
 #include "cli/cli.h"
 #include "net/net.h"
 #include "net/secret.h"
+#include "store/replica.h"
 
 #include <tutti/store.h>
 
@@ -20,6 +22,11 @@ static const tt__flag store_flags[] = {
      .id = 'p',
      .value = "PORT",
      .what = "port to serve on (default 29500; 0 = any free one, which the first line of output names)"},
+    {.name = "replicas",
+     .id = 'r',
+     .value = "HOST:PORT,...",
+     .what = "be one of three replicas (or five) of a store that outlives the loss of one (or two), in place of --host "
+             "and --port: the first of these addresses that is this machine's and free; start one on each machine"},
     {.name = "store-auth",
      .id = 'u',
      .value = "WHO",
@@ -45,7 +52,8 @@ static int store_main(int argc, char **argv);
 const tt__command tt__cmd_store = {
     .name = "store",
     .what = "serve the key-value store that ranks meet through",
-    .usage = "[--host HOST] [--port PORT] [--store-auth WHO] [--store-memory MIB] [--secret-file FILE]",
+    .usage = "[--host HOST] [--port PORT | --replicas HOST:PORT,...] [--store-auth WHO] [--store-memory MIB] "
+             "[--secret-file FILE]",
     .text =
         "Serve the key-value store that the ranks of a job meet through, until SIGINT or SIGTERM. It speaks the wire "
         "protocol of PyTorch's TCPStore, that of 1.13 and that of 2.x; each client is understood by its first bytes.",
@@ -58,6 +66,9 @@ const tt__command tt__cmd_store = {
         "  export MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 WORLD_SIZE=2\n"
         "  export TORCHELASTIC_USE_AGENT_STORE=True\n"
         "  RANK=0 ./program & RANK=1 ./program\n"
+        "\n"
+        "Replicas need libraft (Debian's package libraft2). Three on three machines serve one store, for the jobs that "
+        "name them all: tutti run --rdzv-endpoint=a:29500,b:29500,c:29500. One that was killed may be started again.\n"
         "\n"
         "From Python: torch.distributed.TCPStore(\"127.0.0.1\", 29500, is_master=False)",
     .run = store_main,
@@ -81,7 +92,21 @@ static void announce_address(const char *host, int port) {
     fflush(stdout);
 }
 
-static int serve_until_signal(const char *host, int port, tt_store_auth auth, size_t memory, const char *secret) {
+/* Serve the store, or that replica of it which is this machine's: *host. */
+static tt_status begin_serving(tt_store_server **server, const char **host, int port, const tt__replica_place *place,
+                               const tt_store_server_new_args *args) {
+    int member;
+    if (!place->n)
+        return tt_store_server_new(server, *host, port, .auth = args->auth, .secret = args->secret,
+                                   .max_memory = args->max_memory);
+    TT__TRY(tt__replica_server_new(server, place, args, &member));
+    *host = place->at[member].host;
+    printf("replica %d of %d, ", member + 1, place->n);
+    return TT_OK;
+}
+
+static int serve_until_signal(const char *host, int port, const tt__replica_place *place,
+                              const tt_store_server_new_args *args) {
     tt_store_server *server;
     sigset_t stop;
     int signal;
@@ -91,7 +116,7 @@ static int serve_until_signal(const char *host, int port, tt_store_auth auth, si
     sigprocmask(SIG_BLOCK, &stop, NULL);
     tt__log_to_stderr("tutti store", TT_LOG_WARNING);
     allow_many_clients();
-    if (tt_store_server_new(&server, host, port, .auth = auth, .secret = secret, .max_memory = memory)) {
+    if (begin_serving(&server, &host, port, place, args)) {
         tt_report();
         return TT__EXIT_FAILED;
     }
@@ -107,6 +132,7 @@ static int store_main(int argc, char **argv) {
     char secret[TT__SECRET_MAX + 1];
     int64_t port = TT_STORE_DEFAULT_PORT, mib = 0;
     tt_store_auth auth = TT_STORE_AUTH_LOCAL;
+    tt__replica_place place = {0};
     tt__cli_normalise_flags(argc, argv);
     for (int c; (c = tt__cli_next_flag(&tt__cmd_store, argc, argv, NULL)) != -1;) {
         if (c == '?')
@@ -115,6 +141,8 @@ static int store_main(int argc, char **argv) {
             return TT__EXIT_OK;
         if (c == 'a')
             host = tt__net_bare_host(optarg, bare);
+        else if (c == 'r' && tt__replica_place_read(&place, "--replicas", optarg, 0))
+            return tt__cli_usage_error("store", "%s", tt_last_error());
         else if (c == 's')
             secret_file = optarg;
         else if (c == 'u' && tt__cli_store_auth("store", optarg, &auth))
@@ -128,5 +156,7 @@ static int store_main(int argc, char **argv) {
         tt_report();
         return TT__EXIT_FAILED;
     }
-    return serve_until_signal(host, (int)port, auth, (size_t)mib << 20, secret_file ? secret : NULL);
+    const tt_store_server_new_args args = {
+        .auth = auth, .secret = secret_file ? secret : NULL, .max_memory = (size_t)mib << 20};
+    return serve_until_signal(host, (int)port, &place, &args);
 }

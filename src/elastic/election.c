@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/threads.h"
-#include "store/etcd_lease.h"
+#include "elastic/seat.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -14,22 +14,19 @@
 #include <sys/mman.h>
 #include <time.h>
 
-/* A call to etcd while the node's thread or a beat waits for it; the last ones, at the end; beats in a lease's time. */
-enum { CALL_MS = 2000, END_MS = 1000, BEATS = 4, LEAST_TTL_MS = 2000 };
-
-#define COORDINATOR "coordinator"
+/* Beats in a lease's time, and the shortest of those. */
+enum { BEATS = 4, LEAST_TTL_MS = 2000 };
 
 struct tt__election {
     tt__job *job;
     char *master_addr; /* (NI_MAXHOST) shared with the children */
-    tt_store *etcd;
-    tt__etcd_lease *lease;
+    tt__seat *seat;
     tt_store_server *server; /* until it is taken */
     char host[NI_MAXHOST];   /* what was found */
     int port;
     bool own;
     int64_t ttl_ms;
-    char value[NI_MAXHOST + 8]; /* this process's own */
+    char value[TT__SEAT_NAME_SIZE]; /* this process's own */
 
     pthread_t thread;
     bool started;
@@ -49,13 +46,19 @@ static int64_t awake_or_not_ms(void) {
 tt_status tt__election_new(tt__election **out, tt__job *job) {
     tt__election *e = *out = calloc(1, sizeof *e);
     if (!e)
-        return tt__fail(TT_ERR_MEMORY, "no memory to look for the job in etcd");
+        return tt__fail(TT_ERR_MEMORY, "no memory to look for the job's coordinator");
     e->job = job;
-    void *shared = mmap(NULL, NI_MAXHOST, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (shared == MAP_FAILED) {
+    if (tt__seat_new(&e->seat, job)) {
         free(e);
         *out = NULL;
-        return tt__fail_errno(TT_ERR_MEMORY, errno, "no memory to look for the job in etcd");
+        return TT_ERR_MEMORY;
+    }
+    void *shared = mmap(NULL, NI_MAXHOST, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED) {
+        tt__seat_free(e->seat);
+        free(e);
+        *out = NULL;
+        return tt__fail_errno(TT_ERR_MEMORY, errno, "no memory to look for the job's coordinator");
     }
     e->master_addr = shared;
     snprintf(e->master_addr, NI_MAXHOST, "%s", job->master_addr);
@@ -65,47 +68,13 @@ tt_status tt__election_new(tt__election **out, tt__job *job) {
     return TT_OK;
 }
 
+const char *tt__election_keeper(const tt__election *e) {
+    return e->job->etcd->replicas ? "the replicated store" : "etcd";
+}
+
 const char *tt__election_host(const tt__election *e) { return e->host; }
 
 /* ---- the lease's thread */
-
-/* Read what etcd names; "": nobody. */
-static tt_status find(tt__election *e, char there[sizeof e->value]) {
-    const char *keys[] = {COORDINATOR};
-    bool found = false;
-    tt_store_value value = {0};
-    *there = '\0';
-    TT__TRY(tt_store_check(e->etcd, keys, 1, &found));
-    if (!found)
-        return TT_OK;
-    tt_status status = tt_store_get(e->etcd, COORDINATOR, &value);
-    if (!status)
-        snprintf(there, sizeof e->value, "%.*s", (int)value.size, (const char *)value.data);
-    tt_store_value_free(&value);
-    return status;
-}
-
-/* Put the own value, unless there is one. `there` := what etcd has then. */
-static tt_status put_own_name(tt__election *e, char there[sizeof e->value]) {
-    tt_store_value value = {0};
-    *there = '\0';
-    TT__TRY(tt__etcd_compare_set_leased(e->lease, COORDINATOR, "", 0, e->value, strlen(e->value), CALL_MS, &value));
-    snprintf(there, sizeof e->value, "%.*s", (int)value.size, (const char *)value.data);
-    tt_store_value_free(&value);
-    return TT_OK;
-}
-
-/* Keep the lease, or make one. */
-static tt_status keep_lease(tt__election *e) {
-    tt_status status = e->lease ? tt__etcd_lease_beat(e->lease, CALL_MS) : TT_OK;
-    if (status == TT_ERR_STATE) {
-        tt__log(TT_LOG_DEBUG, "%s", tt_last_error());
-        tt__etcd_lease_free(e->lease, false, 0);
-        e->lease = NULL;
-        status = TT_OK;
-    }
-    return status || e->lease ? status : tt__etcd_lease_new(&e->lease, e->etcd, e->ttl_ms, CALL_MS);
-}
 
 static void note_confirmed(tt__election *e, int64_t began_ms, bool lost) {
     pthread_mutex_lock(&e->lock);
@@ -117,13 +86,13 @@ static void note_confirmed(tt__election *e, int64_t began_ms, bool lost) {
 /* Keep the lease, and see that etcd still names this process. Where it names nobody, as after a loss of its data, and
  * nobody has come yet, this process goes on. */
 static tt_status beat_once(tt__election *e) {
-    char there[sizeof e->value];
+    char there[TT__SEAT_NAME_SIZE];
     int64_t began_ms = awake_or_not_ms();
-    TT__TRY(keep_lease(e));
-    TT__TRY(find(e, there));
+    TT__TRY(tt__seat_keep(e->seat, e->ttl_ms));
+    TT__TRY(tt__seat_find(e->seat, there));
     if (!*there) {
-        TT__TRY(put_own_name(e, there));
-        tt__log(TT_LOG_WARNING, "etcd did not name the coordinator any more: it does again");
+        TT__TRY(tt__seat_take(e->seat, e->value, there));
+        tt__log(TT_LOG_WARNING, "%s did not name the coordinator any more: it does again", tt__election_keeper(e));
     }
     note_confirmed(e, began_ms, strcmp(there, e->value) != 0);
     return TT_OK;
@@ -143,9 +112,9 @@ static void *beat_until_stopped(void *arg) {
         pthread_mutex_unlock(&e->lock);
         tt_status status = beat_once(e);
         if (status)
-            tt__log(TT_LOG_DEBUG, "etcd: %s", tt_last_error());
+            tt__log(TT_LOG_DEBUG, "%s: %s", tt__election_keeper(e), tt_last_error());
         else if (missed)
-            tt__log(TT_LOG_DEBUG, "etcd is back");
+            tt__log(TT_LOG_DEBUG, "%s is back", tt__election_keeper(e));
         missed = status != TT_OK;
         pthread_mutex_lock(&e->lock);
     }
@@ -162,16 +131,6 @@ tt__election_state tt__election_state_of(tt__election *e) {
 
 /* ---- the election */
 
-static tt_status open_etcd(tt__election *e) {
-    const tt__etcd_place *place = e->job->etcd;
-    char prefix[600];
-    if (snprintf(prefix, sizeof prefix, "tutti/%s", e->job->run_id) >= (int)sizeof prefix)
-        return tt__fail(TT_ERR_INVALID, "--rdzv-id: expected a shorter name, got one of %zu bytes",
-                        strlen(e->job->run_id));
-    return tt_etcd_store(&e->etcd, place->endpoints, .prefix = prefix, .timeout_ms = CALL_MS, .ca_file = place->ca_file,
-                         .cert_file = place->cert_file, .key_file = place->key_file);
-}
-
 /* Begin to serve a store, under a lease that nobody knows of yet. */
 static tt_status stand(tt__election *e) {
     int64_t began_ms = awake_or_not_ms();
@@ -181,30 +140,29 @@ static tt_status stand(tt__election *e) {
         snprintf(e->value, sizeof e->value, "%s %d", e->job->own_addr, tt_store_server_port(e->server));
     }
     e->ttl_ms = e->job->heartbeat_ms < LEAST_TTL_MS ? LEAST_TTL_MS : e->job->heartbeat_ms;
-    TT__TRY(keep_lease(e));
-    e->ttl_ms = tt__etcd_lease_ttl_ms(e->lease);
+    TT__TRY(tt__seat_keep(e->seat, e->ttl_ms));
+    e->ttl_ms = tt__seat_ttl_ms(e->seat);
     note_confirmed(e, began_ms, false);
     return TT_OK;
 }
 
 static void step_back(tt__election *e) {
-    tt__etcd_lease_free(e->lease, true, END_MS);
+    tt__seat_leave(e->seat);
     tt_store_server_free(e->server);
-    e->lease = NULL;
     e->server = NULL;
 }
 
 /* Stand for election. `value` := what etcd names then. */
-static tt_status elect(tt__election *e, char value[sizeof e->value]) {
+static tt_status elect(tt__election *e, char value[TT__SEAT_NAME_SIZE]) {
     tt_status status = stand(e);
     if (!status)
-        status = put_own_name(e, value);
+        status = tt__seat_take(e->seat, e->value, value);
     if (status == TT_ERR_STATE)
         return tt__fail(TT_ERR_TIMEOUT, "etcd ended the lease at once");
     if (status || strcmp(value, e->value) != 0)
         return status;
     e->stop = e->lost = false;
-    status = tt__thread_create(&e->thread, beat_until_stopped, e, "the thread that keeps the lease in etcd");
+    status = tt__thread_create(&e->thread, beat_until_stopped, e, "the thread that keeps the coordinator's seat");
     e->own = e->started = !status;
     if (!status)
         tt__log(TT_LOG_DEBUG, "serving the store at %s", e->value);
@@ -215,22 +173,20 @@ static tt_status read_name(tt__election *e, const char *value) {
     const char *space = strrchr(value, ' ');
     int port = space ? atoi(space + 1) : 0;
     if (!space || space == value || port < 1 || port > 65535 || space - value >= (int)sizeof e->host)
-        return tt__fail(TT_ERR_PROTOCOL,
-                        "etcd's key tutti/%s/" COORDINATOR ": expected \"ADDRESS PORT\", got \"%.100s\"",
-                        e->job->run_id, value);
+        return tt__fail(TT_ERR_PROTOCOL, "%s: the key tutti/%s/coordinator: expected \"ADDRESS PORT\", got \"%.100s\"",
+                        tt__election_keeper(e), e->job->run_id, value);
     snprintf(e->host, sizeof e->host, "%.*s", (int)(space - value), value);
     e->port = port;
     return TT_OK;
 }
 
 tt_status tt__election_look(tt__election *e, int *port, bool *own) {
-    char value[sizeof e->value];
+    char value[TT__SEAT_NAME_SIZE];
     *port = 0;
     *own = false;
     if (!e->own) {
-        if (!e->etcd)
-            TT__TRY(open_etcd(e));
-        TT__TRY(find(e, value));
+        TT__TRY(tt__seat_open(e->seat));
+        TT__TRY(tt__seat_find(e->seat, value));
         bool mine = e->server && !strcmp(value, e->value); /* of a try whose answer was lost */
         if ((!*value || mine) && e->job->serves != 0)
             TT__TRY(elect(e, value));
@@ -257,7 +213,7 @@ tt_store_server *tt__election_take(tt__election *e, tt__job *job) {
 
 /* ---- the end */
 
-void tt__election_reset(tt__election *e) {
+static void stop_beats(tt__election *e) {
     pthread_mutex_lock(&e->lock);
     e->stop = true;
     pthread_cond_signal(&e->wake);
@@ -265,17 +221,23 @@ void tt__election_reset(tt__election *e) {
     if (e->started)
         pthread_join(e->thread, NULL);
     e->started = e->own = false;
+}
+
+void tt__election_reset(tt__election *e) {
+    stop_beats(e);
     step_back(e);
-    tt_store_free(e->etcd);
-    e->etcd = NULL;
+    tt__seat_close(e->seat);
 }
 
 void tt__election_free(tt__election *e) {
     if (!e)
         return;
+    stop_beats(e);
+    tt__seat_over(e->seat);
     tt__election_reset(e);
     pthread_cond_destroy(&e->wake);
     pthread_mutex_destroy(&e->lock);
+    tt__seat_free(e->seat);
     munmap(e->master_addr, NI_MAXHOST);
     e->job->master_addr = "";
     free(e);

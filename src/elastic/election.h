@@ -1,6 +1,6 @@
-/* Who serves the store, where etcd names that launcher: the key tutti/RUN_ID/coordinator holds "ADDRESS PORT" of its
- * store, under a lease that a thread of its own keeps alive. Who finds no such key serves a store and puts it there;
- * who is not the first goes to the one who was.
+/* Who serves the store, where etcd, or a replicated store (seat.h), names that launcher: the key
+ * tutti/RUN_ID/coordinator holds "ADDRESS PORT" of its store, under a lease that a thread of its own keeps alive. Who
+ * finds no such key serves a store and puts it there; who is not the first goes to the one who was.
  *
  * etcd may be gone while an attempt runs. A new round waits until the lease is known to live, as one that was frozen,
  * or was cut off, may have been replaced meanwhile. */
@@ -31,6 +31,9 @@ void tt__election_reset(tt__election *e);
  * is worth another try. */
 tt_status tt__election_look(tt__election *e, int *port, bool *own);
 const char *tt__election_host(const tt__election *e);
+
+/* Return what names it, for texts: "etcd", "the replicated store". */
+const char *tt__election_keeper(const tt__election *e);
 
 /* ---- */
 

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/plain_text.h"
 #include "base/proc_state.h"
+#include "elastic/election.h"
 #include "elastic/launcher_watchdog.h"
 #include "net/recovery_words.h"
 #include "store/signed.h"
@@ -258,8 +259,10 @@ static void step_down(launcher *l) {
     l->job->coordinates = false;
     if (l->done)
         return;
-    tt__streams_alarm(&l->streams, "tutti run: etcd names another node than this one by now, which was silent or cut "
-                                   "off: it leaves its round");
+    tt__streams_alarm(&l->streams,
+                      "tutti run: %s names another node than this one by now, which was silent or cut "
+                      "off: it leaves its round",
+                      tt__election_keeper(l->election));
     if (tt__launcher_replaces(l)) {
         tt__launcher_lose_job(l);
         return;

@@ -162,19 +162,18 @@ static void flush_connection(connection *c) {
         c->sent = 0;
     }
     if (c->session.broken) {
-        tt__log(TT_LOG_WARNING, "store: closed the connection from %s: %s", c->address, c->session.why);
+        tt__log(c->session.moved ? TT_LOG_DEBUG : TT_LOG_WARNING, "store: closed the connection from %s: %s",
+                c->address, c->session.why);
         if (all)
             dismiss_connection(c);
         else
             close_connection(c);
     } else {
-        poll_for(c, all && !c->session.held ? UV_READABLE : UV_WRITABLE);
+        poll_for(c, !all ? UV_WRITABLE : c->session.deferred ? 0 : c->session.held ? UV_WRITABLE : UV_READABLE);
     }
 }
 
-/* Send the replies of all queued sessions. One held back because its replies piled up continues in the loop's next
- * round, if they are sent by then. */
-static void flush_all(tt__connections *all) {
+void tt__connections_flush(tt__connections *all) {
     for (tt__store_session *s; (s = tt__store_service_next(&all->service));)
         flush_connection(s->owner);
 }
@@ -196,7 +195,7 @@ static void read_requests(connection *c) {
             return;
         }
         tt__store_session_feed(&c->session, all->read_buffer, got);
-        flush_all(all);
+        tt__connections_flush(all);
         all->served_ns = tt__now_ns();
     } while (is_served(c) && !c->session.out.size && !c->session.held && tt__stream_pending(&c->stream));
 }
@@ -353,10 +352,12 @@ static void on_poll(uv_poll_t *poll, int error, int events) {
         flush_connection(c);
         if (is_served(c) && !c->session.out.size)
             tt__store_session_resume(&c->session);
-        flush_all(c->all);
+        tt__connections_flush(c->all);
     }
     if (is_served(c) && !c->session.out.size && !c->session.held)
         read_requests(c);
+    else if (is_served(c) && c->session.deferred && !c->session.out.size)
+        poll_for(c, 0); /* what it says meanwhile waits */
     expire_connections(c->all);
 }
 

@@ -27,7 +27,7 @@ static bool have_room(request *r, tt__store_entry *entry, size_t more) {
     return false;
 }
 
-static void break_no_memory(request *r) { tt__store_session_break(r->session, "out of memory"); }
+static void break_no_memory(request *r) { tt__store_session_break(r->session, TT__STORE_NO_MEMORY); }
 
 static tt__store_entry *obtain_entry(request *r, tt__span key) {
     tt__store_entry *entry = tt__store_table_obtain(r->table, key);
@@ -250,6 +250,10 @@ static void do_queue_len(request *r) {
     tt__store_put_u64(&r->session->out, entry ? entry->queued : 0);
 }
 
+static void refuse_replicas(request *r) {
+    tt__store_session_break(r->session, "a request for a replica of a store, which this one is not");
+}
+
 static void (*const handlers[TT__STORE_OP_COUNT])(request *) = {
     [TT__STORE_VALIDATE] = do_validate,
     [TT__STORE_SET] = do_set,
@@ -271,6 +275,10 @@ static void (*const handlers[TT__STORE_OP_COUNT])(request *) = {
     [TT__STORE_QUEUE_LEN] = do_queue_len,
     [TT__STORE_LIST_KEYS] = do_list_keys,
     [TT__STORE_BARRIER] = do_barrier,
+    [TT__STORE_REPLICA_WHO] = refuse_replicas,
+    [TT__STORE_REPLICA_DO] = refuse_replicas,
+    [TT__STORE_REPLICA_PEER] = refuse_replicas,
+    [TT__STORE_REPLICA_TELL] = refuse_replicas,
 };
 
 void tt__store_execute(tt__store_session *session, const tt__store_parser *parser, const uint8_t *data) {

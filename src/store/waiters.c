@@ -20,7 +20,7 @@ void tt__store_wait_cancel(tt__store_session *session) {
 static bool make_places(tt__store_session *session, uint64_t count) {
     session->waits = calloc(count, sizeof *session->waits);
     if (!session->waits)
-        tt__store_session_break(session, "out of memory");
+        tt__store_session_break(session, TT__STORE_NO_MEMORY);
     return session->waits != NULL;
 }
 
@@ -50,7 +50,7 @@ void tt__store_wait_begin(tt__store_session *session, tt__store_fields keys, uin
         if (!tt__store_has_room(session, entry ? 0 : sizeof *entry + key.size))
             return;
         if (!entry && !(entry = tt__store_table_obtain(table, key))) {
-            tt__store_session_break(session, "out of memory");
+            tt__store_session_break(session, TT__STORE_NO_MEMORY);
             return;
         }
         add_place(session, entry, &entry->waiters);
@@ -91,7 +91,7 @@ void tt__store_watch_begin(tt__store_session *session, tt__store_entry *entry) {
         session->watches = watches;
     if (!place || !watches) {
         free(place);
-        tt__store_session_break(session, "out of memory");
+        tt__store_session_break(session, TT__STORE_NO_MEMORY);
         return;
     }
     place->session = session;
