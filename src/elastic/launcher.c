@@ -31,6 +31,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,6 +55,10 @@ enum { OWN_DESCRIPTORS = 21, WORKER_DESCRIPTORS = 4, NODES_DESCRIPTORS = 4, FLUS
  * background) stay ignored. The job keeps the mask that workers are to get back. */
 static tt_status open_signals(launcher *l) {
     sigset_t set;
+    int terminal = open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC);
+    l->has_terminal = terminal >= 0;
+    if (terminal >= 0)
+        close(terminal);
     sigemptyset(&set);
     for (int sig = 1; sig <= SIGRTMAX; sig++) {
         struct sigaction action;
@@ -70,6 +75,12 @@ static tt_status open_signals(launcher *l) {
  * alone. */
 static bool is_for_all(const struct signalfd_siginfo *info) {
     return info->ssi_code == SI_KERNEL && info->ssi_signo != SIGHUP;
+}
+
+/* The kernel tells a process group of which one is stopped, and whose last parent outside of it ends, as the keeper is
+ * while it has workers. In a session that has a terminal it is that which has gone. */
+static bool is_for_an_orphan(const launcher *l, const struct signalfd_siginfo *info) {
+    return info->ssi_code == SI_KERNEL && info->ssi_signo == SIGHUP && !l->has_terminal;
 }
 
 /* Do the others go on when this node ends? Its workers, if they survive the loss of others, would tell them all to
@@ -139,7 +150,7 @@ static void take_signals(launcher *l) {
     while (read(l->signals, &info, sizeof info) == (ssize_t)sizeof info)
         if (info.ssi_signo == SIGWINCH)
             resize(l);
-        else
+        else if (!is_for_an_orphan(l, &info))
             take_signal(l, &info);
 }
 
@@ -369,15 +380,20 @@ static void tell_full_disk(launcher *l) {
         tt__streams_print(&l->streams, "tutti run: no room is left for logs in %s: some of them may be missing", dir);
 }
 
+/* Did nobody fail before the signal came, or a node or the keeper was lost, to judge by who failed first? Ranks of
+ * other nodes may notice the end of those that were told before they are told themselves. */
+static bool was_asked(const launcher *l, const tt__worker *first) {
+    bool told = l->got_signal || l->node_signal;
+    bool other = l->stopped || l->lost || (l->torch && l->node_left) || l->keeper_lost;
+    return ((told || other) && tt__was_told_to_end(first)) || (told && first->secondary);
+}
+
 static int launcher_conclude(launcher *l) {
     tt__first first;
     char tail[TT__TAIL_BYTES + 1];
     int own;
     bool failed = tt__launcher_first(l, &first, &own, tail);
-    /* Nobody failed before the signal came, or a node or the keeper was lost. */
-    bool asked =
-        (l->got_signal || l->node_signal || l->stopped || l->lost || (l->torch && l->node_left) || l->keeper_lost) &&
-        failed && tt__was_told_to_end(first.worker);
+    bool asked = failed && was_asked(l, first.worker);
     tt__launcher_report_lost(l);
     tell_full_disk(l);
     if (l->job->events && l->phase != TT__JOINING)
@@ -393,6 +409,8 @@ static int launcher_conclude(launcher *l) {
         return 1;
     if (l->torch && l->node_left && asked)
         return 1;
+    if (l->node_signal && asked)
+        return 128 + l->node_signal;
     return failed ? exit_code_of(first.worker) : 0;
 }
 

@@ -36,7 +36,8 @@ typedef struct tt__node {
     int recovery;          /* after this one */
     char hostname[64];
     int64_t beats;      /* last seen, */
-    int64_t beat_ms;    /* and when it grew */
+    int64_t beat_ms;    /* and when it grew; */
+    bool silent;        /* not for the heartbeat, when last looked at */
     int64_t news;       /* announced by it, */
     int64_t news_first; /* still there from here on, */
     int64_t news_taken; /* and read */
@@ -192,6 +193,9 @@ bool tt__talk_may_compose(tt__talk *t);
 
 /* Put a beat and read those of the others: who has none for the heartbeat is lost. */
 void tt__talk_exchange_beats(tt__talk *t);
+
+/* Is the member's connection to the store still there? True, too, if the store does not answer. */
+bool tt__talk_is_connected(tt__talk *t, int id);
 
 /* Those who wait for each other's news read them more often for a moment. */
 void tt__talk_expect_news(tt__talk *t);
