@@ -22,15 +22,25 @@ WORKER = [os.path.join(os.environ["TT_PROGRAMS"], "test_elastic"), "worker"]
 LONG = 10 * DEADLINE
 
 
+def look(task):
+    """State, parent."""
+    words = pathlib.Path(task, "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return words[0], int(words[1])
+
+
+def wait_for_state(task, state):
+    until = time.monotonic() + DEADLINE
+    while look(task)[0] != state:
+        if time.monotonic() > until:
+            raise AssertionError(f"{task} is in state {look(task)[0]}, not {state}")
+        time.sleep(0.001)
+
+
 def freeze(pid):
     """Stop it, and wait until all of its threads have."""
     os.kill(pid, signal.SIGSTOP)
-    until = time.monotonic() + DEADLINE
     for task in list(pathlib.Path(f"/proc/{pid}/task").iterdir()):
-        while (task / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "T":
-            if time.monotonic() > until:
-                raise AssertionError(f"{pid} does not stop")
-            time.sleep(0.001)
+        wait_for_state(task, "T")
 
 
 class Launcher:
@@ -183,6 +193,27 @@ class Signals(unittest.TestCase):
                 self.end_job(first)
                 pathlib.Path(self.folder.name, "audit").unlink()
                 self.place = f"--rdzv-endpoint=127.0.0.1:{free_port()}"
+
+    def test_workers_that_end_well_as_a_node_comes(self):
+        """They have when their launcher hears of the newcomer, before it hears of them: the round is not run again."""
+        gate = os.path.join(self.folder.name, "gate")
+        os.mkfifo(gate)
+        first = self.start(program=("sh", "-c", f"read line < {gate}"))
+        workers = first.workers()
+        keeper = look(f"/proc/{workers[0]}")[1]
+        freeze(keeper)
+        with open(os.open(gate, os.O_RDWR), "wb", buffering=0) as opened:
+            opened.write(b"\n\n")
+            for pid in workers.values():
+                wait_for_state(f"/proc/{pid}", "Z")
+        second = self.start(program=("sh", "-c", f"read line < {gate}"))
+        first.wait_for("joins: ending the workers here")
+        os.kill(keeper, signal.SIGCONT)
+        for launcher in (first, second):
+            code, said = launcher.end()
+            self.assertEqual(code, 0, said)
+            self.assertNotIn("round 2", said)
+        self.assertIn("this node was not needed", said)
 
     def test_a_frozen_launcher_in_a_session_of_its_own(self):
         """The kernel wakes its process group, with SIGHUP, when its last worker ends: nobody wants the job to end."""
