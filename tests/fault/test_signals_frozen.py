@@ -5,6 +5,7 @@ import os
 import pathlib
 import queue
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ sys.path.insert(0, str(pathlib.Path(os.environ["TT_SOURCE"]) / "tests" / "suppor
 from patience import DEADLINE, free_port  # noqa: E402
 
 TUTTI = os.environ["TUTTI"]
+TRAINER = os.path.join(os.environ["TT_BUILD"], "examples", "mnist_trainer")
 WORKER = [os.path.join(os.environ["TT_PROGRAMS"], "test_elastic"), "worker"]
 # Who waits for one of these, wrongly, waits too long for a test.
 LONG = 10 * DEADLINE
@@ -214,6 +216,29 @@ class Signals(unittest.TestCase):
             self.assertEqual(code, 0, said)
             self.assertNotIn("round 2", said)
         self.assertIn("this node was not needed", said)
+
+    def test_a_trainer_that_loses_a_rank_before_it_has_its_state(self):
+        """mnist_trainer goes on in the group of the round that followed. Rank 1 has joined, and reads its data from a
+        pipe into which nobody writes."""
+        data = os.path.join(self.folder.name, "data")
+        subprocess.run([TUTTI, "data", "digits", data, "--train", "256", "--test", "64"], check=True,
+                       stdout=subprocess.DEVNULL)
+        held = os.path.join(self.folder.name, "held")
+        shutil.copytree(data, held)
+        images = os.path.join(held, "train-images-idx3-ubyte")
+        os.rename(images, images + ".there")
+        os.mkfifo(images)
+        script = f'test $RANK = 1 && data={held} || data={data}; exec {TRAINER} --elastic --epochs=1 --data=$data'
+        launcher = Launcher(self.folder.name, ("sh", "-c", script), "--max-restarts=1")
+        self.launchers.append(launcher)
+        workers = launcher.workers()
+        with open(images, "wb"):  # rank 1 reads
+            os.unlink(images)
+            os.rename(images + ".there", images)
+            os.kill(workers[1], signal.SIGKILL)
+            code, said = launcher.end()
+        self.assertEqual(code, 0, said)
+        self.assertIn("rank 0: info: round 1: rank 0 of 2", said)
 
     def test_a_frozen_launcher_in_a_session_of_its_own(self):
         """The kernel wakes its process group, with SIGHUP, when its last worker ends: nobody wants the job to end."""
