@@ -82,6 +82,7 @@ class Case:
         self.moment = draw.uniform(0, 1.15)
         self.told = None  # the pid that got the signal
         self.rank = None  # and its rank, if it was a worker's
+        self.took = None  # how long it was undisturbed to its end
         self.said, self.codes = [], []
 
     def __str__(self):
@@ -142,13 +143,16 @@ class Case:
         return None
 
     def play(self, usual):
-        time.sleep(self.moment * usual)
+        begun = time.monotonic()
+        while time.monotonic() - begun < self.moment * usual and None in [each.poll() for each in self.launchers]:
+            time.sleep(0.002)
         found = self.victim()
         if found:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(found[0], self.signal)
                 self.told, self.rank = found
         self.codes = [launcher.wait(DEADLINE) for launcher in self.launchers]
+        self.took = time.monotonic() - begun if self.told is None else None
         self.said = [log.read_text(errors="replace") for log in self.logs]
 
     def leftovers(self):
@@ -254,6 +258,8 @@ class Storm(unittest.TestCase):
                 problem = self.play(case, folder, data, self.usual[case.kind()])
             with self.lock:
                 self.codes[case.told is not None, any(case.codes)] += 1
+                if case.took:  # the load is not what it was
+                    self.usual[case.kind()] = min(self.usual[case.kind()], case.took)
                 if problem:
                     self.wrong.append(case.number)
                     print(f"{case}: {problem}\nexit codes {case.codes}\n" + "----\n".join(case.said), file=sys.stderr,
