@@ -48,6 +48,7 @@ typedef tt__launcher_state launcher;
  * socket, and two files read in between; for a worker its stderr, its recorder, and connections to the store and the
  * job's socket. */
 enum { OWN_DESCRIPTORS = 21, WORKER_DESCRIPTORS = 4, NODES_DESCRIPTORS = 4, FLUSH_MIN_MS = 1000 };
+enum { LOST_LATE_MS = 1000 }; /* news of a lost node take so long at most, beside the heartbeat */
 
 /* Signals. */
 
@@ -55,7 +56,7 @@ enum { OWN_DESCRIPTORS = 21, WORKER_DESCRIPTORS = 4, NODES_DESCRIPTORS = 4, FLUS
  * background) stay ignored. The job keeps the mask that workers are to get back. */
 static tt_status open_signals(launcher *l) {
     sigset_t set;
-    int terminal = open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC);
+    int terminal = tt__fd(open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC));
     l->has_terminal = terminal >= 0;
     if (terminal >= 0)
         close(terminal);
@@ -391,6 +392,11 @@ static bool was_asked(const launcher *l, const tt__worker *first) {
     return ((told || other) && tt__was_told_to_end(first)) || (told && first->secondary);
 }
 
+/* May it have failed because a node was lost, which is heard of later? A rank that has lost the store can't say so. */
+static bool may_follow_a_loss(const launcher *l, const tt__worker *first) {
+    return l->lost && first->when.realtime_ns > l->lost_ns - (l->job->heartbeat_ms + LOST_LATE_MS) * 1000000;
+}
+
 static int launcher_conclude(launcher *l) {
     tt__first first;
     char tail[TT__TAIL_BYTES + 1];
@@ -402,6 +408,7 @@ static int launcher_conclude(launcher *l) {
     if (l->job->events && l->phase != TT__JOINING)
         tt__events_write(&l->streams, l->job, l->workers, &l->started, !failed && !l->got_signal && !l->lost);
     if (failed && !asked && (!l->job->node_0_reports || l->lost)) {
+        first.unsure = may_follow_a_loss(l, first.worker);
         tt__report_first(&l->streams, l->job, &first, &l->started);
         tt__report_others(&l->streams, l->job, l->workers, own);
         tt__launcher_report_attempts(l);

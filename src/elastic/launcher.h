@@ -65,6 +65,7 @@ typedef struct tt__launcher_state {
     tt__round *round;               /* the attempt's; NULL: before the first */
     tt__nodes_event *others, *lost; /* ENDED and LOST events of this attempt, in no order */
     int node_signal;                /* another launcher got it, which ends the job; 0: none has */
+    int64_t lost_ns;                /* when the first of `lost` was heard of, on this machine's clock */
     bool node_left;                 /* another launcher won't go on, which ends the job */
     bool regroups;                  /* this attempt ends because nodes come or go, not because of a failure */
     bool rejoins;                   /* this node has lost the job, and looks for it again, when its workers have ended

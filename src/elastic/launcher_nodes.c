@@ -130,6 +130,12 @@ static void keep_event(tt__nodes_event **list, tt__nodes_event *event) {
     *list = event;
 }
 
+static void keep_lost(launcher *l, tt__nodes_event *event) {
+    if (!l->lost)
+        l->lost_ns = tt__moment_now().realtime_ns;
+    keep_event(&l->lost, event);
+}
+
 static const char *hostname_of(const launcher *l, int node) { return l->round->of[node].hostname; }
 
 /* Say of a node's ranks that they have ended, for those that wait for them while they join: no one else may. */
@@ -183,7 +189,7 @@ static bool take_left(launcher *l, tt__nodes_event *event) {
     if (l->phase >= TT__GONE || l->node_signal || l->got_signal)
         return false;
     event->text = strdup("its launcher has ended");
-    keep_event(&l->lost, event);
+    keep_lost(l, event);
     tt__launcher_settle(l);
     return true;
 }
@@ -192,7 +198,7 @@ static bool take_left(launcher *l, tt__nodes_event *event) {
 static void take_lost_node(launcher *l, tt__nodes_event *event) {
     bool replaced = tt__launcher_replaces(l), own = event->node == l->job->node;
     bool deaf = own && l->job->coordinates; /* it can't reach the store that it serves */
-    keep_event(&l->lost, event);
+    keep_lost(l, event);
     l->node_left = l->node_left || deaf;
     if (!replaced || deaf) {
         tt__launcher_settle(l);

@@ -26,15 +26,6 @@ static bool take_beat(tt__node *node, const char *beat) {
     return true;
 }
 
-bool tt__talk_is_connected(tt__talk *t, int id) {
-    char key[TT__NODES_KEY];
-    const char *keys[] = {key};
-    bool there = true;
-    tt__talk_key(key, "alive", id);
-    tt__talk_check(t, tt_store_check(t->store, keys, 1, &there));
-    return there;
-}
-
 /* Return why a member is lost that has no new beat, or NULL. `connected`: every member is. Who is silent for too long
  * is so in two looks: it may be this process that was away, whose store answers it before it has read all that has
  * come. */

@@ -60,8 +60,19 @@ void tt__talk_post(tt__talk *t, tt__nodes_kind kind, int node, int value, const 
     tt__nodes_post(t->nodes, event);
 }
 
+/* A round that is held back does not happen: this member has no part in it any more. */
+static void forget_held_round(tt__talk *t) {
+    if (!t->holds)
+        return;
+    t->holds = false;
+    free(t->round);
+    t->round = t->before;
+    t->before = NULL;
+    tt__nodes_let_go(t->nodes, false);
+}
+
 void tt__talk_fail(tt__talk *t, const char *text) {
-    tt__talk_forget_round(t);
+    forget_held_round(t);
     if (!t->failed)
         tt__talk_post(t, TT__NODES_FAILED, 0, 0, text);
     t->failed = true;
@@ -72,7 +83,7 @@ void tt__talk_lose(tt__talk *t, int id, const char *text) {
     if (node)
         node->lost = true;
     if (t->holds && (id == t->id || id == 0)) {
-        tt__talk_forget_round(t);
+        forget_held_round(t);
         if (!t->round)
             tt__talk_miss_coordinator(t, text);
     }
@@ -97,16 +108,6 @@ void tt__talk_let_round_go(tt__talk *t) {
     free(t->before);
     t->before = NULL;
     tt__nodes_let_go(t->nodes, true);
-}
-
-void tt__talk_forget_round(tt__talk *t) {
-    if (!t->holds)
-        return;
-    t->holds = false;
-    free(t->round);
-    t->round = t->before;
-    t->before = NULL;
-    tt__nodes_let_go(t->nodes, false);
 }
 
 /* ---- the store */
@@ -163,6 +164,15 @@ void tt__talk_key(char key[TT__NODES_KEY], const char *what, int id) {
 
 void tt__talk_news_key(char key[TT__NODES_KEY], int id, int64_t number) {
     snprintf(key, TT__NODES_KEY, "tutti/nodes/news/%d/%lld", id, (long long)number);
+}
+
+bool tt__talk_is_connected(tt__talk *t, int id) {
+    char key[TT__NODES_KEY];
+    const char *keys[] = {key};
+    bool there = true;
+    tt__talk_key(key, "alive", id);
+    tt__talk_check(t, tt_store_check(t->store, keys, 1, &there));
+    return there;
 }
 
 /* ---- signed values */

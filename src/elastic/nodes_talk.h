@@ -132,10 +132,8 @@ void tt__talk_miss_coordinator(tt__talk *t, const char *text);
  * that is held back does not happen. */
 void tt__talk_lose(tt__talk *t, int id, const char *text);
 
-/* Hand the round that is held back to the launcher, if all news were asked for just now; or, if this member has no part
- * in it any more, forget it. */
+/* Hand the round that is held back to the launcher, if all news were asked for just now. */
 void tt__talk_let_round_go(tt__talk *t);
-void tt__talk_forget_round(tt__talk *t);
 
 /* ---- the store */
 
@@ -151,6 +149,9 @@ tt_status tt__talk_read_left(tt__talk *t, int *n);
 /* "tutti/nodes/WHAT/ID", "tutti/nodes/news/ID/NUMBER". */
 void tt__talk_key(char key[TT__NODES_KEY], const char *what, int id);
 void tt__talk_news_key(char key[TT__NODES_KEY], int id, int64_t number);
+
+/* Is the member's connection to the store still there? True, too, if the store does not answer. */
+bool tt__talk_is_connected(tt__talk *t, int id);
 
 /* Put this launcher's next beat. */
 tt_status tt__talk_beat(tt__talk *t);
@@ -203,9 +204,6 @@ bool tt__talk_may_compose(tt__talk *t);
 
 /* Put a beat and read those of the others: who has none for the heartbeat is lost. */
 void tt__talk_exchange_beats(tt__talk *t);
-
-/* Is the member's connection to the store still there? True, too, if the store does not answer. */
-bool tt__talk_is_connected(tt__talk *t, int id);
 
 /* Those who wait for each other's news read them more often for a moment. */
 void tt__talk_expect_news(tt__talk *t);

@@ -217,6 +217,25 @@ class Signals(unittest.TestCase):
             self.assertNotIn("round 2", said)
         self.assertIn("this node was not needed", said)
 
+    def test_a_rank_that_fails_as_its_store_is_lost(self):
+        """It may have failed for that, though it does not say so: it is not said to be the first."""
+        gate, port = os.path.join(self.folder.name, "gate"), free_port()
+        os.mkfifo(gate)
+        programs = ("sleep", str(LONG)), ("sh", "-c", f"read line < {gate}; exit 3")
+        for node in range(2):
+            self.launchers.append(Launcher(self.folder.name, programs[node], "--nnodes=2", f"--node-rank={node}",
+                                           "--master-addr=127.0.0.1", f"--master-port={port}",
+                                           f"--settle-period={LONG}", f"--rdzv-conf=heartbeat={LONG}"))
+        self.launchers[1].workers()
+        self.launchers[0].signal(signal.SIGKILL)
+        self.launchers[0].end()
+        with open(os.open(gate, os.O_RDWR), "wb", buffering=0) as opened:
+            opened.write(b"\n\n")
+            code, said = self.launchers[1].end()
+        self.assertEqual(code, 3, said)
+        self.assertRegex(said, r"node 0 \(.*\) is lost: ")
+        self.assertRegex(said, r"rank [23] failed, perhaps because of that: exit code 3")
+
     def test_a_trainer_that_loses_a_rank_before_it_has_its_state(self):
         """mnist_trainer goes on in the group of the round that followed. Rank 1 has joined, and reads its data from a
         pipe into which nobody writes."""

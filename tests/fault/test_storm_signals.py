@@ -88,8 +88,8 @@ class Case:
     def __str__(self):
         return (f"case {self.number} (seed {SEED}): {self.signal.name} to a {self.whom} of node {self.node} of "
                 f"{self.nodes} ({self.meets}, {self.restarts} restarts, {self.program}"
-                f"{', which recovers' if self.recovers else ''}) after {self.moment:.2f} of its time; told: {self.told}, "
-                f"rank {self.rank}")
+                f"{', which recovers' if self.recovers else ''}) after {self.moment:.2f} of its time; told: "
+                f"{self.told}, rank {self.rank}")
 
     def kind(self):
         return self.meets, self.program, self.recovers
