@@ -77,8 +77,7 @@ typedef struct tt__launcher_state {
     bool asked;                 /* or PyTorch's agent has been asked for it */
     bool ending;                /* no attempt follows: the workers that are kept are told to end */
     bool kept;                  /* workers here go on in the next attempt, or when the job is found again, */
-    bool any_kept;              /* or on any node, as the coordinator says, */
-    bool all_well;              /* and on each node a worker has ended well before it was told to end */
+    bool any_kept;              /* or on any node, as the coordinator says */
     int64_t survivors_ms;       /* when to look at those that survive; */
     bool awaits_survivors;      /* SETTLING has the grace period, for those that are on their way to the next round */
     int stopped;                /* the signal for which the ranks have agreed to stop; 0: none */

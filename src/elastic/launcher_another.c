@@ -49,16 +49,7 @@ bool tt__launcher_may_try_again(const launcher *l) {
     return tt__launcher_failed_by_itself(l) && tt__launcher_has_attempts_left(l) && !tt__launcher_against_another(l);
 }
 
-/* Had all workers come to their end when they were about to be told that nodes come? */
-static bool is_complete(const launcher *l) {
-    tt__first first;
-    char tail[TT__TAIL_BYTES + 1];
-    int own;
-    return l->all_well && !tt__launcher_any_goes_on(l) && !tt__launcher_first(l, &first, &own, tail);
-}
-
 bool tt__launcher_another_follows(const launcher *l) {
-    bool counts = tt__launcher_attempt_failed(l);
-    bool ended_well = !counts && !l->lost && (!l->regroups || is_complete(l));
+    bool counts = tt__launcher_attempt_failed(l), ended_well = !counts && !l->regroups && !l->lost;
     return !(ended_well || (counts && !tt__launcher_has_attempts_left(l)) || tt__launcher_against_another(l));
 }

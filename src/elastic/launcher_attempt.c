@@ -229,8 +229,7 @@ static void forget_attempt(launcher *l) {
         l->workers[i] = (tt__worker){0};
     }
     l->ended = 0;
-    l->all_gone = l->any_kept = l->all_well = false;
-    l->ordered = l->regroups = l->told_success = l->awaits_survivors = false;
+    l->all_gone = l->any_kept = l->ordered = l->regroups = l->told_success = l->awaits_survivors = false;
     tt__launcher_free_events(l->others);
     tt__launcher_free_events(l->lost);
     l->others = l->lost = NULL;

@@ -316,7 +316,6 @@ static bool take_event(launcher *l, tt__nodes_event *event) {
     case TT__NODES_GONE:
         l->all_gone = l->phase == TT__GONE && event->value == tt__launcher_attempt(l);
         l->any_kept = event->rank;
-        l->all_well = event->node;
         return false;
     case TT__NODES_RECOVER:
         take_recovery_elsewhere(l, event);

@@ -123,7 +123,7 @@ void tt__nodes_announce_gone(tt__nodes *nodes, int attempt, bool kept, int blame
 
 void tt__nodes_announce_success(tt__nodes *nodes, int attempt) {
     order_post_news(nodes, json_pack("{s:s, s:i}", "what", "success", "attempt", attempt));
-    order_post(nodes, &(tt__order){.kind = TT__ORDER_CLOSE, .attempt = attempt});
+    order_post(nodes, &(tt__order){.kind = TT__ORDER_CLOSE});
 }
 
 void tt__nodes_order_round(tt__nodes *nodes, int attempt, int restarts, int recovery) {

@@ -106,8 +106,7 @@ typedef enum tt__nodes_kind {
     TT__NODES_REGROUP, /* attempt `value` is to end, for text's reason: another round follows */
     TT__NODES_END,     /* no attempt follows attempt `value` */
     /* To the coordinator's launcher: */
-    /* no node has workers of attempt `value` any more but those that are kept; rank: there are any; node: on each a
-     * worker had ended well */
+    /* no node has workers of attempt `value` any more but those that are kept; rank: there are any */
     TT__NODES_GONE,
     TT__NODES_NEWCOMER, /* text: who would like to take part, and there is room */
     TT__NODES_DEPOSED   /* this node coordinates no more: another does */

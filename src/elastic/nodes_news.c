@@ -97,8 +97,6 @@ static void take_members_news(tt__talk *t, int id, const char *text, const json_
         node->gone = number_in(news, "attempt") + 1;
         node->kept = json_is_true(json_object_get(news, "kept"));
     }
-    if (!strcmp(what, "success"))
-        node->well = number_in(news, "attempt") + 1;
     if (!strcmp(what, "done"))
         node->done = true;
     if (take_common(t, id, what, news))

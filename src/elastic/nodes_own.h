@@ -31,7 +31,7 @@ typedef struct tt__order {
     size_t size;
     json_t *news;       /* NEWS */
     int64_t timeout_ms; /* LOOK */
-    int attempt;        /* GONE, CLOSE, ROUND */
+    int attempt;        /* GONE, ROUND */
     bool kept;          /* GONE */
     int restarts;       /* ROUND */
     int recovery;       /* ROUND */

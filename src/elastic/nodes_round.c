@@ -249,7 +249,7 @@ void tt__talk_compose(tt__talk *t) {
 
 void tt__talk_check_gone(tt__talk *t) {
     const tt__round *r = t->round;
-    bool kept = false, well = true;
+    bool kept = false;
     if (!r || t->gone > r->attempt)
         return;
     for (int k = 0; k < r->n; k++) {
@@ -257,14 +257,12 @@ void tt__talk_check_gone(tt__talk *t) {
         if (tt__node_lives(node) && node->gone <= r->attempt)
             return;
         kept = kept || (tt__node_lives(node) && node->kept);
-        well = well && node->well > r->attempt;
     }
     tt__nodes_event *event = tt__talk_event(TT__NODES_GONE);
     if (!event)
         return;
     event->value = r->attempt;
     event->rank = kept;
-    event->node = well;
     t->gone = r->attempt + 1;
     tt__nodes_post(t->nodes, event);
     tt__talk_delete_news(t); /* of the attempt before: who has taken part in this one has read them */

@@ -27,7 +27,6 @@ typedef struct tt__node {
     bool lost, done; /* done: it has announced so */
     bool left;       /* it has read all that it needs */
     int gone;        /* attempts of which it has no worker left, counted up to the last, */
-    int well;        /* and of which a worker of it has ended well, likewise */
     bool told;       /* the launcher knows that it has come */
     bool kept;       /* but such as are kept */
     int workers;

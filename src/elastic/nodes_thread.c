@@ -140,12 +140,6 @@ static void take_own_gone(tt__talk *t, const tt__order *order) {
     }
 }
 
-static void take_own_success(tt__talk *t, const tt__order *order) {
-    t->closed = true;
-    if (t->nodes->member.coordinates)
-        t->of[0].well = order->attempt + 1;
-}
-
 static void take_own_done(tt__talk *t) {
     t->done = true;
     if (t->nodes->member.coordinates && t->known)
@@ -176,7 +170,7 @@ static void execute_order(tt__talk *t, tt__order *order) {
     else if (order->kind == TT__ORDER_ROUND)
         tt__talk_collect(t, order->attempt, order->restarts, order->recovery);
     else if (order->kind == TT__ORDER_CLOSE)
-        take_own_success(t, order);
+        t->closed = true;
     else if (order->kind == TT__ORDER_LOOK)
         begin_look(t, order->timeout_ms);
     else if (order->kind == TT__ORDER_SET && can_talk)
