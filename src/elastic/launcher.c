@@ -183,9 +183,12 @@ static void note_late_kill(tt__worker *w) {
     w->message = strdup("killed by tutti: the other ranks wait for the next round, and this one did not come");
 }
 
-static void worker_ended(launcher *l, int rank, int status) {
+/* `told`: it may have had a signal of ours before. */
+static void worker_ended(launcher *l, int rank, int status, bool told) {
     tt__worker *w = &l->workers[rank];
     char path[PATH_MAX];
+    if (!told && status == 0)
+        w->sent_signal = 0;
     w->ended = true;
     w->status = status;
     w->order = l->ended++;
@@ -207,7 +210,7 @@ static void worker_ended(launcher *l, int rank, int status) {
         tt__launcher_settle_stopped(l);
     else if (status != 0)
         tt__launcher_settle(l);
-    else if (l->nodes && tt__launcher_is_elastic(l) && !l->told_success) {
+    else if (l->nodes && tt__launcher_is_elastic(l) && !l->told_success && !w->sent_signal) {
         l->told_success = true;
         tt__nodes_announce_success(l->nodes, tt__launcher_attempt(l));
     }
@@ -217,7 +220,7 @@ static void worker_ended(launcher *l, int rank, int status) {
 static void worker_not_started(launcher *l, int rank, int errnum, pid_t pid) {
     l->workers[rank].exec_errno = errnum;
     if (!pid) /* no process: no message will report its end */
-        worker_ended(l, rank, 127 << 8);
+        worker_ended(l, rank, 127 << 8, true);
     if (l->phase < TT__KILLING)
         tt__launcher_kill(l);
 }
@@ -232,7 +235,7 @@ static void take_message(launcher *l, const tt__keeper_message *m) {
         worker_not_started(l, m->rank, m->value, m->pid);
         break;
     case TT__KEEPER_ENDED:
-        worker_ended(l, m->rank, m->value);
+        worker_ended(l, m->rank, m->value, m->pid != 0);
         break;
     case TT__KEEPER_LEFTOVERS:
         if (l->phase == TT__TERMINATING)
@@ -257,7 +260,7 @@ static void count_killed_workers(launcher *l) {
     tt__launcher_note_signal(l, SIGKILL);
     for (int rank = 0; rank < l->job->workers; rank++)
         if (!l->workers[rank].ended && (l->phase != TT__JOINING || l->workers[rank].pid))
-            worker_ended(l, rank, SIGKILL);
+            worker_ended(l, rank, SIGKILL, true);
 }
 
 /* Handle the keeper's death. The processes that the workers started are our children now. */

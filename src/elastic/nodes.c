@@ -29,7 +29,6 @@ tt_status tt__nodes_start(tt__nodes **out, const tt__nodes_member *member) {
         return tt__fail(TT_ERR_MEMORY, "no memory for a job of %d nodes", member->max_nodes);
     nodes->member = *member;
     nodes->events_end = &nodes->events;
-    nodes->held_end = &nodes->held;
     nodes->orders_end = &nodes->orders;
     pthread_mutex_init(&nodes->lock, NULL);
     nodes->events_fd = tt__fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -56,7 +55,6 @@ void tt__nodes_free(tt__nodes *nodes) {
         tt__nodes_wake(nodes->wake_fd);
         pthread_join(nodes->thread, NULL);
     }
-    tt__nodes_let_go(nodes, false);
     for (tt__nodes_event *event; (event = tt__nodes_next(nodes));)
         tt__nodes_event_free(event);
     for (tt__order *order; (order = nodes->orders);) {

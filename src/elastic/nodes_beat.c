@@ -123,7 +123,6 @@ static void read_beats(tt__talk *t, int n) {
 
 void tt__talk_exchange_beats(tt__talk *t) {
     int n = 0;
-    t->asked_ms = tt__now_ms();
     tt__talk_check(t, tt__talk_beat(t));
     for (int id = 0; id < (t->nodes->member.coordinates ? t->known : 1); id++)
         n += is_heard(t, id);

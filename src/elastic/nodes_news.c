@@ -188,6 +188,4 @@ void tt__talk_read_news(tt__talk *t) {
     for (int id = 0; id < t->known && !t->cut; id++)
         if (id != t->id && t->of[id].here && !t->of[id].lost)
             read_news_of(t, id);
-    if (t->known && t->of[0].news_taken >= t->of[0].news)
-        tt__talk_let_round_go(t);
 }

@@ -46,8 +46,6 @@ struct tt__nodes {
     pthread_mutex_t lock; /* of all below */
     bool stop;
     tt__nodes_event *events, **events_end;
-    bool holds; /* a round and what came after it are held back, for now */
-    tt__nodes_event *held, **held_end;
     tt__order *orders, **orders_end;
 };
 
@@ -60,9 +58,5 @@ void tt__nodes_wake(int fd);
 
 /* Post an event; takes it over. */
 void tt__nodes_post(tt__nodes *nodes, tt__nodes_event *event);
-
-/* Hold back what is posted from now on; let it go, or, if it is not to happen, free it. */
-void tt__nodes_hold(tt__nodes *nodes);
-void tt__nodes_let_go(tt__nodes *nodes, bool happens);
 
 #endif

@@ -16,35 +16,9 @@ int tt__nodes_fd(const tt__nodes *nodes) { return nodes->events_fd; }
 void tt__nodes_post(tt__nodes *nodes, tt__nodes_event *event) {
     event->next = NULL;
     pthread_mutex_lock(&nodes->lock);
-    bool held = nodes->holds;
-    tt__nodes_event ***end = held ? &nodes->held_end : &nodes->events_end;
-    **end = event;
-    *end = &event->next;
+    *nodes->events_end = event;
+    nodes->events_end = &event->next;
     pthread_mutex_unlock(&nodes->lock);
-    if (!held)
-        tt__nodes_wake(nodes->events_fd);
-}
-
-void tt__nodes_hold(tt__nodes *nodes) {
-    pthread_mutex_lock(&nodes->lock);
-    nodes->holds = true;
-    pthread_mutex_unlock(&nodes->lock);
-}
-
-void tt__nodes_let_go(tt__nodes *nodes, bool happens) {
-    pthread_mutex_lock(&nodes->lock);
-    tt__nodes_event *held = nodes->held, **end = nodes->held_end;
-    nodes->holds = false;
-    nodes->held = NULL;
-    nodes->held_end = &nodes->held;
-    if (held && happens) {
-        *nodes->events_end = held;
-        nodes->events_end = end;
-        held = NULL;
-    }
-    pthread_mutex_unlock(&nodes->lock);
-    for (tt__nodes_event *event; (event = held); tt__nodes_event_free(event))
-        held = event->next;
     tt__nodes_wake(nodes->events_fd);
 }
 

@@ -65,18 +65,6 @@ static void tell_spare(tt__talk *t, const json_t *news) {
     t->told_waiting = true;
 }
 
-/* A round that is read is perhaps of long ago, and this member was lost since. It is the launcher's when all news are
- * read that there are; the coordinator makes its own. */
-static void hold_round(tt__talk *t) {
-    if (t->nodes->member.coordinates || t->holds) {
-        free(t->round);
-        return;
-    }
-    t->before = t->round;
-    t->holds = true;
-    tt__nodes_hold(t->nodes);
-}
-
 void tt__talk_take_round(tt__talk *t, const json_t *news) {
     tt__round *r = read_round(t, news);
     if (!r) {
@@ -93,7 +81,7 @@ void tt__talk_take_round(tt__talk *t, const json_t *news) {
         return;
     }
     free(t->shown);
-    hold_round(t);
+    free(t->round);
     t->shown = shown;
     t->round = r;
     t->looks = 0;

@@ -60,19 +60,7 @@ void tt__talk_post(tt__talk *t, tt__nodes_kind kind, int node, int value, const 
     tt__nodes_post(t->nodes, event);
 }
 
-/* A round that is held back does not happen: this member has no part in it any more. */
-static void forget_held_round(tt__talk *t) {
-    if (!t->holds)
-        return;
-    t->holds = false;
-    free(t->round);
-    t->round = t->before;
-    t->before = NULL;
-    tt__nodes_let_go(t->nodes, false);
-}
-
 void tt__talk_fail(tt__talk *t, const char *text) {
-    forget_held_round(t);
     if (!t->failed)
         tt__talk_post(t, TT__NODES_FAILED, 0, 0, text);
     t->failed = true;
@@ -80,14 +68,9 @@ void tt__talk_fail(tt__talk *t, const char *text) {
 
 void tt__talk_lose(tt__talk *t, int id, const char *text) {
     tt__node *node = tt__talk_node(t, id);
+    int number = tt__talk_node_number(t, id);
     if (node)
         node->lost = true;
-    if (t->holds && (id == t->id || id == 0)) {
-        forget_held_round(t);
-        if (!t->round)
-            tt__talk_miss_coordinator(t, text);
-    }
-    int number = tt__talk_node_number(t, id);
     if (number >= 0)
         tt__talk_post(t, TT__NODES_LOST, number, 0, text);
 }
@@ -99,15 +82,6 @@ void tt__talk_miss_coordinator(tt__talk *t, const char *text) {
     }
     t->failed = true;
     tt__talk_post(t, TT__NODES_AGAIN, 0, 0, text);
-}
-
-void tt__talk_let_round_go(tt__talk *t) {
-    if (!t->holds || tt__now_ms() - t->asked_ms > t->nodes->member.heartbeat_ms / 2)
-        return;
-    t->holds = false;
-    free(t->before);
-    t->before = NULL;
-    tt__nodes_let_go(t->nodes, true);
 }
 
 /* ---- the store */

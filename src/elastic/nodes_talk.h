@@ -63,9 +63,6 @@ typedef struct tt__talk {
     int64_t hurry_until_ms; /* news are expected: read them more often */
 
     tt__round *round;            /* the last one; NULL: none yet */
-    tt__round *before;           /* the one before it, while that is held back, */
-    bool holds;                  /* as this member may have been away for so long that it has no part in it any more */
-    int64_t asked_ms;            /* when the beat of the others, with how many news there are, was asked for */
     bool collecting;             /* the coordinator: a round is ordered, */
     int next, next_restarts;     /* with these numbers, */
     int next_recovery;           /* likewise, */
@@ -127,12 +124,8 @@ void tt__talk_fail(tt__talk *t, const char *text);
  * each node has its number, that joining has failed. */
 void tt__talk_miss_coordinator(tt__talk *t, const char *text);
 
-/* Member `id` is lost. The launcher is told, if that is in the round. If it is this one, or the coordinator, a round
- * that is held back does not happen. */
+/* Member `id` is lost. The launcher is told, if that is in the round. */
 void tt__talk_lose(tt__talk *t, int id, const char *text);
-
-/* Hand the round that is held back to the launcher, if all news were asked for just now. */
-void tt__talk_let_round_go(tt__talk *t);
 
 /* ---- the store */
 

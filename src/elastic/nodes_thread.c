@@ -211,7 +211,7 @@ static void talk_step(tt__talk *t) {
 
 static void sleep_a_beat(const tt__talk *t) {
     struct pollfd wake = {.fd = t->nodes->wake_fd, .events = POLLIN};
-    bool often = t->looks || tt__now_ms() < t->hurry_until_ms || t->holds || (!t->round && t->store);
+    bool often = t->looks || tt__now_ms() < t->hurry_until_ms || (!t->round && t->store);
     uint64_t count;
     if (poll(&wake, 1, often ? BEAT_MS / 8 : BEAT_MS) > 0 && read(wake.fd, &count, sizeof count) < 0)
         count = 0;
@@ -222,7 +222,6 @@ static void talk_free(tt__talk *t) {
     tt_store_free(t->store);
     tt__secret_wipe(&t->secret);
     free(t->shown);
-    free(t->before);
     free(t->round);
     free(t->of);
 }

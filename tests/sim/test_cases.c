@@ -239,32 +239,8 @@ static bool notices_an_end(void) {
     return is_good;
 }
 
-/* Whatever a launcher is about to ask when it is frozen: thawed it begins no round that the others have left by
- * then. */
-static bool begins_nothing_old(void) {
-    bool good = true;
-    for (int request = 1; request <= 40; request++) {
-        sim_plan plan;
-        sim_verdict verdict;
-        sim_plan_calm(&plan, 1, 2);
-        plan.work_ms = 12000;
-        sim_plan_make_elastic(&plan, 1, 2);
-        plan.items[plan.n++] = (sim_item){.kind = SIM_FREEZE,
-                                          .node = 1,
-                                          .from = SIM_FROM_REQUEST,
-                                          .at_ms = request,
-                                          .for_ms = plan.heartbeat_ms + 3000};
-        sim_case_judge(&plan, false, &verdict);
-        if (*verdict.check)
-            printf("FAIL a launcher is frozen at its request %d: %s\n", request, verdict.text);
-        good = good && !*verdict.check;
-    }
-    printf("%s a launcher that was frozen begins no round of before\n", good ? "ok  " : "FAIL");
-    return good;
-}
-
 int main(void) {
-    int failed = !repeats() + !asks_little() + !notices_an_end() + !begins_nothing_old();
+    int failed = !repeats() + !asks_little() + !notices_an_end();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         failed += !plays(&cases[i], NULL);
     for (size_t i = 0; i < sizeof changing_cases / sizeof *changing_cases; i++)
