@@ -31,6 +31,7 @@ struct keeper {
     pid_t self;
     pid_t *pids; /* by rank; 0 = not running */
     int *pidfds; /* by rank; -1 = none */
+    bool *told;  /* by rank: an order has sent it a signal */
     int living;
     bool started; /* an attempt is under way: its end is still to be reported */
     bool told_leftovers;
@@ -62,6 +63,7 @@ static void start_worker(struct keeper *k, int rank) {
     if (pid < 0) {
         keeper_report(k, TT__KEEPER_NOT_STARTED, rank, errno, 0);
     } else {
+        k->told[rank] = false;
         k->pids[rank] = pid;
         k->pidfds[rank] = keeper_watch(k, rank, pid);
         k->living++;
@@ -110,13 +112,36 @@ static void worker_reaped(void *user, pid_t pid, int status) {
     }
     k->pids[rank] = 0;
     k->living--;
-    keeper_report(k, TT__KEEPER_ENDED, rank, status, pid);
+    keeper_report(k, TT__KEEPER_ENDED, rank, status, k->told[rank]);
 }
 
 /* Send a signal, and SIGCONT: a stopped process does not see SIGTERM before it is continued. */
 static void send_signal(pid_t pid, int sig) {
     kill(pid, sig);
     kill(pid, SIGCONT);
+}
+
+static void reap_one(struct keeper *k, pid_t pid) {
+    int status;
+    if (waitpid(pid, &status, WNOHANG | __WALL) == pid)
+        worker_reaped(k, pid, status);
+}
+
+/* Reap workers, in the order in which they ended. Returns whether there was any. */
+static bool reap_workers(struct keeper *k) {
+    struct epoll_event events[64];
+    int n = epoll_wait(k->ends, events, 64, 0);
+    for (int i = 0; i < n; i++)
+        reap_one(k, k->pids[events[i].data.u32]);
+    return n > 0;
+}
+
+/* Those that have ended by now were not told to. */
+static void note_told(struct keeper *k) {
+    while (reap_workers(k))
+        ;
+    for (int rank = 0; rank < k->job->workers; rank++)
+        k->told[rank] = true;
 }
 
 static void signal_workers(const struct keeper *k, int sig) {
@@ -155,6 +180,7 @@ static void signal_children(int sig) {
 
 /* Kill all descendants. Workers are killed by their known pids first: that needs no /proc. */
 static size_t kill_all(struct keeper *k) {
+    note_told(k);
     signal_workers(k, SIGKILL);
     return tt__children_kill(NULL, 0, worker_reaped, k, KILL_TIMEOUT_MS);
 }
@@ -211,9 +237,12 @@ static void keeper_execute(struct keeper *k, const tt__keeper_message *message, 
         start_workers(k, message);
         break;
     case TT__KEEPER_SIGNAL:
+        note_told(k);
         signal_workers(k, message->value);
         break;
     case TT__KEEPER_PASS:
+        if (message->value != SIGWINCH)
+            note_told(k);
         signal_strays(k, message->value);
         break;
     case TT__KEEPER_SWEEP:
@@ -247,21 +276,6 @@ static void keeper_read(struct keeper *k) {
         tt__job_error_dir_remove(k->job);
         _exit(0);
     }
-}
-
-static void reap_one(struct keeper *k, pid_t pid) {
-    int status;
-    if (waitpid(pid, &status, WNOHANG | __WALL) == pid)
-        worker_reaped(k, pid, status);
-}
-
-/* Reap workers, in the order in which they ended. Returns whether there was any. */
-static bool reap_workers(struct keeper *k) {
-    struct epoll_event events[64];
-    int n = epoll_wait(k->ends, events, 64, 0);
-    for (int i = 0; i < n; i++)
-        reap_one(k, k->pids[events[i].data.u32]);
-    return n > 0;
 }
 
 /* Reap all that have ended. Returns whether a child is left. */
@@ -308,12 +322,13 @@ static _Noreturn void keeper_main(struct keeper *k) {
     k->ends = tt__fd(epoll_create1(EPOLL_CLOEXEC));
     k->pids = calloc((size_t)k->job->workers, sizeof *k->pids);
     k->pidfds = calloc((size_t)k->job->workers, sizeof *k->pidfds);
+    k->told = calloc((size_t)k->job->workers, sizeof *k->told);
     k->stderr_ends = malloc((size_t)k->job->workers * sizeof *k->stderr_ends);
     setpgid(0, 0);
     prctl(PR_SET_NAME, "tutti-keeper");
     if (k->job->health >= 0)
         close(k->job->health); /* it is the launcher's alone */
-    if (k->child_signals < 0 || k->ends < 0 || !k->pids || !k->pidfds || !k->stderr_ends ||
+    if (k->child_signals < 0 || k->ends < 0 || !k->pids || !k->pidfds || !k->told || !k->stderr_ends ||
         prctl(PR_SET_CHILD_SUBREAPER, 1))
         _exit(1);
     for (int rank = 0; rank < k->job->workers; rank++)

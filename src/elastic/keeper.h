@@ -21,7 +21,7 @@ typedef enum tt__keeper_kind {
     /* To the launcher. */
     TT__KEEPER_STARTED,     /* worker `rank` has `pid` */
     TT__KEEPER_NOT_STARTED, /* worker `rank` can't be executed; value = errno */
-    TT__KEEPER_ENDED,       /* worker `rank`; value = its wait status */
+    TT__KEEPER_ENDED,       /* worker `rank`; value = its wait status; pid = 0: no order has sent it a signal before */
     TT__KEEPER_LEFTOVERS,   /* all workers ended; value = other processes that are still there */
     TT__KEEPER_NO_FOLDER,   /* job->error_dir can't be made, value = errno: the keeper ends */
     /* nothing is left but `value` processes that can't be killed. The keeper starts the workers again if it is told so;

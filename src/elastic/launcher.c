@@ -31,6 +31,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,6 +49,7 @@ typedef tt__launcher_state launcher;
  * socket, and two files read in between; for a worker its stderr, its recorder, and connections to the store and the
  * job's socket. */
 enum { OWN_DESCRIPTORS = 21, WORKER_DESCRIPTORS = 4, NODES_DESCRIPTORS = 4, FLUSH_MIN_MS = 1000 };
+enum { LOST_LATE_MS = 1000 }; /* news of a lost node take so long at most, beside the heartbeat */
 
 /* Signals. */
 
@@ -55,6 +57,10 @@ enum { OWN_DESCRIPTORS = 21, WORKER_DESCRIPTORS = 4, NODES_DESCRIPTORS = 4, FLUS
  * background) stay ignored. The job keeps the mask that workers are to get back. */
 static tt_status open_signals(launcher *l) {
     sigset_t set;
+    int terminal = tt__fd(open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC));
+    l->has_terminal = terminal >= 0;
+    if (terminal >= 0)
+        close(terminal);
     sigemptyset(&set);
     for (int sig = 1; sig <= SIGRTMAX; sig++) {
         struct sigaction action;
@@ -71,6 +77,12 @@ static tt_status open_signals(launcher *l) {
  * alone. */
 static bool is_for_all(const struct signalfd_siginfo *info) {
     return info->ssi_code == SI_KERNEL && info->ssi_signo != SIGHUP;
+}
+
+/* The kernel tells a process group of which one is stopped, and whose last parent outside of it ends, as the keeper is
+ * while it has workers. In a session that has a terminal it is that which has gone. */
+static bool is_for_an_orphan(const launcher *l, const struct signalfd_siginfo *info) {
+    return info->ssi_code == SI_KERNEL && info->ssi_signo == SIGHUP && !l->has_terminal;
 }
 
 /* Do the others go on when this node ends? Its workers, if they survive the loss of others, would tell them all to
@@ -140,7 +152,7 @@ static void take_signals(launcher *l) {
     while (read(l->signals, &info, sizeof info) == (ssize_t)sizeof info)
         if (info.ssi_signo == SIGWINCH)
             resize(l);
-        else
+        else if (!is_for_an_orphan(l, &info))
             take_signal(l, &info);
 }
 
@@ -172,9 +184,12 @@ static void note_late_kill(tt__worker *w) {
     w->message = strdup("killed by tutti: the other ranks wait for the next round, and this one did not come");
 }
 
-static void worker_ended(launcher *l, int rank, int status) {
+/* `told`: it may have had a signal of ours before. */
+static void worker_ended(launcher *l, int rank, int status, bool told) {
     tt__worker *w = &l->workers[rank];
     char path[PATH_MAX];
+    if (!told && status == 0)
+        w->sent_signal = 0;
     w->ended = true;
     w->status = status;
     w->order = l->ended++;
@@ -196,7 +211,7 @@ static void worker_ended(launcher *l, int rank, int status) {
         tt__launcher_settle_stopped(l);
     else if (status != 0)
         tt__launcher_settle(l);
-    else if (l->nodes && tt__launcher_is_elastic(l) && !l->told_success) {
+    else if (l->nodes && tt__launcher_is_elastic(l) && !l->told_success && !w->sent_signal) {
         l->told_success = true;
         tt__nodes_announce_success(l->nodes, tt__launcher_attempt(l));
     }
@@ -206,7 +221,7 @@ static void worker_ended(launcher *l, int rank, int status) {
 static void worker_not_started(launcher *l, int rank, int errnum, pid_t pid) {
     l->workers[rank].exec_errno = errnum;
     if (!pid) /* no process: no message will report its end */
-        worker_ended(l, rank, 127 << 8);
+        worker_ended(l, rank, 127 << 8, true);
     if (l->phase < TT__KILLING)
         tt__launcher_kill(l);
 }
@@ -221,7 +236,7 @@ static void take_message(launcher *l, const tt__keeper_message *m) {
         worker_not_started(l, m->rank, m->value, m->pid);
         break;
     case TT__KEEPER_ENDED:
-        worker_ended(l, m->rank, m->value);
+        worker_ended(l, m->rank, m->value, m->pid != 0);
         break;
     case TT__KEEPER_LEFTOVERS:
         if (l->phase == TT__TERMINATING)
@@ -246,7 +261,7 @@ static void count_killed_workers(launcher *l) {
     tt__launcher_note_signal(l, SIGKILL);
     for (int rank = 0; rank < l->job->workers; rank++)
         if (!l->workers[rank].ended && (l->phase != TT__JOINING || l->workers[rank].pid))
-            worker_ended(l, rank, SIGKILL);
+            worker_ended(l, rank, SIGKILL, true);
 }
 
 /* Handle the keeper's death. The processes that the workers started are our children now. */
@@ -370,20 +385,31 @@ static void tell_full_disk(launcher *l) {
         tt__streams_print(&l->streams, "tutti run: no room is left for logs in %s: some of them may be missing", dir);
 }
 
+/* Did nobody fail before the signal came, or a node or the keeper was lost, to judge by who failed first? Ranks of
+ * other nodes may notice the end of those that were told before they are told themselves. */
+static bool was_asked(const launcher *l, const tt__worker *first) {
+    bool told = l->got_signal || l->node_signal;
+    bool other = l->stopped || l->lost || (l->torch && l->node_left) || l->keeper_lost;
+    return ((told || other) && tt__was_told_to_end(first)) || (told && first->secondary);
+}
+
+/* May it have failed because a node was lost, which is heard of later? A rank that has lost the store can't say so. */
+static bool may_follow_a_loss(const launcher *l, const tt__worker *first) {
+    return l->lost && first->when.realtime_ns > l->lost_ns - (l->job->heartbeat_ms + LOST_LATE_MS) * 1000000;
+}
+
 static int launcher_conclude(launcher *l) {
     tt__first first;
     char tail[TT__TAIL_BYTES + 1];
     int own;
     bool failed = tt__launcher_first(l, &first, &own, tail);
-    /* Nobody failed before the signal came, or a node or the keeper was lost. */
-    bool asked =
-        (l->got_signal || l->node_signal || l->stopped || l->lost || (l->torch && l->node_left) || l->keeper_lost) &&
-        failed && tt__was_told_to_end(first.worker);
+    bool asked = failed && was_asked(l, first.worker);
     tt__launcher_report_lost(l);
     tell_full_disk(l);
     if (l->job->events && l->phase != TT__JOINING)
         tt__events_write(&l->streams, l->job, l->workers, &l->started, !failed && !l->got_signal && !l->lost);
     if (failed && !asked && (!l->job->node_0_reports || l->lost)) {
+        first.unsure = may_follow_a_loss(l, first.worker);
         tt__report_first(&l->streams, l->job, &first, &l->started);
         tt__report_others(&l->streams, l->job, l->workers, own);
         tt__launcher_report_attempts(l);
@@ -394,6 +420,8 @@ static int launcher_conclude(launcher *l) {
         return 1;
     if (l->torch && l->node_left && asked)
         return 1;
+    if (l->node_signal && asked)
+        return 128 + l->node_signal;
     return failed ? exit_code_of(first.worker) : 0;
 }
 

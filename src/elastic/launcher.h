@@ -45,6 +45,7 @@ typedef struct tt__launcher_state {
     int64_t deadline_ms; /* of the phase; INT64_MAX = none */
     int64_t look_ms;     /* when job->look() is due */
     int signals;         /* signalfd */
+    bool has_terminal;   /* when it began, its session had one */
     int got_signal;      /* the first that came, 0 = none, */
     int64_t signal_ms;   /* and when */
     int signals_taken;   /* how many */
@@ -63,7 +64,8 @@ typedef struct tt__launcher_state {
     tt__nodes *nodes;
     tt__round *round;               /* the attempt's; NULL: before the first */
     tt__nodes_event *others, *lost; /* ENDED and LOST events of this attempt, in no order */
-    bool node_signal;               /* another launcher got a signal, which ends the job */
+    int node_signal;                /* another launcher got it, which ends the job; 0: none has */
+    int64_t lost_ns;                /* when the first of `lost` was heard of, on this machine's clock */
     bool node_left;                 /* another launcher won't go on, which ends the job */
     bool regroups;                  /* this attempt ends because nodes come or go, not because of a failure */
     bool rejoins;                   /* this node has lost the job, and looks for it again, when its workers have ended
@@ -77,7 +79,8 @@ typedef struct tt__launcher_state {
     bool ending;                /* no attempt follows: the workers that are kept are told to end */
     bool kept;                  /* workers here go on in the next attempt, or when the job is found again, */
     bool any_kept;              /* or on any node, as the coordinator says */
-    int64_t survivors_ms;       /* when to look at those that survive */
+    int64_t survivors_ms;       /* when to look at those that survive; */
+    bool awaits_survivors;      /* SETTLING has the grace period, for those that are on their way to the next round */
     int stopped;                /* the signal for which the ranks have agreed to stop; 0: none */
     char why[TT__ATTEMPT_TEXT]; /* the last attempt ended */
     bool told_success;          /* a worker here has ended well, and the others know */
@@ -165,7 +168,8 @@ bool tt__launcher_another_follows(const tt__launcher_state *l);
 
 /* ---- launcher_attempt.c */
 
-/* Look at the workers that survive, if that is due; *timeout_ms, of poll(2), is lowered to when it is. */
+/* Look at the workers that survive, if that is due, or whether they still are waited for; *timeout_ms, of poll(2), is
+ * lowered to when it is. */
 void tt__launcher_look_at_survivors(tt__launcher_state *l);
 void tt__launcher_survivors_due(tt__launcher_state *l, int *timeout_ms);
 

@@ -19,17 +19,34 @@ enum { LOOK_MS = 10, WATCH_MS = 100, LATE_MS = 2000 };
 
 typedef tt__launcher_state launcher;
 
-/* Can the workers that are left go on? Only for a loss that is made good: a failure needs an attempt that is left. */
-static bool may_recover(const launcher *l) {
+/* May another round follow, for all that is known here? Only after a loss that is made good: a failure needs an attempt
+ * that is left. */
+static bool may_follow(const launcher *l) {
     bool counts = tt__launcher_failed_by_itself(l) && !tt__launcher_has_attempts_left(l);
-    return !counts && !l->torch && !tt__launcher_must_end(l) && !l->stopped && tt__launcher_can_recover(l);
+    return !counts && !l->torch && !tt__launcher_must_end(l) && !l->stopped;
 }
+
+/* Can the workers that are left go on? */
+static bool may_recover(const launcher *l) { return may_follow(l) && tt__launcher_can_recover(l); }
 
 /* Those that are left have the grace period to come to the next round. */
 static void wait_for_survivors(launcher *l) {
     int64_t deadline_ms = tt__deadline_ms(l->job->grace_ms);
+    if (!l->awaits_survivors)
+        tt__log(TT_LOG_DEBUG, "ranks here wait for another round, or are to");
     l->survivors_ms = 0;
+    l->awaits_survivors = true;
     l->deadline_ms = deadline_ms > l->deadline_ms ? deadline_ms : l->deadline_ms;
+}
+
+/* They have no longer than others if no round follows, as it turns out: the failure may be heard of after what it did
+ * to the ranks here. */
+static void stop_waiting_for_survivors(launcher *l) {
+    int64_t deadline_ms = tt__deadline_ms(l->job->settle_ms);
+    if (!l->awaits_survivors || l->phase != TT__SETTLING || l->stopped || may_follow(l))
+        return;
+    l->awaits_survivors = false;
+    l->deadline_ms = deadline_ms < l->deadline_ms ? deadline_ms : l->deadline_ms;
 }
 
 void tt__launcher_settle(launcher *l) {
@@ -136,6 +153,7 @@ void tt__launcher_survivors_due(launcher *l, int *timeout_ms) {
 }
 
 void tt__launcher_look_at_survivors(launcher *l) {
+    stop_waiting_for_survivors(l);
     if ((l->phase != TT__SETTLING && l->phase != TT__RUNNING) || tt__left_ms(l->survivors_ms) > 0)
         return;
     tt__survivors s = tt__launcher_survivors(l);
@@ -211,7 +229,8 @@ static void forget_attempt(launcher *l) {
         l->workers[i] = (tt__worker){0};
     }
     l->ended = 0;
-    l->all_gone = l->all_well = l->any_kept = l->ordered = l->regroups = l->told_success = false;
+    l->all_gone = l->all_well = l->any_kept = false;
+    l->ordered = l->regroups = l->told_success = l->awaits_survivors = false;
     tt__launcher_free_events(l->others);
     tt__launcher_free_events(l->lost);
     l->others = l->lost = NULL;
@@ -373,6 +392,8 @@ void tt__launcher_attempt_over(launcher *l, int unkillable) {
     l->deadline_ms = INT64_MAX;
     l->stuck = unkillable > 0;
     l->kept = l->ended < l->job->workers && !l->stuck && !l->keeper_lost;
+    tt__log(TT_LOG_DEBUG, "nothing is left here of attempt %d%s", tt__launcher_attempt(l) + 1,
+            l->kept ? " but ranks that go on" : "");
     if (unkillable)
         tt__streams_print(&l->streams, "tutti run: %d process%s of the job can't be killed", unkillable,
                           unkillable == 1 ? "" : "es");

@@ -131,6 +131,12 @@ static void keep_event(tt__nodes_event **list, tt__nodes_event *event) {
     *list = event;
 }
 
+static void keep_lost(launcher *l, tt__nodes_event *event) {
+    if (!l->lost)
+        l->lost_ns = tt__moment_now().realtime_ns;
+    keep_event(&l->lost, event);
+}
+
 static const char *hostname_of(const launcher *l, int node) { return l->round->of[node].hostname; }
 
 /* Say of a node's ranks that they have ended, for those that wait for them while they join: no one else may. */
@@ -161,7 +167,7 @@ static void take_node_signal(launcher *l, const tt__nodes_event *event) {
         node_goes(l, event->node, name);
         return;
     }
-    l->node_signal = true;
+    l->node_signal = event->value;
     if (l->phase != TT__RUNNING && l->phase != TT__SETTLING)
         return;
     publish_end_of_node(l, event->node); /* it may have had none yet */
@@ -174,7 +180,7 @@ static void take_node_signal(launcher *l, const tt__nodes_event *event) {
 static void take_lost_node(launcher *l, tt__nodes_event *event) {
     bool replaced = tt__launcher_replaces(l), own = event->node == l->job->node;
     bool deaf = own && l->job->coordinates; /* it can't reach the store that it serves */
-    keep_event(&l->lost, event);
+    keep_lost(l, event);
     l->node_left = l->node_left || deaf;
     if (!replaced || deaf) {
         tt__launcher_settle(l);
@@ -207,7 +213,7 @@ static bool take_left(launcher *l, tt__nodes_event *event) {
     if (l->phase >= TT__GONE || l->node_signal || l->got_signal)
         return false;
     event->text = strdup("its launcher has ended");
-    keep_event(&l->lost, event);
+    keep_lost(l, event);
     tt__launcher_settle(l);
     return true;
 }

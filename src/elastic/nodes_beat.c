@@ -22,27 +22,26 @@ static bool take_beat(tt__node *node, const char *beat) {
     node->news = news;
     node->news_first = first;
     node->beat_ms = tt__now_ms();
+    node->silent = false;
     return true;
 }
 
-static bool is_connected(tt__talk *t, int id) {
-    char key[TT__NODES_KEY];
-    const char *keys[] = {key};
-    bool there = true;
-    tt__talk_key(key, "alive", id);
-    tt__talk_check(t, tt_store_check(t->store, keys, 1, &there));
-    return there;
-}
-
-/* Return why a member is lost that has no new beat, or NULL. `connected`: every member is. */
+/* Return why a member is lost that has no new beat, or NULL. `connected`: every member is. Who is silent for too long
+ * is so in two looks: it may be this process that was away, whose store answers it before it has read all that has
+ * come. */
 static const char *why_lost(tt__talk *t, int id, bool connected, char text[160]) {
-    const tt__node *node = tt__talk_node(t, id);
+    tt__node *node = tt__talk_node(t, id);
     int64_t silent = tt__now_ms() - node->beat_ms;
-    if (silent >= t->nodes->member.heartbeat_ms) {
-        snprintf(text, 160, "its launcher has been silent for %.1f s", (double)silent / 1000);
-        return text;
-    }
-    return !connected && silent > LAST_BEATS_MS && !is_connected(t, id) && !t->cut ? "its launcher has ended" : NULL;
+    bool too_long = silent >= t->nodes->member.heartbeat_ms, late = !connected && silent > LAST_BEATS_MS;
+    bool asks = t->nodes->member.coordinates && (too_long || late);
+    if (asks && !tt__talk_is_connected(t, id) && !t->cut)
+        return "its launcher has ended";
+    bool before = node->silent;
+    node->silent = too_long;
+    if (!too_long || !before)
+        return NULL;
+    snprintf(text, 160, "its launcher has been silent for %.1f s", (double)silent / 1000);
+    return text;
 }
 
 static void miss_beat(tt__talk *t, int id, bool connected) {

@@ -260,20 +260,25 @@ void tt__talk_check_gone(tt__talk *t) {
     t->news_of_before = t->news;
 }
 
-/* Those that were refused, or come now, leave as well: who has left tells more than how many. */
-static bool anybody_stays(const tt__talk *t) {
+/* Return a member that stays, or 0. Those that were refused, or come now, leave as well: who has left tells more than
+ * how many. */
+static int who_stays(const tt__talk *t) {
     for (int id = 1; id < t->known; id++)
         if (t->of[id].here && !t->of[id].lost && !t->of[id].left)
-            return true;
-    return false;
+            return id;
+    return 0;
 }
 
 void tt__talk_wait_for_leavers(tt__talk *t) {
     int64_t deadline = tt__deadline_ms(t->nodes->member.heartbeat_ms);
-    int n;
-    while (!t->cut && !tt__talk_stopped(t) && anybody_stays(t) && tt__left_ms(deadline) > 0) {
+    int n, id;
+    while (!t->cut && !tt__talk_stopped(t) && (id = who_stays(t)) && tt__left_ms(deadline) > 0) {
         tt__talk_check(t, tt__talk_beat(t));
-        if (!t->cut && !tt__talk_check(t, tt__talk_read_left(t, &n)) && anybody_stays(t))
+        if (t->cut || tt__talk_check(t, tt__talk_read_left(t, &n)) || who_stays(t) != id)
+            continue;
+        if (!tt__talk_is_connected(t, id)) /* who has left the job before has not waited for its end */
+            t->of[id].lost = true;
+        else
             poll(NULL, 0, 20);
     }
 }

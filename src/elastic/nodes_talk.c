@@ -144,6 +144,15 @@ void tt__talk_news_key(char key[TT__NODES_KEY], int id, int64_t number) {
     snprintf(key, TT__NODES_KEY, "tutti/nodes/news/%d/%lld", id, (long long)number);
 }
 
+bool tt__talk_is_connected(tt__talk *t, int id) {
+    char key[TT__NODES_KEY];
+    const char *keys[] = {key};
+    bool there = true;
+    tt__talk_key(key, "alive", id);
+    tt__talk_check(t, tt_store_check(t->store, keys, 1, &there));
+    return there;
+}
+
 /* ---- signed values */
 
 /* Set a key that this launcher alone writes. */

@@ -37,7 +37,8 @@ typedef struct tt__node {
     int recovery;          /* after this one */
     char hostname[64];
     int64_t beats;      /* last seen, */
-    int64_t beat_ms;    /* and when it grew */
+    int64_t beat_ms;    /* and when it grew; */
+    bool silent;        /* not for the heartbeat, when last looked at */
     int64_t news;       /* announced by it, */
     int64_t news_first; /* still there from here on, */
     int64_t news_taken; /* and read */
@@ -151,6 +152,9 @@ tt_status tt__talk_read_left(tt__talk *t, int *n);
 /* "tutti/nodes/WHAT/ID", "tutti/nodes/news/ID/NUMBER". */
 void tt__talk_key(char key[TT__NODES_KEY], const char *what, int id);
 void tt__talk_news_key(char key[TT__NODES_KEY], int id, int64_t number);
+
+/* Is the member's connection to the store still there? True, too, if the store does not answer. */
+bool tt__talk_is_connected(tt__talk *t, int id);
 
 /* Put this launcher's next beat. */
 tt_status tt__talk_beat(tt__talk *t);

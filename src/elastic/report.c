@@ -228,8 +228,11 @@ void tt__report_first(tt__streams *streams, const tt__job *job, const tt__first 
     double after_s = 1e-9 * ((double)w->when.realtime_ns - (double)started->realtime_ns);
     tt__streams_alarm(
         streams, "tutti run: rank %d %s: %s (%slocal rank %d, pid %d, at %s.%03d, %.1f s after the start)", first->rank,
-        w->secondary ? "failed because of another rank" : "failed first", describe_end(w, how, sizeof how), place,
-        first->local_rank, (int)w->pid, clock, (int)(w->when.realtime_ns / 1000000 % 1000), after_s > 0 ? after_s : 0);
+        w->secondary    ? "failed because of another rank"
+        : first->unsure ? "failed, perhaps because of that"
+                        : "failed first",
+        describe_end(w, how, sizeof how), place, first->local_rank, (int)w->pid, clock,
+        (int)(w->when.realtime_ns / 1000000 % 1000), after_s > 0 ? after_s : 0);
     say_reasons(streams, job, first);
 }
 

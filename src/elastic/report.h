@@ -49,6 +49,7 @@ typedef struct tt__first {
     const char *hostname; /* NULL: there is one node only */
     const tt__worker *worker;
     const char *tail; /* the last lines of its stderr */
+    bool unsure;      /* about when a node was lost, which is reported before */
 } tt__first;
 
 /* Report the first failure in full. started: when the job did. */

@@ -275,7 +275,24 @@ static void write_error(tt_status status) {
         fprintf(stderr, "worker: rank %s: %s", getenv("RANK"), text);
 }
 
+static int run_worker(const char *mode);
+
+static int run_child(int rank, void *mode) {
+    (void)rank;
+    return run_worker(mode);
+}
+
+/* Two ranks, without a launcher. */
+static int run_spawned(void) {
+    if (!tt_spawn(run_child, (char[]){"plain"}, 2, .rendezvous = true))
+        return 0;
+    tt_report();
+    return 1;
+}
+
 static int run_worker(const char *mode) {
+    if (!strcmp(mode, "spawn"))
+        return run_spawned();
     run r = {.audit = open("audit", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600)};
     const char *wait = getenv("E_WAIT"), *own = getenv("RANK"), *epochs = getenv("E_EPOCHS"),
                *pace = getenv("E_PACE_MS"), *timeout = getenv("E_TIMEOUT_MS"), *heartbeat = getenv("E_HEARTBEAT_MS");

@@ -91,7 +91,7 @@ static const sim_item *item_of(const keeper *k, sim_kind kind, int local, int at
 
 static void tell(keeper *k, tt__keeper_kind kind, int local, int value, bool secondary) {
     message *new = sim_memory(malloc(sizeof *new));
-    int pid = FIRST_PID + k->agent->node * PIDS_OF_NODE + 1 + local;
+    int pid = kind == TT__KEEPER_ENDED ? k->told : FIRST_PID + k->agent->node * PIDS_OF_NODE + 1 + local;
     *new = (message){.m = {(int32_t)kind, local, value, pid}, .secondary = secondary};
     *k->end = new;
     k->end = &new->next;
@@ -259,7 +259,7 @@ static void all_have_begun(const sim_round *round) {
 
 /* ---- a worker's use of the store: it counts itself, among those of its attempt alone */
 
-/* A launcher that was away when its round ended may still begin its workers: docs/testing.md. */
+/* A machine that was away when its round ended may still begin its workers, if they were about to: docs/testing.md. */
 static bool may_be_late(void) {
     bool any = false;
     for (int k = 0; keepers.plan->elastic && k < sim_cluster_launchers(); k++)

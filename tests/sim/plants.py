@@ -21,7 +21,7 @@ PLANTS = [
      "tt__talk_news_key(key, id, node->news_taken + 1);",
      "tt__talk_news_key(key, id, node->news_taken + 1 + PLANTED);"),
     ("a silent node is not lost", "elastic/nodes_beat.c",
-     "if (silent >= t->nodes->member.heartbeat_ms)", "if (!PLANTED && silent >= t->nodes->member.heartbeat_ms)"),
+     "bool too_long = silent", "bool too_long = !PLANTED && silent"),
     ("a node's first rank is the one before's last", "elastic/nodes_round.c",
      "node->first_rank = r->world;", "node->first_rank = r->world - (PLANTED && k > 0);"),
     ("two launchers may claim one number", "elastic/nodes_join.c",
