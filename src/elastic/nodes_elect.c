@@ -55,6 +55,7 @@ static void look_elsewhere(tt__talk *t) {
     t->known = 0;
     t->list_read = 0;
     t->beats = t->news = t->news_of_before = 0;
+    t->heard_ms = t->awaited_beats = 0;
     t->cut = t->collecting = t->told_waiting = t->closed = false;
     t->began_ms = tt__now_ms();
 }
