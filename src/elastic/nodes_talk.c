@@ -66,8 +66,11 @@ static void forget_held_round(tt__talk *t) {
         return;
     t->holds = false;
     free(t->round);
+    free(t->shown);
     t->round = t->before;
     t->before = NULL;
+    t->shown = t->round ? calloc((size_t)t->round->n, sizeof *t->shown) : NULL;
+    t->looks = 0;
     tt__nodes_let_go(t->nodes, false);
 }
 

@@ -35,7 +35,7 @@ static void begin_look(tt__talk *t, int64_t timeout_ms) {
     int64_t id;
     if (t->looks)
         return;
-    if (!t->round || t->cut || tt__talk_check(t, tt_store_add(t->store, "tutti/nodes/looks", 1, &id))) {
+    if (!t->round || !t->shown || t->cut || tt__talk_check(t, tt_store_add(t->store, "tutti/nodes/looks", 1, &id))) {
         end_look(t);
         return;
     }
