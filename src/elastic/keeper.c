@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { KILL_TIMEOUT_MS = 4000 };
+enum { KILL_TIMEOUT_MS = 4000, REAPED_AT_ONCE = 64 };
 
 /* The keeper's own state, in its process only. */
 struct keeper {
@@ -129,8 +129,8 @@ static void reap_one(struct keeper *k, pid_t pid) {
 
 /* Reap workers, in the order in which they ended. Returns whether there was any. */
 static bool reap_workers(struct keeper *k) {
-    struct epoll_event events[64];
-    int n = epoll_wait(k->ends, events, 64, 0);
+    struct epoll_event events[REAPED_AT_ONCE];
+    int n = epoll_wait(k->ends, events, REAPED_AT_ONCE, 0);
     for (int i = 0; i < n; i++)
         reap_one(k, k->pids[events[i].data.u32]);
     return n > 0;
@@ -138,8 +138,8 @@ static bool reap_workers(struct keeper *k) {
 
 /* Those that have ended by now were not told to. */
 static void note_told(struct keeper *k) {
-    while (reap_workers(k))
-        ;
+    for (int i = 0; i <= k->job->workers / REAPED_AT_ONCE; i++)
+        reap_workers(k);
     for (int rank = 0; rank < k->job->workers; rank++)
         k->told[rank] = true;
 }

@@ -155,6 +155,20 @@ class Signals(unittest.TestCase):
             self.assertEqual(code, 128 + signal.SIGQUIT, said)
             self.assertIn("rank 3 failed first: killed by SIGQUIT", said)
 
+    def test_ranks_that_were_kept_for_nothing(self):
+        """Those of another node wait for a round before their launcher hears that none follows: it ends them, and
+        misses nobody who is done before."""
+        first, second, workers = self.start_two("--max-restarts=0")
+        freeze(first.process.pid)
+        os.kill(workers[0], signal.SIGINT)
+        second.wait_for("nothing is left here of attempt 1 but ranks that go on")
+        first.signal(signal.SIGCONT)
+        for launcher in (first, second):
+            code, said = launcher.end()
+            self.assertEqual(code, 128 + signal.SIGINT, said)
+            self.assertIn("rank 0 failed first: killed by SIGINT", said)
+            self.assertNotIn("is lost", said)
+
     def test_a_node_that_leaves_after_its_ranks(self):
         """Its ranks are seen to end, and those of the others wait for another round, before it says that it leaves:
         that is no failure."""
