@@ -414,9 +414,6 @@ tt_status tt__replica_new(tt__replica **out, const tt__replica_place *place, int
     r->place = *place;
     r->member = member;
     r->lib = lib;
-    tt__list_init(&r->next_reads);
-    tt__list_init(&r->reads);
-    tt__list_init(&r->answered);
     tt_status status = tt__random_bytes(&r->id, sizeof r->id);
     r->id |= 1; /* 0 is nobody's */
     if (!status)

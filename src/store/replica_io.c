@@ -8,8 +8,8 @@
 #include <string.h>
 
 /* Something that libraft is to be told of. One of the requests is set. */
-typedef struct done_request {
-    tt__list_node node;
+typedef struct tt__replica_done {
+    struct tt__replica_done *next;
     struct raft_io_append *append;
     struct raft_io_send *send;
     struct raft_io_snapshot_put *put;
@@ -77,11 +77,10 @@ static void call_back(tt__replica_io *io, done_request *d) {
 }
 
 static done_request *next_done(tt__replica_io *io) {
-    if (tt__list_empty(&io->done))
-        return NULL;
-    tt__list_node *first = io->done.next;
-    tt__list_remove(first);
-    return (done_request *)(void *)((char *)first - offsetof(done_request, node));
+    done_request *d = io->done;
+    if (d)
+        io->done = d->next;
+    return d;
 }
 
 static void on_io_idle(uv_idle_t *idle) {
@@ -98,8 +97,11 @@ static int note_done(struct raft_io *base, done_request what) {
     if (!d)
         return RAFT_NOMEM;
     *d = what;
-    tt__list_init(&d->node);
-    tt__list_append(&io->done, &d->node);
+    if (io->done)
+        io->last_done->next = d;
+    else
+        io->done = d;
+    io->last_done = d;
     uv_idle_start(&io->idle, on_io_idle);
     return 0;
 }
@@ -253,7 +255,6 @@ void tt__replica_io_init(tt__replica_io *io, const tt__raft *raft, uv_loop_t *lo
                                   .snapshot_get = io_snapshot_get,
                                   .time = io_time,
                                   .random = io_random}};
-    tt__list_init(&io->done);
     uv_timer_init(loop, &io->tick);
     uv_idle_init(loop, &io->idle);
     io->tick.data = io->idle.data = io;

@@ -8,7 +8,6 @@
 #define TT_STORE_REPLICA_IO_H
 
 #include "base/bytes.h"
-#include "base/list.h"
 #include "store/replica_load.h"
 
 #include <uv.h>
@@ -17,8 +16,8 @@ typedef struct tt__replica_io {
     struct raft_io io;
     const tt__raft *raft;
     uv_timer_t tick;
-    uv_idle_t idle;     /* runs while something is done */
-    tt__list_node done; /* of what is to be called back */
+    uv_idle_t idle;                            /* runs while something is done */
+    struct tt__replica_done *done, *last_done; /* what is to be called back, in order */
     raft_io_tick_cb ticked;
     raft_io_recv_cb received;
     struct raft_snapshot *snapshot; /* the newest, or NULL */

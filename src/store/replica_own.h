@@ -13,6 +13,11 @@
 /* One request: the log holds many. */
 #define TT__REPLICA_MAX_REQUEST ((size_t)1 << 20)
 
+/* Requests, in order. */
+typedef struct tt__replica_queue {
+    struct tt__replica_pending *first, *last;
+} tt__replica_queue;
+
 struct tt__replica {
     tt__replica_place place;
     int member;
@@ -36,7 +41,7 @@ struct tt__replica {
     bool changing;
 
     /* requests (replica_requests.c) */
-    tt__list_node next_reads, reads, answered;
+    tt__replica_queue next_reads, reads, answered;
     struct raft_barrier barrier;
     bool barrier_runs;
     bool confirms; /* a barrier is to come, also if nobody reads: what those that led before have left is agreed on */

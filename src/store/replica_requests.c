@@ -8,22 +8,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct pending {
+typedef struct tt__replica_pending {
     struct raft_apply apply;
-    tt__list_node node;
+    struct tt__replica_pending *next;
     tt__replica *replica;
     tt__store_session *session; /* NULL: gone */
     bool waits;                 /* it is a WAIT */
     tt__bytes request, answer;
 } pending;
 
-static pending *pending_of(tt__list_node *node) { return (pending *)(void *)((char *)node - offsetof(pending, node)); }
+static void put_pending(tt__replica_queue *queue, pending *p) {
+    p->next = NULL;
+    if (queue->first)
+        queue->last->next = p;
+    else
+        queue->first = p;
+    queue->last = p;
+}
 
-static pending *take_pending(tt__list_node *list) {
-    if (tt__list_empty(list))
-        return NULL;
-    pending *p = pending_of(list->next);
-    tt__list_remove(&p->node);
+static pending *take_pending(tt__replica_queue *queue) {
+    pending *p = queue->first;
+    if (p)
+        queue->first = p->next;
     return p;
 }
 
@@ -38,7 +44,6 @@ static pending *new_pending(tt__replica *r, tt__store_session *session, tt__span
     }
     p->replica = r;
     p->session = session;
-    tt__list_init(&p->node);
     session->deferred = p;
     return p;
 }
@@ -46,7 +51,7 @@ static pending *new_pending(tt__replica *r, tt__store_session *session, tt__span
 static void answer_not_leading(pending *p) {
     tt__bytes_clear(&p->answer, 0);
     tt__replica_put_answer(&p->answer, TT__STORE_NOT_LEADING, (tt__span){0});
-    tt__list_append(&p->replica->answered, &p->node);
+    put_pending(&p->replica->answered, p);
 }
 
 /* ---- writes */
@@ -59,7 +64,7 @@ static void on_applied(struct raft_apply *apply, int status, void *result) {
         return;
     }
     tt__bytes_put(&p->answer, answer->data, answer->size);
-    tt__list_append(&p->replica->answered, &p->node);
+    put_pending(&p->replica->answered, p);
 }
 
 static void propose(tt__replica *r, pending *p, uint64_t client, uint64_t number) {
@@ -107,7 +112,7 @@ void tt__replica_do(tt__replica *r, tt__store_session *session, uint64_t client,
     if (p && writes)
         propose(r, p, client, number);
     else if (p)
-        tt__list_append(&r->next_reads, &p->node);
+        put_pending(&r->next_reads, p);
 }
 
 /* ---- reads: a barrier, which the others confirm, for all that have come until it begins */
@@ -131,16 +136,16 @@ static void on_barrier(struct raft_barrier *barrier, int status) {
             do_wait_now(p);
         else if (p->session)
             tt__replica_read(&r->state, (tt__span){p->request.data, p->request.size}, &p->answer);
-        tt__list_append(&r->answered, &p->node);
+        put_pending(&r->answered, p);
     }
 }
 
 static void begin_reads(tt__replica *r) {
-    if (r->barrier_runs || (tt__list_empty(&r->next_reads) && !r->confirms))
+    if (r->barrier_runs || (!r->next_reads.first && !r->confirms))
         return;
     r->confirms = false;
     for (pending *p; (p = take_pending(&r->next_reads));)
-        tt__list_append(&r->reads, &p->node);
+        put_pending(&r->reads, p);
     r->barrier.data = r;
     r->barrier_runs = true;
     if (!r->leads || r->lib->raft_barrier(&r->raft, &r->barrier, on_barrier))
@@ -152,7 +157,7 @@ void tt__replica_wait(tt__replica *r, tt__store_session *session, tt__span reque
     if (!p)
         return;
     p->waits = true;
-    tt__list_append(&r->next_reads, &p->node);
+    put_pending(&r->next_reads, p);
 }
 
 /* ---- */
@@ -189,7 +194,7 @@ void tt__replica_go_on(tt__replica *r) {
         begin_reads(r);
         for (pending *p; (p = take_pending(&r->answered));)
             give_answer(p);
-    } while (!r->barrier_runs && !tt__list_empty(&r->next_reads));
+    } while (!r->barrier_runs && r->next_reads.first);
 }
 
 void tt__replica_send_away(tt__replica *r) {

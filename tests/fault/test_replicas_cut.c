@@ -50,7 +50,7 @@ static int close_lab(void **state) {
 
 static tt_store *client(int64_t timeout_ms) {
     tt__replica_place place;
-    tt_store *store;
+    tt_store *store = NULL;
     if (tt__replica_place_read(&place, "test", places, 0) || tt__replica_store(&store, &place, NULL, timeout_ms))
         fail_msg("%s", tt_last_error());
     return store;

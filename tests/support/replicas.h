@@ -78,7 +78,7 @@ static inline void replicas_close(replicas *r) {
 }
 
 static inline tt_store *replicas_client(const replicas *r, int64_t timeout_ms) {
-    tt_store *store;
+    tt_store *store = NULL;
     if (tt__replica_store(&store, &r->place, NULL, timeout_ms))
         fail_msg("%s", tt_last_error());
     return store;
