@@ -161,11 +161,10 @@ def contenders(program, python, port):
     """By what is lost: name: the command line of a node's launcher."""
     torchrun = [python, "-m", "torch.distributed.run"]
     script = [BENCH / "peers" / "torch_recovery.py", SAVE]
-    here, nodes = ["--nproc-per-node=2", f"--max-restarts={RESTARTS}"], ["--nnodes=1:2", f"--max-restarts={RESTARTS}",
-                                                                         "--rdzv-backend=c10d", "--rdzv-id=recovery"]
-
-    def at():
-        return [f"--rdzv-endpoint=127.0.0.1:{port}"]
+    restarts = f"--max-restarts={RESTARTS}"
+    here = ["--nproc-per-node=2", restarts]
+    nodes = ["--nnodes=1:2", restarts, "--rdzv-backend=c10d", "--rdzv-id=recovery",
+             f"--rdzv-endpoint=127.0.0.1:{port}"]
     found = {
         "a worker": {
             "tutti, in place": lambda node: [*TUTTI, *here, program, "elastic"],
@@ -173,9 +172,9 @@ def contenders(program, python, port):
             "torchrun, restart": lambda node: [*torchrun, "--standalone", *here, *script],
         },
         "a node": {
-            "tutti, in place": lambda node: [*TUTTI, *nodes, *at(), program, "elastic"],
-            "tutti, restart": lambda node: [*TUTTI, *nodes, *at(), program, SAVE],
-            "torchrun, restart": lambda node: [*torchrun, *nodes, *at(), *script],
+            "tutti, in place": lambda node: [*TUTTI, *nodes, program, "elastic"],
+            "tutti, restart": lambda node: [*TUTTI, *nodes, program, SAVE],
+            "torchrun, restart": lambda node: [*torchrun, *nodes, *script],
         },
     }
     if not python.exists():
@@ -192,7 +191,8 @@ def play(argv, launchers, faults, port):
         try:
             job.wait_for_someone_new("the job was started")
             if launchers > 1:
-                job.wait_until(lambda: (job.steps.look(), len(job.steps.pids) >= launchers)[1], "all nodes were started")
+                job.wait_until(lambda: (job.steps.look(), len(job.steps.pids) >= launchers)[1],
+                               "all nodes were started")
             for _ in range(faults):
                 job.train_on()
                 times.append(job.kill_worker() if launchers == 1 else job.kill_node())

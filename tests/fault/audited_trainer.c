@@ -1,9 +1,13 @@
 /* examples/mnist_trainer.c for test_chaos.py: before each step it notes in a common file what it is about to train on,
- * at its end it leaves its parameters in final.RANK. A step takes A_PACE_MS at least, until there is a file "hurry";
- * ranks may be silent for A_HEARTBEAT_MS. */
+ * at its end it leaves its parameters in final.RANK. A step takes A_PACE_MS at least, until a file "end" says after how
+ * many epochs the training ends; ranks may be silent for A_HEARTBEAT_MS. */
+#include "fault/told_end.h"
+
 #include <tutti/tutti.h>
 
 #include <fcntl.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,16 +48,7 @@ static void audit_batch(const tt_batch *b) {
         abort();
 }
 
-static int audited_next(tt_loader *loader, tt_batch *b) {
-    const struct timespec pace = {.tv_nsec = audit_number("A_PACE_MS") * 1000000};
-    int more = tt_loader_next(loader, b);
-    if (loader != audit.loader || more <= 0)
-        return more;
-    audit_batch(b);
-    if (pace.tv_nsec && access("hurry", F_OK))
-        nanosleep(&pace, NULL);
-    return more;
-}
+static int audited_next(tt_loader *loader, tt_batch *b);
 
 static tt_status audited_add_loader(tt_elastic *elastic, const char *name, tt_loader *loader) {
     audit.elastic = elastic;
@@ -92,8 +87,8 @@ static void audited_free_elastic(tt_elastic *elastic) {
 }
 
 #undef tt_elastic_new
-#define tt_elastic_new(...)                                                                                            \
-    tt_elastic_new_with(                                                                                               \
+#define tt_elastic_new(...) \
+    tt_elastic_new_with(    \
         TT_ARGS(tt_elastic_new_args, .out = __VA_ARGS__, .heartbeat_ms = audit_number("A_HEARTBEAT_MS")))
 #undef tt_loader_next
 #define tt_loader_next audited_next
@@ -105,6 +100,19 @@ static void audited_free_elastic(tt_elastic *elastic) {
 int trainer_main(int argc, char **argv);
 #include "../../examples/mnist_trainer.c"
 #undef main
+#undef tt_loader_next
+
+static int audited_next(tt_loader *loader, tt_batch *b) {
+    const struct timespec pace = {.tv_nsec = audit_number("A_PACE_MS") * 1000000};
+    int more = tt_loader_next_with(loader, b, sizeof *b);
+    if (loader != audit.loader || more <= 0)
+        return more;
+    Trainer *t = (Trainer *)(uintptr_t)((const char *)audit.epoch - offsetof(Trainer, progress.epoch));
+    audit_batch(b);
+    if (!told_end(&t->epochs, t->progress.epoch))
+        nanosleep(&pace, NULL);
+    return more;
+}
 
 int main(int argc, char **argv) {
     audit.file = open("audit", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
