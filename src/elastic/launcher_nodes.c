@@ -139,8 +139,7 @@ static void publish_end_of_node(launcher *l, int node) {
     const tt__round_node *of = &l->round->of[node];
     for (int rank = of->first_rank; rank < of->first_rank + of->workers; rank++) {
         char key[64];
-        snprintf(key, sizeof key, "tutti/ended/%d", rank);
-        put_note(l, key, "its node, which is not there any more");
+        put_note(l, tt__ended_key(key, rank, l->job->recovery), "its node, which is not there any more");
     }
 }
 

@@ -89,7 +89,7 @@ class Audit:
                 yield (*map(int, head.split()), [int(i) for i in indices.split()])
 
     def look(self):
-        """(round, commit) of the last line."""
+        """(the last round, the last step). A later round begins at most a step before."""
         with contextlib.suppress(OSError), open(self.path, "rb") as f:
             f.seek(self.at)
             data = f.read()
@@ -97,6 +97,8 @@ class Audit:
             self.at += end
             for line in data[:end].splitlines():
                 commit, number, _, epoch = map(int, line.partition(b":")[0].split())
+                if number > self.round and commit < self.commit - 1:
+                    raise AssertionError(f"round {number} begins with step {commit}, after {self.commit} (seed {SEED})")
                 self.round, self.commit = max(self.round, number), max(self.commit, commit)
                 self.epoch = max(self.epoch, epoch)
         return self.round, self.commit
@@ -318,7 +320,7 @@ class Chaos(unittest.TestCase):
                  f"--rdzv-conf=last_call_timeout=1,heartbeat={HEARTBEAT_S}"]
         for node in range(3):
             self.start(node, flags)
-            self.stack.callback(lambda n=node: self.launchers[n].kill())
+            self.stack.callback(lambda n=node: n in self.launchers and self.launchers[n].kill())
             while node == 0 and not self.serves(port):
                 time.sleep(0.01)
 
@@ -343,7 +345,7 @@ class Chaos(unittest.TestCase):
                  f"--rdzv-conf=last_call_timeout=2,heartbeat={HEARTBEAT_S}"]
         for node in range(4):
             self.start(node, flags)
-            self.stack.callback(lambda n=node: self.launchers[n].kill())
+            self.stack.callback(lambda n=node: n in self.launchers and self.launchers[n].kill())
             while node == 0 and not self.serves(port):
                 time.sleep(0.01)
         while faults and self.lose_nodes_for_a_while(flags):
@@ -379,15 +381,15 @@ class Chaos(unittest.TestCase):
             self.launchers.pop(node).wait()
         return False
 
-    def start_three(self):
-        """The first serves the store."""
-        self.env["E_EPOCHS"] = "80" if HEARTBEAT_S < 5 else "400"  # a silence must fit in
+    def start_three(self, epochs=80 if HEARTBEAT_S < 5 else 400):
+        """The first serves the store. Epochs: a silence must fit in."""
+        self.env["E_EPOCHS"] = str(epochs)
         port = free_port()
         flags = ["--nnodes=1:3", f"--rdzv-endpoint=127.0.0.1:{port}",
                  f"--rdzv-conf=last_call_timeout=2,heartbeat={HEARTBEAT_S}"]
         for node in range(3):
             self.start(node, flags)
-            self.stack.callback(lambda n=node: self.launchers[n].kill())
+            self.stack.callback(lambda n=node: n in self.launchers and self.launchers[n].kill())
             while node == 0 and not self.serves(port):
                 time.sleep(0.01)
         return flags
@@ -416,6 +418,29 @@ class Chaos(unittest.TestCase):
         self.start(0, flags)
         self.wait_for(before[0] + 2, before[1])
         self.assertEqual([workers_below(self.launchers[node].pid) for node in (1, 2)], workers, self.logs())
+        self.end()
+        self.audit.assert_each_once(self, may_repeat=True)
+
+    def test_a_node_is_lost_while_others_join_it(self):
+        """Those that go on wait for its rank, in a round that follows others, and hear that it won't come."""
+        flags = self.start_three(epochs=1000000)
+        self.wait_for(0, 20)
+        self.launchers[2].kill()
+        self.launchers[2].wait()
+        self.wait_for(self.audit.look()[0] + 1, self.audit.commit)
+        workers = [workers_below(self.launchers[node].pid) for node in (0, 1)]
+        self.elastic = ["sh", "-c", "touch born; exec sleep 1000"]
+        self.start(2, flags)
+        deadline = time.monotonic() + DEADLINE
+        while not (self.folder / "born").exists():
+            self.assertLess(time.monotonic(), deadline, self.logs())
+            time.sleep(0.005)
+        before = self.audit.look()
+        self.launchers[2].kill()
+        self.launchers.pop(2).wait()
+        self.wait_for(before[0] + 1, before[1])
+        self.assertEqual([workers_below(self.launchers[node].pid) for node in (0, 1)], workers, self.logs())
+        self.let_end()
         self.end()
         self.audit.assert_each_once(self, may_repeat=True)
 
