@@ -1,6 +1,8 @@
 /* A rank of a job dies or freezes: the other's error names it, the launcher's report too, and nothing is left. */
 #include "support/process.h"
 
+#include <tutti/store.h>
+
 /* The job is to end soon. */
 enum { SOON_MS = 5000 };
 
@@ -95,6 +97,33 @@ static void a_rank_that_ends_before_it_joins_is_named(void **state) {
     process_free(p);
 }
 
+/* It had told where it is, but another rank not yet: those that wait for that one learn of its end. */
+static void a_rank_that_ends_before_all_have_joined_is_named(void **state) {
+    (void)state;
+    const char *programs = getenv("TT_PROGRAMS");
+    char program[4096];
+    tt_store *store = NULL;
+    if (!programs)
+        skip();
+    snprintf(program, sizeof program,
+             "echo rank $RANK is pid $$ at port $MASTER_PORT.; test $RANK = 2 && exec sleep 1000; "
+             "exec %s/reduce_forever",
+             programs);
+    process *p = start_tutti("run", "--standalone", "--nproc-per-node=3", "--settle-period=60", "sh", "-c", program);
+    process_expect(p, 0, ".\n", 3);
+    int port = atoi(strstr(p->text[0], " at port ") + strlen(" at port "));
+    assert_int_equal(tt_tcp_store(&store, "127.0.0.1", port, .timeout_ms = PATIENCE_MS), TT_OK);
+    assert_int_equal(tt_store_wait(store, (const char *const[]){"tutti/0/1/rank/0", "tutti/0/1/rank/1"}, 2, 0), TT_OK);
+    tt_store_free(store);
+    kill(pid_of(p, 1), SIGKILL);
+    process_expect(p, 1, "rank 1 ended with signal 9 (SIGKILL) before all had joined", 1);
+    kill(pid_of(p, 2), SIGKILL);
+    process_finish(p);
+    assert_contains(p->text[1], "tutti run: rank 1 failed first: killed by SIGKILL (signal 9)");
+    assert_int_equal(p->code, 137);
+    process_free(p);
+}
+
 /* A rank that is stopped before it has told anybody where it is: the launcher knows its process. */
 static void a_rank_that_is_frozen_before_it_joins_is_named(void **state) {
     (void)state;
@@ -119,6 +148,7 @@ int main(void) {
         cmocka_unit_test(a_killed_rank_over_tcp_is_told_with_its_signal),
         cmocka_unit_test(a_frozen_rank_is_named),
         cmocka_unit_test(a_rank_that_ends_before_it_joins_is_named),
+        cmocka_unit_test(a_rank_that_ends_before_all_have_joined_is_named),
         cmocka_unit_test(a_rank_that_is_frozen_before_it_joins_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

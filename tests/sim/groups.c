@@ -261,11 +261,11 @@ static void form(sim_ring *ring) {
         sim_wake(ring->members[i]->task);
 }
 
-/* Is there a rank that won't come, as its launcher says? */
+/* Is there a rank that has ended before all have come, as its launcher says? */
 static int rank_that_ended(const sim_ring *ring) {
     char key[64];
     for (int i = 0; i < ring->n; i++)
-        if (!ring->members[i] && sim_store_has(tt__ended_key(key, i, ring->round)))
+        if (sim_store_has(tt__ended_key(key, i, ring->round)))
             return i;
     return -1;
 }

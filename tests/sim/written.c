@@ -226,6 +226,18 @@ static const changing changing_cases[] = {
      3,
      6000,
      2},
+    /* Those that joined waited for the one that is stopped alone, and were ended. */
+    {{"a launcher is killed when its ranks have joined those that go on, of which one is stopped",
+      4,
+      1,
+      {{.kind = SIM_LATE, .node = 3, .at_ms = 3000},
+       {.kind = SIM_STOPS, .node = 1, .attempt = 1, .for_ms = 22000},
+       {.kind = SIM_KILL_LAUNCHER, .node = 2, .from = SIM_FROM_START, .attempt = 1, .at_ms = 500},
+       {.kind = SIM_KINDS}}},
+     2,
+     4,
+     6000,
+     2},
     /* That its rank had ended was noted in the store of the next round, for another one. */
     {{"a launcher is frozen until after the end of the work, and its ranks had ended well",
       3,

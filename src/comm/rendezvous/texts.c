@@ -67,21 +67,27 @@ static bool is_launched(const exchange *x) {
     return socket && own && size && tt__agent_serves_store() && atoi(own) == x->rank && atoi(size) == x->world;
 }
 
-/* Has a rank that has written no text ended, as its launcher noted? */
+/* Has a rank ended, as its launcher noted? One that has left its text counts, too, while another's is missing: what
+ * all were to do together it can't have done. Ranks that survive others would else wait for one of those that are left,
+ * however long that takes, until their launchers end them. */
 static tt_status check_ended(const exchange *x) {
     for (int r = 0; r < x->world; r++) {
         char ended[64];
         const char *note = tt__ended_key(ended, r, tt__round_number());
-        bool there = false;
+        bool there = false, all = false;
         tt_store_value value;
         TT__TRY(tt_store_check(x->store, &note, 1, &there));
         if (!there)
             continue;
-        TT__TRY(tt_store_check(x->store, &x->keys[r], 1, &there)); /* it may have left its text before */
-        if (there || tt__signed_get(x->store, &x->secret, note, "", "this rank", "the launcher", 0, &value))
+        TT__TRY(tt_store_check(x->store, x->keys, x->world, &all));
+        if (all) /* by now: it may have ended after that */
+            return TT_OK;
+        TT__TRY(tt_store_check(x->store, &x->keys[r], 1, &there));
+        if (tt__signed_get(x->store, &x->secret, note, "", "this rank", "the launcher", 0, &value))
             continue;
-        tt_status status = tt__fail(TT_ERR_PEER, "rank %d ended with %.*s before it joined", r,
-                                    value.size < 80 ? (int)value.size : 80, (const char *)value.data);
+        int size = value.size < 80 ? (int)value.size : 80;
+        tt_status status = tt__fail(TT_ERR_PEER, "rank %d ended with %.*s before %s joined", r, size,
+                                    (const char *)value.data, there ? "all had" : "it");
         tt_store_value_free(&value);
         return status;
     }
