@@ -175,25 +175,6 @@ static void take_node_signal(launcher *l, const tt__nodes_event *event) {
     tt__launcher_terminate(l, SIGTERM);
 }
 
-/* Another launcher is done. While workers of ours are there it has not ended with the others: it is missing, or goes
- * where it may; but not when those are there that were kept for another round, and none follows. */
-static bool take_left(launcher *l, tt__nodes_event *event) {
-    if (l->done || l->ending || l->is_last || !tt__launcher_may_go_on(l))
-        return false;
-    if (tt__launcher_is_elastic(l) && event->node > 0) {
-        if (l->phase < TT__GONE)
-            node_goes(l, event->node, "its launcher's end");
-        return false;
-    }
-    l->node_left = true;
-    if (l->phase >= TT__GONE || l->node_signal || l->got_signal)
-        return false;
-    event->text = strdup("its launcher has ended");
-    keep_lost(l, event);
-    tt__launcher_settle(l);
-    return true;
-}
-
 /* A node is lost, perhaps this one, as the coordinator sees it, or the coordinator. */
 static void take_lost_node(launcher *l, tt__nodes_event *event) {
     bool replaced = tt__launcher_replaces(l), own = event->node == l->job->node;
@@ -208,6 +189,31 @@ static void take_lost_node(launcher *l, tt__nodes_event *event) {
         publish_end_of_node(l, event->node);
         tt__launcher_change(l);
     }
+}
+
+/* Another launcher is done. While workers of ours are there it has not ended with the others: it is missing, or goes
+ * where it may; but not when those are there that were kept for another round, and none follows. */
+static bool take_left(launcher *l, tt__nodes_event *event) {
+    if (l->done || l->ending || l->is_last || !tt__launcher_may_go_on(l))
+        return false;
+    if (tt__launcher_is_elastic(l) && event->node > 0) {
+        if (l->phase < TT__GONE)
+            node_goes(l, event->node, "its launcher's end");
+        return false;
+    }
+    /* its keeper is lost, say */
+    if (tt__launcher_replaces(l) && event->node > 0 && !l->node_signal && !l->got_signal) {
+        event->text = strdup("its launcher has ended");
+        take_lost_node(l, event);
+        return true;
+    }
+    l->node_left = true;
+    if (l->phase >= TT__GONE || l->node_signal || l->got_signal)
+        return false;
+    event->text = strdup("its launcher has ended");
+    keep_lost(l, event);
+    tt__launcher_settle(l);
+    return true;
 }
 
 /* Ranks of another node wait for the next round. */

@@ -143,6 +143,14 @@ static const changing changing_cases[] = {
      2,
      2,
      10000},
+    /* The job ended, though it was short of nothing. */
+    {{"a keeper is killed, and a spare is there",
+      3,
+      1,
+      {{.kind = SIM_KILL_KEEPER, .node = 1, .from = SIM_FROM_START, .at_ms = 300}, {.kind = SIM_KINDS}}},
+     2,
+     2,
+     10000},
     /* It was told nothing of what it had missed. */
     {{"a machine is paused for long, and needed when it is back",
       4,
