@@ -202,7 +202,8 @@ static bool take_left(launcher *l, tt__nodes_event *event) {
             node_goes(l, event->node, "its launcher's end");
         return false;
     }
-    if (tt__launcher_replaces(l) && event->node > 0) {
+    /* its keeper is lost, say */
+    if (tt__launcher_replaces(l) && event->node > 0 && !l->node_signal && !l->got_signal) {
         if (l->phase >= TT__GONE)
             return false;
         event->text = strdup("its launcher has ended");
