@@ -104,7 +104,8 @@ PLANTS = [
     ("a launcher that ends before the others is taken for lost", "elastic/launcher_nodes.c",
      "if (l->done || l->is_last ||", "if (l->done || (l->is_last && !PLANTED) ||"),
     ("a launcher that ends is not replaced", "elastic/launcher_nodes.c",
-     "if (tt__launcher_replaces(l) && event->node > 0 &&", "if (!PLANTED && tt__launcher_replaces(l) && event->node > 0 &&"),
+     "if (tt__launcher_replaces(l) && event->node > 0 &&",
+     "if (!PLANTED && tt__launcher_replaces(l) && event->node > 0 &&"),
 ]
 
 
