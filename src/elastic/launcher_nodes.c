@@ -195,14 +195,15 @@ static void take_lost_node(launcher *l, tt__nodes_event *event) {
 /* Another launcher is done. While workers of ours are there it has not ended with the others: it is missing, or goes
  * where it may; but not when those are there that were kept for another round, and none follows. */
 static bool take_left(launcher *l, tt__nodes_event *event) {
-    if (l->done || l->ending || l->is_last || !tt__launcher_may_go_on(l))
+    if (l->done || l->is_last || !tt__launcher_may_go_on(l))
         return false;
     if (tt__launcher_is_elastic(l) && event->node > 0) {
         if (l->phase < TT__GONE)
             node_goes(l, event->node, "its launcher's end");
         return false;
     }
-    if (tt__launcher_replaces(l) && event->node > 0) {
+    /* its keeper is lost, say */
+    if (tt__launcher_replaces(l) && event->node > 0 && !l->node_signal && !l->got_signal) {
         if (l->phase >= TT__GONE)
             return false;
         event->text = strdup("its launcher has ended");

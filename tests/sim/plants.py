@@ -102,10 +102,10 @@ PLANTS = [
     ("a newcomer keeps what it had", "recovery/restore.c",
      "    if (!status && s->lacks)\n", "    if (!status && s->lacks && !PLANTED)\n"),
     ("a launcher that ends before the others is taken for lost", "elastic/launcher_nodes.c",
-     "if (l->done || l->ending ||", "if (l->done || (l->ending && !PLANTED) ||"),
+     "if (l->done || l->is_last ||", "if (l->done || (l->is_last && !PLANTED) ||"),
     ("a launcher that ends is not replaced", "elastic/launcher_nodes.c",
-     "if (tt__launcher_replaces(l) && event->node > 0) {",
-     "if (!PLANTED && tt__launcher_replaces(l) && event->node > 0) {"),
+     "if (tt__launcher_replaces(l) && event->node > 0 &&",
+     "if (!PLANTED && tt__launcher_replaces(l) && event->node > 0 &&"),
 ]
 
 
