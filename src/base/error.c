@@ -112,6 +112,8 @@ tt_status tt__fail_alike(void) {
     return last.status;
 }
 
+bool tt__error_is_alike(void) { return last.status && last.alike; }
+
 uint64_t tt__error_count(void) { return last.count; }
 
 tt_status tt__fail_callback(uint64_t before, tt_status status, const char *format, ...) {

@@ -25,6 +25,7 @@ TT__EXPORT tt_status tt__fail_prefix(const char *format, ...) TT_PRINTF(1, 2);
 /* Mark the recorded error as one that all ranks of the job find alike, before they could meet: tt_report() prints it in
  * rank 0 alone. Returns its status. */
 tt_status tt__fail_alike(void);
+bool tt__error_is_alike(void);
 
 /* Return how many errors this thread has recorded. */
 TT__EXPORT uint64_t tt__error_count(void);

@@ -4,6 +4,7 @@
 
 void tt__error_save(tt__saved_error *saved) {
     saved->status = tt_last_status();
+    saved->alike = tt__error_is_alike();
     if (saved->status) /* which is rare: saving nothing is cheap */
         snprintf(saved->text, sizeof saved->text, "%s", tt_last_error());
     tt__error_drop();
@@ -14,4 +15,6 @@ void tt__error_restore(const tt__saved_error *saved) {
         tt__fail(saved->status, "%s", saved->text);
     else
         tt__error_drop();
+    if (saved->alike)
+        tt__fail_alike();
 }

@@ -8,6 +8,7 @@
 
 typedef struct tt__saved_error {
     tt_status status;
+    bool alike; /* tt__fail_alike() */
     char text[TT__ERROR_TEXT_SIZE];
 } tt__saved_error;
 
