@@ -118,9 +118,9 @@ void tt__launcher_free_events(tt__nodes_event *list);
 /* ---- launcher_recovery.c */
 
 /* This node's workers that run: how many, how many of them survive the loss of others, how many wait for the next
- * round; and a rank that one of these blames, -1: none. */
+ * round; and a rank that one of these blames, -1: none. starting: how many do not run yet. */
 typedef struct tt__survivors {
-    int living, able, waiting, blamed;
+    int living, able, waiting, blamed, starting;
 } tt__survivors;
 
 tt__survivors tt__launcher_survivors(const tt__launcher_state *l);

@@ -162,7 +162,7 @@ void tt__launcher_look_at_survivors(launcher *l) {
         return;
     if (l->phase == TT__RUNNING)
         tt__launcher_settle(l);
-    if (s.waiting == s.living)
+    if (s.waiting == s.living && !s.starting)
         tt__launcher_attempt_over(l, 0);
     else if (s.blamed >= 0)
         tt__launcher_kill_late(l, s.blamed);

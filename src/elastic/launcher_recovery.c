@@ -25,6 +25,7 @@ tt__survivors tt__launcher_survivors(const launcher *l) {
     uint32_t next = (uint32_t)l->job->recovery + 1;
     for (int i = 0; i < l->job->workers; i++) {
         tt__recovery words;
+        s.starting += !l->workers[i].pid && !l->workers[i].ended;
         if (!l->workers[i].pid || l->workers[i].ended)
             continue;
         s.living++;
