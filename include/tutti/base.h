@@ -67,6 +67,9 @@
  * keeps gcc's -Wextra from warning of those left out, and marks where the options end, before any padding. */
 #ifndef __cplusplus
 #define TT_ARGS(type, ...) &(type){__VA_ARGS__, .tt_end = 0}, offsetof(type, tt_end)
+
+/* The same where errors and reports name the place of the call. */
+#define TT_CALL(type, ...) &(type){__VA_ARGS__, .file = __FILE__, .line = __LINE__, .tt_end = 0}, offsetof(type, tt_end)
 #endif
 
 /* Macros pass raw buffers through TT_BUFFER. It gives the pointer itself; for a pointer to a tensor, whose struct a

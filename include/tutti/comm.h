@@ -167,10 +167,6 @@ TT_API void tt_group_set_timeout_ms(tt_group *group, int64_t timeout_ms);
     int line;                                                                                                   \
     char tt_end /* not an option: see base.h */
 
-#ifndef __cplusplus
-#define TT_CALL(type, ...) &(type){__VA_ARGS__, .file = __FILE__, .line = __LINE__, .tt_end = 0}, offsetof(type, tt_end)
-#endif
-
 /* What calls on buffers take besides: where all of a call's buffers lie. Left out: in the host's memory.
  *   tt_all_reduce(group, buf, n, TT_F32, TT_SUM, .device = TT_DEVICE_CUDA, .device_index = 1, .stream = stream)
  *

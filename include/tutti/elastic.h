@@ -63,7 +63,7 @@ TT_API TT_NODISCARD tt_status tt_elastic_new_with(const tt_elastic_new_args *arg
 TT_API void tt_elastic_free(tt_elastic *elastic);
 
 /* The group of the present round (borrowed): ask again after each tt_elastic_restore(), the first one too, which may
- * end the one before. NULL for NULL, and after a tt_elastic_restore() that failed. */
+ * end the one before. NULL for NULL, and after a tt_elastic_restore() that failed, but for a disabled one. */
 TT_API tt_group *tt_elastic_group(const tt_elastic *elastic);
 
 /* ---- what the state is made of

@@ -161,6 +161,9 @@ static tt_status choose_backend(tt__job *job, const tt__run_flags *flags) {
                         job->min_nodes, job->max_nodes);
     if (flags->standalone && job->max_nodes > 1)
         return tt__fail(TT_ERR_INVALID, "--standalone is for a job on one node, got --nnodes=%s", flags->nnodes);
+    if (!dynamic && tt__run_names_replicas(flags->rdzv_endpoint))
+        return tt__fail(TT_ERR_INVALID, "--rdzv-endpoint: several are replicas, for nodes that come without a number: "
+                                        "expected --rdzv-backend=c10d, got static");
     job->rdzv_backend = backend;
     if (dynamic && job->max_nodes > 1) {
         job->number = -1;

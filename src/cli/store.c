@@ -133,12 +133,14 @@ static int store_main(int argc, char **argv) {
     int64_t port = TT_STORE_DEFAULT_PORT, mib = 0;
     tt_store_auth auth = TT_STORE_AUTH_LOCAL;
     tt__replica_place place = {0};
+    bool one = false;
     tt__cli_normalise_flags(argc, argv);
     for (int c; (c = tt__cli_next_flag(&tt__cmd_store, argc, argv, NULL)) != -1;) {
         if (c == '?')
             return TT__EXIT_USAGE;
         if (c == 'h')
             return TT__EXIT_OK;
+        one = one || c == 'a' || c == 'p';
         if (c == 'a')
             host = tt__net_bare_host(optarg, bare);
         else if (c == 'r' && tt__replica_place_read(&place, "--replicas", optarg, 0))
@@ -152,6 +154,8 @@ static int store_main(int argc, char **argv) {
         else if (c == 'p' && tt__parse_i64("--port", optarg, 0, 65535, &port))
             return tt__cli_usage_error("store", "%s", tt_last_error());
     }
+    if (one && place.n)
+        return tt__cli_usage_error("store", "--replicas names the addresses: expected no --host and no --port");
     if (secret_file && tt__secret_read_file(secret_file, secret)) {
         tt_report();
         return TT__EXIT_FAILED;

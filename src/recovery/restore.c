@@ -206,7 +206,8 @@ tt_status tt_elastic_restore(tt_elastic *e) {
     if (status) {
         if (status == TT_ERR_ABORTED && tt__stop_wish_signal(&e->stop))
             set_last_commit(e);
-        tt__error_file_write(tt_last_error(), true);
+        if (tt__elastic_mends(status)) /* else it is this rank's own failure, which is told as any other */
+            tt__error_file_write(tt_last_error(), true);
         return status;
     }
     e->change = (tt_elastic_change){e->round, e->rank, e->world, old_rank, old_world, e->reason};

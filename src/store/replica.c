@@ -16,6 +16,13 @@ enum { SNAPSHOT_EVERY = 1024, LOG_KEPT = 256, SNAPSHOT_MS = 5000, FORGOTTEN_MS =
 
 static void on_raft_closed(struct raft *raft) { (void)raft; }
 
+static void fail_replica(tt__replica *r, const char *why) {
+    if (!*r->failed)
+        snprintf(r->failed, sizeof r->failed, "%s", why);
+    tt__log(TT_LOG_WARNING, "the replica of the store at %s:%d serves nobody any more: %s", r->place.at[r->member].host,
+            r->place.at[r->member].port, r->failed);
+}
+
 /* ---- the state machine, for libraft */
 
 static int fsm_apply(struct raft_fsm *fsm, const struct raft_buffer *buffer, void **result) {
@@ -24,7 +31,7 @@ static int fsm_apply(struct raft_fsm *fsm, const struct raft_buffer *buffer, voi
     *result = &r->answer;
     if (tt__replica_apply(&r->state, (tt__span){buffer->base, buffer->len}, &r->answer))
         return 0;
-    snprintf(r->failed, sizeof r->failed, "memory was out in the midst of a write");
+    fail_replica(r, "memory was out in the midst of a write");
     return RAFT_NOMEM;
 }
 
@@ -50,7 +57,7 @@ static int fsm_restore(struct raft_fsm *fsm, struct raft_buffer *buffer) {
     tt__replica *r = fsm->data;
     tt__replica_send_away(r);
     if (!tt__replica_restore(&r->state, (tt__span){buffer->base, buffer->len})) {
-        snprintf(r->failed, sizeof r->failed, "memory was out in the midst of taking over what the others hold");
+        fail_replica(r, "memory was out in the midst of taking over what the others hold");
         return RAFT_NOMEM;
     }
     r->lib->raft_free(buffer->base);
@@ -79,13 +86,6 @@ static bool io_sends(void *user, const struct raft_message *message) {
     bool told = tell(r, member, TT__REPLICA_RAFT, &body);
     tt__bytes_free(&body);
     return told;
-}
-
-static void fail_replica(tt__replica *r, const char *why) {
-    if (!*r->failed)
-        snprintf(r->failed, sizeof r->failed, "%s", why);
-    tt__log(TT_LOG_WARNING, "the replica of the store at %s:%d serves nobody any more: %s", r->place.at[r->member].host,
-            r->place.at[r->member].port, r->failed);
 }
 
 /* Become part of a cluster: one that begins with the ids `begun`, or one that lives and takes this one in. */
@@ -206,13 +206,10 @@ static void tell_when_in(tt__replica *r) {
 
 /* Be as new as one that is started again: nothing that this one has promised counts under its next id. */
 static void start_over(tt__replica *r) {
-    tt__store_service *service = &r->all->service;
+    tt__replica_send_away(r);
     r->lib->raft_close(&r->raft, on_raft_closed);
     tt__replica_io_free(&r->io);
-    tt__replica_state_free(&r->state);
-    tt__store_table_free(&service->table);
-    tt__store_table_init(&service->table);
-    tt__replica_state_init(&r->state, service);
+    tt__replica_empty(&r->state);
     r->raft = (struct raft){0};
     r->started = r->changing = false;
     memset(r->begun, 0, sizeof r->begun);
@@ -338,13 +335,13 @@ static void say_why(tt__replica *r, char *text, size_t size) {
         if (i == r->member || view.up)
             continue;
         tt__net_endpoint_text(r->place.at[i].host, r->place.at[i].port, where);
-        used += (size_t)snprintf(text + used, size - used, "; it does not reach %s", where);
+        used += (size_t)snprintf(text + used, size - used, "; it does not reach %s: %.140s", where, view.why);
     }
 }
 
 /* A byte says whether this one leads; one who does, 255: nobody; a string why. */
 static void say_who(tt__replica *r, tt__store_session *session) {
-    char text[600] = "";
+    char text[1200] = "";
     raft_id id = 0;
     const char *address = NULL;
     if (r->started && !r->leads && !*r->failed)

@@ -94,7 +94,7 @@ static bool take_entries(const tt__raft *raft, tt__replica_reader *reader, struc
     uint64_t n = tt__replica_take(reader, 8);
     m->entries = NULL;
     m->n_entries = (unsigned)n;
-    if (reader->bad || n > reader->rest.size / 17)
+    if (reader->bad || n > reader->rest.size / 17 || m->prev_log_index > UINT64_MAX - n)
         return false;
     if (!n)
         return true;
@@ -110,7 +110,9 @@ static bool take_entries(const tt__raft *raft, tt__replica_reader *reader, struc
         entry->buf = (struct raft_buffer){at, bytes.size};
         entry->batch = block;
         at += bytes.size;
-        reader->bad = reader->bad || entry->type < RAFT_COMMAND || entry->type > RAFT_CHANGE;
+        raft_term before = i ? entry[-1].term : m->prev_log_term;
+        reader->bad = reader->bad || entry->type < RAFT_COMMAND || entry->type > RAFT_CHANGE || !entry->term ||
+                      entry->term < before || entry->term > m->term;
     }
     if (m->entries && block && !reader->bad)
         return true;

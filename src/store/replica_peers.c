@@ -15,6 +15,7 @@
 /* Nobody waits longer for a thread to end than it takes to find that nobody listens. */
 enum { LISTENS_MS = 400, AGAIN_MS = 100, OPEN_MS = 3000, ASK_EVERY_MS = 500, ANSWER_MS = 3000 };
 #define QUEUE_MAX ((size_t)128 << 20)
+#define PIECE ((size_t)256 << 10)
 
 void tt__replica_peers_init(tt__replica_peers *peers) {
     pthread_mutex_init(&peers->lock, NULL);
@@ -113,13 +114,23 @@ static tt_status ask_whether_there(tt__store_client *client) {
     return tt__store_client_read(client, echo, sizeof echo, deadline_ms);
 }
 
+/* However slow the link is: each piece has its own deadline. */
+static tt_status send_in_pieces(tt__store_client *client, const tt__bytes *queue) {
+    tt_status status = TT_OK;
+    for (size_t at = 0; at < queue->size && !status; at += PIECE) {
+        size_t size = queue->size - at < PIECE ? queue->size - at : PIECE;
+        status = tt__stream_write_full(&client->stream, queue->data + at, size, tt__deadline_ms(ANSWER_MS));
+    }
+    return status;
+}
+
 static void serve_peer(tt__replica_peer *p, tt__store_client *client) {
     tt__bytes queue = {0};
     int64_t asked_ms = tt__now_ms();
     tt_status status = TT_OK;
     while (!status && take_queue(p, &queue)) {
         if (queue.size)
-            status = tt__stream_write_full(&client->stream, queue.data, queue.size, tt__deadline_ms(ANSWER_MS));
+            status = send_in_pieces(client, &queue);
         tt__bytes_free(&queue);
         if (!status && tt__now_ms() - asked_ms >= ASK_EVERY_MS) {
             status = ask_whether_there(client);

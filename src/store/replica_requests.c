@@ -88,7 +88,7 @@ static bool fits_in(const tt__replica *r, size_t more, char why[TT__STORE_WHY_SI
     if (more > TT__REPLICA_MAX_REQUEST)
         snprintf(why, TT__STORE_WHY_SIZE, "a request of %zu bytes; a store of several replicas takes at most %zu", more,
                  TT__REPLICA_MAX_REQUEST);
-    else if (r->all->service.table.bytes + more > limit)
+    else if (r->all->service.table.bytes + r->state.recent.bytes + r->state.before.bytes + more > limit)
         snprintf(why, TT__STORE_WHY_SIZE, "%zu bytes more don't fit: a store of several replicas holds %zu MiB", more,
                  limit >> 20);
     else

@@ -2,6 +2,7 @@
 
 #include "store/operations.h"
 #include "store/replica_words.h"
+#include "store/waiters.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -20,6 +21,22 @@ void tt__replica_state_init(tt__replica_state *state, tt__store_service *service
     state->service = service;
     tt__store_table_init(&state->recent);
     tt__store_table_init(&state->before);
+    state->answers = 0;
+}
+
+static void cancel_waits(tt__store_service *service) {
+    tt__list_node *sessions = &service->sessions;
+    for (tt__list_node *node = sessions->next; node != sessions; node = node->next)
+        tt__store_wait_cancel((tt__store_session *)(void *)((char *)node - offsetof(tt__store_session, node)));
+}
+
+void tt__replica_empty(tt__replica_state *state) {
+    tt__store_service *service = state->service;
+    cancel_waits(service);
+    tt__replica_state_free(state);
+    tt__store_table_free(&service->table);
+    tt__store_table_init(&service->table);
+    tt__replica_state_init(state, service);
 }
 
 void tt__replica_state_free(tt__replica_state *state) {
@@ -81,15 +98,19 @@ void tt__replica_put_entry(tt__bytes *out, uint64_t client, uint64_t number, tt_
 /* Note a client's last write. */
 static bool note_answer(tt__replica_state *state, tt__span client, uint64_t number, const tt__bytes *answer) {
     tt__bytes value = {0};
-    if (state->recent.present >= TT__REPLICA_CLIENTS && !tt__store_table_find(&state->recent, client)) {
+    bool full = state->recent.present >= TT__REPLICA_CLIENTS || state->answers >= TT__REPLICA_ANSWERS;
+    if (full && !tt__store_table_find(&state->recent, client)) {
         tt__store_table_free(&state->before);
         state->before = state->recent;
         tt__store_table_init(&state->recent);
+        state->answers = 0;
     }
     tt__store_put_u64(&value, number);
     tt__bytes_put(&value, answer->data, answer->size);
     tt__store_entry *entry = value.failed ? NULL : tt__store_table_obtain(&state->recent, client);
+    size_t former = entry && entry->present ? entry->value.size : 0;
     bool noted = entry && tt__store_entry_assign(&state->recent, entry, (tt__span){value.data, value.size});
+    state->answers += value.size - former;
     tt__bytes_free(&value);
     return noted;
 }
@@ -155,16 +176,25 @@ static bool restore_entry(tt__store_table *table, tt__replica_reader *reader) {
 }
 
 static bool restore_table(tt__store_table *table, tt__replica_reader *reader) {
-    tt__store_table_free(table);
-    tt__store_table_init(table);
     uint64_t left = tt__replica_take(reader, 8);
     while (left && !reader->bad && restore_entry(table, reader))
         left--;
     return !left && !reader->bad;
 }
 
+static size_t bytes_of(const tt__store_table *table) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < table->bucket_count; i++)
+        for (const tt__store_entry *e = table->buckets[i]; e; e = e->next)
+            bytes += e->present ? e->value.size : 0;
+    return bytes;
+}
+
 bool tt__replica_restore(tt__replica_state *state, tt__span saved) {
     tt__replica_reader reader = {.rest = saved};
-    return restore_table(&state->service->table, &reader) && restore_table(&state->recent, &reader) &&
-           restore_table(&state->before, &reader) && !reader.rest.size;
+    tt__replica_empty(state);
+    bool good = restore_table(&state->service->table, &reader) && restore_table(&state->recent, &reader) &&
+                restore_table(&state->before, &reader) && !reader.rest.size;
+    state->answers = bytes_of(&state->recent);
+    return good;
 }

@@ -8,18 +8,22 @@
 
 #include "store/service.h"
 
-/* The keys are the service's. Answers: of this many clients at least, those that wrote last; a client of before them
- * that sends its last write again writes twice. */
-enum { TT__REPLICA_CLIENTS = 4096 };
+/* The keys are the service's. Answers: of this many clients at least, those that wrote last, or of so many bytes; a
+ * client of before them that sends its last write again writes twice. */
+enum { TT__REPLICA_CLIENTS = 4096, TT__REPLICA_ANSWERS = 4 << 20 };
 
 typedef struct tt__replica_state {
     tt__store_service *service;
     tt__store_table recent, before; /* client -> number and answer of its last write; `before`: of the last
                                        TT__REPLICA_CLIENTS clients before those in `recent` */
+    size_t answers;                 /* bytes of those in `recent` */
 } tt__replica_state;
 
 void tt__replica_state_init(tt__replica_state *state, tt__store_service *service);
 void tt__replica_state_free(tt__replica_state *state);
+
+/* Forget all, the service's keys too. Sessions that wait for some wait for none any more: they are to be broken. */
+void tt__replica_empty(tt__replica_state *state);
 
 /* Is this one whole request that the replicas carry out, and does it write? If it is none, `why` says so. */
 bool tt__replica_request_good(tt__span request, bool *writes, char why[TT__STORE_WHY_SIZE]);

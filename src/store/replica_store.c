@@ -46,6 +46,12 @@ static int64_t sooner(int64_t deadline_ms, int64_t wait_ms) {
     return then_ms < deadline_ms ? then_ms : deadline_ms;
 }
 
+/* One replica's share of the time that a call has: another must be asked as well. */
+static int64_t share_of(const tt__replica_place *place, int64_t deadline_ms, int64_t most_ms) {
+    int64_t ms = tt__left_ms(deadline_ms) / place->n;
+    return sooner(deadline_ms, ms < most_ms ? ms : most_ms);
+}
+
 static void sleep_ms(int64_t ms) {
     nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
 }
@@ -58,6 +64,7 @@ static void note_why(replica_store *s, int i, const char *why) { snprintf(s->why
 static void lose_leader(replica_store *s, const char *why) {
     note_why(s, s->at, why);
     tt__store_client_close(&s->client);
+    s->at = (s->at + 1) % s->place.n; /* it is not the first to be asked next */
 }
 
 /* Ask whether it leads, or who does: *leader, -1 nobody. */
@@ -78,17 +85,18 @@ static tt_status ask_who(replica_store *s, int i, int *leader, int64_t deadline_
 static tt_status try_replica(replica_store *s, int i, int64_t accept_ms, int64_t deadline_ms, int *leader) {
     int fd;
     *leader = -1;
-    tt_status status = tt__net_connect(&fd, s->place.at[i].host, s->place.at[i].port, sooner(deadline_ms, accept_ms));
+    int64_t own_ms = share_of(&s->place, deadline_ms, WHO_MS);
+    tt_status status = tt__net_connect(&fd, s->place.at[i].host, s->place.at[i].port, sooner(own_ms, accept_ms));
     if (!status) {
         close(fd);
         status = tt__store_client_open(&s->client, s->place.at[i].host, s->place.at[i].port, TT_STORE_TORCH_2,
-                                       &s->access, sooner(deadline_ms, WHO_MS));
+                                       &s->access, own_ms);
     }
     if (!status)
-        status = ask_who(s, i, leader, sooner(deadline_ms, WHO_MS));
+        status = ask_who(s, i, leader, own_ms);
     if (status)
         note_why(s, i, tt_last_error());
-    s->at = i;
+    s->at = status ? (i + 1) % s->place.n : i;
     if (status || *leader != i)
         tt__store_client_close(&s->client);
     return status;
@@ -182,7 +190,7 @@ static void rep_put_value(call *c, const void *value, size_t size) {
 /* Send the request to the one that leads, once. `answer`: its first byte. */
 static tt_status ask_leader(call *c, uint64_t number, uint8_t *answer) {
     replica_store *s = c->store;
-    int64_t deadline_ms = sooner(c->deadline_ms, PATIENCE_MS);
+    int64_t deadline_ms = share_of(&s->place, c->deadline_ms, PATIENCE_MS); /* what is sent again is done once */
     TT__TRY(tt__store_client_begin(&s->client, TT__STORE_REPLICA_DO));
     tt__store_put_u64(&s->client.out, s->id);
     tt__store_put_u64(&s->client.out, number);
@@ -254,7 +262,7 @@ static void await_keys(call *c, const char *const *keys, size_t n) {
         }
         tt_status waited = tt__store_client_send(&s->client, sooner(c->deadline_ms, PATIENCE_MS));
         if (!waited)
-            waited = tt__store_client_read_stop_waiting(&s->client, sooner(c->deadline_ms, SLICE_MS));
+            waited = tt__store_client_read_stop_waiting(&s->client, share_of(&s->place, c->deadline_ms, SLICE_MS));
         if (!waited)
             return;
         if (!tt__store_client_is_open(&s->client))

@@ -115,6 +115,7 @@ WRONG = {
         ("--prot 1", "unknown flag --prot"),
         ("now", 'unexpected argument "now"'),
         ("--store-auth everybody", "--store-auth: expected local, required or none"),
+        ("--replicas a:1,b:2,c:3 --port 5", "--replicas names the addresses: expected no --host and no --port"),
     ],
     "tune": [
         ("--world 1", '--world: not understood: "1"'),

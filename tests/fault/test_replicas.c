@@ -256,6 +256,23 @@ static void test_a_minority_refuses(void **state) {
     tt_store_free(store);
 }
 
+/* One that accepts and does not answer takes no more than its share of a call. */
+static void test_one_is_silent(void **state) {
+    enum { BRIEF_MS = 2000 };
+    (void)state;
+    replicas_wait(&all);
+    for (int i = 0; i < REPLICAS; i++) {
+        kill(all.running[i]->pid, SIGSTOP);
+        tt_store *store = replicas_client(&all, BRIEF_MS);
+        tt_status status = TT_ERR_TIMEOUT;
+        for (int tries = 0; status && tries < PATIENCE_MS / BRIEF_MS; tries++) /* it may have led */
+            status = tt_store_set(store, "key", "value", 5);
+        assert_int_equal(status, TT_OK);
+        tt_store_free(store);
+        kill(all.running[i]->pid, SIGCONT);
+    }
+}
+
 /* Nobody can know what was agreed on when two are gone; new ones begin no other store beside what is left. */
 static void test_two_lost_at_once_begin_no_other_store(void **state) {
     (void)state;
@@ -404,6 +421,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_who_was_away_long_catches_up, open_all, close_all),
         cmocka_unit_test_setup_teardown(test_waits_outlive_replicas, open_all, close_all),
         cmocka_unit_test_setup_teardown(test_a_minority_refuses, open_all, close_all),
+        cmocka_unit_test_setup_teardown(test_one_is_silent, open_all, close_all),
         cmocka_unit_test_setup_teardown(test_two_lost_at_once_begin_no_other_store, open_all, close_all),
         cmocka_unit_test_setup_teardown(test_taken_in_by_one_that_is_lost, open_all, close_all),
         cmocka_unit_test_setup_teardown(test_what_is_refused, open_all, close_all),

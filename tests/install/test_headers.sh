@@ -20,6 +20,9 @@ first_of() {
 c=$(first_of gcc clang cc) cpp=$(first_of g++ clang++ c++)
 cd "$TT_SOURCE/include"
 for header in tutti/*.h; do compiles "$c -xc -std=c11" "$header"; done
+# Its macros need nothing else either.
+printf '#include <tutti/job.h>\nint timed(void);\nint timed(void) {\n int timer;\n TT_EXPIRES(1000);\n
+return tt_expires(&timer, 60000) != TT_OK;\n}\n' | "$c" -xc -std=c11 $flags -
 for header in tutti/*.hpp tutti/cpp/*.hpp; do compiles "$cpp -xc++ -std=c++17" "$header"; done
 for compiler in "gcc -xc -std=c11" "clang -xc -std=c11" "g++ -xc++ -std=c++17" "clang++ -xc++ -std=c++17"; do
     compiles "$compiler" tutti/*.h

@@ -184,6 +184,30 @@ static void expect_bad(tt__bytes request, const char *why) {
     tt__bytes_free(&request);
 }
 
+/* A client that waits for a key when all keys are taken over. */
+static void test_who_waits_while_it_is_taken_over(void **state) {
+    replica r;
+    tt__store_session waiting;
+    tt__bytes saved = {0}, wait = {0};
+    (void)state;
+    open_replica(&r);
+    assert_true(tt__replica_save(&r.state, &saved));
+    tt__store_session_init(&waiting, &r.service, NULL);
+    tt__store_put_u8(&wait, (uint8_t)tt__store_op_table[TT__STORE_VALIDATE].opcode[TT_STORE_TORCH_2]);
+    tt__store_put_u32(&wait, TT__STORE_MAGIC);
+    tt__store_put_u8(&wait, (uint8_t)tt__store_op_table[TT__STORE_WAIT].opcode[TT_STORE_TORCH_2]);
+    tt__store_put_u64(&wait, 1);
+    tt__store_put_string(&wait, text_of("/key"));
+    tt__store_session_feed(&waiting, wait.data, wait.size);
+    assert_int_equal(waiting.wait_count, 1);
+    tt__store_session_break(&waiting, "gone");
+    assert_true(tt__replica_restore(&r.state, span_of(&saved)));
+    tt__store_session_end(&waiting);
+    tt__bytes_free(&wait);
+    tt__bytes_free(&saved);
+    close_replica(&r);
+}
+
 static void test_requests_that_are_none(void **state) {
     (void)state;
     tt__bytes two = add_of("/k", 1), cut = add_of("/k", 1), other = {0};
@@ -206,8 +230,11 @@ static void test_requests_that_are_none(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_write_happens_once),        cmocka_unit_test(test_many_clients),
-        cmocka_unit_test(test_refusals_are_remembered_too), cmocka_unit_test(test_what_is_taken_over_is_the_same),
+        cmocka_unit_test(test_a_write_happens_once),
+        cmocka_unit_test(test_many_clients),
+        cmocka_unit_test(test_refusals_are_remembered_too),
+        cmocka_unit_test(test_what_is_taken_over_is_the_same),
+        cmocka_unit_test(test_who_waits_while_it_is_taken_over),
         cmocka_unit_test(test_requests_that_are_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
