@@ -182,7 +182,7 @@ static bool restore_table(tt__store_table *table, tt__replica_reader *reader) {
     return !left && !reader->bad;
 }
 
-static size_t bytes_of(const tt__store_table *table) {
+static size_t value_bytes_of(const tt__store_table *table) {
     size_t bytes = 0;
     for (size_t i = 0; i < table->bucket_count; i++)
         for (const tt__store_entry *e = table->buckets[i]; e; e = e->next)
@@ -195,6 +195,6 @@ bool tt__replica_restore(tt__replica_state *state, tt__span saved) {
     tt__replica_empty(state);
     bool good = restore_table(&state->service->table, &reader) && restore_table(&state->recent, &reader) &&
                 restore_table(&state->before, &reader) && !reader.rest.size;
-    state->answers = bytes_of(&state->recent);
+    state->answers = value_bytes_of(&state->recent);
     return good;
 }

@@ -182,5 +182,6 @@ int main(void) {
         sim_plan_draw(&plan, (uint64_t)seed, agents);
         return play_one(&plan, true);
     }
-    return play_all(seed < 0 ? fresh_seed() : (uint64_t)seed, count, agents, jobs);
+    uint64_t first = setting("TT_SIM_FRESH", 0) ? fresh_seed() : 1;
+    return play_all(seed < 0 ? first : (uint64_t)seed, count, agents, jobs);
 }
