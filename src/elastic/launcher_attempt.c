@@ -121,6 +121,8 @@ static void regroup_late(launcher *l, const char *why) {
     l->regroups = true;
     snprintf(l->why, sizeof l->why, "%s", why);
     tt__streams_print(&l->streams, "tutti run: %s", why);
+    if (l->job->coordinates) /* others may not have noticed, or take it for a failure */
+        tt__nodes_announce_regroup(l->nodes, tt__launcher_attempt(l), why);
 }
 
 void tt__launcher_regroup(launcher *l, const char *why) {
