@@ -83,8 +83,8 @@ static void note_confirmed(tt__election *e, int64_t began_ms, bool lost) {
     pthread_mutex_unlock(&e->lock);
 }
 
-/* Keep the lease, and see that etcd still names this process. Where it names nobody, as after a loss of its data, and
- * nobody has come yet, this process goes on. */
+/* Keep the lease, and see that its keeper still names this process. Where it names nobody, as after a loss of its data,
+ * and nobody has come yet, this process goes on. */
 static tt_status beat_once(tt__election *e) {
     char there[TT__SEAT_NAME_SIZE];
     int64_t began_ms = awake_or_not_ms();
@@ -152,7 +152,7 @@ static void step_back(tt__election *e) {
     e->server = NULL;
 }
 
-/* Stand for election. `value` := what etcd names then. */
+/* Stand for election. `value` := whom the keeper names then. */
 static tt_status elect(tt__election *e, char value[TT__SEAT_NAME_SIZE]) {
     tt_status status = stand(e);
     if (!status)

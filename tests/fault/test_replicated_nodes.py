@@ -181,8 +181,8 @@ class ReplicasOfTheirOwn(Replicated):
     def test_the_next_job_of_that_name(self):
         """The first one has left, so that the second need not wait for its silence; a third does, after a kill."""
         self.start_replicas()
-        for _ in range(2):
-            alone = self.start(nnodes="1:2")
+        for _ in range(2):  # with a heartbeat that is longer than any wait here
+            alone = self.start(nnodes="1:2", conf=CONF.replace("heartbeat=", "heartbeat=99"))
             alone.wait_for_world(1)
             self.assertEqual(alone.end(signal.SIGTERM)[0], 143)
         alone = self.start(nnodes="1:2")
