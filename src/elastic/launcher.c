@@ -201,6 +201,7 @@ static void worker_ended(launcher *l, int rank, int status, bool told) {
                               tt__logs_path(l->job->logs, l->job->attempt, rank, tt__logs_file(TT__STDERR), path));
     if (!w->sent_signal && (w->sent_signal = tt__launcher_agreed_stop(l, rank)) != 0)
         l->stopped = w->sent_signal;
+    w->waited = tt__launcher_waits(l, rank);
     if (status != 0)
         tt__error_file_read(tt__job_error_file(l->job, rank, path), w);
     note_memory_kill(l, w);

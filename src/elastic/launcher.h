@@ -128,6 +128,9 @@ tt__survivors tt__launcher_survivors(const tt__launcher_state *l);
 /* Can all that run go on while others are started? */
 bool tt__launcher_can_recover(const tt__launcher_state *l);
 
+/* Does worker `i` wait for the next round, or did it when it ended? */
+bool tt__launcher_waits(const tt__launcher_state *l, int i);
+
 /* Kill those that don't wait for the next round, if they are rank `rank` (-1: any). */
 void tt__launcher_kill_late(tt__launcher_state *l, int rank);
 

@@ -36,7 +36,7 @@ bool tt__launcher_failed_by_itself(const launcher *l) {
     bool failed = tt__launcher_first(l, &first, &own, tail), changes = l->regroups || l->lost;
     if (l->lost && !tt__launcher_is_elastic(l))
         return true;
-    return failed && !(changes && (first.worker->secondary || first.worker->sent_signal));
+    return failed && !(changes && tt__is_consequence(first.worker));
 }
 
 bool tt__launcher_any_goes_on(const launcher *l) { return l->nodes ? l->any_kept : l->kept; }

@@ -61,8 +61,8 @@ void tt__launcher_settle(launcher *l) {
         wait_for_survivors(l);
         return;
     }
-    if (!tt__launcher_has_attempts_left(l) || !tt__launcher_first(l, &first, &own, tail) || first.worker->secondary ||
-        first.worker->sent_signal)
+    if (!tt__launcher_has_attempts_left(l) || !tt__launcher_first(l, &first, &own, tail) ||
+        tt__is_consequence(first.worker))
         return;
     int64_t clear_ms = tt__deadline_ms(TT__TIE_MS);
     l->deadline_ms = clear_ms < l->deadline_ms ? clear_ms : l->deadline_ms;
@@ -210,7 +210,7 @@ static void tell_attempt(launcher *l) {
         snprintf(l->why, sizeof l->why, "a call of the ranks failed, though none is lost");
     tell_lost(l);
     bool any = tt__launcher_first(l, &first, &own, tail);
-    if (l->lost && (!any || first.worker->secondary || first.worker->sent_signal)) {
+    if (l->lost && (!any || tt__is_consequence(first.worker))) {
         remember_loss(l);
         return;
     }

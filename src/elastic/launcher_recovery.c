@@ -46,12 +46,16 @@ bool tt__launcher_can_recover(const launcher *l) {
     return tt__launcher_may_go_on(l) && !l->got_signal && !l->node_signal && s.living && s.able == s.living;
 }
 
+bool tt__launcher_waits(const launcher *l, int i) {
+    tt__recovery words;
+    return read_recovery_words(l, i, &words) && words.wants_round == (uint32_t)l->job->recovery + 1;
+}
+
 void tt__launcher_kill_late(launcher *l, int rank) {
     int only = rank - l->job->first_rank;
     for (int i = 0; i < l->job->workers; i++) {
-        tt__recovery words;
-        bool waits = read_recovery_words(l, i, &words) && words.wants_round == (uint32_t)l->job->recovery + 1;
-        if (!l->workers[i].pid || l->workers[i].ended || waits || (rank >= 0 && i != only))
+        bool elsewhere = rank >= 0 && i != only;
+        if (!l->workers[i].pid || l->workers[i].ended || elsewhere || tt__launcher_waits(l, i))
             continue;
         l->workers[i].late = true;
         tt__keeper_kill_worker(&l->keeper, i);

@@ -107,7 +107,7 @@ static bool may_be_first(const launcher *l) {
     int own;
     if (l->phase != TT__RUNNING && l->phase != TT__SETTLING)
         return false;
-    if (!tt__launcher_first(l, &first, &own, tail) || first.worker->secondary || first.worker->sent_signal)
+    if (!tt__launcher_first(l, &first, &own, tail) || tt__is_consequence(first.worker))
         return true;
     int64_t ns = tt__moment_now().realtime_ns - first.worker->when.realtime_ns;
     return !WIFSIGNALED(first.worker->status) && ns < (int64_t)TT__TIE_MS * 1000000;

@@ -102,13 +102,13 @@ void tt__nodes_set(tt__nodes *nodes, const char *key, const char *text) {
 }
 
 void tt__nodes_announce_end(tt__nodes *nodes, int attempt, int rank, const tt__worker *w, const char *tail) {
-    order_post_news(nodes,
-                    json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:o, s:o, s:o, s:I, s:I, s:I}", "what", "ended",
-                              "attempt", attempt, "rank", rank, "pid", (int)w->pid, "status", w->status, "exec_errno",
-                              w->exec_errno, "told", w->sent_signal, "secondary", (int)w->secondary, "message",
-                              tt__talk_json(w->message), "tail", tt__talk_json(tail), "account",
-                              tt__talk_json(w->account), "when", (json_int_t)w->when.realtime_ns, "error_s",
-                              (json_int_t)w->error_s, "signal_s", (json_int_t)w->signal_s));
+    order_post_news(nodes, json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:b, s:o, s:o, s:o, s:I, s:I, s:I}",
+                                     "what", "ended", "attempt", attempt, "rank", rank, "pid", (int)w->pid, "status",
+                                     w->status, "exec_errno", w->exec_errno, "told", w->sent_signal, "secondary",
+                                     (int)w->secondary, "waited", (int)w->waited, "message", tt__talk_json(w->message),
+                                     "tail", tt__talk_json(tail), "account", tt__talk_json(w->account), "when",
+                                     (json_int_t)w->when.realtime_ns, "error_s", (json_int_t)w->error_s, "signal_s",
+                                     (json_int_t)w->signal_s));
 }
 
 void tt__nodes_announce_signal(tt__nodes *nodes, int sig) {

@@ -25,14 +25,14 @@ static void take_end(tt__talk *t, int node, const json_t *news) {
     tt__nodes_event *event = tt__talk_event(TT__NODES_ENDED);
     json_int_t when = 0, error_s = 0, signal_s = 0;
     const char *message = NULL, *tail = NULL;
-    int secondary = 0, pid = 0;
+    int secondary = 0, waited = 0, pid = 0;
     if (!event)
         return;
     tt__worker *w = &event->worker;
-    if (json_unpack((json_t *)(uintptr_t)news, "{s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:s, s:s, s:I, s:I, s:I}",
+    if (json_unpack((json_t *)(uintptr_t)news, "{s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:b, s:s, s:s, s:I, s:I, s:I}",
                     "attempt", &event->value, "rank", &event->rank, "pid", &pid, "status", &w->status, "exec_errno",
-                    &w->exec_errno, "told", &w->sent_signal, "secondary", &secondary, "message", &message, "tail",
-                    &tail, "when", &when, "error_s", &error_s, "signal_s", &signal_s) ||
+                    &w->exec_errno, "told", &w->sent_signal, "secondary", &secondary, "waited", &waited, "message",
+                    &message, "tail", &tail, "when", &when, "error_s", &error_s, "signal_s", &signal_s) ||
         event->rank < 0 || event->rank >= t->round->world) {
         tt__nodes_event_free(event);
         return;
@@ -41,6 +41,7 @@ static void take_end(tt__talk *t, int node, const json_t *news) {
     w->ended = true;
     w->pid = pid;
     w->secondary = secondary;
+    w->waited = waited;
     w->error_s = error_s < 0 ? 0 : error_s;
     w->signal_s = signal_s < 0 ? 0 : signal_s;
     w->when.realtime_ns = tt__ns_checked(when < 0 ? 0 : when);

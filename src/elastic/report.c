@@ -7,6 +7,7 @@
 #include <jansson.h>
 
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,11 +78,13 @@ bool tt__was_told_to_end(const tt__worker *w) {
     return w->sent_signal && !w->exec_errno && !(w->error_s && w->error_s < w->signal_s);
 }
 
+bool tt__is_consequence(const tt__worker *w) { return w->secondary || w->waited || w->sent_signal; }
+
 /* Rank a failure: 0 = the worker did not fail; else the lower, the likelier it is the cause. */
 static int blame(const tt__worker *w) {
     if (!w->ended || w->status == 0)
         return 0;
-    return w->exec_errno ? 1 : tt__was_told_to_end(w) ? 3 : w->secondary ? 2 : 1;
+    return w->exec_errno ? 1 : tt__was_told_to_end(w) ? 4 : w->waited ? 3 : w->secondary ? 2 : 1;
 }
 
 /* Return the second in which the worker failed. */
@@ -108,7 +111,7 @@ static int64_t ms_between(const tt__moment *a, const tt__moment *b) {
 int tt__first_failure(const tt__worker *workers, int n) {
     int first = -1;
     for (int rank = 0; rank < n; rank++) {
-        int mine = blame(&workers[rank]), best = first < 0 ? 4 : blame(&workers[first]);
+        int mine = blame(&workers[rank]), best = first < 0 ? INT_MAX : blame(&workers[first]);
         if (mine && (mine < best || (mine == best && failed_before(&workers[rank], &workers[first]))))
             first = rank;
     }
@@ -204,7 +207,9 @@ const char *tt__attempt_text(const tt__first *first, char *text, size_t size) {
     print_place(first, place, sizeof place);
     snprintf(text, size, "rank %d (%spid %d) %s %s%s", first->rank, place, (int)w->pid,
              WIFSIGNALED(w->status) ? "was" : "ended with", describe_end(w, how, sizeof how),
-             w->secondary ? ", because of another rank" : "");
+             w->waited      ? ", while it waited for the next round"
+             : w->secondary ? ", because of another rank"
+                            : "");
     return text;
 }
 

@@ -14,6 +14,7 @@ typedef struct tt__worker {
     int sent_signal;       /* the signal the launcher had sent it before, 0 = none */
     bool late;             /* the launcher killed it, since it did not come to the next round */
     bool secondary;        /* it has reported that it ended because another one did */
+    bool waited;           /* it survives the loss of others, and waited for the next round: this one was over */
     int64_t signal_s;      /* when, in seconds since 1970 */
     char *message;         /* from its error file, or NULL; allocated, */
     const char *traceback; /* likewise: Python's call stack, in the same memory behind it; NULL: none */
@@ -37,10 +38,18 @@ void tt__error_file_read(const char *path, tt__worker *worker);
 /* Did it end because the launcher told it to? Not if it can't be executed, or had reported a failure before. */
 bool tt__was_told_to_end(const tt__worker *worker);
 
+/* Was there something before its failure, for all that it says: another rank's, what made it wait for the next round,
+ * or a signal of the launcher? */
+bool tt__is_consequence(const tt__worker *worker);
+
 /* Find the rank that failed first, or -1 if none did: the earliest that failed neither because of another (secondary)
- * nor after a signal of the launcher; if there is none, the earliest secondary one; else the earliest of the rest. When
- * a rank failed is what its error file says, to the second, as in PyTorch; else when it ended. Of ends less than
- * TT__TIE_MS apart, a crash (SIGKILL, SIGSEGV, ...) comes before an exit code. */
+ * nor while it waited for the next round, nor after a signal of the launcher; if there is none, the earliest secondary
+ * one; else the earliest that waited; else the earliest of the rest. When a rank failed is what its error file says, to
+ * the second, as in PyTorch; else when it ended. Of ends less than TT__TIE_MS apart, a crash (SIGKILL, SIGSEGV, ...)
+ * comes before an exit code.
+ *
+ * Clocks of nodes differ, so that a rank which waited may seem to have ended before the one that made it wait. And
+ * node 0 may have ordered the next round before it hears of it, when the others still count it in this one. */
 int tt__first_failure(const tt__worker *workers, int n);
 
 /* Who failed first, of all nodes. */

@@ -121,10 +121,11 @@ typedef bool filter(const sim_end *end);
 static bool is_any(const sim_end *end) { return end != NULL; }
 static bool is_undisturbed(const sim_end *end) { return !sim_cluster_disturbed(end->node); }
 
-/* 1: failed by itself; 2: because of another; 3: told to end before it had reported a failure. 0: did not fail. */
+/* 1: failed by itself; 2: because of another; 3: when it had waited for the next round, so that something was before;
+ * 4: told to end before it had reported a failure. 0: did not fail. */
 static int class_of(const sim_end *end) {
     bool told = end->told && !(end->error_s && end->error_s < end->signal_s);
-    return !end->status ? 0 : end->exec_errno ? 1 : told ? 3 : end->secondary ? 2 : 1;
+    return !end->status ? 0 : end->exec_errno ? 1 : told ? 4 : end->waited ? 3 : end->secondary ? 2 : 1;
 }
 
 static bool is_struck(const sim_end *end) {
@@ -168,7 +169,7 @@ static const sim_end *struck_with(const sim_end *first, filter *counts) {
 
 static const sim_end *expected_first(int attempt, filter *counts) {
     const sim_end *first = NULL;
-    for (int class = 1; class <= 3 && !first; class ++)
+    for (int class = 1; class <= 4 && !first; class ++)
         first = earliest_of_class(attempt, counts, class);
     const sim_end *struck = first && !is_struck(first) ? struck_with(first, counts) : NULL;
     return struck ? struck : first;
@@ -262,6 +263,9 @@ static void check_undisturbed(void) {
         const sim_end *first = expected_first(attempt, is_any);
         if (!first && attempt < last)
             sim_fail("attempts", "attempt %d succeeded, and another was begun", attempt);
+        if (first && class_of(first) == 3)
+            sim_fail("no reason", "rank %d waited for the round after attempt %d, in which none had failed",
+                     first->rank, attempt);
         if (first && attempt == last && last < plan()->max_restarts && !sim_plan_has(plan(), SIM_NOT_EXECUTABLE))
             sim_fail("attempts", "attempt %d failed, and was the last of %d", attempt, plan()->max_restarts + 1);
         for (int k = 0; k < plan()->nodes && first; k++)

@@ -18,6 +18,7 @@ typedef struct sim_end {
     int node, attempt, rank, status, exec_errno;
     const struct sim_round *round; /* that it was in */
     bool secondary, told;          /* it had reported that another one failed; it had got a signal before */
+    bool waited;                   /* it waited for the next round */
     int64_t realtime_ns;           /* by the launcher's clock */
     int64_t error_s;               /* when its report says that it failed; 0: it does not */
     int64_t signal_s;              /* when it got the signal */

@@ -32,6 +32,7 @@ typedef struct message {
     struct message *next;
     tt__keeper_message m;
     bool secondary;
+    int wants_round; /* that the worker which ended was waiting for; 0: none */
 } message;
 
 typedef struct keeper {
@@ -40,6 +41,7 @@ typedef struct keeper {
     bool dead, started, told_leftovers, told; /* `told`: a signal was sent to the workers */
     int attempt, first_rank, world, workers;
     int next_attempt; /* as the launcher counts rounds */
+    int recovery;     /* as workers that survive count them */
     sim_round *round; /* NULL: none yet */
     int renewals;     /* of the store, when it began */
     int64_t signal_s; /* when `told` became true */
@@ -93,6 +95,8 @@ static void tell(keeper *k, tt__keeper_kind kind, int local, int value, bool sec
     message *new = sim_memory(malloc(sizeof *new));
     int pid = kind == TT__KEEPER_ENDED ? k->told : FIRST_PID + k->agent->node * PIDS_OF_NODE + 1 + local;
     *new = (message){.m = {(int32_t)kind, local, value, pid}, .secondary = secondary};
+    if (kind == TT__KEEPER_ENDED && k->of[local].process)
+        new->wants_round = (int)k->of[local].process->said.wants_round;
     *k->end = new;
     k->end = &new->next;
     sim_fd_put(k->fd);
@@ -383,6 +387,7 @@ void tt__keeper_start_workers(const tt__keeper *launchers, const tt__job *job, c
     sim_check_start(&sim_seen.starts[sim_seen.start_count - 1]);
     sim_cluster_reached(k->agent->node, SIM_FROM_START, k->next_attempt);
     k->attempt = k->next_attempt;
+    k->recovery = job->recovery;
     k->started = !k->dead;
     k->told_leftovers = k->told = false;
     for (int i = 0; i < k->workers; i++) {
@@ -488,8 +493,8 @@ int tt__keeper_receive(const tt__keeper *launchers, tt__keeper_message *m) {
         const sim_item *item = item_of(k, SIM_NOT_EXECUTABLE, m->rank, k->attempt);
         k->of[m->rank].secondary = first->secondary;
         sim_note_end(&(sim_end){k->agent->node, k->attempt, k->first_rank + m->rank, m->value, item ? item->value : 0,
-                                k->round, first->secondary, k->told, sim_now_ns() + k->agent->realtime_ns,
-                                k->of[m->rank].error_s, k->signal_s});
+                                k->round, first->secondary, k->told, first->wants_round > k->recovery,
+                                sim_now_ns() + k->agent->realtime_ns, k->of[m->rank].error_s, k->signal_s});
     }
     free(first);
     return 1;

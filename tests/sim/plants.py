@@ -63,7 +63,7 @@ PLANTS = [
     ("an attempt begins without the last node", "elastic/nodes_round.c",
      "return n >= m->max_nodes ||", "return n >= m->max_nodes - PLANTED ||"),
     ("that a failure follows from another is not told", "elastic/nodes.c",
-     "(int)w->secondary, \"message\"", "!PLANTED && w->secondary, \"message\""),
+     "(int)w->secondary, \"waited\"", "!PLANTED && w->secondary, \"waited\""),
     ("node 0 waits for ever when it can't reach the store", "elastic/nodes_thread.c",
      "if (t->cut) /* nobody", "if (!PLANTED && t->cut) /* nobody"),
     ("who has lost the job goes on with its workers", "elastic/launcher_attempt.c",
@@ -106,6 +106,10 @@ PLANTS = [
     ("a launcher that ends is not replaced", "elastic/launcher_nodes.c",
      "if (tt__launcher_replaces(l) && event->node > 0 &&",
      "if (!PLANTED && tt__launcher_replaces(l) && event->node > 0 &&"),
+    ("who waited for the next round may have failed first", "elastic/report.c",
+     "w->waited ? 3 :", "w->waited && !PLANTED ? 3 :"),
+    ("that a rank waited for the next round is not told", "elastic/nodes.c",
+     "(int)w->waited, \"message\"", "!PLANTED && w->waited, \"message\""),
 ]
 
 

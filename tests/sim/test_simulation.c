@@ -182,6 +182,5 @@ int main(void) {
         sim_plan_draw(&plan, (uint64_t)seed, agents);
         return play_one(&plan, true);
     }
-    uint64_t first = setting("TT_SIM_FRESH", 0) ? fresh_seed() : 1;
-    return play_all(seed < 0 ? first : (uint64_t)seed, count, agents, jobs);
+    return play_all(seed < 0 ? fresh_seed() : (uint64_t)seed, count, agents, jobs);
 }

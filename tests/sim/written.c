@@ -9,6 +9,12 @@ typedef struct written {
     sim_item items[4];
 } written;
 
+/* Of a fixed set, whose workers survive the loss of others. */
+typedef struct surviving {
+    written as;
+    int64_t skew_ms;
+} surviving;
+
 /* Where members come and go. */
 typedef struct changing {
     written as;
@@ -104,6 +110,17 @@ static const written cases[] = {
      {{.kind = SIM_CUT, .node = 0, .from = SIM_FROM_START, .at_ms = 1373}, {.kind = SIM_KINDS}}},
     {"a launcher can't start its workers", 3, 0, {{.kind = SIM_CANNOT_START, .node = 2}, {.kind = SIM_KINDS}}},
     {"a node never comes", 3, 0, {{.kind = SIM_ABSENT, .node = 2}, {.kind = SIM_KINDS}}},
+};
+
+static const surviving surviving_cases[] = {
+    /* Where its clock is behind all named it as the first, but not node 0, which had ordered the round. */
+    {{"a rank fails as it waits for the round after another's failure",
+      3,
+      2,
+      {{.kind = SIM_FAILS, .node = 2, .at_ms = 500, .value = 20 << 8},
+       {.kind = SIM_FAILS, .node = 0, .at_ms = 555, .value = SIGSEGV},
+       {.kind = SIM_KINDS}}},
+     300},
 };
 
 static const changing changing_cases[] = {
@@ -288,16 +305,27 @@ static const changing changing_cases[] = {
      1},
 };
 
-enum { CASES = sizeof cases / sizeof *cases, CHANGING_CASES = sizeof changing_cases / sizeof *changing_cases };
+enum {
+    CASES = sizeof cases / sizeof *cases,
+    SURVIVING_CASES = sizeof surviving_cases / sizeof *surviving_cases,
+    CHANGING_CASES = sizeof changing_cases / sizeof *changing_cases
+};
 
-int sim_written_count(void) { return CASES + CHANGING_CASES; }
+int sim_written_count(void) { return CASES + SURVIVING_CASES + CHANGING_CASES; }
 
 const char *sim_written_draw(sim_plan *plan, int i, int64_t *least_kept) {
-    const changing *change = i < CASES ? NULL : &changing_cases[i - CASES];
-    const written *c = change ? &change->as : &cases[i];
+    int k = i - CASES, m = k - SURVIVING_CASES;
+    const surviving *survive = k >= 0 && m < 0 ? &surviving_cases[k] : NULL;
+    const changing *change = m >= 0 ? &changing_cases[m] : NULL;
+    const written *c = survive ? &survive->as : change ? &change->as : &cases[i];
     sim_plan_calm(plan, 1, c->nodes);
     plan->max_restarts = c->max_restarts;
     *least_kept = 0;
+    if (survive) {
+        plan->recovers = true;
+        plan->skew_ms = survive->skew_ms;
+        *least_kept = 1;
+    }
     if (change) {
         plan->work_ms = change->work_ms;
         plan->recovers = change->survivors != 0;

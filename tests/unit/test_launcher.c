@@ -322,6 +322,22 @@ static void the_first_failure_is_the_cause(void **state) {
     assert_int_equal(tt__first_failure(w, 3), -1);
 }
 
+/* Another node's clock may be ahead: who waited for the next round ended after whoever made it wait. */
+static void who_waited_for_the_next_round_was_not_the_first(void **state) {
+    (void)state;
+    tt__worker w[2] = {ended(1, EXIT_1), ended(0, SIGKILL)};
+    w[1].waited = true;
+    assert_int_equal(tt__first_failure(w, 2), 0);
+    assert_false(tt__is_consequence(&w[0]));
+    assert_true(tt__is_consequence(&w[1]));
+    w[0].secondary = true;
+    assert_int_equal(tt__first_failure(w, 2), 0);
+    w[0].sent_signal = SIGTERM;
+    assert_int_equal(tt__first_failure(w, 2), 1); /* but no signal made it end */
+    w[0].status = 0;
+    assert_int_equal(tt__first_failure(w, 2), 1);
+}
+
 static void a_crash_comes_before_an_exit_code_in_a_tie(void **state) {
     (void)state;
     tt__worker w[2] = {ended(0, EXIT_1), ended(1, SIGKILL)};
@@ -442,6 +458,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(the_tail_is_the_last_lines, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_closed_stderr_is_no_disaster, set_up, tear_down),
         cmocka_unit_test(the_first_failure_is_the_cause),
+        cmocka_unit_test(who_waited_for_the_next_round_was_not_the_first),
         cmocka_unit_test(a_crash_comes_before_an_exit_code_in_a_tie),
         cmocka_unit_test_setup_teardown(reports_stand_any_words_and_times, set_up, tear_down),
         cmocka_unit_test_setup_teardown(reports_show_a_progress_bar_as_it_was_last, set_up, tear_down),
