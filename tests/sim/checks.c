@@ -96,7 +96,7 @@ void sim_check_start(const sim_start *start) {
 int64_t sim_check_deadline_ns(void) {
     const sim_plan *p = plan();
     if (p->elastic)
-        return sim_cluster_quiet_since_ns() + sim_elastic_patience_ms() * SIM_MS;
+        return sim_elastic_deadline_ns();
     int64_t work_ms = p->recovers ? sim_plan_epoch_ms(p) : p->work_ms;
     int64_t attempt_ms = work_ms + p->settle_ms + p->grace_ms + KILL_MS + LEFTOVER_MS + PATIENCE_MS;
     return sim_cluster_quiet_since_ns() +

@@ -5,6 +5,7 @@
 #include "sim/groups.h"
 #include "sim/keeper.h"
 #include "sim/network.h"
+#include "sim/trainer.h"
 #include "sim/verdict.h"
 
 #include <stdlib.h>
@@ -131,13 +132,20 @@ void sim_elastic_check_start(const sim_start *start) {
 
 /* ---- all ends */
 
-int64_t sim_elastic_patience_ms(void) {
+static int64_t elastic_patience_ms(void) {
     const sim_plan *p = elastic_plan();
     int64_t work_ms = p->recovers ? sim_plan_epoch_ms(p) + 2 * SIM_SILENCE_MS : p->work_ms;
     int64_t round_ms = p->last_call_ms + work_ms + p->settle_ms + p->grace_ms + KILL_MS + LEFTOVER_MS + PATIENCE_MS;
     int64_t wait_ms = p->recovers ? 2 * SIM_ROUND_WAIT_MS : 0; /* where no launcher announces any */
     return wait_ms + 2 * p->join_ms + 2 * p->rejoin_ms + (p->max_restarts + p->n + 2) * round_ms + 4 * p->heartbeat_ms +
            SLACK_MS;
+}
+
+int64_t sim_elastic_deadline_ns(void) {
+    static int64_t until_ns;
+    int64_t quiet_ns = sim_cluster_quiet_since_ns(), missed_ns = sim_workers_missed_by_none_until_ns();
+    until_ns = missed_ns > until_ns ? missed_ns : until_ns;
+    return (until_ns > quiet_ns ? until_ns : quiet_ns) + elastic_patience_ms() * SIM_MS;
 }
 
 /* ---- at the end */

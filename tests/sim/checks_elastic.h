@@ -8,8 +8,8 @@
 void sim_elastic_check_alone(int node);
 void sim_elastic_check_start(const sim_start *start);
 
-/* How long after the last thing that happened all launchers must have ended. */
-int64_t sim_elastic_patience_ms(void);
+/* When all launchers must have ended: so long after the last thing that happened. */
+int64_t sim_elastic_deadline_ns(void);
 
 /* At the end. */
 void sim_elastic_check_all(void);

@@ -10,6 +10,7 @@
 #include "sim/descriptors.h"
 #include "sim/groups.h"
 #include "sim/history.h"
+#include "sim/keeper.h"
 #include "sim/verdict.h"
 
 #include <signal.h>
@@ -21,6 +22,7 @@ enum { WORKER_STREAM = 8, FIRST_WORKER_PID = 1 << 20 };
 
 static const sim_plan *the_plan;
 static int worker_count;
+static sim_worker *all_workers;
 
 void sim_trainers_begin(const sim_plan *plan) { the_plan = plan; }
 
@@ -55,6 +57,8 @@ sim_worker *sim_worker_start(const sim_agent *launcher, int local, const sim_pla
     w->socket = w->synced_round = -1;
     w->end = &w->first;
     w->model.seen = sim_memory(calloc((size_t)sim_examples(the_plan), 1));
+    w->next = all_workers;
+    all_workers = w;
     sim_task_start(&w->agent, worker_main, w, NULL);
     return w;
 }
@@ -77,6 +81,23 @@ bool sim_worker_signal(sim_worker *w, int sig) {
 void sim_worker_stop(sim_worker *w, int64_t until_ns) {
     if (until_ns > w->agent.frozen_until_ns)
         w->agent.frozen_until_ns = until_ns;
+}
+
+static int count_stopped(const sim_round *round) {
+    int n = 0;
+    for (const sim_worker *w = all_workers; w; w = w->next)
+        n += !w->ended && w->agent.frozen_until_ns > sim_now_ns() && sim_keeper_round(w->agent.node) == round;
+    return n;
+}
+
+int64_t sim_workers_missed_by_none_until_ns(void) {
+    int64_t until_ns = 0;
+    for (const sim_worker *w = all_workers; w; w = w->next) {
+        const sim_round *round = w->ended ? NULL : sim_keeper_round(w->agent.node);
+        if (round && w->agent.frozen_until_ns > until_ns && round->good + count_stopped(round) == round->world)
+            until_ns = w->agent.frozen_until_ns;
+    }
+    return until_ns;
 }
 
 bool sim_worker_waits(const sim_worker *w) { return w->said.wants_round != 0; }

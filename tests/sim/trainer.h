@@ -46,6 +46,7 @@ typedef struct sim_worker {
     int64_t made;     /* commits, */
     int synced_round; /* in a line that began in this round; -1: none */
     uint64_t digest;  /* of the model at the last */
+    struct sim_worker *next;
 } sim_worker;
 
 /* The process whose thread runs; NULL: it is a launcher's, or nobody's. */
@@ -60,6 +61,9 @@ void sim_worker_kill(sim_worker *w, bool silent);
 /* False: it does not watch for signals. */
 bool sim_worker_signal(sim_worker *w, int sig);
 void sim_worker_stop(sim_worker *w, int64_t until_ns);
+/* Until when all are stopped that are left of a round of which the others have ended well: no rank waits for them, so
+ * that nobody can tell them from such as work on alone. 0: there is no such round. */
+int64_t sim_workers_missed_by_none_until_ns(void);
 /* Does it wait for the next round, or for its first group? */
 bool sim_worker_waits(const sim_worker *w);
 const void *sim_worker_recorder(const sim_worker *w, size_t *size);
