@@ -80,7 +80,8 @@ typedef struct tt__launcher_state {
     bool kept;                  /* workers here go on in the next attempt, or when the job is found again, */
     bool any_kept;              /* or on any node, as the coordinator says */
     int64_t survivors_ms;       /* when to look at those that survive; */
-    bool awaits_survivors;      /* SETTLING has the grace period, for those that are on their way to the next round */
+    bool awaits_survivors;      /* SETTLING has the grace period, for those that are on their way to the next round, */
+    bool wants_round;           /* and for which they are asked, those that join as well */
     int stopped;                /* the signal for which the ranks have agreed to stop; 0: none */
     char why[TT__ATTEMPT_TEXT]; /* the last attempt ended */
     bool told_success;          /* a worker here has ended well, and the others know */
@@ -140,7 +141,7 @@ int tt__launcher_agreed_stop(const tt__launcher_state *l, int i);
 /* Tell the workers here that are kept that the round job->recovery begins, where each has its new rank. */
 void tt__launcher_tell_round(tt__launcher_state *l);
 
-/* Ask them for the next round while all is well. */
+/* Ask those that have not been asked for the next round, while all is well for them. */
 void tt__launcher_want_round(tt__launcher_state *l);
 
 /* ---- launcher_another.c */

@@ -93,7 +93,8 @@ void tt__launcher_change(launcher *l) {
     if (l->phase != TT__RUNNING && l->phase != TT__SETTLING)
         return;
     if (may_recover(l)) {
-        tt__launcher_want_round(l); /* it may be that only a launcher is lost, which the ranks don't see */
+        l->wants_round = true; /* it may be that only a launcher is lost, which the ranks don't see */
+        tt__launcher_want_round(l);
         tt__launcher_enter(l, TT__SETTLING, l->job->grace_ms);
         wait_for_survivors(l);
     } else {
@@ -160,6 +161,8 @@ void tt__launcher_look_at_survivors(launcher *l) {
         return;
     tt__survivors s = tt__launcher_survivors(l);
     l->survivors_ms = tt__deadline_ms(l->phase == TT__SETTLING ? LOOK_MS : WATCH_MS);
+    if (l->wants_round) /* some may not have listened yet */
+        tt__launcher_want_round(l);
     if (!s.waiting || !may_recover(l))
         return;
     if (l->phase == TT__RUNNING)
@@ -232,7 +235,7 @@ static void forget_attempt(launcher *l) {
     }
     l->ended = 0;
     l->all_gone = l->all_well = l->any_kept = false;
-    l->ordered = l->regroups = l->told_success = l->awaits_survivors = false;
+    l->ordered = l->regroups = l->told_success = l->awaits_survivors = l->wants_round = false;
     tt__launcher_free_events(l->others);
     tt__launcher_free_events(l->lost);
     l->others = l->lost = NULL;

@@ -26,7 +26,8 @@ typedef struct caller {
     int fd;                                        /* -1: free */
     int seat;                                      /* of a rank; -1: a reader */
     int shown;                                     /* what the last one was whose recorder it handed in, */
-    bool awaits;                                   /* and it is told of rounds */
+    bool awaits;                                   /* and it is told of rounds, */
+    int wanted;                                    /* of this one as wanted (TT__JOB_WANTED) */
     bool crashed;                                  /* a rank that waits for tt__watch_let_end() */
     bool timed;                                    /* has handed in timers */
     bool old;                                      /* connected before tt__watch_renew(): not a rank of now */
@@ -159,10 +160,14 @@ static bool take_recorder(tt__watch *watch, int which, const tt__job_recorder *a
 bool tt__watch_tell_round(tt__watch *watch, int i, tt__job_kind kind, const tt__job_round *round) {
     bool told = false;
     for (int k = 0; k < MAX_CALLERS; k++) {
-        const caller *c = &watch->callers[k];
+        caller *c = &watch->callers[k];
         tt__job_packet packet = {.round = *round};
-        if (c->fd >= 0 && c->awaits && !c->old && c->shown == i)
-            told = tt__job_send(c->fd, kind, &packet, -1) || told;
+        bool wants = kind == TT__JOB_WANTED;
+        if (c->fd < 0 || !c->awaits || c->old || c->shown != i || (wants && c->wanted == round->number) ||
+            !tt__job_send(c->fd, kind, &packet, -1))
+            continue;
+        told = true;
+        c->wanted = wants ? round->number : c->wanted;
     }
     return told;
 }

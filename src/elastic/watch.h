@@ -52,7 +52,8 @@ void tt__watch_answer(tt__watch *watch);
 /* Let the rank that crashed end. */
 void tt__watch_let_end(tt__watch *watch, int caller);
 
-/* Tell this host's i-th rank of a round: TT__JOB_ROUND or TT__JOB_WANTED. False: it does not wait for any. */
+/* Tell this host's i-th rank of a round: TT__JOB_ROUND, or TT__JOB_WANTED, which it is told once. False: it
+ * does not wait for any, or was told. */
 bool tt__watch_tell_round(tt__watch *watch, int i, tt__job_kind kind, const tt__job_round *round);
 
 /* Return the recorder of this host's i-th rank, as the rank writes it, *size bytes; NULL: it has none, or has ended.

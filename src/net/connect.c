@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "net/interrupt.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -55,9 +56,10 @@ static bool connected_to_self(int fd) {
 static int wait_writable(int fd, waiting *w) {
     for (;;) {
         int64_t until = w->warn_ms < w->deadline_ms ? w->warn_ms : w->deadline_ms;
-        int n = poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, tt__left_ms(until));
+        struct pollfd p[2] = {{.fd = fd, .events = POLLOUT}, {.fd = tt__net_interrupt_fd(), .events = POLLIN}};
+        int n = poll(p, 2, tt__left_ms(until));
         if (n > 0)
-            return 0;
+            return p[0].revents ? 0 : ECANCELED;
         if (n < 0 && errno != EINTR)
             return errno;
         if (!tt__left_ms(w->deadline_ms))
@@ -130,6 +132,7 @@ tt_status tt__net_connect_warning(int *fd, const char *host, int port, int64_t d
     for (int pause = PAUSE_FIRST_MS;; pause = pause * 2 < PAUSE_LAST_MS ? pause * 2 : PAUSE_LAST_MS) {
         if (try_host(&w, fd, &hopeless))
             return TT_OK;
+        TT__TRY(tt__net_interrupted());
         int left = tt__left_ms(deadline_ms);
         if (!left || hopeless)
             break;

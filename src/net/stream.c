@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "net/interrupt.h"
 #include "net/net.h"
 #include "net/seal.h"
 #include "net/tls.h"
@@ -122,12 +123,13 @@ tt_status tt__stream_channel(const tt__stream *stream, uint8_t channel[TT__MAC_S
 /* ---- waiting */
 
 static tt_status wait_until(const tt__stream *stream, tt__io wanted, int64_t deadline_ms) {
-    struct pollfd p = {.fd = stream->fd, .events = wanted == TT__IO_WANT_READ ? POLLIN : POLLOUT};
+    struct pollfd p[2] = {{.fd = stream->fd, .events = wanted == TT__IO_WANT_READ ? POLLIN : POLLOUT},
+                          {.fd = tt__net_interrupt_fd(), .events = POLLIN}};
     for (;;) {
         int left = tt__left_ms(deadline_ms);
-        int n = poll(&p, 1, left);
+        int n = poll(p, 2, left);
         if (n > 0)
-            return TT_OK;
+            return p[0].revents ? TT_OK : tt__net_interrupted();
         if (n < 0 && errno != EINTR)
             return tt__fail_errno(TT_ERR_NET, errno, "poll");
         if (n == 0 && !left)

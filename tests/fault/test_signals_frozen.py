@@ -184,6 +184,42 @@ class Signals(unittest.TestCase):
         self.wait_for_steps(1, range(2))
         self.end_job(first)
 
+    def freeze_as_ranks_look_for_the_store(self, heartbeat):
+        """Two launchers, of which the first, who serves the store, is frozen before the ranks of both join."""
+        gate = os.path.join(self.folder.name, "gate")
+        os.mkfifo(gate)
+        program = ("sh", "-c", f"read line < {gate}; exec {' '.join(WORKER)} elastic")
+        first = self.start("--max-restarts=3", program=program, conf=f"last_call_timeout=1000,heartbeat={heartbeat}")
+        first.wait_for("serving the store")
+        second = self.start("--max-restarts=3", program=program, conf=f"last_call_timeout=0.3,heartbeat={heartbeat}")
+        for launcher in (first, second):
+            launcher.wait_for("begins on 2 nodes")
+            launcher.workers()
+        freeze(first.process.pid)
+        with open(os.open(gate, os.O_RDWR), "wb", buffering=0) as opened:
+            opened.write(b"\n\n\n\n")
+            for _ in range(2):
+                second.wait_for("connecting to the store")
+        return first, second
+
+    def test_a_launcher_is_killed_as_ranks_look_for_its_store(self):
+        """Those of the other node hear from their own launcher that another round follows."""
+        first, second = self.freeze_as_ranks_look_for_the_store(heartbeat=LONG)
+        first.signal(signal.SIGKILL)
+        first.end()
+        second.wait_for("round 2 begins on 1 node, with 2 ranks")
+        self.wait_for_steps(1, range(2))
+        self.end_job(second)
+
+    def test_a_launcher_is_frozen_as_ranks_look_for_its_store(self):
+        """They do not go on waiting for its answer when it counts as lost."""
+        first, second = self.freeze_as_ranks_look_for_the_store(heartbeat=1)
+        second.wait_for(r"node 0 \(.*\) is lost")
+        second.wait_for("nothing is left here of attempt 1 but ranks that go on")
+        second.signal(signal.SIGTERM)
+        code, said = second.end()
+        self.assertEqual(code, 128 + signal.SIGTERM, said)
+
     def end_job(self, *launchers):
         """All agree to stop."""
         launchers[0].signal(signal.SIGTERM)

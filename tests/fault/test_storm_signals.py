@@ -80,8 +80,6 @@ class Case:
         self.whom = draw.choice(["launcher", "worker"])
         self.node = draw.randrange(self.nodes)
         self.moment = draw.uniform(0, 1.15)
-        if (self.meets, self.recovers, self.whom, self.signal) == ("changing", True, "launcher", signal.SIGKILL):
-            self.moment = max(self.moment, 0.5)  # ranks that join look for a store that is gone: docs/testing.md
         self.told = None  # the pid that got the signal
         self.rank = None  # and its rank, if it was a worker's
         self.took = None  # how long it was undisturbed to its end

@@ -1,6 +1,7 @@
-/* Linked into every program of a build with the thread sanitizer. libuv closes descriptors by the bare system call, which
- * the sanitizer does not see: the next descriptor of that number, of another thread, looks like a race. This syscall()
- * comes before the C library's, and tells the sanitizer of such a close, as libuv does where it is built with it. */
+/* Linked into every program of a build with the thread sanitizer. libuv closes descriptors by the bare system call,
+ * which the sanitizer does not see: the next descriptor of that number, of another thread, looks like a race. This
+ * syscall() comes before the C library's, and tells the sanitizer of such a close, as libuv does where it is built with
+ * it. */
 #include <dlfcn.h>
 #include <stdarg.h>
 #include <sys/syscall.h>

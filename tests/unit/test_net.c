@@ -3,6 +3,7 @@
 #include "support/patience.h"
 
 #include "base/clock.h"
+#include "net/interrupt.h"
 #include "net/net.h"
 #include "net/stream.h"
 
@@ -122,6 +123,28 @@ static int deaf_port(int *holder) {
     assert_int_equal(bind(*holder, (struct sockaddr *)&at, size), 0);
     assert_int_equal(getsockname(*holder, (struct sockaddr *)&at, &size), 0);
     return ntohs(at.sin_port);
+}
+
+static void waits_are_interrupted(void **state) {
+    (void)state;
+    char byte;
+    int news[2], holder, fd, port = deaf_port(&holder);
+    tt__stream stream = {.fd = pair[0]};
+    assert_int_equal(pipe(news), 0);
+    tt__net_interrupt_by(news[0], "there is news");
+    assert_int_equal(write(pair[1], "a", 1), 1);
+    assert_int_equal(tt__stream_read_full(&stream, &byte, 1, tt__deadline_ms(PATIENCE_MS)), TT_OK);
+    assert_int_equal(tt__stream_read_full(&stream, &byte, 1, tt__deadline_ms(1)), TT_ERR_TIMEOUT);
+    assert_int_equal(write(news[1], "n", 1), 1);
+    assert_int_equal(tt__stream_read_full(&stream, &byte, 1, tt__deadline_ms(PATIENCE_MS)), TT_ERR_ABORTED);
+    assert_string_equal(tt_last_error(), "there is news");
+    assert_int_equal(tt__stream_write_full(&stream, sent, LARGE, tt__deadline_ms(PATIENCE_MS)), TT_ERR_ABORTED);
+    assert_int_equal(tt__net_connect(&fd, "127.0.0.1", port, tt__deadline_ms(PATIENCE_MS)), TT_ERR_ABORTED);
+    tt__net_interrupt_by(-1, NULL);
+    assert_int_equal(tt__stream_read_full(&stream, &byte, 1, tt__deadline_ms(1)), TT_ERR_TIMEOUT);
+    close(news[0]);
+    close(news[1]);
+    close(holder);
 }
 
 static void connecting_gives_up_in_time(void **state) {
@@ -304,6 +327,7 @@ int main(void) {
         PAIR(whole_writes_to_a_slow_reader),
         PAIR(deadlines_hold),
         PAIR(an_end_is_told),
+        PAIR(waits_are_interrupted),
         cmocka_unit_test(connecting_gives_up_in_time),
         cmocka_unit_test(a_long_wait_is_told),
         cmocka_unit_test(a_loopback_that_is_down_is_told_at_once),

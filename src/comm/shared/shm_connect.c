@@ -14,6 +14,7 @@
 #include "base/fd.h"
 #include "base/fork_fds.h"
 #include "comm/shared/process.h"
+#include "net/interrupt.h"
 #include "net/local_socket.h"
 
 #include <errno.h>
@@ -155,6 +156,7 @@ static tt_status call_rank(tt__world *world, int r, const tt__card *cards, int64
  * here. */
 static tt_status check_absent(tt__world *world, const tt__card *cards) {
     int64_t now = tt__now_ms();
+    TT__TRY(tt__net_interrupted());
     for (int r = 0; r < world->size; r++) {
         if (r == world->rank || !world->peers[r].local || world->peers[r].control)
             continue;

@@ -17,6 +17,7 @@
 #include "comm/message/links.h"
 #include "comm/message/outgoing.h"
 #include "comm/message/thread.h"
+#include "net/interrupt.h"
 #include "net/refusals.h"
 #include "net/wire_choice.h"
 
@@ -35,6 +36,7 @@ enum {
     PAUSE_MS = 200,      /* with a pause between them, */
     TRY_MS = 5000,       /* and no new round after this time */
     EXPECTED_MS = 15000, /* within which all higher ranks have connected: more than they need to find that they can't */
+    LOOK_MS = 200,       /* between looks at what may end joining and has no descriptor here */
     ACCEPTS_AT_ONCE = 64,
     STRANGERS = 256 /* accepted at a time beside those expected, if there are four times as many descriptors */
 };
@@ -323,6 +325,7 @@ static tt_status check_links(const joining *j, int64_t now) {
     char who[TT__RANK_TEXT_SIZE];
     tt__beats_send(messages, now);
     TT__TRY(joining_check_news(messages));
+    TT__TRY(tt__net_interrupted());
     for (const tt__link *link = messages->active; link; link = link->next) {
         if (link->broken || (link->ended && link->status == TT_ERR_PEER))
             return tt__fail(TT_ERR_PEER, "%s hung up while joining", tt__rank_text(messages, link->peer, NULL, who));
@@ -347,7 +350,7 @@ static int poll_timeout(const joining *j, int64_t now) {
             until = a->deadline_ms;
     if (j->expected && j->expected_ms < until)
         until = j->expected_ms;
-    return until <= now ? 0 : until - now > 1000 ? 1000 : (int)(until - now);
+    return until <= now ? 0 : until - now > LOOK_MS ? LOOK_MS : (int)(until - now);
 }
 
 static tt_status check_time(const joining *j, const char *const *addresses, int64_t now) {
