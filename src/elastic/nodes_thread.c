@@ -165,8 +165,15 @@ static void announce(tt__talk *t, tt__order *order) {
         tt__talk_expect_news(t);
 }
 
-/* What was told before is in the old store, and none of it in the new one. */
+/* What was told before is in the old store, and none of it in the new one: nobody answers to what is set, so something
+ * is asked after it. */
 static void collect_next(tt__talk *t, const tt__order *order) {
+    char key[TT__NODES_KEY];
+    const char *keys[] = {key};
+    bool there;
+    tt__talk_key(key, "beat", t->id);
+    if (order->renewed && t->store && !t->cut)
+        tt__talk_check(t, tt_store_check(t->store, keys, 1, &there));
     if (order->renewed)
         tt__store_server_renew(order->renewed);
     tt__talk_collect(t, order->attempt, order->restarts, order->recovery);

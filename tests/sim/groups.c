@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/group.h"
+#include "net/interrupt.h"
 #include "sim/cluster.h"
 #include "sim/history.h"
 #include "sim/network.h"
@@ -286,6 +287,7 @@ static tt_status wait_for_all(sim_member *m, int64_t until_ms) {
             return tt__fail(TT_ERR_PEER, "rank %d has ended", ended);
         if (!tt__left_ms(until_ms))
             return tt__fail(TT_ERR_TIMEOUT, "not all of %d ranks came: %d", ring->n, count);
+        TT__TRY(tt__net_interrupted());
         sim_wait(sim_now_ns() + SLICE_MS * SIM_MS);
     }
     sim_wait(sim_now_ns() + sim_below(&m->w->agent.random, HEARD_MS * SIM_MS));
@@ -301,6 +303,7 @@ tt_status __wrap_tt_init_process_group_with(const tt_init_process_group_args *ar
     while (!store_answers(w)) {
         if (!tt__left_ms(until_ms))
             return tt__fail(TT_ERR_TIMEOUT, "the store does not answer");
+        TT__TRY(tt__net_interrupted());
         sim_wait(sim_now_ns() + SLICE_MS * SIM_MS);
     }
     sim_member *m = come(w, args->timeout_ms);

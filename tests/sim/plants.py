@@ -110,6 +110,10 @@ PLANTS = [
      "w->waited ? 3 :", "w->waited && !PLANTED ? 3 :"),
     ("that a rank waited for the next round is not told", "elastic/nodes.c",
      "(int)w->waited, \"message\"", "!PLANTED && w->waited, \"message\""),
+    ("ranks that join don't heed their launcher", "recovery/elastic.c",
+     "tt__net_interrupt_by(e->standing.socket,", "tt__net_interrupt_by(PLANTED ? -1 : e->standing.socket,"),
+    ("the store is renewed while what was told is on its way", "elastic/nodes_thread.c",
+     "if (order->renewed && t->store && !t->cut)", "if (!PLANTED && order->renewed && t->store && !t->cut)"),
 ]
 
 

@@ -202,6 +202,8 @@ bool sim_worker_tell(sim_worker *w, tt__job_kind kind, const tt__job_round *roun
     if (kind == TT__JOB_ROUND && round->number <= w->place.round)
         sim_fail("order", "launcher %d tells a rank of round %d, which has been in round %d", w->agent.node,
                  round->number, w->place.round);
+    sim_trace(w->agent.node, "tells worker %d of round %d%s", w->local, round->number,
+              kind == TT__JOB_WANTED ? ", which it wants" : "");
     sim_told *told = sim_memory(calloc(1, sizeof *told));
     told->packet.kind = (int32_t)kind;
     told->packet.round = *round;

@@ -21,17 +21,18 @@ static bool is_found(int plant, int cases) {
         bool is_drawn = i <= FIRST_SEEDS || seed > FIRST_SEEDS;
         sim_plan plan;
         sim_verdict verdict;
-        int64_t least_kept;
+        int64_t least_kept = 0;
         const char *what = "seed";
         if (is_drawn)
             sim_plan_draw(&plan, (uint64_t)seed, AGENTS);
         else
             what = sim_written_draw(&plan, one, &least_kept);
         sim_case_judge(&plan, false, &verdict);
-        if (!*verdict.check)
+        bool is_fewer = !*verdict.check && verdict.kept < least_kept;
+        if (!*verdict.check && !is_fewer)
             continue;
         printf("%2d  %s: %s %d (%s): %s\n", plant, sim_plant_rows[plant - 1].what, what, is_drawn ? seed : one,
-               verdict.check, verdict.text);
+               is_fewer ? "kept" : verdict.check, is_fewer ? "fewer ranks went on" : verdict.text);
         fflush(stdout);
         return true;
     }

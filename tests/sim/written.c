@@ -303,6 +303,25 @@ static const changing changing_cases[] = {
      3,
      6000,
      1},
+    /* They waited for its ranks for as long as they had, and were then ended. */
+    {{"a machine dies as ranks join, and another node comes before it is missed",
+      4,
+      0,
+      {{.kind = SIM_LATE, .node = 3, .at_ms = 2000},
+       {.kind = SIM_KILL_MACHINE, .node = 2, .from = SIM_FROM_START, .at_ms = 5},
+       {.kind = SIM_KINDS}}},
+     1,
+     4,
+     6000,
+     1},
+    {{"a rank is stopped for an hour when it has done its part of the last step, which the job waits for",
+      3,
+      0,
+      {{.kind = SIM_STOPS, .node = 2, .at_ms = 2940, .for_ms = 3600000}, {.kind = SIM_KINDS}}},
+     3,
+     3,
+     3000,
+     -1},
 };
 
 enum {
