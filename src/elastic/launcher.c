@@ -403,7 +403,7 @@ static int launcher_conclude(launcher *l) {
     tt__first first;
     char tail[TT__TAIL_BYTES + 1];
     int own;
-    bool failed = tt__launcher_first(l, &first, &own, tail);
+    bool failed = l->phase != TT__JOINING && tt__launcher_first(l, &first, &own, tail); /* else it was in no round */
     bool asked = failed && was_asked(l, first.worker);
     tt__launcher_report_lost(l);
     tell_full_disk(l);
