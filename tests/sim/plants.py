@@ -85,10 +85,8 @@ PLANTS = [
      ("    if (l->nodes) {\n        tt__nodes_order_round(", "kept ? NULL : l->server"),
      ("    if (PLANTED && l->nodes && !kept)\n        tt__store_server_renew(l->server);\n"
       "    if (l->nodes) {\n        tt__nodes_order_round(", "kept || PLANTED ? NULL : l->server")),
-    ("that a node is lost is noted for another round", "elastic/launcher_nodes.c",
-     'l->job->recovery), "its node', '(PLANTED ? 0 : l->job->recovery)), "its node'),
-    ("ranks are not asked for the next round when a node is lost or comes", "elastic/launcher_attempt.c",
-     "        tt__launcher_want_round(l);", "        if (!PLANTED)\n            tt__launcher_want_round(l);"),
+    ("ranks are not asked for the next round when a node is lost or comes", "elastic/launcher_recovery.c",
+     "        tell_worker(l, i, TT__JOB_WANTED,", "        if (!PLANTED)\n            tell_worker(l, i, TT__JOB_WANTED,"),
     ("a rank that survives is taken for one that waits", "elastic/launcher_recovery.c",
      "if (words.wants_round != next)", "if (words.wants_round != next && !PLANTED)"),
     ("ranks that go on are told the number of the round before", "elastic/launcher_recovery.c",
