@@ -405,10 +405,12 @@ static int launcher_conclude(launcher *l) {
     int own;
     bool failed = l->phase != TT__JOINING && tt__launcher_first(l, &first, &own, tail); /* else it was in no round */
     bool asked = failed && was_asked(l, first.worker);
+    bool stranded = l->kept && l->phase != TT__JOINING; /* ranks wait for a round that can't begin */
     tt__launcher_report_lost(l);
     tell_full_disk(l);
     if (l->job->events && l->phase != TT__JOINING)
-        tt__events_write(&l->streams, l->job, l->workers, &l->started, !failed && !l->got_signal && !l->lost);
+        tt__events_write(&l->streams, l->job, l->workers, &l->started,
+                         !failed && !stranded && !l->got_signal && !l->lost);
     if (failed && !asked && (!l->job->node_0_reports || l->lost)) {
         first.unsure = may_follow_a_loss(l, first.worker);
         tt__report_first(&l->streams, l->job, &first, &l->started);
@@ -417,7 +419,7 @@ static int launcher_conclude(launcher *l) {
     }
     if (l->got_signal || l->stopped)
         return 128 + (l->got_signal ? l->got_signal : l->stopped);
-    if ((l->lost || l->keeper_lost) && (!failed || asked))
+    if ((l->lost || l->keeper_lost || stranded) && (!failed || asked))
         return 1;
     if (l->torch && l->node_left && asked)
         return 1;
