@@ -223,7 +223,7 @@ static void tell_newcomer(tt__talk *t) {
 }
 
 void tt__talk_compose(tt__talk *t) {
-    if (t->failed)
+    if (t->failed || t->done) /* a signal may have come after the order */
         return;
     if (!t->collecting) {
         tell_newcomer(t);

@@ -86,7 +86,8 @@ PLANTS = [
      ("    if (PLANTED && l->nodes && !kept)\n        tt__store_server_renew(l->server);\n"
       "    if (l->nodes) {\n        tt__nodes_order_round(", "kept || PLANTED ? NULL : l->server")),
     ("ranks are not asked for the next round when a node is lost or comes", "elastic/launcher_recovery.c",
-     "        tell_worker(l, i, TT__JOB_WANTED,", "        if (!PLANTED)\n            tell_worker(l, i, TT__JOB_WANTED,"),
+     "        tell_worker(l, i, TT__JOB_WANTED,",
+     "        if (!PLANTED)\n            tell_worker(l, i, TT__JOB_WANTED,"),
     ("a rank that survives is taken for one that waits", "elastic/launcher_recovery.c",
      "if (words.wants_round != next)", "if (words.wants_round != next && !PLANTED)"),
     ("ranks that go on are told the number of the round before", "elastic/launcher_recovery.c",
