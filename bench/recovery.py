@@ -23,21 +23,12 @@ import tempfile
 import time
 
 BENCH = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(BENCH.parent / "tests" / "support"))
+from processes import processes_below  # noqa: E402
+
 BUILD = BENCH.parent / "build"
 TUTTI = [BUILD / "bin" / "tutti", "run"]
 SAVE, PATIENCE_S, RESTARTS = 50, 120, 1000
-
-
-def processes_below(pid):
-    children = collections.defaultdict(list)
-    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            text = stat.read_text(encoding="ascii", errors="replace")
-            children[int(text.rsplit(")", 1)[1].split()[1])].append(int(text.split(" ", 1)[0]))
-    found = [pid]
-    for one in found:
-        found += children[one]
-    return found[1:]
 
 
 def serves(port):

@@ -81,7 +81,8 @@ typedef struct tt__launcher_state {
     bool any_kept;              /* or on any node, as the coordinator says */
     int64_t survivors_ms;       /* when to look at those that survive; */
     bool awaits_survivors;      /* SETTLING has the grace period, for those that are on their way to the next round, */
-    bool wants_round;           /* and for which they are asked, those that join as well */
+    int64_t tell_late_ms;       /* when to say for whom it waits; 0: it is said */
+    bool wants_round;           /* and they are asked for it, those that join as well */
     int stopped;                /* the signal for which the ranks have agreed to stop; 0: none */
     char why[TT__ATTEMPT_TEXT]; /* the last attempt ended */
     bool told_success;          /* a worker here has ended well, and the others know */
@@ -134,6 +135,9 @@ bool tt__launcher_waits(const tt__launcher_state *l, int i);
 
 /* Kill those that don't wait for the next round, if they are rank `rank` (-1: any). */
 void tt__launcher_kill_late(tt__launcher_state *l, int rank);
+
+/* Say who they are. */
+void tt__launcher_tell_late(tt__launcher_state *l);
 
 /* Return the signal for which worker `i`, which has ended, has agreed to stop with the others; 0: it has not. */
 int tt__launcher_agreed_stop(const tt__launcher_state *l, int i);

@@ -15,7 +15,7 @@
 #include <string.h>
 
 /* How often to look at workers that survive, while they are awaited and else; LATE_MS: for those that were killed. */
-enum { LOOK_MS = 10, WATCH_MS = 100, LATE_MS = 2000 };
+enum { LOOK_MS = 10, WATCH_MS = 100, LATE_MS = 2000, TELL_LATE_MS = 3000 /* for whom is waited */ };
 
 typedef tt__launcher_state launcher;
 
@@ -32,8 +32,10 @@ static bool may_recover(const launcher *l) { return may_follow(l) && tt__launche
 /* Those that are left have the grace period to come to the next round. */
 static void wait_for_survivors(launcher *l) {
     int64_t deadline_ms = tt__deadline_ms(l->job->grace_ms);
-    if (!l->awaits_survivors)
+    if (!l->awaits_survivors) {
         tt__log(TT_LOG_DEBUG, "ranks here wait for another round, or are to");
+        l->tell_late_ms = tt__deadline_ms(TELL_LATE_MS);
+    }
     l->survivors_ms = 0;
     l->awaits_survivors = true;
     l->deadline_ms = deadline_ms > l->deadline_ms ? deadline_ms : l->deadline_ms;
@@ -163,6 +165,10 @@ void tt__launcher_look_at_survivors(launcher *l) {
     l->survivors_ms = tt__deadline_ms(l->phase == TT__SETTLING ? LOOK_MS : WATCH_MS);
     if (l->wants_round) /* some may not have listened yet */
         tt__launcher_want_round(l);
+    if (l->awaits_survivors && l->tell_late_ms && !tt__left_ms(l->tell_late_ms)) {
+        l->tell_late_ms = 0;
+        tt__launcher_tell_late(l);
+    }
     if (!s.waiting || !may_recover(l))
         return;
     if (l->phase == TT__RUNNING)
@@ -317,6 +323,14 @@ static void set_round(launcher *l, tt__round *round) {
     l->job->first_rank = round->of[round->own].first_rank;
 }
 
+static void say_round(launcher *l, const tt__round *round) {
+    char where[128];
+    snprintf(where, sizeof where, "this is node %d, and node 0 (%s)", round->own, round->of[0].hostname);
+    tt__streams_print(&l->streams, "tutti run: round %d begins on %d node%s, with %d rank%s: %s serves the store",
+                      round->attempt + 1, round->n, round->n == 1 ? "" : "s", round->world,
+                      round->world == 1 ? "" : "s", l->job->coordinates ? "this node, node 0," : where);
+}
+
 void tt__launcher_take_round(launcher *l, tt__round *round) {
     tt__round *before = l->round;
     tt__launcher_take_election(l);
@@ -331,8 +345,7 @@ void tt__launcher_take_round(launcher *l, tt__round *round) {
     tt__launcher_tell_round(l);
     free(before);
     if (tt__launcher_is_elastic(l))
-        tt__streams_print(&l->streams, "tutti run: round %d begins on %d node%s, with %d rank%s", round->attempt + 1,
-                          round->n, round->n == 1 ? "" : "s", round->world, round->world == 1 ? "" : "s");
+        say_round(l, round);
     if (l->began)
         start_attempt(l);
     else

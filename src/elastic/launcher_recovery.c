@@ -7,6 +7,7 @@
  * that nobody blames may be in the middle of a long step, and has the grace period. */
 #include "elastic/launcher.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "net/recovery_words.h"
 
@@ -51,11 +52,30 @@ bool tt__launcher_waits(const launcher *l, int i) {
     return read_recovery_words(l, i, &words) && words.wants_round == (uint32_t)l->job->recovery + 1;
 }
 
+/* Is worker `i` there, and does not wait for the next round? */
+static bool is_late(const launcher *l, int i) {
+    return l->workers[i].pid && !l->workers[i].ended && !tt__launcher_waits(l, i);
+}
+
+void tt__launcher_tell_late(launcher *l) {
+    int first = -1, n = 0;
+    for (int i = 0; i < l->job->workers; i++)
+        if (is_late(l, i) && !n++)
+            first = i;
+    if (!n)
+        return;
+    char more[32] = "";
+    if (n > 1)
+        snprintf(more, sizeof more, " and %d more here", n - 1);
+    tt__streams_print(&l->streams,
+                      "tutti run: waiting for rank %d%s to come to the next round; who has not in %d s is killed",
+                      l->job->first_rank + first, more, (tt__left_ms(l->deadline_ms) + 999) / 1000);
+}
+
 void tt__launcher_kill_late(launcher *l, int rank) {
     int only = rank - l->job->first_rank;
     for (int i = 0; i < l->job->workers; i++) {
-        bool elsewhere = rank >= 0 && i != only;
-        if (!l->workers[i].pid || l->workers[i].ended || elsewhere || tt__launcher_waits(l, i))
+        if (!is_late(l, i) || (rank >= 0 && i != only))
             continue;
         l->workers[i].late = true;
         tt__keeper_kill_worker(&l->keeper, i);

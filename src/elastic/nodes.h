@@ -119,12 +119,15 @@ typedef enum tt__nodes_kind {
     TT__NODES_DEPOSED   /* this node coordinates no more: another does */
 } tt__nodes_kind;
 
+#define TT__BELIEVED_ALWAYS INT64_MAX        /* it can't be otherwise */
+#define TT__BELIEVED_NOT_YET (INT64_MIN / 2) /* nothing was heard since the round came */
+
 typedef struct tt__nodes_event {
     struct tt__nodes_event *next;
     tt__nodes_kind kind;
     int node, rank, value;
     bool well;             /* GONE: all workers have ended well, of their own accord */
-    int64_t believed_ms;   /* ROUND: when it was last known that this node takes part */
+    int64_t believed_ms;   /* ROUND: when it was last known that this node takes part, or one of these: */
     char *text;            /* or NULL */
     tt__round *round;      /* or NULL */
     tt__worker worker;     /* its message belongs to the event until it is taken */

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "net/net.h"
 #include "store/signed.h"
 
 #include <jansson.h>
@@ -90,6 +91,15 @@ static bool may_try_again(const tt__talk *t, tt_status status) {
            (status == TT_ERR_TIMEOUT || (tt__talk_numbers(t) && (status == TT_ERR_NET || status == TT_ERR_PEER)));
 }
 
+static void tell_waiting(tt__talk *t) {
+    char text[TT__NET_ENDPOINT_SIZE + 64], where[TT__NET_ENDPOINT_SIZE];
+    tt__net_endpoint_text(t->nodes->member.host, t->nodes->member.port, where);
+    snprintf(text, sizeof text, "waiting for the launcher that serves the store at %s", where);
+    if (!t->told_waiting)
+        tt__talk_post(t, TT__NODES_WAITS, 0, 0, text);
+    t->told_waiting = true;
+}
+
 bool tt__talk_connect(tt__talk *t) {
     const tt__nodes_member *m = &t->nodes->member;
     if (!tt__talk_elect(t))
@@ -101,9 +111,7 @@ bool tt__talk_connect(tt__talk *t) {
         status = tt__talk_put_card(t);
     }
     if (status && may_try_again(t, status)) {
-        if (!t->told_waiting)
-            tt__talk_post(t, TT__NODES_WAITS, 0, 0, "waiting for node 0, which serves the store");
-        t->told_waiting = true;
+        tell_waiting(t);
         tt_store_free(t->store);
         t->store = NULL;
         return false;

@@ -25,7 +25,7 @@ void tt__nodes_post(tt__nodes *nodes, tt__nodes_event *event) {
 
 /* Is it a round of which it was not known for half a heartbeat that this node takes part? */
 static bool is_doubtful(const tt__nodes *nodes, const tt__nodes_event *event) {
-    return event->kind == TT__NODES_ROUND && event->believed_ms != INT64_MAX &&
+    return event->kind == TT__NODES_ROUND && event->believed_ms != TT__BELIEVED_ALWAYS &&
            tt__now_ms() - event->believed_ms >= nodes->member.heartbeat_ms / 2;
 }
 
@@ -46,7 +46,7 @@ tt__nodes_event *tt__nodes_next(tt__nodes *nodes) {
 
 static tt__nodes_event **find_round(tt__nodes *nodes) {
     tt__nodes_event **at = &nodes->events;
-    while (*at && ((*at)->kind != TT__NODES_ROUND || (*at)->believed_ms == INT64_MAX))
+    while (*at && ((*at)->kind != TT__NODES_ROUND || (*at)->believed_ms == TT__BELIEVED_ALWAYS))
         at = &(*at)->next;
     return at;
 }
@@ -54,7 +54,7 @@ static tt__nodes_event **find_round(tt__nodes *nodes) {
 void tt__nodes_believe(tt__nodes *nodes, int64_t now_ms) {
     pthread_mutex_lock(&nodes->lock);
     tt__nodes_event *round = *find_round(nodes);
-    bool waits = round && (nodes->unsure || round->believed_ms == INT64_MIN / 2);
+    bool waits = round && (nodes->unsure || round->believed_ms == TT__BELIEVED_NOT_YET);
     if (round)
         round->believed_ms = now_ms;
     pthread_mutex_unlock(&nodes->lock);

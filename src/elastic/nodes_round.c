@@ -86,7 +86,8 @@ void tt__talk_take_round(tt__talk *t, const json_t *news) {
     t->round = r;
     t->looks = 0;
     t->closed = t->told_waiting = false;
-    event->believed_ms = tt__talk_replaces(t) && !t->nodes->member.coordinates ? INT64_MIN / 2 : INT64_MAX;
+    event->believed_ms =
+        tt__talk_replaces(t) && !t->nodes->member.coordinates ? TT__BELIEVED_NOT_YET : TT__BELIEVED_ALWAYS;
     tt__nodes_post(t->nodes, event);
     if (!t->nodes->member.coordinates) /* it has read what this member has announced before it was gone */
         tt__talk_delete_news(t);

@@ -59,14 +59,14 @@ static tt_status move_on(tt_elastic *e) {
     e->round = news.seat.round;
     snprintf(e->reason, sizeof e->reason, "%s", news.reason);
     if (news.seat.rank < 0)
-        return tt__fail(TT_ERR_PEER, "the job goes on without this process, which was rank %d of %d, in round %d: %s",
-                        e->rank, e->world, e->round, *news.reason ? news.reason : "the launcher gives no reason");
+        return tt__fail(TT_ERR_PEER, "the job goes on without this process, which was rank %d of %d: %s", e->rank,
+                        e->world, *news.reason ? news.reason : "the launcher gives no reason");
     tt__standing_record_show(&e->standing, news.seat.rank, news.seat.world);
     leave_round(e);
     e->rank = news.seat.rank;
     e->world = news.seat.world;
     tt__round_move(&news.seat);
-    tt__log(TT_LOG_INFO, "round %d: rank %d of %d: %s", e->round, e->rank, e->world, e->reason);
+    tt__log(TT_LOG_INFO, "now rank %d of %d: %s", e->rank, e->world, e->reason);
     return TT_OK;
 }
 

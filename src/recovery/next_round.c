@@ -70,12 +70,12 @@ tt_status tt__round_await(int socket, tt__round_news *news, int round, int64_t w
     tt_status status = await_round(socket, &packet, round, wait_ms, stop);
     if (status == TT_ERR_TIMEOUT)
         return tt__fail(status,
-                        "the launcher announced no round %d within %lld ms, in which the lost rank would be replaced: "
+                        "the launcher announced no round within %lld ms in which the lost rank would be replaced: "
                         "start the job by a `tutti run` that does so (docs/elastic.md), or again from its last "
                         "checkpoint; before this: %s",
-                        round + 1, (long long)wait_ms, cause.text);
+                        (long long)wait_ms, cause.text);
     if (status)
-        return tt__fail_prefix("while this rank waited for round %d of the job, after %s", round + 1,
+        return tt__fail_prefix("while this rank waited for the job's next round, after %s",
                                *cause.text ? cause.text : "a call for it");
     TT__TRY(tt__round_read(news, &packet.round));
     tt__error_restore(&cause);

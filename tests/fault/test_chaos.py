@@ -21,6 +21,7 @@ import unittest
 sys.path[:0] = [str(pathlib.Path(os.environ["TT_SOURCE"]) / "tests" / folder) for folder in ("support", "security")]
 import lab  # noqa: E402
 from patience import DEADLINE, free_port  # noqa: E402
+from processes import processes_below  # noqa: E402
 
 TUTTI = os.environ["TUTTI"]
 WORKER = [os.path.join(os.environ["TT_PROGRAMS"], "test_elastic"), "worker"]
@@ -31,19 +32,6 @@ SANITIZED = bool(os.environ.get("TT_SANITIZED"))  # which makes a step of mnist_
 ONLY = os.environ.get("TT_CHAOS_ONLY")
 SAMPLES, PIXELS, PACE_MS = 96, 784, 10
 HEARTBEAT_S = 10 if SANITIZED else 1.5
-
-
-def processes_below(pid):
-    """The ids of a process's descendants."""
-    children = collections.defaultdict(list)
-    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            text = stat.read_text(encoding="ascii", errors="replace")
-            children[int(text.rsplit(")", 1)[1].split()[1])].append(int(text.split(" ", 1)[0]))
-    found = [pid]
-    for one in found:
-        found += children[one]
-    return found[1:]
 
 
 WORKERS = ("test_elastic", "audited_trainer")

@@ -230,7 +230,7 @@ static void without_a_round_it_ends_in_time(void **state) {
     unsetenv("E_WAIT");
     assert_int_equal(j.failures, 2);
     assert_int_equal(j.workers[0].lost, 1 + 1);
-    assert_says(error_of(0), "TT_ERR_TIMEOUT: the launcher announced no round 1 within 300 ms");
+    assert_says(error_of(0), "TT_ERR_TIMEOUT: the launcher announced no round within 300 ms");
     assert_says(error_of(0), "before this: rank 1");
 }
 
@@ -248,7 +248,7 @@ static void a_signal_ends_the_wait(void **state) {
     job j = {.mode = "elastic", .world = 2, .policy = JOB_NEVER_ANSWERS, .happen = waiting_ones_are_told, .events = 1};
     setenv("E_FAULTS", "mid:1:0:5", 1);
     assert_true(job_run(&j));
-    assert_says(error_of(0), "TT_ERR_ABORTED: while this rank waited for round 1 of the job, after rank 1");
+    assert_says(error_of(0), "TT_ERR_ABORTED: while this rank waited for the job's next round, after rank 1");
     bytes b = read_final(0);
     assert_true(b.size > 8 && !memcmp(b.data + b.size - 7, "4 steps", 7)); /* those that were committed */
 }
@@ -261,7 +261,7 @@ static void left_out_it_says_so(void **state) {
     assert_true(job_run(&j));
     unsetenv("E_QUIET");
     assert_int_equal(j.world, 1);
-    assert_says(error_of(2), "TT_ERR_PEER: the job goes on without this process, which was rank 2 of 3, in round 1");
+    assert_says(error_of(2), "TT_ERR_PEER: the job goes on without this process, which was rank 2 of 3: ");
     assert_each_once("one is left");
 }
 

@@ -149,6 +149,7 @@ class Signals(unittest.TestCase):
         freeze(second.process.pid)
         os.kill(workers[3], signal.SIGQUIT)
         first.wait_for("ranks here wait for another round")
+        first.wait_for("waiting for rank 1 to come to the next round; who has not in [0-9]+ s is killed")
         second.signal(signal.SIGCONT)
         for launcher in (first, second):
             code, said = launcher.end()
@@ -307,7 +308,7 @@ class Signals(unittest.TestCase):
             os.kill(workers[1], signal.SIGKILL)
             code, said = launcher.end()
         self.assertEqual(code, 0, said)
-        self.assertIn("rank 0: info: round 1: rank 0 of 2", said)
+        self.assertIn("rank 0: info: now rank 0 of 2", said)
 
     def test_a_frozen_launcher_in_a_session_of_its_own(self):
         """The kernel wakes its process group, with SIGHUP, when its last worker ends: nobody wants the job to end."""

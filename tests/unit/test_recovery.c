@@ -78,7 +78,7 @@ static void a_round_is_read(void **state) {
     close(ends[0]);
     tt__fail(TT_ERR_PEER, "rank 1 is lost");
     assert_int_equal(tt__round_await(ends[1], &news, 7, PATIENCE_MS, &none), TT_ERR_NET);
-    expect_error(TT_ERR_NET, "while this rank waited for round 8 of the job, after rank 1 is lost: its launcher");
+    expect_error(TT_ERR_NET, "while this rank waited for the job's next round, after rank 1 is lost: its launcher");
     close(ends[1]);
 }
 
