@@ -275,7 +275,7 @@ static tt_status wait_for_all(sim_member *m, int64_t until_ms) {
     sim_ring *ring = m->ring;
     int count = 0, ended;
     for (int i = 0; i < ring->n; i++)
-        count += ring->members[i] != NULL;
+        count += ring->members[i] && !ring->members[i]->gone;
     if (count == ring->n)
         form(ring);
     while (!ring->formed && !m->group.failed) {
