@@ -336,7 +336,7 @@ static tt_status run_pass(pass *p, tt_status (*body)(pass *p, void *user), void 
 }
 
 /* Is the leaf final only later, in this pass or in its second part? */
-static bool is_awaited(const pass *p, const tt__reached_leaf *leaf) {
+static bool leaf_is_awaited(const pass *p, const tt__reached_leaf *leaf) {
     if (leaf->when == TT__LATER && p->part == TT__NOW)
         return true;
     return leaf->when == p->part && leaf->pending > 0;
@@ -345,7 +345,7 @@ static bool is_awaited(const pass *p, const tt__reached_leaf *leaf) {
 bool tt__gradient_may_come(const tt_tensor *x) {
     for (const pass *p = current; p; p = p->outer) {
         const tt__reached_leaf *leaf = tt__reach_leaf(p->reach, x);
-        if ((leaf && is_awaited(p, leaf)) || (p->reach->may_reach_more && !p->walked))
+        if ((leaf && leaf_is_awaited(p, leaf)) || (p->reach->may_reach_more && !p->walked))
             return true;
     }
     return false;

@@ -58,14 +58,14 @@ static void put_mark(void *at, tt_dtype dtype, bool one) {
     memcpy(at, from, tt_dtype_size(dtype));
 }
 
-static void *mark_of(const tt_reducer *r, const tt__reducer_param *p) {
+static void *mark_of_param(const tt_reducer *r, const tt__reducer_param *p) {
     const tt__reducer_bucket *b = &r->buckets[p->bucket];
     return (char *)b->data + p->mark * tt_dtype_size(b->dtype);
 }
 
-static bool is_marked(const tt_reducer *r, const tt__reducer_param *p) {
+static bool was_marked_used(const tt_reducer *r, const tt__reducer_param *p) {
     static const uint64_t zero;
-    return memcmp(mark_of(r, p), &zero, tt_dtype_size(r->buckets[p->bucket].dtype)) != 0;
+    return memcmp(mark_of_param(r, p), &zero, tt_dtype_size(r->buckets[p->bucket].dtype)) != 0;
 }
 
 static tt_status keep_gradient(tt__reducer_param *p) {
@@ -82,7 +82,7 @@ static void settle_marks(tt_reducer *r, size_t bucket) {
         tt__reducer_param *p = &r->params[i];
         if (p->bucket != bucket)
             continue;
-        p->used = !p->unused || is_marked(r, p);
+        p->used = !p->unused || was_marked_used(r, p);
         if (!p->used)
             memcpy(p->gradient, p->kept, p->bytes);
     }
@@ -119,7 +119,7 @@ static tt_status mark(tt_reducer *r, int64_t i, bool unused, const char *functio
         return tt__fail(TT_ERR_STATE, "%s: parameter \"%s\" is already ready in this step", function, p->name);
     if (unused)
         TT__TRY(keep_gradient(p));
-    put_mark(mark_of(r, p), r->buckets[p->bucket].dtype, !unused);
+    put_mark(mark_of_param(r, p), r->buckets[p->bucket].dtype, !unused);
     p->unused = unused;
     p->ready = true;
     r->buckets[p->bucket].pending--;

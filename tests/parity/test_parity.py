@@ -116,8 +116,8 @@ def main(arguments=None):
     ended = program.close()
     if args.table:
         table = pathlib.Path(args.table)
-        rest = table.read_text(encoding="utf-8").partition("## DistributedDataParallel")  # test_ddp_features_torch.py's
-        table.write_text("\n".join(table_lines(rows, args.cases, args.seed)) + "\n" + rest[1] + rest[2], encoding="utf-8")
+        _, *ddp = table.read_text(encoding="utf-8").partition("## DistributedDataParallel")  # which is made elsewhere
+        table.write_text("\n".join([*table_lines(rows, args.cases, args.seed), "".join(ddp)]), encoding="utf-8")
     bad = [name for _, found in rows for name, (*_, close) in found if not close]
     lacking = without_case()
     if lacking:
