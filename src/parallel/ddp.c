@@ -145,11 +145,11 @@ static tt_status finish_step(ddp *d) {
 static tt_status on_pass_end(void *user, tt_status pass) {
     ddp *d = user;
     bool waits;
-    if (pass) {
-        tt__reducer_abandon(d->reducer, pass);
-        return pass;
+    tt_status status = pass ? pass : mark_unreached(d, &waits);
+    if (status) {
+        tt__reducer_abandon(d->reducer, status);
+        return status;
     }
-    TT__TRY(mark_unreached(d, &waits));
     return waits ? TT_OK : finish_step(d); /* or the second part of the pass does (tt_backward_deferred()) */
 }
 

@@ -247,6 +247,7 @@ static void freeze(tt_group *group, int rank, void *user) {
     CHECK(tt_requires_grad_(left, true));
     CHECK(branches_backward(ddp, LEFT, 3) == TT_ERR_STATE);
     CHECK(strstr(tt_last_error(), "\"left.weight\" was frozen") && strstr(tt_last_error(), "wrap the module again"));
+    CHECK(branches_backward(ddp, RIGHT, 3) == TT_ERR_STATE && strstr(tt_last_error(), "an earlier step failed"));
     tt_module_free(ddp);
     tt_module_free(model);
 }
