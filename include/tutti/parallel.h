@@ -180,8 +180,11 @@ typedef struct tt_ddp_args {
  * several ranks takes rank 0's first, by tt_tensor_broadcast() of tt_module_buffers(), as tt_trainer_run() does. NULL
  * on failure: TT_ERR_MISMATCH names the first parameter or buffer whose name or shape differs, and the rank;
  * TT_ERR_INVALID no parameter; TT_ERR_UNSUPPORTED a parameter whose type can't be averaged; TT_ERR_STATE the module, or
- * a part of it, is wrapped already; and those of a collective. A parameter that takes no part in a backward pass makes
- * tt_backward() fail with TT_ERR_STATE, naming it. */
+ * a part of it, is wrapped already; and those of a collective.
+ * Parameters that take no part in a pass need no flag, and may be others on each rank and in each pass: what one rank
+ * leaves out counts as its gradient from earlier, or zero, and receives the average; what all leave out keeps the
+ * gradient that it has, or none. Only a rank whose whole pass reaches no parameter of the wrapper takes no part in the
+ * averaging, in which its peers wait for it. PyTorch: find_unused_parameters=True, without its cost. */
 TT_API tt_module *tt_ddp_with(const tt_ddp_args *args, size_t size);
 
 /* The reducer behind a wrapper (borrowed), for tracing; NULL if `ddp` is no wrapper. */

@@ -1,10 +1,10 @@
 /* tutti/reducer.h: bucketed, overlapped averaging of gradients over a group, for any training loop. Knows no tensors.
  *
  * The reducer owns one gradient buffer per parameter, packed into buckets that lie in the group's symmetric heap. Each
- * step the program writes its gradients there, says for each when it is final (tt_reducer_mark_ready), and calls
- * tt_reducer_finish(): every rank then holds bitwise the same averages. A bucket's all-reduce starts when its last
- * gradient is ready and every earlier bucket has started, and moves on in every later call of the reducer, so that it
- * overlaps with computing.
+ * step the program writes its gradients there, says for each when it is final (tt_reducer_mark_ready), or that there is
+ * none (tt_reducer_mark_unused), and calls tt_reducer_finish(): every rank then holds bitwise the same averages. A
+ * bucket's all-reduce starts when its last gradient is ready and every earlier bucket has started, and moves on in
+ * every later call of the reducer, so that it overlaps with computing.
  *
  * Buckets are formed as torch.nn.parallel.DistributedDataParallel forms them (Li et al., VLDB 2020, section 3.2), over
  * the parameters in reverse order: a bucket is closed when its bytes reach its limit, 1 MiB for the first, the cap for
@@ -62,6 +62,16 @@ TT_API void *tt_reducer_gradient(tt_reducer *reducer, int64_t i);
  * Errors: TT_ERR_STATE already marked in this step (names it); TT_ERR_INVALID no such parameter; those of
  * tt_all_reduce(). */
 TT_API TT_NODISCARD tt_status tt_reducer_mark_ready(tt_reducer *reducer, int64_t i);
+
+/* Parameter i takes no part in this step on this rank; what stands in its buffer is what this rank gives to the average
+ * (zeros, or what earlier steps have left there). After the step every rank holds the average if any rank has marked it
+ * ready, and else what it held before. Costs no further call: each bucket says who was used. Errors: as
+ * tt_reducer_mark_ready(); TT_ERR_MEMORY none to keep what stands there. PyTorch: find_unused_parameters. */
+TT_API TT_NODISCARD tt_status tt_reducer_mark_unused(tt_reducer *reducer, int64_t i);
+
+/* Has any rank marked parameter i ready in the last step that was finished? False before the first, and for no
+ * parameter. */
+TT_API bool tt_reducer_was_used(const tt_reducer *reducer, int64_t i);
 
 /* Wait until all buckets are averaged; then the next step may begin. Errors: TT_ERR_STATE names the first parameter
  * that was not marked (the step is then abandoned: the group must be destroyed, as peers wait in it); those of

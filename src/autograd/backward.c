@@ -40,6 +40,7 @@ typedef struct pass {
     tt__reached_node *at; /* whose backward runs */
     end_call *end_calls;  /* of the outermost */
     bool retain, defers;
+    bool walked; /* no node runs any more */
 } pass;
 
 static _Thread_local pass *current;
@@ -326,11 +327,28 @@ static tt_status run_pass(pass *p, tt_status (*body)(pass *p, void *user), void 
     p->outer = current;
     current = p;
     tt_status status = body(p, user);
+    p->walked = true;
     if (!p->outer)
         status = run_end_calls(p, status);
     current = p->outer;
     tt_no_grad_end(no_grad);
     return status;
+}
+
+/* Is the leaf final only later, in this pass or in its second part? */
+static bool leaf_is_awaited(const pass *p, const tt__reached_leaf *leaf) {
+    if (leaf->when == TT__LATER && p->part == TT__NOW)
+        return true;
+    return leaf->when == p->part && leaf->pending > 0;
+}
+
+bool tt__gradient_may_come(const tt_tensor *x) {
+    for (const pass *p = current; p; p = p->outer) {
+        const tt__reached_leaf *leaf = tt__reach_leaf(p->reach, x);
+        if ((leaf && leaf_is_awaited(p, leaf)) || (p->reach->may_reach_more && !p->walked))
+            return true;
+    }
+    return false;
 }
 
 /* ---- beginning one */

@@ -20,4 +20,12 @@ void tt__leaf_remove_hook(tt_tensor *x, tt_grad_hook hook, void *user);
  * called, with the pass's failure in `pass`, when the pass failed. */
 tt_status tt__backward_on_end(tt_status (*fn)(void *user, tt_status pass), void *user);
 
+/* May leaf x still be given a gradient by the passes that are under way in this thread, or by their second parts? To be
+ * called from inside a hook, or a callback of tt__backward_on_end(), where it is the outermost pass's. */
+bool tt__gradient_may_come(const tt_tensor *x);
+
+/* Say that the storage of leaf x (tt__leaf_set_grad_storage()) has its gradient's values now, though no pass gave
+ * any. */
+void tt__leaf_define_grad(tt_tensor *x);
+
 #endif

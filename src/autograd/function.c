@@ -71,7 +71,8 @@ static tt_node *node_for(const tt_function *f, int n, tt_tensor *const *in, int 
     call *c = node->state;
     c->function = *f;
     c->autocast = tt__autocast_state();
-    c->op = (tt__operator){.name = f->name, .backward = function_backward, .destroy = function_destroy};
+    c->op = (tt__operator){
+        .name = f->name, .backward = function_backward, .destroy = function_destroy, .may_run_passes = true};
     node->op = &c->op;
     return node;
 }

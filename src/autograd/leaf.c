@@ -276,3 +276,12 @@ tt_status tt__leaf_set_grad_storage(tt_tensor *x, void *data) {
     }
     return status;
 }
+
+void tt__leaf_define_grad(tt_tensor *x) {
+    tt__leaf *leaf = tt__leaf_of(x);
+    if (!leaf || !leaf->grad)
+        return;
+    pthread_mutex_lock(&leaf->lock);
+    leaf->defined = true;
+    pthread_mutex_unlock(&leaf->lock);
+}

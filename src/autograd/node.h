@@ -17,6 +17,7 @@ typedef struct tt__operator {
      * scope of its own, under no_grad. */
     tt_status (*backward)(tt_node *node);
     void (*destroy)(void *state); /* optional */
+    bool may_run_passes;          /* backward may run passes of its own, which reach leaves that no edge leads to */
 } tt__operator;
 
 /* Where an input came from, and what its gradient looks like. */

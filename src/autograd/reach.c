@@ -119,8 +119,11 @@ tt_status tt__reach_from(tt__reach *reach, const tt_tensor *y) {
     if (tt__leaf_of(y))
         return add_leaf(reach, (tt_tensor *)y);
     TT__TRY(add_node(reach, tt__node_of(y)));
-    for (int64_t i = 0; i < reach->node_count; i++) /* grows on the way */
-        TT__TRY(add_inputs(reach, reach->nodes[i].node));
+    for (int64_t i = 0; i < reach->node_count; i++) { /* grows on the way */
+        const tt_node *node = reach->nodes[i].node;
+        reach->may_reach_more |= node->op->may_run_passes;
+        TT__TRY(add_inputs(reach, node));
+    }
     sort_nodes(reach);
     return TT_OK;
 }

@@ -26,6 +26,7 @@ typedef struct tt__reach {
     tt__reached_leaf *leaves;
     int64_t node_count, node_room, leaf_count, leaf_room;
     tt__pointer_map node_at, leaf_at;
+    bool may_reach_more; /* by passes that a node runs */
 } tt__reach;
 
 /* Find all that `y` depends on. TT_ERR_STATE: a record on the way is spent; TT_ERR_MEMORY. To be freed also after a

@@ -91,7 +91,7 @@ static tt_status recompute_backward(tt_node *node) {
     return status;
 }
 
-static const tt__operator recompute_op = {.name = who, .backward = recompute_backward};
+static const tt__operator recompute_op = {.name = who, .backward = recompute_backward, .may_run_passes = true};
 
 /* Record y as made by the segment. Every input has its number among what is saved; of leaves nothing is. */
 static tt_tensor *record_segment(tt_tensor *y, int n, tt_tensor *const *in, const segment *s) {

@@ -2,9 +2,11 @@
  * runs.
  *
  * Every leaf's gradient lies in a bucket of the reducer. Its hook, called when the gradient is final, marks it
- * ready, which starts and advances reductions; the end of the pass waits for the rest. */
+ * ready, which starts and advances reductions; the end of the pass waits for the rest. Which parameters the pass won't
+ * reach is known when it gives its first gradient, so that they keep no bucket waiting. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "autograd/engine.h"
 #include "autograd/node.h"
@@ -25,6 +27,9 @@ typedef struct slot {
     ddp *owner;
     size_t index;         /* in the reducer */
     tt_tensor *parameter; /* a reference, so that module and wrapper may be freed in any order */
+    bool ready;           /* the reducer knows that it takes part in the step under way, or that it does not */
+    bool touched;         /* it has taken part in a pass since the last step, also in one that averaged nothing */
+    bool absent;          /* it has no gradient, and takes no part here */
 } slot;
 
 struct ddp {
@@ -34,6 +39,7 @@ struct ddp {
     bool broadcast_buffers; /* at each forward that is trained on and follows one with `sync` */
     bool sync;              /* average in backward passes */
     bool synced;            /* when the last forward that is trained on began */
+    bool stepping;          /* a pass that averages has begun */
     tt_reducer *reducer;
     slot *slots;
     size_t attached;      /* slots whose gradient lies in a bucket */
@@ -85,21 +91,80 @@ static tt_status ddp_forward_many(tt_module *self, tt_tensor *const *in, int64_t
 
 /* ---- the backward pass ---- */
 
+static tt_status mark_used(slot *s) {
+    s->ready = true;
+    return tt_reducer_mark_ready(s->owner->reducer, (int64_t)s->index);
+}
+
+static tt_status on_gradient(tt_tensor *x, void *user);
+
+/* Its share of the average is the gradient that it has from earlier, if any. One that was frozen, and is trained again,
+ * would never be seen to be used. */
+static tt_status mark_unused(slot *s) {
+    tt_tensor *x = s->parameter;
+    if (tt_requires_grad(x) && !tt__leaf_has_hook(x, on_gradient))
+        return tt__fail(TT_ERR_STATE,
+                        "parameter \"%s\" was frozen (tt_requires_grad_()) and is trained again, which its wrapper "
+                        "does not see: wrap the module again",
+                        s->owner->reducer->params[s->index].name);
+    s->ready = true;
+    s->absent = !tt_grad(x);
+    if (s->absent)
+        memset(tt_reducer_gradient(s->owner->reducer, (int64_t)s->index), 0,
+               (size_t)tt_tensor_numel(x) * tt_dtype_size(tt_tensor_dtype(x)));
+    return tt_reducer_mark_unused(s->owner->reducer, (int64_t)s->index);
+}
+
+/* Mark all that the passes under way won't reach. *waits: some are left for later. */
+static tt_status mark_unreached(ddp *d, bool *waits) {
+    *waits = false;
+    for (size_t i = 0; i < d->attached; i++) {
+        slot *s = &d->slots[i];
+        if (s->ready)
+            continue;
+        if (tt__gradient_may_come(s->parameter))
+            *waits = true;
+        else
+            TT__TRY(s->touched ? mark_used(s) : mark_unused(s));
+    }
+    return TT_OK;
+}
+
+static tt_status finish_step(ddp *d) {
+    TT__TRY(tt_reducer_finish(d->reducer));
+    for (size_t i = 0; i < d->attached; i++) {
+        slot *s = &d->slots[i];
+        if (s->absent && tt_reducer_was_used(d->reducer, (int64_t)s->index))
+            tt__leaf_define_grad(s->parameter);
+        s->ready = s->touched = s->absent = false;
+    }
+    d->stepping = false;
+    return TT_OK;
+}
+
 static tt_status on_pass_end(void *user, tt_status pass) {
-    const ddp *d = user;
-    if (!pass)
-        return tt_reducer_finish(d->reducer);
-    tt__reducer_abandon(d->reducer, pass);
-    return pass;
+    ddp *d = user;
+    bool waits;
+    tt_status status = pass ? pass : mark_unreached(d, &waits);
+    if (status) {
+        tt__reducer_abandon(d->reducer, status);
+        return status;
+    }
+    return waits ? TT_OK : finish_step(d); /* or the second part of the pass does (tt_backward_deferred()) */
 }
 
 static tt_status on_gradient(tt_tensor *x, void *user) {
     (void)x;
-    const slot *s = user;
-    if (!s->owner->sync)
+    slot *s = user;
+    ddp *d = s->owner;
+    bool first = !d->stepping, waits;
+    s->touched = true;
+    if (!d->sync)
         return TT_OK;
-    TT__TRY(tt__backward_on_end(on_pass_end, s->owner));
-    return tt_reducer_mark_ready(s->owner->reducer, s->index);
+    d->stepping = true;
+    TT__TRY(tt__backward_on_end(on_pass_end, d));
+    TT__TRY(mark_used(s));
+    return first ? mark_unreached(d, &waits) : TT_OK;
 }
 
 /* ---- wrapping ---- */
@@ -214,6 +279,7 @@ static void ddp_detach(ddp *d) {
     d->reducer = NULL;
     d->slots = NULL;
     d->attached = 0;
+    d->stepping = false;
     d->group = NULL;
 }
 

@@ -113,10 +113,13 @@ static void lay_out(tt_reducer *r, const tt_reducer_param *params) {
         tt__reducer_bucket *b = &r->buckets[r->params[i].bucket];
         size_t size = tt_dtype_size(params[i].dtype), step = ALIGNMENT / size;
         r->params[i].gradient = (void *)(uintptr_t)(b->count * size);
+        r->params[i].bytes = (size_t)params[i].count * size;
         b->dtype = params[i].dtype;
         b->count += ((size_t)params[i].count + step - 1) / step * step;
         b->pending = ++b->params;
     }
+    for (size_t i = r->param_count; i-- > 0;)
+        r->params[i].mark = r->buckets[r->params[i].bucket].count++;
 }
 
 static tt_status allocate_buckets(tt_reducer *r) {
@@ -150,8 +153,10 @@ static void end_reducer(tt_reducer *r) {
     tt__error_save(&saved);
     if (r->buckets)
         free_buckets(r);
-    for (size_t i = 0; r->params && i < r->param_count; i++)
+    for (size_t i = 0; r->params && i < r->param_count; i++) {
         free(r->params[i].name);
+        free(r->params[i].kept);
+    }
     free(r->params);
     tt__reducer_end_trace(r);
     tt__group_let_go(r->group);

@@ -5,6 +5,9 @@
 #include "base/clock.h"
 #include "base/error.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 static void trace_event(const tt_reducer *r, tt_reducer_event_kind kind, size_t index) {
     if (!r->trace)
         return;
@@ -41,8 +44,55 @@ static tt_status begin_buckets(tt_reducer *r) {
     return TT_OK;
 }
 
+/* ---- parameters that take no part */
+
+/* Write one number as `dtype` has it. */
+static void put_mark(void *at, tt_dtype dtype, bool one) {
+    const float f32 = one;
+    const double f64 = one;
+    const uint16_t f16 = one ? 0x3c00 : 0, bf16 = one ? 0x3f80 : 0;
+    const void *from = dtype == TT_F64   ? (const void *)&f64
+                       : dtype == TT_F32 ? (const void *)&f32
+                       : dtype == TT_F16 ? (const void *)&f16
+                                         : (const void *)&bf16;
+    memcpy(at, from, tt_dtype_size(dtype));
+}
+
+static void *mark_of_param(const tt_reducer *r, const tt__reducer_param *p) {
+    const tt__reducer_bucket *b = &r->buckets[p->bucket];
+    return (char *)b->data + p->mark * tt_dtype_size(b->dtype);
+}
+
+static bool was_marked_used(const tt_reducer *r, const tt__reducer_param *p) {
+    static const uint64_t zero;
+    return memcmp(mark_of_param(r, p), &zero, tt_dtype_size(r->buckets[p->bucket].dtype)) != 0;
+}
+
+static tt_status keep_gradient(tt__reducer_param *p) {
+    if (!p->kept && !(p->kept = malloc(p->bytes + 1)))
+        return tt__fail(TT_ERR_MEMORY, "no memory to keep the gradient of \"%s\", which took no part in this step",
+                        p->name);
+    memcpy(p->kept, p->gradient, p->bytes);
+    return TT_OK;
+}
+
+/* The bucket is averaged: find out who was used, and give back what no rank has touched. */
+static void settle_marks(tt_reducer *r, size_t bucket) {
+    for (size_t i = 0; i < r->param_count; i++) {
+        tt__reducer_param *p = &r->params[i];
+        if (p->bucket != bucket)
+            continue;
+        p->used = !p->unused || was_marked_used(r, p);
+        if (!p->used)
+            memcpy(p->gradient, p->kept, p->bytes);
+    }
+}
+
+/* ---- a step */
+
 static void note_end(tt_reducer *r) {
     tt__reducer_bucket *b = &r->buckets[r->ended];
+    settle_marks(r, r->ended);
     tt_work_free(b->work);
     b->work = NULL;
     trace_event(r, TT_REDUCER_END, r->ended++);
@@ -59,14 +109,18 @@ static tt_status note_ended(tt_reducer *r) {
 
 static bool is_param(const tt_reducer *r, int64_t i) { return r && i >= 0 && (size_t)i < r->param_count; }
 
-tt_status tt_reducer_mark_ready(tt_reducer *r, int64_t i) {
-    TT__TRY(check_usable(r, "tt_reducer_mark_ready"));
+static tt_status mark(tt_reducer *r, int64_t i, bool unused, const char *function) {
+    TT__TRY(check_usable(r, function));
     if (!is_param(r, i))
-        return tt__fail(TT_ERR_INVALID, "tt_reducer_mark_ready: expected a parameter from 0 to %zu, got %lld",
+        return tt__fail(TT_ERR_INVALID, "%s: expected a parameter from 0 to %zu, got %lld", function,
                         r->param_count - 1, (long long)i);
     tt__reducer_param *p = &r->params[i];
     if (p->ready)
-        return tt__fail(TT_ERR_STATE, "tt_reducer_mark_ready: parameter \"%s\" is already ready in this step", p->name);
+        return tt__fail(TT_ERR_STATE, "%s: parameter \"%s\" is already ready in this step", function, p->name);
+    if (unused)
+        TT__TRY(keep_gradient(p));
+    put_mark(mark_of_param(r, p), r->buckets[p->bucket].dtype, !unused);
+    p->unused = unused;
     p->ready = true;
     r->buckets[p->bucket].pending--;
     trace_event(r, TT_REDUCER_READY, (size_t)i);
@@ -75,6 +129,10 @@ tt_status tt_reducer_mark_ready(tt_reducer *r, int64_t i) {
         status = note_ended(r);
     return status ? abandon_step(r, status) : TT_OK;
 }
+
+tt_status tt_reducer_mark_ready(tt_reducer *r, int64_t i) { return mark(r, i, false, "tt_reducer_mark_ready"); }
+
+tt_status tt_reducer_mark_unused(tt_reducer *r, int64_t i) { return mark(r, i, true, "tt_reducer_mark_unused"); }
 
 static tt_status check_all_ready(const tt_reducer *r) {
     size_t missing = 0, first = 0;
@@ -86,8 +144,8 @@ static tt_status check_all_ready(const tt_reducer *r) {
     if (missing == 0)
         return TT_OK;
     return tt__fail(TT_ERR_STATE,
-                    "parameter \"%s\" got no gradient in this step (%zu of %zu parameters didn't): every parameter "
-                    "must take part in every backward pass",
+                    "parameter \"%s\" got no gradient in this step, and was not said to be unused (%zu of %zu "
+                    "parameters): tt_reducer_mark_ready() or tt_reducer_mark_unused() each",
                     r->params[first].name, missing, r->param_count);
 }
 
@@ -120,6 +178,8 @@ tt_status tt_reducer_finish(tt_reducer *r) {
 }
 
 void *tt_reducer_gradient(tt_reducer *r, int64_t i) { return is_param(r, i) ? r->params[i].gradient : NULL; }
+
+bool tt_reducer_was_used(const tt_reducer *r, int64_t i) { return is_param(r, i) && r->params[i].used; }
 
 int64_t tt_reducer_bucket_count(const tt_reducer *r) { return r ? (int64_t)r->bucket_count : 0; }
 

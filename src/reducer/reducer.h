@@ -10,10 +10,17 @@
 typedef struct tt__reducer_param {
     char *name;
     void *gradient; /* inside its bucket */
+    size_t bytes;
     size_t bucket;
-    bool ready; /* in this step */
+    size_t mark; /* the element of the bucket that says how many ranks use it: 1 on each that does, averaged */
+    bool ready;  /* in this step, */
+    bool unused; /* as one that took no part on this rank */
+    bool used;   /* on any rank, in the last step that has ended */
+    void *kept;  /* what the gradient of an unused one was; NULL until there is one */
 } tt__reducer_param;
 
+/* Gradients, each from a cache line of its own on, and then a mark for each parameter. So it costs no call to find out
+ * which parameters no rank has used. */
 typedef struct tt__reducer_bucket {
     void *data; /* symmetric memory */
     size_t count;

@@ -221,30 +221,6 @@ static void reductions_overlap_the_backward_pass(void **state) {
 
 /* ---- failures */
 
-static tt_tensor *use_first_child(tt_module *self, tt_tensor *x) {
-    return tt_module_forward(tt_module_child(self, "used"), x);
-}
-
-static void leave_out(tt_group *group, int rank, void *user) {
-    (void)rank;
-    (void)user;
-    static const tt_module_class cls = TT_MODULE_CLASS(.name = "Half", .forward = use_first_child);
-    tt_module *model = tt_module_new(&cls, NULL);
-    CHECK(tt_module_add_module(model, "used", tt_nn_linear(6, 3)) == TT_OK);
-    CHECK(tt_module_add_module(model, "idle", tt_nn_linear(6, 3)) == TT_OK);
-    tt_module *ddp = tt_ddp(model, group);
-    CHECK(ddp && backward(ddp) == TT_ERR_STATE);
-    CHECK(strstr(tt_last_error(), "\"idle.weight\" got no gradient") && strstr(tt_last_error(), "2 of 4"));
-    CHECK(backward(ddp) == TT_ERR_STATE);
-    tt_module_free(ddp);
-    tt_module_free(model);
-}
-
-static void a_parameter_left_out_is_named(void **state) {
-    (void)state;
-    assert_int_equal(run_ranks(2, leave_out, NULL), 0);
-}
-
 /* A rank with more batches than the others hears that they have ended, in words of this layer. */
 static void one_batch_more(tt_group *group, int rank, void *user) {
     (void)user;
@@ -318,7 +294,6 @@ int main(void) {
         cmocka_unit_test(gradients_are_averaged_later),
         cmocka_unit_test(frozen_parameters_and_evaluation),
         cmocka_unit_test(reductions_overlap_the_backward_pass),
-        cmocka_unit_test(a_parameter_left_out_is_named),
         cmocka_unit_test(a_batch_too_many_is_named),
         cmocka_unit_test(a_step_broken_off_is_the_last),
         cmocka_unit_test(a_dead_rank_ends_training),

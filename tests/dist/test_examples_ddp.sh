@@ -1,5 +1,5 @@
 #!/bin/sh
-# bare_reducer and toy_checkpoint: what their documents promise.
+# bare_reducer, toy_checkpoint, ddp_unused_parameters and ddp_no_sync: what their documents promise.
 set -u
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
@@ -38,4 +38,22 @@ printf '%s\n' "$out" | awk '
     /finished/  { ended[$NF]++; lines++ }
     END         { for (s in sums) a++; for (e in ended) b++
                   exit !(ran == 2 && lines == 4 && a == 1 && b == 1) }' || fail "toy_checkpoint: $out"
+
+# All have the same average, and nobody a gradient of what nobody uses.
+out=$(run 3 ddp_unused_parameters) || fail "ddp_unused_parameters: $out"
+printf '%s\n' "$out" | awk '
+    / trains /          { trained++ }
+    /gradient [-0-9.]+/ { seen[$3 " " $7]++; names[$3]++ }
+    /has no gradient/   { without[$3]++ }
+    END { for (s in seen) if (seen[s] != 3) wrong++
+          for (n in names) heads++
+          exit !(trained == 3 && !wrong && heads == 3 && without["spare.bias"] == 3 && !without["head0.bias"]) }' ||
+    fail "ddp_unused_parameters: $out"
+
+# Before the last batch ranks differ, after it they don't.
+out=$(run 2 ddp_no_sync) || fail "ddp_no_sync: $out"
+printf '%s\n' "$out" | awk '
+    /^step/ { own[$2 $6]++; all[$2 $NF]++ }
+    END     { for (o in own) a++; for (s in all) { b++; if (all[s] != 2) wrong++ }
+              exit !(a == 6 && b == 3 && !wrong) }' || fail "ddp_no_sync: $out"
 exit 0

@@ -263,11 +263,16 @@ static void misuse(tt_group *group, int rank, void *user) {
           strstr(tt_last_error(), "\"w\": expected a count"));
     CHECK(tt_reducer_new(&r, group, same, -1) == TT_ERR_INVALID && strstr(tt_last_error(), "got a list of -1"));
     CHECK(tt_reducer_mark_ready(NULL, 0) == TT_ERR_INVALID && tt_reducer_finish(NULL) == TT_ERR_INVALID);
+    CHECK(tt_reducer_mark_unused(NULL, 0) == TT_ERR_INVALID && !tt_reducer_was_used(NULL, 0));
     CHECK(tt_reducer_new(&r, group, same, 2) == TT_OK);
     CHECK(tt_reducer_mark_ready(r, 2) == TT_ERR_INVALID && tt_reducer_mark_ready(r, -1) == TT_ERR_INVALID);
+    CHECK(tt_reducer_mark_unused(r, 2) == TT_ERR_INVALID && strstr(tt_last_error(), "tt_reducer_mark_unused"));
+    CHECK(!tt_reducer_was_used(r, 0) && !tt_reducer_was_used(r, 2));
     CHECK(tt_reducer_mark_ready(r, 1) == TT_OK);
+    CHECK(tt_reducer_mark_unused(r, 1) == TT_ERR_STATE && strstr(tt_last_error(), "net1.bias"));
     CHECK(tt_reducer_mark_ready(r, 1) == TT_ERR_STATE && strstr(tt_last_error(), "net1.bias"));
-    CHECK(tt_reducer_finish(r) == TT_ERR_STATE && strstr(tt_last_error(), "\"net1.weight\" got no gradient"));
+    CHECK(tt_reducer_finish(r) == TT_ERR_STATE &&
+          strstr(tt_last_error(), "\"net1.weight\" got no gradient in this step, and"));
     CHECK(tt_reducer_mark_ready(r, 0) == TT_ERR_STATE && tt_reducer_finish(r) == TT_ERR_STATE);
     char before[256];
     snprintf(before, sizeof before, "%s", tt_last_error());
@@ -280,6 +285,53 @@ static void mistakes_are_named(void **state) {
     (void)state;
     assert_int_equal(run_ranks(1, misuse, NULL), 0);
     assert_int_equal(run_ranks(2, misuse, NULL), 0);
+}
+
+/* ---- parameters without a gradient ---- */
+
+static void put(void *at, tt_dtype dtype, double x) {
+    uint16_t f16 = x == 2 ? 0x4000 : 0x4200, bf16 = x == 2 ? 0x4000 : 0x4040; /* 2 or 3 */
+    if (dtype == TT_F32)
+        *(float *)at = (float)x;
+    else if (dtype == TT_F64)
+        *(double *)at = x;
+    else
+        *(uint16_t *)at = dtype == TT_F16 ? f16 : bf16;
+}
+
+static bool is_number(const void *at, tt_dtype dtype, double x) {
+    unsigned char expected[8];
+    put(expected, dtype, x);
+    return !memcmp(at, expected, tt_dtype_size(dtype));
+}
+
+/* Parameter 0 is used by rank 1, 1 by nobody, 2 by all. */
+static void use_some(tt_group *group, int rank, void *user) {
+    tt_dtype dtype = *(tt_dtype *)user;
+    const tt_reducer_param params[] = {{"a", 1, dtype}, {"b", 1, dtype}, {"c", 1, dtype}};
+    tt_reducer *r;
+    CHECK(tt_reducer_new(&r, group, params, COUNT(params)) == TT_OK);
+    for (int step = 0; step < 3; step++) {
+        put(tt_reducer_gradient(r, 0), dtype, 2);
+        put(tt_reducer_gradient(r, 1), dtype, rank ? 2 : 3);
+        put(tt_reducer_gradient(r, 2), dtype, 3);
+        CHECK((rank == 1 ? tt_reducer_mark_ready(r, 0) : tt_reducer_mark_unused(r, 0)) == TT_OK);
+        CHECK(tt_reducer_mark_unused(r, 1) == TT_OK && tt_reducer_mark_ready(r, 2) == TT_OK);
+        CHECK(tt_reducer_finish(r) == TT_OK);
+        CHECK(tt_reducer_was_used(r, 0) && !tt_reducer_was_used(r, 1) && tt_reducer_was_used(r, 2));
+        CHECK(is_number(tt_reducer_gradient(r, 0), dtype, 2));
+        CHECK(is_number(tt_reducer_gradient(r, 1), dtype, rank ? 2 : 3)); /* not averaged */
+        CHECK(is_number(tt_reducer_gradient(r, 2), dtype, 3));
+    }
+    tt_reducer_free(r);
+}
+
+static void what_no_rank_uses_stays_as_it_was(void **state) {
+    (void)state;
+    static tt_dtype dtypes[] = {TT_F32, TT_F64, TT_F16, TT_BF16};
+    for (size_t i = 0; i < COUNT(dtypes); i++)
+        for (int world = 2; world < 5; world += 2)
+            assert_int_equal(run_ranks(world, use_some, &dtypes[i]), 0);
 }
 
 /* A rank that dies in the middle of a step ends it for the others, and freeing waits for nobody. */
@@ -331,10 +383,15 @@ static void a_reducer_may_outlive_its_group(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(buckets_are_pytorchs),        cmocka_unit_test(a_deep_model_gets_pytorchs_buckets),
-        cmocka_unit_test(gradients_are_averaged),      cmocka_unit_test(reductions_begin_before_the_last_gradient),
-        cmocka_unit_test(ranks_that_differ_are_named), cmocka_unit_test(mistakes_are_named),
-        cmocka_unit_test(a_dead_rank_ends_the_step),   cmocka_unit_test(a_reducer_may_outlive_its_group),
+        cmocka_unit_test(buckets_are_pytorchs),
+        cmocka_unit_test(a_deep_model_gets_pytorchs_buckets),
+        cmocka_unit_test(gradients_are_averaged),
+        cmocka_unit_test(reductions_begin_before_the_last_gradient),
+        cmocka_unit_test(ranks_that_differ_are_named),
+        cmocka_unit_test(mistakes_are_named),
+        cmocka_unit_test(what_no_rank_uses_stays_as_it_was),
+        cmocka_unit_test(a_dead_rank_ends_the_step),
+        cmocka_unit_test(a_reducer_may_outlive_its_group),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

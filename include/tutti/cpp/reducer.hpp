@@ -49,6 +49,10 @@ class reducer {
     void mark_ready(std::int64_t i) {
         detail::then_rethrow([&] { check(tt_reducer_mark_ready(get(), i)); });
     }
+    void mark_unused(std::int64_t i) {
+        detail::then_rethrow([&] { check(tt_reducer_mark_unused(get(), i)); });
+    }
+    bool was_used(std::int64_t i) const { return tt_reducer_was_used(get(), i); }
     void finish() {
         detail::then_rethrow([&] { check(tt_reducer_finish(get())); });
     }

@@ -1,0 +1,83 @@
+"""ddp_features.c in PyTorch: ddp_features.py FOLDER writes FOLDER/torch.NAME.RANK. Started by `tutti run`."""
+import contextlib
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+STEPS, IN, HIDDEN, OUT, BATCH, LEFT, RIGHT = 50, 20, 16, 4, 8, 1, 2
+
+
+def both(_, __):
+    return LEFT | RIGHT
+
+
+def by_rank(a_pass, rank):
+    return (a_pass * 7 + rank * 3) % 4
+
+
+def by_pass(a_pass, _):
+    return a_pass // 3 % 4
+
+
+# NAME: heads, passes a step
+FEATURES = {
+    "averaging": (both, 1),
+    "parameters that some ranks leave out": (by_rank, 1),
+    "parameters that all ranks leave out": (by_pass, 1),
+    "no_sync": (both, 3),
+    "no_sync, and parameters that some ranks leave out": (by_rank, 3),
+}
+
+
+class Branches(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Linear(IN, HIDDEN)
+        self.left, self.right, self.idle = (nn.Linear(HIDDEN, OUT) for _ in range(3))
+
+    def forward(self, x, heads):
+        stem = torch.tanh(self.stem(x))
+        y = stem[:, :OUT]
+        if heads & LEFT:
+            y = y + self.left(stem)
+        if heads & RIGHT:
+            y = y + self.right(stem)
+        return y
+
+
+def train(name, out):
+    rank = dist.get_rank()
+    heads, passes = FEATURES[name]
+    torch.manual_seed(0)
+    ddp = DistributedDataParallel(Branches(), find_unused_parameters=True)  # idle is left out always
+    sgd = torch.optim.SGD(ddp.parameters(), lr=0.05, momentum=0.9)
+    torch.manual_seed(1000 + rank)
+    for step in range(STEPS):
+        sgd.zero_grad(set_to_none=True)
+        for i in range(passes):
+            with ddp.no_sync() if i + 1 < passes else contextlib.nullcontext():
+                x, y = torch.randn(BATCH, IN), torch.randn(BATCH, OUT)
+                loss = nn.functional.mse_loss(ddp(x, heads(step * passes + i, rank)), y)
+                loss.backward()
+            print(f"loss {loss.item():.9g}", file=out)
+        sgd.step()
+    for key, value in ddp.module.named_parameters():
+        print(key, *(f"{x:.9g}" for x in value.detach().flatten().tolist()), file=out)
+
+
+def main():
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    for name in FEATURES:
+        with open(f"{sys.argv[1]}/torch.{name}.{dist.get_rank()}", "w", encoding="ascii") as out:
+            train(name, out)
+    dist.barrier()
+    os._exit(0)  # ending in order, gloo's threads now and then abort the current version's process
+
+
+if __name__ == "__main__":
+    main()
