@@ -44,6 +44,7 @@ typedef struct job_caller {
     int fd;
     pid_t pid;
     bool awaits;
+    int wanted; /* the round that it was asked for */
 } job_caller;
 
 typedef struct job {
@@ -230,8 +231,18 @@ static inline void job_tell(job *j, const job_worker *w, tt__job_kind kind, int 
     tt__job_packet packet = {.round = {number, rank, j->world, tt_store_server_port(j->server), "127.0.0.1", ""}};
     snprintf(packet.round.reason, sizeof packet.round.reason, "%d ranks were lost so far\n", j->failures);
     for (int i = 0; i < j->called; i++)
-        if (j->callers[i].awaits && j->callers[i].pid == w->pid)
+        if (j->callers[i].awaits && j->callers[i].pid == w->pid &&
+            (kind != TT__JOB_WANTED || j->callers[i].wanted != number)) {
             tt__job_send(j->callers[i].fd, kind, &packet, -1);
+            j->callers[i].wanted = number;
+        }
+}
+
+/* Ask all who have not been asked for the next round, also who listens only now. */
+static inline void job_ask(job *j) {
+    for (int i = 0; i < j->started; i++)
+        if (!j->workers[i].ended && j->workers[i].rank >= 0)
+            job_tell(j, &j->workers[i], TT__JOB_WANTED, j->round + 1, j->workers[i].rank);
 }
 
 /* Tell the next round, of the ranks that live and `more`, and start those that are new. */
@@ -266,15 +277,15 @@ static inline void job_next_round(job *j, int more) {
 /* Ask for a round in which `more` join: a `happen` calls it. */
 static inline void job_want_more(job *j, int more) {
     j->grow = more;
-    for (int i = 0; i < j->started; i++)
-        if (!j->workers[i].ended && j->workers[i].rank >= 0)
-            job_tell(j, &j->workers[i], TT__JOB_WANTED, j->round + 1, j->workers[i].rank);
+    job_ask(j);
 }
 
 static inline void job_look(job *j) {
     int living, lost = j->world;
     job_listen(j);
     job_note_ends(j);
+    if (j->grow)
+        job_ask(j);
     bool want = job_all_want(j, &living);
     for (int r = 0; r < j->world; r++)
         lost -= job_worker_of_rank(j, r) != NULL;
