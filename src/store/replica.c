@@ -5,6 +5,7 @@
 #ifdef TT__RAFT
 #include "base/clock.h"
 #include "store/operations.h"
+#include "store/replica_check.h"
 #include "store/replica_own.h"
 
 #include <stdio.h>
@@ -78,9 +79,9 @@ static bool tell(tt__replica *r, int member, tt__replica_tell what, const tt__by
 
 static bool io_sends(void *user, const struct raft_message *message) {
     tt__replica *r = user;
-    int member = tt__replica_member_of(message->server_address);
+    int member = message->server_address ? tt__replica_member_of(message->server_address) : -1;
     tt__bytes body = {0};
-    if (member < 0 || tt__replica_peers_view(&r->peers, member).hello.id != message->server_id)
+    if (member < 0 || member >= r->place.n || tt__replica_peers_view(&r->peers, member).hello.id != message->server_id)
         return false;
     tt__replica_put_message(&body, message);
     bool told = tell(r, member, TT__REPLICA_RAFT, &body);
@@ -205,13 +206,14 @@ static void tell_when_in(tt__replica *r) {
 }
 
 /* Be as new as one that is started again: nothing that this one has promised counts under its next id. */
-static void start_over(tt__replica *r) {
+static void start_over(tt__replica *r, const char *why) {
     tt__replica_send_away(r);
+    tt__replica_io_settle(&r->io);
     r->lib->raft_close(&r->raft, on_raft_closed);
     tt__replica_io_free(&r->io);
     tt__replica_empty(&r->state);
     r->raft = (struct raft){0};
-    r->started = r->changing = false;
+    r->started = r->changing = r->in = r->lost = false;
     memset(r->begun, 0, sizeof r->begun);
     memset(r->told, 0, sizeof r->told);
     r->cluster = 0;
@@ -222,8 +224,7 @@ static void start_over(tt__replica *r) {
             tt__store_session_break(r->incoming[i], "this replica starts over");
         }
     tt__replica_peers_anew(&r->peers, r->id);
-    tt__log(TT_LOG_DEBUG, "replica %d of the store was to be taken in by one that is silent: it starts over",
-            r->member);
+    tt__log(TT_LOG_DEBUG, "replica %d of the store starts over: %s", r->member, why);
 }
 
 /* Is this one on its way in, and those that were to take it in are gone? */
@@ -234,8 +235,8 @@ static bool is_forgotten(const tt__replica *r) {
 /* Look where this replica is, after anything that may have changed it. */
 static void look_around(void *user) {
     tt__replica *r = user;
-    if (r->started && !*r->failed && is_forgotten(r))
-        start_over(r);
+    if (r->started && !*r->failed && (r->lost || is_forgotten(r)))
+        start_over(r, r->lost ? "the others have agreed on something else" : "who was to take it in is silent");
     if (!r->started && !*r->failed && r->member == 0)
         begin_cluster(r);
     if (r->started) {
@@ -249,6 +250,9 @@ static void look_around(void *user) {
         r->confirms = r->leads && (!led || r->confirms);
         if (led && !r->leads)
             tt__replica_send_away(r);
+        /* libraft forgets to note that it has agreed, where a snapshot came in between. */
+        if (r->raft.configuration_uncommitted_index <= r->raft.log.snapshot.last_index)
+            r->raft.configuration_uncommitted_index = 0;
         if (!*r->failed && !r->in)
             tell_when_in(r);
         if (!*r->failed)
@@ -264,11 +268,42 @@ static void post_news(void *user) { uv_async_send(&((tt__replica *)user)->news);
 
 /* ---- what comes in */
 
+/* Which member speaks on this connection: -1, none. */
+static int speaker(const tt__replica *r, const tt__store_session *session) {
+    for (int i = 0; i < r->place.n; i++)
+        if (r->incoming[i] == session)
+            return i;
+    return -1;
+}
+
+/* Close a member's connection for what it says. */
+static void refuse_words(const tt__replica *r, tt__store_session *session, int member, const char *why) {
+    char where[TT__NET_ENDPOINT_SIZE];
+    tt__net_endpoint_text(r->place.at[member].host, r->place.at[member].port, where);
+    tt__store_session_break(session, "replica %d, %s: %s", member + 1, where, why);
+}
+
+/* Is an id this one's, or that of another member? */
+static bool is_taken(const tt__replica *r, int member, uint64_t id) {
+    bool taken = id == r->id;
+    for (int i = 0; i < r->place.n; i++)
+        taken = taken || (i != member && r->incoming[i] && r->incoming_id[i] == id);
+    for (unsigned i = 0; i < r->raft.configuration.n && r->started; i++) {
+        const struct raft_server *server = &r->raft.configuration.servers[i];
+        taken = taken || (server->id == id && tt__replica_member_of(server->address) != member);
+    }
+    return taken;
+}
+
 static void hear_hello(tt__replica *r, tt__store_session *session, tt__span words) {
     tt__replica_hello hello, own = {r->member, r->id, r->cluster};
     tt__bytes answer = {0};
     if (!tt__replica_take_hello(words, &hello) || hello.member >= r->place.n || hello.member == r->member) {
         tt__store_session_break(session, "it is no replica of this store");
+        return;
+    }
+    if (is_taken(r, hello.member, hello.id) || speaker(r, session) >= 0) {
+        refuse_words(r, session, hello.member, "expected it to say once who it is, with an id of its own");
         return;
     }
     tt__store_session *former = r->incoming[hello.member];
@@ -283,11 +318,25 @@ static void hear_hello(tt__replica *r, tt__store_session *session, tt__span word
     tt__bytes_free(&answer);
 }
 
-static void hear_raft(tt__replica *r, int member, tt__span words) {
-    char address[TT__REPLICA_ADDRESS_SIZE];
+static void hear_raft(tt__replica *r, tt__store_session *session, int member, tt__span words) {
+    char address[TT__REPLICA_ADDRESS_SIZE], why[TT__REPLICA_WHY_SIZE];
     struct raft_message message;
-    if (!r->started || *r->failed || !tt__replica_take_message(r->lib, words, &message))
+    if (!r->started || *r->failed || r->lost)
         return;
+    tt__replica_io_settle(&r->io);
+    if (!tt__replica_take_message(r->lib, words, &message)) {
+        snprintf(why, sizeof why, "expected a message of libraft's, got %zu bytes that are none", words.size);
+        refuse_words(r, session, member, why);
+        return;
+    }
+    tt__replica_verdict verdict = tt__replica_check(&r->raft, r->place.n, r->incoming_id[member], &message, why);
+    if (verdict) {
+        tt__replica_free_message(r->lib, &message);
+        r->lost = verdict == TT__REPLICA_LOST;
+        if (verdict == TT__REPLICA_LIE)
+            refuse_words(r, session, member, why);
+        return;
+    }
     r->heard_ms = tt__now_ms();
     tt__replica_address(member, r->incoming_id[member], address);
     message.server_id = r->incoming_id[member];
@@ -295,12 +344,23 @@ static void hear_raft(tt__replica *r, int member, tt__span words) {
     tt__replica_io_receive(&r->io, &message);
 }
 
-static void hear_begin(tt__replica *r, uint64_t cluster, tt__replica_reader *reader) {
+/* The first one begins, with its own id as that of the cluster. */
+static void hear_begin(tt__replica *r, tt__store_session *session, int member, uint64_t cluster,
+                       tt__replica_reader *reader) {
     uint64_t ids[TT__REPLICAS_MAX] = {0};
-    for (int i = 0; i < r->place.n; i++)
+    bool good = member == 0;
+    for (int i = 0; i < r->place.n; i++) {
         ids[i] = tt__replica_take(reader, 8);
-    if (reader->bad || ids[r->member] != r->id)
+        good = good && ids[i];
+        for (int j = 0; j < i; j++)
+            good = good && ids[j] != ids[i];
+    }
+    if (!good || reader->bad || reader->rest.size || cluster != ids[0] || ids[0] != r->incoming_id[0]) {
+        refuse_words(r, session, member, "expected replica 1 to begin, with the ids of all");
         return;
+    }
+    if (ids[r->member] != r->id)
+        return; /* it was said to who was here before */
     memcpy(r->begun, ids, sizeof ids);
     join_cluster(r, cluster);
 }
@@ -308,17 +368,15 @@ static void hear_begin(tt__replica *r, uint64_t cluster, tt__replica_reader *rea
 static void hear_words(tt__replica *r, tt__store_session *session, tt__span words) {
     tt__replica_reader reader = {.rest = words};
     uint64_t cluster = tt__replica_take(&reader, 8), what = tt__replica_take(&reader, 1);
-    int member = 0;
-    while (member < r->place.n && r->incoming[member] != session)
-        member++;
-    if (member == r->place.n || reader.bad || !cluster) {
+    int member = speaker(r, session);
+    if (member < 0)
         tt__store_session_break(session, "it speaks like a replica, but has not said which");
-        return;
-    }
-    if (what == TT__REPLICA_RAFT && cluster == r->cluster)
-        hear_raft(r, member, reader.rest);
+    else if (reader.bad || !cluster || what > TT__REPLICA_RAFT)
+        refuse_words(r, session, member, "expected a replica's words, got others");
+    else if (what == TT__REPLICA_RAFT && cluster == r->cluster)
+        hear_raft(r, session, member, reader.rest);
     else if (what == TT__REPLICA_BEGIN && !r->cluster)
-        hear_begin(r, cluster, &reader);
+        hear_begin(r, session, member, cluster, &reader);
     else if (what == TT__REPLICA_WELCOME && !r->cluster)
         join_cluster(r, cluster);
 }
@@ -450,6 +508,8 @@ tt_status tt__replica_begin(tt__replica *r, uv_loop_t *loop, tt__connections *al
 }
 
 void tt__replica_close(tt__replica *r) {
+    if (r->started)
+        tt__replica_io_settle(&r->io); /* a snapshot that it is just taking over libraft would not free */
     if (r->peers_made)
         tt__replica_peers_free(&r->peers);
     r->peers_made = false;

@@ -10,8 +10,6 @@
 
 /* What the store may hold: it must fit into one message. */
 #define TT__REPLICA_MAX_BYTES ((size_t)48 << 20)
-/* One request: the log holds many. */
-#define TT__REPLICA_MAX_REQUEST ((size_t)1 << 20)
 
 /* Requests, in order. */
 typedef struct tt__replica_queue {
@@ -37,6 +35,7 @@ struct tt__replica {
     bool handles, started, leads;
     int64_t heard_ms; /* when it joined, or libraft last heard anything */
     bool in;          /* a voter, which has told so */
+    bool lost;        /* it is to start over */
     struct raft_change change;
     bool changing;
 

@@ -52,7 +52,7 @@ static tt_status exchange_hellos(tt__replica_peer *p, tt__store_client *client, 
     if (!status)
         status = tt__store_client_read_string(client, &value, 1024, deadline_ms);
     if (!status && (!tt__replica_take_hello((tt__span){(const uint8_t *)value.data, value.size}, hello) ||
-                    hello->member != p->member))
+                    hello->member != p->member || hello->id == *as))
         status = tt__fail(TT_ERR_PROTOCOL, "who listens there is not replica %d of this store", p->member);
     tt_store_value_free(&value);
     return status;
