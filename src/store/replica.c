@@ -461,7 +461,8 @@ static void gate_ended(void *user, tt__store_session *session) {
 
 /* ---- its life */
 
-tt_status tt__replica_new(tt__replica **out, const tt__replica_place *place, int member, const char *secret) {
+tt_status tt__replica_new(tt__replica **out, const tt__replica_place *place, int member, const char *secret,
+                          tt_log_level level) {
     const tt__raft *lib = tt__raft_get();
     tt__replica *r = *out = lib ? calloc(1, sizeof *r) : NULL;
     if (!r)
@@ -469,6 +470,7 @@ tt_status tt__replica_new(tt__replica **out, const tt__replica_place *place, int
     r->place = *place;
     r->member = member;
     r->lib = lib;
+    r->says.level = level;
     tt_status status = tt__random_bytes(&r->id, sizeof r->id);
     r->id |= 1; /* 0 is nobody's */
     if (!status)
@@ -501,6 +503,7 @@ tt_status tt__replica_begin(tt__replica *r, uv_loop_t *loop, tt__connections *al
     r->peers.user = r;
     tt__replica_peers_init(&r->peers);
     r->peers_made = true;
+    tt__replica_says_begin(r, loop);
     for (int i = 0; i < r->place.n; i++)
         if (i != r->member)
             TT__TRY(tt__replica_peers_add(&r->peers, i, r->place.at[i].host, r->place.at[i].port));
@@ -537,8 +540,9 @@ void tt__replica_free(tt__replica *r) {
 
 #else /* a build without libraft's header */
 
-tt_status tt__replica_new(tt__replica **out, const tt__replica_place *place, int member, const char *secret) {
-    (void)place, (void)member, (void)secret;
+tt_status tt__replica_new(tt__replica **out, const tt__replica_place *place, int member, const char *secret,
+                          tt_log_level level) {
+    (void)place, (void)member, (void)secret, (void)level;
     *out = NULL;
     return tt__fail(TT_ERR_UNSUPPORTED, "this build has no libraft, which replicas of a store need: build Tutti where "
                                         "its header is (Debian's package libraft-dev)");

@@ -16,6 +16,17 @@ typedef struct tt__replica_queue {
     struct tt__replica_pending *first, *last;
 } tt__replica_queue;
 
+/* What it has said to who runs it (replica_says.c). */
+enum { TT__REPLICA_SAYS_SIZE = 1600 };
+
+typedef struct tt__replica_says {
+    uv_timer_t timer;
+    tt_log_level level;
+    char text[TT__REPLICA_SAYS_SIZE]; /* what is to be said, since when; "": nothing */
+    int64_t since_ms, said_ms;
+    bool waited; /* it has said that something is missing */
+} tt__replica_says;
+
 struct tt__replica {
     tt__replica_place place;
     int member;
@@ -51,6 +62,7 @@ struct tt__replica {
     uv_async_t news;
     tt__store_session *incoming[TT__REPLICAS_MAX]; /* over which a member speaks */
     uint64_t incoming_id[TT__REPLICAS_MAX];
+    tt__replica_says says;
     unsigned told[TT__REPLICAS_MAX]; /* on which of its connections it was told to begin, or to come in */
 };
 
@@ -64,5 +76,8 @@ void tt__replica_go_on(tt__replica *r);
 
 /* This replica leads no more: send away those that wait for a key. */
 void tt__replica_send_away(tt__replica *r);
+
+/* Say from now on what is missing; the loop closes the timer. */
+void tt__replica_says_begin(tt__replica *r, uv_loop_t *loop);
 
 #endif

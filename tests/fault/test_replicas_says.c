@@ -1,0 +1,113 @@
+/* What `tutti store --replicas` says to who runs it: whom it waits for, that too few are left, and what to do. */
+#include "support/replicas.h"
+
+#include "base/error.h"
+
+static replicas all;
+
+static int find_places(void **state) {
+    (void)state;
+    memset(&all, 0, sizeof all);
+    replicas_open(&all);
+    return 0;
+}
+
+static int close_all(void **state) {
+    (void)state;
+    replicas_close(&all);
+    return 0;
+}
+
+/* As users start it: nothing says that more is to be logged. */
+static void start_plainly(int i) {
+    const char *const argv[] = {tutti(), "store", "--replicas", all.list, NULL};
+    char where[64];
+    if (all.running[i])
+        replicas_stop_one(&all, i, SIGKILL);
+    snprintf(where, sizeof where, "replica %d of 3,", i + 1);
+    all.running[i] = process_start(argv, NULL, -1);
+    process_expect(all.running[i], 0, where, 1);
+}
+
+static void stop_all(void) {
+    for (int i = 0; i < REPLICAS; i++)
+        replicas_stop_one(&all, i, SIGKILL);
+}
+
+static void expect_said(int i, const char *format, int a, int b) {
+    char text[256];
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+    snprintf(text, sizeof text, format, a, b);
+#pragma GCC diagnostic pop
+    process_expect(all.running[i], 1, text, 1);
+}
+
+static void test_whom_it_waits_for(void **state) {
+    (void)state;
+    stop_all();
+    start_plainly(0);
+    expect_said(0, "store: 1 of 3 replicas reached, all must be for the store to begin: waiting for 127.0.0.1:%d (",
+                all.ports[1], 0);
+    expect_said(0, "), 127.0.0.1:%d (", all.ports[2], 0);
+    start_plainly(1);
+    expect_said(0, "store: 2 of 3 replicas reached, all must be for the store to begin: waiting for 127.0.0.1:%d (",
+                all.ports[2], 0);
+    start_plainly(2);
+    for (int i = 0; i < 2; i++)
+        expect_said(i, "store: 3 of 3 replicas reached: the store is served\n", 0, 0);
+}
+
+static void begin_plainly(void) {
+    tt_store *store = replicas_client(&all, PATIENCE_MS);
+    stop_all();
+    for (int i = 0; i < REPLICAS; i++)
+        start_plainly(i);
+    assert_int_equal(tt_store_set(store, "key", "value", 5), TT_OK);
+    tt_store_free(store);
+}
+
+/* They are silent for a while, and come back with all that they held. */
+static void test_too_few_are_left(void **state) {
+    (void)state;
+    begin_plainly();
+    for (int i = 1; i < REPLICAS; i++)
+        kill(all.running[i]->pid, SIGSTOP);
+    expect_said(0,
+                "store: 1 of 3 replicas reached, 2 must be: nothing is written until one of 127.0.0.1:%d, "
+                "127.0.0.1:%d is back; start it again\n",
+                all.ports[1], all.ports[2]);
+    kill(all.running[1]->pid, SIGCONT);
+    expect_said(0, "of 3 replicas reached: the store is served\n", 0, 0);
+    kill(all.running[2]->pid, SIGCONT);
+}
+
+/* They are started again, and know nothing: the one that does is to be, too. */
+static void test_what_most_have_forgotten(void **state) {
+    (void)state;
+    begin_plainly();
+    replicas_stop_one(&all, 0, SIGKILL);
+    replicas_stop_one(&all, 1, SIGKILL);
+    start_plainly(0);
+    start_plainly(1);
+    expect_said(
+        2,
+        "store: 1 of 3 replicas reached, 2 must be: 127.0.0.1:%d, 127.0.0.1:%d came back without what the store "
+        "held, which is lost: start this replica again, too\n",
+        all.ports[0], all.ports[1]);
+    for (int i = 0; i < 2; i++)
+        expect_said(i, "store: 127.0.0.1:%d still has a store, of which 2 of 3 replicas must be there", all.ports[2],
+                    0);
+    start_plainly(2);
+    for (int i = 0; i < 2; i++)
+        expect_said(i, "store: 3 of 3 replicas reached: the store is served\n", 0, 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_whom_it_waits_for, find_places, close_all),
+        cmocka_unit_test_setup_teardown(test_too_few_are_left, find_places, close_all),
+        cmocka_unit_test_setup_teardown(test_what_most_have_forgotten, find_places, close_all),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
