@@ -295,10 +295,40 @@ static bool is_taken(const tt__replica *r, int member, uint64_t id) {
     return taken;
 }
 
-static void hear_hello(tt__replica *r, tt__store_session *session, tt__span words) {
-    tt__replica_hello hello, own = {r->member, r->id, r->cluster};
+/* A member was started with other addresses, or in another order. It comes again and again: that is said once. */
+static void refuse_list(tt__replica *r, tt__store_session *session, const tt__replica_hello *hello) {
+    char list[sizeof *r->refused], *last = r->refused[hello->member];
+    snprintf(list, sizeof list, "%.*s", (int)hello->list.size, (const char *)hello->list.data);
+    for (char *c = list; *c; c++)
+        *c = *c > ' ' && *c <= '~' ? *c : '?';
+    if (strcmp(list, last) != 0)
+        tt__refusals_log(
+            &r->all->admission.refusals, "store",
+            "refused a replica: expected it to be started with --replicas %s, got %s: all need one list, in "
+            "one order",
+            r->list, list);
+    memcpy(last, list, sizeof list);
+    session->moved = true;
+    tt__store_session_break(session, "another list of replicas");
+}
+
+static void answer_hello(const tt__replica *r, tt__store_session *session) {
+    const tt__replica_hello own = {r->member, r->id, r->cluster, {(const uint8_t *)r->list, strlen(r->list)}};
     tt__bytes answer = {0};
-    if (!tt__replica_take_hello(words, &hello) || hello.member >= r->place.n || hello.member == r->member) {
+    tt__replica_put_hello(&answer, &own);
+    tt__store_put_string(&session->out, (tt__span){answer.data, answer.size});
+    tt__bytes_free(&answer);
+}
+
+static void hear_hello(tt__replica *r, tt__store_session *session, tt__span words) {
+    tt__replica_hello hello;
+    bool good = tt__replica_take_hello(words, &hello);
+    if (good && !tt__replica_place_agrees(&r->place, hello.list)) {
+        answer_hello(r, session); /* by which it sees why */
+        refuse_list(r, session, &hello);
+        return;
+    }
+    if (!good || hello.member >= r->place.n || hello.member == r->member) {
         tt__store_session_break(session, "it is no replica of this store");
         return;
     }
@@ -313,9 +343,8 @@ static void hear_hello(tt__replica *r, tt__store_session *session, tt__span word
     }
     r->incoming[hello.member] = session;
     r->incoming_id[hello.member] = hello.id;
-    tt__replica_put_hello(&answer, &own);
-    tt__store_put_string(&session->out, (tt__span){answer.data, answer.size});
-    tt__bytes_free(&answer);
+    *r->refused[hello.member] = '\0';
+    answer_hello(r, session);
 }
 
 static void hear_raft(tt__replica *r, tt__store_session *session, int member, tt__span words) {
@@ -393,13 +422,13 @@ static void say_why(tt__replica *r, char *text, size_t size) {
         if (i == r->member || view.up)
             continue;
         tt__net_endpoint_text(r->place.at[i].host, r->place.at[i].port, where);
-        used += (size_t)snprintf(text + used, size - used, "; it does not reach %s: %.140s", where, view.why);
+        used += (size_t)snprintf(text + used, size - used, "; it does not reach %s: %.300s", where, view.why);
     }
 }
 
 /* A byte says whether this one leads; one who does, 255: nobody; a string why. */
 static void say_who(tt__replica *r, tt__store_session *session) {
-    char text[1200] = "";
+    char text[2000] = "";
     raft_id id = 0;
     const char *address = NULL;
     if (r->started && !r->leads && !*r->failed)
@@ -471,6 +500,7 @@ tt_status tt__replica_new(tt__replica **out, const tt__replica_place *place, int
     r->member = member;
     r->lib = lib;
     r->says.level = level;
+    tt__replica_place_text(place, r->list);
     tt_status status = tt__random_bytes(&r->id, sizeof r->id);
     r->id |= 1; /* 0 is nobody's */
     if (!status)
@@ -498,7 +528,8 @@ tt_status tt__replica_begin(tt__replica *r, uv_loop_t *loop, tt__connections *al
     r->io.user = r;
     r->handles = true;
     r->peers.n = r->place.n;
-    r->peers.own = (tt__replica_hello){r->member, r->id, 0};
+    r->peers.own = (tt__replica_hello){r->member, r->id, 0, {(const uint8_t *)r->list, strlen(r->list)}};
+    r->peers.place = &r->place;
     r->peers.news = post_news;
     r->peers.user = r;
     tt__replica_peers_init(&r->peers);

@@ -30,6 +30,7 @@ typedef struct tt__replica_says {
 struct tt__replica {
     tt__replica_place place;
     int member;
+    char list[TT__REPLICA_LIST_SIZE]; /* the place as text */
     uint64_t id, cluster;             /* cluster 0: new */
     uint64_t begun[TT__REPLICAS_MAX]; /* with which ids the cluster began; 0: before this replica came */
     char failed[200];                 /* why it serves nobody any more; "": it does */
@@ -62,6 +63,7 @@ struct tt__replica {
     uv_async_t news;
     tt__store_session *incoming[TT__REPLICAS_MAX]; /* over which a member speaks */
     uint64_t incoming_id[TT__REPLICAS_MAX];
+    char refused[TT__REPLICAS_MAX][160]; /* the list for which a member was refused last */
     tt__replica_says says;
     unsigned told[TT__REPLICAS_MAX]; /* on which of its connections it was told to begin, or to come in */
 };

@@ -11,7 +11,7 @@
 /* Nothing that is over soon is said; what lasts is said again. */
 enum { LOOK_MS = 250, LASTS_MS = 2000, AGAIN_MS = 60000 };
 
-enum { LIST_SIZE = TT__REPLICAS_MAX * (TT__NET_ENDPOINT_SIZE + 170) };
+enum { LIST_SIZE = TT__REPLICAS_MAX * (TT__NET_ENDPOINT_SIZE + 330) };
 
 /* Those that are meant, and how they stand. */
 typedef struct seen {
@@ -57,7 +57,7 @@ static const char *list(tt__replica *r, const bool *which, bool why, char text[L
         tt__net_endpoint_text(r->place.at[i].host, r->place.at[i].port, where);
         used += (size_t)snprintf(text + used, LIST_SIZE - used, "%s%s", used ? ", " : "", where);
         if (why && used < LIST_SIZE)
-            used += (size_t)snprintf(text + used, LIST_SIZE - used, " (%.140s)", view.why);
+            used += (size_t)snprintf(text + used, LIST_SIZE - used, " (%.300s)", view.why);
     }
     return text;
 }

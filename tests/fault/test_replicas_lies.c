@@ -185,7 +185,8 @@ static bool receive(int fd, void *to, size_t size) { return recv(fd, to, size, M
 /* Say who one is; false: the replica hears no more. */
 static bool say_hello(int fd, tt__replica_hello hello, tt__replica_hello *answer) {
     tt__bytes words = {0}, own = {0};
-    uint8_t head[8], text[256];
+    uint8_t head[8], text[512];
+    hello.list = text_of(all.list);
     tt__replica_put_hello(&own, &hello);
     tt__store_put_u8(&words, OPCODE_PEER);
     tt__store_put_string(&words, (tt__span){own.data, own.size});
@@ -233,7 +234,7 @@ static bool is_open(int fd) {
 static void meet_all(void) {
     for (int i = 0; i < REPLICAS; i++) {
         int fd = open_replica(i);
-        assert_true(say_hello(fd, (tt__replica_hello){(i + 1) % REPLICAS, STRANGE_ID, 0}, &members[i]));
+        assert_true(say_hello(fd, (tt__replica_hello){(i + 1) % REPLICAS, STRANGE_ID, 0, {0}}, &members[i]));
         close(fd);
     }
 }
@@ -330,13 +331,13 @@ static void test_who_is_another_one(void **state) {
     begin_store();
     for (int i = 0; i < REPLICAS; i++) {
         int next = (i + 1) % REPLICAS, last = (i + 2) % REPLICAS, fd = open_replica(i);
-        assert_false(say_hello(fd, (tt__replica_hello){next, members[i].id, members[i].cluster}, &answer));
+        assert_false(say_hello(fd, (tt__replica_hello){next, members[i].id, members[i].cluster, {0}}, &answer));
         close(fd);
         fd = open_replica(i);
-        assert_false(say_hello(fd, (tt__replica_hello){next, members[last].id, members[i].cluster}, &answer));
+        assert_false(say_hello(fd, (tt__replica_hello){next, members[last].id, members[i].cluster, {0}}, &answer));
         close(fd);
         fd = open_replica(i);
-        assert_false(say_hello(fd, (tt__replica_hello){i, STRANGE_ID, 0}, &answer));
+        assert_false(say_hello(fd, (tt__replica_hello){i, STRANGE_ID, 0, {0}}, &answer));
         close(fd);
         fd = speak_to(i);
         assert_false(say_hello(fd, members[next], &answer));
@@ -357,7 +358,7 @@ static void test_a_false_beginning(void **state) {
         tt__replica_hello answer;
         tt__bytes words = {0}, body = {0};
         int fd = open_replica(0);
-        assert_true(say_hello(fd, (tt__replica_hello){1, STRANGE_ID, 0}, &answer));
+        assert_true(say_hello(fd, (tt__replica_hello){1, STRANGE_ID, 0, {0}}, &answer));
         PUT(&body, lie ? STRANGE_ID : 0);
         tt__store_put_u8(&body, lie == 2 ? 9 : TT__REPLICA_BEGIN);
         PUT(&body, answer.id, lie ? STRANGE_ID : 0, 0);

@@ -103,11 +103,43 @@ static void test_what_most_have_forgotten(void **state) {
         expect_said(i, "store: 3 of 3 replicas reached: the store is served\n", 0, 0);
 }
 
+/* Each names both lists, once, however often the others come; started with the right one it is one of them. */
+static void test_lists_in_another_order(void **state) {
+    (void)state;
+    char other[128], refused[400], why[400];
+    const char *const argv[] = {tutti(), "store", "--replicas", other, NULL};
+    snprintf(other, sizeof other, "127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:%d", all.ports[2], all.ports[1], all.ports[0]);
+    snprintf(refused, sizeof refused,
+             "store: refused a replica: expected it to be started with --replicas %s, got %s: all need one list",
+             all.list, other);
+    snprintf(why, sizeof why, "(it was started with --replicas %s, this one with %s)", all.list, other);
+    tt_store *store = replicas_client(&all, PATIENCE_MS);
+    replicas_wait(&all);
+    assert_int_equal(tt_store_set(store, "key", "value", 5), TT_OK);
+    replicas_stop_one(&all, 2, SIGKILL);
+    all.running[2] = process_start(argv, NULL, -1);
+    process_expect(all.running[2], 0, "replica 1 of 3,", 1);
+    process_expect(all.running[2], 1, why, 2);
+    for (int i = 0; i < 2; i++) {
+        process_expect(all.running[i], 1, "another list of replicas", 3);
+        assert_int_equal(count_of(all.running[i]->text[1], refused), 1);
+    }
+    replicas_stop_one(&all, 2, SIGKILL);
+    replicas_run(&all, 2);
+    replicas_wait(&all);
+    replicas_stop_one(&all, 0, SIGKILL);
+    tt_store_value value;
+    assert_int_equal(tt_store_get(store, "key", &value), TT_OK);
+    tt_store_value_free(&value);
+    tt_store_free(store);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_whom_it_waits_for, find_places, close_all),
         cmocka_unit_test_setup_teardown(test_too_few_are_left, find_places, close_all),
         cmocka_unit_test_setup_teardown(test_what_most_have_forgotten, find_places, close_all),
+        cmocka_unit_test_setup_teardown(test_lists_in_another_order, find_places, close_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -115,7 +115,7 @@ lies = {
     "vote_ahead": waits + bytes([TICK]) + told(TWO, vote(9, 1, True)),
 }
 read = {
-    "hello": b"\x01\x01" + u64s(5, 0),
+    "hello": b"\x02\x01" + u64s(5, 0) + text(b"a:1,b:2,c:3"),
     "place": b"a:1,b:2,[::1]:3",
     "five": b"a,b,c,d,e",
     "entry": add(),
