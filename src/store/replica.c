@@ -8,9 +8,14 @@
 #include "store/replica_check.h"
 #include "store/replica_own.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+/* Descriptors: for each of the others (two of this one's connection and one of a try, two of its own), and for clients. */
+enum { EACH_FDS = 5, CLIENT_FDS = 6 };
 
 /* How much of the log is kept, so that one who missed some of it needs not all that the store holds. */
 enum { SNAPSHOT_EVERY = 1024, LOG_KEPT = 256, SNAPSHOT_MS = 5000, FORGOTTEN_MS = 5000 };
@@ -514,7 +519,23 @@ tt_status tt__replica_new(tt__replica **out, const tt__replica_place *place, int
     return status;
 }
 
+/* Are there descriptors for the connections to the others, from them, and some clients? One that found none later would
+ * try again and again. */
+static tt_status check_descriptors(const tt__replica *r, int any) {
+    int fds[EACH_FDS * TT__REPLICAS_MAX + CLIENT_FDS], n = 0, needed = EACH_FDS * (r->place.n - 1) + CLIENT_FDS;
+    while (n < needed && (fds[n] = fcntl(any, F_DUPFD_CLOEXEC, 3)) >= 0)
+        n++;
+    for (int i = 0; i < n; i++)
+        close(fds[i]);
+    return n == needed ? TT_OK
+                       : tt__fail(TT_ERR_SYSTEM,
+                                  "a replica of a store of %d needs %d more descriptors than there are (ulimit -n sets "
+                                  "how many): it has no connections to the others without",
+                                  r->place.n, needed - n);
+}
+
 tt_status tt__replica_begin(tt__replica *r, uv_loop_t *loop, tt__connections *all) {
+    TT__TRY(check_descriptors(r, uv_backend_fd(loop)));
     if (uv_async_init(loop, &r->news, on_news))
         return tt__fail(TT_ERR_SYSTEM, "a replica of a store: no descriptor for its loop");
     r->news.data = r;

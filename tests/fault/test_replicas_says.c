@@ -134,12 +134,52 @@ static void test_lists_in_another_order(void **state) {
     tt_store_free(store);
 }
 
+/* With however few descriptors: one line that says so, or a replica that the others can count on. */
+static void test_few_descriptors(void **state) {
+    (void)state;
+    enum { LEAST = 4, MOST = 60 };
+    char command[400];
+    const char *const argv[] = {"sh", "-c", command, NULL};
+    int limit = LEAST;
+    stop_all();
+    for (process *p = NULL; !p && limit < MOST; limit++) {
+        snprintf(command, sizeof command, "ulimit -n %d; exec \"$TUTTI\" store --replicas %s", limit, all.list);
+        p = process_start(argv, NULL, -1);
+        while (p->fds[0] >= 0 && !strchr(p->text[0], '\n'))
+            process_read(p, 100);
+        all.running[0] = p;
+        if (p->fds[0] >= 0)
+            break;
+        process_finish(p);
+        assert_int_not_equal(p->code, 0);
+        if (limit > 7) /* to load the command takes some */
+            assert_int_equal(count_of(p->text[1], "\n"), 1);
+        process_free(p);
+        p = all.running[0] = NULL;
+    }
+    assert_true(limit > 15 && limit < MOST);
+    start_plainly(1);
+    start_plainly(2);
+    tt_store *store = replicas_client(&all, PATIENCE_MS);
+    assert_int_equal(tt_store_set(store, "key", "value", 5), TT_OK);
+    for (int i = 1; i < REPLICAS; i++) {
+        replicas_stop_one(&all, i, SIGKILL); /* the first is needed */
+        assert_int_equal(tt_store_set(store, "key", "other", 5), TT_OK);
+        all.running[i] = replicas_start_one(&all);
+        process_expect(all.running[i], 1, "holds all of the store", 1);
+    }
+    process_read(all.running[0], 0);
+    assert_true(count_of(all.running[0]->text[1], "\n") < 12);
+    tt_store_free(store);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_whom_it_waits_for, find_places, close_all),
         cmocka_unit_test_setup_teardown(test_too_few_are_left, find_places, close_all),
         cmocka_unit_test_setup_teardown(test_what_most_have_forgotten, find_places, close_all),
         cmocka_unit_test_setup_teardown(test_lists_in_another_order, find_places, close_all),
+        cmocka_unit_test_setup_teardown(test_few_descriptors, find_places, close_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
