@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "store/operations.h"
 #include "store/replica_check.h"
+#include "store/replica_log.h"
 #include "store/replica_own.h"
 
 #include <fcntl.h>
@@ -19,6 +20,9 @@ enum { EACH_FDS = 5, CLIENT_FDS = 6 };
 
 /* How much of the log is kept, so that one who missed some of it needs not all that the store holds. */
 enum { SNAPSHOT_EVERY = 1024, LOG_KEPT = 256, SNAPSHOT_MS = 5000, FORGOTTEN_MS = 5000 };
+/* Likewise, where entries are large. */
+#define SNAPSHOT_BYTES ((size_t)32 << 20)
+#define LOG_KEPT_BYTES ((size_t)16 << 20)
 
 static void on_raft_closed(struct raft *raft) { (void)raft; }
 
@@ -35,10 +39,26 @@ static int fsm_apply(struct raft_fsm *fsm, const struct raft_buffer *buffer, voi
     tt__replica *r = fsm->data;
     tt__bytes_clear(&r->answer, 4096);
     *result = &r->answer;
+    r->applied_bytes += buffer->len;
+    if (r->applied_bytes > SNAPSHOT_BYTES)
+        r->lib->raft_set_snapshot_threshold(&r->raft, 1); /* when this is done */
     if (tt__replica_apply(&r->state, (tt__span){buffer->base, buffer->len}, &r->answer))
         return 0;
     fail_replica(r, "memory was out in the midst of a write");
     return RAFT_NOMEM;
+}
+
+/* Choose how much of the log stays when a snapshot is there, and when the next one is due. */
+static void trim_log(tt__replica *r) {
+    const struct raft_log *log = &r->raft.log;
+    raft_index last = r->raft.last_applied;
+    unsigned kept = tt__replica_log_fit(log, last, LOG_KEPT_BYTES, LOG_KEPT);
+    size_t bytes = tt__replica_log_bytes(log, 0);
+    r->applied_bytes = 0;
+    r->lib->raft_set_snapshot_trailing(&r->raft, kept);
+    r->lib->raft_set_snapshot_threshold(&r->raft, SNAPSHOT_EVERY);
+    tt__log(TT_LOG_DEBUG, "replica %d of the store: a snapshot of %llu entries; %zu KiB were in the log, %zu stay",
+            r->member, last, bytes >> 10, tt__replica_log_bytes(log, last > kept ? last - kept : 0) >> 10);
 }
 
 static int fsm_snapshot(struct raft_fsm *fsm, struct raft_buffer *buffers[], unsigned *n) {
@@ -52,6 +72,7 @@ static int fsm_snapshot(struct raft_fsm *fsm, struct raft_buffer *buffers[], uns
         *one = (struct raft_buffer){base, saved.size};
         *buffers = one;
         *n = 1;
+        trim_log(r);
     } else {
         r->lib->raft_free(one);
     }
@@ -222,6 +243,7 @@ static void start_over(tt__replica *r, const char *why) {
     memset(r->begun, 0, sizeof r->begun);
     memset(r->told, 0, sizeof r->told);
     r->cluster = 0;
+    r->applied_bytes = 0;
     r->id += 2; /* odd as before, and nobody's */
     for (int i = 0; i < r->place.n; i++)
         if (r->incoming[i]) {

@@ -2,6 +2,7 @@
 #include "store/replica_check.h"
 
 #include "store/replica_code.h"
+#include "store/replica_log.h"
 #include "store/replica_state.h"
 
 #include <inttypes.h>
@@ -29,23 +30,6 @@ TT_PRINTF(2, 3) static tt__replica_verdict lie(const check *c, const char *forma
     vsnprintf(c->why, TT__REPLICA_WHY_SIZE, format, args);
     va_end(args);
     return TT__REPLICA_LIE;
-}
-
-/* ---- the log */
-
-static raft_index last_index(const struct raft_log *log) {
-    return log->offset + (log->front <= log->back ? log->back - log->front : log->size - log->front + log->back);
-}
-
-static bool is_in_log(const struct raft_log *log, raft_index index) {
-    return index > log->offset && index <= last_index(log);
-}
-
-/* The term of what is at an index; 0: nothing that is known. */
-static raft_term term_at(const struct raft_log *log, raft_index index) {
-    if (index && index == log->snapshot.last_index)
-        return log->snapshot.last_term;
-    return is_in_log(log, index) ? log->entries[(log->front + (index - 1 - log->offset)) % log->size].term : 0;
 }
 
 /* ---- what all messages have */
@@ -134,7 +118,7 @@ static tt__replica_verdict check_change(const check *c, const struct raft_buffer
 /* Where the entries follow what was agreed on, and libraft can find its way back. */
 static tt__replica_verdict check_where(const check *c, const struct raft_append_entries *m) {
     const struct raft *raft = c->raft;
-    raft_term there = m->prev_log_index ? term_at(&raft->log, m->prev_log_index) : 0;
+    raft_term there = m->prev_log_index ? tt__replica_log_term(&raft->log, m->prev_log_index) : 0;
     if (there && there != m->prev_log_term && m->prev_log_index <= raft->commit_index)
         return lie(c, "expected entry %llu to be of term %llu, as was agreed on, got term %llu", m->prev_log_index,
                    there, m->prev_log_term);
@@ -145,14 +129,14 @@ static tt__replica_verdict check_where(const check *c, const struct raft_append_
                    m->prev_log_index);
     for (unsigned i = 0; i < m->n_entries; i++) {
         raft_index index = m->prev_log_index + 1 + i;
-        there = term_at(&raft->log, index);
+        there = tt__replica_log_term(&raft->log, index);
         if (there == m->entries[i].term)
             continue;
         if (there && index <= raft->commit_index)
             return lie(c, "expected entry %llu to be of term %llu, as was agreed on, got term %llu", index, there,
                        m->entries[i].term);
         if (there && raft->configuration_uncommitted_index >= index &&
-            !is_in_log(&raft->log, raft->configuration_index))
+            !tt__replica_log_has(&raft->log, raft->configuration_index))
             return TT__REPLICA_LOST; /* the configuration before is gone from the log */
         break;
     }
@@ -204,7 +188,7 @@ static tt__replica_verdict check_voted(const check *c, const struct raft_request
 
 static tt__replica_verdict check_snapshot(const check *c, const struct raft_install_snapshot *m) {
     server servers[TT__REPLICAS_MAX];
-    raft_term there = term_at(&c->raft->log, m->last_index);
+    raft_term there = tt__replica_log_term(&c->raft->log, m->last_index);
     if (check_leads(c, m->term) || check_place(c, m->last_index, m->last_term, m->term))
         return TT__REPLICA_LIE;
     if (!m->last_index || !m->conf_index || m->conf_index > m->last_index || m->conf.n > TT__REPLICAS_MAX)

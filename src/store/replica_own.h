@@ -44,6 +44,7 @@ struct tt__replica {
     struct raft raft;
     struct raft_fsm fsm;
     tt__replica_io io;
+    size_t applied_bytes; /* of entries since the last snapshot */
     bool handles, started, leads;
     int64_t heard_ms; /* when it joined, or libraft last heard anything */
     bool in;          /* a voter, which has told so */

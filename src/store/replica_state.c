@@ -19,6 +19,7 @@ static const uint8_t kinds[TT__STORE_OP_COUNT] = {
 
 void tt__replica_state_init(tt__replica_state *state, tt__store_service *service) {
     state->service = service;
+    service->max_value = TT__REPLICA_MAX_REQUEST; /* what is answered is as large */
     tt__store_table_init(&state->recent);
     tt__store_table_init(&state->before);
     state->answers = 0;
