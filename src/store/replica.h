@@ -20,8 +20,9 @@
 
 typedef struct tt__replica tt__replica;
 
-/* Make the replica of a member; libraft is loaded. `level`: of the lines that say whom it waits for. Errors: TT_ERR_UNSUPPORTED there is no libraft, or this build does
- * without; TT_ERR_MEMORY; of the secret as of tt_tcp_store(). */
+/* Make the replica of a member; libraft is loaded. `level`: of the lines that say whom it waits for. Errors:
+ * TT_ERR_UNSUPPORTED there is no libraft, or this build does without; TT_ERR_MEMORY; of the secret as of
+ * tt_tcp_store(). */
 tt_status tt__replica_new(tt__replica **out, const tt__replica_place *place, int member, const char *secret,
                           tt_log_level level);
 

@@ -14,7 +14,8 @@
 #define INDEX_MAX (UINT64_C(1) << 62)
 #define TERM_LEAP (UINT64_C(1) << 32)
 
-/* Fewer voters would not have agreed on it: most of three, and of what is left of five when one after the other went. */
+/* Fewer voters would not have agreed on it: most of three, and of what is left of five when one after the other
+ * went. */
 enum { VOTERS_MIN = 2, ENCODING = 1 };
 
 typedef struct check {
@@ -49,7 +50,7 @@ static tt__replica_verdict check_leads(const check *c, raft_term term) {
 }
 
 /* The last entry that somebody has, or the one before others. */
-static tt__replica_verdict check_place(const check *c, raft_index index, raft_term term, raft_term most) {
+static tt__replica_verdict check_log_place(const check *c, raft_index index, raft_term term, raft_term most) {
     if (index > INDEX_MAX || !index != !term || term > most)
         return lie(c, "expected a place in the log, its term %llu at most, got entry %llu of term %llu", most, index,
                    term);
@@ -82,7 +83,7 @@ static tt__replica_verdict check_servers(const check *c, const server *servers, 
 }
 
 /* Read an address and step over it. False: it is none. */
-static bool take_address(tt__replica_reader *reader, server *s) {
+static bool take_server(tt__replica_reader *reader, server *s) {
     const char *address = (const char *)reader->rest.data;
     char expected[TT__REPLICA_ADDRESS_SIZE];
     const void *end = reader->rest.size ? memchr(address, 0, reader->rest.size) : NULL;
@@ -104,7 +105,7 @@ static tt__replica_verdict check_change(const check *c, const struct raft_buffer
     bool good = version == ENCODING && n <= (uint64_t)c->members;
     for (uint64_t i = 0; good && i < n; i++) {
         servers[i].id = tt__replica_take(&reader, 8);
-        good = take_address(&reader, &servers[i]);
+        good = take_server(&reader, &servers[i]);
         servers[i].role = (int)tt__replica_take(&reader, 1);
     }
     if (!good || reader.bad)
@@ -144,7 +145,7 @@ static tt__replica_verdict check_where(const check *c, const struct raft_append_
 }
 
 static tt__replica_verdict check_entries(const check *c, const struct raft_append_entries *m) {
-    if (check_leads(c, m->term) || check_place(c, m->prev_log_index, m->prev_log_term, m->term))
+    if (check_leads(c, m->term) || check_log_place(c, m->prev_log_index, m->prev_log_term, m->term))
         return TT__REPLICA_LIE;
     for (unsigned i = 0; i < m->n_entries; i++) {
         const struct raft_entry *e = &m->entries[i];
@@ -165,7 +166,7 @@ static tt__replica_verdict check_result(const check *c, const struct raft_append
 }
 
 static tt__replica_verdict check_vote(const check *c, const struct raft_request_vote *m) {
-    if (check_term(c, m->term) || check_place(c, m->last_log_index, m->last_log_term, m->term))
+    if (check_term(c, m->term) || check_log_place(c, m->last_log_index, m->last_log_term, m->term))
         return TT__REPLICA_LIE;
     if (m->candidate_id != c->from)
         return lie(c, "expected one who asks for a vote for itself, %llu, got %llu", c->from, m->candidate_id);
@@ -189,7 +190,7 @@ static tt__replica_verdict check_voted(const check *c, const struct raft_request
 static tt__replica_verdict check_snapshot(const check *c, const struct raft_install_snapshot *m) {
     server servers[TT__REPLICAS_MAX];
     raft_term there = tt__replica_log_term(&c->raft->log, m->last_index);
-    if (check_leads(c, m->term) || check_place(c, m->last_index, m->last_term, m->term))
+    if (check_leads(c, m->term) || check_log_place(c, m->last_index, m->last_term, m->term))
         return TT__REPLICA_LIE;
     if (!m->last_index || !m->conf_index || m->conf_index > m->last_index || m->conf.n > TT__REPLICAS_MAX)
         return lie(c, "expected a state of entry 1 or later, its configuration not of a later one, got %llu and %llu",

@@ -96,7 +96,8 @@ static bool take_entries(const tt__raft *raft, tt__replica_reader *reader, struc
     m->n_entries = (unsigned)n;
     if (reader->bad || n > reader->rest.size / 17 || m->prev_log_index > UINT64_MAX - n)
         return false;
-    /* libraft takes what it has for what the leader has: where only the first of many entries came, it does not know. */
+    /* libraft takes what it has for what the leader has: where only the first of many entries came, it does not
+     * know. */
     if (m->leader_commit > m->prev_log_index + n)
         m->leader_commit = m->prev_log_index + n;
     if (!n)

@@ -1,29 +1,29 @@
 #ifdef TT__RAFT
 #include "store/replica_log.h"
 
-raft_index tt__replica_log_last(const struct raft_log *log) {
+static raft_index log_last(const struct raft_log *log) {
     return log->offset + (log->front <= log->back ? log->back - log->front : log->size - log->front + log->back);
 }
 
 bool tt__replica_log_has(const struct raft_log *log, raft_index index) {
-    return index > log->offset && index <= tt__replica_log_last(log);
+    return index > log->offset && index <= log_last(log);
 }
 
-static const struct raft_entry *entry_at(const struct raft_log *log, raft_index index) {
+static const struct raft_entry *log_entry(const struct raft_log *log, raft_index index) {
     return &log->entries[(log->front + (index - 1 - log->offset)) % log->size];
 }
 
 raft_term tt__replica_log_term(const struct raft_log *log, raft_index index) {
     if (index && index == log->snapshot.last_index)
         return log->snapshot.last_term;
-    return tt__replica_log_has(log, index) ? entry_at(log, index)->term : 0;
+    return tt__replica_log_has(log, index) ? log_entry(log, index)->term : 0;
 }
 
 size_t tt__replica_log_bytes(const struct raft_log *log, raft_index after) {
-    raft_index last = tt__replica_log_last(log);
+    raft_index last = log_last(log);
     size_t bytes = 0;
     for (raft_index i = after < log->offset ? log->offset + 1 : after + 1; i <= last; i++)
-        bytes += entry_at(log, i)->buf.len;
+        bytes += log_entry(log, i)->buf.len;
     return bytes;
 }
 
@@ -31,7 +31,7 @@ unsigned tt__replica_log_fit(const struct raft_log *log, raft_index last, size_t
     unsigned n = 0;
     size_t sum = 0;
     while (n < most && n < last && tt__replica_log_has(log, last - n)) {
-        sum += entry_at(log, last - n)->buf.len;
+        sum += log_entry(log, last - n)->buf.len;
         if (n && sum > bytes)
             break;
         n++;

@@ -6,7 +6,6 @@
 
 #include <stdbool.h>
 
-raft_index tt__replica_log_last(const struct raft_log *log);
 bool tt__replica_log_has(const struct raft_log *log, raft_index index);
 
 /* The term of what is at an index; 0: nothing that is known. */

@@ -1,4 +1,4 @@
-/* What the files of a replica share: replica.c, and below it replica_requests.c. */
+/* What the files of a replica share: replica.c, and below it replica_hear.c, replica_requests.c, replica_says.c. */
 #ifndef TT_STORE_REPLICA_OWN_H
 #define TT_STORE_REPLICA_OWN_H
 
@@ -68,6 +68,10 @@ struct tt__replica {
     tt__replica_says says;
     unsigned told[TT__REPLICAS_MAX]; /* on which of its connections it was told to begin, or to come in */
 };
+
+/* A member says who it is, and all else (replica_hear.c): the cluster that this one is to join; 0: none. */
+void tt__replica_hear_hello(tt__replica *r, tt__store_session *session, tt__span words);
+uint64_t tt__replica_hear_words(tt__replica *r, tt__store_session *session, tt__span words);
 
 /* Carry out REPLICA_DO, whose answer comes later, and WAIT likewise. */
 void tt__replica_do(tt__replica *r, tt__store_session *session, uint64_t client, uint64_t number, tt__span request);

@@ -22,7 +22,7 @@ typedef struct seen {
 
 static int most_of(const tt__replica *r) { return r->place.n / 2 + 1; }
 
-static bool is_known(const tt__replica *r, uint64_t id) {
+static bool is_configured(const tt__replica *r, uint64_t id) {
     for (unsigned i = 0; i < r->raft.configuration.n; i++)
         if (r->raft.configuration.servers[i].id == id)
             return true;
@@ -36,7 +36,7 @@ static void look_at_all(tt__replica *r, seen *s) {
         if (i == r->member)
             continue;
         s->is_gone[i] = !view.up;
-        s->is_anew[i] = view.up && r->started && !is_known(r, view.hello.id);
+        s->is_anew[i] = view.up && r->started && !is_configured(r, view.hello.id);
         s->holds[i] = view.up && !r->started && view.hello.cluster;
         s->gone += s->is_gone[i];
         s->anew += s->is_anew[i];

@@ -6,8 +6,6 @@
  *   0: bytes of everything that is read
  *   else: things that happen to replica 1 of three, which began with the others (odd mode) or is taken in: a byte says
  *   what (happening), and of a message two bytes how long it is. */
-#include "store/replica_check.h"
-#include "store/replica_io.h"
 #include "store/replica_place.h"
 #include "store/replica_state.h"
 
@@ -88,7 +86,9 @@ static void read_words(tt__span bytes) {
 }
 
 #ifdef TT__RAFT
+#include "store/replica_check.h"
 #include "store/replica_code.h"
+#include "store/replica_io.h"
 
 enum { MEMBERS = 3, STRANGER = 77 };
 
