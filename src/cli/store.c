@@ -99,7 +99,7 @@ static tt_status begin_serving(tt_store_server **server, const char **host, int 
     if (!place->n)
         return tt_store_server_new(server, *host, port, .auth = args->auth, .secret = args->secret,
                                    .max_memory = args->max_memory);
-    TT__TRY(tt__replica_server_new(server, place, args, &member));
+    TT__TRY(tt__replica_server_new(server, place, args, TT_LOG_WARNING, &member));
     *host = place->at[member].host;
     printf("replica %d of %d, ", member + 1, place->n);
     return TT_OK;

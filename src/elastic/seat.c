@@ -70,7 +70,7 @@ static tt_status serve_replica(tt__seat *seat, const tt__replica_place *place) {
     int member = 0;
     if (seat->served)
         return TT_OK;
-    tt_status status = tt__replica_server_new(&seat->server, place, &args, &member);
+    tt_status status = tt__replica_server_new(&seat->server, place, &args, TT_LOG_INFO, &member);
     seat->served = !status || status == TT_ERR_NET || status == TT_ERR_UNSUPPORTED;
     if (!status)
         tt__log(TT_LOG_DEBUG, "serving replica %d of %d of the store at %s:%d", member + 1, place->n,

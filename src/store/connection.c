@@ -135,6 +135,17 @@ static void poll_for(connection *c, int events) {
 
 /* ---- replies */
 
+/* Replicas come again and again. */
+static void log_broken(connection *c) {
+    if (c->session.moved)
+        tt__log(TT_LOG_DEBUG, "store: closed the connection from %s: %s", c->address, c->session.why);
+    else if (c->all->service.gate)
+        tt__refusals_log(&c->all->admission.refusals, "store", "closed the connection from %s: %s", c->address,
+                         c->session.why);
+    else
+        tt__log(TT_LOG_WARNING, "store: closed the connection from %s: %s", c->address, c->session.why);
+}
+
 /* Send the replies of `c`. A session that broke the protocol is closed after its earlier replies. */
 static void flush_connection(connection *c) {
     tt__bytes *out = &c->session.out;
@@ -162,8 +173,7 @@ static void flush_connection(connection *c) {
         c->sent = 0;
     }
     if (c->session.broken) {
-        tt__log(c->session.moved ? TT_LOG_DEBUG : TT_LOG_WARNING, "store: closed the connection from %s: %s",
-                c->address, c->session.why);
+        log_broken(c);
         if (all)
             dismiss_connection(c);
         else

@@ -165,8 +165,9 @@ static void do_append(request *r) {
     tt__span more = tt__store_take_string(&r->fields);
     size_t old_size = value_or_empty(entry).size;
     uint8_t type = entry->present ? TT__STORE_UPDATED : TT__STORE_CREATED;
-    if (more.size > TT_STORE_MAX_VALUE - old_size) {
-        tt__store_session_break(r->session, "APPEND makes a value larger than %zu bytes", TT_STORE_MAX_VALUE);
+    size_t most = r->session->service->max_value;
+    if (old_size > most || more.size > most - old_size) {
+        tt__store_session_break(r->session, "APPEND makes a value larger than %zu bytes", most);
     } else if (!have_room(r, entry, more.size)) {
         return;
     } else if (!tt__store_entry_append(r->table, entry, more)) {

@@ -5,14 +5,23 @@
 #ifdef TT__RAFT
 #include "base/clock.h"
 #include "store/operations.h"
+#include "store/replica_log.h"
 #include "store/replica_own.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+/* Descriptors: for each of the others (two of this one's connection, one of a try, two of its own), and for clients. */
+enum { EACH_FDS = 5, CLIENT_FDS = 6 };
 
 /* How much of the log is kept, so that one who missed some of it needs not all that the store holds. */
 enum { SNAPSHOT_EVERY = 1024, LOG_KEPT = 256, SNAPSHOT_MS = 5000, FORGOTTEN_MS = 5000 };
+/* Likewise, where entries are large. */
+#define SNAPSHOT_BYTES ((size_t)32 << 20)
+#define LOG_KEPT_BYTES ((size_t)16 << 20)
 
 static void on_raft_closed(struct raft *raft) { (void)raft; }
 
@@ -29,10 +38,26 @@ static int fsm_apply(struct raft_fsm *fsm, const struct raft_buffer *buffer, voi
     tt__replica *r = fsm->data;
     tt__bytes_clear(&r->answer, 4096);
     *result = &r->answer;
+    r->applied_bytes += buffer->len;
+    if (r->applied_bytes > SNAPSHOT_BYTES)
+        r->lib->raft_set_snapshot_threshold(&r->raft, 1); /* when this is done */
     if (tt__replica_apply(&r->state, (tt__span){buffer->base, buffer->len}, &r->answer))
         return 0;
     fail_replica(r, "memory was out in the midst of a write");
     return RAFT_NOMEM;
+}
+
+/* Choose how much of the log stays when a snapshot is there, and when the next one is due. */
+static void trim_log(tt__replica *r) {
+    const struct raft_log *log = &r->raft.log;
+    raft_index last = r->raft.last_applied;
+    unsigned kept = tt__replica_log_fit(log, last, LOG_KEPT_BYTES, LOG_KEPT);
+    size_t bytes = tt__replica_log_bytes(log, 0);
+    r->applied_bytes = 0;
+    r->lib->raft_set_snapshot_trailing(&r->raft, kept);
+    r->lib->raft_set_snapshot_threshold(&r->raft, SNAPSHOT_EVERY);
+    tt__log(TT_LOG_DEBUG, "replica %d of the store: a snapshot of %llu entries; %zu KiB were in the log, %zu stay",
+            r->member, last, bytes >> 10, tt__replica_log_bytes(log, last > kept ? last - kept : 0) >> 10);
 }
 
 static int fsm_snapshot(struct raft_fsm *fsm, struct raft_buffer *buffers[], unsigned *n) {
@@ -46,6 +71,7 @@ static int fsm_snapshot(struct raft_fsm *fsm, struct raft_buffer *buffers[], uns
         *one = (struct raft_buffer){base, saved.size};
         *buffers = one;
         *n = 1;
+        trim_log(r);
     } else {
         r->lib->raft_free(one);
     }
@@ -78,9 +104,9 @@ static bool tell(tt__replica *r, int member, tt__replica_tell what, const tt__by
 
 static bool io_sends(void *user, const struct raft_message *message) {
     tt__replica *r = user;
-    int member = tt__replica_member_of(message->server_address);
+    int member = message->server_address ? tt__replica_member_of(message->server_address) : -1;
     tt__bytes body = {0};
-    if (member < 0 || tt__replica_peers_view(&r->peers, member).hello.id != message->server_id)
+    if (member < 0 || member >= r->place.n || tt__replica_peers_view(&r->peers, member).hello.id != message->server_id)
         return false;
     tt__replica_put_message(&body, message);
     bool told = tell(r, member, TT__REPLICA_RAFT, &body);
@@ -205,16 +231,18 @@ static void tell_when_in(tt__replica *r) {
 }
 
 /* Be as new as one that is started again: nothing that this one has promised counts under its next id. */
-static void start_over(tt__replica *r) {
+static void start_over(tt__replica *r, const char *why) {
     tt__replica_send_away(r);
+    tt__replica_io_settle(&r->io);
     r->lib->raft_close(&r->raft, on_raft_closed);
     tt__replica_io_free(&r->io);
     tt__replica_empty(&r->state);
     r->raft = (struct raft){0};
-    r->started = r->changing = false;
+    r->started = r->changing = r->in = r->lost = false;
     memset(r->begun, 0, sizeof r->begun);
     memset(r->told, 0, sizeof r->told);
     r->cluster = 0;
+    r->applied_bytes = 0;
     r->id += 2; /* odd as before, and nobody's */
     for (int i = 0; i < r->place.n; i++)
         if (r->incoming[i]) {
@@ -222,8 +250,7 @@ static void start_over(tt__replica *r) {
             tt__store_session_break(r->incoming[i], "this replica starts over");
         }
     tt__replica_peers_anew(&r->peers, r->id);
-    tt__log(TT_LOG_DEBUG, "replica %d of the store was to be taken in by one that is silent: it starts over",
-            r->member);
+    tt__log(TT_LOG_DEBUG, "replica %d of the store starts over: %s", r->member, why);
 }
 
 /* Is this one on its way in, and those that were to take it in are gone? */
@@ -234,8 +261,8 @@ static bool is_forgotten(const tt__replica *r) {
 /* Look where this replica is, after anything that may have changed it. */
 static void look_around(void *user) {
     tt__replica *r = user;
-    if (r->started && !*r->failed && is_forgotten(r))
-        start_over(r);
+    if (r->started && !*r->failed && (r->lost || is_forgotten(r)))
+        start_over(r, r->lost ? "the others have agreed on something else" : "who was to take it in is silent");
     if (!r->started && !*r->failed && r->member == 0)
         begin_cluster(r);
     if (r->started) {
@@ -249,6 +276,9 @@ static void look_around(void *user) {
         r->confirms = r->leads && (!led || r->confirms);
         if (led && !r->leads)
             tt__replica_send_away(r);
+        /* libraft forgets to note that it has agreed, where a snapshot came in between. */
+        if (r->raft.configuration_uncommitted_index <= r->raft.log.snapshot.last_index)
+            r->raft.configuration_uncommitted_index = 0;
         if (!*r->failed && !r->in)
             tell_when_in(r);
         if (!*r->failed)
@@ -264,65 +294,6 @@ static void post_news(void *user) { uv_async_send(&((tt__replica *)user)->news);
 
 /* ---- what comes in */
 
-static void hear_hello(tt__replica *r, tt__store_session *session, tt__span words) {
-    tt__replica_hello hello, own = {r->member, r->id, r->cluster};
-    tt__bytes answer = {0};
-    if (!tt__replica_take_hello(words, &hello) || hello.member >= r->place.n || hello.member == r->member) {
-        tt__store_session_break(session, "it is no replica of this store");
-        return;
-    }
-    tt__store_session *former = r->incoming[hello.member];
-    if (former && former != session) {
-        former->moved = true;
-        tt__store_session_break(former, "this replica has come back, over another connection");
-    }
-    r->incoming[hello.member] = session;
-    r->incoming_id[hello.member] = hello.id;
-    tt__replica_put_hello(&answer, &own);
-    tt__store_put_string(&session->out, (tt__span){answer.data, answer.size});
-    tt__bytes_free(&answer);
-}
-
-static void hear_raft(tt__replica *r, int member, tt__span words) {
-    char address[TT__REPLICA_ADDRESS_SIZE];
-    struct raft_message message;
-    if (!r->started || *r->failed || !tt__replica_take_message(r->lib, words, &message))
-        return;
-    r->heard_ms = tt__now_ms();
-    tt__replica_address(member, r->incoming_id[member], address);
-    message.server_id = r->incoming_id[member];
-    message.server_address = address;
-    tt__replica_io_receive(&r->io, &message);
-}
-
-static void hear_begin(tt__replica *r, uint64_t cluster, tt__replica_reader *reader) {
-    uint64_t ids[TT__REPLICAS_MAX] = {0};
-    for (int i = 0; i < r->place.n; i++)
-        ids[i] = tt__replica_take(reader, 8);
-    if (reader->bad || ids[r->member] != r->id)
-        return;
-    memcpy(r->begun, ids, sizeof ids);
-    join_cluster(r, cluster);
-}
-
-static void hear_words(tt__replica *r, tt__store_session *session, tt__span words) {
-    tt__replica_reader reader = {.rest = words};
-    uint64_t cluster = tt__replica_take(&reader, 8), what = tt__replica_take(&reader, 1);
-    int member = 0;
-    while (member < r->place.n && r->incoming[member] != session)
-        member++;
-    if (member == r->place.n || reader.bad || !cluster) {
-        tt__store_session_break(session, "it speaks like a replica, but has not said which");
-        return;
-    }
-    if (what == TT__REPLICA_RAFT && cluster == r->cluster)
-        hear_raft(r, member, reader.rest);
-    else if (what == TT__REPLICA_BEGIN && !r->cluster)
-        hear_begin(r, cluster, &reader);
-    else if (what == TT__REPLICA_WELCOME && !r->cluster)
-        join_cluster(r, cluster);
-}
-
 /* Say in words why nobody leads, as far as can be seen from here. */
 static void say_why(tt__replica *r, char *text, size_t size) {
     size_t used = (size_t)snprintf(text, size, "%s",
@@ -335,13 +306,13 @@ static void say_why(tt__replica *r, char *text, size_t size) {
         if (i == r->member || view.up)
             continue;
         tt__net_endpoint_text(r->place.at[i].host, r->place.at[i].port, where);
-        used += (size_t)snprintf(text + used, size - used, "; it does not reach %s: %.140s", where, view.why);
+        used += (size_t)snprintf(text + used, size - used, "; it does not reach %s: %.300s", where, view.why);
     }
 }
 
 /* A byte says whether this one leads; one who does, 255: nobody; a string why. */
 static void say_who(tt__replica *r, tt__store_session *session) {
-    char text[1200] = "";
+    char text[2000] = "";
     raft_id id = 0;
     const char *address = NULL;
     if (r->started && !r->leads && !*r->failed)
@@ -372,6 +343,7 @@ static void hear_client(tt__replica *r, tt__store_session *session, const tt__st
 static void gate_request(void *user, tt__store_session *session, const tt__store_parser *request, const uint8_t *data) {
     tt__replica *r = user;
     tt__store_fields fields = tt__store_fields_of(request, data);
+    uint64_t joins;
     switch (request->op) {
     case TT__STORE_VALIDATE:
     case TT__STORE_PING:
@@ -382,10 +354,12 @@ static void gate_request(void *user, tt__store_session *session, const tt__store
         say_who(r, session);
         return;
     case TT__STORE_REPLICA_PEER:
-        hear_hello(r, session, tt__store_take_string(&fields));
+        tt__replica_hear_hello(r, session, tt__store_take_string(&fields));
         return;
     case TT__STORE_REPLICA_TELL:
-        hear_words(r, session, tt__store_take_string(&fields));
+        joins = tt__replica_hear_words(r, session, tt__store_take_string(&fields));
+        if (joins)
+            join_cluster(r, joins);
         break;
     default:
         hear_client(r, session, request, data);
@@ -403,7 +377,8 @@ static void gate_ended(void *user, tt__store_session *session) {
 
 /* ---- its life */
 
-tt_status tt__replica_new(tt__replica **out, const tt__replica_place *place, int member, const char *secret) {
+tt_status tt__replica_new(tt__replica **out, const tt__replica_place *place, int member, const char *secret,
+                          tt_log_level level) {
     const tt__raft *lib = tt__raft_get();
     tt__replica *r = *out = lib ? calloc(1, sizeof *r) : NULL;
     if (!r)
@@ -411,6 +386,8 @@ tt_status tt__replica_new(tt__replica **out, const tt__replica_place *place, int
     r->place = *place;
     r->member = member;
     r->lib = lib;
+    r->says.level = level;
+    tt__replica_place_text(place, r->list);
     tt_status status = tt__random_bytes(&r->id, sizeof r->id);
     r->id |= 1; /* 0 is nobody's */
     if (!status)
@@ -424,7 +401,23 @@ tt_status tt__replica_new(tt__replica **out, const tt__replica_place *place, int
     return status;
 }
 
+/* Are there descriptors for the connections to the others, from them, and some clients? One that found none later would
+ * try again and again. */
+static tt_status find_descriptors(const tt__replica *r, int any) {
+    int fds[EACH_FDS * TT__REPLICAS_MAX + CLIENT_FDS], n = 0, needed = EACH_FDS * (r->place.n - 1) + CLIENT_FDS;
+    while (n < needed && (fds[n] = fcntl(any, F_DUPFD_CLOEXEC, 3)) >= 0)
+        n++;
+    for (int i = 0; i < n; i++)
+        close(fds[i]);
+    return n == needed ? TT_OK
+                       : tt__fail(TT_ERR_SYSTEM,
+                                  "a replica of a store of %d needs %d more descriptors than there are (ulimit -n sets "
+                                  "how many): it has no connections to the others without",
+                                  r->place.n, needed - n);
+}
+
 tt_status tt__replica_begin(tt__replica *r, uv_loop_t *loop, tt__connections *all) {
+    TT__TRY(find_descriptors(r, uv_backend_fd(loop)));
     if (uv_async_init(loop, &r->news, on_news))
         return tt__fail(TT_ERR_SYSTEM, "a replica of a store: no descriptor for its loop");
     r->news.data = r;
@@ -438,11 +431,13 @@ tt_status tt__replica_begin(tt__replica *r, uv_loop_t *loop, tt__connections *al
     r->io.user = r;
     r->handles = true;
     r->peers.n = r->place.n;
-    r->peers.own = (tt__replica_hello){r->member, r->id, 0};
+    r->peers.own = (tt__replica_hello){r->member, r->id, 0, {(const uint8_t *)r->list, strlen(r->list)}};
+    r->peers.place = &r->place;
     r->peers.news = post_news;
     r->peers.user = r;
     tt__replica_peers_init(&r->peers);
     r->peers_made = true;
+    tt__replica_says_begin(r, loop);
     for (int i = 0; i < r->place.n; i++)
         if (i != r->member)
             TT__TRY(tt__replica_peers_add(&r->peers, i, r->place.at[i].host, r->place.at[i].port));
@@ -450,6 +445,8 @@ tt_status tt__replica_begin(tt__replica *r, uv_loop_t *loop, tt__connections *al
 }
 
 void tt__replica_close(tt__replica *r) {
+    if (r->started)
+        tt__replica_io_settle(&r->io); /* a snapshot that it is just taking over libraft would not free */
     if (r->peers_made)
         tt__replica_peers_free(&r->peers);
     r->peers_made = false;
@@ -477,8 +474,9 @@ void tt__replica_free(tt__replica *r) {
 
 #else /* a build without libraft's header */
 
-tt_status tt__replica_new(tt__replica **out, const tt__replica_place *place, int member, const char *secret) {
-    (void)place, (void)member, (void)secret;
+tt_status tt__replica_new(tt__replica **out, const tt__replica_place *place, int member, const char *secret,
+                          tt_log_level level) {
+    (void)place, (void)member, (void)secret, (void)level;
     *out = NULL;
     return tt__fail(TT_ERR_UNSUPPORTED, "this build has no libraft, which replicas of a store need: build Tutti where "
                                         "its header is (Debian's package libraft-dev)");

@@ -20,9 +20,11 @@
 
 typedef struct tt__replica tt__replica;
 
-/* Make the replica of a member; libraft is loaded. Errors: TT_ERR_UNSUPPORTED there is no libraft, or this build does
- * without; TT_ERR_MEMORY; of the secret as of tt_tcp_store(). */
-tt_status tt__replica_new(tt__replica **out, const tt__replica_place *place, int member, const char *secret);
+/* Make the replica of a member; libraft is loaded. `level`: of the lines that say whom it waits for. Errors:
+ * TT_ERR_UNSUPPORTED there is no libraft, or this build does without; TT_ERR_MEMORY; of the secret as of
+ * tt_tcp_store(). */
+tt_status tt__replica_new(tt__replica **out, const tt__replica_place *place, int member, const char *secret,
+                          tt_log_level level);
 
 /* Begin, in the server whose loop and connections these are, before its thread does. */
 tt_status tt__replica_begin(tt__replica *replica, uv_loop_t *loop, tt__connections *all);
@@ -34,8 +36,8 @@ void tt__replica_close(tt__replica *replica);
 void tt__replica_free(tt__replica *replica);
 
 /* Serve that member of the place whose address is this machine's and free: server.c. args->host and port are ignored.
- * *member: which one. */
+ * *member: which one. level: as above. */
 tt_status tt__replica_server_new(tt_store_server **out, const tt__replica_place *place,
-                                 const tt_store_server_new_args *args, int *member);
+                                 const tt_store_server_new_args *args, tt_log_level level, int *member);
 
 #endif

@@ -96,8 +96,12 @@ static bool take_entries(const tt__raft *raft, tt__replica_reader *reader, struc
     m->n_entries = (unsigned)n;
     if (reader->bad || n > reader->rest.size / 17 || m->prev_log_index > UINT64_MAX - n)
         return false;
+    /* libraft takes what it has for what the leader has: where only the first of many entries came, it does not
+     * know. */
+    if (m->leader_commit > m->prev_log_index + n)
+        m->leader_commit = m->prev_log_index + n;
     if (!n)
-        return true;
+        return !reader->rest.size;
     m->entries = raft->raft_malloc(n * sizeof *m->entries);
     char *block = raft->raft_malloc(reader->rest.size), *at = block;
     for (uint64_t i = 0; m->entries && block && i < n; i++) {
@@ -114,7 +118,7 @@ static bool take_entries(const tt__raft *raft, tt__replica_reader *reader, struc
         reader->bad = reader->bad || entry->type < RAFT_COMMAND || entry->type > RAFT_CHANGE || !entry->term ||
                       entry->term < before || entry->term > m->term;
     }
-    if (m->entries && block && !reader->bad)
+    if (m->entries && block && !reader->bad && !reader->rest.size)
         return true;
     raft->raft_free(m->entries);
     raft->raft_free(block);
@@ -129,7 +133,8 @@ static bool take_configuration(const tt__raft *raft, tt__replica_reader *reader,
         uint64_t id = tt__replica_take(reader, 8);
         int role = (int)tt__replica_take(reader, 1);
         tt__replica_address(member, id, address);
-        reader->bad = reader->bad || raft->raft_configuration_add(conf, id, address, role) != 0;
+        reader->bad = reader->bad || !id || conf->n == TT__REPLICAS_MAX ||
+                      raft->raft_configuration_add(conf, id, address, role) != 0;
     }
     return !reader->bad;
 }
@@ -142,7 +147,7 @@ static bool take_snapshot(const tt__raft *raft, tt__replica_reader *reader, stru
     bool good = take_configuration(raft, reader, &m->conf);
     tt__span data = tt__replica_take_span(reader);
     m->data = (struct raft_buffer){raft->raft_malloc(data.size ? data.size : 1), data.size};
-    if (good && !reader->bad && m->data.base) {
+    if (good && !reader->bad && !reader->rest.size && m->data.base) {
         if (data.size)
             memcpy(m->data.base, data.data, data.size);
         return true;
@@ -190,7 +195,17 @@ bool tt__replica_take_message(const tt__raft *raft, tt__span bytes, struct raft_
     default:
         return false;
     }
-    return !reader.bad;
+    return !reader.bad && !reader.rest.size;
+}
+
+void tt__replica_free_message(const tt__raft *raft, struct raft_message *message) {
+    if (message->type == RAFT_IO_APPEND_ENTRIES && message->append_entries.n_entries) {
+        raft->raft_free(message->append_entries.entries[0].batch);
+        raft->raft_free(message->append_entries.entries);
+    } else if (message->type == RAFT_IO_INSTALL_SNAPSHOT) {
+        raft->raft_configuration_close(&message->install_snapshot.conf);
+        raft->raft_free(message->install_snapshot.data.base);
+    }
 }
 #endif
 typedef int tt__replica_code_is_optional; /* ISO C wants something in every file */

@@ -19,4 +19,7 @@ void tt__replica_put_message(tt__bytes *out, const struct raft_message *message)
  * out. */
 bool tt__replica_take_message(const tt__raft *raft, tt__span bytes, struct raft_message *message);
 
+/* Free what a message holds that libraft did not get. */
+void tt__replica_free_message(const tt__raft *raft, struct raft_message *message);
+
 #endif

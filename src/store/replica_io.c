@@ -83,10 +83,14 @@ static done_request *next_done(tt__replica_io *io) {
     return d;
 }
 
-static void on_io_idle(uv_idle_t *idle) {
-    tt__replica_io *io = idle->data;
+void tt__replica_io_settle(tt__replica_io *io) {
     for (done_request *d; (d = next_done(io));)
         call_back(io, d);
+}
+
+static void on_io_idle(uv_idle_t *idle) {
+    tt__replica_io *io = idle->data;
+    tt__replica_io_settle(io);
     uv_idle_stop(idle);
     io->moved(io->user);
 }
@@ -147,6 +151,7 @@ static int io_load(struct raft_io *base, raft_term *term, raft_id *voted_for, st
 
 static void on_io_tick(uv_timer_t *timer) {
     tt__replica_io *io = timer->data;
+    tt__replica_io_settle(io); /* libraft drops what it has stored, once it is a candidate */
     io->ticked(&io->io);
     io->moved(io->user);
 }
@@ -260,7 +265,10 @@ void tt__replica_io_init(tt__replica_io *io, const tt__raft *raft, uv_loop_t *lo
     io->tick.data = io->idle.data = io;
 }
 
-void tt__replica_io_receive(tt__replica_io *io, struct raft_message *message) { io->received(&io->io, message); }
+void tt__replica_io_receive(tt__replica_io *io, struct raft_message *message) {
+    tt__replica_io_settle(io);
+    io->received(&io->io, message);
+}
 
 void tt__replica_io_free(tt__replica_io *io) {
     free_snapshot(io->raft, io->snapshot);

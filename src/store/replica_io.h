@@ -32,7 +32,12 @@ typedef struct tt__replica_io {
 /* Prepare io->io; send, moved and user are the caller's to set. The loop's thread alone. */
 void tt__replica_io_init(tt__replica_io *io, const tt__raft *raft, uv_loop_t *loop);
 
-/* A message of the wire, for libraft, which takes what it holds. The caller looks what has moved. */
+/* Call libraft back, of all that is done. Before each message and each tick: it confuses entries that it takes away and
+ * gets again while it is still to hear that they are stored. Not from a callback of libraft. */
+void tt__replica_io_settle(tt__replica_io *io);
+
+/* A message of the wire, for libraft, which takes what it holds. The caller has it checked (replica_check.h), and looks
+ * what has moved. */
 void tt__replica_io_receive(tt__replica_io *io, struct raft_message *message);
 
 /* Free what is left when libraft is closed. */

@@ -13,7 +13,15 @@
 #include <unistd.h>
 
 /* Nobody waits longer for a thread to end than it takes to find that nobody listens. */
-enum { LISTENS_MS = 400, AGAIN_MS = 100, OPEN_MS = 3000, ASK_EVERY_MS = 500, ANSWER_MS = 3000 };
+enum {
+    LISTENS_MS = 400,
+    AGAIN_MS = 100,
+    REFUSED_AGAIN_MS = 1000,
+    OPEN_MS = 3000,
+    ASK_EVERY_MS = 500,
+    ANSWER_MS = 3000
+};
+enum { HELLO_MAX = 4096 };
 #define QUEUE_MAX ((size_t)128 << 20)
 #define PIECE ((size_t)256 << 10)
 
@@ -43,6 +51,8 @@ static tt_status exchange_hellos(tt__replica_peer *p, tt__store_client *client, 
     tt__replica_put_hello(&own, &p->all->own);
     *as = p->all->own.id;
     pthread_mutex_unlock(&p->all->lock);
+    const int own_size = (int)p->all->own.list.size;
+    const char *own_list = (const char *)p->all->own.list.data;
     int64_t deadline_ms = tt__deadline_ms(ANSWER_MS);
     tt_status status = tt__store_client_begin(client, TT__STORE_REPLICA_PEER);
     tt__store_put_string(&client->out, (tt__span){own.data, own.size});
@@ -50,10 +60,15 @@ static tt_status exchange_hellos(tt__replica_peer *p, tt__store_client *client, 
     if (!status)
         status = tt__store_client_send(client, deadline_ms);
     if (!status)
-        status = tt__store_client_read_string(client, &value, 1024, deadline_ms);
-    if (!status && (!tt__replica_take_hello((tt__span){(const uint8_t *)value.data, value.size}, hello) ||
-                    hello->member != p->member))
-        status = tt__fail(TT_ERR_PROTOCOL, "who listens there is not replica %d of this store", p->member);
+        status = tt__store_client_read_string(client, &value, HELLO_MAX, deadline_ms);
+    if (!status && !tt__replica_take_hello((tt__span){(const uint8_t *)value.data, value.size}, hello))
+        status = tt__fail(TT_ERR_PROTOCOL, "who listens there is no replica of a store, or of another version");
+    else if (!status && !tt__replica_place_agrees(p->all->place, hello->list))
+        status = tt__fail(TT_ERR_PROTOCOL, "it was started with --replicas %.*s, this one with %.*s",
+                          (int)hello->list.size, (const char *)hello->list.data, own_size, own_list);
+    else if (!status && (hello->member != p->member || hello->id == *as))
+        status = tt__fail(TT_ERR_PROTOCOL, "who listens there is not replica %d of this store", p->member + 1);
+    hello->list = (tt__span){0};
     tt_store_value_free(&value);
     return status;
 }
@@ -146,13 +161,15 @@ static void *peer_thread(void *arg) {
         tt__store_client client = {.stream.fd = -1};
         tt__replica_hello hello;
         uint64_t as;
-        if (!connect_peer(p, &client, &as, &hello) && set_view(p, as, &hello, client.stream.fd))
+        tt_status status = connect_peer(p, &client, &as, &hello);
+        if (!status && set_view(p, as, &hello, client.stream.fd))
             serve_peer(p, &client);
         set_view(p, 0, NULL, -1);
         tt__store_client_close(&client);
         if (peer_stops(p))
             break;
-        struct timespec until = tt__timespec_ms(tt__deadline_ms(AGAIN_MS));
+        bool refused = status == TT_ERR_PROTOCOL || status == TT_ERR_AUTH;
+        struct timespec until = tt__timespec_ms(tt__deadline_ms(refused ? REFUSED_AGAIN_MS : AGAIN_MS));
         pthread_mutex_lock(&p->all->lock);
         if (!p->all->stop)
             pthread_cond_timedwait(&p->wake, &p->all->lock, &until);

@@ -4,7 +4,7 @@
 #define TT_STORE_REPLICA_PEERS_H
 
 #include "store/client.h"
-#include "store/replica_words.h"
+#include "store/replica_place.h"
 
 #include <pthread.h>
 
@@ -12,7 +12,7 @@ typedef struct tt__replica_peer_view {
     bool up;
     unsigned times; /* how often it was connected: another number, another connection */
     tt__replica_hello hello;
-    char why[160]; /* it is not up */
+    char why[320]; /* it is not up */
 } tt__replica_peer_view;
 
 typedef struct tt__replica_peer {
@@ -34,12 +34,13 @@ typedef struct tt__replica_peers {
     int n;
     bool stop;
     tt__replica_hello own;
+    const tt__replica_place *place;
     tt__store_access access;
     void (*news)(void *user); /* from the peers' threads: a view has changed */
     void *user;
 } tt__replica_peers;
 
-/* Prepare; `peers` was zeroed, news, user, own and access set. */
+/* Prepare; `peers` was zeroed; news, user, own, place and access set. */
 void tt__replica_peers_init(tt__replica_peers *peers);
 /* Connect to a replica from now on. `host` is borrowed. */
 tt_status tt__replica_peers_add(tt__replica_peers *peers, int member, const char *host, int port);

@@ -19,4 +19,13 @@ typedef struct tt__replica_place {
  * the error's text ("--replicas"). */
 tt_status tt__replica_place_read(tt__replica_place *place, const char *what, const char *endpoints, int port);
 
+enum { TT__REPLICA_LIST_SIZE = TT__REPLICAS_MAX * (TT__NET_ENDPOINT_SIZE + 1) };
+
+/* Write them as they are read. */
+void tt__replica_place_text(const tt__replica_place *place, char text[TT__REPLICA_LIST_SIZE]);
+
+/* May another replica's list mean the same ones, in the same order? Hosts may have other names there, but what is in
+ * both lists must be at the same place. */
+bool tt__replica_place_agrees(const tt__replica_place *place, tt__span list);
+
 #endif

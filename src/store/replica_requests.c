@@ -4,6 +4,7 @@
 #include "store/replica_own.h"
 
 #include "store/operations.h"
+#include "store/replica_log.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -85,10 +86,11 @@ static void propose(tt__replica *r, pending *p, uint64_t client, uint64_t number
 static bool fits_in(const tt__replica *r, size_t more, char why[TT__STORE_WHY_SIZE]) {
     size_t limit = r->all->service.limit / 4 * 3;
     limit = limit < TT__REPLICA_MAX_BYTES ? limit : TT__REPLICA_MAX_BYTES;
+    size_t coming = r->started ? tt__replica_log_bytes(&r->raft.log, r->raft.last_applied) : 0;
     if (more > TT__REPLICA_MAX_REQUEST)
         snprintf(why, TT__STORE_WHY_SIZE, "a request of %zu bytes; a store of several replicas takes at most %zu", more,
                  TT__REPLICA_MAX_REQUEST);
-    else if (r->all->service.table.bytes + r->state.recent.bytes + r->state.before.bytes + more > limit)
+    else if (r->all->service.table.bytes + r->state.recent.bytes + r->state.before.bytes + coming + more > limit)
         snprintf(why, TT__STORE_WHY_SIZE, "%zu bytes more don't fit: a store of several replicas holds %zu MiB", more,
                  limit >> 20);
     else

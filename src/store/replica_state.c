@@ -19,6 +19,7 @@ static const uint8_t kinds[TT__STORE_OP_COUNT] = {
 
 void tt__replica_state_init(tt__replica_state *state, tt__store_service *service) {
     state->service = service;
+    service->max_value = TT__REPLICA_MAX_REQUEST; /* what is answered is as large */
     tt__store_table_init(&state->recent);
     tt__store_table_init(&state->before);
     state->answers = 0;
@@ -95,6 +96,16 @@ void tt__replica_put_entry(tt__bytes *out, uint64_t client, uint64_t number, tt_
     tt__bytes_put(out, request.data, request.size);
 }
 
+bool tt__replica_entry_good(tt__span entry) {
+    char why[TT__STORE_WHY_SIZE];
+    bool writes = false;
+    tt__replica_reader reader = {.rest = entry};
+    tt__replica_take(&reader, 8);
+    uint64_t number = tt__replica_take(&reader, 8);
+    return number && reader.rest.size <= TT__REPLICA_MAX_REQUEST &&
+           tt__replica_request_good(reader.rest, &writes, why) && writes;
+}
+
 /* Note a client's last write. */
 static bool note_answer(tt__replica_state *state, tt__span client, uint64_t number, const tt__bytes *answer) {
     tt__bytes value = {0};
@@ -163,6 +174,36 @@ bool tt__replica_save(const tt__replica_state *state, tt__bytes *out) {
     return !out->failed;
 }
 
+/* Of a client: the number of its last write, and the answer to it. */
+static bool answer_good(tt__span value) {
+    tt__replica_reader reader = {.rest = value};
+    tt__replica_take(&reader, 8);
+    tt__replica_take(&reader, 1);
+    tt__replica_take_span(&reader);
+    return !reader.bad && !reader.rest.size;
+}
+
+/* Read a table as it was written; one of answers, or of keys. */
+static bool table_good(tt__replica_reader *reader, bool answers) {
+    bool good = true;
+    for (uint64_t left = tt__replica_take(reader, 8); left && good && !reader->bad; left--) {
+        tt__span key = tt__replica_take_span(reader), value = {0};
+        bool present = tt__replica_take(reader, 1) != 0;
+        if (present)
+            value = tt__replica_take_span(reader);
+        uint64_t queued = tt__replica_take(reader, 8);
+        good = answers ? key.size == 8 && present && !queued && answer_good(value) : key.size <= TT_STORE_MAX_KEY;
+        for (; queued && !reader->bad; queued--)
+            tt__replica_take_span(reader);
+    }
+    return good && !reader->bad;
+}
+
+bool tt__replica_saved_good(tt__span saved) {
+    tt__replica_reader reader = {.rest = saved};
+    return table_good(&reader, false) && table_good(&reader, true) && table_good(&reader, true) && !reader.rest.size;
+}
+
 static bool restore_entry(tt__store_table *table, tt__replica_reader *reader) {
     tt__store_entry *entry = tt__store_table_obtain(table, tt__replica_take_span(reader));
     bool good = entry != NULL;
@@ -192,6 +233,8 @@ static size_t value_bytes_of(const tt__store_table *table) {
 
 bool tt__replica_restore(tt__replica_state *state, tt__span saved) {
     tt__replica_reader reader = {.rest = saved};
+    if (!tt__replica_saved_good(saved))
+        return false;
     tt__replica_empty(state);
     bool good = restore_table(&state->service->table, &reader) && restore_table(&state->recent, &reader) &&
                 restore_table(&state->before, &reader) && !reader.rest.size;

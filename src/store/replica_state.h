@@ -12,6 +12,9 @@
  * client of before them that sends its last write again writes twice. */
 enum { TT__REPLICA_CLIENTS = 4096, TT__REPLICA_ANSWERS = 4 << 20 };
 
+/* One request: the log holds many. */
+#define TT__REPLICA_MAX_REQUEST ((size_t)1 << 20)
+
 typedef struct tt__replica_state {
     tt__store_service *service;
     tt__store_table recent, before; /* client -> number and answer of its last write; `before`: of the last
@@ -31,6 +34,9 @@ bool tt__replica_request_good(tt__span request, bool *writes, char why[TT__STORE
 /* Write an entry of the log: the `number`th write of a client, which counts them from 1. */
 void tt__replica_put_entry(tt__bytes *out, uint64_t client, uint64_t number, tt__span request);
 
+/* Is this an entry that one who leads would have written? */
+bool tt__replica_entry_good(tt__span entry);
+
 /* Carry out an entry, or find that it was. False: memory is out, and the state no longer that of the others. */
 bool tt__replica_apply(tt__replica_state *state, tt__span entry, tt__bytes *answer);
 
@@ -41,6 +47,7 @@ void tt__replica_put_answer(tt__bytes *answer, uint8_t status, tt__span words);
 
 /* Write all of it down, and take it over in place of what there was; false: no memory, or bytes that are no state. */
 bool tt__replica_save(const tt__replica_state *state, tt__bytes *out);
+bool tt__replica_saved_good(tt__span saved); /* is it a state? */
 bool tt__replica_restore(tt__replica_state *state, tt__span saved);
 
 #endif

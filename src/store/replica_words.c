@@ -2,7 +2,7 @@
 
 #include "store/wire.h"
 
-enum { WORDS_VERSION = 1 };
+enum { WORDS_VERSION = 2 };
 
 uint64_t tt__replica_take(tt__replica_reader *reader, size_t size) {
     if (reader->rest.size < size) {
@@ -35,6 +35,7 @@ void tt__replica_put_hello(tt__bytes *out, const tt__replica_hello *hello) {
     tt__store_put_u8(out, (uint8_t)hello->member);
     tt__store_put_u64(out, hello->id);
     tt__store_put_u64(out, hello->cluster);
+    tt__store_put_string(out, hello->list);
 }
 
 bool tt__replica_take_hello(tt__span bytes, tt__replica_hello *hello) {
@@ -43,5 +44,6 @@ bool tt__replica_take_hello(tt__span bytes, tt__replica_hello *hello) {
     hello->member = (int)tt__replica_take(&reader, 1);
     hello->id = tt__replica_take(&reader, 8);
     hello->cluster = tt__replica_take(&reader, 8);
+    hello->list = tt__replica_take_span(&reader);
     return known && !reader.bad && !reader.rest.size && hello->id && hello->member < TT__REPLICAS_MAX;
 }

@@ -17,6 +17,7 @@ typedef struct tt__replica_hello {
     int member;       /* its place in the list of endpoints */
     uint64_t id;      /* of this process: a replica that was started again is another */
     uint64_t cluster; /* 0: it is new, and in none */
+    tt__span list;    /* all replicas, as it was told: tt__replica_place_text(); lies where it was read */
 } tt__replica_hello;
 
 typedef enum tt__replica_tell {

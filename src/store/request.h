@@ -27,7 +27,7 @@ typedef enum tt__store_parsed { TT__STORE_MORE, TT__STORE_WHOLE, TT__STORE_BAD }
 /* Continue with the request that starts at `data`, of which `size` bytes are there (at least those of the last call,
  * perhaps moved). TT__STORE_WHOLE: it is data[0 .. parser->pos); zero the parser for the next. TT__STORE_BAD: `why`
  * says which rule it breaks; lengths are checked as soon as they are known, so that a huge one is refused at once. */
-enum { TT__STORE_WHY_SIZE = 160 };
+enum { TT__STORE_WHY_SIZE = 320 };
 tt__store_parsed tt__store_parse(tt__store_parser *parser, tt_store_dialect dialect, const uint8_t *data, size_t size,
                                  char why[TT__STORE_WHY_SIZE]);
 

@@ -260,7 +260,7 @@ tt_status tt_store_server_new_with(const tt_store_server_new_args *given, size_t
 }
 
 tt_status tt__replica_server_new(tt_store_server **out, const tt__replica_place *place,
-                                 const tt_store_server_new_args *given, int *member) {
+                                 const tt_store_server_new_args *given, tt_log_level level, int *member) {
     tt__problem_list problems = {0};
     *out = NULL;
     for (int i = 0; i < place->n; i++) {
@@ -268,7 +268,7 @@ tt_status tt__replica_server_new(tt_store_server **out, const tt__replica_place 
         tt__replica *replica;
         args.host = place->at[i].host;
         args.port = place->at[i].port;
-        TT__TRY(tt__replica_new(&replica, place, i, args.secret));
+        TT__TRY(tt__replica_new(&replica, place, i, args.secret, level));
         tt_status status = make_server(out, &args, replica);
         *member = i;
         if (status != TT_ERR_NET)

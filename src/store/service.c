@@ -9,6 +9,7 @@ void tt__store_service_init(tt__store_service *service) {
     tt__list_init(&service->queue);
     tt__list_init(&service->sessions);
     service->limit = SIZE_MAX;
+    service->max_value = TT_STORE_MAX_VALUE;
     service->buffered = 0;
     service->gate = NULL;
 }

@@ -30,6 +30,7 @@ typedef struct tt__store_service {
     tt__list_node queue;        /* of tt__store_session.queued */
     tt__list_node sessions;     /* of tt__store_session.node */
     size_t limit;               /* bytes; SIZE_MAX at first */
+    size_t max_value;           /* of a value that grows; TT_STORE_MAX_VALUE at first */
     size_t buffered;            /* what the sessions hold: requests, replies, places */
     const tt__store_gate *gate; /* or NULL */
 } tt__store_service;

@@ -116,6 +116,9 @@ WRONG = {
         ("now", 'unexpected argument "now"'),
         ("--store-auth everybody", "--store-auth: expected local, required or none"),
         ("--replicas a:1,b:2,c:3 --port 5", "--replicas names the addresses: expected no --host and no --port"),
+        ("--replicas a:1,b:2,c:3,", "--replicas: expected HOST:PORT, separated by commas without blanks, got \"\""),
+        ("--replicas [x]y:5,b:2,c:3",
+         "--replicas: expected HOST:PORT, separated by commas without blanks, got \"[x]y:5\""),
     ],
     "tune": [
         ("--world 1", '--world: not understood: "1"'),

@@ -191,6 +191,42 @@ static void test_who_was_away_long_catches_up(void **state) {
     tt_store_free(store);
 }
 
+/* Large values fill the log sooner than there are many: it is cut short by what they take. */
+static void test_large_values_do_not_stay(void **state) {
+    enum { VALUES = 100, SIZE = 1000000, MOST_KIB = (32 + 16 + 2) << 10, KEPT_KIB = (16 + 1) << 10 };
+    (void)state;
+    tt_store *store = replicas_client(&all, PATIENCE_MS);
+    char *large = calloc(1, SIZE);
+    assert_non_null(large);
+    replicas_wait(&all);
+    for (int i = 0; i < VALUES; i++) {
+        large[0] = (char)i;
+        assert_int_equal(tt_store_set(store, "large", large, SIZE), TT_OK);
+    }
+    for (int i = 0; i < REPLICAS; i++) {
+        static const char said[] = " KiB were in the log, ";
+        process_expect(all.running[i], 1, said, 2);
+        for (const char *at = all.running[i]->text[1]; (at = strstr(at, said)); at++) {
+            const char *from = at;
+            while (from[-1] >= '0' && from[-1] <= '9')
+                from--;
+            assert_in_range(strtol(from, NULL, 10), 1, MOST_KIB);
+            assert_in_range(strtol(at + strlen(said), NULL, 10), 1, KEPT_KIB);
+        }
+    }
+    replicas_stop_one(&all, 1, SIGKILL); /* who comes back gets it at once */
+    replicas_run(&all, 1);
+    replicas_wait(&all);
+    replicas_stop_one(&all, 0, SIGKILL);
+    tt_store_value value;
+    assert_int_equal(tt_store_get(store, "large", &value), TT_OK);
+    assert_int_equal(value.size, SIZE);
+    assert_memory_equal(value.data, large, SIZE);
+    tt_store_value_free(&value);
+    tt_store_free(store);
+    free(large);
+}
+
 /* ---- those that wait */
 
 static void *wait_for_key(void *arg) {
@@ -419,6 +455,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_every_replica_is_lost_once_and_more, open_all, close_all),
         cmocka_unit_test_setup_teardown(test_who_was_away_long_catches_up, open_all, close_all),
+        cmocka_unit_test_setup_teardown(test_large_values_do_not_stay, open_all, close_all),
         cmocka_unit_test_setup_teardown(test_waits_outlive_replicas, open_all, close_all),
         cmocka_unit_test_setup_teardown(test_a_minority_refuses, open_all, close_all),
         cmocka_unit_test_setup_teardown(test_one_is_silent, open_all, close_all),

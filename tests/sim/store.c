@@ -64,8 +64,8 @@ tt_status tt_store_server_new_with(const tt_store_server_new_args *args, size_t 
 
 /* No simulated job names replicas. */
 tt_status tt__replica_server_new(tt_store_server **out, const tt__replica_place *place,
-                                 const tt_store_server_new_args *args, int *member) {
-    (void)place, (void)args, (void)member;
+                                 const tt_store_server_new_args *args, tt_log_level level, int *member) {
+    (void)place, (void)args, (void)level, (void)member;
     *out = NULL;
     return tt__fail(TT_ERR_UNSUPPORTED, "no replicas in the simulation");
 }

@@ -115,6 +115,29 @@ static void test_refusals_are_remembered_too(void **state) {
     close_replica(&r);
 }
 
+/* What is there is asked for and answered: it may not be larger than what is written at once. Alike everywhere. */
+static void test_a_value_grows_to_its_limit(void **state) {
+    (void)state;
+    replica r;
+    tt__bytes answer = {0}, get = request_of(TT__STORE_GET, "/k");
+    static char piece[TT__REPLICA_MAX_REQUEST / 8 + 1];
+    open_replica(&r);
+    memset(piece, 'x', sizeof piece - 1);
+    for (uint64_t i = 1; i <= 8; i++) {
+        tt__bytes done = apply(&r, 1, i, with_value(TT__STORE_APPEND, "/k", piece));
+        assert_int_equal(done.data[0], TT__STORE_DONE);
+        tt__bytes_free(&done);
+    }
+    expect_refused(apply(&r, 1, 9, with_value(TT__STORE_APPEND, "/k", "y")),
+                   "APPEND makes a value larger than 1048576");
+    expect_refused(apply(&r, 2, 1, with_value(TT__STORE_APPEND, "/k", piece)), "APPEND makes a value larger than");
+    tt__replica_read(&r.state, span_of(&get), &answer);
+    assert_int_equal(answer.size, 17 + TT__REPLICA_MAX_REQUEST);
+    tt__bytes_free(&answer);
+    tt__bytes_free(&get);
+    close_replica(&r);
+}
+
 /* A write of a random client, sometimes the same as before. */
 static tt__bytes random_write(unsigned *seed) {
     char key[16], value[32];
@@ -230,11 +253,9 @@ static void test_requests_that_are_none(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_write_happens_once),
-        cmocka_unit_test(test_many_clients),
-        cmocka_unit_test(test_refusals_are_remembered_too),
-        cmocka_unit_test(test_what_is_taken_over_is_the_same),
-        cmocka_unit_test(test_who_waits_while_it_is_taken_over),
+        cmocka_unit_test(test_a_write_happens_once),           cmocka_unit_test(test_many_clients),
+        cmocka_unit_test(test_refusals_are_remembered_too),    cmocka_unit_test(test_a_value_grows_to_its_limit),
+        cmocka_unit_test(test_what_is_taken_over_is_the_same), cmocka_unit_test(test_who_waits_while_it_is_taken_over),
         cmocka_unit_test(test_requests_that_are_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
