@@ -69,10 +69,14 @@ class Restarts(unittest.TestCase):
         Job.started.clear()
 
     def test_all_nodes_start_again(self):
-        job = Job("sh", "-c", f"echo $RANK in {ATTEMPT}; test {ATTEMPT} = 2 && exit 0; test $RANK = $((2 + {ATTEMPT})) "
-                  f"|| {FOREVER}; echo it was me >&2; exit 7", nodes=3)
+        with tempfile.TemporaryDirectory() as folder:
+            all_said = f"test $(ls {folder} | grep -c ^{ATTEMPT}[.]) = 6"
+            job = Job("sh", "-c", f"echo $RANK in {ATTEMPT}; : > {folder}/{ATTEMPT}.$RANK; "
+                      f"test {ATTEMPT} = 2 && exit 0; test $RANK = $((2 + {ATTEMPT})) || {FOREVER}; "
+                      f"until {all_said}; do sleep 0.01; done; echo it was me >&2; exit 7", nodes=3)
+            ended = job.end()
         said = set()
-        for code, out, err in job.end().values():
+        for code, out, err in ended.values():
             self.assertEqual(code, 0, err)
             said.update(out.splitlines())
             self.assertRegex(err, r"attempt 1 of 4: rank 2 \(node 1 \(.*\), pid \d+\) ended with exit code 7; starting")
