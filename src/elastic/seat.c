@@ -113,11 +113,21 @@ static void take_text(tt_store_value *value, char *text, size_t size) {
 
 /* ---- with replicas: "NAME #ID.BEATS.TTL_MS" */
 
+/* Who reads it asked for no key: leave out `store: compare_set "KEY": `. */
+static tt_status without_the_call(tt_status status) {
+    char text[TT__ERROR_TEXT_SIZE];
+    snprintf(text, sizeof text, "%s", tt_last_error());
+    const char *key_end = strncmp(text, "store: compare_set \"", 20) ? NULL : strstr(text + 20, "\": ");
+    return tt__fail(status, "%s", key_end ? key_end + 3 : text);
+}
+
 /* Replace what is there, if it is `expected`; `raw` := what is there then. */
 static tt_status swap_raw(tt__seat *seat, const char *expected, const char *desired, char raw[RAW_SIZE]) {
     tt_store_value value = {0};
-    TT__TRY(
-        tt_store_compare_set(seat->store, COORDINATOR, expected, strlen(expected), desired, strlen(desired), &value));
+    tt_status status =
+        tt_store_compare_set(seat->store, COORDINATOR, expected, strlen(expected), desired, strlen(desired), &value);
+    if (status)
+        return without_the_call(status);
     take_text(&value, raw, RAW_SIZE);
     return TT_OK;
 }

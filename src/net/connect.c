@@ -124,24 +124,33 @@ static bool try_host(waiting *w, int *fd, bool *hopeless) {
     return !errnum;
 }
 
-tt_status tt__net_connect_warning(int *fd, const char *host, int port, int64_t deadline_ms, int64_t warn_after_ms,
-                                  int64_t warn_every_ms) {
-    int64_t start = tt__now_ms();
-    waiting w = {host, port, start, deadline_ms, start + warn_after_ms, warn_every_ms, ""};
-    bool hopeless = false;
+/* Try until the deadline. Success: *fd >= 0. *hopeless: it was given up before. */
+static tt_status try_until_deadline(waiting *w, int *fd, bool *hopeless) {
+    *fd = -1;
+    *hopeless = false;
     for (int pause = PAUSE_FIRST_MS;; pause = pause * 2 < PAUSE_LAST_MS ? pause * 2 : PAUSE_LAST_MS) {
-        if (try_host(&w, fd, &hopeless))
+        if (try_host(w, fd, hopeless))
             return TT_OK;
         TT__TRY(tt__net_interrupted());
-        int left = tt__left_ms(deadline_ms);
-        if (!left || hopeless)
-            break;
-        warn_if_due(&w);
+        int left = tt__left_ms(w->deadline_ms);
+        if (!left || *hopeless)
+            return TT_OK;
+        warn_if_due(w);
         if (pause > left)
             pause = left;
         nanosleep(&(struct timespec){.tv_nsec = pause * 1000000L}, NULL);
     }
+}
+
+tt_status tt__net_connect_warning(int *fd, const char *host, int port, int64_t deadline_ms, int64_t warn_after_ms,
+                                  int64_t warn_every_ms) {
+    int64_t start = tt__now_ms();
+    waiting w = {host, port, start, deadline_ms, start + warn_after_ms, warn_every_ms, ""};
+    bool hopeless;
     char where[TT__NET_ENDPOINT_SIZE];
+    TT__TRY(try_until_deadline(&w, fd, &hopeless));
+    if (*fd >= 0)
+        return TT_OK;
     tt__net_endpoint_text(host, port, where);
     if (hopeless)
         return tt__fail(TT_ERR_NET, "could not connect to %s (%s). Is the loopback interface up (ip link set lo up)?",
@@ -149,6 +158,17 @@ tt_status tt__net_connect_warning(int *fd, const char *host, int port, int64_t d
     return tt__fail(TT_ERR_TIMEOUT,
                     "could not connect to %s within %lld ms (%s). Is anything serving there, and is the address right?",
                     where, (long long)(tt__now_ms() - start), w.why);
+}
+
+tt_status tt__net_probe(const char *host, int port, int64_t deadline_ms) {
+    waiting w = {host, port, tt__now_ms(), deadline_ms, INT64_MAX, 0, ""};
+    bool hopeless;
+    int fd;
+    TT__TRY(try_until_deadline(&w, &fd, &hopeless));
+    if (fd < 0)
+        return tt__fail(hopeless ? TT_ERR_NET : TT_ERR_TIMEOUT, "%s", *w.why ? w.why : "no answer");
+    close(fd);
+    return TT_OK;
 }
 
 tt_status tt__net_connect(int *fd, const char *host, int port, int64_t deadline_ms) {

@@ -35,6 +35,10 @@ tt_status tt__net_connect(int *fd, const char *host, int port, int64_t deadline_
 tt_status tt__net_connect_warning(int *fd, const char *host, int port, int64_t deadline_ms, int64_t warn_after_ms,
                                   int64_t warn_every_ms);
 
+/* Find out whether somebody listens there, trying again until the deadline. Errors: as tt__net_connect(); the text is
+ * the reason alone ("Connection refused"), for who says where himself. */
+tt_status tt__net_probe(const char *host, int port, int64_t deadline_ms);
+
 /* Bind and listen on all addresses that `host` stands for ("localhost" is two), all on one port; on all of this
  * machine's where `host` is its own name and means loopback here. port 0: any free one. fds has room for `max`; *n
  * of them are the caller's, non-blocking; *bound is the port. Errors: TT_ERR_NET unknown host, not an address of

@@ -74,9 +74,7 @@ static tt_status exchange_hellos(tt__replica_peer *p, tt__store_client *client, 
 }
 
 static tt_status connect_peer(tt__replica_peer *p, tt__store_client *client, uint64_t *as, tt__replica_hello *hello) {
-    int fd;
-    TT__TRY(tt__net_connect(&fd, p->host, p->port, tt__deadline_ms(LISTENS_MS)));
-    close(fd);
+    TT__TRY(tt__net_probe(p->host, p->port, tt__deadline_ms(LISTENS_MS)));
     TT__TRY(
         tt__store_client_open(client, p->host, p->port, TT_STORE_TORCH_2, &p->all->access, tt__deadline_ms(OPEN_MS)));
     return exchange_hellos(p, client, as, hello);

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 /* How long one replica may take: to accept (longer in each round of looking), to say whether it leads, to answer. A
  * wait is asked for anew now and then, as one that is frozen would keep it forever. */
@@ -83,15 +82,12 @@ static tt_status ask_who(replica_store *s, int i, int *leader, int64_t deadline_
 
 /* Try one replica: the connection stays open if it leads. Another one that it names is *leader. */
 static tt_status try_replica(replica_store *s, int i, int64_t accept_ms, int64_t deadline_ms, int *leader) {
-    int fd;
     *leader = -1;
     int64_t own_ms = share_of(&s->place, deadline_ms, WHO_MS);
-    tt_status status = tt__net_connect(&fd, s->place.at[i].host, s->place.at[i].port, sooner(own_ms, accept_ms));
-    if (!status) {
-        close(fd);
+    tt_status status = tt__net_probe(s->place.at[i].host, s->place.at[i].port, sooner(own_ms, accept_ms));
+    if (!status)
         status = tt__store_client_open(&s->client, s->place.at[i].host, s->place.at[i].port, TT_STORE_TORCH_2,
                                        &s->access, own_ms);
-    }
     if (!status)
         status = ask_who(s, i, leader, own_ms);
     if (status)
