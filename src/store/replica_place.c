@@ -50,7 +50,7 @@ static tt_status split_place(const char *what, const char *text, int default_por
 tt_status tt__replica_place_read(tt__replica_place *place, const char *what, const char *endpoints, int port) {
     char one[HOST_MAX + 16];
     const char *at = endpoints;
-    place->n = 0;
+    *place = (tt__replica_place){0};
     for (bool more = true; more && place->n < TT__REPLICAS_MAX;) {
         size_t size = strcspn(at, ",");
         if (size >= sizeof one)
