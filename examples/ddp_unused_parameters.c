@@ -11,7 +11,7 @@
  *     ddp_model = DistributedDataParallel(Heads(), find_unused_parameters=True)
  *     loss_fn(ddp_model(x, rank % 2), y).backward()
  *
- * Here there is no flag, and no cost: a head that some ranks leave out gets the average over all, one that all leave
+ * Here there is no flag: a head that some ranks leave out gets the average over all, one that all leave
  * out keeps the gradient that it has, here none.
  *
  *   tutti run --nproc-per-node=2 build/examples/ddp_unused_parameters */

@@ -183,8 +183,11 @@ typedef struct tt_ddp_args {
  * a part of it, is wrapped already; and those of a collective.
  * Parameters that take no part in a pass need no flag, and may be others on each rank and in each pass: what one rank
  * leaves out counts as its gradient from earlier, or zero, and receives the average; what all leave out keeps the
- * gradient that it has, or none. Only a rank whose whole pass reaches no parameter of the wrapper takes no part in the
- * averaging, in which its peers wait for it. PyTorch: find_unused_parameters=True, without its cost. */
+ * gradient that it has, or none. They keep nothing else waiting, unless the pass goes through tt_recompute() or
+ * tt_apply(), where only its end shows who was left out. Two limits: a rank whose whole pass reaches no parameter of
+ * the wrapper takes no part in the averaging, in which its peers wait for it; and where one pass goes through two
+ * wrappers of which ranks leave out different parameters, each needs a group of its own (tt_new_group()), as the order
+ * of their averages may differ on one. PyTorch: find_unused_parameters=True. */
 TT_API tt_module *tt_ddp_with(const tt_ddp_args *args, size_t size);
 
 /* The reducer behind a wrapper (borrowed), for tracing; NULL if `ddp` is no wrapper. */

@@ -69,8 +69,8 @@ TT_API TT_NODISCARD tt_status tt_reducer_mark_ready(tt_reducer *reducer, int64_t
  * tt_reducer_mark_ready(); TT_ERR_MEMORY none to keep what stands there. PyTorch: find_unused_parameters. */
 TT_API TT_NODISCARD tt_status tt_reducer_mark_unused(tt_reducer *reducer, int64_t i);
 
-/* Has any rank marked parameter i ready in the last step that was finished? False before the first, and for no
- * parameter. */
+/* Has any rank marked parameter i ready in the last step? To be asked between steps. False before the first, and for
+ * no parameter. */
 TT_API bool tt_reducer_was_used(const tt_reducer *reducer, int64_t i);
 
 /* Wait until all buckets are averaged; then the next step may begin. Errors: TT_ERR_STATE names the first parameter

@@ -80,9 +80,10 @@ typedef struct tt__launcher_state {
     bool kept;                  /* workers here go on in the next attempt, or when the job is found again, */
     bool any_kept;              /* or on any node, as the coordinator says */
     int64_t survivors_ms;       /* when to look at those that survive; */
-    bool awaits_survivors;      /* SETTLING has the grace period, for those that are on their way to the next round, */
+    bool awaits_survivors;      /* SETTLING has the grace period, for those that are on their way to the next round */
     int64_t tell_late_ms;       /* when to say for whom it waits; 0: it is said */
-    bool wants_round;           /* and they are asked for it, those that join as well */
+    bool wants_round;           /* ranks are asked for the next round, those that are still joining as well, */
+    int listened;               /* when so many had begun to listen: tt__watch_listeners() */
     int stopped;                /* the signal for which the ranks have agreed to stop; 0: none */
     char why[TT__ATTEMPT_TEXT]; /* the last attempt ended */
     bool told_success;          /* a worker here has ended well, and the others know */

@@ -47,7 +47,7 @@ static void stop_waiting_for_survivors(launcher *l) {
     int64_t deadline_ms = tt__deadline_ms(l->job->settle_ms);
     if (!l->awaits_survivors || l->phase != TT__SETTLING || l->stopped || may_follow(l))
         return;
-    l->awaits_survivors = false;
+    l->awaits_survivors = l->wants_round = false;
     l->deadline_ms = deadline_ms < l->deadline_ms ? deadline_ms : l->deadline_ms;
 }
 
@@ -163,7 +163,7 @@ void tt__launcher_look_at_survivors(launcher *l) {
         return;
     tt__survivors s = tt__launcher_survivors(l);
     l->survivors_ms = tt__deadline_ms(l->phase == TT__SETTLING ? LOOK_MS : WATCH_MS);
-    if (l->wants_round) /* some may not have listened yet */
+    if (l->wants_round && l->listened != tt__watch_listeners(l->watch)) /* some had not listened yet */
         tt__launcher_want_round(l);
     if (l->awaits_survivors && l->tell_late_ms && !tt__left_ms(l->tell_late_ms)) {
         l->tell_late_ms = 0;

@@ -108,6 +108,7 @@ void tt__launcher_tell_round(launcher *l) {
 }
 
 void tt__launcher_want_round(launcher *l) {
+    l->listened = tt__watch_listeners(l->watch);
     for (int i = 0; i < l->job->workers; i++)
         tell_worker(l, i, TT__JOB_WANTED, l->job->recovery + 1);
 }

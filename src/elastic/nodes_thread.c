@@ -165,8 +165,8 @@ static void announce(tt__talk *t, tt__order *order) {
         tt__talk_expect_news(t);
 }
 
-/* What was told before is in the old store, and none of it in the new one: nobody answers to what is set, so something
- * is asked after it. */
+/* What was told before is in the old store, and none of it in the new one. Writes have no reply; a question after them
+ * has, when the store has them. */
 static void collect_next(tt__talk *t, const tt__order *order) {
     char key[TT__NODES_KEY];
     const char *keys[] = {key};

@@ -38,8 +38,8 @@ void tt__error_file_read(const char *path, tt__worker *worker);
 /* Did it end because the launcher told it to? Not if it can't be executed, or had reported a failure before. */
 bool tt__was_told_to_end(const tt__worker *worker);
 
-/* Was there something before its failure, for all that it says: another rank's, what made it wait for the next round,
- * or a signal of the launcher? */
+/* Did something else cause its failure: another rank, the loss that made it wait for the next round, or a signal of the
+ * launcher? */
 bool tt__is_consequence(const tt__worker *worker);
 
 /* Find the rank that failed first, or -1 if none did: the earliest that failed neither because of another (secondary)

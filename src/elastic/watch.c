@@ -40,6 +40,7 @@ struct tt__watch {
     int epoll, listener, first_rank, n;
     seat *seats; /* (n) */
     caller callers[MAX_CALLERS];
+    int listeners; /* tt__watch_listeners() */
 };
 
 enum { LISTENER = MAX_CALLERS };
@@ -171,6 +172,8 @@ bool tt__watch_tell_round(tt__watch *watch, int i, tt__job_kind kind, const tt__
     }
     return told;
 }
+
+int tt__watch_listeners(const tt__watch *watch) { return watch->listeners; }
 
 const void *tt__watch_recorder(tt__watch *watch, int i, size_t *size) {
     return watch->seats[i].caller < 0 ? NULL : tt__watch_last_recorder(watch, i, size);
@@ -333,6 +336,7 @@ static bool caller_receive(tt__watch *watch, int which) {
     }
     if (packet.kind == TT__JOB_AWAITS && c->shown >= 0) {
         c->awaits = true;
+        watch->listeners++;
         return true;
     }
     if (packet.kind != TT__JOB_LIST || c->reader != LISTENS)

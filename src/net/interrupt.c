@@ -22,5 +22,6 @@ tt_status tt__net_interrupted(void) {
     struct pollfd one = {.fd = tt__net_interrupt_fd(), .events = POLLIN};
     if (one.fd < 0 || poll(&one, 1, 0) <= 0)
         return TT_OK;
+    interrupt.set = false;
     return tt__fail(TT_ERR_ABORTED, "%s", interrupt.why);
 }

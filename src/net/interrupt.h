@@ -5,8 +5,9 @@
 
 #include <tutti/base.h>
 
-/* From now on this thread's waits for connections, bytes and peers fail with TT_ERR_ABORTED and the text `why` as soon
- * as `fd` has something to read, or its other side has ended. Both are borrowed; -1: nothing interrupts them. */
+/* From now on this thread's waits for connections, for bytes of them, and for the peers of the library's own transports
+ * fail with TT_ERR_ABORTED and the text `why` as soon as `fd` has something to read, or its other side has ended. Both
+ * are borrowed; -1: nothing interrupts them. It happens once: what is to be told to others then can be. */
 void tt__net_interrupt_by(int fd, const char *why);
 
 /* For poll(), which passes over -1. */

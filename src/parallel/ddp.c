@@ -1,9 +1,10 @@
 /* DistributedDataParallel: a module that forwards to another one, and averages its gradients while the backward pass
  * runs.
  *
- * Every leaf's gradient lies in a bucket of the reducer. Its hook, called when the gradient is final, marks it
- * ready, which starts and advances reductions; the end of the pass waits for the rest. Which parameters the pass won't
- * reach is known when it gives its first gradient, so that they keep no bucket waiting. */
+ * Every leaf's gradient lies in a bucket of the reducer. Its hook, called when the gradient is final, marks it ready,
+ * which starts and advances reductions; the end of the pass waits for the rest. Which parameters the pass won't reach
+ * is known when it gives its first gradient, so that they keep no bucket waiting; at its end where operators in it run
+ * passes of their own (tt_recompute(), tt_apply()). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,8 +29,8 @@ typedef struct slot {
     size_t index;         /* in the reducer */
     tt_tensor *parameter; /* a reference, so that module and wrapper may be freed in any order */
     bool ready;           /* the reducer knows that it takes part in the step under way, or that it does not */
-    bool touched;         /* it has taken part in a pass since the last step, also in one that averaged nothing */
-    bool absent;          /* it has no gradient, and takes no part here */
+    bool touched;         /* a pass since the last step gave it a gradient, also one that averaged nothing */
+    bool absent;          /* it has no gradient here in the step under way */
 } slot;
 
 struct ddp {
@@ -91,28 +92,30 @@ static tt_status ddp_forward_many(tt_module *self, tt_tensor *const *in, int64_t
 
 /* ---- the backward pass ---- */
 
-static tt_status mark_used(slot *s) {
+static const char *name_of_slot(const slot *s) { return s->owner->reducer->params[s->index].name; }
+
+/* Its share of the average is the gradient that it has, also from earlier, if any. */
+static tt_status mark_slot(slot *s) {
+    tt_reducer *r = s->owner->reducer;
+    tt_tensor *x = s->parameter;
     s->ready = true;
-    return tt_reducer_mark_ready(s->owner->reducer, (int64_t)s->index);
+    s->absent = !tt_grad(x);
+    if (s->absent)
+        memset(tt_reducer_gradient(r, (int64_t)s->index), 0,
+               (size_t)tt_tensor_numel(x) * tt_dtype_size(tt_tensor_dtype(x)));
+    return s->touched ? tt_reducer_mark_ready(r, (int64_t)s->index) : tt_reducer_mark_unused(r, (int64_t)s->index);
 }
 
 static tt_status on_gradient(tt_tensor *x, void *user);
 
-/* Its share of the average is the gradient that it has from earlier, if any. One that was frozen, and is trained again,
- * would never be seen to be used. */
-static tt_status mark_unused(slot *s) {
-    tt_tensor *x = s->parameter;
-    if (tt_requires_grad(x) && !tt__leaf_has_hook(x, on_gradient))
-        return tt__fail(TT_ERR_STATE,
-                        "parameter \"%s\" was frozen (tt_requires_grad_()) and is trained again, which its wrapper "
-                        "does not see: wrap the module again",
-                        s->owner->reducer->params[s->index].name);
-    s->ready = true;
-    s->absent = !tt_grad(x);
-    if (s->absent)
-        memset(tt_reducer_gradient(s->owner->reducer, (int64_t)s->index), 0,
-               (size_t)tt_tensor_numel(x) * tt_dtype_size(tt_tensor_dtype(x)));
-    return tt_reducer_mark_unused(s->owner->reducer, (int64_t)s->index);
+/* One that was frozen, and is trained again, would never be seen to be used. */
+static tt_status check_hooked(const slot *s) {
+    if (!tt_requires_grad(s->parameter) || tt__leaf_has_hook(s->parameter, on_gradient))
+        return TT_OK;
+    return tt__fail(TT_ERR_STATE,
+                    "parameter \"%s\" was frozen (tt_requires_grad_()) and is trained again, which its wrapper does "
+                    "not see: wrap the module again",
+                    name_of_slot(s));
 }
 
 /* Mark all that the passes under way won't reach. *waits: some are left for later. */
@@ -122,10 +125,12 @@ static tt_status mark_unreached(ddp *d, bool *waits) {
         slot *s = &d->slots[i];
         if (s->ready)
             continue;
-        if (tt__gradient_may_come(s->parameter))
+        if (tt__gradient_may_come(s->parameter)) {
             *waits = true;
-        else
-            TT__TRY(s->touched ? mark_used(s) : mark_unused(s));
+            continue;
+        }
+        TT__TRY(check_hooked(s));
+        TT__TRY(mark_slot(s));
     }
     return TT_OK;
 }
@@ -154,16 +159,20 @@ static tt_status on_pass_end(void *user, tt_status pass) {
 }
 
 static tt_status on_gradient(tt_tensor *x, void *user) {
-    (void)x;
     slot *s = user;
     ddp *d = s->owner;
     bool first = !d->stepping, waits;
-    s->touched = true;
+    s->touched |= tt_grad(x) != NULL; /* the operators that it went into may have given it none */
     if (!d->sync)
         return TT_OK;
     d->stepping = true;
     TT__TRY(tt__backward_on_end(on_pass_end, d));
-    TT__TRY(mark_used(s));
+    if (s->ready && !d->reducer->broken)
+        return tt__fail(TT_ERR_STATE,
+                        "parameter \"%s\" got its gradient twice in a step: the second part of an earlier pass "
+                        "(tt_backward_deferred()) was never run",
+                        name_of_slot(s));
+    TT__TRY(mark_slot(s));
     return first ? mark_unreached(d, &waits) : TT_OK;
 }
 

@@ -12,7 +12,7 @@ typedef struct tt__reducer_param {
     void *gradient; /* inside its bucket */
     size_t bytes;
     size_t bucket;
-    size_t mark; /* the element of the bucket that says how many ranks use it: 1 on each that does, averaged */
+    size_t mark; /* the element of the bucket that is 1 on each rank that uses it; averaged, it is not 0 if any does */
     bool ready;  /* in this step, */
     bool unused; /* as one that took no part on this rank */
     bool used;   /* on any rank, in the last step that has ended */

@@ -148,11 +148,16 @@ tt_status tt__store_client_read_stop_waiting(tt__store_client *client, int64_t d
     tt_status status = client_fill(client, deadline_ms);
     if (!status)
         return read_wait_byte(client, TT__STORE_STOP_WAITING, deadline_ms);
-    if (status != TT_ERR_TIMEOUT || client->dialect == TT_STORE_TORCH_1_13)
+    if ((status != TT_ERR_TIMEOUT && status != TT_ERR_ABORTED) || client->dialect == TT_STORE_TORCH_1_13)
         return client_close_with(client, status);
     bool answered = false;
+    tt__saved_error why;
+    tt__error_save(&why);
     tt_status cancelled = cancel_wait(client, &answered);
-    return cancelled || answered ? cancelled : tt__fail(TT_ERR_TIMEOUT, "no answer came in time");
+    if (cancelled || answered)
+        return cancelled;
+    tt__error_restore(&why);
+    return status;
 }
 
 /* Send VALIDATE and PING in one write: the libuv daemon of PyTorch drops a client whose VALIDATE comes in pieces. A
@@ -236,7 +241,8 @@ tt_status tt__store_client_open(tt__store_client *client, const char *host, int 
         int fd;
         TT__TRY(tt__net_connect(&fd, host, port, deadline_ms));
         tt_status status = begin_service(client, fd, access, deadline_ms);
-        if (!status || (any && status != TT_ERR_TIMEOUT && open_older(client, host, port, access, deadline_ms)))
+        if (!status || (any && status != TT_ERR_TIMEOUT && status != TT_ERR_ABORTED &&
+                        open_older(client, host, port, access, deadline_ms)))
             return TT_OK;
         if (status != TT_ERR_NET || !tt__left_ms(deadline_ms))
             break;

@@ -83,7 +83,7 @@ static int fsm_restore(struct raft_fsm *fsm, struct raft_buffer *buffer) {
     tt__replica *r = fsm->data;
     tt__replica_send_away(r);
     if (!tt__replica_restore(&r->state, (tt__span){buffer->base, buffer->len})) {
-        fail_replica(r, "memory was out in the midst of taking over what the others hold");
+        fail_replica(r, "it could not take over what the others hold: no memory, or bytes that are no such thing");
         return RAFT_NOMEM;
     }
     r->lib->raft_free(buffer->base);

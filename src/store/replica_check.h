@@ -1,6 +1,6 @@
 /* Whether libraft may be given a message. It takes much for granted of what members say (that indices do not go back,
  * that nobody else leads in its term, that a configuration is one), and breaks, or gives up for good, where it isn't
- * so. A member that says such a thing is mistaken, or lies. What any member may claim, also if it is not so, passes. */
+ * so. A member that says such a thing is mistaken, or lies. Claims that can't be checked pass. */
 #ifndef TT_STORE_REPLICA_CHECK_H
 #define TT_STORE_REPLICA_CHECK_H
 
@@ -11,7 +11,7 @@
 typedef enum tt__replica_verdict {
     TT__REPLICA_FINE,
     TT__REPLICA_LIE, /* `why`: what was expected, and what came */
-    TT__REPLICA_LOST /* true, but libraft can't take it: this replica has to start over */
+    TT__REPLICA_LOST /* true, but what libraft needs for it is gone from the log: this replica has to start over */
 } tt__replica_verdict;
 
 enum { TT__REPLICA_WHY_SIZE = 240 };

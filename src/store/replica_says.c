@@ -130,6 +130,8 @@ static void on_says(uv_timer_t *timer) {
     }
     if (*text && now_ms - s->since_ms >= LASTS_MS && (!s->said_ms || now_ms - s->said_ms >= AGAIN_MS)) {
         say(r, true, text, sizeof text);
+        if (!*text) /* it is over just now */
+            return;
         tt__log(s->level, "%s", text);
         s->said_ms = now_ms;
         s->waited = true;

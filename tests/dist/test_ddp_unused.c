@@ -15,11 +15,20 @@
 
 enum { LEFT = 1, RIGHT = 2, IN = 6, OUT = 3, BATCH = 4, PARAMS = 8, LARGEST = IN * IN };
 
-/* Which heads the next forward takes, and whether they are run again in the backward pass. */
+/* Which heads the next forward takes, whether they are run again in the backward pass, and whether the right one gets
+ * no gradient where both are taken. */
 static struct {
     unsigned heads;
-    bool recompute;
+    bool recompute, one_sided;
 } next;
+
+static tt_status add_forward(tt_node *node, tt_tensor *const *in, tt_tensor **out) {
+    (void)node;
+    *out = tt_add(in[0], in[1]);
+    return *out ? TT_OK : tt_last_status();
+}
+
+static tt_status give_left(tt_node *node) { return tt_node_give(node, 0, tt_node_grad(node, 0)); }
 
 static tt_tensor *head(tt_module *self, const char *name, tt_tensor *x) {
     return tt_module_forward(tt_module_child(self, name), x);
@@ -30,6 +39,10 @@ static tt_tensor *heads_of(void *self, tt_tensor *const *in, int64_t n) {
     tt_tensor *sum = NULL;
     if (next.heads & LEFT)
         sum = head(self, "left", in[0]);
+    static const tt_function one_sided = {
+        .size = sizeof one_sided, .name = "one_sided", .forward = add_forward, .backward = give_left};
+    if (sum && next.one_sided && next.heads & RIGHT)
+        return tt_apply(&one_sided, NULL, sum, head(self, "right", in[0]));
     if (next.heads & RIGHT)
         sum = sum ? tt_add(sum, head(self, "right", in[0])) : head(self, "right", in[0]);
     return sum ? sum : tt_narrow(in[0], 1, 0, OUT);
@@ -146,10 +159,13 @@ static void any_heads(tt_group *group, int rank, void *user) {
         if (draw(&state, 2))
             forget(&b, ddp);
         next.recompute = draw(&state, 3) == 0;
+        next.one_sided = draw(&state, 3) == 0;
         for (uint64_t more = draw(&alike, 3); more; more--) { /* alike, as forward may be collective */
             unsigned heads = (unsigned)draw(&state, 4);
             CHECK(tt_ddp_set_sync(ddp, false) == TT_OK && branches_backward(ddp, heads, data + more) == TT_OK);
             add_pass(&b, twin, heads, data + more);
+            if (draw(&state, 4) == 0) /* what was used stays so */
+                forget(&b, ddp);
         }
         unsigned heads = (unsigned)draw(&state, 4);
         CHECK(tt_ddp_set_sync(ddp, true) == TT_OK && branches_backward(ddp, heads, data) == TT_OK);
@@ -178,7 +194,7 @@ static void ranks_that_use_other_parameters_get_the_average(void **state) {
 static void begin_early(tt_group *group, int rank, void *user) {
     (void)rank;
     (void)user;
-    next.recompute = false;
+    next.recompute = next.one_sided = false;
     reducer_trace t = {0};
     tt_module *model = make_branches(7), *ddp = tt_ddp(model, group, .bucket_cap_bytes = 1);
     tt_reducer_set_trace(tt_ddp_reducer(ddp), reducer_trace_note, &t);
@@ -204,7 +220,7 @@ static void unused_parameters_keep_no_bucket_waiting(void **state) {
 
 static void defer(tt_group *group, int rank, void *user) {
     (void)user;
-    next.recompute = false;
+    next.recompute = next.one_sided = false;
     tt_module *model = make_branches(7), *twin = make_branches(7), *ddp = tt_ddp(model, group);
     static book b;
     for (int step = 0; step < 3; step++) {
@@ -239,7 +255,7 @@ static void what_is_left_for_later_is_waited_for(void **state) {
 static void freeze(tt_group *group, int rank, void *user) {
     (void)rank;
     (void)user;
-    next.recompute = false;
+    next.recompute = next.one_sided = false;
     tt_module *model = make_branches(7), *ddp = tt_ddp(model, group);
     tt_tensor *left = tt_module_parameters(ddp)->tensors[2];
     CHECK(tt_requires_grad_(left, false));

@@ -297,6 +297,7 @@ static void test_what_came_is_said(void **state) {
     tt__bytes m;
     const char *why;
     begin_store();
+    kill(all.running[1]->pid, SIGSTOP); /* who would come back, and end what is said in its name */
     snprintf(who, sizeof who, ": replica 2, 127.0.0.1:%d: expected", all.ports[1]);
     for (int number = 0; number < 8 && (why = lie_of(number, &m)); number++) { /* ten lines in ten seconds */
         int fd = speak_to(0);
@@ -306,6 +307,7 @@ static void test_what_came_is_said(void **state) {
     }
     process_expect(all.running[0], 1, who, 8);
     process_expect(all.running[0], 1, "store: closed the connection from 127.0.0.1:", 8);
+    kill(all.running[1]->pid, SIGCONT);
 }
 
 /* Who leads hears of another one in its term, whichever that is. */

@@ -182,7 +182,7 @@ class ReplicasOfTheirOwn(Replicated):
         """The first one has left, so that the second need not wait for its silence; a third does, after a kill."""
         self.start_replicas()
         for _ in range(2):  # with a heartbeat that is longer than any wait here
-            alone = self.start(nnodes="1:2", conf=CONF.replace("heartbeat=", "heartbeat=99"))
+            alone = self.start(nnodes="1:2", conf=re.sub("heartbeat=[0-9]+", "heartbeat=1000", CONF))
             alone.wait_for_world(1)
             self.assertEqual(alone.end(signal.SIGTERM)[0], 143)
         alone = self.start(nnodes="1:2")

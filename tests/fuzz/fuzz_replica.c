@@ -149,7 +149,7 @@ static int fuzz_random(struct raft_io *io, int min, int max) {
     return min;
 }
 
-/* What this one says is what others can read, and nothing that they would close its connection for. */
+/* What this one says is what others can read. */
 static bool fuzz_send(void *user, const struct raft_message *message) {
     one *o = user;
     tt__bytes bytes = {0};

@@ -241,6 +241,10 @@ static void reducing(tutti::group &world) {
     reducer.mark_ready(0);
     reducer.finish();
     EXPECT(reducer.gradient<float>(0)[2] == 0.5f && reducer.bucket_count() >= 1);
+    reducer.mark_unused(1);
+    reducer.mark_ready(0);
+    reducer.finish();
+    EXPECT(reducer.was_used(0) && !reducer.was_used(1));
 }
 
 static void expressions() {
