@@ -5,7 +5,7 @@
 #include <poll.h>
 
 static _Thread_local struct {
-    bool set;
+    bool set, held;
     int fd;
     const char *why;
 } interrupt;
@@ -16,12 +16,13 @@ void tt__net_interrupt_by(int fd, const char *why) {
     interrupt.why = why;
 }
 
-int tt__net_interrupt_fd(void) { return interrupt.set ? interrupt.fd : -1; }
+void tt__net_interrupt_hold(bool hold) { interrupt.held = hold; }
+
+int tt__net_interrupt_fd(void) { return interrupt.set && !interrupt.held ? interrupt.fd : -1; }
 
 tt_status tt__net_interrupted(void) {
     struct pollfd one = {.fd = tt__net_interrupt_fd(), .events = POLLIN};
     if (one.fd < 0 || poll(&one, 1, 0) <= 0)
         return TT_OK;
-    interrupt.set = false;
     return tt__fail(TT_ERR_ABORTED, "%s", interrupt.why);
 }

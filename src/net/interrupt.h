@@ -7,8 +7,11 @@
 
 /* From now on this thread's waits for connections, for bytes of them, and for the peers of the library's own transports
  * fail with TT_ERR_ABORTED and the text `why` as soon as `fd` has something to read, or its other side has ended. Both
- * are borrowed; -1: nothing interrupts them. It happens once: what is to be told to others then can be. */
+ * are borrowed; -1: nothing interrupts them. */
 void tt__net_interrupt_by(int fd, const char *why);
+
+/* Nothing interrupts this thread's waits, or what did again: for what others have to be told when one was. */
+void tt__net_interrupt_hold(bool hold);
 
 /* For poll(), which passes over -1. */
 int tt__net_interrupt_fd(void);

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/saved_error.h"
+#include "net/interrupt.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@ enum {
     KEEP_BUFFER = 64 * 1024,
     /* a live server answers CANCEL_WAIT at once */
     CANCEL_MS = 5000,
+    INTERRUPTED_MS = 300, /* likewise, for who has to go on */
     RECONNECT_MS = 10,
     OLDER_MS = 2000, /* in which a 1.13 server answers */
 };
@@ -129,8 +131,7 @@ static tt_status read_wait_byte(tt__store_client *client, int expected, int64_t 
 }
 
 /* Cancel a wait. Its answer may cross the cancellation: then both come, and the wait was successful after all. */
-static tt_status cancel_wait(tt__store_client *client, bool *answered) {
-    int64_t deadline_ms = tt__deadline_ms(CANCEL_MS);
+static tt_status cancel_wait(tt__store_client *client, bool *answered, int64_t deadline_ms) {
     TT__TRY(tt__store_client_begin(client, TT__STORE_CANCEL_WAIT));
     TT__TRY(tt__store_client_send(client, deadline_ms));
     uint8_t byte;
@@ -150,11 +151,13 @@ tt_status tt__store_client_read_stop_waiting(tt__store_client *client, int64_t d
         return read_wait_byte(client, TT__STORE_STOP_WAITING, deadline_ms);
     if ((status != TT_ERR_TIMEOUT && status != TT_ERR_ABORTED) || client->dialect == TT_STORE_TORCH_1_13)
         return client_close_with(client, status);
-    bool answered = false;
+    bool answered = false, interrupted = status == TT_ERR_ABORTED;
     tt__saved_error why;
     tt__error_save(&why);
-    tt_status cancelled = cancel_wait(client, &answered);
-    if (cancelled || answered)
+    tt__net_interrupt_hold(true);
+    tt_status cancelled = cancel_wait(client, &answered, tt__deadline_ms(interrupted ? INTERRUPTED_MS : CANCEL_MS));
+    tt__net_interrupt_hold(false);
+    if (answered || (cancelled && !interrupted))
         return cancelled;
     tt__error_restore(&why);
     return status;

@@ -3,11 +3,12 @@
  * they name a rank. */
 #include "base/error.h"
 #include "comm/rendezvous/rendezvous.h"
+#include "net/interrupt.h"
 #include "store/signed.h"
 
 #include <stdio.h>
 
-enum { NOTE_MS = 2000, NOTE_SIZE = 512 };
+enum { NOTE_MS = 2000, INTERRUPTED_MS = 300 /* for who has to go on */, NOTE_SIZE = 512 };
 
 static const char *note_key_of(const char *prefix, int rank, char key[256]) {
     snprintf(key, 256, "%s/failed/%d", prefix, rank);
@@ -45,7 +46,8 @@ tt_status tt__joining_failed(tt_store *store, const char *prefix, int rank, int 
     tt__secret secret;
     int by;
     size_t size = (size_t)snprintf(own, sizeof own, "%s", tt_last_error());
-    tt_store_set_timeout_ms(store, NOTE_MS);
+    tt__net_interrupt_hold(true);
+    tt_store_set_timeout_ms(store, status == TT_ERR_ABORTED ? INTERRUPTED_MS : NOTE_MS);
     bool can_sign = !tt__secret_load(&secret);
     bool found = (status == TT_ERR_PEER || status == TT_ERR_NET) && can_sign &&
                  find_note(store, &secret, prefix, rank, world, others, &by);
@@ -58,5 +60,6 @@ tt_status tt__joining_failed(tt_store *store, const char *prefix, int rank, int 
     }
     tt__secret_wipe(&secret);
     tt_store_set_timeout_ms(store, before);
+    tt__net_interrupt_hold(false);
     return found ? tt__fail(TT_ERR_PEER, "rank %d failed to join: %s", by, others) : tt__fail(status, "%s", own);
 }
