@@ -5,7 +5,8 @@
 #include <poll.h>
 
 static _Thread_local struct {
-    bool set, held;
+    bool set;
+    int held; /* by so many, one inside the other */
     int fd;
     const char *why;
 } interrupt;
@@ -16,7 +17,7 @@ void tt__net_interrupt_by(int fd, const char *why) {
     interrupt.why = why;
 }
 
-void tt__net_interrupt_hold(bool hold) { interrupt.held = hold; }
+void tt__net_interrupt_hold(bool hold) { interrupt.held += hold ? 1 : -1; }
 
 int tt__net_interrupt_fd(void) { return interrupt.set && !interrupt.held ? interrupt.fd : -1; }
 

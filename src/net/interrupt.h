@@ -10,7 +10,8 @@
  * are borrowed; -1: nothing interrupts them. */
 void tt__net_interrupt_by(int fd, const char *why);
 
-/* Nothing interrupts this thread's waits, or what did again: for what others have to be told when one was. */
+/* Nothing interrupts this thread's waits, or what did again: for what others have to be told when one was. May be
+ * nested. */
 void tt__net_interrupt_hold(bool hold);
 
 /* For poll(), which passes over -1. */
