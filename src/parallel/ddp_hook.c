@@ -4,8 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/args.h"
-#include "base/saved_error.h"
+#include "base/error.h"
 
 void tt__ddp_end_hook(tt__ddp *d) {
     if (d->hook_destroy)
@@ -21,10 +20,7 @@ tt_status tt__ddp_use_hook(tt__ddp *d) {
     return d->hook ? tt_reducer_set_comm_hook(d->reducer, d->hook, d->hook_state, .settings = d->hook_settings) : TT_OK;
 }
 
-static tt_status register_hook(const tt_ddp_register_comm_hook_args *a) {
-    tt__ddp *d = tt__ddp_of(a->ddp);
-    if (!d)
-        return tt__fail(TT_ERR_INVALID, "tt_ddp_register_comm_hook: expected a wrapper that tt_ddp() made");
+tt_status tt__ddp_set_hook(tt__ddp *d, const tt_ddp_register_comm_hook_args *a) {
     char *settings = a->settings ? strdup(a->settings) : NULL;
     if (a->settings && !settings)
         return tt__fail(TT_ERR_MEMORY, "tt_ddp_register_comm_hook: no memory for the hook's settings");
@@ -42,17 +38,4 @@ static tt_status register_hook(const tt_ddp_register_comm_hook_args *a) {
     d->hook_destroy = a->destroy;
     d->hook_settings = settings;
     return TT_OK;
-}
-
-tt_status tt_ddp_register_comm_hook_with(const tt_ddp_register_comm_hook_args *given, size_t size) {
-    tt_ddp_register_comm_hook_args a;
-    TT__ARGS_COPY(a, given, size);
-    tt_status status = register_hook(&a);
-    if (status && a.destroy) {
-        tt__saved_error saved;
-        tt__error_save(&saved);
-        a.destroy(a.state);
-        tt__error_restore(&saved);
-    }
-    return status;
 }
