@@ -125,7 +125,7 @@ void tt__ddp_detach(tt__ddp *d) {
     d->reducer = NULL;
     d->slots = NULL;
     d->attached = 0;
-    d->stepping = false;
+    d->stepping = d->rebuilt = false;
     d->group = NULL;
 }
 

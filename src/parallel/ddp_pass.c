@@ -65,7 +65,9 @@ static tt_status finish_step(tt__ddp *d) {
         s->ready = s->touched = s->absent = false;
     }
     d->stepping = false;
-    return d->presence ? tt__ddp_step_ended(d) : TT_OK;
+    if (d->presence)
+        TT__TRY(tt__ddp_step_ended(d));
+    return tt__ddp_rebuild(d);
 }
 
 static tt_status on_pass_end(void *user, tt_status pass) {

@@ -39,6 +39,7 @@ struct tt__ddp {
     bool sync;              /* average in backward passes */
     bool synced;            /* when the last forward that is trained on began */
     bool stepping;          /* a pass that averages has begun */
+    bool rebuilt;           /* buckets are in the order that the first step has shown */
     tt_reducer *reducer;
     tt__ddp_slot *slots;
     size_t attached;          /* slots whose gradient lies in a bucket */
@@ -65,6 +66,9 @@ tt_status tt__ddp_shadow_step(tt__ddp *d);
 void tt__ddp_announce(tt__ddp *d, bool present);
 tt_status tt__ddp_weigh(const tt__ddp_slot *s);
 tt_status tt__ddp_step_ended(tt__ddp *d);
+
+/* ddp_rebuild.c: when the first step has ended, form buckets in the order that it has shown. */
+tt_status tt__ddp_rebuild(tt__ddp *d);
 
 /* ddp.c: what a forward that is recorded begins with. */
 tt_status tt__ddp_before_forward(const tt_module *wrapper, tt__ddp *d);

@@ -9,8 +9,10 @@
 
 typedef struct tt__reducer_param {
     char *name;
-    void *gradient; /* inside its bucket */
+    size_t count;
+    tt_dtype dtype;
     size_t bytes;
+    void *gradient; /* inside its bucket */
     size_t bucket;
     size_t mark; /* the element of the bucket that is 1 on each rank that uses it; averaged, it is not 0 if any does */
     bool ready;  /* in this step, */
@@ -45,6 +47,12 @@ struct tt_reducer {
     tt__reducer_bucket *buckets;
     size_t bucket_count;
     size_t begun, ended;
+    size_t cap;                      /* bucket_cap_bytes */
+    uint32_t *order;                 /* of all parameters: that in which buckets are filled */
+    uint32_t *seen;                  /* that in which they became ready in the step, */
+    size_t seen_count;               /* the first so many */
+    tt__reducer_bucket *old_buckets; /* before they were rebuilt, until tt__reducer_drop_old(); else NULL */
+    size_t old_count;
     size_t notes;             /* the first element of the last bucket that tells of ranks: tt__reducer_set_examples() */
     int64_t examples;         /* what this rank tells; -1: nothing */
     const tt_comm_hook *hook; /* NULL: all-reduce */
@@ -58,6 +66,18 @@ struct tt_reducer {
 
 /* Abandon the step under way because of `why`. Peers may wait in it, so every later call fails. */
 TT__EXPORT void tt__reducer_abandon(tt_reducer *reducer, tt_status why);
+
+/* Assign parameters to buckets in the order r->order, and make these. On failure what was made is in place, to be
+ * freed. */
+tt_status tt__reducer_make_buckets(tt_reducer *reducer);
+void tt__reducer_free_buckets(const tt_reducer *reducer, tt__reducer_bucket *buckets, size_t count);
+
+/* Collective, between steps: fill buckets in the order in which rank 0's gradients became ready in the last step, if
+ * that makes other buckets (PyTorch: _rebuild_buckets). *rebuilt: gradients have other places now, and the old ones
+ * keep their values until tt__reducer_drop_old(). With a hook, which may rely on where they are, nothing is done.
+ * Averages don't depend on it. After a failure the step is abandoned. */
+TT__EXPORT tt_status tt__reducer_rebuild(tt_reducer *reducer, bool *rebuilt);
+TT__EXPORT void tt__reducer_drop_old(tt_reducer *reducer);
 
 /* Begin all that can be begun, note what has ended, without waiting for peers; then wait until all has ended. */
 tt_status tt__reducer_advance(tt_reducer *reducer);
