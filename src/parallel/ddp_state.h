@@ -39,7 +39,11 @@ struct tt__ddp {
     bool sync;              /* average in backward passes */
     bool synced;            /* when the last forward that is trained on began */
     bool stepping;          /* a pass that averages has begun */
-    bool rebuilt;           /* buckets are in the order that the first step has shown */
+    tt_ddp_logging_data log;
+    int64_t mean_ns[4]; /* of its times */
+    int64_t forward_ns; /* of forwards since the last step */
+    int64_t first_ns;   /* when the first gradient of the pass that averages came */
+    bool rebuilt;       /* buckets are in the order that the first step has shown */
     tt_reducer *reducer;
     tt__ddp_slot *slots;
     size_t attached;          /* slots whose gradient lies in a bucket */
@@ -69,6 +73,9 @@ tt_status tt__ddp_step_ended(tt__ddp *d);
 
 /* ddp_rebuild.c: when the first step has ended, form buckets in the order that it has shown. */
 tt_status tt__ddp_rebuild(tt__ddp *d);
+
+/* ddp_logging.c: note a step, whose last gradient was ready at `ready_ns`, and which has ended now. */
+void tt__ddp_log_step(tt__ddp *d, int64_t ready_ns);
 
 /* ddp.c: what a forward that is recorded begins with. */
 tt_status tt__ddp_before_forward(const tt_module *wrapper, tt__ddp *d);

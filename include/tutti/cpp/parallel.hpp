@@ -113,6 +113,12 @@ inline reducer ddp_reducer(module &ddp) {
     return reducer::lent(r);
 }
 
+inline tt_ddp_logging_data ddp_logging_data(module &ddp) {
+    tt_ddp_logging_data data;
+    check(tt_ddp_get_logging_data(ddp.get(), &data));
+    return data;
+}
+
 /* Backward passes through a wrapper average nothing until the enclosing block is left. PyTorch: no_sync. */
 class no_sync {
   public:

@@ -58,6 +58,7 @@ class reducer {
     }
     std::int64_t bucket_count() const { return tt_reducer_bucket_count(get()); }
     std::int64_t bucket_of(std::int64_t i) const { return tt_reducer_bucket_of(get(), i); }
+    std::int64_t bucket_bytes(std::int64_t b) const { return tt_reducer_bucket_bytes(get(), b); }
 
     /* None ends it. Not to be called from inside a trace. */
     void set_trace(reducer_trace trace) {

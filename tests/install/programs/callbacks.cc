@@ -388,6 +388,9 @@ static void traces(tutti::group &world) {
             tutti::sum(ddp(tutti::ones(tutti::shape(1, 3)))).backward();
         }
         EXPECT(events->size() == 4); /* nothing was averaged */
+        tt_ddp_logging_data data = tutti::ddp_logging_data(ddp);
+        EXPECT(data.steps == 1 && data.parameters == 2 && data.buckets == 1);
+        EXPECT(data.gradient_bytes == reducer.bucket_bytes(0) && reducer.bucket_bytes(1) == 0);
         EXPECT(reducer.bucket_of(0) == 0 && reducer.bucket_of(9) == -1);
         reducer.set_trace([events](const tt_reducer_event &) { throw torn{4}; });
         EXPECT(torn_page([&] { tutti::sum(ddp(tutti::ones(tutti::shape(1, 3)))).backward(); }) == 4);
