@@ -19,7 +19,7 @@ typedef struct tt__ddp_slot {
     bool absent;          /* it has no gradient here in the step under way */
 } tt__ddp_slot;
 
-/* Who takes part in steps, where ranks have different numbers of them: join.c. */
+/* Who takes part in steps, where ranks have different numbers of them: uneven_join.c. */
 typedef struct tt__ddp_presence {
     tt__ddp *ddp;           /* NULL: the wrapper was freed */
     bool divide_by_present; /* average over the ranks that gave gradients */
