@@ -25,6 +25,7 @@
 #include <tutti/samplers.h>
 #include <tutti/spawn.h>
 #include <tutti/store.h>
+#include <tutti/sync_batch_norm.h>
 #include <tutti/tensor.h>
 #include <tutti/trainer.h>
 #include <tutti/transforms.h>

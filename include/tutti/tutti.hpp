@@ -38,6 +38,7 @@
 #include <tutti/cpp/samplers.hpp>
 #include <tutti/cpp/spawn.hpp>
 #include <tutti/cpp/store.hpp>
+#include <tutti/cpp/sync_batch_norm.hpp>
 #include <tutti/cpp/tensor.hpp>
 #include <tutti/cpp/trainer.hpp>
 #include <tutti/cpp/transforms.hpp>

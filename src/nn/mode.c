@@ -70,7 +70,7 @@ static tt_status count_own(tt_module *module, void *user) {
 }
 
 static bool is_batch_norm(const tt_module *module) {
-    return !strncmp(module->cls.name, "BatchNorm", strlen("BatchNorm"));
+    return strstr(module->cls.name, "BatchNorm");
 }
 
 static tt_status list_own(tt_module *module, void *user) {
