@@ -617,6 +617,16 @@ static void recovering() {
     EXPECT(job.should_stop() == 0 && job.commits() == 1 && job.step_seed(1) != job.step_seed(2));
 }
 
+static void synchronised_norms(tutti::group &world) {
+    tutti::scope scope;
+    tutti::manual_seed(1);
+    tutti::module model = nn::sequential{nn::linear(4, 3), nn::batch_norm1d(3)};
+    tutti::convert_sync_batchnorm(model, world);
+    tutti::tensor y = model(tutti::randn(tutti::shape(1, 4))); /* one example, too few without the other rank's */
+    tutti::module norm = nn::sync_batch_norm(world, 3);
+    EXPECT(y.size(0) == 1 && norm(y).size(1) == 3);
+}
+
 static void training(tutti::group &world) {
     tutti::manual_seed(1);
     tutti::linear_options bare;
@@ -740,6 +750,7 @@ int main() {
         tensors_between_ranks(world);
         data();
         layers();
+        synchronised_norms(world);
         training(world);
         recovering();
         files();
