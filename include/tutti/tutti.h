@@ -8,6 +8,7 @@
 #include <tutti/checkpoint.h>
 #include <tutti/comm.h>
 #include <tutti/data.h>
+#include <tutti/data_parallel.h>
 #include <tutti/datasets.h>
 #include <tutti/elastic.h>
 #include <tutti/elastic_training.h>

@@ -21,6 +21,7 @@
 #include <tutti/cpp/checkpoint.hpp>
 #include <tutti/cpp/comm.hpp>
 #include <tutti/cpp/data.hpp>
+#include <tutti/cpp/data_parallel.hpp>
 #include <tutti/cpp/datasets.hpp>
 #include <tutti/cpp/elastic.hpp>
 #include <tutti/cpp/elastic_training.hpp>

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "nn/initial.h"
 #include "nn/module.h"
+#include "nn/replica.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,11 +48,12 @@ tt_tensor *tt__batch_norm_forward(tt_module *self, tt_tensor *x) {
     if (b->kind && tt_tensor_size(x, 1) != b->features)
         return tt__tensor_fail(TT_ERR_SHAPE, "%s: expected x (N, %lld, ...), got x %s", b->who, (long long)b->features,
                                TT__DESCRIBE(x));
-    if (training && b->batches && batch_norm_count(b))
+    const bool keeps = !training || tt__replica_of_thread().index == 0; /* one of several replicas does */
+    if (training && keeps && b->batches && batch_norm_count(b))
         return NULL;
     const tt_batch_norm_args args = {.x = x,
-                                     .running_mean = b->running_mean,
-                                     .running_var = b->running_var,
+                                     .running_mean = keeps ? b->running_mean : NULL,
+                                     .running_var = keeps ? b->running_var : NULL,
                                      .weight = b->weight,
                                      .bias = b->bias,
                                      .training = training || !b->running_mean,

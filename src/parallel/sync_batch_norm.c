@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "nn/batch_norm.h"
 #include "nn/module.h"
+#include "nn/replica.h"
 #include "reducer/text_agreement.h"
 
 #include <math.h>
@@ -211,6 +212,9 @@ static tt_tensor *sync_run_wide(sync_ranks *s, tt_batch_norm_args a) {
 static tt_tensor *sync_normalise(void *user, const tt_batch_norm_args *args) {
     sync_ranks *s = user;
     tt_batch_norm_args a = *args;
+    if (tt__replica_of_thread().count > 1)
+        return tt__tensor_fail(TT_ERR_UNSUPPORTED,
+                               "%s: the threads of tt_data_parallel() can't each meet the other ranks; use tt_ddp()", who);
     if (s->world == 1)
         return tt_batch_norm_with(args, offsetof(tt_batch_norm_args, tt_end));
     if (!TT__AUTOCAST("tt_batch_norm", &a.x, &a.weight, &a.bias) ||
