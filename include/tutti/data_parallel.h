@@ -11,7 +11,7 @@
  * Replicas share the module's parameters, buffers and forward functions; nothing is copied. So the forward functions
  * and hooks of modules of one's own are run by several threads at once: they may read what is theirs, and what they
  * write must be guarded, or replica 0's alone (tt_data_parallel_replica()). Running statistics of batch norms are those
- * of replica 0. Hooks are not registered or removed meanwhile, and lists (tt_module_parameters()) not asked for. */
+ * of replica 0. Hooks are not registered or removed, and the tree is not changed, meanwhile. */
 #ifndef TUTTI_DATA_PARALLEL_H
 #define TUTTI_DATA_PARALLEL_H
 
