@@ -52,8 +52,7 @@ TT_API tt_module *tt_convert_sync_batchnorm(tt_module *module, tt_group *group);
 #define TT_NN_SYNC_BATCH_NORM_ARGS_INIT TT_ARGS_INIT
 #ifndef __cplusplus
 #define tt_nn_sync_batch_norm(group_, ...) \
-    tt_nn_sync_batch_norm_with(            \
-        TT_ARGS(tt_nn_sync_batch_norm_args, .group = (group_), .num_features = __VA_ARGS__))
+    tt_nn_sync_batch_norm_with(TT_ARGS(tt_nn_sync_batch_norm_args, .group = (group_), .num_features = __VA_ARGS__))
 #endif
 
 TT_END_DECLS

@@ -32,9 +32,9 @@ void tt__leaf_define_grad(tt_tensor *x);
 /* Gradients of leaves that a pass in this thread keeps from them: neither their tt_grad() nor their hooks see it. So
  * threads that share parameters can each have gradients of its own. */
 typedef struct tt__capture {
-    tt__pointer_map at;  /* number by leaf (a tensor) */
-    const bool *wanted;  /* by number: false: not computed */
-    tt_tensor **grads;   /* by number: references, NULL at first, the caller's after the pass */
+    tt__pointer_map at; /* number by leaf (a tensor) */
+    const bool *wanted; /* by number: false: not computed */
+    tt_tensor **grads;  /* by number: references, NULL at first, the caller's after the pass */
 } tt__capture;
 
 /* tt_backward(y, .retain_graph = ...), also in passes that begin inside it, with what is captured. */

@@ -110,11 +110,9 @@ static tt_status list_make(tt__module_list *list, tt__list_kind kind, tt_module 
     }
     const char *const *names = (const char *const *)list->names;
     if (kind == TT__LIST_MODULES)
-        list->as_modules =
-            (tt_named_modules){sizeof(tt_named_modules), (int64_t)list->count, names, list->modules};
+        list->as_modules = (tt_named_modules){sizeof(tt_named_modules), (int64_t)list->count, names, list->modules};
     else
-        list->as_tensors =
-            (tt_named_tensors){sizeof(tt_named_tensors), (int64_t)list->count, names, list->tensors};
+        list->as_tensors = (tt_named_tensors){sizeof(tt_named_tensors), (int64_t)list->count, names, list->tensors};
     atomic_store_explicit(&list->made, true, memory_order_release);
     return TT_OK;
 }

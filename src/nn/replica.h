@@ -2,8 +2,8 @@
 #ifndef TT_NN_REPLICA_H
 #define TT_NN_REPLICA_H
 
-/* Number `index` of `count`; 0 of 1 in a thread that runs no replica. What a forward changes beside its results, running
- * statistics, replica 0 changes. */
+/* Number `index` of `count`; 0 of 1 in a thread that runs no replica. What a forward changes beside its results,
+ * running statistics, replica 0 changes. */
 typedef struct tt__replica {
     int index, count;
 } tt__replica;

@@ -143,8 +143,10 @@ static tt_status exchange_parts(const sync_ranks *s, const tt_batch_norm_args *a
     for (int r = 0; r < s->world; r++)
         total += parts[r * part_size(channels) + 2 * channels];
     if (total < 2)
-        return tt__fail(TT_ERR_INVALID, "%s: expected at least two elements a channel over all ranks in training, got "
-                                        "%g; this rank has x %s", who, total, TT__DESCRIBE(a->x));
+        return tt__fail(TT_ERR_INVALID,
+                        "%s: expected at least two elements a channel over all ranks in training, got "
+                        "%g; this rank has x %s",
+                        who, total, TT__DESCRIBE(a->x));
     for (int64_t c = 0; c < channels; c++) {
         merge_channel(parts, s->world, channels, c, total, &((double *)mean->data)[c], &var);
         ((double *)rstd->data)[c] = 1 / sqrt(var + eps);
@@ -214,7 +216,8 @@ static tt_tensor *sync_normalise(void *user, const tt_batch_norm_args *args) {
     tt_batch_norm_args a = *args;
     if (tt__replica_of_thread().count > 1)
         return tt__tensor_fail(TT_ERR_UNSUPPORTED,
-                               "%s: the threads of tt_data_parallel() can't each meet the other ranks; use tt_ddp()", who);
+                               "%s: the threads of tt_data_parallel() can't each meet the other ranks; use tt_ddp()",
+                               who);
     if (s->world == 1)
         return tt_batch_norm_with(args, offsetof(tt_batch_norm_args, tt_end));
     if (!TT__AUTOCAST("tt_batch_norm", &a.x, &a.weight, &a.bias) ||
@@ -229,8 +232,7 @@ static tt_tensor *sync_normalise(void *user, const tt_batch_norm_args *args) {
 /* ---- layers ---- */
 
 static const tt_module_class sync_class = TT__BATCH_NORM_CLASS("SyncBatchNorm");
-static const tt__batch_norm_kind sync_kind = {
-    .cls = &sync_class, .normalise = sync_normalise, .release = sync_unref};
+static const tt__batch_norm_kind sync_kind = {.cls = &sync_class, .normalise = sync_normalise, .release = sync_unref};
 
 /* Make the layers' own group, of all ranks of `group`, with one reference. Collective. */
 static sync_ranks *sync_ranks_new(tt_group *group, const char *caller) {
@@ -304,9 +306,8 @@ tt_module *tt_nn_sync_batch_norm_with(const tt_nn_sync_batch_norm_args *args, si
     TT__ARGS_COPY(a, args, size);
     if (!a.group)
         return tt__fail_null(TT_ERR_INVALID, "%s: `group` is NULL", caller);
-    tt_module *made =
-        tt_nn_batch_norm2d(a.num_features, .momentum = a.momentum, .eps = a.eps, .no_affine = a.no_affine,
-                           .no_running_stats = a.no_running_stats, .dtype = a.dtype);
+    tt_module *made = tt_nn_batch_norm2d(a.num_features, .momentum = a.momentum, .eps = a.eps, .no_affine = a.no_affine,
+                                         .no_running_stats = a.no_running_stats, .dtype = a.dtype);
     if (made && !sync_convert(made, a.group, caller)) {
         tt_module_free(made);
         return NULL;

@@ -54,9 +54,9 @@ static const openmp *openmp_get(void) {
     return omp.loaded ? &omp : NULL;
 }
 
-static _Atomic int asked;   /* by tt_set_num_threads(); 0: none */
+static _Atomic int asked;       /* by tt_set_num_threads(); 0: none */
 static _Thread_local int limit; /* of this thread alone; 0: none */
-static _Atomic bool forked; /* this process is a child of one that may have used OpenMP */
+static _Atomic bool forked;     /* this process is a child of one that may have used OpenMP */
 
 static void note_fork(void) { atomic_store_explicit(&forked, true, memory_order_relaxed); }
 

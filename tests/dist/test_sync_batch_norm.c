@@ -64,11 +64,10 @@ static void expect_near(const tt_tensor *got, tt_tensor *want, double tolerance)
 }
 
 static tt_module *make_norm(const shapes *s) {
-    return s->rest.ndim < 2
-               ? tt_nn_batch_norm1d(C, .no_affine = s->no_affine, .no_running_stats = s->no_running_stats,
-                                    .dtype = s->dtype, .momentum = 0.3)
-               : tt_nn_batch_norm2d(C, .no_affine = s->no_affine, .no_running_stats = s->no_running_stats,
-                                    .dtype = s->dtype, .momentum = 0.3);
+    return s->rest.ndim < 2 ? tt_nn_batch_norm1d(C, .no_affine = s->no_affine, .no_running_stats = s->no_running_stats,
+                                                 .dtype = s->dtype, .momentum = 0.3)
+                            : tt_nn_batch_norm2d(C, .no_affine = s->no_affine, .no_running_stats = s->no_running_stats,
+                                                 .dtype = s->dtype, .momentum = 0.3);
 }
 
 /* Weights that are no ones, alike on all ranks. */
@@ -216,7 +215,8 @@ static void convert(tt_group *group, int rank, void *user) {
     if (rank == 0) /* alone: nothing is sent */
         CHECK(tt_module_forward(model, x) && calls == 3);
     CHECK_OK(tt_module_to(norm, TT_BF16));
-    tt_tensor *narrow = tt_module_forward(norm, tt_requires_grad_(tt_to(tt_randn(TT_SHAPE(4, 3), NULL), TT_BF16), true));
+    tt_tensor *narrow =
+        tt_module_forward(norm, tt_requires_grad_(tt_to(tt_randn(TT_SHAPE(4, 3), NULL), TT_BF16), true));
     CHECK(narrow && tt_tensor_dtype(narrow) == TT_BF16);
     CHECK_OK(tt_backward(narrow, .gradient = tt_ones(TT_SHAPE(4, 3), TT_BF16)));
     tt_module_free(model);

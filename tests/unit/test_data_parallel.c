@@ -336,7 +336,8 @@ static void passes_of_all_kinds(void **state) {
     {
         TT_AUTO_SCOPE; /* a result that is never walked, and one that outlives its wrapper */
         assert_non_null(tt_module_forward(wrapped, tt_randn(TT_SHAPE(5, 6), NULL)));
-        tt_tensor *x = tt_randn(TT_SHAPE(5, 6), NULL), *y = tt_mean(tt_module_forward(tt_module_child(wrapped, "module"), x));
+        tt_tensor *x = tt_randn(TT_SHAPE(5, 6), NULL),
+                  *y = tt_mean(tt_module_forward(tt_module_child(wrapped, "module"), x));
         assert_int_equal(tt_backward(y), TT_OK);
     }
     tt_module_free(plain);
@@ -448,9 +449,11 @@ static void a_replica_that_fails_is_named(void **state) {
 
     m = tt_data_parallel(many_module(), .replicas = 2);
     tt_tensor *out[3], *ids = tt_zeros(TT_SHAPE(5), TT_I64);
-    assert_int_equal(tt_module_forward_many(m, TT_TENSORS(tt_ones(TT_SHAPE(4, 3), TT_F32), tt_ones(TT_SCALAR, TT_F32), ids), out, 3),
-                     TT_ERR_SHAPE);
-    assert_non_null(strstr(tt_last_error(), "one size in dimension 0, in which they are cut, got f32 (4, 3) and i64 (5)"));
+    assert_int_equal(
+        tt_module_forward_many(m, TT_TENSORS(tt_ones(TT_SHAPE(4, 3), TT_F32), tt_ones(TT_SCALAR, TT_F32), ids), out, 3),
+        TT_ERR_SHAPE);
+    assert_non_null(
+        strstr(tt_last_error(), "one size in dimension 0, in which they are cut, got f32 (4, 3) and i64 (5)"));
     tt_module_free(m);
 }
 

@@ -31,15 +31,16 @@ static void data_parallel_destroy(tt_module *self) {
     free(d);
 }
 
-static const tt_module_class data_parallel_class = TT_MODULE_CLASS(
-    .name = "DataParallel", .forward_many = data_parallel_forward, .destroy = data_parallel_destroy);
+static const tt_module_class data_parallel_class =
+    TT_MODULE_CLASS(.name = "DataParallel", .forward_many = data_parallel_forward, .destroy = data_parallel_destroy);
 
 /* Threads of replicas can't begin collectives, nor replicas of their own. */
 static tt_status check_inside(tt_module *module, void *user) {
     (void)user;
     if (module->cls.wrapped || module->identity == &data_parallel_class)
-        return tt__fail(TT_ERR_UNSUPPORTED, "tt_data_parallel: the module has a %s inside, which can't run in several "
-                                            "threads; wrap that one's module instead",
+        return tt__fail(TT_ERR_UNSUPPORTED,
+                        "tt_data_parallel: the module has a %s inside, which can't run in several "
+                        "threads; wrap that one's module instead",
                         module->cls.name);
     return TT_OK;
 }

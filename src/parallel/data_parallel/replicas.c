@@ -30,8 +30,8 @@ typedef struct replica_part {
     tt_scope *scope;
     tt_tensor **in, **out;
     int64_t *out_begin; /* where its results lie in dimension 0 of the whole ones */
-    tt_tensor *joined; /* where its backward pass begins; NULL: nothing in it requires a gradient */
-    tt_tensor **grads; /* in a backward: by the number of the whole call's input */
+    tt_tensor *joined;  /* where its backward pass begins; NULL: nothing in it requires a gradient */
+    tt_tensor **grads;  /* in a backward: by the number of the whole call's input */
     tt_status status;
     tt__saved_error error;
 } replica_part;
@@ -152,8 +152,7 @@ typedef struct join_state {
 /* View what a replica gets of the whole gradient of result number k, or gives to the whole result. */
 static tt_tensor *view_of_part(const replica_part *p, int64_t k, const tt_tensor *whole) {
     const tt_tensor *like = p->out[k];
-    return tt__tensor_alias(who, whole, like->shape, whole->stride,
-                            p->out_begin[k] * whole->stride[0]);
+    return tt__tensor_alias(who, whole, like->shape, whole->stride, p->out_begin[k] * whole->stride[0]);
 }
 
 static tt_status join_backward(tt_node *node) {
@@ -181,8 +180,8 @@ static tt_status join_results(const replica_run *run, int r) {
 static tt_status cut_inputs(const replica_run *run, replica_part *p) {
     for (int64_t i = 0; i < run->in_count; i++) {
         const tt_tensor *x = run->in[i];
-        p->in[i] = is_cut(x) ? tt__narrow(who, x, 0, p->begin, p->rows)
-                             : tt__tensor_alias(who, x, x->shape, x->stride, 0);
+        p->in[i] =
+            is_cut(x) ? tt__narrow(who, x, 0, p->begin, p->rows) : tt__tensor_alias(who, x, x->shape, x->stride, 0);
         if (!p->in[i] || (run->records && x->requires_grad && !tt_requires_grad_(p->in[i], true)))
             return tt_last_status();
     }
@@ -468,8 +467,7 @@ tt_status tt__replicas_forward(tt__crew *crew, int replicas, tt_module *module, 
     TT__TRY(check_batch(in, in_count, &first));
     if (first)
         parts = tt__chunk_count(first->shape.dim[0], replicas, &rows);
-    replica_run *run =
-        run_new(crew, (int)parts, rows, first ? first->shape.dim[0] : 0, in_count, out_count);
+    replica_run *run = run_new(crew, (int)parts, rows, first ? first->shape.dim[0] : 0, in_count, out_count);
     if (!run)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for %lld replicas", who, (long long)parts);
     for (int64_t i = 0; i < in_count; i++)

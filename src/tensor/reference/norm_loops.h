@@ -170,9 +170,8 @@ static tt_status ref_row_norm_backward(const tt__normed *call, const tt__row_nor
     return TT_OK;
 }
 
-#define NORM_KERNELS                                                                    \
-    .batch_norm_stats = ref_batch_norm_stats, .batch_norm_given = ref_batch_norm_given, \
-    .batch_norm_running = ref_batch_norm_running, .batch_norm = ref_batch_norm,         \
-    .batch_norm_backward = ref_batch_norm_backward,                                     \
-    .batch_norm_give = ref_batch_norm_give, .row_norm = ref_row_norm,                   \
+#define NORM_KERNELS                                                                                                  \
+    .batch_norm_stats = ref_batch_norm_stats, .batch_norm_given = ref_batch_norm_given,                               \
+    .batch_norm_running = ref_batch_norm_running, .batch_norm = ref_batch_norm,                                       \
+    .batch_norm_backward = ref_batch_norm_backward, .batch_norm_give = ref_batch_norm_give, .row_norm = ref_row_norm, \
     .row_norm_backward = ref_row_norm_backward
