@@ -288,6 +288,59 @@ static void under_ddp_ranks_train_as_one_process_does(void **state) {
             assert_int_equal(run_ranks(world, train_beside_one_process, &caps[i]), 0);
 }
 
+/* ---- collectives of two kinds at a time */
+
+static tt_tensor *heads_forward(tt_module *self, tt_tensor *x) {
+    const unsigned *heads = tt_module_user(self);
+    tt_tensor *trunk = tt_module_forward(tt_module_child(self, "trunk"), x), *y = tt_narrow(trunk, 1, 0, 2);
+    if (*heads & 1)
+        y = tt_add(y, tt_module_forward(tt_module_child(self, "left"), trunk));
+    if (*heads & 2)
+        y = tt_add(y, tt_module_forward(tt_module_child(self, "right"), trunk));
+    return y;
+}
+
+/* Ranks leave out other heads, so the buckets' averages begin at other times than the norms' sums on each rank. */
+static void leave_out_heads(tt_group *group, int rank, void *user) {
+    (void)user;
+    static const tt_module_class cls = TT_MODULE_CLASS(.name = "Heads", .forward = heads_forward);
+    unsigned heads = 0;
+    tt_manual_seed(7);
+    tt_module *model = tt_module_new(&cls, &heads);
+    tt_module *trunk = tt_nn_sequential(tt_nn_linear(FEATURES, 8), tt_nn_batch_norm1d(8), tt_nn_tanh(),
+                                        tt_nn_linear(8, 8), tt_nn_batch_norm1d(8));
+    CHECK_OK(tt_module_add_module(model, "trunk", trunk));
+    CHECK_OK(tt_module_add_module(model, "left", tt_nn_linear(8, 2)));
+    CHECK_OK(tt_module_add_module(model, "right", tt_nn_linear(8, 2)));
+    tt_module *ddp = tt_ddp(tt_convert_sync_batchnorm(model, group), group, .bucket_cap_bytes = 1);
+    tt_optimizer *sgd = tt_sgd(tt_module_parameters(ddp), 0.05);
+    for (int step = 0; step < 60; step++) {
+        TT_AUTO_SCOPE;
+        heads = (unsigned)(step * 7 + rank * 3) % 4;
+        tt_optimizer_zero_grad(sgd);
+        tt_tensor *x = tt_randn(TT_SHAPE(1 + (step + rank) % 3, FEATURES), NULL);
+        CHECK_OK(tt_backward(tt_sum(tt_module_forward(ddp, x))));
+        CHECK_OK(tt_optimizer_step(sgd));
+    }
+    const tt_named_tensors *state = tt_module_state_dict(ddp);
+    for (int64_t i = 0; i < state->count; i++) {
+        TT_AUTO_SCOPE;
+        TT_NO_GRAD;
+        tt_tensor *of_rank_0 = tt_clone(state->tensors[i]);
+        CHECK_OK(tt_tensor_broadcast(group, of_rank_0, 0));
+        CHECK(tt_equal(of_rank_0, state->tensors[i]));
+    }
+    tt_optimizer_free(sgd);
+    tt_module_free(ddp);
+    tt_module_free(model);
+}
+
+static void norms_and_averages_need_no_common_order(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(2, leave_out_heads, NULL), 0);
+    assert_int_equal(run_ranks(3, leave_out_heads, NULL), 0);
+}
+
 /* ---- bad input */
 
 static void make_others(tt_group *group, int rank, void *user) {
@@ -365,6 +418,7 @@ int main(void) {
         cmocka_unit_test(gradients_are_those_of_finite_differences),
         cmocka_unit_test(a_tree_is_converted_in_place),
         cmocka_unit_test(under_ddp_ranks_train_as_one_process_does),
+        cmocka_unit_test(norms_and_averages_need_no_common_order),
         cmocka_unit_test(layers_that_differ_between_ranks_are_named),
         cmocka_unit_test(too_few_elements_are_an_error_on_all_ranks),
         cmocka_unit_test(the_others_learn_who_died),

@@ -17,10 +17,11 @@
 #include "base/saved_error.h"
 #include "nn/replica.h"
 #include "tensor/generator.h"
+#include "tensor/pool.h"
 
 #include <limits.h>
 #include <stdatomic.h>
-#include <stdlib.h>
+#include <string.h>
 
 static const char who[] = "tt_data_parallel";
 
@@ -59,17 +60,23 @@ typedef struct replica_run {
     _Atomic int64_t next_slot;
 } replica_run;
 
+/* A thread's recycled memory, so that a step in steady state asks the system for none. */
+static void *zeroed(size_t count, size_t size) {
+    void *p = tt__pool_alloc(count * size);
+    return p ? memset(p, 0, count * size) : NULL;
+}
+
 static void run_free(replica_run *run) {
     if (!run)
         return;
     for (int r = 0; run->part && r < run->parts; r++)
         tt__crew_end_scope(run->crew, r, run->part[r].scope);
     tt__crew_unref(run->crew);
-    free(run->part);
-    free(run->lists);
-    free(run->begins);
-    free(run->cut);
-    free(run);
+    tt__pool_free(run->part);
+    tt__pool_free(run->lists);
+    tt__pool_free(run->begins);
+    tt__pool_free(run->cut);
+    tt__pool_free(run);
 }
 
 /* The first replica that failed, as the thread's error; TT_OK: none. */
@@ -116,17 +123,17 @@ static tt_status check_batch(tt_tensor *const *in, int64_t in_count, const tt_te
 }
 
 static replica_run *run_new(tt__crew *crew, int parts, int64_t rows, int64_t n, int64_t in_count, int64_t out_count) {
-    replica_run *run = calloc(1, sizeof *run);
+    replica_run *run = zeroed(1, sizeof *run);
     if (!run)
         return NULL;
     run->crew = tt__crew_ref(crew);
     run->parts = parts;
     run->in_count = in_count;
     run->out_count = out_count;
-    run->part = calloc((size_t)parts, sizeof *run->part);
-    run->lists = calloc((size_t)parts * (size_t)(in_count + out_count) + 1, sizeof *run->lists);
-    run->begins = calloc((size_t)parts * (size_t)out_count + 1, sizeof *run->begins);
-    run->cut = calloc((size_t)in_count + 1, sizeof *run->cut);
+    run->part = zeroed((size_t)parts, sizeof *run->part);
+    run->lists = zeroed((size_t)parts * (size_t)(in_count + out_count) + 1, sizeof *run->lists);
+    run->begins = zeroed((size_t)parts * (size_t)out_count + 1, sizeof *run->begins);
+    run->cut = zeroed((size_t)in_count + 1, sizeof *run->cut);
     if (!run->part || !run->lists || !run->begins || !run->cut) {
         run_free(run);
         return NULL;
@@ -332,8 +339,8 @@ static tt_status walk_replicas(replica_run *run) {
 static tt_status replicas_backward(tt_node *node) {
     replica_run *run = *(replica_run **)tt__state(node);
     int64_t slots = run->slots, lists = run->parts + 1;
-    tt_tensor **room = calloc((size_t)(slots * lists + run->out_count), sizeof *room);
-    bool *wanted = calloc((size_t)slots + 1, sizeof *wanted);
+    tt_tensor **room = zeroed((size_t)(slots * lists + run->out_count), sizeof *room);
+    bool *wanted = zeroed((size_t)slots + 1, sizeof *wanted);
     tt_status status = room && wanted ? TT_OK : tt__fail(TT_ERR_MEMORY, "%s: no memory for lists of gradients", who);
     if (!status) {
         run->node = node;
@@ -350,8 +357,8 @@ static tt_status replicas_backward(tt_node *node) {
         status = walk_replicas(run);
         tt__crew_run(run->crew, run->parts, drop_task, run);
     }
-    free(wanted);
-    free(room);
+    tt__pool_free(wanted);
+    tt__pool_free(room);
     return status;
 }
 
@@ -411,13 +418,13 @@ static bool has_graph(const replica_run *run, int64_t k) {
 static tt_status record_run(replica_run *run, const tt_named_tensors *parameters, tt_tensor *const *in,
                             tt_tensor *const *out) {
     run->slots = run->in_count + parameters->count;
-    tt_tensor **inputs = malloc(((size_t)run->slots + 1) * sizeof *inputs);
+    tt_tensor **inputs = zeroed((size_t)run->slots + 1, sizeof *inputs);
     tt_node *node = NULL;
     for (int64_t s = 0; inputs && s < run->slots; s++)
         inputs[s] = s < run->in_count ? in[s] : parameters->tensors[s - run->in_count];
     if (inputs)
         node = tt__node_new(&replicas_op, (int)run->slots, inputs, (int)run->out_count, 0, &run, sizeof(replica_run *));
-    free(inputs);
+    tt__pool_free(inputs);
     if (!node)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory to record the call", who);
     for (int64_t k = 0; k < run->out_count; k++)
