@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "nn/initial.h"
 #include "nn/module.h"
-#include "nn/replica.h"
+#include "nn/which_replica.h"
 
 #include <stdio.h>
 #include <stdlib.h>

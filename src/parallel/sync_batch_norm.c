@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "nn/batch_norm.h"
 #include "nn/module.h"
-#include "nn/replica.h"
+#include "nn/which_replica.h"
 #include "reducer/text_agreement.h"
 
 #include <math.h>
@@ -100,7 +100,7 @@ static const tt__operator sync_op = {.name = who, .backward = sync_backward, .de
 static size_t part_size(int64_t channels) { return 2 * (size_t)channels + 1; }
 
 /* Write this rank's part; mean and rstd are room for it. */
-static tt_status own_part(const tt_batch_norm_args *a, double eps, tt_tensor *mean, tt_tensor *rstd, double *part) {
+static tt_status own_moments(const tt_batch_norm_args *a, double eps, tt_tensor *mean, tt_tensor *rstd, double *part) {
     int64_t channels = mean->numel, count = a->x->numel / channels;
     const double *m = mean->data, *r = rstd->data;
     part[2 * channels] = (double)count;
@@ -136,7 +136,7 @@ static tt_status exchange_parts(const sync_ranks *s, const tt_batch_norm_args *a
                                 tt_tensor *rstd, int64_t *count) {
     int64_t channels = mean->numel;
     double *own = parts + s->world * part_size(channels), eps = a->eps ? a->eps : 1e-5, total = 0, var;
-    TT__TRY(own_part(a, eps, mean, rstd, own));
+    TT__TRY(own_moments(a, eps, mean, rstd, own));
     TT__TRY(tt_all_gather_with(TT_ARGS(tt_all_gather_args, .group = s->group, .send = own, .recv = parts,
                                        .count = (int64_t)part_size(channels), .dtype = TT_F64,
                                        .file = "the forward of a SyncBatchNorm")));

@@ -3,7 +3,7 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "nn/module.h"
-#include "nn/replica.h"
+#include "nn/which_replica.h"
 #include "parallel/data_parallel/replicas.h"
 
 #include <tutti/parallel.h>
@@ -35,7 +35,7 @@ static const tt_module_class data_parallel_class =
     TT_MODULE_CLASS(.name = "DataParallel", .forward_many = data_parallel_forward, .destroy = data_parallel_destroy);
 
 /* Threads of replicas can't begin collectives, nor replicas of their own. */
-static tt_status check_inside(tt_module *module, void *user) {
+static tt_status check_replicable(tt_module *module, void *user) {
     (void)user;
     if (module->cls.wrapped || module->identity == &data_parallel_class)
         return tt__fail(TT_ERR_UNSUPPORTED,
@@ -51,7 +51,7 @@ static tt_status check_wrapping(const tt_data_parallel_args *a) {
     if (a->replicas < 0 || a->replicas > MOST_REPLICAS)
         return tt__fail(TT_ERR_INVALID, "tt_data_parallel: expected 1 to %d replicas, or 0 for one a CPU, got %d",
                         MOST_REPLICAS, a->replicas);
-    return tt__module_walk(a->module, check_inside, NULL);
+    return tt__module_walk(a->module, check_replicable, NULL);
 }
 
 static tt_module *data_parallel_new(const tt_data_parallel_args *a) {

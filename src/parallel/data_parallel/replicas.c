@@ -15,7 +15,7 @@
 #include "autograd/record.h"
 #include "base/error.h"
 #include "base/saved_error.h"
-#include "nn/replica.h"
+#include "nn/which_replica.h"
 #include "tensor/generator.h"
 #include "tensor/pool.h"
 
@@ -442,7 +442,8 @@ static uint64_t generator_print(const tt_generator *g) {
     return print ^ print >> 32;
 }
 
-static tt_status run_forward(replica_run *run, const tt_named_tensors *parameters, tt_tensor **out, bool *owned) {
+static tt_status replicas_run_forward(replica_run *run, const tt_named_tensors *parameters, tt_tensor **out,
+                                      bool *owned) {
     tt_tensor *const *in = run->in;
     bool records = false;
     tt__crew_run(run->crew, run->parts, forward_task, run);
@@ -484,7 +485,7 @@ tt_status tt__replicas_forward(tt__crew *crew, int replicas, tt_module *module, 
     run->records = tt__is_recording();
     run->autocast = tt__autocast_state();
     run->seed = parts > 1 ? generator_print(tt_default_generator()) : 0;
-    tt_status status = run_forward(run, parameters, out, &owned);
+    tt_status status = replicas_run_forward(run, parameters, out, &owned);
     for (int64_t k = 0; k < out_count && status; k++)
         out[k] = tt__abandon(out[k]);
     if (!owned)

@@ -2,7 +2,7 @@
 #ifndef TT_PARALLEL_DATA_PARALLEL_REPLICAS_H
 #define TT_PARALLEL_DATA_PARALLEL_REPLICAS_H
 
-#include "parallel/data_parallel/crew.h"
+#include "parallel/data_parallel/replica_crew.h"
 
 #include <tutti/nn.h>
 

@@ -1,8 +1,8 @@
-#include "parallel/data_parallel/crew.h"
+#include "parallel/data_parallel/replica_crew.h"
 
 #include "base/error.h"
 #include "base/threads.h"
-#include "nn/replica.h"
+#include "nn/which_replica.h"
 #include "tensor/parallel.h"
 
 #include <stdatomic.h>
@@ -53,7 +53,7 @@ static void run_one(const task_round *r, int i) {
 }
 
 /* Wait for a round after `*seen`. False: there will be none. */
-static bool await_round(member *m, uint64_t *seen, task_round *r) {
+static bool await_task_round(member *m, uint64_t *seen, task_round *r) {
     tt__crew *crew = m->crew;
     pthread_mutex_lock(&crew->lock);
     while (crew->round == *seen && !crew->stops)
@@ -73,7 +73,7 @@ static bool await_round(member *m, uint64_t *seen, task_round *r) {
 static void *work_in_rounds(void *arg) {
     member *m = arg;
     task_round r;
-    for (uint64_t seen = 0; await_round(m, &seen, &r);) {
+    for (uint64_t seen = 0; await_task_round(m, &seen, &r);) {
         if (m->number >= r.n)
             continue;
         run_one(&r, m->number);

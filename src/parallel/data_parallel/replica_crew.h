@@ -1,7 +1,7 @@
 /* The threads of replicas: they live as long as what they are for, so that their memory and oneDNN's primitives are
  * used again. */
-#ifndef TT_PARALLEL_DATA_PARALLEL_CREW_H
-#define TT_PARALLEL_DATA_PARALLEL_CREW_H
+#ifndef TT_PARALLEL_DATA_PARALLEL_REPLICA_CREW_H
+#define TT_PARALLEL_DATA_PARALLEL_REPLICA_CREW_H
 
 #include <tutti/tensor.h>
 

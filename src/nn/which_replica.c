@@ -1,4 +1,4 @@
-#include "nn/replica.h"
+#include "nn/which_replica.h"
 
 static _Thread_local tt__replica mine = {0, 1};
 

@@ -1,6 +1,6 @@
 /* Several threads that run one module at once, each on a part of the batch (DataParallel): which is this? */
-#ifndef TT_NN_REPLICA_H
-#define TT_NN_REPLICA_H
+#ifndef TT_NN_WHICH_REPLICA_H
+#define TT_NN_WHICH_REPLICA_H
 
 /* Number `index` of `count`; 0 of 1 in a thread that runs no replica. What a forward changes beside its results,
  * running statistics, replica 0 changes. */
