@@ -8,6 +8,7 @@
 #include <tutti/checkpoint.h>
 #include <tutti/comm.h>
 #include <tutti/data.h>
+#include <tutti/data_parallel.h>
 #include <tutti/datasets.h>
 #include <tutti/elastic.h>
 #include <tutti/elastic_training.h>
@@ -26,6 +27,7 @@
 #include <tutti/samplers.h>
 #include <tutti/spawn.h>
 #include <tutti/store.h>
+#include <tutti/sync_batch_norm.h>
 #include <tutti/tensor.h>
 #include <tutti/trainer.h>
 #include <tutti/transforms.h>

@@ -21,6 +21,7 @@
 #include <tutti/cpp/checkpoint.hpp>
 #include <tutti/cpp/comm.hpp>
 #include <tutti/cpp/data.hpp>
+#include <tutti/cpp/data_parallel.hpp>
 #include <tutti/cpp/datasets.hpp>
 #include <tutti/cpp/elastic.hpp>
 #include <tutti/cpp/elastic_training.hpp>
@@ -39,6 +40,7 @@
 #include <tutti/cpp/samplers.hpp>
 #include <tutti/cpp/spawn.hpp>
 #include <tutti/cpp/store.hpp>
+#include <tutti/cpp/sync_batch_norm.hpp>
 #include <tutti/cpp/tensor.hpp>
 #include <tutti/cpp/trainer.hpp>
 #include <tutti/cpp/transforms.hpp>

@@ -617,6 +617,30 @@ static void recovering() {
     EXPECT(job.should_stop() == 0 && job.commits() == 1 && job.step_seed(1) != job.step_seed(2));
 }
 
+static void synchronised_norms(tutti::group &world) {
+    tutti::scope scope;
+    tutti::manual_seed(1);
+    tutti::module model = nn::sequential{nn::linear(4, 3), nn::batch_norm1d(3)};
+    tutti::convert_sync_batchnorm(model, world);
+    tutti::tensor y = model(tutti::randn(tutti::shape(1, 4))); /* one example, too few without the other rank's */
+    tutti::module norm = nn::sync_batch_norm(world, 3);
+    EXPECT(y.size(0) == 1 && norm(y).size(1) == 3);
+}
+
+static void replicas() {
+    tutti::scope scope;
+    tutti::manual_seed(1);
+    tutti::module model = tutti::data_parallel(nn::sequential{nn::linear(4, 3)}, 2);
+    EXPECT(std::string(model.parameters()->names[0]) == "module.0.weight" && tutti::data_parallel_replica() == 0);
+    tutti::tensor x = tutti::ones(tutti::shape(5, 4));
+    tutti::sum(model(x)).backward();
+    EXPECT(model.parameters()->tensors[1] && tt_grad(model.parameters()->tensors[1]));
+    std::vector<tutti::tensor> parts = tutti::parallel_scatter(x, 2);
+    EXPECT(parts.size() == 2 && parts[0].size(0) == 3 && tutti::parallel_gather(parts).size(0) == 5);
+    EXPECT(thrown_by([&] { tutti::parallel_scatter(x, 0); }).status() == TT_ERR_INVALID);
+    EXPECT(thrown_by([&] { tutti::data_parallel(nn::relu(), -1); }).status() == TT_ERR_INVALID);
+}
+
 static void training(tutti::group &world) {
     tutti::manual_seed(1);
     tutti::linear_options bare;
@@ -740,6 +764,8 @@ int main() {
         tensors_between_ranks(world);
         data();
         layers();
+        synchronised_norms(world);
+        replicas();
         training(world);
         recovering();
         files();
