@@ -16,7 +16,9 @@
 #include <tutti/job.h>
 #include <tutti/layers.h>
 #include <tutti/loader.h>
+#include <tutti/mesh.h>
 #include <tutti/metrics.h>
+#include <tutti/model_parallel.h>
 #include <tutti/models.h>
 #include <tutti/nn.h>
 #include <tutti/optim.h>
@@ -26,6 +28,7 @@
 #include <tutti/spawn.h>
 #include <tutti/store.h>
 #include <tutti/tensor.h>
+#include <tutti/tensor_parallel.h>
 #include <tutti/trainer.h>
 #include <tutti/transforms.h>
 
