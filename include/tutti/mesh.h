@@ -51,6 +51,13 @@ TT_API TT_NODISCARD tt_status tt_init_device_mesh_with(const tt_init_device_mesh
  * tt_destroy_process_group(). What uses a group of it (wrappers, layers) can only be freed then. NULL is allowed. */
 TT_API void tt_mesh_free(tt_mesh *mesh);
 
+/* tt_group_abort() of every group of the mesh: what a rank does that has failed in one of them, so that those who wait
+ * for it in another learn why, and wrappers can be freed without waiting for them.
+ *   if (train(...))
+ *       tt_mesh_abort(mesh, tt_last_error());
+ * `reason` may be NULL, and so may `mesh`. */
+TT_API void tt_mesh_abort(tt_mesh *mesh, const char *reason);
+
 /* The group along a dimension, borrowed; ranks in it are numbered by this coordinate. `name` may be NULL where there is
  * only one dimension. NULL: TT_ERR_NOT_FOUND, which lists the names. PyTorch: DeviceMesh.get_group. */
 TT_API tt_group *tt_mesh_get_group(const tt_mesh *mesh, const char *name);

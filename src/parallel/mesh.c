@@ -7,6 +7,7 @@
 
 #include "base/args.h"
 #include "base/error.h"
+#include "base/saved_error.h"
 #include "reducer/text_agreement.h"
 
 #include <tutti/mesh.h>
@@ -37,6 +38,16 @@ void tt_mesh_free(tt_mesh *mesh) {
     for (int64_t d = 0; mesh && d < mesh->ndim; d++)
         axis_unref(mesh->dims[d]);
     free(mesh);
+}
+
+void tt_mesh_abort(tt_mesh *mesh, const char *reason) {
+    tt__saved_error saved; /* which `reason` may well be: it must not change meanwhile */
+    char text[TT__ERROR_TEXT_SIZE];
+    snprintf(text, sizeof text, "%s", reason ? reason : "");
+    tt__error_save(&saved);
+    for (int64_t d = 0; mesh && d < mesh->ndim; d++)
+        tt_group_abort(mesh->dims[d]->group, reason ? text : NULL);
+    tt__error_restore(&saved);
 }
 
 static tt_mesh *mesh_new(tt_group *root) {

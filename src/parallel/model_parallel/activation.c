@@ -17,6 +17,8 @@ tt_status tt__stage_link_check(const char *who, const tt__stage_link *link, int 
     return TT_OK;
 }
 
+int tt__stage_peer(const tt__stage_link *link) { return tt_get_global_rank(link->group, link->peer); }
+
 tt_status tt__stage_send(const tt__stage_link *link, const void *data, int64_t count, tt_dtype dtype, int tag,
                          tt_work **work) {
     tt_send_args args = {.group = link->group,

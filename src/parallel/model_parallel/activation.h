@@ -30,7 +30,7 @@ enum { TT__HEADING_WORDS = sizeof(tt__activation_heading) / sizeof(int64_t), TT_
 /* The other end of a call, how long to wait for it, and where the call was made. */
 typedef struct tt__stage_link {
     tt_group *group;
-    int peer;
+    int peer; /* in the group; its number in the job is what errors say */
     int64_t timeout_ms;
     const char *file;
     int line;
@@ -38,6 +38,9 @@ typedef struct tt__stage_link {
 
 /* Can `link` and `tag` be used? Else TT_ERR_INVALID. */
 tt_status tt__stage_link_check(const char *who, const tt__stage_link *link, int tag);
+
+/* The peer's number in the job. */
+int tt__stage_peer(const tt__stage_link *link);
 
 /* Begin to send / to receive; *work is the caller's. */
 tt_status tt__stage_send(const tt__stage_link *link, const void *data, int64_t count, tt_dtype dtype, int tag,

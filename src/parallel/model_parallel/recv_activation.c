@@ -44,7 +44,7 @@ static tt_status begin_gradient(way_back *w, tt_tensor *x) {
 }
 
 static tt_status way_back_fail(const way_back *w, const tt_tensor *x) {
-    return tt__fail_prefix("%s: the gradient of %s to rank %d", who, TT__DESCRIBE(x), w->link.peer);
+    return tt__fail_prefix("%s: the gradient of %s to rank %d", who, TT__DESCRIBE(x), tt__stage_peer(&w->link));
 }
 
 /* The pass ends, also by a failure: what was begun goes out, as the peer waits for it. */
@@ -108,7 +108,7 @@ static tt_status check_heading(const tt__activation_heading *h, int peer) {
 
 static tt_status receive(const tt__stage_link *link, int tag, tt__activation_heading *h, tt_tensor **x) {
     TT__TRY(recv_now(link, h, TT__HEADING_WORDS, TT_I64, tag));
-    TT__TRY(check_heading(h, link->peer));
+    TT__TRY(check_heading(h, tt__stage_peer(link)));
     tt_shape shape = {.ndim = (int)h->ndim};
     for (int d = 0; d < shape.ndim; d++)
         shape.dim[d] = h->dim[d];
@@ -136,7 +136,7 @@ tt_tensor *tt_recv_activation_with(const tt_recv_activation_args *args, size_t s
     tt_status status = receive(&link, a.tag, &heading, &x);
     if (status) {
         tt__abandon(x);
-        status = tt__fail_prefix("%s from rank %d", who, a.peer);
+        status = tt__fail_prefix("%s from rank %d", who, tt__stage_peer(&link));
         return tt__tensor_fail(status, "%s", tt_last_error());
     }
     x = to_place(x, a.device);

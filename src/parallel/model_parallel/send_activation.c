@@ -127,7 +127,7 @@ static tt_status send_activation_backward(tt_node *node) {
     if (!status)
         status = receive_gradient(p);
     if (status)
-        return tt__fail_prefix("%s: the gradient of %s from rank %d", who, TT__DESCRIBE(p->x), p->link.peer);
+        return tt__fail_prefix("%s: the gradient of %s from rank %d", who, TT__DESCRIBE(p->x), tt__stage_peer(&p->link));
     tt_tensor *gradient = p->gradient;
     p->gradient = NULL; /* another pass has its own */
     const tt_device *device = node->edge[0].device;
@@ -192,7 +192,7 @@ tt_tensor *tt_send_activation_with(const tt_send_activation_args *args, size_t s
         return tt__tensor_fail(tt_last_status(), "%s", tt_last_error());
     if (!send_parcel(p, a.tag))
         return send_recorded(p, a.x);
-    status = tt__fail_prefix("%s of %s to rank %d", who, TT__DESCRIBE(a.x), a.peer);
+    status = tt__fail_prefix("%s of %s to rank %d", who, TT__DESCRIBE(a.x), tt__stage_peer(&p->link));
     send_activation_destroy(&p);
     return tt__tensor_fail(status, "%s", tt_last_error());
 }
