@@ -41,10 +41,10 @@ typedef struct tt_init_device_mesh_args {
 TT_API TT_NODISCARD tt_status tt_init_device_mesh_with(const tt_init_device_mesh_args *args, size_t size);
 #define TT_INIT_DEVICE_MESH_ARGS_INIT TT_ARGS_INIT
 #ifndef __cplusplus
-#define tt_init_device_mesh(out_, group_, ...)                                                                  \
-    tt_init_device_mesh_with(                                                                                   \
-        TT_CALL(tt_init_device_mesh_args, .out = (out_), .group = (group_), .dims = (tt_mesh_dim[]){__VA_ARGS__}, \
-                .count = (int64_t)(sizeof((tt_mesh_dim[]){__VA_ARGS__}) / sizeof(tt_mesh_dim))))
+#define tt_init_device_mesh(out_, group_, ...)                                                   \
+    tt_init_device_mesh_with(TT_CALL(tt_init_device_mesh_args, .out = (out_), .group = (group_), \
+                                     .dims = (tt_mesh_dim[]){__VA_ARGS__},                       \
+                                     .count = (int64_t)(sizeof((tt_mesh_dim[]){__VA_ARGS__}) / sizeof(tt_mesh_dim))))
 #endif
 
 /* Free a mesh. Its groups go with the last mesh that has them (tt_mesh_slice()); not collective, as
@@ -81,7 +81,7 @@ TT_API TT_NODISCARD tt_status tt_mesh_get_coordinate(const tt_mesh *mesh, int64_
  * NULL: TT_ERR_NOT_FOUND a name that it lacks; TT_ERR_INVALID one that comes twice, or none; TT_ERR_MEMORY. */
 TT_API tt_mesh *tt_mesh_slice_with(const tt_mesh *mesh, const char *const *names, int64_t count);
 #ifndef __cplusplus
-#define tt_mesh_slice(mesh_, ...)                            \
+#define tt_mesh_slice(mesh_, ...)                              \
     tt_mesh_slice_with((mesh_), (const char *[]){__VA_ARGS__}, \
                        (int64_t)(sizeof((const char *[]){__VA_ARGS__}) / sizeof(const char *)))
 #endif

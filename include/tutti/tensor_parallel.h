@@ -135,13 +135,13 @@ TT_API TT_NODISCARD tt_status tt_tp_save_state_dict(tt_module *module, const tt_
 #define TT_NN_VOCAB_PARALLEL_EMBEDDING_ARGS_INIT TT_ARGS_INIT
 #define TT_TP_CROSS_ENTROPY_ARGS_INIT TT_ARGS_INIT
 #ifndef __cplusplus
-#define tt_nn_column_parallel_linear(in_, out_, ...)                                                               \
-    tt_nn_column_parallel_linear_with(TT_ARGS(tt_nn_column_parallel_linear_args, .in_features = (in_),             \
+#define tt_nn_column_parallel_linear(in_, out_, ...)                                                   \
+    tt_nn_column_parallel_linear_with(TT_ARGS(tt_nn_column_parallel_linear_args, .in_features = (in_), \
                                               .out_features = (out_), .group = __VA_ARGS__))
-#define tt_nn_row_parallel_linear(in_, out_, ...)                                                            \
-    tt_nn_row_parallel_linear_with(TT_ARGS(tt_nn_row_parallel_linear_args, .in_features = (in_),             \
-                                           .out_features = (out_), .group = __VA_ARGS__))
-#define tt_nn_vocab_parallel_embedding(num_, dim_, ...)                                                         \
+#define tt_nn_row_parallel_linear(in_, out_, ...) \
+    tt_nn_row_parallel_linear_with(               \
+        TT_ARGS(tt_nn_row_parallel_linear_args, .in_features = (in_), .out_features = (out_), .group = __VA_ARGS__))
+#define tt_nn_vocab_parallel_embedding(num_, dim_, ...)                                                        \
     tt_nn_vocab_parallel_embedding_with(TT_ARGS(tt_nn_vocab_parallel_embedding_args, .num_embeddings = (num_), \
                                                 .embedding_dim = (dim_), .group = __VA_ARGS__))
 #define tt_tp_cross_entropy(logits_, target_, ...) \

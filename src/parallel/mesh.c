@@ -91,7 +91,8 @@ static tt_status add_axis(tt_mesh *mesh, const char *name, const axis *like, con
 
 static tt_status agree_on_dims(const tt_init_device_mesh_args *a, const char *who) {
     char *texts[TT_MESH_MAX_DIMS + 1] = {NULL};
-    int64_t count = a->dims && a->count > 0 ? a->count : 0, described = count < TT_MESH_MAX_DIMS ? count : TT_MESH_MAX_DIMS;
+    int64_t count = a->dims && a->count > 0 ? a->count : 0,
+            described = count < TT_MESH_MAX_DIMS ? count : TT_MESH_MAX_DIMS;
     tt_status status = TT_OK;
     if (asprintf(&texts[0], "a mesh of %" PRId64 " dimensions", a->count) < 0)
         texts[0] = NULL, status = tt__fail(TT_ERR_MEMORY, "%s: no memory to compare with other ranks", who);

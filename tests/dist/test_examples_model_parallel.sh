@@ -1,5 +1,5 @@
 #!/bin/sh
-# model_parallel and ddp_model_parallel: what their documents promise.
+# model_parallel, ddp_model_parallel and tensor_parallel: what their documents promise.
 set -u
 
 fail() {
@@ -7,7 +7,8 @@ fail() {
     exit 1
 }
 
-run() { "$TUTTI" run --standalone --nproc-per-node="$1" "$TT_BUILD/examples/$2"; }
+# run RANKS EXAMPLE [ARGUMENT]
+run() { "$TUTTI" run --standalone --nproc-per-node="$1" "$TT_BUILD/examples/$2" ${3:+"$3"}; }
 
 # One process with two devices, and a process for each layer, print the same.
 one=$("$TT_BUILD/examples/model_parallel") || fail "model_parallel alone: $one"
@@ -41,5 +42,21 @@ out=$(run 3 ddp_model_parallel 2>&1) && fail "ddp_model_parallel on three ranks"
 case $out in
 *"a mesh of -1 x 2 does not fit the 3 ranks of the group"*) ;;
 *) fail "ddp_model_parallel on three ranks: $out" ;;
+esac
+
+# The losses are the same on any number of ranks.
+one=$("$TT_BUILD/examples/tensor_parallel" 24) || fail "tensor_parallel alone: $one"
+for ranks in 2 3; do
+    out=$(run "$ranks" tensor_parallel 24) || fail "tensor_parallel on $ranks ranks: $out"
+    printf '%s\n--\n%s\n' "$one" "$out" | awk '
+        /^--$/  { second = 1 }
+        /^step/ { if (second) { d = $NF - loss[$2]; n++; if (d > 2e-6 || d < -2e-6) wrong++ } else loss[$2] = $NF }
+        END     { exit !(n == 4 && !wrong) }' || fail "tensor_parallel: $one
+on $ranks ranks: $out"
+done
+out=$(run 3 tensor_parallel 25 2>&1) && fail "tensor_parallel of an uneven width"
+case $out in
+*"to be a multiple of the 3 ranks of the group, got 100"*) ;;
+*) fail "tensor_parallel of an uneven width: $out" ;;
 esac
 exit 0

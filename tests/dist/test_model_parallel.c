@@ -226,7 +226,8 @@ static void on_another_device(tt_group *group, int rank, void *user) {
     if (rank == 0) {
         tt_tensor *x = tt_requires_grad_(tt_to_device(tt_ones(TT_SHAPE(4), TT_F32), other), true);
         CHECK_OK(tt_backward(tt_send_activation(tt_scale(x, 2), group, 1)));
-        CHECK(tt_tensor_device(tt_grad(x)) == other && tt_tensor_f32(tt_to_device(tt_grad(x), tt_device_get("cpu")))[3] == 6);
+        CHECK(tt_tensor_device(tt_grad(x)) == other &&
+              tt_tensor_f32(tt_to_device(tt_grad(x), tt_device_get("cpu")))[3] == 6);
     } else {
         CHECK_OK(tt_backward(tt_sum(tt_scale(tt_recv_activation(group, 0, .device = other), 3))));
     }

@@ -98,7 +98,8 @@ static void embedding_layer(tt_group *group) {
     tt_tensor *g = drawn(2, tt_tensor_shape(y));
     backward_of(y, g);
     backward_of(q, g);
-    CHECK(difference(tt_grad(parameter(divided, "weight")), part(tt_grad(parameter(plain, "weight")), 0, group)) < 1e-6);
+    CHECK(difference(tt_grad(parameter(divided, "weight")), part(tt_grad(parameter(plain, "weight")), 0, group)) <
+          1e-6);
     tt_tensor_i64(words)[3] = WORDS;
     CHECK(!tt_module_forward(divided, words) && tt_last_status() == TT_ERR_INVALID);
     CHECK_TEXT("expected classes in 0..23, got 24 at 3");
@@ -126,7 +127,8 @@ static void one_loss(tt_group *group, tt_reduction reduction, bool ignores) {
 static void finite_differences(tt_group *group) {
     TT_AUTO_SCOPE;
     tt_tensor *t = tt_from_data(((int64_t[]){3, 22}), TT_SHAPE(2), TT_I64);
-    tt_tensor *x = tt_to(part(drawn(6, TT_SHAPE(2, WORDS)), 1, group), TT_F64), *z = tt_requires_grad_(tt_clone(x), true);
+    tt_tensor *x = tt_to(part(drawn(6, TT_SHAPE(2, WORDS)), 1, group), TT_F64),
+              *z = tt_requires_grad_(tt_clone(x), true);
     CHECK_OK(tt_backward(tt_tp_cross_entropy(z, t, group)));
     const double *g = tt_tensor_data(tt_grad(z)), h = 1e-5;
     int64_t own = WORDS / tt_get_world_size(group);
@@ -255,7 +257,8 @@ static void refused(tt_group *group, int rank, void *user) {
     TT_AUTO_SCOPE;
     tt_manual_seed(1);
     CHECK(!tt_nn_column_parallel_linear(4, 5, group) && tt_last_status() == TT_ERR_INVALID);
-    CHECK_TEXT("tt_nn_column_parallel_linear: expected out_features to be a multiple of the 2 ranks of the group, got 5");
+    CHECK_TEXT(
+        "tt_nn_column_parallel_linear: expected out_features to be a multiple of the 2 ranks of the group, got 5");
     CHECK(!tt_nn_row_parallel_linear(5, 4, group) && tt_last_status() == TT_ERR_INVALID);
     CHECK_TEXT("expected in_features to be a multiple of the 2 ranks of the group, got 5");
     CHECK(!tt_nn_vocab_parallel_embedding(7, 4, group));

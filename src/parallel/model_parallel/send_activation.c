@@ -127,7 +127,8 @@ static tt_status send_activation_backward(tt_node *node) {
     if (!status)
         status = receive_gradient(p);
     if (status)
-        return tt__fail_prefix("%s: the gradient of %s from rank %d", who, TT__DESCRIBE(p->x), tt__stage_peer(&p->link));
+        return tt__fail_prefix("%s: the gradient of %s from rank %d", who, TT__DESCRIBE(p->x),
+                               tt__stage_peer(&p->link));
     tt_tensor *gradient = p->gradient;
     p->gradient = NULL; /* another pass has its own */
     const tt_device *device = node->edge[0].device;

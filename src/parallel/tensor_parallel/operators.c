@@ -135,8 +135,7 @@ tt_tensor *tt_tp_gather(tt_tensor *x, tt_group *group) {
 }
 
 tt_status tt__tp_all_reduce(const char *who, tt_group *group, tt_tensor *x, tt_reduce_op op) {
-    return tt_tensor_all_reduce_with(
-               TT_ARGS(tt_tensor_all_reduce_args, .group = group, .x = x, .op = op, .file = who))
+    return tt_tensor_all_reduce_with(TT_ARGS(tt_tensor_all_reduce_args, .group = group, .x = x, .op = op, .file = who))
                ? tt__fail_prefix("%s", who)
                : TT_OK;
 }

@@ -73,8 +73,8 @@ static bool compute_loss(tt_tensor *x, const tt__own_classes *own, tt_group *gro
     rows = tt_reshape(rows, TT_SHAPE(B));
     if (!rows)
         return false;
-    *parts = (loss_parts){tt__tensor_detached(who, exps), tt__tensor_detached(who, sums),
-                          tt__tensor_detached(who, rows)};
+    *parts =
+        (loss_parts){tt__tensor_detached(who, exps), tt__tensor_detached(who, sums), tt__tensor_detached(who, rows)};
     return parts->exps && parts->sums && parts->rows;
 }
 

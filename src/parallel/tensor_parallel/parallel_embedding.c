@@ -48,8 +48,9 @@ static tt_tensor *vocab_embedding_forward(tt_module *self, tt_tensor *indices) {
     return rows_of(indices, sum);
 }
 
-static const tt_module_class vocab_embedding_class = TT_MODULE_CLASS(
-    .name = "VocabParallelEmbedding", .forward = vocab_embedding_forward, .destroy = tt__sharded_destroy);
+static const tt_module_class vocab_embedding_class =
+    TT_MODULE_CLASS(.name = "VocabParallelEmbedding", .forward = vocab_embedding_forward,
+                    .destroy = tt__sharded_destroy);
 
 static tt_module *make_plain_embedding(const void *args) {
     const tt_nn_vocab_parallel_embedding_args *a = args;

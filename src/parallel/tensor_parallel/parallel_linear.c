@@ -52,8 +52,8 @@ static const tt_module_class column_class =
 tt_module *tt_nn_column_parallel_linear_with(const tt_nn_column_parallel_linear_args *args, size_t size) {
     tt_nn_column_parallel_linear_args a;
     TT__ARGS_COPY(a, args, size);
-    const linear_sizes l = {"tt_nn_column_parallel_linear", a.in_features, a.out_features, a.no_bias, a.generator,
-                            a.dtype};
+    const linear_sizes l = {
+        "tt_nn_column_parallel_linear", a.in_features, a.out_features, a.no_bias, a.generator, a.dtype};
     char text[160];
     const tt__sharded_layer layer = {.who = l.who,
                                      .cls = &column_class,
@@ -76,9 +76,8 @@ static tt_tensor *row_forward(tt_module *self, tt_tensor *x) {
         tt__abandon(in);
     if (!y)
         return NULL;
-    tt_status status = tt_get_world_size(s->group) > 1
-                           ? tt__tp_all_reduce("tt_nn_row_parallel_linear", s->group, y, TT_SUM)
-                           : TT_OK;
+    tt_status status =
+        tt_get_world_size(s->group) > 1 ? tt__tp_all_reduce("tt_nn_row_parallel_linear", s->group, y, TT_SUM) : TT_OK;
     if (status) {
         tt__abandon(y);
         return tt__tensor_fail(status, "%s", tt_last_error());
@@ -96,8 +95,8 @@ static const tt_module_class row_class =
 tt_module *tt_nn_row_parallel_linear_with(const tt_nn_row_parallel_linear_args *args, size_t size) {
     tt_nn_row_parallel_linear_args a;
     TT__ARGS_COPY(a, args, size);
-    const linear_sizes l = {"tt_nn_row_parallel_linear", a.in_features, a.out_features, a.no_bias, a.generator,
-                            a.dtype};
+    const linear_sizes l = {
+        "tt_nn_row_parallel_linear", a.in_features, a.out_features, a.no_bias, a.generator, a.dtype};
     char text[160];
     const tt__sharded_layer layer = {
         .who = l.who,
