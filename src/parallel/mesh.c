@@ -107,7 +107,7 @@ static tt_status agree_on_dims(const tt_init_device_mesh_args *a, const char *wh
     return status;
 }
 
-static tt_status check_name(const char *who, const tt_mesh_dim *dims, int64_t d) {
+static tt_status check_dim_name(const char *who, const tt_mesh_dim *dims, int64_t d) {
     if (!dims[d].name || !*dims[d].name)
         return tt__fail(TT_ERR_INVALID, "%s: dimension %" PRId64 " has no name", who, d);
     for (int64_t before = 0; before < d; before++)
@@ -134,7 +134,7 @@ static tt_status resolve_sizes(const char *who, const tt_mesh_dim *dims, int64_t
         return tt__fail(TT_ERR_INVALID, "%s: expected 1 to %d dimensions, got %" PRId64, who, TT_MESH_MAX_DIMS,
                         dims ? count : 0);
     for (int64_t d = 0; d < count; d++) {
-        TT__TRY(check_name(who, dims, d));
+        TT__TRY(check_dim_name(who, dims, d));
         sizes[d] = dims[d].size;
         if (sizes[d] == -1 && open < 0)
             open = d;
@@ -155,10 +155,10 @@ static tt_status resolve_sizes(const char *who, const tt_mesh_dim *dims, int64_t
 }
 
 static tt_status fill_mesh(tt_mesh *mesh, const tt_init_device_mesh_args *a, const making *m) {
-    int64_t sizes[TT_MESH_MAX_DIMS], stride = tt_get_world_size(a->group);
+    int64_t sizes[TT_MESH_MAX_DIMS] = {0}, stride = tt_get_world_size(a->group);
     TT__TRY(agree_on_dims(a, m->who));
     TT__TRY(resolve_sizes(m->who, a->dims, a->count, stride, sizes));
-    for (int64_t d = 0; d < a->count; d++) {
+    for (int64_t d = 0; d < a->count && sizes[d] > 0; d++) { /* they are all */
         stride /= sizes[d];
         int64_t coordinate = tt_get_rank(a->group) / stride % sizes[d];
         const axis like = {.size = sizes[d], .coordinate = coordinate, .offset = coordinate * stride};

@@ -157,6 +157,26 @@ static void half_logits(tt_group *group) {
     CHECK(tt_tensor_dtype(tt_grad(z)) == TT_BF16);
 }
 
+/* In bf16 where the plain layers are, and with gradients in f32. */
+static void under_autocast(tt_group *group) {
+    TT_AUTO_SCOPE;
+    tt_manual_seed(5);
+    tt_module *plain = tt_nn_sequential(tt_nn_linear(IN, HIDDEN), tt_nn_relu(), tt_nn_linear(HIDDEN, OUT));
+    tt_manual_seed(5);
+    tt_module *divided = tt_nn_sequential(tt_nn_column_parallel_linear(IN, HIDDEN, group), tt_nn_relu(),
+                                          tt_nn_row_parallel_linear(HIDDEN, OUT, group));
+    tt_tensor *x = drawn(1, TT_SHAPE(BATCH, IN)), *y, *q;
+    {
+        TT_AUTOCAST(TT_BF16);
+        y = tt_module_forward(plain, x), q = tt_module_forward(divided, x);
+    }
+    CHECK(tt_tensor_dtype(q) == TT_BF16 && tt_tensor_dtype(y) == TT_BF16);
+    CHECK(difference(tt_to(q, TT_F32), tt_to(y, TT_F32)) < 0.05);
+    CHECK_OK(tt_backward(tt_sum(q)));
+    CHECK(tt_tensor_dtype(tt_grad(parameter(divided, "2.bias"))) == TT_F32);
+    tt_module_free(plain), tt_module_free(divided);
+}
+
 static void layers(tt_group *group, int rank, void *user) {
     (void)rank, (void)user;
     for (int i = 0; i < 2; i++) {
@@ -169,6 +189,7 @@ static void layers(tt_group *group, int rank, void *user) {
     embedding_layer(group);
     finite_differences(group);
     half_logits(group);
+    under_autocast(group);
 }
 
 /* ---- a model, also in copies ---- */

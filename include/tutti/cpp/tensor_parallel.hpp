@@ -60,7 +60,9 @@ inline tensor tp_cross_entropy(const tensor &logits, const tensor &target, const
     return tensor(detail::call(tt_tp_cross_entropy_with, a));
 }
 
-inline tensor tp_copy(const tensor &x, const group &g) { return tensor::made_of(tt_tp_copy(x.get(), g.get()), x.get()); }
+inline tensor tp_copy(const tensor &x, const group &g) {
+    return tensor::made_of(tt_tp_copy(x.get(), g.get()), x.get());
+}
 inline tensor tp_reduce(const tensor &x, const group &g) {
     return tensor::made_of(tt_tp_reduce(x.get(), g.get()), x.get());
 }

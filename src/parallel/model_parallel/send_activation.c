@@ -43,15 +43,10 @@ static void on_message_done(tt_status status, int source, void *user) {
     parcel_unref(user);
 }
 
-/* The message keeps the parcel until it is done. */
+/* The message keeps the parcel until it is done: for ever, where there is no memory to be told of that. */
 static tt_status keep_for(parcel *p, tt_work *work) {
     atomic_fetch_add_explicit(&p->refs, 1, memory_order_relaxed);
-    tt_status status = tt_work_add_done_callback(work, on_message_done, p);
-    if (status) {
-        tt_ignore(tt_work_wait(work));
-        parcel_unref(p);
-    }
-    return status;
+    return tt_work_add_done_callback(work, on_message_done, p);
 }
 
 static int next_gradient_tag(void) {

@@ -78,15 +78,15 @@ static tt_status give_call(tt_node *node, tp_call call) {
     return dx ? tt__grad_give(node, 0, dx) : tt_last_status();
 }
 
-static tt_status copy_backward(tt_node *node) { return give_call(node, summed); }
-static tt_status reduce_backward(tt_node *node) { return tt__grad_give(node, 0, tt__grad_of(node, 0)); }
-static tt_status scatter_backward(tt_node *node) { return give_call(node, all_columns); }
-static tt_status gather_backward(tt_node *node) { return give_call(node, own_columns); }
+static tt_status copy_to_ranks_backward(tt_node *node) { return give_call(node, summed); }
+static tt_status reduce_ranks_backward(tt_node *node) { return tt__grad_give(node, 0, tt__grad_of(node, 0)); }
+static tt_status scatter_columns_backward(tt_node *node) { return give_call(node, all_columns); }
+static tt_status gather_columns_backward(tt_node *node) { return give_call(node, own_columns); }
 
-static const tt__operator copy_to_ranks_op = {.name = "tt_tp_copy", .backward = copy_backward};
-static const tt__operator reduce_op = {.name = "tt_tp_reduce", .backward = reduce_backward};
-static const tt__operator scatter_columns_op = {.name = "tt_tp_scatter", .backward = scatter_backward};
-static const tt__operator gather_columns_op = {.name = "tt_tp_gather", .backward = gather_backward};
+static const tt__operator copy_to_ranks_op = {.name = "tt_tp_copy", .backward = copy_to_ranks_backward};
+static const tt__operator reduce_op = {.name = "tt_tp_reduce", .backward = reduce_ranks_backward};
+static const tt__operator scatter_columns_op = {.name = "tt_tp_scatter", .backward = scatter_columns_backward};
+static const tt__operator gather_columns_op = {.name = "tt_tp_gather", .backward = gather_columns_backward};
 
 static bool tp_check(const char *who, const tt_tensor *x, const tt_group *group, bool by_columns, int64_t parts) {
     if (!x || !tt__tensor_check(who, x))

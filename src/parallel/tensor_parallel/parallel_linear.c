@@ -84,8 +84,11 @@ static tt_tensor *row_forward(tt_module *self, tt_tensor *x) {
     }
     if (!s->bias)
         return y;
-    tt_tensor *biased = tt_add(y, s->bias);
+    tt_tensor *bias = y->dtype == s->bias->dtype ? s->bias : tt_to(s->bias, y->dtype); /* under autocast */
+    tt_tensor *biased = tt_add(y, bias);
     tt__abandon(y);
+    if (bias != s->bias)
+        tt__abandon(bias);
     return biased;
 }
 

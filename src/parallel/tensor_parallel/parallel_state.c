@@ -75,7 +75,7 @@ static tt_status part_of(const char *who, const model_state *m, const char *name
     return *part ? TT_OK : tt_last_status();
 }
 
-static tt_status load_parts(const char *who, tt_module *module, const model_state *m, const tt_named_tensors *full) {
+static tt_status load_shards(const char *who, tt_module *module, const model_state *m, const tt_named_tensors *full) {
     tt_tensor **parts = calloc((size_t)full->count + 1, sizeof *parts);
     if (!parts)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for a list of %lld tensors", who, (long long)full->count);
@@ -95,7 +95,7 @@ tt_status tt_tp_load_state_dict(tt_module *module, const tt_named_tensors *full)
     TT__TRY(tt__named_tensors_check(who, full, true));
     bool no_grad = tt_no_grad_begin();
     int scope = tt_scope_begin();
-    tt_status status = load_parts(who, module, &m, full);
+    tt_status status = load_shards(who, module, &m, full);
     tt_scope_end(scope);
     tt_no_grad_end(no_grad);
     return status;
@@ -104,7 +104,7 @@ tt_status tt_tp_load_state_dict(tt_module *module, const tt_named_tensors *full)
 /* ---- saving ---- */
 
 /* All ranks' parts, joined; `part` itself where it is whole. NULL: an error. */
-static tt_tensor *join_parts(const char *who, tt_tensor *part, const division *d) {
+static tt_tensor *join_shards(const char *who, tt_tensor *part, const division *d) {
     if (!d->group || tt_get_world_size(d->group) == 1)
         return part;
     int64_t n = tt_get_world_size(d->group);
@@ -133,13 +133,13 @@ static tt_status put_whole(const char *who, const char *name, const tt_tensor *w
 }
 
 /* One after the other. What does not fit is told at the end, so that no other rank waits. */
-static tt_status save_parts(const char *who, const model_state *m, const tt_named_tensors *full) {
+static tt_status save_shards(const char *who, const model_state *m, const tt_named_tensors *full) {
     tt_status status = TT_OK;
     char first[TT__ERROR_TEXT_SIZE] = "";
     for (int64_t i = 0; i < m->parts->count; i++) {
         int scope = tt_scope_begin();
         const division d = division_of(m->modules, m->parts->tensors[i]);
-        const tt_tensor *whole = join_parts(who, m->parts->tensors[i], &d);
+        const tt_tensor *whole = join_shards(who, m->parts->tensors[i], &d);
         tt_status put = TT_OK;
         if (!whole)
             put = tt__fail_prefix("%s: \"%s\"", who, m->parts->names[i]);
@@ -163,7 +163,7 @@ tt_status tt_tp_save_state_dict(tt_module *module, const tt_named_tensors *full)
     if (full)
         TT__TRY(tt__named_tensors_check(who, full, true));
     bool no_grad = tt_no_grad_begin();
-    tt_status status = save_parts(who, &m, full);
+    tt_status status = save_shards(who, &m, full);
     tt_no_grad_end(no_grad);
     return status;
 }

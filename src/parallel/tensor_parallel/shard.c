@@ -26,9 +26,12 @@ tt_tensor *tt__shard_of(tt_tensor *x, int dim, int r, int n) {
 /* ---- the same on all ranks? ---- */
 
 static uint64_t hash_tensor(uint64_t hash, const tt_tensor *x) {
-    const unsigned char *bytes = x->data;
-    for (size_t i = 0; i < (size_t)x->numel * tt_dtype_size(x->dtype); i++)
-        hash = (hash ^ bytes[i]) * UINT64_C(1099511628211);
+    const char *bytes = x->data; /* of f32 or f64 */
+    uint32_t word;
+    for (size_t i = 0; i < (size_t)x->numel * tt_dtype_size(x->dtype); i += sizeof word) {
+        memcpy(&word, bytes + i, sizeof word);
+        hash = (hash ^ word) * UINT64_C(1099511628211);
+    }
     return hash;
 }
 
@@ -60,8 +63,8 @@ static tt_status check_divided(const tt__sharded_layer *layer) {
 /* ---- parts ---- */
 
 /* Add this rank's part of the plain layer's parameter. */
-static tt_status add_part(tt_module *module, const char *name, tt_tensor *whole, int dim, const tt_group *group,
-                          tt_tensor **added) {
+static tt_status add_shard(tt_module *module, const char *name, tt_tensor *whole, int dim, const tt_group *group,
+                           tt_tensor **added) {
     bool no_grad = tt_no_grad_begin();
     tt_tensor *part = dim < 0 ? whole : tt__shard_of(whole, dim, tt_get_rank(group), tt_get_world_size(group));
     tt_tensor *own = part ? tt__clone_contiguous("tensor parallel", part) : NULL;
@@ -72,14 +75,14 @@ static tt_status add_part(tt_module *module, const char *name, tt_tensor *whole,
     return tt__add_made(module, name, own, own ? TT_OK : tt_last_status());
 }
 
-static tt_status add_parts(tt_module *module, tt_module *plain) {
+static tt_status add_shards(tt_module *module, tt_module *plain) {
     tt__sharding *s = tt_module_user(module);
     const tt_named_tensors *list = tt_module_parameters(plain);
     if (!list)
         return tt_last_status();
     tt_tensor *weight = tt_named_tensors_find(list, "weight"), *bias = tt_named_tensors_find(list, "bias");
-    TT__TRY(add_part(module, "weight", weight, s->weight_dim, s->group, &s->weight));
-    return bias ? add_part(module, "bias", bias, s->bias_dim, s->group, &s->bias) : TT_OK;
+    TT__TRY(add_shard(module, "weight", weight, s->weight_dim, s->group, &s->weight));
+    return bias ? add_shard(module, "bias", bias, s->bias_dim, s->group, &s->bias) : TT_OK;
 }
 
 /* ---- making ---- */
@@ -109,7 +112,7 @@ tt_module *tt__sharded_layer_make(const tt__sharded_layer *layer, const char *te
         return NULL;
     tt_module *plain = make_plain(layer), *module = plain ? make_empty(layer) : NULL;
     if (module)
-        module = tt__layer_made(module, add_parts(module, plain));
+        module = tt__layer_made(module, add_shards(module, plain));
     tt_module_free(plain);
     return module;
 }
