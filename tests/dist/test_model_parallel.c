@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "support/far_device.h"
 #include "support/ranks.h"
 
 enum { BATCH = 6, IN = 10, HIDDEN = 20, OUT = 5, STEPS = 20 };
@@ -233,6 +234,23 @@ static void on_another_device(tt_group *group, int rank, void *user) {
     }
 }
 
+/* On both sides memory that pointers don't reach. */
+static void on_far_devices(tt_group *group, int rank, void *user) {
+    (void)user;
+    TT_AUTO_SCOPE;
+    const tt_device *far = far_device(), *cpu = tt_device_get("cpu");
+    CHECK(far);
+    if (rank == 0) {
+        tt_tensor *x = tt_requires_grad_(tt_to_device(tt_full(TT_SHAPE(2, 3), TT_F32, 5), far), true);
+        CHECK_OK(tt_backward(tt_send_activation(tt_relu(x), group, 1)));
+        CHECK(tt_tensor_device(tt_grad(x)) == far && tt_tensor_f32(tt_to_device(tt_grad(x), cpu))[5] == 1);
+    } else {
+        tt_tensor *h = tt_recv_activation(group, 0, .device = far);
+        CHECK(tt_tensor_device(h) == far && tt_tensor_f32(tt_to_device(h, cpu))[5] == 5);
+        CHECK_OK(tt_backward(tt_sum(tt_relu(h))));
+    }
+}
+
 /* ---- what is refused ---- */
 
 static void refused(tt_group *group, int rank, void *user) {
@@ -301,6 +319,7 @@ static void test_many(void **state) {
     (void)state;
     assert_int_equal(run_ranks(2, many, NULL), 0);
     assert_int_equal(run_ranks(2, on_another_device, NULL), 0);
+    assert_int_equal(run_ranks(2, on_far_devices, NULL), 0);
 }
 
 static void test_refused_calls(void **state) {
