@@ -75,7 +75,8 @@ static tt_status part_of(const char *who, const model_state *m, const char *name
     return *part ? TT_OK : tt_last_status();
 }
 
-static tt_status load_shards(const char *who, tt_module *module, const model_state *m, const tt_named_tensors *full) {
+static tt_status load_own_shards(const char *who, tt_module *module, const model_state *m,
+                                 const tt_named_tensors *full) {
     tt_tensor **parts = calloc((size_t)full->count + 1, sizeof *parts);
     if (!parts)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for a list of %lld tensors", who, (long long)full->count);
@@ -95,7 +96,7 @@ tt_status tt_tp_load_state_dict(tt_module *module, const tt_named_tensors *full)
     TT__TRY(tt__named_tensors_check(who, full, true));
     bool no_grad = tt_no_grad_begin();
     int scope = tt_scope_begin();
-    tt_status status = load_shards(who, module, &m, full);
+    tt_status status = load_own_shards(who, module, &m, full);
     tt_scope_end(scope);
     tt_no_grad_end(no_grad);
     return status;
@@ -133,7 +134,7 @@ static tt_status put_whole(const char *who, const char *name, const tt_tensor *w
 }
 
 /* One after the other. What does not fit is told at the end, so that no other rank waits. */
-static tt_status save_shards(const char *who, const model_state *m, const tt_named_tensors *full) {
+static tt_status save_joined(const char *who, const model_state *m, const tt_named_tensors *full) {
     tt_status status = TT_OK;
     char first[TT__ERROR_TEXT_SIZE] = "";
     for (int64_t i = 0; i < m->parts->count; i++) {
@@ -163,7 +164,7 @@ tt_status tt_tp_save_state_dict(tt_module *module, const tt_named_tensors *full)
     if (full)
         TT__TRY(tt__named_tensors_check(who, full, true));
     bool no_grad = tt_no_grad_begin();
-    tt_status status = save_shards(who, &m, full);
+    tt_status status = save_joined(who, &m, full);
     tt_no_grad_end(no_grad);
     return status;
 }
