@@ -18,7 +18,9 @@
 #include <tutti/join.h>
 #include <tutti/layers.h>
 #include <tutti/loader.h>
+#include <tutti/mesh.h>
 #include <tutti/metrics.h>
+#include <tutti/model_parallel.h>
 #include <tutti/models.h>
 #include <tutti/nn.h>
 #include <tutti/optim.h>
@@ -29,6 +31,7 @@
 #include <tutti/store.h>
 #include <tutti/sync_batch_norm.h>
 #include <tutti/tensor.h>
+#include <tutti/tensor_parallel.h>
 #include <tutti/trainer.h>
 #include <tutti/transforms.h>
 

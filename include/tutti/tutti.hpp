@@ -31,7 +31,9 @@
 #include <tutti/cpp/join.hpp>
 #include <tutti/cpp/layers.hpp>
 #include <tutti/cpp/loader.hpp>
+#include <tutti/cpp/mesh.hpp>
 #include <tutti/cpp/metrics.hpp>
+#include <tutti/cpp/model_parallel.hpp>
 #include <tutti/cpp/models.hpp>
 #include <tutti/cpp/nn.hpp>
 #include <tutti/cpp/optim.hpp>
@@ -42,6 +44,7 @@
 #include <tutti/cpp/store.hpp>
 #include <tutti/cpp/sync_batch_norm.hpp>
 #include <tutti/cpp/tensor.hpp>
+#include <tutti/cpp/tensor_parallel.hpp>
 #include <tutti/cpp/trainer.hpp>
 #include <tutti/cpp/transforms.hpp>
 #include <tutti/tutti.h>
