@@ -97,9 +97,9 @@ COMM_LAYERS = {"base", "net", "store", "spawn", "comm", "recovery", "reducer"}
 # Under which the one exports what only the other may use (cmake/library.map.in).
 PRIVATE_NODE = "TUTTI_PRIVATE_"
 # Public headers that are not named after their layer.
-LAYER_OF_HEADER = {"amp": "optim", "backend": "comm", "datasets": "data", "elastic": "recovery",
-                   "elastic_training": "parallel", "functional": "autograd", "init": "nn", "layers": "nn",
-                   "job": "comm", "loader": "data", "samplers": "data", "transforms": "data"}
+LAYER_OF_HEADER = {"amp": "optim", "backend": "comm", "comm_hooks": "parallel", "datasets": "data",
+                   "elastic": "recovery", "elastic_training": "parallel", "functional": "autograd", "init": "nn",
+                   "layers": "nn", "job": "comm", "loader": "data", "samplers": "data", "transforms": "data"}
 
 
 def allowed(layer):

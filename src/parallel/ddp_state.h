@@ -59,6 +59,9 @@ void tt__ddp_end_hook(tt__ddp *d);
 /* Average by this hook from now on; its state stays the caller's on failure. */
 tt_status tt__ddp_set_hook(tt__ddp *d, const tt_ddp_register_comm_hook_args *args);
 
+/* ddp.c: the inside of a wrapper; NULL if it is none. */
+tt__ddp *tt__ddp_of(tt_module *module);
+
 /* Make tensors rank 0's, by name in errors. */
 tt_status tt__ddp_take_rank_zeros(tt_group *group, const tt_named_tensors *list);
 
