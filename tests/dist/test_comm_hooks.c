@@ -1,7 +1,6 @@
-/* The library's communication hooks: against naive references, as state, with bad input, and when a rank dies. */
+/* The library's communication hooks against naive references. */
 #include <math.h>
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
@@ -10,71 +9,10 @@
 #include <cmocka.h>
 
 #include "base/half.h"
-#include "parallel/ddp.h"
 #include "parallel/hooks/hook_kernels.h"
-#include "support/ranks.h"
+#include "support/given_gradients.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
-
-/* ---- a module whose gradients are what the test says: the sum over its parameters of parameter * gradient */
-
-enum { PARAMS = 5, MOST_RANKS = 4, LARGEST = 40 * 30 };
-static const int64_t shapes[PARAMS][2] = {{40, 30}, {30, 0}, {24, 32}, {40, 30}, {3, 2}};
-
-static int64_t elements(int p) { return shapes[p][0] * (shapes[p][1] ? shapes[p][1] : 1); }
-
-typedef struct drawn_step {
-    float gradients[PARAMS][LARGEST];
-} drawn_step;
-
-/* Numbers like gradients: most of them small. */
-static float number(uint32_t seed) {
-    uint32_t x = seed * 2654435761u + 12345;
-    x ^= x >> 15, x *= 2246822519u, x ^= x >> 13, x *= 3266489917u, x ^= x >> 16;
-    float u = (float)(x >> 8) * 0x1p-24f - 0.5f;
-    return u * u * u * 8;
-}
-
-static void draw_step(drawn_step *s, int rank, int step) {
-    for (int p = 0; p < PARAMS; p++)
-        for (int64_t k = 0; k < elements(p); k++)
-            s->gradients[p][k] = number((uint32_t)(((step * 7 + rank) * PARAMS + p) * LARGEST + k));
-}
-
-static tt_tensor *given_forward(tt_module *self, tt_tensor *x) {
-    const drawn_step *s = tt_module_user(self);
-    tt_tensor *sum = tt_sum(x);
-    const tt_named_tensors *list = tt_module_parameters(self);
-    for (int p = 0; p < PARAMS; p++) {
-        tt_tensor *g = tt_from_data(s->gradients[p], tt_tensor_shape(list->tensors[p]), TT_F32);
-        sum = tt_add(sum, tt_sum(tt_mul(list->tensors[p], g)));
-    }
-    return sum;
-}
-
-static tt_module *given_module(drawn_step *s) {
-    static const tt_module_class cls = TT_MODULE_CLASS(.name = "Given", .forward = given_forward);
-    static const char *const names[PARAMS] = {"a", "b", "c", "d", "e"};
-    tt_module *m = tt_module_new(&cls, s);
-    for (int p = 0; p < PARAMS; p++)
-        CHECK_OK(tt_module_register_parameter(
-            m, names[p],
-            tt_zeros(shapes[p][1] ? TT_SHAPE(shapes[p][0], shapes[p][1]) : TT_SHAPE(shapes[p][0]), TT_F32)));
-    return m;
-}
-
-/* A pass with these gradients. */
-static tt_status pass(tt_module *ddp) {
-    TT_AUTO_SCOPE;
-    const tt_named_tensors *list = tt_module_parameters(ddp);
-    for (int p = 0; p < PARAMS; p++)
-        tt_zero_grad(list->tensors[p]);
-    return tt_backward(tt_module_forward(ddp, tt_zeros(TT_SHAPE(1), TT_F32)));
-}
-
-static const float *result(tt_module *ddp, int p) {
-    return tt_tensor_f32(tt_grad(tt_module_parameters(ddp)->tensors[p]));
-}
 
 /* What each test of a hook runs: the hook on each rank, and beside it the naive one for all ranks. */
 typedef struct checked_hook {
@@ -97,7 +35,8 @@ static void naive_average(drawn_step *all, int world, int step, drawn_step *out)
 }
 
 /* On more than two ranks the order of a sum of f32 may move the last of 16 bits: see `tolerance`. */
-static void naive_half(drawn_step *all, int world, drawn_step *out, uint16_t (*narrow)(float), float (*widen)(uint16_t)) {
+static void naive_half(drawn_step *all, int world, drawn_step *out, uint16_t (*narrow)(float),
+                       float (*widen)(uint16_t)) {
     for (int p = 0; p < PARAMS; p++)
         for (int64_t k = 0; k < elements(p); k++) {
             float sum = 0;
@@ -257,8 +196,8 @@ static void compare_hook(tt_group *group, int rank, void *user) {
                         float x = result(ddp, p)[k], y = expected.gradients[p][k];
                         float tolerance = world == 2 && c->tolerance > 1e-4F ? 0 : c->tolerance;
                         if (fabsf(x - y) > tolerance * fmaxf(fabsf(y), 0.2F))
-                            fprintf(stderr, "%s, step %d: parameter %d, element %lld: %g, expected %g\n", c->name,
-                                    step, p, (long long)k, (double)x, (double)y);
+                            fprintf(stderr, "%s, step %d: parameter %d, element %lld: %g, expected %g\n", c->name, step,
+                                    p, (long long)k, (double)x, (double)y);
                         CHECK(fabsf(x - y) <= tolerance * fmaxf(fabsf(y), 0.2F));
                     }
             }
@@ -364,280 +303,11 @@ static void what_is_not_finite_is_not_lost(void **state) {
     assert_int_equal(run_ranks(2, spoil_step, NULL), 0);
 }
 
-/* ---- state */
-
-static void steps(tt_module *ddp, drawn_step *own, int rank, int from, int to) {
-    for (int step = from; step < to; step++) {
-        draw_step(own, rank, step);
-        CHECK_OK(pass(ddp));
-    }
-}
-
-static void resume(tt_group *group, int rank, void *user) {
-    static tt_status (*const sets[])(tt_module *) = {set_int8, set_top_k, set_power};
-    static drawn_step own;
-    (void)user;
-    for (size_t h = 0; h < COUNT(sets); h++) {
-        TT_AUTO_SCOPE;
-        tt_module *m = given_module(&own), *ddp = tt_ddp(m, group);
-        CHECK_OK(sets[h](ddp));
-        steps(ddp, &own, rank, 0, 5);
-        const tt_named_tensors *state = tt_comm_hook_state_dict(ddp);
-        CHECK(state && state->count > 3);
-        static drawn_step first;
-        tt_module *m2 = given_module(&own), *ddp2 = tt_ddp(m2, group);
-        CHECK_OK(sets[h](ddp2));
-        CHECK_OK(tt_comm_hook_load_state_dict(ddp2, state));
-        steps(ddp, &own, rank, 5, 8);
-        for (int p = 0; p < PARAMS; p++)
-            memcpy(first.gradients[p], result(ddp, p), (size_t)elements(p) * sizeof(float));
-        steps(ddp2, &own, rank, 5, 8);
-        for (int p = 0; p < PARAMS; p++)
-            CHECK(!memcmp(first.gradients[p], result(ddp2, p), (size_t)elements(p) * sizeof(float)));
-        /* One that is new takes what is alike from the others; all else fails on all ranks, by name. */
-        state = tt_comm_hook_state_dict(ddp);
-        CHECK_OK(tt_comm_hook_load_state_dict(ddp2, rank ? state : TT_NAMED_TENSORS(0, NULL, NULL)));
-        steps(ddp2, &own, rank, 8, 9);
-        if (sets[h] == set_power) {
-            tt_tensor *step = tt_named_tensors_find(tt_comm_hook_state_dict(ddp2), "powersgd.step");
-            CHECK(step && *(int64_t *)tt_tensor_data(step) == 9);
-        }
-        const tt_named_tensors short_list = {state->size, 1, state->names, state->tensors};
-        CHECK(tt_comm_hook_load_state_dict(ddp2, rank ? &short_list : state) == TT_ERR_NOT_FOUND);
-        CHECK_TEXT(rank ? "is missing" : "rank 1 has failed in this");
-        steps(ddp2, &own, rank, 0, 2);
-        CHECK(tt_comm_hook_load_state_dict(ddp2, NULL) == TT_ERR_INVALID);
-        tt_module_free(ddp2);
-        tt_module_free(m2);
-        tt_module_free(ddp);
-        tt_module_free(m);
-    }
-}
-
-static void training_goes_on_from_state(void **state) {
-    (void)state;
-    assert_int_equal(run_ranks(2, resume, NULL), 0);
-    assert_int_equal(run_ranks(3, resume, NULL), 0);
-}
-
-/* A state of four ranks on two: matrices stay, errors begin anew. */
-static void resume_elsewhere(tt_group *group, int rank, void *user) {
-    TT_AUTO_SCOPE;
-    static drawn_step own;
-    (void)user;
-    tt_group *pair;
-    CHECK_OK(tt_group_split(&pair, group, rank / 2, rank));
-    tt_module *m = given_module(&own), *ddp = tt_ddp(m, group);
-    CHECK_OK(set_power(ddp));
-    steps(ddp, &own, rank, 0, 5);
-    const tt_named_tensors *state = tt_comm_hook_state_dict(ddp);
-    tt_tensor *q = tt_named_tensors_find(state, "powersgd.q.a");
-    CHECK(q && tt_tensor_numel(q) == 2 * 30 && !tt_named_tensors_find(state, "powersgd.q.b"));
-    tt_module *m2 = given_module(&own), *ddp2 = tt_ddp(m2, pair);
-    CHECK_OK(set_power(ddp2));
-    CHECK_OK(tt_comm_hook_load_state_dict(ddp2, state));
-    const tt_named_tensors *taken = tt_comm_hook_state_dict(ddp2);
-    const float *again = tt_tensor_f32(tt_named_tensors_find(taken, "powersgd.q.a"));
-    const float *error = tt_tensor_f32(tt_named_tensors_find(taken, "powersgd.error.a"));
-    CHECK(!memcmp(again, tt_tensor_f32(q), 2 * 30 * sizeof *again));
-    for (int i = 0; i < 40 * 30; i++)
-        CHECK(error[i] == 0);
-    steps(ddp2, &own, rank, 5, 6);
-    tt_module_free(ddp2);
-    tt_module_free(m2);
-    tt_module_free(ddp);
-    tt_module_free(m);
-    tt_destroy_process_group(pair);
-}
-
-static void another_number_of_ranks_drops_errors(void **state) {
-    (void)state;
-    assert_int_equal(run_ranks(4, resume_elsewhere, NULL), 0);
-}
-
-/* As tt_elastic_restore() does: two ranks' wrappers let go of their group, and are bound to one with a third rank whose
- * wrapper is new; then to the pair again. */
-static void rebind(tt_group *group, int rank, void *user) {
-    TT_AUTO_SCOPE;
-    static drawn_step own;
-    static const int both[] = {0, 1};
-    (void)user;
-    tt_group *pair = NULL;
-    CHECK_OK(tt_new_group(&pair, group, both, 2));
-    tt_module *m = given_module(&own), *ddp = tt__ddp_make(&(tt_ddp_args){.module = m});
-    CHECK(ddp);
-    CHECK_OK(set_power(ddp)); /* before there is a group */
-    CHECK(tt_comm_hook_load_state_dict(ddp, tt_comm_hook_state_dict(ddp)) == TT_ERR_STATE);
-    if (rank < 2) {
-        CHECK_OK(tt__ddp_bind(ddp, pair));
-        steps(ddp, &own, rank, 0, 3);
-        CHECK_OK(tt__ddp_bind(ddp, NULL));
-        CHECK_OK(tt__ddp_bind(ddp, pair)); /* of as many ranks: errors stay */
-        const float *error = tt_tensor_f32(tt_named_tensors_find(tt_comm_hook_state_dict(ddp), "powersgd.error.a"));
-        CHECK(error && (error[0] != 0 || error[1] != 0));
-    }
-    CHECK_OK(tt__ddp_bind(ddp, group));
-    const tt_named_tensors *dict = tt_comm_hook_state_dict(ddp);
-    const float *error = tt_tensor_f32(tt_named_tensors_find(dict, "powersgd.error.a"));
-    CHECK(error && error[0] == 0 && error[1] == 0);
-    steps(ddp, &own, rank, 3, 6);
-    dict = tt_comm_hook_state_dict(ddp);
-    CHECK(*(int64_t *)tt_tensor_data(tt_named_tensors_find(dict, "powersgd.step")) == 6);
-    tt_tensor *q = tt_named_tensors_find(dict, "powersgd.q.c"), *first = tt_clone(q);
-    CHECK_OK(tt_tensor_broadcast(group, first, 0));
-    CHECK(!memcmp(tt_tensor_f32(first), tt_tensor_f32(q), (size_t)tt_tensor_numel(q) * sizeof(float)));
-    if (rank < 2) {
-        CHECK_OK(tt__ddp_bind(ddp, pair));
-        steps(ddp, &own, rank, 6, 7);
-    }
-    tt_module_free(ddp);
-    tt_module_free(m);
-    if (pair)
-        tt_destroy_process_group(pair);
-}
-
-static void rebound_wrappers_keep_their_hook(void **state) {
-    (void)state;
-    assert_int_equal(run_ranks(3, rebind, NULL), 0);
-}
-
-/* ---- bad input */
-
-static void misuse(tt_group *group, int rank, void *user) {
-    static drawn_step own;
-    (void)user;
-    tt_module *m = given_module(&own), *ddp = tt_ddp(m, group), *plain = tt_nn_linear(2, 2);
-    CHECK(tt_f16_hook(NULL) == TT_ERR_INVALID && tt_bf16_hook(plain) == TT_ERR_INVALID);
-    CHECK_TEXT("tt_bf16_hook: expected a wrapper");
-    CHECK(tt_all_reduce_hook(NULL) == TT_ERR_INVALID && tt_int8_hook(NULL) == TT_ERR_INVALID);
-    CHECK(tt_top_k_hook(NULL) == TT_ERR_INVALID && tt_powersgd_hook(plain) == TT_ERR_INVALID);
-    CHECK(tt_int8_hook(ddp, .block = 4) == TT_ERR_INVALID);
-    CHECK_TEXT("expected a block of 8 to 65536 elements, got 4");
-    CHECK(tt_top_k_hook(ddp, .density = 1.5) == TT_ERR_INVALID);
-    CHECK_TEXT("expected a density above 0, at most 1, got 1.5");
-    CHECK(tt_top_k_hook(ddp, .density = NAN) == TT_ERR_INVALID);
-    CHECK(tt_powersgd_hook(ddp, .rank = -1) == TT_ERR_INVALID);
-    CHECK_TEXT("expected a rank of at least 1");
-    CHECK(tt_powersgd_hook(ddp, .min_compression_rate = -1) == TT_ERR_INVALID);
-    CHECK(tt_powersgd_hook(ddp, .orthogonalization_epsilon = NAN) == TT_ERR_INVALID);
-    CHECK(tt_comm_hook_state_dict(ddp) == NULL);
-    CHECK_TEXT("expected a wrapper with one of the hooks");
-    CHECK_OK(tt_f16_hook(ddp));
-    CHECK(tt_powersgd_hook(ddp, .rank = rank ? 2 : 4) == TT_ERR_MISMATCH);
-    CHECK_TEXT("rank 1 has communication hook powersgd (rank 2, start 1000,");
-    CHECK_TEXT("where rank 0 has communication hook powersgd (rank 4, start 1000,");
-    CHECK((rank ? tt_f16_hook(ddp) : tt_bf16_hook(ddp)) == TT_ERR_MISMATCH);
-    CHECK_TEXT("rank 1 has communication hook f16 where rank 0 has communication hook bf16");
-    steps(ddp, &own, rank, 0, 1); /* by the one before */
-    tt_module_free(ddp);
-    tt_module_free(m);
-    tt_module_free(plain);
-}
-
-static void mistakes_are_named(void **state) {
-    (void)state;
-    assert_int_equal(run_ranks(2, misuse, NULL), 0);
-}
-
-/* Which element types are taken. */
-static void other_types(tt_group *group, int rank, void *user) {
-    static const tt_dtype types[] = {TT_F64, TT_F16, TT_BF16};
-    (void)user;
-    for (size_t t = 0; t < COUNT(types); t++) {
-        TT_AUTO_SCOPE;
-        static const tt_module_class cls = TT_MODULE_CLASS(.name = "Typed", .forward = given_forward);
-        tt_module *m = tt_module_new(&cls, NULL);
-        CHECK_OK(tt_module_register_parameter(m, "w", tt_zeros(TT_SHAPE(8, 8), types[t])));
-        tt_module *ddp = tt_ddp(m, group);
-        CHECK_OK(tt_all_reduce_hook(ddp));
-        CHECK(tt_f16_hook(ddp) == (types[t] == TT_BF16 ? TT_ERR_UNSUPPORTED : TT_OK));
-        CHECK(tt_bf16_hook(ddp) == (types[t] == TT_F16 ? TT_ERR_UNSUPPORTED : TT_OK));
-        CHECK(set_int8(ddp) == TT_ERR_UNSUPPORTED && set_top_k(ddp) == TT_ERR_UNSUPPORTED);
-        CHECK(set_power(ddp) == TT_ERR_UNSUPPORTED);
-        CHECK_TEXT("communication hook \"powersgd\": it takes gradients of f32; \"w\" is ");
-        CHECK_OK(types[t] == TT_BF16 ? tt_bf16_hook(ddp) : tt_f16_hook(ddp));
-        tt_tensor *w = tt_module_parameters(ddp)->tensors[0];
-        tt_tensor *by = tt_full(TT_SHAPE(8, 8), types[t], rank ? 0.5 : 0.25);
-        CHECK_OK(tt_backward(tt_sum(tt_mul(w, by))));
-        const float *x = tt_tensor_f32(tt_to(tt_grad(w), TT_F32));
-        for (int i = 0; i < 64; i++)
-            CHECK(x[i] == 0.375F);
-        tt_module_free(ddp);
-        tt_module_free(m);
-    }
-}
-
-static void types_are_taken_or_refused(void **state) {
-    (void)state;
-    assert_int_equal(run_ranks(2, other_types, NULL), 0);
-}
-
-/* ---- a rank that dies or freezes inside a hook */
-
-typedef struct failing {
-    tt_status (*set)(tt_module *ddp);
-    bool freeze;
-    int64_t at; /* the bucket that rank 1 still begins: all stages of those before it have begun */
-} failing;
-
-static void end_here(const tt_reducer_event *event, void *user) {
-    const failing *f = user;
-    if (event->kind != TT_REDUCER_BEGIN || event->index != f->at)
-        return;
-    if (f->freeze)
-        raise(SIGSTOP);
-    _exit(0);
-}
-
-static int fail_in_hook(tt_store *store, int rank, int world, void *arg) {
-    static drawn_step own;
-    const failing *f = arg;
-    tt_group *group;
-    CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = PATIENCE_MS,
-                                   .heartbeat_ms = f->freeze ? 1000 : CALM_MS));
-    tt_module *m = given_module(&own), *ddp = tt_ddp(m, group, .bucket_cap_bytes = 1);
-    CHECK_OK(f->set(ddp));
-    steps(ddp, &own, rank, 0, 2);
-    wait_for_all(store, world);
-    if (rank == 1)
-        tt_reducer_set_trace(tt_ddp_reducer(ddp), end_here, (void *)f);
-    CHECK(pass(ddp) == TT_ERR_PEER);
-    CHECK_TEXT("rank 1");
-    CHECK(pass(ddp) != TT_OK); /* and none follows */
-    CHECK(tt_comm_hook_load_state_dict(ddp, TT_NAMED_TENSORS(0, NULL, NULL)) != TT_OK);
-    tt_module_free(ddp);
-    tt_module_free(m);
-    tt_destroy_process_group(group);
-    return 0;
-}
-
-static void a_rank_that_ends_is_named(void **state) {
-    (void)state;
-    static tt_status (*const sets[])(tt_module *) = {tt_f16_hook, set_int8, set_top_k, set_power};
-    for (size_t h = 0; h < COUNT(sets); h++)
-        for (int freeze = 0; freeze < 2; freeze++)
-            for (int64_t at = 1; at < PARAMS; at += 3) {
-                ranks ranks;
-                start_ranks(&ranks, 3, fail_in_hook, &(failing){sets[h], freeze != 0, at});
-                assert_int_equal(end_of_rank(&ranks, 0), 0);
-                assert_int_equal(end_of_rank(&ranks, 2), 0);
-                kill(ranks.pid[1], SIGKILL);
-                assert_int_equal(end_of_rank(&ranks, 1), freeze ? 128 + SIGKILL : 0);
-                tt_store_server_free(ranks.server);
-            }
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hooks_do_what_naive_ones_do),
         cmocka_unit_test(kernels_agree_with_plain_loops),
         cmocka_unit_test(what_is_not_finite_is_not_lost),
-        cmocka_unit_test(training_goes_on_from_state),
-        cmocka_unit_test(another_number_of_ranks_drops_errors),
-        cmocka_unit_test(rebound_wrappers_keep_their_hook),
-        cmocka_unit_test(mistakes_are_named),
-        cmocka_unit_test(types_are_taken_or_refused),
-        cmocka_unit_test(a_rank_that_ends_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,8 +19,8 @@ struct reducer_param {
  * reducer that caused the event, when that is through. */
 using reducer_trace = std::function<void(const tt_reducer_event &event)>;
 
-/* What averages buckets: see tutti/reducer.h. Calls come in the thread that calls the reducer; what they throw is thrown
- * by that call.
+/* What averages buckets: see tutti/reducer.h. Calls come in the thread that calls the reducer; what they throw is
+ * thrown by that call.
  *   comm_hook own;
  *   own.name = "own";
  *   own.next = [](const tt_bucket &b, int stage) {
@@ -31,12 +31,12 @@ using reducer_trace = std::function<void(const tt_reducer_event &event)>;
  *           all_reduce(group::lent(b.group), {b.data, b.count, b.dtype}, TT_AVG, o);
  *       }
  *       return made;
- *   };
- */
+ *   }; */
 struct comm_hook {
     std::string name;
     int stages = 1;
-    std::function<work(const tt_bucket &bucket, int stage)> next; /* none: no hook. An empty work: nothing to wait for */
+    /* none: no hook. An empty work: nothing to wait for */
+    std::function<work(const tt_bucket &bucket, int stage)> next;
     std::function<void(const tt_bucket *buckets, std::int64_t count)> attach; /* may be left out */
     std::function<void()> detach;                                             /* likewise; what it throws is dropped */
     std::string settings; /* what else must be alike on all ranks */
@@ -59,7 +59,9 @@ struct hook_box {
                 return guarded([&] { static_cast<hook_box *>(state)->hook.attach(buckets, count); });
             };
         if (hook.detach)
-            table.detach = [](void *state) { tt_ignore(guarded([&] { static_cast<hook_box *>(state)->hook.detach(); })); };
+            table.detach = [](void *state) {
+                tt_ignore(guarded([&] { static_cast<hook_box *>(state)->hook.detach(); }));
+            };
     }
 };
 

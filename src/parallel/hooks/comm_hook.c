@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char tt__hook_site[] = "a communication hook";
-
 bool tt__hook_takes_f32(tt_dtype dtype) { return dtype == TT_F32; }
 
 /* ---- parameters */

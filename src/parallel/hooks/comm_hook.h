@@ -13,10 +13,10 @@ enum { TT__HOOK_BUFFERS = 3 };
 
 /* A bucket and what a hook keeps for it. */
 typedef struct tt__hook_bucket {
-    tt_bucket view;                    /* its list of gradients is a copy */
-    void *buffers[TT__HOOK_BUFFERS];   /* symmetric memory, while the hook is attached */
-    float *error;                      /* (view.count); NULL: none is fed back */
-    float *more;                       /* (more_count) other errors of this rank, likewise */
+    tt_bucket view;                  /* its list of gradients is a copy */
+    void *buffers[TT__HOOK_BUFFERS]; /* symmetric memory, while the hook is attached */
+    float *error;                    /* (view.count); NULL: none is fed back */
+    float *more;                     /* (more_count) other errors of this rank, likewise */
     int64_t more_count;
 } tt__hook_bucket;
 

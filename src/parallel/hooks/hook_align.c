@@ -1,10 +1,12 @@
-/* What a hook must have alike on all ranks: a rank that is new, or was behind when another failed, takes it from the one
- * that has come furthest. */
+/* What a hook must have alike on all ranks: a rank that is new, or was behind when another failed, takes it from the
+ * one that has come furthest. */
 #include "base/saved_error.h"
 #include "parallel/hooks/comm_hook.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+const char tt__hook_site[] = "a communication hook";
 
 void tt__hook_forget(tt__hook *h) {
     for (int64_t b = 0; b < h->bucket_count; b++) {
@@ -27,8 +29,8 @@ static tt_status tell_progress(const tt__hook *h, tt_group *group, tt_status min
     int64_t *all = calloc((size_t)world * TOLD, sizeof *all);
     if (!all)
         return tt__fail(TT_ERR_MEMORY, "no memory for what %d ranks tell", world);
-    tt_status status = tt_all_gather_with(
-        TT_ARGS(tt_all_gather_args, group, own, all, TOLD, TT_I64, .file = tt__hook_site));
+    tt_status status =
+        tt_all_gather_with(TT_ARGS(tt_all_gather_args, group, own, all, TOLD, TT_I64, .file = tt__hook_site));
     *from = -1;
     for (int rank = 0; rank < world && !status; rank++) {
         const int64_t *told = all + (size_t)rank * TOLD;

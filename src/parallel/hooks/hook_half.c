@@ -60,11 +60,14 @@ static tt_status half_next(void *state, const tt_bucket *b, int stage, tt_work *
 
 static void half_free(tt__hook *h) { free(h); }
 
-#define HALF_HOOK(name_)                                                                                           \
-    {                                                                                                              \
-        .hook = {.size = sizeof(tt_comm_hook), .name = #name_, .next = half_next, .attach = tt__hook_attach,       \
-                 .detach = tt__hook_detach},                                                                       \
-        .takes = takes_##name_, .types = "f32, f64 and " #name_, .needs = half_needs, .free = half_free            \
+#define HALF_HOOK(name_)                                                                                \
+    {                                                                                                   \
+        .hook = {.size = sizeof(tt_comm_hook),                                                          \
+                 .name = #name_,                                                                        \
+                 .next = half_next,                                                                     \
+                 .attach = tt__hook_attach,                                                             \
+                 .detach = tt__hook_detach},                                                            \
+        .takes = takes_##name_, .types = "f32, f64 and " #name_, .needs = half_needs, .free = half_free \
     }
 static const tt__hook_class f16_class = HALF_HOOK(f16);
 static const tt__hook_class bf16_class = HALF_HOOK(bf16);

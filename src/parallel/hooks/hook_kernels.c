@@ -7,30 +7,31 @@
 
 /* ---- 16 bits ---- */
 
-#define HALF_LOOPS(type)                                                                                     \
-    static void type##_narrow_f32(uint16_t *restrict out, const float *restrict in, size_t n, float divisor) { \
-        for (size_t i = 0; i < n; i++)                                                                       \
-            out[i] = tt__##type##_of_float(tt__float_of_##type(tt__##type##_of_float(in[i])) / divisor);     \
-    }                                                                                                        \
+#define HALF_LOOPS(type)                                                                                        \
+    static void type##_narrow_f32(uint16_t *restrict out, const float *restrict in, size_t n, float divisor) {  \
+        for (size_t i = 0; i < n; i++)                                                                          \
+            out[i] = tt__##type##_of_float(tt__float_of_##type(tt__##type##_of_float(in[i])) / divisor);        \
+    }                                                                                                           \
     static void type##_narrow_f64(uint16_t *restrict out, const double *restrict in, size_t n, float divisor) { \
-        for (size_t i = 0; i < n; i++)                                                                       \
+        for (size_t i = 0; i < n; i++)                                                                          \
             out[i] = tt__##type##_of_float(tt__float_of_##type(tt__##type##_of_float((float)in[i])) / divisor); \
-    }                                                                                                        \
-    static void type##_divide(uint16_t *x, size_t n, float divisor) {                                        \
-        for (size_t i = 0; i < n; i++)                                                                       \
-            x[i] = tt__##type##_of_float(tt__float_of_##type(x[i]) / divisor);                               \
-    }                                                                                                        \
-    static void type##_widen_f32(float *restrict out, const uint16_t *restrict in, size_t n) {               \
-        for (size_t i = 0; i < n; i++)                                                                       \
-            out[i] = tt__float_of_##type(in[i]);                                                             \
-    }                                                                                                        \
-    static void type##_widen_f64(double *restrict out, const uint16_t *restrict in, size_t n) {              \
-        for (size_t i = 0; i < n; i++)                                                                       \
-            out[i] = (double)tt__float_of_##type(in[i]);                                                     \
+    }                                                                                                           \
+    static void type##_divide(uint16_t *x, size_t n, float divisor) {                                           \
+        for (size_t i = 0; i < n; i++)                                                                          \
+            x[i] = tt__##type##_of_float(tt__float_of_##type(x[i]) / divisor);                                  \
+    }                                                                                                           \
+    static void type##_widen_f32(float *restrict out, const uint16_t *restrict in, size_t n) {                  \
+        for (size_t i = 0; i < n; i++)                                                                          \
+            out[i] = tt__float_of_##type(in[i]);                                                                \
+    }                                                                                                           \
+    static void type##_widen_f64(double *restrict out, const uint16_t *restrict in, size_t n) {                 \
+        for (size_t i = 0; i < n; i++)                                                                          \
+            out[i] = (double)tt__float_of_##type(in[i]);                                                        \
     }
 HALF_LOOPS(f16)
 HALF_LOOPS(bf16)
-#define HALF_KERNELS(type) {type##_narrow_f32, type##_narrow_f64, type##_divide, type##_widen_f32, type##_widen_f64}
+#define HALF_KERNELS(type) \
+    { type##_narrow_f32, type##_narrow_f64, type##_divide, type##_widen_f32, type##_widen_f64 }
 
 /* ---- f32 ---- */
 

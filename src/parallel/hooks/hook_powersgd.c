@@ -47,7 +47,7 @@ enum { PS, QS };
 
 /* ---- which are compressed */
 
-static int64_t rank_of(const power_hook *h, int64_t rows, int64_t columns) {
+static int64_t useful_rank(const power_hook *h, int64_t rows, int64_t columns) {
     int64_t rank = h->rank;
     rank = rows < rank ? rows : rank;
     rank = columns < rank ? columns : rank;
@@ -57,7 +57,7 @@ static int64_t rank_of(const power_hook *h, int64_t rows, int64_t columns) {
 
 static int64_t param_rank(const power_hook *h, int64_t param) {
     const tt__hook_param *p = &h->base.params[param];
-    return p->rows > 0 && p->count > 0 ? rank_of(h, p->rows, p->count / p->rows) : 0;
+    return p->rows > 0 && p->count > 0 ? useful_rank(h, p->rows, p->count / p->rows) : 0;
 }
 
 static const power_matrix *matrix_of(const power_hook *h, const tt_bucket_gradient *at) {
@@ -305,8 +305,9 @@ static tt_status power_attached(tt__hook *hook) {
         *m = (power_matrix){.rows = p->rows, .columns = p->count / p->rows, .rank = rank};
         there = (m->q = calloc((size_t)(m->columns * rank), sizeof *m->q)) != NULL;
     }
-    return there ? TT_OK : tt__fail(TT_ERR_MEMORY, "no memory for the matrices of %lld parameters",
-                                    (long long)hook->param_count);
+    return there
+               ? TT_OK
+               : tt__fail(TT_ERR_MEMORY, "no memory for the matrices of %lld parameters", (long long)hook->param_count);
 }
 
 static void power_forget(tt__hook *hook) {
@@ -456,8 +457,9 @@ tt_status tt_powersgd_hook_with(const tt_powersgd_hook_args *given, size_t size)
         h->warm_start = !a.no_warm_start;
         h->seed = a.seed;
         power_forget(&h->base);
-        snprintf(settings, sizeof settings, "rank %d, start %lld, min_compression_rate %.17g, epsilon %.17g, seed %u%s%s",
-                 h->rank, (long long)h->start, h->min_compression_rate, h->epsilon, h->seed,
+        snprintf(settings, sizeof settings,
+                 "rank %d, start %lld, min_compression_rate %.17g, epsilon %.17g, seed %u%s%s", h->rank,
+                 (long long)h->start, h->min_compression_rate, h->epsilon, h->seed,
                  a.no_error_feedback ? ", no error feedback" : "", a.no_warm_start ? ", no warm start" : "");
     }
     return tt__hook_register(a.ddp, (tt__hook *)h, &powersgd_class, h ? settings : NULL);

@@ -5,9 +5,9 @@
  *
  * A gradient of n elements gives k = ceil(density n) pairs of 8 bytes, the place in the bucket and the value; K pairs a
  * bucket. One all_gather: (N-1) 8 K bytes a rank. All ranks add up the pairs in the order of ranks and divide by N. */
-#include "base/half.h"
 #include "base/args.h"
 #include "base/error.h"
+#include "base/half.h"
 #include "parallel/hooks/comm_hook.h"
 #include "parallel/hooks/hook_kernels.h"
 
@@ -85,7 +85,7 @@ static void take_largest(top_pair *to, const float *x, int64_t n, int64_t k, int
 /* ---- stages */
 
 /* What is not sent is the error; what is neither sent nor finite would stay so for ever. */
-static void keep_rest(float *error, const tt_bucket *b, const top_pair *sent, int64_t pairs) {
+static void keep_unsent(float *error, const tt_bucket *b, const top_pair *sent, int64_t pairs) {
     const float *x = b->data;
     memcpy(error, x, (size_t)b->count * sizeof *error);
     for (int64_t i = 0; i < pairs; i++)
@@ -110,11 +110,11 @@ static tt_status send_largest(const top_k_hook *h, const tt_bucket *b, tt_work *
         pairs += k;
     }
     if (own->error)
-        keep_rest(own->error, b, to, pairs);
+        keep_unsent(own->error, b, to, pairs);
     if (!pairs)
         return TT_OK;
-    return tt_all_gather_with(TT_ARGS(tt_all_gather_args, b->group, to, own->buffers[ALL],
-                                      pairs * (int64_t)sizeof *to, TT_U8, .work = work, .file = tt__hook_site));
+    return tt_all_gather_with(TT_ARGS(tt_all_gather_args, b->group, to, own->buffers[ALL], pairs * (int64_t)sizeof *to,
+                                      TT_U8, .work = work, .file = tt__hook_site));
 }
 
 static void add_largest(const top_k_hook *h, const tt_bucket *b) {

@@ -5,7 +5,7 @@
 enum { PARTS = 8 };
 
 /* In several sums, which don't wait for each other. */
-static double row_dot(const float *a, const float *b, int64_t n) {
+static double dot_rows(const float *a, const float *b, int64_t n) {
     double part[PARTS] = {0}, sum = 0;
     int64_t i = 0;
     for (; i + PARTS <= n; i += PARTS)
@@ -22,7 +22,7 @@ static double row_dot(const float *a, const float *b, int64_t n) {
 static void take_parts_away(float *v, const float *a, int64_t before, int64_t n) {
     for (int64_t k = 0; k < before; k++) {
         const float *q = a + k * n;
-        double along = row_dot(q, v, n);
+        double along = dot_rows(q, v, n);
         for (int64_t i = 0; i < n; i++)
             v[i] = (float)((double)v[i] - along * (double)q[i]);
     }
@@ -42,7 +42,7 @@ static void make_unit_row(float *v, const float *a, int64_t before, int64_t n) {
             v[i] = i == at % n;
         for (int pass = 0; pass < 2; pass++)
             take_parts_away(v, a, before, n);
-        square = row_dot(v, v, n);
+        square = dot_rows(v, v, n);
     }
     divide_row(v, n, sqrt(square));
 }
@@ -51,14 +51,14 @@ static void make_unit_row(float *v, const float *a, int64_t before, int64_t n) {
 static const double dependent = 1e-6;
 
 static void orthonormal_row(float *v, const float *a, int64_t before, int64_t n) {
-    double length = sqrt(row_dot(v, v, n)), left = length;
+    double length = sqrt(dot_rows(v, v, n)), left = length;
     if (isnan(length))
         return;
     if (length > 0 && isfinite(length))
         divide_row(v, n, length); /* so that squares neither vanish nor overflow */
     for (int pass = 0; pass < 2; pass++) {
         take_parts_away(v, a, before, n);
-        left = sqrt(row_dot(v, v, n));
+        left = sqrt(dot_rows(v, v, n));
         if (left < dependent || length == 0) {
             make_unit_row(v, a, before, n);
             return;
@@ -70,14 +70,14 @@ static void orthonormal_row(float *v, const float *a, int64_t before, int64_t n)
 void tt__orthonormal_rows(float *a, int64_t rank, int64_t n, double epsilon) {
     for (int64_t j = 0; j < rank; j++) {
         float *v = a + j * n;
-        double length = epsilon > 0 ? sqrt(row_dot(v, v, n)) : 0;
+        double length = epsilon > 0 ? sqrt(dot_rows(v, v, n)) : 0;
         if (epsilon <= 0 || length == 0) {
             orthonormal_row(v, a, j, n);
             continue;
         }
         divide_row(v, n, length + epsilon);
         for (int64_t k = j + 1; k < rank; k++) { /* as PyTorch: of what is left, although v is no unit vector */
-            double along = row_dot(v, a + k * n, n);
+            double along = dot_rows(v, a + k * n, n);
             for (int64_t i = 0; i < n; i++)
                 a[k * n + i] = (float)((double)a[k * n + i] - along * (double)v[i]);
         }
