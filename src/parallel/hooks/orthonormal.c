@@ -51,14 +51,14 @@ static void make_unit_row(float *v, const float *a, int64_t before, int64_t n) {
 static const double dependent = 1e-6;
 
 static void orthonormal_row(float *v, const float *a, int64_t before, int64_t n) {
-    double length = sqrt(dot_rows(v, v, n)), left = length;
+    double length = sqrt(dot_rows(v, v, n));
     if (isnan(length))
         return;
     if (length > 0 && isfinite(length))
         divide_row(v, n, length); /* so that squares neither vanish nor overflow */
     for (int pass = 0; pass < 2; pass++) {
         take_parts_away(v, a, before, n);
-        left = sqrt(dot_rows(v, v, n));
+        double left = sqrt(dot_rows(v, v, n));
         if (left < dependent || length == 0) {
             make_unit_row(v, a, before, n);
             return;
