@@ -90,7 +90,7 @@ typedef struct tt_powersgd_hook_args {
  *   tt_powersgd_hook(ddp, .rank = 4, .start = 10)
  * Two differences: a column of zeros, as a gradient of zeros gives, becomes a unit vector, where PyTorch makes NaN of
  * it, or with an epsilon stays at zero for ever; and after a step with inf or NaN the matrices it reached are drawn
- * anew, and their errors zero. */
+ * anew, with those of their bucket, and their errors zero. */
 TT_API TT_NODISCARD tt_status tt_powersgd_hook_with(const tt_powersgd_hook_args *args, size_t size);
 
 /* What this rank's hook remembers, by name: "powersgd.error.fc.weight", "powersgd.q.fc.weight", "powersgd.step" ...

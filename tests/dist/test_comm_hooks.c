@@ -10,6 +10,7 @@
 
 #include "base/half.h"
 #include "parallel/hooks/hook_kernels.h"
+#include "parallel/hooks/numpy_draws.h"
 #include "support/given_gradients.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -270,6 +271,22 @@ static void kernels_agree_with_plain_loops(void **state) {
 #endif
 }
 
+/* numpy's own answers. */
+static void seeds_are_numpys(void **state) {
+    (void)state;
+    static const struct {
+        uint64_t seed;
+        uint32_t drawn[5];
+    } known[] = {{0, {209652396, 398764591, 924231285, 404868288, 441365315}},
+                 {12345, {771445218, 601959909, 285080861, 561383553, 789925284}}};
+    for (size_t i = 0; i < COUNT(known); i++) {
+        tt_generator *g = tt_generator_new(known[i].seed);
+        for (int k = 0; k < 5; k++)
+            assert_int_equal(tt__numpy_randint_billion(g), known[i].drawn[k]);
+        tt_generator_free(g);
+    }
+}
+
 /* ---- what is not finite, and zeros */
 
 static void spoil_step(tt_group *group, int rank, void *user) {
@@ -307,6 +324,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hooks_do_what_naive_ones_do),
         cmocka_unit_test(kernels_agree_with_plain_loops),
+        cmocka_unit_test(seeds_are_numpys),
         cmocka_unit_test(what_is_not_finite_is_not_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -161,6 +161,8 @@ tt_status tt__hook_attach(void *state, const tt_bucket *buckets, int64_t count) 
     tt_status status = tt__hook_align(h, buckets[0].group, attach_alone(h, buckets, count));
     if (!status && (status = allocate_buffers(h)))
         free_buffers(h);
+    if (status)
+        h->group = NULL; /* it may go while the wrapper keeps the hook */
     return status;
 }
 

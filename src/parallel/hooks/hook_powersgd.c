@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "parallel/hooks/comm_hook.h"
 #include "parallel/hooks/hook_kernels.h"
+#include "parallel/hooks/numpy_draws.h"
 #include "parallel/hooks/orthonormal.h"
 #include "tensor/generator.h"
 #include "tensor/ops.h"
@@ -86,15 +87,6 @@ static int64_t list_compressed(const power_hook *h, const tt_bucket *b) {
 
 /* ---- drawing */
 
-/* RandomState.randint(10^9): 30 bits, again while they are too many. */
-static uint32_t next_seed(power_hook *h) {
-    uint32_t most = 999999999, drawn;
-    do
-        drawn = tt_generator_random(&h->seeds) & ((1u << 30) - 1);
-    while (drawn > most);
-    return drawn;
-}
-
 /* Q (columns,rank) of normal numbers, transposed. `room` has that many. */
 static void draw_q(tt_generator *g, const power_matrix *m, float *room) {
     tt__generator_normal_f32(g, room, m->columns * m->rank, 0, 1);
@@ -106,7 +98,7 @@ static void draw_q(tt_generator *g, const power_matrix *m, float *room) {
 /* Draw all Qs of the bucket anew. The draws are alike on all ranks. room: of the bucket's Qs. */
 static void draw_qs(power_hook *h, const tt_bucket *b, int64_t count, float *room) {
     tt_generator g;
-    tt__generator_init(&g, next_seed(h));
+    tt__generator_init(&g, tt__numpy_randint_billion(&h->seeds));
     for (int64_t k = 0; k < count; k++)
         draw_q(&g, matrix_of(h, &b->gradients[h->order[k]]), room);
 }
