@@ -7,6 +7,7 @@
 #include <tutti/base.h>
 #include <tutti/checkpoint.h>
 #include <tutti/comm.h>
+#include <tutti/comm_hooks.h>
 #include <tutti/data.h>
 #include <tutti/data_parallel.h>
 #include <tutti/datasets.h>

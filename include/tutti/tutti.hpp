@@ -20,6 +20,7 @@
 #include <tutti/cpp/base.hpp>
 #include <tutti/cpp/checkpoint.hpp>
 #include <tutti/cpp/comm.hpp>
+#include <tutti/cpp/comm_hooks.hpp>
 #include <tutti/cpp/data.hpp>
 #include <tutti/cpp/data_parallel.hpp>
 #include <tutti/cpp/datasets.hpp>

@@ -119,6 +119,13 @@ inline tt_ddp_logging_data ddp_logging_data(module &ddp) {
     return data;
 }
 
+/* Average a wrapper's gradients by this hook; one without `next`: as without a hook. */
+inline void ddp_register_comm_hook(module &ddp, comm_hook hook) {
+    tt_ddp_register_comm_hook_args a = TT_DDP_REGISTER_COMM_HOOK_ARGS_INIT;
+    a.ddp = ddp.get();
+    detail::give_hook(tt_ddp_register_comm_hook_with, a, std::move(hook));
+}
+
 /* Backward passes through a wrapper average nothing until the enclosing block is left. PyTorch: no_sync. */
 class no_sync {
   public:
