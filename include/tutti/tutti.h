@@ -16,6 +16,7 @@
 #include <tutti/job.h>
 #include <tutti/layers.h>
 #include <tutti/loader.h>
+#include <tutti/local_sgd.h>
 #include <tutti/metrics.h>
 #include <tutti/models.h>
 #include <tutti/nn.h>
