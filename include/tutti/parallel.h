@@ -200,6 +200,24 @@ TT_API tt_reducer *tt_ddp_reducer(tt_module *ddp);
  *   tt_ddp_set_sync(ddp, last_batch_of_this_step) */
 TT_API TT_NODISCARD tt_status tt_ddp_set_sync(tt_module *ddp, bool sync);
 
+typedef struct tt_ddp_register_comm_hook_args {
+    tt_module *ddp;           /* required: a wrapper */
+    const tt_comm_hook *hook; /* required: NULL: average again as without a hook */
+    void *state;              /* required: handed to the hook; borrowed, unless there is .destroy */
+    TT_OPTIONS;
+    const char *settings;         /* what else must be alike on all ranks, for people: "rank 4, from step 10" */
+    void (*destroy)(void *state); /* release `state`: when another hook is registered, the wrapper is freed, and on
+                                     failure */
+    char tt_end;                  /* not an option: see base.h */
+} tt_ddp_register_comm_hook_args;
+
+/* Average the gradients of a wrapper by a communication hook (reducer.h) from now on. Collective. A wrapper that gets
+ * another group takes the hook along, which is detached from the old group's buckets and attached to the new one's.
+ *   tt_ddp_register_comm_hook(ddp, &top_k, state, .settings = "1 %", .destroy = free)
+ * Errors: those of tt_reducer_set_comm_hook(); TT_ERR_INVALID no wrapper. PyTorch:
+ * DistributedDataParallel.register_comm_hook. */
+TT_API TT_NODISCARD tt_status tt_ddp_register_comm_hook_with(const tt_ddp_register_comm_hook_args *args, size_t size);
+
 /* tt_module_free(ddp) ends the wrapper, not the module, in whichever order they are freed. Collective as
  * tt_reducer_free() is. */
 
@@ -214,7 +232,11 @@ TT_API TT_NODISCARD tt_status tt_ddp_set_sync(tt_module *ddp, bool sync);
 #define TT_TENSOR_SEND_ARGS_INIT TT_ARGS_INIT
 #define TT_TENSOR_RECV_ARGS_INIT TT_ARGS_INIT
 #define TT_DDP_ARGS_INIT TT_ARGS_INIT
+#define TT_DDP_REGISTER_COMM_HOOK_ARGS_INIT TT_ARGS_INIT
 #ifndef __cplusplus
+#define tt_ddp_register_comm_hook(ddp_, hook_, ...) \
+    tt_ddp_register_comm_hook_with(                 \
+        TT_ARGS(tt_ddp_register_comm_hook_args, .ddp = (ddp_), .hook = (hook_), .state = __VA_ARGS__))
 #define tt_ddp(module_, ...) tt_ddp_with(TT_ARGS(tt_ddp_args, .module = (module_), .group = __VA_ARGS__))
 
 #define tt_tensor_all_reduce(group_, x_, ...) \

@@ -78,6 +78,74 @@ TT_API bool tt_reducer_was_used(const tt_reducer *reducer, int64_t i);
  * tt_all_reduce(). */
 TT_API TT_NODISCARD tt_status tt_reducer_finish(tt_reducer *reducer);
 
+/* ---- communication hooks: another way to average a bucket */
+
+/* A gradient in a bucket: its parameter's number, and where it lies, in elements. */
+typedef struct tt_bucket_gradient {
+    int64_t param, offset, count;
+} tt_bucket_gradient;
+
+/* A bucket, as hooks see it: all is borrowed, and stays where it is until the hook is detached. */
+typedef struct tt_bucket {
+    tt_group *group;
+    int64_t index, buckets; /* it is number `index` of so many */
+    /* symmetric memory of the group; `count` elements, of which those between gradients are 0 */
+    void *data;
+    int64_t count;
+    tt_dtype dtype;
+    int64_t gradient_count;
+    const tt_bucket_gradient *gradients; /* in the order in which they lie */
+} tt_bucket;
+
+/* What averages buckets. All is called in the thread that calls the reducer; the table is borrowed for as long as a
+ * reducer has it. PyTorch: DistributedDataParallel.register_comm_hook. */
+typedef struct tt_comm_hook {
+    size_t size;      /* sizeof(tt_comm_hook): TT_COMM_HOOK(.name = ...) sets it */
+    const char *name; /* "powersgd": compared over the ranks, and part of errors */
+
+    /* How many collectives follow each other in a bucket, each of which needs the result of the one before; 0 = 1. A
+     * bucket's first is begun when the last one of the bucket before has been, so that all ranks call the same in the
+     * same order: with more than one, a bucket waits for the one before it. */
+    int stages;
+
+    /* Begin stage 0, 1, ... of a bucket, whose gradients are this rank's, not scaled: *work is a call with .work, which
+     * the reducer waits for and frees, or stays NULL where there is nothing to wait for. With stage == stages: the last
+     * call has ended; leave the averages in bucket->data, alike on all ranks. Must not wait for peers. */
+    tt_status (*next)(void *state, const tt_bucket *bucket, int stage, tt_work **work);
+
+    /* Optional: the hook gets these buckets, `count` of them, of a reducer; it may allocate, and call collectively. On
+     * failure detach is not called. */
+    tt_status (*attach)(void *state, const tt_bucket *buckets, int64_t count);
+
+    /* Optional: the buckets go. No stage is under way. Collective, as tt_group_free() is. */
+    void (*detach)(void *state);
+} tt_comm_hook;
+#define TT_COMM_HOOK(...) ((tt_comm_hook){.size = sizeof(tt_comm_hook), __VA_ARGS__})
+
+typedef struct tt_reducer_set_comm_hook_args {
+    tt_reducer *reducer;      /* required */
+    const tt_comm_hook *hook; /* required: NULL: average again as without a hook */
+    void *state;              /* required: handed to the hook; borrowed, unless there is .destroy */
+    TT_OPTIONS;
+    const char *settings;         /* what else must be alike on all ranks, for people: "rank 4, from step 10" */
+    void (*destroy)(void *state); /* release `state`: when another hook is set, the reducer is freed, and on failure */
+    char tt_end;                  /* not an option: see base.h */
+} tt_reducer_set_comm_hook_args;
+
+/* Collective, between steps: average buckets by `hook` from now on. Which parameters take part in a step is told by a
+ * small call of the reducer's own for each bucket, as a hook need not keep numbers exact.
+ *   tt_reducer_set_comm_hook(reducer, &top_k, state, .settings = "1 %")
+ * Errors: TT_ERR_MISMATCH the ranks set different hooks or settings, and the hook before stays; TT_ERR_INVALID a hook
+ * without size, name or next, or with stages below 0; TT_ERR_STATE a step is under way, or an earlier one failed; what
+ * attach returned, and buckets are then averaged as without a hook. */
+TT_API TT_NODISCARD tt_status tt_reducer_set_comm_hook_with(const tt_reducer_set_comm_hook_args *args, size_t size);
+#define TT_REDUCER_SET_COMM_HOOK_ARGS_INIT TT_ARGS_INIT
+#ifndef __cplusplus
+#define tt_reducer_set_comm_hook(reducer_, hook_, ...) \
+    tt_reducer_set_comm_hook_with(                     \
+        TT_ARGS(tt_reducer_set_comm_hook_args, .reducer = (reducer_), .hook = (hook_), .state = __VA_ARGS__))
+#endif
+
 /* Number of buckets (0 for NULL), and the bucket of parameter i (-1: no such parameter). Buckets are reduced in index
  * order. */
 TT_API int64_t tt_reducer_bucket_count(const tt_reducer *reducer);

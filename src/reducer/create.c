@@ -118,6 +118,8 @@ static void lay_out(tt_reducer *r, const tt_reducer_param *params) {
         b->count += ((size_t)params[i].count + step - 1) / step * step;
         b->pending = ++b->params;
     }
+    for (size_t b = 0; b < r->bucket_count; b++)
+        r->buckets[b].gradients = r->buckets[b].count;
     for (size_t i = r->param_count; i-- > 0;)
         r->params[i].mark = r->buckets[r->params[i].bucket].count++;
 }
@@ -134,12 +136,37 @@ static tt_status allocate_buckets(tt_reducer *r) {
     return TT_OK;
 }
 
-/* Wait for the works of an abandoned step: they must end before their memory goes. */
-static void free_buckets(tt_reducer *r) {
-    for (size_t b = r->ended; b < r->begun; b++) {
-        tt_ignore(tt_work_wait(r->buckets[b].work)); /* only that they have ended matters */
-        tt_work_free(r->buckets[b].work);
+/* Describe each bucket as hooks see it. */
+static tt_status describe_buckets(tt_reducer *r, const tt_reducer_param *params) {
+    for (size_t b = 0; b < r->bucket_count; b++) {
+        tt__reducer_bucket *bucket = &r->buckets[b];
+        tt_bucket_gradient *list = calloc(bucket->params, sizeof *list);
+        if (!list)
+            return fail_no_memory((int64_t)r->param_count);
+        size_t n = 0;
+        for (size_t i = r->param_count; i-- > 0;)
+            if (r->params[i].bucket == b)
+                list[n++] = (tt_bucket_gradient){.param = (int64_t)i,
+                                                 .offset = ((char *)r->params[i].gradient - (char *)bucket->data) /
+                                                           (int64_t)tt_dtype_size(bucket->dtype),
+                                                 .count = params[i].count};
+        bucket->view = (tt_bucket){.group = r->group,
+                                   .index = (int64_t)b,
+                                   .buckets = (int64_t)r->bucket_count,
+                                   .data = bucket->data,
+                                   .count = (int64_t)bucket->gradients,
+                                   .dtype = bucket->dtype,
+                                   .gradient_count = (int64_t)n,
+                                   .gradients = list};
     }
+    return TT_OK;
+}
+
+static void free_buckets(tt_reducer *r) {
+    tt__reducer_end_works(r);
+    tt__reducer_end_hook(r);
+    for (size_t b = 0; b < r->bucket_count; b++)
+        free((void *)r->buckets[b].view.gradients);
     for (size_t b = 0; b < r->bucket_count; b++)
         if (r->buckets[b].data &&
             tt_group_free_with(TT_ARGS(tt_group_free_args, r->group, r->buckets[b].data, .file = "tt_reducer_free")))
@@ -177,6 +204,8 @@ static tt_status build_reducer(const tt_reducer_new_args *args) {
         lay_out(r, args->params);
         status = allocate_buckets(r);
     }
+    if (!status)
+        status = describe_buckets(r, args->params);
     if (status) {
         end_reducer(r);
         return status;

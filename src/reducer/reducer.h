@@ -26,11 +26,17 @@ typedef struct tt__reducer_bucket {
     size_t count;
     tt_dtype dtype;
     size_t params;
-    size_t pending; /* parameters that are not ready yet in this step */
-    tt_work *work;  /* while it is reduced */
+    size_t pending;   /* parameters that are not ready yet in this step */
+    size_t gradients; /* elements before the first mark */
+    tt_bucket view;   /* as hooks see it; its list of gradients is allocated */
+    int stage;        /* the last that was begun, if the bucket is */
+    tt_work *work;    /* of that stage; NULL: there is none, or it has ended */
+    tt_work *marks;   /* likewise, of the call that a hook leaves to us */
 } tt__reducer_bucket;
 
-/* Within a step 0 <= ended <= begun <= bucket_count: buckets are begun, and end, in index order. */
+/* Within a step 0 <= ended <= begun <= bucket_count: buckets are begun, and end, in index order. The last that was
+ * begun alone may have stages to begin, and the next is begun after them: so that all ranks make the same calls in the
+ * same order, whatever their timing. */
 struct tt_reducer {
     tt_group *group;
     tt__reducer_param *params;
@@ -38,7 +44,10 @@ struct tt_reducer {
     tt__reducer_bucket *buckets;
     size_t bucket_count;
     size_t begun, ended;
-    tt_status broken; /* why no step can follow any more; TT_OK = usable */
+    const tt_comm_hook *hook; /* NULL: all-reduce */
+    void *hook_state;
+    void (*hook_destroy)(void *state); /* NULL: hook_state is borrowed */
+    tt_status broken;                  /* why no step can follow any more; TT_OK = usable */
     tt_reducer_trace_fn trace;
     void *trace_user;
     void (*trace_destroy)(void *user); /* NULL: trace_user is borrowed */
@@ -46,6 +55,24 @@ struct tt_reducer {
 
 /* Abandon the step under way because of `why`. Peers may wait in it, so every later call fails. */
 TT__EXPORT void tt__reducer_abandon(tt_reducer *reducer, tt_status why);
+
+/* Begin all that can be begun, note what has ended, without waiting for peers; then wait until all has ended. */
+tt_status tt__reducer_advance(tt_reducer *reducer);
+tt_status tt__reducer_end_buckets(tt_reducer *reducer);
+
+/* Wait for the works of a step that was abandoned: they must end before their memory goes. */
+void tt__reducer_end_works(tt_reducer *reducer);
+
+/* Do without the hook from now on, and release its state. */
+void tt__reducer_end_hook(tt_reducer *reducer);
+
+/* Note whether the parameter takes part in the step on this rank. */
+tt_status tt__reducer_put_mark(const tt_reducer *reducer, tt__reducer_param *param, bool unused);
+
+/* The bucket is averaged: find out who was used, and give back what no rank has touched. */
+void tt__reducer_settle_marks(tt_reducer *reducer, size_t bucket);
+
+void tt__reducer_trace(const tt_reducer *reducer, tt_reducer_event_kind kind, size_t index);
 
 /* Trace no further, and release what the trace's user left to it. */
 void tt__reducer_end_trace(tt_reducer *reducer);

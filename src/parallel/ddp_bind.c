@@ -1,0 +1,152 @@
+/* A wrapper's group: what must be alike on its ranks, whose parameters they take, and the reducer that holds the
+ * gradients. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "autograd/engine.h"
+#include "base/saved_error.h"
+#include "parallel/ddp_state.h"
+#include "reducer/text_agreement.h"
+#include "tensor/tensor.h"
+
+tt_status tt__ddp_take_rank_zeros(tt_group *group, const tt_named_tensors *list) {
+    for (int64_t i = 0; i < list->count; i++)
+        if (tt_tensor_broadcast_with(
+                TT_ARGS(tt_tensor_broadcast_args, .group = group, .x = list->tensors[i], .file = DDP_SITE)))
+            return tt__fail_prefix("\"%s\"", list->names[i]);
+    return TT_OK;
+}
+
+static tt_status ddp_no_memory(void) { return tt__fail(TT_ERR_MEMORY, "tt_ddp: no memory for the wrapper"); }
+
+/* What must be alike on all ranks. */
+typedef struct contents {
+    const tt_named_tensors *parameters, *buffers;
+} contents;
+
+static tt_status describe_list(const char *what, const tt_named_tensors *list, char **texts) {
+    for (int64_t i = 0; i < list->count; i++) {
+        bool frozen = *what == 'p' && !tt_requires_grad(list->tensors[i]);
+        if (asprintf(&texts[i], "%s %lld \"%s\" %s%s", what, (long long)i, list->names[i],
+                     TT__DESCRIBE(list->tensors[i]), frozen ? " without gradient" : "") < 0)
+            return texts[i] = NULL, ddp_no_memory();
+    }
+    return TT_OK;
+}
+
+static tt_status compare_with_peers(tt_group *group, const contents *c) {
+    size_t parameters = (size_t)c->parameters->count, count = parameters + (size_t)c->buffers->count;
+    char **texts = calloc(count + 1, sizeof *texts);
+    if (!texts)
+        return ddp_no_memory();
+    tt_status status = describe_list("parameter", c->parameters, texts);
+    if (!status)
+        status = describe_list("buffer", c->buffers, texts + parameters);
+    if (!status)
+        status = tt__agree_on(group, "tt_ddp", (const char *const *)texts, count);
+    for (size_t i = 0; i < count; i++)
+        free(texts[i]);
+    free(texts);
+    return status;
+}
+
+/* Select the parameters that require a gradient: *count of them. `params` has room for all. */
+static tt_status select_trainable(tt__ddp *d, const tt_named_tensors *all, tt_reducer_param *params, size_t *count) {
+    *count = 0;
+    for (int64_t i = 0; i < all->count; i++) {
+        tt_tensor *x = all->tensors[i];
+        if (!tt_requires_grad(x))
+            continue;
+        if (!tt__device_is_host(tt_tensor_device(x)))
+            return tt__fail(TT_ERR_UNSUPPORTED,
+                            "tt_ddp: parameter \"%s\" lies on \"%s\"; buckets of gradients lie on the host",
+                            all->names[i], tt_device_name(tt_tensor_device(x)));
+        d->slots[*count] = (tt__ddp_slot){.owner = d, .index = *count, .parameter = x};
+        params[(*count)++] =
+            (tt_reducer_param){.name = all->names[i], .count = tt_tensor_numel(x), .dtype = tt_tensor_dtype(x)};
+    }
+    return TT_OK;
+}
+
+/* Make the reducer: sets d->reducer and d->slots. */
+static tt_status make_reducer(tt__ddp *d, size_t *count) {
+    const tt_named_tensors *all = tt_module_parameters(d->module);
+    tt_reducer_param *params = calloc((size_t)all->count + 1, sizeof *params);
+    d->slots = calloc((size_t)all->count + 1, sizeof *d->slots);
+    tt_status status = params && d->slots ? TT_OK : ddp_no_memory();
+    if (!status)
+        status = select_trainable(d, all, params, count);
+    if (!status && *count == 0)
+        status = tt__fail(TT_ERR_INVALID, "tt_ddp: the module has no parameter that requires a gradient");
+    if (!status)
+        status =
+            tt_reducer_new(&d->reducer, d->group, params, (int64_t)*count, .bucket_cap_bytes = d->bucket_cap_bytes);
+    free(params);
+    return status;
+}
+
+/* Check that no other wrapper holds the gradients, as two reducers can't. */
+static tt_status check_unwrapped(const tt__ddp *d) {
+    const tt_named_tensors *all = tt_module_parameters(d->module);
+    for (int64_t i = 0; i < all->count; i++)
+        if (tt__leaf_has_hook(all->tensors[i], tt__ddp_on_gradient))
+            return tt__fail(TT_ERR_STATE,
+                            "tt_ddp: parameter \"%s\" belongs to another wrapper already; free that first",
+                            all->names[i]);
+    return TT_OK;
+}
+
+static tt_status attach_slots(tt__ddp *d, size_t count) {
+    for (; d->attached < count; d->attached++) {
+        tt__ddp_slot *s = &d->slots[d->attached];
+        TT__TRY(tt__leaf_set_grad_storage(s->parameter, tt_reducer_gradient(d->reducer, (int64_t)s->index)));
+        tt_status status = tt_register_post_accumulate_grad_hook(s->parameter, tt__ddp_on_gradient, s);
+        if (status) {
+            tt__leaf_set_grad_storage(s->parameter, NULL);
+            return status;
+        }
+        tt__tensor_ref(s->parameter);
+    }
+    return TT_OK;
+}
+
+void tt__ddp_detach(tt__ddp *d) {
+    tt__saved_error saved;
+    tt__error_save(&saved);
+    for (size_t i = 0; i < d->attached; i++) {
+        tt_tensor *x = d->slots[i].parameter;
+        tt__leaf_remove_hook(x, tt__ddp_on_gradient, &d->slots[i]);
+        tt__leaf_set_grad_storage(x, NULL);
+        tt__tensor_unref(x);
+    }
+    tt__error_restore(&saved);
+    tt_reducer_free(d->reducer);
+    free(d->slots);
+    d->reducer = NULL;
+    d->slots = NULL;
+    d->attached = 0;
+    d->stepping = false;
+    d->group = NULL;
+}
+
+static tt_status list_contents(tt_module *module, contents *c) {
+    *c = (contents){tt_module_parameters(module), tt_module_buffers(module)};
+    return c->parameters && c->buffers ? TT_OK : tt_last_status();
+}
+
+tt_status tt__ddp_attach(tt__ddp *d, tt_group *group, bool take) {
+    contents c;
+    size_t count = 0;
+    TT__TRY(list_contents(d->module, &c));
+    TT__TRY(check_unwrapped(d));
+    d->group = group;
+    d->sync = d->synced = true;
+    TT__TRY(compare_with_peers(group, &c));
+    if (take) {
+        TT__TRY(tt__ddp_take_rank_zeros(group, c.parameters));
+        TT__TRY(tt__ddp_take_rank_zeros(group, c.buffers));
+    }
+    TT__TRY(make_reducer(d, &count));
+    TT__TRY(attach_slots(d, count));
+    return tt__ddp_use_hook(d);
+}

@@ -1,0 +1,91 @@
+/* The backward pass of a wrapper: every leaf's gradient lies in a bucket of the reducer. Its hook, called when the
+ * gradient is final, marks it ready, which starts and advances reductions; the end of the pass waits for the rest.
+ * Which parameters the pass won't reach is known when it gives its first gradient, so that they keep no bucket waiting;
+ * at its end where operators in it run passes of their own (tt_recompute(), tt_apply()). */
+#include <string.h>
+
+#include "autograd/engine.h"
+#include "base/error.h"
+#include "parallel/ddp_state.h"
+
+static const char *name_of_slot(const tt__ddp_slot *s) { return s->owner->reducer->params[s->index].name; }
+
+/* Its share of the average is the gradient that it has, also from earlier, if any. */
+static tt_status mark_slot(tt__ddp_slot *s) {
+    tt_reducer *r = s->owner->reducer;
+    tt_tensor *x = s->parameter;
+    s->ready = true;
+    s->absent = !tt_grad(x);
+    if (s->absent)
+        memset(tt_reducer_gradient(r, (int64_t)s->index), 0,
+               (size_t)tt_tensor_numel(x) * tt_dtype_size(tt_tensor_dtype(x)));
+    return s->touched ? tt_reducer_mark_ready(r, (int64_t)s->index) : tt_reducer_mark_unused(r, (int64_t)s->index);
+}
+
+/* One that was frozen, and is trained again, would never be seen to be used. */
+static tt_status check_hooked(const tt__ddp_slot *s) {
+    if (!tt_requires_grad(s->parameter) || tt__leaf_has_hook(s->parameter, tt__ddp_on_gradient))
+        return TT_OK;
+    return tt__fail(TT_ERR_STATE,
+                    "parameter \"%s\" was frozen (tt_requires_grad_()) and is trained again, which its wrapper does "
+                    "not see: wrap the module again",
+                    name_of_slot(s));
+}
+
+/* Mark all that the passes under way won't reach. *waits: some are left for later. */
+static tt_status mark_unreached(tt__ddp *d, bool *waits) {
+    *waits = false;
+    for (size_t i = 0; i < d->attached; i++) {
+        tt__ddp_slot *s = &d->slots[i];
+        if (s->ready)
+            continue;
+        if (tt__gradient_may_come(s->parameter)) {
+            *waits = true;
+            continue;
+        }
+        TT__TRY(check_hooked(s));
+        TT__TRY(mark_slot(s));
+    }
+    return TT_OK;
+}
+
+static tt_status finish_step(tt__ddp *d) {
+    TT__TRY(tt_reducer_finish(d->reducer));
+    for (size_t i = 0; i < d->attached; i++) {
+        tt__ddp_slot *s = &d->slots[i];
+        if (s->absent && tt_reducer_was_used(d->reducer, (int64_t)s->index))
+            tt__leaf_define_grad(s->parameter);
+        s->ready = s->touched = s->absent = false;
+    }
+    d->stepping = false;
+    return TT_OK;
+}
+
+static tt_status on_pass_end(void *user, tt_status pass) {
+    tt__ddp *d = user;
+    bool waits;
+    tt_status status = pass ? pass : mark_unreached(d, &waits);
+    if (status) {
+        tt__reducer_abandon(d->reducer, status);
+        return status;
+    }
+    return waits ? TT_OK : finish_step(d); /* or the second part of the pass does (tt_backward_deferred()) */
+}
+
+tt_status tt__ddp_on_gradient(tt_tensor *x, void *user) {
+    tt__ddp_slot *s = user;
+    tt__ddp *d = s->owner;
+    bool first = !d->stepping, waits;
+    s->touched |= tt_grad(x) != NULL; /* the operators that it went into may have given it none */
+    if (!d->sync)
+        return TT_OK;
+    d->stepping = true;
+    TT__TRY(tt__backward_on_end(on_pass_end, d));
+    if (s->ready && !d->reducer->broken)
+        return tt__fail(TT_ERR_STATE,
+                        "parameter \"%s\" got its gradient twice in a step: the second part of an earlier pass "
+                        "(tt_backward_deferred()) was never run",
+                        name_of_slot(s));
+    TT__TRY(mark_slot(s));
+    return first ? mark_unreached(d, &waits) : TT_OK;
+}

@@ -1,0 +1,65 @@
+/* What a DDP wrapper is made of, and what its files do for each other. */
+#ifndef TT_PARALLEL_DDP_STATE_H
+#define TT_PARALLEL_DDP_STATE_H
+
+#include "reducer/reducer.h"
+
+#include <tutti/nn.h>
+#include <tutti/parallel.h>
+
+typedef struct tt__ddp tt__ddp;
+
+/* One parameter that requires a gradient. */
+typedef struct tt__ddp_slot {
+    tt__ddp *owner;
+    size_t index;         /* in the reducer */
+    tt_tensor *parameter; /* a reference, so that module and wrapper may be freed in any order */
+    bool ready;           /* the reducer knows that it takes part in the step under way, or that it does not */
+    bool touched;         /* a pass since the last step gave it a gradient, also one that averaged nothing */
+    bool absent;          /* it has no gradient here in the step under way */
+} tt__ddp_slot;
+
+struct tt__ddp {
+    tt_module *module; /* kept by the wrapper, as `wrapped` of its class */
+    tt_group *group;   /* NULL: bound to none */
+    size_t bucket_cap_bytes;
+    bool broadcast_buffers; /* at each forward that is trained on and follows one with `sync` */
+    bool sync;              /* average in backward passes */
+    bool synced;            /* when the last forward that is trained on began */
+    bool stepping;          /* a pass that averages has begun */
+    tt_reducer *reducer;
+    tt__ddp_slot *slots;
+    size_t attached;          /* slots whose gradient lies in a bucket */
+    const tt_comm_hook *hook; /* NULL: none. It goes with the wrapper from group to group */
+    void *hook_state;
+    void (*hook_destroy)(void *state); /* NULL: hook_state is borrowed */
+    char *hook_settings;               /* or NULL */
+    tt_module **known_as;              /* where the wrapper is known by others, until it is freed; or NULL */
+};
+
+/* The name that errors of calls in wrapping and in a forward have instead of a file. */
+#define DDP_SITE "tt_ddp"
+
+/* ddp_pass.c: note that a gradient is final. The hook of each parameter, with its slot. */
+tt_status tt__ddp_on_gradient(tt_tensor *x, void *user);
+
+/* ddp_bind.c: bind to the group, of whose ranks all have the same parameters, or (`take`) take rank 0's. */
+tt_status tt__ddp_attach(tt__ddp *d, tt_group *group, bool take);
+
+/* Move the module's gradients back to memory of their own, with their values, and let go of the group. A parameter that
+ * was frozen meanwhile has none. */
+void tt__ddp_detach(tt__ddp *d);
+
+/* ddp_hook.c: have the reducer, which is new, average by the wrapper's hook, if there is one. */
+tt_status tt__ddp_use_hook(tt__ddp *d);
+
+/* Release the hook's state. */
+void tt__ddp_end_hook(tt__ddp *d);
+
+/* Average by this hook from now on; its state stays the caller's on failure. */
+tt_status tt__ddp_set_hook(tt__ddp *d, const tt_ddp_register_comm_hook_args *args);
+
+/* Make tensors rank 0's, by name in errors. */
+tt_status tt__ddp_take_rank_zeros(tt_group *group, const tt_named_tensors *list);
+
+#endif

@@ -1,0 +1,132 @@
+/* How a step's buckets are averaged: begun in order, stage by stage where a hook has several, and ended in order. */
+#include "reducer/reducer.h"
+
+#include "base/error.h"
+
+/* What errors of collectives name, as they have no line of the program's. */
+static const char average_site[] = "the averaging of gradients";
+
+/* ---- stages */
+
+static int stages_of(const tt_reducer *r) { return r->hook && r->hook->stages > 0 ? r->hook->stages : 1; }
+
+static tt_status all_reduce_part(const tt_reducer *r, const tt__reducer_bucket *b, size_t first, tt_work **work) {
+    char *at = (char *)b->data + first * tt_dtype_size(b->dtype);
+    return tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, r->group, at, (int64_t)(b->count - first), b->dtype, TT_AVG,
+                                      .work = work, .file = average_site));
+}
+
+static tt_status call_hook(const tt_reducer *r, tt__reducer_bucket *b) {
+    tt_status status = r->hook->next(r->hook_state, &b->view, b->stage, &b->work);
+    return status ? tt__fail_prefix("communication hook \"%s\", bucket %lld", r->hook->name, (long long)b->view.index)
+                  : TT_OK;
+}
+
+static tt_status begin_bucket(tt_reducer *r, tt__reducer_bucket *b) {
+    tt__reducer_trace(r, TT_REDUCER_BEGIN, r->begun++);
+    b->stage = 0;
+    if (!r->hook)
+        return all_reduce_part(r, b, 0, &b->work);
+    TT__TRY(all_reduce_part(r, b, b->gradients, &b->marks));
+    return call_hook(r, b);
+}
+
+static tt_status begin_stage(const tt_reducer *r, tt__reducer_bucket *b) {
+    b->stage++;
+    return call_hook(r, b);
+}
+
+/* The bucket that was begun last, if it has stages left; else NULL. */
+static tt__reducer_bucket *unfinished(const tt_reducer *r) {
+    tt__reducer_bucket *b = r->begun > r->ended ? &r->buckets[r->begun - 1] : NULL;
+    return b && b->stage + 1 < stages_of(r) ? b : NULL;
+}
+
+/* ---- ends */
+
+static tt_status wait_work(tt_work **work) {
+    if (!*work)
+        return TT_OK;
+    TT__TRY(tt_work_wait(*work));
+    tt_work_free(*work);
+    *work = NULL;
+    return TT_OK;
+}
+
+/* Wait for the stage that is under way. */
+static tt_status wait_bucket(tt__reducer_bucket *b) {
+    TT__TRY(wait_work(&b->marks));
+    return wait_work(&b->work);
+}
+
+static bool is_stage_completed(const tt__reducer_bucket *b) {
+    return (!b->marks || tt_work_is_completed(b->marks)) && (!b->work || tt_work_is_completed(b->work));
+}
+
+static tt_status end_bucket(tt_reducer *r) {
+    tt__reducer_bucket *b = &r->buckets[r->ended];
+    TT__TRY(wait_bucket(b));
+    if (r->hook) {
+        b->stage = stages_of(r);
+        TT__TRY(call_hook(r, b));
+    }
+    tt__reducer_settle_marks(r, r->ended);
+    tt__reducer_trace(r, TT_REDUCER_END, r->ended++);
+    return TT_OK;
+}
+
+static tt_status end_completed_buckets(tt_reducer *r) {
+    while (r->ended < r->begun) {
+        tt__reducer_bucket *b = &r->buckets[r->ended];
+        if (b == unfinished(r) || !is_stage_completed(b))
+            return TT_OK;
+        TT__TRY(end_bucket(r));
+    }
+    return TT_OK;
+}
+
+/* ---- both */
+
+static tt_status begin_what_can_be(tt_reducer *r) {
+    for (;;) {
+        tt__reducer_bucket *b = unfinished(r);
+        if (b && !is_stage_completed(b))
+            return TT_OK;
+        if (b) {
+            TT__TRY(wait_bucket(b));
+            TT__TRY(begin_stage(r, b));
+            continue;
+        }
+        if (r->begun == r->bucket_count || r->buckets[r->begun].pending > 0)
+            return TT_OK;
+        TT__TRY(begin_bucket(r, &r->buckets[r->begun]));
+    }
+}
+
+tt_status tt__reducer_advance(tt_reducer *r) {
+    TT__TRY(begin_what_can_be(r));
+    return end_completed_buckets(r);
+}
+
+tt_status tt__reducer_end_buckets(tt_reducer *r) {
+    for (;;) {
+        TT__TRY(tt__reducer_advance(r));
+        if (r->ended == r->bucket_count)
+            return TT_OK;
+        TT__TRY(wait_bucket(&r->buckets[r->ended]));
+    }
+}
+
+void tt__reducer_end_works(tt_reducer *r) {
+    for (size_t i = r->ended; i < r->begun; i++) {
+        tt__reducer_bucket *b = &r->buckets[i];
+        tt_work *works[] = {b->marks, b->work};
+        for (int w = 0; w < 2; w++) {
+            if (!works[w])
+                continue;
+            tt_ignore(tt_work_wait(works[w])); /* only that it has ended matters */
+            tt_work_free(works[w]);
+        }
+        b->marks = b->work = NULL;
+    }
+}
