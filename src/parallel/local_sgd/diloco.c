@@ -78,7 +78,7 @@ static tt_status after_bucket(const tt__flat *f, size_t bucket, void *user) {
     tt__parallel_for(b->count, BLOCK, b->dtype == TT_F64 ? outer_step_f64 : outer_step_f32, &pass);
     for (size_t i = 0; i < f->count; i++)
         if (f->entries[i].bucket == bucket)
-            TT__TRY(tt_copy(f->entries[i].param, d->base.slots[ANCHOR].views[i]));
+            TT__TRY(tt__flat_copy(f->entries[i].param, d->base.slots[ANCHOR].views[i]));
     return TT_OK;
 }
 
@@ -117,7 +117,7 @@ static tt_status check_diloco(const tt_diloco_args *a) {
 /* The anchor begins as the parameters that all ranks have now. */
 static tt_status begin_anchor(diloco *d) {
     for (size_t i = 0; i < d->base.flat.count; i++)
-        TT__TRY(tt_copy(d->base.slots[ANCHOR].views[i], d->base.flat.entries[i].param));
+        TT__TRY(tt__flat_copy(d->base.slots[ANCHOR].views[i], d->base.flat.entries[i].param));
     return TT_OK;
 }
 

@@ -9,6 +9,7 @@
 #include "optim/dict.h"
 #include "reducer/bucket.h"
 #include "tensor/named_tensors.h"
+#include "tensor/ops.h"
 #include "tensor/tensor.h"
 
 /* Each parameter begins at a cache line of its own. */
@@ -144,17 +145,22 @@ tt_status tt__flat_check(const tt__flat *f, const char *who) {
     return TT_OK;
 }
 
+tt_status tt__flat_copy(tt_tensor *to, const tt_tensor *from) {
+    tt__storage_touch(to->storage);
+    return tt__copy_out("an averager", to, from);
+}
+
 tt_status tt__flat_pack(const tt__flat *f, size_t bucket) {
     for (size_t i = 0; i < f->count; i++)
         if (f->entries[i].bucket == bucket)
-            TT__TRY(tt_copy(f->entries[i].view, f->entries[i].param));
+            TT__TRY(tt__flat_copy(f->entries[i].view, f->entries[i].param));
     return TT_OK;
 }
 
 tt_status tt__flat_unpack(const tt__flat *f, size_t bucket) {
     for (size_t i = 0; i < f->count; i++)
         if (f->entries[i].bucket == bucket)
-            TT__TRY(tt_copy(f->entries[i].param, f->entries[i].view));
+            TT__TRY(tt__flat_copy(f->entries[i].param, f->entries[i].view));
     return TT_OK;
 }
 

@@ -43,6 +43,9 @@ tt_status tt__flat_check_list(const char *who, const tt_named_tensors *params);
 /* Check that each parameter has the type and shape with which it was added. */
 tt_status tt__flat_check(const tt__flat *flat, const char *who);
 
+/* Copy elements, converted where types differ: of one shape, in the host's memory. */
+tt_status tt__flat_copy(tt_tensor *to, const tt_tensor *from);
+
 /* Copy a bucket's parameters into it / back. */
 tt_status tt__flat_pack(const tt__flat *flat, size_t bucket);
 tt_status tt__flat_unpack(const tt__flat *flat, size_t bucket);
