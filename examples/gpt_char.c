@@ -34,6 +34,7 @@ static const char usage[] =
     "  --eval-every N     compute the held-out loss every N steps, and at the end (500)\n"
     "  --diloco N         average parameters every N steps, by DiLoCo, instead of gradients in\n"
     "                     each; it divides --steps, --eval-every and --save-every (0: not)\n"
+    "  --send-as f16      round what DiLoCo averages, or bf16 (f32)\n"
     "  --outer-lr X       of DiLoCo's outer steps (0.7)\n"
     "  --outer-momentum X of DiLoCo's outer steps (0.9)\n"
     "  --checkpoint FILE  where to save (gpt_char.safetensors)\n"
@@ -53,6 +54,7 @@ typedef struct Options {
     double dropout;
     int64_t diloco; /* steps of a rank's own; 0: average gradients */
     double outer_lr, outer_momentum;
+    const char *send_as;
     char first[2]; /* what a sample begins with, without --prompt */
 } Options;
 
@@ -75,16 +77,28 @@ static const Options defaults = {
     .heads = 4,
     .outer_lr = 0.7,
     .outer_momentum = 0.9,
+    .send_as = "f32",
 };
 
 /* ---- the command line ---- */
+
+/* TT_BOOL: none. */
+static tt_dtype send_type(const Options *o) {
+    const tt_dtype types[] = {TT_F32, TT_F16, TT_BF16};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (!strcmp(o->send_as, tt_dtype_name(types[i])))
+            return types[i];
+    return TT_BOOL;
+}
 
 /* Evaluations and checkpoints see the model that all ranks have. */
 static bool check_diloco(const Options *o) {
     const TextOptions *t = &o->text;
     bool fits =
         !o->diloco || (t->steps % o->diloco == 0 && t->eval_every % o->diloco == 0 && t->save_every % o->diloco == 0);
-    return fits || complain("--diloco divides --steps, --eval-every and --save-every", "");
+    if (!fits)
+        return complain("--diloco divides --steps, --eval-every and --save-every", "");
+    return send_type(o) < TT_BOOL || complain("--send-as: expected f32, f16 or bf16, got ", o->send_as);
 }
 
 static bool parse_options(Options *o, int argc, char **argv) {
@@ -107,6 +121,7 @@ static bool parse_options(Options *o, int argc, char **argv) {
         {"amp", .text = &t->amp},
         {"eval-every", .integer = &t->eval_every, .min = 1},
         {"diloco", .integer = &o->diloco},
+        {"send-as", .text = &o->send_as},
         {"outer-lr", .real = &o->outer_lr},
         {"outer-momentum", .real = &o->outer_momentum},
         {"checkpoint", .text = &t->checkpoint},
@@ -168,7 +183,8 @@ static tt_status make_model(Run *r, const Options *o) {
 static tt_status average_seldom(Run *r, const Options *o) {
     if (!o->diloco)
         return TT_OK;
-    return tt_diloco(&r->averager, r->world, tt_module_parameters(r->model), o->diloco, o->outer_lr, o->outer_momentum);
+    return tt_diloco(&r->averager, r->world, tt_module_parameters(r->model), o->diloco, o->outer_lr, o->outer_momentum,
+                     .send_as = send_type(o));
 }
 
 static tt_status set_up(Run *r, Options *o) {

@@ -1,8 +1,9 @@
 /* tutti/local_sgd.h: training in which ranks step on their own most of the time, and average parameters instead of
  * gradients: where the network between them is slow.
  *
- * The module is not wrapped by tt_ddp(): its backward passes average nothing. An averager takes rank 0's parameters
- * when it is made, and is told of each step of the optimizer, of whatever kind, which stays the rank's own:
+ * Except for tt_post_local_sgd(), the module is not wrapped by tt_ddp(): its backward passes average nothing. An
+ * averager takes rank 0's parameters when it is made, and is told of each step of the optimizer, of whatever kind,
+ * which stays the rank's own:
  *
  *   tt_model_averager *averager = NULL;
  *   tt_status status = tt_diloco(&averager, world, tt_module_parameters(model), 500, 0.7, 0.9);
@@ -17,8 +18,7 @@
 #ifndef TUTTI_LOCAL_SGD_H
 #define TUTTI_LOCAL_SGD_H
 
-#include <tutti/comm.h>
-#include <tutti/nn.h>
+#include <tutti/parallel.h>
 
 TT_BEGIN_DECLS
 
@@ -28,7 +28,7 @@ typedef struct tt_model_averager tt_model_averager;
  *
  * Each is collective over `group`, which is borrowed (once it is destroyed the averager can only be freed), and keeps
  * the parameters: it and their module may be freed in any order; the list is copied. They are f32, f64, f16 or bf16, in
- * the host's memory, and travel side by side in a few large buffers, as many bytes as they have. All ranks get rank
+ * the host's memory, and travel side by side in a few large buffers. All ranks get rank
  * 0's.
  * *out: the caller's; NULL after a failure. Errors: TT_ERR_INVALID a list that is empty, or a value out of range, by
  * name; TT_ERR_MISMATCH options or parameters that differ, on every rank, with the first that does; TT_ERR_DTYPE a
@@ -75,6 +75,27 @@ typedef struct tt_hierarchical_model_averager_args {
 TT_API TT_NODISCARD tt_status tt_hierarchical_model_averager_with(const tt_hierarchical_model_averager_args *args,
                                                                   size_t size);
 
+typedef struct tt_post_local_sgd_args {
+    tt_model_averager **out; /* required: receives the averager */
+    tt_module *ddp;          /* required: a wrapper that tt_ddp() made; borrowed during the call */
+    int64_t start;           /* required: the first step that is local, counted from 0; >= 0 */
+    int64_t period;          /* required: steps from one averaging of parameters to the next, >= 1 */
+    TT_OPTIONS;
+    /* of this rank: who average gradients from then on. Borrowed until wrapper and averager are freed. NULL: the ranks
+     * of this one's host */
+    tt_group *subgroup;
+    bool no_local_averaging; /* from then on gradients are each rank's own */
+    char tt_end;             /* not an option: see base.h */
+} tt_post_local_sgd_args;
+
+/* Post-local SGD (Lin et al., ICLR 2020): the wrapper's backward passes average gradients over all ranks up to step
+ * `start`, as counted by tt_model_averager_step(), and over the subgroup alone from then on; step number `start`, and
+ * each `period`th after it, averages the parameters over all ranks. Sets the wrapper's communication hook, which stays
+ * when the averager is freed; then it does what it did in the last step. Averager and wrapper may be freed in any
+ * order. Errors: also TT_ERR_INVALID no wrapper. PyTorch: post_localSGD_hook with PostLocalSGDOptimizer.
+ *   tt_post_local_sgd(&averager, ddp, 100, 4) */
+TT_API TT_NODISCARD tt_status tt_post_local_sgd_with(const tt_post_local_sgd_args *args, size_t size);
+
 typedef struct tt_diloco_args {
     tt_model_averager **out;        /* required: receives the averager */
     tt_group *group;                /* required */
@@ -84,12 +105,14 @@ typedef struct tt_diloco_args {
     double outer_lr;       /* required: > 0; the paper: 0.7 */
     double outer_momentum; /* required: 0 to below 1; the paper: 0.9 */
     TT_OPTIONS;
-    char tt_end; /* not an option: see base.h */
+    tt_dtype send_as; /* TT_F16 or TT_BF16: what is averaged is rounded to this, and half as many bytes travel; TT_F32:
+                         not */
+    char tt_end;      /* not an option: see base.h */
 } tt_diloco_args;
 
 /* DiLoCo (Douillard et al., 2023): after each `period` steps of the ranks' own (inner) optimizer, AdamW in the paper,
  * an outer step: SGD with Nesterov's momentum on the average of what their steps have changed, from where all began.
- * It is computed in f32, in f64 for parameters of f64; those of 16 bits travel as f32.
+ * It is computed in f32, and travels so, whatever the type of parameters; in f64 for those of f64.
  *   tt_diloco(&averager, world, tt_module_parameters(model), 500, 0.7, 0.9) */
 TT_API TT_NODISCARD tt_status tt_diloco_with(const tt_diloco_args *args, size_t size);
 
@@ -127,8 +150,12 @@ TT_API void tt_model_averager_free(tt_model_averager *averager);
 
 #define TT_PERIODIC_MODEL_AVERAGER_ARGS_INIT TT_ARGS_INIT
 #define TT_HIERARCHICAL_MODEL_AVERAGER_ARGS_INIT TT_ARGS_INIT
+#define TT_POST_LOCAL_SGD_ARGS_INIT TT_ARGS_INIT
 #define TT_DILOCO_ARGS_INIT TT_ARGS_INIT
 #ifndef __cplusplus
+#define tt_post_local_sgd(out_, ddp_, start_, ...) \
+    tt_post_local_sgd_with(                        \
+        TT_ARGS(tt_post_local_sgd_args, .out = (out_), .ddp = (ddp_), .start = (start_), .period = __VA_ARGS__))
 #define tt_periodic_model_averager(out_, group_, params_, ...)                                                 \
     tt_periodic_model_averager_with(TT_ARGS(tt_periodic_model_averager_args, .out = (out_), .group = (group_), \
                                             .params = (params_), .period = __VA_ARGS__))

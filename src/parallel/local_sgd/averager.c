@@ -56,6 +56,10 @@ tt_status tt__averager_agree(const tt__averager_plan *plan) {
     return compare_over_ranks(plan);
 }
 
+static tt_dtype slot_type(const tt__flat *f, size_t bucket) {
+    return f->buckets[bucket].dtype == TT_F64 ? TT_F64 : TT_F32;
+}
+
 static tt_status make_slot(tt_model_averager *a, tt__averager_slot *slot) {
     const tt__flat *f = &a->flat;
     slot->data = calloc(f->bucket_count + 1, sizeof *slot->data);
@@ -63,11 +67,11 @@ static tt_status make_slot(tt_model_averager *a, tt__averager_slot *slot) {
     if (!slot->data || !slot->views)
         return averager_no_memory(a->cls->name);
     for (size_t b = 0; b < f->bucket_count; b++)
-        if (!(slot->data[b] = calloc((size_t)f->buckets[b].count + 1, tt_dtype_size(f->buckets[b].dtype))))
+        if (!(slot->data[b] = calloc((size_t)f->buckets[b].count + 1, tt_dtype_size(slot_type(f, b)))))
             return averager_no_memory(a->cls->name);
     for (size_t i = 0; i < f->count; i++) {
         const tt__flat_entry *e = &f->entries[i];
-        tt_dtype dtype = f->buckets[e->bucket].dtype;
+        tt_dtype dtype = slot_type(f, e->bucket);
         void *at = (char *)slot->data[e->bucket] + (size_t)e->offset * tt_dtype_size(dtype);
         slot->views[i] = tt__optim_hold(tt_from_blob(at, tt_tensor_shape(e->view), dtype));
         if (!slot->views[i])
@@ -112,9 +116,8 @@ tt_status tt__averager_make(const tt__averager_plan *plan, tt_model_averager **m
         return averager_no_memory(plan->cls->name);
     a->cls = plan->cls;
     a->group = plan->group;
-    TT__TRY(tt__flat_make(&a->flat, plan->cls->name, plan->group, plan->params, plan->cls->widen));
-    TT__TRY(make_slots(a));
-    return tt__flat_take_rank_0(&a->flat, plan->cls->doing);
+    TT__TRY(tt__flat_make(&a->flat, plan->cls->name, plan->group, plan->params, plan->as));
+    return make_slots(a);
 }
 
 tt_status tt__averager_finish(const tt__averager_plan *plan, tt_model_averager *a, tt_status status) {

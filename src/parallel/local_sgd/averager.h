@@ -12,8 +12,7 @@ typedef struct tt__averager_class {
     const char *name;  /* of the public constructor: "tt_diloco" */
     const char *doing; /* what its collectives are part of, for errors */
     size_t size;       /* of its struct */
-    bool widen;        /* parameters of 16 bits travel as f32 */
-    /* State of a parameter's shape and the type of its bucket, e.g. {"momentum_buffer"}. */
+    /* State of a parameter's shape, of f64 for one of f64 and else of f32, e.g. {"momentum_buffer"}. */
     int slots;
     const char *const *slot_names;
     /* Does the next step average? a->steps: those before it. */
@@ -47,11 +46,12 @@ typedef struct tt__averager_plan {
     const tt_named_tensors *params;
     const char *const *options; /* texts, which all ranks must have alike: "period 4" */
     size_t option_count;
+    const tt_dtype *as; /* what parameters travel as; NULL: their own types */
 } tt__averager_plan;
 
-/* Check what can only be checked here, compare options and parameters over the ranks, and make the averager, whose
- * parameters are rank 0's then. The kind's checks of its options come between the two steps, so that a value that is
- * wrong, or differs, is the same error on every rank. */
+/* Check what can only be checked here, compare options and parameters over the ranks, and make the averager. The kind's
+ * checks of its options come between the two steps, so that a value that is wrong, or differs, is the same error on
+ * every rank. */
 tt_status tt__averager_agree(const tt__averager_plan *plan);
 tt_status tt__averager_make(const tt__averager_plan *plan, tt_model_averager **made);
 

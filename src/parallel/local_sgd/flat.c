@@ -42,9 +42,7 @@ static tt_status flat_no_memory(const char *who, size_t count) {
     return tt__fail(TT_ERR_MEMORY, "%s: no memory for %zu parameters", who, count);
 }
 
-static tt_dtype carried_as(tt_dtype dtype, bool widen) {
-    return widen && (dtype == TT_F16 || dtype == TT_BF16) ? TT_F32 : dtype;
-}
+static tt_dtype carried_as(tt_dtype dtype, const tt_dtype *as) { return as && dtype != TT_F64 ? *as : dtype; }
 
 static tt_status watch_params(tt__flat *f, const char *who, const tt_named_tensors *params) {
     f->entries = calloc((size_t)params->count + 1, sizeof *f->entries);
@@ -61,13 +59,13 @@ static tt_status watch_params(tt__flat *f, const char *who, const tt_named_tenso
     return TT_OK;
 }
 
-static tt_status assign_params(tt__flat *f, const char *who, bool widen) {
+static tt_status assign_params(tt__flat *f, const char *who, const tt_dtype *as) {
     const size_t limit = FLAT_BUCKET_BYTES;
     tt__bucket_item *items = calloc(f->count + 1, sizeof *items);
     size_t *bucket_of = calloc(f->count + 1, sizeof *bucket_of);
     if (items && bucket_of) {
         for (size_t i = 0; i < f->count; i++) {
-            items[i].dtype = carried_as(f->entries[i].dtype, widen);
+            items[i].dtype = carried_as(f->entries[i].dtype, as);
             items[i].bytes = (size_t)tt_tensor_numel(f->entries[i].param) * tt_dtype_size(items[i].dtype);
         }
         f->bucket_count = tt__bucket_assign(items, f->count, &limit, 1, bucket_of);
@@ -98,11 +96,12 @@ static tt_status place_views(tt__flat *f) {
     return TT_OK;
 }
 
-tt_status tt__flat_make(tt__flat *f, const char *who, tt_group *group, const tt_named_tensors *params, bool widen) {
+tt_status tt__flat_make(tt__flat *f, const char *who, tt_group *group, const tt_named_tensors *params,
+                        const tt_dtype *as) {
     *f = (tt__flat){.group = group};
     tt__group_hold(group);
     TT__TRY(watch_params(f, who, params));
-    TT__TRY(assign_params(f, who, widen));
+    TT__TRY(assign_params(f, who, as));
     for (size_t b = 0; b < f->bucket_count; b++)
         TT__TRY(tt_group_alloc_with(TT_ARGS(tt_group_alloc_args, &f->buckets[b].data, group,
                                             (size_t)f->buckets[b].count * tt_dtype_size(f->buckets[b].dtype),

@@ -31,9 +31,10 @@ typedef struct tt__flat {
 } tt__flat;
 
 /* Lay out `params`, which are floats in the host's memory (tt__flat_check_list()). Buckets have the parameters' types;
- * `widen`: f32 for those of 16 bits. Collective: all ranks have the same list. tt__flat_free() must follow, also after
- * a failure. */
-tt_status tt__flat_make(tt__flat *flat, const char *who, tt_group *group, const tt_named_tensors *params, bool widen);
+ * with `as`, all parameters but those of f64 are carried as *as. Collective: all ranks have the same list.
+ * tt__flat_free() must follow, also after a failure. */
+tt_status tt__flat_make(tt__flat *flat, const char *who, tt_group *group, const tt_named_tensors *params,
+                        const tt_dtype *as);
 
 /* Collective as tt_group_free() is; never fails. */
 void tt__flat_free(tt__flat *flat);

@@ -116,12 +116,14 @@ tt_status tt_hierarchical_model_averager_with(const tt_hierarchical_model_averag
                  args.levels[i].group_size);
     for (int i = 0; i <= (int)args.count; i++)
         options[i] = texts[i];
-    const tt__averager_plan plan = {&hierarchical_class, args.out, args.group,
-                                    args.params,         options,  (size_t)args.count + 1};
+    const tt__averager_plan plan = {&hierarchical_class,    args.out, args.group, args.params, options,
+                                    (size_t)args.count + 1, NULL};
     TT__TRY(tt__averager_agree(&plan));
     TT__TRY(check_hierarchical(&args));
     tt_model_averager *a;
     tt_status status = tt__averager_make(&plan, &a);
+    if (!status)
+        status = tt__flat_take_rank_0(&a->flat, plan.cls->doing);
     if (!status)
         status = make_levels((hierarchical *)a, &args);
     return tt__averager_finish(&plan, a, status);

@@ -48,11 +48,13 @@ tt_status tt_periodic_model_averager_with(const tt_periodic_model_averager_args 
     snprintf(period, sizeof period, "period %" PRId64, args.period);
     snprintf(warmup, sizeof warmup, ".warmup_steps %" PRId64, args.warmup_steps);
     const tt__averager_plan plan = {
-        &periodic_class, args.out, args.group, args.params, (const char *const[]){period, warmup}, 2};
+        &periodic_class, args.out, args.group, args.params, (const char *const[]){period, warmup}, 2, NULL};
     TT__TRY(tt__averager_agree(&plan));
     TT__TRY(check_periodic(&args));
     tt_model_averager *a;
     tt_status status = tt__averager_make(&plan, &a);
+    if (!status)
+        status = tt__flat_take_rank_0(&a->flat, plan.cls->doing);
     if (!status) {
         ((periodic *)a)->period = args.period;
         ((periodic *)a)->warmup_steps = args.warmup_steps;
