@@ -106,7 +106,7 @@ static void end_averager(tt_model_averager *a) {
         a->cls->end(a);
     tt__dict_free(&a->dict);
     free_slots(a);
-    tt__flat_free(&a->flat);
+    tt__flat_free(&a->flat, a->broken != TT_OK);
     tt__quarantine(a, a->cls->size, free);
 }
 
@@ -165,8 +165,10 @@ static tt_status check_averager(const tt_model_averager *a, const char *who) {
 
 /* A rank that can't take part leaves its peers waiting, so nothing is averaged after a failure. */
 static tt_status average_now(tt_model_averager *a, const char *who, bool all) {
-    tt_status status = tt__flat_check(&a->flat, who);
-    return a->broken = status ? status : a->cls->average(a, all);
+    a->broken = tt__flat_check(&a->flat, who);
+    if (!a->broken && (a->broken = a->cls->average(a, all)))
+        tt__fail_prefix("%s", a->cls->name);
+    return a->broken;
 }
 
 tt_status tt_model_averager_step(tt_model_averager *a) {

@@ -109,7 +109,7 @@ tt_status tt__flat_make(tt__flat *f, const char *who, tt_group *group, const tt_
     return place_views(f);
 }
 
-void tt__flat_free(tt__flat *f) {
+void tt__flat_free(tt__flat *f, bool alone) {
     if (!f->group)
         return;
     tt__saved_error saved;
@@ -119,7 +119,7 @@ void tt__flat_free(tt__flat *f) {
         tt__tensor_unwatch(f->entries[i].param);
         free(f->entries[i].name);
     }
-    for (size_t b = 0; b < f->bucket_count && f->buckets; b++)
+    for (size_t b = 0; b < f->bucket_count && f->buckets && !alone; b++)
         if (f->buckets[b].data && tt_group_free_with(TT_ARGS(tt_group_free_args, f->group, f->buckets[b].data,
                                                              .file = "tt_model_averager_free")))
             break; /* the group failed: its end releases the rest */

@@ -36,8 +36,9 @@ typedef struct tt__flat {
 tt_status tt__flat_make(tt__flat *flat, const char *who, tt_group *group, const tt_named_tensors *params,
                         const tt_dtype *as);
 
-/* Collective as tt_group_free() is; never fails. */
-void tt__flat_free(tt__flat *flat);
+/* Collective as tt_group_free() is; never fails. `alone`: other ranks may be in other calls, so that the symmetric
+ * memory is left to the end of the group. */
+void tt__flat_free(tt__flat *flat, bool alone);
 
 tt_status tt__flat_check_list(const char *who, const tt_named_tensors *params);
 
