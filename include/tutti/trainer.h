@@ -150,12 +150,12 @@ typedef struct tt_trainer_run_args {
  * all ranks. What evaluations, epochs and logs show are means over the examples of all ranks, exactly,
  * however they are shared out. Every epoch, evaluation, log and step costs a few small collectives besides.
  *
- * A checkpoint holds model, optimizer, scheduler, averages, gradient scaler, the loader's state, and how far training
- * is. A resumed run takes the steps that the other would have taken, to the bit, for any number of the loader's
- * workers, if what the model draws follows .step_seed and later epochs have the order that they would have had (those
- * of tt_distributed_sampler() do). Inside an epoch it goes on with the next batch, on another number of ranks, too;
- * means of that epoch are those of the rest. On several ranks the loader's state is part of a checkpoint if its order
- * depends on the epoch alone, as that of tt_distributed_sampler() does; rank 0 doesn't know other orders of other
+ * A checkpoint holds model, optimizer, scheduler, averages, averager, gradient scaler, the loader's state, and how far
+ * training is. A resumed run takes the steps that the other would have taken, to the bit, for any number of the
+ * loader's workers, if what the model draws follows .step_seed and later epochs have the order that they would have had
+ * (those of tt_distributed_sampler() do). Inside an epoch it goes on with the next batch, on another number of ranks,
+ * too; means of that epoch are those of the rest. On several ranks the loader's state is part of a checkpoint if its
+ * order depends on the epoch alone, as that of tt_distributed_sampler() does; rank 0 doesn't know other orders of other
  * ranks, and each rank then reads, and leaves, the batches that were trained on, also where one rank goes on.
  *
  * With .averager (tutti/local_sgd.h) ranks step on their own, and only the steps that average cost collectives, so that

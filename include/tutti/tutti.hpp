@@ -27,8 +27,10 @@
 #include <tutti/cpp/functional.hpp>
 #include <tutti/cpp/init.hpp>
 #include <tutti/cpp/job.hpp>
+#include <tutti/cpp/join.hpp>
 #include <tutti/cpp/layers.hpp>
 #include <tutti/cpp/loader.hpp>
+#include <tutti/cpp/local_sgd.hpp>
 #include <tutti/cpp/metrics.hpp>
 #include <tutti/cpp/models.hpp>
 #include <tutti/cpp/nn.hpp>

@@ -122,6 +122,10 @@ static void lay_out(tt_reducer *r, const tt_reducer_param *params) {
         r->buckets[b].gradients = r->buckets[b].count;
     for (size_t i = r->param_count; i-- > 0;)
         r->params[i].mark = r->buckets[r->params[i].bucket].count++;
+    tt__reducer_bucket *last = &r->buckets[r->bucket_count - 1];
+    r->notes = last->count;
+    last->count += (size_t)tt_get_world_size(r->group) * tt__reducer_note_size(last->dtype);
+    r->examples = -1;
 }
 
 static tt_status allocate_buckets(tt_reducer *r) {

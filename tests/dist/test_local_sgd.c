@@ -1,5 +1,6 @@
 /* Averaging of parameters on real ranks, beside loops over all ranks' numbers in plain C. "Training" is an addition
  * that depends on rank, step and element, so that every rank knows what all others have. */
+#include "support/hosts.h"
 #include "support/ranks.h"
 
 #include <math.h>
@@ -185,6 +186,87 @@ static void hierarchical_ranks(tt_group *group, int rank, void *user) {
 static void hierarchical_averages(void **state) {
     (void)state;
     assert_int_equal(run_ranks(4, hierarchical_ranks, NULL), 0);
+}
+
+/* ---- post-local SGD: one weight, whose gradient on each rank is the rank */
+
+typedef struct lonely {
+    tt_module *model, *ddp;
+    tt_optimizer *sgd;
+    tt_model_averager *averager;
+} lonely;
+
+static float weight_of(const lonely *l) { return tt_tensor_f32(tt_module_parameters(l->model)->tensors[0])[0]; }
+
+static void make_lonely(lonely *l, tt_group *group, int64_t start, int64_t period, bool alone) {
+    l->model = tt_nn_linear(1, 1, .no_bias = true);
+    l->ddp = tt_ddp(l->model, group);
+    l->sgd = tt_sgd(tt_module_parameters(l->model), 1);
+    CHECK_OK(tt_init_zeros_(tt_module_parameters(l->model)->tensors[0]));
+    CHECK_OK(tt_post_local_sgd(&l->averager, l->ddp, start, period, .no_local_averaging = alone));
+}
+
+static void step_lonely(const lonely *l, int rank) {
+    TT_AUTO_SCOPE;
+    tt_optimizer_zero_grad(l->sgd);
+    CHECK_OK(tt_backward(tt_sum(tt_module_forward(l->ddp, tt_full(TT_SHAPE(1, 1), TT_F32, rank)))));
+    CHECK_OK(tt_optimizer_step(l->sgd));
+}
+
+static void free_lonely(lonely *l) {
+    tt_model_averager_free(l->averager);
+    tt_module_free(l->ddp);
+    tt_optimizer_free(l->sgd);
+    tt_module_free(l->model);
+}
+
+static void post_local_steps(tt_group *group, int rank, bool alone) {
+    const double own = alone ? rank : rank < 2 ? 0.5 : 2.5; /* the gradient of a local step */
+    lonely l;
+    double want = 0, mean = 0;
+    make_lonely(&l, group, 3, 2, alone);
+    for (int step = 0; step < 10; step++) {
+        step_lonely(&l, rank);
+        CHECK_OK(tt_model_averager_step(l.averager));
+        mean -= 1.5;
+        want = step < 3 || (step - 3) % 2 == 0 ? mean : want - own;
+        CHECK(fabs(weight_of(&l) - want) < 1e-4);
+    }
+    tt_model_averager_free(l.averager); /* the wrapper goes on as in its last step */
+    l.averager = NULL;
+    step_lonely(&l, rank);
+    CHECK(fabs(weight_of(&l) - (want - own)) < 1e-4);
+    CHECK_OK(tt_post_local_sgd(&l.averager, l.ddp, 100, 2)); /* takes rank 0's */
+    step_lonely(&l, rank);
+    tt_module_free(l.ddp); /* the wrapper first */
+    l.ddp = NULL;
+    CHECK_OK(tt_model_averager_step(l.averager));
+    free_lonely(&l);
+    tt_model_averager *none = NULL;
+    CHECK(tt_post_local_sgd(&none, NULL, 1, 1) == TT_ERR_INVALID && !none);
+    make_lonely(&l, group, 3, 2, false);
+    CHECK(tt_post_local_sgd(&none, l.model, 1, 1) == TT_ERR_INVALID);
+    CHECK(tt_post_local_sgd(&none, l.ddp, -1, 1) == TT_ERR_INVALID);
+    CHECK_TEXT("start");
+    CHECK(tt_post_local_sgd(&none, l.ddp, 1, rank == 2) == TT_ERR_MISMATCH);
+    CHECK_TEXT("rank 2 has period 1 where rank 0 has period 0");
+    free_lonely(&l);
+}
+
+/* Two hosts of two ranks. */
+static int post_local_body(tt_store *store, int rank, int world, void *arg) {
+    (void)arg;
+    hosts_enter(HOSTS_PAIRS, rank);
+    tt_group *group = join_group(store, rank, world);
+    post_local_steps(group, rank, false);
+    post_local_steps(group, rank, true);
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+static void gradients_stay_within_a_host(void **state) {
+    (void)state;
+    with_ranks(4, post_local_body, NULL);
 }
 
 /* ---- DiLoCo */
@@ -503,6 +585,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(periodic_averages),
         cmocka_unit_test(hierarchical_averages),
+        cmocka_unit_test(gradients_stay_within_a_host),
         cmocka_unit_test(diloco_takes_the_papers_steps),
         cmocka_unit_test(state_goes_on),
         cmocka_unit_test(wrong_states_are_refused),
