@@ -92,8 +92,8 @@ def main():
     print(f"| DDP, shared memory | | {counted / 1e6:.1f} MB | {ddp_loss:.4f} | {ddp_seconds:.0f} |")
     print(f"| DiLoCo, between the far hosts | {args.steps // args.period} | {sent / 1e6:.1f} MB | {loss:.4f} | "
           f"{seconds:.0f} |\n")
-    print(f"times fewer bytes: {counted / sent:.0f}; loss apart: {100 * (loss / ddp_loss - 1):+.2f} %; on this link DDP's "
-          f"bytes alone would take {counted * 8e-6 / args.mbit / 60:.0f} minutes")
+    print(f"times fewer bytes: {counted / sent:.0f}; loss apart: {100 * (loss / ddp_loss - 1):+.2f} %; on this link "
+          f"DDP's bytes alone would take {counted * 8e-6 / args.mbit / 60:.0f} minutes")
 
 
 if __name__ == "__main__":

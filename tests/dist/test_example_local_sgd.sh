@@ -30,7 +30,7 @@ done
 out=$(run 2 "$TT_BUILD/examples/local_sgd" --kind none) && fail "a kind that there is not: $out"
 case $out in *"--kind: expected"*) ;; *) fail "a kind that there is not: $out" ;; esac
 
-gpt() {
+gpt() { # RANKS FLAG...
     ranks=$1
     shift
     run "$ranks" "$TT_BUILD/examples/gpt_char" --layers 1 --width 16 --heads 2 --block 16 --batch-size 2 --warmup 2 \
@@ -47,13 +47,13 @@ case $out in *"step 30: "*"val loss"*) ;; *) fail "gpt_char, resumed: $out" ;; e
 out=$(gpt 1 --steps 10 --eval-every 10 --save-every 10 --checkpoint plain.safetensors) || fail "gpt_char, plain: $out"
 out=$(gpt 2 --steps 20 --diloco 5 --eval-every 10 --save-every 0 --resume plain.safetensors) &&
     fail "resumed without the averager's state: $out"
-case $out in *"expected"*"entries of tt_diloco"* | *"tt_model_averager_load_state_dict"*) ;; *) fail "no such state: $out" ;; esac
+case $out in *tt_model_averager_load_state_dict*) ;; *) fail "no such state: $out" ;; esac
 out=$(gpt 2 --steps 21 --diloco 5 --eval-every 10) && fail "steps that are no multiple: $out"
 out=$(gpt 2 --steps 20 --diloco 5 --eval-every 10 --save-every 0 --send-as u8) && fail "--send-as u8: $out"
 
-out=$("$TT_BUILD/tests/support/wan" --mbit 10 --delay 20 --log log -- "$TT_BUILD/examples/gpt_char" --layers 1 --width 16 \
-    --heads 2 --block 16 --batch-size 2 --warmup 2 --sample 0 --steps 20 --diloco 10 --send-as f16 --eval-every 20 \
-    --save-every 0 2>&1)
+out=$("$TT_BUILD/tests/support/wan" --mbit 10 --delay 20 --log log -- "$TT_BUILD/examples/gpt_char" --layers 1 \
+    --width 16 --heads 2 --block 16 --batch-size 2 --warmup 2 --sample 0 --steps 20 --diloco 10 --send-as f16 \
+    --eval-every 20 --save-every 0 2>&1)
 case $? in
     0) grep -q '"bytes": [1-9]' log || fail "nothing went through the relay: $(cat log)" ;;
     77) printf '%s\n' "$out" ;;

@@ -61,8 +61,8 @@ HEADING = "## Averaging parameters"
 TABLE = """
 Made by `TT_PARITY=docs/parity.md tests/interop/test_local_sgd_torch.py`, run by ctest: 50 steps beside PyTorch's
 `PeriodicModelAverager`, `HierarchicalModelAverager` and `PostLocalSGDOptimizer`, and beside the paper's algorithm of
-DiLoCo, written with `torch.optim`, from the same seed. How far losses, and the parameters at the end, are apart at most,
-on any rank.
+DiLoCo, written with `torch.optim`, from the same seed. How far losses, and the parameters at the end, are apart at
+most, on any rank.
 
 | kind | PyTorch | ranks | losses | parameters |
 | --- | --- | ---: | ---: | ---: |"""

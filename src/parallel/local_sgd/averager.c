@@ -209,7 +209,7 @@ const tt_named_tensors *tt_model_averager_state_dict(tt_model_averager *a) {
 
 static const char loads[] = "tt_model_averager_load_state_dict";
 
-static const tt_tensor *find_slot(const tt_named_tensors *state, const char *slot, const char *name) {
+static const tt_tensor *find_slot_entry(const tt_named_tensors *state, const char *slot, const char *name) {
     size_t n = strlen(slot);
     for (int64_t i = 0; i < state->count; i++)
         if (!strncmp(state->names[i], slot, n) && state->names[i][n] == '.' && !strcmp(state->names[i] + n + 1, name))
@@ -221,7 +221,7 @@ static tt_status check_slots(const tt_model_averager *a, const tt_named_tensors 
     for (int s = 0; s < a->cls->slots; s++)
         for (size_t i = 0; i < a->flat.count; i++) {
             const char *slot = a->cls->slot_names[s], *name = a->flat.entries[i].name;
-            const tt_tensor *x = find_slot(state, slot, name), *expected = a->slots[s].views[i];
+            const tt_tensor *x = find_slot_entry(state, slot, name), *expected = a->slots[s].views[i];
             if (!x)
                 return tt__fail(TT_ERR_NOT_FOUND, "%s: entry \"%s.%s\" is missing", loads, slot, name);
             const tt_shape shape = tt_tensor_shape(x), wanted = tt_tensor_shape(expected);
@@ -245,7 +245,7 @@ static tt_status read_steps(const tt_named_tensors *state, int64_t *steps) {
                : tt__fail(TT_ERR_INVALID, "%s: \"step\": expected a number of steps, got %" PRId64, loads, *steps);
 }
 
-static tt_status check_state(const tt_model_averager *a, const tt_named_tensors *state, int64_t *steps) {
+static tt_status check_averager_state(const tt_model_averager *a, const tt_named_tensors *state, int64_t *steps) {
     const int64_t entries = (int64_t)a->cls->slots * (int64_t)a->flat.count + 1;
     TT__TRY(tt__named_tensors_check(loads, state, true));
     if (state->count != entries)
@@ -259,10 +259,11 @@ tt_status tt_model_averager_load_state_dict(tt_model_averager *a, const tt_named
     int64_t steps = 0;
     if (!a || !state)
         return tt__fail_argument("%s: the %s is NULL", loads, a ? "state" : "averager");
-    TT__TRY(check_state(a, state, &steps));
+    TT__TRY(check_averager_state(a, state, &steps));
     for (int s = 0; s < a->cls->slots; s++)
         for (size_t i = 0; i < a->flat.count; i++)
-            TT__TRY(tt_copy(a->slots[s].views[i], find_slot(state, a->cls->slot_names[s], a->flat.entries[i].name)));
+            TT__TRY(
+                tt_copy(a->slots[s].views[i], find_slot_entry(state, a->cls->slot_names[s], a->flat.entries[i].name)));
     a->steps = steps;
     return TT_OK;
 }

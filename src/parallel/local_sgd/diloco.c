@@ -64,8 +64,8 @@ static tt_tensor *delta_of(const diloco *d, size_t i) {
     return tt_tensor_dtype(view) == tt_tensor_dtype(anchor) ? view : d->scratch_views[i];
 }
 
-static void run_pass(const diloco *d, size_t i, void (*f32)(void *, int64_t, int64_t),
-                     void (*f64)(void *, int64_t, int64_t)) {
+static void run_outer_pass(const diloco *d, size_t i, void (*f32)(void *, int64_t, int64_t),
+                           void (*f64)(void *, int64_t, int64_t)) {
     tt_tensor *anchor = d->base.slots[ANCHOR].views[i];
     outer_pass pass = {.delta = tt_tensor_data(delta_of(d, i)),
                        .anchor = tt_tensor_data(anchor),
@@ -83,7 +83,7 @@ static tt_status before_bucket(const tt__flat *f, size_t bucket, void *user) {
         if (e->bucket != bucket)
             continue;
         TT__TRY(tt__flat_copy(delta_of(d, i), e->param));
-        run_pass(d, i, leave_f32, leave_f64);
+        run_outer_pass(d, i, leave_f32, leave_f64);
         if (delta_of(d, i) != e->view)
             TT__TRY(tt__flat_copy(e->view, delta_of(d, i)));
     }
@@ -99,7 +99,7 @@ static tt_status after_bucket(const tt__flat *f, size_t bucket, void *user) {
             continue;
         if (delta_of(d, i) != e->view)
             TT__TRY(tt__flat_copy(delta_of(d, i), e->view));
-        run_pass(d, i, outer_step_f32, outer_step_f64);
+        run_outer_pass(d, i, outer_step_f32, outer_step_f64);
         TT__TRY(tt__flat_copy(e->param, d->base.slots[ANCHOR].views[i]));
     }
     return TT_OK;

@@ -18,7 +18,7 @@
 /* Large enough that what a call costs besides its bytes doesn't show, and small enough that copying overlaps. */
 #define FLAT_BUCKET_BYTES ((size_t)25 << 20)
 
-static bool is_float(tt_dtype dtype) {
+static bool is_averaged_type(tt_dtype dtype) {
     return dtype == TT_F32 || dtype == TT_F64 || dtype == TT_F16 || dtype == TT_BF16;
 }
 
@@ -26,7 +26,7 @@ tt_status tt__flat_check_list(const char *who, const tt_named_tensors *params) {
     TT__TRY(tt__named_tensors_check(who, params, true));
     for (int64_t i = 0; i < params->count; i++) {
         const tt_tensor *x = params->tensors[i];
-        if (!is_float(tt_tensor_dtype(x)))
+        if (!is_averaged_type(tt_tensor_dtype(x)))
             return tt__fail(TT_ERR_DTYPE, "%s: \"%s\" is %s; only floats are averaged", who, params->names[i],
                             TT__DESCRIBE(x));
         if (!tt__device_is_host(tt_tensor_device(x)))
@@ -174,13 +174,13 @@ tt_status tt__flat_take_rank_0(tt__flat *f, const char *what) {
     return TT_OK;
 }
 
-static tt_status begin_bucket(tt__flat *f, size_t b, tt_group *group, const char *what) {
+static tt_status begin_flat_bucket(tt__flat *f, size_t b, tt_group *group, const char *what) {
     tt__flat_bucket *bucket = &f->buckets[b];
     return tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, group, bucket->data, bucket->count, bucket->dtype, TT_AVG,
                                       .work = &bucket->work, .file = what));
 }
 
-static tt_status end_bucket(tt__flat_bucket *bucket) {
+static tt_status end_flat_bucket(tt__flat_bucket *bucket) {
     tt_status status = tt_work_wait(bucket->work);
     tt_work_free(bucket->work);
     bucket->work = NULL;
@@ -193,7 +193,7 @@ static void end_all(tt__flat *f) {
     tt__error_save(&saved);
     for (size_t b = 0; b < f->bucket_count; b++)
         if (f->buckets[b].work)
-            tt_ignore(end_bucket(&f->buckets[b]));
+            tt_ignore(end_flat_bucket(&f->buckets[b]));
     tt__error_restore(&saved);
 }
 
@@ -201,10 +201,10 @@ static tt_status average_buckets(tt__flat *f, tt_group *group, const char *what,
                                  void *user) {
     for (size_t b = 0; b < f->bucket_count; b++) {
         TT__TRY(before(f, b, user));
-        TT__TRY(begin_bucket(f, b, group, what));
+        TT__TRY(begin_flat_bucket(f, b, group, what));
     }
     for (size_t b = 0; b < f->bucket_count; b++) {
-        TT__TRY(end_bucket(&f->buckets[b]));
+        TT__TRY(end_flat_bucket(&f->buckets[b]));
         TT__TRY(after(f, b, user));
     }
     return TT_OK;
