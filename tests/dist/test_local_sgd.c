@@ -499,6 +499,8 @@ static void refused_differences(tt_group *group, model *m, int rank) {
     CHECK_TEXT("rank 1 has outer_momentum");
     CHECK(tt_hierarchical_model_averager(&a, group, &m->list, levels, 2) == TT_ERR_MISMATCH);
     CHECK_TEXT("rank 3 has level 1");
+    CHECK(tt_hierarchical_model_averager(&a, group, &m->list, levels, rank == 1 ? 0 : 2) == TT_ERR_MISMATCH);
+    CHECK_TEXT("rank 1 has 0 levels");
     tt_named_tensors shorter = m->list;
     shorter.count -= rank == 1;
     CHECK(tt_diloco(&a, group, &shorter, 4, 0.7, 0.9) == TT_ERR_MISMATCH);

@@ -72,9 +72,16 @@ static tt_status check_level(const tt_averaging_level *l, const tt_averaging_lev
     return TT_OK;
 }
 
+static bool has_levels(const tt_hierarchical_model_averager_args *a) {
+    return a->levels && a->count >= 1 && a->count <= LEVELS_MAX;
+}
+
 static tt_status check_hierarchical(const tt_hierarchical_model_averager_args *a) {
     const char *who = hierarchical_class.name;
     const int world = tt_get_world_size(a->group);
+    if (!has_levels(a))
+        return tt__fail(TT_ERR_INVALID, "%s: expected 1 to %d levels, got %s of %" PRId64, who, LEVELS_MAX,
+                        a->levels ? "a list" : "NULL", a->count);
     if (a->warmup_steps < 0)
         return tt__fail(TT_ERR_INVALID, "%s: expected .warmup_steps of at least 0, got %" PRId64, who, a->warmup_steps);
     for (int i = 0; i < (int)a->count; i++)
@@ -105,19 +112,16 @@ tt_status tt_hierarchical_model_averager_with(const tt_hierarchical_model_averag
     char texts[LEVELS_MAX + 1][96];
     const char *options[LEVELS_MAX + 1];
     TT__ARGS_COPY(args, given, size);
-    if (args.out)
-        *args.out = NULL;
-    if (args.count < 1 || args.count > LEVELS_MAX || !args.levels)
-        return tt__fail(TT_ERR_INVALID, "%s: expected 1 to %d levels, got %s of %" PRId64, hierarchical_class.name,
-                        LEVELS_MAX, args.levels ? "a list" : "NULL", args.count);
-    snprintf(texts[0], sizeof texts[0], ".warmup_steps %" PRId64, args.warmup_steps);
-    for (int i = 0; i < (int)args.count; i++)
+    const int count = has_levels(&args) ? (int)args.count : 0;
+    snprintf(texts[0], sizeof texts[0], "%" PRId64 " levels, .warmup_steps %" PRId64, args.levels ? args.count : 0,
+             args.warmup_steps);
+    for (int i = 0; i < count; i++)
         snprintf(texts[i + 1], sizeof texts[0], "level %d: period %" PRId64 ", groups of %d", i, args.levels[i].period,
                  args.levels[i].group_size);
-    for (int i = 0; i <= (int)args.count; i++)
+    for (int i = 0; i <= count; i++)
         options[i] = texts[i];
-    const tt__averager_plan plan = {&hierarchical_class,    args.out, args.group, args.params, options,
-                                    (size_t)args.count + 1, NULL};
+    const tt__averager_plan plan = {&hierarchical_class, args.out, args.group, args.params, options,
+                                    (size_t)count + 1,   NULL};
     TT__TRY(tt__averager_agree(&plan));
     TT__TRY(check_hierarchical(&args));
     tt_model_averager *a;
