@@ -224,6 +224,7 @@ typedef struct Run {
     Texts texts;
     tt_module *model;
     tt_optimizer *adamw;
+    tt_model_averager *averager; /* what ranks average instead of gradients; NULL: gradients */
     Schedule schedule;
     tt_lr_scheduler *scheduler;
     tt_summary_writer *metrics; /* rank 0's, if --metrics is given */
@@ -251,7 +252,7 @@ static tt_status train(Run *r, const TextOptions *o) {
                           .eval_every_steps = o->eval_every, .step_seed = r->texts.seed + 1,
                           .checkpoint = o->save_every ? o->checkpoint : NULL, .save_every_steps = o->save_every,
                           .resume = o->resume, .stop_on_signals = true, .metrics = r->metrics, .display = show_progress,
-                          .display_user = &r->screen, .result = &r->result);
+                          .display_user = &r->screen, .result = &r->result, .averager = r->averager);
 }
 
 /* Let the model go on with the prompt, and write both. On rank 0: the others have the same model. */
@@ -285,6 +286,7 @@ static int end_run(Run *r, tt_status status) {
     tt_summary_writer_free(r->metrics);
     free_texts(&r->texts);
     tt_lr_scheduler_free(r->scheduler);
+    tt_model_averager_free(r->averager);
     tt_optimizer_free(r->adamw);
     tt_module_free(r->model);
     tt_tokenizer_free(r->tokenizer);

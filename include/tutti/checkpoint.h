@@ -251,18 +251,19 @@ typedef struct tt_checkpoint_save_args {
     tt_optimizer *optimizer;     /* required; NULL: none */
     const tt_progress *progress; /* required; NULL: none */
     TT_OPTIONS;
-    tt_lr_scheduler *scheduler; /* NULL: none */
-    tt_ema *ema;                /* NULL: none */
-    tt_loader *loader;          /* NULL: none */
-    tt_generator *generator;    /* NULL: none; tt_default_generator() for dropout and tt_shuffled() */
-    tt_grad_scaler *scaler;     /* NULL: none */
-    char tt_end;                /* not an option: see base.h */
+    tt_lr_scheduler *scheduler;   /* NULL: none */
+    tt_ema *ema;                  /* NULL: none */
+    tt_loader *loader;            /* NULL: none */
+    tt_generator *generator;      /* NULL: none; tt_default_generator() for dropout and tt_shuffled() */
+    tt_grad_scaler *scaler;       /* NULL: none */
+    const tt_named_tensors *more; /* what else belongs to the run: an averager's state (local_sgd.h). NULL: nothing */
+    char tt_end;                  /* not an option: see base.h */
 } tt_checkpoint_save_args;
 
 /* Save a model's state_dict under PyTorch's names, the optimizer's under "optimizer.", the scheduler's under
  * "lr_scheduler.", the averages' under "ema.", the loader's under "loader.", the generator's under "generator.", the
- * gradient scaler's under "grad_scaler.", and progress in the metadata. Options of the optimizer's groups are part of
- * its state. All are borrowed. Not collective: one rank saves, usually rank 0.
+ * gradient scaler's under "grad_scaler.", `more` under "more.", and progress in the metadata. Options of the
+ * optimizer's groups are part of its state. All are borrowed. Not collective: one rank saves, usually rank 0.
  *   tt_checkpoint_save(path, model, adam, &progress, .scheduler = cosine)
  * Errors: TT_ERR_INVALID no path or model, a progress without size, a parameter's name that reads as an entry of
  * another part; TT_ERR_IO; TT_ERR_MEMORY. All name the path. */
@@ -289,12 +290,16 @@ typedef struct tt_checkpoint_load_args {
     tt_loader *loader;          /* likewise */
     tt_generator *generator;    /* likewise */
     tt_grad_scaler *scaler;     /* likewise */
-    char tt_end;                /* not an option: see base.h */
+    /* called after all the rest with what was saved as `more`, borrowed; what it returns the call returns. NULL:
+     * ignored */
+    tt_status (*load_more)(void *user, const tt_named_tensors *more);
+    void *load_more_user; /* handed to it */
+    char tt_end;          /* not an option: see base.h */
 } tt_checkpoint_load_args;
 
-/* Load it: into the model (names with or without "module."), and into what else is given. All or nothing. Options of
- * the optimizer's groups become the file's, if it has them; a scheduler, average or scaler needs entries of its own
- * kind.
+/* Load it: into the model (names with or without "module."), and into what else is given. All or nothing, but for a
+ * failure of .load_more. Options of the optimizer's groups become the file's, if it has them; a scheduler, average or
+ * scaler needs entries of its own kind.
  * Nothing is converted: an entry of another element type than the model's tensor is TT_ERR_DTYPE; tt_module_to() before
  * loading makes them agree. Errors: those of tt_safetensors_load() and of all load_state_dict() calls, with the path;
  * TT_ERR_INVALID a progress without size. Not collective: every rank may load, or rank 0 before wrapping. */

@@ -9,6 +9,7 @@
 #include <tutti/checkpoint.h>
 #include <tutti/data.h>
 #include <tutti/elastic_training.h>
+#include <tutti/local_sgd.h>
 #include <tutti/metrics.h>
 #include <tutti/parallel.h>
 
@@ -134,7 +135,9 @@ typedef struct tt_trainer_run_args {
     tt_trainer_display_fn display; /* tt_trainer_console, or one's own; NULL: none */
     void *display_user;
     tt_trainer_result *result; /* receives how it ended, also after an error; NULL: not wanted */
-    char tt_end;               /* not an option: see base.h */
+    /* in place of averaging gradients by DDP */
+    tt_model_averager *averager; /* of the model's parameters, over .group: is told of each step. NULL: DDP */
+    char tt_end;                 /* not an option: see base.h */
 } tt_trainer_run_args;
 
 /* Train. Collective over .group; all ranks stop after the same step and return the same, unless one of them fails.
@@ -147,13 +150,17 @@ typedef struct tt_trainer_run_args {
  * all ranks. What evaluations, epochs and logs show are means over the examples of all ranks, exactly,
  * however they are shared out. Every epoch, evaluation, log and step costs a few small collectives besides.
  *
- * A checkpoint holds model, optimizer, scheduler, averages, gradient scaler, the loader's state, and how far training
- * is. A resumed run takes the steps that the other would have taken, to the bit, for any number of the loader's
- * workers, if what the model draws follows .step_seed and later epochs have the order that they would have had (those
- * of tt_distributed_sampler() do). Inside an epoch it goes on with the next batch, on another number of ranks, too;
- * means of that epoch are those of the rest. On several ranks the loader's state is part of a checkpoint if its order
- * depends on the epoch alone, as that of tt_distributed_sampler() does; rank 0 doesn't know other orders of other
+ * A checkpoint holds model, optimizer, scheduler, averages, averager, gradient scaler, the loader's state, and how far
+ * training is. A resumed run takes the steps that the other would have taken, to the bit, for any number of the
+ * loader's workers, if what the model draws follows .step_seed and later epochs have the order that they would have had
+ * (those of tt_distributed_sampler() do). Inside an epoch it goes on with the next batch, on another number of ranks,
+ * too; means of that epoch are those of the rest. On several ranks the loader's state is part of a checkpoint if its
+ * order depends on the epoch alone, as that of tt_distributed_sampler() does; rank 0 doesn't know other orders of other
  * ranks, and each rank then reads, and leaves, the batches that were trained on, also where one rank goes on.
+ *
+ * With .averager (tutti/local_sgd.h) ranks step on their own, and only the steps that average cost collectives, so that
+ * a loss that is infinite, or a wish to stop, is learned of then. Evaluations and checkpoints in between see each
+ * rank's own parameters, and rank 0's: let them come with steps that average. A checkpoint has rank 0's optimizer.
  *
  * With .elastic (docs/elastic.md) the trainer registers model, optimizer, scheduler, averages, scaler, loaders and
  * progress, restores, and commits after each step; when a rank is lost, or others join, it recovers and goes on, and

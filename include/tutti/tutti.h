@@ -20,6 +20,7 @@
 #include <tutti/layers.h>
 #include <tutti/loader.h>
 #include <tutti/mesh.h>
+#include <tutti/local_sgd.h>
 #include <tutti/metrics.h>
 #include <tutti/model_parallel.h>
 #include <tutti/models.h>

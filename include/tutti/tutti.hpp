@@ -33,6 +33,7 @@
 #include <tutti/cpp/layers.hpp>
 #include <tutti/cpp/loader.hpp>
 #include <tutti/cpp/mesh.hpp>
+#include <tutti/cpp/local_sgd.hpp>
 #include <tutti/cpp/metrics.hpp>
 #include <tutti/cpp/model_parallel.hpp>
 #include <tutti/cpp/models.hpp>

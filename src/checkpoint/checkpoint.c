@@ -92,7 +92,9 @@ static tt_status load_parts(const tt_checkpoint_load_args *a, tt__entries *of) {
         TT__TRY(tt_grad_scaler_load_state_dict(a->scaler, tt__entries_view(&of[TT__PART_SCALER])));
     if (a->generator)
         TT__TRY(tt_generator_set_state(a->generator, saved_generator(&of[TT__PART_GENERATOR])));
-    return a->loader ? tt_loader_load_state_dict(a->loader, tt__entries_view(&of[TT__PART_LOADER])) : TT_OK;
+    if (a->loader)
+        TT__TRY(tt_loader_load_state_dict(a->loader, tt__entries_view(&of[TT__PART_LOADER])));
+    return a->load_more ? a->load_more(a->load_more_user, tt__entries_view(&of[TT__PART_MORE])) : TT_OK;
 }
 
 /* Sort a file's entries by part, without their prefixes. */

@@ -7,7 +7,7 @@
 #include "base/error.h"
 
 const char *const tt__part_prefixes[TT__PARTS] = {"",        "optimizer.", "lr_scheduler.", "ema.",
-                                                  "loader.", "generator.", "grad_scaler."};
+                                                  "loader.", "generator.", "grad_scaler.",  "more."};
 
 int tt__part_of(const char *name) {
     int part = TT__PARTS - 1;
@@ -92,7 +92,8 @@ tt_status tt__entries_collect(tt__entries *e, const tt_checkpoint_save_args *a) 
                                              a->ema ? tt_ema_state_dict(a->ema) : none,
                                              a->loader ? tt_loader_state_dict(a->loader) : none,
                                              none,
-                                             a->scaler ? tt_grad_scaler_state_dict(a->scaler) : none};
+                                             a->scaler ? tt_grad_scaler_state_dict(a->scaler) : none,
+                                             a->more ? a->more : none};
     size_t room = 0;
     for (int part = 0; part < TT__PARTS; part++) {
         if (!of[part])

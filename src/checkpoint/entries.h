@@ -1,5 +1,6 @@
 /* The tensors of a training state under the names that they have in a file: the model's under their own, those of the
- * optimizer, the scheduler, the averages, the loader, the generator and the gradient scaler behind a prefix. */
+ * optimizer, the scheduler, the averages, the loader, the generator, the gradient scaler and of what the program adds
+ * behind a prefix. */
 #ifndef TT_CHECKPOINT_ENTRIES_H
 #define TT_CHECKPOINT_ENTRIES_H
 
@@ -14,6 +15,7 @@ typedef enum tt__part {
     TT__PART_LOADER,
     TT__PART_GENERATOR,
     TT__PART_SCALER,
+    TT__PART_MORE,
     TT__PARTS
 } tt__part;
 extern const char *const tt__part_prefixes[TT__PARTS];

@@ -57,6 +57,7 @@ static int list_options(const tt_trainer *t, common_option *options) {
         count_option(".scheduler given (1) or not (0)", a->scheduler != NULL),
         count_option(".scheduler_when", a->scheduler ? (int64_t)a->scheduler_when : 0),
         count_option(".ema given (1) or not (0)", a->ema != NULL),
+        count_option(".averager given (1) or not (0)", a->averager != NULL),
         count_option(".eval_every", a->eval_every),
         count_option(".eval_every_steps", a->eval_every_steps),
         text_option(".monitor", t->monitor),
@@ -135,11 +136,21 @@ static tt_status refuse_loss(const tt_trainer *t, int rank) {
                     who, t->progress.step + 1, t->progress.epoch + 1, rank, value);
 }
 
+/* Ranks that step on their own meet in the steps that average, and in an epoch's last. */
+static bool agrees_now(const tt_trainer *t) {
+    return !t->a.averager || tt_model_averager_is_due(t->a.averager) || t->progress.epoch_step + 1 == t->steps ||
+           t->progress.step + 1 == t->a.max_steps;
+}
+
 tt_status tt__trainer_agree_on_end(tt_trainer *t, bool bad_loss) {
+    t->bad_loss = t->bad_loss || bad_loss;
+    if (!agrees_now(t))
+        return TT_OK;
     bool by_signal = tt__stop_signals_came(&t->signals);
-    int64_t most[] = {bad_loss ? t->world - t->rank : 0, t->stop, by_signal};
+    int64_t most[] = {t->bad_loss ? t->world - t->rank : 0, t->stop, by_signal};
     if (t->world > 1)
         TT__TRY(tt_all_reduce(t->a.group, most, 3, TT_I64, TT_MAX));
+    t->bad_loss = false;
     if (most[0] && !t->a.allow_nonfinite)
         return refuse_loss(t, t->world - (int)most[0]);
     if (!t->ended && (most[1] || most[2])) {

@@ -19,6 +19,7 @@ struct tt_trainer {
     bool evaluating;
     bool best_due; /* the last evaluation was the best, and is to be saved */
     bool stop;     /* tt_trainer_stop() was called here */
+    bool bad_loss; /* a loss since the ranks agreed last is infinite or not a number */
     bool ended;    /* all ranks agree to end */
     tt_trainer_reason reason;
     int signal; /* of .elastic's ranks */
@@ -92,7 +93,8 @@ tt_status tt__trainer_agree_on_options(const tt_trainer *t);
 /* Find out whether some rank has something to evaluate on. */
 tt_status tt__trainer_find_evaluation(tt_trainer *t);
 
-/* Tell all ranks whether a loss is bad, which is TT_ERR_NAN on each of them, and whether one of them wants to stop. */
+/* Tell all ranks whether a loss is bad, which is TT_ERR_NAN on each of them, and whether one of them wants to stop;
+ * with .averager at the next step that averages. */
 tt_status tt__trainer_agree_on_end(tt_trainer *t, bool bad_loss);
 
 /* ---- trainer_autocast.c */

@@ -96,8 +96,12 @@ static tt_status remove_old(const char *path, int64_t keep, int64_t now) {
 
 /* What a checkpoint holds besides model and optimizer is named here and in tt__trainer_resume(). */
 static tt_status write_checkpoint(tt_trainer *t, const char *path) {
+    const tt_named_tensors *more = t->a.averager ? tt_model_averager_state_dict(t->a.averager) : NULL;
+    if (t->a.averager && !more)
+        return tt_last_status();
     return tt_checkpoint_save(path, t->a.model, t->a.optimizer, &t->progress, .scheduler = t->a.scheduler,
-                              .ema = t->a.ema, .scaler = t->a.scaler, .loader = t->same_orders ? t->a.loader : NULL);
+                              .ema = t->a.ema, .scaler = t->a.scaler, .loader = t->same_orders ? t->a.loader : NULL,
+                              .more = more);
 }
 
 static tt_status save_to(tt_trainer *t, const char *path) {
@@ -174,6 +178,10 @@ static tt_status find_loader_state(const tt_trainer *t, bool *has) {
     return may_lack ? tt__checkpoint_has_part(has, t->a.resume, TT__PART_LOADER) : TT_OK;
 }
 
+static tt_status load_averager(void *averager, const tt_named_tensors *state) {
+    return tt_model_averager_load_state_dict(averager, state);
+}
+
 tt_status tt__trainer_resume(tt_trainer *t) {
     t->same_orders = t->world == 1 || tt__loader_order_is_pure(t->a.loader);
     if (!t->a.resume)
@@ -181,7 +189,8 @@ tt_status tt__trainer_resume(tt_trainer *t) {
     TT__TRY(check_seed(t));
     TT__TRY(find_loader_state(t, &t->goes_on));
     TT__TRY(tt_checkpoint_load(t->a.resume, t->a.model, t->a.optimizer, &t->progress, .scheduler = t->a.scheduler,
-                               .ema = t->a.ema, .scaler = t->a.scaler, .loader = t->goes_on ? t->a.loader : NULL));
+                               .ema = t->a.ema, .scaler = t->a.scaler, .loader = t->goes_on ? t->a.loader : NULL,
+                               .load_more = t->a.averager ? load_averager : NULL, .load_more_user = t->a.averager));
     t->progress.epoch_step = tt__trainer_steps_done(t);
     t->batch = t->progress.epoch_step * t->a.accumulate;
     t->saved_step = -1;

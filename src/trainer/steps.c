@@ -57,6 +57,8 @@ static tt_status update(tt_trainer *t) {
     bool skipped;
     TT__TRY(clip(t));
     TT__TRY(step_optimizer(t, &skipped));
+    if (t->a.averager) /* also after a step that this rank has skipped: others have not */
+        TT__TRY(tt_model_averager_step(t->a.averager));
     if (skipped)
         return TT_OK;
     if (t->a.ema)

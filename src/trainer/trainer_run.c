@@ -43,6 +43,8 @@ static tt_status check_run_numbers(const tt_trainer_run_args *a) {
                         tt_dtype_name(a->autocast));
     if (a->group && a->elastic)
         return tt__fail(TT_ERR_INVALID, "%s: expected .group or .elastic, which has groups of its own, got both", who);
+    if (a->averager && !a->group)
+        return tt__fail(TT_ERR_INVALID, "%s: .averager needs .group", who);
     if (!a->epochs && !a->max_steps)
         return tt__fail(TT_ERR_INVALID, "%s: expected .epochs or .max_steps, which say when training ends", who);
     if ((unsigned)a->scheduler_when > TT_TRAINER_EACH_EVALUATION)
@@ -103,7 +105,7 @@ static tt_status set_up_run(tt_trainer *t) {
     TT__TRY(check_needs(t));
     if (t->a.elastic) {
         TT__TRY(tt__trainer_begin_elastic(t));
-    } else if (t->world > 1) {
+    } else if (t->world > 1 && !t->a.averager) {
         t->ddp = tt_ddp(t->a.model, t->a.group);
         if (!t->ddp)
             return tt_last_status();

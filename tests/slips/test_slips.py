@@ -39,6 +39,7 @@ extern int timer;
 extern tt_process_context *context;
 extern tt_elastic *elastic;
 extern tt_join *join;
+extern tt_model_averager *averager;
 extern tt_elastic_part_class part;
 extern int run(int rank, void *arg);
 extern void no_code(int rank, void *arg);

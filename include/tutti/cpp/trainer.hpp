@@ -7,6 +7,7 @@
 #include <tutti/cpp/comm.hpp>
 #include <tutti/cpp/data.hpp>
 #include <tutti/cpp/elastic_training.hpp>
+#include <tutti/cpp/local_sgd.hpp>
 #include <tutti/cpp/metrics.hpp>
 #include <tutti/trainer.h>
 
@@ -49,6 +50,7 @@ struct trainer_options {
     tt_lr_scheduler *scheduler = nullptr;
     tt_trainer_when scheduler_when = TT_TRAINER_EACH_EPOCH;
     tt_ema *ema = nullptr;
+    model_averager *averager = nullptr;
     loader *eval_loader = nullptr;
     trainer_step eval = {};
     std::int64_t eval_every = 0, eval_every_steps = 0;
@@ -111,6 +113,7 @@ inline tt_trainer_result trainer_run(module &model, optimizer &opt, loader &batc
     a.autocast = o.autocast, a.scaler = o.scaler ? o.scaler->get() : nullptr;
     a.allow_nonfinite = o.allow_nonfinite;
     a.scheduler = o.scheduler, a.scheduler_when = o.scheduler_when, a.ema = o.ema;
+    a.averager = o.averager ? o.averager->get() : nullptr;
     a.eval_loader = o.eval_loader ? o.eval_loader->get() : nullptr;
     a.eval = o.eval ? detail::trainer_calls::on_eval : nullptr;
     a.eval_every = o.eval_every, a.eval_every_steps = o.eval_every_steps;

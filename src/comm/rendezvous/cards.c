@@ -22,7 +22,7 @@ static void read_line(const char *path, char *text, size_t size) {
 }
 
 /* Write the host's id: one token without spaces, also where the system has none. */
-static tt_status host_id(char *text, size_t size) {
+tt_status tt__host_id(char *text, size_t size) {
     const char *given = getenv("TT_HOST_ID");
     char boot[48];
     struct stat net;
@@ -50,7 +50,7 @@ static void drop_spaces(const char *from, char *to, size_t size) {
 tt_status tt__card_make(tt__card *card, int world, const char *transport, const char *algorithms) {
     struct stat pid_space;
     *card = (tt__card){.world = world, .pid = (long)getpid()};
-    TT__TRY(host_id(card->host_id, sizeof card->host_id));
+    TT__TRY(tt__host_id(card->host_id, sizeof card->host_id));
     snprintf(card->transport, sizeof card->transport, "%s", transport);
     drop_spaces(algorithms ? algorithms : "", card->algorithms, sizeof card->algorithms);
     snprintf(card->pid_space, sizeof card->pid_space, "%llu",

@@ -3,6 +3,7 @@
 #ifndef TT_COMM_RENDEZVOUS_RENDEZVOUS_H
 #define TT_COMM_RENDEZVOUS_RENDEZVOUS_H
 
+#include "base/export.h"
 #include "comm/rendezvous/launchers.h"
 #include "comm/world.h"
 
@@ -44,6 +45,9 @@ tt_status tt__meeting_check(const char *where, int64_t rank, int64_t world);
 
 /* Does a launcher serve the store (TORCHELASTIC_USE_AGENT_STORE)? */
 bool tt__agent_serves_store(void);
+
+/* Name this host: ranks whose hosts have the same name can share memory. */
+TT__EXPORT tt_status tt__host_id(char *text, size_t size);
 
 /* The card a rank leaves in the store. */
 typedef struct tt__card {

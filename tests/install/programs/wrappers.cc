@@ -794,6 +794,41 @@ static void base() {
     EXPECT(lines > 0);
 }
 
+/* Alike on all ranks after an averaging. */
+static void averaging(tutti::group &world) {
+    tutti::manual_seed(std::uint64_t(world.rank()) + 1);
+    tutti::module model = nn::linear(3, 2);
+    tutti::optimizer sgd = tutti::sgd(model.parameters(), 0.1);
+    tutti::model_averager averagers[] = {
+        tutti::periodic_model_averager(world, model.parameters(), 2, 1),
+        tutti::hierarchical_model_averager(world, model.parameters(), {{2, 1}, {4, 2}}),
+        tutti::diloco(world, model.parameters(), 4, 0.7, 0.9, TT_BF16),
+    };
+    for (tutti::model_averager &averager : averagers) {
+        for (int step = 0; step < 4; step++) {
+            tutti::scope scope;
+            sgd.zero_grad();
+            tutti::sum(model(tutti::randn(tutti::shape(2, 3)))).backward();
+            sgd.step();
+            averager.step();
+        }
+        averager.average();
+        EXPECT(averager.steps() == 4);
+        averager.load_state_dict(averager.state_dict());
+        std::vector<float> sum(1, tutti::sum(tutti::tensor::lent(model.parameters()->tensors[0])).item());
+        float own = sum[0];
+        tutti::all_reduce(world, sum, TT_MAX);
+        EXPECT(sum[0] == own);
+    }
+    EXPECT(averagers[0].is_due() == false && averagers[2].is_due() == false);
+    tutti::module ddp = tutti::ddp(model, world);
+    tutti::post_local_sgd_options alone;
+    alone.no_local_averaging = true;
+    tutti::model_averager post_local = tutti::post_local_sgd(ddp, 1, 1, alone);
+    EXPECT(!post_local.is_due());
+    EXPECT(thrown_by([&] { tutti::post_local_sgd(model, 1, 1); }).status() == TT_ERR_INVALID);
+}
+
 int main() {
     return main_of([](tutti::group &world) {
         base();
@@ -816,6 +851,7 @@ int main() {
         meshes(world);
         divided_models(world);
         stages(world);
+        averaging(world);
         recovering();
         files();
         models();

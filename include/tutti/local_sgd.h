@@ -1,0 +1,171 @@
+/* tutti/local_sgd.h: training in which ranks step on their own most of the time, and average parameters instead of
+ * gradients: where the network between them is slow.
+ *
+ * Except for tt_post_local_sgd(), the module is not wrapped by tt_ddp(): its backward passes average nothing. An
+ * averager takes rank 0's parameters when it is made, and is told of each step of the optimizer, of whatever kind,
+ * which stays the rank's own:
+ *
+ *   tt_model_averager *averager = NULL;
+ *   tt_status status = tt_diloco(&averager, world, tt_module_parameters(model), 500, 0.7, 0.9);
+ *   ...
+ *   for each step: forward, backward,
+ *       status = tt_optimizer_step(adamw);
+ *       if (!status)
+ *           status = tt_model_averager_step(averager);
+ *
+ * Threads. As in comm.h: what averages is a call on the group, and must not overlap others on it. One thread at a time
+ * uses an averager. */
+#ifndef TUTTI_LOCAL_SGD_H
+#define TUTTI_LOCAL_SGD_H
+
+#include <tutti/parallel.h>
+
+TT_BEGIN_DECLS
+
+typedef struct tt_model_averager tt_model_averager;
+
+/* ---- kinds
+ *
+ * Each is collective over `group`, which is borrowed (once it is destroyed the averager can only be freed), and keeps
+ * the parameters: it and their module may be freed in any order; the list is copied. They are f32, f64, f16 or bf16, in
+ * the host's memory, and travel side by side in a few large buffers. All ranks get rank
+ * 0's.
+ * *out: the caller's; NULL after a failure. Errors: TT_ERR_INVALID a list that is empty, or a value out of range, by
+ * name; TT_ERR_MISMATCH options or parameters that differ, on every rank, with the first that does; TT_ERR_DTYPE a
+ * parameter that is no float; TT_ERR_UNSUPPORTED one that is not in the host's memory; those of a collective. */
+
+typedef struct tt_periodic_model_averager_args {
+    tt_model_averager **out;        /* required: receives the averager */
+    tt_group *group;                /* required */
+    const tt_named_tensors *params; /* required */
+    int64_t period;                 /* required: steps from one averaging to the next, >= 1 */
+    TT_OPTIONS;
+    int64_t warmup_steps; /* steps before the first averaging */
+    char tt_end;          /* not an option: see base.h */
+} tt_periodic_model_averager_args;
+
+/* Local SGD (Stich, ICLR 2019): step number warmup_steps (counted from 0), and each `period`th after it, averages the
+ * parameters over all ranks. PyTorch: PeriodicModelAverager, which leaves out parameters that have no gradient.
+ *   tt_periodic_model_averager(&averager, world, tt_module_parameters(model), 4, .warmup_steps = 100) */
+TT_API TT_NODISCARD tt_status tt_periodic_model_averager_with(const tt_periodic_model_averager_args *args, size_t size);
+
+/* A level of a hierarchy: each group of `group_size` ranks that follow each other averages every `period` steps. */
+typedef struct tt_averaging_level {
+    int64_t period;
+    int group_size;
+} tt_averaging_level;
+
+typedef struct tt_hierarchical_model_averager_args {
+    tt_model_averager **out;          /* required: receives the averager */
+    tt_group *group;                  /* required */
+    const tt_named_tensors *params;   /* required */
+    const tt_averaging_level *levels; /* required: periods rise; each size is a multiple of the one before, and the
+                                         last is that of the group; copied */
+    int64_t count;                    /* required: of levels, 1 to 16 */
+    TT_OPTIONS;
+    int64_t warmup_steps; /* steps before the first averaging */
+    char tt_end;          /* not an option: see base.h */
+} tt_hierarchical_model_averager_args;
+
+/* Neighbours average often, all ranks seldom (Lin et al., ICLR 2020): from step number warmup_steps (counted from 0)
+ * on, a step whose number is a multiple of some levels' periods averages over the groups of the largest of them.
+ * PyTorch: HierarchicalModelAverager.
+ *   tt_hierarchical_model_averager(&averager, world, tt_module_parameters(model),
+ *                                  ((tt_averaging_level[]){{4, 8}, {16, 32}}), 2) */
+TT_API TT_NODISCARD tt_status tt_hierarchical_model_averager_with(const tt_hierarchical_model_averager_args *args,
+                                                                  size_t size);
+
+typedef struct tt_post_local_sgd_args {
+    tt_model_averager **out; /* required: receives the averager */
+    tt_module *ddp;          /* required: a wrapper that tt_ddp() made; borrowed during the call */
+    int64_t start;           /* required: the first step that is local, counted from 0; >= 0 */
+    int64_t period;          /* required: steps from one averaging of parameters to the next, >= 1 */
+    TT_OPTIONS;
+    /* of this rank: who average gradients from then on. Borrowed until wrapper and averager are freed. NULL: the ranks
+     * of this one's host */
+    tt_group *subgroup;
+    bool no_local_averaging; /* from then on gradients are each rank's own */
+    char tt_end;             /* not an option: see base.h */
+} tt_post_local_sgd_args;
+
+/* Post-local SGD (Lin et al., ICLR 2020): the wrapper's backward passes average gradients over all ranks up to step
+ * `start`, as counted by tt_model_averager_step(), and over the subgroup alone from then on; step number `start`, and
+ * each `period`th after it, averages the parameters over all ranks. Sets the wrapper's communication hook, which stays
+ * when the averager is freed; then it does what it did in the last step. Averager and wrapper may be freed in any
+ * order. Errors: also TT_ERR_INVALID no wrapper. PyTorch: post_localSGD_hook with PostLocalSGDOptimizer.
+ *   tt_post_local_sgd(&averager, ddp, 100, 4) */
+TT_API TT_NODISCARD tt_status tt_post_local_sgd_with(const tt_post_local_sgd_args *args, size_t size);
+
+typedef struct tt_diloco_args {
+    tt_model_averager **out;        /* required: receives the averager */
+    tt_group *group;                /* required */
+    const tt_named_tensors *params; /* required */
+    /* required: steps of the inner optimizer for one outer step, >= 1; the paper: 500 */
+    int64_t period;
+    double outer_lr;       /* required: > 0; the paper: 0.7 */
+    double outer_momentum; /* required: 0 to below 1; the paper: 0.9 */
+    TT_OPTIONS;
+    tt_dtype send_as; /* TT_F16 or TT_BF16: what is averaged is rounded to this, and half as many bytes travel; TT_F32:
+                         not */
+    char tt_end;      /* not an option: see base.h */
+} tt_diloco_args;
+
+/* DiLoCo (Douillard et al., 2023): after each `period` steps of the ranks' own (inner) optimizer, AdamW in the paper,
+ * an outer step: SGD with Nesterov's momentum on the average of what their steps have changed, from where all began.
+ * It is computed in f32, and travels so, whatever the type of parameters; in f64 for those of f64.
+ *   tt_diloco(&averager, world, tt_module_parameters(model), 500, 0.7, 0.9) */
+TT_API TT_NODISCARD tt_status tt_diloco_with(const tt_diloco_args *args, size_t size);
+
+/* ---- use ---- */
+
+/* After each step of the optimizer, on all ranks: counts it, and averages if that is due. Then it is collective and
+ * blocks; else it is neither. Errors: TT_ERR_INVALID NULL; TT_ERR_STATE a parameter that has another type or shape than
+ * when the averager was made, or an averaging that failed before; those of a collective, after which some parameters
+ * may be averaged and others not. PyTorch: ModelAverager.average_parameters(), PostLocalSGDOptimizer.step(). */
+TT_API TT_NODISCARD tt_status tt_model_averager_step(tt_model_averager *averager);
+
+/* Average over all ranks now (DiLoCo: an outer step), and count nothing: at the end of training, or before an
+ * evaluation. Collective. Errors: as above. */
+TT_API TT_NODISCARD tt_status tt_model_averager_average(tt_model_averager *averager);
+
+/* Will the next tt_model_averager_step() average? False for NULL. */
+TT_API bool tt_model_averager_is_due(const tt_model_averager *averager);
+
+/* The steps it has counted; 0 for NULL. */
+TT_API int64_t tt_model_averager_steps(const tt_model_averager *averager);
+
+/* State as named tensors: "step" (i64, a scalar), and of tt_diloco() "anchor.NAME" and "momentum_buffer.NAME" for each
+ * parameter: the same on all ranks. Between averagings parameters and inner optimizers are each rank's own. Borrowed
+ * until the next step or call of this; NULL, with the error recorded, if memory is out. */
+TT_API const tt_named_tensors *tt_model_averager_state_dict(tt_model_averager *averager);
+
+/* Put it back, on all ranks the same. Not collective. Errors: TT_ERR_INVALID NULL, another number of entries;
+ * TT_ERR_NOT_FOUND a missing one; TT_ERR_SHAPE, TT_ERR_DTYPE; all by name, and nothing is changed. */
+TT_API TT_NODISCARD tt_status tt_model_averager_load_state_dict(tt_model_averager *averager,
+                                                                const tt_named_tensors *state);
+
+/* Collective (it frees symmetric memory), but never fails: after an error of the group only local memory is released.
+ * NULL is allowed. */
+TT_API void tt_model_averager_free(tt_model_averager *averager);
+
+#define TT_PERIODIC_MODEL_AVERAGER_ARGS_INIT TT_ARGS_INIT
+#define TT_HIERARCHICAL_MODEL_AVERAGER_ARGS_INIT TT_ARGS_INIT
+#define TT_POST_LOCAL_SGD_ARGS_INIT TT_ARGS_INIT
+#define TT_DILOCO_ARGS_INIT TT_ARGS_INIT
+#ifndef __cplusplus
+#define tt_post_local_sgd(out_, ddp_, start_, ...) \
+    tt_post_local_sgd_with(                        \
+        TT_ARGS(tt_post_local_sgd_args, .out = (out_), .ddp = (ddp_), .start = (start_), .period = __VA_ARGS__))
+#define tt_periodic_model_averager(out_, group_, params_, ...)                                                 \
+    tt_periodic_model_averager_with(TT_ARGS(tt_periodic_model_averager_args, .out = (out_), .group = (group_), \
+                                            .params = (params_), .period = __VA_ARGS__))
+#define tt_hierarchical_model_averager(out_, group_, params_, levels_, ...)                                            \
+    tt_hierarchical_model_averager_with(TT_ARGS(tt_hierarchical_model_averager_args, .out = (out_), .group = (group_), \
+                                                .params = (params_), .levels = (levels_), .count = __VA_ARGS__))
+#define tt_diloco(out_, group_, params_, period_, outer_lr_, ...)                                                      \
+    tt_diloco_with(TT_ARGS(tt_diloco_args, .out = (out_), .group = (group_), .params = (params_), .period = (period_), \
+                           .outer_lr = (outer_lr_), .outer_momentum = __VA_ARGS__))
+#endif
+
+TT_END_DECLS
+#endif

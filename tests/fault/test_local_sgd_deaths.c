@@ -1,0 +1,162 @@
+/* A rank that is killed or frozen while parameters are averaged: the others learn who it was, and in what, within a
+ * bounded time; the averager then refuses, and is freed with all that it had. */
+#include "support/leftovers.h"
+#include "support/ranks.h"
+
+#include "base/clock.h"
+
+#include <tutti/tutti.h>
+
+enum { WORLD = 4, VICTIM = 2, HEARTBEAT_MS = 1500, NUMBERS = 300000, STEPS_BEFORE = 10 };
+
+typedef enum kind { PERIODIC, HIERARCHICAL, POST_LOCAL, DILOCO, KINDS } kind;
+
+typedef struct scene {
+    kind kind;
+    bool frozen;
+    const char *transport; /* NULL: shared memory */
+} scene;
+
+static const char *const doings[] = {"tt_periodic_model_averager", "tt_hierarchical_model_averager",
+                                     "tt_post_local_sgd", "tt_diloco"};
+
+typedef struct job {
+    tt_group *group;
+    tt_module *model, *ddp;
+    tt_optimizer *sgd;
+    tt_model_averager *averager;
+} job;
+
+static void begin_job(job *j, kind kind) {
+    static const tt_averaging_level levels[] = {{1, 2}, {2, 4}};
+    tt_model_averager **out = &j->averager;
+    j->model = tt_nn_linear(NUMBERS, 1);
+    j->sgd = tt_sgd(tt_module_parameters(j->model), 0.01);
+    if (kind == POST_LOCAL)
+        j->ddp = tt_ddp(j->model, j->group);
+    const tt_named_tensors *p = tt_module_parameters(j->model);
+    CHECK_OK(kind == PERIODIC       ? tt_periodic_model_averager(out, j->group, p, 1)
+             : kind == HIERARCHICAL ? tt_hierarchical_model_averager(out, j->group, p, levels, 2)
+             : kind == POST_LOCAL   ? tt_post_local_sgd(out, j->ddp, 3, 1, .no_local_averaging = true)
+                                    : tt_diloco(out, j->group, p, 1, 0.7, 0.9));
+}
+
+static void end_job(job *j) {
+    tt_model_averager_free(j->averager);
+    tt_optimizer_free(j->sgd);
+    tt_module_free(j->ddp);
+    tt_module_free(j->model);
+    tt_destroy_process_group(j->group);
+}
+
+static tt_status train_step(const job *j) {
+    TT_AUTO_SCOPE;
+    tt_tensor *y = tt_module_forward(j->ddp ? j->ddp : j->model, tt_ones(TT_SHAPE(1, NUMBERS), TT_F32));
+    tt_optimizer_zero_grad(j->sgd);
+    tt_status status = tt_backward(tt_sum(y));
+    if (!status)
+        status = tt_optimizer_step(j->sgd);
+    return status ? status : tt_model_averager_step(j->averager);
+}
+
+static tt_group *join_watchful(tt_store *store, int rank, int world, const char *transport) {
+    tt_group *group = NULL;
+    CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = PATIENCE_MS,
+                                   .heartbeat_ms = HEARTBEAT_MS, .transport = transport));
+    return group;
+}
+
+/* The last line of a survivor's: what it learned, and when. */
+static void check_failure(const scene *scene, job *j, tt_store *store, int rank, tt_status status) {
+    char key[40], text[40];
+    int n = snprintf(text, sizeof text, "%lld", (long long)tt__now_ns());
+    CHECK(status == TT_ERR_PEER);
+    CHECK_TEXT("rank 2 (");
+    CHECK_TEXT(scene->frozen ? "frozen" : scene->transport ? "is gone" : "ended");
+    if (scene->kind != POST_LOCAL || tt_model_averager_step(j->averager) == TT_ERR_STATE)
+        CHECK(tt_model_averager_average(j->averager) == TT_ERR_STATE);
+    snprintf(key, sizeof key, "learned/%d", rank);
+    CHECK_OK(tt_store_set(store, key, text, (size_t)n));
+}
+
+static int body(tt_store *store, int rank, int world, void *arg) {
+    const scene *scene = arg;
+    char left[200];
+    start_first_thread();
+    { /* what stays for the life of a process is there before the first look */
+        TT_AUTO_SCOPE;
+        CHECK(tt_matmul(tt_ones(TT_SHAPE(8, 8), TT_F32), tt_ones(TT_SHAPE(8, 8), TT_F32)));
+    }
+    const holdings before = look_at_holdings();
+    job j = {.group = join_watchful(store, rank, world, scene->transport)};
+    begin_job(&j, scene->kind);
+    for (int i = 0; i < STEPS_BEFORE; i++)
+        CHECK_OK(train_step(&j));
+    if (rank == VICTIM)
+        CHECK_OK(tt_store_set(store, "victim", "", 0));
+    tt_status status = TT_OK;
+    while (!status)
+        status = train_step(&j);
+    CHECK(rank != VICTIM);
+    CHECK(scene->kind == POST_LOCAL || strstr(tt_last_error(), doings[scene->kind]));
+    check_failure(scene, &j, store, rank, status);
+    end_job(&j);
+    compare_holdings(&before, left, sizeof left);
+    if (*left)
+        fprintf(stderr, "rank %d: %s\n", rank, left);
+    CHECK(!*left);
+    return 0;
+}
+
+static int64_t learned_ns(tt_store *store, int rank) {
+    char key[40];
+    tt_store_value value;
+    snprintf(key, sizeof key, "learned/%d", rank);
+    assert_int_equal(tt_store_get(store, key, &value), TT_OK);
+    int64_t ns = strtoll(value.data, NULL, 10);
+    tt_store_value_free(&value);
+    return ns;
+}
+
+static void play(scene scene) {
+    static const char *const under_way[] = {"victim"};
+    const int64_t limit_ms = (scene.frozen ? HEARTBEAT_MS + 500 : 1000) + leeway_ms();
+    ranks ranks;
+    tt_store *store = NULL;
+    start_ranks(&ranks, WORLD, body, &scene);
+    assert_int_equal(tt_tcp_store(&store, "127.0.0.1", tt_store_server_port(ranks.server)), TT_OK);
+    assert_int_equal(tt_store_wait(store, under_way, 1, PATIENCE_MS), TT_OK);
+    int64_t struck = tt__now_ns();
+    kill(ranks.pid[VICTIM], scene.frozen ? SIGSTOP : SIGKILL);
+    for (int r = 0; r < WORLD; r++)
+        if (r != VICTIM) {
+            assert_int_equal(end_of_rank(&ranks, r), 0);
+            assert_true(learned_ns(store, r) - struck < limit_ms * 1000000);
+        }
+    kill(ranks.pid[VICTIM], SIGKILL);
+    assert_int_equal(end_of_rank(&ranks, VICTIM), 128 + SIGKILL);
+    tt_store_free(store);
+    tt_store_server_free(ranks.server);
+}
+
+static void killed_ranks_are_named(void **state) {
+    (void)state;
+    for (kind kind = 0; kind < KINDS; kind++)
+        play((scene){kind, false, NULL});
+    play((scene){DILOCO, false, "tcp"});
+}
+
+static void frozen_ranks_are_named(void **state) {
+    (void)state;
+    for (kind kind = 0; kind < KINDS; kind++)
+        play((scene){kind, true, NULL});
+    play((scene){DILOCO, true, "tcp"});
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(killed_ranks_are_named),
+        cmocka_unit_test(frozen_ranks_are_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
