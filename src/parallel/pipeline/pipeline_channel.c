@@ -15,7 +15,7 @@
 /* Errors of calls that are part of a step name this instead of a file. */
 static const char call_site[] = "a pipeline's step";
 
-enum { FIRST_TAG = 0x50000000, COUNT_BYTES = 64, PAGE_BYTES = 4096, TEXT_BYTES = 400 };
+enum { FIRST_TAG = 0x50000000, COUNT_BYTES = 64, PAGE_BYTES = 4096 };
 
 /* What a header says. */
 enum { COMES_IN_SLOT, COMES_AS_MESSAGE, HAS_FAILED };
@@ -26,7 +26,8 @@ typedef struct channel_header {
     int64_t micro, slot;
     int32_t channels_last, ndim;
     int64_t dim[TT_MAX_DIMS];
-    char text[TEXT_BYTES]; /* of a failure */
+    int32_t failed_rank;
+    char failure[sizeof((tt__channels *)0)->failure];
 } channel_header;
 
 /* One end of a channel: the sending rank's and the receiving rank's chunks, and the stage it leaves. */
@@ -82,7 +83,11 @@ static const void *memory_of(const tt__channels *c, int rank) {
 }
 
 tt_status tt__channels_init(tt__channels *c, tt_group *group, int64_t chunks, int64_t slots) {
-    *c = (tt__channels){.rank = tt_get_rank(group), .ranks = tt_get_world_size(group), .chunks = chunks, .slots = slots};
+    *c = (tt__channels){.rank = tt_get_rank(group),
+                        .ranks = tt_get_world_size(group),
+                        .chunks = chunks,
+                        .slots = slots,
+                        .failed_rank = -1};
     c->group = group;
     tt__group_hold(group);
     c->offsets = calloc((size_t)c->ranks, sizeof *c->offsets);
@@ -264,8 +269,13 @@ tt_status tt__channels_flush(tt__channels *c) {
 void tt__channels_fail(tt__channels *c) {
     tt__saved_error saved;
     tt__error_save(&saved);
-    channel_header header = {.what = HAS_FAILED};
-    snprintf(header.text, sizeof header.text, "%s: %s", tt_status_name(tt_last_status()), tt_last_error());
+    if (c->failed_rank < 0) {
+        snprintf(c->failure, sizeof c->failure, "%s: %.*s", tt_status_name(saved.status),
+                 (int)sizeof c->failure - 64, saved.text);
+        c->failed_rank = c->rank;
+    }
+    channel_header header = {.what = HAS_FAILED, .failed_rank = c->failed_rank};
+    memcpy(header.failure, c->failure, sizeof header.failure);
     for (int64_t chunk = 0; chunk < c->chunks; chunk++)
         for (int way = TT__ONWARD; way <= TT__BACK; way++) {
             channel_ends ends = outgoing(c, chunk, (tt__way)way);
@@ -292,8 +302,10 @@ static tt_status recv_header(tt__channels *c, const channel_ends *ends, int64_t 
     TT__TRY(tt_recv_with(TT_ARGS(tt_recv_args, c->group, header, (int64_t)sizeof *header, TT_U8, ends->from_rank,
                                  .tag = ends->tag, .file = call_site)));
     if (header->what == HAS_FAILED) {
-        header->text[sizeof header->text - 1] = '\0';
-        return tt__fail(TT_ERR_PEER, "rank %d failed: %s", ends->from_rank, header->text);
+        memcpy(c->failure, header->failure, sizeof c->failure);
+        c->failure[sizeof c->failure - 1] = '\0';
+        c->failed_rank = header->failed_rank;
+        return tt__fail(TT_ERR_PEER, "rank %d failed: %s", c->failed_rank, c->failure);
     }
     if (header->micro != m || header->ndim < 0 || header->ndim > TT_MAX_DIMS)
         return tt__fail(TT_ERR_PROTOCOL, "rank %d sent micro-batch %" PRId64, ends->from_rank, header->micro);

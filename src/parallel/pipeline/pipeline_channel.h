@@ -37,6 +37,8 @@ typedef struct tt__channels {
     size_t wanted_bytes;    /* the largest tensor that was sent */
     tt__sending *sendings;
     tt__handed **handed;    /* (chunks, 2): by the sender's channel */
+    int failed_rank;        /* that another rank has told of; -1: none */
+    char failure[400];      /* its error */
 } tt__channels;
 
 tt_status tt__channels_init(tt__channels *c, tt_group *group, int64_t chunks, int64_t slots);
