@@ -227,6 +227,25 @@ static void splits_by_cost_are_the_best_ones(void **state) {
     }
 }
 
+/* A rank's stages together: 7 parts of cost 1 and one of 3 on two ranks with two stages each can be halved. */
+static void splits_balance_ranks_of_several_stages(void **state) {
+    (void)state;
+    static const double costs[] = {3, 1, 1, 1, 1, 1, 1, 1};
+    const tt__split_sizes sizes = {.parts = 8, .stages = 4, .ranks = 2, .micros = 16};
+    int64_t first[5];
+    double rank[2] = {0, 0};
+    assert_int_equal(tt__split_by_schedule(costs, &sizes, first), TT_OK);
+    assert_int_equal(first[0], 0);
+    assert_int_equal(first[4], 8);
+    for (int s = 0; s < 4; s++) {
+        assert_true(first[s] < first[s + 1]);
+        for (int64_t p = first[s]; p < first[s + 1]; p++)
+            rank[s % 2] += costs[p];
+    }
+    assert_float_equal(rank[0], 5, 1e-9);
+    assert_float_equal(rank[1], 5, 1e-9);
+}
+
 static void micro_batches_are_tensor_splits(void **state) {
     (void)state;
     static const int64_t begins[] = {0, 4, 7, 10};
@@ -244,6 +263,7 @@ int main(void) {
         cmocka_unit_test(broken_schedules_are_found),
         cmocka_unit_test(refusals_say_what_is_needed),
         cmocka_unit_test(splits_by_cost_are_the_best_ones),
+        cmocka_unit_test(splits_balance_ranks_of_several_stages),
         cmocka_unit_test(micro_batches_are_tensor_splits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

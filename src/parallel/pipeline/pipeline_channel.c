@@ -146,7 +146,7 @@ void tt__channels_end(tt__channels *c) {
             tt_tensor_free(h->tensor);
             free(h);
         }
-    if (c->memory)
+    if (c->memory && c->failed_rank < 0) /* else some ranks may be in another call; it goes with the group */
         tt_ignore(free_slots(c));
     free(c->offsets);
     free(c->sent);

@@ -60,6 +60,14 @@ tt_status tt__pipeline_split(const tt_pipeline_new_args *args, int64_t parts, in
  * each. parts >= stages. TT_ERR_MEMORY. */
 tt_status tt__split_by_cost(const double *costs, int64_t parts, int64_t stages, int64_t *first_part);
 
+typedef struct tt__split_sizes {
+    int64_t parts, stages, ranks, micros;
+} tt__split_sizes;
+
+/* The same for a step, where ranks may have several stages each: the busiest rank counts, and the slowest stage for
+ * what others wait. */
+tt_status tt__split_by_schedule(const double *costs, const tt__split_sizes *sizes, int64_t *first_part);
+
 /* ---- pipeline_stages.c ---- */
 
 /* Check that each parameter of the model belongs to the parts of one stage; TT_ERR_INVALID names the first that does

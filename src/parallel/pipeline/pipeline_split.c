@@ -67,7 +67,59 @@ tt_status tt__split_by_cost(const double *costs, int64_t parts, int64_t stages, 
     return status;
 }
 
-enum { MEASUREMENTS = 3 };
+/* What a step costs: each rank runs its stages for every micro-batch; on the way to the last stage and back others
+ * wait. */
+static double cost_of_split(const double *costs, const int64_t *first_part, const tt__split_sizes *sizes) {
+    double worst_rank = 0, worst_stage = 0;
+    for (int64_t r = 0; r < sizes->ranks; r++) {
+        double rank = 0;
+        for (int64_t s = r; s < sizes->stages; s += sizes->ranks) {
+            double stage = 0;
+            for (int64_t p = first_part[s]; p < first_part[s + 1]; p++)
+                stage += costs[p];
+            rank += stage;
+            worst_stage = stage > worst_stage ? stage : worst_stage;
+        }
+        worst_rank = rank > worst_rank ? rank : worst_rank;
+    }
+    return (double)sizes->micros * worst_rank + (double)(sizes->ranks - 1) * worst_stage;
+}
+
+/* Move boundary `s` to where the step costs least, and the next one with it where that helps. Returns whether it
+ * moved. */
+static bool move_boundary(const double *costs, int64_t *first_part, const tt__split_sizes *sizes, int64_t s) {
+    double least = cost_of_split(costs, first_part, sizes);
+    int64_t begin = first_part[s], best = begin, next = first_part[s + 1], best_next = next;
+    bool has_next = s + 1 < sizes->stages;
+    for (int64_t at = first_part[s - 1] + 1; at < first_part[has_next ? s + 2 : s + 1]; at++)
+        for (int64_t after = has_next ? at + 1 : next; after < (has_next ? first_part[s + 2] : next + 1); after++) {
+            if (at >= after)
+                continue;
+            first_part[s] = at;
+            first_part[s + 1] = after;
+            double cost = cost_of_split(costs, first_part, sizes);
+            if (cost < least * (1 - 1e-9)) {
+                least = cost;
+                best = at;
+                best_next = after;
+            }
+        }
+    first_part[s] = best;
+    first_part[s + 1] = best_next;
+    return best != begin || best_next != next;
+}
+
+tt_status tt__split_by_schedule(const double *costs, const tt__split_sizes *sizes, int64_t *first_part) {
+    TT__TRY(tt__split_by_cost(costs, sizes->parts, sizes->stages, first_part));
+    for (bool moved = sizes->stages > sizes->ranks; moved;) { /* with one stage a rank it is the best already */
+        moved = false;
+        for (int64_t s = 1; s < sizes->stages; s++)
+            moved = move_boundary(costs, first_part, sizes, s) || moved;
+    }
+    return TT_OK;
+}
+
+enum { MEASUREMENTS = 5 };
 
 /* Run part `part` forward and backward on x; *y is its result without history, in the open scope. */
 static tt_status run_part(tt_module *model, int64_t part, tt_tensor *x, tt_tensor **y, double *ms) {
@@ -146,6 +198,7 @@ static tt_status measure_parts(tt_module *model, tt_tensor *sample, int64_t part
 
 /* Rank 0 measures; all learn the result, or that there is none. */
 static tt_status split_measured(const tt_pipeline_new_args *args, int64_t parts, int64_t stages, int64_t *first_part) {
+    const tt__split_sizes sizes = {parts, stages, tt_get_world_size(args->group), args->micro_batches};
     bool measures = tt_get_rank(args->group) == 0;
     double *costs = calloc((size_t)parts + 1, sizeof *costs);
     if (!costs)
@@ -159,7 +212,7 @@ static tt_status split_measured(const tt_pipeline_new_args *args, int64_t parts,
     if (!status && costs[parts] != 0)
         status = tt__fail((tt_status)costs[parts], "tt_pipeline_new: rank 0 could not measure the model's parts");
     if (!status)
-        status = tt__split_by_cost(costs, parts, stages, first_part);
+        status = tt__split_by_schedule(costs, &sizes, first_part);
     free(costs);
     return status;
 }
