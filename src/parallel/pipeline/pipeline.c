@@ -265,8 +265,8 @@ static tt_status check_usable(const tt_pipeline *pipe, const char *who) {
     if (!pipe)
         return tt__fail(TT_ERR_INVALID, "%s: `pipeline` is NULL", who);
     if (pipe->broken)
-        return tt__fail(TT_ERR_STATE, "%s: an earlier step failed (%s); free the pipeline and destroy the group", who,
-                        tt_status_name(pipe->broken));
+        return tt__fail(TT_ERR_STATE, "%s: free the pipeline and destroy the group: an earlier step failed on rank %d, %s",
+                        who, pipe->channels.failed_rank, pipe->channels.failure);
     return TT_OK;
 }
 
