@@ -275,12 +275,153 @@ static void draws_belong_to_parts_not_ranks(void **state) {
     assert_int_equal(run_ranks(3, train_dropping, &again), 0);
 }
 
+/* ---- pipelines beside each other: data parallelism over each stage ---- */
+
+/* Ranks 0 and 1 are one pipeline, 2 and 3 the other; 0 and 2 run the first stages. The gradients are the mean of two
+ * processes', each on its half of the data. */
+static void train_replicas(tt_group *group, int rank, void *user) {
+    const trial *t = user;
+    tt_pipeline *pipe = NULL;
+    tt_group *own = NULL, *data = NULL;
+    CHECK_OK(tt_group_split(&own, group, rank / 2, 0));
+    CHECK_OK(tt_group_split(&data, group, rank % 2, 0));
+    tt_manual_seed(rank < 2 ? 1 : 2); /* replicas take the first one's parameters */
+    tt_module *split = t->kind->make(), *whole[2];
+    for (int i = 0; i < 2; i++) {
+        tt_manual_seed(1);
+        whole[i] = t->kind->make();
+    }
+    CHECK_OK(tt_pipeline_new(&pipe, own, split, t->micros, .schedule = t->schedule, .chunks = t->chunks,
+                             .recompute = t->recompute, .loss = t->kind->loss, .data_group = data,
+                             .bucket_cap_bytes = 512));
+    const tt_named_tensors *mine = tt_module_parameters(tt_pipeline_module(pipe));
+    for (int step = 0; step < 3; step++) {
+        TT_AUTO_SCOPE;
+        tt_tensor *x[2], *target[2];
+        for (int i = 0; i < 2; i++) {
+            tt_manual_seed(10 + (uint64_t)i + 2 * (uint64_t)step);
+            x[i] = t->kind->x(t->examples), target[i] = t->kind->target(t->examples);
+            for (int64_t k = 0; k < tt_module_parameters(whole[i])->count; k++)
+                tt_zero_grad(tt_module_parameters(whole[i])->tensors[k]);
+            step_unsplit(t->kind, whole[i], x[i], target[i], t->micros);
+        }
+        for (int64_t k = 0; k < mine->count; k++)
+            tt_zero_grad(mine->tensors[k]);
+        CHECK_OK(tt_pipeline_step(pipe, x[rank / 2], target[rank / 2]));
+        for (int64_t k = 0; k < mine->count; k++) {
+            const float *got = tt_tensor_f32(tt_grad(mine->tensors[k])), *of[2];
+            for (int i = 0; i < 2; i++)
+                of[i] = tt_tensor_f32(tt_grad(tt_named_tensors_find(tt_module_parameters(whole[i]), mine->names[k])));
+            for (int64_t e = 0; e < tt_tensor_numel(mine->tensors[k]); e++)
+                CHECK(got[e] == (of[0][e] + of[1][e]) / 2);
+        }
+    }
+    tt_pipeline_free(pipe);
+    tt_destroy_process_group(own);
+    tt_destroy_process_group(data);
+    tt_module_free(split);
+    tt_module_free(whole[0]);
+    tt_module_free(whole[1]);
+}
+
+static void replicas_average_once_a_step(void **state) {
+    (void)state;
+    trial trials[] = {{&mlp, TT_PIPELINE_1F1B, 0, 4, 8, .recompute = false},
+                      {&mlp, TT_PIPELINE_INTERLEAVED_1F1B, 2, 4, 8, .recompute = false},
+                      {&gpt, TT_PIPELINE_ZERO_BUBBLE, 0, 4, 8, .recompute = false},
+                      {&mlp, TT_PIPELINE_ZERO_BUBBLE, 2, 4, 8, .recompute = true}};
+    for (size_t i = 0; i < COUNT(trials); i++)
+        if (run_ranks(4, train_replicas, &trials[i]))
+            fail_msg("replicas of trial %d", (int)i);
+}
+
+/* ---- tied weights, frozen parameters, the trace ---- */
+
+static void tied_in_one_stage(tt_group *group, int rank, void *user) {
+    (void)user;
+    tt_pipeline *pipe = NULL;
+    tt_module *model = tt_model_gpt2(11, 6, 8, 1, 1);
+    const int64_t split[] = {3};
+    tt_group *own = NULL;
+    CHECK_OK(tt_group_split(&own, group, rank, 0));
+    CHECK_OK(tt_pipeline_new(&pipe, own, model, 2, .split = split, .split_count = 1, .loss = next_tokens));
+    CHECK(tt_module_state_dict(tt_pipeline_module(pipe))->count == tt_module_state_dict(model)->count);
+    CHECK(tt_module_parameters(tt_pipeline_module(pipe))->count == tt_module_parameters(model)->count);
+    tt_pipeline_free(pipe);
+    tt_destroy_process_group(own);
+    tt_module_free(model);
+}
+
+static void first_stage_frozen(tt_group *group, int rank, void *user) {
+    TT_AUTO_SCOPE;
+    tt_pipeline *pipe = NULL;
+    tt_pipeline_times times;
+    const char *path = user;
+    char text[256] = "";
+    tt_module *model = make_mlp();
+    CHECK_OK(tt_module_requires_grad_(tt_module_child_at(model, 0), false));
+    CHECK_OK(tt_pipeline_new(&pipe, group, model, 4, .schedule = TT_PIPELINE_ZERO_BUBBLE,
+                             .split = (const int64_t[]){2, 5}, .split_count = 2));
+    CHECK(!tt_requires_grad(tt_module_parameters(model)->tensors[0])); /* as it was */
+    CHECK(tt_pipeline_stage_count(pipe) == 2 && tt_pipeline_stage_parts(pipe, 1) == 5);
+    CHECK(tt_pipeline_stage_parts(pipe, 2) == -1);
+    for (int step = 0; step < 2; step++)
+        CHECK_OK(tt_pipeline_step(pipe, vectors(8), classes(8)));
+    CHECK(!tt_grad(tt_module_parameters(model)->tensors[0]));
+    CHECK(rank == 0 || tt_grad(tt_named_tensors_find(tt_module_parameters(model), "2.weight")));
+    CHECK_OK(tt_pipeline_get_times(pipe, &times));
+    CHECK(times.step_ms > 0 && times.rank_busy_ms > 0 && times.rank_busy_ms <= times.step_ms);
+    CHECK(times.idle_share >= 0 && times.idle_share < 1 && times.simulated_idle_share >= 0 &&
+          times.simulated_idle_share < 1);
+    CHECK_OK(tt_pipeline_write_trace(pipe, path));
+    if (rank == 0) {
+        FILE *in = fopen(path, "r");
+        CHECK(in && fread(text, 1, sizeof text - 1, in) > 0);
+        CHECK(strstr(text, "{\"traceEvents\":["));
+        fclose(in);
+    }
+    tt_pipeline_free(pipe);
+    tt_module_free(model);
+}
+
+static void what_else_stages_are(void **state) {
+    (void)state;
+    char path[] = "/tmp/tutti-pipeline-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    assert_int_equal(run_ranks(2, tied_in_one_stage, NULL), 0);
+    assert_int_equal(run_ranks(2, first_stage_frozen, path), 0);
+    unlink(path);
+}
+
+/* ---- without shared memory ---- */
+
+static int by_messages(tt_store *store, int rank, int world, void *arg) {
+    tt_group *group = NULL;
+    CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = PATIENCE_MS,
+                                   .heartbeat_ms = CALM_MS, .transport = "tcp"));
+    run_trial(group, rank, arg);
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+static void tcp_gives_the_same_bits(void **state) {
+    (void)state;
+    trial t = {&conv, TT_PIPELINE_ZERO_BUBBLE, 0, 4, 9, .recompute = false}, g = {&gpt, TT_PIPELINE_1F1B, 0, 6, 12, .seed = 0};
+    with_ranks(2, by_messages, &t);
+    with_ranks(3, by_messages, &g);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_schedules_give_one_process_bits),
         cmocka_unit_test(batch_norm_sees_micro_batches),
         cmocka_unit_test(models_are_chains),
         cmocka_unit_test(draws_belong_to_parts_not_ranks),
+        cmocka_unit_test(replicas_average_once_a_step),
+        cmocka_unit_test(what_else_stages_are),
+        cmocka_unit_test(tcp_gives_the_same_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
