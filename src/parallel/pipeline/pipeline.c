@@ -114,13 +114,14 @@ static int64_t slots_needed(const tt_pipeline *pipe) {
 
 static tt_status build(tt_pipeline *pipe, const tt_pipeline_new_args *a) {
     int64_t parts = tt_pipeline_part_count(a->model);
-    TT__TRY(tt__channels_init(&pipe->channels, pipe->group, pipe->chunks, slots_needed(pipe)));
     TT__TRY(agree(a, pipe->chunks));
     tt_status status = tt__schedule_make(&pipe->train, pipe->kind, pipe->ranks, pipe->chunks, pipe->micros);
     if (!status)
         status = tt__schedule_make_forward(&pipe->forward, pipe->ranks, pipe->chunks, pipe->micros);
     if (status)
         return tt__fail_prefix("%s", maker);
+    pipe->stages = pipe->ranks * pipe->chunks;
+    TT__TRY(tt__channels_init(&pipe->channels, pipe->group, pipe->chunks, slots_needed(pipe)));
     TT__TRY(check_parts(pipe, parts));
     pipe->first_part = calloc((size_t)pipe->stages + 1, sizeof *pipe->first_part);
     pipe->ran = calloc((size_t)pipe->train.lists[pipe->rank].count + 1, sizeof *pipe->ran);
@@ -169,7 +170,6 @@ tt_status tt_pipeline_new_with(const tt_pipeline_new_args *args, size_t size) {
     pipe->micros = a.micro_batches;
     pipe->kind = a.schedule;
     pipe->chunks = a.chunks ? a.chunks : a.schedule == TT_PIPELINE_INTERLEAVED_1F1B ? 2 : 1;
-    pipe->stages = pipe->ranks * pipe->chunks;
     pipe->loss = a.loss ? a.loss : a.loss_is_sum ? sum_loss : mean_loss;
     pipe->user = a.user;
     pipe->loss_is_sum = a.loss_is_sum;
