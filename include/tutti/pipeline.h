@@ -1,16 +1,16 @@
 /* tutti/pipeline.h: pipelines: a model is cut into stages, which ranks run one behind the other on micro-batches.
  *
- * A model is a chain of parts: a Sequential its children (those of Sequentials in it counted one by one), tt_model_gpt()
- * and tt_model_gpt2() embedding, blocks, head, tt_model_resnet18() and its kin stem, blocks, head; another model says so
- * in its class (part_count, nn.h), or is one part. A module with forward hooks, or prepared by tt_amp_initialize(), is
- * one part. Stages are runs of parts. With R ranks and C stages a rank, rank r runs stages r, R + r, 2 R + r, ... Between
- * stages goes one tensor of floats, whose shape may differ from step to step.
+ * A model is a chain of parts: a Sequential its children (those of Sequentials in it counted one by one),
+ * tt_model_gpt() and tt_model_gpt2() embedding, blocks, head, tt_model_resnet18() and its kin stem, blocks, head;
+ * another model says so in its class (part_count, nn.h), or is one part. A module with forward hooks, or prepared by
+ * tt_amp_initialize(), is one part. Stages are runs of parts. With R ranks and C stages a rank, rank r runs stages r, R
+ * + r, 2 R + r, ... Between stages goes one tensor of floats, whose shape may differ from step to step.
  *
  * A step cuts the batch along dimension 0 into micro-batches, whose sizes differ by one at most (the first are larger,
- * as torch.tensor_split() cuts), runs them by a schedule, and leaves in tt_grad() the gradient of the mean over the whole
- * batch. Each parameter's gradient is a sum in the order of the micro-batches, whatever the schedule, the split or the
- * number of ranks: bitwise what one process computes that runs the same micro-batches one after the other, each loss
- * scaled by its share of the batch.
+ * as torch.tensor_split() cuts), runs them by a schedule, and leaves in tt_grad() the gradient of the mean over the
+ * whole batch. Each parameter's gradient is a sum in the order of the micro-batches, whatever the schedule, the split
+ * or the number of ranks: bitwise what one process computes that runs the same micro-batches one after the other, each
+ * loss scaled by its share of the batch.
  *
  * Batch norms see micro-batches, as in PyTorch, and their running statistics follow in the order of the micro-batches.
  * Dropout draws from each rank's default generator, so not what one process would draw, unless .seed is given.
@@ -29,8 +29,8 @@ typedef struct tt_pipeline tt_pipeline;
 /* In which order a rank does what (docs/parallel.md draws them). R ranks, F and B the times of a stage's forward and
  * backward; idle is in all of a step. */
 typedef enum tt_pipeline_schedule {
-    TT_PIPELINE_1F1B,             /* idle (R - 1) (F + B); a rank holds at most R micro-batches. PyTorch: Schedule1F1B */
-    TT_PIPELINE_GPIPE,            /* idle likewise; holds all. ScheduleGPipe */
+    TT_PIPELINE_1F1B,  /* idle (R - 1) (F + B); a rank holds at most R micro-batches. PyTorch: Schedule1F1B */
+    TT_PIPELINE_GPIPE, /* idle likewise; holds all. ScheduleGPipe */
     TT_PIPELINE_INTERLEAVED_1F1B, /* idle (R - 1) (F + B) / C, by C stages a rank. ScheduleInterleaved1F1B */
     /* backward in two halves, of which the weights' fills what else were idle: ZB-H1. With C > 1
      * ScheduleInterleavedZeroBubble */
@@ -59,12 +59,12 @@ typedef struct tt_pipeline_new_args {
      * the slowest stage is made as fast as can be. Neither: as many parts in each, as far as they go. */
     tt_tensor *sample;
 
-    tt_pipeline_loss loss; /* for the last stage; NULL: the mean (or sum) of cross_entropy over classes */
-    void *user;            /* handed to it; borrowed */
-    bool loss_is_sum;      /* over examples, not their mean */
-    bool recompute;        /* hold a stage's inputs, not its activations, and run its forward again in backward */
-    uint64_t seed;         /* not 0: draws depend on it, the step, the micro-batch and the part, not on the ranks */
-    tt_group *data_group;  /* the ranks that run the same stages on other data: gradients are averaged over them */
+    tt_pipeline_loss loss;   /* for the last stage; NULL: the mean (or sum) of cross_entropy over classes */
+    void *user;              /* handed to it; borrowed */
+    bool loss_is_sum;        /* over examples, not their mean */
+    bool recompute;          /* hold a stage's inputs, not its activations, and run its forward again in backward */
+    uint64_t seed;           /* not 0: draws depend on it, the step, the micro-batch and the part, not on the ranks */
+    tt_group *data_group;    /* the ranks that run the same stages on other data: gradients are averaged over them */
     size_t bucket_cap_bytes; /* see tt_ddp() */
     char tt_end;             /* not an option: see base.h */
 } tt_pipeline_new_args;
@@ -154,12 +154,11 @@ TT_API int64_t tt_pipeline_stage_parts(const tt_pipeline *pipeline, int64_t stag
 #define TT_PIPELINE_STEP_ARGS_INIT TT_ARGS_INIT
 #define TT_PIPELINE_EVALUATE_ARGS_INIT TT_ARGS_INIT
 #ifndef __cplusplus
-#define tt_pipeline_new(out_, group_, model_, ...)                                                               \
+#define tt_pipeline_new(out_, group_, model_, ...)                                                          \
     tt_pipeline_new_with(TT_ARGS(tt_pipeline_new_args, .out = (out_), .group = (group_), .model = (model_), \
                                  .micro_batches = __VA_ARGS__))
 #define tt_pipeline_step(pipeline_, x_, ...) \
-    tt_pipeline_step_with(                   \
-        TT_ARGS(tt_pipeline_step_args, .pipeline = (pipeline_), .x = (x_), .target = __VA_ARGS__))
+    tt_pipeline_step_with(TT_ARGS(tt_pipeline_step_args, .pipeline = (pipeline_), .x = (x_), .target = __VA_ARGS__))
 #define tt_pipeline_evaluate(pipeline_, x_, ...) \
     tt_pipeline_evaluate_with(                   \
         TT_ARGS(tt_pipeline_evaluate_args, .pipeline = (pipeline_), .x = (x_), .target = __VA_ARGS__))

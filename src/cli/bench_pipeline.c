@@ -103,7 +103,11 @@ static const tt__flag pipeline_flags[] = {
     {.name = "side", .id = 'i', .value = "N", .what = "width and height of resnet18's images (default 64)"},
     {.name = "recompute", .id = 'r', .what = "run forwards again in backward instead of keeping activations"},
     {.name = "rounds", .id = 'n', .value = "N", .what = "steps of each, turn and turn about (default 9)"},
-    {.name = "trace", .id = 't', .value = "FILE", .what = "write the last step for tutti trace", .offer = TT__OFFER_FILES},
+    {.name = "trace",
+     .id = 't',
+     .value = "FILE",
+     .what = "write the last step for tutti trace",
+     .offer = TT__OFFER_FILES},
     {.name = "no-pin", .id = 'p', .what = "let the system move ranks between CPUs"},
     {0}};
 
@@ -113,13 +117,14 @@ const tt__command tt__bench_pipeline = {
     .name = "bench pipeline",
     .what = "a pipeline's training step beside one process's",
     .usage = "[FLAGS]",
-    .text = "Time training steps of a pipeline, and of one process that runs the same micro-batches of the whole model, "
-            "turn and turn about. Prints one JSON object a round, and one of medians:\n"
-            " {\"bench\":\"pipeline\",\"model\":\"gpt\",\"schedule\":\"zero-bubble\",\"world\":2,\"chunks\":1,\n"
-            "  \"micro_batches\":16,\"size\":4,\"pipeline_ms\":..,\"alone_ms\":..,\"ratio\":..,\"idle_share\":..,\n"
-            "  \"simulated_idle_share\":..,\"parts\":[3,3],\"same_bits\":true}\n"
-            "ratio is the time alone by the pipeline's; simulated_idle_share that of the schedule if each stage took its "
-            "measured mean; same_bits whether both models ended with the same parameters.",
+    .text =
+        "Time training steps of a pipeline, and of one process that runs the same micro-batches of the whole model, "
+        "turn and turn about. Prints one JSON object a round, and one of medians:\n"
+        " {\"bench\":\"pipeline\",\"model\":\"gpt\",\"schedule\":\"zero-bubble\",\"world\":2,\"chunks\":1,\n"
+        "  \"micro_batches\":16,\"size\":4,\"pipeline_ms\":..,\"alone_ms\":..,\"ratio\":..,\"idle_share\":..,\n"
+        "  \"simulated_idle_share\":..,\"parts\":[3,3],\"same_bits\":true}\n"
+        "ratio is the time alone by the pipeline's; simulated_idle_share that of the schedule if each stage took its "
+        "measured mean; same_bits whether both models ended with the same parameters.",
     .flags = pipeline_flags,
     .notes = "OMP_NUM_THREADS is 1 a rank unless it is set.",
     .run = pipeline_main,
@@ -230,10 +235,10 @@ static tt_status make_models(pipe_trial *t) {
 static tt_status make_pipeline(pipe_trial *t) {
     const pipe_options *o = t->o;
     tt_tensor *sample = o->split_count ? NULL : tt_narrow(t->x, 0, 0, o->size);
-    tt_status status = tt_pipeline_new(&t->pipe, t->world, t->split, o->micros, .schedule = o->schedule,
-                                       .chunks = o->chunks, .split = o->split_count ? o->split : NULL,
-                                       .split_count = o->split_count, .sample = sample, .loss = o->model->loss,
-                                       .recompute = o->recompute);
+    tt_status status =
+        tt_pipeline_new(&t->pipe, t->world, t->split, o->micros, .schedule = o->schedule, .chunks = o->chunks,
+                        .split = o->split_count ? o->split : NULL, .split_count = o->split_count, .sample = sample,
+                        .loss = o->model->loss, .recompute = o->recompute);
     tt_tensor_free(sample);
     TT__TRY(status);
     t->split_optimizer = optimizer_of(t, tt_pipeline_module(t->pipe));

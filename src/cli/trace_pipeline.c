@@ -162,10 +162,11 @@ static tt_status draw_svg(const drawing *d, const char *path) {
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" "
             "font-size=\"11\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
             SVG_WIDTH, SVG_TOP + d->ranks * SVG_ROW + 10);
-    put_svg(&f,
-            "<text x=\"%d\" y=\"18\">%s, %.3f ms: idle %.1f %%, with these stages' mean times %.1f %%. Blue forward, green "
-            "backward (or its first half), orange the weights' half</text>\n",
-            SVG_LEFT, d->schedule, d->span_us / 1e3, 100 * d->idle, 100 * d->simulated);
+    put_svg(
+        &f,
+        "<text x=\"%d\" y=\"18\">%s, %.3f ms: idle %.1f %%, with these stages' mean times %.1f %%. Blue forward, green "
+        "backward (or its first half), orange the weights' half</text>\n",
+        SVG_LEFT, d->schedule, d->span_us / 1e3, 100 * d->idle, 100 * d->simulated);
     for (int r = 0; r < d->ranks; r++)
         put_svg(&f, "<text x=\"8\" y=\"%d\">rank %d</text>\n", SVG_TOP + r * SVG_ROW + 19, r);
     for (size_t i = 0; i < d->count; i++)

@@ -22,8 +22,8 @@ static tt_module *make_mlp(void) {
 
 static tt_module *make_conv(void) {
     return tt_nn_sequential(tt_nn_conv2d(3, 8, 3, .padding = 1, .no_bias = true), tt_nn_batch_norm2d(8), tt_nn_relu(),
-                            tt_nn_conv2d(8, 8, 3, .padding = 1), tt_nn_batch_norm2d(8), tt_nn_relu(),
-                            tt_nn_flatten(), tt_nn_linear(8 * 36, 5));
+                            tt_nn_conv2d(8, 8, 3, .padding = 1), tt_nn_batch_norm2d(8), tt_nn_relu(), tt_nn_flatten(),
+                            tt_nn_linear(8 * 36, 5));
 }
 
 static tt_module *make_dropping(void) {
@@ -74,7 +74,8 @@ static double step_unsplit(const kind *k, tt_module *model, tt_tensor *x, tt_ten
         TT_AUTO_SCOPE;
         int64_t size = n / micros + (m < n % micros);
         double share = (double)size / (double)n;
-        tt_tensor *loss = loss_of(k, tt_module_forward(model, tt_narrow(x, 0, at, size)), tt_narrow(target, 0, at, size));
+        tt_tensor *loss =
+            loss_of(k, tt_module_forward(model, tt_narrow(x, 0, at, size)), tt_narrow(target, 0, at, size));
         CHECK_OK(tt_item(loss, &value));
         sum += share * value;
         CHECK_OK(tt_backward(micros > 1 ? tt_scale(loss, share) : loss));
@@ -408,7 +409,8 @@ static int by_messages(tt_store *store, int rank, int world, void *arg) {
 
 static void tcp_gives_the_same_bits(void **state) {
     (void)state;
-    trial t = {&conv, TT_PIPELINE_ZERO_BUBBLE, 0, 4, 9, .recompute = false}, g = {&gpt, TT_PIPELINE_1F1B, 0, 6, 12, .seed = 0};
+    trial t = {&conv, TT_PIPELINE_ZERO_BUBBLE, 0, 4, 9, .recompute = false},
+          g = {&gpt, TT_PIPELINE_1F1B, 0, 6, 12, .seed = 0};
     with_ranks(2, by_messages, &t);
     with_ranks(3, by_messages, &g);
 }

@@ -168,7 +168,7 @@ WRONG = {
         ("--model x", '--model: expected gpt, resnet18 or mlp, got "x"'),
         ("--schedule x", '--schedule: expected zero-bubble, interleaved, 1f1b or gpipe, got "x"'),
         ("--world 0", '--world: expected a number from 1 to 64, got "0"'),
-        ("--split 3,x", '--split: not understood: "x"'),
+        ("--split 3,x", '--split: expected a number from 1 to 1000000, got "x"'),
         ("--micro-batches 0", "--micro-batches: expected a number from 1"),
     ],
     "bench store": [

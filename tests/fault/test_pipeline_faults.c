@@ -172,13 +172,13 @@ static void faults_anywhere(void **state) {
 /* ---- what does not fit ---- */
 
 typedef struct misfit {
-    const char *text;  /* in the error, on every rank */
+    const char *text; /* in the error, on every rank */
     tt_status status;
     int64_t micros, chunks, split[4], split_count;
     tt_pipeline_schedule schedule;
     uint64_t seed;
-    int64_t stages;    /* of the model: two parts each; 0: 3 */
-    bool one_differs;  /* rank 1 alone gives all this; the others what fits */
+    int64_t stages;   /* of the model: two parts each; 0: 3 */
+    bool one_differs; /* rank 1 alone gives all this; the others what fits */
     bool tied;
 } misfit;
 

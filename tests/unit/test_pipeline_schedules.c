@@ -75,8 +75,11 @@ static void they_are_as_idle_as_the_papers_say(void **state) {
             static const struct {
                 tt_pipeline_schedule kind;
                 int64_t chunks;
-            } cases[] = {{TT_PIPELINE_GPIPE, 1}, {TT_PIPELINE_1F1B, 1}, {TT_PIPELINE_INTERLEAVED_1F1B, 2},
-                         {TT_PIPELINE_INTERLEAVED_1F1B, 3}, {TT_PIPELINE_ZERO_BUBBLE, 1}};
+            } cases[] = {{TT_PIPELINE_GPIPE, 1},
+                         {TT_PIPELINE_1F1B, 1},
+                         {TT_PIPELINE_INTERLEAVED_1F1B, 2},
+                         {TT_PIPELINE_INTERLEAVED_1F1B, 3},
+                         {TT_PIPELINE_ZERO_BUBBLE, 1}};
             for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
                 tt__schedule s;
                 assert_int_equal(tt__schedule_make(&s, cases[c].kind, ranks, cases[c].chunks, micros), TT_OK);
@@ -129,7 +132,8 @@ static void broken_schedules_are_found(void **state) {
 
     s.lists[1].count--;
     assert_int_equal(tt__schedule_check(&s, false), TT_ERR_INVALID);
-    assert_non_null(strstr(tt_last_error(), "rank 1, chunk 0: expected 4 forwards and as many backwards, got 4 F, 3 B"));
+    assert_non_null(
+        strstr(tt_last_error(), "rank 1, chunk 0: expected 4 forwards and as many backwards, got 4 F, 3 B"));
     assert_int_equal(tt__schedule_simulate(&s, costs, 0, &simulated), TT_ERR_STATE);
     assert_non_null(strstr(tt_last_error(), "wait for each other: rank 0 before B of micro-batch 3"));
     s.lists[1].count++;

@@ -25,7 +25,8 @@ int64_t tt_pipeline_part_count(tt_module *model) { return model ? tt__chain_leng
 static tt_status no_memory(void) { return tt__fail(TT_ERR_MEMORY, "%s: no memory", maker); }
 
 static char *split_text(const tt_pipeline_new_args *a) {
-    size_t size = 64 + (size_t)(a->split && a->split_count > 0 && a->split_count < 4096 ? a->split_count : 0) * 24, used;
+    size_t size = 64 + (size_t)(a->split && a->split_count > 0 && a->split_count < 4096 ? a->split_count : 0) * 24,
+           used;
     char *text = malloc(size);
     if (!text)
         return NULL;
@@ -101,8 +102,8 @@ static tt_status check_parts(const tt_pipeline *pipe, int64_t parts) {
     if (parts >= pipe->stages)
         return TT_OK;
     return tt__fail(TT_ERR_INVALID,
-                    "%s: the model is a chain of %" PRId64 " part%s, too few for %" PRId64 " stages (%d ranks with %" PRId64
-                    " each)",
+                    "%s: the model is a chain of %" PRId64 " part%s, too few for %" PRId64
+                    " stages (%d ranks with %" PRId64 " each)",
                     maker, parts, parts == 1 ? "" : "s", pipe->stages, pipe->ranks, pipe->chunks);
 }
 
@@ -221,11 +222,11 @@ static tt_status check_examples(const tt_pipeline *pipe, const char *who, const 
         return tt__fail(TT_ERR_INVALID, "%s: expected `target` on rank %d, the last, got none", who, pipe->ranks - 1);
     if (n < least)
         return tt__fail(TT_ERR_INVALID,
-                        "%s: the batch has %" PRId64 " examples, fewer than the %" PRId64 " micro-batches", who, n, least);
+                        "%s: the batch has %" PRId64 " examples, fewer than the %" PRId64 " micro-batches", who, n,
+                        least);
     if (needs_target && last->target != n)
-        return tt__fail(TT_ERR_INVALID,
-                        "%s: rank 0 has a batch of %" PRId64 " examples, rank %d a target of %" PRId64, who, n,
-                        pipe->ranks - 1, last->target);
+        return tt__fail(TT_ERR_INVALID, "%s: rank 0 has a batch of %" PRId64 " examples, rank %d a target of %" PRId64,
+                        who, n, pipe->ranks - 1, last->target);
     return TT_OK;
 }
 
@@ -265,8 +266,9 @@ static tt_status check_usable(const tt_pipeline *pipe, const char *who) {
     if (!pipe)
         return tt__fail(TT_ERR_INVALID, "%s: `pipeline` is NULL", who);
     if (pipe->broken)
-        return tt__fail(TT_ERR_STATE, "%s: free the pipeline and destroy the group: an earlier step failed on rank %d, %s",
-                        who, pipe->channels.failed_rank, pipe->channels.failure);
+        return tt__fail(TT_ERR_STATE,
+                        "%s: free the pipeline and destroy the group: an earlier step failed on rank %d, %s", who,
+                        pipe->channels.failed_rank, pipe->channels.failure);
     return TT_OK;
 }
 

@@ -110,14 +110,14 @@ tt_status tt__channels_grow(tt__channels *c, size_t bytes) {
     if (c->memory)
         TT__TRY(free_slots(c));
     void *memory = NULL;
-    TT__TRY(tt_group_alloc_with(
-        TT_ARGS(tt_group_alloc_args, .out = &memory, .group = c->group,
-                .bytes = counts_bytes(c) + (size_t)c->chunks * 2 * (size_t)c->slots * bytes, .file = call_site)));
+    TT__TRY(tt_group_alloc_with(TT_ARGS(tt_group_alloc_args, .out = &memory, .group = c->group,
+                                        .bytes = counts_bytes(c) + (size_t)c->chunks * 2 * (size_t)c->slots * bytes,
+                                        .file = call_site)));
     int64_t offset = tt__symmetric_offset(c->group, memory);
     c->memory = memory;
     memset(c->sent, 0, (size_t)c->chunks * 2 * sizeof *c->sent);
-    TT__TRY(tt_all_gather_with(
-        TT_ARGS(tt_all_gather_args, c->group, &offset, c->offsets, 1, TT_I64, .file = call_site)));
+    TT__TRY(
+        tt_all_gather_with(TT_ARGS(tt_all_gather_args, c->group, &offset, c->offsets, 1, TT_I64, .file = call_site)));
     c->slot_bytes = bytes;
     return TT_OK;
 }
@@ -270,8 +270,8 @@ void tt__channels_fail(tt__channels *c) {
     tt__saved_error saved;
     tt__error_save(&saved);
     if (c->failed_rank < 0) {
-        snprintf(c->failure, sizeof c->failure, "%s: %.*s", tt_status_name(saved.status),
-                 (int)sizeof c->failure - 64, saved.text);
+        snprintf(c->failure, sizeof c->failure, "%s: %.*s", tt_status_name(saved.status), (int)sizeof c->failure - 64,
+                 saved.text);
         c->failed_rank = c->rank;
     }
     channel_header header = {.what = HAS_FAILED, .failed_rank = c->failed_rank};

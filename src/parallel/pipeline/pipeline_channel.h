@@ -2,8 +2,8 @@
  *
  * On one host a tensor is copied into a slot of the sender's symmetric memory, and the header, a small message, says
  * which; the receiver copies it out. So neither waits for the other while it computes. Where there are no slots (yet),
- * none is free, or the peer is on another host, the tensor follows its header as a message of its own. A rank that fails
- * says so in its neighbours' next headers. */
+ * none is free, or the peer is on another host, the tensor follows its header as a message of its own. A rank that
+ * fails says so in its neighbours' next headers. */
 #ifndef TT_PARALLEL_PIPELINE_CHANNEL_H
 #define TT_PARALLEL_PIPELINE_CHANNEL_H
 
@@ -29,16 +29,16 @@ typedef struct tt__channels {
     tt_group *group; /* held */
     int rank, ranks;
     int64_t chunks;
-    int64_t slots;          /* of each of this rank's outgoing channels */
-    size_t slot_bytes;      /* 0: there are none */
-    unsigned char *memory;  /* this rank's: counts of what it took, then its slots */
-    int64_t *offsets;       /* (ranks): of all ranks' memory; -1: not to be reached */
-    uint64_t *sent;         /* (chunks, 2): tensors that went through slots, by outgoing channel */
-    size_t wanted_bytes;    /* the largest tensor that was sent */
+    int64_t slots;         /* of each of this rank's outgoing channels */
+    size_t slot_bytes;     /* 0: there are none */
+    unsigned char *memory; /* this rank's: counts of what it took, then its slots */
+    int64_t *offsets;      /* (ranks): of all ranks' memory; -1: not to be reached */
+    uint64_t *sent;        /* (chunks, 2): tensors that went through slots, by outgoing channel */
+    size_t wanted_bytes;   /* the largest tensor that was sent */
     tt__sending *sendings;
-    tt__handed **handed;    /* (chunks, 2): by the sender's channel */
-    int failed_rank;        /* that another rank has told of; -1: none */
-    char failure[400];      /* its error */
+    tt__handed **handed; /* (chunks, 2): by the sender's channel */
+    int failed_rank;     /* that another rank has told of; -1: none */
+    char failure[400];   /* its error */
 } tt__channels;
 
 tt_status tt__channels_init(tt__channels *c, tt_group *group, int64_t chunks, int64_t slots);
@@ -52,8 +52,8 @@ tt_status tt__channels_grow(tt__channels *c, size_t bytes);
 /* Send x out of this rank's chunk, for micro-batch m. x is read before it returns, or kept. */
 tt_status tt__channel_send(tt__channels *c, int64_t chunk, tt__way way, int64_t m, tt_tensor *x);
 
-/* Receive what comes into this rank's chunk for micro-batch m; it is made in the open scope. NULL on failure, which says
- * what was waited for. */
+/* Receive what comes into this rank's chunk for micro-batch m; it is made in the open scope. NULL on failure, which
+ * says what was waited for. */
 tt_tensor *tt__channel_recv(tt__channels *c, int64_t chunk, tt__way way, int64_t m);
 
 /* Wait until all that was sent is there. */

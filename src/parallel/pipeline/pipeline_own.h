@@ -9,9 +9,9 @@
 
 /* A micro-batch under way in a stage. */
 typedef struct tt__held {
-    tt_scope *scope;      /* of what its forward made; NULL: it is not under way */
-    tt_tensor *x, *y;     /* in the scope: what the stage took, and gave, or the loss */
-    tt_generator *draws;  /* with recomputing: the generator before the forward */
+    tt_scope *scope;                /* of what its forward made; NULL: it is not under way */
+    tt_tensor *x, *y;               /* in the scope: what the stage took, and gave, or the loss */
+    tt_generator *draws;            /* with recomputing: the generator before the forward */
     tt_deferred_backward *deferred; /* the weights' half */
 } tt__held;
 
@@ -93,8 +93,8 @@ typedef struct tt__batch {
     tt_tensor *x, *target; /* NULL where this rank needs none */
     int64_t examples;
     bool wants_loss, wants_y;
-    double loss;     /* comes out */
-    tt_tensor **ys;  /* (micros), or NULL: come out, kept */
+    double loss;    /* comes out */
+    tt_tensor **ys; /* (micros), or NULL: come out, kept */
 } tt__batch;
 
 /* Run this rank's list. After a failure the neighbours know. */

@@ -180,8 +180,7 @@ static tt_status weight_grads(run *r, const tt__stage *stage, tt__held *held, in
 static tt_status do_act(run *r, const tt__act *act, tt__stage *stage, tt__held *held) {
     switch (act->kind) {
     case TT__FORWARD:
-        return r->batch->train ? train_forward(r, stage, held, act->micro)
-                               : forward_only(r, stage, held, act->micro);
+        return r->batch->train ? train_forward(r, stage, held, act->micro) : forward_only(r, stage, held, act->micro);
     case TT__BACKWARD:
     case TT__INPUT_GRADS:
         return backward(r, stage, held, act->micro, act->kind == TT__INPUT_GRADS);

@@ -106,9 +106,7 @@ static tt_status check_act(const tt__schedule *s, int64_t rank, const tt__act *a
         return fail_act(rank, act, "no such micro-batch or chunk");
     int64_t *of = counts[act->chunk].of;
     int64_t backwards = of[TT__BACKWARD] + of[TT__INPUT_GRADS], weights = of[TT__BACKWARD] + of[TT__WEIGHT_GRADS];
-    int64_t expected = act->kind == TT__FORWARD ? of[TT__FORWARD]
-                       : act->kind == TT__WEIGHT_GRADS ? weights
-                                                       : backwards;
+    int64_t expected = act->kind == TT__FORWARD ? of[TT__FORWARD] : act->kind == TT__WEIGHT_GRADS ? weights : backwards;
     if (act->micro != expected)
         return fail_act(rank, act, "out of the order of the micro-batches");
     if (act->kind == TT__BACKWARD && weights != backwards)
@@ -130,12 +128,11 @@ static tt_status check_list(const tt__schedule *s, int64_t rank, bool forward_on
         int64_t backwards = forward_only ? 0 : s->micros;
         if (of[TT__FORWARD] != s->micros || of[TT__BACKWARD] + of[TT__INPUT_GRADS] != backwards ||
             of[TT__INPUT_GRADS] != of[TT__WEIGHT_GRADS])
-            return tt__fail(TT_ERR_INVALID,
-                            "rank %" PRId64 ", chunk %" PRId64 ": expected %" PRId64
-                            " forwards and as many backwards, got %" PRId64 " F, %" PRId64 " B, %" PRId64
-                            " I, %" PRId64 " W",
-                            rank, c, s->micros, of[TT__FORWARD], of[TT__BACKWARD], of[TT__INPUT_GRADS],
-                            of[TT__WEIGHT_GRADS]);
+            return tt__fail(
+                TT_ERR_INVALID,
+                "rank %" PRId64 ", chunk %" PRId64 ": expected %" PRId64 " forwards and as many backwards, got %" PRId64
+                " F, %" PRId64 " B, %" PRId64 " I, %" PRId64 " W",
+                rank, c, s->micros, of[TT__FORWARD], of[TT__BACKWARD], of[TT__INPUT_GRADS], of[TT__WEIGHT_GRADS]);
     }
     return TT_OK;
 }
@@ -212,8 +209,9 @@ static tt_status fail_deadlock(const simulation *sim) {
         if (sim->at[r] == sim->s->lists[r].count)
             continue;
         const tt__act *act = &sim->s->lists[r].acts[sim->at[r]];
-        used += (size_t)snprintf(text + used, sizeof text - used, "%srank %" PRId64 " before %c of micro-batch %" PRId64,
-                                 used ? ", " : "", r, tt__act_letter(act->kind), act->micro);
+        used +=
+            (size_t)snprintf(text + used, sizeof text - used, "%srank %" PRId64 " before %c of micro-batch %" PRId64,
+                             used ? ", " : "", r, tt__act_letter(act->kind), act->micro);
     }
     return tt__fail(TT_ERR_STATE, "the ranks of this schedule would wait for each other: %s", text);
 }

@@ -66,7 +66,8 @@ typedef struct tt__simulated {
 tt_status tt__schedule_simulate(const tt__schedule *schedule, const tt__stage_cost *costs, double transfer,
                                 tt__simulated *simulated);
 
-/* ---- one schedule a file. Each writes rank `rank`'s list, whose memory is there, and returns how many they are. ---- */
+/* ---- one schedule a file. Each writes rank `rank`'s list, whose memory is there, and returns how many they are.
+ * ---- */
 
 /* Room in a list: three actions for each micro-batch and chunk. */
 int64_t tt__list_gpipe(tt__act *acts, const tt__schedule *sizes, int64_t rank);

@@ -20,8 +20,8 @@ static tt_status split_by_hand(const tt_pipeline_new_args *args, int64_t parts, 
     for (int64_t s = 0; s < stages; s++) {
         if (args->split[s] < 1 || args->split[s] > parts)
             return tt__fail(TT_ERR_INVALID,
-                            "tt_pipeline_new: .split: stage %" PRId64 " has %" PRId64
-                            " parts: expected 1 to %" PRId64 ", of which the model is a chain",
+                            "tt_pipeline_new: .split: stage %" PRId64 " has %" PRId64 " parts: expected 1 to %" PRId64
+                            ", of which the model is a chain",
                             s, args->split[s], parts);
         first_part[s] = sum;
         sum += args->split[s];
@@ -35,12 +35,14 @@ static tt_status split_by_hand(const tt_pipeline_new_args *args, int64_t parts, 
 
 /* ---- by cost ---- */
 
-/* best[s][p]: the most expensive stage, of the first p parts in s stages; from[s][p]: where the last of these begins. */
+/* best[s][p]: the most expensive stage, of the first p parts in s stages; from[s][p]: where the last of these
+ * begins. */
 tt_status tt__split_by_cost(const double *costs, int64_t parts, int64_t stages, int64_t *first_part) {
     size_t width = (size_t)parts + 1;
     double *best = calloc(width * ((size_t)stages + 1), sizeof *best), *sum = calloc(width, sizeof *sum);
     int64_t *from = calloc(width * ((size_t)stages + 1), sizeof *from);
-    tt_status status = best && sum && from ? TT_OK : tt__fail(TT_ERR_MEMORY, "no memory to split %" PRId64 " parts", parts);
+    tt_status status =
+        best && sum && from ? TT_OK : tt__fail(TT_ERR_MEMORY, "no memory to split %" PRId64 " parts", parts);
     for (int64_t p = 0; p < parts && !status; p++)
         sum[p + 1] = sum[p] + costs[p];
     for (int64_t p = 1; p <= parts && !status; p++)

@@ -26,7 +26,8 @@ static uint64_t mix(uint64_t x) {
 static void seed_part(const tt__stage *stage, int64_t part) {
     const tt_pipeline *p = stage->pipe;
     uint64_t replica = p->data_group ? (uint64_t)tt_get_rank(p->data_group) : 0;
-    uint64_t seed = mix(p->seed ^ mix((uint64_t)p->steps ^ mix((uint64_t)stage->micro ^ mix((uint64_t)part ^ mix(replica)))));
+    uint64_t seed =
+        mix(p->seed ^ mix((uint64_t)p->steps ^ mix((uint64_t)stage->micro ^ mix((uint64_t)part ^ mix(replica)))));
     tt_generator_seed(tt_default_generator(), seed);
 }
 

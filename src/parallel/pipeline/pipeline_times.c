@@ -26,8 +26,7 @@ static tt_status gather_ran(tt_pipeline *pipe, const char *who, all_ran *all) {
     int64_t width = 0;
     for (int r = 0; r < pipe->ranks; r++)
         width = pipe->train.lists[r].count > width ? pipe->train.lists[r].count : width;
-    tt__ran *mine = calloc((size_t)width, sizeof *mine),
-            *wide = calloc((size_t)(width * pipe->ranks), sizeof *wide);
+    tt__ran *mine = calloc((size_t)width, sizeof *mine), *wide = calloc((size_t)(width * pipe->ranks), sizeof *wide);
     all->ran = calloc((size_t)(width * pipe->ranks), sizeof *all->ran);
     tt_status status = all->first && mine && wide && all->ran
                            ? TT_OK
@@ -194,8 +193,7 @@ tt_status tt_pipeline_write_trace(tt_pipeline *pipe, const char *path) {
     tt_status own = (tt_status)written;
     if (own)
         tt__fail_prefix("%s", who);
-    tt_status sent =
-        tt_broadcast_with(TT_ARGS(tt_broadcast_args, pipe->group, &written, 1, TT_I32, 0, .file = who));
+    tt_status sent = tt_broadcast_with(TT_ARGS(tt_broadcast_args, pipe->group, &written, 1, TT_I32, 0, .file = who));
     if (own || sent)
         return own ? own : sent;
     return written ? tt__fail((tt_status)written, "%s: rank 0 could not write \"%s\"", who, path) : TT_OK;
