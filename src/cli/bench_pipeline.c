@@ -100,7 +100,7 @@ static const tt__flag pipeline_flags[] = {
     {.name = "micro-batches", .id = 'M', .value = "N", .what = "of a step (default 16)"},
     {.name = "size", .id = 's', .value = "N", .what = "examples of a micro-batch (default 4)"},
     {.name = "split", .id = 'l', .value = "LIST", .what = "parts of each stage, \"3,3\" (default: by measured cost)"},
-    {.name = "side", .id = 'i', .value = "N", .what = "width and height of resnet18's images (default 64)"},
+    {.name = "side", .id = 'i', .value = "N", .what = "width and height of resnet18's images (default 224)"},
     {.name = "recompute", .id = 'r', .what = "run forwards again in backward instead of keeping activations"},
     {.name = "rounds", .id = 'n', .value = "N", .what = "steps of each, turn and turn about (default 9)"},
     {.name = "trace",
@@ -201,7 +201,7 @@ static int pipeline_parse(pipe_options *o, int argc, char **argv) {
                         .micros = 16,
                         .size = 4,
                         .rounds = 9,
-                        .side = 64};
+                        .side = 224};
     for (int c; (c = tt__cli_next_flag(&tt__bench_pipeline, argc, argv, NULL)) != -1;) {
         if (c == 'h' || c == '?')
             return c == 'h' ? TT__EXIT_OK : TT__EXIT_USAGE;
