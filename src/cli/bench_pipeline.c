@@ -130,7 +130,7 @@ const tt__command tt__bench_pipeline = {
     .run = pipeline_main,
 };
 
-static tt_status parse_model(pipe_options *o, const char *name) {
+static tt_status parse_pipe_model(pipe_options *o, const char *name) {
     for (o->model = pipe_models; o->model->name; o->model++)
         if (!strcmp(o->model->name, name))
             return TT_OK;
@@ -161,10 +161,10 @@ static tt_status parse_split(pipe_options *o, const char *list) {
     return TT_OK;
 }
 
-static tt_status parse_flag(pipe_options *o, int letter) {
+static tt_status parse_pipe_flag(pipe_options *o, int letter) {
     switch (letter) {
     case 'm':
-        return parse_model(o, optarg);
+        return parse_pipe_model(o, optarg);
     case 'S':
         return parse_schedule(o, optarg);
     case 'w':
@@ -205,7 +205,7 @@ static int pipeline_parse(pipe_options *o, int argc, char **argv) {
     for (int c; (c = tt__cli_next_flag(&tt__bench_pipeline, argc, argv, NULL)) != -1;) {
         if (c == 'h' || c == '?')
             return c == 'h' ? TT__EXIT_OK : TT__EXIT_USAGE;
-        if (parse_flag(o, c))
+        if (parse_pipe_flag(o, c))
             return tt__cli_usage_error("bench pipeline", "%s", tt_last_error());
     }
     if (!o->chunks)
@@ -220,7 +220,7 @@ static tt_optimizer *optimizer_of(const pipe_trial *t, tt_module *module) {
     return all && all->count ? t->o->model->optimizer(all) : NULL;
 }
 
-static tt_status make_models(pipe_trial *t) {
+static tt_status make_pipe_models(pipe_trial *t) {
     bool first = tt_get_rank(t->world) == 0;
     tt_manual_seed(0);
     t->split = t->o->model->make();
@@ -262,7 +262,7 @@ static tt_status pipe_step(pipe_trial *t) {
     return t->split_optimizer ? tt_optimizer_step(t->split_optimizer) : TT_OK;
 }
 
-static tt_status alone_step(pipe_trial *t) {
+static tt_status pipe_alone_step(pipe_trial *t) {
     const pipe_options *o = t->o;
     tt_optimizer_zero_grad(t->whole_optimizer);
     for (int64_t m = 0; m < o->micros; m++) {
@@ -277,7 +277,7 @@ static tt_status alone_step(pipe_trial *t) {
 }
 
 /* Time `step` between two barriers, so that the slowest rank counts. */
-static tt_status timed(pipe_trial *t, tt_status (*step)(pipe_trial *t), double *ms) {
+static tt_status timed_pipe_step(pipe_trial *t, tt_status (*step)(pipe_trial *t), double *ms) {
     TT__TRY(tt_barrier(t->world));
     int64_t start = tt__now_ns();
     if (step)
@@ -287,7 +287,7 @@ static tt_status timed(pipe_trial *t, tt_status (*step)(pipe_trial *t), double *
     return TT_OK;
 }
 
-static void print_result(const pipe_trial *t, int64_t round, const double values[5]) {
+static void print_pipe_result(const pipe_trial *t, int64_t round, const double values[5]) {
     const pipe_options *o = t->o;
     printf("{\"bench\":\"pipeline\",\"model\":\"%s\",\"schedule\":\"%s\",\"world\":%d,\"chunks\":%lld,"
            "\"micro_batches\":%lld,\"size\":%lld,",
@@ -306,12 +306,12 @@ static void print_result(const pipe_trial *t, int64_t round, const double values
     printf("}\n");
 }
 
-static tt_status one_round(pipe_trial *t, int64_t round) {
+static tt_status pipe_round(pipe_trial *t, int64_t round) {
     double values[5];
     tt_pipeline_times times;
-    TT__TRY(timed(t, pipe_step, &values[0]));
+    TT__TRY(timed_pipe_step(t, pipe_step, &values[0]));
     TT__TRY(tt_pipeline_get_times(t->pipe, &times));
-    TT__TRY(timed(t, t->whole ? alone_step : NULL, &values[1]));
+    TT__TRY(timed_pipe_step(t, t->whole ? pipe_alone_step : NULL, &values[1]));
     if (round < 0)
         return TT_OK;
     values[2] = values[1] / values[0];
@@ -321,11 +321,11 @@ static tt_status one_round(pipe_trial *t, int64_t round) {
     for (int i = 0; i < 5; i++)
         lists[i][round] = values[i];
     if (t->whole)
-        print_result(t, round, values);
+        print_pipe_result(t, round, values);
     return TT_OK;
 }
 
-static void compare_models(pipe_trial *t) {
+static void compare_pipe_models(pipe_trial *t) {
     const tt_named_tensors *a = tt_module_state_dict(t->split), *b = tt_module_state_dict(t->whole);
     t->same_bits = a && b && a->count == b->count;
     for (int64_t i = 0; t->same_bits && i < a->count; i++)
@@ -333,31 +333,31 @@ static void compare_models(pipe_trial *t) {
                                (size_t)tt_tensor_numel(a->tensors[i]) * tt_dtype_size(tt_tensor_dtype(a->tensors[i])));
 }
 
-static tt_status run_trial(pipe_trial *t) {
+static tt_status run_pipe_trial(pipe_trial *t) {
     const pipe_options *o = t->o;
     TT__TRY(tt_init_process_group(&t->world));
     if (!o->no_pin)
         tt__bench_pin_to(tt_get_rank(t->world), tt_get_world_size(t->world));
-    TT__TRY(make_models(t));
+    TT__TRY(make_pipe_models(t));
     TT__TRY(make_pipeline(t));
     for (int64_t round = -2; round < o->rounds; round++) /* two steps warm up */
-        TT__TRY(one_round(t, round));
+        TT__TRY(pipe_round(t, round));
     if (o->trace)
         TT__TRY(tt_pipeline_write_trace(t->pipe, o->trace));
     TT__TRY(tt_pipeline_gather(t->pipe));
     if (!t->whole)
         return TT_OK;
-    compare_models(t);
+    compare_pipe_models(t);
     double medians[5], *const lists[] = {t->pipeline_ms, t->alone_ms, t->ratio, t->idle, t->simulated};
     for (int i = 0; i < 5; i++) {
         tt__bench_sort(lists[i], (size_t)o->rounds);
         medians[i] = lists[i][o->rounds / 2];
     }
-    print_result(t, -1, medians);
+    print_pipe_result(t, -1, medians);
     return TT_OK;
 }
 
-static void end_trial(pipe_trial *t) {
+static void end_pipe_trial(pipe_trial *t) {
     tt_optimizer_free(t->split_optimizer);
     tt_optimizer_free(t->whole_optimizer);
     tt_pipeline_free(t->pipe);
@@ -379,9 +379,9 @@ static int pipeline_main(int argc, char **argv) {
         return tt__bench_spawn((int)o.world, argc, argv);
     }
     pipe_trial t = {.o = &o};
-    tt_status status = run_trial(&t);
+    tt_status status = run_pipe_trial(&t);
     if (status)
         tt_report();
-    end_trial(&t);
+    end_pipe_trial(&t);
     return status ? TT__EXIT_FAILED : TT__EXIT_OK;
 }

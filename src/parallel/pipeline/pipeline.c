@@ -22,7 +22,7 @@ int64_t tt_pipeline_part_count(tt_module *model) { return model ? tt__chain_leng
 
 /* ---- what all ranks must give alike ---- */
 
-static tt_status no_memory(void) { return tt__fail(TT_ERR_MEMORY, "%s: no memory", maker); }
+static tt_status no_memory_for_pipe(void) { return tt__fail(TT_ERR_MEMORY, "%s: no memory", maker); }
 
 static char *split_text(const tt_pipeline_new_args *a) {
     size_t size = 64 + (size_t)(a->split && a->split_count > 0 && a->split_count < 4096 ? a->split_count : 0) * 24,
@@ -39,7 +39,7 @@ static char *split_text(const tt_pipeline_new_args *a) {
 enum { OPTION_TEXTS = 8 };
 
 /* The options as texts; each is NULL where there was no memory. */
-static void describe_options(const tt_pipeline_new_args *a, int64_t chunks, char **texts) {
+static void describe_pipe_options(const tt_pipeline_new_args *a, int64_t chunks, char **texts) {
     int n = 0, made = 0;
     made |= asprintf(&texts[n++], "schedule %s", tt__schedule_name(a->schedule)) < 0;
     made |= asprintf(&texts[n++], "%" PRId64 " micro-batches", a->micro_batches) < 0;
@@ -54,30 +54,30 @@ static void describe_options(const tt_pipeline_new_args *a, int64_t chunks, char
             texts[i] = NULL;
 }
 
-static tt_status describe_tensors(const char *what, const tt_named_tensors *list, char **texts) {
+static tt_status describe_model_tensors(const char *what, const tt_named_tensors *list, char **texts) {
     for (int64_t i = 0; i < list->count; i++)
         if (asprintf(&texts[i], "%s %" PRId64 " \"%s\" %s%s", what, i, list->names[i], TT__DESCRIBE(list->tensors[i]),
                      *what == 'p' && !tt_requires_grad(list->tensors[i]) ? " without gradient" : "") < 0) {
             texts[i] = NULL;
-            return no_memory();
+            return no_memory_for_pipe();
         }
     return TT_OK;
 }
 
-static tt_status agree(const tt_pipeline_new_args *a, int64_t chunks) {
+static tt_status agree_on_pipe(const tt_pipeline_new_args *a, int64_t chunks) {
     const tt_named_tensors *parameters = tt_module_parameters(a->model), *buffers = tt_module_buffers(a->model);
     if (!parameters || !buffers)
         return tt_last_status();
     size_t count = OPTION_TEXTS + (size_t)parameters->count + (size_t)buffers->count;
     char **texts = calloc(count, sizeof *texts);
     if (!texts)
-        return no_memory();
-    describe_options(a, chunks, texts);
-    tt_status status = describe_tensors("parameter", parameters, texts + OPTION_TEXTS);
+        return no_memory_for_pipe();
+    describe_pipe_options(a, chunks, texts);
+    tt_status status = describe_model_tensors("parameter", parameters, texts + OPTION_TEXTS);
     if (!status)
-        status = describe_tensors("buffer", buffers, texts + OPTION_TEXTS + parameters->count);
+        status = describe_model_tensors("buffer", buffers, texts + OPTION_TEXTS + parameters->count);
     for (size_t i = 0; i < OPTION_TEXTS && !status; i++)
-        status = texts[i] ? TT_OK : no_memory();
+        status = texts[i] ? TT_OK : no_memory_for_pipe();
     if (!status)
         status = tt__agree_on(a->group, maker, (const char *const *)texts, count);
     for (size_t i = 0; i < count; i++)
@@ -88,17 +88,17 @@ static tt_status agree(const tt_pipeline_new_args *a, int64_t chunks) {
 
 /* ---- making ---- */
 
-static tt_tensor *mean_loss(tt_tensor *y, tt_tensor *target, void *user) {
+static tt_tensor *pipe_mean_loss(tt_tensor *y, tt_tensor *target, void *user) {
     (void)user;
     return tt_cross_entropy(y, target);
 }
 
-static tt_tensor *sum_loss(tt_tensor *y, tt_tensor *target, void *user) {
+static tt_tensor *pipe_sum_loss(tt_tensor *y, tt_tensor *target, void *user) {
     (void)user;
     return tt_cross_entropy(y, target, .reduction = TT_REDUCTION_SUM);
 }
 
-static tt_status check_parts(const tt_pipeline *pipe, int64_t parts) {
+static tt_status check_parts_suffice(const tt_pipeline *pipe, int64_t parts) {
     if (parts >= pipe->stages)
         return TT_OK;
     return tt__fail(TT_ERR_INVALID,
@@ -113,9 +113,9 @@ static int64_t slots_needed(const tt_pipeline *pipe) {
     return pipe->micros < most ? pipe->micros : most;
 }
 
-static tt_status build(tt_pipeline *pipe, const tt_pipeline_new_args *a) {
+static tt_status build_pipeline(tt_pipeline *pipe, const tt_pipeline_new_args *a) {
     int64_t parts = tt_pipeline_part_count(a->model);
-    TT__TRY(agree(a, pipe->chunks));
+    TT__TRY(agree_on_pipe(a, pipe->chunks));
     tt_status status = tt__schedule_make(&pipe->train, pipe->kind, pipe->ranks, pipe->chunks, pipe->micros);
     if (!status)
         status = tt__schedule_make_forward(&pipe->forward, pipe->ranks, pipe->chunks, pipe->micros);
@@ -123,11 +123,11 @@ static tt_status build(tt_pipeline *pipe, const tt_pipeline_new_args *a) {
         return tt__fail_prefix("%s", maker);
     pipe->stages = pipe->ranks * pipe->chunks;
     TT__TRY(tt__channels_init(&pipe->channels, pipe->group, pipe->chunks, slots_needed(pipe)));
-    TT__TRY(check_parts(pipe, parts));
+    TT__TRY(check_parts_suffice(pipe, parts));
     pipe->first_part = calloc((size_t)pipe->stages + 1, sizeof *pipe->first_part);
     pipe->ran = calloc((size_t)pipe->train.lists[pipe->rank].count + 1, sizeof *pipe->ran);
     if (!pipe->first_part || !pipe->ran)
-        return no_memory();
+        return no_memory_for_pipe();
     TT__TRY(tt__pipeline_split(a, parts, pipe->stages, pipe->first_part));
     status = tt__stages_check(pipe);
     if (!status)
@@ -148,7 +148,7 @@ static void end_pipeline(tt_pipeline *pipe) {
     tt__error_restore(&saved);
 }
 
-static tt_status check_required(const tt_pipeline_new_args *a) {
+static tt_status check_pipe_required(const tt_pipeline_new_args *a) {
     if (!a->out || !a->group)
         return tt__fail(TT_ERR_INVALID, "%s: `%s` is NULL", maker, a->out ? "group" : "out");
     return a->model ? TT_OK : tt__fail_argument("%s: the model is NULL", maker);
@@ -159,10 +159,10 @@ tt_status tt_pipeline_new_with(const tt_pipeline_new_args *args, size_t size) {
     TT__ARGS_COPY(a, args, size);
     if (a.out)
         *a.out = NULL;
-    TT__TRY(check_required(&a));
+    TT__TRY(check_pipe_required(&a));
     tt_pipeline *pipe = calloc(1, sizeof *pipe);
     if (!pipe)
-        return no_memory();
+        return no_memory_for_pipe();
     pipe->group = a.group;
     pipe->data_group = a.data_group;
     pipe->rank = tt_get_rank(a.group);
@@ -171,12 +171,12 @@ tt_status tt_pipeline_new_with(const tt_pipeline_new_args *args, size_t size) {
     pipe->micros = a.micro_batches;
     pipe->kind = a.schedule;
     pipe->chunks = a.chunks ? a.chunks : a.schedule == TT_PIPELINE_INTERLEAVED_1F1B ? 2 : 1;
-    pipe->loss = a.loss ? a.loss : a.loss_is_sum ? sum_loss : mean_loss;
+    pipe->loss = a.loss ? a.loss : a.loss_is_sum ? pipe_sum_loss : pipe_mean_loss;
     pipe->user = a.user;
     pipe->loss_is_sum = a.loss_is_sum;
     pipe->recompute = a.recompute;
     pipe->seed = a.seed;
-    tt_status status = build(pipe, &a);
+    tt_status status = build_pipeline(pipe, &a);
     if (status)
         end_pipeline(pipe);
     else
@@ -230,7 +230,7 @@ static tt_status check_examples(const tt_pipeline *pipe, const char *who, const 
     return TT_OK;
 }
 
-static tt_status check_words(const tt_pipeline *pipe, const char *who, const step_word *words, size_t *wanted) {
+static tt_status check_step_words(const tt_pipeline *pipe, const char *who, const step_word *words, size_t *wanted) {
     *wanted = 0;
     for (int r = 0; r < pipe->ranks; r++) {
         if (words[r].trains != words[0].trains)
@@ -242,7 +242,7 @@ static tt_status check_words(const tt_pipeline *pipe, const char *who, const ste
 }
 
 /* Agree on the step; afterwards all ranks begin it, or none. */
-static tt_status begin_step(tt_pipeline *pipe, const char *who, tt__batch *batch) {
+static tt_status begin_pipe_step(tt_pipeline *pipe, const char *who, tt__batch *batch) {
     bool is_last = pipe->rank == pipe->ranks - 1;
     step_word mine = {.trains = batch->train,
                       .wanted_bytes = (int64_t)pipe->channels.wanted_bytes,
@@ -256,13 +256,13 @@ static tt_status begin_step(tt_pipeline *pipe, const char *who, tt__batch *batch
         TT_ARGS(tt_all_gather_args, pipe->group, &mine, all, WORD_NUMBERS, TT_I64, .file = "the beginning of a step"));
     size_t wanted = 0;
     if (!status)
-        status = check_words(pipe, who, all, &wanted);
+        status = check_step_words(pipe, who, all, &wanted);
     batch->examples = all[0].x;
     free(all);
     return status ? status : tt__channels_grow(&pipe->channels, wanted);
 }
 
-static tt_status check_usable(const tt_pipeline *pipe, const char *who) {
+static tt_status check_pipe_usable(const tt_pipeline *pipe, const char *who) {
     if (!pipe)
         return tt__fail(TT_ERR_INVALID, "%s: `pipeline` is NULL", who);
     if (pipe->broken)
@@ -282,8 +282,8 @@ static void follow_mode(tt_pipeline *pipe) {
     }
 }
 
-static tt_status run_step(tt_pipeline *pipe, const char *who, tt__batch *batch) {
-    tt_status status = begin_step(pipe, who, batch);
+static tt_status run_pipe_step(tt_pipeline *pipe, const char *who, tt__batch *batch) {
+    tt_status status = begin_pipe_step(pipe, who, batch);
     if (status)
         return status;
     follow_mode(pipe);
@@ -299,9 +299,9 @@ tt_status tt_pipeline_step_with(const tt_pipeline_step_args *args, size_t size) 
     static const char who[] = "tt_pipeline_step";
     tt_pipeline_step_args a;
     TT__ARGS_COPY(a, args, size);
-    TT__TRY(check_usable(a.pipeline, who));
+    TT__TRY(check_pipe_usable(a.pipeline, who));
     tt__batch batch = {.train = true, .x = a.x, .target = a.target, .wants_loss = true};
-    TT__TRY(run_step(a.pipeline, who, &batch));
+    TT__TRY(run_pipe_step(a.pipeline, who, &batch));
     a.pipeline->steps++;
     a.pipeline->has_run = true;
     if (a.loss && a.pipeline->rank == a.pipeline->ranks - 1)
@@ -326,13 +326,13 @@ tt_status tt_pipeline_evaluate_with(const tt_pipeline_evaluate_args *args, size_
     TT__ARGS_COPY(a, args, size);
     if (a.y)
         *a.y = NULL;
-    TT__TRY(check_usable(a.pipeline, who));
+    TT__TRY(check_pipe_usable(a.pipeline, who));
     tt_pipeline *pipe = a.pipeline;
     bool is_last = pipe->rank == pipe->ranks - 1;
     tt__batch batch = {.x = a.x, .target = a.target, .wants_loss = is_last && a.loss, .wants_y = is_last && a.y};
     if (batch.wants_y && !(batch.ys = calloc((size_t)pipe->micros, sizeof(tt_tensor *))))
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for the outputs", who);
-    tt_status status = run_step(pipe, who, &batch);
+    tt_status status = run_pipe_step(pipe, who, &batch);
     if (!status && batch.wants_loss)
         *a.loss = batch.loss;
     if (!status && batch.wants_y)
@@ -353,7 +353,7 @@ static tt_status broadcast_named(tt_group *group, const tt_named_tensors *list, 
 }
 
 tt_status tt_pipeline_gather(tt_pipeline *pipe) {
-    TT__TRY(check_usable(pipe, "tt_pipeline_gather"));
+    TT__TRY(check_pipe_usable(pipe, "tt_pipeline_gather"));
     TT_NO_GRAD;
     for (int64_t s = 0; s < pipe->stages; s++)
         for (int64_t part = pipe->first_part[s]; part < pipe->first_part[s + 1]; part++) {

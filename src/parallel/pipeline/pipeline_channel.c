@@ -15,7 +15,8 @@
 /* Errors of calls that are part of a step name this instead of a file. */
 static const char call_site[] = "a pipeline's step";
 
-enum { FIRST_TAG = 0x50000000, COUNT_BYTES = 64, PAGE_BYTES = 4096 };
+/* Tags: far from a program's own, and below the largest of MPI libraries. */
+enum { FIRST_TAG = 0x07000000, COUNT_BYTES = 64, PAGE_BYTES = 4096 };
 
 /* What a header says. */
 enum { COMES_IN_SLOT, COMES_AS_MESSAGE, HAS_FAILED };
@@ -48,11 +49,11 @@ static channel_ends ends_of(const tt__channels *c, int64_t from, tt__way way) {
                           .tag = FIRST_TAG + (int)(from * 4 + way * 2)};
 }
 
-static channel_ends outgoing(const tt__channels *c, int64_t chunk, tt__way way) {
+static channel_ends outgoing_ends(const tt__channels *c, int64_t chunk, tt__way way) {
     return ends_of(c, chunk * c->ranks + c->rank, way);
 }
 
-static channel_ends incoming(const tt__channels *c, int64_t chunk, tt__way way) {
+static channel_ends incoming_ends(const tt__channels *c, int64_t chunk, tt__way way) {
     int64_t to = chunk * c->ranks + c->rank;
     return ends_of(c, way == TT__ONWARD ? to - 1 : to + 1, way);
 }
@@ -158,13 +159,13 @@ void tt__channels_end(tt__channels *c) {
 
 /* ---- sending ---- */
 
-static tt_status send_header(tt__channels *c, const channel_ends *ends, const channel_header *header) {
+static tt_status send_channel_header(tt__channels *c, const channel_ends *ends, const channel_header *header) {
     return tt_send_with(TT_ARGS(tt_send_args, c->group, header, (int64_t)sizeof *header, TT_U8, ends->to_rank,
                                 .tag = ends->tag, .file = call_site));
 }
 
 /* A slot of the channel that is free; -1: none, or the tensor is too large. */
-static int64_t free_slot(const tt__channels *c, const channel_ends *ends, tt__way way, size_t bytes) {
+static int64_t free_channel_slot(const tt__channels *c, const channel_ends *ends, tt__way way, size_t bytes) {
     const void *theirs = memory_of(c, ends->to_rank);
     if (!theirs || bytes > c->slot_bytes || tt__symmetric_offset(c->group, c->memory) < 0)
         return -1;
@@ -174,7 +175,7 @@ static int64_t free_slot(const tt__channels *c, const channel_ends *ends, tt__wa
 }
 
 /* Drop what has been sent by now. */
-static void drop_sent(tt__channels *c) {
+static void drop_sent_tensors(tt__channels *c) {
     for (tt__sending **at = &c->sendings; *at;) {
         tt__sending *s = *at;
         if (!tt_work_is_completed(s->work) || tt_work_wait(s->work)) {
@@ -188,7 +189,7 @@ static void drop_sent(tt__channels *c) {
     }
 }
 
-static tt_status send_message(tt__channels *c, const channel_ends *ends, tt_tensor *x) {
+static tt_status send_tensor_message(tt__channels *c, const channel_ends *ends, tt_tensor *x) {
     tt__sending *s = calloc(1, sizeof *s);
     tt_tensor *copy = s ? tt_keep(tt_clone(x)) : NULL;
     if (!copy) {
@@ -209,7 +210,7 @@ static tt_status send_message(tt__channels *c, const channel_ends *ends, tt_tens
 }
 
 /* To a stage of this rank. */
-static tt_status hand_over(tt__channels *c, const channel_ends *ends, tt__way way, tt_tensor *x) {
+static tt_status hand_to_own_stage(tt__channels *c, const channel_ends *ends, tt__way way, tt_tensor *x) {
     tt__handed *h = calloc(1, sizeof *h), **end = &c->handed[ends->from_chunk * 2 + way];
     if (!h)
         return tt__fail(TT_ERR_MEMORY, "no memory to hand over a tensor");
@@ -231,24 +232,24 @@ static tt_status send_contiguous(tt__channels *c, const channel_ends *ends, tt__
     header->dtype = (int32_t)tt_tensor_dtype(x);
     header->ndim = shape.ndim;
     memcpy(header->dim, shape.dim, sizeof header->dim);
-    header->slot = free_slot(c, ends, way, bytes);
+    header->slot = free_channel_slot(c, ends, way, bytes);
     header->what = header->slot < 0 ? COMES_AS_MESSAGE : COMES_IN_SLOT;
     c->wanted_bytes = bytes > c->wanted_bytes ? bytes : c->wanted_bytes;
     if (header->slot >= 0) {
         memcpy(slot_at(c, c->memory, ends->from_chunk, way, header->slot), tt_tensor_data(x), bytes);
         c->sent[ends->from_chunk * 2 + way]++;
     }
-    TT__TRY(send_header(c, ends, header));
-    return header->slot < 0 ? send_message(c, ends, x) : TT_OK;
+    TT__TRY(send_channel_header(c, ends, header));
+    return header->slot < 0 ? send_tensor_message(c, ends, x) : TT_OK;
 }
 
 tt_status tt__channel_send(tt__channels *c, int64_t chunk, tt__way way, int64_t m, tt_tensor *x) {
-    channel_ends ends = outgoing(c, chunk, way);
+    channel_ends ends = outgoing_ends(c, chunk, way);
     TT_AUTO_SCOPE;
     TT_NO_GRAD;
     if (ends.to_rank == c->rank)
-        return hand_over(c, &ends, way, x);
-    drop_sent(c);
+        return hand_to_own_stage(c, &ends, way, x);
+    drop_sent_tensors(c);
     channel_header header = {.micro = m, .channels_last = tt_tensor_dim(x) == 4 && tt__is_channels_last(x)};
     tt_tensor *whole = tt_contiguous(x);
     tt_status status = whole ? send_contiguous(c, &ends, way, &header, whole) : tt_last_status();
@@ -262,7 +263,7 @@ tt_status tt__channels_flush(tt__channels *c) {
     for (const tt__sending *s = c->sendings; s && !status; s = s->next)
         status = tt_work_wait(s->work);
     if (!status)
-        drop_sent(c);
+        drop_sent_tensors(c);
     return status ? tt__fail_prefix("rank %d waited until its tensors were taken", c->rank) : TT_OK;
 }
 
@@ -278,9 +279,9 @@ void tt__channels_fail(tt__channels *c) {
     memcpy(header.failure, c->failure, sizeof header.failure);
     for (int64_t chunk = 0; chunk < c->chunks; chunk++)
         for (int way = TT__ONWARD; way <= TT__BACK; way++) {
-            channel_ends ends = outgoing(c, chunk, (tt__way)way);
+            channel_ends ends = outgoing_ends(c, chunk, (tt__way)way);
             if (stage_exists(c, ends.to_stage) && ends.to_rank != c->rank)
-                tt_ignore(send_header(c, &ends, &header));
+                tt_ignore(send_channel_header(c, &ends, &header));
         }
     tt__error_restore(&saved);
 }
@@ -298,7 +299,7 @@ static tt_tensor *take_handed(tt__channels *c, const channel_ends *ends, tt__way
     return x;
 }
 
-static tt_status recv_header(tt__channels *c, const channel_ends *ends, int64_t m, channel_header *header) {
+static tt_status recv_channel_header(tt__channels *c, const channel_ends *ends, int64_t m, channel_header *header) {
     TT__TRY(tt_recv_with(TT_ARGS(tt_recv_args, c->group, header, (int64_t)sizeof *header, TT_U8, ends->from_rank,
                                  .tag = ends->tag, .file = call_site)));
     if (header->what == HAS_FAILED) {
@@ -315,7 +316,7 @@ static tt_status recv_header(tt__channels *c, const channel_ends *ends, int64_t 
 static tt_tensor *recv_tensor(tt__channels *c, const channel_ends *ends, tt__way way, int64_t m) {
     channel_header header;
     tt_shape shape = {0};
-    if (recv_header(c, ends, m, &header))
+    if (recv_channel_header(c, ends, m, &header))
         return NULL;
     shape.ndim = header.ndim;
     memcpy(shape.dim, header.dim, sizeof shape.dim);
@@ -336,7 +337,7 @@ static tt_tensor *recv_tensor(tt__channels *c, const channel_ends *ends, tt__way
 }
 
 tt_tensor *tt__channel_recv(tt__channels *c, int64_t chunk, tt__way way, int64_t m) {
-    channel_ends ends = incoming(c, chunk, way);
+    channel_ends ends = incoming_ends(c, chunk, way);
     TT_NO_GRAD;
     bool own = ends.from_rank == c->rank;
     tt_tensor *x = own ? take_handed(c, &ends, way) : recv_tensor(c, &ends, way, m);

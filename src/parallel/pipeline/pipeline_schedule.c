@@ -32,7 +32,7 @@ char tt__act_letter(tt__act_kind kind) { return "FBIW"[kind]; }
 
 /* ---- making ---- */
 
-static tt_status check_sizes(tt_pipeline_schedule kind, int64_t ranks, int64_t chunks, int64_t micros) {
+static tt_status check_schedule_sizes(tt_pipeline_schedule kind, int64_t ranks, int64_t chunks, int64_t micros) {
     if (!is_kind(kind))
         return tt__fail(TT_ERR_INVALID, "expected a schedule, TT_PIPELINE_..., got %d", (int)kind);
     const char *name = kinds[kind].name;
@@ -59,7 +59,7 @@ static tt_status check_sizes(tt_pipeline_schedule kind, int64_t ranks, int64_t c
     return TT_OK;
 }
 
-static tt_status make_lists(tt__schedule *s, int64_t (*list)(tt__act *, const tt__schedule *, int64_t)) {
+static tt_status make_act_lists(tt__schedule *s, int64_t (*list)(tt__act *, const tt__schedule *, int64_t)) {
     s->lists = calloc((size_t)s->ranks, sizeof *s->lists);
     for (int64_t r = 0; s->lists && r < s->ranks; r++) {
         s->lists[r].acts = calloc((size_t)(s->micros * s->chunks) * 3, sizeof(tt__act));
@@ -73,13 +73,13 @@ static tt_status make_lists(tt__schedule *s, int64_t (*list)(tt__act *, const tt
 tt_status tt__schedule_make(tt__schedule *out, tt_pipeline_schedule kind, int64_t ranks, int64_t chunks,
                             int64_t micros) {
     *out = (tt__schedule){.ranks = ranks, .chunks = chunks, .micros = micros};
-    TT__TRY(check_sizes(kind, ranks, chunks, micros));
-    return make_lists(out, kinds[kind].list);
+    TT__TRY(check_schedule_sizes(kind, ranks, chunks, micros));
+    return make_act_lists(out, kinds[kind].list);
 }
 
 tt_status tt__schedule_make_forward(tt__schedule *out, int64_t ranks, int64_t chunks, int64_t micros) {
     *out = (tt__schedule){.ranks = ranks, .chunks = chunks, .micros = micros};
-    return make_lists(out, tt__list_forward);
+    return make_act_lists(out, tt__list_forward);
 }
 
 void tt__schedule_free(tt__schedule *s) {
@@ -119,7 +119,7 @@ static tt_status check_act(const tt__schedule *s, int64_t rank, const tt__act *a
     return TT_OK;
 }
 
-static tt_status check_list(const tt__schedule *s, int64_t rank, bool forward_only, chunk_counts *counts) {
+static tt_status check_act_list(const tt__schedule *s, int64_t rank, bool forward_only, chunk_counts *counts) {
     memset(counts, 0, (size_t)s->chunks * sizeof *counts);
     for (int64_t i = 0; i < s->lists[rank].count; i++)
         TT__TRY(check_act(s, rank, &s->lists[rank].acts[i], counts));
@@ -141,7 +141,7 @@ tt_status tt__schedule_check(const tt__schedule *s, bool forward_only) {
     chunk_counts *counts = calloc((size_t)s->chunks, sizeof *counts);
     tt_status status = counts ? TT_OK : tt__fail(TT_ERR_MEMORY, "no memory to check a schedule");
     for (int64_t r = 0; r < s->ranks && !status; r++)
-        status = check_list(s, r, forward_only, counts);
+        status = check_act_list(s, r, forward_only, counts);
     free(counts);
     return status;
 }
@@ -157,21 +157,21 @@ typedef struct simulation {
     double *now;                        /* (ranks) */
 } simulation;
 
-static double *cell(const simulation *sim, double *table, int64_t stage, int64_t micro) {
+static double *time_cell(const simulation *sim, double *table, int64_t stage, int64_t micro) {
     return &table[stage * sim->s->micros + micro];
 }
 
 /* When what the action needs from other ranks, or its own, is there; -1: not known yet. */
-static double ready_at(const simulation *sim, int64_t rank, const tt__act *act) {
+static double act_ready_at(const simulation *sim, int64_t rank, const tt__act *act) {
     int64_t R = sim->s->ranks, stages = R * sim->s->chunks, stage = act->chunk * R + rank;
     bool forward = act->kind == TT__FORWARD;
     if (act->kind == TT__WEIGHT_GRADS)
-        return *cell(sim, sim->backward_end, stage, act->micro);
+        return *time_cell(sim, sim->backward_end, stage, act->micro);
     int64_t other = forward ? stage - 1 : stage + 1;
-    double own = forward ? 0 : *cell(sim, sim->forward_end, stage, act->micro);
+    double own = forward ? 0 : *time_cell(sim, sim->forward_end, stage, act->micro);
     if (other < 0 || other >= stages || own < 0)
         return own;
-    double theirs = *cell(sim, forward ? sim->forward_end : sim->backward_end, other, act->micro);
+    double theirs = *time_cell(sim, forward ? sim->forward_end : sim->backward_end, other, act->micro);
     if (theirs < 0)
         return -1;
     theirs += R > 1 ? sim->transfer : 0;
@@ -184,7 +184,7 @@ static bool simulate_rank(simulation *sim, int64_t rank, int64_t first, tt__simu
     bool any = false;
     for (; sim->at[rank] < list->count; any = true) {
         const tt__act *act = &list->acts[sim->at[rank]];
-        double begin = ready_at(sim, rank, act);
+        double begin = act_ready_at(sim, rank, act);
         if (begin < 0)
             return any;
         begin = begin > sim->now[rank] ? begin : sim->now[rank];
@@ -195,14 +195,14 @@ static bool simulate_rank(simulation *sim, int64_t rank, int64_t first, tt__simu
         if (out->end)
             out->end[first + sim->at[rank]] = end;
         if (act->kind != TT__WEIGHT_GRADS)
-            *cell(sim, act->kind == TT__FORWARD ? sim->forward_end : sim->backward_end, stage, act->micro) = end;
+            *time_cell(sim, act->kind == TT__FORWARD ? sim->forward_end : sim->backward_end, stage, act->micro) = end;
         sim->now[rank] = end;
         sim->at[rank]++;
     }
     return any;
 }
 
-static tt_status fail_deadlock(const simulation *sim) {
+static tt_status fail_simulated_deadlock(const simulation *sim) {
     char text[512];
     size_t used = 0;
     for (int64_t r = 0; r < sim->s->ranks && used < sizeof text; r++) {
@@ -229,7 +229,7 @@ static int64_t most_held(const tt__schedule *s) {
     return most;
 }
 
-static tt_status simulate(simulation *sim, tt__simulated *out) {
+static tt_status run_simulation(simulation *sim, tt__simulated *out) {
     const tt__schedule *s = sim->s;
     int64_t cells = s->ranks * s->chunks * s->micros;
     for (int64_t i = 0; i < cells; i++)
@@ -245,7 +245,7 @@ static tt_status simulate(simulation *sim, tt__simulated *out) {
     double busy = 0;
     for (int64_t r = 0; r < s->ranks; r++) {
         if (sim->at[r] < s->lists[r].count)
-            return fail_deadlock(sim);
+            return fail_simulated_deadlock(sim);
         out->span = sim->now[r] > out->span ? sim->now[r] : out->span;
         for (int64_t i = 0; i < s->lists[r].count; i++)
             busy += sim->costs[s->lists[r].acts[i].chunk * s->ranks + r].of[s->lists[r].acts[i].kind];
@@ -265,7 +265,7 @@ tt_status tt__schedule_simulate(const tt__schedule *s, const tt__stage_cost *cos
     sim.now = calloc(ranks, sizeof *sim.now);
     out->span = out->idle_share = 0;
     tt_status status = sim.forward_end && sim.backward_end && sim.at && sim.now
-                           ? simulate(&sim, out)
+                           ? run_simulation(&sim, out)
                            : tt__fail(TT_ERR_MEMORY, "no memory to simulate a schedule");
     free(sim.forward_end);
     free(sim.backward_end);

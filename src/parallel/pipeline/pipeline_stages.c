@@ -16,7 +16,7 @@
 /* ---- forward ---- */
 
 /* splitmix64's last step: neighbouring numbers give seeds that have nothing in common. */
-static uint64_t mix(uint64_t x) {
+static uint64_t mix_seed(uint64_t x) {
     x += UINT64_C(0x9e3779b97f4a7c15);
     x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
     x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
@@ -27,7 +27,8 @@ static void seed_part(const tt__stage *stage, int64_t part) {
     const tt_pipeline *p = stage->pipe;
     uint64_t replica = p->data_group ? (uint64_t)tt_get_rank(p->data_group) : 0;
     uint64_t seed =
-        mix(p->seed ^ mix((uint64_t)p->steps ^ mix((uint64_t)stage->micro ^ mix((uint64_t)part ^ mix(replica)))));
+        mix_seed(p->seed ^ mix_seed((uint64_t)p->steps ^
+                                    mix_seed((uint64_t)stage->micro ^ mix_seed((uint64_t)part ^ mix_seed(replica)))));
     tt_generator_seed(tt_default_generator(), seed);
 }
 
@@ -155,7 +156,8 @@ static bool has_tensor(const tt_module *module, const char *name) {
 
 typedef enum tensor_kind { A_PARAMETER, A_BUFFER, A_PASSING_BUFFER } tensor_kind;
 
-static tt_status add_tensor(tt_module *root, const char *prefix, const char *name, tt_tensor *x, tensor_kind kind) {
+static tt_status add_stage_tensor(tt_module *root, const char *prefix, const char *name, tt_tensor *x,
+                                  tensor_kind kind) {
     char *path = malloc(strlen(prefix) + strlen(name) + 2);
     const char *last = NULL;
     if (!path)
@@ -181,10 +183,10 @@ static tt_status add_module_tensors(tt_module *root, const char *prefix, tt_modu
     if (!parameters || !buffers || !state)
         return tt_last_status();
     for (int64_t i = 0; i < parameters->count; i++)
-        TT__TRY(add_tensor(root, prefix, parameters->names[i], parameters->tensors[i], A_PARAMETER));
+        TT__TRY(add_stage_tensor(root, prefix, parameters->names[i], parameters->tensors[i], A_PARAMETER));
     for (int64_t i = 0; i < buffers->count; i++)
-        TT__TRY(add_tensor(root, prefix, buffers->names[i], buffers->tensors[i],
-                           tt_named_tensors_find(state, buffers->names[i]) ? A_BUFFER : A_PASSING_BUFFER));
+        TT__TRY(add_stage_tensor(root, prefix, buffers->names[i], buffers->tensors[i],
+                                 tt_named_tensors_find(state, buffers->names[i]) ? A_BUFFER : A_PASSING_BUFFER));
     return TT_OK;
 }
 
@@ -195,7 +197,7 @@ static const char *name_in_model(const tt_named_modules *all, const tt_module *m
     return NULL;
 }
 
-static tt_status add_parts(tt_module *root, tt_module *model, int64_t first, int64_t last) {
+static tt_status add_part_tensors(tt_module *root, tt_module *model, int64_t first, int64_t last) {
     const tt_named_modules *all = tt_module_named_modules(model);
     if (!all)
         return tt_last_status();
@@ -231,8 +233,8 @@ static tt_status make_stage(tt_pipeline *pipe, int64_t chunk, const tt_pipeline_
     stage->module = tt__module_new(&stage_class, stage);
     if (!stage->module)
         return tt_last_status();
-    TT__TRY(add_parts(stage->module, pipe->model, stage->first_part, stage->last_part));
-    TT__TRY(add_parts(pipe->module, pipe->model, stage->first_part, stage->last_part));
+    TT__TRY(add_part_tensors(stage->module, pipe->model, stage->first_part, stage->last_part));
+    TT__TRY(add_part_tensors(pipe->module, pipe->model, stage->first_part, stage->last_part));
     if (!pipe->data_group || !trains_anything(stage->module))
         return TT_OK;
     stage->ddp = tt_ddp(stage->module, pipe->data_group, .bucket_cap_bytes = args->bucket_cap_bytes);

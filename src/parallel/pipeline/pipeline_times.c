@@ -127,8 +127,8 @@ typedef struct trace_file {
     tt_status status;
 } trace_file;
 
-static void put(trace_file *f, const char *format, ...) TT_PRINTF(2, 3);
-static void put(trace_file *f, const char *format, ...) {
+static void put_trace_text(trace_file *f, const char *format, ...) TT_PRINTF(2, 3);
+static void put_trace_text(trace_file *f, const char *format, ...) {
     char line[400];
     va_list list;
     va_start(list, format);
@@ -139,42 +139,43 @@ static void put(trace_file *f, const char *format, ...) {
 }
 
 /* One process a rank, numbered from 1, as Perfetto hides number 0. */
-static void put_rank_name(trace_file *f, const tt_pipeline *pipe, int r) {
+static void put_pipe_rank(trace_file *f, const tt_pipeline *pipe, int r) {
     char stages[200] = "";
     size_t used = 0;
     for (int64_t c = 0; c < pipe->chunks && used + 24 < sizeof stages; c++)
         used += (size_t)snprintf(stages + used, sizeof stages - used, "%s%" PRId64, c ? ", " : "", c * pipe->ranks + r);
-    put(f,
+    put_trace_text(
+        f,
         "%s\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"tid\":1,\"args\":{\"name\":\"rank %d, stage%s %s\"}}",
         r ? "," : "", r + 1, r, pipe->chunks > 1 ? "s" : "", stages);
 }
 
 static void put_ran(trace_file *f, const tt_pipeline *pipe, int r, const tt__act *act, const tt__ran *ran) {
-    put(f,
-        ",\n{\"ph\":\"X\",\"cat\":\"pipeline\",\"name\":\"%c%" PRId64
-        "\",\"pid\":%d,\"tid\":1,\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"kind\":\"%c\",\"stage\":%" PRId64
-        ",\"micro_batch\":%" PRId64 "}}",
-        tt__act_letter(act->kind), act->micro, r + 1, (double)ran->begin_ns / 1e3,
-        (double)(ran->end_ns - ran->begin_ns) / 1e3, tt__act_letter(act->kind), act->chunk * pipe->ranks + r,
-        act->micro);
+    put_trace_text(f,
+                   ",\n{\"ph\":\"X\",\"cat\":\"pipeline\",\"name\":\"%c%" PRId64
+                   "\",\"pid\":%d,\"tid\":1,\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"kind\":\"%c\",\"stage\":%" PRId64
+                   ",\"micro_batch\":%" PRId64 "}}",
+                   tt__act_letter(act->kind), act->micro, r + 1, (double)ran->begin_ns / 1e3,
+                   (double)(ran->end_ns - ran->begin_ns) / 1e3, tt__act_letter(act->kind), act->chunk * pipe->ranks + r,
+                   act->micro);
 }
 
-static tt_status write_trace(const tt_pipeline *pipe, const all_ran *all, const char *path) {
+static tt_status write_pipe_trace(const tt_pipeline *pipe, const all_ran *all, const char *path) {
     trace_file f = {{0}, TT_OK};
     tt_pipeline_times times = {0};
     TT__TRY(fill_times(pipe, all, &times));
     TT__TRY(tt__atomic_open(&f.file, path));
-    put(&f, "{\"traceEvents\":[");
+    put_trace_text(&f, "{\"traceEvents\":[");
     for (int r = 0; r < pipe->ranks; r++)
-        put_rank_name(&f, pipe, r);
+        put_pipe_rank(&f, pipe, r);
     for (int r = 0; r < pipe->ranks; r++)
         for (int64_t i = 0; i < pipe->train.lists[r].count; i++)
             put_ran(&f, pipe, r, &pipe->train.lists[r].acts[i], &all->ran[all->first[r] + i]);
-    put(&f,
-        "\n],\"displayTimeUnit\":\"ms\",\"otherData\":{\"schedule\":\"%s\",\"ranks\":%d,\"stages\":%" PRId64
-        ",\"micro_batches\":%" PRId64 ",\"idle_share\":%.4f,\"simulated_idle_share\":%.4f}}\n",
-        tt__schedule_name(pipe->kind), pipe->ranks, pipe->stages, pipe->micros, times.idle_share,
-        times.simulated_idle_share);
+    put_trace_text(&f,
+                   "\n],\"displayTimeUnit\":\"ms\",\"otherData\":{\"schedule\":\"%s\",\"ranks\":%d,\"stages\":%" PRId64
+                   ",\"micro_batches\":%" PRId64 ",\"idle_share\":%.4f,\"simulated_idle_share\":%.4f}}\n",
+                   tt__schedule_name(pipe->kind), pipe->ranks, pipe->stages, pipe->micros, times.idle_share,
+                   times.simulated_idle_share);
     if (!f.status)
         f.status = tt__atomic_commit(&f.file);
     tt__atomic_abort(&f.file);
@@ -188,7 +189,7 @@ tt_status tt_pipeline_write_trace(tt_pipeline *pipe, const char *path) {
         return tt__fail(TT_ERR_INVALID, "%s: `path` is NULL", who);
     TT__TRY(check_has_run(pipe, who));
     TT__TRY(gather_ran(pipe, who, &all));
-    int32_t written = pipe->rank ? TT_OK : write_trace(pipe, &all, path);
+    int32_t written = pipe->rank ? TT_OK : write_pipe_trace(pipe, &all, path);
     all_ran_free(&all);
     tt_status own = (tt_status)written;
     if (own)
