@@ -100,8 +100,11 @@ static void draw_text_row(const drawing *d, int rank) {
         const drawn_act *act = &d->acts[i];
         if (act->rank != rank)
             continue;
-        /* A column shows what runs in its middle. */
-        for (int c = 0; c < TEXT_COLUMNS; c++) {
+        /* A column shows what runs in its middle, or else what only touches it. */
+        int touched = (int)(act->begin_us / d->span_us * (TEXT_COLUMNS - 1));
+        if (row[touched] == '.')
+            row[touched] = letter_of(act);
+        for (int c = touched; c < TEXT_COLUMNS; c++) {
             double middle = (c + 0.5) * d->span_us / TEXT_COLUMNS;
             if (middle >= act->begin_us && middle < act->end_us)
                 row[c] = letter_of(act);

@@ -26,8 +26,9 @@ static tt_status gather_ran(tt_pipeline *pipe, const char *who, all_ran *all) {
     int64_t width = 0;
     for (int r = 0; r < pipe->ranks; r++)
         width = pipe->train.lists[r].count > width ? pipe->train.lists[r].count : width;
-    tt__ran *mine = calloc((size_t)width, sizeof *mine), *wide = calloc((size_t)(width * pipe->ranks), sizeof *wide);
-    all->ran = calloc((size_t)(width * pipe->ranks), sizeof *all->ran);
+    tt__ran *mine = calloc((size_t)width + 1, sizeof *mine),
+            *wide = calloc((size_t)(width * pipe->ranks) + 1, sizeof *wide);
+    all->ran = calloc((size_t)(width * pipe->ranks) + 1, sizeof *all->ran);
     tt_status status = all->first && mine && wide && all->ran
                            ? TT_OK
                            : tt__fail(TT_ERR_MEMORY, "%s: no memory for what %d ranks did", who, pipe->ranks);
@@ -95,7 +96,7 @@ static void measure_span(const tt_pipeline *pipe, const all_ran *all, tt_pipelin
 
 static tt_status fill_times(const tt_pipeline *pipe, const all_ran *all, tt_pipeline_times *times) {
     tt__simulated simulated = {0};
-    tt__stage_cost *costs = calloc((size_t)pipe->stages, sizeof *costs);
+    tt__stage_cost *costs = calloc((size_t)pipe->stages + 1, sizeof *costs);
     if (!costs)
         return tt__fail(TT_ERR_MEMORY, "no memory for the costs of %" PRId64 " stages", pipe->stages);
     measure_span(pipe, all, times);
