@@ -118,6 +118,13 @@ typedef struct tt_module_class {
      * forward where the class has none. The wrapper keeps the other one alive, also when tt_module_free() was called
      * on it. */
     tt_module *(*wrapped)(tt_module *self);
+
+    /* Optional, all three or none: the forward of one tensor as a chain, which pipelines cut (pipeline.h). How many
+     * parts it has, at least 1; part `part`, from 0, of what the one before gave; number `k` of the modules whose
+     * parameters and buffers a part uses, NULL: no more. */
+    int64_t (*part_count)(tt_module *self);
+    tt_tensor *(*forward_part)(tt_module *self, int64_t part, tt_tensor *x);
+    tt_module *(*part_module)(tt_module *self, int64_t part, int64_t k);
 } tt_module_class;
 
 #ifndef __cplusplus

@@ -27,6 +27,7 @@
 #include <tutti/nn.h>
 #include <tutti/optim.h>
 #include <tutti/parallel.h>
+#include <tutti/pipeline.h>
 #include <tutti/reducer.h>
 #include <tutti/samplers.h>
 #include <tutti/spawn.h>

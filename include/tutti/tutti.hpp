@@ -40,6 +40,7 @@
 #include <tutti/cpp/nn.hpp>
 #include <tutti/cpp/optim.hpp>
 #include <tutti/cpp/parallel.hpp>
+#include <tutti/cpp/pipeline.hpp>
 #include <tutti/cpp/reducer.hpp>
 #include <tutti/cpp/samplers.hpp>
 #include <tutti/cpp/spawn.hpp>

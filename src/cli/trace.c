@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "base/parse.h"
 #include "cli/cli.h"
+#include "cli/trace_pipeline.h"
 #include "cli/trace_write.h"
 
 #include <stdio.h>
@@ -11,12 +12,19 @@ static const tt__flag trace_flags[] = {
      .id = 'o',
      .letter = 'o',
      .value = "FILE",
-     .what = "where to (default trace.json)",
+     .what = "where to (default trace.json; of --pipeline an SVG, default: a drawing in letters on stdout)",
      .offer = TT__OFFER_FILES},
     {.name = "pid",
      .id = 'p',
      .value = "PID",
      .what = "a process that \"tutti run\" did not start, and all ranks that it shares memory with"},
+    {.name = "pipeline",
+     .id = 'l',
+     .value = "FILE",
+     .what =
+         "draw the pipeline's step in a file that tt_pipeline_write_trace() or \"tutti bench pipeline --trace\" wrote, "
+         "with its idle share",
+     .offer = TT__OFFER_FILES},
     {0}};
 
 static int trace_main(int argc, char **argv);
@@ -51,7 +59,7 @@ static tt_status trace_write_view(const tt__view_source *source, const char *pat
 
 static int trace_main(int argc, char **argv) {
     tt__view_source source;
-    const char *path = "trace.json";
+    const char *path = NULL, *pipeline = NULL;
     int64_t pid = 0;
     int letter;
     tt__cli_normalise_flags(argc, argv);
@@ -63,14 +71,17 @@ static int trace_main(int argc, char **argv) {
             return TT__EXIT_USAGE;
         if (letter == 'o')
             path = optarg;
+        else if (letter == 'l')
+            pipeline = optarg;
         else if (tt__parse_i64("--pid", optarg, 1, INT32_MAX, &pid))
             return tt__cli_usage_error("trace", "%s", tt_last_error());
     }
-    if (job && pid)
-        return tt__cli_usage_error("trace", "a job and --pid were given: expected one of them");
-    tt_status status = tt__view_find(&source, job, (pid_t)pid);
-    if (!status)
-        status = trace_write_view(&source, path);
+    if ((job != NULL) + (pid != 0) + (pipeline != NULL) > 1)
+        return tt__cli_usage_error("trace", "%s were given: expected one of them",
+                                   pipeline ? "--pipeline and a job" : "a job and --pid");
+    tt_status status = pipeline ? tt__trace_draw_pipeline(pipeline, path) : tt__view_find(&source, job, (pid_t)pid);
+    if (!status && !pipeline)
+        status = trace_write_view(&source, path ? path : "trace.json");
     if (status)
         tt__cli_error("trace", "%s", tt_last_error());
     return status ? TT__EXIT_FAILED : TT__EXIT_OK;

@@ -58,7 +58,8 @@ tt_tensor *tt__lm_feed(const tt_module *self, const tt__lm_block *block, tt_tens
     return lm_drop(self, block->lm, tt_module_forward(block->down, y), block->lm->resid_dropout);
 }
 
-tt_tensor *tt__lm_hidden(const tt_module *self, const tt__causal_lm *lm, tt_tensor *ids) {
+/* ids i64 (B,T) -> (B,T,E), what the blocks take. */
+static tt_tensor *lm_embed(const tt_module *self, const tt__causal_lm *lm, tt_tensor *ids) {
     int64_t used = lm->cache ? lm->cache->used : 0, T = tt_tensor_size(ids, 1);
     if (!ids)
         return NULL;
@@ -69,10 +70,36 @@ tt_tensor *tt__lm_hidden(const tt_module *self, const tt__causal_lm *lm, tt_tens
         return tt__tensor_fail(TT_ERR_SHAPE, "%s: expected at most %lld tokens, as there are positions, got %s",
                                tt_module_class_name(self), (long long)(lm->n_positions - used), TT__DESCRIBE(ids));
     tt_tensor *x = tt_add(tt_module_forward(lm->tokens, ids), tt_narrow(lm->position_weight, 0, used, T));
-    x = tt_module_forward(lm->blocks, lm_drop(self, lm, x, lm->embd_dropout));
+    return lm_drop(self, lm, x, lm->embd_dropout);
+}
+
+tt_tensor *tt__lm_hidden(const tt_module *self, const tt__causal_lm *lm, tt_tensor *ids) {
+    tt_tensor *x = tt_module_forward(lm->blocks, lm_embed(self, lm, ids));
     if (x && lm->cache)
-        lm->cache->used += T;
+        lm->cache->used += tt_tensor_size(ids, 1);
     return tt_module_forward(lm->norm, x);
+}
+
+/* ---- as a chain ---- */
+
+int64_t tt__lm_part_count(tt_module *self) { return ((const tt__causal_lm *)tt_module_user(self))->n_layer + 2; }
+
+tt_tensor *tt__lm_forward_part(tt_module *self, int64_t part, tt_tensor *x) {
+    const tt__causal_lm *lm = tt_module_user(self);
+    if (part == 0)
+        return lm_embed(self, lm, x);
+    if (part <= lm->n_layer)
+        return tt_module_forward(tt_module_child_at(lm->blocks, part - 1), x);
+    return tt_module_forward(lm->head, tt_module_forward(lm->norm, x));
+}
+
+tt_module *tt__lm_part_module(tt_module *self, int64_t part, int64_t k) {
+    const tt__causal_lm *lm = tt_module_user(self);
+    if (part > 0 && part <= lm->n_layer)
+        return k == 0 ? tt_module_child_at(lm->blocks, part - 1) : NULL;
+    if (k > 1)
+        return NULL;
+    return part == 0 ? (k ? lm->positions : lm->tokens) : (k ? lm->head : lm->norm);
 }
 
 /* ---- checks ---- */

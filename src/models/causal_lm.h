@@ -10,7 +10,7 @@
 typedef struct tt__causal_lm {
     int64_t vocab_size, n_positions, n_embd, n_layer, n_head;
     double embd_dropout, attn_dropout, resid_dropout;
-    tt_module *tokens, *blocks, *norm, *head; /* borrowed: parts of the model */
+    tt_module *tokens, *positions, *blocks, *norm, *head; /* borrowed: parts of the model */
     tt_tensor *token_weight, *position_weight;
     tt__kv_cache *cache; /* of the text that is being made, whose forward drops nothing; else NULL */
 } tt__causal_lm;
@@ -31,6 +31,11 @@ tt_status tt__lm_sizes_check(const char *who, const tt__causal_lm *lm);
 /* ids i64 (B,T) -> (B,T,E), what the head takes. With a cache the tokens come behind those in it, and it has them
  * afterwards. `self` is asked whether it is in training mode. */
 tt_tensor *tt__lm_hidden(const tt_module *self, const tt__causal_lm *lm, tt_tensor *ids);
+
+/* The whole as a chain: embedding, each block, norm and head. For classes whose user data is a tt__causal_lm. */
+int64_t tt__lm_part_count(tt_module *self);
+tt_tensor *tt__lm_forward_part(tt_module *self, int64_t part, tt_tensor *x);
+tt_module *tt__lm_part_module(tt_module *self, int64_t part, int64_t k);
 
 /* The halves of a block, (B,T,E) -> (B,T,E): out(attention(qkv(x))), and down(gelu(up(x))). */
 tt_tensor *tt__lm_attend(const tt_module *self, const tt__lm_block *block, tt_tensor *x);

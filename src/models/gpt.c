@@ -21,7 +21,9 @@ static tt_tensor *gpt_forward(tt_module *self, tt_tensor *ids) {
 }
 
 const tt_module_class tt__gpt_class =
-    TT_MODULE_CLASS(.name = "GPT", .forward = gpt_forward, .destroy = tt__layer_destroy);
+    TT_MODULE_CLASS(.name = "GPT", .forward = gpt_forward, .destroy = tt__layer_destroy,
+                    .part_count = tt__lm_part_count, .forward_part = tt__lm_forward_part,
+                    .part_module = tt__lm_part_module);
 
 /* ---- making ---- */
 
@@ -60,9 +62,8 @@ static tt_module *gpt_block(const tt__causal_lm *lm, int64_t index, const tt_mod
 
 static tt_status gpt_build(tt_module *self, const tt_model_gpt_args *a) {
     tt__causal_lm *lm = tt_module_user(self);
-    tt_module *positions = NULL;
     TT__TRY(tt__add_part(&lm->tokens, self, "e", gpt_embedding(a, a->vocab_size)));
-    TT__TRY(tt__add_part(&positions, self, "p", gpt_embedding(a, a->block_size)));
+    TT__TRY(tt__add_part(&lm->positions, self, "p", gpt_embedding(a, a->block_size)));
     TT__TRY(tt__add_part(&lm->blocks, self, "b", tt__empty_sequential()));
     for (int64_t i = 0; i < a->n_layer; i++)
         TT__TRY(tt__add_numbered(lm->blocks, gpt_block(lm, i, a)));
@@ -71,7 +72,7 @@ static tt_status gpt_build(tt_module *self, const tt_model_gpt_args *a) {
         &lm->head, self, "head",
         tt_nn_linear(a->n_embd, a->vocab_size, .no_bias = true, .generator = a->generator, .dtype = a->dtype)));
     lm->token_weight = tt_named_tensors_find(tt_module_parameters(lm->tokens), "weight");
-    lm->position_weight = tt_named_tensors_find(tt_module_parameters(positions), "weight");
+    lm->position_weight = tt_named_tensors_find(tt_module_parameters(lm->positions), "weight");
     return lm->token_weight && lm->position_weight ? TT_OK : tt_last_status();
 }
 

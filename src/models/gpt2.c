@@ -121,18 +121,19 @@ static tt_tensor *gpt2_forward(tt_module *self, tt_tensor *ids) {
 
 static const tt_module_class gpt2_body_class = TT_MODULE_CLASS(.name = "GPT2Model", .forward = gpt2_body_forward);
 const tt_module_class tt__gpt2_class =
-    TT_MODULE_CLASS(.name = "GPT2LMHeadModel", .forward = gpt2_forward, .destroy = tt__layer_destroy);
+    TT_MODULE_CLASS(.name = "GPT2LMHeadModel", .forward = gpt2_forward, .destroy = tt__layer_destroy,
+                    .part_count = tt__lm_part_count, .forward_part = tt__lm_forward_part,
+                    .part_module = tt__lm_part_module);
 
 static tt_status gpt2_body_build(tt_module *body, tt__causal_lm *lm, const tt_model_gpt2_args *a) {
-    tt_module *positions = NULL;
     TT__TRY(tt__add_part(&lm->tokens, body, "wte", gpt2_embedding(a, a->vocab_size)));
-    TT__TRY(tt__add_part(&positions, body, "wpe", gpt2_embedding(a, a->n_positions)));
+    TT__TRY(tt__add_part(&lm->positions, body, "wpe", gpt2_embedding(a, a->n_positions)));
     TT__TRY(tt__add_part(&lm->blocks, body, "h", tt__empty_sequential()));
     for (int64_t i = 0; i < a->n_layer; i++)
         TT__TRY(tt__add_numbered(lm->blocks, gpt2_block(lm, i, a)));
     TT__TRY(tt__add_part(&lm->norm, body, "ln_f", gpt2_norm(a)));
     lm->token_weight = tt_named_tensors_find(tt_module_parameters(lm->tokens), "weight");
-    lm->position_weight = tt_named_tensors_find(tt_module_parameters(positions), "weight");
+    lm->position_weight = tt_named_tensors_find(tt_module_parameters(lm->positions), "weight");
     return lm->token_weight && lm->position_weight ? TT_OK : tt_last_status();
 }
 

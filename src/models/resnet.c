@@ -24,16 +24,22 @@ typedef struct resnet_kind {
     int64_t expansion, depths[LAYERS];
 } resnet_kind;
 
-static tt_tensor *resnet_forward(tt_module *self, tt_tensor *x) {
-    const resnet *net = tt_module_user(self);
+/* conv1, bn1, relu and the first pooling. */
+static tt_tensor *resnet_begin(const resnet *net, tt_tensor *x) {
     tt_tensor *const given[] = {x, NULL};
     tt__temporaries made = {0};
     x = tt__temporary(&made, given, tt_module_forward(net->conv1, x));
     x = tt_relu_(tt__temporary(&made, given, tt_module_forward(net->bn1, x)));
     if (!net->small_input)
-        x = tt__temporary(&made, given, tt_max_pool2d(x, 3, .stride = 2, .padding = 1));
-    for (int i = 0; i < LAYERS; i++)
-        x = tt__temporary(&made, given, tt_module_forward(net->layer[i], x));
+        x = tt_max_pool2d(x, 3, .stride = 2, .padding = 1);
+    tt__temporaries_end(&made, x, NULL);
+    return x;
+}
+
+/* The mean of each channel, and fc. */
+static tt_tensor *resnet_end(const resnet *net, tt_tensor *x) {
+    tt_tensor *const given[] = {x, NULL};
+    tt__temporaries made = {0};
     x = tt__temporary(&made, given, tt_adaptive_avg_pool2d(x, 1, 1));
     x = tt__temporary(&made, given, tt_flatten(x, 1));
     tt_tensor *y = tt_module_forward(net->fc, x);
@@ -41,8 +47,59 @@ static tt_tensor *resnet_forward(tt_module *self, tt_tensor *x) {
     return y;
 }
 
+static tt_tensor *resnet_forward(tt_module *self, tt_tensor *x) {
+    const resnet *net = tt_module_user(self);
+    tt_tensor *const given[] = {x, NULL};
+    tt__temporaries made = {0};
+    x = tt__temporary(&made, given, resnet_begin(net, x));
+    for (int i = 0; i < LAYERS; i++)
+        x = tt__temporary(&made, given, tt_module_forward(net->layer[i], x));
+    tt_tensor *y = resnet_end(net, x);
+    tt__temporaries_end(&made, y, NULL);
+    return y;
+}
+
+/* ---- as a chain: the beginning, each block, the end ---- */
+
+static int64_t resnet_part_count(tt_module *self) {
+    const resnet *net = tt_module_user(self);
+    int64_t parts = 2;
+    for (int i = 0; i < LAYERS; i++)
+        parts += tt_module_child_count(net->layer[i]);
+    return parts;
+}
+
+/* The block that is part `part`; NULL: it is none. */
+static tt_module *block_of_part(const resnet *net, int64_t part) {
+    for (int i = 0; i < LAYERS && part > 0; i++) {
+        int64_t blocks = tt_module_child_count(net->layer[i]);
+        if (part <= blocks)
+            return tt_module_child_at(net->layer[i], part - 1);
+        part -= blocks;
+    }
+    return NULL;
+}
+
+static tt_tensor *resnet_forward_part(tt_module *self, int64_t part, tt_tensor *x) {
+    const resnet *net = tt_module_user(self);
+    tt_module *block = block_of_part(net, part);
+    if (block)
+        return tt_module_forward(block, x);
+    return part == 0 ? resnet_begin(net, x) : resnet_end(net, x);
+}
+
+static tt_module *resnet_part_module(tt_module *self, int64_t part, int64_t k) {
+    const resnet *net = tt_module_user(self);
+    tt_module *block = block_of_part(net, part);
+    if (block || part)
+        return k ? NULL : block ? block : net->fc;
+    return k == 0 ? net->conv1 : k == 1 ? net->bn1 : NULL;
+}
+
 static const tt_module_class resnet_class =
-    TT_MODULE_CLASS(.name = "ResNet", .forward = resnet_forward, .destroy = tt__layer_destroy);
+    TT_MODULE_CLASS(.name = "ResNet", .forward = resnet_forward, .destroy = tt__layer_destroy,
+                    .part_count = resnet_part_count, .forward_part = resnet_forward_part,
+                    .part_module = resnet_part_module);
 
 /* ---- making ---- */
 

@@ -1,5 +1,6 @@
 #include "base/args.h"
 #include "base/error.h"
+#include "nn/chain.h"
 #include "nn/container.h"
 #include "nn/module.h"
 #include "nn/temporaries.h"
@@ -40,8 +41,41 @@ static tt_tensor *sequential_forward(tt_module *self, tt_tensor *x) {
     return sequential_forward_many(self, &x, 1, &y, 1) ? NULL : y;
 }
 
+/* ---- as a chain: the children's parts ---- */
+
+static int64_t sequential_part_count(tt_module *self) {
+    int64_t parts = 0, children = tt_module_child_count(self);
+    for (int64_t i = 0; i < children; i++)
+        parts += tt__chain_length(tt_module_child_at(self, i));
+    return children ? parts : 1;
+}
+
+/* The child that part *part is of, whose number within that child *part becomes; NULL: an empty Sequential. */
+static tt_module *child_of_part(tt_module *self, int64_t *part) {
+    for (int64_t i = 0; i < tt_module_child_count(self); i++) {
+        tt_module *child = tt_module_child_at(self, i);
+        int64_t length = tt__chain_length(child);
+        if (*part < length)
+            return child;
+        *part -= length;
+    }
+    return NULL;
+}
+
+static tt_tensor *sequential_forward_part(tt_module *self, int64_t part, tt_tensor *x) {
+    tt_module *child = child_of_part(self, &part);
+    return child ? tt__chain_forward(child, part, x) : x;
+}
+
+static tt_module *sequential_part_module(tt_module *self, int64_t part, int64_t k) {
+    tt_module *child = child_of_part(self, &part);
+    return child ? tt__chain_module(child, part, k) : NULL;
+}
+
 static const tt_module_class sequential_class =
-    TT_MODULE_CLASS(.name = "Sequential", .forward = sequential_forward, .forward_many = sequential_forward_many);
+    TT_MODULE_CLASS(.name = "Sequential", .forward = sequential_forward, .forward_many = sequential_forward_many,
+                    .part_count = sequential_part_count, .forward_part = sequential_forward_part,
+                    .part_module = sequential_part_module);
 
 tt_module *tt_nn_sequential_with(const tt_nn_sequential_args *args, size_t size) {
     tt_nn_sequential_args a;

@@ -106,6 +106,7 @@ WRONG = {
     "trace": [
         ("--frobnicate", "unknown flag --frobnicate"),
         ("a b", 'unexpected argument "b"'),
+        ("--pipeline f a", "--pipeline and a job were given: expected one of them"),
     ],
     "store": [
         ("--port 65536", "--port: expected a number from 0 to 65535"),
@@ -160,6 +161,15 @@ WRONG = {
         ("--model x", '--model: expected mlp, conv or gpt, got "x"'),
         ("--world 0", '--world: expected a number from 1 to 1024, got "0"'),
         ("--steps -1", '--steps: expected a number from 1 to 1000000, got "-1"'),
+    ],
+    "bench pipeline": [
+        ("--frobnicate", "unknown flag --frobnicate"),
+        ("x", 'unexpected argument "x"'),
+        ("--model x", '--model: expected gpt, resnet18 or mlp, got "x"'),
+        ("--schedule x", '--schedule: expected zero-bubble, interleaved, 1f1b or gpipe, got "x"'),
+        ("--world 0", '--world: expected a number from 1 to 64, got "0"'),
+        ("--split 3,x", '--split: expected a number from 1 to 1000000, got "x"'),
+        ("--micro-batches 0", "--micro-batches: expected a number from 1"),
     ],
     "bench store": [
         ("--clients 0", "--clients: expected a number from 1"),

@@ -25,7 +25,6 @@ OBJECTS = {
     "tt_transform": "tt_to_tensor()", "tt_draws": "NULL",
     "tt_scope": "tt_scope_new()", "tt_value": "tt_value_of_int(3)", "tt_reducer": "NULL", "tt_work": "NULL",
     "tt_elastic": "NULL", "tt_elastic_writer": "NULL", "tt_mesh": "mesh()", "tt_model_averager": "NULL",
-    "tt_pipeline": "NULL",
     "tt_trainer": "NULL", "tt_summary_writer": 'tt_summary_writer_new("run")',
 }
 # Lists that are wrong inside.

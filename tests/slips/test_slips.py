@@ -53,6 +53,7 @@ extern int ranks[2];
 extern int64_t counts[2], n;
 extern tt_module *module;
 extern tt_optimizer *optimizer;
+extern tt_pipeline *pipeline;
 extern tt_safetensors *file;
 extern unsigned char bytes[8];
 extern const tt_named_tensors *list;

@@ -22,7 +22,7 @@ static_assert(!std::is_copy_constructible_v<tutti::scope> && !std::is_move_const
 static_assert(moves_only<tutti::store_server>() && moves_only<tutti::scope_object>());
 static_assert(moves_only<tutti::process_context>() && moves_only<tutti::elastic>());
 static_assert(moves_only<tutti::generator>() && moves_only<tutti::safetensors>());
-static_assert(moves_only<tutti::deferred_backward>());
+static_assert(moves_only<tutti::deferred_backward>() && moves_only<tutti::pipeline>());
 static_assert(!std::is_copy_constructible_v<tutti::no_grad> && !std::is_move_constructible_v<tutti::no_grad>);
 
 /* A tensor is no buffer. */
@@ -245,6 +245,24 @@ static void reducing(tutti::group &world) {
     reducer.mark_ready(0);
     reducer.finish();
     EXPECT(reducer.was_used(0) && !reducer.was_used(1));
+}
+
+static void piping(tutti::group &world) {
+    tutti::manual_seed(3);
+    tutti::module model = nn::sequential{nn::linear(4, 8), nn::relu(), nn::linear(8, 3)};
+    tutti::pipeline_options o;
+    o.schedule = TT_PIPELINE_ZERO_BUBBLE, o.split = {2, 1};
+    EXPECT(tutti::pipeline_part_count(model) == 3 && has(tutti::schedule_name(o.schedule), "zero-bubble"));
+    tutti::pipeline pipe(world, model, 2, o);
+    tutti::tensor x = tutti::full(tutti::shape(4, 4), 0.5), y = tutti::zeros(tutti::shape(4), TT_I64);
+    EXPECT(thrown_by([&] { pipe.times(); }).status() == TT_ERR_STATE);
+    double loss = pipe.step(world.rank() == 0 ? &x : nullptr, world.rank() == 1 ? &y : nullptr);
+    double again = pipe.evaluate(&x, &y);
+    EXPECT(loss == again && (loss > 0) == (world.rank() == 1));
+    EXPECT(pipe.stage_count() == 2 && pipe.stage_parts(0) == 2 && pipe.stages());
+    EXPECT(pipe.times().step_ms > 0);
+    pipe.gather();
+    EXPECT(thrown_by([&] { pipe.write_trace("/nowhere/at/all"); }).status() == TT_ERR_IO);
 }
 
 static void expressions() {
@@ -838,6 +856,7 @@ int main() {
         uneven(world);
         symmetric_memory(world);
         reducing(world);
+        piping(world);
         expressions();
         random_numbers();
         scopes();

@@ -1,0 +1,168 @@
+/* tutti/pipeline.h: pipelines: a model is cut into stages, which ranks run one behind the other on micro-batches.
+ *
+ * A model is a chain of parts: a Sequential its children (those of Sequentials in it counted one by one),
+ * tt_model_gpt() and tt_model_gpt2() embedding, blocks, head, tt_model_resnet18() and its kin stem, blocks, head;
+ * another model says so in its class (part_count, nn.h), or is one part. A module with forward hooks, or prepared by
+ * tt_amp_initialize(), is one part. Stages are runs of parts. With R ranks and C stages a rank, rank r runs stages r, R
+ * + r, 2 R + r, ... Between stages goes one tensor of floats, whose shape may differ from step to step.
+ *
+ * A step cuts the batch along dimension 0 into micro-batches, whose sizes differ by one at most (the first are larger,
+ * as torch.tensor_split() cuts), runs them by a schedule, and leaves in tt_grad() the gradient of the mean over the
+ * whole batch. Each parameter's gradient is a sum in the order of the micro-batches, whatever the schedule, the split
+ * or the number of ranks: bitwise what one process computes that runs the same micro-batches one after the other, each
+ * loss scaled by its share of the batch.
+ *
+ * Batch norms see micro-batches, as in PyTorch, and their running statistics follow in the order of the micro-batches.
+ * Dropout draws from each rank's default generator, so not what one process would draw, unless .seed is given.
+ *
+ * Threads: as parallel.h. Every call here but tt_pipeline_module() and tt_pipeline_part_count() is collective over the
+ * pipeline's group. */
+#ifndef TUTTI_PIPELINE_H
+#define TUTTI_PIPELINE_H
+
+#include <tutti/parallel.h>
+
+TT_BEGIN_DECLS
+
+typedef struct tt_pipeline tt_pipeline;
+
+/* In which order a rank does what (docs/parallel.md draws them). R ranks, F and B the times of a stage's forward and
+ * backward; idle is in all of a step. */
+typedef enum tt_pipeline_schedule {
+    TT_PIPELINE_1F1B,  /* idle (R - 1) (F + B); a rank holds at most R micro-batches. PyTorch: Schedule1F1B */
+    TT_PIPELINE_GPIPE, /* idle likewise; holds all. ScheduleGPipe */
+    TT_PIPELINE_INTERLEAVED_1F1B, /* idle (R - 1) (F + B) / C, by C stages a rank. ScheduleInterleaved1F1B */
+    /* backward in two halves, of which the weights' fills what else were idle: ZB-H1. With C > 1
+     * ScheduleInterleavedZeroBubble */
+    TT_PIPELINE_ZERO_BUBBLE
+} tt_pipeline_schedule;
+
+/* "1F1B", "GPipe", "interleaved 1F1B", "zero-bubble"; "?" for another number. Thread-safe. */
+TT_API const char *tt_pipeline_schedule_name(tt_pipeline_schedule schedule);
+
+/* The loss of a micro-batch, one element: its mean over the examples, or their sum (.loss_is_sum). NULL: it failed. */
+typedef tt_tensor *(*tt_pipeline_loss)(tt_tensor *y, tt_tensor *target, void *user);
+
+typedef struct tt_pipeline_new_args {
+    tt_pipeline **out;     /* required: receives the pipeline */
+    tt_group *group;       /* required: its ranks are the stages' ranks, in order; borrowed */
+    tt_module *model;      /* required: the whole model, alike on all ranks; borrowed, must outlive the pipeline */
+    int64_t micro_batches; /* required */
+    TT_OPTIONS;
+    tt_pipeline_schedule schedule; /* TT_PIPELINE_1F1B */
+    int64_t chunks;                /* stages a rank; 0: 2 for interleaved 1F1B, else 1 */
+
+    /* By hand: how many parts each stage has, for all R x chunks stages. */
+    const int64_t *split;
+    int64_t split_count;
+    /* Or by measured cost: rank 0 times each part's forward and backward on this micro-batch (needed there alone), and
+     * the slowest stage is made as fast as can be. Neither: as many parts in each, as far as they go. */
+    tt_tensor *sample;
+
+    tt_pipeline_loss loss;   /* for the last stage; NULL: the mean (or sum) of cross_entropy over classes */
+    void *user;              /* handed to it; borrowed */
+    bool loss_is_sum;        /* over examples, not their mean */
+    bool recompute;          /* hold a stage's inputs, not its activations, and run its forward again in backward */
+    uint64_t seed;           /* not 0: draws depend on it, the step, the micro-batch and the part, not on the ranks */
+    tt_group *data_group;    /* the ranks that run the same stages on other data: gradients are averaged over them */
+    size_t bucket_cap_bytes; /* see tt_ddp() */
+    char tt_end;             /* not an option: see base.h */
+} tt_pipeline_new_args;
+
+/* Make a pipeline. Collective over `group`, and over `data_group` where there is one: each rank then takes the
+ * parameters of that group's rank 0, as tt_ddp() does. Otherwise parameters are taken as they are: begin all ranks with
+ * one seed, or load one file.
+ *   tt_pipeline_new(&pipe, world, model, 16, .schedule = TT_PIPELINE_ZERO_BUBBLE, .sample = x)
+ *   tt_pipeline_new(&pipe, world, model, 8, .split = (const int64_t[]){3, 2}, .split_count = 2)
+ * PyTorch: PipelineStage, Schedule1F1B, ... of torch.distributed.pipelining.
+ * Errors: TT_ERR_INVALID a split that doesn't fit the model, more stages than parts, micro-batches that the schedule
+ * can't have, a parameter that several stages use (tied weights: keep their parts in one stage, or untie them);
+ * TT_ERR_MISMATCH ranks that gave different ones, by name, on all ranks; those of a collective and of tt_ddp(). */
+TT_API TT_NODISCARD tt_status tt_pipeline_new_with(const tt_pipeline_new_args *args, size_t size);
+
+/* End it; the model and what it has learned stay. Collective as tt_reducer_free() is. NULL is allowed. */
+TT_API void tt_pipeline_free(tt_pipeline *pipeline);
+
+/* What this rank trains: parameters and buffers of its stages, under the names that they have in the model (borrowed).
+ * For optimizers, clipping and state dicts:
+ *   tt_adamw(tt_module_parameters(tt_pipeline_module(pipe)), 3e-4, 0.01)
+ * It has no forward of its own. NULL for NULL. */
+TT_API tt_module *tt_pipeline_module(tt_pipeline *pipeline);
+
+typedef struct tt_pipeline_step_args {
+    tt_pipeline *pipeline; /* required */
+    tt_tensor *x;          /* required on rank 0: the batch; ignored elsewhere, may be NULL */
+    tt_tensor *target;     /* required on the last rank, likewise */
+    TT_OPTIONS;
+    double *loss; /* on the last rank: the mean (or sum) over the batch; elsewhere left alone */
+    char tt_end;  /* not an option: see base.h */
+} tt_pipeline_step_args;
+
+/* Run all micro-batches forward and backward. Gradients are added to those that are there, so zero them between steps;
+ * with a `data_group` they are averaged over it, once a step.
+ *   tt_pipeline_step(pipe, x, target, .loss = &loss)
+ * PyTorch: schedule.step(x) on the first rank, step(target=target, losses=losses) on the last, step() between.
+ * Blocks until this rank's part is done. Each wait for another rank has the group's timeout.
+ * Errors, on every rank: TT_ERR_INVALID no x or target where one is needed, batches of different sizes, fewer examples
+ * than micro-batches; TT_ERR_MISMATCH one rank evaluates. Of a rank that dies, freezes or fails within a step:
+ * TT_ERR_PEER, TT_ERR_TIMEOUT, with what was waited for ("rank 1 waited for the activations of micro-batch 3 from stage
+ * 0"). What the model and the loss return. After an error within the step gradients are undefined, and the pipeline can
+ * only be freed (TT_ERR_STATE). */
+TT_API TT_NODISCARD tt_status tt_pipeline_step_with(const tt_pipeline_step_args *args, size_t size);
+
+typedef struct tt_pipeline_evaluate_args {
+    tt_pipeline *pipeline; /* required */
+    tt_tensor *x;          /* as of tt_pipeline_step() */
+    tt_tensor *target;     /* likewise, but only where there is a .loss */
+    TT_OPTIONS;
+    double *loss;  /* on the last rank */
+    tt_tensor **y; /* on the last rank: receives the outputs of the whole batch, as an operator's result */
+    char tt_end;   /* not an option: see base.h */
+} tt_pipeline_evaluate_args;
+
+/* The forward alone, recorded nowhere, in the mode that the model is in (tt_module_eval()). The rest as
+ * tt_pipeline_step(); a batch of fewer examples than micro-batches goes one by one. PyTorch: schedule.eval(). */
+TT_API TT_NODISCARD tt_status tt_pipeline_evaluate_with(const tt_pipeline_evaluate_args *args, size_t size);
+
+/* Give each rank's `model` the parameters and buffers of all stages, to save it whole or to use it unsplit. Errors:
+ * those of a collective. */
+TT_API TT_NODISCARD tt_status tt_pipeline_gather(tt_pipeline *pipeline);
+
+/* How the last training step went. */
+typedef struct tt_pipeline_times {
+    double step_ms;              /* from the first rank's beginning to the last one's end */
+    double idle_share;           /* of all ranks' time in that, 0..1: waiting, and moving tensors */
+    double simulated_idle_share; /* of the schedule, if each stage took the measured mean for each kind of action */
+    double rank_busy_ms;         /* this rank's */
+} tt_pipeline_times;
+
+/* Fill *times, alike on all ranks but for rank_busy_ms. TT_ERR_STATE: there was no step yet. */
+TT_API TT_NODISCARD tt_status tt_pipeline_get_times(tt_pipeline *pipeline, tt_pipeline_times *times);
+
+/* Write what ran in the last training step to `path` (rank 0's), as a trace that Perfetto shows and `tutti trace
+ * --pipeline` draws, whole or not at all. Errors, on all ranks: TT_ERR_STATE no step yet; TT_ERR_IO. */
+TT_API TT_NODISCARD tt_status tt_pipeline_write_trace(tt_pipeline *pipeline, const char *path);
+
+/* How many parts a model has that a split may come between; 0 for NULL. */
+TT_API int64_t tt_pipeline_part_count(tt_module *model);
+
+/* Stages in all (0 for NULL), and how many parts stage `stage` has (-1: no such stage). */
+TT_API int64_t tt_pipeline_stage_count(const tt_pipeline *pipeline);
+TT_API int64_t tt_pipeline_stage_parts(const tt_pipeline *pipeline, int64_t stage);
+
+#define TT_PIPELINE_NEW_ARGS_INIT TT_ARGS_INIT
+#define TT_PIPELINE_STEP_ARGS_INIT TT_ARGS_INIT
+#define TT_PIPELINE_EVALUATE_ARGS_INIT TT_ARGS_INIT
+#ifndef __cplusplus
+#define tt_pipeline_new(out_, group_, model_, ...)                                                          \
+    tt_pipeline_new_with(TT_ARGS(tt_pipeline_new_args, .out = (out_), .group = (group_), .model = (model_), \
+                                 .micro_batches = __VA_ARGS__))
+#define tt_pipeline_step(pipeline_, x_, ...) \
+    tt_pipeline_step_with(TT_ARGS(tt_pipeline_step_args, .pipeline = (pipeline_), .x = (x_), .target = __VA_ARGS__))
+#define tt_pipeline_evaluate(pipeline_, x_, ...) \
+    tt_pipeline_evaluate_with(                   \
+        TT_ARGS(tt_pipeline_evaluate_args, .pipeline = (pipeline_), .x = (x_), .target = __VA_ARGS__))
+#endif
+
+TT_END_DECLS
+#endif

@@ -1,0 +1,271 @@
+/* A rank is killed, freezes or fails within a pipeline's step: the others return the right error, which names it, in
+ * bounded time, and everything can be freed. And what ranks give that does not fit. */
+#include "support/ranks.h"
+#include "support/storm.h"
+
+#include "base/clock.h"
+
+#include <tutti/tutti.h>
+
+enum { HEARTBEAT_MS = 1500, WORLD = 3, MICROS = 6, FEATURES = 8, STEPS = 3 };
+
+typedef enum fault { KILLED, FROZEN, FAILED, FAULTS } fault;
+static const char *const fault_names[] = {"killed", "frozen", "failed"};
+
+/* What strikes where: at the `when`-th forward or backward of the victim's stages. */
+typedef struct scene {
+    fault fault;
+    int victim;
+    bool in_backward;
+    int64_t when;
+    tt_pipeline_schedule schedule;
+    bool recompute;
+} scene;
+
+/* ---- a layer that strikes ---- */
+
+static struct {
+    const scene *scene; /* NULL: not the victim */
+    int64_t forwards, backwards;
+} trap;
+
+static tt_status strike(bool in_backward) {
+    const scene *s = trap.scene;
+    int64_t *count = in_backward ? &trap.backwards : &trap.forwards;
+    if (!s || s->in_backward != in_backward || (*count)++ != s->when)
+        return TT_OK;
+    if (s->fault == FAILED)
+        return tt_fail(TT_ERR_INVALID, "the trap has closed");
+    raise(s->fault == KILLED ? SIGKILL : SIGSTOP);
+    return TT_OK;
+}
+
+static tt_status trap_op_forward(tt_node *node, tt_tensor *const *in, tt_tensor **out) {
+    (void)node;
+    TT_NO_GRAD;
+    *out = tt_clone(in[0]);
+    return *out ? strike(false) : tt_last_status();
+}
+
+static tt_status trap_op_backward(tt_node *node) {
+    tt_status status = strike(true);
+    return status ? status : tt_node_give(node, 0, tt_node_grad(node, 0));
+}
+
+static tt_tensor *trap_forward(tt_module *self, tt_tensor *x) {
+    static const tt_function op = {
+        .size = sizeof op, .name = "trap", .forward = trap_op_forward, .backward = trap_op_backward};
+    (void)self;
+    return tt_apply(&op, NULL, x);
+}
+
+static tt_module *trap_layer(void) {
+    static const tt_module_class cls = TT_MODULE_CLASS(.name = "Trap", .forward = trap_forward);
+    return tt_module_new(&cls, NULL);
+}
+
+/* Stages of two parts each, on up to three ranks with two stages. */
+static tt_module *make_model(int64_t stages) {
+    tt_manual_seed(1);
+    tt_module *model = tt_nn_sequential_with(&(tt_nn_sequential_args){0}, offsetof(tt_nn_sequential_args, tt_end));
+    for (int64_t s = 0; s < stages; s++) {
+        char name[24];
+        snprintf(name, sizeof name, "linear%d", (int)s);
+        CHECK_OK(tt_module_add_module(model, name, tt_nn_linear(FEATURES, FEATURES)));
+        snprintf(name, sizeof name, "trap%d", (int)s);
+        CHECK_OK(tt_module_add_module(model, name, trap_layer()));
+    }
+    return model;
+}
+
+static tt_group *join_watchful(tt_store *store, int rank, int world) {
+    tt_group *group = NULL;
+    CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = PATIENCE_MS,
+                                   .heartbeat_ms = HEARTBEAT_MS));
+    return group;
+}
+
+/* Step until something is wrong; returns what. */
+static tt_status step_on(tt_pipeline *pipe) {
+    for (int step = 0; step < STEPS; step++) {
+        TT_AUTO_SCOPE;
+        tt_tensor *x = tt_randn(TT_SHAPE(MICROS * 2, FEATURES), NULL);
+        tt_tensor *target = tt_randint(0, FEATURES, TT_SHAPE(MICROS * 2), NULL);
+        if (tt_pipeline_step(pipe, x, target))
+            return tt_last_status();
+    }
+    return TT_OK;
+}
+
+static int victim_or_witness(tt_store *store, int rank, int world, void *arg) {
+    const scene *s = arg;
+    int64_t chunks = s->schedule == TT_PIPELINE_INTERLEAVED_1F1B ? 2 : 1, split[2 * WORLD];
+    char who[48];
+    tt_pipeline *pipe = NULL;
+    tt_group *group = join_watchful(store, rank, world);
+    tt_module *model = make_model(world * chunks);
+    for (int i = 0; i < world * chunks; i++)
+        split[i] = 2;
+    CHECK_OK(tt_pipeline_new(&pipe, group, model, MICROS, .schedule = s->schedule, .split = split,
+                             .split_count = world * chunks, .recompute = s->recompute));
+    trap.scene = rank == s->victim ? s : NULL;
+    tt_status status = step_on(pipe);
+    if (rank == s->victim) {
+        CHECK(status == TT_ERR_INVALID);
+        CHECK_TEXT("tt_pipeline_step: stage ");
+        CHECK_TEXT("the trap has closed");
+    } else {
+        CHECK(status == TT_ERR_PEER);
+        snprintf(who, sizeof who, s->fault == FAILED ? "rank %d" : "rank %d (pid", s->victim);
+        CHECK_TEXT(who);
+    }
+    CHECK(tt_pipeline_step(pipe, NULL, NULL) != TT_OK); /* at once */
+    tt_pipeline_free(pipe);
+    tt_module_free(model);
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+static void play(scene s, const char *what) {
+    ranks ranks;
+    int64_t begin = tt__now_ms();
+    int bad = 0;
+    start_ranks(&ranks, WORLD, victim_or_witness, &s);
+    for (int r = 0; r < WORLD; r++)
+        if (r != s.victim)
+            bad += end_of_rank(&ranks, r) != 0;
+    if (s.fault == FROZEN)
+        kill(ranks.pid[s.victim], SIGKILL);
+    bad += end_of_rank(&ranks, s.victim) != (s.fault == FAILED ? 0 : 128 + SIGKILL);
+    tt_store_server_free(ranks.server);
+    int64_t took = tt__now_ms() - begin;
+    if (bad || took > 3 * HEARTBEAT_MS + 3000 + leeway_ms())
+        fail_msg("%s: rank %d %s at %s %d of %s%s, after %d ms", what, s.victim, fault_names[s.fault],
+                 s.in_backward ? "backward" : "forward", (int)s.when, tt_pipeline_schedule_name(s.schedule),
+                 s.recompute ? ", recomputing" : "", (int)took);
+}
+
+static void each_fault_on_each_rank(void **state) {
+    (void)state;
+    for (int victim = 0; victim < WORLD; victim++)
+        for (int fault = 0; fault < FAULTS; fault++)
+            play((scene){(enum fault)fault, victim, victim != 1, 3, TT_PIPELINE_ZERO_BUBBLE, false}, "each");
+}
+
+static void faults_anywhere(void **state) {
+    (void)state;
+    for (long i = 0; i < storm_cases(10); i++) {
+        uint64_t draw = storm_case(i);
+        char what[32];
+        scene s = {.fault = (fault)storm_below(&draw, FAULTS),
+                   .victim = (int)storm_below(&draw, WORLD),
+                   .in_backward = storm_below(&draw, 2),
+                   .when = (int64_t)storm_below(&draw, (size_t)2 * MICROS),
+                   .schedule = (tt_pipeline_schedule)storm_below(&draw, 4),
+                   .recompute = storm_below(&draw, 2)};
+        snprintf(what, sizeof what, "case %ld", i);
+        if (!storm_skips(i))
+            play(s, what);
+    }
+}
+
+/* ---- what does not fit ---- */
+
+typedef struct misfit {
+    const char *text; /* in the error, on every rank */
+    tt_status status;
+    int64_t micros, chunks, split[4], split_count;
+    tt_pipeline_schedule schedule;
+    uint64_t seed;
+    int64_t stages;   /* of the model: two parts each; 0: 3 */
+    bool one_differs; /* rank 1 alone gives all this; the others what fits */
+    bool tied;
+} misfit;
+
+static void give_misfit(tt_group *group, int rank, void *user) {
+    const misfit fits = {.micros = 4}, *m = user, *mine = m->one_differs && rank != 1 ? &fits : m;
+    tt_pipeline *pipe = NULL;
+    tt_module *model = mine->tied ? tt_model_gpt2(11, 6, 8, 1, 1) : make_model(mine->stages ? mine->stages : 3);
+    tt_status status = tt_pipeline_new(&pipe, group, model, mine->micros, .schedule = mine->schedule,
+                                       .chunks = mine->chunks, .split = mine->split_count ? mine->split : NULL,
+                                       .split_count = mine->split_count, .seed = mine->seed);
+    CHECK(status == m->status && !pipe);
+    CHECK_TEXT(m->text);
+    CHECK_OK(tt_barrier(group)); /* of which nothing was spoilt */
+    tt_module_free(model);
+}
+
+static void misfits_are_named_on_every_rank(void **state) {
+    (void)state;
+    static const misfit misfits[] = {
+        {"expected at least 1 micro-batch", TT_ERR_INVALID, .micros = 0},
+        {"1F1B on 2 ranks: expected at least as many micro-batches, got 1", TT_ERR_INVALID, .micros = 1},
+        {"a multiple of the 2 ranks, got 3", TT_ERR_INVALID, .micros = 3, .schedule = TT_PIPELINE_INTERLEAVED_1F1B},
+        {"the model is a chain of 2 parts, too few for 4 stages", TT_ERR_INVALID, .micros = 4, .chunks = 2, .stages = 1,
+         .schedule = TT_PIPELINE_ZERO_BUBBLE},
+        {"expected the parts of each of the 2 stages, got 3 numbers", TT_ERR_INVALID, .micros = 4, .split = {2, 2, 2},
+         .split_count = 3},
+        {"the stages have 5 parts, the model 6", TT_ERR_INVALID, .micros = 4, .split = {2, 3}, .split_count = 2},
+        {"stage 1 has 0 parts", TT_ERR_INVALID, .micros = 4, .split = {6, 0}, .split_count = 2},
+        {"parameter \"transformer.wte.weight\" is used in stage 0 and in stage 1", TT_ERR_INVALID, .micros = 4,
+         .tied = true},
+        {"rank 1 has 6 micro-batches where rank 0 has 4 micro-batches", TT_ERR_MISMATCH, .micros = 6,
+         .one_differs = true},
+        {"rank 1 has schedule GPipe where rank 0 has schedule 1F1B", TT_ERR_MISMATCH, .micros = 4, .one_differs = true,
+         .schedule = TT_PIPELINE_GPIPE},
+        {"rank 1 has a split into 4 2 where rank 0 has no split by hand", TT_ERR_MISMATCH, .micros = 4,
+         .one_differs = true, .split = {4, 2}, .split_count = 2},
+        {"rank 1 has seed 3 where rank 0 has seed 0", TT_ERR_MISMATCH, .micros = 4, .one_differs = true, .seed = 3},
+        {"rank 1 has a model of 4 parts where rank 0 has a model of 6 parts", TT_ERR_MISMATCH, .micros = 4,
+         .one_differs = true, .stages = 2},
+    };
+    for (size_t i = 0; i < sizeof misfits / sizeof *misfits; i++)
+        if (run_ranks(2, give_misfit, (void *)(uintptr_t)&misfits[i]))
+            fail_msg("misfit: %s", misfits[i].text);
+}
+
+/* Batches that don't fit are refused on all ranks before anything runs, and the next one is taken. */
+static void give_batches(tt_group *group, int rank, void *user) {
+    (void)user;
+    TT_AUTO_SCOPE;
+    tt_pipeline *pipe = NULL;
+    tt_module *model = make_model(2);
+    tt_tensor *x = tt_randn(TT_SHAPE(8, FEATURES), NULL), *short_x = tt_narrow(x, 0, 0, 3);
+    tt_tensor *target = tt_randint(0, FEATURES, TT_SHAPE(8), NULL), *short_target = tt_narrow(target, 0, 0, 7);
+    CHECK_OK(tt_pipeline_new(&pipe, group, model, 4));
+    CHECK(tt_pipeline_step(pipe, NULL, target) == TT_ERR_INVALID);
+    CHECK_TEXT("expected the batch as `x` on rank 0, got none");
+    CHECK(tt_pipeline_step(pipe, x, NULL) == TT_ERR_INVALID);
+    CHECK_TEXT("expected `target` on rank 1, the last, got none");
+    CHECK(tt_pipeline_step(pipe, x, short_target) == TT_ERR_INVALID);
+    CHECK_TEXT("rank 0 has a batch of 8 examples, rank 1 a target of 7");
+    CHECK(tt_pipeline_step(pipe, short_x, tt_narrow(target, 0, 0, 3)) == TT_ERR_INVALID);
+    CHECK_TEXT("the batch has 3 examples, fewer than the 4 micro-batches");
+    tt_pipeline_times times;
+    CHECK(tt_pipeline_get_times(pipe, &times) == TT_ERR_STATE);
+    CHECK(tt_pipeline_write_trace(pipe, "/nowhere") == TT_ERR_STATE);
+    CHECK((rank ? tt_pipeline_evaluate(pipe, x, target) : tt_pipeline_step(pipe, x, target)) == TT_ERR_MISMATCH);
+    CHECK_TEXT("rank 1 evaluates where rank 0 trains");
+    CHECK_OK(tt_pipeline_step(pipe, x, target));
+    CHECK(tt_pipeline_write_trace(pipe, "/nowhere/at/all") == TT_ERR_IO);
+    CHECK_TEXT("/nowhere/at/all");
+    CHECK_OK(tt_pipeline_step(pipe, x, target));
+    tt_pipeline_free(pipe);
+    tt_module_free(model);
+}
+
+static void batches_that_do_not_fit_are_refused_everywhere(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(2, give_batches, NULL), 0);
+}
+
+int main(void) {
+    storm_begin();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(misfits_are_named_on_every_rank),
+        cmocka_unit_test(batches_that_do_not_fit_are_refused_everywhere),
+        cmocka_unit_test(each_fault_on_each_rank),
+        cmocka_unit_test(faults_anywhere),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
