@@ -28,5 +28,6 @@
 #include <tutti/tensor.h>
 #include <tutti/trainer.h>
 #include <tutti/transforms.h>
+#include <tutti/zero.h>
 
 #endif

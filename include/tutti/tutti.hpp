@@ -41,6 +41,7 @@
 #include <tutti/cpp/tensor.hpp>
 #include <tutti/cpp/trainer.hpp>
 #include <tutti/cpp/transforms.hpp>
+#include <tutti/cpp/zero.hpp>
 #include <tutti/tutti.h>
 
 #endif

@@ -28,4 +28,13 @@ bool tt__gradient_may_come(const tt_tensor *x);
  * any. */
 void tt__leaf_define_grad(tt_tensor *x);
 
+/* Let the gradient of `part` (borrowed; NULL: of none) be gone whenever leaf x's is zeroed. */
+void tt__leaf_set_part(tt_tensor *x, tt_tensor *part);
+
+/* Add to leaf x's gradient, outside of any pass. */
+tt_status tt__leaf_give_grad(tt_tensor *x, tt_tensor *grad);
+
+/* Leave leaf x without a gradient, and its part with the one that it has. */
+void tt__leaf_drop_grad(tt_tensor *x);
+
 #endif

@@ -2,6 +2,7 @@
 #ifndef TT_COMM_GROUP_H
 #define TT_COMM_GROUP_H
 
+#include "base/export.h"
 #include "base/quarantine.h"
 #include "comm/backend/group_engine.h"
 
@@ -101,8 +102,8 @@ static inline void tt__group_drop(tt_group *group) {
 
 /* Keep the group's memory mapped until tt__group_let_go(), also when the group is destroyed in between. For users that
  * have buffers there. */
-void tt__group_hold(tt_group *group);
-void tt__group_let_go(tt_group *group);
+TT__EXPORT void tt__group_hold(tt_group *group);
+TT__EXPORT void tt__group_let_go(tt_group *group);
 
 /* Advance the group's works without waiting. Returns the group's failure, if any. */
 tt_status tt__group_progress(tt_group *group);

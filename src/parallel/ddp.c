@@ -103,17 +103,17 @@ tt_module *tt_ddp_with(const tt_ddp_args *given, size_t size) {
     return tt__ddp_make(&args);
 }
 
-static tt__ddp *ddp_of(tt_module *module) {
+tt__ddp *tt__ddp_of(tt_module *module) {
     return module && tt__module_class(module) == &ddp_class ? tt_module_user(module) : NULL;
 }
 
 tt_reducer *tt_ddp_reducer(tt_module *module) {
-    const tt__ddp *d = ddp_of(module);
+    const tt__ddp *d = tt__ddp_of(module);
     return d ? d->reducer : NULL;
 }
 
 tt_status tt_ddp_set_sync(tt_module *module, bool sync) {
-    tt__ddp *d = ddp_of(module);
+    tt__ddp *d = tt__ddp_of(module);
     if (!d)
         return tt__fail(TT_ERR_INVALID, "tt_ddp_set_sync: expected a wrapper that tt_ddp() made");
     d->sync = sync;
@@ -123,7 +123,7 @@ tt_status tt_ddp_set_sync(tt_module *module, bool sync) {
 tt_status tt_ddp_register_comm_hook_with(const tt_ddp_register_comm_hook_args *given, size_t size) {
     tt_ddp_register_comm_hook_args a;
     TT__ARGS_COPY(a, given, size);
-    tt__ddp *d = ddp_of(a.ddp);
+    tt__ddp *d = tt__ddp_of(a.ddp);
     tt_status status = d ? tt__ddp_set_hook(d, &a)
                          : tt__fail(TT_ERR_INVALID, "tt_ddp_register_comm_hook: expected a wrapper that tt_ddp() made");
     if (status && a.destroy) {

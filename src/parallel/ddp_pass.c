@@ -58,6 +58,8 @@ static tt_status finish_step(tt__ddp *d) {
         s->ready = s->touched = s->absent = false;
     }
     d->stepping = false;
+    if (d->watcher)
+        d->watcher->stepped(d->watcher_user);
     return TT_OK;
 }
 

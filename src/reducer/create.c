@@ -118,8 +118,11 @@ static void lay_out(tt_reducer *r, const tt_reducer_param *params) {
         b->count += ((size_t)params[i].count + step - 1) / step * step;
         b->pending = ++b->params;
     }
-    for (size_t b = 0; b < r->bucket_count; b++)
+    for (size_t b = 0; b < r->bucket_count; b++) {
+        size_t parts = (size_t)tt_get_world_size(r->group) * (ALIGNMENT / tt_dtype_size(r->buckets[b].dtype));
         r->buckets[b].gradients = r->buckets[b].count;
+        r->buckets[b].count = r->buckets[b].marks_at = (r->buckets[b].gradients + parts - 1) / parts * parts;
+    }
     for (size_t i = r->param_count; i-- > 0;)
         r->params[i].mark = r->buckets[r->params[i].bucket].count++;
 }
