@@ -20,7 +20,7 @@ typedef struct tt__zero_bucket {
 } tt__zero_bucket;
 
 typedef struct tt__zero_param {
-    tt_tensor *whole; /* the module's: a reference */
+    tt_tensor *whole; /* the module's, watched */
     tt_tensor *slice; /* (n) over the bucket, held; NULL: none yet */
     char *name;
     size_t bucket;
@@ -71,6 +71,9 @@ tt_status tt__zero_join(void *user, double *values, int64_t n, bool largest);
 const tt_named_tensors *tt__zero_state_dict(void *user);
 tt_status tt__zero_load_state_dict(void *user, const tt_named_tensors *state);
 void tt__zero_forget_state(tt__zero *z);
+
+/* Return the parameter whose slice this is; NULL: none. */
+const tt__zero_param *tt__zero_param_of(const tt__zero *z, const tt_tensor *slice);
 
 /* Return the parameter that `name` ("state.I.exp_avg") is state of, element by element; NULL: it is something else (an
  * option, a step). */

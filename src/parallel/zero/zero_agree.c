@@ -25,21 +25,16 @@ TT_PRINTF(2, 3) static void add_text(text_list *list, const char *format, ...) {
     list->count += !list->failed;
 }
 
-static const char *name_of_slice(const tt__zero *z, const tt__optim_param *p) {
-    for (size_t i = 0; i < z->count; i++)
-        if (z->params[i].slice == p->tensor || z->params[i].slice == p->low)
-            return z->params[i].name;
-    return "?";
-}
-
 static void describe_group(const tt__zero *z, size_t g, text_list *list) {
     const tt__optimizer_class *cls = z->optimizer->cls;
     const tt__optim_group *group = &z->optimizer->groups[g];
     for (int i = 0; i < cls->options; i++)
         add_text(list, "\"%s\" %.17g in group %zu", cls->option_names[i], group->option[i], g);
-    for (size_t i = 0; i < group->count; i++)
+    for (size_t i = 0; i < group->count; i++) {
+        const tt__optim_param *p = &group->params[i];
         add_text(list, "parameter %lld \"%s\" in group %zu", (long long)group->first + (long long)i,
-                 name_of_slice(z, &group->params[i]), g);
+                 tt__zero_param_of(z, p->low ? p->low : p->tensor)->name, g);
+    }
 }
 
 static size_t text_room(const tt__zero *z) {

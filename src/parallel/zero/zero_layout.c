@@ -49,7 +49,7 @@ static tt_status lay_out_params(tt__zero *z) {
         const tt__reducer_param *from = &d->reducer->params[z->count];
         tt__zero_param *p = &z->params[z->count];
         const tt__reducer_bucket *bucket = &d->reducer->buckets[from->bucket];
-        *p = (tt__zero_param){.whole = tt__tensor_ref(d->slots[z->count].parameter),
+        *p = (tt__zero_param){.whole = tt__tensor_watch(d->slots[z->count].parameter),
                               .name = strdup(from->name),
                               .bucket = from->bucket,
                               .offset = ((char *)from->gradient - (char *)bucket->data) /
@@ -153,7 +153,7 @@ static bool release_params(tt__zero *z) {
         moved = move_back(z, p) && moved;
         tt__leaf_set_part(p->whole, NULL);
         tt__tensor_disown(p->slice);
-        tt__tensor_unref(p->whole);
+        tt__tensor_unwatch(p->whole);
         free(p->name);
     }
     return moved;

@@ -38,20 +38,13 @@ static tt_status check_zero_args(const tt_zero_optimizer_args *a, const tt__ddp 
 
 /* ---- the program's optimizer ---- */
 
-static bool is_slice(const tt__zero *z, const tt_tensor *x) {
-    for (size_t i = 0; i < z->count; i++)
-        if (z->params[i].slice == x)
-            return true;
-    return false;
-}
-
 static tt_status check_made(const tt__zero *z, const tt_optimizer *o) {
     if (o->shards)
         return tt__fail(TT_ERR_INVALID, "%s: `make` returned an optimizer of slices already", who);
     for (size_t g = 0; g < o->group_count; g++)
         for (size_t i = 0; i < o->groups[g].count; i++) {
             const tt__optim_param *p = &o->groups[g].params[i];
-            if (!is_slice(z, p->low ? p->low : p->tensor))
+            if (!tt__zero_param_of(z, p->low ? p->low : p->tensor))
                 return tt__fail(
                     TT_ERR_INVALID,
                     "%s: `make` returned an optimizer over other tensors than those it was given (parameter "

@@ -24,6 +24,13 @@ static const tt_tensor *slice_number(const tt_optimizer *o, long long number) {
     return NULL;
 }
 
+const tt__zero_param *tt__zero_param_of(const tt__zero *z, const tt_tensor *slice) {
+    for (size_t i = 0; slice && i < z->count; i++)
+        if (z->params[i].slice == slice)
+            return &z->params[i];
+    return NULL;
+}
+
 const tt__zero_param *tt__zero_state_of(const tt__zero *z, const char *name) {
     static const char prefix[] = "state.";
     char *end;
@@ -32,11 +39,7 @@ const tt__zero_param *tt__zero_state_of(const tt__zero *z, const char *name) {
     const long long number = strtoll(name + sizeof prefix - 1, &end, 10);
     if (end == name + sizeof prefix - 1 || *end != '.' || !strcmp(end, ".step"))
         return NULL;
-    const tt_tensor *slice = slice_number(z->optimizer, number);
-    for (size_t i = 0; slice && i < z->count; i++)
-        if (z->params[i].slice == slice)
-            return &z->params[i];
-    return NULL;
+    return tt__zero_param_of(z, slice_number(z->optimizer, number));
 }
 
 /* ---- gathering ---- */
