@@ -39,8 +39,9 @@ typedef struct tt_zero_optimizer_args {
  * all ranks.
  *
  * Stage 1 leaves gradients whole: averaged in the wrapper's buckets, by its communication hook if it has one. Stage 2
- * reduces each bucket to its owners' slices as soon as it is ready, and gives the bucket's memory back: after backward
- * parameters have no tt_grad(), and slices have theirs. A second backward before tt_zero_grad() adds to them, and
+ * reduces each bucket to its owners' slices as soon as it is ready, and gives the bucket's memory back to the system
+ * (where all gradients are 16 MiB or more: below, it costs more than it saves): after backward parameters have no
+ * tt_grad(), and slices have theirs. A second backward before tt_zero_grad() adds to them, and
  * passes without averaging (tt_ddp_set_sync()) collect whole gradients, which take their memory. Parameters that take
  * no part in a pass are treated as by tt_ddp().
  * Clip by tt_zero_clip_grad_norm_(). tt_optimizer_master_params() are the slices, or their masters of f32.

@@ -35,7 +35,7 @@ typedef struct tt__zero {
     int rank, world, stage;
     tt__ddp *ddp;   /* NULL: the wrapper went, or left the group */
     bool hooked;    /* stage 2: the wrapper's communication hook is ours */
-    bool attaching; /* it is being set */
+    bool gives_back; /* stage 2: memory of reduced buckets */
     tt_optimizer *optimizer;
     tt__zero_bucket *buckets;
     size_t bucket_count;

@@ -54,12 +54,22 @@ static void give_back(const tt_bucket *bucket, int64_t count) {
         madvise((void *)first, last - first, MADV_DONTNEED);
 }
 
+/* Is there so much that giving memory back is worth the page faults of taking it again? */
+static bool is_worth_giving_back(const tt__zero *z) {
+    enum { LEAST = 16 << 20 };
+    size_t bytes = 0;
+    for (size_t i = 0; i < z->bucket_count; i++)
+        bytes += (size_t)(z->buckets[i].part * z->world) * tt_dtype_size(z->buckets[i].dtype);
+    return bytes >= LEAST;
+}
+
 static tt_status zero_next(void *state, const tt_bucket *bucket, int stage, tt_work **work) {
     const tt__zero *z = state;
     if (stage == 0)
         return begin_scatter(z, bucket, work);
     TT__TRY(take_grads(z, bucket));
-    give_back(bucket, z->buckets[bucket->index].part * z->world);
+    if (z->gives_back)
+        give_back(bucket, z->buckets[bucket->index].part * z->world);
     return TT_OK;
 }
 
@@ -104,6 +114,7 @@ tt_status tt__zero_watch(tt__zero *z, tt_module *ddp) {
     if (z->stage > 1) {
         TT__TRY(tt_ddp_register_comm_hook(ddp, &zero_hook, z));
         z->hooked = true;
+        z->gives_back = is_worth_giving_back(z);
     }
     z->ddp->watcher = &zero_watcher;
     z->ddp->watcher_user = z;
