@@ -68,13 +68,17 @@ losses, and the parameters and states of the optimizer at the end, are apart at 
 
 
 def write_table(page, rows):
-    """Keep other versions' rows, and other sections."""
-    before, _, rest = page.read_text(encoding="utf-8").partition(HEADING)
+    """Keep other versions' rows, and other sections. A new one comes before the last."""
+    text = page.read_text(encoding="utf-8")
+    if HEADING not in text:
+        at = text.rindex("\n## ") + 1
+        text = text[:at] + HEADING + "\n\n" + text[at:]
+    before, _, rest = text.partition(HEADING)
     own, mark, after = rest.partition("\n## ")
     kept = [row for row in own.splitlines() if row.startswith("| ") and f"| {torch.__version__} |" not in row]
     head = TABLE.splitlines()
-    page.write_text("\n".join([before.rstrip() + "\n\n" + HEADING, *head, *(row for row in kept if row not in head),
-                               *rows, ""]) + (mark + after), encoding="utf-8")
+    page.write_text("\n".join([before + HEADING, *head, *(row for row in kept if row not in head), *rows, ""]) +
+                    mark + after, encoding="utf-8")
 
 
 class Features(unittest.TestCase):
