@@ -103,8 +103,8 @@ TT_API TT_NODISCARD tt_status tt_zero_clip_grad_norm_with(const tt_zero_clip_gra
 TT_API TT_NODISCARD tt_status tt_zero_consolidate(tt_optimizer *optimizer, int root);
 
 /* Save the state as it is spread: each rank writes its slices, to "NAME-00001-of-00004.safetensors" for `path`
- * "NAME.safetensors", in which rank 0 then puts what is alike on all. Collective; no rank needs memory for more than its
- * share. Returns when all files are in place; a save that was interrupted is told apart from a whole one when it is
+ * "NAME.safetensors", in which rank 0 then puts what is alike on all. Collective; no rank needs memory for more than
+ * its share. Returns when all files are in place; a save that was interrupted is told apart from a whole one when it is
  * loaded. Errors: TT_ERR_INVALID another optimizer, a path without ".safetensors"; TT_ERR_IO, with the path; those of a
  * collective, by which ranks that could save learn that another could not. */
 TT_API TT_NODISCARD tt_status tt_zero_save_sharded(tt_optimizer *optimizer, const char *path);

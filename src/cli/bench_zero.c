@@ -32,16 +32,19 @@ typedef struct zero_trial {
     zero_side plain, sharded;
 } zero_trial;
 
-static const tt__flag zero_flags[] = {
-    {.name = "model",
-     .id = 'm',
-     .value = "NAME",
-     .what = "as tutti bench step has them (default gpt)",
-     .offer = "mlp conv gpt"},
-    {.name = "world", .id = 'w', .value = "N", .what = "ranks (default 4)"},
-    {.name = "steps", .id = 's', .value = "N", .what = "pairs of steps (default 40)"},
-    {.name = "stage", .id = 'g', .value = "N", .what = "1: state is sliced (default); 2: gradients too", .offer = "1 2"},
-    {0}};
+static const tt__flag zero_flags[] = {{.name = "model",
+                                       .id = 'm',
+                                       .value = "NAME",
+                                       .what = "as tutti bench step has them (default gpt)",
+                                       .offer = "mlp conv gpt"},
+                                      {.name = "world", .id = 'w', .value = "N", .what = "ranks (default 4)"},
+                                      {.name = "steps", .id = 's', .value = "N", .what = "pairs of steps (default 40)"},
+                                      {.name = "stage",
+                                       .id = 'g',
+                                       .value = "N",
+                                       .what = "1: state is sliced (default); 2: gradients too",
+                                       .offer = "1 2"},
+                                      {0}};
 
 static int zero_main(int argc, char **argv);
 
@@ -49,12 +52,13 @@ const tt__command tt__bench_zero = {
     .name = "bench zero",
     .what = "a step with a sharded optimizer",
     .usage = "[FLAGS]",
-    .text = "Train a model with DDP and the plain optimizer, and with a sharded one, a step of each in turn, and print one "
-            "JSON object:\n"
-            " {\"bench\":\"zero\",\"model\":\"gpt\",\"world\":4,\"stage\":1,\"ddp_ms\":..,\"zero_ms\":..,\"ratio\":..,\n"
-            "  \"ddp_state_mb\":..,\"zero_state_mb\":..}\n"
-            "Times are medians, ratio that of the pairs' ratios; state_mb is what the tensors of the optimizer's state "
-            "have on rank 0.",
+    .text =
+        "Train a model with DDP and the plain optimizer, and with a sharded one, a step of each in turn, and print one "
+        "JSON object:\n"
+        " {\"bench\":\"zero\",\"model\":\"gpt\",\"world\":4,\"stage\":1,\"ddp_ms\":..,\"zero_ms\":..,\"ratio\":..,\n"
+        "  \"ddp_state_mb\":..,\"zero_state_mb\":..}\n"
+        "Times are medians, ratio that of the pairs' ratios; state_mb is what the tensors of the optimizer's state "
+        "have on rank 0.",
     .flags = zero_flags,
     .notes = "OMP_NUM_THREADS is 1 a rank unless it is set.",
     .run = zero_main,

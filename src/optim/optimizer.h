@@ -72,6 +72,7 @@ typedef struct tt__optim_group {
 
 /* What an optimizer asks of whoever made it of slices, the rest of which other ranks have: parallel/zero. */
 typedef struct tt__optim_shards {
+    const char *kind; /* whose they are: compared as an address */
     /* A step begins, in the call `who`; its parameters were updated. Collective, like the next. */
     tt_status (*begin)(void *user, const char *who);
     tt_status (*end)(void *user, const char *who);

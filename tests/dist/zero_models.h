@@ -117,4 +117,48 @@ static inline tt_optimizer *zero_make_groups(const tt_named_tensors *p, void *us
     return o;
 }
 
+/* ---- both together */
+
+/* A model, wrapped, and its optimizer. */
+typedef struct zero_side {
+    tt_module *model, *ddp;
+    tt_optimizer *optimizer;
+} zero_side;
+
+static inline zero_side zero_plain_side(tt_group *group, tt_zero_make_fn make, tt_dtype dtype, size_t cap) {
+    zero_side s = {.model = zero_branches()};
+    CHECK_OK(tt_module_to(s.model, dtype));
+    s.ddp = tt_ddp(s.model, group, .bucket_cap_bytes = cap);
+    s.optimizer = make(tt_module_parameters(s.ddp), NULL);
+    CHECK(s.optimizer);
+    return s;
+}
+
+static inline zero_side zero_sharded_side(tt_group *group, tt_zero_make_fn make, int stage, tt_dtype dtype,
+                                          size_t cap) {
+    zero_side s = {.model = zero_branches()};
+    CHECK_OK(tt_module_to(s.model, dtype));
+    s.ddp = tt_ddp(s.model, group, .bucket_cap_bytes = cap);
+    s.optimizer = tt_zero_optimizer(s.ddp, make, NULL, .stage = stage);
+    CHECK(s.optimizer);
+    return s;
+}
+
+static inline void zero_end_side(zero_side *s) {
+    tt_optimizer_free(s->optimizer);
+    tt_module_free(s->ddp);
+    tt_module_free(s->model);
+}
+
+static inline void zero_train(zero_side *s, int begin, int end, int rank, tt_dtype dtype) {
+    zero_heads = ZERO_LEFT | ZERO_RIGHT;
+    for (int step = begin; step < end; step++) {
+        tt_optimizer_zero_grad(s->optimizer);
+        /* the same data on all ranks: the same gradients in worlds of 1, 2 and 4 */
+        (void)rank;
+        zero_pass(s->ddp, (uint64_t)step, dtype, 1);
+        CHECK_OK(tt_optimizer_step(s->optimizer));
+    }
+}
+
 #endif

@@ -1,5 +1,5 @@
-"""Sharded optimizers beside PyTorch's, with the PyTorch that runs this: the same losses, parameters and states on 2 to 4
-ranks.
+"""Sharded optimizers beside PyTorch's, with the PyTorch that runs this: the same losses, parameters and states on 2 to
+4 ranks.
 TT_PARITY=docs/parity.md: put what was found into its table, in place of what this PyTorch's version had there. Skipped
 (77) where torch can't be imported."""
 import os
@@ -60,8 +60,8 @@ def furthest(name, world, folder):
 HEADING = "## Sharded optimizers"
 TABLE = """
 Made by `TT_PARITY=docs/parity.md tests/interop/test_zero_torch.py`, run by ctest: 50 steps beside PyTorch's
-ZeroRedundancyOptimizer (stage 2: beside DistributedDataParallel and the plain optimizer), from the same seed. How far the
-losses, and the parameters and states of the optimizer at the end, are apart at most, on any rank.
+ZeroRedundancyOptimizer (stage 2: beside DistributedDataParallel and the plain optimizer), from the same seed. How far
+the losses, and the parameters and states of the optimizer at the end, are apart at most, on any rank.
 
 | optimizer | PyTorch | ranks | losses | parameters and states |
 | --- | --- | ---: | ---: | ---: |"""

@@ -33,9 +33,12 @@ typedef struct feature {
 } feature;
 
 static const feature features[] = {
-    {"ZeRO-1, SGD with momentum", make_sgd, 1, 0}, {"ZeRO-1, Adam", make_adam, 1, 0},
-    {"ZeRO-1, AdamW", make_adamw, 1, 0},           {"ZeRO-2, SGD with momentum", make_sgd, 2, 0},
-    {"ZeRO-2, Adam", make_adam, 2, 0},             {"ZeRO-2, AdamW, clipped", make_adamw, 2, 0.2},
+    {"ZeRO-1, SGD with momentum", make_sgd, 1, 0},
+    {"ZeRO-1, Adam", make_adam, 1, 0},
+    {"ZeRO-1, AdamW", make_adamw, 1, 0},
+    {"ZeRO-2, SGD with momentum", make_sgd, 2, 0},
+    {"ZeRO-2, Adam", make_adam, 2, 0},
+    {"ZeRO-2, AdamW, clipped", make_adamw, 2, 0.2},
 };
 
 static double train_step(const feature *f, tt_module *ddp, tt_optimizer *o) {

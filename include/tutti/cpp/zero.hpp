@@ -40,6 +40,14 @@ inline double zero_clip_grad_norm_(optimizer &o, double max_norm, double norm_ty
 /* After it the state dict is that of whole parameters on `root`, or on all ranks. Collective. */
 inline void zero_consolidate(optimizer &o, int root = TT_ALL_RANKS) { check(tt_zero_consolidate(o.get(), root)); }
 
+/* Each rank its slices / back, in a world of any size. Collective. */
+inline void zero_save_sharded(optimizer &o, const std::string &path) {
+    check(tt_zero_save_sharded(o.get(), path.c_str()));
+}
+inline void zero_load_sharded(optimizer &o, const std::string &path) {
+    check(tt_zero_load_sharded(o.get(), path.c_str()));
+}
+
 } // namespace tutti
 
 #endif

@@ -33,8 +33,8 @@ typedef struct tt__zero_param {
 typedef struct tt__zero {
     tt_group *group; /* held */
     int rank, world, stage;
-    tt__ddp *ddp;   /* NULL: the wrapper went, or left the group */
-    bool hooked;    /* stage 2: the wrapper's communication hook is ours */
+    tt__ddp *ddp;    /* NULL: the wrapper went, or left the group */
+    bool hooked;     /* stage 2: the wrapper's communication hook is ours */
     bool gives_back; /* stage 2: memory of reduced buckets */
     tt_optimizer *optimizer;
     tt__zero_bucket *buckets;
@@ -48,8 +48,9 @@ typedef struct tt__zero {
     tt__dict dict; /* the last state dict */
 } tt__zero;
 
-/* What an optimizer's shards are, if it is one of ours; NULL and TT_ERR_INVALID: it is not. */
+/* zero_slices.c: what an optimizer's shards are, if it is one of ours; NULL and TT_ERR_INVALID: it is not. */
 tt__zero *tt__zero_of(const char *who, const tt_optimizer *optimizer);
+extern const char tt__zero_kind[];
 
 /* zero_layout.c: move the parameters into buckets and make slices; move them back, and release all. */
 tt_status tt__zero_lay_out(tt__zero *z);

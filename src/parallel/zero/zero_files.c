@@ -31,8 +31,9 @@ typedef struct entry_list {
 
 static tt_status make_entries(const char *who, entry_list *list, int64_t room) {
     *list = (entry_list){calloc((size_t)room + 1, sizeof(char *)), calloc((size_t)room + 1, sizeof(tt_tensor *)), 0};
-    return list->names && list->tensors ? TT_OK
-                                        : tt__fail(TT_ERR_MEMORY, "%s: no memory for %lld entries", who, (long long)room);
+    return list->names && list->tensors
+               ? TT_OK
+               : tt__fail(TT_ERR_MEMORY, "%s: no memory for %lld entries", who, (long long)room);
 }
 
 static void free_entries(entry_list *list) {
@@ -149,7 +150,7 @@ static tt_status number_save(const tt__zero *z, int64_t *save) {
     return tt_broadcast_with(TT_ARGS(tt_broadcast_args, z->group, save, 1, TT_I64, 0, .file = save_name));
 }
 
-static tt_status save_all(const tt__zero *z, const char *path) {
+static tt_status save_sharded_files(const tt__zero *z, const char *path) {
     int64_t save;
     char *file;
     TT__TRY(number_save(z, &save));
@@ -167,7 +168,7 @@ tt_status tt_zero_save_sharded(tt_optimizer *optimizer, const char *path) {
         return tt_last_status();
     TT__TRY(check_files_path(save_name, path));
     int scope = tt_scope_begin();
-    tt_status status = scope ? save_all(z, path) : tt_last_status();
+    tt_status status = scope ? save_sharded_files(z, path) : tt_last_status();
     tt_scope_end(scope);
     return status;
 }
@@ -191,7 +192,8 @@ static tt_status broken(const char *path, const char *what) {
 }
 
 /* Open a file and read how many there are of its save. With `like`: is it of the same save? */
-static tt_status open_file(const char *path, const tt_safetensors *like, int64_t *world, tt_safetensors **file) {
+static tt_status open_sharded_file(const char *path, const tt_safetensors *like, int64_t *world,
+                                   tt_safetensors **file) {
     TT__TRY(tt_safetensors_load(file, path));
     const char *count = tt_safetensors_metadata(*file, "zero.world_size"),
                *save = tt_safetensors_metadata(*file, "zero.save");
@@ -251,8 +253,8 @@ static tt_status take_slice(sharded_load *load, const char *path, const char *na
     const int64_t from = row[1] > p->from ? row[1] : p->from, until = end < p->from + p->n ? end : p->from + p->n;
     const size_t size = tt_dtype_size(tt_tensor_dtype(x));
     if (until > from) {
-        memcpy((char *)to->data + (size_t)(from - p->from) * size, (const char *)x->data + (size_t)(from - row[1]) * size,
-               (size_t)(until - from) * size);
+        memcpy((char *)to->data + (size_t)(from - p->from) * size,
+               (const char *)x->data + (size_t)(from - row[1]) * size, (size_t)(until - from) * size);
         load->got[place] += until - from;
     }
     load->furthest[place] = end > load->furthest[place] ? end : load->furthest[place];
@@ -262,14 +264,14 @@ static tt_status take_slice(sharded_load *load, const char *path, const char *na
 static tt_status take_file(sharded_load *load, const char *path) {
     tt_safetensors *file = NULL;
     int64_t world;
-    TT__TRY(open_file(path, load->common, &world, &file));
+    TT__TRY(open_sharded_file(path, load->common, &world, &file));
     const tt_named_tensors *tensors = tt_safetensors_tensors(file);
     const tt_tensor *slices = tt_named_tensors_find(tensors, slices_name);
     tt_status status = TT_OK;
     for (int64_t i = 0; i < tensors->count && !status; i++)
         if (!strncmp(tensors->names[i], "state.", strlen("state.")))
-            status = take_slice(load, path, tensors->names[i], tensors->tensors[i],
-                                find_slice(slices, tensors->names[i]));
+            status =
+                take_slice(load, path, tensors->names[i], tensors->tensors[i], find_slice(slices, tensors->names[i]));
     tt_safetensors_free(file);
     return status;
 }
@@ -299,7 +301,7 @@ static tt_status check_covered(const sharded_load *load) {
     return TT_OK;
 }
 
-static tt_status load_parts(sharded_load *load) {
+static tt_status load_sharded_parts(sharded_load *load) {
     tt_named_tensors tensors;
     const tt_named_tensors *common = tt_safetensors_tensors(load->common);
     for (int64_t i = 0; i < common->count; i++)
@@ -309,10 +311,10 @@ static tt_status load_parts(sharded_load *load) {
     return tt__optim_load_own_state_dict(load->z->optimizer, as_tensors(&load->entries, &tensors));
 }
 
-static tt_status load_files(sharded_load *load) {
+static tt_status load_sharded_files(sharded_load *load) {
     /* no state but masters and what its options need: a bound for the entries that files may make */
     const int64_t room = number_of_parameters(load->z->optimizer) * (TT__OPTIM_SLOTS + 2);
-    TT__TRY(open_file(load->path, NULL, &load->world, &load->common));
+    TT__TRY(open_sharded_file(load->path, NULL, &load->world, &load->common));
     const int64_t all = room + tt_safetensors_tensors(load->common)->count;
     tt_status status = make_entries(sharded_load_name, &load->entries, all);
     load->own_names = calloc((size_t)all + 1, sizeof(char *));
@@ -321,7 +323,7 @@ static tt_status load_files(sharded_load *load) {
     if (!status && (!load->own_names || !load->got || !load->furthest))
         status = tt__fail(TT_ERR_MEMORY, "%s: no memory for %lld entries", sharded_load_name, (long long)all);
     if (!status)
-        status = load_parts(load);
+        status = load_sharded_parts(load);
     for (int64_t i = 0; load->own_names && i < load->entries.count; i++)
         free(load->own_names[i]);
     free(load->own_names);
@@ -338,7 +340,7 @@ tt_status tt_zero_load_sharded(tt_optimizer *optimizer, const char *path) {
         return tt_last_status();
     TT__TRY(check_files_path(sharded_load_name, path));
     int scope = tt_scope_begin();
-    tt_status status = scope ? load_files(&(sharded_load){.z = z, .path = path}) : tt_last_status();
+    tt_status status = scope ? load_sharded_files(&(sharded_load){.z = z, .path = path}) : tt_last_status();
     tt_scope_end(scope);
     tt__zero_forget_state(z);
     return agree_on_success(z, sharded_load_name, status);

@@ -14,15 +14,15 @@ static const char scatter_site[] = "the averaging of gradients";
 
 /* ---- a bucket's way to its slices ---- */
 
-static char *own_part(const tt__zero *z, const tt_bucket *bucket) {
+static char *own_part_of_bucket(const tt__zero *z, const tt_bucket *bucket) {
     const tt__zero_bucket *b = &z->buckets[bucket->index];
     return (char *)bucket->data + (size_t)(b->part * z->rank) * tt_dtype_size(b->dtype);
 }
 
 static tt_status begin_scatter(const tt__zero *z, const tt_bucket *bucket, tt_work **work) {
-    return tt_reduce_scatter_with(TT_ARGS(tt_reduce_scatter_args, bucket->group, bucket->data, own_part(z, bucket),
-                                          z->buckets[bucket->index].part, bucket->dtype, TT_AVG, .work = work,
-                                          .file = scatter_site));
+    return tt_reduce_scatter_with(TT_ARGS(tt_reduce_scatter_args, bucket->group, bucket->data,
+                                          own_part_of_bucket(z, bucket), z->buckets[bucket->index].part, bucket->dtype,
+                                          TT_AVG, .work = work, .file = scatter_site));
 }
 
 /* Add what the bucket has of the parameter to its slice's gradient. */
@@ -46,7 +46,7 @@ static tt_status take_grads(const tt__zero *z, const tt_bucket *bucket) {
 }
 
 /* Give the pages that lie wholly among the gradients back. They read as zeros from then on, if it can be done. */
-static void give_back(const tt_bucket *bucket, int64_t count) {
+static void give_pages_back(const tt_bucket *bucket, int64_t count) {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)bucket->data,
                     end = begin + (uintptr_t)count * tt_dtype_size(bucket->dtype),
                     first = (begin + page - 1) & ~(page - 1), last = end & ~(page - 1);
@@ -69,7 +69,7 @@ static tt_status zero_next(void *state, const tt_bucket *bucket, int stage, tt_w
         return begin_scatter(z, bucket, work);
     TT__TRY(take_grads(z, bucket));
     if (z->gives_back)
-        give_back(bucket, z->buckets[bucket->index].part * z->world);
+        give_pages_back(bucket, z->buckets[bucket->index].part * z->world);
     return TT_OK;
 }
 

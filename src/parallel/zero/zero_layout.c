@@ -13,9 +13,11 @@ static const char who[] = "tt_zero_optimizer";
 
 static tt_status layout_no_memory(void) { return tt__fail(TT_ERR_MEMORY, "%s: no memory for the slices", who); }
 
-static size_t element_size(const tt__zero_bucket *b) { return tt_dtype_size(b->dtype); }
+static size_t element_bytes_of(const tt__zero_bucket *b) { return tt_dtype_size(b->dtype); }
 
-static void *at_element(const tt__zero_bucket *b, int64_t i) { return (char *)b->values + (size_t)i * element_size(b); }
+static void *at_element(const tt__zero_bucket *b, int64_t i) {
+    return (char *)b->values + (size_t)i * element_bytes_of(b);
+}
 
 /* ---- making ---- */
 
@@ -78,8 +80,8 @@ static tt_status allocate_values(tt__zero *z) {
     for (size_t i = 0; i < z->bucket_count; i++) {
         tt__zero_bucket *b = &z->buckets[i];
         TT__TRY(tt_group_alloc_with(TT_ARGS(tt_group_alloc_args, &b->values, z->group,
-                                            (size_t)(b->part * z->world) * element_size(b), .file = who)));
-        size_t bytes = (size_t)b->part * element_size(b);
+                                            (size_t)(b->part * z->world) * element_bytes_of(b), .file = who)));
+        size_t bytes = (size_t)b->part * element_bytes_of(b);
         if (z->stage > 1 && !(b->grads = aligned_alloc(64, bytes + (bytes ? 0 : 64))))
             return layout_no_memory();
     }
@@ -90,7 +92,7 @@ static tt_status move_param(const tt__zero *z, tt__zero_param *p) {
     const tt__zero_bucket *b = &z->buckets[p->bucket];
     void *to = at_element(b, p->offset);
     if (p->numel)
-        memcpy(to, p->whole->data, (size_t)p->numel * element_size(b));
+        memcpy(to, p->whole->data, (size_t)p->numel * element_bytes_of(b));
     TT__TRY(tt__tensor_set_data(p->whole, to));
     p->moved = true;
     return TT_OK;
@@ -101,8 +103,8 @@ static void *grad_of_slice(const tt__zero *z, const tt__zero_param *p) {
     const tt__zero_bucket *b = &z->buckets[p->bucket];
     const int64_t at = p->n ? p->offset + p->from : b->part * z->rank;
     if (b->grads)
-        return (char *)b->grads + (size_t)(at - b->part * z->rank) * element_size(b);
-    return (char *)z->ddp->reducer->buckets[p->bucket].data + (size_t)at * element_size(b);
+        return (char *)b->grads + (size_t)(at - b->part * z->rank) * element_bytes_of(b);
+    return (char *)z->ddp->reducer->buckets[p->bucket].data + (size_t)at * element_bytes_of(b);
 }
 
 static tt_status make_slice(const tt__zero *z, tt__zero_param *p) {
@@ -142,7 +144,7 @@ static bool move_back(const tt__zero *z, tt__zero_param *p) {
     if (tt__tensor_set_data(p->whole, NULL))
         return false;
     if (p->numel)
-        memcpy(p->whole->data, values, (size_t)p->numel * element_size(b));
+        memcpy(p->whole->data, values, (size_t)p->numel * element_bytes_of(b));
     return true;
 }
 

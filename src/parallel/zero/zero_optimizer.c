@@ -97,7 +97,8 @@ static void zero_end(tt__zero *z) {
 
 static void zero_destroy(void *user) { zero_end(user); }
 
-static const tt__optim_shards shards = {.begin = tt__zero_begin,
+static const tt__optim_shards shards = {.kind = tt__zero_kind,
+                                        .begin = tt__zero_begin,
                                         .end = tt__zero_end,
                                         .join = tt__zero_join,
                                         .zero_grad = zero_zero_grad,
@@ -116,7 +117,7 @@ static tt_status build_zero(tt__zero *z, const tt_zero_optimizer_args *a) {
 }
 
 /* `optimizer`, which was made and has no shards yet, first: it watches the slices. */
-static tt_optimizer *give_up(tt__zero *z) {
+static tt_optimizer *give_zero_up(tt__zero *z) {
     tt__saved_error saved;
     tt__error_save(&saved);
     tt_optimizer_free(z->optimizer);
@@ -141,20 +142,10 @@ tt_optimizer *tt_zero_optimizer_with(const tt_zero_optimizer_args *args, size_t 
     *z = (tt__zero){
         .ddp = d, .stage = a.stage ? a.stage : 1, .rank = tt_get_rank(d->group), .world = tt_get_world_size(d->group)};
     if (build_zero(z, &a))
-        return give_up(z);
+        return give_zero_up(z);
     z->optimizer->shards_user = z;
     z->optimizer->shards = &shards;
     return z->optimizer;
-}
-
-tt__zero *tt__zero_of(const char *call, const tt_optimizer *optimizer) {
-    if (!optimizer) {
-        tt__fail_argument("%s: the optimizer is NULL", call);
-        return NULL;
-    }
-    if (optimizer->shards == &shards)
-        return optimizer->shards_user;
-    return tt__fail_null(TT_ERR_INVALID, "%s: expected an optimizer that tt_zero_optimizer() made", call);
 }
 
 tt_status tt_zero_clip_grad_norm_with(const tt_zero_clip_grad_norm_args *args, size_t size) {

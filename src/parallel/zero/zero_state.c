@@ -10,49 +10,7 @@
 static const char gather_name[] = "tt_zero_consolidate";
 static const char load_name[] = "tt_optimizer_load_state_dict";
 
-/* ---- whose state an entry is ---- */
-
-/* Return the slice that has this number in the optimizer; NULL: none has. */
-static const tt_tensor *slice_number(const tt_optimizer *o, long long number) {
-    for (size_t g = 0; g < o->group_count; g++) {
-        const tt__optim_group *group = &o->groups[g];
-        if (number < group->first || number >= group->first + (long long)group->count)
-            continue;
-        const tt__optim_param *p = &group->params[number - group->first];
-        return p->low ? p->low : p->tensor;
-    }
-    return NULL;
-}
-
-const tt__zero_param *tt__zero_param_of(const tt__zero *z, const tt_tensor *slice) {
-    for (size_t i = 0; slice && i < z->count; i++)
-        if (z->params[i].slice == slice)
-            return &z->params[i];
-    return NULL;
-}
-
-const tt__zero_param *tt__zero_state_of(const tt__zero *z, const char *name) {
-    static const char prefix[] = "state.";
-    char *end;
-    if (strncmp(name, prefix, sizeof prefix - 1) != 0)
-        return NULL;
-    const long long number = strtoll(name + sizeof prefix - 1, &end, 10);
-    if (end == name + sizeof prefix - 1 || *end != '.' || !strcmp(end, ".step"))
-        return NULL;
-    return tt__zero_param_of(z, slice_number(z->optimizer, number));
-}
-
 /* ---- gathering ---- */
-
-void tt__zero_forget_state(tt__zero *z) {
-    tt__dict_free(&z->dict);
-    for (size_t i = 0; i < z->whole_count; i++)
-        tt__tensor_disown(z->whole[i]);
-    free(z->whole);
-    z->whole = NULL;
-    z->whole_count = 0;
-    z->gathered = false;
-}
 
 /* Count the elements of the parameter that rank r has, and how many come before them. */
 static int64_t elements_of(const tt__zero *z, const tt__zero_param *p, int r, int64_t *from) {

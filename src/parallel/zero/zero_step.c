@@ -9,7 +9,7 @@
 static const char spread_site[] = "the gathering of updated parameters";
 static const char join_site[] = "adding up over slices";
 
-static tt_status check_place(const tt__zero *z, const tt__zero_param *p, const char *who) {
+static tt_status check_whole_place(const tt__zero *z, const tt__zero_param *p, const char *who) {
     const tt__zero_bucket *b = &z->buckets[p->bucket];
     if (p->whole->data == (char *)b->values + (size_t)p->offset * tt_dtype_size(b->dtype) &&
         p->whole->dtype == b->dtype && p->whole->contiguous)
@@ -34,7 +34,7 @@ tt_status tt__zero_begin(void *user, const char *who) {
                         ".stage = 1, beside which there may be one",
                         who);
     for (size_t i = 0; i < z->count; i++)
-        TT__TRY(check_place(z, &z->params[i], who));
+        TT__TRY(check_whole_place(z, &z->params[i], who));
     tt__zero_forget_state(z);
     return TT_OK;
 }

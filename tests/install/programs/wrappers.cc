@@ -617,6 +617,30 @@ static void recovering() {
     EXPECT(job.should_stop() == 0 && job.commits() == 1 && job.step_seed(1) != job.step_seed(2));
 }
 
+static void sharded(tutti::group &world) {
+    tutti::module model = nn::linear(30, 20), ddp = tutti::ddp(model, world);
+    tutti::optimizer adam = tutti::zero_optimizer(
+        ddp, [](const tt_named_tensors *slices) { return tutti::adam(slices, 0.1); }, 2);
+    {
+        tutti::scope scope;
+        tutti::sum(ddp.forward(tutti::ones(tutti::shape(2, 30)))).backward();
+    }
+    EXPECT(tutti::zero_clip_grad_norm_(adam, 1) > 1);
+    adam.step();
+    EXPECT(thrown_by([&] { adam.state_dict(); }).status() == TT_ERR_STATE);
+    tutti::zero_consolidate(adam);
+    EXPECT(tt_tensor_numel(tt_named_tensors_find(adam.state_dict(), "state.0.exp_avg")) == 600);
+    std::string path = "/tmp/tutti-sharded-" + std::to_string(world.size()) + ".safetensors";
+    EXPECT(thrown_by([&] { tutti::zero_load_sharded(adam, "x.pt"); }).status() == TT_ERR_INVALID);
+    EXPECT(thrown_by([&] { tutti::zero_save_sharded(adam, "/nonexistent" + path); }).status() == TT_ERR_IO);
+    EXPECT(thrown_by([&] {
+               tutti::module twin = nn::linear(3, 2), other = tutti::ddp(twin, world);
+               tutti::zero_optimizer(other, [](const tt_named_tensors *) -> tutti::optimizer {
+                   throw tutti::error(TT_ERR_STATE, "none today");
+               });
+           }).status() == TT_ERR_STATE);
+}
+
 static void training(tutti::group &world) {
     tutti::manual_seed(1);
     tutti::linear_options bare;
@@ -741,6 +765,7 @@ int main() {
         data();
         layers();
         training(world);
+        sharded(world);
         recovering();
         files();
         models();
