@@ -75,7 +75,7 @@ typedef struct tt__optim_shards {
     const char *kind; /* whose they are: compared as an address */
     /* A step begins, in the call `who`; its parameters were updated. Collective, like the next. */
     tt_status (*begin)(void *user, const char *who);
-    tt_status (*end)(void *user, const char *who);
+    tt_status (*end)(void *user);
     /* values (n) := their sums over all ranks, or the largest. */
     tt_status (*join)(void *user, double *values, int64_t n, bool largest);
     void (*zero_grad)(void *user);

@@ -188,5 +188,5 @@ tt_status tt_optimizer_step(tt_optimizer *optimizer) {
     if (shards)
         TT__TRY(shards->begin(optimizer->shards_user, who));
     TT__TRY(update_parameters(optimizer));
-    return shards ? shards->end(optimizer->shards_user, who) : TT_OK;
+    return shards ? shards->end(optimizer->shards_user) : TT_OK;
 }

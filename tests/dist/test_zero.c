@@ -119,6 +119,14 @@ static void parameters_have_the_plain_optimizers_bits(void **state) {
             assert_int_equal(run_ranks(worlds[i], compare_all, NULL), 0);
 }
 
+static void so_they_have_without_shared_memory(void **state) {
+    (void)state;
+    setenv("TT_TRANSPORT", "tcp", 1);
+    int bad = run_ranks(3, compare_all, NULL);
+    unsetenv("TT_TRANSPORT");
+    assert_int_equal(bad, 0);
+}
+
 /* ---- gradient scaler and schedulers */
 
 static void scale_and_schedule(tt_group *group, int rank, void *user) {
@@ -441,6 +449,7 @@ static void all_may_end_in_any_order(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parameters_have_the_plain_optimizers_bits),
+        cmocka_unit_test(so_they_have_without_shared_memory),
         cmocka_unit_test(scalers_and_schedulers_work_as_with_a_plain_one),
         cmocka_unit_test(gradients_are_where_the_stage_says),
         cmocka_unit_test(memory_is_a_ranks_share),

@@ -17,6 +17,7 @@ typedef struct tt__zero_bucket {
     void *grads;  /* in stage 2: the gradients of this rank's part; else NULL */
     int64_t part; /* elements of a rank's part */
     tt_dtype dtype;
+    tt_work *work; /* the gathering of the parameters that is under way; or NULL */
 } tt__zero_bucket;
 
 typedef struct tt__zero_param {
@@ -65,7 +66,7 @@ void tt__zero_unwatch(tt__zero *z);
 
 /* zero_step.c */
 tt_status tt__zero_begin(void *user, const char *who);
-tt_status tt__zero_end(void *user, const char *who);
+tt_status tt__zero_end(void *user);
 tt_status tt__zero_join(void *user, double *values, int64_t n, bool largest);
 
 /* zero_state.c */

@@ -1,8 +1,6 @@
 /* The step of a sharded optimizer: every rank updates its slices, and takes the others'. */
 #include "parallel/zero/zero.h"
 
-#include <stdlib.h>
-
 #include "base/error.h"
 
 /* What errors of collectives name, as they have no line of the program's. */
@@ -39,35 +37,31 @@ tt_status tt__zero_begin(void *user, const char *who) {
     return TT_OK;
 }
 
-/* Wait for all that was begun, and forget it. */
-static tt_status end_gathers(tt_work **works, size_t n) {
-    tt_status first = TT_OK;
-    for (size_t i = 0; i < n; i++) {
-        tt_status status = works[i] ? tt_work_wait(works[i]) : TT_OK;
-        first = first ? first : status;
-        tt_work_free(works[i]);
-    }
-    return first;
+static tt_status begin_gather(const tt__zero *z, tt__zero_bucket *b) {
+    const char *own = (char *)b->values + (size_t)(b->part * z->rank) * tt_dtype_size(b->dtype);
+    return tt_all_gather_with(TT_ARGS(tt_all_gather_args, z->group, own, b->values, b->part, b->dtype, .work = &b->work,
+                                      .file = spread_site));
 }
 
-tt_status tt__zero_end(void *user, const char *who) {
+static tt_status end_gather(tt__zero_bucket *b) {
+    tt_status status = b->work ? tt_work_wait(b->work) : TT_OK;
+    tt_work_free(b->work);
+    b->work = NULL;
+    return status;
+}
+
+tt_status tt__zero_end(void *user) {
     tt__zero *z = user;
-    tt_work **works = calloc(z->bucket_count, sizeof(tt_work *));
-    if (!works)
-        return tt__fail(TT_ERR_MEMORY, "%s: no memory for %zu buckets", who, z->bucket_count);
-    tt_status status = TT_OK;
-    size_t begun = 0;
-    for (; begun < z->bucket_count && !status; begun++) {
-        const tt__zero_bucket *b = &z->buckets[begun];
-        const char *own = (char *)b->values + (size_t)(b->part * z->rank) * tt_dtype_size(b->dtype);
-        status = tt_all_gather_with(TT_ARGS(tt_all_gather_args, z->group, own, b->values, b->part, b->dtype,
-                                            .work = &works[begun], .file = spread_site));
+    tt_status first = TT_OK;
+    for (size_t i = 0; i < z->bucket_count && !first; i++)
+        first = begin_gather(z, &z->buckets[i]);
+    for (size_t i = 0; i < z->bucket_count; i++) {
+        tt_status status = end_gather(&z->buckets[i]);
+        first = first ? first : status;
     }
-    tt_status ended = end_gathers(works, begun);
-    free(works);
     for (size_t i = 0; i < z->count; i++)
         tt__storage_touch(z->params[i].whole->storage);
-    return status ? status : ended;
+    return first;
 }
 
 tt_status tt__zero_join(void *user, double *values, int64_t n, bool largest) {
