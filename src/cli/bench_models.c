@@ -14,10 +14,7 @@ static tt_tensor *mlp_targets(void) { return tt_randint(0, 10, TT_SHAPE(MLP_BATC
 
 static tt_tensor *mlp_loss(tt_tensor *y, tt_tensor *targets) { return tt_cross_entropy(y, targets); }
 
-static tt_optimizer *mlp_optimizer(const tt_named_tensors *params, void *user) {
-    (void)user;
-    return tt_sgd(params, 1e-3);
-}
+static tt_optimizer *mlp_optimizer(tt_module *model) { return tt_sgd(tt_module_parameters(model), 1e-3); }
 
 /* ---- conv: PyTorch's basic MNIST example */
 
@@ -31,10 +28,7 @@ static tt_tensor *conv_targets(void) { return tt_randint(0, 10, TT_SHAPE(CONV_BA
 
 static tt_tensor *conv_loss(tt_tensor *y, tt_tensor *targets) { return tt_nll_loss(y, targets); }
 
-static tt_optimizer *conv_optimizer(const tt_named_tensors *params, void *user) {
-    (void)user;
-    return tt_adadelta(params, 1.0);
-}
+static tt_optimizer *conv_optimizer(tt_module *model) { return tt_adadelta(tt_module_parameters(model), 1.0); }
 
 /* ---- gpt */
 
@@ -49,10 +43,7 @@ static tt_tensor *gpt_loss(tt_tensor *y, tt_tensor *targets) {
                             tt_view(targets, TT_SHAPE(GPT_BATCH * GPT_TOKENS)));
 }
 
-static tt_optimizer *gpt_optimizer(const tt_named_tensors *params, void *user) {
-    (void)user;
-    return tt_adamw(params, 3e-4, 0.01);
-}
+static tt_optimizer *gpt_optimizer(tt_module *model) { return tt_adamw(tt_module_parameters(model), 3e-4, 0.01); }
 
 /* ---- what a step needs, in floats */
 

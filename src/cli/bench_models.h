@@ -11,7 +11,7 @@ typedef struct tt__bench_model {
     tt_tensor *(*inputs)(void); /* a batch */
     tt_tensor *(*targets)(void);
     tt_tensor *(*loss)(tt_tensor *outputs, tt_tensor *targets);
-    tt_zero_make_fn optimizer; /* user: NULL */
+    tt_optimizer *(*optimizer)(tt_module *model);
     /* What the arithmetic of a step needs at once, in floats beside the parameters: how many of each parameter's size
      * (gradient, the optimizer's states), and what backward reads again with the gradients under way at its peak. */
     int64_t per_parameter, activations;

@@ -130,7 +130,7 @@ static tt_status trial_init(trial *t, const options *o) {
     t->model = t->kind->make();
     t->x = t->kind->inputs();
     t->y = t->kind->targets();
-    t->optimizer = t->model ? t->kind->optimizer(tt_module_parameters(t->model), NULL) : NULL;
+    t->optimizer = t->model ? t->kind->optimizer(t->model) : NULL;
     bool alone = o->apart || tt_get_world_size(t->world) == 1;
     t->ddp = alone ? NULL : tt_ddp(t->model, t->world);
     bool made = t->x && t->y && t->optimizer && (t->ddp || alone);
