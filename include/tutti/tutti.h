@@ -19,8 +19,8 @@
 #include <tutti/join.h>
 #include <tutti/layers.h>
 #include <tutti/loader.h>
-#include <tutti/mesh.h>
 #include <tutti/local_sgd.h>
+#include <tutti/mesh.h>
 #include <tutti/metrics.h>
 #include <tutti/model_parallel.h>
 #include <tutti/models.h>
@@ -37,5 +37,6 @@
 #include <tutti/tensor_parallel.h>
 #include <tutti/trainer.h>
 #include <tutti/transforms.h>
+#include <tutti/zero.h>
 
 #endif

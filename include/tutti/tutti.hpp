@@ -50,6 +50,7 @@
 #include <tutti/cpp/tensor_parallel.hpp>
 #include <tutti/cpp/trainer.hpp>
 #include <tutti/cpp/transforms.hpp>
+#include <tutti/cpp/zero.hpp>
 #include <tutti/tutti.h>
 
 #endif

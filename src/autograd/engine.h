@@ -43,4 +43,13 @@ tt_status tt__backward_captured(tt_tensor *y, bool retain_graph, tt__capture *ca
 /* In an operator's backward: will its record, or a part of it, be walked again? */
 bool tt__node_is_kept(const tt_node *node);
 
+/* Let the gradient of `part` (borrowed; NULL: of none) be gone whenever leaf x's is zeroed. */
+void tt__leaf_set_part(tt_tensor *x, tt_tensor *part);
+
+/* Add to leaf x's gradient, outside of any pass. */
+tt_status tt__leaf_give_grad(tt_tensor *x, tt_tensor *grad);
+
+/* Leave leaf x without a gradient, and its part with the one that it has. */
+void tt__leaf_drop_grad(tt_tensor *x);
+
 #endif

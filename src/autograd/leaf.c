@@ -79,8 +79,11 @@ tt_tensor *tt_grad(const tt_tensor *x) {
 
 void tt_zero_grad(tt_tensor *x) {
     tt__leaf *leaf = tt__leaf_of(x);
-    if (leaf)
-        leaf->defined = false;
+    if (!leaf)
+        return;
+    leaf->defined = false;
+    if (leaf->part)
+        tt_zero_grad(leaf->part);
 }
 
 /* Return the tensor for the leaf's gradient, made at first need. It outlives scopes; its memory is the leaf's. */
@@ -284,4 +287,18 @@ void tt__leaf_define_grad(tt_tensor *x) {
     pthread_mutex_lock(&leaf->lock);
     leaf->defined = true;
     pthread_mutex_unlock(&leaf->lock);
+}
+
+void tt__leaf_set_part(tt_tensor *x, tt_tensor *part) {
+    tt__leaf *leaf = tt__leaf_of(x);
+    if (leaf)
+        leaf->part = part;
+}
+
+tt_status tt__leaf_give_grad(tt_tensor *x, tt_tensor *grad) { return tt__leaf_add(tt__leaf_of(x), grad, grad, false); }
+
+void tt__leaf_drop_grad(tt_tensor *x) {
+    tt__leaf *leaf = tt__leaf_of(x);
+    if (leaf)
+        leaf->defined = false;
 }

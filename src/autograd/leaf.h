@@ -22,6 +22,7 @@ typedef struct tt__leaf {
     tt_tensor *grad;      /* NULL until first needed; held */
     bool defined;         /* grad has values */
     const void *lender;   /* the pass that writes to grad now, or NULL */
+    tt_tensor *part;      /* a leaf whose gradient goes with this one's: tt__leaf_set_part(); or NULL */
     tt_tensor *meanwhile; /* what others gave while it does */
     tt__hook *hooks;      /* in the order they were registered */
     bool in_hooks;        /* one of them runs */

@@ -4,6 +4,7 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "nn/module_lists.h"
+#include "optim/optimizer.h"
 #include "tensor/parallel.h"
 #include "tensor/tensor.h"
 
@@ -103,7 +104,8 @@ static tt_status check_grads(const char *who, const tt_named_tensors *params) {
 }
 
 /* Measure all gradients: PyTorch's type is that of f32, unless one is f64. */
-static tt_status total_norm(const tt_named_tensors *params, double norm_type, double *norm, bool *is_f64) {
+static tt_status total_norm(const tt_named_tensors *params, double norm_type, const tt_optimizer *sharded, double *norm,
+                            bool *is_f64) {
     double all = 0;
     *is_f64 = false;
     for (int64_t i = 0; i < params->count; i++) {
@@ -117,6 +119,8 @@ static tt_status total_norm(const tt_named_tensors *params, double norm_type, do
         all = joined(norm_type, all, clip_term(flat, norm_type));
         *is_f64 = *is_f64 || grad->dtype == TT_F64;
     }
+    if (sharded)
+        TT__TRY(sharded->shards->join(sharded->shards_user, &all, 1, isinf(norm_type)));
     *norm = isinf(norm_type) ? all : norm_type == 2 ? sqrt(all) : pow(all, 1 / norm_type);
     return TT_OK;
 }
@@ -130,12 +134,11 @@ static tt_status change_grads(const tt_named_tensors *params, void (*block)(void
     return TT_OK;
 }
 
-static const char by_norm[] = "tt_clip_grad_norm_";
-
-static tt_status clip_by_norm(const tt_clip_grad_norm_args *a, double norm_type) {
+static tt_status clip_by_norm(const char *by_norm, const tt_clip_grad_norm_args *a, double norm_type,
+                              const tt_optimizer *sharded) {
     double norm = 0;
     bool is_f64 = false;
-    TT__TRY(total_norm(a->params, norm_type, &norm, &is_f64));
+    TT__TRY(total_norm(a->params, norm_type, sharded, &norm, &is_f64));
     if (!is_f64)
         norm = (double)(float)norm;
     if (a->total_norm)
@@ -146,21 +149,25 @@ static tt_status clip_by_norm(const tt_clip_grad_norm_args *a, double norm_type)
     return factor >= 1 ? TT_OK : change_grads(a->params, clip_scale_block, factor);
 }
 
-tt_status tt_clip_grad_norm_with(const tt_clip_grad_norm_args *args, size_t size) {
-    tt_clip_grad_norm_args a;
-    TT__ARGS_COPY(a, args, size);
-    const double norm_type = a.norm_type == 0 ? 2 : a.norm_type;
-    TT__TRY(check_grads(by_norm, a.params));
+tt_status tt__clip_grad_norm(const char *who, const tt_clip_grad_norm_args *a, const tt_optimizer *sharded) {
+    const double norm_type = a->norm_type == 0 ? 2 : a->norm_type;
+    TT__TRY(check_grads(who, a->params));
     if (!(norm_type > 0))
-        return tt__fail(TT_ERR_INVALID, "%s: expected a norm_type above 0, or INFINITY, got %g", by_norm, norm_type);
-    if (!(a.max_norm >= 0))
-        return tt__fail(TT_ERR_INVALID, "%s: expected a max_norm of at least 0, got %g", by_norm, a.max_norm);
+        return tt__fail(TT_ERR_INVALID, "%s: expected a norm_type above 0, or INFINITY, got %g", who, norm_type);
+    if (!(a->max_norm >= 0))
+        return tt__fail(TT_ERR_INVALID, "%s: expected a max_norm of at least 0, got %g", who, a->max_norm);
     int scope = tt_scope_begin(); /* ends copies of gradients in other layouts */
     if (!scope)
         return tt_last_status();
-    tt_status status = clip_by_norm(&a, norm_type);
+    tt_status status = clip_by_norm(who, a, norm_type, sharded);
     tt_scope_end(scope);
     return status;
+}
+
+tt_status tt_clip_grad_norm_with(const tt_clip_grad_norm_args *args, size_t size) {
+    tt_clip_grad_norm_args a;
+    TT__ARGS_COPY(a, args, size);
+    return tt__clip_grad_norm("tt_clip_grad_norm_", &a, NULL);
 }
 
 tt_status tt_clip_grad_value_(const tt_named_tensors *params, double clip_value) {

@@ -4,7 +4,7 @@
 
 #include "base/cpu.h"
 
-#include <tutti/nn.h>
+#include <tutti/optim.h>
 
 typedef struct tt__clip_loops {
     double (*sum_of_squares)(const void *x, int64_t n);
@@ -25,6 +25,10 @@ const tt__clip_loops *tt__clip_loops_of(tt_dtype dtype);
 
 /* Elements that one thread takes at a time. */
 enum { TT__CLIP_BLOCK = 1 << 15 };
+
+/* tt_clip_grad_norm_(), called `who` in errors; with `sharded` the parameters are that optimizer's slices, and the norm
+ * is that of all ranks'. */
+tt_status tt__clip_grad_norm(const char *who, const tt_clip_grad_norm_args *args, const tt_optimizer *sharded);
 
 /* Return the sum of x's squares. The same bits for any number of threads. */
 double tt__sum_of_squares(const tt_tensor *x);

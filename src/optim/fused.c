@@ -1,6 +1,10 @@
 #include "optim/fused.h"
 
+#include "base/error.h"
 #include "tensor/parallel.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 /* Elements that one thread takes at a time. */
 enum { FUSED_BLOCK = 1 << 14 };
@@ -53,7 +57,8 @@ static void measure_part(void *user, int64_t begin, int64_t end) {
 
 static void measure_run(const fused_pass *fused, tt__optim_run *run) {
     const int64_t round = (int64_t)MEASURE_ROUND * FUSED_BLOCK;
-    double all[TT__RULE_SUMS] = {0};
+    double *all = run->sums;
+    memset(all, 0, sizeof run->sums);
     for (int64_t from = 0; from < run->update.n; from += round) {
         const int64_t n = run->update.n - from < round ? run->update.n - from : round;
         measure_pass pass = {.fused = fused, .run = run, .from = from};
@@ -62,7 +67,30 @@ static void measure_run(const fused_pass *fused, tt__optim_run *run) {
             for (int i = 0; i < TT__RULE_SUMS; i++)
                 all[i] += pass.sums[b][i];
     }
-    run->update.ratio = fused->cls->ratio(fused->group->option, all);
+}
+
+/* Add up what was measured of slices over all ranks, in one call. */
+static tt_status join_sums(const tt_optimizer *o, tt__optim_run *runs, size_t n) {
+    double *all = malloc(n * sizeof runs->sums);
+    if (!all)
+        return tt__fail(TT_ERR_MEMORY, "tt_optimizer_step: no memory for the norms of %zu parameters", n);
+    for (size_t k = 0; k < n; k++)
+        memcpy(&all[k * TT__RULE_SUMS], runs[k].sums, sizeof runs->sums);
+    tt_status status = o->shards->join(o->shards_user, all, (int64_t)(n * TT__RULE_SUMS), false);
+    for (size_t k = 0; k < n; k++)
+        memcpy(runs[k].sums, &all[k * TT__RULE_SUMS], sizeof runs->sums);
+    free(all);
+    return status;
+}
+
+static tt_status measure_runs(const tt_optimizer *o, const fused_pass *pass, tt__optim_run *runs, size_t n) {
+    for (size_t k = 0; k < n; k++)
+        measure_run(pass, &runs[k]);
+    if (o->shards)
+        TT__TRY(join_sums(o, runs, n));
+    for (size_t k = 0; k < n; k++)
+        runs[k].update.ratio = o->cls->ratio(pass->group->option, runs[k].sums);
+    return TT_OK;
 }
 
 /* ---- one pass over all runs ---- */
@@ -91,11 +119,12 @@ static void fused_part(void *user, int64_t begin, int64_t end) {
     }
 }
 
-void tt__optim_fused(const tt__optimizer_class *cls, const tt__optim_group *group, tt__optim_run *runs, size_t n) {
-    const fused_pass pass = {.cls = cls, .group = group, .runs = runs, .count = n};
+tt_status tt__optim_fused(const tt_optimizer *o, const tt__optim_group *group, tt__optim_run *runs, size_t n) {
+    const fused_pass pass = {.cls = o->cls, .group = group, .runs = runs, .count = n};
     if (!n)
-        return;
-    for (size_t k = 0; cls->measure && k < n; k++)
-        measure_run(&pass, &runs[k]);
+        return TT_OK;
+    if (o->cls->measure)
+        TT__TRY(measure_runs(o, &pass, runs, n));
     tt__parallel_for(runs[n - 1].begin + runs[n - 1].update.n, FUSED_BLOCK, fused_part, (void *)&pass);
+    return TT_OK;
 }

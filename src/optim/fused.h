@@ -13,9 +13,10 @@ typedef struct tt__optim_run {
     void *state[TT__OPTIM_SLOTS];
     bool fresh[TT__OPTIM_SLOTS];
     tt__update update;
+    double sums[TT__RULE_SUMS]; /* what the rule measured */
 } tt__optim_run;
 
-/* Update n runs in the host's memory. */
-void tt__optim_fused(const tt__optimizer_class *cls, const tt__optim_group *group, tt__optim_run *runs, size_t n);
+/* Update n runs in the host's memory. Fails only where parameters are slices, if their measures can't be joined. */
+tt_status tt__optim_fused(const tt_optimizer *optimizer, const tt__optim_group *group, tt__optim_run *runs, size_t n);
 
 #endif

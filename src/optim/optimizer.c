@@ -112,6 +112,11 @@ tt_status tt_optimizer_add_param_group_with(const tt_optimizer_add_param_group_a
     TT__ARGS_COPY(a, args, size);
     if (!a.optimizer)
         return tt__fail(TT_ERR_INVALID, "%s: the optimizer is NULL", who);
+    if (a.optimizer->shards)
+        return tt__fail(TT_ERR_UNSUPPORTED,
+                        "%s: the optimizer updates slices of parameters; add its groups where it is made (the `make` "
+                        "of tt_zero_optimizer())",
+                        who);
     double option[TT__OPTIM_OPTIONS];
     memcpy(option, a.optimizer->defaults, sizeof option);
     for (const tt_option *given = a.options; given && given->name; given++)
@@ -126,6 +131,8 @@ static void optimizer_end(tt_optimizer *optimizer) {
         group_free(optimizer->cls, &optimizer->groups[g]);
     tt__dict_free(&optimizer->dict);
     tt__dict_free(&optimizer->masters);
+    if (optimizer->shards)
+        optimizer->shards->destroy(optimizer->shards_user);
     free(optimizer->groups);
     tt__quarantine(optimizer, sizeof *optimizer, free);
 }
@@ -149,6 +156,8 @@ void tt_optimizer_free(tt_optimizer *optimizer) {
 }
 
 void tt_optimizer_zero_grad(tt_optimizer *optimizer) {
+    if (optimizer && optimizer->shards)
+        optimizer->shards->zero_grad(optimizer->shards_user);
     for (size_t g = 0; optimizer && g < optimizer->group_count; g++)
         for (size_t i = 0; i < optimizer->groups[g].count; i++) {
             tt_zero_grad(optimizer->groups[g].params[i].tensor);

@@ -70,15 +70,32 @@ typedef struct tt__optim_group {
     struct tt__optim_run *runs; /* room for a step's, one for each parameter */
 } tt__optim_group;
 
+/* What an optimizer asks of whoever made it of slices, the rest of which other ranks have: parallel/zero. */
+typedef struct tt__optim_shards {
+    const char *kind; /* whose they are: compared as an address */
+    /* A step begins, in the call `who`; its parameters were updated. Collective, like the next. */
+    tt_status (*begin)(void *user, const char *who);
+    tt_status (*end)(void *user);
+    /* values (n) := their sums over all ranks, or the largest. */
+    tt_status (*join)(void *user, double *values, int64_t n, bool largest);
+    void (*zero_grad)(void *user);
+    /* The state of whole parameters; NULL and an error: it was not gathered. */
+    const tt_named_tensors *(*state_dict)(void *user);
+    tt_status (*load_state_dict)(void *user, const tt_named_tensors *state);
+    void (*destroy)(void *user);
+} tt__optim_shards;
+
 struct tt_optimizer {
     const tt__optimizer_class *cls;
     double defaults[TT__OPTIM_OPTIONS]; /* of the groups that are added */
     size_t group_count;
     tt__optim_group *groups;
-    double grad_norm;   /* of all gradients in this step, if the class measures them */
-    bool masters_begun; /* master parameters have this step's gradients: masters.h */
-    tt__dict dict;      /* the last state dict that was asked for; steps and options in it are copies */
-    tt__dict masters;   /* the last list of master parameters */
+    double grad_norm;               /* of all gradients in this step, if the class measures them */
+    bool masters_begun;             /* master parameters have this step's gradients: masters.h */
+    const tt__optim_shards *shards; /* NULL: parameters are whole */
+    void *shards_user;
+    tt__dict dict;    /* the last state dict that was asked for; steps and options in it are copies */
+    tt__dict masters; /* the last list of master parameters */
 };
 
 /* Make an optimizer of this class whose options are `option`, over one group. NULL on failure; arguments are checked
@@ -101,6 +118,10 @@ int tt__optim_type(const tt__optimizer_class *cls, tt_dtype dtype);
 /* Set up a state without slots. On failure nothing is left. */
 tt_status tt__optim_state_init(const tt__optimizer_class *cls, const tt__optim_group *group, tt__optim_state *state);
 void tt__optim_state_free(const tt__optimizer_class *cls, const tt__optim_group *group, tt__optim_state *state);
+
+/* The state dict of the optimizer's own parameters, and back, also where these are slices. */
+const tt_named_tensors *tt__optim_own_state_dict(tt_optimizer *optimizer);
+tt_status tt__optim_load_own_state_dict(tt_optimizer *optimizer, const tt_named_tensors *state);
 
 /* Return the view of a parameter's slot; made, of zeros, if there is none. NULL if memory is out. */
 tt_tensor *tt__optim_state_slot(const tt__optimizer_class *cls, const tt__optim_group *group, tt__optim_state *state,

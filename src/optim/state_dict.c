@@ -58,15 +58,20 @@ static tt_status dict_fill(tt__dict *dict, const tt_optimizer *o) {
     return TT_OK;
 }
 
-const tt_named_tensors *tt_optimizer_state_dict(tt_optimizer *optimizer) {
-    if (!optimizer)
-        return NULL;
+const tt_named_tensors *tt__optim_own_state_dict(tt_optimizer *optimizer) {
     size_t room = 0;
     for (size_t g = 0; g < optimizer->group_count; g++)
         room += optimizer->groups[g].count * ((size_t)optimizer->cls->slots + 2) + (size_t)optimizer->cls->options + 1;
     tt__dict *dict = &optimizer->dict;
     tt_status status = tt__dict_init(dict, "tt_optimizer_state_dict", room);
     return tt__dict_finish(dict, status ? status : dict_fill(dict, optimizer));
+}
+
+const tt_named_tensors *tt_optimizer_state_dict(tt_optimizer *optimizer) {
+    if (!optimizer)
+        return NULL;
+    return optimizer->shards ? optimizer->shards->state_dict(optimizer->shards_user)
+                             : tt__optim_own_state_dict(optimizer);
 }
 
 /* ---- loading ---- */
@@ -288,12 +293,7 @@ static tt_status load_groups(tt_optimizer *o, loaded_group *to, const tt_named_t
     return take_masters(o, to);
 }
 
-tt_status tt_optimizer_load_state_dict(tt_optimizer *optimizer, const tt_named_tensors *state) {
-    if (!optimizer || !state) /* the call that gave NULL has usually recorded why */
-        return tt_last_status()
-                   ? tt_last_status()
-                   : tt__fail(TT_ERR_INVALID, "%s: the %s is NULL", who, optimizer ? "state" : "optimizer");
-    TT__TRY(tt__named_tensors_check(who, state, true));
+tt_status tt__optim_load_own_state_dict(tt_optimizer *optimizer, const tt_named_tensors *state) {
     loaded_group *to = calloc(optimizer->group_count, sizeof *to);
     if (!to)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for %zu groups", who, optimizer->group_count);
@@ -306,4 +306,14 @@ tt_status tt_optimizer_load_state_dict(tt_optimizer *optimizer, const tt_named_t
     }
     free(to);
     return status;
+}
+
+tt_status tt_optimizer_load_state_dict(tt_optimizer *optimizer, const tt_named_tensors *state) {
+    if (!optimizer || !state) /* the call that gave NULL has usually recorded why */
+        return tt_last_status()
+                   ? tt_last_status()
+                   : tt__fail(TT_ERR_INVALID, "%s: the %s is NULL", who, optimizer ? "state" : "optimizer");
+    TT__TRY(tt__named_tensors_check(who, state, true));
+    return optimizer->shards ? optimizer->shards->load_state_dict(optimizer->shards_user, state)
+                             : tt__optim_load_own_state_dict(optimizer, state);
 }

@@ -138,7 +138,7 @@ static tt_status update_group(const tt_optimizer *o, tt__optim_group *group) {
     TT__TRY(gather_group(o, group, &n));
     if (!tt__device_is_host(group->device))
         return update_runs_on_device(o, group, n);
-    tt__optim_fused(o->cls, group, group->runs, n);
+    TT__TRY(tt__optim_fused(o, group, group->runs, n));
     for (size_t k = 0; k < n; k++) { /* all have been updated: a failure keeps none from its place */
         tt_status status = finish_run(group, &group->runs[k]);
         first = first ? first : status;
@@ -159,13 +159,13 @@ static tt_status measure_grads(tt_optimizer *o) {
                 return tt_last_status();
             sum += tt__sum_of_squares(flat);
         }
+    if (o->cls->measures_grads && o->shards)
+        TT__TRY(o->shards->join(o->shards_user, &sum, 1, false));
     o->grad_norm = sqrt(sum);
     return TT_OK;
 }
 
-tt_status tt_optimizer_step(tt_optimizer *optimizer) {
-    if (!optimizer)
-        return tt__fail(TT_ERR_INVALID, "%s: the optimizer is NULL", who);
+static tt_status update_parameters(tt_optimizer *optimizer) {
     int scope = tt_scope_begin(); /* ends copies of parameters in other layouts */
     if (!scope)
         return tt_last_status();
@@ -179,4 +179,14 @@ tt_status tt_optimizer_step(tt_optimizer *optimizer) {
     tt_no_grad_end(before);
     tt_scope_end(scope);
     return status;
+}
+
+tt_status tt_optimizer_step(tt_optimizer *optimizer) {
+    if (!optimizer)
+        return tt__fail(TT_ERR_INVALID, "%s: the optimizer is NULL", who);
+    const tt__optim_shards *shards = optimizer->shards;
+    if (shards)
+        TT__TRY(shards->begin(optimizer->shards_user, who));
+    TT__TRY(update_parameters(optimizer));
+    return shards ? shards->end(optimizer->shards_user) : TT_OK;
 }

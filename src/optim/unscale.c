@@ -68,6 +68,10 @@ tt_status tt__unscale_grads(const char *who, tt_optimizer *optimizer, double fac
     tt_status status = tt__masters_begin(who, optimizer);
     if (!status)
         status = unscale_groups(who, optimizer, factor, found, count);
+    double any = *found;
+    if (!status && optimizer->shards)
+        status = optimizer->shards->join(optimizer->shards_user, &any, 1, true);
+    *found = any != 0;
     tt_no_grad_end(before);
     tt_scope_end(scope);
     return status;

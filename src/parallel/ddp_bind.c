@@ -113,6 +113,9 @@ static tt_status attach_slots(tt__ddp *d, size_t count) {
 void tt__ddp_detach(tt__ddp *d) {
     tt__saved_error saved;
     tt__error_save(&saved);
+    if (d->watcher)
+        d->watcher->detached(d->watcher_user);
+    d->watcher = NULL;
     for (size_t i = 0; i < d->attached; i++) {
         tt_tensor *x = d->slots[i].parameter;
         tt__leaf_remove_hook(x, tt__ddp_on_gradient, &d->slots[i]);

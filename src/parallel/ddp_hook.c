@@ -39,3 +39,8 @@ tt_status tt__ddp_set_hook(tt__ddp *d, const tt_ddp_register_comm_hook_args *a) 
     d->hook_settings = settings;
     return TT_OK;
 }
+
+void tt__ddp_drop_hook(tt__ddp *d) {
+    tt__reducer_end_hook(d->reducer);
+    tt__ddp_end_hook(d);
+}

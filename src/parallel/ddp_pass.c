@@ -68,6 +68,8 @@ static tt_status finish_step(tt__ddp *d) {
         s->ready = s->touched = s->absent = false;
     }
     d->stepping = false;
+    if (d->watcher)
+        d->watcher->stepped(d->watcher_user);
     if (d->presence)
         TT__TRY(tt__ddp_step_ended(d));
     return tt__ddp_rebuild(d);

@@ -5,7 +5,7 @@
 
 tt_status tt__ddp_rebuild(tt__ddp *d) {
     bool rebuilt;
-    if (d->rebuilt)
+    if (d->rebuilt || d->watcher) /* who watches relies on the buckets */
         return TT_OK;
     d->rebuilt = true;
     tt_status status = tt__reducer_rebuild(d->reducer, &rebuilt);

@@ -9,6 +9,12 @@
 
 typedef struct tt__ddp tt__ddp;
 
+/* Who works with a wrapper's gradients. */
+typedef struct tt__ddp_watcher {
+    void (*stepped)(void *user);  /* a pass has averaged them */
+    void (*detached)(void *user); /* they are about to go: the wrapper is freed or leaves its group. Called once */
+} tt__ddp_watcher;
+
 /* One parameter that requires a gradient. */
 typedef struct tt__ddp_slot {
     tt__ddp *owner;
@@ -52,7 +58,9 @@ struct tt__ddp {
     void (*hook_destroy)(void *state); /* NULL: hook_state is borrowed */
     char *hook_settings;               /* or NULL */
     tt__ddp_presence *presence;        /* NULL: all ranks have the same number of steps */
-    tt_module **known_as;              /* where the wrapper is known by others, until it is freed; or NULL */
+    const tt__ddp_watcher *watcher;    /* or NULL */
+    void *watcher_user;
+    tt_module **known_as; /* where the wrapper is known by others, until it is freed; or NULL */
 };
 
 /* The name that errors of calls in wrapping and in a forward have instead of a file. */
@@ -95,6 +103,12 @@ tt_status tt__ddp_use_hook(tt__ddp *d);
 
 /* Release the hook's state. */
 void tt__ddp_end_hook(tt__ddp *d);
+
+/* Average as without a hook from now on. Not collective: all ranks do it between the same steps. */
+void tt__ddp_drop_hook(tt__ddp *d);
+
+/* ddp.c: the inside of a wrapper; NULL if it is none. */
+tt__ddp *tt__ddp_of(tt_module *module);
 
 /* Average by this hook from now on; its state stays the caller's on failure. */
 tt_status tt__ddp_set_hook(tt__ddp *d, const tt_ddp_register_comm_hook_args *args);

@@ -32,7 +32,7 @@ static tt_status begin_bucket(tt_reducer *r, tt__reducer_bucket *b) {
         tt__reducer_put_note(r);
     if (!r->hook)
         return all_reduce_part(r, b, 0, &b->work);
-    TT__TRY(all_reduce_part(r, b, b->gradients, &b->marks));
+    TT__TRY(all_reduce_part(r, b, b->marks_at, &b->marks));
     return call_hook(r, b);
 }
 
@@ -71,6 +71,7 @@ static bool is_stage_completed(const tt__reducer_bucket *b) {
 static tt_status end_bucket(tt_reducer *r) {
     tt__reducer_bucket *b = &r->buckets[r->ended];
     TT__TRY(wait_bucket(b));
+    tt__reducer_read_marks(r, r->ended);
     if (r->hook) {
         b->stage = stages_of(r);
         TT__TRY(call_hook(r, b));

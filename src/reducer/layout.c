@@ -41,8 +41,11 @@ static void lay_out(tt_reducer *r) {
         b->count += (p->count + step - 1) / step * step;
         b->pending = ++b->params;
     }
-    for (size_t b = 0; b < r->bucket_count; b++)
+    for (size_t b = 0; b < r->bucket_count; b++) {
+        size_t parts = (size_t)tt_get_world_size(r->group) * (ALIGNMENT / tt_dtype_size(r->buckets[b].dtype));
         r->buckets[b].gradients = r->buckets[b].count;
+        r->buckets[b].count = r->buckets[b].marks_at = (r->buckets[b].gradients + parts - 1) / parts * parts;
+    }
     for (size_t k = 0; k < r->param_count; k++)
         r->params[r->order[k]].mark = r->buckets[r->params[r->order[k]].bucket].count++;
     tt__reducer_bucket *last = &r->buckets[r->bucket_count - 1];

@@ -52,12 +52,17 @@ tt_status tt__reducer_put_mark(const tt_reducer *r, tt__reducer_param *p, bool u
     return TT_OK;
 }
 
+void tt__reducer_read_marks(tt_reducer *r, size_t bucket) {
+    for (size_t i = 0; i < r->param_count; i++)
+        if (r->params[i].bucket == bucket)
+            r->params[i].used = !r->params[i].unused || was_marked_used(r, &r->params[i]);
+}
+
 void tt__reducer_settle_marks(tt_reducer *r, size_t bucket) {
     for (size_t i = 0; i < r->param_count; i++) {
         tt__reducer_param *p = &r->params[i];
         if (p->bucket != bucket)
             continue;
-        p->used = !p->unused || was_marked_used(r, p);
         if (!p->used)
             memcpy(p->gradient, p->kept, p->bytes);
         p->is_kept = false;

@@ -30,7 +30,8 @@ typedef struct tt__reducer_bucket {
     tt_dtype dtype;
     size_t params;
     size_t pending;   /* parameters that are not ready yet in this step */
-    size_t gradients; /* elements before the first mark */
+    size_t gradients; /* elements of them; zeros follow, so that what is before the first mark */
+    size_t marks_at;  /* divides among the ranks: see tt_bucket */
     tt_bucket view;   /* as hooks see it; its list of gradients is allocated */
     int stage;        /* the last that was begun, if the bucket is */
     tt_work *work;    /* of that stage; NULL: there is none, or it has ended */
@@ -88,7 +89,7 @@ tt_status tt__reducer_end_buckets(tt_reducer *reducer);
 void tt__reducer_end_works(tt_reducer *reducer);
 
 /* Do without the hook from now on, and release its state. */
-void tt__reducer_end_hook(tt_reducer *reducer);
+TT__EXPORT void tt__reducer_end_hook(tt_reducer *reducer);
 
 /* Note whether the parameter takes part in the step on this rank. */
 tt_status tt__reducer_put_mark(const tt_reducer *reducer, tt__reducer_param *param, bool unused);
@@ -109,7 +110,10 @@ TT__EXPORT int64_t tt__reducer_examples_of(const tt_reducer *reducer, int rank);
 size_t tt__reducer_note_size(tt_dtype dtype);
 void tt__reducer_put_note(const tt_reducer *reducer);
 
-/* The bucket is averaged: find out who was used, and give back what no rank has touched. */
+/* The bucket's marks are averaged: find out who was used. */
+void tt__reducer_read_marks(tt_reducer *reducer, size_t bucket);
+
+/* The bucket is averaged: give back what no rank has touched. */
 void tt__reducer_settle_marks(tt_reducer *reducer, size_t bucket);
 
 void tt__reducer_trace(const tt_reducer *reducer, tt_reducer_event_kind kind, size_t index);

@@ -181,6 +181,11 @@ WRONG = {
         ("--jobs", "jobs needs a value"),
         ("x", 'unexpected argument "x"'),
     ],
+    "bench zero": [
+        ("--stage 4", "--stage: expected a number from 1 to 2"),
+        ("--model alexnet", "--model: expected mlp, conv or gpt"),
+        ("x", 'unexpected argument "x"'),
+    ],
     "bench agreement": [
         ("--frobnicate", "unknown flag --frobnicate"),
         ("x", 'unexpected argument "x"'),

@@ -67,6 +67,7 @@ class optimizer {
   public:
     explicit optimizer(tt_optimizer *owned) : optimizer_(check(owned)) {}
     tt_optimizer *get() const noexcept { return optimizer_.get(); }
+    tt_optimizer *release() noexcept { return optimizer_.release(); } /* the caller is to free it */
     void step() { check(tt_optimizer_step(get())); }
     void zero_grad() { tt_optimizer_zero_grad(get()); }
     const tt_named_tensors *master_params() { return check(tt_optimizer_master_params(get())); }

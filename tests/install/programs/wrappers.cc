@@ -600,6 +600,9 @@ static void recovering() {
     tutti::manual_seed(std::uint64_t(1 + world.rank()));
     tutti::module model = nn::sequential{nn::linear(4, 2)};
     tutti::module ddp = tutti::elastic_ddp(job, "model", model);
+    EXPECT(thrown_by([&] {
+               tutti::zero_optimizer(ddp, [](const tt_named_tensors *slices) { return tutti::sgd(slices, 0.1); });
+           }).status() == TT_ERR_UNSUPPORTED);
     tutti::optimizer sgd = tutti::sgd(model.parameters(), 0.1);
     tutti::lr_scheduler scheduler = tutti::exponential_lr(sgd, 0.5);
     tutti::grad_scaler scaler;
@@ -657,6 +660,29 @@ static void replicas() {
     EXPECT(parts.size() == 2 && parts[0].size(0) == 3 && tutti::parallel_gather(parts).size(0) == 5);
     EXPECT(thrown_by([&] { tutti::parallel_scatter(x, 0); }).status() == TT_ERR_INVALID);
     EXPECT(thrown_by([&] { tutti::data_parallel(nn::relu(), -1); }).status() == TT_ERR_INVALID);
+}
+
+static void sharded(tutti::group &world) {
+    tutti::module model = nn::linear(30, 20), ddp = tutti::ddp(model, world);
+    tutti::optimizer adam = tutti::zero_optimizer(
+        ddp, [](const tt_named_tensors *slices) { return tutti::adam(slices, 0.1); }, 2);
+    {
+        tutti::scope scope;
+        tutti::sum(ddp.forward(tutti::ones(tutti::shape(2, 30)))).backward();
+    }
+    EXPECT(tutti::zero_clip_grad_norm_(adam, 1) > 1);
+    adam.step();
+    EXPECT(thrown_by([&] { adam.state_dict(); }).status() == TT_ERR_STATE);
+    tutti::zero_consolidate(adam);
+    EXPECT(tt_tensor_numel(tt_named_tensors_find(adam.state_dict(), "state.0.exp_avg")) == 600);
+    EXPECT(thrown_by([&] { tutti::zero_load_sharded(adam, "x.pt"); }).status() == TT_ERR_INVALID);
+    EXPECT(thrown_by([&] { tutti::zero_save_sharded(adam, "/nonexistent/x.safetensors"); }).status() == TT_ERR_IO);
+    EXPECT(thrown_by([&] {
+               tutti::module twin = nn::linear(3, 2), other = tutti::ddp(twin, world);
+               tutti::zero_optimizer(other, [](const tt_named_tensors *) -> tutti::optimizer {
+                   throw tutti::error(TT_ERR_STATE, "none today");
+               });
+           }).status() == TT_ERR_STATE);
 }
 
 static void training(tutti::group &world) {
@@ -871,6 +897,7 @@ int main() {
         divided_models(world);
         stages(world);
         averaging(world);
+        sharded(world);
         recovering();
         files();
         models();

@@ -1,0 +1,119 @@
+/* tutti/zero.h: training in which no rank holds all of the optimizer's state, or of the gradients (ZeRO: Rajbhandari
+ * et al., SC 2020).
+ *
+ * Every rank owns an equal slice of each bucket of parameters of a tt_ddp() wrapper. It keeps optimizer state for that
+ * slice alone, updates it, and takes the others' slices from their owners. The parameters lie in the group's symmetric
+ * memory, so that they arrive in place. As slices are ranges of elements, not whole parameters, all ranks have the same
+ * share to a cache line, whatever the model. After any number of steps the parameters are bitwise those of the same
+ * optimizer over whole parameters (tt_lamb(), whose norms are added up in another order: to rounding).
+ *
+ * Threads. As a wrapper: one thread at a time; what is collective must not overlap other calls on the group. */
+#ifndef TUTTI_ZERO_H
+#define TUTTI_ZERO_H
+
+#include <tutti/optim.h>
+#include <tutti/parallel.h>
+
+TT_BEGIN_DECLS
+
+/* Make an optimizer over `params`: one tensor (n) for each parameter of the wrapper that requires a gradient, in their
+ * order and under their names: this rank's slice of it, which may have no elements. Groups are made here, too. NULL:
+ * it failed. */
+typedef tt_optimizer *(*tt_zero_make_fn)(const tt_named_tensors *params, void *user);
+
+typedef struct tt_zero_optimizer_args {
+    tt_module *ddp;       /* required: a wrapper that tt_ddp() made */
+    tt_zero_make_fn make; /* required: called once, before this returns */
+    void *user;           /* required: handed to `make` */
+    TT_OPTIONS;
+    int stage;   /* 1: state is sliced; 2: gradients too. 0 = 1 */
+    char tt_end; /* not an option: see base.h */
+} tt_zero_optimizer_args;
+
+/* An optimizer whose state is spread over the ranks of a wrapper. Collective.
+ *   static tt_optimizer *adam(const tt_named_tensors *params, void *user) { return tt_adam(params, *(double *)user); }
+ *   tt_optimizer *opt = tt_zero_optimizer(ddp, adam, &lr, .stage = 2);
+ * What is returned is what `make` returned, the caller's to free, with slices behind it. Schedulers, gradient scalers,
+ * options and tt_optimizer_zero_grad() work as with any other. On it are collective: tt_optimizer_step(),
+ * tt_grad_scaler_unscale_(), tt_grad_scaler_step(), tt_optimizer_free() (which never fails). Options are set alike on
+ * all ranks.
+ *
+ * Stage 1 leaves gradients whole: averaged in the wrapper's buckets, by its communication hook if it has one. Stage 2
+ * reduces each bucket to its owners' slices as soon as it is ready, and gives the bucket's memory back to the system
+ * (where all gradients are 16 MiB or more: below, it costs more than it saves): after backward parameters have no
+ * tt_grad(), and slices have theirs. A second backward before tt_zero_grad() adds to them, and
+ * passes without averaging (tt_ddp_set_sync()) collect whole gradients, which take their memory. Parameters that take
+ * no part in a pass are treated as by tt_ddp().
+ * Clip by tt_zero_clip_grad_norm_(). tt_optimizer_master_params() are the slices, or their masters of f32.
+ *
+ * Values are written to parameters as ever (a state dict is loaded before or after). Not to be done while the optimizer
+ * lives: converting the module (tt_module_to(), tt_amp_initialize(): before, with .optimizer NULL), moving it to
+ * another group; tt_optimizer_step() is then TT_ERR_STATE. Wrapper, module and optimizer are freed in any order, on all
+ * ranks alike; a wrapper that outlives a stage 2 optimizer averages whole gradients again.
+ * NULL on failure, on all ranks: TT_ERR_MISMATCH the ranks' stages, optimizers, options or groups differ (the first
+ * difference, and the rank); what `make` failed with; TT_ERR_INVALID no wrapper, no `make`, a stage that there is not,
+ * an optimizer over other tensors; TT_ERR_STATE the wrapper has such an optimizer already, or one of its parameters is
+ * not contiguous or shares its memory with another tensor, by name; TT_ERR_UNSUPPORTED a wrapper of tt_elastic_ddp(),
+ * whose ranks come and go; stage 2 beside a communication hook; those of tt_group_alloc(). PyTorch:
+ * torch.distributed.optim.ZeroRedundancyOptimizer (stage 1, whose owners have whole parameters). */
+TT_API tt_optimizer *tt_zero_optimizer_with(const tt_zero_optimizer_args *args, size_t size);
+#define TT_ZERO_OPTIMIZER_ARGS_INIT TT_ARGS_INIT
+#ifndef __cplusplus
+#define tt_zero_optimizer(ddp_, make_, ...) \
+    tt_zero_optimizer_with(TT_ARGS(tt_zero_optimizer_args, .ddp = (ddp_), .make = (make_), .user = __VA_ARGS__))
+#endif
+
+typedef struct tt_zero_clip_grad_norm_args {
+    tt_optimizer *optimizer; /* required: one of tt_zero_optimizer() */
+    double max_norm;         /* required: >= 0 */
+    TT_OPTIONS;
+    double norm_type;        /* > 0, also INFINITY; 0 = 2 */
+    bool error_if_nonfinite; /* a norm that is infinite or NaN is TT_ERR_INVALID on all ranks; nothing is changed */
+    double *total_norm;      /* receives the norm before clipping, the same on all ranks */
+    char tt_end;             /* not an option: see base.h */
+} tt_zero_clip_grad_norm_args;
+
+/* tt_clip_grad_norm_() by the norm of the whole gradients of all parameters that the optimizer has, added up over the
+ * ranks' slices in f64. Collective. After backward (and tt_grad_scaler_unscale_()), before the step.
+ *   tt_zero_clip_grad_norm_(opt, 1.0, .total_norm = &norm)
+ * Errors: those of tt_clip_grad_norm_() and of a collective; TT_ERR_INVALID another optimizer. */
+TT_API TT_NODISCARD tt_status tt_zero_clip_grad_norm_with(const tt_zero_clip_grad_norm_args *args, size_t size);
+#define TT_ZERO_CLIP_GRAD_NORM_ARGS_INIT TT_ARGS_INIT
+#ifndef __cplusplus
+#define tt_zero_clip_grad_norm_(optimizer_, ...) \
+    tt_zero_clip_grad_norm_with(                 \
+        TT_ARGS(tt_zero_clip_grad_norm_args, .optimizer = (optimizer_), .max_norm = __VA_ARGS__))
+#endif
+
+/* ---- checkpoints */
+
+/* All ranks, for tt_zero_consolidate(). */
+#define TT_ALL_RANKS (-1)
+
+/* Gather the whole state to rank `root`, or TT_ALL_RANKS, of the group. Collective. Until the next step,
+ * tt_optimizer_state_dict() gives there what the same optimizer over whole parameters has, with its names, shapes and
+ * bits, so that everything that saves a plain optimizer saves this one:
+ *   tt_status status = tt_zero_consolidate(opt, 0);
+ *   if (!status && rank == 0)
+ *       status = tt_checkpoint_save(path, model, opt, &progress);
+ * Elsewhere, and where it was not called, tt_optimizer_state_dict() is NULL with TT_ERR_STATE. Loading needs nothing:
+ * tt_checkpoint_load() and tt_optimizer_load_state_dict() of such a state, on every rank, take this rank's slices, in a
+ * world of any size, from a plain optimizer's too. Errors: TT_ERR_INVALID another optimizer, no such rank;
+ * TT_ERR_MEMORY; those of a collective. PyTorch: ZeroRedundancyOptimizer.consolidate_state_dict. */
+TT_API TT_NODISCARD tt_status tt_zero_consolidate(tt_optimizer *optimizer, int root);
+
+/* Save the state as it is spread: each rank writes its slices, to "NAME-00001-of-00004.safetensors" for `path`
+ * "NAME.safetensors", in which rank 0 then puts what is alike on all. Collective; no rank needs memory for more than
+ * its share. Returns when all files are in place; a save that was interrupted is told apart from a whole one when it is
+ * loaded. Errors: TT_ERR_INVALID another optimizer, a path without ".safetensors"; TT_ERR_IO, with the path; those of a
+ * collective, by which ranks that could save learn that another could not. */
+TT_API TT_NODISCARD tt_status tt_zero_save_sharded(tt_optimizer *optimizer, const char *path);
+
+/* Load it, in a world of any size, whose ranks all see the files. Collective. All or nothing on each rank. Errors:
+ * TT_ERR_INVALID another optimizer, a path without ".safetensors"; TT_ERR_IO, TT_ERR_FORMAT a file that is missing, or
+ * of another save than the others; those of tt_optimizer_load_state_dict(); where another rank failed, TT_ERR_STATE
+ * names it. */
+TT_API TT_NODISCARD tt_status tt_zero_load_sharded(tt_optimizer *optimizer, const char *path);
+
+TT_END_DECLS
+#endif

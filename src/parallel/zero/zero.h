@@ -1,0 +1,84 @@
+/* The inside of a sharded optimizer: slices of a DDP wrapper's parameters, and what the files of this folder do for
+ * each other.
+ *
+ * For each bucket of the wrapper's reducer there is one of parameters, which lie in it as their gradients do in the
+ * reducer's. Both divide into equal parts of whole cache lines, one a rank. A parameter's slice is what of it lies in
+ * this rank's part. */
+#ifndef TT_PARALLEL_ZERO_ZERO_H
+#define TT_PARALLEL_ZERO_ZERO_H
+
+#include "optim/optimizer.h"
+#include "parallel/ddp_state.h"
+
+#include <tutti/zero.h>
+
+typedef struct tt__zero_bucket {
+    void *values; /* the parameters: symmetric memory; NULL: none yet */
+    void *grads;  /* in stage 2: the gradients of this rank's part; else NULL */
+    int64_t part; /* elements of a rank's part */
+    tt_dtype dtype;
+    tt_work *work; /* the gathering of the parameters that is under way; or NULL */
+} tt__zero_bucket;
+
+typedef struct tt__zero_param {
+    tt_tensor *whole; /* the module's, watched */
+    tt_tensor *slice; /* (n) over the bucket, held; NULL: none yet */
+    char *name;
+    size_t bucket;
+    int64_t offset; /* in the bucket */
+    int64_t numel;
+    int64_t from, n; /* the elements of the parameter that are in the slice */
+    bool moved;      /* it lies in the bucket */
+} tt__zero_param;
+
+typedef struct tt__zero {
+    tt_group *group; /* held */
+    int rank, world, stage;
+    tt__ddp *ddp;    /* NULL: the wrapper went, or left the group */
+    bool hooked;     /* stage 2: the wrapper's communication hook is ours */
+    bool gives_back; /* stage 2: memory of reduced buckets */
+    tt_optimizer *optimizer;
+    tt__zero_bucket *buckets;
+    size_t bucket_count;
+    tt__zero_param *params;
+    size_t count;
+    bool gathered;     /* the state as it stands was gathered */
+    int gathered_to;   /* to this rank, or TT_ALL_RANKS */
+    tt_tensor **whole; /* where it was: by entry of the own state dict; held, or NULL */
+    size_t whole_count;
+    tt__dict dict; /* the last state dict */
+} tt__zero;
+
+/* zero_slices.c: what an optimizer's shards are, if it is one of ours; NULL and TT_ERR_INVALID: it is not. */
+tt__zero *tt__zero_of(const char *who, const tt_optimizer *optimizer);
+extern const char tt__zero_kind[];
+
+/* zero_layout.c: move the parameters into buckets and make slices; move them back, and release all. */
+tt_status tt__zero_lay_out(tt__zero *z);
+void tt__zero_release(tt__zero *z);
+
+/* zero_agree.c: have all ranks the same optimizer? `z->optimizer` NULL: this one has none. */
+tt_status tt__zero_agree(const tt__zero *z);
+
+/* zero_grads.c: take gradients from the wrapper from now on / no more. */
+tt_status tt__zero_watch(tt__zero *z, tt_module *ddp);
+void tt__zero_unwatch(tt__zero *z);
+
+/* zero_step.c */
+tt_status tt__zero_begin(void *user, const char *who);
+tt_status tt__zero_end(void *user);
+tt_status tt__zero_join(void *user, double *values, int64_t n, bool largest);
+
+/* zero_state.c */
+const tt_named_tensors *tt__zero_state_dict(void *user);
+tt_status tt__zero_load_state_dict(void *user, const tt_named_tensors *state);
+void tt__zero_forget_state(tt__zero *z);
+
+/* Return the parameter whose slice this is; NULL: none. */
+const tt__zero_param *tt__zero_param_of(const tt__zero *z, const tt_tensor *slice);
+
+/* Return the parameter that `name` ("state.I.exp_avg") is state of, element by element; NULL: it is something else (an
+ * option, a step). */
+const tt__zero_param *tt__zero_state_of(const tt__zero *z, const char *name);
+
+#endif

@@ -1,0 +1,347 @@
+/* Sharded checkpoints. Each rank writes a file: its slices of each entry of state, and which elements of which
+ * parameters they are ("slices": (parameters, 3), number, first element, elements). Rank 0 then writes the file that is
+ * asked for by name: what is alike on all ranks, how many files there are, and the save that they belong to, a number
+ * that no other save has. A rank that loads reads all files, one at a time, and takes what its slices have of each. */
+#include "parallel/zero/zero.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/saved_error.h"
+
+#include <tutti/checkpoint.h>
+
+static const char save_name[] = "tt_zero_save_sharded";
+static const char sharded_load_name[] = "tt_zero_load_sharded";
+static const char suffix[] = ".safetensors";
+static const char slices_name[] = "slices";
+
+enum { SLICE_COLUMNS = 3 };
+
+/* A list of tensors under construction; the tensors are the open scope's. */
+typedef struct entry_list {
+    const char **names;
+    tt_tensor **tensors;
+    int64_t count;
+} entry_list;
+
+static tt_status make_entries(const char *who, entry_list *list, int64_t room) {
+    *list = (entry_list){calloc((size_t)room + 1, sizeof(char *)), calloc((size_t)room + 1, sizeof(tt_tensor *)), 0};
+    return list->names && list->tensors
+               ? TT_OK
+               : tt__fail(TT_ERR_MEMORY, "%s: no memory for %lld entries", who, (long long)room);
+}
+
+static void free_entries(entry_list *list) {
+    free(list->names);
+    free(list->tensors);
+}
+
+static tt_status add_entry(entry_list *list, const char *name, tt_tensor *x) {
+    if (!x)
+        return tt_last_status();
+    list->names[list->count] = name;
+    list->tensors[list->count++] = x;
+    return TT_OK;
+}
+
+static const tt_named_tensors *as_tensors(const entry_list *list, tt_named_tensors *to) {
+    *to = (tt_named_tensors){sizeof *to, list->count, list->names, list->tensors};
+    return to;
+}
+
+/* ---- names and agreement ---- */
+
+/* "NAME-00001-of-00004.safetensors" for rank 0 of 4; the caller's. */
+static tt_status file_of_rank(const char *who, const char *path, int rank, int world, char **file) {
+    size_t length = strlen(path), end = sizeof suffix - 1;
+    *file = NULL;
+    if (asprintf(file, "%.*s-%05d-of-%05d%s", (int)(length - end), path, rank + 1, world, suffix) < 0)
+        return *file = NULL, tt__fail(TT_ERR_MEMORY, "%s: no memory for a path", who);
+    return TT_OK;
+}
+
+static tt_status check_files_path(const char *who, const char *path) {
+    size_t length = path ? strlen(path) : 0, end = sizeof suffix - 1;
+    if (length > end && !strcmp(path + length - end, suffix))
+        return TT_OK;
+    return tt__fail(TT_ERR_INVALID, "%s: expected a path that ends in \"%s\", got %s", who, suffix,
+                    path ? path : "NULL");
+}
+
+/* Collective: fail with this rank's own failure, or because another rank failed. */
+static tt_status agree_on_success(const tt__zero *z, const char *who, tt_status own) {
+    int64_t mine = own, *all = calloc((size_t)z->world, sizeof *all);
+    tt__saved_error saved;
+    tt__error_save(&saved);
+    if (!all)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for %d ranks", who, z->world);
+    tt_status status = tt_all_gather_with(TT_ARGS(tt_all_gather_args, z->group, &mine, all, 1, TT_I64, .file = who));
+    int failed = -1;
+    for (int r = 0; r < z->world && failed < 0; r++)
+        failed = all[r] ? r : -1;
+    free(all);
+    if (own)
+        tt__error_restore(&saved);
+    if (own || status || failed < 0)
+        return own ? own : status;
+    return tt__fail(TT_ERR_STATE, "%s: rank %d failed; its error says why", who, failed);
+}
+
+/* ---- saving ---- */
+
+static int64_t number_of_parameters(const tt_optimizer *o) {
+    const tt__optim_group *last = &o->groups[o->group_count - 1];
+    return last->first + (int64_t)last->count;
+}
+
+/* Return which elements this rank has, (parameters, 3). */
+static tt_tensor *list_slices(const tt__zero *z) {
+    const tt_optimizer *o = z->optimizer;
+    tt_tensor *list = tt_zeros(TT_SHAPE(number_of_parameters(o), SLICE_COLUMNS), TT_I64);
+    int64_t *row = tt_tensor_i64(list);
+    for (size_t g = 0; g < o->group_count && row; g++)
+        for (size_t i = 0; i < o->groups[g].count; i++, row += SLICE_COLUMNS) {
+            const tt__optim_param *q = &o->groups[g].params[i];
+            const tt__zero_param *p = tt__zero_param_of(z, q->low ? q->low : q->tensor);
+            row[0] = o->groups[g].first + (int64_t)i;
+            row[1] = p->from;
+            row[2] = p->n;
+        }
+    return list;
+}
+
+/* The entries that are slices, or those that are not. */
+static tt_status select_entries(const tt__zero *z, const tt_named_tensors *own, bool slices, entry_list *list) {
+    for (int64_t i = 0; i < own->count; i++)
+        if ((tt__zero_state_of(z, own->names[i]) != NULL) == slices)
+            TT__TRY(add_entry(list, own->names[i], own->tensors[i]));
+    return slices ? add_entry(list, slices_name, list_slices(z)) : TT_OK;
+}
+
+static tt_status write_file(const tt__zero *z, const char *path, bool slices, int64_t save) {
+    char world_text[24], save_text[24];
+    const tt_metadata metadata[] = {{"zero.world_size", world_text}, {"zero.save", save_text}};
+    const tt_named_tensors *own = tt__optim_own_state_dict(z->optimizer);
+    entry_list list;
+    tt_named_tensors tensors;
+    if (!own)
+        return tt_last_status();
+    snprintf(world_text, sizeof world_text, "%d", z->world);
+    snprintf(save_text, sizeof save_text, "%" PRId64, save);
+    tt_status status = make_entries(save_name, &list, own->count + 1);
+    if (!status)
+        status = select_entries(z, own, slices, &list);
+    if (!status)
+        status = tt_safetensors_save(path, as_tensors(&list, &tensors), metadata, 2);
+    free_entries(&list);
+    return status;
+}
+
+/* A number for this save, rank 0's. */
+static tt_status number_save(const tt__zero *z, int64_t *save) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    *save = (((int64_t)now.tv_sec * 1000000000 + now.tv_nsec) ^ ((int64_t)getpid() << 40)) & INT64_MAX;
+    return tt_broadcast_with(TT_ARGS(tt_broadcast_args, z->group, save, 1, TT_I64, 0, .file = save_name));
+}
+
+static tt_status save_sharded_files(const tt__zero *z, const char *path) {
+    int64_t save;
+    char *file;
+    TT__TRY(number_save(z, &save));
+    tt_status status = file_of_rank(save_name, path, z->rank, z->world, &file);
+    if (!status)
+        status = write_file(z, file, true, save);
+    free(file);
+    TT__TRY(agree_on_success(z, save_name, status));
+    return agree_on_success(z, save_name, z->rank == 0 ? write_file(z, path, false, save) : TT_OK);
+}
+
+tt_status tt_zero_save_sharded(tt_optimizer *optimizer, const char *path) {
+    const tt__zero *z = tt__zero_of(save_name, optimizer);
+    if (!z)
+        return tt_last_status();
+    TT__TRY(check_files_path(save_name, path));
+    int scope = tt_scope_begin();
+    tt_status status = scope ? save_sharded_files(z, path) : tt_last_status();
+    tt_scope_end(scope);
+    return status;
+}
+
+/* ---- loading ---- */
+
+/* A load under way. */
+typedef struct sharded_load {
+    const tt__zero *z;
+    const char *path;
+    tt_safetensors *common;
+    int64_t world; /* files */
+    entry_list entries;
+    char **own_names;  /* of the entries that are slices */
+    int64_t *got;      /* by entry: elements that files had for it, */
+    int64_t *furthest; /* and the end of the last element of all files */
+} sharded_load;
+
+static tt_status broken(const char *path, const char *what) {
+    return tt__fail(TT_ERR_FORMAT, "%s: \"%s\" %s", sharded_load_name, path, what);
+}
+
+/* Open a file and read how many there are of its save. With `like`: is it of the same save? */
+static tt_status open_sharded_file(const char *path, const tt_safetensors *like, int64_t *world,
+                                   tt_safetensors **file) {
+    TT__TRY(tt_safetensors_load(file, path));
+    const char *count = tt_safetensors_metadata(*file, "zero.world_size"),
+               *save = tt_safetensors_metadata(*file, "zero.save");
+    *world = count ? strtoll(count, NULL, 10) : 0;
+    tt_status status = TT_OK;
+    if (*world < 1 || *world > 99999 || !save)
+        status = broken(path, "was not written by tt_zero_save_sharded()");
+    else if (like && strcmp(save, tt_safetensors_metadata(like, "zero.save")) != 0)
+        status = broken(path, "is of another save than the others; was one interrupted?");
+    if (status) {
+        tt_safetensors_free(*file);
+        *file = NULL;
+    }
+    return status;
+}
+
+/* Find the row of a parameter in a file's list. */
+static const int64_t *find_slice(const tt_tensor *slices, const char *name) {
+    const tt_shape shape = tt_tensor_shape(slices);
+    if (!slices || tt_tensor_dtype(slices) != TT_I64 || shape.ndim != 2 || shape.dim[1] != SLICE_COLUMNS)
+        return NULL;
+    const int64_t number = strtoll(name + strlen("state."), NULL, 10), *rows = tt_tensor_data(slices);
+    for (int64_t i = 0; i < shape.dim[0]; i++)
+        if (rows[i * SLICE_COLUMNS] == number)
+            return &rows[i * SLICE_COLUMNS];
+    return NULL;
+}
+
+/* Return the place of an entry, made of zeros at its first mention; -1: no memory. */
+static int64_t entry_place(sharded_load *load, const tt__zero_param *p, const char *name, tt_dtype dtype) {
+    entry_list *list = &load->entries;
+    for (int64_t i = 0; i < list->count; i++)
+        if (load->own_names[i] && !strcmp(load->own_names[i], name))
+            return i;
+    char *copy = strdup(name);
+    if (!copy || add_entry(list, copy, tt_zeros(TT_SHAPE(p->n), dtype)))
+        return free(copy), -1;
+    load->own_names[list->count - 1] = copy;
+    return list->count - 1;
+}
+
+/* Take what our slice has of x, elements from..from+n-1 of the parameter. */
+static tt_status take_slice(sharded_load *load, const char *path, const char *name, const tt_tensor *x,
+                            const int64_t *row) {
+    const tt__zero_param *p = tt__zero_state_of(load->z, name);
+    if (!p)
+        return tt__fail(TT_ERR_NOT_FOUND, "%s: unexpected entry \"%s\" in \"%s\": the optimizer has no such parameter",
+                        sharded_load_name, name, path);
+    if (!row || row[1] < 0 || row[2] != tt_tensor_numel(x) || row[1] > INT64_MAX - row[2])
+        return broken(path, "doesn't say which elements it has");
+    const int64_t place = entry_place(load, p, name, tt_tensor_dtype(x)), end = row[1] + row[2];
+    if (place < 0)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for \"%s\"", sharded_load_name, name);
+    tt_tensor *to = load->entries.tensors[place];
+    if (tt_tensor_dtype(to) != tt_tensor_dtype(x))
+        return broken(path, "has another element type than the others");
+    const int64_t from = row[1] > p->from ? row[1] : p->from, until = end < p->from + p->n ? end : p->from + p->n;
+    const size_t size = tt_dtype_size(tt_tensor_dtype(x));
+    if (until > from) {
+        memcpy((char *)to->data + (size_t)(from - p->from) * size,
+               (const char *)x->data + (size_t)(from - row[1]) * size, (size_t)(until - from) * size);
+        load->got[place] += until - from;
+    }
+    load->furthest[place] = end > load->furthest[place] ? end : load->furthest[place];
+    return TT_OK;
+}
+
+static tt_status take_file(sharded_load *load, const char *path) {
+    tt_safetensors *file = NULL;
+    int64_t world;
+    TT__TRY(open_sharded_file(path, load->common, &world, &file));
+    const tt_named_tensors *tensors = tt_safetensors_tensors(file);
+    const tt_tensor *slices = tt_named_tensors_find(tensors, slices_name);
+    tt_status status = TT_OK;
+    for (int64_t i = 0; i < tensors->count && !status; i++)
+        if (!strncmp(tensors->names[i], "state.", strlen("state.")))
+            status =
+                take_slice(load, path, tensors->names[i], tensors->tensors[i], find_slice(slices, tensors->names[i]));
+    tt_safetensors_free(file);
+    return status;
+}
+
+static tt_status take_files(sharded_load *load) {
+    for (int r = 0; r < (int)load->world; r++) {
+        char *file;
+        TT__TRY(file_of_rank(sharded_load_name, load->path, r, (int)load->world, &file));
+        tt_status status = take_file(load, file);
+        free(file);
+        TT__TRY(status);
+    }
+    return TT_OK;
+}
+
+/* Had the files all elements of our slices, and of parameters of our sizes? */
+static tt_status check_covered(const sharded_load *load) {
+    for (int64_t i = 0; i < load->entries.count; i++) {
+        if (!load->own_names[i])
+            continue;
+        const tt__zero_param *p = tt__zero_state_of(load->z, load->own_names[i]);
+        if (load->got[i] != p->n || load->furthest[i] != p->numel)
+            return tt__fail(TT_ERR_SHAPE, "%s: \"%s\": expected the state of \"%s\", %lld elements, got %lld",
+                            sharded_load_name, load->own_names[i], p->name, (long long)p->numel,
+                            (long long)load->furthest[i]);
+    }
+    return TT_OK;
+}
+
+static tt_status load_sharded_parts(sharded_load *load) {
+    tt_named_tensors tensors;
+    const tt_named_tensors *common = tt_safetensors_tensors(load->common);
+    for (int64_t i = 0; i < common->count; i++)
+        TT__TRY(add_entry(&load->entries, common->names[i], common->tensors[i]));
+    TT__TRY(take_files(load));
+    TT__TRY(check_covered(load));
+    return tt__optim_load_own_state_dict(load->z->optimizer, as_tensors(&load->entries, &tensors));
+}
+
+static tt_status load_sharded_files(sharded_load *load) {
+    /* no state but masters and what its options need: a bound for the entries that files may make */
+    const int64_t room = number_of_parameters(load->z->optimizer) * (TT__OPTIM_SLOTS + 2);
+    TT__TRY(open_sharded_file(load->path, NULL, &load->world, &load->common));
+    const int64_t all = room + tt_safetensors_tensors(load->common)->count;
+    tt_status status = make_entries(sharded_load_name, &load->entries, all);
+    load->own_names = calloc((size_t)all + 1, sizeof(char *));
+    load->got = calloc((size_t)all + 1, sizeof *load->got);
+    load->furthest = calloc((size_t)all + 1, sizeof *load->furthest);
+    if (!status && (!load->own_names || !load->got || !load->furthest))
+        status = tt__fail(TT_ERR_MEMORY, "%s: no memory for %lld entries", sharded_load_name, (long long)all);
+    if (!status)
+        status = load_sharded_parts(load);
+    for (int64_t i = 0; load->own_names && i < load->entries.count; i++)
+        free(load->own_names[i]);
+    free(load->own_names);
+    free(load->got);
+    free(load->furthest);
+    free_entries(&load->entries);
+    tt_safetensors_free(load->common);
+    return status;
+}
+
+tt_status tt_zero_load_sharded(tt_optimizer *optimizer, const char *path) {
+    tt__zero *z = tt__zero_of(sharded_load_name, optimizer);
+    if (!z)
+        return tt_last_status();
+    TT__TRY(check_files_path(sharded_load_name, path));
+    int scope = tt_scope_begin();
+    tt_status status = scope ? load_sharded_files(&(sharded_load){.z = z, .path = path}) : tt_last_status();
+    tt_scope_end(scope);
+    tt__zero_forget_state(z);
+    return agree_on_success(z, sharded_load_name, status);
+}

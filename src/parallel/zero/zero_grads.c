@@ -1,0 +1,133 @@
+/* Gradients of slices. In stage 1 they are views into the wrapper's buckets, which are averaged whole. In stage 2 a
+ * communication hook reduces each bucket to its parts: a rank adds its own part to the gradients of its slices, and
+ * gives the bucket's memory back to the system, until the next pass writes there. Reduced by the kernels that reduce
+ * whole buckets, in the same order, gradients have the same bits. */
+#include "parallel/zero/zero.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "autograd/engine.h"
+#include "base/saved_error.h"
+
+static const char scatter_site[] = "the averaging of gradients";
+
+/* ---- a bucket's way to its slices ---- */
+
+static char *own_part_of_bucket(const tt__zero *z, const tt_bucket *bucket) {
+    const tt__zero_bucket *b = &z->buckets[bucket->index];
+    return (char *)bucket->data + (size_t)(b->part * z->rank) * tt_dtype_size(b->dtype);
+}
+
+static tt_status begin_scatter(const tt__zero *z, const tt_bucket *bucket, tt_work **work) {
+    return tt_reduce_scatter_with(TT_ARGS(tt_reduce_scatter_args, bucket->group, bucket->data,
+                                          own_part_of_bucket(z, bucket), z->buckets[bucket->index].part, bucket->dtype,
+                                          TT_AVG, .work = work, .file = scatter_site));
+}
+
+/* Add what the bucket has of the parameter to its slice's gradient. */
+static tt_status take_grad(const tt_bucket *bucket, const tt__zero_param *p) {
+    const int64_t at = p->n ? p->offset + p->from : 0;
+    tt_tensor *averaged =
+        (tt_from_blob)((char *)bucket->data + (size_t)at * tt_dtype_size(bucket->dtype), TT_SHAPE(p->n), bucket->dtype);
+    return averaged ? tt__leaf_give_grad(p->slice, averaged) : tt_last_status();
+}
+
+static tt_status take_grads(const tt__zero *z, const tt_bucket *bucket) {
+    int scope = tt_scope_begin();
+    tt_status status = scope ? TT_OK : tt_last_status();
+    for (int64_t i = 0; i < bucket->gradient_count && !status; i++) {
+        const int64_t param = bucket->gradients[i].param;
+        if (tt_reducer_was_used(z->ddp->reducer, param))
+            status = take_grad(bucket, &z->params[param]);
+    }
+    tt_scope_end(scope);
+    return status;
+}
+
+/* Give the pages that lie wholly among the gradients back. They read as zeros from then on, if it can be done. */
+static void give_pages_back(const tt_bucket *bucket, int64_t count) {
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)bucket->data,
+                    end = begin + (uintptr_t)count * tt_dtype_size(bucket->dtype),
+                    first = (begin + page - 1) & ~(page - 1), last = end & ~(page - 1);
+    if (last > first && madvise((void *)first, last - first, MADV_REMOVE)) /* memory that ranks share, or else */
+        madvise((void *)first, last - first, MADV_DONTNEED);
+}
+
+/* Is there so much that giving memory back is worth the page faults of taking it again? */
+static bool is_worth_giving_back(const tt__zero *z) {
+    enum { LEAST = 16 << 20 };
+    size_t bytes = 0;
+    for (size_t i = 0; i < z->bucket_count; i++)
+        bytes += (size_t)(z->buckets[i].part * z->world) * tt_dtype_size(z->buckets[i].dtype);
+    return bytes >= LEAST;
+}
+
+static tt_status zero_next(void *state, const tt_bucket *bucket, int stage, tt_work **work) {
+    const tt__zero *z = state;
+    if (stage == 0)
+        return begin_scatter(z, bucket, work);
+    TT__TRY(take_grads(z, bucket));
+    if (z->gives_back)
+        give_pages_back(bucket, z->buckets[bucket->index].part * z->world);
+    return TT_OK;
+}
+
+static void zero_unhooked(void *state) {
+    tt__zero *z = state;
+    z->hooked = false;
+}
+
+static const tt_comm_hook zero_hook = {
+    .size = sizeof zero_hook, .name = "ZeRO stage 2", .next = zero_next, .detach = zero_unhooked};
+
+/* ---- after a pass ---- */
+
+static void zero_stepped(void *user) {
+    const tt__zero *z = user;
+    for (size_t i = 0; i < z->count; i++) {
+        const tt__zero_param *p = &z->params[i];
+        if (!tt_reducer_was_used(z->ddp->reducer, (int64_t)i))
+            continue;
+        if (z->stage > 1)
+            tt__leaf_drop_grad(p->whole);
+        else
+            tt__leaf_define_grad(p->slice);
+    }
+}
+
+/* The buckets go: gradients that lie there move to memory of their own. */
+static void zero_detached(void *user) {
+    tt__zero *z = user;
+    for (size_t i = 0; i < z->count && z->stage == 1; i++)
+        tt_ignore(tt__leaf_set_grad_storage(z->params[i].slice, NULL));
+    if (z->hooked)
+        tt__ddp_drop_hook(z->ddp);
+    z->ddp = NULL;
+}
+
+static const tt__ddp_watcher zero_watcher = {.stepped = zero_stepped, .detached = zero_detached};
+
+/* ---- from when to when ---- */
+
+tt_status tt__zero_watch(tt__zero *z, tt_module *ddp) {
+    if (z->stage > 1) {
+        TT__TRY(tt_ddp_register_comm_hook(ddp, &zero_hook, z));
+        z->hooked = true;
+        z->gives_back = is_worth_giving_back(z);
+    }
+    z->ddp->watcher = &zero_watcher;
+    z->ddp->watcher_user = z;
+    return TT_OK;
+}
+
+void tt__zero_unwatch(tt__zero *z) {
+    tt__ddp *d = z->ddp;
+    if (!d)
+        return;
+    if (d->watcher_user == z)
+        d->watcher = NULL;
+    if (z->hooked)
+        tt__ddp_drop_hook(d);
+    z->ddp = NULL;
+}

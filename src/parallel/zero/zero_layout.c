@@ -1,0 +1,181 @@
+/* Where sharded parameters lie, and their slices. */
+#include "parallel/zero/zero.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "autograd/engine.h"
+#include "base/saved_error.h"
+
+#include "comm/group.h"
+
+static const char who[] = "tt_zero_optimizer";
+
+static tt_status layout_no_memory(void) { return tt__fail(TT_ERR_MEMORY, "%s: no memory for the slices", who); }
+
+static size_t element_bytes_of(const tt__zero_bucket *b) { return tt_dtype_size(b->dtype); }
+
+static void *at_element(const tt__zero_bucket *b, int64_t i) {
+    return (char *)b->values + (size_t)i * element_bytes_of(b);
+}
+
+/* ---- making ---- */
+
+static tt_status lay_out_buckets(tt__zero *z) {
+    const tt_reducer *r = z->ddp->reducer;
+    z->bucket_count = r->bucket_count;
+    z->buckets = calloc(r->bucket_count, sizeof *z->buckets);
+    if (!z->buckets)
+        return layout_no_memory();
+    for (size_t i = 0; i < r->bucket_count; i++) {
+        tt__zero_bucket *b = &z->buckets[i];
+        b->dtype = r->buckets[i].dtype;
+        b->part = (int64_t)r->buckets[i].marks_at / z->world;
+    }
+    return TT_OK;
+}
+
+/* Find what of the parameter lies in this rank's part. */
+static void cut(const tt__zero *z, tt__zero_param *p) {
+    const int64_t part = z->buckets[p->bucket].part, begin = part * z->rank - p->offset, end = begin + part;
+    p->from = begin < 0 ? 0 : begin > p->numel ? p->numel : begin;
+    p->n = (end < 0 ? 0 : end > p->numel ? p->numel : end) - p->from;
+}
+
+static tt_status lay_out_params(tt__zero *z) {
+    const tt__ddp *d = z->ddp;
+    z->params = calloc(d->attached, sizeof *z->params);
+    if (!z->params)
+        return layout_no_memory();
+    for (; z->count < d->attached; z->count++) {
+        const tt__reducer_param *from = &d->reducer->params[z->count];
+        tt__zero_param *p = &z->params[z->count];
+        const tt__reducer_bucket *bucket = &d->reducer->buckets[from->bucket];
+        *p = (tt__zero_param){.whole = tt__tensor_watch(d->slots[z->count].parameter),
+                              .name = strdup(from->name),
+                              .bucket = from->bucket,
+                              .offset = ((char *)from->gradient - (char *)bucket->data) /
+                                        (int64_t)tt_dtype_size(bucket->dtype),
+                              .numel = tt_tensor_numel(d->slots[z->count].parameter)};
+        cut(z, p);
+        if (!p->name)
+            return z->count++, layout_no_memory();
+    }
+    return TT_OK;
+}
+
+static tt_status check_movable(const tt__zero_param *p) {
+    if (!p->whole->contiguous)
+        return tt__fail(TT_ERR_STATE, "%s: parameter \"%s\", %s, lies in another order of memory; make it contiguous",
+                        who, p->name, TT__DESCRIBE(p->whole));
+    if (tt__tensor_is_shared(p->whole))
+        return tt__fail(TT_ERR_STATE,
+                        "%s: parameter \"%s\" shares its memory with another tensor (a graph that is still to go "
+                        "backward, a view, or another optimizer of this kind)",
+                        who, p->name);
+    return TT_OK;
+}
+
+static tt_status allocate_values(tt__zero *z) {
+    for (size_t i = 0; i < z->bucket_count; i++) {
+        tt__zero_bucket *b = &z->buckets[i];
+        TT__TRY(tt_group_alloc_with(TT_ARGS(tt_group_alloc_args, &b->values, z->group,
+                                            (size_t)(b->part * z->world) * element_bytes_of(b), .file = who)));
+        size_t bytes = (size_t)b->part * element_bytes_of(b);
+        if (z->stage > 1 && !(b->grads = aligned_alloc(64, bytes + (bytes ? 0 : 64))))
+            return layout_no_memory();
+    }
+    return TT_OK;
+}
+
+static tt_status move_param(const tt__zero *z, tt__zero_param *p) {
+    const tt__zero_bucket *b = &z->buckets[p->bucket];
+    void *to = at_element(b, p->offset);
+    if (p->numel)
+        memcpy(to, p->whole->data, (size_t)p->numel * element_bytes_of(b));
+    TT__TRY(tt__tensor_set_data(p->whole, to));
+    p->moved = true;
+    return TT_OK;
+}
+
+/* Where the gradient of the slice lies. */
+static void *grad_of_slice(const tt__zero *z, const tt__zero_param *p) {
+    const tt__zero_bucket *b = &z->buckets[p->bucket];
+    const int64_t at = p->n ? p->offset + p->from : b->part * z->rank;
+    if (b->grads)
+        return (char *)b->grads + (size_t)(at - b->part * z->rank) * element_bytes_of(b);
+    return (char *)z->ddp->reducer->buckets[p->bucket].data + (size_t)at * element_bytes_of(b);
+}
+
+static tt_status make_slice(const tt__zero *z, tt__zero_param *p) {
+    const tt__zero_bucket *b = &z->buckets[p->bucket];
+    tt_tensor *slice =
+        (tt_from_blob)(at_element(b, p->n ? p->offset + p->from : b->part * z->rank), TT_SHAPE(p->n), b->dtype);
+    p->slice = tt__optim_hold(slice);
+    if (!p->slice || !tt_requires_grad_(p->slice, true))
+        return tt_last_status();
+    TT__TRY(tt__leaf_set_grad_storage(p->slice, grad_of_slice(z, p)));
+    tt__leaf_set_part(p->whole, p->slice);
+    return TT_OK;
+}
+
+tt_status tt__zero_lay_out(tt__zero *z) {
+    tt__group_hold(z->group = z->ddp->group);
+    TT__TRY(lay_out_buckets(z));
+    TT__TRY(lay_out_params(z));
+    for (size_t i = 0; i < z->count; i++)
+        TT__TRY(check_movable(&z->params[i]));
+    TT__TRY(allocate_values(z));
+    for (size_t i = 0; i < z->count; i++)
+        TT__TRY(move_param(z, &z->params[i]));
+    for (size_t i = 0; i < z->count; i++)
+        TT__TRY(make_slice(z, &z->params[i]));
+    return TT_OK;
+}
+
+/* ---- ending ---- */
+
+/* Give the parameter memory of its own, unless it has some. False: there is none, so it stays where it is. */
+static bool move_back(const tt__zero *z, tt__zero_param *p) {
+    const tt__zero_bucket *b = &z->buckets[p->bucket];
+    const void *values = p->moved ? at_element(b, p->offset) : NULL;
+    if (!values || p->whole->data != values)
+        return true;
+    if (tt__tensor_set_data(p->whole, NULL))
+        return false;
+    if (p->numel)
+        memcpy(p->whole->data, values, (size_t)p->numel * element_bytes_of(b));
+    return true;
+}
+
+static bool release_params(tt__zero *z) {
+    bool moved = true;
+    for (size_t i = 0; i < z->count; i++) {
+        tt__zero_param *p = &z->params[i];
+        moved = move_back(z, p) && moved;
+        tt__leaf_set_part(p->whole, NULL);
+        tt__tensor_disown(p->slice);
+        tt__tensor_unwatch(p->whole);
+        free(p->name);
+    }
+    return moved;
+}
+
+void tt__zero_release(tt__zero *z) {
+    tt__saved_error saved;
+    tt__error_save(&saved);
+    tt__zero_forget_state(z);
+    bool moved = release_params(z);
+    for (size_t i = 0; i < z->bucket_count; i++)
+        free(z->buckets[i].grads);
+    for (size_t i = 0; i < z->bucket_count && moved; i++)
+        if (z->buckets[i].values &&
+            tt_group_free_with(TT_ARGS(tt_group_free_args, z->group, z->buckets[i].values, .file = who)))
+            break;         /* the group failed: its end releases the rest */
+    if (z->group && moved) /* else parameters go on in its memory, which is kept for them */
+        tt__group_let_go(z->group);
+    free(z->params);
+    free(z->buckets);
+    free(z);
+    tt__error_restore(&saved);
+}

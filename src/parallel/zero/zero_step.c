@@ -1,0 +1,71 @@
+/* The step of a sharded optimizer: every rank updates its slices, and takes the others'. */
+#include "parallel/zero/zero.h"
+
+#include "base/error.h"
+
+/* What errors of collectives name, as they have no line of the program's. */
+static const char spread_site[] = "the gathering of updated parameters";
+static const char join_site[] = "adding up over slices";
+
+static tt_status check_whole_place(const tt__zero *z, const tt__zero_param *p, const char *who) {
+    const tt__zero_bucket *b = &z->buckets[p->bucket];
+    if (p->whole->data == (char *)b->values + (size_t)p->offset * tt_dtype_size(b->dtype) &&
+        p->whole->dtype == b->dtype && p->whole->contiguous)
+        return TT_OK;
+    return tt__fail(
+        TT_ERR_STATE,
+        "%s: parameter \"%s\" is %s now and lies elsewhere than when it was sliced; convert a module before "
+        "tt_zero_optimizer()",
+        who, p->name, TT__DESCRIBE(p->whole));
+}
+
+tt_status tt__zero_begin(void *user, const char *who) {
+    tt__zero *z = user;
+    if (!z->ddp)
+        return tt__fail(TT_ERR_STATE,
+                        "%s: the wrapper whose parameters are sliced was freed, or was given another group; make "
+                        "wrapper and optimizer anew",
+                        who);
+    if (z->stage > 1 && !z->hooked)
+        return tt__fail(TT_ERR_STATE,
+                        "%s: another communication hook took the place of stage 2's; make the optimizer anew, or with "
+                        ".stage = 1, beside which there may be one",
+                        who);
+    for (size_t i = 0; i < z->count; i++)
+        TT__TRY(check_whole_place(z, &z->params[i], who));
+    tt__zero_forget_state(z);
+    return TT_OK;
+}
+
+static tt_status begin_gather(const tt__zero *z, tt__zero_bucket *b) {
+    const char *own = (char *)b->values + (size_t)(b->part * z->rank) * tt_dtype_size(b->dtype);
+    return tt_all_gather_with(TT_ARGS(tt_all_gather_args, z->group, own, b->values, b->part, b->dtype, .work = &b->work,
+                                      .file = spread_site));
+}
+
+static tt_status end_gather(tt__zero_bucket *b) {
+    tt_status status = b->work ? tt_work_wait(b->work) : TT_OK;
+    tt_work_free(b->work);
+    b->work = NULL;
+    return status;
+}
+
+tt_status tt__zero_end(void *user) {
+    tt__zero *z = user;
+    tt_status first = TT_OK;
+    for (size_t i = 0; i < z->bucket_count && !first; i++)
+        first = begin_gather(z, &z->buckets[i]);
+    for (size_t i = 0; i < z->bucket_count; i++) {
+        tt_status status = end_gather(&z->buckets[i]);
+        first = first ? first : status;
+    }
+    for (size_t i = 0; i < z->count; i++)
+        tt__storage_touch(z->params[i].whole->storage);
+    return first;
+}
+
+tt_status tt__zero_join(void *user, double *values, int64_t n, bool largest) {
+    const tt__zero *z = user;
+    return tt_all_reduce_with(
+        TT_ARGS(tt_all_reduce_args, z->group, values, n, TT_F64, largest ? TT_MAX : TT_SUM, .file = join_site));
+}

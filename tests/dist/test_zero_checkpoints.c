@@ -1,0 +1,134 @@
+/* State of sharded optimizers in files, whole and spread, and in other worlds. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tutti/tutti.h>
+
+#include <cmocka.h>
+
+#include "dist/zero_models.h"
+#include "support/own_folder.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+/* ---- checkpoints, in other worlds */
+
+static void path_in(char *path, const char *name, int from) {
+    snprintf(path, 200, "%s/%s.%d.safetensors", folder, name, from);
+}
+
+typedef struct checkpoint_case {
+    int from, stage;
+    tt_zero_make_fn make;
+    tt_dtype dtype;
+} checkpoint_case;
+
+static void save_both_ways(tt_group *group, int rank, void *user) {
+    const checkpoint_case *c = user;
+    char path[200];
+    zero_side b = zero_sharded_side(group, c->make, c->stage, c->dtype, 2048);
+    zero_train(&b, 0, 3, rank, c->dtype);
+    path_in(path, "sharded", c->from);
+    CHECK_OK(tt_zero_save_sharded(b.optimizer, path));
+    CHECK_OK(tt_zero_consolidate(b.optimizer, 0));
+    path_in(path, "whole", c->from);
+    if (rank == 0)
+        CHECK_OK(tt_checkpoint_save(path, b.model, b.optimizer, NULL));
+    else
+        CHECK(tt_checkpoint_save(path, b.model, b.optimizer, NULL) == TT_ERR_STATE);
+    zero_end_side(&b);
+}
+
+/* Go on from a checkpoint, sharded or whole, beside a plain optimizer that goes on from the whole one. */
+static void go_on(tt_group *group, int rank, void *user) {
+    const checkpoint_case *c = user;
+    char whole[200], sharded[200];
+    path_in(whole, "whole", c->from);
+    path_in(sharded, "sharded", c->from);
+    for (int way = 0; way < 2; way++) {
+        zero_side a = zero_plain_side(group, c->make, c->dtype, 0),
+                  b = zero_sharded_side(group, c->make, c->stage, c->dtype, 4096);
+        CHECK_OK(tt_checkpoint_load(whole, a.model, a.optimizer, NULL));
+        CHECK_OK(tt_checkpoint_load(whole, b.model, way ? NULL : b.optimizer, NULL));
+        if (way)
+            CHECK_OK(tt_zero_load_sharded(b.optimizer, sharded));
+        zero_train(&a, 3, 6, rank, c->dtype);
+        zero_train(&b, 3, 6, rank, c->dtype);
+        zero_expect_same_parameters(a.ddp, b.ddp);
+        CHECK_OK(tt_zero_consolidate(b.optimizer, TT_ALL_RANKS));
+        zero_expect_same(tt_optimizer_state_dict(a.optimizer), tt_optimizer_state_dict(b.optimizer));
+        zero_end_side(&a);
+        zero_end_side(&b);
+    }
+}
+
+static void checkpoints_load_in_other_worlds(void **state) {
+    (void)state;
+    static const checkpoint_case kinds[] = {{1, 1, zero_make_adam, TT_F32},
+                                            {3, 1, zero_make_groups, TT_F32},
+                                            {4, 2, zero_make_adam, TT_BF16},
+                                            {2, 2, zero_make_sgd, TT_F32}};
+    for (size_t i = 0; i < COUNT(kinds); i++) {
+        checkpoint_case c = kinds[i];
+        assert_int_equal(run_ranks(c.from, save_both_ways, &c), 0);
+        for (int to = 1; to <= 4; to++)
+            if (world_is_tried(to))
+                assert_int_equal(run_ranks(to, go_on, &c), 0);
+    }
+}
+
+/* ---- sharded files that don't fit */
+
+static void copy_file(const char *from, const char *to) {
+    char command[1000];
+    snprintf(command, sizeof command, "cp '%s' '%s'", from, to);
+    CHECK(system(command) == 0);
+}
+
+static void break_files(tt_group *group, int rank, void *user) {
+    (void)user;
+    char path[200], first[300], second[300], kept[300];
+    snprintf(path, sizeof path, "%s/broken.safetensors", folder);
+    snprintf(first, sizeof first, "%s/broken-00001-of-00002.safetensors", folder);
+    snprintf(second, sizeof second, "%s/broken-00002-of-00002.safetensors", folder);
+    snprintf(kept, sizeof kept, "%s/kept", folder);
+    zero_side b = zero_sharded_side(group, zero_make_adam, 1, TT_F32, 2048);
+    zero_train(&b, 0, 1, rank, TT_F32);
+    CHECK(tt_zero_save_sharded(b.optimizer, "/tmp/state.pt") == TT_ERR_INVALID);
+    CHECK_TEXT(".safetensors");
+    CHECK(tt_zero_load_sharded(b.optimizer, path) == TT_ERR_IO);
+    CHECK(tt_zero_save_sharded(b.optimizer, "/nonexistent/x.safetensors") == TT_ERR_IO);
+    CHECK_OK(tt_zero_save_sharded(b.optimizer, path));
+    if (rank == 0)
+        copy_file(first, kept);
+    CHECK_OK(tt_barrier(group));
+    CHECK_OK(tt_zero_save_sharded(b.optimizer, path));
+    if (rank == 0)
+        copy_file(kept, first); /* of another save */
+    CHECK_OK(tt_barrier(group));
+    CHECK(tt_zero_load_sharded(b.optimizer, path) == TT_ERR_FORMAT);
+    CHECK_TEXT("another save");
+    CHECK_OK(tt_zero_save_sharded(b.optimizer, path));
+    if (rank == 0)
+        CHECK(unlink(second) == 0);
+    CHECK_OK(tt_barrier(group));
+    CHECK(tt_zero_load_sharded(b.optimizer, path) == TT_ERR_IO);
+    CHECK_TEXT("00002-of-00002");
+    zero_train(&b, 1, 2, rank, TT_F32);
+    zero_end_side(&b);
+}
+
+static void files_of_different_saves_are_told_apart(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(2, break_files, NULL), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(checkpoints_load_in_other_worlds),
+        cmocka_unit_test(files_of_different_saves_are_told_apart),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
