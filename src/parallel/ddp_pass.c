@@ -6,7 +6,7 @@
 
 #include "autograd/engine.h"
 #include "base/error.h"
-#include "parallel/ddp_state.h"
+#include "parallel/ddp_shards.h"
 
 static const char *name_of_slot(const tt__ddp_slot *s) { return s->owner->reducer->params[s->index].name; }
 
@@ -19,6 +19,7 @@ static tt_status mark_slot(tt__ddp_slot *s) {
     if (s->absent)
         memset(tt_reducer_gradient(r, (int64_t)s->index), 0,
                (size_t)tt_tensor_numel(x) * tt_dtype_size(tt_tensor_dtype(x)));
+    tt__ddp_add_to_shards(s);
     return s->touched ? tt_reducer_mark_ready(r, (int64_t)s->index) : tt_reducer_mark_unused(r, (int64_t)s->index);
 }
 
@@ -58,7 +59,7 @@ static tt_status finish_step(tt__ddp *d) {
         s->ready = s->touched = s->absent = false;
     }
     d->stepping = false;
-    return TT_OK;
+    return tt__ddp_end_shards(d);
 }
 
 static tt_status on_pass_end(void *user, tt_status pass) {
@@ -79,6 +80,8 @@ tt_status tt__ddp_on_gradient(tt_tensor *x, void *user) {
     s->touched |= tt_grad(x) != NULL; /* the operators that it went into may have given it none */
     if (!d->sync)
         return TT_OK;
+    if (!tt__ddp_shard_is_last(d))
+        return tt__ddp_shard_gradient(s);
     d->stepping = true;
     TT__TRY(tt__backward_on_end(on_pass_end, d));
     if (s->ready && !d->reducer->broken)

@@ -8,6 +8,7 @@
 #include <tutti/parallel.h>
 
 typedef struct tt__ddp tt__ddp;
+typedef struct tt__ddp_shards tt__ddp_shards;
 
 /* One parameter that requires a gradient. */
 typedef struct tt__ddp_slot {
@@ -27,6 +28,10 @@ struct tt__ddp {
     bool sync;              /* average in backward passes */
     bool synced;            /* when the last forward that is trained on began */
     bool stepping;          /* a pass that averages has begun */
+    int virtual_ranks;      /* 0: ranks are what they are */
+    uint64_t shard_seed;    /* of what shards draw; 0: the generator is left alone */
+    int64_t step;           /* steps done, with virtual ranks */
+    tt__ddp_shards *shards; /* of them; NULL: none, or bound to no group */
     tt_reducer *reducer;
     tt__ddp_slot *slots;
     size_t attached;          /* slots whose gradient lies in a bucket */
