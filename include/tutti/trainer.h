@@ -101,6 +101,7 @@ typedef struct tt_trainer_run_args {
     int virtual_ranks;      /* train as this many ranks would, to the bit, on as many as there are or fewer: tt_ddp() has
                                it. The loader's sampler is one of tt_distributed_sampler() with the same number, each
                                step takes a batch of all of them, and .accumulate stays 1. 0: not */
+    size_t bucket_cap_bytes; /* of gradients: tt_ddp() has it; not with .elastic */
     double clip_norm;       /* tt_clip_grad_norm_(); 0: not */
     double clip_value;      /* tt_clip_grad_value_(); 0: not */
     uint64_t step_seed;     /* tt_manual_seed() before each step, from this, the rank and the step's number: what the

@@ -110,7 +110,8 @@ static tt_status set_up_run(tt_trainer *t) {
     if (t->a.elastic) {
         TT__TRY(tt__trainer_begin_elastic(t));
     } else if (t->world > 1 || t->a.virtual_ranks) {
-        t->ddp = tt_ddp(t->a.model, t->a.group, .virtual_ranks = t->a.virtual_ranks);
+        t->ddp = tt_ddp(t->a.model, t->a.group, .virtual_ranks = t->a.virtual_ranks,
+                        .bucket_cap_bytes = t->a.bucket_cap_bytes);
         if (!t->ddp)
             return tt_last_status();
     }
