@@ -1,16 +1,18 @@
-/* Trains one of three models with virtual ranks and saves its parameters, for those who compare the bits of runs:
- * tests/dist/test_virtual_ranks.py and bench/virtual_ranks.py. Arguments are name=value. */
+/* Trains one of three models with virtual ranks and saves its parameters, for those who compare the bits of runs, or
+ * (cost=STEPS) takes steps with and without them in turn and tells the times: tests/dist/test_virtual_ranks.py and
+ * bench/virtual_ranks.py. Arguments are name=value. */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <tutti/tutti.h>
 #include <unistd.h>
 
 typedef struct Options {
     const char *model, *backend, *save, *checkpoint, *resume;
-    int64_t real, virtual_ranks, batch, examples, epochs, cap, every, die, workers;
+    int64_t real, virtual_ranks, batch, examples, epochs, cap, every, die, workers, cost;
 } Options;
 
 typedef struct Run {
@@ -34,6 +36,7 @@ static bool read_option(Options *o, const char *argument) {
         {"virtual", NULL, &o->virtual_ranks}, {"batch", NULL, &o->batch},     {"examples", NULL, &o->examples},
         {"epochs", NULL, &o->epochs},         {"cap", NULL, &o->cap},         {"every", NULL, &o->every},
         {"die", NULL, &o->die},               {"workers", NULL, &o->workers},
+        {"cost", NULL, &o->cost},
     };
     size_t length = strcspn(argument, "=");
     for (size_t i = 0; i < sizeof all / sizeof *all && argument[length]; i++)
@@ -144,6 +147,116 @@ static tt_status train(Run *r) {
     return o->save ? tt_safetensors_save(o->save, tt_module_state_dict(r->model), NULL, 0) : TT_OK;
 }
 
+/* ---- the cost: steps of the same examples, as one batch a rank and as one a shard, in turn */
+
+/* One of the two ways. */
+typedef struct Way {
+    tt_module *ddp;
+    tt_optimizer *optimizer;
+    tt_sampler *sampler;
+    tt_loader *loader;
+    int passes;
+    double *seconds; /* (steps) */
+} Way;
+
+static tt_status make_way(Way *w, Run *r, int virtual_ranks, int64_t steps) {
+    int world = tt_get_world_size(r->world), rank = tt_get_rank(r->world);
+    int64_t batch = r->o.batch * (virtual_ranks ? 1 : r->o.virtual_ranks / world);
+    r->model = make_model(&r->o);
+    r->optimizer = make_optimizer(r);
+    w->optimizer = r->optimizer;
+    w->ddp = tt_ddp(r->model, r->world, .virtual_ranks = virtual_ranks, .bucket_cap_bytes = (size_t)r->o.cap);
+    w->passes = tt_ddp_shards(w->ddp, NULL);
+    w->sampler = tt_distributed_sampler(r->o.examples, world, rank, .drop_last = true, .virtual_ranks = virtual_ranks);
+    w->loader = tt_loader_new(r->set, batch, w->sampler, .drop_last = true);
+    w->seconds = calloc((size_t)steps, sizeof *w->seconds);
+    tt_module_free(r->model); /* the wrapper keeps it */
+    r->model = NULL;
+    r->optimizer = NULL;
+    return w->ddp && w->loader && w->seconds ? TT_OK : tt_last_status();
+}
+
+static tt_status pass(Way *w, const Options *o, double *seconds) {
+    TT_AUTO_SCOPE;
+    tt_batch b;
+    int more = tt_loader_next(w->loader, &b);
+    if (!more)
+        more = tt_loader_next(w->loader, &b);
+    if (more < 0)
+        return tt_last_status();
+    struct timespec from, to;
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    tt_tensor *y = tt_module_forward(w->ddp, b.x);
+    bool text = !strcmp(o->model, "gpt");
+    tt_tensor *loss = tt_cross_entropy(text ? tt_reshape(y, TT_SHAPE(-1, VOCABULARY)) : y,
+                                       text ? tt_reshape(b.y, TT_SHAPE(-1)) : b.y);
+    tt_status status = tt_backward(loss);
+    clock_gettime(CLOCK_MONOTONIC, &to);
+    *seconds += (double)(to.tv_sec - from.tv_sec) + 1e-9 * (double)(to.tv_nsec - from.tv_nsec);
+    return status;
+}
+
+static tt_status take_step(Way *w, const Options *o, double *seconds) {
+    struct timespec from, to;
+    tt_optimizer_zero_grad(w->optimizer);
+    for (int i = 0; i < w->passes; i++)
+        if (pass(w, o, seconds))
+            return tt_last_status();
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    tt_status status = tt_optimizer_step(w->optimizer);
+    clock_gettime(CLOCK_MONOTONIC, &to);
+    *seconds += (double)(to.tv_sec - from.tv_sec) + 1e-9 * (double)(to.tv_nsec - from.tv_nsec);
+    return status;
+}
+
+static int compare_times(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *times, int64_t n) {
+    qsort(times, (size_t)n, sizeof *times, compare_times);
+    return times[n / 2];
+}
+
+static tt_status tell_cost(Run *r) {
+    enum { WARM = 5 };
+    int64_t steps = r->o.cost;
+    Way plain = {0}, shards = {0};
+    tt_status status = make_way(&plain, r, 0, steps);
+    if (!status)
+        status = make_way(&shards, r, (int)r->o.virtual_ranks, steps);
+    double *ratios = calloc((size_t)steps, sizeof *ratios);
+    for (int64_t i = -WARM; i < steps && !status; i++) {
+        double times[2] = {0, 0};
+        for (int way = 0; way < 2 && !status; way++) { /* either is first every other time */
+            bool second = (way + i) & 1;
+            status = tt_barrier(r->world);
+            if (!status)
+                status = take_step(second ? &shards : &plain, &r->o, &times[second]);
+        }
+        if (i >= 0) {
+            plain.seconds[i] = times[0];
+            shards.seconds[i] = times[1];
+            ratios[i] = times[1] / times[0];
+        }
+    }
+    if (!status && tt_get_rank(r->world) == 0)
+        printf("cost %.3f ms plain, %.3f ms with %" PRId64 " virtual ranks, ratio %.3f\n",
+               1e3 * median(plain.seconds, steps), 1e3 * median(shards.seconds, steps), r->o.virtual_ranks,
+               median(ratios, steps));
+    Way *ways[] = {&plain, &shards};
+    for (int w = 0; w < 2; w++) {
+        tt_module_free(ways[w]->ddp);
+        tt_optimizer_free(ways[w]->optimizer);
+        tt_loader_free(ways[w]->loader);
+        tt_sampler_free(ways[w]->sampler);
+        free(ways[w]->seconds);
+    }
+    free(ratios);
+    return status;
+}
+
 int main(int argc, char **argv) {
     Run r = {.o = {.model = "mlp", .virtual_ranks = 24, .batch = 2, .examples = 24 * 5 + 7, .epochs = 2}};
     for (int i = 1; i < argc; i++)
@@ -151,7 +264,7 @@ int main(int argc, char **argv) {
             return 2;
     tt_status status = set_up(&r);
     if (!status)
-        status = train(&r);
+        status = r.o.cost ? tell_cost(&r) : train(&r);
     if (status)
         tt_report();
     tt_loader_free(r.loader);
