@@ -25,7 +25,7 @@ static const char usage[] =
     "                     without data: built-in digits, drawn on the spot\n"
     "  --epochs N         train until N epochs since the start of training (14)\n"
     "  --batch-size N     examples per rank and step (64)\n"
-    "  --virtual-ranks N  train as N ranks would, to the bit, on as many or fewer; 0 = not (0)\n"
+    "  --virtual-ranks N  train with the bits of N ranks, on fewer, too; 0 = off (0)\n"
     "  --lr X             learning rate of Adadelta (1)\n"
     "  --gamma X          what the rate is multiplied with after each epoch (0.7)\n"
     "  --save-every N     save a checkpoint every N epochs, and after the last; 0 = never (2)\n"
@@ -100,10 +100,11 @@ static tt_status set_up(Run *r, const Data *d, const Options *o) {
 
 static tt_status train(Run *r, const Options *o) {
     return tt_trainer_run(r->net, r->adadelta, r->loader, step, .group = r->world, .sampler = r->sampler,
-                          .virtual_ranks = (int)o->virtual_ranks, .epochs = o->epochs, .scheduler = r->step_lr, .eval_loader = r->test_loader,
-                          .step_seed = r->seed + 1, .checkpoint = o->save_every ? o->checkpoint : NULL,
-                          .save_every = o->save_every, .resume = o->resume, .stop_on_signals = true,
-                          .metrics = r->metrics, .display = tt_trainer_console, .display_user = stdout);
+                          .virtual_ranks = (int)o->virtual_ranks, .epochs = o->epochs, .scheduler = r->step_lr,
+                          .eval_loader = r->test_loader, .step_seed = r->seed + 1,
+                          .checkpoint = o->save_every ? o->checkpoint : NULL, .save_every = o->save_every,
+                          .resume = o->resume, .stop_on_signals = true, .metrics = r->metrics,
+                          .display = tt_trainer_console, .display_user = stdout);
 }
 
 static void tear_down(Run *r) {

@@ -85,8 +85,12 @@ static bool set_option(Options *o, const char *name, const char *value) {
         int64_t min;
         int64_t *number;
     } integers[] = {
-        {"holdout", 0, &o->holdout},       {"epochs", 1, &o->epochs}, {"batch-size", 1, &o->batch_size},
-        {"save-every", 0, &o->save_every}, {"seed", 0, &o->seed},     {"workers", 0, &o->workers},
+        {"holdout", 0, &o->holdout},
+        {"epochs", 1, &o->epochs},
+        {"batch-size", 1, &o->batch_size},
+        {"save-every", 0, &o->save_every},
+        {"seed", 0, &o->seed},
+        {"workers", 0, &o->workers},
         {"virtual-ranks", 0, &o->virtual_ranks},
     };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)

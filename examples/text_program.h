@@ -246,15 +246,14 @@ static tt_status set_up_training(Run *r, const TextOptions *o, double beta2) {
 }
 
 static tt_status train(Run *r, const TextOptions *o) {
-    return tt_trainer_run(r->model, r->adamw, r->texts.loader, text_step, .group = r->world,
-                          .sampler = r->texts.sampler, .max_steps = o->steps, .accumulate = o->accumulate,
-                          .virtual_ranks = (int)o->virtual_ranks,
-                          .clip_norm = o->clip, .autocast = o->amp ? TT_BF16 : TT_F32, .scheduler = r->scheduler,
-                          .scheduler_when = TT_TRAINER_EACH_STEP, .eval_loader = r->texts.test_loader,
-                          .eval_every_steps = o->eval_every, .step_seed = r->texts.seed + 1,
-                          .checkpoint = o->save_every ? o->checkpoint : NULL, .save_every_steps = o->save_every,
-                          .resume = o->resume, .stop_on_signals = true, .metrics = r->metrics, .display = show_progress,
-                          .display_user = &r->screen, .result = &r->result);
+    return tt_trainer_run(
+        r->model, r->adamw, r->texts.loader, text_step, .group = r->world, .sampler = r->texts.sampler,
+        .max_steps = o->steps, .accumulate = o->accumulate, .virtual_ranks = (int)o->virtual_ranks,
+        .clip_norm = o->clip, .autocast = o->amp ? TT_BF16 : TT_F32, .scheduler = r->scheduler,
+        .scheduler_when = TT_TRAINER_EACH_STEP, .eval_loader = r->texts.test_loader, .eval_every_steps = o->eval_every,
+        .step_seed = r->texts.seed + 1, .checkpoint = o->save_every ? o->checkpoint : NULL,
+        .save_every_steps = o->save_every, .resume = o->resume, .stop_on_signals = true, .metrics = r->metrics,
+        .display = show_progress, .display_user = &r->screen, .result = &r->result);
 }
 
 /* Let the model go on with the prompt, and write both. On rank 0: the others have the same model. */

@@ -33,8 +33,8 @@ typedef struct tt_elastic_ddp_args {
  *   tt_module *ddp = tt_elastic_ddp(e, "model", model)
  * Buffers that change in training (batch norm's) are after each step those of the rank's own batches, and rank 0's in
  * the next forward. Where rank 0 is lost, or had not come as far as another rank, they become that one's: parameters
- * are then not to the bit those of a run without the loss. With .virtual_ranks all ranks have shard 0's after each step,
- * and they are. NULL on failure. */
+ * are then not to the bit those of a run without the loss. With .virtual_ranks all ranks have shard 0's after each
+ * step, and they are. NULL on failure. */
 TT_API tt_module *tt_elastic_ddp_with(const tt_elastic_ddp_args *args, size_t size);
 #ifndef __cplusplus
 #define tt_elastic_ddp(elastic_, name_, ...) \

@@ -194,12 +194,12 @@ TT_API tt_module *tt_ddp_with(const tt_ddp_args *args, size_t size);
 
 /* ---- virtual ranks: the same bits at any world size
  *
- * With .virtual_ranks = V a step is made of V shards, which are what V ranks with a batch each would do. Rank r of W has
- * shards r*V/W to (r+1)*V/W - 1, and runs a forward and a backward pass for each of them, in this order, from gradients
- * that the program has set to none (tt_optimizer_zero_grad()) before the first; tt_backward() of the last one averages
- * over all V shards. Parameters are then bitwise the same for all W up to V, on any transport and back end (which then
- * only moves bytes), for any bucket cap, and those that V ranks get without this option, where sums have the one order
- * of docs/collectives.md. With V = W nothing is done that isn't done without it.
+ * With .virtual_ranks = V a step is made of V shards, which are what V ranks with a batch each would do. Rank r of W
+ * has shards r*V/W to (r+1)*V/W - 1, and runs a forward and a backward pass for each of them, in this order, from
+ * gradients that the program has set to none (tt_optimizer_zero_grad()) before the first; tt_backward() of the last one
+ * averages over all V shards. Parameters are then bitwise the same for all W up to V, on any transport and back end
+ * (which then only moves bytes), for any bucket cap, and those that V ranks get without this option, where sums have
+ * the one order of docs/collectives.md. With V = W nothing is done that isn't done without it.
  *   - Gradients of 16-bit floats are rounded once a step.
  *   - A shard begins with the buffers that shard 0 left in the step before; after a step all ranks have shard 0's.
  *   - The first recorded forward after a backward pass begins the next shard. With .shard_seed it calls
@@ -212,8 +212,8 @@ TT_API tt_module *tt_ddp_with(const tt_ddp_args *args, size_t size);
  * fewer than ranks, more than 1024, or with .no_broadcast_buffers. Of a forward: TT_ERR_STATE there are gradients from
  * before the step. tt_ddp_set_sync(false) and communication hooks are TT_ERR_UNSUPPORTED. */
 
-/* How many passes a step has on this rank, and (first: may be NULL) the number of the first one's shard. Without virtual
- * ranks 1 and the rank; 0 for what is no wrapper, or bound to no group. */
+/* How many passes a step has on this rank, and (first: may be NULL) the number of the first one's shard. Without
+ * virtual ranks 1 and the rank; 0 for what is no wrapper, or bound to no group. */
 TT_API int tt_ddp_shards(tt_module *ddp, int *first);
 
 /* Count steps from this one on for .shard_seed, as a run that goes on from a checkpoint does. Not within a step. All

@@ -7,8 +7,8 @@
  * An epoch that is resumed after V examples of the order goes on at position V, whatever R was before: position V + p
  * goes to rank p mod R.
  *
- * With virtual ranks these are the R replicas, and a rank has the shares of several neighbours, one after the other: the
- * loader takes a batch of each in turn. */
+ * With virtual ranks these are the R replicas, and a rank has the shares of several neighbours, one after the other:
+ * the loader takes a batch of each in turn. */
 #include "data/sampler.h"
 
 #include "base/args.h"

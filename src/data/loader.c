@@ -150,8 +150,7 @@ static tt_status job_prepare(tt_loader *loader, tt__loader_job *job) {
     int64_t n = shards ? tt__shard_batch(loader, loader->batch, &at) : batch_length(loader, at, loader->batch);
     if (!loader->crew)
         TT__TRY(tt__dataset_normalization(loader->dataset, &loader->how));
-    *job =
-        (tt__loader_job){.indices = loader->order + at, .n = n, .epoch = loader->epoch, .how = loader->how};
+    *job = (tt__loader_job){.indices = loader->order + at, .n = n, .epoch = loader->epoch, .how = loader->how};
     TT__TRY(tt__batches_choose(&loader->batches, &job->buffer));
     loader->given += n;
     loader->batch++;

@@ -39,7 +39,8 @@ int64_t tt__shard_batch(const tt_loader *loader, int64_t batch, int64_t *at) {
 int64_t tt__shard_position(const tt_loader *loader) {
     const tt_sampler *s = loader->sampler;
     bool all = loader->lent == tt__shard_batches(loader, loader->share);
-    int64_t rounds = (loader->lent + (all ? s->shards - 1 : 0)) / s->shards, longest = share_length(loader, loader->share, 0);
+    int64_t rounds = (loader->lent + (all ? s->shards - 1 : 0)) / s->shards,
+            longest = share_length(loader, loader->share, 0);
     int64_t of_each = rounds * loader->batch_size;
     return s->visited + s->replicas * (of_each < longest ? of_each : longest);
 }

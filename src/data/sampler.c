@@ -220,8 +220,9 @@ int64_t tt__sampler_room(const tt_sampler *s, int64_t replicas) {
 tt_status tt__sampler_share(tt_sampler *sampler, int64_t replicas, int64_t rank) {
     int64_t v = sampler->virtual_ranks;
     if (v && replicas > v)
-        return tt__fail(TT_ERR_INVALID, "a sampler of %" PRId64 " virtual ranks: expected at most as many ranks, got %"
-                                        PRId64, v, replicas);
+        return tt__fail(TT_ERR_INVALID,
+                        "a sampler of %" PRId64 " virtual ranks: expected at most as many ranks, got %" PRId64, v,
+                        replicas);
     int64_t *indices = tt__indices_new("a sampler", tt__sampler_room(sampler, replicas));
     if (!indices)
         return tt_last_status();

@@ -137,8 +137,9 @@ int tt_ddp_shards(tt_module *module, int *first) {
 tt_status tt_ddp_set_step(tt_module *module, int64_t step) {
     tt__ddp *d = ddp_of(module);
     if (!d || step < 0)
-        return tt__fail(TT_ERR_INVALID, "tt_ddp_set_step: expected a wrapper that tt_ddp() made and a step of at least "
-                                        "0, got %s and %lld",
+        return tt__fail(TT_ERR_INVALID,
+                        "tt_ddp_set_step: expected a wrapper that tt_ddp() made and a step of at least "
+                        "0, got %s and %lld",
                         d ? "one" : "none", (long long)step);
     return tt__ddp_set_step(d, step);
 }

@@ -16,13 +16,13 @@
 #include "tensor/tensor.h"
 
 struct tt__ddp_shards {
-    int first, count;      /* of this rank */
-    int now;               /* the one under way, or next, from 0 */
-    bool open;             /* its forward has begun */
-    tt__shard_sums *sums;  /* NULL: the reducer alone does it */
-    int64_t buffers;       /* that are kept */
-    tt_tensor **before;    /* (buffers) as the step began */
-    tt_tensor **of_first;  /* (buffers) as the first shard left them */
+    int first, count;     /* of this rank */
+    int now;              /* the one under way, or next, from 0 */
+    bool open;            /* its forward has begun */
+    tt__shard_sums *sums; /* NULL: the reducer alone does it */
+    int64_t buffers;      /* that are kept */
+    tt_tensor **before;   /* (buffers) as the step began */
+    tt_tensor **of_first; /* (buffers) as the first shard left them */
 };
 
 /* ---- buffers */

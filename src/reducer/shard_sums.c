@@ -34,11 +34,11 @@ typedef struct carry {
 
 typedef struct shard_bucket {
     tt_bucket view;
-    tt_dtype wide;   /* of partials */
-    size_t slice;    /* elements of each owner; the last may have fewer */
-    void *partials;  /* (owners, slots, slice) */
-    void *received;  /* (all ranks' partials, slice); NULL: by all-reduce */
-    void *averaged;  /* (slice) this rank's */
+    tt_dtype wide;  /* of partials */
+    size_t slice;   /* elements of each owner; the last may have fewer */
+    void *partials; /* (owners, slots, slice) */
+    void *received; /* (all ranks' partials, slice); NULL: by all-reduce */
+    void *averaged; /* (slice) this rank's */
 } shard_bucket;
 
 struct tt__shard_sums {
@@ -47,16 +47,16 @@ struct tt__shard_sums {
     bool by_all_reduce;
     double scale;
     tt__shard_node block;
-    carry *carries;         /* (shards of this rank) */
+    carry *carries;          /* (shards of this rank) */
     tt__shard_stack *stacks; /* (world) what each rank ends with */
-    int slots, all;         /* partials that a rank has at most; that all ranks end with */
-    int64_t *counts;        /* (4, world): room for the counts and offsets of a call */
+    int slots, all;          /* partials that a rank has at most; that all ranks end with */
+    int64_t *counts;         /* (4, world): room for the counts and offsets of a call */
     size_t bucket_count;
     shard_bucket *buckets;
     size_t param_count;
     struct place {
         size_t bucket, at, count;
-    } *places; /* (param_count) */
+    } * places; /* (param_count) */
 };
 
 /* ---- partials of this rank */
@@ -127,7 +127,8 @@ static void join_run(const tt__shard_sums *s, const shard_bucket *b, size_t at, 
 }
 
 static tt_status begin_exchange(tt__shard_sums *s, const shard_bucket *b, tt_work **work) {
-    int64_t *send = s->counts, *send_at = send + s->world, *recv = send_at + s->world, *recv_at = recv + s->world, at = 0;
+    int64_t *send = s->counts, *send_at = send + s->world, *recv = send_at + s->world, *recv_at = recv + s->world,
+            at = 0;
     for (int r = 0; r < s->world; r++) {
         send[r] = s->stacks[s->rank].depth * (int64_t)b->slice;
         send_at[r] = (int64_t)r * s->slots * (int64_t)b->slice;
@@ -158,8 +159,8 @@ static tt_status begin_all_reduce(const tt__shard_sums *s, const shard_bucket *b
     void *at = b->wide == b->view.dtype ? b->view.data : b->partials;
     if (s->world == 1)
         return TT_OK;
-    return tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, s->group, at, b->view.count, b->wide, TT_SUM, .work = work,
-                                      .file = site));
+    return tt_all_reduce_with(
+        TT_ARGS(tt_all_reduce_args, s->group, at, b->view.count, b->wide, TT_SUM, .work = work, .file = site));
 }
 
 static tt_status shard_sums_next(void *state, const tt_bucket *bucket, int stage, tt_work **work) {
@@ -290,9 +291,11 @@ static tt__shard_sums *shard_sums_new(tt_group *group, int shards) {
     return shards_no_memory(), NULL;
 }
 
-#define SHARD_HOOK(n)                                                                                       \
-    {.size = sizeof(tt_comm_hook), .name = "shards", .stages = (n), .next = shard_sums_next,                \
-     .attach = shard_sums_attach, .detach = shard_sums_detach}
+#define SHARD_HOOK(n)                                                                           \
+    {                                                                                           \
+        .size = sizeof(tt_comm_hook), .name = "shards", .stages = (n), .next = shard_sums_next, \
+        .attach = shard_sums_attach, .detach = shard_sums_detach                                \
+    }
 static const tt_comm_hook in_one = SHARD_HOOK(1), in_two = SHARD_HOOK(2);
 
 tt_status tt__shard_sums_set(tt_reducer *reducer, int shards, tt__shard_sums **sums) {

@@ -1,4 +1,5 @@
-/* Virtual ranks: gradients of V shards on W ranks against a naive sum over V, to the bit; and what belongs to a shard. */
+/* Virtual ranks: gradients of V shards on W ranks against a naive sum over V, to the bit; and what belongs to a
+ * shard. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -132,8 +133,7 @@ static void check_gradients(const Probe *p, const Case *c) {
             continue;
         const tt_tensor *expected = naive_average(p, i, p->step, c->shards);
         CHECK(expected);
-        CHECK(!memcmp(tt_tensor_data(grad), tt_tensor_data(expected),
-                      (size_t)sizes[i] * tt_dtype_size(p->dtype)));
+        CHECK(!memcmp(tt_tensor_data(grad), tt_tensor_data(expected), (size_t)sizes[i] * tt_dtype_size(p->dtype)));
     }
 }
 

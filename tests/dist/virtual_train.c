@@ -31,11 +31,20 @@ static bool read_option(Options *o, const char *argument) {
         const char **text;
         int64_t *number;
     } all[] = {
-        {"model", &o->model, NULL},           {"backend", &o->backend, NULL}, {"save", &o->save, NULL},
-        {"checkpoint", &o->checkpoint, NULL}, {"resume", &o->resume, NULL},   {"real", NULL, &o->real},
-        {"virtual", NULL, &o->virtual_ranks}, {"batch", NULL, &o->batch},     {"examples", NULL, &o->examples},
-        {"epochs", NULL, &o->epochs},         {"cap", NULL, &o->cap},         {"every", NULL, &o->every},
-        {"die", NULL, &o->die},               {"workers", NULL, &o->workers},
+        {"model", &o->model, NULL},
+        {"backend", &o->backend, NULL},
+        {"save", &o->save, NULL},
+        {"checkpoint", &o->checkpoint, NULL},
+        {"resume", &o->resume, NULL},
+        {"real", NULL, &o->real},
+        {"virtual", NULL, &o->virtual_ranks},
+        {"batch", NULL, &o->batch},
+        {"examples", NULL, &o->examples},
+        {"epochs", NULL, &o->epochs},
+        {"cap", NULL, &o->cap},
+        {"every", NULL, &o->every},
+        {"die", NULL, &o->die},
+        {"workers", NULL, &o->workers},
         {"cost", NULL, &o->cost},
     };
     size_t length = strcspn(argument, "=");
@@ -66,10 +75,9 @@ static tt_module *make_model(const Options *o) {
                        : tt_model_gpt(VOCABULARY, BLOCK, 16, 2, 2, .dropout = 0.1);
     int64_t narrow = o->real ? 32 : 3, wide = o->real ? 64 : 4, hidden = o->real ? 128 : 16;
     return tt_nn_sequential(tt_nn_conv2d(1, narrow, 3), tt_nn_batch_norm2d(narrow), tt_nn_relu(),
-                            tt_nn_conv2d(narrow, wide, 3), tt_nn_batch_norm2d(wide), tt_nn_relu(),
-                            tt_nn_max_pool2d(2), tt_nn_dropout(0.25), tt_nn_flatten(),
-                            tt_nn_linear(144 * wide, hidden), tt_nn_relu(), tt_nn_dropout(0.5),
-                            tt_nn_linear(hidden, 10));
+                            tt_nn_conv2d(narrow, wide, 3), tt_nn_batch_norm2d(wide), tt_nn_relu(), tt_nn_max_pool2d(2),
+                            tt_nn_dropout(0.25), tt_nn_flatten(), tt_nn_linear(144 * wide, hidden), tt_nn_relu(),
+                            tt_nn_dropout(0.5), tt_nn_linear(hidden, 10));
 }
 
 static tt_optimizer *make_optimizer(const Run *r) {
@@ -136,11 +144,11 @@ static tt_status set_up(Run *r) {
 static tt_status train(Run *r) {
     const Options *o = &r->o;
     tt_trainer_result result;
-    tt_status status = tt_trainer_run(
-        r->model, r->optimizer, r->loader, step, .user = r, .group = r->world, .sampler = r->sampler,
-        .virtual_ranks = (int)o->virtual_ranks, .bucket_cap_bytes = (size_t)o->cap, .epochs = o->epochs, .step_seed = 11,
-        .clip_norm = strcmp(o->model, "gpt") ? 0 : 1, .checkpoint = o->checkpoint, .save_every_steps = o->every,
-        .resume = o->resume, .result = &result);
+    tt_status status =
+        tt_trainer_run(r->model, r->optimizer, r->loader, step, .user = r, .group = r->world, .sampler = r->sampler,
+                       .virtual_ranks = (int)o->virtual_ranks, .bucket_cap_bytes = (size_t)o->cap, .epochs = o->epochs,
+                       .step_seed = 11, .clip_norm = strcmp(o->model, "gpt") ? 0 : 1, .checkpoint = o->checkpoint,
+                       .save_every_steps = o->every, .resume = o->resume, .result = &result);
     if (status || tt_get_rank(r->world) != 0)
         return status;
     printf("loss %a\n", result.loss);

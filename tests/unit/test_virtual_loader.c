@@ -70,8 +70,8 @@ static void expect_rest(Reader *expected, Reader *got, int first, int end) {
     assert_int_equal(tt_loader_next(got->loader, &none), 0);
 }
 
-static const Kind kinds[] = {{.workers = 0},         {.workers = 2},         {.drop_last = true},
-                             {.exact = true},        {.drop_batches = true}, {.exact = true, .drop_batches = true}};
+static const Kind kinds[] = {{.workers = 0},  {.workers = 2},         {.drop_last = true},
+                             {.exact = true}, {.drop_batches = true}, {.exact = true, .drop_batches = true}};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 static void shards_get_what_ranks_get(void **state) {
