@@ -208,9 +208,9 @@ TT_API tt_module *tt_ddp_with(const tt_ddp_args *args, size_t size);
  * Elements are summed in the shards' own passes, so these must be the same wherever they run: the same batches, and the
  * same OMP_NUM_THREADS. It costs memory for the sums of a rank's shards, at most 1 + log2(V/W) times that of the
  * gradients, and, where W has factors that V's tree doesn't have at its root, twice that for the exchange.
- * Errors, of wrapping: TT_ERR_MISMATCH other .virtual_ranks or .shard_seed on another rank, on all; TT_ERR_INVALID
- * fewer than ranks, more than 1024, or with .no_broadcast_buffers. Of a forward: TT_ERR_STATE there are gradients from
- * before the step. tt_ddp_set_sync(false) and communication hooks are TT_ERR_UNSUPPORTED. */
+ * Errors, of wrapping: TT_ERR_MISMATCH other .virtual_ranks, .shard_seed or threads on another rank, on all;
+ * TT_ERR_INVALID fewer than ranks, more than 1024, or with .no_broadcast_buffers. Of a forward: TT_ERR_STATE there are
+ * gradients from before the step. tt_ddp_set_sync(false) and communication hooks are TT_ERR_UNSUPPORTED. */
 
 /* How many passes a step has on this rank, and (first: may be NULL) the number of the first one's shard. Without
  * virtual ranks 1 and the rank; 0 for what is no wrapper, or bound to no group. */

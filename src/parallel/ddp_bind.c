@@ -35,8 +35,9 @@ static tt_status describe_list(const char *what, const tt_named_tensors *list, c
 }
 
 static tt_status describe_options(const tt__ddp *d, char **text) {
-    if (asprintf(text, ".virtual_ranks %d, .shard_seed %llu, .no_broadcast_buffers %d", d->virtual_ranks,
-                 (unsigned long long)d->shard_seed, !d->broadcast_buffers) < 0)
+    int threads = d->virtual_ranks ? tt_get_num_threads() : 0; /* they divide sums in the passes */
+    if (asprintf(text, ".virtual_ranks %d, .shard_seed %llu, %sbroadcast of buffers, %d threads", d->virtual_ranks,
+                 (unsigned long long)d->shard_seed, d->broadcast_buffers ? "" : "no ", threads) < 0)
         return *text = NULL, ddp_no_memory();
     return TT_OK;
 }
