@@ -99,7 +99,7 @@ PRIVATE_NODE = "TUTTI_PRIVATE_"
 # Public headers that are not named after their layer.
 LAYER_OF_HEADER = {"amp": "optim", "backend": "comm", "datasets": "data", "elastic": "recovery",
                    "elastic_training": "parallel", "functional": "autograd", "init": "nn", "layers": "nn",
-                   "job": "comm", "loader": "data", "samplers": "data", "transforms": "data"}
+                   "job": "comm", "join": "parallel", "loader": "data", "samplers": "data", "transforms": "data"}
 
 
 def allowed(layer):

@@ -175,12 +175,13 @@ typedef struct tt_ddp_args {
  * it returns, overlapped with the backward pass; every rank gets bitwise the same. All ranks must run the same number
  * of backward passes. PyTorch: torch.nn.parallel.DistributedDataParallel.
  *   tt_ddp(model, world)
- * Gradients (tt_grad) become views into the reducer's buckets. The lists and the state_dict of the wrapper are the
- * wrapped module's, without a prefix. Buffers, where there are any, are rank 0's again at each forward in training mode
- * that is recorded (that too is collective; see tt_ddp_set_sync()). Evaluating, in evaluation mode or with TT_NO_GRAD,
- * takes no part in it: after a step each rank has the running statistics of its own batches. What is evaluated on
- * several ranks takes rank 0's first, by tt_tensor_broadcast() of tt_module_buffers(), as tt_trainer_run() does. NULL
- * on failure: TT_ERR_MISMATCH names the first parameter or buffer whose name or shape differs, and the rank;
+ * Gradients (tt_grad) become views into the reducer's buckets, and lie elsewhere when the first step has ended, as
+ * buckets are then filled in the order in which gradients became ready on rank 0. The lists and the state_dict of the
+ * wrapper are the wrapped module's, without a prefix. Buffers, where there are any, are rank 0's again at each forward
+ * in training mode that is recorded (that too is collective; see tt_ddp_set_sync()). Evaluating, in evaluation mode or
+ * with TT_NO_GRAD, takes no part in it: after a step each rank has the running statistics of its own batches. What is
+ * evaluated on several ranks takes rank 0's first, by tt_tensor_broadcast() of tt_module_buffers(), as tt_trainer_run()
+ * does. NULL on failure: TT_ERR_MISMATCH names the first parameter or buffer whose name or shape differs, and the rank;
  * TT_ERR_INVALID no parameter; TT_ERR_UNSUPPORTED a parameter whose type can't be averaged; TT_ERR_STATE the module, or
  * a part of it, is wrapped already; and those of a collective.
  * Parameters that take no part in a pass need no flag, and may be others on each rank and in each pass: what one rank
@@ -220,7 +221,8 @@ TT_API int tt_ddp_shards(tt_module *ddp, int *first);
  * ranks set it alike. Errors: TT_ERR_INVALID no wrapper, a step below 0; TT_ERR_STATE a step is under way. */
 TT_API TT_NODISCARD tt_status tt_ddp_set_step(tt_module *ddp, int64_t step);
 
-/* The reducer behind a wrapper (borrowed), for tracing; NULL if `ddp` is no wrapper. */
+/* The reducer behind a wrapper (borrowed), for tracing; NULL if `ddp` is no wrapper. After the first step its buckets
+ * are formed anew, in the order in which gradients became ready on rank 0. */
 TT_API tt_reducer *tt_ddp_reducer(tt_module *ddp);
 
 /* With `sync` false, backward passes through the wrapper average nothing: they add to this rank's gradients. The first

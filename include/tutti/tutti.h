@@ -14,6 +14,7 @@
 #include <tutti/functional.h>
 #include <tutti/init.h>
 #include <tutti/job.h>
+#include <tutti/join.h>
 #include <tutti/layers.h>
 #include <tutti/loader.h>
 #include <tutti/metrics.h>

@@ -27,6 +27,7 @@
 #include <tutti/cpp/functional.hpp>
 #include <tutti/cpp/init.hpp>
 #include <tutti/cpp/job.hpp>
+#include <tutti/cpp/join.hpp>
 #include <tutti/cpp/layers.hpp>
 #include <tutti/cpp/loader.hpp>
 #include <tutti/cpp/metrics.hpp>

@@ -15,7 +15,7 @@
 /* ---- forward ---- */
 
 /* Buffers are taken once for passes that are averaged together, before the first of them, as PyTorch does. */
-static tt_status before_forward(const tt_module *self, tt__ddp *d) {
+tt_status tt__ddp_before_forward(const tt_module *self, tt__ddp *d) {
     if (!tt__is_recording())
         return TT_OK;
     if (!d->group)
@@ -27,12 +27,13 @@ static tt_status before_forward(const tt_module *self, tt__ddp *d) {
     if (!due || !d->broadcast_buffers || !tt_module_training(self))
         return TT_OK;
     const tt_named_tensors *buffers = tt_module_buffers(d->module);
-    return buffers ? tt__ddp_take_rank_zeros(d->group, buffers) : tt_last_status();
+    int root = d->presence ? d->presence->root : 0;
+    return buffers ? tt__ddp_take(d->group, buffers, root) : tt_last_status();
 }
 
 static tt_tensor *ddp_forward(tt_module *self, tt_tensor *x) {
     tt__ddp *d = tt_module_user(self);
-    tt_status status = before_forward(self, d);
+    tt_status status = tt__ddp_before_forward(self, d);
     if (status)
         return tt__tensor_fail(status, "%s", tt_last_error());
     return tt_module_forward(d->module, x);
@@ -41,7 +42,7 @@ static tt_tensor *ddp_forward(tt_module *self, tt_tensor *x) {
 static tt_status ddp_forward_many(tt_module *self, tt_tensor *const *in, int64_t in_count, tt_tensor **out,
                                   int64_t out_count) {
     tt__ddp *d = tt_module_user(self);
-    TT__TRY(before_forward(self, d));
+    TT__TRY(tt__ddp_before_forward(self, d));
     return tt_module_forward_many(d->module, in, in_count, out, out_count);
 }
 
@@ -55,6 +56,8 @@ static void ddp_destroy(tt_module *self) {
     tt__ddp *d = tt_module_user(self);
     if (d->known_as)
         *d->known_as = NULL;
+    if (d->presence)
+        d->presence->ddp = NULL;
     ddp_release(d);
 }
 
@@ -107,17 +110,17 @@ tt_module *tt_ddp_with(const tt_ddp_args *given, size_t size) {
     return tt__ddp_make(&args);
 }
 
-static tt__ddp *ddp_of(tt_module *module) {
+tt__ddp *tt__ddp_of(tt_module *module) {
     return module && tt__module_class(module) == &ddp_class ? tt_module_user(module) : NULL;
 }
 
 tt_reducer *tt_ddp_reducer(tt_module *module) {
-    const tt__ddp *d = ddp_of(module);
+    const tt__ddp *d = tt__ddp_of(module);
     return d ? d->reducer : NULL;
 }
 
 tt_status tt_ddp_set_sync(tt_module *module, bool sync) {
-    tt__ddp *d = ddp_of(module);
+    tt__ddp *d = tt__ddp_of(module);
     if (!d)
         return tt__fail(TT_ERR_INVALID, "tt_ddp_set_sync: expected a wrapper that tt_ddp() made");
     if (!sync && d->virtual_ranks)
@@ -128,14 +131,14 @@ tt_status tt_ddp_set_sync(tt_module *module, bool sync) {
 }
 
 int tt_ddp_shards(tt_module *module, int *first) {
-    const tt__ddp *d = ddp_of(module);
+    const tt__ddp *d = tt__ddp_of(module);
     int none, *at = first ? first : &none;
     *at = 0;
     return d ? tt__ddp_shard_count(d, at) : 0;
 }
 
 tt_status tt_ddp_set_step(tt_module *module, int64_t step) {
-    tt__ddp *d = ddp_of(module);
+    tt__ddp *d = tt__ddp_of(module);
     if (!d || step < 0)
         return tt__fail(TT_ERR_INVALID,
                         "tt_ddp_set_step: expected a wrapper that tt_ddp() made and a step of at least "
@@ -147,7 +150,7 @@ tt_status tt_ddp_set_step(tt_module *module, int64_t step) {
 tt_status tt_ddp_register_comm_hook_with(const tt_ddp_register_comm_hook_args *given, size_t size) {
     tt_ddp_register_comm_hook_args a;
     TT__ARGS_COPY(a, given, size);
-    tt__ddp *d = ddp_of(a.ddp);
+    tt__ddp *d = tt__ddp_of(a.ddp);
     tt_status status = d ? tt__ddp_set_hook(d, &a)
                          : tt__fail(TT_ERR_INVALID, "tt_ddp_register_comm_hook: expected a wrapper that tt_ddp() made");
     if (status && a.destroy) {

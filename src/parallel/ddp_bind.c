@@ -9,10 +9,10 @@
 #include "reducer/text_agreement.h"
 #include "tensor/tensor.h"
 
-tt_status tt__ddp_take_rank_zeros(tt_group *group, const tt_named_tensors *list) {
+tt_status tt__ddp_take(tt_group *group, const tt_named_tensors *list, int root) {
     for (int64_t i = 0; i < list->count; i++)
-        if (tt_tensor_broadcast_with(
-                TT_ARGS(tt_tensor_broadcast_args, .group = group, .x = list->tensors[i], .file = DDP_SITE)))
+        if (tt_tensor_broadcast_with(TT_ARGS(tt_tensor_broadcast_args, .group = group, .x = list->tensors[i],
+                                             .root = root, .file = DDP_SITE)))
             return tt__fail_prefix("\"%s\"", list->names[i]);
     return TT_OK;
 }
@@ -136,7 +136,7 @@ void tt__ddp_detach(tt__ddp *d) {
     d->reducer = NULL;
     d->slots = NULL;
     d->attached = 0;
-    d->stepping = false;
+    d->stepping = d->rebuilt = false;
     d->group = NULL;
 }
 
@@ -155,8 +155,8 @@ tt_status tt__ddp_attach(tt__ddp *d, tt_group *group, bool take) {
     TT__TRY(compare_with_peers(d, group, &c));
     TT__TRY(tt__ddp_check_shards(d, group));
     if (take) {
-        TT__TRY(tt__ddp_take_rank_zeros(group, c.parameters));
-        TT__TRY(tt__ddp_take_rank_zeros(group, c.buffers));
+        TT__TRY(tt__ddp_take(group, c.parameters, 0));
+        TT__TRY(tt__ddp_take(group, c.buffers, 0));
     }
     TT__TRY(make_reducer(d, &count));
     TT__TRY(attach_slots(d, count));

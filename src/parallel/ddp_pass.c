@@ -10,6 +10,12 @@
 
 static const char *name_of_slot(const tt__ddp_slot *s) { return s->owner->reducer->params[s->index].name; }
 
+static void clear_gradient(const tt__ddp_slot *s) {
+    const tt_tensor *x = s->parameter;
+    memset(tt_reducer_gradient(s->owner->reducer, (int64_t)s->index), 0,
+           (size_t)tt_tensor_numel(x) * tt_dtype_size(tt_tensor_dtype(x)));
+}
+
 /* Its share of the average is the gradient that it has, also from earlier, if any. */
 static tt_status mark_slot(tt__ddp_slot *s) {
     tt_reducer *r = s->owner->reducer;
@@ -17,8 +23,9 @@ static tt_status mark_slot(tt__ddp_slot *s) {
     s->ready = true;
     s->absent = !tt_grad(x);
     if (s->absent)
-        memset(tt_reducer_gradient(r, (int64_t)s->index), 0,
-               (size_t)tt_tensor_numel(x) * tt_dtype_size(tt_tensor_dtype(x)));
+        clear_gradient(s);
+    else
+        TT__TRY(tt__ddp_weigh(s));
     tt__ddp_add_to_shards(s);
     return s->touched ? tt_reducer_mark_ready(r, (int64_t)s->index) : tt_reducer_mark_unused(r, (int64_t)s->index);
 }
@@ -59,7 +66,10 @@ static tt_status finish_step(tt__ddp *d) {
         s->ready = s->touched = s->absent = false;
     }
     d->stepping = false;
-    return tt__ddp_end_shards(d);
+    if (d->presence)
+        TT__TRY(tt__ddp_step_ended(d));
+    TT__TRY(tt__ddp_end_shards(d));
+    return tt__ddp_rebuild(d);
 }
 
 static tt_status on_pass_end(void *user, tt_status pass) {
@@ -83,6 +93,8 @@ tt_status tt__ddp_on_gradient(tt_tensor *x, void *user) {
     if (!tt__ddp_shard_is_last(d))
         return tt__ddp_shard_gradient(s);
     d->stepping = true;
+    if (first && d->presence)
+        tt__ddp_announce(d, true);
     TT__TRY(tt__backward_on_end(on_pass_end, d));
     if (s->ready && !d->reducer->broken)
         return tt__fail(TT_ERR_STATE,
@@ -91,4 +103,38 @@ tt_status tt__ddp_on_gradient(tt_tensor *x, void *user) {
                         name_of_slot(s));
     TT__TRY(mark_slot(s));
     return first ? mark_unreached(d, &waits) : TT_OK;
+}
+
+/* ---- steps of others ---- */
+
+/* Give nothing, and take the average if others give something. */
+static tt_status mark_shadow(tt__ddp_slot *s) {
+    tt_reducer *r = s->owner->reducer;
+    s->ready = true;
+    s->absent = !tt_grad(s->parameter);
+    TT__TRY(tt__reducer_keep(r, (int64_t)s->index));
+    clear_gradient(s);
+    return tt_reducer_mark_unused(r, (int64_t)s->index);
+}
+
+static tt_status shadow(tt__ddp *d) {
+    bool left = false;
+    for (size_t i = 0; i < d->attached; i++)
+        left |= d->slots[i].touched;
+    tt__ddp_announce(d, left);
+    for (size_t i = d->attached; i-- > 0;)
+        TT__TRY(left ? mark_slot(&d->slots[i]) : mark_shadow(&d->slots[i]));
+    return TT_OK;
+}
+
+tt_status tt__ddp_shadow_step(tt__ddp *d) {
+    if (d->stepping)
+        return tt__fail(TT_ERR_STATE, "a backward pass whose second part was never run (tt_backward_deferred()) is "
+                                      "under way");
+    tt_status status = shadow(d);
+    if (status) {
+        tt__reducer_abandon(d->reducer, status);
+        return status;
+    }
+    return finish_step(d);
 }

@@ -20,6 +20,18 @@ typedef struct tt__ddp_slot {
     bool absent;          /* it has no gradient here in the step under way */
 } tt__ddp_slot;
 
+/* Who takes part in steps, where ranks have different numbers of them: join.c. */
+typedef struct tt__ddp_presence {
+    tt__ddp *ddp;           /* NULL: the wrapper was freed */
+    bool divide_by_present; /* average over the ranks that gave gradients */
+    int64_t nominal;        /* not 0: weight gradients by examples, so many of which count as one share */
+    bool ends_early;        /* fail where a rank has no more data */
+    int64_t examples;       /* of this rank's next step */
+    int64_t steps;          /* that have ended since the last wait */
+    int root;               /* the lowest rank that gave gradients in the last step; 0 before */
+    int present;            /* how many did */
+} tt__ddp_presence;
+
 struct tt__ddp {
     tt_module *module; /* kept by the wrapper, as `wrapped` of its class */
     tt_group *group;   /* NULL: bound to none */
@@ -32,6 +44,7 @@ struct tt__ddp {
     uint64_t shard_seed;    /* of what shards draw; 0: the generator is left alone */
     int64_t step;           /* steps done, with virtual ranks */
     tt__ddp_shards *shards; /* of them; NULL: none, or bound to no group */
+    bool rebuilt;           /* buckets are in the order that the first step has shown */
     tt_reducer *reducer;
     tt__ddp_slot *slots;
     size_t attached;          /* slots whose gradient lies in a bucket */
@@ -39,6 +52,7 @@ struct tt__ddp {
     void *hook_state;
     void (*hook_destroy)(void *state); /* NULL: hook_state is borrowed */
     char *hook_settings;               /* or NULL */
+    tt__ddp_presence *presence;        /* NULL: all ranks have the same number of steps */
     tt_module **known_as;              /* where the wrapper is known by others, until it is freed; or NULL */
 };
 
@@ -47,6 +61,25 @@ struct tt__ddp {
 
 /* ddp_pass.c: note that a gradient is final. The hook of each parameter, with its slot. */
 tt_status tt__ddp_on_gradient(tt_tensor *x, void *user);
+
+/* Take part in a step of the others, without a gradient; or with those that passes without `sync` have left. */
+tt_status tt__ddp_shadow_step(tt__ddp *d);
+
+/* ddp_presence.c: say who takes part before a step's first gradient is marked; weight this rank's share of a gradient;
+ * and learn what the others were, when the step has ended: TT_ERR_STATE a rank that has no more data, where that is an
+ * error. */
+void tt__ddp_announce(tt__ddp *d, bool present);
+tt_status tt__ddp_weigh(const tt__ddp_slot *s);
+tt_status tt__ddp_step_ended(tt__ddp *d);
+
+/* ddp_rebuild.c: when the first step has ended, form buckets in the order that it has shown. */
+tt_status tt__ddp_rebuild(tt__ddp *d);
+
+/* ddp.c: what a forward that is recorded begins with. */
+tt_status tt__ddp_before_forward(const tt_module *wrapper, tt__ddp *d);
+
+/* ddp.c: the inside of a wrapper; NULL if it is none. */
+tt__ddp *tt__ddp_of(tt_module *module);
 
 /* ddp_bind.c: bind to the group, of whose ranks all have the same parameters, or (`take`) take rank 0's. */
 tt_status tt__ddp_attach(tt__ddp *d, tt_group *group, bool take);
@@ -64,7 +97,7 @@ void tt__ddp_end_hook(tt__ddp *d);
 /* Average by this hook from now on; its state stays the caller's on failure. */
 tt_status tt__ddp_set_hook(tt__ddp *d, const tt_ddp_register_comm_hook_args *args);
 
-/* Make tensors rank 0's, by name in errors. */
-tt_status tt__ddp_take_rank_zeros(tt_group *group, const tt_named_tensors *list);
+/* Make tensors those of rank `root`, by name in errors. */
+tt_status tt__ddp_take(tt_group *group, const tt_named_tensors *list, int root);
 
 #endif

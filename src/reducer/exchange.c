@@ -25,6 +25,8 @@ static tt_status call_hook(const tt_reducer *r, tt__reducer_bucket *b) {
 static tt_status begin_bucket(tt_reducer *r, tt__reducer_bucket *b) {
     tt__reducer_trace(r, TT_REDUCER_BEGIN, r->begun++);
     b->stage = 0;
+    if (r->begun == r->bucket_count)
+        tt__reducer_put_note(r);
     if (!r->hook)
         return all_reduce_part(r, b, 0, &b->work);
     TT__TRY(all_reduce_part(r, b, b->gradients, &b->marks));

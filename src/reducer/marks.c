@@ -1,16 +1,19 @@
-/* Which parameters take part in a step: behind the gradients of a bucket lies a mark for each, which is averaged with
- * them. */
+/* What ranks tell each other with the gradients: behind those of a bucket lies a mark for each, which says whether it
+ * takes part; behind the last bucket's marks a note of each rank, which tells how many examples its gradients are of.
+ * All of it is averaged as gradients are. */
 #include "reducer/reducer.h"
 
 #include "base/error.h"
+#include "base/half.h"
 
 #include <stdlib.h>
 #include <string.h>
-/* Write one number as `dtype` has it. */
-static void put_mark(void *at, tt_dtype dtype, bool one) {
-    const float f32 = one;
-    const double f64 = one;
-    const uint16_t f16 = one ? 0x3c00 : 0, bf16 = one ? 0x3f80 : 0;
+
+/* Write a small number as `dtype` has it. */
+static void put_number(void *at, tt_dtype dtype, float number) {
+    const float f32 = number;
+    const double f64 = number;
+    const uint16_t f16 = tt__f16_of_float(number), bf16 = tt__bf16_of_float(number);
     const void *from = dtype == TT_F64   ? (const void *)&f64
                        : dtype == TT_F32 ? (const void *)&f32
                        : dtype == TT_F16 ? (const void *)&f16
@@ -29,17 +32,22 @@ static bool was_marked_used(const tt_reducer *r, const tt__reducer_param *p) {
 }
 
 static tt_status keep_gradient(tt__reducer_param *p) {
+    if (p->is_kept)
+        return TT_OK;
     if (!p->kept && !(p->kept = malloc(p->bytes + 1)))
         return tt__fail(TT_ERR_MEMORY, "no memory to keep the gradient of \"%s\", which took no part in this step",
                         p->name);
     memcpy(p->kept, p->gradient, p->bytes);
+    p->is_kept = true;
     return TT_OK;
 }
+
+tt_status tt__reducer_keep(tt_reducer *r, int64_t i) { return keep_gradient(&r->params[i]); }
 
 tt_status tt__reducer_put_mark(const tt_reducer *r, tt__reducer_param *p, bool unused) {
     if (unused)
         TT__TRY(keep_gradient(p));
-    put_mark(mark_of_param(r, p), r->buckets[p->bucket].dtype, !unused);
+    put_number(mark_of_param(r, p), r->buckets[p->bucket].dtype, !unused);
     p->unused = unused;
     return TT_OK;
 }
@@ -52,5 +60,57 @@ void tt__reducer_settle_marks(tt_reducer *r, size_t bucket) {
         p->used = !p->unused || was_marked_used(r, p);
         if (!p->used)
             memcpy(p->gradient, p->kept, p->bytes);
+        p->is_kept = false;
     }
+}
+
+/* ---- notes */
+
+/* Types of 16 bits keep 8 bits of a number or more: they are told in digits of 5. */
+enum { NOTE_DIGITS = 4, NOTE_BASE = 32 };
+
+static bool is_narrow(tt_dtype dtype) { return tt_dtype_size(dtype) == 2; }
+
+size_t tt__reducer_note_size(tt_dtype dtype) { return is_narrow(dtype) ? NOTE_DIGITS : 1; }
+
+void tt__reducer_set_examples(tt_reducer *r, int64_t examples) { r->examples = examples; }
+
+void tt__reducer_put_note(const tt_reducer *r) {
+    if (r->examples < 0)
+        return;
+    const tt__reducer_bucket *b = &r->buckets[r->bucket_count - 1];
+    size_t size = tt_dtype_size(b->dtype), note = tt__reducer_note_size(b->dtype);
+    char *at = (char *)b->data + r->notes * size;
+    memset(at, 0, (b->count - r->notes) * size);
+    at += (size_t)tt_get_rank(r->group) * note * size;
+    int64_t rest = r->examples;
+    for (size_t k = 0; k < note; k++, rest /= NOTE_BASE)
+        put_number(at + k * size, b->dtype, (float)(is_narrow(b->dtype) ? rest % NOTE_BASE : rest));
+}
+
+/* An average of one rank's number and others' zeros: the number is whole, so that rounding on the way is no matter. */
+static int64_t read_number(const void *at, tt_dtype dtype, int world) {
+    double x;
+    float f32;
+    uint16_t half;
+    if (dtype == TT_F64)
+        memcpy(&x, at, sizeof x);
+    else if (dtype == TT_F32) {
+        memcpy(&f32, at, sizeof f32);
+        x = f32;
+    } else {
+        memcpy(&half, at, sizeof half);
+        x = dtype == TT_F16 ? tt__float_of_f16(half) : tt__float_of_bf16(half);
+    }
+    return (int64_t)(x * world + 0.5);
+}
+
+int64_t tt__reducer_examples_of(const tt_reducer *r, int rank) {
+    const tt__reducer_bucket *b = &r->buckets[r->bucket_count - 1];
+    size_t size = tt_dtype_size(b->dtype), note = tt__reducer_note_size(b->dtype);
+    const char *at = (const char *)b->data + (r->notes + (size_t)rank * note) * size;
+    int64_t number = 0;
+    for (size_t k = note; k-- > 0;)
+        number = number * NOTE_BASE + read_number(at + k * size, b->dtype, tt_get_world_size(r->group));
+    return number;
 }

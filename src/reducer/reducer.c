@@ -32,6 +32,9 @@ static tt_status mark(tt_reducer *r, int64_t i, bool unused, const char *functio
         return tt__fail(TT_ERR_STATE, "%s: parameter \"%s\" is already ready in this step", function, p->name);
     TT__TRY(tt__reducer_put_mark(r, p, unused));
     p->ready = true;
+    if (r->seen_count == r->param_count)
+        r->seen_count = 0;
+    r->seen[r->seen_count++] = (uint32_t)i;
     r->buckets[p->bucket].pending--;
     tt__reducer_trace(r, TT_REDUCER_READY, (size_t)i);
     tt_status status = tt__reducer_advance(r);

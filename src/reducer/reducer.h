@@ -9,14 +9,17 @@
 
 typedef struct tt__reducer_param {
     char *name;
-    void *gradient; /* inside its bucket */
+    size_t count;
+    tt_dtype dtype;
     size_t bytes;
+    void *gradient; /* inside its bucket */
     size_t bucket;
     size_t mark; /* the element of the bucket that is 1 on each rank that uses it; averaged, it is not 0 if any does */
     bool ready;  /* in this step, */
     bool unused; /* as one that took no part on this rank */
     bool used;   /* on any rank, in the last step that has ended */
-    void *kept;  /* what the gradient of an unused one was; NULL until there is one */
+    bool is_kept;
+    void *kept; /* what the gradient of an unused one was in this step, if `is_kept`; NULL until there is one */
 } tt__reducer_param;
 
 /* Gradients, each from a cache line of its own on, and then a mark for each parameter. So it costs no call to find out
@@ -44,6 +47,14 @@ struct tt_reducer {
     tt__reducer_bucket *buckets;
     size_t bucket_count;
     size_t begun, ended;
+    size_t cap;                      /* bucket_cap_bytes */
+    uint32_t *order;                 /* of all parameters: that in which buckets are filled */
+    uint32_t *seen;                  /* that in which they became ready in the step, */
+    size_t seen_count;               /* the first so many */
+    tt__reducer_bucket *old_buckets; /* before they were rebuilt, until tt__reducer_drop_old(); else NULL */
+    size_t old_count;
+    size_t notes;             /* the first element of the last bucket that tells of ranks: tt__reducer_set_examples() */
+    int64_t examples;         /* what this rank tells; -1: nothing */
     const tt_comm_hook *hook; /* NULL: all-reduce */
     void *hook_state;
     void (*hook_destroy)(void *state); /* NULL: hook_state is borrowed */
@@ -55,6 +66,18 @@ struct tt_reducer {
 
 /* Abandon the step under way because of `why`. Peers may wait in it, so every later call fails. */
 TT__EXPORT void tt__reducer_abandon(tt_reducer *reducer, tt_status why);
+
+/* Assign parameters to buckets in the order r->order, and make these. On failure what was made is in place, to be
+ * freed. */
+tt_status tt__reducer_make_buckets(tt_reducer *reducer);
+void tt__reducer_free_buckets(const tt_reducer *reducer, tt__reducer_bucket *buckets, size_t count);
+
+/* Collective, between steps: fill buckets in the order in which rank 0's gradients became ready in the last step, if
+ * that makes other buckets (PyTorch: _rebuild_buckets). *rebuilt: gradients have other places now, and the old ones
+ * keep their values until tt__reducer_drop_old(). With a hook, which may rely on where they are, nothing is done.
+ * Averages don't depend on it. After a failure the step is abandoned. */
+TT__EXPORT tt_status tt__reducer_rebuild(tt_reducer *reducer, bool *rebuilt);
+TT__EXPORT void tt__reducer_drop_old(tt_reducer *reducer);
 
 /* Begin all that can be begun, note what has ended, without waiting for peers; then wait until all has ended. */
 tt_status tt__reducer_advance(tt_reducer *reducer);
@@ -68,6 +91,22 @@ void tt__reducer_end_hook(tt_reducer *reducer);
 
 /* Note whether the parameter takes part in the step on this rank. */
 tt_status tt__reducer_put_mark(const tt_reducer *reducer, tt__reducer_param *param, bool unused);
+
+/* Keep what stands in the buffer of parameter i for the case that it is marked as unused in this step, and no rank uses
+ * it: the buffer may then be changed before that. */
+TT__EXPORT tt_status tt__reducer_keep(tt_reducer *reducer, int64_t i);
+
+/* Tell all ranks with the last bucket how many examples this rank's gradients are of, in the steps from now on: 0 to
+ * TT__REDUCER_EXAMPLES; -1, as at first: tell nothing. All ranks tell, or none. */
+#define TT__REDUCER_EXAMPLES ((int64_t)1 << 20)
+TT__EXPORT void tt__reducer_set_examples(tt_reducer *reducer, int64_t examples);
+
+/* What `rank` told in the step that has ended. To be asked if this rank told, too. */
+TT__EXPORT int64_t tt__reducer_examples_of(const tt_reducer *reducer, int rank);
+
+/* Elements of a bucket of this type in which a rank tells its number, and write this rank's into the last bucket. */
+size_t tt__reducer_note_size(tt_dtype dtype);
+void tt__reducer_put_note(const tt_reducer *reducer);
 
 /* The bucket is averaged: find out who was used, and give back what no rank has touched. */
 void tt__reducer_settle_marks(tt_reducer *reducer, size_t bucket);

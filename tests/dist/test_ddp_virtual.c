@@ -205,6 +205,7 @@ static void refuse(tt_group *group, int rank, void *user) {
     CHECK(ddp && tt_ddp_set_sync(ddp, true) == TT_OK);
     CHECK(tt_ddp_set_sync(ddp, false) == TT_ERR_UNSUPPORTED);
     CHECK(tt_ddp_register_comm_hook(ddp, NULL, NULL) == TT_ERR_UNSUPPORTED);
+    CHECK(!tt_join_new(ddp) && tt_last_status() == TT_ERR_UNSUPPORTED);
     CHECK(tt_ddp_set_step(ddp, -1) == TT_ERR_INVALID && tt_ddp_set_step(m, 0) == TT_ERR_INVALID);
     CHECK(tt_ddp_shards(m, NULL) == 0 && tt_ddp_shards(ddp, NULL) == 2);
     for (p.shard = 2 * rank; p.shard < 2 * rank + 2; p.shard++) {

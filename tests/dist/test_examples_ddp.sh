@@ -1,5 +1,5 @@
 #!/bin/sh
-# bare_reducer, toy_checkpoint, ddp_unused_parameters and ddp_no_sync: what their documents promise.
+# bare_reducer, toy_checkpoint, ddp_unused_parameters, ddp_no_sync and ddp_join: what their documents promise.
 set -u
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
@@ -10,7 +10,9 @@ fail() {
     exit 1
 }
 
-run() { "$TUTTI" run --standalone --nproc-per-node="$1" "$TT_BUILD/examples/$2"; }
+# shellcheck disable=SC2086 # the second word is a program with its flags
+run() { "$TUTTI" run --standalone --nproc-per-node="$1" "$TT_BUILD"/examples/$2; }
+ended=
 
 for ranks in 1 2 3; do
     out=$(run "$ranks" bare_reducer) || fail "bare_reducer on $ranks ranks: $out"
@@ -56,4 +58,18 @@ printf '%s\n' "$out" | awk '
     /^step/ { own[$2 $6]++; all[$2 $NF]++ }
     END     { for (o in own) a++; for (s in all) { b++; if (all[s] != 2) wrong++ }
               exit !(a == 6 && b == 3 && !wrong) }' || fail "ddp_no_sync: $out"
+
+# Each rank steps through its own batches, and all end alike; also where examples count.
+for flag in '' --examples; do
+    out=$(run 3 "ddp_join $flag") || fail "ddp_join $flag: $out"
+    printf '%s\n' "$out" | awk '
+        /no more/   { batches[$2] = $7 }
+        /weight/    { all[$5]++; lines++ }
+        END         { for (w in all) n++
+                      exit !(batches[0] == 4 && batches[1] == 7 && batches[2] == 10 && lines == 3 && n == 1) }' ||
+        fail "ddp_join $flag: $out"
+    ended="$ended $(printf '%s\n' "$out" | awk '/weight/ { print $5; exit }')"
+done
+set -- $ended
+[ "$1" != "$2" ] || fail "ddp_join --examples weights nothing: $ended"
 exit 0

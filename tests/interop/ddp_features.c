@@ -15,18 +15,25 @@ typedef struct feature {
     const char *name;
     unsigned (*heads)(int pass, int rank); /* which the pass takes */
     int passes;                            /* a step, of which only the last averages */
+    const int *missing;                    /* steps that each rank has less; NULL: none */
+    bool divide_by_present;
 } feature;
 
 static unsigned both(int pass, int rank) { return (void)pass, (void)rank, LEFT | RIGHT; }
 static unsigned by_rank(int pass, int rank) { return (unsigned)(pass * 7 + rank * 3) % 4; }
 static unsigned by_pass(int pass, int rank) { return (void)rank, (unsigned)(pass / 3) % 4; }
 
+static const int few[] = {0, 5, 1}, first_few[] = {4, 0, 5};
+
 static const feature features[] = {
-    {"averaging", both, 1},
-    {"parameters that some ranks leave out", by_rank, 1},
-    {"parameters that all ranks leave out", by_pass, 1},
-    {"no_sync", both, 3},
-    {"no_sync, and parameters that some ranks leave out", by_rank, 3},
+    {"averaging", both, 1, NULL, false},
+    {"parameters that some ranks leave out", by_rank, 1, NULL, false},
+    {"parameters that all ranks leave out", by_pass, 1, NULL, false},
+    {"no_sync", both, 3, NULL, false},
+    {"no_sync, and parameters that some ranks leave out", by_rank, 3, NULL, false},
+    {"join", both, 1, few, false},
+    {"join, of which rank 0 ends early", both, 1, first_few, false},
+    {"join, divided by the ranks that have data", both, 1, few, true},
 };
 
 static unsigned heads;
@@ -66,7 +73,9 @@ static double pass_of(tt_module *ddp) {
 }
 
 static void train(const feature *f, tt_module *ddp, tt_optimizer *sgd, int rank, FILE *out) {
-    for (int step = 0, pass = 0; step < STEPS; step++) {
+    tt_join *join = f->missing ? tt_join_new(ddp, .divide_by_present = f->divide_by_present) : NULL;
+    int steps = STEPS - (f->missing ? f->missing[rank] : 0);
+    for (int step = 0, pass = 0; step < steps; step++) {
         tt_optimizer_zero_grad(sgd);
         for (int i = 1; i <= f->passes; i++, pass++) {
             heads = f->heads(pass, rank);
@@ -77,6 +86,9 @@ static void train(const feature *f, tt_module *ddp, tt_optimizer *sgd, int rank,
         if (tt_optimizer_step(sgd))
             exit(1);
     }
+    if (join && tt_join_wait(join))
+        exit(1);
+    tt_join_free(join);
 }
 
 static void write_parameters(tt_module *ddp, FILE *out) {

@@ -23,13 +23,18 @@ def by_pass(a_pass, _):
     return a_pass // 3 % 4
 
 
-# NAME: heads, passes a step
+FEW, FIRST_FEW = (0, 5, 1), (4, 0, 5)
+
+# NAME: heads, passes a step, steps that each rank has less, divided by the world size
 FEATURES = {
-    "averaging": (both, 1),
-    "parameters that some ranks leave out": (by_rank, 1),
-    "parameters that all ranks leave out": (by_pass, 1),
-    "no_sync": (both, 3),
-    "no_sync, and parameters that some ranks leave out": (by_rank, 3),
+    "averaging": (both, 1, None, True),
+    "parameters that some ranks leave out": (by_rank, 1, None, True),
+    "parameters that all ranks leave out": (by_pass, 1, None, True),
+    "no_sync": (both, 3, None, True),
+    "no_sync, and parameters that some ranks leave out": (by_rank, 3, None, True),
+    "join": (both, 1, FEW, True),
+    "join, of which rank 0 ends early": (both, 1, FIRST_FEW, True),
+    "join, divided by the ranks that have data": (both, 1, FEW, False),
 }
 
 
@@ -51,20 +56,21 @@ class Branches(nn.Module):
 
 def train(name, out):
     rank = dist.get_rank()
-    heads, passes = FEATURES[name]
+    heads, passes, missing, by_world = FEATURES[name]
     torch.manual_seed(0)
     ddp = DistributedDataParallel(Branches(), find_unused_parameters=True)  # idle is left out always
     sgd = torch.optim.SGD(ddp.parameters(), lr=0.05, momentum=0.9)
     torch.manual_seed(1000 + rank)
-    for step in range(STEPS):
-        sgd.zero_grad(set_to_none=True)
-        for i in range(passes):
-            with ddp.no_sync() if i + 1 < passes else contextlib.nullcontext():
-                x, y = torch.randn(BATCH, IN), torch.randn(BATCH, OUT)
-                loss = nn.functional.mse_loss(ddp(x, heads(step * passes + i, rank)), y)
-                loss.backward()
-            print(f"loss {loss.item():.9g}", file=out)
-        sgd.step()
+    with (ddp.join(divide_by_initial_world_size=by_world) if missing else contextlib.nullcontext()):
+        for step in range(STEPS - (missing[rank] if missing else 0)):
+            sgd.zero_grad(set_to_none=True)
+            for i in range(passes):
+                with ddp.no_sync() if i + 1 < passes else contextlib.nullcontext():
+                    x, y = torch.randn(BATCH, IN), torch.randn(BATCH, OUT)
+                    loss = nn.functional.mse_loss(ddp(x, heads(step * passes + i, rank)), y)
+                    loss.backward()
+                print(f"loss {loss.item():.9g}", file=out)
+            sgd.step()
     for key, value in ddp.module.named_parameters():
         print(key, *(f"{x:.9g}" for x in value.detach().flatten().tolist()), file=out)
 

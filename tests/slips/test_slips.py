@@ -38,6 +38,7 @@ extern tt_work *work;
 extern int timer;
 extern tt_process_context *context;
 extern tt_elastic *elastic;
+extern tt_join *join;
 extern tt_elastic_part_class part;
 extern int run(int rank, void *arg);
 extern void no_code(int rank, void *arg);

@@ -398,6 +398,30 @@ static void traces(tutti::group &world) {
     EXPECT(thrown_by([&] { tutti::ddp_reducer(model); }).status() == TT_ERR_INVALID);
 }
 
+/* One rank: the step that nobody gives anything to is the first. */
+static void joins(tutti::group &world) {
+    tutti::module model = nn::linear(3, 2), ddp = tutti::ddp(model, world);
+    int before = 0, after = 0;
+    tutti::join_options o;
+    o.examples = 4;
+    o.before_step = [&] { before++; };
+    o.after_step = [&] { after++; };
+    {
+        tutti::join join(ddp, o);
+        tutti::scope scope;
+        join.set_examples(3);
+        tutti::sum(ddp(tutti::ones(tutti::shape(1, 3)))).backward();
+        EXPECT(join.steps() == 1);
+        join.wait();
+        EXPECT(join.steps() == 0 && before == 1 && after == 0);
+        EXPECT(thrown_by([&] { join.set_examples(0); }).status() == TT_ERR_INVALID);
+        EXPECT(thrown_by([&] { tutti::join second(ddp); }).status() == TT_ERR_STATE);
+    }
+    o.before_step = [] { throw torn{5}; };
+    tutti::join join(ddp, o);
+    EXPECT(torn_page([&] { join.wait(); }) == 5);
+}
+
 /* What a callback threw is no longer thrown once its call has failed in C, unseen. */
 static void old_exceptions_are_forgotten() {
     tutti::module moods = tutti::module_new<moody>();
@@ -497,6 +521,7 @@ int main() {
         data_sets();
         samplers();
         traces(world);
+        joins(world);
         trainer(world);
         old_exceptions_are_forgotten();
         processes();

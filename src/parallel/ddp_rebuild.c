@@ -1,0 +1,17 @@
+/* Buckets in the order in which gradients become ready, which the first step shows. */
+#include "autograd/engine.h"
+#include "base/error.h"
+#include "parallel/ddp_state.h"
+
+tt_status tt__ddp_rebuild(tt__ddp *d) {
+    bool rebuilt;
+    if (d->rebuilt)
+        return TT_OK;
+    d->rebuilt = true;
+    tt_status status = tt__reducer_rebuild(d->reducer, &rebuilt);
+    for (size_t i = 0; i < d->attached && rebuilt && !status; i++)
+        if (tt_requires_grad(d->slots[i].parameter)) /* one that was frozen meanwhile has no gradient */
+            status = tt__leaf_set_grad_storage(d->slots[i].parameter, tt_reducer_gradient(d->reducer, (int64_t)i));
+    tt__reducer_drop_old(d->reducer);
+    return status;
+}

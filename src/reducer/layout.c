@@ -1,0 +1,170 @@
+/* Which parameters share a bucket, and where each one's gradient lies in it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "reducer/bucket.h"
+#include "reducer/reducer.h"
+
+#define FIRST_BUCKET_BYTES ((size_t)1 << 20)
+
+/* Each gradient begins at a cache line of its own. */
+#define ALIGNMENT ((size_t)64)
+
+static tt_status fail_no_room(const tt_reducer *r) {
+    return tt__fail(TT_ERR_MEMORY, "no memory for the buckets of %zu parameters", r->param_count);
+}
+
+/* Number buckets as they are filled in this order: bucket_of[k] is that of parameter order[k]. */
+static tt_status assign_buckets(const tt_reducer *r, const uint32_t *order, size_t *bucket_of, size_t *count) {
+    size_t n = r->param_count, limits[] = {FIRST_BUCKET_BYTES, TT_DEFAULT_BUCKET_CAP_BYTES};
+    tt__bucket_item *items = calloc(n, sizeof *items);
+    if (!items)
+        return fail_no_room(r);
+    for (size_t k = 0; k < n; k++)
+        items[k] = (tt__bucket_item){.bytes = r->params[order[k]].bytes, .dtype = r->params[order[k]].dtype};
+    *count =
+        r->cap ? tt__bucket_assign(items, n, &r->cap, 1, bucket_of) : tt__bucket_assign(items, n, limits, 2, bucket_of);
+    free(items);
+    return TT_OK;
+}
+
+/* Place each gradient, for now as an offset into its bucket. */
+static void lay_out(tt_reducer *r) {
+    for (size_t k = 0; k < r->param_count; k++) {
+        tt__reducer_param *p = &r->params[r->order[k]];
+        tt__reducer_bucket *b = &r->buckets[p->bucket];
+        size_t size = tt_dtype_size(p->dtype), step = ALIGNMENT / size;
+        p->gradient = (void *)(uintptr_t)(b->count * size);
+        b->dtype = p->dtype;
+        b->count += (p->count + step - 1) / step * step;
+        b->pending = ++b->params;
+    }
+    for (size_t b = 0; b < r->bucket_count; b++)
+        r->buckets[b].gradients = r->buckets[b].count;
+    for (size_t k = 0; k < r->param_count; k++)
+        r->params[r->order[k]].mark = r->buckets[r->params[r->order[k]].bucket].count++;
+    tt__reducer_bucket *last = &r->buckets[r->bucket_count - 1];
+    r->notes = last->count;
+    last->count += (size_t)tt_get_world_size(r->group) * tt__reducer_note_size(last->dtype);
+}
+
+static tt_status allocate_buckets(tt_reducer *r) {
+    for (size_t b = 0; b < r->bucket_count; b++)
+        TT__TRY(tt_group_alloc_with(TT_ARGS(tt_group_alloc_args, &r->buckets[b].data, r->group,
+                                            r->buckets[b].count * tt_dtype_size(r->buckets[b].dtype),
+                                            .file = "the buckets of gradients")));
+    for (size_t i = 0; i < r->param_count; i++) {
+        char *data = r->buckets[r->params[i].bucket].data;
+        r->params[i].gradient = data + (uintptr_t)r->params[i].gradient;
+    }
+    return TT_OK;
+}
+
+/* Describe each bucket as hooks see it. */
+static tt_status describe_buckets(tt_reducer *r) {
+    for (size_t b = 0; b < r->bucket_count; b++) {
+        tt__reducer_bucket *bucket = &r->buckets[b];
+        tt_bucket_gradient *list = calloc(bucket->params, sizeof *list);
+        if (!list)
+            return fail_no_room(r);
+        size_t n = 0;
+        for (size_t k = 0; k < r->param_count; k++) {
+            const tt__reducer_param *p = &r->params[r->order[k]];
+            if (p->bucket == b)
+                list[n++] = (tt_bucket_gradient){.param = (int64_t)r->order[k],
+                                                 .offset = ((char *)p->gradient - (char *)bucket->data) /
+                                                           (int64_t)tt_dtype_size(bucket->dtype),
+                                                 .count = (int64_t)p->count};
+        }
+        bucket->view = (tt_bucket){.group = r->group,
+                                   .index = (int64_t)b,
+                                   .buckets = (int64_t)r->bucket_count,
+                                   .data = bucket->data,
+                                   .count = (int64_t)bucket->gradients,
+                                   .dtype = bucket->dtype,
+                                   .gradient_count = (int64_t)n,
+                                   .gradients = list};
+    }
+    return TT_OK;
+}
+
+/* Make `count` buckets, of which parameter r->order[k] belongs to bucket_of[k]. */
+static tt_status build_buckets(tt_reducer *r, const size_t *bucket_of, size_t count) {
+    r->bucket_count = count;
+    r->buckets = calloc(count, sizeof *r->buckets);
+    if (!r->buckets)
+        return fail_no_room(r);
+    for (size_t k = 0; k < r->param_count; k++)
+        r->params[r->order[k]].bucket = bucket_of[k];
+    lay_out(r);
+    TT__TRY(allocate_buckets(r));
+    TT__TRY(describe_buckets(r));
+    for (size_t b = 0; b < count; b++)
+        tt__log(TT_LOG_DEBUG, "gradient bucket %zu of %zu: %s x %zu", b + 1, count, tt_dtype_name(r->buckets[b].dtype),
+                r->buckets[b].count);
+    return TT_OK;
+}
+
+tt_status tt__reducer_make_buckets(tt_reducer *r) {
+    size_t count, *bucket_of = calloc(r->param_count, sizeof *bucket_of);
+    tt_status status = bucket_of ? assign_buckets(r, r->order, bucket_of, &count) : fail_no_room(r);
+    if (!status)
+        status = build_buckets(r, bucket_of, count);
+    free(bucket_of);
+    return status;
+}
+
+void tt__reducer_free_buckets(const tt_reducer *r, tt__reducer_bucket *buckets, size_t count) {
+    if (!buckets)
+        return;
+    for (size_t b = 0; b < count; b++)
+        free((void *)buckets[b].view.gradients);
+    for (size_t b = 0; b < count; b++)
+        if (buckets[b].data &&
+            tt_group_free_with(TT_ARGS(tt_group_free_args, r->group, buckets[b].data, .file = "tt_reducer_free")))
+            break; /* the group failed: its end releases the rest */
+    free(buckets);
+}
+
+/* ---- another order ---- */
+
+void tt__reducer_drop_old(tt_reducer *r) {
+    tt__reducer_free_buckets(r, r->old_buckets, r->old_count);
+    r->old_buckets = NULL;
+    r->old_count = 0;
+}
+
+static tt_status replace_buckets(tt_reducer *r, const size_t *bucket_of, size_t count) {
+    r->old_buckets = r->buckets;
+    r->old_count = r->bucket_count;
+    memcpy(r->order, r->seen, r->param_count * sizeof *r->order);
+    return build_buckets(r, bucket_of, count);
+}
+
+static tt_status rebuild(tt_reducer *r, size_t *bucket_of, bool *rebuilt) {
+    size_t count;
+    TT__TRY(tt_broadcast_with(TT_ARGS(tt_broadcast_args, r->group, r->seen, (int64_t)(r->param_count * sizeof *r->seen),
+                                      TT_U8, .root = 0, .file = "the order of gradients")));
+    TT__TRY(assign_buckets(r, r->seen, bucket_of, &count));
+    bool same = count == r->bucket_count;
+    for (size_t k = 0; same && k < r->param_count; k++)
+        same = r->params[r->seen[k]].bucket == bucket_of[k];
+    if (same)
+        return TT_OK;
+    *rebuilt = true;
+    return replace_buckets(r, bucket_of, count);
+}
+
+tt_status tt__reducer_rebuild(tt_reducer *r, bool *rebuilt) {
+    *rebuilt = false;
+    if (r->hook || r->broken || r->seen_count != r->param_count)
+        return TT_OK;
+    size_t *bucket_of = calloc(r->param_count, sizeof *bucket_of);
+    tt_status status = bucket_of ? rebuild(r, bucket_of, rebuilt) : fail_no_room(r);
+    free(bucket_of);
+    if (status)
+        tt__reducer_abandon(r, status);
+    return status;
+}
