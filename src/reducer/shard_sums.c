@@ -79,7 +79,7 @@ static bool stays_in_place(const tt__shard_sums *s, const shard_bucket *b, int s
     return s->by_all_reduce && b->wide == b->view.dtype && shard + 1 == s->block.hi - s->block.lo;
 }
 
-static void add_run(const tt__shard_sums *s, const shard_bucket *b, size_t at, size_t n, int shard) {
+static void add_shard_run(const tt__shard_sums *s, const shard_bucket *b, size_t at, size_t n, int shard) {
     _Alignas(64) char scratch[RUN * sizeof(double)];
     const carry c = s->carries[shard];
     char *gradient = (char *)b->view.data + at * tt_dtype_size(b->view.dtype);
@@ -95,7 +95,7 @@ void tt__shard_sums_add(tt__shard_sums *s, size_t i, int shard) {
     const shard_bucket *b = &s->buckets[p->bucket];
     for (size_t done = 0, n; done < p->count; done += n) {
         n = run_of(b, p->at + done, p->count - done);
-        add_run(s, b, p->at + done, n, shard);
+        add_shard_run(s, b, p->at + done, n, shard);
     }
 }
 

@@ -191,7 +191,7 @@ static void any_world_gives_the_naive_sums(void **state) {
 
 static void refuse(tt_group *group, int rank, void *user) {
     (void)user;
-    Probe p;
+    Probe p = {.step = 0};
     tt_module *m = probe_new(&p, TT_F32);
     CHECK(!tt_ddp(m, group, .virtual_ranks = rank == 1 ? 6 : 8) && tt_last_status() == TT_ERR_MISMATCH);
     CHECK_TEXT("rank 1 has .virtual_ranks 6");

@@ -75,15 +75,15 @@ def all_ways(model, same, backends):
 def some_ways(model, same, backends):
     expect(same, 2, model, "cap=1000", transport="tcp")
     expect(same, 3, model, "workers=1")
-    if not SANITIZED:
-        expect(same, 4, model, "cap=1000")
-        expect(same, 6, model)
-        expect(same, 8, model, transport="tcp")
+    kill_and_resume(same, model, 3, 2)
+    if SANITIZED or model != "model=convnet":
+        return
+    expect(same, 4, model, "cap=1000")
+    expect(same, 6, model)
+    expect(same, 8, model, transport="tcp")
     for backend in backends:
         expect(same, 2 if backend == backends[0] else 3, model, "backend=" + backend)
-    kill_and_resume(same, model, 3, 2)
-    if not SANITIZED:
-        kill_and_resume(same, model, 2, 4, transport="tcp")
+    kill_and_resume(same, model, 2, 4, transport="tcp")
 
 
 def is_what_that_many_ranks_get(model):
@@ -113,7 +113,8 @@ def main():
             model = "model=" + name
             same = train(1, model)
             (all_ways if LONG else some_ways)(model, same, backends)
-            is_what_that_many_ranks_get(model)
+            if LONG or name == "convnet":
+                is_what_that_many_ranks_get(model)
             print(f"ok: {name} {same[0]}")
         differing_ranks_are_told()
         os.chdir("/")
