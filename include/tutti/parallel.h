@@ -225,6 +225,23 @@ TT_API TT_NODISCARD tt_status tt_ddp_set_step(tt_module *ddp, int64_t step);
  * are formed anew, in the order in which gradients became ready on rank 0. */
 TT_API tt_reducer *tt_ddp_reducer(tt_module *ddp);
 
+/* What a wrapper knows of its last step. */
+typedef struct tt_ddp_logging_data {
+    int64_t steps;          /* that have averaged, so far */
+    int64_t parameters;     /* that require a gradient, */
+    int64_t unused;         /* of which no rank has used so many */
+    int64_t gradient_bytes; /* of all buckets */
+    int64_t buckets;
+    int64_t forward_ns;   /* in recorded forwards through the wrapper since the step before */
+    int64_t backward_ns;  /* in the pass that averages, from its first gradient to its last */
+    int64_t averaging_ns; /* from the first bucket's begin to the last one's end */
+    int64_t overlap_ns;   /* of it, while gradients were still computed */
+} tt_ddp_logging_data;
+
+/* Tell it; zeros before the first step. `tutti top` shows the same, as means over some steps. Errors: TT_ERR_INVALID no
+ * wrapper, or `out` is NULL. PyTorch: DistributedDataParallel._get_ddp_logging_data. */
+TT_API TT_NODISCARD tt_status tt_ddp_get_logging_data(tt_module *ddp, tt_ddp_logging_data *out);
+
 /* With `sync` false, backward passes through the wrapper average nothing: they add to this rank's gradients. The first
  * pass after it is set again averages all that has come together, so that several batches cost one exchange. Buffers
  * are taken from rank 0 once for those passes, at the first forward. All ranks set it alike. Errors: TT_ERR_INVALID no

@@ -151,6 +151,9 @@ TT_API TT_NODISCARD tt_status tt_reducer_set_comm_hook_with(const tt_reducer_set
 TT_API int64_t tt_reducer_bucket_count(const tt_reducer *reducer);
 TT_API int64_t tt_reducer_bucket_of(const tt_reducer *reducer, int64_t i);
 
+/* Bytes of gradients in bucket b, with what keeps them aligned; 0: no such bucket. */
+TT_API int64_t tt_reducer_bucket_bytes(const tt_reducer *reducer, int64_t b);
+
 /* What happens in a step, in the order it happens, for tests and for people who want to see the overlap. */
 typedef enum tt_reducer_event_kind {
     TT_REDUCER_READY, /* index: parameter */

@@ -7,7 +7,9 @@
 #include <tutti/base.h>
 #include <tutti/checkpoint.h>
 #include <tutti/comm.h>
+#include <tutti/comm_hooks.h>
 #include <tutti/data.h>
+#include <tutti/data_parallel.h>
 #include <tutti/datasets.h>
 #include <tutti/elastic.h>
 #include <tutti/elastic_training.h>
@@ -17,7 +19,9 @@
 #include <tutti/join.h>
 #include <tutti/layers.h>
 #include <tutti/loader.h>
+#include <tutti/mesh.h>
 #include <tutti/metrics.h>
+#include <tutti/model_parallel.h>
 #include <tutti/models.h>
 #include <tutti/nn.h>
 #include <tutti/optim.h>
@@ -26,7 +30,9 @@
 #include <tutti/samplers.h>
 #include <tutti/spawn.h>
 #include <tutti/store.h>
+#include <tutti/sync_batch_norm.h>
 #include <tutti/tensor.h>
+#include <tutti/tensor_parallel.h>
 #include <tutti/trainer.h>
 #include <tutti/transforms.h>
 

@@ -20,7 +20,9 @@
 #include <tutti/cpp/base.hpp>
 #include <tutti/cpp/checkpoint.hpp>
 #include <tutti/cpp/comm.hpp>
+#include <tutti/cpp/comm_hooks.hpp>
 #include <tutti/cpp/data.hpp>
+#include <tutti/cpp/data_parallel.hpp>
 #include <tutti/cpp/datasets.hpp>
 #include <tutti/cpp/elastic.hpp>
 #include <tutti/cpp/elastic_training.hpp>
@@ -30,7 +32,9 @@
 #include <tutti/cpp/join.hpp>
 #include <tutti/cpp/layers.hpp>
 #include <tutti/cpp/loader.hpp>
+#include <tutti/cpp/mesh.hpp>
 #include <tutti/cpp/metrics.hpp>
+#include <tutti/cpp/model_parallel.hpp>
 #include <tutti/cpp/models.hpp>
 #include <tutti/cpp/nn.hpp>
 #include <tutti/cpp/optim.hpp>
@@ -39,7 +43,9 @@
 #include <tutti/cpp/samplers.hpp>
 #include <tutti/cpp/spawn.hpp>
 #include <tutti/cpp/store.hpp>
+#include <tutti/cpp/sync_batch_norm.hpp>
 #include <tutti/cpp/tensor.hpp>
+#include <tutti/cpp/tensor_parallel.hpp>
 #include <tutti/cpp/trainer.hpp>
 #include <tutti/cpp/transforms.hpp>
 #include <tutti/tutti.h>

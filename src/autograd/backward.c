@@ -45,6 +45,13 @@ typedef struct pass {
 
 static _Thread_local pass *current;
 static _Thread_local bool in_hook;
+static _Thread_local tt__capture *capturing; /* takes the gradients of leaves, or NULL */
+
+/* Return where a gradient of the leaf goes that is captured; NULL: to the leaf. */
+static tt_tensor **captured_slot(const tt_tensor *leaf) {
+    int64_t i = capturing && leaf ? tt__pointer_map_get(&capturing->at, leaf) : -1;
+    return i < 0 ? NULL : &capturing->grads[i];
+}
 
 /* ---- what an operator sees */
 
@@ -86,7 +93,7 @@ static tt_tensor *fresh_dest(const tt_node *node, const tt__edge *edge) {
 tt_tensor *tt__grad_dest(tt_node *node, int i) {
     const tt__edge *edge = &node->edge[i];
     tt_tensor *dest = NULL;
-    if (edge->leaf && tt__leaf_lend(tt__leaf_of(edge->leaf), current, &dest))
+    if (edge->leaf && !captured_slot(edge->leaf) && tt__leaf_lend(tt__leaf_of(edge->leaf), current, &dest))
         return NULL;
     return dest ? dest : fresh_dest(node, edge);
 }
@@ -183,6 +190,8 @@ tt_status tt__grad_give(tt_node *node, int i, tt_tensor *x) {
     TT__TRY(check_given(node, i, x));
     TT__TRY(check_numbers(node, i, x));
     const tt__edge *edge = &node->edge[i];
+    if (captured_slot(edge->leaf))
+        return add_to_slot(captured_slot(edge->leaf), x);
     if (edge->leaf)
         return add_to_leaf(tt__leaf_of(edge->leaf), x);
     return add_to_slot(tt__reached_grad(tt__reach_node(current->reach, edge->node), edge->output), x);
@@ -200,7 +209,7 @@ static bool others_wait_for(const pass *p, const tt_tensor *leaf) {
 }
 
 static tt_status leaf_is_final(const pass *p, const tt__reached_leaf *leaf) {
-    if (!tt__leaf_of(leaf->tensor) || others_wait_for(p, leaf->tensor))
+    if (!tt__leaf_of(leaf->tensor) || captured_slot(leaf->tensor) || others_wait_for(p, leaf->tensor))
         return TT_OK;
     in_hook = true;
     tt_status status = tt__leaf_run_hooks(tt__leaf_of(leaf->tensor));
@@ -371,6 +380,11 @@ static void choose_leaves(tt__reach *reach, const tt_backward_args *a) {
         if (leaf)
             leaf->when = TT__NOW;
     }
+    for (int64_t i = 0; capturing && i < reach->leaf_count; i++) {
+        int64_t number = tt__pointer_map_get(&capturing->at, reach->leaves[i].tensor);
+        if (number >= 0 && !capturing->wanted[number])
+            reach->leaves[i].when = TT__NEVER;
+    }
     tt__reach_count(reach);
 }
 
@@ -378,6 +392,8 @@ static tt_status start_at_leaf(pass *p, const tt_tensor *y, tt_tensor *gradient)
     tt__reached_leaf *leaf = tt__reach_leaf(p->reach, y);
     if (leaf->when != TT__NOW)
         return TT_OK;
+    if (captured_slot(y))
+        return add_to_slot(captured_slot(y), gradient);
     TT__TRY(tt__leaf_add(tt__leaf_of(y), p, gradient, tt__tensor_is_exclusive(gradient)));
     return leaf_is_final(p, leaf);
 }
@@ -474,6 +490,18 @@ tt_status tt_backward_with(const tt_backward_args *args, size_t size) {
     if (!status)
         tt__tensor_forget_error();
     return status;
+}
+
+tt_status tt__backward_captured(tt_tensor *y, bool retain_graph, tt__capture *capture) {
+    tt__capture *before = capturing;
+    capturing = capture;
+    tt_status status = tt_backward(y, .retain_graph = retain_graph);
+    capturing = before;
+    return status;
+}
+
+bool tt__node_is_kept(const tt_node *node) {
+    return current && (current->retain || has_leaves_for_later(current, node));
 }
 
 /* ---- the second part */

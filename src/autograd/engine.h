@@ -2,7 +2,8 @@
 #ifndef TT_AUTOGRAD_ENGINE_H
 #define TT_AUTOGRAD_ENGINE_H
 
-#include <tutti/autograd.h>
+#include "autograd/node.h"
+#include "autograd/pointer_map.h"
 
 /* Keep leaf x's gradient at `data` from now on (contiguous, x's dtype and shape, on the host, borrowed until replaced);
  * tt_grad(x), where set, is moved there. NULL: back to memory of its own, with the values; without memory for that the
@@ -27,5 +28,19 @@ bool tt__gradient_may_come(const tt_tensor *x);
 /* Say that the storage of leaf x (tt__leaf_set_grad_storage()) has its gradient's values now, though no pass gave
  * any. */
 void tt__leaf_define_grad(tt_tensor *x);
+
+/* Gradients of leaves that a pass in this thread keeps from them: neither their tt_grad() nor their hooks see it. So
+ * threads that share parameters can each have gradients of its own. */
+typedef struct tt__capture {
+    tt__pointer_map at; /* number by leaf (a tensor) */
+    const bool *wanted; /* by number: false: not computed */
+    tt_tensor **grads;  /* by number: references, NULL at first, the caller's after the pass */
+} tt__capture;
+
+/* tt_backward(y, .retain_graph = ...), also in passes that begin inside it, with what is captured. */
+tt_status tt__backward_captured(tt_tensor *y, bool retain_graph, tt__capture *capture);
+
+/* In an operator's backward: will its record, or a part of it, be walked again? */
+bool tt__node_is_kept(const tt_node *node);
 
 #endif

@@ -21,6 +21,7 @@ enum { BLOCKS = 5, MEGABYTE = 1 << 20 };
 
 typedef struct options {
     int64_t world, steps; /* steps 0: the model's own number */
+    int64_t replicas;     /* of tt_data_parallel(); 0: none */
     const tt__bench_model *model;
     bool no_pin;
     bool apart;
@@ -54,6 +55,10 @@ static const tt__flag step_flags[] = {
     {.name = "apart",
      .id = 'x',
      .what = "each rank trains a model of its own: the same work without communication, to compare with"},
+    {.name = "data-parallel",
+     .id = 'd',
+     .value = "N",
+     .what = "one process with N threads, each a replica (tt_data_parallel()), in place of ranks; N at least 1"},
     {.name = "no-pin", .id = 'p', .what = "let the system move ranks between CPUs"},
     {0}};
 
@@ -68,7 +73,8 @@ const tt__command tt__bench_step = {
             "  \"pool_mb\":..,\"needs_mb\":..}\n"
             "pool_mb is the most memory that tensors and oneDNN's scratchpads have had, needs_mb what the arithmetic "
             "needs at once: parameters, gradients, the optimizer's states, what backward reads again, gradients under "
-            "way. With --amp it also has \"amp\":\"bf16\", with --apart \"apart\":true, behind the model.",
+            "way. With --amp it also has \"amp\":\"bf16\", with --apart \"apart\":true, with --data-parallel "
+            "\"data_parallel\":N, behind the model.",
     .flags = step_flags,
     .notes = "OMP_NUM_THREADS is 1 a rank unless it is set.",
     .run = step_main,
@@ -95,6 +101,9 @@ static int step_parse(options *o, int argc, char **argv) {
                 return tt__cli_usage_error("bench step", "--amp: expected bf16, got \"%s\"", optarg);
             o->amp = true;
             break;
+        case 'd':
+            status = tt__parse_i64("--data-parallel", optarg, 1, 1024, &o->replicas);
+            break;
         case 'x':
             o->apart = true;
             break;
@@ -114,6 +123,8 @@ static int step_parse(options *o, int argc, char **argv) {
         return tt__cli_usage_error("bench step", "--model: expected mlp, conv or gpt, got \"%s\"", model);
     if (!o->steps)
         o->steps = o->model->steps;
+    if (o->replicas)
+        o->world = 1;
     return -1;
 }
 
@@ -122,12 +133,14 @@ static tt_status trial_init(trial *t, const options *o) {
     tt_status status = tt_init_process_group(&t->world);
     if (status)
         return status;
-    if (!o->no_pin)
+    if (!o->no_pin && !o->replicas)
         tt__bench_pin_to(tt_get_rank(t->world), tt_get_world_size(t->world));
     tt_manual_seed(0);
     t->kind = o->model;
     t->amp = o->amp;
     t->model = t->kind->make();
+    if (o->replicas)
+        t->model = tt_data_parallel(t->model, .replicas = (int)o->replicas);
     t->x = t->kind->inputs();
     t->y = t->kind->targets();
     t->optimizer = t->model ? t->kind->optimizer(t->model) : NULL;
@@ -186,9 +199,12 @@ static tt_status step_measure(trial *t, int64_t steps) {
 static void step_print(const trial *t, const options *o) {
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
-    printf("{\"bench\":\"step\",\"model\":\"%s\",%s%s\"world\":%d,\"ms_median\":%.4f,\"ms_min\":%.4f,\"rss_mb\":%.1f,"
+    char replicas[40] = "";
+    if (o->replicas)
+        snprintf(replicas, sizeof replicas, "\"data_parallel\":%lld,", (long long)o->replicas);
+    printf("{\"bench\":\"step\",\"model\":\"%s\",%s%s%s\"world\":%d,\"ms_median\":%.4f,\"ms_min\":%.4f,\"rss_mb\":%.1f,"
            "\"pool_mb\":%.1f,\"needs_mb\":%.1f}\n",
-           o->model->name, o->amp ? "\"amp\":\"bf16\"," : "", o->apart ? "\"apart\":true," : "",
+           o->model->name, o->amp ? "\"amp\":\"bf16\"," : "", o->apart ? "\"apart\":true," : "", replicas,
            tt_get_world_size(t->world), t->block_ms[BLOCKS / 2], t->block_ms[0], (double)usage.ru_maxrss / 1024,
            (double)tt__pool_most() / MEGABYTE, (double)tt__bench_model_needs(t->kind, t->model) / MEGABYTE);
 }

@@ -146,6 +146,7 @@ static tt_status read_rank(tt__view_rank *rank, const tt__seen_rank *seen, const
     if (rank->waits)
         rank->waits_since_ns = view_ns(&clock, rank->waiting.since);
     view_progress(rank, clock.add_ns);
+    rank->averages = tt__recorder_averaging(rank->recorder, &rank->averaging);
     return TT_OK;
 }
 

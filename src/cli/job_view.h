@@ -31,7 +31,9 @@ typedef struct tt__view_rank {
     bool waits;                   /* `waiting` is valid, */
     tt__waiting waiting;
     int64_t waits_since_ns; /* and this */
-    bool progresses;        /* the program says how far its training is: `progress` is valid, */
+    bool averages;          /* gradients are averaged: `averaging` is valid */
+    tt__averaging averaging;
+    bool progresses; /* the program says how far its training is: `progress` is valid, */
     tt__progress progress;
     double samples_per_s; /* (0: not known) */
     int64_t progress_ns;  /* and when it said so */

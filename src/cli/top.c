@@ -53,7 +53,9 @@ const tt__command tt__cmd_top = {
     .notes =
         "On a terminal the screen is refreshed until you press q. calls/s and B/s are those of the last second, as far "
         "as the last 1024 calls reach; B counts what a rank has in its own buffer; comm is the share of the time spent "
-        "in calls. epoch, step, loss and samples/s are what the program says of its training (tt_publish_progress()).",
+        "in calls. epoch, step, loss and samples/s are what the program says of its training (tt_publish_progress()). "
+        "gradients: how long forward, backward and averaging take in a step, and how much of the averaging runs beside "
+        "backward.",
     .run = top_main,
 };
 

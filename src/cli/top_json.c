@@ -44,18 +44,28 @@ static json_t *progress_json(const tt__view_rank *rank) {
                      "samples_per_sec", rank->samples_per_s, "seconds", seconds_of(rank->now_ns - rank->progress_ns));
 }
 
+static json_t *averaging_json(const tt__view_rank *rank) {
+    const tt__averaging *a = &rank->averaging;
+    if (!rank->averages)
+        return json_null();
+    return json_pack("{s:I, s:I, s:I, s:f, s:f, s:f, s:f}", "steps", (json_int_t)a->steps, "bytes",
+                     (json_int_t)a->bytes, "buckets", (json_int_t)a->buckets, "forward", seconds_of(a->forward_ns),
+                     "backward", seconds_of(a->backward_ns), "averaging", seconds_of(a->averaging_ns), "overlap",
+                     seconds_of(a->overlap_ns));
+}
+
 static json_t *rank_json(const tt__view_rank *rank) {
     static const char *const names[] = {"starting", "runs", "stopped", "ended", "gone"};
     char how[64] = "";
     tt__top_rates rates = tt__top_rates_of(rank);
     if (rank->state == TT__VIEW_ENDED)
         tt__end_text(rank->rank.wait_status, how, sizeof how);
-    return json_pack("{s:i, s:i, s:I, s:s, s:s, s:b, s:f, s:f, s:f, s:o, s:o, s:o}", "rank", (int)rank->rank.rank,
+    return json_pack("{s:i, s:i, s:I, s:s, s:s, s:b, s:f, s:f, s:f, s:o, s:o, s:o, s:o}", "rank", (int)rank->rank.rank,
                      "node", (int)rank->rank.node, "pid",
                      (json_int_t)(rank->recorder ? rank->recorder->pid : rank->rank.pid), "state", names[rank->state],
                      "end", how, "joined", (int)(rank->recorder != NULL), "calls_per_sec", rates.calls_per_s,
                      "bytes_per_sec", rates.bytes_per_s, "comm", rates.busy, "call", call_json(rank), "waits",
-                     waits_json(rank), "progress", progress_json(rank));
+                     waits_json(rank), "progress", progress_json(rank), "averaging", averaging_json(rank));
 }
 
 static json_t *group_json(const tt__view_group *group) {

@@ -224,6 +224,39 @@ static void print_training(columns *c, const tt__view *view) {
     put_line(c, DENSE, line, 0, 2);
 }
 
+/* Where the time of a step goes: means over the ranks that average. */
+static bool put_averaging(const tt__view *view, char *text, size_t size) {
+    double forward = 0, backward = 0, averaging = 0, overlap = 0;
+    const tt__averaging *one = NULL;
+    int ranks = 0;
+    for (int i = 0; i < view->n; i++) {
+        const tt__averaging *a = &view->ranks[i].averaging;
+        if (!view->ranks[i].averages)
+            continue;
+        one = a;
+        ranks++;
+        forward += (double)a->forward_ns;
+        backward += (double)a->backward_ns;
+        averaging += (double)a->averaging_ns;
+        overlap += (double)a->overlap_ns;
+    }
+    const double ms = 1e6 * ranks;
+    if (one)
+        snprintf(
+            text, size,
+            "gradients: %.3g MB in %lld bucket%s; forward %.3g ms, backward %.3g ms, averaging %.3g ms, of which %.3g "
+            "ms beside backward",
+            (double)one->bytes / 1e6, (long long)one->buckets, one->buckets == 1 ? "" : "s", forward / ms,
+            backward / ms, averaging / ms, overlap / ms);
+    return one != NULL;
+}
+
+static void print_averaging(columns *c, const tt__view *view) {
+    char line[LINE_SIZE];
+    if (c->density < CUT && put_averaging(view, line, sizeof line))
+        put_line(c, DENSE, line, 0, 2);
+}
+
 /* ---- who waits for whom */
 
 /* "rank 3", "ranks 0-2, 5": those that wait for `whom`; *longest_ns for how long the first of them has. False: nobody.
@@ -359,6 +392,7 @@ static tt_status print_page(columns *c, const tt__view *view) {
     print_title(c, view);
     if (c->progress)
         print_training(c, view);
+    print_averaging(c, view);
     put_empty_line(c);
     print_heading(c);
     for (int i = 0; i < view->n; i++)

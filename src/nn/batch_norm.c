@@ -1,13 +1,20 @@
+#include "nn/batch_norm.h"
+
 #include "base/args.h"
 #include "base/error.h"
 #include "nn/initial.h"
 #include "nn/module.h"
+#include "nn/which_replica.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
-/* Of BatchNorm1d and BatchNorm2d. */
+/* Of BatchNorm1d and BatchNorm2d, and what became of them. */
 typedef struct batch_norm {
     const char *who;
+    const tt__batch_norm_kind *kind; /* or NULL */
+    void *kind_user;
+    int64_t features;
     int least_dims, most_dims; /* of x */
     double momentum, eps;
     tt_tensor *weight, *bias, *running_mean, *running_var, *batches; /* borrowed from the module; NULL: none */
@@ -26,26 +33,70 @@ static tt_status batch_norm_count(const batch_norm *b) {
     return status;
 }
 
-static tt_tensor *batch_norm_forward(tt_module *self, tt_tensor *x) {
+/* Number of dimensions of x, for errors. */
+static const char *dims_text(const batch_norm *b) {
+    return b->kind ? "at least 2" : b->least_dims == 4 ? "4" : "2 or 3";
+}
+
+tt_tensor *tt__batch_norm_forward(tt_module *self, tt_tensor *x) {
     const batch_norm *b = tt_module_user(self);
     int dims = tt_tensor_dim(x);
     if (dims < b->least_dims || dims > b->most_dims)
-        return tt__tensor_fail(TT_ERR_SHAPE, "%s: expected x of %s dimensions, got x %s", b->who,
-                               b->least_dims == 4 ? "4" : "2 or 3", TT__DESCRIBE(x));
+        return tt__tensor_fail(TT_ERR_SHAPE, "%s: expected x of %s dimensions, got x %s", b->who, dims_text(b),
+                               TT__DESCRIBE(x));
     bool training = tt_module_training(self);
-    if (training && b->batches && batch_norm_count(b))
+    if (b->kind && tt_tensor_size(x, 1) != b->features)
+        return tt__tensor_fail(TT_ERR_SHAPE, "%s: expected x (N, %lld, ...), got x %s", b->who, (long long)b->features,
+                               TT__DESCRIBE(x));
+    const bool keeps = !training || tt__replica_of_thread().index == 0; /* one of several replicas does */
+    if (training && keeps && b->batches && batch_norm_count(b))
         return NULL;
-    return tt_batch_norm(x, .running_mean = b->running_mean, .running_var = b->running_var, .weight = b->weight,
-                         .bias = b->bias, .training = training || !b->running_mean, .momentum = b->momentum,
-                         .eps = b->eps);
+    const tt_batch_norm_args args = {.x = x,
+                                     .running_mean = keeps ? b->running_mean : NULL,
+                                     .running_var = keeps ? b->running_var : NULL,
+                                     .weight = b->weight,
+                                     .bias = b->bias,
+                                     .training = training || !b->running_mean,
+                                     .momentum = b->momentum,
+                                     .eps = b->eps};
+    return training && b->kind ? b->kind->normalise(b->kind_user, &args)
+                               : tt_batch_norm_with(&args, offsetof(tt_batch_norm_args, tt_end));
 }
 
-static void batch_norm_destroy(tt_module *self) { free(tt_module_user(self)); }
+static void release_kind(const batch_norm *b) {
+    if (b->kind)
+        b->kind->release(b->kind_user);
+}
 
-static const tt_module_class batch_norm1d_class =
-    TT_MODULE_CLASS(.name = "BatchNorm1d", .forward = batch_norm_forward, .destroy = batch_norm_destroy);
-static const tt_module_class batch_norm2d_class =
-    TT_MODULE_CLASS(.name = "BatchNorm2d", .forward = batch_norm_forward, .destroy = batch_norm_destroy);
+void tt__batch_norm_destroy(tt_module *self) {
+    release_kind(tt_module_user(self));
+    free(tt_module_user(self));
+}
+
+static const tt_module_class batch_norm1d_class = TT__BATCH_NORM_CLASS("BatchNorm1d");
+static const tt_module_class batch_norm2d_class = TT__BATCH_NORM_CLASS("BatchNorm2d");
+
+bool tt__is_batch_norm(const tt_module *module) { return module->cls.destroy == tt__batch_norm_destroy; }
+
+const char *tt__batch_norm_text(const tt_module *module, char text[96]) {
+    const batch_norm *b = tt_module_user(module);
+    snprintf(text, 96, "of %lld features, eps %g, momentum %g%s%s", (long long)b->features, b->eps ? b->eps : 1e-5,
+             b->momentum ? b->momentum : 0.1, b->weight ? "" : ", not affine",
+             b->running_mean ? "" : ", no running statistics");
+    return text;
+}
+
+void tt__batch_norm_become(tt_module *module, const tt__batch_norm_kind *kind, void *user) {
+    batch_norm *b = tt_module_user(module);
+    release_kind(b);
+    b->who = kind->cls->name;
+    b->least_dims = 2;
+    b->most_dims = TT_MAX_DIMS;
+    b->kind = kind;
+    b->kind_user = user;
+    module->cls = *kind->cls;
+    module->identity = kind->cls;
+}
 
 static tt_status batch_norm_add(tt_module *module, batch_norm *b, const tt_nn_batch_norm2d_args *a) {
     tt_shape shape = TT_SHAPE(a->num_features);
@@ -79,6 +130,7 @@ static tt_module *batch_norm_new(const tt_module_class *cls, const batch_norm *k
     *b = *kind;
     b->momentum = a.momentum;
     b->eps = a.eps;
+    b->features = a.num_features;
     if (batch_norm_add(module, b, &a)) {
         tt_module_free(module);
         return NULL;

@@ -69,9 +69,7 @@ static tt_status count_own(tt_module *module, void *user) {
     return TT_OK;
 }
 
-static bool is_batch_norm(const tt_module *module) {
-    return !strncmp(module->cls.name, "BatchNorm", strlen("BatchNorm"));
-}
+static bool is_batch_norm(const tt_module *module) { return strstr(module->cls.name, "BatchNorm"); }
 
 static tt_status list_own(tt_module *module, void *user) {
     plan *p = user;

@@ -61,7 +61,7 @@ struct tt_module {
     tt__name_map names; /* of a module with many children and tensors, of all of them */
     tt__module_hook *hooks;
     size_t hook_count;
-    int hooks_running; /* depth of forwards that are inside hooks */
+    _Atomic int hooks_running; /* depth of forwards that are inside hooks */
     tt__module_list lists[TT__LIST_KINDS];
 };
 

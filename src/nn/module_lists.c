@@ -3,6 +3,8 @@
 #include "base/error.h"
 #include "nn/module.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -99,28 +101,41 @@ static bool add_tree(tt__module_list *list, tt__list_kind kind, tt_module *modul
     return true;
 }
 
-/* Return the list, made if it isn't there; NULL and an error if memory is out. */
-static tt__module_list *list_get(tt_module *module, tt__list_kind kind) {
-    tt__module_list *list = &module->lists[kind];
-    if (list->made)
-        return list;
-    list->made = add_tree(list, kind, module, "");
+static tt_status list_make(tt__module_list *list, tt__list_kind kind, tt_module *module) {
+    bool made = add_tree(list, kind, module, "");
     tt__pointer_map_free(&list->seen);
-    if (list->made)
+    if (!made) {
+        list_drop(list);
+        return tt__fail(TT_ERR_MEMORY, "no memory for a list of the tensors or modules of a %s", module->cls.name);
+    }
+    const char *const *names = (const char *const *)list->names;
+    if (kind == TT__LIST_MODULES)
+        list->as_modules = (tt_named_modules){sizeof(tt_named_modules), (int64_t)list->count, names, list->modules};
+    else
+        list->as_tensors = (tt_named_tensors){sizeof(tt_named_tensors), (int64_t)list->count, names, list->tensors};
+    atomic_store_explicit(&list->made, true, memory_order_release);
+    return TT_OK;
+}
+
+/* Return the list, made if it isn't there; NULL and an error if memory is out. Replicas may ask at once. */
+static const tt__module_list *list_get(tt_module *module, tt__list_kind kind) {
+    static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+    tt__module_list *list = &module->lists[kind];
+    tt_status status = TT_OK;
+    if (atomic_load_explicit(&list->made, memory_order_acquire))
         return list;
-    list_drop(list);
-    return tt__fail_null(TT_ERR_MEMORY, "no memory for a list of the tensors or modules of a %s", module->cls.name);
+    pthread_mutex_lock(&making);
+    if (!atomic_load_explicit(&list->made, memory_order_relaxed))
+        status = list_make(list, kind, module);
+    pthread_mutex_unlock(&making);
+    return status ? NULL : list;
 }
 
 /* ---- the caller's view ---- */
 
 static const tt_named_tensors *named_tensors(tt_module *module, tt__list_kind kind) {
-    tt__module_list *list = module ? list_get(tt__module_unwrapped(module), kind) : NULL;
-    if (!list)
-        return NULL;
-    list->as_tensors = (tt_named_tensors){sizeof(tt_named_tensors), (int64_t)list->count,
-                                          (const char *const *)list->names, list->tensors};
-    return &list->as_tensors;
+    const tt__module_list *list = module ? list_get(tt__module_unwrapped(module), kind) : NULL;
+    return list ? &list->as_tensors : NULL;
 }
 
 const tt_named_tensors *tt_module_parameters(tt_module *module) { return named_tensors(module, TT__LIST_PARAMETERS); }
@@ -130,10 +145,6 @@ const tt_named_tensors *tt_module_buffers(tt_module *module) { return named_tens
 const tt_named_tensors *tt_module_state_dict(tt_module *module) { return named_tensors(module, TT__LIST_STATE); }
 
 const tt_named_modules *tt_module_named_modules(tt_module *module) {
-    tt__module_list *list = module ? list_get(module, TT__LIST_MODULES) : NULL;
-    if (!list)
-        return NULL;
-    list->as_modules = (tt_named_modules){sizeof(tt_named_modules), (int64_t)list->count,
-                                          (const char *const *)list->names, list->modules};
-    return &list->as_modules;
+    const tt__module_list *list = module ? list_get(module, TT__LIST_MODULES) : NULL;
+    return list ? &list->as_modules : NULL;
 }

@@ -16,7 +16,7 @@ typedef enum tt__list_kind {
 } tt__list_kind;
 
 typedef struct tt__module_list {
-    bool made;
+    _Atomic bool made;
     size_t count, room;
     tt__pointer_map seen; /* tensors that have a place, while the list is made */
     char **names;

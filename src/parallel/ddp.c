@@ -7,6 +7,7 @@
 
 #include "autograd/node.h"
 #include "base/args.h"
+#include "base/clock.h"
 #include "base/saved_error.h"
 #include "nn/module.h"
 #include "parallel/ddp_shards.h"
@@ -36,14 +37,22 @@ static tt_tensor *ddp_forward(tt_module *self, tt_tensor *x) {
     tt_status status = tt__ddp_before_forward(self, d);
     if (status)
         return tt__tensor_fail(status, "%s", tt_last_error());
-    return tt_module_forward(d->module, x);
+    int64_t begin = tt__now_ns();
+    tt_tensor *y = tt_module_forward(d->module, x);
+    d->forward_ns += tt__is_recording() ? tt__now_ns() - begin : 0;
+    return y;
 }
 
 static tt_status ddp_forward_many(tt_module *self, tt_tensor *const *in, int64_t in_count, tt_tensor **out,
                                   int64_t out_count) {
     tt__ddp *d = tt_module_user(self);
-    TT__TRY(tt__ddp_before_forward(self, d));
-    return tt_module_forward_many(d->module, in, in_count, out, out_count);
+    tt_status status = tt__ddp_before_forward(self, d);
+    if (status)
+        return status;
+    int64_t begin = tt__now_ns();
+    status = tt_module_forward_many(d->module, in, in_count, out, out_count);
+    d->forward_ns += tt__is_recording() ? tt__now_ns() - begin : 0;
+    return status;
 }
 
 static void ddp_release(tt__ddp *d) {
@@ -117,6 +126,15 @@ tt__ddp *tt__ddp_of(tt_module *module) {
 tt_reducer *tt_ddp_reducer(tt_module *module) {
     const tt__ddp *d = tt__ddp_of(module);
     return d ? d->reducer : NULL;
+}
+
+tt_status tt_ddp_get_logging_data(tt_module *module, tt_ddp_logging_data *out) {
+    const tt__ddp *d = tt__ddp_of(module);
+    if (!d || !out)
+        return tt__fail(TT_ERR_INVALID, "tt_ddp_get_logging_data: %s",
+                        d ? "`out` is NULL" : "expected a wrapper that tt_ddp() made");
+    *out = d->log;
+    return TT_OK;
 }
 
 tt_status tt_ddp_set_sync(tt_module *module, bool sync) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "autograd/engine.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "parallel/ddp_shards.h"
 
@@ -58,7 +59,9 @@ static tt_status mark_unreached(tt__ddp *d, bool *waits) {
 }
 
 static tt_status finish_step(tt__ddp *d) {
+    int64_t ready_ns = tt__now_ns();
     TT__TRY(tt_reducer_finish(d->reducer));
+    tt__ddp_log_step(d, ready_ns);
     for (size_t i = 0; i < d->attached; i++) {
         tt__ddp_slot *s = &d->slots[i];
         if (s->absent && tt_reducer_was_used(d->reducer, (int64_t)s->index))
@@ -92,6 +95,8 @@ tt_status tt__ddp_on_gradient(tt_tensor *x, void *user) {
         return TT_OK;
     if (!tt__ddp_shard_is_last(d))
         return tt__ddp_shard_gradient(s);
+    if (first)
+        d->first_ns = tt__now_ns();
     d->stepping = true;
     if (first && d->presence)
         tt__ddp_announce(d, true);
@@ -122,6 +127,7 @@ static tt_status shadow(tt__ddp *d) {
     for (size_t i = 0; i < d->attached; i++)
         left |= d->slots[i].touched;
     tt__ddp_announce(d, left);
+    d->first_ns = tt__now_ns();
     for (size_t i = d->attached; i-- > 0;)
         TT__TRY(left ? mark_slot(&d->slots[i]) : mark_shadow(&d->slots[i]));
     return TT_OK;

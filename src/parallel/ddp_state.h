@@ -20,7 +20,7 @@ typedef struct tt__ddp_slot {
     bool absent;          /* it has no gradient here in the step under way */
 } tt__ddp_slot;
 
-/* Who takes part in steps, where ranks have different numbers of them: join.c. */
+/* Who takes part in steps, where ranks have different numbers of them: uneven_join.c. */
 typedef struct tt__ddp_presence {
     tt__ddp *ddp;           /* NULL: the wrapper was freed */
     bool divide_by_present; /* average over the ranks that gave gradients */
@@ -44,7 +44,11 @@ struct tt__ddp {
     uint64_t shard_seed;    /* of what shards draw; 0: the generator is left alone */
     int64_t step;           /* steps done, with virtual ranks */
     tt__ddp_shards *shards; /* of them; NULL: none, or bound to no group */
-    bool rebuilt;           /* buckets are in the order that the first step has shown */
+    tt_ddp_logging_data log;
+    int64_t mean_ns[4]; /* of its times */
+    int64_t forward_ns; /* of forwards since the last step */
+    int64_t first_ns;   /* when the first gradient of the pass that averages came */
+    bool rebuilt;       /* buckets are in the order that the first step has shown */
     tt_reducer *reducer;
     tt__ddp_slot *slots;
     size_t attached;          /* slots whose gradient lies in a bucket */
@@ -74,6 +78,9 @@ tt_status tt__ddp_step_ended(tt__ddp *d);
 
 /* ddp_rebuild.c: when the first step has ended, form buckets in the order that it has shown. */
 tt_status tt__ddp_rebuild(tt__ddp *d);
+
+/* ddp_logging.c: note a step, whose last gradient was ready at `ready_ns`, and which has ended now. */
+void tt__ddp_log_step(tt__ddp *d, int64_t ready_ns);
 
 /* ddp.c: what a forward that is recorded begins with. */
 tt_status tt__ddp_before_forward(const tt_module *wrapper, tt__ddp *d);

@@ -1,6 +1,7 @@
 /* How a step's buckets are averaged: begun in order, stage by stage where a hook has several, and ended in order. */
 #include "reducer/reducer.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 
 /* What errors of collectives name, as they have no line of the program's. */
@@ -23,6 +24,8 @@ static tt_status call_hook(const tt_reducer *r, tt__reducer_bucket *b) {
 }
 
 static tt_status begin_bucket(tt_reducer *r, tt__reducer_bucket *b) {
+    if (r->begun == 0)
+        r->first_begun_ns = tt__now_ns();
     tt__reducer_trace(r, TT_REDUCER_BEGIN, r->begun++);
     b->stage = 0;
     if (r->begun == r->bucket_count)

@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* Write a small number as `dtype` has it. */
-static void put_number(void *at, tt_dtype dtype, float number) {
+static void put_told(void *at, tt_dtype dtype, float number) {
     const float f32 = number;
     const double f64 = number;
     const uint16_t f16 = tt__f16_of_float(number), bf16 = tt__bf16_of_float(number);
@@ -47,7 +47,7 @@ tt_status tt__reducer_keep(tt_reducer *r, int64_t i) { return keep_gradient(&r->
 tt_status tt__reducer_put_mark(const tt_reducer *r, tt__reducer_param *p, bool unused) {
     if (unused)
         TT__TRY(keep_gradient(p));
-    put_number(mark_of_param(r, p), r->buckets[p->bucket].dtype, !unused);
+    put_told(mark_of_param(r, p), r->buckets[p->bucket].dtype, !unused);
     p->unused = unused;
     return TT_OK;
 }
@@ -85,11 +85,11 @@ void tt__reducer_put_note(const tt_reducer *r) {
     at += (size_t)tt_get_rank(r->group) * note * size;
     int64_t rest = r->examples;
     for (size_t k = 0; k < note; k++, rest /= NOTE_BASE)
-        put_number(at + k * size, b->dtype, (float)(is_narrow(b->dtype) ? rest % NOTE_BASE : rest));
+        put_told(at + k * size, b->dtype, (float)(is_narrow(b->dtype) ? rest % NOTE_BASE : rest));
 }
 
 /* An average of one rank's number and others' zeros: the number is whole, so that rounding on the way is no matter. */
-static int64_t read_number(const void *at, tt_dtype dtype, int world) {
+static int64_t read_told(const void *at, tt_dtype dtype, int world) {
     double x;
     float f32;
     uint16_t half;
@@ -111,6 +111,6 @@ int64_t tt__reducer_examples_of(const tt_reducer *r, int rank) {
     const char *at = (const char *)b->data + (r->notes + (size_t)rank * note) * size;
     int64_t number = 0;
     for (size_t k = note; k-- > 0;)
-        number = number * NOTE_BASE + read_number(at + k * size, b->dtype, tt_get_world_size(r->group));
+        number = number * NOTE_BASE + read_told(at + k * size, b->dtype, tt_get_world_size(r->group));
     return number;
 }

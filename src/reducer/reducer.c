@@ -88,3 +88,9 @@ int64_t tt_reducer_bucket_count(const tt_reducer *r) { return r ? (int64_t)r->bu
 int64_t tt_reducer_bucket_of(const tt_reducer *r, int64_t i) {
     return is_param(r, i) ? (int64_t)r->params[i].bucket : -1;
 }
+
+int64_t tt_reducer_bucket_bytes(const tt_reducer *r, int64_t b) {
+    return r && b >= 0 && (size_t)b < r->bucket_count
+               ? (int64_t)(r->buckets[b].gradients * tt_dtype_size(r->buckets[b].dtype))
+               : 0;
+}

@@ -47,6 +47,7 @@ struct tt_reducer {
     tt__reducer_bucket *buckets;
     size_t bucket_count;
     size_t begun, ended;
+    int64_t first_begun_ns;          /* when the first bucket of the step was begun */
     size_t cap;                      /* bucket_cap_bytes */
     uint32_t *order;                 /* of all parameters: that in which buckets are filled */
     uint32_t *seen;                  /* that in which they became ready in the step, */

@@ -25,7 +25,8 @@ typedef struct tt__normed {
  * elements a channel.
  * batch_norm: y = (x - mean) rstd weight + bias. Backward, by the dtype of n->g: dbias = sum of g, dweight = sum of g
  * (x - mean) rstd, dx = weight rstd (g - [dbias + (x - mean) rstd dweight] / (A B)), without [..] if `fixed`: mean and
- * rstd did not come from x.
+ * rstd did not come from x. batch_norm_give: dx alone, where x is a part of what was normalised, `count` elements a
+ * channel: sums f64 (2,C) are dbias and dweight over all of these.
  *
  * Rows: x (R,n), mean and rstd (R). row_norm: y = (x - mean) rstd weight + bias. Backward: dbias, dweight likewise; dx
  * = rstd (h - mean of h - (x - mean) rstd (mean of h (x - mean) rstd)), h = g weight; no_mean: without the mean of
@@ -38,6 +39,7 @@ typedef struct tt__normed {
     X(batch_norm, (tt_tensor * y, const tt_tensor *x, const tt_tensor *mean, const tt_tensor *rstd,                  \
                    const tt_tensor *weight, const tt_tensor *bias))                                                  \
     X(batch_norm_backward, (const tt__normed *n, bool fixed, tt_tensor *dx, tt_tensor *dw, tt_tensor *db))           \
+    X(batch_norm_give, (const tt__normed *n, const tt_tensor *sums, int64_t count, tt_tensor *dx))                   \
     X(row_norm, (tt_tensor * y, tt_tensor * mean, tt_tensor * rstd, const tt_tensor *x, const tt_tensor *weight,     \
                  const tt_tensor *bias, const tt__row_norm *norm))                                                   \
     X(row_norm_backward, (const tt__normed *n, const tt__row_norm *norm, tt_tensor *dx, tt_tensor *dw, tt_tensor *db))

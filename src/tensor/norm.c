@@ -111,6 +111,25 @@ tt_status tt__batch_norm_backward_out(const char *who, const tt__normed *n, bool
     return tt__staged_end(&s, run(&call, fixed, to ? &seen_dx : NULL, scale, shift));
 }
 
+tt_status tt__batch_norm_give_out(const char *who, const tt__normed *n, const tt_tensor *sums, int64_t count,
+                                  tt_tensor *dx) {
+    tt__kernel_batch_norm_give run = TT__KERNEL(who, n->g, batch_norm_give);
+    if (!run || !TT__SAME_DEVICE(who, n->g, n->x))
+        return tt_last_status();
+    if (n->x->numel == 0)
+        return TT_OK;
+    tt__staged s = {.who = who};
+    tt_memory_format format = batch_format(n->x);
+    const tt_tensor *g = stage_batch(&s, n->g, format), *x = stage_batch(&s, n->x, format);
+    const tt_tensor *weight = tt__stage_plain(&s, n->weight);
+    tt_tensor *to = tt__stage_result(&s, dx, format);
+    if (s.failed)
+        return tt__staged_end(&s, tt_last_status());
+    tt_tensor seen_g = as_batch(g, format), seen_x = as_batch(x, format), seen_dx = as_batch(to, format);
+    tt__normed call = {&seen_g, &seen_x, n->mean, n->rstd, weight};
+    return tt__staged_end(&s, run(&call, sums, count, &seen_dx));
+}
+
 /* ---- rows */
 
 static tt_tensor as_norm_rows(const tt_tensor *x, int64_t rows) {

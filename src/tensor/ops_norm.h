@@ -21,6 +21,9 @@ tt_status tt__batch_norm_out(const char *who, tt_tensor *y, const tt_tensor *x, 
                              const tt_tensor *rstd, const tt_tensor *weight, const tt_tensor *bias);
 tt_status tt__batch_norm_backward_out(const char *who, const tt__normed *n, bool fixed, tt_tensor *dx, tt_tensor *dw,
                                       tt_tensor *db);
+/* The gradient of x, a part of the `count` elements a channel that were normalised together; sums: f64 (2,C). */
+tt_status tt__batch_norm_give_out(const char *who, const tt__normed *n, const tt_tensor *sums, int64_t count,
+                                  tt_tensor *dx);
 
 /* x of any shape, seen as rows of as many elements as mean and rstd have not. */
 tt_status tt__row_norm_out(const char *who, tt_tensor *y, tt_tensor *mean, tt_tensor *rstd, const tt_tensor *x,

@@ -54,8 +54,9 @@ static const openmp *openmp_get(void) {
     return omp.loaded ? &omp : NULL;
 }
 
-static _Atomic int asked;   /* by tt_set_num_threads(); 0: none */
-static _Atomic bool forked; /* this process is a child of one that may have used OpenMP */
+static _Atomic int asked;       /* by tt_set_num_threads(); 0: none */
+static _Thread_local int limit; /* of this thread alone; 0: none */
+static _Atomic bool forked;     /* this process is a child of one that may have used OpenMP */
 
 static void note_fork(void) { atomic_store_explicit(&forked, true, memory_order_relaxed); }
 
@@ -96,9 +97,20 @@ static int default_threads(void) {
     return said ? said : share ? share : atomic_load_explicit(&cores, memory_order_relaxed);
 }
 
-int tt_get_num_threads(void) {
+static int threads_of_all(void) {
     int n = atomic_load_explicit(&asked, memory_order_relaxed);
     return atomic_load_explicit(&forked, memory_order_relaxed) ? 1 : n ? n : default_threads();
+}
+
+int tt_get_num_threads(void) {
+    int n = threads_of_all();
+    return limit && limit < n ? limit : n;
+}
+
+int tt__parallel_limit(int threads) {
+    int before = limit;
+    limit = threads;
+    return before;
 }
 
 tt_status tt_set_num_threads(int threads) {

@@ -21,4 +21,7 @@ bool tt__parallel_inside(void);
 /* Set OpenMP's number of threads to ours, before this thread uses it (oneDNN does). Cheap. */
 void tt__parallel_prepare(void);
 
+/* Let operators that this thread calls use at most so many threads; 0: as all. Returns what was set before. */
+int tt__parallel_limit(int threads);
+
 #endif

@@ -75,6 +75,12 @@ static void rebuild(tt_group *group, int rank, void *user) {
         for (int i = 0; i < PARAMS; i++)
             CHECK(tt_reducer_bucket_of(r, i) == (one_bucket ? 0 : i % 2 ? i - 1 : i + 1));
     }
+    tt_ddp_logging_data log;
+    CHECK_OK(tt_ddp_get_logging_data(ddp, &log));
+    CHECK(log.steps == STEPS && log.parameters == PARAMS && log.unused == 0);
+    CHECK(log.buckets == (one_bucket ? 1 : PARAMS) && log.gradient_bytes == LAYERS * (NUMEL + 16) * 4);
+    CHECK(log.forward_ns > 0 && log.backward_ns > 0 && log.averaging_ns > 0 && log.overlap_ns <= log.averaging_ns);
+    CHECK(tt_ddp_get_logging_data(m, &log) == TT_ERR_INVALID && tt_ddp_get_logging_data(ddp, NULL) == TT_ERR_INVALID);
     CHECK(!one_bucket || tt_reducer_gradient(tt_ddp_reducer(ddp), 0) == before); /* nothing to gain, nothing done */
     for (int i = 0; i < PARAMS; i++) {
         tt_tensor *x = tt_module_parameters(m)->tensors[i];

@@ -340,6 +340,26 @@ class Top(unittest.TestCase):
                 self.assertIn("2/5", words)
 
 
+class Training(unittest.TestCase):
+    def test_where_a_step_goes(self):
+        with tempfile.TemporaryDirectory() as folder:
+            job = Job("", 0)
+            job.argv = [TUTTI, "run", "--master-port=0", "--nproc-per-node=2", "--grace-period=0.2",
+                        os.environ["TT_BUILD"] + "/examples/gpt_char", "--layers=1", "--width=8", "--heads=1",
+                        "--block=8", "--steps=10000000", "--save-every=0", "--eval-every=10000000",
+                        f"--checkpoint={folder}/model.safetensors"]
+            with job:
+                look = job.top(lambda look: all((rank["averaging"] or {"steps": 0})["steps"] > 2
+                                                for rank in look["ranks"]))
+                for told in (rank["averaging"] for rank in look["ranks"]):
+                    self.assertEqual(told["buckets"], 1)
+                    self.assertGreater(told["bytes"], 4 * 8 * 8)
+                    self.assertGreater(min(told["forward"], told["backward"], told["averaging"]), 0)
+                    self.assertLessEqual(told["overlap"], told["averaging"])
+                job.says(r"(?m)^gradients: [0-9.e-]+ MB in 1 bucket; forward [0-9.]+ ms, backward [0-9.]+ ms, "
+                         r"averaging [0-9.]+ ms, of which [0-9.]+ ms beside backward$")
+
+
 class Notices(unittest.TestCase):
     """What tutti run says by itself."""
 

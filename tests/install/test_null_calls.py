@@ -24,7 +24,7 @@ OBJECTS = {
     "tt_named_tensors": "tt_module_parameters(tt_nn_linear(3, 2))", "tt_generator": "tt_generator_new(1)",
     "tt_transform": "tt_to_tensor()", "tt_draws": "NULL",
     "tt_scope": "tt_scope_new()", "tt_value": "tt_value_of_int(3)", "tt_reducer": "NULL", "tt_work": "NULL",
-    "tt_elastic": "NULL", "tt_elastic_writer": "NULL",
+    "tt_elastic": "NULL", "tt_elastic_writer": "NULL", "tt_mesh": "mesh()",
     "tt_trainer": "NULL", "tt_summary_writer": 'tt_summary_writer_new("run")',
 }
 # Lists that are wrong inside.
@@ -54,6 +54,11 @@ static inline tt_group *group(void) {
     tt_group *g = NULL;
     tt_ignore(tt_init_process_group(&g, .init_method = "tcp://localhost:0", .rank = 0, .world_size = 1));
     return g;
+}
+static inline tt_mesh *mesh(void) {
+    tt_mesh *m = NULL;
+    tt_ignore(tt_init_device_mesh(&m, group(), {"dp", 1}));
+    return m;
 }
 static inline tt_named_tensors *list(int i) {
     static const char *names[2];

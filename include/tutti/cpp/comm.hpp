@@ -16,6 +16,7 @@ class work {
     work() = default;
     explicit work(tt_work *owned) : work_(owned) {}
     tt_work *get() const noexcept { return work_.get(); }
+    tt_work *release() noexcept { return work_.release(); }
     void wait() { check(tt_work_wait(get())); }
     bool is_completed() const { return tt_work_is_completed(get()); }
     int source_rank() const { return tt_work_source_rank(get()); }

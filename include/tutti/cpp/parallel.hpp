@@ -127,6 +127,19 @@ inline reducer ddp_reducer(module &ddp) {
     return reducer::lent(r);
 }
 
+inline tt_ddp_logging_data ddp_logging_data(module &ddp) {
+    tt_ddp_logging_data data;
+    check(tt_ddp_get_logging_data(ddp.get(), &data));
+    return data;
+}
+
+/* Average a wrapper's gradients by this hook; one without `next`: as without a hook. */
+inline void ddp_register_comm_hook(module &ddp, comm_hook hook) {
+    tt_ddp_register_comm_hook_args a = TT_DDP_REGISTER_COMM_HOOK_ARGS_INIT;
+    a.ddp = ddp.get();
+    detail::give_hook(tt_ddp_register_comm_hook_with, a, std::move(hook));
+}
+
 /* Backward passes through a wrapper average nothing until the enclosing block is left. PyTorch: no_sync. */
 class no_sync {
   public:

@@ -19,6 +19,65 @@ struct reducer_param {
  * reducer that caused the event, when that is through. */
 using reducer_trace = std::function<void(const tt_reducer_event &event)>;
 
+/* What averages buckets: see tutti/reducer.h. Calls come in the thread that calls the reducer; what they throw is
+ * thrown by that call.
+ *   comm_hook own;
+ *   own.name = "own";
+ *   own.next = [](const tt_bucket &b, int stage) {
+ *       work made;
+ *       if (stage == 0) {
+ *           call_options o;
+ *           o.work = &made;
+ *           all_reduce(group::lent(b.group), {b.data, b.count, b.dtype}, TT_AVG, o);
+ *       }
+ *       return made;
+ *   }; */
+struct comm_hook {
+    std::string name;
+    int stages = 1;
+    /* none: no hook. An empty work: nothing to wait for */
+    std::function<work(const tt_bucket &bucket, int stage)> next;
+    std::function<void(const tt_bucket *buckets, std::int64_t count)> attach; /* may be left out */
+    std::function<void()> detach;                                             /* likewise; what it throws is dropped */
+    std::string settings; /* what else must be alike on all ranks */
+};
+
+namespace detail {
+
+/* A hook with the table that C has of it. */
+struct hook_box {
+    comm_hook hook;
+    tt_comm_hook table;
+
+    explicit hook_box(comm_hook given) : hook(std::move(given)), table() {
+        table.size = sizeof table, table.name = hook.name.c_str(), table.stages = hook.stages;
+        table.next = [](void *state, const tt_bucket *bucket, int stage, tt_work **made) {
+            return guarded([&] { *made = static_cast<hook_box *>(state)->hook.next(*bucket, stage).release(); });
+        };
+        if (hook.attach)
+            table.attach = [](void *state, const tt_bucket *buckets, std::int64_t count) {
+                return guarded([&] { static_cast<hook_box *>(state)->hook.attach(buckets, count); });
+            };
+        if (hook.detach)
+            table.detach = [](void *state) {
+                tt_ignore(guarded([&] { static_cast<hook_box *>(state)->hook.detach(); }));
+            };
+    }
+};
+
+/* Give a hook to C, which owns it from then on. */
+template <class Args, class Call> void give_hook(Call function, Args &a, comm_hook hook) {
+    std::string settings = hook.settings;
+    if (hook.next) {
+        hook_box *box = new hook_box(std::move(hook));
+        a.hook = &box->table, a.state = box, a.destroy = destroy<hook_box>;
+        a.settings = settings.empty() ? nullptr : settings.c_str();
+    }
+    check(call(function, a));
+}
+
+} // namespace detail
+
 /* Must be freed on all ranks alike, as tt_reducer_free(). */
 class reducer {
   public:
@@ -56,8 +115,15 @@ class reducer {
     void finish() {
         detail::then_rethrow([&] { check(tt_reducer_finish(get())); });
     }
+    /* One without `next`: average again as without a hook. */
+    void set_comm_hook(comm_hook hook) {
+        tt_reducer_set_comm_hook_args a = TT_REDUCER_SET_COMM_HOOK_ARGS_INIT;
+        a.reducer = get();
+        detail::give_hook(tt_reducer_set_comm_hook_with, a, std::move(hook));
+    }
     std::int64_t bucket_count() const { return tt_reducer_bucket_count(get()); }
     std::int64_t bucket_of(std::int64_t i) const { return tt_reducer_bucket_of(get(), i); }
+    std::int64_t bucket_bytes(std::int64_t b) const { return tt_reducer_bucket_bytes(get(), b); }
 
     /* None ends it. Not to be called from inside a trace. */
     void set_trace(reducer_trace trace) {

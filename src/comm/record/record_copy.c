@@ -48,6 +48,8 @@ bool tt__recorder_copy(tt__recorder *copy, const tt__recorder *theirs) {
     atomic_store(&copy->waiting.version, 0);
     bool said = tt__recorder_progress(theirs, &copy->progress);
     atomic_store(&copy->progress.version, said ? 2 : 0);
+    bool averaged = tt__recorder_averaging(theirs, &copy->averaging);
+    atomic_store(&copy->averaging.version, averaged ? 2 : 0);
     for (int i = 0; i < TT__FILES; i++)
         name_copy(copy->files[i], theirs->files[i], sizeof copy->files[i]);
     for (int i = 0; i < TT__GROUPS_NAMED; i++) {

@@ -1,4 +1,4 @@
-/* The progress of training that a program reports, for observers of the job. */
+/* The progress of training that a program reports, and how its gradients are averaged, for observers of the job. */
 #include "base/args.h"
 #include "base/clock.h"
 #include "comm/record/recorder.h"
@@ -82,7 +82,28 @@ void tt_publish_progress_with(const tt_publish_progress_args *args, size_t size)
         publish_progress();
 }
 
+void tt__publish_averaging(const tt__averaging *a) {
+    if (!own.recorder)
+        return;
+    tt__averaging *shown = &own.recorder->averaging;
+    uint32_t version = tt__seqlock_begin(&shown->version);
+    shown->steps = a->steps;
+    shown->bytes = a->bytes;
+    shown->buckets = a->buckets;
+    shown->forward_ns = a->forward_ns;
+    shown->backward_ns = a->backward_ns;
+    shown->averaging_ns = a->averaging_ns;
+    shown->overlap_ns = a->overlap_ns;
+    tt__seqlock_end(&shown->version, version);
+}
+
 /* ---- reading */
+
+bool tt__recorder_averaging(const tt__recorder *recorder, tt__averaging *copy) {
+    return tt__seqlock_read(&recorder->averaging.version, (void *)copy, (const void *)&recorder->averaging,
+                            sizeof *copy) &&
+           atomic_load_explicit(&copy->version, memory_order_relaxed) != 0;
+}
 
 bool tt__recorder_progress(const tt__recorder *recorder, tt__progress *copy) {
     bool read =

@@ -6,6 +6,7 @@
 #ifndef TT_COMM_RECORD_RECORDER_H
 #define TT_COMM_RECORD_RECORDER_H
 
+#include "base/export.h"
 #include "base/ticks.h"
 #include "net/recovery_words.h"
 
@@ -105,6 +106,14 @@ typedef struct tt__progress {
     int64_t base_samples, base_ns;      /* a call some seconds ago, from which rates are counted */
 } tt__progress;
 
+/* Where the time of steps whose gradients are averaged goes: of the last one, or means over some tens of them, in ns.
+ * Under a sequence lock; version 0: there was none. */
+typedef struct tt__averaging {
+    _Atomic uint32_t version;
+    int64_t steps, bytes, buckets;                             /* so far; of the gradients, in so many */
+    int64_t forward_ns, backward_ns, averaging_ns, overlap_ns; /* overlap: averaging while gradients still come */
+} tt__averaging;
+
 /* A group's name and ranks. */
 typedef struct tt__group_name {
     _Atomic uint32_t id; /* written last; 0: the first group of the job, if size is not 0 */
@@ -127,6 +136,7 @@ typedef struct tt__recorder {
     _Alignas(128) _Atomic uint32_t calls;
     tt__waiting waiting;
     _Alignas(128) tt__progress progress;
+    _Alignas(128) tt__averaging averaging;
     /* The owner's pointers, by which it finds names again. */
     _Alignas(128) _Atomic uintptr_t file_keys[TT__FILES];
     char files[TT__FILES][TT__FILE_SIZE];
@@ -138,7 +148,7 @@ typedef struct tt__recorder {
 
 _Static_assert(offsetof(tt__recorder, recovery) == TT__RECOVERY_AT, "readers know where the words lie");
 
-#define TT__RECORDER_MAGIC UINT64_C(0x3572636552745454) /* "TTtRecr5" */
+#define TT__RECORDER_MAGIC UINT64_C(0x3672636552745454) /* "TTtRecr6" */
 
 /* Name the process. The memory is zeroed. */
 void tt__recorder_init(tt__recorder *recorder, int rank, int world);
@@ -344,6 +354,9 @@ void tt__recorder_note_user(tt__recorder *recorder, uint32_t id, uint32_t user);
 void tt__progress_attach(tt__recorder *recorder);
 void tt__progress_detach(const tt__recorder *recorder);
 
+/* Publish this, whose version is ignored, as progress is. */
+TT__EXPORT void tt__publish_averaging(const tt__averaging *averaging);
+
 /* Hand the recorder, which lies at `offset` in `memory_fd`, to the launcher that started this process, if there is one:
  * `tutti top` finds it there, and it outlives this process. Returns a socket to be closed when the memory ends, or -1:
  * no launcher. Never waits long. */
@@ -370,6 +383,9 @@ bool tt__recorder_waiting(const tt__recorder *recorder, tt__waiting *copy);
 
 /* Copy the progress of training; false: none was reported. */
 bool tt__recorder_progress(const tt__recorder *recorder, tt__progress *copy);
+
+/* Copy what is known of averaging; false: nothing. */
+bool tt__recorder_averaging(const tt__recorder *recorder, tt__averaging *copy);
 
 /* Return the samples a second of the last seconds, at `now_ns` (CLOCK_MONOTONIC) of its host; 0: not known. Falls while
  * no call comes. */

@@ -180,3 +180,24 @@ tt_status tt__cpu_batch_norm_backward_f32(const tt__normed *n, bool fixed, tt_te
     tt__pool_free(room);
     return TT_OK;
 }
+
+tt_status tt__cpu_batch_norm_give_f32(const tt__normed *n, const tt_tensor *sums, int64_t count, tt_tensor *dx) {
+    batch_call k = batch_call_of(n->x);
+    float *room = tt__pool_alloc((size_t)k.C * sizeof(tt__channel));
+    if (!room)
+        return no_room();
+    const double *sum = sums->data, *dot = sum + k.C;
+    for (int64_t c = 0; c < k.C; c++) {
+        double mean = ((const double *)n->mean->data)[c], r = ((const double *)n->rstd->data)[c];
+        double scale = r * (n->weight ? (double)((const float *)n->weight->data)[c] : 1);
+        set_channel(&k, room, c,
+                    (tt__channel){(float)mean, (float)scale, (float)(sum[c] / (double)count),
+                                  (float)(dot[c] * r / (double)count)});
+    }
+    k.g = n->g->data;
+    k.y = dx->data;
+    use_channels(&k, room);
+    run_rows(&k, give_batch_rows);
+    tt__pool_free(room);
+    return TT_OK;
+}

@@ -41,6 +41,7 @@ static const tt__kernels f32 = {
     .batch_norm_stats = tt__cpu_batch_norm_stats_f32,
     .batch_norm = tt__cpu_batch_norm_f32,
     .batch_norm_backward = tt__cpu_batch_norm_backward_f32,
+    .batch_norm_give = tt__cpu_batch_norm_give_f32,
     .row_norm = tt__cpu_row_norm_f32,
     .row_norm_backward = tt__cpu_row_norm_backward_f32,
     .log_softmax = tt__cpu_log_softmax_f32,

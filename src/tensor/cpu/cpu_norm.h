@@ -9,6 +9,7 @@ tt_status tt__cpu_batch_norm_stats_f32(const tt_tensor *x, double eps, tt_tensor
 tt_status tt__cpu_batch_norm_f32(tt_tensor *y, const tt_tensor *x, const tt_tensor *mean, const tt_tensor *rstd,
                                  const tt_tensor *weight, const tt_tensor *bias);
 tt_status tt__cpu_batch_norm_backward_f32(const tt__normed *n, bool fixed, tt_tensor *dx, tt_tensor *dw, tt_tensor *db);
+tt_status tt__cpu_batch_norm_give_f32(const tt__normed *n, const tt_tensor *sums, int64_t count, tt_tensor *dx);
 
 /* cpu_norm.c */
 tt_status tt__cpu_row_norm_f32(tt_tensor *y, tt_tensor *mean, tt_tensor *rstd, const tt_tensor *x,

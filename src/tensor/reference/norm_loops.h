@@ -81,6 +81,19 @@ static tt_status ref_batch_norm_backward(const tt__normed *n, bool fixed, tt_ten
     return TT_OK;
 }
 
+static tt_status ref_batch_norm_give(const tt__normed *n, const tt_tensor *sums, int64_t count, tt_tensor *dx) {
+    int64_t C = n->x->shape.dim[1];
+    for (int64_t c = 0; c < C; c++) {
+        double m = NUMBERS(n->mean)[c], r = NUMBERS(n->rstd)[c], scale = r * element_or(n->weight, c, 1);
+        double shift = NUMBERS(sums)[c] / (double)count, slope = NUMBERS(sums)[C + c] / (double)count;
+        EACH_OF_CHANNEL(n->x, c) {
+            double normed = (element_or(n->x, i, 0) - m) * r;
+            ELEMENTS(dx)[i] = FROM_F64(scale * (element_or(n->g, i, 0) - shift - normed * slope));
+        }
+    }
+    return TT_OK;
+}
+
 /* ---- rows (R,n) */
 
 static int64_t row_weight(const tt__row_norm *norm, int64_t n, int64_t r, int64_t i) {
@@ -157,8 +170,8 @@ static tt_status ref_row_norm_backward(const tt__normed *call, const tt__row_nor
     return TT_OK;
 }
 
-#define NORM_KERNELS                                                                    \
-    .batch_norm_stats = ref_batch_norm_stats, .batch_norm_given = ref_batch_norm_given, \
-    .batch_norm_running = ref_batch_norm_running, .batch_norm = ref_batch_norm,         \
-    .batch_norm_backward = ref_batch_norm_backward, .row_norm = ref_row_norm,           \
+#define NORM_KERNELS                                                                                                  \
+    .batch_norm_stats = ref_batch_norm_stats, .batch_norm_given = ref_batch_norm_given,                               \
+    .batch_norm_running = ref_batch_norm_running, .batch_norm = ref_batch_norm,                                       \
+    .batch_norm_backward = ref_batch_norm_backward, .batch_norm_give = ref_batch_norm_give, .row_norm = ref_row_norm, \
     .row_norm_backward = ref_row_norm_backward

@@ -388,6 +388,9 @@ static void traces(tutti::group &world) {
             tutti::sum(ddp(tutti::ones(tutti::shape(1, 3)))).backward();
         }
         EXPECT(events->size() == 4); /* nothing was averaged */
+        tt_ddp_logging_data data = tutti::ddp_logging_data(ddp);
+        EXPECT(data.steps == 1 && data.parameters == 2 && data.buckets == 1);
+        EXPECT(data.gradient_bytes == reducer.bucket_bytes(0) && reducer.bucket_bytes(1) == 0);
         EXPECT(reducer.bucket_of(0) == 0 && reducer.bucket_of(9) == -1);
         reducer.set_trace([events](const tt_reducer_event &) { throw torn{4}; });
         EXPECT(torn_page([&] { tutti::sum(ddp(tutti::ones(tutti::shape(1, 3)))).backward(); }) == 4);
@@ -420,6 +423,80 @@ static void joins(tutti::group &world) {
     o.before_step = [] { throw torn{5}; };
     tutti::join join(ddp, o);
     EXPECT(torn_page([&] { join.wait(); }) == 5);
+}
+
+/* ---- communication hooks */
+
+static tutti::comm_hook halving_hook(const std::shared_ptr<std::vector<int>> &stages) {
+    tutti::comm_hook hook;
+    hook.name = "halving", hook.settings = "by 2";
+    hook.next = [stages](const tt_bucket &b, int stage) {
+        tutti::work made;
+        stages->push_back(stage);
+        if (stage == 0) {
+            tutti::call_options o;
+            o.work = &made;
+            tutti::all_reduce(tutti::group::lent(b.group), {b.data, b.count, b.dtype}, TT_AVG, o);
+        } else {
+            for (std::int64_t i = 0; i < b.count; i++)
+                static_cast<float *>(b.data)[i] /= 2;
+        }
+        return made;
+    };
+    hook.attach = [stages](const tt_bucket *, std::int64_t count) { stages->push_back(100 + int(count)); };
+    hook.detach = [stages] { stages->push_back(200); };
+    return hook;
+}
+
+static void own_hooks(tutti::group &world) {
+    auto stages = std::make_shared<std::vector<int>>();
+    tutti::module model = nn::linear(3, 1);
+    {
+        tutti::module ddp = tutti::ddp(model, world);
+        tutti::ddp_register_comm_hook(ddp, halving_hook(stages));
+        tutti::scope scope;
+        tutti::sum(ddp(tutti::ones(tutti::shape(1, 3)))).backward();
+        EXPECT(tutti::find(ddp.parameters(), "bias").grad().item() == 0.5);
+        EXPECT(*stages == (std::vector<int>{101, 0, 1}) && stages.use_count() > 1);
+        tutti::ddp_register_comm_hook(ddp, {});
+        EXPECT(stages->back() == 200 && stages.use_count() == 1);
+        tutti::comm_hook torn_hook;
+        torn_hook.name = "torn", torn_hook.next = [](const tt_bucket &, int) -> tutti::work { throw torn{5}; };
+        tutti::ddp_register_comm_hook(ddp, torn_hook);
+        EXPECT(thrown_by([&] { tutti::ddp_register_comm_hook(model, {}); }).status() == TT_ERR_INVALID);
+    }
+    tutti::reducer reducer(world, {{"w", 4, TT_F32}});
+    reducer.set_comm_hook(halving_hook(stages));
+    std::fill_n(reducer.gradient(0), 4, 8.F);
+    reducer.mark_ready(0);
+    reducer.finish();
+    EXPECT(reducer.gradient(0)[3] == 4.F);
+    reducer.set_comm_hook({});
+    EXPECT(stages.use_count() == 1);
+}
+
+static void hooks_of_the_library(tutti::group &world) {
+    tutti::module model = nn::linear(64, 48);
+    tutti::module ddp = tutti::ddp(model, world);
+    tutti::int8_hook_options int8;
+    tutti::top_k_hook_options top_k;
+    tutti::powersgd_hook_options power;
+    int8.block = 64, top_k.density = 0.1, power.rank = 2, power.start = -1, power.seed = 3;
+    const std::function<void()> sets[] = {
+        [&] { tutti::all_reduce_hook(ddp); },  [&] { tutti::f16_hook(ddp); },
+        [&] { tutti::bf16_hook(ddp); },        [&] { tutti::int8_hook(ddp, int8); },
+        [&] { tutti::top_k_hook(ddp, top_k); }, [&] { tutti::powersgd_hook(ddp, power); },
+    };
+    for (const auto &set : sets) {
+        tutti::scope scope;
+        set();
+        tutti::sum(ddp(tutti::ones(tutti::shape(2, 64)))).backward();
+        tutti::comm_hook_load_state_dict(ddp, tutti::comm_hook_state_dict(ddp));
+    }
+    EXPECT(tutti::find(tutti::comm_hook_state_dict(ddp), "powersgd.q.weight").numel() == 2 * 64);
+    power.rank = -1;
+    EXPECT(thrown_by([&] { tutti::powersgd_hook(ddp, power); }).status() == TT_ERR_INVALID);
+    EXPECT(thrown_by([&] { tutti::f16_hook(model); }).status() == TT_ERR_INVALID);
 }
 
 /* What a callback threw is no longer thrown once its call has failed in C, unseen. */
@@ -522,6 +599,8 @@ int main() {
         samplers();
         traces(world);
         joins(world);
+        own_hooks(world);
+        hooks_of_the_library(world);
         trainer(world);
         old_exceptions_are_forgotten();
         processes();

@@ -617,6 +617,30 @@ static void recovering() {
     EXPECT(job.should_stop() == 0 && job.commits() == 1 && job.step_seed(1) != job.step_seed(2));
 }
 
+static void synchronised_norms(tutti::group &world) {
+    tutti::scope scope;
+    tutti::manual_seed(1);
+    tutti::module model = nn::sequential{nn::linear(4, 3), nn::batch_norm1d(3)};
+    tutti::convert_sync_batchnorm(model, world);
+    tutti::tensor y = model(tutti::randn(tutti::shape(1, 4))); /* one example, too few without the other rank's */
+    tutti::module norm = nn::sync_batch_norm(world, 3);
+    EXPECT(y.size(0) == 1 && norm(y).size(1) == 3);
+}
+
+static void replicas() {
+    tutti::scope scope;
+    tutti::manual_seed(1);
+    tutti::module model = tutti::data_parallel(nn::sequential{nn::linear(4, 3)}, 2);
+    EXPECT(std::string(model.parameters()->names[0]) == "module.0.weight" && tutti::data_parallel_replica() == 0);
+    tutti::tensor x = tutti::ones(tutti::shape(5, 4));
+    tutti::sum(model(x)).backward();
+    EXPECT(model.parameters()->tensors[1] && tt_grad(model.parameters()->tensors[1]));
+    std::vector<tutti::tensor> parts = tutti::parallel_scatter(x, 2);
+    EXPECT(parts.size() == 2 && parts[0].size(0) == 3 && tutti::parallel_gather(parts).size(0) == 5);
+    EXPECT(thrown_by([&] { tutti::parallel_scatter(x, 0); }).status() == TT_ERR_INVALID);
+    EXPECT(thrown_by([&] { tutti::data_parallel(nn::relu(), -1); }).status() == TT_ERR_INVALID);
+}
+
 static void training(tutti::group &world) {
     tutti::manual_seed(1);
     tutti::linear_options bare;
@@ -694,6 +718,52 @@ static void training(tutti::group &world) {
     EXPECT(thrown_by([&] { tutti::sgd(model.parameters(), -1); }).status() == TT_ERR_INVALID);
 }
 
+/* On two ranks, which are a column of the mesh. */
+static void meshes(tutti::group &world) {
+    tutti::mesh mesh = tutti::init_device_mesh(world, {{"dp", 1}, {"tp"}});
+    EXPECT(mesh.size() == 2 && mesh.size("tp") == 2 && mesh.local_rank("tp") == world.rank());
+    EXPECT(mesh.dim_names() == std::vector<std::string>({"dp", "tp"}) && mesh.coordinate()[1] == world.rank());
+    EXPECT(mesh.slice({"tp"}).group().world_size() == 2 && mesh.flatten("all").group("all").rank() == world.rank());
+    EXPECT(thrown_by([&] { mesh.group("pp"); }).status() == TT_ERR_NOT_FOUND);
+    EXPECT(thrown_by([&] { mesh.size("pp"); }).status() == TT_ERR_NOT_FOUND);
+    tutti::mesh spare = tutti::init_device_mesh(world, {{"dp", 2}});
+    tutti::barrier(world);
+    spare.abort("enough");
+    EXPECT(thrown_by([&] { tutti::barrier(spare.group()); }).status() == TT_ERR_ABORTED);
+}
+
+static void divided_models(tutti::group &world) {
+    tutti::manual_seed(3);
+    tutti::module divided =
+        nn::sequential{nn::vocab_parallel_embedding(8, 4, world), nn::column_parallel_linear(4, 6, world), nn::relu(),
+                       nn::row_parallel_linear(6, 4, world), nn::column_parallel_linear(4, 8, world)};
+    tutti::manual_seed(3);
+    tutti::module plain =
+        nn::sequential{nn::embedding(8, 4), nn::linear(4, 6), nn::relu(), nn::linear(6, 4), nn::linear(4, 8)};
+    tutti::scope scope;
+    tutti::tensor words = tutti::from_data(std::vector<std::int64_t>{1, 6}, tutti::shape(2));
+    tutti::tensor loss = tutti::tp_cross_entropy(divided(words), words, world);
+    EXPECT(std::abs(loss.item() - tutti::cross_entropy(plain(words), words).item()) < 1e-5);
+    tutti::tp_save_state_dict(divided, plain.state_dict());
+    tutti::tp_load_state_dict(divided, plain.state_dict());
+    tutti::tensor x = tutti::ones(tutti::shape(2, 4));
+    EXPECT(tutti::tp_gather(tutti::tp_scatter(x, world), world).size(1) == 4);
+    EXPECT(tutti::tp_reduce(tutti::tp_copy(x, world), world).data<float>()[0] == 2);
+}
+
+static void stages(tutti::group &world) {
+    tutti::scope scope;
+    tutti::tensor x = tutti::ones(tutti::shape(2));
+    x.requires_grad_();
+    if (world.rank() == 0) {
+        tutti::send_activation(x, world, 1).backward();
+        EXPECT(x.grad().data<float>()[1] == 1);
+    } else {
+        tutti::sum(tutti::recv_activation(world, 0)).backward();
+    }
+    EXPECT(thrown_by([&] { tutti::recv_activation(world, 2); }).status() == TT_ERR_INVALID);
+}
+
 /* Lines go to a function, also where it throws. */
 static void models() {
     tutti::scope scope;
@@ -743,7 +813,12 @@ int main() {
         tensors_between_ranks(world);
         data();
         layers();
+        synchronised_norms(world);
+        replicas();
         training(world);
+        meshes(world);
+        divided_models(world);
+        stages(world);
         recovering();
         files();
         models();

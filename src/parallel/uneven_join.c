@@ -88,7 +88,7 @@ static tt_status call_step(const tt_join *join, tt_join_step_fn step, const char
     return status ? tt__fail_prefix("tt_join_wait: %s", which) : TT_OK;
 }
 
-static tt_status take_part(tt_join *join) {
+static tt_status shadow_one_step(tt_join *join) {
     tt__ddp *d = join->presence.ddp;
     bool before = tt_enable_grad_begin();
     tt_status status = tt__ddp_before_forward(join->wrapper, d);
@@ -112,7 +112,7 @@ tt_status tt_join_wait(tt_join *join) {
                         !join ? "`join` is NULL" : "the wrapper was freed, or has no group");
     for (;;) {
         TT__TRY(call_step(join, join->before_step, ".before_step"));
-        TT__TRY(take_part(join));
+        TT__TRY(shadow_one_step(join));
         if (join->presence.present == 0)
             break;
         TT__TRY(call_step(join, join->after_step, ".after_step"));

@@ -1,0 +1,65 @@
+/* tutti/data_parallel.h: one process, a thread a replica.
+ *
+ * For small programs, and for what it teaches: a batch is cut in dimension 0, each replica computes a part of it, and
+ * the parts are put together. tt_ddp() (parallel.h) on as many ranks is faster, and goes beyond one machine: there
+ * every rank also computes the loss, steps the optimizer and loads its own batches, all of which one thread does here.
+ *
+ *   tt_module *model = tt_data_parallel(resnet, .replicas = 2);
+ *   tt_tensor *loss = tt_cross_entropy(tt_module_forward(model, x), y);
+ *   tt_backward(loss);      the replicas' gradients, summed
+ *
+ * Replicas share the module's parameters, buffers and forward functions; nothing is copied. So the forward functions
+ * and hooks of modules of one's own are run by several threads at once: they may read what is theirs, and what they
+ * write must be guarded, or replica 0's alone (tt_data_parallel_replica()). Running statistics of batch norms are those
+ * of replica 0. Hooks are not registered or removed, and the tree is not changed, meanwhile. */
+#ifndef TUTTI_DATA_PARALLEL_H
+#define TUTTI_DATA_PARALLEL_H
+
+#include <tutti/nn.h>
+
+TT_BEGIN_DECLS
+
+typedef struct tt_data_parallel_args {
+    tt_module *module; /* required */
+    TT_OPTIONS;
+    int replicas; /* how many at most, and threads with the caller's; 0, the default: tt_get_num_threads() */
+    char tt_end;  /* not an option: see base.h */
+} tt_data_parallel_args;
+
+/* Make a module that runs `module`, its child "module", on parts of the batch: names in lists and the state_dict begin
+ * with "module.", which tt_module_load_state_dict() takes for the module itself, too. It owns the module, also on
+ * failure, as a sequential owns its children. PyTorch: torch.nn.DataParallel.
+ * Its forward takes and gives what the module's does, with every tensor of the same size in dimension 0, which is cut
+ * as torch.chunk() does: a small batch makes fewer replicas. Inputs without dimensions go to all replicas. Results are
+ * joined in dimension 0, results without dimensions to a vector. Each replica's operators use tt_get_num_threads() /
+ * replicas threads, at least one. It runs under the caller's TT_NO_GRAD, autocast and training mode. Replica 0 draws
+ * from the caller's default generator; the others from generators that are seeded from that one's state in each
+ * forward.
+ * The backward pass runs the replicas' in their threads. Gradients are summed in the order of replicas, so that the
+ * same batch gives the same bits; hooks of parameters run once, on the sum. A tt_ddp() may be around it.
+ * NULL on failure: TT_ERR_INVALID replicas below 0 or above 1024; TT_ERR_UNSUPPORTED a wrapper inside; TT_ERR_STATE the
+ * module has a parent; TT_ERR_SYSTEM no more threads can be started; TT_ERR_MEMORY.
+ * Errors of the forward: TT_ERR_SHAPE inputs of different sizes in dimension 0, or results that don't fit together;
+ * TT_ERR_UNSUPPORTED inputs that are not on the host; what a replica's forward returned: the text names the replica,
+ * the first one if there are several. One thread at a time. */
+TT_API tt_module *tt_data_parallel_with(const tt_data_parallel_args *args, size_t size);
+
+/* Return which replica the calling thread runs, in a forward or backward; 0 where there are none. From any thread. */
+TT_API int tt_data_parallel_replica(void);
+
+/* Cut x in dimension 0 for at most `replicas`, as torch.chunk(): views, recorded. parts: room for `replicas`; the rest
+ * is NULL. Returns how many there are, -1 on failure: TT_ERR_INVALID; TT_ERR_SHAPE x has no dimension; x NULL: as
+ * tt_item(). PyTorch: torch.nn.parallel.scatter. */
+TT_API int64_t tt_parallel_scatter(tt_tensor *x, int64_t replicas, tt_tensor **parts);
+
+/* Join tensors in dimension 0, those without dimensions to a vector; recorded. A NULL among them gives NULL. Errors as
+ * of tt_cat(); TT_ERR_INVALID no tensors. PyTorch: torch.nn.parallel.gather. */
+TT_API tt_tensor *tt_parallel_gather(tt_tensor *const *parts, int64_t count);
+
+#define TT_DATA_PARALLEL_ARGS_INIT TT_ARGS_INIT
+#ifndef __cplusplus
+#define tt_data_parallel(...) tt_data_parallel_with(TT_ARGS(tt_data_parallel_args, .module = __VA_ARGS__))
+#endif
+
+TT_END_DECLS
+#endif

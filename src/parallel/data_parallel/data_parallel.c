@@ -1,0 +1,121 @@
+#include <tutti/data_parallel.h>
+
+#include "base/args.h"
+#include "base/error.h"
+#include "nn/module.h"
+#include "nn/which_replica.h"
+#include "parallel/data_parallel/replicas.h"
+
+#include <tutti/parallel.h>
+
+#include <stdlib.h>
+
+enum { MOST_REPLICAS = 1024 };
+
+typedef struct data_parallel {
+    tt__crew *crew;
+    int replicas;
+    tt_module *module; /* a child */
+} data_parallel;
+
+static tt_status data_parallel_forward(tt_module *self, tt_tensor *const *in, int64_t in_count, tt_tensor **out,
+                                       int64_t out_count) {
+    const data_parallel *d = tt_module_user(self);
+    tt_status status = tt__replicas_forward(d->crew, d->replicas, d->module, in, in_count, out, out_count);
+    return status ? (tt__tensor_fail(status, "%s", tt_last_error()), status) : TT_OK;
+}
+
+static void data_parallel_destroy(tt_module *self) {
+    data_parallel *d = tt_module_user(self);
+    tt__crew_unref(d->crew);
+    free(d);
+}
+
+static const tt_module_class data_parallel_class =
+    TT_MODULE_CLASS(.name = "DataParallel", .forward_many = data_parallel_forward, .destroy = data_parallel_destroy);
+
+/* Threads of replicas can't begin collectives, nor replicas of their own. */
+static tt_status check_replicable(tt_module *module, void *user) {
+    (void)user;
+    if (module->cls.wrapped || module->identity == &data_parallel_class)
+        return tt__fail(TT_ERR_UNSUPPORTED,
+                        "tt_data_parallel: the module has a %s inside, which can't run in several "
+                        "threads; wrap that one's module instead",
+                        module->cls.name);
+    return TT_OK;
+}
+
+static tt_status check_wrapping(const tt_data_parallel_args *a) {
+    if (!a->module)
+        return tt__fail_argument("tt_data_parallel: the module is NULL");
+    if (a->replicas < 0 || a->replicas > MOST_REPLICAS)
+        return tt__fail(TT_ERR_INVALID, "tt_data_parallel: expected 1 to %d replicas, or 0 for one a CPU, got %d",
+                        MOST_REPLICAS, a->replicas);
+    return tt__module_walk(a->module, check_replicable, NULL);
+}
+
+static tt_module *data_parallel_new(const tt_data_parallel_args *a) {
+    data_parallel *d = calloc(1, sizeof *d);
+    if (!d)
+        return tt__fail_null(TT_ERR_MEMORY, "tt_data_parallel: no memory for the wrapper");
+    d->replicas = a->replicas ? a->replicas : tt_get_num_threads();
+    d->module = a->module;
+    d->crew = tt__crew_new(d->replicas);
+    tt_module *made = d->crew ? tt__module_new(&data_parallel_class, d) : NULL;
+    if (!made) {
+        tt__crew_unref(d->crew);
+        free(d);
+    }
+    return made;
+}
+
+tt_module *tt_data_parallel_with(const tt_data_parallel_args *args, size_t size) {
+    tt_data_parallel_args a;
+    TT__ARGS_COPY(a, args, size);
+    tt_module *made = check_wrapping(&a) ? NULL : data_parallel_new(&a);
+    if (!made) {
+        if (a.module && !a.module->parent && !a.module->freed)
+            tt_module_free(a.module);
+        return NULL;
+    }
+    if (tt_module_add_module(made, "module", a.module)) {
+        tt_module_free(made);
+        return NULL;
+    }
+    return made;
+}
+
+int tt_data_parallel_replica(void) { return tt__replica_of_thread().index; }
+
+/* ---- the parts of it ---- */
+
+int64_t tt_parallel_scatter(tt_tensor *x, int64_t replicas, tt_tensor **parts) {
+    static const char who[] = "tt_parallel_scatter";
+    for (int64_t r = 0; parts && r < replicas; r++)
+        parts[r] = NULL;
+    if (!x)
+        return tt__tensor_first_error(who), -1;
+    if (replicas < 1 || !parts)
+        return tt__fail(TT_ERR_INVALID, "%s: expected at least 1 replica, and room for their parts, got %lld and %s",
+                        who, (long long)replicas, parts ? "room" : "NULL"),
+               -1;
+    if (x->shape.ndim < 1)
+        return tt__tensor_fail(TT_ERR_SHAPE, "%s: expected x with a dimension to cut, got x %s", who, TT__DESCRIBE(x)),
+               -1;
+    int64_t rows, n = x->shape.dim[0], count = tt__chunk_count(n, replicas, &rows);
+    for (int64_t r = 0; r < count; r++)
+        if (!(parts[r] = tt_narrow(x, 0, r * rows, r + 1 < count ? rows : n - r * rows)))
+            return -1;
+    return count;
+}
+
+tt_tensor *tt_parallel_gather(tt_tensor *const *parts, int64_t count) {
+    static const char who[] = "tt_parallel_gather";
+    if (count < 1 || !parts)
+        return tt__tensor_fail(TT_ERR_INVALID, "%s: expected at least 1 tensor, got %lld at %p", who, (long long)count,
+                               (const void *)parts);
+    for (int64_t i = 0; i < count; i++)
+        if (!parts[i])
+            return NULL;
+    return parts[0]->shape.ndim ? tt_cat(parts, count, 0) : tt_stack(parts, count, 0);
+}

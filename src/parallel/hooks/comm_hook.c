@@ -1,0 +1,200 @@
+/* A hook's life: registered on a wrapper, attached to the buckets of its group, detached, freed with the wrapper. */
+
+#include "parallel/hooks/comm_hook.h"
+
+#include "base/error.h"
+#include "parallel/ddp_state.h"
+#include "tensor/tensor.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool tt__hook_takes_f32(tt_dtype dtype) { return dtype == TT_F32; }
+
+/* ---- parameters */
+
+static void free_params(tt__hook *h) {
+    for (int64_t i = 0; i < h->param_count; i++)
+        free(h->params[i].name);
+    free(h->params);
+    h->params = NULL;
+    h->param_count = 0;
+}
+
+static tt_status no_hook_memory(const tt__hook *h) {
+    return tt__fail(TT_ERR_MEMORY, "no memory for %s of %lld buckets", h->cls->hook.name, (long long)h->bucket_count);
+}
+
+/* Note the parameters that require a gradient: buckets know their numbers among those. */
+static tt_status list_params(tt__hook *h) {
+    const tt__ddp *d = tt__ddp_of(h->ddp);
+    const tt_named_tensors *all = tt_module_parameters(d->module);
+    if (!all)
+        return tt_last_status();
+    free_params(h);
+    if (!(h->params = calloc((size_t)all->count + 1, sizeof *h->params)))
+        return no_hook_memory(h);
+    for (int64_t i = 0; i < all->count; i++) {
+        const tt_tensor *x = all->tensors[i];
+        if (!tt_requires_grad(x))
+            continue;
+        tt__hook_param *p = &h->params[h->param_count];
+        *p = (tt__hook_param){.name = strdup(all->names[i]), .count = tt_tensor_numel(x)};
+        p->rows = x->shape.ndim ? x->shape.dim[0] : 1;
+        if (!p->name)
+            return no_hook_memory(h);
+        h->param_count++;
+        if (!h->cls->takes(tt_tensor_dtype(x)))
+            return tt__fail(TT_ERR_UNSUPPORTED, "it takes gradients of %s; \"%s\" is %s", h->cls->types, p->name,
+                            tt_dtype_name(tt_tensor_dtype(x)));
+    }
+    return TT_OK;
+}
+
+/* ---- buckets */
+
+static void free_hook_buckets(tt__hook_bucket *buckets, int64_t count) {
+    for (int64_t b = 0; b < count; b++) {
+        free((void *)buckets[b].view.gradients);
+        free(buckets[b].error);
+        free(buckets[b].more);
+    }
+    free(buckets);
+}
+
+static bool buckets_are_alike(const tt_bucket *a, const tt_bucket *b) {
+    if (a->count != b->count || a->gradient_count != b->gradient_count)
+        return false;
+    for (int64_t g = 0; g < a->gradient_count; g++) {
+        const tt_bucket_gradient *x = &a->gradients[g], *y = &b->gradients[g];
+        if (x->param != y->param || x->offset != y->offset || x->count != y->count)
+            return false;
+    }
+    return true;
+}
+
+/* Errors of another world don't count in this one. */
+static bool errors_stay(const tt__hook *h, const tt_bucket *buckets, int64_t count) {
+    if (h->world != tt_get_world_size(buckets[0].group) || h->bucket_count != count)
+        return false;
+    for (int64_t b = 0; b < count; b++)
+        if (!buckets_are_alike(&h->buckets[b].view, &buckets[b]))
+            return false;
+    return true;
+}
+
+static tt_status copy_bucket(tt__hook_bucket *to, const tt_bucket *from) {
+    size_t bytes = (size_t)from->gradient_count * sizeof *from->gradients;
+    to->view = *from;
+    tt_bucket_gradient *list = malloc(bytes + 1);
+    to->view.gradients = list;
+    if (!list)
+        return TT_ERR_MEMORY;
+    memcpy(list, from->gradients, bytes);
+    return TT_OK;
+}
+
+/* Make the buckets anew, with errors of zero. */
+static tt_status make_hook_buckets(tt__hook *h, const tt_bucket *buckets, int64_t count) {
+    free_hook_buckets(h->buckets, h->bucket_count);
+    h->bucket_count = count;
+    if (!(h->buckets = calloc((size_t)count, sizeof *h->buckets)))
+        return h->bucket_count = 0, no_hook_memory(h);
+    for (int64_t b = 0; b < count; b++) {
+        tt__hook_bucket *bucket = &h->buckets[b];
+        tt__hook_needs needs = {.error = false};
+        if (copy_bucket(bucket, &buckets[b]))
+            return no_hook_memory(h);
+        if (h->cls->needs)
+            h->cls->needs(h, &bucket->view, &needs);
+        bucket->more_count = needs.more_count;
+        if ((needs.error && !(bucket->error = calloc((size_t)bucket->view.count + 1, sizeof(float)))) ||
+            (needs.more_count && !(bucket->more = calloc((size_t)needs.more_count, sizeof(float)))))
+            return no_hook_memory(h);
+    }
+    return TT_OK;
+}
+
+/* Give back in the order in which all ranks do. */
+static void free_buffers(tt__hook *h) {
+    for (int64_t b = 0; b < h->bucket_count; b++)
+        for (int i = 0; i < TT__HOOK_BUFFERS; i++) {
+            void *buffer = h->buckets[b].buffers[i];
+            h->buckets[b].buffers[i] = NULL;
+            if (buffer && tt_group_free_with(TT_ARGS(tt_group_free_args, h->group, buffer, .file = tt__hook_site)))
+                return; /* the group failed: its end releases the rest */
+        }
+}
+
+static tt_status allocate_buffers(tt__hook *h) {
+    for (int64_t b = 0; b < h->bucket_count; b++) {
+        tt__hook_bucket *bucket = &h->buckets[b];
+        tt__hook_needs needs = {.error = false};
+        if (h->cls->needs)
+            h->cls->needs(h, &bucket->view, &needs);
+        for (int i = 0; i < TT__HOOK_BUFFERS; i++)
+            if (needs.bytes[i])
+                TT__TRY(tt_group_alloc_with(TT_ARGS(tt_group_alloc_args, &bucket->buffers[i], h->group, needs.bytes[i],
+                                                    .file = tt__hook_site)));
+    }
+    return TT_OK;
+}
+
+/* What this rank does alone, so that it may fail on it alone. */
+static tt_status attach_alone(tt__hook *h, const tt_bucket *buckets, int64_t count) {
+    bool stay = errors_stay(h, buckets, count);
+    TT__TRY(list_params(h));
+    h->group = buckets[0].group;
+    h->world = tt_get_world_size(h->group);
+    if (!stay)
+        TT__TRY(make_hook_buckets(h, buckets, count));
+    for (int64_t b = 0; b < count; b++) {
+        const tt_bucket_gradient *list = h->buckets[b].view.gradients;
+        h->buckets[b].view = buckets[b];
+        h->buckets[b].view.gradients = list;
+    }
+    return h->cls->attached ? h->cls->attached(h) : TT_OK;
+}
+
+tt_status tt__hook_attach(void *state, const tt_bucket *buckets, int64_t count) {
+    tt__hook *h = state;
+    tt_status status = tt__hook_align(h, buckets[0].group, attach_alone(h, buckets, count));
+    if (!status && (status = allocate_buffers(h)))
+        free_buffers(h);
+    if (status)
+        h->group = NULL; /* it may go while the wrapper keeps the hook */
+    return status;
+}
+
+void tt__hook_detach(void *state) {
+    tt__hook *h = state;
+    free_buffers(h);
+    h->group = NULL;
+}
+
+/* ---- the wrapper's */
+
+static void free_hook(void *state) {
+    tt__hook *h = state;
+    free_hook_buckets(h->buckets, h->bucket_count);
+    free_params(h);
+    tt__dict_free(&h->dict);
+    h->cls->free(h);
+}
+
+tt__hook *tt__hook_of(tt_module *ddp) {
+    const tt__ddp *d = tt__ddp_of(ddp);
+    return d && d->hook && d->hook_destroy == free_hook ? d->hook_state : NULL;
+}
+
+tt_status tt__hook_check(const char *who, tt_module *ddp) {
+    return tt__ddp_of(ddp) ? TT_OK : tt__fail(TT_ERR_INVALID, "%s: expected a wrapper that tt_ddp() made", who);
+}
+
+tt_status tt__hook_register(tt_module *ddp, tt__hook *h, const tt__hook_class *cls, const char *settings) {
+    if (!h)
+        return tt__fail(TT_ERR_MEMORY, "communication hook \"%s\": no memory", cls->hook.name);
+    h->cls = cls;
+    h->ddp = ddp;
+    return tt_ddp_register_comm_hook(ddp, &cls->hook, h, .settings = settings, .destroy = free_hook);
+}

@@ -1,0 +1,102 @@
+/* What the library's communication hooks have in common: buffers for each bucket, errors that are fed back, and state
+ * that is saved and loaded. */
+#ifndef TT_PARALLEL_HOOKS_COMM_HOOK_H
+#define TT_PARALLEL_HOOKS_COMM_HOOK_H
+
+#include "optim/dict.h"
+
+#include <tutti/comm_hooks.h>
+
+typedef struct tt__hook tt__hook;
+
+enum { TT__HOOK_BUFFERS = 3 };
+
+/* A bucket and what a hook keeps for it. */
+typedef struct tt__hook_bucket {
+    tt_bucket view;                  /* its list of gradients is a copy */
+    void *buffers[TT__HOOK_BUFFERS]; /* symmetric memory, while the hook is attached */
+    float *error;                    /* (view.count); NULL: none is fed back */
+    float *more;                     /* (more_count) other errors of this rank, likewise */
+    int64_t more_count;
+} tt__hook_bucket;
+
+/* What a bucket needs. */
+typedef struct tt__hook_needs {
+    size_t bytes[TT__HOOK_BUFFERS]; /* of buffers; 0: none */
+    bool error;
+    int64_t more_count;
+} tt__hook_needs;
+
+/* A parameter, by the number that buckets have for it. */
+typedef struct tt__hook_param {
+    char *name;
+    int64_t rows, count; /* as a matrix it has `count / rows` columns */
+} tt__hook_param;
+
+/* One kind of hook. All but `hook`, `takes` and `free` are optional. */
+typedef struct tt__hook_class {
+    tt_comm_hook hook; /* .attach and .detach are tt__hook_attach and tt__hook_detach */
+    bool (*takes)(tt_dtype dtype);
+    const char *types; /* which: "f32" */
+    void (*needs)(const tt__hook *hook, const tt_bucket *bucket, tt__hook_needs *needs);
+    /* Buckets are there, and parameters, which may be others than before. */
+    tt_status (*attached)(tt__hook *hook);
+    /* What is alike on all ranks: its size in bytes, and how far it has come; write it, and read it. */
+    size_t (*shared_size)(const tt__hook *hook);
+    int64_t (*progress)(const tt__hook *hook);
+    void (*write_shared)(const tt__hook *hook, void *to);
+    void (*read_shared)(tt__hook *hook, const void *from);
+    /* Entries of the state beside errors. `save_room`: how many at most. */
+    int64_t (*save_room)(const tt__hook *hook);
+    tt_status (*save)(tt__hook *hook, tt__dict *dict);
+    tt_status (*load)(tt__hook *hook, const tt_named_tensors *state);
+    void (*forget)(tt__hook *hook); /* as it was when it was made */
+    void (*free)(tt__hook *hook);   /* with what the kind has of its own */
+} tt__hook_class;
+
+/* The first member of each kind's struct. */
+struct tt__hook {
+    const tt__hook_class *cls;
+    tt_module *ddp; /* the wrapper that owns the hook */
+    tt_group *group;
+    int world; /* of the group it is, or was last, attached to; 0: never */
+    int64_t param_count, bucket_count;
+    tt__hook_param *params;
+    tt__hook_bucket *buckets;
+    tt__dict dict;
+};
+
+/* Register `hook`, which is the wrapper's from now on: on failure it is freed. NULL: there was no memory. */
+tt_status tt__hook_register(tt_module *ddp, tt__hook *hook, const tt__hook_class *cls, const char *settings);
+
+/* Check, before a hook is made, that there is a wrapper. */
+tt_status tt__hook_check(const char *who, tt_module *ddp);
+
+tt_status tt__hook_attach(void *state, const tt_bucket *buckets, int64_t count);
+void tt__hook_detach(void *state);
+
+/* The hook's bucket that `bucket` is. */
+static inline tt__hook_bucket *tt__hook_bucket_of(const tt__hook *hook, const tt_bucket *bucket) {
+    return &hook->buckets[bucket->index];
+}
+
+/* What errors of a hook's calls name, as they have no line of the program's. */
+extern const char tt__hook_site[];
+
+bool tt__hook_takes_f32(tt_dtype dtype);
+
+/* The library's hook that a wrapper has. NULL: `ddp` is no wrapper, or has none of them. */
+tt__hook *tt__hook_of(tt_module *ddp);
+
+/* hook_align.c: collective. Give all ranks of the group what is alike on them, from the one that has come furthest.
+ * `mine`: what this rank's part has come to so far: if it failed on any rank, all fail. */
+tt_status tt__hook_align(tt__hook *hook, tt_group *group, tt_status mine);
+
+/* comm_hook_state.c: the entry "HOOK.KIND OF" of a state, in memory of the host, contiguous: *found. */
+tt_status tt__hook_find(const tt__hook *hook, const tt_named_tensors *state, const char *kind, const char *of,
+                        tt_dtype dtype, int64_t count, const tt_tensor **found);
+
+/* Begin anew. */
+void tt__hook_forget(tt__hook *hook);
+
+#endif

@@ -1,0 +1,90 @@
+/* Gradients in 16 bits: rounded, divided by the number of ranks, summed in one all-reduce of half the bytes, widened.
+ * 16-bit gradients of the same type are divided where they lie. */
+#include "base/args.h"
+#include "base/error.h"
+#include "parallel/hooks/comm_hook.h"
+#include "parallel/hooks/hook_kernels.h"
+
+#include <stdlib.h>
+
+typedef struct half_hook {
+    tt__hook base;
+    tt_dtype type; /* TT_F16 or TT_BF16 */
+} half_hook;
+
+static bool takes_f16(tt_dtype dtype) { return dtype == TT_F32 || dtype == TT_F64 || dtype == TT_F16; }
+static bool takes_bf16(tt_dtype dtype) { return dtype == TT_F32 || dtype == TT_F64 || dtype == TT_BF16; }
+
+static bool is_wide(tt_dtype dtype) { return dtype == TT_F32 || dtype == TT_F64; }
+
+static void half_needs(const tt__hook *h, const tt_bucket *b, tt__hook_needs *needs) {
+    (void)h;
+    needs->bytes[0] = is_wide(b->dtype) ? (size_t)b->count * sizeof(uint16_t) : 0;
+}
+
+static const tt__hook_half_kernels *half_kernels(const half_hook *h) {
+    const tt__hook_kernels *k = TT__LEVEL_CHOOSE(tt__hook_kernels);
+    return h->type == TT_F16 ? &k->f16 : &k->bf16;
+}
+
+/* Where the bucket lies in 16 bits. */
+static uint16_t *narrow(const half_hook *h, const tt_bucket *b) {
+    const tt__hook_half_kernels *k = half_kernels(h);
+    uint16_t *out = is_wide(b->dtype) ? tt__hook_bucket_of(&h->base, b)->buffers[0] : b->data;
+    float world = (float)tt_get_world_size(b->group);
+    if (b->dtype == TT_F32)
+        k->narrow_f32(out, b->data, (size_t)b->count, world);
+    else if (b->dtype == TT_F64)
+        k->narrow_f64(out, b->data, (size_t)b->count, world);
+    else
+        k->divide(out, (size_t)b->count, world);
+    return out;
+}
+
+static void widen(const half_hook *h, const tt_bucket *b) {
+    const uint16_t *in = tt__hook_bucket_of(&h->base, b)->buffers[0];
+    if (b->dtype == TT_F32)
+        half_kernels(h)->widen_f32(b->data, in, (size_t)b->count);
+    else if (b->dtype == TT_F64)
+        half_kernels(h)->widen_f64(b->data, in, (size_t)b->count);
+}
+
+static tt_status half_next(void *state, const tt_bucket *b, int stage, tt_work **work) {
+    const half_hook *h = state;
+    if (stage == 0)
+        return tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, b->group, narrow(h, b), b->count, h->type, TT_SUM,
+                                          .work = work, .file = tt__hook_site));
+    widen(h, b);
+    return TT_OK;
+}
+
+static void half_free(tt__hook *h) { free(h); }
+
+#define HALF_HOOK(name_)                                                                                \
+    {                                                                                                   \
+        .hook = {.size = sizeof(tt_comm_hook),                                                          \
+                 .name = #name_,                                                                        \
+                 .next = half_next,                                                                     \
+                 .attach = tt__hook_attach,                                                             \
+                 .detach = tt__hook_detach},                                                            \
+        .takes = takes_##name_, .types = "f32, f64 and " #name_, .needs = half_needs, .free = half_free \
+    }
+static const tt__hook_class f16_class = HALF_HOOK(f16);
+static const tt__hook_class bf16_class = HALF_HOOK(bf16);
+
+static tt_status register_half(tt_module *ddp, const tt__hook_class *cls, tt_dtype type) {
+    half_hook *h = calloc(1, sizeof *h);
+    if (h)
+        h->type = type;
+    return tt__hook_register(ddp, (tt__hook *)h, cls, NULL);
+}
+
+tt_status tt_f16_hook(tt_module *ddp) {
+    TT__TRY(tt__hook_check("tt_f16_hook", ddp));
+    return register_half(ddp, &f16_class, TT_F16);
+}
+
+tt_status tt_bf16_hook(tt_module *ddp) {
+    TT__TRY(tt__hook_check("tt_bf16_hook", ddp));
+    return register_half(ddp, &bf16_class, TT_BF16);
+}

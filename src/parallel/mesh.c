@@ -1,0 +1,316 @@
+/* A grid of ranks. Rank = sum over dimensions of coordinate times stride, the last dimension's stride being 1. Ranks of
+ * one dimension's group differ in one coordinate alone: what is left without it is their color. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/args.h"
+#include "base/error.h"
+#include "base/saved_error.h"
+#include "reducer/text_agreement.h"
+
+#include <tutti/mesh.h>
+
+/* One dimension: shared by the meshes that have it. */
+typedef struct axis {
+    int refs;
+    int64_t size, coordinate;
+    int64_t offset; /* what the coordinate adds to this rank's number */
+    tt_group *group;
+    char name[];
+} axis;
+
+struct tt_mesh {
+    tt_group *root; /* borrowed: what all ranks are numbered in */
+    int64_t ndim;
+    axis *dims[TT_MESH_MAX_DIMS];
+};
+
+static void axis_unref(axis *a) {
+    if (!a || --a->refs > 0)
+        return;
+    tt_destroy_process_group(a->group);
+    free(a);
+}
+
+void tt_mesh_free(tt_mesh *mesh) {
+    for (int64_t d = 0; mesh && d < mesh->ndim; d++)
+        axis_unref(mesh->dims[d]);
+    free(mesh);
+}
+
+void tt_mesh_abort(tt_mesh *mesh, const char *reason) {
+    tt__saved_error saved; /* which `reason` may well be: it must not change meanwhile */
+    char text[TT__ERROR_TEXT_SIZE];
+    snprintf(text, sizeof text, "%s", reason ? reason : "");
+    tt__error_save(&saved);
+    for (int64_t d = 0; mesh && d < mesh->ndim; d++)
+        tt_group_abort(mesh->dims[d]->group, reason ? text : NULL);
+    tt__error_restore(&saved);
+}
+
+static tt_mesh *mesh_new(tt_group *root) {
+    tt_mesh *mesh = calloc(1, sizeof *mesh);
+    if (!mesh)
+        return tt__fail_null(TT_ERR_MEMORY, "tt_mesh: no memory for a mesh");
+    mesh->root = root;
+    return mesh;
+}
+
+/* ---- making ---- */
+
+/* What a call gives for the groups that it makes. */
+typedef struct making {
+    const char *who;
+    int64_t timeout_ms;
+    const char *file;
+    int line;
+} making;
+
+/* Add the dimension to the mesh, with its group. Collective over the root. */
+static tt_status add_axis(tt_mesh *mesh, const char *name, const axis *like, const making *m) {
+    axis *a = malloc(sizeof *a + strlen(name) + 1);
+    if (!a)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for dimension \"%s\"", m->who, name);
+    *a = *like;
+    a->refs = 1;
+    stpcpy(a->name, name);
+    mesh->dims[mesh->ndim++] = a;
+    tt_group_split_args args = {.out = &a->group,
+                                .group = mesh->root,
+                                .color = (int)(tt_get_rank(mesh->root) - a->offset),
+                                .key = (int)a->coordinate,
+                                .timeout_ms = m->timeout_ms,
+                                .file = m->file ? m->file : m->who,
+                                .line = m->line};
+    return tt_group_split_with(&args, offsetof(tt_group_split_args, tt_end))
+               ? tt__fail_prefix("%s: dimension \"%s\"", m->who, name)
+               : TT_OK;
+}
+
+static tt_status agree_on_dims(const tt_init_device_mesh_args *a, const char *who) {
+    char *texts[TT_MESH_MAX_DIMS + 1] = {NULL};
+    int64_t count = a->dims && a->count > 0 ? a->count : 0,
+            described = count < TT_MESH_MAX_DIMS ? count : TT_MESH_MAX_DIMS;
+    tt_status status = TT_OK;
+    if (asprintf(&texts[0], "a mesh of %" PRId64 " dimensions", a->count) < 0)
+        texts[0] = NULL, status = tt__fail(TT_ERR_MEMORY, "%s: no memory to compare with other ranks", who);
+    for (int64_t d = 0; d < described && !status; d++)
+        if (asprintf(&texts[d + 1], "dimension %" PRId64 " \"%s\" of %" PRId64, d,
+                     a->dims[d].name ? a->dims[d].name : "", a->dims[d].size) < 0)
+            texts[d + 1] = NULL, status = tt__fail(TT_ERR_MEMORY, "%s: no memory to compare with other ranks", who);
+    if (!status)
+        status = tt__agree_on(a->group, who, (const char *const *)texts, (size_t)described + 1);
+    for (int64_t d = 0; d <= described; d++)
+        free(texts[d]);
+    return status;
+}
+
+static tt_status check_dim_name(const char *who, const tt_mesh_dim *dims, int64_t d) {
+    if (!dims[d].name || !*dims[d].name)
+        return tt__fail(TT_ERR_INVALID, "%s: dimension %" PRId64 " has no name", who, d);
+    for (int64_t before = 0; before < d; before++)
+        if (strcmp(dims[before].name, dims[d].name) == 0)
+            return tt__fail(TT_ERR_INVALID, "%s: dimensions %" PRId64 " and %" PRId64 " have one name, \"%s\"", who,
+                            before, d, dims[d].name);
+    return TT_OK;
+}
+
+/* "2 x 3" */
+static const char *sizes_text(const tt_mesh_dim *dims, int64_t count, char *out, size_t size) {
+    size_t used = 0;
+    out[0] = '\0';
+    for (int64_t d = 0; d < count && used < size; d++)
+        used += (size_t)snprintf(out + used, size - used, "%s%" PRId64, d ? " x " : "", dims[d].size);
+    return out;
+}
+
+/* Check the dimensions and find the size that is left open: sizes (count). */
+static tt_status resolve_sizes(const char *who, const tt_mesh_dim *dims, int64_t count, int64_t ranks, int64_t *sizes) {
+    int64_t product = 1, open = -1;
+    char text[256];
+    if (count < 1 || count > TT_MESH_MAX_DIMS || !dims)
+        return tt__fail(TT_ERR_INVALID, "%s: expected 1 to %d dimensions, got %" PRId64, who, TT_MESH_MAX_DIMS,
+                        dims ? count : 0);
+    for (int64_t d = 0; d < count; d++) {
+        TT__TRY(check_dim_name(who, dims, d));
+        sizes[d] = dims[d].size;
+        if (sizes[d] == -1 && open < 0)
+            open = d;
+        else if (sizes[d] < 1)
+            return tt__fail(TT_ERR_INVALID,
+                            "%s: dimension \"%s\": expected a size of at least 1, or -1 in one dimension, got %" PRId64,
+                            who, dims[d].name, sizes[d]);
+        else /* more than there are ranks is wrong already, and would overflow */
+            product = product > ranks || sizes[d] > ranks ? ranks + 1 : product * sizes[d];
+    }
+    bool fits = open < 0 ? product == ranks : product <= ranks && ranks % product == 0;
+    if (!fits)
+        return tt__fail(TT_ERR_INVALID, "%s: a mesh of %s does not fit the %" PRId64 " ranks of the group", who,
+                        sizes_text(dims, count, text, sizeof text), ranks);
+    if (open >= 0)
+        sizes[open] = ranks / product;
+    return TT_OK;
+}
+
+static tt_status fill_mesh(tt_mesh *mesh, const tt_init_device_mesh_args *a, const making *m) {
+    int64_t sizes[TT_MESH_MAX_DIMS] = {0}, stride = tt_get_world_size(a->group);
+    TT__TRY(agree_on_dims(a, m->who));
+    TT__TRY(resolve_sizes(m->who, a->dims, a->count, stride, sizes));
+    for (int64_t d = 0; d < a->count && sizes[d] > 0; d++) { /* they are all */
+        stride /= sizes[d];
+        int64_t coordinate = tt_get_rank(a->group) / stride % sizes[d];
+        const axis like = {.size = sizes[d], .coordinate = coordinate, .offset = coordinate * stride};
+        TT__TRY(add_axis(mesh, a->dims[d].name, &like, m));
+    }
+    return TT_OK;
+}
+
+static tt_status mesh_done(tt_mesh **out, tt_mesh *mesh, tt_status status) {
+    if (status)
+        tt_mesh_free(mesh);
+    else
+        *out = mesh;
+    return status;
+}
+
+tt_status tt_init_device_mesh_with(const tt_init_device_mesh_args *args, size_t size) {
+    static const char who[] = "tt_init_device_mesh";
+    tt_init_device_mesh_args a;
+    TT__ARGS_COPY(a, args, size);
+    if (!a.out)
+        return tt__fail(TT_ERR_INVALID, "%s: `out` is NULL", who);
+    *a.out = NULL;
+    if (!a.group)
+        return tt__fail(TT_ERR_INVALID, "%s: `group` is NULL", who);
+    tt_mesh *mesh = mesh_new(a.group);
+    if (!mesh)
+        return tt_last_status();
+    return mesh_done(a.out, mesh, fill_mesh(mesh, &a, &(making){who, a.timeout_ms, a.file, a.line}));
+}
+
+static tt_status agree_to_flatten(const tt_mesh *mesh, const char *who, const char *name) {
+    char *text = NULL;
+    if (asprintf(&text, "a dimension \"%s\" made of %" PRId64, name, mesh->ndim) < 0)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory to compare with other ranks", who);
+    tt_status status = tt__agree_on(mesh->root, who, (const char *const[]){text}, 1);
+    free(text);
+    return status;
+}
+
+tt_status tt_mesh_flatten(tt_mesh **out, const tt_mesh *mesh, const char *name) {
+    static const char who[] = "tt_mesh_flatten";
+    if (!out)
+        return tt__fail(TT_ERR_INVALID, "%s: `out` is NULL", who);
+    *out = NULL;
+    if (!mesh)
+        return tt__fail_argument("%s: the mesh is NULL", who);
+    if (!name || !*name)
+        return tt__fail(TT_ERR_INVALID, "%s: the new dimension has no name", who);
+    axis joined = {.size = 1};
+    for (int64_t d = 0; d < mesh->ndim; d++) {
+        const axis *a = mesh->dims[d];
+        joined.size *= a->size;
+        joined.coordinate = joined.coordinate * a->size + a->coordinate;
+        joined.offset += a->offset;
+    }
+    tt_mesh *flat = mesh_new(mesh->root);
+    if (!flat)
+        return tt_last_status();
+    tt_status status = agree_to_flatten(mesh, who, name);
+    return mesh_done(out, flat, status ? status : add_axis(flat, name, &joined, &(making){.who = who}));
+}
+
+/* ---- looking ---- */
+
+static axis *find_axis(const tt_mesh *mesh, const char *name) {
+    for (int64_t d = 0; d < mesh->ndim; d++)
+        if (strcmp(mesh->dims[d]->name, name) == 0)
+            return mesh->dims[d];
+    return NULL;
+}
+
+/* The dimension called `name`, or the only one; NULL and an error that begins with `who`. */
+static axis *axis_named(const char *who, const tt_mesh *mesh, const char *name) {
+    if (!mesh) {
+        tt__fail_argument("%s: the mesh is NULL", who);
+        return NULL;
+    }
+    if (!name && mesh->ndim == 1)
+        return mesh->dims[0];
+    axis *found = name ? find_axis(mesh, name) : NULL;
+    if (found)
+        return found;
+    char names[256] = "";
+    size_t used = 0;
+    for (int64_t d = 0; d < mesh->ndim && used < sizeof names; d++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s\"%s\"", d ? ", " : "", mesh->dims[d]->name);
+    return tt__fail_null(TT_ERR_NOT_FOUND, "%s: the mesh has no dimension \"%s\"; it has %s", who, name ? name : "",
+                         names);
+}
+
+tt_group *tt_mesh_get_group(const tt_mesh *mesh, const char *name) {
+    const axis *a = axis_named("tt_mesh_get_group", mesh, name);
+    return a ? a->group : NULL;
+}
+
+int tt_mesh_get_local_rank(const tt_mesh *mesh, const char *name) {
+    const axis *a = axis_named("tt_mesh_get_local_rank", mesh, name);
+    return a ? (int)a->coordinate : -1;
+}
+
+int64_t tt_mesh_size(const tt_mesh *mesh, const char *name) {
+    int64_t size = 1;
+    if (mesh && !name) {
+        for (int64_t d = 0; d < mesh->ndim; d++)
+            size *= mesh->dims[d]->size;
+        return size;
+    }
+    const axis *a = axis_named("tt_mesh_size", mesh, name);
+    return a ? a->size : -1;
+}
+
+int64_t tt_mesh_ndim(const tt_mesh *mesh) { return mesh ? mesh->ndim : 0; }
+
+const char *tt_mesh_dim_name(const tt_mesh *mesh, int64_t dim) {
+    return mesh && dim >= 0 && dim < mesh->ndim ? mesh->dims[dim]->name : NULL;
+}
+
+tt_status tt_mesh_get_coordinate(const tt_mesh *mesh, int64_t *out) {
+    if (!mesh || !out)
+        return tt__fail(TT_ERR_INVALID, "tt_mesh_get_coordinate: %s is NULL", mesh ? "`out`" : "the mesh");
+    for (int64_t d = 0; d < mesh->ndim; d++)
+        out[d] = mesh->dims[d]->coordinate;
+    return TT_OK;
+}
+
+/* ---- parts ---- */
+
+static tt_status add_slices(tt_mesh *part, const char *who, const tt_mesh *mesh, const char *const *names,
+                            int64_t count) {
+    if (!names || count < 1 || count > mesh->ndim)
+        return tt__fail(TT_ERR_INVALID, "%s: expected 1 to %" PRId64 " names of dimensions, got %" PRId64, who,
+                        mesh->ndim, names ? count : 0);
+    for (int64_t i = 0; i < count; i++) {
+        axis *a = axis_named(who, mesh, names[i] ? names[i] : "");
+        if (!a)
+            return tt_last_status();
+        if (find_axis(part, a->name))
+            return tt__fail(TT_ERR_INVALID, "%s: dimension \"%s\" comes twice", who, a->name);
+        a->refs++;
+        part->dims[part->ndim++] = a;
+    }
+    return TT_OK;
+}
+
+tt_mesh *tt_mesh_slice_with(const tt_mesh *mesh, const char *const *names, int64_t count) {
+    static const char who[] = "tt_mesh_slice";
+    if (!mesh) {
+        tt__fail_argument("%s: the mesh is NULL", who);
+        return NULL;
+    }
+    tt_mesh *part = mesh_new(mesh->root);
+    tt_mesh *made = NULL;
+    return part && !mesh_done(&made, part, add_slices(part, who, mesh, names, count)) ? made : NULL;
+}

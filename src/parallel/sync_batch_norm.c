@@ -1,0 +1,316 @@
+/* SyncBatchNorm: per channel c of the ranks' x (N,C,...) together, of `count` elements a channel:
+ *   y = (x - mean) rstd weight + bias, rstd = 1 / sqrt(var + eps)
+ *   dx = weight rstd (g - (sum of g + (x - mean) rstd (sum of g (x - mean) rstd)) / count)
+ * where mean, var and both sums are over all ranks, and the gradients of weight and bias over this one.
+ *
+ * In forward each rank sends mean, variance and count of its own part, and all merge them in the order of ranks (Chan,
+ * Golub, LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979), so that no
+ * difference of large sums is taken and all have the same bits. Both collectives are of f64. */
+#include <tutti/sync_batch_norm.h>
+
+#include "autograd/autocast.h"
+#include "autograd/record.h"
+#include "base/args.h"
+#include "base/error.h"
+#include "nn/batch_norm.h"
+#include "nn/module.h"
+#include "nn/which_replica.h"
+#include "reducer/text_agreement.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char who[] = "SyncBatchNorm";
+
+/* The group of the layers that were made together: one reference each, and one each record. */
+typedef struct sync_ranks {
+    tt_group *group;
+    int world;
+    _Atomic int refs;
+} sync_ranks;
+
+static sync_ranks *sync_ref(sync_ranks *r) {
+    atomic_fetch_add(&r->refs, 1);
+    return r;
+}
+
+static void sync_unref(void *user) {
+    sync_ranks *r = user;
+    if (atomic_fetch_sub(&r->refs, 1) > 1)
+        return;
+    tt_destroy_process_group(r->group);
+    free(r);
+}
+
+/* ---- backward ---- */
+
+typedef struct sync_state {
+    sync_ranks *ranks;
+    int64_t count; /* of all ranks, a channel */
+} sync_state;
+
+static void sync_state_destroy(void *state) { sync_unref(((const sync_state *)state)->ranks); }
+
+/* sums (2,C) := those of db and dw over all ranks, in f64. */
+static tt_status sum_over_ranks(const sync_ranks *r, const tt_tensor *db, const tt_tensor *dw, tt_tensor *sums) {
+    tt_tensor rows = tt__tensor_seen(sums, sums->shape, sums->stride);
+    int64_t channels = sums->shape.dim[1];
+    const tt_tensor *const from[] = {db, dw};
+    for (int i = 0; i < 2; i++) {
+        rows.shape = TT_SHAPE(channels);
+        rows.stride[0] = 1;
+        rows.numel = channels;
+        rows.data = (double *)sums->data + i * channels;
+        TT__TRY(tt__copy_out(who, &rows, from[i]));
+    }
+    return tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, .group = r->group, .buf = sums->data, .count = 2 * channels,
+                                      .dtype = TT_F64, .op = TT_SUM, .file = "the backward of a SyncBatchNorm"));
+}
+
+/* Saved: x, mean, rstd, weight. */
+static tt_status sync_backward(tt_node *node) {
+    const sync_state *s = tt__state(node);
+    tt__normed n = {tt__grad_of(node, 0), tt__saved(node, 0), tt__saved(node, 1), tt__saved(node, 2), NULL};
+    if (!n.x || !n.mean || !n.rstd || (node->save[3].tensor && !(n.weight = tt__saved(node, 3))))
+        return tt_last_status();
+    int64_t channels = n.mean->numel;
+    tt_tensor *dw = tt__empty_beside(who, n.x, TT_SHAPE(channels), n.x->dtype);
+    tt_tensor *db = dw ? tt__empty_beside(who, n.x, TT_SHAPE(channels), n.x->dtype) : NULL;
+    tt_tensor *sums = db ? tt__empty_beside(who, n.x, TT_SHAPE(2, channels), TT_F64) : NULL;
+    if (!sums)
+        return tt_last_status();
+    TT__TRY(tt__batch_norm_backward_out(who, &n, true, NULL, dw, db));
+    if (tt__grad_wanted(node, 0)) {
+        TT__TRY(sum_over_ranks(s->ranks, db, dw, sums));
+        TT__GIVE(node, 0, dx, tt__batch_norm_give_out(who, &n, sums, s->count, dx));
+    }
+    if (tt__grad_wanted(node, 1))
+        TT__TRY(tt__grad_give(node, 1, dw));
+    return tt__grad_wanted(node, 2) ? tt__grad_give(node, 2, db) : TT_OK;
+}
+
+static const tt__operator sync_op = {.name = who, .backward = sync_backward, .destroy = sync_state_destroy};
+
+/* ---- forward ---- */
+
+/* What a rank sends: means (C), variances (C), how many elements a channel has. */
+static size_t part_size(int64_t channels) { return 2 * (size_t)channels + 1; }
+
+/* Write this rank's part; mean and rstd are room for it. */
+static tt_status own_moments(const tt_batch_norm_args *a, double eps, tt_tensor *mean, tt_tensor *rstd, double *part) {
+    int64_t channels = mean->numel, count = a->x->numel / channels;
+    const double *m = mean->data, *r = rstd->data;
+    part[2 * channels] = (double)count;
+    if (count == 0)
+        return memset(part, 0, 2 * (size_t)channels * sizeof *part), TT_OK;
+    TT__TRY(tt__batch_norm_stats_out(who, a->x, eps, mean, rstd));
+    for (int64_t c = 0; c < channels; c++) {
+        part[c] = m[c];
+        part[channels + c] = fmax(1 / (r[c] * r[c]) - eps, 0);
+    }
+    return TT_OK;
+}
+
+/* Merge all ranks' parts. */
+static void merge_channel(const double *parts, int world, int64_t channels, int64_t c, double count, double *mean,
+                          double *var) {
+    size_t stride = part_size(channels);
+    double total = 0, squares = 0;
+    for (int r = 0; r < world; r++)
+        total += parts[r * stride + 2 * channels] * parts[r * stride + c];
+    *mean = total / count;
+    for (int r = 0; r < world; r++) {
+        const double *part = parts + r * stride;
+        double off = part[c] - *mean, n = part[2 * channels];
+        if (n > 0)
+            squares += n * (part[channels + c] + off * off);
+    }
+    *var = squares / count;
+}
+
+/* Exchange the parts: *count, mean and rstd of all ranks' x. `parts` is room for world_size + 1 of them. */
+static tt_status exchange_parts(const sync_ranks *s, const tt_batch_norm_args *a, double *parts, tt_tensor *mean,
+                                tt_tensor *rstd, int64_t *count) {
+    int64_t channels = mean->numel;
+    double *own = parts + s->world * part_size(channels), eps = a->eps ? a->eps : 1e-5, total = 0, var;
+    TT__TRY(own_moments(a, eps, mean, rstd, own));
+    TT__TRY(tt_all_gather_with(TT_ARGS(tt_all_gather_args, .group = s->group, .send = own, .recv = parts,
+                                       .count = (int64_t)part_size(channels), .dtype = TT_F64,
+                                       .file = "the forward of a SyncBatchNorm")));
+    for (int r = 0; r < s->world; r++)
+        total += parts[r * part_size(channels) + 2 * channels];
+    if (total < 2)
+        return tt__fail(TT_ERR_INVALID,
+                        "%s: expected at least two elements a channel over all ranks in training, got "
+                        "%g; this rank has x %s",
+                        who, total, TT__DESCRIBE(a->x));
+    for (int64_t c = 0; c < channels; c++) {
+        merge_channel(parts, s->world, channels, c, total, &((double *)mean->data)[c], &var);
+        ((double *)rstd->data)[c] = 1 / sqrt(var + eps);
+    }
+    *count = (int64_t)total;
+    return TT_OK;
+}
+
+/* Find mean and rstd over all ranks, and move the running statistics towards them. */
+static tt_status sync_stats(const sync_ranks *s, const tt_batch_norm_args *a, tt_tensor *mean, tt_tensor *rstd,
+                            int64_t *count) {
+    double *parts = malloc((size_t)(s->world + 1) * part_size(mean->numel) * sizeof *parts);
+    tt_status status = parts ? exchange_parts(s, a, parts, mean, rstd, count)
+                             : tt__fail(TT_ERR_MEMORY, "%s: no memory for %lld channels of %d ranks", who,
+                                        (long long)mean->numel, s->world);
+    free(parts);
+    if (status || !a->running_mean)
+        return status;
+    return tt__batch_norm_running_(who, a->running_mean, a->running_var, mean, rstd, a->eps ? a->eps : 1e-5,
+                                   a->momentum ? a->momentum : 0.1, *count);
+}
+
+static tt_tensor *record_sync(tt_tensor *y, sync_ranks *s, const tt_batch_norm_args *a, const tt_tensor *mean,
+                              const tt_tensor *rstd, int64_t count) {
+    tt_tensor *const in[] = {a->x, a->weight, a->bias};
+    const sync_state state = {s, count};
+    if (!y || !tt__wants_grad(3, in))
+        return y;
+    tt_node *node = tt__node_new(&sync_op, 3, in, 1, 4, &state, sizeof state);
+    if (!node)
+        return tt__abandon(y);
+    sync_ref(s);
+    bool saved = !tt__node_save(node, a->x, "x") && !tt__node_save(node, mean, "mean") &&
+                 !tt__node_save(node, rstd, "rstd") && !tt__node_save(node, a->weight, "weight");
+    if (saved)
+        tt__node_made(node, 0, y);
+    tt__node_unref(node);
+    return saved ? y : tt__abandon(y);
+}
+
+static tt_tensor *sync_run(sync_ranks *s, const tt_batch_norm_args *a) {
+    int64_t channels = a->x->shape.dim[1], count = 0;
+    tt_tensor *mean = tt__norm_stats_beside(who, a->x, channels);
+    tt_tensor *rstd = mean ? tt__norm_stats_beside(who, a->x, channels) : NULL;
+    tt_tensor *y = rstd ? tt__empty_like(who, a->x) : NULL;
+    y = TT__MADE(who, y, sync_stats(s, a, mean, rstd, &count));
+    y = TT__MADE(who, y, tt__batch_norm_out(who, y, a->x, mean, rstd, a->weight, a->bias));
+    y = record_sync(y, s, a, mean, rstd, count);
+    tt__abandon(rstd);
+    tt__abandon(mean);
+    return y;
+}
+
+static bool is_narrow(const tt_tensor *x) { return x && (x->dtype == TT_BF16 || x->dtype == TT_F16); }
+
+/* Sums of 16 bits would lose what the ranks exchange: such tensors are computed in f32. */
+static tt_tensor *sync_run_wide(sync_ranks *s, tt_batch_norm_args a) {
+    tt_dtype dtype = a.x->dtype;
+    a.x = tt_to(a.x, TT_F32);
+    a.weight = a.weight ? tt_to(a.weight, TT_F32) : NULL;
+    a.bias = a.bias ? tt_to(a.bias, TT_F32) : NULL;
+    return a.x ? tt_to(sync_run(s, &a), dtype) : NULL;
+}
+
+static tt_tensor *sync_normalise(void *user, const tt_batch_norm_args *args) {
+    sync_ranks *s = user;
+    tt_batch_norm_args a = *args;
+    if (tt__replica_of_thread().count > 1)
+        return tt__tensor_fail(TT_ERR_UNSUPPORTED,
+                               "%s: the threads of tt_data_parallel() can't each meet the other ranks; use tt_ddp()",
+                               who);
+    if (s->world == 1)
+        return tt_batch_norm_with(args, offsetof(tt_batch_norm_args, tt_end));
+    if (!TT__AUTOCAST("tt_batch_norm", &a.x, &a.weight, &a.bias) ||
+        !TT__CHECK_FLOATS(who, {"x", a.x}, {"weight", a.weight}, {"bias", a.bias}))
+        return NULL;
+    if (!tt__device_is_host(tt__device_of(a.x)))
+        return tt__tensor_fail(TT_ERR_UNSUPPORTED, "%s: expected x on the host, got x %s on \"%s\"", who,
+                               TT__DESCRIBE(a.x), tt__device_of(a.x)->name);
+    return is_narrow(a.x) ? sync_run_wide(s, a) : sync_run(s, &a);
+}
+
+/* ---- layers ---- */
+
+static const tt_module_class sync_class = TT__BATCH_NORM_CLASS("SyncBatchNorm");
+static const tt__batch_norm_kind sync_kind = {.cls = &sync_class, .normalise = sync_normalise, .release = sync_unref};
+
+/* Make the layers' own group, of all ranks of `group`, with one reference. Collective. */
+static sync_ranks *sync_ranks_new(tt_group *group, const char *caller) {
+    sync_ranks *s = calloc(1, sizeof *s);
+    tt_status status = s ? TT_OK : TT_ERR_MEMORY;
+    if (s && tt_group_split_with(TT_ARGS(tt_group_split_args, .out = &s->group, .group = group, .color = 0,
+                                         .key = tt_get_rank(group), .file = caller))) {
+        free(s);
+        return NULL;
+    }
+    if (status)
+        return tt__fail_null(status, "%s: no memory for a group", caller);
+    s->world = tt_get_world_size(group);
+    s->refs = 1;
+    return s;
+}
+
+static bool sync_is_place(const tt_named_modules *tree, int64_t i) {
+    return tt__is_batch_norm(tt__module_unwrapped(tree->modules[i]));
+}
+
+/* Have all ranks the same batch norms? Collective. */
+static tt_status sync_compare(tt_group *group, const char *caller, const tt_named_modules *tree, size_t *places) {
+    char **texts = calloc((size_t)tree->count + 1, sizeof *texts), numbers[96];
+    tt_status status = texts ? TT_OK : tt__fail(TT_ERR_MEMORY, "%s: no memory for a list of layers", caller);
+    *places = 0;
+    for (int64_t i = 0; i < tree->count && !status; i++)
+        if (sync_is_place(tree, i) &&
+            asprintf(&texts[(*places)++], "batch norm \"%s\" %s", tree->names[i],
+                     tt__batch_norm_text(tt__module_unwrapped(tree->modules[i]), numbers)) < 0) {
+            texts[--*places] = NULL;
+            status = tt__fail(TT_ERR_MEMORY, "%s: no memory for a list of layers", caller);
+        }
+    if (!status)
+        status = tt__agree_on(group, caller, (const char *const *)texts, *places);
+    for (int64_t i = 0; texts && i < tree->count; i++)
+        free(texts[i]);
+    free(texts);
+    return status;
+}
+
+static tt_module *sync_convert(tt_module *module, tt_group *group, const char *caller) {
+    const tt_named_modules *tree = tt_module_named_modules(module);
+    size_t places = 0;
+    if (!tree || sync_compare(group, caller, tree, &places))
+        return NULL;
+    if (!places)
+        return module;
+    sync_ranks *s = sync_ranks_new(group, caller);
+    if (!s)
+        return NULL;
+    for (int64_t i = 0; i < tree->count; i++)
+        if (sync_is_place(tree, i))
+            tt__batch_norm_become(tt__module_unwrapped(tree->modules[i]), &sync_kind, sync_ref(s));
+    sync_unref(s);
+    return module;
+}
+
+tt_module *tt_convert_sync_batchnorm(tt_module *module, tt_group *group) {
+    static const char caller[] = "tt_convert_sync_batchnorm";
+    if (!module)
+        return tt__fail_argument("%s: the module is NULL", caller), NULL;
+    if (!group)
+        return tt__fail_null(TT_ERR_INVALID, "%s: `group` is NULL", caller);
+    return sync_convert(module, group, caller);
+}
+
+tt_module *tt_nn_sync_batch_norm_with(const tt_nn_sync_batch_norm_args *args, size_t size) {
+    static const char caller[] = "tt_nn_sync_batch_norm";
+    tt_nn_sync_batch_norm_args a;
+    TT__ARGS_COPY(a, args, size);
+    if (!a.group)
+        return tt__fail_null(TT_ERR_INVALID, "%s: `group` is NULL", caller);
+    tt_module *made = tt_nn_batch_norm2d(a.num_features, .momentum = a.momentum, .eps = a.eps, .no_affine = a.no_affine,
+                                         .no_running_stats = a.no_running_stats, .dtype = a.dtype);
+    if (made && !sync_convert(made, a.group, caller)) {
+        tt_module_free(made);
+        return NULL;
+    }
+    return made;
+}

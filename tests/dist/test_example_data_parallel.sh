@@ -1,0 +1,11 @@
+#!/bin/sh
+# data_parallel: the same training with one thread and with several.
+set -u
+out=$(OMP_NUM_THREADS=1 "$TT_BUILD/examples/data_parallel" 3) || { echo "FAILED: $out" >&2; exit 1; }
+printf '%s\n' "$out" | awk '
+    / replica/ { lines++; replicas[$1] = $5; name = $NF }
+    END { off = replicas[1] - replicas[3]
+          exit !(lines == 2 && off < 2e-5 && off > -2e-5 && name == "\"module.0.weight\"") }' ||
+    { echo "FAILED: $out" >&2; exit 1; }
+"$TT_BUILD/examples/data_parallel" -1 2>/dev/null && { echo "FAILED: -1 replicas" >&2; exit 1; }
+exit 0
