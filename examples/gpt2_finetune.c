@@ -26,6 +26,8 @@ static const char usage[] = "usage: gpt2_finetune --model DIR --data FILE [FLAGS
                             "  --steps N          train until N steps since the start of training (20)\n"
                             "  --batch-size N     texts of --block tokens per rank and pass (1)\n"
                             "  --accumulate N     passes whose gradients are averaged for one step (32)\n"
+                            "  --virtual-ranks N  train with the bits of N ranks, on fewer, too; 0 = off (0)\n"
+                            "                     (needs --accumulate 1)\n"
                             "  --lr X             highest learning rate of AdamW (3e-5)\n"
                             "  --min-lr X         lowest, at the end of half a cosine (as --lr: it stays)\n"
                             "  --warmup N         steps in which it rises to the highest (0)\n"
@@ -74,6 +76,7 @@ static bool parse_options(Options *o, int argc, char **argv) {
         {"block", .integer = &t->block},
         {"steps", .integer = &t->steps, .min = 1},
         {"batch-size", .integer = &t->batch_size, .min = 1},
+        {"virtual-ranks", .integer = &t->virtual_ranks},
         {"accumulate", .integer = &t->accumulate, .min = 1},
         {"lr", .real = &t->lr},
         {"min-lr", .real = &t->min_lr},

@@ -25,6 +25,7 @@ static const char usage[] =
     "  --dropout X        probability (0)\n"
     "  --steps N          train until N steps since the start of training (3500)\n"
     "  --batch-size N     texts of --block characters per rank and step (8)\n"
+    "  --virtual-ranks N  train with the bits of N ranks, on fewer, too; 0 = off (0)\n"
     "  --lr X             highest learning rate of AdamW (0.002)\n"
     "  --min-lr X         lowest, at the end of half a cosine (0.0001)\n"
     "  --warmup N         steps in which it rises to the highest (100)\n"
@@ -113,6 +114,7 @@ static bool parse_options(Options *o, int argc, char **argv) {
         {"dropout", .real = &o->dropout},
         {"steps", .integer = &t->steps, .min = 1},
         {"batch-size", .integer = &t->batch_size, .min = 1},
+        {"virtual-ranks", .integer = &t->virtual_ranks},
         {"lr", .real = &t->lr},
         {"min-lr", .real = &t->min_lr},
         {"warmup", .integer = &t->warmup},

@@ -25,6 +25,7 @@ static const char usage[] =
     "                     without data: built-in digits, drawn on the spot\n"
     "  --epochs N         train until N epochs since the start of training (14)\n"
     "  --batch-size N     examples per rank and step (64)\n"
+    "  --virtual-ranks N  train with the bits of N ranks, on fewer, too; 0 = off (0)\n"
     "  --lr X             learning rate of Adadelta (1)\n"
     "  --gamma X          what the rate is multiplied with after each epoch (0.7)\n"
     "  --save-every N     save a checkpoint every N epochs, and after the last; 0 = never (2)\n"
@@ -88,21 +89,22 @@ static tt_status set_up(Run *r, const Data *d, const Options *o) {
     if (!r->step_lr || shuffling_seed(&r->seed, o->seed, o->resume))
         return tt_last_status();
     r->sampler = tt_distributed_sampler(tt_dataset_size(d->train), tt_get_world_size(r->world), tt_get_rank(r->world),
-                                        .seed = r->seed);
+                                        .seed = r->seed, .virtual_ranks = (int)o->virtual_ranks);
     r->loader = tt_loader_new(d->train, o->batch_size, r->sampler, .workers = (int)o->workers);
     if (!r->loader)
         return tt_last_status();
     if (o->metrics && tt_get_rank(r->world) == 0 && !(r->metrics = tt_summary_writer_new(o->metrics)))
         return tt_last_status();
-    return share_test_set(r->world, d, &r->test_sampler, &r->test_loader);
+    return share_test_set(r->world, d, o, &r->test_sampler, &r->test_loader);
 }
 
 static tt_status train(Run *r, const Options *o) {
     return tt_trainer_run(r->net, r->adadelta, r->loader, step, .group = r->world, .sampler = r->sampler,
-                          .epochs = o->epochs, .scheduler = r->step_lr, .eval_loader = r->test_loader,
-                          .step_seed = r->seed + 1, .checkpoint = o->save_every ? o->checkpoint : NULL,
-                          .save_every = o->save_every, .resume = o->resume, .stop_on_signals = true,
-                          .metrics = r->metrics, .display = tt_trainer_console, .display_user = stdout);
+                          .virtual_ranks = (int)o->virtual_ranks, .epochs = o->epochs, .scheduler = r->step_lr,
+                          .eval_loader = r->test_loader, .step_seed = r->seed + 1,
+                          .checkpoint = o->save_every ? o->checkpoint : NULL, .save_every = o->save_every,
+                          .resume = o->resume, .stop_on_signals = true, .metrics = r->metrics,
+                          .display = tt_trainer_console, .display_user = stdout);
 }
 
 static void tear_down(Run *r) {

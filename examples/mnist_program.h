@@ -24,7 +24,7 @@ enum { TEST_BATCH = 200 };
 typedef struct Options {
     const char *data, *images, *labels;
     int64_t holdout;
-    int64_t epochs, batch_size, save_every, workers;
+    int64_t epochs, batch_size, virtual_ranks, save_every, workers;
     double lr;
     double factor; /* the program's own flag */
     int64_t seed;
@@ -85,8 +85,13 @@ static bool set_option(Options *o, const char *name, const char *value) {
         int64_t min;
         int64_t *number;
     } integers[] = {
-        {"holdout", 0, &o->holdout},       {"epochs", 1, &o->epochs}, {"batch-size", 1, &o->batch_size},
-        {"save-every", 0, &o->save_every}, {"seed", 0, &o->seed},     {"workers", 0, &o->workers},
+        {"holdout", 0, &o->holdout},
+        {"epochs", 1, &o->epochs},
+        {"batch-size", 1, &o->batch_size},
+        {"save-every", 0, &o->save_every},
+        {"seed", 0, &o->seed},
+        {"workers", 0, &o->workers},
+        {"virtual-ranks", 0, &o->virtual_ranks},
     };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (!strcmp(name, texts[i].name))
@@ -122,6 +127,7 @@ static bool parse_options(Options *o, int argc, char **argv) {
         {"holdout", 1, 0, 0},
         {"epochs", 1, 0, 0},
         {"batch-size", 1, 0, 0},
+        {"virtual-ranks", 1, 0, 0},
         {"lr", 1, 0, 0},
         {mnist_program.factor_flag, 1, 0, 0},
         {"save-every", 1, 0, 0},
@@ -210,11 +216,12 @@ static void free_data(Data *d) {
 }
 
 /* Make a loader of this rank's part of the held-out examples, each of which one rank has; NULL if none are held out. */
-static tt_status share_test_set(tt_group *world, const Data *d, tt_sampler **sampler, tt_loader **loader) {
+static tt_status share_test_set(tt_group *world, const Data *d, const Options *o, tt_sampler **sampler,
+                                tt_loader **loader) {
     if (!d->test)
         return TT_OK;
     *sampler = tt_distributed_sampler(tt_dataset_size(d->test), tt_get_world_size(world), tt_get_rank(world),
-                                      .exact = true, .no_shuffle = true);
+                                      .exact = true, .no_shuffle = true, .virtual_ranks = (int)o->virtual_ranks);
     *loader = tt_loader_new(d->test, TEST_BATCH, *sampler);
     return *loader ? TT_OK : tt_last_status();
 }
@@ -222,9 +229,9 @@ static tt_status share_test_set(tt_group *world, const Data *d, tt_sampler **sam
 static void introduce(tt_group *world, const Data *d, const Options *o) {
     if (tt_get_rank(world) != 0)
         return;
-    printf("%" PRId64 " examples and %" PRId64 " held out, %d rank%s, batches of %" PRId64 " a rank\n",
+    printf("%" PRId64 " examples and %" PRId64 " held out, %d rank%s, batches of %" PRId64 " a %srank\n",
            tt_dataset_size(d->train), d->test ? tt_dataset_size(d->test) : 0, tt_get_world_size(world),
-           tt_get_world_size(world) == 1 ? "" : "s", o->batch_size);
+           tt_get_world_size(world) == 1 ? "" : "s", o->batch_size, o->virtual_ranks ? "virtual " : "");
     fflush(stdout);
 }
 

@@ -24,6 +24,7 @@ static const char usage[] = "usage: mnist_trainer [FLAGS]\n"
                             "                     without data: built-in digits, drawn on the spot\n"
                             "  --epochs N         train until N epochs since the start of training (5)\n"
                             "  --batch-size N     examples per rank and step (32)\n"
+                            "  --virtual-ranks N  train with the bits of N ranks, on fewer, too; 0 = off (0)\n"
                             "  --lr X             learning rate (0.001)\n"
                             "  --momentum X       of SGD (0)\n"
                             "  --save-every N     save a checkpoint every N epochs, and after the last; 0 = never (2)\n"
@@ -84,7 +85,7 @@ static tt_status make_model(Trainer *t, const Options *o) {
     if (o->resume && (tt_checkpoint_load(o->resume, t->model, t->sgd, &t->progress) ||
                       tt_optimizer_set_option(t->sgd, TT_ALL_GROUPS, "lr", o->lr))) /* the flag's, not the file's */
         return tt_last_status();
-    t->ddp = tt_elastic_ddp(t->job, "model", t->model);
+    t->ddp = tt_elastic_ddp(t->job, "model", t->model, .virtual_ranks = (int)o->virtual_ranks);
     return t->ddp ? TT_OK : tt_last_status();
 }
 
@@ -97,7 +98,7 @@ static tt_status set_up(Trainer *t, const Data *d, const Options *o) {
     if (status)
         return status;
     t->sampler = tt_distributed_sampler(tt_dataset_size(d->train), tt_get_world_size(world_of(t)), rank_of(t),
-                                        .seed = t->progress.sampler_seed);
+                                        .seed = t->progress.sampler_seed, .virtual_ranks = (int)o->virtual_ranks);
     if (!t->sampler)
         return tt_last_status();
     t->loader = tt_loader_new(d->train, o->batch_size, t->sampler, .workers = (int)o->workers);
@@ -107,7 +108,7 @@ static tt_status set_up(Trainer *t, const Data *d, const Options *o) {
         return tt_last_status();
     if (t->metrics && o->resume && tt_summary_writer_purge(t->metrics, t->progress.epoch + 1))
         return tt_last_status();
-    if (share_test_set(world_of(t), d, &t->test_sampler, &t->test_loader))
+    if (share_test_set(world_of(t), d, o, &t->test_sampler, &t->test_loader))
         return tt_last_status();
     if (tt_elastic_add_optimizer(t->job, "optimizer", t->sgd) || tt_elastic_add_loader(t->job, "loader", t->loader) ||
         (t->test_loader && tt_elastic_add_loader(t->job, "test", t->test_loader)) ||
@@ -149,14 +150,22 @@ static tt_status add_to(Totals *totals, tt_tensor *logits, tt_tensor *loss, cons
     return TT_OK;
 }
 
-static tt_status train_batch(Trainer *t, const tt_batch *b, Totals *totals) {
+/* One of a step's batches: with virtual ranks, a rank has several. */
+static tt_status train_batch(Trainer *t, const tt_batch *b, bool first, bool last, Totals *totals) {
     TT_AUTO_SCOPE;
-    tt_optimizer_zero_grad(t->sgd);
+    if (first)
+        tt_optimizer_zero_grad(t->sgd);
     tt_tensor *logits = tt_module_forward(t->ddp, b->x);
     tt_tensor *loss = tt_cross_entropy(logits, b->y);
-    if (tt_backward(loss) || tt_optimizer_step(t->sgd))
+    if (tt_backward(loss) || (last && tt_optimizer_step(t->sgd)))
         return tt_last_status();
     return add_to(totals, logits, loss, b);
+}
+
+/* A step has been made: it is kept in case a rank is lost. */
+static tt_status end_step(Trainer *t) {
+    tt_status status = tt_elastic_commit(t->job);
+    return status ? status : tt_elastic_should_stop(t->job, &t->stop);
 }
 
 static tt_status test_batch(Trainer *t, const tt_batch *b, Totals *totals) {
@@ -185,15 +194,15 @@ static tt_status add_ranks(Trainer *t, Totals *totals) {
 }
 
 static tt_status train_epoch(Trainer *t, Totals *totals) {
-    int64_t batches = tt_loader_batches(t->loader), done = 0;
+    int64_t batches = tt_loader_batches(t->loader), done = 0, parts = tt_ddp_shards(t->ddp, NULL);
     int more = 0;
     double drawn = 0;
     tt_batch b;
     tt_sampler_set_epoch(t->sampler, t->progress.epoch);
     while (!t->stop && (more = tt_loader_next(t->loader, &b)) > 0) {
-        if (train_batch(t, &b, totals) || tt_elastic_commit(t->job) || tt_elastic_should_stop(t->job, &t->stop))
+        bool first = done % parts == 0, last = ++done % parts == 0;
+        if (train_batch(t, &b, first, last, totals) || (last && end_step(t)))
             return tt_last_status();
-        done++;
         tt_publish_progress(done, totals->loss / totals->examples, .steps = batches, .epoch = t->progress.epoch + 1,
                             .epochs = t->epochs, .samples = b.size);
         if (t->bar && seconds() - drawn > 0.1) {

@@ -28,6 +28,7 @@ static const char usage[] = "usage: resnet_cifar [FLAGS]\n"
                             "  --epochs N            train until N epochs since the start of training (200)\n"
                             "  --max-steps N         and at most until N steps; 0 = no limit (0)\n"
                             "  --batch-size N        images per rank and step (128)\n"
+                            "  --virtual-ranks N     train with the bits of N ranks, on fewer, too; 0 = off (0)\n"
                             "  --workers N           threads that prepare batches ahead, per rank (2)\n"
                             "  --lr X                the highest learning rate (0.1)\n"
                             "  --schedule NAME       cosine, which steps each epoch, or onecycle, each step (cosine)\n"
@@ -47,7 +48,8 @@ enum { TEST_BATCH = 100 };
 
 typedef struct Options {
     const char *data, *schedule, *checkpoint, *resume, *metrics;
-    int64_t train_size, test_size, epochs, max_steps, batch_size, workers, save_every, save_every_steps, seed;
+    int64_t train_size, test_size, epochs, max_steps, batch_size, virtual_ranks, workers, save_every, save_every_steps,
+        seed;
     double lr;
 } Options;
 
@@ -85,6 +87,7 @@ static bool parse_options(Options *o, int argc, char **argv) {
         {"epochs", .integer = &o->epochs, .min = 1},
         {"max-steps", .integer = &o->max_steps},
         {"batch-size", .integer = &o->batch_size, .min = 1},
+        {"virtual-ranks", .integer = &o->virtual_ranks},
         {"workers", .integer = &o->workers},
         {"lr", .real = &o->lr},
         {"schedule", .text = &o->schedule},
@@ -167,11 +170,13 @@ static void close_split(Split *s) {
 static tt_status open_loaders(Run *r, const Options *o) {
     int world = tt_get_world_size(r->world), rank = tt_get_rank(r->world);
     int64_t tests = tt_dataset_size(r->test.transformed);
-    r->sampler = tt_distributed_sampler(tt_dataset_size(r->train.transformed), world, rank, .seed = r->seed);
+    r->sampler = tt_distributed_sampler(tt_dataset_size(r->train.transformed), world, rank, .seed = r->seed,
+                                        .virtual_ranks = (int)o->virtual_ranks);
     r->loader = tt_loader_new(r->train.transformed, o->batch_size, r->sampler, .workers = (int)o->workers);
     if (!r->loader)
         return tt_last_status();
-    r->test_sampler = tt_distributed_sampler(tests, world, rank, .exact = true, .no_shuffle = true);
+    r->test_sampler = tt_distributed_sampler(tests, world, rank, .exact = true, .no_shuffle = true,
+                                             .virtual_ranks = (int)o->virtual_ranks);
     r->test_loader = tt_loader_new(r->test.transformed, TEST_BATCH, r->test_sampler, .workers = (int)o->workers);
     return r->test_loader ? TT_OK : tt_last_status();
 }
@@ -223,12 +228,12 @@ static void introduce(const Run *r, const Options *o) {
 static tt_status train(Run *r, const Options *o) {
     bool each_epoch = !strcmp(o->schedule, "cosine");
     return tt_trainer_run(
-        r->net, r->sgd, r->loader, step, .group = r->world, .sampler = r->sampler, .epochs = o->epochs,
-        .max_steps = o->max_steps, .scheduler = r->schedule,
-        .scheduler_when = each_epoch ? TT_TRAINER_EACH_EPOCH : TT_TRAINER_EACH_STEP, .eval_loader = r->test_loader,
-        .checkpoint = o->save_every || o->save_every_steps ? o->checkpoint : NULL, .save_every = o->save_every,
-        .save_every_steps = o->save_every_steps, .resume = o->resume, .stop_on_signals = true, .metrics = r->metrics,
-        .display = tt_trainer_console, .display_user = stdout);
+        r->net, r->sgd, r->loader, step, .group = r->world, .sampler = r->sampler,
+        .virtual_ranks = (int)o->virtual_ranks, .epochs = o->epochs, .max_steps = o->max_steps,
+        .scheduler = r->schedule, .scheduler_when = each_epoch ? TT_TRAINER_EACH_EPOCH : TT_TRAINER_EACH_STEP,
+        .eval_loader = r->test_loader, .checkpoint = o->save_every || o->save_every_steps ? o->checkpoint : NULL,
+        .save_every = o->save_every, .save_every_steps = o->save_every_steps, .resume = o->resume,
+        .stop_on_signals = true, .metrics = r->metrics, .display = tt_trainer_console, .display_user = stdout);
 }
 
 static void tear_down(Run *r) {

@@ -25,7 +25,7 @@ typedef struct Sample {
 typedef struct TextOptions {
     const char *data, *checkpoint, *resume, *metrics;
     const char *amp; /* "bf16": mixed precision; NULL: all in f32 */
-    int64_t block, steps, batch_size, accumulate, warmup, eval_every, save_every, seed;
+    int64_t block, steps, batch_size, virtual_ranks, accumulate, warmup, eval_every, save_every, seed;
     double lr, weight_decay, clip;
     double min_lr; /* below 0: as lr */
     Sample sample;
@@ -79,12 +79,14 @@ static tt_status share_texts(Texts *d, tt_group *world, const TextOptions *o) {
     int ranks = tt_get_world_size(world), rank = tt_get_rank(world);
     if (shuffling_seed(&d->seed, o->seed, o->resume))
         return tt_last_status();
-    d->sampler = tt_distributed_sampler(tt_dataset_size(d->train), ranks, rank, .seed = d->seed);
+    d->sampler = tt_distributed_sampler(tt_dataset_size(d->train), ranks, rank, .seed = d->seed,
+                                        .virtual_ranks = (int)o->virtual_ranks);
     d->loader = tt_loader_new(d->train, o->batch_size, d->sampler);
     if (!d->loader)
         return tt_last_status();
     int64_t block = tt_dataset_x(d->test).shape.dim[0];
-    d->test_sampler = tt_distributed_sampler(tt_dataset_size(d->test), ranks, rank, .exact = true, .no_shuffle = true);
+    d->test_sampler = tt_distributed_sampler(tt_dataset_size(d->test), ranks, rank, .exact = true, .no_shuffle = true,
+                                             .virtual_ranks = (int)o->virtual_ranks);
     d->test_loader = tt_loader_new(d->test, block < TEST_TOKENS ? TEST_TOKENS / block : 1, d->test_sampler);
     return d->test_loader ? TT_OK : tt_last_status();
 }
@@ -245,14 +247,14 @@ static tt_status set_up_training(Run *r, const TextOptions *o, double beta2) {
 }
 
 static tt_status train(Run *r, const TextOptions *o) {
-    return tt_trainer_run(r->model, r->adamw, r->texts.loader, text_step, .group = r->world,
-                          .sampler = r->texts.sampler, .max_steps = o->steps, .accumulate = o->accumulate,
-                          .clip_norm = o->clip, .autocast = o->amp ? TT_BF16 : TT_F32, .scheduler = r->scheduler,
-                          .scheduler_when = TT_TRAINER_EACH_STEP, .eval_loader = r->texts.test_loader,
-                          .eval_every_steps = o->eval_every, .step_seed = r->texts.seed + 1,
-                          .checkpoint = o->save_every ? o->checkpoint : NULL, .save_every_steps = o->save_every,
-                          .resume = o->resume, .stop_on_signals = true, .metrics = r->metrics, .display = show_progress,
-                          .display_user = &r->screen, .result = &r->result, .averager = r->averager);
+    return tt_trainer_run(
+        r->model, r->adamw, r->texts.loader, text_step, .group = r->world, .sampler = r->texts.sampler,
+        .max_steps = o->steps, .accumulate = o->accumulate, .virtual_ranks = (int)o->virtual_ranks,
+        .clip_norm = o->clip, .autocast = o->amp ? TT_BF16 : TT_F32, .scheduler = r->scheduler,
+        .scheduler_when = TT_TRAINER_EACH_STEP, .eval_loader = r->texts.test_loader, .eval_every_steps = o->eval_every,
+        .step_seed = r->texts.seed + 1, .checkpoint = o->save_every ? o->checkpoint : NULL,
+        .save_every_steps = o->save_every, .resume = o->resume, .stop_on_signals = true, .metrics = r->metrics,
+        .display = show_progress, .display_user = &r->screen, .result = &r->result, .averager = r->averager);
 }
 
 /* Let the model go on with the prompt, and write both. On rank 0: the others have the same model. */

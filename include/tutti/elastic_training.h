@@ -21,6 +21,8 @@ typedef struct tt_elastic_ddp_args {
     TT_OPTIONS;
     size_t bucket_cap_bytes;   /* as tt_ddp() has them */
     bool no_broadcast_buffers; /* likewise */
+    int virtual_ranks;         /* likewise: the same bits, however many ranks a round has, up to so many */
+    uint64_t shard_seed;       /* likewise */
     char tt_end;               /* not an option: see base.h */
 } tt_elastic_ddp_args;
 
@@ -31,7 +33,8 @@ typedef struct tt_elastic_ddp_args {
  *   tt_module *ddp = tt_elastic_ddp(e, "model", model)
  * Buffers that change in training (batch norm's) are after each step those of the rank's own batches, and rank 0's in
  * the next forward. Where rank 0 is lost, or had not come as far as another rank, they become that one's: parameters
- * are then not to the bit those of a run without the loss. NULL on failure. */
+ * are then not to the bit those of a run without the loss. With .virtual_ranks all ranks have shard 0's after each
+ * step, and they are. NULL on failure. */
 TT_API tt_module *tt_elastic_ddp_with(const tt_elastic_ddp_args *args, size_t size);
 #ifndef __cplusplus
 #define tt_elastic_ddp(elastic_, name_, ...) \

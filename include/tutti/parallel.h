@@ -165,6 +165,8 @@ typedef struct tt_ddp_args {
     TT_OPTIONS;
     size_t bucket_cap_bytes;   /* see tt_reducer_new() */
     bool no_broadcast_buffers; /* leave each rank its own buffers after wrapping */
+    int virtual_ranks;         /* train as this many ranks would, to the bit: see below; 0: not */
+    uint64_t shard_seed;       /* with it: what each of them draws follows from this; 0: the generator is left alone */
     char tt_end;               /* not an option: see base.h */
 } tt_ddp_args;
 
@@ -190,6 +192,34 @@ typedef struct tt_ddp_args {
  * wrappers of which ranks leave out different parameters, each needs a group of its own (tt_new_group()), as the order
  * of their averages may differ on one. PyTorch: find_unused_parameters=True. */
 TT_API tt_module *tt_ddp_with(const tt_ddp_args *args, size_t size);
+
+/* ---- virtual ranks: the same bits at any world size
+ *
+ * With .virtual_ranks = V a step is made of V shards, which are what V ranks with a batch each would do. Rank r of W
+ * has shards r*V/W to (r+1)*V/W - 1, and runs a forward and a backward pass for each of them, in this order, from
+ * gradients that the program has set to none (tt_optimizer_zero_grad()) before the first; tt_backward() of the last one
+ * averages over all V shards. Parameters are then bitwise the same for all W up to V, on any transport and back end
+ * (which then only moves bytes), for any bucket cap, and those that V ranks get without this option, where sums have
+ * the one order of docs/collectives.md. With V = W nothing is done that isn't done without it.
+ *   - Gradients of 16-bit floats are rounded once a step.
+ *   - A shard begins with the buffers that shard 0 left in the step before; after a step all ranks have shard 0's.
+ *   - The first recorded forward after a backward pass begins the next shard. With .shard_seed it calls
+ *     tt_manual_seed() with shard_seed + (step * V + shard) * 0x9e3779b97f4a7c15.
+ *   - Data: tt_distributed_sampler(..., .virtual_ranks = V) gives each shard its batches.
+ * Elements are summed in the shards' own passes, so these must be the same wherever they run: the same batches, and the
+ * same OMP_NUM_THREADS. It costs memory for the sums of a rank's shards, at most 1 + log2(V/W) times that of the
+ * gradients, and, where W has factors that V's tree doesn't have at its root, twice that for the exchange.
+ * Errors, of wrapping: TT_ERR_MISMATCH other .virtual_ranks, .shard_seed or threads on another rank, on all;
+ * TT_ERR_INVALID fewer than ranks, more than 1024, or with .no_broadcast_buffers. Of a forward: TT_ERR_STATE there are
+ * gradients from before the step. tt_ddp_set_sync(false) and communication hooks are TT_ERR_UNSUPPORTED. */
+
+/* How many passes a step has on this rank, and (first: may be NULL) the number of the first one's shard. Without
+ * virtual ranks 1 and the rank; 0 for what is no wrapper, or bound to no group. */
+TT_API int tt_ddp_shards(tt_module *ddp, int *first);
+
+/* Count steps from this one on for .shard_seed, as a run that goes on from a checkpoint does. Not within a step. All
+ * ranks set it alike. Errors: TT_ERR_INVALID no wrapper, a step below 0; TT_ERR_STATE a step is under way. */
+TT_API TT_NODISCARD tt_status tt_ddp_set_step(tt_module *ddp, int64_t step);
 
 /* The reducer behind a wrapper (borrowed), for tracing; NULL if `ddp` is no wrapper. After the first step its buckets
  * are formed anew, in the order in which gradients became ready on rank 0. */

@@ -23,15 +23,22 @@ typedef struct tt_distributed_sampler_args {
     TT_OPTIONS;
     bool no_shuffle;
     uint64_t seed;
-    bool drop_last; /* drop the tail instead of repeating examples so that all ranks get the same number */
-    bool exact;     /* do neither: each example comes exactly once, and some ranks get one more; for evaluation */
-    char tt_end;    /* not an option: see base.h */
+    bool drop_last;    /* drop the tail instead of repeating examples so that all ranks get the same number */
+    bool exact;        /* do neither: each example comes exactly once, and some ranks get one more; for evaluation */
+    int virtual_ranks; /* share the order among so many, of which this rank has some: see below; 0: among ranks */
+    char tt_end;       /* not an option: see base.h */
 } tt_distributed_sampler_args;
 #define TT_DISTRIBUTED_SAMPLER_ARGS_INIT TT_ARGS_INIT
 
 /* This rank's share of each epoch, shuffled from seed + epoch: tt_distributed_sampler(n, world_size, rank, .seed = 7).
  * The same indices as torch.utils.data.DistributedSampler, for every argument. */
 TT_API tt_sampler *tt_distributed_sampler_with(const tt_distributed_sampler_args *args, size_t size);
+
+/* With .virtual_ranks = V (tt_ddp() has them, too) the order is divided as among V ranks, and rank r of W has the
+ * shares r*V/W to (r+1)*V/W - 1, one after the other in its indices. A loader takes a batch of `batch_size` from each
+ * in turn, in the order in which tt_ddp() wants them: the first of each, the second of each, ...; the last ones may be
+ * smaller. Its state counts whole rounds, and goes on on any number of ranks with the batches that would have come. Not
+ * for tt_batch_sampler(). TT_ERR_INVALID: fewer virtual ranks than ranks. */
 
 /* 0, 1, ..., dataset_size-1. PyTorch: SequentialSampler. */
 TT_API tt_sampler *tt_sequential_sampler(int64_t dataset_size);

@@ -34,6 +34,10 @@ tt_sampler *tt_batch_sampler_with(const tt_batch_sampler_args *args, size_t size
         return tt__fail_argument("%s: the sampler is NULL", who), NULL;
     if (tt__is_batch_sampler(a.sampler))
         return tt__fail_null(TT_ERR_INVALID, "%s: expected a sampler of examples, got %s", who, a.sampler->cls.name);
+    if (a.sampler->virtual_ranks)
+        return tt__fail_null(TT_ERR_INVALID,
+                             "%s: expected a sampler without .virtual_ranks: a loader cuts their shares into batches",
+                             who);
     if (a.batch_size < 1)
         return tt__fail_null(TT_ERR_INVALID, "%s: batch_size: expected at least 1, got %" PRId64, who, a.batch_size);
     tt_sampler *s = tt__sampler_new(who, &cls, tt__sampler_hold(a.sampler), a.sampler->dataset_size);

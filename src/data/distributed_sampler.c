@@ -5,7 +5,10 @@
  * again from the front; or, with `exact`, neither happens, and some ranks have one more.
  *
  * An epoch that is resumed after V examples of the order goes on at position V, whatever R was before: position V + p
- * goes to rank p mod R. */
+ * goes to rank p mod R.
+ *
+ * With virtual ranks these are the R replicas, and a rank has the shares of several neighbours, one after the other:
+ * the loader takes a batch of each in turn. */
 #include "data/sampler.h"
 
 #include "base/args.h"
@@ -15,19 +18,28 @@
 #include <stdlib.h>
 
 typedef struct share {
-    int64_t dataset_size, replicas, rank;
+    int64_t dataset_size, replicas;
+    int64_t first, count; /* of the replicas whose shares these are */
+    bool is_virtual;
     bool drop_last, exact;
     uint64_t seed;
     int64_t visited;   /* V */
     int64_t *everyone; /* (dataset_size) the order of all ranks; NULL without shuffle */
 } share;
 
-static int64_t share_size(void *user) {
-    const share *s = user;
+static int64_t size_of_one(const share *s, int64_t replica) {
     int64_t left = s->dataset_size > s->visited ? s->dataset_size - s->visited : 0, whole = left / s->replicas;
     if (s->exact)
-        return whole + (s->rank < left % s->replicas);
+        return whole + (replica < left % s->replicas);
     return whole + (left % s->replicas && !s->drop_last);
+}
+
+static int64_t share_size(void *user) {
+    const share *s = user;
+    int64_t size = 0;
+    for (int64_t i = 0; i < s->count; i++)
+        size += size_of_one(s, s->first + i);
+    return size;
 }
 
 static int64_t share_rest(void *user, int64_t visited) {
@@ -37,8 +49,13 @@ static int64_t share_rest(void *user, int64_t visited) {
 
 static void share_among(void *user, int64_t replicas, int64_t rank) {
     share *s = user;
+    if (s->is_virtual) {
+        s->first = s->replicas * rank / replicas;
+        s->count = s->replicas * (rank + 1) / replicas - s->first;
+        return;
+    }
     s->replicas = replicas;
-    s->rank = rank;
+    s->first = rank;
 }
 
 static tt_status share_order(void *user, int64_t epoch, int64_t *indices, int64_t n) {
@@ -48,9 +65,12 @@ static tt_status share_order(void *user, int64_t epoch, int64_t *indices, int64_
         tt__generator_init(&g, s->seed + (uint64_t)epoch);
         tt_randperm(s->everyone, s->dataset_size, &g);
     }
-    for (int64_t i = 0; i < n; i++) {
-        int64_t at = (s->visited + s->rank + i * s->replicas) % s->dataset_size;
-        indices[i] = s->everyone ? s->everyone[at] : at;
+    for (int64_t replica = s->first, to = 0; replica < s->first + s->count; replica++) {
+        int64_t size = size_of_one(s, replica);
+        for (int64_t i = 0; i < size && to < n; i++) {
+            int64_t at = (s->visited + replica + i * s->replicas) % s->dataset_size;
+            indices[to++] = s->everyone ? s->everyone[at] : at;
+        }
     }
     return TT_OK;
 }
@@ -68,6 +88,9 @@ static tt_status check_replicas(const char *who, const tt_distributed_sampler_ar
     if (a->rank < 0 || a->rank >= a->num_replicas)
         return tt__fail(TT_ERR_INVALID, "%s: rank: expected 0 to %d (num_replicas is %d), got %d", who,
                         a->num_replicas - 1, a->num_replicas, a->rank);
+    if (a->virtual_ranks && a->virtual_ranks < a->num_replicas)
+        return tt__fail(TT_ERR_INVALID, "%s: expected at least as many .virtual_ranks as ranks (%d), got %d", who,
+                        a->num_replicas, a->virtual_ranks);
     if (a->exact && a->drop_last)
         return tt__fail(TT_ERR_INVALID, "%s: expected .exact, which leaves out nothing, or .drop_last, got both", who);
     return TT_OK;
@@ -85,12 +108,16 @@ tt_sampler *tt_distributed_sampler_with(const tt_distributed_sampler_args *args,
     if (!s)
         return tt__fail_null(TT_ERR_MEMORY, "%s: out of memory", who);
     *s = (share){.dataset_size = a.dataset_size,
-                 .replicas = a.num_replicas,
-                 .rank = a.rank,
+                 .replicas = a.virtual_ranks ? a.virtual_ranks : a.num_replicas,
+                 .first = a.rank,
+                 .count = 1,
+                 .is_virtual = a.virtual_ranks,
                  .drop_last = a.drop_last,
                  .exact = a.exact,
                  .seed = a.seed,
                  .everyone = a.no_shuffle ? NULL : tt__indices_new(who, a.dataset_size)};
+    if (a.virtual_ranks)
+        share_among(s, a.num_replicas, a.rank);
     if (!s->everyone && !a.no_shuffle) {
         share_destroy(s);
         return NULL;
@@ -100,7 +127,9 @@ tt_sampler *tt_distributed_sampler_with(const tt_distributed_sampler_args *args,
         return NULL;
     sampler->seed = a.seed;
     sampler->pure = true;
-    sampler->replicas = a.num_replicas;
+    sampler->replicas = s->replicas;
+    sampler->virtual_ranks = a.virtual_ranks;
+    sampler->shards = s->count;
     sampler->rest = share_rest;
     sampler->share = share_among;
     return sampler;

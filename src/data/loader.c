@@ -114,6 +114,8 @@ static tt_status allocate_readers(tt_loader *loader, int64_t readers) {
 }
 
 int64_t tt__loader_examples(const tt_loader *loader, int64_t n) {
+    if (loader->sampler->shards > 1)
+        return tt__shard_examples(loader, n);
     return loader->drop_last ? n - n % loader->batch_size : n;
 }
 
@@ -143,11 +145,12 @@ static int64_t batch_length(const tt_loader *loader, int64_t at, int64_t batch) 
 
 /* Describe the next batch that nobody makes yet, in a slot. */
 static tt_status job_prepare(tt_loader *loader, tt__loader_job *job) {
-    int64_t n = batch_length(loader, loader->given, loader->batch);
+    bool shards = loader->sampler->shards > 1;
+    int64_t at = loader->given;
+    int64_t n = shards ? tt__shard_batch(loader, loader->batch, &at) : batch_length(loader, at, loader->batch);
     if (!loader->crew)
         TT__TRY(tt__dataset_normalization(loader->dataset, &loader->how));
-    *job =
-        (tt__loader_job){.indices = loader->order + loader->given, .n = n, .epoch = loader->epoch, .how = loader->how};
+    *job = (tt__loader_job){.indices = loader->order + at, .n = n, .epoch = loader->epoch, .how = loader->how};
     TT__TRY(tt__batches_choose(&loader->batches, &job->buffer));
     loader->given += n;
     loader->batch++;
@@ -200,6 +203,7 @@ static tt_status make_batch(tt_loader *loader, tt_batch *batch) {
     TT__TRY(lend_job(loader, job));
     *batch = (tt_batch){loader->batches.lent_x, loader->batches.lent_y, job->n, job->indices};
     loader->at += job->n;
+    loader->lent++;
     return loader->crew ? give_jobs(loader) : TT_OK;
 }
 
@@ -207,7 +211,7 @@ static tt_status make_batch(tt_loader *loader, tt_batch *batch) {
 
 /* The epoch is over: forget the batches that are ahead. */
 static void end_loader_epoch(tt_loader *loader) {
-    loader->at = loader->given = loader->batch = 0;
+    loader->at = loader->given = loader->batch = loader->lent = 0;
     loader->begun = false;
     if (loader->crew)
         tt__crew_cancel(loader->crew);
@@ -246,7 +250,8 @@ static tt_status begin_epoch(tt_loader *loader) {
         memcpy(loader->sizes, loader->sampler->sizes, (size_t)loader->sampler->batches * sizeof *loader->sizes);
     loader->epoch = loader->sampler->epoch_said ? loader->sampler->epoch : loader->epochs;
     loader->epochs++;
-    loader->examples = tt__loader_examples(loader, loader->sampler->now);
+    loader->share = loader->sampler->now;
+    loader->examples = tt__loader_examples(loader, loader->share);
     loader->begun = true;
     return TT_OK;
 }
@@ -315,6 +320,8 @@ int64_t tt_loader_batches(const tt_loader *loader) {
         return 0;
     if (loader->sizes)
         return loader->sampler->batches;
+    if (loader->sampler->shards > 1)
+        return tt__shard_batches(loader, loader->sampler->size);
     return batches_of(loader, tt__loader_examples(loader, loader->sampler->size));
 }
 
@@ -323,6 +330,8 @@ bool tt__loader_order_is_pure(const tt_loader *loader) { return loader->sampler-
 int64_t tt_loader_batches_left(const tt_loader *loader) {
     if (!loader || !loader->begun)
         return tt_loader_batches(loader);
+    if (loader->sampler->shards > 1)
+        return tt__shard_batches(loader, loader->share) - loader->lent;
     if (!loader->sizes)
         return batches_of(loader, loader->examples - loader->at);
     int64_t left = 0;
@@ -357,7 +366,7 @@ tt_status tt__loader_share(tt_loader *loader, int64_t replicas, int64_t rank) {
                         "a loader of %s: expected the sampler that ranks share, "
                         "tt_distributed_sampler()",
                         s->cls.name);
-    int64_t *order = tt__indices_new("a loader", s->dataset_size / replicas + 1);
+    int64_t *order = tt__indices_new("a loader", tt__sampler_room(s, replicas));
     if (!order)
         return tt_last_status();
     tt_loader_restart(loader);

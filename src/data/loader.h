@@ -40,6 +40,8 @@ struct tt_loader {
     int64_t epochs;   /* begun */
     int64_t epoch;    /* in which transforms draw: the sampler's, if it was told one, else how many began before */
     int64_t at;       /* the next one for the caller */
+    int64_t lent;     /* batches that the caller has had */
+    int64_t share;    /* indices of this epoch, with what drop_last leaves out */
     int64_t given;    /* the next one that no job has */
     int64_t *order;   /* (size of the sampler) the examples that this epoch visits */
     int64_t *sizes;   /* (batches of the sampler) of a batch sampler of the program's own; else NULL */
@@ -56,6 +58,18 @@ struct tt_loader {
     tt__loader_state state;
     tt__saved_error error; /* what ended the epoch; status TT_OK: nothing */
 };
+
+/* loader_shards.c: where the sampler has the shares of several virtual ranks. Of an epoch's n examples so many come in
+ * batches, and in so many batches. */
+int64_t tt__shard_examples(const tt_loader *loader, int64_t n);
+int64_t tt__shard_batches(const tt_loader *loader, int64_t n);
+
+/* Return the length of batch number `batch` of the epoch under way; *at := where it begins in the order. */
+int64_t tt__shard_batch(const tt_loader *loader, int64_t batch, int64_t *at);
+
+/* How many examples of all shares have been visited in the epoch under way: a batch counts when all shares have had
+ * theirs of its round. */
+int64_t tt__shard_position(const tt_loader *loader);
 
 /* Return how many of an epoch's n examples come in batches. */
 int64_t tt__loader_examples(const tt_loader *loader, int64_t n);

@@ -34,6 +34,8 @@ static tt_status state_add(tt__loader_state *state, const char *name, tt_tensor 
 
 static int64_t loader_position(const tt_loader *loader) {
     const tt_sampler *s = loader->sampler;
+    if (s->shards > 1)
+        return tt__shard_position(loader);
     return s->replicas ? s->visited + loader->at * s->replicas : loader->at;
 }
 
@@ -209,6 +211,8 @@ static tt_status resume_epoch(tt_loader *loader, const loader_parts *parts) {
         memcpy(loader->sizes, parts->sizes, (size_t)s->batches * sizeof *loader->sizes);
     loader->at = loader->given = s->rest ? 0 : position;
     loader->batch = parts->batch;
+    loader->lent = 0;
+    loader->share = s->now;
     loader->examples = tt__loader_examples(loader, s->now);
     loader->begun = true;
     return TT_OK;

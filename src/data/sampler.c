@@ -212,14 +212,27 @@ void tt__sampler_put(tt_sampler *sampler, const int64_t *order, const int64_t *s
     sampler->drawn = sampler->begun = true;
 }
 
+int64_t tt__sampler_room(const tt_sampler *s, int64_t replicas) {
+    int64_t v = s->virtual_ranks;
+    return v ? (s->dataset_size / v + 1) * (v / replicas + 1) : s->dataset_size / replicas + 1;
+}
+
 tt_status tt__sampler_share(tt_sampler *sampler, int64_t replicas, int64_t rank) {
-    int64_t *indices = tt__indices_new("a sampler", sampler->dataset_size / replicas + 1);
+    int64_t v = sampler->virtual_ranks;
+    if (v && replicas > v)
+        return tt__fail(TT_ERR_INVALID,
+                        "a sampler of %" PRId64 " virtual ranks: expected at most as many ranks, got %" PRId64, v,
+                        replicas);
+    int64_t *indices = tt__indices_new("a sampler", tt__sampler_room(sampler, replicas));
     if (!indices)
         return tt_last_status();
     free(sampler->indices);
     sampler->indices = indices;
     sampler->share(sampler->user, replicas, rank);
-    sampler->replicas = replicas;
+    if (!v)
+        sampler->replicas = replicas;
+    else
+        sampler->shards = v * (rank + 1) / replicas - v * rank / replicas;
     sampler_visited(sampler, 0);
     sampler->size = sampler->now;
     sampler->drawn = sampler->begun = false;

@@ -25,6 +25,7 @@ struct tt_sampler {
     /* Of one order that ranks share: how many they are, how many of its examples had been visited when this epoch was
      * resumed, and a function that takes this number and returns how many of the others are this rank's. */
     int64_t replicas, visited;
+    int64_t virtual_ranks, shards; /* those are virtual ones (or 0), of which the indices are these many shares */
     int64_t (*rest)(void *user, int64_t visited);
     void (*share)(void *user, int64_t replicas, int64_t rank); /* divide by so many ranks from now on, as this one */
     /* Of a batch sampler either the sampler whose order it cuts, or its own batches. */
@@ -53,6 +54,9 @@ tt_status tt__sampler_resume(tt_sampler *sampler, int64_t visited, int64_t *orde
 /* Have an epoch begun whose order is given: sampler->size indices, or as many as `sizes` (NULL: it has none) add up to,
  * which are valid. */
 void tt__sampler_put(tt_sampler *sampler, const int64_t *order, const int64_t *sizes);
+
+/* Return the most indices of a share, if that many ranks share the order. */
+int64_t tt__sampler_room(const tt_sampler *sampler, int64_t replicas);
 
 /* Have the order shared by `replicas` ranks from now on, of which this is number `rank`: needs `share`. The epoch under
  * way is forgotten. After a failure nothing has changed. */

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/saved_error.h"
 #include "nn/module.h"
-#include "parallel/ddp_state.h"
+#include "parallel/ddp_shards.h"
 #include "tensor/tensor.h"
 
 /* ---- forward ---- */
@@ -21,6 +21,8 @@ tt_status tt__ddp_before_forward(const tt_module *self, tt__ddp *d) {
         return TT_OK;
     if (!d->group)
         return tt__fail(TT_ERR_STATE, "%s: this wrapper has no group yet: tt_elastic_restore() gives it one", DDP_SITE);
+    if (d->shards)
+        return tt__ddp_begin_shard(d);
     bool due = d->synced;
     d->synced = d->sync;
     if (!due || !d->broadcast_buffers || !tt_module_training(self))
@@ -87,6 +89,8 @@ tt_module *tt__ddp_make(const tt_ddp_args *args) {
     d->module = args->module;
     d->bucket_cap_bytes = args->bucket_cap_bytes;
     d->broadcast_buffers = !args->no_broadcast_buffers;
+    d->virtual_ranks = args->virtual_ranks;
+    d->shard_seed = args->shard_seed;
     tt_module *wrapper = args->group && tt__ddp_attach(d, args->group, true) ? NULL : tt__module_new(&ddp_class, d);
     if (!wrapper)
         ddp_release(d);
@@ -137,8 +141,28 @@ tt_status tt_ddp_set_sync(tt_module *module, bool sync) {
     tt__ddp *d = tt__ddp_of(module);
     if (!d)
         return tt__fail(TT_ERR_INVALID, "tt_ddp_set_sync: expected a wrapper that tt_ddp() made");
+    if (!sync && d->virtual_ranks)
+        return tt__fail(TT_ERR_UNSUPPORTED, "tt_ddp_set_sync: expected a wrapper without .virtual_ranks, whose passes "
+                                            "add up gradients already: more of them stand for more batches a step");
     d->sync = sync;
     return TT_OK;
+}
+
+int tt_ddp_shards(tt_module *module, int *first) {
+    const tt__ddp *d = tt__ddp_of(module);
+    int none, *at = first ? first : &none;
+    *at = 0;
+    return d ? tt__ddp_shard_count(d, at) : 0;
+}
+
+tt_status tt_ddp_set_step(tt_module *module, int64_t step) {
+    tt__ddp *d = tt__ddp_of(module);
+    if (!d || step < 0)
+        return tt__fail(TT_ERR_INVALID,
+                        "tt_ddp_set_step: expected a wrapper that tt_ddp() made and a step of at least "
+                        "0, got %s and %lld",
+                        d ? "one" : "none", (long long)step);
+    return tt__ddp_set_step(d, step);
 }
 
 tt_status tt_ddp_register_comm_hook_with(const tt_ddp_register_comm_hook_args *given, size_t size) {

@@ -5,7 +5,7 @@
 
 #include "autograd/engine.h"
 #include "base/saved_error.h"
-#include "parallel/ddp_state.h"
+#include "parallel/ddp_shards.h"
 #include "reducer/text_agreement.h"
 #include "tensor/tensor.h"
 
@@ -34,14 +34,24 @@ static tt_status describe_list(const char *what, const tt_named_tensors *list, c
     return TT_OK;
 }
 
-static tt_status compare_with_peers(tt_group *group, const contents *c) {
-    size_t parameters = (size_t)c->parameters->count, count = parameters + (size_t)c->buffers->count;
-    char **texts = calloc(count + 1, sizeof *texts);
+static tt_status describe_options(const tt__ddp *d, char **text) {
+    int threads = d->virtual_ranks ? tt_get_num_threads() : 0; /* they divide sums in the passes */
+    if (asprintf(text, ".virtual_ranks %d, .shard_seed %llu, %sbroadcast of buffers, %d threads", d->virtual_ranks,
+                 (unsigned long long)d->shard_seed, d->broadcast_buffers ? "" : "no ", threads) < 0)
+        return *text = NULL, ddp_no_memory();
+    return TT_OK;
+}
+
+static tt_status compare_with_peers(const tt__ddp *d, tt_group *group, const contents *c) {
+    size_t parameters = (size_t)c->parameters->count, count = 1 + parameters + (size_t)c->buffers->count;
+    char **texts = calloc(count, sizeof *texts);
     if (!texts)
         return ddp_no_memory();
-    tt_status status = describe_list("parameter", c->parameters, texts);
+    tt_status status = describe_options(d, texts);
     if (!status)
-        status = describe_list("buffer", c->buffers, texts + parameters);
+        status = describe_list("parameter", c->parameters, texts + 1);
+    if (!status)
+        status = describe_list("buffer", c->buffers, texts + 1 + parameters);
     if (!status)
         status = tt__agree_on(group, "tt_ddp", (const char *const *)texts, count);
     for (size_t i = 0; i < count; i++)
@@ -122,6 +132,7 @@ void tt__ddp_detach(tt__ddp *d) {
         tt__leaf_set_grad_storage(x, NULL);
         tt__tensor_unref(x);
     }
+    tt__ddp_detach_shards(d);
     tt__error_restore(&saved);
     tt_reducer_free(d->reducer);
     free(d->slots);
@@ -144,12 +155,14 @@ tt_status tt__ddp_attach(tt__ddp *d, tt_group *group, bool take) {
     TT__TRY(check_unwrapped(d));
     d->group = group;
     d->sync = d->synced = true;
-    TT__TRY(compare_with_peers(group, &c));
+    TT__TRY(compare_with_peers(d, group, &c));
+    TT__TRY(tt__ddp_check_shards(d, group));
     if (take) {
         TT__TRY(tt__ddp_take(group, c.parameters, 0));
         TT__TRY(tt__ddp_take(group, c.buffers, 0));
     }
     TT__TRY(make_reducer(d, &count));
     TT__TRY(attach_slots(d, count));
+    TT__TRY(tt__ddp_attach_shards(d));
     return tt__ddp_use_hook(d);
 }

@@ -21,6 +21,9 @@ tt_status tt__ddp_use_hook(tt__ddp *d) {
 }
 
 tt_status tt__ddp_set_hook(tt__ddp *d, const tt_ddp_register_comm_hook_args *a) {
+    if (d->virtual_ranks)
+        return tt__fail(TT_ERR_UNSUPPORTED, "tt_ddp_register_comm_hook: expected a wrapper without .virtual_ranks, "
+                                            "which sum in an order of their own");
     char *settings = a->settings ? strdup(a->settings) : NULL;
     if (a->settings && !settings)
         return tt__fail(TT_ERR_MEMORY, "tt_ddp_register_comm_hook: no memory for the hook's settings");

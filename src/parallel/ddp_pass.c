@@ -7,7 +7,7 @@
 #include "autograd/engine.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "parallel/ddp_state.h"
+#include "parallel/ddp_shards.h"
 
 static const char *name_of_slot(const tt__ddp_slot *s) { return s->owner->reducer->params[s->index].name; }
 
@@ -27,6 +27,7 @@ static tt_status mark_slot(tt__ddp_slot *s) {
         clear_gradient(s);
     else
         TT__TRY(tt__ddp_weigh(s));
+    tt__ddp_add_to_shards(s);
     return s->touched ? tt_reducer_mark_ready(r, (int64_t)s->index) : tt_reducer_mark_unused(r, (int64_t)s->index);
 }
 
@@ -72,6 +73,7 @@ static tt_status finish_step(tt__ddp *d) {
         d->watcher->stepped(d->watcher_user);
     if (d->presence)
         TT__TRY(tt__ddp_step_ended(d));
+    TT__TRY(tt__ddp_end_shards(d));
     return tt__ddp_rebuild(d);
 }
 
@@ -93,6 +95,8 @@ tt_status tt__ddp_on_gradient(tt_tensor *x, void *user) {
     s->touched |= tt_grad(x) != NULL; /* the operators that it went into may have given it none */
     if (!d->sync)
         return TT_OK;
+    if (!tt__ddp_shard_is_last(d))
+        return tt__ddp_shard_gradient(s);
     if (first)
         d->first_ns = tt__now_ns();
     d->stepping = true;

@@ -8,6 +8,7 @@
 #include <tutti/parallel.h>
 
 typedef struct tt__ddp tt__ddp;
+typedef struct tt__ddp_shards tt__ddp_shards;
 
 /* Who works with a wrapper's gradients. */
 typedef struct tt__ddp_watcher {
@@ -45,6 +46,10 @@ struct tt__ddp {
     bool sync;              /* average in backward passes */
     bool synced;            /* when the last forward that is trained on began */
     bool stepping;          /* a pass that averages has begun */
+    int virtual_ranks;      /* 0: ranks are what they are */
+    uint64_t shard_seed;    /* of what shards draw; 0: the generator is left alone */
+    int64_t step;           /* steps done, with virtual ranks */
+    tt__ddp_shards *shards; /* of them; NULL: none, or bound to no group */
     tt_ddp_logging_data log;
     int64_t mean_ns[4]; /* of its times */
     int64_t forward_ns; /* of forwards since the last step */

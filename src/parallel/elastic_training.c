@@ -187,8 +187,11 @@ tt_module *tt_elastic_ddp_with(const tt_elastic_ddp_args *args, size_t size) {
     TT__ARGS_COPY(a, args, size);
     if (check_module_part(who, a.elastic, a.name, a.module))
         return NULL;
-    const tt_ddp_args of_ddp = {
-        .module = a.module, .bucket_cap_bytes = a.bucket_cap_bytes, .no_broadcast_buffers = a.no_broadcast_buffers};
+    const tt_ddp_args of_ddp = {.module = a.module,
+                                .bucket_cap_bytes = a.bucket_cap_bytes,
+                                .no_broadcast_buffers = a.no_broadcast_buffers,
+                                .virtual_ranks = a.virtual_ranks,
+                                .shard_seed = a.shard_seed};
     tt_module *wrapper = tt__ddp_make(&of_ddp);
     if (!wrapper || !add_module_part(who, a.elastic, a.name, a.module, wrapper))
         return wrapper;

@@ -23,6 +23,9 @@ static tt_status check_join(const tt_join_new_args *a, tt__ddp *d) {
                         a->ddp ? "another module" : "NULL");
     if (!d->group)
         return tt__fail(TT_ERR_STATE, "tt_join_new: the wrapper has no group yet");
+    if (d->virtual_ranks)
+        return tt__fail(TT_ERR_UNSUPPORTED, "tt_join_new: expected a wrapper without .virtual_ranks, which all have as "
+                                            "many batches");
     if (d->presence)
         return tt__fail(TT_ERR_STATE, "tt_join_new: the wrapper has a tt_join already; tt_join_free() it first");
     if (a->examples < 0 || a->examples > TT__REDUCER_EXAMPLES)

@@ -42,7 +42,8 @@ static common_option text_option(const char *name, const char *text) {
 static int list_options(const tt_trainer *t, common_option *options) {
     const tt_trainer_run_args *a = &t->a;
     const common_option all[] = {
-        count_option("batches of the loader", t->batches),
+        count_option(".virtual_ranks", a->virtual_ranks),
+        count_option("batches of the loader", a->virtual_ranks ? t->steps : t->batches),
         count_option("epochs of .resume", t->progress.epoch),
         count_option("steps of .resume", t->progress.step),
         count_option(".epochs", a->epochs),

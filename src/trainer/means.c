@@ -41,14 +41,23 @@ static tt_status insert_mean(tt__means *means, size_t place, const char *name) {
     return TT_OK;
 }
 
+/* Knuth's two-sum. */
+static void add_to_mean(tt__mean *mean, double sum, double rest, double count) {
+    double total = mean->sum + sum, added = total - mean->sum;
+    double lost = (mean->sum - (total - added)) + (sum - added);
+    mean->sum = total;
+    mean->rest = isfinite(total) ? mean->rest + rest + lost : 0;
+    mean->count += count;
+}
+
+static double value_of_mean(const tt__mean *mean) { return (mean->sum + mean->rest) / mean->count; }
+
 tt_status tt__means_add(tt__means *means, const char *name, double value, double examples) {
     size_t place = mean_place(means, name);
     if (!mean_is_at(means, place, name))
         TT__TRY(insert_mean(means, place, name));
-    if (examples > 0) { /* of none there is no mean: a NaN would stay */
-        means->of[place].sum += value * examples;
-        means->of[place].count += examples;
-    }
+    if (examples > 0) /* of none there is no mean: a NaN would stay */
+        add_to_mean(&means->of[place], value * examples, 0, examples);
     return TT_OK;
 }
 
@@ -127,19 +136,19 @@ tt_status tt__means_reduce(tt__means *means, tt_group *group) {
     if (!group || tt_get_world_size(group) == 1)
         return TT_OK;
     TT__TRY(unite_names(means, group));
-    double *sums = malloc((2 * means->count + 1) * sizeof *sums);
-    if (!sums)
+    size_t world = (size_t)tt_get_world_size(group), each = 3 * means->count;
+    double *own = malloc((each * (world + 1) + 1) * sizeof *own), *all = own + each;
+    if (!own)
         return tt__fail(TT_ERR_MEMORY, "no memory for the sums of metrics");
-    for (size_t i = 0; i < means->count; i++) {
-        sums[2 * i] = means->of[i].sum;
-        sums[2 * i + 1] = means->of[i].count;
-    }
-    tt_status status = tt_all_reduce(group, sums, 2 * (int64_t)means->count, TT_F64, TT_SUM);
-    for (size_t i = 0; i < means->count && !status; i++) {
-        means->of[i].sum = sums[2 * i];
-        means->of[i].count = sums[2 * i + 1];
-    }
-    free(sums);
+    for (size_t i = 0; i < means->count; i++)
+        memcpy(own + 3 * i, (const double[]){means->of[i].sum, means->of[i].rest, means->of[i].count}, 3 * sizeof *own);
+    tt_status status = tt_all_gather(group, own, all, (int64_t)each, TT_F64);
+    if (!status)
+        tt__means_clear(means);
+    for (size_t r = 0; r < world && !status; r++, all += each)
+        for (size_t i = 0; i < means->count; i++)
+            add_to_mean(&means->of[i], all[3 * i], all[3 * i + 1], all[3 * i + 2]);
+    free(own);
     return status;
 }
 
@@ -156,14 +165,14 @@ const tt_trainer_metric *tt__means_view(tt__means *means, int64_t *count) {
     }
     for (size_t i = 0; i < means->count; i++)
         if (means->of[i].count > 0)
-            means->view[(*count)++] = (tt_trainer_metric){means->of[i].name, means->of[i].sum / means->of[i].count};
+            means->view[(*count)++] = (tt_trainer_metric){means->of[i].name, value_of_mean(&means->of[i])};
     return means->view;
 }
 
 double tt__means_value(const tt__means *means, const char *name) {
     size_t place = mean_place(means, name);
     bool found = mean_is_at(means, place, name) && means->of[place].count > 0;
-    return found ? means->of[place].sum / means->of[place].count : NAN;
+    return found ? value_of_mean(&means->of[place]) : NAN;
 }
 
 double tt__means_examples(const tt__means *means, const char *name) {
@@ -173,7 +182,7 @@ double tt__means_examples(const tt__means *means, const char *name) {
 
 void tt__means_clear(tt__means *means) {
     for (size_t i = 0; i < means->count; i++)
-        means->of[i].sum = means->of[i].count = 0;
+        means->of[i].sum = means->of[i].rest = means->of[i].count = 0;
 }
 
 void tt__means_free(tt__means *means) {

@@ -6,7 +6,8 @@
 
 typedef struct tt__mean {
     char *name;
-    double sum;   /* of values times examples */
+    double sum;   /* of values times examples, */
+    double rest;  /* and what rounding has lost of it, so that the number of ranks, which divides the sum, isn't seen */
     double count; /* of examples */
 } tt__mean;
 

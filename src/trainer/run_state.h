@@ -15,6 +15,7 @@ struct tt_trainer {
     tt_progress progress;         /* epoch: completed ones */
     int64_t batches;              /* of this rank, in an epoch */
     int64_t steps;                /* in an epoch */
+    int64_t parts;                /* batches a step: .accumulate, or the virtual ranks of this rank */
     bool has_eval;                /* some rank has something to evaluate on */
     bool evaluating;
     bool best_due; /* the last evaluation was the best, and is to be saved */
@@ -66,6 +67,9 @@ tt_status tt__trainer_save_best(tt_trainer *t);
 /* Check before the first step that checkpoints can be written, and go on from .resume. */
 tt_status tt__trainer_check_paths(const tt_trainer *t);
 tt_status tt__trainer_resume(tt_trainer *t);
+
+/* Set batches, steps and parts by the loader. */
+tt_status tt__trainer_count_batches(tt_trainer *t);
 
 /* Return the steps done of the epoch under way, whose batches may be cut otherwise than when it was saved. */
 int64_t tt__trainer_steps_done(const tt_trainer *t);

@@ -164,11 +164,37 @@ static tt_status check_seed(const tt_trainer *t) {
                     t->a.resume, saved.sampler_seed, t->progress.sampler_seed);
 }
 
+static tt_status check_shares(const tt_trainer *t) {
+    const tt_sampler *s = t->a.loader->sampler;
+    if (s->virtual_ranks != t->a.virtual_ranks)
+        return tt__fail(TT_ERR_INVALID,
+                        "tt_trainer_run: .virtual_ranks is %d: expected a loader whose tt_distributed_sampler() has as "
+                        "many, got one with %" PRId64,
+                        t->a.virtual_ranks, s->virtual_ranks);
+    if (t->batches % s->shards)
+        return tt__fail(TT_ERR_INVALID,
+                        "tt_trainer_run: expected as many batches from each virtual rank, got %" PRId64 " from %" PRId64
+                        " of them: a sampler with .exact is for evaluation",
+                        t->batches, s->shards);
+    return TT_OK;
+}
+
+tt_status tt__trainer_count_batches(tt_trainer *t) {
+    t->batches = tt_loader_batches(t->a.loader);
+    t->parts = t->a.accumulate;
+    if (t->a.virtual_ranks) {
+        TT__TRY(check_shares(t));
+        t->parts = t->a.loader->sampler->shards;
+    }
+    t->steps = t->batches / t->parts + (t->batches % t->parts > 0);
+    return TT_OK;
+}
+
 int64_t tt__trainer_steps_done(const tt_trainer *t) {
     if (!t->goes_on)
         return t->progress.epoch_step < t->steps ? t->progress.epoch_step : 0;
     int64_t left = tt_loader_batches_left(t->a.loader);
-    return t->steps - left / t->a.accumulate - (left % t->a.accumulate > 0);
+    return t->steps - left / t->parts - (left % t->parts > 0);
 }
 
 /* Does the checkpoint tell where the loader was? Several ranks with orders of their own don't save it. */
@@ -192,7 +218,7 @@ tt_status tt__trainer_resume(tt_trainer *t) {
                                .ema = t->a.ema, .scaler = t->a.scaler, .loader = t->goes_on ? t->a.loader : NULL,
                                .load_more = t->a.averager ? load_averager : NULL, .load_more_user = t->a.averager));
     t->progress.epoch_step = tt__trainer_steps_done(t);
-    t->batch = t->progress.epoch_step * t->a.accumulate;
+    t->batch = t->progress.epoch_step * t->parts;
     t->saved_step = -1;
     return TT_OK;
 }

@@ -71,12 +71,20 @@ static tt_status update(tt_trainer *t) {
 /* Batches of this epoch's next step: the last one may have fewer. */
 static int64_t parts_of_step(const tt_trainer *t) {
     int64_t left = t->batches - t->batch;
-    return left < t->a.accumulate ? left : t->a.accumulate;
+    return left < t->parts ? left : t->parts;
 }
 
-/* Draw the same in this step on this rank, whatever was drawn before (splitmix64's increments keep seeds apart). */
-static void seed_step(const tt_trainer *t) {
-    uint64_t number = (uint64_t)t->progress.step * (uint64_t)t->world + (uint64_t)t->rank;
+/* Draw the same in this step on this rank, or in this batch of a virtual rank, whatever was drawn before (splitmix64's
+ * increments keep seeds apart). */
+static void seed_part(const tt_trainer *t, int64_t part) {
+    int ranks = t->world, rank = t->rank;
+    if (t->a.virtual_ranks) {
+        ranks = t->a.virtual_ranks;
+        tt_ddp_shards(t->ddp, &rank);
+        rank += (int)part;
+    } else if (part > 0)
+        return;
+    uint64_t number = (uint64_t)t->progress.step * (uint64_t)ranks + (uint64_t)rank;
     if (t->a.step_seed)
         tt_manual_seed(t->a.step_seed + number * 0x9e3779b97f4a7c15u);
 }
@@ -96,12 +104,12 @@ static tt_status trainer_step(tt_trainer *t) {
     bool bad = false;
     int64_t parts = parts_of_step(t), samples = 0;
     tt_optimizer_zero_grad(t->a.optimizer);
-    seed_step(t);
     for (int64_t i = 0; i < parts; i++, t->batch++) {
+        seed_part(t, i);
         TT__TRY(take_batch(t, &b));
-        if (t->ddp)
+        if (t->ddp && !t->a.virtual_ranks)
             TT__TRY(tt_ddp_set_sync(t->ddp, i + 1 == parts)); /* one exchange a step */
-        TT__TRY(train_batch(t, &b, parts));
+        TT__TRY(train_batch(t, &b, t->a.virtual_ranks ? 1 : parts));
         bad = bad || !isfinite(t->last_loss);
         samples += b.size;
     }
@@ -144,7 +152,7 @@ static tt_status begin_batches(tt_trainer *t) {
         return TT_OK;
     }
     tt_loader_restart(t->a.loader);
-    for (; t->batch < t->progress.epoch_step * t->a.accumulate && t->batch < t->batches; t->batch++)
+    for (; t->batch < t->progress.epoch_step * t->parts && t->batch < t->batches; t->batch++)
         TT__TRY(take_batch(t, &b));
     return TT_OK;
 }

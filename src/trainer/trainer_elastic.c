@@ -56,7 +56,7 @@ void tt__trainer_end_elastic(tt_trainer *t) {
 
 static tt_status add_all(tt_trainer *t) {
     const tt_trainer_run_args *a = &t->a;
-    t->ddp = tt_elastic_ddp(a->elastic, "trainer.model", a->model);
+    t->ddp = tt_elastic_ddp(a->elastic, "trainer.model", a->model, .virtual_ranks = a->virtual_ranks);
     if (!t->ddp)
         return tt_last_status();
     TT__TRY(tt_elastic_add_optimizer(a->elastic, "trainer.optimizer", a->optimizer));
@@ -78,8 +78,7 @@ static tt_status take_state(tt_trainer *t) {
     t->a.group = tt_elastic_group(t->a.elastic);
     t->rank = tt_get_rank(t->a.group);
     t->world = tt_get_world_size(t->a.group);
-    t->batches = tt_loader_batches(t->a.loader);
-    t->steps = t->batches / t->a.accumulate + (t->batches % t->a.accumulate > 0);
+    TT__TRY(tt__trainer_count_batches(t));
     t->goes_on = true; /* the loader stands where it is to go on */
     t->progress.epoch_step = tt__trainer_steps_done(t);
     t->saved_step = t->evaluated_step = -1;

@@ -45,6 +45,16 @@ static tt_status check_run_numbers(const tt_trainer_run_args *a) {
         return tt__fail(TT_ERR_INVALID, "%s: expected .group or .elastic, which has groups of its own, got both", who);
     if (a->averager && !a->group)
         return tt__fail(TT_ERR_INVALID, "%s: .averager needs .group", who);
+    if (a->virtual_ranks < 0 || (a->virtual_ranks && a->accumulate > 1))
+        return tt__fail(TT_ERR_INVALID,
+                        "%s: expected .virtual_ranks of at least 0, and without .accumulate, as each of them has a "
+                        "batch in a step: got %d, and %" PRId64,
+                        who, a->virtual_ranks, a->accumulate);
+    if (a->virtual_ranks && !a->group && !a->elastic)
+        return tt__fail(TT_ERR_INVALID, "%s: .virtual_ranks needs .group or .elastic, if of one rank", who);
+    if (a->virtual_ranks && a->averager)
+        return tt__fail(TT_ERR_INVALID, "%s: expected .virtual_ranks, which average gradients, or .averager, got both",
+                        who);
     if (!a->epochs && !a->max_steps)
         return tt__fail(TT_ERR_INVALID, "%s: expected .epochs or .max_steps, which say when training ends", who);
     if ((unsigned)a->scheduler_when > TT_TRAINER_EACH_EVALUATION)
@@ -93,8 +103,7 @@ static tt_status set_up_run(tt_trainer *t) {
     t->world = t->a.group ? tt_get_world_size(t->a.group) : 1;
     if (t->rank < 0 || t->world < 1)
         return tt__fail(TT_ERR_STATE, "%s: .group has been destroyed, or this process is none of its ranks", who);
-    t->batches = tt_loader_batches(t->a.loader);
-    t->steps = t->batches / t->a.accumulate + (t->batches % t->a.accumulate > 0);
+    TT__TRY(tt__trainer_count_batches(t));
     if (t->batches < 1)
         return tt__fail(TT_ERR_INVALID, "%s: the loader has no batches", who);
     t->progress.sampler_seed = tt_sampler_seed(t->a.sampler);
@@ -105,8 +114,9 @@ static tt_status set_up_run(tt_trainer *t) {
     TT__TRY(check_needs(t));
     if (t->a.elastic) {
         TT__TRY(tt__trainer_begin_elastic(t));
-    } else if (t->world > 1 && !t->a.averager) {
-        t->ddp = tt_ddp(t->a.model, t->a.group);
+    } else if ((t->world > 1 && !t->a.averager) || t->a.virtual_ranks) {
+        t->ddp = tt_ddp(t->a.model, t->a.group, .virtual_ranks = t->a.virtual_ranks,
+                        .bucket_cap_bytes = t->a.bucket_cap_bytes);
         if (!t->ddp)
             return tt_last_status();
     }

@@ -19,6 +19,7 @@ inline module elastic_ddp(elastic &job, const std::string &name, module &wrapped
     tt_elastic_ddp_args a = TT_ELASTIC_DDP_ARGS_INIT;
     a.elastic = job.get(), a.name = name.c_str(), a.module = wrapped.get();
     a.bucket_cap_bytes = o.bucket_cap_bytes, a.no_broadcast_buffers = o.no_broadcast_buffers;
+    a.virtual_ranks = o.virtual_ranks, a.shard_seed = o.shard_seed;
     return module(detail::call(tt_elastic_ddp_with, a));
 }
 

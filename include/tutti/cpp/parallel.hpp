@@ -95,6 +95,8 @@ inline work irecv(const group &g, tensor &x, int peer, call_options o = {}, site
 struct ddp_options {
     std::size_t bucket_cap_bytes = 0;
     bool no_broadcast_buffers = false;
+    int virtual_ranks = 0;
+    std::uint64_t shard_seed = 0;
 };
 
 /* Wrapper and wrapped are freed in any order, on all ranks alike. */
@@ -102,8 +104,20 @@ inline module ddp(module &wrapped, const group &g, const ddp_options &o = {}) {
     tt_ddp_args a = TT_DDP_ARGS_INIT;
     a.module = wrapped.get(), a.group = g.get();
     a.bucket_cap_bytes = o.bucket_cap_bytes, a.no_broadcast_buffers = o.no_broadcast_buffers;
+    a.virtual_ranks = o.virtual_ranks, a.shard_seed = o.shard_seed;
     return module(detail::call(tt_ddp_with, a));
 }
+
+/* How many passes a step has on this rank, with virtual ranks, and the first one's shard; the steps done. */
+struct shard_range {
+    int first = 0, count = 0;
+};
+inline shard_range ddp_shards(module &ddp) {
+    shard_range r;
+    r.count = tt_ddp_shards(ddp.get(), &r.first);
+    return r;
+}
+inline void ddp_set_step(module &ddp, std::int64_t step) { check(tt_ddp_set_step(ddp.get(), step)); }
 
 /* The reducer behind a wrapper, lent, for tracing. */
 inline reducer ddp_reducer(module &ddp) {

@@ -12,6 +12,7 @@ struct distributed_sampler_options {
     std::uint64_t seed = 0;
     bool drop_last = false;
     bool exact = false;
+    int virtual_ranks = 0;
 };
 
 struct random_sampler_options {
@@ -41,6 +42,7 @@ inline sampler distributed_sampler(std::int64_t dataset_size, int num_replicas, 
     tt_distributed_sampler_args a = TT_DISTRIBUTED_SAMPLER_ARGS_INIT;
     a.dataset_size = dataset_size, a.num_replicas = num_replicas, a.rank = rank;
     a.no_shuffle = o.no_shuffle, a.seed = o.seed, a.drop_last = o.drop_last, a.exact = o.exact;
+    a.virtual_ranks = o.virtual_ranks;
     return sampler(detail::call(tt_distributed_sampler_with, a));
 }
 inline sampler random_sampler(std::int64_t dataset_size, const random_sampler_options &o = {}) {

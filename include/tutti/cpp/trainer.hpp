@@ -42,6 +42,8 @@ struct trainer_options {
     tutti::elastic *elastic = nullptr;
     tutti::sampler *sampler = nullptr;
     std::int64_t epochs = 0, max_steps = 0, accumulate = 0;
+    int virtual_ranks = 0;
+    std::size_t bucket_cap_bytes = 0;
     double clip_norm = 0, clip_value = 0;
     std::uint64_t step_seed = 0;
     tt_dtype autocast = TT_F32;
@@ -109,6 +111,7 @@ inline tt_trainer_result trainer_run(module &model, optimizer &opt, loader &batc
     a.group = o.group, a.elastic = o.elastic ? o.elastic->get() : nullptr;
     a.sampler = o.sampler ? o.sampler->get() : nullptr;
     a.epochs = o.epochs, a.max_steps = o.max_steps, a.accumulate = o.accumulate;
+    a.virtual_ranks = o.virtual_ranks, a.bucket_cap_bytes = o.bucket_cap_bytes;
     a.clip_norm = o.clip_norm, a.clip_value = o.clip_value, a.step_seed = o.step_seed;
     a.autocast = o.autocast, a.scaler = o.scaler ? o.scaler->get() : nullptr;
     a.allow_nonfinite = o.allow_nonfinite;

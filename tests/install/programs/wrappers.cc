@@ -713,6 +713,9 @@ static void training(tutti::group &world) {
             first = first != 0 ? first : last;
         }
     EXPECT(last < first);
+    tutti::shard_range range = tutti::ddp_shards(ddp);
+    EXPECT(range.count == 1 && range.first == world.rank());
+    tutti::ddp_set_step(ddp, 4);
 
     std::string path = own_path(".safetensors");
     tt_progress progress = TT_PROGRESS_INIT;

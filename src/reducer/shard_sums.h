@@ -1,0 +1,21 @@
+/* Averages over shards, of which each rank has several one after the other: the bits that as many ranks as there are
+ * shards would get, whatever the number of ranks. */
+#ifndef TT_REDUCER_SHARD_SUMS_H
+#define TT_REDUCER_SHARD_SUMS_H
+
+#include "base/export.h"
+
+#include <tutti/reducer.h>
+
+typedef struct tt__shard_sums tt__shard_sums;
+
+/* Have the reducer average over `shards`, of which its ranks have blocks (tt__shard_block()), by a communication hook;
+ * *sums belongs to the reducer, until that is freed. NULL: each rank has one shard and ranks sum in the one order, so
+ * that the reducer itself does it. Collective. Errors: those of tt_reducer_set_comm_hook() and of memory. */
+TT__EXPORT tt_status tt__shard_sums_set(tt_reducer *reducer, int shards, tt__shard_sums **sums);
+
+/* Add the gradient of parameter i, which lies in the reducer, to the sums, as that of this rank's shard number `shard`
+ * (0, 1, ...). After the last one it is ready to be averaged, and the gradient is not its own any more. */
+TT__EXPORT void tt__shard_sums_add(tt__shard_sums *sums, size_t i, int shard);
+
+#endif
