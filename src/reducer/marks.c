@@ -74,9 +74,9 @@ void tt__reducer_settle_marks(tt_reducer *r, size_t bucket) {
 /* Types of 16 bits keep 8 bits of a number or more: they are told in digits of 5. */
 enum { NOTE_DIGITS = 4, NOTE_BASE = 32 };
 
-static bool is_narrow(tt_dtype dtype) { return tt_dtype_size(dtype) == 2; }
+static bool is_of_16_bits(tt_dtype dtype) { return tt_dtype_size(dtype) == 2; }
 
-size_t tt__reducer_note_size(tt_dtype dtype) { return is_narrow(dtype) ? NOTE_DIGITS : 1; }
+size_t tt__reducer_note_size(tt_dtype dtype) { return is_of_16_bits(dtype) ? NOTE_DIGITS : 1; }
 
 void tt__reducer_set_examples(tt_reducer *r, int64_t examples) { r->examples = examples; }
 
@@ -90,7 +90,7 @@ void tt__reducer_put_note(const tt_reducer *r) {
     at += (size_t)tt_get_rank(r->group) * note * size;
     int64_t rest = r->examples;
     for (size_t k = 0; k < note; k++, rest /= NOTE_BASE)
-        put_told(at + k * size, b->dtype, (float)(is_narrow(b->dtype) ? rest % NOTE_BASE : rest));
+        put_told(at + k * size, b->dtype, (float)(is_of_16_bits(b->dtype) ? rest % NOTE_BASE : rest));
 }
 
 /* An average of one rank's number and others' zeros: the number is whole, so that rounding on the way is no matter. */

@@ -97,7 +97,7 @@ tt_status tt__channels_init(tt__channels *c, tt_group *group, int64_t chunks, in
     return c->offsets && c->sent && c->handed ? TT_OK : tt__fail(TT_ERR_MEMORY, "no memory for a pipeline's channels");
 }
 
-static tt_status free_slots(tt__channels *c) {
+static tt_status free_channel_slots(tt__channels *c) {
     void *memory = c->memory;
     c->memory = NULL;
     c->slot_bytes = 0;
@@ -109,7 +109,7 @@ tt_status tt__channels_grow(tt__channels *c, size_t bytes) {
     if (bytes <= c->slot_bytes || c->ranks == 1)
         return TT_OK;
     if (c->memory)
-        TT__TRY(free_slots(c));
+        TT__TRY(free_channel_slots(c));
     void *memory = NULL;
     TT__TRY(tt_group_alloc_with(TT_ARGS(tt_group_alloc_args, .out = &memory, .group = c->group,
                                         .bytes = counts_bytes(c) + (size_t)c->chunks * 2 * (size_t)c->slots * bytes,
@@ -148,7 +148,7 @@ void tt__channels_end(tt__channels *c) {
             free(h);
         }
     if (c->memory && c->failed_rank < 0) /* else some ranks may be in another call; it goes with the group */
-        tt_ignore(free_slots(c));
+        tt_ignore(free_channel_slots(c));
     free(c->offsets);
     free(c->sent);
     free(c->handed);

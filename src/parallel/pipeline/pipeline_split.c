@@ -155,7 +155,7 @@ static tt_status measure_once(tt_module *model, tt_tensor *sample, int64_t parts
 
 /* What measuring must leave as it was: buffers, gradients (there are none to be seen afterwards where there were none),
  * and the generator. */
-static tt_status check_no_gradients(const tt_named_tensors *parameters) {
+static tt_status check_split_has_no_gradients(const tt_named_tensors *parameters) {
     for (int64_t i = 0; i < parameters->count; i++)
         if (tt_grad(parameters->tensors[i]))
             return tt__fail(TT_ERR_STATE,
@@ -181,7 +181,7 @@ static tt_status measure_parts(tt_module *model, tt_tensor *sample, int64_t part
     const tt_named_tensors *parameters = tt_module_parameters(model), *buffers = tt_module_buffers(model);
     if (!parameters || !buffers)
         return tt_last_status();
-    TT__TRY(check_no_gradients(parameters));
+    TT__TRY(check_split_has_no_gradients(parameters));
     tt_tensor **copies = calloc((size_t)buffers->count + 1, sizeof *copies);
     if (!copies)
         return tt__fail(TT_ERR_MEMORY, "no memory for a list of buffers");

@@ -23,7 +23,7 @@ static uint64_t mix_seed(uint64_t x) {
     return x ^ (x >> 31);
 }
 
-static void seed_part(const tt__stage *stage, int64_t part) {
+static void seed_stage_part(const tt__stage *stage, int64_t part) {
     const tt_pipeline *p = stage->pipe;
     uint64_t replica = p->data_group ? (uint64_t)tt_get_rank(p->data_group) : 0;
     uint64_t seed =
@@ -36,7 +36,7 @@ static tt_tensor *run_parts(const tt__stage *stage, tt_tensor *x) {
     tt_tensor *const given = x;
     for (int64_t part = stage->first_part; part < stage->last_part && x; part++) {
         if (stage->pipe->seed)
-            seed_part(stage, part);
+            seed_stage_part(stage, part);
         tt_tensor *y = tt__chain_forward(stage->pipe->model, part, x);
         if (x != given && x != y && !x->shown)
             tt__abandon(x);
