@@ -100,8 +100,11 @@ void tt__group_let_go(tt_group *group) {
 }
 
 void tt_group_abort(tt_group *group, const char *reason) {
-    if (group && !tt__is_inherited(group)) /* it is the parent's to end */
-        group->engine->abort(group, reason ? reason : "no reason given");
+    if (!group || tt__is_inherited(group)) /* it is the parent's to end */
+        return;
+    char *copy = reason ? strdup(reason) : NULL; /* tt_last_error() changes on the way */
+    group->engine->abort(group, !reason ? "no reason given" : copy ? copy : "no memory for the reason");
+    free(copy);
 }
 
 /* ---- who */

@@ -10,6 +10,7 @@
 
 #include "autograd/engine.h"
 #include "base/error.h"
+#include "nn/module.h"
 #include "parallel/ddp_state.h"
 #include "reducer/shard_sums.h"
 #include "reducer/shard_tree.h"
@@ -179,6 +180,18 @@ tt_status tt__ddp_end_shards(tt__ddp *d) {
 
 /* ---- the wrapper */
 
+/* A SyncBatchNorm has the statistics of the ranks that there are. */
+static tt_status check_no_sync_norm(const tt__ddp *d) {
+    const tt_named_modules *tree = tt_module_named_modules(d->module);
+    for (int64_t i = 0; tree && i < tree->count; i++)
+        if (!strcmp(tt__module_class(tt__module_unwrapped(tree->modules[i]))->name, "SyncBatchNorm"))
+            return tt__fail(TT_ERR_UNSUPPORTED,
+                            "%s: \"%s\" is a SyncBatchNorm, whose statistics depend on the number of ranks, which "
+                            ".virtual_ranks makes immaterial: use a BatchNorm",
+                            DDP_SITE, tree->names[i]);
+    return tree ? TT_OK : tt_last_status();
+}
+
 tt_status tt__ddp_check_shards(const tt__ddp *d, const tt_group *group) {
     int world = tt_get_world_size(group);
     if (d->virtual_ranks < 0 || d->virtual_ranks > TT__SHARDS_MAX)
@@ -192,7 +205,7 @@ tt_status tt__ddp_check_shards(const tt__ddp *d, const tt_group *group) {
                         "%s: expected .virtual_ranks or .no_broadcast_buffers, got both: a shard begins with the "
                         "buffers that shard 0 left",
                         DDP_SITE);
-    return TT_OK;
+    return d->virtual_ranks ? check_no_sync_norm(d) : TT_OK;
 }
 
 tt_status tt__ddp_attach_shards(tt__ddp *d) {

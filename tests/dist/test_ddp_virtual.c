@@ -201,6 +201,10 @@ static void refuse(tt_group *group, int rank, void *user) {
     CHECK(!tt_ddp(m, group, .virtual_ranks = 5000) && tt_last_status() == TT_ERR_INVALID);
     CHECK(!tt_ddp(m, group, .virtual_ranks = 6, .no_broadcast_buffers = true));
     CHECK_TEXT(".no_broadcast_buffers, got both");
+    tt_module *normed = tt_nn_sequential(tt_nn_linear(2, 2), tt_nn_sync_batch_norm(group, 2));
+    CHECK(!tt_ddp(normed, group, .virtual_ranks = 6) && tt_last_status() == TT_ERR_UNSUPPORTED);
+    CHECK_TEXT("\"1\" is a SyncBatchNorm");
+    tt_module_free(normed);
     tt_module *ddp = tt_ddp(m, group, .virtual_ranks = 6);
     CHECK(ddp && tt_ddp_set_sync(ddp, true) == TT_OK);
     CHECK(tt_ddp_set_sync(ddp, false) == TT_ERR_UNSUPPORTED);
