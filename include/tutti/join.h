@@ -28,7 +28,9 @@ typedef struct tt_join_new_args {
     tt_module *ddp; /* required: a wrapper of tt_ddp(); borrowed */
     TT_OPTIONS;
 
-    /* Gradients are averaged over the ranks that gave some, instead of over all. PyTorch:
+    /* (Both ways of dividing: not beside a tt_zero_optimizer() of stage 2.)
+     *
+     * Gradients are averaged over the ranks that gave some, instead of over all. PyTorch:
      * divide_by_initial_world_size=False. */
     bool divide_by_present;
 
@@ -49,7 +51,8 @@ typedef struct tt_join_new_args {
 
 /* Have the wrapper's steps tell who takes part, from the next one on. Collective, between steps. The caller frees it.
  * NULL on failure: TT_ERR_INVALID no wrapper, or a value out of range; TT_ERR_MISMATCH other options on another rank;
- * TT_ERR_STATE the wrapper has one already, or no group; those of a collective. One thread at a time. */
+ * TT_ERR_STATE the wrapper has one already, or no group; TT_ERR_UNSUPPORTED beside what can't be combined with it;
+ * those of a collective. One thread at a time. */
 TT_API tt_join *tt_join_new_with(const tt_join_new_args *args, size_t size);
 #ifndef __cplusplus
 #define tt_join_new(...) tt_join_new_with(TT_ARGS(tt_join_new_args, .ddp = __VA_ARGS__))
@@ -60,9 +63,9 @@ TT_API tt_join *tt_join_new_with(const tt_join_new_args *args, size_t size);
 TT_API TT_NODISCARD tt_status tt_join_set_examples(tt_join *join, int64_t examples);
 
 /* This rank has no more data: take part in the steps of the others, without gradients, until all have ended. All ranks
- * call it, at the end of an epoch or of training; then they have the parameters and buffers of one that had data to
- * the last. Gradients that passes without averaging (tt_ddp_set_sync()) have left are given in the next step. Blocks
- * until the others are through.
+ * call it, at the end of an epoch or of training; then they have the parameters and buffers of one that had data to the
+ * last. Gradients that passes without averaging (tt_ddp_set_sync()) have left are given in the next step. The wrapper
+ * stays in the mode (training, evaluation) that the others' forwards have. Blocks until the others are through.
  * Errors: TT_ERR_INVALID NULL; TT_ERR_STATE the wrapper was freed or has no group, or a rank has no more data, with
  * .end_early (it is named, on ranks that have data by tt_backward()); what .before_step and .after_step returned; those
  * of a collective. */

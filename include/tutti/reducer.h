@@ -138,7 +138,8 @@ typedef struct tt_reducer_set_comm_hook_args {
  *   tt_reducer_set_comm_hook(reducer, &top_k, state, .settings = "1 %")
  * Errors: TT_ERR_MISMATCH the ranks set different hooks or settings, and the hook before stays; TT_ERR_INVALID a hook
  * without size, name or next, or with stages below 0; TT_ERR_STATE a step is under way, or an earlier one failed; what
- * attach returned, and buckets are then averaged as without a hook. */
+ * attach returned, or TT_ERR_MISMATCH where other ranks' returned something else: buckets are then averaged as without
+ * a hook, on all ranks. */
 TT_API TT_NODISCARD tt_status tt_reducer_set_comm_hook_with(const tt_reducer_set_comm_hook_args *args, size_t size);
 #define TT_REDUCER_SET_COMM_HOOK_ARGS_INIT TT_ARGS_INIT
 #ifndef __cplusplus

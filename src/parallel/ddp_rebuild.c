@@ -12,6 +12,10 @@ tt_status tt__ddp_rebuild(tt__ddp *d) {
     for (size_t i = 0; i < d->attached && rebuilt && !status; i++)
         if (tt_requires_grad(d->slots[i].parameter)) /* one that was frozen meanwhile has no gradient */
             status = tt__leaf_set_grad_storage(d->slots[i].parameter, tt_reducer_gradient(d->reducer, (int64_t)i));
+    if (status) { /* some gradients may still lie in the old buckets, which go with the reducer */
+        tt__reducer_abandon(d->reducer, status);
+        return status;
+    }
     tt__reducer_drop_old(d->reducer);
-    return status;
+    return TT_OK;
 }

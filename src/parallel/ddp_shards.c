@@ -73,11 +73,7 @@ static tt_status allocate_shard_buffers(const tt__ddp *d) {
 
 static tt_status broadcast_buffers(const tt__ddp *d) {
     const tt_named_tensors *list = tt_module_buffers(d->module);
-    for (int64_t i = 0; i < list->count; i++)
-        if (tt_tensor_broadcast_with(
-                TT_ARGS(tt_tensor_broadcast_args, .group = d->group, .x = list->tensors[i], .file = DDP_SITE)))
-            return tt__fail_prefix("\"%s\"", list->names[i]);
-    return TT_OK;
+    return list ? tt__ddp_take(d->group, list, 0) : tt_last_status();
 }
 
 /* ---- a shard */

@@ -112,9 +112,6 @@ void tt__ddp_end_hook(tt__ddp *d);
 /* Average as without a hook from now on. Not collective: all ranks do it between the same steps. */
 void tt__ddp_drop_hook(tt__ddp *d);
 
-/* ddp.c: the inside of a wrapper; NULL if it is none. */
-tt__ddp *tt__ddp_of(tt_module *module);
-
 /* Average by this hook from now on; its state stays the caller's on failure. */
 tt_status tt__ddp_set_hook(tt__ddp *d, const tt_ddp_register_comm_hook_args *args);
 

@@ -28,6 +28,10 @@ static tt_status check_join(const tt_join_new_args *a, tt__ddp *d) {
                                             "many batches");
     if (d->presence)
         return tt__fail(TT_ERR_STATE, "tt_join_new: the wrapper has a tt_join already; tt_join_free() it first");
+    if (d->watcher && d->hook && (a->examples || a->divide_by_present))
+        return tt__fail(TT_ERR_UNSUPPORTED,
+                        "tt_join_new: a tt_zero_optimizer() of stage 2 has taken the gradients before "
+                        "they could be divided again: .examples and .divide_by_present need stage 1");
     if (a->examples < 0 || a->examples > TT__REDUCER_EXAMPLES)
         return tt__fail(TT_ERR_INVALID, "tt_join_new: expected .examples from 0 to %lld, got %lld",
                         (long long)TT__REDUCER_EXAMPLES, (long long)a->examples);
@@ -52,11 +56,15 @@ tt_join *tt_join_new_with(const tt_join_new_args *given, size_t size) {
     tt_join_new_args a;
     TT__ARGS_COPY(a, given, size);
     tt__ddp *d = tt__ddp_of(a.ddp);
-    if (check_join(&a, d) || agree_on_join(&a, d))
+    if (check_join(&a, d))
         return NULL;
     tt_join *join = calloc(1, sizeof *join);
     if (!join)
         return tt__fail_null(TT_ERR_MEMORY, "tt_join_new: no memory");
+    if (agree_on_join(&a, d)) {
+        free(join);
+        return NULL;
+    }
     *join = (tt_join){.presence = {.ddp = d,
                                    .divide_by_present = a.divide_by_present,
                                    .nominal = a.examples,
@@ -90,11 +98,13 @@ static tt_status call_step(const tt_join *join, tt_join_step_fn step, const char
 
 static tt_status shadow_one_step(tt_join *join) {
     tt__ddp *d = join->presence.ddp;
-    bool before = tt_enable_grad_begin();
+    bool before = tt_enable_grad_begin(), sync = d->sync;
+    d->sync = true; /* as the others' steps are, also where this rank's data have ended between two */
     tt_status status = tt__ddp_before_forward(join->wrapper, d);
     tt_no_grad_end(before);
     if (!status)
         status = tt__ddp_shadow_step(d);
+    d->sync = sync;
     return status ? tt__fail_prefix("tt_join_wait") : TT_OK;
 }
 

@@ -8,6 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* Room for what is told of a failed attach. */
+enum { HOOK_TEXT = 512 };
+
 static const char set_name[] = "tt_reducer_set_comm_hook";
 
 static tt_status check_hook(const tt_reducer *r, const tt_comm_hook *hook) {
@@ -58,6 +61,26 @@ static tt_status attach_hook(tt_reducer *r, const tt_comm_hook *hook, void *stat
     return status ? tt__fail_prefix("communication hook \"%s\"", hook->name) : TT_OK;
 }
 
+/* Attach it on all ranks or on none: where one can't, the others would make its calls alone. */
+static tt_status attach_everywhere(tt_reducer *r, const tt_comm_hook *hook, void *state) {
+    if (!hook->attach)
+        return TT_OK;
+    char text[HOOK_TEXT] = "attached a communication hook";
+    tt__saved_error own;
+    tt_status status = attach_hook(r, hook, state);
+    if (status)
+        snprintf(text, sizeof text, "not attached its hook: %s", tt_last_error());
+    tt__error_save(&own);
+    const char *const texts[] = {text};
+    tt_status same = tt__agree_on(r->group, set_name, texts, 1);
+    if (same && !status && hook->detach)
+        hook->detach(state);
+    if (same || !status)
+        return same;
+    tt__error_restore(&own);
+    return status;
+}
+
 void tt__reducer_end_hook(tt_reducer *r) {
     if (r->hook && r->hook->detach)
         r->hook->detach(r->hook_state);
@@ -74,7 +97,7 @@ static tt_status set_hook(const tt_reducer_set_comm_hook_args *a) {
     tt__reducer_end_hook(r);
     if (!a->hook)
         return TT_OK;
-    TT__TRY(attach_hook(r, a->hook, a->state));
+    TT__TRY(attach_everywhere(r, a->hook, a->state));
     r->hook = a->hook;
     r->hook_state = a->state;
     r->hook_destroy = a->destroy;

@@ -95,10 +95,11 @@ static tt_status describe_buckets(tt_reducer *r) {
 
 /* Make `count` buckets, of which parameter r->order[k] belongs to bucket_of[k]. */
 static tt_status build_buckets(tt_reducer *r, const size_t *bucket_of, size_t count) {
-    r->bucket_count = count;
+    r->bucket_count = 0;
     r->buckets = calloc(count, sizeof *r->buckets);
     if (!r->buckets)
         return fail_no_room(r);
+    r->bucket_count = count;
     for (size_t k = 0; k < r->param_count; k++)
         r->params[r->order[k]].bucket = bucket_of[k];
     lay_out(r);
@@ -139,11 +140,44 @@ void tt__reducer_drop_old(tt_reducer *r) {
     r->old_count = 0;
 }
 
+/* What a rebuild changes. */
+typedef struct built {
+    tt__reducer_bucket *buckets;
+    size_t bucket_count, notes;
+    uint32_t *order;
+    tt__reducer_param *params;
+} built;
+
+static void put_back(tt_reducer *r, const built *before) {
+    tt__reducer_free_buckets(r, r->buckets, r->bucket_count);
+    r->buckets = before->buckets;
+    r->bucket_count = before->bucket_count;
+    r->notes = before->notes;
+    memcpy(r->order, before->order, r->param_count * sizeof *r->order);
+    memcpy(r->params, before->params, r->param_count * sizeof *r->params);
+}
+
+/* On failure all is as before, as gradients are still used where they lie. */
 static tt_status replace_buckets(tt_reducer *r, const size_t *bucket_of, size_t count) {
-    r->old_buckets = r->buckets;
-    r->old_count = r->bucket_count;
-    memcpy(r->order, r->seen, r->param_count * sizeof *r->order);
-    return build_buckets(r, bucket_of, count);
+    built before = {.buckets = r->buckets, .bucket_count = r->bucket_count, .notes = r->notes};
+    before.order = malloc(r->param_count * sizeof *before.order);
+    before.params = malloc(r->param_count * sizeof *before.params);
+    tt_status status = before.order && before.params ? TT_OK : fail_no_room(r);
+    if (!status) {
+        memcpy(before.order, r->order, r->param_count * sizeof *r->order);
+        memcpy(before.params, r->params, r->param_count * sizeof *r->params);
+        memcpy(r->order, r->seen, r->param_count * sizeof *r->order);
+        status = build_buckets(r, bucket_of, count);
+        if (status)
+            put_back(r, &before);
+    }
+    if (!status) {
+        r->old_buckets = before.buckets;
+        r->old_count = before.bucket_count;
+    }
+    free(before.order);
+    free(before.params);
+    return status;
 }
 
 static tt_status rebuild(tt_reducer *r, size_t *bucket_of, bool *rebuilt) {
@@ -156,8 +190,9 @@ static tt_status rebuild(tt_reducer *r, size_t *bucket_of, bool *rebuilt) {
         same = r->params[r->seen[k]].bucket == bucket_of[k];
     if (same)
         return TT_OK;
+    TT__TRY(replace_buckets(r, bucket_of, count));
     *rebuilt = true;
-    return replace_buckets(r, bucket_of, count);
+    return TT_OK;
 }
 
 tt_status tt__reducer_rebuild(tt_reducer *r, bool *rebuilt) {

@@ -72,7 +72,8 @@ void tt__reducer_settle_marks(tt_reducer *r, size_t bucket) {
 /* ---- notes */
 
 /* Types of 16 bits keep 8 bits of a number or more: they are told in digits of 5. */
-enum { NOTE_DIGITS = 4, NOTE_BASE = 32 };
+enum { NOTE_DIGITS = 5, NOTE_BASE = 32 };
+_Static_assert((INT64_C(1) << 25) > TT__REDUCER_EXAMPLES, "NOTE_BASE to the power of NOTE_DIGITS is more");
 
 static bool is_of_16_bits(tt_dtype dtype) { return tt_dtype_size(dtype) == 2; }
 

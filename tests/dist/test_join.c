@@ -192,6 +192,51 @@ static void accumulated_gradients_are_given(void **state) {
     assert_int_equal(run_ranks(2, leave_gradients, NULL), 0);
 }
 
+/* Data that end between the passes of a step, with buffers, of which the others' forwards take the newest. */
+static void end_inside_a_step(tt_group *group, int rank, void *user) {
+    (void)user;
+    setting s = {.norm = true};
+    tt_module *m = make_model(&s), *ddp = tt_ddp(m, group);
+    tt_join *join = tt_join_new(ddp);
+    CHECK(join);
+    for (int pass = 0; pass < (rank ? 8 : 3); pass++) {
+        CHECK_OK(tt_ddp_set_sync(ddp, pass % 2));
+        CHECK_OK(one_pass(&s, ddp, rank, 0, pass, 0, 1));
+    }
+    CHECK_OK(tt_join_wait(join));
+    tt_join_free(join);
+    tt_module_free(ddp);
+    tt_module_free(m);
+}
+
+static void data_may_end_inside_a_step(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(2, end_inside_a_step, NULL), 0);
+}
+
+/* ---- the most examples that can be told, in every type ---- */
+
+static void tell_most(tt_group *group, int rank, void *user) {
+    setting s = {.dtype = *(tt_dtype *)user};
+    tt_module *m = make_model(&s), *ddp = tt_ddp(m, group);
+    tt_join *join = tt_join_new(ddp, .examples = 1 << 20);
+    CHECK(join);
+    for (int step = 0; step < (rank ? 1 : 3); step++)
+        CHECK_OK(one_pass(&s, ddp, rank, 0, step, 0, 1));
+    CHECK(tt_join_steps(join) == (rank ? 1 : 3));
+    CHECK_OK(tt_join_wait(join));
+    tt_join_free(join);
+    tt_module_free(ddp);
+    tt_module_free(m);
+}
+
+static void many_examples_can_be_told(void **state) {
+    (void)state;
+    tt_dtype dtypes[] = {TT_F32, TT_F64, TT_F16, TT_BF16};
+    for (size_t i = 0; i < COUNT(dtypes); i++)
+        assert_int_equal(run_ranks(2, tell_most, &dtypes[i]), 0);
+}
+
 /* ---- an error where a rank has no more data ---- */
 
 static void end_early(tt_group *group, int rank, void *user) {
@@ -225,6 +270,32 @@ static void the_first_end_may_be_an_error(void **state) {
 static tt_status refuse(void *user) {
     (void)user;
     return tt_fail(TT_ERR_UNSUPPORTED, "not today");
+}
+
+static tt_optimizer *make_sgd(const tt_named_tensors *slices, void *user) {
+    (void)user;
+    return tt_sgd(slices, 0.1);
+}
+
+/* What stage 2 of ZeRO has taken can't be divided again. */
+static void join_beside_slices(tt_group *group, int rank, void *user) {
+    (void)rank;
+    (void)user;
+    setting s = {.parts = 1};
+    tt_module *m = make_model(&s), *ddp = tt_ddp(m, group);
+    tt_optimizer *zero = tt_zero_optimizer(ddp, make_sgd, NULL, .stage = 2);
+    CHECK(zero && !tt_join_new(ddp, .divide_by_present = true) && tt_last_status() == TT_ERR_UNSUPPORTED);
+    CHECK_TEXT("need stage 1");
+    tt_join *join = tt_join_new(ddp);
+    CHECK(join);
+    tt_join_free(join);
+    tt_optimizer_free(zero);
+    CHECK((join = tt_join_new(ddp, .examples = 8)));
+    CHECK(!tt_zero_optimizer(ddp, make_sgd, NULL, .stage = 2) && tt_last_status() == TT_ERR_UNSUPPORTED);
+    CHECK_TEXT("use stage 1");
+    tt_join_free(join);
+    tt_module_free(ddp);
+    tt_module_free(m);
 }
 
 static void misuse_join(tt_group *group, int rank, void *user) {
@@ -262,6 +333,7 @@ static void misuse_join(tt_group *group, int rank, void *user) {
 static void mistakes_in_joining_are_named(void **state) {
     (void)state;
     assert_int_equal(run_ranks(2, misuse_join, NULL), 0);
+    assert_int_equal(run_ranks(2, join_beside_slices, NULL), 0);
 }
 
 /* ---- a rank that dies while others wait for its steps ---- */
@@ -295,6 +367,7 @@ static void a_rank_that_dies_ends_the_wait(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_with_fewer_batches_take_part), cmocka_unit_test(accumulated_gradients_are_given),
+        cmocka_unit_test(data_may_end_inside_a_step),         cmocka_unit_test(many_examples_can_be_told),
         cmocka_unit_test(the_first_end_may_be_an_error),      cmocka_unit_test(mistakes_in_joining_are_named),
         cmocka_unit_test(a_rank_that_dies_ends_the_wait),
     };

@@ -76,6 +76,18 @@ static const tt_comm_hook three_calls = {.size = sizeof three_calls,
                                          .attach = sum_attach,
                                          .detach = sum_detach};
 
+/* One that looks at its buckets, and calls nobody. */
+static tt_status picky_attach(void *state, const tt_bucket *buckets, int64_t count) {
+    (void)buckets;
+    (void)count;
+    return ((summing *)state)->refuse ? tt_fail(TT_ERR_UNSUPPORTED, "not mine") : TT_OK;
+}
+
+static void picky_detach(void *state) { ((summing *)state)->detached++; }
+
+static const tt_comm_hook picky = {
+    .size = sizeof picky, .name = "picky", .next = sum_next, .attach = picky_attach, .detach = picky_detach};
+
 static float value_of(int rank, int step, size_t p, int64_t k) {
     return (float)((rank * 31 + step * 17 + (int)p * 7 + (int)k * 3) % 64 - 32);
 }
@@ -155,6 +167,11 @@ static void set_unlike(tt_group *group, int rank, void *user) {
     CHECK_TEXT("communication hook \"three_calls\": not these buckets");
     CHECK(s.detached == 1 && other.detached == 0);
     step_through(r, rank, tt_get_world_size(group), 1, 0); /* without */
+    summing picky_state = {.refuse = rank == 1, .stages = 1};
+    CHECK(tt_reducer_set_comm_hook(r, &picky, &picky_state) == TT_ERR_MISMATCH);
+    CHECK_TEXT("rank 1 has not attached its hook: communication hook \"picky\": not mine where rank 0 has attached");
+    CHECK(picky_state.detached == (rank == 0));
+    step_through(r, rank, tt_get_world_size(group), 2, 0); /* without, on both */
     tt_reducer_free(r);
 }
 

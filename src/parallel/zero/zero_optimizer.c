@@ -28,6 +28,11 @@ static tt_status check_zero_args(const tt_zero_optimizer_args *a, const tt__ddp 
         return tt__fail(TT_ERR_INVALID, "%s: `make` is NULL", who);
     if (a->stage < 0 || a->stage > 2)
         return tt__fail(TT_ERR_INVALID, "%s: expected stage 1 or 2, got %d", who, a->stage);
+    if (a->stage == 2 && d->presence && (d->presence->nominal || d->presence->divide_by_present))
+        return tt__fail(TT_ERR_UNSUPPORTED,
+                        "%s: the wrapper's tt_join divides averages again, by .examples or .divide_by_present, which "
+                        "stage 2 would not see: use stage 1",
+                        who);
     if (a->stage == 2 && d->hook)
         return tt__fail(TT_ERR_UNSUPPORTED,
                         "%s: the wrapper has the communication hook \"%s\", and stage 2 reduces buckets itself; use "

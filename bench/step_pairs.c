@@ -1,0 +1,134 @@
+/* A training step done plainly, and another way, in turn in the same processes: only pairs that share a machine's
+ * moment can be compared to a percent.
+ *
+ *   cc -O2 bench/step_pairs.c -o step_pairs -Iinclude -Lbuild/lib -ltutti -ltutti-comm -Wl,-rpath,$PWD/build/lib
+ *   OMP_NUM_THREADS=1 ./step_pairs data_parallel conv 200
+ *   tutti run --nproc-per-node=2 ./step_pairs join mlp 2000
+ *
+ * data_parallel: one process, a batch on one thread beside two replicas. join: a wrapper whose steps tell who has data
+ * beside one whose don't. Rank 0 prints the medians and the median of the pairs' ratios. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <tutti/tutti.h>
+
+enum { WARM_UP = 20, PAIRS_MAX = 100000 };
+
+typedef struct side {
+    tt_module *model;
+    tt_optimizer *sgd;
+    double *ms;
+} side;
+
+static struct {
+    bool is_gpt;
+    tt_tensor *x, *y;
+} data;
+
+static void fail(const char *what) {
+    if (what)
+        fprintf(stderr, "step_pairs: %s\n", what);
+    else
+        tt_report();
+    exit(EXIT_FAILURE);
+}
+
+static double now_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+static tt_module *make_model(const char *name) {
+    tt_manual_seed(0);
+    if (!strcmp(name, "mlp"))
+        return tt_nn_sequential(tt_nn_linear(784, 512), tt_nn_relu(), tt_nn_linear(512, 10));
+    if (!strcmp(name, "conv"))
+        return tt_model_mnist_convnet(0.25, 0.5);
+    if (!strcmp(name, "gpt"))
+        return tt_model_gpt(65, 128, 256, 4, 4);
+    fail("expected the model mlp, conv or gpt");
+    return NULL;
+}
+
+static void make_data(const char *name) {
+    data.is_gpt = !strcmp(name, "gpt");
+    data.x = data.is_gpt             ? tt_zeros(TT_SHAPE(8, 128), TT_I64)
+             : !strcmp(name, "conv") ? tt_randn(TT_SHAPE(64, 1, 28, 28), NULL)
+                                     : tt_randn(TT_SHAPE(32, 784), NULL);
+    data.y = tt_zeros(data.is_gpt ? TT_SHAPE(8 * 128) : TT_SHAPE(tt_tensor_size(data.x, 0)), TT_I64);
+    if (!data.x || !data.y)
+        fail(NULL);
+}
+
+static void train_once(const side *s, int i) {
+    TT_AUTO_SCOPE;
+    double begin = now_ms();
+    tt_optimizer_zero_grad(s->sgd);
+    tt_tensor *y = tt_module_forward(s->model, data.x);
+    if (data.is_gpt)
+        y = tt_reshape(y, TT_SHAPE(8 * 128, 65));
+    if (tt_backward(tt_cross_entropy(y, data.y)) || tt_optimizer_step(s->sgd))
+        fail(NULL);
+    if (i >= 0)
+        s->ms[i] = now_ms() - begin;
+}
+
+static int by_size(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *x, int n) {
+    qsort(x, (size_t)n, sizeof *x, by_size);
+    return x[n / 2];
+}
+
+static void compare(const side sides[2], const char *what, const char *model, int pairs, bool prints) {
+    double *ratios = malloc((size_t)pairs * sizeof *ratios);
+    if (!ratios)
+        fail("no memory");
+    for (int i = -WARM_UP; i < pairs; i++)
+        for (int k = 0; k < 2; k++)
+            train_once(&sides[(i + k) & 1], i);
+    for (int i = 0; i < pairs; i++)
+        ratios[i] = sides[1].ms[i] / sides[0].ms[i];
+    if (prints)
+        printf("{\"bench\":\"step_pairs\",\"what\":\"%s\",\"model\":\"%s\",\"pairs\":%d,\"plain_ms\":%.4f,"
+               "\"other_ms\":%.4f,\"ratio\":%.4f}\n",
+               what, model, pairs, median(sides[0].ms, pairs), median(sides[1].ms, pairs), median(ratios, pairs));
+    free(ratios);
+}
+
+int main(int argc, char **argv) {
+    int pairs = argc == 4 ? atoi(argv[3]) : 0;
+    bool join = argc == 4 && !strcmp(argv[1], "join");
+    if (pairs < 1 || pairs > PAIRS_MAX || (!join && strcmp(argv[1], "data_parallel")))
+        fail("usage: step_pairs data_parallel|join mlp|conv|gpt PAIRS");
+    tt_group *world = NULL;
+    tt_join *joined = NULL;
+    side sides[2];
+    if (join && tt_init_process_group(&world))
+        fail(NULL);
+    make_data(argv[2]);
+    for (int k = 0; k < 2; k++) {
+        tt_module *model = make_model(argv[2]);
+        sides[k].model = join ? tt_ddp(model, world) : k ? tt_data_parallel(model, .replicas = 2) : model;
+        sides[k].sgd = tt_sgd(tt_module_parameters(sides[k].model), 1e-3);
+        sides[k].ms = calloc((size_t)pairs, sizeof(double));
+        if (!sides[k].sgd || !sides[k].ms)
+            fail(NULL);
+    }
+    if (join && !(joined = tt_join_new(sides[1].model)))
+        fail(NULL);
+    compare(sides, argv[1], argv[2], pairs, !join || tt_get_rank(world) == 0);
+    tt_join_free(joined);
+    for (int k = 0; k < 2; k++) {
+        tt_optimizer_free(sides[k].sgd);
+        tt_module_free(sides[k].model);
+        free(sides[k].ms);
+    }
+    tt_destroy_process_group(world);
+    return EXIT_SUCCESS;
+}
