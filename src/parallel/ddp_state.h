@@ -115,7 +115,7 @@ void tt__ddp_drop_hook(tt__ddp *d);
 /* Average by this hook from now on; its state stays the caller's on failure. */
 tt_status tt__ddp_set_hook(tt__ddp *d, const tt_ddp_register_comm_hook_args *args);
 
-/* Make tensors those of rank `root`, by name in errors. */
+/* ddp_take.c: make tensors those of rank `root`, by name in errors. */
 tt_status tt__ddp_take(tt_group *group, const tt_named_tensors *list, int root);
 
 #endif
