@@ -71,12 +71,13 @@ WRONG_IN_1_13 = "no_sync, and parameters that some ranks leave out"
 
 
 def write_table(page, rows):
-    """Keep other versions' rows."""
+    """Keep other versions' rows, and what follows the section."""
     before, _, rest = page.read_text(encoding="utf-8").partition(HEADING)
-    kept = [row for row in rest.splitlines() if row.startswith("| ") and f"| {torch.__version__} |" not in row]
+    section, next_heading, after = rest.partition("\n## ")
+    kept = [row for row in section.splitlines() if row.startswith("| ") and f"| {torch.__version__} |" not in row]
     head = TABLE.splitlines()
-    page.write_text("\n".join([before + HEADING, *head, *(row for row in kept if row not in head), *rows, ""]),
-                    encoding="utf-8")
+    page.write_text("\n".join([before + HEADING, *head, *(row for row in kept if row not in head), *rows, ""]) +
+                    next_heading + after, encoding="utf-8")
 
 
 class Features(unittest.TestCase):
