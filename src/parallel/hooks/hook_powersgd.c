@@ -297,9 +297,10 @@ static tt_status power_attached(tt__hook *hook) {
         *m = (power_matrix){.rows = p->rows, .columns = p->count / p->rows, .rank = rank};
         there = (m->q = calloc((size_t)(m->columns * rank), sizeof *m->q)) != NULL;
     }
-    return there
-               ? TT_OK
-               : tt__fail(TT_ERR_MEMORY, "no memory for the matrices of %lld parameters", (long long)hook->param_count);
+    if (there)
+        return TT_OK;
+    free_matrices(h);
+    return tt__fail(TT_ERR_MEMORY, "no memory for the matrices of %lld parameters", (long long)hook->param_count);
 }
 
 static void power_forget(tt__hook *hook) {
