@@ -83,6 +83,9 @@ TT_API TT_NODISCARD tt_status tt_reducer_finish(tt_reducer *reducer);
 /* A gradient in a bucket: its parameter's number, and where it lies, in elements. */
 typedef struct tt_bucket_gradient {
     int64_t param, offset, count;
+    /* In stages: this rank uses the parameter in this step. With stage == stages: any rank has; where none has, what
+     * stood there before the step comes back after the call, so that nothing of what a hook has sent is applied. */
+    bool used;
 } tt_bucket_gradient;
 
 /* A bucket, as hooks see it: all is borrowed, and stays where it is until the hook is detached. */

@@ -32,6 +32,7 @@ static tt_status begin_bucket(tt_reducer *r, tt__reducer_bucket *b) {
         tt__reducer_put_note(r);
     if (!r->hook)
         return all_reduce_part(r, b, 0, &b->work);
+    tt__reducer_tell_own_marks(r, (size_t)b->view.index);
     TT__TRY(all_reduce_part(r, b, b->marks_at, &b->marks));
     return call_hook(r, b);
 }

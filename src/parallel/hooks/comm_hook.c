@@ -69,6 +69,8 @@ static void free_hook_buckets(tt__hook_bucket *buckets, int64_t count) {
         free((void *)buckets[b].view.gradients);
         free(buckets[b].error);
         free(buckets[b].more);
+        free(buckets[b].error_before);
+        free(buckets[b].more_before);
     }
     free(buckets);
 }

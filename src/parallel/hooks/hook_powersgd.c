@@ -181,6 +181,7 @@ static tt_status send_ps(power_hook *h, const tt_bucket *b, tt_work **work) {
     float *first = w.p;
     if (count && (!h->warm_start || !all_are_warm(h, b, count)))
         draw_qs(h, b, count, w.q);
+    TT__TRY(tt__hook_keep_error(&h->base, b));
     for (int64_t k = 0; k < count; k++) {
         walk_to(h, b, k, &w);
         if (w.error)
@@ -232,8 +233,10 @@ static void decompress(power_hook *h, const tt_bucket *b) {
 static tt_status power_next(void *state, const tt_bucket *b, int stage, tt_work **work) {
     power_hook *h = state;
     if (stage == h->base.cls->hook.stages) {
-        if (h->step >= h->start)
+        if (h->step >= h->start) {
             decompress(h, b);
+            tt__hook_put_error_back(&h->base, b);
+        }
         h->step += b->index + 1 == b->buckets;
         return TT_OK;
     }
