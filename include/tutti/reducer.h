@@ -123,6 +123,12 @@ typedef struct tt_comm_hook {
 
     /* Optional: the buckets go. No stage is under way. Collective, as tt_group_free() is. */
     void (*detach)(void *state);
+
+    /* Optional: over which group ranks tell each other in this step which parameters they use: some or all ranks of the
+     * reducer's, this one among them, which in this step gives all of them the same. NULL: this rank's own use counts,
+     * and nothing is told. No slot: the reducer's group. Asked as each bucket begins; with numbers of examples
+     * (tt_ddp_join()) all of the reducer's group tell, and it is not asked. */
+    tt_group *(*told_over)(void *state);
 } tt_comm_hook;
 #define TT_COMM_HOOK(...) ((tt_comm_hook){.size = sizeof(tt_comm_hook), __VA_ARGS__})
 
@@ -137,7 +143,7 @@ typedef struct tt_reducer_set_comm_hook_args {
 } tt_reducer_set_comm_hook_args;
 
 /* Collective, between steps: average buckets by `hook` from now on. Which parameters take part in a step is told by a
- * small call of the reducer's own for each bucket, as a hook need not keep numbers exact.
+ * small call of the reducer's own for each bucket, as a hook need not keep numbers exact: see told_over.
  *   tt_reducer_set_comm_hook(reducer, &top_k, state, .settings = "1 %")
  * Errors: TT_ERR_MISMATCH the ranks set different hooks or settings, and the hook before stays; TT_ERR_INVALID a hook
  * without size, name or next, or with stages below 0; TT_ERR_STATE a step is under way, or an earlier one failed; what
