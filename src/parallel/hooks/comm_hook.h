@@ -18,8 +18,9 @@ typedef struct tt__hook_bucket {
     float *error;                    /* (view.count); NULL: none is fed back */
     float *more;                     /* (more_count) other errors of this rank, likewise */
     int64_t more_count;
-    float *error_before; /* (view.count) what errors were, of gradients that this rank does not use; NULL: as yet none */
-    float *more_before;  /* (more_count) likewise */
+    /* (view.count) what errors were, of gradients that this rank does not use; NULL: as yet none */
+    float *error_before;
+    float *more_before; /* (more_count) likewise */
 } tt__hook_bucket;
 
 /* What a bucket needs. */

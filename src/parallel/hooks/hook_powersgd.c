@@ -386,8 +386,14 @@ static tt_status power_load(tt__hook *hook, const tt_named_tensors *state) {
     power_hook *h = (power_hook *)hook;
     const tt_tensor *x;
     TT__TRY(tt__hook_find(hook, state, "step", "", TT_I64, 1, &x));
-    h->step = *(const int64_t *)tt_tensor_data((tt_tensor *)x);
-    TT__TRY(tt_generator_set_state(&h->seeds, tt_named_tensors_find(state, "powersgd.seeds")));
+    int64_t step = *(const int64_t *)tt_tensor_data((tt_tensor *)x);
+    if (step < 0)
+        return tt__fail(TT_ERR_INVALID, "\"powersgd.step\": expected a number of steps, got %lld", (long long)step);
+    const tt_tensor *seeds = tt_named_tensors_find(state, "powersgd.seeds");
+    if (!seeds)
+        return tt__fail(TT_ERR_NOT_FOUND, "entry \"powersgd.seeds\" is missing");
+    TT__TRY(tt_generator_set_state(&h->seeds, seeds));
+    h->step = step;
     for (int64_t i = 0; i < h->matrix_count; i++) {
         power_matrix *m = &h->matrices[i];
         if (!m->rank || h->step <= h->start || !h->warm_start)
