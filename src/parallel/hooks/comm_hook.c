@@ -24,7 +24,8 @@ static tt_status no_hook_memory(const tt__hook *h) {
 }
 
 /* Copy into `params` those that require a gradient. */
-static tt_status copy_params(const tt__hook *h, const tt_named_tensors *all, tt__hook_param *params, int64_t *count) {
+static tt_status note_trained_params(const tt__hook *h, const tt_named_tensors *all, tt__hook_param *params,
+                                     int64_t *count) {
     for (int64_t i = 0; i < all->count; i++) {
         const tt_tensor *x = all->tensors[i];
         if (!tt_requires_grad(x))
@@ -51,7 +52,7 @@ static tt_status list_params(tt__hook *h) {
         return tt_last_status();
     int64_t count = 0;
     tt__hook_param *params = calloc((size_t)all->count + 1, sizeof *params);
-    tt_status status = params ? copy_params(h, all, params, &count) : no_hook_memory(h);
+    tt_status status = params ? note_trained_params(h, all, params, &count) : no_hook_memory(h);
     if (status) {
         free_params(params, count);
         return status;
