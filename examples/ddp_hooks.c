@@ -14,6 +14,7 @@
 
 #include <math.h>
 #include <time.h>
+#include <unistd.h>
 
 static const char program_name[] = "ddp_hooks";
 
@@ -82,15 +83,20 @@ static tt_status set_hook(tt_module *ddp, const char *name, Measured *measured) 
     return tt_fail(TT_ERR_INVALID, "--hook: there is none named \"%s\" (see --help)", name);
 }
 
-/* Each rank keeps what its own hook remembers. */
+/* Each rank keeps what its own hook remembers. Loading is collective, so that a rank without a file takes part, too:
+ * it begins with nothing of its own. */
 static tt_status load_state(tt_module *ddp, const char *prefix, int rank) {
     char path[4096];
-    tt_safetensors *file;
+    tt_safetensors *file = NULL;
     snprintf(path, sizeof path, "%s.%d.safetensors", prefix, rank);
-    tt_status status = tt_safetensors_load(&file, path);
-    if (status)
-        return status;
-    status = tt_comm_hook_load_state_dict(ddp, tt_safetensors_tensors(file));
+    if (access(path, F_OK)) {
+        fprintf(stderr, "%s: rank %d begins without a state: there is no %s\n", program_name, rank, path);
+        return tt_comm_hook_load_state_dict(ddp, TT_NAMED_TENSORS(0, NULL, NULL));
+    }
+    tt_status failed = tt_safetensors_load(&file, path);
+    if (failed)
+        tt_report(); /* loading nothing then fails on all ranks */
+    tt_status status = tt_comm_hook_load_state_dict(ddp, failed ? NULL : tt_safetensors_tensors(file));
     tt_safetensors_free(file);
     return status;
 }

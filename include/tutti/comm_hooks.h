@@ -15,7 +15,8 @@
  *
  * Error feedback (Seide et al., "1-Bit Stochastic Gradient Descent", Interspeech 2014; Karimireddy et al., "Error
  * Feedback Fixes SignSGD", ICML 2019): what compression left out of a rank's gradient is added to its next one. Each
- * rank has errors of its own, one number an element.
+ * rank has errors of its own, one number an element; those of a parameter that no rank uses in a step stay what they
+ * were.
  *
  * Which element types: all_reduce takes all; f16 and bf16 take f32, f64, and their own; int8, top-k and PowerSGD take
  * f32 alone. A wrapper with a parameter of another type is refused, by name (TT_ERR_UNSUPPORTED).
@@ -106,8 +107,8 @@ TT_API const tt_named_tensors *tt_comm_hook_state_dict(tt_module *ddp);
  * buckets differ for int8's errors of averages, they begin at zero, which costs what one step's compression left out.
  * The same holds for a wrapper that gets another group (tt_elastic_restore()).
  * Errors: TT_ERR_NOT_FOUND an entry is missing; TT_ERR_SHAPE, TT_ERR_DTYPE one that does not fit; TT_ERR_MISMATCH
- * another rank's list has failed, and it is named; TT_ERR_INVALID as tt_comm_hook_state_dict(); TT_ERR_STATE no group,
- * or a step is under way. After a failure errors and matrices begin anew on all ranks. */
+ * another rank's list has failed, and it is named; TT_ERR_INVALID as tt_comm_hook_state_dict(), or a step count below
+ * 0; TT_ERR_STATE no group, or a step is under way. After a failure errors and matrices begin anew on all ranks. */
 TT_API TT_NODISCARD tt_status tt_comm_hook_load_state_dict(tt_module *ddp, const tt_named_tensors *state);
 
 #define TT_INT8_HOOK_ARGS_INIT TT_ARGS_INIT

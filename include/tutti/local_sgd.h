@@ -28,8 +28,7 @@ typedef struct tt_model_averager tt_model_averager;
  *
  * Each is collective over `group`, which is borrowed (once it is destroyed the averager can only be freed), and keeps
  * the parameters: it and their module may be freed in any order; the list is copied. They are f32, f64, f16 or bf16, in
- * the host's memory, and travel side by side in a few large buffers. All ranks get rank
- * 0's.
+ * the host's memory, and travel side by side in a few large buffers. All ranks get rank 0's.
  * *out: the caller's; NULL after a failure. Errors: TT_ERR_INVALID a list that is empty, or a value out of range, by
  * name; TT_ERR_MISMATCH options or parameters that differ, on every rank, with the first that does; TT_ERR_DTYPE a
  * parameter that is no float; TT_ERR_UNSUPPORTED one that is not in the host's memory; those of a collective. */
@@ -136,7 +135,7 @@ TT_API int64_t tt_model_averager_steps(const tt_model_averager *averager);
 
 /* State as named tensors: "step" (i64, a scalar), and of tt_diloco() "anchor.NAME" and "momentum_buffer.NAME" for each
  * parameter: the same on all ranks. Between averagings parameters and inner optimizers are each rank's own. Borrowed
- * until the next step or call of this; NULL, with the error recorded, if memory is out. */
+ * until the next step or call of this; NULL, with the error recorded, for NULL, and if memory is out. */
 TT_API const tt_named_tensors *tt_model_averager_state_dict(tt_model_averager *averager);
 
 /* Put it back, on all ranks the same. Not collective. Errors: TT_ERR_INVALID NULL, another number of entries;

@@ -83,6 +83,9 @@ TT_API TT_NODISCARD tt_status tt_reducer_finish(tt_reducer *reducer);
 /* A gradient in a bucket: its parameter's number, and where it lies, in elements. */
 typedef struct tt_bucket_gradient {
     int64_t param, offset, count;
+    /* In stages: this rank uses the parameter in this step. With stage == stages: any rank has; where none has, what
+     * stood there before the step comes back after the call, so that nothing of what a hook has sent is applied. */
+    bool used;
 } tt_bucket_gradient;
 
 /* A bucket, as hooks see it: all is borrowed, and stays where it is until the hook is detached. */
@@ -120,6 +123,12 @@ typedef struct tt_comm_hook {
 
     /* Optional: the buckets go. No stage is under way. Collective, as tt_group_free() is. */
     void (*detach)(void *state);
+
+    /* Optional: over which group ranks tell each other in this step which parameters they use: some or all ranks of the
+     * reducer's, this one among them, which in this step gives all of them the same. NULL: this rank's own use counts,
+     * and nothing is told. No slot: the reducer's group. Asked as each bucket begins; with numbers of examples
+     * (tt_ddp_join()) all of the reducer's group tell, and it is not asked. */
+    tt_group *(*told_over)(void *state);
 } tt_comm_hook;
 #define TT_COMM_HOOK(...) ((tt_comm_hook){.size = sizeof(tt_comm_hook), __VA_ARGS__})
 
@@ -134,7 +143,7 @@ typedef struct tt_reducer_set_comm_hook_args {
 } tt_reducer_set_comm_hook_args;
 
 /* Collective, between steps: average buckets by `hook` from now on. Which parameters take part in a step is told by a
- * small call of the reducer's own for each bucket, as a hook need not keep numbers exact.
+ * small call of the reducer's own for each bucket, as a hook need not keep numbers exact: see told_over.
  *   tt_reducer_set_comm_hook(reducer, &top_k, state, .settings = "1 %")
  * Errors: TT_ERR_MISMATCH the ranks set different hooks or settings, and the hook before stays; TT_ERR_INVALID a hook
  * without size, name or next, or with stages below 0; TT_ERR_STATE a step is under way, or an earlier one failed; what

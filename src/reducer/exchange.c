@@ -11,9 +11,9 @@ static const char average_site[] = "the averaging of gradients";
 
 static int stages_of(const tt_reducer *r) { return r->hook && r->hook->stages > 0 ? r->hook->stages : 1; }
 
-static tt_status all_reduce_part(const tt_reducer *r, const tt__reducer_bucket *b, size_t first, tt_work **work) {
+static tt_status all_reduce_part(const tt__reducer_bucket *b, tt_group *group, size_t first, tt_work **work) {
     char *at = (char *)b->data + first * tt_dtype_size(b->dtype);
-    return tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, r->group, at, (int64_t)(b->count - first), b->dtype, TT_AVG,
+    return tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, group, at, (int64_t)(b->count - first), b->dtype, TT_AVG,
                                       .work = work, .file = average_site));
 }
 
@@ -21,6 +21,13 @@ static tt_status call_hook(const tt_reducer *r, tt__reducer_bucket *b) {
     tt_status status = r->hook->next(r->hook_state, &b->view, b->stage, &b->work);
     return status ? tt__fail_prefix("communication hook \"%s\", bucket %lld", r->hook->name, (long long)b->view.index)
                   : TT_OK;
+}
+
+/* Notes are for all ranks, so that with them marks are, too. */
+static tt_status begin_marks(const tt_reducer *r, tt__reducer_bucket *b) {
+    bool asks = r->hook->told_over && r->examples < 0;
+    tt_group *group = asks ? r->hook->told_over(r->hook_state) : r->group;
+    return group ? all_reduce_part(b, group, b->marks_at, &b->marks) : TT_OK;
 }
 
 static tt_status begin_bucket(tt_reducer *r, tt__reducer_bucket *b) {
@@ -31,8 +38,9 @@ static tt_status begin_bucket(tt_reducer *r, tt__reducer_bucket *b) {
     if (r->begun == r->bucket_count)
         tt__reducer_put_note(r);
     if (!r->hook)
-        return all_reduce_part(r, b, 0, &b->work);
-    TT__TRY(all_reduce_part(r, b, b->marks_at, &b->marks));
+        return all_reduce_part(b, r->group, 0, &b->work);
+    tt__reducer_tell_own_marks(r, (size_t)b->view.index);
+    TT__TRY(begin_marks(r, b));
     return call_hook(r, b);
 }
 

@@ -52,10 +52,24 @@ tt_status tt__reducer_put_mark(const tt_reducer *r, tt__reducer_param *p, bool u
     return TT_OK;
 }
 
+/* The list is the reducer's; hooks only read it. */
+static tt_bucket_gradient *hooks_list(const tt_reducer *r, size_t bucket) {
+    return (tt_bucket_gradient *)r->buckets[bucket].view.gradients;
+}
+
+void tt__reducer_tell_own_marks(const tt_reducer *r, size_t bucket) {
+    tt_bucket_gradient *list = hooks_list(r, bucket);
+    for (int64_t g = 0; g < r->buckets[bucket].view.gradient_count; g++)
+        list[g].used = !r->params[list[g].param].unused;
+}
+
 void tt__reducer_read_marks(tt_reducer *r, size_t bucket) {
     for (size_t i = 0; i < r->param_count; i++)
         if (r->params[i].bucket == bucket)
             r->params[i].used = !r->params[i].unused || was_marked_used(r, &r->params[i]);
+    tt_bucket_gradient *list = hooks_list(r, bucket);
+    for (int64_t g = 0; g < r->buckets[bucket].view.gradient_count; g++)
+        list[g].used = r->params[list[g].param].used;
 }
 
 void tt__reducer_settle_marks(tt_reducer *r, size_t bucket) {

@@ -110,7 +110,10 @@ TT__EXPORT int64_t tt__reducer_examples_of(const tt_reducer *reducer, int rank);
 size_t tt__reducer_note_size(tt_dtype dtype);
 void tt__reducer_put_note(const tt_reducer *reducer);
 
-/* The bucket's marks are averaged: find out who was used. */
+/* Tell a hook which of the bucket's parameters this rank uses. */
+void tt__reducer_tell_own_marks(const tt_reducer *reducer, size_t bucket);
+
+/* The bucket's marks are averaged: find out who was used, and tell a hook. */
 void tt__reducer_read_marks(tt_reducer *reducer, size_t bucket);
 
 /* The bucket is averaged: give back what no rank has touched. */

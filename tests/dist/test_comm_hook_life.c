@@ -68,6 +68,39 @@ static void resume(tt_group *group, int rank, void *user) {
     }
 }
 
+/* A state without an entry, or with one that cannot be, is refused by name. */
+static void damaged(tt_group *group, int rank, void *user) {
+    TT_AUTO_SCOPE;
+    static drawn_step own;
+    (void)user;
+    tt_module *m = given_module(&own), *ddp = tt_ddp(m, group);
+    CHECK_OK(set_power(ddp));
+    steps(ddp, &own, rank, 0, 2);
+    const tt_named_tensors *state = tt_comm_hook_state_dict(ddp);
+    const char *names[32];
+    tt_tensor *tensors[32];
+    int64_t count = 0;
+    CHECK(state && state->count < (int64_t)COUNT(names));
+    for (int64_t i = 0; i < state->count; i++)
+        if (strcmp(state->names[i], "powersgd.seeds")) {
+            names[count] = state->names[i];
+            tensors[count++] = tt_clone(state->tensors[i]);
+        }
+    CHECK(count == state->count - 1);
+    CHECK(tt_comm_hook_load_state_dict(ddp, TT_NAMED_TENSORS(count, names, tensors)) == TT_ERR_NOT_FOUND);
+    CHECK_TEXT("entry \"powersgd.seeds\" is missing");
+    *(int64_t *)tt_tensor_data(tt_named_tensors_find(state, "powersgd.step")) = -1;
+    CHECK(tt_comm_hook_load_state_dict(ddp, state) == TT_ERR_INVALID);
+    CHECK_TEXT("\"powersgd.step\": expected a number of steps, got -1");
+    tt_module_free(ddp);
+    tt_module_free(m);
+}
+
+static void damaged_states_are_refused(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(2, damaged, NULL), 0);
+}
+
 static void training_goes_on_from_state(void **state) {
     (void)state;
     assert_int_equal(run_ranks(2, resume, NULL), 0);
@@ -286,6 +319,7 @@ int main(void) {
         cmocka_unit_test(training_goes_on_from_state),      cmocka_unit_test(another_number_of_ranks_drops_errors),
         cmocka_unit_test(rebound_wrappers_keep_their_hook), cmocka_unit_test(mistakes_are_named),
         cmocka_unit_test(types_are_taken_or_refused),       cmocka_unit_test(a_rank_that_ends_is_named),
+        cmocka_unit_test(damaged_states_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

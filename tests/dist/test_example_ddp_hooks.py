@@ -51,6 +51,10 @@ class Hooks(unittest.TestCase):
                 self.assertEqual(sorted(os.listdir(folder)), ["hook.0.safetensors", "hook.1.safetensors"])
                 self.assertEqual(run(*flags, "--load", prefix).returncode, 0)
                 self.assertEqual(run(*flags, "--load", prefix, ranks=1).returncode, 0)
+            os.remove(os.path.join(folder, "hook.1.safetensors"))
+            done = run(*flags, "--load", prefix)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("rank 1 begins without a state", done.stderr)
 
     def test_an_unknown_hook_is_named(self):
         done = run("--hook", "f8")

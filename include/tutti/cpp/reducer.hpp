@@ -39,7 +39,8 @@ struct comm_hook {
     std::function<work(const tt_bucket &bucket, int stage)> next;
     std::function<void(const tt_bucket *buckets, std::int64_t count)> attach; /* may be left out */
     std::function<void()> detach;                                             /* likewise; what it throws is dropped */
-    std::string settings; /* what else must be alike on all ranks */
+    std::function<tt_group *()> told_over; /* likewise; where it throws, the use of parameters is not told */
+    std::string settings;                  /* what else must be alike on all ranks */
 };
 
 namespace detail {
@@ -61,6 +62,12 @@ struct hook_box {
         if (hook.detach)
             table.detach = [](void *state) {
                 tt_ignore(guarded([&] { static_cast<hook_box *>(state)->hook.detach(); }));
+            };
+        if (hook.told_over)
+            table.told_over = [](void *state) {
+                tt_group *over = nullptr;
+                tt_ignore(guarded([&] { over = static_cast<hook_box *>(state)->hook.told_over(); }));
+                return over;
             };
     }
 };

@@ -13,41 +13,53 @@ bool tt__hook_takes_f32(tt_dtype dtype) { return dtype == TT_F32; }
 
 /* ---- parameters */
 
-static void free_params(tt__hook *h) {
-    for (int64_t i = 0; i < h->param_count; i++)
-        free(h->params[i].name);
-    free(h->params);
-    h->params = NULL;
-    h->param_count = 0;
+static void free_params(tt__hook_param *params, int64_t count) {
+    for (int64_t i = 0; i < count; i++)
+        free(params[i].name);
+    free(params);
 }
 
 static tt_status no_hook_memory(const tt__hook *h) {
     return tt__fail(TT_ERR_MEMORY, "no memory for %s of %lld buckets", h->cls->hook.name, (long long)h->bucket_count);
 }
 
-/* Note the parameters that require a gradient: buckets know their numbers among those. */
+/* Copy into `params` those that require a gradient. */
+static tt_status note_trained_params(const tt__hook *h, const tt_named_tensors *all, tt__hook_param *params,
+                                     int64_t *count) {
+    for (int64_t i = 0; i < all->count; i++) {
+        const tt_tensor *x = all->tensors[i];
+        if (!tt_requires_grad(x))
+            continue;
+        tt__hook_param *p = &params[*count];
+        *p = (tt__hook_param){.name = strdup(all->names[i]), .count = tt_tensor_numel(x)};
+        p->rows = x->shape.ndim ? x->shape.dim[0] : 1;
+        if (!p->name)
+            return no_hook_memory(h);
+        ++*count;
+        if (!h->cls->takes(tt_tensor_dtype(x)))
+            return tt__fail(TT_ERR_UNSUPPORTED, "it takes gradients of %s; \"%s\" is %s", h->cls->types, p->name,
+                            tt_dtype_name(tt_tensor_dtype(x)));
+    }
+    return TT_OK;
+}
+
+/* Note the parameters that require a gradient: buckets know their numbers among those. On failure the list of before
+ * stays. */
 static tt_status list_params(tt__hook *h) {
     const tt__ddp *d = tt__ddp_of(h->ddp);
     const tt_named_tensors *all = tt_module_parameters(d->module);
     if (!all)
         return tt_last_status();
-    free_params(h);
-    if (!(h->params = calloc((size_t)all->count + 1, sizeof *h->params)))
-        return no_hook_memory(h);
-    for (int64_t i = 0; i < all->count; i++) {
-        const tt_tensor *x = all->tensors[i];
-        if (!tt_requires_grad(x))
-            continue;
-        tt__hook_param *p = &h->params[h->param_count];
-        *p = (tt__hook_param){.name = strdup(all->names[i]), .count = tt_tensor_numel(x)};
-        p->rows = x->shape.ndim ? x->shape.dim[0] : 1;
-        if (!p->name)
-            return no_hook_memory(h);
-        h->param_count++;
-        if (!h->cls->takes(tt_tensor_dtype(x)))
-            return tt__fail(TT_ERR_UNSUPPORTED, "it takes gradients of %s; \"%s\" is %s", h->cls->types, p->name,
-                            tt_dtype_name(tt_tensor_dtype(x)));
+    int64_t count = 0;
+    tt__hook_param *params = calloc((size_t)all->count + 1, sizeof *params);
+    tt_status status = params ? note_trained_params(h, all, params, &count) : no_hook_memory(h);
+    if (status) {
+        free_params(params, count);
+        return status;
     }
+    free_params(h->params, h->param_count);
+    h->params = params;
+    h->param_count = count;
     return TT_OK;
 }
 
@@ -58,6 +70,8 @@ static void free_hook_buckets(tt__hook_bucket *buckets, int64_t count) {
         free((void *)buckets[b].view.gradients);
         free(buckets[b].error);
         free(buckets[b].more);
+        free(buckets[b].error_before);
+        free(buckets[b].more_before);
     }
     free(buckets);
 }
@@ -94,12 +108,13 @@ static tt_status copy_bucket(tt__hook_bucket *to, const tt_bucket *from) {
     return TT_OK;
 }
 
-/* Make the buckets anew, with errors of zero. */
-static tt_status make_hook_buckets(tt__hook *h, const tt_bucket *buckets, int64_t count) {
+static void drop_hook_buckets(tt__hook *h) {
     free_hook_buckets(h->buckets, h->bucket_count);
-    h->bucket_count = count;
-    if (!(h->buckets = calloc((size_t)count, sizeof *h->buckets)))
-        return h->bucket_count = 0, no_hook_memory(h);
+    h->buckets = NULL;
+    h->bucket_count = 0;
+}
+
+static tt_status fill_hook_buckets(tt__hook *h, const tt_bucket *buckets, int64_t count) {
     for (int64_t b = 0; b < count; b++) {
         tt__hook_bucket *bucket = &h->buckets[b];
         tt__hook_needs needs = {.error = false};
@@ -113,6 +128,18 @@ static tt_status make_hook_buckets(tt__hook *h, const tt_bucket *buckets, int64_
             return no_hook_memory(h);
     }
     return TT_OK;
+}
+
+/* Make the buckets anew, with errors of zero; on failure there are none. */
+static tt_status make_hook_buckets(tt__hook *h, const tt_bucket *buckets, int64_t count) {
+    drop_hook_buckets(h);
+    if (!(h->buckets = calloc((size_t)count, sizeof *h->buckets)))
+        return no_hook_memory(h);
+    h->bucket_count = count;
+    tt_status status = fill_hook_buckets(h, buckets, count);
+    if (status)
+        drop_hook_buckets(h);
+    return status;
 }
 
 /* Give back in the order in which all ranks do. */
@@ -176,8 +203,8 @@ void tt__hook_detach(void *state) {
 
 static void free_hook(void *state) {
     tt__hook *h = state;
-    free_hook_buckets(h->buckets, h->bucket_count);
-    free_params(h);
+    drop_hook_buckets(h);
+    free_params(h->params, h->param_count);
     tt__dict_free(&h->dict);
     h->cls->free(h);
 }

@@ -18,6 +18,9 @@ typedef struct tt__hook_bucket {
     float *error;                    /* (view.count); NULL: none is fed back */
     float *more;                     /* (more_count) other errors of this rank, likewise */
     int64_t more_count;
+    /* (view.count) what errors were, of gradients that this rank does not use; NULL: as yet none */
+    float *error_before;
+    float *more_before; /* (more_count) likewise */
 } tt__hook_bucket;
 
 /* What a bucket needs. */
@@ -79,6 +82,16 @@ void tt__hook_detach(void *state);
 static inline tt__hook_bucket *tt__hook_bucket_of(const tt__hook *hook, const tt_bucket *bucket) {
     return &hook->buckets[bucket->index];
 }
+
+/* Errors of parameters that no rank uses in a step stay what they were, as nothing that is sent of them is applied.
+ * Before a stage changes errors: keep those of gradients that this rank does not use. `first`: where `more` begins in
+ * the bucket. */
+tt_status tt__hook_keep_error(const tt__hook *hook, const tt_bucket *bucket);
+tt_status tt__hook_keep_more(const tt__hook *hook, const tt_bucket *bucket, int64_t first);
+
+/* With stage == stages: put back those that no rank has used. */
+void tt__hook_put_error_back(const tt__hook *hook, const tt_bucket *bucket);
+void tt__hook_put_more_back(const tt__hook *hook, const tt_bucket *bucket, int64_t first);
 
 /* What errors of a hook's calls name, as they have no line of the program's. */
 extern const char tt__hook_site[];

@@ -81,7 +81,8 @@ static void load_average_error(const tt__hook *h, const tt__hook_bucket *b, cons
     char name[64];
     snprintf(name, sizeof name, "%s.average_error.%lld", h->cls->hook.name, (long long)b->view.index);
     const tt_tensor *x = b->more ? tt_named_tensors_find(state, name) : NULL;
-    if (x && tt_tensor_dtype(x) == TT_F32 && tt_tensor_numel(x) == b->more_count && x->contiguous)
+    if (x && tt_tensor_dtype(x) == TT_F32 && tt_tensor_numel(x) == b->more_count && x->contiguous &&
+        tt__device_is_host(tt_tensor_device(x)))
         memcpy(b->more, tt_tensor_data((tt_tensor *)x), (size_t)b->more_count * sizeof(float));
 }
 

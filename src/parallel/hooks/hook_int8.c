@@ -99,6 +99,7 @@ static tt_status send_gradients(const int8_hook *h, const tt_bucket *b, tt_work 
     tt__hook_bucket *own = tt__hook_bucket_of(&h->base, b);
     float *x = b->data;
     int64_t slice = slice_blocks(h, b) * h->block;
+    TT__TRY(tt__hook_keep_error(&h->base, b));
     if (own->error)
         TT__LEVEL_CHOOSE(tt__hook_kernels)->add(x, own->error, (size_t)b->count);
     for (int rank = 0; rank < tt_get_world_size(b->group); rank++) {
@@ -122,6 +123,7 @@ static tt_status send_averages(const int8_hook *h, const tt_bucket *b, tt_work *
             k->add_scaled(h->average + i * h->block, from.values + i * h->block, (size_t)h->block, from.scales[i]);
     }
     k->divide(h->average, (size_t)slice, (float)world);
+    TT__TRY(tt__hook_keep_more(&h->base, b, rank * slice));
     if (own->more)
         k->add(h->average, own->more, (size_t)slice);
     int8_slice to = slice_at(h, b, own->buffers[AVERAGES], rank);
@@ -148,6 +150,8 @@ static tt_status int8_next(void *state, const tt_bucket *b, int stage, tt_work *
     if (stage == 1)
         return send_averages(h, b, work);
     take_averages(h, b);
+    tt__hook_put_error_back(&h->base, b);
+    tt__hook_put_more_back(&h->base, b, tt_get_rank(b->group) * slice_blocks(h, b) * h->block);
     return TT_OK;
 }
 

@@ -181,6 +181,7 @@ static tt_status send_ps(power_hook *h, const tt_bucket *b, tt_work **work) {
     float *first = w.p;
     if (count && (!h->warm_start || !all_are_warm(h, b, count)))
         draw_qs(h, b, count, w.q);
+    TT__TRY(tt__hook_keep_error(&h->base, b));
     for (int64_t k = 0; k < count; k++) {
         walk_to(h, b, k, &w);
         if (w.error)
@@ -232,8 +233,10 @@ static void decompress(power_hook *h, const tt_bucket *b) {
 static tt_status power_next(void *state, const tt_bucket *b, int stage, tt_work **work) {
     power_hook *h = state;
     if (stage == h->base.cls->hook.stages) {
-        if (h->step >= h->start)
+        if (h->step >= h->start) {
             decompress(h, b);
+            tt__hook_put_error_back(&h->base, b);
+        }
         h->step += b->index + 1 == b->buckets;
         return TT_OK;
     }
@@ -297,9 +300,10 @@ static tt_status power_attached(tt__hook *hook) {
         *m = (power_matrix){.rows = p->rows, .columns = p->count / p->rows, .rank = rank};
         there = (m->q = calloc((size_t)(m->columns * rank), sizeof *m->q)) != NULL;
     }
-    return there
-               ? TT_OK
-               : tt__fail(TT_ERR_MEMORY, "no memory for the matrices of %lld parameters", (long long)hook->param_count);
+    if (there)
+        return TT_OK;
+    free_matrices(h);
+    return tt__fail(TT_ERR_MEMORY, "no memory for the matrices of %lld parameters", (long long)hook->param_count);
 }
 
 static void power_forget(tt__hook *hook) {
@@ -382,8 +386,14 @@ static tt_status power_load(tt__hook *hook, const tt_named_tensors *state) {
     power_hook *h = (power_hook *)hook;
     const tt_tensor *x;
     TT__TRY(tt__hook_find(hook, state, "step", "", TT_I64, 1, &x));
-    h->step = *(const int64_t *)tt_tensor_data((tt_tensor *)x);
-    TT__TRY(tt_generator_set_state(&h->seeds, tt_named_tensors_find(state, "powersgd.seeds")));
+    int64_t step = *(const int64_t *)tt_tensor_data((tt_tensor *)x);
+    if (step < 0)
+        return tt__fail(TT_ERR_INVALID, "\"powersgd.step\": expected a number of steps, got %lld", (long long)step);
+    const tt_tensor *seeds = tt_named_tensors_find(state, "powersgd.seeds");
+    if (!seeds)
+        return tt__fail(TT_ERR_NOT_FOUND, "entry \"powersgd.seeds\" is missing");
+    TT__TRY(tt_generator_set_state(&h->seeds, seeds));
+    h->step = step;
     for (int64_t i = 0; i < h->matrix_count; i++) {
         power_matrix *m = &h->matrices[i];
         if (!m->rank || h->step <= h->start || !h->warm_start)

@@ -99,6 +99,7 @@ static tt_status send_largest(const top_k_hook *h, const tt_bucket *b, tt_work *
     tt__hook_bucket *own = tt__hook_bucket_of(&h->base, b);
     float *x = b->data;
     top_pair *to = own->buffers[OWN];
+    TT__TRY(tt__hook_keep_error(&h->base, b));
     if (own->error)
         TT__LEVEL_CHOOSE(tt__hook_kernels)->add(x, own->error, (size_t)b->count);
     int64_t pairs = 0;
@@ -134,6 +135,7 @@ static tt_status top_k_next(void *state, const tt_bucket *b, int stage, tt_work 
     if (stage == 0)
         return send_largest(h, b, work);
     add_largest(h, b);
+    tt__hook_put_error_back(&h->base, b);
     return TT_OK;
 }
 

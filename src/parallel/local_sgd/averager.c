@@ -52,8 +52,9 @@ tt_status tt__averager_agree(const tt__averager_plan *plan) {
         return tt__fail(TT_ERR_INVALID, "%s: `group` is NULL", who);
     if (!plan->params)
         return tt__fail_argument("%s: expected a list of parameters, got NULL", who);
-    TT__TRY(tt__flat_check_list(who, plan->params));
-    return compare_over_ranks(plan);
+    TT__TRY(tt__named_tensors_check(who, plan->params, true));
+    TT__TRY(compare_over_ranks(plan)); /* first, so that a type that is wrong on one rank is no secret of that rank's */
+    return tt__flat_check_list(who, plan->params);
 }
 
 static tt_dtype slot_type(const tt__flat *f, size_t bucket) {
@@ -204,7 +205,11 @@ static tt_status save_averager(tt_model_averager *a) {
 }
 
 const tt_named_tensors *tt_model_averager_state_dict(tt_model_averager *a) {
-    return a ? tt__dict_finish(&a->dict, save_averager(a)) : NULL;
+    if (!a) {
+        tt_ignore(tt__fail(TT_ERR_INVALID, "tt_model_averager_state_dict: the averager is NULL"));
+        return NULL;
+    }
+    return tt__dict_finish(&a->dict, save_averager(a));
 }
 
 static const char loads[] = "tt_model_averager_load_state_dict";

@@ -45,14 +45,23 @@ static tt_status post_local_average(tt_model_averager *a, bool all) {
 
 static bool is_local(const post_local *p) { return p->base.steps >= p->start; }
 
+static bool gradients_are_local(const local_gradients *g) { return g->averager ? is_local(g->averager) : g->local; }
+
 static tt_status local_next(void *state, const tt_bucket *bucket, int stage, tt_work **work) {
     const local_gradients *g = state;
-    const bool local = g->averager ? is_local(g->averager) : g->local;
+    const bool local = gradients_are_local(g);
     if (stage > 0 || (local && g->nothing))
         return TT_OK;
     return tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, local ? g->subgroup : bucket->group, bucket->data,
                                       bucket->count, bucket->dtype, TT_AVG, .work = work,
                                       .file = "the averaging of gradients (tt_post_local_sgd)"));
+}
+
+static tt_group *local_told_over(void *state) {
+    const local_gradients *g = state;
+    if (!gradients_are_local(g))
+        return g->group;
+    return g->nothing ? NULL : g->subgroup;
 }
 
 static tt_status local_attach(void *state, const tt_bucket *buckets, int64_t count) {
@@ -62,8 +71,11 @@ static tt_status local_attach(void *state, const tt_bucket *buckets, int64_t cou
                : tt__fail(TT_ERR_STATE, "tt_post_local_sgd belongs to the group that it was made on");
 }
 
-static const tt_comm_hook local_hook = {
-    .size = sizeof local_hook, .name = "post_local_sgd", .next = local_next, .attach = local_attach};
+static const tt_comm_hook local_hook = {.size = sizeof local_hook,
+                                        .name = "post_local_sgd",
+                                        .next = local_next,
+                                        .attach = local_attach,
+                                        .told_over = local_told_over};
 
 static void let_gradients_go(void *state) {
     local_gradients *g = state;
