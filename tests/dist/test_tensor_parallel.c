@@ -365,7 +365,7 @@ static void refused(tt_group *group, int rank, void *user) {
 }
 
 static void refused_state(tt_group *group, int rank, void *user) {
-    (void)rank, (void)user;
+    (void)user;
     TT_AUTO_SCOPE;
     tt_manual_seed(1);
     tt_module *m = tt_nn_column_parallel_linear(4, 6, group), *plain = tt_nn_linear(4, 8), *none = tt_nn_relu();
@@ -375,6 +375,8 @@ static void refused_state(tt_group *group, int rank, void *user) {
     CHECK_TEXT("\"weight\": expected room for the whole tensor f32 (6, 4), got f32 (8, 4)");
     CHECK(tt_tp_load_state_dict(m, tt_module_state_dict(none)) == TT_ERR_NOT_FOUND);
     CHECK(tt_tp_save_state_dict(m, tt_module_state_dict(none)) == TT_ERR_NOT_FOUND);
+    const tt_named_tensors *full = rank ? NULL : TT_NAMED_TENSORS(2, NULL, NULL); /* malformed: rank 1 is not held up */
+    CHECK(tt_tp_save_state_dict(m, full) == (rank ? TT_OK : TT_ERR_INVALID));
     CHECK(tt_tp_load_state_dict(NULL, tt_module_state_dict(plain)) != TT_OK && tt_tp_load_state_dict(m, NULL) != TT_OK);
     tt_module_free(m), tt_module_free(plain), tt_module_free(none);
 }
