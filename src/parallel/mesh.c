@@ -204,9 +204,8 @@ static tt_status agree_to_flatten(const tt_mesh *mesh, const char *who, const ch
         if (made < 0)
             texts[d + 1] = NULL;
     }
-    tt_status status = made < 0
-                           ? tt__fail(TT_ERR_MEMORY, "%s: no memory to compare with other ranks", who)
-                           : tt__agree_on(mesh->root, who, (const char *const *)texts, (size_t)mesh->ndim + 1);
+    tt_status status = made < 0 ? tt__fail(TT_ERR_MEMORY, "%s: no memory to compare with other ranks", who)
+                                : tt__agree_on(mesh->root, who, (const char *const *)texts, (size_t)mesh->ndim + 1);
     for (int64_t d = 0; d <= mesh->ndim; d++)
         free(texts[d]);
     return status;
@@ -232,7 +231,9 @@ tt_status tt_mesh_flatten(tt_mesh **out, const tt_mesh *mesh, const char *name) 
     if (!flat)
         return tt_last_status();
     tt_status status = agree_to_flatten(mesh, who, name);
-    return mesh_done(out, flat, status ? status : add_axis(flat, name, &joined, &(making){.who = who, .timeout_ms = mesh->timeout_ms}));
+    return mesh_done(out, flat,
+                     status ? status
+                            : add_axis(flat, name, &joined, &(making){.who = who, .timeout_ms = mesh->timeout_ms}));
 }
 
 /* ---- looking ---- */
