@@ -36,12 +36,13 @@ typedef struct tt_data_parallel_args {
  * from the caller's default generator; the others from generators that are seeded from that one's state in each
  * forward.
  * The backward pass runs the replicas' in their threads. Gradients are summed in the order of replicas, so that the
- * same batch gives the same bits; hooks of parameters run once, on the sum. A tt_ddp() may be around it.
+ * same batch gives the same bits; hooks of parameters run once, on the sum; so it is with other leaves that forward
+ * functions use, unless tt_module_recompute() hides them: register those. A tt_ddp() may be around it.
  * NULL on failure: TT_ERR_INVALID replicas below 0 or above 1024; TT_ERR_UNSUPPORTED a wrapper inside; TT_ERR_STATE the
  * module has a parent; TT_ERR_SYSTEM no more threads can be started; TT_ERR_MEMORY.
  * Errors of the forward: TT_ERR_SHAPE inputs of different sizes in dimension 0, or results that don't fit together;
- * TT_ERR_UNSUPPORTED inputs that are not on the host; what a replica's forward returned: the text names the replica,
- * the first one if there are several. One thread at a time. */
+ * TT_ERR_UNSUPPORTED inputs that are not on the host, or a recorded result from outside that is no input; what a
+ * replica's forward returned: the text names the replica, the first one if there are several. One thread at a time. */
 TT_API tt_module *tt_data_parallel_with(const tt_data_parallel_args *args, size_t size);
 
 /* Return which replica the calling thread runs, in a forward or backward; 0 where there are none. From any thread. */

@@ -86,8 +86,9 @@ TT_API tt_mesh *tt_mesh_slice_with(const tt_mesh *mesh, const char *const *names
                        (int64_t)(sizeof((const char *[]){__VA_ARGS__}) / sizeof(const char *)))
 #endif
 
-/* A mesh of one dimension, called `name`, which has the ranks of all of this mesh's, in their order. Collective over
- * the group that the first mesh was made from. Errors: as tt_init_device_mesh(). PyTorch: DeviceMesh._flatten.
+/* A mesh of one dimension, called `name`, which has the ranks of all of this mesh's, in their order, and the timeout of
+ * the first mesh. Collective over the group that the first mesh was made from: all ranks flatten the same dimensions in
+ * the same order. Errors: as tt_init_device_mesh(). PyTorch: DeviceMesh._flatten.
  *   tt_mesh_flatten(&flat, inner, "dp_tp")
  *   tt_group *both = tt_mesh_get_group(flat, NULL); */
 TT_API TT_NODISCARD tt_status tt_mesh_flatten(tt_mesh **out, const tt_mesh *mesh, const char *name);

@@ -34,10 +34,11 @@ typedef struct tt_nn_sync_batch_norm_args {
 /* torch.nn.SyncBatchNorm of (N,C) or (N,C,...), with the parameters and buffers of tt_nn_batch_norm2d(). Collective:
  * all ranks make the same layers in the same order.
  *   tt_nn_sync_batch_norm(world, 64)
- * NULL on failure: TT_ERR_MISMATCH names what differs, and the rank; TT_ERR_INVALID as tt_nn_batch_norm2d(), or no
- * group; and those of a collective.
+ * NULL on failure: TT_ERR_MISMATCH names what differs, and the rank, also one that refuses the call; TT_ERR_INVALID as
+ * tt_nn_batch_norm2d(), or no group; and those of a collective.
  * Errors of the forward in training mode, beside those of tt_batch_norm() and of collectives: TT_ERR_INVALID fewer than
- * two elements a channel over all ranks (on all ranks). */
+ * two elements a channel over all ranks (on all ranks); TT_ERR_PEER names a rank that could not find its batch's mean.
+ * An x that one rank alone refuses, or has no memory for, keeps the others waiting until their timeout. */
 TT_API tt_module *tt_nn_sync_batch_norm_with(const tt_nn_sync_batch_norm_args *args, size_t size);
 
 /* Make every BatchNorm1d and BatchNorm2d of a tree, also its root, a SyncBatchNorm; those that are one get a new group.

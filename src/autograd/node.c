@@ -121,10 +121,11 @@ static void set_edge(tt__edge *edge, tt_tensor *x) {
         edge->leaf = tt__tensor_ref(x);
 }
 
-static uint64_t next_number(void) {
-    static _Atomic uint64_t last;
-    return atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
-}
+static _Atomic uint64_t last_number;
+
+static uint64_t next_number(void) { return atomic_fetch_add_explicit(&last_number, 1, memory_order_relaxed) + 1; }
+
+uint64_t tt__node_last_number(void) { return atomic_load_explicit(&last_number, memory_order_relaxed); }
 
 static size_t round_to_16(size_t bytes) { return (bytes + 15) / 16 * 16; }
 

@@ -70,6 +70,9 @@ bool tt__wants_grad(int n, tt_tensor *const *inputs);
 tt_node *tt__node_new(const tt__operator *op, int n, tt_tensor *const *inputs, int outputs, int saves,
                       const void *state, size_t state_bytes);
 
+/* The number of the newest node: those that are made from now on have higher ones. */
+uint64_t tt__node_last_number(void);
+
 /* Keep `x` (may be NULL) for backward; it is called `name` in errors. */
 tt_status tt__node_save(tt_node *node, const tt_tensor *x, const char *name);
 

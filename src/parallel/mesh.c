@@ -22,7 +22,8 @@ typedef struct axis {
 } axis;
 
 struct tt_mesh {
-    tt_group *root; /* borrowed: what all ranks are numbered in */
+    tt_group *root;     /* borrowed: what all ranks are numbered in */
+    int64_t timeout_ms; /* of the groups */
     int64_t ndim;
     axis *dims[TT_MESH_MAX_DIMS];
 };
@@ -50,11 +51,12 @@ void tt_mesh_abort(tt_mesh *mesh, const char *reason) {
     tt__error_restore(&saved);
 }
 
-static tt_mesh *mesh_new(tt_group *root) {
+static tt_mesh *mesh_new(tt_group *root, int64_t timeout_ms) {
     tt_mesh *mesh = calloc(1, sizeof *mesh);
     if (!mesh)
         return tt__fail_null(TT_ERR_MEMORY, "tt_mesh: no memory for a mesh");
     mesh->root = root;
+    mesh->timeout_ms = timeout_ms;
     return mesh;
 }
 
@@ -184,18 +186,28 @@ tt_status tt_init_device_mesh_with(const tt_init_device_mesh_args *args, size_t 
     *a.out = NULL;
     if (!a.group)
         return tt__fail(TT_ERR_INVALID, "%s: `group` is NULL", who);
-    tt_mesh *mesh = mesh_new(a.group);
+    tt_mesh *mesh = mesh_new(a.group, a.timeout_ms);
     if (!mesh)
         return tt_last_status();
     return mesh_done(a.out, mesh, fill_mesh(mesh, &a, &(making){who, a.timeout_ms, a.file, a.line}));
 }
 
+/* By names, as one mesh may have two dimensions of one size, and in order, which numbers the ranks. */
 static tt_status agree_to_flatten(const tt_mesh *mesh, const char *who, const char *name) {
-    char *text = NULL;
-    if (asprintf(&text, "a dimension \"%s\" made of %" PRId64, name, mesh->ndim) < 0)
-        return tt__fail(TT_ERR_MEMORY, "%s: no memory to compare with other ranks", who);
-    tt_status status = tt__agree_on(mesh->root, who, (const char *const[]){text}, 1);
-    free(text);
+    char *texts[TT_MESH_MAX_DIMS + 1] = {NULL};
+    int made = asprintf(&texts[0], "a dimension \"%s\" made of %" PRId64, name, mesh->ndim);
+    if (made < 0)
+        texts[0] = NULL;
+    for (int64_t d = 0; d < mesh->ndim && made >= 0; d++) {
+        const axis *a = mesh->dims[d];
+        made = asprintf(&texts[d + 1], "dimension %" PRId64 " \"%s\" of %" PRId64, d, a->name, a->size);
+        if (made < 0)
+            texts[d + 1] = NULL;
+    }
+    tt_status status = made < 0 ? tt__fail(TT_ERR_MEMORY, "%s: no memory to compare with other ranks", who)
+                                : tt__agree_on(mesh->root, who, (const char *const *)texts, (size_t)mesh->ndim + 1);
+    for (int64_t d = 0; d <= mesh->ndim; d++)
+        free(texts[d]);
     return status;
 }
 
@@ -215,11 +227,13 @@ tt_status tt_mesh_flatten(tt_mesh **out, const tt_mesh *mesh, const char *name) 
         joined.coordinate = joined.coordinate * a->size + a->coordinate;
         joined.offset += a->offset;
     }
-    tt_mesh *flat = mesh_new(mesh->root);
+    tt_mesh *flat = mesh_new(mesh->root, mesh->timeout_ms);
     if (!flat)
         return tt_last_status();
     tt_status status = agree_to_flatten(mesh, who, name);
-    return mesh_done(out, flat, status ? status : add_axis(flat, name, &joined, &(making){.who = who}));
+    return mesh_done(out, flat,
+                     status ? status
+                            : add_axis(flat, name, &joined, &(making){.who = who, .timeout_ms = mesh->timeout_ms}));
 }
 
 /* ---- looking ---- */
@@ -310,7 +324,7 @@ tt_mesh *tt_mesh_slice_with(const tt_mesh *mesh, const char *const *names, int64
         tt__fail_argument("%s: the mesh is NULL", who);
         return NULL;
     }
-    tt_mesh *part = mesh_new(mesh->root);
+    tt_mesh *part = mesh_new(mesh->root, mesh->timeout_ms);
     tt_mesh *made = NULL;
     return part && !mesh_done(&made, part, add_slices(part, who, mesh, names, count)) ? made : NULL;
 }

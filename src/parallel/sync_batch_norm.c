@@ -12,6 +12,7 @@
 #include "autograd/record.h"
 #include "base/args.h"
 #include "base/error.h"
+#include "base/saved_error.h"
 #include "nn/batch_norm.h"
 #include "nn/module.h"
 #include "nn/which_replica.h"
@@ -136,12 +137,24 @@ static tt_status exchange_parts(const sync_ranks *s, const tt_batch_norm_args *a
                                 tt_tensor *rstd, int64_t *count) {
     int64_t channels = mean->numel;
     double *own = parts + s->world * part_size(channels), eps = a->eps ? a->eps : 1e-5, total = 0, var;
-    TT__TRY(own_moments(a, eps, mean, rstd, own));
-    TT__TRY(tt_all_gather_with(TT_ARGS(tt_all_gather_args, .group = s->group, .send = own, .recv = parts,
-                                       .count = (int64_t)part_size(channels), .dtype = TT_F64,
-                                       .file = "the forward of a SyncBatchNorm")));
-    for (int r = 0; r < s->world; r++)
-        total += parts[r * part_size(channels) + 2 * channels];
+    tt__saved_error failure;
+    tt_status failed = own_moments(a, eps, mean, rstd, own);
+    tt__error_save(&failure);
+    if (failed) /* the others are told instead of kept waiting */
+        own[2 * channels] = -1;
+    tt_status gathered = tt_all_gather_with(TT_ARGS(tt_all_gather_args, .group = s->group, .send = own, .recv = parts,
+                                                    .count = (int64_t)part_size(channels), .dtype = TT_F64,
+                                                    .file = "the forward of a SyncBatchNorm"));
+    if (failed)
+        tt__error_restore(&failure);
+    TT__TRY(failed ? failed : gathered);
+    for (int r = 0; r < s->world; r++) {
+        double elements = parts[r * part_size(channels) + 2 * channels];
+        if (elements < 0)
+            return tt__fail(TT_ERR_PEER, "%s: rank %d could not find the mean of its batch; its error says why", who,
+                            r);
+        total += elements;
+    }
     if (total < 2)
         return tt__fail(TT_ERR_INVALID,
                         "%s: expected at least two elements a channel over all ranks in training, got "
@@ -205,10 +218,12 @@ static bool is_narrow(const tt_tensor *x) { return x && (x->dtype == TT_BF16 || 
 /* Sums of 16 bits would lose what the ranks exchange: such tensors are computed in f32. */
 static tt_tensor *sync_run_wide(sync_ranks *s, tt_batch_norm_args a) {
     tt_dtype dtype = a.x->dtype;
+    bool has_weight = a.weight, has_bias = a.bias;
     a.x = tt_to(a.x, TT_F32);
-    a.weight = a.weight ? tt_to(a.weight, TT_F32) : NULL;
-    a.bias = a.bias ? tt_to(a.bias, TT_F32) : NULL;
-    return a.x ? tt_to(sync_run(s, &a), dtype) : NULL;
+    a.weight = has_weight ? tt_to(a.weight, TT_F32) : NULL;
+    a.bias = has_bias ? tt_to(a.bias, TT_F32) : NULL;
+    bool made = a.x && (a.weight || !has_weight) && (a.bias || !has_bias);
+    return made ? tt_to(sync_run(s, &a), dtype) : NULL;
 }
 
 static tt_tensor *sync_normalise(void *user, const tt_batch_norm_args *args) {
@@ -254,6 +269,16 @@ static bool sync_is_place(const tt_named_modules *tree, int64_t i) {
     return tt__is_batch_norm(tt__module_unwrapped(tree->modules[i]));
 }
 
+/* Tell the other ranks, which compare their layers now, of a call that is refused here: they get TT_ERR_MISMATCH. The
+ * refusal stays the last error. Always NULL. */
+static tt_module *sync_refused(tt_group *group, const char *caller) {
+    tt__saved_error refusal;
+    tt__error_save(&refusal);
+    tt_ignore(tt__agree_on(group, caller, (const char *const[]){"a call that it refuses"}, 1));
+    tt__error_restore(&refusal);
+    return NULL;
+}
+
 /* Have all ranks the same batch norms? Collective. */
 static tt_status sync_compare(tt_group *group, const char *caller, const tt_named_modules *tree, size_t *places) {
     char **texts = calloc((size_t)tree->count + 1, sizeof *texts), numbers[96];
@@ -277,7 +302,9 @@ static tt_status sync_compare(tt_group *group, const char *caller, const tt_name
 static tt_module *sync_convert(tt_module *module, tt_group *group, const char *caller) {
     const tt_named_modules *tree = tt_module_named_modules(module);
     size_t places = 0;
-    if (!tree || sync_compare(group, caller, tree, &places))
+    if (!tree)
+        return sync_refused(group, caller);
+    if (sync_compare(group, caller, tree, &places))
         return NULL;
     if (!places)
         return module;
@@ -294,7 +321,9 @@ static tt_module *sync_convert(tt_module *module, tt_group *group, const char *c
 tt_module *tt_convert_sync_batchnorm(tt_module *module, tt_group *group) {
     static const char caller[] = "tt_convert_sync_batchnorm";
     if (!module)
-        return tt__fail_argument("%s: the module is NULL", caller), NULL;
+        tt__fail_argument("%s: the module is NULL", caller);
+    if (!module)
+        return group ? sync_refused(group, caller) : NULL;
     if (!group)
         return tt__fail_null(TT_ERR_INVALID, "%s: `group` is NULL", caller);
     return sync_convert(module, group, caller);
@@ -308,7 +337,9 @@ tt_module *tt_nn_sync_batch_norm_with(const tt_nn_sync_batch_norm_args *args, si
         return tt__fail_null(TT_ERR_INVALID, "%s: `group` is NULL", caller);
     tt_module *made = tt_nn_batch_norm2d(a.num_features, .momentum = a.momentum, .eps = a.eps, .no_affine = a.no_affine,
                                          .no_running_stats = a.no_running_stats, .dtype = a.dtype);
-    if (made && !sync_convert(made, a.group, caller)) {
+    if (!made)
+        return sync_refused(a.group, caller);
+    if (!sync_convert(made, a.group, caller)) {
         tt_module_free(made);
         return NULL;
     }

@@ -89,6 +89,40 @@ static void refused(tt_group *world, int rank, void *user) {
     tt_mesh_free(mesh);
 }
 
+/* Other dimensions, or another order, of as many: named, where the groups would be of other ranks. */
+static void flattened_apart(tt_group *world, int rank, void *user) {
+    (void)user;
+    tt_mesh *mesh = NULL, *flat = NULL;
+    CHECK_OK(tt_init_device_mesh(&mesh, world, {"dp", 2}, {"cp", 1}, {"tp", 2}));
+    tt_mesh *other = rank % 2 ? tt_mesh_slice(mesh, "dp", "cp") : tt_mesh_slice(mesh, "cp", "tp");
+    CHECK(tt_mesh_flatten(&flat, other, "x") == TT_ERR_MISMATCH && !flat);
+    CHECK_TEXT("rank 1 has dimension 0 \"dp\" of 2 where rank 0 has dimension 0 \"cp\" of 1");
+    tt_mesh *turned = rank == 3 ? tt_mesh_slice(mesh, "tp", "dp") : tt_mesh_slice(mesh, "dp", "tp");
+    CHECK(tt_mesh_flatten(&flat, turned, "x") == TT_ERR_MISMATCH && !flat);
+    CHECK_TEXT("rank 3 has dimension 0 \"tp\" of 2 where rank 0 has dimension 0 \"dp\" of 2");
+    tt_mesh_free(mesh), tt_mesh_free(other), tt_mesh_free(turned);
+}
+
+/* What is made of a mesh, also of a slice, waits no longer than it. */
+static void flat_timeout(tt_group *world, int rank, void *user) {
+    (void)user;
+    tt_mesh *mesh = NULL, *flat = NULL;
+    CHECK_OK(tt_init_device_mesh_with(TT_ARGS(tt_init_device_mesh_args, .out = &mesh, .group = world,
+                                              .dims = (tt_mesh_dim[]){{"dp", 2}, {"tp", 1}}, .count = 2,
+                                              .timeout_ms = 400)));
+    tt_mesh *slice = tt_mesh_slice(mesh, "tp", "dp");
+    CHECK_OK(tt_mesh_flatten(&flat, slice, "x"));
+    int sum = 1;
+    if (rank == 0) {
+        CHECK(tt_all_reduce(tt_mesh_get_group(flat, NULL), &sum, 1, TT_I32, TT_SUM) == TT_ERR_TIMEOUT);
+        CHECK_TEXT("400 ms");
+        CHECK_OK(tt_send(world, &sum, 1, TT_I32, 1));
+    } else {
+        CHECK_OK(tt_recv(world, &sum, 1, TT_I32, 0));
+    }
+    tt_mesh_free(mesh), tt_mesh_free(slice), tt_mesh_free(flat);
+}
+
 static void test_mesh(void **state) {
     (void)state;
     assert_int_equal(run_ranks(6, two_by_three, NULL), 0);
@@ -102,6 +136,8 @@ static void test_slices(void **state) {
 static void test_refused_meshes(void **state) {
     (void)state;
     assert_int_equal(run_ranks(4, refused, NULL), 0);
+    assert_int_equal(run_ranks(4, flattened_apart, NULL), 0);
+    assert_int_equal(run_ranks(2, flat_timeout, NULL), 0);
 }
 
 int main(void) {

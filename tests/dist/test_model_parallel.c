@@ -3,6 +3,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <tutti/tutti.h>
 
@@ -173,6 +174,44 @@ static void crossing(tt_group *group, int rank, void *user) {
         CHECK(tt_tensor_f32(tt_grad(x[i]))[LARGE - 1] == (float)((peer + 3 + i) * (i + 1)));
 }
 
+/* Without gradients one receives first; what was sent may be changed. */
+static void crossing_plain(tt_group *group, int rank, void *user) {
+    (void)user;
+    TT_AUTO_SCOPE;
+    tt_tensor *x = tt_full(TT_SHAPE(20 * LARGE), TT_F32, rank + 1);
+    tt_tensor *got = rank ? tt_recv_activation(group, 0) : NULL;
+    CHECK(tt_send_activation(x, group, 1 - rank));
+    CHECK(tt_fill_(x, 7));
+    got = rank ? got : tt_recv_activation(group, 1);
+    CHECK(got && !tt_requires_grad(got));
+    for (int64_t i = 0; i < 20 * LARGE; i++)
+        CHECK(tt_tensor_f32(got)[i] == (float)(2 - rank));
+}
+
+/* Bytes that /proc says the process has. */
+static int64_t resident(void) {
+    long long pages = 0, all = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    CHECK(f && fscanf(f, "%lld %lld", &all, &pages) == 2);
+    fclose(f);
+    return pages * 4096;
+}
+
+/* Results that are never walked don't keep what was sent. */
+static void never_walked(tt_group *group, int rank, void *user) {
+    (void)user;
+    enum { ROUNDS = 60, FLOATS = 1 << 19 };
+    int64_t before = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        TT_AUTO_SCOPE;
+        if (i == 10)
+            before = resident();
+        tt_tensor *x = rank ? NULL : tt_requires_grad_(tt_ones(TT_SHAPE(FLOATS), TT_F32), true);
+        CHECK(rank ? tt_recv_activation(group, 0) : tt_send_activation(tt_scale(x, 2), group, 1));
+    }
+    CHECK(resident() - before < (int64_t)(ROUNDS - 10) * FLOATS * 4 / 2);
+}
+
 /* One pass from a loss with what was sent; an activation used twice; two passes over one record. */
 static void sender_of_many(tt_group *group) {
     tt_tensor *w = tt_requires_grad_(tt_full(TT_SHAPE(3, 2), TT_F64, 2), true);
@@ -310,14 +349,17 @@ static void test_devices(void **state) {
 static void test_orders(void **state) {
     (void)state;
     assert_int_equal(run_ranks(2, crossing, NULL), 0);
+    assert_int_equal(run_ranks(2, crossing_plain, NULL), 0);
     setenv("TT_TRANSPORT", "tcp", 1);
     assert_int_equal(run_ranks(2, crossing, NULL), 0);
+    assert_int_equal(run_ranks(2, crossing_plain, NULL), 0);
     unsetenv("TT_TRANSPORT");
 }
 
 static void test_many(void **state) {
     (void)state;
     assert_int_equal(run_ranks(2, many, NULL), 0);
+    assert_int_equal(run_ranks(2, never_walked, NULL), 0);
     assert_int_equal(run_ranks(2, on_another_device, NULL), 0);
     assert_int_equal(run_ranks(2, on_far_devices, NULL), 0);
 }

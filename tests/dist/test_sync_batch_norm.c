@@ -358,9 +358,26 @@ static void make_others(tt_group *group, int rank, void *user) {
     tt_module_free(m);
 }
 
+/* Refused on rank 0 alone: rank 1 learns that at once. */
+static void refuse_alone(tt_group *group, int rank, void *user) {
+    (void)user;
+    tt_status wanted = rank ? TT_ERR_MISMATCH : TT_ERR_INVALID;
+    CHECK(!tt_nn_sync_batch_norm(group, rank ? 64 : 0) && tt_last_status() == wanted);
+    if (rank)
+        CHECK_TEXT("of 64 features");
+    CHECK_TEXT(rank ? "rank 0 has a call that it refuses" : "num_features");
+    tt_module *m = rank ? tt_nn_batch_norm1d(4) : NULL;
+    CHECK(!tt_convert_sync_batchnorm(m, group) && (!rank || tt_last_status() == TT_ERR_MISMATCH));
+    tt_module_free(m);
+    m = tt_nn_sync_batch_norm(group, 4); /* the group lives on */
+    CHECK(m);
+    tt_module_free(m);
+}
+
 static void layers_that_differ_between_ranks_are_named(void **state) {
     (void)state;
     assert_int_equal(run_ranks(2, make_others, NULL), 0);
+    assert_int_equal(run_ranks(2, refuse_alone, NULL), 0);
 }
 
 static void give_too_little(tt_group *group, int rank, void *user) {

@@ -23,9 +23,20 @@ static double difference(const tt_tensor *a, const tt_tensor *b) {
     tt_tensor *x = tt_contiguous((tt_tensor *)(uintptr_t)a), *y = tt_contiguous((tt_tensor *)(uintptr_t)b);
     double worst = 0;
     CHECK(x && y && tt_tensor_numel(x) == tt_tensor_numel(y));
-    for (int64_t i = 0; i < tt_tensor_numel(x); i++)
-        worst = fmax(worst, fabs((double)tt_tensor_f32(x)[i] - tt_tensor_f32(y)[i]));
+    for (int64_t i = 0; i < tt_tensor_numel(x); i++) {
+        double apart = fabs((double)tt_tensor_f32(x)[i] - tt_tensor_f32(y)[i]);
+        if (isnan(apart))
+            return apart; /* less than nothing */
+        worst = fmax(worst, apart);
+    }
     return worst;
+}
+
+static bool has_nan(const tt_tensor *x) {
+    bool some = false;
+    for (int64_t i = 0; i < tt_tensor_numel(x); i++)
+        some |= isnan(tt_tensor_f32(x)[i]);
+    return some;
 }
 
 /* This rank's part of x along `dim`. */
@@ -106,6 +117,23 @@ static void embedding_layer(tt_group *group) {
     tt_module_free(plain), tt_module_free(divided);
 }
 
+/* A word whose row is not finite is no one else's, nor is what comes back for theirs. */
+static void broken_row(tt_group *group) {
+    TT_AUTO_SCOPE;
+    tt_manual_seed(5);
+    tt_module *divided = tt_nn_vocab_parallel_embedding(WORDS, 2, group);
+    tt_tensor *weight = parameter(divided, "weight");
+    if (tt_get_rank(group) == 0) {
+        TT_NO_GRAD;
+        tt_tensor_f32(weight)[0] = NAN;
+    }
+    tt_tensor *word = tt_full(TT_SHAPE(1), TT_I64, WORDS - 1), *y = tt_module_forward(divided, word);
+    CHECK(y && !has_nan(y));
+    backward_of(y, tt_full(TT_SHAPE(1, 2), TT_F32, INFINITY));
+    CHECK(!has_nan(tt_grad(weight)));
+    tt_module_free(divided);
+}
+
 /* ---- the loss ---- */
 
 static void one_loss(tt_group *group, tt_reduction reduction, bool ignores) {
@@ -121,6 +149,33 @@ static void one_loss(tt_group *group, tt_reduction reduction, bool ignores) {
     backward_of(loss, g);
     backward_of(mine, g);
     CHECK(difference(tt_grad(z), part(tt_grad(x), 1, group)) < 1e-6);
+}
+
+/* Logits that are masked: at both ends, all of a rank's own, all of an ignored row's, and that of a target. */
+static void masked_logits(tt_group *group) {
+    TT_AUTO_SCOPE;
+    tt_tensor *t = tt_from_data(((int64_t[]){1, 22, 23, -100, 20, 3}), TT_SHAPE(BATCH), TT_I64);
+    tt_tensor *x = tt_scale(drawn(3, TT_SHAPE(BATCH, WORDS)), 5), *losses[2], *z;
+    int64_t own = WORDS / tt_get_world_size(group);
+    for (int64_t b = 0; b < BATCH; b++)
+        tt_tensor_f32(x)[b * WORDS] = tt_tensor_f32(x)[b * WORDS + own % WORDS] = -INFINITY;
+    for (int64_t v = 0; v < WORDS; v++)
+        if (v < own % WORDS) /* not where one rank has all */
+            tt_tensor_f32(x)[4 * WORDS + v] = -INFINITY;
+    CHECK(tt_requires_grad_(x, true));
+    z = tt_requires_grad_(tt_clone(tt_detach(tt_contiguous(part(x, 1, group)))), true);
+    CHECK((losses[0] = tt_cross_entropy(x, t)) && (losses[1] = tt_tp_cross_entropy(z, t, group)));
+    CHECK(isfinite(tt_tensor_f32(losses[0])[0]) && difference(losses[1], losses[0]) < 1e-5);
+    backward_of(losses[0], tt_ones(TT_SCALAR, TT_F32));
+    backward_of(losses[1], tt_ones(TT_SCALAR, TT_F32));
+    CHECK(!has_nan(tt_grad(z)) && difference(tt_grad(z), part(tt_grad(x), 1, group)) < 1e-6);
+    TT_NO_GRAD;
+    for (int64_t v = 0; v < own; v++)
+        tt_tensor_f32(z)[3 * own + v] = -INFINITY; /* the ignored row */
+    CHECK(difference(tt_tp_cross_entropy(z, t, group), losses[0]) < 1e-5);
+    tt_tensor_i64(t)[0] = 0; /* is masked */
+    float loss = tt_tensor_f32(tt_tp_cross_entropy(z, t, group))[0];
+    CHECK(isinf(loss) && loss > 0);
 }
 
 /* Central differences of this rank's logits, in f64. */
@@ -187,6 +242,8 @@ static void layers(tt_group *group, int rank, void *user) {
         one_loss(group, TT_REDUCTION_NONE, i);
     }
     embedding_layer(group);
+    masked_logits(group);
+    broken_row(group);
     finite_differences(group);
     half_logits(group);
     under_autocast(group);
@@ -300,15 +357,15 @@ static void refused(tt_group *group, int rank, void *user) {
     tt_tensor_i64(t)[1] = 6;
     CHECK(!tt_tp_cross_entropy(x, t, group) && tt_last_status() == TT_ERR_INVALID);
     CHECK_TEXT("expected classes in 0..5, got 6 at 1");
-    tt_tensor_i64(t)[1] = 5;
     CHECK(!tt_tp_cross_entropy(tt_ones(TT_SHAPE(2, 3 + rank), TT_F32), t, group));
     CHECK(tt_last_status() == TT_ERR_MISMATCH);
-    CHECK_TEXT("expected as many classes on all ranks");
+    CHECK_TEXT("expected as many classes on all ranks"); /* also where only one takes 6 for a class */
+    tt_tensor_i64(t)[1] = 5;
     CHECK(tt_tp_cross_entropy(x, t, group)); /* the group lives on */
 }
 
 static void refused_state(tt_group *group, int rank, void *user) {
-    (void)rank, (void)user;
+    (void)user;
     TT_AUTO_SCOPE;
     tt_manual_seed(1);
     tt_module *m = tt_nn_column_parallel_linear(4, 6, group), *plain = tt_nn_linear(4, 8), *none = tt_nn_relu();
@@ -318,6 +375,8 @@ static void refused_state(tt_group *group, int rank, void *user) {
     CHECK_TEXT("\"weight\": expected room for the whole tensor f32 (6, 4), got f32 (8, 4)");
     CHECK(tt_tp_load_state_dict(m, tt_module_state_dict(none)) == TT_ERR_NOT_FOUND);
     CHECK(tt_tp_save_state_dict(m, tt_module_state_dict(none)) == TT_ERR_NOT_FOUND);
+    const tt_named_tensors *full = rank ? NULL : TT_NAMED_TENSORS(2, NULL, NULL); /* malformed: rank 1 is not held up */
+    CHECK(tt_tp_save_state_dict(m, full) == (rank ? TT_OK : TT_ERR_INVALID));
     CHECK(tt_tp_load_state_dict(NULL, tt_module_state_dict(plain)) != TT_OK && tt_tp_load_state_dict(m, NULL) != TT_OK);
     tt_module_free(m), tt_module_free(plain), tt_module_free(none);
 }

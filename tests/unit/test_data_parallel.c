@@ -383,6 +383,40 @@ static void autocast_is_the_callers(void **state) {
     tt_module_free(wrapped);
 }
 
+/* A module that multiplies by a tensor that is none of its own. */
+static tt_tensor *borrowing_forward(tt_module *self, tt_tensor *x) {
+    tt_tensor *const *factor = tt_module_user(self);
+    return tt_mul(x, *factor);
+}
+
+static void leaves_from_elsewhere_get_the_same_sum(void **state) {
+    (void)state;
+    static const tt_module_class cls = TT_MODULE_CLASS(.name = "Borrowing", .forward = borrowing_forward);
+    TT_AUTO_SCOPE;
+    tt_tensor *factor = NULL, *first = NULL;
+    int hooks = 0;
+    tt_manual_seed(8);
+    tt_module *inner = tt_nn_sequential(tt_nn_linear(16, 16), tt_module_new(&cls, &factor));
+    tt_module *wrapped = tt_data_parallel(inner, .replicas = 4);
+    tt_tensor *x = tt_randn(TT_SHAPE(12, 16), NULL), *values = tt_randn(TT_SHAPE(16), NULL);
+    for (int round = 0; round < 20; round++) {
+        tt_tensor *whole = factor = tt_requires_grad_(tt_clone(values), true);
+        assert_int_equal(tt_backward(tt_sum(tt_module_forward(inner, x))), TT_OK);
+        factor = tt_requires_grad_(tt_clone(values), true);
+        assert_int_equal(tt_register_post_accumulate_grad_hook(factor, count_hook, &hooks), TT_OK);
+        assert_int_equal(tt_backward(tt_sum(tt_module_forward(wrapped, x))), TT_OK);
+        expect_near(tt_grad(factor), tt_grad(whole), 1e-5);
+        first = first ? first : tt_grad(factor);
+        assert_true(tt_equal(tt_grad(factor), first));
+    }
+    assert_int_equal(hooks, 20);
+    factor = tt_scale(tt_requires_grad_(values, true), 2);
+    assert_null(tt_module_forward(wrapped, x));
+    assert_int_equal(tt_last_status(), TT_ERR_UNSUPPORTED);
+    assert_non_null(strstr(tt_last_error(), "a result of tt_scale that was recorded before its forward"));
+    tt_module_free(wrapped);
+}
+
 /* ---- failures */
 
 /* Replica `*user` fails. */
@@ -510,6 +544,7 @@ int main(void) {
         cmocka_unit_test(passes_of_all_kinds),
         cmocka_unit_test(frozen_parameters_and_bare_modules),
         cmocka_unit_test(autocast_is_the_callers),
+        cmocka_unit_test(leaves_from_elsewhere_get_the_same_sum),
         cmocka_unit_test(a_replica_that_fails_is_named),
         cmocka_unit_test(wrong_wrappings_are_refused),
     };

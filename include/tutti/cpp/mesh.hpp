@@ -25,6 +25,7 @@ class mesh {
     int local_rank(const std::string &name) const {
         return int(at_least_0(tt_mesh_get_local_rank(get(), name.c_str())));
     }
+    int local_rank() const { return int(at_least_0(tt_mesh_get_local_rank(get(), nullptr))); }
     std::int64_t size(const std::string &name) const { return at_least_0(tt_mesh_size(get(), name.c_str())); }
     std::int64_t size() const { return tt_mesh_size(get(), nullptr); }
 

@@ -12,6 +12,8 @@
 
 #include "autograd/autocast.h"
 #include "autograd/engine.h"
+#include "autograd/leaf.h"
+#include "autograd/reach.h"
 #include "autograd/record.h"
 #include "base/error.h"
 #include "base/saved_error.h"
@@ -41,7 +43,8 @@ typedef struct replica_part {
 typedef struct replica_run {
     tt__crew *crew;
     int parts;
-    int64_t in_count, out_count, slots; /* slots: inputs, then parameters */
+    int64_t in_count, out_count, slots; /* slots: inputs, then parameters, then other leaves that they share */
+    uint64_t begun;                     /* the newest record before it */
     tt_module *module;                  /* in forward only */
     tt_tensor *const *in;               /* likewise */
     bool records;
@@ -317,7 +320,7 @@ static tt_status choose_dests(const replica_run *run) {
         bool some = false;
         for (int r = 0; r < run->parts; r++)
             some |= run->part[r].grads[s] != NULL;
-        if (some && !(run->dest[s] = tt__grad_dest(run->node, (int)s)))
+        if (some && tt__grad_wanted(run->node, (int)s) && !(run->dest[s] = tt__grad_dest(run->node, (int)s)))
             return tt_last_status();
     }
     return TT_OK;
@@ -414,19 +417,88 @@ static bool has_graph(const replica_run *run, int64_t k) {
     return false;
 }
 
+/* The inputs of the whole call, in the order of slots. */
+typedef struct slot_list {
+    tt_tensor **tensors;
+    int64_t count, room;
+    tt__pointer_map at; /* those behind the inputs */
+} slot_list;
+
+static tt_status slot_add(slot_list *l, tt_tensor *x, bool is_input) {
+    if (l->count == l->room) {
+        tt_tensor **more = zeroed((size_t)l->room * 2 + 16, sizeof *more);
+        if (!more)
+            return tt__fail(TT_ERR_MEMORY, "%s: no memory to record the call", who);
+        if (l->count)
+            memcpy(more, l->tensors, (size_t)l->count * sizeof *more);
+        tt__pool_free(l->tensors);
+        l->tensors = more;
+        l->room = l->room * 2 + 16;
+    }
+    if (!is_input && !tt__pointer_map_put(&l->at, x, l->count))
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory to record the call", who);
+    l->tensors[l->count++] = x;
+    return TT_OK;
+}
+
+static bool is_own_leaf(const replica_run *run, const replica_part *p, const tt_tensor *leaf) {
+    for (int64_t i = 0; i < run->in_count; i++)
+        if (leaf == p->in[i])
+            return true;
+    return leaf->entry.scope == p->scope || !tt__leaf_of(leaf);
+}
+
+/* Add the leaves that a replica's graph shares with others: of what a forward function finds elsewhere. */
+static tt_status add_shared_leaves(const replica_run *run, const replica_part *p, const tt__reach *reach,
+                                   slot_list *l) {
+    for (int64_t i = 0; i < reach->node_count; i++)
+        if (reach->nodes[i].node->number <= run->begun)
+            return tt__fail(TT_ERR_UNSUPPORTED,
+                            "%s: the module uses a result of %s that was recorded before its forward, whose record "
+                            "replicas can't share; give it as an input",
+                            who, reach->nodes[i].node->op->name);
+    for (int64_t i = 0; i < reach->leaf_count; i++) {
+        tt_tensor *leaf = reach->leaves[i].tensor;
+        if (tt__pointer_map_get(&l->at, leaf) < 0 && !is_own_leaf(run, p, leaf))
+            TT__TRY(slot_add(l, leaf, false));
+    }
+    return TT_OK;
+}
+
+static tt_status list_slots(const replica_run *run, const tt_named_tensors *parameters, tt_tensor *const *in,
+                            slot_list *l) {
+    for (int64_t s = 0; s < run->in_count; s++)
+        TT__TRY(slot_add(l, in[s], true));
+    for (int64_t s = 0; s < parameters->count; s++)
+        TT__TRY(slot_add(l, parameters->tensors[s], false));
+    for (int r = 0; r < run->parts; r++) {
+        const replica_part *p = &run->part[r];
+        if (!p->joined)
+            continue;
+        tt__reach reach = {0};
+        tt_status status = tt__reach_from(&reach, p->joined);
+        if (!status)
+            status = add_shared_leaves(run, p, &reach, l);
+        tt__reach_free(&reach);
+        TT__TRY(status);
+    }
+    return TT_OK;
+}
+
 /* Record the call, whose record then owns the run. */
 static tt_status record_run(replica_run *run, const tt_named_tensors *parameters, tt_tensor *const *in,
                             tt_tensor *const *out) {
-    run->slots = run->in_count + parameters->count;
-    tt_tensor **inputs = zeroed((size_t)run->slots + 1, sizeof *inputs);
+    slot_list l = {0};
     tt_node *node = NULL;
-    for (int64_t s = 0; inputs && s < run->slots; s++)
-        inputs[s] = s < run->in_count ? in[s] : parameters->tensors[s - run->in_count];
-    if (inputs)
-        node = tt__node_new(&replicas_op, (int)run->slots, inputs, (int)run->out_count, 0, &run, sizeof(replica_run *));
-    tt__pool_free(inputs);
-    if (!node)
-        return tt__fail(TT_ERR_MEMORY, "%s: no memory to record the call", who);
+    tt_status status = list_slots(run, parameters, in, &l);
+    if (!status) {
+        run->slots = l.count;
+        node = tt__node_new(&replicas_op, (int)l.count, l.tensors, (int)run->out_count, 0, &run, sizeof(replica_run *));
+        status = node ? TT_OK : tt__fail(TT_ERR_MEMORY, "%s: no memory to record the call", who);
+    }
+    tt__pool_free(l.tensors);
+    tt__pointer_map_free(&l.at);
+    TT__TRY(status);
     for (int64_t k = 0; k < run->out_count; k++)
         if (has_graph(run, k))
             tt__node_made(node, (int)k, out[k]);
@@ -483,6 +555,7 @@ tt_status tt__replicas_forward(tt__crew *crew, int replicas, tt_module *module, 
     run->module = module;
     run->in = in;
     run->records = tt__is_recording();
+    run->begun = tt__node_last_number();
     run->autocast = tt__autocast_state();
     run->seed = parts > 1 ? generator_print(tt_default_generator()) : 0;
     tt_status status = replicas_run_forward(run, parameters, out, &owned);

@@ -25,7 +25,8 @@ typedef struct parcel {
     _Atomic int refs;
     tt__stage_link link;
     tt__activation_heading heading;
-    tt_tensor *x;        /* what is sent: contiguous, on the host */
+    tt_tensor *x;        /* while it is sent: contiguous, on the host */
+    tt_shape shape;      /* of it */
     tt_tensor *gradient; /* receives it; NULL: nothing waits for it now */
     tt_work *work;       /* of the gradient */
 } parcel;
@@ -43,10 +44,19 @@ static void on_message_done(tt_status status, int source, void *user) {
     parcel_unref(user);
 }
 
+/* The elements are with the peer: a record that is never walked keeps room for a gradient alone. */
+static void on_elements_done(tt_status status, int source, void *user) {
+    (void)status, (void)source;
+    parcel *p = user;
+    tt__tensor_unref(p->x);
+    p->x = NULL;
+    parcel_unref(p);
+}
+
 /* The message keeps the parcel until it is done: for ever, where there is no memory to be told of that. */
-static tt_status keep_for(parcel *p, tt_work *work) {
+static tt_status keep_for(parcel *p, tt_work *work, void (*done)(tt_status, int, void *)) {
     atomic_fetch_add_explicit(&p->refs, 1, memory_order_relaxed);
-    return tt_work_add_done_callback(work, on_message_done, p);
+    return tt_work_add_done_callback(work, done, p);
 }
 
 static int next_gradient_tag(void) {
@@ -55,14 +65,19 @@ static int next_gradient_tag(void) {
     return (int)(TT__GRADIENT_TAGS + (int64_t)(n % (1u << 29)) * 2);
 }
 
-static tt_status begin_send(parcel *p, const void *data, int64_t count, tt_dtype dtype, int tag, tt_work **work) {
-    TT__TRY(tt__stage_send(&p->link, data, count, dtype, tag, work));
-    return keep_for(p, *work);
+static tt_status begin_heading(parcel *p, int tag, tt_work **work) {
+    TT__TRY(tt__stage_send(&p->link, &p->heading, TT__HEADING_WORDS, TT_I64, tag, work));
+    return keep_for(p, *work, on_message_done);
+}
+
+static tt_status begin_elements(parcel *p, int tag, tt_work **work) {
+    TT__TRY(tt__stage_send(&p->link, p->x->data, p->x->numel, p->x->dtype, tag, work));
+    return keep_for(p, *work, on_elements_done);
 }
 
 /* Have memory wait for the gradient, without a deadline: that of its notice counts. */
 static tt_status await_gradient(parcel *p) {
-    tt_tensor *room = tt__tensor_new(who, p->x->shape, p->x->dtype);
+    tt_tensor *room = tt__tensor_new(who, p->shape, (tt_dtype)p->heading.dtype);
     if (!room)
         return tt_last_status();
     p->gradient = tt__tensor_detached(who, room);
@@ -73,7 +88,7 @@ static tt_status await_gradient(parcel *p) {
     link.timeout_ms = INT64_MAX;
     TT__TRY(tt__stage_recv(&link, p->gradient->data, p->gradient->numel, p->gradient->dtype,
                            (int)p->heading.gradient_tag, &p->work));
-    return keep_for(p, p->work);
+    return keep_for(p, p->work, on_message_done);
 }
 
 /* Wait for a while: a peer that is ready has it then, and one that itself waits for us won't keep us. */
@@ -93,12 +108,12 @@ static tt_status send_parcel(parcel *p, int tag) {
     bool wants = p->heading.gradient_tag >= 0;
     tt_status status = wants ? await_gradient(p) : TT_OK;
     if (!status)
-        status = begin_send(p, &p->heading, TT__HEADING_WORDS, TT_I64, tag, &heading);
+        status = begin_heading(p, tag, &heading);
     if (!status)
-        status = begin_send(p, p->x->data, p->x->numel, p->x->dtype, tag, &elements);
+        status = begin_elements(p, tag, &elements);
     if (!status && wants)
         wait_a_while(elements);
-    else if (!status)
+    else if (!status) /* no backward will tell how it ended, nor keep the caller from leaving the group */
         status = tt_work_wait(elements);
     tt_work_free(heading);
     tt_work_free(elements);
@@ -121,9 +136,11 @@ static tt_status send_activation_backward(tt_node *node) {
     tt_status status = p->gradient ? TT_OK : await_gradient(p);
     if (!status)
         status = receive_gradient(p);
-    if (status)
-        return tt__fail_prefix("%s: the gradient of %s from rank %d", who, TT__DESCRIBE(p->x),
+    if (status) {
+        const tt_tensor sent = {.dtype = (tt_dtype)p->heading.dtype, .shape = p->shape};
+        return tt__fail_prefix("%s: the gradient of %s from rank %d", who, TT__DESCRIBE(&sent),
                                tt__stage_peer(&p->link));
+    }
     tt_tensor *gradient = p->gradient;
     p->gradient = NULL; /* another pass has its own */
     const tt_device *device = node->edge[0].device;
@@ -155,6 +172,7 @@ static parcel *parcel_new(const tt_send_activation_args *a) {
     p->x = tt__activation_plain(who, a->x);
     if (!p->x)
         return parcel_unref(p), NULL;
+    p->shape = p->x->shape;
     p->heading = (tt__activation_heading){.magic = TT__ACTIVATION,
                                           .dtype = p->x->dtype,
                                           .gradient_tag = tt__wants_grad(1, &a->x) ? next_gradient_tag() : -1,

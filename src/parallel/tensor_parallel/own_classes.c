@@ -5,6 +5,8 @@
 #include "base/error.h"
 #include "tensor/tensor.h"
 
+#include <tutti/functional.h>
+
 /* The same on the host, as plain arrays (B). */
 typedef struct sorted {
     int64_t *place;
@@ -74,4 +76,11 @@ void tt__own_classes_end(tt__own_classes *own) {
     tt__tensor_unref(own->place);
     tt__tensor_unref(own->is_own);
     tt__tensor_unref(own->counts);
+}
+
+tt_tensor *tt__only_where(tt_tensor *mask, tt_tensor *x) {
+    tt_tensor *is = tt_to(mask, TT_BOOL), *zeros = x ? tt_zeros_like(mask) : NULL, *y = tt_where(is, x, zeros);
+    tt__abandon(is);
+    tt__abandon(zeros);
+    return y;
 }

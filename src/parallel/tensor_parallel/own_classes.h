@@ -27,4 +27,8 @@ typedef struct tt__class_list {
 bool tt__own_classes_find(const char *who, tt__own_classes *own, const tt__class_list *list);
 void tt__own_classes_end(tt__own_classes *own);
 
+/* x where `mask` is 1, and 0 elsewhere, also of an x that is not finite there, which a product would not do; with
+ * broadcasting, recorded. */
+tt_tensor *tt__only_where(tt_tensor *mask, tt_tensor *x);
+
 #endif

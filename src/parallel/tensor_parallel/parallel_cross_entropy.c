@@ -59,17 +59,21 @@ static tt_tensor *max_of_all(tt_tensor *x, tt_group *group) {
     return tt_view(tt_narrow(all, 0, 0, (int64_t)B), TT_SHAPE((int64_t)B, 1));
 }
 
-static bool compute_loss(tt_tensor *x, const tt__own_classes *own, tt_group *group, loss_parts *parts) {
+/* The classes are compared first: a rank with fewer than the others would refuse targets that are theirs, alone. */
+static bool compute_loss(tt_tensor *x, const tt__class_list *list, tt_group *group, tt__own_classes *own,
+                         loss_parts *parts) {
     int64_t B = tt_tensor_size(x, 0);
     tt_tensor *max = max_of_all(x, group);
-    tt_tensor *z = max ? tt_sub(x, max) : NULL, *exps = tt_exp(z);
-    tt_tensor *target = tt_mul(tt_gather_dim(z, 1, own->place), own->is_own);
+    if (!max || !tt__own_classes_find(who, own, list))
+        return false;
+    tt_tensor *z = tt_sub(x, max), *exps = tt_exp(z);
+    tt_tensor *target = tt__only_where(own->is_own, tt_gather_dim(z, 1, own->place));
     tt_tensor *sum = tt_sum(exps, .dim = TT_DIMS(1), .keepdim = true);
     tt_tensor *both = target && sum ? tt_cat((tt_tensor *[]){sum, target}, 2, 0) : NULL;
     if (!both || tt__tp_all_reduce(who, group, both, TT_SUM))
         return false;
     tt_tensor *sums = tt_narrow(both, 0, 0, B);
-    tt_tensor *rows = tt_mul(tt_sub(tt_log(sums), tt_narrow(both, 0, B, B)), own->counts);
+    tt_tensor *rows = tt__only_where(own->counts, tt_sub(tt_log(sums), tt_narrow(both, 0, B, B)));
     rows = tt_reshape(rows, TT_SHAPE(B));
     if (!rows)
         return false;
@@ -78,12 +82,12 @@ static bool compute_loss(tt_tensor *x, const tt__own_classes *own, tt_group *gro
     return parts->exps && parts->sums && parts->rows;
 }
 
-/* The losses of the rows (B), recorded. */
-static tt_tensor *row_losses(tt_tensor *x, const tt__own_classes *own, tt_group *group) {
+/* The losses of the rows (B), recorded. Fills in `own`, empty before. */
+static tt_tensor *row_losses(tt_tensor *x, const tt__class_list *list, tt_group *group, tt__own_classes *own) {
     loss_parts p = {NULL, NULL, NULL};
     bool no_grad = tt_no_grad_begin();
     int scope = tt_scope_begin();
-    bool computed = compute_loss(x, own, group, &p);
+    bool computed = compute_loss(x, list, group, own, &p);
     tt_scope_end(scope);
     tt_no_grad_end(no_grad);
     tt_tensor *rows = computed ? tt__tensor_alias(who, p.rows, p.rows->shape, p.rows->stride, 0)
@@ -137,8 +141,8 @@ tt_tensor *tt_tp_cross_entropy_with(const tt_tp_cross_entropy_args *args, size_t
     if (!x)
         return NULL;
     const tt__class_list list = {a.target, tt_tensor_size(x, 1), a.group, x->dtype, &ignore};
-    tt__own_classes own;
-    tt_tensor *rows = tt__own_classes_find(who, &own, &list) ? row_losses(x, &own, a.group) : NULL;
+    tt__own_classes own = {0};
+    tt_tensor *rows = row_losses(x, &list, a.group, &own);
     int64_t counted = own.counted;
     tt__own_classes_end(&own);
     if (half)

@@ -16,7 +16,7 @@ static const char who[] = "tt_nn_vocab_parallel_embedding";
 /* The rows of one's own (B,1,C), and zeros. */
 static tt_tensor *own_rows(const tt__sharding *s, const tt__own_classes *own) {
     tt_tensor *rows = tt_embedding(s->weight, own->place);
-    tt_tensor *is_own = tt_view(own->is_own, TT_SHAPE(own->is_own->numel, 1, 1)), *y = tt_mul(rows, is_own);
+    tt_tensor *is_own = tt_view(own->is_own, TT_SHAPE(own->is_own->numel, 1, 1)), *y = tt__only_where(is_own, rows);
     tt__abandon(rows);
     tt__abandon(is_own);
     return y;

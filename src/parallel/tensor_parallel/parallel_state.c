@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/saved_error.h"
 #include "nn/module.h"
 #include "parallel/tensor_parallel/tensor_parallel.h"
 #include "tensor/named_tensors.h"
@@ -161,10 +162,13 @@ tt_status tt_tp_save_state_dict(tt_module *module, const tt_named_tensors *full)
     static const char who[] = "tt_tp_save_state_dict";
     model_state m = {NULL, NULL};
     TT__TRY(list_state(who, module, &m));
-    if (full)
-        TT__TRY(tt__named_tensors_check(who, full, true));
+    tt_status listed = full ? tt__named_tensors_check(who, full, true) : TT_OK;
+    tt__saved_error why;
+    tt__error_save(&why);
     bool no_grad = tt_no_grad_begin();
-    tt_status status = save_joined(who, &m, full);
+    tt_status status = save_joined(who, &m, listed ? NULL : full); /* the others need this rank's parts */
     tt_no_grad_end(no_grad);
-    return status;
+    if (listed)
+        tt__error_restore(&why);
+    return listed ? listed : status;
 }

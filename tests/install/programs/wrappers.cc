@@ -767,6 +767,7 @@ static void meshes(tutti::group &world) {
     tutti::mesh mesh = tutti::init_device_mesh(world, {{"dp", 1}, {"tp"}});
     EXPECT(mesh.size() == 2 && mesh.size("tp") == 2 && mesh.local_rank("tp") == world.rank());
     EXPECT(mesh.dim_names() == std::vector<std::string>({"dp", "tp"}) && mesh.coordinate()[1] == world.rank());
+    EXPECT(mesh.slice({"tp"}).local_rank() == world.rank() && mesh.slice({"tp"}).size() == 2);
     EXPECT(mesh.slice({"tp"}).group().world_size() == 2 && mesh.flatten("all").group("all").rank() == world.rank());
     EXPECT(thrown_by([&] { mesh.group("pp"); }).status() == TT_ERR_NOT_FOUND);
     EXPECT(thrown_by([&] { mesh.size("pp"); }).status() == TT_ERR_NOT_FOUND);
