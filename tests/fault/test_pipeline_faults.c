@@ -169,6 +169,78 @@ static void faults_anywhere(void **state) {
     }
 }
 
+/* ---- a rank that fails when it has nothing more to send ---- */
+
+static bool loss_fails;
+
+static tt_tensor *failing_loss(tt_tensor *y, tt_tensor *target, void *user) {
+    (void)user;
+    if (loss_fails)
+        tt_ignore(tt_fail(TT_ERR_INVALID, "the loss has failed"));
+    return loss_fails ? NULL : tt_cross_entropy(y, target);
+}
+
+/* What the rank that fails returns, and the others; afterwards all refuse to go on, and free without waiting. */
+static void check_late_failure(tt_group *group, tt_pipeline *pipe, bool fails, tt_status status, const char *text) {
+    char who[64];
+    CHECK(status == (fails ? TT_ERR_INVALID : TT_ERR_PEER));
+    CHECK_TEXT(text);
+    snprintf(who, sizeof who, "rank %d failed", tt_get_world_size(group) - 1);
+    if (!fails)
+        CHECK_TEXT(who);
+    CHECK(tt_pipeline_step(pipe, NULL, NULL) == TT_ERR_STATE);
+    CHECK_TEXT(text);
+    int64_t begin = tt__now_ms();
+    tt_pipeline_free(pipe);
+    CHECK(tt__now_ms() - begin < PATIENCE_MS / 2);
+}
+
+static void fail_in_last_loss(tt_group *group, int rank, void *user) {
+    (void)user;
+    TT_AUTO_SCOPE;
+    bool last = rank == tt_get_world_size(group) - 1;
+    tt_pipeline *pipe = NULL;
+    tt_module *model = make_model(3);
+    double loss;
+    CHECK_OK(tt_pipeline_new(&pipe, group, model, MICROS, .loss = failing_loss));
+    CHECK_OK(step_on(pipe)); /* so that there are slots */
+    loss_fails = true;
+    tt_tensor *x = tt_randn(TT_SHAPE(MICROS, FEATURES), NULL);
+    tt_tensor *target = tt_randint(0, FEATURES, TT_SHAPE(MICROS), NULL);
+    tt_status status = tt_pipeline_evaluate(pipe, x, target, .loss = &loss);
+    check_late_failure(group, pipe, last, status, "the loss has failed");
+    tt_module_free(model);
+}
+
+/* Of the weight that the last rank's trap scales by: its gradient is of the weights' half. */
+static tt_tensor *scaling_trap_forward(tt_module *self, tt_tensor *x) {
+    tt_tensor *scale = trap_forward(self, tt_module_parameters(self)->tensors[0]);
+    return scale ? tt_mul(x, scale) : NULL;
+}
+
+static void fail_in_last_weights(tt_group *group, int rank, void *user) {
+    (void)user;
+    static const tt_module_class cls = TT_MODULE_CLASS(.name = "ScalingTrap", .forward = scaling_trap_forward);
+    const scene at_the_end = {.fault = FAILED, .in_backward = true, .when = MICROS - 1};
+    bool last = rank == tt_get_world_size(group) - 1;
+    tt_pipeline *pipe = NULL;
+    tt_module *model = make_model(1), *scaling = tt_module_new(&cls, NULL);
+    CHECK_OK(tt_module_register_parameter(scaling, "scale", tt_ones(TT_SHAPE(FEATURES), TT_F32)));
+    CHECK_OK(tt_module_add_module(model, "scaling", scaling));
+    CHECK_OK(tt_pipeline_new(&pipe, group, model, MICROS, .schedule = TT_PIPELINE_ZERO_BUBBLE,
+                             .split = (const int64_t[]){1, 2}, .split_count = 2));
+    trap.scene = last ? &at_the_end : NULL;
+    check_late_failure(group, pipe, last, step_on(pipe), "the trap has closed");
+    tt_module_free(model);
+}
+
+static void a_late_failure_is_known_everywhere(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(2, fail_in_last_loss, NULL), 0);
+    assert_int_equal(run_ranks(3, fail_in_last_loss, NULL), 0);
+    assert_int_equal(run_ranks(2, fail_in_last_weights, NULL), 0);
+}
+
 /* ---- what does not fit ---- */
 
 typedef struct misfit {
@@ -264,6 +336,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(misfits_are_named_on_every_rank),
         cmocka_unit_test(batches_that_do_not_fit_are_refused_everywhere),
+        cmocka_unit_test(a_late_failure_is_known_everywhere),
         cmocka_unit_test(each_fault_on_each_rank),
         cmocka_unit_test(faults_anywhere),
     };

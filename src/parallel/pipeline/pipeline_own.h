@@ -34,7 +34,8 @@ struct tt_pipeline {
     int rank, ranks;
     tt_module *model;
     int64_t micros, chunks, stages;
-    int64_t *first_part; /* (stages + 1) */
+    int64_t *first_part;    /* (stages + 1) */
+    uint64_t parts_summary; /* of the model's parts, of which it is made */
     tt_pipeline_schedule kind;
     tt__schedule train, forward;
     tt_pipeline_loss loss;
