@@ -98,7 +98,7 @@ typedef struct tt__batch {
     tt_tensor **ys; /* (micros), or NULL: come out, kept */
 } tt__batch;
 
-/* Run this rank's list. After a failure the neighbours know. */
+/* Run this rank's list. Collective: fails on all ranks, if on one. */
 tt_status tt__pipeline_run(tt_pipeline *pipe, tt__batch *batch);
 
 /* Micro-batch m's examples: how many come before, how many it has. */
