@@ -120,8 +120,8 @@ typedef struct tt_module_class {
     tt_module *(*wrapped)(tt_module *self);
 
     /* Optional, all three or none: the forward of one tensor as a chain, which pipelines cut (pipeline.h). How many
-     * parts it has, at least 1; part `part`, from 0, of what the one before gave; number `k` of the modules whose
-     * parameters and buffers a part uses, NULL: no more. */
+     * parts it has (less than 1: it is one part); part `part`, from 0, of what the one before gave; number `k` of the
+     * modules whose parameters and buffers a part uses, NULL: no more. */
     int64_t (*part_count)(tt_module *self);
     tt_tensor *(*forward_part)(tt_module *self, int64_t part, tt_tensor *x);
     tt_module *(*part_module)(tt_module *self, int64_t part, int64_t k);
@@ -133,8 +133,8 @@ typedef struct tt_module_class {
 #endif
 
 /* Make a module of this class, in training mode, without parameters and children; the class is copied. `user` is
- * borrowed, unless the class has .destroy. NULL on failure: TT_ERR_INVALID a class without name, size or forward, or
- * whose .wrapped gives NULL; TT_ERR_MEMORY. */
+ * borrowed, unless the class has .destroy. NULL on failure: TT_ERR_INVALID a class without name, size or forward,
+ * with some of a chain's three functions, or whose .wrapped gives NULL; TT_ERR_MEMORY. */
 TT_API tt_module *tt_module_new(const tt_module_class *cls, void *user);
 
 /* Return what tt_module_new() was given as `user`; NULL for NULL. */

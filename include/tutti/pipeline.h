@@ -3,8 +3,9 @@
  * A model is a chain of parts: a Sequential its children (those of Sequentials in it counted one by one),
  * tt_model_gpt() and tt_model_gpt2() embedding, blocks, head, tt_model_resnet18() and its kin stem, blocks, head;
  * another model says so in its class (part_count, nn.h), or is one part. A module with forward hooks, or prepared by
- * tt_amp_initialize(), is one part. Stages are runs of parts. With R ranks and C stages a rank, rank r runs stages r, R
- * + r, 2 R + r, ... Between stages goes one tensor of floats, whose shape may differ from step to step.
+ * tt_amp_initialize(), is one part. The parts must stay those of which tt_pipeline_new() was made: hooks, children and
+ * tt_amp_initialize() come before it. Stages are runs of parts. With R ranks and C stages a rank, rank r runs stages r,
+ * R + r, 2 R + r, ... Between stages goes one tensor of floats, whose shape may differ from step to step.
  *
  * A step cuts the batch along dimension 0 into micro-batches, whose sizes differ by one at most (the first are larger,
  * as torch.tensor_split() cuts), runs them by a schedule, and leaves in tt_grad() the gradient of the mean over the
@@ -77,7 +78,9 @@ typedef struct tt_pipeline_new_args {
  * PyTorch: PipelineStage, Schedule1F1B, ... of torch.distributed.pipelining.
  * Errors: TT_ERR_INVALID a split that doesn't fit the model, more stages than parts, micro-batches that the schedule
  * can't have, a parameter that several stages use (tied weights: keep their parts in one stage, or untie them);
- * TT_ERR_MISMATCH ranks that gave different ones, by name, on all ranks; those of a collective and of tt_ddp(). */
+ * TT_ERR_MISMATCH ranks, or pipelines beside each other, that gave different ones, by name, on all ranks (where one has
+ * no `data_group` and its counterparts have one, these wait for it until their timeout); TT_ERR_PEER another rank
+ * failed; those of a collective and of tt_ddp(). */
 TT_API TT_NODISCARD tt_status tt_pipeline_new_with(const tt_pipeline_new_args *args, size_t size);
 
 /* End it; the model and what it has learned stay. Collective as tt_reducer_free() is. NULL is allowed. */
@@ -101,13 +104,14 @@ typedef struct tt_pipeline_step_args {
 /* Run all micro-batches forward and backward. Gradients are added to those that are there, so zero them between steps;
  * with a `data_group` they are averaged over it, once a step.
  *   tt_pipeline_step(pipe, x, target, .loss = &loss)
- * PyTorch: schedule.step(x) on the first rank, step(target=target, losses=losses) on the last, step() between.
- * Blocks until this rank's part is done. Each wait for another rank has the group's timeout.
+ * PyTorch: schedule.step(x) on the first rank, step(target=target, losses=losses) on the last, step() between. Records
+ * also under TT_NO_GRAD. Blocks until all ranks' parts are done. Each wait for another rank has the group's timeout.
  * Errors, on every rank: TT_ERR_INVALID no x or target where one is needed, batches of different sizes, fewer examples
- * than micro-batches; TT_ERR_MISMATCH one rank evaluates. Of a rank that dies, freezes or fails within a step:
- * TT_ERR_PEER, TT_ERR_TIMEOUT, with what was waited for ("rank 1 waited for the activations of micro-batch 3 from stage
- * 0"). What the model and the loss return. After an error within the step gradients are undefined, and the pipeline can
- * only be freed (TT_ERR_STATE). */
+ * than micro-batches; TT_ERR_MISMATCH one rank evaluates; TT_ERR_STATE a rank's model has other parts now. Of a rank
+ * that dies, freezes or fails within a step: TT_ERR_PEER, TT_ERR_TIMEOUT, with what was waited for ("rank 1 waited for
+ * the activations of micro-batch 3 from stage 0") or why it failed. Ranks of other pipelines of a `data_group` learn of
+ * it when they average with that rank, at the latest by their timeout. What the model and the loss return. After an
+ * error within the step gradients are undefined, and the pipeline can only be freed (TT_ERR_STATE). */
 TT_API TT_NODISCARD tt_status tt_pipeline_step_with(const tt_pipeline_step_args *args, size_t size);
 
 typedef struct tt_pipeline_evaluate_args {
@@ -125,7 +129,7 @@ typedef struct tt_pipeline_evaluate_args {
 TT_API TT_NODISCARD tt_status tt_pipeline_evaluate_with(const tt_pipeline_evaluate_args *args, size_t size);
 
 /* Give each rank's `model` the parameters and buffers of all stages, to save it whole or to use it unsplit. Errors:
- * those of a collective. */
+ * TT_ERR_STATE, TT_ERR_MISMATCH a model has other parts now; those of a collective. */
 TT_API TT_NODISCARD tt_status tt_pipeline_gather(tt_pipeline *pipeline);
 
 /* How the last training step went. */
@@ -139,8 +143,9 @@ typedef struct tt_pipeline_times {
 /* Fill *times, alike on all ranks but for rank_busy_ms. TT_ERR_STATE: there was no step yet. */
 TT_API TT_NODISCARD tt_status tt_pipeline_get_times(tt_pipeline *pipeline, tt_pipeline_times *times);
 
-/* Write what ran in the last training step to `path` (rank 0's), as a trace that Perfetto shows and `tutti trace
- * --pipeline` draws, whole or not at all. Errors, on all ranks: TT_ERR_STATE no step yet; TT_ERR_IO. */
+/* Write what ran in the last training step to `path` (rank 0's; others' is ignored, may be NULL), as a trace that
+ * Perfetto shows and `tutti trace --pipeline` draws, whole or not at all. Errors, on all ranks: TT_ERR_STATE no step
+ * yet; TT_ERR_INVALID no path; TT_ERR_IO. */
 TT_API TT_NODISCARD tt_status tt_pipeline_write_trace(tt_pipeline *pipeline, const char *path);
 
 /* How many parts a model has that a split may come between; 0 for NULL. */

@@ -23,6 +23,12 @@ static tt_status check_class(const tt_module_class *cls) {
         return tt__fail(TT_ERR_INVALID,
                         "tt_module_new: expected a class with a name and a forward function, got \"%s\"",
                         known.name ? known.name : "NULL");
+    int chain_functions = !!known.part_count + !!known.forward_part + !!known.part_module;
+    if (chain_functions && chain_functions < 3)
+        return tt__fail(TT_ERR_INVALID,
+                        "tt_module_new: class %s: expected .part_count, .forward_part and .part_module, or none of "
+                        "them, got %d",
+                        known.name, chain_functions);
     return TT_OK;
 }
 

@@ -63,8 +63,14 @@ static tt_module *child_of_part(tt_module *self, int64_t *part) {
 }
 
 static tt_tensor *sequential_forward_part(tt_module *self, int64_t part, tt_tensor *x) {
-    tt_module *child = child_of_part(self, &part);
-    return child ? tt__chain_forward(child, part, x) : x;
+    int64_t of_child = part;
+    tt_module *child = child_of_part(self, &of_child);
+    if (child)
+        return tt__chain_forward(child, of_child, x);
+    if (part == 0 && tt_module_child_count(self) == 0)
+        return x;
+    return tt__tensor_fail(TT_ERR_STATE, "forward: a Sequential of %lld parts has no part %lld",
+                           (long long)sequential_part_count(self), (long long)part);
 }
 
 static tt_module *sequential_part_module(tt_module *self, int64_t part, int64_t k) {

@@ -415,6 +415,100 @@ static void tcp_gives_the_same_bits(void **state) {
     with_ranks(3, by_messages, &g);
 }
 
+/* ---- a heap that has no room for slots ---- */
+
+static int in_small_heap(tt_store *store, int rank, int world, void *arg) {
+    const trial *t = arg;
+    tt_group *group = NULL;
+    tt_pipeline *pipe = NULL;
+    void *rest = NULL;
+    CHECK(!setenv("TT_SYMMETRIC_HEAP", "4M", 1));
+    CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = PATIENCE_MS,
+                                   .heartbeat_ms = CALM_MS));
+    CHECK(tt_group_alloc(&rest, group, 64 << 20) == TT_ERR_MEMORY); /* that is all there is */
+    run_trial(group, rank, arg);
+
+    /* A micro-batch of activations is 1 MiB: the first step's messages show that slots would help. */
+    tt_manual_seed(1);
+    tt_module *wide = tt_nn_sequential(tt_nn_linear(6, 4096), tt_nn_relu(), tt_nn_linear(4096, 5));
+    CHECK_OK(tt_pipeline_new(&pipe, group, wide, t->micros, .split = (const int64_t[]){2, 1}, .split_count = 2));
+    for (int step = 0; step < 3; step++) {
+        TT_AUTO_SCOPE;
+        CHECK_OK(tt_pipeline_step(pipe, vectors(64 * t->micros), classes(64 * t->micros)));
+    }
+    tt_pipeline_free(pipe);
+    tt_module_free(wide);
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+static void messages_go_where_slots_have_no_room(void **state) {
+    (void)state;
+    trial t = {&mlp, TT_PIPELINE_ZERO_BUBBLE, 0, 4, 9, .recompute = false};
+    with_ranks(2, in_small_heap, &t);
+}
+
+/* ---- what a program may do around a step, and say in a class ---- */
+
+static void train_under_no_grad(tt_group *group, int rank, void *user) {
+    (void)rank, (void)user;
+    TT_AUTO_SCOPE;
+    tt_pipeline *pipe = NULL;
+    tt_module *model = make_mlp();
+    CHECK_OK(tt_pipeline_new(&pipe, group, model, 4));
+    tt_tensor *x = vectors(8), *target = classes(8);
+    {
+        TT_NO_GRAD;
+        CHECK_OK(tt_pipeline_step(pipe, x, target));
+        CHECK(!tt_requires_grad(tt_scale(tt_module_parameters(model)->tensors[0], 2))); /* as it was */
+    }
+    const tt_named_tensors *mine = tt_module_parameters(tt_pipeline_module(pipe));
+    for (int64_t i = 0; i < mine->count; i++)
+        CHECK(tt_grad(mine->tensors[i]));
+    tt_pipeline_free(pipe);
+    tt_module_free(model);
+}
+
+static void a_step_trains_under_no_grad(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(2, train_under_no_grad, NULL), 0);
+}
+
+static tt_tensor *odd_forward(tt_module *self, tt_tensor *x) {
+    (void)self;
+    return tt_scale(x, 2);
+}
+
+static int64_t odd_part_count(tt_module *self) {
+    (void)self;
+    return 0;
+}
+
+static tt_tensor *odd_forward_part(tt_module *self, int64_t part, tt_tensor *x) {
+    (void)self, (void)part, (void)x;
+    return NULL;
+}
+
+static tt_module *odd_part_module(tt_module *self, int64_t part, int64_t k) {
+    (void)self, (void)part, (void)k;
+    return NULL;
+}
+
+static void a_class_is_a_chain_or_not(void **state) {
+    (void)state;
+    static const tt_module_class count_alone =
+        TT_MODULE_CLASS(.name = "CountAlone", .forward = odd_forward, .part_count = odd_part_count);
+    static const tt_module_class no_parts =
+        TT_MODULE_CLASS(.name = "NoParts", .forward = odd_forward, .part_count = odd_part_count,
+                        .forward_part = odd_forward_part, .part_module = odd_part_module);
+    assert_null(tt_module_new(&count_alone, NULL));
+    assert_int_equal(tt_last_status(), TT_ERR_INVALID);
+    assert_non_null(strstr(tt_last_error(), "class CountAlone: expected .part_count, .forward_part and .part_module"));
+    tt_module *whole = tt_nn_sequential(tt_nn_linear(4, 4), tt_module_new(&no_parts, NULL), tt_nn_linear(4, 4));
+    assert_int_equal(tt_pipeline_part_count(whole), 3);
+    tt_module_free(whole);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_schedules_give_one_process_bits),
@@ -424,6 +518,9 @@ int main(void) {
         cmocka_unit_test(replicas_average_once_a_step),
         cmocka_unit_test(what_else_stages_are),
         cmocka_unit_test(tcp_gives_the_same_bits),
+        cmocka_unit_test(messages_go_where_slots_have_no_room),
+        cmocka_unit_test(a_step_trains_under_no_grad),
+        cmocka_unit_test(a_class_is_a_chain_or_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

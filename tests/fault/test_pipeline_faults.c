@@ -169,6 +169,78 @@ static void faults_anywhere(void **state) {
     }
 }
 
+/* ---- a rank that fails when it has nothing more to send ---- */
+
+static bool loss_fails;
+
+static tt_tensor *failing_loss(tt_tensor *y, tt_tensor *target, void *user) {
+    (void)user;
+    if (loss_fails)
+        tt_ignore(tt_fail(TT_ERR_INVALID, "the loss has failed"));
+    return loss_fails ? NULL : tt_cross_entropy(y, target);
+}
+
+/* What the rank that fails returns, and the others; afterwards all refuse to go on, and free without waiting. */
+static void check_late_failure(tt_group *group, tt_pipeline *pipe, bool fails, tt_status status, const char *text) {
+    char who[64];
+    CHECK(status == (fails ? TT_ERR_INVALID : TT_ERR_PEER));
+    CHECK_TEXT(text);
+    snprintf(who, sizeof who, "rank %d failed", tt_get_world_size(group) - 1);
+    if (!fails)
+        CHECK_TEXT(who);
+    CHECK(tt_pipeline_step(pipe, NULL, NULL) == TT_ERR_STATE);
+    CHECK_TEXT(text);
+    int64_t begin = tt__now_ms();
+    tt_pipeline_free(pipe);
+    CHECK(tt__now_ms() - begin < PATIENCE_MS / 2);
+}
+
+static void fail_in_last_loss(tt_group *group, int rank, void *user) {
+    (void)user;
+    TT_AUTO_SCOPE;
+    bool last = rank == tt_get_world_size(group) - 1;
+    tt_pipeline *pipe = NULL;
+    tt_module *model = make_model(3);
+    double loss;
+    CHECK_OK(tt_pipeline_new(&pipe, group, model, MICROS, .loss = failing_loss));
+    CHECK_OK(step_on(pipe)); /* so that there are slots */
+    loss_fails = true;
+    tt_tensor *x = tt_randn(TT_SHAPE(MICROS, FEATURES), NULL);
+    tt_tensor *target = tt_randint(0, FEATURES, TT_SHAPE(MICROS), NULL);
+    tt_status status = tt_pipeline_evaluate(pipe, x, target, .loss = &loss);
+    check_late_failure(group, pipe, last, status, "the loss has failed");
+    tt_module_free(model);
+}
+
+/* Of the weight that the last rank's trap scales by: its gradient is of the weights' half. */
+static tt_tensor *scaling_trap_forward(tt_module *self, tt_tensor *x) {
+    tt_tensor *scale = trap_forward(self, tt_module_parameters(self)->tensors[0]);
+    return scale ? tt_mul(x, scale) : NULL;
+}
+
+static void fail_in_last_weights(tt_group *group, int rank, void *user) {
+    (void)user;
+    static const tt_module_class cls = TT_MODULE_CLASS(.name = "ScalingTrap", .forward = scaling_trap_forward);
+    const scene at_the_end = {.fault = FAILED, .in_backward = true, .when = MICROS - 1};
+    bool last = rank == tt_get_world_size(group) - 1;
+    tt_pipeline *pipe = NULL;
+    tt_module *model = make_model(1), *scaling = tt_module_new(&cls, NULL);
+    CHECK_OK(tt_module_register_parameter(scaling, "scale", tt_ones(TT_SHAPE(FEATURES), TT_F32)));
+    CHECK_OK(tt_module_add_module(model, "scaling", scaling));
+    CHECK_OK(tt_pipeline_new(&pipe, group, model, MICROS, .schedule = TT_PIPELINE_ZERO_BUBBLE,
+                             .split = (const int64_t[]){1, 2}, .split_count = 2));
+    trap.scene = last ? &at_the_end : NULL;
+    check_late_failure(group, pipe, last, step_on(pipe), "the trap has closed");
+    tt_module_free(model);
+}
+
+static void a_late_failure_is_known_everywhere(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(2, fail_in_last_loss, NULL), 0);
+    assert_int_equal(run_ranks(3, fail_in_last_loss, NULL), 0);
+    assert_int_equal(run_ranks(2, fail_in_last_weights, NULL), 0);
+}
+
 /* ---- what does not fit ---- */
 
 typedef struct misfit {
@@ -177,18 +249,19 @@ typedef struct misfit {
     int64_t micros, chunks, split[4], split_count;
     tt_pipeline_schedule schedule;
     uint64_t seed;
-    int64_t stages;   /* of the model: two parts each; 0: 3 */
-    bool one_differs; /* rank 1 alone gives all this; the others what fits */
-    bool tied;
+    int64_t stages;      /* of the model: two parts each; 0: 3 */
+    bool one_differs;    /* rank 1 alone gives all this; the others what fits */
+    bool tied, no_split; /* .split is NULL */
 } misfit;
 
 static void give_misfit(tt_group *group, int rank, void *user) {
     const misfit fits = {.micros = 4}, *m = user, *mine = m->one_differs && rank != 1 ? &fits : m;
     tt_pipeline *pipe = NULL;
     tt_module *model = mine->tied ? tt_model_gpt2(11, 6, 8, 1, 1) : make_model(mine->stages ? mine->stages : 3);
-    tt_status status = tt_pipeline_new(&pipe, group, model, mine->micros, .schedule = mine->schedule,
-                                       .chunks = mine->chunks, .split = mine->split_count ? mine->split : NULL,
-                                       .split_count = mine->split_count, .seed = mine->seed);
+    tt_status status =
+        tt_pipeline_new(&pipe, group, model, mine->micros, .schedule = mine->schedule, .chunks = mine->chunks,
+                        .split = mine->split_count && !mine->no_split ? mine->split : NULL,
+                        .split_count = mine->split_count, .seed = mine->seed);
     CHECK(status == m->status && !pipe);
     CHECK_TEXT(m->text);
     CHECK_OK(tt_barrier(group)); /* of which nothing was spoilt */
@@ -215,6 +288,10 @@ static void misfits_are_named_on_every_rank(void **state) {
          .schedule = TT_PIPELINE_GPIPE},
         {"rank 1 has a split into 4 2 where rank 0 has no split by hand", TT_ERR_MISMATCH, .micros = 4,
          .one_differs = true, .split = {4, 2}, .split_count = 2},
+        {"rank 1 has a .split_count of 2 without a .split where rank 0 has no split by hand", TT_ERR_MISMATCH,
+         .micros = 4, .one_differs = true, .split_count = 2, .no_split = true},
+        {"expected the parts of each of the 2 stages, got 2 numbers at NULL", TT_ERR_INVALID, .micros = 4,
+         .split_count = 2, .no_split = true},
         {"rank 1 has seed 3 where rank 0 has seed 0", TT_ERR_MISMATCH, .micros = 4, .one_differs = true, .seed = 3},
         {"rank 1 has a model of 4 parts where rank 0 has a model of 6 parts", TT_ERR_MISMATCH, .micros = 4,
          .one_differs = true, .stages = 2},
@@ -249,6 +326,8 @@ static void give_batches(tt_group *group, int rank, void *user) {
     CHECK_OK(tt_pipeline_step(pipe, x, target));
     CHECK(tt_pipeline_write_trace(pipe, "/nowhere/at/all") == TT_ERR_IO);
     CHECK_TEXT("/nowhere/at/all");
+    CHECK(tt_pipeline_write_trace(pipe, rank ? NULL : "/nowhere/at/all") == TT_ERR_IO); /* rank 0's path alone counts */
+    CHECK(tt_pipeline_write_trace(pipe, rank ? "/nowhere/at/all" : NULL) == TT_ERR_INVALID);
     CHECK_OK(tt_pipeline_step(pipe, x, target));
     tt_pipeline_free(pipe);
     tt_module_free(model);
@@ -259,11 +338,75 @@ static void batches_that_do_not_fit_are_refused_everywhere(void **state) {
     assert_int_equal(run_ranks(2, give_batches, NULL), 0);
 }
 
+/* Two pipelines beside each other, which are to be alike. */
+static void give_unlike_replicas(tt_group *group, int rank, void *user) {
+    const misfit *m = user;
+    tt_pipeline *pipe = NULL;
+    tt_group *own = NULL, *data = NULL;
+    CHECK_OK(tt_group_split(&own, group, rank / 2, 0));
+    CHECK_OK(tt_group_split(&data, group, rank % 2, 0));
+    tt_module *model = make_model(rank < 2 ? 3 : m->stages);
+    CHECK(tt_pipeline_new(&pipe, own, model, rank < 2 ? 4 : m->micros, .data_group = data) == m->status && !pipe);
+    CHECK_TEXT(m->text);
+    CHECK_OK(tt_barrier(group));
+    tt_module_free(model);
+    tt_destroy_process_group(own);
+    tt_destroy_process_group(data);
+}
+
+static void replicas_that_differ_are_named_on_every_rank(void **state) {
+    (void)state;
+    static const misfit misfits[] = {
+        {"rank 1 has 6 micro-batches where rank 0 has 4 micro-batches", TT_ERR_MISMATCH, .micros = 6, .stages = 3},
+        {"rank 1 has a model of 4 parts where rank 0 has a model of 6 parts", TT_ERR_MISMATCH, .micros = 4,
+         .stages = 2},
+    };
+    for (size_t i = 0; i < sizeof misfits / sizeof *misfits; i++)
+        if (run_ranks(4, give_unlike_replicas, (void *)(uintptr_t)&misfits[i]))
+            fail_msg("replicas: %s", misfits[i].text);
+}
+
+/* One rank makes the model another chain behind the pipeline's back. */
+static tt_status idle_hook(tt_module *module, tt_tensor *const *in, int64_t in_count, tt_tensor **out,
+                           int64_t out_count, void *user) {
+    (void)module, (void)in, (void)in_count, (void)out, (void)out_count, (void)user;
+    return TT_OK;
+}
+
+static void change_parts(tt_group *group, int rank, void *user) {
+    const bool adds_child = user != NULL;
+    tt_pipeline *pipe = NULL;
+    tt_manual_seed(1);
+    tt_module *inner = tt_nn_sequential(tt_nn_linear(FEATURES, FEATURES), tt_nn_linear(FEATURES, FEATURES));
+    tt_module *model = tt_nn_sequential(inner, tt_nn_linear(FEATURES, FEATURES), tt_nn_linear(FEATURES, FEATURES));
+    CHECK_OK(tt_pipeline_new(&pipe, group, model, MICROS));
+    CHECK_OK(step_on(pipe));
+    if (rank == 1 && adds_child)
+        CHECK_OK(tt_module_add_module(inner, "2", tt_nn_relu()));
+    else if (rank == 1)
+        CHECK_OK(tt_module_register_forward_hook(NULL, inner, idle_hook, NULL));
+    CHECK(step_on(pipe) == TT_ERR_STATE);
+    CHECK_TEXT("rank 1's model is not the chain of 4 parts any more");
+    CHECK(tt_pipeline_gather(pipe) == TT_ERR_MISMATCH);
+    CHECK_TEXT("rank 1 has other parts");
+    tt_pipeline_free(pipe);
+    tt_module_free(model);
+}
+
+static void parts_stay_what_they_were(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(2, change_parts, NULL), 0);
+    assert_int_equal(run_ranks(2, change_parts, state), 0);
+}
+
 int main(void) {
     storm_begin();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(misfits_are_named_on_every_rank),
+        cmocka_unit_test(replicas_that_differ_are_named_on_every_rank),
+        cmocka_unit_test(parts_stay_what_they_were),
         cmocka_unit_test(batches_that_do_not_fit_are_refused_everywhere),
+        cmocka_unit_test(a_late_failure_is_known_everywhere),
         cmocka_unit_test(each_fault_on_each_rank),
         cmocka_unit_test(faults_anywhere),
     };

@@ -24,19 +24,27 @@ int64_t tt_pipeline_part_count(tt_module *model) { return model ? tt__chain_leng
 
 static tt_status no_memory_for_pipe(void) { return tt__fail(TT_ERR_MEMORY, "%s: no memory", maker); }
 
-static char *split_text(const tt_pipeline_new_args *a) {
-    size_t size = 64 + (size_t)(a->split && a->split_count > 0 && a->split_count < 4096 ? a->split_count : 0) * 24,
-           used;
-    char *text = malloc(size);
-    if (!text)
+static char *split_text(const tt_pipeline_new_args *a, int64_t chunks) {
+    char *text = NULL;
+    if (!a->split)
+        return asprintf(&text, a->split_count ? "a .split_count of %" PRId64 " without a .split" : "no split by hand",
+                        a->split_count) < 0
+                   ? NULL
+                   : text;
+    int64_t stages = tt_get_world_size(a->group) * chunks; /* more can't be right, and are not read */
+    int64_t count = a->split_count < stages ? a->split_count : stages;
+    size_t size = 80 + (size_t)(count > 0 ? count : 0) * 24, used;
+    if (!(text = malloc(size)))
         return NULL;
-    used = (size_t)snprintf(text, size, a->split ? "a split into" : "no split by hand");
-    for (int64_t s = 0; a->split && s < a->split_count && used + 24 < size; s++)
+    used = (size_t)snprintf(text, size, "a split into");
+    for (int64_t s = 0; s < count; s++)
         used += (size_t)snprintf(text + used, size - used, " %" PRId64, a->split[s]);
+    if (a->split_count != stages)
+        snprintf(text + used, size - used, " (%" PRId64 " numbers)", a->split_count);
     return text;
 }
 
-enum { OPTION_TEXTS = 8 };
+enum { OPTION_TEXTS = 10 };
 
 /* The options as texts; each is NULL where there was no memory. */
 static void describe_pipe_options(const tt_pipeline_new_args *a, int64_t chunks, char **texts) {
@@ -44,11 +52,13 @@ static void describe_pipe_options(const tt_pipeline_new_args *a, int64_t chunks,
     made |= asprintf(&texts[n++], "schedule %s", tt__schedule_name(a->schedule)) < 0;
     made |= asprintf(&texts[n++], "%" PRId64 " micro-batches", a->micro_batches) < 0;
     made |= asprintf(&texts[n++], "%" PRId64 " stages a rank", chunks) < 0;
-    texts[n++] = split_text(a);
+    texts[n++] = split_text(a, chunks);
     made |= asprintf(&texts[n++], "a loss that is a %s", a->loss_is_sum ? "sum" : "mean") < 0;
     made |= asprintf(&texts[n++], a->recompute ? "recomputing" : "no recomputing") < 0;
     made |= asprintf(&texts[n++], "seed %" PRIu64, a->seed) < 0;
     made |= asprintf(&texts[n++], "a model of %" PRId64 " parts", tt_pipeline_part_count(a->model)) < 0;
+    made |= asprintf(&texts[n++], a->data_group ? "a data group" : "no data group") < 0;
+    made |= asprintf(&texts[n++], "buckets of %zu bytes", a->bucket_cap_bytes) < 0;
     if (made)
         for (int i = 0; i < n; i++)
             texts[i] = NULL;
@@ -62,6 +72,29 @@ static tt_status describe_model_tensors(const char *what, const tt_named_tensors
             return no_memory_for_pipe();
         }
     return TT_OK;
+}
+
+/* The same among the pipelines beside each other. A rank whose own ranks don't agree lets the others know. */
+static tt_status agree_with_replicas(const tt_pipeline_new_args *a, const char *const *texts, size_t count,
+                                     tt_status status) {
+    char place[64];
+    tt__saved_error saved;
+    if (status) {
+        static const char *const differs = "options that its pipeline's ranks don't agree on";
+        tt__error_save(&saved);
+        tt_ignore(tt__agree_on(a->data_group, maker, &differs, 1));
+        tt__error_restore(&saved);
+        return status;
+    }
+    const char **all = calloc(count + 1, sizeof *all);
+    if (!all)
+        return no_memory_for_pipe();
+    snprintf(place, sizeof place, "rank %d of a pipeline of %d", tt_get_rank(a->group), tt_get_world_size(a->group));
+    all[0] = place;
+    memcpy(all + 1, texts, count * sizeof *all);
+    status = tt__agree_on(a->data_group, "tt_pipeline_new: .data_group", all, count + 1);
+    free(all);
+    return status;
 }
 
 static tt_status agree_on_pipe(const tt_pipeline_new_args *a, int64_t chunks) {
@@ -80,6 +113,8 @@ static tt_status agree_on_pipe(const tt_pipeline_new_args *a, int64_t chunks) {
         status = texts[i] ? TT_OK : no_memory_for_pipe();
     if (!status)
         status = tt__agree_on(a->group, maker, (const char *const *)texts, count);
+    if (a->data_group)
+        status = agree_with_replicas(a, (const char *const *)texts, count, status);
     for (size_t i = 0; i < count; i++)
         free(texts[i]);
     free(texts);
@@ -87,6 +122,19 @@ static tt_status agree_on_pipe(const tt_pipeline_new_args *a, int64_t chunks) {
 }
 
 /* ---- making ---- */
+
+/* All that the parts are, as one number: FNV-1a over the modules of each. */
+static uint64_t summarise_parts(tt_module *model) {
+    uint64_t hash = UINT64_C(14695981039346656037);
+    int64_t parts = tt__chain_length(model);
+    for (int64_t part = 0; part < parts; part++) {
+        tt_module *module;
+        for (int64_t k = 0; (module = tt__chain_module(model, part, k)); k++)
+            hash = (hash ^ (uint64_t)(uintptr_t)module ^ (uint64_t)k) * UINT64_C(1099511628211);
+        hash = (hash ^ (uint64_t)part) * UINT64_C(1099511628211);
+    }
+    return hash;
+}
 
 static tt_tensor *pipe_mean_loss(tt_tensor *y, tt_tensor *target, void *user) {
     (void)user;
@@ -113,16 +161,15 @@ static int64_t slots_needed(const tt_pipeline *pipe) {
     return pipe->micros < most ? pipe->micros : most;
 }
 
-static tt_status build_pipeline(tt_pipeline *pipe, const tt_pipeline_new_args *a) {
+static tt_status make_pipe_parts(tt_pipeline *pipe, const tt_pipeline_new_args *a) {
     int64_t parts = tt_pipeline_part_count(a->model);
-    TT__TRY(agree_on_pipe(a, pipe->chunks));
     tt_status status = tt__schedule_make(&pipe->train, pipe->kind, pipe->ranks, pipe->chunks, pipe->micros);
     if (!status)
         status = tt__schedule_make_forward(&pipe->forward, pipe->ranks, pipe->chunks, pipe->micros);
     if (status)
         return tt__fail_prefix("%s", maker);
     pipe->stages = pipe->ranks * pipe->chunks;
-    TT__TRY(tt__channels_init(&pipe->channels, pipe->group, pipe->chunks, slots_needed(pipe)));
+    tt__channels_set_slots(&pipe->channels, slots_needed(pipe));
     TT__TRY(check_parts_suffice(pipe, parts));
     pipe->first_part = calloc((size_t)pipe->stages + 1, sizeof *pipe->first_part);
     pipe->ran = calloc((size_t)pipe->train.lists[pipe->rank].count + 1, sizeof *pipe->ran);
@@ -133,6 +180,18 @@ static tt_status build_pipeline(tt_pipeline *pipe, const tt_pipeline_new_args *a
     if (!status)
         status = tt__stages_make(pipe, a);
     return status ? tt__fail_prefix("%s", maker) : TT_OK;
+}
+
+/* All ranks have one, or none. */
+static tt_status build_pipeline(tt_pipeline *pipe, const tt_pipeline_new_args *a) {
+    TT__TRY(tt__channels_init(&pipe->channels, pipe->group, pipe->chunks));
+    tt_status status = agree_on_pipe(a, pipe->chunks);
+    if (!status)
+        status = make_pipe_parts(pipe, a);
+    if (status)
+        tt__channels_mark_failed(&pipe->channels);
+    tt_status settled = tt__channels_settle(&pipe->channels, maker);
+    return status ? status : settled;
 }
 
 static void end_pipeline(tt_pipeline *pipe) {
@@ -171,6 +230,7 @@ tt_status tt_pipeline_new_with(const tt_pipeline_new_args *args, size_t size) {
     pipe->micros = a.micro_batches;
     pipe->kind = a.schedule;
     pipe->chunks = a.chunks ? a.chunks : a.schedule == TT_PIPELINE_INTERLEAVED_1F1B ? 2 : 1;
+    pipe->parts_summary = summarise_parts(a.model);
     pipe->loss = a.loss ? a.loss : a.loss_is_sum ? pipe_sum_loss : pipe_mean_loss;
     pipe->user = a.user;
     pipe->loss_is_sum = a.loss_is_sum;
@@ -204,6 +264,7 @@ int64_t tt_pipeline_stage_parts(const tt_pipeline *pipe, int64_t stage) {
 /* What each rank tells all others. */
 typedef struct step_word {
     int64_t trains, wanted_bytes;
+    int64_t stayed;    /* the parts are those of which the pipeline was made */
     int64_t x, target; /* examples; -1: none was given */
     int64_t wants_loss;
 } step_word;
@@ -230,12 +291,23 @@ static tt_status check_examples(const tt_pipeline *pipe, const char *who, const 
     return TT_OK;
 }
 
+static tt_status check_parts_stayed(const tt_pipeline *pipe, const char *who, int r, bool stayed) {
+    if (stayed)
+        return TT_OK;
+    return tt__fail(TT_ERR_STATE,
+                    "%s: rank %d's model is not the chain of %" PRId64
+                    " parts any more that the pipeline was made of: register hooks, add modules and call "
+                    "tt_amp_initialize() before tt_pipeline_new()",
+                    who, r, pipe->first_part[pipe->stages]);
+}
+
 static tt_status check_step_words(const tt_pipeline *pipe, const char *who, const step_word *words, size_t *wanted) {
     *wanted = 0;
     for (int r = 0; r < pipe->ranks; r++) {
         if (words[r].trains != words[0].trains)
             return tt__fail(TT_ERR_MISMATCH, "%s: rank %d %s where rank 0 %s", who, r,
                             words[r].trains ? "trains" : "evaluates", words[0].trains ? "trains" : "evaluates");
+        TT__TRY(check_parts_stayed(pipe, who, r, words[r].stayed));
         *wanted = (size_t)words[r].wanted_bytes > *wanted ? (size_t)words[r].wanted_bytes : *wanted;
     }
     return check_examples(pipe, who, &words[0], &words[pipe->ranks - 1]);
@@ -245,7 +317,8 @@ static tt_status check_step_words(const tt_pipeline *pipe, const char *who, cons
 static tt_status begin_pipe_step(tt_pipeline *pipe, const char *who, tt__batch *batch) {
     bool is_last = pipe->rank == pipe->ranks - 1;
     step_word mine = {.trains = batch->train,
-                      .wanted_bytes = (int64_t)pipe->channels.wanted_bytes,
+                      .wanted_bytes = (int64_t)tt__channels_want(&pipe->channels),
+                      .stayed = summarise_parts(pipe->model) == pipe->parts_summary,
                       .x = pipe->rank ? -1 : examples_of(batch->x),
                       .target = is_last ? examples_of(batch->target) : -1,
                       .wants_loss = is_last && batch->wants_loss};
@@ -283,6 +356,7 @@ static void follow_mode(tt_pipeline *pipe) {
 }
 
 static tt_status run_pipe_step(tt_pipeline *pipe, const char *who, tt__batch *batch) {
+    TT_ENABLE_GRAD; /* a step trains wherever it is called; an evaluation records nothing all the same */
     tt_status status = begin_pipe_step(pipe, who, batch);
     if (status)
         return status;
@@ -353,8 +427,13 @@ static tt_status broadcast_named(tt_group *group, const tt_named_tensors *list, 
 }
 
 tt_status tt_pipeline_gather(tt_pipeline *pipe) {
-    TT__TRY(check_pipe_usable(pipe, "tt_pipeline_gather"));
+    static const char who[] = "tt_pipeline_gather";
+    TT__TRY(check_pipe_usable(pipe, who));
     TT_NO_GRAD;
+    bool stayed = summarise_parts(pipe->model) == pipe->parts_summary;
+    const char *text = stayed ? "the parts that the pipeline was made of" : "other parts";
+    TT__TRY(tt__agree_on(pipe->group, who, &text, 1));
+    TT__TRY(check_parts_stayed(pipe, who, pipe->rank, stayed));
     for (int64_t s = 0; s < pipe->stages; s++)
         for (int64_t part = pipe->first_part[s]; part < pipe->first_part[s + 1]; part++) {
             tt_module *module;

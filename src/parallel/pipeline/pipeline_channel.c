@@ -74,8 +74,17 @@ static _Atomic uint64_t *taken_count(const void *memory, int64_t chunk, tt__way 
     return (_Atomic uint64_t *)((uintptr_t)memory + (size_t)(chunk * 2 + way) * COUNT_BYTES);
 }
 
-static unsigned char *slot_at(const tt__channels *c, const void *memory, int64_t chunk, tt__way way, int64_t slot) {
-    size_t number = (size_t)(chunk * 2 + way) * (size_t)c->slots + (size_t)slot;
+/* Channels with slots that leave a rank, the most of any: nothing goes back from the first stage, nor on from the last.
+ * With three ranks or more those between have all. */
+static int64_t slot_channels(const tt__channels *c) { return c->chunks * 2 - (c->ranks == 2); }
+
+/* In rank `owner`'s memory, which sends from it. */
+static unsigned char *slot_at(const tt__channels *c, int owner, const void *memory, int64_t chunk, tt__way way,
+                              int64_t slot) {
+    int64_t channel = chunk * 2 + way, left_out = owner == 0 ? TT__BACK : (c->chunks - 1) * 2 + TT__ONWARD;
+    if ((owner == 0 || owner == c->ranks - 1) && channel > left_out)
+        channel--;
+    size_t number = (size_t)channel * (size_t)c->slots + (size_t)slot;
     return (unsigned char *)((uintptr_t)memory + counts_bytes(c) + number * c->slot_bytes);
 }
 
@@ -83,18 +92,27 @@ static const void *memory_of(const tt__channels *c, int rank) {
     return c->slot_bytes ? tt__peer_memory(c->group, rank, c->offsets[rank]) : NULL;
 }
 
-tt_status tt__channels_init(tt__channels *c, tt_group *group, int64_t chunks, int64_t slots) {
-    *c = (tt__channels){.rank = tt_get_rank(group),
-                        .ranks = tt_get_world_size(group),
-                        .chunks = chunks,
-                        .slots = slots,
-                        .failed_rank = -1};
+tt_status tt__channels_init(tt__channels *c, tt_group *group, int64_t chunks) {
+    *c = (tt__channels){
+        .rank = tt_get_rank(group), .ranks = tt_get_world_size(group), .chunks = chunks, .failed_rank = -1};
     c->group = group;
     tt__group_hold(group);
     c->offsets = calloc((size_t)c->ranks, sizeof *c->offsets);
     c->sent = calloc((size_t)chunks * 2, sizeof *c->sent);
     c->handed = calloc((size_t)chunks * 2, sizeof *c->handed);
     return c->offsets && c->sent && c->handed ? TT_OK : tt__fail(TT_ERR_MEMORY, "no memory for a pipeline's channels");
+}
+
+void tt__channels_set_slots(tt__channels *c, int64_t slots) { c->slots = slots; }
+
+size_t tt__channels_want(const tt__channels *c) {
+    for (int64_t chunk = 0; chunk < c->chunks; chunk++)
+        for (int way = TT__ONWARD; way <= TT__BACK; way++) {
+            channel_ends ends = outgoing_ends(c, chunk, (tt__way)way);
+            if (stage_exists(c, ends.to_stage) && ends.to_rank != c->rank && tt__peer_memory(c->group, ends.to_rank, 0))
+                return c->wanted_bytes;
+        }
+    return 0;
 }
 
 static tt_status free_channel_slots(tt__channels *c) {
@@ -106,14 +124,24 @@ static tt_status free_channel_slots(tt__channels *c) {
 
 tt_status tt__channels_grow(tt__channels *c, size_t bytes) {
     bytes = (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
-    if (bytes <= c->slot_bytes || c->ranks == 1)
+    if (bytes <= c->slot_bytes || c->ranks == 1 || c->no_room)
         return TT_OK;
     if (c->memory)
         TT__TRY(free_channel_slots(c));
     void *memory = NULL;
-    TT__TRY(tt_group_alloc_with(TT_ARGS(tt_group_alloc_args, .out = &memory, .group = c->group,
-                                        .bytes = counts_bytes(c) + (size_t)c->chunks * 2 * (size_t)c->slots * bytes,
-                                        .file = call_site)));
+    tt__saved_error before;
+    tt__error_save(&before);
+    tt_status status = tt_group_alloc_with(
+        TT_ARGS(tt_group_alloc_args, .out = &memory, .group = c->group,
+                .bytes = counts_bytes(c) + (size_t)slot_channels(c) * (size_t)c->slots * bytes, .file = call_site));
+    if (status == TT_ERR_MEMORY) { /* on all ranks */
+        c->no_room = true;
+        tt__error_restore(&before);
+        return TT_OK;
+    }
+    if (status)
+        return status;
+    tt__error_restore(&before);
     int64_t offset = tt__symmetric_offset(c->group, memory);
     c->memory = memory;
     memset(c->sent, 0, (size_t)c->chunks * 2 * sizeof *c->sent);
@@ -236,7 +264,7 @@ static tt_status send_contiguous(tt__channels *c, const channel_ends *ends, tt__
     header->what = header->slot < 0 ? COMES_AS_MESSAGE : COMES_IN_SLOT;
     c->wanted_bytes = bytes > c->wanted_bytes ? bytes : c->wanted_bytes;
     if (header->slot >= 0) {
-        memcpy(slot_at(c, c->memory, ends->from_chunk, way, header->slot), tt_tensor_data(x), bytes);
+        memcpy(slot_at(c, c->rank, c->memory, ends->from_chunk, way, header->slot), tt_tensor_data(x), bytes);
         c->sent[ends->from_chunk * 2 + way]++;
     }
     TT__TRY(send_channel_header(c, ends, header));
@@ -267,14 +295,21 @@ tt_status tt__channels_flush(tt__channels *c) {
     return status ? tt__fail_prefix("rank %d waited until its tensors were taken", c->rank) : TT_OK;
 }
 
+void tt__channels_mark_failed(tt__channels *c) {
+    tt__saved_error saved;
+    if (c->failed_rank >= 0)
+        return;
+    tt__error_save(&saved);
+    snprintf(c->failure, sizeof c->failure, "%s: %.*s", tt_status_name(saved.status), (int)sizeof c->failure - 64,
+             saved.text);
+    c->failed_rank = c->rank;
+    tt__error_restore(&saved);
+}
+
 void tt__channels_fail(tt__channels *c) {
     tt__saved_error saved;
+    tt__channels_mark_failed(c);
     tt__error_save(&saved);
-    if (c->failed_rank < 0) {
-        snprintf(c->failure, sizeof c->failure, "%s: %.*s", tt_status_name(saved.status), (int)sizeof c->failure - 64,
-                 saved.text);
-        c->failed_rank = c->rank;
-    }
     channel_header header = {.what = HAS_FAILED, .failed_rank = c->failed_rank};
     memcpy(header.failure, c->failure, sizeof header.failure);
     for (int64_t chunk = 0; chunk < c->chunks; chunk++)
@@ -284,6 +319,40 @@ void tt__channels_fail(tt__channels *c) {
                 tt_ignore(send_channel_header(c, &ends, &header));
         }
     tt__error_restore(&saved);
+}
+
+/* How a rank came through a step. */
+typedef struct step_end {
+    int64_t failed_rank; /* -1: well */
+    char failure[sizeof((tt__channels *)0)->failure];
+} step_end;
+
+static tt_status compare_step_ends(tt__channels *c, const char *where, const step_end *all) {
+    for (int r = 0; r < c->ranks; r++)
+        if (all[r].failed_rank >= 0) {
+            c->failed_rank = (int)all[r].failed_rank;
+            snprintf(c->failure, sizeof c->failure, "%.*s", (int)sizeof all[r].failure - 1, all[r].failure);
+            return tt__fail(TT_ERR_PEER, "rank %d failed within %s: %s", c->failed_rank, where, c->failure);
+        }
+    return TT_OK;
+}
+
+tt_status tt__channels_settle(tt__channels *c, const char *where) {
+    bool failed = c->failed_rank >= 0;
+    tt__saved_error saved;
+    tt__error_save(&saved);
+    step_end mine = {.failed_rank = c->failed_rank}, *all = calloc((size_t)c->ranks, sizeof *all);
+    memcpy(mine.failure, c->failure, sizeof mine.failure);
+    tt_status status =
+        all ? tt_all_gather_with(
+                  TT_ARGS(tt_all_gather_args, c->group, &mine, all, (int64_t)sizeof mine, TT_U8, .file = where))
+            : tt__fail(TT_ERR_MEMORY, "no memory to learn how %d ranks came through %s", c->ranks, where);
+    if (!status && !failed)
+        status = compare_step_ends(c, where, all);
+    free(all);
+    if (failed || !status)
+        tt__error_restore(&saved);
+    return failed ? TT_OK : status;
 }
 
 /* ---- receiving ---- */
@@ -327,7 +396,7 @@ static tt_tensor *recv_tensor(tt__channels *c, const channel_ends *ends, tt__way
         const void *theirs = memory_of(c, ends->from_rank);
         if (!theirs || header.slot < 0 || header.slot >= c->slots)
             return tt__fail_null(TT_ERR_PROTOCOL, "rank %d sent a slot that is not there", ends->from_rank);
-        memcpy(tt_tensor_data(x), slot_at(c, theirs, ends->from_chunk, way, header.slot),
+        memcpy(tt_tensor_data(x), slot_at(c, ends->from_rank, theirs, ends->from_chunk, way, header.slot),
                (size_t)tt_tensor_numel(x) * tt_dtype_size((tt_dtype)header.dtype));
         atomic_fetch_add_explicit(taken_count(c->memory, ends->to_chunk, way), 1, memory_order_release);
     } else if (tt_recv_with(TT_ARGS(tt_recv_args, c->group, tt_tensor_data(x), tt_tensor_numel(x),

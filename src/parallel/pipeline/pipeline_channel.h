@@ -31,6 +31,7 @@ typedef struct tt__channels {
     int64_t chunks;
     int64_t slots;         /* of each of this rank's outgoing channels */
     size_t slot_bytes;     /* 0: there are none */
+    bool no_room;          /* for slots: not to be asked for again */
     unsigned char *memory; /* this rank's: counts of what it took, then its slots */
     int64_t *offsets;      /* (ranks): of all ranks' memory; -1: not to be reached */
     uint64_t *sent;        /* (chunks, 2): tensors that went through slots, by outgoing channel */
@@ -41,12 +42,19 @@ typedef struct tt__channels {
     char failure[400];   /* its error */
 } tt__channels;
 
-tt_status tt__channels_init(tt__channels *c, tt_group *group, int64_t chunks, int64_t slots);
+tt_status tt__channels_init(tt__channels *c, tt_group *group, int64_t chunks);
+
+/* Once, before tensors are sent: how many slots each outgoing channel is to have. */
+void tt__channels_set_slots(tt__channels *c, int64_t slots);
 
 /* Collective, and never fails. */
 void tt__channels_end(tt__channels *c);
 
-/* Collective: have slots of at least `bytes`, the most that any rank wants. */
+/* How large slots this rank would like; 0: none, as no rank that it sends to can reach them. */
+size_t tt__channels_want(const tt__channels *c);
+
+/* Collective: have slots of at least `bytes`, the most that any rank wants, or none from then on, where the heap has no
+ * room for them on some rank. */
 tt_status tt__channels_grow(tt__channels *c, size_t bytes);
 
 /* Send x out of this rank's chunk, for micro-batch m. x is read before it returns, or kept. */
@@ -59,7 +67,15 @@ tt_tensor *tt__channel_recv(tt__channels *c, int64_t chunk, tt__way way, int64_t
 /* Wait until all that was sent is there. */
 tt_status tt__channels_flush(tt__channels *c);
 
-/* This rank has failed, as the thread's last error says: let its neighbours know. Keeps that error. */
+/* Collective, also where this rank has failed (tt__channels_mark_failed()): did all come through? TT_ERR_PEER names the
+ * rank that did not, and `where`, unless it is this one, whose error stays. */
+tt_status tt__channels_settle(tt__channels *c, const char *where);
+
+/* This rank has failed, as the thread's last error says, unless it was told of another's failure: remember it. Keeps
+ * that error. */
+void tt__channels_mark_failed(tt__channels *c);
+
+/* The same, and let the neighbours know. */
 void tt__channels_fail(tt__channels *c);
 
 #endif

@@ -34,7 +34,8 @@ struct tt_pipeline {
     int rank, ranks;
     tt_module *model;
     int64_t micros, chunks, stages;
-    int64_t *first_part; /* (stages + 1) */
+    int64_t *first_part;    /* (stages + 1) */
+    uint64_t parts_summary; /* of the model's parts, of which it is made */
     tt_pipeline_schedule kind;
     tt__schedule train, forward;
     tt_pipeline_loss loss;
@@ -97,7 +98,7 @@ typedef struct tt__batch {
     tt_tensor **ys; /* (micros), or NULL: come out, kept */
 } tt__batch;
 
-/* Run this rank's list. After a failure the neighbours know. */
+/* Run this rank's list. Collective: fails on all ranks, if on one. */
 tt_status tt__pipeline_run(tt_pipeline *pipe, tt__batch *batch);
 
 /* Micro-batch m's examples: how many come before, how many it has. */

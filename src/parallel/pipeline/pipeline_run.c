@@ -223,11 +223,16 @@ tt_status tt__pipeline_run(tt_pipeline *pipe, tt__batch *batch) {
         r.at = batch->train ? &pipe->ran[i] : NULL;
         status = empty ? TT_OK : run_act(&r, &list->acts[i]);
     }
-    if (!status)
-        status = tt__channels_flush(&pipe->channels);
-    if (!status)
+    if (status)
+        tt__channels_fail(&pipe->channels);
+    /* a rank with nothing more to send may have failed */
+    tt_status settled = tt__channels_settle(&pipe->channels, "the step");
+    if (!status && !settled)
+        settled = tt__channels_flush(&pipe->channels); /* at once: all have taken what they wait for */
+    if (!status && !settled)
         return TT_OK;
-    tt__channels_fail(&pipe->channels);
+    if (!status)
+        tt__channels_mark_failed(&pipe->channels);
     drop_all_held(pipe);
-    return status;
+    return status ? status : settled;
 }

@@ -164,6 +164,8 @@ static void put_ran(trace_file *f, const tt_pipeline *pipe, int r, const tt__act
 static tt_status write_pipe_trace(const tt_pipeline *pipe, const all_ran *all, const char *path) {
     trace_file f = {{0}, TT_OK};
     tt_pipeline_times times = {0};
+    if (!path)
+        return tt__fail(TT_ERR_INVALID, "`path` is NULL");
     TT__TRY(fill_times(pipe, all, &times));
     TT__TRY(tt__atomic_open(&f.file, path));
     put_trace_text(&f, "{\"traceEvents\":[");
@@ -186,8 +188,6 @@ static tt_status write_pipe_trace(const tt_pipeline *pipe, const all_ran *all, c
 tt_status tt_pipeline_write_trace(tt_pipeline *pipe, const char *path) {
     static const char who[] = "tt_pipeline_write_trace";
     all_ran all;
-    if (!path)
-        return tt__fail(TT_ERR_INVALID, "%s: `path` is NULL", who);
     TT__TRY(check_has_run(pipe, who));
     TT__TRY(gather_ran(pipe, who, &all));
     int32_t written = pipe->rank ? TT_OK : write_pipe_trace(pipe, &all, path);
@@ -198,5 +198,6 @@ tt_status tt_pipeline_write_trace(tt_pipeline *pipe, const char *path) {
     tt_status sent = tt_broadcast_with(TT_ARGS(tt_broadcast_args, pipe->group, &written, 1, TT_I32, 0, .file = who));
     if (own || sent)
         return own ? own : sent;
-    return written ? tt__fail((tt_status)written, "%s: rank 0 could not write \"%s\"", who, path) : TT_OK;
+    return written ? tt__fail((tt_status)written, "%s: rank 0 could not write %s", who, path ? path : "its trace")
+                   : TT_OK;
 }
