@@ -51,10 +51,12 @@ typedef struct tt_zero_optimizer_args {
  * another group; tt_optimizer_step() is then TT_ERR_STATE. Wrapper, module and optimizer are freed in any order, on all
  * ranks alike; a wrapper that outlives a stage 2 optimizer averages whole gradients again.
  * NULL on failure, on all ranks: TT_ERR_MISMATCH the ranks' stages, optimizers, options or groups differ (the first
- * difference, and the rank); what `make` failed with; TT_ERR_INVALID no wrapper, no `make`, a stage that there is not,
- * an optimizer over other tensors; TT_ERR_STATE the wrapper has such an optimizer already, or one of its parameters is
- * not contiguous or shares its memory with another tensor, by name; TT_ERR_UNSUPPORTED a wrapper of tt_elastic_ddp(),
- * whose ranks come and go; stage 2 beside a communication hook; those of tt_group_alloc(). PyTorch:
+ * difference, and the rank), or some fail in one of the ways below and others don't (the rank, and its error). Where
+ * all fail alike: what `make` failed with; TT_ERR_INVALID no `make`, a stage that there is not, an optimizer over other
+ * tensors; TT_ERR_STATE the wrapper has such an optimizer already, or one of its parameters is not contiguous or shares
+ * its memory with another tensor, by name; TT_ERR_UNSUPPORTED stage 2 beside a communication hook; those of
+ * tt_group_alloc(). Without a group the rank fails alone: TT_ERR_INVALID no wrapper, TT_ERR_UNSUPPORTED one of
+ * tt_elastic_ddp(), whose ranks come and go. PyTorch:
  * torch.distributed.optim.ZeroRedundancyOptimizer (stage 1, whose owners have whole parameters). */
 TT_API tt_optimizer *tt_zero_optimizer_with(const tt_zero_optimizer_args *args, size_t size);
 #define TT_ZERO_OPTIMIZER_ARGS_INIT TT_ARGS_INIT
@@ -106,13 +108,13 @@ TT_API TT_NODISCARD tt_status tt_zero_consolidate(tt_optimizer *optimizer, int r
  * "NAME.safetensors", in which rank 0 then puts what is alike on all. Collective; no rank needs memory for more than
  * its share. Returns when all files are in place; a save that was interrupted is told apart from a whole one when it is
  * loaded. Errors: TT_ERR_INVALID another optimizer, a path without ".safetensors"; TT_ERR_IO, with the path; those of a
- * collective, by which ranks that could save learn that another could not. */
+ * collective. On ranks that could save where another could not, TT_ERR_STATE names it. */
 TT_API TT_NODISCARD tt_status tt_zero_save_sharded(tt_optimizer *optimizer, const char *path);
 
 /* Load it, in a world of any size, whose ranks all see the files. Collective. All or nothing on each rank. Errors:
  * TT_ERR_INVALID another optimizer, a path without ".safetensors"; TT_ERR_IO, TT_ERR_FORMAT a file that is missing, or
- * of another save than the others; those of tt_optimizer_load_state_dict(); where another rank failed, TT_ERR_STATE
- * names it. */
+ * of another save than the others, or whose slices don't join those of the files before it; those of
+ * tt_optimizer_load_state_dict(); where another rank failed, TT_ERR_STATE names it. */
 TT_API TT_NODISCARD tt_status tt_zero_load_sharded(tt_optimizer *optimizer, const char *path);
 
 TT_END_DECLS

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/saved_error.h"
+#include "base/error.h"
 
 #include <tutti/checkpoint.h>
 
@@ -76,25 +76,6 @@ static tt_status check_files_path(const char *who, const char *path) {
                     path ? path : "NULL");
 }
 
-/* Collective: fail with this rank's own failure, or because another rank failed. */
-static tt_status agree_on_success(const tt__zero *z, const char *who, tt_status own) {
-    int64_t mine = own, *all = calloc((size_t)z->world, sizeof *all);
-    tt__saved_error saved;
-    tt__error_save(&saved);
-    if (!all)
-        return tt__fail(TT_ERR_MEMORY, "%s: no memory for %d ranks", who, z->world);
-    tt_status status = tt_all_gather_with(TT_ARGS(tt_all_gather_args, z->group, &mine, all, 1, TT_I64, .file = who));
-    int failed = -1;
-    for (int r = 0; r < z->world && failed < 0; r++)
-        failed = all[r] ? r : -1;
-    free(all);
-    if (own)
-        tt__error_restore(&saved);
-    if (own || status || failed < 0)
-        return own ? own : status;
-    return tt__fail(TT_ERR_STATE, "%s: rank %d failed; its error says why", who, failed);
-}
-
 /* ---- saving ---- */
 
 static int64_t number_of_parameters(const tt_optimizer *o) {
@@ -153,25 +134,31 @@ static tt_status number_save(const tt__zero *z, int64_t *save) {
     return tt_broadcast_with(TT_ARGS(tt_broadcast_args, z->group, save, 1, TT_I64, 0, .file = save_name));
 }
 
-static tt_status save_sharded_files(const tt__zero *z, const char *path) {
-    int64_t save;
+static tt_status save_own_file(const tt__zero *z, const char *path, int64_t save) {
     char *file;
-    TT__TRY(number_save(z, &save));
-    tt_status status = file_of_rank(save_name, path, z->rank, z->world, &file);
-    if (!status)
-        status = write_file(z, file, true, save);
+    TT__TRY(file_of_rank(save_name, path, z->rank, z->world, &file));
+    tt_status status = write_file(z, file, true, save);
     free(file);
-    TT__TRY(agree_on_success(z, save_name, status));
-    return agree_on_success(z, save_name, z->rank == 0 ? write_file(z, path, false, save) : TT_OK);
+    return status;
+}
+
+/* `ready`: can this rank save? It tells the others. */
+static tt_status save_sharded_files(const tt__zero *z, const char *path, tt_status ready) {
+    int64_t save;
+    tt_status numbered = number_save(z, &save);
+    if (ready || numbered)
+        return ready ? tt__zero_agree_on_success(z, save_name, ready) : numbered;
+    TT__TRY(tt__zero_agree_on_success(z, save_name, save_own_file(z, path, save)));
+    return tt__zero_agree_on_success(z, save_name, z->rank == 0 ? write_file(z, path, false, save) : TT_OK);
 }
 
 tt_status tt_zero_save_sharded(tt_optimizer *optimizer, const char *path) {
     const tt__zero *z = tt__zero_of(save_name, optimizer);
     if (!z)
         return tt_last_status();
-    TT__TRY(check_files_path(save_name, path));
     int scope = tt_scope_begin();
-    tt_status status = scope ? save_sharded_files(z, path) : tt_last_status();
+    tt_status ready = scope ? check_files_path(save_name, path) : tt_last_status();
+    tt_status status = save_sharded_files(z, path, ready);
     tt_scope_end(scope);
     return status;
 }
@@ -342,10 +329,11 @@ tt_status tt_zero_load_sharded(tt_optimizer *optimizer, const char *path) {
     tt__zero *z = tt__zero_of(sharded_load_name, optimizer);
     if (!z)
         return tt_last_status();
-    TT__TRY(check_files_path(sharded_load_name, path));
     int scope = tt_scope_begin();
-    tt_status status = scope ? load_sharded_files(&(sharded_load){.z = z, .path = path}) : tt_last_status();
+    tt_status status = scope ? check_files_path(sharded_load_name, path) : tt_last_status();
+    if (!status)
+        status = load_sharded_files(&(sharded_load){.z = z, .path = path});
     tt_scope_end(scope);
     tt__zero_forget_state(z);
-    return agree_on_success(z, sharded_load_name, status);
+    return tt__zero_agree_on_success(z, sharded_load_name, status);
 }
