@@ -36,7 +36,10 @@ typedef struct tt_zero_optimizer_args {
  * What is returned is what `make` returned, the caller's to free, with slices behind it. Schedulers, gradient scalers,
  * options and tt_optimizer_zero_grad() work as with any other. On it are collective: tt_optimizer_step(),
  * tt_grad_scaler_unscale_(), tt_grad_scaler_step(), tt_optimizer_free() (which never fails). Options are set alike on
- * all ranks.
+ * all ranks. Where one of these, or tt_zero_clip_grad_norm_(), fails on some ranks alone, it is TT_ERR_STATE on the
+ * others, and names one; what ranks did before stays, and parameters may differ between ranks until a step succeeds.
+ * tt_lamb(), whose norms are added up amid a step, can't always go on: where it fails there, the rank ends the group
+ * by tt_group_abort(), with its error as the reason.
  *
  * Stage 1 leaves gradients whole: averaged in the wrapper's buckets, by its communication hook if it has one. Stage 2
  * reduces each bucket to its owners' slices as soon as it is ready, and gives the bucket's memory back to the system
@@ -78,7 +81,8 @@ typedef struct tt_zero_clip_grad_norm_args {
 /* tt_clip_grad_norm_() by the norm of the whole gradients of all parameters that the optimizer has, added up over the
  * ranks' slices in f64. Collective. After backward (and tt_grad_scaler_unscale_()), before the step.
  *   tt_zero_clip_grad_norm_(opt, 1.0, .total_norm = &norm)
- * Errors: those of tt_clip_grad_norm_() and of a collective; TT_ERR_INVALID another optimizer. */
+ * Errors: those of tt_clip_grad_norm_() and of a collective; TT_ERR_INVALID another optimizer; TT_ERR_STATE another
+ * rank failed, by its number. */
 TT_API TT_NODISCARD tt_status tt_zero_clip_grad_norm_with(const tt_zero_clip_grad_norm_args *args, size_t size);
 #define TT_ZERO_CLIP_GRAD_NORM_ARGS_INIT TT_ARGS_INIT
 #ifndef __cplusplus

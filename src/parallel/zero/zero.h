@@ -76,8 +76,9 @@ void tt__zero_unwatch(tt__zero *z);
 
 /* zero_step.c */
 tt_status tt__zero_begin(void *user, const char *who);
-tt_status tt__zero_end(void *user);
-tt_status tt__zero_join(void *user, double *values, int64_t n, bool largest);
+tt_status tt__zero_end(void *user, const char *caller, tt_status own);
+tt_status tt__zero_join(void *user, const char *caller, tt_status own, double *values, int64_t n, bool largest);
+void tt__zero_abandon(void *user);
 
 /* zero_state.c */
 const tt_named_tensors *tt__zero_state_dict(void *user);

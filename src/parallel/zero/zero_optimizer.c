@@ -101,6 +101,7 @@ static const tt__optim_shards shards = {.kind = tt__zero_kind,
                                         .begin = tt__zero_begin,
                                         .end = tt__zero_end,
                                         .join = tt__zero_join,
+                                        .abandon = tt__zero_abandon,
                                         .zero_grad = zero_zero_grad,
                                         .state_dict = tt__zero_state_dict,
                                         .load_state_dict = tt__zero_load_state_dict,
@@ -168,12 +169,11 @@ tt_status tt_zero_clip_grad_norm_with(const tt_zero_clip_grad_norm_args *args, s
     tt_zero_clip_grad_norm_args a;
     TT__ARGS_COPY(a, args, size);
     TT__TRY(tt__zero_of(clip, a.optimizer) ? TT_OK : tt_last_status());
-    if (!a.optimizer->masters_begun)
-        TT__TRY(tt__masters_begin(clip, a.optimizer));
-    const tt_clip_grad_norm_args whole = {.params = tt_optimizer_master_params(a.optimizer),
+    tt_status begun = a.optimizer->masters_begun ? TT_OK : tt__masters_begin(clip, a.optimizer);
+    const tt_clip_grad_norm_args whole = {.params = begun ? NULL : tt_optimizer_master_params(a.optimizer),
                                           .max_norm = a.max_norm,
                                           .norm_type = a.norm_type,
                                           .error_if_nonfinite = a.error_if_nonfinite,
                                           .total_norm = a.total_norm};
-    return tt__clip_grad_norm(clip, &whole, a.optimizer);
+    return tt__clip_grad_norm(clip, &whole, a.optimizer, begun);
 }
