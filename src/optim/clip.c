@@ -121,7 +121,7 @@ static tt_status measure_all(const tt_named_tensors *params, double norm_type, d
     return TT_OK;
 }
 
-static double norm_of(double measure, double norm_type) {
+static double norm_of_measure(double measure, double norm_type) {
     return isinf(norm_type) ? measure : norm_type == 2 ? sqrt(measure) : pow(measure, 1 / norm_type);
 }
 
@@ -144,7 +144,7 @@ static tt_status clip_by_norm(const char *by_norm, const tt_clip_grad_norm_args 
     if (sharded)
         own = sharded->shards->join(sharded->shards_user, by_norm, own, measure, 1, isinf(norm_type));
     TT__TRY(own);
-    double norm = norm_of(measure[0], norm_type);
+    double norm = norm_of_measure(measure[0], norm_type);
     if (!is_f64)
         norm = (double)(float)norm;
     if (a->total_norm)
