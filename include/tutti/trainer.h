@@ -100,8 +100,8 @@ typedef struct tt_trainer_run_args {
     int64_t max_steps;   /* end after this many optimizer steps since then at the latest; 0: no limit */
     int64_t accumulate;  /* batches whose gradients are averaged for one step; 0 = 1 */
     /* train as this many ranks would, to the bit, on as many as there are or fewer: tt_ddp() has it. The loader's
-     * sampler is one of tt_distributed_sampler() with the same number, each step takes a batch of all of them, and
-     * .accumulate stays 1. 0: not */
+     * sampler is one of tt_distributed_sampler() with the same number and without .exact, each step takes a batch of
+     * all of them, and .accumulate stays 1. 0: not */
     int virtual_ranks;
     size_t bucket_cap_bytes; /* of gradients: tt_ddp() has it; not with .elastic */
     double clip_norm;        /* tt_clip_grad_norm_(); 0: not */

@@ -36,7 +36,10 @@ typedef struct tt_zero_optimizer_args {
  * What is returned is what `make` returned, the caller's to free, with slices behind it. Schedulers, gradient scalers,
  * options and tt_optimizer_zero_grad() work as with any other. On it are collective: tt_optimizer_step(),
  * tt_grad_scaler_unscale_(), tt_grad_scaler_step(), tt_optimizer_free() (which never fails). Options are set alike on
- * all ranks.
+ * all ranks. Where one of these, or tt_zero_clip_grad_norm_(), fails on some ranks alone, it is TT_ERR_STATE on the
+ * others, and names one; what ranks did before stays, and parameters may differ between ranks until a step succeeds.
+ * tt_lamb(), whose norms are added up amid a step, can't always go on: where it fails there, the rank ends the group
+ * by tt_group_abort(), with its error as the reason.
  *
  * Stage 1 leaves gradients whole: averaged in the wrapper's buckets, by its communication hook if it has one. Stage 2
  * reduces each bucket to its owners' slices as soon as it is ready, and gives the bucket's memory back to the system
@@ -51,10 +54,12 @@ typedef struct tt_zero_optimizer_args {
  * another group; tt_optimizer_step() is then TT_ERR_STATE. Wrapper, module and optimizer are freed in any order, on all
  * ranks alike; a wrapper that outlives a stage 2 optimizer averages whole gradients again.
  * NULL on failure, on all ranks: TT_ERR_MISMATCH the ranks' stages, optimizers, options or groups differ (the first
- * difference, and the rank); what `make` failed with; TT_ERR_INVALID no wrapper, no `make`, a stage that there is not,
- * an optimizer over other tensors; TT_ERR_STATE the wrapper has such an optimizer already, or one of its parameters is
- * not contiguous or shares its memory with another tensor, by name; TT_ERR_UNSUPPORTED a wrapper of tt_elastic_ddp(),
- * whose ranks come and go; stage 2 beside a communication hook; those of tt_group_alloc(). PyTorch:
+ * difference, and the rank), or some fail in one of the ways below and others don't (the rank, and its error). Where
+ * all fail alike: what `make` failed with; TT_ERR_INVALID no `make`, a stage that there is not, an optimizer over other
+ * tensors; TT_ERR_STATE the wrapper has such an optimizer already, or one of its parameters is not contiguous or shares
+ * its memory with another tensor, by name; TT_ERR_UNSUPPORTED stage 2 beside a communication hook; those of
+ * tt_group_alloc(). Without a group the rank fails alone: TT_ERR_INVALID no wrapper, TT_ERR_UNSUPPORTED one of
+ * tt_elastic_ddp(), whose ranks come and go. PyTorch:
  * torch.distributed.optim.ZeroRedundancyOptimizer (stage 1, whose owners have whole parameters). */
 TT_API tt_optimizer *tt_zero_optimizer_with(const tt_zero_optimizer_args *args, size_t size);
 #define TT_ZERO_OPTIMIZER_ARGS_INIT TT_ARGS_INIT
@@ -76,7 +81,8 @@ typedef struct tt_zero_clip_grad_norm_args {
 /* tt_clip_grad_norm_() by the norm of the whole gradients of all parameters that the optimizer has, added up over the
  * ranks' slices in f64. Collective. After backward (and tt_grad_scaler_unscale_()), before the step.
  *   tt_zero_clip_grad_norm_(opt, 1.0, .total_norm = &norm)
- * Errors: those of tt_clip_grad_norm_() and of a collective; TT_ERR_INVALID another optimizer. */
+ * Errors: those of tt_clip_grad_norm_() and of a collective; TT_ERR_INVALID another optimizer; TT_ERR_STATE another
+ * rank failed, by its number. */
 TT_API TT_NODISCARD tt_status tt_zero_clip_grad_norm_with(const tt_zero_clip_grad_norm_args *args, size_t size);
 #define TT_ZERO_CLIP_GRAD_NORM_ARGS_INIT TT_ARGS_INIT
 #ifndef __cplusplus
@@ -106,13 +112,13 @@ TT_API TT_NODISCARD tt_status tt_zero_consolidate(tt_optimizer *optimizer, int r
  * "NAME.safetensors", in which rank 0 then puts what is alike on all. Collective; no rank needs memory for more than
  * its share. Returns when all files are in place; a save that was interrupted is told apart from a whole one when it is
  * loaded. Errors: TT_ERR_INVALID another optimizer, a path without ".safetensors"; TT_ERR_IO, with the path; those of a
- * collective, by which ranks that could save learn that another could not. */
+ * collective. On ranks that could save where another could not, TT_ERR_STATE names it. */
 TT_API TT_NODISCARD tt_status tt_zero_save_sharded(tt_optimizer *optimizer, const char *path);
 
 /* Load it, in a world of any size, whose ranks all see the files. Collective. All or nothing on each rank. Errors:
  * TT_ERR_INVALID another optimizer, a path without ".safetensors"; TT_ERR_IO, TT_ERR_FORMAT a file that is missing, or
- * of another save than the others; those of tt_optimizer_load_state_dict(); where another rank failed, TT_ERR_STATE
- * names it. */
+ * of another save than the others, or whose slices don't join those of the files before it; those of
+ * tt_optimizer_load_state_dict(); where another rank failed, TT_ERR_STATE names it. */
 TT_API TT_NODISCARD tt_status tt_zero_load_sharded(tt_optimizer *optimizer, const char *path);
 
 TT_END_DECLS

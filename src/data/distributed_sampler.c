@@ -130,6 +130,7 @@ tt_sampler *tt_distributed_sampler_with(const tt_distributed_sampler_args *args,
     sampler->replicas = s->replicas;
     sampler->virtual_ranks = a.virtual_ranks;
     sampler->shards = s->count;
+    sampler->exact = a.exact;
     sampler->rest = share_rest;
     sampler->share = share_among;
     return sampler;

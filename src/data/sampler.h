@@ -26,6 +26,7 @@ struct tt_sampler {
      * resumed, and a function that takes this number and returns how many of the others are this rank's. */
     int64_t replicas, visited;
     int64_t virtual_ranks, shards; /* those are virtual ones (or 0), of which the indices are these many shares */
+    bool exact;                    /* shares may differ in size by one */
     int64_t (*rest)(void *user, int64_t visited);
     void (*share)(void *user, int64_t replicas, int64_t rank); /* divide by so many ranks from now on, as this one */
     /* Of a batch sampler either the sampler whose order it cuts, or its own batches. */

@@ -104,10 +104,8 @@ static tt_status check_grads(const char *who, const tt_named_tensors *params) {
 }
 
 /* Measure all gradients: PyTorch's type is that of f32, unless one is f64. */
-static tt_status total_norm(const tt_named_tensors *params, double norm_type, const tt_optimizer *sharded, double *norm,
-                            bool *is_f64) {
+static tt_status measure_all(const tt_named_tensors *params, double norm_type, double *measure, bool *is_f64) {
     double all = 0;
-    *is_f64 = false;
     for (int64_t i = 0; i < params->count; i++) {
         tt_tensor *grad = tt_grad(params->tensors[i]);
         if (!grad)
@@ -119,10 +117,12 @@ static tt_status total_norm(const tt_named_tensors *params, double norm_type, co
         all = joined(norm_type, all, clip_term(flat, norm_type));
         *is_f64 = *is_f64 || grad->dtype == TT_F64;
     }
-    if (sharded)
-        TT__TRY(sharded->shards->join(sharded->shards_user, &all, 1, isinf(norm_type)));
-    *norm = isinf(norm_type) ? all : norm_type == 2 ? sqrt(all) : pow(all, 1 / norm_type);
+    *measure = all;
     return TT_OK;
+}
+
+static double norm_of_measure(double measure, double norm_type) {
+    return isinf(norm_type) ? measure : norm_type == 2 ? sqrt(measure) : pow(measure, 1 / norm_type);
 }
 
 static tt_status change_grads(const tt_named_tensors *params, void (*block)(void *, int64_t, int64_t), double value) {
@@ -134,11 +134,17 @@ static tt_status change_grads(const tt_named_tensors *params, void (*block)(void
     return TT_OK;
 }
 
+/* `own`: how it goes so far; if not well, slices still take their part in what is collective. */
 static tt_status clip_by_norm(const char *by_norm, const tt_clip_grad_norm_args *a, double norm_type,
-                              const tt_optimizer *sharded) {
-    double norm = 0;
+                              const tt_optimizer *sharded, tt_status own) {
+    double measure[1 + TT__JOIN_ROOM] = {0};
     bool is_f64 = false;
-    TT__TRY(total_norm(a->params, norm_type, sharded, &norm, &is_f64));
+    if (!own)
+        own = measure_all(a->params, norm_type, measure, &is_f64);
+    if (sharded)
+        own = sharded->shards->join(sharded->shards_user, by_norm, own, measure, 1, isinf(norm_type));
+    TT__TRY(own);
+    double norm = norm_of_measure(measure[0], norm_type);
     if (!is_f64)
         norm = (double)(float)norm;
     if (a->total_norm)
@@ -149,17 +155,22 @@ static tt_status clip_by_norm(const char *by_norm, const tt_clip_grad_norm_args 
     return factor >= 1 ? TT_OK : change_grads(a->params, clip_scale_block, factor);
 }
 
-tt_status tt__clip_grad_norm(const char *who, const tt_clip_grad_norm_args *a, const tt_optimizer *sharded) {
-    const double norm_type = a->norm_type == 0 ? 2 : a->norm_type;
+static tt_status check_clip(const char *who, const tt_clip_grad_norm_args *a, double norm_type) {
     TT__TRY(check_grads(who, a->params));
     if (!(norm_type > 0))
         return tt__fail(TT_ERR_INVALID, "%s: expected a norm_type above 0, or INFINITY, got %g", who, norm_type);
     if (!(a->max_norm >= 0))
         return tt__fail(TT_ERR_INVALID, "%s: expected a max_norm of at least 0, got %g", who, a->max_norm);
+    return TT_OK;
+}
+
+tt_status tt__clip_grad_norm(const char *who, const tt_clip_grad_norm_args *a, const tt_optimizer *sharded,
+                             tt_status own) {
+    const double norm_type = a->norm_type == 0 ? 2 : a->norm_type;
     int scope = tt_scope_begin(); /* ends copies of gradients in other layouts */
-    if (!scope)
-        return tt_last_status();
-    tt_status status = clip_by_norm(who, a, norm_type, sharded);
+    if (!own)
+        own = scope ? check_clip(who, a, norm_type) : tt_last_status();
+    tt_status status = clip_by_norm(who, a, norm_type, sharded, own);
     tt_scope_end(scope);
     return status;
 }
@@ -167,7 +178,7 @@ tt_status tt__clip_grad_norm(const char *who, const tt_clip_grad_norm_args *a, c
 tt_status tt_clip_grad_norm_with(const tt_clip_grad_norm_args *args, size_t size) {
     tt_clip_grad_norm_args a;
     TT__ARGS_COPY(a, args, size);
-    return tt__clip_grad_norm("tt_clip_grad_norm_", &a, NULL);
+    return tt__clip_grad_norm("tt_clip_grad_norm_", &a, NULL, TT_OK);
 }
 
 tt_status tt_clip_grad_value_(const tt_named_tensors *params, double clip_value) {

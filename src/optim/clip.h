@@ -27,8 +27,9 @@ const tt__clip_loops *tt__clip_loops_of(tt_dtype dtype);
 enum { TT__CLIP_BLOCK = 1 << 15 };
 
 /* tt_clip_grad_norm_(), called `who` in errors; with `sharded` the parameters are that optimizer's slices, and the norm
- * is that of all ranks'. */
-tt_status tt__clip_grad_norm(const char *who, const tt_clip_grad_norm_args *args, const tt_optimizer *sharded);
+ * is that of all ranks', which this rank takes part in also where it failed before: `own`, its last error. */
+tt_status tt__clip_grad_norm(const char *who, const tt_clip_grad_norm_args *args, const tt_optimizer *sharded,
+                             tt_status own);
 
 /* Return the sum of x's squares. The same bits for any number of threads. */
 double tt__sum_of_squares(const tt_tensor *x);

@@ -71,12 +71,13 @@ static void measure_run(const fused_pass *fused, tt__optim_run *run) {
 
 /* Add up what was measured of slices over all ranks, in one call. */
 static tt_status join_sums(const tt_optimizer *o, tt__optim_run *runs, size_t n) {
-    double *all = malloc(n * sizeof runs->sums);
+    double *all = malloc(n * sizeof runs->sums + TT__JOIN_ROOM * sizeof *all);
     if (!all)
         return tt__fail(TT_ERR_MEMORY, "tt_optimizer_step: no memory for the norms of %zu parameters", n);
     for (size_t k = 0; k < n; k++)
         memcpy(&all[k * TT__RULE_SUMS], runs[k].sums, sizeof runs->sums);
-    tt_status status = o->shards->join(o->shards_user, all, (int64_t)(n * TT__RULE_SUMS), false);
+    tt_status status =
+        o->shards->join(o->shards_user, "tt_optimizer_step", TT_OK, all, (int64_t)(n * TT__RULE_SUMS), false);
     for (size_t k = 0; k < n; k++)
         memcpy(runs[k].sums, &all[k * TT__RULE_SUMS], sizeof runs->sums);
     free(all);

@@ -70,14 +70,20 @@ typedef struct tt__optim_group {
     struct tt__optim_run *runs; /* room for a step's, one for each parameter */
 } tt__optim_group;
 
+enum { TT__JOIN_ROOM = 2 };
+
 /* What an optimizer asks of whoever made it of slices, the rest of which other ranks have: parallel/zero. */
 typedef struct tt__optim_shards {
     const char *kind; /* whose they are: compared as an address */
-    /* A step begins, in the call `who`; its parameters were updated. Collective, like the next. */
+    /* A step begins, in the call `who`. */
     tt_status (*begin)(void *user, const char *who);
-    tt_status (*end)(void *user);
-    /* values (n) := their sums over all ranks, or the largest. */
-    tt_status (*join)(void *user, double *values, int64_t n, bool largest);
+    /* Its parameters were updated. Collective, like join(): a rank that failed before calls them, too, with its status
+     * as `own`, its last error. They return that; and on the other ranks an error that names it. */
+    tt_status (*end)(void *user, const char *who, tt_status own);
+    /* values (n) := their sums over all ranks, or the largest. There is room for TT__JOIN_ROOM more. */
+    tt_status (*join)(void *user, const char *who, tt_status own, double *values, int64_t n, bool largest);
+    /* This rank failed where others wait for it in join() with another n: they fail, with its last error. */
+    void (*abandon)(void *user);
     void (*zero_grad)(void *user);
     /* The state of whole parameters; NULL and an error: it was not gathered. */
     const tt_named_tensors *(*state_dict)(void *user);

@@ -146,10 +146,8 @@ static tt_status update_group(const tt_optimizer *o, tt__optim_group *group) {
     return first;
 }
 
-/* Measure all gradients of all groups, if the rule needs that. */
-static tt_status measure_grads(tt_optimizer *o) {
-    double sum = 0;
-    for (size_t g = 0; o->cls->measures_grads && g < o->group_count; g++)
+static tt_status sum_squares_of_grads(const tt_optimizer *o, double *sum) {
+    for (size_t g = 0; g < o->group_count; g++)
         for (size_t i = 0; i < o->groups[g].count; i++) {
             tt_tensor *grad = tt_grad(o->groups[g].params[i].tensor);
             if (!grad || !tt__device_is_host(tt_tensor_device(grad)))
@@ -157,25 +155,47 @@ static tt_status measure_grads(tt_optimizer *o) {
             const tt_tensor *flat = tt_contiguous(grad);
             if (!flat)
                 return tt_last_status();
-            sum += tt__sum_of_squares(flat);
+            *sum += tt__sum_of_squares(flat);
         }
-    if (o->cls->measures_grads && o->shards)
-        TT__TRY(o->shards->join(o->shards_user, &sum, 1, false));
-    o->grad_norm = sqrt(sum);
     return TT_OK;
 }
 
-static tt_status update_parameters(tt_optimizer *optimizer) {
+/* Measure all gradients of all groups, if the rule needs that. `own`: how the step goes so far. */
+static tt_status measure_grads(tt_optimizer *o, tt_status own) {
+    double sum[1 + TT__JOIN_ROOM] = {0};
+    if (!o->cls->measures_grads)
+        return own;
+    if (!own)
+        own = sum_squares_of_grads(o, sum);
+    if (o->shards)
+        own = o->shards->join(o->shards_user, who, own, sum, 1, false);
+    o->grad_norm = sqrt(sum[0]);
+    return own;
+}
+
+static tt_status update_groups(tt_optimizer *o) {
+    tt_status status = TT_OK;
+    for (size_t g = 0; g < o->group_count && !status; g++)
+        status = update_group(o, &o->groups[g]);
+    if (status && o->shards && o->cls->measure)
+        o->shards->abandon(o->shards_user); /* others add up over the slices of each group */
+    return status;
+}
+
+static tt_status begin_masters(tt_optimizer *o) {
+    tt_status status = o->masters_begun ? TT_OK : tt__masters_begin(who, o);
+    o->masters_begun = false;
+    return status;
+}
+
+/* `begun`: how the step began; if not well, it still takes its part in what is collective. */
+static tt_status update_parameters(tt_optimizer *optimizer, tt_status begun) {
     int scope = tt_scope_begin(); /* ends copies of parameters in other layouts */
-    if (!scope)
-        return tt_last_status();
     bool before = tt_no_grad_begin();
-    tt_status status = optimizer->masters_begun ? TT_OK : tt__masters_begin(who, optimizer);
-    optimizer->masters_begun = false;
+    tt_status status = begun ? begun : scope ? begin_masters(optimizer) : tt_last_status();
+    status = measure_grads(optimizer, status);
     if (!status)
-        status = measure_grads(optimizer);
-    for (size_t g = 0; g < optimizer->group_count && !status; g++)
-        status = update_group(optimizer, &optimizer->groups[g]);
+        status = update_groups(optimizer);
     tt_no_grad_end(before);
     tt_scope_end(scope);
     return status;
@@ -185,8 +205,7 @@ tt_status tt_optimizer_step(tt_optimizer *optimizer) {
     if (!optimizer)
         return tt__fail(TT_ERR_INVALID, "%s: the optimizer is NULL", who);
     const tt__optim_shards *shards = optimizer->shards;
-    if (shards)
-        TT__TRY(shards->begin(optimizer->shards_user, who));
-    TT__TRY(update_parameters(optimizer));
-    return shards ? shards->end(optimizer->shards_user) : TT_OK;
+    tt_status status = shards ? shards->begin(optimizer->shards_user, who) : TT_OK;
+    status = update_parameters(optimizer, status);
+    return shards ? shards->end(optimizer->shards_user, who, status) : status;
 }

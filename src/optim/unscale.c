@@ -62,16 +62,14 @@ tt_status tt__unscale_grads(const char *who, tt_optimizer *optimizer, double fac
     *found = false;
     *count = 0;
     int scope = tt_scope_begin(); /* ends copies of gradients in other layouts */
-    if (!scope)
-        return tt__fail_prefix("%s", who);
     bool before = tt_no_grad_begin();
-    tt_status status = tt__masters_begin(who, optimizer);
+    tt_status status = scope ? tt__masters_begin(who, optimizer) : tt__fail_prefix("%s", who);
     if (!status)
         status = unscale_groups(who, optimizer, factor, found, count);
-    double any = *found;
-    if (!status && optimizer->shards)
-        status = optimizer->shards->join(optimizer->shards_user, &any, 1, true);
-    *found = any != 0;
+    double any[1 + TT__JOIN_ROOM] = {*found};
+    if (optimizer->shards)
+        status = optimizer->shards->join(optimizer->shards_user, who, status, any, 1, true);
+    *found = any[0] != 0;
     tt_no_grad_end(before);
     tt_scope_end(scope);
     return status;

@@ -137,7 +137,7 @@ tt_status tt__means_reduce(tt__means *means, tt_group *group) {
         return TT_OK;
     TT__TRY(unite_names(means, group));
     size_t world = (size_t)tt_get_world_size(group), each = 3 * means->count;
-    double *own = malloc((each * (world + 1) + 1) * sizeof *own), *all = own + each;
+    double *own = malloc((each * (world + 1) + 1) * sizeof *own), *all = own ? own + each : NULL;
     if (!own)
         return tt__fail(TT_ERR_MEMORY, "no memory for the sums of metrics");
     for (size_t i = 0; i < means->count; i++)

@@ -171,11 +171,10 @@ static tt_status check_shares(const tt_trainer *t) {
                         "tt_trainer_run: .virtual_ranks is %d: expected a loader whose tt_distributed_sampler() has as "
                         "many, got one with %" PRId64,
                         t->a.virtual_ranks, s->virtual_ranks);
-    if (t->batches % s->shards)
+    if (s->exact) /* also where the examples divide: a rank can't tell how those of others do */
         return tt__fail(TT_ERR_INVALID,
-                        "tt_trainer_run: expected as many batches from each virtual rank, got %" PRId64 " from %" PRId64
-                        " of them: a sampler with .exact is for evaluation",
-                        t->batches, s->shards);
+                        "tt_trainer_run: expected as many examples from each virtual rank, got a sampler with .exact, "
+                        "which is for evaluation");
     return TT_OK;
 }
 

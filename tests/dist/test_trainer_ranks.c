@@ -525,6 +525,27 @@ static void test_a_rank_that_dies(void **state) {
     assert_int_equal(run_ranks(2, death, NULL), 1); /* rank 1 alone ends badly */
 }
 
+/* Of 37 examples virtual rank 0 has 10 and the others 9: batches of 3 don't divide on rank 0 alone. */
+static void train_exact(tt_group *group, int rank, void *user) {
+    (void)user;
+    trainer_case c;
+    CHECK_OK(case_make(&c, rank, 2, 3));
+    tt_loader_free(c.loader);
+    tt_sampler_free(c.sampler);
+    c.sampler = tt_distributed_sampler(CASE_EXAMPLES, 2, rank, .exact = true, .virtual_ranks = 4);
+    c.loader = tt_loader_new(c.data, 3, c.sampler);
+    CHECK(c.loader);
+    CHECK(tt_trainer_run(c.model, c.optimizer, c.loader, case_step, .group = group, .sampler = c.sampler, .epochs = 1,
+                         .virtual_ranks = 4) == TT_ERR_INVALID);
+    CHECK_TEXT(".exact");
+    case_free(&c);
+}
+
+static void test_exact_shares_are_refused_on_all_ranks(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(2, train_exact, NULL), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_loop_by_hand),
@@ -540,6 +561,7 @@ int main(void) {
         cmocka_unit_test(test_a_bad_loss_is_told_on_every_rank),
         cmocka_unit_test(test_ranks_that_differ_are_told),
         cmocka_unit_test(test_a_rank_that_dies),
+        cmocka_unit_test(test_exact_shares_are_refused_on_all_ranks),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

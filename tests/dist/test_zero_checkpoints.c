@@ -125,10 +125,81 @@ static void files_of_different_saves_are_told_apart(void **state) {
     assert_int_equal(run_ranks(2, break_files, NULL), 0);
 }
 
+/* ---- sharded files of someone else */
+
+enum { FORGED_MAX = 4000 };
+
+/* Write a rank's file anew, with `more` entries beside its own, and each range of elements moved. */
+static void forge(const char *path, const char *file, int more, int64_t move) {
+    tt_safetensors *f;
+    static const char *names[FORGED_MAX];
+    static tt_tensor *tensors[FORGED_MAX];
+    static char texts[FORGED_MAX][32];
+    TT_AUTO_SCOPE;
+    CHECK_OK(tt_safetensors_load(&f, file));
+    const tt_named_tensors *own = tt_safetensors_tensors(f);
+    const tt_metadata metadata[] = {{"zero.world_size", "2"}, {"zero.save", tt_safetensors_metadata(f, "zero.save")}};
+    int n = 0;
+    for (; n < own->count; n++) {
+        names[n] = own->names[n];
+        tensors[n] = own->tensors[n];
+        if (!strcmp(names[n], "slices"))
+            for (int64_t i = 0; i < tt_tensor_shape(tensors[n]).dim[0]; i++)
+                tt_tensor_i64(tensors[n])[3 * i + 1] += move;
+    }
+    tt_tensor *first = tt_named_tensors_find(own, "state.0.exp_avg");
+    for (int i = 0; i < more; i++, n++) {
+        snprintf(texts[n], sizeof texts[n], "state.0.a%d", i);
+        names[n] = texts[n];
+        tensors[n] = tt_clone(first);
+    }
+    CHECK_OK(tt_safetensors_save(path, TT_NAMED_TENSORS(n, names, tensors), metadata, 2));
+    tt_safetensors_free(f);
+}
+
+static void load_forged(tt_group *group, int rank, void *user) {
+    (void)user;
+    char path[200], first[300], second[300], kept[300];
+    snprintf(path, sizeof path, "%s/forged.safetensors", folder);
+    snprintf(first, sizeof first, "%s/forged-00001-of-00002.safetensors", folder);
+    snprintf(second, sizeof second, "%s/forged-00002-of-00002.safetensors", folder);
+    snprintf(kept, sizeof kept, "%s/forged.kept", folder);
+    zero_side b = zero_sharded_side(group, zero_make_adam, 1, TT_F32, 2048);
+    zero_train(&b, 0, 1, rank, TT_F32);
+    CHECK_OK(tt_zero_save_sharded(b.optimizer, path));
+    if (rank == 0) {
+        copy_file(first, kept);
+        forge(first, kept, 3000, 0);
+    }
+    CHECK_OK(tt_barrier(group));
+    CHECK(tt_zero_load_sharded(b.optimizer, path) == TT_ERR_FORMAT);
+    CHECK_TEXT("more entries than");
+    CHECK_OK(tt_barrier(group));
+    if (rank == 0) {
+        copy_file(kept, first);
+        copy_file(second, kept);
+        forge(second, kept, 0, -1); /* over the first file's, and short of the end */
+    }
+    CHECK_OK(tt_barrier(group));
+    CHECK(tt_zero_load_sharded(b.optimizer, path) == TT_ERR_FORMAT);
+    CHECK_OK(tt_barrier(group));
+    if (rank == 0)
+        forge(second, kept, 0, 0);
+    CHECK_OK(tt_barrier(group));
+    CHECK_OK(tt_zero_load_sharded(b.optimizer, path));
+    zero_end_side(&b);
+}
+
+static void forged_files_are_refused(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(2, load_forged, NULL), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(checkpoints_load_in_other_worlds),
         cmocka_unit_test(files_of_different_saves_are_told_apart),
+        cmocka_unit_test(forged_files_are_refused),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

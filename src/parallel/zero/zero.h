@@ -53,12 +53,22 @@ typedef struct tt__zero {
 tt__zero *tt__zero_of(const char *who, const tt_optimizer *optimizer);
 extern const char tt__zero_kind[];
 
-/* zero_layout.c: move the parameters into buckets and make slices; move them back, and release all. */
+/* zero_layout.c: plan where all lies, this rank alone; take the memory for it, collective; move the parameters into
+ * buckets and make slices, alone again; move them back, and release all. */
 tt_status tt__zero_lay_out(tt__zero *z);
+tt_status tt__zero_allocate(tt__zero *z);
+tt_status tt__zero_make_slices(const tt__zero *z);
 void tt__zero_release(tt__zero *z);
 
 /* zero_agree.c: have all ranks the same optimizer? `z->optimizer` NULL: this one has none. */
 tt_status tt__zero_agree(const tt__zero *z);
+
+/* Is every rank ready to make one? `own`: why this one isn't, its last error; the others are told. */
+tt_status tt__zero_agree_on_ready(tt_group *group, tt_status own);
+
+/* Did what all ranks did go well on each? Fails with this rank's own failure, or by naming a rank that failed. Takes
+ * no memory. */
+tt_status tt__zero_agree_on_success(const tt__zero *z, const char *caller, tt_status own);
 
 /* zero_grads.c: take gradients from the wrapper from now on / no more. */
 tt_status tt__zero_watch(tt__zero *z, tt_module *ddp);
@@ -66,8 +76,9 @@ void tt__zero_unwatch(tt__zero *z);
 
 /* zero_step.c */
 tt_status tt__zero_begin(void *user, const char *who);
-tt_status tt__zero_end(void *user);
-tt_status tt__zero_join(void *user, double *values, int64_t n, bool largest);
+tt_status tt__zero_end(void *user, const char *caller, tt_status own);
+tt_status tt__zero_join(void *user, const char *caller, tt_status own, double *values, int64_t n, bool largest);
+void tt__zero_abandon(void *user);
 
 /* zero_state.c */
 const tt_named_tensors *tt__zero_state_dict(void *user);

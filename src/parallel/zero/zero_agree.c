@@ -1,4 +1,5 @@
-/* What must be alike on the ranks of a sharded optimizer: its stage, class, groups, their options and parameters. */
+/* What must be alike on the ranks of a sharded optimizer: its stage, class, groups, their options and parameters; and
+ * whether what each did alone went well. */
 #include "parallel/zero/zero.h"
 
 #include <stdarg.h>
@@ -55,14 +56,43 @@ static void describe_optimizer(const tt__zero *z, const char *failure, text_list
         describe_group(z, g, list);
 }
 
+tt_status tt__zero_agree_on_ready(tt_group *group, tt_status own) {
+    static const char failed[] = "failed: ";
+    char text[sizeof failed + TT__ERROR_TEXT_SIZE] = "ready";
+    tt__saved_error saved;
+    tt__error_save(&saved);
+    if (own)
+        snprintf(text, sizeof text, "%s%s", failed, saved.text);
+    TT__TRY(tt__agree_on(group, who, (const char *const[]){text}, 1));
+    if (own)
+        tt__error_restore(&saved);
+    return own;
+}
+
+tt_status tt__zero_agree_on_success(const tt__zero *z, const char *caller, tt_status own) {
+    int64_t failed = own ? z->world - z->rank : 0; /* of the first rank that failed */
+    tt__saved_error saved;
+    tt__error_save(&saved);
+    tt_status status =
+        tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, z->group, &failed, 1, TT_I64, TT_MAX, .file = caller));
+    if (own)
+        tt__error_restore(&saved);
+    if (own || status || !failed)
+        return own ? own : status;
+    return tt__fail(TT_ERR_STATE, "%s: rank %d failed; its error says why", caller, z->world - (int)failed);
+}
+
 tt_status tt__zero_agree(const tt__zero *z) {
+    static const char no_memory[] = "no memory to compare with the other ranks";
     tt__saved_error saved;
     tt__error_save(&saved);
     text_list list = {.texts = calloc(text_room(z), sizeof(char *))};
     list.failed = !list.texts;
     describe_optimizer(z, saved.text, &list);
-    tt_status status = list.failed ? tt__fail(TT_ERR_MEMORY, "%s: no memory to compare with the other ranks", who)
+    tt_status status = list.failed ? tt__agree_on(z->group, who, (const char *const[]){no_memory}, 1)
                                    : tt__agree_on(z->group, who, (const char *const *)list.texts, list.count);
+    if (!status && list.failed)
+        status = tt__fail(TT_ERR_MEMORY, "%s: %s", who, no_memory);
     for (size_t i = 0; i < list.count; i++)
         free(list.texts[i]);
     free(list.texts);

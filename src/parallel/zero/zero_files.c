@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/saved_error.h"
+#include "base/error.h"
 
 #include <tutti/checkpoint.h>
 
@@ -26,11 +26,12 @@ enum { SLICE_COLUMNS = 3 };
 typedef struct entry_list {
     const char **names;
     tt_tensor **tensors;
-    int64_t count;
+    int64_t count, room;
 } entry_list;
 
 static tt_status make_entries(const char *who, entry_list *list, int64_t room) {
-    *list = (entry_list){calloc((size_t)room + 1, sizeof(char *)), calloc((size_t)room + 1, sizeof(tt_tensor *)), 0};
+    *list =
+        (entry_list){calloc((size_t)room + 1, sizeof(char *)), calloc((size_t)room + 1, sizeof(tt_tensor *)), 0, room};
     return list->names && list->tensors
                ? TT_OK
                : tt__fail(TT_ERR_MEMORY, "%s: no memory for %lld entries", who, (long long)room);
@@ -44,6 +45,8 @@ static void free_entries(entry_list *list) {
 static tt_status add_entry(entry_list *list, const char *name, tt_tensor *x) {
     if (!x)
         return tt_last_status();
+    if (list->count == list->room)
+        return tt__fail(TT_ERR_FORMAT, "more entries than the optimizer can have, %lld", (long long)list->room);
     list->names[list->count] = name;
     list->tensors[list->count++] = x;
     return TT_OK;
@@ -71,25 +74,6 @@ static tt_status check_files_path(const char *who, const char *path) {
         return TT_OK;
     return tt__fail(TT_ERR_INVALID, "%s: expected a path that ends in \"%s\", got %s", who, suffix,
                     path ? path : "NULL");
-}
-
-/* Collective: fail with this rank's own failure, or because another rank failed. */
-static tt_status agree_on_success(const tt__zero *z, const char *who, tt_status own) {
-    int64_t mine = own, *all = calloc((size_t)z->world, sizeof *all);
-    tt__saved_error saved;
-    tt__error_save(&saved);
-    if (!all)
-        return tt__fail(TT_ERR_MEMORY, "%s: no memory for %d ranks", who, z->world);
-    tt_status status = tt_all_gather_with(TT_ARGS(tt_all_gather_args, z->group, &mine, all, 1, TT_I64, .file = who));
-    int failed = -1;
-    for (int r = 0; r < z->world && failed < 0; r++)
-        failed = all[r] ? r : -1;
-    free(all);
-    if (own)
-        tt__error_restore(&saved);
-    if (own || status || failed < 0)
-        return own ? own : status;
-    return tt__fail(TT_ERR_STATE, "%s: rank %d failed; its error says why", who, failed);
 }
 
 /* ---- saving ---- */
@@ -150,25 +134,31 @@ static tt_status number_save(const tt__zero *z, int64_t *save) {
     return tt_broadcast_with(TT_ARGS(tt_broadcast_args, z->group, save, 1, TT_I64, 0, .file = save_name));
 }
 
-static tt_status save_sharded_files(const tt__zero *z, const char *path) {
-    int64_t save;
+static tt_status save_own_file(const tt__zero *z, const char *path, int64_t save) {
     char *file;
-    TT__TRY(number_save(z, &save));
-    tt_status status = file_of_rank(save_name, path, z->rank, z->world, &file);
-    if (!status)
-        status = write_file(z, file, true, save);
+    TT__TRY(file_of_rank(save_name, path, z->rank, z->world, &file));
+    tt_status status = write_file(z, file, true, save);
     free(file);
-    TT__TRY(agree_on_success(z, save_name, status));
-    return agree_on_success(z, save_name, z->rank == 0 ? write_file(z, path, false, save) : TT_OK);
+    return status;
+}
+
+/* `ready`: can this rank save? It tells the others. */
+static tt_status save_sharded_files(const tt__zero *z, const char *path, tt_status ready) {
+    int64_t save;
+    tt_status numbered = number_save(z, &save);
+    if (ready || numbered)
+        return ready ? tt__zero_agree_on_success(z, save_name, ready) : numbered;
+    TT__TRY(tt__zero_agree_on_success(z, save_name, save_own_file(z, path, save)));
+    return tt__zero_agree_on_success(z, save_name, z->rank == 0 ? write_file(z, path, false, save) : TT_OK);
 }
 
 tt_status tt_zero_save_sharded(tt_optimizer *optimizer, const char *path) {
     const tt__zero *z = tt__zero_of(save_name, optimizer);
     if (!z)
         return tt_last_status();
-    TT__TRY(check_files_path(save_name, path));
     int scope = tt_scope_begin();
-    tt_status status = scope ? save_sharded_files(z, path) : tt_last_status();
+    tt_status ready = scope ? check_files_path(save_name, path) : tt_last_status();
+    tt_status status = save_sharded_files(z, path, ready);
     tt_scope_end(scope);
     return status;
 }
@@ -182,9 +172,8 @@ typedef struct sharded_load {
     tt_safetensors *common;
     int64_t world; /* files */
     entry_list entries;
-    char **own_names;  /* of the entries that are slices */
-    int64_t *got;      /* by entry: elements that files had for it, */
-    int64_t *furthest; /* and the end of the last element of all files */
+    char **own_names; /* of the entries that are slices */
+    int64_t *end;     /* by entry: of the elements that files had of it so far, from the first on */
 } sharded_load;
 
 static tt_status broken(const char *path, const char *what) {
@@ -222,17 +211,20 @@ static const int64_t *find_slice(const tt_tensor *slices, const char *name) {
     return NULL;
 }
 
-/* Return the place of an entry, made of zeros at its first mention; -1: no memory. */
-static int64_t entry_place(sharded_load *load, const tt__zero_param *p, const char *name, tt_dtype dtype) {
+/* Find the place of an entry, made of zeros at its first mention. */
+static tt_status entry_place(sharded_load *load, const tt__zero_param *p, const char *name, tt_dtype dtype,
+                             int64_t *place) {
     entry_list *list = &load->entries;
-    for (int64_t i = 0; i < list->count; i++)
-        if (load->own_names[i] && !strcmp(load->own_names[i], name))
-            return i;
+    for (*place = 0; *place < list->count; ++*place)
+        if (load->own_names[*place] && !strcmp(load->own_names[*place], name))
+            return TT_OK;
     char *copy = strdup(name);
-    if (!copy || add_entry(list, copy, tt_zeros(TT_SHAPE(p->n), dtype)))
-        return free(copy), -1;
-    load->own_names[list->count - 1] = copy;
-    return list->count - 1;
+    tt_status status =
+        copy ? add_entry(list, copy, tt_zeros(TT_SHAPE(p->n), dtype)) : tt__fail(TT_ERR_MEMORY, "no memory for a name");
+    if (status)
+        return free(copy), status;
+    load->own_names[*place] = copy;
+    return TT_OK;
 }
 
 /* Take what our slice has of x, elements from..from+n-1 of the parameter. */
@@ -244,20 +236,21 @@ static tt_status take_slice(sharded_load *load, const char *path, const char *na
                         sharded_load_name, name, path);
     if (!row || row[1] < 0 || row[2] != tt_tensor_numel(x) || row[1] > INT64_MAX - row[2])
         return broken(path, "doesn't say which elements it has");
-    const int64_t place = entry_place(load, p, name, tt_tensor_dtype(x)), end = row[1] + row[2];
-    if (place < 0)
-        return tt__fail(TT_ERR_MEMORY, "%s: no memory for \"%s\"", sharded_load_name, name);
+    const int64_t end = row[1] + row[2];
+    int64_t place;
+    if (entry_place(load, p, name, tt_tensor_dtype(x), &place))
+        return tt__fail_prefix("%s: \"%s\": \"%s\"", sharded_load_name, path, name);
     tt_tensor *to = load->entries.tensors[place];
     if (tt_tensor_dtype(to) != tt_tensor_dtype(x))
         return broken(path, "has another element type than the others");
+    if (row[2] && row[1] != load->end[place]) /* ranks' slices lie in their order */
+        return broken(path, "has other elements than those that come after the files' before it");
     const int64_t from = row[1] > p->from ? row[1] : p->from, until = end < p->from + p->n ? end : p->from + p->n;
     const size_t size = tt_dtype_size(tt_tensor_dtype(x));
-    if (until > from) {
+    if (until > from)
         memcpy((char *)to->data + (size_t)(from - p->from) * size,
                (const char *)x->data + (size_t)(from - row[1]) * size, (size_t)(until - from) * size);
-        load->got[place] += until - from;
-    }
-    load->furthest[place] = end > load->furthest[place] ? end : load->furthest[place];
+    load->end[place] += row[2];
     return TT_OK;
 }
 
@@ -287,16 +280,16 @@ static tt_status take_files(sharded_load *load) {
     return TT_OK;
 }
 
-/* Had the files all elements of our slices, and of parameters of our sizes? */
+/* Had the files all elements, of parameters of our sizes? */
 static tt_status check_covered(const sharded_load *load) {
     for (int64_t i = 0; i < load->entries.count; i++) {
         if (!load->own_names[i])
             continue;
         const tt__zero_param *p = tt__zero_state_of(load->z, load->own_names[i]);
-        if (load->got[i] != p->n || load->furthest[i] != p->numel)
+        if (load->end[i] != p->numel)
             return tt__fail(TT_ERR_SHAPE, "%s: \"%s\": expected the state of \"%s\", %lld elements, got %lld",
                             sharded_load_name, load->own_names[i], p->name, (long long)p->numel,
-                            (long long)load->furthest[i]);
+                            (long long)load->end[i]);
     }
     return TT_OK;
 }
@@ -318,17 +311,15 @@ static tt_status load_sharded_files(sharded_load *load) {
     const int64_t all = room + tt_safetensors_tensors(load->common)->count;
     tt_status status = make_entries(sharded_load_name, &load->entries, all);
     load->own_names = calloc((size_t)all + 1, sizeof(char *));
-    load->got = calloc((size_t)all + 1, sizeof *load->got);
-    load->furthest = calloc((size_t)all + 1, sizeof *load->furthest);
-    if (!status && (!load->own_names || !load->got || !load->furthest))
+    load->end = calloc((size_t)all + 1, sizeof *load->end);
+    if (!status && (!load->own_names || !load->end))
         status = tt__fail(TT_ERR_MEMORY, "%s: no memory for %lld entries", sharded_load_name, (long long)all);
     if (!status)
         status = load_sharded_parts(load);
     for (int64_t i = 0; load->own_names && i < load->entries.count; i++)
         free(load->own_names[i]);
     free(load->own_names);
-    free(load->got);
-    free(load->furthest);
+    free(load->end);
     free_entries(&load->entries);
     tt_safetensors_free(load->common);
     return status;
@@ -338,10 +329,11 @@ tt_status tt_zero_load_sharded(tt_optimizer *optimizer, const char *path) {
     tt__zero *z = tt__zero_of(sharded_load_name, optimizer);
     if (!z)
         return tt_last_status();
-    TT__TRY(check_files_path(sharded_load_name, path));
     int scope = tt_scope_begin();
-    tt_status status = scope ? load_sharded_files(&(sharded_load){.z = z, .path = path}) : tt_last_status();
+    tt_status status = scope ? check_files_path(sharded_load_name, path) : tt_last_status();
+    if (!status)
+        status = load_sharded_files(&(sharded_load){.z = z, .path = path});
     tt_scope_end(scope);
     tt__zero_forget_state(z);
-    return agree_on_success(z, sharded_load_name, status);
+    return tt__zero_agree_on_success(z, sharded_load_name, status);
 }

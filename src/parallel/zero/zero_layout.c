@@ -76,14 +76,21 @@ static tt_status check_movable(const tt__zero_param *p) {
     return TT_OK;
 }
 
-static tt_status allocate_values(tt__zero *z) {
+static tt_status allocate_grads(const tt__zero *z) {
+    for (size_t i = 0; i < z->bucket_count; i++) {
+        tt__zero_bucket *b = &z->buckets[i];
+        size_t bytes = (size_t)b->part * element_bytes_of(b);
+        if (z->stage > 1 && !(b->grads = aligned_alloc(64, bytes + (bytes ? 0 : 64))))
+            return layout_no_memory();
+    }
+    return TT_OK;
+}
+
+tt_status tt__zero_allocate(tt__zero *z) {
     for (size_t i = 0; i < z->bucket_count; i++) {
         tt__zero_bucket *b = &z->buckets[i];
         TT__TRY(tt_group_alloc_with(TT_ARGS(tt_group_alloc_args, &b->values, z->group,
                                             (size_t)(b->part * z->world) * element_bytes_of(b), .file = who)));
-        size_t bytes = (size_t)b->part * element_bytes_of(b);
-        if (z->stage > 1 && !(b->grads = aligned_alloc(64, bytes + (bytes ? 0 : 64))))
-            return layout_no_memory();
     }
     return TT_OK;
 }
@@ -125,7 +132,10 @@ tt_status tt__zero_lay_out(tt__zero *z) {
     TT__TRY(lay_out_params(z));
     for (size_t i = 0; i < z->count; i++)
         TT__TRY(check_movable(&z->params[i]));
-    TT__TRY(allocate_values(z));
+    return allocate_grads(z);
+}
+
+tt_status tt__zero_make_slices(const tt__zero *z) {
     for (size_t i = 0; i < z->count; i++)
         TT__TRY(move_param(z, &z->params[i]));
     for (size_t i = 0; i < z->count; i++)
@@ -153,7 +163,8 @@ static bool release_params(tt__zero *z) {
     for (size_t i = 0; i < z->count; i++) {
         tt__zero_param *p = &z->params[i];
         moved = move_back(z, p) && moved;
-        tt__leaf_set_part(p->whole, NULL);
+        if (p->moved) /* else it may be another optimizer's */
+            tt__leaf_set_part(p->whole, NULL);
         tt__tensor_disown(p->slice);
         tt__tensor_unwatch(p->whole);
         free(p->name);

@@ -9,6 +9,7 @@
 
 static const char who[] = "tt_zero_optimizer";
 
+/* Is there a group, with whose ranks all else can be agreed on? */
 static tt_status check_wrapper(const tt__ddp *d) {
     if (!d)
         return tt__fail(TT_ERR_INVALID, "%s: expected a wrapper that tt_ddp() made", who);
@@ -17,13 +18,12 @@ static tt_status check_wrapper(const tt__ddp *d) {
                         "%s: the wrapper belongs to an elastic job, whose ranks come and go: slices of lost ranks "
                         "would be lost",
                         who);
-    if (d->watcher)
-        return tt__fail(TT_ERR_STATE, "%s: the wrapper has such an optimizer already; free that first", who);
     return TT_OK;
 }
 
 static tt_status check_zero_args(const tt_zero_optimizer_args *a, const tt__ddp *d) {
-    TT__TRY(check_wrapper(d));
+    if (d->watcher)
+        return tt__fail(TT_ERR_STATE, "%s: the wrapper has such an optimizer already; free that first", who);
     if (!a->make)
         return tt__fail(TT_ERR_INVALID, "%s: `make` is NULL", who);
     if (a->stage < 0 || a->stage > 2)
@@ -106,6 +106,7 @@ static const tt__optim_shards shards = {.kind = tt__zero_kind,
                                         .begin = tt__zero_begin,
                                         .end = tt__zero_end,
                                         .join = tt__zero_join,
+                                        .abandon = tt__zero_abandon,
                                         .zero_grad = zero_zero_grad,
                                         .state_dict = tt__zero_state_dict,
                                         .load_state_dict = tt__zero_load_state_dict,
@@ -114,15 +115,32 @@ static const tt__optim_shards shards = {.kind = tt__zero_kind,
 /* ---- making ---- */
 
 static tt_status build_zero(tt__zero *z, const tt_zero_optimizer_args *a) {
-    TT__TRY(tt__zero_lay_out(z));
-    tt_status made = make_optimizer(z, a), agreed = tt__zero_agree(z);
-    TT__TRY(agreed);
+    TT__TRY(tt__zero_allocate(z));
+    tt_status made = tt__zero_make_slices(z);
+    if (!made)
+        made = make_optimizer(z, a);
+    TT__TRY(tt__zero_agree(z));
     TT__TRY(made);
     return tt__zero_watch(z, a->ddp);
 }
 
+/* What this rank can do alone. */
+static tt_status prepare_zero(tt__zero **made, const tt_zero_optimizer_args *a, tt__ddp *d) {
+    TT__TRY(check_zero_args(a, d));
+    tt__zero *z = *made = calloc(1, sizeof *z);
+    if (!z)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for an optimizer", who);
+    *z = (tt__zero){.ddp = d,
+                    .stage = a->stage ? a->stage : 1,
+                    .rank = tt_get_rank(d->group),
+                    .world = tt_get_world_size(d->group)};
+    return tt__zero_lay_out(z);
+}
+
 /* `optimizer`, which was made and has no shards yet, first: it watches the slices. */
 static tt_optimizer *give_zero_up(tt__zero *z) {
+    if (!z)
+        return NULL;
     tt__saved_error saved;
     tt__error_save(&saved);
     tt_optimizer_free(z->optimizer);
@@ -139,14 +157,12 @@ tt_optimizer *tt_zero_optimizer_with(const tt_zero_optimizer_args *args, size_t 
         return NULL;
     }
     tt__ddp *d = tt__ddp_of(a.ddp);
-    if (check_zero_args(&a, d))
+    if (check_wrapper(d))
         return NULL;
-    tt__zero *z = calloc(1, sizeof *z);
-    if (!z)
-        return tt__fail_null(TT_ERR_MEMORY, "%s: no memory for an optimizer", who);
-    *z = (tt__zero){
-        .ddp = d, .stage = a.stage ? a.stage : 1, .rank = tt_get_rank(d->group), .world = tt_get_world_size(d->group)};
-    if (build_zero(z, &a))
+    tt__zero *z = NULL;
+    tt_status status = prepare_zero(&z, &a, d);
+    status = tt__zero_agree_on_ready(d->group, status);
+    if (status || build_zero(z, &a))
         return give_zero_up(z);
     z->optimizer->shards_user = z;
     z->optimizer->shards = &shards;
@@ -158,12 +174,11 @@ tt_status tt_zero_clip_grad_norm_with(const tt_zero_clip_grad_norm_args *args, s
     tt_zero_clip_grad_norm_args a;
     TT__ARGS_COPY(a, args, size);
     TT__TRY(tt__zero_of(clip, a.optimizer) ? TT_OK : tt_last_status());
-    if (!a.optimizer->masters_begun)
-        TT__TRY(tt__masters_begin(clip, a.optimizer));
-    const tt_clip_grad_norm_args whole = {.params = tt_optimizer_master_params(a.optimizer),
+    tt_status begun = a.optimizer->masters_begun ? TT_OK : tt__masters_begin(clip, a.optimizer);
+    const tt_clip_grad_norm_args whole = {.params = begun ? NULL : tt_optimizer_master_params(a.optimizer),
                                           .max_norm = a.max_norm,
                                           .norm_type = a.norm_type,
                                           .error_if_nonfinite = a.error_if_nonfinite,
                                           .total_norm = a.total_norm};
-    return tt__clip_grad_norm(clip, &whole, a.optimizer);
+    return tt__clip_grad_norm(clip, &whole, a.optimizer, begun);
 }

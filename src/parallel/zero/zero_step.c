@@ -1,7 +1,7 @@
 /* The step of a sharded optimizer: every rank updates its slices, and takes the others'. */
 #include "parallel/zero/zero.h"
 
-#include "base/error.h"
+#include "base/saved_error.h"
 
 /* What errors of collectives name, as they have no line of the program's. */
 static const char spread_site[] = "the gathering of updated parameters";
@@ -50,8 +50,9 @@ static tt_status end_gather(tt__zero_bucket *b) {
     return status;
 }
 
-tt_status tt__zero_end(void *user) {
+tt_status tt__zero_end(void *user, const char *caller, tt_status own) {
     tt__zero *z = user;
+    TT__TRY(tt__zero_agree_on_success(z, caller, own));
     tt_status first = TT_OK;
     for (size_t i = 0; i < z->bucket_count && !first; i++)
         first = begin_gather(z, &z->buckets[i]);
@@ -64,8 +65,29 @@ tt_status tt__zero_end(void *user) {
     return first;
 }
 
-tt_status tt__zero_join(void *user, double *values, int64_t n, bool largest) {
+/* Behind the values go how many ranks failed, and the number of the one. */
+tt_status tt__zero_join(void *user, const char *caller, tt_status own, double *values, int64_t n, bool largest) {
     const tt__zero *z = user;
-    return tt_all_reduce_with(
-        TT_ARGS(tt_all_reduce_args, z->group, values, n, TT_F64, largest ? TT_MAX : TT_SUM, .file = join_site));
+    double *failed = &values[n], *rank = &values[n + 1];
+    tt__saved_error saved;
+    tt__error_save(&saved);
+    *failed = own ? 1 : 0;
+    *rank = own ? z->rank : 0;
+    tt_status status = tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, z->group, values, n + TT__JOIN_ROOM, TT_F64,
+                                                  largest ? TT_MAX : TT_SUM, .file = join_site));
+    if (own)
+        tt__error_restore(&saved);
+    if (own || status || *failed == 0)
+        return own ? own : status;
+    if (*failed > 1)
+        return tt__fail(TT_ERR_STATE, "%s: %d ranks failed; their errors say why", caller, (int)*failed);
+    return tt__fail(TT_ERR_STATE, "%s: rank %d failed; its error says why", caller, (int)*rank);
+}
+
+void tt__zero_abandon(void *user) {
+    const tt__zero *z = user;
+    tt__saved_error saved;
+    tt__error_save(&saved);
+    tt_group_abort(z->group, saved.text);
+    tt__error_restore(&saved);
 }
