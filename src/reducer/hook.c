@@ -73,12 +73,16 @@ static tt_status attach_everywhere(tt_reducer *r, const tt_comm_hook *hook, void
     tt__error_save(&own);
     const char *const texts[] = {text};
     tt_status same = tt__agree_on(r->group, set_name, texts, 1);
-    if (same && !status && hook->detach)
+    if (status && !same) {
+        tt__error_restore(&own);
+        return status;
+    }
+    if (same && !status && hook->detach) {
+        tt__error_save(&own);
         hook->detach(state);
-    if (same || !status)
-        return same;
-    tt__error_restore(&own);
-    return status;
+        tt__error_restore(&own);
+    }
+    return same;
 }
 
 void tt__reducer_end_hook(tt_reducer *r) {
