@@ -68,9 +68,10 @@ static tt_status attach_everywhere(tt_reducer *r, const tt_comm_hook *hook, void
     char text[HOOK_TEXT] = "attached a communication hook";
     tt__saved_error own;
     tt_status status = attach_hook(r, hook, state);
-    if (status)
+    if (status) {
         snprintf(text, sizeof text, "not attached its hook: %s", tt_last_error());
-    tt__error_save(&own);
+        tt__error_save(&own);
+    }
     const char *const texts[] = {text};
     tt_status same = tt__agree_on(r->group, set_name, texts, 1);
     if (status && !same) {
