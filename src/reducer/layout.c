@@ -112,7 +112,7 @@ static tt_status build_buckets(tt_reducer *r, const size_t *bucket_of, size_t co
 }
 
 tt_status tt__reducer_make_buckets(tt_reducer *r) {
-    size_t count, *bucket_of = calloc(r->param_count, sizeof *bucket_of);
+    size_t count = 0, *bucket_of = calloc(r->param_count, sizeof *bucket_of);
     tt_status status = bucket_of ? assign_buckets(r, r->order, bucket_of, &count) : fail_no_room(r);
     if (!status)
         status = build_buckets(r, bucket_of, count);
@@ -181,7 +181,7 @@ static tt_status replace_buckets(tt_reducer *r, const size_t *bucket_of, size_t 
 }
 
 static tt_status rebuild(tt_reducer *r, size_t *bucket_of, bool *rebuilt) {
-    size_t count;
+    size_t count = 0;
     TT__TRY(tt_broadcast_with(TT_ARGS(tt_broadcast_args, r->group, r->seen, (int64_t)(r->param_count * sizeof *r->seen),
                                       TT_U8, .root = 0, .file = "the order of gradients")));
     TT__TRY(assign_buckets(r, r->seen, bucket_of, &count));
