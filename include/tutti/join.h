@@ -28,10 +28,8 @@ typedef struct tt_join_new_args {
     tt_module *ddp; /* required: a wrapper of tt_ddp(); borrowed */
     TT_OPTIONS;
 
-    /* (Both ways of dividing: not beside a tt_zero_optimizer() of stage 2.)
-     *
-     * Gradients are averaged over the ranks that gave some, instead of over all. PyTorch:
-     * divide_by_initial_world_size=False. */
+    /* Gradients are averaged over the ranks that gave some, instead of over all. Neither this nor .examples goes with a
+     * tt_zero_optimizer() of stage 2. PyTorch: divide_by_initial_world_size=False. */
     bool divide_by_present;
 
     /* Not 0: weight by examples, so that the average is that of all examples of the step. Losses are means over a
