@@ -289,6 +289,15 @@ static void take_missed(launcher *l) {
         l->rejoins = true;
 }
 
+/* The coordinator is gone, and there was no round yet. Where a signal has ended the workers that were kept there is
+ * nobody to wait for. */
+static void take_again(launcher *l) {
+    if (l->phase == TT__JOINING && !l->done)
+        tt__launcher_rejoin(l);
+    else
+        l->over = true;
+}
+
 /* Handle an event; true: it is kept. */
 static bool take_event(launcher *l, tt__nodes_event *event) {
     switch (event->kind) {
@@ -302,8 +311,7 @@ static bool take_event(launcher *l, tt__nodes_event *event) {
         take_missed(l);
         return false;
     case TT__NODES_AGAIN:
-        if (l->phase == TT__JOINING && !l->done)
-            tt__launcher_rejoin(l);
+        take_again(l);
         return false;
     case TT__NODES_WAITS:
         tt__streams_print(&l->streams, "tutti run: %s", event->text ? event->text : "waiting for other nodes");

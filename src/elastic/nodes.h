@@ -94,10 +94,11 @@ typedef struct tt__round {
 } tt__round;
 
 typedef enum tt__nodes_kind {
-    TT__NODES_ROUND,   /* `round` begins, when nothing of an earlier one is left here. Its receiver frees it */
-    TT__NODES_FAILED,  /* there will be none; text says why. OVER does not follow */
-    TT__NODES_MISSED,  /* the round that was to begin here goes on without this member, or not at all: join anew */
-    TT__NODES_AGAIN,   /* there was none yet, and the coordinator is gone: join anew; text says how that was seen */
+    TT__NODES_ROUND,  /* `round` begins, when nothing of an earlier one is left here. Its receiver frees it */
+    TT__NODES_FAILED, /* there will be none; text says why. OVER does not follow */
+    TT__NODES_MISSED, /* the round that was to begin here goes on without this member, or not at all: join anew */
+    /* there was none yet, and the coordinator is gone: join anew; text says how that was seen. OVER does not follow */
+    TT__NODES_AGAIN,
     TT__NODES_ENDED,   /* a worker of another node failed in attempt `value`: worker, rank, node, text (the tail of its
                           stderr) */
     TT__NODES_SIGNAL,  /* launcher `node` got signal `value` and ends its workers */

@@ -1,11 +1,13 @@
 /* examples/mnist_trainer.c for test_chaos.py: before each step it notes in a common file what it is about to train on,
  * at its end it leaves its parameters in final.RANK. A step takes A_PACE_MS at least, until a file "end" says after how
- * many epochs the training ends; ranks may be silent for A_HEARTBEAT_MS. */
+ * many epochs the training ends; ranks may be silent for A_HEARTBEAT_MS. With A_STOPS=1 it stops itself (SIGSTOP) when
+ * it has joined and read its data, but has none of the job's state. */
 #include "fault/told_end.h"
 
 #include <tutti/tutti.h>
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -52,6 +54,8 @@ static int audited_next(tt_loader *loader, tt_batch *b);
 
 static tt_status audited_add_loader(tt_elastic *elastic, const char *name, tt_loader *loader) {
     audit.elastic = elastic;
+    if (!audit.loader && audit_number("A_STOPS"))
+        raise(SIGSTOP);
     if (!audit.loader)
         audit.loader = loader;
     return tt_elastic_add_loader(elastic, name, loader);
