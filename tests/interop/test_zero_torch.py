@@ -2,101 +2,31 @@
 4 ranks.
 TT_PARITY=docs/parity.md: put what was found into its table, in place of what this PyTorch's version had there. Skipped
 (77) where torch can't be imported."""
-import os
 import pathlib
-import subprocess
 import sys
-import tempfile
 import unittest
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "support"))
-from patience import DEADLINE  # noqa: E402
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 
 try:
-    import torch
+    import torch_parity
     from zero_features import FEATURES
 except ImportError as error:
     print("skipped: cannot import torch:", error)
     sys.exit(77)
 
-WORLDS = (2, 3, 4)
-LOSSES, PARAMETERS = 1e-5, 1e-6
-
-
-def train(world, *program):
-    run = subprocess.run([os.environ["TUTTI"], "run", "--standalone", f"--nproc-per-node={world}", *map(str, program)],
-                         capture_output=True, text=True, timeout=2 * DEADLINE, check=False,
-                         env=dict(os.environ, OMP_NUM_THREADS="1"))
-    if run.returncode:
-        raise AssertionError(run.stderr)
-
-
-def read(path):
-    """{what: its numbers}"""
-    found = {}
-    for line in path.read_text(encoding="ascii").splitlines():
-        name, *numbers = line.split()
-        found.setdefault(name, []).extend(map(float, numbers))
-    return found
-
-
-def furthest(name, world, folder):
-    """How far losses and parameters are apart at most."""
-    losses = parameters = 0
-    for rank in range(world):
-        ours, theirs = (read(folder / f"{who}.{name}.{rank}") for who in ("tutti", "torch"))
-        assert ours.keys() == theirs.keys(), (ours.keys(), theirs.keys())
-        for what, want in theirs.items():
-            assert len(want) == len(ours[what]), what
-            apart = max(abs(a - b) for a, b in zip(want, ours[what]))
-            if what == "loss":
-                losses = max(losses, apart)
-            else:
-                parameters = max(parameters, apart)
-    return losses, parameters
-
-
-HEADING = "## Sharded optimizers"
-TABLE = """
+SECTION = torch_parity.Section("## Sharded optimizers", """
 Made by `TT_PARITY=docs/parity.md tests/interop/test_zero_torch.py`, run by ctest: 50 steps beside PyTorch's
 ZeroRedundancyOptimizer (stage 2: beside DistributedDataParallel and the plain optimizer), from the same seed. How far
 the losses, and the parameters and states of the optimizer at the end, are apart at most, on any rank.
 
 | optimizer | PyTorch | ranks | losses | parameters and states |
-| --- | --- | ---: | ---: | ---: |"""
-
-
-def write_table(page, rows):
-    """Keep other versions' rows, and other sections. A new one comes before the last."""
-    text = page.read_text(encoding="utf-8")
-    if HEADING not in text:
-        at = text.rindex("\n## ") + 1
-        text = text[:at] + HEADING + "\n\n" + text[at:]
-    before, _, rest = text.partition(HEADING)
-    own, mark, after = rest.partition("\n## ")
-    kept = [row for row in own.splitlines() if row.startswith("| ") and f"| {torch.__version__} |" not in row]
-    head = TABLE.splitlines()
-    page.write_text("\n".join([before + HEADING, *head, *(row for row in kept if row not in head), *rows, ""]) +
-                    mark + after, encoding="utf-8")
+| --- | --- | ---: | ---: | ---: |""")
 
 
 class Features(unittest.TestCase):
     def test_all(self):
-        rows = []
-        for world in WORLDS:
-            with tempfile.TemporaryDirectory() as folder:
-                train(world, pathlib.Path(os.environ["TT_PROGRAMS"], "zero_features"), folder)
-                train(world, sys.executable, HERE / "zero_features.py", folder)
-                for name in FEATURES:
-                    with self.subTest(name=name, world=world):
-                        losses, parameters = furthest(name, world, pathlib.Path(folder))
-                        rows.append(f"| {name} | {torch.__version__} | {world} | {losses:.1e} | {parameters:.1e} |")
-                        print(rows[-1])
-                        self.assertLessEqual(losses, LOSSES)
-                        self.assertLessEqual(parameters, PARAMETERS)
-        if os.environ.get("TT_PARITY"):
-            write_table(pathlib.Path(os.environ["TT_PARITY"]), rows)
+        torch_parity.compare(self, SECTION, "zero_features", FEATURES, (2, 3, 4))
 
 
 if __name__ == "__main__":
