@@ -9,8 +9,8 @@ usage: ./dev bench [--quick] [--rounds N] [--only SECTION[,SECTION]] [--wheels] 
   --quick     one round, fewer sizes: does everything run?
   --rounds N  rounds of each section (default 5)
   --only ...  some of: all_reduce all_reduce_4 all_reduce_8 all_reduce_tcp send_recv_tcp all_reduce_wire send_recv_wire
-              all_reduce_wire_1gbit all_reduce_hosts all_reduce_hosts_1gbit overlap step_mlp step_conv step_gpt startup
-              store store_clients all_reduce_mpi_2 all_reduce_mpi_4 all_reduce_mpi_8; all_reduce_mpi and step for
+              all_reduce_wire_1gbit all_reduce_hosts all_reduce_hosts_1gbit overlap overlap_steps step_mlp step_conv
+              step_gpt startup store store_clients all_reduce_mpi_2 all_reduce_mpi_4 all_reduce_mpi_8; all_reduce_mpi and step for
               three each
   --wheels    fetch Intel MPI, MPICH 5 and Open MPI 5 from PyPI (150 MB) into build/peers/mpi, where they stay, and are
               measured from then on
@@ -403,6 +403,26 @@ def overlap_section(quick):
     }, [("both at once", "limit")], lambda found: [(f"computing for {found['share']:g} of its time", found["both_ms"])])
 
 
+def overlap_steps_section(quick):
+    """Training steps of two ranks over 1 Gbit/s. Averages can't be there before each bucket, when its last gradient is,
+    and all later ones have crossed the link, by the same steps' traces."""
+    latest = []
+
+    def averaged():
+        latest.clear()
+        for model, steps in (("conv", 5 if quick else 40), ("gpt", 2 if quick else 10)):
+            latest.extend(on_two_hosts("1gbit", 1, [TUTTI, "bench", "step", "--model", model, "--steps", steps,
+                                                    "--link", 1000]))
+        return [dict(found, ms=found["least_ms"] * found["of_least"]) for found in latest]
+
+    def least():
+        return [dict(found, ms=found["least_ms"]) for found in latest]
+
+    return Section("overlap_steps", "a step until gradients are averaged, 2 hosts joined by 1 Gbit/s", "ms", "less", {
+        "averaged": averaged, "least": least,
+    }, [("averaged", "least")], lambda found: [(found["model"], found["ms"])])
+
+
 def step_section(out, model, title, steps):
     """Training steps of a model, on one rank and on two."""
     def rows(found):
@@ -458,6 +478,7 @@ def sections(out, quick, may_fetch):
         *tcp_sections(out, quick),
         *wire_sections(out, quick),
         overlap_section(quick),
+        overlap_steps_section(quick),
         *step_sections(out, quick),
         Section("startup", f"startup, {WORLD} ranks", "ms", "less", {
             "tutti": lambda: tutti("startup", "--world", str(WORLD)),

@@ -10,6 +10,8 @@
 #include "base/clock.h"
 #include "base/parse.h"
 #include "cli/bench.h"
+#include "cli/bench_calls.h"
+#include "cli/bench_link.h"
 #include "cli/bench_models.h"
 #include "cli/cli.h"
 #include "cli/spawn.h"
@@ -22,6 +24,7 @@ enum { BLOCKS = 5, MEGABYTE = 1 << 20 };
 typedef struct options {
     int64_t world, steps; /* steps 0: the model's own number */
     int64_t replicas;     /* of tt_data_parallel(); 0: none */
+    int64_t mbit;         /* of the link between ranks; 0: none is compared with */
     const tt__bench_model *model;
     bool no_pin;
     bool apart;
@@ -35,6 +38,7 @@ typedef struct trial {
     tt_optimizer *optimizer;
     tt_tensor *x, *y;
     bool amp;
+    tt__bench_link *link;
     double block_ms[BLOCKS];
 } trial;
 
@@ -59,6 +63,10 @@ static const tt__flag step_flags[] = {
      .id = 'd',
      .value = "N",
      .what = "one process with N threads, each a replica (tt_data_parallel()), in place of ranks; N at least 1"},
+    {.name = "link",
+     .id = 'l',
+     .value = "MBIT",
+     .what = "compare with the least time that links of MBIT Mbit/s between the ranks allow"},
     {.name = "no-pin", .id = 'p', .what = "let the system move ranks between CPUs"},
     {0}};
 
@@ -74,9 +82,13 @@ const tt__command tt__bench_step = {
             "pool_mb is the most memory that tensors and oneDNN's scratchpads have had, needs_mb what the arithmetic "
             "needs at once: parameters, gradients, the optimizer's states, what backward reads again, gradients under "
             "way. With --amp it also has \"amp\":\"bf16\", with --apart \"apart\":true, with --data-parallel "
-            "\"data_parallel\":N, behind the model.",
+            "\"data_parallel\":N, behind the model.\n"
+            "With --link it ends with \"least_ms\", the least time until gradients are averaged, and \"of_least\", how "
+            "many times that forward and backward took: a bucket and all later ones cross the link when its last "
+            "gradient is there, which is what the same steps' trace says.",
     .flags = step_flags,
-    .notes = "OMP_NUM_THREADS is 1 a rank unless it is set.",
+    .notes = "OMP_NUM_THREADS is 1 a rank unless it is set. Under a launcher (tutti run, mpirun) the job's ranks are\n"
+             "measured, not --world.",
     .run = step_main,
 };
 
@@ -107,6 +119,9 @@ static int step_parse(options *o, int argc, char **argv) {
         case 'x':
             o->apart = true;
             break;
+        case 'l':
+            status = tt__parse_i64("--link", optarg, 1, 1000000, &o->mbit);
+            break;
         case 'p':
             o->no_pin = true;
             break;
@@ -125,6 +140,9 @@ static int step_parse(options *o, int argc, char **argv) {
         o->steps = o->model->steps;
     if (o->replicas)
         o->world = 1;
+    if (o->mbit && (o->world == 1 || o->apart))
+        return tt__cli_usage_error("bench step", "--link: one rank alone, or with --apart or --data-parallel, averages "
+                                                 "nothing; leave it out, or give --world 2 or more");
     return -1;
 }
 
@@ -151,6 +169,7 @@ static tt_status trial_init(trial *t, const options *o) {
 }
 
 static void tear_down(trial *t) {
+    tt__bench_link_free(t->link);
     tt_tensor_free(t->x);
     tt_tensor_free(t->y);
     tt_module_free(t->ddp);
@@ -171,9 +190,11 @@ static tt_tensor *amp_loss(const trial *t) {
 static tt_status train_step(trial *t) {
     TT_AUTO_SCOPE;
     tt_optimizer_zero_grad(t->optimizer);
+    tt__bench_link_begin(t->link);
     tt_tensor *loss = t->amp ? amp_loss(t) : plain_loss(t);
     if (tt_backward(loss))
         return tt_last_status();
+    tt__bench_link_end(t->link);
     return tt_optimizer_step(t->optimizer);
 }
 
@@ -184,8 +205,11 @@ static tt_status run_steps(trial *t, int64_t steps) {
     return TT_OK;
 }
 
-static tt_status step_measure(trial *t, int64_t steps) {
+static tt_status step_measure(trial *t, const options *o) {
+    int64_t steps = o->steps;
     tt_status status = run_steps(t, steps / 10 > 3 ? steps / 10 : 3);
+    if (!status && o->mbit)
+        status = tt__bench_link_new(&t->link, t->ddp, t->world, o->mbit, steps * BLOCKS);
     for (int b = 0; b < BLOCKS && !status; b++) {
         status = tt_barrier(t->world);
         int64_t start = tt__now_ns();
@@ -202,11 +226,17 @@ static void step_print(const trial *t, const options *o) {
     char replicas[40] = "";
     if (o->replicas)
         snprintf(replicas, sizeof replicas, "\"data_parallel\":%lld,", (long long)o->replicas);
+    char link[80] = "";
+    if (t->link) {
+        double least_ms, ratio;
+        tt__bench_link_medians(t->link, &least_ms, &ratio);
+        snprintf(link, sizeof link, ",\"least_ms\":%.4f,\"of_least\":%.4f", least_ms, ratio);
+    }
     printf("{\"bench\":\"step\",\"model\":\"%s\",%s%s%s\"world\":%d,\"ms_median\":%.4f,\"ms_min\":%.4f,\"rss_mb\":%.1f,"
-           "\"pool_mb\":%.1f,\"needs_mb\":%.1f}\n",
+           "\"pool_mb\":%.1f,\"needs_mb\":%.1f%s}\n",
            o->model->name, o->amp ? "\"amp\":\"bf16\"," : "", o->apart ? "\"apart\":true," : "", replicas,
            tt_get_world_size(t->world), t->block_ms[BLOCKS / 2], t->block_ms[0], (double)usage.ru_maxrss / 1024,
-           (double)tt__pool_most() / MEGABYTE, (double)tt__bench_model_needs(t->kind, t->model) / MEGABYTE);
+           (double)tt__pool_most() / MEGABYTE, (double)tt__bench_model_needs(t->kind, t->model) / MEGABYTE, link);
 }
 
 static int step_main(int argc, char **argv) {
@@ -214,14 +244,13 @@ static int step_main(int argc, char **argv) {
     int code = step_parse(&o, argc, argv);
     if (code >= 0)
         return code;
-    if (!tt__bench_is_rank()) {
-        setenv("OMP_NUM_THREADS", "1", 0);
+    setenv("OMP_NUM_THREADS", "1", 0);
+    if (!tt__bench_is_member())
         return tt__bench_spawn((int)o.world, argc, argv);
-    }
     trial t = {0};
     tt_status status = trial_init(&t, &o);
     if (!status)
-        status = step_measure(&t, o.steps);
+        status = step_measure(&t, &o);
     if (!status && tt_get_rank(t.world) == 0)
         step_print(&t, &o);
     if (status)

@@ -161,6 +161,10 @@ WRONG = {
         ("--model x", '--model: expected mlp, conv or gpt, got "x"'),
         ("--world 0", '--world: expected a number from 1 to 1024, got "0"'),
         ("--steps -1", '--steps: expected a number from 1 to 1000000, got "-1"'),
+        ("--link 0", '--link: expected a number from 1 to 1000000, got "0"'),
+        ("--link 1000 --world 1", "--link: one rank alone"),
+        ("--link 1000 --apart", "--link: one rank alone"),
+        ("--link 1000 --data-parallel 2", "--link: one rank alone"),
     ],
     "bench pipeline": [
         ("--frobnicate", "unknown flag --frobnicate"),
