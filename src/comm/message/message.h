@@ -98,6 +98,10 @@ void tt__messages_wake(tt__messages *messages);
  * nothing without TCP links. */
 void tt__messages_leave(tt__messages *messages);
 
+/* The same, of a caller that has waited for one of several, or only looked, and may do so again at once: the thread
+ * takes over when it has not for a millisecond. */
+void tt__messages_leave_soon(tt__messages *messages);
+
 /* Is there a thread, that is, are there TCP links? */
 bool tt__messages_threaded(const tt__messages *messages);
 

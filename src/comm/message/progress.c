@@ -18,6 +18,7 @@
 enum {
     LOOK_AT_EACH = 2, /* up to so many TCP links are read without asking epoll which */
     EVENTS = 64,
+    SOON_MS = 1, /* a thread that waits for more than that while bytes are there leaves the link idle */
     RINGS_MS = 1 /* a sleeper on TCP looks at the rings that often */
 };
 
@@ -88,7 +89,7 @@ bool tt__messages_progress(tt__messages *messages) {
     messages->now_ms = tt__now_ms();
     if (!messages->thread_acts) {
         messages->polled_ms = messages->now_ms;
-        messages->handed_over = false;
+        messages->stand_back_ms = TT__STAND_BACK_MS;
     }
     any |= serve_tcp(messages);
     if (messages->has_thread && messages->now_ms >= messages->beat_due_ms)
@@ -118,7 +119,7 @@ void tt__messages_wait(tt__messages *messages, int64_t ms) {
     }
     messages->callers--;
     messages->now_ms = messages->polled_ms = tt__now_ms();
-    messages->handed_over = false;
+    messages->stand_back_ms = TT__STAND_BACK_MS;
     tt__serve_events(messages);
     tt__serve_rings(messages);
     if (messages->callers || messages->completed != completed)
@@ -130,8 +131,16 @@ void tt__messages_wake(tt__messages *messages) { tt__wake_waiters(messages, 0); 
 bool tt__messages_threaded(const tt__messages *messages) { return messages->has_thread; }
 
 void tt__messages_leave(tt__messages *messages) {
-    if (!messages->has_thread || messages->handed_over)
+    if (!messages->has_thread || !messages->stand_back_ms)
         return;
-    messages->handed_over = true;
+    messages->stand_back_ms = 0;
     pthread_cond_signal(&messages->thread_wanted);
+}
+
+void tt__messages_leave_soon(tt__messages *messages) {
+    if (!messages->has_thread || messages->stand_back_ms <= SOON_MS)
+        return;
+    messages->stand_back_ms = SOON_MS;
+    if (messages->stands_until_ms > messages->polled_ms + SOON_MS)
+        pthread_cond_signal(&messages->thread_wanted);
 }

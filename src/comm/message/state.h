@@ -117,6 +117,8 @@ typedef struct tt__question {
     char text[TT__CONTROL_MAX + 1];
 } tt__question;
 
+enum { TT__STAND_BACK_MS = 50 };
+
 struct tt__messages {
     tt__messages_config config;
     tt__link **links; /* (size); NULL: none yet */
@@ -151,7 +153,8 @@ struct tt__messages {
     bool thread_polls, polling; /* who is in epoll_wait: the thread; a caller */
     bool thread_acts;           /* the thread advances works: reads of the links meanwhile are not a caller's */
     int callers;                /* threads in tt__messages_wait() */
-    bool handed_over;           /* the last caller left while something was under way */
+    int64_t stand_back_ms;      /* so long after polled_ms the thread leaves the links to callers; */
+    int64_t stands_until_ms;    /* it sleeps until then, 0: it does not */
     int64_t polled_ms, now_ms, beat_due_ms, checked_ms;
     int64_t census_due_ms;          /* when to look whether the program's threads have ended */
     int64_t waits_ms, announced_ms; /* since when this rank waits; when that was last announced to the others; 0: not */

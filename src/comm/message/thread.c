@@ -1,5 +1,6 @@
 /* The thread leaves the links to a caller that waits, and for a moment after a caller has read them, since the next
- * call is likely to come soon; unless a caller left something under way (tt__messages_leave()). */
+ * call is likely to come soon: for a shorter one, or none, if a caller left something under way (tt__messages_leave(),
+ * tt__messages_leave_soon()). */
 #include "comm/message/thread.h"
 
 #include "base/clock.h"
@@ -10,14 +11,12 @@
 #include "comm/message/poller.h"
 #include "comm/message/progress.h"
 
-enum { STAND_BACK_MS = 50 };
-
 /* Return how long the thread still leaves the links to callers; 0: it serves them itself. */
 static int64_t stands_back(const tt__messages *messages, int64_t now) {
     if (messages->callers)
-        return STAND_BACK_MS;
-    int64_t left = messages->polled_ms + STAND_BACK_MS - now;
-    return messages->handed_over || left < 0 ? 0 : left;
+        return TT__STAND_BACK_MS;
+    int64_t left = messages->polled_ms + messages->stand_back_ms - now;
+    return left < 0 ? 0 : left;
 }
 
 static int64_t earlier_ms(int64_t a, int64_t b) { return b < 0 || a < b ? a : b; }
@@ -73,7 +72,9 @@ static void *thread_main(void *arg) {
             break;
         int64_t beat_ms = tt__beats_send(messages, now) - now, back_ms = stands_back(messages, now);
         if (back_ms) {
+            messages->stands_until_ms = now + back_ms;
             tt__wait_for_change(messages, &messages->thread_wanted, earlier_ms(beat_ms, back_ms));
+            messages->stands_until_ms = 0;
             again_ms = 0;
             continue;
         }

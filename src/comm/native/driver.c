@@ -233,15 +233,20 @@ void tt__group_advance(tt_group *group) {
     tt__works_unlink(group);
 }
 
+bool tt__world_has_works(const tt__world *world) {
+    for (const tt_group *group = world->groups; group; group = group->native->next_group)
+        if (atomic_load_explicit(&group->works, memory_order_relaxed))
+            return true;
+    return false;
+}
+
 bool tt__world_progress(tt__world *world) {
-    bool left = false;
     if (world->messages && tt__messages_progress(world->messages))
         world->progress_count++;
     for (tt_group *group = world->groups, *next; group; group = next) {
         next = group->native->next_group;
         if (group->native->mismatch_seq || atomic_load_explicit(&group->works, memory_order_relaxed))
             tt__group_advance(group);
-        left |= atomic_load_explicit(&group->works, memory_order_relaxed) != 0;
     }
-    return left;
+    return tt__world_has_works(world);
 }

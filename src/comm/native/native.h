@@ -76,6 +76,7 @@ void tt__group_advance(tt_group *group);
 
 /* Advance every group's works and messages, without waiting. Returns whether any work is not done. */
 bool tt__world_progress(tt__world *world);
+bool tt__world_has_works(const tt__world *world);
 
 /* ---- end.c. The lock is held. */
 

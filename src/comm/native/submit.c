@@ -82,11 +82,19 @@ tt_status tt__native_go_on(tt_group *group, const tt_call *call, tt__record_slot
     return run_on(work);
 }
 
+/* A caller returns to its program. */
+static void leave_what_is_left(tt__world *world) {
+    if (world->messages && tt__world_has_works(world))
+        tt__messages_leave_soon(world->messages);
+}
+
 static tt_status submit_wait_and_forget(tt_work *work) {
+    tt__world *world = work->group->native->world;
     tt__wait_done(work);
     tt_status status = work->status ? tt__work_error(work) : TT_OK;
     work->owned = false;
     tt__work_let_go(work);
+    leave_what_is_left(world);
     return status;
 }
 
@@ -155,6 +163,7 @@ tt_status tt__native_wait(tt_work *work) {
     tt__world_lock(world);
     tt__wait_done(work);
     tt_status status = work->status ? tt__work_error(work) : TT_OK;
+    leave_what_is_left(world);
     tt__world_unlock(world); /* its callbacks, or another thread, may free it now */
     return status;
 }
@@ -162,6 +171,7 @@ tt_status tt__native_wait(tt_work *work) {
 tt_status tt__native_progress(tt_group *group) {
     tt__world_lock(group->native->world);
     tt__world_progress(group->native->world);
+    leave_what_is_left(group->native->world);
     tt_status status = group->failed ? tt__group_check(group) : TT_OK;
     tt__world_unlock(group->native->world);
     return status;
