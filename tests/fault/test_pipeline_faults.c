@@ -1,13 +1,11 @@
 /* A rank is killed, freezes or fails within a pipeline's step: the others return the right error, which names it, in
  * bounded time, and everything can be freed. And what ranks give that does not fit. */
-#include "support/ranks.h"
+#include "support/blow.h"
 #include "support/storm.h"
-
-#include "base/clock.h"
 
 #include <tutti/tutti.h>
 
-enum { HEARTBEAT_MS = 1500, WORLD = 3, MICROS = 6, FEATURES = 8, STEPS = 3 };
+enum { WORLD = 3, MICROS = 6, FEATURES = 8, STEPS = 3 };
 
 typedef enum fault { KILLED, FROZEN, FAILED, FAULTS } fault;
 static const char *const fault_names[] = {"killed", "frozen", "failed"};
@@ -78,13 +76,6 @@ static tt_module *make_model(int64_t stages) {
     return model;
 }
 
-static tt_group *join_watchful(tt_store *store, int rank, int world) {
-    tt_group *group = NULL;
-    CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = PATIENCE_MS,
-                                   .heartbeat_ms = HEARTBEAT_MS));
-    return group;
-}
-
 /* Step until something is wrong; returns what. */
 static tt_status step_on(tt_pipeline *pipe) {
     for (int step = 0; step < STEPS; step++) {
@@ -102,7 +93,7 @@ static int victim_or_witness(tt_store *store, int rank, int world, void *arg) {
     int64_t chunks = s->schedule == TT_PIPELINE_INTERLEAVED_1F1B ? 2 : 1, split[2 * WORLD];
     char who[48];
     tt_pipeline *pipe = NULL;
-    tt_group *group = join_watchful(store, rank, world);
+    tt_group *group = join_watchful(store, rank, world, NULL);
     tt_module *model = make_model(world * chunks);
     for (int i = 0; i < world * chunks; i++)
         split[i] = 2;
@@ -139,7 +130,7 @@ static void play(scene s, const char *what) {
     bad += end_of_rank(&ranks, s.victim) != (s.fault == FAILED ? 0 : 128 + SIGKILL);
     tt_store_server_free(ranks.server);
     int64_t took = tt__now_ms() - begin;
-    if (bad || took > 3 * HEARTBEAT_MS + 3000 + leeway_ms())
+    if (bad || took > 3 * BLOW_HEARTBEAT_MS + 3000 + leeway_ms())
         fail_msg("%s: rank %d %s at %s %d of %s%s, after %d ms", what, s.victim, fault_names[s.fault],
                  s.in_backward ? "backward" : "forward", (int)s.when, tt_pipeline_schedule_name(s.schedule),
                  s.recompute ? ", recomputing" : "", (int)took);
