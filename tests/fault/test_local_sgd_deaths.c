@@ -60,7 +60,7 @@ static tt_status train_step(const job *j) {
 /* The last line of a survivor's: what it learned, and when. */
 static void check_failure(const scene *scene, job *j, tt_store *store, int rank, tt_status status) {
     int64_t now = tt__now_ns();
-    CHECK(status == TT_ERR_PEER);
+    CHECK(status == TT_ERR_PEER || (scene->kind == HIERARCHICAL && status == TT_ERR_ABORTED));
     CHECK_TEXT("rank 2 (");
     CHECK_TEXT(scene->frozen ? "frozen" : scene->transport ? "is gone" : "ended");
     if (scene->kind != POST_LOCAL || tt_model_averager_step(j->averager) == TT_ERR_STATE)
@@ -117,10 +117,44 @@ static void frozen_ranks_are_named(void **state) {
     play((scene){DILOCO, true, "tcp"});
 }
 
+/* ---- a rank that stays away from its pair: all learn of it from the other one, who alone has waited for it */
+
+enum { PAIR_PATIENCE_MS = 4000 };
+
+static int stay_away(tt_store *store, int rank, int world, void *arg) {
+    static const tt_averaging_level levels[] = {{1, 2}, {2, 4}};
+    static const char *const learned[] = {"learned/1", "learned/2", "learned/3"};
+    (void)arg;
+    job j = {.group = join_group(store, rank, world), .model = tt_nn_linear(8, 8)};
+    tt_group_set_timeout_ms(j.group, PAIR_PATIENCE_MS); /* which the pairs take over */
+    CHECK_OK(tt_hierarchical_model_averager(&j.averager, j.group, tt_module_parameters(j.model), levels, 2));
+    tt_group_set_timeout_ms(j.group, PATIENCE_MS);
+    CHECK_OK(tt_model_averager_step(j.averager)); /* number 0: all */
+    tt_status status = TT_OK;
+    while (rank && !status)
+        status = tt_model_averager_step(j.averager);
+    CHECK(status == (rank == 0 ? TT_OK : rank == 1 ? TT_ERR_TIMEOUT : TT_ERR_ABORTED));
+    if (rank > 1) {
+        CHECK_TEXT("rank 1 aborted the group");
+        CHECK_TEXT("rank 0 "); /* for whom it waited */
+    }
+    if (rank)
+        tell_learned(store, rank, tt__now_ns());
+    CHECK_OK(tt_store_wait(store, learned, 3, PATIENCE_MS)); /* nobody leaves before */
+    end_job(&j);
+    return 0;
+}
+
+static void who_waits_in_another_group_is_told(void **state) {
+    (void)state;
+    with_ranks(4, stay_away, NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(killed_ranks_are_named),
         cmocka_unit_test(frozen_ranks_are_named),
+        cmocka_unit_test(who_waits_in_another_group_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
