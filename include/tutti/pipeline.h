@@ -78,9 +78,9 @@ typedef struct tt_pipeline_new_args {
  * PyTorch: PipelineStage, Schedule1F1B, ... of torch.distributed.pipelining.
  * Errors: TT_ERR_INVALID a split that doesn't fit the model, more stages than parts, micro-batches that the schedule
  * can't have, a parameter that several stages use (tied weights: keep their parts in one stage, or untie them);
- * TT_ERR_MISMATCH ranks, or pipelines beside each other, that gave different ones, by name, on all ranks (where one has
- * no `data_group` and its counterparts have one, these wait for it until their timeout); TT_ERR_PEER another rank
- * failed; those of a collective and of tt_ddp(). */
+ * TT_ERR_MISMATCH ranks, or pipelines beside each other, that gave different ones, or no model, by name, on all ranks
+ * (where one has no `data_group` and its counterparts have one, these wait for it until their timeout); TT_ERR_PEER
+ * another rank failed; those of a collective and of tt_ddp(). */
 TT_API TT_NODISCARD tt_status tt_pipeline_new_with(const tt_pipeline_new_args *args, size_t size);
 
 /* End it; the model and what it has learned stay. Collective as tt_reducer_free() is. NULL is allowed. */
@@ -109,9 +109,10 @@ typedef struct tt_pipeline_step_args {
  * Errors, on every rank: TT_ERR_INVALID no x or target where one is needed, batches of different sizes, fewer examples
  * than micro-batches; TT_ERR_MISMATCH one rank evaluates; TT_ERR_STATE a rank's model has other parts now. Of a rank
  * that dies, freezes or fails within a step: TT_ERR_PEER, TT_ERR_TIMEOUT, with what was waited for ("rank 1 waited for
- * the activations of micro-batch 3 from stage 0") or why it failed. Ranks of other pipelines of a `data_group` learn of
- * it when they average with that rank, at the latest by their timeout. What the model and the loss return. After an
- * error within the step gradients are undefined, and the pipeline can only be freed (TT_ERR_STATE). */
+ * the activations of micro-batch 3 from stage 0") or why it failed. Each of that pipeline's ranks aborts its
+ * `data_group`, so that the ranks of other pipelines learn of it as soon as they average (TT_ERR_ABORTED, or
+ * TT_ERR_PEER, with what has failed). What the model and the loss return. After an error within the step gradients are
+ * undefined, and the pipeline can only be freed (TT_ERR_STATE). */
 TT_API TT_NODISCARD tt_status tt_pipeline_step_with(const tt_pipeline_step_args *args, size_t size);
 
 typedef struct tt_pipeline_evaluate_args {

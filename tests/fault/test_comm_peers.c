@@ -1,13 +1,12 @@
 /* Ranks that die, freeze or end without a word: the others learn who it was, within a bounded time, whatever they are
  * doing. */
-#include "support/ranks.h"
+#include "support/blow.h"
 
-#include "base/clock.h"
 #include "comm/shared/shm_connect.h"
 
 #include <pthread.h>
 
-enum { HEARTBEAT_MS = 1500, LARGE = 3000000 };
+enum { LARGE = 3000000 };
 
 typedef enum activity { IDLE_WAIT, SMALL, SYMMETRIC, PLAIN, ACTIVITIES } activity;
 typedef enum fault { KILLED, STOPPED, EXITED, KILLED_WITH_CHILD, MAIN_THREAD_EXITED } fault;
@@ -18,15 +17,6 @@ typedef struct scene {
     int victim;
     const char *transport; /* NULL: shared memory */
 } scene;
-
-static tt_group *join_by(tt_store *store, int rank, int world, const char *transport) {
-    tt_group *group = NULL;
-    CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = PATIENCE_MS,
-                                   .heartbeat_ms = HEARTBEAT_MS, .transport = transport));
-    return group;
-}
-
-static tt_group *join_watchful(tt_store *store, int rank, int world) { return join_by(store, rank, world, NULL); }
 
 /* Works until something goes wrong; returns what. */
 static tt_status work(tt_group *group, activity activity, float *symmetric, float *plain) {
@@ -55,7 +45,7 @@ static void be_victim(tt_store *store, tt_group *group, const scene *scene, floa
     if (scene->fault == KILLED_WITH_CHILD && fork() != 0)
         for (;;)
             pause();
-    CHECK_OK(tt_store_set(store, "victim", "", 0));
+    tell_under_way(store);
     if (scene->fault == KILLED_WITH_CHILD) {
         static const char *const over[] = {"learned/0"};
         tt_ignore(tt_store_wait(store, over, 1, PATIENCE_MS)); /* the test may end first */
@@ -76,9 +66,9 @@ static void be_victim(tt_store *store, tt_group *group, const scene *scene, floa
 
 static int body(tt_store *store, int rank, int world, void *arg) {
     const scene *scene = arg;
-    tt_group *group = join_by(store, rank, world, scene->transport);
+    tt_group *group = join_watchful(store, rank, world, scene->transport);
     float *symmetric, *plain = calloc(LARGE, sizeof *plain);
-    char who[40], text[40];
+    char who[40];
     CHECK_OK(tt_group_alloc((void **)&symmetric, group, LARGE * sizeof(float)));
     CHECK_OK(tt_barrier(group));
     if (rank == scene->victim)
@@ -92,24 +82,12 @@ static int body(tt_store *store, int rank, int world, void *arg) {
     CHECK(tt_barrier(group) == TT_ERR_PEER);
     tt_destroy_process_group(group);
     free(plain);
-    int n = snprintf(text, sizeof text, "%lld", (long long)now);
-    snprintf(who, sizeof who, "learned/%d", rank);
-    CHECK_OK(tt_store_set(store, who, text, (size_t)n));
+    tell_learned(store, rank, now);
     return 0;
 }
 
-static int64_t learned_ns(tt_store *store, int rank) {
-    char key[40];
-    tt_store_value value;
-    snprintf(key, sizeof key, "learned/%d", rank);
-    assert_int_equal(tt_store_get(store, key, &value), TT_OK);
-    int64_t ns = strtoll(value.data, NULL, 10);
-    tt_store_value_free(&value);
-    return ns;
-}
-
 static int64_t limit_ms(fault fault) {
-    return (fault == STOPPED || fault == MAIN_THREAD_EXITED ? HEARTBEAT_MS + 500 : 1000) + leeway_ms();
+    return (fault == STOPPED || fault == MAIN_THREAD_EXITED ? BLOW_HEARTBEAT_MS + 500 : 1000) + leeway_ms();
 }
 
 /* Strike, and see when the others learned of it. */
@@ -213,7 +191,7 @@ static void a_short_pause_is_no_failure(void **state) {
 static int secondary_body(tt_store *store, int rank, int world, void *arg) {
     const char *path = arg;
     CHECK(!setenv("TORCHELASTIC_ERROR_FILE", path, 1));
-    tt_group *group = join_watchful(store, rank, world);
+    tt_group *group = join_watchful(store, rank, world, NULL);
     CHECK_OK(tt_barrier(group));
     if (rank == 1)
         _exit(0);
@@ -240,7 +218,7 @@ static void who_ends_because_of_another_says_so(void **state) {
 /* Who failed in the group that another was made from may never have come to know of that other. */
 static int ignorant_body(tt_store *store, int rank, int world, void *arg) {
     CHECK(!setenv("TT_TRANSPORT", arg, 1));
-    tt_group *group = join_watchful(store, rank, world), *made;
+    tt_group *group = join_watchful(store, rank, world, NULL), *made;
     CHECK_OK(tt_group_split(&made, group, 0, 0));
     if (rank == 1) {
         tt_group_abort(group, "because");
@@ -313,7 +291,7 @@ static int doorstep_body(tt_store *store, int rank, int world, void *arg) {
     CHECK_OK(tt_store_wait(store, go, 1, PATIENCE_MS));
     int64_t start = tt__now_ms();
     CHECK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = PATIENCE_MS,
-                                .heartbeat_ms = HEARTBEAT_MS) == TT_ERR_PEER);
+                                .heartbeat_ms = BLOW_HEARTBEAT_MS) == TT_ERR_PEER);
     CHECK(!group && tt__now_ms() - start < limit_ms(scene->fault));
     snprintf(who, sizeof who, "rank %d (pid ", scene->victim);
     CHECK_TEXT(who);

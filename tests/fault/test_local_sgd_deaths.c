@@ -1,13 +1,11 @@
 /* A rank that is killed or frozen while parameters are averaged: the others learn who it was, and in what, within a
  * bounded time; the averager then refuses, and is freed with all that it had. */
+#include "support/blow.h"
 #include "support/leftovers.h"
-#include "support/ranks.h"
-
-#include "base/clock.h"
 
 #include <tutti/tutti.h>
 
-enum { WORLD = 4, VICTIM = 2, HEARTBEAT_MS = 1500, NUMBERS = 300000, STEPS_BEFORE = 10 };
+enum { WORLD = 4, VICTIM = 2, NUMBERS = 300000, STEPS_BEFORE = 10 };
 
 typedef enum kind { PERIODIC, HIERARCHICAL, POST_LOCAL, DILOCO, KINDS } kind;
 
@@ -59,24 +57,15 @@ static tt_status train_step(const job *j) {
     return status ? status : tt_model_averager_step(j->averager);
 }
 
-static tt_group *join_watchful(tt_store *store, int rank, int world, const char *transport) {
-    tt_group *group = NULL;
-    CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = PATIENCE_MS,
-                                   .heartbeat_ms = HEARTBEAT_MS, .transport = transport));
-    return group;
-}
-
 /* The last line of a survivor's: what it learned, and when. */
 static void check_failure(const scene *scene, job *j, tt_store *store, int rank, tt_status status) {
-    char key[40], text[40];
-    int n = snprintf(text, sizeof text, "%lld", (long long)tt__now_ns());
-    CHECK(status == TT_ERR_PEER);
+    int64_t now = tt__now_ns();
+    CHECK(status == TT_ERR_PEER || (scene->kind == HIERARCHICAL && status == TT_ERR_ABORTED));
     CHECK_TEXT("rank 2 (");
     CHECK_TEXT(scene->frozen ? "frozen" : scene->transport ? "is gone" : "ended");
     if (scene->kind != POST_LOCAL || tt_model_averager_step(j->averager) == TT_ERR_STATE)
         CHECK(tt_model_averager_average(j->averager) == TT_ERR_STATE);
-    snprintf(key, sizeof key, "learned/%d", rank);
-    CHECK_OK(tt_store_set(store, key, text, (size_t)n));
+    tell_learned(store, rank, now);
 }
 
 static int body(tt_store *store, int rank, int world, void *arg) {
@@ -93,7 +82,7 @@ static int body(tt_store *store, int rank, int world, void *arg) {
     for (int i = 0; i < STEPS_BEFORE; i++)
         CHECK_OK(train_step(&j));
     if (rank == VICTIM)
-        CHECK_OK(tt_store_set(store, "victim", "", 0));
+        tell_under_way(store);
     tt_status status = TT_OK;
     while (!status)
         status = train_step(&j);
@@ -108,35 +97,10 @@ static int body(tt_store *store, int rank, int world, void *arg) {
     return 0;
 }
 
-static int64_t learned_ns(tt_store *store, int rank) {
-    char key[40];
-    tt_store_value value;
-    snprintf(key, sizeof key, "learned/%d", rank);
-    assert_int_equal(tt_store_get(store, key, &value), TT_OK);
-    int64_t ns = strtoll(value.data, NULL, 10);
-    tt_store_value_free(&value);
-    return ns;
-}
-
 static void play(scene scene) {
-    static const char *const under_way[] = {"victim"};
-    const int64_t limit_ms = (scene.frozen ? HEARTBEAT_MS + 500 : 1000) + leeway_ms();
-    ranks ranks;
-    tt_store *store = NULL;
-    start_ranks(&ranks, WORLD, body, &scene);
-    assert_int_equal(tt_tcp_store(&store, "127.0.0.1", tt_store_server_port(ranks.server)), TT_OK);
-    assert_int_equal(tt_store_wait(store, under_way, 1, PATIENCE_MS), TT_OK);
-    int64_t struck = tt__now_ns();
-    kill(ranks.pid[VICTIM], scene.frozen ? SIGSTOP : SIGKILL);
-    for (int r = 0; r < WORLD; r++)
-        if (r != VICTIM) {
-            assert_int_equal(end_of_rank(&ranks, r), 0);
-            assert_true(learned_ns(store, r) - struck < limit_ms * 1000000);
-        }
-    kill(ranks.pid[VICTIM], SIGKILL);
-    assert_int_equal(end_of_rank(&ranks, VICTIM), 128 + SIGKILL);
-    tt_store_free(store);
-    tt_store_server_free(ranks.server);
+    const char *wrong = blow_strike(&(blow){WORLD, VICTIM, scene.frozen, 0}, body, &scene);
+    if (wrong)
+        fail_msg("%s of %s", wrong, doings[scene.kind]);
 }
 
 static void killed_ranks_are_named(void **state) {
@@ -153,10 +117,44 @@ static void frozen_ranks_are_named(void **state) {
     play((scene){DILOCO, true, "tcp"});
 }
 
+/* ---- a rank that stays away from its pair: all learn of it from the other one, who alone has waited for it */
+
+enum { PAIR_PATIENCE_MS = 4000 };
+
+static int stay_away(tt_store *store, int rank, int world, void *arg) {
+    static const tt_averaging_level levels[] = {{1, 2}, {2, 4}};
+    static const char *const learned[] = {"learned/1", "learned/2", "learned/3"};
+    (void)arg;
+    job j = {.group = join_group(store, rank, world), .model = tt_nn_linear(8, 8)};
+    tt_group_set_timeout_ms(j.group, PAIR_PATIENCE_MS); /* which the pairs take over */
+    CHECK_OK(tt_hierarchical_model_averager(&j.averager, j.group, tt_module_parameters(j.model), levels, 2));
+    tt_group_set_timeout_ms(j.group, PATIENCE_MS);
+    CHECK_OK(tt_model_averager_step(j.averager)); /* number 0: all */
+    tt_status status = TT_OK;
+    while (rank && !status)
+        status = tt_model_averager_step(j.averager);
+    CHECK(status == (rank == 0 ? TT_OK : rank == 1 ? TT_ERR_TIMEOUT : TT_ERR_ABORTED));
+    if (rank > 1) {
+        CHECK_TEXT("rank 1 aborted the group");
+        CHECK_TEXT("rank 0 "); /* for whom it waited */
+    }
+    if (rank)
+        tell_learned(store, rank, tt__now_ns());
+    CHECK_OK(tt_store_wait(store, learned, 3, PATIENCE_MS)); /* nobody leaves before */
+    end_job(&j);
+    return 0;
+}
+
+static void who_waits_in_another_group_is_told(void **state) {
+    (void)state;
+    with_ranks(4, stay_away, NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(killed_ranks_are_named),
         cmocka_unit_test(frozen_ranks_are_named),
+        cmocka_unit_test(who_waits_in_another_group_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,12 +2,10 @@
  * for its part of a sum. Each learns who it was within a bounded time, and can free all that it has. */
 #include <tutti/tutti.h>
 
-#include "support/ranks.h"
+#include "support/blow.h"
 #include "support/storm.h"
 
-#include "base/clock.h"
-
-enum { HEARTBEAT_MS = 1500, WIDTH = 24, LARGE = 20000 };
+enum { WIDTH = 24, LARGE = 20000 };
 
 /* TWO_STAGES: ranks 0 and 1. REPLICAS: 2 x 2, each stage wrapped. DIVIDED: all share each layer. */
 typedef enum kind { TWO_STAGES, REPLICAS, DIVIDED } kind;
@@ -66,7 +64,7 @@ static tt_status train(tt_store *store, const program *p, int told_after) {
     tt_status status = TT_OK;
     for (int steps = 1; !status; steps++) {
         if (steps == told_after)
-            CHECK_OK(tt_store_set(store, "victim", "", 0));
+            tell_under_way(store);
         status = step_of(p);
     }
     return status;
@@ -83,11 +81,8 @@ static void check_told(const scene *scene, tt_status status) {
 
 static int body(tt_store *store, int rank, int world, void *arg) {
     const scene *scene = arg;
-    tt_group *group = NULL;
+    tt_group *group = join_watchful(store, rank, world, scene->transport);
     program p;
-    char text[40], key[40];
-    CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = PATIENCE_MS,
-                                   .heartbeat_ms = HEARTBEAT_MS, .transport = scene->transport));
     make_program(&p, scene, group);
     tt_status status = train(store, &p, rank == scene->victim ? scene->steps + 1 : 0);
     int64_t now = tt__now_ns();
@@ -95,43 +90,15 @@ static int body(tt_store *store, int rank, int world, void *arg) {
     tt_mesh_abort(p.mesh, tt_last_error());
     free_program(&p);
     tt_destroy_process_group(group);
-    int n = snprintf(text, sizeof text, "%lld", (long long)now);
-    snprintf(key, sizeof key, "learned/%d", rank);
-    CHECK_OK(tt_store_set(store, key, text, (size_t)n));
+    tell_learned(store, rank, now);
     return 0;
 }
 
-static int64_t learned_ns(tt_store *store, int rank) {
-    char key[40];
-    tt_store_value value;
-    snprintf(key, sizeof key, "learned/%d", rank);
-    assert_int_equal(tt_store_get(store, key, &value), TT_OK); /* waits for it */
-    int64_t ns = strtoll(value.data, NULL, 10);
-    tt_store_value_free(&value);
-    return ns;
-}
-
 static void play(scene scene) {
-    static const char *const under_way[] = {"victim"};
-    ranks ranks;
-    tt_store *store = NULL;
-    start_ranks(&ranks, scene.world, body, &scene);
-    assert_int_equal(tt_tcp_store(&store, "127.0.0.1", tt_store_server_port(ranks.server)), TT_OK);
-    assert_int_equal(tt_store_wait(store, under_way, 1, PATIENCE_MS), TT_OK);
-    usleep((useconds_t)scene.wait_us); /* the victim may be anywhere in its step */
-    int64_t struck = tt__now_ns();
-    int64_t limit = ((scene.stops ? HEARTBEAT_MS + 500 : 1000) + leeway_ms()) * 1000000;
-    kill(ranks.pid[scene.victim], scene.stops ? SIGSTOP : SIGKILL);
-    for (int r = 0; r < scene.world; r++)
-        if (r != scene.victim) {
-            assert_true(learned_ns(store, r) - struck < limit);
-            assert_int_equal(end_of_rank(&ranks, r), 0);
-        }
-    if (scene.stops)
-        kill(ranks.pid[scene.victim], SIGKILL);
-    assert_int_equal(end_of_rank(&ranks, scene.victim), 128 + SIGKILL);
-    tt_store_free(store);
-    tt_store_server_free(ranks.server);
+    const blow blow = {scene.world, scene.victim, scene.stops, scene.wait_us};
+    const char *wrong = blow_strike(&blow, body, &scene);
+    if (wrong)
+        fail_msg("%s", wrong);
 }
 
 static void test_stages(void **state) {

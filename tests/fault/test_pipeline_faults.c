@@ -1,13 +1,11 @@
 /* A rank is killed, freezes or fails within a pipeline's step: the others return the right error, which names it, in
  * bounded time, and everything can be freed. And what ranks give that does not fit. */
-#include "support/ranks.h"
+#include "support/blow.h"
 #include "support/storm.h"
-
-#include "base/clock.h"
 
 #include <tutti/tutti.h>
 
-enum { HEARTBEAT_MS = 1500, WORLD = 3, MICROS = 6, FEATURES = 8, STEPS = 3 };
+enum { WORLD = 3, MICROS = 6, FEATURES = 8, STEPS = 3 };
 
 typedef enum fault { KILLED, FROZEN, FAILED, FAULTS } fault;
 static const char *const fault_names[] = {"killed", "frozen", "failed"};
@@ -78,13 +76,6 @@ static tt_module *make_model(int64_t stages) {
     return model;
 }
 
-static tt_group *join_watchful(tt_store *store, int rank, int world) {
-    tt_group *group = NULL;
-    CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = PATIENCE_MS,
-                                   .heartbeat_ms = HEARTBEAT_MS));
-    return group;
-}
-
 /* Step until something is wrong; returns what. */
 static tt_status step_on(tt_pipeline *pipe) {
     for (int step = 0; step < STEPS; step++) {
@@ -102,7 +93,7 @@ static int victim_or_witness(tt_store *store, int rank, int world, void *arg) {
     int64_t chunks = s->schedule == TT_PIPELINE_INTERLEAVED_1F1B ? 2 : 1, split[2 * WORLD];
     char who[48];
     tt_pipeline *pipe = NULL;
-    tt_group *group = join_watchful(store, rank, world);
+    tt_group *group = join_watchful(store, rank, world, NULL);
     tt_module *model = make_model(world * chunks);
     for (int i = 0; i < world * chunks; i++)
         split[i] = 2;
@@ -139,7 +130,7 @@ static void play(scene s, const char *what) {
     bad += end_of_rank(&ranks, s.victim) != (s.fault == FAILED ? 0 : 128 + SIGKILL);
     tt_store_server_free(ranks.server);
     int64_t took = tt__now_ms() - begin;
-    if (bad || took > 3 * HEARTBEAT_MS + 3000 + leeway_ms())
+    if (bad || took > 3 * BLOW_HEARTBEAT_MS + 3000 + leeway_ms())
         fail_msg("%s: rank %d %s at %s %d of %s%s, after %d ms", what, s.victim, fault_names[s.fault],
                  s.in_backward ? "backward" : "forward", (int)s.when, tt_pipeline_schedule_name(s.schedule),
                  s.recompute ? ", recomputing" : "", (int)took);
@@ -366,6 +357,80 @@ static void replicas_that_differ_are_named_on_every_rank(void **state) {
             fail_msg("replicas: %s", misfits[i].text);
 }
 
+/* ---- pipelines beside each other, of two ranks each */
+
+typedef struct replicas_of_two {
+    tt_group *own, *data;
+    tt_module *model;
+} replicas_of_two;
+
+static replicas_of_two join_replicas(tt_group *group, int rank) {
+    replicas_of_two r = {.model = make_model(2)};
+    CHECK_OK(tt_group_split(&r.own, group, rank / 2, 0));
+    CHECK_OK(tt_group_split(&r.data, group, rank % 2, 0));
+    return r;
+}
+
+static void end_replicas(replicas_of_two *r) {
+    tt_module_free(r->model);
+    tt_destroy_process_group(r->own);
+    tt_destroy_process_group(r->data);
+}
+
+/* A rank without a model is refused, and the others with it, at once. */
+static void give_no_model(tt_group *group, int rank, void *user) {
+    (void)user;
+    const bool refuses = rank == 1;
+    tt_pipeline *pipe = NULL;
+    replicas_of_two r = join_replicas(group, rank);
+    int64_t begin = tt__now_ms();
+    tt_status status = tt_pipeline_new(&pipe, r.own, refuses ? NULL : r.model, 4, .data_group = r.data);
+    CHECK(!pipe && status == (refuses ? TT_ERR_INVALID : TT_ERR_MISMATCH));
+    CHECK_TEXT(refuses ? "the model is NULL" : rank ? "rank 1" : "rank 1 has a call that it refuses");
+    status = tt_pipeline_new(&pipe, r.own, refuses ? NULL : r.model, 4);
+    CHECK(rank < 2 ? !pipe && status == (refuses ? TT_ERR_INVALID : TT_ERR_MISMATCH) : status == TT_OK);
+    CHECK(tt__now_ms() - begin < PATIENCE_MS / 2);
+    tt_pipeline_free(pipe);
+    CHECK_OK(tt_barrier(group));
+    end_replicas(&r);
+}
+
+static void a_missing_model_is_known_on_every_rank(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(4, give_no_model, NULL), 0);
+}
+
+/* One rank's stage fails in a step. It stays, and so do its groups, until all have learned of it. */
+static int fail_beside_others(tt_store *store, int rank, int world, void *arg) {
+    static const char *const learned[] = {"learned/0", "learned/1", "learned/2", "learned/3"};
+    const scene *s = arg;
+    tt_group *group = join_group(store, rank, world);
+    tt_pipeline *pipe = NULL;
+    replicas_of_two r = join_replicas(group, rank);
+    CHECK_OK(tt_pipeline_new(&pipe, r.own, r.model, MICROS, .schedule = s->schedule, .data_group = r.data));
+    trap.scene = rank == s->victim ? s : NULL;
+    int64_t begin = tt__now_ms();
+    tt_status status = step_on(pipe);
+    CHECK(tt__now_ms() - begin < PATIENCE_MS / 2);
+    CHECK(rank == s->victim ? status == TT_ERR_INVALID : status == TT_ERR_PEER || status == TT_ERR_ABORTED);
+    CHECK_TEXT("the trap has closed");
+    tell_learned(store, rank, begin);
+    CHECK_OK(tt_store_wait(store, learned, 4, PATIENCE_MS));
+    tt_pipeline_free(pipe);
+    CHECK(tt__now_ms() - begin < PATIENCE_MS / 2);
+    end_replicas(&r);
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+static void a_failed_step_is_known_in_all_replicas(void **state) {
+    (void)state;
+    for (int victim = 0; victim < 4; victim++) {
+        scene s = {FAILED, victim, victim % 2 == 0, 3, victim < 2 ? TT_PIPELINE_1F1B : TT_PIPELINE_ZERO_BUBBLE, false};
+        with_ranks(4, fail_beside_others, &s);
+    }
+}
+
 /* One rank makes the model another chain behind the pipeline's back. */
 static tt_status idle_hook(tt_module *module, tt_tensor *const *in, int64_t in_count, tt_tensor **out,
                            int64_t out_count, void *user) {
@@ -404,6 +469,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(misfits_are_named_on_every_rank),
         cmocka_unit_test(replicas_that_differ_are_named_on_every_rank),
+        cmocka_unit_test(a_missing_model_is_known_on_every_rank),
+        cmocka_unit_test(a_failed_step_is_known_in_all_replicas),
         cmocka_unit_test(parts_stay_what_they_were),
         cmocka_unit_test(batches_that_do_not_fit_are_refused_everywhere),
         cmocka_unit_test(a_late_failure_is_known_everywhere),

@@ -3,11 +3,11 @@
  * that they have. */
 #include "dist/zero_models.h"
 
-#include "base/clock.h"
+#include "support/blow.h"
 #include "support/own_folder.h"
 #include "support/storm.h"
 
-enum { HEARTBEAT_MS = 1500, WORLD = 3 };
+enum { WORLD = 3 };
 
 /* In which call the others wait for the victim; ANYWHERE: it is struck while all train. */
 typedef enum phase { AVERAGE, CLIP, STEP, CONSOLIDATE, SAVE, LOAD, ANYWHERE, PHASES } phase;
@@ -21,7 +21,7 @@ typedef struct scene {
 
 /* What the victim does in front of the call in which it is struck. */
 static void meet_fate(tt_store *store) {
-    CHECK_OK(tt_store_set(store, "victim", "", 0));
+    tell_under_way(store);
     for (;;)
         pause();
 }
@@ -58,7 +58,7 @@ static tt_status train(tt_module *ddp, tt_optimizer *o, const scene *scene, tt_s
     for (int step = 0; !status; step++) {
         tt_optimizer_zero_grad(o);
         if (victim && scene->at == ANYWHERE && step == scene->step)
-            CHECK_OK(tt_store_set(victim, "victim", "", 0));
+            tell_under_way(victim);
         for (int at = AVERAGE; at < phases && !status; at++) {
             if (victim && scene->at == (phase)at && step == scene->step)
                 meet_fate(victim);
@@ -70,10 +70,8 @@ static tt_status train(tt_module *ddp, tt_optimizer *o, const scene *scene, tt_s
 
 static int body(tt_store *store, int rank, int world, void *arg) {
     const scene *scene = arg;
-    tt_group *group = NULL;
-    char who[40], text[40];
-    CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = PATIENCE_MS,
-                                   .heartbeat_ms = HEARTBEAT_MS));
+    tt_group *group = join_watchful(store, rank, world, NULL);
+    char who[40];
     tt_module *model = zero_branches(), *ddp = tt_ddp(model, group, .bucket_cap_bytes = 2048);
     tt_optimizer *o = tt_zero_optimizer(ddp, zero_make_adam, NULL, .stage = scene->stage);
     CHECK(o);
@@ -95,42 +93,14 @@ static int body(tt_store *store, int rank, int world, void *arg) {
     CHECK_OK(tt_item(tt_sum(first), &sum)); /* parameters are in memory of their own again */
     tt_scope_end(scope);
     tt_module_free(model);
-    int n = snprintf(text, sizeof text, "%lld", (long long)now);
-    snprintf(who, sizeof who, "learned/%d", rank);
-    CHECK_OK(tt_store_set(store, who, text, (size_t)n));
+    tell_learned(store, rank, now);
     return 0;
 }
 
-static int64_t learned_ns(tt_store *store, int rank) {
-    char key[40];
-    tt_store_value value;
-    snprintf(key, sizeof key, "learned/%d", rank);
-    assert_int_equal(tt_store_get(store, key, &value), TT_OK);
-    int64_t ns = strtoll(value.data, NULL, 10);
-    tt_store_value_free(&value);
-    return ns;
-}
-
-/* Strike, and see when the others learned of it. */
 static void play(scene scene) {
-    static const char *const under_way[] = {"victim"};
-    ranks ranks;
-    tt_store *store = NULL;
-    start_ranks(&ranks, WORLD, body, &scene);
-    assert_int_equal(tt_tcp_store(&store, "127.0.0.1", tt_store_server_port(ranks.server)), TT_OK);
-    assert_int_equal(tt_store_wait(store, under_way, 1, PATIENCE_MS), TT_OK);
-    pid_t victim = ranks.pid[scene.victim];
-    int64_t struck = tt__now_ns(), limit = (scene.frozen ? HEARTBEAT_MS + 500 : 1000) + leeway_ms();
-    kill(victim, scene.frozen ? SIGSTOP : SIGKILL);
-    for (int r = 0; r < WORLD; r++)
-        if (r != scene.victim) {
-            assert_true(learned_ns(store, r) - struck < limit * 1000000);
-            assert_int_equal(end_of_rank(&ranks, r), 0);
-        }
-    kill(victim, SIGKILL);
-    assert_int_equal(end_of_rank(&ranks, scene.victim), 128 + SIGKILL);
-    tt_store_free(store);
-    tt_store_server_free(ranks.server);
+    const char *wrong = blow_strike(&(blow){WORLD, scene.victim, scene.frozen, 0}, body, &scene);
+    if (wrong)
+        fail_msg("%s", wrong);
 }
 
 static void play_all(bool frozen) {

@@ -9,6 +9,7 @@
 
 #include "base/args.h"
 #include "base/error.h"
+#include "base/saved_error.h"
 #include "parallel/local_sgd/averager.h"
 
 enum { LEVELS_MAX = 16 };
@@ -35,8 +36,22 @@ static tt_group *group_due(const hierarchical *h) {
 
 static bool hierarchical_due(const tt_model_averager *a) { return group_due((const hierarchical *)a) != NULL; }
 
+/* Others may wait in another level's group, which the one that has failed here has no part in, or for this rank, which
+ * won't come. */
+static void tell_all_levels(const hierarchical *h) {
+    tt__saved_error failure;
+    tt__error_save(&failure);
+    for (int i = 0; i < h->count; i++)
+        tt_group_abort(h->levels[i].group, failure.text);
+    tt__error_restore(&failure);
+}
+
 static tt_status hierarchical_average(tt_model_averager *a, bool all) {
-    return tt__average_plainly(a, all ? a->group : group_due((const hierarchical *)a));
+    const hierarchical *h = (const hierarchical *)a;
+    tt_status status = tt__average_plainly(a, all ? a->group : group_due(h));
+    if (status)
+        tell_all_levels(h);
+    return status;
 }
 
 static void hierarchical_end(tt_model_averager *a) {

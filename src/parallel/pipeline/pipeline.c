@@ -74,16 +74,21 @@ static tt_status describe_model_tensors(const char *what, const tt_named_tensors
     return TT_OK;
 }
 
+/* Let the ranks of a group, which compare their options now, know that this one has none that they could have. Its
+ * error stays. */
+static void tell_pipe_differs(tt_group *group, const char *what) {
+    tt__saved_error saved;
+    tt__error_save(&saved);
+    tt_ignore(tt__agree_on(group, maker, &what, 1));
+    tt__error_restore(&saved);
+}
+
 /* The same among the pipelines beside each other. A rank whose own ranks don't agree lets the others know. */
 static tt_status agree_with_replicas(const tt_pipeline_new_args *a, const char *const *texts, size_t count,
                                      tt_status status) {
     char place[64];
-    tt__saved_error saved;
     if (status) {
-        static const char *const differs = "options that its pipeline's ranks don't agree on";
-        tt__error_save(&saved);
-        tt_ignore(tt__agree_on(a->data_group, maker, &differs, 1));
-        tt__error_restore(&saved);
+        tell_pipe_differs(a->data_group, "options that its pipeline's ranks don't agree on");
         return status;
     }
     const char **all = calloc(count + 1, sizeof *all);
@@ -97,21 +102,33 @@ static tt_status agree_with_replicas(const tt_pipeline_new_args *a, const char *
     return status;
 }
 
-static tt_status agree_on_pipe(const tt_pipeline_new_args *a, int64_t chunks) {
+static tt_status describe_pipe(const tt_pipeline_new_args *a, int64_t chunks, char ***texts, size_t *count) {
+    if (!a->out || !a->model)
+        return a->out ? tt__fail_argument("%s: the model is NULL", maker)
+                      : tt__fail(TT_ERR_INVALID, "%s: `out` is NULL", maker);
     const tt_named_tensors *parameters = tt_module_parameters(a->model), *buffers = tt_module_buffers(a->model);
     if (!parameters || !buffers)
         return tt_last_status();
-    size_t count = OPTION_TEXTS + (size_t)parameters->count + (size_t)buffers->count;
-    char **texts = calloc(count, sizeof *texts);
-    if (!texts)
+    size_t all = OPTION_TEXTS + (size_t)parameters->count + (size_t)buffers->count;
+    if (!(*texts = calloc(all, sizeof **texts)))
         return no_memory_for_pipe();
-    describe_pipe_options(a, chunks, texts);
-    tt_status status = describe_model_tensors("parameter", parameters, texts + OPTION_TEXTS);
-    if (!status)
-        status = describe_model_tensors("buffer", buffers, texts + OPTION_TEXTS + parameters->count);
-    for (size_t i = 0; i < OPTION_TEXTS && !status; i++)
-        status = texts[i] ? TT_OK : no_memory_for_pipe();
-    if (!status)
+    *count = all;
+    describe_pipe_options(a, chunks, *texts);
+    TT__TRY(describe_model_tensors("parameter", parameters, *texts + OPTION_TEXTS));
+    TT__TRY(describe_model_tensors("buffer", buffers, *texts + OPTION_TEXTS + parameters->count));
+    for (size_t i = 0; i < OPTION_TEXTS; i++)
+        if (!(*texts)[i])
+            return no_memory_for_pipe();
+    return TT_OK;
+}
+
+static tt_status agree_on_pipe(const tt_pipeline_new_args *a, int64_t chunks) {
+    char **texts = NULL;
+    size_t count = 0;
+    tt_status status = describe_pipe(a, chunks, &texts, &count);
+    if (status)
+        tell_pipe_differs(a->group, "a call that it refuses");
+    else
         status = tt__agree_on(a->group, maker, (const char *const *)texts, count);
     if (a->data_group)
         status = agree_with_replicas(a, (const char *const *)texts, count, status);
@@ -207,18 +224,13 @@ static void end_pipeline(tt_pipeline *pipe) {
     tt__error_restore(&saved);
 }
 
-static tt_status check_pipe_required(const tt_pipeline_new_args *a) {
-    if (!a->out || !a->group)
-        return tt__fail(TT_ERR_INVALID, "%s: `%s` is NULL", maker, a->out ? "group" : "out");
-    return a->model ? TT_OK : tt__fail_argument("%s: the model is NULL", maker);
-}
-
 tt_status tt_pipeline_new_with(const tt_pipeline_new_args *args, size_t size) {
     tt_pipeline_new_args a;
     TT__ARGS_COPY(a, args, size);
     if (a.out)
         *a.out = NULL;
-    TT__TRY(check_pipe_required(&a));
+    if (!a.group)
+        return tt__fail(TT_ERR_INVALID, "%s: `group` is NULL", maker);
     tt_pipeline *pipe = calloc(1, sizeof *pipe);
     if (!pipe)
         return no_memory_for_pipe();
@@ -230,7 +242,7 @@ tt_status tt_pipeline_new_with(const tt_pipeline_new_args *args, size_t size) {
     pipe->micros = a.micro_batches;
     pipe->kind = a.schedule;
     pipe->chunks = a.chunks ? a.chunks : a.schedule == TT_PIPELINE_INTERLEAVED_1F1B ? 2 : 1;
-    pipe->parts_summary = summarise_parts(a.model);
+    pipe->parts_summary = a.model ? summarise_parts(a.model) : 0;
     pipe->loss = a.loss ? a.loss : a.loss_is_sum ? pipe_sum_loss : pipe_mean_loss;
     pipe->user = a.user;
     pipe->loss_is_sum = a.loss_is_sum;
@@ -355,6 +367,15 @@ static void follow_mode(tt_pipeline *pipe) {
     }
 }
 
+/* The pipelines beside this one average with it, or will, which it can't any more. */
+static void tell_replicas(const tt_pipeline *pipe) {
+    tt__saved_error failure;
+    tt__error_save(&failure);
+    if (pipe->data_group)
+        tt_group_abort(pipe->data_group, failure.text);
+    tt__error_restore(&failure);
+}
+
 static tt_status run_pipe_step(tt_pipeline *pipe, const char *who, tt__batch *batch) {
     TT_ENABLE_GRAD; /* a step trains wherever it is called; an evaluation records nothing all the same */
     tt_status status = begin_pipe_step(pipe, who, batch);
@@ -365,6 +386,7 @@ static tt_status run_pipe_step(tt_pipeline *pipe, const char *who, tt__batch *ba
     if (status) {
         pipe->broken = status;
         tt__fail_prefix("%s", who);
+        tell_replicas(pipe);
     }
     return status;
 }
