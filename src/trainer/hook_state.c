@@ -18,7 +18,7 @@ static const char prefix[] = "comm_hook.";
 /* ---- gathering */
 
 /* Do all ranks have the same entries? Collective. */
-static tt_status agree_on_entries(tt_group *group, const tt_named_tensors *own) {
+static tt_status agree_on_hook_entries(tt_group *group, const tt_named_tensors *own) {
     char **texts = calloc((size_t)own->count + 1, sizeof *texts);
     tt_status status = texts ? TT_OK : tt__fail(TT_ERR_MEMORY, "%s: no memory for a list of a hook's state", who);
     for (int64_t i = 0; i < own->count && !status; i++)
@@ -34,7 +34,7 @@ static tt_status agree_on_entries(tt_group *group, const tt_named_tensors *own) 
     return status;
 }
 
-static tt_status gather_entry(tt_trainer *t, const char *name, tt_tensor *own) {
+static tt_status gather_hook_entry(tt_trainer *t, const char *name, tt_tensor *own) {
     TT_AUTO_SCOPE;
     TT_NO_GRAD;
     int64_t count = tt_tensor_numel(own);
@@ -53,10 +53,10 @@ tt_status tt__trainer_gather_hook(tt_trainer *t) {
     const tt_named_tensors *own = tt_comm_hook_state_dict(t->ddp);
     if (!own)
         return tt_last_status();
-    TT__TRY(agree_on_entries(t->a.group, own));
+    TT__TRY(agree_on_hook_entries(t->a.group, own));
     TT__TRY(tt__dict_init(&t->hook_state, who, (size_t)own->count));
     for (int64_t i = 0; i < own->count; i++)
-        TT__TRY(gather_entry(t, own->names[i], own->tensors[i]));
+        TT__TRY(gather_hook_entry(t, own->names[i], own->tensors[i]));
     return TT_OK;
 }
 
@@ -70,7 +70,7 @@ void tt__trainer_forget_hook(tt_trainer *t) { tt__dict_free(&t->hook_state); }
 
 /* Keep this rank's part of an entry; of another number of ranks any part will do, as all that is used of it is alike on
  * all of them. */
-static tt_status keep_entry(tt_trainer *t, const char *name, tt_tensor *all) {
+static tt_status keep_hook_entry(tt_trainer *t, const char *name, tt_tensor *all) {
     TT_AUTO_SCOPE;
     TT_NO_GRAD;
     if (tt_tensor_dim(all) != 2 || tt_tensor_size(all, 0) < 1)
@@ -86,7 +86,7 @@ tt_status tt__trainer_keep_hook(void *user, const tt_named_tensors *more) {
     TT__TRY(tt__dict_init(&t->hook_state, who, (size_t)more->count));
     for (int64_t i = 0; i < more->count; i++)
         if (!strncmp(more->names[i], prefix, length))
-            TT__TRY(keep_entry(t, more->names[i] + length, more->tensors[i]));
+            TT__TRY(keep_hook_entry(t, more->names[i] + length, more->tensors[i]));
     return TT_OK;
 }
 
