@@ -96,6 +96,7 @@ TT_API TT_NODISCARD tt_status tt_powersgd_hook_with(const tt_powersgd_hook_args 
 
 /* What this rank's hook remembers, by name: "powersgd.error.fc.weight", "powersgd.q.fc.weight", "powersgd.step" ...
  * Each rank saves its own, as each has errors of its own: tt_safetensors_save() to a file with the rank in its name.
+ * tt_trainer_run(.comm_hook) has all ranks' in its checkpoints.
  * The list is the hook's, good until the next call, or its end. NULL: `ddp` has none of the hooks above, or no memory.
  * Not collective. PyTorch: PowerSGDState can be pickled. */
 TT_API const tt_named_tensors *tt_comm_hook_state_dict(tt_module *ddp);

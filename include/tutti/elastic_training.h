@@ -23,6 +23,7 @@ typedef struct tt_elastic_ddp_args {
     bool no_broadcast_buffers; /* likewise */
     int virtual_ranks;         /* likewise: the same bits, however many ranks a round has, up to so many */
     uint64_t shard_seed;       /* likewise */
+    bool sync_batch_norm;      /* in each round, make batch norms SyncBatchNorms over all its ranks */
     char tt_end;               /* not an option: see base.h */
 } tt_elastic_ddp_args;
 
@@ -34,7 +35,10 @@ typedef struct tt_elastic_ddp_args {
  * Buffers that change in training (batch norm's) are after each step those of the rank's own batches, and rank 0's in
  * the next forward. Where rank 0 is lost, or had not come as far as another rank, they become that one's: parameters
  * are then not to the bit those of a run without the loss. With .virtual_ranks all ranks have shard 0's after each
- * step, and they are. NULL on failure. */
+ * step, and they are.
+ * SyncBatchNorms of the module get the round's group by tt_elastic_restore(), and with .sync_batch_norm all its batch
+ * norms become such layers then, on ranks that join later, too: those can't call tt_convert_sync_batchnorm(), for which
+ * nobody would wait. Not with .virtual_ranks (TT_ERR_INVALID). NULL on failure. */
 TT_API tt_module *tt_elastic_ddp_with(const tt_elastic_ddp_args *args, size_t size);
 #ifndef __cplusplus
 #define tt_elastic_ddp(elastic_, name_, ...) \

@@ -205,13 +205,18 @@ TT_API tt_module *tt_ddp_with(const tt_ddp_args *args, size_t size);
  *   - A shard begins with the buffers that shard 0 left in the step before; after a step all ranks have shard 0's.
  *   - The first recorded forward after a backward pass begins the next shard. With .shard_seed it calls
  *     tt_manual_seed() with shard_seed + (step * V + shard) * 0x9e3779b97f4a7c15.
+ *   - Accumulation, as V ranks have it: each shard adds up the gradients of its own batches before the shards are
+ *     summed. A shard has some passes with tt_ddp_set_sync(ddp, false), which don't end it, and then one with true, so
+ *     that all batches of a shard follow each other. Buffers and random numbers go on from one to the next.
  *   - Data: tt_distributed_sampler(..., .virtual_ranks = V) gives each shard its batches.
  * Elements are summed in the shards' own passes, so these must be the same wherever they run: the same batches, and the
  * same OMP_NUM_THREADS. It costs memory for the sums of a rank's shards, at most 1 + log2(V/W) times that of the
  * gradients, and, where W has factors that V's tree doesn't have at its root, twice that for the exchange.
  * Errors, of wrapping: TT_ERR_MISMATCH other .virtual_ranks, .shard_seed or threads on another rank, on all;
  * TT_ERR_INVALID fewer than ranks, more than 1024, or with .no_broadcast_buffers. Of a forward: TT_ERR_STATE there are
- * gradients from before the step. tt_ddp_set_sync(false) and communication hooks are TT_ERR_UNSUPPORTED. */
+ * gradients from before the step. Communication hooks are TT_ERR_UNSUPPORTED: they compress what a rank sends, here
+ * sums of shards, which would be others, and so rounded otherwise, on another number of ranks. So is tt_join_new(): all
+ * shards have as many batches. */
 
 /* How many passes a step has on this rank, and (first: may be NULL) the number of the first one's shard. Without
  * virtual ranks 1 and the rank; 0 for what is no wrapper, or bound to no group. */

@@ -45,6 +45,7 @@ TT_API tt_module *tt_nn_sync_batch_norm_with(const tt_nn_sync_batch_norm_args *a
  * They stay the same modules in the same places, with the same parameters, buffers, names and hooks, so optimizers and
  * whoever holds one of them go on. Collective: before tt_ddp(), or after it. Returns `module`.
  *   model = tt_convert_sync_batchnorm(tt_model_resnet18(10), world);
+ * In an elastic job tt_elastic_ddp(.sync_batch_norm) does it, in each round.
  * NULL on failure, and nothing has changed; the module stays the caller's: TT_ERR_MISMATCH names the first of these
  * layers that differs between ranks; TT_ERR_INVALID no group; and those of a collective. NULL as the module gives NULL.
  * PyTorch: torch.nn.SyncBatchNorm.convert_sync_batchnorm. */

@@ -25,6 +25,10 @@ typedef struct tt_trainer tt_trainer;
  *   } */
 typedef tt_tensor *(*tt_trainer_step_fn)(tt_trainer *trainer, const tt_batch *batch, void *user);
 
+/* Have gradients averaged by a communication hook. `user` is the run's.
+ *   static tt_status compress(tt_module *ddp, void *user) { return tt_powersgd_hook(ddp, .rank = 4); } */
+typedef tt_status (*tt_trainer_comm_hook_fn)(tt_module *ddp, void *user);
+
 /* A mean over examples, of all ranks. */
 typedef struct tt_trainer_metric {
     const char *name;
@@ -143,7 +147,10 @@ typedef struct tt_trainer_run_args {
     tt_trainer_result *result; /* receives how it ended, also after an error; NULL: not wanted */
     /* in place of averaging gradients by DDP */
     tt_model_averager *averager; /* of the model's parameters, over .group: is told of each step. NULL: DDP */
-    char tt_end;                 /* not an option: see base.h */
+    /* called once the model is wrapped for .group, collectively: sets a communication hook (tutti/comm_hooks.h). Its
+     * state is part of checkpoints: see below. NULL: none */
+    tt_trainer_comm_hook_fn comm_hook;
+    char tt_end; /* not an option: see base.h */
 } tt_trainer_run_args;
 
 /* Train. Collective over .group; all ranks stop after the same step and return the same, unless one of them fails.
@@ -167,6 +174,14 @@ typedef struct tt_trainer_run_args {
  * With .averager (tutti/local_sgd.h) ranks step on their own, and only the steps that average cost collectives, so that
  * a loss that is infinite, or a wish to stop, is learned of then. Evaluations and checkpoints in between see each
  * rank's own parameters, and rank 0's: let them come with steps that average. A checkpoint has rank 0's optimizer.
+ *
+ * With .comm_hook a checkpoint also holds what the hooks of tutti/comm_hooks.h remember, of all ranks: rank 0 gathers
+ * it, and has memory for it, while it saves, which is then collective (.checkpoint and .best_checkpoint are given on
+ * all ranks or on none). On as many ranks a resumed run takes the steps that the other would have taken, to the bit. On
+ * another number, what is alike on all ranks goes on (PowerSGD's matrices, step count and draws), and errors that are
+ * fed back begin at zero. So does all from a checkpoint without a hook's state; one of another hook is
+ * TT_ERR_NOT_FOUND; without .comm_hook it is ignored. A hook of the program's own (tt_ddp_register_comm_hook()) has no
+ * state there.
  *
  * With .elastic (docs/elastic.md) the trainer registers model, optimizer, scheduler, averages, scaler, loaders and
  * progress, restores, and commits after each step; when a rank is lost, or others join, it recovers and goes on, and

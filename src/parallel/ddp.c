@@ -141,9 +141,6 @@ tt_status tt_ddp_set_sync(tt_module *module, bool sync) {
     tt__ddp *d = tt__ddp_of(module);
     if (!d)
         return tt__fail(TT_ERR_INVALID, "tt_ddp_set_sync: expected a wrapper that tt_ddp() made");
-    if (!sync && d->virtual_ranks)
-        return tt__fail(TT_ERR_UNSUPPORTED, "tt_ddp_set_sync: expected a wrapper without .virtual_ranks, whose passes "
-                                            "add up gradients already: more of them stand for more batches a step");
     d->sync = sync;
     return TT_OK;
 }

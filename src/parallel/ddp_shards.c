@@ -1,7 +1,8 @@
 /* Virtual ranks: a wrapper whose ranks each do the passes of several shards in a step, one after the other, with the
  * bits that as many ranks would get. Each shard has gradients of its own, which go into the sums (reducer/shard_sums.h)
  * as its pass makes them, so that the last pass overlaps with the exchange; its own random numbers; and the buffers
- * that the step began with. Behind a step all ranks have shard 0's buffers. */
+ * that the step began with. A shard of several batches has passes that average nothing (tt_ddp_set_sync()), which add
+ * to its gradients, before the one that ends it. Behind a step all ranks have shard 0's buffers. */
 #include "parallel/ddp_shards.h"
 
 #include <inttypes.h>
@@ -116,7 +117,8 @@ void tt__ddp_add_to_shards(const tt__ddp_slot *s) {
         tt__shard_sums_add(h->sums, s->index, h->now);
 }
 
-/* All that the pass gave no gradient gave zeros. *waits: some are left to a second part of the pass. */
+/* All that the pass gave no gradient gave what the shard's passes without averaging have left there, or zeros. *waits:
+ * some are left to a second part of the pass. */
 static void add_unreached(const tt__ddp *d, bool *waits) {
     *waits = false;
     for (size_t i = 0; i < d->attached; i++) {
@@ -127,7 +129,8 @@ static void add_unreached(const tt__ddp *d, bool *waits) {
             *waits = true;
             continue;
         }
-        memset(tt_reducer_gradient(d->reducer, (int64_t)i), 0, d->reducer->params[i].bytes);
+        if (!tt_grad(s->parameter))
+            memset(tt_reducer_gradient(d->reducer, (int64_t)i), 0, d->reducer->params[i].bytes);
         tt__ddp_add_to_shards(s);
         s->ready = true;
     }

@@ -6,6 +6,7 @@
 #include "data/loader.h"
 #include "parallel/ddp.h"
 #include "parallel/named_copy.h"
+#include "parallel/sync_batch_norm.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -102,7 +103,8 @@ tt_status tt_elastic_add_generator(tt_elastic *elastic, const char *name, tt_gen
 
 typedef struct module_part {
     tt_module *module;
-    tt_module *wrapper; /* NULL: it has none, or that has been freed */
+    tt_module *wrapper;   /* NULL: it has none, or that has been freed */
+    bool sync_batch_norm; /* its batch norms are to be over all ranks */
 } module_part;
 
 static tt_status module_save(void *user, tt_elastic_writer *writer) {
@@ -144,6 +146,8 @@ static tt_status module_load(void *user, const void *data, size_t size) {
 
 static tt_status module_bind(void *user, tt_group *group) {
     const module_part *p = user;
+    if (p->wrapper && group)
+        TT__TRY(tt__sync_batch_norm_renew(p->module, group, p->sync_batch_norm));
     return p->wrapper ? tt__ddp_bind(p->wrapper, group) : TT_OK;
 }
 
@@ -155,13 +159,13 @@ static void module_destroy(void *user) {
 
 /* Register the module; `wrapper` may be NULL. */
 static tt_status add_module_part(const char *who, tt_elastic *elastic, const char *name, tt_module *module,
-                                 tt_module *wrapper) {
+                                 tt_module *wrapper, bool sync_batch_norm) {
     static const tt_elastic_part_class cls = {
         .save = module_save, .load = module_load, .bind = module_bind, .destroy = module_destroy};
     module_part *p = malloc(sizeof *p);
     if (!p)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for \"%s\"", who, name);
-    *p = (module_part){module, wrapper};
+    *p = (module_part){module, wrapper, sync_batch_norm};
     tt__ddp_know(wrapper, &p->wrapper);
     return tt_elastic_add_part(elastic, name, &cls, p);
 }
@@ -178,7 +182,7 @@ static tt_status check_module_part(const char *who, const tt_elastic *elastic, c
 tt_status tt_elastic_add_module(tt_elastic *elastic, const char *name, tt_module *module) {
     static const char who[] = "tt_elastic_add_module";
     TT__TRY(check_module_part(who, elastic, name, module));
-    return add_module_part(who, elastic, name, module, NULL);
+    return add_module_part(who, elastic, name, module, NULL, false);
 }
 
 tt_module *tt_elastic_ddp_with(const tt_elastic_ddp_args *args, size_t size) {
@@ -187,13 +191,19 @@ tt_module *tt_elastic_ddp_with(const tt_elastic_ddp_args *args, size_t size) {
     TT__ARGS_COPY(a, args, size);
     if (check_module_part(who, a.elastic, a.name, a.module))
         return NULL;
+    if (a.sync_batch_norm && a.virtual_ranks)
+        return tt__fail_null(
+            TT_ERR_INVALID,
+            "%s: expected .virtual_ranks or .sync_batch_norm, whose statistics depend on the number of "
+            "ranks, got both",
+            who);
     const tt_ddp_args of_ddp = {.module = a.module,
                                 .bucket_cap_bytes = a.bucket_cap_bytes,
                                 .no_broadcast_buffers = a.no_broadcast_buffers,
                                 .virtual_ranks = a.virtual_ranks,
                                 .shard_seed = a.shard_seed};
     tt_module *wrapper = tt__ddp_make(&of_ddp);
-    if (!wrapper || !add_module_part(who, a.elastic, a.name, a.module, wrapper))
+    if (!wrapper || !add_module_part(who, a.elastic, a.name, a.module, wrapper, a.sync_batch_norm))
         return wrapper;
     tt_module_free(wrapper);
     return NULL;

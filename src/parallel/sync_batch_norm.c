@@ -6,7 +6,7 @@
  * In forward each rank sends mean, variance and count of its own part, and all merge them in the order of ranks (Chan,
  * Golub, LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979), so that no
  * difference of large sums is taken and all have the same bits. Both collectives are of f64. */
-#include <tutti/sync_batch_norm.h>
+#include "parallel/sync_batch_norm.h"
 
 #include "autograd/autocast.h"
 #include "autograd/record.h"
@@ -265,8 +265,10 @@ static sync_ranks *sync_ranks_new(tt_group *group, const char *caller) {
     return s;
 }
 
-static bool sync_is_place(const tt_named_modules *tree, int64_t i) {
-    return tt__is_batch_norm(tt__module_unwrapped(tree->modules[i]));
+/* Is a module of the tree one that is converted: any batch norm, or (`all` false) one that is converted already? */
+static bool sync_is_place(const tt_named_modules *tree, int64_t i, bool all) {
+    const tt_module *m = tt__module_unwrapped(tree->modules[i]);
+    return tt__is_batch_norm(m) && (all || !strcmp(tt__module_class(m)->name, sync_class.name));
 }
 
 /* Tell the other ranks, which compare their layers now, of a call that is refused here: they get TT_ERR_MISMATCH. The
@@ -280,12 +282,13 @@ static tt_module *sync_refused(tt_group *group, const char *caller) {
 }
 
 /* Have all ranks the same batch norms? Collective. */
-static tt_status sync_compare(tt_group *group, const char *caller, const tt_named_modules *tree, size_t *places) {
+static tt_status sync_compare(tt_group *group, const char *caller, const tt_named_modules *tree, bool all,
+                              size_t *places) {
     char **texts = calloc((size_t)tree->count + 1, sizeof *texts), numbers[96];
     tt_status status = texts ? TT_OK : tt__fail(TT_ERR_MEMORY, "%s: no memory for a list of layers", caller);
     *places = 0;
     for (int64_t i = 0; i < tree->count && !status; i++)
-        if (sync_is_place(tree, i) &&
+        if (sync_is_place(tree, i, all) &&
             asprintf(&texts[(*places)++], "batch norm \"%s\" %s", tree->names[i],
                      tt__batch_norm_text(tt__module_unwrapped(tree->modules[i]), numbers)) < 0) {
             texts[--*places] = NULL;
@@ -299,12 +302,12 @@ static tt_status sync_compare(tt_group *group, const char *caller, const tt_name
     return status;
 }
 
-static tt_module *sync_convert(tt_module *module, tt_group *group, const char *caller) {
+static tt_module *sync_convert(tt_module *module, tt_group *group, const char *caller, bool all) {
     const tt_named_modules *tree = tt_module_named_modules(module);
     size_t places = 0;
     if (!tree)
         return sync_refused(group, caller);
-    if (sync_compare(group, caller, tree, &places))
+    if (sync_compare(group, caller, tree, all, &places))
         return NULL;
     if (!places)
         return module;
@@ -312,7 +315,7 @@ static tt_module *sync_convert(tt_module *module, tt_group *group, const char *c
     if (!s)
         return NULL;
     for (int64_t i = 0; i < tree->count; i++)
-        if (sync_is_place(tree, i))
+        if (sync_is_place(tree, i, all))
             tt__batch_norm_become(tt__module_unwrapped(tree->modules[i]), &sync_kind, sync_ref(s));
     sync_unref(s);
     return module;
@@ -326,7 +329,11 @@ tt_module *tt_convert_sync_batchnorm(tt_module *module, tt_group *group) {
         return group ? sync_refused(group, caller) : NULL;
     if (!group)
         return tt__fail_null(TT_ERR_INVALID, "%s: `group` is NULL", caller);
-    return sync_convert(module, group, caller);
+    return sync_convert(module, group, caller, true);
+}
+
+tt_status tt__sync_batch_norm_renew(tt_module *module, tt_group *group, bool all) {
+    return sync_convert(module, group, "a SyncBatchNorm's new group", all) ? TT_OK : tt_last_status();
 }
 
 tt_module *tt_nn_sync_batch_norm_with(const tt_nn_sync_batch_norm_args *args, size_t size) {
@@ -339,7 +346,7 @@ tt_module *tt_nn_sync_batch_norm_with(const tt_nn_sync_batch_norm_args *args, si
                                          .no_running_stats = a.no_running_stats, .dtype = a.dtype);
     if (!made)
         return sync_refused(a.group, caller);
-    if (!sync_convert(made, a.group, caller)) {
+    if (!sync_convert(made, a.group, caller, true)) {
         tt_module_free(made);
         return NULL;
     }

@@ -1,8 +1,9 @@
 /* A run of the trainer. Its floors: trainer_run.c > steps.c > evaluation.c > saving.c, trainer_autocast.c, agreement.c,
- * trainer_elastic.c > reports.c > what is here. */
+ * trainer_elastic.c > reports.c, hook_state.c > what is here. */
 #ifndef TT_TRAINER_RUN_STATE_H
 #define TT_TRAINER_RUN_STATE_H
 
+#include "optim/dict.h"
 #include "trainer/means.h"
 #include "trainer/stop_signals.h"
 
@@ -38,6 +39,7 @@ struct tt_trainer {
     int64_t shown_ns;                 /* when a STEP was reported last */
     int64_t saved_step;               /* step of the latest checkpoint; -1: none */
     int64_t evaluated_step;           /* step of the latest evaluation; -1: none */
+    tt__dict hook_state;              /* of the communication hook, while a checkpoint is read or written */
 };
 
 /* Is something due that is done at each `every`th number? 0: never. */
@@ -73,6 +75,21 @@ tt_status tt__trainer_count_batches(tt_trainer *t);
 
 /* Return the steps done of the epoch under way, whose batches may be cut otherwise than when it was saved. */
 int64_t tt__trainer_steps_done(const tt_trainer *t);
+
+/* ---- hook_state.c: what .comm_hook sets
+
+ * Set it on the wrapper, and give it the state that tt__trainer_keep_hook() has kept. Collective. */
+tt_status tt__trainer_set_hook(tt_trainer *t);
+
+/* As .load_more of a checkpoint, with the trainer: keep this rank's state of the hook. */
+tt_status tt__trainer_keep_hook(void *t, const tt_named_tensors *more);
+
+/* Gather what the hooks of all ranks remember on rank 0, until tt__trainer_forget_hook(). Collective. */
+tt_status tt__trainer_gather_hook(tt_trainer *t);
+
+/* What was gathered here; NULL: nothing. */
+const tt_named_tensors *tt__trainer_hook_state(tt_trainer *t);
+void tt__trainer_forget_hook(tt_trainer *t);
 
 /* ---- trainer_elastic.c: runs with .elastic */
 

@@ -96,7 +96,8 @@ static tt_status remove_old(const char *path, int64_t keep, int64_t now) {
 
 /* What a checkpoint holds besides model and optimizer is named here and in tt__trainer_resume(). */
 static tt_status write_checkpoint(tt_trainer *t, const char *path) {
-    const tt_named_tensors *more = t->a.averager ? tt_model_averager_state_dict(t->a.averager) : NULL;
+    const tt_named_tensors *more =
+        t->a.averager ? tt_model_averager_state_dict(t->a.averager) : tt__trainer_hook_state(t);
     if (t->a.averager && !more)
         return tt_last_status();
     return tt_checkpoint_save(path, t->a.model, t->a.optimizer, &t->progress, .scheduler = t->a.scheduler,
@@ -127,18 +128,24 @@ tt_status tt__trainer_save(tt_trainer *t) {
     if (!t->a.checkpoint || t->saved_step == t->progress.step)
         return TT_OK;
     t->saved_step = t->progress.step;
-    tt_status status = t->rank == 0 ? save_to(t, t->a.checkpoint) : TT_OK;
+    tt_status status = tt__trainer_gather_hook(t);
+    if (!status && t->rank == 0)
+        status = save_to(t, t->a.checkpoint);
     if (!status && t->rank == 0 && t->a.keep > 0)
         status = keep_copy(t);
+    tt__trainer_forget_hook(t);
     t->other_ns += tt__now_ns() - began;
     return status;
 }
 
 tt_status tt__trainer_save_best(tt_trainer *t) {
     int64_t began = tt__now_ns();
-    bool due = t->best_due && t->rank == 0 && t->a.best_checkpoint;
+    bool due = t->best_due && t->a.best_checkpoint;
     t->best_due = false;
-    tt_status status = due ? save_to(t, t->a.best_checkpoint) : TT_OK;
+    tt_status status = due ? tt__trainer_gather_hook(t) : TT_OK;
+    if (due && !status && t->rank == 0)
+        status = save_to(t, t->a.best_checkpoint);
+    tt__trainer_forget_hook(t);
     t->other_ns += tt__now_ns() - began;
     return status;
 }
@@ -203,8 +210,11 @@ static tt_status find_loader_state(const tt_trainer *t, bool *has) {
     return may_lack ? tt__checkpoint_has_part(has, t->a.resume, TT__PART_LOADER) : TT_OK;
 }
 
-static tt_status load_averager(void *averager, const tt_named_tensors *state) {
-    return tt_model_averager_load_state_dict(averager, state);
+static tt_status load_more(void *user, const tt_named_tensors *state) {
+    const tt_trainer *t = user;
+    return t->a.averager    ? tt_model_averager_load_state_dict(t->a.averager, state)
+           : t->a.comm_hook ? tt__trainer_keep_hook(user, state)
+                            : TT_OK;
 }
 
 tt_status tt__trainer_resume(tt_trainer *t) {
@@ -215,7 +225,7 @@ tt_status tt__trainer_resume(tt_trainer *t) {
     TT__TRY(find_loader_state(t, &t->goes_on));
     TT__TRY(tt_checkpoint_load(t->a.resume, t->a.model, t->a.optimizer, &t->progress, .scheduler = t->a.scheduler,
                                .ema = t->a.ema, .scaler = t->a.scaler, .loader = t->goes_on ? t->a.loader : NULL,
-                               .load_more = t->a.averager ? load_averager : NULL, .load_more_user = t->a.averager));
+                               .load_more = load_more, .load_more_user = t));
     t->progress.epoch_step = tt__trainer_steps_done(t);
     t->batch = t->progress.epoch_step * t->parts;
     t->saved_step = -1;

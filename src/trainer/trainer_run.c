@@ -55,6 +55,9 @@ static tt_status check_run_numbers(const tt_trainer_run_args *a) {
     if (a->virtual_ranks && a->averager)
         return tt__fail(TT_ERR_INVALID, "%s: expected .virtual_ranks, which average gradients, or .averager, got both",
                         who);
+    if (a->comm_hook && (!a->group || a->averager))
+        return tt__fail(TT_ERR_INVALID, "%s: .comm_hook needs .group%s", who,
+                        a->averager ? ", and no .averager, which averages in place of gradients" : "");
     if (!a->epochs && !a->max_steps)
         return tt__fail(TT_ERR_INVALID, "%s: expected .epochs or .max_steps, which say when training ends", who);
     if ((unsigned)a->scheduler_when > TT_TRAINER_EACH_EVALUATION)
@@ -114,11 +117,12 @@ static tt_status set_up_run(tt_trainer *t) {
     TT__TRY(check_needs(t));
     if (t->a.elastic) {
         TT__TRY(tt__trainer_begin_elastic(t));
-    } else if ((t->world > 1 && !t->a.averager) || t->a.virtual_ranks) {
+    } else if ((t->world > 1 && !t->a.averager) || t->a.virtual_ranks || t->a.comm_hook) {
         t->ddp = tt_ddp(t->a.model, t->a.group, .virtual_ranks = t->a.virtual_ranks,
                         .bucket_cap_bytes = t->a.bucket_cap_bytes);
         if (!t->ddp)
             return tt_last_status();
+        TT__TRY(tt__trainer_set_hook(t));
     }
     tt_module_train(t->a.model);
     if (t->a.stop_on_signals)
@@ -186,6 +190,7 @@ static void end_run(tt_trainer *t) {
     tt__stop_signals_end(&t->signals);
     tt__trainer_end_elastic(t);
     tt_module_free(t->ddp);
+    tt__trainer_forget_hook(t);
     tt__means_free(&t->epoch_means);
     tt__means_free(&t->log_means);
     tt__means_free(&t->eval_means);

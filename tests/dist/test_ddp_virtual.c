@@ -13,21 +13,21 @@
 enum { V_MAX = 24, PARAMS = 4, SEED = 5 };
 
 /* Parameters of odd sizes, each multiplied with numbers of the shard and the step, which are then its gradients.
- * Parameter 2 takes part in odd shards alone, parameter 3 in none. */
+ * Parameter 2 takes part in odd shards alone, and there in the first of a shard's batches; parameter 3 in none. */
 static const int64_t sizes[PARAMS] = {4099, 1, 333, 7};
 
 typedef struct Probe {
     tt_tensor *p[PARAMS];
     tt_tensor *calls; /* a buffer: how often it was called, and by which shard's numbers last */
     tt_dtype dtype;
-    int step, shard;
+    int step, shard, part;
 } Probe;
 
-static bool takes_part(int param, int shard) { return param < 2 || (param == 2 && shard % 2); }
+static bool takes_part(int param, int shard, int part) { return param < 2 || (param == 2 && shard % 2 && part == 0); }
 
 /* The gradient of a parameter. Owned by the scope. */
-static tt_tensor *numbers(const Probe *p, int param, int step, int shard) {
-    tt_generator *g = tt_generator_new((uint64_t)(1 + param + 100 * shard + 10000 * step));
+static tt_tensor *numbers(const Probe *p, int param, int step, int shard, int part) {
+    tt_generator *g = tt_generator_new((uint64_t)(1 + param + 100 * shard + 10000 * step + 1000000 * part));
     tt_tensor *x = tt_randn(TT_SHAPE(sizes[param]), g);
     tt_generator_free(g);
     return p->dtype == TT_F32 ? x : tt_to(x, p->dtype);
@@ -37,8 +37,8 @@ static tt_tensor *probe_forward(tt_module *self, tt_tensor *x) {
     Probe *p = tt_module_user(self);
     tt_tensor *loss = tt_scale(tt_sum(x), 0);
     for (int i = 0; i < PARAMS; i++)
-        if (takes_part(i, p->shard))
-            loss = tt_add(loss, tt_to(tt_sum(tt_mul(p->p[i], numbers(p, i, p->step, p->shard))), TT_F32));
+        if (takes_part(i, p->shard, p->part))
+            loss = tt_add(loss, tt_to(tt_sum(tt_mul(p->p[i], numbers(p, i, p->step, p->shard, p->part))), TT_F32));
     int64_t *calls = tt_tensor_i64(p->calls);
     calls[0]++;
     calls[1] = p->shard;
@@ -61,6 +61,13 @@ static tt_module *probe_new(Probe *p, tt_dtype dtype) {
     return m;
 }
 
+typedef struct Case {
+    int shards;
+    size_t cap;
+    tt_dtype dtype;
+    int parts; /* batches of a shard */
+} Case;
+
 /* ---- the naive sum: leaves are scaled, the first fold in pairs, the rest is a balanced tree */
 
 static void add_numbers(void *sum, const void *x, int64_t n, bool is_double) {
@@ -71,17 +78,22 @@ static void add_numbers(void *sum, const void *x, int64_t n, bool is_double) {
             ((float *)sum)[i] += ((const float *)x)[i];
 }
 
-static void *naive_leaf(const Probe *p, int param, int step, int shard, int shards) {
+/* A shard's own sum over its batches, scaled. */
+static void *naive_leaf(const Probe *p, const Case *c, int param, int shard) {
     TT_AUTO_SCOPE;
     bool is_double = p->dtype == TT_F64;
     void *leaf = calloc((size_t)sizes[param], sizeof(double));
-    tt_tensor *x = tt_to(numbers(p, param, step, shard), is_double ? TT_F64 : TT_F32);
-    CHECK(leaf && x);
-    for (int64_t i = 0; i < sizes[param] && takes_part(param, shard); i++)
+    CHECK(leaf);
+    for (int part = 0; part < c->parts && takes_part(param, shard, part); part++) {
+        tt_tensor *x = tt_to(numbers(p, param, p->step, shard, part), is_double ? TT_F64 : TT_F32);
+        CHECK(x);
+        add_numbers(leaf, tt_tensor_data(x), sizes[param], is_double);
+    }
+    for (int64_t i = 0; i < sizes[param]; i++)
         if (is_double)
-            ((double *)leaf)[i] = ((const double *)tt_tensor_data(x))[i] * (1.0 / shards);
+            ((double *)leaf)[i] *= 1.0 / c->shards;
         else
-            ((float *)leaf)[i] = tt_tensor_f32(x)[i] * (float)(1.0 / shards);
+            ((float *)leaf)[i] *= (float)(1.0 / c->shards);
     return leaf;
 }
 
@@ -91,13 +103,13 @@ static void naive_join(void **leaf, int to, int from, int64_t n, bool is_double)
 }
 
 /* The average over the shards, as the bucket's type has it. */
-static tt_tensor *naive_average(const Probe *p, int param, int step, int shards) {
+static tt_tensor *naive_average(const Probe *p, const Case *c, int param) {
     void *leaf[V_MAX];
-    int power = 1, units = 0;
+    int power = 1, units = 0, shards = c->shards;
     int64_t n = sizes[param];
     bool is_double = p->dtype == TT_F64;
     for (int s = 0; s < shards; s++)
-        leaf[s] = naive_leaf(p, param, step, s, shards);
+        leaf[s] = naive_leaf(p, c, param, s);
     while (2 * power <= shards)
         power *= 2;
     for (int s = 0; s < shards; s++) {
@@ -118,12 +130,6 @@ static tt_tensor *naive_average(const Probe *p, int param, int step, int shards)
 
 /* ---- the steps of a rank */
 
-typedef struct Case {
-    int shards;
-    size_t cap;
-    tt_dtype dtype;
-} Case;
-
 static void check_gradients(const Probe *p, const Case *c) {
     TT_AUTO_SCOPE;
     for (int i = 0; i < PARAMS; i++) {
@@ -131,10 +137,24 @@ static void check_gradients(const Probe *p, const Case *c) {
         CHECK((grad != NULL) == (i < 3));
         if (!grad)
             continue;
-        const tt_tensor *expected = naive_average(p, i, p->step, c->shards);
+        const tt_tensor *expected = naive_average(p, c, i);
         CHECK(expected);
         CHECK(!memcmp(tt_tensor_data(grad), tt_tensor_data(expected), (size_t)sizes[i] * tt_dtype_size(p->dtype)));
     }
+}
+
+/* Passes of a shard that average nothing. */
+static void add_batches(Probe *p, tt_module *ddp, int count) {
+    CHECK_OK(tt_ddp_set_sync(ddp, false));
+    for (p->part = 0; p->part < count; p->part++) {
+        TT_AUTO_SCOPE;
+        double drawn;
+        tt_tensor *loss = tt_module_forward(ddp, tt_ones(TT_SHAPE(1), TT_F32));
+        CHECK_OK(tt_item(tt_randn(TT_SHAPE(1), NULL), &drawn));
+        CHECK_OK(tt_backward(loss));
+        CHECK(tt_ddp_set_step(ddp, 0) == TT_ERR_STATE);
+    }
+    CHECK_OK(tt_ddp_set_sync(ddp, true));
 }
 
 static void take_steps(tt_group *group, int rank, void *user) {
@@ -148,19 +168,21 @@ static void take_steps(tt_group *group, int rank, void *user) {
     CHECK(first == c->shards * rank / world && count == c->shards * (rank + 1) / world - first);
     for (p.step = 0; p.step < 3; p.step++) {
         for (p.shard = first; p.shard < first + count; p.shard++) {
+            add_batches(&p, ddp, c->parts - 1);
             TT_AUTO_SCOPE;
             tt_tensor *loss = tt_module_forward(ddp, tt_ones(TT_SHAPE(1), TT_F32));
             uint64_t number = (uint64_t)(p.step * c->shards + p.shard);
             tt_generator *own = tt_generator_new(SEED + number * 0x9e3779b97f4a7c15u);
             double drawn, due; /* the shard's, wherever it runs */
             CHECK_OK(tt_item(tt_randn(TT_SHAPE(1), NULL), &drawn));
-            CHECK_OK(tt_item(tt_randn(TT_SHAPE(1), own), &due));
+            for (int i = 0; i < c->parts; i++) /* which goes on from one of its batches to the next */
+                CHECK_OK(tt_item(tt_randn(TT_SHAPE(1), own), &due));
             CHECK(memcmp(&drawn, &due, sizeof due) == 0);
             tt_generator_free(own);
-            CHECK(tt_tensor_i64(p.calls)[0] == p.step + 1); /* each shard saw what shard 0 left */
+            CHECK(tt_tensor_i64(p.calls)[0] == c->parts * (p.step + 1)); /* each shard saw what shard 0 left */
             CHECK_OK(tt_backward(loss));
         }
-        CHECK(tt_tensor_i64(p.calls)[0] == p.step + 1 && tt_tensor_i64(p.calls)[1] == 0); /* shard 0's */
+        CHECK(tt_tensor_i64(p.calls)[0] == c->parts * (p.step + 1) && tt_tensor_i64(p.calls)[1] == 0); /* shard 0's */
         check_gradients(&p, c);
         for (int i = 0; i < PARAMS; i++)
             tt_zero_grad(p.p[i]);
@@ -172,7 +194,8 @@ static void take_steps(tt_group *group, int rank, void *user) {
 static void any_world_gives_the_naive_sums(void **state) {
     (void)state;
     static const int worlds[] = {1, 2, 3, 4, 5, 6, 8};
-    static const Case cases[] = {{24, 0, TT_F32}, {24, 2000, TT_F32}, {12, 0, TT_BF16}, {8, 0, TT_F16}, {9, 0, TT_F64}};
+    static const Case cases[] = {{24, 0, TT_F32, 1}, {24, 2000, TT_F32, 1}, {12, 0, TT_BF16, 1},  {8, 0, TT_F16, 1},
+                                 {9, 0, TT_F64, 1},  {8, 0, TT_F64, 2},     {12, 2000, TT_F32, 3}};
     const char *transports[] = {NULL, "tcp"};
     for (int t = 0; t < 2; t++) {
         assert_false(transports[t] ? setenv("TT_TRANSPORT", transports[t], 1) : unsetenv("TT_TRANSPORT"));
@@ -207,7 +230,6 @@ static void refuse(tt_group *group, int rank, void *user) {
     tt_module_free(normed);
     tt_module *ddp = tt_ddp(m, group, .virtual_ranks = 6);
     CHECK(ddp && tt_ddp_set_sync(ddp, true) == TT_OK);
-    CHECK(tt_ddp_set_sync(ddp, false) == TT_ERR_UNSUPPORTED);
     CHECK(tt_ddp_register_comm_hook(ddp, NULL, NULL) == TT_ERR_UNSUPPORTED);
     CHECK(!tt_join_new(ddp) && tt_last_status() == TT_ERR_UNSUPPORTED);
     CHECK(tt_ddp_set_step(ddp, -1) == TT_ERR_INVALID && tt_ddp_set_step(m, 0) == TT_ERR_INVALID);

@@ -15,11 +15,18 @@ namespace tutti {
  * job. */
 
 /* Register a module, and wrap it for all groups that the job will have. */
-inline module elastic_ddp(elastic &job, const std::string &name, module &wrapped, const ddp_options &o = {}) {
+struct elastic_ddp_options {
+    std::size_t bucket_cap_bytes = 0;
+    bool no_broadcast_buffers = false;
+    int virtual_ranks = 0;
+    std::uint64_t shard_seed = 0;
+    bool sync_batch_norm = false;
+};
+inline module elastic_ddp(elastic &job, const std::string &name, module &wrapped, const elastic_ddp_options &o = {}) {
     tt_elastic_ddp_args a = TT_ELASTIC_DDP_ARGS_INIT;
     a.elastic = job.get(), a.name = name.c_str(), a.module = wrapped.get();
     a.bucket_cap_bytes = o.bucket_cap_bytes, a.no_broadcast_buffers = o.no_broadcast_buffers;
-    a.virtual_ranks = o.virtual_ranks, a.shard_seed = o.shard_seed;
+    a.virtual_ranks = o.virtual_ranks, a.shard_seed = o.shard_seed, a.sync_batch_norm = o.sync_batch_norm;
     return module(detail::call(tt_elastic_ddp_with, a));
 }
 

@@ -36,6 +36,9 @@ using trainer_step = std::function<tensor(trainer &, const batch &)>;
 /* What it throws is dropped. */
 using trainer_display = std::function<void(const tt_trainer_report &)>;
 
+/* Sets a communication hook on the wrapper; what it throws ends the run. */
+using trainer_comm_hook = std::function<void(module &)>;
+
 /* As tt_trainer_run_args; what is pointed to is borrowed. */
 struct trainer_options {
     tt_group *group = nullptr;
@@ -53,6 +56,7 @@ struct trainer_options {
     tt_trainer_when scheduler_when = TT_TRAINER_EACH_EPOCH;
     tt_ema *ema = nullptr;
     model_averager *averager = nullptr;
+    trainer_comm_hook comm_hook = {};
     loader *eval_loader = nullptr;
     trainer_step eval = {};
     std::int64_t eval_every = 0, eval_every_steps = 0;
@@ -73,6 +77,7 @@ namespace detail {
 struct trainer_calls {
     trainer_step step, eval;
     trainer_display display;
+    trainer_comm_hook comm_hook;
 
     static tt_tensor *run(const trainer_step &call, tt_trainer *t, const tt_batch *b) {
         tt_tensor *loss = nullptr;
@@ -90,6 +95,12 @@ struct trainer_calls {
     static tt_tensor *on_eval(tt_trainer *t, const tt_batch *b, void *user) {
         return run(static_cast<trainer_calls *>(user)->eval, t, b);
     }
+    static tt_status on_comm_hook(tt_module *ddp, void *user) {
+        return guarded([&] {
+            module lent = module::lent(ddp);
+            static_cast<trainer_calls *>(user)->comm_hook(lent);
+        });
+    }
 };
 
 inline const char *text_or_null(const std::string &text) { return text.empty() ? nullptr : text.c_str(); }
@@ -103,7 +114,7 @@ inline trainer_display trainer_console(std::FILE *file) {
 
 inline tt_trainer_result trainer_run(module &model, optimizer &opt, loader &batches, trainer_step step,
                                      const trainer_options &o) {
-    detail::trainer_calls calls{std::move(step), o.eval, o.display};
+    detail::trainer_calls calls{std::move(step), o.eval, o.display, o.comm_hook};
     tt_trainer_result result = {};
     tt_trainer_run_args a = TT_TRAINER_RUN_ARGS_INIT;
     a.model = model.get(), a.optimizer = opt.get(), a.loader = batches.get();
@@ -117,6 +128,7 @@ inline tt_trainer_result trainer_run(module &model, optimizer &opt, loader &batc
     a.allow_nonfinite = o.allow_nonfinite;
     a.scheduler = o.scheduler, a.scheduler_when = o.scheduler_when, a.ema = o.ema;
     a.averager = o.averager ? o.averager->get() : nullptr;
+    a.comm_hook = o.comm_hook ? detail::trainer_calls::on_comm_hook : nullptr;
     a.eval_loader = o.eval_loader ? o.eval_loader->get() : nullptr;
     a.eval = o.eval ? detail::trainer_calls::on_eval : nullptr;
     a.eval_every = o.eval_every, a.eval_every_steps = o.eval_every_steps;

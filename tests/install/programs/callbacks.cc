@@ -531,7 +531,10 @@ static void trainer(tutti::group &world) {
         t.add_metric("examples", double(b.size), b.size);
         return tutti::cross_entropy(t.model()(b.x), b.y);
     };
+    int hooked = 0;
+    options.comm_hook = [&hooked](tutti::module &ddp) { tutti::bf16_hook(ddp), hooked++; };
     tt_trainer_result result = tutti::trainer_run(model, sgd, loader, step, options);
+    EXPECT(hooked == 1);
     EXPECT(result.reason == TT_TRAINER_FINISHED && result.steps == 8 && result.best > 0);
     EXPECT(reports == (world.rank() == 0 ? 2 : 0));
     const std::vector<double> spread = {1, -2, 0.5};
