@@ -124,6 +124,9 @@ void tt__tensor_swap(tt_tensor *a, tt_tensor *b);
  * it detects only some. x is not NULL. */
 bool tt__tensor_check(const char *who, const tt_tensor *x);
 
+/* Say why x, whose elements are away, can't be used; in `text`, which is returned. */
+const char *tt__away_text(const tt_tensor *x, char *text, size_t size);
+
 /* "f32 (20, 10)" in a buffer that lives to the end of the enclosing block; "NULL" for NULL. */
 #define TT__DESCRIBE(x) tt_tensor_describe(x, (char[160]){0}, 160)
 
