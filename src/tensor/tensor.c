@@ -289,14 +289,20 @@ const char *tt__away_text(const tt_tensor *x, char *text, size_t size) {
     return text;
 }
 
-bool tt__tensor_check(const char *who, const tt_tensor *x) {
-    if (__builtin_expect(x->magic == TT__ALIVE, 1)) {
-        if (__builtin_expect(!tt__storage_is_away(x->storage), 1))
-            return true;
-        return tt__tensor_fail(TT_ERR_STATE, "%s: %s", who, tt__away_text(x, (char[400]){0}, 400)), false;
-    }
+bool tt__tensor_check_alive(const char *who, const tt_tensor *x) {
+    if (__builtin_expect(x->magic == TT__ALIVE, 1))
+        return true;
     tt__tensor_fail(TT_ERR_STATE, "%s: expected a tensor, got %s", who,
                     x->magic == TT__FREED ? "one that was freed, or whose scope ended (tt_keep() takes one out of it)"
                                           : "a pointer to something else");
+    return false;
+}
+
+bool tt__tensor_check(const char *who, const tt_tensor *x) {
+    if (!tt__tensor_check_alive(who, x))
+        return false;
+    if (__builtin_expect(!tt__storage_is_away(x->storage), 1))
+        return true;
+    tt__tensor_fail(TT_ERR_STATE, "%s: %s", who, tt__away_text(x, (char[400]){0}, 400));
     return false;
 }

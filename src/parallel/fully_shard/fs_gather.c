@@ -29,7 +29,7 @@ static tt_status end_gathering(tt__fs_unit *u) {
     return first ? tt__fs_break(u->owner, first) : TT_OK;
 }
 
-tt_status tt__fs_let_go(tt__fs_unit *u) {
+static tt_status let_unit_go(tt__fs_unit *u) {
     tt__fs_place *place = &u->owner->places[u->place];
     tt_status status = u->values == TT__FS_COMING ? end_gathering(u) : TT_OK;
     set_values(u, TT__FS_AWAY);
@@ -41,7 +41,7 @@ tt_status tt__fs_let_go(tt__fs_unit *u) {
 /* May its values be let go? */
 static bool is_free(const tt__fs_unit *u) { return !u->running && u != u->owner->current; }
 
-static tt_status begin_gathering(tt__fs_unit *u) {
+static tt_status gather_unit(tt__fs_unit *u) {
     tt__fs *fs = u->owner;
     u->values = TT__FS_COMING;
     for (size_t i = 0; i < u->bucket_count; i++) {
@@ -60,9 +60,9 @@ tt_status tt__fs_begin(tt__fs_unit *u) {
     if (u->values != TT__FS_AWAY || fs->broken || (place->holds && !is_free(place->holds)))
         return TT_OK;
     if (place->holds)
-        TT__TRY(tt__fs_let_go(place->holds));
+        TT__TRY(let_unit_go(place->holds));
     place->holds = u;
-    return begin_gathering(u);
+    return gather_unit(u);
 }
 
 static tt_status check_fs_usable(const tt__fs *fs) {
@@ -97,7 +97,7 @@ tt_status tt__fs_begin_next(const tt__fs_unit *u, int step) {
 tt_status tt__fs_settle(tt__fs *fs) {
     tt_status first = TT_OK;
     for (size_t i = 0; i < fs->unit_count; i++) {
-        tt_status status = fs->units[i].values == TT__FS_COMING ? tt__fs_let_go(&fs->units[i]) : TT_OK;
+        tt_status status = fs->units[i].values == TT__FS_COMING ? let_unit_go(&fs->units[i]) : TT_OK;
         first = first ? first : status;
     }
     return first;
@@ -106,7 +106,7 @@ tt_status tt__fs_settle(tt__fs *fs) {
 tt_status tt__fs_changed(tt__fs *fs) {
     tt_status first = TT_OK;
     for (size_t i = 0; i < fs->unit_count; i++) {
-        tt_status status = tt__fs_let_go(&fs->units[i]);
+        tt_status status = let_unit_go(&fs->units[i]);
         first = first ? first : status;
     }
     for (size_t i = 0; i < fs->count; i++)

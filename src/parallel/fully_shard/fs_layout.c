@@ -36,7 +36,7 @@ static size_t find_unit(const tt__fs *fs, const tt_tensor *x) {
     return times == 1 ? found : fs->unit_count - 1;
 }
 
-static tt_status check_param(const char *name, const tt_tensor *x) {
+static tt_status check_fs_param(const char *name, const tt_tensor *x) {
     if (!tt__device_is_host(tt_tensor_device(x)))
         return tt__fail(TT_ERR_UNSUPPORTED, "%s: parameter \"%s\" lies on \"%s\"; units lie on the host", FS_SITE, name,
                         tt_device_name(tt_tensor_device(x)));
@@ -56,7 +56,7 @@ static tt_status check_param(const char *name, const tt_tensor *x) {
     return TT_OK;
 }
 
-static tt_status list_params(tt__fs *fs) {
+static tt_status list_fs_params(tt__fs *fs) {
     const tt_named_tensors *all = tt_module_parameters(fs->module);
     if (!all)
         return tt_last_status();
@@ -68,7 +68,7 @@ static tt_status list_params(tt__fs *fs) {
         return fs_no_memory();
     for (int64_t i = 0; i < all->count; i++) {
         tt_tensor *x = all->tensors[i];
-        TT__TRY(check_param(all->names[i], x));
+        TT__TRY(check_fs_param(all->names[i], x));
         tt__fs_param *p = &fs->params[fs->count++];
         *p = (tt__fs_param){.owner = fs,
                             .whole = tt__tensor_watch(x),
@@ -165,7 +165,7 @@ static void cut_param(const tt__fs *fs, tt__fs_param *p) {
 }
 
 tt_status tt__fs_lay_out(tt__fs *fs) {
-    TT__TRY(list_params(fs));
+    TT__TRY(list_fs_params(fs));
     for (size_t i = 0; i < fs->unit_count; i++)
         TT__TRY(lay_out_unit(fs, &fs->units[i]));
     for (size_t i = 0; i < fs->count; i++)
@@ -215,7 +215,7 @@ static void *slice_of(const tt__fs_param *p) {
 }
 
 /* Let x lie at `data`, and say that its elements are away. */
-static tt_status send_away(const tt__fs_param *p, tt_tensor *x, void *data) {
+static tt_status send_values_away(const tt__fs_param *p, tt_tensor *x, void *data) {
     char *name = strdup(p->name);
     tt_status status = name ? tt__tensor_set_data(x, data) : fs_no_memory();
     if (status) {
@@ -229,7 +229,7 @@ static tt_status send_away(const tt__fs_param *p, tt_tensor *x, void *data) {
 
 tt_status tt__fs_put_in_place(tt__fs_param *p) {
     const tt__fs_bucket *b = &p->owner->buckets[p->bucket];
-    TT__TRY(send_away(p, p->whole, element(b->values, b, p->offset)));
+    TT__TRY(send_values_away(p, p->whole, element(b->values, b, p->offset)));
     p->moved = true;
     return TT_OK;
 }
@@ -272,11 +272,11 @@ static void release_param(tt__fs_param *p) {
     }
     if (p->moved) { /* old records keep the storage that was there, which stays away */
         atomic_store_explicit(&p->whole->storage->away, true, memory_order_relaxed);
-        tt_ignore(send_away(p, p->whole, nowhere));
+        tt_ignore(send_values_away(p, p->whole, nowhere));
     }
     if (p->slice) {
         tt_zero_grad(p->slice);
-        tt_ignore(send_away(p, p->slice, nowhere));
+        tt_ignore(send_values_away(p, p->slice, nowhere));
     }
     tt__tensor_disown(p->slice);
     tt__tensor_unwatch(p->whole);

@@ -64,7 +64,7 @@ static bool holds(const char *outer, const char *inner) {
     return !strncmp(outer, inner, n) && (!inner[n] || inner[n] == '.');
 }
 
-static tt_status add_named(tt__fs *fs, const char *name) {
+static tt_status add_named_unit(tt__fs *fs, const char *name) {
     if (!name || !*name)
         return tt__fail(TT_ERR_INVALID, "%s: .units: expected the name of a module, got %s", FS_SITE,
                         name ? "\"\"" : "NULL");
@@ -86,7 +86,7 @@ tt_status tt__fs_find_units(tt__fs *fs, const tt_fully_shard_args *args) {
         return tt__fail(TT_ERR_INVALID, "%s: expected a list of units, got %lld at %s", FS_SITE,
                         (long long)args->unit_count, args->units ? "a list" : "NULL");
     for (int64_t i = 0; i < args->unit_count; i++)
-        TT__TRY(add_named(fs, args->units[i]));
+        TT__TRY(add_named_unit(fs, args->units[i]));
     if (!args->units)
         TT__TRY(find_below(fs, tt__module_unwrapped(fs->module), ""));
     TT__TRY(add_unit(fs, NULL, NULL));

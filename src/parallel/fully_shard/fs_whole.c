@@ -14,7 +14,7 @@ static tt__fs *wrapper_of(const char *who, tt_module *module) {
     return fs;
 }
 
-static char *place_of(const tt__fs_param *p) {
+static char *place_of_param(const tt__fs_param *p) {
     const tt__fs_bucket *b = &p->owner->buckets[p->bucket];
     return (char *)b->values + (size_t)p->offset * tt_dtype_size(b->dtype);
 }
@@ -57,7 +57,7 @@ static tt_status take_out(tt__fs *fs, tt__fs_unit *u, bool keep) {
         tt__storage_unref(before);
         TT__TRY(status);
         p->moved = false;
-        memcpy(p->whole->data, place_of(p), whole_bytes(p));
+        memcpy(p->whole->data, place_of_param(p), whole_bytes(p));
     }
     return TT_OK;
 }
@@ -109,7 +109,7 @@ static tt_status check_unchanged(const tt__fs *fs) {
 static tt_status take_slices(tt__fs *fs, const tt__fs_unit *u) {
     for (size_t i = 0; i < fs->count; i++)
         if (is_of(&fs->params[i], u) && has_whole(fs))
-            memcpy(place_of(&fs->params[i]), fs->params[i].whole->data, whole_bytes(&fs->params[i]));
+            memcpy(place_of_param(&fs->params[i]), fs->params[i].whole->data, whole_bytes(&fs->params[i]));
     for (size_t i = 0; i < u->bucket_count; i++) {
         tt__fs_bucket *b = &fs->buckets[u->first_bucket + i];
         if (fs->gathered_to != TT_ALL_RANKS)

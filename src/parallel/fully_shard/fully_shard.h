@@ -128,10 +128,9 @@ void tt__fs_release(tt__fs *fs);
 /* fs_layout.c: let a parameter lie in its place, where it is away. */
 tt_status tt__fs_put_in_place(tt__fs_param *p);
 
-/* fs_gather.c: have a unit's parameters whole; begin that (nothing is done where there is no room now); let them go. */
+/* fs_gather.c: have a unit's parameters whole; begin that (nothing is done where there is no room now). */
 tt_status tt__fs_need(tt__fs_unit *unit);
 tt_status tt__fs_begin(tt__fs_unit *unit);
-tt_status tt__fs_let_go(tt__fs_unit *unit);
 
 /* The unit that is needed next: of so many before (-1) or behind (1) this one. */
 tt_status tt__fs_begin_next(const tt__fs_unit *unit, int step);

@@ -22,8 +22,9 @@ static tt_status check_whole_place(const tt__zero *z, const tt__zero_param *p, c
 tt_status tt__zero_begin(void *user, const char *who) {
     tt__zero *z = user;
     if (z->stage > 2) {
+        TT__TRY(tt__zero_begin_sharded(z, who));
         tt__zero_forget_state(z);
-        return tt__zero_begin_sharded(z, who);
+        return TT_OK;
     }
     if (!z->ddp)
         return tt__fail(TT_ERR_STATE,
