@@ -79,8 +79,11 @@ tt_status tt_fully_shard_gather(tt_module *sharded, int root) {
     if (root < TT_ALL_RANKS || root >= fs->world)
         return tt__fail(TT_ERR_INVALID, "%s: expected a rank below %d, or TT_ALL_RANKS, got %d", gather_who, fs->world,
                         root);
-    if (fs->backward)
-        return tt__fail(TT_ERR_STATE, "%s: a backward pass is under way", gather_who);
+    if (fs->backward || fs->gathered || fs->broken)
+        return tt__fail(TT_ERR_STATE, "%s: %s", gather_who,
+                        fs->broken     ? "an earlier call failed; free the wrapper"
+                        : fs->gathered ? "the whole parameters are out already: tt_fully_shard_scatter() first"
+                                       : "a backward pass is under way");
     TT__TRY(tt__fs_settle(fs));
     TT__TRY(tt__fs_changed(fs)); /* nobody has whole values but those that are taken out */
     tt_status own = take_all_out(fs, root == TT_ALL_RANKS || root == fs->rank);
