@@ -100,8 +100,8 @@ PRIVATE_NODE = "TUTTI_PRIVATE_"
 LAYER_OF_HEADER = {"amp": "optim", "backend": "comm", "datasets": "data", "elastic": "recovery",
                    "functional": "autograd", "init": "nn", "layers": "nn", "job": "comm", "loader": "data",
                    "samplers": "data", "transforms": "data"}
-LAYER_OF_HEADER |= dict.fromkeys(("comm_hooks", "data_parallel", "elastic_training", "join", "local_sgd", "mesh",
-                                  "model_parallel", "pipeline", "sync_batch_norm", "tensor_parallel", "zero"),
+LAYER_OF_HEADER |= dict.fromkeys(("comm_hooks", "data_parallel", "elastic_training", "fully_shard", "join", "local_sgd",
+                                  "mesh", "model_parallel", "pipeline", "sync_batch_norm", "tensor_parallel", "zero"),
                                  "parallel")
 
 

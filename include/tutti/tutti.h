@@ -13,6 +13,7 @@
 #include <tutti/datasets.h>
 #include <tutti/elastic.h>
 #include <tutti/elastic_training.h>
+#include <tutti/fully_shard.h>
 #include <tutti/functional.h>
 #include <tutti/init.h>
 #include <tutti/job.h>

@@ -26,6 +26,7 @@
 #include <tutti/cpp/datasets.hpp>
 #include <tutti/cpp/elastic.hpp>
 #include <tutti/cpp/elastic_training.hpp>
+#include <tutti/cpp/fully_shard.hpp>
 #include <tutti/cpp/functional.hpp>
 #include <tutti/cpp/init.hpp>
 #include <tutti/cpp/job.hpp>

@@ -22,11 +22,11 @@ TT_BEGIN_DECLS
 typedef tt_optimizer *(*tt_zero_make_fn)(const tt_named_tensors *params, void *user);
 
 typedef struct tt_zero_optimizer_args {
-    tt_module *ddp;       /* required: a wrapper that tt_ddp() made */
+    tt_module *ddp;       /* required: a wrapper that tt_ddp(), or tt_fully_shard(), made */
     tt_zero_make_fn make; /* required: called once, before this returns */
     void *user;           /* required: handed to `make` */
     TT_OPTIONS;
-    int stage;   /* 1: state is sliced; 2: gradients too. 0 = 1 */
+    int stage;   /* 1: state is sliced; 2: gradients too; 3: parameters too. 0 = 1, or 3 of tt_fully_shard() */
     char tt_end; /* not an option: see base.h */
 } tt_zero_optimizer_args;
 
@@ -47,6 +47,7 @@ typedef struct tt_zero_optimizer_args {
  * tt_grad(), and slices have theirs. A second backward before tt_zero_grad() adds to them, and
  * passes without averaging (tt_ddp_set_sync()) collect whole gradients, which take their memory. Parameters that take
  * no part in a pass are treated as by tt_ddp().
+ * Stage 3 is that of a wrapper of tt_fully_shard() (fully_shard.h), which has no other, and of no other wrapper.
  * Clip by tt_zero_clip_grad_norm_(). tt_optimizer_master_params() are the slices, or their masters of f32.
  *
  * Values are written to parameters as ever (a state dict is loaded before or after). Not to be done while the optimizer

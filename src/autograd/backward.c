@@ -76,6 +76,9 @@ tt_tensor *tt__saved(const tt_node *node, int i) {
         return NULL;
     const tt__saved_tensor *s = &node->save[i];
     uint32_t now = atomic_load_explicit(&s->tensor->storage->version, memory_order_relaxed);
+    if (tt__storage_is_away(s->tensor->storage))
+        return tt__fail_null(TT_ERR_STATE, "tt_backward: %s needs \"%s\": %s", node->op->name, s->name,
+                             tt__away_text(s->tensor, (char[400]){0}, 400));
     if (now == s->version)
         return s->tensor;
     return tt__fail_null(TT_ERR_STATE,

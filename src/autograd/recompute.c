@@ -124,7 +124,7 @@ tt_tensor *tt_recompute_with(tt_segment forward, void *arg, tt_tensor *const *in
         return tt__tensor_fail(TT_ERR_INVALID, "%s: expected a function and its inputs, got %s and %lld inputs%s", who,
                                forward ? "one" : "NULL", (long long)n, n && !in ? " at NULL" : "");
     for (int64_t i = 0; i < n; i++)
-        if (!in[i] || !tt__tensor_check(who, in[i]))
+        if (!in[i] || !(is_leaf(in[i]) ? tt__tensor_check_alive : tt__tensor_check)(who, in[i]))
             return NULL;
     segment s = {.forward = forward, .arg = arg, .draws = *tt_default_generator(), .autocast = tt__autocast_state()};
     tt_tensor *y = run_unrecorded(&s, in, n);

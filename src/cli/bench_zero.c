@@ -42,8 +42,8 @@ static const tt__flag zero_flags[] = {{.name = "model",
                                       {.name = "stage",
                                        .id = 'g',
                                        .value = "N",
-                                       .what = "1: state is sliced (default); 2: gradients too",
-                                       .offer = "1 2"},
+                                       .what = "1: state is sliced (default); 2: gradients too; 3: parameters too",
+                                       .offer = "1 2 3"},
                                       {0}};
 
 static int zero_main(int argc, char **argv);
@@ -77,7 +77,7 @@ static int zero_parse(zero_trial *t, int argc, char **argv) {
         else if (c == 's')
             status = tt__parse_i64("--steps", optarg, 1, 1000000, &t->steps);
         else if (c == 'g')
-            status = tt__parse_i64("--stage", optarg, 1, 2, &t->stage);
+            status = tt__parse_i64("--stage", optarg, 1, 3, &t->stage);
         else
             return c == 'h' ? TT__EXIT_OK : TT__EXIT_USAGE;
         if (status)
@@ -98,7 +98,7 @@ static tt_optimizer *make_adamw(const tt_named_tensors *params, void *user) {
 static tt_status make_side(const zero_trial *t, zero_side *s, int64_t stage) {
     tt_manual_seed(0);
     s->model = t->kind->make();
-    s->ddp = tt_ddp(s->model, t->world);
+    s->ddp = stage == 3 ? tt_fully_shard(s->model, t->world) : tt_ddp(s->model, t->world);
     s->optimizer = !s->ddp  ? NULL
                    : !stage ? make_adamw(tt_module_parameters(s->ddp), NULL)
                             : tt_zero_optimizer(s->ddp, make_adamw, NULL, .stage = (int)stage);

@@ -2,6 +2,8 @@
 
 #include "tensor/pool.h"
 
+#include <stdlib.h>
+
 /* Storage of at least this size goes back to the system when its last tensor was not a scope's: such tensors
  * (parameters, data sets) are not made again in every step. */
 static const size_t large_bytes = (size_t)1 << 20;
@@ -43,6 +45,7 @@ void tt__storage_unref(tt__storage *storage) {
         return;
     if (is_own_device_memory(storage))
         storage->device->free(storage->data);
+    free(storage->away_name);
     if (storage->recycle || storage->bytes < large_bytes)
         tt__pool_free(storage);
     else

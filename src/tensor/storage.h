@@ -12,9 +12,11 @@ typedef struct tt__storage {
     _Atomic uint32_t version; /* grows with each write that is not its first: records compare it */
     _Atomic bool viewed;      /* another tensor was made over it: a view, or a detached one */
     bool recycle;             /* goes back to the thread's pool; else, if large, to the system */
+    _Atomic bool away;        /* its elements are elsewhere: not to be read or written now */
     size_t bytes;             /* of memory of our own; 0: the memory is borrowed */
     const tt_device *device;
     void *data;
+    char *away_name; /* whose elements they are, for errors about that; from malloc(), ours; or NULL */
 } tt__storage;
 
 /* Allocate `bytes` on `device`, uninitialised; NULL: no memory. */
@@ -25,6 +27,11 @@ tt__storage *tt__storage_borrow(const tt_device *device, void *data);
 
 tt__storage *tt__storage_ref(tt__storage *storage);
 void tt__storage_unref(tt__storage *storage); /* NULL is allowed */
+
+/* Are the elements away? */
+static inline bool tt__storage_is_away(const tt__storage *storage) {
+    return atomic_load_explicit(&storage->away, memory_order_relaxed);
+}
 
 /* Note that the bytes are about to be, or were, overwritten: records made with them can't go backward any more. */
 static inline void tt__storage_touch(tt__storage *storage) {

@@ -6,6 +6,7 @@
 #include "tensor/pool.h"
 #include "tensor/unscoped.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- making ---- */
@@ -279,11 +280,29 @@ void tt__tensor_swap(tt_tensor *a, tt_tensor *b) {
 
 /* ---- looking ---- */
 
-bool tt__tensor_check(const char *who, const tt_tensor *x) {
+const char *tt__away_text(const tt_tensor *x, char *text, size_t size) {
+    const char *name = x->storage->away_name;
+    snprintf(text, size,
+             "parameter \"%s\", %s, is spread over the ranks: its unit's forward and backward have it whole, and "
+             "tt_fully_shard_gather()",
+             name ? name : "?", TT__DESCRIBE(x));
+    return text;
+}
+
+bool tt__tensor_check_alive(const char *who, const tt_tensor *x) {
     if (__builtin_expect(x->magic == TT__ALIVE, 1))
         return true;
     tt__tensor_fail(TT_ERR_STATE, "%s: expected a tensor, got %s", who,
                     x->magic == TT__FREED ? "one that was freed, or whose scope ended (tt_keep() takes one out of it)"
                                           : "a pointer to something else");
+    return false;
+}
+
+bool tt__tensor_check(const char *who, const tt_tensor *x) {
+    if (!tt__tensor_check_alive(who, x))
+        return false;
+    if (__builtin_expect(!tt__storage_is_away(x->storage), 1))
+        return true;
+    tt__tensor_fail(TT_ERR_STATE, "%s: %s", who, tt__away_text(x, (char[400]){0}, 400));
     return false;
 }

@@ -120,9 +120,15 @@ void tt__tensor_swap(tt_tensor *a, tt_tensor *b);
 
 /* ---- looking ---- */
 
-/* Is x a tensor that still lives? Else TT_ERR_STATE. Certain under TT_DEBUG=1 and where memory is poisoned; otherwise
- * it detects only some. x is not NULL. */
+/* Is x a tensor that still lives, whose elements are there? Else TT_ERR_STATE. Certain under TT_DEBUG=1 and where
+ * memory is poisoned; otherwise it detects only some. x is not NULL. */
 bool tt__tensor_check(const char *who, const tt_tensor *x);
+
+/* The same, where the elements may be away, as nobody looks at them. */
+bool tt__tensor_check_alive(const char *who, const tt_tensor *x);
+
+/* Say why x, whose elements are away, can't be used; in `text`, which is returned. */
+const char *tt__away_text(const tt_tensor *x, char *text, size_t size);
 
 /* "f32 (20, 10)" in a buffer that lives to the end of the enclosing block; "NULL" for NULL. */
 #define TT__DESCRIBE(x) tt_tensor_describe(x, (char[160]){0}, 160)

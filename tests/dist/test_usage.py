@@ -186,7 +186,7 @@ WRONG = {
         ("x", 'unexpected argument "x"'),
     ],
     "bench zero": [
-        ("--stage 4", "--stage: expected a number from 1 to 2"),
+        ("--stage 4", "--stage: expected a number from 1 to 3"),
         ("--model alexnet", "--model: expected mlp, conv or gpt"),
         ("x", 'unexpected argument "x"'),
     ],

@@ -13,7 +13,7 @@ namespace tutti {
 using zero_make = std::function<optimizer(const tt_named_tensors *params)>;
 
 /* Collective, as its step and its end are. */
-inline optimizer zero_optimizer(module &ddp, zero_make make, int stage = 1) {
+inline optimizer zero_optimizer(module &ddp, zero_make make, int stage = 0) {
     tt_zero_optimizer_args a = TT_ZERO_OPTIMIZER_ARGS_INIT;
     a.ddp = ddp.get(), a.user = &make, a.stage = stage;
     a.make = [](const tt_named_tensors *params, void *user) {

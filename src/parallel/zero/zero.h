@@ -9,6 +9,7 @@
 
 #include "optim/optimizer.h"
 #include "parallel/ddp_state.h"
+#include "parallel/fully_shard/fully_shard.h"
 
 #include <tutti/zero.h>
 
@@ -34,7 +35,8 @@ typedef struct tt__zero_param {
 typedef struct tt__zero {
     tt_group *group; /* held */
     int rank, world, stage;
-    tt__ddp *ddp;    /* NULL: the wrapper went, or left the group */
+    tt__ddp *ddp;    /* NULL: the wrapper went, or left the group; or stage 3: */
+    tt__fs *fs;      /* the module whose slices these are; NULL: it went */
     bool hooked;     /* stage 2: the wrapper's communication hook is ours */
     bool gives_back; /* stage 2: memory of reduced buckets */
     tt_optimizer *optimizer;
@@ -59,6 +61,13 @@ tt_status tt__zero_lay_out(tt__zero *z);
 tt_status tt__zero_allocate(tt__zero *z);
 tt_status tt__zero_make_slices(const tt__zero *z);
 void tt__zero_release(tt__zero *z);
+
+/* zero_sharded.c: stage 3. Take over a sharded module's slices; look after them; before a step, and after. */
+tt_status tt__zero_lay_out_sharded(tt__zero *z);
+tt_status tt__zero_watch_sharded(tt__zero *z);
+void tt__zero_unwatch_sharded(tt__zero *z);
+tt_status tt__zero_begin_sharded(const tt__zero *z, const char *who);
+tt_status tt__zero_end_sharded(const tt__zero *z);
 
 /* zero_agree.c: have all ranks the same optimizer? `z->optimizer` NULL: this one has none. */
 tt_status tt__zero_agree(const tt__zero *z);

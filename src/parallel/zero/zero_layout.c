@@ -165,7 +165,10 @@ static bool release_params(tt__zero *z) {
         moved = move_back(z, p) && moved;
         if (p->moved) /* else it may be another optimizer's */
             tt__leaf_set_part(p->whole, NULL);
-        tt__tensor_disown(p->slice);
+        if (z->stage > 2) /* the slices are the module's */
+            tt__tensor_unref(p->slice);
+        else
+            tt__tensor_disown(p->slice);
         tt__tensor_unwatch(p->whole);
         free(p->name);
     }

@@ -12,7 +12,7 @@ static const char who[] = "tt_zero_optimizer";
 /* Is there a group, with whose ranks all else can be agreed on? */
 static tt_status check_wrapper(const tt__ddp *d) {
     if (!d)
-        return tt__fail(TT_ERR_INVALID, "%s: expected a wrapper that tt_ddp() made", who);
+        return tt__fail(TT_ERR_INVALID, "%s: expected a wrapper that tt_ddp() or tt_fully_shard() made", who);
     if (d->known_as || !d->group)
         return tt__fail(TT_ERR_UNSUPPORTED,
                         "%s: the wrapper belongs to an elastic job, whose ranks come and go: slices of lost ranks "
@@ -38,6 +38,18 @@ static tt_status check_zero_args(const tt_zero_optimizer_args *a, const tt__ddp 
                         "%s: the wrapper has the communication hook \"%s\", and stage 2 reduces buckets itself; use "
                         "stage 1, or register no hook",
                         who, d->hook->name);
+    return TT_OK;
+}
+
+/* The same for a module whose parameters are spread already. */
+static tt_status check_sharded_args(const tt_zero_optimizer_args *a, const tt__fs *fs) {
+    if (fs->watcher)
+        return tt__fail(TT_ERR_STATE, "%s: the wrapper has such an optimizer already; free that first", who);
+    if (!a->make)
+        return tt__fail(TT_ERR_INVALID, "%s: `make` is NULL", who);
+    if (a->stage && a->stage != 3)
+        return tt__fail(TT_ERR_INVALID, "%s: expected stage 3, as the wrapper is one of tt_fully_shard(), got %d", who,
+                        a->stage);
     return TT_OK;
 }
 
@@ -96,6 +108,7 @@ static void zero_end(tt__zero *z) {
     tt__saved_error saved;
     tt__error_save(&saved);
     tt__zero_unwatch(z);
+    tt__zero_unwatch_sharded(z);
     tt__zero_release(z);
     tt__error_restore(&saved);
 }
@@ -115,26 +128,31 @@ static const tt__optim_shards shards = {.kind = tt__zero_kind,
 /* ---- making ---- */
 
 static tt_status build_zero(tt__zero *z, const tt_zero_optimizer_args *a) {
-    TT__TRY(tt__zero_allocate(z));
-    tt_status made = tt__zero_make_slices(z);
+    if (z->stage < 3)
+        TT__TRY(tt__zero_allocate(z));
+    tt_status made = z->stage < 3 ? tt__zero_make_slices(z) : TT_OK;
     if (!made)
         made = make_optimizer(z, a);
     TT__TRY(tt__zero_agree(z));
     TT__TRY(made);
-    return tt__zero_watch(z, a->ddp);
+    return z->stage < 3 ? tt__zero_watch(z, a->ddp) : tt__zero_watch_sharded(z);
 }
 
-/* What this rank can do alone. */
-static tt_status prepare_zero(tt__zero **made, const tt_zero_optimizer_args *a, tt__ddp *d) {
-    TT__TRY(check_zero_args(a, d));
+/* What this rank can do alone. Of `d` and `fs` one is NULL. */
+static tt_status prepare_zero(tt__zero **made, const tt_zero_optimizer_args *a, tt__ddp *d, tt__fs *fs) {
+    TT__TRY(d ? check_zero_args(a, d) : check_sharded_args(a, fs));
+    tt_group *group = d ? d->group : fs->group;
     tt__zero *z = *made = calloc(1, sizeof *z);
     if (!z)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for an optimizer", who);
     *z = (tt__zero){.ddp = d,
-                    .stage = a->stage ? a->stage : 1,
-                    .rank = tt_get_rank(d->group),
-                    .world = tt_get_world_size(d->group)};
-    return tt__zero_lay_out(z);
+                    .fs = fs,
+                    .stage = fs         ? 3
+                             : a->stage ? a->stage
+                                        : 1,
+                    .rank = tt_get_rank(group),
+                    .world = tt_get_world_size(group)};
+    return d ? tt__zero_lay_out(z) : tt__zero_lay_out_sharded(z);
 }
 
 /* `optimizer`, which was made and has no shards yet, first: it watches the slices. */
@@ -157,11 +175,12 @@ tt_optimizer *tt_zero_optimizer_with(const tt_zero_optimizer_args *args, size_t 
         return NULL;
     }
     tt__ddp *d = tt__ddp_of(a.ddp);
-    if (check_wrapper(d))
+    tt__fs *fs = tt__fs_of(a.ddp);
+    if (!fs && check_wrapper(d))
         return NULL;
     tt__zero *z = NULL;
-    tt_status status = prepare_zero(&z, &a, d);
-    status = tt__zero_agree_on_ready(d->group, status);
+    tt_status status = prepare_zero(&z, &a, d, fs);
+    status = tt__zero_agree_on_ready(d ? d->group : fs->group, status);
     if (status || build_zero(z, &a))
         return give_zero_up(z);
     z->optimizer->shards_user = z;

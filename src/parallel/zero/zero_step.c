@@ -21,6 +21,11 @@ static tt_status check_whole_place(const tt__zero *z, const tt__zero_param *p, c
 
 tt_status tt__zero_begin(void *user, const char *who) {
     tt__zero *z = user;
+    if (z->stage > 2) {
+        TT__TRY(tt__zero_begin_sharded(z, who));
+        tt__zero_forget_state(z);
+        return TT_OK;
+    }
     if (!z->ddp)
         return tt__fail(TT_ERR_STATE,
                         "%s: the wrapper whose parameters are sliced was freed, or was given another group; make "
@@ -53,6 +58,8 @@ static tt_status end_gather(tt__zero_bucket *b) {
 tt_status tt__zero_end(void *user, const char *caller, tt_status own) {
     tt__zero *z = user;
     TT__TRY(tt__zero_agree_on_success(z, caller, own));
+    if (z->stage > 2)
+        return tt__zero_end_sharded(z);
     tt_status first = TT_OK;
     for (size_t i = 0; i < z->bucket_count && !first; i++)
         first = begin_gather(z, &z->buckets[i]);

@@ -662,6 +662,24 @@ static void replicas() {
     EXPECT(thrown_by([&] { tutti::data_parallel(nn::relu(), -1); }).status() == TT_ERR_INVALID);
 }
 
+static void fully_sharded(tutti::group &world) {
+    tutti::module model = nn::sequential{nn::linear(30, 20), nn::linear(20, 3)};
+    tutti::module spread = tutti::fully_shard(model, world, {{"0"}});
+    EXPECT(tutti::fully_shard_unit_count(spread) == 1);
+    tutti::optimizer sgd =
+        tutti::zero_optimizer(spread, [](const tt_named_tensors *slices) { return tutti::sgd(slices, 0.1); });
+    {
+        tutti::scope scope;
+        tutti::sum(spread.forward(tutti::ones(tutti::shape(2, 30)))).backward();
+    }
+    sgd.step();
+    EXPECT(thrown_by([&] { tutti::fully_shard_scatter(spread); }).status() == TT_ERR_STATE);
+    tutti::fully_shard_gather(spread);
+    EXPECT(tt_tensor_f32(model.parameters()->tensors[3])[0] != 0);
+    tutti::fully_shard_scatter(spread);
+    EXPECT(tt_tensor_data(model.parameters()->tensors[0]) == nullptr);
+}
+
 static void sharded(tutti::group &world) {
     tutti::module model = nn::linear(30, 20), ddp = tutti::ddp(model, world);
     tutti::optimizer adam = tutti::zero_optimizer(
@@ -901,6 +919,7 @@ int main() {
         divided_models(world);
         stages(world);
         averaging(world);
+        fully_sharded(world);
         sharded(world);
         recovering();
         files();

@@ -1,0 +1,117 @@
+/* A model of which no rank has everything: parameters, gradients and Adam's state are spread over the ranks, and a
+ * layer's parameters are whole while it runs. In PyTorch:
+ *
+ *     for layer in model:
+ *         if isinstance(layer, nn.Linear):
+ *             fully_shard(layer)
+ *     fully_shard(model)
+ *     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+ *     for x, y in batches:
+ *         optimizer.zero_grad()
+ *         loss_fn(model(x), y).backward()
+ *         optimizer.step()
+ *     state = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
+ *     if rank == 0:
+ *         torch.save(state, "fully_shard.pt")
+ *
+ * The checkpoint is that of a plain model and Adam.
+ *
+ *   tutti run --nproc-per-node=4 build/examples/fully_shard */
+#include <stdio.h>
+#include <stdlib.h>
+#include <tutti/tutti.h>
+
+enum { STEPS = 50, WIDTH = 64, BATCH = 32 };
+static const char path[] = "fully_shard.safetensors";
+
+/* Called once, with this rank's slices of the parameters. */
+static tt_optimizer *make_adam(const tt_named_tensors *slices, void *user) {
+    const double *lr = user;
+    return tt_adam(slices, *lr);
+}
+
+/* How many numbers of the model this rank has. */
+static int64_t count_own(tt_optimizer *adam) {
+    const tt_named_tensors *slices = tt_optimizer_master_params(adam);
+    int64_t count = 0;
+    for (int64_t i = 0; slices && i < slices->count; i++)
+        count += tt_tensor_numel(slices->tensors[i]);
+    return count;
+}
+
+static tt_status train_step(tt_module *sharded, tt_optimizer *adam, double *loss) {
+    TT_AUTO_SCOPE;
+    tt_optimizer_zero_grad(adam);
+    tt_tensor *x = tt_randn(TT_SHAPE(BATCH, WIDTH), NULL), *y = tt_tanh(tt_narrow(x, 1, 0, 8));
+    tt_tensor *error = tt_mse_loss(tt_module_forward(sharded, x), y);
+    tt_status status = tt_backward(error);
+    if (!status)
+        status = tt_optimizer_step(adam); /* on all ranks: it exchanges what they updated */
+    return status ? status : tt_item(error, loss);
+}
+
+static tt_status train(tt_module *sharded, tt_optimizer *adam, int rank) {
+    double loss = 0;
+    tt_manual_seed(1 + (uint64_t)rank);
+    for (int step = 0; step < STEPS; step++) {
+        if (train_step(sharded, adam, &loss))
+            return tt_last_status();
+        if (rank == 0 && step % 10 == 9)
+            printf("step %d: loss %.4f\n", step + 1, loss);
+    }
+    return TT_OK;
+}
+
+/* Rank 0 writes what it has of all, and reads it into a plain Adam. */
+static tt_status load_into_plain(tt_module *model, tt_optimizer *adam, int rank) {
+    tt_optimizer *plain = rank == 0 ? tt_adam(tt_module_parameters(model), 1e-3) : NULL;
+    if (!plain)
+        return rank == 0 ? tt_last_status() : TT_OK;
+    tt_status status = tt_checkpoint_save(path, model, adam, NULL);
+    if (!status)
+        status = tt_checkpoint_load(path, model, plain, NULL);
+    if (!status)
+        printf("a plain Adam goes on from %s\n", path);
+    tt_optimizer_free(plain);
+    remove(path);
+    return status;
+}
+
+static tt_status save(tt_module *sharded, tt_module *model, tt_optimizer *adam, int rank) {
+    tt_status status = tt_zero_consolidate(adam, 0);
+    if (!status)
+        status = tt_fully_shard_gather(sharded, 0);
+    if (!status)
+        status = load_into_plain(model, adam, rank);
+    return status ? status : tt_fully_shard_scatter(sharded); /* and training could go on */
+}
+
+int main(void) {
+    int rc = EXIT_FAILURE;
+    double lr = 1e-2;
+    tt_group *world = NULL;
+    tt_module *model = NULL, *sharded = NULL;
+    tt_optimizer *adam = NULL;
+
+    if (tt_init_process_group(&world))
+        goto out;
+    int rank = tt_get_rank(world);
+    tt_manual_seed(0);
+    model = tt_nn_sequential(tt_nn_linear(WIDTH, WIDTH), tt_nn_tanh(), tt_nn_linear(WIDTH, 8));
+    sharded = tt_fully_shard(model, world);
+    adam = tt_zero_optimizer(sharded, make_adam, &lr);
+    if (!adam)
+        goto out;
+    printf("rank %d has %lld numbers\n", rank, (long long)count_own(adam));
+    if (train(sharded, adam, rank) || save(sharded, model, adam, rank))
+        goto out;
+    rc = EXIT_SUCCESS;
+out:
+    if (rc)
+        tt_report();
+    tt_optimizer_free(adam);
+    tt_module_free(sharded);
+    tt_module_free(model);
+    tt_destroy_process_group(world);
+    return rc;
+}

@@ -1,0 +1,90 @@
+/* tutti/fully_shard.h: training in which no rank holds all parameters, gradients or optimizer state (ZeRO stage 3:
+ * Rajbhandari et al., SC 2020; PyTorch's FSDP2, torch.distributed.fsdp.fully_shard).
+ *
+ * A model is divided into units, whose forwards follow each other: its layers. Of each unit's parameters, laid one
+ * after the other, every rank owns an equal slice, to a cache line. A unit's parameters are gathered before its forward
+ * runs, while the unit before it computes, and again before its backward; its gradients are averaged to the slices'
+ * owners as soon as they are complete. Whole units lie in two places that all take in turn, so that a rank's memory is
+ * its share and the two largest units. After any number of steps parameters are bitwise those that tt_ddp() and the
+ * same optimizer give (tt_zero_optimizer() says where not).
+ *
+ * Threads. As a wrapper of tt_ddp(): one thread at a time; what is collective must not overlap other calls on the
+ * group. */
+#ifndef TUTTI_FULLY_SHARD_H
+#define TUTTI_FULLY_SHARD_H
+
+#include <tutti/zero.h>
+
+TT_BEGIN_DECLS
+
+typedef struct tt_fully_shard_args {
+    tt_module *module; /* required: kept until the wrapper is freed */
+    tt_group *group;   /* required: borrowed; once it is destroyed the wrapper can only be freed */
+    TT_OPTIONS;
+    /* The units by their names, "h.0" (unit_count of them), in the order in which their forwards run; none in another.
+     * NULL: the children of the outermost sequentials and module lists that have parameters. What is in none of them,
+     * or in several, makes the last unit, which is whole from the wrapper's forward to the step */
+    const char *const *units;
+    int64_t unit_count;
+    bool keep_after_forward;   /* units stay whole until the step: no second gathering, more memory */
+    bool no_broadcast_buffers; /* leave each rank its own buffers after wrapping */
+    char tt_end;               /* not an option: see base.h */
+} tt_fully_shard_args;
+
+/* Wrap a module whose parameters, gradients and optimizer state are spread over the group's ranks. Collective: all
+ * ranks take rank 0's parameters and buffers.
+ *   tt_module *sharded = tt_fully_shard(model, world);
+ *   tt_optimizer *opt = tt_zero_optimizer(sharded, make_adam, &lr);
+ * The optimizer is one over this rank's slices, as of tt_zero_optimizer() (zero.h), whose clipping, consolidated and
+ * sharded state work as described there; its step is where all ranks' changes are taken over. The wrapper is trained
+ * with as one of tt_ddp(): forward, tt_backward(), step. Passes before tt_optimizer_zero_grad() add to the slices'
+ * gradients; parameters themselves have no tt_grad() after a pass. Buffers are rank 0's again at each forward in
+ * training mode that is recorded. Lists and names are the wrapped module's.
+ *
+ * All ranks run the same units in the same order, in forward and backward passes; a unit that all leave out costs
+ * nothing, one that some leave out is TT_ERR_MISMATCH, on all, with the units' names. Parameters within a unit may be
+ * used by some ranks only: as with tt_ddp(), others give zeros, and what no rank uses keeps its gradient. A unit may
+ * run several times in a pass; one can't run inside another. tt_recompute() within and around units works, also under
+ * TT_NO_GRAD and in evaluation mode. tt_backward_deferred() is TT_ERR_UNSUPPORTED.
+ *
+ * A parameter is there while its unit runs, and perhaps for a while after it. Whoever uses one that is not (an
+ * operator, tt_tensor_data(), a state dict being saved) gets TT_ERR_STATE with its name; tt_fully_shard_gather() brings
+ * all. Not to be done while wrapped: converting the module, freezing parameters or training frozen ones again.
+ * Wrapper, module and optimizer are freed in any order, on all ranks alike. Parameters that were not gathered when the
+ * wrapper is freed are lost: to be used, TT_ERR_STATE, until the module is freed. After a failed pass or collective the
+ * wrapper can only be freed.
+ * NULL on failure: TT_ERR_MISMATCH models, units or options differ between ranks, or some fail in one of the ways below
+ * (the first difference, and the rank). Where all fail alike: TT_ERR_INVALID no parameter, a unit that comes twice, is
+ * inside another or has no parameters; TT_ERR_NOT_FOUND no such unit; TT_ERR_STATE a parameter that another wrapper
+ * has, that is not contiguous, or that shares its memory with another tensor; TT_ERR_UNSUPPORTED one that lies on a
+ * device; those of tt_group_alloc() and of a collective. */
+TT_API tt_module *tt_fully_shard_with(const tt_fully_shard_args *args, size_t size);
+#define TT_FULLY_SHARD_ARGS_INIT TT_ARGS_INIT
+#ifndef __cplusplus
+#define tt_fully_shard(module_, ...) \
+    tt_fully_shard_with(TT_ARGS(tt_fully_shard_args, .module = (module_), .group = __VA_ARGS__))
+#endif
+
+/* Give the module its whole parameters, in memory of their own, on rank `root`, or TT_ALL_RANKS. Collective. Until
+ * tt_fully_shard_scatter() they can be read, saved, and loaded there as any module's:
+ *   tt_status status = tt_fully_shard_gather(sharded, 0);
+ *   status = status ? status : tt_zero_consolidate(opt, 0);
+ *   if (!status && rank == 0)
+ *       status = tt_checkpoint_save(path, model, opt, &progress);
+ *   status = status ? status : tt_fully_shard_scatter(sharded);
+ * The file is a plain model's. Forward and step are TT_ERR_STATE meanwhile. Freeing the wrapper then leaves the module
+ * as it is, plain. Errors: TT_ERR_INVALID no such wrapper or rank; TT_ERR_STATE they are gathered already;
+ * TT_ERR_MEMORY; those of a collective. PyTorch: get_model_state_dict(full_state_dict=True), unshard(). */
+TT_API TT_NODISCARD tt_status tt_fully_shard_gather(tt_module *sharded, int root);
+
+/* End it: each rank takes its slices from the whole parameters as they are now, of `root`, or, after TT_ALL_RANKS, its
+ * own, which are to be alike on all. Collective. To load a state dict or a checkpoint, in a world of any size: gather,
+ * load it on `root` or on all ranks, scatter. Errors: TT_ERR_INVALID no such wrapper; TT_ERR_STATE nothing is gathered,
+ * or a parameter was converted meanwhile; those of a collective. */
+TT_API TT_NODISCARD tt_status tt_fully_shard_scatter(tt_module *sharded);
+
+/* How many units it has, without the last one of what is in none of them; 0 for what is no such wrapper. */
+TT_API int64_t tt_fully_shard_unit_count(tt_module *sharded);
+
+TT_END_DECLS
+#endif

@@ -1,0 +1,245 @@
+/* The backward pass of a sharded module. Each unit's result goes through an operator that changes nothing: when the
+ * pass comes to it, the unit's parameters are gathered, those of the unit before it are begun, and its place for whole
+ * gradients is freed. When all of its gradients are there, or the next unit's turn has come, they are averaged to their
+ * owners' slices. All that is left is averaged when the pass ends, in an order that is the same on all ranks. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "autograd/engine.h"
+#include "autograd/grad.h"
+#include "autograd/record.h"
+#include "base/error.h"
+#include "parallel/fully_shard/fully_shard.h"
+
+static const char end_site[] = "the end of a backward pass";
+
+static bool is_rest(const tt__fs_unit *u) { return u == tt__fs_rest(u->owner); }
+
+static tt__fs_param *param_of(const tt__fs_unit *u, size_t i) {
+    tt__fs_param *p = &u->owner->params[i];
+    return p->trains && &u->owner->units[p->unit] == u ? p : NULL;
+}
+
+/* ---- averaging */
+
+/* Leave nothing of another unit where a parameter of this one has no gradient. */
+static void fill_unused(const tt__fs_unit *u) {
+    const tt__fs *fs = u->owner;
+    for (size_t i = 0; i < fs->count; i++) {
+        tt__fs_param *p = param_of(u, i);
+        if (!p)
+            continue;
+        const tt__fs_bucket *b = &fs->buckets[p->bucket];
+        const size_t element = tt_dtype_size(b->dtype);
+        if (tt_grad(p->whole))
+            p->touched = true;
+        else
+            memset((char *)b->grads + (size_t)p->offset * element, 0, (size_t)p->numel * element);
+        tt__leaf_drop_grad(p->whole);
+    }
+}
+
+static tt_status begin_averaging(tt__fs_unit *u) {
+    tt__fs *fs = u->owner;
+    fill_unused(u);
+    u->grads = TT__FS_AVERAGING;
+    for (size_t i = 0; i < u->bucket_count; i++) {
+        tt__fs_bucket *b = &fs->buckets[u->first_bucket + i];
+        if (!b->trains)
+            continue;
+        char *own = (char *)b->grads + (size_t)(b->part * fs->rank) * tt_dtype_size(b->dtype);
+        TT__TRY(tt_reduce_scatter_with(TT_ARGS(tt_reduce_scatter_args, fs->group, b->grads, own, b->part, b->dtype,
+                                               TT_AVG, .work = &b->averaging, .file = u->average_site)));
+    }
+    return TT_OK;
+}
+
+/* Add what came of the parameter to its slice's gradient. */
+static tt_status take_average(tt__fs_param *p) {
+    const tt__fs_bucket *b = &p->owner->buckets[p->bucket];
+    const int64_t at = p->n ? p->offset + p->from : 0;
+    tt_tensor *averaged =
+        (tt_from_blob)((char *)b->grads + (size_t)at * tt_dtype_size(b->dtype), TT_SHAPE(p->n), b->dtype);
+    return averaged ? tt__leaf_give_grad(p->slice, averaged) : tt_last_status();
+}
+
+static tt_status end_averaging(tt__fs_unit *u) {
+    const tt__fs *fs = u->owner;
+    tt_status status = TT_OK;
+    for (size_t i = 0; i < u->bucket_count; i++) {
+        tt__fs_bucket *b = &fs->buckets[u->first_bucket + i];
+        tt_status own = b->averaging ? tt_work_wait(b->averaging) : TT_OK;
+        tt_work_free(b->averaging);
+        b->averaging = NULL;
+        status = status ? status : own;
+    }
+    int scope = tt_scope_begin();
+    for (size_t i = 0; i < fs->count && !status; i++)
+        status = param_of(u, i) ? take_average(param_of(u, i)) : TT_OK;
+    tt_scope_end(scope);
+    u->grads = TT__FS_NONE;
+    fs->grad_places[u->grad_place].holds = NULL;
+    return status;
+}
+
+/* Have the unit's place for gradients free for it. */
+static tt_status collect_for(tt__fs_unit *u) {
+    tt__fs_place *place = &u->owner->grad_places[u->grad_place];
+    if (u->grads == TT__FS_COLLECTING || !u->trained)
+        return TT_OK;
+    if (place->holds && place->holds->grads == TT__FS_COLLECTING)
+        TT__TRY(begin_averaging(place->holds));
+    if (place->holds)
+        TT__TRY(end_averaging(place->holds));
+    place->holds = u;
+    u->grads = TT__FS_COLLECTING;
+    u->ready = 0;
+    return TT_OK;
+}
+
+/* ---- the end */
+
+/* A second part of the pass would find others' gradients where the unit's were. */
+static tt_status check_all_came(const tt__fs *fs) {
+    for (size_t i = 0; i < fs->count; i++)
+        if (fs->params[i].trains && tt__gradient_may_come(fs->params[i].whole))
+            return tt__fail(TT_ERR_UNSUPPORTED,
+                            "%s: the gradient of \"%s\" is left for tt_backward_deferred(), when its unit is gone",
+                            FS_SITE, fs->params[i].name);
+    return TT_OK;
+}
+
+static tt_status average_rest(tt__fs *fs) {
+    for (size_t i = fs->unit_count - 1; i-- > 0;)
+        if (fs->units[i].grads == TT__FS_COLLECTING)
+            TT__TRY(begin_averaging(&fs->units[i]));
+    if (tt__fs_rest(fs)->grads == TT__FS_COLLECTING)
+        TT__TRY(begin_averaging(tt__fs_rest(fs)));
+    for (size_t i = fs->unit_count; i-- > 0;)
+        if (fs->units[i].grads == TT__FS_AVERAGING)
+            TT__TRY(end_averaging(&fs->units[i]));
+    return TT_OK;
+}
+
+/* What no rank has used keeps the gradient that it has, or none. */
+static tt_status forget_unused(tt__fs *fs) {
+    for (size_t i = 0; i < fs->count; i++)
+        fs->marks[i] = fs->params[i].touched;
+    TT__TRY(tt_all_reduce_with(
+        TT_ARGS(tt_all_reduce_args, fs->group, fs->marks, (int64_t)fs->count, TT_U8, TT_MAX, .file = end_site)));
+    for (size_t i = 0; i < fs->count; i++)
+        if (fs->params[i].trains && !fs->marks[i] && !fs->params[i].had)
+            tt__leaf_drop_grad(fs->params[i].slice);
+    return TT_OK;
+}
+
+static tt_status on_pass_ended(void *user, tt_status pass) {
+    tt__fs *fs = user;
+    fs->backward = false;
+    fs->current = NULL;
+    tt_status status = pass ? pass : check_all_came(fs);
+    status = status ? status : average_rest(fs);
+    status = status ? status : forget_unused(fs);
+    return status ? tt__fs_break(fs, status) : TT_OK;
+}
+
+/* ---- the way there */
+
+static tt_status begin_pass(tt__fs *fs) {
+    TT__TRY(tt__backward_on_end(on_pass_ended, fs));
+    for (size_t i = 0; i < fs->unit_count; i++)
+        fs->units[i].running = 0;
+    for (size_t i = 0; i < fs->count; i++) {
+        tt__fs_param *p = &fs->params[i];
+        p->touched = false;
+        p->had = tt_grad(p->slice) != NULL;
+    }
+    fs->backward = true;
+    return TT_OK;
+}
+
+static tt_status average_earlier(const tt__fs *fs, const tt__fs_unit *next) {
+    for (size_t i = fs->unit_count - 1; i-- > 0;)
+        if (&fs->units[i] != next && fs->units[i].grads == TT__FS_COLLECTING)
+            TT__TRY(begin_averaging(&fs->units[i]));
+    return TT_OK;
+}
+
+/* The pass has come to the unit's result. */
+static tt_status enter_unit(tt__fs_unit *u) {
+    tt__fs *fs = u->owner;
+    if (!fs->backward)
+        TT__TRY(begin_pass(fs));
+    TT__TRY(tt__fs_need(tt__fs_rest(fs)));
+    TT__TRY(collect_for(tt__fs_rest(fs)));
+    if (is_rest(u))
+        return fs->unit_count > 1 ? tt__fs_begin(&fs->units[fs->unit_count - 2]) : TT_OK;
+    TT__TRY(average_earlier(fs, u));
+    fs->current = u;
+    TT__TRY(tt__fs_need(u));
+    TT__TRY(collect_for(u));
+    return tt__fs_begin_next(u, -1);
+}
+
+typedef struct mark {
+    tt__fs_handle *handle;
+    size_t unit;
+} mark;
+
+void tt__fs_handle_unref(tt__fs_handle *handle) {
+    if (handle && atomic_fetch_sub_explicit(&handle->refs, 1, memory_order_acq_rel) == 1)
+        free(handle);
+}
+
+static tt_status mark_backward(tt_node *node) {
+    const mark *m = tt__state(node);
+    tt__fs *fs = m->handle->fs;
+    if (!fs)
+        return tt__fail(TT_ERR_STATE, "%s: the wrapper was freed before the backward pass", FS_SITE);
+    tt_status status = enter_unit(&fs->units[m->unit]);
+    if (status)
+        return tt__fs_break(fs, status);
+    return tt__grad_give(node, 0, tt__grad_of(node, 0));
+}
+
+static void mark_destroy(void *state) { tt__fs_handle_unref(((mark *)state)->handle); }
+
+static const tt__operator mark_op = {.name = FS_SITE, .backward = mark_backward, .destroy = mark_destroy};
+
+tt_tensor *tt__fs_mark_output(const tt__fs_unit *u, tt_tensor *y) {
+    if (!tt__wants_grad(1, &y))
+        return y;
+    const tt__fs *fs = u->owner;
+    const mark m = {fs->handle, (size_t)(u - fs->units)};
+    const bool viewed = atomic_load_explicit(&y->storage->viewed, memory_order_relaxed);
+    tt_tensor *out = tt__tensor_alias(FS_SITE, y, y->shape, y->stride, 0);
+    if (!out)
+        return NULL;
+    /* nobody else gets y, so that an operator in place may still change its elements */
+    atomic_store_explicit(&y->storage->viewed, viewed, memory_order_relaxed);
+    tt_node *node = tt__node_new(&mark_op, 1, &y, 1, 0, &m, sizeof m);
+    if (!node)
+        return tt__abandon(out);
+    atomic_fetch_add_explicit(&fs->handle->refs, 1, memory_order_relaxed);
+    tt__node_made(node, 0, out);
+    tt__node_unref(node);
+    return out;
+}
+
+tt_status tt__fs_on_gradient(tt_tensor *x, void *user) {
+    (void)x;
+    tt__fs_param *p = user;
+    tt__fs *fs = p->owner;
+    tt__fs_unit *u = &fs->units[p->unit];
+    if (u->grads != TT__FS_COLLECTING)
+        return tt__fs_break(fs, tt__fail(TT_ERR_STATE,
+                                         "%s: \"%s\" got a gradient when the backward pass was not at its unit, "
+                                         "\"%s\": it was used outside of that",
+                                         FS_SITE, p->name, u->name));
+    u->ready++;
+    tt__fs_poke(fs);
+    if (is_rest(u) || u->ready < u->trained)
+        return TT_OK;
+    tt_status status = begin_averaging(u);
+    return status ? tt__fs_break(fs, status) : TT_OK;
+}

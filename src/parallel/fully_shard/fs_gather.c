@@ -1,0 +1,124 @@
+/* Whole parameters: gathered where and when a unit needs them. */
+#include "autograd/engine.h"
+#include "base/saved_error.h"
+#include "parallel/fully_shard/fully_shard.h"
+
+tt_status tt__fs_break(tt__fs *fs, tt_status status) {
+    if (!fs->broken)
+        fs->broken = status;
+    return status;
+}
+
+static void set_values(tt__fs_unit *u, tt__fs_values values) {
+    const tt__fs *fs = u->owner;
+    u->values = values;
+    for (size_t i = 0; i < fs->count; i++)
+        if (&fs->units[fs->params[i].unit] == u && fs->params[i].moved)
+            atomic_store_explicit(&fs->params[i].whole->storage->away, values != TT__FS_HERE, memory_order_relaxed);
+}
+
+static tt_status end_gathering(tt__fs_unit *u) {
+    tt_status first = TT_OK;
+    for (size_t i = 0; i < u->bucket_count; i++) {
+        tt__fs_bucket *b = &u->owner->buckets[u->first_bucket + i];
+        tt_status status = b->gathering ? tt_work_wait(b->gathering) : TT_OK;
+        tt_work_free(b->gathering);
+        b->gathering = NULL;
+        first = first ? first : status;
+    }
+    return first ? tt__fs_break(u->owner, first) : TT_OK;
+}
+
+static tt_status let_unit_go(tt__fs_unit *u) {
+    tt__fs_place *place = &u->owner->places[u->place];
+    tt_status status = u->values == TT__FS_COMING ? end_gathering(u) : TT_OK;
+    set_values(u, TT__FS_AWAY);
+    if (place->holds == u)
+        place->holds = NULL;
+    return status;
+}
+
+/* May its values be let go? */
+static bool is_free(const tt__fs_unit *u) { return !u->running && u != u->owner->current; }
+
+static tt_status gather_unit(tt__fs_unit *u) {
+    tt__fs *fs = u->owner;
+    u->values = TT__FS_COMING;
+    for (size_t i = 0; i < u->bucket_count; i++) {
+        tt__fs_bucket *b = &fs->buckets[u->first_bucket + i];
+        tt_status status = tt_all_gather_with(TT_ARGS(tt_all_gather_args, fs->group, b->slices, b->values, b->part,
+                                                      b->dtype, .work = &b->gathering, .file = u->gather_site));
+        if (status)
+            return tt__fs_break(fs, status);
+    }
+    return TT_OK;
+}
+
+tt_status tt__fs_begin(tt__fs_unit *u) {
+    tt__fs *fs = u->owner;
+    tt__fs_place *place = &fs->places[u->place];
+    if (u->values != TT__FS_AWAY || fs->broken || (place->holds && !is_free(place->holds)))
+        return TT_OK;
+    if (place->holds)
+        TT__TRY(let_unit_go(place->holds));
+    place->holds = u;
+    return gather_unit(u);
+}
+
+static tt_status check_fs_usable(const tt__fs *fs) {
+    if (fs->broken)
+        return tt__fail(TT_ERR_STATE, "%s: an earlier call failed (%s); free the wrapper", FS_SITE,
+                        tt_status_name(fs->broken));
+    if (fs->gathered)
+        return tt__fail(TT_ERR_STATE, "%s: the whole parameters are out: tt_fully_shard_scatter() first", FS_SITE);
+    return TT_OK;
+}
+
+tt_status tt__fs_need(tt__fs_unit *u) {
+    tt__fs *fs = u->owner;
+    TT__TRY(check_fs_usable(fs));
+    if (u->values == TT__FS_HERE)
+        return TT_OK;
+    TT__TRY(tt__fs_begin(u));
+    if (u->values != TT__FS_COMING)
+        return tt__fail(TT_ERR_STATE, "%s: unit \"%s\" runs inside unit \"%s\", whose place it takes; make them one",
+                        FS_SITE, u->name, fs->places[u->place].holds->name);
+    TT__TRY(end_gathering(u));
+    set_values(u, TT__FS_HERE);
+    return TT_OK;
+}
+
+tt_status tt__fs_begin_next(const tt__fs_unit *u, int step) {
+    const tt__fs *fs = u->owner;
+    const int64_t next = u - fs->units + step;
+    return next < 0 || next >= (int64_t)fs->unit_count - 1 ? TT_OK : tt__fs_begin(&fs->units[next]);
+}
+
+tt_status tt__fs_settle(tt__fs *fs) {
+    tt_status first = TT_OK;
+    for (size_t i = 0; i < fs->unit_count; i++) {
+        tt_status status = fs->units[i].values == TT__FS_COMING ? let_unit_go(&fs->units[i]) : TT_OK;
+        first = first ? first : status;
+    }
+    return first;
+}
+
+tt_status tt__fs_changed(tt__fs *fs) {
+    tt_status first = TT_OK;
+    for (size_t i = 0; i < fs->unit_count; i++) {
+        tt_status status = let_unit_go(&fs->units[i]);
+        first = first ? first : status;
+    }
+    for (size_t i = 0; i < fs->count; i++)
+        tt__storage_touch(fs->params[i].whole->storage);
+    return first;
+}
+
+void tt__fs_poke(const tt__fs *fs) {
+    for (size_t i = 0; i < fs->bucket_count; i++) {
+        if (fs->buckets[i].gathering && !tt_work_is_completed(fs->buckets[i].gathering))
+            return; /* what comes after it waits */
+        if (fs->buckets[i].averaging && !tt_work_is_completed(fs->buckets[i].averaging))
+            return;
+    }
+}

@@ -1,0 +1,147 @@
+/* Whole parameters in memory of their own: gathered unit by unit, and taken back into slices. */
+#include <string.h>
+
+#include "base/saved_error.h"
+#include "parallel/fully_shard/fully_shard.h"
+
+static const char gather_who[] = "tt_fully_shard_gather";
+static const char scatter_who[] = "tt_fully_shard_scatter";
+
+static tt__fs *wrapper_of(const char *who, tt_module *module) {
+    tt__fs *fs = tt__fs_of(module);
+    if (!fs)
+        tt__fail(TT_ERR_INVALID, "%s: expected a wrapper that tt_fully_shard() made", who);
+    return fs;
+}
+
+static char *place_of_param(const tt__fs_param *p) {
+    const tt__fs_bucket *b = &p->owner->buckets[p->bucket];
+    return (char *)b->values + (size_t)p->offset * tt_dtype_size(b->dtype);
+}
+
+static size_t whole_bytes(const tt__fs_param *p) {
+    return (size_t)p->numel * tt_dtype_size(p->owner->buckets[p->bucket].dtype);
+}
+
+static bool is_of(const tt__fs_param *p, const tt__fs_unit *u) { return &p->owner->units[p->unit] == u; }
+
+static bool has_whole(const tt__fs *fs) { return fs->gathered_to == TT_ALL_RANKS || fs->gathered_to == fs->rank; }
+
+/* Did what all ranks did go well on each? */
+static tt_status all_succeeded(const tt__fs *fs, const char *who, tt_status own) {
+    int64_t failed = own ? fs->world - fs->rank : 0; /* of the first rank that failed */
+    tt__saved_error saved;
+    tt__error_save(&saved);
+    tt_status status =
+        tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, fs->group, &failed, 1, TT_I64, TT_MAX, .file = who));
+    if (own)
+        tt__error_restore(&saved);
+    if (own)
+        return own;
+    if (status || !failed)
+        return status;
+    return tt__fail(TT_ERR_STATE, "%s: rank %d failed; its error says why", who, fs->world - (int)failed);
+}
+
+/* ---- out */
+
+static tt_status take_out(tt__fs *fs, tt__fs_unit *u, bool keep) {
+    TT__TRY(tt__fs_need(u));
+    for (size_t i = 0; i < fs->count && keep; i++) {
+        tt__fs_param *p = &fs->params[i];
+        if (!is_of(p, u))
+            continue;
+        tt__storage *before = tt__storage_ref(p->whole->storage); /* records may have it, too */
+        tt_status status = tt__tensor_set_data(p->whole, NULL);
+        atomic_store_explicit(&before->away, !status, memory_order_relaxed);
+        tt__storage_unref(before);
+        TT__TRY(status);
+        p->moved = false;
+        memcpy(p->whole->data, place_of_param(p), whole_bytes(p));
+    }
+    return TT_OK;
+}
+
+static tt_status take_all_out(tt__fs *fs, bool keep) {
+    tt_status own = TT_OK;
+    for (size_t i = 0; i < fs->unit_count; i++) {
+        tt__fs_unit *u = &fs->units[i];
+        tt_status status = take_out(fs, u, keep && !own);
+        own = own ? own : status;
+    }
+    return own;
+}
+
+tt_status tt_fully_shard_gather(tt_module *sharded, int root) {
+    tt__fs *fs = wrapper_of(gather_who, sharded);
+    if (!fs)
+        return tt_last_status();
+    if (root < TT_ALL_RANKS || root >= fs->world)
+        return tt__fail(TT_ERR_INVALID, "%s: expected a rank below %d, or TT_ALL_RANKS, got %d", gather_who, fs->world,
+                        root);
+    if (fs->backward || fs->gathered || fs->broken)
+        return tt__fail(TT_ERR_STATE, "%s: %s", gather_who,
+                        fs->broken     ? "an earlier call failed; free the wrapper"
+                        : fs->gathered ? "the whole parameters are out already: tt_fully_shard_scatter() first"
+                                       : "a backward pass is under way");
+    TT__TRY(tt__fs_settle(fs));
+    TT__TRY(tt__fs_changed(fs)); /* nobody has whole values but those that are taken out */
+    tt_status own = take_all_out(fs, root == TT_ALL_RANKS || root == fs->rank);
+    fs->gathered_to = root;
+    if (!fs->broken) {
+        fs->gathered = true;
+        own = all_succeeded(fs, gather_who, own);
+    }
+    own = own ? own : tt__fs_changed(fs);
+    return own ? tt__fs_break(fs, own) : TT_OK;
+}
+
+/* ---- back */
+
+static tt_status check_unchanged(const tt__fs *fs) {
+    for (size_t i = 0; i < fs->count; i++) {
+        const tt__fs_param *p = &fs->params[i];
+        if (p->whole->dtype != fs->buckets[p->bucket].dtype || !p->whole->contiguous || p->whole->numel != p->numel)
+            return tt__fail(TT_ERR_STATE, "%s: parameter \"%s\" is %s now; convert a module before tt_fully_shard()",
+                            scatter_who, p->name, TT__DESCRIBE(p->whole));
+    }
+    return TT_OK;
+}
+
+/* Have the unit's values in its place, and take the slices from there. */
+static tt_status take_slices(tt__fs *fs, const tt__fs_unit *u) {
+    for (size_t i = 0; i < fs->count; i++)
+        if (is_of(&fs->params[i], u) && has_whole(fs))
+            memcpy(place_of_param(&fs->params[i]), fs->params[i].whole->data, whole_bytes(&fs->params[i]));
+    for (size_t i = 0; i < u->bucket_count; i++) {
+        tt__fs_bucket *b = &fs->buckets[u->first_bucket + i];
+        if (fs->gathered_to != TT_ALL_RANKS)
+            TT__TRY(tt_broadcast_with(TT_ARGS(tt_broadcast_args, fs->group, b->values, b->part * fs->world, b->dtype,
+                                              fs->gathered_to, .file = u->gather_site)));
+        const size_t bytes = (size_t)b->part * tt_dtype_size(b->dtype);
+        memcpy(b->slices, (char *)b->values + (size_t)fs->rank * bytes, bytes);
+    }
+    return TT_OK;
+}
+
+tt_status tt_fully_shard_scatter(tt_module *sharded) {
+    tt__fs *fs = wrapper_of(scatter_who, sharded);
+    if (!fs)
+        return tt_last_status();
+    if (!fs->gathered || fs->broken)
+        return tt__fail(TT_ERR_STATE, "%s: %s", scatter_who,
+                        fs->broken ? "an earlier call failed; free the wrapper"
+                                   : "nothing is gathered: tt_fully_shard_gather() comes first");
+    TT__TRY(all_succeeded(fs, scatter_who, check_unchanged(fs)));
+    tt_status own = TT_OK;
+    for (size_t i = 0; i < fs->unit_count; i++) {
+        tt_status status = take_slices(fs, &fs->units[i]);
+        if (status)
+            return tt__fs_break(fs, status);
+    }
+    for (size_t i = 0; i < fs->count && !own && has_whole(fs); i++)
+        own = tt__fs_put_in_place(&fs->params[i]);
+    own = all_succeeded(fs, scatter_who, own);
+    fs->gathered = own != TT_OK;
+    return own ? tt__fs_break(fs, own) : tt__fs_changed(fs);
+}

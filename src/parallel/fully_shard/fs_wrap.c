@@ -1,0 +1,209 @@
+/* Fully sharded modules: what must be alike on all ranks, and the wrapper's and the units' forwards. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "autograd/node.h"
+#include "base/args.h"
+#include "base/saved_error.h"
+#include "comm/group.h"
+#include "nn/temporaries.h"
+#include "parallel/ddp_state.h"
+#include "parallel/fully_shard/fully_shard.h"
+#include "reducer/text_agreement.h"
+
+/* ---- forward of a unit */
+
+static tt_status before_unit(tt_module *module, tt_tensor **inputs, int64_t input_count, void *user) {
+    (void)module, (void)inputs, (void)input_count;
+    tt__fs_unit *u = user;
+    TT__TRY(tt__fs_need(u));
+    u->running++;
+    return tt__fs_begin_next(u, u->owner->backward ? -1 : 1);
+}
+
+/* Have the pass come to the unit before it comes to what made its outputs. */
+static tt_status mark_outputs(const tt__fs_unit *u, tt_tensor *const *in, int64_t in_count, tt_tensor **out,
+                              int64_t out_count) {
+    for (int64_t i = 0; i < out_count; i++) {
+        tt_tensor *y = out[i];
+        out[i] = tt__fs_mark_output(u, y);
+        if (!out[i])
+            return tt_last_status();
+        if (out[i] != y && !tt__tensor_is_among(y, in, in_count) &&
+            !tt__tensor_is_among(y, out + i + 1, out_count - i - 1))
+            tt__abandon(y);
+    }
+    return TT_OK;
+}
+
+static tt_status after_unit(tt_module *module, tt_tensor *const *inputs, int64_t input_count, tt_tensor **outputs,
+                            int64_t output_count, void *user) {
+    (void)module;
+    tt__fs_unit *u = user;
+    u->running -= u->running > 0;
+    return mark_outputs(u, inputs, input_count, outputs, output_count);
+}
+
+/* ---- forward of the wrapper */
+
+static tt_status check_trained(const tt__fs *fs) {
+    for (size_t i = 0; i < fs->count; i++)
+        if (fs->params[i].trains != tt_requires_grad(fs->params[i].whole))
+            return tt__fail(TT_ERR_STATE,
+                            "%s: parameter \"%s\" was %s (tt_requires_grad_()) since it was wrapped: wrap the module "
+                            "again",
+                            FS_SITE, fs->params[i].name, fs->params[i].trains ? "frozen" : "made to train");
+    return TT_OK;
+}
+
+static tt_status before_fs_forward(const tt_module *self, tt__fs *fs) {
+    TT__TRY(check_trained(fs));
+    for (size_t i = 0; i < fs->unit_count && !fs->backward; i++)
+        fs->units[i].running = 0; /* forwards that failed never ended */
+    TT__TRY(tt__fs_need(tt__fs_rest(fs)));
+    TT__TRY(fs->unit_count > 1 ? tt__fs_begin(&fs->units[0]) : TT_OK);
+    if (!tt__is_recording() || !fs->broadcasts || !tt_module_training(self))
+        return TT_OK;
+    const tt_named_tensors *buffers = tt_module_buffers(fs->module);
+    return buffers ? tt__ddp_take(fs->group, buffers, 0) : tt_last_status();
+}
+
+static tt_status fs_forward_many(tt_module *self, tt_tensor *const *in, int64_t in_count, tt_tensor **out,
+                                 int64_t out_count) {
+    tt__fs *fs = tt_module_user(self);
+    tt_status status = before_fs_forward(self, fs);
+    if (status)
+        return tt__tensor_fail(status, "%s", tt_last_error()), status;
+    TT__TRY(tt_module_forward_many(fs->module, in, in_count, out, out_count));
+    return mark_outputs(tt__fs_rest(fs), in, in_count, out, out_count);
+}
+
+static tt_tensor *fs_forward(tt_module *self, tt_tensor *x) {
+    tt_tensor *y = NULL;
+    return fs_forward_many(self, &x, 1, &y, 1) ? NULL : y;
+}
+
+static void fs_destroy(tt_module *self) { tt__fs_release(tt_module_user(self)); }
+
+static tt_module *fs_wrapped(tt_module *self) { return ((const tt__fs *)tt_module_user(self))->module; }
+
+static const tt_module_class fs_class =
+    TT_MODULE_CLASS(.name = "FullyShardedDataParallel", .forward = fs_forward, .forward_many = fs_forward_many,
+                    .destroy = fs_destroy, .wrapped = fs_wrapped);
+
+tt__fs *tt__fs_of(tt_module *module) {
+    return module && tt__module_class(module) == &fs_class ? tt_module_user(module) : NULL;
+}
+
+int64_t tt_fully_shard_unit_count(tt_module *module) {
+    const tt__fs *fs = tt__fs_of(module);
+    return fs ? (int64_t)fs->unit_count - 1 : 0;
+}
+
+/* ---- agreement */
+
+static bool describe_param(const tt__fs *fs, size_t i, char **text) {
+    const tt__fs_param *p = &fs->params[i];
+    return asprintf(text, "parameter %zu \"%s\" %s%s of unit \"%s\"", i, p->name, TT__DESCRIBE(p->whole),
+                    p->trains ? "" : " without gradient", fs->units[p->unit].name) >= 0;
+}
+
+/* Write what must be alike; the count of texts, 0: no memory. */
+static size_t describe_fs(const tt__fs *fs, const tt_named_tensors *buffers, char **texts) {
+    size_t n = 0;
+    if (asprintf(&texts[n++], "%zu units, .keep_after_forward %d, %sbroadcast of buffers", fs->unit_count - 1,
+                 fs->keeps, fs->broadcasts ? "" : "no ") < 0)
+        return texts[0] = NULL, 0;
+    for (size_t i = 0; i + 1 < fs->unit_count; i++)
+        if (asprintf(&texts[n++], "unit %zu \"%s\"", i, fs->units[i].name) < 0)
+            return texts[n - 1] = NULL, 0;
+    for (size_t i = 0; i < fs->count; i++)
+        if (!describe_param(fs, i, &texts[n++]))
+            return texts[n - 1] = NULL, 0;
+    for (int64_t i = 0; i < buffers->count; i++)
+        if (asprintf(&texts[n++], "buffer \"%s\" %s", buffers->names[i], TT__DESCRIBE(buffers->tensors[i])) < 0)
+            return texts[n - 1] = NULL, 0;
+    return n;
+}
+
+/* `own`: why this rank can't wrap, its last error. All ranks return a failure if one does. */
+static tt_status agree_on_fs(const tt__fs *fs, tt_status own) {
+    char failed[TT__ERROR_TEXT_SIZE + 16];
+    tt__saved_error saved;
+    tt__error_save(&saved);
+    const tt_named_tensors *buffers = own ? NULL : tt_module_buffers(fs->module);
+    size_t room = buffers ? 1 + fs->unit_count + fs->count + (size_t)buffers->count : 1, n = 0;
+    char **texts = calloc(room, sizeof *texts);
+    if (texts && buffers)
+        n = describe_fs(fs, buffers, texts);
+    snprintf(failed, sizeof failed, "failed: %s", own ? saved.text : "no memory to compare");
+    tt_status status =
+        tt__agree_on(fs->group, FS_SITE, n ? (const char *const *)texts : (const char *const[]){failed}, n ? n : 1);
+    for (size_t i = 0; texts && i < room; i++)
+        free(texts[i]);
+    free(texts);
+    if (!status && own)
+        tt__error_restore(&saved);
+    if (!status && !own && !n)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory to compare models", FS_SITE);
+    return status ? status : own;
+}
+
+/* ---- making */
+
+static tt_status take_first_ranks(const tt__fs *fs) {
+    const tt_named_tensors *parameters = tt_module_parameters(fs->module), *buffers = tt_module_buffers(fs->module);
+    TT__TRY(tt__ddp_take(fs->group, parameters, 0));
+    return tt__ddp_take(fs->group, buffers, 0);
+}
+
+static tt_status hook_units(tt__fs *fs) {
+    for (size_t i = 0; i + 1 < fs->unit_count; i++) {
+        tt__fs_unit *u = &fs->units[i];
+        TT__TRY(tt_module_register_forward_pre_hook(&u->before, u->module, before_unit, u));
+        TT__TRY(tt_module_register_forward_hook(&u->after, u->module, after_unit, u));
+    }
+    return TT_OK;
+}
+
+static tt_status prepare_fs(tt__fs *fs, const tt_fully_shard_args *args) {
+    TT__TRY(tt__fs_find_units(fs, args));
+    TT__TRY(tt__fs_lay_out(fs));
+    fs->handle = calloc(1, sizeof *fs->handle);
+    if (!fs->handle)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for the wrapper", FS_SITE);
+    *fs->handle = (tt__fs_handle){.refs = 1, .fs = fs};
+    return TT_OK;
+}
+
+static tt_status build_fs(tt__fs *fs, const tt_fully_shard_args *args) {
+    TT__TRY(agree_on_fs(fs, prepare_fs(fs, args)));
+    TT__TRY(tt__fs_allocate(fs));
+    TT__TRY(take_first_ranks(fs));
+    TT__TRY(tt__fs_make_slices(fs));
+    return hook_units(fs);
+}
+
+tt_module *tt_fully_shard_with(const tt_fully_shard_args *given, size_t size) {
+    tt_fully_shard_args a;
+    TT__ARGS_COPY(a, given, size);
+    if (!a.module) {
+        tt__fail_argument("%s: the module is NULL", FS_SITE);
+        return NULL;
+    }
+    if (!a.group)
+        return tt__fail_null(TT_ERR_INVALID, "%s: `group` is NULL", FS_SITE);
+    tt__fs *fs = calloc(1, sizeof *fs);
+    if (!fs)
+        return tt__fail_null(TT_ERR_MEMORY, "%s: no memory for the wrapper", FS_SITE);
+    *fs = (tt__fs){.module = a.module,
+                   .rank = tt_get_rank(a.group),
+                   .world = tt_get_world_size(a.group),
+                   .keeps = a.keep_after_forward,
+                   .broadcasts = !a.no_broadcast_buffers};
+    tt__group_hold(fs->group = a.group);
+    tt_module *wrapper = build_fs(fs, &a) ? NULL : tt__module_new(&fs_class, fs);
+    if (!wrapper)
+        tt__fs_release(fs);
+    return wrapper;
+}

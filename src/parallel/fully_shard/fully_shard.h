@@ -1,0 +1,158 @@
+/* The inside of a fully sharded module.
+ *
+ * A unit's parameters lie in buckets, one for each element type (and for frozen ones), which divide into equal parts of
+ * whole cache lines, one a rank. Their whole values and gradients have one address for as long as the module is
+ * wrapped, in a place that several units take in turn, so that all tensors over them (saved for backward, too) stay
+ * right: what lies there is another unit's while their storage says that it is away.
+ *
+ * No two buckets of one type have parts of the same size, so that collectives of different units never match: ranks
+ * that run different units get TT_ERR_MISMATCH. */
+#ifndef TT_PARALLEL_FULLY_SHARD_FULLY_SHARD_H
+#define TT_PARALLEL_FULLY_SHARD_FULLY_SHARD_H
+
+#include "nn/module.h"
+#include "tensor/tensor.h"
+
+#include <tutti/fully_shard.h>
+#include <tutti/parallel.h>
+
+typedef struct tt__fs tt__fs;
+
+typedef struct tt__fs_bucket {
+    tt_dtype dtype;
+    bool trains;
+    int64_t count; /* elements that parameters take */
+    int64_t part;  /* elements of a rank's part */
+    size_t at;     /* bytes before it in its unit's place; of slices, in those of all */
+    size_t slices_at;
+    void *values, *grads; /* whole; grads NULL: it does not train */
+    void *slices;         /* this rank's part of the values */
+    tt_work *gathering, *averaging;
+} tt__fs_bucket;
+
+typedef struct tt__fs_param {
+    tt__fs *owner;
+    tt_tensor *whole; /* the module's, watched */
+    tt_tensor *slice; /* (n), held */
+    char *name;
+    size_t unit, bucket;
+    int64_t offset, numel; /* in the bucket */
+    int64_t from, n;       /* the elements of the parameter that are in the slice */
+    bool trains;
+    bool attached; /* its gradient lies in its place, where hooks wait for it */
+    bool moved;    /* its values do */
+    bool touched;  /* it got a gradient here in the pass under way */
+    bool had;      /* its slice had a gradient before that pass */
+} tt__fs_param;
+
+typedef enum tt__fs_values { TT__FS_AWAY, TT__FS_COMING, TT__FS_HERE } tt__fs_values;
+typedef enum tt__fs_grads { TT__FS_NONE, TT__FS_COLLECTING, TT__FS_AVERAGING } tt__fs_grads;
+
+typedef struct tt__fs_unit {
+    tt__fs *owner;
+    char *name;
+    tt_module *module;     /* NULL: the last, of what is in no other */
+    int64_t before, after; /* its hooks; 0: none */
+    size_t first_bucket, bucket_count;
+    size_t bytes;    /* of its buckets */
+    int64_t trained; /* how many of its parameters train */
+    int64_t ready;   /* of these, so many have their gradient */
+    size_t place, grad_place;
+    tt__fs_values values;
+    tt__fs_grads grads;
+    int running;                      /* forwards of it that have not ended */
+    char *gather_site, *average_site; /* what errors call its collectives */
+} tt__fs_unit;
+
+/* Where whole units lie. */
+typedef struct tt__fs_place {
+    void *data; /* symmetric memory */
+    size_t bytes;
+    tt__fs_unit *holds; /* or NULL */
+} tt__fs_place;
+
+/* Who works with the slices: an optimizer. */
+typedef struct tt__fs_watcher {
+    void (*detached)(void *user); /* they are about to go. Called once */
+} tt__fs_watcher;
+
+/* What records hold of a wrapper, which may be freed before them. */
+typedef struct tt__fs_handle {
+    _Atomic int refs;
+    tt__fs *fs; /* NULL: freed */
+} tt__fs_handle;
+
+struct tt__fs {
+    tt_module *module; /* kept by the wrapper */
+    tt_group *group;   /* held */
+    int rank, world;
+    bool keeps; /* units stay whole until the step */
+    bool broadcasts;
+    tt__fs_unit *units; /* the last is that of the rest; it may have no parameters */
+    size_t unit_count;
+    tt__fs_bucket *buckets;
+    size_t bucket_count;
+    tt__fs_param *params; /* in the module's order */
+    size_t count;
+    tt__fs_place *places, *grad_places;
+    size_t place_count, grad_place_count;
+    void *slices;         /* symmetric memory */
+    unsigned char *marks; /* (count): who was touched */
+    tt__fs_handle *handle;
+    bool backward;        /* a backward pass is under way */
+    tt__fs_unit *current; /* whose backward runs; or NULL */
+    tt_status broken;     /* why it can only be freed; or TT_OK */
+    bool gathered;        /* all parameters are out, in memory of their own */
+    int gathered_to;
+    const tt__fs_watcher *watcher; /* or NULL */
+    void *watcher_user;
+};
+
+#define FS_SITE "tt_fully_shard"
+
+static inline tt__fs_unit *tt__fs_rest(const tt__fs *fs) { return &fs->units[fs->unit_count - 1]; }
+
+/* fs_wrap.c: the inside of a wrapper; NULL if it is none. */
+tt__fs *tt__fs_of(tt_module *module);
+
+/* fs_units.c: find units: fs->units. */
+tt_status tt__fs_find_units(tt__fs *fs, const tt_fully_shard_args *args);
+
+/* fs_layout.c: list parameters and plan where all lies, this rank alone; take the memory, collective; move the
+ * parameters there and make slices; release all. */
+tt_status tt__fs_lay_out(tt__fs *fs);
+tt_status tt__fs_allocate(tt__fs *fs);
+tt_status tt__fs_make_slices(tt__fs *fs);
+void tt__fs_release(tt__fs *fs);
+
+/* fs_layout.c: let a parameter lie in its place, where it is away. */
+tt_status tt__fs_put_in_place(tt__fs_param *p);
+
+/* fs_gather.c: have a unit's parameters whole; begin that (nothing is done where there is no room now). */
+tt_status tt__fs_need(tt__fs_unit *unit);
+tt_status tt__fs_begin(tt__fs_unit *unit);
+
+/* The unit that is needed next: of so many before (-1) or behind (1) this one. */
+tt_status tt__fs_begin_next(const tt__fs_unit *unit, int step);
+
+/* Wait for all gatherings that were begun, so that slices may be written. */
+tt_status tt__fs_settle(tt__fs *fs);
+
+/* Slices were written: let all whole values go. */
+tt_status tt__fs_changed(tt__fs *fs);
+
+/* Advance what is under way. */
+void tt__fs_poke(const tt__fs *fs);
+
+/* Fail, and allow nothing but freeing from then on. */
+tt_status tt__fs_break(tt__fs *fs, tt_status status);
+
+/* fs_backward.c: y, behind which the backward pass has the unit's parameters. */
+tt_tensor *tt__fs_mark_output(const tt__fs_unit *unit, tt_tensor *y);
+
+/* The hook of each parameter that trains, with its tt__fs_param. */
+tt_status tt__fs_on_gradient(tt_tensor *x, void *user);
+
+void tt__fs_handle_unref(tt__fs_handle *handle);
+
+#endif
