@@ -163,11 +163,13 @@ typedef struct tt_ddp_args {
     tt_module *module; /* required: kept until the wrapper is freed */
     tt_group *group;   /* required: borrowed; once it is destroyed the wrapper can only be freed */
     TT_OPTIONS;
-    size_t bucket_cap_bytes;   /* see tt_reducer_new() */
-    bool no_broadcast_buffers; /* leave each rank its own buffers after wrapping */
-    int virtual_ranks;         /* train as this many ranks would, to the bit: see below; 0: not */
-    uint64_t shard_seed;       /* with it: what each of them draws follows from this; 0: the generator is left alone */
-    char tt_end;               /* not an option: see base.h */
+    size_t bucket_cap_bytes;    /* see tt_reducer_new() */
+    bool no_broadcast_buffers;  /* leave each rank its own buffers after wrapping */
+    int virtual_ranks;          /* train as this many ranks would, to the bit: see below; 0: not */
+    uint64_t shard_seed;        /* with it: what each of them draws follows from this; 0: the generator is left alone */
+    const char *const *ignored; /* names, NULL last: what each rank has by itself. See below */
+    const char *const *delay_all_reduce; /* names, NULL last: parameters that are averaged last */
+    char tt_end;                         /* not an option: see base.h */
 } tt_ddp_args;
 
 /* Wrap a module for distributed data-parallel training. Collective: all ranks take rank 0's parameters and buffers.
@@ -192,6 +194,22 @@ typedef struct tt_ddp_args {
  * wrappers of which ranks leave out different parameters, each needs a group of its own (tt_new_group()), as the order
  * of their averages may differ on one. PyTorch: find_unused_parameters=True. */
 TT_API tt_module *tt_ddp_with(const tt_ddp_args *args, size_t size);
+
+/* ---- parameters that are left out, or averaged last
+ *
+ * Both options are lists of names, as tt_module_parameters() and tt_module_buffers() have them; that of a child stands
+ * for all that it has:
+ *   tt_ddp(model, world, .ignored = TT_NAMES("table.weight", "running"), .delay_all_reduce = TT_NAMES("decoder"))
+ *   - .ignored: parameters and buffers that are neither taken from rank 0 nor averaged, at no time; they may have other
+ *     shapes on each rank, and belong to another wrapper. PyTorch:
+ *     DistributedDataParallel._set_params_and_buffers_to_ignore_for_model.
+ *   - .delay_all_reduce: parameters that are averaged when the pass has ended, in buckets of their own behind all
+ *     others, which then never wait for them. For weights that are used in many places: also in several segments of
+ *     tt_recompute() that reach them through their module, of which each gives a part of the gradient; without this
+ *     that is TT_ERR_STATE. PyTorch: delay_all_reduce_named_params; no param_to_hook_all_reduce is needed.
+ * Errors, on all ranks: TT_ERR_MISMATCH names a parameter or buffer in which the lists differ; TT_ERR_INVALID a name
+ * that is none in the module, or a parameter in both; TT_ERR_UNSUPPORTED with .virtual_ranks. */
+#define TT_NAMES(...) ((const char *const[]){__VA_ARGS__, NULL})
 
 /* ---- virtual ranks: the same bits at any world size
  *

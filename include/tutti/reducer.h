@@ -36,6 +36,7 @@ typedef struct tt_reducer_new_args {
     int64_t count;                  /* required */
     TT_OPTIONS;
     size_t bucket_cap_bytes; /* 0 = 1 MiB for the first bucket, 25 MiB for the others; else the limit of all */
+    const bool *delayed;     /* `count` of them, or NULL: those that lie in buckets of their own, after all others */
     char tt_end;             /* not an option: see base.h */
 } tt_reducer_new_args;
 

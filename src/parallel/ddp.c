@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/saved_error.h"
 #include "nn/module.h"
+#include "parallel/ddp_names.h"
 #include "parallel/ddp_shards.h"
 #include "tensor/tensor.h"
 
@@ -29,7 +30,7 @@ tt_status tt__ddp_before_forward(const tt_module *self, tt__ddp *d) {
         return TT_OK;
     const tt_named_tensors *buffers = tt_module_buffers(d->module);
     int root = d->presence ? d->presence->root : 0;
-    return buffers ? tt__ddp_take(d->group, buffers, root) : tt_last_status();
+    return buffers ? tt__ddp_take_shared(d, buffers, root) : tt_last_status();
 }
 
 static tt_tensor *ddp_forward(tt_module *self, tt_tensor *x) {
@@ -58,6 +59,7 @@ static tt_status ddp_forward_many(tt_module *self, tt_tensor *const *in, int64_t
 static void ddp_release(tt__ddp *d) {
     tt__ddp_detach(d);
     tt__ddp_end_hook(d);
+    tt__ddp_free_names(d);
     free(d);
 }
 
@@ -91,7 +93,10 @@ tt_module *tt__ddp_make(const tt_ddp_args *args) {
     d->broadcast_buffers = !args->no_broadcast_buffers;
     d->virtual_ranks = args->virtual_ranks;
     d->shard_seed = args->shard_seed;
-    tt_module *wrapper = args->group && tt__ddp_attach(d, args->group, true) ? NULL : tt__module_new(&ddp_class, d);
+    tt_status status = tt__ddp_keep_names(d, args);
+    if (!status && args->group)
+        status = tt__ddp_attach(d, args->group, true);
+    tt_module *wrapper = status ? NULL : tt__module_new(&ddp_class, d);
     if (!wrapper)
         ddp_release(d);
     return wrapper;

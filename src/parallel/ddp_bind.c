@@ -5,6 +5,7 @@
 
 #include "autograd/engine.h"
 #include "base/saved_error.h"
+#include "parallel/ddp_names.h"
 #include "parallel/ddp_shards.h"
 #include "reducer/text_agreement.h"
 #include "tensor/tensor.h"
@@ -16,20 +17,27 @@ typedef struct contents {
     const tt_named_tensors *parameters, *buffers;
 } contents;
 
-static tt_status describe_list(const char *what, const tt_named_tensors *list, char **texts) {
+/* Tensors that are left out may be of another shape on each rank. */
+static tt_status describe_list(const tt__ddp *d, const char *what, const tt_named_tensors *list, char **texts) {
     for (int64_t i = 0; i < list->count; i++) {
-        bool frozen = *what == 'p' && !tt_requires_grad(list->tensors[i]);
-        if (asprintf(&texts[i], "%s %lld \"%s\" %s%s", what, (long long)i, list->names[i],
-                     TT__DESCRIBE(list->tensors[i]), frozen ? " without gradient" : "") < 0)
+        bool parameter = *what == 'p', ignored = tt__ddp_is_named(d->ignored, list->names[i]);
+        const char *frozen = parameter && !tt_requires_grad(list->tensors[i]) ? " without gradient" : "";
+        const char *delayed = parameter && tt__ddp_is_named(d->delayed, list->names[i]) ? " (.delay_all_reduce)" : "";
+        if (asprintf(&texts[i], "%s %lld \"%s\" %s%s%s", what, (long long)i, list->names[i],
+                     ignored ? "in .ignored" : TT__DESCRIBE(list->tensors[i]), ignored ? "" : frozen, delayed) < 0)
             return texts[i] = NULL, ddp_no_memory();
     }
     return TT_OK;
 }
 
-static tt_status describe_options(const tt__ddp *d, char **text) {
+static tt_status describe_options(const tt__ddp *d, const contents *c, char **text) {
+    const char *ignored = tt__ddp_unknown_ignored(d, c->parameters, c->buffers);
+    const char *delayed = tt__ddp_unknown_delayed(d, c->parameters);
     int threads = d->virtual_ranks ? tt_get_num_threads() : 0; /* they divide sums in the passes */
-    if (asprintf(text, ".virtual_ranks %d, .shard_seed %llu, %sbroadcast of buffers, %d threads", d->virtual_ranks,
-                 (unsigned long long)d->shard_seed, d->broadcast_buffers ? "" : "no ", threads) < 0)
+    if (asprintf(text, ".virtual_ranks %d, .shard_seed %llu, %sbroadcast of buffers, %d threads%s%s%s%s",
+                 d->virtual_ranks, (unsigned long long)d->shard_seed, d->broadcast_buffers ? "" : "no ", threads,
+                 ignored ? ", in .ignored the unknown " : "", ignored ? ignored : "",
+                 delayed ? ", in .delay_all_reduce the unknown " : "", delayed ? delayed : "") < 0)
         return *text = NULL, ddp_no_memory();
     return TT_OK;
 }
@@ -39,11 +47,11 @@ static tt_status compare_with_peers(const tt__ddp *d, tt_group *group, const con
     char **texts = calloc(count, sizeof *texts);
     if (!texts)
         return ddp_no_memory();
-    tt_status status = describe_options(d, texts);
+    tt_status status = describe_options(d, c, texts);
     if (!status)
-        status = describe_list("parameter", c->parameters, texts + 1);
+        status = describe_list(d, "parameter", c->parameters, texts + 1);
     if (!status)
-        status = describe_list("buffer", c->buffers, texts + 1 + parameters);
+        status = describe_list(d, "buffer", c->buffers, texts + 1 + parameters);
     if (!status)
         status = tt__agree_on(group, "tt_ddp", (const char *const *)texts, count);
     for (size_t i = 0; i < count; i++)
@@ -52,18 +60,20 @@ static tt_status compare_with_peers(const tt__ddp *d, tt_group *group, const con
     return status;
 }
 
-/* Select the parameters that require a gradient: *count of them. `params` has room for all. */
-static tt_status select_trainable(tt__ddp *d, const tt_named_tensors *all, tt_reducer_param *params, size_t *count) {
+/* Select the parameters that are averaged: *count of them. `params` and `delayed` have room for all. */
+static tt_status select_trainable(tt__ddp *d, const tt_named_tensors *all, tt_reducer_param *params, bool *delayed,
+                                  size_t *count) {
     *count = 0;
     for (int64_t i = 0; i < all->count; i++) {
         tt_tensor *x = all->tensors[i];
-        if (!tt_requires_grad(x))
+        if (!tt_requires_grad(x) || tt__ddp_is_named(d->ignored, all->names[i]))
             continue;
         if (!tt__device_is_host(tt_tensor_device(x)))
             return tt__fail(TT_ERR_UNSUPPORTED,
                             "tt_ddp: parameter \"%s\" lies on \"%s\"; buckets of gradients lie on the host",
                             all->names[i], tt_device_name(tt_tensor_device(x)));
         d->slots[*count] = (tt__ddp_slot){.owner = d, .index = *count, .parameter = x};
+        delayed[*count] = d->slots[*count].delayed = tt__ddp_is_named(d->delayed, all->names[i]);
         params[(*count)++] =
             (tt_reducer_param){.name = all->names[i], .count = tt_tensor_numel(x), .dtype = tt_tensor_dtype(x)};
     }
@@ -75,15 +85,18 @@ static tt_status make_reducer(tt__ddp *d, size_t *count) {
     const tt_named_tensors *all = tt_module_parameters(d->module);
     tt_reducer_param *params = calloc((size_t)all->count + 1, sizeof *params);
     d->slots = calloc((size_t)all->count + 1, sizeof *d->slots);
-    tt_status status = params && d->slots ? TT_OK : ddp_no_memory();
+    bool *delayed = calloc((size_t)all->count + 1, sizeof *delayed);
+    tt_status status = params && delayed && d->slots ? TT_OK : ddp_no_memory();
     if (!status)
-        status = select_trainable(d, all, params, count);
+        status = select_trainable(d, all, params, delayed, count);
     if (!status && *count == 0)
-        status = tt__fail(TT_ERR_INVALID, "tt_ddp: the module has no parameter that requires a gradient");
+        status = tt__fail(TT_ERR_INVALID, "tt_ddp: the module has no parameter that requires a gradient%s",
+                          d->ignored ? " and isn't in .ignored" : "");
     if (!status)
-        status =
-            tt_reducer_new(&d->reducer, d->group, params, (int64_t)*count, .bucket_cap_bytes = d->bucket_cap_bytes);
+        status = tt_reducer_new(&d->reducer, d->group, params, (int64_t)*count, .bucket_cap_bytes = d->bucket_cap_bytes,
+                                .delayed = d->delayed ? delayed : NULL);
     free(params);
+    free(delayed);
     return status;
 }
 
@@ -91,7 +104,7 @@ static tt_status make_reducer(tt__ddp *d, size_t *count) {
 static tt_status check_unwrapped(const tt__ddp *d) {
     const tt_named_tensors *all = tt_module_parameters(d->module);
     for (int64_t i = 0; i < all->count; i++)
-        if (tt__leaf_has_hook(all->tensors[i], tt__ddp_on_gradient))
+        if (!tt__ddp_is_named(d->ignored, all->names[i]) && tt__leaf_has_hook(all->tensors[i], tt__ddp_on_gradient))
             return tt__fail(TT_ERR_STATE,
                             "tt_ddp: parameter \"%s\" belongs to another wrapper already; free that first",
                             all->names[i]);
@@ -148,10 +161,11 @@ tt_status tt__ddp_attach(tt__ddp *d, tt_group *group, bool take) {
     d->group = group;
     d->sync = d->synced = true;
     TT__TRY(compare_with_peers(d, group, &c));
+    TT__TRY(tt__ddp_check_names(d, c.parameters, c.buffers));
     TT__TRY(tt__ddp_check_shards(d, group));
     if (take) {
-        TT__TRY(tt__ddp_take(group, c.parameters, 0));
-        TT__TRY(tt__ddp_take(group, c.buffers, 0));
+        TT__TRY(tt__ddp_take_shared(d, c.parameters, 0));
+        TT__TRY(tt__ddp_take_shared(d, c.buffers, 0));
     }
     TT__TRY(make_reducer(d, &count));
     TT__TRY(attach_slots(d, count));

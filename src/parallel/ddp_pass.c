@@ -1,7 +1,8 @@
 /* The backward pass of a wrapper: every leaf's gradient lies in a bucket of the reducer. Its hook, called when the
  * gradient is final, marks it ready, which starts and advances reductions; the end of the pass waits for the rest.
  * Which parameters the pass won't reach is known when it gives its first gradient, so that they keep no bucket waiting;
- * at its end where operators in it run passes of their own (tt_recompute(), tt_apply()). */
+ * at its end where operators in it run passes of their own (tt_recompute(), tt_apply()). Parameters that are averaged
+ * last (.delay_all_reduce) are marked then, too. */
 #include <string.h>
 
 #include "autograd/engine.h"
@@ -41,12 +42,13 @@ static tt_status check_hooked(const tt__ddp_slot *s) {
                     name_of_slot(s));
 }
 
-/* Mark all that the passes under way won't reach. *waits: some are left for later. */
-static tt_status mark_unreached(tt__ddp *d, bool *waits) {
+/* Mark all that the passes under way won't reach, of those that are averaged last, or of the others. *waits: some are
+ * left for later. */
+static tt_status mark_unreached(tt__ddp *d, bool delayed, bool *waits) {
     *waits = false;
     for (size_t i = 0; i < d->attached; i++) {
         tt__ddp_slot *s = &d->slots[i];
-        if (s->ready)
+        if (s->ready || s->delayed != delayed)
             continue;
         if (tt__gradient_may_come(s->parameter)) {
             *waits = true;
@@ -79,8 +81,10 @@ static tt_status finish_step(tt__ddp *d) {
 
 static tt_status on_pass_end(void *user, tt_status pass) {
     tt__ddp *d = user;
-    bool waits;
-    tt_status status = pass ? pass : mark_unreached(d, &waits);
+    bool waits = false;
+    tt_status status = pass ? pass : mark_unreached(d, false, &waits);
+    if (!status && !waits)
+        status = mark_unreached(d, true, &waits);
     if (status) {
         tt__reducer_abandon(d->reducer, status);
         return status;
@@ -104,12 +108,15 @@ tt_status tt__ddp_on_gradient(tt_tensor *x, void *user) {
         tt__ddp_announce(d, true);
     TT__TRY(tt__backward_on_end(on_pass_end, d));
     if (s->ready && !d->reducer->broken)
-        return tt__fail(TT_ERR_STATE,
-                        "parameter \"%s\" got its gradient twice in a step: the second part of an earlier pass "
-                        "(tt_backward_deferred()) was never run",
-                        name_of_slot(s));
-    TT__TRY(mark_slot(s));
-    return first ? mark_unreached(d, &waits) : TT_OK;
+        return tt__fail(
+            TT_ERR_STATE,
+            "parameter \"%s\" got its gradient twice in a step: several passes give parts of it (name it in "
+            ".delay_all_reduce of tt_ddp()), or the second part of an earlier pass "
+            "(tt_backward_deferred()) was never run",
+            name_of_slot(s));
+    if (!s->delayed)
+        TT__TRY(mark_slot(s));
+    return first ? mark_unreached(d, false, &waits) : TT_OK;
 }
 
 /* ---- steps of others ---- */

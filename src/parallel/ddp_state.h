@@ -24,6 +24,7 @@ typedef struct tt__ddp_slot {
     bool ready;           /* the reducer knows that it takes part in the step under way, or that it does not */
     bool touched;         /* a pass since the last step gave it a gradient, also one that averaged nothing */
     bool absent;          /* it has no gradient here in the step under way */
+    bool delayed;         /* it is averaged when the pass has ended */
 } tt__ddp_slot;
 
 /* Who takes part in steps, where ranks have different numbers of them: uneven_join.c. */
@@ -46,6 +47,8 @@ struct tt__ddp {
     bool sync;              /* average in backward passes */
     bool synced;            /* when the last forward that is trained on began */
     bool stepping;          /* a pass that averages has begun */
+    char **ignored;         /* names, NULL last; NULL: none */
+    char **delayed;         /* likewise */
     int virtual_ranks;      /* 0: ranks are what they are */
     uint64_t shard_seed;    /* of what shards draw; 0: the generator is left alone */
     int64_t step;           /* steps done, with virtual ranks */

@@ -5,7 +5,7 @@
 
 #include "base/args.h"
 #include "base/error.h"
-#include "parallel/ddp_state.h"
+#include "parallel/ddp_names.h"
 #include "reducer/text_agreement.h"
 
 #include <tutti/join.h>
@@ -112,7 +112,7 @@ static tt_status shadow_one_step(tt_join *join) {
 static tt_status take_newest(const tt__ddp *d, int root) {
     const tt_named_tensors *lists[] = {tt_module_parameters(d->module), tt_module_buffers(d->module)};
     for (int i = 0; i < 2; i++)
-        TT__TRY(lists[i] ? tt__ddp_take(d->group, lists[i], root) : tt_last_status());
+        TT__TRY(lists[i] ? tt__ddp_take_shared(d, lists[i], root) : tt_last_status());
     return TT_OK;
 }
 

@@ -46,8 +46,8 @@ static tt_status describe_parameter(const tt_reducer_new_args *args, char **text
         return texts[0] = NULL, fail_no_memory(args->count);
     for (int64_t i = 0; i < args->count; i++) {
         const tt_reducer_param *p = &args->params[i];
-        if (asprintf(&texts[1 + i], "parameter %lld \"%s\" %s x %lld", (long long)i, p->name, tt_dtype_name(p->dtype),
-                     (long long)p->count) < 0)
+        if (asprintf(&texts[1 + i], "parameter %lld \"%s\" %s x %lld%s", (long long)i, p->name, tt_dtype_name(p->dtype),
+                     (long long)p->count, args->delayed && args->delayed[i] ? ", delayed" : "") < 0)
             return texts[1 + i] = NULL, fail_no_memory(args->count);
     }
     return TT_OK;
@@ -66,7 +66,9 @@ static tt_status compare_parameters(const tt_reducer_new_args *args) {
     return status;
 }
 
-static tt_status copy_params(tt_reducer *r, const tt_reducer_param *params, int64_t count) {
+static tt_status copy_params(tt_reducer *r, const tt_reducer_new_args *args) {
+    const tt_reducer_param *params = args->params;
+    const int64_t count = args->count;
     r->params = calloc((size_t)count, sizeof *r->params);
     if (!r->params)
         return fail_no_memory(count);
@@ -75,6 +77,7 @@ static tt_status copy_params(tt_reducer *r, const tt_reducer_param *params, int6
         tt__reducer_param *p = &r->params[i];
         p->count = (size_t)params[i].count;
         p->dtype = params[i].dtype;
+        p->delayed = args->delayed && args->delayed[i];
         p->bytes = p->count * tt_dtype_size(p->dtype);
         if (!(p->name = strdup(params[i].name)))
             return fail_no_memory(count);
@@ -89,6 +92,7 @@ static tt_status expect_order(tt_reducer *r) {
     r->seen = r->order + r->param_count;
     for (size_t i = 0; i < r->param_count; i++)
         r->order[i] = (uint32_t)(r->param_count - 1 - i);
+    tt__reducer_delay(r, r->order);
     return TT_OK;
 }
 
@@ -122,7 +126,7 @@ static tt_status build_reducer(const tt_reducer_new_args *args) {
     r->cap = args->bucket_cap_bytes;
     r->examples = -1;
     tt__group_hold(r->group);
-    tt_status status = copy_params(r, args->params, args->count);
+    tt_status status = copy_params(r, args);
     if (!status)
         status = expect_order(r);
     if (!status)

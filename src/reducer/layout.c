@@ -16,16 +16,34 @@ static tt_status fail_no_room(const tt_reducer *r) {
     return tt__fail(TT_ERR_MEMORY, "no memory for the buckets of %zu parameters", r->param_count);
 }
 
-/* Number buckets as they are filled in this order: bucket_of[k] is that of parameter order[k]. */
+void tt__reducer_delay(const tt_reducer *r, uint32_t *order) {
+    size_t others = 0;
+    for (size_t k = 0; k < r->param_count; k++) {
+        uint32_t i = order[k];
+        if (r->params[i].delayed)
+            continue;
+        memmove(&order[others + 1], &order[others], (k - others) * sizeof *order);
+        order[others++] = i;
+    }
+}
+
+/* Number buckets as they are filled in this order, in which those that are delayed come last: bucket_of[k] is that of
+ * parameter order[k]. */
 static tt_status assign_buckets(const tt_reducer *r, const uint32_t *order, size_t *bucket_of, size_t *count) {
-    size_t n = r->param_count, limits[] = {FIRST_BUCKET_BYTES, TT_DEFAULT_BUCKET_CAP_BYTES};
+    size_t n = r->param_count, others = 0, limits[] = {FIRST_BUCKET_BYTES, TT_DEFAULT_BUCKET_CAP_BYTES};
+    const size_t *limit = r->cap ? &r->cap : limits, limit_count = r->cap ? 1 : 2;
     tt__bucket_item *items = calloc(n, sizeof *items);
     if (!items)
         return fail_no_room(r);
     for (size_t k = 0; k < n; k++)
         items[k] = (tt__bucket_item){.bytes = r->params[order[k]].bytes, .dtype = r->params[order[k]].dtype};
-    *count =
-        r->cap ? tt__bucket_assign(items, n, &r->cap, 1, bucket_of) : tt__bucket_assign(items, n, limits, 2, bucket_of);
+    while (others < n && !r->params[order[others]].delayed)
+        others++;
+    *count = tt__bucket_assign(items, others, limit, limit_count, bucket_of);
+    size_t delayed = tt__bucket_assign(items + others, n - others, &limit[limit_count - 1], 1, bucket_of + others);
+    for (size_t k = others; k < n; k++)
+        bucket_of[k] += *count;
+    *count += delayed;
     free(items);
     return TT_OK;
 }
@@ -184,6 +202,7 @@ static tt_status rebuild(tt_reducer *r, size_t *bucket_of, bool *rebuilt) {
     size_t count = 0;
     TT__TRY(tt_broadcast_with(TT_ARGS(tt_broadcast_args, r->group, r->seen, (int64_t)(r->param_count * sizeof *r->seen),
                                       TT_U8, .root = 0, .file = "the order of gradients")));
+    tt__reducer_delay(r, r->seen);
     TT__TRY(assign_buckets(r, r->seen, bucket_of, &count));
     bool same = count == r->bucket_count;
     for (size_t k = 0; same && k < r->param_count; k++)

@@ -14,10 +14,11 @@ typedef struct tt__reducer_param {
     size_t bytes;
     void *gradient; /* inside its bucket */
     size_t bucket;
-    size_t mark; /* the element of the bucket that is 1 on each rank that uses it; averaged, it is not 0 if any does */
-    bool ready;  /* in this step, */
-    bool unused; /* as one that took no part on this rank */
-    bool used;   /* on any rank, in the last step that has ended */
+    size_t mark;  /* the element of the bucket that is 1 on each rank that uses it; averaged, it is not 0 if any does */
+    bool delayed; /* it lies in a bucket behind those of all that aren't */
+    bool ready;   /* in this step, */
+    bool unused;  /* as one that took no part on this rank */
+    bool used;    /* on any rank, in the last step that has ended */
     bool is_kept;
     void *kept; /* what the gradient of an unused one was in this step, if `is_kept`; NULL until there is one */
 } tt__reducer_param;
@@ -72,6 +73,10 @@ TT__EXPORT void tt__reducer_abandon(tt_reducer *reducer, tt_status why);
 /* Assign parameters to buckets in the order r->order, and make these. On failure what was made is in place, to be
  * freed. */
 tt_status tt__reducer_make_buckets(tt_reducer *reducer);
+
+/* Move those that are delayed to the end of an order of all parameters. */
+void tt__reducer_delay(const tt_reducer *reducer, uint32_t *order);
+
 void tt__reducer_free_buckets(const tt_reducer *reducer, tt__reducer_bucket *buckets, size_t count);
 
 /* Collective, between steps: fill buckets in the order in which rank 0's gradients became ready in the last step, if

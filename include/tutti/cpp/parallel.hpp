@@ -97,6 +97,7 @@ struct ddp_options {
     bool no_broadcast_buffers = false;
     int virtual_ranks = 0;
     std::uint64_t shard_seed = 0;
+    std::vector<std::string> ignored, delay_all_reduce;
 };
 
 /* Wrapper and wrapped are freed in any order, on all ranks alike. */
@@ -105,6 +106,9 @@ inline module ddp(module &wrapped, const group &g, const ddp_options &o = {}) {
     a.module = wrapped.get(), a.group = g.get();
     a.bucket_cap_bytes = o.bucket_cap_bytes, a.no_broadcast_buffers = o.no_broadcast_buffers;
     a.virtual_ranks = o.virtual_ranks, a.shard_seed = o.shard_seed;
+    std::vector<const char *> ignored = detail::c_strings(o.ignored), delayed = detail::c_strings(o.delay_all_reduce);
+    ignored.push_back(nullptr), delayed.push_back(nullptr);
+    a.ignored = ignored.data(), a.delay_all_reduce = delayed.data();
     return module(detail::call(tt_ddp_with, a));
 }
 

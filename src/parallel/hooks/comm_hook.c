@@ -3,7 +3,7 @@
 #include "parallel/hooks/comm_hook.h"
 
 #include "base/error.h"
-#include "parallel/ddp_state.h"
+#include "parallel/ddp_names.h"
 #include "tensor/tensor.h"
 
 #include <stdlib.h>
@@ -28,7 +28,7 @@ static tt_status note_trained_params(const tt__hook *h, const tt_named_tensors *
                                      int64_t *count) {
     for (int64_t i = 0; i < all->count; i++) {
         const tt_tensor *x = all->tensors[i];
-        if (!tt_requires_grad(x))
+        if (!tt_requires_grad(x) || tt__ddp_is_named(tt__ddp_of(h->ddp)->ignored, all->names[i]))
             continue;
         tt__hook_param *p = &params[*count];
         *p = (tt__hook_param){.name = strdup(all->names[i]), .count = tt_tensor_numel(x)};
