@@ -9,9 +9,9 @@ usage: ./dev bench [--quick] [--rounds N] [--only SECTION[,SECTION]] [--wheels] 
   --quick     one round, fewer sizes: does everything run?
   --rounds N  rounds of each section (default 5)
   --only ...  some of: all_reduce all_reduce_4 all_reduce_8 all_reduce_tcp send_recv_tcp all_reduce_wire send_recv_wire
-              all_reduce_wire_1gbit all_reduce_hosts all_reduce_hosts_1gbit overlap overlap_steps step_mlp step_conv
-              step_gpt startup store store_clients all_reduce_mpi_2 all_reduce_mpi_4 all_reduce_mpi_8; all_reduce_mpi
-              and step for three each
+              all_reduce_wire_1gbit all_reduce_hosts all_reduce_hosts_1gbit overlap overlap_steps flags step_mlp
+              step_conv step_gpt startup store store_clients all_reduce_mpi_2 all_reduce_mpi_4 all_reduce_mpi_8;
+              all_reduce_mpi and step for three each
   --wheels    fetch Intel MPI, MPICH 5 and Open MPI 5 from PyPI (150 MB) into build/peers/mpi, where they stay, and are
               measured from then on
   --out DIR   where results.jsonl and the charts go (default build/measured)
@@ -423,6 +423,27 @@ def overlap_steps_section(quick):
     }, [("averaged", "least")], lambda found: [(found["model"], found["ms"])])
 
 
+def flags_section(out, quick):
+    """What a step of the MLP costs more with a parameter that it doesn't use, and with ranks that may run out of data:
+    here no flag and tt_join, there find_unused_parameters and Join. Steps with and without take turns."""
+    pairs, whats = 200 if quick else 2000, ("unused", "join")
+
+    def ours():
+        program = compiled(out, "gcc", ROOT / "bench" / "step_pairs.c", "-O2", f"-I{ROOT / 'include'}",
+                           f"-L{ROOT / 'build' / 'lib'}", "-ltutti", "-ltutti-comm",
+                           f"-Wl,-rpath,{ROOT / 'build' / 'lib'}")
+        env = dict(os.environ, OMP_NUM_THREADS="1")
+        return [one for what in whats
+                for one in run([TUTTI, "run", "--nproc-per-node=2", program, what, "mlp", pairs], env)]
+
+    def theirs(function):
+        return lambda: [one for what in whats for one in function(2, "torch_flags.py", what, pairs)]
+
+    return Section("flags", "a step with, beside a step without", "times", "less", {
+        "tutti": ours, "PyTorch": theirs(torch), "current PyTorch": theirs(current_torch),
+    }, [("tutti", "PyTorch"), ("tutti", "current PyTorch")], lambda found: [(found["what"], found["ratio"])])
+
+
 def step_section(out, model, title, steps):
     """Training steps of a model, on one rank and on two."""
     def rows(found):
@@ -479,6 +500,7 @@ def sections(out, quick, may_fetch):
         *wire_sections(out, quick),
         overlap_section(quick),
         overlap_steps_section(quick),
+        flags_section(out, quick),
         *step_sections(out, quick),
         Section("startup", f"startup, {WORLD} ranks", "ms", "less", {
             "tutti": lambda: tutti("startup", "--world", str(WORLD)),

@@ -5,8 +5,11 @@
  *   OMP_NUM_THREADS=1 ./step_pairs data_parallel conv 200
  *   tutti run --nproc-per-node=2 ./step_pairs join mlp 2000
  *
+ *   tutti run --nproc-per-node=2 ./step_pairs unused mlp 2000
+ *
  * data_parallel: one process, a batch on one thread beside two replicas. join: a wrapper whose steps tell who has data
- * beside one whose don't. Rank 0 prints the medians and the median of the pairs' ratios. */
+ * beside one whose don't. unused: a wrapper of a model with a layer that no step uses beside one without. Rank 0 prints
+ * the medians and the median of the pairs' ratios. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +53,19 @@ static tt_module *make_model(const char *name) {
         return tt_model_gpt(65, 128, 256, 4, 4);
     fail("expected the model mlp, conv or gpt");
     return NULL;
+}
+
+static tt_tensor *net_forward(tt_module *self, tt_tensor *x) {
+    return tt_module_forward(tt_module_child(self, "net"), x);
+}
+
+/* The model, and a layer that its forward leaves out. */
+static tt_module *with_spare(tt_module *net) {
+    static const tt_module_class spare = TT_MODULE_CLASS(.name = "WithSpare", .forward = net_forward);
+    tt_module *model = tt_module_new(&spare, NULL);
+    if (tt_module_add_module(model, "net", net) || tt_module_add_module(model, "spare", tt_nn_linear(10, 10)))
+        fail(NULL);
+    return model;
 }
 
 static void make_data(const char *name) {
@@ -103,18 +119,19 @@ static void compare(const side sides[2], const char *what, const char *model, in
 
 int main(int argc, char **argv) {
     int pairs = argc == 4 ? atoi(argv[3]) : 0;
-    bool join = argc == 4 && !strcmp(argv[1], "join");
-    if (pairs < 1 || pairs > PAIRS_MAX || (!join && strcmp(argv[1], "data_parallel")))
-        fail("usage: step_pairs data_parallel|join mlp|conv|gpt PAIRS");
+    bool join = argc == 4 && !strcmp(argv[1], "join"), unused = argc == 4 && !strcmp(argv[1], "unused");
+    bool ranks = join || unused;
+    if (pairs < 1 || pairs > PAIRS_MAX || (!ranks && strcmp(argv[1], "data_parallel")))
+        fail("usage: step_pairs data_parallel|join|unused mlp|conv|gpt PAIRS");
     tt_group *world = NULL;
     tt_join *joined = NULL;
     side sides[2];
-    if (join && tt_init_process_group(&world))
+    if (ranks && tt_init_process_group(&world))
         fail(NULL);
     make_data(argv[2]);
     for (int k = 0; k < 2; k++) {
-        tt_module *model = make_model(argv[2]);
-        sides[k].model = join ? tt_ddp(model, world) : k ? tt_data_parallel(model, .replicas = 2) : model;
+        tt_module *model = unused && k ? with_spare(make_model(argv[2])) : make_model(argv[2]);
+        sides[k].model = ranks ? tt_ddp(model, world) : k ? tt_data_parallel(model, .replicas = 2) : model;
         sides[k].sgd = tt_sgd(tt_module_parameters(sides[k].model), 1e-3);
         sides[k].ms = calloc((size_t)pairs, sizeof(double));
         if (!sides[k].sgd || !sides[k].ms)
@@ -122,7 +139,7 @@ int main(int argc, char **argv) {
     }
     if (join && !(joined = tt_join_new(sides[1].model)))
         fail(NULL);
-    compare(sides, argv[1], argv[2], pairs, !join || tt_get_rank(world) == 0);
+    compare(sides, argv[1], argv[2], pairs, !ranks || tt_get_rank(world) == 0);
     tt_join_free(joined);
     for (int k = 0; k < 2; k++) {
         tt_optimizer_free(sides[k].sgd);
