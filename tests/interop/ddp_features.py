@@ -1,5 +1,6 @@
 """ddp_features.c in PyTorch: ddp_features.py FOLDER writes FOLDER/torch.NAME.RANK. Started by `tutti run`."""
 import contextlib
+import importlib.util
 import os
 import sys
 
@@ -8,6 +9,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+can_step_in_backward = importlib.util.find_spec("torch.distributed.optim.apply_optimizer_in_backward")
 STEPS, IN, HIDDEN, OUT, BATCH, LEFT, RIGHT = 50, 20, 16, 4, 8, 1, 2
 
 
@@ -25,6 +27,8 @@ def by_pass(a_pass, _):
 
 FEW, FIRST_FEW = (0, 5, 1), (4, 0, 5)
 
+IN_BACKWARD = ("step in backward", "step in backward, and no_sync")
+
 # NAME: heads, passes a step, steps that each rank has less, divided by the world size
 FEATURES = {
     "averaging": (both, 1, None, True),
@@ -35,7 +39,7 @@ FEATURES = {
     "join": (both, 1, FEW, True),
     "join, of which rank 0 ends early": (both, 1, FIRST_FEW, True),
     "join, divided by the ranks that have data": (both, 1, FEW, False),
-}
+} | {name: (both, 1 + 2 * ("no_sync" in name), None, True) for name in IN_BACKWARD if can_step_in_backward}
 
 
 class Branches(nn.Module):
@@ -58,19 +62,24 @@ def train(name, out):
     rank = dist.get_rank()
     heads, passes, missing, by_world = FEATURES[name]
     torch.manual_seed(0)
-    ddp = DistributedDataParallel(Branches(), find_unused_parameters=True)  # idle is left out always
-    sgd = torch.optim.SGD(ddp.parameters(), lr=0.05, momentum=0.9)
+    model, options = Branches(), {"lr": 0.05, "momentum": 0.9}
+    if name in IN_BACKWARD:
+        dist.optim._apply_optimizer_in_backward(torch.optim.SGD, model.parameters(), options)
+    ddp = DistributedDataParallel(model, find_unused_parameters=True)  # idle is left out always
+    sgd = torch.optim.SGD(ddp.parameters(), **options)
     torch.manual_seed(1000 + rank)
     with (ddp.join(divide_by_initial_world_size=by_world) if missing else contextlib.nullcontext()):
         for step in range(STEPS - (missing[rank] if missing else 0)):
-            sgd.zero_grad(set_to_none=True)
+            if name not in IN_BACKWARD:
+                sgd.zero_grad(set_to_none=True)
             for i in range(passes):
                 with ddp.no_sync() if i + 1 < passes else contextlib.nullcontext():
                     x, y = torch.randn(BATCH, IN), torch.randn(BATCH, OUT)
                     loss = nn.functional.mse_loss(ddp(x, heads(step * passes + i, rank)), y)
                     loss.backward()
                 print(f"loss {loss.item():.9g}", file=out)
-            sgd.step()
+            if name not in IN_BACKWARD:
+                sgd.step()
     for key, value in ddp.module.named_parameters():
         print(key, *(f"{x:.9g}" for x in value.detach().flatten().tolist()), file=out)
 
