@@ -98,7 +98,7 @@ tt_status tt__ddp_step_rest(const tt__ddp *d);
 /* Leave the optimizer to the program again. */
 void tt__ddp_end_stepper(tt__ddp *d);
 
-/* Do both fit together? `who`: the call that would bring them there. */
+/* ddp_step_begin.c: do both fit together? `who`: the call that would bring them there. */
 tt_status tt__ddp_check_stepper(const char *who, const tt__ddp_presence *presence, bool zero_grad);
 bool tt__ddp_stepper_zeroes(const tt__ddp_stepper *stepper);
 
