@@ -1,6 +1,5 @@
 """ddp_features.c in PyTorch: ddp_features.py FOLDER writes FOLDER/torch.NAME.RANK. Started by `tutti run`."""
 import contextlib
-import importlib.util
 import os
 import sys
 
@@ -9,7 +8,6 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-can_step_in_backward = importlib.util.find_spec("torch.distributed.optim.apply_optimizer_in_backward")
 STEPS, IN, HIDDEN, OUT, BATCH, LEFT, RIGHT = 50, 20, 16, 4, 8, 1, 2
 
 
@@ -39,7 +37,9 @@ FEATURES = {
     "join": (both, 1, FEW, True),
     "join, of which rank 0 ends early": (both, 1, FIRST_FEW, True),
     "join, divided by the ranks that have data": (both, 1, FEW, False),
-} | {name: (both, 1 + 2 * ("no_sync" in name), None, True) for name in IN_BACKWARD if can_step_in_backward}
+}
+if not torch.__version__.startswith("1."):  # whose distributed optimizers can't be imported by Python 3.11
+    FEATURES |= {IN_BACKWARD[0]: (both, 1, None, True), IN_BACKWARD[1]: (both, 3, None, True)}
 
 
 class Branches(nn.Module):
@@ -62,16 +62,15 @@ def train(name, out):
     rank = dist.get_rank()
     heads, passes, missing, by_world = FEATURES[name]
     torch.manual_seed(0)
-    model, options = Branches(), {"lr": 0.05, "momentum": 0.9}
-    if name in IN_BACKWARD:
-        dist.optim._apply_optimizer_in_backward(torch.optim.SGD, model.parameters(), options)
-    ddp = DistributedDataParallel(model, find_unused_parameters=True)  # idle is left out always
+    ddp = DistributedDataParallel(Branches(), find_unused_parameters=True)  # idle is left out always
+    options = {"lr": 0.05, "momentum": 0.9}
+    if name in IN_BACKWARD:  # _apply_optimizer_in_backward() wants a CUDA stream
+        ddp._register_fused_optim(torch.optim.SGD, **options)
     sgd = torch.optim.SGD(ddp.parameters(), **options)
     torch.manual_seed(1000 + rank)
     with (ddp.join(divide_by_initial_world_size=by_world) if missing else contextlib.nullcontext()):
         for step in range(STEPS - (missing[rank] if missing else 0)):
-            if name not in IN_BACKWARD:
-                sgd.zero_grad(set_to_none=True)
+            sgd.zero_grad(set_to_none=True)
             for i in range(passes):
                 with ddp.no_sync() if i + 1 < passes else contextlib.nullcontext():
                     x, y = torch.randn(BATCH, IN), torch.randn(BATCH, OUT)
