@@ -9,6 +9,7 @@
 
 #include <tutti/comm.h>
 #include <tutti/nn.h>
+#include <tutti/optim.h>
 #include <tutti/reducer.h>
 
 TT_BEGIN_DECLS
@@ -290,6 +291,39 @@ typedef struct tt_ddp_register_comm_hook_args {
  * DistributedDataParallel.register_comm_hook. */
 TT_API TT_NODISCARD tt_status tt_ddp_register_comm_hook_with(const tt_ddp_register_comm_hook_args *args, size_t size);
 
+typedef struct tt_ddp_step_in_backward_args {
+    tt_module *ddp;          /* required: a wrapper */
+    tt_optimizer *optimizer; /* required: borrowed; freeing it ends this. NULL: end it */
+    TT_OPTIONS;
+    bool zero_grad; /* a parameter that was stepped has no gradient any more */
+    char tt_end;    /* not an option: see base.h */
+} tt_ddp_step_in_backward_args;
+
+/* Step `optimizer` inside tt_backward() from now on: the parameters of a bucket when its averages are there, while
+ * later buckets are still on the way, and (.zero_grad) without their gradients from then on. When a pass that averages
+ * has returned, the step is complete, with the same bits as a tt_optimizer_step() behind it. Passes without
+ * tt_ddp_set_sync() step nothing. Collective; ending it (NULL) is not, but all ranks do that between the same steps.
+ *   tt_ddp_step_in_backward(ddp, optimizer, .zero_grad = true)
+ *   - Options of the optimizer (a scheduler's, too) may change between passes. Neither tt_optimizer_step() nor
+ *     tt_optimizer_add_param_group() nor a tt_grad_scaler may be used with it meanwhile: TT_ERR_STATE. It must be
+ *     ended, or the wrapper freed, before the program steps the optimizer itself.
+ *   - Parameters of the optimizer that the wrapper doesn't average (frozen when it was made, .ignored, of another
+ *     module) are stepped when the pass has ended, if they have a gradient. Those of the wrapper that the optimizer
+ *     hasn't are averaged, and left for others to step.
+ *   - What works with all averages before a step, as tt_clip_grad_norm_(), comes too late.
+ *   - A graph is walked once: a second pass through it (.retain_graph), or a part of it that needs the values of a
+ *     parameter whose gradient was final before (one used through tt_detach()), is the TT_ERR_STATE of tensors that
+ *     were overwritten.
+ *   - After a pass that failed some parameters are a step ahead of others: go on from a checkpoint.
+ *   - Communication hooks work. So does a tt_join, with .zero_grad, and without .examples, .divide_by_present and
+ *     .end_early; its .after_step then steps nothing.
+ * Errors: TT_ERR_MISMATCH not alike on all ranks, on all. TT_ERR_INVALID no wrapper, or none of its parameters.
+ * TT_ERR_STATE the optimizer steps in another wrapper's passes, or a pass is under way. TT_ERR_UNSUPPORTED
+ * tt_zero_optimizer() (also one that is made later), tt_lamb(), which needs the norms of all gradients, an optimizer of
+ * several wrappers' parameters, .virtual_ranks, an elastic job's wrapper, other joins. PyTorch:
+ * torch.distributed.optim._apply_optimizer_in_backward, DistributedDataParallel._register_fused_optim. */
+TT_API TT_NODISCARD tt_status tt_ddp_step_in_backward_with(const tt_ddp_step_in_backward_args *args, size_t size);
+
 /* tt_module_free(ddp) ends the wrapper, not the module, in whichever order they are freed. Collective as
  * tt_reducer_free() is. */
 
@@ -305,10 +339,13 @@ TT_API TT_NODISCARD tt_status tt_ddp_register_comm_hook_with(const tt_ddp_regist
 #define TT_TENSOR_RECV_ARGS_INIT TT_ARGS_INIT
 #define TT_DDP_ARGS_INIT TT_ARGS_INIT
 #define TT_DDP_REGISTER_COMM_HOOK_ARGS_INIT TT_ARGS_INIT
+#define TT_DDP_STEP_IN_BACKWARD_ARGS_INIT TT_ARGS_INIT
 #ifndef __cplusplus
 #define tt_ddp_register_comm_hook(ddp_, hook_, ...) \
     tt_ddp_register_comm_hook_with(                 \
         TT_ARGS(tt_ddp_register_comm_hook_args, .ddp = (ddp_), .hook = (hook_), .state = __VA_ARGS__))
+#define tt_ddp_step_in_backward(ddp_, ...) \
+    tt_ddp_step_in_backward_with(TT_ARGS(tt_ddp_step_in_backward_args, .ddp = (ddp_), .optimizer = __VA_ARGS__))
 #define tt_ddp(module_, ...) tt_ddp_with(TT_ARGS(tt_ddp_args, .module = (module_), .group = __VA_ARGS__))
 
 #define tt_tensor_all_reduce(group_, x_, ...) \

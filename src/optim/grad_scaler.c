@@ -124,7 +124,7 @@ bool tt_grad_scaler_found_inf(const tt_grad_scaler *scaler, const tt_optimizer *
 
 static tt_status check_both(const char *who, const tt_grad_scaler *scaler, const tt_optimizer *optimizer) {
     if (scaler && optimizer)
-        return TT_OK;
+        return tt__optim_check_unattended(who, optimizer);
     return tt__fail_argument("%s: the %s is NULL", who, scaler ? "optimizer" : "scaler");
 }
 

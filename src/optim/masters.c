@@ -65,7 +65,7 @@ static tt_status take_low_grad(const char *who, const tt__optim_param *p) {
     return status;
 }
 
-static tt_status begin_master(const char *who, const tt__optim_param *p) {
+tt_status tt__master_begin(const char *who, const tt__optim_param *p) {
     if (tt_tensor_dtype(p->low) != p->low_dtype || tt_tensor_numel(p->low) != p->numel)
         return tt__fail(TT_ERR_STATE,
                         "%s: a parameter was %s of %lld elements when it was added, and is %s now; make the optimizer "
@@ -79,7 +79,7 @@ tt_status tt__masters_begin(const char *who, tt_optimizer *o) {
     for (size_t g = 0; g < o->group_count; g++)
         for (size_t i = 0; i < o->groups[g].count; i++)
             if (o->groups[g].params[i].low)
-                TT__TRY(begin_master(who, &o->groups[g].params[i]));
+                TT__TRY(tt__master_begin(who, &o->groups[g].params[i]));
     o->masters_begun = true;
     return TT_OK;
 }

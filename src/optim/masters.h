@@ -15,6 +15,9 @@ tt_tensor *tt__master_of(tt_tensor *x);
 /* Bring masters up to their parameters' values and gradients. */
 tt_status tt__masters_begin(const char *who, tt_optimizer *optimizer);
 
+/* Likewise, of one parameter, which has one. */
+tt_status tt__master_begin(const char *who, const tt__optim_param *param);
+
 /* For parameters that are about to become 16-bit: make a master of each one of f32, in
  * *list (NULL on failure). tt__masters_take() then gives them to the parameters that have become 16-bit, and ends the
  * rest, or all where `keep` is false. */

@@ -117,6 +117,7 @@ tt_status tt_optimizer_add_param_group_with(const tt_optimizer_add_param_group_a
                         "%s: the optimizer updates slices of parameters; add its groups where it is made (the `make` "
                         "of tt_zero_optimizer())",
                         who);
+    TT__TRY(tt__optim_check_unattended(who, a.optimizer));
     double option[TT__OPTIM_OPTIONS];
     memcpy(option, a.optimizer->defaults, sizeof option);
     for (const tt_option *given = a.options; given && given->name; given++)
@@ -127,6 +128,8 @@ tt_status tt_optimizer_add_param_group_with(const tt_optimizer_add_param_group_a
 /* ---- optimizers ---- */
 
 static void optimizer_end(tt_optimizer *optimizer) {
+    if (optimizer->stepper)
+        optimizer->stepper->let_go(optimizer->stepper_user);
     for (size_t g = 0; g < optimizer->group_count; g++)
         group_free(optimizer->cls, &optimizer->groups[g]);
     tt__dict_free(&optimizer->dict);

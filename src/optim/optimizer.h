@@ -91,6 +91,11 @@ typedef struct tt__optim_shards {
     void (*destroy)(void *user);
 } tt__optim_shards;
 
+/* What steps an optimizer in the program's place: parallel/ddp_step.c. */
+typedef struct tt__optim_stepper {
+    void (*let_go)(void *user); /* the optimizer is about to be freed */
+} tt__optim_stepper;
+
 struct tt_optimizer {
     const tt__optimizer_class *cls;
     double defaults[TT__OPTIM_OPTIONS]; /* of the groups that are added */
@@ -100,6 +105,8 @@ struct tt_optimizer {
     bool masters_begun;             /* master parameters have this step's gradients: masters.h */
     const tt__optim_shards *shards; /* NULL: parameters are whole */
     void *shards_user;
+    const tt__optim_stepper *stepper; /* NULL: the program steps it */
+    void *stepper_user;
     tt__dict dict;    /* the last state dict that was asked for; steps and options in it are copies */
     tt__dict masters; /* the last list of master parameters */
 };
@@ -128,6 +135,13 @@ void tt__optim_state_free(const tt__optimizer_class *cls, const tt__optim_group 
 /* The state dict of the optimizer's own parameters, and back, also where these are slices. */
 const tt_named_tensors *tt__optim_own_state_dict(tt_optimizer *optimizer);
 tt_status tt__optim_load_own_state_dict(tt_optimizer *optimizer, const tt_named_tensors *state);
+
+/* TT_ERR_STATE, in the call `name`: something else steps the optimizer. */
+tt_status tt__optim_check_unattended(const char *name, const tt_optimizer *optimizer);
+
+/* Step these parameters alone: their numbers (count), which ascend. Those without a gradient are left as they are. To
+ * be called by the stepper, once for each of them in a step. Not for rules that measure gradients, nor for slices. */
+tt_status tt__optim_step_some(const tt_optimizer *optimizer, const int64_t *numbers, size_t count);
 
 /* Return the view of a parameter's slot; made, of zeros, if there is none. NULL if memory is out. */
 tt_tensor *tt__optim_state_slot(const tt__optimizer_class *cls, const tt__optim_group *group, tt__optim_state *state,

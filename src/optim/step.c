@@ -77,12 +77,19 @@ static void forget_fresh(const tt_optimizer *o, tt__optim_group *group, const tt
     }
 }
 
-/* Gather all runs of a group, one behind the other. On failure none is left. */
-static tt_status gather_group(const tt_optimizer *o, tt__optim_group *group, size_t *n) {
+/* Which parameters of a group are stepped. */
+typedef struct stepped_params {
+    const int64_t *numbers; /* in the optimizer; NULL: the group's first ones */
+    size_t count;
+} stepped_params;
+
+/* Gather these runs of a group, one behind the other. On failure none is left. */
+static tt_status gather_group(const tt_optimizer *o, tt__optim_group *group, stepped_params which, size_t *n) {
     int64_t begin = 0;
     tt_status status = TT_OK;
     *n = 0;
-    for (size_t i = 0; i < group->count && !status; i++) {
+    for (size_t k = 0; k < which.count && !status; k++) {
+        const size_t i = which.numbers ? (size_t)(which.numbers[k] - group->first) : k;
         if (!tt_grad(group->params[i].tensor))
             continue;
         status = check_run_param(group, i);
@@ -132,10 +139,10 @@ static tt_status update_runs_on_device(const tt_optimizer *o, tt__optim_group *g
     return status;
 }
 
-static tt_status update_group(const tt_optimizer *o, tt__optim_group *group) {
+static tt_status update_group(const tt_optimizer *o, tt__optim_group *group, stepped_params which) {
     tt_status first = TT_OK;
     size_t n;
-    TT__TRY(gather_group(o, group, &n));
+    TT__TRY(gather_group(o, group, which, &n));
     if (!tt__device_is_host(group->device))
         return update_runs_on_device(o, group, n);
     TT__TRY(tt__optim_fused(o, group, group->runs, n));
@@ -176,7 +183,7 @@ static tt_status measure_grads(tt_optimizer *o, tt_status own) {
 static tt_status update_groups(tt_optimizer *o) {
     tt_status status = TT_OK;
     for (size_t g = 0; g < o->group_count && !status; g++)
-        status = update_group(o, &o->groups[g]);
+        status = update_group(o, &o->groups[g], (stepped_params){NULL, o->groups[g].count});
     if (status && o->shards && o->cls->measure)
         o->shards->abandon(o->shards_user); /* others add up over the slices of each group */
     return status;
@@ -204,8 +211,44 @@ static tt_status update_parameters(tt_optimizer *optimizer, tt_status begun) {
 tt_status tt_optimizer_step(tt_optimizer *optimizer) {
     if (!optimizer)
         return tt__fail(TT_ERR_INVALID, "%s: the optimizer is NULL", who);
+    TT__TRY(tt__optim_check_unattended(who, optimizer));
     const tt__optim_shards *shards = optimizer->shards;
     tt_status status = shards ? shards->begin(optimizer->shards_user, who) : TT_OK;
     status = update_parameters(optimizer, status);
     return shards ? shards->end(optimizer->shards_user, who, status) : status;
+}
+
+/* ---- a part of a step, by what steps the optimizer in the program's place ---- */
+
+tt_status tt__optim_check_unattended(const char *name, const tt_optimizer *o) {
+    if (!o->stepper)
+        return TT_OK;
+    return tt__fail(TT_ERR_STATE,
+                    "%s: tt_backward() steps this optimizer already (tt_ddp_step_in_backward()); leave the call out, "
+                    "or end that first: tt_ddp_step_in_backward(ddp, NULL)",
+                    name);
+}
+
+static tt_status step_in_groups(const tt_optimizer *o, const int64_t *numbers, size_t count) {
+    tt_status status = TT_OK;
+    for (size_t g = 0, from = 0, to; g < o->group_count && !status; g++, from = to) {
+        tt__optim_group *group = &o->groups[g];
+        const int64_t end = group->first + (int64_t)group->count;
+        for (to = from; to < count && numbers[to] < end && !status; to++) {
+            const tt__optim_param *p = &group->params[numbers[to] - group->first];
+            status = p->low ? tt__master_begin(who, p) : TT_OK;
+        }
+        if (!status)
+            status = update_group(o, group, (stepped_params){numbers + from, to - from});
+    }
+    return status;
+}
+
+tt_status tt__optim_step_some(const tt_optimizer *o, const int64_t *numbers, size_t count) {
+    int scope = tt_scope_begin(); /* ends copies of parameters in other layouts */
+    bool before = tt_no_grad_begin();
+    tt_status status = scope ? step_in_groups(o, numbers, count) : tt_last_status();
+    tt_no_grad_end(before);
+    tt_scope_end(scope);
+    return status;
 }

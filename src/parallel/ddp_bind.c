@@ -131,6 +131,7 @@ void tt__ddp_detach(tt__ddp *d) {
     if (d->watcher)
         d->watcher->detached(d->watcher_user);
     d->watcher = NULL;
+    tt__ddp_end_stepper(d);
     for (size_t i = 0; i < d->attached; i++) {
         tt_tensor *x = d->slots[i].parameter;
         tt__leaf_remove_hook(x, tt__ddp_on_gradient, &d->slots[i]);

@@ -71,6 +71,8 @@ static tt_status finish_step(tt__ddp *d) {
         s->ready = s->touched = s->absent = false;
     }
     d->stepping = false;
+    if (d->stepper)
+        TT__TRY(tt__ddp_step_rest(d));
     if (d->watcher)
         d->watcher->stepped(d->watcher_user);
     if (d->presence)

@@ -9,6 +9,7 @@
 
 typedef struct tt__ddp tt__ddp;
 typedef struct tt__ddp_shards tt__ddp_shards;
+typedef struct tt__ddp_stepper tt__ddp_stepper;
 
 /* Who works with a wrapper's gradients. */
 typedef struct tt__ddp_watcher {
@@ -68,7 +69,8 @@ struct tt__ddp {
     tt__ddp_presence *presence;        /* NULL: all ranks have the same number of steps */
     const tt__ddp_watcher *watcher;    /* or NULL */
     void *watcher_user;
-    tt_module **known_as; /* where the wrapper is known by others, until it is freed; or NULL */
+    tt__ddp_stepper *stepper; /* NULL: the program steps its optimizer */
+    tt_module **known_as;     /* where the wrapper is known by others, until it is freed; or NULL */
 };
 
 /* The name that errors of calls in wrapping and in a forward have instead of a file. */
@@ -89,6 +91,16 @@ tt_status tt__ddp_step_ended(tt__ddp *d);
 
 /* ddp_rebuild.c: when the first step has ended, form buckets in the order that it has shown. */
 tt_status tt__ddp_rebuild(tt__ddp *d);
+
+/* ddp_step.c: a pass has averaged all: step those of the optimizer's parameters that the wrapper doesn't average. */
+tt_status tt__ddp_step_rest(const tt__ddp *d);
+
+/* Leave the optimizer to the program again. */
+void tt__ddp_end_stepper(tt__ddp *d);
+
+/* ddp_step_begin.c: do both fit together? `who`: the call that would bring them there. */
+tt_status tt__ddp_check_stepper(const char *who, const tt__ddp_presence *presence, bool zero_grad);
+bool tt__ddp_stepper_zeroes(const tt__ddp_stepper *stepper);
 
 /* ddp_logging.c: note a step, whose last gradient was ready at `ready_ns`, and which has ended now. */
 void tt__ddp_log_step(tt__ddp *d, int64_t ready_ns);

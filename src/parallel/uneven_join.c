@@ -32,6 +32,10 @@ static tt_status check_join(const tt_join_new_args *a, tt__ddp *d) {
         return tt__fail(TT_ERR_UNSUPPORTED,
                         "tt_join_new: a tt_zero_optimizer() of stage 2 has taken the gradients before "
                         "they could be divided again: .examples and .divide_by_present need stage 1");
+    const tt__ddp_presence asked = {
+        .nominal = a->examples, .divide_by_present = a->divide_by_present, .ends_early = a->end_early};
+    if (d->stepper)
+        TT__TRY(tt__ddp_check_stepper("tt_join_new", &asked, tt__ddp_stepper_zeroes(d->stepper)));
     if (a->examples < 0 || a->examples > TT__REDUCER_EXAMPLES)
         return tt__fail(TT_ERR_INVALID, "tt_join_new: expected .examples from 0 to %lld, got %lld",
                         (long long)TT__REDUCER_EXAMPLES, (long long)a->examples);

@@ -85,8 +85,9 @@ static tt_status end_bucket(tt_reducer *r) {
         TT__TRY(call_hook(r, b));
     }
     tt__reducer_settle_marks(r, r->ended);
-    tt__reducer_trace(r, TT_REDUCER_END, r->ended++);
-    return TT_OK;
+    tt__reducer_trace(r, TT_REDUCER_END, r->ended);
+    size_t bucket = r->ended++;
+    return r->bucket_ended ? r->bucket_ended(r->bucket_ended_user, bucket) : TT_OK;
 }
 
 static tt_status end_completed_buckets(tt_reducer *r) {

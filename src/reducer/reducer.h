@@ -60,8 +60,10 @@ struct tt_reducer {
     int64_t examples;         /* what this rank tells; -1: nothing */
     const tt_comm_hook *hook; /* NULL: all-reduce */
     void *hook_state;
-    void (*hook_destroy)(void *state); /* NULL: hook_state is borrowed */
-    tt_status broken;                  /* why no step can follow any more; TT_OK = usable */
+    void (*hook_destroy)(void *state);                    /* NULL: hook_state is borrowed */
+    tt_status broken;                                     /* why no step can follow any more; TT_OK = usable */
+    tt_status (*bucket_ended)(void *user, size_t bucket); /* its averages are there; NULL: nobody asks */
+    void *bucket_ended_user;
     tt_reducer_trace_fn trace;
     void *trace_user;
     void (*trace_destroy)(void *user); /* NULL: trace_user is borrowed */

@@ -91,6 +91,11 @@ static tt_status begin_hook(job *j) {
     return status ? status : j->scene->feature->set_hook(j->ddp);
 }
 
+static tt_status begin_step_in_backward(job *j) {
+    tt_status status = wrap(j);
+    return status ? status : tt_ddp_step_in_backward(j->ddp, j->optimizer, .zero_grad = true);
+}
+
 static tt_status begin_virtual(job *j) {
     j->model = branching_model();
     j->ddp = tt_ddp(j->model, j->group, .bucket_cap_bytes = BUCKET_BYTES, .virtual_ranks = VIRTUAL_A_RANK * j->world,
@@ -215,6 +220,13 @@ static tt_status accumulating_step(job *j) {
     return status ? status : plain_step(j);
 }
 
+/* The pass has stepped. */
+static tt_status step_in_backward(job *j) {
+    uint64_t draw = (uint64_t)j->step * 64 + (uint64_t)j->rank;
+    branches = (unsigned)storm_below(&draw, 4);
+    return pass(j);
+}
+
 static tt_status virtual_step(job *j) {
     tt_status status = TT_OK;
     for (int shard = tt_ddp_shards(j->ddp, NULL); shard > 0 && !status; shard--)
@@ -290,6 +302,7 @@ static const feature features[] = {
     {"PowerSGD hook", begin_hook, plain_step, set_power},
     {"PowerSGD hook, accumulation", begin_hook, accumulating_step, set_power},
     {"a user's hook in stages", begin_hook, unused_step, set_staged},
+    {"step in backward", begin_step_in_backward, step_in_backward, NULL},
     {"join", begin_join, joined_step, NULL},
     {"join by examples", begin_weighted_join, weighted_step, NULL},
     {"virtual ranks", begin_virtual, virtual_step, NULL},

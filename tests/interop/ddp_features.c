@@ -17,6 +17,7 @@ typedef struct feature {
     int passes;                            /* a step, of which only the last averages */
     const int *missing;                    /* steps that each rank has less; NULL: none */
     bool divide_by_present;
+    bool in_backward; /* the optimizer steps there */
 } feature;
 
 static unsigned both(int pass, int rank) { return (void)pass, (void)rank, LEFT | RIGHT; }
@@ -26,14 +27,16 @@ static unsigned by_pass(int pass, int rank) { return (void)rank, (unsigned)(pass
 static const int few[] = {0, 5, 1}, first_few[] = {4, 0, 5};
 
 static const feature features[] = {
-    {"averaging", both, 1, NULL, false},
-    {"parameters that some ranks leave out", by_rank, 1, NULL, false},
-    {"parameters that all ranks leave out", by_pass, 1, NULL, false},
-    {"no_sync", both, 3, NULL, false},
-    {"no_sync, and parameters that some ranks leave out", by_rank, 3, NULL, false},
-    {"join", both, 1, few, false},
-    {"join, of which rank 0 ends early", both, 1, first_few, false},
-    {"join, divided by the ranks that have data", both, 1, few, true},
+    {"averaging", both, 1, NULL, false, false},
+    {"parameters that some ranks leave out", by_rank, 1, NULL, false, false},
+    {"parameters that all ranks leave out", by_pass, 1, NULL, false, false},
+    {"no_sync", both, 3, NULL, false, false},
+    {"no_sync, and parameters that some ranks leave out", by_rank, 3, NULL, false, false},
+    {"join", both, 1, few, false, false},
+    {"join, of which rank 0 ends early", both, 1, first_few, false, false},
+    {"join, divided by the ranks that have data", both, 1, few, true, false},
+    {"step in backward", both, 1, NULL, false, true},
+    {"step in backward, and no_sync", both, 3, NULL, false, true},
 };
 
 static unsigned heads;
@@ -74,16 +77,19 @@ static double pass_of(tt_module *ddp) {
 
 static void train(const feature *f, tt_module *ddp, tt_optimizer *sgd, int rank, FILE *out) {
     tt_join *join = f->missing ? tt_join_new(ddp, .divide_by_present = f->divide_by_present) : NULL;
+    if (f->in_backward && tt_ddp_step_in_backward(ddp, sgd, .zero_grad = true))
+        exit(1);
     int steps = STEPS - (f->missing ? f->missing[rank] : 0);
     for (int step = 0, pass = 0; step < steps; step++) {
-        tt_optimizer_zero_grad(sgd);
+        if (!f->in_backward)
+            tt_optimizer_zero_grad(sgd);
         for (int i = 1; i <= f->passes; i++, pass++) {
             heads = f->heads(pass, rank);
             if (tt_ddp_set_sync(ddp, i == f->passes))
                 exit(1);
             fprintf(out, "loss %.9g\n", pass_of(ddp));
         }
-        if (tt_optimizer_step(sgd))
+        if (!f->in_backward && tt_optimizer_step(sgd))
             exit(1);
     }
     if (join && tt_join_wait(join))

@@ -25,6 +25,8 @@ def by_pass(a_pass, _):
 
 FEW, FIRST_FEW = (0, 5, 1), (4, 0, 5)
 
+IN_BACKWARD = ("step in backward", "step in backward, and no_sync")
+
 # NAME: heads, passes a step, steps that each rank has less, divided by the world size
 FEATURES = {
     "averaging": (both, 1, None, True),
@@ -36,6 +38,8 @@ FEATURES = {
     "join, of which rank 0 ends early": (both, 1, FIRST_FEW, True),
     "join, divided by the ranks that have data": (both, 1, FEW, False),
 }
+if not torch.__version__.startswith("1."):  # whose distributed optimizers can't be imported by Python 3.11
+    FEATURES |= {IN_BACKWARD[0]: (both, 1, None, True), IN_BACKWARD[1]: (both, 3, None, True)}
 
 
 class Branches(nn.Module):
@@ -59,7 +63,10 @@ def train(name, out):
     heads, passes, missing, by_world = FEATURES[name]
     torch.manual_seed(0)
     ddp = DistributedDataParallel(Branches(), find_unused_parameters=True)  # idle is left out always
-    sgd = torch.optim.SGD(ddp.parameters(), lr=0.05, momentum=0.9)
+    options = {"lr": 0.05, "momentum": 0.9}
+    if name in IN_BACKWARD:  # _apply_optimizer_in_backward() wants a CUDA stream
+        ddp._register_fused_optim(torch.optim.SGD, **options)
+    sgd = torch.optim.SGD(ddp.parameters(), **options)
     torch.manual_seed(1000 + rank)
     with (ddp.join(divide_by_initial_world_size=by_world) if missing else contextlib.nullcontext()):
         for step in range(STEPS - (missing[rank] if missing else 0)):
@@ -70,7 +77,8 @@ def train(name, out):
                     loss = nn.functional.mse_loss(ddp(x, heads(step * passes + i, rank)), y)
                     loss.backward()
                 print(f"loss {loss.item():.9g}", file=out)
-            sgd.step()
+            if name not in IN_BACKWARD:
+                sgd.step()
     for key, value in ddp.module.named_parameters():
         print(key, *(f"{x:.9g}" for x in value.detach().flatten().tolist()), file=out)
 

@@ -4,6 +4,7 @@
 
 #include <tutti/cpp/comm.hpp>
 #include <tutti/cpp/nn.hpp>
+#include <tutti/cpp/optim.hpp>
 #include <tutti/cpp/reducer.hpp>
 #include <tutti/parallel.h>
 
@@ -142,6 +143,18 @@ inline void ddp_register_comm_hook(module &ddp, comm_hook hook) {
     tt_ddp_register_comm_hook_args a = TT_DDP_REGISTER_COMM_HOOK_ARGS_INIT;
     a.ddp = ddp.get();
     detail::give_hook(tt_ddp_register_comm_hook_with, a, std::move(hook));
+}
+
+/* Step an optimizer inside the wrapper's backward passes, until it is ended or the optimizer goes. */
+inline void ddp_step_in_backward(module &ddp, optimizer &o, bool zero_grad = false) {
+    tt_ddp_step_in_backward_args a = TT_DDP_STEP_IN_BACKWARD_ARGS_INIT;
+    a.ddp = ddp.get(), a.optimizer = o.get(), a.zero_grad = zero_grad;
+    check(detail::call(tt_ddp_step_in_backward_with, a));
+}
+inline void ddp_end_step_in_backward(module &ddp) {
+    tt_ddp_step_in_backward_args a = TT_DDP_STEP_IN_BACKWARD_ARGS_INIT;
+    a.ddp = ddp.get();
+    check(detail::call(tt_ddp_step_in_backward_with, a));
 }
 
 /* Backward passes through a wrapper average nothing until the enclosing block is left. PyTorch: no_sync. */

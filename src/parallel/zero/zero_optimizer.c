@@ -24,6 +24,11 @@ static tt_status check_wrapper(const tt__ddp *d) {
 static tt_status check_zero_args(const tt_zero_optimizer_args *a, const tt__ddp *d) {
     if (d->watcher)
         return tt__fail(TT_ERR_STATE, "%s: the wrapper has such an optimizer already; free that first", who);
+    if (d->stepper)
+        return tt__fail(TT_ERR_UNSUPPORTED,
+                        "%s: another optimizer steps in the wrapper's backward pass; end that first: "
+                        "tt_ddp_step_in_backward(ddp, NULL)",
+                        who);
     if (!a->make)
         return tt__fail(TT_ERR_INVALID, "%s: `make` is NULL", who);
     if (a->stage < 0 || a->stage > 2)

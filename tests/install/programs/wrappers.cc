@@ -734,6 +734,10 @@ static void training(tutti::group &world) {
     tutti::shard_range range = tutti::ddp_shards(ddp);
     EXPECT(range.count == 1 && range.first == world.rank());
     tutti::ddp_set_step(ddp, 4);
+    tutti::ddp_step_in_backward(ddp, sgd, true);
+    EXPECT(thrown_by([&] { sgd.step(); }).status() == TT_ERR_STATE);
+    tutti::ddp_end_step_in_backward(ddp);
+    sgd.step();
 
     std::string path = own_path(".safetensors");
     tt_progress progress = TT_PROGRESS_INIT;
