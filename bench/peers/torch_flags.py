@@ -73,7 +73,8 @@ def main():
     if dist.get_rank() == 0:
         plain, other = (side.ms for side in sides)
         print(json.dumps({"bench": "step_pairs", "peer": "torch", "what": what, "model": "mlp", "pairs": len(plain),
-                          "plain_ms": round(statistics.median(plain), 4), "other_ms": round(statistics.median(other), 4),
+                          "plain_ms": round(statistics.median(plain), 4),
+                          "other_ms": round(statistics.median(other), 4),
                           "ratio": round(statistics.median(b / a for a, b in zip(plain, other)), 4),
                           "version": torch.__version__}))
     dist.barrier()
