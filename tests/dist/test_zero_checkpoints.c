@@ -94,12 +94,9 @@ static void go_on(tt_group *group, int rank, void *user) {
 
 static void checkpoints_load_in_other_worlds(void **state) {
     (void)state;
-    static const checkpoint_case kinds[] = {{1, 1, zero_make_adam, TT_F32},
-                                            {3, 1, zero_make_groups, TT_F32},
-                                            {4, 2, zero_make_adam, TT_BF16},
-                                            {2, 2, zero_make_sgd, TT_F32},
-                                            {3, 3, zero_make_groups, TT_F32},
-                                            {2, 3, zero_make_adam, TT_BF16}};
+    static const checkpoint_case kinds[] = {{1, 1, zero_make_adam, TT_F32},   {3, 1, zero_make_groups, TT_F32},
+                                            {4, 2, zero_make_adam, TT_BF16},  {2, 2, zero_make_sgd, TT_F32},
+                                            {3, 3, zero_make_groups, TT_F32}, {2, 3, zero_make_adam, TT_BF16}};
     for (size_t i = 0; i < COUNT(kinds); i++) {
         checkpoint_case c = kinds[i];
         assert_int_equal(run_ranks(c.from, save_both_ways, &c), 0);

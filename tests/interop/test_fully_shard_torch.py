@@ -17,9 +17,9 @@ except ImportError as error:
 
 SECTION = torch_parity.Section("## Sharded modules", """
 Made by `TT_PARITY=docs/parity.md tests/interop/test_fully_shard_torch.py`, run by ctest: 50 steps of `tt_fully_shard()`
-beside PyTorch's `torch.distributed.fsdp.fully_shard` (1.13, which lacks it: beside DistributedDataParallel and the plain
-optimizer), from the same seed. How far the losses, and the norms of gradients, and the whole parameters and states of
-the optimizer at the end, are apart at most, on any rank.
+beside PyTorch's `torch.distributed.fsdp.fully_shard` (1.13, which lacks it: beside DistributedDataParallel and the
+plain optimizer), from the same seed. How far the losses, and the norms of gradients, whole parameters and states of the
+optimizer at the end, are apart at most, on any rank.
 
 | optimizer | PyTorch | ranks | losses | parameters and states |
 | --- | --- | ---: | ---: | ---: |""")
