@@ -64,7 +64,7 @@ static tt_status take_out(tt__fs *fs, tt__fs_unit *u, bool keep) {
 
 static tt_status take_all_out(tt__fs *fs, bool keep) {
     tt_status own = TT_OK;
-    for (size_t i = 0; i < fs->unit_count; i++) {
+    for (size_t i = 0; i < fs->unit_count && !fs->broken; i++) { /* memory that one lacks must not stop the others */
         tt__fs_unit *u = &fs->units[i];
         tt_status status = take_out(fs, u, keep && !own);
         own = own ? own : status;
