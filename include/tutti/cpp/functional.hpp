@@ -364,14 +364,11 @@ inline tensor scatter_dim(const tensor &x, int dim, const tensor &index, double 
 inline tensor scatter_add(const tensor &x, int dim, const tensor &index, const tensor &src) {
     return tensor(tt_scatter_add(x.get(), dim, index.get(), src.get()));
 }
-inline tensor embedding(const tensor &weight, const tensor &indices) {
+inline tensor embedding(const tensor &weight, const tensor &indices, std::optional<std::int64_t> padding_idx = {},
+                        bool sparse = false) {
     tt_embedding_args args = TT_EMBEDDING_ARGS_INIT;
-    args.weight = weight.get(), args.indices = indices.get();
-    return tensor(tt_embedding_with(&args, offsetof(tt_embedding_args, tt_end)));
-}
-inline tensor embedding(const tensor &weight, const tensor &indices, std::int64_t padding_idx) {
-    tt_embedding_args args = TT_EMBEDDING_ARGS_INIT;
-    args.weight = weight.get(), args.indices = indices.get(), args.padding_idx = &padding_idx;
+    args.weight = weight.get(), args.indices = indices.get(), args.sparse = sparse;
+    args.padding_idx = padding_idx ? &*padding_idx : nullptr;
     return tensor(tt_embedding_with(&args, offsetof(tt_embedding_args, tt_end)));
 }
 
