@@ -6,6 +6,7 @@
 
 #include "base/args.h"
 #include "base/error.h"
+#include "tensor/sparse_rows.h"
 
 #include <inttypes.h>
 

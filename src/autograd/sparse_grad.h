@@ -6,11 +6,6 @@
 #include "autograd/leaf.h"
 #include "autograd/node.h"
 
-/* Sum what lies at the same row: row index[i] is given g[i], for index (N) and g (N, C), contiguous; `skipped` (-1:
- * none) is left out. Sums are in the order of i, as tt__index_add_out()'s are. */
-tt_status tt__rows_coalesce(const char *who, const tt_tensor *index, const tt_tensor *g, int64_t skipped,
-                            tt_tensor **rows, tt_tensor **values);
-
 /* Give input `i`, a leaf, a gradient of some rows, which this backward has made: in an operator's backward. */
 tt_status tt__grad_give_rows(tt_node *node, int i, tt_tensor *rows, tt_tensor *values);
 

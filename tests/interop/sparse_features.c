@@ -13,7 +13,7 @@ enum { STEPS = 50, ROWS = 200, COLUMNS = 16, OUT = 4, BATCH = 8, LENGTH = 6 };
 
 static const int64_t padding = 11;
 
-static tt_optimizer *sparse_sgd(const tt_named_tensors *p) { return tt_sgd(p, 0.5); }
+static tt_optimizer *sparse_sgd(const tt_named_tensors *p) { return tt_sgd(p, 0.1); }
 static tt_optimizer *sparse_adagrad(const tt_named_tensors *p) {
     return tt_adagrad(p, 0.1, .lr_decay = 0.01, .initial_accumulator_value = 0.1);
 }

@@ -6,7 +6,7 @@ from torch import nn
 
 STEPS, ROWS, COLUMNS, OUT, BATCH, LENGTH, PADDING = 50, 200, 16, 4, 8, 6, 11
 
-SGD = (torch.optim.SGD, {"lr": 0.5})
+SGD = (torch.optim.SGD, {"lr": 0.1})
 ADAGRAD = (torch.optim.Adagrad, {"lr": 0.1, "lr_decay": 0.01, "initial_accumulator_value": 0.1})
 ADAM = (torch.optim.SparseAdam, {"lr": 0.01})
 

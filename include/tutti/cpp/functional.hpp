@@ -6,6 +6,7 @@
 #include <tutti/functional.h>
 
 #include <array>
+#include <optional>
 
 namespace tutti {
 
@@ -316,12 +317,12 @@ template <class Args> Args loss(Args a, const tensor &input, const tensor &targe
 } // namespace detail
 
 inline tensor mse_loss(const tensor &input, const tensor &target, tt_reduction reduction = TT_REDUCTION_MEAN) {
-    return tensor(detail::call(tt_mse_loss_with,
-                               detail::loss(tt_mse_loss_args TT_MSE_LOSS_ARGS_INIT, input, target, reduction)));
+    return tensor(
+        detail::call(tt_mse_loss_with, detail::loss(tt_mse_loss_args TT_MSE_LOSS_ARGS_INIT, input, target, reduction)));
 }
 inline tensor l1_loss(const tensor &input, const tensor &target, tt_reduction reduction = TT_REDUCTION_MEAN) {
-    return tensor(detail::call(tt_l1_loss_with,
-                               detail::loss(tt_l1_loss_args TT_L1_LOSS_ARGS_INIT, input, target, reduction)));
+    return tensor(
+        detail::call(tt_l1_loss_with, detail::loss(tt_l1_loss_args TT_L1_LOSS_ARGS_INIT, input, target, reduction)));
 }
 inline tensor smooth_l1_loss(const tensor &input, const tensor &target, double beta = 1,
                              tt_reduction reduction = TT_REDUCTION_MEAN) {
