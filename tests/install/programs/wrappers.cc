@@ -562,11 +562,11 @@ static void layers() {
     EXPECT(tt_tensor_f32(table.parameters()->tensors[0])[2] == 0);
     padded.sparse = true;
     tutti::module sparse = nn::embedding(4, 2, padded);
-    tutti::tensor rows = tutti::full(tutti::shape(3), TT_I64, 2);
-    sparse(rows).sum().backward();
+    tutti::tensor rows = tutti::zeros(tutti::shape(3), TT_I64);
+    tutti::backward(tutti::sum(sparse(rows)));
     EXPECT(tt_sparse_grad_values(sparse.parameters()->tensors[0]) && !tt_grad(sparse.parameters()->tensors[0]));
     tutti::tensor weight = tutti::ones(tutti::shape(4, 2));
-    tutti::embedding(weight.requires_grad_(), rows, {}, true).sum().backward();
+    tutti::backward(tutti::sum(tutti::embedding(weight.requires_grad_(), rows, {}, true)));
     EXPECT(weight.sparse_grad_indices().numel() == 1 && weight.sparse_grad_values().size(1) == 2);
     tutti::conv1d_module_options wide;
     wide.padding = 1;
