@@ -29,6 +29,19 @@ TT_API bool tt_requires_grad(const tt_tensor *x);
  * zeroed. */
 TT_API tt_tensor *tt_grad(const tt_tensor *x);
 
+/* The gradient of a leaf that only some of its rows were given, as the weight of tt_embedding(.sparse = true) is: the
+ * numbers of these rows, (n) i64, ascending, each once, and their gradients, (n, C). Both belong to x until the next
+ * backward that reaches it, or tt_zero_grad(). All other rows' are zero. NULL: x has no gradient of this kind; while it
+ * has one, tt_grad() is NULL. Rows that several calls or passes read are added in the order in which these gave theirs,
+ * with the bits of a gradient of the whole.
+ * Such gradients are for tt_sgd() without momentum and weight decay, tt_adagrad() without weight decay and
+ * tt_sparse_adam(), in one process: tt_ddp() and all that shards parameters refuse their leaves. tt_clip_grad_norm_(),
+ * tt_clip_grad_value_() and tt_grad_scaler take them as any others. A pass that gives x a gradient of both kinds fails
+ * (TT_ERR_UNSUPPORTED), as does one that gives it rows while it has a gradient of the whole, and the reverse.
+ * PyTorch: x.grad.coalesce().indices() and .values(), of nn.Embedding(sparse=True). */
+TT_API tt_tensor *tt_sparse_grad_indices(const tt_tensor *x);
+TT_API tt_tensor *tt_sparse_grad_values(const tt_tensor *x);
+
 /* Drop the gradient: tt_grad is NULL until the next backward (PyTorch: zero_grad(set_to_none=True)). Its memory is
  * reused. */
 TT_API void tt_zero_grad(tt_tensor *x);

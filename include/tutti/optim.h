@@ -103,6 +103,24 @@ typedef struct tt_adagrad_args {
  *   tt_adagrad(tt_module_parameters(model), 0.01) */
 TT_API tt_optimizer *tt_adagrad_with(const tt_adagrad_args *args, size_t size);
 
+typedef struct tt_sparse_adam_args {
+    const tt_named_tensors *params; /* required */
+    double lr;                      /* required: >= 0. PyTorch's default is 0.001 */
+    TT_OPTIONS;
+    double beta1, beta2, eps; /* as tt_adam */
+    bool maximize;
+    char tt_end; /* not an option: see base.h */
+} tt_sparse_adam_args;
+
+/* Adam for gradients of some rows (tt_embedding(.sparse = true)), and for no others: only these rows, and only their
+ * means, change; a row that was not read keeps its means as they are. PyTorch: torch.optim.SparseAdam. State: "step",
+ * "exp_avg", "exp_avg_sq", each of the parameter's size.
+ *   tt_sparse_adam(tt_module_parameters(table), 1e-3)
+ * tt_sgd() without momentum and weight decay and tt_adagrad() without weight decay take such gradients, too. In all
+ * others, and in these with other options, and here for a gradient of the whole, tt_optimizer_step() fails with
+ * TT_ERR_UNSUPPORTED, names the parameter, and changes nothing of its group. */
+TT_API tt_optimizer *tt_sparse_adam_with(const tt_sparse_adam_args *args, size_t size);
+
 typedef struct tt_adadelta_args {
     const tt_named_tensors *params; /* required */
     double lr;                      /* required: >= 0; 1 is the paper's and PyTorch's default */
@@ -215,6 +233,7 @@ TT_API void tt_optimizer_free(tt_optimizer *optimizer);
 #define TT_ADAMW_ARGS_INIT TT_ARGS_INIT
 #define TT_RMSPROP_ARGS_INIT TT_ARGS_INIT
 #define TT_ADAGRAD_ARGS_INIT TT_ARGS_INIT
+#define TT_SPARSE_ADAM_ARGS_INIT TT_ARGS_INIT
 #define TT_ADADELTA_ARGS_INIT TT_ARGS_INIT
 #define TT_LAMB_ARGS_INIT TT_ARGS_INIT
 #define TT_OPTIMIZER_ADD_PARAM_GROUP_ARGS_INIT TT_ARGS_INIT
@@ -228,6 +247,8 @@ TT_API void tt_optimizer_free(tt_optimizer *optimizer);
                   offsetof(tt_adamw_args, tt_end))
 #define tt_rmsprop(params_, ...) tt_rmsprop_with(TT_ARGS(tt_rmsprop_args, .params = (params_), .lr = __VA_ARGS__))
 #define tt_adagrad(params_, ...) tt_adagrad_with(TT_ARGS(tt_adagrad_args, .params = (params_), .lr = __VA_ARGS__))
+#define tt_sparse_adam(params_, ...) \
+    tt_sparse_adam_with(TT_ARGS(tt_sparse_adam_args, .params = (params_), .lr = __VA_ARGS__))
 #define tt_adadelta(params_, ...) tt_adadelta_with(TT_ARGS(tt_adadelta_args, .params = (params_), .lr = __VA_ARGS__))
 #define tt_lamb(params_, lr_, ...) \
     tt_lamb_with(TT_ARGS(tt_lamb_args, .params = (params_), .lr = (lr_), .weight_decay = __VA_ARGS__))

@@ -14,6 +14,7 @@
 #include "autograd/grad.h"
 #include "autograd/leaf.h"
 #include "autograd/reach.h"
+#include "autograd/sparse_grad.h"
 #include "base/args.h"
 #include "base/error.h"
 #include "base/quarantine.h"
@@ -198,6 +199,19 @@ tt_status tt__grad_give(tt_node *node, int i, tt_tensor *x) {
     if (edge->leaf)
         return add_to_leaf(tt__leaf_of(edge->leaf), x);
     return add_to_slot(tt__reached_grad(tt__reach_node(current->reach, edge->node), edge->output), x);
+}
+
+tt_status tt__grad_give_rows(tt_node *node, int i, tt_tensor *rows, tt_tensor *values) {
+    const tt__edge *edge = &node->edge[i];
+    if (!tt__grad_wanted(node, i))
+        return TT_OK;
+    TT__TRY(check_numbers(node, i, values));
+    if (captured_slot(edge->leaf))
+        return tt__fail(TT_ERR_UNSUPPORTED,
+                        "tt_backward: %s gave %s a sparse gradient, and threads that share it (tt_data_parallel()) add "
+                        "up gradients of the whole: leave .sparse out",
+                        node->op->name, TT__DESCRIBE(edge->leaf));
+    return tt__leaf_add_rows(tt__leaf_of(edge->leaf), rows, values);
 }
 
 /* ---- walking */

@@ -1,6 +1,7 @@
 #include "autograd/leaf.h"
 
 #include "autograd/engine.h"
+#include "autograd/sparse_grad.h"
 #include "base/args.h"
 #include "base/error.h"
 #include "tensor/ops.h"
@@ -19,6 +20,7 @@ static void hook_free(tt__hook *hook) {
 static void leaf_release(tt__history *history) {
     tt__leaf *leaf = (tt__leaf *)history;
     tt__tensor_disown(leaf->grad);
+    tt__leaf_drop_rows(leaf);
     tt__tensor_unref(leaf->meanwhile);
     while (leaf->hooks) {
         tt__hook *hook = leaf->hooks;
@@ -82,6 +84,7 @@ void tt_zero_grad(tt_tensor *x) {
     if (!leaf)
         return;
     leaf->defined = false;
+    tt__leaf_drop_rows(leaf);
     if (leaf->part)
         tt_zero_grad(leaf->part);
 }
@@ -159,6 +162,8 @@ static tt_status define_grad(tt__leaf *leaf, tt_tensor *x, bool exclusive) {
 }
 
 static tt_status add_locked(tt__leaf *leaf, const void *pass, tt_tensor *x, bool exclusive) {
+    if (leaf->rows)
+        return tt__leaf_refuse_both(leaf);
     if (x == leaf->grad && leaf->lender == pass)
         return end_lending(leaf);
     if (leaf->lender)
@@ -264,6 +269,7 @@ tt_status tt__leaf_set_grad_storage(tt_tensor *x, void *data) {
     tt_tensor *grad = contiguous_grad(leaf);
     if (!grad)
         return tt_last_status();
+    leaf->placed = data != NULL;
     if (grad->data == data)
         return TT_OK;
     const void *values = grad->data;

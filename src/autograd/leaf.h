@@ -26,6 +26,9 @@ typedef struct tt__leaf {
     tt_tensor *meanwhile; /* what others gave while it does */
     tt__hook *hooks;      /* in the order they were registered */
     bool in_hooks;        /* one of them runs */
+    bool placed;          /* grad lies where tt__leaf_set_grad_storage() has put it */
+    tt_tensor *rows;      /* a gradient of some rows: their numbers, and */
+    tt_tensor *values;    /* their gradients; both held, or NULL */
 } tt__leaf;
 
 /* Return the leaf of x; NULL: x is no leaf. */

@@ -8,11 +8,12 @@ static const char who[] = "tt_nn_embedding";
 typedef struct embedding {
     tt_tensor *weight;   /* borrowed from the module */
     int64_t padding_idx; /* from 0; -1: none */
+    bool sparse;
 } embedding;
 
 static tt_tensor *embedding_module_forward(tt_module *self, tt_tensor *x) {
     const embedding *e = tt_module_user(self);
-    return tt_embedding(e->weight, x, .padding_idx = e->padding_idx < 0 ? NULL : &e->padding_idx);
+    return tt_embedding(e->weight, x, .padding_idx = e->padding_idx < 0 ? NULL : &e->padding_idx, .sparse = e->sparse);
 }
 
 static const tt_module_class embedding_class =
@@ -37,6 +38,8 @@ static tt_status embedding_add(tt_module *module, embedding *e, const tt_nn_embe
         status = row ? tt__fill_out(who, row, 0) : tt_last_status();
     tt__abandon(row);
     e->weight = weight;
+    if (weight)
+        weight->sparse_grad = a->sparse;
     return tt__add_made(module, "weight", weight, status);
 }
 
@@ -50,5 +53,6 @@ tt_module *tt_nn_embedding_with(const tt_nn_embedding_args *args, size_t size) {
     if (!e)
         return NULL;
     e->padding_idx = a.padding_idx ? *a.padding_idx + (*a.padding_idx < 0 ? a.num_embeddings : 0) : -1;
+    e->sparse = a.sparse;
     return tt__layer_made(module, embedding_add(module, e, &a));
 }

@@ -105,6 +105,9 @@ static tt_status convert_one(const plan *p, conversion *item) {
             TT_ERR_STATE,
             "%s: a recorded operator, a wrapper or another tree still uses %s; end the scope or free that first",
             p->who, TT__DESCRIBE(item->tensor));
+    if (tt_sparse_grad_values(item->tensor))
+        return tt__fail(TT_ERR_STATE, "%s: %s has a sparse gradient, which is not converted: tt_zero_grad() it first",
+                        p->who, TT__DESCRIBE(item->tensor));
     TT__TRY(convert_tensor(p, item->tensor, &item->copy));
     return convert_tensor(p, tt_grad(item->tensor), &item->grad_copy);
 }

@@ -22,6 +22,10 @@ static bool adagrad_uses(const double *option, int slot) {
     return true;
 }
 
+static bool adagrad_takes_rows(const double *option) { return option[TT__ADAGRAD_WEIGHT_DECAY] == 0; }
+
+static double adagrad_begins_as(const double *option) { return option[TT__ADAGRAD_INITIAL_ACCUMULATOR_VALUE]; }
+
 static const tt__rule_kernels *adagrad_kernels(void) { return TT__LEVEL_CHOOSE(tt__adagrad_kernels); }
 
 static const tt__optimizer_class adagrad_class = {.name = "tt_adagrad",
@@ -32,6 +36,8 @@ static const tt__optimizer_class adagrad_class = {.name = "tt_adagrad",
                                                   .counts_steps = true,
                                                   .check = adagrad_check,
                                                   .uses = adagrad_uses,
+                                                  .takes_rows = adagrad_takes_rows,
+                                                  .begins_as = adagrad_begins_as,
                                                   .kernels = adagrad_kernels};
 
 tt_optimizer *tt_adagrad_with(const tt_adagrad_args *args, size_t size) {

@@ -1,6 +1,7 @@
 /* Gradient clipping, by the norm of all of them and by value. */
 #include "optim/clip.h"
 
+#include "autograd/sparse_grad.h"
 #include "base/args.h"
 #include "base/error.h"
 #include "nn/module_lists.h"
@@ -95,7 +96,7 @@ static tt_status check_grads(const char *who, const tt_named_tensors *params) {
         return tt__fail_argument("%s: expected a list of parameters, got NULL", who);
     TT__TRY(tt__named_tensors_check(who, params, false));
     for (int64_t i = 0; i < params->count; i++) {
-        const tt_tensor *grad = tt_grad(params->tensors[i]);
+        const tt_tensor *grad = tt__grad_values(params->tensors[i]);
         if (grad && !tt__clip_loops_of(grad->dtype))
             return tt__fail(TT_ERR_DTYPE, "%s: expected gradients f32 or f64, got number %lld %s", who, (long long)i,
                             TT__DESCRIBE(grad));
@@ -107,7 +108,7 @@ static tt_status check_grads(const char *who, const tt_named_tensors *params) {
 static tt_status measure_all(const tt_named_tensors *params, double norm_type, double *measure, bool *is_f64) {
     double all = 0;
     for (int64_t i = 0; i < params->count; i++) {
-        tt_tensor *grad = tt_grad(params->tensors[i]);
+        tt_tensor *grad = tt__grad_values(params->tensors[i]);
         if (!grad)
             continue;
         tt_tensor *near = tt__device_is_host(tt_tensor_device(grad)) ? grad : tt_to_device(grad, tt_device_get("cpu"));
@@ -127,7 +128,7 @@ static double norm_of_measure(double measure, double norm_type) {
 
 static tt_status change_grads(const tt_named_tensors *params, void (*block)(void *, int64_t, int64_t), double value) {
     for (int64_t i = 0; i < params->count; i++) {
-        tt_tensor *grad = tt_grad(params->tensors[i]);
+        tt_tensor *grad = tt__grad_values(params->tensors[i]);
         if (grad)
             TT__TRY(change(grad, block, value));
     }

@@ -9,6 +9,7 @@ typedef struct tt__optim_run {
     size_t param;      /* its number in the group */
     tt_tensor *tensor; /* the parameter, or a contiguous copy */
     tt_tensor *grad;
+    const tt_tensor *rows; /* those that grad is of; NULL: it is of the whole */
     int64_t begin;
     void *state[TT__OPTIM_SLOTS];
     bool fresh[TT__OPTIM_SLOTS];
@@ -18,5 +19,11 @@ typedef struct tt__optim_run {
 
 /* Update n runs in the host's memory. Fails only where parameters are slices, if their measures can't be joined. */
 tt_status tt__optim_fused(const tt_optimizer *optimizer, const tt__optim_group *group, tt__optim_run *runs, size_t n);
+
+/* Update the rows that a run's gradient is of. */
+void tt__optim_rows(const tt_optimizer *optimizer, const tt__optim_group *group, const tt__optim_run *run);
+
+/* Does the rule take the gradient that parameter `i` has? */
+tt_status tt__optim_check_rows(const char *who, const tt_optimizer *optimizer, const tt__optim_group *group, size_t i);
 
 #endif

@@ -1,6 +1,7 @@
 #include "optim/masters.h"
 
 #include "autograd/leaf.h"
+#include "autograd/sparse_grad.h"
 #include "base/error.h"
 #include "base/half.h"
 #include "tensor/ops.h"
@@ -52,6 +53,10 @@ static tt_status refresh_master(const char *who, const tt__optim_param *p) {
 
 static tt_status take_low_grad(const char *who, const tt__optim_param *p) {
     const tt_tensor *grad = tt_grad(p->low);
+    if (tt_sparse_grad_values(p->low))
+        return tt__fail(TT_ERR_UNSUPPORTED,
+                        "%s: %s has a sparse gradient, which no master of f32 takes: leave .sparse out, or keep it f32",
+                        who, TT__DESCRIBE(p->low));
     tt__leaf *leaf = tt__leaf_of(p->tensor);
     tt_tensor *to = NULL;
     tt_zero_grad(p->tensor);

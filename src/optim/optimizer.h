@@ -37,6 +37,11 @@ typedef struct tt__optimizer_class {
     const tt__rule_kernels *(*measure)(void);
     double (*ratio)(const double *option, const double *sums);
     bool measures_grads; /* the rule needs the norm of all gradients */
+    /* May gradients be of some rows, with these options? NULL: never. `only`: there are no others. And what a slot's
+     * values are before the first of them; NULL: 0. */
+    bool (*takes_rows)(const double *option);
+    bool takes_rows_only;
+    double (*begins_as)(const double *option);
     /* Update on other devices, by a kernel of theirs; NULL: there is none. `u`: its pointers are the device's. */
     tt_status (*on_device)(tt_tensor *p, tt_tensor *g, tt_tensor *const *state, const tt__update *u);
 } tt__optimizer_class;

@@ -104,6 +104,21 @@ enum {
 };
 TT__LEVEL_DECLARE(tt__rule_kernels, tt__adagrad_kernels);
 
+/* Likewise, for rows that have a gradient only; nothing is an fma:
+ *   a = (g - m) * (1 - beta1), m = m + a      "exp_avg"
+ *   b = (g * g - v) * (1 - beta2), v = v + b  "exp_avg_sq"
+ *   p = p + -(lr * sqrt(1 - beta2^t) / (1 - beta1^t)) * (m / (sqrt(v) + eps)) */
+enum {
+    TT__SPARSE_ADAM_LR,
+    TT__SPARSE_ADAM_BETA1,
+    TT__SPARSE_ADAM_BETA2,
+    TT__SPARSE_ADAM_EPS,
+    TT__SPARSE_ADAM_MAXIMIZE,
+    TT__SPARSE_ADAM_OPTIONS
+};
+enum { TT__SPARSE_ADAM_EXP_AVG, TT__SPARSE_ADAM_EXP_AVG_SQ, TT__SPARSE_ADAM_SLOTS };
+TT__LEVEL_DECLARE(tt__rule_kernels, tt__sparse_adam_kernels);
+
 /* Likewise:
  *   g = g + p * weight_decay
  *   v = v * rho + (1 - rho) * g * g           "square_avg"; the second product is one fma with the sum, below too

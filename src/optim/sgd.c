@@ -28,6 +28,10 @@ static bool sgd_uses(const double *option, int slot) {
     return option[TT__SGD_MOMENTUM] != 0;
 }
 
+static bool sgd_takes_rows(const double *option) {
+    return option[TT__SGD_MOMENTUM] == 0 && option[TT__SGD_WEIGHT_DECAY] == 0;
+}
+
 static tt_status sgd_on_device(tt_tensor *p, tt_tensor *g, tt_tensor *const *state, const tt__update *u) {
     tt__kernel_sgd kernel = TT__KERNEL("tt_optimizer_step", p, sgd);
     const struct tt__sgd_step step = {.lr = u->option[TT__SGD_LR],
@@ -49,6 +53,7 @@ static const tt__optimizer_class sgd_class = {.name = "tt_sgd",
                                               .slot_names = sgd_slots,
                                               .check = sgd_check,
                                               .uses = sgd_uses,
+                                              .takes_rows = sgd_takes_rows,
                                               .kernels = sgd_kernels,
                                               .on_device = sgd_on_device};
 

@@ -1,4 +1,5 @@
 /* A step: the runs of a group are gathered first, so that a failure changes nothing of it, then updated in one pass. */
+#include "autograd/sparse_grad.h"
 #include "base/error.h"
 #include "optim/clip.h"
 #include "optim/fused.h"
@@ -52,8 +53,11 @@ static tt_status gather_state(const tt_optimizer *o, tt__optim_group *group, tt_
 static tt_status gather_run(const tt_optimizer *o, tt__optim_group *group, size_t i, int64_t begin,
                             tt__optim_run *run) {
     const tt__optim_param *p = &group->params[i];
-    *run = (tt__optim_run){
-        .param = i, .tensor = tt_contiguous(p->tensor), .grad = tt_contiguous(tt_grad(p->tensor)), .begin = begin};
+    *run = (tt__optim_run){.param = i,
+                           .tensor = tt_contiguous(p->tensor),
+                           .grad = tt_contiguous(tt__grad_values(p->tensor)),
+                           .rows = tt_sparse_grad_indices(p->tensor),
+                           .begin = begin};
     if (!run->tensor || !run->grad)
         return tt_last_status();
     run->update = (tt__update){.n = p->numel,
@@ -77,6 +81,7 @@ static void forget_fresh(const tt_optimizer *o, tt__optim_group *group, const tt
     }
 }
 
+<<<<<<< HEAD
 /* Which parameters of a group are stepped. */
 typedef struct stepped_params {
     const int64_t *numbers; /* in the optimizer; NULL: the group's first ones */
@@ -91,15 +96,31 @@ static tt_status gather_group(const tt_optimizer *o, tt__optim_group *group, ste
     for (size_t k = 0; k < which.count && !status; k++) {
         const size_t i = which.numbers ? (size_t)(which.numbers[k] - group->first) : k;
         if (!tt_grad(group->params[i].tensor))
+=======
+/* Gather all runs of a group, one behind the other; those of some rows come last in its room. On failure none is
+ * left. */
+static tt_status gather_group(const tt_optimizer *o, tt__optim_group *group, size_t *n, size_t *first_of_rows) {
+    int64_t begin = 0;
+    tt_status status = TT_OK;
+    *n = 0;
+    *first_of_rows = group->count;
+    for (size_t i = 0; i < group->count && !status; i++) {
+        const tt_tensor *x = group->params[i].tensor;
+        if (!tt__grad_values(x))
+>>>>>>> msparse
             continue;
+        const bool whole = tt_grad(x) != NULL;
         status = check_run_param(group, i);
+        if (!status)
+            status = tt__optim_check_rows(who, o, group, i);
         if (status)
             break;
-        status = gather_run(o, group, i, begin, &group->runs[(*n)++]);
-        begin += group->params[i].numel;
+        status = gather_run(o, group, i, begin, &group->runs[whole ? (*n)++ : --*first_of_rows]);
+        begin += whole ? group->params[i].numel : 0;
     }
-    for (size_t k = 0; status && k < *n; k++)
-        forget_fresh(o, group, &group->runs[k]);
+    for (size_t k = 0; status && k < group->count; k++)
+        if (k < *n || k >= *first_of_rows)
+            forget_fresh(o, group, &group->runs[k]);
     return status;
 }
 
@@ -141,12 +162,21 @@ static tt_status update_runs_on_device(const tt_optimizer *o, tt__optim_group *g
 
 static tt_status update_group(const tt_optimizer *o, tt__optim_group *group, stepped_params which) {
     tt_status first = TT_OK;
+<<<<<<< HEAD
     size_t n;
     TT__TRY(gather_group(o, group, which, &n));
+=======
+    size_t n, first_of_rows;
+    TT__TRY(gather_group(o, group, &n, &first_of_rows));
+>>>>>>> msparse
     if (!tt__device_is_host(group->device))
         return update_runs_on_device(o, group, n);
     TT__TRY(tt__optim_fused(o, group, group->runs, n));
-    for (size_t k = 0; k < n; k++) { /* all have been updated: a failure keeps none from its place */
+    for (size_t k = first_of_rows; k < group->count; k++)
+        tt__optim_rows(o, group, &group->runs[k]);
+    for (size_t k = 0; k < group->count; k++) { /* all have been updated: a failure keeps none from its place */
+        if (k >= n && k < first_of_rows)
+            continue;
         tt_status status = finish_run(group, &group->runs[k]);
         first = first ? first : status;
     }

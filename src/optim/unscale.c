@@ -1,5 +1,6 @@
 #include "optim/unscale.h"
 
+#include "autograd/sparse_grad.h"
 #include "base/error.h"
 #include "optim/masters.h"
 #include "tensor/parallel.h"
@@ -44,7 +45,7 @@ static tt_status unscale_groups(const char *who, tt_optimizer *o, double factor,
     for (size_t g = 0; g < o->group_count; g++)
         for (size_t i = 0; i < o->groups[g].count; i++) {
             const tt__optim_param *p = &o->groups[g].params[i];
-            tt_tensor *grad = tt_grad(p->tensor);
+            tt_tensor *grad = tt__grad_values(p->tensor);
             if (!grad)
                 continue;
             if (grad->dtype != p->dtype)

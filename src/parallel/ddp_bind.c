@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "autograd/engine.h"
+#include "autograd/sparse_grad.h"
 #include "base/saved_error.h"
 #include "parallel/ddp_names.h"
 #include "parallel/ddp_shards.h"
@@ -23,8 +24,10 @@ static tt_status describe_list(const tt__ddp *d, const char *what, const tt_name
         bool parameter = *what == 'p', ignored = tt__ddp_is_named(d->ignored, list->names[i]);
         const char *frozen = parameter && !tt_requires_grad(list->tensors[i]) ? " without gradient" : "";
         const char *delayed = parameter && tt__ddp_is_named(d->delayed, list->names[i]) ? " (.delay_all_reduce)" : "";
-        if (asprintf(&texts[i], "%s %lld \"%s\" %s%s%s", what, (long long)i, list->names[i],
-                     ignored ? "in .ignored" : TT__DESCRIBE(list->tensors[i]), ignored ? "" : frozen, delayed) < 0)
+        const char *sparse = parameter && !ignored && list->tensors[i]->sparse_grad ? " (.sparse)" : "";
+        if (asprintf(&texts[i], "%s %lld \"%s\" %s%s%s%s", what, (long long)i, list->names[i],
+                     ignored ? "in .ignored" : TT__DESCRIBE(list->tensors[i]), ignored ? "" : frozen, delayed,
+                     sparse) < 0)
             return texts[i] = NULL, ddp_no_memory();
     }
     return TT_OK;
@@ -58,6 +61,14 @@ static tt_status compare_with_peers(const tt__ddp *d, tt_group *group, const con
         free(texts[i]);
     free(texts);
     return status;
+}
+
+/* Buckets hold whole gradients. */
+static tt_status check_none_sparse(const tt__ddp *d, const tt_named_tensors *all) {
+    for (int64_t i = 0; i < all->count; i++)
+        if (!tt__ddp_is_named(d->ignored, all->names[i]))
+            TT__TRY(tt__refuse_sparse_grad("tt_ddp", all->names[i], all->tensors[i]));
+    return TT_OK;
 }
 
 /* Select the parameters that are averaged: *count of them. `params` and `delayed` have room for all. */
@@ -163,6 +174,7 @@ tt_status tt__ddp_attach(tt__ddp *d, tt_group *group, bool take) {
     d->sync = d->synced = true;
     TT__TRY(compare_with_peers(d, group, &c));
     TT__TRY(tt__ddp_check_names(d, c.parameters, c.buffers));
+    TT__TRY(check_none_sparse(d, c.parameters));
     TT__TRY(tt__ddp_check_shards(d, group));
     if (take) {
         TT__TRY(tt__ddp_take_shared(d, c.parameters, 0));

@@ -6,6 +6,7 @@
 #include <tutti/functional.h>
 
 #include <array>
+#include <optional>
 
 namespace tutti {
 
@@ -316,12 +317,12 @@ template <class Args> Args loss(Args a, const tensor &input, const tensor &targe
 } // namespace detail
 
 inline tensor mse_loss(const tensor &input, const tensor &target, tt_reduction reduction = TT_REDUCTION_MEAN) {
-    return tensor(detail::call(tt_mse_loss_with,
-                               detail::loss(tt_mse_loss_args TT_MSE_LOSS_ARGS_INIT, input, target, reduction)));
+    return tensor(
+        detail::call(tt_mse_loss_with, detail::loss(tt_mse_loss_args TT_MSE_LOSS_ARGS_INIT, input, target, reduction)));
 }
 inline tensor l1_loss(const tensor &input, const tensor &target, tt_reduction reduction = TT_REDUCTION_MEAN) {
-    return tensor(detail::call(tt_l1_loss_with,
-                               detail::loss(tt_l1_loss_args TT_L1_LOSS_ARGS_INIT, input, target, reduction)));
+    return tensor(
+        detail::call(tt_l1_loss_with, detail::loss(tt_l1_loss_args TT_L1_LOSS_ARGS_INIT, input, target, reduction)));
 }
 inline tensor smooth_l1_loss(const tensor &input, const tensor &target, double beta = 1,
                              tt_reduction reduction = TT_REDUCTION_MEAN) {
@@ -364,14 +365,11 @@ inline tensor scatter_dim(const tensor &x, int dim, const tensor &index, double 
 inline tensor scatter_add(const tensor &x, int dim, const tensor &index, const tensor &src) {
     return tensor(tt_scatter_add(x.get(), dim, index.get(), src.get()));
 }
-inline tensor embedding(const tensor &weight, const tensor &indices) {
+inline tensor embedding(const tensor &weight, const tensor &indices, std::optional<std::int64_t> padding_idx = {},
+                        bool sparse = false) {
     tt_embedding_args args = TT_EMBEDDING_ARGS_INIT;
-    args.weight = weight.get(), args.indices = indices.get();
-    return tensor(tt_embedding_with(&args, offsetof(tt_embedding_args, tt_end)));
-}
-inline tensor embedding(const tensor &weight, const tensor &indices, std::int64_t padding_idx) {
-    tt_embedding_args args = TT_EMBEDDING_ARGS_INIT;
-    args.weight = weight.get(), args.indices = indices.get(), args.padding_idx = &padding_idx;
+    args.weight = weight.get(), args.indices = indices.get(), args.sparse = sparse;
+    args.padding_idx = padding_idx ? &*padding_idx : nullptr;
     return tensor(tt_embedding_with(&args, offsetof(tt_embedding_args, tt_end)));
 }
 

@@ -19,6 +19,7 @@ struct embedding_module_options {
     std::optional<std::int64_t> padding_idx = {};
     tt_generator *generator = nullptr;
     tt_dtype dtype = TT_F32;
+    bool sparse = false;
 };
 
 struct conv1d_module_options {
@@ -163,7 +164,7 @@ inline module embedding(std::int64_t num_embeddings, std::int64_t embedding_dim,
     tt_nn_embedding_args a = TT_NN_EMBEDDING_ARGS_INIT;
     a.num_embeddings = num_embeddings, a.embedding_dim = embedding_dim;
     a.padding_idx = o.padding_idx ? &*o.padding_idx : nullptr;
-    a.generator = o.generator, a.dtype = o.dtype;
+    a.generator = o.generator, a.dtype = o.dtype, a.sparse = o.sparse;
     return module(detail::call(tt_nn_embedding_with, a));
 }
 inline module conv1d(std::int64_t in_channels, std::int64_t out_channels, std::int64_t kernel_size,

@@ -44,6 +44,12 @@ struct adagrad_options {
     bool maximize = false;
 };
 
+struct sparse_adam_options {
+    double beta1 = 0.9, beta2 = 0.999;
+    double eps = 1e-8;
+    bool maximize = false;
+};
+
 struct adadelta_options {
     double rho = 0.9;
     double eps = 1e-6;
@@ -142,6 +148,11 @@ inline optimizer adagrad(const tt_named_tensors *params, double lr, const adagra
     a.params = params, a.lr = lr, a.lr_decay = o.lr_decay, a.weight_decay = o.weight_decay;
     a.initial_accumulator_value = o.initial_accumulator_value, a.eps = o.eps, a.maximize = o.maximize;
     return optimizer(detail::call(tt_adagrad_with, a));
+}
+inline optimizer sparse_adam(const tt_named_tensors *params, double lr, const sparse_adam_options &o = {}) {
+    tt_sparse_adam_args a = TT_SPARSE_ADAM_ARGS_INIT;
+    a.params = params, a.lr = lr, a.beta1 = o.beta1, a.beta2 = o.beta2, a.eps = o.eps, a.maximize = o.maximize;
+    return optimizer(detail::call(tt_sparse_adam_with, a));
 }
 inline optimizer adadelta(const tt_named_tensors *params, double lr, const adadelta_options &o = {}) {
     tt_adadelta_args a = TT_ADADELTA_ARGS_INIT;

@@ -300,6 +300,8 @@ class tensor {
     bool requires_grad() const { return tt_requires_grad(x_); }
     /* Empty: none was computed. */
     tensor grad() const { return lent(tt_grad(x_)); }
+    tensor sparse_grad_indices() const { return lent(tt_sparse_grad_indices(x_)); }
+    tensor sparse_grad_values() const { return lent(tt_sparse_grad_values(x_)); }
     void zero_grad() { tt_zero_grad(x_); }
     inline void backward(const backward_options &o = {}) const;
     inline void register_post_accumulate_grad_hook(grad_hook hook);

@@ -1,5 +1,6 @@
 #include <tutti/data_parallel.h>
 
+#include "autograd/sparse_grad.h"
 #include "base/args.h"
 #include "base/error.h"
 #include "nn/module.h"
@@ -51,7 +52,11 @@ static tt_status check_wrapping(const tt_data_parallel_args *a) {
     if (a->replicas < 0 || a->replicas > MOST_REPLICAS)
         return tt__fail(TT_ERR_INVALID, "tt_data_parallel: expected 1 to %d replicas, or 0 for one a CPU, got %d",
                         MOST_REPLICAS, a->replicas);
-    return tt__module_walk(a->module, check_replicable, NULL);
+    TT__TRY(tt__module_walk(a->module, check_replicable, NULL));
+    const tt_named_tensors *parameters = tt_module_parameters(a->module);
+    for (int64_t i = 0; parameters && i < parameters->count; i++)
+        TT__TRY(tt__refuse_sparse_grad("tt_data_parallel", parameters->names[i], parameters->tensors[i]));
+    return parameters ? TT_OK : tt_last_status();
 }
 
 static tt_module *data_parallel_new(const tt_data_parallel_args *a) {

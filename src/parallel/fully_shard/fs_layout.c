@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "autograd/engine.h"
+#include "autograd/sparse_grad.h"
 #include "base/saved_error.h"
 #include "comm/group.h"
 #include "optim/optimizer.h"
@@ -53,7 +54,7 @@ static tt_status check_fs_param(const char *name, const tt_tensor *x) {
                         "%s: parameter \"%s\" shares its memory with another tensor (a view, or a graph that is still "
                         "to go backward)",
                         FS_SITE, name);
-    return TT_OK;
+    return tt__refuse_sparse_grad(FS_SITE, name, x);
 }
 
 static tt_status list_fs_params(tt__fs *fs) {

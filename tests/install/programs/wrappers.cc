@@ -560,6 +560,14 @@ static void layers() {
     padded.padding_idx = 1;
     tutti::module table = nn::embedding(4, 2, padded);
     EXPECT(tt_tensor_f32(table.parameters()->tensors[0])[2] == 0);
+    padded.sparse = true;
+    tutti::module sparse = nn::embedding(4, 2, padded);
+    tutti::tensor rows = tutti::zeros(tutti::shape(3), TT_I64);
+    tutti::backward(tutti::sum(sparse(rows)));
+    EXPECT(tt_sparse_grad_values(sparse.parameters()->tensors[0]) && !tt_grad(sparse.parameters()->tensors[0]));
+    tutti::tensor weight = tutti::ones(tutti::shape(4, 2));
+    tutti::backward(tutti::sum(tutti::embedding(weight.requires_grad_(), rows, {}, true)));
+    EXPECT(weight.sparse_grad_indices().numel() == 1 && weight.sparse_grad_values().size(1) == 2);
     tutti::conv1d_module_options wide;
     wide.padding = 1;
     EXPECT(nn::conv1d(3, 2, 3, wide)(tutti::ones(tutti::shape(1, 3, 5))).size(2) == 5);
@@ -755,6 +763,7 @@ static void training(tutti::group &world) {
     centered.centered = true;
     EXPECT(tutti::rmsprop(twin.parameters(), 0.01, centered).option("centered") == 1);
     EXPECT(tutti::adagrad(twin.parameters(), 0.01).option("eps") == 1e-10);
+    EXPECT(tutti::sparse_adam(twin.parameters(), 0.01).option("beta2") == 0.999);
     EXPECT(tutti::adadelta(twin.parameters(), 1).option("rho") == 0.9);
     EXPECT(tutti::lamb(twin.parameters(), 1, 0.5).option("weight_decay") == 0.5);
     EXPECT(adam.option("beta1") == 0.9 && adamw.option("weight_decay") == 0.01 && adam.option("eps") == 1e-8);

@@ -1,0 +1,78 @@
+/* Steps on gradients of some rows: the rule runs over these rows alone. */
+#include "autograd/sparse_grad.h"
+#include "base/error.h"
+#include "optim/fused.h"
+#include "tensor/parallel.h"
+
+/* What a gradient is not, for errors. */
+static const char *unfit(const tt_optimizer *o, const tt__optim_group *group, const tt_tensor *x) {
+    if (!tt_sparse_grad_values(x))
+        return o->cls->takes_rows_only ? "a gradient of the whole, and takes sparse ones only" : NULL;
+    if (!o->cls->takes_rows)
+        return "a sparse gradient (tt_embedding(.sparse = true)), which tt_sgd(), tt_adagrad() and tt_sparse_adam() "
+               "take";
+    return o->cls->takes_rows(group->option)
+               ? NULL
+               : "a sparse gradient (tt_embedding(.sparse = true)), which it takes without weight decay and momentum";
+}
+
+tt_status tt__optim_check_rows(const char *who, const tt_optimizer *o, const tt__optim_group *group, size_t i) {
+    const tt_tensor *x = group->params[i].tensor;
+    const char *why = unfit(o, group, x);
+    if (!why)
+        return TT_OK;
+    return tt__fail(TT_ERR_UNSUPPORTED, "%s: %s got for parameter %lld, %s, %s", who, o->cls->name,
+                    (long long)group->first + (long long)i, TT__DESCRIBE(x), why);
+}
+
+typedef struct rows_pass {
+    const tt__optim_run *run;
+    tt__update_fn rule;
+    int64_t columns;
+    size_t row_bytes;
+} rows_pass;
+
+/* Update the rows begin to end - 1 of those that there are. */
+static void update_rows(void *user, int64_t begin, int64_t end) {
+    const rows_pass *pass = user;
+    const tt__optim_run *run = pass->run;
+    const int64_t *number = run->rows->data;
+    static const bool not_fresh[TT__OPTIM_SLOTS];
+    for (int64_t i = begin; i < end; i++) {
+        const size_t at = (size_t)number[i] * pass->row_bytes;
+        void *state[TT__OPTIM_SLOTS];
+        for (int s = 0; s < TT__OPTIM_SLOTS; s++)
+            state[s] = run->state[s] ? (char *)run->state[s] + at : NULL;
+        tt__update u = run->update;
+        u.n = pass->columns;
+        u.p = (char *)u.p + at;
+        u.g = (const char *)u.g + (size_t)i * pass->row_bytes;
+        u.state = state;
+        u.fresh = not_fresh;
+        pass->rule(&u);
+    }
+}
+
+/* Of rows that come later, state must have begun, too. */
+static void begin_state(const tt_optimizer *o, const tt__optim_group *group, const tt__optim_run *run) {
+    const tt__optim_param *p = &group->params[run->param];
+    const double value = o->cls->begins_as ? o->cls->begins_as(group->option) : 0;
+    for (int s = 0; value != 0 && s < o->cls->slots; s++)
+        for (int64_t i = 0; run->state[s] && run->fresh[s] && i < p->numel; i++)
+            if (p->type == TT__OPTIM_F32)
+                ((float *)run->state[s])[i] = (float)value;
+            else
+                ((double *)run->state[s])[i] = value;
+}
+
+void tt__optim_rows(const tt_optimizer *o, const tt__optim_group *group, const tt__optim_run *run) {
+    enum { ROWS_BLOCK = 1 << 14 }; /* elements that one thread takes at a time */
+    const tt__rule_kernels *kernels = o->cls->kernels();
+    const int64_t columns = run->grad->shape.dim[1], block = ROWS_BLOCK / (columns ? columns : 1);
+    rows_pass pass = {.run = run,
+                      .rule = group->params[run->param].type == TT__OPTIM_F32 ? kernels->f32 : kernels->f64,
+                      .columns = columns,
+                      .row_bytes = (size_t)columns * tt_dtype_size(run->grad->dtype)};
+    begin_state(o, group, run);
+    tt__parallel_for(run->rows->numel, block ? block : 1, update_rows, &pass);
+}

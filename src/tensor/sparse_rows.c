@@ -1,0 +1,92 @@
+#include "tensor/sparse_rows.h"
+
+#include "base/error.h"
+#include "tensor/ops.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int compare_row_numbers(const void *a, const void *b) {
+    const int64_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+/* Sort n numbers, and keep each once. Returns how many these are. */
+static int64_t sort_unique(int64_t *row, int64_t n) {
+    int64_t kept = 0;
+    qsort(row, (size_t)n, sizeof *row, compare_row_numbers);
+    for (int64_t i = 0; i < n; i++)
+        if (kept == 0 || row[kept - 1] != row[i])
+            row[kept++] = row[i];
+    return kept;
+}
+
+static int64_t place_of_row(const int64_t *row, int64_t n, int64_t wanted) {
+    const int64_t *found = n ? bsearch(&wanted, row, (size_t)n, sizeof *row, compare_row_numbers) : NULL;
+    return found ? found - row : -1;
+}
+
+static void leave_out(int64_t *row, int64_t *n, int64_t skipped) {
+    const int64_t at = place_of_row(row, *n, skipped);
+    if (at < 0)
+        return;
+    memmove(row + at, row + at + 1, (size_t)(*n - at - 1) * sizeof *row);
+    --*n;
+}
+
+/* Sum into `n` rows, and one more that takes what is left out. */
+static tt_status sum_rows(const char *who, const tt_tensor *index, const tt_tensor *g, const int64_t *row, int64_t n,
+                          tt_tensor **values) {
+    const int64_t *from = index->data;
+    tt_tensor *places = tt__tensor_new(who, index->shape, TT_I64);
+    tt_tensor *sums = places ? tt__tensor_new(who, TT_SHAPE(n + 1, g->shape.dim[1]), g->dtype) : NULL;
+    if (!sums)
+        return tt_last_status();
+    int64_t *to = places->data;
+    for (int64_t i = 0; i < index->numel; i++) {
+        const int64_t at = place_of_row(row, n, from[i]);
+        to[i] = at < 0 ? n : at;
+    }
+    TT__TRY(tt__fill_out(who, sums, 0));
+    TT__TRY(tt__index_add_out(who, sums, g, 0, places));
+    *values = tt__narrow(who, sums, 0, 0, n);
+    return *values ? TT_OK : tt_last_status();
+}
+
+tt_status tt__rows_coalesce(const char *who, const tt_tensor *index, const tt_tensor *g, int64_t skipped,
+                            tt_tensor **rows, tt_tensor **values) {
+    int64_t n = index->numel;
+    int64_t *row = malloc((size_t)(n + 1) * sizeof *row);
+    if (!row)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for the numbers of %lld rows", who, (long long)n);
+    if (n)
+        memcpy(row, index->data, (size_t)n * sizeof *row);
+    n = sort_unique(row, n);
+    leave_out(row, &n, skipped);
+    tt_tensor *numbers = tt__tensor_new(who, TT_SHAPE(n), TT_I64);
+    tt_status status = numbers ? sum_rows(who, index, g, row, n, values) : tt_last_status();
+    if (!status && n)
+        memcpy(numbers->data, row, (size_t)n * sizeof *row);
+    free(row);
+    *rows = numbers;
+    return status;
+}
+
+tt_status tt__rows_add(const char *who, const tt_tensor *had_rows, const tt_tensor *had, tt_tensor **rows,
+                       tt_tensor **values) {
+    const int64_t before = had_rows->numel, more = (*rows)->numel;
+    const size_t size = tt_dtype_size(had->dtype), cut = (size_t)had->numel * size;
+    tt_tensor *both = tt__tensor_new(who, TT_SHAPE(before + more), TT_I64);
+    tt_tensor *parts = both ? tt__tensor_new(who, TT_SHAPE(before + more, had->shape.dim[1]), had->dtype) : NULL;
+    if (!parts)
+        return tt_last_status();
+    if (before) {
+        memcpy(both->data, had_rows->data, (size_t)before * sizeof(int64_t));
+        memcpy(parts->data, had->data, cut);
+    }
+    if (more) {
+        memcpy((int64_t *)both->data + before, (*rows)->data, (size_t)more * sizeof(int64_t));
+        memcpy((char *)parts->data + cut, (*values)->data, (size_t)(*values)->numel * size);
+    }
+    return tt__rows_coalesce(who, both, parts, -1, rows, values);
+}
