@@ -81,33 +81,24 @@ static void forget_fresh(const tt_optimizer *o, tt__optim_group *group, const tt
     }
 }
 
-<<<<<<< HEAD
 /* Which parameters of a group are stepped. */
 typedef struct stepped_params {
     const int64_t *numbers; /* in the optimizer; NULL: the group's first ones */
     size_t count;
 } stepped_params;
 
-/* Gather these runs of a group, one behind the other. On failure none is left. */
-static tt_status gather_group(const tt_optimizer *o, tt__optim_group *group, stepped_params which, size_t *n) {
-    int64_t begin = 0;
-    tt_status status = TT_OK;
-    *n = 0;
-    for (size_t k = 0; k < which.count && !status; k++) {
-        const size_t i = which.numbers ? (size_t)(which.numbers[k] - group->first) : k;
-        if (!tt_grad(group->params[i].tensor))
-=======
-/* Gather all runs of a group, one behind the other; those of some rows come last in its room. On failure none is
+/* Gather these runs of a group, one behind the other; those of some rows come last in its room. On failure none is
  * left. */
-static tt_status gather_group(const tt_optimizer *o, tt__optim_group *group, size_t *n, size_t *first_of_rows) {
+static tt_status gather_group(const tt_optimizer *o, tt__optim_group *group, stepped_params which, size_t *n,
+                              size_t *first_of_rows) {
     int64_t begin = 0;
     tt_status status = TT_OK;
     *n = 0;
     *first_of_rows = group->count;
-    for (size_t i = 0; i < group->count && !status; i++) {
+    for (size_t k = 0; k < which.count && !status; k++) {
+        const size_t i = which.numbers ? (size_t)(which.numbers[k] - group->first) : k;
         const tt_tensor *x = group->params[i].tensor;
         if (!tt__grad_values(x))
->>>>>>> msparse
             continue;
         const bool whole = tt_grad(x) != NULL;
         status = check_run_param(group, i);
@@ -162,13 +153,8 @@ static tt_status update_runs_on_device(const tt_optimizer *o, tt__optim_group *g
 
 static tt_status update_group(const tt_optimizer *o, tt__optim_group *group, stepped_params which) {
     tt_status first = TT_OK;
-<<<<<<< HEAD
-    size_t n;
-    TT__TRY(gather_group(o, group, which, &n));
-=======
     size_t n, first_of_rows;
-    TT__TRY(gather_group(o, group, &n, &first_of_rows));
->>>>>>> msparse
+    TT__TRY(gather_group(o, group, which, &n, &first_of_rows));
     if (!tt__device_is_host(group->device))
         return update_runs_on_device(o, group, n);
     TT__TRY(tt__optim_fused(o, group, group->runs, n));

@@ -20,8 +20,8 @@ sanitized = b"__asan_init" in program or b"__tsan_init" in program  # whose memo
 
 def check(model, world, steps, megabytes, amp=False, apart=False, replicas=0, mbit=0, **env):
     done = bench("--model", model, "--world", str(world), "--steps", str(steps), *(["--amp", "bf16"] if amp else []),
-                 *(["--apart"] if apart else []), *(["--data-parallel", str(replicas)] if replicas else []), *(["--link", str(mbit)] if mbit else []),
-                 **env)
+                 *(["--apart"] if apart else []), *(["--data-parallel", str(replicas)] if replicas else []),
+                 *(["--link", str(mbit)] if mbit else []), **env)
     if done.returncode != 0 or len(done.stdout.splitlines()) != 1:
         sys.exit(f"FAILED: {model}: exit code {done.returncode}: {done.stdout}{done.stderr}")
     result = json.loads(done.stdout)
