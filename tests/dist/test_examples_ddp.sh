@@ -1,5 +1,6 @@
 #!/bin/sh
-# bare_reducer, toy_checkpoint, ddp_unused_parameters, ddp_no_sync and ddp_join: what their documents promise.
+# bare_reducer, toy_checkpoint, ddp_unused_parameters, ddp_no_sync, ddp_step_in_backward and ddp_join: what their
+# documents promise.
 set -u
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
@@ -58,6 +59,13 @@ printf '%s\n' "$out" | awk '
     /^step/ { own[$2 $6]++; all[$2 $NF]++ }
     END     { for (o in own) a++; for (s in all) { b++; if (all[s] != 2) wrong++ }
               exit !(a == 6 && b == 3 && !wrong) }' || fail "ddp_no_sync: $out"
+
+# What is averaged is alike on all after each step, and changes; a rank's own is its own.
+out=$(run 2 ddp_step_in_backward) || fail "ddp_step_in_backward: $out"
+printf '%s\n' "$out" | awk '
+    /^step/ { shared[$6]++; own[$(NF - 3)]++ }
+    END     { for (s in shared) { a++; if (shared[s] != 2) wrong++ }; for (o in own) b++
+              exit !(a == 3 && b == 6 && !wrong) }' || fail "ddp_step_in_backward: $out"
 
 # Each rank steps through its own batches, and all end alike; also where examples count.
 for flag in '' --examples; do
