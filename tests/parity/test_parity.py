@@ -40,7 +40,7 @@ FAMILIES = [(cases.__doc__.rstrip("."), cases.CASES)
 # Without a case: what makes tensors of nothing, what is random, what hands over what is there, and tt_apply().
 EXEMPT = set("""apply arange arange_from detach dropout empty empty_like eye from_blob from_data full full_like
     generator_get_state grad keep linspace named_tensors_find node_grad node_saved ones ones_like rand randint randn
-    recompute requires_grad_ to_device zeros zeros_like""".split())
+    recompute requires_grad_ sparse_grad_indices sparse_grad_values to_device zeros zeros_like""".split())
 
 
 def without_case():
@@ -89,6 +89,13 @@ a share of the largest magnitude (at least 0.01); beside it that of PyTorch's ow
         yield ""
 
 
+def made_elsewhere(table):
+    """The page's sections that are not families of operators (tests/support/torch_parity.py)."""
+    _, *sections = table.read_text(encoding="utf-8").split("\n## ")
+    titles = [title for title, _ in FAMILIES]
+    return "\n".join("## " + text for text in sections if text.splitlines()[0] not in titles)
+
+
 # By element type: what cannot be compared. Numbers that rounding makes equal have no order among them. relu's gradient
 # jumps where a sum is near 0, and PyTorch has no such modules in f16 whose jumps would be as many.
 TIED, JUMPING = ("sort", "topk"), ("rnn", "rnn_cell", "transformer_encoder_layer")
@@ -116,8 +123,8 @@ def main(arguments=None):
     ended = program.close()
     if args.table:
         table = pathlib.Path(args.table)
-        _, *ddp = table.read_text(encoding="utf-8").partition("## DistributedDataParallel")  # which is made elsewhere
-        table.write_text("\n".join([*table_lines(rows, args.cases, args.seed), "".join(ddp)]), encoding="utf-8")
+        lines = [*table_lines(rows, args.cases, args.seed), made_elsewhere(table)]
+        table.write_text("\n".join(lines), encoding="utf-8")
     bad = [name for _, found in rows for name, (*_, close) in found if not close]
     lacking = without_case()
     if lacking:
