@@ -134,6 +134,7 @@ static void wrap_twice(tt_group *group, int rank, void *user) {
     CHECK(!pair == !inner);
     CHECK(!tt_ddp(model, group, .ignored = TT_NAMES("head")) || !pair); /* its cell belongs to the other on two */
     tt_module_free(inner);
+    tt_destroy_process_group(pair);
     tt_module_free(model);
 }
 
