@@ -63,13 +63,22 @@ tt_status tt__leaf_add_rows(tt__leaf *leaf, tt_tensor *rows, tt_tensor *values) 
     return status;
 }
 
+tt_status tt__leaf_set_rows(tt_tensor *x, tt_tensor *rows, tt_tensor *values) {
+    tt__leaf *leaf = tt__leaf_of(x);
+    pthread_mutex_lock(&leaf->lock);
+    tt__leaf_drop_rows(leaf);
+    tt_status status = add_rows_locked(leaf, rows, values);
+    pthread_mutex_unlock(&leaf->lock);
+    return status;
+}
+
 /* ---- those that take none */
 
 tt_status tt__refuse_sparse_grad(const char *who, const char *name, const tt_tensor *x) {
     if (!x->sparse_grad || !x->requires_grad)
         return TT_OK;
     return tt__fail(TT_ERR_UNSUPPORTED,
-                    "%s: parameter \"%s\" is given sparse gradients, which stay in one process: make its embedding "
-                    "without .sparse",
+                    "%s: parameter \"%s\" is given sparse gradients, which tt_ddp() alone averages: make its "
+                    "embedding without .sparse",
                     who, name);
 }

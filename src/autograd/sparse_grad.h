@@ -14,6 +14,9 @@ tt_status tt__leaf_add_rows(tt__leaf *leaf, tt_tensor *rows, tt_tensor *values);
 
 void tt__leaf_drop_rows(tt__leaf *leaf);
 
+/* Give leaf x this gradient of some rows in place of the one that it has. */
+tt_status tt__leaf_set_rows(tt_tensor *x, tt_tensor *rows, tt_tensor *values);
+
 /* Fail: the leaf would have a gradient of the whole and one of some rows. */
 tt_status tt__leaf_refuse_both(const tt__leaf *leaf);
 

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 
 #include "autograd/engine.h"
-#include "autograd/sparse_grad.h"
 #include "base/saved_error.h"
 #include "parallel/ddp_names.h"
 #include "parallel/ddp_shards.h"
+#include "parallel/ddp_sparse.h"
 #include "reducer/text_agreement.h"
 #include "tensor/tensor.h"
 
@@ -63,14 +63,6 @@ static tt_status compare_with_peers(const tt__ddp *d, tt_group *group, const con
     return status;
 }
 
-/* Buckets hold whole gradients. */
-static tt_status check_none_sparse(const tt__ddp *d, const tt_named_tensors *all) {
-    for (int64_t i = 0; i < all->count; i++)
-        if (!tt__ddp_is_named(d->ignored, all->names[i]))
-            TT__TRY(tt__refuse_sparse_grad("tt_ddp", all->names[i], all->tensors[i]));
-    return TT_OK;
-}
-
 /* Select the parameters that are averaged: *count of them. `params` and `delayed` have room for all. */
 static tt_status select_trainable(tt__ddp *d, const tt_named_tensors *all, tt_reducer_param *params, bool *delayed,
                                   size_t *count) {
@@ -83,10 +75,11 @@ static tt_status select_trainable(tt__ddp *d, const tt_named_tensors *all, tt_re
             return tt__fail(TT_ERR_UNSUPPORTED,
                             "tt_ddp: parameter \"%s\" lies on \"%s\"; buckets of gradients lie on the host",
                             all->names[i], tt_device_name(tt_tensor_device(x)));
-        d->slots[*count] = (tt__ddp_slot){.owner = d, .index = *count, .parameter = x};
+        d->slots[*count] = (tt__ddp_slot){.owner = d, .index = *count, .parameter = x, .sparse = x->sparse_grad};
         delayed[*count] = d->slots[*count].delayed = tt__ddp_is_named(d->delayed, all->names[i]);
-        params[(*count)++] =
-            (tt_reducer_param){.name = all->names[i], .count = tt_tensor_numel(x), .dtype = tt_tensor_dtype(x)};
+        params[(*count)++] = (tt_reducer_param){.name = all->names[i],
+                                                .count = x->sparse_grad ? 0 : tt_tensor_numel(x),
+                                                .dtype = tt_tensor_dtype(x)};
     }
     return TT_OK;
 }
@@ -125,10 +118,12 @@ static tt_status check_unwrapped(const tt__ddp *d) {
 static tt_status attach_slots(tt__ddp *d, size_t count) {
     for (; d->attached < count; d->attached++) {
         tt__ddp_slot *s = &d->slots[d->attached];
-        TT__TRY(tt__leaf_set_grad_storage(s->parameter, tt_reducer_gradient(d->reducer, (int64_t)s->index)));
+        if (!s->sparse)
+            TT__TRY(tt__leaf_set_grad_storage(s->parameter, tt_reducer_gradient(d->reducer, (int64_t)s->index)));
         tt_status status = tt_register_post_accumulate_grad_hook(s->parameter, tt__ddp_on_gradient, s);
         if (status) {
-            tt__leaf_set_grad_storage(s->parameter, NULL);
+            if (!s->sparse)
+                tt__leaf_set_grad_storage(s->parameter, NULL);
             return status;
         }
         tt__tensor_ref(s->parameter);
@@ -146,7 +141,8 @@ void tt__ddp_detach(tt__ddp *d) {
     for (size_t i = 0; i < d->attached; i++) {
         tt_tensor *x = d->slots[i].parameter;
         tt__leaf_remove_hook(x, tt__ddp_on_gradient, &d->slots[i]);
-        tt__leaf_set_grad_storage(x, NULL);
+        if (!d->slots[i].sparse)
+            tt__leaf_set_grad_storage(x, NULL);
         tt__tensor_unref(x);
     }
     tt__ddp_detach_shards(d);
@@ -174,7 +170,7 @@ tt_status tt__ddp_attach(tt__ddp *d, tt_group *group, bool take) {
     d->sync = d->synced = true;
     TT__TRY(compare_with_peers(d, group, &c));
     TT__TRY(tt__ddp_check_names(d, c.parameters, c.buffers));
-    TT__TRY(check_none_sparse(d, c.parameters));
+    TT__TRY(tt__ddp_check_sparse(d, c.parameters));
     TT__TRY(tt__ddp_check_shards(d, group));
     if (take) {
         TT__TRY(tt__ddp_take_shared(d, c.parameters, 0));

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "parallel/ddp_sparse.h"
 
 void tt__ddp_end_hook(tt__ddp *d) {
     if (d->hook_destroy)
@@ -24,6 +25,8 @@ tt_status tt__ddp_set_hook(tt__ddp *d, const tt_ddp_register_comm_hook_args *a) 
     if (d->virtual_ranks)
         return tt__fail(TT_ERR_UNSUPPORTED, "tt_ddp_register_comm_hook: expected a wrapper without .virtual_ranks, "
                                             "which sum in an order of their own");
+    if (a->hook && a->hook->told_over)
+        TT__TRY(tt__ddp_refuse_sparse(a->hook->name ? a->hook->name : "tt_ddp_register_comm_hook", d));
     char *settings = a->settings ? strdup(a->settings) : NULL;
     if (a->settings && !settings)
         return tt__fail(TT_ERR_MEMORY, "tt_ddp_register_comm_hook: no memory for the hook's settings");

@@ -9,11 +9,14 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "parallel/ddp_shards.h"
+#include "parallel/ddp_sparse.h"
 
 static const char *name_of_slot(const tt__ddp_slot *s) { return s->owner->reducer->params[s->index].name; }
 
 static void clear_gradient(const tt__ddp_slot *s) {
     const tt_tensor *x = s->parameter;
+    if (s->sparse)
+        return;
     memset(tt_reducer_gradient(s->owner->reducer, (int64_t)s->index), 0,
            (size_t)tt_tensor_numel(x) * tt_dtype_size(tt_tensor_dtype(x)));
 }
@@ -21,12 +24,12 @@ static void clear_gradient(const tt__ddp_slot *s) {
 /* Its share of the average is the gradient that it has, also from earlier, if any. */
 static tt_status mark_slot(tt__ddp_slot *s) {
     tt_reducer *r = s->owner->reducer;
-    tt_tensor *x = s->parameter;
     s->ready = true;
-    s->absent = !tt_grad(x);
+    s->absent = !tt__ddp_has_gradient(s);
+    s->gives = !s->absent;
     if (s->absent)
         clear_gradient(s);
-    else
+    else if (!s->sparse)
         TT__TRY(tt__ddp_weigh(s));
     tt__ddp_add_to_shards(s);
     return s->touched ? tt_reducer_mark_ready(r, (int64_t)s->index) : tt_reducer_mark_unused(r, (int64_t)s->index);
@@ -63,12 +66,13 @@ static tt_status mark_unreached(tt__ddp *d, bool delayed, bool *waits) {
 static tt_status finish_step(tt__ddp *d) {
     int64_t ready_ns = tt__now_ns();
     TT__TRY(tt_reducer_finish(d->reducer));
+    TT__TRY(tt__ddp_average_rows(d));
     tt__ddp_log_step(d, ready_ns);
     for (size_t i = 0; i < d->attached; i++) {
         tt__ddp_slot *s = &d->slots[i];
-        if (s->absent && tt_reducer_was_used(d->reducer, (int64_t)s->index))
+        if (s->absent && !s->sparse && tt_reducer_was_used(d->reducer, (int64_t)s->index))
             tt__leaf_define_grad(s->parameter);
-        s->ready = s->touched = s->absent = false;
+        s->ready = s->touched = s->absent = s->gives = false;
     }
     d->stepping = false;
     if (d->stepper)
@@ -95,10 +99,11 @@ static tt_status on_pass_end(void *user, tt_status pass) {
 }
 
 tt_status tt__ddp_on_gradient(tt_tensor *x, void *user) {
+    (void)x;
     tt__ddp_slot *s = user;
     tt__ddp *d = s->owner;
     bool first = !d->stepping, waits;
-    s->touched |= tt_grad(x) != NULL; /* the operators that it went into may have given it none */
+    s->touched |= tt__ddp_has_gradient(s); /* the operators that it went into may have given it none */
     if (!d->sync)
         return TT_OK;
     if (!tt__ddp_shard_is_last(d))
@@ -127,7 +132,7 @@ tt_status tt__ddp_on_gradient(tt_tensor *x, void *user) {
 static tt_status mark_shadow(tt__ddp_slot *s) {
     tt_reducer *r = s->owner->reducer;
     s->ready = true;
-    s->absent = !tt_grad(s->parameter);
+    s->absent = !tt__ddp_has_gradient(s);
     TT__TRY(tt__reducer_keep(r, (int64_t)s->index));
     clear_gradient(s);
     return tt_reducer_mark_unused(r, (int64_t)s->index);

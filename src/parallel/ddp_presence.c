@@ -1,5 +1,6 @@
 /* Steps in which not all ranks take part, or with different numbers of examples: what a rank's gradients weigh, and
  * what all have learnt of each other when the step has ended. */
+#include "autograd/sparse_grad.h"
 #include "base/error.h"
 #include "parallel/ddp_state.h"
 
@@ -31,8 +32,8 @@ static double correction(const tt__ddp_presence *p, int world, int64_t examples)
 
 static tt_status correct_averages(const tt__ddp *d, double factor) {
     for (size_t i = 0; i < d->attached; i++) {
-        tt_tensor *x = d->slots[i].parameter;
-        if (tt_grad(x) && tt_reducer_was_used(d->reducer, (int64_t)i) && !tt_scale_(tt_grad(x), factor))
+        tt_tensor *grad = tt__grad_values(d->slots[i].parameter);
+        if (grad && tt_reducer_was_used(d->reducer, (int64_t)i) && !tt_scale_(grad, factor))
             return tt_last_status();
     }
     return TT_OK;

@@ -26,6 +26,8 @@ typedef struct tt__ddp_slot {
     bool touched;         /* a pass since the last step gave it a gradient, also one that averaged nothing */
     bool absent;          /* it has no gradient here in the step under way */
     bool delayed;         /* it is averaged when the pass has ended */
+    bool sparse;          /* its gradients are of some rows, and not in a bucket: ddp_sparse.h */
+    bool gives;           /* sparse: the rows that there are take part in the step under way */
 } tt__ddp_slot;
 
 /* Who takes part in steps, where ranks have different numbers of them: uneven_join.c. */

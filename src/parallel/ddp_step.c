@@ -18,11 +18,14 @@ const tt__optim_param *tt__ddp_stepped_param(const tt_optimizer *o, int64_t numb
 /* No pass gave it a gradient here, but it has an average. */
 static void define_absent(const tt__ddp *d, int64_t slot) {
     tt__ddp_slot *s = &d->slots[slot];
-    if (s->absent && tt_reducer_was_used(d->reducer, slot)) {
+    if (s->absent && !s->sparse && tt_reducer_was_used(d->reducer, slot)) {
         tt__leaf_define_grad(s->parameter);
         s->absent = false;
     }
 }
+
+/* Those of others, and sparse ones, whose averages come last, are stepped when the pass has ended. */
+static bool lies_in_buckets(const tt__ddp *d, int64_t slot) { return slot >= 0 && !d->slots[slot].sparse; }
 
 static tt_status step_listed(const tt__ddp_stepper *s, size_t n) {
     if (n == 0)
@@ -42,7 +45,7 @@ tt_status tt__ddp_step_bucket(void *user, size_t bucket) {
     const tt__ddp_stepper *s = d->stepper;
     size_t n = 0;
     for (int64_t i = 0; i < s->count; i++) {
-        if (s->slot_of[i] < 0 || d->reducer->params[s->slot_of[i]].bucket != bucket)
+        if (!lies_in_buckets(d, s->slot_of[i]) || d->reducer->params[s->slot_of[i]].bucket != bucket)
             continue;
         define_absent(d, s->slot_of[i]);
         s->list[n++] = i;
@@ -54,7 +57,7 @@ tt_status tt__ddp_step_rest(const tt__ddp *d) {
     const tt__ddp_stepper *s = d->stepper;
     size_t n = 0;
     for (int64_t i = 0; i < s->count; i++)
-        if (s->slot_of[i] < 0)
+        if (!lies_in_buckets(d, s->slot_of[i]))
             s->list[n++] = i;
     return step_listed(s, n);
 }

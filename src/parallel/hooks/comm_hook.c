@@ -31,7 +31,7 @@ static tt_status note_trained_params(const tt__hook *h, const tt_named_tensors *
         if (!tt_requires_grad(x) || tt__ddp_is_named(tt__ddp_of(h->ddp)->ignored, all->names[i]))
             continue;
         tt__hook_param *p = &params[*count];
-        *p = (tt__hook_param){.name = strdup(all->names[i]), .count = tt_tensor_numel(x)};
+        *p = (tt__hook_param){.name = strdup(all->names[i]), .count = x->sparse_grad ? 0 : tt_tensor_numel(x)};
         p->rows = x->shape.ndim ? x->shape.dim[0] : 1;
         if (!p->name)
             return no_hook_memory(h);

@@ -5,6 +5,7 @@
 #include "base/saved_error.h"
 #include "optim/clip.h"
 #include "optim/masters.h"
+#include "parallel/ddp_sparse.h"
 #include "parallel/zero/zero.h"
 
 static const char who[] = "tt_zero_optimizer";
@@ -38,6 +39,7 @@ static tt_status check_zero_args(const tt_zero_optimizer_args *a, const tt__ddp 
                         "%s: the wrapper's tt_join divides averages again, by .examples or .divide_by_present, which "
                         "stage 2 would not see: use stage 1",
                         who);
+    TT__TRY(tt__ddp_refuse_sparse(who, d));
     if (a->stage == 2 && d->hook)
         return tt__fail(TT_ERR_UNSUPPORTED,
                         "%s: the wrapper has the communication hook \"%s\", and stage 2 reduces buckets itself; use "
