@@ -1,5 +1,5 @@
 /* A rank is killed or freezes while all train, at any moment, with each thing that data-parallel training can have:
- * parameters that go unused, accumulation, communication hooks, ranks without data, virtual ranks, SyncBatchNorm,
+ * parameters that go unused, sparse gradients, accumulation, communication hooks, ranks without data, virtual ranks, SyncBatchNorm,
  * averaged parameters, sharded optimizers, sharded modules. The others learn who it was within a bounded time, in an
  * error of the call that they are in; the next call fails, too; and all that they have is freed. TT_STORM_FEATURE=PART
  * plays those alone whose name has this in it. */
@@ -12,7 +12,7 @@
 
 #include <tutti/tutti.h>
 
-enum { IN = 48, HIDDEN = 96, OUT = 40, BATCH = 4, BUCKET_BYTES = 8192, VIRTUAL_A_RANK = 2 };
+enum { IN = 48, HIDDEN = 96, OUT = 40, BATCH = 4, BUCKET_BYTES = 8192, ROWS = 3000, VIRTUAL_A_RANK = 2 };
 
 typedef struct feature feature;
 
@@ -37,6 +37,7 @@ typedef struct job {
     tt_model_averager *averager;
     int64_t step;
     int left, epoch; /* batches of the epoch, with a join */
+    bool reads_rows; /* the model's inputs are numbers of rows */
 } job;
 
 struct feature {
@@ -90,6 +91,18 @@ static tt_status begin_plain(job *j) { return wrap(j); }
 static tt_status begin_hook(job *j) {
     tt_status status = wrap(j);
     return status ? status : j->scene->feature->set_hook(j->ddp);
+}
+
+static tt_status begin_sparse(job *j) {
+    tt_manual_seed(1);
+    j->reads_rows = true;
+    j->model = tt_nn_sequential(tt_nn_embedding(ROWS, IN, .sparse = true), tt_nn_linear(IN, OUT));
+    j->ddp = tt_ddp(j->model, j->group, .bucket_cap_bytes = BUCKET_BYTES);
+    if (!j->ddp)
+        return tt_last_status();
+    j->optimizer = tt_sgd(tt_module_parameters(j->ddp), 0.01);
+    CHECK(j->optimizer);
+    return TT_OK;
 }
 
 static tt_status begin_step_in_backward(job *j) {
@@ -207,7 +220,7 @@ static tt_status begin_post_local(job *j) {
 
 static tt_status pass(const job *j) {
     TT_AUTO_SCOPE;
-    tt_tensor *x = tt_randn(TT_SHAPE(BATCH, IN), NULL);
+    tt_tensor *x = j->reads_rows ? tt_randint(0, ROWS, TT_SHAPE(BATCH, IN), NULL) : tt_randn(TT_SHAPE(BATCH, IN), NULL);
     return tt_backward(tt_mean(tt_module_forward(j->ddp ? j->ddp : j->model, x)));
 }
 
@@ -333,6 +346,8 @@ static const feature features[] = {
     {"PowerSGD hook", begin_hook, plain_step, set_power},
     {"PowerSGD hook, accumulation", begin_hook, accumulating_step, set_power},
     {"a user's hook in stages", begin_hook, unused_step, set_staged},
+    {"sparse gradients", begin_sparse, plain_step, NULL},
+    {"sparse gradients, accumulation", begin_sparse, accumulating_step, NULL},
     {"step in backward", begin_step_in_backward, step_in_backward, NULL},
     {"join", begin_join, joined_step, NULL},
     {"join by examples", begin_weighted_join, weighted_step, NULL},

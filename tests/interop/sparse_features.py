@@ -1,8 +1,11 @@
-"""sparse_features.c in PyTorch: sparse_features.py FOLDER writes FOLDER/torch.NAME.0."""
+"""sparse_features.c in PyTorch: sparse_features.py FOLDER writes FOLDER/torch.NAME.RANK. Started by `tutti run`."""
+import contextlib
 import sys
 
 import torch
+import torch.distributed as dist
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 STEPS, ROWS, COLUMNS, OUT, BATCH, LENGTH, PADDING = 50, 200, 16, 4, 8, 6, 11
 
@@ -34,14 +37,18 @@ def train(name, out):
     table = nn.Embedding(ROWS, COLUMNS, padding_idx=padding, sparse=True)
     head = nn.Linear(COLUMNS, OUT)
     rows, whole = kind(list(table.parameters()), **options), torch.optim.SGD(head.parameters(), lr=0.1)
-    torch.manual_seed(1000)
+    rank, wrapped, model = dist.get_rank(), dist.get_world_size() > 1, nn.Sequential(table, head)
+    if wrapped:
+        model = DistributedDataParallel(model)
+    torch.manual_seed(1000 + rank)
     for step in range(STEPS):
         rows.zero_grad(set_to_none=True)
         whole.zero_grad(set_to_none=True)
-        for number in range(step * passes, (step + 1) * passes):
+        for number in range(passes):
             y = torch.randn(BATCH, LENGTH, OUT)
-            loss = nn.functional.mse_loss(head(table(rows_read(number))), y)
-            loss.backward()
+            with model.no_sync() if wrapped and number < passes - 1 else contextlib.nullcontext():
+                loss = nn.functional.mse_loss(model(rows_read(step * passes + 13 * rank + number)), y)
+                loss.backward()
             print(f"loss {loss.item():.9g}", file=out)
         assert table.weight.grad.is_sparse
         rows.step()
@@ -54,6 +61,8 @@ def train(name, out):
 
 
 if __name__ == "__main__":
+    dist.init_process_group("gloo")
     for feature in FEATURES:
-        with open(f"{sys.argv[1]}/torch.{feature}.0", "w", encoding="ascii") as file:
+        with open(f"{sys.argv[1]}/torch.{feature}.{dist.get_rank()}", "w", encoding="ascii") as file:
             train(feature, file)
+    dist.destroy_process_group()
