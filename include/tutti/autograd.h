@@ -35,7 +35,7 @@ TT_API tt_tensor *tt_grad(const tt_tensor *x);
  * has one, tt_grad() is NULL. Rows that several calls or passes read are added in the order in which these gave theirs,
  * with the bits of a gradient of the whole.
  * Such gradients are for tt_sgd() without momentum and weight decay, tt_adagrad() without weight decay and
- * tt_sparse_adam(), in one process: tt_ddp() and all that shards parameters refuse their leaves. tt_clip_grad_norm_(),
+ * tt_sparse_adam(). tt_ddp() averages them; all that shards parameters refuses their leaves. tt_clip_grad_norm_(),
  * tt_clip_grad_value_() and tt_grad_scaler take them as any others. A pass that gives x a gradient of both kinds fails
  * (TT_ERR_UNSUPPORTED), as does one that gives it rows while it has a gradient of the whole, and the reverse.
  * PyTorch: x.grad.coalesce().indices() and .values(), of nn.Embedding(sparse=True). */

@@ -212,6 +212,17 @@ TT_API tt_module *tt_ddp_with(const tt_ddp_args *args, size_t size);
  * that is none in the module, or a parameter in both; TT_ERR_UNSUPPORTED with .virtual_ranks. */
 #define TT_NAMES(...) ((const char *const[]){__VA_ARGS__, NULL})
 
+/* ---- sparse gradients
+ *
+ * A parameter that is given gradients of some of its rows, as the weight of tt_nn_embedding(.sparse = true) is
+ * (tt_sparse_grad_values(), autograd.h), is averaged when the buckets are: each rank tells how many rows it has, in one
+ * call for all such parameters, and gathers the rows of all, in two calls for each that any rank has used. What comes
+ * is again a gradient of some rows: those that any rank gave. It is added up in the order of ranks, with the same bits
+ * on all of them; memory for it is that of all ranks' rows, never of the whole parameter. A rank that can't give its
+ * rows, for lack of memory, fails the step on all, by name. Communication hooks act on the other gradients.
+ * TT_ERR_UNSUPPORTED, by the parameter's name: .virtual_ranks, tt_post_local_sgd(), tt_zero_optimizer().
+ * PyTorch: DistributedDataParallel with nn.Embedding(sparse=True). */
+
 /* ---- virtual ranks: the same bits at any world size
  *
  * With .virtual_ranks = V a step is made of V shards, which are what V ranks with a batch each would do. Rank r of W

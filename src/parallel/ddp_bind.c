@@ -77,9 +77,8 @@ static tt_status select_trainable(tt__ddp *d, const tt_named_tensors *all, tt_re
                             all->names[i], tt_device_name(tt_tensor_device(x)));
         d->slots[*count] = (tt__ddp_slot){.owner = d, .index = *count, .parameter = x, .sparse = x->sparse_grad};
         delayed[*count] = d->slots[*count].delayed = tt__ddp_is_named(d->delayed, all->names[i]);
-        params[(*count)++] = (tt_reducer_param){.name = all->names[i],
-                                                .count = x->sparse_grad ? 0 : tt_tensor_numel(x),
-                                                .dtype = tt_tensor_dtype(x)};
+        params[(*count)++] = (tt_reducer_param){
+            .name = all->names[i], .count = x->sparse_grad ? 0 : tt_tensor_numel(x), .dtype = tt_tensor_dtype(x)};
     }
     return TT_OK;
 }

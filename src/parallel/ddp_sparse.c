@@ -101,7 +101,7 @@ static void end_exchange(rows_exchange *e) {
 }
 
 /* This rank's share of an average; see ddp_presence.c. */
-static double share_of(const tt__ddp *d) {
+static double share_of_rank(const tt__ddp *d) {
     const tt__ddp_presence *p = d->presence;
     double weight = p && p->nominal ? (double)p->examples / (double)p->nominal : 1;
     return weight / tt_get_world_size(d->group);
@@ -113,7 +113,7 @@ static tt_status prepare_rows(rows_exchange *e) {
         const tt__ddp_slot *s = e->slots[k];
         tt_tensor *values = s->gives ? tt_sparse_grad_values(s->parameter) : NULL;
         e->own[1 + k] = values ? tt_tensor_size(values, 0) : 0;
-        if (values && !tt_scale_(values, share_of(e->d)))
+        if (values && !tt_scale_(values, share_of_rank(e->d)))
             return tt_last_status();
     }
     return TT_OK;
@@ -125,8 +125,8 @@ static tt_status tell_counts(rows_exchange *e, tt_status own) {
     tt__error_save(&saved);
     const int64_t each = 1 + (int64_t)e->count;
     e->own[0] = own ? ROWS_FAILED : ROWS_FINE;
-    tt_status status = tt_all_gather_with(TT_ARGS(tt_all_gather_args, e->d->group, e->own, e->told, each, TT_I64,
-                                                  .file = rows_site));
+    tt_status status =
+        tt_all_gather_with(TT_ARGS(tt_all_gather_args, e->d->group, e->own, e->told, each, TT_I64, .file = rows_site));
     if (own) {
         tt__error_restore(&saved);
         return own;

@@ -341,8 +341,8 @@ static void passes_refuse(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_as_whole),  cmocka_unit_test(rows_of_all),      cmocka_unit_test(unused_tables),
-        cmocka_unit_test(hooks),          cmocka_unit_test(all_ranks_refuse), cmocka_unit_test(ignored_tables),
+        cmocka_unit_test(same_as_whole), cmocka_unit_test(rows_of_all),      cmocka_unit_test(unused_tables),
+        cmocka_unit_test(hooks),         cmocka_unit_test(all_ranks_refuse), cmocka_unit_test(ignored_tables),
         cmocka_unit_test(passes_refuse),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,8 +1,8 @@
 /* A rank is killed or freezes while all train, at any moment, with each thing that data-parallel training can have:
- * parameters that go unused, sparse gradients, accumulation, communication hooks, ranks without data, virtual ranks, SyncBatchNorm,
- * averaged parameters, sharded optimizers, sharded modules. The others learn who it was within a bounded time, in an
- * error of the call that they are in; the next call fails, too; and all that they have is freed. TT_STORM_FEATURE=PART
- * plays those alone whose name has this in it. */
+ * parameters that go unused, sparse gradients, accumulation, communication hooks, ranks without data, virtual ranks,
+ * SyncBatchNorm, averaged parameters, sharded optimizers, sharded modules. The others learn who it was within a bounded
+ * time, in an error of the call that they are in; the next call fails, too; and all that they have is freed.
+ * TT_STORM_FEATURE=PART plays those alone whose name has this in it. */
 #include "support/blow.h"
 #include "support/inject.h"
 #include "support/leftovers.h"
