@@ -4,15 +4,14 @@
  * Both models are trained in the same processes, a step of each in turn: what the machine does meanwhile hits both. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/parse.h"
 #include "cli/bench.h"
 #include "cli/bench_models.h"
+#include "cli/bench_zero_memory.h"
 #include "cli/cli.h"
 #include "cli/spawn.h"
-#include "optim/optimizer.h"
 
 #include <tutti/tutti.h>
 
@@ -21,7 +20,7 @@ typedef struct zero_side {
     tt_module *model, *ddp;
     tt_optimizer *optimizer;
     double *ms;
-    double state_mb; /* what the tensors of its state have */
+    tt__bench_memory memory;
 } zero_side;
 
 typedef struct zero_trial {
@@ -56,9 +55,10 @@ const tt__command tt__bench_zero = {
         "Train a model with DDP and AdamW, and with a sharded AdamW, a step of each in turn, and print one "
         "JSON object:\n"
         " {\"bench\":\"zero\",\"model\":\"gpt\",\"world\":4,\"stage\":1,\"ddp_ms\":..,\"zero_ms\":..,\"ratio\":..,\n"
+        "  \"ddp_params_mb\":..,\"zero_params_mb\":..,\"ddp_grads_mb\":..,\"zero_grads_mb\":..,\n"
         "  \"ddp_state_mb\":..,\"zero_state_mb\":..}\n"
-        "Times are medians, ratio that of the pairs' ratios; state_mb is what the tensors of the optimizer's state "
-        "have on rank 0.",
+        "Times are medians, ratio that of the pairs' ratios. The rest is rank 0's memory between two steps: pages of "
+        "parameters and of gradients that are there, and what the tensors of the optimizer's state have.",
     .flags = zero_flags,
     .notes = "OMP_NUM_THREADS is 1 a rank unless it is set.",
     .run = zero_main,
@@ -152,13 +152,7 @@ static tt_status timed_step(const zero_trial *t, const zero_side *s, double *ms)
 
 static tt_status first_step(const zero_trial *t, zero_side *s) {
     tt_status status = backward_of(t, s);
-    status = status ? status : tt_optimizer_step(s->optimizer);
-    const tt_named_tensors *state = status ? NULL : tt__optim_own_state_dict(s->optimizer);
-    for (int64_t i = 0; state && i < state->count; i++)
-        if (!strncmp(state->names[i], "state.", 6))
-            s->state_mb += (double)tt_tensor_numel(state->tensors[i]) *
-                           (double)tt_dtype_size(tt_tensor_dtype(state->tensors[i])) / (1 << 20);
-    return state ? TT_OK : tt_last_status();
+    return status ? status : tt_optimizer_step(s->optimizer);
 }
 
 static tt_status zero_measure(zero_trial *t) {
@@ -171,7 +165,8 @@ static tt_status zero_measure(zero_trial *t) {
         status = timed_step(t, &t->plain, &t->plain.ms[i]);
         status = status ? status : timed_step(t, &t->sharded, &t->sharded.ms[i]);
     }
-    return status;
+    status = status ? status : tt__bench_zero_memory(t->plain.ddp, t->plain.optimizer, &t->plain.memory);
+    return status ? status : tt__bench_zero_memory(t->sharded.ddp, t->sharded.optimizer, &t->sharded.memory);
 }
 
 static double median_of(double *values, int64_t n) {
@@ -186,9 +181,12 @@ static tt_status zero_print(const zero_trial *t) {
     for (int64_t i = 0; i < t->steps; i++)
         ratios[i] = t->sharded.ms[i] / t->plain.ms[i];
     printf("{\"bench\":\"zero\",\"model\":\"%s\",\"world\":%d,\"stage\":%d,\"ddp_ms\":%.4f,\"zero_ms\":%.4f,"
-           "\"ratio\":%.4f,\"ddp_state_mb\":%.3f,\"zero_state_mb\":%.3f}\n",
+           "\"ratio\":%.4f,\"ddp_params_mb\":%.3f,\"zero_params_mb\":%.3f,\"ddp_grads_mb\":%.3f,"
+           "\"zero_grads_mb\":%.3f,\"ddp_state_mb\":%.3f,\"zero_state_mb\":%.3f}\n",
            t->kind->name, tt_get_world_size(t->world), (int)t->stage, median_of(t->plain.ms, t->steps),
-           median_of(t->sharded.ms, t->steps), median_of(ratios, t->steps), t->plain.state_mb, t->sharded.state_mb);
+           median_of(t->sharded.ms, t->steps), median_of(ratios, t->steps), t->plain.memory.params_mb,
+           t->sharded.memory.params_mb, t->plain.memory.grads_mb, t->sharded.memory.grads_mb, t->plain.memory.state_mb,
+           t->sharded.memory.state_mb);
     free(ratios);
     return TT_OK;
 }
