@@ -17,7 +17,8 @@ typedef struct feature {
     int passes;                            /* a step, of which only the last averages */
     const int *missing;                    /* steps that each rank has less; NULL: none */
     bool divide_by_present;
-    bool in_backward; /* the optimizer steps there */
+    bool in_backward;              /* the optimizer steps there */
+    const char *ignored, *delayed; /* a layer that each rank has by itself; one that is averaged last */
 } feature;
 
 static unsigned both(int pass, int rank) { return (void)pass, (void)rank, LEFT | RIGHT; }
@@ -27,16 +28,18 @@ static unsigned by_pass(int pass, int rank) { return (void)rank, (unsigned)(pass
 static const int few[] = {0, 5, 1}, first_few[] = {4, 0, 5};
 
 static const feature features[] = {
-    {"averaging", both, 1, NULL, false, false},
-    {"parameters that some ranks leave out", by_rank, 1, NULL, false, false},
-    {"parameters that all ranks leave out", by_pass, 1, NULL, false, false},
-    {"no_sync", both, 3, NULL, false, false},
-    {"no_sync, and parameters that some ranks leave out", by_rank, 3, NULL, false, false},
-    {"join", both, 1, few, false, false},
-    {"join, of which rank 0 ends early", both, 1, first_few, false, false},
-    {"join, divided by the ranks that have data", both, 1, few, true, false},
-    {"step in backward", both, 1, NULL, false, true},
-    {"step in backward, and no_sync", both, 3, NULL, false, true},
+    {"averaging", both, 1, NULL, false, false, NULL, NULL},
+    {"parameters that some ranks leave out", by_rank, 1, NULL, false, false, NULL, NULL},
+    {"parameters that all ranks leave out", by_pass, 1, NULL, false, false, NULL, NULL},
+    {"no_sync", both, 3, NULL, false, false, NULL, NULL},
+    {"no_sync, and parameters that some ranks leave out", by_rank, 3, NULL, false, false, NULL, NULL},
+    {"join", both, 1, few, false, false, NULL, NULL},
+    {"join, of which rank 0 ends early", both, 1, first_few, false, false, NULL, NULL},
+    {"join, divided by the ranks that have data", both, 1, few, true, false, NULL, NULL},
+    {"step in backward", both, 1, NULL, false, true, NULL, NULL},
+    {"step in backward, and no_sync", both, 3, NULL, false, true, NULL, NULL},
+    {"a layer in .ignored", both, 1, NULL, false, false, "right", NULL},
+    {"a layer in .delay_all_reduce", both, 1, NULL, false, false, NULL, "right"},
 };
 
 static unsigned heads;
@@ -113,7 +116,9 @@ static void play(const feature *f, tt_group *world, const char *folder) {
     snprintf(path, sizeof path, "%s/tutti.%s.%d", folder, f->name, rank);
     FILE *out = fopen(path, "w");
     tt_manual_seed(0);
-    tt_module *model = make_branches(), *ddp = tt_ddp(model, world);
+    tt_module *model = make_branches();
+    tt_module *ddp = tt_ddp(model, world, .ignored = f->ignored ? TT_NAMES(f->ignored) : NULL,
+                            .delay_all_reduce = f->delayed ? TT_NAMES(f->delayed) : NULL);
     tt_optimizer *sgd = tt_sgd(tt_module_parameters(ddp), 0.05, .momentum = 0.9);
     if (!out || !sgd)
         exit(1);

@@ -26,6 +26,7 @@ def by_pass(a_pass, _):
 FEW, FIRST_FEW = (0, 5, 1), (4, 0, 5)
 
 IN_BACKWARD = ("step in backward", "step in backward, and no_sync")
+IGNORED, DELAYED = "a layer in .ignored", "a layer in .delay_all_reduce"
 
 # NAME: heads, passes a step, steps that each rank has less, divided by the world size
 FEATURES = {
@@ -37,9 +38,11 @@ FEATURES = {
     "join": (both, 1, FEW, True),
     "join, of which rank 0 ends early": (both, 1, FIRST_FEW, True),
     "join, divided by the ranks that have data": (both, 1, FEW, False),
+    IGNORED: (both, 1, None, True),
 }
 if not torch.__version__.startswith("1."):  # whose distributed optimizers can't be imported by Python 3.11
     FEATURES |= {IN_BACKWARD[0]: (both, 1, None, True), IN_BACKWARD[1]: (both, 3, None, True)}
+    FEATURES[DELAYED] = (both, 1, None, True)  # 1.13 knows no such parameters
 
 
 class Branches(nn.Module):
@@ -58,11 +61,21 @@ class Branches(nn.Module):
         return y
 
 
+def wrapped(name):
+    module, options = Branches(), {}
+    right = [(key, x) for key, x in module.named_parameters() if key.startswith("right.")]
+    if name == IGNORED:
+        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(module, [key for key, _ in right])
+    if name == DELAYED:
+        options = {"delay_all_reduce_named_params": right, "param_to_hook_all_reduce": module.stem.weight}
+    return DistributedDataParallel(module, find_unused_parameters=True, **options)  # idle is left out always
+
+
 def train(name, out):
     rank = dist.get_rank()
     heads, passes, missing, by_world = FEATURES[name]
     torch.manual_seed(0)
-    ddp = DistributedDataParallel(Branches(), find_unused_parameters=True)  # idle is left out always
+    ddp = wrapped(name)
     options = {"lr": 0.05, "momentum": 0.9}
     if name in IN_BACKWARD:  # _apply_optimizer_in_backward() wants a CUDA stream
         ddp._register_fused_optim(torch.optim.SGD, **options)
@@ -70,7 +83,7 @@ def train(name, out):
     torch.manual_seed(1000 + rank)
     with (ddp.join(divide_by_initial_world_size=by_world) if missing else contextlib.nullcontext()):
         for step in range(STEPS - (missing[rank] if missing else 0)):
-            sgd.zero_grad(set_to_none=True)
+            sgd.zero_grad(set_to_none=name != DELAYED)  # whose gradients must stay in the wrapper's buffer
             for i in range(passes):
                 with ddp.no_sync() if i + 1 < passes else contextlib.nullcontext():
                     x, y = torch.randn(BATCH, IN), torch.randn(BATCH, OUT)
