@@ -104,15 +104,15 @@ typedef struct tt_trainer_run_args {
     int64_t max_steps;   /* end after this many optimizer steps since then at the latest; 0: no limit */
     int64_t accumulate;  /* batches whose gradients are averaged for one step; 0 = 1 */
     /* train as this many ranks would, to the bit, on as many as there are or fewer: tt_ddp() has it. The loader's
-     * sampler is one of tt_distributed_sampler() with the same number and without .exact, each step takes a batch of
-     * all of them, and .accumulate stays 1. 0: not */
+     * sampler is one of tt_distributed_sampler() with the same number and without .exact, and each step takes
+     * .accumulate batches of each of them, one virtual rank's after the other's. 0: not */
     int virtual_ranks;
     size_t bucket_cap_bytes; /* of gradients: tt_ddp() has it; not with .elastic */
     double clip_norm;        /* tt_clip_grad_norm_(); 0: not */
     double clip_value;       /* tt_clip_grad_value_(); 0: not */
     uint64_t step_seed;      /* tt_manual_seed() before each step, from this, the rank and the step's number: what the
-                                 model draws (dropout) resumes to the bit. With .virtual_ranks before each batch, from
-                                 its virtual rank. 0: the generator is left alone */
+                                 model draws (dropout) resumes to the bit. With .virtual_ranks before each one's first
+                                 batch of a step, from that virtual rank. 0: the generator is left alone */
     tt_dtype autocast;      /* forward pass and loss, also of evaluations, run under TT_AUTOCAST() of TT_BF16 or TT_F16;
                              TT_F32: not */
     tt_grad_scaler *scaler; /* scales the loss, unscales before clipping; a step that it skips updates no averages and

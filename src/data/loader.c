@@ -121,6 +121,7 @@ int64_t tt__loader_examples(const tt_loader *loader, int64_t n) {
 
 static tt_status loader_init(tt_loader *loader, const tt_loader_new_args *a) {
     loader->dataset = tt__dataset_hold(a->dataset);
+    loader->wanted_in_a_row = loader->in_a_row = 1;
     loader->collate = a->collate;
     loader->collate_user = a->collate_user;
     TT__TRY(choose_batches(loader, a));
@@ -251,6 +252,7 @@ static tt_status begin_epoch(tt_loader *loader) {
     loader->epoch = loader->sampler->epoch_said ? loader->sampler->epoch : loader->epochs;
     loader->epochs++;
     loader->share = loader->sampler->now;
+    loader->in_a_row = loader->wanted_in_a_row;
     loader->examples = tt__loader_examples(loader, loader->share);
     loader->begun = true;
     return TT_OK;

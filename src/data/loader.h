@@ -35,17 +35,19 @@ struct tt_loader {
     tt_collate_fn collate; /* or NULL */
     void *collate_user;
     bool drop_last;
-    int64_t examples; /* of this epoch, without what drop_last leaves out */
-    bool begun;       /* an epoch is under way */
-    int64_t epochs;   /* begun */
-    int64_t epoch;    /* in which transforms draw: the sampler's, if it was told one, else how many began before */
-    int64_t at;       /* the next one for the caller */
-    int64_t lent;     /* batches that the caller has had */
-    int64_t share;    /* indices of this epoch, with what drop_last leaves out */
-    int64_t given;    /* the next one that no job has */
-    int64_t *order;   /* (size of the sampler) the examples that this epoch visits */
-    int64_t *sizes;   /* (batches of the sampler) of a batch sampler of the program's own; else NULL */
-    int64_t batch;    /* how many batches have jobs */
+    int64_t wanted_in_a_row; /* of virtual ranks: batches of each before the next one's, in epochs to come, */
+    int64_t in_a_row;        /* and in the one under way */
+    int64_t examples;        /* of this epoch, without what drop_last leaves out */
+    bool begun;              /* an epoch is under way */
+    int64_t epochs;          /* begun */
+    int64_t epoch;  /* in which transforms draw: the sampler's, if it was told one, else how many began before */
+    int64_t at;     /* the next one for the caller */
+    int64_t lent;   /* batches that the caller has had */
+    int64_t share;  /* indices of this epoch, with what drop_last leaves out */
+    int64_t given;  /* the next one that no job has */
+    int64_t *order; /* (size of the sampler) the examples that this epoch visits */
+    int64_t *sizes; /* (batches of the sampler) of a batch sampler of the program's own; else NULL */
+    int64_t batch;  /* how many batches have jobs */
     tt__normalization how;
     tt__batches batches;
     int64_t readers, jobs;
@@ -70,6 +72,10 @@ int64_t tt__shard_batch(const tt_loader *loader, int64_t batch, int64_t *at);
 /* How many examples of all shares have been visited in the epoch under way: a batch counts when all shares have had
  * theirs of its round. */
 int64_t tt__shard_position(const tt_loader *loader);
+
+/* Have each share give so many batches before the next one does, from the next epoch on; the last round of an epoch may
+ * have fewer. With more than one, shares must be equal (no .exact). */
+void tt__shard_in_a_row(tt_loader *loader, int64_t batches);
 
 /* Return how many of an epoch's n examples come in batches. */
 int64_t tt__loader_examples(const tt_loader *loader, int64_t n);

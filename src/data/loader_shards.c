@@ -1,5 +1,6 @@
 /* Batches of virtual ranks: the shares of a loader's order (distributed_sampler.c) give one in turn, first the first
- * batch of each, then the second of each. Share i of n indices has one more than the others if i < n mod shares. */
+ * batch of each, then the second of each; or several in a row, first the first k of each, then the next k of each.
+ * Share i of n indices has one more than the others if i < n mod shares. */
 #include "data/loader.h"
 
 /* Examples of share i that come in batches. */
@@ -28,9 +29,21 @@ int64_t tt__shard_batches(const tt_loader *loader, int64_t n) {
     return batches;
 }
 
-/* The first shares alone may have a batch more, so that the last round is theirs. */
+void tt__shard_in_a_row(tt_loader *loader, int64_t batches) { loader->wanted_in_a_row = batches; }
+
+/* Return which share's it is; *round := how many of that share come before it. With one in a row the first shares alone
+ * may have a batch more, so that the last round is theirs. */
+static int64_t share_of_batch(const tt_loader *loader, int64_t batch, int64_t *round) {
+    const int64_t shards = loader->sampler->shards, most = loader->in_a_row;
+    const int64_t group = batch / (shards * most), place = batch - group * shards * most;
+    const int64_t left = tt__shard_batches(loader, loader->share) / shards - group * most;
+    const int64_t row = most == 1 || left >= most ? most : left;
+    *round = group * most + place % row;
+    return place / row;
+}
+
 int64_t tt__shard_batch(const tt_loader *loader, int64_t batch, int64_t *at) {
-    int64_t shard = batch % loader->sampler->shards, done = batch / loader->sampler->shards * loader->batch_size;
+    int64_t round, shard = share_of_batch(loader, batch, &round), done = round * loader->batch_size;
     int64_t left = share_length(loader, loader->share, shard) - done;
     *at = share_begin(loader, loader->share, shard) + done;
     return left < loader->batch_size ? left : loader->batch_size;

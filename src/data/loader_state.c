@@ -213,6 +213,7 @@ static tt_status resume_epoch(tt_loader *loader, const loader_parts *parts) {
     loader->batch = parts->batch;
     loader->lent = 0;
     loader->share = s->now;
+    loader->in_a_row = loader->wanted_in_a_row;
     loader->examples = tt__loader_examples(loader, s->now);
     loader->begun = true;
     return TT_OK;

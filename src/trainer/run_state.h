@@ -16,7 +16,8 @@ struct tt_trainer {
     tt_progress progress;         /* epoch: completed ones */
     int64_t batches;              /* of this rank, in an epoch */
     int64_t steps;                /* in an epoch */
-    int64_t parts;                /* batches a step: .accumulate, or the virtual ranks of this rank */
+    int64_t shards;               /* virtual ranks of this rank; 1 without */
+    int64_t parts;                /* batches a step: .accumulate of each of them */
     bool has_eval;                /* some rank has something to evaluate on */
     bool evaluating;
     bool best_due; /* the last evaluation was the best, and is to be saved */

@@ -187,11 +187,13 @@ static tt_status check_shares(const tt_trainer *t) {
 
 tt_status tt__trainer_count_batches(tt_trainer *t) {
     t->batches = tt_loader_batches(t->a.loader);
-    t->parts = t->a.accumulate;
+    t->shards = 1;
     if (t->a.virtual_ranks) {
         TT__TRY(check_shares(t));
-        t->parts = t->a.loader->sampler->shards;
+        t->shards = t->a.loader->sampler->shards;
+        tt__shard_in_a_row(t->a.loader, t->a.accumulate);
     }
+    t->parts = t->shards * t->a.accumulate;
     t->steps = t->batches / t->parts + (t->batches % t->parts > 0);
     return TT_OK;
 }

@@ -15,8 +15,8 @@ static tt_status add_loss(tt_trainer *t, double loss, int64_t examples) {
     return tt__means_add(&t->epoch_means, "loss", loss, (double)examples);
 }
 
-/* Forward and backward of a batch, one of `parts` of a step. The loss is looked at when all ranks have come through
- * backward: nobody waits for long in tt__trainer_agree_on_end(). */
+/* Forward and backward of a batch, one of `parts` of a step, or of a virtual rank's share of it. The loss is looked at
+ * when all ranks have come through backward: nobody waits for long in tt__trainer_agree_on_end(). */
 static tt_status train_batch(tt_trainer *t, const tt_batch *b, int64_t parts) {
     TT_AUTO_SCOPE;
     double value;
@@ -74,16 +74,15 @@ static int64_t parts_of_step(const tt_trainer *t) {
     return left < t->parts ? left : t->parts;
 }
 
-/* Draw the same in this step on this rank, or in this batch of a virtual rank, whatever was drawn before (splitmix64's
- * increments keep seeds apart). */
-static void seed_part(const tt_trainer *t, int64_t part) {
+/* Draw the same in this step on this rank, or virtual rank (the `shard`th of this rank), whatever was drawn before
+ * (splitmix64's increments keep seeds apart). */
+static void seed_step(const tt_trainer *t, int64_t shard) {
     int ranks = t->world, rank = t->rank;
     if (t->a.virtual_ranks) {
         ranks = t->a.virtual_ranks;
         tt_ddp_shards(t->ddp, &rank);
-        rank += (int)part;
-    } else if (part > 0)
-        return;
+        rank += (int)shard;
+    }
     uint64_t number = (uint64_t)t->progress.step * (uint64_t)ranks + (uint64_t)rank;
     if (t->a.step_seed)
         tt_manual_seed(t->a.step_seed + number * 0x9e3779b97f4a7c15u);
@@ -102,14 +101,15 @@ static tt_status take_batch(tt_trainer *t, tt_batch *b) {
 static tt_status trainer_step(tt_trainer *t) {
     tt_batch b;
     bool bad = false;
-    int64_t parts = parts_of_step(t), samples = 0;
+    int64_t parts = parts_of_step(t), each = parts / t->shards, samples = 0;
     tt_optimizer_zero_grad(t->a.optimizer);
     for (int64_t i = 0; i < parts; i++, t->batch++) {
-        seed_part(t, i);
+        if (i % each == 0)
+            seed_step(t, i / each);
         TT__TRY(take_batch(t, &b));
-        if (t->ddp && !t->a.virtual_ranks)
-            TT__TRY(tt_ddp_set_sync(t->ddp, i + 1 == parts)); /* one exchange a step */
-        TT__TRY(train_batch(t, &b, t->a.virtual_ranks ? 1 : parts));
+        if (t->ddp)
+            TT__TRY(tt_ddp_set_sync(t->ddp, (i + 1) % each == 0)); /* one exchange a step; with it a shard ends */
+        TT__TRY(train_batch(t, &b, each));
         bad = bad || !isfinite(t->last_loss);
         samples += b.size;
     }

@@ -2,6 +2,7 @@
 #include "base/args.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "data/loader.h"
 #include "trainer/run_state.h"
 
 #include <inttypes.h>
@@ -45,11 +46,8 @@ static tt_status check_run_numbers(const tt_trainer_run_args *a) {
         return tt__fail(TT_ERR_INVALID, "%s: expected .group or .elastic, which has groups of its own, got both", who);
     if (a->averager && !a->group)
         return tt__fail(TT_ERR_INVALID, "%s: .averager needs .group", who);
-    if (a->virtual_ranks < 0 || (a->virtual_ranks && a->accumulate > 1))
-        return tt__fail(TT_ERR_INVALID,
-                        "%s: expected .virtual_ranks of at least 0, and without .accumulate, as each of them has a "
-                        "batch in a step: got %d, and %" PRId64,
-                        who, a->virtual_ranks, a->accumulate);
+    if (a->virtual_ranks < 0)
+        return tt__fail(TT_ERR_INVALID, "%s: expected .virtual_ranks of at least 0, got %d", who, a->virtual_ranks);
     if (a->virtual_ranks && !a->group && !a->elastic)
         return tt__fail(TT_ERR_INVALID, "%s: .virtual_ranks needs .group or .elastic, if of one rank", who);
     if (a->virtual_ranks && a->averager)
@@ -187,6 +185,8 @@ static void give_result(const tt_trainer *t) {
 }
 
 static void end_run(tt_trainer *t) {
+    if (t->a.virtual_ranks && t->a.loader)
+        tt__shard_in_a_row(t->a.loader, 1);
     tt__stop_signals_end(&t->signals);
     tt__trainer_end_elastic(t);
     tt_module_free(t->ddp);

@@ -44,14 +44,14 @@ def expect(same, ranks, *arguments, **how):
         fail(f"{ranks} ranks, {arguments}, {how}: expected {same}, got {got}")
 
 
-def kill_and_resume(same, model, before, after, **how):
+def kill_and_resume(same, model, before, after, *options, **how):
     """Killed in the step behind a checkpoint's, inside an epoch."""
     if os.path.exists("checkpoint"):
         os.remove("checkpoint")
-    done = launch(before, model, "checkpoint=checkpoint", "every=2", "die=5", **how)
+    done = launch(before, model, *options, "checkpoint=checkpoint", "every=2", "die=5", **how)
     if not done.returncode or not os.path.exists("checkpoint"):
         fail(f"{model}: expected {before} ranks to end in step 6, with a checkpoint of step 4: {done.stderr}")
-    got, _ = train(after, model, "resume=checkpoint", **how)
+    got, _ = train(after, model, *options, "resume=checkpoint", **how)
     if got != same[0]:
         fail(f"{model}: killed on {before} ranks, resumed on {after}, {how}: expected {same[0]}, got {got}")
 
@@ -86,14 +86,26 @@ def some_ways(model, same, backends):
     kill_and_resume(same, model, 2, 4, transport="tcp")
 
 
-def is_what_that_many_ranks_get(model):
+def is_what_that_many_ranks_get(model, *options):
     """The definition: V ranks without the option."""
-    same = train(4, model, "virtual=0")
-    expect(same, 4, model, "virtual=4")
+    same = train(4, model, *options, "virtual=0")
+    expect(same, 4, model, *options, "virtual=4")
     for ranks in [1, 2, 3]:
-        got, _ = train(ranks, model, "virtual=4")
+        got, _ = train(ranks, model, *options, "virtual=4")
         if got != same[0]:
-            fail(f"{model}: 4 virtual ranks on {ranks}: expected the bits of 4 ranks")
+            fail(f"{model}, {options}: 4 virtual ranks on {ranks}: expected the bits of 4 ranks")
+
+
+def accumulates(model):
+    """Steps of two batches of each virtual rank; the epoch's last one has one."""
+    options = "accumulate=2", "batch=1", "examples=151"
+    same = train(1, model, *options)
+    expect(same, 2, model, *options, "workers=1")
+    kill_and_resume(same, model, 3, 2, *options)
+    if not SANITIZED:
+        expect(same, 3, model, *options, transport="tcp")
+        kill_and_resume(same, model, 1, 4, *options)
+        is_what_that_many_ranks_get(model, *options)
 
 
 def differing_ranks_are_told():
@@ -115,6 +127,7 @@ def main():
             (all_ways if LONG else some_ways)(model, same, backends)
             if LONG or name == "convnet":
                 is_what_that_many_ranks_get(model)
+                accumulates(model)
             print(f"ok: {name} {same[0]}")
         differing_ranks_are_told()
         os.chdir("/")

@@ -12,7 +12,7 @@
 
 typedef struct Options {
     const char *model, *backend, *save, *checkpoint, *resume;
-    int64_t real, virtual_ranks, batch, examples, epochs, cap, every, die, workers, cost;
+    int64_t real, virtual_ranks, batch, accumulate, examples, epochs, cap, every, die, workers, cost;
 } Options;
 
 typedef struct Run {
@@ -39,6 +39,7 @@ static bool read_option(Options *o, const char *argument) {
         {"real", NULL, &o->real},
         {"virtual", NULL, &o->virtual_ranks},
         {"batch", NULL, &o->batch},
+        {"accumulate", NULL, &o->accumulate},
         {"examples", NULL, &o->examples},
         {"epochs", NULL, &o->epochs},
         {"cap", NULL, &o->cap},
@@ -144,11 +145,11 @@ static tt_status set_up(Run *r) {
 static tt_status train(Run *r) {
     const Options *o = &r->o;
     tt_trainer_result result;
-    tt_status status =
-        tt_trainer_run(r->model, r->optimizer, r->loader, step, .user = r, .group = r->world, .sampler = r->sampler,
-                       .virtual_ranks = (int)o->virtual_ranks, .bucket_cap_bytes = (size_t)o->cap, .epochs = o->epochs,
-                       .step_seed = 11, .clip_norm = strcmp(o->model, "gpt") ? 0 : 1, .checkpoint = o->checkpoint,
-                       .save_every_steps = o->every, .resume = o->resume, .result = &result);
+    tt_status status = tt_trainer_run(
+        r->model, r->optimizer, r->loader, step, .user = r, .group = r->world, .sampler = r->sampler,
+        .virtual_ranks = (int)o->virtual_ranks, .bucket_cap_bytes = (size_t)o->cap, .epochs = o->epochs,
+        .accumulate = o->accumulate, .step_seed = 11, .clip_norm = strcmp(o->model, "gpt") ? 0 : 1,
+        .checkpoint = o->checkpoint, .save_every_steps = o->every, .resume = o->resume, .result = &result);
     if (status || tt_get_rank(r->world) != 0)
         return status;
     printf("loss %a\n", result.loss);
