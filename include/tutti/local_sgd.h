@@ -122,7 +122,9 @@ TT_API TT_NODISCARD tt_status tt_diloco_with(const tt_diloco_args *args, size_t 
 /* After each step of the optimizer, on all ranks: counts it, and averages if that is due. Then it is collective and
  * blocks; else it is neither. Errors: TT_ERR_INVALID NULL; TT_ERR_STATE a parameter that has another type or shape than
  * when the averager was made, or an averaging that failed before; those of a collective, after which some parameters
- * may be averaged and others not. PyTorch: ModelAverager.average_parameters(), PostLocalSGDOptimizer.step(). */
+ * may be averaged and others not. Where one rank alone fails, or hears of a failure in a group of its own (levels,
+ * subgroups), it aborts the averager's groups: the others get TT_ERR_ABORTED with its error, at once or in their next
+ * call on such a group. PyTorch: ModelAverager.average_parameters(), PostLocalSGDOptimizer.step(). */
 TT_API TT_NODISCARD tt_status tt_model_averager_step(tt_model_averager *averager);
 
 /* Average over all ranks now (DiLoCo: an outer step), and count nothing: at the end of training, or before an

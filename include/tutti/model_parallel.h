@@ -41,10 +41,11 @@ typedef struct tt_send_activation_args {
  * be added to a loss, or to others of its kind, so that one pass does all.
  *   tt_tensor *sent = tt_send_activation(h, group, 1);
  * A large x may still be on its way when the call returns, if the peer does not take it for a tenth of a second; x must
- * not be changed until its gradient has come. Without a gradient it waits until
- * the peer has taken x, which may be changed then: of two ranks that send each other such tensors one receives first.
- * Memory: a result that is never walked keeps, until the group is
- * destroyed, as much as x takes, for the gradient that may still come: send what needs none under TT_NO_GRAD.
+ * not be changed until its gradient has come. Without a gradient it waits until the peer has taken x, which may be
+ * changed then. So where two ranks send each other such tensors, large ones, before either receives, both wait until
+ * TT_ERR_TIMEOUT, as with PyTorch's send and recv: let one of them receive first.
+ * Memory: a result that is never walked keeps, until the group is destroyed, as much as x takes, for the gradient that
+ * may still come: send what needs none under TT_NO_GRAD.
  * NULL: TT_ERR_INVALID group, peer or tag; those of tt_send(). In backward: those of tt_recv(), which name what was
  * waited for; TT_ERR_TIMEOUT, too, where the peer has run no backward pass that reaches what it received. */
 TT_API tt_tensor *tt_send_activation_with(const tt_send_activation_args *args, size_t size);

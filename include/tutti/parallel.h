@@ -186,7 +186,10 @@ typedef struct tt_ddp_args {
  * evaluated on several ranks takes rank 0's first, by tt_tensor_broadcast() of tt_module_buffers(), as tt_trainer_run()
  * does. NULL on failure: TT_ERR_MISMATCH names the first parameter or buffer whose name or shape differs, and the rank;
  * TT_ERR_INVALID no parameter; TT_ERR_UNSUPPORTED a parameter whose type can't be averaged; TT_ERR_STATE the module, or
- * a part of it, is wrapped already; and those of a collective.
+ * a part of it, is wrapped already; and those of a collective. A call that one rank alone refuses is TT_ERR_MISMATCH on
+ * the others, with its error.
+ * A backward pass that fails on one rank alone (an operator, a hook, no memory) aborts the group: the others get
+ * TT_ERR_ABORTED with that rank and its error, and all destroy the group.
  * Parameters that take no part in a pass need no flag, and may be others on each rank and in each pass: what one rank
  * leaves out counts as its gradient from earlier, or zero, and receives the average; what all leave out keeps the
  * gradient that it has, or none. They keep nothing else waiting, unless the pass goes through tt_recompute() or

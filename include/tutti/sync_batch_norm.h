@@ -38,7 +38,9 @@ typedef struct tt_nn_sync_batch_norm_args {
  * tt_nn_batch_norm2d(), or no group; and those of a collective.
  * Errors of the forward in training mode, beside those of tt_batch_norm() and of collectives: TT_ERR_INVALID fewer than
  * two elements a channel over all ranks (on all ranks); TT_ERR_PEER names a rank that could not find its batch's mean.
- * An x that one rank alone refuses, or has no memory for, keeps the others waiting until their timeout. */
+ * Where one rank alone refuses its x, or has no memory for it, the others get TT_ERR_PEER, which names it, and the
+ * layers stay usable. Where it fails behind that, or in backward, they get TT_ERR_ABORTED in the layers' next call,
+ * with its error. */
 TT_API tt_module *tt_nn_sync_batch_norm_with(const tt_nn_sync_batch_norm_args *args, size_t size);
 
 /* Make every BatchNorm1d and BatchNorm2d of a tree, also its root, a SyncBatchNorm; those that are one get a new group.

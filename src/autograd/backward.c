@@ -11,6 +11,7 @@
  * threads may walk records that share leaves. */
 #include "autograd/anomaly.h"
 #include "autograd/engine.h"
+#include "autograd/failed_pass.h"
 #include "autograd/grad.h"
 #include "autograd/leaf.h"
 #include "autograd/reach.h"
@@ -42,6 +43,7 @@ typedef struct pass {
     end_call *end_calls;  /* of the outermost */
     bool retain, defers;
     bool walked; /* no node runs any more */
+    bool found;  /* what it reaches is known */
 } pass;
 
 static _Thread_local pass *current;
@@ -356,6 +358,8 @@ static tt_status run_pass(pass *p, tt_status (*body)(pass *p, void *user), void 
     p->walked = true;
     if (!p->outer)
         status = run_end_calls(p, status);
+    if (status && !p->outer && !capturing) /* of captured ones the pass around them hears */
+        tt__pass_failed(p->found ? p->reach : NULL);
     current = p->outer;
     tt_no_grad_end(no_grad);
     return status;
@@ -418,6 +422,7 @@ static tt_status start_at_leaf(pass *p, const tt_tensor *y, tt_tensor *gradient)
 static tt_status first_pass(pass *p, void *user) {
     const tt_backward_args *a = user;
     TT__TRY(tt__reach_from(p->reach, a->y));
+    p->found = true;
     choose_leaves(p->reach, a);
     tt_tensor *gradient = a->gradient ? tt__tensor_ref((tt_tensor *)a->gradient) : ones_like(a->y);
     if (!gradient)
@@ -533,7 +538,7 @@ tt_status tt_backward_deferred(tt_deferred_backward *deferred) {
         return tt__fail(TT_ERR_INVALID, "tt_backward_deferred: nothing was deferred: it is NULL");
     if (in_hook)
         return tt__fail(TT_ERR_STATE, "tt_backward_deferred: called from inside a hook of tt_backward");
-    pass p = {.reach = &deferred->reach, .part = TT__LATER, .retain = deferred->retain};
+    pass p = {.reach = &deferred->reach, .part = TT__LATER, .retain = deferred->retain, .found = true};
     tt_status status = run_pass(&p, second_pass, NULL);
     tt__reach_free(&deferred->reach); /* a second call finds nothing to do */
     return status;

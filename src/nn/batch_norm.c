@@ -38,19 +38,29 @@ static const char *dims_text(const batch_norm *b) {
     return b->kind ? "at least 2" : b->least_dims == 4 ? "4" : "2 or 3";
 }
 
-tt_tensor *tt__batch_norm_forward(tt_module *self, tt_tensor *x) {
-    const batch_norm *b = tt_module_user(self);
+/* Check x, and count the batch. */
+static tt_status batch_norm_begin(const batch_norm *b, const tt_tensor *x, bool counts) {
     int dims = tt_tensor_dim(x);
     if (dims < b->least_dims || dims > b->most_dims)
         return tt__tensor_fail(TT_ERR_SHAPE, "%s: expected x of %s dimensions, got x %s", b->who, dims_text(b),
-                               TT__DESCRIBE(x));
-    bool training = tt_module_training(self);
+                               TT__DESCRIBE(x)),
+               TT_ERR_SHAPE;
     if (b->kind && tt_tensor_size(x, 1) != b->features)
         return tt__tensor_fail(TT_ERR_SHAPE, "%s: expected x (N, %lld, ...), got x %s", b->who, (long long)b->features,
-                               TT__DESCRIBE(x));
+                               TT__DESCRIBE(x)),
+               TT_ERR_SHAPE;
+    return counts && b->batches ? batch_norm_count(b) : TT_OK;
+}
+
+tt_tensor *tt__batch_norm_forward(tt_module *self, tt_tensor *x) {
+    const batch_norm *b = tt_module_user(self);
+    bool training = tt_module_training(self);
     const bool keeps = !training || tt__replica_of_thread().index == 0; /* one of several replicas does */
-    if (training && keeps && b->batches && batch_norm_count(b))
+    if (batch_norm_begin(b, x, training && keeps)) {
+        if (training && b->kind)
+            b->kind->refused(b->kind_user, b->features);
         return NULL;
+    }
     const tt_batch_norm_args args = {.x = x,
                                      .running_mean = keeps ? b->running_mean : NULL,
                                      .running_var = keeps ? b->running_var : NULL,
@@ -75,6 +85,11 @@ void tt__batch_norm_destroy(tt_module *self) {
 
 static const tt_module_class batch_norm1d_class = TT__BATCH_NORM_CLASS("BatchNorm1d");
 static const tt_module_class batch_norm2d_class = TT__BATCH_NORM_CLASS("BatchNorm2d");
+
+int64_t tt__batch_norm_features(const tt_module *module) {
+    const batch_norm *b = tt_module_user(module);
+    return b->features;
+}
 
 bool tt__is_batch_norm(const tt_module *module) { return module->cls.destroy == tt__batch_norm_destroy; }
 

@@ -12,6 +12,7 @@
 #include "nn/module.h"
 #include "parallel/ddp_names.h"
 #include "parallel/ddp_shards.h"
+#include "reducer/text_agreement.h"
 #include "tensor/tensor.h"
 
 /* ---- forward ---- */
@@ -78,16 +79,22 @@ static const tt_module_class ddp_class =
     TT_MODULE_CLASS(.name = "DistributedDataParallel", .forward = ddp_forward, .forward_many = ddp_forward_many,
                     .destroy = ddp_destroy, .wrapped = ddp_wrapped);
 
+static tt_status check_ddp_module(tt_module *module) {
+    if (!module)
+        return tt__fail_argument("tt_ddp: the module is NULL");
+    if (tt__module_class(module) == &ddp_class)
+        return tt__fail(TT_ERR_INVALID, "tt_ddp: the module is already wrapped");
+    return TT_OK;
+}
+
 tt_module *tt__ddp_make(const tt_ddp_args *args) {
-    if (!args->module) {
-        tt__fail_argument("tt_ddp: the module is NULL");
+    const tt__joint_call call = tt__joint_call_begin(args->group, DDP_SITE);
+    tt_status refused = check_ddp_module(args->module);
+    tt__ddp *d = refused ? NULL : calloc(1, sizeof *d);
+    if (!refused && !d)
+        refused = tt__fail(TT_ERR_MEMORY, "%s: no memory for the wrapper", DDP_SITE);
+    if (tt__joint_call_end(&call, refused))
         return NULL;
-    }
-    if (tt__module_class(args->module) == &ddp_class)
-        return tt__fail_null(TT_ERR_INVALID, "tt_ddp: the module is already wrapped");
-    tt__ddp *d = calloc(1, sizeof *d);
-    if (!d)
-        return tt__fail_null(TT_ERR_MEMORY, "%s: no memory for the wrapper", DDP_SITE);
     d->module = args->module;
     d->bucket_cap_bytes = args->bucket_cap_bytes;
     d->broadcast_buffers = !args->no_broadcast_buffers;
@@ -97,15 +104,18 @@ tt_module *tt__ddp_make(const tt_ddp_args *args) {
     if (!status && args->group)
         status = tt__ddp_attach(d, args->group, true);
     tt_module *wrapper = status ? NULL : tt__module_new(&ddp_class, d);
-    if (!wrapper)
+    if (!wrapper) {
+        tt_ignore(tt__joint_call_end(&call, tt_last_status())); /* before what takes all ranks to release */
         ddp_release(d);
+    }
     return wrapper;
 }
 
 tt_status tt__ddp_bind(tt_module *wrapper, tt_group *group) {
     tt__ddp *d = tt_module_user(wrapper);
     tt__ddp_detach(d);
-    tt_status status = group ? tt__ddp_attach(d, group, false) : TT_OK;
+    const tt__joint_call call = tt__joint_call_begin(group, DDP_SITE);
+    tt_status status = tt__joint_call_end(&call, group ? tt__ddp_attach(d, group, false) : TT_OK);
     if (status)
         tt__ddp_detach(d);
     return status;
@@ -171,8 +181,10 @@ tt_status tt_ddp_register_comm_hook_with(const tt_ddp_register_comm_hook_args *g
     tt_ddp_register_comm_hook_args a;
     TT__ARGS_COPY(a, given, size);
     tt__ddp *d = tt__ddp_of(a.ddp);
+    const tt__joint_call call = tt__joint_call_begin(d ? d->group : NULL, "tt_reducer_set_comm_hook");
     tt_status status = d ? tt__ddp_set_hook(d, &a)
                          : tt__fail(TT_ERR_INVALID, "tt_ddp_register_comm_hook: expected a wrapper that tt_ddp() made");
+    status = tt__joint_call_end(&call, status);
     if (status && a.destroy) {
         tt__saved_error saved;
         tt__error_save(&saved);

@@ -137,6 +137,7 @@ void tt__ddp_detach(tt__ddp *d) {
         d->watcher->detached(d->watcher_user);
     d->watcher = NULL;
     tt__ddp_end_stepper(d);
+    tt__unwatch_passes(&d->passes);
     for (size_t i = 0; i < d->attached; i++) {
         tt_tensor *x = d->slots[i].parameter;
         tt__leaf_remove_hook(x, tt__ddp_on_gradient, &d->slots[i]);
@@ -178,5 +179,7 @@ tt_status tt__ddp_attach(tt__ddp *d, tt_group *group, bool take) {
     TT__TRY(make_reducer(d, &count));
     TT__TRY(attach_slots(d, count));
     TT__TRY(tt__ddp_attach_shards(d));
-    return tt__ddp_use_hook(d);
+    TT__TRY(tt__ddp_use_hook(d));
+    tt__watch_passes(&d->passes, tt__ddp_pass_failed, d);
+    return TT_OK;
 }

@@ -95,7 +95,22 @@ static tt_status on_pass_end(void *user, tt_status pass) {
         tt__reducer_abandon(d->reducer, status);
         return status;
     }
-    return waits ? TT_OK : finish_step(d); /* or the second part of the pass does (tt_backward_deferred()) */
+    if (waits) /* for the second part of the pass (tt_backward_deferred()) */
+        return TT_OK;
+    status = finish_step(d);
+    d->told = status != TT_OK; /* what fails behind the last bucket keeps nobody waiting */
+    return status;
+}
+
+/* Before it gave the first gradient, maybe. A pass that averages nothing keeps nobody waiting. */
+void tt__ddp_pass_failed(void *user, const tt__reach *reach) {
+    tt__ddp *d = user;
+    bool reaches = !reach, told = d->told;
+    d->told = false;
+    for (size_t i = 0; i < d->attached && !reaches; i++)
+        reaches = tt__reach_leaf(reach, d->slots[i].parameter) != NULL;
+    if (reaches && d->sync && !told)
+        tt__reducer_abandon(d->reducer, tt_last_status());
 }
 
 tt_status tt__ddp_on_gradient(tt_tensor *x, void *user) {

@@ -2,6 +2,7 @@
 #ifndef TT_PARALLEL_DDP_STATE_H
 #define TT_PARALLEL_DDP_STATE_H
 
+#include "autograd/failed_pass.h"
 #include "reducer/reducer.h"
 
 #include <tutti/nn.h>
@@ -72,11 +73,16 @@ struct tt__ddp {
     const tt__ddp_watcher *watcher;    /* or NULL */
     void *watcher_user;
     tt__ddp_stepper *stepper; /* NULL: the program steps its optimizer */
-    tt_module **known_as;     /* where the wrapper is known by others, until it is freed; or NULL */
+    tt__pass_watcher passes;
+    bool told;            /* all ranks have come through the last buckets of the pass that fails now */
+    tt_module **known_as; /* where the wrapper is known by others, until it is freed; or NULL */
 };
 
 /* The name that errors of calls in wrapping and in a forward have instead of a file. */
 #define DDP_SITE "tt_ddp"
+
+/* ddp_pass.c: a pass has failed that may have been the wrapper's. */
+void tt__ddp_pass_failed(void *user, const tt__reach *reach);
 
 /* ddp_pass.c: note that a gradient is final. The hook of each parameter, with its slot. */
 tt_status tt__ddp_on_gradient(tt_tensor *x, void *user);

@@ -186,10 +186,10 @@ tt_status tt_init_device_mesh_with(const tt_init_device_mesh_args *args, size_t 
     *a.out = NULL;
     if (!a.group)
         return tt__fail(TT_ERR_INVALID, "%s: `group` is NULL", who);
+    const tt__joint_call call = tt__joint_call_begin(a.group, who);
     tt_mesh *mesh = mesh_new(a.group, a.timeout_ms);
-    if (!mesh)
-        return tt_last_status();
-    return mesh_done(a.out, mesh, fill_mesh(mesh, &a, &(making){who, a.timeout_ms, a.file, a.line}));
+    tt_status status = mesh ? fill_mesh(mesh, &a, &(making){who, a.timeout_ms, a.file, a.line}) : tt_last_status();
+    return mesh_done(a.out, mesh, tt__joint_call_end(&call, status));
 }
 
 /* By names, as one mesh may have two dimensions of one size, and in order, which numbers the ranks. */
@@ -218,8 +218,9 @@ tt_status tt_mesh_flatten(tt_mesh **out, const tt_mesh *mesh, const char *name) 
     *out = NULL;
     if (!mesh)
         return tt__fail_argument("%s: the mesh is NULL", who);
+    const tt__joint_call call = tt__joint_call_begin(mesh->root, who);
     if (!name || !*name)
-        return tt__fail(TT_ERR_INVALID, "%s: the new dimension has no name", who);
+        return tt__joint_call_end(&call, tt__fail(TT_ERR_INVALID, "%s: the new dimension has no name", who));
     axis joined = {.size = 1};
     for (int64_t d = 0; d < mesh->ndim; d++) {
         const axis *a = mesh->dims[d];
@@ -228,12 +229,10 @@ tt_status tt_mesh_flatten(tt_mesh **out, const tt_mesh *mesh, const char *name) 
         joined.offset += a->offset;
     }
     tt_mesh *flat = mesh_new(mesh->root, mesh->timeout_ms);
-    if (!flat)
-        return tt_last_status();
-    tt_status status = agree_to_flatten(mesh, who, name);
-    return mesh_done(out, flat,
-                     status ? status
-                            : add_axis(flat, name, &joined, &(making){.who = who, .timeout_ms = mesh->timeout_ms}));
+    tt_status status = flat ? agree_to_flatten(mesh, who, name) : tt_last_status();
+    if (!status)
+        status = add_axis(flat, name, &joined, &(making){.who = who, .timeout_ms = mesh->timeout_ms});
+    return mesh_done(out, flat, tt__joint_call_end(&call, status));
 }
 
 /* ---- looking ---- */

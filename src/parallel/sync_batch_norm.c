@@ -9,6 +9,7 @@
 #include "parallel/sync_batch_norm.h"
 
 #include "autograd/autocast.h"
+#include "autograd/failed_pass.h"
 #include "autograd/record.h"
 #include "base/args.h"
 #include "base/error.h"
@@ -26,11 +27,18 @@
 
 static const char who[] = "SyncBatchNorm";
 
+/* How far a forward has come: a failure on this rank alone is told in the exchange, or behind it by ending the
+ * group. */
+typedef enum sync_progress { NOT_EXCHANGED, EXCHANGING, EXCHANGED } sync_progress;
+
 /* The group of the layers that were made together: one reference each, and one each record. */
 typedef struct sync_ranks {
     tt_group *group;
     int world;
     _Atomic int refs;
+    double *parts; /* of all ranks, then this one's own: room for the widest layer */
+    sync_progress progress;
+    tt__pass_watcher passes;
 } sync_ranks;
 
 static sync_ranks *sync_ref(sync_ranks *r) {
@@ -42,7 +50,9 @@ static void sync_unref(void *user) {
     sync_ranks *r = user;
     if (atomic_fetch_sub(&r->refs, 1) > 1)
         return;
+    tt__unwatch_passes(&r->passes);
     tt_destroy_process_group(r->group);
+    free(r->parts);
     free(r);
 }
 
@@ -72,8 +82,7 @@ static tt_status sum_over_ranks(const sync_ranks *r, const tt_tensor *db, const 
 }
 
 /* Saved: x, mean, rstd, weight. */
-static tt_status sync_backward(tt_node *node) {
-    const sync_state *s = tt__state(node);
+static tt_status sync_gradients(tt_node *node, const sync_state *s) {
     tt__normed n = {tt__grad_of(node, 0), tt__saved(node, 0), tt__saved(node, 1), tt__saved(node, 2), NULL};
     if (!n.x || !n.mean || !n.rstd || (node->save[3].tensor && !(n.weight = tt__saved(node, 3))))
         return tt_last_status();
@@ -93,7 +102,26 @@ static tt_status sync_backward(tt_node *node) {
     return tt__grad_wanted(node, 2) ? tt__grad_give(node, 2, db) : TT_OK;
 }
 
+/* The others wait for this rank's sums. */
+static tt_status sync_backward(tt_node *node) {
+    const sync_state *s = tt__state(node);
+    tt_status status = sync_gradients(node, s);
+    if (status)
+        tt__abort_with_error(s->ranks->group);
+    return status;
+}
+
 static const tt__operator sync_op = {.name = who, .backward = sync_backward, .destroy = sync_state_destroy};
+
+/* Before it came to a layer of these ranks, maybe: which ones a record belongs to is not known any more. */
+static void sync_pass_failed(void *user, const tt__reach *reach) {
+    const sync_ranks *r = user;
+    bool reaches = !reach;
+    for (int64_t i = 0; reach && i < reach->node_count && !reaches; i++)
+        reaches = reach->nodes[i].node->op == &sync_op;
+    if (reaches)
+        tt__abort_with_error(r->group);
+}
 
 /* ---- forward ---- */
 
@@ -132,22 +160,36 @@ static void merge_channel(const double *parts, int world, int64_t channels, int6
     *var = squares / count;
 }
 
-/* Exchange the parts: *count, mean and rstd of all ranks' x. `parts` is room for world_size + 1 of them. */
-static tt_status exchange_parts(const sync_ranks *s, const tt_batch_norm_args *a, double *parts, tt_tensor *mean,
-                                tt_tensor *rstd, int64_t *count) {
-    int64_t channels = mean->numel;
-    double *own = parts + s->world * part_size(channels), eps = a->eps ? a->eps : 1e-5, total = 0, var;
+static double *own_moments_part(const sync_ranks *s, int64_t channels) {
+    return s->parts + s->world * part_size(channels);
+}
+
+static tt_status gather_parts(sync_ranks *s, int64_t channels) {
+    s->progress = EXCHANGING;
+    return tt_all_gather_with(TT_ARGS(tt_all_gather_args, .group = s->group, .send = own_moments_part(s, channels),
+                                      .recv = s->parts, .count = (int64_t)part_size(channels), .dtype = TT_F64,
+                                      .file = "the forward of a SyncBatchNorm"));
+}
+
+/* This rank has failed: tell the others, which exchange their parts, or will. */
+static void tell_of_failed_part(sync_ranks *s, int64_t channels) {
     tt__saved_error failure;
-    tt_status failed = own_moments(a, eps, mean, rstd, own);
+    double *own = own_moments_part(s, channels);
     tt__error_save(&failure);
-    if (failed) /* the others are told instead of kept waiting */
-        own[2 * channels] = -1;
-    tt_status gathered = tt_all_gather_with(TT_ARGS(tt_all_gather_args, .group = s->group, .send = own, .recv = parts,
-                                                    .count = (int64_t)part_size(channels), .dtype = TT_F64,
-                                                    .file = "the forward of a SyncBatchNorm"));
-    if (failed)
-        tt__error_restore(&failure);
-    TT__TRY(failed ? failed : gathered);
+    memset(own, 0, 2 * (size_t)channels * sizeof *own);
+    own[2 * channels] = -1;
+    tt_ignore(gather_parts(s, channels));
+    tt__error_restore(&failure);
+}
+
+/* Exchange the parts: *count, mean and rstd of all ranks' x. */
+static tt_status exchange_parts(sync_ranks *s, const tt_batch_norm_args *a, tt_tensor *mean, tt_tensor *rstd,
+                                int64_t *count) {
+    int64_t channels = mean->numel;
+    const double *parts = s->parts;
+    double eps = a->eps ? a->eps : 1e-5, total = 0, var;
+    TT__TRY(own_moments(a, eps, mean, rstd, own_moments_part(s, channels)));
+    TT__TRY(gather_parts(s, channels));
     for (int r = 0; r < s->world; r++) {
         double elements = parts[r * part_size(channels) + 2 * channels];
         if (elements < 0)
@@ -165,19 +207,16 @@ static tt_status exchange_parts(const sync_ranks *s, const tt_batch_norm_args *a
         ((double *)rstd->data)[c] = 1 / sqrt(var + eps);
     }
     *count = (int64_t)total;
+    s->progress = EXCHANGED;
     return TT_OK;
 }
 
 /* Find mean and rstd over all ranks, and move the running statistics towards them. */
-static tt_status sync_stats(const sync_ranks *s, const tt_batch_norm_args *a, tt_tensor *mean, tt_tensor *rstd,
+static tt_status sync_stats(sync_ranks *s, const tt_batch_norm_args *a, tt_tensor *mean, tt_tensor *rstd,
                             int64_t *count) {
-    double *parts = malloc((size_t)(s->world + 1) * part_size(mean->numel) * sizeof *parts);
-    tt_status status = parts ? exchange_parts(s, a, parts, mean, rstd, count)
-                             : tt__fail(TT_ERR_MEMORY, "%s: no memory for %lld channels of %d ranks", who,
-                                        (long long)mean->numel, s->world);
-    free(parts);
-    if (status || !a->running_mean)
-        return status;
+    TT__TRY(exchange_parts(s, a, mean, rstd, count));
+    if (!a->running_mean)
+        return TT_OK;
     return tt__batch_norm_running_(who, a->running_mean, a->running_var, mean, rstd, a->eps ? a->eps : 1e-5,
                                    a->momentum ? a->momentum : 0.1, *count);
 }
@@ -226,15 +265,7 @@ static tt_tensor *sync_run_wide(sync_ranks *s, tt_batch_norm_args a) {
     return made ? tt_to(sync_run(s, &a), dtype) : NULL;
 }
 
-static tt_tensor *sync_normalise(void *user, const tt_batch_norm_args *args) {
-    sync_ranks *s = user;
-    tt_batch_norm_args a = *args;
-    if (tt__replica_of_thread().count > 1)
-        return tt__tensor_fail(TT_ERR_UNSUPPORTED,
-                               "%s: the threads of tt_data_parallel() can't each meet the other ranks; use tt_ddp()",
-                               who);
-    if (s->world == 1)
-        return tt_batch_norm_with(args, offsetof(tt_batch_norm_args, tt_end));
+static tt_tensor *sync_run_any(sync_ranks *s, tt_batch_norm_args a) {
     if (!TT__AUTOCAST("tt_batch_norm", &a.x, &a.weight, &a.bias) ||
         !TT__CHECK_FLOATS(who, {"x", a.x}, {"weight", a.weight}, {"bias", a.bias}))
         return NULL;
@@ -244,24 +275,56 @@ static tt_tensor *sync_normalise(void *user, const tt_batch_norm_args *args) {
     return is_narrow(a.x) ? sync_run_wide(s, a) : sync_run(s, &a);
 }
 
+/* Does this thread have no other ranks to meet? */
+static bool sync_meets_nobody(const sync_ranks *s) { return s->world == 1 || tt__replica_of_thread().count > 1; }
+
+static void sync_refuse(void *user, int64_t features) {
+    sync_ranks *s = user;
+    if (!sync_meets_nobody(s))
+        tell_of_failed_part(s, features);
+}
+
+static tt_tensor *sync_normalise(void *user, const tt_batch_norm_args *args) {
+    sync_ranks *s = user;
+    if (tt__replica_of_thread().count > 1)
+        return tt__tensor_fail(TT_ERR_UNSUPPORTED,
+                               "%s: the threads of tt_data_parallel() can't each meet the other ranks; use tt_ddp()",
+                               who);
+    if (s->world == 1)
+        return tt_batch_norm_with(args, offsetof(tt_batch_norm_args, tt_end));
+    s->progress = NOT_EXCHANGED;
+    tt_tensor *y = sync_run_any(s, *args);
+    if (!y && s->progress == NOT_EXCHANGED)
+        tell_of_failed_part(s, args->x->shape.dim[1]);
+    else if (!y && s->progress == EXCHANGED)
+        tt__abort_with_error(s->group);
+    return y;
+}
+
 /* ---- layers ---- */
 
 static const tt_module_class sync_class = TT__BATCH_NORM_CLASS("SyncBatchNorm");
-static const tt__batch_norm_kind sync_kind = {.cls = &sync_class, .normalise = sync_normalise, .release = sync_unref};
+static const tt__batch_norm_kind sync_kind = {
+    .cls = &sync_class, .normalise = sync_normalise, .refused = sync_refuse, .release = sync_unref};
 
 /* Make the layers' own group, of all ranks of `group`, with one reference. Collective. */
-static sync_ranks *sync_ranks_new(tt_group *group, const char *caller) {
+static sync_ranks *sync_ranks_new(tt_group *group, const char *caller, int64_t widest) {
+    const int world = tt_get_world_size(group);
     sync_ranks *s = calloc(1, sizeof *s);
-    tt_status status = s ? TT_OK : TT_ERR_MEMORY;
-    if (s && tt_group_split_with(TT_ARGS(tt_group_split_args, .out = &s->group, .group = group, .color = 0,
-                                         .key = tt_get_rank(group), .file = caller))) {
+    double *parts = malloc((size_t)(world + 1) * part_size(widest) * sizeof *parts);
+    tt_status status = s && parts ? TT_OK : tt__fail(TT_ERR_MEMORY, "%s: no memory for a group", caller);
+    if (!status)
+        status = tt_group_split_with(TT_ARGS(tt_group_split_args, .out = &s->group, .group = group, .color = 0,
+                                             .key = tt_get_rank(group), .file = caller));
+    if (status) {
+        free(parts);
         free(s);
         return NULL;
     }
-    if (status)
-        return tt__fail_null(status, "%s: no memory for a group", caller);
-    s->world = tt_get_world_size(group);
+    s->world = world;
     s->refs = 1;
+    s->parts = parts;
+    tt__watch_passes(&s->passes, sync_pass_failed, s);
     return s;
 }
 
@@ -269,16 +332,6 @@ static sync_ranks *sync_ranks_new(tt_group *group, const char *caller) {
 static bool sync_is_place(const tt_named_modules *tree, int64_t i, bool all) {
     const tt_module *m = tt__module_unwrapped(tree->modules[i]);
     return tt__is_batch_norm(m) && (all || !strcmp(tt__module_class(m)->name, sync_class.name));
-}
-
-/* Tell the other ranks, which compare their layers now, of a call that is refused here: they get TT_ERR_MISMATCH. The
- * refusal stays the last error. Always NULL. */
-static tt_module *sync_refused(tt_group *group, const char *caller) {
-    tt__saved_error refusal;
-    tt__error_save(&refusal);
-    tt_ignore(tt__agree_on(group, caller, (const char *const[]){"a call that it refuses"}, 1));
-    tt__error_restore(&refusal);
-    return NULL;
 }
 
 /* Have all ranks the same batch norms? Collective. */
@@ -302,33 +355,41 @@ static tt_status sync_compare(tt_group *group, const char *caller, const tt_name
     return status;
 }
 
-static tt_module *sync_convert(tt_module *module, tt_group *group, const char *caller, bool all) {
-    const tt_named_modules *tree = tt_module_named_modules(module);
+static tt_status sync_convert_tree(tt_module *module, tt_group *group, const char *caller, bool all) {
     size_t places = 0;
+    int64_t widest = 0;
+    if (!module)
+        return tt__fail_argument("%s: the module is NULL", caller);
+    const tt_named_modules *tree = tt_module_named_modules(module);
     if (!tree)
-        return sync_refused(group, caller);
-    if (sync_compare(group, caller, tree, all, &places))
-        return NULL;
+        return tt_last_status();
+    TT__TRY(sync_compare(group, caller, tree, all, &places));
     if (!places)
-        return module;
-    sync_ranks *s = sync_ranks_new(group, caller);
+        return TT_OK;
+    for (int64_t i = 0; i < tree->count; i++)
+        if (sync_is_place(tree, i, all) && tt__batch_norm_features(tt__module_unwrapped(tree->modules[i])) > widest)
+            widest = tt__batch_norm_features(tt__module_unwrapped(tree->modules[i]));
+    sync_ranks *s = sync_ranks_new(group, caller, widest);
     if (!s)
-        return NULL;
+        return tt_last_status();
     for (int64_t i = 0; i < tree->count; i++)
         if (sync_is_place(tree, i, all))
             tt__batch_norm_become(tt__module_unwrapped(tree->modules[i]), &sync_kind, sync_ref(s));
     sync_unref(s);
-    return module;
+    return TT_OK;
+}
+
+static tt_module *sync_convert(tt_module *module, tt_group *group, const char *caller, bool all) {
+    const tt__joint_call call = tt__joint_call_begin(group, caller);
+    return tt__joint_call_end(&call, sync_convert_tree(module, group, caller, all)) ? NULL : module;
 }
 
 tt_module *tt_convert_sync_batchnorm(tt_module *module, tt_group *group) {
     static const char caller[] = "tt_convert_sync_batchnorm";
-    if (!module)
+    if (!group && !module)
         tt__fail_argument("%s: the module is NULL", caller);
-    if (!module)
-        return group ? sync_refused(group, caller) : NULL;
     if (!group)
-        return tt__fail_null(TT_ERR_INVALID, "%s: `group` is NULL", caller);
+        return !module ? NULL : tt__fail_null(TT_ERR_INVALID, "%s: `group` is NULL", caller);
     return sync_convert(module, group, caller, true);
 }
 
@@ -344,8 +405,6 @@ tt_module *tt_nn_sync_batch_norm_with(const tt_nn_sync_batch_norm_args *args, si
         return tt__fail_null(TT_ERR_INVALID, "%s: `group` is NULL", caller);
     tt_module *made = tt_nn_batch_norm2d(a.num_features, .momentum = a.momentum, .eps = a.eps, .no_affine = a.no_affine,
                                          .no_running_stats = a.no_running_stats, .dtype = a.dtype);
-    if (!made)
-        return sync_refused(a.group, caller);
     if (!sync_convert(made, a.group, caller, true)) {
         tt_module_free(made);
         return NULL;

@@ -56,16 +56,20 @@ static tt_status agree_on_join(const tt_join_new_args *a, const tt__ddp *d) {
     return status;
 }
 
+static tt_status begin_join(const tt_join_new_args *a, tt__ddp *d, tt_join **join) {
+    TT__TRY(check_join(a, d));
+    if (!(*join = calloc(1, sizeof **join)))
+        return tt__fail(TT_ERR_MEMORY, "tt_join_new: no memory");
+    return agree_on_join(a, d);
+}
+
 tt_join *tt_join_new_with(const tt_join_new_args *given, size_t size) {
     tt_join_new_args a;
     TT__ARGS_COPY(a, given, size);
     tt__ddp *d = tt__ddp_of(a.ddp);
-    if (check_join(&a, d))
-        return NULL;
-    tt_join *join = calloc(1, sizeof *join);
-    if (!join)
-        return tt__fail_null(TT_ERR_MEMORY, "tt_join_new: no memory");
-    if (agree_on_join(&a, d)) {
+    tt_join *join = NULL;
+    const tt__joint_call call = tt__joint_call_begin(d ? d->group : NULL, "tt_join_new");
+    if (tt__joint_call_end(&call, begin_join(&a, d, &join))) {
         free(join);
         return NULL;
     }

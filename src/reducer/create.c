@@ -118,7 +118,7 @@ static void end_reducer(tt_reducer *r) {
     tt__error_restore(&saved);
 }
 
-static tt_status build_reducer(const tt_reducer_new_args *args) {
+static tt_status build_reducer(const tt_reducer_new_args *args, const tt__joint_call *call) {
     tt_reducer *r = calloc(1, sizeof *r);
     if (!r)
         return fail_no_memory(args->count);
@@ -132,6 +132,7 @@ static tt_status build_reducer(const tt_reducer_new_args *args) {
     if (!status)
         status = tt__reducer_make_buckets(r);
     if (status) {
+        tt_ignore(tt__joint_call_end(call, status)); /* before what takes all ranks to free */
         end_reducer(r);
         return status;
     }
@@ -145,9 +146,11 @@ tt_status tt_reducer_new_with(const tt_reducer_new_args *given, size_t size) {
     if (!args.out)
         return tt__fail(TT_ERR_INVALID, "tt_reducer_new: `out` is NULL");
     *args.out = NULL;
-    TT__TRY(check_reducer_args(&args));
-    TT__TRY(compare_parameters(&args));
-    return build_reducer(&args);
+    const tt__joint_call call = tt__joint_call_begin(args.group, "tt_reducer_new");
+    tt_status status = check_reducer_args(&args);
+    if (!status)
+        status = compare_parameters(&args);
+    return tt__joint_call_end(&call, status ? status : build_reducer(&args, &call));
 }
 
 void tt_reducer_free(tt_reducer *r) {

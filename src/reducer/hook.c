@@ -112,7 +112,8 @@ static tt_status set_hook(const tt_reducer_set_comm_hook_args *a) {
 tt_status tt_reducer_set_comm_hook_with(const tt_reducer_set_comm_hook_args *given, size_t size) {
     tt_reducer_set_comm_hook_args a;
     TT__ARGS_COPY(a, given, size);
-    tt_status status = set_hook(&a);
+    const tt__joint_call call = tt__joint_call_begin(a.reducer ? a.reducer->group : NULL, set_name);
+    tt_status status = tt__joint_call_end(&call, set_hook(&a));
     if (a.destroy && (status || !a.hook)) {
         tt__saved_error saved;
         tt__error_save(&saved);

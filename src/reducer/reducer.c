@@ -2,9 +2,16 @@
 #include "reducer/reducer.h"
 
 #include "base/error.h"
+#include "reducer/text_agreement.h"
 
-/* Abandon the step: the group failed, or this rank left the step. Every later call fails. */
-static tt_status abandon_step(tt_reducer *r, tt_status status) { return r->broken = status; }
+/* Abandon the step: the group failed, or this rank left the step, in which its peers wait for it. Every later call
+ * fails. */
+static tt_status abandon_step(tt_reducer *r, tt_status status) {
+    if (r->hook && r->hook->told_over)
+        tt__abort_with_error(r->hook->told_over(r->hook_state));
+    tt__abort_with_error(r->group);
+    return r->broken = status;
+}
 
 void tt__reducer_abandon(tt_reducer *r, tt_status why) {
     if (!r->broken)

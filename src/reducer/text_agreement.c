@@ -5,6 +5,10 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/saved_error.h"
+#include "comm/group.h"
+
+#include <stdio.h>
 
 /* Join all texts, each with its NUL. */
 typedef struct summary {
@@ -40,13 +44,23 @@ static tt_status report_difference(const char *who, int rank, const char *theirs
                     text_at(theirs, at, their_size), text_at(zeros, at, zero_size));
 }
 
+/* How many agreements this thread has begun. */
+static _Thread_local uint64_t agreements_begun;
+
+/* Others wait in the agreement. */
+static tt_status no_memory_to_agree(tt_group *group, const char *who, int world) {
+    tt__fail(TT_ERR_MEMORY, "%s: no memory to compare with %d ranks", who, world);
+    tt__abort_with_error(group);
+    return TT_ERR_MEMORY;
+}
+
 /* Gather all ranks' texts, `width` bytes a rank, and report the first rank that differs. */
 static tt_status explain_difference(tt_group *group, const char *who, const char *const *texts, size_t count,
                                     const summary *summaries, int64_t width) {
     int world = tt_get_world_size(group);
     char *all = calloc(1, (size_t)world * (size_t)width + 1);
     if (!all)
-        return tt__fail(TT_ERR_MEMORY, "%s: no memory to compare with %d ranks", who, world);
+        return no_memory_to_agree(group, who, world);
     char *mine = all + (size_t)tt_get_rank(group) * (size_t)width, *to = mine;
     for (size_t i = 0; i < count; i++)
         to = stpcpy(to, texts[i]) + 1;
@@ -62,8 +76,9 @@ static tt_status explain_difference(tt_group *group, const char *who, const char
 tt_status tt__agree_on(tt_group *group, const char *who, const char *const *texts, size_t count) {
     int world = tt_get_world_size(group);
     summary mine = summarise_texts(texts, count), *all = calloc((size_t)world, sizeof *all);
+    agreements_begun++;
     if (!all)
-        return tt__fail(TT_ERR_MEMORY, "%s: no memory to compare with %d ranks", who, world);
+        return no_memory_to_agree(group, who, world);
     tt_status status =
         tt_all_gather_with(TT_ARGS(tt_all_gather_args, group, &mine, all, SUMMARY_WORDS, TT_I64, .file = who));
     int64_t width = 0;
@@ -75,5 +90,39 @@ tt_status tt__agree_on(tt_group *group, const char *who, const char *const *text
     if (!status && !same)
         status = explain_difference(group, who, texts, count, all, width);
     free(all);
+    return status;
+}
+
+/* ---- calls of all ranks */
+
+void tt__abort_with_error(tt_group *group) {
+    tt__saved_error failure;
+    if (!group || tt_get_world_size(group) == 1 || tt__group_has_ended(group)) /* in which its ranks know more */
+        return;
+    tt__error_save(&failure);
+    tt_group_abort(group, failure.text);
+    tt__error_restore(&failure);
+}
+
+tt__joint_call tt__joint_call_begin(tt_group *group, const char *who) {
+    return (tt__joint_call){.group = group, .who = who, .agreements = agreements_begun};
+}
+
+static void tell_refusal(const tt__joint_call *call) {
+    char text[64 + TT__ERROR_TEXT_SIZE];
+    tt__saved_error failure;
+    tt__error_save(&failure);
+    snprintf(text, sizeof text, "a call that it refuses: %s", failure.text);
+    tt_ignore(tt__agree_on(call->group, call->who, (const char *const[]){text}, 1));
+    tt__error_restore(&failure);
+}
+
+tt_status tt__joint_call_end(const tt__joint_call *call, tt_status status) {
+    if (!status || !call->group)
+        return status;
+    if (agreements_begun == call->agreements)
+        tell_refusal(call);
+    else if (status == TT_ERR_MEMORY)
+        tt__abort_with_error(call->group);
     return status;
 }

@@ -255,7 +255,9 @@ static void break_off(tt_group *group, int rank, void *user) {
     CHECK(backward(ddp) == TT_OK);
     refusing = rank == 1;
     tt_status status = backward(ddp);
-    CHECK(rank == 1 ? status == TT_ERR_INVALID : status == TT_ERR_MISMATCH || status == TT_ERR_PEER);
+    CHECK(status == (rank == 1 ? TT_ERR_INVALID : TT_ERR_ABORTED));
+    if (rank != 1)
+        CHECK_TEXT("rank 1 aborted the group: tt_item");
     refusing = false;
     CHECK(backward(ddp) == TT_ERR_STATE && strstr(tt_last_error(), "an earlier step failed"));
     tt_module_free(ddp);

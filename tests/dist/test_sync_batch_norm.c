@@ -394,6 +394,24 @@ static void give_too_little(tt_group *group, int rank, void *user) {
     tt_module_free(m);
 }
 
+/* One rank's x is of another number of channels: all hear of it, and the layer goes on. */
+static void give_other_channels(tt_group *group, int rank, void *user) {
+    (void)user;
+    TT_AUTO_SCOPE;
+    tt_module *m = tt_nn_sync_batch_norm(group, 4);
+    CHECK(!tt_module_forward(m, tt_ones(TT_SHAPE(2, rank == 1 ? 5 : 4), TT_F32)));
+    CHECK(tt_last_status() == (rank == 1 ? TT_ERR_SHAPE : TT_ERR_PEER));
+    CHECK_TEXT(rank == 1 ? "got x f32 (2, 5)" : "rank 1 could not find the mean of its batch");
+    tt_clear_error();
+    CHECK(tt_module_forward(m, tt_ones(TT_SHAPE(1, 4), TT_F32)));
+    tt_module_free(m);
+}
+
+static void channels_that_differ_are_an_error_on_all_ranks(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(3, give_other_channels, NULL), 0);
+}
+
 static void too_few_elements_are_an_error_on_all_ranks(void **state) {
     (void)state;
     assert_int_equal(run_ranks(3, give_too_little, NULL), 0);
@@ -438,6 +456,7 @@ int main(void) {
         cmocka_unit_test(norms_and_averages_need_no_common_order),
         cmocka_unit_test(layers_that_differ_between_ranks_are_named),
         cmocka_unit_test(too_few_elements_are_an_error_on_all_ranks),
+        cmocka_unit_test(channels_that_differ_are_an_error_on_all_ranks),
         cmocka_unit_test(the_others_learn_who_died),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

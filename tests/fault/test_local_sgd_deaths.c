@@ -150,11 +150,44 @@ static void who_waits_in_another_group_is_told(void **state) {
     with_ranks(4, stay_away, NULL);
 }
 
+/* ---- a rank whose parameter is not what it was: it stays, and the others hear of it all the same */
+
+static int change_shape(tt_store *store, int rank, int world, void *arg) {
+    static const char *const learned[] = {"learned/0", "learned/1", "learned/2", "learned/3"};
+    const kind *kind = arg;
+    job j = {.group = join_group(store, rank, world)};
+    begin_job(&j, *kind);
+    for (int i = 0; i < STEPS_BEFORE; i++)
+        CHECK_OK(train_step(&j));
+    if (rank == VICTIM)
+        CHECK_OK(tt_module_to(j.model, TT_F64));
+    int64_t begin = tt__now_ms();
+    tt_status status = tt_model_averager_average(j.averager);
+    CHECK(tt__now_ms() - begin < PATIENCE_MS / 2);
+    CHECK(status == (rank == VICTIM ? TT_ERR_STATE : TT_ERR_ABORTED));
+    CHECK_TEXT("was f32");
+    if (rank != VICTIM)
+        CHECK_TEXT("rank 2 aborted the group");
+    CHECK(tt_model_averager_step(j.averager) == TT_ERR_STATE);
+    tell_learned(store, rank, tt__now_ns());
+    CHECK_OK(tt_store_wait(store, learned, 4, PATIENCE_MS));
+    end_job(&j);
+    return 0;
+}
+
+static void a_changed_parameter_is_known_everywhere(void **state) {
+    (void)state;
+    for (kind kind = 0; kind < KINDS; kind++)
+        if (kind != POST_LOCAL) /* DDP keeps its parameters as they are */
+            with_ranks(WORLD, change_shape, &kind);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(killed_ranks_are_named),
         cmocka_unit_test(frozen_ranks_are_named),
         cmocka_unit_test(who_waits_in_another_group_is_told),
+        cmocka_unit_test(a_changed_parameter_is_known_everywhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

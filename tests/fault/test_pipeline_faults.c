@@ -400,6 +400,61 @@ static void a_missing_model_is_known_on_every_rank(void **state) {
     assert_int_equal(run_ranks(4, give_no_model, NULL), 0);
 }
 
+/* Where some ranks of a pipeline have no data group: who waits in one for a rank that has none hears of it from the
+ * ranks of its own pipeline. `user`: the ranks without, a bit each. */
+static void give_no_data_group(tt_group *group, int rank, void *user) {
+    const unsigned without = *(const unsigned *)user;
+    char who[64];
+    tt_pipeline *pipe = NULL;
+    replicas_of_two r = join_replicas(group, rank);
+    int64_t begin = tt__now_ms();
+    tt_status status = tt_pipeline_new(&pipe, r.own, r.model, 4, .data_group = without >> rank & 1 ? NULL : r.data);
+    CHECK(tt__now_ms() - begin < PATIENCE_MS / 2);
+    CHECK(!pipe && (status == TT_ERR_MISMATCH || status == TT_ERR_PEER));
+    const unsigned own = without >> (rank & 2) & 3, of_other = without >> (~rank & 2) & 3;
+    snprintf(who, sizeof who, "rank 1 has %s where rank 0 has %s",
+             (own ? own : of_other) == 2 ? "no data group" : "a data group",
+             (own ? own : of_other) == 2 ? "a data group" : "no data group");
+    CHECK_TEXT(who);
+    CHECK_OK(tt_barrier(group));
+    end_replicas(&r);
+}
+
+static void a_missing_data_group_is_known_on_every_rank(void **state) {
+    (void)state;
+    static const unsigned cases[] = {1 << 0, 1 << 1, 1 << 2, 1 << 3};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_int_equal(run_ranks(4, give_no_data_group, (void *)(uintptr_t)&cases[i]), 0);
+}
+
+/* Pipelines beside each other are cut alike, by what the first one has measured. */
+static void measure_beside_others(tt_group *group, int rank, void *user) {
+    (void)user;
+    TT_AUTO_SCOPE;
+    tt_pipeline *pipe = NULL;
+    replicas_of_two r = join_replicas(group, rank);
+    tt_module *model = make_model(5);
+    tt_tensor *sample = tt_randn(TT_SHAPE(2, FEATURES), NULL);
+    for (int i = 0; i < 5; i++) {
+        CHECK_OK(tt_pipeline_new(&pipe, r.own, model, 4, .sample = rank ? NULL : sample, .data_group = r.data));
+        int64_t parts = tt_pipeline_stage_parts(pipe, 0), first = parts;
+        CHECK_OK(tt_broadcast(group, &first, 1, TT_I64, 0));
+        CHECK(parts == first);
+        tt_pipeline_free(pipe);
+    }
+    CHECK(tt_pipeline_new(&pipe, r.own, model, 4, .sample = tt_randn(TT_SHAPE(2, rank ? FEATURES : 3), NULL),
+                          .data_group = r.data) != TT_OK);
+    CHECK_TEXT(rank ? "rank 0" : "measuring part 0");
+    CHECK_OK(tt_barrier(group));
+    tt_module_free(model);
+    end_replicas(&r);
+}
+
+static void replicas_are_cut_alike(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(4, measure_beside_others, NULL), 0);
+}
+
 /* One rank's stage fails in a step. It stays, and so do its groups, until all have learned of it. */
 static int fail_beside_others(tt_store *store, int rank, int world, void *arg) {
     static const char *const learned[] = {"learned/0", "learned/1", "learned/2", "learned/3"};
@@ -470,6 +525,8 @@ int main(void) {
         cmocka_unit_test(misfits_are_named_on_every_rank),
         cmocka_unit_test(replicas_that_differ_are_named_on_every_rank),
         cmocka_unit_test(a_missing_model_is_known_on_every_rank),
+        cmocka_unit_test(a_missing_data_group_is_known_on_every_rank),
+        cmocka_unit_test(replicas_are_cut_alike),
         cmocka_unit_test(a_failed_step_is_known_in_all_replicas),
         cmocka_unit_test(parts_stay_what_they_were),
         cmocka_unit_test(batches_that_do_not_fit_are_refused_everywhere),

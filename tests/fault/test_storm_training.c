@@ -29,7 +29,7 @@ typedef struct scene {
 typedef struct job {
     const scene *scene;
     tt_store *store;
-    tt_group *group;
+    tt_group *group, *subgroup;
     int rank, world;
     tt_module *model, *ddp;
     tt_optimizer *optimizer;
@@ -216,6 +216,14 @@ static tt_status begin_post_local(job *j) {
     return status ? status : tt_post_local_sgd(&j->averager, j->ddp, 3, 2, .no_local_averaging = true);
 }
 
+/* Gradients are averaged by pairs: the others hear of a failure when all average parameters. */
+static tt_status begin_post_local_pairs(job *j) {
+    tt_status status = wrap(j);
+    if (!status)
+        status = tt_group_split(&j->subgroup, j->group, j->rank / 2, 0);
+    return status ? status : tt_post_local_sgd(&j->averager, j->ddp, 1, 4, .subgroup = j->subgroup);
+}
+
 /* ---- steps */
 
 static tt_status pass(const job *j) {
@@ -364,6 +372,7 @@ static const feature features[] = {
     {"hierarchical averager", begin_hierarchical, averaged_step, NULL},
     {"DiLoCo", begin_diloco, averaged_step, NULL},
     {"post-local SGD", begin_post_local, averaged_step, NULL},
+    {"post-local SGD by pairs", begin_post_local_pairs, averaged_step, NULL},
 };
 enum { FEATURES = sizeof features / sizeof *features };
 
@@ -389,6 +398,7 @@ static void end_job(job *j) {
     tt_optimizer_free(j->optimizer);
     tt_module_free(j->ddp);
     tt_module_free(j->model);
+    tt_destroy_process_group(j->subgroup);
     tt_destroy_process_group(j->group);
 }
 
@@ -396,7 +406,8 @@ static void end_job(job *j) {
  * that averages with it. */
 static void check_error(const scene *scene, job *j, tt_status status) {
     char who[40];
-    bool told = scene->feature->begin == begin_hierarchical && status == TT_ERR_ABORTED;
+    bool in_parts = scene->feature->begin == begin_hierarchical || scene->feature->begin == begin_post_local_pairs;
+    bool told = in_parts && status == TT_ERR_ABORTED;
     snprintf(who, sizeof who, "rank %d (", scene->blow.victim);
     CHECK(status == TT_ERR_PEER || told);
     CHECK_TEXT(who);

@@ -417,6 +417,36 @@ static void leaves_from_elsewhere_get_the_same_sum(void **state) {
     tt_module_free(wrapped);
 }
 
+static tt_tensor *hiding_forward(tt_module *self, tt_tensor *x) {
+    return tt_module_recompute(tt_module_child(self, "inner"), x);
+}
+
+/* A leaf that a recomputed part uses without listing it: the sum is right, in whatever order. */
+static void leaves_that_recomputing_hides_get_the_same_sum(void **state) {
+    (void)state;
+    static const tt_module_class borrowing = TT_MODULE_CLASS(.name = "Borrowing", .forward = borrowing_forward);
+    static const tt_module_class hiding = TT_MODULE_CLASS(.name = "Hiding", .forward = hiding_forward);
+    TT_AUTO_SCOPE;
+    tt_tensor *factor = NULL;
+    int hooks = 0;
+    tt_manual_seed(8);
+    tt_module *inner = tt_nn_sequential(tt_nn_linear(16, 16), tt_module_new(&borrowing, &factor));
+    tt_module *hides = tt_module_new(&hiding, NULL);
+    assert_int_equal(tt_module_add_module(hides, "inner", inner), TT_OK);
+    tt_module *wrapped = tt_data_parallel(hides, .replicas = 4);
+    tt_tensor *x = tt_randn(TT_SHAPE(12, 16), NULL), *values = tt_randn(TT_SHAPE(16), NULL);
+    for (int round = 0; round < 20; round++) {
+        tt_tensor *whole = factor = tt_requires_grad_(tt_clone(values), true);
+        assert_int_equal(tt_backward(tt_sum(tt_module_forward(hides, x))), TT_OK);
+        factor = tt_requires_grad_(tt_clone(values), true);
+        assert_int_equal(tt_register_post_accumulate_grad_hook(factor, count_hook, &hooks), TT_OK);
+        assert_int_equal(tt_backward(tt_sum(tt_module_forward(wrapped, x))), TT_OK);
+        expect_near(tt_grad(factor), tt_grad(whole), 1e-5);
+        assert_int_equal(hooks, 4 * (round + 1)); /* one a replica, each with what came so far */
+    }
+    tt_module_free(wrapped);
+}
+
 /* ---- failures */
 
 /* Replica `*user` fails. */
@@ -545,6 +575,7 @@ int main(void) {
         cmocka_unit_test(frozen_parameters_and_bare_modules),
         cmocka_unit_test(autocast_is_the_callers),
         cmocka_unit_test(leaves_from_elsewhere_get_the_same_sum),
+        cmocka_unit_test(leaves_that_recomputing_hides_get_the_same_sum),
         cmocka_unit_test(a_replica_that_fails_is_named),
         cmocka_unit_test(wrong_wrappings_are_refused),
     };

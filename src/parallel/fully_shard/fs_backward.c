@@ -181,6 +181,16 @@ static tt_status enter_unit(tt__fs_unit *u) {
     return tt__fs_begin_next(u, -1);
 }
 
+/* Before it came to the first unit, maybe, so that nobody but this knows. */
+void tt__fs_pass_failed(void *user, const tt__reach *reach) {
+    tt__fs *fs = user;
+    bool reaches = !reach;
+    for (size_t i = 0; i < fs->count && !reaches; i++)
+        reaches = tt__reach_leaf(reach, fs->params[i].whole) != NULL;
+    if (reaches)
+        tt__fs_break(fs, tt_last_status());
+}
+
 typedef struct mark {
     tt__fs_handle *handle;
     size_t unit;

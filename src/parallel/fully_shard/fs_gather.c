@@ -2,10 +2,13 @@
 #include "autograd/engine.h"
 #include "base/saved_error.h"
 #include "parallel/fully_shard/fully_shard.h"
+#include "reducer/text_agreement.h"
 
 tt_status tt__fs_break(tt__fs *fs, tt_status status) {
-    if (!fs->broken)
+    if (!fs->broken) {
         fs->broken = status;
+        tt__abort_with_error(fs->group);
+    }
     return status;
 }
 

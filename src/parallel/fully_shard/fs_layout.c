@@ -304,6 +304,7 @@ void tt__fs_release(tt__fs *fs) {
     tt__error_save(&saved);
     if (fs->watcher)
         fs->watcher->detached(fs->watcher_user);
+    tt__unwatch_passes(&fs->passes);
     if (fs->handle)
         fs->handle->fs = NULL;
     tt__fs_handle_unref(fs->handle);

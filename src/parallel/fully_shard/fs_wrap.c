@@ -184,26 +184,34 @@ static tt_status build_fs(tt__fs *fs, const tt_fully_shard_args *args) {
     return hook_units(fs);
 }
 
+static tt_module *make_fs(const tt_fully_shard_args *a, const tt__joint_call *call) {
+    tt_status refused = a->module ? TT_OK : tt__fail_argument("%s: the module is NULL", FS_SITE);
+    tt__fs *fs = refused ? NULL : calloc(1, sizeof *fs);
+    if (!refused && !fs)
+        refused = tt__fail(TT_ERR_MEMORY, "%s: no memory for the wrapper", FS_SITE);
+    if (tt__joint_call_end(call, refused))
+        return NULL;
+    *fs = (tt__fs){.module = a->module,
+                   .rank = tt_get_rank(a->group),
+                   .world = tt_get_world_size(a->group),
+                   .keeps = a->keep_after_forward,
+                   .broadcasts = !a->no_broadcast_buffers};
+    tt__group_hold(fs->group = a->group);
+    tt_module *wrapper = build_fs(fs, a) ? NULL : tt__module_new(&fs_class, fs);
+    if (wrapper) {
+        tt__watch_passes(&fs->passes, tt__fs_pass_failed, fs);
+        return wrapper;
+    }
+    tt_ignore(tt__joint_call_end(call, tt_last_status())); /* before what takes all ranks to release */
+    tt__fs_release(fs);
+    return NULL;
+}
+
 tt_module *tt_fully_shard_with(const tt_fully_shard_args *given, size_t size) {
     tt_fully_shard_args a;
     TT__ARGS_COPY(a, given, size);
-    if (!a.module) {
-        tt__fail_argument("%s: the module is NULL", FS_SITE);
-        return NULL;
-    }
     if (!a.group)
         return tt__fail_null(TT_ERR_INVALID, "%s: `group` is NULL", FS_SITE);
-    tt__fs *fs = calloc(1, sizeof *fs);
-    if (!fs)
-        return tt__fail_null(TT_ERR_MEMORY, "%s: no memory for the wrapper", FS_SITE);
-    *fs = (tt__fs){.module = a.module,
-                   .rank = tt_get_rank(a.group),
-                   .world = tt_get_world_size(a.group),
-                   .keeps = a.keep_after_forward,
-                   .broadcasts = !a.no_broadcast_buffers};
-    tt__group_hold(fs->group = a.group);
-    tt_module *wrapper = build_fs(fs, &a) ? NULL : tt__module_new(&fs_class, fs);
-    if (!wrapper)
-        tt__fs_release(fs);
-    return wrapper;
+    const tt__joint_call call = tt__joint_call_begin(a.group, FS_SITE);
+    return make_fs(&a, &call);
 }

@@ -10,6 +10,7 @@
 #ifndef TT_PARALLEL_FULLY_SHARD_FULLY_SHARD_H
 #define TT_PARALLEL_FULLY_SHARD_FULLY_SHARD_H
 
+#include "autograd/failed_pass.h"
 #include "nn/module.h"
 #include "tensor/tensor.h"
 
@@ -106,11 +107,15 @@ struct tt__fs {
     int gathered_to;
     const tt__fs_watcher *watcher; /* or NULL */
     void *watcher_user;
+    tt__pass_watcher passes;
 };
 
 #define FS_SITE "tt_fully_shard"
 
 static inline tt__fs_unit *tt__fs_rest(const tt__fs *fs) { return &fs->units[fs->unit_count - 1]; }
+
+/* fs_backward.c: a pass has failed that may have been the module's. */
+void tt__fs_pass_failed(void *user, const tt__reach *reach);
 
 /* fs_wrap.c: the inside of a wrapper; NULL if it is none. */
 tt__fs *tt__fs_of(tt_module *module);

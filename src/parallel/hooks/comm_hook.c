@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "parallel/ddp_names.h"
+#include "reducer/text_agreement.h"
 #include "tensor/tensor.h"
 
 #include <stdlib.h>
@@ -218,9 +219,14 @@ tt_status tt__hook_check(const char *who, tt_module *ddp) {
     return tt__ddp_of(ddp) ? TT_OK : tt__fail(TT_ERR_INVALID, "%s: expected a wrapper that tt_ddp() made", who);
 }
 
+tt_status tt__hook_refused(tt_module *ddp, tt_status status) {
+    const tt__joint_call call = tt__joint_call_begin(tt__ddp_of(ddp)->group, "tt_ddp_register_comm_hook");
+    return tt__joint_call_end(&call, status);
+}
+
 tt_status tt__hook_register(tt_module *ddp, tt__hook *h, const tt__hook_class *cls, const char *settings) {
     if (!h)
-        return tt__fail(TT_ERR_MEMORY, "communication hook \"%s\": no memory", cls->hook.name);
+        return tt__hook_refused(ddp, tt__fail(TT_ERR_MEMORY, "communication hook \"%s\": no memory", cls->hook.name));
     h->cls = cls;
     h->ddp = ddp;
     return tt_ddp_register_comm_hook(ddp, &cls->hook, h, .settings = settings, .destroy = free_hook);

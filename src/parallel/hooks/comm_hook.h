@@ -69,6 +69,9 @@ struct tt__hook {
     tt__dict dict;
 };
 
+/* A hook that this rank can't have: let the other ranks, which compare theirs, know. Returns `status`. */
+tt_status tt__hook_refused(tt_module *ddp, tt_status status);
+
 /* Register `hook`, which is the wrapper's from now on: on failure it is freed. NULL: there was no memory. */
 tt_status tt__hook_register(tt_module *ddp, tt__hook *hook, const tt__hook_class *cls, const char *settings);
 

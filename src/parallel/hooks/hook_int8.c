@@ -200,7 +200,9 @@ tt_status tt_int8_hook_with(const tt_int8_hook_args *given, size_t size) {
     TT__TRY(tt__hook_check("tt_int8_hook", a.ddp));
     int64_t block = a.block ? a.block : 256;
     if (block < 8 || block > 65536)
-        return tt__fail(TT_ERR_INVALID, "tt_int8_hook: expected a block of 8 to 65536 elements, got %" PRId64, a.block);
+        return tt__hook_refused(
+            a.ddp,
+            tt__fail(TT_ERR_INVALID, "tt_int8_hook: expected a block of 8 to 65536 elements, got %" PRId64, a.block));
     snprintf(settings, sizeof settings, "blocks of %" PRId64 "%s", block, a.no_error_feedback ? ", forgetful" : "");
     int8_hook *h = calloc(1, sizeof *h);
     if (h) {

@@ -412,7 +412,6 @@ static tt_status power_load(tt__hook *hook, const tt_named_tensors *state) {
 
 static tt_status check_powersgd(const tt_powersgd_hook_args *a) {
     static const char who[] = "tt_powersgd_hook";
-    TT__TRY(tt__hook_check(who, a->ddp));
     if (a->rank < 0)
         return tt__fail(TT_ERR_INVALID, "%s: expected a rank of at least 1 (0: 1), got %d", who, a->rank);
     if (!(a->min_compression_rate >= 0) || isinf(a->min_compression_rate))
@@ -448,7 +447,10 @@ tt_status tt_powersgd_hook_with(const tt_powersgd_hook_args *given, size_t size)
     tt_powersgd_hook_args a;
     char settings[256];
     TT__ARGS_COPY(a, given, size);
-    TT__TRY(check_powersgd(&a));
+    TT__TRY(tt__hook_check("tt_powersgd_hook", a.ddp));
+    tt_status status = check_powersgd(&a);
+    if (status)
+        return tt__hook_refused(a.ddp, status);
     power_hook *h = calloc(1, sizeof *h);
     if (h) {
         h->rank = a.rank ? a.rank : 1;

@@ -175,7 +175,8 @@ tt_status tt_top_k_hook_with(const tt_top_k_hook_args *given, size_t size) {
     TT__TRY(tt__hook_check("tt_top_k_hook", a.ddp));
     double density = a.density == 0 ? 0.01 : a.density;
     if (!(density > 0 && density <= 1))
-        return tt__fail(TT_ERR_INVALID, "tt_top_k_hook: expected a density above 0, at most 1, got %g", a.density);
+        return tt__hook_refused(
+            a.ddp, tt__fail(TT_ERR_INVALID, "tt_top_k_hook: expected a density above 0, at most 1, got %g", a.density));
     snprintf(settings, sizeof settings, "density %.17g%s", density, a.no_error_feedback ? ", forgetful" : "");
     top_k_hook *h = calloc(1, sizeof *h);
     if (h) {

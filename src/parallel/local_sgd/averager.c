@@ -8,7 +8,6 @@
 #include "base/quarantine.h"
 #include "base/saved_error.h"
 #include "parallel/local_sgd/averager.h"
-#include "reducer/text_agreement.h"
 #include "tensor/named_tensors.h"
 #include "tensor/tensor.h"
 
@@ -43,18 +42,24 @@ static tt_status compare_over_ranks(const tt__averager_plan *plan) {
     return status;
 }
 
-tt_status tt__averager_agree(const tt__averager_plan *plan) {
+static tt_status check_and_compare(const tt__averager_plan *plan) {
     const char *who = plan->cls->name;
     if (!plan->out)
         return tt__fail(TT_ERR_INVALID, "%s: `out` is NULL", who);
-    *plan->out = NULL;
-    if (!plan->group)
-        return tt__fail(TT_ERR_INVALID, "%s: `group` is NULL", who);
     if (!plan->params)
         return tt__fail_argument("%s: expected a list of parameters, got NULL", who);
     TT__TRY(tt__named_tensors_check(who, plan->params, true));
     TT__TRY(compare_over_ranks(plan)); /* first, so that a type that is wrong on one rank is no secret of that rank's */
     return tt__flat_check_list(who, plan->params);
+}
+
+tt_status tt__averager_agree(tt__averager_plan *plan) {
+    if (plan->out)
+        *plan->out = NULL;
+    if (!plan->group)
+        return tt__fail(TT_ERR_INVALID, "%s: `group` is NULL", plan->cls->name);
+    plan->call = tt__joint_call_begin(plan->group, plan->cls->name);
+    return tt__joint_call_end(&plan->call, check_and_compare(plan));
 }
 
 static tt_dtype slot_type(const tt__flat *f, size_t bucket) {
@@ -126,6 +131,7 @@ tt_status tt__averager_finish(const tt__averager_plan *plan, tt_model_averager *
         *plan->out = a;
         return TT_OK;
     }
+    tt_ignore(tt__joint_call_end(&plan->call, status));
     tt__saved_error saved;
     tt__error_save(&saved);
     if (a)
@@ -164,11 +170,15 @@ static tt_status check_averager(const tt_model_averager *a, const char *who) {
     return TT_OK;
 }
 
-/* A rank that can't take part leaves its peers waiting, so nothing is averaged after a failure. */
+/* The others wait for a rank that can't take part, so they are told, and nothing is averaged after a failure. */
 static tt_status average_now(tt_model_averager *a, const char *who, bool all) {
     a->broken = tt__flat_check(&a->flat, who);
     if (!a->broken && (a->broken = a->cls->average(a, all)))
         tt__fail_prefix("%s", a->cls->name);
+    if (a->broken && a->cls->tell)
+        a->cls->tell(a);
+    else if (a->broken)
+        tt__abort_with_error(a->group);
     return a->broken;
 }
 

@@ -4,6 +4,7 @@
 
 #include "optim/dict.h"
 #include "parallel/local_sgd/flat.h"
+#include "reducer/text_agreement.h"
 
 #include <tutti/local_sgd.h>
 
@@ -19,7 +20,9 @@ typedef struct tt__averager_class {
     bool (*due)(const tt_model_averager *a);
     /* Average. `all`: over all ranks, whatever is due. */
     tt_status (*average)(tt_model_averager *a, bool all);
-    void (*end)(tt_model_averager *a); /* release what the kind added; NULL: nothing */
+    void (*tell)(const tt_model_averager *a); /* let all that may wait for this rank know of the last error; NULL: those
+                                               * of a->group */
+    void (*end)(tt_model_averager *a);        /* release what the kind added; NULL: nothing */
 } tt__averager_class;
 
 /* State for each parameter, laid out as the buckets are. */
@@ -47,12 +50,13 @@ typedef struct tt__averager_plan {
     const char *const *options; /* texts, which all ranks must have alike: "period 4" */
     size_t option_count;
     const tt_dtype *as; /* what parameters travel as; NULL: their own types */
+    tt__joint_call call;
 } tt__averager_plan;
 
 /* Check what can only be checked here, compare options and parameters over the ranks, and make the averager. The kind's
  * checks of its options come between the two steps, so that a value that is wrong, or differs, is the same error on
  * every rank. */
-tt_status tt__averager_agree(const tt__averager_plan *plan);
+tt_status tt__averager_agree(tt__averager_plan *plan);
 tt_status tt__averager_make(const tt__averager_plan *plan, tt_model_averager **made);
 
 /* Hand `a` over to the caller of the constructor; after a failure, free it. */

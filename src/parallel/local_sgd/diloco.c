@@ -200,9 +200,9 @@ tt_status tt_diloco_with(const tt_diloco_args *given, size_t size) {
     snprintf(lr, sizeof lr, "outer_lr %.17g", args.outer_lr);
     snprintf(momentum, sizeof momentum, "outer_momentum %.17g", args.outer_momentum);
     snprintf(send_as, sizeof send_as, ".send_as %s", tt_dtype_name(args.send_as));
-    const tt__averager_plan plan = {
-        &diloco_class, args.out, args.group, args.params, (const char *const[]){period, lr, momentum, send_as}, 4,
-        &args.send_as};
+    tt__averager_plan plan = {
+        &diloco_class, args.out,       args.group, args.params, (const char *const[]){period, lr, momentum, send_as}, 4,
+        &args.send_as, {.group = NULL}};
     TT__TRY(tt__averager_agree(&plan));
     TT__TRY(check_diloco(&args));
     tt_model_averager *a;

@@ -9,7 +9,6 @@
 
 #include "base/args.h"
 #include "base/error.h"
-#include "base/saved_error.h"
 #include "parallel/local_sgd/averager.h"
 
 enum { LEVELS_MAX = 16 };
@@ -38,20 +37,14 @@ static bool hierarchical_due(const tt_model_averager *a) { return group_due((con
 
 /* Others may wait in another level's group, which the one that has failed here has no part in, or for this rank, which
  * won't come. */
-static void tell_all_levels(const hierarchical *h) {
-    tt__saved_error failure;
-    tt__error_save(&failure);
+static void tell_all_levels(const tt_model_averager *a) {
+    const hierarchical *h = (const hierarchical *)a;
     for (int i = 0; i < h->count; i++)
-        tt_group_abort(h->levels[i].group, failure.text);
-    tt__error_restore(&failure);
+        tt__abort_with_error(h->levels[i].group);
 }
 
 static tt_status hierarchical_average(tt_model_averager *a, bool all) {
-    const hierarchical *h = (const hierarchical *)a;
-    tt_status status = tt__average_plainly(a, all ? a->group : group_due(h));
-    if (status)
-        tell_all_levels(h);
-    return status;
+    return tt__average_plainly(a, all ? a->group : group_due((const hierarchical *)a));
 }
 
 static void hierarchical_end(tt_model_averager *a) {
@@ -67,6 +60,7 @@ static const tt__averager_class hierarchical_class = {
     .size = sizeof(hierarchical),
     .due = hierarchical_due,
     .average = hierarchical_average,
+    .tell = tell_all_levels,
     .end = hierarchical_end,
 };
 
@@ -135,8 +129,8 @@ tt_status tt_hierarchical_model_averager_with(const tt_hierarchical_model_averag
                  args.levels[i].group_size);
     for (int i = 0; i <= count; i++)
         options[i] = texts[i];
-    const tt__averager_plan plan = {&hierarchical_class, args.out, args.group, args.params, options,
-                                    (size_t)count + 1,   NULL};
+    tt__averager_plan plan = {&hierarchical_class, args.out, args.group,     args.params, options,
+                              (size_t)count + 1,   NULL,     {.group = NULL}};
     TT__TRY(tt__averager_agree(&plan));
     TT__TRY(check_hierarchical(&args));
     tt_model_averager *a;

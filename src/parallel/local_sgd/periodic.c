@@ -47,8 +47,9 @@ tt_status tt_periodic_model_averager_with(const tt_periodic_model_averager_args 
     TT__ARGS_COPY(args, given, size);
     snprintf(period, sizeof period, "period %" PRId64, args.period);
     snprintf(warmup, sizeof warmup, ".warmup_steps %" PRId64, args.warmup_steps);
-    const tt__averager_plan plan = {
-        &periodic_class, args.out, args.group, args.params, (const char *const[]){period, warmup}, 2, NULL};
+    tt__averager_plan plan = {
+        &periodic_class, args.out, args.group, args.params, (const char *const[]){period, warmup}, 2, NULL,
+        {.group = NULL}};
     TT__TRY(tt__averager_agree(&plan));
     TT__TRY(check_periodic(&args));
     tt_model_averager *a;

@@ -95,12 +95,20 @@ static void post_local_end(tt_model_averager *a) {
     let_gradients_go(p->gradients);
 }
 
+/* Those of the subgroup may still be in a pass. */
+static void tell_both_groups(const tt_model_averager *a) {
+    const post_local *p = (const post_local *)a;
+    tt__abort_with_error(p->gradients->subgroup);
+    tt__abort_with_error(a->group);
+}
+
 static const tt__averager_class post_local_class = {
     .name = "tt_post_local_sgd",
     .doing = "the averaging of parameters (tt_post_local_sgd)",
     .size = sizeof(post_local),
     .due = post_local_due,
     .average = post_local_average,
+    .tell = tell_both_groups,
     .end = post_local_end,
 };
 
@@ -175,13 +183,14 @@ tt_status tt_post_local_sgd_with(const tt_post_local_sgd_args *given, size_t siz
     snprintf(texts[1], sizeof texts[1], "period %" PRId64, args.period);
     snprintf(texts[2], sizeof texts[2], ".subgroup %s", args.subgroup ? "given" : "not given");
     snprintf(texts[3], sizeof texts[3], ".no_local_averaging %d", args.no_local_averaging);
-    const tt__averager_plan plan = {&post_local_class,
-                                    args.out,
-                                    reducer->group,
-                                    tt_module_parameters(args.ddp),
-                                    (const char *const[]){texts[0], texts[1], texts[2], texts[3]},
-                                    4,
-                                    NULL};
+    tt__averager_plan plan = {&post_local_class,
+                              args.out,
+                              reducer->group,
+                              tt_module_parameters(args.ddp),
+                              (const char *const[]){texts[0], texts[1], texts[2], texts[3]},
+                              4,
+                              NULL,
+                              {.group = NULL}};
     TT__TRY(tt__averager_agree(&plan));
     TT__TRY(check_post_local(&args));
     tt_model_averager *a;

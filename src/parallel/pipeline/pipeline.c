@@ -74,34 +74,6 @@ static tt_status describe_model_tensors(const char *what, const tt_named_tensors
     return TT_OK;
 }
 
-/* Let the ranks of a group, which compare their options now, know that this one has none that they could have. Its
- * error stays. */
-static void tell_pipe_differs(tt_group *group, const char *what) {
-    tt__saved_error saved;
-    tt__error_save(&saved);
-    tt_ignore(tt__agree_on(group, maker, &what, 1));
-    tt__error_restore(&saved);
-}
-
-/* The same among the pipelines beside each other. A rank whose own ranks don't agree lets the others know. */
-static tt_status agree_with_replicas(const tt_pipeline_new_args *a, const char *const *texts, size_t count,
-                                     tt_status status) {
-    char place[64];
-    if (status) {
-        tell_pipe_differs(a->data_group, "options that its pipeline's ranks don't agree on");
-        return status;
-    }
-    const char **all = calloc(count + 1, sizeof *all);
-    if (!all)
-        return no_memory_for_pipe();
-    snprintf(place, sizeof place, "rank %d of a pipeline of %d", tt_get_rank(a->group), tt_get_world_size(a->group));
-    all[0] = place;
-    memcpy(all + 1, texts, count * sizeof *all);
-    status = tt__agree_on(a->data_group, "tt_pipeline_new: .data_group", all, count + 1);
-    free(all);
-    return status;
-}
-
 static tt_status describe_pipe(const tt_pipeline_new_args *a, int64_t chunks, char ***texts, size_t *count) {
     if (!a->out || !a->model)
         return a->out ? tt__fail_argument("%s: the model is NULL", maker)
@@ -122,16 +94,17 @@ static tt_status describe_pipe(const tt_pipeline_new_args *a, int64_t chunks, ch
     return TT_OK;
 }
 
-static tt_status agree_on_pipe(const tt_pipeline_new_args *a, int64_t chunks) {
+/* Compare options within the pipeline. `ready`: whether this rank has got so far. */
+static tt_status agree_on_pipe(const tt_pipeline_new_args *a, int64_t chunks, tt_status ready) {
     char **texts = NULL;
     size_t count = 0;
-    tt_status status = describe_pipe(a, chunks, &texts, &count);
-    if (status)
-        tell_pipe_differs(a->group, "a call that it refuses");
-    else
+    const tt__joint_call call = tt__joint_call_begin(a->group, maker);
+    tt_status status = ready ? ready : describe_pipe(a, chunks, &texts, &count);
+    if (!status)
         status = tt__agree_on(a->group, maker, (const char *const *)texts, count);
+    status = tt__joint_call_end(&call, status);
     if (a->data_group)
-        status = agree_with_replicas(a, (const char *const *)texts, count, status);
+        status = tt__pipeline_agree_with_replicas(a, (const char *const *)texts, count, status);
     for (size_t i = 0; i < count; i++)
         free(texts[i]);
     free(texts);
@@ -178,7 +151,7 @@ static int64_t slots_needed(const tt_pipeline *pipe) {
     return pipe->micros < most ? pipe->micros : most;
 }
 
-static tt_status make_pipe_parts(tt_pipeline *pipe, const tt_pipeline_new_args *a) {
+static tt_status plan_pipe(tt_pipeline *pipe, const tt_pipeline_new_args *a) {
     int64_t parts = tt_pipeline_part_count(a->model);
     tt_status status = tt__schedule_make(&pipe->train, pipe->kind, pipe->ranks, pipe->chunks, pipe->micros);
     if (!status)
@@ -193,22 +166,46 @@ static tt_status make_pipe_parts(tt_pipeline *pipe, const tt_pipeline_new_args *
     if (!pipe->first_part || !pipe->ran)
         return no_memory_for_pipe();
     TT__TRY(tt__pipeline_split(a, parts, pipe->stages, pipe->first_part));
-    status = tt__stages_check(pipe);
-    if (!status)
-        status = tt__stages_make(pipe, a);
-    return status ? tt__fail_prefix("%s", maker) : TT_OK;
+    return tt__stages_check(pipe) ? tt__fail_prefix("%s", maker) : TT_OK;
 }
 
-/* All ranks have one, or none. */
-static tt_status build_pipeline(tt_pipeline *pipe, const tt_pipeline_new_args *a) {
-    TT__TRY(tt__channels_init(&pipe->channels, pipe->group, pipe->chunks));
-    tt_status status = agree_on_pipe(a, pipe->chunks);
-    if (!status)
-        status = make_pipe_parts(pipe, a);
+/* How it went on this rank becomes how it went on all of the pipeline. */
+static tt_status settle_making(tt_pipeline *pipe, tt_status status) {
     if (status)
         tt__channels_mark_failed(&pipe->channels);
     tt_status settled = tt__channels_settle(&pipe->channels, maker);
     return status ? status : settled;
+}
+
+/* The same for the pipelines beside each other, each of which has settled. */
+static tt_status settle_with_replicas(const tt_pipeline *pipe, tt_status status) {
+    static const char failed[] = "a pipeline that failed: ";
+    char text[sizeof failed + TT__ERROR_TEXT_SIZE] = "a pipeline";
+    tt__saved_error own;
+    if (!pipe->data_group)
+        return status;
+    tt__error_save(&own);
+    if (status)
+        snprintf(text, sizeof text, "%s%s", failed, own.text);
+    tt_status theirs = tt__agree_on(pipe->data_group, maker, (const char *const[]){text}, 1);
+    if (status || !theirs)
+        tt__error_restore(&own);
+    return status ? status : theirs;
+}
+
+static tt_status make_stages(tt_pipeline *pipe, const tt_pipeline_new_args *a) {
+    if (!tt__stages_make(pipe, a))
+        return TT_OK;
+    tt__fail_prefix("%s", maker);
+    tt__abort_with_error(pipe->data_group); /* with whose ranks stages are wrapped */
+    return tt_last_status();
+}
+
+/* All ranks of all pipelines beside each other have one, or none. */
+static tt_status build_pipeline(tt_pipeline *pipe, const tt_pipeline_new_args *a, tt_status ready) {
+    TT__TRY(settle_making(pipe, agree_on_pipe(a, pipe->chunks, ready)));
+    TT__TRY(settle_with_replicas(pipe, settle_making(pipe, plan_pipe(pipe, a))));
+    return settle_making(pipe, make_stages(pipe, a));
 }
 
 static void end_pipeline(tt_pipeline *pipe) {
@@ -232,8 +229,12 @@ tt_status tt_pipeline_new_with(const tt_pipeline_new_args *args, size_t size) {
     if (!a.group)
         return tt__fail(TT_ERR_INVALID, "%s: `group` is NULL", maker);
     tt_pipeline *pipe = calloc(1, sizeof *pipe);
-    if (!pipe)
-        return no_memory_for_pipe();
+    if (!pipe) {
+        no_memory_for_pipe();
+        tt__abort_with_error(a.group);
+        tt__abort_with_error(a.data_group);
+        return TT_ERR_MEMORY;
+    }
     pipe->group = a.group;
     pipe->data_group = a.data_group;
     pipe->rank = tt_get_rank(a.group);
@@ -248,7 +249,7 @@ tt_status tt_pipeline_new_with(const tt_pipeline_new_args *args, size_t size) {
     pipe->loss_is_sum = a.loss_is_sum;
     pipe->recompute = a.recompute;
     pipe->seed = a.seed;
-    tt_status status = build_pipeline(pipe, &a);
+    tt_status status = build_pipeline(pipe, &a, tt__channels_init(&pipe->channels, pipe->group, pipe->chunks));
     if (status)
         end_pipeline(pipe);
     else
@@ -335,8 +336,12 @@ static tt_status begin_pipe_step(tt_pipeline *pipe, const char *who, tt__batch *
                       .target = is_last ? examples_of(batch->target) : -1,
                       .wants_loss = is_last && batch->wants_loss};
     step_word *all = calloc((size_t)pipe->ranks, sizeof *all);
-    if (!all)
-        return tt__fail(TT_ERR_MEMORY, "%s: no memory to compare with %d ranks", who, pipe->ranks);
+    if (!all) {
+        tt__fail(TT_ERR_MEMORY, "%s: no memory to compare with %d ranks", who, pipe->ranks);
+        tt__abort_with_error(pipe->group);
+        tt__abort_with_error(pipe->data_group);
+        return TT_ERR_MEMORY;
+    }
     tt_status status = tt_all_gather_with(
         TT_ARGS(tt_all_gather_args, pipe->group, &mine, all, WORD_NUMBERS, TT_I64, .file = "the beginning of a step"));
     size_t wanted = 0;
@@ -368,13 +373,7 @@ static void follow_mode(tt_pipeline *pipe) {
 }
 
 /* The pipelines beside this one average with it, or will, which it can't any more. */
-static void tell_replicas(const tt_pipeline *pipe) {
-    tt__saved_error failure;
-    tt__error_save(&failure);
-    if (pipe->data_group)
-        tt_group_abort(pipe->data_group, failure.text);
-    tt__error_restore(&failure);
-}
+static void tell_replicas(const tt_pipeline *pipe) { tt__abort_with_error(pipe->data_group); }
 
 static tt_status run_pipe_step(tt_pipeline *pipe, const char *who, tt__batch *batch) {
     TT_ENABLE_GRAD; /* a step trains wherever it is called; an evaluation records nothing all the same */

@@ -4,6 +4,7 @@
 #include "base/saved_error.h"
 #include "comm/group.h"
 #include "comm/native/peer_memory.h"
+#include "reducer/text_agreement.h"
 #include "tensor/memory_format.h"
 
 #include <inttypes.h>
@@ -347,6 +348,8 @@ tt_status tt__channels_settle(tt__channels *c, const char *where) {
         all ? tt_all_gather_with(
                   TT_ARGS(tt_all_gather_args, c->group, &mine, all, (int64_t)sizeof mine, TT_U8, .file = where))
             : tt__fail(TT_ERR_MEMORY, "no memory to learn how %d ranks came through %s", c->ranks, where);
+    if (!all)
+        tt__abort_with_error(c->group);
     if (!status && !failed)
         status = compare_step_ends(c, where, all);
     free(all);

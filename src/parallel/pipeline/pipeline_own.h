@@ -1,5 +1,5 @@
 /* What the files of pipelines share. Who calls whom: pipeline.c > pipeline_run.c > pipeline_channel.c,
- * pipeline_stages.c; pipeline_times.c and pipeline_split.c stand beside. */
+ * pipeline_stages.c; pipeline_replicas.c, pipeline_times.c and pipeline_split.c stand beside. */
 #ifndef TT_PARALLEL_PIPELINE_OWN_H
 #define TT_PARALLEL_PIPELINE_OWN_H
 
@@ -50,6 +50,14 @@ struct tt_pipeline {
     tt__ran *ran;     /* (actions of this rank's list): of the last training step */
     bool has_run;     /* there was one */
 };
+
+/* ---- pipeline_replicas.c ---- */
+
+/* Compare options with the pipelines beside this one, in the data group, which there is. `status`: how the comparison
+ * within this one went, its last error. Collective over both groups. TT_OK also where the counterparts are missing
+ * while other ranks of this pipeline have heard of a failure: those return it. */
+tt_status tt__pipeline_agree_with_replicas(const tt_pipeline_new_args *args, const char *const *texts, size_t count,
+                                           tt_status status);
 
 /* ---- pipeline_split.c ---- */
 

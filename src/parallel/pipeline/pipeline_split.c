@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "nn/chain.h"
 #include "parallel/pipeline/pipeline_own.h"
+#include "reducer/text_agreement.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -198,17 +199,33 @@ static tt_status measure_parts(tt_module *model, tt_tensor *sample, int64_t part
     return status;
 }
 
+/* Rank 0's, and of pipelines beside each other the first one's, so that all have the same stages. */
+static tt_status take_first_pipelines(const tt_pipeline_new_args *args, void *x, int64_t count, tt_dtype dtype) {
+    if (args->data_group && tt_get_rank(args->group) == 0)
+        TT__TRY(tt_broadcast_with(
+            TT_ARGS(tt_broadcast_args, args->data_group, x, count, dtype, 0, .file = "tt_pipeline_new")));
+    return tt_broadcast_with(TT_ARGS(tt_broadcast_args, args->group, x, count, dtype, 0, .file = "tt_pipeline_new"));
+}
+
+/* Does this rank measure, for all? */
+static bool measures_for_all(const tt_pipeline_new_args *args) {
+    return tt_get_rank(args->group) == 0 && (!args->data_group || tt_get_rank(args->data_group) == 0);
+}
+
 /* Rank 0 measures; all learn the result, or that there is none. */
 static tt_status split_measured(const tt_pipeline_new_args *args, int64_t parts, int64_t stages, int64_t *first_part) {
     const tt__split_sizes sizes = {parts, stages, tt_get_world_size(args->group), args->micro_batches};
-    bool measures = tt_get_rank(args->group) == 0;
+    const bool measures = measures_for_all(args);
     double *costs = calloc((size_t)parts + 1, sizeof *costs);
-    if (!costs)
-        return tt__fail(TT_ERR_MEMORY, "no memory for the costs of %" PRId64 " parts", parts);
+    if (!costs) {
+        tt__fail(TT_ERR_MEMORY, "no memory for the costs of %" PRId64 " parts", parts);
+        tt__abort_with_error(args->group);
+        tt__abort_with_error(args->data_group);
+        return TT_ERR_MEMORY;
+    }
     tt_status status = measures ? measure_parts(args->model, args->sample, parts, costs) : TT_OK;
     costs[parts] = status;
-    tt_status sent = tt_broadcast_with(
-        TT_ARGS(tt_broadcast_args, args->group, costs, parts + 1, TT_F64, 0, .file = "tt_pipeline_new"));
+    tt_status sent = take_first_pipelines(args, costs, parts + 1, TT_F64);
     if (!status)
         status = sent;
     if (!status && costs[parts] != 0)
@@ -223,8 +240,7 @@ tt_status tt__pipeline_split(const tt_pipeline_new_args *args, int64_t parts, in
     if (args->split || args->split_count)
         return split_by_hand(args, parts, stages, first_part);
     int32_t has_sample = args->sample != NULL;
-    TT__TRY(tt_broadcast_with(
-        TT_ARGS(tt_broadcast_args, args->group, &has_sample, 1, TT_I32, 0, .file = "tt_pipeline_new")));
+    TT__TRY(take_first_pipelines(args, &has_sample, 1, TT_I32));
     if (has_sample)
         return split_measured(args, parts, stages, first_part);
     for (int64_t s = 0; s <= stages; s++)

@@ -108,11 +108,13 @@ tt_module *tt__sharded_layer_make(const tt__sharded_layer *layer, const char *te
     tt_group *group = layer->sharding.group;
     if (!group)
         return tt__fail_null(TT_ERR_INVALID, "%s: `group` is NULL", layer->who);
+    const tt__joint_call call = tt__joint_call_begin(group, layer->who);
     if (tt__agree_on(group, layer->who, (const char *const[]){text}, 1) || check_divided(layer))
         return NULL;
     tt_module *plain = make_plain(layer), *module = plain ? make_empty(layer) : NULL;
     if (module)
         module = tt__layer_made(module, add_shards(module, plain));
     tt_module_free(plain);
+    tt_ignore(tt__joint_call_end(&call, module ? TT_OK : tt_last_status()));
     return module;
 }

@@ -180,9 +180,9 @@ void tt__zero_release(tt__zero *z) {
     tt__error_save(&saved);
     tt__zero_forget_state(z);
     bool moved = release_params(z);
-    for (size_t i = 0; i < z->bucket_count; i++)
+    for (size_t i = 0; z->buckets && i < z->bucket_count; i++)
         free(z->buckets[i].grads);
-    for (size_t i = 0; i < z->bucket_count && moved; i++)
+    for (size_t i = 0; z->buckets && i < z->bucket_count && moved; i++)
         if (z->buckets[i].values &&
             tt_group_free_with(TT_ARGS(tt_group_free_args, z->group, z->buckets[i].values, .file = who)))
             break;         /* the group failed: its end releases the rest */

@@ -7,6 +7,7 @@
 #include "optim/masters.h"
 #include "parallel/ddp_sparse.h"
 #include "parallel/zero/zero.h"
+#include "reducer/text_agreement.h"
 
 static const char who[] = "tt_zero_optimizer";
 
@@ -186,9 +187,11 @@ tt_optimizer *tt_zero_optimizer_with(const tt_zero_optimizer_args *args, size_t 
     if (!fs && check_wrapper(d))
         return NULL;
     tt__zero *z = NULL;
+    tt_group *group = d ? d->group : fs->group;
+    const tt__joint_call call = tt__joint_call_begin(group, who);
     tt_status status = prepare_zero(&z, &a, d, fs);
-    status = tt__zero_agree_on_ready(d ? d->group : fs->group, status);
-    if (status || build_zero(z, &a))
+    status = tt__zero_agree_on_ready(group, status);
+    if (tt__joint_call_end(&call, status ? status : build_zero(z, &a)))
         return give_zero_up(z);
     z->optimizer->shards_user = z;
     z->optimizer->shards = &shards;

@@ -1,6 +1,7 @@
 /* The state of whole parameters: gathered from all ranks' slices, and cut into them. What is not state of elements
  * (steps, options) is alike on all ranks. */
 #include "parallel/zero/zero.h"
+#include "reducer/text_agreement.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -54,14 +55,11 @@ static tt_status gather_entries(tt__zero *z, const tt_named_tensors *own, bool k
     return TT_OK;
 }
 
-tt_status tt_zero_consolidate(tt_optimizer *optimizer, int root) {
-    tt__zero *z = tt__zero_of(gather_name, optimizer);
-    if (!z)
-        return tt_last_status();
+static tt_status consolidate(tt__zero *z, int root) {
     if (root < TT_ALL_RANKS || root >= z->world)
         return tt__fail(TT_ERR_INVALID, "%s: expected a rank below %d, or TT_ALL_RANKS, got %d", gather_name, z->world,
                         root);
-    const tt_named_tensors *own = tt__optim_own_state_dict(optimizer);
+    const tt_named_tensors *own = tt__optim_own_state_dict(z->optimizer);
     if (!own)
         return tt_last_status();
     tt__zero_forget_state(z);
@@ -75,6 +73,16 @@ tt_status tt_zero_consolidate(tt_optimizer *optimizer, int root) {
         tt__zero_forget_state(z);
     z->gathered = !status;
     z->gathered_to = root;
+    return status;
+}
+
+tt_status tt_zero_consolidate(tt_optimizer *optimizer, int root) {
+    tt__zero *z = tt__zero_of(gather_name, optimizer);
+    if (!z)
+        return tt_last_status();
+    tt_status status = consolidate(z, root);
+    if (status == TT_ERR_MEMORY) /* of this rank, whose slices the others wait for */
+        tt__abort_with_error(z->group);
     return status;
 }
 
