@@ -6,7 +6,7 @@
  * runs, while the unit before it computes, and again before its backward; its gradients are averaged to the slices'
  * owners as soon as they are complete. Whole units lie in two places that all take in turn, so that a rank's memory is
  * its share and the two largest units. After any number of steps parameters are bitwise those that tt_ddp() and the
- * same optimizer give (tt_zero_optimizer() says where not).
+ * same optimizer give (tt_zero_optimizer() says where not); where a forward uses a unit several times, to rounding.
  *
  * Threads. As a wrapper of tt_ddp(): one thread at a time; what is collective must not overlap other calls on the
  * group. */
