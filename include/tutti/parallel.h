@@ -223,7 +223,8 @@ TT_API tt_module *tt_ddp_with(const tt_ddp_args *args, size_t size);
  * is again a gradient of some rows: those that any rank gave. It is added up in the order of ranks, with the same bits
  * on all of them; memory for it is that of all ranks' rows, never of the whole parameter. A rank that can't give its
  * rows, for lack of memory, fails the step on all, by name. Communication hooks act on the other gradients.
- * TT_ERR_UNSUPPORTED, by the parameter's name: .virtual_ranks, tt_post_local_sgd(), tt_zero_optimizer().
+ * TT_ERR_UNSUPPORTED, by the parameter's name: one of 16-bit floats, .virtual_ranks, tt_post_local_sgd(),
+ * tt_zero_optimizer().
  * PyTorch: DistributedDataParallel with nn.Embedding(sparse=True). */
 
 /* ---- virtual ranks: the same bits at any world size

@@ -47,6 +47,8 @@ tt_status tt__ddp_check_sparse(const tt__ddp *d, const tt_named_tensors *all) {
         const tt_tensor *x = all->tensors[i];
         if (!x->sparse_grad || !x->requires_grad || tt__ddp_is_named(d->ignored, all->names[i]))
             continue;
+        if (x->dtype != TT_F32 && x->dtype != TT_F64)
+            return refuse_beside(all->names[i], tt_dtype_name(x->dtype), "no optimizer takes such rows of 16 bits");
         if (d->virtual_ranks)
             return refuse_beside(all->names[i], ".virtual_ranks", "their sums are over whole gradients");
         if (d->hook && d->hook->told_over)

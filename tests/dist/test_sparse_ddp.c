@@ -242,6 +242,54 @@ static void unused_tables(void **state) {
     assert_int_equal(run_ranks(3, unused_stay, NULL), 0);
 }
 
+/* ---- pipelines beside each other */
+
+static tt_tensor *class_loss(tt_tensor *y, tt_tensor *classes, void *user) {
+    (void)user;
+    return tt_cross_entropy(y, classes);
+}
+
+/* Two stages, the first of which has the table. Returns the sum of what is this rank's, weighted by place. */
+static double piped(tt_group *stages, tt_group *replicas, bool sparse, tt_pipeline_schedule schedule) {
+    tt_manual_seed(3);
+    tt_module *m = tt_nn_sequential(tt_nn_embedding(V, C, .sparse = sparse), tt_nn_linear(C, 4));
+    tt_pipeline *pipe = NULL;
+    CHECK_OK(tt_pipeline_new(&pipe, stages, m, 4, .schedule = schedule, .loss = class_loss, .data_group = replicas));
+    const tt_named_tensors *mine = tt_module_parameters(tt_pipeline_module(pipe));
+    tt_optimizer *sgd = tt_sgd(mine, 0.5);
+    for (int step = 0; step < STEPS; step++) {
+        TT_AUTO_SCOPE;
+        tt_tensor *x = rows_read(tt_get_rank(replicas), step, READ), *y = tt_full(TT_SHAPE(READ), TT_I64, step % 4);
+        CHECK_OK(tt_pipeline_step(pipe, x, y));
+        CHECK_OK(after_step(sgd));
+    }
+    double sum = 0;
+    for (int64_t i = 0; i < mine->count; i++)
+        for (int64_t k = 0; k < tt_tensor_numel(mine->tensors[i]); k++)
+            sum += tt_tensor_f32(mine->tensors[i])[k] * (double)(k % 7 + 1);
+    tt_optimizer_free(sgd);
+    tt_pipeline_free(pipe);
+    tt_module_free(m);
+    return sum;
+}
+
+static void pipe_rows(tt_group *group, int rank, void *user) {
+    (void)user;
+    static const tt_pipeline_schedule all[] = {TT_PIPELINE_GPIPE, TT_PIPELINE_1F1B, TT_PIPELINE_ZERO_BUBBLE};
+    tt_group *stages = NULL, *replicas = NULL;
+    CHECK_OK(tt_group_split(&stages, group, rank / 2, rank));
+    CHECK_OK(tt_group_split(&replicas, group, rank % 2, rank));
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        CHECK(fabs(piped(stages, replicas, true, all[i]) - piped(stages, replicas, false, all[i])) < 1e-4);
+    tt_destroy_process_group(stages);
+    tt_destroy_process_group(replicas);
+}
+
+static void pipelines(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(4, pipe_rows, NULL), 0);
+}
+
 /* ---- hooks act on the other gradients */
 
 static tt_status with_f16(tt_module *ddp) { return tt_f16_hook(ddp); }
@@ -290,6 +338,11 @@ static void refuse_by_name(tt_group *group, int rank, void *user) {
     tt_model_averager *averager = NULL;
     CHECK(tt_post_local_sgd(&averager, ddp, 2, 2) == TT_ERR_UNSUPPORTED && !averager);
     CHECK_TEXT("parameter \"always.weight\" of the wrapper is given sparse gradients");
+    tt_module *half = tt_nn_embedding(4, 2, .sparse = true);
+    CHECK_OK(tt_module_to(half, TT_BF16));
+    CHECK(!tt_ddp(half, group) && tt_last_status() == TT_ERR_UNSUPPORTED);
+    CHECK_TEXT("parameter \"weight\" is given sparse gradients, which don't go with bf16");
+    tt_module_free(half);
     plainly(ddp, NULL, rank); /* it is as it was: the gradients are averaged, and no optimizer is stepped */
     tt_module_free(ddp);
     tt_module_free(differs);
@@ -343,7 +396,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_as_whole), cmocka_unit_test(rows_of_all),      cmocka_unit_test(unused_tables),
         cmocka_unit_test(hooks),         cmocka_unit_test(all_ranks_refuse), cmocka_unit_test(ignored_tables),
-        cmocka_unit_test(passes_refuse),
+        cmocka_unit_test(passes_refuse), cmocka_unit_test(pipelines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
