@@ -6,17 +6,19 @@
  *   tutti run --nproc-per-node=2 ./step_pairs join mlp 2000
  *
  *   tutti run --nproc-per-node=2 ./step_pairs unused mlp 2000
+ *   tutti run --nproc-per-node=2 ./step_pairs sparse table 100
  *
  * data_parallel: one process, a batch on one thread beside two replicas. join: a wrapper whose steps tell who has data
- * beside one whose don't. unused: a wrapper of a model with a layer that no step uses beside one without. Rank 0 prints
- * the medians and the median of the pairs' ratios. */
+ * beside one whose don't. unused: a wrapper of a model with a layer that no step uses beside one without. sparse: a
+ * table of 100,000 rows of 64, of which each rank reads 512, with gradients of these rows beside one with gradients of
+ * the whole. Rank 0 prints the medians and the median of the pairs' ratios. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <tutti/tutti.h>
 
-enum { WARM_UP = 20, PAIRS_MAX = 100000 };
+enum { WARM_UP = 20, PAIRS_MAX = 100000, ROWS = 100000, WIDTH = 64, READ = 512 };
 
 typedef struct side {
     tt_module *model;
@@ -43,15 +45,17 @@ static double now_ms(void) {
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
-static tt_module *make_model(const char *name) {
+static tt_module *make_model(const char *name, bool sparse) {
     tt_manual_seed(0);
+    if (!strcmp(name, "table"))
+        return tt_nn_sequential(tt_nn_embedding(ROWS, WIDTH, .sparse = sparse), tt_nn_linear(WIDTH, 10));
     if (!strcmp(name, "mlp"))
         return tt_nn_sequential(tt_nn_linear(784, 512), tt_nn_relu(), tt_nn_linear(512, 10));
     if (!strcmp(name, "conv"))
         return tt_model_mnist_convnet(0.25, 0.5);
     if (!strcmp(name, "gpt"))
         return tt_model_gpt(65, 128, 256, 4, 4);
-    fail("expected the model mlp, conv or gpt");
+    fail("expected the model mlp, conv, gpt or table");
     return NULL;
 }
 
@@ -70,9 +74,10 @@ static tt_module *with_spare(tt_module *net) {
 
 static void make_data(const char *name) {
     data.is_gpt = !strcmp(name, "gpt");
-    data.x = data.is_gpt             ? tt_zeros(TT_SHAPE(8, 128), TT_I64)
-             : !strcmp(name, "conv") ? tt_randn(TT_SHAPE(64, 1, 28, 28), NULL)
-                                     : tt_randn(TT_SHAPE(32, 784), NULL);
+    data.x = data.is_gpt              ? tt_zeros(TT_SHAPE(8, 128), TT_I64)
+             : !strcmp(name, "conv")  ? tt_randn(TT_SHAPE(64, 1, 28, 28), NULL)
+             : !strcmp(name, "table") ? tt_randint(0, ROWS, TT_SHAPE(READ), NULL)
+                                      : tt_randn(TT_SHAPE(32, 784), NULL);
     data.y = tt_zeros(data.is_gpt ? TT_SHAPE(8 * 128) : TT_SHAPE(tt_tensor_size(data.x, 0)), TT_I64);
     if (!data.x || !data.y)
         fail(NULL);
@@ -120,17 +125,20 @@ static void compare(const side sides[2], const char *what, const char *model, in
 int main(int argc, char **argv) {
     int pairs = argc == 4 ? atoi(argv[3]) : 0;
     bool join = argc == 4 && !strcmp(argv[1], "join"), unused = argc == 4 && !strcmp(argv[1], "unused");
-    bool ranks = join || unused;
+    bool sparse = argc == 4 && !strcmp(argv[1], "sparse"), ranks = join || unused || sparse;
     if (pairs < 1 || pairs > PAIRS_MAX || (!ranks && strcmp(argv[1], "data_parallel")))
-        fail("usage: step_pairs data_parallel|join|unused mlp|conv|gpt PAIRS");
+        fail("usage: step_pairs data_parallel|join|unused|sparse mlp|conv|gpt|table PAIRS");
     tt_group *world = NULL;
     tt_join *joined = NULL;
     side sides[2];
     if (ranks && tt_init_process_group(&world))
         fail(NULL);
+    tt_manual_seed(world ? (uint64_t)tt_get_rank(world) : 0);
     make_data(argv[2]);
     for (int k = 0; k < 2; k++) {
-        tt_module *model = unused && k ? with_spare(make_model(argv[2])) : make_model(argv[2]);
+        tt_module *model = make_model(argv[2], sparse && k);
+        if (unused && k)
+            model = with_spare(model);
         sides[k].model = ranks ? tt_ddp(model, world) : k ? tt_data_parallel(model, .replicas = 2) : model;
         sides[k].sgd = tt_sgd(tt_module_parameters(sides[k].model), 1e-3);
         sides[k].ms = calloc((size_t)pairs, sizeof(double));
