@@ -425,19 +425,20 @@ def overlap_steps_section(quick):
 
 def flags_section(out, quick):
     """What a step of the MLP costs more with a parameter that it doesn't use, and with ranks that may run out of data:
-    here no flag and tt_join, there find_unused_parameters and Join. Steps with and without take turns."""
-    pairs, whats = 200 if quick else 2000, ("unused", "join")
+    here no flag and tt_join, there find_unused_parameters and Join; and one of a large table with sparse gradients.
+    Steps with and without take turns."""
+    whats = ("unused", "mlp", 200 if quick else 2000), ("join", "mlp", 200 if quick else 2000), \
+        ("sparse", "table", 20 if quick else 200)
 
     def ours():
         program = compiled(out, "gcc", ROOT / "bench" / "step_pairs.c", "-O2", f"-I{ROOT / 'include'}",
                            f"-L{ROOT / 'build' / 'lib'}", "-ltutti", "-ltutti-comm",
                            f"-Wl,-rpath,{ROOT / 'build' / 'lib'}")
         env = dict(os.environ, OMP_NUM_THREADS="1")
-        return [one for what in whats
-                for one in run([TUTTI, "run", "--nproc-per-node=2", program, what, "mlp", pairs], env)]
+        return [one for what in whats for one in run([TUTTI, "run", "--nproc-per-node=2", program, *what], env)]
 
     def theirs(function):
-        return lambda: [one for what in whats for one in function(2, "torch_flags.py", what, pairs)]
+        return lambda: [one for what, _, pairs in whats for one in function(2, "torch_flags.py", what, pairs)]
 
     return Section("flags", "a step with, beside a step without", "times", "less", {
         "tutti": ours, "PyTorch": theirs(torch), "current PyTorch": theirs(current_torch),

@@ -4,21 +4,20 @@
  *   cc -O2 bench/step_pairs.c -o step_pairs -Iinclude -Lbuild/lib -ltutti -ltutti-comm -Wl,-rpath,$PWD/build/lib
  *   OMP_NUM_THREADS=1 ./step_pairs data_parallel conv 200
  *   tutti run --nproc-per-node=2 ./step_pairs join mlp 2000
- *
  *   tutti run --nproc-per-node=2 ./step_pairs unused mlp 2000
- *   tutti run --nproc-per-node=2 ./step_pairs sparse table 100
+ *   tutti run --nproc-per-node=2 ./step_pairs sparse table 200
  *
  * data_parallel: one process, a batch on one thread beside two replicas. join: a wrapper whose steps tell who has data
  * beside one whose don't. unused: a wrapper of a model with a layer that no step uses beside one without. sparse: a
- * table of 100,000 rows of 64, of which each rank reads 512, with gradients of these rows beside one with gradients of
- * the whole. Rank 0 prints the medians and the median of the pairs' ratios. */
+ * table of 100,000 x 64 of which each rank reads 512 rows, with sparse gradients beside those of the whole. Rank 0
+ * prints the medians and the median of the pairs' ratios. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <tutti/tutti.h>
 
-enum { WARM_UP = 20, PAIRS_MAX = 100000, ROWS = 100000, WIDTH = 64, READ = 512 };
+enum { WARM_UP = 20, PAIRS_MAX = 100000, TABLE_ROWS = 100000, TOKENS = 512 };
 
 typedef struct side {
     tt_module *model;
@@ -48,7 +47,7 @@ static double now_ms(void) {
 static tt_module *make_model(const char *name, bool sparse) {
     tt_manual_seed(0);
     if (!strcmp(name, "table"))
-        return tt_nn_sequential(tt_nn_embedding(ROWS, WIDTH, .sparse = sparse), tt_nn_linear(WIDTH, 10));
+        return tt_nn_sequential(tt_nn_embedding(TABLE_ROWS, 64, .sparse = sparse), tt_nn_linear(64, 10));
     if (!strcmp(name, "mlp"))
         return tt_nn_sequential(tt_nn_linear(784, 512), tt_nn_relu(), tt_nn_linear(512, 10));
     if (!strcmp(name, "conv"))
@@ -72,11 +71,19 @@ static tt_module *with_spare(tt_module *net) {
     return model;
 }
 
-static void make_data(const char *name) {
+/* Tokens of this rank. */
+static tt_tensor *make_tokens(int rank) {
+    int64_t token[TOKENS];
+    for (int i = 0; i < TOKENS; i++)
+        token[i] = (int64_t)(rank * TOKENS + i) * 7919 % TABLE_ROWS;
+    return tt_from_data(token, TT_SHAPE(TOKENS), TT_I64);
+}
+
+static void make_data(const char *name, int rank) {
     data.is_gpt = !strcmp(name, "gpt");
     data.x = data.is_gpt              ? tt_zeros(TT_SHAPE(8, 128), TT_I64)
+             : !strcmp(name, "table") ? make_tokens(rank)
              : !strcmp(name, "conv")  ? tt_randn(TT_SHAPE(64, 1, 28, 28), NULL)
-             : !strcmp(name, "table") ? tt_randint(0, ROWS, TT_SHAPE(READ), NULL)
                                       : tt_randn(TT_SHAPE(32, 784), NULL);
     data.y = tt_zeros(data.is_gpt ? TT_SHAPE(8 * 128) : TT_SHAPE(tt_tensor_size(data.x, 0)), TT_I64);
     if (!data.x || !data.y)
@@ -133,12 +140,10 @@ int main(int argc, char **argv) {
     side sides[2];
     if (ranks && tt_init_process_group(&world))
         fail(NULL);
-    tt_manual_seed(world ? (uint64_t)tt_get_rank(world) : 0);
-    make_data(argv[2]);
+    make_data(argv[2], ranks ? tt_get_rank(world) : 0);
     for (int k = 0; k < 2; k++) {
         tt_module *model = make_model(argv[2], sparse && k);
-        if (unused && k)
-            model = with_spare(model);
+        model = unused && k ? with_spare(model) : model;
         sides[k].model = ranks ? tt_ddp(model, world) : k ? tt_data_parallel(model, .replicas = 2) : model;
         sides[k].sgd = tt_sgd(tt_module_parameters(sides[k].model), 1e-3);
         sides[k].ms = calloc((size_t)pairs, sizeof(double));

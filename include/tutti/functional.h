@@ -258,7 +258,8 @@ typedef struct tt_embedding_args {
     tt_tensor *indices; /* required: i64 of any shape */
     TT_OPTIONS;
     const int64_t *padding_idx; /* a row (negative: from the end) that gets no gradient; NULL: none */
-    bool sparse;                /* the weight's gradient is of the rows that were read: tt_sparse_grad_values() */
+    bool sparse;                /* the weight's gradient is of the rows that were read: tt_sparse_grad_values(). Under
+                                   tt_ddp() for the weights of tt_nn_embedding(.sparse = true) alone */
     char tt_end;                /* not an option: see base.h */
 } tt_embedding_args;
 

@@ -31,7 +31,8 @@ typedef struct tt_nn_embedding_args {
     const int64_t *padding_idx; /* a row (negative: from the end) that begins as 0 and gets no gradient; NULL: none */
     tt_generator *generator;    /* NULL = the thread's default */
     tt_dtype dtype;             /* TT_F32, the default, or TT_F64 */
-    bool sparse;                /* the weight's gradient is of the rows that were read: tt_sparse_grad_values() */
+    bool sparse;                /* the weight's gradient is of the rows that were read: tt_sparse_grad_values(), also
+                                   over ranks (tt_ddp()) */
     char tt_end;                /* not an option: see base.h */
 } tt_nn_embedding_args;
 

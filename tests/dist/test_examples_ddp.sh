@@ -1,6 +1,6 @@
 #!/bin/sh
-# bare_reducer, toy_checkpoint, ddp_unused_parameters, ddp_no_sync, ddp_step_in_backward and ddp_join: what their
-# documents promise.
+# bare_reducer, toy_checkpoint, ddp_unused_parameters, ddp_no_sync, ddp_step_in_backward, ddp_sparse_embedding and
+# ddp_join: what their documents promise.
 set -u
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
@@ -66,6 +66,13 @@ printf '%s\n' "$out" | awk '
     /^step/ { shared[$6]++; own[$(NF - 3)]++ }
     END     { for (s in shared) { a++; if (shared[s] != 2) wrong++ }; for (o in own) b++
               exit !(a == 3 && b == 6 && !wrong) }' || fail "ddp_step_in_backward: $out"
+
+# Three steps a rank, in each of which both have as many gradients: those of all rows that any has read.
+out=$(run 2 ddp_sparse_embedding) || fail "ddp_sparse_embedding: $out"
+printf '%s\n' "$out" | awk '
+    /^step/ { rows[$2] = rows[$2] " " $NF; n++ }
+    END     { for (s in rows) { split(rows[s], r); if (r[1] != r[2] || r[1] < 16 || r[1] > 32) wrong++ }
+              exit !(n == 6 && !wrong) }' || fail "ddp_sparse_embedding: $out"
 
 # Each rank steps through its own batches, and all end alike; also where examples count.
 for flag in '' --examples; do
