@@ -10,7 +10,7 @@ tt_status tt__ddp_rebuild(tt__ddp *d) {
     d->rebuilt = true;
     tt_status status = tt__reducer_rebuild(d->reducer, &rebuilt);
     for (size_t i = 0; i < d->attached && rebuilt && !status; i++)
-        if (tt_requires_grad(d->slots[i].parameter)) /* one that was frozen meanwhile has no gradient */
+        if (tt_requires_grad(d->slots[i].parameter) && !d->slots[i].sparse) /* a frozen one has no gradient now */
             status = tt__leaf_set_grad_storage(d->slots[i].parameter, tt_reducer_gradient(d->reducer, (int64_t)i));
     if (status) { /* some gradients may still lie in the old buckets, which go with the reducer */
         tt__reducer_abandon(d->reducer, status);
