@@ -1,0 +1,245 @@
+// Collectives on single tensors.
+#include "errors.hpp"
+#include "process_group.hpp"
+
+#include <numeric>
+
+namespace tutti_torch {
+
+using c10d::OpType;
+
+// Have `x` hold the elements of `from`, which stood in for it.
+static std::function<void()> copy_back(const at::Tensor &x, const at::Tensor &from) {
+    if (from.is_same(x))
+        return nullptr;
+    return [x, from]() mutable { x.copy_(from); };
+}
+
+static void expect_numel(const char *call, const at::Tensor &large, const char *name, const at::Tensor &part,
+                         int64_t ranks) {
+    if (large.numel() != part.numel() * ranks || large.scalar_type() != part.scalar_type())
+        refuse(c10::str(call, ": expected ", name, " of ", part.numel() * ranks, " elements of ", part.scalar_type(),
+                        " (", ranks, " ranks), got ", large.numel(), " of ", large.scalar_type()));
+}
+
+bool ProcessGroupTutti::is_root(int64_t root, const char *call) const {
+    if (root < 0 || root >= getSize())
+        refuse(c10::str(call, ": expected a root of 0 to ", getSize() - 1, ", got ", root));
+    return root == getRank();
+}
+
+WorkPtr ProcessGroupTutti::broadcast(Tensors &tensors, const c10d::BroadcastOptions &opts) {
+    at::Tensor &x = only(tensors, "broadcast");
+    const bool root = is_root(opts.rootRank, "broadcast");
+    at::Tensor flat = packed(x);
+    const Buffer b = moved(flat);
+    tt_broadcast_args a = TT_ARGS_INIT;
+    a.buf = b.data;
+    a.count = b.count;
+    a.dtype = b.dtype;
+    a.root = static_cast<int>(opts.rootRank);
+    return start({OpType::BROADCAST, "tutti:broadcast", {flat, x}, {tensors}, root ? nullptr : copy_back(x, flat),
+                  opts.timeout},
+                 tensors, a, tt_broadcast_with);
+}
+
+WorkPtr ProcessGroupTutti::allreduce(Tensors &tensors, const c10d::AllreduceOptions &opts) {
+    if (tensors.size() == 1 && tensors[0].layout() == at::kSparse)
+        return allreduce_rows(tensors[0], opts);
+    at::Tensor &x = only(tensors, "all_reduce");
+    at::Tensor flat = packed(x);
+    const Buffer b = reduced(flat, "all_reduce");
+    const Reduction r = reduction(opts.reduceOp);
+    tt_all_reduce_args a = TT_ARGS_INIT;
+    a.buf = b.data;
+    a.count = b.count;
+    a.dtype = b.dtype;
+    a.op = r.op;
+    a.factor = r.factor;
+    return start({OpType::ALLREDUCE, "tutti:all_reduce", {flat, x}, {tensors}, copy_back(x, flat), opts.timeout},
+                 tensors, a, tt_all_reduce_with);
+}
+
+WorkPtr ProcessGroupTutti::allreduce_coalesced(Tensors &tensors, const c10d::AllreduceCoalescedOptions &opts) {
+    if (tensors.empty())
+        refuse("all_reduce_coalesced: expected at least one tensor, got none");
+    Tensors flat;
+    std::vector<void *> bufs;
+    std::vector<int64_t> counts;
+    for (const at::Tensor &x : tensors) {
+        check_tensor(x, "all_reduce_coalesced");
+        if (x.scalar_type() != tensors[0].scalar_type())
+            refuse(c10::str("all_reduce_coalesced: expected tensors of one element type, got ",
+                            tensors[0].scalar_type(), " and ", x.scalar_type()));
+        flat.push_back(packed(x));
+        bufs.push_back(flat.back().data_ptr());
+        counts.push_back(x.numel());
+    }
+    const Reduction r = reduction(opts.reduceOp);
+    tt_all_reduce_coalesced_args a = TT_ARGS_INIT;
+    a.bufs = bufs.data(); // both lists are copied
+    a.counts = counts.data();
+    a.buffers = static_cast<int64_t>(bufs.size());
+    a.dtype = reduced_dtype(flat[0], "all_reduce_coalesced");
+    a.op = r.op;
+    a.factor = r.factor;
+    auto finish = [tensors, flat]() mutable {
+        for (size_t i = 0; i < flat.size(); i++)
+            if (!flat[i].is_same(tensors[i]))
+                tensors[i].copy_(flat[i]);
+    };
+    return start({OpType::ALLREDUCE_COALESCED, "tutti:all_reduce_coalesced", flat, {tensors}, finish, opts.timeout},
+                 tensors, a, tt_all_reduce_coalesced_with);
+}
+
+WorkPtr ProcessGroupTutti::reduce(Tensors &tensors, const c10d::ReduceOptions &opts) {
+    at::Tensor &x = only(tensors, "reduce");
+    const bool root = is_root(opts.rootRank, "reduce");
+    at::Tensor flat = packed(x);
+    const Buffer b = reduced(flat, "reduce");
+    const Reduction r = reduction(opts.reduceOp);
+    tt_reduce_args a = TT_ARGS_INIT;
+    a.buf = b.data;
+    a.count = b.count;
+    a.dtype = b.dtype;
+    a.op = r.op;
+    a.factor = r.factor;
+    a.root = static_cast<int>(opts.rootRank);
+    return start({OpType::REDUCE, "tutti:reduce", {flat, x}, {tensors}, root ? copy_back(x, flat) : nullptr,
+                  opts.timeout},
+                 tensors, a, tt_reduce_with);
+}
+
+WorkPtr ProcessGroupTutti::_allgather_base(at::Tensor &output, at::Tensor &input, const c10d::AllgatherOptions &opts) {
+    static const char call[] = "all_gather_into_tensor";
+    check_tensor(output, call);
+    check_tensor(input, call);
+    expect_numel(call, output, "an output", input, getSize());
+    at::Tensor from = packed(input), to = room_for(output);
+    const Buffer b = moved(from);
+    tt_all_gather_args a = TT_ARGS_INIT;
+    a.send = b.data;
+    a.recv = to.data_ptr();
+    a.count = b.count;
+    a.dtype = b.dtype;
+    return start({OpType::_ALLGATHER_BASE, "tutti:all_gather_into_tensor", {from, to, output}, {{output}},
+                  copy_back(output, to), opts.timeout},
+                 {input}, a, tt_all_gather_with);
+}
+
+WorkPtr ProcessGroupTutti::_reduce_scatter_base(at::Tensor &output, at::Tensor &input,
+                                                const c10d::ReduceScatterOptions &opts) {
+    static const char call[] = "reduce_scatter_tensor";
+    check_tensor(output, call);
+    check_tensor(input, call);
+    expect_numel(call, input, "an input", output, getSize());
+    at::Tensor from = packed(input), to = room_for(output);
+    const Buffer b = reduced(to, call);
+    const Reduction r = reduction(opts.reduceOp);
+    tt_reduce_scatter_args a = TT_ARGS_INIT;
+    a.send = from.data_ptr();
+    a.recv = b.data;
+    a.count = b.count;
+    a.dtype = b.dtype;
+    a.op = r.op;
+    a.factor = r.factor;
+    return start({OpType::_REDUCE_SCATTER_BASE, "tutti:reduce_scatter_tensor", {from, to, output}, {{output}},
+                  copy_back(output, to), opts.timeout},
+                 {input}, a, tt_reduce_scatter_with);
+}
+
+// Elements a rank from sizes in dimension 0; no sizes: equal parts.
+static std::vector<int64_t> split_counts(const at::Tensor &x, const std::vector<int64_t> &splits, int ranks,
+                                         const char *name) {
+    const int64_t rows = x.dim() ? x.size(0) : 1, row = rows ? x.numel() / rows : 0;
+    if (splits.empty()) {
+        if (rows % ranks)
+            refuse(c10::str("all_to_all_single: expected an ", name, " whose dimension 0 divides by ", ranks,
+                            " ranks, or split sizes, got ", rows));
+        return std::vector<int64_t>(ranks, rows / ranks * row);
+    }
+    const int64_t sum = std::accumulate(splits.begin(), splits.end(), int64_t{0});
+    if (static_cast<int>(splits.size()) != ranks || sum != rows)
+        refuse(c10::str("all_to_all_single: expected ", ranks, " ", name, " split sizes with a sum of ", rows, ", got ",
+                        splits.size(), " with a sum of ", sum));
+    std::vector<int64_t> counts;
+    for (int64_t n : splits)
+        counts.push_back(n * row);
+    return counts;
+}
+
+WorkPtr ProcessGroupTutti::alltoall_base(at::Tensor &output, at::Tensor &input, std::vector<int64_t> &output_splits,
+                                         std::vector<int64_t> &input_splits, const c10d::AllToAllOptions &opts) {
+    static const char call[] = "all_to_all_single";
+    check_tensor(output, call);
+    check_tensor(input, call);
+    if (output.scalar_type() != input.scalar_type())
+        refuse(c10::str(call, ": expected output and input of one element type, got ", output.scalar_type(), " and ",
+                        input.scalar_type()));
+    std::vector<int64_t> out = split_counts(output, output_splits, getSize(), "output");
+    std::vector<int64_t> in = split_counts(input, input_splits, getSize(), "input");
+    at::Tensor from = packed(input), to = room_for(output);
+    const Buffer b = moved(from);
+    const int64_t unit = from.numel() ? b.count / from.numel() : 1; // bytes an element where Tutti lacks the type
+    for (int64_t &n : out)
+        n *= unit;
+    for (int64_t &n : in)
+        n *= unit;
+    tt_all_to_all_v_args a = TT_ARGS_INIT;
+    a.send = b.data;
+    a.send_counts = in.data(); // lists are copied
+    a.recv = to.data_ptr();
+    a.recv_counts = out.data();
+    a.dtype = b.dtype;
+    return start({OpType::ALLTOALL_BASE, "tutti:all_to_all_single", {from, to, output}, {{output}},
+                  copy_back(output, to), opts.timeout},
+                 {input}, a, tt_all_to_all_v_with);
+}
+
+WorkPtr ProcessGroupTutti::barrier(const c10d::BarrierOptions &opts) {
+    tt_barrier_args a = TT_ARGS_INIT;
+    return start({OpType::BARRIER, "tutti:barrier", {}, {}, nullptr, opts.timeout}, {}, a, tt_barrier_with);
+}
+
+void ProcessGroupTutti::monitoredBarrier(const c10d::BarrierOptions &opts, bool) {
+    const CallSite site = call_site("monitored_barrier");
+    tt_barrier_args a = TT_ARGS_INIT;
+    a.timeout_ms = opts.timeout.count() > 0 ? opts.timeout.count() : 0;
+    a.file = site.file;
+    a.line = site.line;
+    ++sequence_;
+    group_->blocking([&](tt_group *g) {
+        a.group = g;
+        check(tt_monitored_barrier_with(&a, offsetof(tt_barrier_args, tt_end)));
+    });
+}
+
+#if TUTTI_TORCH_2
+
+WorkPtr ProcessGroupTutti::gather_into_tensor(at::Tensor &output, at::Tensor &input,
+                                              const c10d::GatherOptions &opts) {
+    static const char call[] = "gather_into_tensor";
+    const bool root = is_root(opts.rootRank, call);
+    check_tensor(input, call);
+    at::Tensor from = packed(input), to;
+    if (root) {
+        check_tensor(output, call);
+        expect_numel(call, output, "an output", input, getSize());
+        to = room_for(output);
+    }
+    const Buffer b = moved(from);
+    tt_gather_args a = TT_ARGS_INIT;
+    a.send = b.data;
+    a.recv = root ? to.data_ptr() : nullptr;
+    a.count = b.count;
+    a.dtype = b.dtype;
+    a.root = static_cast<int>(opts.rootRank);
+    Tensors outputs = root ? Tensors{output} : Tensors{};
+    return start({OpType::GATHER, "tutti:gather_into_tensor", {from, to, output}, {outputs},
+                  root ? copy_back(output, to) : nullptr, opts.timeout},
+                 {input}, a, tt_gather_with);
+}
+
+#endif
+
+} // namespace tutti_torch

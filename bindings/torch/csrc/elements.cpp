@@ -1,0 +1,89 @@
+#include "elements.hpp"
+
+#include "errors.hpp"
+
+namespace tutti_torch {
+
+static bool known_dtype(at::ScalarType type, tt_dtype *dtype) {
+    switch (type) {
+    case at::kFloat: return *dtype = TT_F32, true;
+    case at::kDouble: return *dtype = TT_F64, true;
+    case at::kInt: return *dtype = TT_I32, true;
+    case at::kLong: return *dtype = TT_I64, true;
+    case at::kByte: return *dtype = TT_U8, true;
+    case at::kHalf: return *dtype = TT_F16, true;
+    case at::kBFloat16: return *dtype = TT_BF16, true;
+    case at::kChar: return *dtype = TT_I8, true;
+    case at::kShort: return *dtype = TT_I16, true;
+    case at::kBool: return *dtype = TT_BOOL, true;
+    default: return false;
+    }
+}
+
+tt_dtype reduced_dtype(const at::Tensor &x, const char *call) {
+    tt_dtype dtype;
+    if (!known_dtype(x.scalar_type(), &dtype))
+        throw c10::TypeError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
+                             c10::str(call, ": expected float32, float64, float16, bfloat16, int8 to int64, uint8 or "
+                                            "bool elements to reduce, got ", x.scalar_type()));
+    return dtype;
+}
+
+Buffer moved(const at::Tensor &x) {
+    tt_dtype dtype;
+    if (known_dtype(x.scalar_type(), &dtype))
+        return {x.data_ptr(), x.numel(), dtype};
+    return {x.data_ptr(), x.numel() * static_cast<int64_t>(x.element_size()), TT_U8};
+}
+
+Buffer reduced(const at::Tensor &x, const char *call) { return {x.data_ptr(), x.numel(), reduced_dtype(x, call)}; }
+
+void check_tensor(const at::Tensor &x, const char *call) {
+    if (!x.defined())
+        refuse(c10::str(call, ": expected a tensor, got none"));
+    if (x.device().type() != at::kCPU)
+        refuse(c10::str(call, ": the back end tutti takes tensors in the host's memory, got one on ", x.device(),
+                        "; init_process_group(\"cpu:tutti,cuda:nccl\") has both kinds"));
+    if (x.layout() != at::kStrided)
+        refuse(c10::str(call, ": expected a dense tensor, got one of layout ", x.layout()));
+}
+
+at::Tensor &only(Tensors &tensors, const char *call) {
+    if (tensors.size() != 1)
+        refuse(c10::str(call, ": expected one tensor, got ", tensors.size()));
+    check_tensor(tensors[0], call);
+    return tensors[0];
+}
+
+at::Tensor packed(const at::Tensor &x) { return x.is_contiguous() ? x : x.contiguous(); }
+
+at::Tensor room_for(const at::Tensor &x) {
+    return x.is_contiguous() ? x : at::empty_like(x, at::MemoryFormat::Contiguous);
+}
+
+static double factor_of(const c10d::ReduceOp &op) {
+#if TUTTI_TORCH_2
+    const auto *s = static_cast<c10d::PreMulSumSupplement *>(op.supplement_.get());
+    return s->tensor_factor.defined() ? s->tensor_factor.item<double>() : s->double_factor;
+#else
+    const auto *s = static_cast<c10d::NCCLPreMulSumSupplement *>(op.supplement_.get());
+    return s->tensor_factors.empty() ? s->double_factor : s->tensor_factors[0].item<double>();
+#endif
+}
+
+Reduction reduction(const c10d::ReduceOp &op) {
+    switch (op.op_) {
+    case c10d::ReduceOp::SUM: return {TT_SUM, 0};
+    case c10d::ReduceOp::AVG: return {TT_AVG, 0};
+    case c10d::ReduceOp::PRODUCT: return {TT_PRODUCT, 0};
+    case c10d::ReduceOp::MIN: return {TT_MIN, 0};
+    case c10d::ReduceOp::MAX: return {TT_MAX, 0};
+    case c10d::ReduceOp::BAND: return {TT_BAND, 0};
+    case c10d::ReduceOp::BOR: return {TT_BOR, 0};
+    case c10d::ReduceOp::BXOR: return {TT_BXOR, 0};
+    case c10d::ReduceOp::PREMUL_SUM: return {TT_PREMUL_SUM, factor_of(op)};
+    default: refuse(c10::str("expected a reduce operation, got number ", static_cast<int>(op.op_)));
+    }
+}
+
+} // namespace tutti_torch

@@ -1,0 +1,45 @@
+// Tensors as Tutti's buffers: element types, reduce operations, and tensors whose elements don't lie one after the
+// other.
+#pragma once
+
+#include "compat.hpp"
+
+#include <tutti/comm.h>
+
+namespace tutti_torch {
+
+// What a collective is called with: `count` elements at `data`.
+struct Buffer {
+    void *data;
+    int64_t count;
+    tt_dtype dtype;
+};
+
+// For reductions, whose elements are added up: TypeError for an element type that Tutti has none for.
+tt_dtype reduced_dtype(const at::Tensor &x, const char *call);
+
+// A contiguous tensor for calls that only move elements: types that Tutti has none for move as bytes.
+Buffer moved(const at::Tensor &x);
+
+// The same for reductions.
+Buffer reduced(const at::Tensor &x, const char *call);
+
+// Fail unless the tensor is dense and in the host's memory.
+void check_tensor(const at::Tensor &x, const char *call);
+
+// The one tensor of a list of one, checked.
+at::Tensor &only(Tensors &tensors, const char *call);
+
+// A tensor of its own with x's elements, if these don't lie one after the other; else x.
+at::Tensor packed(const at::Tensor &x);
+
+// Where x's new elements can come to lie one after the other: x itself, or a tensor to copy them from.
+at::Tensor room_for(const at::Tensor &x);
+
+struct Reduction {
+    tt_reduce_op op;
+    double factor; // of TT_PREMUL_SUM
+};
+Reduction reduction(const c10d::ReduceOp &op);
+
+} // namespace tutti_torch

@@ -1,0 +1,38 @@
+// Tutti's errors as exceptions that Python sees as DistBackendError, with Tutti's text.
+#pragma once
+
+#include "compat.hpp"
+
+#include <tutti/base.h>
+
+#include <stdexcept>
+#include <string>
+
+namespace tutti_torch {
+
+#if TUTTI_TORCH_2
+using CommError = c10::DistBackendError;
+#else
+// PyTorch before 2.0 has no DistBackendError; module.cpp gives Python tutti_torch.DistBackendError for it.
+class CommError : public std::runtime_error {
+  public:
+    using std::runtime_error::runtime_error;
+};
+#endif
+
+// What is wrong with an argument before anything was sent: ValueError in Python.
+[[noreturn]] void refuse(const std::string &text);
+
+// Throw this thread's last error, which is `status`.
+[[noreturn]] void raise(tt_status status);
+
+// Throw unless the call succeeded.
+inline void check(tt_status status) {
+    if (status)
+        raise(status);
+}
+
+// This thread's last error as an exception, for a work that another thread waits for.
+std::exception_ptr last_error(tt_status status);
+
+} // namespace tutti_torch

@@ -1,0 +1,207 @@
+#include "group.hpp"
+
+#include "errors.hpp"
+
+#include <algorithm>
+#include <set>
+
+namespace tutti_torch {
+namespace {
+
+// All groups that are open, for shutdown_all().
+std::mutex all_lock;
+std::set<Group *> &all_groups() {
+    static auto *all = new std::set<Group *>;
+    return *all;
+}
+
+} // namespace
+
+std::shared_ptr<Group> Group::join(const c10::intrusive_ptr<c10d::Store> &store, int rank, int world_size,
+                                   std::chrono::milliseconds timeout) {
+    std::shared_ptr<Group> made(new Group);
+    made->store_ = adapt_store(store, timeout.count());
+    tt_init_process_group_args a = TT_INIT_PROCESS_GROUP_ARGS_INIT;
+    a.out = &made->group_;
+    a.store = made->store_.get();
+    a.rank = rank;
+    a.world_size = world_size;
+    a.timeout_ms = timeout.count();
+    check(tt_init_process_group_with(&a, offsetof(tt_init_process_group_args, tt_end)));
+    std::lock_guard<std::mutex> guard(all_lock);
+    all_groups().insert(made.get());
+    return made;
+}
+
+Group::~Group() {
+    {
+        std::lock_guard<std::mutex> guard(all_lock);
+        all_groups().erase(this);
+    }
+    tt_destroy_process_group(group_); // if shutdown() has not
+}
+
+void Group::require_open() const {
+    if (closed_) {
+        tt_ignore(tt_fail(TT_ERR_STATE, "the process group was destroyed or aborted before"));
+        raise(TT_ERR_STATE);
+    }
+}
+
+void Group::enter() {
+    std::lock_guard<std::mutex> guard(lock_);
+    require_open();
+    inside_++;
+}
+
+void Group::leave() {
+    std::lock_guard<std::mutex> guard(lock_);
+    if (--inside_ == 0)
+        left_.notify_all();
+}
+
+void Group::set_timeout(std::chrono::milliseconds timeout) {
+    locked([&](tt_group *g) { tt_group_set_timeout_ms(g, timeout.count()); });
+}
+
+void Group::abort(const char *reason) {
+    std::lock_guard<std::mutex> guard(lock_);
+    if (!closed_)
+        tt_group_abort(group_, reason);
+}
+
+// ---- calls whose ends are watched
+
+namespace {
+
+// Of every handle; the last one that is done tells the group.
+struct DoneNote {
+    std::shared_ptr<Pending> pending;
+    std::shared_ptr<Group> group;
+};
+
+void on_done(tt_status, int, void *user) {
+    std::unique_ptr<DoneNote> note(static_cast<DoneNote *>(user));
+    note->group->note_done(note->pending);
+}
+
+} // namespace
+
+void Group::note_done(const std::shared_ptr<Pending> &pending) {
+    std::lock_guard<std::mutex> guard(watch_lock_);
+    done_.push_back(pending);
+    watch_changed_.notify_all();
+}
+
+void Group::watch(const std::shared_ptr<Pending> &pending) {
+    bool tell;
+    {
+        std::lock_guard<std::mutex> guard(watch_lock_);
+        watched_.push_back(pending);
+        if (!advancing_.joinable() && !stopping_)
+            advancing_ = std::thread(&Group::advance, this);
+        if (!pending->is_collective() && !settling_.joinable() && !stopping_)
+            settling_ = std::thread(&Group::settle, this);
+        tell = settling_.joinable();
+        watch_changed_.notify_all();
+    }
+    for (tt_work *work : pending->handles) {
+        if (!tell)
+            break;
+        auto note = std::make_unique<DoneNote>(DoneNote{pending, shared_from_this()});
+        if (tt_work_add_done_callback(work, on_done, note.get()) == TT_OK)
+            note.release();
+    }
+}
+
+void Group::forget(const std::shared_ptr<Pending> &pending) {
+    watched_.erase(std::remove(watched_.begin(), watched_.end(), pending), watched_.end());
+    watch_changed_.notify_all();
+}
+
+void Group::advance() {
+    std::unique_lock<std::mutex> guard(watch_lock_);
+    for (;;) {
+        watch_changed_.wait(guard, [&] { return stopping_ || !watched_.empty(); });
+        if (watched_.empty())
+            return;
+        std::shared_ptr<Pending> oldest = watched_.front();
+        guard.unlock();
+        oldest->wait();
+        guard.lock();
+        forget(oldest);
+    }
+}
+
+void Group::settle() {
+    std::unique_lock<std::mutex> guard(watch_lock_);
+    for (;;) {
+        watch_changed_.wait(guard, [&] { return stopping_ || !done_.empty(); });
+        if (done_.empty())
+            return;
+        std::shared_ptr<Pending> ended = done_.front();
+        done_.pop_front();
+        guard.unlock();
+        bool all = ended->poll(); // of several handles, the last one counts
+        guard.lock();
+        if (all)
+            forget(ended);
+    }
+}
+
+// ---- the end
+
+void Group::stop_threads() {
+    std::thread threads[2];
+    {
+        std::lock_guard<std::mutex> guard(watch_lock_);
+        stopping_ = true;
+        watch_changed_.notify_all();
+        threads[0].swap(advancing_);
+        threads[1].swap(settling_);
+    }
+    for (std::thread &t : threads) {
+        if (t.joinable() && t.get_id() == std::this_thread::get_id())
+            t.detach(); // a future's callback has dropped the group
+        else if (t.joinable())
+            t.join();
+    }
+}
+
+void Group::shutdown(std::chrono::milliseconds drain) {
+    bool idle;
+    {
+        std::unique_lock<std::mutex> guard(watch_lock_);
+        idle = watch_changed_.wait_for(guard, drain, [&] { return watched_.empty(); });
+    }
+    {
+        std::unique_lock<std::mutex> guard(lock_);
+        if (closed_)
+            return;
+        closed_ = true;
+        if (!idle || inside_)
+            tt_group_abort(group_, "its process group was destroyed while calls were under way");
+        left_.wait(guard, [&] { return inside_ == 0; });
+    }
+    stop_threads();
+    tt_group *left = nullptr;
+    {
+        std::lock_guard<std::mutex> guard(lock_);
+        std::swap(left, group_);
+    }
+    tt_destroy_process_group(left);
+}
+
+void Group::shutdown_all() {
+    std::vector<std::shared_ptr<Group>> open;
+    {
+        std::lock_guard<std::mutex> guard(all_lock);
+        for (Group *g : all_groups())
+            if (auto alive = g->weak_from_this().lock())
+                open.push_back(std::move(alive));
+    }
+    for (const auto &g : open)
+        g->shutdown(std::chrono::milliseconds(0));
+}
+
+} // namespace tutti_torch

@@ -1,0 +1,81 @@
+// A group of Tutti's with what PyTorch's rules add: calls from several threads, and futures that complete although
+// nobody waits.
+//
+// Two threads serve such futures, made when the first is asked for. The advancing one waits for the oldest call; the
+// settling one, needed once a send or receive is among them, completes those that end out of order. Both only live
+// while the group is open.
+#pragma once
+
+#include "pending.hpp"
+#include "store.hpp"
+
+#include <condition_variable>
+#include <deque>
+#include <thread>
+
+namespace tutti_torch {
+
+class Group : public std::enable_shared_from_this<Group> {
+  public:
+    // Meet the others. Blocks at most `timeout`. Throws.
+    static std::shared_ptr<Group> join(const c10::intrusive_ptr<c10d::Store> &store, int rank, int world_size,
+                                       std::chrono::milliseconds timeout);
+    ~Group();
+    Group(const Group &) = delete;
+    Group &operator=(const Group &) = delete;
+
+    // Call `begin`, which must not block, with the group, one at a time.
+    template <class F> void locked(F begin) {
+        std::lock_guard<std::mutex> guard(lock_);
+        require_open();
+        begin(group_);
+    }
+
+    // Call `f`, which may block, with the group: it is not freed meanwhile.
+    template <class F> void blocking(F f) {
+        enter();
+        struct Leave {
+            Group *group;
+            ~Leave() { group->leave(); }
+        } leave_in_the_end{this};
+        f(group_);
+    }
+
+    // Have the group's threads see to it that `pending` ends. `handles_done`: see Pending.
+    void watch(const std::shared_ptr<Pending> &pending);
+    void note_done(const std::shared_ptr<Pending> &pending);
+
+    void set_timeout(std::chrono::milliseconds timeout);
+    void abort(const char *reason);
+
+    // Wait at most `drain` for calls that nobody waits for, and leave. Later calls throw.
+    void shutdown(std::chrono::milliseconds drain);
+
+    // Leave all groups that are there, without waiting: the process is about to exit.
+    static void shutdown_all();
+
+  private:
+    Group() = default;
+    void require_open() const;
+    void enter();
+    void leave();
+    void advance();
+    void settle();
+    void forget(const std::shared_ptr<Pending> &pending); // watch_lock_ held
+    void stop_threads();
+
+    StorePtr store_;
+    tt_group *group_ = nullptr;
+    bool closed_ = false;
+    int inside_ = 0;   // threads in calls that block
+    std::mutex lock_;  // of the three above, and of the calls that begin
+    std::condition_variable left_;
+
+    std::mutex watch_lock_; // of what follows
+    std::condition_variable watch_changed_;
+    std::deque<std::shared_ptr<Pending>> watched_, done_;
+    std::thread advancing_, settling_;
+    bool stopping_ = false;
+};
+
+} // namespace tutti_torch

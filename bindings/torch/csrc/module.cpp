@@ -1,0 +1,30 @@
+// tutti_torch._C: what Python calls.
+#include "errors.hpp"
+#include "process_group.hpp"
+
+#include <torch/csrc/utils/pybind.h>
+
+#include <pybind11/chrono.h>
+
+namespace {
+
+using namespace tutti_torch;
+
+c10::intrusive_ptr<Base> create(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
+                                const std::chrono::duration<float> &timeout) {
+    return c10::make_intrusive<ProcessGroupTutti>(
+        store, rank, size, std::chrono::duration_cast<std::chrono::milliseconds>(timeout));
+}
+
+} // namespace
+
+PYBIND11_MODULE(_C, m) {
+    m.def("create", &create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"),
+          py::call_guard<py::gil_scoped_release>());
+    m.def("shutdown_all", &Group::shutdown_all, py::call_guard<py::gil_scoped_release>());
+    m.def("pass_over", &pass_over);
+    m.def("torch_version", [] { return TUTTI_TORCH_VERSION; }); // the one that this was built for
+#if !TUTTI_TORCH_2
+    py::register_exception<CommError>(m, "DistBackendError", PyExc_RuntimeError);
+#endif
+}

@@ -1,0 +1,191 @@
+#include "pending.hpp"
+
+#include "errors.hpp"
+#include "group.hpp"
+
+#include <thread>
+
+namespace tutti_torch {
+
+// ---- the call
+
+Pending::Pending(std::shared_ptr<Group> group, Task task) : group_(std::move(group)), task_(std::move(task)) {}
+
+Pending::~Pending() {
+    for (tt_work *work : handles)
+        tt_work_free(work);
+}
+
+bool Pending::is_collective() const {
+    return task_.type != c10d::OpType::SEND && task_.type != c10d::OpType::RECV &&
+           task_.type != c10d::OpType::RECVANYSOURCE;
+}
+
+void Pending::settle() {
+    FuturePtr future;
+    {
+        std::lock_guard<std::mutex> guard(lock_);
+        if (is_done())
+            return;
+        tt_status status = TT_OK;
+        for (tt_work *work : handles) // they have ended: this waits for none, and finds the first failure
+            if (!status)
+                status = tt_work_wait(work);
+        try {
+            if (status)
+                raise(status);
+            if (task_.finish)
+                task_.finish();
+        } catch (...) {
+            error_ = std::current_exception();
+        }
+        task_.finish = nullptr;
+        future = future_;
+        done_.store(true, std::memory_order_release);
+    }
+    if (on_end)
+        on_end();
+    if (future)
+        complete_future(future);
+}
+
+bool Pending::poll() {
+    if (is_done())
+        return true;
+    for (tt_work *work : handles)
+        if (!tt_work_is_completed(work))
+            return false;
+    settle();
+    return true;
+}
+
+void Pending::wait() {
+    if (is_done())
+        return;
+    try {
+        group_->blocking([&](tt_group *) {
+            for (tt_work *work : handles)
+                tt_ignore(tt_work_wait(work)); // settle() asks again
+        });
+    } catch (...) {
+        // the group was destroyed, which has ended its works
+    }
+    settle();
+}
+
+bool Pending::wait_for(std::chrono::milliseconds time) {
+    const auto deadline = std::chrono::steady_clock::now() + time;
+    while (!poll()) {
+        if (std::chrono::steady_clock::now() > deadline)
+            return false;
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+    return true;
+}
+
+std::exception_ptr Pending::error() const {
+    std::lock_guard<std::mutex> guard(lock_);
+    return error_;
+}
+
+int Pending::source_rank() const { return handles.empty() ? -1 : tt_work_source_rank(handles[0]); }
+
+// ---- its future
+
+void Pending::complete_future(const FuturePtr &future) {
+    if (error_)
+        future->setError(error_);
+    else if (task_.outputs.size() > 1)
+        future->markCompleted(c10::IValue(task_.outputs));
+    else
+        future->markCompleted(c10::IValue(task_.outputs.empty() ? Tensors() : task_.outputs[0]));
+}
+
+static FuturePtr new_future(bool lists) {
+    c10::TypePtr type = c10::ListType::create(c10::TensorType::get());
+    return c10::make_intrusive<c10::ivalue::Future>(lists ? c10::ListType::create(type) : type);
+}
+
+FuturePtr Pending::future() {
+    bool watch = false, done;
+    {
+        std::lock_guard<std::mutex> guard(lock_);
+        done = is_done();
+        if (!future_) {
+            future_ = new_future(task_.outputs.size() > 1);
+            watch = !done;
+        } else {
+            done = false; // whoever ended it has completed it, or is about to
+        }
+    }
+    if (done)
+        complete_future(future_);
+    if (watch && !poll())
+        group_->watch(shared_from_this());
+    return future_;
+}
+
+// ---- what PyTorch is given
+
+TuttiWork::TuttiWork(int rank, std::shared_ptr<Pending> pending, const Tensors &inputs)
+    : c10d::Work(rank, pending->task().type, pending->task().title,
+                 c10::optional<std::vector<at::Tensor>>(inputs)),
+      pending_(std::move(pending)) {
+    pending_->on_end = std::move(recordFunctionEndCallback_);
+    recordFunctionEndCallback_ = nullptr;
+}
+
+TuttiWork::~TuttiWork() { // the call goes on, with all that it needs
+    if (!pending_->is_done() && !pending_->poll())
+        pending_->future();
+}
+
+bool TuttiWork::isCompleted() { return pending_->poll(); }
+
+bool TuttiWork::isSuccess() const { return pending_->is_done() && !pending_->error(); }
+
+std::exception_ptr TuttiWork::exception() const { return pending_->is_done() ? pending_->error() : nullptr; }
+
+int TuttiWork::sourceRank() const { return pending_->source_rank(); }
+
+Tensors TuttiWork::result() {
+    if (!pending_->poll())
+        refuse("Work.result: expected a call that has ended: wait() for it first");
+    const auto &outputs = pending_->task().outputs;
+    if (outputs.size() > 1)
+        refuse("Work.result: this call gives lists of lists of tensors, which are in the output lists");
+    return outputs.empty() ? Tensors() : outputs[0];
+}
+
+void TuttiWork::synchronize() { wait(kNoTimeout); }
+
+bool TuttiWork::wait(std::chrono::milliseconds timeout) {
+    if (timeout == kNoTimeout) {
+        pending_->wait();
+    } else if (!pending_->wait_for(timeout)) {
+        tt_ignore(tt_fail(TT_ERR_TIMEOUT, "%s: Work.wait: not done after the %lld ms that it was to wait; it goes on",
+                          pending_->task().title, static_cast<long long>(timeout.count())));
+        raise(TT_ERR_TIMEOUT);
+    }
+    if (auto error = pending_->error())
+        std::rethrow_exception(error);
+    return true;
+}
+
+void TuttiWork::abort() { refuse("Work.abort: a single call can't be aborted, only its group: ProcessGroup.abort()"); }
+
+FuturePtr TuttiWork::getFuture() { return pending_->future(); }
+
+#if TUTTI_TORCH_2
+// PyTorch: a future of WorkResult, which never carries an error.
+FuturePtr TuttiWork::getFutureResult() {
+    auto result = c10::make_intrusive<c10::ivalue::Future>(c10::IntType::get());
+    pending_->future()->addCallback([result](c10::ivalue::Future &f) {
+        result->markCompleted(
+            c10::IValue(static_cast<int64_t>(f.hasError() ? c10d::WorkResult::COMM_ERROR : c10d::WorkResult::SUCCESS)));
+    });
+    return result;
+}
+#endif
+
+} // namespace tutti_torch

@@ -1,0 +1,88 @@
+// A call that is under way. It ends exactly once: whoever sees first that Tutti's works are done (a wait, a question,
+// the group's own thread) copies the results to where the caller wants them, notes the error if there is one, and
+// completes the future. What it holds must live until then, also when nobody keeps the Work that PyTorch was given.
+#pragma once
+
+#include "compat.hpp"
+
+#include <tutti/comm.h>
+
+#include <c10/util/SmallVector.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+
+namespace tutti_torch {
+
+class Group;
+
+struct Task {
+    c10d::OpType type;
+    const char *title;                // "tutti:all_reduce", for the profiler and errors
+    Tensors kept;                     // all that the call reads or writes
+    std::vector<Tensors> outputs;     // what result() and the future give
+    std::function<void()> finish;     // copy results out of temporary tensors; may be empty
+    std::chrono::milliseconds timeout; // unset: the group's
+};
+
+class Pending : public std::enable_shared_from_this<Pending> {
+  public:
+    Pending(std::shared_ptr<Group> group, Task task);
+    ~Pending();
+    Pending(const Pending &) = delete;
+    Pending &operator=(const Pending &) = delete;
+
+    c10::SmallVector<tt_work *, 1> handles; // filled before anyone else sees it
+
+    bool is_done() const { return done_.load(std::memory_order_acquire); }
+    bool poll();                                  // has it ended? Never waits
+    void wait();                                  // until it has; throws nothing
+    bool wait_for(std::chrono::milliseconds time); // false: it has not
+    std::exception_ptr error() const;             // once it has ended
+    int source_rank() const;
+    FuturePtr future();
+    const Task &task() const { return task_; }
+    bool is_collective() const;
+    std::function<void()> on_end; // of the profiler; set before anyone else sees it
+
+  private:
+    void settle(); // all handles are done
+    void complete_future(const FuturePtr &future);
+
+    std::shared_ptr<Group> group_;
+
+    Task task_;
+    mutable std::mutex lock_;
+    std::atomic<bool> done_{false};
+    std::exception_ptr error_;
+    FuturePtr future_;
+    bool watched_ = false; // the group's thread waits for it
+};
+
+// What PyTorch is given.
+class TuttiWork : public c10d::Work {
+  public:
+    TuttiWork(int rank, std::shared_ptr<Pending> pending, const std::vector<at::Tensor> &inputs);
+    ~TuttiWork() override;
+    bool isCompleted() override;
+    bool isSuccess() const override;
+    std::exception_ptr exception() const override;
+    int sourceRank() const override;
+    Tensors result() override;
+    void synchronize() override;
+    bool wait(std::chrono::milliseconds timeout) override;
+    void abort() override;
+    FuturePtr getFuture() override;
+#if TUTTI_TORCH_2
+    FuturePtr getFutureResult() override;
+    uint64_t getSequencenumber() const override { return sequence; }
+#endif
+    uint64_t sequence = 0;
+
+  private:
+    std::shared_ptr<Pending> pending_;
+};
+
+} // namespace tutti_torch

@@ -1,0 +1,122 @@
+// The back end as PyTorch sees it: each call of c10d is one call of Tutti's (collectives.cpp, lists.cpp,
+// point_to_point.cpp), or several under one work (sparse.cpp, coalesced forms).
+#pragma once
+
+#include "call_site.hpp"
+#include "compat.hpp"
+#include "elements.hpp"
+#include "group.hpp"
+
+#include <cstddef>
+
+namespace tutti_torch {
+
+class ProcessGroupTutti : public Base {
+  public:
+    ProcessGroupTutti(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
+                      std::chrono::milliseconds timeout);
+    ~ProcessGroupTutti() override;
+
+    const std::string getBackendName() const override { return "tutti"; }
+
+    // collectives.cpp
+    WorkPtr broadcast(Tensors &tensors, const c10d::BroadcastOptions &opts) override;
+    WorkPtr allreduce(Tensors &tensors, const c10d::AllreduceOptions &opts) override;
+    WorkPtr allreduce_coalesced(Tensors &tensors, const c10d::AllreduceCoalescedOptions &opts) override;
+    WorkPtr reduce(Tensors &tensors, const c10d::ReduceOptions &opts) override;
+    WorkPtr _allgather_base(at::Tensor &output, at::Tensor &input, const c10d::AllgatherOptions &opts) override;
+    WorkPtr _reduce_scatter_base(at::Tensor &output, at::Tensor &input,
+                                 const c10d::ReduceScatterOptions &opts) override;
+    WorkPtr alltoall_base(at::Tensor &output, at::Tensor &input, std::vector<int64_t> &output_splits,
+                          std::vector<int64_t> &input_splits, const c10d::AllToAllOptions &opts) override;
+    WorkPtr barrier(const c10d::BarrierOptions &opts) override;
+    void monitoredBarrier(const c10d::BarrierOptions &opts, bool wait_all_ranks) override;
+
+    // lists.cpp
+    WorkPtr allgather(std::vector<Tensors> &outputs, Tensors &inputs, const c10d::AllgatherOptions &opts) override;
+    WorkPtr allgather_coalesced(std::vector<Tensors> &outputs, Tensors &inputs,
+                                const c10d::AllgatherOptions &opts) override;
+    WorkPtr gather(std::vector<Tensors> &outputs, Tensors &inputs, const c10d::GatherOptions &opts) override;
+    WorkPtr scatter(Tensors &outputs, std::vector<Tensors> &inputs, const c10d::ScatterOptions &opts) override;
+    WorkPtr reduce_scatter(Tensors &outputs, std::vector<Tensors> &inputs,
+                           const c10d::ReduceScatterOptions &opts) override;
+    WorkPtr alltoall(Tensors &outputs, Tensors &inputs, const c10d::AllToAllOptions &opts) override;
+
+    // point_to_point.cpp
+    WorkPtr send(Tensors &tensors, int peer, int tag) override;
+    WorkPtr recv(Tensors &tensors, int peer, int tag) override;
+    WorkPtr recvAnysource(Tensors &tensors, int tag) override;
+
+    void setSequenceNumberForGroup() override {}
+    uint64_t getSequenceNumberForGroup() override { return sequence_; }
+
+#if TUTTI_TORCH_2
+    WorkPtr allreduce_sparse(Tensors &tensors, const c10d::AllreduceOptions &opts) override;
+    WorkPtr allgather_into_tensor_coalesced(Tensors &outputs, Tensors &inputs,
+                                            const c10d::AllgatherOptions &opts) override;
+    WorkPtr reduce_scatter_tensor_coalesced(Tensors &outputs, Tensors &inputs,
+                                            const c10d::ReduceScatterOptions &opts) override;
+    WorkPtr gather_into_tensor(at::Tensor &output, at::Tensor &input, const c10d::GatherOptions &opts) override;
+    void setTimeout(std::chrono::milliseconds timeout) override { group_->set_timeout(timeout); }
+    c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
+    c10d::ErrorType getError() override { return error_; }
+    void abort() override { group_->abort("ProcessGroup.abort()"); }
+    void shutdown() override;
+#endif
+
+  private:
+    // Begin a call: fill in what all calls have, and give back its work. `Args` has work, timeout_ms, file and line.
+    template <class Args, class F> WorkPtr start(Task task, const Tensors &profiled, Args args, F call);
+
+    // The same for several calls that are one work; `calls` begins the one of a number.
+    template <class F> WorkPtr start_many(Task task, const Tensors &profiled, size_t count, F begin);
+
+    WorkPtr done(Task task, const Tensors &profiled); // there is nothing to send
+    WorkPtr allreduce_rows(at::Tensor &x, const c10d::AllreduceOptions &opts);
+    bool is_root(int64_t root, const char *call) const;
+
+    std::shared_ptr<Group> group_;
+    std::atomic<uint64_t> sequence_{0};
+#if TUTTI_TORCH_2
+    c10::intrusive_ptr<Options> options_;
+    c10d::ErrorType error_ = c10d::ErrorType::SUCCESS;
+#endif
+};
+
+// ---- how calls begin
+
+template <class Args>
+void set_call_options(Args &args, const Task &task, const CallSite &site, tt_work **work) {
+    args.work = work;
+    args.timeout_ms = task.timeout.count() > 0 ? task.timeout.count() : 0;
+    args.file = site.file;
+    args.line = site.line;
+}
+
+template <class F>
+WorkPtr ProcessGroupTutti::start_many(Task task, const Tensors &profiled, size_t count, F begin) {
+    const CallSite site = call_site(task.title);
+    auto pending = std::make_shared<Pending>(group_, std::move(task));
+    auto work = c10::make_intrusive<TuttiWork>(getRank(), pending, profiled);
+    group_->locked([&](tt_group *g) {
+        work->sequence = ++sequence_;
+        for (size_t i = 0; i < count; i++) {
+            tt_work *handle = nullptr;
+            check(begin(i, g, pending->task(), site, &handle));
+            pending->handles.push_back(handle);
+        }
+    });
+    return work;
+}
+
+template <class Args, class F>
+WorkPtr ProcessGroupTutti::start(Task task, const Tensors &profiled, Args args, F call) {
+    return start_many(std::move(task), profiled, 1,
+                      [&](size_t, tt_group *g, const Task &t, const CallSite &site, tt_work **handle) {
+                          args.group = g;
+                          set_call_options(args, t, site, handle);
+                          return call(&args, offsetof(Args, tt_end));
+                      });
+}
+
+} // namespace tutti_torch

@@ -1,0 +1,104 @@
+// All-reduce of sparse tensors (COO): how many entries each rank has, then the entries of all, which each rank adds up
+// in the order of ranks. It blocks, as what is sent second depends on what came first.
+#include "errors.hpp"
+#include "process_group.hpp"
+
+namespace tutti_torch {
+
+namespace {
+
+const char call[] = "all_reduce of a sparse tensor";
+
+template <class Args> void run_call(Group &group, Args a, const CallSite &site, std::chrono::milliseconds timeout,
+                                    tt_status (*f)(const Args *, size_t)) {
+    a.timeout_ms = timeout.count() > 0 ? timeout.count() : 0;
+    a.file = site.file;
+    a.line = site.line;
+    tt_work *work = nullptr;
+    a.work = &work;
+    group.locked([&](tt_group *g) {
+        a.group = g;
+        check(f(&a, offsetof(Args, tt_end)));
+    });
+    tt_status status = TT_OK;
+    group.blocking([&](tt_group *) { status = tt_work_wait(work); });
+    std::exception_ptr error = status ? last_error(status) : nullptr;
+    tt_work_free(work);
+    if (error)
+        std::rethrow_exception(error);
+}
+
+// Gather each rank's `part`, of counts[r] rows of `row` elements, into one tensor.
+at::Tensor gather_rows(Group &group, const at::Tensor &part, std::vector<int64_t> counts, int64_t row,
+                       const CallSite &site, std::chrono::milliseconds timeout) {
+    int64_t rows = 0;
+    for (int64_t &n : counts) {
+        rows += n;
+        n *= row;
+    }
+    at::Tensor all = at::empty({rows * row}, part.options());
+    const Buffer from = moved(part), to = moved(all);
+    if (to.dtype == TT_U8 && part.element_size() > 1)
+        for (int64_t &n : counts)
+            n *= static_cast<int64_t>(part.element_size());
+    tt_all_gather_v_args a = TT_ARGS_INIT;
+    a.send = from.data;
+    a.recv = to.data;
+    a.counts = counts.data();
+    a.dtype = from.dtype;
+    run_call(group, a, site, timeout, tt_all_gather_v_with);
+    return all;
+}
+
+} // namespace
+
+WorkPtr ProcessGroupTutti::done(Task task, const Tensors &profiled) {
+    return start_many(std::move(task), profiled, 0,
+                      [](size_t, tt_group *, const Task &, const CallSite &, tt_work **) { return TT_OK; });
+}
+
+WorkPtr ProcessGroupTutti::allreduce_rows(at::Tensor &x, const c10d::AllreduceOptions &opts) {
+    if (opts.reduceOp != c10d::ReduceOp::SUM)
+        refuse(c10::str(call, ": expected ReduceOp.SUM, got operation ", static_cast<int>(opts.reduceOp.op_)));
+    if (x.device().type() != at::kCPU)
+        refuse(c10::str(call, ": expected a tensor in the host's memory, got one on ", x.device()));
+    const CallSite site = call_site(call);
+    at::Tensor own = x.coalesce();
+    at::Tensor indices = own.indices().t().contiguous(), values = own.values().contiguous(); // (n,D), (n,...)
+    const int64_t dims = indices.size(1);
+    int64_t mine[3] = {indices.size(0), dims, 1};
+    for (int64_t d = 1; d < values.dim(); d++)
+        mine[2] *= values.size(d);
+    std::vector<int64_t> all(3 * getSize()), counts;
+    tt_all_gather_args a = TT_ARGS_INIT;
+    a.send = mine;
+    a.recv = all.data();
+    a.count = 3;
+    a.dtype = TT_I64;
+    run_call(*group_, a, site, opts.timeout, tt_all_gather_with);
+    for (int r = 0; r < getSize(); r++) {
+        if (all[3 * r + 1] != mine[1] || all[3 * r + 2] != mine[2])
+            refuse(c10::str(call, ": expected the same sparse and dense sizes on all ranks, got ", mine[1],
+                            " sparse dimensions with ", mine[2], " values each here, ", all[3 * r + 1], " with ",
+                            all[3 * r + 2], " on rank ", r));
+        counts.push_back(all[3 * r]);
+    }
+    at::Tensor all_indices = gather_rows(*group_, indices, counts, dims, site, opts.timeout);
+    at::Tensor all_values = gather_rows(*group_, values, counts, mine[2], site, opts.timeout);
+    std::vector<int64_t> shape(values.sizes().begin(), values.sizes().end());
+    shape[0] = all_indices.numel() / std::max<int64_t>(dims, 1);
+    at::Tensor sum = at::sparse_coo_tensor(all_indices.view({shape[0], dims}).t(), all_values.view(shape), x.sizes())
+                         .coalesce();
+    x.copy_(sum);
+    return done({c10d::OpType::ALLREDUCE, "tutti:all_reduce_sparse", {}, {{x}}, nullptr, opts.timeout}, {});
+}
+
+#if TUTTI_TORCH_2
+WorkPtr ProcessGroupTutti::allreduce_sparse(Tensors &tensors, const c10d::AllreduceOptions &opts) {
+    if (tensors.size() != 1 || tensors[0].layout() != at::kSparse)
+        refuse("all_reduce_sparse: expected one sparse tensor");
+    return allreduce_rows(tensors[0], opts);
+}
+#endif
+
+} // namespace tutti_torch

@@ -1,0 +1,127 @@
+#include "store.hpp"
+
+#include "errors.hpp"
+
+#include "store/own_store.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tutti_torch {
+namespace {
+
+using Bytes = std::vector<uint8_t>;
+using Ref = c10::intrusive_ptr<c10d::Store>;
+
+c10d::Store &store_of(void *user) { return **static_cast<Ref *>(user); }
+
+Bytes bytes_of(const void *data, size_t size) {
+    const auto *at = static_cast<const uint8_t *>(data);
+    return at ? Bytes(at, at + size) : Bytes();
+}
+
+std::vector<std::string> names_of(const char *const *keys, int64_t n) { return {keys, keys + n}; }
+
+// PyTorch tells a timeout from a broken connection in words alone.
+tt_status fail_with(const char *call, const char *text) {
+    std::string lower(text);
+    std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
+    bool late = lower.find("timeout") != std::string::npos || lower.find("timed out") != std::string::npos;
+    return tt_fail(late ? TT_ERR_TIMEOUT : TT_ERR_NET, "PyTorch's store, %s: %s", call, text);
+}
+
+template <class F> tt_status guarded(const char *call, F f) {
+    try {
+        return f();
+    } catch (const c10::Error &e) {
+        return fail_with(call, e.what_without_backtrace());
+    } catch (const std::exception &e) {
+        return fail_with(call, e.what());
+    } catch (...) {
+        return fail_with(call, "an exception of unknown type");
+    }
+}
+
+// Values end in a NUL that is not counted: tt_store_value.
+tt_status give(const char *call, const Bytes &from, tt_store_value *to) {
+    to->data = std::malloc(from.size() + 1);
+    if (!to->data)
+        return tt_fail(TT_ERR_MEMORY, "PyTorch's store, %s: no memory for %zu bytes", call, from.size());
+    if (!from.empty())
+        std::memcpy(to->data, from.data(), from.size());
+    static_cast<char *>(to->data)[from.size()] = 0;
+    to->size = from.size();
+    return TT_OK;
+}
+
+tt_status store_set(void *user, const char *key, const void *value, size_t size) {
+    return guarded("set", [&] { return store_of(user).set(key, bytes_of(value, size)), TT_OK; });
+}
+
+tt_status store_get(void *user, const char *key, int64_t timeout_ms, tt_store_value *value) {
+    return guarded("get", [&] {
+        store_of(user).wait({key}, std::chrono::milliseconds(timeout_ms));
+        return give("get", store_of(user).get(key), value);
+    });
+}
+
+tt_status store_add(void *user, const char *key, int64_t delta, int64_t *result) {
+    return guarded("add", [&] { return *result = store_of(user).add(key, delta), TT_OK; });
+}
+
+tt_status store_wait(void *user, const char *const *keys, int64_t n, int64_t timeout_ms) {
+    return guarded("wait", [&] {
+        return store_of(user).wait(names_of(keys, n), std::chrono::milliseconds(timeout_ms)), TT_OK;
+    });
+}
+
+tt_status store_check(void *user, const char *const *keys, int64_t n, bool *all) {
+    return guarded("check", [&] { return *all = store_of(user).check(names_of(keys, n)), TT_OK; });
+}
+
+tt_status store_compare_set(void *user, const char *key, const void *expected, size_t expected_size,
+                            const void *desired, size_t desired_size, tt_store_value *value) {
+    return guarded("compare_set", [&] {
+        Bytes now =
+            store_of(user).compareSet(key, bytes_of(expected, expected_size), bytes_of(desired, desired_size));
+        return give("compare_set", now, value);
+    });
+}
+
+tt_status store_delete_key(void *user, const char *key, bool *deleted) {
+    return guarded("delete_key", [&] { return *deleted = store_of(user).deleteKey(key), TT_OK; });
+}
+
+tt_status store_num_keys(void *user, int64_t *count) {
+    return guarded("num_keys", [&] { return *count = store_of(user).getNumKeys(), TT_OK; });
+}
+
+void store_destroy(void *user) { delete static_cast<Ref *>(user); }
+
+tt__store_class store_class() {
+    tt__store_class c = {};
+    c.name = "PyTorch's store";
+    c.set = store_set;
+    c.get = store_get;
+    c.add = store_add;
+    c.wait = store_wait;
+    c.check = store_check;
+    c.compare_set = store_compare_set;
+    c.delete_key = store_delete_key;
+    c.num_keys = store_num_keys;
+    c.destroy = store_destroy;
+    return c;
+}
+
+} // namespace
+
+StorePtr adapt_store(const Ref &store, int64_t timeout_ms) {
+    const tt__store_class c = store_class();
+    tt_store *made = nullptr;
+    auto ref = std::make_unique<Ref>(store);
+    check(tt__store_new(&made, &c, ref.get(), timeout_ms));
+    ref.release();
+    return StorePtr(made);
+}
+
+} // namespace tutti_torch
