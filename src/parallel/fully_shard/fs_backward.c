@@ -109,28 +109,46 @@ static tt_status check_all_came(const tt__fs *fs) {
     return TT_OK;
 }
 
-static tt_status average_rest(tt__fs *fs) {
+static tt_status begin_rest(tt__fs *fs) {
     for (size_t i = fs->unit_count - 1; i-- > 0;)
         if (fs->units[i].grads == TT__FS_COLLECTING)
             TT__TRY(begin_averaging(&fs->units[i]));
     if (tt__fs_rest(fs)->grads == TT__FS_COLLECTING)
         TT__TRY(begin_averaging(tt__fs_rest(fs)));
+    return TT_OK;
+}
+
+static tt_status end_rest(const tt__fs *fs) {
     for (size_t i = fs->unit_count; i-- > 0;)
         if (fs->units[i].grads == TT__FS_AVERAGING)
             TT__TRY(end_averaging(&fs->units[i]));
     return TT_OK;
 }
 
-/* What no rank has used keeps the gradient that it has, or none. */
-static tt_status forget_unused(tt__fs *fs) {
+/* Ask who was used by any rank, behind the averages, which are waited for meanwhile. */
+static tt_status begin_marks(const tt__fs *fs, tt_work **work) {
     for (size_t i = 0; i < fs->count; i++)
         fs->marks[i] = fs->params[i].touched;
-    TT__TRY(tt_all_reduce_with(
-        TT_ARGS(tt_all_reduce_args, fs->group, fs->marks, (int64_t)fs->count, TT_U8, TT_MAX, .file = end_site)));
+    return tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, fs->group, fs->marks, (int64_t)fs->count, TT_U8, TT_MAX,
+                                      .work = work, .file = end_site));
+}
+
+/* What no rank has used keeps the gradient that it has, or none. */
+static void forget_unused(const tt__fs *fs) {
     for (size_t i = 0; i < fs->count; i++)
         if (fs->params[i].trains && !fs->marks[i] && !fs->params[i].had)
             tt__leaf_drop_grad(fs->params[i].slice);
-    return TT_OK;
+}
+
+static tt_status average_rest(tt__fs *fs) {
+    tt_work *marking = NULL;
+    TT__TRY(begin_rest(fs));
+    TT__TRY(begin_marks(fs, &marking));
+    tt_status status = end_rest(fs), marked = tt_work_wait(marking);
+    tt_work_free(marking);
+    if (!status && !marked)
+        forget_unused(fs);
+    return status ? status : marked;
 }
 
 static tt_status on_pass_ended(void *user, tt_status pass) {
@@ -139,7 +157,6 @@ static tt_status on_pass_ended(void *user, tt_status pass) {
     fs->current = NULL;
     tt_status status = pass ? pass : check_all_came(fs);
     status = status ? status : average_rest(fs);
-    status = status ? status : forget_unused(fs);
     return status ? tt__fs_break(fs, status) : TT_OK;
 }
 

@@ -91,6 +91,14 @@ tt_status tt__fs_need(tt__fs_unit *u) {
     return TT_OK;
 }
 
+tt_status tt__fs_begin_first(tt__fs *fs) {
+    TT__TRY(check_fs_usable(fs));
+    TT__TRY(tt__fs_begin(tt__fs_rest(fs)));
+    if (fs->unit_count > 1)
+        TT__TRY(tt__fs_begin(&fs->units[0]));
+    return tt__fs_need(tt__fs_rest(fs));
+}
+
 tt_status tt__fs_begin_next(const tt__fs_unit *u, int step) {
     const tt__fs *fs = u->owner;
     const int64_t next = u - fs->units + step;

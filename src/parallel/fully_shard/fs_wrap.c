@@ -60,8 +60,7 @@ static tt_status before_fs_forward(const tt_module *self, tt__fs *fs) {
     TT__TRY(check_trained(fs));
     for (size_t i = 0; i < fs->unit_count && !fs->backward; i++)
         fs->units[i].running = 0; /* forwards that failed never ended */
-    TT__TRY(tt__fs_need(tt__fs_rest(fs)));
-    TT__TRY(fs->unit_count > 1 ? tt__fs_begin(&fs->units[0]) : TT_OK);
+    TT__TRY(tt__fs_begin_first(fs));
     if (!tt__is_recording() || !fs->broadcasts || !tt_module_training(self))
         return TT_OK;
     const tt_named_tensors *buffers = tt_module_buffers(fs->module);

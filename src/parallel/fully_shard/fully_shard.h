@@ -137,6 +137,9 @@ tt_status tt__fs_put_in_place(tt__fs_param *p);
 tt_status tt__fs_need(tt__fs_unit *unit);
 tt_status tt__fs_begin(tt__fs_unit *unit);
 
+/* What a forward of the wrapper needs: the rest, and the first unit soon. */
+tt_status tt__fs_begin_first(tt__fs *fs);
+
 /* The unit that is needed next: of so many before (-1) or behind (1) this one. */
 tt_status tt__fs_begin_next(const tt__fs_unit *unit, int step);
 
