@@ -93,8 +93,10 @@ tt_module *tt__ddp_make(const tt_ddp_args *args) {
     tt__ddp *d = refused ? NULL : calloc(1, sizeof *d);
     if (!refused && !d)
         refused = tt__fail(TT_ERR_MEMORY, "%s: no memory for the wrapper", DDP_SITE);
-    if (tt__joint_call_end(&call, refused))
+    if (tt__joint_call_end(&call, refused)) {
+        free(d);
         return NULL;
+    }
     d->module = args->module;
     d->bucket_cap_bytes = args->bucket_cap_bytes;
     d->broadcast_buffers = !args->no_broadcast_buffers;

@@ -188,8 +188,10 @@ static tt_module *make_fs(const tt_fully_shard_args *a, const tt__joint_call *ca
     tt__fs *fs = refused ? NULL : calloc(1, sizeof *fs);
     if (!refused && !fs)
         refused = tt__fail(TT_ERR_MEMORY, "%s: no memory for the wrapper", FS_SITE);
-    if (tt__joint_call_end(call, refused))
+    if (tt__joint_call_end(call, refused)) {
+        free(fs);
         return NULL;
+    }
     *fs = (tt__fs){.module = a->module,
                    .rank = tt_get_rank(a->group),
                    .world = tt_get_world_size(a->group),
