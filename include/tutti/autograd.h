@@ -29,15 +29,16 @@ TT_API bool tt_requires_grad(const tt_tensor *x);
  * zeroed. */
 TT_API tt_tensor *tt_grad(const tt_tensor *x);
 
-/* The gradient of a leaf that only some of its rows were given, as the weight of tt_embedding(.sparse = true) is: the
- * numbers of these rows, (n) i64, ascending, each once, and their gradients, (n, C). Both belong to x until the next
- * backward that reaches it, or tt_zero_grad(). All other rows' are zero. NULL: x has no gradient of this kind; while it
- * has one, tt_grad() is NULL. Rows that several calls or passes read are added in the order in which these gave theirs,
- * with the bits of a gradient of the whole.
- * Such gradients are for tt_sgd() without momentum and weight decay, tt_adagrad() without weight decay and
- * tt_sparse_adam(). tt_ddp() averages them; all that shards parameters refuses their leaves. tt_clip_grad_norm_(),
- * tt_clip_grad_value_() and tt_grad_scaler take them as any others. A pass that gives x a gradient of both kinds fails
- * (TT_ERR_UNSUPPORTED), as does one that gives it rows while it has a gradient of the whole, and the reverse.
+/* The sparse gradient of a leaf x (V, C), such as the weight of tt_embedding(.sparse = true): the numbers of the rows
+ * that have one, (n) i64, ascending, each once, and their gradients, (n, C) of x's type; all other rows' are zero. Both
+ * tensors are borrowed until the next backward that reaches x, or tt_zero_grad(). NULL: x has none, or is NULL; while
+ * it has one, tt_grad() is NULL. Gradients of a row that several calls or passes read are added in the order in which
+ * they come, with the bits that tt_grad() would have without .sparse.
+ * Sparse gradients are for tt_sgd() without momentum and weight decay, tt_adagrad() without weight decay and
+ * tt_sparse_adam(). tt_ddp() averages them; tt_fully_shard(), tt_zero_optimizer() and tt_data_parallel() refuse such
+ * leaves. tt_clip_grad_norm_(),
+ * tt_clip_grad_value_() and tt_grad_scaler take them as any others. A pass that gives x a gradient of
+ * rows and one of the whole fails with TT_ERR_UNSUPPORTED, also where one of the two is from an earlier pass.
  * PyTorch: x.grad.coalesce().indices() and .values(), of nn.Embedding(sparse=True). */
 TT_API tt_tensor *tt_sparse_grad_indices(const tt_tensor *x);
 TT_API tt_tensor *tt_sparse_grad_values(const tt_tensor *x);

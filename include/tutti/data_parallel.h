@@ -36,9 +36,10 @@ typedef struct tt_data_parallel_args {
  * from the caller's default generator; the others from generators that are seeded from that one's state in each
  * forward.
  * The backward pass runs the replicas' in their threads. Gradients are summed in the order of replicas, so that the
- * same batch gives the same bits; hooks of parameters run once, on the sum; so it is with other leaves that forward
- * functions use. Leaves that tt_module_recompute() hides, as they are not registered in its module, get the same sum in
- * any order, and their hooks run once a replica, on what has come by then: register those. A tt_ddp() may be around it.
+ * same batch gives the same bits; hooks of parameters run once, on the sum. The same holds for other leaves that
+ * forward functions use, except for leaves inside tt_module_recompute() that are not registered in its module: their
+ * gradients are summed in any order, and their hooks run once a replica, on the sum so far. Register those. A tt_ddp()
+ * may be around it.
  * NULL on failure: TT_ERR_INVALID replicas below 0 or above 1024; TT_ERR_UNSUPPORTED a wrapper inside; TT_ERR_STATE the
  * module has a parent; TT_ERR_SYSTEM no more threads can be started; TT_ERR_MEMORY.
  * Errors of the forward: TT_ERR_SHAPE inputs of different sizes in dimension 0, or results that don't fit together;

@@ -23,7 +23,7 @@ typedef struct tt_elastic_ddp_args {
     bool no_broadcast_buffers; /* likewise */
     int virtual_ranks;         /* likewise: the same bits, however many ranks a round has, up to so many */
     uint64_t shard_seed;       /* likewise */
-    bool sync_batch_norm;      /* in each round, make batch norms SyncBatchNorms over all its ranks */
+    bool sync_batch_norm;      /* in each round, make all batch norms SyncBatchNorms of that round's group */
     char tt_end;               /* not an option: see base.h */
 } tt_elastic_ddp_args;
 
@@ -36,9 +36,9 @@ typedef struct tt_elastic_ddp_args {
  * the next forward. Where rank 0 is lost, or had not come as far as another rank, they become that one's: parameters
  * are then not to the bit those of a run without the loss. With .virtual_ranks all ranks have shard 0's after each
  * step, and they are.
- * SyncBatchNorms of the module get the round's group by tt_elastic_restore(), and with .sync_batch_norm all its batch
- * norms become such layers then, on ranks that join later, too: those can't call tt_convert_sync_batchnorm(), for which
- * nobody would wait. Not with .virtual_ranks (TT_ERR_INVALID). NULL on failure. */
+ * tt_elastic_restore() gives the module's SyncBatchNorms the round's group. With .sync_batch_norm it also makes all
+ * other batch norms such layers, which a rank that joins later could not do itself: tt_convert_sync_batchnorm() is
+ * collective. Not with .virtual_ranks (TT_ERR_INVALID). NULL on failure. */
 TT_API tt_module *tt_elastic_ddp_with(const tt_elastic_ddp_args *args, size_t size);
 #ifndef __cplusplus
 #define tt_elastic_ddp(elastic_, name_, ...) \

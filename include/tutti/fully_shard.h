@@ -21,9 +21,9 @@ typedef struct tt_fully_shard_args {
     tt_module *module; /* required: kept until the wrapper is freed */
     tt_group *group;   /* required: borrowed; once it is destroyed the wrapper can only be freed */
     TT_OPTIONS;
-    /* The units by their names, "h.0" (unit_count of them), in the order in which their forwards run; none in another.
-     * NULL: the children of the outermost sequentials and module lists that have parameters. What is in none of them,
-     * or in several, makes the last unit, which is whole from the wrapper's forward to the step */
+    /* The units by their names, "h.0" (unit_count of them; copied), in the order in which their forwards run; none in
+     * another. NULL: the children of the outermost sequentials and module lists that have parameters. What is in none
+     * of them, or in several, makes the last unit, which is whole from the wrapper's forward to the step */
     const char *const *units;
     int64_t unit_count;
     bool keep_after_forward;   /* units stay whole until the step: no second gathering, more memory */
@@ -53,11 +53,12 @@ typedef struct tt_fully_shard_args {
  * Wrapper, module and optimizer are freed in any order, on all ranks alike. Parameters that were not gathered when the
  * wrapper is freed are lost: to be used, TT_ERR_STATE, until the module is freed. After a failed pass or collective the
  * wrapper can only be freed.
- * NULL on failure: TT_ERR_MISMATCH models, units or options differ between ranks, or some fail in one of the ways below
- * (the first difference, and the rank). Where all fail alike: TT_ERR_INVALID no parameter, a unit that comes twice, is
- * inside another or has no parameters; TT_ERR_NOT_FOUND no such unit; TT_ERR_STATE a parameter that another wrapper
- * has, that is not contiguous, or that shares its memory with another tensor; TT_ERR_UNSUPPORTED one that lies on a
- * device; those of tt_group_alloc() and of a collective. */
+ * NULL on failure: TT_ERR_MISMATCH models, units or options differ between ranks (the first difference, and the rank);
+ * a call that one rank alone refuses is TT_ERR_MISMATCH on the others, with its error. TT_ERR_INVALID no group, no
+ * parameter, a unit that comes twice, is inside another or has no parameters; TT_ERR_NOT_FOUND no such unit;
+ * TT_ERR_STATE a parameter that another wrapper has, that is not contiguous, or that shares its memory with another
+ * tensor; TT_ERR_UNSUPPORTED one that lies on a device, or is given sparse gradients; those of tt_group_alloc() and of
+ * a collective. */
 TT_API tt_module *tt_fully_shard_with(const tt_fully_shard_args *args, size_t size);
 #define TT_FULLY_SHARD_ARGS_INIT TT_ARGS_INIT
 #ifndef __cplusplus
@@ -73,17 +74,19 @@ TT_API tt_module *tt_fully_shard_with(const tt_fully_shard_args *args, size_t si
  *       status = tt_checkpoint_save(path, model, opt, &progress);
  *   status = status ? status : tt_fully_shard_scatter(sharded);
  * The file is a plain model's. Forward and step are TT_ERR_STATE meanwhile. Freeing the wrapper then leaves the module
- * as it is, plain. Errors: TT_ERR_INVALID no such wrapper or rank; TT_ERR_STATE they are gathered already;
- * TT_ERR_MEMORY; those of a collective. PyTorch: get_model_state_dict(full_state_dict=True), unshard(). */
+ * as it is, plain. Errors: TT_ERR_INVALID no such wrapper or rank; TT_ERR_STATE they are gathered already, a backward
+ * pass is under way, an earlier call failed, or another rank failed (named); TT_ERR_MEMORY; those of a collective.
+ * PyTorch: get_model_state_dict(full_state_dict=True), unshard(). */
 TT_API TT_NODISCARD tt_status tt_fully_shard_gather(tt_module *sharded, int root);
 
-/* End it: each rank takes its slices from the whole parameters as they are now, of `root`, or, after TT_ALL_RANKS, its
- * own, which are to be alike on all. Collective. To load a state dict or a checkpoint, in a world of any size: gather,
- * load it on `root` or on all ranks, scatter. Errors: TT_ERR_INVALID no such wrapper; TT_ERR_STATE nothing is gathered,
- * or a parameter was converted meanwhile; those of a collective. */
+/* Take the slices from the whole parameters as they are now, and give these back: after tt_fully_shard_gather(root)
+ * from the root's; after TT_ALL_RANKS each rank from its own, which must be alike on all. Collective. To load a state
+ * dict or a checkpoint, in a world of any size: gather, load it on `root` or on all ranks, scatter. Errors:
+ * TT_ERR_INVALID no such wrapper; TT_ERR_STATE nothing is gathered, a parameter was converted meanwhile, an earlier
+ * call failed, or another rank failed (named); TT_ERR_MEMORY; those of a collective. */
 TT_API TT_NODISCARD tt_status tt_fully_shard_scatter(tt_module *sharded);
 
-/* How many units it has, without the last one of what is in none of them; 0 for what is no such wrapper. */
+/* How many units the wrapper has, without the one of the rest; 0: `sharded` is no such wrapper. Not collective. */
 TT_API int64_t tt_fully_shard_unit_count(tt_module *sharded);
 
 TT_END_DECLS

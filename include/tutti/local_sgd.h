@@ -69,8 +69,8 @@ typedef struct tt_hierarchical_model_averager_args {
 /* Neighbours average often, all ranks seldom (Lin et al., ICLR 2020): from step number warmup_steps (counted from 0)
  * on, a step whose number is a multiple of some levels' periods averages over the groups of the largest of them.
  * PyTorch: HierarchicalModelAverager.
- * A rank whose averaging has failed aborts all groups in which others may wait for it, with its error (TT_ERR_ABORTED
- * there), so that a rank that dies is named to those, too, who were averaging without it.
+ * A rank whose averaging fails aborts the groups of all its levels with its error (TT_ERR_ABORTED there), so that a
+ * dead rank's name also reaches ranks that were averaging without it.
  *   tt_hierarchical_model_averager(&averager, world, tt_module_parameters(model),
  *                                  ((tt_averaging_level[]){{4, 8}, {16, 32}}), 2) */
 TT_API TT_NODISCARD tt_status tt_hierarchical_model_averager_with(const tt_hierarchical_model_averager_args *args,

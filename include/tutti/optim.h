@@ -112,13 +112,13 @@ typedef struct tt_sparse_adam_args {
     char tt_end; /* not an option: see base.h */
 } tt_sparse_adam_args;
 
-/* Adam for gradients of some rows (tt_embedding(.sparse = true)), and for no others: only these rows, and only their
- * means, change; a row that was not read keeps its means as they are. PyTorch: torch.optim.SparseAdam. State: "step",
- * "exp_avg", "exp_avg_sq", each of the parameter's size.
+/* Adam for sparse gradients (tt_sparse_grad_values()), and for no others: only rows that have a gradient change, and
+ * only their means; all other rows keep both as they are. PyTorch: torch.optim.SparseAdam. State: "step", "exp_avg",
+ * "exp_avg_sq", each of the parameter's size.
  *   tt_sparse_adam(tt_module_parameters(table), 1e-3)
  * tt_sgd() without momentum and weight decay and tt_adagrad() without weight decay take such gradients, too. In all
  * others, and in these with other options, and here for a gradient of the whole, tt_optimizer_step() fails with
- * TT_ERR_UNSUPPORTED, names the parameter, and changes nothing of its group. */
+ * TT_ERR_UNSUPPORTED, tells the parameter's number and shape, and changes nothing of its group. */
 TT_API tt_optimizer *tt_sparse_adam_with(const tt_sparse_adam_args *args, size_t size);
 
 typedef struct tt_adadelta_args {

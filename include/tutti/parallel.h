@@ -164,12 +164,13 @@ typedef struct tt_ddp_args {
     tt_module *module; /* required: kept until the wrapper is freed */
     tt_group *group;   /* required: borrowed; once it is destroyed the wrapper can only be freed */
     TT_OPTIONS;
-    size_t bucket_cap_bytes;    /* see tt_reducer_new() */
-    bool no_broadcast_buffers;  /* leave each rank its own buffers after wrapping */
-    int virtual_ranks;          /* train as this many ranks would, to the bit: see below; 0: not */
-    uint64_t shard_seed;        /* with it: what each of them draws follows from this; 0: the generator is left alone */
-    const char *const *ignored; /* names, NULL last: what each rank has by itself. See below */
-    const char *const *delay_all_reduce; /* names, NULL last: parameters that are averaged last */
+    size_t bucket_cap_bytes;   /* see tt_reducer_new() */
+    bool no_broadcast_buffers; /* leave each rank its own buffers after wrapping */
+    int virtual_ranks;         /* train as this many ranks would, to the bit: see below; 0: not */
+    uint64_t shard_seed;       /* with it: what each of them draws follows from this; 0: the generator is left alone */
+    /* names, NULL last, copied: TT_NAMES(). See below */
+    const char *const *ignored;          /* parameters and buffers that each rank has by itself */
+    const char *const *delay_all_reduce; /* parameters that are averaged last */
     char tt_end;                         /* not an option: see base.h */
 } tt_ddp_args;
 
@@ -189,7 +190,7 @@ typedef struct tt_ddp_args {
  * a part of it, is wrapped already; and those of a collective. A call that one rank alone refuses is TT_ERR_MISMATCH on
  * the others, with its error.
  * A backward pass that fails on one rank alone (an operator, a hook, no memory) aborts the group: the others get
- * TT_ERR_ABORTED with that rank and its error, and all destroy the group.
+ * TT_ERR_ABORTED with that rank and its error. All must then destroy the group.
  * Parameters that take no part in a pass need no flag, and may be others on each rank and in each pass: what one rank
  * leaves out counts as its gradient from earlier, or zero, and receives the average; what all leave out keeps the
  * gradient that it has, or none. They keep nothing else waiting, unless the pass goes through tt_recompute() or
@@ -201,8 +202,8 @@ TT_API tt_module *tt_ddp_with(const tt_ddp_args *args, size_t size);
 
 /* ---- parameters that are left out, or averaged last
  *
- * Both options are lists of names, as tt_module_parameters() and tt_module_buffers() have them; that of a child stands
- * for all that it has:
+ * Both options are lists of names, as tt_module_parameters() and tt_module_buffers() have them; a child's name stands
+ * for everything in it:
  *   tt_ddp(model, world, .ignored = TT_NAMES("table.weight", "running"), .delay_all_reduce = TT_NAMES("decoder"))
  *   - .ignored: parameters and buffers that are neither taken from rank 0 nor averaged, at no time; they may have other
  *     shapes on each rank, and belong to another wrapper. PyTorch:
@@ -213,6 +214,7 @@ TT_API tt_module *tt_ddp_with(const tt_ddp_args *args, size_t size);
  *     that is TT_ERR_STATE. PyTorch: delay_all_reduce_named_params; no param_to_hook_all_reduce is needed.
  * Errors, on all ranks: TT_ERR_MISMATCH names a parameter or buffer in which the lists differ; TT_ERR_INVALID a name
  * that is none in the module, or a parameter in both; TT_ERR_UNSUPPORTED with .virtual_ranks. */
+/* A list of names that ends with NULL; it lives as long as the enclosing block. C only (C++: a vector of strings). */
 #define TT_NAMES(...) ((const char *const[]){__VA_ARGS__, NULL})
 
 /* ---- sparse gradients
@@ -307,17 +309,17 @@ typedef struct tt_ddp_register_comm_hook_args {
 TT_API TT_NODISCARD tt_status tt_ddp_register_comm_hook_with(const tt_ddp_register_comm_hook_args *args, size_t size);
 
 typedef struct tt_ddp_step_in_backward_args {
-    tt_module *ddp;          /* required: a wrapper */
-    tt_optimizer *optimizer; /* required: borrowed; freeing it ends this. NULL: end it */
+    tt_module *ddp;          /* required: a wrapper that tt_ddp() made */
+    tt_optimizer *optimizer; /* required: borrowed, and freeing it ends stepping; or NULL: end stepping */
     TT_OPTIONS;
-    bool zero_grad; /* a parameter that was stepped has no gradient any more */
+    bool zero_grad; /* drop each parameter's gradient once it was stepped, as tt_zero_grad() */
     char tt_end;    /* not an option: see base.h */
 } tt_ddp_step_in_backward_args;
 
-/* Step `optimizer` inside tt_backward() from now on: the parameters of a bucket when its averages are there, while
- * later buckets are still on the way, and (.zero_grad) without their gradients from then on. When a pass that averages
- * has returned, the step is complete, with the same bits as a tt_optimizer_step() behind it. Passes without
- * tt_ddp_set_sync() step nothing. Collective; ending it (NULL) is not, but all ranks do that between the same steps.
+/* Step `optimizer` inside tt_backward() from now on: a bucket's parameters when its averages are there, while later
+ * buckets are still on the way. When a pass that averages has returned, the step is complete, with the bits of a
+ * tt_optimizer_step() after the pass. Passes after tt_ddp_set_sync(ddp, false) step nothing. Collective. Ending it
+ * (NULL) is not, but all ranks must do so between the same steps.
  *   tt_ddp_step_in_backward(ddp, optimizer, .zero_grad = true)
  *   - Options of the optimizer (a scheduler's, too) may change between passes. Neither tt_optimizer_step() nor
  *     tt_optimizer_add_param_group() nor a tt_grad_scaler may be used with it meanwhile: TT_ERR_STATE. It must be
@@ -325,17 +327,19 @@ typedef struct tt_ddp_step_in_backward_args {
  *   - Parameters of the optimizer that the wrapper doesn't average (frozen when it was made, .ignored, of another
  *     module) are stepped when the pass has ended, if they have a gradient. Those of the wrapper that the optimizer
  *     hasn't are averaged, and left for others to step.
- *   - What works with all averages before a step, as tt_clip_grad_norm_(), comes too late.
+ *   - Calls that need all averages before a step, such as tt_clip_grad_norm_(), come too late.
  *   - A graph is walked once: a second pass through it (.retain_graph), or a part of it that needs the values of a
  *     parameter whose gradient was final before (one used through tt_detach()), is the TT_ERR_STATE of tensors that
  *     were overwritten.
- *   - After a pass that failed some parameters are a step ahead of others: go on from a checkpoint.
+ *   - After a failed pass some parameters may be a step ahead of others: go on from a checkpoint.
  *   - Communication hooks work. So does a tt_join, with .zero_grad, and without .examples, .divide_by_present and
  *     .end_early; its .after_step then steps nothing.
- * Errors: TT_ERR_MISMATCH not alike on all ranks, on all. TT_ERR_INVALID no wrapper, or none of its parameters.
- * TT_ERR_STATE the optimizer steps in another wrapper's passes, or a pass is under way. TT_ERR_UNSUPPORTED
- * tt_zero_optimizer() (also one that is made later), tt_lamb(), which needs the norms of all gradients, an optimizer of
- * several wrappers' parameters, .virtual_ranks, an elastic job's wrapper, other joins. PyTorch:
+ * Errors: TT_ERR_MISMATCH optimizers or options differ, on all ranks; a call that one rank alone refuses is
+ * TT_ERR_MISMATCH on the others, with its error. TT_ERR_INVALID no wrapper, or none of its parameters. TT_ERR_STATE the
+ * optimizer steps in another wrapper's passes, a pass is under way, or the wrapper has no group yet; TT_ERR_MEMORY.
+ * TT_ERR_UNSUPPORTED tt_zero_optimizer() (also one that is made later), tt_lamb(), which needs the norms of all
+ * gradients, an optimizer of several wrappers' parameters, .virtual_ranks, an elastic job's wrapper, other joins.
+ * PyTorch:
  * torch.distributed.optim._apply_optimizer_in_backward, DistributedDataParallel._register_fused_optim. */
 TT_API TT_NODISCARD tt_status tt_ddp_step_in_backward_with(const tt_ddp_step_in_backward_args *args, size_t size);
 

@@ -78,11 +78,11 @@ typedef struct tt_pipeline_new_args {
  * PyTorch: PipelineStage, Schedule1F1B, ... of torch.distributed.pipelining.
  * Errors: TT_ERR_INVALID a split that doesn't fit the model, more stages than parts, micro-batches that the schedule
  * can't have, a parameter that several stages use (tied weights: keep their parts in one stage, or untie them);
- * TT_ERR_MISMATCH ranks, or pipelines beside each other, that gave different ones, or no model, by name, on all ranks
- * (where some ranks of a pipeline have no `data_group`, too; where all have none and their counterparts have one, these
- * wait until the data group's timeout, TT_ERR_TIMEOUT, and name who did not come: nobody else knows of them);
- * TT_ERR_PEER another rank failed, with its error; those of a collective and of tt_ddp(). After TT_ERR_MEMORY on a
- * rank, or a difference in `data_group`, a group may have been aborted (TT_ERR_ABORTED). */
+ * TT_ERR_MISMATCH, by name, on all ranks: options, models or the presence of a `data_group` differ within a pipeline,
+ * or between pipelines beside each other; TT_ERR_TIMEOUT a whole pipeline has no `data_group` and its counterparts have
+ * one: these wait until the group's timeout, and name who did not come; TT_ERR_PEER another rank failed, with its
+ * error; those of a collective and of tt_ddp(). After TT_ERR_MEMORY on a rank, or a difference in `data_group`, a group
+ * may have been aborted (TT_ERR_ABORTED). */
 TT_API TT_NODISCARD tt_status tt_pipeline_new_with(const tt_pipeline_new_args *args, size_t size);
 
 /* End it; the model and what it has learned stay. Collective as tt_reducer_free() is. NULL is allowed. */

@@ -36,12 +36,12 @@ typedef struct tt_reducer_new_args {
     int64_t count;                  /* required */
     TT_OPTIONS;
     size_t bucket_cap_bytes; /* 0 = 1 MiB for the first bucket, 25 MiB for the others; else the limit of all */
-    const bool *delayed;     /* `count` of them, or NULL: those that lie in buckets of their own, after all others */
+    const bool *delayed;     /* (count), copied: true: it lies in a bucket behind those of all others; NULL: none is */
     char tt_end;             /* not an option: see base.h */
 } tt_reducer_new_args;
 
-/* Collective. Compares names, counts and types over the ranks: TT_ERR_MISMATCH names the first parameter that differs,
- * and the rank. Other errors: TT_ERR_INVALID (no parameters, integer dtype), and those of tt_group_alloc(). */
+/* Collective. Compares names, counts, types and .delayed over the ranks: TT_ERR_MISMATCH names the first parameter that
+ * differs, and the rank. Other errors: TT_ERR_INVALID (no parameters, integer dtype), and those of tt_group_alloc(). */
 TT_API TT_NODISCARD tt_status tt_reducer_new_with(const tt_reducer_new_args *args, size_t size);
 #ifndef __cplusplus
 #define tt_reducer_new(out_, group_, params_, ...) \

@@ -25,7 +25,8 @@ typedef struct tt_trainer tt_trainer;
  *   } */
 typedef tt_tensor *(*tt_trainer_step_fn)(tt_trainer *trainer, const tt_batch *batch, void *user);
 
-/* Have gradients averaged by a communication hook. `user` is the run's.
+/* Set a communication hook on the run's wrapper, with `user` of the run; called once, on all ranks. A failure ends the
+ * run.
  *   static tt_status compress(tt_module *ddp, void *user) { return tt_powersgd_hook(ddp, .rank = 4); } */
 typedef tt_status (*tt_trainer_comm_hook_fn)(tt_module *ddp, void *user);
 

@@ -72,7 +72,7 @@ tt_status tt__leaf_set_rows(tt_tensor *x, tt_tensor *rows, tt_tensor *values) {
     return status;
 }
 
-/* ---- those that take none */
+/* ---- refusing */
 
 tt_status tt__refuse_sparse_grad(const char *who, const char *name, const tt_tensor *x) {
     if (!x->sparse_grad || !x->requires_grad)

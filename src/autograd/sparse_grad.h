@@ -1,29 +1,31 @@
-/* Gradients of leaves of which only some rows were given one: their numbers (n), ascending, each once, and their values
- * (n, C). */
+/* Sparse gradients: a leaf (V, C) has, in place of a gradient of the whole, one of some rows: their numbers (n) i64,
+ * ascending, each once, and their values (n, C) of the leaf's type. */
 #ifndef TT_AUTOGRAD_SPARSE_GRAD_H
 #define TT_AUTOGRAD_SPARSE_GRAD_H
 
 #include "autograd/leaf.h"
 #include "autograd/node.h"
 
-/* Give input `i`, a leaf, a gradient of some rows, which this backward has made: in an operator's backward. */
+/* In an operator's backward: give input `i`, a leaf, a gradient of some rows, new tensors that the leaf takes over. */
 tt_status tt__grad_give_rows(tt_node *node, int i, tt_tensor *rows, tt_tensor *values);
 
-/* Add such a gradient to the leaf's, and take it over. */
+/* Add a gradient of some rows to the leaf's. The tensors are the leaf's after success, and the scope's after
+ * failure. */
 tt_status tt__leaf_add_rows(tt__leaf *leaf, tt_tensor *rows, tt_tensor *values);
 
+/* Let the leaf's rows go. The caller holds its lock, or nobody else uses it. */
 void tt__leaf_drop_rows(tt__leaf *leaf);
 
-/* Give leaf x this gradient of some rows in place of the one that it has. */
+/* Replace the rows of leaf x by these. After a failure it has none. */
 tt_status tt__leaf_set_rows(tt_tensor *x, tt_tensor *rows, tt_tensor *values);
 
-/* Fail: the leaf would have a gradient of the whole and one of some rows. */
+/* Fail with TT_ERR_UNSUPPORTED: the leaf would get a gradient of the whole and one of some rows. */
 tt_status tt__leaf_refuse_both(const tt__leaf *leaf);
 
-/* Return what there is of x's gradient to measure or to scale: tt_grad(), or the values of its rows; NULL: none. */
+/* Return the elements of x's gradient, of either kind: tt_grad(), or the values of its rows; NULL: it has none. */
 tt_tensor *tt__grad_values(const tt_tensor *x);
 
-/* Fail if `x`, by this name, is a leaf that is given such gradients, as the call `who` is for others only. */
+/* Fail with TT_ERR_UNSUPPORTED if x, of this name, is given sparse gradients, which call `who` doesn't take. */
 tt_status tt__refuse_sparse_grad(const char *who, const char *name, const tt_tensor *x);
 
 #endif

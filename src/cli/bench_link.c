@@ -9,11 +9,11 @@
 
 struct tt__bench_link {
     tt_reducer *reducer;
-    double ns_per_byte; /* of a bucket */
-    int64_t buckets, steps, most;
+    double ns_per_byte;           /* that the link takes for a byte of a bucket */
+    int64_t buckets, steps, room; /* steps timed, and for how many there is room */
     int64_t begin_ns;
-    int64_t *ready_ns; /* (buckets) since the step began */
-    double *least_ms, *ratios;
+    int64_t *ready_ns;         /* (buckets): since the step began, when the last gradient of each was ready */
+    double *least_ms, *ratios; /* (room) */
 };
 
 static void note_ready(const tt_reducer_event *event, void *user) {
@@ -22,7 +22,8 @@ static void note_ready(const tt_reducer_event *event, void *user) {
         link->ready_ns[tt_reducer_bucket_of(link->reducer, event->index)] = event->time_ns - link->begin_ns;
 }
 
-/* All-reduce sends and receives 2 (W - 1) / W times what is reduced, both at once. */
+/* In an all-reduce over W ranks each sends 2 (W - 1) / W times the bytes, and receives as many meanwhile. 8e3 / mbit:
+ * ns a byte takes at so many Mbit/s. */
 tt_status tt__bench_link_new(tt__bench_link **out, tt_module *ddp, tt_group *group, int64_t mbit, int64_t steps) {
     tt__bench_link *link = calloc(1, sizeof *link);
     double world = tt_get_world_size(group);
@@ -32,7 +33,7 @@ tt_status tt__bench_link_new(tt__bench_link **out, tt_module *ddp, tt_group *gro
     link->reducer = tt_ddp_reducer(ddp);
     link->buckets = tt_reducer_bucket_count(link->reducer);
     link->ns_per_byte = 2 * (world - 1) / world * 8e3 / (double)mbit;
-    link->most = steps;
+    link->room = steps;
     link->ready_ns = calloc((size_t)link->buckets, sizeof *link->ready_ns);
     link->least_ms = calloc((size_t)steps, sizeof *link->least_ms);
     link->ratios = calloc((size_t)steps, sizeof *link->ratios);
@@ -61,7 +62,7 @@ void tt__bench_link_begin(tt__bench_link *link) {
 
 void tt__bench_link_end(tt__bench_link *link) {
     double took = 0, left = 0, least = 0;
-    if (!link || link->steps == link->most)
+    if (!link || link->steps == link->room)
         return;
     took = (double)(tt__now_ns() - link->begin_ns);
     for (int64_t b = link->buckets - 1; b >= 0; b--) {

@@ -12,7 +12,7 @@
 
 static const double MEBIBYTE = 1 << 20;
 
-/* How many of the `bytes` at `data` lie in pages that are there. */
+/* How many of the `bytes` at `data` lie in resident pages. */
 static double resident_bytes(const void *data, size_t bytes) {
     enum { BATCH = 1024 };
     unsigned char there[BATCH];

@@ -8,7 +8,7 @@
 typedef struct tt__batch_norm_kind {
     const tt_module_class *cls; /* whose name the module has from then on; made by TT__BATCH_NORM_CLASS() */
     tt_tensor *(*normalise)(void *user, const tt_batch_norm_args *args);
-    /* A forward in training fails before normalise() is called, on this rank at least; the error stays. */
+    /* Called in place of normalise() where a forward in training has refused its x. Must keep the last error. */
     void (*refused)(void *user, int64_t features);
     void (*release)(void *user); /* when the module is freed, or gets another kind */
 } tt__batch_norm_kind;
@@ -16,6 +16,7 @@ typedef struct tt__batch_norm_kind {
 /* The numbers of a batch norm, as text, for comparing: "of 8 features, eps 1e-05, momentum 0.1, affine". */
 const char *tt__batch_norm_text(const tt_module *module, char text[96]);
 
+/* How many channels it normalises. */
 int64_t tt__batch_norm_features(const tt_module *module);
 
 /* Is it a batch norm of the library's, of any kind? */

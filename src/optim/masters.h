@@ -15,7 +15,7 @@ tt_tensor *tt__master_of(tt_tensor *x);
 /* Bring masters up to their parameters' values and gradients. */
 tt_status tt__masters_begin(const char *who, tt_optimizer *optimizer);
 
-/* Likewise, of one parameter, which has one. */
+/* Bring one parameter's master, which it has, up to its value and gradient. */
 tt_status tt__master_begin(const char *who, const tt__optim_param *param);
 
 /* For parameters that are about to become 16-bit: make a master of each one of f32, in

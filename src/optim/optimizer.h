@@ -36,12 +36,10 @@ typedef struct tt__optimizer_class {
     /* A pass before, which adds to `sums` of a parameter, and what `ratio` is made of them; NULL: there is none. */
     const tt__rule_kernels *(*measure)(void);
     double (*ratio)(const double *option, const double *sums);
-    bool measures_grads; /* the rule needs the norm of all gradients */
-    /* May gradients be of some rows, with these options? NULL: never. `only`: there are no others. And what a slot's
-     * values are before the first of them; NULL: 0. */
-    bool (*takes_rows)(const double *option);
-    bool takes_rows_only;
-    double (*begins_as)(const double *option);
+    bool measures_grads;                       /* the rule needs the norm of all gradients */
+    bool (*takes_rows)(const double *option);  /* may gradients be sparse, with these options? NULL: never */
+    bool takes_rows_only;                      /* it takes no gradients of the whole */
+    double (*begins_as)(const double *option); /* what state slots are filled with first; NULL: 0 */
     /* Update on other devices, by a kernel of theirs; NULL: there is none. `u`: its pointers are the device's. */
     tt_status (*on_device)(tt_tensor *p, tt_tensor *g, tt_tensor *const *state, const tt__update *u);
 } tt__optimizer_class;
@@ -96,7 +94,7 @@ typedef struct tt__optim_shards {
     void (*destroy)(void *user);
 } tt__optim_shards;
 
-/* What steps an optimizer in the program's place: parallel/ddp_step.c. */
+/* Something that steps an optimizer in the program's place: parallel/ddp_step.c. */
 typedef struct tt__optim_stepper {
     void (*let_go)(void *user); /* the optimizer is about to be freed */
 } tt__optim_stepper;
@@ -141,11 +139,12 @@ void tt__optim_state_free(const tt__optimizer_class *cls, const tt__optim_group 
 const tt_named_tensors *tt__optim_own_state_dict(tt_optimizer *optimizer);
 tt_status tt__optim_load_own_state_dict(tt_optimizer *optimizer, const tt_named_tensors *state);
 
-/* TT_ERR_STATE, in the call `name`: something else steps the optimizer. */
+/* Fail with TT_ERR_STATE, in call `name`, if the optimizer has a stepper. */
 tt_status tt__optim_check_unattended(const char *name, const tt_optimizer *optimizer);
 
-/* Step these parameters alone: their numbers (count), which ascend. Those without a gradient are left as they are. To
- * be called by the stepper, once for each of them in a step. Not for rules that measure gradients, nor for slices. */
+/* Step these parameters alone: `count` numbers through all groups, ascending. Parameters without a gradient stay as
+ * they are. The stepper calls it, with each parameter once a step. Not for rules that measure gradients, nor for
+ * slices. */
 tt_status tt__optim_step_some(const tt_optimizer *optimizer, const int64_t *numbers, size_t count);
 
 /* Return the view of a parameter's slot; made, of zeros, if there is none. NULL if memory is out. */

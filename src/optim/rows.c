@@ -1,10 +1,10 @@
-/* Steps on gradients of some rows: the rule runs over these rows alone. */
+/* Steps on sparse gradients: a rule updates, row by row, the rows that the gradient is of, and no others. */
 #include "autograd/sparse_grad.h"
 #include "base/error.h"
 #include "optim/fused.h"
 #include "tensor/parallel.h"
 
-/* What a gradient is not, for errors. */
+/* Why the optimizer doesn't take the gradient of x, as the end of an error; NULL: it does. */
 static const char *unfit(const tt_optimizer *o, const tt__optim_group *group, const tt_tensor *x) {
     if (!tt_sparse_grad_values(x))
         return o->cls->takes_rows_only ? "a gradient of the whole, and takes sparse ones only" : NULL;
@@ -32,7 +32,7 @@ typedef struct rows_pass {
     size_t row_bytes;
 } rows_pass;
 
-/* Update the rows begin to end - 1 of those that there are. */
+/* Update rows number[begin] to number[end - 1]: p and state (V, C), g (n, C). */
 static void update_rows(void *user, int64_t begin, int64_t end) {
     const rows_pass *pass = user;
     const tt__optim_run *run = pass->run;
@@ -53,7 +53,8 @@ static void update_rows(void *user, int64_t begin, int64_t end) {
     }
 }
 
-/* Of rows that come later, state must have begun, too. */
+/* Fill new state, of all rows, with the value that it begins as, where that isn't 0: rows that get their first gradient
+ * in a later step need it, too. */
 static void begin_state(const tt_optimizer *o, const tt__optim_group *group, const tt__optim_run *run) {
     const tt__optim_param *p = &group->params[run->param];
     const double value = o->cls->begins_as ? o->cls->begins_as(group->option) : 0;

@@ -104,7 +104,7 @@ enum {
 };
 TT__LEVEL_DECLARE(tt__rule_kernels, tt__adagrad_kernels);
 
-/* Likewise, for rows that have a gradient only; nothing is an fma:
+/* SparseAdam, over the elements of one row that has a gradient; nothing is an fma:
  *   a = (g - m) * (1 - beta1), m = m + a      "exp_avg"
  *   b = (g * g - v) * (1 - beta2), v = v + b  "exp_avg_sq"
  *   p = p + -(lr * sqrt(1 - beta2^t) / (1 - beta1^t)) * (m / (sqrt(v) + eps)) */

@@ -106,15 +106,12 @@ tt_status tt__ddp_check_names(const tt__ddp *d, const tt_named_tensors *paramete
     return check_not_in_both(d, parameters);
 }
 
-/* ---- lists of which some are left out */
+/* ---- taking what is not ignored */
 
 tt_status tt__ddp_take_shared(const tt__ddp *d, const tt_named_tensors *list, int root) {
-    if (!d->ignored)
-        return tt__ddp_take(d->group, list, root);
     for (int64_t i = 0; i < list->count; i++) {
-        const tt_named_tensors one = {.count = 1, .names = &list->names[i], .tensors = &list->tensors[i]};
         if (!tt__ddp_is_named(d->ignored, list->names[i]))
-            TT__TRY(tt__ddp_take(d->group, &one, root));
+            TT__TRY(tt__ddp_take_one(d->group, list->names[i], list->tensors[i], root));
     }
     return TT_OK;
 }

@@ -45,8 +45,8 @@ static tt_status check_hooked(const tt__ddp_slot *s) {
                     name_of_slot(s));
 }
 
-/* Mark all that the passes under way won't reach, of those that are averaged last, or of the others. *waits: some are
- * left for later. */
+/* Mark all parameters that the passes under way won't reach: those averaged last (`delayed`), or the others. *waits:
+ * some may still be reached. */
 static tt_status mark_unreached(tt__ddp *d, bool delayed, bool *waits) {
     *waits = false;
     for (size_t i = 0; i < d->attached; i++) {
@@ -98,11 +98,12 @@ static tt_status on_pass_end(void *user, tt_status pass) {
     if (waits) /* for the second part of the pass (tt_backward_deferred()) */
         return TT_OK;
     status = finish_step(d);
-    d->told = status != TT_OK; /* what fails behind the last bucket keeps nobody waiting */
+    d->told = status != TT_OK; /* it failed after the last bucket, or was told to the others there */
     return status;
 }
 
-/* Before it gave the first gradient, maybe. A pass that averages nothing keeps nobody waiting. */
+/* The pass may have failed before its first gradient, which no hook of ours sees: other ranks wait all the same, unless
+ * it averages nothing. */
 void tt__ddp_pass_failed(void *user, const tt__reach *reach) {
     tt__ddp *d = user;
     bool reaches = !reach, told = d->told;

@@ -11,22 +11,23 @@
 
 #include <tutti/functional.h>
 
-/* What errors of collectives name, as they have no line of the program's. */
+/* What errors of these collectives name instead of a line of the program. */
 static const char rows_site[] = "the averaging of sparse gradients";
 
-/* What a rank tells of itself before its numbers of rows. */
+/* The word before a rank's numbers of rows. */
 enum { ROWS_FINE = 0, ROWS_FAILED = 1 };
 
-/* An exchange of `count` parameters. told (world, 1 + count): what each rank has told. */
+/* An exchange of the rows of P parameters, over W ranks. */
 typedef struct rows_exchange {
     const tt__ddp *d;
-    int world;
-    size_t count;
-    tt__ddp_slot **slots;
+    int world;            /* W */
+    size_t count;         /* P */
+    tt__ddp_slot **slots; /* (P) */
+    /* (W, 1 + P): each rank's word, and how many rows of each parameter it has. Holds the rest: */
     int64_t *told;
-    int64_t *own;     /* (1 + count): this rank's */
-    int64_t *counts;  /* (world): of one call */
-    int64_t *offsets; /* (world) */
+    int64_t *own;     /* (1 + P): what this rank tells */
+    int64_t *counts;  /* (W): elements of each rank in an all_gather_v, */
+    int64_t *offsets; /* (W): and where they begin */
 } rows_exchange;
 
 bool tt__ddp_has_gradient(const tt__ddp_slot *s) {
@@ -69,6 +70,7 @@ tt_status tt__ddp_refuse_sparse(const char *who, const tt__ddp *d) {
 
 /* ---- the exchange */
 
+/* List the sparse parameters that any rank used in the step; `slots` NULL: only count them. */
 static size_t list_used_rows(const tt__ddp *d, tt__ddp_slot **slots) {
     size_t n = 0;
     for (size_t i = 0; i < d->attached; i++) {
@@ -102,7 +104,7 @@ static void end_exchange(rows_exchange *e) {
     free(e->told);
 }
 
-/* This rank's share of an average; see ddp_presence.c. */
+/* What this rank's rows are scaled by, so that a sum over ranks is the average: see ddp_presence.c. */
 static double share_of_rank(const tt__ddp *d) {
     const tt__ddp_presence *p = d->presence;
     double weight = p && p->nominal ? (double)p->examples / (double)p->nominal : 1;

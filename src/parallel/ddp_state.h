@@ -12,7 +12,7 @@ typedef struct tt__ddp tt__ddp;
 typedef struct tt__ddp_shards tt__ddp_shards;
 typedef struct tt__ddp_stepper tt__ddp_stepper;
 
-/* Who works with a wrapper's gradients. */
+/* An optimizer, or what else works with a wrapper's gradients. */
 typedef struct tt__ddp_watcher {
     void (*stepped)(void *user);  /* a pass has averaged them */
     void (*detached)(void *user); /* they are about to go: the wrapper is freed or leaves its group. Called once */
@@ -28,7 +28,7 @@ typedef struct tt__ddp_slot {
     bool absent;          /* it has no gradient here in the step under way */
     bool delayed;         /* it is averaged when the pass has ended */
     bool sparse;          /* its gradients are of some rows, and not in a bucket: ddp_sparse.h */
-    bool gives;           /* sparse: the rows that there are take part in the step under way */
+    bool gives;           /* sparse: this rank's rows take part in the average of the step under way */
 } tt__ddp_slot;
 
 /* Who takes part in steps, where ranks have different numbers of them: uneven_join.c. */
@@ -51,8 +51,8 @@ struct tt__ddp {
     bool sync;              /* average in backward passes */
     bool synced;            /* when the last forward that is trained on began */
     bool stepping;          /* a pass that averages has begun */
-    char **ignored;         /* names, NULL last; NULL: none */
-    char **delayed;         /* likewise */
+    char **ignored;         /* names in .ignored, NULL last; NULL: none */
+    char **delayed;         /* names in .delay_all_reduce, NULL last; NULL: none */
     int virtual_ranks;      /* 0: ranks are what they are */
     uint64_t shard_seed;    /* of what shards draw; 0: the generator is left alone */
     int64_t step;           /* steps done, with virtual ranks */
@@ -74,14 +74,14 @@ struct tt__ddp {
     void *watcher_user;
     tt__ddp_stepper *stepper; /* NULL: the program steps its optimizer */
     tt__pass_watcher passes;
-    bool told;            /* all ranks have come through the last buckets of the pass that fails now */
+    bool told;            /* the pass failed after its last bucket: no rank waits for this one */
     tt_module **known_as; /* where the wrapper is known by others, until it is freed; or NULL */
 };
 
 /* The name that errors of calls in wrapping and in a forward have instead of a file. */
 #define DDP_SITE "tt_ddp"
 
-/* ddp_pass.c: a pass has failed that may have been the wrapper's. */
+/* ddp_pass.c: a backward pass has failed (failed_pass.h): abandon the step if the pass would have reached it. */
 void tt__ddp_pass_failed(void *user, const tt__reach *reach);
 
 /* ddp_pass.c: note that a gradient is final. The hook of each parameter, with its slot. */
@@ -100,14 +100,18 @@ tt_status tt__ddp_step_ended(tt__ddp *d);
 /* ddp_rebuild.c: when the first step has ended, form buckets in the order that it has shown. */
 tt_status tt__ddp_rebuild(tt__ddp *d);
 
-/* ddp_step.c: a pass has averaged all: step those of the optimizer's parameters that the wrapper doesn't average. */
+/* ddp_step.c: the pass has averaged everything: step the optimizer's parameters that lie in no bucket (sparse ones, and
+ * those that the wrapper doesn't average). */
 tt_status tt__ddp_step_rest(const tt__ddp *d);
 
 /* Leave the optimizer to the program again. */
 void tt__ddp_end_stepper(tt__ddp *d);
 
-/* ddp_step_begin.c: do both fit together? `who`: the call that would bring them there. */
+/* ddp_step_begin.c: refuse, in call `who`, a tt_join beside an optimizer that steps in the backward pass, where they
+ * don't fit together. */
 tt_status tt__ddp_check_stepper(const char *who, const tt__ddp_presence *presence, bool zero_grad);
+
+/* Has the stepper .zero_grad? */
 bool tt__ddp_stepper_zeroes(const tt__ddp_stepper *stepper);
 
 /* ddp_logging.c: note a step, whose last gradient was ready at `ready_ns`, and which has ended now. */
@@ -138,7 +142,8 @@ void tt__ddp_drop_hook(tt__ddp *d);
 /* Average by this hook from now on; its state stays the caller's on failure. */
 tt_status tt__ddp_set_hook(tt__ddp *d, const tt_ddp_register_comm_hook_args *args);
 
-/* ddp_take.c: make tensors those of rank `root`, by name in errors. */
+/* ddp_take.c: make a tensor, or a list of them, rank `root`'s. Errors have the name in front. Collective. */
+tt_status tt__ddp_take_one(tt_group *group, const char *name, tt_tensor *x, int root);
 tt_status tt__ddp_take(tt_group *group, const tt_named_tensors *list, int root);
 
 #endif

@@ -1,4 +1,4 @@
-/* A step inside the backward pass: the parameters of a bucket as soon as its averages are there. */
+/* A step inside the backward pass: a bucket's parameters are stepped as soon as its averages are there. */
 #include "parallel/ddp_step.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@ const tt__optim_param *tt__ddp_stepped_param(const tt_optimizer *o, int64_t numb
     return &o->groups[g].params[number - o->groups[g].first];
 }
 
-/* No pass gave it a gradient here, but it has an average. */
+/* No pass gave it a gradient on this rank, but other ranks' average is there: it becomes tt_grad(). */
 static void define_absent(const tt__ddp *d, int64_t slot) {
     tt__ddp_slot *s = &d->slots[slot];
     if (s->absent && !s->sparse && tt_reducer_was_used(d->reducer, slot)) {
@@ -24,7 +24,8 @@ static void define_absent(const tt__ddp *d, int64_t slot) {
     }
 }
 
-/* Those of others, and sparse ones, whose averages come last, are stepped when the pass has ended. */
+/* Sparse parameters, which are averaged after the buckets, and those that the wrapper doesn't average (slot -1) lie in
+ * none: they are stepped when the pass has ended. */
 static bool lies_in_buckets(const tt__ddp *d, int64_t slot) { return slot >= 0 && !d->slots[slot].sparse; }
 
 static tt_status step_listed(const tt__ddp_stepper *s, size_t n) {

@@ -1,16 +1,16 @@
-/* Handing an optimizer to a wrapper's backward pass: whether both fit together, and which parameters are whose. */
+/* Handing an optimizer to a wrapper's backward pass: do they fit together, and which of its parameters lie where? */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "autograd/engine.h"
 #include "base/args.h"
-#include "base/saved_error.h"
+#include "base/error.h"
 #include "parallel/ddp_step.h"
 #include "reducer/text_agreement.h"
 
 static const char step_name[] = "tt_ddp_step_in_backward";
 
-enum { STEP_TEXT = 512 };
+enum { STEP_TEXT = 256 };
 
 static void optimizer_goes(void *user) { tt__ddp_end_stepper(user); }
 
@@ -105,24 +105,14 @@ static tt_status make_stepper(const tt__ddp *d, const tt_ddp_step_in_backward_ar
     return map_parameters(d, s);
 }
 
-/* All ranks begin it, alike, or none does. */
-static tt_status agree_on_stepper(const tt__ddp *d, const tt__ddp_stepper *s, tt_status own) {
+/* Make it, and compare it with the other ranks': all have one, alike, or none has. */
+static tt_status begin_stepper(const tt__ddp *d, const tt_ddp_step_in_backward_args *a, tt__ddp_stepper **out) {
     char text[STEP_TEXT];
-    tt__saved_error saved;
-    if (own) {
-        snprintf(text, sizeof text, "no step in the backward pass: %s", tt_last_error());
-        tt__error_save(&saved);
-    } else {
-        snprintf(text, sizeof text, "%s of %lld parameters in %zu groups, .zero_grad = %d", s->optimizer->cls->name,
-                 (long long)s->count, s->optimizer->group_count, s->zero_grad);
-    }
-    const char *const texts[] = {text};
-    tt_status status = tt__agree_on(d->group, step_name, texts, 1);
-    if (own && !status) {
-        tt__error_restore(&saved);
-        return own;
-    }
-    return status;
+    TT__TRY(make_stepper(d, a, out));
+    const tt__ddp_stepper *s = *out;
+    snprintf(text, sizeof text, "%s of %lld parameters in %zu groups, .zero_grad = %d", s->optimizer->cls->name,
+             (long long)s->count, s->optimizer->group_count, s->zero_grad);
+    return tt__agree_on(d->group, step_name, (const char *const[]){text}, 1);
 }
 
 tt_status tt_ddp_step_in_backward_with(const tt_ddp_step_in_backward_args *given, size_t size) {
@@ -137,8 +127,8 @@ tt_status tt_ddp_step_in_backward_with(const tt_ddp_step_in_backward_args *given
         return TT_OK;
     }
     tt__ddp_stepper *s = NULL;
-    tt_status status = make_stepper(d, &a, &s);
-    status = agree_on_stepper(d, s, status);
+    const tt__joint_call call = tt__joint_call_begin(d->group, step_name);
+    tt_status status = tt__joint_call_end(&call, begin_stepper(d, &a, &s));
     if (status) {
         tt__ddp_stepper_free(s);
         return status;

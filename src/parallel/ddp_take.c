@@ -2,10 +2,15 @@
 #include "base/error.h"
 #include "parallel/ddp_state.h"
 
+tt_status tt__ddp_take_one(tt_group *group, const char *name, tt_tensor *x, int root) {
+    if (tt_tensor_broadcast_with(
+            TT_ARGS(tt_tensor_broadcast_args, .group = group, .x = x, .root = root, .file = DDP_SITE)))
+        return tt__fail_prefix("\"%s\"", name);
+    return TT_OK;
+}
+
 tt_status tt__ddp_take(tt_group *group, const tt_named_tensors *list, int root) {
     for (int64_t i = 0; i < list->count; i++)
-        if (tt_tensor_broadcast_with(TT_ARGS(tt_tensor_broadcast_args, .group = group, .x = list->tensors[i],
-                                             .root = root, .file = DDP_SITE)))
-            return tt__fail_prefix("\"%s\"", list->names[i]);
+        TT__TRY(tt__ddp_take_one(group, list->names[i], list->tensors[i], root));
     return TT_OK;
 }

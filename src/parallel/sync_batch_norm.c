@@ -27,7 +27,7 @@
 
 static const char who[] = "SyncBatchNorm";
 
-/* How far a forward has come: a failure on this rank alone is told in the exchange, or behind it by ending the
+/* How far a forward has come. A failure on this rank alone before the exchange is told in it; after it, by aborting the
  * group. */
 typedef enum sync_progress { NOT_EXCHANGED, EXCHANGING, EXCHANGED } sync_progress;
 
@@ -102,7 +102,7 @@ static tt_status sync_gradients(tt_node *node, const sync_state *s) {
     return tt__grad_wanted(node, 2) ? tt__grad_give(node, 2, db) : TT_OK;
 }
 
-/* The others wait for this rank's sums. */
+/* Abort the group on failure: the others wait for this rank's sums. */
 static tt_status sync_backward(tt_node *node) {
     const sync_state *s = tt__state(node);
     tt_status status = sync_gradients(node, s);
@@ -113,7 +113,8 @@ static tt_status sync_backward(tt_node *node) {
 
 static const tt__operator sync_op = {.name = who, .backward = sync_backward, .destroy = sync_state_destroy};
 
-/* Before it came to a layer of these ranks, maybe: which ones a record belongs to is not known any more. */
+/* The pass may have failed before it came to a layer, where other ranks wait. Records that have run no longer say whose
+ * they are, so any SyncBatchNorm within reach counts as one of these. */
 static void sync_pass_failed(void *user, const tt__reach *reach) {
     const sync_ranks *r = user;
     bool reaches = !reach;
@@ -275,7 +276,7 @@ static tt_tensor *sync_run_any(sync_ranks *s, tt_batch_norm_args a) {
     return is_narrow(a.x) ? sync_run_wide(s, a) : sync_run(s, &a);
 }
 
-/* Does this thread have no other ranks to meet? */
+/* Is there no exchange: one rank, or a replica's thread, which takes part in none? */
 static bool sync_meets_nobody(const sync_ranks *s) { return s->world == 1 || tt__replica_of_thread().count > 1; }
 
 static void sync_refuse(void *user, int64_t features) {

@@ -1,14 +1,13 @@
 /* Agreement on texts. Each rank's length and hash are gathered first; the texts themselves only if these differ. */
 #include "reducer/text_agreement.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/saved_error.h"
 #include "comm/group.h"
-
-#include <stdio.h>
 
 /* Join all texts, each with its NUL. */
 typedef struct summary {
@@ -44,10 +43,10 @@ static tt_status report_difference(const char *who, int rank, const char *theirs
                     text_at(theirs, at, their_size), text_at(zeros, at, zero_size));
 }
 
-/* How many agreements this thread has begun. */
+/* How many agreements this thread has begun, in any group: see tt__joint_call. */
 static _Thread_local uint64_t agreements_begun;
 
-/* Others wait in the agreement. */
+/* Abort the group, as others wait in the agreement. */
 static tt_status no_memory_to_agree(tt_group *group, const char *who, int world) {
     tt__fail(TT_ERR_MEMORY, "%s: no memory to compare with %d ranks", who, world);
     tt__abort_with_error(group);
@@ -93,11 +92,24 @@ tt_status tt__agree_on(tt_group *group, const char *who, const char *const *text
     return status;
 }
 
-/* ---- calls of all ranks */
+tt_status tt__agree_on_success(tt_group *group, const char *who, tt_status own) {
+    const int world = tt_get_world_size(group);
+    int64_t failed = own ? world - tt_get_rank(group) : 0; /* most, over ranks: the first that failed */
+    tt__saved_error saved;
+    tt__error_save(&saved);
+    tt_status status = tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, group, &failed, 1, TT_I64, TT_MAX, .file = who));
+    if (own)
+        tt__error_restore(&saved);
+    if (own || status || !failed)
+        return own ? own : status;
+    return tt__fail(TT_ERR_STATE, "%s: rank %d failed; its error says why", who, world - (int)failed);
+}
+
+/* ---- joint calls */
 
 void tt__abort_with_error(tt_group *group) {
     tt__saved_error failure;
-    if (!group || tt_get_world_size(group) == 1 || tt__group_has_ended(group)) /* in which its ranks know more */
+    if (!group || tt_get_world_size(group) == 1 || tt__group_has_ended(group)) /* its first error says more than ours */
         return;
     tt__error_save(&failure);
     tt_group_abort(group, failure.text);

@@ -11,23 +11,29 @@
  * 0 has TEXT". Other errors: those of a collective. The group stays usable after a mismatch. */
 TT__EXPORT tt_status tt__agree_on(tt_group *group, const char *who, const char *const *texts, size_t count);
 
-/* What stands around a call that all ranks of a group make together, and that begins with tt__agree_on(): where it
- * fails on this rank alone, the others are not kept waiting. */
+/* Did what each rank did alone, between two collectives, go well on all? `own`: how it went here, its last error, which
+ * is returned and stays. TT_ERR_STATE on the others names the first rank that failed. Collective; takes no memory. */
+TT__EXPORT tt_status tt__agree_on_success(tt_group *group, const char *who, tt_status own);
+
+/* A joint call is one that all ranks of a group make together, and whose first collective is tt__agree_on(). Begun and
+ * ended around its body, on one thread, this keeps the other ranks from waiting where the body fails on this rank
+ * alone. The body makes no agreement in another group before its first in this one. */
 typedef struct tt__joint_call {
-    tt_group *group; /* NULL: there is none, and nobody to tell */
+    tt_group *group; /* NULL: no other ranks, nothing is told */
     const char *who;
-    uint64_t agreements; /* of this thread, before */
+    uint64_t agreements; /* how many this thread had begun before the call */
 } tt__joint_call;
 
 TT__EXPORT tt__joint_call tt__joint_call_begin(tt_group *group, const char *who);
 
-/* `status`: how the call ended here. A failure before its first agreement is told by that: the others get
- * TT_ERR_MISMATCH, "rank 1 has a call that it refuses: WHY". Missing memory behind it ends the group: they get
- * TT_ERR_ABORTED. Other failures behind it are all ranks', or the group's. Returns `status`; the last error stays. */
+/* `status`: how the body ended on this rank. A failure before its first agreement: this joins the others in that
+ * agreement, and they get TT_ERR_MISMATCH, "rank 1 has a call that it refuses: WHY". TT_ERR_MEMORY after it: the group
+ * is aborted, and they get TT_ERR_ABORTED. Other failures after it come to all ranks alike, or are the group's own.
+ * Returns `status`; the last error stays. May be called twice: before what takes all ranks to release, too. */
 TT__EXPORT tt_status tt__joint_call_end(const tt__joint_call *call, tt_status status);
 
-/* End the group, in which others may wait for this rank, with this thread's last error as the reason; that stays. NULL
- * is allowed. */
+/* Abort the group, in which others may wait for this rank; the reason that they are told is this thread's last error,
+ * which stays. Does nothing where the group has ended or has one rank. NULL is allowed. */
 TT__EXPORT void tt__abort_with_error(tt_group *group);
 
 #endif

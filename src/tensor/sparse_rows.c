@@ -21,6 +21,7 @@ static int64_t sort_unique(int64_t *row, int64_t n) {
     return kept;
 }
 
+/* Return where `wanted` is among n ascending numbers; -1: nowhere. */
 static int64_t place_of_row(const int64_t *row, int64_t n, int64_t wanted) {
     const int64_t *found = n ? bsearch(&wanted, row, (size_t)n, sizeof *row, compare_row_numbers) : NULL;
     return found ? found - row : -1;
@@ -34,7 +35,8 @@ static void leave_out(int64_t *row, int64_t *n, int64_t skipped) {
     --*n;
 }
 
-/* Sum into `n` rows, and one more that takes what is left out. */
+/* *values (n, C): the sums of rows row[0] to row[n - 1]. Gradients of other rows go into an (n + 1)th, which is cut
+ * off. */
 static tt_status sum_rows(const char *who, const tt_tensor *index, const tt_tensor *g, const int64_t *row, int64_t n,
                           tt_tensor **values) {
     const int64_t *from = index->data;

@@ -4,13 +4,14 @@
 
 #include "tensor/tensor.h"
 
-/* Sum what lies at the same row: row index[i] is given g[i], for index (N) and g (N, C), contiguous; `skipped` (-1:
- * none) is left out. Sums are in the order of i, as tt__index_add_out()'s are. */
+/* Sum gradients of the same row: index (N) i64 and g (N, C), contiguous, become *rows (n), ascending, each once, and
+ * *values (n, C), where values[k] is the sum, in the order of i, of all g[i] whose index[i] is rows[k]. Row `skipped`
+ * is left out; -1: none. Both are new tensors of the scope. */
 tt_status tt__rows_coalesce(const char *who, const tt_tensor *index, const tt_tensor *g, int64_t skipped,
                             tt_tensor **rows, tt_tensor **values);
 
-/* Add others, *rows and *values, to those that there are; in their place come new tensors. What both have is the sum of
- * the two. */
+/* Add *rows and *values to had_rows and had: the union of both, new tensors, in *rows and *values. A row of both is
+ * had's plus the other. */
 tt_status tt__rows_add(const char *who, const tt_tensor *had_rows, const tt_tensor *had, tt_tensor **rows,
                        tt_tensor **values);
 

@@ -16,7 +16,7 @@ typedef struct tt__storage {
     size_t bytes;             /* of memory of our own; 0: the memory is borrowed */
     const tt_device *device;
     void *data;
-    char *away_name; /* whose elements they are, for errors about that; from malloc(), ours; or NULL */
+    char *away_name; /* owned: the parameter whose elements these are, for errors while they are away; or NULL */
 } tt__storage;
 
 /* Allocate `bytes` on `device`, uninitialised; NULL: no memory. */

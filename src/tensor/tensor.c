@@ -283,8 +283,8 @@ void tt__tensor_swap(tt_tensor *a, tt_tensor *b) {
 const char *tt__away_text(const tt_tensor *x, char *text, size_t size) {
     const char *name = x->storage->away_name;
     snprintf(text, size,
-             "parameter \"%s\", %s, is spread over the ranks: its unit's forward and backward have it whole, and "
-             "tt_fully_shard_gather()",
+             "parameter \"%s\", %s, is spread over the ranks: it is whole while its unit runs forward or backward, and "
+             "after tt_fully_shard_gather()",
              name ? name : "?", TT__DESCRIBE(x));
     return text;
 }

@@ -125,10 +125,10 @@ void tt__tensor_swap(tt_tensor *a, tt_tensor *b);
  * memory is poisoned; otherwise it detects only some. x is not NULL. */
 bool tt__tensor_check(const char *who, const tt_tensor *x);
 
-/* The same, where the elements may be away, as nobody looks at them. */
+/* The same without the second: for calls that don't touch the elements. */
 bool tt__tensor_check_alive(const char *who, const tt_tensor *x);
 
-/* Say why x, whose elements are away, can't be used; in `text`, which is returned. */
+/* Write to `text` (size bytes), which is returned, why x, whose elements are away, can't be used. */
 const char *tt__away_text(const tt_tensor *x, char *text, size_t size);
 
 /* "f32 (20, 10)" in a buffer that lives to the end of the enclosing block; "NULL" for NULL. */

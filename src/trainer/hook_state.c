@@ -1,6 +1,6 @@
-/* Communication hooks in a run: set on its wrapper, and what they remember in its checkpoints. Errors are each rank's
- * own: rank 0 gathers all, one entry for all ranks, (world_size, elements), so that a checkpoint is one file, which is
- * whole or not there. */
+/* Communication hooks in a run: they are set on its wrapper, and what they remember is part of its checkpoints. Each
+ * rank's error feedback is its own, so rank 0 gathers every entry from all ranks, as (world_size, elements): a
+ * checkpoint is one file, whole or not there. */
 #include "base/error.h"
 #include "parallel/hooks/comm_hook.h"
 #include "reducer/text_agreement.h"
@@ -47,9 +47,7 @@ static tt_status gather_hook_entry(tt_trainer *t, const char *name, tt_tensor *o
     return t->rank ? TT_OK : tt__dict_add_own(&t->hook_state, all, "%s%s", prefix, name);
 }
 
-tt_status tt__trainer_gather_hook(tt_trainer *t) {
-    if (!t->a.comm_hook || !tt__hook_of(t->ddp))
-        return TT_OK;
+static tt_status gather_hook_entries(tt_trainer *t) {
     const tt_named_tensors *own = tt_comm_hook_state_dict(t->ddp);
     if (!own)
         return tt_last_status();
@@ -60,6 +58,13 @@ tt_status tt__trainer_gather_hook(tt_trainer *t) {
     return TT_OK;
 }
 
+tt_status tt__trainer_gather_hook(tt_trainer *t) {
+    if (!t->a.comm_hook || !tt__hook_of(t->ddp))
+        return TT_OK;
+    const tt__joint_call call = tt__joint_call_begin(t->a.group, who);
+    return tt__joint_call_end(&call, gather_hook_entries(t));
+}
+
 const tt_named_tensors *tt__trainer_hook_state(tt_trainer *t) {
     return t->hook_state.count ? tt__dict_finish(&t->hook_state, TT_OK) : NULL;
 }
@@ -68,8 +73,8 @@ void tt__trainer_forget_hook(tt_trainer *t) { tt__dict_free(&t->hook_state); }
 
 /* ---- going on */
 
-/* Keep this rank's part of an entry; of another number of ranks any part will do, as all that is used of it is alike on
- * all of them. */
+/* Keep this rank's row of an entry. A checkpoint of another number of ranks gives row 0: of such, only entries that are
+ * alike on all ranks are used. */
 static tt_status keep_hook_entry(tt_trainer *t, const char *name, tt_tensor *all) {
     TT_AUTO_SCOPE;
     TT_NO_GRAD;

@@ -77,15 +77,16 @@ tt_status tt__trainer_count_batches(tt_trainer *t);
 /* Return the steps done of the epoch under way, whose batches may be cut otherwise than when it was saved. */
 int64_t tt__trainer_steps_done(const tt_trainer *t);
 
-/* ---- hook_state.c: what .comm_hook sets
+/* ---- hook_state.c: the communication hook of .comm_hook */
 
- * Set it on the wrapper, and give it the state that tt__trainer_keep_hook() has kept. Collective. */
+/* Set it on the wrapper, and give it the state that tt__trainer_keep_hook() has kept. Collective. */
 tt_status tt__trainer_set_hook(tt_trainer *t);
 
-/* As .load_more of a checkpoint, with the trainer: keep this rank's state of the hook. */
+/* .load_more of tt_checkpoint_load(), with the trainer as user: keep this rank's state of the hook, of what it
+ * loads. */
 tt_status tt__trainer_keep_hook(void *t, const tt_named_tensors *more);
 
-/* Gather what the hooks of all ranks remember on rank 0, until tt__trainer_forget_hook(). Collective. */
+/* Gather all ranks' state of the hook on rank 0, where it stays until tt__trainer_forget_hook(). Collective. */
 tt_status tt__trainer_gather_hook(tt_trainer *t);
 
 /* What was gathered here; NULL: nothing. */

@@ -122,17 +122,24 @@ static void what_is_ignored_stays_each_ranks_own(void **state) {
     assert_int_equal(run_ranks(3, ignore, NULL), 0);
 }
 
-/* Parts of one model may be averaged over different groups, each by a wrapper that leaves the others out. */
+/* Parts of one model may be averaged over different groups, each by a wrapper that leaves the others out: here the cell
+ * over ranks 0 and 1, the head over all three. */
 static void wrap_twice(tt_group *group, int rank, void *user) {
     (void)user;
     recompute = false;
-    tt_module *model = make_recurrent(7 + (uint64_t)rank), *inner;
+    tt_module *model = make_recurrent(7 + (uint64_t)rank);
     tt_group *pair = NULL;
     CHECK_OK(tt_new_group(&pair, group, ((int[]){0, 1}), 2));
-    tt_module *cell = tt_module_child(model, "cell");
-    inner = pair ? tt_ddp(cell, pair) : NULL;
+    tt_module *inner = pair ? tt_ddp(tt_module_child(model, "cell"), pair) : NULL;
     CHECK(!pair == !inner);
-    CHECK(!tt_ddp(model, group, .ignored = TT_NAMES("head")) || !pair); /* its cell belongs to the other on two */
+    CHECK(!tt_ddp(model, group, .ignored = TT_NAMES("head"))); /* its cell belongs to the other wrapper on two ranks */
+    tt_module *outer = tt_ddp(model, group, .ignored = TT_NAMES("cell"));
+    CHECK(outer);
+    CHECK_OK(pass_through(outer, (uint64_t)rank));
+    CHECK(is_same_everywhere(group, tt_grad(parameter(model, "head.weight"))));
+    CHECK(!is_same_everywhere(group, tt_grad(parameter(model, "cell.weight"))));
+    CHECK(!pair || is_same_everywhere(pair, tt_grad(parameter(model, "cell.weight"))));
+    tt_module_free(outer);
     tt_module_free(inner);
     tt_destroy_process_group(pair);
     tt_module_free(model);

@@ -80,7 +80,8 @@ class Section:
         section, mark, behind = rest.partition("\n## ")
         kept = [row for row in section.splitlines()
                 if row.startswith("| ") and f"| {torch.__version__} |" not in row and row not in self.head]
-        text = "\n".join([before.rstrip("\n"), "", self.heading, *self.head, *kept, *self.rows, ""])
+        rows = sorted(kept + self.rows, key=lambda row: row.split(" | ")[1])  # by version, whoever ran last
+        text = "\n".join([before.rstrip("\n"), "", self.heading, *self.head, *rows, ""])
         page.write_text(text + mark + behind, encoding="utf-8")
 
 

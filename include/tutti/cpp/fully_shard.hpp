@@ -17,9 +17,7 @@ struct fully_shard_options {
 
 /* Its optimizer: zero_optimizer(). Collective. */
 inline module fully_shard(const module &inner, group &g, const fully_shard_options &o = {}) {
-    std::vector<const char *> names;
-    for (const std::string &name : o.units)
-        names.push_back(name.c_str());
+    std::vector<const char *> names = detail::c_strings(o.units);
     tt_fully_shard_args a = TT_FULLY_SHARD_ARGS_INIT;
     a.module = inner.get(), a.group = g.get();
     a.units = names.empty() ? nullptr : names.data(), a.unit_count = static_cast<int64_t>(names.size());
@@ -27,7 +25,7 @@ inline module fully_shard(const module &inner, group &g, const fully_shard_optio
     return module(detail::call(tt_fully_shard_with, a));
 }
 
-/* Whole parameters on `root`, or on all ranks / back to slices. Collective. */
+/* Whole parameters on `root`, or on all ranks; and back to slices. Collective. */
 inline void fully_shard_gather(module &sharded, int root = TT_ALL_RANKS) {
     check(tt_fully_shard_gather(sharded.get(), root));
 }

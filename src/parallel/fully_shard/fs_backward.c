@@ -15,26 +15,25 @@ static const char end_site[] = "the end of a backward pass";
 
 static bool is_rest(const tt__fs_unit *u) { return u == tt__fs_rest(u->owner); }
 
+/* Parameter i of the wrapper if it is this unit's and trains, else NULL. */
 static tt__fs_param *param_of(const tt__fs_unit *u, size_t i) {
     tt__fs_param *p = &u->owner->params[i];
-    return p->trains && &u->owner->units[p->unit] == u ? p : NULL;
+    return p->trains && tt__fs_is_of(p, u) ? p : NULL;
 }
 
 /* ---- averaging */
 
-/* Leave nothing of another unit where a parameter of this one has no gradient. */
+/* Zero the places of parameters without a gradient: another unit's may still lie there. */
 static void fill_unused(const tt__fs_unit *u) {
     const tt__fs *fs = u->owner;
     for (size_t i = 0; i < fs->count; i++) {
         tt__fs_param *p = param_of(u, i);
         if (!p)
             continue;
-        const tt__fs_bucket *b = &fs->buckets[p->bucket];
-        const size_t element = tt_dtype_size(b->dtype);
         if (tt_grad(p->whole))
             p->touched = true;
         else
-            memset((char *)b->grads + (size_t)p->offset * element, 0, (size_t)p->numel * element);
+            memset(tt__fs_place_of(tt__fs_bucket_of(p)->grads, p), 0, tt__fs_whole_bytes(p));
         tt__leaf_drop_grad(p->whole);
     }
 }
@@ -47,19 +46,18 @@ static tt_status begin_averaging(tt__fs_unit *u) {
         tt__fs_bucket *b = &fs->buckets[u->first_bucket + i];
         if (!b->trains)
             continue;
-        char *own = (char *)b->grads + (size_t)(b->part * fs->rank) * tt_dtype_size(b->dtype);
+        void *own = tt__fs_element(b->grads, b, b->part * fs->rank);
         TT__TRY(tt_reduce_scatter_with(TT_ARGS(tt_reduce_scatter_args, fs->group, b->grads, own, b->part, b->dtype,
                                                TT_AVG, .work = &b->averaging, .file = u->average_site)));
     }
     return TT_OK;
 }
 
-/* Add what came of the parameter to its slice's gradient. */
+/* Add this rank's part of the parameter's average to its slice's gradient. */
 static tt_status take_average(tt__fs_param *p) {
-    const tt__fs_bucket *b = &p->owner->buckets[p->bucket];
+    const tt__fs_bucket *b = tt__fs_bucket_of(p);
     const int64_t at = p->n ? p->offset + p->from : 0;
-    tt_tensor *averaged =
-        (tt_from_blob)((char *)b->grads + (size_t)at * tt_dtype_size(b->dtype), TT_SHAPE(p->n), b->dtype);
+    tt_tensor *averaged = (tt_from_blob)(tt__fs_element(b->grads, b, at), TT_SHAPE(p->n), b->dtype);
     return averaged ? tt__leaf_give_grad(p->slice, averaged) : tt_last_status();
 }
 
@@ -82,7 +80,7 @@ static tt_status end_averaging(tt__fs_unit *u) {
     return status;
 }
 
-/* Have the unit's place for gradients free for it. */
+/* Give the unit its place for whole gradients: average those of the unit that has it now, and wait for them. */
 static tt_status collect_for(tt__fs_unit *u) {
     tt__fs_place *place = &u->owner->grad_places[u->grad_place];
     if (u->grads == TT__FS_COLLECTING || !u->trained)
@@ -99,7 +97,7 @@ static tt_status collect_for(tt__fs_unit *u) {
 
 /* ---- the end */
 
-/* A second part of the pass would find others' gradients where the unit's were. */
+/* Refuse passes in two parts: in the second another unit's gradients lie in the place. */
 static tt_status check_all_came(const tt__fs *fs) {
     for (size_t i = 0; i < fs->count; i++)
         if (fs->params[i].trains && tt__gradient_may_come(fs->params[i].whole))
@@ -125,7 +123,7 @@ static tt_status end_rest(const tt__fs *fs) {
     return TT_OK;
 }
 
-/* Ask who was used by any rank, behind the averages, which are waited for meanwhile. */
+/* Begin to tell all ranks which parameters were used, while the averages before it are waited for. */
 static tt_status begin_marks(const tt__fs *fs, tt_work **work) {
     for (size_t i = 0; i < fs->count; i++)
         fs->marks[i] = fs->params[i].touched;
@@ -133,7 +131,7 @@ static tt_status begin_marks(const tt__fs *fs, tt_work **work) {
                                       .work = work, .file = end_site));
 }
 
-/* What no rank has used keeps the gradient that it has, or none. */
+/* A parameter that no rank has used gets no gradient: drop the zeros that were averaged, unless it had one before. */
 static void forget_unused(const tt__fs *fs) {
     for (size_t i = 0; i < fs->count; i++)
         if (fs->params[i].trains && !fs->marks[i] && !fs->params[i].had)
@@ -160,7 +158,7 @@ static tt_status on_pass_ended(void *user, tt_status pass) {
     return status ? tt__fs_break(fs, status) : TT_OK;
 }
 
-/* ---- the way there */
+/* ---- the pass comes to a unit */
 
 static tt_status begin_pass(tt__fs *fs) {
     TT__TRY(tt__backward_on_end(on_pass_ended, fs));
@@ -175,6 +173,7 @@ static tt_status begin_pass(tt__fs *fs) {
     return TT_OK;
 }
 
+/* Begin to average the units that the pass has left for `next`. */
 static tt_status average_earlier(const tt__fs *fs, const tt__fs_unit *next) {
     for (size_t i = fs->unit_count - 1; i-- > 0;)
         if (&fs->units[i] != next && fs->units[i].grads == TT__FS_COLLECTING)
@@ -198,7 +197,8 @@ static tt_status enter_unit(tt__fs_unit *u) {
     return tt__fs_begin_next(u, -1);
 }
 
-/* Before it came to the first unit, maybe, so that nobody but this knows. */
+/* The pass may have failed before it came to a unit, where no operator of ours is called: other ranks wait all the
+ * same. */
 void tt__fs_pass_failed(void *user, const tt__reach *reach) {
     tt__fs *fs = user;
     bool reaches = !reach;
@@ -242,7 +242,7 @@ tt_tensor *tt__fs_mark_output(const tt__fs_unit *u, tt_tensor *y) {
     tt_tensor *out = tt__tensor_alias(FS_SITE, y, y->shape, y->stride, 0);
     if (!out)
         return NULL;
-    /* nobody else gets y, so that an operator in place may still change its elements */
+    /* Not a view to others: y goes no further, so an operator in place may still change the elements. */
     atomic_store_explicit(&y->storage->viewed, viewed, memory_order_relaxed);
     tt_node *node = tt__node_new(&mark_op, 1, &y, 1, 0, &m, sizeof m);
     if (!node)

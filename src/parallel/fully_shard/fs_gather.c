@@ -16,7 +16,7 @@ static void set_values(tt__fs_unit *u, tt__fs_values values) {
     const tt__fs *fs = u->owner;
     u->values = values;
     for (size_t i = 0; i < fs->count; i++)
-        if (&fs->units[fs->params[i].unit] == u && fs->params[i].moved)
+        if (tt__fs_is_of(&fs->params[i], u) && fs->params[i].moved)
             atomic_store_explicit(&fs->params[i].whole->storage->away, values != TT__FS_HERE, memory_order_relaxed);
 }
 
@@ -41,7 +41,7 @@ static tt_status let_unit_go(tt__fs_unit *u) {
     return status;
 }
 
-/* May its values be let go? */
+/* May another unit take its place? */
 static bool is_free(const tt__fs_unit *u) { return !u->running && u != u->owner->current; }
 
 static tt_status gather_unit(tt__fs_unit *u) {

@@ -118,7 +118,7 @@ static tt_status lay_out_unit(tt__fs *fs, tt__fs_unit *u) {
     u->first_bucket = fs->bucket_count;
     for (size_t i = 0; i < fs->count; i++) {
         tt__fs_param *p = &fs->params[i];
-        if (&fs->units[p->unit] != u)
+        if (!tt__fs_is_of(p, u))
             continue;
         TT__TRY(find_bucket(fs, u, p, &p->bucket));
         tt__fs_bucket *b = &fs->buckets[p->bucket];
@@ -160,7 +160,7 @@ static tt_status lay_out_places(tt__fs *fs) {
 }
 
 static void cut_param(const tt__fs *fs, tt__fs_param *p) {
-    const int64_t part = fs->buckets[p->bucket].part, begin = part * fs->rank - p->offset, end = begin + part;
+    const int64_t part = tt__fs_bucket_of(p)->part, begin = part * fs->rank - p->offset, end = begin + part;
     p->from = begin < 0 ? 0 : begin > p->numel ? p->numel : begin;
     p->n = (end < 0 ? 0 : end > p->numel ? p->numel : end) - p->from;
 }
@@ -206,13 +206,9 @@ tt_status tt__fs_allocate(tt__fs *fs) {
 
 /* ---- slices */
 
-static char *element(void *of, const tt__fs_bucket *b, int64_t i) {
-    return (char *)of + i * (int64_t)tt_dtype_size(b->dtype);
-}
-
 static void *slice_of(const tt__fs_param *p) {
-    const tt__fs_bucket *b = &p->owner->buckets[p->bucket];
-    return element(b->slices, b, p->n ? p->offset + p->from - b->part * p->owner->rank : 0);
+    const tt__fs_bucket *b = tt__fs_bucket_of(p);
+    return tt__fs_element(b->slices, b, p->n ? p->offset + p->from - b->part * p->owner->rank : 0);
 }
 
 /* Let x lie at `data`, and say that its elements are away. */
@@ -229,15 +225,14 @@ static tt_status send_values_away(const tt__fs_param *p, tt_tensor *x, void *dat
 }
 
 tt_status tt__fs_put_in_place(tt__fs_param *p) {
-    const tt__fs_bucket *b = &p->owner->buckets[p->bucket];
-    TT__TRY(send_values_away(p, p->whole, element(b->values, b, p->offset)));
+    TT__TRY(send_values_away(p, p->whole, tt__fs_place_of(tt__fs_bucket_of(p)->values, p)));
     p->moved = true;
     return TT_OK;
 }
 
 /* The slice takes its part of the whole values, which are then let go. */
 static tt_status make_fs_slice(tt__fs_param *p) {
-    const tt__fs_bucket *b = &p->owner->buckets[p->bucket];
+    const tt__fs_bucket *b = tt__fs_bucket_of(p);
     const size_t bytes = tt_dtype_size(b->dtype);
     tt_tensor *slice = (tt_from_blob)(slice_of(p), TT_SHAPE(p->n), b->dtype);
     p->slice = tt__optim_hold(slice);
@@ -248,7 +243,7 @@ static tt_status make_fs_slice(tt__fs_param *p) {
         return tt__fs_put_in_place(p);
     if (!tt_requires_grad_(p->slice, true))
         return tt_last_status();
-    TT__TRY(tt__leaf_set_grad_storage(p->whole, element(b->grads, b, p->offset)));
+    TT__TRY(tt__leaf_set_grad_storage(p->whole, tt__fs_place_of(b->grads, p)));
     p->attached = true;
     tt__leaf_drop_grad(p->whole);
     TT__TRY(tt__fs_put_in_place(p));

@@ -1,8 +1,9 @@
 /* Whole parameters in memory of their own: gathered unit by unit, and taken back into slices. */
 #include <string.h>
 
-#include "base/saved_error.h"
+#include "base/error.h"
 #include "parallel/fully_shard/fully_shard.h"
+#include "reducer/text_agreement.h"
 
 static const char gather_who[] = "tt_fully_shard_gather";
 static const char scatter_who[] = "tt_fully_shard_scatter";
@@ -14,57 +15,33 @@ static tt__fs *wrapper_of(const char *who, tt_module *module) {
     return fs;
 }
 
-static char *place_of_param(const tt__fs_param *p) {
-    const tt__fs_bucket *b = &p->owner->buckets[p->bucket];
-    return (char *)b->values + (size_t)p->offset * tt_dtype_size(b->dtype);
-}
+static void *values_of(const tt__fs_param *p) { return tt__fs_place_of(tt__fs_bucket_of(p)->values, p); }
 
-static size_t whole_bytes(const tt__fs_param *p) {
-    return (size_t)p->numel * tt_dtype_size(p->owner->buckets[p->bucket].dtype);
-}
-
-static bool is_of(const tt__fs_param *p, const tt__fs_unit *u) { return &p->owner->units[p->unit] == u; }
-
+/* Has this rank the whole parameters? */
 static bool has_whole(const tt__fs *fs) { return fs->gathered_to == TT_ALL_RANKS || fs->gathered_to == fs->rank; }
 
-/* Did what all ranks did go well on each? */
-static tt_status all_succeeded(const tt__fs *fs, const char *who, tt_status own) {
-    int64_t failed = own ? fs->world - fs->rank : 0; /* of the first rank that failed */
-    tt__saved_error saved;
-    tt__error_save(&saved);
-    tt_status status =
-        tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, fs->group, &failed, 1, TT_I64, TT_MAX, .file = who));
-    if (own)
-        tt__error_restore(&saved);
-    if (own)
-        return own;
-    if (status || !failed)
-        return status;
-    return tt__fail(TT_ERR_STATE, "%s: rank %d failed; its error says why", who, fs->world - (int)failed);
-}
-
-/* ---- out */
+/* ---- gather */
 
 static tt_status take_out(tt__fs *fs, tt__fs_unit *u, bool keep) {
     TT__TRY(tt__fs_need(u));
     for (size_t i = 0; i < fs->count && keep; i++) {
         tt__fs_param *p = &fs->params[i];
-        if (!is_of(p, u))
+        if (!tt__fs_is_of(p, u))
             continue;
-        tt__storage *before = tt__storage_ref(p->whole->storage); /* records may have it, too */
+        tt__storage *before = tt__storage_ref(p->whole->storage); /* records may refer to it, and it stays away */
         tt_status status = tt__tensor_set_data(p->whole, NULL);
         atomic_store_explicit(&before->away, !status, memory_order_relaxed);
         tt__storage_unref(before);
         TT__TRY(status);
         p->moved = false;
-        memcpy(p->whole->data, place_of_param(p), whole_bytes(p));
+        memcpy(p->whole->data, values_of(p), tt__fs_whole_bytes(p));
     }
     return TT_OK;
 }
 
 static tt_status take_all_out(tt__fs *fs, bool keep) {
     tt_status own = TT_OK;
-    for (size_t i = 0; i < fs->unit_count && !fs->broken; i++) { /* memory that one lacks must not stop the others */
+    for (size_t i = 0; i < fs->unit_count && !fs->broken; i++) { /* after an own failure, too: the others gather on */
         tt__fs_unit *u = &fs->units[i];
         tt_status status = take_out(fs, u, keep && !own);
         own = own ? own : status;
@@ -85,18 +62,18 @@ tt_status tt_fully_shard_gather(tt_module *sharded, int root) {
                         : fs->gathered ? "the whole parameters are out already: tt_fully_shard_scatter() first"
                                        : "a backward pass is under way");
     TT__TRY(tt__fs_settle(fs));
-    TT__TRY(tt__fs_changed(fs)); /* nobody has whole values but those that are taken out */
+    TT__TRY(tt__fs_changed(fs)); /* whole values from before go: only what is taken out below is readable */
     tt_status own = take_all_out(fs, root == TT_ALL_RANKS || root == fs->rank);
     fs->gathered_to = root;
     if (!fs->broken) {
         fs->gathered = true;
-        own = all_succeeded(fs, gather_who, own);
+        own = tt__agree_on_success(fs->group, gather_who, own);
     }
     own = own ? own : tt__fs_changed(fs);
     return own ? tt__fs_break(fs, own) : TT_OK;
 }
 
-/* ---- back */
+/* ---- scatter */
 
 static tt_status check_unchanged(const tt__fs *fs) {
     for (size_t i = 0; i < fs->count; i++) {
@@ -108,11 +85,11 @@ static tt_status check_unchanged(const tt__fs *fs) {
     return TT_OK;
 }
 
-/* Have the unit's values in its place, and take the slices from there. */
+/* Copy the unit's whole values to its place, take the root's where it alone has them, and cut this rank's slices. */
 static tt_status take_slices(tt__fs *fs, const tt__fs_unit *u) {
     for (size_t i = 0; i < fs->count; i++)
-        if (is_of(&fs->params[i], u) && has_whole(fs))
-            memcpy(place_of_param(&fs->params[i]), fs->params[i].whole->data, whole_bytes(&fs->params[i]));
+        if (tt__fs_is_of(&fs->params[i], u) && has_whole(fs))
+            memcpy(values_of(&fs->params[i]), fs->params[i].whole->data, tt__fs_whole_bytes(&fs->params[i]));
     for (size_t i = 0; i < u->bucket_count; i++) {
         tt__fs_bucket *b = &fs->buckets[u->first_bucket + i];
         if (fs->gathered_to != TT_ALL_RANKS)
@@ -132,7 +109,7 @@ tt_status tt_fully_shard_scatter(tt_module *sharded) {
         return tt__fail(TT_ERR_STATE, "%s: %s", scatter_who,
                         fs->broken ? "an earlier call failed; free the wrapper"
                                    : "nothing is gathered: tt_fully_shard_gather() comes first");
-    TT__TRY(all_succeeded(fs, scatter_who, check_unchanged(fs)));
+    TT__TRY(tt__agree_on_success(fs->group, scatter_who, check_unchanged(fs)));
     tt_status own = TT_OK;
     for (size_t i = 0; i < fs->unit_count; i++) {
         tt_status status = take_slices(fs, &fs->units[i]);
@@ -141,7 +118,7 @@ tt_status tt_fully_shard_scatter(tt_module *sharded) {
     }
     for (size_t i = 0; i < fs->count && !own && has_whole(fs); i++)
         own = tt__fs_put_in_place(&fs->params[i]);
-    own = all_succeeded(fs, scatter_who, own);
+    own = tt__agree_on_success(fs->group, scatter_who, own);
     fs->gathered = own != TT_OK;
     return own ? tt__fs_break(fs, own) : tt__fs_changed(fs);
 }

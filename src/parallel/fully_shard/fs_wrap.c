@@ -4,7 +4,7 @@
 
 #include "autograd/node.h"
 #include "base/args.h"
-#include "base/saved_error.h"
+#include "base/error.h"
 #include "comm/group.h"
 #include "nn/temporaries.h"
 #include "parallel/ddp_state.h"
@@ -21,7 +21,7 @@ static tt_status before_unit(tt_module *module, tt_tensor **inputs, int64_t inpu
     return tt__fs_begin_next(u, u->owner->backward ? -1 : 1);
 }
 
-/* Have the pass come to the unit before it comes to what made its outputs. */
+/* Put the unit's operator behind each output, so that backward gathers the unit before it reaches what made them. */
 static tt_status mark_outputs(const tt__fs_unit *u, tt_tensor *const *in, int64_t in_count, tt_tensor **out,
                               int64_t out_count) {
     for (int64_t i = 0; i < out_count; i++) {
@@ -125,27 +125,20 @@ static size_t describe_fs(const tt__fs *fs, const tt_named_tensors *buffers, cha
     return n;
 }
 
-/* `own`: why this rank can't wrap, its last error. All ranks return a failure if one does. */
-static tt_status agree_on_fs(const tt__fs *fs, tt_status own) {
-    char failed[TT__ERROR_TEXT_SIZE + 16];
-    tt__saved_error saved;
-    tt__error_save(&saved);
-    const tt_named_tensors *buffers = own ? NULL : tt_module_buffers(fs->module);
-    size_t room = buffers ? 1 + fs->unit_count + fs->count + (size_t)buffers->count : 1, n = 0;
+/* Have all ranks the same units, parameters, buffers and options? Collective. */
+static tt_status agree_on_fs(const tt__fs *fs) {
+    const tt_named_tensors *buffers = tt_module_buffers(fs->module);
+    if (!buffers)
+        return tt_last_status();
+    const size_t room = 1 + fs->unit_count + fs->count + (size_t)buffers->count;
     char **texts = calloc(room, sizeof *texts);
-    if (texts && buffers)
-        n = describe_fs(fs, buffers, texts);
-    snprintf(failed, sizeof failed, "failed: %s", own ? saved.text : "no memory to compare");
-    tt_status status =
-        tt__agree_on(fs->group, FS_SITE, n ? (const char *const *)texts : (const char *const[]){failed}, n ? n : 1);
+    const size_t n = texts ? describe_fs(fs, buffers, texts) : 0;
+    tt_status status = n ? tt__agree_on(fs->group, FS_SITE, (const char *const *)texts, n)
+                         : tt__fail(TT_ERR_MEMORY, "%s: no memory to compare models", FS_SITE);
     for (size_t i = 0; texts && i < room; i++)
         free(texts[i]);
     free(texts);
-    if (!status && own)
-        tt__error_restore(&saved);
-    if (!status && !own && !n)
-        return tt__fail(TT_ERR_MEMORY, "%s: no memory to compare models", FS_SITE);
-    return status ? status : own;
+    return status;
 }
 
 /* ---- making */
@@ -176,7 +169,8 @@ static tt_status prepare_fs(tt__fs *fs, const tt_fully_shard_args *args) {
 }
 
 static tt_status build_fs(tt__fs *fs, const tt_fully_shard_args *args) {
-    TT__TRY(agree_on_fs(fs, prepare_fs(fs, args)));
+    TT__TRY(prepare_fs(fs, args));
+    TT__TRY(agree_on_fs(fs));
     TT__TRY(tt__fs_allocate(fs));
     TT__TRY(take_first_ranks(fs));
     TT__TRY(tt__fs_make_slices(fs));

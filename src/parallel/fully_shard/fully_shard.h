@@ -22,10 +22,10 @@ typedef struct tt__fs tt__fs;
 typedef struct tt__fs_bucket {
     tt_dtype dtype;
     bool trains;
-    int64_t count; /* elements that parameters take */
-    int64_t part;  /* elements of a rank's part */
-    size_t at;     /* bytes before it in its unit's place; of slices, in those of all */
-    size_t slices_at;
+    int64_t count;        /* elements that parameters take */
+    int64_t part;         /* elements of a rank's part */
+    size_t at;            /* bytes before it in its unit's place */
+    size_t slices_at;     /* bytes before its slice in this rank's slices */
     void *values, *grads; /* whole; grads NULL: it does not train */
     void *slices;         /* this rank's part of the values */
     tt_work *gathering, *averaging;
@@ -40,9 +40,9 @@ typedef struct tt__fs_param {
     int64_t offset, numel; /* in the bucket */
     int64_t from, n;       /* the elements of the parameter that are in the slice */
     bool trains;
-    bool attached; /* its gradient lies in its place, where hooks wait for it */
-    bool moved;    /* its values do */
-    bool touched;  /* it got a gradient here in the pass under way */
+    bool attached; /* its gradient lies in the unit's place, and its hook is registered */
+    bool moved;    /* its values lie in the unit's place */
+    bool touched;  /* it got a gradient on this rank in the pass under way */
     bool had;      /* its slice had a gradient before that pass */
 } tt__fs_param;
 
@@ -52,12 +52,12 @@ typedef enum tt__fs_grads { TT__FS_NONE, TT__FS_COLLECTING, TT__FS_AVERAGING } t
 typedef struct tt__fs_unit {
     tt__fs *owner;
     char *name;
-    tt_module *module;     /* NULL: the last, of what is in no other */
+    tt_module *module;     /* NULL: the last unit, which has the parameters of no other */
     int64_t before, after; /* its hooks; 0: none */
     size_t first_bucket, bucket_count;
     size_t bytes;    /* of its buckets */
     int64_t trained; /* how many of its parameters train */
-    int64_t ready;   /* of these, so many have their gradient */
+    int64_t ready;   /* how many of these have their gradient in the pass under way */
     size_t place, grad_place;
     tt__fs_values values;
     tt__fs_grads grads;
@@ -72,12 +72,12 @@ typedef struct tt__fs_place {
     tt__fs_unit *holds; /* or NULL */
 } tt__fs_place;
 
-/* Who works with the slices: an optimizer. */
+/* An optimizer that works with the slices. */
 typedef struct tt__fs_watcher {
-    void (*detached)(void *user); /* they are about to go. Called once */
+    void (*detached)(void *user); /* called once, before the slices go */
 } tt__fs_watcher;
 
-/* What records hold of a wrapper, which may be freed before them. */
+/* Records refer to the wrapper through this, as it may be freed before them. */
 typedef struct tt__fs_handle {
     _Atomic int refs;
     tt__fs *fs; /* NULL: freed */
@@ -98,10 +98,10 @@ struct tt__fs {
     tt__fs_place *places, *grad_places;
     size_t place_count, grad_place_count;
     void *slices;         /* symmetric memory */
-    unsigned char *marks; /* (count): who was touched */
+    unsigned char *marks; /* (count): 1 for each parameter that any rank has used in the pass */
     tt__fs_handle *handle;
     bool backward;        /* a backward pass is under way */
-    tt__fs_unit *current; /* whose backward runs; or NULL */
+    tt__fs_unit *current; /* the unit that the pass has come to; or NULL */
     tt_status broken;     /* why it can only be freed; or TT_OK */
     bool gathered;        /* all parameters are out, in memory of their own */
     int gathered_to;
@@ -114,7 +114,26 @@ struct tt__fs {
 
 static inline tt__fs_unit *tt__fs_rest(const tt__fs *fs) { return &fs->units[fs->unit_count - 1]; }
 
-/* fs_backward.c: a pass has failed that may have been the module's. */
+/* Is this the parameter's unit? */
+static inline bool tt__fs_is_of(const tt__fs_param *p, const tt__fs_unit *u) { return &p->owner->units[p->unit] == u; }
+
+static inline tt__fs_bucket *tt__fs_bucket_of(const tt__fs_param *p) { return &p->owner->buckets[p->bucket]; }
+
+/* Element i of a bucket's values, gradients or slices, which begin at `data`. */
+static inline void *tt__fs_element(void *data, const tt__fs_bucket *b, int64_t i) {
+    return (char *)data + i * (int64_t)tt_dtype_size(b->dtype);
+}
+
+/* The parameter's place among its bucket's values or gradients. */
+static inline void *tt__fs_place_of(void *data, const tt__fs_param *p) {
+    return tt__fs_element(data, tt__fs_bucket_of(p), p->offset);
+}
+
+static inline size_t tt__fs_whole_bytes(const tt__fs_param *p) {
+    return (size_t)p->numel * tt_dtype_size(tt__fs_bucket_of(p)->dtype);
+}
+
+/* fs_backward.c: a backward pass has failed (failed_pass.h): break the wrapper if it would have reached it. */
 void tt__fs_pass_failed(void *user, const tt__reach *reach);
 
 /* fs_wrap.c: the inside of a wrapper; NULL if it is none. */
@@ -133,29 +152,31 @@ void tt__fs_release(tt__fs *fs);
 /* fs_layout.c: let a parameter lie in its place, where it is away. */
 tt_status tt__fs_put_in_place(tt__fs_param *p);
 
-/* fs_gather.c: have a unit's parameters whole; begin that (nothing is done where there is no room now). */
+/* fs_gather.c: gather a unit's parameters and wait until they are whole; or only begin to (does nothing while another
+ * unit needs its place). */
 tt_status tt__fs_need(tt__fs_unit *unit);
 tt_status tt__fs_begin(tt__fs_unit *unit);
 
-/* What a forward of the wrapper needs: the rest, and the first unit soon. */
+/* Gather the rest, and begin with the first unit: what a forward of the wrapper needs. */
 tt_status tt__fs_begin_first(tt__fs *fs);
 
-/* The unit that is needed next: of so many before (-1) or behind (1) this one. */
+/* Begin to gather the unit before (step -1) or behind (1) this one, if there is one. */
 tt_status tt__fs_begin_next(const tt__fs_unit *unit, int step);
 
 /* Wait for all gatherings that were begun, so that slices may be written. */
 tt_status tt__fs_settle(tt__fs *fs);
 
-/* Slices were written: let all whole values go. */
+/* Slices were written: mark all whole values as away, as they are old now. */
 tt_status tt__fs_changed(tt__fs *fs);
 
-/* Advance what is under way. */
+/* Advance the collectives that are under way, without waiting. */
 void tt__fs_poke(const tt__fs *fs);
 
-/* Fail, and allow nothing but freeing from then on. */
+/* Abort the group with the last error, which is `status`. From then on the wrapper can only be freed. */
 tt_status tt__fs_break(tt__fs *fs, tt_status status);
 
-/* fs_backward.c: y, behind which the backward pass has the unit's parameters. */
+/* fs_backward.c: return y with an operator behind it that gathers the unit in backward, before the pass reaches what
+ * made y. */
 tt_tensor *tt__fs_mark_output(const tt__fs_unit *unit, tt_tensor *y);
 
 /* The hook of each parameter that trains, with its tt__fs_param. */

@@ -1,6 +1,6 @@
-/* What pipelines beside each other have alike. Their ranks meet stage by stage, each in its own data group, where a
- * rank whose counterpart was given none would wait in vain: so all ranks of a pipeline look together whether everybody
- * has come. */
+/* Comparing the options of pipelines beside each other (replicas). A rank meets its counterparts in its data group. If
+ * a counterpart was given no data group it never comes; so the ranks of a pipeline look again and again, together,
+ * whether everybody's counterparts have come or one has failed. */
 #include "base/error.h"
 #include "base/saved_error.h"
 #include "parallel/pipeline/pipeline_own.h"
@@ -13,13 +13,14 @@
 
 static const char replicas_who[] = "tt_pipeline_new: .data_group";
 
-/* How it stands with a rank's counterparts. */
+/* The states of a rank's counterparts. */
 enum { AWAITED, HAVE_COME, HAVE_FAILED, MET_STATES };
 
-/* That this rank has come to its data group; whether its pipeline has failed already. */
+/* An all_gather in a data group, which completes when all counterparts have come to it. */
 typedef struct meeting {
     tt_group *group;
-    int32_t own, *all; /* (world): has failed */
+    int32_t own;  /* has this rank's pipeline failed already? */
+    int32_t *all; /* (world): the same of each counterpart */
     tt_work *work;
 } meeting;
 
@@ -43,15 +44,15 @@ static int state_of_meeting(const meeting *m) {
     return state;
 }
 
-/* Longer and longer, as the others may come much later. */
+/* Pause between two looks, longer after many: the counterparts may come much later. */
 static void pause_between_looks(int look) {
     const struct timespec pause = {.tv_nsec = look < 4 ? 0 : look < 50 ? 200000 : 20000000};
     if (pause.tv_nsec)
         nanosleep(&pause, NULL);
 }
 
-/* Look, all ranks of the pipeline together, until all counterparts have come, or some have that have failed.
- * *states[s]: some rank's stands at s. */
+/* Look, together with all ranks of the pipeline, until all counterparts have come, or one has failed. states[s]: is any
+ * rank's in state s? */
 static tt_status look_together(tt_group *pipeline, const meeting *m, bool *states) {
     int64_t bits = 0;
     for (int look = 0; look == 0 || bits == 1 << AWAITED || bits == (1 << AWAITED | 1 << HAVE_COME); look++) {
@@ -65,7 +66,8 @@ static tt_status look_together(tt_group *pipeline, const meeting *m, bool *state
     return TT_OK;
 }
 
-/* `met`: what beginning to meet has come to. *alone: the counterparts have not come, while others have failed. */
+/* Finish a meeting. `met`: how beginning it ended. *alone: this rank's counterparts have not come, and another rank's
+ * have failed, so it waits no longer. */
 static tt_status meet_replicas(tt_group *pipeline, meeting *m, tt_status met, bool *alone) {
     bool states[MET_STATES] = {false};
     *alone = false;
@@ -95,7 +97,7 @@ static tt_status compare_replicas(const tt_pipeline_new_args *a, const char *con
     return status;
 }
 
-/* The others compare options now, of which this pipeline has none that its ranks agree on. */
+/* Take part in the counterparts' comparison, with the failure of this pipeline in place of options. */
 static void tell_pipe_differs(tt_group *group) {
     char text[TT__ERROR_TEXT_SIZE + 64];
     tt__saved_error saved;

@@ -35,8 +35,8 @@ typedef struct tt__zero_param {
 typedef struct tt__zero {
     tt_group *group; /* held */
     int rank, world, stage;
-    tt__ddp *ddp;    /* NULL: the wrapper went, or left the group; or stage 3: */
-    tt__fs *fs;      /* the module whose slices these are; NULL: it went */
+    tt__ddp *ddp;    /* stages 1 and 2: the wrapper; NULL: it was freed, or got another group */
+    tt__fs *fs;      /* stage 3: the sharded module; NULL: it was freed */
     bool hooked;     /* stage 2: the wrapper's communication hook is ours */
     bool gives_back; /* stage 2: memory of reduced buckets */
     tt_optimizer *optimizer;
@@ -62,7 +62,8 @@ tt_status tt__zero_allocate(tt__zero *z);
 tt_status tt__zero_make_slices(const tt__zero *z);
 void tt__zero_release(tt__zero *z);
 
-/* zero_sharded.c: stage 3. Take over a sharded module's slices; look after them; before a step, and after. */
+/* zero_sharded.c, stage 3: take a sharded module's slices as parameters; be told when they go, or no more; what comes
+ * before a step, and after it. */
 tt_status tt__zero_lay_out_sharded(tt__zero *z);
 tt_status tt__zero_watch_sharded(tt__zero *z);
 void tt__zero_unwatch_sharded(tt__zero *z);
@@ -74,10 +75,6 @@ tt_status tt__zero_agree(const tt__zero *z);
 
 /* Is every rank ready to make one? `own`: why this one isn't, its last error; the others are told. */
 tt_status tt__zero_agree_on_ready(tt_group *group, tt_status own);
-
-/* Did what all ranks did go well on each? Fails with this rank's own failure, or by naming a rank that failed. Takes
- * no memory. */
-tt_status tt__zero_agree_on_success(const tt__zero *z, const char *caller, tt_status own);
 
 /* zero_grads.c: take gradients from the wrapper from now on / no more. */
 tt_status tt__zero_watch(tt__zero *z, tt_module *ddp);

@@ -1,5 +1,4 @@
-/* What must be alike on the ranks of a sharded optimizer: its stage, class, groups, their options and parameters; and
- * whether what each did alone went well. */
+/* What must be alike on the ranks of a sharded optimizer: its stage, class, groups, their options and parameters. */
 #include "parallel/zero/zero.h"
 
 #include <stdarg.h>
@@ -67,19 +66,6 @@ tt_status tt__zero_agree_on_ready(tt_group *group, tt_status own) {
     if (own)
         tt__error_restore(&saved);
     return own;
-}
-
-tt_status tt__zero_agree_on_success(const tt__zero *z, const char *caller, tt_status own) {
-    int64_t failed = own ? z->world - z->rank : 0; /* of the first rank that failed */
-    tt__saved_error saved;
-    tt__error_save(&saved);
-    tt_status status =
-        tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, z->group, &failed, 1, TT_I64, TT_MAX, .file = caller));
-    if (own)
-        tt__error_restore(&saved);
-    if (own || status || !failed)
-        return own ? own : status;
-    return tt__fail(TT_ERR_STATE, "%s: rank %d failed; its error says why", caller, z->world - (int)failed);
 }
 
 tt_status tt__zero_agree(const tt__zero *z) {

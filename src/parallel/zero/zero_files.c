@@ -3,6 +3,7 @@
  * asked for by name: what is alike on all ranks, how many files there are, and the save that they belong to, a number
  * that no other save has. A rank that loads reads all files, one at a time, and takes what its slices have of each. */
 #include "parallel/zero/zero.h"
+#include "reducer/text_agreement.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -147,9 +148,9 @@ static tt_status save_sharded_files(const tt__zero *z, const char *path, tt_stat
     int64_t save;
     tt_status numbered = number_save(z, &save);
     if (ready || numbered)
-        return ready ? tt__zero_agree_on_success(z, save_name, ready) : numbered;
-    TT__TRY(tt__zero_agree_on_success(z, save_name, save_own_file(z, path, save)));
-    return tt__zero_agree_on_success(z, save_name, z->rank == 0 ? write_file(z, path, false, save) : TT_OK);
+        return ready ? tt__agree_on_success(z->group, save_name, ready) : numbered;
+    TT__TRY(tt__agree_on_success(z->group, save_name, save_own_file(z, path, save)));
+    return tt__agree_on_success(z->group, save_name, z->rank == 0 ? write_file(z, path, false, save) : TT_OK);
 }
 
 tt_status tt_zero_save_sharded(tt_optimizer *optimizer, const char *path) {
@@ -335,5 +336,5 @@ tt_status tt_zero_load_sharded(tt_optimizer *optimizer, const char *path) {
         status = load_sharded_files(&(sharded_load){.z = z, .path = path});
     tt_scope_end(scope);
     tt__zero_forget_state(z);
-    return tt__zero_agree_on_success(z, sharded_load_name, status);
+    return tt__agree_on_success(z->group, sharded_load_name, status);
 }

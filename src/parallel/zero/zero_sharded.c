@@ -1,5 +1,4 @@
-/* Stage 3: an optimizer over the slices of a module whose parameters are spread (fully_shard/). They are the module's,
- * and so is their memory. */
+/* Stage 3: an optimizer over the slices of a sharded module (fully_shard/), which owns the slices and their memory. */
 #include <stdlib.h>
 #include <string.h>
 

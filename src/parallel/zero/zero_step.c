@@ -1,5 +1,6 @@
 /* The step of a sharded optimizer: every rank updates its slices, and takes the others'. */
 #include "parallel/zero/zero.h"
+#include "reducer/text_agreement.h"
 
 #include "base/saved_error.h"
 
@@ -57,7 +58,7 @@ static tt_status end_gather(tt__zero_bucket *b) {
 
 tt_status tt__zero_end(void *user, const char *caller, tt_status own) {
     tt__zero *z = user;
-    TT__TRY(tt__zero_agree_on_success(z, caller, own));
+    TT__TRY(tt__agree_on_success(z->group, caller, own));
     if (z->stage > 2)
         return tt__zero_end_sharded(z);
     tt_status first = TT_OK;
