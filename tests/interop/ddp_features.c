@@ -25,7 +25,7 @@ static unsigned both(int pass, int rank) { return (void)pass, (void)rank, LEFT |
 static unsigned by_rank(int pass, int rank) { return (unsigned)(pass * 7 + rank * 3) % 4; }
 static unsigned by_pass(int pass, int rank) { return (void)rank, (unsigned)(pass / 3) % 4; }
 
-static const int few[] = {0, 5, 1}, first_few[] = {4, 0, 5};
+static const int few[] = {0, 5, 1, 3}, first_few[] = {4, 0, 5, 2};
 
 static const feature features[] = {
     {"averaging", both, 1, NULL, false, false, NULL, NULL},

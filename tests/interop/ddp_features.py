@@ -23,7 +23,7 @@ def by_pass(a_pass, _):
     return a_pass // 3 % 4
 
 
-FEW, FIRST_FEW = (0, 5, 1), (4, 0, 5)
+FEW, FIRST_FEW = (0, 5, 1, 3), (4, 0, 5, 2)
 
 IN_BACKWARD = ("step in backward", "step in backward, and no_sync")
 IGNORED, DELAYED = "a layer in .ignored", "a layer in .delay_all_reduce"
@@ -40,9 +40,10 @@ FEATURES = {
     "join, divided by the ranks that have data": (both, 1, FEW, False),
     IGNORED: (both, 1, None, True),
 }
-if not torch.__version__.startswith("1."):  # whose distributed optimizers can't be imported by Python 3.11
-    FEATURES |= {IN_BACKWARD[0]: (both, 1, None, True), IN_BACKWARD[1]: (both, 3, None, True)}
-    FEATURES[DELAYED] = (both, 1, None, True)  # 1.13 knows no such parameters
+FEATURES |= {IN_BACKWARD[0]: (both, 1, None, True), IN_BACKWARD[1]: (both, 3, None, True)}
+OLD = torch.__version__.startswith("1.")
+if not OLD:  # 1.13 knows no such parameters
+    FEATURES[DELAYED] = (both, 1, None, True)
 
 
 class Branches(nn.Module):
@@ -71,14 +72,26 @@ def wrapped(name):
     return DistributedDataParallel(module, find_unused_parameters=True, **options)  # idle is left out always
 
 
+def step_in_backward(ddp, options):
+    """_apply_optimizer_in_backward() wants a CUDA stream; and Python 3.11 can't import _register_fused_optim()'s part
+    of 1.13, which does this."""
+    if not OLD:
+        ddp._register_fused_optim(torch.optim.SGD, **options)
+        return
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, optimizer_overlap_hooks
+    from torch.distributed.optim.functional_sgd import _FunctionalSGD
+    sgd = optimizer_overlap_hooks._OptimizerHookState(_FunctionalSGD([], _allow_empty_param_list=True, **options))
+    ddp.register_comm_hook(None, optimizer_overlap_hooks._hook_then_optimizer(default_hooks.allreduce_hook, sgd))
+
+
 def train(name, out):
     rank = dist.get_rank()
     heads, passes, missing, by_world = FEATURES[name]
     torch.manual_seed(0)
     ddp = wrapped(name)
     options = {"lr": 0.05, "momentum": 0.9}
-    if name in IN_BACKWARD:  # _apply_optimizer_in_backward() wants a CUDA stream
-        ddp._register_fused_optim(torch.optim.SGD, **options)
+    if name in IN_BACKWARD:
+        step_in_backward(ddp, options)
     sgd = torch.optim.SGD(ddp.parameters(), **options)
     torch.manual_seed(1000 + rank)
     with (ddp.join(divide_by_initial_world_size=by_world) if missing else contextlib.nullcontext()):

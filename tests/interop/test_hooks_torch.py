@@ -20,7 +20,7 @@ PyTorch's own hooks over gloo, from the same seed, rank and start. How far the l
 at the end, are apart at most, on any rank. Sums in 16 bits on more than two ranks: PyTorch rounds each partial sum,
 Tutti once at the end. With warm start and error feedback PowerSGD feeds its rounding back into what it does next: after
 48 such steps of rank 1 or 2 on this model the two PyTorches themselves are 1e-4 to 3e-3 apart, so that these begin
-late.
+late. 1.13 has the bf16 hook for NCCL only.
 
 | hook | PyTorch | ranks | losses | parameters |
 | --- | --- | ---: | ---: | ---: |""")
