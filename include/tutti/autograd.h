@@ -36,9 +36,9 @@ TT_API tt_tensor *tt_grad(const tt_tensor *x);
  * they come, with the bits that tt_grad() would have without .sparse.
  * Sparse gradients are for tt_sgd() without momentum and weight decay, tt_adagrad() without weight decay and
  * tt_sparse_adam(). tt_ddp() averages them; tt_fully_shard(), tt_zero_optimizer() and tt_data_parallel() refuse such
- * leaves. tt_clip_grad_norm_(),
- * tt_clip_grad_value_() and tt_grad_scaler take them as any others. A pass that gives x a gradient of
- * rows and one of the whole fails with TT_ERR_UNSUPPORTED, also where one of the two is from an earlier pass.
+ * leaves. tt_clip_grad_norm_(), tt_clip_grad_value_() and tt_grad_scaler take them as any others. A pass that gives x a
+ * gradient of rows and one of the whole fails with TT_ERR_UNSUPPORTED, also where one of the two is from an earlier
+ * pass.
  * PyTorch: x.grad.coalesce().indices() and .values(), of nn.Embedding(sparse=True). */
 TT_API tt_tensor *tt_sparse_grad_indices(const tt_tensor *x);
 TT_API tt_tensor *tt_sparse_grad_values(const tt_tensor *x);

@@ -11,8 +11,7 @@ typedef struct tt__bench_memory {
 } tt__bench_memory;
 
 /* Measure it, between two steps. Parameters and gradients: their resident pages (mincore); state: its tensors' sizes.
- * `wrapper` is tt_ddp()'s or
- * tt_fully_shard()'s, `optimizer` one of its parameters, sharded or not. */
+ * `wrapper` is tt_ddp()'s or tt_fully_shard()'s, `optimizer` one of its parameters, sharded or not. */
 tt_status tt__bench_zero_memory(tt_module *wrapper, tt_optimizer *optimizer, tt__bench_memory *out);
 
 #endif

@@ -124,7 +124,7 @@ static tt_status end_rest(const tt__fs *fs) {
 }
 
 /* Begin to tell all ranks which parameters were used, while the averages before it are waited for. */
-static tt_status begin_marks(const tt__fs *fs, tt_work **work) {
+static tt_status begin_telling_used(const tt__fs *fs, tt_work **work) {
     for (size_t i = 0; i < fs->count; i++)
         fs->marks[i] = fs->params[i].touched;
     return tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, fs->group, fs->marks, (int64_t)fs->count, TT_U8, TT_MAX,
@@ -141,7 +141,7 @@ static void forget_unused(const tt__fs *fs) {
 static tt_status average_rest(tt__fs *fs) {
     tt_work *marking = NULL;
     TT__TRY(begin_rest(fs));
-    TT__TRY(begin_marks(fs, &marking));
+    TT__TRY(begin_telling_used(fs, &marking));
     tt_status status = end_rest(fs), marked = tt_work_wait(marking);
     tt_work_free(marking);
     if (!status && !marked)
