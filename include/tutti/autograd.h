@@ -47,8 +47,9 @@ TT_API tt_tensor *tt_sparse_grad_values(const tt_tensor *x);
  * reused. */
 TT_API void tt_zero_grad(tt_tensor *x);
 
-/* Called when the gradient of leaf x is final in a backward pass, in the thread that runs it. A failing hook ends the
- * pass, with its status. It must not end a scope that was open when the pass began, and can't begin a pass. */
+/* Called when the gradient of leaf x is final in a backward pass, in the thread that runs it. Passes of other threads
+ * leave x's gradient alone meanwhile, and wait with their hooks of x. A failing hook ends the pass, with its status. It
+ * must not end a scope that was open when the pass began, and can't begin a pass. */
 typedef tt_status (*tt_grad_hook)(tt_tensor *x, void *user);
 
 typedef struct tt_register_post_accumulate_grad_hook_args {

@@ -31,6 +31,15 @@ static void leaf_release(tt__history *history) {
     tt__pool_free(leaf);
 }
 
+/* Recursive: a hook runs with it held, as other passes would add to the gradient under its eyes, and may ask for it. */
+static void init_lock(pthread_mutex_t *lock) {
+    pthread_mutexattr_t attr;
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(lock, &attr);
+    pthread_mutexattr_destroy(&attr);
+}
+
 static tt_tensor *make_leaf(tt_tensor *x) {
     tt__leaf *leaf = tt__pool_alloc(sizeof *leaf);
     if (!leaf)
@@ -39,7 +48,7 @@ static tt_tensor *make_leaf(tt_tensor *x) {
     leaf->history.release = leaf_release;
     leaf->history.is_leaf = true;
     leaf->tensor = x;
-    pthread_mutex_init(&leaf->lock, NULL);
+    init_lock(&leaf->lock);
     x->history = &leaf->history;
     x->requires_grad = true;
     tt__tensor_means_to_stay(x);
@@ -214,15 +223,19 @@ tt_status tt_register_post_accumulate_grad_hook_with(const tt_register_post_accu
 }
 
 tt_status tt__leaf_run_hooks(tt__leaf *leaf) {
+    if (!leaf->hooks)
+        return TT_OK;
+    pthread_mutex_lock(&leaf->lock);
+    tt_status status = TT_OK;
     tt__hook *next = NULL;
-    for (tt__hook *hook = leaf->hooks; hook; hook = next) {
+    for (tt__hook *hook = leaf->hooks; hook && !status; hook = next) {
         next = hook->next; /* a hook may remove itself */
         leaf->in_hooks = true;
-        tt_status status = hook->fn(leaf->tensor, hook->user);
+        status = hook->fn(leaf->tensor, hook->user);
         leaf->in_hooks = false;
-        TT__TRY(status);
     }
-    return TT_OK;
+    pthread_mutex_unlock(&leaf->lock);
+    return status;
 }
 
 bool tt__leaf_has_hook(const tt_tensor *x, tt_grad_hook hook) {

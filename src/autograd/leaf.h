@@ -45,7 +45,7 @@ void tt__leaf_unlend(tt__leaf *leaf, const void *pass);
  * become the gradient. */
 tt_status tt__leaf_add(tt__leaf *leaf, const void *pass, tt_tensor *x, bool exclusive);
 
-/* Run the hooks, as the gradient is final. Returns the first failure. */
+/* Run the hooks, as the gradient is final, with the leaf locked. Returns the first failure. */
 tt_status tt__leaf_run_hooks(tt__leaf *leaf);
 
 #endif
