@@ -260,9 +260,21 @@ typedef struct one {
     const char *backend;
 } one;
 
+/* Open MPI 4.1 itself now and then hangs on a busy machine, once its tcp has said "writev failed" of a peer that was
+ * killed: no call of MPI returns then. One such end a run is repeated; a hang of ours comes twice. */
+static bool hung_in_open_mpi(const char *backend, int end) {
+    static bool seen;
+    if (seen || end != 128 + SIGALRM || strcmp(backend, "mpi-openmpi") != 0)
+        return false;
+    printf("a rank hung in %s: the case is repeated, once\n", backend);
+    return seen = true;
+}
+
 /* At exit MPI may wait for a rank that has ended, so the ranks end without it. */
 static int run_one(tt_store *store, int rank, int world, void *arg) {
     const one *what = arg;
+    if (!strcmp(what->backend, "mpi-openmpi"))
+        alarm((unsigned)test_seconds() / 3); /* leaves time for once more */
     int code = what->body(store, rank, world, (void *)(uintptr_t)what->backend);
     fflush(NULL);
     if (!strncmp(what->backend, "mpi", 3))
@@ -279,24 +291,33 @@ static void end_stopped_rank(const ranks *ranks) {
     assert_int_equal(kill(ranks->pid[1], SIGKILL), 0);
 }
 
+/* Return whether it is to be run again. */
+static bool hangs_with(const char *backend, rank_body body, int killed_rank) {
+    ranks ranks;
+    bool hung = false;
+    start_ranks(&ranks, 3, run_one, &(one){body, backend});
+    if (body == stopped)
+        end_stopped_rank(&ranks);
+    for (int r = 0; r < 3; r++) {
+        int end = end_of_rank(&ranks, r);
+        hung |= hung_in_open_mpi(backend, end);
+        if (!hung && end != (r == killed_rank ? 128 + SIGKILL : 0))
+            fail_msg("%s: rank %d ended with %d", backend, r, end);
+    }
+    tt_store_server_free(ranks.server);
+    return hung;
+}
+
 static void each_backend(rank_body body, int killed_rank) {
     setenv("OMPI_MCA_btl", "self,tcp", 1); /* Open MPI's segments of shared memory outlive ranks that are killed */
     setenv("UCX_TLS", "^cma", 1); /* with it, UCX ends an MPICH process whose peer has ended while its memory is read */
     for (size_t i = 0; i < sizeof backends / sizeof *backends; i++) {
-        ranks ranks;
         if (!is_built(backends[i])) {
             printf("left out: the back end %s was not built\n", backends[i]);
             continue;
         }
-        start_ranks(&ranks, 3, run_one, &(one){body, backends[i]});
-        if (body == stopped)
-            end_stopped_rank(&ranks);
-        for (int r = 0; r < 3; r++) {
-            int end = end_of_rank(&ranks, r);
-            if (end != (r == killed_rank ? 128 + SIGKILL : 0))
-                fail_msg("%s: rank %d ended with %d", backends[i], r, end);
-        }
-        tt_store_server_free(ranks.server);
+        while (hangs_with(backends[i], body, killed_rank))
+            ;
     }
 }
 
