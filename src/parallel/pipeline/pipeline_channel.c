@@ -304,6 +304,7 @@ void tt__channels_mark_failed(tt__channels *c) {
     snprintf(c->failure, sizeof c->failure, "%s: %.*s", tt_status_name(saved.status), (int)sizeof c->failure - 64,
              saved.text);
     c->failed_rank = c->rank;
+    c->differs = saved.status == TT_ERR_MISMATCH;
     tt__error_restore(&saved);
 }
 
@@ -324,16 +325,18 @@ void tt__channels_fail(tt__channels *c) {
 
 /* How a rank came through a step. */
 typedef struct step_end {
-    int64_t failed_rank; /* -1: well */
+    int32_t failed_rank; /* -1: well */
+    int32_t differs;     /* then the others' error is a mismatch, too, as if each had been told of it at once */
     char failure[sizeof((tt__channels *)0)->failure];
 } step_end;
 
 static tt_status compare_step_ends(tt__channels *c, const char *where, const step_end *all) {
     for (int r = 0; r < c->ranks; r++)
         if (all[r].failed_rank >= 0) {
-            c->failed_rank = (int)all[r].failed_rank;
+            c->failed_rank = all[r].failed_rank;
             snprintf(c->failure, sizeof c->failure, "%.*s", (int)sizeof all[r].failure - 1, all[r].failure);
-            return tt__fail(TT_ERR_PEER, "rank %d failed within %s: %s", c->failed_rank, where, c->failure);
+            return tt__fail(all[r].differs ? TT_ERR_MISMATCH : TT_ERR_PEER, "rank %d failed within %s: %s",
+                            c->failed_rank, where, c->failure);
         }
     return TT_OK;
 }
@@ -342,7 +345,8 @@ tt_status tt__channels_settle(tt__channels *c, const char *where) {
     bool failed = c->failed_rank >= 0;
     tt__saved_error saved;
     tt__error_save(&saved);
-    step_end mine = {.failed_rank = c->failed_rank}, *all = calloc((size_t)c->ranks, sizeof *all);
+    step_end mine = {.failed_rank = c->failed_rank, .differs = c->differs},
+             *all = calloc((size_t)c->ranks, sizeof *all);
     memcpy(mine.failure, c->failure, sizeof mine.failure);
     tt_status status =
         all ? tt_all_gather_with(

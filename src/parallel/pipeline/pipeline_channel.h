@@ -40,6 +40,7 @@ typedef struct tt__channels {
     tt__handed **handed; /* (chunks, 2): by the sender's channel */
     int failed_rank;     /* that another rank has told of; -1: none */
     char failure[400];   /* its error */
+    bool differs;        /* what failed is that ranks differ (TT_ERR_MISMATCH), not a rank */
 } tt__channels;
 
 tt_status tt__channels_init(tt__channels *c, tt_group *group, int64_t chunks);
