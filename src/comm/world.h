@@ -42,7 +42,9 @@ typedef struct tt__world {
     bool joining;   /* this rank is through, others may not be */
     pid_t owner;    /* the process that joined */
     bool forked;    /* this is a child's copy: see tt__world_own() */
-    int references; /* groups that are not yet released; those that only wait for their memory to be free don't count */
+    /* Groups that are not yet released (those that only wait for their memory to be free don't count), and
+     * native/local_memory.c's allocations. */
+    int references;
     int64_t heartbeat_ms;
     tt__peer *peers; /* (size), the rank's own included */
     tt__agent_store agent_store;

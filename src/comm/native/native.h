@@ -2,6 +2,7 @@
  *
  *   native.c                 the engine's table, joining
  *   subgroup.c, alloc.c      groups of a group's ranks, symmetric memory
+ *   local_memory.c           the same for one rank alone
  *   all_reduce_fast.c        the commonest call, from its publication to its end in one function
  *   submit.c                 a call: alone, or as a work in the queue
  *   wait.c                   waiting for a work

@@ -83,3 +83,8 @@ void tt__heap_give_back(tt__heap *heap, tt__extent *extent, bool limited) {
     for (tt__extent *e = heap->extents; e; e = e->next)
         extent_merge(e);
 }
+
+void tt__heap_abandon(tt__heap *heap, tt__extent *extent) {
+    tt__shm_release(heap->shm, extent->offset, extent->bytes);
+    heap->allocated -= extent->bytes;
+}

@@ -28,4 +28,7 @@ tt_status tt__heap_take(tt__heap *heap, size_t bytes, bool limited, tt__extent *
 /* Free an extent; its pages go back to the system. NULL is allowed. */
 void tt__heap_give_back(tt__heap *heap, tt__extent *extent, bool limited);
 
+/* Free what was allocated, but never give out its range again, since a peer may still write there. */
+void tt__heap_abandon(tt__heap *heap, tt__extent *extent);
+
 #endif
