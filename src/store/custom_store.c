@@ -51,7 +51,7 @@ static tt_status custom_check(tt_store *store, const char *const *keys, size_t n
 }
 
 static tt_status custom_compare_set(tt_store *store, const char *key, const void *expected, size_t expected_size,
-                                 const void *desired, size_t desired_size, tt_store_value *value) {
+                                    const void *desired, size_t desired_size, tt_store_value *value) {
     const custom_store *s = custom_of(store);
     if (!s->cls.compare_set)
         return custom_lacks(s, "tt_store_compare_set");
@@ -87,8 +87,8 @@ static tt_status custom_multi_get(tt_store *store, const char *const *keys, size
     return TT_OK;
 }
 
-static tt_status custom_multi_set(tt_store *store, const char *const *keys, const void *const *values, const size_t *sizes,
-                               size_t n) {
+static tt_status custom_multi_set(tt_store *store, const char *const *keys, const void *const *values,
+                                  const size_t *sizes, size_t n) {
     for (size_t i = 0; i < n; i++)
         TT__TRY(custom_set(store, keys[i], values[i], sizes[i]));
     return TT_OK;
@@ -128,7 +128,9 @@ static int custom_port(const tt_store *store) {
 
 static int64_t custom_timeout_ms(const tt_store *store) { return custom_of(store)->timeout_ms; }
 
-static void custom_set_timeout_ms(tt_store *store, int64_t timeout_ms) { ((custom_store *)store)->timeout_ms = timeout_ms; }
+static void custom_set_timeout_ms(tt_store *store, int64_t timeout_ms) {
+    ((custom_store *)store)->timeout_ms = timeout_ms;
+}
 
 static void custom_free(tt_store *store) {
     custom_store *s = (custom_store *)store;
@@ -158,15 +160,12 @@ static const tt__store_ops custom_ops = {
 };
 
 /* The first function that the class lacks, or NULL. */
-static const char *missing_in(const tt_store_class *cls) {
+static const char *lacking_function(const tt_store_class *cls) {
     const struct {
         bool there;
         const char *name;
-    } required[] = {{cls->set, "set"},
-                    {cls->get, "get"},
-                    {cls->add, "add"},
-                    {cls->wait, "wait"},
-                    {cls->check, "check"}};
+    } required[] = {
+        {cls->set, "set"}, {cls->get, "get"}, {cls->add, "add"}, {cls->wait, "wait"}, {cls->check, "check"}};
     for (size_t i = 0; i < sizeof required / sizeof *required; i++)
         if (!required[i].there)
             return required[i].name;
@@ -174,7 +173,7 @@ static const char *missing_in(const tt_store_class *cls) {
 }
 
 static tt_status custom_new(tt_store **out, const tt_store_class *cls, void *user, int64_t timeout_ms) {
-    const char *missing = missing_in(cls);
+    const char *missing = lacking_function(cls);
     if (missing)
         return tt__fail(TT_ERR_INVALID, "tt_store_new: the class \"%s\" has no function `%s`, which is required",
                         cls->name, missing);
@@ -203,8 +202,8 @@ tt_status tt_store_new_with(const tt_store_new_args *args, size_t size) {
     TT__ARGS_COPY(cls, a.cls, a.cls_size);
     if (!cls.name)
         cls.name = "a store";
-    tt_status status = a.out ? custom_new(a.out, &cls, a.user, a.timeout_ms)
-                             : tt__fail(TT_ERR_INVALID, "tt_store_new: .out is NULL");
+    tt_status status =
+        a.out ? custom_new(a.out, &cls, a.user, a.timeout_ms) : tt__fail(TT_ERR_INVALID, "tt_store_new: .out is NULL");
     if (status && cls.destroy)
         cls.destroy(a.user);
     return status;

@@ -34,12 +34,12 @@ static void inner_destroy(void *user) {
 }
 
 static const tt_store_class plain = {.name = "a store in a store",
-                                      .set = inner_set,
-                                      .get = inner_get,
-                                      .add = inner_add,
-                                      .wait = inner_wait,
-                                      .check = inner_check,
-                                      .destroy = inner_destroy};
+                                     .set = inner_set,
+                                     .get = inner_get,
+                                     .add = inner_add,
+                                     .wait = inner_wait,
+                                     .check = inner_check,
+                                     .destroy = inner_destroy};
 
 static tt_store *make_store(void) {
     tt_store *inner = NULL, *made = NULL;

@@ -179,7 +179,7 @@ inline store hash_store(std::int64_t timeout_ms = 0) {
     return store(made);
 }
 
-/* What a store of your own does; each throws what goes wrong, as tutti::error of its status. get, wait: at most
+/* What a store of your own does; each throws what goes wrong, a tutti::error with its status. get, wait: at most
  * timeout_ms. Those up to `check` are required; without another one its call is TT_ERR_UNSUPPORTED. */
 struct store_functions {
     std::string name = "a store"; /* for errors */

@@ -51,7 +51,7 @@ static void own_stores() {
     f.set = [kept](const std::string &key, const std::string &value) { (*kept)[key] = value; };
     f.get = [kept](const std::string &key, std::int64_t) {
         if (!kept->count(key))
-            throw std::runtime_error("nothing under " + key);
+            throw tutti::error(TT_ERR_TIMEOUT, "nothing under " + key);
         return kept->at(key);
     };
     f.add = [kept](const std::string &key, std::int64_t delta) {
