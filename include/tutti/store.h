@@ -257,5 +257,57 @@ TT_API TT_NODISCARD tt_status tt_store_list_keys(tt_store *store, char ***keys, 
 TT_API TT_NODISCARD tt_status tt_store_barrier(tt_store *store, const char *key, int64_t world_size,
                                                int64_t timeout_ms);
 
+/* ---- a store of your own
+ *
+ * What every other call here works on as well, tt_init_process_group(.store = ) included: for ranks that meet through
+ * something that this library does not know. bindings/torch hands over PyTorch's stores so. */
+
+/* Each does what the call of its name above says, waits at most as long as it is told (without a timeout, as long as
+ * its store is used to), and fails by tt_fail(). Arguments have been checked; results are never NULL. They may be
+ * called from any thread, several at once.
+ * tt_store_multi_get(), tt_store_multi_set() and tt_store_barrier() are made of them, the latter with the keys "key"
+ * and "key/open"; tt_store_list_keys() is TT_ERR_UNSUPPORTED. Fields may be added at the end. */
+typedef struct tt_store_class {
+    const char *name; /* for errors, "PyTorch's store"; borrowed for the store's life; NULL = "a store" */
+
+    /* required */
+    tt_status (*set)(void *user, const char *key, const void *value, size_t size);
+    tt_status (*get)(void *user, const char *key, int64_t timeout_ms, tt_store_value *value);
+    tt_status (*add)(void *user, const char *key, int64_t delta, int64_t *result);
+    tt_status (*wait)(void *user, const char *const *keys, int64_t n, int64_t timeout_ms);
+    tt_status (*check)(void *user, const char *const *keys, int64_t n, bool *all);
+
+    /* NULL: the call is TT_ERR_UNSUPPORTED. tt_init_process_group() can do without them; by compare_set a rank that
+     * gives up joining tells the others at once. */
+    tt_status (*compare_set)(void *user, const char *key, const void *expected, size_t expected_size,
+                             const void *desired, size_t desired_size, tt_store_value *value);
+    tt_status (*delete_key)(void *user, const char *key, bool *deleted);
+    tt_status (*num_keys)(void *user, int64_t *count);
+    tt_status (*append)(void *user, const char *key, const void *value, size_t size);
+
+    void (*destroy)(void *user); /* release `user`, when the store is freed; NULL = nothing */
+} tt_store_class;
+
+typedef struct tt_store_new_args {
+    tt_store **out;            /* required: receives the store, the caller's to free */
+    const tt_store_class *cls; /* required; copied */
+    size_t cls_size;           /* required: sizeof(tt_store_class), which the macro fills in */
+    void *user;                /* required: handed to the functions; taken over if the class has `destroy` */
+    TT_OPTIONS;
+    int64_t timeout_ms; /* of each call; 0 = 300000 */
+    char tt_end;        /* not an option: see base.h */
+} tt_store_new_args;
+
+/* A store of this class: tt_store_new(&store, &consul_class, consul, .timeout_ms = 60000). `user` is destroyed on
+ * failure, too, unless the class itself is NULL. Errors: TT_ERR_INVALID a NULL, a class that lacks what is required (by
+ * name), a timeout below 0; TT_ERR_MEMORY. PyTorch: a class that derives from Store. */
+TT_API TT_NODISCARD tt_status tt_store_new_with(const tt_store_new_args *args, size_t size);
+#ifndef __cplusplus
+#define tt_store_new(out_, cls_, ...) \
+    tt_store_new_with(                \
+        TT_ARGS(tt_store_new_args, .out = (out_), .cls = (cls_), .cls_size = sizeof *(cls_), .user = __VA_ARGS__))
+#endif
+#define TT_STORE_NEW_ARGS_INIT TT_ARGS_INIT
+
 TT_END_DECLS
 #endif

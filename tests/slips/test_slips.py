@@ -31,6 +31,7 @@ HEADERS = {"c": "#include <tutti/tutti.h>\n", "cpp": "#include <tutti/tutti.hpp>
 OBJECTS = """
 extern tt_group *world, *made;
 extern tt_store *store;
+extern const tt_store_class custom;
 extern tt_store_server *server;
 extern tt_reducer *reducer;
 extern tt_reducer_param params[2];

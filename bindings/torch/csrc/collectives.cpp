@@ -208,10 +208,12 @@ void ProcessGroupTutti::monitoredBarrier(const c10d::BarrierOptions &opts, bool)
     a.file = site.file;
     a.line = site.line;
     ++sequence_;
+    tt_status status = TT_OK;
     group_->blocking([&](tt_group *g) {
         a.group = g;
-        check(tt_monitored_barrier_with(&a, offsetof(tt_barrier_args, tt_end)));
+        status = tt_monitored_barrier_with(&a, offsetof(tt_barrier_args, tt_end));
     });
+    group_->check(status);
 }
 
 #if TUTTI_TORCH_2

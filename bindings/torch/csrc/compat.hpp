@@ -15,6 +15,13 @@
 #include <torch/csrc/distributed/c10d/Types.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+// What Backend has had since about 2.13: groups made by split and shrink, abort hooks, time lent to calls.
+#ifdef C10D_BACKEND_HAS_HOOKS
+#define TUTTI_TORCH_NEWEST 1
+#else
+#define TUTTI_TORCH_NEWEST 0
+#endif
+
 #include <vector>
 
 namespace tutti_torch {

@@ -27,10 +27,27 @@ std::shared_ptr<Group> Group::join(const c10::intrusive_ptr<c10d::Store> &store,
     a.rank = rank;
     a.world_size = world_size;
     a.timeout_ms = timeout.count();
-    check(tt_init_process_group_with(&a, offsetof(tt_init_process_group_args, tt_end)));
+    tutti_torch::check(tt_init_process_group_with(&a, offsetof(tt_init_process_group_args, tt_end)));
+    return known(std::move(made));
+}
+
+std::shared_ptr<Group> Group::child(tt_group *made) {
+    std::shared_ptr<Group> group(new Group);
+    group->group_ = made;
+    group->store_ = store_;
+    return known(std::move(group));
+}
+
+std::shared_ptr<Group> Group::known(std::shared_ptr<Group> made) {
     std::lock_guard<std::mutex> guard(all_lock);
     all_groups().insert(made.get());
     return made;
+}
+
+void Group::fail(tt_status status) {
+    const std::exception_ptr error = last_error(status); // before hooks, which may fail themselves
+    health_.note(status);
+    std::rethrow_exception(error);
 }
 
 Group::~Group() {
@@ -65,9 +82,13 @@ void Group::set_timeout(std::chrono::milliseconds timeout) {
 }
 
 void Group::abort(const char *reason) {
-    std::lock_guard<std::mutex> guard(lock_);
-    if (!closed_)
+    {
+        std::lock_guard<std::mutex> guard(lock_);
+        if (closed_)
+            return;
         tt_group_abort(group_, reason);
+    }
+    health_.note(TT_ERR_ABORTED);
 }
 
 // ---- calls whose ends are watched

@@ -6,6 +6,8 @@
 // while the group is open.
 #pragma once
 
+#include "errors.hpp"
+#include "health.hpp"
 #include "pending.hpp"
 #include "store.hpp"
 
@@ -20,6 +22,8 @@ class Group : public std::enable_shared_from_this<Group> {
     // Meet the others. Blocks at most `timeout`. Throws.
     static std::shared_ptr<Group> join(const c10::intrusive_ptr<c10d::Store> &store, int rank, int world_size,
                                        std::chrono::milliseconds timeout);
+    // A group of ranks of this one, which it may outlive.
+    std::shared_ptr<Group> child(tt_group *made);
     ~Group();
     Group(const Group &) = delete;
     Group &operator=(const Group &) = delete;
@@ -45,6 +49,13 @@ class Group : public std::enable_shared_from_this<Group> {
     void watch(const std::shared_ptr<Pending> &pending);
     void note_done(const std::shared_ptr<Pending> &pending);
 
+    // Throw unless the call succeeded, and note what has become of the group.
+    void check(tt_status status) {
+        if (status)
+            fail(status);
+    }
+    Health &health() { return health_; }
+
     void set_timeout(std::chrono::milliseconds timeout);
     void abort(const char *reason);
 
@@ -56,6 +67,8 @@ class Group : public std::enable_shared_from_this<Group> {
 
   private:
     Group() = default;
+    static std::shared_ptr<Group> known(std::shared_ptr<Group> made);
+    [[noreturn]] void fail(tt_status status);
     void require_open() const;
     void enter();
     void leave();
@@ -64,11 +77,12 @@ class Group : public std::enable_shared_from_this<Group> {
     void forget(const std::shared_ptr<Pending> &pending); // watch_lock_ held
     void stop_threads();
 
-    StorePtr store_;
+    std::shared_ptr<tt_store> store_; // also of its children: Tutti borrows it
+    Health health_;
     tt_group *group_ = nullptr;
     bool closed_ = false;
-    int inside_ = 0;   // threads in calls that block
-    std::mutex lock_;  // of the three above, and of the calls that begin
+    int inside_ = 0;  // threads in calls that block
+    std::mutex lock_; // of the three above, and of the calls that begin
     std::condition_variable left_;
 
     std::mutex watch_lock_; // of what follows

@@ -12,8 +12,8 @@ using namespace tutti_torch;
 
 c10::intrusive_ptr<Base> create(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
                                 const std::chrono::duration<float> &timeout) {
-    return c10::make_intrusive<ProcessGroupTutti>(
-        store, rank, size, std::chrono::duration_cast<std::chrono::milliseconds>(timeout));
+    return c10::make_intrusive<ProcessGroupTutti>(store, rank, size,
+                                                  std::chrono::duration_cast<std::chrono::milliseconds>(timeout));
 }
 
 } // namespace
@@ -21,6 +21,12 @@ c10::intrusive_ptr<Base> create(const c10::intrusive_ptr<c10d::Store> &store, in
 PYBIND11_MODULE(_C, m) {
     m.def("create", &create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"),
           py::call_guard<py::gil_scoped_release>());
+#if TUTTI_TORCH_NEWEST
+    // What new_group() calls on ranks that are in no part, where a device is bound to the group. It makes groups by a
+    // meeting of their members alone, so the others have nothing to do.
+    py::class_<ProcessGroupTutti, c10d::Backend, c10::intrusive_ptr<ProcessGroupTutti>>(m, "ProcessGroupTutti")
+        .def("perform_nocolor_split", [](ProcessGroupTutti &, const py::object &) {});
+#endif
     m.def("shutdown_all", &Group::shutdown_all, py::call_guard<py::gil_scoped_release>());
     m.def("pass_over", &pass_over);
     m.def("torch_version", [] { return TUTTI_TORCH_VERSION; }); // the one that this was built for

@@ -21,13 +21,20 @@ bool Pending::is_collective() const {
            task_.type != c10d::OpType::RECVANYSOURCE;
 }
 
+void Pending::lend(std::chrono::milliseconds more, int64_t group_timeout_ms) {
+    if (more.count() <= 0)
+        return;
+    const bool own = task_.timeout.count() > 0;
+    task_.timeout = more + (own ? task_.timeout : std::chrono::milliseconds(group_timeout_ms));
+}
+
 void Pending::settle() {
     FuturePtr future;
+    tt_status status = TT_OK;
     {
         std::lock_guard<std::mutex> guard(lock_);
         if (is_done())
             return;
-        tt_status status = TT_OK;
         for (tt_work *work : handles) // they have ended: this waits for none, and finds the first failure
             if (!status)
                 status = tt_work_wait(work);
@@ -43,6 +50,7 @@ void Pending::settle() {
         future = future_;
         done_.store(true, std::memory_order_release);
     }
+    group_->health().note(status);
     if (on_end)
         on_end();
     if (future)
@@ -128,8 +136,7 @@ FuturePtr Pending::future() {
 // ---- what PyTorch is given
 
 TuttiWork::TuttiWork(int rank, std::shared_ptr<Pending> pending, const Tensors &inputs)
-    : c10d::Work(rank, pending->task().type, pending->task().title,
-                 c10::optional<std::vector<at::Tensor>>(inputs)),
+    : c10d::Work(rank, pending->task().type, pending->task().title, c10::optional<std::vector<at::Tensor>>(inputs)),
       pending_(std::move(pending)) {
     pending_->on_end = std::move(recordFunctionEndCallback_);
     recordFunctionEndCallback_ = nullptr;

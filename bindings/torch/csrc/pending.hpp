@@ -20,10 +20,10 @@ class Group;
 
 struct Task {
     c10d::OpType type;
-    const char *title;                // "tutti:all_reduce", for the profiler and errors
-    Tensors kept;                     // all that the call reads or writes
-    std::vector<Tensors> outputs;     // what result() and the future give
-    std::function<void()> finish;     // copy results out of temporary tensors; may be empty
+    const char *title;                 // "tutti:all_reduce", for the profiler and errors
+    Tensors kept;                      // all that the call reads or writes
+    std::vector<Tensors> outputs;      // what result() and the future give
+    std::function<void()> finish;      // copy results out of temporary tensors; may be empty
     std::chrono::milliseconds timeout; // unset: the group's
 };
 
@@ -37,14 +37,17 @@ class Pending : public std::enable_shared_from_this<Pending> {
     c10::SmallVector<tt_work *, 1> handles; // filled before anyone else sees it
 
     bool is_done() const { return done_.load(std::memory_order_acquire); }
-    bool poll();                                  // has it ended? Never waits
-    void wait();                                  // until it has; throws nothing
+    bool poll();                                   // has it ended? Never waits
+    void wait();                                   // until it has; throws nothing
     bool wait_for(std::chrono::milliseconds time); // false: it has not
-    std::exception_ptr error() const;             // once it has ended
+    std::exception_ptr error() const;              // once it has ended
     int source_rank() const;
     FuturePtr future();
     const Task &task() const { return task_; }
     bool is_collective() const;
+
+    // Let the call, which has not begun, take `more` than its timeout, or than the group's where it has none.
+    void lend(std::chrono::milliseconds more, int64_t group_timeout_ms);
     std::function<void()> on_end; // of the profiler; set before anyone else sees it
 
   private:

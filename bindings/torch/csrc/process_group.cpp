@@ -30,7 +30,11 @@ class WithoutGil {
 
 ProcessGroupTutti::ProcessGroupTutti(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
                                      std::chrono::milliseconds timeout)
-    : Base(rank, size), group_(Group::join(store, rank, size, timeout)) {
+    : ProcessGroupTutti(Group::join(store, rank, size, timeout), store, rank, size, timeout) {}
+
+ProcessGroupTutti::ProcessGroupTutti(std::shared_ptr<Group> group, const c10::intrusive_ptr<c10d::Store> &store,
+                                     int rank, int size, std::chrono::milliseconds timeout)
+    : Base(rank, size), group_(std::move(group)), store_(store) {
 #if TUTTI_TORCH_2
     options_ = c10::make_intrusive<Options>("tutti", timeout);
 #endif
@@ -46,6 +50,26 @@ ProcessGroupTutti::~ProcessGroupTutti() {
 void ProcessGroupTutti::shutdown() {
     WithoutGil unlocked;
     group_->shutdown(kDrain);
+}
+
+void ProcessGroupTutti::setTimeout(std::chrono::milliseconds timeout) {
+    group_->set_timeout(timeout);
+    options_->timeout = timeout;
+}
+
+void ProcessGroupTutti::startCoalescing() {
+    group_->locked([&](tt_group *) {
+        if (batch_)
+            refuse("startCoalescing: expected endCoalescing() first, as one batch is open");
+        batch_ = std::make_unique<std::vector<WorkPtr>>();
+    });
+}
+
+WorkPtr ProcessGroupTutti::endCoalescing() {
+    if (!batch_)
+        refuse("endCoalescing: expected startCoalescing() before");
+    auto works = std::move(batch_); // also of a group that was aborted meanwhile
+    return c10::make_intrusive<BatchWork>(getRank(), std::move(*works));
 }
 #endif
 

@@ -2,6 +2,7 @@
 // point_to_point.cpp), or several under one work (sparse.cpp, coalesced forms).
 #pragma once
 
+#include "batch.hpp"
 #include "call_site.hpp"
 #include "compat.hpp"
 #include "elements.hpp"
@@ -14,6 +15,8 @@ namespace tutti_torch {
 class ProcessGroupTutti : public Base {
   public:
     ProcessGroupTutti(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
+                      std::chrono::milliseconds timeout);
+    ProcessGroupTutti(std::shared_ptr<Group> group, const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
                       std::chrono::milliseconds timeout);
     ~ProcessGroupTutti() override;
 
@@ -57,11 +60,34 @@ class ProcessGroupTutti : public Base {
     WorkPtr reduce_scatter_tensor_coalesced(Tensors &outputs, Tensors &inputs,
                                             const c10d::ReduceScatterOptions &opts) override;
     WorkPtr gather_into_tensor(at::Tensor &output, at::Tensor &input, const c10d::GatherOptions &opts) override;
-    void setTimeout(std::chrono::milliseconds timeout) override { group_->set_timeout(timeout); }
+    void setTimeout(std::chrono::milliseconds timeout) override;
     c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
-    c10d::ErrorType getError() override { return error_; }
+    bool supportsCoalescing() const override { return true; }
+    void startCoalescing() override;
+    WorkPtr endCoalescing() override;
     void abort() override { group_->abort("ProcessGroup.abort()"); }
     void shutdown() override;
+#endif
+
+#if TUTTI_TORCH_NEWEST
+    // subgroups.cpp
+    bool supportsSplitting() const override { return true; }
+    c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store> &store, const std::vector<int> &ranks,
+                                            const c10::intrusive_ptr<Options> &opts) override;
+    c10::intrusive_ptr<c10d::Backend> merge(const c10::intrusive_ptr<c10d::Store> &store,
+                                            const c10::intrusive_ptr<Options> &opts, const int &rank,
+                                            const int &size) override;
+    bool supportsShrinking() const override { return true; }
+    c10::intrusive_ptr<c10d::Backend> shrink(const std::vector<int64_t> &excluded, int flags,
+                                             const c10::intrusive_ptr<Options> &opts) override;
+    c10d::ErrorType getError() override;
+
+    bool supportsAbortHooks() const override { return true; }
+    void registerAbortHook(int64_t id, c10d::AbortHook hook) override {
+        group_->health().add_hook(id, std::move(hook));
+    }
+    void unregisterAbortHook(int64_t id) override { group_->health().remove_hook(id); }
+    void addEphemeralTimeout(const std::chrono::milliseconds &by) override { group_->health().extend(by); }
 #endif
 
   private:
@@ -76,41 +102,48 @@ class ProcessGroupTutti : public Base {
     bool is_root(int64_t root, const char *call) const;
 
     std::shared_ptr<Group> group_;
-    std::atomic<uint64_t> sequence_{0};
+    c10::intrusive_ptr<c10d::Store> store_; // to meet again
+    std::atomic<uint64_t> sequence_{0};     // of collectives: messages are no affair of all ranks
+    int shrinks_ = 0;
 #if TUTTI_TORCH_2
     c10::intrusive_ptr<Options> options_;
-    c10d::ErrorType error_ = c10d::ErrorType::SUCCESS;
+    std::unique_ptr<std::vector<WorkPtr>> batch_; // calls since startCoalescing(); read and written in Group::locked()
 #endif
 };
 
 // ---- how calls begin
 
-template <class Args>
-void set_call_options(Args &args, const Task &task, const CallSite &site, tt_work **work) {
+template <class Args> void set_call_options(Args &args, const Task &task, const CallSite &site, tt_work **work) {
     args.work = work;
     args.timeout_ms = task.timeout.count() > 0 ? task.timeout.count() : 0;
     args.file = site.file;
     args.line = site.line;
 }
 
-template <class F>
-WorkPtr ProcessGroupTutti::start_many(Task task, const Tensors &profiled, size_t count, F begin) {
+template <class F> WorkPtr ProcessGroupTutti::start_many(Task task, const Tensors &profiled, size_t count, F begin) {
     const CallSite site = call_site(task.title);
     auto pending = std::make_shared<Pending>(group_, std::move(task));
     auto work = c10::make_intrusive<TuttiWork>(getRank(), pending, profiled);
+    tt_status status = TT_OK;
     group_->locked([&](tt_group *g) {
-        work->sequence = ++sequence_;
-        for (size_t i = 0; i < count; i++) {
+        work->sequence = pending->is_collective() ? ++sequence_ : sequence_.load();
+        pending->lend(group_->health().extension(pending), tt_group_timeout_ms(g));
+        for (size_t i = 0; i < count && !status; i++) {
             tt_work *handle = nullptr;
-            check(begin(i, g, pending->task(), site, &handle));
-            pending->handles.push_back(handle);
+            status = begin(i, g, pending->task(), site, &handle);
+            if (handle)
+                pending->handles.push_back(handle);
         }
+#if TUTTI_TORCH_2
+        if (batch_ && !status)
+            batch_->push_back(work);
+#endif
     });
+    group_->check(status); // outside of the lock, as hooks may run
     return work;
 }
 
-template <class Args, class F>
-WorkPtr ProcessGroupTutti::start(Task task, const Tensors &profiled, Args args, F call) {
+template <class Args, class F> WorkPtr ProcessGroupTutti::start(Task task, const Tensors &profiled, Args args, F call) {
     return start_many(std::move(task), profiled, 1,
                       [&](size_t, tt_group *g, const Task &t, const CallSite &site, tt_work **handle) {
                           args.group = g;

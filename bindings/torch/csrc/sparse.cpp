@@ -9,23 +9,27 @@ namespace {
 
 const char call[] = "all_reduce of a sparse tensor";
 
-template <class Args> void run_call(Group &group, Args a, const CallSite &site, std::chrono::milliseconds timeout,
-                                    tt_status (*f)(const Args *, size_t)) {
+struct WorkFree {
+    void operator()(tt_work *work) const { tt_work_free(work); }
+};
+
+template <class Args>
+void run_call(Group &group, Args a, const CallSite &site, std::chrono::milliseconds timeout,
+              tt_status (*f)(const Args *, size_t)) {
     a.timeout_ms = timeout.count() > 0 ? timeout.count() : 0;
     a.file = site.file;
     a.line = site.line;
     tt_work *work = nullptr;
     a.work = &work;
+    tt_status status = TT_OK;
     group.locked([&](tt_group *g) {
         a.group = g;
-        check(f(&a, offsetof(Args, tt_end)));
+        status = f(&a, offsetof(Args, tt_end));
     });
-    tt_status status = TT_OK;
+    group.check(status);
+    std::unique_ptr<tt_work, WorkFree> ended(work);
     group.blocking([&](tt_group *) { status = tt_work_wait(work); });
-    std::exception_ptr error = status ? last_error(status) : nullptr;
-    tt_work_free(work);
-    if (error)
-        std::rethrow_exception(error);
+    group.check(status);
 }
 
 // Gather each rank's `part`, of counts[r] rows of `row` elements, into one tensor.
@@ -87,8 +91,8 @@ WorkPtr ProcessGroupTutti::allreduce_rows(at::Tensor &x, const c10d::AllreduceOp
     at::Tensor all_values = gather_rows(*group_, values, counts, mine[2], site, opts.timeout);
     std::vector<int64_t> shape(values.sizes().begin(), values.sizes().end());
     shape[0] = all_indices.numel() / std::max<int64_t>(dims, 1);
-    at::Tensor sum = at::sparse_coo_tensor(all_indices.view({shape[0], dims}).t(), all_values.view(shape), x.sizes())
-                         .coalesce();
+    at::Tensor sum =
+        at::sparse_coo_tensor(all_indices.view({shape[0], dims}).t(), all_values.view(shape), x.sizes()).coalesce();
     x.copy_(sum);
     return done({c10d::OpType::ALLREDUCE, "tutti:all_reduce_sparse", {}, {{x}}, nullptr, opts.timeout}, {});
 }

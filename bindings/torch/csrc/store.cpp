@@ -2,8 +2,6 @@
 
 #include "errors.hpp"
 
-#include "store/own_store.h"
-
 #include <algorithm>
 #include <cstring>
 
@@ -98,8 +96,8 @@ tt_status store_num_keys(void *user, int64_t *count) {
 
 void store_destroy(void *user) { delete static_cast<Ref *>(user); }
 
-tt__store_class store_class() {
-    tt__store_class c = {};
+tt_store_class store_class() {
+    tt_store_class c = {};
     c.name = "PyTorch's store";
     c.set = store_set;
     c.get = store_get;
@@ -116,11 +114,15 @@ tt__store_class store_class() {
 } // namespace
 
 StorePtr adapt_store(const Ref &store, int64_t timeout_ms) {
-    const tt__store_class c = store_class();
+    const tt_store_class c = store_class();
     tt_store *made = nullptr;
-    auto ref = std::make_unique<Ref>(store);
-    check(tt__store_new(&made, &c, ref.get(), timeout_ms));
-    ref.release();
+    tt_store_new_args a = TT_STORE_NEW_ARGS_INIT;
+    a.out = &made;
+    a.cls = &c;
+    a.cls_size = sizeof c;
+    a.user = new Ref(store); // destroyed with the store, or at once if that fails
+    a.timeout_ms = timeout_ms;
+    check(tt_store_new_with(&a, offsetof(tt_store_new_args, tt_end)));
     return StorePtr(made);
 }
 

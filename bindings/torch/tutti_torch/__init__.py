@@ -29,12 +29,30 @@ _C = _load()
 DistBackendError = getattr(dist, "DistBackendError", None) or _C.DistBackendError
 
 
+def _expect_known(pg_options):
+    """The options of a group that init_process_group() and new_group() hand on: there are none but the general ones."""
+    known = getattr(getattr(torch._C._distributed_c10d, "Backend", None), "Options", None)  # since 2.x
+    if pg_options is None or known and type(pg_options) is known and pg_options.backend == "tutti":
+        return
+    raise TypeError("pg_options: the back end tutti has no options of its own: expected None"
+                    + (' or Backend.Options("tutti")' if known else "") + f", got {type(pg_options).__name__}")
+
+
+def _create(how, pg_options):
+    """A group, as torch.distributed asks for one: its timeout is that of the call, as with other back ends."""
+    _expect_known(pg_options)
+    if getattr(how, "enable_reconfigure", False):
+        raise RuntimeError("enable_reconfigure: the back end tutti does not support reconfigure(); new groups of those "
+                           "that are left are made by shrink_group()")
+    return _C.create(how.store, how.group_rank, how.group_size, how.timeout)
+
+
 def _register():
     """Give torch.distributed the back end, once."""
     if hasattr(dist.Backend, "TUTTI"):
         return
     options = {} if torch.__version__.startswith("1.") else {"devices": ["cpu"]}
-    dist.Backend.register_backend("tutti", _C.create, **options)
+    dist.Backend.register_backend("tutti", _create, extended_api=True, **options)
     for module in (torch, None):  # their frames are not the user's script
         _C.pass_over(os.path.dirname(os.path.abspath(module.__file__ if module else __file__)))
     atexit.register(_C.shutdown_all)

@@ -3,6 +3,9 @@
 #define TUTTI_CPP_STORE_HPP
 
 #include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
 
 #include <tutti/cpp/base.hpp>
 #include <tutti/store.h>
@@ -173,6 +176,100 @@ inline store etcd_store(const std::string &endpoints, const etcd_store_options &
 inline store hash_store(std::int64_t timeout_ms = 0) {
     tt_store *made = nullptr;
     check(tt_hash_store(&made, timeout_ms));
+    return store(made);
+}
+
+/* What a store of your own does; each throws what goes wrong, a tutti::error with its status. get, wait: at most
+ * timeout_ms. Those up to `check` are required; without another one its call is TT_ERR_UNSUPPORTED. */
+struct store_functions {
+    std::string name = "a store"; /* for errors */
+    std::function<void(const std::string &key, const std::string &value)> set;
+    std::function<std::string(const std::string &key, std::int64_t timeout_ms)> get;
+    std::function<std::int64_t(const std::string &key, std::int64_t delta)> add;
+    std::function<void(const std::vector<std::string> &keys, std::int64_t timeout_ms)> wait;
+    std::function<bool(const std::vector<std::string> &keys)> check;
+    std::function<std::string(const std::string &key, const std::string &expected, const std::string &desired)>
+        compare_set = {};
+    std::function<bool(const std::string &key)> delete_key = {};
+    std::function<std::int64_t()> num_keys = {};
+    std::function<void(const std::string &key, const std::string &value)> append = {};
+};
+
+namespace detail {
+
+inline store_functions &functions_of(void *user) { return *static_cast<store_functions *>(user); }
+
+inline std::string text_of(const void *data, std::size_t size) {
+    return size ? std::string(static_cast<const char *>(data), size) : std::string();
+}
+
+/* A copy that C frees, with a NUL behind it. */
+inline void give_value(tt_store_value *to, const std::string &text) {
+    to->data = std::malloc(text.size() + 1);
+    if (!to->data)
+        throw std::bad_alloc();
+    std::memcpy(to->data, text.c_str(), text.size() + 1);
+    to->size = text.size();
+}
+
+inline void add_required(tt_store_class &c, const store_functions &f) {
+    if (f.set)
+        c.set = [](void *u, const char *key, const void *value, std::size_t size) {
+            return guarded([&] { functions_of(u).set(key, text_of(value, size)); });
+        };
+    if (f.get)
+        c.get = [](void *u, const char *key, std::int64_t timeout_ms, tt_store_value *value) {
+            return guarded([&] { give_value(value, functions_of(u).get(key, timeout_ms)); });
+        };
+    if (f.add)
+        c.add = [](void *u, const char *key, std::int64_t delta, std::int64_t *result) {
+            return guarded([&] { *result = functions_of(u).add(key, delta); });
+        };
+    if (f.wait)
+        c.wait = [](void *u, const char *const *keys, std::int64_t n, std::int64_t timeout_ms) {
+            return guarded([&] { functions_of(u).wait({keys, keys + n}, timeout_ms); });
+        };
+    if (f.check)
+        c.check = [](void *u, const char *const *keys, std::int64_t n, bool *all) {
+            return guarded([&] { *all = functions_of(u).check({keys, keys + n}); });
+        };
+}
+
+inline void add_optional(tt_store_class &c, const store_functions &f) {
+    if (f.compare_set)
+        c.compare_set = [](void *u, const char *key, const void *expected, std::size_t expected_size,
+                           const void *desired, std::size_t desired_size, tt_store_value *value) {
+            return guarded([&] {
+                give_value(value, functions_of(u).compare_set(key, text_of(expected, expected_size),
+                                                              text_of(desired, desired_size)));
+            });
+        };
+    if (f.delete_key)
+        c.delete_key = [](void *u, const char *key, bool *deleted) {
+            return guarded([&] { *deleted = functions_of(u).delete_key(key); });
+        };
+    if (f.num_keys)
+        c.num_keys = [](void *u, std::int64_t *count) { return guarded([&] { *count = functions_of(u).num_keys(); }); };
+    if (f.append)
+        c.append = [](void *u, const char *key, const void *value, std::size_t size) {
+            return guarded([&] { functions_of(u).append(key, text_of(value, size)); });
+        };
+}
+
+} // namespace detail
+
+/* A store of your own, which owns what its functions capture. */
+inline store custom_store(store_functions functions, std::int64_t timeout_ms = 0) {
+    auto owned = std::make_unique<store_functions>(std::move(functions));
+    tt_store_class cls = {};
+    cls.name = owned->name.c_str();
+    cls.destroy = detail::destroy<store_functions>;
+    detail::add_required(cls, *owned);
+    detail::add_optional(cls, *owned);
+    tt_store *made = nullptr;
+    tt_store_new_args a = TT_STORE_NEW_ARGS_INIT;
+    a.out = &made, a.cls = &cls, a.cls_size = sizeof cls, a.timeout_ms = timeout_ms, a.user = owned.release();
+    check(detail::call(tt_store_new_with, a));
     return store(made);
 }
 

@@ -5,6 +5,10 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 namespace nn = tutti::nn;
@@ -38,6 +42,40 @@ static tutti::init_process_group_options alone_options() {
     tutti::init_process_group_options o;
     o.store = memory.get(), o.world_size = 1;
     return o;
+}
+
+static void own_stores() {
+    auto kept = std::make_shared<std::map<std::string, std::string>>();
+    tutti::store_functions f;
+    f.name = "a map";
+    f.set = [kept](const std::string &key, const std::string &value) { (*kept)[key] = value; };
+    f.get = [kept](const std::string &key, std::int64_t) {
+        if (!kept->count(key))
+            throw tutti::error(TT_ERR_TIMEOUT, "nothing under " + key);
+        return kept->at(key);
+    };
+    f.add = [kept](const std::string &key, std::int64_t delta) {
+        return std::stoll((*kept)[key] = std::to_string(std::atoll((*kept)[key].c_str()) + delta));
+    };
+    f.wait = [](const std::vector<std::string> &, std::int64_t) {};
+    tutti::error lacks = thrown_by([&] { tutti::custom_store(f); });
+    EXPECT(lacks.status() == TT_ERR_INVALID && has(lacks.what(), "check"));
+    f.check = [kept](const std::vector<std::string> &keys) { return kept->count(keys.at(0)) == 1; };
+    f.compare_set = [kept](const std::string &key, const std::string &expected, const std::string &desired) {
+        return (*kept)[key] == expected ? (*kept)[key] = desired : (*kept)[key];
+    };
+    f.delete_key = [kept](const std::string &key) { return kept->erase(key) == 1; };
+    f.append = [kept](const std::string &key, const std::string &value) { (*kept)[key] += value; };
+    tutti::store own = tutti::custom_store(f, 50);
+    own.set("k", std::string("a\0b", 3));
+    own.append("k", "c");
+    EXPECT(own.get("k") == std::string("a\0bc", 4) && own.add("n", 4) == 4 && own.check_keys({"n"}));
+    EXPECT(own.compare_set("n", "4", "5") == "5" && own.delete_key("n") && !own.check_keys({"n"}));
+    own.wait({"k"});
+    EXPECT(has(thrown_by([&] { own.get("none"); }).what(), "nothing under none") && own.timeout_ms() == 50);
+    EXPECT(thrown_by([&] { own.num_keys(); }).status() == TT_ERR_UNSUPPORTED);
+    f.num_keys = [kept] { return std::int64_t(kept->size()); };
+    EXPECT(tutti::custom_store(f).num_keys() == 1);
 }
 
 static void stores() {
@@ -912,6 +950,7 @@ int main() {
     return main_of([](tutti::group &world) {
         base();
         stores();
+        own_stores();
         groups(world);
         buffers(world);
         uneven(world);

@@ -3,11 +3,12 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 
 #include <cmocka.h>
 
-#include "store/own_store.h"
+#include <tutti/store.h>
 
 static int destroyed;
 
@@ -32,23 +33,24 @@ static void inner_destroy(void *user) {
     destroyed++;
 }
 
-static const tt__store_class plain = {.name = "a store in a store",
-                                      .set = inner_set,
-                                      .get = inner_get,
-                                      .add = inner_add,
-                                      .wait = inner_wait,
-                                      .check = inner_check,
-                                      .destroy = inner_destroy};
+static const tt_store_class plain = {.name = "a store in a store",
+                                     .set = inner_set,
+                                     .get = inner_get,
+                                     .add = inner_add,
+                                     .wait = inner_wait,
+                                     .check = inner_check,
+                                     .destroy = inner_destroy};
 
 static tt_store *make_store(void) {
     tt_store *inner = NULL, *made = NULL;
     assert_int_equal(tt_hash_store(&inner, 20), TT_OK);
-    assert_int_equal(tt__store_new(&made, &plain, inner, 20), TT_OK);
+    assert_int_equal(tt_store_new(&made, &plain, inner, .timeout_ms = 20), TT_OK);
     return made;
 }
 
 static void calls_reach_it(void **state) {
     (void)state;
+    destroyed = 0;
     tt_store *s = make_store();
     const char *const keys[] = {"a", "b"};
     tt_store_value value, both[2];
@@ -92,8 +94,44 @@ static void what_it_lacks_is_named(void **state) {
     tt_store_free(s);
 }
 
+static void what_is_required_is_named(void **state) {
+    (void)state;
+    tt_store *inner = NULL, *made = NULL;
+    tt_store_class lacks = plain;
+    assert_int_equal(tt_hash_store(&inner, 20), TT_OK);
+    lacks.wait = NULL;
+    destroyed = 0;
+    assert_int_equal(tt_store_new(&made, &lacks, inner), TT_ERR_INVALID);
+    assert_null(made);
+    assert_int_equal(destroyed, 1);
+    assert_string_equal(tt_last_error(),
+                        "tt_store_new: the class \"a store in a store\" has no function `wait`, which is required");
+    assert_int_equal(tt_store_new(&made, (const tt_store_class *)NULL, NULL), TT_ERR_INVALID);
+    lacks = plain;
+    lacks.destroy = NULL;
+    assert_int_equal(tt_store_new(&made, &lacks, NULL, .timeout_ms = -1), TT_ERR_INVALID);
+    assert_int_equal(tt_store_new(&made, &lacks, NULL), TT_OK);
+    assert_int_equal(tt_store_timeout_ms(made), 300000);
+    tt_store_free(made);
+}
+
+/* One of an older header, whose struct ends earlier. */
+static void a_shorter_class_is_taken(void **state) {
+    (void)state;
+    tt_store *made = NULL;
+    tt_store_class old = plain;
+    int64_t n;
+    old.num_keys = (tt_status(*)(void *, int64_t *))(uintptr_t)1; /* not looked at: beyond the size */
+    tt_store_new_args args = {.out = &made, .cls = &old, .cls_size = offsetof(tt_store_class, compare_set)};
+    assert_int_equal(tt_store_new_with(&args, offsetof(tt_store_new_args, tt_end)), TT_OK);
+    assert_int_equal(tt_store_num_keys(made, &n), TT_ERR_UNSUPPORTED);
+    tt_store_free(made);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(calls_reach_it), cmocka_unit_test(barriers_open_when_all_came),
-                                       cmocka_unit_test(what_it_lacks_is_named)};
+                                       cmocka_unit_test(what_it_lacks_is_named),
+                                       cmocka_unit_test(what_is_required_is_named),
+                                       cmocka_unit_test(a_shorter_class_is_taken)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

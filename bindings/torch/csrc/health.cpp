@@ -1,0 +1,69 @@
+#include "health.hpp"
+
+#include "errors.hpp"
+#include "pending.hpp"
+
+#include <algorithm>
+
+namespace tutti_torch {
+
+static bool leaves_the_group(tt_status status) {
+    return status == TT_OK || status == TT_ERR_INVALID || status == TT_ERR_UNSUPPORTED || status == TT_ERR_MEMORY ||
+           status == TT_ERR_STATE;
+}
+
+void Health::note(tt_status status) {
+    tt_status works = TT_OK;
+    if (leaves_the_group(status) || !broken_by_.compare_exchange_strong(works, status))
+        return;
+    std::map<int64_t, std::function<void()>> hooks;
+    {
+        std::lock_guard<std::mutex> guard(lock_);
+        hooks = hooks_;
+    }
+    for (const auto &[id, hook] : hooks) {
+        try {
+            hook();
+        } catch (const std::exception &e) {
+            TORCH_WARN("the back end tutti: an abort hook failed: ", e.what());
+        }
+    }
+}
+
+void Health::add_hook(int64_t id, std::function<void()> hook) {
+    std::lock_guard<std::mutex> guard(lock_);
+    if (!hooks_.emplace(id, std::move(hook)).second)
+        refuse(c10::str("registerAbortHook: expected a number of its own, got ", id, ", which another hook has"));
+}
+
+void Health::remove_hook(int64_t id) {
+    std::lock_guard<std::mutex> guard(lock_);
+    if (!hooks_.erase(id))
+        refuse(c10::str("unregisterAbortHook: expected the number of a hook, got ", id));
+}
+
+void Health::extend(std::chrono::milliseconds by) {
+    std::lock_guard<std::mutex> guard(lock_);
+    extensions_.push_back({by, {}, false});
+    extended_.store(true, std::memory_order_relaxed);
+}
+
+std::chrono::milliseconds Health::extension_now(const std::shared_ptr<Pending> &call) {
+    std::lock_guard<std::mutex> guard(lock_);
+    auto is_over = [](const Extension &e) {
+        auto first = e.first.lock();
+        return e.begun && (!first || first->is_done());
+    };
+    extensions_.erase(std::remove_if(extensions_.begin(), extensions_.end(), is_over), extensions_.end());
+    extended_.store(!extensions_.empty(), std::memory_order_relaxed);
+    std::chrono::milliseconds sum(0);
+    for (Extension &e : extensions_) {
+        sum += e.by;
+        if (!e.begun)
+            e.first = call;
+        e.begun = true;
+    }
+    return sum;
+}
+
+} // namespace tutti_torch

@@ -1,0 +1,49 @@
+// Whether a group still works, who wants to hear that it doesn't, and time that PyTorch lends to calls for a while.
+#pragma once
+
+#include "compat.hpp"
+
+#include <tutti/base.h>
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <mutex>
+
+namespace tutti_torch {
+
+class Pending;
+
+class Health {
+  public:
+    // A call has failed. Errors that leave the group as it was are none of its own. Runs the hooks when it breaks.
+    void note(tt_status status);
+    tt_status broken_by() const { return broken_by_.load(std::memory_order_acquire); } // TT_OK: it works
+
+    void add_hook(int64_t id, std::function<void()> hook);
+    void remove_hook(int64_t id);
+
+    // Calls that begin from now on may take so much longer, until the first of them has ended. Several add up.
+    void extend(std::chrono::milliseconds by);
+
+    // What a call that begins now may take longer; it is the first of those extensions that have none yet.
+    std::chrono::milliseconds extension(const std::shared_ptr<Pending> &call) {
+        return extended_.load(std::memory_order_relaxed) ? extension_now(call) : std::chrono::milliseconds(0);
+    }
+
+  private:
+    struct Extension {
+        std::chrono::milliseconds by;
+        std::weak_ptr<Pending> first;
+        bool begun;
+    };
+    std::chrono::milliseconds extension_now(const std::shared_ptr<Pending> &call);
+
+    std::atomic<tt_status> broken_by_{TT_OK};
+    std::atomic<bool> extended_{false};
+    std::mutex lock_; // of what follows
+    std::map<int64_t, std::function<void()>> hooks_;
+    std::vector<Extension> extensions_;
+};
+
+} // namespace tutti_torch

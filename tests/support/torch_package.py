@@ -1,0 +1,71 @@
+"""The package tutti_torch (bindings/torch), built for the PyTorch that runs a test, and programs whose ranks use it.
+To be imported by tests of it, in place of torch: skips (77) where that is not installed."""
+import contextlib
+import fcntl
+import os
+import pathlib
+import subprocess
+import sys
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+try:
+    import torch
+    from patience import DEADLINE
+except ImportError as missing:
+    print("skipped: cannot import torch:", missing)
+    sys.exit(77)
+
+BUILD = pathlib.Path(os.environ["TT_BUILD"])
+VERSION = tuple(map(int, torch.__version__.split(".")[:2]))
+PACKAGE = BUILD / "bindings" / f"torch-{VERSION[0]}.{VERSION[1]}"
+
+
+@contextlib.contextmanager
+def one_at_a_time():
+    """Tests that run side by side need the same package."""
+    PACKAGE.parent.mkdir(parents=True, exist_ok=True)
+    with open(f"{PACKAGE}.lock", "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def build():
+    """Returns why it can't be built for lack of headers; None: it is built."""
+    found = subprocess.run([sys.executable, "-I", ROOT / "bindings/torch/find_torch.py"], capture_output=True,
+                           text=True, check=False)
+    if found.returncode:
+        return found.stderr.strip()
+    configure = ["cmake", "-S", ROOT / "bindings/torch", "-B", PACKAGE, "-G", "Ninja", f"-DTUTTI_BUILD={BUILD}",
+                 f"-DPython_EXECUTABLE={sys.executable}"]
+    with one_at_a_time():
+        for command in (configure, ["cmake", "--build", PACKAGE, "-j2"]):
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                sys.exit(f"{command}: {done.stdout}{done.stderr}")
+    return None
+
+
+def environment(**more):
+    """What a process that uses the package is started with."""
+    return dict(os.environ, PYTHONPATH=str(PACKAGE), OMP_NUM_THREADS="1", **more)
+
+
+def launch(world, program, *arguments, **more):
+    """Run `program` on `world` ranks of `tutti run`; `more` joins their environment."""
+    return subprocess.run([os.environ["TUTTI"], "run", "--standalone", f"--nproc-per-node={world}", sys.executable,
+                           str(program), *arguments], capture_output=True, text=True, timeout=DEADLINE, check=False,
+                          env=environment(**more))
+
+
+def main():
+    """Build the package and run the tests of the program that calls this, or skip them."""
+    if "TT_SANITIZED" in os.environ:
+        print("skipped: Python does not load a sanitizer's runtime before the library that needs it")
+        sys.exit(77)
+    lacking = build()
+    if lacking:
+        print("skipped:", lacking)
+        sys.exit(77)
+    unittest.main(verbosity=1)
