@@ -252,6 +252,10 @@ TT_API TT_NODISCARD tt_status tt_group_free_with(const tt_group_free_args *args,
  * work is done when the result is there. PyTorch: Work.wait. */
 TT_API TT_NODISCARD tt_status tt_work_wait(tt_work *work);
 
+/* The same for at most `timeout_ms`: for a program that has something else to look at now and then. *done: whether it
+ * is; if not, TT_OK is returned and the call goes on, until its own deadline. PyTorch: Work.wait(timeout). */
+TT_API TT_NODISCARD tt_status tt_work_wait_for(tt_work *work, int64_t timeout_ms, bool *done);
+
 /* Wait for all; the first failure. NULLs among them are skipped. */
 TT_API TT_NODISCARD tt_status tt_work_wait_all(tt_work *const *works, int64_t count);
 

@@ -1,6 +1,7 @@
 /* Works of all engines: their memory, their lists, and what callers do with one. */
 #include "comm/work.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/quarantine.h"
 #include "comm/group.h"
@@ -154,19 +155,30 @@ void tt__works_unlink(tt_group *group) {
 
 /* ---- for callers */
 
-static tt_status wait_for_work(tt_work *work) {
+static tt_status wait_until(tt_work *work, const char *call, int64_t until_ms) {
     if (tt__is_inherited(work->group))
         return tt__fail_inherited(work->group);
-    TT__TRY(tt__may_wait("tt_work_wait"));
-    return work->group->engine->wait(work);
+    TT__TRY(tt__may_wait(call));
+    return work->group->engine->wait(work, until_ms);
 }
 
 tt_status tt_work_wait(tt_work *work) {
     if (!work)
         return tt__fail(TT_ERR_INVALID, "tt_work_wait: the work is NULL");
     if (!atomic_load_explicit(&work->done, memory_order_acquire))
-        return wait_for_work(work);
+        return wait_until(work, "tt_work_wait", INT64_MAX);
     return work->status ? tt__work_error(work) : TT_OK;
+}
+
+tt_status tt_work_wait_for(tt_work *work, int64_t timeout_ms, bool *done) {
+    if (!work || !done)
+        return tt__fail(TT_ERR_INVALID, "tt_work_wait_for: %s is NULL", work ? "`done`" : "the work");
+    *done = true;
+    if (atomic_load_explicit(&work->done, memory_order_acquire))
+        return work->status ? tt__work_error(work) : TT_OK;
+    tt_status status = wait_until(work, "tt_work_wait_for", tt__deadline_ms(timeout_ms < 0 ? 0 : timeout_ms));
+    *done = status || atomic_load_explicit(&work->done, memory_order_acquire);
+    return status;
 }
 
 tt_status tt__work_error(const tt_work *work) {

@@ -7,24 +7,46 @@
 #include <cstring>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
 namespace tutti_torch {
 namespace {
 
+// Whose code a frame runs, by its file.
+enum class Owner {
+    SCRIPT,
+    PACKAGE,  // one that is installed: named where no frame of the script is there
+    LIBRARY,  // passed over
+    GENERATED // "<string>", "<stdin>": whose it is, its module says
+};
+
+struct File {
+    Owner owner;
+    const char *name; // lives as long as the process
+};
+
 std::vector<std::string> &folders() {
     static auto *all = new std::vector<std::string>;
     return *all;
 }
 
-bool is_passed_over(const char *file) {
-    if (file[0] == '<') // "<frozen importlib>", "<string>" of PyTorch's wrappers
-        return true;
-    for (const std::string &folder : folders())
-        if (!std::strncmp(file, folder.c_str(), folder.size()))
-            return true;
-    return false;
+bool begins_with(const char *text, const char *start) { return !std::strncmp(text, start, std::strlen(start)); }
+
+Owner owner_of(const char *file) {
+    if (begins_with(file, "<frozen ") || begins_with(file, "<eval_with_key>")) // the latter: what torch.fx makes
+        return Owner::LIBRARY;
+    if (file[0] == '<')
+        return Owner::GENERATED;
+    for (const std::string &folder : folders()) {
+        if (!begins_with(file, folder.c_str()))
+            continue;
+        const char *rest = file + folder.size(); // packages may lie within Python's library
+        if (!begins_with(rest, "site-packages/") && !begins_with(rest, "dist-packages/"))
+            return Owner::LIBRARY;
+    }
+    return std::strstr(file, "/site-packages/") || std::strstr(file, "/dist-packages/") ? Owner::PACKAGE : Owner::SCRIPT;
 }
 
 // Errors keep names for good, and a script has few files.
@@ -35,31 +57,62 @@ const char *interned(const char *file) {
     return names->insert(file).first->c_str();
 }
 
-// The file of the frame's code; NULL: it has none that can be read.
-const char *file_of(PyFrameObject *frame) {
-    PyCodeObject *code = PyFrame_GetCode(frame);
-    const char *file = PyUnicode_AsUTF8(code->co_filename); // as long as the frame is there, so is its code
-    Py_DECREF(code);
-    if (!file)
+// What is known of a file, found by the string object that all code of a file has in common; that is kept, so that its
+// address stays its own. Guarded by the interpreter's lock. Programs that go on making code have their number bounded.
+const File &file_of(PyObject *name) {
+    constexpr size_t MOST = 1024;
+    static auto *known = new std::unordered_map<PyObject *, File>;
+    auto found = known->find(name);
+    if (found != known->end())
+        return found->second;
+    if (known->size() >= MOST) {
+        for (auto &each : *known)
+            Py_DECREF(each.first); // a string: runs no code
+        known->clear();
+    }
+    const char *text = PyUnicode_AsUTF8(name);
+    if (!text) {
         PyErr_Clear();
+        text = "<a file whose name can't be read>";
+    }
+    Py_INCREF(name);
+    return (*known)[name] = {owner_of(text), interned(text)};
+}
+
+// Is generated code PyTorch's? Its module says; a script's own exec() or a notebook's cell is __main__, or nothing.
+bool is_of_torch(PyFrameObject *frame) {
+    PyObject *globals = PyObject_GetAttrString(reinterpret_cast<PyObject *>(frame), "f_globals");
+    PyObject *module = globals && PyDict_Check(globals) ? PyDict_GetItemString(globals, "__name__") : nullptr;
+    const char *name = module && PyUnicode_Check(module) ? PyUnicode_AsUTF8(module) : "";
+    const bool is = name && (!std::strcmp(name, "torch") || begins_with(name, "torch."));
+    PyErr_Clear();
+    Py_XDECREF(globals);
+    return is;
+}
+
+File file_of(PyFrameObject *frame) {
+    PyCodeObject *code = PyFrame_GetCode(frame);
+    File file = file_of(code->co_filename);
+    Py_DECREF(code); // the frame has it
+    if (file.owner == Owner::GENERATED)
+        file.owner = is_of_torch(frame) ? Owner::LIBRARY : Owner::SCRIPT;
     return file;
 }
 
-bool find_site(CallSite *site) {
+void find_site(CallSite *site) {
     PyFrameObject *frame = PyEval_GetFrame();
     Py_XINCREF(frame);
-    while (frame) {
-        const char *file = file_of(frame);
-        if (file && !is_passed_over(file)) {
-            *site = {interned(file), PyFrame_GetLineNumber(frame)};
-            Py_DECREF(frame);
-            return true;
-        }
+    bool found = false;
+    while (frame && !found) {
+        const File file = file_of(frame);
+        found = file.owner == Owner::SCRIPT;
+        if (found || (file.owner == Owner::PACKAGE && !site->line))
+            *site = {file.name, PyFrame_GetLineNumber(frame)};
         PyFrameObject *caller = PyFrame_GetBack(frame);
         Py_DECREF(frame);
         frame = caller;
     }
-    return false;
+    Py_XDECREF(frame);
 }
 
 } // namespace

@@ -55,7 +55,7 @@ at::Tensor &only(Tensors &tensors, const char *call) {
     return tensors[0];
 }
 
-at::Tensor packed(const at::Tensor &x) { return x.is_contiguous() ? x : x.contiguous(); }
+at::Tensor packed(const at::Tensor &x) { return x.is_contiguous() ? x : x.detach().contiguous(); }
 
 at::Tensor room_for(const at::Tensor &x) {
     return x.is_contiguous() ? x : at::empty_like(x, at::MemoryFormat::Contiguous);

@@ -1,15 +1,20 @@
 #include "group.hpp"
 
 #include "errors.hpp"
+#include "interpreter.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <set>
+
+#include <unistd.h>
 
 namespace tutti_torch {
 namespace {
 
 // All groups that are open, for shutdown_all().
 std::mutex all_lock;
+std::atomic<bool> any_joined{false};
 std::set<Group *> &all_groups() {
     static auto *all = new std::set<Group *>;
     return *all;
@@ -19,6 +24,7 @@ std::set<Group *> &all_groups() {
 
 std::shared_ptr<Group> Group::join(const c10::intrusive_ptr<c10d::Store> &store, int rank, int world_size,
                                    std::chrono::milliseconds timeout) {
+    any_joined = true;
     std::shared_ptr<Group> made(new Group);
     made->store_ = adapt_store(store, timeout.count());
     tt_init_process_group_args a = TT_INIT_PROCESS_GROUP_ARGS_INIT;
@@ -39,6 +45,7 @@ std::shared_ptr<Group> Group::child(tt_group *made) {
 }
 
 std::shared_ptr<Group> Group::known(std::shared_ptr<Group> made) {
+    made->owner_ = getpid();
     std::lock_guard<std::mutex> guard(all_lock);
     all_groups().insert(made.get());
     return made;
@@ -50,13 +57,20 @@ void Group::fail(tt_status status) {
     std::rethrow_exception(error);
 }
 
+bool Group::has_joined() { return any_joined; }
+
 Group::~Group() {
+    if (is_inherited())
+        return;
     {
         std::lock_guard<std::mutex> guard(all_lock);
         all_groups().erase(this);
     }
     tt_destroy_process_group(group_); // if shutdown() has not
 }
+
+// Of a forked child's copy nothing is touched: locks may be held, and threads are not there.
+bool Group::is_inherited() const { return owner_ != getpid(); }
 
 void Group::require_open() const {
     if (closed_) {
@@ -75,6 +89,21 @@ void Group::leave() {
     std::lock_guard<std::mutex> guard(lock_);
     if (--inside_ == 0)
         left_.notify_all();
+}
+
+bool Group::wait_for(tt_work *work, std::chrono::milliseconds time) {
+    using namespace std::chrono;
+    const auto end = time < hours(24 * 365) ? steady_clock::now() + time : steady_clock::time_point::max();
+    for (bool done = false;;) {
+        const auto left = end == steady_clock::time_point::max() ? milliseconds(ATTENTION_MS)
+                                                                 : ceil<milliseconds>(end - steady_clock::now());
+        blocking([&](tt_group *) {
+            tt_ignore(tt_work_wait_for(work, std::min<int64_t>(left.count(), ATTENTION_MS), &done));
+        });
+        if (done || left.count() <= 0)
+            return done;
+        attend_to_python();
+    }
 }
 
 void Group::set_timeout(std::chrono::milliseconds timeout) {
@@ -189,7 +218,11 @@ void Group::stop_threads() {
     }
 }
 
-void Group::shutdown(std::chrono::milliseconds drain) {
+void Group::shutdown(std::chrono::milliseconds drain) { leave_for_good(drain, ""); }
+
+void Group::leave_for_good(std::chrono::milliseconds drain, const std::string &failure) {
+    if (is_inherited())
+        return;
     bool idle;
     {
         std::unique_lock<std::mutex> guard(watch_lock_);
@@ -201,7 +234,8 @@ void Group::shutdown(std::chrono::milliseconds drain) {
             return;
         closed_ = true;
         if (!idle || inside_)
-            tt_group_abort(group_, "its process group was destroyed while calls were under way");
+            tt_group_abort(group_, failure.empty() ? "its process group was destroyed while calls were under way"
+                                                   : failure.c_str());
         left_.wait(guard, [&] { return inside_ == 0; });
     }
     stop_threads();
@@ -210,19 +244,22 @@ void Group::shutdown(std::chrono::milliseconds drain) {
         std::lock_guard<std::mutex> guard(lock_);
         std::swap(left, group_);
     }
+    tt_clear_error(); // the others are told this thread's last one
+    if (!failure.empty())
+        tt_ignore(tt_fail(TT_ERR_PROCESS, "%s", failure.c_str()));
     tt_destroy_process_group(left);
 }
 
-void Group::shutdown_all() {
+void Group::shutdown_all(const std::string &failure) {
     std::vector<std::shared_ptr<Group>> open;
     {
         std::lock_guard<std::mutex> guard(all_lock);
         for (Group *g : all_groups())
-            if (auto alive = g->weak_from_this().lock())
+            if (auto alive = g->is_inherited() ? nullptr : g->weak_from_this().lock())
                 open.push_back(std::move(alive));
     }
     for (const auto &g : open)
-        g->shutdown(std::chrono::milliseconds(0));
+        g->leave_for_good(std::chrono::milliseconds(0), failure);
 }
 
 } // namespace tutti_torch

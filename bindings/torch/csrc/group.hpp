@@ -13,6 +13,7 @@
 
 #include <condition_variable>
 #include <deque>
+#include <string>
 #include <thread>
 
 namespace tutti_torch {
@@ -45,6 +46,10 @@ class Group : public std::enable_shared_from_this<Group> {
         f(group_);
     }
 
+    // Wait for the work, at most `time`. False: it is not done. Throws if the group is closed, and what a handler of a
+    // signal raises; how the work ended is not told.
+    bool wait_for(tt_work *work, std::chrono::milliseconds time);
+
     // Have the group's threads see to it that `pending` ends. `handles_done`: see Pending.
     void watch(const std::shared_ptr<Pending> &pending);
     void note_done(const std::shared_ptr<Pending> &pending);
@@ -62,8 +67,11 @@ class Group : public std::enable_shared_from_this<Group> {
     // Wait at most `drain` for calls that nobody waits for, and leave. Later calls throw.
     void shutdown(std::chrono::milliseconds drain);
 
-    // Leave all groups that are there, without waiting: the process is about to exit.
-    static void shutdown_all();
+    // Leave all groups that are there, without waiting: the process is about to exit. `failure`: of what, which the
+    // other ranks are told; "": of nothing. In a forked child, which is no rank, it does nothing.
+    static void shutdown_all(const std::string &failure);
+
+    static bool has_joined(); // was it tried?
 
   private:
     Group() = default;
@@ -76,10 +84,13 @@ class Group : public std::enable_shared_from_this<Group> {
     void settle();
     void forget(const std::shared_ptr<Pending> &pending); // watch_lock_ held
     void stop_threads();
+    void leave_for_good(std::chrono::milliseconds drain, const std::string &failure);
+    bool is_inherited() const;
 
     std::shared_ptr<tt_store> store_; // also of its children: Tutti borrows it
     Health health_;
     tt_group *group_ = nullptr;
+    int owner_ = 0; // the process that joined
     bool closed_ = false;
     int inside_ = 0;  // threads in calls that block
     std::mutex lock_; // of the three above, and of the calls that begin

@@ -1,5 +1,6 @@
 // tutti_torch._C: what Python calls.
 #include "errors.hpp"
+#include "log.hpp"
 #include "process_group.hpp"
 
 #include <torch/csrc/utils/pybind.h>
@@ -12,8 +13,12 @@ using namespace tutti_torch;
 
 c10::intrusive_ptr<Base> create(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
                                 const std::chrono::duration<float> &timeout) {
-    return c10::make_intrusive<ProcessGroupTutti>(store, rank, size,
-                                                  std::chrono::duration_cast<std::chrono::milliseconds>(timeout));
+    if (timeout.count() <= 0)
+        refuse(c10::str("init_process_group: expected a timeout of more than 0 s, got ", timeout.count()));
+    if (size < 1 || rank < 0 || rank >= size)
+        refuse(c10::str("init_process_group: expected a rank of 0 to world_size - 1, got rank ", rank, " of ", size));
+    return c10::make_intrusive<ProcessGroupTutti>(
+        store, rank, size, std::chrono::duration_cast<std::chrono::milliseconds>(timeout));
 }
 
 } // namespace
@@ -27,8 +32,11 @@ PYBIND11_MODULE(_C, m) {
     py::class_<ProcessGroupTutti, c10d::Backend, c10::intrusive_ptr<ProcessGroupTutti>>(m, "ProcessGroupTutti")
         .def("perform_nocolor_split", [](ProcessGroupTutti &, const py::object &) {});
 #endif
-    m.def("shutdown_all", &Group::shutdown_all, py::call_guard<py::gil_scoped_release>());
+    m.def("shutdown_all", &Group::shutdown_all, py::arg("failure"), py::call_guard<py::gil_scoped_release>());
+    m.def("has_joined", &Group::has_joined); // this process, or it tried
     m.def("pass_over", &pass_over);
+    m.def("log_to", [](const py::object &write) { log_to(write.ptr()); });
+    m.def("end_log", &end_log);
     m.def("torch_version", [] { return TUTTI_TORCH_VERSION; }); // the one that this was built for
 #if !TUTTI_TORCH_2
     py::register_exception<CommError>(m, "DistBackendError", PyExc_RuntimeError);

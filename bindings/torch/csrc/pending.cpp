@@ -3,7 +3,6 @@
 #include "errors.hpp"
 #include "group.hpp"
 
-#include <thread>
 
 namespace tutti_torch {
 
@@ -41,8 +40,10 @@ void Pending::settle() {
         try {
             if (status)
                 raise(status);
-            if (task_.finish)
+            if (task_.finish) {
+                const at::NoGradGuard results_have_no_history; // they may go to leaves that require gradients
                 task_.finish();
+            }
         } catch (...) {
             error_ = std::current_exception();
         }
@@ -70,24 +71,23 @@ bool Pending::poll() {
 void Pending::wait() {
     if (is_done())
         return;
-    try {
-        group_->blocking([&](tt_group *) {
-            for (tt_work *work : handles)
-                tt_ignore(tt_work_wait(work)); // settle() asks again
-        });
-    } catch (...) {
-        // the group was destroyed, which has ended its works
-    }
-    settle();
+    wait_for(std::chrono::milliseconds::max());
 }
 
 bool Pending::wait_for(std::chrono::milliseconds time) {
-    const auto deadline = std::chrono::steady_clock::now() + time;
-    while (!poll()) {
-        if (std::chrono::steady_clock::now() > deadline)
-            return false;
-        std::this_thread::sleep_for(std::chrono::microseconds(50));
+    if (poll())
+        return true;
+    const auto begun = std::chrono::steady_clock::now();
+    try {
+        for (tt_work *work : handles) {
+            const auto waited = std::chrono::steady_clock::now() - begun;
+            if (!group_->wait_for(work, time - std::chrono::duration_cast<std::chrono::milliseconds>(waited)))
+                return false;
+        }
+    } catch (const CommError &) {
+        // the group was destroyed, which has ended its works
     }
+    settle();
     return true;
 }
 

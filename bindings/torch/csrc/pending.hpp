@@ -38,7 +38,7 @@ class Pending : public std::enable_shared_from_this<Pending> {
 
     bool is_done() const { return done_.load(std::memory_order_acquire); }
     bool poll();                                   // has it ended? Never waits
-    void wait();                                   // until it has; throws nothing
+    void wait();                                   // until it has; throws only what a handler of a signal raises
     bool wait_for(std::chrono::milliseconds time); // false: it has not
     std::exception_ptr error() const;              // once it has ended
     int source_rank() const;

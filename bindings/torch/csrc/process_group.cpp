@@ -1,8 +1,7 @@
 #include "process_group.hpp"
 
 #include "errors.hpp"
-
-#include <Python.h>
+#include "interpreter.hpp"
 
 namespace tutti_torch {
 
@@ -10,21 +9,6 @@ namespace {
 
 // How long a group that is destroyed waits for sends that nobody waits for.
 constexpr std::chrono::milliseconds kDrain{2000};
-
-// Without the interpreter's lock, which the callbacks of futures may need to end.
-class WithoutGil {
-  public:
-    WithoutGil() : state_(Py_IsInitialized() && PyGILState_Check() ? PyEval_SaveThread() : nullptr) {}
-    ~WithoutGil() {
-        if (state_)
-            PyEval_RestoreThread(state_);
-    }
-    WithoutGil(const WithoutGil &) = delete;
-    WithoutGil &operator=(const WithoutGil &) = delete;
-
-  private:
-    PyThreadState *state_;
-};
 
 } // namespace
 

@@ -4,11 +4,10 @@
     torch.distributed.init_process_group("tutti")
 
 From PyTorch 2.5 on the import is not needed: torch finds the package by its entry point."""
-import atexit
-import os
-
 import torch
 import torch.distributed as dist
+
+from . import _interpreter
 
 
 def _load():
@@ -53,9 +52,7 @@ def _register():
         return
     options = {} if torch.__version__.startswith("1.") else {"devices": ["cpu"]}
     dist.Backend.register_backend("tutti", _create, extended_api=True, **options)
-    for module in (torch, None):  # their frames are not the user's script
-        _C.pass_over(os.path.dirname(os.path.abspath(module.__file__ if module else __file__)))
-    atexit.register(_C.shutdown_all)
+    _interpreter.attach(_C)
 
 
 _register()

@@ -370,10 +370,12 @@ static tt_status wait_a_moment(tt_work *work, int64_t since_ms) {
     return TT_OK;
 }
 
-static tt_status wait_done(tt_work *work) {
+static tt_status wait_done(tt_work *work, int64_t until_ms) {
     int64_t since_ms = tt__now_ms();
     while (work->phase != TT__DONE) {
         TT__TRY(plugin_progress(work->group));
+        if (work->phase != TT__DONE && tt__now_ms() >= until_ms)
+            return TT_OK;
         if (work->phase != TT__DONE)
             TT__TRY(wait_a_moment(work, since_ms));
     }
@@ -394,8 +396,8 @@ static tt_status join_stream(const tt_work *work, bool *joined) {
     return TT_OK;
 }
 
-/* Until the call's stream waits for the result, or it is there. */
-static tt_status wait_joined(tt_work *work) {
+/* Until the call's stream waits for the result, or it is there, or it is `until_ms`. */
+static tt_status wait_joined(tt_work *work, int64_t until_ms) {
     int64_t since_ms = tt__now_ms();
     bool joined = false;
     for (;;) {
@@ -406,14 +408,14 @@ static tt_status wait_joined(tt_work *work) {
             tt__control_explain(work);
             return tt__plugin_fail(work->group);
         }
-        if (joined)
+        if (joined || tt__now_ms() >= until_ms)
             return TT_OK;
         TT__TRY(wait_a_moment(work, since_ms));
     }
 }
 
-static tt_status wait_for_task(tt_work *work) {
-    return work->call.device == TT_DEVICE_CPU ? wait_done(work) : wait_joined(work);
+static tt_status wait_for_task(tt_work *work, int64_t until_ms) {
+    return work->call.device == TT_DEVICE_CPU ? wait_done(work, until_ms) : wait_joined(work, until_ms);
 }
 
 tt_status tt__plugin_drain(tt_group *group, int64_t timeout_ms) {
@@ -430,14 +432,14 @@ tt_status tt__plugin_drain(tt_group *group, int64_t timeout_ms) {
     return TT_OK;
 }
 
-tt_status tt__plugin_wait(tt_work *work) {
+tt_status tt__plugin_wait(tt_work *work, int64_t until_ms) {
     tt__plugin *plugin = tt__plugin_of(work->group);
     tt__plugin_lock(plugin);
     bool elsewhere = plugin->user != tt__this_thread();
     if (elsewhere)
         tt__control_wait_elsewhere(work->group, 1);
     work->waiters++; /* kept, also if its owner, or a callback of its own, forgets it */
-    tt_status status = wait_for_task(work);
+    tt_status status = wait_for_task(work, until_ms);
     work->waiters--;
     if (elsewhere)
         tt__control_wait_elsewhere(work->group, -1);
@@ -467,7 +469,7 @@ static tt_work *task_begin(tt_group *group, const tt_call *call) {
 
 /* One on a device may go on without its owner. */
 static tt_status task_wait_and_forget(tt_work *work) {
-    tt_status status = wait_for_task(work);
+    tt_status status = wait_for_task(work, INT64_MAX);
     work->owned = false;
     tt__work_let_go(work);
     return status;

@@ -36,7 +36,7 @@ void tt__all_reduce_fast_begin(tt_group *group);
 /* ---- submit.c */
 
 tt_status tt__native_submit(tt_group *group, const tt_call *call, tt_work **work);
-tt_status tt__native_wait(tt_work *work);
+tt_status tt__native_wait(tt_work *work, int64_t until_ms);
 tt_status tt__native_progress(tt_group *group);
 void tt__native_forget(tt_work *work);
 void tt__native_add_callback(tt_work *work, tt__callback *callback);
@@ -54,8 +54,9 @@ tt_status tt__exchange(tt_group *group, const tt_call *call, const void *mine, s
 /* Wait for what the work, which runs alone, waits for. On an error the group has failed. */
 tt_status tt__wait_alone(tt_work *work);
 
-/* Wait until the work, which is queued, is done. The lock is held, and released while waiting. */
-void tt__wait_done(tt_work *work);
+/* Wait until the work, which is queued, is done, or, to TT__LOOK_MS, until `until_ms`. The lock is held, and released
+ * while waiting. */
+void tt__wait_done(tt_work *work, int64_t until_ms);
 
 /* Check the peers and the deadline of a queued work that is polled instead of waited for. To be called every now and
  * then, and when the work is done. Takes the lock. */

@@ -90,7 +90,7 @@ static void leave_what_is_left(tt__world *world) {
 
 static tt_status submit_wait_and_forget(tt_work *work) {
     tt__world *world = work->group->native->world;
-    tt__wait_done(work);
+    tt__wait_done(work, INT64_MAX);
     tt_status status = work->status ? tt__work_error(work) : TT_OK;
     work->owned = false;
     tt__work_let_go(work);
@@ -110,7 +110,7 @@ static void limit_timeout(tt_work *work, int64_t deadline_ms, int64_t timeout_ms
 static tt_status complete_earlier(tt_group *group, int64_t deadline_ms, int64_t timeout_ms) {
     while (group->queue && !group->failed) {
         limit_timeout(group->queue, deadline_ms, timeout_ms);
-        tt__wait_done(group->queue);
+        tt__wait_done(group->queue, INT64_MAX);
         tt__works_unlink(group);
     }
     return group->failed ? tt__group_check(group) : TT_OK;
@@ -158,10 +158,10 @@ tt_status tt__native_submit(tt_group *group, const tt_call *call, tt_work **out)
     return status;
 }
 
-tt_status tt__native_wait(tt_work *work) {
+tt_status tt__native_wait(tt_work *work, int64_t until_ms) {
     tt__world *world = work->group->native->world;
     tt__world_lock(world);
-    tt__wait_done(work);
+    tt__wait_done(work, until_ms);
     tt_status status = work->status ? tt__work_error(work) : TT_OK;
     leave_what_is_left(world);
     tt__world_unlock(world); /* its callbacks, or another thread, may free it now */

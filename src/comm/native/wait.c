@@ -174,7 +174,7 @@ static void wait_end(tt_work *work, bool elsewhere) {
     tt__work_let_go(work);
 }
 
-void tt__wait_done(tt_work *work) {
+void tt__wait_done(tt_work *work, int64_t until_ms) {
     tt__world *world = work->group->native->world;
     bool announced = false, elsewhere = wait_begin(work);
     int64_t start = tt__now_ns(), looked = start;
@@ -200,6 +200,8 @@ void tt__wait_done(tt_work *work) {
             tt__pause_cpu();
         else if (how != SLEEP)
             give_way(world);
+        else if (now / 1000000 >= until_ms)
+            break;
         else if (work->phase != TT__DONE)
             sleep_queued(work);
     }

@@ -1,0 +1,30 @@
+// What waits owe to the interpreter.
+#pragma once
+
+#include <Python.h>
+
+namespace tutti_torch {
+
+// Without the interpreter's lock, which the callbacks of futures may need to end.
+class WithoutGil {
+  public:
+    WithoutGil() : state_(Py_IsInitialized() && PyGILState_Check() ? PyEval_SaveThread() : nullptr) {}
+    ~WithoutGil() {
+        if (state_)
+            PyEval_RestoreThread(state_);
+    }
+    WithoutGil(const WithoutGil &) = delete;
+    WithoutGil &operator=(const WithoutGil &) = delete;
+
+  private:
+    PyThreadState *state_;
+};
+
+// How long a wait may keep the main thread from attend_to_python(), in ms.
+constexpr int ATTENTION_MS = 100;
+
+// In the main thread, whose waits come by here: run handlers of signals that have come, and hand over log lines. Throws
+// what a handler raises, as Ctrl-C's KeyboardInterrupt. In other threads it does nothing. The lock is not held.
+void attend_to_python();
+
+} // namespace tutti_torch

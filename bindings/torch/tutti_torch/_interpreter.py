@@ -1,0 +1,81 @@
+"""What the back end owes to Python: its log lines go to the logger "tutti", and how the process ends is told to the other
+ranks and to the launcher."""
+import atexit
+import contextlib
+import json
+import logging
+import os
+import sys
+import sysconfig
+import time
+import traceback
+
+import torch
+
+LEVELS = logging.DEBUG, logging.INFO, logging.WARNING  # by tt_log_level
+logger = logging.getLogger("tutti")
+
+
+def _log(level, line):
+    logger.log(LEVELS[level], "%s", line)
+
+
+def failure():
+    """The exception that ends the program; None: there is none. Prompts go on after theirs."""
+    return None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
+
+
+def _words(error):
+    """"ValueError: boom (train.py:12)", with the innermost line that is not an installed package's."""
+    text = " ".join(f"{type(error).__name__}: {error}".split())[:400]
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if "-packages/" not in f.filename and not f.filename.startswith("<frozen")] or frames
+    return f"{text} ({os.path.basename(own[-1].filename)}:{own[-1].lineno})" if own else text
+
+
+def is_another_s(error):
+    """Does the process end because another rank did?"""
+    seen = []
+    while error is not None and error not in seen:
+        if "TT_ERR_PEER: " in str(error):
+            return True
+        seen.append(error)
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _tell_launcher(error):
+    """Leave the exception where launchers look for it (TORCHELASTIC_ERROR_FILE), as PyTorch's @record does, and mark one
+    that another rank has caused, so that it is not taken for the first failure."""
+    path = os.environ.get("TORCHELASTIC_ERROR_FILE")
+    if not path:
+        return
+    said = {"message": {"message": " ".join(f"{type(error).__name__}: {error}".split()), "extraInfo": {
+        "py_callstack": "".join(traceback.format_exception(type(error), error, error.__traceback__)),
+        "timestamp": str(int(time.time()))}}}
+    if os.path.exists(path):  # @record's
+        with open(path, encoding="utf-8") as file:
+            said = json.load(file)
+    said["message"]["extraInfo"]["secondary"] = is_another_s(error)
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(said, file)
+
+
+def _at_exit(module, owner):
+    if os.getpid() != owner:  # a forked child is no rank
+        return
+    error = failure()
+    if error is not None and module.has_joined():
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+            _tell_launcher(error)
+    module.shutdown_all("" if error is None or isinstance(error, SystemExit) else _words(error))
+    module.end_log()
+
+
+def attach(module):
+    """Begin. `module`: the one in C++."""
+    module.log_to(_log)
+    own = os.path.dirname(os.path.abspath(__file__))
+    for folder in (os.path.dirname(torch.__file__), own, *map(sysconfig.get_path, ("stdlib", "platstdlib"))):
+        module.pass_over(folder)
+    atexit.register(_at_exit, module, os.getpid())
