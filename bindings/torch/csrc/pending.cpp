@@ -3,6 +3,8 @@
 #include "errors.hpp"
 #include "group.hpp"
 
+#include <ATen/core/LegacyTypeDispatch.h>
+
 #include <thread>
 
 namespace tutti_torch {
@@ -34,8 +36,10 @@ void Pending::settle() {
         try {
             if (status)
                 raise(status);
-            if (task_.finish)
+            if (task_.finish) {
+                at::AutoDispatchBelowADInplaceOrView as_a_write; // to parameters, and to tensors of an inference
                 task_.finish();
+            }
         } catch (...) {
             error_ = std::current_exception();
         }
