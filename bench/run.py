@@ -10,19 +10,18 @@ usage: ./dev bench [--quick] [--rounds N] [--only SECTION[,SECTION]] [--wheels] 
   --rounds N  rounds of each section (default 5)
   --only ...  some of: all_reduce all_reduce_4 all_reduce_8 all_reduce_tcp send_recv_tcp all_reduce_wire send_recv_wire
               all_reduce_wire_1gbit all_reduce_hosts all_reduce_hosts_1gbit overlap overlap_steps flags step_mlp
-              step_conv step_gpt startup store store_clients all_reduce_mpi_2 all_reduce_mpi_4 all_reduce_mpi_8;
-              all_reduce_mpi and step for three each
+              step_conv step_gpt startup store store_clients all_reduce_mpi_2 all_reduce_mpi_4 all_reduce_mpi_8
+              torch_backend_2 torch_backend_4 torch_backend_tcp torch_backend_send_recv torch_backend_step
+              torch_backend_step_tcp torch_backend_memory; all_reduce_mpi, step and torch_backend for all of theirs
   --wheels    fetch Intel MPI, MPICH 5 and Open MPI 5 from PyPI (150 MB) into build/peers/mpi, where they stay, and are
               measured from then on
   --out DIR   where results.jsonl and the charts go (default build/measured)
 """
 import argparse
-import functools
 import json
 import os
 import pathlib
 import secrets
-import statistics
 import subprocess
 import sys
 import time
@@ -31,54 +30,23 @@ BENCH = pathlib.Path(__file__).resolve().parent
 ROOT = BENCH.parent
 sys.path[:0] = [str(BENCH), str(BENCH / "peers")]
 import chart  # noqa: E402
-import launch  # noqa: E402
 import many_clients  # noqa: E402
 import mpi_wheels  # noqa: E402
-from contenders import PEERS, Failed, Missing, compiled, objects, run  # noqa: E402
+import torch_backend  # noqa: E402
+from contenders import Failed, Missing, compiled, objects, run  # noqa: E402
+from pytorch import CURRENT, PYTHON, current_torch, has_torch, torch, torch_env  # noqa: E402
+from section import Section, number, size_label, size_of  # noqa: E402
 
 TUTTI = ROOT / "build" / "bin" / "tutti"
-PYTHON = "/usr/bin/python3"  # Debian's, for Debian's PyTorch
-CURRENT = ROOT / "build" / "peers" / "torch" / "bin" / "python3"
 WORLD = 2
 GMAC = "GMAC alone"
 MPI_WORLDS = (2, 4, 8)
 GROUPS = {"all_reduce_mpi": [f"all_reduce_mpi_{world}" for world in MPI_WORLDS],
-          "step": ["step_mlp", "step_conv", "step_gpt"]}  # what --only also takes
+          "step": ["step_mlp", "step_conv", "step_gpt"], "torch_backend": torch_backend.KEYS}  # what --only also takes
 
 
 def tutti(*words):
     return run([TUTTI, "bench", *words])
-
-
-def openblas_core():
-    """OpenBLAS picks a slow kernel on processors newer than itself: name the best one this processor has."""
-    flags = pathlib.Path("/proc/cpuinfo").read_text()
-    return "SkylakeX" if " avx512f" in flags else "Haswell" if " avx2" in flags else None
-
-
-def torch_env():
-    env = dict(os.environ, OMP_NUM_THREADS="1")
-    if openblas_core():
-        env["OPENBLAS_CORETYPE"] = openblas_core()
-    return env
-
-
-@functools.lru_cache
-def has_torch(python):
-    return subprocess.run([python, "-c", "import torch.distributed"], capture_output=True).returncode == 0
-
-
-def torch(world, script, *words, python=None, setup="--interop"):
-    python = python or PYTHON
-    if not has_torch(python):
-        raise Missing(f"{python} has no torch (./dev setup {setup} installs it)")
-    command = [python, str(PEERS / script), *map(str, words)]
-    if world == 1:
-        return run(command, torch_env())
-    code, text = launch.launch(world, command, torch_env(), stderr=subprocess.DEVNULL)
-    if code:
-        raise Failed(f"{script}: exit code {code}")
-    return objects(text)
 
 
 def shm_limit(out, sizes):
@@ -90,11 +58,6 @@ def gmac_limit(out, sizes):
     as the buffer has, and checks as many."""
     program = compiled(out, "gcc", "gmac_limit.c", "-O2", "-lcrypto")
     return [dict(found, bytes=found["bytes"] // 2) for found in run([program, *(2 * size for size in sizes)])]
-
-
-def current_torch(world, script, *words):
-    """The PyTorch that PyPI has, which is linked with MKL."""
-    return torch(world, script, *words, python=str(CURRENT), setup="--torch")
 
 
 def products_limit(out, model, steps):
@@ -150,99 +113,7 @@ def torch_startup():
              "ms_median": round((time.perf_counter() - start) * 1e3, 1)}]
 
 
-# ---- sections: contenders, and how a row is read from an object ----
-
-class Section:
-    """`contenders`: name -> function; `ratios`: pairs of names to compare; `rows`: (row label, number) of each object a
-    contender gives; `better`: "less" or "more"; `means`: (a pair, the least size) whose ratios' geometric mean is told,
-    of rows that are sizes; `remarks`: lines that are told of the section when it has been measured."""
-
-    def __init__(self, key, name, unit, better, contenders, ratios, rows, means=(), remarks=lambda section: []):
-        self.key, self.name, self.unit, self.better = key, name, unit, better
-        self.contenders, self.ratios, self.rows, self.means = contenders, ratios, rows, means
-        self.remarks = remarks
-        self.values, self.notes, self.objects = {}, {}, []
-
-    def measure(self, rounds):
-        for number in range(rounds):
-            for name, function in self.contenders.items():
-                if name in self.notes:  # missing or failed: not again
-                    continue
-                if sys.stderr.isatty():
-                    print(f"\r{self.name}: round {number + 1}/{rounds}, {name}\033[K", end="", file=sys.stderr,
-                          flush=True)
-                self.one(name, function, number)
-        if sys.stderr.isatty():
-            print("\r\033[K", end="", file=sys.stderr)
-
-    def one(self, name, function, number):
-        try:
-            for found in function():
-                self.objects.append(dict(found, contender=name, round=number))
-                for row, value in self.rows(found):
-                    self.values.setdefault(row, {}).setdefault(name, []).append(value)
-        except Missing as reason:
-            self.notes[name] = f"not measured: {reason}"
-        except Failed as reason:
-            self.notes[name] = f"FAILED: {reason}"
-
-    def median(self, row, name):
-        values = self.values.get(row, {}).get(name)
-        return statistics.median(values) if values else None
-
-    def table(self):
-        """Markdown: a row for each size or model, a column for each contender, then the ratios."""
-        head = [f"{self.name}, {self.unit}", *self.contenders, *(f"{ours} : {theirs}" for ours, theirs in self.ratios)]
-        lines = ["| " + " | ".join(head) + " |", "| --- |" + " ---: |" * (len(head) - 1)]
-        for row in self.values:
-            cells = [number(self.median(row, name)) for name in self.contenders]
-            cells += [ratio(self.median(row, ours), self.median(row, theirs), self.better) for ours,
-                      theirs in self.ratios]
-            lines.append("| " + " | ".join([row, *cells]) + " |")
-        return lines + self.mean_lines() + [f"{name}: {note}" for name, note in self.notes.items()]
-
-    def mean_lines(self):
-        lines = []
-        for ours, theirs, least in self.means:
-            rows = [row for row in self.values if size_of(row) >= least]
-            times = [times_better(self.median(row, ours), self.median(row, theirs), self.better) for row in rows]
-            if rows and all(times):
-                lines.append(f"geometric mean, {rows[0]} to {rows[-1]}: {ours} : {theirs} "
-                             f"{statistics.geometric_mean(times):.2f} x; "
-                             f"least {min(times):.2f} x, at {rows[times.index(min(times))]}")
-        lines += self.remarks(self)
-        return [""] + lines if lines else []
-
-
-def number(value):
-    if value is None:
-        return "-"
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
-
-
-def times_better(ours, theirs, better):
-    """Above 1 ours wins, whether less or more is better."""
-    if ours is None or theirs is None:
-        return None
-    return theirs / ours if better == "less" else ours / theirs
-
-
-def ratio(ours, theirs, better):
-    times = times_better(ours, theirs, better)
-    return "-" if times is None else f"{times:.0f} x" if times >= 10 else f"{times:.2f} x"
-
-
-UNITS = (("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1))
-
-
-def size_label(size):
-    return next(f"{size // scale} {unit}" for unit, scale in UNITS if size >= scale)
-
-
-def size_of(label):
-    count, unit = label.split()
-    return int(count) * dict(UNITS)[unit]
-
+# ---- sections ----
 
 def all_reduce_sections(out, quick):
     sizes = [8, 1 << 10, 1 << 16, 1 << 20] if quick else [8, *(1 << shift for shift in range(10, 28, 2))]
@@ -503,6 +374,7 @@ def sections(out, quick, may_fetch):
         overlap_steps_section(quick),
         flags_section(out, quick),
         *step_sections(out, quick),
+        *torch_backend.sections(quick),
         Section("startup", f"startup, {WORLD} ranks", "ms", "less", {
             "tutti": lambda: tutti("startup", "--world", str(WORLD)),
             "PyTorch": torch_startup,

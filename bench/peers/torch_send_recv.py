@@ -1,5 +1,5 @@
-"""Peer: half a round trip of torch.distributed (gloo) send and recv. Run: launch.py 2 /usr/bin/python3
-torch_send_recv.py BYTES..."""
+"""Peer: half a round trip of torch.distributed's send and recv, on gloo or what TORCH_BACKEND names. Run: launch.py 2
+/usr/bin/python3 torch_send_recv.py BYTES..."""
 import json
 import statistics
 import sys
@@ -7,9 +7,10 @@ import time
 
 import torch
 import torch.distributed as dist
+from torch_group import join
 
 torch.set_num_threads(1)
-dist.init_process_group("gloo")
+backend = join()
 rank = dist.get_rank()
 
 
@@ -34,6 +35,6 @@ for size in map(int, sys.argv[1:]):
             there_and_back(x)
         seconds.append((time.perf_counter() - start) / (2 * calls))
     if rank == 0:
-        print(json.dumps({"bench": "send_recv", "peer": "torch", "world": 2, "bytes": size,
+        print(json.dumps({"bench": "send_recv", "peer": "torch", "backend": backend, "world": 2, "bytes": size,
                           "usec_median": round(statistics.median(seconds) * 1e6, 2),
                           "usec_min": round(min(seconds) * 1e6, 2)}))

@@ -1,4 +1,5 @@
-"""Peer: PyTorch training steps, plain in one process, DistributedDataParallel (gloo) in more. Data is in memory.
+"""Peer: PyTorch training steps, plain in one process, DistributedDataParallel in more, on gloo or what
+TORCH_BACKEND names. Data is in memory.
 Run: launch.py RANKS /usr/bin/python3 torch_train.py MODEL STEPS
 
   mlp   784-512-10, batch 32 a rank, cross entropy, SGD
@@ -13,10 +14,10 @@ import sys
 import time
 
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch_group import join
 
 
 class Conv(nn.Module):
@@ -89,7 +90,7 @@ def main():
     torch.manual_seed(0)
     model, x, y, loss_of, optimizer_of = make(name)
     if world > 1:
-        dist.init_process_group("gloo")
+        join()
         model = DistributedDataParallel(model)
     optimizer = optimizer_of(model.parameters())
 

@@ -55,10 +55,14 @@ at::Tensor &only(Tensors &tensors, const char *call) {
     return tensors[0];
 }
 
-at::Tensor packed(const at::Tensor &x) { return x.is_contiguous() ? x : x.detach().contiguous(); }
+bool lies_packed(const at::Tensor &x) { return x.is_contiguous() && !x.is_neg() && !x.is_conj(); }
+
+at::Tensor packed(const at::Tensor &x) {
+    return lies_packed(x) ? x : x.detach().contiguous().resolve_conj().resolve_neg();
+}
 
 at::Tensor room_for(const at::Tensor &x) {
-    return x.is_contiguous() ? x : at::empty_like(x, at::MemoryFormat::Contiguous);
+    return lies_packed(x) ? x : at::empty(x.sizes(), x.options().memory_format(at::MemoryFormat::Contiguous));
 }
 
 static double factor_of(const c10d::ReduceOp &op) {

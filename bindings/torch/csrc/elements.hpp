@@ -30,7 +30,10 @@ void check_tensor(const at::Tensor &x, const char *call);
 // The one tensor of a list of one, checked.
 at::Tensor &only(Tensors &tensors, const char *call);
 
-// A tensor of its own with x's elements, if these don't lie one after the other; else x.
+// Whether x's memory holds its elements, one after the other: it may be a view that turns their signs.
+bool lies_packed(const at::Tensor &x);
+
+// A tensor of its own with x's elements, if these don't lie so; else x.
 at::Tensor packed(const at::Tensor &x);
 
 // Where x's new elements can come to lie one after the other: x itself, or a tensor to copy them from.

@@ -30,7 +30,7 @@ bool is_even(const Tensors &list, const at::Tensor &like) {
 bool lies_flat(const Tensors &list) {
     const char *at = static_cast<const char *>(list[0].data_ptr());
     for (const at::Tensor &x : list) {
-        if (!x.is_contiguous() || x.data_ptr() != at)
+        if (!lies_packed(x) || x.data_ptr() != at)
             return false;
         at += x.nbytes();
     }

@@ -3,6 +3,7 @@
 #include "errors.hpp"
 #include "group.hpp"
 
+#include <ATen/core/LegacyTypeDispatch.h>
 
 namespace tutti_torch {
 
@@ -41,7 +42,7 @@ void Pending::settle() {
             if (status)
                 raise(status);
             if (task_.finish) {
-                const at::NoGradGuard results_have_no_history; // they may go to leaves that require gradients
+                at::AutoDispatchBelowADInplaceOrView as_a_write; // to parameters, and to tensors of an inference
                 task_.finish();
             }
         } catch (...) {
