@@ -31,6 +31,7 @@ static int anywhere_body(tt_store *store, int rank, int world, void *arg) {
     for (int i = 0; i <= rank; i++)
         take(group, 5000, &before[i]);
     float *x = take(group, FLOATS * sizeof(float), &memory);
+    CHECK(tt__is_symmetric(group, x, FLOATS * sizeof(float)) && !tt__is_symmetric(group, &x, sizeof x));
     for (int i = 0; i < FLOATS; i++)
         CHECK(x[i] == 0);
     check_sums(group, x, rank, world);

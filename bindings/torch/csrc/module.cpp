@@ -2,6 +2,7 @@
 #include "errors.hpp"
 #include "log.hpp"
 #include "process_group.hpp"
+#include "symmetric.hpp"
 
 #include <torch/csrc/utils/pybind.h>
 
@@ -21,6 +22,19 @@ c10::intrusive_ptr<Base> create(const c10::intrusive_ptr<c10d::Store> &store, in
         store, rank, size, std::chrono::duration_cast<std::chrono::milliseconds>(timeout));
 }
 
+std::shared_ptr<Group> group_of(const c10::intrusive_ptr<Base> &backend) {
+    auto *ours = dynamic_cast<ProcessGroupTutti *>(backend.get());
+    if (!ours)
+        refuse("symmetric_memory: expected a process group of the back end tutti, got one of " +
+               backend->getBackendName());
+    return ours->group();
+}
+
+// What use_symmetric_memory() had before, to be set again.
+struct Used {
+    std::shared_ptr<Group> before;
+};
+
 } // namespace
 
 PYBIND11_MODULE(_C, m) {
@@ -37,6 +51,13 @@ PYBIND11_MODULE(_C, m) {
     m.def("pass_over", &pass_over);
     m.def("log_to", [](const py::object &write) { log_to(write.ptr()); });
     m.def("end_log", &end_log);
+    py::class_<Used>(m, "Used").def("restore", [](Used &used) { use_symmetric_memory(std::move(used.before)); });
+    m.def("use_symmetric_memory", [](const c10::intrusive_ptr<Base> &backend) {
+        return Used{use_symmetric_memory(group_of(backend))};
+    });
+    m.def("is_symmetric", [](const c10::intrusive_ptr<Base> &backend, const at::Tensor &x) {
+        return is_symmetric(*group_of(backend), x);
+    });
     m.def("torch_version", [] { return TUTTI_TORCH_VERSION; }); // the one that this was built for
 #if !TUTTI_TORCH_2
     py::register_exception<CommError>(m, "DistBackendError", PyExc_RuntimeError);

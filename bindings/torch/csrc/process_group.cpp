@@ -2,6 +2,7 @@
 
 #include "errors.hpp"
 #include "interpreter.hpp"
+#include "symmetric.hpp"
 
 namespace tutti_torch {
 
@@ -54,6 +55,19 @@ WorkPtr ProcessGroupTutti::endCoalescing() {
         refuse("endCoalescing: expected startCoalescing() before");
     auto works = std::move(batch_); // also of a group that was aborted meanwhile
     return c10::make_intrusive<BatchWork>(getRank(), std::move(*works));
+}
+#endif
+
+#if TUTTI_TORCH_NEWEST
+bool ProcessGroupTutti::supportsTensorAlloc(c10::DeviceIndex) {
+    return symmetric_memory_is_there(*group_);
+}
+
+at::Tensor ProcessGroupTutti::allocateTensor(long size, at::TensorOptions options) {
+    if (size < 0 || options.device().type() != at::kCPU)
+        refuse(c10::str("allocateTensor: expected 0 or more elements in the host's memory, got ", size, " on ",
+                        options.device()));
+    return symmetric_tensor(group_, size, options);
 }
 #endif
 

@@ -50,6 +50,8 @@ class ProcessGroupTutti : public Base {
     WorkPtr recv(Tensors &tensors, int peer, int tag) override;
     WorkPtr recvAnysource(Tensors &tensors, int tag) override;
 
+    const std::shared_ptr<Group> &group() const { return group_; }
+
     void setSequenceNumberForGroup() override {}
     uint64_t getSequenceNumberForGroup() override { return sequence_; }
 
@@ -87,6 +89,8 @@ class ProcessGroupTutti : public Base {
         group_->health().add_hook(id, std::move(hook));
     }
     void unregisterAbortHook(int64_t id) override { group_->health().remove_hook(id); }
+    bool supportsTensorAlloc(c10::DeviceIndex device) override; // DDP's reducer asks for its buckets
+    at::Tensor allocateTensor(long size, at::TensorOptions options) override;
     void addEphemeralTimeout(const std::chrono::milliseconds &by) override { group_->health().extend(by); }
 #endif
 

@@ -7,7 +7,7 @@ From PyTorch 2.5 on the import is not needed: torch finds the package by its ent
 import torch
 import torch.distributed as dist
 
-from . import _interpreter
+from . import _interpreter, _symmetric
 
 
 def _load():
@@ -25,6 +25,7 @@ def _load():
 
 
 _C = _load()
+symmetric_memory, is_symmetric = _symmetric.make(_C)
 DistBackendError = getattr(dist, "DistBackendError", None) or _C.DistBackendError
 
 

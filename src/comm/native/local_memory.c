@@ -19,6 +19,10 @@ bool tt__local_memory_is_there(const tt_group *group) {
     return false;
 }
 
+bool tt__is_symmetric(const tt_group *group, const void *p, size_t bytes) {
+    return tt__local_memory_is_there(group) && tt__in_heap(group->native->world, p, bytes);
+}
+
 static tt_status memory_take(tt__world *world, size_t pages, tt__extent **out) {
     TT__TRY(tt__shm_check_free(pages, tt__world_local_ranks(world, world->size)));
     tt__world_lock(world);

@@ -13,6 +13,9 @@ typedef struct tt__local_memory tt__local_memory;
 /* Can this rank have such memory: does it share memory with another rank of the group? */
 TT__EXPORT bool tt__local_memory_is_there(const tt_group *group);
 
+/* Do `bytes` at `p` lie in this rank's symmetric memory, however they were taken? */
+TT__EXPORT bool tt__is_symmetric(const tt_group *group, const void *p, size_t bytes);
+
 /* Take `bytes`, zeroed, whole pages. Not collective, does not wait. *at lives until tt__local_memory_free(), also after
  * the group is destroyed: the process leaves the job when its last group is destroyed and its last such memory freed.
  * Errors: TT_ERR_MEMORY; TT_ERR_UNSUPPORTED, where tt__local_memory_is_there() says no. From any thread. */

@@ -1,0 +1,91 @@
+#include "symmetric.hpp"
+
+#include "comm/native/local_memory.h"
+
+#include <c10/core/CPUAllocator.h>
+
+#include <cstring>
+
+namespace tutti_torch {
+namespace {
+
+void free_memory(void *memory) { tt__local_memory_free(static_cast<tt__local_memory *>(memory)); }
+
+// Empty where there is none: ordinary memory is as good, only slower.
+at::DataPtr symmetric_data(Group &group, size_t bytes) {
+    void *at = nullptr;
+    tt__local_memory *memory = nullptr;
+    tt_status status = TT_ERR_STATE;
+    try {
+        group.locked([&](tt_group *g) { status = tt__local_memory_alloc(g, bytes, &memory, &at); });
+    } catch (const std::exception &) { // the group was destroyed
+    }
+    return status ? at::DataPtr() : at::DataPtr(at, memory, free_memory, at::Device(at::kCPU));
+}
+
+thread_local std::shared_ptr<Group> used;
+
+// PyTorch's own allocator, except where use_symmetric_memory() says otherwise.
+class ChoosingAllocator final : public c10::Allocator {
+  public:
+    explicit ChoosingAllocator(c10::Allocator *plain) : plain_(plain) {}
+
+#if TUTTI_TORCH_2
+    at::DataPtr allocate(size_t bytes) override { return take(bytes); }
+    void copy_data(void *to, const void *from, size_t bytes) const override { std::memcpy(to, from, bytes); }
+#else
+    at::DataPtr allocate(size_t bytes) const override { return take(bytes); }
+#endif
+    at::DeleterFnPtr raw_deleter() const override { return nullptr; } // each range has a context of its own
+
+  private:
+    at::DataPtr take(size_t bytes) const {
+        at::DataPtr data;
+        if (used && bytes)
+            data = symmetric_data(*used, bytes);
+        return data ? std::move(data) : plain_->allocate(bytes);
+    }
+
+    c10::Allocator *plain_;
+};
+
+// PyTorch has one allocator for the CPU. Ours stays once it is needed: tensors remember who made them.
+void install_allocator() {
+    static ChoosingAllocator *const made = [] {
+        auto *allocator = new ChoosingAllocator(c10::GetCPUAllocator());
+        c10::SetCPUAllocator(allocator, 100);
+        return allocator;
+    }();
+    (void)made;
+}
+
+} // namespace
+
+bool symmetric_memory_is_there(Group &group) {
+    bool is_there = false;
+    group.locked([&](tt_group *g) { is_there = tt__local_memory_is_there(g); });
+    return is_there;
+}
+
+bool is_symmetric(Group &group, const at::Tensor &x) {
+    bool lies_there = false;
+    group.locked([&](tt_group *g) { lies_there = tt__is_symmetric(g, x.data_ptr(), x.nbytes()); });
+    return lies_there;
+}
+
+at::Tensor symmetric_tensor(const std::shared_ptr<Group> &group, int64_t numel, const at::TensorOptions &options) {
+    at::DataPtr data = symmetric_data(*group, numel * options.dtype().itemsize());
+    if (!data)
+        return at::empty({numel}, options);
+    void *at = data.get();
+    auto keep = std::make_shared<at::DataPtr>(std::move(data));
+    return at::from_blob(at, {numel}, [keep](void *) mutable { keep.reset(); }, options);
+}
+
+std::shared_ptr<Group> use_symmetric_memory(std::shared_ptr<Group> group) {
+    install_allocator();
+    std::swap(used, group);
+    return group;
+}
+
+} // namespace tutti_torch

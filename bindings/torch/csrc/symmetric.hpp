@@ -1,0 +1,22 @@
+// Tensors in memory that the ranks of a host share, which collectives read and write where it lies.
+#pragma once
+
+#include "group.hpp"
+
+namespace tutti_torch {
+
+// Does another rank of the group share memory with this one?
+bool symmetric_memory_is_there(Group &group);
+
+// A tensor of one dimension in the group's symmetric memory, zeroed; ordinary memory where the heap is full. It may
+// outlive the group.
+at::Tensor symmetric_tensor(const std::shared_ptr<Group> &group, int64_t numel, const at::TensorOptions &options);
+
+// Do x's elements lie in the memory that this rank shares?
+bool is_symmetric(Group &group, const at::Tensor &x);
+
+// From now on this thread's new CPU tensors lie in the group's symmetric memory; no group: in ordinary memory. Returns
+// the group that was set before.
+std::shared_ptr<Group> use_symmetric_memory(std::shared_ptr<Group> group);
+
+} // namespace tutti_torch
