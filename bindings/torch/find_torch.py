@@ -1,10 +1,17 @@
-"""What CMakeLists.txt asks of the installed PyTorch: version;C++ ABI;folders of headers;libraries. The latter two are
-lists with "|" between. Imports torch, as it alone knows."""
+"""What is asked of the installed PyTorch when the package is built: version;C++ ABI;folders of headers;libraries. The
+latter two are lists with "|" between. Imports torch, as it alone knows."""
 import glob
 import os
 import sys
 
-import torch
+os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"  # a package of ours for another PyTorch may be installed
+try:
+    import torch
+except ImportError as missing:
+    if not sys.flags.ignore_environment:  # pip hides what is installed from what it builds, by the environment
+        os.execv(sys.executable, [sys.executable, "-E", os.path.abspath(__file__)])
+    sys.exit(f"{sys.executable} can't import torch: {missing}. Install PyTorch first; where it is there, and a tool "
+             "builds in an environment of its own (uv, build), tell it --no-build-isolation")
 
 package = os.path.dirname(torch.__file__)
 headers = os.path.join(package, "include")

@@ -7,20 +7,20 @@ From PyTorch 2.5 on the import is not needed: torch finds the package by its ent
 import torch
 import torch.distributed as dist
 
-from . import _interpreter, _symmetric
+from . import _built_for, _interpreter, _symmetric
 
 
 def _load():
     """The module in C++, which is made for one version of PyTorch."""
+    mend = "pip install --force-reinstall ./bindings/torch builds it for this one"
+    built, here = _built_for.TORCH, torch.__version__
+    if built.split(".")[:2] != here.split(".")[:2]:
+        raise ImportError(f"tutti_torch was built for PyTorch {built}, and this is {here}: {mend}")
     try:
         from . import _C
     except ImportError as error:
-        raise ImportError(f"tutti_torch can't be loaded with PyTorch {torch.__version__}: {error}. It is built for one "
-                          "version: pip install --force-reinstall ./bindings/torch builds it for this one") from error
-    built, here = (version.split(".")[:2] for version in (_C.torch_version(), torch.__version__))
-    if built != here:
-        raise ImportError(f"tutti_torch was built for PyTorch {_C.torch_version()}, and this is {torch.__version__}: "
-                          "pip install --force-reinstall ./bindings/torch builds it for this one")
+        raise ImportError(f"tutti_torch can't be loaded with PyTorch {here}: {error}. It is built for one "
+                          f"version: {mend}") from error
     return _C
 
 
