@@ -44,6 +44,7 @@ def _create(how, pg_options):
     if getattr(how, "enable_reconfigure", False):
         raise RuntimeError("enable_reconfigure: the back end tutti does not support reconfigure(); new groups of those "
                            "that are left are made by shrink_group()")
+    _symmetric.ask_for_buckets()
     return _C.create(how.store, how.group_rank, how.group_size, how.timeout)
 
 

@@ -1,5 +1,6 @@
 """Tensors of the program's own in memory that the ranks of a host share."""
 import contextlib
+import os
 
 import torch
 import torch.distributed as dist
@@ -8,6 +9,13 @@ import torch.distributed as dist
 def _backend(group):
     group = dist.distributed_c10d._get_default_group() if group is None else group
     return group._get_backend(torch.device("cpu")) if hasattr(group, "_get_backend") else group  # 1.13: itself
+
+
+def ask_for_buckets():
+    """Have DistributedDataParallel take its buckets from its back end: PyTorch (2.15) does so only if it is told, in the
+    whole process. Where there are GPUs it is left to the user, since it changes what NCCL's groups do, too."""
+    if not os.path.exists("/dev/nvidiactl"):
+        os.environ.setdefault("DDP_DISABLE_COMM_MEM", "0")
 
 
 def make(module):

@@ -8,6 +8,8 @@
 
 #include <tutti/comm.h>
 
+TT_BEGIN_DECLS
+
 typedef struct tt__local_memory tt__local_memory;
 
 /* Can this rank have such memory: does it share memory with another rank of the group? */
@@ -25,5 +27,7 @@ TT__EXPORT TT_NODISCARD tt_status tt__local_memory_alloc(tt_group *group, size_t
 /* Free it, when no call on it is under way. From any thread. In a forked child, whose copy is the parent's memory, it
  * does nothing. NULL is allowed. */
 TT__EXPORT void tt__local_memory_free(tt__local_memory *memory);
+
+TT_END_DECLS
 
 #endif
