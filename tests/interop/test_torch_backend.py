@@ -35,6 +35,16 @@ class BackEnd(unittest.TestCase):
         self.assertTrue(errors and all("TT_ERR_PEER: rank 0 (" in line for line in errors), done.stdout + done.stderr)
         self.assertNotIn("no error", done.stdout)
 
+    def test_monitored_barrier_names_the_rank_that_does_not_come(self):
+        done = launch(3, "absent")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        said = sorted(done.stdout.splitlines())
+        self.assertEqual(len(said), 2, done.stdout)
+        for line in said:
+            self.assertIn("TT_ERR_TIMEOUT: rank 1 did not come to monitored_barrier() within 1000 ms", line)
+        self.assertTrue(any("Rank 1 failed to pass monitoredBarrier" in line for line in said), said)
+        self.assertTrue(any("Rank 2 successfully reached monitoredBarrier" in line for line in said), said)
+
 
 if __name__ == "__main__":
     torch_package.main()

@@ -1,5 +1,6 @@
 """torch.distributed with the back end tutti beside gloo, in the same processes: each collective on each element type.
-Started by `tutti run`; with an argument, one of the ways in which a rank fails: mismatch, death."""
+Started by `tutti run`; with an argument, one of the ways in which a rank fails: mismatch, death, absent."""
+import datetime
 import os
 import signal
 import sys
@@ -142,10 +143,65 @@ class Both:
         for y, want in zip(x, total):
             same(y, torch.full((5,), want), "works")
         same(doubled.wait(), torch.full((5,), 2 * total[0]), "a future's then()")
+        self.futures_of_tensors_that_nobody_keeps()
         said = [None] * self.world
         dist.all_gather_object(said, {"rank": self.rank}, group=tutti)
         assert said == [{"rank": r} for r in range(self.world)], said
         dist.barrier(group=tutti)
+
+
+    def futures_of_tensors_that_nobody_keeps(self):
+        """The group's thread frees them, for which it waits for the interpreter, while this one begins more calls."""
+        tutti, _ = self.groups
+        futures = []
+        for i in range(1000):
+            into = [torch.zeros(1, dtype=torch.int64) for _ in range(self.world)]
+            futures.append(dist.all_gather(into, torch.tensor([i + self.rank]), group=tutti, async_op=True).get_future())
+        for i, future in enumerate(futures):
+            future.wait()
+            values = future.value()
+            values = values[0] if isinstance(values[0], list) else values
+            assert [int(y) for y in values] == [i + r for r in range(self.world)], (i, values)
+
+    def several_tensors_a_rank(self):
+        """The list forms, which only a group's own methods take."""
+        tutti, _ = self.groups
+        n = self.world
+        x = [torch.tensor([2 * self.rank + i]) for i in range(2)]
+        y = [[torch.zeros(1, dtype=torch.int64) for _ in range(2 * n)] for _ in range(2)]
+        tutti.allgather(y, x).wait()
+        for part in y:
+            same(torch.cat(part), torch.arange(2 * n), "all_gather of two tensors a rank")
+        tutti.allreduce(x).wait()
+        for part in x:
+            same(part, torch.tensor([sum(range(2 * n))]), "all_reduce of two tensors a rank")
+        options = dist.BroadcastOptions()
+        options.rootRank, options.rootTensor = n - 1, 1
+        x = [torch.tensor([10 * self.rank + i]) for i in range(2)]
+        tutti.broadcast(x, options).wait()
+        for part in x:
+            same(part, torch.tensor([10 * (n - 1) + 1]), "broadcast to two tensors a rank")
+        rows = [torch.sparse_coo_tensor([[self.rank]], torch.ones(1), (n,)) for _ in range(2)]
+        tutti.allreduce(rows).wait()
+        for part in rows:
+            same(part.to_dense(), torch.full((n,), 2.0), "all_reduce of two sparse tensors a rank")
+        refused = (ValueError, RuntimeError)
+        for error in refused:
+            try:
+                tutti.allreduce([torch.ones(1), torch.ones(2)])
+            except error as wrong:
+                assert "invalid tensor size at index 1: expected [1], got [2]" in str(wrong), wrong
+            else:
+                raise AssertionError(f"no {error}")
+
+    def inference_mode(self):
+        tutti, _ = self.groups
+        with torch.inference_mode():
+            y = [torch.zeros(2, 3).t() for _ in range(self.world)]
+            future = dist.all_gather(y, torch.ones(3, 2) * self.rank, group=tutti, async_op=True).get_future()
+        future.wait()
+        for r in range(self.world):
+            same(y[r], torch.full((3, 2), float(r)), "all_gather in inference mode")
 
 
 def train(group):
@@ -183,6 +239,8 @@ def compare():
         both.moves(dtype)
     both.what_gloo_lacks()
     both.works()
+    both.several_tensors_a_rank()
+    both.inference_mode()
     (ours, parameters), (theirs, _), (again, twice) = train(tutti), train(None), train(tutti)
     assert (ours - theirs).abs().max() <= 1e-5, (ours, theirs)
     assert torch.equal(ours, again) and torch.equal(parameters, twice)
@@ -206,5 +264,22 @@ def fail(how):
     dist.destroy_process_group()
 
 
+def absent():
+    """monitored_barrier names the rank that does not come."""
+    dist.init_process_group("tutti")
+    rank = dist.get_rank()
+    dist.monitored_barrier(timeout=datetime.timedelta(seconds=20))
+    if rank != 1:
+        try:
+            dist.monitored_barrier(timeout=datetime.timedelta(seconds=1))
+        except tutti_torch.DistBackendError as error:
+            sys.stdout.write(f"{error}\n")
+            sys.stdout.flush()
+    dist.distributed_c10d._get_default_store().set(f"done {rank}", "")
+    dist.distributed_c10d._get_default_store().wait([f"done {r}" for r in range(dist.get_world_size())])
+    dist.destroy_process_group()
+
+
 if __name__ == "__main__":
-    fail(sys.argv[1]) if len(sys.argv) > 1 else compare()
+    HOW = sys.argv[1] if len(sys.argv) > 1 else ""
+    {"": compare, "absent": absent}.get(HOW, lambda: fail(HOW))()

@@ -15,6 +15,37 @@ static std::function<void()> copy_back(const at::Tensor &x, const at::Tensor &fr
     return [x, from]() mutable { x.copy_(from); };
 }
 
+static std::function<void()> copy_to_all(const Tensors &list, const at::Tensor &from) {
+    if (list.size() == 1)
+        return copy_back(list[0], from);
+    return [list = Tensors(list), from]() mutable {
+        for (at::Tensor &x : list)
+            if (!x.is_same(from))
+                x.copy_(from);
+    };
+}
+
+// One tensor of all that a rank has of its own, for the list forms.
+static at::Tensor folded(const Tensors &tensors, const c10d::ReduceOp &op) {
+    at::Tensor all = tensors[0].clone(at::MemoryFormat::Contiguous);
+    for (size_t i = 1; i < tensors.size(); i++) {
+        const at::Tensor &x = tensors[i];
+        switch (op.op_) {
+        case c10d::ReduceOp::SUM: all.add_(x); break;
+        case c10d::ReduceOp::PRODUCT: all.mul_(x); break;
+        case c10d::ReduceOp::MIN: at::minimum_out(all, all, x); break;
+        case c10d::ReduceOp::MAX: at::maximum_out(all, all, x); break;
+        case c10d::ReduceOp::BAND: all.bitwise_and_(x); break;
+        case c10d::ReduceOp::BOR: all.bitwise_or_(x); break;
+        case c10d::ReduceOp::BXOR: all.bitwise_xor_(x); break;
+        default:
+            refuse("all_reduce: several tensors a rank are reduced by SUM, PRODUCT, MIN, MAX, BAND, BOR or BXOR; "
+                   "AVG and PREMUL_SUM take one tensor");
+        }
+    }
+    return all;
+}
+
 static void expect_numel(const char *call, const at::Tensor &large, const char *name, const at::Tensor &part,
                          int64_t ranks) {
     if (large.numel() != part.numel() * ranks || large.scalar_type() != part.scalar_type())
@@ -24,13 +55,17 @@ static void expect_numel(const char *call, const at::Tensor &large, const char *
 
 bool ProcessGroupTutti::is_root(int64_t root, const char *call) const {
     if (root < 0 || root >= getSize())
-        refuse(c10::str(call, ": expected a root of 0 to ", getSize() - 1, ", got ", root));
+        refuse(c10::str(call, ": invalid root rank ", root, ": expected 0 to ", getSize() - 1));
     return root == getRank();
 }
 
 WorkPtr ProcessGroupTutti::broadcast(Tensors &tensors, const c10d::BroadcastOptions &opts) {
-    at::Tensor &x = only(tensors, "broadcast");
     const bool root = is_root(opts.rootRank, "broadcast");
+    if (opts.rootTensor < 0 || opts.rootTensor >= static_cast<int64_t>(tensors.size()))
+        refuse(c10::str("broadcast: invalid root tensor ", opts.rootTensor, " of a list of ", tensors.size()));
+    check_alike(tensors, "broadcast");
+    at::Tensor &x = tensors[opts.rootTensor];
+    check_tensor(x, "broadcast");
     at::Tensor flat = packed(x);
     const Buffer b = moved(flat);
     tt_broadcast_args a = TT_ARGS_INIT;
@@ -38,16 +73,18 @@ WorkPtr ProcessGroupTutti::broadcast(Tensors &tensors, const c10d::BroadcastOpti
     a.count = b.count;
     a.dtype = b.dtype;
     a.root = static_cast<int>(opts.rootRank);
-    return start({OpType::BROADCAST, "tutti:broadcast", {flat, x}, {tensors}, root ? nullptr : copy_back(x, flat),
-                  opts.timeout},
+    const bool changes = !root || tensors.size() > 1;
+    return start({OpType::BROADCAST, "tutti:broadcast", {flat, x}, {tensors},
+                  changes ? copy_to_all(tensors, flat) : nullptr, opts.timeout},
                  tensors, a, tt_broadcast_with);
 }
 
 WorkPtr ProcessGroupTutti::allreduce(Tensors &tensors, const c10d::AllreduceOptions &opts) {
-    if (tensors.size() == 1 && tensors[0].layout() == at::kSparse)
-        return allreduce_rows(tensors[0], opts);
-    at::Tensor &x = only(tensors, "all_reduce");
-    at::Tensor flat = packed(x);
+    check_alike(tensors, "all_reduce");
+    if (tensors[0].layout() == at::kSparse)
+        return allreduce_rows(tensors, opts);
+    check_tensor(tensors[0], "all_reduce");
+    at::Tensor flat = tensors.size() == 1 ? packed(tensors[0]) : folded(tensors, opts.reduceOp);
     const Buffer b = reduced(flat, "all_reduce");
     const Reduction r = reduction(opts.reduceOp);
     tt_all_reduce_args a = TT_ARGS_INIT;
@@ -56,20 +93,24 @@ WorkPtr ProcessGroupTutti::allreduce(Tensors &tensors, const c10d::AllreduceOpti
     a.dtype = b.dtype;
     a.op = r.op;
     a.factor = r.factor;
-    return start({OpType::ALLREDUCE, "tutti:all_reduce", {flat, x}, {tensors}, copy_back(x, flat), opts.timeout},
+    return start({OpType::ALLREDUCE, "tutti:all_reduce", {flat}, {tensors}, copy_to_all(tensors, flat), opts.timeout},
                  tensors, a, tt_all_reduce_with);
 }
 
 WorkPtr ProcessGroupTutti::allreduce_coalesced(Tensors &tensors, const c10d::AllreduceCoalescedOptions &opts) {
     if (tensors.empty())
-        refuse("all_reduce_coalesced: expected at least one tensor, got none");
+        refuse("all_reduce_coalesced: requires non-empty tensor list");
+    for (size_t i = 1; i < tensors.size(); i++)
+        if (tensors[i].layout() != tensors[0].layout())
+            refuse(c10::str("all_reduce_coalesced: invalid tensor layout at index ", i, ": expected ",
+                            tensors[0].layout(), ", got ", tensors[i].layout()));
     Tensors flat;
     std::vector<void *> bufs;
     std::vector<int64_t> counts;
     for (const at::Tensor &x : tensors) {
         check_tensor(x, "all_reduce_coalesced");
         if (x.scalar_type() != tensors[0].scalar_type())
-            refuse(c10::str("all_reduce_coalesced: expected tensors of one element type, got ",
+            refuse(c10::str("all_reduce_coalesced: tensors must all have the same type, got ",
                             tensors[0].scalar_type(), " and ", x.scalar_type()));
         flat.push_back(packed(x));
         bufs.push_back(flat.back().data_ptr());
@@ -93,8 +134,10 @@ WorkPtr ProcessGroupTutti::allreduce_coalesced(Tensors &tensors, const c10d::All
 }
 
 WorkPtr ProcessGroupTutti::reduce(Tensors &tensors, const c10d::ReduceOptions &opts) {
-    at::Tensor &x = only(tensors, "reduce");
     const bool root = is_root(opts.rootRank, "reduce");
+    if (opts.rootTensor != 0)
+        refuse(c10::str("reduce: invalid root tensor ", opts.rootTensor, ": expected 0, as there is one tensor"));
+    at::Tensor &x = only(tensors, "reduce");
     at::Tensor flat = packed(x);
     const Buffer b = reduced(flat, "reduce");
     const Reduction r = reduction(opts.reduceOp);
@@ -199,21 +242,6 @@ WorkPtr ProcessGroupTutti::alltoall_base(at::Tensor &output, at::Tensor &input, 
 WorkPtr ProcessGroupTutti::barrier(const c10d::BarrierOptions &opts) {
     tt_barrier_args a = TT_ARGS_INIT;
     return start({OpType::BARRIER, "tutti:barrier", {}, {}, nullptr, opts.timeout}, {}, a, tt_barrier_with);
-}
-
-void ProcessGroupTutti::monitoredBarrier(const c10d::BarrierOptions &opts, bool) {
-    const CallSite site = call_site("monitored_barrier");
-    tt_barrier_args a = TT_ARGS_INIT;
-    a.timeout_ms = opts.timeout.count() > 0 ? opts.timeout.count() : 0;
-    a.file = site.file;
-    a.line = site.line;
-    ++sequence_;
-    tt_status status = TT_OK;
-    group_->blocking([&](tt_group *g) {
-        a.group = g;
-        status = tt_monitored_barrier_with(&a, offsetof(tt_barrier_args, tt_end));
-    });
-    group_->check(status);
 }
 
 #if TUTTI_TORCH_2

@@ -45,12 +45,30 @@ void check_tensor(const at::Tensor &x, const char *call) {
         refuse(c10::str(call, ": the back end tutti takes tensors in the host's memory, got one on ", x.device(),
                         "; init_process_group(\"cpu:tutti,cuda:nccl\") has both kinds"));
     if (x.layout() != at::kStrided)
-        refuse(c10::str(call, ": expected a dense tensor, got one of layout ", x.layout()));
+        refuse(c10::str(call, ": unsupported layout ", x.layout(), ": expected a dense tensor"));
 }
 
-at::Tensor &only(Tensors &tensors, const char *call) {
+void check_alike(const Tensors &tensors, const char *call) {
+    if (tensors.empty())
+        refuse(c10::str(call, ": requires non-empty tensor list"));
+    const at::Tensor &first = tensors[0];
+    for (size_t i = 1; i < tensors.size(); i++) {
+        const at::Tensor &x = tensors[i];
+        if (x.layout() != first.layout())
+            refuse(c10::str(call, ": invalid tensor layout at index ", i, ": expected ", first.layout(), ", got ",
+                            x.layout()));
+        if (x.scalar_type() != first.scalar_type())
+            refuse(c10::str(call, ": invalid tensor type at index ", i, ": expected ", first.scalar_type(), ", got ",
+                            x.scalar_type()));
+        if (x.sizes() != first.sizes())
+            refuse(c10::str(call, ": invalid tensor size at index ", i, ": expected ", first.sizes(), ", got ",
+                            x.sizes()));
+    }
+}
+
+at::Tensor &only(Tensors &tensors, const char *call, const char *list) {
     if (tensors.size() != 1)
-        refuse(c10::str(call, ": expected one tensor, got ", tensors.size()));
+        refuse(c10::str(call, ": requires a single-element ", list, ", got one of ", tensors.size()));
     check_tensor(tensors[0], call);
     return tensors[0];
 }

@@ -27,8 +27,11 @@ Buffer reduced(const at::Tensor &x, const char *call);
 // Fail unless the tensor is dense and in the host's memory.
 void check_tensor(const at::Tensor &x, const char *call);
 
-// The one tensor of a list of one, checked.
-at::Tensor &only(Tensors &tensors, const char *call);
+// The one tensor of a list of one, checked. `list` is what the error calls the list.
+at::Tensor &only(Tensors &tensors, const char *call, const char *list = "tensor list");
+
+// Fail unless there is a tensor, and all are of one layout, element type and size.
+void check_alike(const Tensors &tensors, const char *call);
 
 // Whether x's memory holds its elements, one after the other: it may be a view that turns their signs.
 bool lies_packed(const at::Tensor &x);

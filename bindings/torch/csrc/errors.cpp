@@ -1,16 +1,30 @@
+#include <torch/csrc/Exceptions.h>
+
 #include "errors.hpp"
 
 #include <c10/util/Exception.h>
 
 namespace tutti_torch {
 
-void refuse(const std::string &text) {
-    throw c10::ValueError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, text);
-}
+namespace {
+
+PyObject *argument_error = nullptr;
+
+struct ArgumentError : torch::PyTorchError {
+    explicit ArgumentError(const std::string &text) { msg = text; }
+    PyObject *python_type() override { return argument_error; }
+};
+
+} // namespace
+
+void set_argument_error(void *python_class) { argument_error = static_cast<PyObject *>(python_class); }
+
+void refuse(const std::string &text) { throw ArgumentError(text); }
 
 static std::string text_of(tt_status status) {
     const char *text = tt_last_status() == status ? tt_last_error() : tt_status_text(status);
-    return std::string(tt_status_name(status)) + ": " + text;
+    const char *hint = status == TT_ERR_TIMEOUT ? "; a longer timeout is given by timeout= of init_process_group()" : "";
+    return std::string(tt_status_name(status)) + ": " + text + hint;
 }
 
 void raise(tt_status status) {

@@ -20,8 +20,12 @@ class CommError : public std::runtime_error {
 };
 #endif
 
-// What is wrong with an argument before anything was sent: ValueError in Python.
+// What is wrong with an argument before anything was sent: in Python tutti_torch.ArgumentError, which is a ValueError and,
+// as PyTorch's own back ends raise it, a RuntimeError.
 [[noreturn]] void refuse(const std::string &text);
+
+// Python's class for it, made when the module is loaded; borrowed.
+void set_argument_error(void *python_class);
 
 // Throw this thread's last error, which is `status`.
 [[noreturn]] void raise(tt_status status);

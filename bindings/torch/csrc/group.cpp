@@ -180,6 +180,9 @@ void Group::advance() {
         oldest->wait();
         guard.lock();
         forget(oldest);
+        guard.unlock();
+        oldest.reset(); // frees tensors, for which it may wait for the interpreter: not with the lock held
+        guard.lock();
     }
 }
 
@@ -196,6 +199,9 @@ void Group::settle() {
         guard.lock();
         if (all)
             forget(ended);
+        guard.unlock();
+        ended.reset(); // as above
+        guard.lock();
     }
 }
 

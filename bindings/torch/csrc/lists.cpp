@@ -3,21 +3,38 @@
 #include "errors.hpp"
 #include "process_group.hpp"
 
+#include <cctype>
+#include <cstring>
+
 namespace tutti_torch {
 
 using c10d::OpType;
 
 namespace {
 
-void check_list(const Tensors &list, const at::Tensor &like, int ranks, const char *what) {
-    if (static_cast<int>(list.size()) != ranks)
-        refuse(c10::str(what, ": expected a list of ", ranks, " tensors, one a rank, got ", list.size()));
-    for (const at::Tensor &x : list) {
-        check_tensor(x, what);
-        if (x.scalar_type() != like.scalar_type())
-            refuse(c10::str(what, ": expected tensors of one element type, got ", like.scalar_type(), " and ",
-                            x.scalar_type()));
+void check_types(const Tensors &list, const at::Tensor &like, const char *call) {
+    for (size_t i = 0; i < list.size(); i++) {
+        check_tensor(list[i], call);
+        if (list[i].scalar_type() != like.scalar_type())
+            refuse(c10::str(call, ": invalid tensor type at index ", i, ": expected ", like.scalar_type(), ", got ",
+                            list[i].scalar_type()));
     }
+}
+
+// A list of one tensor a rank; `name` is "input" or "output".
+void check_list(const Tensors &list, const at::Tensor &like, int ranks, const char *call, const char *name) {
+    if (static_cast<int>(list.size()) != ranks)
+        refuse(c10::str(call, ": Incorrect ", name, " list size ", list.size(), ". ",
+                        static_cast<char>(std::toupper(name[0])), name + 1, " list size should be ", ranks,
+                        ", one tensor a rank"));
+    check_types(list, like, call);
+}
+
+void expect_sizes(const Tensors &list, const at::Tensor &like, const char *call) {
+    for (size_t i = 0; i < list.size(); i++)
+        if (list[i].numel() != like.numel())
+            refuse(c10::str(call, ": invalid tensor size at index ", i, ": expected ", like.numel(),
+                            " elements, got ", list[i].numel()));
 }
 
 bool is_even(const Tensors &list, const at::Tensor &like) {
@@ -89,6 +106,23 @@ std::function<void()> unpack(const Tensors &list, const Flat &f) {
     };
 }
 
+int64_t bytes_of(const Tensors &list) {
+    int64_t bytes = 0;
+    for (const at::Tensor &x : list)
+        bytes += static_cast<int64_t>(x.nbytes());
+    return bytes;
+}
+
+// Give the list's tensors the bytes from `next` on; returns where they end.
+uint8_t *unpack_bytes(Tensors &list, uint8_t *next) {
+    for (at::Tensor &x : list) {
+        if (x.numel())
+            x.copy_(at::from_blob(next, x.sizes(), x.options()));
+        next += x.nbytes();
+    }
+    return next;
+}
+
 // Counts and offsets in the elements that travel: bytes, where Tutti has no such type.
 void scale(std::vector<int64_t> &counts, const at::Tensor &x, const Buffer &b) {
     const int64_t unit = x.numel() ? b.count / x.numel() : 1;
@@ -98,16 +132,43 @@ void scale(std::vector<int64_t> &counts, const at::Tensor &x, const Buffer &b) {
 
 } // namespace
 
+// Several inputs a rank, each with an output list of its own: each list gets all inputs of all ranks.
+WorkPtr ProcessGroupTutti::allgather_lists(std::vector<Tensors> &outputs, Tensors &inputs,
+                                           const c10d::AllgatherOptions &opts) {
+    static const char call[] = "all_gather";
+    for (size_t i = 0; i < outputs.size(); i++) {
+        check_types(outputs[i], inputs[0], call);
+        expect_sizes(outputs[i], inputs[0], call);
+    }
+    at::Tensor to = at::empty({getSize() * bytes_of(inputs)}, at::kByte);
+    auto finish = [outputs, to]() mutable {
+        for (Tensors &list : outputs)
+            unpack_bytes(list, to.data_ptr<uint8_t>());
+    };
+    return gather_bytes({OpType::ALLGATHER, "tutti:all_gather", {}, outputs, finish, opts.timeout}, inputs, to);
+}
+
 WorkPtr ProcessGroupTutti::allgather(std::vector<Tensors> &outputs, Tensors &inputs,
                                      const c10d::AllgatherOptions &opts) {
-    at::Tensor &input = only(inputs, "all_gather");
-    if (outputs.size() != 1)
-        refuse(c10::str("all_gather: expected one list of outputs, got ", outputs.size()));
+    if (inputs.empty())
+        refuse("all_gather: requires non-empty input tensor list");
+    if (outputs.size() != inputs.size())
+        refuse(c10::str("all_gather: requires input/output tensor lists to have the same length, got ", inputs.size(),
+                        " and ", outputs.size()));
+    for (size_t i = 0; i < outputs.size(); i++)
+        if (outputs[i].size() != inputs.size() * getSize())
+            refuse(c10::str("all_gather: invalid output tensor list at index ", i, ": expected one of ",
+                            inputs.size() * getSize(), ", got one of ", outputs[i].size()));
+    check_alike(inputs, "all_gather");
+    at::Tensor &input = inputs[0];
+    check_tensor(input, "all_gather");
+    if (inputs.size() > 1)
+        return allgather_lists(outputs, inputs, opts);
     Tensors &list = outputs[0];
-    check_list(list, input, getSize(), "all_gather");
+    check_types(list, input, "all_gather");
     if (list[getRank()].numel() != input.numel())
-        refuse(c10::str("all_gather: expected output ", getRank(), ", which is this rank's own, to have the input's ",
-                        input.numel(), " elements, got ", list[getRank()].numel()));
+        refuse(c10::str("all_gather: invalid tensor size at index ", getRank(), ", which is this rank's own: expected ",
+                        "the input's ", input.numel(), " elements, got ", list[getRank()].numel()));
     at::Tensor from = packed(input);
     Flat to = flat_for(list);
     const Buffer b = moved(from), all = moved(to.array);
@@ -136,59 +197,58 @@ WorkPtr ProcessGroupTutti::allgather(std::vector<Tensors> &outputs, Tensors &inp
 WorkPtr ProcessGroupTutti::allgather_coalesced(std::vector<Tensors> &outputs, Tensors &inputs,
                                                const c10d::AllgatherOptions &opts) {
     static const char call[] = "all_gather_coalesced";
-    if (static_cast<int>(outputs.size()) != getSize() || inputs.empty())
-        refuse(c10::str(call, ": expected inputs and ", getSize(), " lists of outputs, got ", inputs.size(), " and ",
-                        outputs.size()));
-    Tensors kept;
+    if (inputs.empty())
+        refuse(c10::str(call, ": requires non-empty input tensor list"));
+    if (static_cast<int>(outputs.size()) != getSize())
+        refuse(c10::str(call, ": output lists should be equal to world size, ", getSize(), ", got ", outputs.size()));
     for (const Tensors &list : outputs) {
         if (list.size() != inputs.size())
             refuse(c10::str(call, ": expected ", inputs.size(), " outputs a rank, got ", list.size()));
         for (size_t i = 0; i < list.size(); i++) {
             check_tensor(list[i], call);
             check_tensor(inputs[i], call);
-            if (list[i].numel() != inputs[i].numel() || list[i].scalar_type() != inputs[i].scalar_type())
-                refuse(c10::str(call, ": expected output ", i, " to be like input ", i, " (", inputs[i].numel(), " of ",
-                                inputs[i].scalar_type(), "), got ", list[i].numel(), " of ", list[i].scalar_type()));
-            kept.push_back(list[i]);
+            if (list[i].numel() != inputs[i].numel())
+                refuse(c10::str(call, ": invalid size of output tensor at index ", i, ": expected the input's ",
+                                inputs[i].numel(), " elements, got ", list[i].numel()));
+            if (list[i].scalar_type() != inputs[i].scalar_type())
+                refuse(c10::str(call, ": invalid tensor type at index ", i, ": expected the input's ",
+                                inputs[i].scalar_type(), ", got ", list[i].scalar_type()));
         }
     }
-    int64_t bytes = 0;
-    for (const at::Tensor &x : inputs)
-        bytes += static_cast<int64_t>(x.nbytes());
-    at::Tensor from = at::empty({bytes}, at::kByte), to = at::empty({getSize() * bytes}, at::kByte);
-    int64_t at = 0;
-    for (const at::Tensor &x : inputs) {
-        const auto size = static_cast<int64_t>(x.nbytes());
-        if (size)
-            std::memcpy(from.data_ptr<uint8_t>() + at, packed(x).data_ptr(), size);
-        at += size;
-    }
+    at::Tensor to = at::empty({getSize() * bytes_of(inputs)}, at::kByte);
     auto finish = [outputs, to]() mutable {
         auto *next = to.data_ptr<uint8_t>();
         for (Tensors &list : outputs)
-            for (at::Tensor &x : list) {
-                if (x.numel())
-                    x.copy_(at::from_blob(next, x.sizes(), x.options()));
-                next += x.nbytes();
-            }
+            next = unpack_bytes(list, next);
     };
-    kept.push_back(from);
-    kept.push_back(to);
+    return gather_bytes({OpType::ALLGATHER_COALESCED, "tutti:all_gather_coalesced", {}, outputs, finish, opts.timeout},
+                        inputs, to);
+}
+
+WorkPtr ProcessGroupTutti::gather_bytes(Task task, Tensors &inputs, const at::Tensor &to) {
+    at::Tensor from = at::empty({bytes_of(inputs)}, at::kByte);
+    auto *next = from.data_ptr<uint8_t>();
+    for (const at::Tensor &x : inputs) {
+        if (x.nbytes())
+            std::memcpy(next, packed(x).data_ptr(), x.nbytes());
+        next += x.nbytes();
+    }
+    task.kept = {from, to};
     tt_all_gather_args a = TT_ARGS_INIT;
     a.send = from.data_ptr();
     a.recv = to.data_ptr();
-    a.count = bytes;
+    a.count = from.numel();
     a.dtype = TT_U8;
-    return start({OpType::ALLGATHER_COALESCED, "tutti:all_gather_coalesced", kept, outputs, finish, opts.timeout},
-                 inputs, a, tt_all_gather_with);
+    return start(std::move(task), inputs, a, tt_all_gather_with);
 }
 
 WorkPtr ProcessGroupTutti::gather(std::vector<Tensors> &outputs, Tensors &inputs, const c10d::GatherOptions &opts) {
-    at::Tensor &input = only(inputs, "gather");
     const bool root = is_root(opts.rootRank, "gather");
-    if (outputs.size() != (root ? 1 : 0) && !(outputs.size() == 1 && outputs[0].empty()))
-        refuse(c10::str("gather: expected outputs on the root alone: ", root ? 1 : 0, " list of them, got ",
-                        outputs.size()));
+    at::Tensor &input = only(inputs, "gather", "input tensor list");
+    if (root && outputs.size() != 1)
+        refuse(c10::str("gather: requires a single-element output list on the root, got one of ", outputs.size()));
+    if (!root && outputs.size() && !(outputs.size() == 1 && outputs[0].empty()))
+        refuse(c10::str("gather: requires empty output on non-root, got ", outputs.size(), " lists"));
     at::Tensor from = packed(input);
     const Buffer b = moved(from);
     tt_gather_args a = TT_ARGS_INIT;
@@ -199,9 +259,8 @@ WorkPtr ProcessGroupTutti::gather(std::vector<Tensors> &outputs, Tensors &inputs
     Task task{OpType::GATHER, "tutti:gather", {from}, root ? outputs : std::vector<Tensors>{}, nullptr, opts.timeout};
     if (root) {
         Tensors &list = outputs[0];
-        check_list(list, input, getSize(), "gather");
-        if (!is_even(list, input))
-            refuse(c10::str("gather: expected outputs of ", input.numel(), " elements, as the input"));
+        check_list(list, input, getSize(), "gather", "output");
+        expect_sizes(list, input, "gather");
         Flat to = flat_for(list);
         a.recv = to.array.data_ptr();
         task.finish = unpack(list, to);
@@ -212,11 +271,12 @@ WorkPtr ProcessGroupTutti::gather(std::vector<Tensors> &outputs, Tensors &inputs
 }
 
 WorkPtr ProcessGroupTutti::scatter(Tensors &outputs, std::vector<Tensors> &inputs, const c10d::ScatterOptions &opts) {
-    at::Tensor &output = only(outputs, "scatter");
     const bool root = is_root(opts.rootRank, "scatter");
-    if (inputs.size() != (root ? 1 : 0) && !(inputs.size() == 1 && inputs[0].empty()))
-        refuse(c10::str("scatter: expected inputs on the root alone: ", root ? 1 : 0, " list of them, got ",
-                        inputs.size()));
+    at::Tensor &output = only(outputs, "scatter", "output tensor list");
+    if (root && inputs.size() != 1)
+        refuse(c10::str("scatter: requires a single-element input list on the root, got one of ", inputs.size()));
+    if (!root && inputs.size() && !(inputs.size() == 1 && inputs[0].empty()))
+        refuse(c10::str("scatter: requires empty input on non-root, got ", inputs.size(), " lists"));
     at::Tensor to = room_for(output);
     const Buffer b = moved(to);
     tt_scatter_args a = TT_ARGS_INIT;
@@ -229,9 +289,8 @@ WorkPtr ProcessGroupTutti::scatter(Tensors &outputs, std::vector<Tensors> &input
         task.finish = [output, to]() mutable { output.copy_(to); };
     if (root) {
         Tensors &list = inputs[0];
-        check_list(list, output, getSize(), "scatter");
-        if (!is_even(list, output))
-            refuse(c10::str("scatter: expected inputs of ", output.numel(), " elements, as the output"));
+        check_list(list, output, getSize(), "scatter", "input");
+        expect_sizes(list, output, "scatter");
         Flat from = flat_with(list);
         a.send = from.array.data_ptr();
         task.kept.push_back(from.array);
@@ -246,7 +305,7 @@ WorkPtr ProcessGroupTutti::reduce_scatter(Tensors &outputs, std::vector<Tensors>
     if (inputs.size() != 1)
         refuse(c10::str(call, ": expected one list of inputs, got ", inputs.size()));
     Tensors &list = inputs[0];
-    check_list(list, output, getSize(), call);
+    check_list(list, output, getSize(), call, "input");
     const Reduction r = reduction(opts.reduceOp);
     const int rank = getRank();
     if (list[rank].numel() != output.numel())
@@ -295,8 +354,8 @@ WorkPtr ProcessGroupTutti::reduce_scatter(Tensors &outputs, std::vector<Tensors>
 WorkPtr ProcessGroupTutti::alltoall(Tensors &outputs, Tensors &inputs, const c10d::AllToAllOptions &opts) {
     if (inputs.empty())
         refuse("all_to_all: expected lists of tensors, got an empty one");
-    check_list(inputs, inputs[0], getSize(), "all_to_all");
-    check_list(outputs, inputs[0], getSize(), "all_to_all");
+    check_list(inputs, inputs[0], getSize(), "all_to_all", "input");
+    check_list(outputs, inputs[0], getSize(), "all_to_all", "output");
     Flat from = flat_with(inputs), to = flat_for(outputs);
     const Buffer s = moved(from.array), d = moved(to.array);
     std::vector<int64_t> in = counts_of(inputs), out = counts_of(outputs);

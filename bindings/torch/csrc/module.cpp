@@ -35,9 +35,21 @@ struct Used {
     std::shared_ptr<Group> before;
 };
 
+// PyTorch's own back ends raise RuntimeError for such arguments, and scripts may catch that.
+void define_argument_error(py::module_ &m) {
+    py::tuple bases = py::make_tuple(py::handle(PyExc_ValueError), py::handle(PyExc_RuntimeError));
+    PyObject *made = PyErr_NewExceptionWithDoc("tutti_torch.ArgumentError", "What a collective was called with is wrong.",
+                                               bases.ptr(), nullptr);
+    if (!made)
+        throw py::error_already_set();
+    m.attr("ArgumentError") = py::handle(made);
+    set_argument_error(made); // for as long as the process lives
+}
+
 } // namespace
 
 PYBIND11_MODULE(_C, m) {
+    define_argument_error(m);
     m.def("create", &create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"),
           py::call_guard<py::gil_scoped_release>());
 #if TUTTI_TORCH_NEWEST

@@ -3,7 +3,7 @@
 #include "errors.hpp"
 #include "group.hpp"
 
-#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 namespace tutti_torch {
 
@@ -42,7 +42,9 @@ void Pending::settle() {
             if (status)
                 raise(status);
             if (task_.finish) {
-                at::AutoDispatchBelowADInplaceOrView as_a_write; // to parameters, and to tensors of an inference
+                // a write, also to parameters and to an inference's tensors, which no mode of this thread is to see
+                c10::impl::ExcludeDispatchKeyGuard plain(c10::autograd_dispatch_keyset_with_ADInplaceOrView |
+                                                         c10::python_ks);
                 task_.finish();
             }
         } catch (...) {

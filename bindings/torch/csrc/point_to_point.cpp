@@ -53,7 +53,7 @@ WorkPtr ProcessGroupTutti::recv(Tensors &tensors, int peer, int tag) {
 
 WorkPtr ProcessGroupTutti::recvAnysource(Tensors &tensors, int tag) {
     at::Tensor into = packed(only(tensors, "recv"));
-    return start(recv_task(OpType::RECVANYSOURCE, "tutti:recv_any_source", tensors, into), tensors,
+    return start(recv_task(OpType::RECVANYSOURCE, "tutti:recvAnySource", tensors, into), tensors,
                  recv_args(into, TT_ANY_SOURCE, tag), tt_recv_with);
 }
 

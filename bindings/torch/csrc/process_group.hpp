@@ -101,8 +101,12 @@ class ProcessGroupTutti : public Base {
     // The same for several calls that are one work; `calls` begins the one of a number.
     template <class F> WorkPtr start_many(Task task, const Tensors &profiled, size_t count, F begin);
 
+    // lists.cpp: gather all ranks' inputs as bytes in `to`; the task's finish() deals them out.
+    WorkPtr gather_bytes(Task task, Tensors &inputs, const at::Tensor &to);
+    WorkPtr allgather_lists(std::vector<Tensors> &outputs, Tensors &inputs, const c10d::AllgatherOptions &opts);
+
     WorkPtr done(Task task, const Tensors &profiled); // there is nothing to send
-    WorkPtr allreduce_rows(at::Tensor &x, const c10d::AllreduceOptions &opts);
+    WorkPtr allreduce_rows(Tensors &tensors, const c10d::AllreduceOptions &opts);
     bool is_root(int64_t root, const char *call) const;
 
     std::shared_ptr<Group> group_;

@@ -61,13 +61,19 @@ WorkPtr ProcessGroupTutti::done(Task task, const Tensors &profiled) {
                       [](size_t, tt_group *, const Task &, const CallSite &, tt_work **) { return TT_OK; });
 }
 
-WorkPtr ProcessGroupTutti::allreduce_rows(at::Tensor &x, const c10d::AllreduceOptions &opts) {
+// The tensors are alike; each gets the sum of all.
+WorkPtr ProcessGroupTutti::allreduce_rows(Tensors &tensors, const c10d::AllreduceOptions &opts) {
     if (opts.reduceOp != c10d::ReduceOp::SUM)
-        refuse(c10::str(call, ": expected ReduceOp.SUM, got operation ", static_cast<int>(opts.reduceOp.op_)));
+        refuse(c10::str(call, ": unsupported reduction operation: expected ReduceOp.SUM, got number ",
+                        static_cast<int>(opts.reduceOp.op_)));
+    const at::Tensor &x = tensors[0];
     if (x.device().type() != at::kCPU)
         refuse(c10::str(call, ": expected a tensor in the host's memory, got one on ", x.device()));
     const CallSite site = call_site(call);
-    at::Tensor own = x.coalesce();
+    at::Tensor own = x;
+    for (size_t i = 1; i < tensors.size(); i++)
+        own = own + tensors[i];
+    own = own.coalesce();
     at::Tensor indices = own.indices().t().contiguous(), values = own.values().contiguous(); // (n,D), (n,...)
     const int64_t dims = indices.size(1);
     int64_t mine[3] = {indices.size(0), dims, 1};
@@ -93,15 +99,17 @@ WorkPtr ProcessGroupTutti::allreduce_rows(at::Tensor &x, const c10d::AllreduceOp
     shape[0] = all_indices.numel() / std::max<int64_t>(dims, 1);
     at::Tensor sum =
         at::sparse_coo_tensor(all_indices.view({shape[0], dims}).t(), all_values.view(shape), x.sizes()).coalesce();
-    x.copy_(sum);
-    return done({c10d::OpType::ALLREDUCE, "tutti:all_reduce_sparse", {}, {{x}}, nullptr, opts.timeout}, {});
+    for (at::Tensor &y : tensors)
+        y.copy_(sum);
+    return done({c10d::OpType::ALLREDUCE, "tutti:all_reduce_sparse", {}, {tensors}, nullptr, opts.timeout}, {});
 }
 
 #if TUTTI_TORCH_2
 WorkPtr ProcessGroupTutti::allreduce_sparse(Tensors &tensors, const c10d::AllreduceOptions &opts) {
-    if (tensors.size() != 1 || tensors[0].layout() != at::kSparse)
-        refuse("all_reduce_sparse: expected one sparse tensor");
-    return allreduce_rows(tensors[0], opts);
+    check_alike(tensors, call);
+    if (tensors[0].layout() != at::kSparse)
+        refuse("all_reduce_sparse: expected sparse tensors, got dense ones");
+    return allreduce_rows(tensors, opts);
 }
 #endif
 

@@ -4,6 +4,8 @@
     torch.distributed.init_process_group("tutti")
 
 From PyTorch 2.5 on the import is not needed: torch finds the package by its entry point."""
+import functools
+
 import torch
 import torch.distributed as dist
 
@@ -26,6 +28,7 @@ def _load():
 
 _C = _load()
 symmetric_memory, is_symmetric = _symmetric.make(_C)
+ArgumentError = _C.ArgumentError
 DistBackendError = getattr(dist, "DistBackendError", None) or _C.DistBackendError
 
 
@@ -48,6 +51,21 @@ def _create(how, pg_options):
     return _C.create(how.store, how.group_rank, how.group_size, how.timeout)
 
 
+def _admit_to_monitored_barrier():
+    """PyTorch 1.13's function asks for a group of gloo's by name; groups of Tutti's go around that."""
+    of_gloo = dist.monitored_barrier
+
+    @functools.wraps(of_gloo)
+    def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
+        c10d = dist.distributed_c10d
+        if c10d._rank_not_in_group(group) or dist.get_backend(group) != "tutti":
+            return of_gloo(group, timeout, wait_all_ranks)
+        here = group if group is not None else c10d._get_default_group()
+        return here.monitored_barrier(c10d.default_pg_timeout if timeout is None else timeout, wait_all_ranks)
+
+    dist.monitored_barrier = dist.distributed_c10d.monitored_barrier = monitored_barrier
+
+
 def _register():
     """Give torch.distributed the back end, once."""
     if hasattr(dist.Backend, "TUTTI"):
@@ -55,6 +73,8 @@ def _register():
     options = {} if torch.__version__.startswith("1.") else {"devices": ["cpu"]}
     dist.Backend.register_backend("tutti", _create, extended_api=True, **options)
     _interpreter.attach(_C)
+    if torch.__version__.startswith("1."):
+        _admit_to_monitored_barrier()
 
 
 _register()
