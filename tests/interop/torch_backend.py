@@ -156,7 +156,8 @@ class Both:
         futures = []
         for i in range(1000):
             into = [torch.zeros(1, dtype=torch.int64) for _ in range(self.world)]
-            futures.append(dist.all_gather(into, torch.tensor([i + self.rank]), group=tutti, async_op=True).get_future())
+            work = dist.all_gather(into, torch.tensor([i + self.rank]), group=tutti, async_op=True)
+            futures.append(work.get_future())
         for i, future in enumerate(futures):
             future.wait()
             values = future.value()

@@ -1,5 +1,6 @@
-"""PyTorch's own tests of c10d over one back end: torch_c10d_runner.py BACK-END FILE REGEX, for test_torch_c10d_cases.py.
-Each case runs in a process of its own, forked from this one, which has imported everything; ranks fork from that."""
+"""PyTorch's own tests of c10d over one back end: torch_c10d_runner.py BACK-END FILE REGEX, for
+test_torch_c10d_cases.py. FILE gets what came of each case, as JSON: name -> [outcome, the end of what it said]. Each case runs in a process of its own, forked from this one, which has imported everything; ranks fork from that."""
+import collections
 import datetime
 import importlib.util
 import json
@@ -171,8 +172,7 @@ def main():
                     outcomes[name] = outcome
                     print(f"{time.monotonic() - running.pop(name).began:6.1f} s  {name} {outcome[0]}", flush=True)
         pathlib.Path(OUT).write_text(json.dumps(outcomes, indent=1))
-    counts = {kind: sum(outcome == kind for outcome, _ in outcomes.values()) for kind in ("passes", "fails", "is skipped")}
-    print(BACK_END, counts)
+    print(BACK_END, collections.Counter(outcome for outcome, _ in outcomes.values()))
 
 
 if __name__ == "__main__":

@@ -129,7 +129,7 @@ WorkPtr ProcessGroupTutti::allreduce_coalesced(Tensors &tensors, const c10d::All
             if (!flat[i].is_same(tensors[i]))
                 tensors[i].copy_(flat[i]);
     };
-    return start({OpType::ALLREDUCE_COALESCED, "tutti:all_reduce_coalesced", flat, {tensors}, finish, opts.timeout},
+    return start({OpType::ALLREDUCE_COALESCED, "tutti:all_reduce", flat, {tensors}, finish, opts.timeout},
                  tensors, a, tt_all_reduce_coalesced_with);
 }
 

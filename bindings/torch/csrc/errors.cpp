@@ -23,7 +23,8 @@ void refuse(const std::string &text) { throw ArgumentError(text); }
 
 static std::string text_of(tt_status status) {
     const char *text = tt_last_status() == status ? tt_last_error() : tt_status_text(status);
-    const char *hint = status == TT_ERR_TIMEOUT ? "; a longer timeout is given by timeout= of init_process_group()" : "";
+    const char *hint =
+        status == TT_ERR_TIMEOUT ? "; a longer timeout is given by timeout= of init_process_group()" : "";
     return std::string(tt_status_name(status)) + ": " + text + hint;
 }
 

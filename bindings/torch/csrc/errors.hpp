@@ -20,8 +20,8 @@ class CommError : public std::runtime_error {
 };
 #endif
 
-// What is wrong with an argument before anything was sent: in Python tutti_torch.ArgumentError, which is a ValueError and,
-// as PyTorch's own back ends raise it, a RuntimeError.
+// What is wrong with an argument before anything was sent: in Python tutti_torch.ArgumentError, which is a ValueError
+// and, as PyTorch's own back ends raise it, a RuntimeError.
 [[noreturn]] void refuse(const std::string &text);
 
 // Python's class for it, made when the module is loaded; borrowed.

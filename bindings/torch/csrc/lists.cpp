@@ -221,7 +221,7 @@ WorkPtr ProcessGroupTutti::allgather_coalesced(std::vector<Tensors> &outputs, Te
         for (Tensors &list : outputs)
             next = unpack_bytes(list, next);
     };
-    return gather_bytes({OpType::ALLGATHER_COALESCED, "tutti:all_gather_coalesced", {}, outputs, finish, opts.timeout},
+    return gather_bytes({OpType::ALLGATHER_COALESCED, "tutti:all_gather", {}, outputs, finish, opts.timeout},
                         inputs, to);
 }
 

@@ -38,8 +38,8 @@ struct Used {
 // PyTorch's own back ends raise RuntimeError for such arguments, and scripts may catch that.
 void define_argument_error(py::module_ &m) {
     py::tuple bases = py::make_tuple(py::handle(PyExc_ValueError), py::handle(PyExc_RuntimeError));
-    PyObject *made = PyErr_NewExceptionWithDoc("tutti_torch.ArgumentError", "What a collective was called with is wrong.",
-                                               bases.ptr(), nullptr);
+    PyObject *made = PyErr_NewExceptionWithDoc(
+        "tutti_torch.ArgumentError", "What a collective was called with is wrong.", bases.ptr(), nullptr);
     if (!made)
         throw py::error_already_set();
     m.attr("ArgumentError") = py::handle(made);

@@ -1,5 +1,5 @@
-// monitored_barrier: its error has Tutti's text and, after it, the words of PyTorch's own monitoredBarrier, which scripts
-// look for.
+// monitored_barrier: its error has Tutti's text and, after it, the words of PyTorch's own monitoredBarrier, which
+// scripts look for.
 #include "errors.hpp"
 #include "process_group.hpp"
 
