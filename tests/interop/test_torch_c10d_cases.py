@@ -12,9 +12,14 @@ import subprocess
 import sys
 import tempfile
 
+if not os.environ.get("TT_TORCH_C10D_TESTS"):
+    print("skipped: TT_TORCH_C10D_TESTS names no copy of PyTorch's test/distributed")
+    sys.exit(77)
+
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import torch_package  # noqa: E402  (after the path to it is set)
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FOLDER = os.environ.get("TT_TORCH_C10D_TESTS", "")
 PAGE = ROOT / "docs" / "pytorch-tests.md"
 ONLY = os.environ.get("TT_TORCH_C10D_ONLY", ".")
 SHARE = 0.95  # of gloo's passes
@@ -23,9 +28,7 @@ SHARE = 0.95  # of gloo's passes
 def run(back_end, folder):
     """Case -> [outcome, the end of what it said]."""
     out = pathlib.Path(folder) / f"{back_end}.json"
-    import torch
-    package = pathlib.Path(os.environ["TT_BUILD"]) / "bindings" / f"torch-{torch.__version__}"
-    path = os.pathsep.join([str(package), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(torch_package.PACKAGE), os.environ.get("PYTHONPATH", "")])
     runner = [sys.executable, str(ROOT / "tests/interop/torch_c10d_runner.py"), back_end, str(out), ONLY]
     subprocess.run(runner, check=True, env=dict(os.environ, PYTHONPATH=path, OMP_NUM_THREADS="1"))
     return json.loads(out.read_text())
@@ -55,15 +58,15 @@ def compare(gloo, tutti, known):
 
 
 def main():
-    import torch
+    lacking = torch_package.build()
+    if lacking:
+        print("skipped:", lacking)
+        return 77
     with tempfile.TemporaryDirectory() as folder:
         gloo, tutti = (run(back_end, folder) for back_end in ("gloo", "tutti"))
-    known = {case for case in listed(torch.__version__) if re.search(ONLY, case)}
+    known = {case for case in listed(torch_package.torch.__version__) if re.search(ONLY, case)}
     return 0 if compare(gloo, tutti, known) else 1
 
 
 if __name__ == "__main__":
-    if not FOLDER:
-        print("skipped: TT_TORCH_C10D_TESTS names no copy of PyTorch's test/distributed")
-        sys.exit(77)
     sys.exit(main())
