@@ -17,6 +17,11 @@
 #include <time.h>
 #include <tutti/tutti.h>
 
+#include "usage.h"
+
+static const char usage[] = "usage: data_parallel [N]\n"
+                            "N replicas of a model, each a thread, beside one: 1 to 1024 (2).\n";
+
 enum { STEPS = 20, BATCH = 64 };
 
 static double seconds(void) {
@@ -47,7 +52,7 @@ static double train(int replicas) {
     tt_manual_seed(0);
     tt_module *model = tt_data_parallel(convnet(), .replicas = replicas);
     tt_optimizer *sgd = tt_sgd(tt_module_parameters(model), 0.01);
-    double value = NAN, start = seconds(), sum;
+    double value = NAN, start = seconds(), sum = NAN;
     for (int step = 0; sgd && step < STEPS; step++) {
         TT_AUTO_SCOPE;
         tt_tensor *x = tt_randn(TT_SHAPE(BATCH, 1, 28, 28), NULL), *y = tt_randint(0, 10, TT_SHAPE(BATCH), NULL);
@@ -58,18 +63,21 @@ static double train(int replicas) {
             break;
         }
     }
-    sum = parameter_sum(model);
-    if (!isnan(value))
+    if (!isnan(value)) {
+        sum = parameter_sum(model);
         printf("%d replica(s): last loss %.5f, parameters %.4f, %.1f ms a step; the first is \"%s\"\n", replicas, value,
                sum, (seconds() - start) * 1e3 / STEPS, tt_module_state_dict(model)->names[0]);
+    }
     tt_optimizer_free(sgd);
     tt_module_free(model);
-    return isnan(value) ? NAN : sum;
+    return sum;
 }
 
 int main(int argc, char **argv) {
-    const int replicas = argc > 1 ? atoi(argv[1]) : 2;
-    const double one = train(1), several = train(replicas);
+    int replicas = 2;
+    if (argc > 1 && (argc > 2 || !read_count(argv[1], 1024, &replicas)))
+        return tell_usage(usage, argv[argc - 1]);
+    const double one = train(1), several = isnan(one) ? NAN : train(replicas);
     if (!isnan(one) && fabs(one - several) < 1e-4 * one)
         return EXIT_SUCCESS;
     tt_report();

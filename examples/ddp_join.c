@@ -16,6 +16,11 @@
 #include <string.h>
 #include <tutti/tutti.h>
 
+#include "usage.h"
+
+static const char usage[] = "usage: tutti run --nproc-per-node=N ddp_join [--examples]\n"
+                            "Ranks with different numbers of batches; --examples: the average of all examples.\n";
+
 enum { FULL = 8, LAST = 3 };
 
 static tt_status update(void *user) {
@@ -50,10 +55,8 @@ int main(int argc, char **argv) {
     tt_optimizer *sgd = NULL;
     tt_join *join = NULL;
 
-    if (argc > 1 && !weighted) {
-        fprintf(stderr, "usage: ddp_join [--examples]\n");
-        return 2;
-    }
+    if (argc > 1 && !weighted)
+        return tell_usage(usage, argv[argc - 1]);
     if (tt_init_process_group(&world))
         goto out;
     int rank = tt_get_rank(world);

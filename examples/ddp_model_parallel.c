@@ -31,6 +31,11 @@
 #include <stdlib.h>
 #include <tutti/tutti.h>
 
+#include "usage.h"
+
+static const char usage[] = "usage: tutti run --nproc-per-node=N ddp_model_parallel\n"
+                            "Copies of a model that is divided over two ranks, N an even number.\n";
+
 enum { STEPS = 5 };
 
 static tt_status train_step(tt_module *layer, tt_optimizer *sgd, tt_group *mp, int copy) {
@@ -64,13 +69,15 @@ static tt_status print_sums(tt_module *layer, const char *name, int copy) {
     return TT_OK;
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     int rc = EXIT_FAILURE;
     tt_group *world = NULL;
     tt_mesh *mesh = NULL;
     tt_module *layer = NULL, *ddp = NULL;
     tt_optimizer *sgd = NULL;
 
+    if (argc > 1)
+        return tell_usage(usage, argv[1]);
     if (tt_init_process_group(&world) || tt_init_device_mesh(&mesh, world, {"dp", -1}, {"mp", 2}))
         goto out;
     tt_group *mp = tt_mesh_get_group(mesh, "mp");

@@ -15,6 +15,11 @@
 #include <stdlib.h>
 #include <tutti/tutti.h>
 
+#include "usage.h"
+
+static const char usage[] = "usage: tutti run --nproc-per-node=N ddp_no_sync\n"
+                            "Four batches a step, of which the last averages.\n";
+
 enum { STEPS = 3, BATCHES = 4 };
 
 static double first_gradient(tt_module *model) {
@@ -41,12 +46,14 @@ static tt_status train_step(tt_module *model, tt_optimizer *sgd, int rank, int s
     return tt_optimizer_step(sgd);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     int rc = EXIT_FAILURE;
     tt_group *world = NULL;
     tt_module *model = NULL, *ddp = NULL;
     tt_optimizer *sgd = NULL;
 
+    if (argc > 1)
+        return tell_usage(usage, argv[1]);
     if (tt_init_process_group(&world))
         goto out;
     int rank = tt_get_rank(world);

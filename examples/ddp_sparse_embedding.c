@@ -11,6 +11,11 @@
 #include <stdlib.h>
 #include <tutti/tutti.h>
 
+#include "usage.h"
+
+static const char usage[] = "usage: tutti run --nproc-per-node=N ddp_sparse_embedding\n"
+                            "A large table of which only the rows that are read travel.\n";
+
 enum { STEPS = 3, ROWS = 200000, WIDTH = 64, READ = 16 };
 
 static tt_status train_step(tt_module *ddp, const tt_tensor *table, int rank, int step) {
@@ -29,12 +34,14 @@ static tt_status update(tt_optimizer *o) {
     return status;
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     int rc = EXIT_FAILURE;
     tt_group *world = NULL;
     tt_module *table = NULL, *head = NULL, *model = NULL, *ddp = NULL;
     tt_optimizer *rows = NULL, *rest = NULL;
 
+    if (argc > 1)
+        return tell_usage(usage, argv[1]);
     if (tt_init_process_group(&world))
         goto out;
     int rank = tt_get_rank(world);

@@ -13,6 +13,11 @@
 #include <stdlib.h>
 #include <tutti/tutti.h>
 
+#include "usage.h"
+
+static const char usage[] = "usage: tutti run --nproc-per-node=N ddp_step_in_backward\n"
+                            "An optimizer that steps inside the backward pass.\n";
+
 enum { STEPS = 3 };
 
 static tt_tensor *net_forward(tt_module *self, tt_tensor *x) {
@@ -45,12 +50,14 @@ static tt_status train_step(tt_module *ddp, tt_module *model, int rank, int step
     return TT_OK;
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     int rc = EXIT_FAILURE;
     tt_group *world = NULL;
     tt_module *model = NULL, *ddp = NULL;
     tt_optimizer *adamw = NULL;
 
+    if (argc > 1)
+        return tell_usage(usage, argv[1]);
     if (tt_init_process_group(&world))
         goto out;
     int rank = tt_get_rank(world);

@@ -12,6 +12,11 @@
 #include <stdlib.h>
 #include <tutti/tutti.h>
 
+#include "usage.h"
+
+static const char usage[] = "usage: tutti run --nproc-per-node=N ddp_sync_batch_norm\n"
+                            "A batch norm over the batches of all ranks.\n";
+
 enum { STEPS = 5, FEATURES = 8, HIDDEN = 16 };
 
 static tt_status train_step(tt_module *model, tt_optimizer *sgd, int rank, int step) {
@@ -35,12 +40,14 @@ static void print_statistics(int rank, tt_module *model) {
            (double)mean[0], (double)var[0]);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     int rc = EXIT_FAILURE;
     tt_group *world = NULL;
     tt_module *model = NULL, *ddp = NULL;
     tt_optimizer *sgd = NULL;
 
+    if (argc > 1)
+        return tell_usage(usage, argv[1]);
     if (tt_init_process_group(&world))
         goto out;
     const int rank = tt_get_rank(world);

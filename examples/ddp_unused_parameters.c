@@ -19,6 +19,11 @@
 #include <stdlib.h>
 #include <tutti/tutti.h>
 
+#include "usage.h"
+
+static const char usage[] = "usage: tutti run --nproc-per-node=N ddp_unused_parameters\n"
+                            "Each rank trains another part of the model.\n";
+
 enum { TASKS = 2, HEADS = 3 };
 static const char *const head_names[HEADS] = {"head0", "head1", "spare"};
 
@@ -63,12 +68,14 @@ static tt_status train_step(tt_module *model, tt_optimizer *sgd, int rank) {
     return tt_optimizer_step(sgd);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     int rc = EXIT_FAILURE, task = 0;
     tt_group *world = NULL;
     tt_module *model = NULL, *ddp = NULL;
     tt_optimizer *sgd = NULL;
 
+    if (argc > 1)
+        return tell_usage(usage, argv[1]);
     if (tt_init_process_group(&world))
         goto out;
     int rank = tt_get_rank(world);

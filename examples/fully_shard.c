@@ -21,6 +21,11 @@
 #include <stdlib.h>
 #include <tutti/tutti.h>
 
+#include "usage.h"
+
+static const char usage[] = "usage: tutti run --nproc-per-node=N fully_shard\n"
+                            "A model whose parameters are spread over the ranks.\n";
+
 enum { STEPS = 50, WIDTH = 64, BATCH = 32 };
 static const char path[] = "fully_shard.safetensors";
 
@@ -86,13 +91,15 @@ static tt_status save(tt_module *sharded, tt_module *model, tt_optimizer *adam, 
     return status ? status : tt_fully_shard_scatter(sharded); /* and training could go on */
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     int rc = EXIT_FAILURE;
     double lr = 1e-2;
     tt_group *world = NULL;
     tt_module *model = NULL, *sharded = NULL;
     tt_optimizer *adam = NULL;
 
+    if (argc > 1)
+        return tell_usage(usage, argv[1]);
     if (tt_init_process_group(&world))
         goto out;
     int rank = tt_get_rank(world);

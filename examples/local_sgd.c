@@ -12,13 +12,18 @@
  *     ddp_model.register_comm_hook(state, post_localSGD_hook)
  *     optimizer = PostLocalSGDOptimizer(SGD(...), PeriodicModelAverager(period=4, warmup_steps=8))
  *
- * and --kind diloco, which PyTorch has not: an outer step after each 8 of the ranks' own.
+ * and --kind diloco, the default, which PyTorch has not: an outer step after each 8 of the ranks' own.
  *
  *   tutti run --nproc-per-node=4 build/examples/local_sgd [--kind KIND] */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <tutti/tutti.h>
+
+#include "usage.h"
+
+static const char usage[] = "usage: tutti run --nproc-per-node=N local_sgd [--kind KIND]\n"
+                            "KIND, of averaging: periodic, hierarchical, post_local or diloco (diloco).\n";
 
 enum { STEPS = 25, WARMUP = 8, PERIOD = 4, OUTER_PERIOD = 8 };
 
@@ -90,10 +95,8 @@ static tt_status train(job *j, const char *kind) {
 int main(int argc, char **argv) {
     job j = {0};
     bool named = argc == 3 && !strcmp(argv[1], "--kind");
-    if (argc > 1 && !named) {
-        fprintf(stderr, "usage: local_sgd [--kind periodic|hierarchical|post_local|diloco]\n");
-        return 2;
-    }
+    if (argc > 1 && !named)
+        return tell_usage(usage, argv[argc - 1]);
     tt_status status = train(&j, named ? argv[2] : "diloco");
     if (status)
         tt_report();

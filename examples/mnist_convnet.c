@@ -24,7 +24,7 @@ static const char usage[] =
     "  --holdout N        the last N examples are the test set (0)\n"
     "                     without data: built-in digits, drawn on the spot\n"
     "  --epochs N         train until N epochs since the start of training (14)\n"
-    "  --batch-size N     examples per rank and step (64)\n"
+    "  --batch-size N     examples per rank and step; with --virtual-ranks per virtual rank (64)\n"
     "  --virtual-ranks N  train with the bits of N ranks, on fewer, too; 0 = off (0)\n"
     "  --lr X             learning rate of Adadelta (1)\n"
     "  --gamma X          what the rate is multiplied with after each epoch (0.7)\n"

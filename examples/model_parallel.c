@@ -30,6 +30,11 @@
 #include <stdlib.h>
 #include <tutti/tutti.h>
 
+#include "usage.h"
+
+static const char usage[] = "usage: [tutti run --nproc-per-node=2] model_parallel\n"
+                            "Two layers on two devices, or on two ranks.\n";
+
 enum { STEPS = 5 };
 
 /* ---- one process ---- */
@@ -120,13 +125,15 @@ static tt_status print_sums(tt_module *model, const char *prefix) {
     return TT_OK;
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     int rc = EXIT_FAILURE;
     tt_group *world = NULL;
     tt_module *model = NULL;
     tt_optimizer *sgd = NULL;
     devices d = {tt_device_get("cpu"), tt_device_get("reference")};
 
+    if (argc > 1)
+        return tell_usage(usage, argv[1]);
     if (tt_init_process_group(&world, .or_alone = true))
         goto out;
     int ranks = tt_get_world_size(world), rank = tt_get_rank(world);

@@ -21,6 +21,11 @@
 #include <stdlib.h>
 #include <tutti/tutti.h>
 
+#include "usage.h"
+
+static const char usage[] = "usage: tutti run --nproc-per-node=N pipeline\n"
+                            "A model cut into a stage a rank; writes pipeline_trace.json.\n";
+
 enum { STEPS = 40, BATCH = 64, MICRO_BATCHES = 8, FEATURES = 32, CLASSES = 8 };
 
 static tt_module *make_model(void) {
@@ -40,7 +45,7 @@ static tt_status train(tt_pipeline *pipe, tt_optimizer *sgd, tt_tensor *x, tt_te
     return TT_OK;
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     int rc = EXIT_FAILURE;
     double first = 0, last = 0;
     tt_group *world = NULL;
@@ -50,6 +55,8 @@ int main(void) {
     tt_tensor *x = NULL, *y = NULL;
     tt_pipeline_times times;
 
+    if (argc > 1)
+        return tell_usage(usage, argv[1]);
     if (tt_init_process_group(&world))
         goto out;
     int rank = tt_get_rank(world), ranks = tt_get_world_size(world);

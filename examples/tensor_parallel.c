@@ -25,6 +25,11 @@
 #include <time.h>
 #include <tutti/tutti.h>
 
+#include "usage.h"
+
+static const char usage[] = "usage: tutti run --nproc-per-node=N tensor_parallel [WIDTH [BATCH [STEPS]]]\n"
+                            "A layer that is divided over N ranks: its width (32), examples (20), steps (10).\n";
+
 typedef struct settings {
     int64_t width, batch;
     int steps;
@@ -81,17 +86,17 @@ static tt_status train(tt_module *model, tt_optimizer *sgd, const settings *s, b
 
 int main(int argc, char **argv) {
     int rc = EXIT_FAILURE;
-    const settings s = {argc > 1 ? atoi(argv[1]) : 32, argc > 2 ? atoi(argv[2]) : 20, argc > 3 ? atoi(argv[3]) : 10};
+    int numbers[] = {32, 20, 10};
     tt_group *world = NULL;
     tt_module *model = NULL;
     tt_optimizer *sgd = NULL;
 
+    for (int i = 1; i < argc; i++)
+        if (i > 3 || !read_count(argv[i], 1000000, &numbers[i - 1]))
+            return tell_usage(usage, argv[i]);
+    const settings s = {.width = numbers[0], .batch = numbers[1], .steps = numbers[2]};
     if (tt_init_process_group(&world, .or_alone = true))
         goto out;
-    if (s.width < 1 || s.batch < 1 || s.steps < 1) {
-        tt_ignore(tt_fail(TT_ERR_INVALID, "expected numbers of at least 1: [WIDTH [BATCH [STEPS]]]"));
-        goto out;
-    }
     tt_manual_seed(1); /* the same model and inputs on all ranks */
     model = toy_model(&s, world);
     sgd = tt_sgd(tt_module_parameters(model), 0.5);

@@ -18,6 +18,11 @@
 #include <stdlib.h>
 #include <tutti/tutti.h>
 
+#include "usage.h"
+
+static const char usage[] = "usage: tutti run --nproc-per-node=N zero\n"
+                            "Adam whose state is spread over the ranks.\n";
+
 enum { STEPS = 50, WIDTH = 64, BATCH = 32 };
 static const char path[] = "zero.safetensors";
 
@@ -75,13 +80,15 @@ static tt_status save_and_load(tt_module *model, tt_optimizer *adam, int rank) {
     return status;
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     int rc = EXIT_FAILURE;
     double lr = 1e-2;
     tt_group *world = NULL;
     tt_module *model = NULL, *ddp = NULL;
     tt_optimizer *adam = NULL;
 
+    if (argc > 1)
+        return tell_usage(usage, argv[1]);
     if (tt_init_process_group(&world))
         goto out;
     int rank = tt_get_rank(world);

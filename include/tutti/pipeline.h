@@ -67,22 +67,26 @@ typedef struct tt_pipeline_new_args {
     uint64_t seed;           /* not 0: draws depend on it, the step, the micro-batch and the part, not on the ranks */
     tt_group *data_group;    /* the ranks that run the same stages on other data: gradients are averaged over them */
     size_t bucket_cap_bytes; /* see tt_ddp() */
+    bool own_weights;        /* each rank has loaded its own stages' parameters alone: don't compare them */
     char tt_end;             /* not an option: see base.h */
 } tt_pipeline_new_args;
 
 /* Make a pipeline. Collective over `group`, and over `data_group` where there is one: each rank then takes the
- * parameters of that group's rank 0, as tt_ddp() does. Otherwise parameters are taken as they are: begin all ranks with
- * one seed, or load one file.
+ * parameters of that group's rank 0, as tt_ddp() does. Within a pipeline all ranks must have the same parameters, those
+ * of stages that are other ranks' included: begin all with one seed, or load one file; after a pipeline that has
+ * trained the model, call tt_pipeline_gather() first. Hashes are compared, at no further message. `.own_weights` takes
+ * from each rank the parameters of its stages, whatever the others have. With a `data_group` only its rank 0s' are
+ * compared.
  *   tt_pipeline_new(&pipe, world, model, 16, .schedule = TT_PIPELINE_ZERO_BUBBLE, .sample = x)
  *   tt_pipeline_new(&pipe, world, model, 8, .split = (const int64_t[]){3, 2}, .split_count = 2)
  * PyTorch: PipelineStage, Schedule1F1B, ... of torch.distributed.pipelining.
  * Errors: TT_ERR_INVALID a split that doesn't fit the model, more stages than parts, micro-batches that the schedule
  * can't have, a parameter that several stages use (tied weights: keep their parts in one stage, or untie them);
- * TT_ERR_MISMATCH, by name, on all ranks: options, models or the presence of a `data_group` differ within a pipeline,
- * or between pipelines beside each other; TT_ERR_TIMEOUT a whole pipeline has no `data_group` and its counterparts have
- * one: these wait until the group's timeout, and name who did not come; TT_ERR_PEER another rank failed, with its
- * error; those of a collective and of tt_ddp(). After TT_ERR_MEMORY on a rank, or a difference in `data_group`, a group
- * may have been aborted (TT_ERR_ABORTED). */
+ * TT_ERR_MISMATCH, by name, on all ranks: options, models, parameters' values or the presence of a `data_group` differ
+ * within a pipeline, or all of these but values between pipelines beside each other; TT_ERR_TIMEOUT a whole pipeline
+ * has no `data_group` and its counterparts have one: these wait until the group's timeout, and name who did not come;
+ * TT_ERR_PEER another rank failed, with its error; those of a collective and of tt_ddp(). After TT_ERR_MEMORY on a
+ * rank, or a difference in `data_group`, a group may have been aborted (TT_ERR_ABORTED). */
 TT_API TT_NODISCARD tt_status tt_pipeline_new_with(const tt_pipeline_new_args *args, size_t size);
 
 /* End it; the model and what it has learned stay. Collective as tt_reducer_free() is. NULL is allowed. */

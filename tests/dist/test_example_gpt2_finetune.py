@@ -53,6 +53,14 @@ def goes_on():
         fail("a resumed run has other bits")
 
 
+def virtual_ranks_accumulate():
+    flags = [*FLAGS, "--model", "dropping", "--steps", "3", "--virtual-ranks", "2", "--accumulate", "2"]
+    for ranks in (1, 2):
+        run("gpt2_finetune", ranks, *flags, "--out", f"virtual-{ranks}")
+    if read("virtual-1/model.safetensors") != read("virtual-2/model.safetensors"):
+        fail("two virtual ranks have other bits on one rank than on two")
+
+
 def a_signal_is_no_end():
     """It saves the checkpoint, and neither a model nor a text."""
     out = stop("gpt2_finetune", *FLAGS, "--model", "tiny", "--steps", "1000000", "--eval-every", "2", "--out",
@@ -123,6 +131,7 @@ def main():
         saves(learns())
         learns_in_bf16()
         goes_on()
+        virtual_ranks_accumulate()
         a_signal_is_no_end()
         replaces_files()
         tells_mistakes("gpt2_finetune", [*FLAGS, "--model", "tiny"], [

@@ -359,6 +359,7 @@ static void first_stage_frozen(tt_group *group, int rank, void *user) {
     tt_pipeline_times times;
     const char *path = user;
     char text[256] = "";
+    tt_manual_seed(1);
     tt_module *model = make_mlp();
     CHECK_OK(tt_module_requires_grad_(tt_module_child_at(model, 0), false));
     CHECK_OK(tt_pipeline_new(&pipe, group, model, 4, .schedule = TT_PIPELINE_ZERO_BUBBLE,
@@ -454,6 +455,7 @@ static void train_under_no_grad(tt_group *group, int rank, void *user) {
     (void)rank, (void)user;
     TT_AUTO_SCOPE;
     tt_pipeline *pipe = NULL;
+    tt_manual_seed(1);
     tt_module *model = make_mlp();
     CHECK_OK(tt_pipeline_new(&pipe, group, model, 4));
     tt_tensor *x = vectors(8), *target = classes(8);

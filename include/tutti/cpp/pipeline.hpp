@@ -18,6 +18,7 @@ struct pipeline_options {
     std::uint64_t seed = 0;
     const group *data_group = nullptr;
     std::size_t bucket_cap_bytes = 0;
+    bool own_weights = false; /* each rank has loaded its own stages' parameters alone */
 };
 
 inline const char *schedule_name(tt_pipeline_schedule schedule) { return tt_pipeline_schedule_name(schedule); }
@@ -35,6 +36,7 @@ class pipeline {
         a.sample = o.sample ? o.sample->get() : nullptr;
         a.loss = o.loss, a.user = o.user, a.loss_is_sum = o.loss_is_sum, a.recompute = o.recompute, a.seed = o.seed;
         a.data_group = o.data_group ? o.data_group->get() : nullptr, a.bucket_cap_bytes = o.bucket_cap_bytes;
+        a.own_weights = o.own_weights;
         check(detail::call(tt_pipeline_new_with, a));
         owned_.reset(made);
     }

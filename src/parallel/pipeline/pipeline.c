@@ -5,6 +5,7 @@
 #include "base/saved_error.h"
 #include "nn/chain.h"
 #include "parallel/pipeline/pipeline_own.h"
+#include "parallel/value_hash.h"
 #include "reducer/text_agreement.h"
 #include "tensor/tensor.h"
 
@@ -44,7 +45,7 @@ static char *split_text(const tt_pipeline_new_args *a, int64_t chunks) {
     return text;
 }
 
-enum { OPTION_TEXTS = 10 };
+enum { OPTION_TEXTS = 11 };
 
 /* The options as texts; each is NULL where there was no memory. */
 static void describe_pipe_options(const tt_pipeline_new_args *a, int64_t chunks, char **texts) {
@@ -59,6 +60,7 @@ static void describe_pipe_options(const tt_pipeline_new_args *a, int64_t chunks,
     made |= asprintf(&texts[n++], "a model of %" PRId64 " parts", tt_pipeline_part_count(a->model)) < 0;
     made |= asprintf(&texts[n++], a->data_group ? "a data group" : "no data group") < 0;
     made |= asprintf(&texts[n++], "buckets of %zu bytes", a->bucket_cap_bytes) < 0;
+    made |= asprintf(&texts[n++], a->own_weights ? ".own_weights" : "no .own_weights") < 0;
     if (made)
         for (int i = 0; i < n; i++)
             texts[i] = NULL;
@@ -74,40 +76,81 @@ static tt_status describe_model_tensors(const char *what, const tt_named_tensors
     return TT_OK;
 }
 
-static tt_status describe_pipe(const tt_pipeline_new_args *a, int64_t chunks, char ***texts, size_t *count) {
+/* How the texts begin whose difference calls for a hint. */
+static const char values_of[] = "the values";
+
+/* All that ranks compare. Pipelines beside each other may have other values. */
+typedef struct pipe_texts {
+    char **all;
+    size_t count, without_values;
+} pipe_texts;
+
+/* Whether this rank's values are those that it trains, and must be the pipeline's: not where they come from the data
+ * group's rank 0. */
+static bool values_count(const tt_pipeline_new_args *a) {
+    return !a->own_weights && (!a->data_group || tt_get_rank(a->data_group) == 0);
+}
+
+static tt_status describe_values(const tt_named_tensors *parameters, char **texts) {
+    for (int64_t i = 0; i < parameters->count; i++) {
+        uint64_t hash = TT__VALUE_HASH;
+        TT__TRY(tt__hash_values(&hash, parameters->tensors[i]));
+        if (asprintf(&texts[i], "%s %016" PRIx64 " of parameter %" PRId64 " \"%s\"", values_of, hash, i,
+                     parameters->names[i]) < 0) {
+            texts[i] = NULL;
+            return no_memory_for_pipe();
+        }
+    }
+    return TT_OK;
+}
+
+static tt_status describe_pipe(const tt_pipeline_new_args *a, int64_t chunks, pipe_texts *texts) {
     if (!a->out || !a->model)
         return a->out ? tt__fail_argument("%s: the model is NULL", maker)
                       : tt__fail(TT_ERR_INVALID, "%s: `out` is NULL", maker);
     const tt_named_tensors *parameters = tt_module_parameters(a->model), *buffers = tt_module_buffers(a->model);
     if (!parameters || !buffers)
         return tt_last_status();
-    size_t all = OPTION_TEXTS + (size_t)parameters->count + (size_t)buffers->count;
-    if (!(*texts = calloc(all, sizeof **texts)))
+    texts->without_values = OPTION_TEXTS + (size_t)parameters->count + (size_t)buffers->count;
+    texts->count = texts->without_values + (values_count(a) ? (size_t)parameters->count : 0);
+    if (!(texts->all = calloc(texts->count, sizeof *texts->all))) {
+        texts->count = 0;
         return no_memory_for_pipe();
-    *count = all;
-    describe_pipe_options(a, chunks, *texts);
-    TT__TRY(describe_model_tensors("parameter", parameters, *texts + OPTION_TEXTS));
-    TT__TRY(describe_model_tensors("buffer", buffers, *texts + OPTION_TEXTS + parameters->count));
+    }
+    describe_pipe_options(a, chunks, texts->all);
     for (size_t i = 0; i < OPTION_TEXTS; i++)
-        if (!(*texts)[i])
+        if (!texts->all[i])
             return no_memory_for_pipe();
-    return TT_OK;
+    TT__TRY(describe_model_tensors("parameter", parameters, texts->all + OPTION_TEXTS));
+    TT__TRY(describe_model_tensors("buffer", buffers, texts->all + OPTION_TEXTS + parameters->count));
+    return values_count(a) ? describe_values(parameters, texts->all + texts->without_values) : TT_OK;
+}
+
+/* Compare all texts with the pipeline's other ranks. */
+static tt_status compare_pipe(tt_group *group, const pipe_texts *texts) {
+    char begin[64];
+    tt_status status = tt__agree_on(group, maker, (const char *const *)texts->all, texts->count);
+    snprintf(begin, sizeof begin, " has %s ", values_of);
+    if (status != TT_ERR_MISMATCH || !strstr(tt_last_error(), begin))
+        return status;
+    return tt__fail_prefix("expected the same parameters on all ranks: seed their generators alike "
+                           "(tt_manual_seed()), load one file, or call tt_pipeline_gather() after an earlier pipeline; "
+                           ".own_weights takes from each rank those of its stages");
 }
 
 /* Compare options within the pipeline. `ready`: whether this rank has got so far. */
 static tt_status agree_on_pipe(const tt_pipeline_new_args *a, int64_t chunks, tt_status ready) {
-    char **texts = NULL;
-    size_t count = 0;
+    pipe_texts texts = {0};
     const tt__joint_call call = tt__joint_call_begin(a->group, maker);
-    tt_status status = ready ? ready : describe_pipe(a, chunks, &texts, &count);
+    tt_status status = ready ? ready : describe_pipe(a, chunks, &texts);
     if (!status)
-        status = tt__agree_on(a->group, maker, (const char *const *)texts, count);
+        status = compare_pipe(a->group, &texts);
     status = tt__joint_call_end(&call, status);
     if (a->data_group)
-        status = tt__pipeline_agree_with_replicas(a, (const char *const *)texts, count, status);
-    for (size_t i = 0; i < count; i++)
-        free(texts[i]);
-    free(texts);
+        status = tt__pipeline_agree_with_replicas(a, (const char *const *)texts.all, texts.without_values, status);
+    for (size_t i = 0; i < texts.count; i++)
+        free(texts.all[i]);
+    free(texts.all);
     return status;
 }
 

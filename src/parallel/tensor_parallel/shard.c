@@ -8,6 +8,7 @@
 #include "nn/initial.h"
 #include "nn/module.h"
 #include "parallel/tensor_parallel/tensor_parallel.h"
+#include "parallel/value_hash.h"
 #include "reducer/text_agreement.h"
 #include "tensor/ops.h"
 
@@ -25,25 +26,15 @@ tt_tensor *tt__shard_of(tt_tensor *x, int dim, int r, int n) {
 
 /* ---- the same on all ranks? ---- */
 
-static uint64_t hash_tensor(uint64_t hash, const tt_tensor *x) {
-    const char *bytes = x->data; /* of f32 or f64 */
-    uint32_t word;
-    for (size_t i = 0; i < (size_t)x->numel * tt_dtype_size(x->dtype); i += sizeof word) {
-        memcpy(&word, bytes + i, sizeof word);
-        hash = (hash ^ word) * UINT64_C(1099511628211);
-    }
-    return hash;
-}
-
 /* Check that all ranks drew the same model. */
 static tt_status agree_on_values(const tt__sharded_layer *layer, tt_module *plain) {
     const tt_named_tensors *list = tt_module_parameters(plain);
-    uint64_t hash = UINT64_C(14695981039346656037);
+    uint64_t hash = TT__VALUE_HASH;
     char text[80];
     if (!list)
         return tt_last_status();
     for (int64_t i = 0; i < list->count; i++)
-        hash = hash_tensor(hash, list->tensors[i]);
+        TT__TRY(tt__hash_values(&hash, list->tensors[i]));
     snprintf(text, sizeof text, "initial values with the hash %016" PRIx64, hash);
     tt_status status = tt__agree_on(layer->sharding.group, layer->who, (const char *const[]){text}, 1);
     return status == TT_ERR_MISMATCH
