@@ -48,12 +48,12 @@ class Meeting(unittest.TestCase):
     def by_hand(self, *arguments, **environment):
         """Two processes that nobody but this has started."""
         ranks = [subprocess.Popen([sys.executable, str(MEETING), *map(str, arguments)], stdout=subprocess.PIPE,
-                                  stderr=subprocess.STDOUT, text=True,
+                                  stderr=subprocess.PIPE, text=True,
                                   env=torch_package.environment(RANK=str(r), WORLD_SIZE="2", **environment))
                  for r in range(2)]
-        said = [rank.communicate(timeout=DEADLINE)[0] for rank in ranks]
+        said = [rank.communicate(timeout=DEADLINE) for rank in ranks]
         for r, rank in enumerate(ranks):
-            self.assertEqual((rank.returncode, said[r].strip()), (0, f"met-{r}"), said)
+            self.assertEqual((rank.returncode, said[r][0].strip()), (0, f"met-{r}"), said)
 
     def test_env(self):
         self.by_hand("env", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()))
@@ -77,6 +77,8 @@ class Meeting(unittest.TestCase):
         self.met(torch_package.launch(2, MEETING, "env"))
 
     def test_torchrun(self):
+        if torch_package.VERSION < (2, 0):
+            self.skipTest("Debian's torchrun 1.13 can't start ranks with this Python")
         self.met(command(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", MEETING,
                          "env"))
 

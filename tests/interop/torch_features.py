@@ -220,10 +220,12 @@ def coalescing(group):
 
 def ending():
     """A job's group is destroyed and made anew; abort; options that it has not."""
-    world = dist.get_world_size()
-    for _ in range(2):
+    rank, world = dist.get_rank(), dist.get_world_size()
+    store = dist.distributed_c10d._get_default_store()
+    for i in range(2):
         dist.destroy_process_group()
-        dist.init_process_group("tutti", timeout=datetime.timedelta(seconds=60))
+        dist.init_process_group("tutti", timeout=datetime.timedelta(seconds=60), rank=rank, world_size=world,
+                                store=dist.PrefixStore(f"again{i}", store))
         x = torch.ones(3)
         dist.all_reduce(x)
         expect(float(x[0]) == world, "init after destroy")
@@ -334,9 +336,12 @@ def comm_hooks():
                  powerSGD_hook.powerSGD_hook)}
     for name, hook in hooks.items():
         both(f"hook {name}", lambda backend, prepare=hook: trained(backend, prepare))
-    ours = trained("tutti", lambda d, g: d.register_comm_hook(g, default_hooks.bf16_compress_hook))
-    close = trained("gloo")
-    expect(all(torch.allclose(a, b, rtol=0.05, atol=0.02) for a, b in zip(ours, close)), "hook bf16")
+    if VERSION < (2, 0):
+        print("training lacks the hook bf16: 1.13's needs CUDA")
+    else:  # gloo's sums of bf16 are rounded otherwise
+        ours = trained("tutti", lambda d, g: d.register_comm_hook(g, default_hooks.bf16_compress_hook))
+        close = trained("gloo")
+        expect(all(torch.allclose(a, b, rtol=0.05, atol=0.02) for a, b in zip(ours, close)), "hook bf16")
 
     def local_sgd(backend):
         def prepare(ddp, group):
