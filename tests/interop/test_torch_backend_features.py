@@ -22,8 +22,8 @@ def command(*words, **environment):
 
 
 class Features(unittest.TestCase):
-    def part(self, name, world):
-        done = torch_package.launch(world, PROGRAM, name)
+    def part(self, name, world, **environment):
+        done = torch_package.launch(world, PROGRAM, name, **environment)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         for line in done.stdout.splitlines():
             if " lacks " in line or "checks" in line:
@@ -31,7 +31,9 @@ class Features(unittest.TestCase):
         self.assertRegex(done.stdout, rf"{name}: [1-9]\d* checks|{name} lacks all")
 
     def test_groups(self):
-        self.part("groups", 4)
+        # PyTorch's own recorder, which it attaches to back ends of others, writes its files in a thread when a group
+        # breaks; a process that ends meanwhile is aborted ("exception not rethrown").
+        self.part("groups", 4, TORCH_FR_BUFFER_SIZE="0")
 
     def test_training(self):
         self.part("training", 2)
