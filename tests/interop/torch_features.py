@@ -404,16 +404,16 @@ def zero():
 
 
 def fsdp1():
+    if VERSION < (2, 0):
+        print("training lacks FSDP: 1.13's needs CUDA")
+        return
     from torch.distributed.fsdp import FullyShardedDataParallel
 
     def run(backend):
         net = FullyShardedDataParallel(model(), process_group=group_of(backend), device_id=CPU)
         return steps(net, torch.optim.SGD(net.parameters(), 0.1), batches(4))
 
-    if VERSION < (2, 0):
-        print("training lacks FSDP: 1.13's needs CUDA")
-    else:
-        both("FullyShardedDataParallel", run)
+    both("FullyShardedDataParallel", run)
 
 
 def with_gradient():
