@@ -143,6 +143,11 @@ void Group::note_done(const std::shared_ptr<Pending> &pending) {
     watch_changed_.notify_all();
 }
 
+bool Group::is_served_here(const Pending &pending) {
+    std::lock_guard<std::mutex> guard(watch_lock_);
+    return std::this_thread::get_id() == (pending.is_collective() ? advancing_ : settling_).get_id();
+}
+
 void Group::watch(const std::shared_ptr<Pending> &pending) {
     bool tell;
     {

@@ -52,6 +52,8 @@ class Group : public std::enable_shared_from_this<Group> {
 
     // Have the group's threads see to it that `pending` ends. `handles_done`: see Pending.
     void watch(const std::shared_ptr<Pending> &pending);
+    // Is this the thread that would complete the call's future?
+    bool is_served_here(const Pending &pending);
     void note_done(const std::shared_ptr<Pending> &pending);
 
     // Throw unless the call succeeded, and note what has become of the group.

@@ -131,8 +131,12 @@ FuturePtr Pending::future() {
     }
     if (done)
         complete_future(future_);
-    if (watch && !poll())
-        group_->watch(shared_from_this());
+    if (watch && !poll()) {
+        if (group_->is_served_here(*this))
+            wait(); // a future's callback, which may wait for this one: nobody else would complete it
+        else
+            group_->watch(shared_from_this());
+    }
     return future_;
 }
 

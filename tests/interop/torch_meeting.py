@@ -1,0 +1,88 @@
+"""Ranks that meet in the way that the arguments say, by the back end tutti, and print "met-RANK"."""
+import os
+import sys
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+if sys.argv[1:2] != ["without-import"]:
+    import tutti_torch  # noqa: F401
+
+TIMEOUT = timedelta(seconds=60)
+
+
+def use(rank, world):
+    x = torch.full((5,), float(rank + 1))
+    dist.all_reduce(x)
+    assert x.tolist() == [world * (world + 1) / 2] * 5, x
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def meet(**options):
+    dist.init_process_group("tutti", timeout=TIMEOUT, **options)
+    rank, world = dist.get_rank(), dist.get_world_size()
+    assert dist.get_backend() == "tutti"
+    use(rank, world)
+    print(f"met-{rank}", flush=True)
+
+
+def stores(folder, first_port, second_port):
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    two = not torch.__version__.startswith("1.")
+
+    def tcp(port, **options):
+        return dist.TCPStore("127.0.0.1", int(port), world, rank == 0, timeout=TIMEOUT, **options)
+
+    kept = [tcp(first_port), tcp(second_port, use_libuv=False) if two else None, dist.FileStore(f"{folder}/s", world)]
+    for store in filter(None, kept):
+        for prefix in ("a", "b"):
+            dist.init_process_group("tutti", store=dist.PrefixStore(prefix, store), rank=rank, world_size=world,
+                                    timeout=TIMEOUT)
+            use(rank, world)
+    dist.init_process_group("tutti", store=dist.HashStore(), rank=0, world_size=1)
+    use(0, 1)
+    if rank == 0:  # it serves the TCP stores, and the file store counts
+        kept[0].wait(["done"], TIMEOUT)
+    else:
+        kept[0].set("done", "1")
+    print(f"met-{rank}", flush=True)
+
+
+def spawned(rank, port):
+    meet(init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
+
+
+def devices():
+    """Names of several devices: as with gloo in the place of tutti, where there is no GPU."""
+    if torch.__version__.startswith("1."):
+        return
+    for name in ("cpu:X,cuda:gloo", "cpu:X,cuda:nccl"):
+        came = []
+        for backend in ("gloo", "tutti"):
+            try:
+                dist.init_process_group(name.replace("X", backend), timeout=TIMEOUT)
+                dist.all_reduce(torch.ones(1))
+                came.append("works")
+            except (RuntimeError, ValueError) as error:
+                came.append(f"{type(error).__name__}: {error}".replace("gloo", "X").replace("tutti", "X"))
+            if dist.is_initialized():
+                dist.destroy_process_group()
+        assert came[0] == came[1], came
+        assert came[0] == "works" or "nccl" in name, came
+    dist.init_process_group()
+    assert dist.get_backend() != "tutti"  # whoever names none gets PyTorch's own
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    how, *rest = sys.argv[1:]
+    if how in ("env", "without-import"):
+        meet()
+    elif how == "init":
+        meet(init_method=rest[0], rank=int(os.environ["RANK"]), world_size=int(os.environ["WORLD_SIZE"]))
+    elif how == "spawn":
+        torch.multiprocessing.spawn(spawned, (rest[0],), 2)
+    else:
+        {"stores": stores, "devices": devices}[how](*rest)
