@@ -4,6 +4,10 @@
 
 namespace tutti_torch {
 
+#if !TUTTI_TORCH_2
+PyObject *CommError::type = nullptr;
+#endif
+
 void refuse(const std::string &text) {
     throw c10::ValueError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, text);
 }

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <stdexcept>
+#include <thread>
 
 namespace tutti_torch {
 namespace {
@@ -56,9 +58,23 @@ tt_status store_set(void *user, const char *key, const void *value, size_t size)
     return guarded("set", [&] { return store_of(user).set(key, bytes_of(value, size)), TT_OK; });
 }
 
+// TCPStore warns on stderr of each wait that is not answered in time, and those of ranks that meet are short, as they
+// look at other things in between: of these it is asked every few milliseconds instead.
+void wait_for_keys(c10d::Store &store, const std::vector<std::string> &keys, std::chrono::milliseconds timeout) {
+    constexpr std::chrono::milliseconds SHORT{2000}, PAUSE{2};
+    if (timeout > SHORT)
+        return store.wait(keys, timeout);
+    const auto end = std::chrono::steady_clock::now() + timeout;
+    while (!store.check(keys)) {
+        if (std::chrono::steady_clock::now() >= end)
+            throw std::runtime_error(c10::str("timeout after ", timeout.count(), " ms"));
+        std::this_thread::sleep_for(PAUSE);
+    }
+}
+
 tt_status store_get(void *user, const char *key, int64_t timeout_ms, tt_store_value *value) {
     return guarded("get", [&] {
-        store_of(user).wait({key}, std::chrono::milliseconds(timeout_ms));
+        wait_for_keys(store_of(user), {key}, std::chrono::milliseconds(timeout_ms));
         return give("get", store_of(user).get(key), value);
     });
 }
@@ -69,7 +85,7 @@ tt_status store_add(void *user, const char *key, int64_t delta, int64_t *result)
 
 tt_status store_wait(void *user, const char *const *keys, int64_t n, int64_t timeout_ms) {
     return guarded("wait", [&] {
-        return store_of(user).wait(names_of(keys, n), std::chrono::milliseconds(timeout_ms)), TT_OK;
+        return wait_for_keys(store_of(user), names_of(keys, n), std::chrono::milliseconds(timeout_ms)), TT_OK;
     });
 }
 

@@ -27,6 +27,8 @@ def _load():
 _C = _load()
 symmetric_memory, is_symmetric = _symmetric.make(_C)
 DistBackendError = getattr(dist, "DistBackendError", None) or _C.DistBackendError
+if DistBackendError.__module__ == _C.__name__:
+    DistBackendError.__module__ = __name__
 
 
 def _expect_known(pg_options):
