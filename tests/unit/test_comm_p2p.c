@@ -181,6 +181,38 @@ static void tags_tell_messages_apart(void **state) {
     over_all_transports(2, reversed_tags);
 }
 
+/* Rank 1 sends when rank 0 has waited in vain. */
+static void late_message(tt_group *group, int rank, int world) {
+    int32_t value = 7, go = 0;
+    (void)world;
+    if (rank) {
+        CHECK_OK(tt_recv(group, &go, 1, TT_I32, 0, .tag = 1));
+        CHECK_OK(tt_send(group, &value, 1, TT_I32, 0));
+        return;
+    }
+    tt_work *work = NULL;
+    int32_t got = 0;
+    bool done = true;
+    CHECK_OK(tt_irecv(&work, group, &got, 1, TT_I32, 1));
+    CHECK_OK(tt_work_wait_for(work, 30, &done));
+    CHECK(!done);
+    CHECK_OK(tt_work_wait_for(work, -5, &done));
+    CHECK(!done);
+    CHECK_OK(tt_send(group, &go, 1, TT_I32, 1, .tag = 1));
+    CHECK_OK(tt_work_wait_for(work, CALM_MS, &done));
+    CHECK(done && got == 7);
+    CHECK_OK(tt_work_wait_for(work, 0, &done));
+    CHECK(done);
+    CHECK(tt_work_wait_for(work, 0, NULL) == TT_ERR_INVALID);
+    CHECK(tt_work_wait_for(NULL, 0, &done) == TT_ERR_INVALID);
+    tt_work_free(work);
+}
+
+static void a_wait_may_be_short(void **state) {
+    (void)state;
+    over_all_transports(2, late_message);
+}
+
 /* All to all, to itself included, once synchronous and once with a work. */
 static void batch(tt_group *group, int rank, int world) {
     enum { N = 9000 };
@@ -429,6 +461,7 @@ int main(void) {
         cmocka_unit_test(any_source_says_who_sent),
         cmocka_unit_test(any_source_does_without_who_has_left),
         cmocka_unit_test(tags_tell_messages_apart),
+        cmocka_unit_test(a_wait_may_be_short),
         cmocka_unit_test(batches_begin_together),
         cmocka_unit_test(a_rank_sends_to_itself),
         cmocka_unit_test(groups_have_messages_of_their_own),

@@ -46,7 +46,8 @@ Owner owner_of(const char *file) {
         if (!begins_with(rest, "site-packages/") && !begins_with(rest, "dist-packages/"))
             return Owner::LIBRARY;
     }
-    return std::strstr(file, "/site-packages/") || std::strstr(file, "/dist-packages/") ? Owner::PACKAGE : Owner::SCRIPT;
+    const bool installed = std::strstr(file, "/site-packages/") || std::strstr(file, "/dist-packages/");
+    return installed ? Owner::PACKAGE : Owner::SCRIPT;
 }
 
 // Errors keep names for good, and a script has few files.

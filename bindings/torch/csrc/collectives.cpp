@@ -205,6 +205,9 @@ static std::vector<int64_t> split_counts(const at::Tensor &x, const std::vector<
     if (static_cast<int>(splits.size()) != ranks || sum != rows)
         refuse(c10::str("all_to_all_single: expected ", ranks, " ", name, " split sizes with a sum of ", rows, ", got ",
                         splits.size(), " with a sum of ", sum));
+    for (int64_t n : splits)
+        if (n < 0)
+            refuse(c10::str("all_to_all_single: expected ", name, " split sizes, no negative ones, got ", n));
     std::vector<int64_t> counts;
     for (int64_t n : splits)
         counts.push_back(n * row);

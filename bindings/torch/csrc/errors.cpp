@@ -6,6 +6,10 @@
 
 namespace tutti_torch {
 
+#if !TUTTI_TORCH_2
+PyObject *CommError::type = nullptr;
+#endif
+
 namespace {
 
 PyObject *argument_error = nullptr;

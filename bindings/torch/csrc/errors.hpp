@@ -3,6 +3,10 @@
 
 #include "compat.hpp"
 
+#if !TUTTI_TORCH_2
+#include <torch/csrc/Exceptions.h>
+#endif
+
 #include <tutti/base.h>
 
 #include <stdexcept>
@@ -13,10 +17,13 @@ namespace tutti_torch {
 #if TUTTI_TORCH_2
 using CommError = c10::DistBackendError;
 #else
-// PyTorch before 2.0 has no DistBackendError; module.cpp gives Python tutti_torch.DistBackendError for it.
-class CommError : public std::runtime_error {
+// PyTorch before 2.0 has no DistBackendError; module.cpp gives Python tutti_torch.DistBackendError for it. Its own
+// functions, as a backward pass, ask an error of this base which exception it is.
+class CommError : public torch::PyTorchError {
   public:
-    using std::runtime_error::runtime_error;
+    using torch::PyTorchError::PyTorchError;
+    PyObject *python_type() override { return type; }
+    static PyObject *type; // set when the module is loaded
 };
 #endif
 

@@ -14,7 +14,7 @@ namespace {
 
 // All groups that are open, for shutdown_all().
 std::mutex all_lock;
-std::atomic<bool> any_joined{false};
+std::atomic<int> joining_process{0};
 std::set<Group *> &all_groups() {
     static auto *all = new std::set<Group *>;
     return *all;
@@ -24,7 +24,7 @@ std::set<Group *> &all_groups() {
 
 std::shared_ptr<Group> Group::join(const c10::intrusive_ptr<c10d::Store> &store, int rank, int world_size,
                                    std::chrono::milliseconds timeout) {
-    any_joined = true;
+    joining_process = getpid();
     std::shared_ptr<Group> made(new Group);
     made->store_ = adapt_store(store, timeout.count());
     tt_init_process_group_args a = TT_INIT_PROCESS_GROUP_ARGS_INIT;
@@ -57,7 +57,7 @@ void Group::fail(tt_status status) {
     std::rethrow_exception(error);
 }
 
-bool Group::has_joined() { return any_joined; }
+bool Group::has_joined() { return joining_process == getpid(); }
 
 Group::~Group() {
     if (is_inherited())

@@ -73,7 +73,7 @@ class Group : public std::enable_shared_from_this<Group> {
     // other ranks are told; "": of nothing. In a forked child, which is no rank, it does nothing.
     static void shutdown_all(const std::string &failure);
 
-    static bool has_joined(); // was it tried?
+    static bool has_joined(); // was it tried, in this process?
 
   private:
     Group() = default;

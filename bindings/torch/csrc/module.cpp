@@ -72,6 +72,6 @@ PYBIND11_MODULE(_C, m) {
     });
     m.def("torch_version", [] { return TUTTI_TORCH_VERSION; }); // the one that this was built for
 #if !TUTTI_TORCH_2
-    py::register_exception<CommError>(m, "DistBackendError", PyExc_RuntimeError);
+    CommError::type = py::register_exception<CommError>(m, "DistBackendError", PyExc_RuntimeError).inc_ref().ptr();
 #endif
 }

@@ -11,9 +11,15 @@ static void check_peer(int peer, int size, const char *call) {
         refuse(c10::str(call, ": expected a rank of 0 to ", size - 1, ", got ", peer));
 }
 
+static void check_tag(int tag, const char *call) {
+    if (tag < 0)
+        refuse(c10::str(call, ": expected a tag of 0 or more, got ", tag));
+}
+
 WorkPtr ProcessGroupTutti::send(Tensors &tensors, int peer, int tag) {
     at::Tensor &x = only(tensors, "send");
     check_peer(peer, getSize(), "send");
+    check_tag(tag, "send");
     at::Tensor flat = packed(x);
     const Buffer b = moved(flat);
     tt_send_args a = TT_ARGS_INIT;
@@ -47,12 +53,14 @@ static tt_recv_args recv_args(const at::Tensor &into, int peer, int tag) {
 WorkPtr ProcessGroupTutti::recv(Tensors &tensors, int peer, int tag) {
     at::Tensor into = packed(only(tensors, "recv"));
     check_peer(peer, getSize(), "recv");
+    check_tag(tag, "recv");
     return start(recv_task(OpType::RECV, "tutti:recv", tensors, into), tensors, recv_args(into, peer, tag),
                  tt_recv_with);
 }
 
 WorkPtr ProcessGroupTutti::recvAnysource(Tensors &tensors, int tag) {
     at::Tensor into = packed(only(tensors, "recv"));
+    check_tag(tag, "recv");
     return start(recv_task(OpType::RECVANYSOURCE, "tutti:recvAnySource", tensors, into), tensors,
                  recv_args(into, TT_ANY_SOURCE, tag), tt_recv_with);
 }

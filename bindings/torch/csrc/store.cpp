@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <stdexcept>
 #include <thread>
 
 namespace tutti_torch {
@@ -53,30 +54,28 @@ tt_status give(const char *call, const Bytes &from, tt_store_value *to) {
     return TT_OK;
 }
 
-// Short waits, which are slices of longer ones, ask again and again: PyTorch's TCPStore writes two lines of warnings each
-// time that a wait of its own ends without the keys.
-tt_status wait_for(c10d::Store &store, const std::vector<std::string> &keys, int64_t timeout_ms) {
-    if (timeout_ms > 1000)
-        return store.wait(keys, std::chrono::milliseconds(timeout_ms)), TT_OK;
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
-    for (auto pause = std::chrono::microseconds(200); !store.check(keys);
-         pause = std::min(2 * pause, std::chrono::microseconds(20000))) {
-        if (std::chrono::steady_clock::now() > deadline)
-            return tt_fail(TT_ERR_TIMEOUT, "PyTorch's store: \"%s\"%s not set within %lld ms", keys[0].c_str(),
-                           keys.size() > 1 ? " and others" : "", static_cast<long long>(timeout_ms));
-        std::this_thread::sleep_for(pause);
-    }
-    return TT_OK;
-}
-
 tt_status store_set(void *user, const char *key, const void *value, size_t size) {
     return guarded("set", [&] { return store_of(user).set(key, bytes_of(value, size)), TT_OK; });
 }
 
+// TCPStore warns on stderr of each wait that is not answered in time, and those of ranks that meet are short, as they
+// look at other things in between: of these it is asked every few milliseconds instead.
+void wait_for_keys(c10d::Store &store, const std::vector<std::string> &keys, std::chrono::milliseconds timeout) {
+    constexpr std::chrono::milliseconds SHORT{2000}, PAUSE{2};
+    if (timeout > SHORT)
+        return store.wait(keys, timeout);
+    const auto end = std::chrono::steady_clock::now() + timeout;
+    while (!store.check(keys)) {
+        if (std::chrono::steady_clock::now() >= end)
+            throw std::runtime_error(c10::str("timeout after ", timeout.count(), " ms"));
+        std::this_thread::sleep_for(PAUSE);
+    }
+}
+
 tt_status store_get(void *user, const char *key, int64_t timeout_ms, tt_store_value *value) {
     return guarded("get", [&] {
-        tt_status status = wait_for(store_of(user), {key}, timeout_ms);
-        return status ? status : give("get", store_of(user).get(key), value);
+        wait_for_keys(store_of(user), {key}, std::chrono::milliseconds(timeout_ms));
+        return give("get", store_of(user).get(key), value);
     });
 }
 
@@ -85,7 +84,9 @@ tt_status store_add(void *user, const char *key, int64_t delta, int64_t *result)
 }
 
 tt_status store_wait(void *user, const char *const *keys, int64_t n, int64_t timeout_ms) {
-    return guarded("wait", [&] { return wait_for(store_of(user), names_of(keys, n), timeout_ms); });
+    return guarded("wait", [&] {
+        return wait_for_keys(store_of(user), names_of(keys, n), std::chrono::milliseconds(timeout_ms)), TT_OK;
+    });
 }
 
 tt_status store_check(void *user, const char *const *keys, int64_t n, bool *all) {

@@ -30,6 +30,8 @@ _C = _load()
 symmetric_memory, is_symmetric = _symmetric.make(_C)
 ArgumentError = _C.ArgumentError
 DistBackendError = getattr(dist, "DistBackendError", None) or _C.DistBackendError
+if DistBackendError.__module__ == _C.__name__:
+    DistBackendError.__module__ = __name__
 
 
 def _expect_known(pg_options):

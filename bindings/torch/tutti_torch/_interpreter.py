@@ -1,5 +1,5 @@
-"""What the back end owes to Python: its log lines go to the logger "tutti", and how the process ends is told to the other
-ranks and to the launcher."""
+"""What the back end owes to Python: its log lines go to the logger "tutti", and how the process ends is told to the
+other ranks and to the launcher."""
 import atexit
 import contextlib
 import json
@@ -25,9 +25,14 @@ def failure():
     return None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
 
 
+def _message(error):
+    """As a traceback's last line."""
+    return " ".join(traceback.format_exception_only(type(error), error)[-1].split())
+
+
 def _words(error):
     """"ValueError: boom (train.py:12)", with the innermost line that is not an installed package's."""
-    text = " ".join(f"{type(error).__name__}: {error}".split())[:400]
+    text = _message(error)[:400]
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if "-packages/" not in f.filename and not f.filename.startswith("<frozen")] or frames
     return f"{text} ({os.path.basename(own[-1].filename)}:{own[-1].lineno})" if own else text
@@ -45,12 +50,12 @@ def is_another_s(error):
 
 
 def _tell_launcher(error):
-    """Leave the exception where launchers look for it (TORCHELASTIC_ERROR_FILE), as PyTorch's @record does, and mark one
-    that another rank has caused, so that it is not taken for the first failure."""
+    """Leave the exception where launchers look for it (TORCHELASTIC_ERROR_FILE), as PyTorch's @record does, and mark
+    one that another rank has caused, so that it is not taken for the first failure."""
     path = os.environ.get("TORCHELASTIC_ERROR_FILE")
     if not path:
         return
-    said = {"message": {"message": " ".join(f"{type(error).__name__}: {error}".split()), "extraInfo": {
+    said = {"message": {"message": _message(error), "extraInfo": {
         "py_callstack": "".join(traceback.format_exception(type(error), error, error.__traceback__)),
         "timestamp": str(int(time.time()))}}}
     if os.path.exists(path):  # @record's
@@ -61,11 +66,11 @@ def _tell_launcher(error):
         json.dump(said, file)
 
 
-def _at_exit(module, owner):
-    if os.getpid() != owner:  # a forked child is no rank
+def _at_exit(module):
+    if not module.has_joined():  # nor has a forked child of a rank, in which locks may be held
         return
     error = failure()
-    if error is not None and module.has_joined():
+    if error is not None:
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
             _tell_launcher(error)
     module.shutdown_all("" if error is None or isinstance(error, SystemExit) else _words(error))
@@ -78,4 +83,4 @@ def attach(module):
     own = os.path.dirname(os.path.abspath(__file__))
     for folder in (os.path.dirname(torch.__file__), own, *map(sysconfig.get_path, ("stdlib", "platstdlib"))):
         module.pass_over(folder)
-    atexit.register(_at_exit, module, os.getpid())
+    atexit.register(_at_exit, module)

@@ -18,6 +18,11 @@ class work {
     tt_work *get() const noexcept { return work_.get(); }
     tt_work *release() noexcept { return work_.release(); }
     void wait() { check(tt_work_wait(get())); }
+    bool wait_for(std::int64_t timeout_ms) { /* whether it is done */
+        bool done = false;
+        check(tt_work_wait_for(get(), timeout_ms, &done));
+        return done;
+    }
     bool is_completed() const { return tt_work_is_completed(get()); }
     int source_rank() const { return tt_work_source_rank(get()); }
 

@@ -165,7 +165,8 @@ static void buffers(tutti::group &world) {
     std::atomic<int> called{-1};
     received.add_done_callback([&](tt_status status, int source) { called = status ? -2 : source; });
     tutti::send(world, mine, other);
-    received.wait();
+    while (!received.wait_for(1000))
+        ;
     EXPECT(received.source_rank() == other);
     while (called == -1)
         std::this_thread::yield();

@@ -1,0 +1,64 @@
+"""bindings/torch: what is wrong reaches Python as one clear exception: arguments that are refused, stores that are
+lost, calls that differ (with the script's line), ranks that raise, Ctrl-C, forked children; and log lines by logging."""
+import pathlib
+import re
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import torch_package  # noqa: E402
+
+PROGRAM = pathlib.Path(__file__).with_name("torch_backend_errors.py")
+LINES = {found[1]: number for number, line in enumerate(PROGRAM.read_text(encoding="utf-8").splitlines(), 1)
+         if (found := re.search(r"# site: (\w+)$", line))}
+
+
+class Errors(unittest.TestCase):
+    def run_program(self, *arguments, code=0, **more):
+        done = torch_package.launch(2, PROGRAM, *arguments, **more)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done
+
+    def test_refused_arguments_leave_the_group_as_it_was(self):
+        self.run_program("refused")
+
+    def test_how_ranks_meet(self):
+        self.run_program("meeting")
+
+    def test_a_store_that_ends_when_all_have_met(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.run_program("store_ends", TT_TEST_FOLDER=folder)
+
+    def test_lines_of_the_script(self):
+        for how in ("future", "thread", "exec", "object", "barrier", "message", "backward"):
+            with self.subTest(how):
+                done = self.run_program("sites", TT_TEST_SITE=how)
+                place = f"torch_backend_errors.py:{LINES[how]}" if how != "exec" else "<cell>:3"
+                lines = [line for line in done.stdout.splitlines() if "TT_ERR_MISMATCH: " in line]
+                self.assertEqual(len(lines), 2, done.stdout + done.stderr)
+                for line in lines:
+                    self.assertEqual(line.count(place), 1 if how == "backward" else 2, line)
+
+    def test_a_rank_that_raises(self):
+        done = self.run_program("raises", code=1)
+        reason = f"ValueError: no such batch: 17 (torch_backend_errors.py:{LINES['raises']})"
+        self.assertRegex(done.stderr, r"DistBackendError: TT_ERR_PEER: rank 1 .*" + re.escape(reason))
+        self.assertRegex(done.stderr, r"tutti run: rank 1 failed first: exit code 1 .*\n  its message:\n"
+                         r"    ValueError: no such batch: 17\n")
+        self.assertRegex(done.stderr, r"tutti run: rank 0: exit code 1, because of another rank")
+
+    def test_ctrl_c_ends_a_wait(self):
+        done = self.run_program("interrupted")
+        self.assertIn("0: interrupted, in time: True", done.stdout)
+        self.assertRegex(done.stdout, r"1: TT_ERR_(ABORTED|PEER): rank 0 ")
+
+    def test_forked_children(self):
+        self.run_program("forked")
+
+    def test_log_lines(self):
+        self.run_program("logged", TT_TRANSPORT="tcp")
+
+
+if __name__ == "__main__":
+    torch_package.main()

@@ -1,0 +1,232 @@
+"""Errors of the back end tutti as Python sees them. Started by `tutti run` on two ranks, with the name of one of the
+functions below."""
+import datetime
+import logging
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+
+import torch
+import torch.distributed as dist
+import tutti_torch
+from torch import nn
+
+NEW = not torch.__version__.startswith("1.")
+SECOND = datetime.timedelta(seconds=1)
+
+
+def say(text):
+    sys.stdout.write(f"{dist.get_rank() if dist.is_initialized() else ''}: {text}\n")  # one write: lines stay whole
+    sys.stdout.flush()
+
+
+def expect(kind, words, call):
+    """The call is refused by `kind`, with these words."""
+    try:
+        call()
+    except Exception as error:
+        if type(error) is not kind or words not in str(error):
+            got = f"{type(error).__name__}: {error}"
+            raise AssertionError(f"expected {kind.__name__} with {words!r}, got {got}") from error
+        return
+    raise AssertionError(f"expected {kind.__name__} with {words!r}, got no exception")
+
+
+def refused():
+    """Arguments that are refused leave the group as it was."""
+    dist.init_process_group("tutti")
+    me, group = dist.get_rank(), dist.distributed_c10d._get_default_group()
+    one, meta = torch.ones(4), torch.ones(4, device="meta")
+    backend = group._get_backend(torch.device("cpu")) if NEW else group
+    cases = [
+        (ValueError, "expected one tensor, got 0", lambda: backend.allreduce([])),
+        (ValueError, "expected one tensor, got 2", lambda: backend.allreduce([one, one])),
+        (TypeError, "elements to reduce, got ComplexDouble",
+         lambda: backend.allreduce([torch.ones(2, dtype=torch.complex128)])),
+        (ValueError, "expected a list of 2 tensors", lambda: backend.allgather([[one]], [one])),
+        (ValueError, "to have the input's 4 elements",
+         lambda: backend.allgather([[torch.ones(5), torch.ones(5)]], [one])),
+        (ValueError, "of one element type", lambda: backend.allgather([[one, one.double()]], [one])),
+        (ValueError, "expected lists of tensors, got an empty one", lambda: backend.alltoall([], [])),
+        (ValueError, "output split sizes with a sum of 4",
+         lambda: dist.all_to_all_single(torch.empty(4), one, [1, 1], [2, 2])),
+        (ValueError, "no negative ones", lambda: dist.all_to_all_single(torch.empty(4), one, [5, -1], [2, 2])),
+        (ValueError, "whose dimension 0 divides by 2",
+         lambda: dist.all_to_all_single(torch.empty(3), torch.ones(3))),
+        (ValueError, "expected a rank of 0 to 1, got 7", lambda: backend.send([one], 7, 0)),
+        (ValueError, "expected a tag of 0 or more, got -3", lambda: backend.send([one], 1 - me, -3)),
+        (ValueError, "expected a root of 0 to 1, got 2", lambda: backend.reduce(one, 2)),
+    ]
+    if NEW:  # before, PyTorch's dispatcher refuses them itself
+        cases += [
+            (ValueError, "takes tensors in the host's memory, got one on meta", lambda: backend.allreduce([meta])),
+            (ValueError, "expected a dense tensor", lambda: backend.broadcast([one.to_sparse()])),
+            (TypeError, "elements to reduce, got QInt8",
+             lambda: backend.allreduce([torch.quantize_per_tensor(one, 1.0, 0, torch.qint8)]))]
+    for kind, words, call in cases:
+        expect(kind, words, call)
+    leaf = torch.ones(2, 3, requires_grad=True)
+    dist.all_reduce(leaf)  # gloo writes it as well
+    turned = torch.ones(2, 3).t().requires_grad_()
+    dist.all_reduce(turned)
+    assert torch.equal(leaf, torch.full((2, 3), 2.0)) and torch.equal(turned, torch.full((3, 2), 2.0)), (leaf, turned)
+    work = dist.irecv(one, 1 - me, tag=5)
+    expect(tutti_torch.DistBackendError, "TT_ERR_TIMEOUT: ", lambda: work.wait(SECOND / 20))
+    dist.barrier()  # both have waited in vain
+    dist.send(torch.full((4,), 3.0), 1 - me, tag=5)
+    work.wait()
+    assert torch.equal(one, torch.full((4,), 3.0))
+    dist.destroy_process_group()
+    expect(tutti_torch.DistBackendError, "destroyed or aborted before", lambda: backend.allreduce([one]))
+
+
+def meeting():
+    """What is wrong with how ranks meet."""
+    rank = int(os.environ["RANK"])
+    create = tutti_torch._C.create
+    expect(ValueError, "expected a timeout of more than 0 s, got 0", lambda: create(dist.HashStore(), 0, 1, SECOND * 0))
+    expect(ValueError, "a timeout of more than 0 s, got -1", lambda: create(dist.HashStore(), 0, 1, -SECOND))
+    expect(ValueError, "expected a rank of 0 to world_size - 1", lambda: create(dist.HashStore(), 2, 2, SECOND))
+    if rank == 0:
+        expect(tutti_torch.DistBackendError, "rank 1", lambda: create(dist.HashStore(), 0, 2, SECOND / 2))
+        server = dist.TCPStore("127.0.0.1", 0, 1, True, timeout=SECOND, wait_for_workers=False)
+        client = dist.TCPStore("127.0.0.1", server.port, 1, False, timeout=SECOND, wait_for_workers=False)
+        del server
+        expect(tutti_torch.DistBackendError, "PyTorch's store", lambda: create(client, 0, 2, SECOND))
+    dist.init_process_group("tutti")
+
+
+def store_ends():
+    """Calls need no store once all have met."""
+    folder = os.environ["TT_TEST_FOLDER"]
+    rank, port = int(os.environ["RANK"]), os.path.join(folder, "port")
+    if rank == 0:
+        store = dist.TCPStore("127.0.0.1", 0, 2, True, timeout=10 * SECOND, wait_for_workers=False)
+        with open(f"{port}.new", "w", encoding="ascii") as file:
+            file.write(str(store.port))
+        os.rename(f"{port}.new", port)
+    else:
+        while not os.path.exists(port):
+            time.sleep(0.01)
+        with open(port, encoding="ascii") as file:
+            store = dist.TCPStore("127.0.0.1", int(file.read()), 2, False, timeout=10 * SECOND, wait_for_workers=False)
+    group = tutti_torch._C.create(store, rank, 2, 10 * SECOND)
+    del store
+    x = torch.ones(5)
+    for _ in range(3):
+        group.allreduce([x]).wait()
+    assert torch.equal(x, torch.full((5,), 8.0)), x
+
+
+def sites():
+    """Each error names the line of the user's own frame; the test reads which."""
+    how = os.environ["TT_TEST_SITE"]
+    dist.init_process_group("tutti")
+    me = dist.get_rank()
+    try:
+        if how == "future":
+            dist.all_reduce(torch.ones(3 + me), async_op=True).get_future().wait()  # site: future
+        elif how == "thread":
+            in_a_thread(lambda: dist.all_reduce(torch.ones(3 + me)))  # site: thread
+        elif how == "exec":
+            exec(compile("\n\ndist.all_reduce(torch.ones(3 + me))", "<cell>", "exec"), {**globals(), "me": me})
+        elif how == "object":
+            dist.all_gather_object([None] * 2, 1) if me else dist.broadcast_object_list([1])  # site: object
+        elif how == "barrier":
+            dist.barrier() if me else dist.all_reduce(torch.ones(3))  # site: barrier
+        elif how == "message":
+            dist.send(torch.ones(3), 1) if me == 0 else dist.recv(torch.ones(4), 0)  # site: message
+            dist.barrier()
+        elif how == "backward":
+            ddp = nn.parallel.DistributedDataParallel(nn.Linear(4, 4))
+            loss = ddp(torch.ones(1, 4)).sum()
+            if me:
+                dist.barrier()
+            loss.backward()  # site: backward
+    except tutti_torch.DistBackendError as error:
+        say(error)
+
+
+def in_a_thread(call):
+    caught = []
+
+    def run():
+        try:
+            call()
+        except tutti_torch.DistBackendError as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    raise caught[0]
+
+
+def raises():
+    """Rank 1 raises, and the interpreter ends it; rank 0 hears what, and ends because of it."""
+    dist.init_process_group("tutti")
+    dist.barrier()
+    if dist.get_rank() == 1:
+        raise ValueError("no such batch: 17")  # site: raises
+    dist.barrier()
+
+
+def interrupted():
+    """Ctrl-C ends a wait."""
+    dist.init_process_group("tutti")
+    dist.barrier()
+    if dist.get_rank() == 0:
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        begun = time.monotonic()
+        try:
+            dist.barrier()
+        except KeyboardInterrupt:
+            say(f"interrupted, in time: {time.monotonic() - begun < 0.4 * float(os.environ['TT_TIMEOUT'])}")
+        dist.destroy_process_group()
+    else:
+        try:
+            dist.recv(torch.ones(1), 0)  # what never comes
+        except tutti_torch.DistBackendError as error:
+            say(error)
+
+
+def forked():
+    """A child that inherits a group, and its end by way of the interpreter, don't disturb the job."""
+    dist.init_process_group("tutti")
+    work = dist.irecv(torch.ones(1), 1 - dist.get_rank(), tag=4)
+    future = work.get_future()  # which has a thread
+    child = os.fork()
+    if not child:
+        expect(tutti_torch.DistBackendError, "was forked by rank", lambda: dist.all_reduce(torch.ones(1)))
+        sys.exit(5)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
+    rows = torch.utils.data.DataLoader(torch.arange(8.0), batch_size=4, num_workers=2)
+    for row in rows:
+        dist.all_reduce(row)
+    dist.send(torch.ones(1), 1 - dist.get_rank(), tag=4)
+    future.wait()
+    dist.destroy_process_group()
+
+
+def logged():
+    """The library's log lines come to the logger "tutti", in the main thread."""
+    lines = []
+
+    class Keep(logging.Handler):
+        def emit(self, record):
+            lines.append((record.levelno, record.getMessage(), threading.current_thread() is threading.main_thread()))
+
+    logging.getLogger("tutti").addHandler(Keep())
+    logging.getLogger("tutti").setLevel(logging.DEBUG)
+    dist.init_process_group("tutti")
+    dist.barrier()
+    assert lines and all(main for _, _, main in lines), lines
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    tempfile.tempdir = os.environ.get("TT_TEST_FOLDER")
+    globals()[sys.argv[1]]()
