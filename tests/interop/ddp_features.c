@@ -29,6 +29,7 @@ static const int few[] = {0, 5, 1, 3}, first_few[] = {4, 0, 5, 2};
 
 static const feature features[] = {
     {"averaging", both, 1, NULL, false, false, NULL, NULL},
+    {"a static graph", both, 1, NULL, false, false, NULL, NULL},
     {"parameters that some ranks leave out", by_rank, 1, NULL, false, false, NULL, NULL},
     {"parameters that all ranks leave out", by_pass, 1, NULL, false, false, NULL, NULL},
     {"no_sync", both, 3, NULL, false, false, NULL, NULL},

@@ -26,11 +26,12 @@ def by_pass(a_pass, _):
 FEW, FIRST_FEW = (0, 5, 1, 3), (4, 0, 5, 2)
 
 IN_BACKWARD = ("step in backward", "step in backward, and no_sync")
-IGNORED, DELAYED = "a layer in .ignored", "a layer in .delay_all_reduce"
+STATIC, IGNORED, DELAYED = "a static graph", "a layer in .ignored", "a layer in .delay_all_reduce"
 
 # NAME: heads, passes a step, steps that each rank has less, divided by the world size
 FEATURES = {
     "averaging": (both, 1, None, True),
+    STATIC: (both, 1, None, True),
     "parameters that some ranks leave out": (by_rank, 1, None, True),
     "parameters that all ranks leave out": (by_pass, 1, None, True),
     "no_sync": (both, 3, None, True),
@@ -79,6 +80,8 @@ def wrapped(name):
         DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(module, [key for key, _ in right])
     if name == DELAYED:
         options = {"delay_all_reduce_named_params": right, "param_to_hook_all_reduce": module.stem.weight}
+    if name == STATIC:
+        return DistributedDataParallel(module, static_graph=True)
     return DistributedDataParallel(module, find_unused_parameters=True, **options)  # idle is left out always
 
 

@@ -18,10 +18,11 @@ except ImportError as error:
 SECTION = torch_parity.Section("## DistributedDataParallel", """
 Made by `TT_PARITY=docs/parity.md tests/interop/test_ddp_features_torch.py`, run by ctest: 50 steps of SGD with momentum
 beside PyTorch's own, from the same seed. How far the losses of all passes, and the parameters at the end, are apart at
-most, on any rank. PyTorch has `find_unused_parameters=True`; here there is no flag. In joins ranks have 1 to 5 steps
-less than others. A step in backward is `_register_fused_optim()`, in 1.13 `_hook_then_optimizer()`, which is behind it.
-1.13 has no delayed parameters; and with no_sync and parameters that some ranks leave out its ranks drift apart: where
-no rank uses a parameter in the pass that averages, it forgets that some have in those before.
+most, on any rank. PyTorch has `find_unused_parameters=True`, for a static graph `static_graph=True`; here there is no
+flag. In joins ranks have 1 to 5 steps less than others. A step in backward is `_register_fused_optim()`, in 1.13
+`_hook_then_optimizer()`, which is behind it. 1.13 has no delayed parameters; and with no_sync and parameters that some
+ranks leave out its ranks drift apart: where no rank uses a parameter in the pass that averages, it forgets that some
+have in those before.
 
 | feature | PyTorch | ranks | losses | parameters |
 | --- | --- | ---: | ---: | ---: |""")

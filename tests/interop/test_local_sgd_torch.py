@@ -1,5 +1,5 @@
-"""What averages parameters, beside PyTorch's own, with the PyTorch that runs this: the same losses and parameters on 2
-and 4 ranks.
+"""What averages parameters, beside PyTorch's own, with the PyTorch that runs this: the same losses and parameters on 2,
+3 and 4 ranks.
 TT_PARITY=docs/parity.md: put what was found into its table, in place of what this PyTorch's version had there. Skipped
 (77) where torch can't be imported."""
 import pathlib
@@ -27,7 +27,7 @@ most, on any rank.
 
 class Features(unittest.TestCase):
     def test_all(self):
-        torch_parity.compare(self, SECTION, "local_sgd_features", FEATURES, (2, 4))
+        torch_parity.compare(self, SECTION, "local_sgd_features", FEATURES, (2, 3, 4))
 
 
 if __name__ == "__main__":
