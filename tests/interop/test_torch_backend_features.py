@@ -1,6 +1,6 @@
-"""bindings/torch, built for the PyTorch that runs this: features of torch.distributed beside gloo's (torch_features.py),
-and how ranks meet: by any store, under any launcher, or none. Skipped (77) where torch or its headers are not installed,
-and under a sanitizer."""
+"""bindings/torch, built for the PyTorch that runs this: features of torch.distributed beside gloo's
+(torch_features.py), and how ranks meet: by any store, under any launcher, or none. Skipped (77) where torch or its
+headers are missing, and under a sanitizer."""
 import os
 import pathlib
 import subprocess

@@ -65,7 +65,8 @@ BackendPtr ProcessGroupTutti::shrink(const std::vector<int64_t> &excluded, int f
         left++;
         rank += r < getRank();
     }
-    if (std::find(excluded.begin(), excluded.end(), getRank()) != excluded.end() || left + excluded.size() != getSize())
+    const bool mine = std::find(excluded.begin(), excluded.end(), getRank()) != excluded.end();
+    if (mine || left + static_cast<int>(excluded.size()) != getSize())
         refuse(c10::str("shrink: expected different ranks of 0 to ", getSize() - 1, " without this one (", getRank(),
                         "), got ", c10::Join(", ", excluded)));
     if (flags & kAbort)
