@@ -333,7 +333,7 @@ class Play:
         if self.case.fault in MISMATCHES:
             return rf"TT_ERR_MISMATCH: .*{who}"
         if meets and self.case.fault in [*FREEZES, "kill from outside"]:  # it may be what nobody can tell yet
-            return rf"TT_ERR_(PEER|TIMEOUT): .*\branks? .*\b{self.case.victim}\b|TT_ERR_TIMEOUT"
+            return rf"TT_ERR_(PEER|TIMEOUT|NET): .*\branks? .*\b{self.case.victim}\b|TT_ERR_TIMEOUT"
         if self.case.fault in ["raise", "exit"]:
             return rf"TT_ERR_(PEER|ABORTED): .*{who}" + (".*ValueError: boom" if self.case.fault == "raise" else "")
         return rf"TT_ERR_PEER: .*{who}"
