@@ -129,6 +129,8 @@ class Rank:
             fault = self.case.fault if self.is_victim and i == self.case.step and not self.case.is_outside() else None
             if fault in ENDS + FREEZES:
                 self.strike(fault)
+            if fault in MISMATCHES:
+                self.note("struck", time.monotonic())
             if fault != "missing":
                 self.call(self.kind, i, fault)
             if fault == "extra":
@@ -149,8 +151,6 @@ class Rank:
     def call(self, kind, i, wrong):
         """Step i; `wrong`: as the others don't."""
         n, world = 3 + i % 5000, self.case.world
-        if wrong:
-            self.note("struck", time.monotonic())
         x = torch.ones(n + (wrong == "shape"), dtype=torch.float64 if wrong == "dtype" else torch.float32)
         root = (i + (wrong == "root")) % world
         if wrong == "op":
@@ -333,7 +333,7 @@ class Play:
         if self.case.fault in MISMATCHES:
             return rf"TT_ERR_MISMATCH: .*{who}"
         if meets and self.case.fault in [*FREEZES, "kill from outside"]:  # it may be what nobody can tell yet
-            return rf"TT_ERR_(PEER|TIMEOUT): .*\branks? .*\b{self.case.victim}\b|TT_ERR_TIMEOUT"
+            return rf"TT_ERR_(PEER|TIMEOUT|NET): .*\branks? .*\b{self.case.victim}\b|TT_ERR_TIMEOUT"
         if self.case.fault in ["raise", "exit"]:
             return rf"TT_ERR_(PEER|ABORTED): .*{who}" + (".*ValueError: boom" if self.case.fault == "raise" else "")
         return rf"TT_ERR_PEER: .*{who}"
