@@ -33,7 +33,7 @@ class Features(unittest.TestCase):
     def test_groups(self):
         # PyTorch's own recorder, which it attaches to back ends of others, writes its files in a thread when a group
         # breaks; a process that ends meanwhile is aborted ("exception not rethrown").
-        self.part("groups", 4, TORCH_FR_BUFFER_SIZE="0")
+        self.part("groups", 4)
 
     def test_training(self):
         self.part("training", 2)
