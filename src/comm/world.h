@@ -37,11 +37,11 @@ typedef struct tt__agent_store {
 
 typedef struct tt__world {
     int rank, size;
-    int hosts;      /* how many; 0: not yet known */
-    bool threaded;  /* there are TCP links, so also a thread */
-    bool joining;   /* this rank is through, others may not be */
-    pid_t owner;    /* the process that joined */
-    bool forked;    /* this is a child's copy: see tt__world_own() */
+    int hosts;     /* how many; 0: not yet known */
+    bool threaded; /* there are TCP links, so also a thread */
+    bool joining;  /* this rank is through, others may not be */
+    pid_t owner;   /* the process that joined */
+    bool forked;   /* this is a child's copy: see tt__world_own() */
     /* Groups that are not yet released (those that only wait for their memory to be free don't count), and
      * native/local_memory.c's allocations. */
     int references;

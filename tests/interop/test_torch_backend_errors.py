@@ -1,5 +1,6 @@
 """bindings/torch: what is wrong reaches Python as one clear exception: arguments that are refused, stores that are
-lost, calls that differ (with the script's line), ranks that raise, Ctrl-C, forked children; and log lines by logging."""
+lost, calls that differ (with the script's line), ranks that raise, Ctrl-C, forked children; and log lines by
+logging."""
 import pathlib
 import re
 import sys

@@ -1,5 +1,5 @@
-"""Every call of torch.distributed on the back end tutti, built for the PyTorch that runs this, beside gloo and beside its
-definition, on 1 to 4 ranks: torch_results.py, torch_cases.py. Skipped (77) where torch or its headers are not
+"""Every call of torch.distributed on the back end tutti, built for the PyTorch that runs this, beside gloo and beside
+its definition, on 1 to 4 ranks: torch_results.py, torch_cases.py. Skipped (77) where torch or its headers are not
 installed, and under a sanitizer."""
 import pathlib
 import sys

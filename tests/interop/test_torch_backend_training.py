@@ -16,10 +16,10 @@ LONG = {"mlp": 50, "conv": 50, "gpt": 50}
 STEPS = LONG if os.environ.get("TT_TRAINING") == "long" else {"mlp": 50, "conv": 6, "gpt": 3}
 SECTION = torch_parity.Section("## Training through the back end tutti beside gloo", """
 Made by `TT_TRAINING=long TT_PARITY=docs/parity.md tests/interop/test_torch_backend_training.py`; ctest runs fewer
-steps. PyTorch's DistributedDataParallel with `init_process_group("tutti")`, beside gloo from the same seeds: 50 steps of
-the multilayer perceptron (SGD), of MNIST's convolutional network with dropout (Adadelta) and of the GPT (AdamW) of
-[benchmarks.md](benchmarks.md). How far the losses of all steps, and the parameters at the end, are apart at most, on any
-rank. With the back end tutti the same run gives the same bits.
+steps. PyTorch's DistributedDataParallel with `init_process_group("tutti")`, beside gloo from the same seeds: 50 steps
+of the multilayer perceptron (SGD), of MNIST's convolutional network with dropout (Adadelta) and of the GPT (AdamW) of
+[benchmarks.md](benchmarks.md). How far the losses of all steps, and the parameters at the end, are apart at most, on
+any rank. With the back end tutti the same run gives the same bits.
 
 | model | PyTorch | ranks | losses | parameters |
 | --- | --- | ---: | ---: | ---: |""")

@@ -1,5 +1,6 @@
 """PyTorch's own tests of c10d over one back end: torch_c10d_runner.py BACK-END FILE REGEX, for
-test_torch_c10d_cases.py. FILE gets what came of each case, as JSON: name -> [outcome, the end of what it said]. Each case runs in a process of its own, forked from this one, which has imported everything; ranks fork from that."""
+test_torch_c10d_cases.py. FILE gets what came of each case, as JSON: name -> [outcome, the end of what it said]. Each
+case runs in a process of its own, forked from this one, which has imported everything; ranks fork from that."""
 import collections
 import datetime
 import importlib.util

@@ -1,6 +1,6 @@
-"""DistributedDataParallel on the back ends tutti and gloo, in the same processes: MODEL trained for STEPS steps from the
-same seeds, on tutti twice. Writes FOLDER/tutti.MODEL.RANK and FOLDER/torch.MODEL.RANK for torch_parity.py; fails where
-the two runs on tutti differ in a bit. usage: torch_training.py FOLDER MODEL STEPS ..., started by `tutti run`
+"""DistributedDataParallel on the back ends tutti and gloo, in the same processes: MODEL trained for STEPS steps from
+the same seeds, on tutti twice. Writes FOLDER/tutti.MODEL.RANK and FOLDER/torch.MODEL.RANK for torch_parity.py; fails
+where the two runs on tutti differ in a bit. usage: torch_training.py FOLDER MODEL STEPS ..., started by `tutti run`
 
   mlp   784-512-10, 32 a rank, SGD
   conv  two convolutions with dropout, two linear layers, 64 a rank, Adadelta

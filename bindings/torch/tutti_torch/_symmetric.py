@@ -12,8 +12,8 @@ def _backend(group):
 
 
 def ask_for_buckets():
-    """Have DistributedDataParallel take its buckets from its back end: PyTorch (2.15) does so only if it is told, in the
-    whole process. Where there are GPUs it is left to the user, since it changes what NCCL's groups do, too."""
+    """Have DistributedDataParallel take its buckets from its back end: PyTorch (2.15) does so only if it is told, in
+    the whole process. Where there are GPUs it is left to the user, since it changes what NCCL's groups do, too."""
     if not os.path.exists("/dev/nvidiactl"):
         os.environ.setdefault("DDP_DISABLE_COMM_MEM", "0")
 
