@@ -251,6 +251,7 @@ class Play:
         for rank in range(self.case.world):
             pid = os.fork()
             if not pid:
+                os.setpgid(0, 0)  # see run_rank() in tests/support/ranks.h
                 ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # with the test: PR_SET_PDEATHSIG
                 os.close(came)
                 be_rank(self.case, rank, self.folder, ready)

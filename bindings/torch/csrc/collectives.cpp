@@ -27,6 +27,7 @@ static std::function<void()> copy_to_all(const Tensors &list, const at::Tensor &
 
 // One tensor of all that a rank has of its own, for the list forms.
 static at::Tensor folded(const Tensors &tensors, const c10d::ReduceOp &op) {
+    const at::NoGradGuard plain;
     at::Tensor all = tensors[0].clone(at::MemoryFormat::Contiguous);
     for (size_t i = 1; i < tensors.size(); i++) {
         const at::Tensor &x = tensors[i];
@@ -226,7 +227,7 @@ WorkPtr ProcessGroupTutti::alltoall_base(at::Tensor &output, at::Tensor &input, 
     std::vector<int64_t> in = split_counts(input, input_splits, getSize(), "input");
     at::Tensor from = packed(input), to = room_for(output);
     const Buffer b = moved(from);
-    const int64_t unit = from.numel() ? b.count / from.numel() : 1; // bytes an element where Tutti lacks the type
+    const int64_t unit = unit_of(from, b);
     for (int64_t &n : out)
         n *= unit;
     for (int64_t &n : in)

@@ -21,6 +21,11 @@ tt_dtype reduced_dtype(const at::Tensor &x, const char *call);
 // A contiguous tensor for calls that only move elements: types that Tutti has none for move as bytes.
 Buffer moved(const at::Tensor &x);
 
+// How many of b's elements one of x's is: its bytes, where Tutti has no such type.
+inline int64_t unit_of(const at::Tensor &x, const Buffer &b) {
+    return b.dtype == TT_U8 ? static_cast<int64_t>(x.element_size()) : 1;
+}
+
 // The same for reductions.
 Buffer reduced(const at::Tensor &x, const char *call);
 

@@ -25,7 +25,7 @@ std::set<Group *> &all_groups() {
 std::shared_ptr<Group> Group::join(const c10::intrusive_ptr<c10d::Store> &store, int rank, int world_size,
                                    std::chrono::milliseconds timeout) {
     joining_process = getpid();
-    std::shared_ptr<Group> made(new Group);
+    std::shared_ptr<Group> made = make();
     made->store_ = adapt_store(store, timeout.count());
     tt_init_process_group_args a = TT_INIT_PROCESS_GROUP_ARGS_INIT;
     a.out = &made->group_;
@@ -37,15 +37,22 @@ std::shared_ptr<Group> Group::join(const c10::intrusive_ptr<c10d::Store> &store,
     return known(std::move(made));
 }
 
+// A forked child's copy is left as it is: its locks may be held, and its threads are not there.
+std::shared_ptr<Group> Group::make() {
+    return std::shared_ptr<Group>(new Group, [](Group *group) {
+        if (!group->is_inherited())
+            delete group;
+    });
+}
+
 std::shared_ptr<Group> Group::child(tt_group *made) {
-    std::shared_ptr<Group> group(new Group);
+    std::shared_ptr<Group> group = make();
     group->group_ = made;
     group->store_ = store_;
     return known(std::move(group));
 }
 
 std::shared_ptr<Group> Group::known(std::shared_ptr<Group> made) {
-    made->owner_ = getpid();
     std::lock_guard<std::mutex> guard(all_lock);
     all_groups().insert(made.get());
     return made;
@@ -60,8 +67,6 @@ void Group::fail(tt_status status) {
 bool Group::has_joined() { return joining_process == getpid(); }
 
 Group::~Group() {
-    if (is_inherited())
-        return;
     {
         std::lock_guard<std::mutex> guard(all_lock);
         all_groups().erase(this);
@@ -69,7 +74,6 @@ Group::~Group() {
     tt_destroy_process_group(group_); // if shutdown() has not
 }
 
-// Of a forked child's copy nothing is touched: locks may be held, and threads are not there.
 bool Group::is_inherited() const { return owner_ != getpid(); }
 
 void Group::require_open() const {
@@ -93,6 +97,11 @@ void Group::leave() {
 
 bool Group::wait_for(tt_work *work, std::chrono::milliseconds time) {
     using namespace std::chrono;
+    struct Waiting {
+        std::atomic<int> &count;
+        explicit Waiting(std::atomic<int> &c) : count(c) { count++; }
+        ~Waiting() { count--; }
+    } waiting(waiting_);
     const auto end = time < hours(24 * 365) ? steady_clock::now() + time : steady_clock::time_point::max();
     for (bool done = false;;) {
         const auto left = end == steady_clock::time_point::max() ? milliseconds(ATTENTION_MS)
@@ -132,14 +141,14 @@ struct DoneNote {
 
 void on_done(tt_status, int, void *user) {
     std::unique_ptr<DoneNote> note(static_cast<DoneNote *>(user));
-    note->group->note_done(note->pending);
+    note->group->note_done(std::move(note->pending));
 }
 
 } // namespace
 
-void Group::note_done(const std::shared_ptr<Pending> &pending) {
+void Group::note_done(std::shared_ptr<Pending> pending) {
     std::lock_guard<std::mutex> guard(watch_lock_);
-    done_.push_back(pending);
+    done_.push_back(std::move(pending));
     watch_changed_.notify_all();
 }
 
@@ -154,9 +163,9 @@ void Group::watch(const std::shared_ptr<Pending> &pending) {
         std::lock_guard<std::mutex> guard(watch_lock_);
         watched_.push_back(pending);
         if (!advancing_.joinable() && !stopping_)
-            advancing_ = std::thread(&Group::advance, this);
+            advancing_ = std::thread([self = shared_from_this()] { self->advance(); });
         if (!pending->is_collective() && !settling_.joinable() && !stopping_)
-            settling_ = std::thread(&Group::settle, this);
+            settling_ = std::thread([self = shared_from_this()] { self->settle(); });
         tell = settling_.joinable();
         watch_changed_.notify_all();
     }
@@ -229,6 +238,11 @@ void Group::stop_threads() {
     }
 }
 
+// One that has ended may still run its future's callbacks, within which a group may be destroyed.
+bool Group::is_idle() const {
+    return std::all_of(watched_.begin(), watched_.end(), [](const auto &each) { return each->is_done(); });
+}
+
 void Group::shutdown(std::chrono::milliseconds drain) { leave_for_good(drain, ""); }
 
 void Group::leave_for_good(std::chrono::milliseconds drain, const std::string &failure) {
@@ -237,14 +251,14 @@ void Group::leave_for_good(std::chrono::milliseconds drain, const std::string &f
     bool idle;
     {
         std::unique_lock<std::mutex> guard(watch_lock_);
-        idle = watch_changed_.wait_for(guard, drain, [&] { return watched_.empty(); });
+        idle = watch_changed_.wait_for(guard, drain, [&] { return is_idle(); });
     }
     {
         std::unique_lock<std::mutex> guard(lock_);
         if (closed_)
             return;
         closed_ = true;
-        if (!idle || inside_)
+        if (!idle || inside_ || waiting_)
             tt_group_abort(group_, failure.empty() ? "its process group was destroyed while calls were under way"
                                                    : failure.c_str());
         left_.wait(guard, [&] { return inside_ == 0; });

@@ -16,6 +16,8 @@
 #include <string>
 #include <thread>
 
+#include <unistd.h>
+
 namespace tutti_torch {
 
 class Group : public std::enable_shared_from_this<Group> {
@@ -50,11 +52,11 @@ class Group : public std::enable_shared_from_this<Group> {
     // signal raises; how the work ended is not told.
     bool wait_for(tt_work *work, std::chrono::milliseconds time);
 
-    // Have the group's threads see to it that `pending` ends. `handles_done`: see Pending.
+    // Have the group's threads see to it that `pending` ends.
     void watch(const std::shared_ptr<Pending> &pending);
     // Is this the thread that would complete the call's future?
     bool is_served_here(const Pending &pending);
-    void note_done(const std::shared_ptr<Pending> &pending);
+    void note_done(std::shared_ptr<Pending> pending);
 
     // Throw unless the call succeeded, and note what has become of the group.
     void check(tt_status status) {
@@ -74,6 +76,7 @@ class Group : public std::enable_shared_from_this<Group> {
     static void shutdown_all(const std::string &failure);
 
     static bool has_joined(); // was it tried, in this process?
+    bool is_inherited() const; // from the process of which this is a forked child
 
   private:
     Group() = default;
@@ -87,14 +90,16 @@ class Group : public std::enable_shared_from_this<Group> {
     void forget(const std::shared_ptr<Pending> &pending); // watch_lock_ held
     void stop_threads();
     void leave_for_good(std::chrono::milliseconds drain, const std::string &failure);
-    bool is_inherited() const;
+    static std::shared_ptr<Group> make();
+    bool is_idle() const; // watch_lock_ held
 
     std::shared_ptr<tt_store> store_; // also of its children: Tutti borrows it
     Health health_;
     tt_group *group_ = nullptr;
-    int owner_ = 0; // the process that joined
+    const int owner_ = getpid(); // the process that joined
     bool closed_ = false;
-    int inside_ = 0;  // threads in calls that block
+    int inside_ = 0;               // threads in calls that block
+    std::atomic<int> waiting_{0};  // threads in wait_for(), which are not inside all the time
     std::mutex lock_; // of the three above, and of the calls that begin
     std::condition_variable left_;
 

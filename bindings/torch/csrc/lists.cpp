@@ -83,6 +83,7 @@ Flat flat_for(const Tensors &list) {
 }
 
 Flat flat_with(const Tensors &list) {
+    const at::NoGradGuard plain;
     Flat f = flat_for(list);
     int64_t at = 0;
     for (const at::Tensor &x : list) {
@@ -125,7 +126,7 @@ uint8_t *unpack_bytes(Tensors &list, uint8_t *next) {
 
 // Counts and offsets in the elements that travel: bytes, where Tutti has no such type.
 void scale(std::vector<int64_t> &counts, const at::Tensor &x, const Buffer &b) {
-    const int64_t unit = x.numel() ? b.count / x.numel() : 1;
+    const int64_t unit = unit_of(x, b);
     for (int64_t &n : counts)
         n *= unit;
 }

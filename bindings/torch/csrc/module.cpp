@@ -19,7 +19,7 @@ c10::intrusive_ptr<Base> create(const c10::intrusive_ptr<c10d::Store> &store, in
     if (size < 1 || rank < 0 || rank >= size)
         refuse(c10::str("init_process_group: expected a rank of 0 to world_size - 1, got rank ", rank, " of ", size));
     return c10::make_intrusive<ProcessGroupTutti>(
-        store, rank, size, std::chrono::duration_cast<std::chrono::milliseconds>(timeout));
+        store, rank, size, std::max(std::chrono::milliseconds(1), std::chrono::duration_cast<std::chrono::milliseconds>(timeout)));
 }
 
 std::shared_ptr<Group> group_of(const c10::intrusive_ptr<Base> &backend) {
@@ -69,7 +69,7 @@ PYBIND11_MODULE(_C, m) {
     });
     m.def("is_symmetric", [](const c10::intrusive_ptr<Base> &backend, const at::Tensor &x) {
         return is_symmetric(*group_of(backend), x);
-    });
+    }, py::call_guard<py::gil_scoped_release>());
     m.def("torch_version", [] { return TUTTI_TORCH_VERSION; }); // the one that this was built for
 #if !TUTTI_TORCH_2
     CommError::type = py::register_exception<CommError>(m, "DistBackendError", PyExc_RuntimeError).inc_ref().ptr();

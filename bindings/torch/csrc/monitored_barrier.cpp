@@ -54,6 +54,8 @@ void ProcessGroupTutti::monitoredBarrier(const c10d::BarrierOptions &opts, bool)
         const std::string text = tt_last_error();
         tt_ignore(tt_fail(status, "%s. %s", text.c_str(), verdict(getRank(), text).c_str()));
     }
+    if (status == TT_ERR_TIMEOUT && !getRank()) // which leaves the group as it was
+        raise(status);
     group_->check(status);
 }
 

@@ -2,6 +2,7 @@
 
 #include "errors.hpp"
 #include "group.hpp"
+#include "interpreter.hpp"
 
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
@@ -26,6 +27,11 @@ void Pending::lend(std::chrono::milliseconds more, int64_t group_timeout_ms) {
         return;
     const bool own = task_.timeout.count() > 0;
     task_.timeout = more + (own ? task_.timeout : std::chrono::milliseconds(group_timeout_ms));
+}
+
+void Pending::drop_results() {
+    std::lock_guard<std::mutex> guard(lock_);
+    task_.finish = nullptr;
 }
 
 void Pending::settle() {
@@ -80,6 +86,7 @@ void Pending::wait() {
 bool Pending::wait_for(std::chrono::milliseconds time) {
     if (poll())
         return true;
+    WithoutGil unlocked; // synchronize() comes with the lock, and whoever makes the missing call may need it
     const auto begun = std::chrono::steady_clock::now();
     try {
         for (tt_work *work : handles) {

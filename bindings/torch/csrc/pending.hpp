@@ -48,6 +48,7 @@ class Pending : public std::enable_shared_from_this<Pending> {
 
     // Let the call, which has not begun, take `more` than its timeout, or than the group's where it has none.
     void lend(std::chrono::milliseconds more, int64_t group_timeout_ms);
+    void drop_results(); // leave the outputs as they are when it ends
     std::function<void()> on_end; // of the profiler; set before anyone else sees it
 
   private:
@@ -61,7 +62,6 @@ class Pending : public std::enable_shared_from_this<Pending> {
     std::atomic<bool> done_{false};
     std::exception_ptr error_;
     FuturePtr future_;
-    bool watched_ = false; // the group's thread waits for it
 };
 
 // What PyTorch is given.

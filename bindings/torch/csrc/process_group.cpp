@@ -43,14 +43,18 @@ void ProcessGroupTutti::setTimeout(std::chrono::milliseconds timeout) {
 }
 
 void ProcessGroupTutti::startCoalescing() {
-    group_->locked([&](tt_group *) {
-        if (batch_)
-            refuse("startCoalescing: expected endCoalescing() first, as one batch is open");
-        batch_ = std::make_unique<std::vector<WorkPtr>>();
-    });
+    std::lock_guard<std::mutex> guard(batch_lock_);
+    batch_ = std::make_unique<std::vector<WorkPtr>>(); // one that is there was left open by an exception
+}
+
+void ProcessGroupTutti::note_in_batch(const WorkPtr &work) {
+    std::lock_guard<std::mutex> guard(batch_lock_);
+    if (batch_)
+        batch_->push_back(work);
 }
 
 WorkPtr ProcessGroupTutti::endCoalescing() {
+    std::lock_guard<std::mutex> guard(batch_lock_);
     if (!batch_)
         refuse("endCoalescing: expected startCoalescing() before");
     auto works = std::move(batch_); // also of a group that was aborted meanwhile

@@ -98,7 +98,7 @@ class ProcessGroupTutti : public Base {
     // Begin a call: fill in what all calls have, and give back its work. `Args` has work, timeout_ms, file and line.
     template <class Args, class F> WorkPtr start(Task task, const Tensors &profiled, Args args, F call);
 
-    // The same for several calls that are one work; `calls` begins the one of a number.
+    // The same for several calls that are one work; `begin` begins the one of a number.
     template <class F> WorkPtr start_many(Task task, const Tensors &profiled, size_t count, F begin);
 
     // lists.cpp: gather all ranks' inputs as bytes in `to`; the task's finish() deals them out.
@@ -111,11 +111,13 @@ class ProcessGroupTutti : public Base {
 
     std::shared_ptr<Group> group_;
     c10::intrusive_ptr<c10d::Store> store_; // to meet again
-    std::atomic<uint64_t> sequence_{0};     // of collectives: messages are no affair of all ranks
+    std::atomic<uint64_t> sequence_{0};     // of collectives: sends and receives don't count
     int shrinks_ = 0;
 #if TUTTI_TORCH_2
     c10::intrusive_ptr<Options> options_;
-    std::unique_ptr<std::vector<WorkPtr>> batch_; // calls since startCoalescing(); read and written in Group::locked()
+    void note_in_batch(const WorkPtr &work);
+    std::mutex batch_lock_;
+    std::unique_ptr<std::vector<WorkPtr>> batch_; // calls since startCoalescing()
 #endif
 };
 
@@ -133,6 +135,13 @@ template <class F> WorkPtr ProcessGroupTutti::start_many(Task task, const Tensor
     auto pending = std::make_shared<Pending>(group_, std::move(task));
     auto work = c10::make_intrusive<TuttiWork>(getRank(), pending, profiled);
     tt_status status = TT_OK;
+    struct NoResults { // of a call that has not begun: what stands in for outputs holds nothing
+        Pending *of;
+        ~NoResults() {
+            if (of)
+                of->drop_results();
+        }
+    } unless_begun{pending.get()};
     group_->locked([&](tt_group *g) {
         work->sequence = pending->is_collective() ? ++sequence_ : sequence_.load();
         pending->lend(group_->health().extension(pending), tt_group_timeout_ms(g));
@@ -143,11 +152,12 @@ template <class F> WorkPtr ProcessGroupTutti::start_many(Task task, const Tensor
                 pending->handles.push_back(handle);
         }
 #if TUTTI_TORCH_2
-        if (batch_ && !status)
-            batch_->push_back(work);
+        if (!status)
+            note_in_batch(work);
 #endif
     });
     group_->check(status); // outside of the lock, as hooks may run
+    unless_begun.of = nullptr;
     return work;
 }
 

@@ -28,8 +28,16 @@ void run_call(Group &group, Args a, const CallSite &site, std::chrono::milliseco
     });
     group.check(status);
     std::unique_ptr<tt_work, WorkFree> ended(work);
-    group.blocking([&](tt_group *) { status = tt_work_wait(work); });
-    group.check(status);
+    group.wait_for(work, std::chrono::milliseconds::max());
+    group.check(tt_work_wait(work)); // it has ended
+}
+
+// FNV-1a, the same on all ranks.
+uint64_t hash_of(at::IntArrayRef sizes) {
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (int64_t size : sizes)
+        hash = (hash ^ static_cast<uint64_t>(size)) * UINT64_C(0x100000001b3);
+    return hash;
 }
 
 // Gather each rank's `part`, of counts[r] rows of `row` elements, into one tensor.
@@ -42,9 +50,8 @@ at::Tensor gather_rows(Group &group, const at::Tensor &part, std::vector<int64_t
     }
     at::Tensor all = at::empty({rows * row}, part.options());
     const Buffer from = moved(part), to = moved(all);
-    if (to.dtype == TT_U8 && part.element_size() > 1)
-        for (int64_t &n : counts)
-            n *= static_cast<int64_t>(part.element_size());
+    for (int64_t &n : counts)
+        n *= unit_of(part, from);
     tt_all_gather_v_args a = TT_ARGS_INIT;
     a.send = from.data;
     a.recv = to.data;
@@ -70,28 +77,30 @@ WorkPtr ProcessGroupTutti::allreduce_rows(Tensors &tensors, const c10d::Allreduc
     if (x.device().type() != at::kCPU)
         refuse(c10::str(call, ": expected a tensor in the host's memory, got one on ", x.device()));
     const CallSite site = call_site(call);
+    const at::NoGradGuard plain;
     at::Tensor own = x;
     for (size_t i = 1; i < tensors.size(); i++)
         own = own + tensors[i];
     own = own.coalesce();
     at::Tensor indices = own.indices().t().contiguous(), values = own.values().contiguous(); // (n,D), (n,...)
     const int64_t dims = indices.size(1);
-    int64_t mine[3] = {indices.size(0), dims, 1};
+    constexpr int NUMBERS = 4; // entries, sparse dimensions, values of an entry, all sizes
+    int64_t mine[NUMBERS] = {indices.size(0), dims, 1, static_cast<int64_t>(hash_of(x.sizes()))};
     for (int64_t d = 1; d < values.dim(); d++)
         mine[2] *= values.size(d);
-    std::vector<int64_t> all(3 * getSize()), counts;
+    std::vector<int64_t> all(NUMBERS * getSize()), counts;
     tt_all_gather_args a = TT_ARGS_INIT;
     a.send = mine;
     a.recv = all.data();
-    a.count = 3;
+    a.count = NUMBERS;
     a.dtype = TT_I64;
     run_call(*group_, a, site, opts.timeout, tt_all_gather_with);
     for (int r = 0; r < getSize(); r++) {
-        if (all[3 * r + 1] != mine[1] || all[3 * r + 2] != mine[2])
-            refuse(c10::str(call, ": expected the same sparse and dense sizes on all ranks, got ", mine[1],
-                            " sparse dimensions with ", mine[2], " values each here, ", all[3 * r + 1], " with ",
-                            all[3 * r + 2], " on rank ", r));
-        counts.push_back(all[3 * r]);
+        const int64_t *theirs = &all[NUMBERS * r];
+        if (theirs[1] != mine[1] || theirs[2] != mine[2] || theirs[3] != mine[3])
+            refuse(c10::str(call, ": expected the same sizes on all ranks, got ", x.sizes(), " here with ", mine[1],
+                            " sparse dimensions, and others with ", theirs[1], " on rank ", r));
+        counts.push_back(theirs[0]);
     }
     at::Tensor all_indices = gather_rows(*group_, indices, counts, dims, site, opts.timeout);
     at::Tensor all_values = gather_rows(*group_, values, counts, mine[2], site, opts.timeout);

@@ -13,6 +13,8 @@ void free_memory(void *memory) { tt__local_memory_free(static_cast<tt__local_mem
 
 // Empty where there is none: ordinary memory is as good, only slower.
 at::DataPtr symmetric_data(Group &group, size_t bytes) {
+    if (group.is_inherited())
+        return {};
     void *at = nullptr;
     tt__local_memory *memory = nullptr;
     tt_status status = TT_ERR_STATE;
@@ -68,8 +70,10 @@ bool symmetric_memory_is_there(Group &group) {
 }
 
 bool is_symmetric(Group &group, const at::Tensor &x) {
+    if (x.layout() != at::kStrided || x.device().type() != at::kCPU)
+        return false;
     bool lies_there = false;
-    group.locked([&](tt_group *g) { lies_there = tt__is_symmetric(g, x.data_ptr(), x.nbytes()); });
+    group.locked([&](tt_group *g) { lies_there = tt__is_symmetric(g, x.storage().data_ptr().get(), x.storage().nbytes()); });
     return lies_there;
 }
 

@@ -8,7 +8,7 @@ namespace tutti_torch {
 // Does another rank of the group share memory with this one?
 bool symmetric_memory_is_there(Group &group);
 
-// A tensor of one dimension in the group's symmetric memory, zeroed; ordinary memory where the heap is full. It may
+// A tensor of one dimension in the group's symmetric memory; in ordinary memory where the heap is full. It may
 // outlive the group.
 at::Tensor symmetric_tensor(const std::shared_ptr<Group> &group, int64_t numel, const at::TensorOptions &options);
 

@@ -69,11 +69,12 @@ def _tell_launcher(error):
 def _at_exit(module):
     if not module.has_joined():  # nor has a forked child of a rank, in which locks may be held
         return
-    error = failure()
+    error, words = failure(), ""
     if error is not None:
-        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+        with contextlib.suppress(Exception):  # whatever the error's own __str__() raises: groups are left
             _tell_launcher(error)
-    module.shutdown_all("" if error is None or isinstance(error, SystemExit) else _words(error))
+            words = "" if isinstance(error, SystemExit) else _words(error)
+    module.shutdown_all(words)
     module.end_log()
 
 
