@@ -2,7 +2,8 @@
 """A storm over ranks of PyTorch with the back end tutti: one is killed, exits, raises, is frozen, or makes another call
 than the others, at a random moment of collectives, works, futures, messages, DDP's steps and groups. Each survivor's
 exception names that rank in time, and its interpreter ends by itself. Nothing is left. TT_STORM_CASES, TT_STORM_SEED
-and TT_STORM_ONLY as in tests/support/storm.h. torch is imported once, and ranks are forked."""
+and TT_STORM_ONLY as in tests/support/storm.h; without them the same few cases each time. torch is imported once, and
+ranks are forked."""
 import contextlib
 import ctypes
 import datetime
@@ -39,8 +40,8 @@ import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 import tutti_torch  # noqa: E402
 
-CASES = int(os.environ.get("TT_STORM_CASES") or "8")
-SEED = int(os.environ.get("TT_STORM_SEED") or random.randrange(1 << 30))
+CASES = int(os.environ.get("TT_STORM_CASES") or "6")
+SEED = int(os.environ.get("TT_STORM_SEED") or (random.randrange(1 << 30) if "TT_STORM_CASES" in os.environ else 20))
 ONLY = os.environ.get("TT_STORM_ONLY")
 
 HEARTBEAT, SLACK = 5.0, 1.0 if STRICT else 10.0  # seconds
@@ -322,18 +323,20 @@ class Play:
         by_torch = meets and not heard["ours"]  # new_group() itself waits in its store for all
         if not heard["ours"] and not (by_torch and re.search("(?i)timed out|timeout", heard["text"])):
             return f"not a DistBackendError, but {heard['type']}"
-        if not by_torch and not re.search(self.expected(meets), heard["text"]):
-            return f"expected {self.expected(meets)}"
+        if not by_torch and not re.search(self.expected(rank, meets), heard["text"]):
+            return f"expected {self.expected(rank, meets)}"
         took = heard["at"] - self.read("struck", self.case.victim)
         TOOK[self.case.fault in FREEZES].append(took)
         most = SLACK + (HEARTBEAT if self.case.fault in FREEZES else 0) + (MEETING if meets else 0)
         return f"it took {took:.2f} s" if took > most else ""
 
-    def expected(self, meets):
+    def expected(self, rank, meets):
         who = rf"rank {self.case.victim}\b"
         if self.case.fault in MISMATCHES:
-            return rf"TT_ERR_MISMATCH: .*{who}"
-        if meets and self.case.fault in [*FREEZES, "kill from outside"]:  # it may be what nobody can tell yet
+            # A broadcast's root has left it when the others see the difference, and hears of that in its next call.
+            left = r"|TT_ERR_PEER: rank \d+ left the group" if rank == self.case.victim else ""
+            return rf"TT_ERR_MISMATCH: .*{who}{left}"
+        if meets and self.case.fault not in ["raise", "exit"]:  # it may be what nobody can tell yet
             return rf"TT_ERR_(PEER|TIMEOUT|NET): .*\branks? .*\b{self.case.victim}\b|TT_ERR_TIMEOUT"
         if self.case.fault in ["raise", "exit"]:
             return rf"TT_ERR_(PEER|ABORTED): .*{who}" + (".*ValueError: boom" if self.case.fault == "raise" else "")

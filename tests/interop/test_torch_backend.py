@@ -36,7 +36,7 @@ class BackEnd(unittest.TestCase):
         self.assertNotIn("no error", done.stdout)
 
     def test_monitored_barrier_names_the_rank_that_does_not_come(self):
-        done = launch(3, "absent")
+        done = torch_package.launch(3, PROGRAM, "absent")
         self.assertEqual(done.returncode, 0, done.stderr)
         said = sorted(done.stdout.splitlines())
         self.assertEqual(len(said), 2, done.stdout)

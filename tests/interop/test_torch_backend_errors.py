@@ -57,6 +57,9 @@ class Errors(unittest.TestCase):
     def test_forked_children(self):
         self.run_program("forked")
 
+    def test_calls_that_do_not_begin(self):
+        self.run_program("unbegun")
+
     def test_log_lines(self):
         self.run_program("logged", TT_TRANSPORT="tcp")
 

@@ -18,8 +18,8 @@ c10::intrusive_ptr<Base> create(const c10::intrusive_ptr<c10d::Store> &store, in
         refuse(c10::str("init_process_group: expected a timeout of more than 0 s, got ", timeout.count()));
     if (size < 1 || rank < 0 || rank >= size)
         refuse(c10::str("init_process_group: expected a rank of 0 to world_size - 1, got rank ", rank, " of ", size));
-    return c10::make_intrusive<ProcessGroupTutti>(
-        store, rank, size, std::max(std::chrono::milliseconds(1), std::chrono::duration_cast<std::chrono::milliseconds>(timeout)));
+    const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(timeout);
+    return c10::make_intrusive<ProcessGroupTutti>(store, rank, size, std::max(ms, std::chrono::milliseconds(1)));
 }
 
 std::shared_ptr<Group> group_of(const c10::intrusive_ptr<Base> &backend) {

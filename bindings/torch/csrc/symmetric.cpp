@@ -73,7 +73,8 @@ bool is_symmetric(Group &group, const at::Tensor &x) {
     if (x.layout() != at::kStrided || x.device().type() != at::kCPU)
         return false;
     bool lies_there = false;
-    group.locked([&](tt_group *g) { lies_there = tt__is_symmetric(g, x.storage().data_ptr().get(), x.storage().nbytes()); });
+    const auto &memory = x.storage();
+    group.locked([&](tt_group *g) { lies_there = tt__is_symmetric(g, memory.data_ptr().get(), memory.nbytes()); });
     return lies_there;
 }
 
