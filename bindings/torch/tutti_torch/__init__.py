@@ -75,6 +75,9 @@ def _register():
     options = {} if torch.__version__.startswith("1.") else {"devices": ["cpu"]}
     dist.Backend.register_backend("tutti", _create, extended_api=True, **options)
     _interpreter.attach(_C)
+    # PyTorch's recorder of calls is for back ends that have none. Beside ours (`tutti trace`) it would cost time, and
+    # after a failure its thread can outlast the interpreter and abort the process.
+    getattr(dist.distributed_c10d, "_FR_SELF_RECORDING_BACKENDS", set()).add("tutti")
     if torch.__version__.startswith("1."):
         _admit_to_monitored_barrier()
 
