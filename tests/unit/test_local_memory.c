@@ -19,7 +19,7 @@ static void check_sums(tt_group *group, float *x, int rank, int world) {
         x[i] = (float)(i % 1000 + rank);
     CHECK_OK(tt_all_reduce(group, x, FLOATS, TT_F32, TT_SUM));
     for (int i = 0; i < FLOATS; i++)
-        CHECK(x[i] == (float)(world * (i % 1000) + world * (world - 1) / 2));
+        CHECK(x[i] == (float)(world * (i % 1000)) + (float)world * (float)(world - 1) / 2);
 }
 
 /* Each rank takes another number of ranges before, and frees them in another order. */
