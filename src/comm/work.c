@@ -155,18 +155,19 @@ void tt__works_unlink(tt_group *group) {
 
 /* ---- for callers */
 
-static tt_status work_wait_until(tt_work *work, const char *call, int64_t until_ms) {
+static tt_status work_wait_until(tt_work *work, const char *call, int64_t until_ms, bool *done) {
     if (tt__is_inherited(work->group))
         return tt__fail_inherited(work->group);
     TT__TRY(tt__may_wait(call));
-    return work->group->engine->wait(work, until_ms);
+    return work->group->engine->wait(work, until_ms, done);
 }
 
 tt_status tt_work_wait(tt_work *work) {
     if (!work)
         return tt__fail(TT_ERR_INVALID, "tt_work_wait: the work is NULL");
+    bool done;
     if (!atomic_load_explicit(&work->done, memory_order_acquire))
-        return work_wait_until(work, "tt_work_wait", INT64_MAX);
+        return work_wait_until(work, "tt_work_wait", INT64_MAX, &done);
     return work->status ? tt__work_error(work) : TT_OK;
 }
 
@@ -176,8 +177,9 @@ tt_status tt_work_wait_for(tt_work *work, int64_t timeout_ms, bool *done) {
     *done = true;
     if (atomic_load_explicit(&work->done, memory_order_acquire))
         return work->status ? tt__work_error(work) : TT_OK;
-    tt_status status = work_wait_until(work, "tt_work_wait_for", tt__deadline_ms(timeout_ms < 0 ? 0 : timeout_ms));
-    *done = status || atomic_load_explicit(&work->done, memory_order_acquire);
+    tt_status status =
+        work_wait_until(work, "tt_work_wait_for", tt__deadline_ms(timeout_ms < 0 ? 0 : timeout_ms), done);
+    *done |= status != TT_OK;
     return status;
 }
 

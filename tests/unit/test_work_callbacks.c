@@ -397,6 +397,48 @@ static void a_callback_must_not_wait(void **state) {
     on_all_engines(2, waiting);
 }
 
+/* ---- a work that its callback frees, and whose memory the next call takes, while a thread waits for it */
+
+typedef struct relay {
+    tt_group *group;
+    tt_work *first, *second;
+    float x[N];
+} relay;
+
+static void pass_on(tt_status status, int source, void *user) {
+    relay *r = user;
+    (void)source;
+    CHECK(status == TT_OK);
+    tt_work_free(r->first);
+    CHECK_OK(tt_all_reduce(r->group, r->x, N, TT_F32, TT_SUM, .work = &r->second));
+}
+
+/* On shared memory, where nothing is done before the wait has begun. */
+static void freed_while_waited_for(tt_group *group, int rank, void *store) {
+    relay r = {.group = group};
+    bool finished = false;
+    if (rank == 1) {
+        CHECK_OK(tt_store_wait(store, (const char *const[]){"go"}, 1, PATIENCE_MS));
+        CHECK_OK(tt_all_reduce(group, r.x, N, TT_F32, TT_SUM));
+        CHECK_OK(tt_store_wait(store, (const char *const[]){"go on"}, 1, PATIENCE_MS));
+        CHECK_OK(tt_all_reduce(group, r.x, N, TT_F32, TT_SUM));
+        return;
+    }
+    CHECK_OK(tt_all_reduce(group, r.x, N, TT_F32, TT_SUM, .work = &r.first));
+    CHECK_OK(tt_work_add_done_callback(r.first, pass_on, &r));
+    CHECK_OK(tt_store_set(store, "go", "", 0));
+    CHECK_OK(tt_work_wait_for(r.first, PATIENCE_MS, &finished));
+    CHECK(finished);
+    CHECK_OK(tt_store_set(store, "go on", "", 0));
+    CHECK_OK(tt_work_wait(r.second));
+    tt_work_free(r.second);
+}
+
+static void a_callback_frees_what_is_waited_for(void **state) {
+    (void)state;
+    on_engines(ENGINE_SHARED + 1, 2, freed_while_waited_for);
+}
+
 /* ---- forked children */
 
 static void forked(tt_group *group, int rank, void *store) {
@@ -443,6 +485,7 @@ int main(void) {
         cmocka_unit_test(wrong_arguments_are_refused),
         cmocka_unit_test(a_callback_makes_calls),
         cmocka_unit_test(a_callback_must_not_wait),
+        cmocka_unit_test(a_callback_frees_what_is_waited_for),
         cmocka_unit_test(a_forked_child_has_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -29,8 +29,8 @@ typedef struct tt__engine {
     tt_status (*free)(tt_group *group, const tt_call *call, void *ptr);
 
     /* Wait until the work is done, its deadline has passed, or it is `until_ms`. Returns its status, TT_OK of one that
-     * is not done; an error is recorded. */
-    tt_status (*wait)(tt_work *work, int64_t until_ms);
+     * is not done; an error is recorded. *done tells: afterwards the work may have been freed, as by its callback. */
+    tt_status (*wait)(tt_work *work, int64_t until_ms, bool *done);
 
     /* Advance the group's works without waiting. Returns the group's failure, if any. */
     tt_status (*progress)(tt_group *group);

@@ -129,7 +129,7 @@ const char *tt__plugin_call_text(const tt_call *call, char *text, size_t size);
 /* ---- plugin_queue.c: the engine table's submit, wait, progress, forget */
 
 tt_status tt__plugin_submit(tt_group *group, const tt_call *call, tt_work **out);
-tt_status tt__plugin_wait(tt_work *work, int64_t until_ms);
+tt_status tt__plugin_wait(tt_work *work, int64_t until_ms, bool *done);
 tt_status tt__plugin_progress(tt_group *group);
 void tt__plugin_forget(tt_work *work);
 void tt__plugin_add_callback(tt_work *work, tt__callback *callback);

@@ -432,7 +432,7 @@ tt_status tt__plugin_drain(tt_group *group, int64_t timeout_ms) {
     return TT_OK;
 }
 
-tt_status tt__plugin_wait(tt_work *work, int64_t until_ms) {
+tt_status tt__plugin_wait(tt_work *work, int64_t until_ms, bool *done) {
     tt__plugin *plugin = tt__plugin_of(work->group);
     tt__plugin_lock(plugin);
     bool elsewhere = plugin->user != tt__this_thread();
@@ -440,6 +440,7 @@ tt_status tt__plugin_wait(tt_work *work, int64_t until_ms) {
         tt__control_wait_elsewhere(work->group, 1);
     work->waiters++; /* kept, also if its owner, or a callback of its own, forgets it */
     tt_status status = wait_for_task(work, until_ms);
+    *done = work->phase == TT__DONE;
     work->waiters--;
     if (elsewhere)
         tt__control_wait_elsewhere(work->group, -1);

@@ -36,7 +36,7 @@ void tt__all_reduce_fast_begin(tt_group *group);
 /* ---- submit.c */
 
 tt_status tt__native_submit(tt_group *group, const tt_call *call, tt_work **work);
-tt_status tt__native_wait(tt_work *work, int64_t until_ms);
+tt_status tt__native_wait(tt_work *work, int64_t until_ms, bool *done);
 tt_status tt__native_progress(tt_group *group);
 void tt__native_forget(tt_work *work);
 void tt__native_add_callback(tt_work *work, tt__callback *callback);

@@ -158,13 +158,17 @@ tt_status tt__native_submit(tt_group *group, const tt_call *call, tt_work **out)
     return status;
 }
 
-tt_status tt__native_wait(tt_work *work, int64_t until_ms) {
+tt_status tt__native_wait(tt_work *work, int64_t until_ms, bool *done) {
     tt__world *world = work->group->native->world;
     tt__world_lock(world);
+    work->waiters++; /* kept until it has been read: another thread may free it meanwhile */
     tt__wait_done(work, until_ms);
     tt_status status = work->status ? tt__work_error(work) : TT_OK;
+    *done = work->phase == TT__DONE;
+    work->waiters--;
+    tt__work_let_go(work);
     leave_what_is_left(world);
-    tt__world_unlock(world); /* its callbacks, or another thread, may free it now */
+    tt__world_unlock(world);
     return status;
 }
 
