@@ -8,13 +8,7 @@ namespace tutti_torch {
 
 using c10d::OpType;
 
-// Have `x` hold the elements of `from`, which stood in for it.
-static std::function<void()> copy_back(const at::Tensor &x, const at::Tensor &from) {
-    if (from.is_same(x))
-        return nullptr;
-    return [x, from]() mutable { x.copy_(from); };
-}
-
+// Several tensors of a rank get the same.
 static std::function<void()> copy_to_all(const Tensors &list, const at::Tensor &from) {
     if (list.size() == 1)
         return copy_back(list[0], from);
@@ -45,13 +39,6 @@ static at::Tensor folded(const Tensors &tensors, const c10d::ReduceOp &op) {
         }
     }
     return all;
-}
-
-static void expect_numel(const char *call, const at::Tensor &large, const char *name, const at::Tensor &part,
-                         int64_t ranks) {
-    if (large.numel() != part.numel() * ranks || large.scalar_type() != part.scalar_type())
-        refuse(c10::str(call, ": expected ", name, " of ", part.numel() * ranks, " elements of ", part.scalar_type(),
-                        " (", ranks, " ranks), got ", large.numel(), " of ", large.scalar_type()));
 }
 
 bool ProcessGroupTutti::is_root(int64_t root, const char *call) const {
@@ -98,42 +85,6 @@ WorkPtr ProcessGroupTutti::allreduce(Tensors &tensors, const c10d::AllreduceOpti
                  tensors, a, tt_all_reduce_with);
 }
 
-WorkPtr ProcessGroupTutti::allreduce_coalesced(Tensors &tensors, const c10d::AllreduceCoalescedOptions &opts) {
-    if (tensors.empty())
-        refuse("all_reduce_coalesced: requires non-empty tensor list");
-    for (size_t i = 1; i < tensors.size(); i++)
-        if (tensors[i].layout() != tensors[0].layout())
-            refuse(c10::str("all_reduce_coalesced: invalid tensor layout at index ", i, ": expected ",
-                            tensors[0].layout(), ", got ", tensors[i].layout()));
-    Tensors flat;
-    std::vector<void *> bufs;
-    std::vector<int64_t> counts;
-    for (const at::Tensor &x : tensors) {
-        check_tensor(x, "all_reduce_coalesced");
-        if (x.scalar_type() != tensors[0].scalar_type())
-            refuse(c10::str("all_reduce_coalesced: tensors must all have the same type, got ",
-                            tensors[0].scalar_type(), " and ", x.scalar_type()));
-        flat.push_back(packed(x));
-        bufs.push_back(flat.back().data_ptr());
-        counts.push_back(x.numel());
-    }
-    const Reduction r = reduction(opts.reduceOp);
-    tt_all_reduce_coalesced_args a = TT_ARGS_INIT;
-    a.bufs = bufs.data(); // both lists are copied
-    a.counts = counts.data();
-    a.buffers = static_cast<int64_t>(bufs.size());
-    a.dtype = reduced_dtype(flat[0], "all_reduce_coalesced");
-    a.op = r.op;
-    a.factor = r.factor;
-    auto finish = [tensors, flat]() mutable {
-        for (size_t i = 0; i < flat.size(); i++)
-            if (!flat[i].is_same(tensors[i]))
-                tensors[i].copy_(flat[i]);
-    };
-    return start({OpType::ALLREDUCE_COALESCED, "tutti:all_reduce", flat, {tensors}, finish, opts.timeout},
-                 tensors, a, tt_all_reduce_coalesced_with);
-}
-
 WorkPtr ProcessGroupTutti::reduce(Tensors &tensors, const c10d::ReduceOptions &opts) {
     const bool root = is_root(opts.rootRank, "reduce");
     if (opts.rootTensor != 0)
@@ -156,9 +107,7 @@ WorkPtr ProcessGroupTutti::reduce(Tensors &tensors, const c10d::ReduceOptions &o
 
 WorkPtr ProcessGroupTutti::_allgather_base(at::Tensor &output, at::Tensor &input, const c10d::AllgatherOptions &opts) {
     static const char call[] = "all_gather_into_tensor";
-    check_tensor(output, call);
-    check_tensor(input, call);
-    expect_numel(call, output, "an output", input, getSize());
+    check_parts(output, input, getSize(), call, "an output");
     at::Tensor from = packed(input), to = room_for(output);
     const Buffer b = moved(from);
     tt_all_gather_args a = TT_ARGS_INIT;
@@ -174,9 +123,7 @@ WorkPtr ProcessGroupTutti::_allgather_base(at::Tensor &output, at::Tensor &input
 WorkPtr ProcessGroupTutti::_reduce_scatter_base(at::Tensor &output, at::Tensor &input,
                                                 const c10d::ReduceScatterOptions &opts) {
     static const char call[] = "reduce_scatter_tensor";
-    check_tensor(output, call);
-    check_tensor(input, call);
-    expect_numel(call, input, "an input", output, getSize());
+    check_parts(input, output, getSize(), call, "an input");
     at::Tensor from = packed(input), to = room_for(output);
     const Buffer b = reduced(to, call);
     const Reduction r = reduction(opts.reduceOp);
@@ -257,8 +204,7 @@ WorkPtr ProcessGroupTutti::gather_into_tensor(at::Tensor &output, at::Tensor &in
     check_tensor(input, call);
     at::Tensor from = packed(input), to;
     if (root) {
-        check_tensor(output, call);
-        expect_numel(call, output, "an output", input, getSize());
+        check_parts(output, input, getSize(), call, "an output");
         to = room_for(output);
     }
     const Buffer b = moved(from);

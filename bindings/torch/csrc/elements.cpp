@@ -66,6 +66,31 @@ void check_alike(const Tensors &tensors, const char *call) {
     }
 }
 
+void check_types(const Tensors &list, const at::Tensor &like, const char *call) {
+    for (size_t i = 0; i < list.size(); i++) {
+        check_tensor(list[i], call);
+        if (list[i].scalar_type() != like.scalar_type())
+            refuse(c10::str(call, ": invalid tensor type at index ", i, ": expected ", like.scalar_type(), ", got ",
+                            list[i].scalar_type()));
+    }
+}
+
+void check_sizes(const Tensors &list, const at::Tensor &like, const char *call) {
+    for (size_t i = 0; i < list.size(); i++)
+        if (list[i].numel() != like.numel())
+            refuse(c10::str(call, ": invalid tensor size at index ", i, ": expected ", like.numel(),
+                            " elements, got ", list[i].numel()));
+}
+
+void check_parts(const at::Tensor &large, const at::Tensor &part, int ranks, const char *call,
+                 const std::string &name) {
+    check_tensor(large, call);
+    check_tensor(part, call);
+    if (large.numel() != part.numel() * ranks || large.scalar_type() != part.scalar_type())
+        refuse(c10::str(call, ": expected ", name, " of ", part.numel() * ranks, " elements of ", part.scalar_type(),
+                        " (", ranks, " ranks), got ", large.numel(), " of ", large.scalar_type()));
+}
+
 at::Tensor &only(Tensors &tensors, const char *call, const char *list) {
     if (tensors.size() != 1)
         refuse(c10::str(call, ": requires a single-element ", list, ", got one of ", tensors.size()));
@@ -81,6 +106,20 @@ at::Tensor packed(const at::Tensor &x) {
 
 at::Tensor room_for(const at::Tensor &x) {
     return lies_packed(x) ? x : at::empty(x.sizes(), x.options().memory_format(at::MemoryFormat::Contiguous));
+}
+
+std::function<void()> copy_back(const at::Tensor &x, const at::Tensor &from) {
+    if (from.is_same(x))
+        return nullptr;
+    return [x, from]() mutable { x.copy_(from); };
+}
+
+std::function<void()> copy_back(const Tensors &list, const Tensors &from) {
+    return [list, from]() mutable {
+        for (size_t i = 0; i < list.size(); i++)
+            if (!from[i].is_same(list[i]))
+                list[i].copy_(from[i]);
+    };
 }
 
 static double factor_of(const c10d::ReduceOp &op) {

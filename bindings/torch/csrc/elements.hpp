@@ -6,6 +6,9 @@
 
 #include <tutti/comm.h>
 
+#include <functional>
+#include <string>
+
 namespace tutti_torch {
 
 // What a collective is called with: `count` elements at `data`.
@@ -38,6 +41,15 @@ at::Tensor &only(Tensors &tensors, const char *call, const char *list = "tensor 
 // Fail unless there is a tensor, and all are of one layout, element type and size.
 void check_alike(const Tensors &tensors, const char *call);
 
+// Fail unless all are dense, in the host's memory and of the type of `like`.
+void check_types(const Tensors &list, const at::Tensor &like, const char *call);
+
+// Fail unless all have as many elements as `like`.
+void check_sizes(const Tensors &list, const at::Tensor &like, const char *call);
+
+// Fail unless `large`, which the error calls `name`, has room for `part` of each rank.
+void check_parts(const at::Tensor &large, const at::Tensor &part, int ranks, const char *call, const std::string &name);
+
 // Whether x's memory holds its elements, one after the other: it may be a view that turns their signs.
 bool lies_packed(const at::Tensor &x);
 
@@ -46,6 +58,12 @@ at::Tensor packed(const at::Tensor &x);
 
 // Where x's new elements can come to lie one after the other: x itself, or a tensor to copy them from.
 at::Tensor room_for(const at::Tensor &x);
+
+// What gives x the elements of `from`, which room_for() or packed() had stand in for it; empty where that is x itself.
+std::function<void()> copy_back(const at::Tensor &x, const at::Tensor &from);
+
+// The same for each of a list.
+std::function<void()> copy_back(const Tensors &list, const Tensors &from);
 
 struct Reduction {
     tt_reduce_op op;

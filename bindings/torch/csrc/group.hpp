@@ -1,20 +1,16 @@
-// A group of Tutti's with what PyTorch's rules add: calls from several threads, and futures that complete although
-// nobody waits.
-//
-// Two threads serve such futures, made when the first is asked for. The advancing one waits for the oldest call; the
-// settling one, needed once a send or receive is among them, completes those that end out of order. Both only live
-// while the group is open.
+// A group of Tutti's with what PyTorch's rules add: calls from several threads, futures that complete although nobody
+// waits (watch.hpp), and leaving it while threads wait.
 #pragma once
 
 #include "errors.hpp"
 #include "health.hpp"
-#include "pending.hpp"
 #include "store.hpp"
+#include "watch.hpp"
 
+#include <atomic>
 #include <condition_variable>
-#include <deque>
 #include <string>
-#include <thread>
+#include <vector>
 
 #include <unistd.h>
 
@@ -38,9 +34,10 @@ class Group : public std::enable_shared_from_this<Group> {
         begin(group_);
     }
 
-    // Call `f`, which may block, with the group: it is not freed meanwhile.
+    // Call `f`, which may block, with the group: it is not destroyed meanwhile.
     template <class F> void blocking(F f) {
-        enter();
+        if (!enter())
+            fail_closed();
         struct Leave {
             Group *group;
             ~Leave() { group->leave(); }
@@ -48,15 +45,13 @@ class Group : public std::enable_shared_from_this<Group> {
         f(group_);
     }
 
-    // Wait for the work, at most `time`. False: it is not done. Throws if the group is closed, and what a handler of a
-    // signal raises; how the work ended is not told.
-    bool wait_for(tt_work *work, std::chrono::milliseconds time);
+    // ---- works: calls on one must have ended, too, before the group is destroyed, which ends all works
 
-    // Have the group's threads see to it that `pending` ends.
-    void watch(const std::shared_ptr<Pending> &pending);
-    // Is this the thread that would complete the call's future?
-    bool is_served_here(const Pending &pending);
-    void note_done(std::shared_ptr<Pending> pending);
+    bool is_completed(tt_work *work); // never waits
+    // Wait for the work, at most `time`. False: it is not done. Throws only what a handler of a signal raises; how the
+    // work ended is not told.
+    bool wait_for(tt_work *work, std::chrono::milliseconds time);
+    void release(tt_work *work);
 
     // Throw unless the call succeeded, and note what has become of the group.
     void check(tt_status status) {
@@ -64,6 +59,7 @@ class Group : public std::enable_shared_from_this<Group> {
             fail(status);
     }
     Health &health() { return health_; }
+    Watch &watch() { return watch_; }
 
     void set_timeout(std::chrono::milliseconds timeout);
     void abort(const char *reason);
@@ -82,32 +78,32 @@ class Group : public std::enable_shared_from_this<Group> {
     Group() = default;
     static std::shared_ptr<Group> known(std::shared_ptr<Group> made);
     [[noreturn]] void fail(tt_status status);
-    void require_open() const;
-    void enter();
+    [[noreturn]] static void fail_closed();
+    void require_open() const { // lock_ held
+        if (is_closed())
+            fail_closed();
+    }
+    bool is_closed() const { return users_.load(std::memory_order_acquire) & CLOSED; }
+    bool enter(); // false: the group is closed
     void leave();
-    void advance();
-    void settle();
-    void forget(const std::shared_ptr<Pending> &pending); // watch_lock_ held
-    void stop_threads();
+    void await_end(); // of a group that is closed
+    bool await_users(std::chrono::milliseconds time);
+    void destroy(const std::string &failure);
     void leave_for_good(std::chrono::milliseconds drain, const std::string &failure);
     static std::shared_ptr<Group> make();
-    bool is_idle() const; // watch_lock_ held
 
     std::shared_ptr<tt_store> store_; // also of its children: Tutti borrows it
     Health health_;
     tt_group *group_ = nullptr;
     const int owner_ = getpid(); // the process that joined
-    bool closed_ = false;
-    int inside_ = 0;               // threads in calls that block
-    std::atomic<int> waiting_{0};  // threads in wait_for(), which are not inside all the time
-    std::mutex lock_; // of the three above, and of the calls that begin
-    std::condition_variable left_;
-
-    std::mutex watch_lock_; // of what follows
-    std::condition_variable watch_changed_;
-    std::deque<std::shared_ptr<Pending>> watched_, done_;
-    std::thread advancing_, settling_;
-    bool stopping_ = false;
+    Watch watch_;
+    static constexpr uint32_t CLOSED = UINT32_C(1) << 31;
+    std::atomic<uint32_t> users_{0}; // threads within calls that block or are on works; CLOSED: no more may come
+    std::atomic<int> waiting_{0};    // threads that wait for a work, and look at something else just now
+    std::mutex lock_;                // of calls that begin, of closing, and of what follows
+    std::condition_variable left_;   // users_ is CLOSED alone, or the group is destroyed
+    bool destroyed_ = false;
+    std::vector<tt_work *> left_over_; // to be freed when it is
 };
 
 } // namespace tutti_torch

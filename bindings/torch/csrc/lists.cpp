@@ -4,22 +4,12 @@
 #include "process_group.hpp"
 
 #include <cctype>
-#include <cstring>
 
 namespace tutti_torch {
 
 using c10d::OpType;
 
 namespace {
-
-void check_types(const Tensors &list, const at::Tensor &like, const char *call) {
-    for (size_t i = 0; i < list.size(); i++) {
-        check_tensor(list[i], call);
-        if (list[i].scalar_type() != like.scalar_type())
-            refuse(c10::str(call, ": invalid tensor type at index ", i, ": expected ", like.scalar_type(), ", got ",
-                            list[i].scalar_type()));
-    }
-}
 
 // A list of one tensor a rank; `name` is "input" or "output".
 void check_list(const Tensors &list, const at::Tensor &like, int ranks, const char *call, const char *name) {
@@ -28,13 +18,6 @@ void check_list(const Tensors &list, const at::Tensor &like, int ranks, const ch
                         static_cast<char>(std::toupper(name[0])), name + 1, " list size should be ", ranks,
                         ", one tensor a rank"));
     check_types(list, like, call);
-}
-
-void expect_sizes(const Tensors &list, const at::Tensor &like, const char *call) {
-    for (size_t i = 0; i < list.size(); i++)
-        if (list[i].numel() != like.numel())
-            refuse(c10::str(call, ": invalid tensor size at index ", i, ": expected ", like.numel(),
-                            " elements, got ", list[i].numel()));
 }
 
 bool is_even(const Tensors &list, const at::Tensor &like) {
@@ -107,23 +90,6 @@ std::function<void()> unpack(const Tensors &list, const Flat &f) {
     };
 }
 
-int64_t bytes_of(const Tensors &list) {
-    int64_t bytes = 0;
-    for (const at::Tensor &x : list)
-        bytes += static_cast<int64_t>(x.nbytes());
-    return bytes;
-}
-
-// Give the list's tensors the bytes from `next` on; returns where they end.
-uint8_t *unpack_bytes(Tensors &list, uint8_t *next) {
-    for (at::Tensor &x : list) {
-        if (x.numel())
-            x.copy_(at::from_blob(next, x.sizes(), x.options()));
-        next += x.nbytes();
-    }
-    return next;
-}
-
 // Counts and offsets in the elements that travel: bytes, where Tutti has no such type.
 void scale(std::vector<int64_t> &counts, const at::Tensor &x, const Buffer &b) {
     const int64_t unit = unit_of(x, b);
@@ -132,22 +98,6 @@ void scale(std::vector<int64_t> &counts, const at::Tensor &x, const Buffer &b) {
 }
 
 } // namespace
-
-// Several inputs a rank, each with an output list of its own: each list gets all inputs of all ranks.
-WorkPtr ProcessGroupTutti::allgather_lists(std::vector<Tensors> &outputs, Tensors &inputs,
-                                           const c10d::AllgatherOptions &opts) {
-    static const char call[] = "all_gather";
-    for (size_t i = 0; i < outputs.size(); i++) {
-        check_types(outputs[i], inputs[0], call);
-        expect_sizes(outputs[i], inputs[0], call);
-    }
-    at::Tensor to = at::empty({getSize() * bytes_of(inputs)}, at::kByte);
-    auto finish = [outputs, to]() mutable {
-        for (Tensors &list : outputs)
-            unpack_bytes(list, to.data_ptr<uint8_t>());
-    };
-    return gather_bytes({OpType::ALLGATHER, "tutti:all_gather", {}, outputs, finish, opts.timeout}, inputs, to);
-}
 
 WorkPtr ProcessGroupTutti::allgather(std::vector<Tensors> &outputs, Tensors &inputs,
                                      const c10d::AllgatherOptions &opts) {
@@ -194,55 +144,6 @@ WorkPtr ProcessGroupTutti::allgather(std::vector<Tensors> &outputs, Tensors &inp
     return start(std::move(task), inputs, a, tt_all_gather_v_with);
 }
 
-// outputs[r][i]: rank r's inputs[i]. All inputs travel as one array of bytes.
-WorkPtr ProcessGroupTutti::allgather_coalesced(std::vector<Tensors> &outputs, Tensors &inputs,
-                                               const c10d::AllgatherOptions &opts) {
-    static const char call[] = "all_gather_coalesced";
-    if (inputs.empty())
-        refuse(c10::str(call, ": requires non-empty input tensor list"));
-    if (static_cast<int>(outputs.size()) != getSize())
-        refuse(c10::str(call, ": output lists should be equal to world size, ", getSize(), ", got ", outputs.size()));
-    for (const Tensors &list : outputs) {
-        if (list.size() != inputs.size())
-            refuse(c10::str(call, ": expected ", inputs.size(), " outputs a rank, got ", list.size()));
-        for (size_t i = 0; i < list.size(); i++) {
-            check_tensor(list[i], call);
-            check_tensor(inputs[i], call);
-            if (list[i].numel() != inputs[i].numel())
-                refuse(c10::str(call, ": invalid size of output tensor at index ", i, ": expected the input's ",
-                                inputs[i].numel(), " elements, got ", list[i].numel()));
-            if (list[i].scalar_type() != inputs[i].scalar_type())
-                refuse(c10::str(call, ": invalid tensor type at index ", i, ": expected the input's ",
-                                inputs[i].scalar_type(), ", got ", list[i].scalar_type()));
-        }
-    }
-    at::Tensor to = at::empty({getSize() * bytes_of(inputs)}, at::kByte);
-    auto finish = [outputs, to]() mutable {
-        auto *next = to.data_ptr<uint8_t>();
-        for (Tensors &list : outputs)
-            next = unpack_bytes(list, next);
-    };
-    return gather_bytes({OpType::ALLGATHER_COALESCED, "tutti:all_gather", {}, outputs, finish, opts.timeout},
-                        inputs, to);
-}
-
-WorkPtr ProcessGroupTutti::gather_bytes(Task task, Tensors &inputs, const at::Tensor &to) {
-    at::Tensor from = at::empty({bytes_of(inputs)}, at::kByte);
-    auto *next = from.data_ptr<uint8_t>();
-    for (const at::Tensor &x : inputs) {
-        if (x.nbytes())
-            std::memcpy(next, packed(x).data_ptr(), x.nbytes());
-        next += x.nbytes();
-    }
-    task.kept = {from, to};
-    tt_all_gather_args a = TT_ARGS_INIT;
-    a.send = from.data_ptr();
-    a.recv = to.data_ptr();
-    a.count = from.numel();
-    a.dtype = TT_U8;
-    return start(std::move(task), inputs, a, tt_all_gather_with);
-}
-
 WorkPtr ProcessGroupTutti::gather(std::vector<Tensors> &outputs, Tensors &inputs, const c10d::GatherOptions &opts) {
     const bool root = is_root(opts.rootRank, "gather");
     at::Tensor &input = only(inputs, "gather", "input tensor list");
@@ -261,7 +162,7 @@ WorkPtr ProcessGroupTutti::gather(std::vector<Tensors> &outputs, Tensors &inputs
     if (root) {
         Tensors &list = outputs[0];
         check_list(list, input, getSize(), "gather", "output");
-        expect_sizes(list, input, "gather");
+        check_sizes(list, input, "gather");
         Flat to = flat_for(list);
         a.recv = to.array.data_ptr();
         task.finish = unpack(list, to);
@@ -285,13 +186,11 @@ WorkPtr ProcessGroupTutti::scatter(Tensors &outputs, std::vector<Tensors> &input
     a.count = b.count;
     a.dtype = b.dtype;
     a.root = static_cast<int>(opts.rootRank);
-    Task task{OpType::SCATTER, "tutti:scatter", {to, output}, {outputs}, nullptr, opts.timeout};
-    if (!to.is_same(output))
-        task.finish = [output, to]() mutable { output.copy_(to); };
+    Task task{OpType::SCATTER, "tutti:scatter", {to, output}, {outputs}, copy_back(output, to), opts.timeout};
     if (root) {
         Tensors &list = inputs[0];
         check_list(list, output, getSize(), "scatter", "input");
-        expect_sizes(list, output, "scatter");
+        check_sizes(list, output, "scatter");
         Flat from = flat_with(list);
         a.send = from.array.data_ptr();
         task.kept.push_back(from.array);
@@ -316,9 +215,6 @@ WorkPtr ProcessGroupTutti::reduce_scatter(Tensors &outputs, std::vector<Tensors>
     if (is_even(list, output)) {
         Flat from = flat_with(list);
         at::Tensor to = room_for(output);
-        std::function<void()> finish;
-        if (!to.is_same(output))
-            finish = [output, to]() mutable { output.copy_(to); };
         tt_reduce_scatter_args a = TT_ARGS_INIT;
         a.send = from.array.data_ptr();
         a.recv = to.data_ptr();
@@ -326,8 +222,8 @@ WorkPtr ProcessGroupTutti::reduce_scatter(Tensors &outputs, std::vector<Tensors>
         a.dtype = dtype;
         a.op = r.op;
         a.factor = r.factor;
-        return start({OpType::REDUCE_SCATTER, "tutti:reduce_scatter", {from.array, to, output}, {outputs}, finish,
-                      opts.timeout},
+        return start({OpType::REDUCE_SCATTER, "tutti:reduce_scatter", {from.array, to, output}, {outputs},
+                      copy_back(output, to), opts.timeout},
                      list, a, tt_reduce_scatter_with);
     }
     Tensors parts; // of several sizes: one reduction to each rank, of a copy, as a root's buffer is overwritten
@@ -347,7 +243,7 @@ WorkPtr ProcessGroupTutti::reduce_scatter(Tensors &outputs, std::vector<Tensors>
                           a.op = r.op;
                           a.factor = r.factor;
                           a.root = static_cast<int>(i);
-                          set_call_options(a, t, site, handle);
+                          set_call_options(a, t.timeout, site, handle);
                           return tt_reduce_with(&a, offsetof(tt_reduce_args, tt_end));
                       });
 }
@@ -374,87 +270,5 @@ WorkPtr ProcessGroupTutti::alltoall(Tensors &outputs, Tensors &inputs, const c10
     return start({OpType::ALLTOALL, "tutti:all_to_all", kept, {outputs}, unpack(outputs, to), opts.timeout}, inputs, a,
                  tt_all_to_all_v_with);
 }
-
-#if TUTTI_TORCH_2
-
-WorkPtr ProcessGroupTutti::allgather_into_tensor_coalesced(Tensors &outputs, Tensors &inputs,
-                                                           const c10d::AllgatherOptions &opts) {
-    static const char call[] = "all_gather_into_tensor_coalesced";
-    if (outputs.size() != inputs.size() || inputs.empty())
-        refuse(c10::str(call, ": expected as many outputs as inputs, got ", outputs.size(), " and ", inputs.size()));
-    Tensors from, to, kept;
-    for (size_t i = 0; i < inputs.size(); i++) {
-        check_tensor(outputs[i], call);
-        check_tensor(inputs[i], call);
-        if (outputs[i].numel() != inputs[i].numel() * getSize() || outputs[i].scalar_type() != inputs[i].scalar_type())
-            refuse(c10::str(call, ": expected output ", i, " of ", inputs[i].numel() * getSize(), " elements of ",
-                            inputs[i].scalar_type(), ", got ", outputs[i].numel(), " of ", outputs[i].scalar_type()));
-        from.push_back(packed(inputs[i]));
-        to.push_back(room_for(outputs[i]));
-        kept.insert(kept.end(), {from[i], to[i]});
-    }
-    auto finish = [outputs, to]() mutable {
-        for (size_t i = 0; i < to.size(); i++)
-            if (!to[i].is_same(outputs[i]))
-                outputs[i].copy_(to[i]);
-    };
-    return start_many({OpType::ALLGATHER_INTO_TENSOR_COALESCED, "tutti:all_gather_into_tensor_coalesced", kept,
-                       {outputs}, finish, opts.timeout},
-                      inputs, from.size(),
-                      [&](size_t i, tt_group *g, const Task &t, const CallSite &site, tt_work **handle) {
-                          const Buffer b = moved(from[i]);
-                          tt_all_gather_args a = TT_ARGS_INIT;
-                          a.group = g;
-                          a.send = b.data;
-                          a.recv = to[i].data_ptr();
-                          a.count = b.count;
-                          a.dtype = b.dtype;
-                          set_call_options(a, t, site, handle);
-                          return tt_all_gather_with(&a, offsetof(tt_all_gather_args, tt_end));
-                      });
-}
-
-WorkPtr ProcessGroupTutti::reduce_scatter_tensor_coalesced(Tensors &outputs, Tensors &inputs,
-                                                           const c10d::ReduceScatterOptions &opts) {
-    static const char call[] = "reduce_scatter_tensor_coalesced";
-    if (outputs.size() != inputs.size() || inputs.empty())
-        refuse(c10::str(call, ": expected as many outputs as inputs, got ", outputs.size(), " and ", inputs.size()));
-    const Reduction r = reduction(opts.reduceOp);
-    Tensors from, to, kept;
-    for (size_t i = 0; i < inputs.size(); i++) {
-        check_tensor(outputs[i], call);
-        check_tensor(inputs[i], call);
-        if (inputs[i].numel() != outputs[i].numel() * getSize() || outputs[i].scalar_type() != inputs[i].scalar_type())
-            refuse(c10::str(call, ": expected input ", i, " of ", outputs[i].numel() * getSize(), " elements of ",
-                            outputs[i].scalar_type(), ", got ", inputs[i].numel(), " of ", inputs[i].scalar_type()));
-        from.push_back(packed(inputs[i]));
-        to.push_back(room_for(outputs[i]));
-        reduced_dtype(to[i], call);
-        kept.insert(kept.end(), {from[i], to[i]});
-    }
-    auto finish = [outputs, to]() mutable {
-        for (size_t i = 0; i < to.size(); i++)
-            if (!to[i].is_same(outputs[i]))
-                outputs[i].copy_(to[i]);
-    };
-    return start_many({OpType::REDUCE_SCATTER_TENSOR_COALESCED, "tutti:reduce_scatter_tensor_coalesced", kept,
-                       {outputs}, finish, opts.timeout},
-                      inputs, from.size(),
-                      [&](size_t i, tt_group *g, const Task &t, const CallSite &site, tt_work **handle) {
-                          const Buffer b = reduced(to[i], call);
-                          tt_reduce_scatter_args a = TT_ARGS_INIT;
-                          a.group = g;
-                          a.send = from[i].data_ptr();
-                          a.recv = b.data;
-                          a.count = b.count;
-                          a.dtype = b.dtype;
-                          a.op = r.op;
-                          a.factor = r.factor;
-                          set_call_options(a, t, site, handle);
-                          return tt_reduce_scatter_with(&a, offsetof(tt_reduce_scatter_args, tt_end));
-                      });
-}
-
-#endif
 
 } // namespace tutti_torch

@@ -70,7 +70,6 @@ PYBIND11_MODULE(_C, m) {
     m.def("is_symmetric", [](const c10::intrusive_ptr<Base> &backend, const at::Tensor &x) {
         return is_symmetric(*group_of(backend), x);
     }, py::call_guard<py::gil_scoped_release>());
-    m.def("torch_version", [] { return TUTTI_TORCH_VERSION; }); // the one that this was built for
 #if !TUTTI_TORCH_2
     CommError::type = py::register_exception<CommError>(m, "DistBackendError", PyExc_RuntimeError).inc_ref().ptr();
 #endif

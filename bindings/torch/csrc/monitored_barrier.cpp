@@ -1,5 +1,5 @@
-// monitored_barrier: its error has Tutti's text and, after it, the words of PyTorch's own monitoredBarrier, which
-// scripts look for.
+// monitored_barrier: its error has Tutti's text, which names ranks of the job, and after it the words of PyTorch's own
+// monitoredBarrier, which name those of the group, and which scripts look for.
 #include "errors.hpp"
 #include "process_group.hpp"
 
@@ -9,8 +9,8 @@ namespace tutti_torch {
 
 namespace {
 
-// "ranks 1-3 and 5 did not come ...": the ranks 1, 2, 3 and 5; empty: the text names none.
-std::vector<int> missing_ranks(const std::string &text) {
+// "ranks 1-3 and 5 did not come ...": the job's ranks 1, 2, 3 and 5, as the group numbers them; empty: none is named.
+std::vector<int> missing_ranks(const tt_group *group, const std::string &text) {
     const size_t end = text.find(" did not come");
     std::vector<int> ranks;
     bool range = false; // the number before ended in '-'
@@ -24,14 +24,16 @@ std::vector<int> missing_ranks(const std::string &text) {
         at += digits;
         range = text[at] == '-';
     }
+    for (int &r : ranks)
+        r = tt_get_group_rank(group, r);
     return ranks;
 }
 
-std::string verdict(int rank, const std::string &text) {
+std::string verdict(const tt_group *group, int rank, const std::string &text) {
     if (rank)
         return c10::str("Rank ", rank, " successfully reached monitoredBarrier, but received errors while waiting for "
                         "send/recv from rank 0");
-    const std::vector<int> missing = missing_ranks(text);
+    const std::vector<int> missing = missing_ranks(group, text);
     return c10::str("Rank 0 timed out in monitoredBarrier: Rank", missing.size() == 1 ? " " : "s ",
                     c10::Join(", ", missing), " failed to pass monitoredBarrier");
 }
@@ -49,11 +51,11 @@ void ProcessGroupTutti::monitoredBarrier(const c10d::BarrierOptions &opts, bool)
     group_->blocking([&](tt_group *g) {
         a.group = g;
         status = tt_monitored_barrier_with(&a, offsetof(tt_barrier_args, tt_end));
+        if (status == TT_ERR_TIMEOUT) {
+            const std::string text = tt_last_error();
+            tt_ignore(tt_fail(status, "%s. %s", text.c_str(), verdict(g, getRank(), text).c_str()));
+        }
     });
-    if (status == TT_ERR_TIMEOUT) {
-        const std::string text = tt_last_error();
-        tt_ignore(tt_fail(status, "%s. %s", text.c_str(), verdict(getRank(), text).c_str()));
-    }
     if (status == TT_ERR_TIMEOUT && !getRank()) // which leaves the group as it was
         raise(status);
     group_->check(status);

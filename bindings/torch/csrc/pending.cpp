@@ -14,7 +14,7 @@ Pending::Pending(std::shared_ptr<Group> group, Task task) : group_(std::move(gro
 
 Pending::~Pending() {
     for (tt_work *work : handles)
-        tt_work_free(work);
+        group_->release(work);
 }
 
 bool Pending::is_collective() const {
@@ -71,7 +71,7 @@ bool Pending::poll() {
     if (is_done())
         return true;
     for (tt_work *work : handles)
-        if (!tt_work_is_completed(work))
+        if (!group_->is_completed(work))
             return false;
     settle();
     return true;
@@ -83,20 +83,24 @@ void Pending::wait() {
     wait_for(std::chrono::milliseconds::max());
 }
 
+bool Pending::await_for(std::chrono::milliseconds time) {
+    const auto begun = std::chrono::steady_clock::now();
+    for (tt_work *work : handles) {
+        const auto waited = std::chrono::steady_clock::now() - begun;
+        if (!group_->wait_for(work, time - std::chrono::duration_cast<std::chrono::milliseconds>(waited)))
+            return false;
+    }
+    return true;
+}
+
+void Pending::await() { await_for(std::chrono::milliseconds::max()); }
+
 bool Pending::wait_for(std::chrono::milliseconds time) {
     if (poll())
         return true;
     WithoutGil unlocked; // synchronize() comes with the lock, and whoever makes the missing call may need it
-    const auto begun = std::chrono::steady_clock::now();
-    try {
-        for (tt_work *work : handles) {
-            const auto waited = std::chrono::steady_clock::now() - begun;
-            if (!group_->wait_for(work, time - std::chrono::duration_cast<std::chrono::milliseconds>(waited)))
-                return false;
-        }
-    } catch (const CommError &) {
-        // the group was destroyed, which has ended its works
-    }
+    if (!await_for(time))
+        return false;
     settle();
     return true;
 }
@@ -139,10 +143,10 @@ FuturePtr Pending::future() {
     if (done)
         complete_future(future_);
     if (watch && !poll()) {
-        if (group_->is_served_here(*this))
-            wait(); // a future's callback, which may wait for this one: nobody else would complete it
+        if (group_->watch().is_served_here())
+            wait(); // a future's callback, which may wait for this one
         else
-            group_->watch(shared_from_this());
+            group_->watch().add(shared_from_this(), group_);
     }
     return future_;
 }

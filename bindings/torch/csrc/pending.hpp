@@ -39,6 +39,7 @@ class Pending : public std::enable_shared_from_this<Pending> {
     bool is_done() const { return done_.load(std::memory_order_acquire); }
     bool poll();                                   // has it ended? Never waits
     void wait();                                   // until it has; throws only what a handler of a signal raises
+    void await();                                  // until poll() would end it
     bool wait_for(std::chrono::milliseconds time); // false: it has not
     std::exception_ptr error() const;              // once it has ended
     int source_rank() const;
@@ -52,6 +53,7 @@ class Pending : public std::enable_shared_from_this<Pending> {
     std::function<void()> on_end; // of the profiler; set before anyone else sees it
 
   private:
+    bool await_for(std::chrono::milliseconds time);
     void settle(); // all handles are done
     void complete_future(const FuturePtr &future);
 

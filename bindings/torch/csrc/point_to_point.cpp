@@ -32,11 +32,8 @@ WorkPtr ProcessGroupTutti::send(Tensors &tensors, int peer, int tag) {
 }
 
 static Task recv_task(OpType type, const char *title, Tensors &tensors, const at::Tensor &into) {
-    at::Tensor &x = tensors[0];
-    std::function<void()> finish;
-    if (!into.is_same(x))
-        finish = [x, into]() mutable { x.copy_(into); };
-    return {type, title, {into, x}, {tensors}, finish, c10d::kUnsetTimeout};
+    const at::Tensor &x = tensors[0];
+    return {type, title, {into, x}, {tensors}, copy_back(x, into), c10d::kUnsetTimeout};
 }
 
 static tt_recv_args recv_args(const at::Tensor &into, int peer, int tag) {

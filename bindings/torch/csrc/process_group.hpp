@@ -1,5 +1,5 @@
 // The back end as PyTorch sees it: each call of c10d is one call of Tutti's (collectives.cpp, lists.cpp,
-// point_to_point.cpp), or several under one work (sparse.cpp, coalesced forms).
+// point_to_point.cpp), or several under one work (coalesced.cpp, sparse.cpp).
 #pragma once
 
 #include "batch.hpp"
@@ -25,7 +25,6 @@ class ProcessGroupTutti : public Base {
     // collectives.cpp
     WorkPtr broadcast(Tensors &tensors, const c10d::BroadcastOptions &opts) override;
     WorkPtr allreduce(Tensors &tensors, const c10d::AllreduceOptions &opts) override;
-    WorkPtr allreduce_coalesced(Tensors &tensors, const c10d::AllreduceCoalescedOptions &opts) override;
     WorkPtr reduce(Tensors &tensors, const c10d::ReduceOptions &opts) override;
     WorkPtr _allgather_base(at::Tensor &output, at::Tensor &input, const c10d::AllgatherOptions &opts) override;
     WorkPtr _reduce_scatter_base(at::Tensor &output, at::Tensor &input,
@@ -37,13 +36,16 @@ class ProcessGroupTutti : public Base {
 
     // lists.cpp
     WorkPtr allgather(std::vector<Tensors> &outputs, Tensors &inputs, const c10d::AllgatherOptions &opts) override;
-    WorkPtr allgather_coalesced(std::vector<Tensors> &outputs, Tensors &inputs,
-                                const c10d::AllgatherOptions &opts) override;
     WorkPtr gather(std::vector<Tensors> &outputs, Tensors &inputs, const c10d::GatherOptions &opts) override;
     WorkPtr scatter(Tensors &outputs, std::vector<Tensors> &inputs, const c10d::ScatterOptions &opts) override;
     WorkPtr reduce_scatter(Tensors &outputs, std::vector<Tensors> &inputs,
                            const c10d::ReduceScatterOptions &opts) override;
     WorkPtr alltoall(Tensors &outputs, Tensors &inputs, const c10d::AllToAllOptions &opts) override;
+
+    // coalesced.cpp
+    WorkPtr allreduce_coalesced(Tensors &tensors, const c10d::AllreduceCoalescedOptions &opts) override;
+    WorkPtr allgather_coalesced(std::vector<Tensors> &outputs, Tensors &inputs,
+                                const c10d::AllgatherOptions &opts) override;
 
     // point_to_point.cpp
     WorkPtr send(Tensors &tensors, int peer, int tag) override;
@@ -101,7 +103,7 @@ class ProcessGroupTutti : public Base {
     // The same for several calls that are one work; `begin` begins the one of a number.
     template <class F> WorkPtr start_many(Task task, const Tensors &profiled, size_t count, F begin);
 
-    // lists.cpp: gather all ranks' inputs as bytes in `to`; the task's finish() deals them out.
+    // coalesced.cpp: gather all ranks' inputs as bytes in `to`; the task's finish() deals them out.
     WorkPtr gather_bytes(Task task, Tensors &inputs, const at::Tensor &to);
     WorkPtr allgather_lists(std::vector<Tensors> &outputs, Tensors &inputs, const c10d::AllgatherOptions &opts);
 
@@ -112,7 +114,7 @@ class ProcessGroupTutti : public Base {
     std::shared_ptr<Group> group_;
     c10::intrusive_ptr<c10d::Store> store_; // to meet again
     std::atomic<uint64_t> sequence_{0};     // of collectives: sends and receives don't count
-    int shrinks_ = 0;
+    std::atomic<int> shrinks_{0};
 #if TUTTI_TORCH_2
     c10::intrusive_ptr<Options> options_;
     void note_in_batch(const WorkPtr &work);
@@ -123,9 +125,11 @@ class ProcessGroupTutti : public Base {
 
 // ---- how calls begin
 
-template <class Args> void set_call_options(Args &args, const Task &task, const CallSite &site, tt_work **work) {
+// An unset timeout is the group's.
+template <class Args>
+void set_call_options(Args &args, std::chrono::milliseconds timeout, const CallSite &site, tt_work **work) {
     args.work = work;
-    args.timeout_ms = task.timeout.count() > 0 ? task.timeout.count() : 0;
+    args.timeout_ms = timeout.count() > 0 ? timeout.count() : 0;
     args.file = site.file;
     args.line = site.line;
 }
@@ -165,7 +169,7 @@ template <class Args, class F> WorkPtr ProcessGroupTutti::start(Task task, const
     return start_many(std::move(task), profiled, 1,
                       [&](size_t, tt_group *g, const Task &t, const CallSite &site, tt_work **handle) {
                           args.group = g;
-                          set_call_options(args, t, site, handle);
+                          set_call_options(args, t.timeout, site, handle);
                           return call(&args, offsetof(Args, tt_end));
                       });
 }

@@ -10,24 +10,22 @@ namespace {
 const char call[] = "all_reduce of a sparse tensor";
 
 struct WorkFree {
-    void operator()(tt_work *work) const { tt_work_free(work); }
+    Group &group;
+    void operator()(tt_work *work) const { group.release(work); }
 };
 
 template <class Args>
 void run_call(Group &group, Args a, const CallSite &site, std::chrono::milliseconds timeout,
               tt_status (*f)(const Args *, size_t)) {
-    a.timeout_ms = timeout.count() > 0 ? timeout.count() : 0;
-    a.file = site.file;
-    a.line = site.line;
     tt_work *work = nullptr;
-    a.work = &work;
+    set_call_options(a, timeout, site, &work);
     tt_status status = TT_OK;
     group.locked([&](tt_group *g) {
         a.group = g;
         status = f(&a, offsetof(Args, tt_end));
     });
     group.check(status);
-    std::unique_ptr<tt_work, WorkFree> ended(work);
+    std::unique_ptr<tt_work, WorkFree> ended(work, WorkFree{group});
     group.wait_for(work, std::chrono::milliseconds::max());
     group.check(tt_work_wait(work)); // it has ended
 }
