@@ -336,8 +336,8 @@ class Play:
             # A broadcast's root has left it when the others see the difference, and hears of that in its next call.
             left = r"|TT_ERR_PEER: rank \d+ left the group" if rank == self.case.victim else ""
             return rf"TT_ERR_MISMATCH: .*{who}{left}"
-        if meets and self.case.fault not in ["raise", "exit"]:  # it may be what nobody can tell yet
-            return rf"TT_ERR_(PEER|TIMEOUT|NET): .*\branks? .*\b{self.case.victim}\b|TT_ERR_TIMEOUT"
+        if meets:  # by the store alone, where it can't be seen how a rank that doesn't come has ended
+            return rf"TT_ERR_(PEER|TIMEOUT|NET|ABORTED): .*\branks? .*\b{self.case.victim}\b"
         if self.case.fault in ["raise", "exit"]:
             return rf"TT_ERR_(PEER|ABORTED): .*{who}" + (".*ValueError: boom" if self.case.fault == "raise" else "")
         return rf"TT_ERR_PEER: .*{who}"

@@ -13,7 +13,7 @@ sys.path.insert(0, str(HERE.parent / "support"))
 import torch_package  # noqa: E402
 from patience import DEADLINE, free_port  # noqa: E402
 
-PROGRAM, MEETING = HERE / "torch_features.py", HERE / "torch_meeting.py"
+PROGRAM, FUTURES, MEETING = HERE / "torch_features.py", HERE / "torch_futures.py", HERE / "torch_meeting.py"
 
 
 def command(*words, **environment):
@@ -22,8 +22,8 @@ def command(*words, **environment):
 
 
 class Features(unittest.TestCase):
-    def part(self, name, world, **environment):
-        done = torch_package.launch(world, PROGRAM, name, **environment)
+    def part(self, name, world, program=PROGRAM):
+        done = torch_package.launch(world, program, name)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         for line in done.stdout.splitlines():
             if " lacks " in line or "checks" in line:
@@ -40,6 +40,9 @@ class Features(unittest.TestCase):
 
     def test_sharding(self):
         self.part("sharding", 4)
+
+    def test_futures(self):
+        self.part("futures", 2, FUTURES)
 
 
 class Meeting(unittest.TestCase):
