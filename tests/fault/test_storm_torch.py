@@ -7,6 +7,7 @@ ranks are forked."""
 import contextlib
 import ctypes
 import datetime
+import faulthandler
 import importlib
 import json
 import os
@@ -17,6 +18,7 @@ import select
 import shutil
 import signal
 import statistics
+import subprocess
 import sys
 import tempfile
 import threading
@@ -99,11 +101,13 @@ class Rank:
         path.write_text(json.dumps(what))
         path.rename(self.folder / f"{name}.{self.rank}")
 
-    def join(self, pair=True):
+    def join(self, port, pair=True):
         if self.case.transport != "auto":
             os.environ["TT_TRANSPORT"] = self.case.transport
-        dist.init_process_group("tutti", init_method=f"file://{self.folder}/store", rank=self.rank,
-                                world_size=self.case.world, timeout=datetime.timedelta(seconds=DEADLINE))
+        patience = datetime.timedelta(seconds=DEADLINE)
+        store = dist.TCPStore("127.0.0.1", port, is_master=False, timeout=patience)
+        dist.init_process_group("tutti", store=dist.PrefixStore(self.folder.name, store), rank=self.rank,
+                                world_size=self.case.world, timeout=patience)
         self.pair = dist.new_group([0, 1]) if pair else None
         net = torch.nn.Linear(8, 8)
         self.ddp = torch.nn.parallel.DistributedDataParallel(net)
@@ -217,13 +221,14 @@ class Rank:
             raise error
 
 
-def be_rank(case, rank, folder, ready):
+def be_rank(case, rank, folder, port, ready):
     """Returns as a program ends: what follows is the interpreter's."""
     log = os.open(folder / f"log.{rank}", os.O_WRONLY | os.O_CREAT)
     os.dup2(log, 1)
     os.dup2(log, 2)
+    faulthandler.register(signal.SIGUSR2, all_threads=True)
     here = Rank(case, rank, folder)
-    here.join()
+    here.join(port)
     os.write(ready, b"x")
     if case.leaving == "futures":
         future = dist.irecv(torch.zeros(3), case.victim, tag=98).get_future() if rank != case.victim else None
@@ -246,16 +251,16 @@ class Play:
         self.case, self.folder = case, pathlib.Path(tempfile.mkdtemp(prefix="tutti-storm-"))
         self.pids, self.codes = {}, {}
 
-    def fork(self):
+    def fork(self, port):
         """False in a rank that has come to its end."""
         came, ready = os.pipe()
         for rank in range(self.case.world):
             pid = os.fork()
             if not pid:
                 os.setpgid(0, 0)  # see run_rank() in tests/support/ranks.h
-                ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # with the test: PR_SET_PDEATHSIG
+                die_with_parent()
                 os.close(came)
-                be_rank(self.case, rank, self.folder, ready)
+                be_rank(self.case, rank, self.folder, port, ready)
                 return False
             self.pids[rank] = pid
         os.close(ready)
@@ -287,6 +292,14 @@ class Play:
             time.sleep(0.005)
         return ranks - self.codes.keys()
 
+    def ask(self, ranks):
+        """Have their logs say where they are."""
+        for rank in ranks - {self.case.victim}:
+            log, end = self.folder / f"log.{rank}", time.monotonic() + 5
+            os.kill(self.pids[rank], signal.SIGUSR2)
+            while "most recent call first" not in log.read_text() and time.monotonic() < end:
+                time.sleep(0.05)
+
     def end(self):
         for rank in self.pids.keys() - self.codes.keys():
             os.kill(self.pids[rank], signal.SIGKILL)
@@ -309,6 +322,7 @@ class Play:
             self.strike_from_outside()
         hung = self.wait(self.survivors() | (set() if self.case.fault in FREEZES else {self.case.victim}))
         if hung:
+            self.ask(hung)
             return f"rank {sorted(hung)} does not end"
         said = (self.wrong_of(rank) for rank in sorted(self.survivors()))
         return next((f"rank {rank}: {text}" for rank, text in zip(sorted(self.survivors()), said) if text), "")
@@ -332,12 +346,12 @@ class Play:
 
     def expected(self, rank, meets):
         who = rf"rank {self.case.victim}\b"
+        if meets:  # by the store alone, where it can't be seen how a rank that doesn't come has ended
+            return rf"TT_ERR_(PEER|TIMEOUT|NET|ABORTED): .*\branks? .*\b{self.case.victim}\b"
         if self.case.fault in MISMATCHES:
             # A broadcast's root has left it when the others see the difference, and hears of that in its next call.
             left = r"|TT_ERR_PEER: rank \d+ left the group" if rank == self.case.victim else ""
             return rf"TT_ERR_MISMATCH: .*{who}{left}"
-        if meets:  # by the store alone, where it can't be seen how a rank that doesn't come has ended
-            return rf"TT_ERR_(PEER|TIMEOUT|NET|ABORTED): .*\branks? .*\b{self.case.victim}\b"
         if self.case.fault in ["raise", "exit"]:
             return rf"TT_ERR_(PEER|ABORTED): .*{who}" + (".*ValueError: boom" if self.case.fault == "raise" else "")
         return rf"TT_ERR_PEER: .*{who}"
@@ -351,10 +365,22 @@ class Play:
         return text
 
 
+def die_with_parent():
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def serve_store():
+    """What ranks meet by; a file would do, but one that is frozen in PyTorch's FileStore keeps its lock. Returns
+    (process, port)."""
+    store = subprocess.Popen([os.environ["TUTTI"], "store", "--port", "0"], stdout=subprocess.PIPE, text=True,
+                             preexec_fn=die_with_parent)
+    return store, int(re.search(r"\d+$", store.stdout.readline().strip())[0])
+
+
 TOOK = {False: [], True: []}  # how long survivors took to hear: of ends and mismatches; of freezes
 
 
-def import_what_ranks_import():
+def import_what_ranks_import(port):
     """A rank imports hundreds of modules with its first calls. One that is alone says which, so that they need not be
     imported by all others."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="tutti-storm-"))
@@ -363,7 +389,7 @@ def import_what_ranks_import():
         case = Case(0)
         case.world, case.victim, case.leaving = 1, 0, "destroy"
         here = Rank(case, 0, folder)
-        here.join(pair=False)
+        here.join(port, pair=False)
         here.call_ddp(3, 0)
         (folder / "modules").write_text("\n".join(sys.modules))
         os._exit(0)
@@ -382,7 +408,8 @@ def shared_names():
 
 
 def main():
-    import_what_ranks_import()
+    store, port = serve_store()
+    import_what_ranks_import(port)
     if len(os.listdir("/proc/self/task")) > 1:
         sys.exit("importing torch has started threads, and ranks can't be forked")
     print(f"TT_STORM_SEED={SEED}", flush=True)
@@ -390,7 +417,7 @@ def main():
     before, failed, begun = shared_names(), [], time.monotonic()
     for number in numbers:
         play = Play(Case(number))
-        if not play.fork():
+        if not play.fork(port):
             return  # a rank; the interpreter ends now
         try:
             problem = play.wrong()
@@ -404,6 +431,7 @@ def main():
     took = time.monotonic() - begun
     print(f"PyTorch {torch.__version__}: {len(numbers)} cases in {took:.0f} s, {len(failed)} wrong; "
           f"survivors heard of {'; of '.join(times)}", flush=True)
+    store.kill()
     left = {name for name in shared_names() - before if "tutti" in name or "torch" in name}
     sys.exit(f"wrong: {failed}" if failed else f"left in /dev/shm: {left}" if left else 0)
 

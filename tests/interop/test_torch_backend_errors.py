@@ -49,6 +49,9 @@ class Errors(unittest.TestCase):
                          r"    ValueError: no such batch: 17\n")
         self.assertRegex(done.stderr, r"tutti run: rank 0: exit code 1, because of another rank")
 
+    def test_a_rank_that_leaves_after_a_failure(self):
+        self.run_program("left_after_a_failure")
+
     def test_ctrl_c_ends_a_wait(self):
         done = self.run_program("interrupted")
         self.assertIn("0: interrupted, in time: True", done.stdout)

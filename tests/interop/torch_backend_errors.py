@@ -174,6 +174,15 @@ def raises():
     dist.barrier()
 
 
+def left_after_a_failure():
+    """Rank 1 has seen another group fail when it leaves this one, which works: rank 0 is told why."""
+    dist.init_process_group("tutti")
+    rank, group = dist.get_rank(), dist.new_group()
+    expect(tutti_torch.DistBackendError, "TT_ERR_MISMATCH", lambda: dist.all_reduce(torch.ones(2 + rank), group=group))
+    if rank == 0:
+        expect(tutti_torch.DistBackendError, "rank 1 failed: TT_ERR_MISMATCH: ", dist.barrier)
+
+
 def interrupted():
     """Ctrl-C ends a wait."""
     dist.init_process_group("tutti")

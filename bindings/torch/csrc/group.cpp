@@ -34,6 +34,7 @@ std::shared_ptr<Group> Group::join(const c10::intrusive_ptr<c10d::Store> &store,
     a.world_size = world_size;
     a.timeout_ms = timeout.count();
     tutti_torch::check(tt_init_process_group_with(&a, offsetof(tt_init_process_group_args, tt_end)));
+    Health::forget_first_error();
     return known(std::move(made));
 }
 
@@ -200,6 +201,8 @@ void Group::destroy(const std::string &failure) {
     tt_clear_error(); // the others are told this thread's last one
     if (!failure.empty())
         tt_ignore(tt_fail(TT_ERR_PROCESS, "%s", failure.c_str()));
+    else
+        Health::recall_first_error();
     tt_destroy_process_group(group_);
     std::vector<tt_work *> works;
     {

@@ -12,10 +12,52 @@ static bool leaves_the_group(tt_status status) {
            status == TT_ERR_STATE;
 }
 
+// ---- the first error of the process
+
+namespace {
+
+struct FirstError {
+    std::mutex lock;
+    tt_status status = TT_OK;
+    std::string text;
+};
+
+FirstError &first_error() {
+    static auto *first = new FirstError;
+    return *first;
+}
+
+void remember(tt_status status, const char *text) {
+    FirstError &first = first_error();
+    std::lock_guard<std::mutex> guard(first.lock);
+    if (first.status || status == TT_ERR_ABORTED) // which the program may have asked for
+        return;
+    first.status = status;
+    first.text = text;
+}
+
+} // namespace
+
+void Health::recall_first_error() {
+    FirstError &first = first_error();
+    std::lock_guard<std::mutex> guard(first.lock);
+    if (first.status)
+        tt_ignore(tt_fail(first.status, "%s", first.text.c_str()));
+}
+
+void Health::forget_first_error() {
+    FirstError &first = first_error();
+    std::lock_guard<std::mutex> guard(first.lock);
+    first.status = TT_OK;
+}
+
+// ---- this group
+
 void Health::note(tt_status status) {
     tt_status works = TT_OK;
     if (leaves_the_group(status) || !broken_by_.compare_exchange_strong(works, status))
         return;
+    remember(status, tt_last_status() == status ? tt_last_error() : tt_status_text(status));
     std::map<int64_t, std::function<void()>> hooks;
     {
         std::lock_guard<std::mutex> guard(lock_);

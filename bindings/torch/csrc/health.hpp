@@ -16,7 +16,8 @@ class Pending;
 
 class Health {
   public:
-    // A call has failed. Errors that leave the group as it was are none of its own. Runs the hooks when it breaks.
+    // A call has failed. Errors that leave the group as it was are none of its own. Runs the hooks when it breaks. This
+    // thread's last error is the call's.
     void note(tt_status status);
     tt_status broken_by() const { return broken_by_.load(std::memory_order_acquire); } // TT_OK: it works
 
@@ -30,6 +31,11 @@ class Health {
     std::chrono::milliseconds extension(const std::shared_ptr<Pending> &call) {
         return extended_.load(std::memory_order_relaxed) ? extension_now(call) : std::chrono::milliseconds(0);
     }
+
+    // Whoever leaves another group of the process, although that one works, tells its ranks why: make the first error
+    // that broke a group this thread's last one. A group that is made after it means that the process goes on.
+    static void recall_first_error();
+    static void forget_first_error();
 
   private:
     struct Extension {
