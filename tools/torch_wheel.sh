@@ -24,9 +24,12 @@ trap 'rm -rf "$scratch"' EXIT
 
 # What is going to be carried is redistributed: with the texts that its licences ask for.
 mkdir "$scratch/licences"
-for package in libuv1 libssl3; do
+for library in libuv.so.1 libssl.so.3; do
+    package=$(dpkg-query -S "*/$library" 2>/dev/null | head -n 1 | cut -d : -f 1) || true
     text=/usr/share/doc/$package/copyright
-    [ ! -e "$text" ] || cp "$text" "$scratch/licences/$package.txt"
+    [ -n "$package" ] && [ -e "$text" ] ||
+        die "no licence of $library was found, with which the wheel must carry it (expected Debian's or Ubuntu's)"
+    cp "$text" "$scratch/licences/$package.txt"
 done
 
 export PYTHONPATH="$tools/packages"

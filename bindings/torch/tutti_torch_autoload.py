@@ -6,5 +6,5 @@ def load():
     """Register the back end. Where that fails, torch can still be used without it."""
     try:
         import tutti_torch  # noqa: F401
-    except ImportError as error:
+    except Exception as error:
         warnings.warn(str(error), stacklevel=2)

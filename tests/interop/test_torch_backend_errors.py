@@ -52,6 +52,17 @@ class Errors(unittest.TestCase):
     def test_a_rank_that_leaves_after_a_failure(self):
         self.run_program("left_after_a_failure")
 
+    def test_an_error_file_that_cannot_be_written(self):
+        done = self.run_program("raises", code=1, TT_TEST_ERROR_FILE="/nonexistent/folder/error.json")
+        self.assertIn("ValueError: no such batch: 17 (torch_backend_errors.py:", done.stderr)
+        self.assertRegex(done.stderr, r"DistBackendError: TT_ERR_PEER: rank 1 .*no such batch: 17")
+
+    def test_ctrl_c_in_a_sparse_all_reduce(self):
+        self.assertIn("0: interrupted", self.run_program("sparse_interrupted").stdout)
+
+    def test_hooks_beside_a_failure(self):
+        self.run_program("hooked")
+
     def test_ctrl_c_ends_a_wait(self):
         done = self.run_program("interrupted")
         self.assertIn("0: interrupted, in time: True", done.stdout)

@@ -1,5 +1,6 @@
 """Errors of the back end tutti as Python sees them. Started by `tutti run` on two ranks, with the name of one of the
 functions below."""
+import contextlib
 import datetime
 import logging
 import os
@@ -170,6 +171,7 @@ def raises():
     dist.init_process_group("tutti")
     dist.barrier()
     if dist.get_rank() == 1:
+        os.environ.update({"TORCHELASTIC_ERROR_FILE": path for path in [os.environ.get("TT_TEST_ERROR_FILE")] if path})
         raise ValueError("no such batch: 17")  # site: raises
     dist.barrier()
 
@@ -181,6 +183,47 @@ def left_after_a_failure():
     expect(tutti_torch.DistBackendError, "TT_ERR_MISMATCH", lambda: dist.all_reduce(torch.ones(2 + rank), group=group))
     if rank == 0:
         expect(tutti_torch.DistBackendError, "rank 1 failed: TT_ERR_MISMATCH: ", dist.barrier)
+
+
+def sparse_interrupted():
+    """Ctrl-C in an all_reduce of sparse tensors: what the call still writes is its own."""
+    dist.init_process_group("tutti")
+    x, store = torch.sparse_coo_tensor([[1]], torch.ones(1), (4,)), dist.distributed_c10d._get_default_store()
+    if dist.get_rank():
+        store.wait(["interrupted"])
+        work = dist.all_reduce(torch.tensor([1, 1, 1, 0]), async_op=True)  # may differ: it only has to arrive
+        store.set("sent", "1")
+        with contextlib.suppress(tutti_torch.DistBackendError):
+            work.wait()
+        return
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    try:
+        dist.all_reduce(x)
+    except KeyboardInterrupt:
+        say("interrupted")
+    blocks = [torch.full((8,), 7, dtype=torch.int64) for _ in range(400)]
+    store.set("interrupted", "1")
+    store.wait(["sent"])
+    with contextlib.suppress(tutti_torch.DistBackendError):
+        dist.barrier()
+    assert all(bool((block == 7).all()) for block in blocks)
+
+
+def hooked():
+    """Hooks may come and go while the group breaks."""
+    dist.init_process_group("tutti")
+    if not hasattr(torch._C._distributed_c10d.Backend if NEW else object, "register_abort_hook"):
+        return
+    backend = dist.distributed_c10d._get_default_group()._get_backend(torch.device("cpu"))
+    told = []
+    for i in range(500):
+        backend.register_abort_hook(i, lambda: told.append(1))
+    future = dist.all_reduce(torch.ones(2 + dist.get_rank()), async_op=True).get_future()
+    for i in range(500, 3000):
+        backend.register_abort_hook(i, lambda: told.append(1))
+        backend.unregister_abort_hook(i)
+    expect(RuntimeError, "TT_ERR_MISMATCH", future.wait)
+    assert len(told) >= 500, len(told)
 
 
 def interrupted():

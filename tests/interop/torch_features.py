@@ -329,7 +329,15 @@ def trained(backend, prepare=None, data=None, **options):
 
 def comm_hooks():
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, post_localSGD_hook, powerSGD_hook
-    hooks = {"all_reduce": lambda d, g: d.register_comm_hook(g, default_hooks.allreduce_hook),
+
+    def resizing(group, bucket):
+        x, n = bucket.buffer(), bucket.buffer().numel()
+        x.resize_(n + 7)[n:] = 0
+        sent = dist.all_reduce(x, group=group, async_op=True).get_future()
+        return sent.then(lambda f: (f.value()[0] / dist.get_world_size()).resize_(n))
+
+    hooks = {"resizing": lambda d, g: d.register_comm_hook(g, resizing),
+             "all_reduce": lambda d, g: d.register_comm_hook(g, default_hooks.allreduce_hook),
              "fp16": lambda d, g: d.register_comm_hook(g, default_hooks.fp16_compress_hook),
              "power SGD": lambda d, g: d.register_comm_hook(
                  powerSGD_hook.PowerSGDState(g, matrix_approximation_rank=2, start_powerSGD_iter=3),

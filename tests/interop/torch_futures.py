@@ -62,6 +62,48 @@ def a_callback_calls(store):
     expect(chained.wait()[0].tolist() == [5.0] * 3, "a call within a callback")
 
 
+def callbacks_exchange(store):
+    """In callbacks on both ranks a receive, of which the future is asked for, stands before the send."""
+    peer = 1 - dist.get_rank()
+
+    def exchange(f):
+        x = torch.zeros(2)
+        come = dist.irecv(x, peer, tag=7).get_future()
+        dist.send(torch.full((2,), float(dist.get_rank())), peer, tag=7)
+        come.wait()
+        return x
+
+    if dist.get_rank():
+        store.wait(["exchange"], datetime.timedelta(seconds=60))
+    chained = sums(1).get_future().then(exchange)
+    store.set("exchange", "1")
+    expect(chained.wait().tolist() == [float(peer)] * 2, "messages within callbacks")
+
+
+def callbacks_destroy(store):
+    """On rank 0 a callback of each of two groups destroys the other one."""
+    groups = [dist.new_group(backend="tutti") for _ in range(2)]
+    if dist.get_rank():
+        store.wait(["destroy"], datetime.timedelta(seconds=60))
+    futures = [dist.all_reduce(torch.ones(2), group=group, async_op=True).get_future() for group in groups]
+    if dist.get_rank():
+        for future in futures:
+            future.wait()
+        return
+    both = threading.Barrier(2)
+
+    def destroy(group):
+        both.wait(60)
+        dist.destroy_process_group(group)
+        return torch.ones(1)
+
+    ended = [future.then(lambda f, group=group: destroy(group)) for future, group in zip(futures, reversed(groups))]
+    store.set("destroy", "1")
+    for future in ended:
+        future.wait()
+    expect(True, "each was destroyed")
+
+
 def destroyed_beside(store, i):
     """Rank 0 destroys a group while its threads are in the midst of works that never end."""
     rank = dist.get_rank()
@@ -117,6 +159,8 @@ def main():
     store = dist.distributed_c10d._get_default_store()
     callbacks_wait(store)
     a_callback_calls(store)
+    callbacks_exchange(store)
+    callbacks_destroy(store)
     if VERSION >= (2, 0):
         for i in range(40):
             destroyed_beside(store, i)

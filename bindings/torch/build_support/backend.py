@@ -51,9 +51,10 @@ def build_editable(wheel_directory, config_settings=None, metadata_directory=Non
 def bundled_sources():
     """Within it, the sources of libtutti-comm lie in this folder."""
     source = HERE.parents[1]
-    if BUNDLE.exists():  # this is an archive of sources itself
+    if (HERE / "PKG-INFO").exists():  # this is an archive of sources itself
         yield
         return
+    shutil.rmtree(BUNDLE, ignore_errors=True)  # of a build that was killed
     try:
         for name in ("cmake", "include", *(f"src/{layer}" for layer in LAYERS)):
             shutil.copytree(source / name, BUNDLE / name)

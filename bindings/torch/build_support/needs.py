@@ -1,5 +1,6 @@
 """What building from source needs: asked at once, before anything is compiled, so that one error names all of it."""
 import functools
+import glob
 import importlib.util
 import os
 import pathlib
@@ -51,23 +52,36 @@ def flags():
     return found + shlex.split(said.stdout)
 
 
-def lacking_headers(wanted):
+def lacking_modules():
+    """What CMake asks pkg-config for."""
+    command = os.environ.get("PKG_CONFIG", "pkg-config")
+    for module, package in (("libuv", "libuv1-dev"), ("openssl", "libssl-dev")):
+        if subprocess.run([command, "--exists", module], capture_output=True, check=False).returncode:
+            yield f"{module}.pc", package
+
+
+def has_header(header):
     compiler = shlex.split(os.environ.get("CC", "")) or [shutil.which("cc") or "gcc"]
-    for header, package in wanted.items():
-        tried = subprocess.run([*compiler, *flags(), "-E", "-x", "c", "-"], input=f"#if !__has_include(<{header}>)\n"
-                               "#error\n#endif\n", capture_output=True, text=True, check=False)
-        if tried.returncode:
-            yield header, package
+    if not shutil.which(compiler[0]):
+        return bool(glob.glob(f"/usr/include/{header}") + glob.glob(f"/usr/include/*-linux-gnu/{header}"))
+    tried = subprocess.run([*compiler, *flags(), "-E", "-x", "c", "-"], input=f"#if !__has_include(<{header}>)\n"
+                           "#error\n#endif\n", capture_output=True, text=True, check=False)
+    return not tried.returncode
+
+
+def lacking_headers(wanted):
+    return [(header, package) for header, package in wanted.items() if not has_header(header)]
 
 
 def check(tools_too=True):
     """End the build with one text, where something is missing."""
     _, _, headers, _ = installed_torch()
     lacking = list(lacking_tools(tools_too))
-    if not lacking:
-        lacking += lacking_headers({**HEADERS, **(DEBIAN_TORCH_HEADERS if headers[0] == "/usr/include" else {})})
+    if not any(name == os.environ.get("PKG_CONFIG", "pkg-config") for name, _ in lacking):
+        lacking += lacking_modules()
+    lacking += lacking_headers({**HEADERS, **(DEBIAN_TORCH_HEADERS if headers[0] == "/usr/include" else {})})
     if not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")):
         lacking.append(("Python.h", "python3-dev"))
     if lacking:
         sys.exit("tutti-torch can't be built from source, for lack of " + ", ".join(name for name, _ in lacking) +
-                 ". On Debian: apt-get install " + " ".join(package for _, package in lacking))
+                 ". On Debian: apt-get install " + " ".join(dict.fromkeys(package for _, package in lacking)))

@@ -104,16 +104,21 @@ void find_site(CallSite *site) {
     PyFrameObject *frame = PyEval_GetFrame();
     Py_XINCREF(frame);
     bool found = false;
+    CallSite library = *site; // the innermost line, which says more than none
     while (frame && !found) {
         const File file = file_of(frame);
         found = file.owner == Owner::SCRIPT;
         if (found || (file.owner == Owner::PACKAGE && !site->line))
             *site = {file.name, PyFrame_GetLineNumber(frame)};
+        if (!library.line)
+            library = {file.name, PyFrame_GetLineNumber(frame)};
         PyFrameObject *caller = PyFrame_GetBack(frame);
         Py_DECREF(frame);
         frame = caller;
     }
     Py_XDECREF(frame);
+    if (!site->line)
+        *site = library;
 }
 
 } // namespace

@@ -25,18 +25,16 @@ void set_argument_error(void *python_class) { argument_error = static_cast<PyObj
 
 void refuse(const std::string &text) { throw ArgumentError(text); }
 
-static std::string text_of(tt_status status) {
-    const char *text = tt_last_status() == status ? tt_last_error() : tt_status_text(status);
-    const char *hint =
-        status == TT_ERR_TIMEOUT ? "; a longer timeout is given by timeout= of init_process_group()" : "";
-    return std::string(tt_status_name(status)) + ": " + text + hint;
-}
-
-void raise(tt_status status) {
+void raise(tt_status status, const char *timeout_hint) {
+    const char *said = tt_last_status() == status ? tt_last_error() : tt_status_text(status);
+    const std::string text =
+        std::string(tt_status_name(status)) + ": " + said + (status == TT_ERR_TIMEOUT ? timeout_hint : "");
+    if (status == TT_ERR_INVALID || status == TT_ERR_UNSUPPORTED)
+        refuse(text);
 #if TUTTI_TORCH_2
-    throw CommError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, text_of(status));
+    throw CommError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, text);
 #else
-    throw CommError(text_of(status));
+    throw CommError(text);
 #endif
 }
 

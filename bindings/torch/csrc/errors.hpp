@@ -34,13 +34,16 @@ class CommError : public torch::PyTorchError {
 // Python's class for it, made when the module is loaded; borrowed.
 void set_argument_error(void *python_class);
 
-// Throw this thread's last error, which is `status`.
-[[noreturn]] void raise(tt_status status);
+// Throw this thread's last error, which is `status`: a CommError, or what refuse() throws if an argument is at fault.
+[[noreturn]] void raise(tt_status status, const char *timeout_hint = "");
+
+// What a timeout's text ends in, where a longer one is given so.
+constexpr char TIMEOUT_OF_GROUP[] = "; a longer timeout is given by timeout= of init_process_group() or new_group()";
 
 // Throw unless the call succeeded.
-inline void check(tt_status status) {
+inline void check(tt_status status, const char *timeout_hint = "") {
     if (status)
-        raise(status);
+        raise(status, timeout_hint);
 }
 
 // This thread's last error as an exception, for a work that another thread waits for.

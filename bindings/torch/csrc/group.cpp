@@ -7,6 +7,7 @@
 #include <atomic>
 #include <set>
 
+#include <pthread.h>
 #include <unistd.h>
 
 namespace tutti_torch {
@@ -15,12 +16,17 @@ namespace {
 // All groups that are open, for shutdown_all().
 std::mutex all_lock;
 std::atomic<int> joining_process{0};
+std::atomic<int> forks{0}; // between the process that loaded this and the one that it runs in
+const int counts_forks = pthread_atfork(nullptr, nullptr, [] { forks++; });
+
 std::set<Group *> &all_groups() {
     static auto *all = new std::set<Group *>;
     return *all;
 }
 
 } // namespace
+
+Group::Group() : forks_(forks) { (void)counts_forks; }
 
 std::shared_ptr<Group> Group::join(const c10::intrusive_ptr<c10d::Store> &store, int rank, int world_size,
                                    std::chrono::milliseconds timeout) {
@@ -33,8 +39,7 @@ std::shared_ptr<Group> Group::join(const c10::intrusive_ptr<c10d::Store> &store,
     a.rank = rank;
     a.world_size = world_size;
     a.timeout_ms = timeout.count();
-    tutti_torch::check(tt_init_process_group_with(&a, offsetof(tt_init_process_group_args, tt_end)));
-    Health::forget_first_error();
+    tutti_torch::check(tt_init_process_group_with(&a, offsetof(tt_init_process_group_args, tt_end)), TIMEOUT_OF_GROUP);
     return known(std::move(made));
 }
 
@@ -54,6 +59,7 @@ std::shared_ptr<Group> Group::child(tt_group *made) {
 }
 
 std::shared_ptr<Group> Group::known(std::shared_ptr<Group> made) {
+    Health::forget_first_error();
     std::lock_guard<std::mutex> guard(all_lock);
     all_groups().insert(made.get());
     return made;
@@ -75,7 +81,7 @@ Group::~Group() {
     tt_destroy_process_group(group_); // if shutdown() has not
 }
 
-bool Group::is_inherited() const { return owner_ != getpid(); }
+bool Group::is_inherited() const { return forks_ != forks; }
 
 void Group::fail_closed() {
     tt_ignore(tt_fail(TT_ERR_STATE, "the process group was destroyed or aborted before"));
@@ -131,16 +137,26 @@ bool Group::wait_for(tt_work *work, std::chrono::milliseconds time) {
             return true;
         }
         tt_ignore(tt_work_wait_for(work, std::min<int64_t>(left.count(), ATTENTION_MS), &done));
+        const bool over = done || left.count() <= 0;
         struct Waiting {
             std::atomic<int> &count;
-            explicit Waiting(std::atomic<int> &c) : count(c) { count++; }
-            ~Waiting() { count--; }
-        } waiting(waiting_);
+            int by;
+            Waiting(std::atomic<int> &c, int n) : count(c), by(n) { count += by; }
+            ~Waiting() { count -= by; }
+        } waiting(waiting_, over ? 0 : 1); // before it leaves, so that it is seen all the time
         leave();
-        if (done || left.count() <= 0)
+        if (over)
             return done;
         attend_to_python();
     }
+}
+
+bool Group::add_callback(tt_work *work, tt_work_fn callback, void *user) {
+    if (!enter())
+        return false;
+    const bool added = tt_work_add_done_callback(work, callback, user) == TT_OK;
+    leave();
+    return added;
 }
 
 void Group::release(tt_work *work) {
@@ -166,6 +182,8 @@ void Group::set_timeout(std::chrono::milliseconds timeout) {
 }
 
 void Group::abort(const char *reason) {
+    if (is_inherited())
+        return;
     {
         std::lock_guard<std::mutex> guard(lock_);
         if (is_closed())
@@ -181,7 +199,8 @@ void Group::shutdown(std::chrono::milliseconds drain) { leave_for_good(drain, ""
 
 void Group::leave_for_good(std::chrono::milliseconds drain, const std::string &failure) {
     constexpr std::chrono::milliseconds MOMENT{100}; // for those whose works are done
-    if (is_inherited())
+    constexpr std::chrono::seconds LONG{60};         // for those whose calls were aborted
+    if (is_inherited() || is_closed())
         return;
     const bool idle = watch_.drain(drain);
     {
@@ -192,7 +211,10 @@ void Group::leave_for_good(std::chrono::milliseconds drain, const std::string &f
     if (!idle || waiting_ || !await_users(MOMENT))
         tt_group_abort(group_, failure.empty() ? "its process group was destroyed while calls were under way"
                                                : failure.c_str());
-    await_users(std::chrono::hours(24));
+    if (!await_users(LONG)) { // never seen; what they use must stay
+        TORCH_WARN("the back end tutti: a call on a process group does not end, so the group is left as it is");
+        return;
+    }
     destroy(failure);
     watch_.stop();
 }
@@ -226,6 +248,7 @@ void Group::shutdown_all(const std::string &failure) {
     }
     for (const auto &g : open)
         g->leave_for_good(std::chrono::milliseconds(0), failure);
+    Watch::await_callbacks(std::chrono::seconds(5)); // Python ends threads that come back to it later, and the process
 }
 
 } // namespace tutti_torch

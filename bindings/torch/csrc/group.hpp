@@ -12,8 +12,6 @@
 #include <string>
 #include <vector>
 
-#include <unistd.h>
-
 namespace tutti_torch {
 
 class Group : public std::enable_shared_from_this<Group> {
@@ -27,8 +25,11 @@ class Group : public std::enable_shared_from_this<Group> {
     Group(const Group &) = delete;
     Group &operator=(const Group &) = delete;
 
-    // Call `begin`, which must not block, with the group, one at a time.
+    // Call `begin`, which must not block, with the group, one at a time. In a forked child, where the lock may be held,
+    // Tutti refuses the call.
     template <class F> void locked(F begin) {
+        if (is_inherited())
+            return begin(group_);
         std::lock_guard<std::mutex> guard(lock_);
         require_open();
         begin(group_);
@@ -51,6 +52,7 @@ class Group : public std::enable_shared_from_this<Group> {
     // Wait for the work, at most `time`. False: it is not done. Throws only what a handler of a signal raises; how the
     // work ended is not told.
     bool wait_for(tt_work *work, std::chrono::milliseconds time);
+    bool add_callback(tt_work *work, tt_work_fn callback, void *user); // false: it was not
     void release(tt_work *work);
 
     // Throw unless the call succeeded, and note what has become of the group.
@@ -64,7 +66,8 @@ class Group : public std::enable_shared_from_this<Group> {
     void set_timeout(std::chrono::milliseconds timeout);
     void abort(const char *reason);
 
-    // Wait at most `drain` for calls that nobody waits for, and leave. Later calls throw.
+    // Wait at most `drain` for calls whose works were dropped, or whose futures were asked for, and leave. Later calls
+    // throw. Where another thread leaves the group already, it returns at once.
     void shutdown(std::chrono::milliseconds drain);
 
     // Leave all groups that are there, without waiting: the process is about to exit. `failure`: of what, which the
@@ -75,7 +78,7 @@ class Group : public std::enable_shared_from_this<Group> {
     bool is_inherited() const; // from the process of which this is a forked child
 
   private:
-    Group() = default;
+    Group();
     static std::shared_ptr<Group> known(std::shared_ptr<Group> made);
     [[noreturn]] void fail(tt_status status);
     [[noreturn]] static void fail_closed();
@@ -95,7 +98,7 @@ class Group : public std::enable_shared_from_this<Group> {
     std::shared_ptr<tt_store> store_; // also of its children: Tutti borrows it
     Health health_;
     tt_group *group_ = nullptr;
-    const int owner_ = getpid(); // the process that joined
+    const int forks_; // of the process that joined
     Watch watch_;
     static constexpr uint32_t CLOSED = UINT32_C(1) << 31;
     std::atomic<uint32_t> users_{0}; // threads within calls that block or are on works; CLOSED: no more may come

@@ -58,30 +58,37 @@ void Health::note(tt_status status) {
     if (leaves_the_group(status) || !broken_by_.compare_exchange_strong(works, status))
         return;
     remember(status, tt_last_status() == status ? tt_last_error() : tt_status_text(status));
-    std::map<int64_t, std::function<void()>> hooks;
+    std::map<int64_t, std::shared_ptr<Hook>> hooks;
     {
         std::lock_guard<std::mutex> guard(lock_);
         hooks = hooks_;
     }
     for (const auto &[id, hook] : hooks) {
         try {
-            hook();
+            (*hook)();
         } catch (const std::exception &e) {
             TORCH_WARN("the back end tutti: an abort hook failed: ", e.what());
         }
     }
 }
 
-void Health::add_hook(int64_t id, std::function<void()> hook) {
+void Health::add_hook(int64_t id, Hook hook) {
+    auto kept = std::make_shared<Hook>(std::move(hook));
     std::lock_guard<std::mutex> guard(lock_);
-    if (!hooks_.emplace(id, std::move(hook)).second)
+    if (!hooks_.emplace(id, std::move(kept)).second)
         refuse(c10::str("registerAbortHook: expected a number of its own, got ", id, ", which another hook has"));
 }
 
 void Health::remove_hook(int64_t id) {
+    std::shared_ptr<Hook> hook; // released when the lock is
     std::lock_guard<std::mutex> guard(lock_);
-    if (!hooks_.erase(id))
-        refuse(c10::str("unregisterAbortHook: expected the number of a hook, got ", id));
+    const auto at = hooks_.find(id);
+    if (at != hooks_.end()) {
+        hook = std::move(at->second);
+        hooks_.erase(at);
+        return;
+    }
+    refuse(c10::str("unregisterAbortHook: expected the number of a hook, got ", id));
 }
 
 void Health::extend(std::chrono::milliseconds by) {
@@ -91,10 +98,11 @@ void Health::extend(std::chrono::milliseconds by) {
 }
 
 std::chrono::milliseconds Health::extension_now(const std::shared_ptr<Pending> &call) {
+    std::vector<std::shared_ptr<Pending>> looked_at; // each may be the last reference: released when the lock is
     std::lock_guard<std::mutex> guard(lock_);
-    auto is_over = [](const Extension &e) {
-        auto first = e.first.lock();
-        return e.begun && (!first || first->is_done());
+    auto is_over = [&](const Extension &e) {
+        looked_at.push_back(e.first.lock());
+        return e.begun && (!looked_at.back() || looked_at.back()->is_done());
     };
     extensions_.erase(std::remove_if(extensions_.begin(), extensions_.end(), is_over), extensions_.end());
     extended_.store(!extensions_.empty(), std::memory_order_relaxed);

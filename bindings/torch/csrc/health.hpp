@@ -21,7 +21,8 @@ class Health {
     void note(tt_status status);
     tt_status broken_by() const { return broken_by_.load(std::memory_order_acquire); } // TT_OK: it works
 
-    void add_hook(int64_t id, std::function<void()> hook);
+    using Hook = std::function<void()>;
+    void add_hook(int64_t id, Hook hook);
     void remove_hook(int64_t id);
 
     // Calls that begin from now on may take so much longer, until the first of them has ended. Several add up.
@@ -48,7 +49,7 @@ class Health {
     std::atomic<tt_status> broken_by_{TT_OK};
     std::atomic<bool> extended_{false};
     std::mutex lock_; // of what follows
-    std::map<int64_t, std::function<void()>> hooks_;
+    std::map<int64_t, std::shared_ptr<Hook>> hooks_; // Python's may only be copied with the interpreter's lock held
     std::vector<Extension> extensions_;
 };
 

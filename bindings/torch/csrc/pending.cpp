@@ -46,7 +46,7 @@ void Pending::settle() {
                 status = tt_work_wait(work);
         try {
             if (status)
-                raise(status);
+                raise(status, task_.timeout.count() > 0 ? "" : TIMEOUT_OF_GROUP);
             if (task_.finish) {
                 // a write, also to parameters and to an inference's tensors, which no mode of this thread is to see
                 c10::impl::ExcludeDispatchKeyGuard plain(c10::autograd_dispatch_keyset_with_ADInplaceOrView |
@@ -67,12 +67,18 @@ void Pending::settle() {
         complete_future(future);
 }
 
-bool Pending::poll() {
-    if (is_done())
-        return true;
+bool Pending::is_over() {
     for (tt_work *work : handles)
         if (!group_->is_completed(work))
             return false;
+    return true;
+}
+
+bool Pending::poll() {
+    if (is_done())
+        return true;
+    if (!is_over())
+        return false;
     settle();
     return true;
 }
@@ -123,6 +129,11 @@ void Pending::complete_future(const FuturePtr &future) {
         future->markCompleted(c10::IValue(task_.outputs.empty() ? Tensors() : task_.outputs[0]));
 }
 
+void Pending::let_go() {
+    if (!group_->is_inherited() && !poll())
+        group_->watch().add(shared_from_this(), group_);
+}
+
 static FuturePtr new_future(bool lists) {
     c10::TypePtr type = c10::ListType::create(c10::TensorType::get());
     return c10::make_intrusive<c10::ivalue::Future>(lists ? c10::ListType::create(type) : type);
@@ -142,12 +153,8 @@ FuturePtr Pending::future() {
     }
     if (done)
         complete_future(future_);
-    if (watch && !poll()) {
-        if (group_->watch().is_served_here())
-            wait(); // a future's callback, which may wait for this one
-        else
-            group_->watch().add(shared_from_this(), group_);
-    }
+    if (watch && !poll() && !group_->watch().add(shared_from_this(), group_))
+        wait(); // there are no threads, or the group is being left
     return future_;
 }
 
@@ -161,8 +168,7 @@ TuttiWork::TuttiWork(int rank, std::shared_ptr<Pending> pending, const Tensors &
 }
 
 TuttiWork::~TuttiWork() { // the call goes on, with all that it needs
-    if (!pending_->is_done() && !pending_->poll())
-        pending_->future();
+    pending_->let_go();
 }
 
 bool TuttiWork::isCompleted() { return pending_->poll(); }
@@ -189,7 +195,7 @@ bool TuttiWork::wait(std::chrono::milliseconds timeout) {
         pending_->wait();
     } else if (!pending_->wait_for(timeout)) {
         tt_ignore(tt_fail(TT_ERR_TIMEOUT, "%s: Work.wait: not done after the %lld ms that it was to wait; it goes on",
-                          pending_->task().title, static_cast<long long>(timeout.count())));
+                          pending_->task().name(), static_cast<long long>(timeout.count())));
         raise(TT_ERR_TIMEOUT);
     }
     if (auto error = pending_->error())

@@ -25,6 +25,8 @@ struct Task {
     std::vector<Tensors> outputs;      // what result() and the future give
     std::function<void()> finish;      // copy results out of temporary tensors; may be empty
     std::chrono::milliseconds timeout; // unset: the group's
+
+    const char *name() const { return title + sizeof "tutti:" - 1; }
 };
 
 class Pending : public std::enable_shared_from_this<Pending> {
@@ -39,11 +41,13 @@ class Pending : public std::enable_shared_from_this<Pending> {
     bool is_done() const { return done_.load(std::memory_order_acquire); }
     bool poll();                                   // has it ended? Never waits
     void wait();                                   // until it has; throws only what a handler of a signal raises
-    void await();                                  // until poll() would end it
+    void await();                                  // until its works are done; it may not have ended yet
+    bool is_over();                                // are they? Never waits
     bool wait_for(std::chrono::milliseconds time); // false: it has not
     std::exception_ptr error() const;              // once it has ended
     int source_rank() const;
     FuturePtr future();
+    void let_go(); // nobody has its work any more
     const Task &task() const { return task_; }
     bool is_collective() const;
 

@@ -8,7 +8,7 @@ namespace tutti_torch {
 
 namespace {
 
-// How long a group that is destroyed waits for sends that nobody waits for.
+// How long a group that is destroyed waits for calls that only its own threads wait for, as sends that were dropped.
 constexpr std::chrono::milliseconds kDrain{2000};
 
 } // namespace

@@ -108,6 +108,10 @@ class ProcessGroupTutti : public Base {
     WorkPtr allgather_lists(std::vector<Tensors> &outputs, Tensors &inputs, const c10d::AllgatherOptions &opts);
 
     WorkPtr done(Task task, const Tensors &profiled); // there is nothing to send
+    template <class Args, class F>
+    void run(Tensors kept, Args args, F call_it, std::chrono::milliseconds timeout); // sparse.cpp
+    at::Tensor gather_rows(const at::Tensor &part, std::vector<int64_t> counts, int64_t row,
+                           std::chrono::milliseconds timeout);
     WorkPtr allreduce_rows(Tensors &tensors, const c10d::AllreduceOptions &opts);
     bool is_root(int64_t root, const char *call) const;
 

@@ -9,27 +9,6 @@ namespace {
 
 const char call[] = "all_reduce of a sparse tensor";
 
-struct WorkFree {
-    Group &group;
-    void operator()(tt_work *work) const { group.release(work); }
-};
-
-template <class Args>
-void run_call(Group &group, Args a, const CallSite &site, std::chrono::milliseconds timeout,
-              tt_status (*f)(const Args *, size_t)) {
-    tt_work *work = nullptr;
-    set_call_options(a, timeout, site, &work);
-    tt_status status = TT_OK;
-    group.locked([&](tt_group *g) {
-        a.group = g;
-        status = f(&a, offsetof(Args, tt_end));
-    });
-    group.check(status);
-    std::unique_ptr<tt_work, WorkFree> ended(work, WorkFree{group});
-    group.wait_for(work, std::chrono::milliseconds::max());
-    group.check(tt_work_wait(work)); // it has ended
-}
-
 // FNV-1a, the same on all ranks.
 uint64_t hash_of(at::IntArrayRef sizes) {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
@@ -38,9 +17,18 @@ uint64_t hash_of(at::IntArrayRef sizes) {
     return hash;
 }
 
+} // namespace
+
+// A call whose result is needed now. Its work keeps the tensors, also when a handler of a signal ends the wait.
+template <class Args, class F> void ProcessGroupTutti::run(Tensors kept, Args args, F call_it,
+                                                           std::chrono::milliseconds timeout) {
+    start({c10d::OpType::ALLREDUCE, "tutti:all_reduce_sparse", std::move(kept), {}, nullptr, timeout}, {}, args,
+          call_it)->wait();
+}
+
 // Gather each rank's `part`, of counts[r] rows of `row` elements, into one tensor.
-at::Tensor gather_rows(Group &group, const at::Tensor &part, std::vector<int64_t> counts, int64_t row,
-                       const CallSite &site, std::chrono::milliseconds timeout) {
+at::Tensor ProcessGroupTutti::gather_rows(const at::Tensor &part, std::vector<int64_t> counts, int64_t row,
+                                          std::chrono::milliseconds timeout) {
     int64_t rows = 0;
     for (int64_t &n : counts) {
         rows += n;
@@ -53,13 +41,11 @@ at::Tensor gather_rows(Group &group, const at::Tensor &part, std::vector<int64_t
     tt_all_gather_v_args a = TT_ARGS_INIT;
     a.send = from.data;
     a.recv = to.data;
-    a.counts = counts.data();
+    a.counts = counts.data(); // copied
     a.dtype = from.dtype;
-    run_call(group, a, site, timeout, tt_all_gather_v_with);
+    run({part, all}, a, tt_all_gather_v_with, timeout);
     return all;
 }
-
-} // namespace
 
 WorkPtr ProcessGroupTutti::done(Task task, const Tensors &profiled) {
     return start_many(std::move(task), profiled, 0,
@@ -74,7 +60,6 @@ WorkPtr ProcessGroupTutti::allreduce_rows(Tensors &tensors, const c10d::Allreduc
     const at::Tensor &x = tensors[0];
     if (x.device().type() != at::kCPU)
         refuse(c10::str(call, ": expected a tensor in the host's memory, got one on ", x.device()));
-    const CallSite site = call_site(call);
     const at::NoGradGuard plain;
     at::Tensor own = x;
     for (size_t i = 1; i < tensors.size(); i++)
@@ -83,25 +68,30 @@ WorkPtr ProcessGroupTutti::allreduce_rows(Tensors &tensors, const c10d::Allreduc
     at::Tensor indices = own.indices().t().contiguous(), values = own.values().contiguous(); // (n,D), (n,...)
     const int64_t dims = indices.size(1);
     constexpr int NUMBERS = 4; // entries, sparse dimensions, values of an entry, all sizes
-    int64_t mine[NUMBERS] = {indices.size(0), dims, 1, static_cast<int64_t>(hash_of(x.sizes()))};
+    const at::Tensor numbers = at::empty({NUMBERS}, at::kLong), all = at::empty({NUMBERS * getSize()}, at::kLong);
+    int64_t *mine = numbers.data_ptr<int64_t>();
+    mine[0] = indices.size(0);
+    mine[1] = dims;
+    mine[2] = 1;
+    mine[3] = static_cast<int64_t>(hash_of(x.sizes()));
     for (int64_t d = 1; d < values.dim(); d++)
         mine[2] *= values.size(d);
-    std::vector<int64_t> all(NUMBERS * getSize()), counts;
+    std::vector<int64_t> counts;
     tt_all_gather_args a = TT_ARGS_INIT;
     a.send = mine;
-    a.recv = all.data();
+    a.recv = all.data_ptr();
     a.count = NUMBERS;
     a.dtype = TT_I64;
-    run_call(*group_, a, site, opts.timeout, tt_all_gather_with);
+    run({numbers, all}, a, tt_all_gather_with, opts.timeout);
     for (int r = 0; r < getSize(); r++) {
-        const int64_t *theirs = &all[NUMBERS * r];
+        const int64_t *theirs = all.data_ptr<int64_t>() + NUMBERS * r;
         if (theirs[1] != mine[1] || theirs[2] != mine[2] || theirs[3] != mine[3])
             refuse(c10::str(call, ": expected the same sizes on all ranks, got ", x.sizes(), " here with ", mine[1],
                             " sparse dimensions, and others with ", theirs[1], " on rank ", r));
         counts.push_back(theirs[0]);
     }
-    at::Tensor all_indices = gather_rows(*group_, indices, counts, dims, site, opts.timeout);
-    at::Tensor all_values = gather_rows(*group_, values, counts, mine[2], site, opts.timeout);
+    at::Tensor all_indices = gather_rows(indices, counts, dims, opts.timeout);
+    at::Tensor all_values = gather_rows(values, counts, mine[2], opts.timeout);
     std::vector<int64_t> shape(values.sizes().begin(), values.sizes().end());
     shape[0] = all_indices.numel() / std::max<int64_t>(dims, 1);
     at::Tensor sum =

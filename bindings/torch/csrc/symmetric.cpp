@@ -78,13 +78,15 @@ bool is_symmetric(Group &group, const at::Tensor &x) {
     return lies_there;
 }
 
+// It can be resized, as some hooks of DDP's do with its buckets, and lies in ordinary memory then.
 at::Tensor symmetric_tensor(const std::shared_ptr<Group> &group, int64_t numel, const at::TensorOptions &options) {
-    at::DataPtr data = symmetric_data(*group, numel * options.dtype().itemsize());
+    const size_t bytes = numel * options.dtype().itemsize();
+    at::DataPtr data = symmetric_data(*group, bytes);
     if (!data)
         return at::empty({numel}, options);
-    void *at = data.get();
-    auto keep = std::make_shared<at::DataPtr>(std::move(data));
-    return at::from_blob(at, {numel}, [keep](void *) mutable { keep.reset(); }, options);
+    const at::Storage storage(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
+                                                                    std::move(data), c10::GetCPUAllocator(), true));
+    return at::empty({0}, options).set_(storage, 0, {numel}, {1});
 }
 
 std::shared_ptr<Group> use_symmetric_memory(std::shared_ptr<Group> group) {

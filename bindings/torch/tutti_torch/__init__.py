@@ -14,7 +14,7 @@ from . import _built_for, _interpreter, _symmetric
 
 def _load():
     """The module in C++, which is made for one version of PyTorch."""
-    mend = "pip install --force-reinstall ./bindings/torch builds it for this one"
+    mend = "pip install --no-deps --force-reinstall ./bindings/torch, in Tutti's source tree, builds it for this one"
     built, here = _built_for.TORCH, torch.__version__
     if built.split(".")[:2] != here.split(".")[:2]:
         raise ImportError(f"tutti_torch was built for PyTorch {built}, and this is {here}: {mend}")

@@ -61,7 +61,10 @@ def _tell_launcher(error):
     if os.path.exists(path):  # @record's
         with open(path, encoding="utf-8") as file:
             said = json.load(file)
-    said["message"]["extraInfo"]["secondary"] = is_another_s(error)
+    if is_another_s(error):
+        extra = said["message"]["extraInfo"]
+        # torchrun takes the earliest as the cause, and time is in whole seconds
+        extra.update(secondary=True, timestamp=str(int(extra.get("timestamp", time.time())) + 1))
     with open(path, "w", encoding="utf-8") as file:
         json.dump(said, file)
 
@@ -72,8 +75,9 @@ def _at_exit(module):
     error, words = failure(), ""
     if error is not None:
         with contextlib.suppress(Exception):  # whatever the error's own __str__() raises: groups are left
-            _tell_launcher(error)
             words = "" if isinstance(error, SystemExit) else _words(error)
+        with contextlib.suppress(Exception):  # nor is it theirs what becomes of the file
+            _tell_launcher(error)
     module.shutdown_all(words)
     module.end_log()
 
