@@ -1,5 +1,6 @@
 """Sections of the back end for PyTorch (bindings/torch) beside gloo, in one script that differs by one word. Where
-nothing is sent, by PyTorch's `fake` back end, is the floor: PyTorch's own part of a call or of a step."""
+nothing is sent, by PyTorch's `fake` back end or by its hook that does nothing, is the floor: PyTorch's own part of a
+call or of a step."""
 import os
 import statistics
 
@@ -11,6 +12,7 @@ KEYS = ["torch_backend_2", "torch_backend_4", "torch_backend_tcp", "torch_backen
 TUTTI, GLOO, NOTHING, OLD_TUTTI, OLD_GLOO = "tutti", "gloo", "nothing sent", "1.13: tutti", "1.13: gloo"
 RATIOS = [(TUTTI, GLOO), (OLD_TUTTI, OLD_GLOO)]
 SMALL, LARGE = 1 << 16, 1 << 24
+STEP = "torch_train.py"
 TCP = {"TT_TRANSPORT": "tcp"}
 
 
@@ -22,8 +24,9 @@ def contenders(script, runs, **variables):
     def tutti(function, python):
         return lambda: each(function, TORCH_BACKEND="tutti", PYTHONPATH=str(backend_package(python)))
 
+    nothing = {"TORCH_BACKEND": "gloo", "TORCH_HOOK": "noop"} if script == STEP else {"TORCH_BACKEND": "fake"}
     return {TUTTI: tutti(current_torch, str(CURRENT)), GLOO: lambda: each(current_torch, TORCH_BACKEND="gloo"),
-            NOTHING: lambda: each(current_torch, TORCH_BACKEND="fake"), OLD_TUTTI: tutti(torch, PYTHON),
+            NOTHING: lambda: each(current_torch, **nothing), OLD_TUTTI: tutti(torch, PYTHON),
             OLD_GLOO: lambda: each(torch, TORCH_BACKEND="gloo")}
 
 
@@ -54,9 +57,12 @@ def step_targets(targets):
     def remarks(section):
         lines = []
         for row, target in targets.items():
-            times = times_better(section.median(row, TUTTI), section.median(row, GLOO), "less")
+            ours, theirs, floor = (section.median(row, name) for name in (TUTTI, GLOO, NOTHING))
+            times = times_better(ours, theirs, "less")
             if times:
                 lines.append(told(row, times, target))
+            if floor and theirs:
+                lines.append(f"{row}: with nothing sent it takes {number(floor)}, which is {theirs / floor:.2f} x gloo's")
         return lines
     return remarks
 
@@ -90,9 +96,9 @@ def step_sections(quick):
     runs = [(2, ("mlp", 200 // few)), (2, ("conv", 16 // few)), (2, ("gpt", 8 // few)), (4, ("mlp", 100 // few))]
     targets = {"mlp, 2 ranks, ms": 3.5, "mlp, 4 ranks, ms": 5}
     yield Section("torch_backend_step", "DistributedDataParallel's step", "ms and MB", "less",
-                  contenders("torch_train.py", runs), RATIOS, step_rows, remarks=step_targets(targets))
+                  contenders(STEP, runs), RATIOS, step_rows, remarks=step_targets(targets))
     yield Section("torch_backend_step_tcp", "DistributedDataParallel's step over loopback TCP", "ms and MB", "less",
-                  contenders("torch_train.py", runs[:1], **TCP), RATIOS, step_rows,
+                  contenders(STEP, runs[:1], **TCP), RATIOS, step_rows,
                   remarks=step_targets({"mlp, 2 ranks, ms": 2}))
 
 

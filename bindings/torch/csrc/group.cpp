@@ -111,7 +111,7 @@ bool Group::await_users(std::chrono::milliseconds time) {
 
 void Group::await_end() {
     std::unique_lock<std::mutex> guard(lock_);
-    left_.wait(guard, [&] { return destroyed_; });
+    left_.wait(guard, [&] { return ended_; });
 }
 
 // ---- works
@@ -119,7 +119,7 @@ void Group::await_end() {
 bool Group::is_completed(tt_work *work) {
     if (!enter()) {
         std::lock_guard<std::mutex> guard(lock_);
-        return destroyed_;
+        return ended_;
     }
     const bool done = tt_work_is_completed(work);
     leave();
@@ -138,15 +138,15 @@ bool Group::wait_for(tt_work *work, std::chrono::milliseconds time) {
         }
         tt_ignore(tt_work_wait_for(work, std::min<int64_t>(left.count(), ATTENTION_MS), &done));
         const bool over = done || left.count() <= 0;
-        struct Waiting {
-            std::atomic<int> &count;
-            int by;
-            Waiting(std::atomic<int> &c, int n) : count(c), by(n) { count += by; }
-            ~Waiting() { count -= by; }
-        } waiting(waiting_, over ? 0 : 1); // before it leaves, so that it is seen all the time
+        if (!over)
+            waiting_++; // before it leaves, so that whoever closes the group sees it
         leave();
         if (over)
             return done;
+        struct Back {
+            std::atomic<int> &count;
+            ~Back() { count--; }
+        } back{waiting_};
         attend_to_python();
     }
 }
@@ -167,7 +167,7 @@ void Group::release(tt_work *work) {
     }
     {
         std::lock_guard<std::mutex> guard(lock_);
-        if (!destroyed_) {
+        if (!ended_) {
             left_over_.push_back(work);
             return;
         }
@@ -213,6 +213,9 @@ void Group::leave_for_good(std::chrono::milliseconds drain, const std::string &f
                                                : failure.c_str());
     if (!await_users(LONG)) { // never seen; what they use must stay
         TORCH_WARN("the back end tutti: a call on a process group does not end, so the group is left as it is");
+        std::lock_guard<std::mutex> guard(lock_);
+        ended_ = true; // its works have, by the abort
+        left_.notify_all();
         return;
     }
     destroy(failure);
@@ -230,7 +233,7 @@ void Group::destroy(const std::string &failure) {
     {
         std::lock_guard<std::mutex> guard(lock_);
         group_ = nullptr;
-        destroyed_ = true;
+        ended_ = true;
         works.swap(left_over_);
         left_.notify_all();
     }

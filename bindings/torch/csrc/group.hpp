@@ -104,8 +104,8 @@ class Group : public std::enable_shared_from_this<Group> {
     std::atomic<uint32_t> users_{0}; // threads within calls that block or are on works; CLOSED: no more may come
     std::atomic<int> waiting_{0};    // threads that wait for a work, and look at something else just now
     std::mutex lock_;                // of calls that begin, of closing, and of what follows
-    std::condition_variable left_;   // users_ is CLOSED alone, or the group is destroyed
-    bool destroyed_ = false;
+    std::condition_variable left_;   // users_ is CLOSED alone, or all works have ended
+    bool ended_ = false; // all works have, as the group was destroyed
     std::vector<tt_work *> left_over_; // to be freed when it is
 };
 
