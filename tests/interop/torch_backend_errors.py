@@ -100,6 +100,22 @@ def meeting():
     dist.init_process_group("tutti")
 
 
+def late():
+    """Rank 1 comes when rank 0 has given up. Their store still answers: 1.13's doesn't, where it was told to wait for
+    what has come since."""
+    dist.init_process_group("tutti")
+    rank, store = dist.get_rank(), dist.distributed_c10d._get_default_store()
+    meeting_place = dist.PrefixStore("late", store)
+    if rank:
+        store.wait(["given up"], datetime.timedelta(seconds=60))
+    expect(tutti_torch.DistBackendError, "rank" if rank else "TT_ERR_TIMEOUT: rank 1 of 2 did not join",
+           lambda: tutti_torch._C.create(meeting_place, rank, 2, 4.0))
+    store.set("given up", "1")
+    dist.barrier()
+    assert store.get("given up") == b"1"
+    dist.barrier()
+
+
 def store_ends():
     """Calls need no store once all have met."""
     folder = os.environ["TT_TEST_FOLDER"]

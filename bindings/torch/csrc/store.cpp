@@ -59,16 +59,18 @@ tt_status store_set(void *user, const char *key, const void *value, size_t size)
 }
 
 // TCPStore warns on stderr of each wait that is not answered in time, and those of ranks that meet are short, as they
-// look at other things in between: of these it is asked every few milliseconds instead.
+// look at other things in between: of these it is asked every few milliseconds instead. Before 2.0 of all: there the
+// answer to a wait that has timed out still comes, and is taken for the next call's, which may then wait for ever.
 void wait_for_keys(c10d::Store &store, const std::vector<std::string> &keys, std::chrono::milliseconds timeout) {
-    constexpr std::chrono::milliseconds SHORT{2000}, PAUSE{2};
-    if (timeout > SHORT)
+    constexpr std::chrono::milliseconds SHORT{2000}, PAUSE{2}, LONG_PAUSE{20};
+    if (TUTTI_TORCH_2 && timeout > SHORT)
         return store.wait(keys, timeout);
-    const auto end = std::chrono::steady_clock::now() + timeout;
+    const auto begun = std::chrono::steady_clock::now(), end = begun + timeout;
     while (!store.check(keys)) {
-        if (std::chrono::steady_clock::now() >= end)
+        const auto now = std::chrono::steady_clock::now();
+        if (now >= end)
             throw std::runtime_error(c10::str("timeout after ", timeout.count(), " ms"));
-        std::this_thread::sleep_for(PAUSE);
+        std::this_thread::sleep_for(now - begun > SHORT ? LONG_PAUSE : PAUSE);
     }
 }
 
