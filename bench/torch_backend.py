@@ -62,7 +62,7 @@ def step_targets(targets):
             if times:
                 lines.append(told(row, times, target))
             if floor and theirs:
-                lines.append(f"{row}: with nothing sent it takes {number(floor)}, which is {theirs / floor:.2f} x gloo's")
+                lines.append(f"{row}: {number(floor)} with nothing sent, {theirs / floor:.2f} x gloo's speed")
         return lines
     return remarks
 

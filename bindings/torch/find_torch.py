@@ -11,7 +11,8 @@ except ImportError as missing:
     if not sys.flags.ignore_environment:  # pip hides what is installed from what it builds, by the environment
         os.execv(sys.executable, [sys.executable, "-E", os.path.abspath(__file__)])
     sys.exit(f"{sys.executable} can't import torch: {missing}. Install PyTorch first; where it is there, and a tool "
-             "builds in an environment of its own, tell it to use this one (uv: --no-build-isolation; build: --no-isolation)")
+             "builds in an environment of its own, tell it to use this one (uv: --no-build-isolation; build: "
+             "--no-isolation)")
 
 package = os.path.dirname(torch.__file__)
 headers = os.path.join(package, "include")
