@@ -252,6 +252,7 @@ void Group::shutdown_all(const std::string &failure) {
     for (const auto &g : open)
         g->leave_for_good(std::chrono::milliseconds(0), failure);
     Watch::await_callbacks(std::chrono::seconds(5)); // Python ends threads that come back to it later, and the process
+    python_ends();
 }
 
 } // namespace tutti_torch

@@ -4,6 +4,7 @@
 
 #include "errors.hpp"
 #include "health.hpp"
+#include "interpreter.hpp"
 #include "store.hpp"
 #include "watch.hpp"
 
@@ -41,7 +42,10 @@ class Group : public std::enable_shared_from_this<Group> {
             fail_closed();
         struct Leave {
             Group *group;
-            ~Leave() { group->leave(); }
+            ~Leave() {
+                group->leave();
+                stay_if_python_ends();
+            }
         } leave_in_the_end{this};
         f(group_);
     }

@@ -5,13 +5,20 @@
 
 namespace tutti_torch {
 
+// Python's threads but the main one that come back from a wait when the interpreter is about to end stay where they
+// are: it would end them as they take its lock, which C++ code can't be in the midst of. Without its lock.
+void python_ends();
+void stay_if_python_ends();
+
 // Without the interpreter's lock, which the callbacks of futures may need to end.
 class WithoutGil {
   public:
     WithoutGil() : state_(Py_IsInitialized() && PyGILState_Check() ? PyEval_SaveThread() : nullptr) {}
     ~WithoutGil() {
-        if (state_)
-            PyEval_RestoreThread(state_);
+        if (!state_)
+            return;
+        stay_if_python_ends();
+        PyEval_RestoreThread(state_);
     }
     WithoutGil(const WithoutGil &) = delete;
     WithoutGil &operator=(const WithoutGil &) = delete;

@@ -91,12 +91,13 @@ void Pending::wait() {
 
 bool Pending::await_for(std::chrono::milliseconds time) {
     const auto begun = std::chrono::steady_clock::now();
-    for (tt_work *work : handles) {
+    bool all = true;
+    for (size_t i = 0; i < handles.size() && all; i++) {
         const auto waited = std::chrono::steady_clock::now() - begun;
-        if (!group_->wait_for(work, time - std::chrono::duration_cast<std::chrono::milliseconds>(waited)))
-            return false;
+        all = group_->wait_for(handles[i], time - std::chrono::duration_cast<std::chrono::milliseconds>(waited));
     }
-    return true;
+    stay_if_python_ends();
+    return all;
 }
 
 void Pending::await() { await_for(std::chrono::milliseconds::max()); }
