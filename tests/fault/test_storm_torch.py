@@ -347,7 +347,8 @@ class Play:
     def expected(self, rank, meets):
         who = rf"rank {self.case.victim}\b"
         if meets:  # by the store alone, where it can't be seen how a rank that doesn't come has ended
-            return rf"TT_ERR_(PEER|TIMEOUT|NET|ABORTED): .*\branks? .*\b{self.case.victim}\b"
+            missing = r"\d+" if rank == self.case.victim else self.case.victim
+            return rf"TT_ERR_(PEER|TIMEOUT|NET|ABORTED): .*\branks? .*\b{missing}\b"
         if self.case.fault in MISMATCHES:
             # A broadcast's root has left it when the others see the difference, and hears of that in its next call.
             left = r"|TT_ERR_PEER: rank \d+ left the group" if rank == self.case.victim else ""
