@@ -25,7 +25,7 @@ def meet(**options):
     rank, world = dist.get_rank(), dist.get_world_size()
     assert dist.get_backend() == "tutti"
     use(rank, world)
-    print(f"met-{rank}", flush=True)
+    print(f"met-{rank}\n", end="", flush=True)
 
 
 def stores(folder, first_port, second_port):
@@ -47,7 +47,7 @@ def stores(folder, first_port, second_port):
         kept[0].wait(["done"], TIMEOUT)
     else:
         kept[0].set("done", "1")
-    print(f"met-{rank}", flush=True)
+    print(f"met-{rank}\n", end="", flush=True)
 
 
 def spawned(rank, port):
