@@ -8,20 +8,14 @@ import tempfile
 
 import torch
 import torch.distributed as dist
+import torch_checks
 import tutti_torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch_checks import expect
 
 VERSION = tuple(map(int, torch.__version__.split(".")[:2]))
 CPU = torch.device("cpu")
-checks = 0
-
-
-def expect(holds, what):
-    global checks
-    checks += 1
-    if not holds:
-        raise AssertionError(f"rank {dist.get_rank()}: {what}")
 
 
 def same(ours, theirs, what):
@@ -583,10 +577,10 @@ def sharding():
 if __name__ == "__main__":
     torch.set_num_threads(1)
     for part in sys.argv[1:]:
-        checks = 0
+        torch_checks.count = 0
         dist.init_process_group("tutti", timeout=datetime.timedelta(seconds=60))
         globals()[part]()
         if dist.get_rank() == 0:
-            print(f"{part}: {checks} checks", flush=True)
+            print(f"{part}: {torch_checks.count} checks", flush=True)
         if dist.is_initialized():
             dist.destroy_process_group()

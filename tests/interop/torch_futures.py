@@ -5,17 +5,11 @@ import threading
 
 import torch
 import torch.distributed as dist
+import torch_checks
 import tutti_torch  # noqa: F401: makes itself known
+from torch_checks import expect
 
 VERSION = tuple(map(int, torch.__version__.split(".")[:2]))
-checks = 0
-
-
-def expect(holds, what):
-    global checks
-    checks += 1
-    if not holds:
-        raise AssertionError(f"rank {dist.get_rank()}: {what}")
 
 
 def sums(i):
@@ -167,7 +161,7 @@ def main():
     elif dist.get_rank() == 0:
         print("futures lacks the end of a group beside threads that use it: this PyTorch waits for them")
     if dist.get_rank() == 0:
-        print(f"futures: {checks} checks", flush=True)
+        print(f"futures: {torch_checks.count} checks", flush=True)
     dist.destroy_process_group()
 
 
