@@ -58,19 +58,17 @@ tt_status store_set(void *user, const char *key, const void *value, size_t size)
     return guarded("set", [&] { return store_of(user).set(key, bytes_of(value, size)), TT_OK; });
 }
 
-// TCPStore warns on stderr of each wait that is not answered in time, and those of ranks that meet are short, as they
-// look at other things in between: of these it is asked every few milliseconds instead. Before 2.0 of all: there the
-// answer to a wait that has timed out still comes, and is taken for the next call's, which may then wait for ever.
+// Stores are asked now and then rather than told to wait: TCPStore warns on stderr of each wait that is not answered in
+// time, and before PyTorch 2.0 the answer still comes then, is taken for the next call's, and that may wait for ever.
 void wait_for_keys(c10d::Store &store, const std::vector<std::string> &keys, std::chrono::milliseconds timeout) {
-    constexpr std::chrono::milliseconds SHORT{2000}, PAUSE{2}, LONG_PAUSE{20};
-    if (TUTTI_TORCH_2 && timeout > SHORT)
-        return store.wait(keys, timeout);
-    const auto begun = std::chrono::steady_clock::now(), end = begun + timeout;
+    using std::chrono::milliseconds;
+    constexpr milliseconds SHORTEST{1}, LONGEST{20};
+    const auto begun = std::chrono::steady_clock::now();
     while (!store.check(keys)) {
-        const auto now = std::chrono::steady_clock::now();
-        if (now >= end)
+        const auto waited = std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - begun);
+        if (waited >= timeout)
             throw std::runtime_error(c10::str("timeout after ", timeout.count(), " ms"));
-        std::this_thread::sleep_for(now - begun > SHORT ? LONG_PAUSE : PAUSE);
+        std::this_thread::sleep_for(std::clamp(waited / 10, SHORTEST, LONGEST));
     }
 }
 

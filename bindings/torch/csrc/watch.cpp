@@ -126,7 +126,7 @@ bool Watch::add(const std::shared_ptr<Pending> &pending, const std::shared_ptr<G
         if (dozes_)
             calm_.notify_one();
         tell = unordered_;
-        is_served = servers_ > 0;
+        is_served = servers_ > calling_ || stands_by_;
     }
     for (tt_work *work : pending->handles) {
         if (!tell)
