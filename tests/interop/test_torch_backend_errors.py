@@ -27,9 +27,6 @@ class Errors(unittest.TestCase):
     def test_how_ranks_meet(self):
         self.run_program("meeting")
 
-    def test_a_rank_that_comes_too_late(self):
-        self.run_program("late")
-
     def test_a_store_that_ends_when_all_have_met(self):
         with tempfile.TemporaryDirectory() as folder:
             self.run_program("store_ends", TT_TEST_FOLDER=folder)

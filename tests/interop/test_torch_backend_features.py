@@ -63,6 +63,9 @@ class Meeting(unittest.TestCase):
     def test_env(self):
         self.by_hand("env", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()))
 
+    def test_a_rank_that_comes_too_late(self):
+        self.by_hand("late", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()))
+
     def test_tcp(self):
         self.by_hand("init", f"tcp://127.0.0.1:{free_port()}")
 

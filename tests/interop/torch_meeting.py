@@ -50,6 +50,25 @@ def stores(folder, first_port, second_port):
     print(f"met-{rank}\n", end="", flush=True)
 
 
+def late():
+    """Rank 0 comes when rank 1 has given up. Their store still answers: 1.13's doesn't, where it was told to wait for
+    what has come since."""
+    dist.init_process_group("tutti", timeout=TIMEOUT)
+    rank, store = dist.get_rank(), dist.distributed_c10d._get_default_store()
+    if rank == 0:
+        store.wait(["given up"], TIMEOUT)
+    try:
+        tutti_torch._C.create(dist.PrefixStore("late", store), rank, 2, 3.0)
+        raise AssertionError("two ranks that were never there together have met")
+    except tutti_torch.DistBackendError as error:
+        assert rank == 0 or "TT_ERR_TIMEOUT: rank 0 of 2 did not join" in str(error), error
+    store.set("given up", "1")
+    dist.barrier()
+    assert store.get("given up") == b"1"
+    dist.barrier()
+    print(f"met-{rank}\n", end="", flush=True)
+
+
 def spawned(rank, port):
     meet(init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
 
@@ -87,4 +106,4 @@ if __name__ == "__main__":
     elif how == "spawn":
         torch.multiprocessing.spawn(spawned, (rest[0],), 2)
     else:
-        {"stores": stores, "devices": devices}[how](*rest)
+        {"stores": stores, "late": late, "devices": devices}[how](*rest)
