@@ -72,7 +72,8 @@ static void note_number(tt_status status, int source, void *user) {
     (void)source;
     CHECK_OK(status);
     pthread_mutex_lock(&n->all->lock);
-    n->all->got[atomic_fetch_add(&n->all->count, 1)] = n->number;
+    n->all->got[atomic_load(&n->all->count)] = n->number;
+    atomic_fetch_add(&n->all->count, 1); // after what it counts: who reads the count reads the numbers without the lock
     pthread_mutex_unlock(&n->all->lock);
 }
 
