@@ -73,10 +73,11 @@ static bool plays(int i, bool trace) {
  * ended. 2814041177: a rank failed as its node looked for the job, which then ended well without it.
  * 2814069997: there were too few nodes for another round, and the ranks waited for it: the launchers ended with 0.
  * 2814075654: node 0 was told to end when it had ordered a round, which began without it, and never ended.
- * 2076818451: a node with ranks that were kept had joined again, lost node 0 and was told to end: it never did. */
+ * 2076818451: a node with ranks that were kept had joined again, lost node 0 and was told to end: it never did.
+ * 2767677314: node 0 was killed when all but one had begun the first round; the judge counted on that one. */
 static bool plays_drawn(void) {
-    static const uint64_t seeds[] = {20265788,   650859070,  93011508,   650861830, 2808110730,
-                                     2814041177, 2814069997, 2814075654, 2076818451};
+    static const uint64_t seeds[] = {20265788,   650859070,  93011508,   650861830,  2808110730,
+                                     2814041177, 2814069997, 2814075654, 2076818451, 2767677314};
     for (size_t i = 0; i < sizeof seeds / sizeof *seeds; i++) {
         sim_plan plan;
         sim_verdict verdict;
