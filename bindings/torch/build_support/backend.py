@@ -1,7 +1,6 @@
 """What pip calls (PEP 517): scikit-build-core, before which is checked that everything is there, and an archive of
 sources that also has those of libtutti-comm, which lie outside of this folder."""
 import contextlib
-import os
 import pathlib
 import shutil
 
@@ -66,6 +65,5 @@ def bundled_sources():
 
 
 def build_sdist(sdist_directory, config_settings=None):
-    os.environ["TUTTI_TORCH_SDIST"] = "1"
     with bundled_sources():
         return inner.build_sdist(sdist_directory, config_settings)

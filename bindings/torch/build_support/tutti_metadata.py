@@ -1,5 +1,4 @@
 """What pyproject.toml leaves open: Tutti's version, which CMakeLists.txt has, and the PyTorch that is built for."""
-import os
 import pathlib
 import re
 
@@ -15,16 +14,18 @@ def version():
 
 
 def dependencies():
-    if os.environ.get("TUTTI_TORCH_SDIST"):
-        return ["torch"]
     major, minor = needs.installed_torch()[0].split(".")[:2]
     return [f"torch=={major}.{minor}.*"]
 
 
-def dynamic_metadata(field, settings=None, project=None):
-    return {"version": version, "dependencies": dependencies}[field]()
+class Metadata:
+    """A provider of dynamic metadata, as scikit-build-core calls it. An archive of sources is for any PyTorch."""
 
+    def build_state(self, state):
+        self.sources = state == "sdist"
 
-def dynamic_wheel(field, settings=None):
-    """Which fields an archive of sources leaves open."""
-    return field == "dependencies"
+    def dynamic_metadata(self, settings, project):
+        return {"version": version(), "dependencies": ["torch"] if self.sources else dependencies()}
+
+    def dynamic_wheel(self, settings):
+        return {"dependencies": True}
