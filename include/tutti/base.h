@@ -132,8 +132,9 @@ static inline void tt_ignore(tt_status status) { (void)status; }
 TT_API const char *tt_status_name(tt_status status);
 TT_API const char *tt_status_text(tt_status status);
 
-/* The calling thread's last error: its status (TT_OK if none) and full text ("" if none). The text is valid until the
- * thread's next failing call. Successful calls leave it alone. */
+/* The calling thread's last error: its status (TT_OK if none) and full text ("" if none), in UTF-8, without control
+ * characters but line ends and tabs, whatever it quotes. The text is valid until the thread's next failing call.
+ * Successful calls leave it alone. */
 TT_API tt_status tt_last_status(void);
 TT_API const char *tt_last_error(void);
 

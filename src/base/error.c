@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/plain_text.h"
 #include "base/quiet_write.h"
 
 #include <errno.h>
@@ -54,10 +55,12 @@ void tt_clear_error(void) {
     tt__error_drop();
 }
 
-/* Record an error. Its text is formatted apart first, as arguments may point into the last error's. */
+/* Record an error. Its text is formatted apart first, as arguments may point into the last error's. It may quote
+ * anybody, and be cut anywhere. */
 static void record_error(tt_status status, const char *format, va_list args) {
     char text[TT__ERROR_TEXT_SIZE];
     vsnprintf(text, sizeof text, format, args);
+    tt__make_readable(text);
     memcpy(last.text, text, sizeof text);
     last.status = status;
     last.alike = false;

@@ -1,6 +1,8 @@
 """bindings/torch: what is wrong reaches Python as one clear exception: arguments that are refused, stores that are
 lost, calls that differ (with the script's line), ranks that raise, Ctrl-C, forked children; and log lines by
 logging."""
+import json
+import os
 import pathlib
 import re
 import sys
@@ -56,6 +58,35 @@ class Errors(unittest.TestCase):
         done = self.run_program("raises", code=1, TT_TEST_ERROR_FILE="/nonexistent/folder/error.json")
         self.assertIn("ValueError: no such batch: 17 (torch_backend_errors.py:", done.stderr)
         self.assertRegex(done.stderr, r"DistBackendError: TT_ERR_PEER: rank 1 .*no such batch: 17")
+
+    def test_error_files_that_another_user_has_made(self):
+        """A link isn't followed, what never ends isn't read, nor is a FIFO waited for."""
+        with tempfile.TemporaryDirectory() as folder:
+            link, fifo, other = (os.path.join(folder, name) for name in ("link", "fifo", "other"))
+            os.symlink(other, link)
+            os.mkfifo(fifo)
+            for path in (link, fifo, "/dev/full"):
+                with self.subTest(path):
+                    done = self.run_program("raises", code=1, TT_TEST_ERROR_FILE=path)
+                    self.assertRegex(done.stderr, r"DistBackendError: TT_ERR_PEER: rank 1 .*no such batch: 17")
+            self.assertFalse(os.path.exists(other))
+
+    def test_an_error_file_is_kept_where_the_disk_is_full(self):
+        before = '{"message": {"message": "\u65e5 is longer as \\\\u65e5", "extraInfo": {"timestamp": "1"}}}'
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "error.json")
+            file.write_text(before, encoding="utf-8")
+            self.run_program("raises", code=1, TT_TEST_ERROR_FILE=str(file), TT_TEST_ROOM=str(file.stat().st_size))
+            self.assertEqual(file.read_text(encoding="utf-8"), before)
+            self.run_program("raises", code=1, TT_TEST_ERROR_FILE=str(file))
+            self.assertEqual(json.loads(file.read_bytes()), json.loads(before))
+
+    def test_a_long_text_of_another_rank(self):
+        """It is cut where its room ends, between two characters, and the place stays."""
+        for more in (9, 10, 11):
+            done = self.run_program("raises", code=1, TT_TEST_MORE=more * "x" + 200 * "\u65e5")
+            self.assertRegex(done.stderr, r"DistBackendError: TT_ERR_PEER: rank 1 .*no such batch: 17x+\u65e5{20,}\.\.\. "
+                             rf"\(torch_backend_errors\.py:{LINES['raises']}\)")
 
     def test_ctrl_c_in_a_sparse_all_reduce(self):
         self.assertIn("0: interrupted", self.run_program("sparse_interrupted").stdout)

@@ -4,6 +4,7 @@ import ctypes
 import datetime
 import logging
 import os
+import resource
 import signal
 import sys
 import tempfile
@@ -172,7 +173,9 @@ def raises():
     dist.barrier()
     if dist.get_rank() == 1:
         os.environ.update({"TORCHELASTIC_ERROR_FILE": path for path in [os.environ.get("TT_TEST_ERROR_FILE")] if path})
-        raise ValueError("no such batch: 17")  # site: raises
+        if "TT_TEST_ROOM" in os.environ:
+            resource.setrlimit(resource.RLIMIT_FSIZE, [int(os.environ["TT_TEST_ROOM"])] * 2)
+        raise ValueError("no such batch: 17" + os.environ.get("TT_TEST_MORE", ""))  # site: raises
     dist.barrier()
 
 

@@ -45,6 +45,25 @@ static void callbacks_errors_say_where(void **state) {
 }
 
 /* Texts of files, as errors show them: UTF-8 stays, what is none or moves a terminal does not. */
+/* What an error quotes is anybody's, and it is cut where its room ends. */
+static void errors_are_readable(void **state) {
+    (void)state;
+    tt__fail(TT_ERR_PEER, "rank 1 said \"%s\"\n\tand left", "\xff\033[31mcaf\xc3\xa9\xe6\x97\xc2\x9b.");
+    assert_string_equal(tt_last_error(), "rank 1 said \"??[31mcaf\xc3\xa9????.\"\n\tand left");
+    char text[2 * TT__ERROR_TEXT_SIZE];
+    for (int before = 0; before < 3; before++) {
+        size_t n = (size_t)before;
+        memset(text, 'x', n);
+        for (; n + 3 < sizeof text; n += 3)
+            memcpy(text + n, "\xe6\x97\xa5", 4);
+        tt__fail(TT_ERR_PEER, "%s", text);
+        assert_true(tt__is_utf8(tt_last_error()));
+        assert_null(strchr(tt_last_error(), '?'));
+        assert_in_range(strlen(tt_last_error()), TT__ERROR_TEXT_SIZE - 4, TT__ERROR_TEXT_SIZE - 1);
+    }
+    tt_clear_error();
+}
+
 static void texts_of_files_are_made_printable(void **state) {
     (void)state;
     static const char *const cases[][2] = {
@@ -143,6 +162,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(errors_carry_text),
         cmocka_unit_test(callbacks_errors_say_where),
+        cmocka_unit_test(errors_are_readable),
         cmocka_unit_test(texts_of_files_are_made_printable),
         cmocka_unit_test(numbers_are_strict),
         cmocka_unit_test(dtypes_have_sizes),

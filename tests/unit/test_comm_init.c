@@ -405,6 +405,26 @@ static void memory_is_not_shared_between_hosts(void **state) {
     with_ranks(2, other_host_body, NULL);
 }
 
+/* Without a secret, a rank that only calls itself another host is not connected to where a launcher has started all
+ * ranks here. */
+static int elsewhere_body(tt_store *store, int rank, int world, void *arg) {
+    (void)arg;
+    tt_group *group = NULL;
+    CHECK(!setenv("WORLD_SIZE", "2", 1) && !setenv("LOCAL_WORLD_SIZE", "2", 1));
+    CHECK(rank ? !setenv("TT_HOST_ID", "elsewhere", 1) : !unsetenv("TT_HOST_ID"));
+    tt_status status =
+        tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = PATIENCE_MS);
+    CHECK(rank ? status : status == TT_ERR_AUTH);
+    CHECK_TEXT("elsewhere");
+    CHECK_TEXT("TT_HOST_ID");
+    return 0;
+}
+
+static void strangers_are_not_elsewhere(void **state) {
+    (void)state;
+    with_ranks(2, elsewhere_body, NULL);
+}
+
 /* A card that no Tutti of this version wrote. */
 static int stranger_body(tt_store *store, int rank, int world, void *arg) {
     (void)arg;
@@ -488,6 +508,7 @@ int main(void) {
         cmocka_unit_test(an_unknown_cpu_level_is_refused),
         cmocka_unit_test(world_sizes_are_compared),
         cmocka_unit_test(memory_is_not_shared_between_hosts),
+        cmocka_unit_test(strangers_are_not_elsewhere),
         cmocka_unit_test(strange_cards_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

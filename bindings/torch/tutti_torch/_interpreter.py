@@ -5,6 +5,7 @@ import contextlib
 import json
 import logging
 import os
+import stat
 import sys
 import sysconfig
 import time
@@ -13,6 +14,8 @@ import traceback
 import torch
 
 LEVELS = logging.DEBUG, logging.INFO, logging.WARNING  # by tt_log_level
+LONGEST_WORDS = 230  # bytes of what other ranks are told
+LONGEST_REPORT = 1 << 22  # bytes of an error file
 logger = logging.getLogger("tutti")
 
 
@@ -30,12 +33,18 @@ def _message(error):
     return " ".join(traceback.format_exception_only(type(error), error)[-1].split())
 
 
+def _shortened(text, size):
+    """At most `size` bytes of UTF-8."""
+    whole = text.encode(errors="replace")
+    return text if len(whole) <= size else whole[:max(0, size - 3)].decode(errors="ignore") + "..."
+
+
 def _words(error):
     """"ValueError: boom (train.py:12)", with the innermost line that is not an installed package's."""
-    text = _message(error)[:400]
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if "-packages/" not in f.filename and not f.filename.startswith("<frozen")] or frames
-    return f"{text} ({os.path.basename(own[-1].filename)}:{own[-1].lineno})" if own else text
+    place = f" ({_shortened(os.path.basename(own[-1].filename), 80)}:{own[-1].lineno})" if own else ""
+    return _shortened(_message(error), LONGEST_WORDS - len(place.encode())) + place
 
 
 def is_another_s(error):
@@ -49,6 +58,27 @@ def is_another_s(error):
     return False
 
 
+def _open_own(path):
+    """Open a launcher's file, or make it; None: what is there is no file of this user's alone, but perhaps a link or
+    a FIFO that another has put there."""
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return None
+    found = os.fstat(file)
+    if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and found.st_nlink == 1:
+        return file
+    os.close(file)
+    return None
+
+
+def _rewrite(file, text):
+    """All of it, or, on a full disk, nothing."""
+    os.posix_fallocate(file, 0, len(text))
+    os.pwrite(file, text, 0)
+    os.ftruncate(file, len(text))
+
+
 def _tell_launcher(error):
     """Leave the exception where launchers look for it (TORCHELASTIC_ERROR_FILE), as PyTorch's @record does, and mark
     one that another rank has caused, so that it is not taken for the first failure."""
@@ -58,15 +88,20 @@ def _tell_launcher(error):
     said = {"message": {"message": _message(error), "extraInfo": {
         "py_callstack": "".join(traceback.format_exception(type(error), error, error.__traceback__)),
         "timestamp": str(int(time.time()))}}}
-    if os.path.exists(path):  # @record's
-        with open(path, encoding="utf-8") as file:
-            said = json.load(file)
-    if is_another_s(error):
-        extra = said["message"]["extraInfo"]
-        # torchrun takes the earliest as the cause, and time is in whole seconds
-        extra.update(secondary=True, timestamp=str(int(extra.get("timestamp", time.time())) + 1))
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(said, file)
+    file = _open_own(path)
+    if file is None:
+        return
+    try:
+        before = os.pread(file, LONGEST_REPORT, 0)  # @record's
+        if before:
+            said = json.loads(before)
+        if is_another_s(error):
+            extra = said["message"]["extraInfo"]
+            # torchrun takes the earliest as the cause, and time is in whole seconds
+            extra.update(secondary=True, timestamp=str(int(extra.get("timestamp", time.time())) + 1))
+        _rewrite(file, json.dumps(said).encode())
+    finally:
+        os.close(file)
 
 
 def _at_exit(module):

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/shared/shm_connect.h"
+#include "net/secret.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,6 +33,16 @@ static void assign_hosts(tt__world *world, const tt__card *cards) {
     }
 }
 
+/* Has a launcher said that all ranks are on this machine, and no secret keeps strangers out? Ranks of one machine hand
+ * each other nothing before they know that they are the same user's. Who only calls itself another machine, in a store
+ * that anyone can write to, as PyTorch's, would be asked for nothing. */
+static bool must_be_here(const tt__world *world) {
+    const char *here = getenv("LOCAL_WORLD_SIZE"), *all = getenv("WORLD_SIZE");
+    if (!here || !all || strcmp(here, all) != 0 || world->size > atoi(all) || getenv("TT_HOST_ID"))
+        return false;
+    return !tt__secret_is_named();
+}
+
 static tt_status check_hosts(const tt__world *world, const tt__card *cards) {
     const tt__card *mine = &cards[world->rank];
     int ranks[TT__MAX_RANKS] = {0};
@@ -45,6 +56,14 @@ static tt_status check_hosts(const tt__world *world, const tt__card *cards) {
                 "rank %d on host %s (%s) and rank %d on host %s (%s) can't share memory, which .transport = "
                 "\"shm\" asks for",
                 world->rank, mine->hostname, mine->host_id, r, cards[r].hostname, cards[r].host_id);
+        if (strcmp(cards[r].host_id, mine->host_id) != 0 && must_be_here(world))
+            return tt__fail(
+                TT_ERR_AUTH,
+                "rank %d says that it is on another host (%s, %s) than rank %d (%s, %s), but LOCAL_WORLD_SIZE "
+                "and WORLD_SIZE are both %s: give the job a secret (TT_SECRET_FILE), or TT_HOST_ID to each "
+                "rank",
+                r, cards[r].hostname, cards[r].host_id, world->rank, mine->hostname, mine->host_id,
+                getenv("WORLD_SIZE"));
         if (++ranks[world->peers[r].host] > TT__MAX_HOST_RANKS)
             return tt__fail(TT_ERR_UNSUPPORTED,
                             "more than %d ranks on host %s, which is what its shared memory is laid out for",

@@ -1,6 +1,7 @@
 /* The card by which a rank introduces itself. */
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/printable.h"
 #include "comm/rendezvous/rendezvous.h"
 
 #include <fcntl.h>
@@ -79,7 +80,7 @@ static tt_status parse_card(int rank, const char *text, tt__card *card) {
         return TT_OK;
     return tt__fail(TT_ERR_PROTOCOL,
                     "rank %d uses another version of Tutti: expected its card in version %d, got \"%.80s\"", rank,
-                    VERSION, text);
+                    VERSION, tt__make_printable(text).text);
 }
 
 static tt_status parse_cards(const char *texts, size_t size, int rank, int world, tt__card *cards) {

@@ -2,6 +2,7 @@
  * and its peers would blame it. So the first rank that knows writes a note into the store, which the others read before
  * they name a rank. */
 #include "base/error.h"
+#include "base/plain_text.h"
 #include "comm/rendezvous/rendezvous.h"
 #include "net/interrupt.h"
 #include "store/signed.h"
@@ -32,6 +33,7 @@ static bool find_note(tt_store *store, const tt__secret *secret, const char *pre
         if (!there || tt__signed_get(store, secret, key, "", who, whose, 0, &value))
             continue;
         snprintf(text, NOTE_SIZE, "%s", (const char *)value.data);
+        tt__make_plain_name(text);
         tt_store_value_free(&value);
         *by = r;
         return true;
