@@ -130,8 +130,9 @@ void tt__work_enqueue(tt_work *work) {
     group->queue_end = work;
 }
 
-/* Take done works out of a list. Returns the last that stays. */
-static tt_work *unlink_done(tt_group *group, tt_work **list) {
+/* Take done works out of a list. `in_order`: none is done behind one that has not begun. Returns the last that it saw
+ * stay. */
+static tt_work *unlink_done(tt_group *group, tt_work **list, bool in_order) {
     tt_work *last = NULL;
     for (tt_work **at = list; *at;) {
         tt_work *work = *at;
@@ -142,6 +143,8 @@ static tt_work *unlink_done(tt_group *group, tt_work **list) {
             atomic_fetch_sub_explicit(&group->works, 1, memory_order_release);
         } else {
             last = work;
+            if (in_order && work->phase == TT__QUEUED)
+                break;
             at = &work->next;
         }
     }
@@ -149,8 +152,10 @@ static tt_work *unlink_done(tt_group *group, tt_work **list) {
 }
 
 void tt__works_unlink(tt_group *group) {
-    group->queue_end = unlink_done(group, &group->queue);
-    unlink_done(group, &group->unordered);
+    tt_work *last = unlink_done(group, &group->queue, true);
+    if (!last || !last->next)
+        group->queue_end = last;
+    unlink_done(group, &group->unordered, false);
 }
 
 /* ---- for callers */

@@ -72,14 +72,31 @@ class Errors(unittest.TestCase):
             self.assertFalse(os.path.exists(other))
 
     def test_an_error_file_is_kept_where_the_disk_is_full(self):
-        before = '{"message": {"message": "\u65e5 is longer as \\\\u65e5", "extraInfo": {"timestamp": "1"}}}'
+        before = ('{"message": {"message": "ValueError: no such batch: 17\u65e5", "extraInfo": {"timestamp": "1"}}}')
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder, "error.json")
             file.write_text(before, encoding="utf-8")
-            self.run_program("raises", code=1, TT_TEST_ERROR_FILE=str(file), TT_TEST_ROOM=str(file.stat().st_size))
+            how = {"TT_TEST_ERROR_FILE": str(file), "TT_TEST_MORE": "\u65e5"}  # longer in the file, as \\u65e5
+            self.run_program("raises", code=1, TT_TEST_ROOM=str(file.stat().st_size), **how)
             self.assertEqual(file.read_text(encoding="utf-8"), before)
-            self.run_program("raises", code=1, TT_TEST_ERROR_FILE=str(file))
+            self.run_program("raises", code=1, **how)
             self.assertEqual(json.loads(file.read_bytes()), json.loads(before))
+
+    def test_an_error_file_of_another_error(self):
+        """As one of a process that the rank has started."""
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "error.json")
+            for before in ('{"message": {"message": "KeyError: 1", "extraInfo": {"timestamp": "1"}}}', "[]", "\0"):
+                file.write_text(before)
+                self.run_program("raises", code=1, TT_TEST_ERROR_FILE=str(file))
+                self.assertEqual(json.loads(file.read_text())["message"]["message"], "ValueError: no such batch: 17")
+
+    def test_a_text_that_is_no_utf8(self):
+        """Python gives names of files so."""
+        done = self.run_program("raises", code=1, TT_TEST_MORE=os.fsdecode(b"tr\xe9.bin"))
+        text = r"ValueError: no such batch: 17tr\udce9.bin"
+        self.assertRegex(done.stderr, "DistBackendError: TT_ERR_PEER: rank 1 failed: TT_ERR_PROCESS: " + re.escape(text))
+        self.assertIn(f"its message:\n    {text}", done.stderr)
 
     def test_a_long_text_of_another_rank(self):
         """It is cut where its room ends, between two characters, and the place stays."""
@@ -93,6 +110,12 @@ class Errors(unittest.TestCase):
 
     def test_hooks_beside_a_failure(self):
         self.run_program("hooked")
+
+    def test_ctrl_c_ends_a_meeting(self):
+        self.assertEqual(self.run_program("interrupted_meeting").stdout.count("interrupted"), 2)
+
+    def test_long_waits(self):
+        self.run_program("long_waits")
 
     def test_ctrl_c_ends_a_wait(self):
         done = self.run_program("interrupted")

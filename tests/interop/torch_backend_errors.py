@@ -61,6 +61,10 @@ def refused():
         (ValueError, "expected a tag of 0 or more, got -3", lambda: backend.send([one], 1 - me, -3)),
         (ValueError, "invalid root rank 2: expected 0 to 1", lambda: backend.reduce(one, 2)),
     ]
+    spread = torch.ones(1).expand(4)
+    cases += [(ValueError, "memory of their own each, got one of sizes [4] and strides [0]", call) for call in (
+        lambda: dist.all_reduce(spread), lambda: dist.broadcast(spread, 1 - me), lambda: dist.recv(spread, 1 - me),
+        lambda: dist.all_gather([spread, one], one), lambda: dist.all_gather_coalesced([[one], [spread]], [one]))]
     if NEW:  # before, PyTorch's dispatcher refuses them itself
         cases += [
             (ValueError, "takes tensors in the host's memory, got one on meta", lambda: backend.allreduce([meta])),
@@ -238,6 +242,31 @@ def hooked():
     expect(RuntimeError, "TT_ERR_MISMATCH", future.wait)
     while len(told) < hooks:
         time.sleep(0.01)
+
+
+def interrupted_meeting():
+    """Ctrl-C ends the wait for a rank that doesn't come."""
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    try:
+        dist.init_process_group("tutti", store=dist.HashStore(), rank=0, world_size=2,
+                                timeout=datetime.timedelta(seconds=float(os.environ["TT_TIMEOUT"])))
+    except KeyboardInterrupt:
+        say("interrupted")
+
+
+def long_waits():
+    """A batch may be given any time to end in."""
+    dist.init_process_group("tutti")
+    rank, x = dist.get_rank(), torch.zeros(1)
+    store = dist.distributed_c10d._get_default_store()
+    if rank:
+        store.wait(["waits"])
+        dist.send(torch.ones(1), 0)
+        return
+    work = dist.batch_isend_irecv([dist.P2POp(dist.irecv, x, 1)])[0]
+    threading.Timer(0.2, store.set, ("waits", "1")).start()
+    work.wait(datetime.timedelta.max)
+    assert x.item() == 1, x
 
 
 def interrupted():

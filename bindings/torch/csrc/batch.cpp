@@ -1,5 +1,7 @@
 #include "batch.hpp"
 
+#include "deadline.hpp"
+
 #if TUTTI_TORCH_2
 
 #include <algorithm>
@@ -37,10 +39,10 @@ Tensors BatchWork::result() {
 }
 
 bool BatchWork::wait(std::chrono::milliseconds timeout) {
-    const auto deadline = std::chrono::steady_clock::now() + timeout;
+    const auto deadline = deadline_in(timeout);
     for (const WorkPtr &part : parts_) {
-        auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-        part->wait(timeout == kNoTimeout ? timeout : std::max(left, std::chrono::milliseconds(1)));
+        const auto left = std::max(left_until(deadline, timeout), std::chrono::milliseconds(1));
+        part->wait(timeout == kNoTimeout ? timeout : left);
     }
     return true;
 }

@@ -2,6 +2,7 @@
 #include "errors.hpp"
 #include "process_group.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 namespace tutti_torch {
@@ -87,6 +88,7 @@ WorkPtr ProcessGroupTutti::allgather_lists(std::vector<Tensors> &outputs, Tensor
     for (size_t i = 0; i < outputs.size(); i++) {
         check_types(outputs[i], inputs[0], call);
         check_sizes(outputs[i], inputs[0], call);
+        std::for_each(outputs[i].begin(), outputs[i].end(), check_writable);
     }
     at::Tensor to = at::empty({getSize() * bytes_of(inputs)}, at::kByte);
     auto finish = [outputs, to]() mutable {
@@ -110,6 +112,7 @@ WorkPtr ProcessGroupTutti::allgather_coalesced(std::vector<Tensors> &outputs, Te
         for (size_t i = 0; i < list.size(); i++) {
             check_tensor(list[i], call);
             check_tensor(inputs[i], call);
+            check_writable(list[i]);
             if (list[i].numel() != inputs[i].numel())
                 refuse(c10::str(call, ": invalid size of output tensor at index ", i, ": expected the input's ",
                                 inputs[i].numel(), " elements, got ", list[i].numel()));

@@ -10,13 +10,7 @@ using c10d::OpType;
 
 // Several tensors of a rank get the same.
 static std::function<void()> copy_to_all(const Tensors &list, const at::Tensor &from) {
-    if (list.size() == 1)
-        return copy_back(list[0], from);
-    return [list = Tensors(list), from]() mutable {
-        for (at::Tensor &x : list)
-            if (!x.is_same(from))
-                x.copy_(from);
-    };
+    return list.size() == 1 ? copy_back(list[0], from) : copy_back(list, Tensors(list.size(), from));
 }
 
 // One tensor of all that a rank has of its own, for the list forms.

@@ -2,6 +2,8 @@
 
 #include "errors.hpp"
 
+#include <ATen/MemoryOverlap.h>
+
 namespace tutti_torch {
 
 static bool known_dtype(at::ScalarType type, tt_dtype *dtype) {
@@ -108,13 +110,23 @@ at::Tensor room_for(const at::Tensor &x) {
     return lies_packed(x) ? x : at::empty(x.sizes(), x.options().memory_format(at::MemoryFormat::Contiguous));
 }
 
+void check_writable(const at::Tensor &x) {
+    if (at::has_internal_overlap(x) == at::MemOverlap::Yes)
+        refuse(c10::str("expected an output whose elements have memory of their own each, got one of sizes ", x.sizes(),
+                        " and strides ", x.strides(), ", as expand() makes them: give a clone()"));
+}
+
 std::function<void()> copy_back(const at::Tensor &x, const at::Tensor &from) {
     if (from.is_same(x))
         return nullptr;
+    check_writable(x);
     return [x, from]() mutable { x.copy_(from); };
 }
 
 std::function<void()> copy_back(const Tensors &list, const Tensors &from) {
+    for (size_t i = 0; i < list.size(); i++)
+        if (!from[i].is_same(list[i]))
+            check_writable(list[i]);
     return [list, from]() mutable {
         for (size_t i = 0; i < list.size(); i++)
             if (!from[i].is_same(list[i]))

@@ -59,7 +59,11 @@ at::Tensor packed(const at::Tensor &x);
 // Where x's new elements can come to lie one after the other: x itself, or a tensor to copy them from.
 at::Tensor room_for(const at::Tensor &x);
 
-// What gives x the elements of `from`, which room_for() or packed() had stand in for it; empty where that is x itself.
+// Fail unless elements can be copied to x: each has memory of its own. To be asked before anything is sent.
+void check_writable(const at::Tensor &x);
+
+// What gives x, which must be writable, the elements of `from`, which room_for() or packed() had stand in for it; empty
+// where that is x itself.
 std::function<void()> copy_back(const at::Tensor &x, const at::Tensor &from);
 
 // The same for each of a list.

@@ -1,5 +1,6 @@
 #include "group.hpp"
 
+#include "deadline.hpp"
 #include "errors.hpp"
 #include "interpreter.hpp"
 
@@ -39,7 +40,10 @@ std::shared_ptr<Group> Group::join(const c10::intrusive_ptr<c10d::Store> &store,
     a.rank = rank;
     a.world_size = world_size;
     a.timeout_ms = timeout.count();
-    tutti_torch::check(tt_init_process_group_with(&a, offsetof(tt_init_process_group_args, tt_end)), TIMEOUT_OF_GROUP);
+    const Interruption interruption;
+    const tt_status status = tt_init_process_group_with(&a, offsetof(tt_init_process_group_args, tt_end));
+    interruption.rethrow();
+    tutti_torch::check(status, TIMEOUT_OF_GROUP);
     return known(std::move(made));
 }
 
@@ -127,17 +131,15 @@ bool Group::is_completed(tt_work *work) {
 }
 
 bool Group::wait_for(tt_work *work, std::chrono::milliseconds time) {
-    using namespace std::chrono;
-    const auto end = time < hours(24 * 365) ? steady_clock::now() + time : steady_clock::time_point::max();
+    const auto end = deadline_in(time);
     for (bool done = false;;) {
-        const auto left = end == steady_clock::time_point::max() ? milliseconds(ATTENTION_MS)
-                                                                 : ceil<milliseconds>(end - steady_clock::now());
+        const auto left = left_until(end, std::chrono::milliseconds(ATTENTION_MS));
         if (!enter()) {
             await_end();
             return true;
         }
-        tt_ignore(tt_work_wait_for(work, std::min<int64_t>(left.count(), ATTENTION_MS), &done));
-        const bool over = done || left.count() <= 0;
+        tt_ignore(tt_work_wait_for(work, left.count(), &done));
+        const bool over = done || left.count() == 0;
         if (!over)
             waiting_++; // before it leaves, so that whoever closes the group sees it
         leave();

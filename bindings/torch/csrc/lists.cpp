@@ -81,13 +81,13 @@ Flat flat_with(const Tensors &list) {
 std::function<void()> unpack(const Tensors &list, const Flat &f) {
     if (!f.own)
         return nullptr;
-    return [list = Tensors(list), array = f.array]() mutable {
-        int64_t at = 0;
-        for (at::Tensor &x : list) {
-            x.copy_(array.narrow(0, at, x.numel()).view(x.sizes()));
-            at += x.numel();
-        }
-    };
+    Tensors parts;
+    int64_t at = 0;
+    for (const at::Tensor &x : list) {
+        parts.push_back(f.array.narrow(0, at, x.numel()).view(x.sizes()));
+        at += x.numel();
+    }
+    return copy_back(list, parts);
 }
 
 // Counts and offsets in the elements that travel: bytes, where Tutti has no such type.
@@ -229,7 +229,7 @@ WorkPtr ProcessGroupTutti::reduce_scatter(Tensors &outputs, std::vector<Tensors>
     Tensors parts; // of several sizes: one reduction to each rank, of a copy, as a root's buffer is overwritten
     for (const at::Tensor &x : list)
         parts.push_back(x.clone(at::MemoryFormat::Contiguous));
-    auto finish = [output, mine = parts[rank]]() mutable { output.copy_(mine.view(output.sizes())); };
+    auto finish = copy_back(output, parts[rank].view(output.sizes()));
     Tensors kept = parts;
     kept.push_back(output);
     return start_many({OpType::REDUCE_SCATTER, "tutti:reduce_scatter", kept, {outputs}, finish, opts.timeout}, list,

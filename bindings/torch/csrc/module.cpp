@@ -15,7 +15,8 @@ using namespace tutti_torch;
 c10::intrusive_ptr<Base> create(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
                                 const std::chrono::duration<float> &timeout) {
     if (timeout.count() <= 0)
-        refuse(c10::str("init_process_group: expected a timeout of more than 0 s, got ", timeout.count()));
+        refuse(c10::str("init_process_group: expected a timeout of more than 0 s, got ", timeout.count(),
+                        timeout.count() < -1e9f ? " (longer ones than 292 years overflow)" : ""));
     if (size < 1 || rank < 0 || rank >= size)
         refuse(c10::str("init_process_group: expected a rank of 0 to world_size - 1, got rank ", rank, " of ", size));
     const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(timeout);

@@ -1,6 +1,7 @@
 #include "store.hpp"
 
 #include "errors.hpp"
+#include "interpreter.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -9,6 +10,10 @@
 
 namespace tutti_torch {
 namespace {
+
+thread_local Interruption *listening = nullptr;
+
+struct Interrupted {};
 
 using Bytes = std::vector<uint8_t>;
 using Ref = c10::intrusive_ptr<c10d::Store>;
@@ -33,6 +38,8 @@ tt_status fail_with(const char *call, const char *text) {
 template <class F> tt_status guarded(const char *call, F f) {
     try {
         return f();
+    } catch (const Interrupted &) {
+        return tt_fail(TT_ERR_ABORTED, "a handler of a signal raised an exception in PyTorch's store, %s", call);
     } catch (const c10::Error &e) {
         return fail_with(call, e.what_without_backtrace());
     } catch (const std::exception &e) {
@@ -58,6 +65,19 @@ tt_status store_set(void *user, const char *key, const void *value, size_t size)
     return guarded("set", [&] { return store_of(user).set(key, bytes_of(value, size)), TT_OK; });
 }
 
+void attend() {
+    static thread_local auto next = std::chrono::steady_clock::now();
+    if (!listening || std::chrono::steady_clock::now() < next)
+        return;
+    try {
+        attend_to_python();
+    } catch (...) {
+        listening->raised = std::current_exception();
+        throw Interrupted();
+    }
+    next = std::chrono::steady_clock::now() + std::chrono::milliseconds(ATTENTION_MS);
+}
+
 // Stores are asked now and then rather than told to wait: TCPStore warns on stderr of each wait that is not answered in
 // time, and before PyTorch 2.0 the answer still comes then, is taken for the next call's, and that may wait for ever.
 void wait_for_keys(c10d::Store &store, const std::vector<std::string> &keys, std::chrono::milliseconds timeout) {
@@ -69,6 +89,7 @@ void wait_for_keys(c10d::Store &store, const std::vector<std::string> &keys, std
         if (waited >= timeout)
             throw std::runtime_error(c10::str("timeout after ", timeout.count(), " ms"));
         std::this_thread::sleep_for(std::clamp(waited / 10, SHORTEST, LONGEST));
+        attend();
     }
 }
 
@@ -128,6 +149,10 @@ tt_store_class store_class() {
 }
 
 } // namespace
+
+Interruption::Interruption() { listening = this; }
+
+Interruption::~Interruption() { listening = nullptr; }
 
 StorePtr adapt_store(const Ref &store, int64_t timeout_ms) {
     const tt_store_class c = store_class();

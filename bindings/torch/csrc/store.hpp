@@ -5,6 +5,7 @@
 
 #include <tutti/store.h>
 
+#include <exception>
 #include <memory>
 
 namespace tutti_torch {
@@ -16,5 +17,20 @@ using StorePtr = std::unique_ptr<tt_store, StoreFree>;
 
 // `timeout_ms`: of each of its calls. Throws on failure.
 StorePtr adapt_store(const c10::intrusive_ptr<c10d::Store> &store, int64_t timeout_ms);
+
+// While there is one, this thread's waits in stores run handlers of signals (interpreter.hpp), and end where one raises
+// an exception. That is kept here, as the library between is in C.
+class Interruption {
+  public:
+    Interruption();
+    ~Interruption();
+    Interruption(const Interruption &) = delete;
+    Interruption &operator=(const Interruption &) = delete;
+    void rethrow() const { // if there was one
+        if (raised)
+            std::rethrow_exception(raised);
+    }
+    std::exception_ptr raised;
+};
 
 } // namespace tutti_torch

@@ -139,7 +139,9 @@ bool Watch::add(const std::shared_ptr<Pending> &pending, const std::shared_ptr<G
 }
 
 void Watch::forget(const std::shared_ptr<Pending> &pending) {
-    watched_.erase(std::remove(watched_.begin(), watched_.end(), pending), watched_.end());
+    const auto found = std::find(watched_.begin(), watched_.end(), pending); // mostly the oldest
+    if (found != watched_.end())
+        watched_.erase(found);
     drained_.notify_all();
 }
 

@@ -28,22 +28,27 @@ def failure():
     return None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
 
 
-def _message(error):
-    """As a traceback's last line."""
-    return " ".join(traceback.format_exception_only(type(error), error)[-1].split())
+def _readable(text):
+    """As what is made of a name that is no UTF-8, which Python can hold, can't be told to others."""
+    return text.encode(errors="backslashreplace").decode().replace("\0", "\\0")
 
 
 def _shortened(text, size):
     """At most `size` bytes of UTF-8."""
-    whole = text.encode(errors="replace")
+    whole = text.encode()
     return text if len(whole) <= size else whole[:max(0, size - 3)].decode(errors="ignore") + "..."
+
+
+def _message(error):
+    """As a traceback's last line."""
+    return _readable(" ".join(traceback.format_exception_only(type(error), error)[-1].split()))
 
 
 def _words(error):
     """"ValueError: boom (train.py:12)", with the innermost line that is not an installed package's."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if "-packages/" not in f.filename and not f.filename.startswith("<frozen")] or frames
-    place = f" ({_shortened(os.path.basename(own[-1].filename), 80)}:{own[-1].lineno})" if own else ""
+    place = f" ({_shortened(_readable(os.path.basename(own[-1].filename)), 80)}:{own[-1].lineno})" if own else ""
     return _shortened(_message(error), LONGEST_WORDS - len(place.encode())) + place
 
 
@@ -79,22 +84,30 @@ def _rewrite(file, text):
     os.ftruncate(file, len(text))
 
 
+def _recorded(text, error):
+    """What @record has left of this error; None: the file is empty, or has something else in it, of a process that
+    the rank started, perhaps."""
+    with contextlib.suppress(ValueError, LookupError, TypeError):
+        said = json.loads(text)
+        if said["message"]["message"] == f"{type(error).__name__}: {error}":
+            return said
+    return None
+
+
 def _tell_launcher(error):
     """Leave the exception where launchers look for it (TORCHELASTIC_ERROR_FILE), as PyTorch's @record does, and mark
     one that another rank has caused, so that it is not taken for the first failure."""
     path = os.environ.get("TORCHELASTIC_ERROR_FILE")
     if not path:
         return
-    said = {"message": {"message": _message(error), "extraInfo": {
-        "py_callstack": "".join(traceback.format_exception(type(error), error, error.__traceback__)),
-        "timestamp": str(int(time.time()))}}}
     file = _open_own(path)
     if file is None:
         return
     try:
-        before = os.pread(file, LONGEST_REPORT, 0)  # @record's
-        if before:
-            said = json.loads(before)
+        said = _recorded(os.pread(file, LONGEST_REPORT, 0), error) or {"message": {
+            "message": _message(error), "extraInfo": {
+                "py_callstack": _readable("".join(traceback.format_exception(type(error), error, error.__traceback__))),
+                "timestamp": str(int(time.time()))}}}
         if is_another_s(error):
             extra = said["message"]["extraInfo"]
             # torchrun takes the earliest as the cause, and time is in whole seconds
@@ -113,8 +126,10 @@ def _at_exit(module):
             words = "" if isinstance(error, SystemExit) else _words(error)
         with contextlib.suppress(Exception):  # nor is it theirs what becomes of the file
             _tell_launcher(error)
-    module.shutdown_all(words)
-    module.end_log()
+    try:
+        module.shutdown_all(words)
+    finally:
+        module.end_log()
 
 
 def attach(module):
