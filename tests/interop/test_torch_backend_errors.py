@@ -95,15 +95,15 @@ class Errors(unittest.TestCase):
         """Python gives names of files so."""
         done = self.run_program("raises", code=1, TT_TEST_MORE=os.fsdecode(b"tr\xe9.bin"))
         text = r"ValueError: no such batch: 17tr\udce9.bin"
-        self.assertRegex(done.stderr, "DistBackendError: TT_ERR_PEER: rank 1 failed: TT_ERR_PROCESS: " + re.escape(text))
+        self.assertIn(f"DistBackendError: TT_ERR_PEER: rank 1 failed: TT_ERR_PROCESS: {text}", done.stderr)
         self.assertIn(f"its message:\n    {text}", done.stderr)
 
     def test_a_long_text_of_another_rank(self):
         """It is cut where its room ends, between two characters, and the place stays."""
         for more in (9, 10, 11):
             done = self.run_program("raises", code=1, TT_TEST_MORE=more * "x" + 200 * "\u65e5")
-            self.assertRegex(done.stderr, r"DistBackendError: TT_ERR_PEER: rank 1 .*no such batch: 17x+\u65e5{20,}\.\.\. "
-                             rf"\(torch_backend_errors\.py:{LINES['raises']}\)")
+            place = rf"\(torch_backend_errors\.py:{LINES['raises']}\)"
+            self.assertRegex(done.stderr, rf"TT_ERR_PEER: rank 1 .*no such batch: 17x+\u65e5{{20,}}\.\.\. {place}")
 
     def test_ctrl_c_in_a_sparse_all_reduce(self):
         self.assertIn("0: interrupted", self.run_program("sparse_interrupted").stdout)

@@ -26,8 +26,8 @@ def make(module):
         """CPU tensors that this thread makes within the block lie in memory that the ranks of a host share, so that
         collectives of `group` (the default one if none is given) read and write them where they lie, without copying
         them first. They can be used as any other, and outlive block and group; only a forked child writes to its
-        parent's, as after share_memory_(). Each takes whole pages (4 KiB): for large tensors that live long. Without shared memory between ranks, or where it is full, they are ordinary
-        ones.
+        parent's, as after share_memory_(). Each takes whole pages (4 KiB): for large tensors that live long. Without
+        shared memory between ranks, or where it is full, they are ordinary ones.
 
             with tutti_torch.symmetric_memory():
                 x = torch.empty(1 << 20)
