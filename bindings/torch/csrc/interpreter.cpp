@@ -23,7 +23,7 @@ bool is_main_thread() {
 } // namespace
 
 void python_ends() {
-    constexpr std::chrono::milliseconds MOMENT{50}; // for threads that are past the question, and take the lock
+    constexpr std::chrono::milliseconds MOMENT{200}; // for threads that are past the question, and take the lock
     python_is_ending = true;
     if (others_have_waited)
         std::this_thread::sleep_for(MOMENT);
