@@ -1,22 +1,12 @@
 #include "base/plain_text.h"
 #include "base/printable.h"
 
-#include <stdbool.h>
 #include <string.h>
-
-/* Is all that is left of the text the beginning of a character of several bytes? */
-static bool is_cut_off(const char *text) {
-    const unsigned char *c = (const unsigned char *)text;
-    size_t n = 1, whole = c[0] < 0xc2 ? 1 : c[0] < 0xe0 ? 2 : c[0] < 0xf0 ? 3 : c[0] < 0xf5 ? 4 : 1;
-    while (n < whole && (c[n] & 0xc0) == 0x80)
-        n++;
-    return n < whole && !c[n];
-}
 
 char *tt__make_readable(char *text) {
     for (char *at = text; *at;) {
         size_t length = tt__utf8_length(at);
-        if (!length && is_cut_off(at)) {
+        if (!length && tt__utf8_is_cut_off(at)) {
             *at = '\0';
         } else if (!length || (tt__is_control(at, length) && *at != '\n' && *at != '\t')) {
             memset(at, '?', length ? length : 1);

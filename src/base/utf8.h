@@ -13,4 +13,7 @@ TT__EXPORT bool tt__is_utf8(const char *text);
 /* How many bytes has the character that `text` begins with? 0: it begins with none. */
 TT__EXPORT size_t tt__utf8_length(const char *text);
 
+/* Is all of `text` the beginning of a character whose end was cut off? */
+bool tt__utf8_is_cut_off(const char *text);
+
 #endif

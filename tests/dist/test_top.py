@@ -316,7 +316,7 @@ class Top(unittest.TestCase):
 
     def test_progress(self):
         with Job("away", 0) as job:
-            is_away = waits(1, 2)  # for a moment also where rank 0 isn't run in the midst of its calls
+            is_away = waits(1, 2)  # a look on a busy machine may have read the progress some calls before
             look = job.top(lambda look: is_away(look) and
                            all((rank["progress"] or {}).get("step") == CALLS for rank in look["ranks"]))
             for rank in look["ranks"]:

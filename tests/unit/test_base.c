@@ -44,7 +44,6 @@ static void callbacks_errors_say_where(void **state) {
     tt_clear_error();
 }
 
-/* Texts of files, as errors show them: UTF-8 stays, what is none or moves a terminal does not. */
 /* What an error quotes is anybody's, and it is cut where its room ends. */
 static void errors_are_readable(void **state) {
     (void)state;
@@ -64,6 +63,7 @@ static void errors_are_readable(void **state) {
     tt_clear_error();
 }
 
+/* Texts of files, as errors show them: UTF-8 stays, what is none or moves a terminal does not. */
 static void texts_of_files_are_made_printable(void **state) {
     (void)state;
     static const char *const cases[][2] = {

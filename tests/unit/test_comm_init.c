@@ -430,12 +430,13 @@ static int stranger_body(tt_store *store, int rank, int world, void *arg) {
     (void)arg;
     tt_group *group = NULL;
     if (rank == 1) {
-        CHECK_OK(tt_store_set(store, "tutti/0/1/rank/1", "hello", 5));
+        CHECK_OK(tt_store_set(store, "tutti/0/1/rank/1", "\033[31mhello\n\xff", 12));
         return 0;
     }
     CHECK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = PATIENCE_MS) ==
           TT_ERR_PROTOCOL);
     CHECK_TEXT("rank 1");
+    CHECK_TEXT("got \"?[31mhello??\""); /* does nothing to a terminal */
     return 0;
 }
 

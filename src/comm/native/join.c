@@ -37,8 +37,8 @@ static void assign_hosts(tt__world *world, const tt__card *cards) {
  * each other nothing before they know that they are the same user's. Who only calls itself another machine, in a store
  * that anyone can write to, as PyTorch's, would be asked for nothing. */
 static bool must_be_here(const tt__world *world) {
-    const char *here = getenv("LOCAL_WORLD_SIZE"), *all = getenv("WORLD_SIZE");
-    if (!here || !all || strcmp(here, all) != 0 || world->size > atoi(all) || getenv("TT_HOST_ID"))
+    const char *here = getenv("LOCAL_WORLD_SIZE"), *all = getenv("WORLD_SIZE"), *host = getenv("TT_HOST_ID");
+    if (!here || !all || strcmp(here, all) != 0 || world->size > atoi(all) || (host && *host))
         return false;
     return !tt__secret_is_named();
 }

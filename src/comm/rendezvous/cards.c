@@ -79,8 +79,8 @@ static tt_status parse_card(int rank, const char *text, tt__card *card) {
     if (n == 10 && version == VERSION)
         return TT_OK;
     return tt__fail(TT_ERR_PROTOCOL,
-                    "rank %d uses another version of Tutti: expected its card in version %d, got \"%.80s\"", rank,
-                    VERSION, tt__make_printable(text).text);
+                    "rank %d uses another version of Tutti: expected its card in version %d, got \"%s\"", rank, VERSION,
+                    tt__make_printable(text).text);
 }
 
 static tt_status parse_cards(const char *texts, size_t size, int rank, int world, tt__card *cards) {
