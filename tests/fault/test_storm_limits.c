@@ -61,6 +61,7 @@ typedef struct scene {
     uint64_t state;
     testimony *told;            /* (world) */
     _Atomic int64_t *struck_ns; /* 0: not yet */
+    _Atomic int *over;          /* nobody is struck from outside any more */
 } scene;
 
 /* What was seen of each fault; shared by the players. */
@@ -212,6 +213,12 @@ static tt_status live(const scene *scene, int rank, int port) {
     return status;
 }
 
+/* A sanitizer that looks for leaks as its process ends, and is stopped meanwhile, may hang: it traces the process. */
+static void stay_for_signals(const scene *scene) {
+    for (int64_t until = tt__deadline_ms(PATIENCE_MS); !atomic_load(scene->over); sleep_us(100))
+        CHECK(tt__left_ms(until));
+}
+
 static void ignore_it(int signal) { (void)signal; }
 
 /* The kernel ends a process whose stack finds no address. */
@@ -239,6 +246,7 @@ static int body(tt_store *store, int rank, int world, void *arg) {
         lift_limits();
     compare_holdings(&before, mine->left, sizeof mine->left);
     atomic_store(&mine->moment, GONE);
+    stay_for_signals(scene);
     return 0;
 }
 
@@ -390,10 +398,12 @@ static void play(scene *scene, long number, uint64_t *state, tally *tally) {
     char *shared = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(shared != MAP_FAILED);
     scene->struck_ns = (_Atomic int64_t *)(void *)shared;
+    scene->over = (_Atomic int *)(void *)(shared + sizeof *scene->struck_ns);
     scene->told = (testimony *)(void *)(shared + 64);
     start_ranks(&ranks, scene->world, body, scene);
     if (scene->fault >= DEATH)
         strike(scene, &ranks, state);
+    atomic_store(scene->over, 1);
     bool good = reap(scene, &ranks) == 0, felt = false;
     for (int r = 0; r < scene->world; r++) {
         good &= judged(scene, r);
