@@ -100,25 +100,33 @@ File file_of(PyFrameObject *frame) {
     return file;
 }
 
+// To find a line takes a look through the table of its function's, so only the line that is asked for is found.
+CallSite site_of(PyFrameObject *frame) { return {file_of(frame).name, PyFrame_GetLineNumber(frame)}; }
+
 void find_site(CallSite *site) {
     PyFrameObject *frame = PyEval_GetFrame();
+    PyFrameObject *next_best = frame; // the innermost frame, which says more than none, or the innermost package's
     Py_XINCREF(frame);
-    bool found = false;
-    CallSite library = *site; // the innermost line, which says more than none
-    while (frame && !found) {
-        const File file = file_of(frame);
-        found = file.owner == Owner::SCRIPT;
-        if (found || (file.owner == Owner::PACKAGE && !site->line))
-            *site = {file.name, PyFrame_GetLineNumber(frame)};
-        if (!library.line)
-            library = {file.name, PyFrame_GetLineNumber(frame)};
+    Py_XINCREF(next_best);
+    bool found = false, package = false;
+    while (frame) {
+        const Owner owner = file_of(frame).owner;
+        found = owner == Owner::SCRIPT;
+        if (found)
+            break;
+        if (owner == Owner::PACKAGE && !package) {
+            package = true;
+            Py_INCREF(frame);
+            Py_SETREF(next_best, frame);
+        }
         PyFrameObject *caller = PyFrame_GetBack(frame);
         Py_DECREF(frame);
         frame = caller;
     }
+    if (found || next_best)
+        *site = site_of(found ? frame : next_best);
     Py_XDECREF(frame);
-    if (!site->line)
-        *site = library;
+    Py_XDECREF(next_best);
 }
 
 } // namespace
