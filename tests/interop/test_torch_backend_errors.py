@@ -128,6 +128,10 @@ class Errors(unittest.TestCase):
     def test_calls_that_do_not_begin(self):
         self.run_program("unbegun")
 
+    def test_threads_that_are_busy_as_the_interpreter_ends(self):
+        for _ in range(2):
+            self.run_program("busy_threads")
+
     def test_log_lines(self):
         self.run_program("logged", TT_TRANSPORT="tcp")
 

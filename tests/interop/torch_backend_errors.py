@@ -337,6 +337,23 @@ def unbegun():
     dist.destroy_process_group()
 
 
+def busy_threads():
+    """Threads come back from their waits as the interpreters end, and are long in getting Python's lock."""
+    dist.init_process_group("tutti")
+    peer = 1 - dist.get_rank()
+
+    def wait(tag):
+        try:
+            dist.recv(torch.zeros(4), peer, tag=tag)
+        except tutti_torch.DistBackendError:
+            while True:
+                pass
+
+    for tag in range(40):
+        threading.Thread(target=wait, args=(tag,), daemon=True).start()
+    dist.barrier()
+
+
 def logged():
     """The library's log lines come to the logger "tutti", in the main thread."""
     lines = []

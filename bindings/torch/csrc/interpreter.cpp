@@ -5,36 +5,44 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <atomic>
-#include <chrono>
-#include <thread>
+#include <exception>
 
 #include <unistd.h>
 
 namespace tutti_torch {
 namespace {
 
-std::atomic<bool> python_is_ending{false}, others_have_waited{false};
+std::atomic<bool> python_is_ending{false};
+std::terminate_handler terminate_before;
 
 bool is_main_thread() {
     static thread_local const bool is = getpid() == gettid();
     return is;
 }
 
+[[noreturn]] void stay() {
+    for (;;)
+        pause();
+}
+
+// A thread that was past the question, and takes the lock only now, is ended by Python within a destructor, which C++
+// answers so: with no exception under way.
+void terminate_or_stay() {
+    if (!is_main_thread() && !std::current_exception())
+        stay();
+    terminate_before();
+}
+
 } // namespace
 
 void python_ends() {
-    constexpr std::chrono::milliseconds MOMENT{200}; // for threads that are past the question, and take the lock
-    python_is_ending = true;
-    if (others_have_waited)
-        std::this_thread::sleep_for(MOMENT);
+    if (!python_is_ending.exchange(true))
+        terminate_before = std::set_terminate(terminate_or_stay);
 }
 
 void stay_if_python_ends() {
-    if (is_main_thread() || !Py_IsInitialized() || !PyGILState_GetThisThreadState())
-        return;
-    others_have_waited = true;
-    while (python_is_ending)
-        pause();
+    if (python_is_ending && !is_main_thread() && Py_IsInitialized() && PyGILState_GetThisThreadState())
+        stay();
 }
 
 void attend_to_python() {
