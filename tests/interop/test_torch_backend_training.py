@@ -14,14 +14,14 @@ import torch_parity  # noqa: E402
 
 IS_LONG = os.environ.get("TT_TRAINING") == "long"
 STEPS = {"mlp": 50, "conv": 50, "gpt": 50} if IS_LONG else {"mlp": 50, "conv": 6, "gpt": 3}
-OTHER_ORDER = 1e-3 if IS_LONG else 2e-4  # of what 3 ranks' sums are added up in, in conv's losses
+OTHER_ORDER = 2e-4  # of what 3 ranks' sums are added up in, in conv's losses
 SECTION = torch_parity.Section("## Training through the back end tutti beside gloo", """
 Made by `TT_TRAINING=long TT_PARITY=docs/parity.md tests/interop/test_torch_backend_training.py`; ctest runs fewer
 steps. PyTorch's DistributedDataParallel with `init_process_group("tutti")`, beside gloo from the same seeds: 50 steps
 of the multilayer perceptron (SGD), of MNIST's convolutional network with dropout (Adadelta) and of the GPT (AdamW) of
 [benchmarks.md](benchmarks.md). How far the losses of all steps, and the parameters at the end, are apart at most, on
 any rank. With the back end tutti the same run gives the same bits. On 3 ranks sums have another order than gloo's,
-which 50 steps of Adadelta make larger: gloo's own losses are 4.8e-4 apart there where ranks change their data (1.13).
+which 50 steps of Adadelta make larger, with 1.13 beyond the limit of 2e-4 that the test has for them.
 
 | model | PyTorch | ranks | losses | parameters |
 | --- | --- | ---: | ---: | ---: |""")
