@@ -36,8 +36,10 @@ void terminate_or_stay() {
 } // namespace
 
 void python_ends() {
-    if (!python_is_ending.exchange(true))
-        terminate_before = std::set_terminate(terminate_or_stay);
+    if (python_is_ending.exchange(true))
+        return;
+    terminate_before = std::get_terminate(); // before a thread may ask for it
+    std::set_terminate(terminate_or_stay);
 }
 
 void stay_if_python_ends() {
