@@ -26,9 +26,8 @@ function(tt_options target)
   if(TT_SANITIZE)
     target_compile_options(${target} PRIVATE -fsanitize=${TT_SANITIZE} -fno-omit-frame-pointer
                            -fno-sanitize-recover=all)
-    if(NOT TT_FUZZ) # compiles in two thirds of the time; reports name lines all the same
-      target_compile_options(${target} PRIVATE -O1 -g1 -Wno-format-truncation) # which guesses more at -O1
-    endif()
+    # Compiles in two thirds of the time; reports name lines all the same. gcc guesses more about formats at -O1.
+    target_compile_options(${target} PRIVATE -O1 -g1 $<$<C_COMPILER_ID:GNU>:-Wno-format-truncation>)
     target_link_options(${target} PRIVATE -fsanitize=${TT_SANITIZE})
   endif()
   if(TT_FUZZ)
@@ -44,7 +43,7 @@ function(tt_options target)
     target_sources(${target} PRIVATE ${CMAKE_SOURCE_DIR}/tests/support/tsan_close.c)
   endif()
   # Instrumentation keeps loops from being vectorised, also those that ask for it: no news here.
-  if((TT_SANITIZE OR TT_FUZZ) AND CMAKE_C_COMPILER_ID STREQUAL "Clang")
+  if(TT_SANITIZE AND CMAKE_C_COMPILER_ID STREQUAL "Clang")
     target_compile_options(${target} PRIVATE -Wno-pass-failed)
   endif()
   tt_harden(${target})
@@ -132,30 +131,49 @@ function(tt_library name)
   endforeach()
 endfunction()
 
-# tt_test_folder(label timeout [EXCEPT script...]): what lies in the current tests/ folder.
+# tt_test_folder(label timeout [EXCEPT script...] [ALONE program...]): what lies in the current tests/ folder.
 #   test_*.c           a test program (cmocka), linked with the static library so that it can reach internals
 #   test_*.sh test_*.py  a test script; exit code 77 = skipped
-#   any other *.c      a program for the scripts, built beside them as build/tests/LABEL/NAME
+#   any other *.c      a program for the scripts
+# All programs of a folder are one, LABEL_programs, since each would be linked with the same libraries: links of their
+# names, build/tests/LABEL/NAME, lead to it, and it runs the one that it is called by. One that replaces functions of
+# others stands ALONE, as the target LABEL_NAME; those that count or fail allocations are LABEL_counted.
 # `timeout` (seconds, for an ordinary build) is for tests that hang, not for busy machines: ten times what a quiet one
 # takes. Tests find things through the environment: TUTTI (the command), TT_BUILD, TT_SOURCE, TT_PROGRAMS (that folder),
 # TT_TIMEOUT (seconds until they are ended), TT_SANITIZED (set under a sanitizer: what only takes long there is left to
 # the ordinary build).
 function(tt_test_folder label timeout)
-  cmake_parse_arguments(ARG "" "" "EXCEPT" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "EXCEPT;ALONE" ${ARGN})
+  set(folder ${CMAKE_BINARY_DIR}/tests/${label})
   file(GLOB programs CONFIGURE_DEPENDS *.c)
+  set(together)
+  set(counted)
   foreach(source ${programs})
     get_filename_component(name ${source} NAME_WE)
-    add_executable(${label}_${name} ${source})
-    set_target_properties(${label}_${name} PROPERTIES OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY
-                          ${CMAKE_BINARY_DIR}/tests/${label})
-    tt_options(${label}_${name})
-    target_include_directories(${label}_${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
-    target_link_libraries(${label}_${name} PRIVATE tutti-static PkgConfig::CMOCKA)
+    if(name IN_LIST ARG_ALONE)
+      add_executable(${label}_${name} ${source})
+      set_target_properties(${label}_${name} PROPERTIES OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY ${folder})
+      tt_test_options(${label}_${name})
+      target_link_libraries(${label}_${name} PRIVATE tutti-static PkgConfig::CMOCKA)
+    else()
+      file(STRINGS ${source} counts REGEX "^#include \"(unit/)?alloc_(count|fail)\\.h\"")
+      if(counts)
+        list(APPEND counted ${source})
+      else()
+        list(APPEND together ${source})
+      endif()
+    endif()
     if(name MATCHES "^test_")
-      add_test(NAME ${label}/${name} COMMAND ${label}_${name})
-      tt_test_properties(${label}/${name} ${label} ${timeout})
+      tt_test(${label}/${name} ${timeout} ${folder}/${name})
     endif()
   endforeach()
+  if(together)
+    tt_programs(${label} programs ${together})
+  endif()
+  if(counted)
+    tt_programs(${label} counted ${counted})
+    target_sources(${label}_counted PRIVATE ${CMAKE_SOURCE_DIR}/tests/support/alloc_count.c)
+  endif()
   file(GLOB scripts CONFIGURE_DEPENDS test_*.sh test_*.py)
   foreach(script ${scripts})
     get_filename_component(name ${script} NAME_WE)
@@ -163,21 +181,109 @@ function(tt_test_folder label timeout)
       continue()
     endif()
     if(script MATCHES "\\.py$")
-      tt_python_test(${label}/${name} ${script})
+      tt_python_test(${label}/${name} ${timeout} ${script})
     else()
-      add_test(NAME ${label}/${name} COMMAND sh ${script})
+      tt_test(${label}/${name} ${timeout} sh ${script})
     endif()
-    tt_test_properties(${label}/${name} ${label} ${timeout})
   endforeach()
 endfunction()
 
+# tt_programs(label name source...): the target LABEL_NAME, build/tests/LABEL/NAME, of which every source is a program.
+function(tt_programs label name)
+  set(target ${label}_${name})
+  set(folder ${CMAKE_BINARY_DIR}/tests/${label})
+  set(written ${CMAKE_CURRENT_BINARY_DIR}/written/${name})
+  list(JOIN ARGN " " sources)
+  add_custom_command(OUTPUT ${written}/programs.c ${written}/programs.h VERBATIM
+                     COMMAND ${CMAKE_COMMAND} -DLABEL=${label} -DOUT=${written} -DSOURCES=${sources}
+                             -P ${CMAKE_SOURCE_DIR}/cmake/programs.cmake
+                     DEPENDS ${ARGN} ${CMAKE_SOURCE_DIR}/cmake/programs.cmake)
+  add_executable(${target} ${ARGN} ${written}/programs.c)
+  set_target_properties(${target} PROPERTIES OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY ${folder})
+  tt_test_options(${target})
+  target_compile_options(${target} PRIVATE "SHELL:-include ${written}/programs.h")
+  target_link_libraries(${target} PRIVATE tutti-static PkgConfig::CMOCKA)
+  file(MAKE_DIRECTORY ${folder} ${written})
+  foreach(source ${ARGN})
+    get_filename_component(program ${source} NAME_WE)
+    set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "-Dmain=${program}_main"
+                                OBJECT_DEPENDS ${written}/programs.h)
+    file(CREATE_LINK ${name} ${folder}/${program} SYMBOLIC)
+  endforeach()
+endfunction()
+
+# What only tests run is compiled in half the time, with lines for those who look for a failure.
+function(tt_test_options target)
+  tt_options(${target})
+  target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+  target_compile_options(${target} PRIVATE -O1 -g1 $<$<C_COMPILER_ID:GNU>:-Wno-format-truncation>)
+endfunction()
+
 # Debian's own Python, for Debian's own PyTorch; where there is none the test is skipped.
-function(tt_python_test test script)
+function(tt_python_test test timeout script)
   if(EXISTS /usr/bin/python3)
-    add_test(NAME ${test} COMMAND /usr/bin/python3 ${script})
+    tt_test(${test} ${timeout} /usr/bin/python3 ${script})
   else()
-    add_test(NAME ${test} COMMAND sh -c "echo skipped: there is no /usr/bin/python3; exit 77")
+    tt_test(${test} ${timeout} sh ${CMAKE_SOURCE_DIR}/tests/support/skip.sh "there is no /usr/bin/python3")
   endif()
+endfunction()
+
+# The same beside PyPI's current PyTorch, which ./dev setup --torch fetches.
+function(tt_current_torch_test test timeout script)
+  tt_test(${test}_current ${timeout} sh ${CMAKE_SOURCE_DIR}/tests/support/skip.sh "./dev setup --torch fetches it"
+          ${CMAKE_SOURCE_DIR}/build/peers/torch/bin/python3 ${script})
+endfunction()
+
+# tt_test(LABEL/NAME timeout command...): one test. Those of TT_ONLY_LONG (tests/long.cmake) are left to
+# ./dev test --long, which is ctest's configuration "long".
+function(tt_test test timeout)
+  string(REGEX REPLACE "/.*" "" label ${test})
+  set(command ${ARGN})
+  if(TT_TEST_TIMES)
+    list(PREPEND command /usr/bin/python3 ${CMAKE_SOURCE_DIR}/tools/timed.py ${CMAKE_BINARY_DIR}/test_times.tsv ${test})
+  endif()
+  set(configuration)
+  if(test IN_LIST TT_ONLY_LONG)
+    set(configuration CONFIGURATIONS long)
+  endif()
+  add_test(NAME ${test} COMMAND ${command} ${configuration})
+  tt_test_properties(${test} ${label} ${timeout})
+  set_property(GLOBAL PROPERTY TT_COMMAND_${test} "${command}")
+endfunction()
+
+# tt_long(LABEL/NAME timeout NAME=VALUE...): the long form of a test, which its variables ask for.
+function(tt_long test timeout)
+  get_property(command GLOBAL PROPERTY TT_COMMAND_${test})
+  if(command)
+    string(REGEX REPLACE "/.*" "" label ${test})
+    list(TRANSFORM command REPLACE "^${test}$" "long/${test}")
+    add_test(NAME long/${test} COMMAND ${command} CONFIGURATIONS long)
+    tt_test_properties(long/${test} ${label} ${timeout})
+    set_property(TEST long/${test} APPEND PROPERTY ENVIRONMENT ${ARGN})
+  endif()
+endfunction()
+
+# What a test took on two quiet CPUs (tests/costs.tsv, which ./dev test --times writes): the longest begin first, and one
+# that computes takes the places of a CPU, four, one that waits fewer, so that those run beside these.
+function(tt_test_cost test)
+  get_property(read GLOBAL PROPERTY TT_COSTS_READ)
+  if(NOT read)
+    set_property(DIRECTORY ${CMAKE_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/costs.tsv)
+    file(STRINGS ${CMAKE_SOURCE_DIR}/tests/costs.tsv lines)
+    foreach(line ${lines})
+      if(line MATCHES "^([^#\t]+)\t([0-9.]+)\t([0-9]+)$")
+        set_property(GLOBAL PROPERTY TT_COST_${CMAKE_MATCH_1} ${CMAKE_MATCH_2} ${CMAKE_MATCH_3})
+      endif()
+    endforeach()
+    set_property(GLOBAL PROPERTY TT_COSTS_READ TRUE)
+  endif()
+  get_property(cost GLOBAL PROPERTY TT_COST_${test})
+  if(NOT cost)
+    set(cost 1 2) # a new one
+  endif()
+  list(GET cost 0 seconds)
+  list(GET cost 1 places)
+  set_tests_properties(${test} PROPERTIES COST ${seconds} PROCESSORS ${places})
 endfunction()
 
 function(tt_test_properties test label timeout)
@@ -194,4 +300,5 @@ function(tt_test_properties test label timeout)
   endif()
   set_tests_properties(${test} PROPERTIES LABELS ${label} TIMEOUT ${timeout} SKIP_RETURN_CODE 77
                        ENVIRONMENT "${environment}")
+  tt_test_cost(${test})
 endfunction()

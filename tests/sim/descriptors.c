@@ -82,6 +82,8 @@ int __wrap_close(int fd);
 ssize_t __wrap_read(int fd, void *bytes, size_t size);
 ssize_t __wrap_write(int fd, const void *bytes, size_t size);
 int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout);
+ssize_t __wrap___read_chk(int fd, void *bytes, size_t size, size_t room);
+int __wrap___poll_chk(struct pollfd *fds, nfds_t n, int timeout, size_t room);
 
 int __wrap_eventfd(unsigned count, int flags) {
     (void)flags;
@@ -178,4 +180,15 @@ int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout) {
         sim_wait(until);
     set_waiters(fds, n, NULL);
     return ready;
+}
+
+/* Where the compiler is to check sizes, it makes these of the calls. */
+
+ssize_t __wrap___read_chk(int fd, void *bytes, size_t size, size_t room) {
+    return __wrap_read(fd, bytes, size < room ? size : room);
+}
+
+int __wrap___poll_chk(struct pollfd *fds, nfds_t n, int timeout, size_t room) {
+    (void)room;
+    return __wrap_poll(fds, n, timeout);
 }

@@ -22,6 +22,7 @@ int __wrap_pthread_join(pthread_t thread, void **result);
 tt__ticks_kind __wrap_tt__ticks_init(void);
 ssize_t __wrap_getrandom(void *bytes, size_t size, unsigned flags);
 int __wrap_gethostname(char *name, size_t size);
+int __wrap___gethostname_chk(char *name, size_t size, size_t room);
 int __wrap_kill(pid_t pid, int sig);
 pid_t __wrap_waitpid(pid_t pid, int *status, int options);
 int __wrap_prctl(int option, ...);
@@ -96,6 +97,10 @@ int __wrap_gethostname(char *name, size_t size) {
     const sim_agent *agent = sim_agent_now();
     snprintf(name, size, "host-%d", agent ? agent->machine : -1);
     return 0;
+}
+
+int __wrap___gethostname_chk(char *name, size_t size, size_t room) {
+    return __wrap_gethostname(name, size < room ? size : room);
 }
 
 long long __wrap_tt__cgroup_memory_kills(const char *root) {

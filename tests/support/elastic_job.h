@@ -113,7 +113,7 @@ static inline void job_start_worker(job *j, int rank) {
         dup2(out, STDOUT_FILENO);
         execv(j->program[0], (char *const *)(uintptr_t)j->program);
     }
-    execl("/proc/self/exe", "worker", j->mode, (char *)NULL);
+    execl("/proc/self/exe", program_invocation_name, "worker", j->mode, (char *)NULL);
     _exit(99);
 }
 
@@ -351,8 +351,8 @@ static inline bool job_run(job *j) {
 
 /* Begin main(): in a worker, run `worker` and end. */
 static inline void elastic_job_begin(int argc, char **argv, int (*worker)(const char *mode)) {
-    if ((argc == 2 && !strcmp(argv[0], "worker")) || (argc == 3 && !strcmp(argv[1], "worker")))
-        exit(worker(argv[argc - 1]));
+    if (argc == 3 && !strcmp(argv[1], "worker"))
+        exit(worker(argv[2]));
 }
 
 #endif

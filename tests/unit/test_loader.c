@@ -4,6 +4,7 @@
 #include "unit/alloc_fail.h"
 #include "unit/data_cases.h"
 
+#include <stdlib.h>
 #include <tutti/autograd.h>
 #include <tutti/functional.h>
 

@@ -1,0 +1,19 @@
+# The long forms of tests, which ./dev test --long plays besides: docs/testing.md says what each has found.
+
+# Left to the long form altogether, each with its reason in docs/testing.md.
+set(TT_ONLY_LONG)
+
+function(tt_long_forms)
+  set(hours 14400)
+  foreach(test storm_kills storm_limits storm_mismatch storm_first_cause storm_restarts storm_training pipeline_faults
+               parallel_peers zero_peers storm_signals)
+    tt_long(fault/test_${test} ${hours} TT_STORM_CASES=500)
+  endforeach()
+  foreach(test elastic storm_torch storm_torch_current)
+    tt_long(fault/test_${test} ${hours} TT_STORM_CASES=300)
+  endforeach()
+  tt_long(fault/test_comm_injected ${hours} TT_STORM_CASES=1) # every call fails once
+  tt_long(fault/test_socket_fuzz ${hours} TT_STORM_SECONDS=450)
+  tt_long(fault/test_chaos ${hours} TT_CHAOS_FAULTS=100)
+  tt_long(sim/test_simulation ${hours} TT_SIM_SEEDS=10000)
+endfunction()
