@@ -19,6 +19,8 @@ is one.
   columns   no line above 120 columns; tools/wrap.py, which ./dev fmt runs, wraps comments and the text of pages, where
             only rows of tables and single words, such as links, may be longer
   settings  the manual names every environment variable TT_* that is read
+  links     every relative link of a page leads to a file that is there, and to a heading of that page
+  index     docs/README.md links to every page below docs/
 
 usage: tools/lint.py [BUILD_FOLDER]     (default: build; its libraries and objects are read)
 """
@@ -35,6 +37,9 @@ MAX_COLUMNS = 120
 COLUMN_FOLDERS = ("src", "include", "examples", "tests", "plugins", "bindings", "bench", "tools", "cmake")
 COLUMN_SUFFIXES = {".c", ".h", ".cc", ".cpp", ".hpp", ".py", ".sh", ".cmake", ".txt"}
 PAGES = ("*.md", "docs/*.md")
+LINKING_PAGES = ("*.md", "docs/**/*.md", "bindings/*/*.md")
+INDEX = "docs/README.md"
+INDEXED = ("docs/**/*.md", "docs/man/*.1")
 
 # What makes a descriptor, and who may do so without tt__fd(): it itself; who makes standard streams of them.
 MAKES_DESCRIPTOR = (r"(?<![\w>.*])(accept4?|dup|epoll_create1|eventfd|memfd_create|open(?:at)?|signalfd|socket|"
@@ -332,6 +337,56 @@ def check_page_columns(name, text):
             yield name, number, f"the line has {len(line)} columns, above {MAX_COLUMNS}"
 
 
+def without_code(text):
+    """A page's text with its code blocks and its code in lines blanked."""
+    lines, in_block = [], False
+    for line in text.splitlines():
+        fence = line.lstrip().startswith("```")
+        lines.append("" if fence or in_block else re.sub(r"`[^`]*`", "", line))
+        in_block ^= fence
+    return "\n".join(lines)
+
+
+def anchors(text):
+    """Of a page's headings, as GitHub makes them: a second one of one text ends in -1."""
+    found, in_block = [], False
+    for line in text.splitlines():
+        in_block ^= line.lstrip().startswith("```")
+        match = re.match(r"#+ +(.*)", line)
+        if match and not in_block:
+            words = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", match[1]).lower()
+            anchor = re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
+            times = found.count(anchor)
+            found.append(f"{anchor}-{times}" if times else anchor)
+    return found
+
+
+def links(text):
+    """Pairs of a line's number and a relative link's target."""
+    bare = without_code(text)
+    for match in re.finditer(r"\]\(([^)\s]+)\)", bare):
+        if not re.match(r"[a-z]+:", match[1]):
+            yield bare.count("\n", 0, match.start()) + 1, match[1]
+
+
+def check_links(name, text, root=ROOT):
+    for number, target in links(text):
+        path, _, anchor = target.partition("#")
+        other = root / name if not path else (root / name).parent / path
+        if not other.exists():
+            yield name, number, f"a link to {target}, which is not there"
+        elif anchor and other.suffix == ".md" and anchor not in anchors(other.read_text()):
+            yield name, number, f"a link to {target}: {other.name} has no such heading"
+
+
+def check_index(name, text, pages, root=ROOT):
+    """`pages`: the paths that it must link to."""
+    linked = {((root / name).parent / target.partition("#")[0]).resolve() for _, target in links(text)}
+    for page in pages:
+        if page.resolve() not in linked and page != root / name:
+            yield name, 0, f"does not link to {page.relative_to(root)}: every page has a line there"
+
+
 def check_leftovers(name, text):
     for number, line in enumerate(text.splitlines(), 1):
         if re.search(r"\b(TODO|FIXME|XXX)\b", line):
@@ -438,6 +493,10 @@ def source_findings():
                 yield from check_columns(str(path.relative_to(ROOT)), path.read_text())
     for path in sorted(path for pattern in PAGES for path in ROOT.glob(pattern)):
         yield from check_page_columns(str(path.relative_to(ROOT)), path.read_text())
+    for path in sorted(path for pattern in LINKING_PAGES for path in ROOT.glob(pattern)):
+        yield from check_links(str(path.relative_to(ROOT)), path.read_text())
+    pages = sorted(path for pattern in INDEXED for path in ROOT.glob(pattern))
+    yield from check_index(INDEX, (ROOT / INDEX).read_text(), pages)
     manual = "".join(path.read_text() for path in sorted(ROOT.glob("docs/man/*.1")))
     for pattern in ("src/**/*.[ch]", "plugins/**/*.c", "plugins/**/*.cc"):
         for path in sorted(ROOT.glob(pattern)):
