@@ -15,10 +15,8 @@ install(FILES ${man_pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 
 set(doc_dir ${CMAKE_INSTALL_DATAROOTDIR}/doc/tutti)
 install(FILES README.md LICENSE CHANGELOG.md ARCHITECTURE.md CONTRIBUTING.md DESTINATION ${doc_dir})
-file(GLOB doc_pages CONFIGURE_DEPENDS docs/*.md) # README's links lead to them
-install(FILES ${doc_pages} DESTINATION ${doc_dir}/docs)
-file(GLOB launch_pages CONFIGURE_DEPENDS docs/launch/*.md)
-install(FILES ${launch_pages} DESTINATION ${doc_dir}/docs/launch)
+# README's links and pictures, and those of docs/README.md, lead to these.
+install(DIRECTORY docs DESTINATION ${doc_dir} FILES_MATCHING PATTERN "*.md" PATTERN "*.svg" PATTERN man EXCLUDE)
 install(DIRECTORY examples DESTINATION ${doc_dir})
 
 # The reference, from the comments of the public headers.

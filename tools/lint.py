@@ -375,7 +375,7 @@ def check_links(name, text, root=ROOT):
         other = root / name if not path else (root / name).parent / path
         if not other.exists():
             yield name, number, f"a link to {target}, which is not there"
-        elif anchor and other.suffix == ".md" and anchor not in anchors(other.read_text()):
+        elif anchor and other.suffix == ".md" and anchor not in anchors(other.read_text() if path else text):
             yield name, number, f"a link to {target}: {other.name} has no such heading"
 
 
@@ -496,7 +496,7 @@ def source_findings():
     for path in sorted(path for pattern in LINKING_PAGES for path in ROOT.glob(pattern)):
         yield from check_links(str(path.relative_to(ROOT)), path.read_text())
     pages = sorted(path for pattern in INDEXED for path in ROOT.glob(pattern))
-    yield from check_index(INDEX, (ROOT / INDEX).read_text(), pages)
+    yield from check_index(INDEX, (ROOT / INDEX).read_text() if pages else "", pages)
     manual = "".join(path.read_text() for path in sorted(ROOT.glob("docs/man/*.1")))
     for pattern in ("src/**/*.[ch]", "plugins/**/*.c", "plugins/**/*.cc"):
         for path in sorted(ROOT.glob(pattern)):

@@ -1,15 +1,15 @@
 #!/bin/sh
-# tutti.hpp as a stranger uses it, from the installed tree. The program of docs/cpp.md is no longer than README's in C
-# and prints the same, built by each compiler with shared and with static libraries. programs/wrappers.cc and
+# tutti.hpp as a stranger uses it, from the installed tree. The program of docs/cpp.md is no longer than that of
+# docs/quickstart.md in C and prints the same, built by each compiler with shared and with static libraries. programs/wrappers.cc and
 # callbacks.cc use every kind of wrapper on two ranks, and leak nothing.
 set -eu
 # shellcheck disable=SC1091,SC2154 # it sets work, prefix, libdir, static_libdir
 . "$TT_SOURCE/tests/install/installed.sh"
 static_tree
 
-program_of README.md c >"$work/train.c"
+program_of docs/quickstart.md c >"$work/train.c"
 program_of docs/cpp.md cpp >"$work/train.cc"
-grep -q 'int main' "$work/train.c" || fail "no program found in README.md"
+grep -q 'int main' "$work/train.c" || fail "no program found in docs/quickstart.md"
 grep -q 'int main' "$work/train.cc" || fail "no program found in docs/cpp.md"
 c_lines=$(wc -l <"$work/train.c") cpp_lines=$(wc -l <"$work/train.cc")
 echo "lines: $c_lines in C, $cpp_lines in C++"

@@ -104,8 +104,12 @@ for name in tt_all_reduce tt_all_reduce_with tutti_comm.h; do
 done
 [ ! -d "$TT_BUILD/docs" ] || [ -s "$prefix/share/doc/tutti/html/comm.html" ] ||
     fail "the HTML reference is not installed"
-for page in $(grep -o '[A-Za-z_/]*\.md)' "$prefix/share/doc/tutti/README.md" | tr -d ')'); do
-    [ -s "$prefix/share/doc/tutti/$page" ] || fail "README.md links to $page, which is not installed"
+# Sources that pages link to, and files of the build, are not installed; pages and pictures are.
+for page in README.md docs/README.md docs/benchmarks.md; do
+    for link in $(grep -o '](\(docs/\|examples/\|launch/\|benchmarks/\|\.\./\)*[A-Za-z0-9_-]*\.\(md\|svg\)[#)]' \
+        "$prefix/share/doc/tutti/$page" | sed 's/^](//; s/[#)]$//'); do
+        [ -s "$prefix/share/doc/tutti/$(dirname "$page")/$link" ] || fail "$page links to $link, which is not installed"
+    done
 done
 for file in bash-completion/completions/tutti zsh/site-functions/_tutti fish/vendor_completions.d/tutti.fish; do
     grep -q "nproc-per-node" "$prefix/share/$file" || fail "share/$file is not installed"

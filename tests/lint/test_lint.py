@@ -48,6 +48,35 @@ class InsideComm(unittest.TestCase):
         self.assertEqual(lint.find_circles(uses), [])
 
 
+class Links(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        (self.root / "docs").mkdir()
+        (self.root / "docs" / "a.md").write_text("# A: `one`, [two](b.md)\n```\n# no heading\n```\n## Same\n## Same\n")
+        (self.root / "docs" / "b.md").write_text("")
+
+    def found(self, text):
+        return lines(lint.check_links("docs/b.md", text, self.root))
+
+    def test_files_and_headings_that_are_there_are_fine(self):
+        self.assertEqual(self.found("[x](a.md) [`y`](../docs/a.md#same-1)\n[z](https://example.org/q.md#r)\n"), [])
+        self.assertEqual(self.found("# Own\n[x](#own) [y](a.md#a-one-two)\n"), [])
+
+    def test_others_are_found(self):
+        self.assertEqual(self.found("[x](c.md)\n[x](a.md#no-heading)\n[x](a.md#same-2) [x](#own)\n"), [1, 2, 3, 3])
+
+    def test_code_is_left_alone(self):
+        self.assertEqual(self.found("```\na[0](c.md)\n```\n`[x](c.md)`\n"), [])
+
+    def test_the_index_names_every_page(self):
+        pages = sorted(self.root.glob("docs/*.md"))
+        found = list(lint.check_index("docs/README.md", "[b](b.md)\n", pages, self.root))
+        self.assertEqual([text.split(":")[0] for _, _, text in found], ["does not link to docs/a.md"])
+        self.assertEqual(list(lint.check_index("docs/b.md", "[a](a.md#same)\n", pages, self.root)), [])
+
+
 class Circles(unittest.TestCase):
     def test_two_and_more_are_found_and_trees_are_not(self):
         uses = {"a": {"b", "d"}, "b": {"c"}, "c": {"a"}, "d": {"e"}, "e": {"d"}, "f": {"a", "e"}, "g": set()}
