@@ -1,7 +1,7 @@
 #!/bin/sh
 # tutti.hpp as a stranger uses it, from the installed tree. The program of docs/cpp.md is no longer than that of
-# docs/quickstart.md in C and prints the same, built by each compiler with shared and with static libraries. programs/wrappers.cc and
-# callbacks.cc use every kind of wrapper on two ranks, and leak nothing.
+# docs/quickstart.md in C and prints the same, built by each compiler with shared and with static libraries.
+# programs/wrappers.cc and callbacks.cc use every kind of wrapper on two ranks, and leak nothing.
 set -eu
 # shellcheck disable=SC1091,SC2154 # it sets work, prefix, libdir, static_libdir
 . "$TT_SOURCE/tests/install/installed.sh"
