@@ -20,7 +20,7 @@ is one.
             only rows of tables and single words, such as links, may be longer
   settings  the manual names every environment variable TT_* that is read
   links     every relative link of a page leads to a file that is there, and to a heading of that page
-  index     docs/README.md links to every page below docs/
+  index     docs/README.md links to every page below docs/, and README.md has at most 120 lines
 
 usage: tools/lint.py [BUILD_FOLDER]     (default: build; its libraries and objects are read)
 """
@@ -33,6 +33,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 MAX_FUNCTION_LINES = 80
 MAX_FILE_LINES = 600
 MAX_COLUMNS = 120
+MAX_FRONT_LINES = 120
 # What is written by hand in the folders whose lines are measured.
 COLUMN_FOLDERS = ("src", "include", "examples", "tests", "plugins", "bindings", "bench", "tools", "cmake")
 COLUMN_SUFFIXES = {".c", ".h", ".cc", ".cpp", ".hpp", ".py", ".sh", ".cmake", ".txt"}
@@ -387,6 +388,12 @@ def check_index(name, text, pages, root=ROOT):
             yield name, 0, f"does not link to {page.relative_to(root)}: every page has a line there"
 
 
+def check_front(name, text):
+    count = len(text.splitlines())
+    if count > MAX_FRONT_LINES:
+        yield name, count, f"the front page has {count} lines, above {MAX_FRONT_LINES}: move something to docs/"
+
+
 def check_leftovers(name, text):
     for number, line in enumerate(text.splitlines(), 1):
         if re.search(r"\b(TODO|FIXME|XXX)\b", line):
@@ -495,6 +502,8 @@ def source_findings():
         yield from check_page_columns(str(path.relative_to(ROOT)), path.read_text())
     for path in sorted(path for pattern in LINKING_PAGES for path in ROOT.glob(pattern)):
         yield from check_links(str(path.relative_to(ROOT)), path.read_text())
+    if (ROOT / "README.md").exists():
+        yield from check_front("README.md", (ROOT / "README.md").read_text())
     pages = sorted(path for pattern in INDEXED for path in ROOT.glob(pattern))
     yield from check_index(INDEX, (ROOT / INDEX).read_text() if pages else "", pages)
     manual = "".join(path.read_text() for path in sorted(ROOT.glob("docs/man/*.1")))
