@@ -22,6 +22,8 @@ is one.
   links     every relative link of a page leads to a file that is there, and to a heading of that page
   index     docs/README.md links to every page below docs/, and README.md has at most 120 lines
 
+  calls     what a page calls tt_... begins a name that a public header, or CMake, has
+
 usage: tools/lint.py [BUILD_FOLDER]     (default: build; its libraries and objects are read)
 """
 import pathlib
@@ -40,6 +42,7 @@ COLUMN_SUFFIXES = {".c", ".h", ".cc", ".cpp", ".hpp", ".py", ".sh", ".cmake", ".
 PAGES = ("*.md", "docs/*.md")
 LINKING_PAGES = ("*.md", "docs/**/*.md", "bindings/*/*.md")
 INDEX = "docs/README.md"
+OF_ALL_TIMES = ("CHANGELOG.md", "ARCHITECTURE.md")  # these also name what is gone, or is no public function
 INDEXED = ("docs/**/*.md", "docs/man/*.1")
 
 # What makes a descriptor, and who may do so without tt__fd(): it itself; who makes standard streams of them.
@@ -388,6 +391,13 @@ def check_index(name, text, pages, root=ROOT):
             yield name, 0, f"does not link to {page.relative_to(root)}: every page has a line there"
 
 
+def check_calls(name, text, known):
+    for number, line in enumerate(text.splitlines(), 1):
+        for call in re.findall(r"\btt_\w+", line):
+            if not re.search(rf"\b{call}", known):
+                yield name, number, f"{call} is in no public header"
+
+
 def check_front(name, text):
     count = len(text.splitlines())
     if count > MAX_FRONT_LINES:
@@ -500,8 +510,12 @@ def source_findings():
                 yield from check_columns(str(path.relative_to(ROOT)), path.read_text())
     for path in sorted(path for pattern in PAGES for path in ROOT.glob(pattern)):
         yield from check_page_columns(str(path.relative_to(ROOT)), path.read_text())
+    declared = [path.read_text() for pattern in ("include/tutti/**/*.h*", "cmake/*") for path in ROOT.glob(pattern)]
+    known = " ".join(sorted({call for text in declared for call in re.findall(r"\btt_\w+", text)}))
     for path in sorted(path for pattern in LINKING_PAGES for path in ROOT.glob(pattern)):
         yield from check_links(str(path.relative_to(ROOT)), path.read_text())
+        if path.name not in OF_ALL_TIMES:
+            yield from check_calls(str(path.relative_to(ROOT)), path.read_text(), known)
     if (ROOT / "README.md").exists():
         yield from check_front("README.md", (ROOT / "README.md").read_text())
     pages = sorted(path for pattern in INDEXED for path in ROOT.glob(pattern))

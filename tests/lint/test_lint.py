@@ -67,6 +67,10 @@ class Links(unittest.TestCase):
     def test_others_are_found(self):
         self.assertEqual(self.found("[x](c.md)\n[x](a.md#no-heading)\n[x](a.md#same-2) [x](#own)\n"), [1, 2, 3, 3])
 
+    def test_calls_that_no_header_has_are_found(self):
+        known = "tt_sum tt_all_reduce_with"
+        self.assertEqual(lines(lint.check_calls("x.md", "`tt_all_reduce()` tt_sum\nand tt_sums\n", known)), [2])
+
     def test_the_front_page_is_short(self):
         self.assertEqual(lines(lint.check_front("README.md", "x\n" * 120)), [])
         self.assertEqual(lines(lint.check_front("README.md", "x\n" * 121)), [121])
