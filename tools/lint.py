@@ -18,6 +18,8 @@ is one.
             folder), and no two files a static function of one name, so that a backtrace tells them apart
   columns   no line above 120 columns; tools/wrap.py, which ./dev fmt runs, wraps comments and the text of pages, where
             only rows of tables and single words, such as links, may be longer
+  locale    numbers are written by base/format.h and read by base/parse.h, JSON by base/json.h: what a program's locale
+            changes is used there alone
   settings  the manual names every environment variable TT_* that is read
   links     every relative link of a page leads to a file that is there, and to a heading of that page
   index     docs/README.md links to every page below docs/, and README.md has at most 120 lines
@@ -420,6 +422,40 @@ def check_descriptors(name, text):
                 yield name, number, f"{match[1]}() outside of tt__fd() may give a standard stream's number"
 
 
+FLOAT_CONVERSION = r"%[-+ #0]*(?:\d+|\*)?(?:\.(?:\d+|\*)?)?[lL]?[aAeEfFgG]"
+BY_LOCALE = {r"strto(?:d|f|ld)|atof": "the locale's decimal point: use tt__read_f64() or tt__parse_f64() (base/parse.h)",
+             r"v\w*printf|vasprintf": "the locale's decimal point: use tt__vformat() (base/format.h)",
+             r"json_(?:load|dump)\w*": "jansson asks for the locale: use tt__json_...() (base/json.h)",
+             r"strn?casecmp": "the locale says which letters belong together: use tt__equal_ignoring_case()"}
+MAY_SEE_LOCALE = ("src/base/format.c", "src/base/json.h", "src/base/parse.c")
+
+
+def call_text(text, begin):
+    """The arguments of a call, whose "(" is at `begin`."""
+    depth = 0
+    for match in re.finditer(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|[()]', text[begin:]):
+        depth += {"(": 1, ")": -1}.get(match[0], 0)
+        if not depth:
+            return text[begin:begin + match.end()]
+    return ""
+
+
+def check_locale(name, text):
+    """What a program's locale changes: numbers with a point, and which letters are the same."""
+    if name in MAY_SEE_LOCALE:
+        return
+    bare = strip_comments(text)
+    for functions, finding in BY_LOCALE.items():
+        for match in re.finditer(rf"(?<![\w.>])({functions})\s*\(", bare):
+            yield name, bare.count("\n", 0, match.start()) + 1, f"{match[1]}(): {finding}"
+    for match in re.finditer(r"(?<![\w.>])(\w*(?:printf|scanf))\s*\(", bare):
+        literals = re.findall(r'"((?:\\.|[^"\\\n])*)"', call_text(text, match.end() - 1))
+        if any(re.search(FLOAT_CONVERSION, literal.replace("%%", "")) for literal in literals):
+            yield (name, bare.count("\n", 0, match.start()) + 1,
+                   f"{match[1]}() of a float: the locale's decimal point: use tt__format() or tt__print() "
+                   "(base/format.h)")
+
+
 def check_settings(name, text, manual):
     """Variables stand in the sources as strings of their own, however they are read."""
     for number, line in enumerate(text.splitlines(), 1):
@@ -496,6 +532,7 @@ def source_findings():
         yield from check_leftovers(name, text)
         yield from check_quiet(name, text, layer)
         yield from check_descriptors(name, text)
+        yield from check_locale(name, text)
         if layer == "autograd" and path.stem not in MAY_SEE_ELEMENTS:
             yield from check_operators(name, text)
     for path in sorted(ROOT.glob("include/tutti/*.h")):

@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/format.h"
 #include "base/plain_text.h"
 #include "base/quiet_write.h"
 
@@ -59,7 +60,7 @@ void tt_clear_error(void) {
  * anybody, and be cut anywhere. */
 static void record_error(tt_status status, const char *format, va_list args) {
     char text[TT__ERROR_TEXT_SIZE];
-    vsnprintf(text, sizeof text, format, args);
+    tt__vformat(text, sizeof text, format, args);
     tt__make_readable(text);
     memcpy(last.text, text, sizeof text);
     last.status = status;
@@ -105,7 +106,7 @@ tt_status tt__fail_prefix(const char *format, ...) {
     char prefix[TT__ERROR_TEXT_SIZE / 2];
     va_list args;
     va_start(args, format);
-    vsnprintf(prefix, sizeof prefix, format, args);
+    tt__vformat(prefix, sizeof prefix, format, args);
     va_end(args);
     return tt__fail(last.status, "%s: %s", prefix, last.text);
 }
@@ -123,7 +124,7 @@ tt_status tt__fail_callback(uint64_t before, tt_status status, const char *forma
     char prefix[TT__ERROR_TEXT_SIZE / 2];
     va_list args;
     va_start(args, format);
-    vsnprintf(prefix, sizeof prefix, format, args);
+    tt__vformat(prefix, sizeof prefix, format, args);
     va_end(args);
     return tt__fail(status, "%s: %s", prefix, last.count == before ? tt_status_text(status) : last.text);
 }
@@ -132,7 +133,7 @@ tt_status tt__fail_errno(tt_status status, int errnum, const char *format, ...) 
     char what[TT__ERROR_TEXT_SIZE / 2];
     va_list args;
     va_start(args, format);
-    vsnprintf(what, sizeof what, format, args);
+    tt__vformat(what, sizeof what, format, args);
     va_end(args);
     return tt__fail(errnum == ENOMEM ? TT_ERR_MEMORY : status, "%s: %s%s", what, strerror(errnum),
                     errnum == EMFILE ? " (descriptors: ulimit -n sets how many)" : "");

@@ -1,5 +1,6 @@
 #include "base/log.h"
 
+#include "base/format.h"
 #include "base/plain_text.h"
 #include "base/quiet_write.h"
 
@@ -110,7 +111,7 @@ void tt__log(tt_log_level level, const char *format, ...) {
     char line[LINE_SIZE];
     va_list args;
     va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
+    tt__vformat(line, sizeof line, format, args);
     va_end(args);
     tt__make_plain(line); /* it may quote anybody */
     if (log_write)

@@ -4,13 +4,14 @@
 #include <stdio.h>
 
 #include "base/error.h"
+#include "base/format.h"
 
 void tt__problem_add(tt__problem_list *list, tt_status status, const char *format, ...) {
     size_t room = sizeof list->text - list->used;
     va_list args;
     va_start(args, format);
     int n = snprintf(list->text + list->used, room, "%s", list->count ? "; " : "");
-    n += vsnprintf(list->text + list->used + n, room - (size_t)n, format, args);
+    n += tt__vformat(list->text + list->used + n, room - (size_t)n, format, args);
     va_end(args);
     list->first = list->count++ ? list->first : status;
     if ((size_t)n + sizeof "; " < room) { /* room for the next one's separator stays */

@@ -1,6 +1,7 @@
 #include "base/quarantine.h"
 
 #include "base/error.h"
+#include "base/setting.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -26,8 +27,7 @@ bool tt__is_debugging(void) {
     static _Atomic int cached = -1;
     int on = atomic_load_explicit(&cached, memory_order_relaxed);
     if (on < 0) {
-        const char *text = getenv("TT_DEBUG");
-        on = text && *text && !(text[0] == '0' && !text[1]);
+        on = tt__setting_is_on(TT__DEBUG);
         atomic_store_explicit(&cached, on, memory_order_relaxed);
     }
     return on;

@@ -4,13 +4,14 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "checkpoint/pickle.h"
 
 tt_status tt__pickle_fail(const tt__pickle *p, tt_status status, const char *format, ...) {
     char text[1024];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    tt__vformat(text, sizeof text, format, args);
     va_end(args);
     return tt__fail(status, "%s: data.pkl, before byte %zu: %s", p->name, (size_t)(p->at - p->begin), text);
 }

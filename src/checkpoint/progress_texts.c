@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "base/parse.h"
 
 #define EPOCH "tutti.epoch"
@@ -56,7 +57,7 @@ void tt__progress_write(tt__progress_texts *texts, const tt_progress *progress) 
         put_pair(texts, counts[i].key);
     }
     if (progress->evaluations) {
-        snprintf(texts->values[texts->count], sizeof *texts->values, "%.17g", progress->best);
+        tt__format(texts->values[texts->count], sizeof *texts->values, "%.17g", progress->best);
         put_pair(texts, BEST);
     }
 }

@@ -12,6 +12,7 @@
 #include "base/args.h"
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/parse.h"
 #include "base/problem_list.h"
 #include "checkpoint/safetensors.h"
@@ -43,7 +44,7 @@ static tt_status parse_index(const char *path, json_t **index) {
     if (!S_ISREG(s.st_mode) || (uint64_t)s.st_size > TT__SAFETENSORS_MAX_HEADER)
         return tt__fail(TT_ERR_IO, "%s: expected a file of at most %" PRIu64 " bytes", path,
                         TT__SAFETENSORS_MAX_HEADER);
-    *index = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    *index = tt__json_load_file(path, JSON_REJECT_DUPLICATES, &error);
     if (!*index)
         return tt__fail(json_error_code(&error) == json_error_out_of_memory ? TT_ERR_MEMORY : TT_ERR_FORMAT,
                         "%s: no valid JSON: %s (line %d)", path, tt__make_printable(error.text).text, error.line);
@@ -247,7 +248,7 @@ static tt_status save_shards(const tt_safetensors_save_sharded_args *args, json_
 
 static tt_status write_index(const char *path, json_t *index) {
     tt__atomic_file file;
-    char *text = json_dumps(index, JSON_INDENT(2));
+    char *text = tt__json_dumps(index, JSON_INDENT(2));
     if (!text)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for its text", path);
     tt_status status = tt__atomic_open(&file, path);

@@ -12,6 +12,8 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/format.h"
+#include "base/json.h"
 #include "checkpoint/safetensors.h"
 #include "tensor/tensor.h"
 
@@ -42,7 +44,7 @@ static tt_status fail_tensor(tt_status status, const source *src, const char *te
     char text[512];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    tt__vformat(text, sizeof text, format, args);
     va_end(args);
     return tt__fail(status, "%s: tensor \"%s\": %s", src->name, tt__make_printable(tensor).text, text);
 }
@@ -95,7 +97,7 @@ static tt_status header_length(const source *src, uint64_t *length) {
 
 static tt_status header_parse(const source *src, const char *text, size_t length, json_t **header) {
     json_error_t error;
-    *header = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
+    *header = tt__json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
     if (!*header && json_error_code(&error) == json_error_out_of_memory)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for its header", src->name);
     if (!*header)

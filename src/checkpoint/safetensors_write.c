@@ -5,6 +5,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/utf8.h"
 #include "checkpoint/safetensors.h"
 #include "nn/module_lists.h"
@@ -85,7 +86,7 @@ static tt_status fill_header(json_t *header, const char *path, const item *items
 
 /* Make the file's first bytes: length and padded JSON, in one block that is the caller's. */
 static tt_status serialise_header(json_t *header, const char *path, char **out, size_t *size) {
-    size_t length = json_dumpb(header, NULL, 0, JSON_COMPACT);
+    size_t length = tt__json_dumpb(header, NULL, 0, JSON_COMPACT);
     if (length == 0)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for its header", path);
     uint64_t padded = (length + 7) / 8 * 8;
@@ -96,7 +97,7 @@ static tt_status serialise_header(json_t *header, const char *path, char **out, 
     if (!text)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for its header", path);
     memcpy(text, &padded, 8);
-    json_dumpb(header, text + 8, length, JSON_COMPACT);
+    tt__json_dumpb(header, text + 8, length, JSON_COMPACT);
     memset(text + 8 + length, ' ', padded - length);
     *out = text;
     *size = 8 + padded;

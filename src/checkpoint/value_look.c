@@ -1,4 +1,5 @@
 /* Looking into values. */
+#include "base/format.h"
 #include "checkpoint/value.h"
 
 #include <inttypes.h>
@@ -10,18 +11,10 @@
 #include "checkpoint/safetensors.h"
 #include "tensor/tensor.h"
 
-/* Print a float with as few digits as give it back. */
-static void describe_float(double x, char *text, size_t size) {
-    for (int digits = 15; digits <= 17; digits++) {
-        snprintf(text, size, "the float %.*g", digits, x);
-        if (strtod(text + strlen("the float "), NULL) == x)
-            break;
-    }
-}
-
 const char *tt__value_describe(const tt_value *v, char *text, size_t size) {
     static const char *const containers[] = {
         [TT_VALUE_LIST] = "a list", [TT_VALUE_TUPLE] = "a tuple", [TT_VALUE_DICT] = "a dict"};
+    char number[32];
     switch (v->type) {
     case TT_VALUE_NONE:
         return "None";
@@ -31,7 +24,8 @@ const char *tt__value_describe(const tt_value *v, char *text, size_t size) {
         snprintf(text, size, "the int %" PRId64, v->integer);
         return text;
     case TT_VALUE_FLOAT:
-        describe_float(v->real, text, size);
+        tt__format_shortest(number, sizeof number, 15, v->real);
+        snprintf(text, size, "the float %s", number);
         return text;
     case TT_VALUE_STRING:
         snprintf(text, size, "\"%s\"", tt__make_printable(v->string).text);

@@ -2,6 +2,7 @@
  * keeps a record of it, and compares words; once as Tutti does, and once with a bare sequence number, as a library
  * without the check would. */
 #include "base/clock.h"
+#include "base/format.h"
 #include "base/parse.h"
 #include "cli/bench.h"
 #include "cli/cli.h"
@@ -88,8 +89,9 @@ static int agreement_measure(tt__recorder *recorder, int64_t calls) {
     tt__bench_sort(with, REPETITIONS);
     tt__bench_sort(without, REPETITIONS);
     double middle = with[REPETITIONS / 2] - without[REPETITIONS / 2];
-    printf("{\"bench\":\"agreement\",\"ns_with\":%.2f,\"ns_without\":%.2f,\"ns_cost\":%.2f,\"ns_cost_min\":%.2f}\n",
-           with[REPETITIONS / 2], without[REPETITIONS / 2], middle, with[0] - without[0]);
+    tt__print(stdout,
+              "{\"bench\":\"agreement\",\"ns_with\":%.2f,\"ns_without\":%.2f,\"ns_cost\":%.2f,\"ns_cost_min\":%.2f}\n",
+              with[REPETITIONS / 2], without[REPETITIONS / 2], middle, with[0] - without[0]);
     return TT__EXIT_OK;
 }
 

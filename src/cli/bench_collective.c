@@ -1,5 +1,6 @@
 /* tutti bench NAME: the time of one collective, or of a message, by size. */
 #include "base/error.h"
+#include "base/format.h"
 #include "base/parse.h"
 #include "cli/bench.h"
 #include "cli/bench_calls.h"
@@ -212,12 +213,13 @@ static void collective_print(const settings *s, const tt__bench_buffers *b, size
     if (*s->algorithm && strcmp(s->algorithm, algorithm) != 0)
         fprintf(stderr, "tutti bench %s: %s can't serve %zu bytes here; this is %s\n", s->call->name, s->algorithm,
                 bytes, algorithm);
-    printf("{\"bench\":\"%s\",\"backend\":\"%s\",\"world\":%d,\"bytes\":%zu,\"dtype\":\"%s\",\"buffers\":\"%s\","
-           "\"usec_median\":%.3f,\"usec_min\":%.3f,\"algbw_GBps\":%.3f,\"transport\":\"%s\",\"wire\":\"%s\","
-           "\"algorithm\":\"%s\"",
-           s->call->name, tt_get_backend(b->group), tt_get_world_size(b->group), bytes, tt_dtype_name(s->dtype),
-           s->plain ? "plain" : "symmetric", median, usec[0], (double)bytes / median / 1e3,
-           *s->transport ? s->transport : "auto", wire_of(b->group), algorithm);
+    tt__print(stdout,
+              "{\"bench\":\"%s\",\"backend\":\"%s\",\"world\":%d,\"bytes\":%zu,\"dtype\":\"%s\",\"buffers\":\"%s\","
+              "\"usec_median\":%.3f,\"usec_min\":%.3f,\"algbw_GBps\":%.3f,\"transport\":\"%s\",\"wire\":\"%s\","
+              "\"algorithm\":\"%s\"",
+              s->call->name, tt_get_backend(b->group), tt_get_world_size(b->group), bytes, tt_dtype_name(s->dtype),
+              s->plain ? "plain" : "symmetric", median, usec[0], (double)bytes / median / 1e3,
+              *s->transport ? s->transport : "auto", wire_of(b->group), algorithm);
     if (s->call->reduces)
         printf(",\"op\":\"%s\"", tt_reduce_op_name(s->op));
     printf("%s}\n", s->async ? ",\"async\":true" : "");

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/format.h"
 #include "base/parse.h"
 #include "cli/bench.h"
 #include "cli/cli.h"
@@ -295,8 +296,9 @@ static void print_pipe_result(const pipe_trial *t, int64_t round, const double v
            (long long)o->micros, (long long)o->size);
     if (round >= 0)
         printf("\"round\":%lld,", (long long)round);
-    printf("\"pipeline_ms\":%.3f,\"alone_ms\":%.3f,\"ratio\":%.4f,\"idle_share\":%.4f,\"simulated_idle_share\":%.4f",
-           values[0], values[1], values[2], values[3], values[4]);
+    tt__print(stdout,
+              "\"pipeline_ms\":%.3f,\"alone_ms\":%.3f,\"ratio\":%.4f,\"idle_share\":%.4f,\"simulated_idle_share\":%.4f",
+              values[0], values[1], values[2], values[3], values[4]);
     if (round < 0) {
         printf(",\"parts\":[");
         for (int64_t s = 0; s < tt_pipeline_stage_count(t->pipe); s++)

@@ -1,6 +1,7 @@
 /* tutti bench startup: a whole job, as the user waits for it: launcher, store, ranks that join, one all_reduce, the end
  * of all. */
 #include "base/clock.h"
+#include "base/format.h"
 #include "base/parse.h"
 #include "cli/bench.h"
 #include "cli/cli.h"
@@ -93,8 +94,8 @@ static int bench_jobs(int world, int jobs) {
         rc = start_and_wait(argv, &times[i]);
     qsort(times, (size_t)jobs, sizeof *times, by_duration);
     if (!rc)
-        printf("{\"bench\":\"startup\",\"world\":%d,\"ms_median\":%.3f,\"ms_min\":%.3f}\n", world,
-               (ms_of(times[middle - 1 + jobs % 2]) + ms_of(times[middle])) / 2, ms_of(times[0]));
+        tt__print(stdout, "{\"bench\":\"startup\",\"world\":%d,\"ms_median\":%.3f,\"ms_min\":%.3f}\n", world,
+                  (ms_of(times[middle - 1 + jobs % 2]) + ms_of(times[middle])) / 2, ms_of(times[0]));
     free(times);
     return rc;
 }

@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 
 #include "base/clock.h"
+#include "base/format.h"
 #include "base/parse.h"
 #include "cli/bench.h"
 #include "cli/bench_calls.h"
@@ -230,13 +231,15 @@ static void step_print(const trial *t, const options *o) {
     if (t->link) {
         double least_ms, ratio;
         tt__bench_link_medians(t->link, &least_ms, &ratio);
-        snprintf(link, sizeof link, ",\"least_ms\":%.4f,\"of_least\":%.4f", least_ms, ratio);
+        tt__format(link, sizeof link, ",\"least_ms\":%.4f,\"of_least\":%.4f", least_ms, ratio);
     }
-    printf("{\"bench\":\"step\",\"model\":\"%s\",%s%s%s\"world\":%d,\"ms_median\":%.4f,\"ms_min\":%.4f,\"rss_mb\":%.1f,"
-           "\"pool_mb\":%.1f,\"needs_mb\":%.1f%s}\n",
-           o->model->name, o->amp ? "\"amp\":\"bf16\"," : "", o->apart ? "\"apart\":true," : "", replicas,
-           tt_get_world_size(t->world), t->block_ms[BLOCKS / 2], t->block_ms[0], (double)usage.ru_maxrss / 1024,
-           (double)tt__pool_most() / MEGABYTE, (double)tt__bench_model_needs(t->kind, t->model) / MEGABYTE, link);
+    tt__print(
+        stdout,
+        "{\"bench\":\"step\",\"model\":\"%s\",%s%s%s\"world\":%d,\"ms_median\":%.4f,\"ms_min\":%.4f,\"rss_mb\":%.1f,"
+        "\"pool_mb\":%.1f,\"needs_mb\":%.1f%s}\n",
+        o->model->name, o->amp ? "\"amp\":\"bf16\"," : "", o->apart ? "\"apart\":true," : "", replicas,
+        tt_get_world_size(t->world), t->block_ms[BLOCKS / 2], t->block_ms[0], (double)usage.ru_maxrss / 1024,
+        (double)tt__pool_most() / MEGABYTE, (double)tt__bench_model_needs(t->kind, t->model) / MEGABYTE, link);
 }
 
 static int step_main(int argc, char **argv) {

@@ -1,5 +1,6 @@
 /* tutti bench store: operations a second of a store and its clients, one thread each, over loopback. */
 #include "base/clock.h"
+#include "base/format.h"
 #include "base/parse.h"
 #include "cli/bench.h"
 #include "cli/cli.h"
@@ -103,8 +104,8 @@ static int print_results(const client *clients, int n, int64_t iterations) {
             if (clients[i].took_ns[op] > slowest)
                 slowest = clients[i].took_ns[op];
         }
-        printf("{\"bench\":\"store\",\"op\":\"%s\",\"clients\":%d,\"ops_per_sec\":%.0f}\n", ops[op].name, n,
-               (double)iterations * n * 1e9 / (double)slowest);
+        tt__print(stdout, "{\"bench\":\"store\",\"op\":\"%s\",\"clients\":%d,\"ops_per_sec\":%.0f}\n", ops[op].name, n,
+                  (double)iterations * n * 1e9 / (double)slowest);
     }
     return TT__EXIT_OK;
 }

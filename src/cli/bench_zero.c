@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/format.h"
 #include "base/parse.h"
 #include "cli/bench.h"
 #include "cli/bench_models.h"
@@ -180,13 +181,14 @@ static tt_status zero_print(const zero_trial *t) {
         return tt_fail(TT_ERR_MEMORY, "bench zero: no memory for %lld ratios", (long long)t->steps);
     for (int64_t i = 0; i < t->steps; i++)
         ratios[i] = t->sharded.ms[i] / t->plain.ms[i];
-    printf("{\"bench\":\"zero\",\"model\":\"%s\",\"world\":%d,\"stage\":%d,\"ddp_ms\":%.4f,\"zero_ms\":%.4f,"
-           "\"ratio\":%.4f,\"ddp_params_mb\":%.3f,\"zero_params_mb\":%.3f,\"ddp_grads_mb\":%.3f,"
-           "\"zero_grads_mb\":%.3f,\"ddp_state_mb\":%.3f,\"zero_state_mb\":%.3f}\n",
-           t->kind->name, tt_get_world_size(t->world), (int)t->stage, median_of(t->plain.ms, t->steps),
-           median_of(t->sharded.ms, t->steps), median_of(ratios, t->steps), t->plain.memory.params_mb,
-           t->sharded.memory.params_mb, t->plain.memory.grads_mb, t->sharded.memory.grads_mb, t->plain.memory.state_mb,
-           t->sharded.memory.state_mb);
+    tt__print(stdout,
+              "{\"bench\":\"zero\",\"model\":\"%s\",\"world\":%d,\"stage\":%d,\"ddp_ms\":%.4f,\"zero_ms\":%.4f,"
+              "\"ratio\":%.4f,\"ddp_params_mb\":%.3f,\"zero_params_mb\":%.3f,\"ddp_grads_mb\":%.3f,"
+              "\"zero_grads_mb\":%.3f,\"ddp_state_mb\":%.3f,\"zero_state_mb\":%.3f}\n",
+              t->kind->name, tt_get_world_size(t->world), (int)t->stage, median_of(t->plain.ms, t->steps),
+              median_of(t->sharded.ms, t->steps), median_of(ratios, t->steps), t->plain.memory.params_mb,
+              t->sharded.memory.params_mb, t->plain.memory.grads_mb, t->sharded.memory.grads_mb,
+              t->plain.memory.state_mb, t->sharded.memory.state_mb);
     free(ratios);
     return TT_OK;
 }

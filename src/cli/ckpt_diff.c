@@ -1,11 +1,12 @@
 /* tutti ckpt diff: what two checkpoints have that the other one lacks or has otherwise. */
 #include "base/error.h"
+#include "base/format.h"
+#include "base/json.h"
 #include "base/plain_text.h"
 #include "cli/ckpt.h"
 #include "tensor/host_copy.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +21,7 @@ typedef struct difference {
 static void print_difference(const difference *d, bool json) {
     if (json) {
         json_t *object = json_pack("{s:s, s:s, s:s}", "name", d->name, "difference", d->kind, "text", d->text);
-        json_dumpf(object, stdout, JSON_COMPACT);
+        tt__json_dumpf(object, stdout, JSON_COMPACT);
         putchar('\n');
         json_decref(object);
         return;
@@ -56,8 +57,8 @@ static tt_status compare_values(tt_tensor *a, tt_tensor *b, difference *d) {
         most = fmax(most, same ? 0 : fabs(p[i] - q[i])); /* without NaN */
     }
     d->kind = "other values";
-    snprintf(d->text, sizeof d->text, "%" PRId64 " of %" PRId64 " elements differ, by at most %g%s", differ,
-             tt_tensor_numel(a), most, nan ? "; some are NaN in one of them" : "");
+    tt__format(d->text, sizeof d->text, "%" PRId64 " of %" PRId64 " elements differ, by at most %g%s", differ,
+               tt_tensor_numel(a), most, nan ? "; some are NaN in one of them" : "");
     return TT_OK;
 }
 

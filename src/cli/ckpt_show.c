@@ -1,9 +1,9 @@
 /* tutti ckpt show, tutti ckpt verify. */
+#include "base/json.h"
 #include "base/plain_text.h"
 #include "cli/ckpt.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -58,7 +58,7 @@ static void show_json(const tt__ckpt_file *file) {
                               file->rows[i].tensor ? tensor_json(&file->rows[i]) : value_json(&file->rows[i]));
     json_t *all = json_pack("{s:s, s:s, s:I, s:I, s:o, s:o}", "path", file->path, "format", file->format, "count",
                             (json_int_t)count, "bytes", (json_int_t)bytes, "tensors", tensors, "values", values);
-    json_dumpf(all, stdout, JSON_COMPACT);
+    tt__json_dumpf(all, stdout, JSON_COMPACT);
     putchar('\n');
     json_decref(all);
 }
@@ -99,7 +99,7 @@ static void verify_json(const tt__ckpt_file *file, tt_status status) {
     json_t *all = json_pack("{s:s, s:b, s:s, s:s, s:I, s:I}", "path", file->path, "whole", (int)!status, "status",
                             tt_status_name(status), "error", status ? tt_last_error() : "", "count", (json_int_t)count,
                             "bytes", (json_int_t)bytes);
-    json_dumpf(all, stdout, JSON_COMPACT);
+    tt__json_dumpf(all, stdout, JSON_COMPACT);
     putchar('\n');
     json_decref(all);
 }

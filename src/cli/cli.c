@@ -1,6 +1,7 @@
 /* What the subcommands share: spelling of flags, errors, guesses at what was meant. */
 #include "cli/cli.h"
 
+#include "base/format.h"
 #include "elastic/terminal.h"
 
 #include <stdarg.h>
@@ -41,7 +42,7 @@ static void print_message(tt__colour colour, const char *command, const char *te
 
 static void print_formatted(tt__colour colour, const char *command, const char *format, va_list args) {
     char text[ERROR_SIZE];
-    vsnprintf(text, sizeof text, format, args);
+    tt__vformat(text, sizeof text, format, args);
     print_message(colour, command, text);
 }
 
@@ -64,7 +65,7 @@ int tt__cli_usage_error(const char *command, const char *format, ...) {
     char text[USAGE_SIZE];
     va_list args;
     va_start(args, format);
-    int length = vsnprintf(text, sizeof text, format, args);
+    int length = tt__vformat(text, sizeof text, format, args);
     va_end(args);
     if (length >= (int)sizeof text)
         memcpy(text + sizeof text - sizeof "...", "...", sizeof "...");

@@ -1,10 +1,10 @@
 /* tutti doctor: what was recognised of this place, and what is wrong with it. */
 #include "cli/doctor.h"
 
+#include "base/json.h"
 #include "cli/cli.h"
 #include "elastic/terminal.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -98,7 +98,7 @@ static int print_json(const tt__doctor *doctor) {
                                : json_null();
     json_t *root = json_pack("{s:o, s:o, s:i, s:i}", "launcher", launcher, "checks", checks, "wrong",
                              verdict_count(doctor, TT__BAD), "warnings", verdict_count(doctor, TT__DOUBTFUL));
-    int failed = root ? json_dumpf(root, stdout, JSON_COMPACT) : -1;
+    int failed = root ? tt__json_dumpf(root, stdout, JSON_COMPACT) : -1;
     json_decref(root);
     printf("\n");
     return failed;

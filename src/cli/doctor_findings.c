@@ -1,3 +1,4 @@
+#include "base/format.h"
 #include "base/plain_text.h"
 #include "cli/doctor.h"
 
@@ -10,7 +11,7 @@ void tt__doctor_add(tt__doctor *doctor, const char *check, tt__verdict verdict, 
     tt__finding *finding = &doctor->findings[doctor->n++];
     *finding = (tt__finding){.check = check, .verdict = verdict};
     va_start(args, format);
-    vsnprintf(finding->found, sizeof finding->found, format, args);
+    tt__vformat(finding->found, sizeof finding->found, format, args);
     va_end(args);
     tt__make_plain_name(finding->found);
 }
@@ -19,7 +20,7 @@ void tt__doctor_fix(tt__doctor *doctor, const char *format, ...) {
     va_list args;
     tt__finding *finding = &doctor->findings[doctor->n - 1];
     va_start(args, format);
-    vsnprintf(finding->fix, sizeof finding->fix, format, args);
+    tt__vformat(finding->fix, sizeof finding->fix, format, args);
     va_end(args);
     tt__make_plain_name(finding->fix);
 }

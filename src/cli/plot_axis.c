@@ -1,4 +1,5 @@
 /* Axes with round numbers. */
+#include "base/format.h"
 #include "cli/plot.h"
 
 #include <math.h>
@@ -19,11 +20,11 @@ static void format_tick(char *text, size_t size, double value, double step) {
     if (digits < 0)
         digits = 0;
     if (fabs(value) >= 1e6 || (value != 0 && digits > 5))
-        snprintf(text, size, "%.*g", 4, value);
+        tt__format(text, size, "%.*g", 4, value);
     else
-        snprintf(text, size, "%.*f", digits, value);
+        tt__format(text, size, "%.*f", digits, value);
     if (fabs(value) >= 1e4 && fabs(value) < 1e6 && !digits && fmod(value, 100) == 0)
-        snprintf(text, size, "%gk", value / 1000);
+        tt__format(text, size, "%gk", value / 1000);
 }
 
 static void linear_ticks(tt__axis *axis, int wanted, double divide_by) {
@@ -58,7 +59,7 @@ static void log_ticks(tt__axis *axis, int wanted) {
             if (at < axis->min - 1e-9 || at > axis->max + 1e-9)
                 continue;
             axis->at[axis->count] = at;
-            snprintf(axis->text[axis->count++], sizeof *axis->text, "%g", parts[i] * pow(10, e));
+            tt__format(axis->text[axis->count++], sizeof *axis->text, "%g", parts[i] * pow(10, e));
         }
 }
 

@@ -2,6 +2,7 @@
 #include "base/atomic_file.h"
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/format.h"
 #include "cli/plot.h"
 
 #include <stdarg.h>
@@ -20,7 +21,7 @@ static void svg_put(svg_canvas *svg, const char *format, ...) {
     char piece[512];
     va_list values;
     va_start(values, format);
-    int n = vsnprintf(piece, sizeof piece, format, values);
+    int n = tt__vformat(piece, sizeof piece, format, values);
     va_end(values);
     tt__bytes_put(&svg->text, piece, n < (int)sizeof piece ? (size_t)n : sizeof piece - 1);
 }

@@ -1,5 +1,6 @@
 /* tutti run: start a program once per rank. torchrun's command line; the job itself is src/elastic. */
 #include "cli/run.h"
+#include "base/setting.h"
 #include "cli/run_bind.h"
 #include "cli/run_devices.h"
 #include "cli/run_dry.h"
@@ -40,7 +41,7 @@
 
 enum { MAX_WORKERS = 4096, MAX_NODES = 4096, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127 };
 
-static const double default_settle_s = 1, default_grace_s = 30, default_notice_s = 5;
+static const double default_settle_s = 1, default_grace_s = 30;
 
 static int run_main(int argc, char **argv);
 
@@ -175,12 +176,15 @@ static tt_status read_periods(tt__job *job, const tt__run_flags *flags) {
                        default_grace_s, &job->grace_ms);
 }
 
-/* Read TT_WAIT_NOTICE, which the ranks' log also uses. */
+/* Read TT_WAIT_NOTICE, which the ranks' log also uses, and check the others that ranks inherit. */
 static tt_status read_notice(int64_t *ms, const tt__run_flags *flags) {
-    const char *text = flags->wait_notice ? flags->wait_notice : getenv("TT_WAIT_NOTICE");
+    if (flags->wait_notice)
+        TT__TRY(read_period("--wait-notice", flags->wait_notice, 0, ms));
     if (flags->wait_notice && setenv("TT_WAIT_NOTICE", flags->wait_notice, 1))
         return tt__fail(TT_ERR_MEMORY, "no memory for TT_WAIT_NOTICE");
-    return read_period("--wait-notice", text && *text ? text : NULL, default_notice_s, ms);
+    TT__TRY(tt__settings_check());
+    *ms = (int64_t)(tt__setting_seconds(TT__WAIT_NOTICE) * 1000);
+    return TT_OK;
 }
 
 /* In MiB. */

@@ -1,6 +1,7 @@
 #include "cli/run_crash.h"
 
 #include "base/error.h"
+#include "base/format.h"
 #include "base/plain_text.h"
 #include "cli/job_view.h"
 #include "cli/process_stacks.h"
@@ -22,7 +23,7 @@ void tt__run_stacks(pid_t pid, pid_t thread, uint64_t pc, FILE *out) {
 
 static const char *before_end(const tt__view_rank *rank, int64_t at_ns, char *text, size_t size) {
     double s = (double)(rank->now_ns - at_ns) / 1e9;
-    snprintf(text, size, "%.*f s before its end", s < 10 ? 3 : 1, s < 0 ? 0 : s);
+    tt__format(text, size, "%.*f s before its end", s < 10 ? 3 : 1, s < 0 ? 0 : s);
     return text;
 }
 

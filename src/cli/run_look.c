@@ -1,6 +1,7 @@
 #include "cli/run_look.h"
 
 #include "base/error.h"
+#include "base/format.h"
 #include "cli/training.h"
 #include "comm/rankset.h"
 #include "elastic/terminal.h"
@@ -74,8 +75,8 @@ static void say_wait(const tt__job *job, const tt__job_look *look, int i, const 
     else
         snprintf(whom, sizeof whom, "rank %d (%s)", (int)seen->whom,
                  place_of_rank(job, look, seen->whom, recorders, place, sizeof place));
-    snprintf(line, sizeof line, "waiting for %s: %.3g s in %s, on %s", whom, (double)seen->ns / 1e9, call,
-             tt__rankset_text(ranks, list, sizeof list));
+    tt__format(line, sizeof line, "waiting for %s: %.3g s in %s, on %s", whom, (double)seen->ns / 1e9, call,
+               tt__rankset_text(ranks, list, sizeof list));
     look->say(look->user, line);
 }
 

@@ -78,7 +78,7 @@ static tt_status read_torch_is_host(tt__torch_job *torch, const char *conf) {
     if (!conf_value(conf, "is_host", value))
         return TT_OK;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (!strcasecmp(value, words[i])) {
+        if (tt__equal_ignoring_case(value, words[i])) {
             torch->host = i < 5 ? TT__TORCH_HOST_YES : TT__TORCH_HOST_NO;
             return TT_OK;
         }

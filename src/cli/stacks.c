@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/format.h"
 #include "base/plain_text.h"
 #include "cli/process_stacks.h"
 #include "cli/top.h"
@@ -75,7 +76,7 @@ static tt_status write_rank_stacks(const tt__dwfl *lib, pid_t pid, int64_t patie
         ;
     fputs(tt__make_plain(text), out); /* names come out of another process's files */
     if (!in_time)
-        fprintf(out, "  it took longer than %.1f s to see more\n", (double)patience_ms / 1000);
+        tt__print(out, "  it took longer than %.1f s to see more\n", (double)patience_ms / 1000);
     else if (WIFSIGNALED(status))
         fprintf(out, "  looking at it failed: %s\n", strsignal(WTERMSIG(status)));
     *seen += in_time && WIFEXITED(status) && !WEXITSTATUS(status);

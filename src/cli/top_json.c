@@ -1,9 +1,9 @@
+#include "base/json.h"
 #include "cli/top.h"
 
 #include "base/error.h"
 #include "elastic/report.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -88,7 +88,7 @@ tt_status tt__top_json(const tt__view *view, FILE *out) {
                              info->program, "run_id", info->run_id, "world", (int)info->world, "node", (int)info->node,
                              "nodes", (int)info->nodes, "up", seconds_of(view->now_ns - info->started_realtime_ns),
                              "ranks", ranks, "groups", late);
-    int failed = root ? json_dumpf(root, out, JSON_COMPACT) : -1;
+    int failed = root ? tt__json_dumpf(root, out, JSON_COMPACT) : -1;
     json_decref(root);
     if (failed)
         return tt__fail(TT_ERR_MEMORY, "no memory for the JSON of %d ranks", view->n);

@@ -1,3 +1,4 @@
+#include "base/format.h"
 #include "cli/top.h"
 
 #include "base/error.h"
@@ -22,7 +23,7 @@ static const char *duration_text(int64_t ns, char *text, size_t size) {
     else if (s < 1)
         snprintf(text, size, "%lld ms", (long long)ns / 1000000);
     else if (s < 60)
-        snprintf(text, size, "%.1f s", (double)ns / (double)SECOND);
+        tt__format(text, size, "%.1f s", (double)ns / (double)SECOND);
     else if (s < 3600)
         snprintf(text, size, "%lld min %lld s", s / 60, s % 60);
     else
@@ -136,7 +137,7 @@ static int put_progress(const tt__view_rank *rank, char *text, size_t size) {
     if (!rank->progresses)
         return snprintf(text, size, "%7s %13s %9s %9s  ", "-", "-", "-", "-");
     if (isfinite(p->loss))
-        snprintf(loss, sizeof loss, "%.4g", p->loss);
+        tt__format(loss, sizeof loss, "%.4g", p->loss);
     if (rank->samples_per_s > 0)
         tt__short_number(rank->samples_per_s, rate, sizeof rate);
     return snprintf(text, size, "%7s %13s %9s %9s  ",
@@ -174,8 +175,8 @@ static int put_numbers(const columns *c, const tt__view_rank *rank, char text[LE
     bool lives = rank->state == TT__VIEW_RUNS || rank->state == TT__VIEW_STOPPED;
     int n =
         lives && rank->recorder
-            ? snprintf(text, LEFT_SIZE, "%7s %7s %3.0f%%  ", tt__short_number(rates.calls_per_s, calls, sizeof calls),
-                       tt__short_number(rates.bytes_per_s, bytes, sizeof bytes), 100 * rates.busy)
+            ? tt__format(text, LEFT_SIZE, "%7s %7s %3.0f%%  ", tt__short_number(rates.calls_per_s, calls, sizeof calls),
+                         tt__short_number(rates.bytes_per_s, bytes, sizeof bytes), 100 * rates.busy)
             : snprintf(text, LEFT_SIZE, "%7s %7s %4s  ", "-", "-", "-");
     if (c->progress && !c->progress_below)
         n += put_progress(rank, text + n, LEFT_SIZE - (size_t)n);
@@ -242,7 +243,7 @@ static bool put_averaging(const tt__view *view, char *text, size_t size) {
     }
     const double ms = 1e6 * ranks;
     if (one)
-        snprintf(
+        tt__format(
             text, size,
             "gradients: %.3g MB in %lld bucket%s; forward %.3g ms, backward %.3g ms, averaging %.3g ms, of which %.3g "
             "ms beside backward",

@@ -2,9 +2,10 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/format.h"
+#include "base/json.h"
 
 #include <ctype.h>
-#include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,7 +70,7 @@ static tt_status read_acts(const char *path, const json_t *events, drawing *d) {
 static tt_status read_drawing(const char *path, drawing *d) {
     json_error_t error;
     const char *schedule = "?";
-    json_t *root = json_load_file(path, 0, &error);
+    json_t *root = tt__json_load_file(path, 0, &error);
     if (!root)
         return json_error_code(&error) == json_error_cannot_open_file
                    ? tt__fail(TT_ERR_IO, "can't read \"%s\": %s", path, error.text)
@@ -116,9 +117,10 @@ static void draw_text_row(const drawing *d, int rank) {
 static void draw_text(const drawing *d) {
     for (int r = 0; r < d->ranks; r++)
         draw_text_row(d, r);
-    printf("%s, %.3f ms; F forward, B backward, I and W its halves, small letters odd micro-batches, . idle\n"
-           "idle: %.1f %% of all ranks' time; of the schedule with these stages' mean times: %.1f %%\n",
-           d->schedule, d->span_us / 1e3, 100 * d->idle, 100 * d->simulated);
+    tt__print(stdout,
+              "%s, %.3f ms; F forward, B backward, I and W its halves, small letters odd micro-batches, . idle\n"
+              "idle: %.1f %% of all ranks' time; of the schedule with these stages' mean times: %.1f %%\n",
+              d->schedule, d->span_us / 1e3, 100 * d->idle, 100 * d->simulated);
 }
 
 /* ---- as SVG ---- */
@@ -133,7 +135,7 @@ static void put_svg(svg_file *f, const char *format, ...) {
     char line[512];
     va_list list;
     va_start(list, format);
-    int n = vsnprintf(line, sizeof line, format, list);
+    int n = tt__vformat(line, sizeof line, format, list);
     va_end(list);
     if (!f->status && n > 0)
         f->status = tt__atomic_write(&f->file, line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1);
@@ -187,7 +189,7 @@ tt_status tt__trace_draw_pipeline(const char *path, const char *svg) {
     if (!status && svg)
         status = draw_svg(&d, svg);
     if (!status && svg)
-        printf("%s: %s on %d ranks, idle %.1f %%\n", svg, d.schedule, d.ranks, 100 * d.idle);
+        tt__print(stdout, "%s: %s on %d ranks, idle %.1f %%\n", svg, d.schedule, d.ranks, 100 * d.idle);
     else if (!status)
         draw_text(&d);
     free(d.acts);

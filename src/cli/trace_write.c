@@ -2,10 +2,10 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "comm/collective/algorithms.h"
 #include "elastic/report.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,7 +49,7 @@ static void writer_put(writer *w, const char *text, size_t n) {
 
 /* Write one event of traceEvents, which this takes over; NULL: there was no memory for it. */
 static void put_event(writer *w, json_t *event) {
-    char *text = event ? json_dumps(event, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
+    char *text = event ? tt__json_dumps(event, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
     json_decref(event);
     if (!text) {
         w->status = w->status ? w->status : tt__fail(TT_ERR_MEMORY, "no memory for an event of the trace");

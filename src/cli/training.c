@@ -1,5 +1,7 @@
 #include "cli/training.h"
 
+#include "base/format.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,7 +23,7 @@ const char *tt__training_text(const tt__training *all, char *text, size_t size) 
         n += snprintf(text, size, "epoch %s, ", tt__training_part(p->epoch, p->epochs, number, sizeof number));
     n += snprintf(text + n, size - (size_t)n, "step %s", tt__training_part(p->step, p->steps, number, sizeof number));
     if (all->losses)
-        n += snprintf(text + n, size - (size_t)n, ", loss %.4g", all->loss / all->losses);
+        n += tt__format(text + n, size - (size_t)n, ", loss %.4g", all->loss / all->losses);
     if (all->samples_per_s > 0)
         snprintf(text + n, size - (size_t)n, ", %s samples/s",
                  tt__short_number(all->samples_per_s, number, sizeof number));
@@ -42,8 +44,8 @@ const char *tt__short_number(double x, char *text, size_t size) {
     for (; x >= 999.5 && i < 4; i++)
         x /= 1000;
     if (i == 0)
-        snprintf(text, size, "%.0f", x);
+        tt__format(text, size, "%.0f", x);
     else
-        snprintf(text, size, "%.*f%c", x < 99.5 ? 1 : 0, x, suffixes[i]);
+        tt__format(text, size, "%.*f%c", x < 99.5 ? 1 : 0, x, suffixes[i]);
     return text;
 }

@@ -3,6 +3,7 @@
 #include "cli/tune.h"
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/format.h"
 #include "base/parse.h"
 #include "base/planted.h"
 #include "cli/bench.h"
@@ -69,9 +70,10 @@ static void force_algorithm(tt_group *group, const tt__tuning *usual, const tt__
 }
 
 static void tune_print(const tt__tune_times *times, int size, int algorithm) {
-    printf("{\"tune\":\"%s\",\"algorithm\":\"%s\",\"world\":%d,\"hosts\":%d,\"bytes\":%zu,\"usec_min\":%.3f}\n",
-           tt_op_name(times->op), times->of[algorithm]->name, times->ranks, times->hosts, times->bytes[size],
-           times->usec[size][algorithm]);
+    tt__print(stdout,
+              "{\"tune\":\"%s\",\"algorithm\":\"%s\",\"world\":%d,\"hosts\":%d,\"bytes\":%zu,\"usec_min\":%.3f}\n",
+              tt_op_name(times->op), times->of[algorithm]->name, times->ranks, times->hosts, times->bytes[size],
+              times->usec[size][algorithm]);
     fflush(stdout);
 }
 

@@ -4,6 +4,7 @@
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/saved_error.h"
+#include "base/setting.h"
 #include "comm/backend/plugin.h"
 #include "comm/backend/plugin_load.h"
 #include "comm/in_callback.h"
@@ -225,6 +226,8 @@ tt_status tt_init_process_group_with(const tt_init_process_group_args *args, siz
         return tt__fail(TT_ERR_INVALID, "tt_init_process_group: `out` is NULL");
     *full.out = NULL;
     TT__TRY(tt__cpu_level_check());
+    TT__TRY(tt__settings_check());
+    TT__TRY(tt__round_check());
     TT__TRY(tt__may_wait("tt_init_process_group"));
     if (full.backend && strcmp(full.backend, "native") != 0)
         return init_plugin(&full);

@@ -1,6 +1,7 @@
 #include "data/folder_list.h"
 
 #include "base/error.h"
+#include "base/parse.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -8,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 
 /* ---- texts ---- */
@@ -60,7 +60,7 @@ static bool is_picture(const char *name) {
     static const char *const endings[] = {".jpg", ".jpeg", ".png"};
     size_t n = strlen(name);
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
-        if (n >= strlen(endings[i]) && !strcasecmp(name + n - strlen(endings[i]), endings[i]))
+        if (n >= strlen(endings[i]) && tt__equal_ignoring_case(name + n - strlen(endings[i]), endings[i]))
             return true;
     return false;
 }

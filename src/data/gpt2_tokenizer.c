@@ -1,6 +1,7 @@
 /* GPT-2's tokenizer from its two files: vocab.json, an object of tokens' texts and numbers, and merges.txt, a pair of
  * texts in each line, the first to be merged first. In these texts each byte stands as a character that can be seen. */
 #include "base/error.h"
+#include "base/json.h"
 #include "base/printable.h"
 #include "base/problem_list.h"
 #include "data/bpe.h"
@@ -9,7 +10,6 @@
 #include "data/whole_file.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,7 +89,7 @@ static tt_tokenizer *vocabulary_of(const char *name, json_t *object, size_t file
 
 static tt_tokenizer *read_vocabulary(const char *name, const tt__whole_file *file) {
     json_error_t error;
-    json_t *object = json_loadb((const char *)file->data, file->size, JSON_REJECT_DUPLICATES, &error);
+    json_t *object = tt__json_loadb((const char *)file->data, file->size, JSON_REJECT_DUPLICATES, &error);
     if (!object)
         return tt__fail_null(json_error_code(&error) == json_error_out_of_memory ? TT_ERR_MEMORY : TT_ERR_FORMAT,
                              "%s: no valid JSON: %s (line %d)", name, tt__make_printable(error.text).text, error.line);

@@ -3,9 +3,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/json.h"
 #include "base/plain_text.h"
-
-#include <jansson.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -114,7 +113,7 @@ void tt__file_timers_forget(tt__file_timers *timers, pid_t pid) { remove_file_ti
 
 /* A timer of the same process and scope is replaced. Those with a signal of 0 or less end nobody. */
 static void take_request(tt__file_timers *timers, const char *line) {
-    json_t *request = json_loads(line, 0, NULL);
+    json_t *request = tt__json_loads(line, 0, NULL);
     const json_t *pid = json_object_get(request, "pid"), *expires = json_object_get(request, "expiration_time"),
                  *signal = json_object_get(request, "signal");
     const char *scope = json_string_value(json_object_get(request, "scope_id"));

@@ -1,9 +1,8 @@
 #include "elastic/launcher_health.h"
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/proc_state.h"
-
-#include <jansson.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,7 +110,7 @@ bool tt__launcher_health(void *user, char body[TT__HEALTH_BODY]) {
                             state_text(l), "reason", text ? text : json_string("?"), "run_id", id ? id : json_null(),
                             "node", l->job->node, "attempt", attempt, "first_rank", l->job->first_rank, "workers",
                             l->job->workers, "running", running_workers(l), "ended", l->ended);
-    char *line = all ? json_dumps(all, 0) : NULL;
+    char *line = all ? tt__json_dumps(all, 0) : NULL;
     if (line && strlen(line) < TT__HEALTH_BODY)
         snprintf(body, TT__HEALTH_BODY, "%s", line);
     else

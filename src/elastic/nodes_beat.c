@@ -1,4 +1,5 @@
 /* Who of the members is there: beats, and what the store says of their connections. */
+#include "base/format.h"
 #include "elastic/nodes_talk.h"
 
 #include "base/clock.h"
@@ -40,7 +41,7 @@ static const char *why_lost(tt__talk *t, int id, bool connected, char text[160])
     node->silent = too_long;
     if (!too_long || !before)
         return NULL;
-    snprintf(text, 160, "its launcher has been silent for %.1f s", (double)silent / 1000);
+    tt__format(text, 160, "its launcher has been silent for %.1f s", (double)silent / 1000);
     return text;
 }
 

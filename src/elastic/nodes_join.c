@@ -1,13 +1,12 @@
 /* How the launchers find each other: each puts its card into the store and itself into the list; the coordinator reads
  * the cards of all, the others that of the coordinator. */
+#include "base/json.h"
 #include "elastic/nodes_talk.h"
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "net/net.h"
 #include "store/signed.h"
-
-#include <jansson.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,7 +63,7 @@ tt_status tt__talk_put_card(tt__talk *t) {
     TT__TRY(take_member_number(t));
     TT__TRY(make_nonce(t->nonce));
     json_t *card = card_of(&t->nodes->member, t->nonce);
-    char *text = card ? json_dumps(card, JSON_COMPACT) : NULL;
+    char *text = card ? tt__json_dumps(card, JSON_COMPACT) : NULL;
     json_decref(card);
     if (!text)
         return tt__fail(TT_ERR_MEMORY, "no memory to join the other nodes");
@@ -197,7 +196,7 @@ static void note_member(tt__talk *t, int id, const card *c, bool is_signed) {
 /* `is_signed`: a card without a proof counts only if it says that its launcher has no secret. */
 static tt_status take_card(tt__talk *t, int id, const char *key, const char *text, bool is_signed) {
     card c = {0};
-    json_t *read = json_loads(text, 0, NULL);
+    json_t *read = tt__json_loads(text, 0, NULL);
     tt_status status = TT_OK;
     if (!read ||
         json_unpack(read, "{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:i, s:b, s:b, s:b, s:s, s:s, s:s}", "version",

@@ -1,4 +1,5 @@
 /* What members announce, and what is made of it. */
+#include "base/json.h"
 #include "elastic/nodes_talk.h"
 
 #include "base/error.h"
@@ -187,7 +188,7 @@ static void take_coordinators_news(tt__talk *t, const json_t *news, const char *
 /* ---- reading */
 
 static void take_news(tt__talk *t, int id, const char *text) {
-    json_t *news = json_loads(text, 0, NULL);
+    json_t *news = tt__json_loads(text, 0, NULL);
     const char *what = json_string_value(json_object_get(news, "what"));
     if (t->nodes->member.max_restarts || tt__talk_is_elastic(t))
         tt__talk_expect_news(t);

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "store/signed.h"
 
 #include <stdio.h>
@@ -205,7 +206,7 @@ static void announce_text(tt__talk *t, const char *text, size_t size) {
 void tt__talk_announce_json(tt__talk *t, json_t *news) {
     if (news)
         json_object_set_new(news, "node", json_integer(t->id));
-    char *text = news ? json_dumps(news, JSON_COMPACT) : NULL;
+    char *text = news ? tt__json_dumps(news, JSON_COMPACT) : NULL;
     json_decref(news);
     if (text)
         announce_text(t, text, strlen(text));

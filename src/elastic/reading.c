@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/format.h"
 #include "base/plain_text.h"
 
 #include <errno.h>
@@ -94,7 +95,7 @@ bool tt__reading_step(tt__reading *r) {
             return false;
         } else if (errno != EINTR) {
             stop_reading(r);
-            snprintf(line, sizeof line, "  it took longer than %.1f s to see more\n", (double)r->patience_ms / 1000);
+            tt__format(line, sizeof line, "  it took longer than %.1f s to see more\n", (double)r->patience_ms / 1000);
             append_text(r, line);
         }
     }

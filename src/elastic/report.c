@@ -1,10 +1,9 @@
 #include "elastic/report.h"
 
 #include "base/fd.h"
+#include "base/json.h"
 #include "base/parse.h"
 #include "base/struck.h"
-
-#include <jansson.h>
 
 #include <fcntl.h>
 #include <limits.h>
@@ -48,7 +47,7 @@ static json_t *load_error_file(const char *path) {
     json_t *root = NULL;
     int fd = tt__fd(open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
     if (fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size <= MOST_BYTES)
-        root = json_loadfd(fd, 0, NULL);
+        root = tt__json_loadfd(fd, 0, NULL);
     if (fd >= 0)
         close(fd);
     return root;

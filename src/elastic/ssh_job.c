@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/format.h"
 #include "elastic/remote_node.h"
 #include "elastic/ssh_words.h"
 #include "net/net.h"
@@ -57,7 +58,7 @@ static void say_of_host(const ssh_starter *s, const char *format, ...) {
     char line[1024];
     va_list args;
     va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
+    tt__vformat(line, sizeof line, format, args);
     va_end(args);
     s->job->say(s->job->user, line);
 }

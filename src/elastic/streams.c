@@ -1,5 +1,6 @@
 #include "elastic/streams.h"
 
+#include "base/format.h"
 #include "base/plain_text.h"
 
 #include "base/clock.h"
@@ -331,7 +332,7 @@ void tt__streams_print(tt__streams *streams, const char *format, ...) {
     char text[SAID_SIZE];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    tt__vformat(text, sizeof text, format, args);
     va_end(args);
     say_line(streams, TT__PLAIN, tt__make_plain(text));
 }
@@ -340,7 +341,7 @@ void tt__streams_alarm(tt__streams *streams, const char *format, ...) {
     char text[SAID_SIZE];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    tt__vformat(text, sizeof text, format, args);
     va_end(args);
     say_line(streams, TT__RED, tt__make_plain(text));
 }

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/format.h"
 #include "base/plain_text.h"
 #include "net/job_timers.h"
 
@@ -84,8 +85,8 @@ static bool describe_timer(const tt__timed *timed, int i, int64_t expires_ms, tt
     if (*text.file)
         snprintf(place, sizeof place, ", set at %s:%d,", text.file, (int)text.line);
     *expired = (tt__expired){timed->worker, timed->pid, timed->pidfd, text.thread, SIGKILL, ""};
-    snprintf(expired->text, sizeof expired->text, "the timer %sof %.6g s%s has expired", name,
-             (double)text.after_ms / 1000, place);
+    tt__format(expired->text, sizeof expired->text, "the timer %sof %.6g s%s has expired", name,
+               (double)text.after_ms / 1000, place);
     return true;
 }
 

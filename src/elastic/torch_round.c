@@ -1,10 +1,9 @@
 #include "elastic/torch_round.h"
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/parse.h"
 #include "base/plain_text.h"
-
-#include <jansson.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,7 +69,7 @@ void tt__torch_round_free(tt__torch_round *r) {
 
 static tt_status tell_role(tt__torch_round *r) {
     json_t *info = json_pack("{s:s, s:i, s:i}", "role", r->role, "rank", r->rank, "local_world_size", r->workers);
-    char *text = info ? json_dumps(info, 0) : NULL;
+    char *text = info ? tt__json_dumps(info, 0) : NULL;
     json_decref(info);
     if (!text)
         return tt__fail(TT_ERR_INVALID, "--role: expected UTF-8, got \"%.60s\"", r->role);
@@ -83,7 +82,7 @@ static tt_status tell_role(tt__torch_round *r) {
 }
 
 static tt_status take_role(tt__torch_round *r, int k, const tt_store_value *value) {
-    json_t *info = json_loadb(value->data, value->size, 0, NULL);
+    json_t *info = tt__json_loadb(value->data, value->size, 0, NULL);
     const char *role = "";
     int rank = 0, workers = 0;
     tt_status status = TT_OK;

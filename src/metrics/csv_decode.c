@@ -1,5 +1,6 @@
 /* Reading scalars from CSV: our own files, and tables with a column a series. */
 #include "base/error.h"
+#include "base/parse.h"
 #include "base/printable.h"
 #include "metrics/scalar_csv.h"
 
@@ -7,7 +8,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 /* A line's cells: texts in the reader's copy of the file. */
 typedef struct csv_row {
@@ -89,7 +89,7 @@ static tt_status csv_take_row(csv_reader *r, csv_row *row, bool *more) {
 
 static ptrdiff_t find_column(const csv_row *header, const char *name) {
     for (size_t i = 0; i < header->count; i++)
-        if (!strcasecmp(header->cells[i], name))
+        if (tt__equal_ignoring_case(header->cells[i], name))
             return (ptrdiff_t)i;
     return NO_COLUMN;
 }
@@ -113,13 +113,6 @@ static tt_status csv_read_header(csv_reader *r) {
 
 /* ---- scalars ---- */
 
-/* A number as it is printed, "nan" and "inf" too. */
-static bool csv_number(const char *text, double *x) {
-    char *end;
-    *x = strtod(text, &end);
-    return *text && !*end;
-}
-
 /* A step is a whole number, which tables may write as a real one ("3.0"). */
 static bool csv_step(const char *text, int64_t *step) {
     double x;
@@ -128,7 +121,7 @@ static bool csv_step(const char *text, int64_t *step) {
     *step = strtoll(text, &end, 10);
     if (*text && !*end && !errno)
         return true;
-    if (!csv_number(text, &x) || !(fabs(x) < 0x1p53) || x != floor(x))
+    if (!tt__read_f64(text, &x) || !(fabs(x) < 0x1p53) || x != floor(x))
         return false;
     *step = (int64_t)x;
     return true;
@@ -143,7 +136,7 @@ static tt_status add_columns(const csv_reader *r, tt__scalar_point point) {
     for (size_t i = 0; i < r->row.count; i++) {
         const char *tag = r->header.cells[i];
         bool special = (ptrdiff_t)i == r->step || (ptrdiff_t)i == r->wall_time;
-        if (!special && *tag && csv_number(r->row.cells[i], &point.value))
+        if (!special && *tag && tt__read_f64(r->row.cells[i], &point.value))
             TT__TRY(tt__scalar_log_add(r->log, tag, strlen(tag), point));
     }
     return TT_OK;
@@ -157,11 +150,11 @@ static tt_status add_row(csv_reader *r) {
                         r->line, r->header.count, row->count);
     if (r->step != NO_COLUMN && !csv_step(row->cells[r->step], &point.step))
         return csv_bad_cell(r, r->step, "a whole number");
-    if (r->wall_time != NO_COLUMN && !csv_number(row->cells[r->wall_time], &point.wall_time))
+    if (r->wall_time != NO_COLUMN && !tt__read_f64(row->cells[r->wall_time], &point.wall_time))
         return csv_bad_cell(r, r->wall_time, "seconds");
     if (r->tag == NO_COLUMN)
         return add_columns(r, point);
-    if (!csv_number(row->cells[r->value], &point.value))
+    if (!tt__read_f64(row->cells[r->value], &point.value))
         return csv_bad_cell(r, r->value, "a number");
     const char *tag = row->cells[r->tag];
     return *tag ? tt__scalar_log_add(r->log, tag, strlen(tag), point) : csv_bad_cell(r, r->tag, "a name");

@@ -1,6 +1,7 @@
 #include "metrics/scalar_log.h"
 
 #include "base/error.h"
+#include "base/format.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -82,7 +83,7 @@ void tt__scalar_log_note(tt__scalar_log *log, const char *format, ...) {
     if (*log->note)
         return;
     va_start(values, format);
-    vsnprintf(log->note, sizeof log->note, format, values);
+    tt__vformat(log->note, sizeof log->note, format, values);
     va_end(values);
 }
 

@@ -2,11 +2,11 @@
  *
  *   {"model_type": "gpt2", "vocab_size": 50257, "n_positions": 1024, "n_embd": 768, "n_layer": 12, "n_head": 12,
  *    "activation_function": "gelu_new", "layer_norm_epsilon": 1e-05, "attn_pdrop": 0.1, ...} */
+#include "base/json.h"
 #include "base/problem_list.h"
 #include "models/gpt2.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -106,7 +106,7 @@ static tt_status config_use(json_t *config, const json_error_t *error, const cha
 
 tt_status tt__gpt2_config_parse(const void *data, size_t size, const char *name, tt_model_gpt2_args *a) {
     json_error_t error;
-    return config_use(json_loadb(data, size, JSON_REJECT_DUPLICATES, &error), &error, name, a);
+    return config_use(tt__json_loadb(data, size, JSON_REJECT_DUPLICATES, &error), &error, name, a);
 }
 
 tt_status tt__gpt2_config_read(const char *path, tt_model_gpt2_args *a) {
@@ -116,5 +116,5 @@ tt_status tt__gpt2_config_read(const char *path, tt_model_gpt2_args *a) {
         return tt__fail_errno(TT_ERR_IO, errno, "%s: can't look at it", path);
     if (!S_ISREG(s.st_mode) || s.st_size > MOST_BYTES)
         return tt__fail(TT_ERR_IO, "%s: expected a file of at most %d bytes", path, MOST_BYTES);
-    return config_use(json_load_file(path, JSON_REJECT_DUPLICATES, &error), &error, path, a);
+    return config_use(tt__json_load_file(path, JSON_REJECT_DUPLICATES, &error), &error, path, a);
 }

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/setting.h"
 #include "net/local_socket.h"
 #include "net/secret.h"
 
@@ -11,8 +12,6 @@
 #include <unistd.h>
 
 static const uint64_t MAGIC = UINT64_C(0x31626f4a74747554); /* "TuttJob1" */
-
-static const double CRASH_S = 1;
 
 static bool same_user(int fd) {
     uid_t user;
@@ -68,14 +67,7 @@ tt_status tt__job_socket_connect(int *fd, const char *name, int64_t timeout_ms) 
     return status;
 }
 
-int64_t tt__job_crash_ms(void) {
-    const char *text = getenv("TT_CRASH_STACKS");
-    char *end = NULL;
-    double s = text && *text ? strtod(text, &end) : CRASH_S;
-    if ((end && *end) || !(s >= 0 && s <= 86400))
-        s = CRASH_S;
-    return (int64_t)(s * 1000);
-}
+int64_t tt__job_crash_ms(void) { return (int64_t)(tt__setting_seconds(TT__CRASH_STACKS) * 1000); }
 
 pid_t tt__job_socket_peer(int fd) {
     struct ucred peer;

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/format.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -32,7 +33,7 @@ void tt__refusals_log(tt__refusals *refusals, const char *who, const char *forma
         return;
     }
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    tt__vformat(text, sizeof text, format, args);
     va_end(args);
     tt__log(TT_LOG_WARNING, "%s: %s", who, text);
 }

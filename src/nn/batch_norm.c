@@ -2,6 +2,7 @@
 
 #include "base/args.h"
 #include "base/error.h"
+#include "base/format.h"
 #include "nn/initial.h"
 #include "nn/module.h"
 #include "nn/which_replica.h"
@@ -95,9 +96,9 @@ bool tt__is_batch_norm(const tt_module *module) { return module->cls.destroy == 
 
 const char *tt__batch_norm_text(const tt_module *module, char text[96]) {
     const batch_norm *b = tt_module_user(module);
-    snprintf(text, 96, "of %lld features, eps %g, momentum %g%s%s", (long long)b->features, b->eps ? b->eps : 1e-5,
-             b->momentum ? b->momentum : 0.1, b->weight ? "" : ", not affine",
-             b->running_mean ? "" : ", no running statistics");
+    tt__format(text, 96, "of %lld features, eps %g, momentum %g%s%s", (long long)b->features, b->eps ? b->eps : 1e-5,
+               b->momentum ? b->momentum : 0.1, b->weight ? "" : ", not affine",
+               b->running_mean ? "" : ", no running statistics");
     return text;
 }
 

@@ -1,6 +1,7 @@
 #include "optim/dict.h"
 
 #include "base/error.h"
+#include "base/format.h"
 #include "tensor/tensor.h"
 
 #include <stdarg.h>
@@ -37,7 +38,7 @@ tt_status tt__dict_init(tt__dict *dict, const char *who, size_t room) {
 }
 
 static tt_status dict_add_named(tt__dict *dict, tt_tensor *x, const char *format, va_list args) {
-    if (vasprintf(&dict->names[dict->count], format, args) < 0)
+    if (tt__vformat_new(&dict->names[dict->count], format, args) < 0)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for a name", dict->who);
     dict->tensors[dict->count++] = x;
     return TT_OK;

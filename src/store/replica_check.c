@@ -1,6 +1,7 @@
 #ifdef TT__RAFT
 #include "store/replica_check.h"
 
+#include "base/format.h"
 #include "store/replica_code.h"
 #include "store/replica_log.h"
 #include "store/replica_state.h"
@@ -28,7 +29,7 @@ typedef struct check {
 TT_PRINTF(2, 3) static tt__replica_verdict lie(const check *c, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    vsnprintf(c->why, TT__REPLICA_WHY_SIZE, format, args);
+    tt__vformat(c->why, TT__REPLICA_WHY_SIZE, format, args);
     va_end(args);
     return TT__REPLICA_LIE;
 }

@@ -1,6 +1,8 @@
 /* The service and its queue of sessions that the server must attend to. */
 #include "store/service.h"
 
+#include "base/format.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -81,7 +83,7 @@ void tt__store_session_break(tt__store_session *session, const char *format, ...
         return;
     va_list args;
     va_start(args, format);
-    vsnprintf(session->why, sizeof session->why, format, args);
+    tt__vformat(session->why, sizeof session->why, format, args);
     va_end(args);
     session->broken = true;
     tt__store_session_queue(session);

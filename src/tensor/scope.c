@@ -3,6 +3,7 @@
 #include "tensor/scope.h"
 
 #include "base/error.h"
+#include "base/format.h"
 #include "base/quarantine.h"
 #include "tensor/pool.h"
 
@@ -265,7 +266,7 @@ void *tt__tensor_fail(tt_status status, const char *format, ...) {
     char text[TT__ERROR_TEXT_SIZE];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    tt__vformat(text, sizeof text, format, args);
     va_end(args);
     if (mine.inner)
         keep_in_scope(&mine.inner->error, status, text);

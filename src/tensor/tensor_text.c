@@ -1,6 +1,7 @@
 /* Tensors as PyTorch prints them: four digits, as powers of ten where magnitudes differ by more than a thousand; beyond
  * a thousand elements only the first and last three of each dimension; lines of 80 columns. */
 #include "base/error.h"
+#include "base/format.h"
 #include "tensor/element.h"
 #include "tensor/ops.h"
 
@@ -24,7 +25,7 @@ TT_PRINTF(2, 3) static void write_text(written *w, const char *format, ...) {
     char piece[NUMBER + 64];
     va_list list;
     va_start(list, format);
-    int n = vsnprintf(piece, sizeof piece, format, list);
+    int n = tt__vformat(piece, sizeof piece, format, list);
     va_end(list);
     for (int i = 0; i < n && piece[i]; i++, w->length++) {
         if (w->length + 1 < w->size)
@@ -56,9 +57,9 @@ static const char *element_text(const number_style *s, const void *p, char text[
     else if (!isfinite(v))
         snprintf(text, NUMBER, "%s", isnan(v) ? "nan" : v > 0 ? "inf" : "-inf");
     else if (s->scientific)
-        snprintf(text, NUMBER, "%.*e", DIGITS, v);
+        tt__format(text, NUMBER, "%.*e", DIGITS, v);
     else
-        snprintf(text, NUMBER, s->whole ? "%.0f." : "%.4f", v);
+        tt__format(text, NUMBER, s->whole ? "%.0f." : "%.4f", v);
     return text;
 }
 
@@ -103,7 +104,7 @@ static void measure_number(const shown *t, const char *p, magnitudes *m) {
     m->max = fmax(m->max, v);
     m->whole = m->whole && v == ceil(v);
     v = tt__load_f64(t->x->dtype, p);
-    int fixed = snprintf(NULL, 0, "%.*f", DIGITS, v), scientific = snprintf(NULL, 0, "%.*e", DIGITS, v);
+    int fixed = tt__format(NULL, 0, "%.*f", DIGITS, v), scientific = tt__format(NULL, 0, "%.*e", DIGITS, v);
     m->fixed = fixed > m->fixed ? fixed : m->fixed;
     m->scientific = scientific > m->scientific ? scientific : m->scientific;
 }

@@ -1,5 +1,6 @@
 /* What all ranks agree on: their options before the first step, and the end. */
 #include "base/error.h"
+#include "base/format.h"
 #include "trainer/run_state.h"
 
 #include <inttypes.h>
@@ -86,7 +87,7 @@ static const char *option_text(const common_option *o, int64_t bits, char *text,
     else if (o->kind == SEED)
         snprintf(text, size, "%" PRIu64, (uint64_t)bits ^ UINT64_C(1) << 63);
     else
-        snprintf(text, size, "%.17g", real);
+        tt__format(text, size, "%.17g", real);
     return text;
 }
 
@@ -133,7 +134,7 @@ tt_status tt__trainer_find_evaluation(tt_trainer *t) {
 static tt_status refuse_loss(const tt_trainer *t, int rank) {
     char value[64] = "infinite or not a number";
     if (rank == t->rank)
-        snprintf(value, sizeof value, "%g", t->last_loss);
+        tt__format(value, sizeof value, "%g", t->last_loss);
     return tt__fail(TT_ERR_NAN,
                     "%s: the loss of step %" PRId64 " (epoch %" PRId64 ") on rank %d is %s: expected a finite number. "
                     "tt_set_detect_anomaly() names the call that made it; a smaller learning rate or .clip_norm may "

@@ -1,4 +1,6 @@
 /* A display of lines, and on a terminal of a progress bar. */
+#include "base/format.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -10,10 +12,10 @@ static void write_bar(const tt_trainer_report *r, FILE *out) {
     static const char marks[] = "========================================";
     int64_t done = r->batches > 0 ? r->batch : 0, all = r->batches > 0 ? r->batches : 1;
     int filled = (int)(done < all ? done * WIDTH / all : WIDTH);
-    fprintf(out, "\rEpoch %" PRId64 " [%.*s%*s] %3d %%  loss %.4f", r->epoch, filled, marks, WIDTH - filled, "",
-            (int)(done < all ? done * 100 / all : 100), r->loss);
+    tt__print(out, "\rEpoch %" PRId64 " [%.*s%*s] %3d %%  loss %.4f", r->epoch, filled, marks, WIDTH - filled, "",
+              (int)(done < all ? done * 100 / all : 100), r->loss);
     if (r->seconds > 0 && done > 0)
-        fprintf(out, "  %.0f s left", r->seconds / (double)done * (double)(all - done));
+        tt__print(out, "  %.0f s left", r->seconds / (double)done * (double)(all - done));
     fputs("\033[K", out);
 }
 
@@ -21,8 +23,8 @@ static void write_bar(const tt_trainer_report *r, FILE *out) {
 static void write_metrics(const char *prefix, const tt_trainer_metric *metrics, int64_t count, FILE *out) {
     for (int64_t i = 0; i < count; i++) {
         bool percent = !strcmp(metrics[i].name, "accuracy");
-        fprintf(out, percent ? ", %s%s %.2f %%" : ", %s%s %.4f", prefix, metrics[i].name,
-                percent ? 100 * metrics[i].value : metrics[i].value);
+        tt__print(out, percent ? ", %s%s %.2f %%" : ", %s%s %.4f", prefix, metrics[i].name,
+                  percent ? 100 * metrics[i].value : metrics[i].value);
     }
 }
 
@@ -33,7 +35,7 @@ static void write_epoch(const tt_trainer_report *r, FILE *out) {
     write_metrics("", r->train, r->train_count, out);
     write_metrics("held-out ", r->eval, r->eval_count, out);
     if (r->event == TT_TRAINER_EPOCH && r->seconds > 0)
-        fprintf(out, ", %.0f samples/s, waited %.1f %% for data", (double)r->examples / r->seconds, 100 * r->waited);
+        tt__print(out, ", %.0f samples/s, waited %.1f %% for data", (double)r->examples / r->seconds, 100 * r->waited);
     fputc('\n', out);
 }
 

@@ -65,7 +65,15 @@ SETTINGS_ALONE = [
     ({"TT_SYMMETRIC_HEAP": "100T"}, 'TT_SYMMETRIC_HEAP: expected bytes from 4096 to 64T.*, got "100T"'),
     ({"TT_SYMMETRIC_HEAP": "9" * 40}, "TT_SYMMETRIC_HEAP: expected bytes from 4096 to 64T"),
     ({"TT_ALGORITHMS": "%n%s"}, 'TT_ALGORITHMS.*: expected OP=ALGORITHM, got "%n%s"'),
+    ({"TT_WAIT_NOTICE": "abc"}, 'TT_WAIT_NOTICE: expected seconds from 0 to 86400, got "abc"'),
+    ({"TT_CRASH_STACKS": "-1"}, 'TT_CRASH_STACKS: expected seconds from 0 to 86400, got "-1"'),
+    ({"TT_DEBUG": "yes"}, 'TT_DEBUG: expected 1 or 0, got "yes"'),
+    ({"TT_BACKEND_CHECK": "off"}, 'TT_BACKEND_CHECK: expected 1 or 0, got "off"'),
+    ({"TT_ROUND": "second"}, 'TT_ROUND: expected a number from 0 to [0-9]+, got "second"'),
 ]
+# Of the launcher's environment, before it starts anything.
+SETTINGS_LAUNCHED = [setting for setting in SETTINGS_ALONE
+                     if setting[0].keys() & {"TT_WAIT_NOTICE", "TT_CRASH_STACKS", "TT_DEBUG"}]
 
 
 def environment(changes):
@@ -104,6 +112,8 @@ class Settings(unittest.TestCase):
                               ({"PET_STANDALONE": "maybe"}, 'PET_STANDALONE: expected 1 or 0, got "maybe"'),
                               ({"PET_STORE_AUTH": "all"}, 'expected local, required or none, got "all"'),
                               ({"PET_MASTER_ADDR": "my host"}, '--master-addr: can\'t resolve "my host"')]:
+            self.refused([TUTTI, "run", "true"], changes, text, code=2)
+        for changes, text in SETTINGS_LAUNCHED:
             self.refused([TUTTI, "run", "true"], changes, text, code=2)
 
     def test_a_program_that_closes_the_secret(self):

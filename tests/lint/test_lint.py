@@ -166,6 +166,19 @@ class Operators(unittest.TestCase):
         self.assertEqual(found, [f"src/autograd/{name}" for name in ("custom.h", "loss.c", "op_new.c")])
 
 
+class Locale(unittest.TestCase):
+    def test_floats_and_letters_go_through_one_place(self):
+        text = ('x = strtod(a, NULL);\nsnprintf(t, 9, "%5.1f %%", x);\nfprintf(f,\n        "a (%s) "\n        "%g", a, x);\n'
+                'vsnprintf(t, 9, format, list);\njson_dumps(j, 0);\nif (!strcasecmp(a, b))\n    sscanf(a, "%lf", &x);\n')
+        self.assertEqual(sorted(lines(lint.check_locale("src/x.c", text))), [1, 2, 3, 6, 7, 8, 9])
+        self.assertEqual(lines(lint.check_locale("src/base/format.c", text)), [])
+
+    def test_other_numbers_are_left_alone(self):
+        text = ('snprintf(t, 9, "%d%% of %s", a, b);\n/* strtod(a) */ tt__format(t, 9, "%g", x);\n'
+                'snprintf(t, 9, "%s", f("%x"));\ntt__json_dumps(j, 0);\n"printf(%g)";\n')
+        self.assertEqual(lines(lint.check_locale("src/x.c", text)), [])
+
+
 class Settings(unittest.TestCase):
     def test_a_variable_must_be_in_the_manual(self):
         text = 'x = getenv("TT_ONE");\ny = option(a, "TT_TWO");\nfail("TT_THREE is wrong");\nname("TT_ERR_PEER");\n'

@@ -1,8 +1,12 @@
 /* base: errors, numbers from text, element types, descriptors and forked children. */
 #include "base/error.h"
 #include "base/fork_fds.h"
+#include "base/format.h"
 #include "base/parse.h"
 #include "base/printable.h"
+#include "base/setting.h"
+#include "support/locales.h"
+#include "support/own_folder.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -105,6 +109,75 @@ static void numbers_are_strict(void **state) {
     assert_int_equal(tt__parse_f64("--lr", "nan", &x), TT_ERR_INVALID);
 }
 
+/* Whatever the locale, and every double comes back. */
+static void numbers_are_those_of_the_c_locale(void **state) {
+    (void)state;
+    static const double numbers[] = {1.5, -0.1, 1e300, 5e-324, 1.0 / 3, 0, 16777217};
+    for (int i = -1; i < DECIMAL_POINTS; i++) {
+        if (i >= 0 && !use_decimal_point(i))
+            skip(); /* no localedef */
+        char text[64];
+        double x;
+        tt__format(text, sizeof text, "%.2f %s", 1234.5, "m");
+        assert_string_equal(text, "1234.50 m");
+        for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++) {
+            tt__format_shortest(text, sizeof text, 9, numbers[k]);
+            assert_int_equal(strspn(text, "0123456789.e+-"), strlen(text));
+            assert_true(tt__read_f64(text, &x) && x == numbers[k]);
+        }
+        assert_int_equal(tt__parse_f64("--lr", "1.5", &x), TT_OK);
+        assert_true(x == 1.5);
+        assert_int_equal(tt__parse_f64("--lr", "1,5", &x), TT_ERR_INVALID);
+        tt_clear_error();
+        setenv("TT_WAIT_NOTICE", "1.5", 1);
+        assert_true(tt__setting_seconds(TT__WAIT_NOTICE) == 1.5);
+        unsetenv("TT_WAIT_NOTICE");
+    }
+    use_c_locale();
+}
+
+static char logged[256];
+static int log_lines;
+
+static void keep_line(tt_log_level level, const char *text, void *user) {
+    (void)user;
+    log_lines += level == TT_LOG_WARNING;
+    snprintf(logged, sizeof logged, "%s", text);
+}
+
+/* No value of a variable is ignored in silence. */
+static void settings_are_strict(void **state) {
+    (void)state;
+    static const struct {
+        const char *variable, *value, *text;
+    } bad[] = {
+        {"TT_WAIT_NOTICE", "abc", "TT_WAIT_NOTICE: expected seconds from 0 to 86400, got \"abc\""},
+        {"TT_WAIT_NOTICE", "1,5", "TT_WAIT_NOTICE: expected seconds from 0 to 86400, got \"1,5\""},
+        {"TT_CRASH_STACKS", "-1", "TT_CRASH_STACKS: expected seconds from 0 to 86400, got \"-1\""},
+        {"TT_CRASH_STACKS", "nan", "TT_CRASH_STACKS: expected seconds from 0 to 86400, got \"nan\""},
+        {"TT_DEBUG", "yes", "TT_DEBUG: expected 1 or 0, got \"yes\""},
+        {"TT_BACKEND_CHECK", "off", "TT_BACKEND_CHECK: expected 1 or 0, got \"off\""},
+    };
+    assert_int_equal(tt__settings_check(), TT_OK);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        setenv(bad[i].variable, bad[i].value, 1);
+        assert_int_equal(tt__settings_check(), TT_ERR_INVALID);
+        assert_string_equal(tt_last_error(), bad[i].text);
+        unsetenv(bad[i].variable);
+    }
+    assert_int_equal(tt_fail(TT_ERR_IO, "before"), TT_ERR_IO);
+    tt_set_log(keep_line, NULL);
+    setenv("TT_CRASH_STACKS", "soon", 1);
+    for (int i = 0; i < 2; i++)
+        assert_true(tt__setting_seconds(TT__CRASH_STACKS) == 1);
+    unsetenv("TT_CRASH_STACKS");
+    tt_set_log(NULL, NULL);
+    assert_int_equal(log_lines, 1);
+    assert_string_equal(logged, "TT_CRASH_STACKS: expected seconds from 0 to 86400, got \"soon\"; the default holds");
+    assert_string_equal(tt_last_error(), "before");
+    tt_clear_error();
+}
+
 static void dtypes_have_sizes(void **state) {
     (void)state;
     assert_int_equal(tt_dtype_size(TT_F64), 8);
@@ -165,8 +238,10 @@ int main(void) {
         cmocka_unit_test(errors_are_readable),
         cmocka_unit_test(texts_of_files_are_made_printable),
         cmocka_unit_test(numbers_are_strict),
+        cmocka_unit_test(numbers_are_those_of_the_c_locale),
+        cmocka_unit_test(settings_are_strict),
         cmocka_unit_test(dtypes_have_sizes),
         cmocka_unit_test(children_keep_no_marked_descriptors),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -1,4 +1,4 @@
-/* The trainer in one process: resumed inside epochs, from the loader's state, and mixed precision. */
+/* The trainer in one process: resumed inside epochs, from the loader's state, mixed precision, other locales. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -6,6 +6,8 @@
 
 #include <cmocka.h>
 
+#include "models/gpt2.h"
+#include "support/locales.h"
 #include "support/own_folder.h"
 #include "support/trainer_cases.h"
 
@@ -220,11 +222,58 @@ static void test_resumed_metrics(void **state) {
         assert_int_equal(times[step], step >= 1 && step <= 6);
 }
 
+/* ---- locales ---- */
+
+/* A program whose locale has another decimal point: its own checkpoint, metrics and texts are those of any other. */
+static void test_comma_locale(void **state) {
+    (void)state;
+    static const char config[] = "{\"n_layer\": 1, \"n_head\": 1, \"n_embd\": 8, \"n_positions\": 8, "
+                                 "\"vocab_size\": 9, \"layer_norm_epsilon\": 1.5e-05}";
+    for (int i = 0; i < DECIMAL_POINTS; i++) {
+        trainer_case whole, first, second;
+        tt_model_gpt2_args gpt2;
+        size_t size;
+        if (!use_decimal_point(i))
+            skip(); /* no localedef */
+        make(&whole, 4);
+        make(&first, 4);
+        make(&second, 4);
+        assert_int_equal(run_to(&whole, 0, NULL, NULL), TT_OK);
+        assert_int_equal(run_to(&first, 7, "local", NULL), TT_OK);
+        if (run_to(&second, 0, "local", "local"))
+            fail_msg("%s", tt_last_error());
+        assert_true(case_equal(&whole, &second));
+        log_run(i ? "metrics-1" : "metrics-0", 4, NULL, NULL);
+        assert_int_equal(tt__gpt2_config_parse(config, sizeof config - 1, "config", &gpt2), TT_OK);
+        assert_true(gpt2.layer_norm_epsilon == 1.5e-05);
+        {
+            TT_AUTO_SCOPE;
+            char text[64];
+            tt_tensor_text(tt_full(TT_SHAPE(2), TT_F32, 1.5), text, sizeof text);
+            assert_string_equal(text, "tensor([1.5000, 1.5000])");
+        }
+        assert_int_equal(tt_fail(TT_ERR_INVALID, "got %g", 0.5), TT_ERR_INVALID);
+        assert_string_equal(tt_last_error(), "got 0.5");
+        tt_clear_error();
+        use_c_locale();
+        unsigned char *table = slurp(i ? "metrics-1/scalars.csv" : "metrics-0/scalars.csv", &size);
+        table[size] = '\0';
+        double step, time, value;
+        const char *row = strstr((char *)table, "\n1,");
+        assert_non_null(row);
+        assert_int_equal(sscanf(row, "%lf,%lf,train/loss,%lf\r\n", &step, &time, &value), 3);
+        free(table);
+        case_free(&second);
+        case_free(&first);
+        case_free(&whole);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_resumed_loaders), cmocka_unit_test(test_resumed_with_other_batches),
         cmocka_unit_test(test_autocast),        cmocka_unit_test(test_scaler),
-        cmocka_unit_test(test_resumed_metrics),
+        cmocka_unit_test(test_resumed_metrics), cmocka_unit_test(test_comma_locale),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -2,6 +2,7 @@
 #include "comm/backend/host.h"
 
 #include "base/error.h"
+#include "base/format.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,7 +11,7 @@ static tt_status host_fail(tt_status status, const char *format, ...) {
     char text[TT__ERROR_TEXT_SIZE];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    tt__vformat(text, sizeof text, format, arguments);
     va_end(arguments);
     return tt__fail(status, "%s", text);
 }
@@ -19,7 +20,7 @@ static void log_line(tt_log_level level, const char *format, ...) {
     char text[TT__ERROR_TEXT_SIZE];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    tt__vformat(text, sizeof text, format, arguments);
     va_end(arguments);
     tt__log(level, "%s", text);
 }

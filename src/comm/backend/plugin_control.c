@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/saved_error.h"
+#include "base/setting.h"
 #include "comm/backend/plugin.h"
 #include "comm/native/native.h"
 #include "comm/watch/failure.h"
@@ -28,8 +29,7 @@ enum {
 /* ---- beginning */
 
 bool tt__control_wanted(int ranks) {
-    const char *check = getenv("TT_BACKEND_CHECK");
-    return ranks > 1 && ranks <= TT__MAX_RANKS && !(check && !strcmp(check, "0"));
+    return ranks > 1 && ranks <= TT__MAX_RANKS && tt__setting_is_on(TT__BACKEND_CHECK);
 }
 
 static void control_begin(tt_group *group, tt_group *control) {

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/fork_fds.h"
+#include "base/format.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -68,7 +69,7 @@ void tt__link_end(tt__link *link, tt_status status, const char *format, ...) {
     if (link->ended)
         return;
     va_start(args, format);
-    vsnprintf(why, sizeof why, format, args);
+    tt__vformat(why, sizeof why, format, args);
     va_end(args);
     memcpy(link->why, why, sizeof why);
     link->ended = true;

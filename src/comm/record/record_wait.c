@@ -1,24 +1,18 @@
 /* The log line of a wait that takes long. */
 #include "base/error.h"
+#include "base/setting.h"
 #include "comm/record/recorder.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-static const double NOTICE_S = 5;
-
-/* Read TT_WAIT_NOTICE, in seconds; 0: never. A text that is no number gives the default. */
+/* Return TT_WAIT_NOTICE; 0: never. */
 static int64_t notice_ns(void) {
     static _Atomic int64_t known = -1;
     int64_t ns = atomic_load_explicit(&known, memory_order_relaxed);
     if (ns >= 0)
         return ns;
-    const char *text = getenv("TT_WAIT_NOTICE");
-    char *end = NULL;
-    double s = text && *text ? strtod(text, &end) : NOTICE_S;
-    if ((end && *end) || !(s >= 0 && s <= 86400))
-        s = NOTICE_S;
-    ns = (int64_t)(s * 1e9);
+    ns = (int64_t)(tt__setting_seconds(TT__WAIT_NOTICE) * 1e9);
     atomic_store_explicit(&known, ns, memory_order_relaxed);
     return ns;
 }

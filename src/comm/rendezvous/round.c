@@ -10,18 +10,26 @@
 static pthread_mutex_t seat_lock = PTHREAD_MUTEX_INITIALIZER;
 static tt__seat own_seat; /* world 0: none */
 
+static tt_status read_number(int64_t *number) {
+    const char *text = getenv("TT_ROUND");
+    *number = 0;
+    return text && *text ? tt__parse_i64("TT_ROUND", text, 0, INT32_MAX, number) : TT_OK;
+}
+
+tt_status tt__round_check(void) {
+    int64_t number;
+    return read_number(&number);
+}
+
 int tt__round_number(void) {
     tt__seat seat;
-    const char *text = getenv("TT_ROUND");
-    int64_t number = 0;
+    int64_t number;
     if (tt__round_seat(&seat))
         return seat.round;
-    if (!text || !*text)
-        return 0;
     tt__saved_error saved;
     tt__error_save(&saved);
-    if (tt__parse_i64("TT_ROUND", text, 0, INT32_MAX, &number))
-        number = 0;
+    if (read_number(&number))
+        number = 0; /* tt__round_check() has said so */
     tt__error_restore(&saved);
     return (int)number;
 }

@@ -15,6 +15,9 @@ typedef struct tt__seat {
 /* The round's number: TT_ROUND's, until tt__round_move(). Nonsense there counts as 0. */
 int tt__round_number(void);
 
+/* Fail if TT_ROUND, which our launcher sets, is no such number. */
+tt_status tt__round_check(void);
+
 /* Go on as another rank: env:// gives this seat from now on. */
 void tt__round_move(const tt__seat *seat);
 

@@ -10,6 +10,7 @@
  * same order everywhere, so that ranks agree to the bit, also on unlike machines. */
 #include "base/args.h"
 #include "base/error.h"
+#include "base/format.h"
 #include "parallel/hooks/comm_hook.h"
 #include "parallel/hooks/hook_kernels.h"
 #include "parallel/hooks/numpy_draws.h"
@@ -461,10 +462,10 @@ tt_status tt_powersgd_hook_with(const tt_powersgd_hook_args *given, size_t size)
         h->warm_start = !a.no_warm_start;
         h->seed = a.seed;
         power_forget(&h->base);
-        snprintf(settings, sizeof settings,
-                 "rank %d, start %lld, min_compression_rate %.17g, epsilon %.17g, seed %u%s%s", h->rank,
-                 (long long)h->start, h->min_compression_rate, h->epsilon, h->seed,
-                 a.no_error_feedback ? ", no error feedback" : "", a.no_warm_start ? ", no warm start" : "");
+        tt__format(settings, sizeof settings,
+                   "rank %d, start %lld, min_compression_rate %.17g, epsilon %.17g, seed %u%s%s", h->rank,
+                   (long long)h->start, h->min_compression_rate, h->epsilon, h->seed,
+                   a.no_error_feedback ? ", no error feedback" : "", a.no_warm_start ? ", no warm start" : "");
     }
     return tt__hook_register(a.ddp, (tt__hook *)h, &powersgd_class, h ? settings : NULL);
 }

@@ -7,6 +7,7 @@
  * bucket. One all_gather: (N-1) 8 K bytes a rank. All ranks add up the pairs in the order of ranks and divide by N. */
 #include "base/args.h"
 #include "base/error.h"
+#include "base/format.h"
 #include "base/half.h"
 #include "parallel/hooks/comm_hook.h"
 #include "parallel/hooks/hook_kernels.h"
@@ -177,7 +178,7 @@ tt_status tt_top_k_hook_with(const tt_top_k_hook_args *given, size_t size) {
     if (!(density > 0 && density <= 1))
         return tt__hook_refused(
             a.ddp, tt__fail(TT_ERR_INVALID, "tt_top_k_hook: expected a density above 0, at most 1, got %g", a.density));
-    snprintf(settings, sizeof settings, "density %.17g%s", density, a.no_error_feedback ? ", forgetful" : "");
+    tt__format(settings, sizeof settings, "density %.17g%s", density, a.no_error_feedback ? ", forgetful" : "");
     top_k_hook *h = calloc(1, sizeof *h);
     if (h) {
         h->density = density;

@@ -16,6 +16,7 @@
 
 #include "base/args.h"
 #include "base/error.h"
+#include "base/format.h"
 #include "parallel/local_sgd/averager.h"
 #include "tensor/parallel.h"
 #include "tensor/tensor.h"
@@ -197,8 +198,8 @@ tt_status tt_diloco_with(const tt_diloco_args *given, size_t size) {
     char period[64], lr[64], momentum[64], send_as[64];
     TT__ARGS_COPY(args, given, size);
     snprintf(period, sizeof period, "period %" PRId64, args.period);
-    snprintf(lr, sizeof lr, "outer_lr %.17g", args.outer_lr);
-    snprintf(momentum, sizeof momentum, "outer_momentum %.17g", args.outer_momentum);
+    tt__format(lr, sizeof lr, "outer_lr %.17g", args.outer_lr);
+    tt__format(momentum, sizeof momentum, "outer_momentum %.17g", args.outer_momentum);
     snprintf(send_as, sizeof send_as, ".send_as %s", tt_dtype_name(args.send_as));
     tt__averager_plan plan = {
         &diloco_class, args.out,       args.group, args.params, (const char *const[]){period, lr, momentum, send_as}, 4,

@@ -2,6 +2,7 @@
 #include "base/args.h"
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/format.h"
 #include "parallel/pipeline/pipeline_own.h"
 
 #include <inttypes.h>
@@ -133,7 +134,7 @@ static void put_trace_text(trace_file *f, const char *format, ...) {
     char line[400];
     va_list list;
     va_start(list, format);
-    int n = vsnprintf(line, sizeof line, format, list);
+    int n = tt__vformat(line, sizeof line, format, list);
     va_end(list);
     if (!f->status && n > 0)
         f->status = tt__atomic_write(&f->file, line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1);

@@ -1,4 +1,5 @@
 /* What must be alike on the ranks of a sharded optimizer: its stage, class, groups, their options and parameters. */
+#include "base/format.h"
 #include "parallel/zero/zero.h"
 
 #include <stdarg.h>
@@ -20,7 +21,7 @@ TT_PRINTF(2, 3) static void add_text(text_list *list, const char *format, ...) {
     va_list args;
     va_start(args, format);
     if (!list->failed)
-        list->failed = vasprintf(&list->texts[list->count], format, args) < 0;
+        list->failed = tt__vformat_new(&list->texts[list->count], format, args) < 0;
     va_end(args);
     list->count += !list->failed;
 }
