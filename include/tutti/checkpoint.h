@@ -235,14 +235,16 @@ typedef struct tt_progress {
     int64_t evaluations; /* so many were made; 0: none, and no best */
     int64_t stale;       /* of them since the best */
     double best;
+    double loss;      /* mean of the last whole epoch; NAN: not known */
+    double monitored; /* of the last evaluation; NAN: not known */
 } tt_progress;
 
 /* No epoch yet / with these values (not in C++). */
 #define TT_PROGRESS_INIT \
-    { sizeof(tt_progress), 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(tt_progress), 0, 0, 0, 0, 0, 0, 0, __builtin_nan(""), __builtin_nan("") }
 #ifndef __cplusplus
 #define TT_PROGRESS(...) \
-    { .size = sizeof(tt_progress), __VA_ARGS__ }
+    { .size = sizeof(tt_progress), .loss = __builtin_nan(""), .monitored = __builtin_nan(""), __VA_ARGS__ }
 #endif
 
 typedef struct tt_checkpoint_save_args {

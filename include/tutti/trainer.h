@@ -84,8 +84,8 @@ typedef enum tt_trainer_reason {
 typedef struct tt_trainer_result {
     tt_trainer_reason reason;
     int64_t epochs, steps; /* since the start of training */
-    double loss;           /* mean of the last whole epoch; NAN: none */
-    double monitored;      /* the last evaluation's; NAN: none */
+    double loss;           /* mean of the last whole epoch, of the run before if there was none since; NAN: none */
+    double monitored;      /* the last evaluation's, likewise; NAN: none */
     double best;           /* of all evaluations; NAN: none */
     int signal;            /* with .elastic and TT_TRAINER_SIGNAL: which; end with 128 + it. Else 0 */
 } tt_trainer_result;
@@ -165,7 +165,8 @@ typedef struct tt_trainer_run_args {
  * however they are shared out. Every epoch, evaluation, log and step costs a few small collectives besides.
  *
  * A checkpoint holds model, optimizer, scheduler, averages, averager, gradient scaler, the loader's state, and how far
- * training is. A resumed run takes the steps that the other would have taken, to the bit, for any number of the
+ * training is: also the best evaluation, and how many came since. A run that is resumed when .patience has run out, or
+ * when all epochs are done, takes no step and reports what the run before did; a larger .patience lets it go on. A resumed run takes the steps that the other would have taken, to the bit, for any number of the
  * loader's workers, if what the model draws follows .step_seed and later epochs have the order that they would have had
  * (those of tt_distributed_sampler() do). Inside an epoch it goes on with the next batch, on another number of ranks,
  * too; means of that epoch are those of the rest. On several ranks the loader's state is part of a checkpoint if its

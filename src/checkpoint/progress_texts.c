@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,6 @@
 
 #define EPOCH "tutti.epoch"
 #define SAMPLER_SEED "tutti.sampler_seed"
-#define BEST "tutti.best"
 
 /* Numbers that are written unless they are 0. */
 static const struct {
@@ -25,6 +25,16 @@ static const struct {
     {"tutti.stale", offsetof(tt_progress, stale)},
 };
 
+/* Numbers that are written if they are finite; `best` if there is one. */
+static const struct {
+    const char *key;
+    size_t offset;
+} reals[] = {
+    {"tutti.best", offsetof(tt_progress, best)},
+    {"tutti.loss", offsetof(tt_progress, loss)},
+    {"tutti.monitored", offsetof(tt_progress, monitored)},
+};
+
 tt_status tt__progress_check(const char *who, const tt_progress *progress) {
     if (progress && progress->size < sizeof *progress)
         return tt__fail(TT_ERR_INVALID,
@@ -33,11 +43,9 @@ tt_status tt__progress_check(const char *who, const tt_progress *progress) {
     return TT_OK;
 }
 
-/* Put "KEY" and what was printed to values[count]. Programs may have set a locale whose decimal point is a comma. */
+/* Put "KEY" and what was printed to values[count]. */
 static void put_pair(tt__progress_texts *texts, const char *key) {
     char *text = texts->values[texts->count];
-    for (char *comma; (comma = strchr(text, ','));)
-        *comma = '.';
     texts->pairs[texts->count++] = (tt_metadata){key, text};
 }
 
@@ -56,9 +64,13 @@ void tt__progress_write(tt__progress_texts *texts, const tt_progress *progress) 
         snprintf(texts->values[texts->count], sizeof *texts->values, "%" PRId64, count);
         put_pair(texts, counts[i].key);
     }
-    if (progress->evaluations) {
-        tt__format(texts->values[texts->count], sizeof *texts->values, "%.17g", progress->best);
-        put_pair(texts, BEST);
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++) {
+        double real = *(const double *)(const void *)((const char *)progress + reals[i].offset);
+        bool is_best = reals[i].offset == offsetof(tt_progress, best);
+        if (!isfinite(real) || (is_best && !progress->evaluations))
+            continue;
+        tt__format(texts->values[texts->count], sizeof *texts->values, "%.17g", real);
+        put_pair(texts, reals[i].key);
     }
 }
 
@@ -83,8 +95,11 @@ tt_status tt__progress_read(const tt_safetensors *file, tt_progress *progress) {
         if (text && tt__parse_i64(counts[i].key, text, 0, INT64_MAX, count))
             return tt__fail(TT_ERR_FORMAT, "%s", tt_last_error());
     }
-    const char *best = tt_safetensors_metadata(file, BEST);
-    if (best && tt__parse_f64(BEST, best, &progress->best))
-        return tt__fail(TT_ERR_FORMAT, "%s", tt_last_error());
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++) {
+        double *real = (double *)(void *)((char *)progress + reals[i].offset);
+        const char *text = tt_safetensors_metadata(file, reals[i].key);
+        if (text && tt__parse_f64(reals[i].key, text, real))
+            return tt__fail(TT_ERR_FORMAT, "%s", tt_last_error());
+    }
     return TT_OK;
 }

@@ -4,7 +4,7 @@
 
 #include <tutti/checkpoint.h>
 
-enum { TT__PROGRESS_PAIRS = 7 };
+enum { TT__PROGRESS_PAIRS = 9 };
 
 typedef struct tt__progress_texts {
     char values[TT__PROGRESS_PAIRS][32];

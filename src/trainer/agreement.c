@@ -47,6 +47,7 @@ static int list_options(const tt_trainer *t, common_option *options) {
         count_option("batches of the loader", a->virtual_ranks ? t->steps : t->batches),
         count_option("epochs of .resume", t->progress.epoch),
         count_option("steps of .resume", t->progress.step),
+        count_option("evaluations of .resume since the best", t->progress.stale),
         count_option(".epochs", a->epochs),
         count_option(".max_steps", a->max_steps),
         count_option(".accumulate", a->accumulate),

@@ -38,26 +38,30 @@ static bool is_best(const tt_trainer *t, double value) {
     return t->a.monitor_max ? value > t->progress.best : value < t->progress.best;
 }
 
+void tt__trainer_end_if_stale(tt_trainer *t) {
+    if (t->a.patience > 0 && t->progress.stale >= t->a.patience) {
+        t->ended = true;
+        t->reason = TT_TRAINER_PATIENCE;
+    }
+}
+
 /* Judge by the monitored metric, which is the same on all ranks. */
 static tt_status judge(tt_trainer *t) {
     char names[512];
     if (!tt__means_examples(&t->eval_means, t->monitor))
         return tt__fail(TT_ERR_NOT_FOUND, "tt_trainer_run: .monitor is \"%s\", but the evaluation has %s", t->monitor,
                         list_means(&t->eval_means, names, sizeof names));
-    t->monitored = tt__means_value(&t->eval_means, t->monitor);
+    t->progress.monitored = tt__means_value(&t->eval_means, t->monitor);
     if (!t->progress.evaluations++)
         t->progress.best = t->a.monitor_max ? -DBL_MAX : DBL_MAX;
-    bool better = is_best(t, t->monitored);
+    bool better = is_best(t, t->progress.monitored);
     t->progress.stale = better ? 0 : t->progress.stale + 1;
     t->best_due = better;
     if (better)
-        t->progress.best = t->monitored;
-    if (t->a.patience > 0 && t->progress.stale >= t->a.patience) {
-        t->ended = true;
-        t->reason = TT_TRAINER_PATIENCE;
-    }
+        t->progress.best = t->progress.monitored;
+    tt__trainer_end_if_stale(t);
     if (t->a.scheduler && t->a.scheduler_when == TT_TRAINER_EACH_EVALUATION)
-        return tt_lr_scheduler_step_metric(t->a.scheduler, t->monitored);
+        return tt_lr_scheduler_step_metric(t->a.scheduler, t->progress.monitored);
     return TT_OK;
 }
 

@@ -13,7 +13,7 @@ struct tt_trainer {
     int rank, world;
     tt_module *ddp;               /* the model, wrapped for the group; NULL: alone */
     struct tt_trainer **known_as; /* where .elastic's part knows the run; or NULL */
-    tt_progress progress;         /* epoch: completed ones */
+    tt_progress progress;         /* epoch: completed ones; loss and best: of all ranks */
     int64_t batches;              /* of this rank, in an epoch */
     int64_t steps;                /* in an epoch */
     int64_t shards;               /* virtual ranks of this rank; 1 without */
@@ -29,9 +29,7 @@ struct tt_trainer {
     tt__stop_signals signals;
     tt__means epoch_means, log_means, eval_means;
     double last_loss;                 /* of this rank */
-    double epoch_loss;                /* of the last whole epoch, all ranks */
     double waited;                    /* for batches, in the last whole epoch: the greatest share of all ranks */
-    double monitored;                 /* of the last evaluation */
     int64_t batch;                    /* of this epoch, done */
     bool same_orders;                 /* the loader's state on rank 0 is that of all ranks, and is saved */
     bool goes_on;                     /* the loader stands where a checkpoint says */
@@ -129,6 +127,9 @@ tt_tensor *tt__trainer_forward(tt_trainer *t, tt_trainer_step_fn step, const tt_
 
 /* Evaluate, and judge by it: the best, patience, a scheduler, whether to go on. Collective. */
 tt_status tt__trainer_evaluate(tt_trainer *t);
+
+/* Has .patience run out? Then the run ends. */
+void tt__trainer_end_if_stale(tt_trainer *t);
 
 /* Evaluate inside an epoch, unless this step has been evaluated; tell it, and save the best. Collective. */
 tt_status tt__trainer_evaluate_inside(tt_trainer *t);

@@ -122,6 +122,7 @@ static tt_status set_up_run(tt_trainer *t) {
             return tt_last_status();
         TT__TRY(tt__trainer_set_hook(t));
     }
+    tt__trainer_end_if_stale(t); /* a resumed run may have come to its end before */
     tt_module_train(t->a.model);
     if (t->a.stop_on_signals)
         tt__stop_signals_begin(&t->signals);
@@ -138,7 +139,7 @@ static tt_status end_epoch(tt_trainer *t) {
     t->progress.epoch++;
     t->progress.epoch_step = 0;
     TT__TRY(tt__means_reduce(&t->epoch_means, t->a.group));
-    t->epoch_loss = tt__means_value(&t->epoch_means, "loss");
+    t->progress.loss = tt__means_value(&t->epoch_means, "loss");
     t->waited = tt_loader_waited(t->a.loader);
     if (t->world > 1)
         TT__TRY(tt_all_reduce(t->a.group, &t->waited, 1, TT_F64, TT_MAX));
@@ -178,8 +179,8 @@ static void give_result(const tt_trainer *t) {
         *t->a.result = (tt_trainer_result){t->reason,
                                            t->progress.epoch,
                                            t->progress.step,
-                                           t->epoch_loss,
-                                           t->monitored,
+                                           t->progress.loss,
+                                           t->progress.monitored,
                                            t->progress.evaluations ? t->progress.best : NAN,
                                            t->reason == TT_TRAINER_SIGNAL ? t->signal : 0};
 }
@@ -199,7 +200,7 @@ static void end_run(tt_trainer *t) {
 tt_status tt_trainer_run_with(const tt_trainer_run_args *args, size_t size) {
     tt_trainer t = {.progress = TT_PROGRESS_INIT, .saved_step = -1, .evaluated_step = -1};
     TT__ARGS_COPY(t.a, args, size);
-    t.last_loss = t.epoch_loss = t.monitored = NAN;
+    t.last_loss = NAN;
     TT__TRY(check_required(&t.a));
     TT__TRY(check_run_numbers(&t.a));
     resolve_defaults(&t);

@@ -213,6 +213,33 @@ static void test_best_and_patience(void **state) {
     case_free(&c);
 }
 
+/* The same command again: patience and the best value are the checkpoint's, and so is what a run reports that has
+ * nothing left to do. */
+static void test_resumed_after_the_end(void **state) {
+    (void)state;
+    tt_trainer_result results[4];
+    for (int i = 0; i < 4; i++) { /* the last two are more patient: they go on to the end, and then stay there */
+        trainer_case c;
+        make(&c, 16);
+        assert_int_equal(tt_trainer_run(c.model, c.optimizer, c.loader, case_step, .sampler = c.sampler, .epochs = 8,
+                                        .eval_loader = c.eval_loader, .eval = listed_loss, .patience = i < 2 ? 2 : 9,
+                                        .checkpoint = "patient", .resume = i ? "patient" : NULL, .result = &results[i]),
+                         TT_OK);
+        case_free(&c);
+    }
+    assert_int_equal(results[0].epochs, 4);
+    assert_int_equal(results[2].epochs, 8);
+    assert_true(results[2].best == 3 && results[2].monitored == 9);
+    for (int i = 0; i < 4; i += 2) {
+        assert_int_equal(results[i + 1].reason, i ? TT_TRAINER_FINISHED : TT_TRAINER_PATIENCE);
+        assert_int_equal(results[i + 1].reason, results[i].reason);
+        assert_int_equal(results[i + 1].epochs, results[i].epochs);
+        assert_int_equal(results[i + 1].steps, results[i].steps);
+        assert_true(results[i + 1].loss == results[i].loss && results[i + 1].monitored == results[i].monitored);
+        assert_true(results[i + 1].best == results[i].best);
+    }
+}
+
 /* ---- checkpoints, stopping ---- */
 
 static void test_checkpoints_are_kept(void **state) {
@@ -520,21 +547,14 @@ static void test_steady_steps_allocate_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_loop_by_hand),
-        cmocka_unit_test(test_resumed_anywhere),
-        cmocka_unit_test(test_evaluation_is_exact),
-        cmocka_unit_test(test_the_last_evaluation),
-        cmocka_unit_test(test_best_and_patience),
-        cmocka_unit_test(test_checkpoints_are_kept),
-        cmocka_unit_test(test_signals_and_stop),
-        cmocka_unit_test(test_an_evaluation_stops),
-        cmocka_unit_test(test_metrics),
-        cmocka_unit_test(test_the_console),
-        cmocka_unit_test(test_the_console_tells_steps),
-        cmocka_unit_test(test_what_goes_wrong),
-        cmocka_unit_test(test_metrics_that_cant_be_written),
-        cmocka_unit_test(test_memory_runs_out),
-        cmocka_unit_test(test_steady_steps_allocate_nothing),
+        cmocka_unit_test(test_the_loop_by_hand),     cmocka_unit_test(test_resumed_anywhere),
+        cmocka_unit_test(test_evaluation_is_exact),  cmocka_unit_test(test_the_last_evaluation),
+        cmocka_unit_test(test_best_and_patience),    cmocka_unit_test(test_resumed_after_the_end),
+        cmocka_unit_test(test_checkpoints_are_kept), cmocka_unit_test(test_signals_and_stop),
+        cmocka_unit_test(test_an_evaluation_stops),  cmocka_unit_test(test_metrics),
+        cmocka_unit_test(test_the_console),          cmocka_unit_test(test_the_console_tells_steps),
+        cmocka_unit_test(test_what_goes_wrong),      cmocka_unit_test(test_metrics_that_cant_be_written),
+        cmocka_unit_test(test_memory_runs_out),      cmocka_unit_test(test_steady_steps_allocate_nothing),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
