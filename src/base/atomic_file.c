@@ -178,11 +178,8 @@ static tt_status open_beside(tt__atomic_file *file, const struct stat *old) {
     if (!directory)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for its name", file->path);
     tt_status status;
-    struct stat found;
     if (!*name) {
         status = tt__fail(TT_ERR_INVALID, "%s: expected a file, got a directory", file->path);
-    } else if (old && (stat(file->path, &found) || found.st_ino != old->st_ino || found.st_dev != old->st_dev)) {
-        status = tt__fail(TT_ERR_INVALID, "%s: expected a file that has a name", file->path);
     } else if (!(status = old ? check_replaceable(file, directory, old) : TT_OK)) {
         remove_stale(directory, name);
         status = create_temporary(file, old);
@@ -205,25 +202,52 @@ static tt_status open_device(tt__atomic_file *file) {
                                               : TT_OK;
 }
 
+/* Look at what is there now; *exists false: nothing is. */
+static tt_status look_at_old(const char *path, struct stat *old, bool *exists) {
+    *exists = stat(path, old) == 0;
+    return *exists || errno == ENOENT ? TT_OK : tt__fail_errno(TT_ERR_IO, errno, "%s", path);
+}
+
+/* Find the path that links lead to, and what is there. Links of /proc may lead to files that have lost their names,
+ * which can't be replaced: the path that they show has another file, or none. So it is for a moment where another
+ * process replaces the file, and then not twice. */
+static tt_status find_target(const char *path, char **target, struct stat *old, bool *exists) {
+    enum { LOOKS = 100 };
+    struct stat found;
+    TT__TRY(look_at_old(path, old, exists));
+    TT__TRY(tt__follow_links(path, target));
+    for (int i = 0; i < LOOKS; i++) {
+        if (!*exists || (!stat(*target, &found) && found.st_ino == old->st_ino && found.st_dev == old->st_dev))
+            return TT_OK;
+        TT__TRY(look_at_old(path, old, exists));
+    }
+    return tt__fail(TT_ERR_INVALID, "%s: expected a file that has a name", *target);
+}
+
+/* Refuse what can't be replaced, and this process's own output. */
+static tt_status check_kind(const char *path, const struct stat *old, bool exists) {
+    if (exists && !S_ISREG(old->st_mode) && !S_ISCHR(old->st_mode))
+        return tt__fail(TT_ERR_INVALID, "%s: expected a file, got %s", path, tt__kind_text(old->st_mode));
+    if (exists && S_ISREG(old->st_mode) && is_standard_stream(old))
+        return tt__fail(TT_ERR_INVALID, "%s: this process's own output goes to that file; choose another path", path);
+    return TT_OK;
+}
+
 tt_status tt__atomic_open(tt__atomic_file *file, const char *path) {
+    struct stat old;
+    bool exists;
     *file = (tt__atomic_file){.fd = -1};
     if (!path || !*path)
         return tt__fail(TT_ERR_INVALID, "expected a file name, got %s", path ? "an empty one" : "NULL");
-    struct stat old;
-    bool exists = stat(path, &old) == 0;
-    if (!exists && errno != ENOENT)
-        return tt__fail_errno(TT_ERR_IO, errno, "%s", path);
-    if (exists && !S_ISREG(old.st_mode) && !S_ISCHR(old.st_mode))
-        return tt__fail(TT_ERR_INVALID, "%s: expected a file, got %s", path, tt__kind_text(old.st_mode));
-    if (exists && S_ISREG(old.st_mode) && is_standard_stream(&old))
-        return tt__fail(TT_ERR_INVALID, "%s: this process's own output goes to that file; choose another path", path);
-    TT__TRY(tt__follow_links(path, &file->path));
-    tt_status status = exists && S_ISCHR(old.st_mode) ? open_device(file) : open_beside(file, exists ? &old : NULL);
+    tt_status status = find_target(path, &file->path, &old, &exists);
+    if (!status)
+        status = check_kind(path, &old, exists);
+    if (!status)
+        status = exists && S_ISCHR(old.st_mode) ? open_device(file) : open_beside(file, exists ? &old : NULL);
     if (status)
         release_file(file);
     return status;
 }
-
 tt_status tt__atomic_check(const char *path) {
     tt__atomic_file file;
     TT__TRY(tt__atomic_open(&file, path));

@@ -251,6 +251,67 @@ static void the_programs_own_output_is_not_replaced(void **state) {
     assert_string_equal(text, "printed");
 }
 
+enum { SAVES = 50, WHOLE = 20000, CHECKS = 1000 };
+
+/* Each file is one letter. */
+static bool save_in_a_loop(char letter) {
+    static char text[WHOLE];
+    memset(text, letter, sizeof text);
+    for (int i = 0; i < SAVES; i++) {
+        tt__atomic_file f;
+        if (tt__atomic_open(&f, "both") || tt__atomic_write(&f, text, sizeof text) || tt__atomic_commit(&f)) {
+            fprintf(stderr, "save %d: %s\n", i, tt_last_error());
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Put one new file after the other in its place, as fast as that goes, until killed. */
+static void replace_for_ever(void) {
+    for (;;) {
+        int fd = open("other-new", O_WRONLY | O_CREAT, 0600);
+        if (fd < 0 || close(fd) || rename("other-new", "both"))
+            _exit(1);
+    }
+}
+
+/* Two jobs that save to one path: every save succeeds, and the file is one of them. */
+static void two_savers_of_one_path(void **state) {
+    (void)state;
+    int status;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(!save_in_a_loop('b'));
+    bool saved = save_in_a_loop('a');
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(saved && status == 0);
+    size_t size;
+    unsigned char *bytes = slurp("both", &size);
+    assert_int_equal(size, WHOLE);
+    for (size_t i = 0; i < size; i++)
+        assert_int_equal(bytes[i], bytes[0]);
+    free(bytes);
+    child = fork();
+    if (child == 0)
+        replace_for_ever();
+    tt_status checked = TT_OK;
+    for (int i = 0; i < CHECKS && !checked; i++)
+        checked = tt__atomic_check("both");
+    kill(child, SIGKILL);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (checked)
+        fail_msg("%s", tt_last_error());
+    /* and a file without a name is still none that can be replaced */
+    char path[32];
+    int fd = open("nameless", O_WRONLY | O_CREAT, 0600);
+    assert_true(fd >= 0 && !unlink("nameless"));
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    assert_int_equal(write_file(path, "text"), TT_ERR_INVALID);
+    assert_non_null(strstr(tt_last_error(), "expected a file that has a name"));
+    close(fd);
+}
+
 static void a_path_is_checked_without_being_written(void **state) {
     (void)state;
     assert_int_equal(tt_checkpoint_can_save("new"), TT_OK);
@@ -272,6 +333,7 @@ int main(void) {
         cmocka_unit_test(links_of_others_are_not_followed),
         cmocka_unit_test(files_of_others_are_refused_at_once),
         cmocka_unit_test(the_programs_own_output_is_not_replaced),
+        cmocka_unit_test(two_savers_of_one_path),
         cmocka_unit_test(a_path_is_checked_without_being_written),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
