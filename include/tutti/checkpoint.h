@@ -87,8 +87,9 @@ typedef struct tt_safetensors_save_sharded_args {
 } tt_safetensors_save_sharded_args;
 
 /* Write tensors as several files, NAME-00001-of-00003.safetensors ..., in the order of the list, then the index, as
- * Hugging Face's libraries do. Each file appears whole, the index last; a kill in between may leave new files under an
- * old index of the same number of files, so save to a new folder what must not be lost. Errors: as
+ * Hugging Face's libraries do. Each file appears whole, the index last. A kill in between may leave new files beside
+ * old ones under an index of the same number of files: they carry the number of their save as metadata ("tutti.save"),
+ * and loading files of two saves is TT_ERR_FORMAT. So save to a new folder what must not be lost. Errors: as
  * tt_safetensors_save(). */
 TT_API TT_NODISCARD tt_status tt_safetensors_save_sharded_with(const tt_safetensors_save_sharded_args *args,
                                                                size_t size);

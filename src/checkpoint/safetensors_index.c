@@ -1,13 +1,17 @@
 /* Tensors in several safetensors files, as Hugging Face lays them out: model.safetensors.index.json says in which of
  * model-00001-of-00002.safetensors ... each lies:
  *
- *   {"metadata":{"total_size":1234},"weight_map":{"w":"model-00001-of-00002.safetensors", ...}} */
-#include <errno.h>
+ *   {"metadata":{"total_size":1234},"weight_map":{"w":"model-00001-of-00002.safetensors", ...}}
+ *
+ * Each save has a number, which its index and its files carry as metadata: a save that was killed may leave some of its
+ * files beside others of the one before. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/args.h"
 #include "base/atomic_file.h"
@@ -16,10 +20,12 @@
 #include "base/parse.h"
 #include "base/problem_list.h"
 #include "checkpoint/safetensors.h"
+#include "data/whole_file.h"
 #include "nn/module_lists.h"
 
 #define INDEX_ENDING ".safetensors.index.json"
 #define WEIGHT_MAP "weight_map"
+#define SAVE "tutti.save"
 
 static const uint64_t default_shard_bytes = UINT64_C(5000000000); /* as transformers' */
 
@@ -37,14 +43,11 @@ static char *path_beside(const char *index, const char *file) {
 /* ---- reading ---- */
 
 static tt_status parse_index(const char *path, json_t **index) {
-    struct stat s;
+    tt__whole_file text;
     json_error_t error;
-    if (stat(path, &s) != 0)
-        return tt__fail_errno(TT_ERR_IO, errno, "%s: can't look at it", path);
-    if (!S_ISREG(s.st_mode) || (uint64_t)s.st_size > TT__SAFETENSORS_MAX_HEADER)
-        return tt__fail(TT_ERR_IO, "%s: expected a file of at most %" PRIu64 " bytes", path,
-                        TT__SAFETENSORS_MAX_HEADER);
-    *index = tt__json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    TT__TRY(tt__whole_file_read(&text, path, TT__SAFETENSORS_MAX_HEADER));
+    *index = tt__json_loadb((const char *)text.data, text.size, JSON_REJECT_DUPLICATES, &error);
+    tt__whole_file_free(&text);
     if (!*index)
         return tt__fail(json_error_code(&error) == json_error_out_of_memory ? TT_ERR_MEMORY : TT_ERR_FORMAT,
                         "%s: no valid JSON: %s (line %d)", path, tt__make_printable(error.text).text, error.line);
@@ -155,6 +158,21 @@ static tt_status check_map_and_files(const tt_safetensors *all, const char *inde
     return tt__problems_report(&problems, index);
 }
 
+/* Check that all files are of one save. Those of other programs have no number. The index may be of the save before:
+ * it comes last. */
+static tt_status check_saves(const tt_safetensors *all, const char *index) {
+    const char *first = all->part_count ? tt_safetensors_metadata(all->parts[0], SAVE) : NULL;
+    for (size_t p = 1; p < all->part_count; p++) {
+        const char *save = tt_safetensors_metadata(all->parts[p], SAVE);
+        if (!save != !first || (save && strcmp(save, first) != 0))
+            return tt__fail(TT_ERR_FORMAT,
+                            "%s: its files are of two saves, of which one was interrupted, or another process saved "
+                            "there at the same time: save again, or load another checkpoint",
+                            index);
+    }
+    return TT_OK;
+}
+
 static tt_status join_parts(tt_safetensors *all, const char *index, json_t *map) {
     size_t room = 1;
     for (size_t p = 0; p < all->part_count; p++)
@@ -181,6 +199,7 @@ static tt_status read_index_parts(tt_safetensors *all, const char *path, bool sk
     if (!all->parts)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for its files", path);
     TT__TRY(load_shards(all, path, map, skip));
+    TT__TRY(check_saves(all, path));
     return join_parts(all, path, map);
 }
 
@@ -211,6 +230,16 @@ static int64_t shard_length(const tt_named_tensors *tensors, int64_t from, uint6
     return n;
 }
 
+/* Write a number that no other save has. */
+static void number_save(char text[17]) {
+    struct timespec now;
+    uint64_t drawn = 0;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (getrandom(&drawn, sizeof drawn, GRND_NONBLOCK) < 0)
+        drawn = (uint64_t)getpid() << 40;
+    snprintf(text, 17, "%016" PRIx64, drawn ^ ((uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec));
+}
+
 /* Write tensors `from` to `from` + n, and note where they are. */
 static tt_status save_shard(const tt_safetensors_save_sharded_args *args, const char *file, json_t *map, int64_t from,
                             int64_t n) {
@@ -220,6 +249,7 @@ static tt_status save_shard(const tt_safetensors_save_sharded_args *args, const 
     char *path = path_beside(args->path, file);
     if (!path)
         return tt_last_status();
+    /* args->metadata ends in the save's number */
     const tt_named_tensors part = {sizeof part, n, args->tensors->names + from, args->tensors->tensors + from};
     tt_status status = tt_safetensors_save(path, &part, args->metadata, args->metadata_count);
     free(path);
@@ -265,17 +295,36 @@ static tt_status write_index(const char *path, json_t *index) {
     return status;
 }
 
-static tt_status save_sharded(const tt_safetensors_save_sharded_args *args) {
+static tt_status save_numbered(const tt_safetensors_save_sharded_args *args, const char *number) {
     uint64_t total = 0;
     for (int64_t i = 0; i < args->tensors->count; i++)
         total += bytes_of(args->tensors->tensors[i]);
     json_t *map = json_object();
-    json_t *index = json_pack("{s:{s:I}, s:O}", "metadata", "total_size", (json_int_t)total, WEIGHT_MAP, map);
+    json_t *index =
+        json_pack("{s:{s:I, s:s}, s:O}", "metadata", "total_size", (json_int_t)total, SAVE, number, WEIGHT_MAP, map);
     tt_status status = index ? save_shards(args, map) : tt__fail(TT_ERR_MEMORY, "%s: no memory", args->path);
     if (!status)
         status = write_index(args->path, index);
     json_decref(index);
     json_decref(map);
+    return status;
+}
+
+/* Save under a number of its own, the last of the metadata. */
+static tt_status save_sharded(tt_safetensors_save_sharded_args *args) {
+    char number[17];
+    const size_t count = args->metadata_count > 0 && args->metadata ? (size_t)args->metadata_count : 0;
+    tt_metadata *metadata = calloc(count + 1, sizeof *metadata);
+    if (!metadata)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for its metadata", args->path);
+    if (count)
+        memcpy(metadata, args->metadata, count * sizeof *metadata);
+    number_save(number);
+    metadata[count] = (tt_metadata){SAVE, number};
+    args->metadata = metadata;
+    args->metadata_count = (int64_t)count + 1;
+    tt_status status = save_numbered(args, number);
+    free(metadata);
     return status;
 }
 
@@ -291,5 +340,8 @@ tt_status tt_safetensors_save_sharded_with(const tt_safetensors_save_sharded_arg
         if (tt_named_tensors_find(args.tensors, args.tensors->names[i]) != args.tensors->tensors[i])
             return tt__fail(TT_ERR_INVALID, "%s: \"%s\" is given twice", args.path,
                             tt__make_printable(args.tensors->names[i]).text);
+    if (args.metadata_count < 0 || (args.metadata_count > 0 && !args.metadata))
+        return tt__fail(TT_ERR_INVALID, "%s: expected .metadata of .metadata_count pairs, got %s and %" PRId64,
+                        args.path, args.metadata ? "some" : "NULL", args.metadata_count);
     return save_sharded(&args);
 }

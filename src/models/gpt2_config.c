@@ -4,11 +4,10 @@
  *    "activation_function": "gelu_new", "layer_norm_epsilon": 1e-05, "attn_pdrop": 0.1, ...} */
 #include "base/json.h"
 #include "base/problem_list.h"
+#include "data/whole_file.h"
 #include "models/gpt2.h"
 
-#include <errno.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { MOST_BYTES = 1 << 20 };
 
@@ -110,11 +109,9 @@ tt_status tt__gpt2_config_parse(const void *data, size_t size, const char *name,
 }
 
 tt_status tt__gpt2_config_read(const char *path, tt_model_gpt2_args *a) {
-    struct stat s;
-    json_error_t error;
-    if (stat(path, &s) != 0)
-        return tt__fail_errno(TT_ERR_IO, errno, "%s: can't look at it", path);
-    if (!S_ISREG(s.st_mode) || s.st_size > MOST_BYTES)
-        return tt__fail(TT_ERR_IO, "%s: expected a file of at most %d bytes", path, MOST_BYTES);
-    return config_use(tt__json_load_file(path, JSON_REJECT_DUPLICATES, &error), &error, path, a);
+    tt__whole_file text;
+    TT__TRY(tt__whole_file_read(&text, path, MOST_BYTES));
+    tt_status status = tt__gpt2_config_parse(text.data, text.size, path, a);
+    tt__whole_file_free(&text);
+    return status;
 }

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <tutti/checkpoint.h>
 #include <unistd.h>
 
@@ -40,9 +41,13 @@ static void files_are_hugging_faces(void **state) {
     FILE *file = fopen(INDEX, "r");
     assert_true(fread(text, 1, sizeof text - 1, file) > 0);
     fclose(file);
-    assert_string_equal(text,
-                        "{\n  \"metadata\": {\n    \"total_size\": 72\n  },\n  \"weight_map\": {\n"
-                        "    \"b\": \"" FIRST "\",\n    \"a\": \"" FIRST "\",\n    \"c\": \"" SECOND "\"\n  }\n}\n");
+    char *save = strstr(text, "\"tutti.save\": \"");
+    assert_non_null(save);
+    memset(save + strlen("\"tutti.save\": \""), 'x', 16);
+    assert_string_equal(
+        text, "{\n  \"metadata\": {\n    \"total_size\": 72,\n    \"tutti.save\": \"xxxxxxxxxxxxxxxx\"\n  },\n"
+              "  \"weight_map\": {\n"
+              "    \"b\": \"" FIRST "\",\n    \"a\": \"" FIRST "\",\n    \"c\": \"" SECOND "\"\n  }\n}\n");
     tt_safetensors *part;
     assert_int_equal(tt_safetensors_load(&part, SECOND), TT_OK);
     assert_int_equal(tt_safetensors_tensors(part)->count, 1);
@@ -107,6 +112,35 @@ static void indices_are_checked(void **state) {
     }
 }
 
+/* A save that is killed behind its first file, or its last one. */
+static void files_of_two_saves_are_refused(void **state) {
+    (void)state;
+    tt_safetensors *all;
+    assert_int_equal(save_three(64), TT_OK);
+    assert_int_equal(rename(SECOND, "old"), 0);
+    assert_int_equal(rename(INDEX, "old-index"), 0);
+    assert_int_equal(save_three(64), TT_OK);
+    assert_int_equal(rename("old-index", INDEX), 0);
+    assert_int_equal(tt_safetensors_load(&all, INDEX), TT_OK); /* all of the new one's are there */
+    tt_safetensors_free(all);
+    assert_int_equal(rename("old", SECOND), 0);
+    assert_int_equal(tt_safetensors_load(&all, INDEX), TT_ERR_FORMAT);
+    expect_error(TT_ERR_FORMAT, INDEX ": its files are of two saves");
+    assert_int_equal(tt_safetensors_load(&all, SECOND), TT_OK); /* and beside one of another program */
+    assert_int_equal(tt_safetensors_save(SECOND, tt_safetensors_tensors(all), NULL, 0), TT_OK);
+    tt_safetensors_free(all);
+    assert_int_equal(tt_safetensors_load(&all, INDEX), TT_ERR_FORMAT);
+    expect_error(TT_ERR_FORMAT, "its files are of two saves");
+}
+
+static void an_index_is_a_file(void **state) {
+    (void)state;
+    tt_safetensors *all;
+    assert_int_equal(mkfifo("pipe.safetensors.index.json", 0600), 0);
+    assert_int_equal(tt_safetensors_load(&all, "pipe.safetensors.index.json"), TT_ERR_IO);
+    expect_error(TT_ERR_IO, "pipe.safetensors.index.json: expected a regular file, got a pipe, socket or device");
+}
+
 static void mistakes_are_told(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
@@ -141,7 +175,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(files_are_hugging_faces), cmocka_unit_test(all_files_are_read_as_one),
         cmocka_unit_test(indices_are_checked),     cmocka_unit_test(mistakes_are_told),
-        cmocka_unit_test(memory_that_runs_out),
+        cmocka_unit_test(memory_that_runs_out),    cmocka_unit_test(files_of_two_saves_are_refused),
+        cmocka_unit_test(an_index_is_a_file),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
