@@ -288,6 +288,7 @@ typedef struct tt_module_load_state_dict_args {
 
 /* Copy values into the module's tensors, by name. Names may carry a leading "module." (what PyTorch's DDP adds).
  *   tt_module_load_state_dict(model, file, .renames = (tt_rename[]){{"transformer.", ""}}, .rename_count = 1)
+ * A tensor that has several names (tied weights) needs an entry under one of them alone, as transformers saves it.
  * All or nothing; the text names all that is wrong, the status is that of the first: TT_ERR_NOT_FOUND an entry is
  * missing or unexpected (not with .not_strict), TT_ERR_SHAPE and TT_ERR_DTYPE one differs, TT_ERR_INVALID an entry
  * comes twice, or two of one tensor differ in their values. */

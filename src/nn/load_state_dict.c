@@ -70,10 +70,22 @@ static void match_entries(loading *l, tt__problem_list *all) {
     }
 }
 
-static void check_names(const loading *l, tt__problem_list *all) {
-    for (int64_t i = 0; i < l->own->count && !l->args->not_strict; i++)
-        if (l->source[i] < 0)
+/* Check that each tensor has an entry: one that has several names (tied weights) may have it under any of them, as
+ * files of Hugging Face's libraries do. False: no memory. */
+static bool check_missing(const loading *l, tt__problem_list *all) {
+    tt__pointer_map given = {0};
+    bool enough = true;
+    for (int64_t i = 0; i < l->own->count && enough; i++)
+        if (l->source[i] >= 0 && tt__pointer_map_get(&given, l->own->tensors[i]) < 0)
+            enough = tt__pointer_map_put(&given, l->own->tensors[i], i);
+    for (int64_t i = 0; i < l->own->count && enough; i++)
+        if (l->source[i] < 0 && tt__pointer_map_get(&given, l->own->tensors[i]) < 0)
             tt__problem_add(all, TT_ERR_NOT_FOUND, "entry \"%s\" is missing", l->own->names[i]);
+    tt__pointer_map_free(&given);
+    return enough;
+}
+
+static void check_unexpected(const loading *l, tt__problem_list *all) {
     for (int64_t i = 0; i < l->state->count && !l->args->not_strict; i++)
         if (l->target[i] < 0)
             tt__problem_add(all, TT_ERR_NOT_FOUND, "unexpected entry \"%s\": the module has no such tensor",
@@ -117,9 +129,10 @@ static bool check_tied(const loading *l, tt__problem_list *all) {
 static tt_status load_matched(loading *l) {
     tt__problem_list all = {.count = 0};
     match_entries(l, &all);
-    check_names(l, &all);
+    bool enough = l->args->not_strict || check_missing(l, &all);
+    check_unexpected(l, &all);
     check_shapes(l, &all);
-    if (all.count == 0 && !check_tied(l, &all))
+    if (!enough || (all.count == 0 && !check_tied(l, &all)))
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for %lld names", who, (long long)l->own->count);
     TT__TRY(tt__problems_report(&all, who));
     for (int64_t i = 0; i < l->own->count; i++)
