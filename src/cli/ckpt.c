@@ -7,7 +7,7 @@
 
 #include <getopt.h>
 
-enum { JSON = 1, MAX_SHARD };
+enum { JSON = 1, MAX_SHARD, WEIGHTS_ONLY };
 
 static const tt__flag json_table[] = {{.name = "json", .id = JSON, .what = "print JSON, one object a line"}, {0}};
 
@@ -16,6 +16,7 @@ static const tt__flag convert_table[] = {
      .id = MAX_SHARD,
      .value = "MIB",
      .what = "of an index: how large its files may be, in MiB (default 4768, which is 5 GB)"},
+    {.name = "weights-only", .id = WEIGHTS_ONLY, .what = "leave out all but the model: optimizer, averages, progress"},
     {0}};
 
 static int ckpt_show_main(int argc, char **argv);
@@ -57,11 +58,15 @@ static const tt__command diff_command = {
 static const tt__command convert_command = {
     .name = "ckpt convert",
     .what = "write a checkpoint in another format",
-    .usage = "FROM TO [--max-shard MIB]",
+    .usage = "FROM TO [--weights-only] [--max-shard MIB]",
     .text =
         "Write what FROM holds as TO, in the format that TO ends in: .safetensors, .safetensors.index.json (several "
         "files), or .pt, .pth, .bin (PyTorch's). Safetensors hold tensors alone, under dotted names; what else a .pt "
-        "file had is named and left out. TO appears whole or not at all: what is written is called TO.tmp-... until "
+        "file had is named and left out. With --weights-only TO has what a model's load_state_dict() expects in "
+        "PyTorch: the "
+        "model's parameters and buffers alone, of a training checkpoint (of a .pt file, what stands under \"model\", "
+        "\"state_dict\" or \"model_state_dict\"), without a leading \"module.\". TO appears whole or not at all: what "
+        "is written is called TO.tmp-... until "
         "it is complete, which Ctrl-C and SIGTERM remove; what a killed command (SIGKILL) left is removed by the next "
         "one that writes TO.",
     .flags = convert_table,
@@ -90,13 +95,14 @@ const tt__command tt__cmd_ckpt = {
              "\n"
              "  tutti ckpt show model.pt\n"
              "  tutti ckpt convert model.pt model.safetensors\n"
+             "  tutti ckpt convert --weights-only trained.safetensors weights.pt\n"
              "  tutti ckpt diff model.pt model.safetensors",
     .parts = ckpt_parts,
     .run = ckpt_main,
 };
 
 typedef struct flags {
-    bool json;
+    bool json, weights_only;
     int64_t max_shard;
 } flags;
 
@@ -113,6 +119,8 @@ static int ckpt_parse(const tt__command *command, flags *f, int argc, char **arg
             return id == 'h' ? TT__EXIT_OK : TT__EXIT_USAGE;
         if (id == JSON)
             f->json = true;
+        else if (id == WEIGHTS_ONLY)
+            f->weights_only = true;
         else if (tt__parse_i64("--max-shard", optarg, 1, 1 << 30, &f->max_shard))
             return tt__cli_usage_error(command->name, "%s", tt_last_error());
     }
@@ -150,5 +158,5 @@ static int ckpt_convert_main(int argc, char **argv) {
     flags f = {.max_shard = 0};
     char *paths[4];
     int code = ckpt_parse(&convert_command, &f, argc, argv, paths, 2, 2);
-    return code >= 0 ? code : tt__ckpt_convert(paths[0], paths[1], (uint64_t)f.max_shard << 20);
+    return code >= 0 ? code : tt__ckpt_convert(paths[0], paths[1], f.weights_only, (uint64_t)f.max_shard << 20);
 }

@@ -1,9 +1,11 @@
 /* tutti ckpt show, tutti ckpt verify. */
 #include "base/json.h"
 #include "base/plain_text.h"
+#include "checkpoint/progress_texts.h"
 #include "cli/ckpt.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -49,6 +51,55 @@ static json_t *value_json(const tt__ckpt_row *row) {
                      made ? made : json_string(tt__ckpt_describe(row, text, sizeof text)));
 }
 
+/* Does the file tell how far training was? */
+static bool read_progress(const tt__ckpt_file *file, tt_progress *progress) {
+    if (!file->safetensors || !tt_safetensors_metadata(file->safetensors, "tutti.epoch"))
+        return false;
+    bool read = !tt__progress_read(file->safetensors, progress);
+    tt_clear_error();
+    return read;
+}
+
+static json_t *real_or_null(double x) { return isfinite(x) ? json_real(x) : json_null(); }
+
+/* A seed that JSON's readers may not hold as a number is a text. */
+static json_t *seed_json(uint64_t seed) {
+    char text[24];
+    snprintf(text, sizeof text, "%" PRIu64, seed);
+    return seed <= INT64_MAX ? json_integer((json_int_t)seed) : json_string(text);
+}
+
+static json_t *progress_json(const tt__ckpt_file *file) {
+    tt_progress p;
+    if (!read_progress(file, &p))
+        return json_null();
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "epoch", (json_int_t)p.epoch, "step",
+                     (json_int_t)p.step, "epoch_step", (json_int_t)p.epoch_step, "evaluations",
+                     (json_int_t)p.evaluations, "stale", (json_int_t)p.stale, "best",
+                     real_or_null(p.evaluations ? p.best : NAN), "loss", real_or_null(p.loss), "monitored",
+                     real_or_null(p.monitored), "sampler_seed", seed_json(p.sampler_seed));
+}
+
+/* One line: how far training was, as far as the file knows. */
+static void show_progress(const tt__ckpt_file *file) {
+    tt_progress p;
+    if (!read_progress(file, &p))
+        return;
+    printf("progress: epoch %" PRId64, p.epoch);
+    if (p.step)
+        printf(", step %" PRId64, p.step);
+    if (p.epoch_step)
+        printf(" (%" PRId64 " of an epoch under way)", p.epoch_step);
+    if (isfinite(p.loss))
+        tt__print(stdout, ", loss %.6g", p.loss);
+    if (p.evaluations)
+        tt__print(stdout, ", best %.6g of %" PRId64 " evaluation%s (%" PRId64 " since)", p.best, p.evaluations,
+                  p.evaluations == 1 ? "" : "s", p.stale);
+    if (isfinite(p.monitored))
+        tt__print(stdout, ", last %.6g", p.monitored);
+    printf(", sampler seed %" PRIu64 "\n", p.sampler_seed);
+}
+
 static void show_json(const tt__ckpt_file *file) {
     uint64_t bytes;
     size_t count = tt__ckpt_tensors(file, &bytes);
@@ -56,8 +107,9 @@ static void show_json(const tt__ckpt_file *file) {
     for (size_t i = 0; i < file->count; i++)
         json_array_append_new(file->rows[i].tensor ? tensors : values,
                               file->rows[i].tensor ? tensor_json(&file->rows[i]) : value_json(&file->rows[i]));
-    json_t *all = json_pack("{s:s, s:s, s:I, s:I, s:o, s:o}", "path", file->path, "format", file->format, "count",
-                            (json_int_t)count, "bytes", (json_int_t)bytes, "tensors", tensors, "values", values);
+    json_t *all = json_pack("{s:s, s:s, s:I, s:I, s:o, s:o, s:o}", "path", file->path, "format", file->format, "count",
+                            (json_int_t)count, "bytes", (json_int_t)bytes, "progress", progress_json(file), "tensors",
+                            tensors, "values", values);
     tt__json_dumpf(all, stdout, JSON_COMPACT);
     putchar('\n');
     json_decref(all);
@@ -75,6 +127,7 @@ static void show_text(const tt__ckpt_file *file) {
     for (size_t i = 0; i < file->count; i++)
         printf("%-*s  %s\n", width, plain_name(file->rows[i].name, name, sizeof name),
                tt__ckpt_describe(&file->rows[i], text, sizeof text));
+    show_progress(file);
     printf("%s: %s, %zu tensors, %" PRIu64 " bytes\n", file->path, file->format, count, bytes);
 }
 

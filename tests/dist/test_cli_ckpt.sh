@@ -46,6 +46,10 @@ expect 0 "" convert "$train" copy.pth
 expect 0 "equal: 48 entries" diff "$train" copy.pth
 expect 0 'left out 29 values that are no tensors, such as "optimizer.param_groups.0.lr"' convert "$train" t.safetensors
 
+expect 0 "" convert --weights-only "$train" weights.safetensors
+expect 1 "optimizer.param_groups.0.lr: only in A" diff "$train" weights.safetensors
+expect 0 '"progress":null' show --json "$state"
+
 expect 1 "epoch: only in A: the int 3" diff "$train" t.safetensors
 expect 1 '{"name":"epoch","difference":"only in B","text":"the int 3"}' diff t.safetensors "$train" --json
 expect 1 "0.weight: only in B" diff "$train" "$state"

@@ -73,6 +73,31 @@ with tempfile.TemporaryDirectory() as folder:
     except ImportError:
         print("the safetensors package is not here: read by this test's own reader only")
 
+    # weights alone: what torch's own load reads goes into the module, strictly
+    ckpt = [os.environ["TUTTI"], "ckpt"]
+    for target in ("weights.pt", "weights.safetensors"):
+        subprocess.run([*ckpt, "convert", "--weights-only", "a", target], check=True)
+        if target.endswith(".pt"):
+            weights = torch.load(target)
+        else:
+            weights = {name: torch.from_numpy(v.copy()) for name, v in read(target)[0].items()}
+        fresh = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 512), torch.nn.ReLU(),
+                                    torch.nn.Linear(512, 10))
+        fresh.load_state_dict(weights, strict=True)
+        for name, value in fresh.state_dict().items():
+            assert torch.equal(value, of_model[name]), name
+    # and of what torch's programs save: a dict of several, a wrapped module
+    adam = torch.optim.Adam(model.parameters())
+    for key in ("model", "state_dict", "model_state_dict"):
+        wrapped = torch.nn.ModuleDict({"module": model}).state_dict()
+        torch.save({"epoch": 3, key: wrapped, "optimizer": adam.state_dict()}, "torch.pt")
+        subprocess.run([*ckpt, "convert", "--weights-only", "torch.pt", "of_torch.pt"], check=True)
+        fresh.load_state_dict(torch.load("of_torch.pt"), strict=True)
+    shown = subprocess.run([*ckpt, "show", "a"], check=True, stdout=subprocess.PIPE, text=True).stdout
+    assert "\nprogress: epoch 1, " in shown, shown
+    shown = json.loads(subprocess.run([*ckpt, "show", "a", "--json"], check=True, stdout=subprocess.PIPE).stdout)
+    assert shown["progress"]["epoch"] == 1 and str(shown["progress"]["sampler_seed"]) == metadata["tutti.sampler_seed"]
+
     # the same values, the way torch's DDP names them, in torch's order, then the optimizer's
     wrapped = {"module." + name: value.numpy() for name, value in model.state_dict().items()}
     wrapped.update({name: v for name, v in tensors.items() if name.startswith("optimizer.")})
