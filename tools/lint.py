@@ -18,6 +18,7 @@ is one.
             folder), and no two files a static function of one name, so that a backtrace tells them apart
   columns   no line above 120 columns; tools/wrap.py, which ./dev fmt runs, wraps comments and the text of pages, where
             only rows of tables and single words, such as links, may be longer
+  sites     a call of ours to other ranks says in words what it is part of: its line would mean nothing to a program
   locale    numbers are written by base/format.h and read by base/parse.h, JSON by base/json.h: what a program's locale
             changes is used there alone
   settings  the manual names every environment variable TT_* that is read
@@ -422,6 +423,18 @@ def check_descriptors(name, text):
                 yield name, number, f"{match[1]}() outside of tt__fd() may give a standard stream's number"
 
 
+def site_macros(headers):
+    """Macros of public headers that put the caller's file and line into a call."""
+    return set(re.findall(r"#\s*define (tt_\w+)\([^)]*\)[^\n]*\bTT_CALL\(", headers.replace("\\\n", " ")))
+
+
+def check_sites(name, text, macros):
+    for number, line in enumerate(strip_comments(text).splitlines(), 1):
+        for called in re.findall(r"(?<!\w)(tt_\w+)\(", line):
+            if called in macros:
+                yield name, number, f"{called}() names this line in errors: call {called}_with() with .file in words"
+
+
 FLOAT_CONVERSION = r"%[-+ #0]*(?:\d+|\*)?(?:\.(?:\d+|\*)?)?[lL]?[aAeEfFgG]"
 BY_LOCALE = {r"strto(?:d|f|ld)|atof": "the locale's decimal point: use tt__read_f64() or tt__parse_f64() (base/parse.h)",
              r"v\w*printf|vasprintf": "the locale's decimal point: use tt__vformat() (base/format.h)",
@@ -521,6 +534,7 @@ def source_findings():
     texts = {str(path.relative_to(ROOT)): path.read_text() for path in ROOT.glob("src/**/*.[ch]")}
     yield from check_file_names(texts)
     yield from check_static_names(texts)
+    macros = site_macros("".join(path.read_text() for path in ROOT.glob("include/tutti/*.h")))
     for path in sorted(ROOT.glob("src/*/**/*.[ch]")):
         name, text = str(path.relative_to(ROOT)), path.read_text()
         layer = path.relative_to(ROOT / "src").parts[0]
@@ -533,6 +547,8 @@ def source_findings():
         yield from check_quiet(name, text, layer)
         yield from check_descriptors(name, text)
         yield from check_locale(name, text)
+        if layer != "cli":
+            yield from check_sites(name, text, macros)
         if layer == "autograd" and path.stem not in MAY_SEE_ELEMENTS:
             yield from check_operators(name, text)
     for path in sorted(ROOT.glob("include/tutti/*.h")):

@@ -8,6 +8,7 @@
 #include "checkpoint/entries.h"
 #include "checkpoint/progress_texts.h"
 #include "data/loader.h"
+#include "nn/module.h"
 #include "optim/loadable.h"
 #include "tensor/generator.h"
 
@@ -51,8 +52,10 @@ static tt_status check_generator(tt__entries *of) {
     return tt_generator_set_state(&probe, saved_generator(of));
 }
 
-/* Check what can be checked without changing anything: then only the model and the optimizer may fail. */
+/* Check what can be checked without changing anything: then only the optimizer may fail. */
 static tt_status check_saved_parts(const tt_checkpoint_load_args *a, tt__entries *of) {
+    /* first: of another model's file that says most */
+    TT__TRY(tt__module_check_state(a->model, tt__entries_view(&of[TT__PART_MODEL])));
     if (a->scheduler)
         TT__TRY(tt__lr_check_state(a->scheduler, tt__entries_view(&of[TT__PART_SCHEDULER])));
     if (a->ema)

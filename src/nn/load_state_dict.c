@@ -125,8 +125,8 @@ static bool check_tied(const loading *l, tt__problem_list *all) {
     return enough;
 }
 
-/* Check all, and copy what is there. */
-static tt_status load_matched(loading *l) {
+/* Check all, and copy what is there, if it is to be. */
+static tt_status load_matched(loading *l, bool copy) {
     tt__problem_list all = {.count = 0};
     match_entries(l, &all);
     bool enough = l->args->not_strict || check_missing(l, &all);
@@ -135,7 +135,7 @@ static tt_status load_matched(loading *l) {
     if (!enough || (all.count == 0 && !check_tied(l, &all)))
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for %lld names", who, (long long)l->own->count);
     TT__TRY(tt__problems_report(&all, who));
-    for (int64_t i = 0; i < l->own->count; i++)
+    for (int64_t i = 0; copy && i < l->own->count; i++)
         if (l->source[i] >= 0)
             TT__TRY(tt_copy(l->own->tensors[i], l->state->tensors[l->source[i]]));
     return TT_OK;
@@ -151,23 +151,31 @@ static tt_status check_renames(const tt_module_load_state_dict_args *args) {
     return TT_OK;
 }
 
-tt_status tt_module_load_state_dict_with(const tt_module_load_state_dict_args *given, size_t size) {
-    tt_module_load_state_dict_args args;
-    TT__ARGS_COPY(args, given, size);
-    if (!args.module || !args.state)
-        return tt__fail_argument("%s: the %s is NULL", who, args.module ? "state" : "module");
-    TT__TRY(tt__named_tensors_check(who, args.state, true));
-    TT__TRY(check_renames(&args));
-    loading l = {.own = tt_module_state_dict(args.module), .state = args.state, .args = &args};
+static tt_status load_state(const tt_module_load_state_dict_args *args, bool copy) {
+    if (!args->module || !args->state)
+        return tt__fail_argument("%s: the %s is NULL", who, args->module ? "state" : "module");
+    TT__TRY(tt__named_tensors_check(who, args->state, true));
+    TT__TRY(check_renames(args));
+    loading l = {.own = tt_module_state_dict(args->module), .state = args->state, .args = args};
     if (!l.own)
         return tt_last_status();
     l.source = calloc((size_t)l.own->count + 1, sizeof *l.source);
     l.target = calloc((size_t)l.state->count + 1, sizeof *l.target);
     tt_status status = l.source && l.target && index_places(&l)
-                           ? load_matched(&l)
+                           ? load_matched(&l, copy)
                            : tt__fail(TT_ERR_MEMORY, "%s: no memory for %lld names", who, (long long)l.state->count);
     free(l.source);
     free(l.target);
     tt__name_map_free(&l.places);
     return status;
+}
+
+tt_status tt_module_load_state_dict_with(const tt_module_load_state_dict_args *given, size_t size) {
+    tt_module_load_state_dict_args args;
+    TT__ARGS_COPY(args, given, size);
+    return load_state(&args, true);
+}
+
+tt_status tt__module_check_state(tt_module *module, const tt_named_tensors *state) {
+    return load_state(&(tt_module_load_state_dict_args){.module = module, .state = state}, false);
 }

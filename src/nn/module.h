@@ -85,6 +85,9 @@ static inline void tt__module_hook_release(const tt__module_hook *hook) {
         hook->destroy(hook->user);
 }
 
+/* Would tt_module_load_state_dict(), without options, take this state? Its error if not; nothing is changed. */
+tt_status tt__module_check_state(tt_module *module, const tt_named_tensors *state);
+
 /* tt_module_to() that leaves batch norms as they are. */
 tt_status tt__module_to_but_batch_norm(tt_module *module, tt_dtype dtype);
 

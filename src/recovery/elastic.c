@@ -225,7 +225,8 @@ tt_status tt_elastic_should_stop(tt_elastic *e, int *signal) {
         return TT_OK;
     int32_t wishes[2] = {tt__stop_wish_signal(&e->stop), is_round_due(e)};
     if (e->world > 1)
-        TT__TRY(tt_all_reduce(e->group, wishes, 2, TT_I32, TT_MAX));
+        TT__TRY(tt_all_reduce_with(
+            TT_ARGS(tt_all_reduce_args, e->group, wishes, 2, TT_I32, TT_MAX, .file = "tt_elastic_should_stop")));
     *signal = wishes[0];
     if (wishes[0]) {
         tt__recovery_say((tt__recovery){.recovers = 1, .stopped_by = (uint32_t)wishes[0]});

@@ -115,7 +115,8 @@ tt_status tt__trainer_agree_on_options(const tt_trainer *t) {
         most[i] = options[i].bits;
         most[count + i] = ~options[i].bits;
     }
-    TT__TRY(tt_all_reduce(t->a.group, most, 2 * count, TT_I64, TT_MAX));
+    TT__TRY(tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, t->a.group, most, 2 * count, TT_I64, TT_MAX,
+                                       .file = "the trainer's comparison of options")));
     for (int i = 0; i < count; i++)
         if (most[i] != ~most[count + i])
             return refuse_option(t, &options[i], ~most[count + i], most[i]);
@@ -125,22 +126,32 @@ tt_status tt__trainer_agree_on_options(const tt_trainer *t) {
 tt_status tt__trainer_find_evaluation(tt_trainer *t) {
     int64_t any = t->a.eval_loader != NULL;
     if (t->world > 1 && !t->a.elastic)
-        TT__TRY(tt_all_reduce(t->a.group, &any, 1, TT_I64, TT_MAX));
+        TT__TRY(tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, t->a.group, &any, 1, TT_I64, TT_MAX,
+                                           .file = "the trainer's comparison of options")));
     t->has_eval = any != 0;
     return TT_OK;
 }
 
 /* ---- the end ---- */
 
+static const char end_site[] = "the trainer's end of a step";
+
+/* A rank's bad loss becomes an error on all ranks. */
 static tt_status refuse_loss(const tt_trainer *t, int rank) {
-    char value[64] = "infinite or not a number";
-    if (rank == t->rank)
-        tt__format(value, sizeof value, "%g", t->last_loss);
+    const tt__bad_loss *own = &t->bad_loss;
+    double told[] = {own->value, (double)own->step, (double)own->epoch, (double)own->batch, (double)own->of};
+    char batch[64] = "";
+    if (t->world > 1)
+        TT__TRY(tt_broadcast_with(
+            TT_ARGS(tt_broadcast_args, t->a.group, told, sizeof told / sizeof *told, TT_F64, rank, .file = end_site)));
+    if (told[4] > 1)
+        snprintf(batch, sizeof batch, ", batch %" PRId64 " of %" PRId64, (int64_t)told[3], (int64_t)told[4]);
     return tt__fail(TT_ERR_NAN,
-                    "%s: the loss of step %" PRId64 " (epoch %" PRId64 ") on rank %d is %s: expected a finite number. "
+                    "%s: the loss of step %" PRId64 " (epoch %" PRId64
+                    "%s) on rank %d is %g: expected a finite number. "
                     "tt_set_detect_anomaly() names the call that made it; a smaller learning rate or .clip_norm may "
                     "prevent it",
-                    who, t->progress.step + 1, t->progress.epoch + 1, rank, value);
+                    who, (int64_t)told[1], (int64_t)told[2], batch, rank, told[0]);
 }
 
 /* Ranks that step on their own meet in the steps that average, and in an epoch's last. */
@@ -149,17 +160,16 @@ static bool agrees_now(const tt_trainer *t) {
            t->progress.step + 1 == t->a.max_steps;
 }
 
-tt_status tt__trainer_agree_on_end(tt_trainer *t, bool bad_loss) {
-    t->bad_loss = t->bad_loss || bad_loss;
+tt_status tt__trainer_agree_on_end(tt_trainer *t) {
     if (!agrees_now(t))
         return TT_OK;
     bool by_signal = tt__stop_signals_came(&t->signals);
-    int64_t most[] = {t->bad_loss ? t->world - t->rank : 0, t->stop, by_signal};
+    int64_t most[] = {t->bad_loss.of ? t->world - t->rank : 0, t->stop, by_signal};
     if (t->world > 1)
-        TT__TRY(tt_all_reduce(t->a.group, most, 3, TT_I64, TT_MAX));
-    t->bad_loss = false;
+        TT__TRY(tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, t->a.group, most, 3, TT_I64, TT_MAX, .file = end_site)));
     if (most[0] && !t->a.allow_nonfinite)
         return refuse_loss(t, t->world - (int)most[0]);
+    t->bad_loss.of = 0;
     if (!t->ended && (most[1] || most[2])) {
         t->ended = true;
         t->reason = most[2] ? TT_TRAINER_SIGNAL : TT_TRAINER_STOPPED;

@@ -93,7 +93,7 @@ tt_status tt__trainer_evaluate(tt_trainer *t) {
     TT__TRY(tt__trainer_write_means(t, "eval", &t->eval_means));
     status = judge(t);
     if (!status)
-        status = tt__trainer_agree_on_end(t, false); /* a program may have stopped here */
+        status = tt__trainer_agree_on_end(t); /* a program may have stopped here */
     t->other_ns += tt__now_ns() - began;
     return status;
 }

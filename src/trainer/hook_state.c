@@ -43,7 +43,8 @@ static tt_status gather_hook_entry(tt_trainer *t, const char *name, tt_tensor *o
     if (!row || (!all && !t->rank))
         return tt_last_status();
     if (count > 0)
-        TT__TRY(tt_tensor_gather(t->a.group, row, all, 0));
+        TT__TRY(tt_tensor_gather_with(
+            TT_ARGS(tt_tensor_gather_args, t->a.group, row, all, 0, .file = "the trainer's checkpoint")));
     return t->rank ? TT_OK : tt__dict_add_own(&t->hook_state, all, "%s%s", prefix, name);
 }
 

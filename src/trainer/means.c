@@ -77,6 +77,9 @@ static char *join_names(const tt__means *means, size_t *size) {
     return text;
 }
 
+/* What its calls are part of, for errors. */
+static const char site[] = "the trainer's means";
+
 /* FNV-1a. */
 int64_t tt__means_hash(const char *text, size_t size) {
     uint64_t hash = 0xcbf29ce484222325u;
@@ -88,7 +91,7 @@ int64_t tt__means_hash(const char *text, size_t size) {
 /* Have all ranks the same text? */
 static tt_status names_agree(tt_group *group, const char *text, size_t size, bool *agree) {
     int64_t hash = tt__means_hash(text, size), most[] = {(int64_t)size, -(int64_t)size, hash, -hash};
-    tt_status status = tt_all_reduce(group, most, 4, TT_I64, TT_MAX);
+    tt_status status = tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, group, most, 4, TT_I64, TT_MAX, .file = site));
     *agree = !status && most[0] == -most[1] && most[2] == -most[3];
     return status;
 }
@@ -105,12 +108,13 @@ static tt_status exchange_names(tt__means *means, tt_group *group, const char *t
     int64_t own = (int64_t)size, all = 0, *sizes = malloc((size_t)world * sizeof *sizes);
     if (!sizes)
         return tt__fail(TT_ERR_MEMORY, "no memory for the ranks' metrics");
-    tt_status status = tt_all_gather(group, &own, sizes, 1, TT_I64);
+    tt_status status = tt_all_gather_with(TT_ARGS(tt_all_gather_args, group, &own, sizes, 1, TT_I64, .file = site));
     for (int r = 0; r < world && !status; r++)
         all += sizes[r];
     char *texts = status ? NULL : malloc((size_t)all + 1);
     if (!status)
-        status = texts ? tt_all_gather_v(group, text, texts, sizes, NULL, TT_U8)
+        status = texts ? tt_all_gather_v_with(
+                             TT_ARGS(tt_all_gather_v_args, group, text, texts, sizes, NULL, TT_U8, .file = site))
                        : tt__fail(TT_ERR_MEMORY, "no memory for the ranks' metrics");
     if (!status)
         status = add_names(means, texts, all);
@@ -142,7 +146,8 @@ tt_status tt__means_reduce(tt__means *means, tt_group *group) {
         return tt__fail(TT_ERR_MEMORY, "no memory for the sums of metrics");
     for (size_t i = 0; i < means->count; i++)
         memcpy(own + 3 * i, (const double[]){means->of[i].sum, means->of[i].rest, means->of[i].count}, 3 * sizeof *own);
-    tt_status status = tt_all_gather(group, own, all, (int64_t)each, TT_F64);
+    tt_status status =
+        tt_all_gather_with(TT_ARGS(tt_all_gather_args, group, own, all, (int64_t)each, TT_F64, .file = site));
     if (!status)
         tt__means_clear(means);
     for (size_t r = 0; r < world && !status; r++, all += each)

@@ -7,6 +7,13 @@
 #include "trainer/means.h"
 #include "trainer/stop_signals.h"
 
+/* The first loss, since the ranks agreed last, that is infinite or not a number. */
+typedef struct tt__bad_loss {
+    double value;
+    int64_t step, epoch; /* counted from 1 */
+    int64_t batch, of;   /* of this step's batches, counted from 1; of 0: there is no such loss */
+} tt__bad_loss;
+
 struct tt_trainer {
     tt_trainer_run_args a; /* with defaults resolved */
     const char *monitor;   /* the metric of the evaluation that decides */
@@ -22,8 +29,8 @@ struct tt_trainer {
     bool evaluating;
     bool best_due; /* the last evaluation was the best, and is to be saved */
     bool stop;     /* tt_trainer_stop() was called here */
-    bool bad_loss; /* a loss since the ranks agreed last is infinite or not a number */
-    bool ended;    /* all ranks agree to end */
+    tt__bad_loss bad_loss;
+    bool ended; /* all ranks agree to end */
     tt_trainer_reason reason;
     int signal; /* of .elastic's ranks */
     tt__stop_signals signals;
@@ -114,9 +121,9 @@ tt_status tt__trainer_agree_on_options(const tt_trainer *t);
 /* Find out whether some rank has something to evaluate on. */
 tt_status tt__trainer_find_evaluation(tt_trainer *t);
 
-/* Tell all ranks whether a loss is bad, which is TT_ERR_NAN on each of them, and whether one of them wants to stop;
+/* Tell all ranks whether some rank has a bad loss, which is TT_ERR_NAN on each of them, and whether one of them wants to stop;
  * with .averager at the next step that averages. */
-tt_status tt__trainer_agree_on_end(tt_trainer *t, bool bad_loss);
+tt_status tt__trainer_agree_on_end(tt_trainer *t);
 
 /* ---- trainer_autocast.c */
 

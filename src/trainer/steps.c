@@ -98,9 +98,14 @@ static tt_status take_batch(tt_trainer *t, tt_batch *b) {
                                t->batches, t->batch);
 }
 
+/* Note the first bad loss, of the step's `i`th batch. */
+static void note_bad_loss(tt_trainer *t, int64_t i, int64_t parts) {
+    if (!isfinite(t->last_loss) && !t->bad_loss.of)
+        t->bad_loss = (tt__bad_loss){t->last_loss, t->progress.step + 1, t->progress.epoch + 1, i + 1, parts};
+}
+
 static tt_status trainer_step(tt_trainer *t) {
     tt_batch b;
-    bool bad = false;
     int64_t parts = parts_of_step(t), each = parts / t->shards, samples = 0;
     tt_optimizer_zero_grad(t->a.optimizer);
     for (int64_t i = 0; i < parts; i++, t->batch++) {
@@ -110,10 +115,10 @@ static tt_status trainer_step(tt_trainer *t) {
         if (t->ddp)
             TT__TRY(tt_ddp_set_sync(t->ddp, (i + 1) % each == 0)); /* one exchange a step; with it a shard ends */
         TT__TRY(train_batch(t, &b, each));
-        bad = bad || !isfinite(t->last_loss);
+        note_bad_loss(t, i, parts);
         samples += b.size;
     }
-    TT__TRY(tt__trainer_agree_on_end(t, bad));
+    TT__TRY(tt__trainer_agree_on_end(t));
     TT__TRY(update(t));
     t->progress.step++;
     t->progress.epoch_step++;

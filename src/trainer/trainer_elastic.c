@@ -83,6 +83,7 @@ static tt_status take_state(tt_trainer *t) {
     t->progress.epoch_step = tt__trainer_steps_done(t);
     t->saved_step = t->evaluated_step = -1;
     t->ended = t->best_due = false;
+    t->bad_loss.of = 0;
     tt_loader_restart(t->a.eval_loader);
     tt__means_clear(&t->log_means);
     return TT_OK;

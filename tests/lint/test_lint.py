@@ -166,6 +166,15 @@ class Operators(unittest.TestCase):
         self.assertEqual(found, [f"src/autograd/{name}" for name in ("custom.h", "loss.c", "op_new.c")])
 
 
+class Sites(unittest.TestCase):
+    def test_calls_say_what_they_are_part_of(self):
+        macros = lint.site_macros("#define tt_a(x_, ...) \\\n    tt_a_with(TT_CALL(tt_a_args, x_))\n"
+                                  "#define tt_b(x_) tt_b_with(TT_ARGS(tt_b_args, x_))\n")
+        self.assertEqual(macros, {"tt_a"})
+        self.assertEqual(lines(lint.check_sites("x", "tt_a(1);\ntt_b(1);\ntt_a_with(1);\n/* tt_a(1) */\n", macros)),
+                         [1])
+
+
 class Locale(unittest.TestCase):
     def test_floats_and_letters_go_through_one_place(self):
         text = ('x = strtod(a, NULL);\nsnprintf(t, 9, "%5.1f %%", x);\nfprintf(f,\n        "a (%s) "\n        "%g", a, x);\n'

@@ -423,6 +423,31 @@ static tt_tensor *fails(tt_trainer *t, const tt_batch *b, void *user) {
     return tt_trainer_add_metric(t, "loss", 1, 1) ? NULL : case_step(t, b, NULL);
 }
 
+static tt_tensor *nan_in_batch_4(tt_trainer *t, const tt_batch *b, void *user) {
+    tt_tensor *loss = case_step(t, b, NULL);
+    return ++*(int64_t *)user == 4 ? tt_scale(loss, NAN) : loss;
+}
+
+/* The layers that differ are told, not what else the file has otherwise. */
+static void test_another_models_checkpoint(void **state) {
+    (void)state;
+    trainer_case c;
+    make(&c, 4);
+    assert_int_equal(run_to(&c, 3, "theirs", NULL), TT_OK);
+    case_free(&c);
+    make(&c, 4);
+    tt_optimizer_free(c.optimizer);
+    tt_module_free(c.model);
+    c.model = tt_nn_sequential(tt_nn_linear(6, 9), tt_nn_relu(), tt_nn_linear(9, 3));
+    c.optimizer = tt_sgd(tt_module_parameters(c.model), 0.1);
+    tt_loader *ordered = tt_loader_new(c.test, 4, tt_in_order());
+    tt_status status = tt_trainer_run(c.model, c.optimizer, ordered, case_step, .epochs = 3, .resume = "theirs");
+    assert_int_not_equal(status, TT_OK);
+    expect_error(status, status, "theirs: tt_module_load_state_dict: entry \"2.weight\" is missing");
+    tt_loader_free(ordered);
+    case_free(&c);
+}
+
 static void test_what_goes_wrong(void **state) {
     (void)state;
     trainer_case c, same;
@@ -437,6 +462,10 @@ static void test_what_goes_wrong(void **state) {
                                     .max_steps = 2, .step_seed = 1),
                      TT_OK);
     assert_true(case_equal(&c, &same)); /* the bad gradients were not used */
+    int64_t batch = 0;
+    expect_error(
+        tt_trainer_run(c.model, c.optimizer, c.loader, nan_in_batch_4, .user = &batch, .epochs = 2, .accumulate = 3),
+        TT_ERR_NAN, "the loss of step 2 (epoch 1, batch 1 of 2) on rank 0 is nan");
     expect_error(tt_trainer_run(c.model, c.optimizer, c.loader, fails, .epochs = 1), TT_ERR_INVALID,
                  "expected a name other than \"loss\"");
 #define RUN(...) tt_trainer_run(c.model, c.optimizer, c.loader, case_step, __VA_ARGS__)
@@ -547,14 +576,23 @@ static void test_steady_steps_allocate_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_loop_by_hand),     cmocka_unit_test(test_resumed_anywhere),
-        cmocka_unit_test(test_evaluation_is_exact),  cmocka_unit_test(test_the_last_evaluation),
-        cmocka_unit_test(test_best_and_patience),    cmocka_unit_test(test_resumed_after_the_end),
-        cmocka_unit_test(test_checkpoints_are_kept), cmocka_unit_test(test_signals_and_stop),
-        cmocka_unit_test(test_an_evaluation_stops),  cmocka_unit_test(test_metrics),
-        cmocka_unit_test(test_the_console),          cmocka_unit_test(test_the_console_tells_steps),
-        cmocka_unit_test(test_what_goes_wrong),      cmocka_unit_test(test_metrics_that_cant_be_written),
-        cmocka_unit_test(test_memory_runs_out),      cmocka_unit_test(test_steady_steps_allocate_nothing),
+        cmocka_unit_test(test_the_loop_by_hand),
+        cmocka_unit_test(test_resumed_anywhere),
+        cmocka_unit_test(test_evaluation_is_exact),
+        cmocka_unit_test(test_the_last_evaluation),
+        cmocka_unit_test(test_best_and_patience),
+        cmocka_unit_test(test_resumed_after_the_end),
+        cmocka_unit_test(test_checkpoints_are_kept),
+        cmocka_unit_test(test_signals_and_stop),
+        cmocka_unit_test(test_an_evaluation_stops),
+        cmocka_unit_test(test_metrics),
+        cmocka_unit_test(test_the_console),
+        cmocka_unit_test(test_the_console_tells_steps),
+        cmocka_unit_test(test_another_models_checkpoint),
+        cmocka_unit_test(test_what_goes_wrong),
+        cmocka_unit_test(test_metrics_that_cant_be_written),
+        cmocka_unit_test(test_memory_runs_out),
+        cmocka_unit_test(test_steady_steps_allocate_nothing),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -485,7 +485,8 @@ tt_status tt_pipeline_evaluate_with(const tt_pipeline_evaluate_args *args, size_
 
 static tt_status broadcast_named(tt_group *group, const tt_named_tensors *list, int root) {
     for (int64_t i = 0; list && i < list->count; i++)
-        if (tt_tensor_broadcast(group, list->tensors[i], root))
+        if (tt_tensor_broadcast_with(
+                TT_ARGS(tt_tensor_broadcast_args, group, list->tensors[i], root, .file = "tt_pipeline")))
             return tt__fail_prefix("tt_pipeline_gather: \"%s\"", list->names[i]);
     return list ? TT_OK : tt_last_status();
 }
