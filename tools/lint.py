@@ -21,10 +21,10 @@ is one.
   sites     a call of ours to other ranks says in words what it is part of: its line would mean nothing to a program
   locale    numbers are written by base/format.h and read by base/parse.h, JSON by base/json.h: what a program's locale
             changes is used there alone
-  settings  the manual names every environment variable TT_* that is read
+  settings  the manual names every environment variable TT_* that is read; docs/environment.md has a row for each of
+            them, and for no other
   links     every relative link of a page leads to a file that is there, and to a heading of that page
   index     docs/README.md links to every page below docs/, and README.md has at most 120 lines
-
   calls     what a page calls tt_... begins a name that a public header, or CMake, has
 
 usage: tools/lint.py [BUILD_FOLDER]     (default: build; its libraries and objects are read)
@@ -436,7 +436,7 @@ def check_sites(name, text, macros):
 
 
 FLOAT_CONVERSION = r"%[-+ #0]*(?:\d+|\*)?(?:\.(?:\d+|\*)?)?[lL]?[aAeEfFgG]"
-BY_LOCALE = {r"strto(?:d|f|ld)|atof": "the locale's decimal point: use tt__read_f64() or tt__parse_f64() (base/parse.h)",
+BY_LOCALE = {r"strto(?:d|f|ld)|atof": "the locale's decimal point: use tt__read_f64(), tt__parse_f64() (base/parse.h)",
              r"v\w*printf|vasprintf": "the locale's decimal point: use tt__vformat() (base/format.h)",
              r"json_(?:load|dump)\w*": "jansson asks for the locale: use tt__json_...() (base/json.h)",
              r"strn?casecmp": "the locale says which letters belong together: use tt__equal_ignoring_case()"}
@@ -475,6 +475,21 @@ def check_settings(name, text, manual):
         for variable in re.findall(r'"(TT_[A-Z_]+)"', line):
             if not variable.startswith("TT_ERR_") and not re.search(rf"\b{variable}\b", manual):
                 yield name, number, f"no manual page names {variable}"
+
+
+def settings_in(text):
+    """Variables of ours stand in the sources as strings of their own."""
+    return {name for name in re.findall(r'"((?:TT|TUTTI)_[A-Z_]+)"', text) if not name.startswith("TT_ERR_")}
+
+
+def check_settings_page(page, text, read):
+    """`text`: of the page whose tables' first column has the names. `read`: name -> a source that has it."""
+    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
+    listed = set(re.findall(r"`((?:TT|TUTTI)_[A-Z_]+)`", " ".join(rows)))
+    for variable in sorted(read.keys() - listed):
+        yield read[variable], 0, f"{page} has no row for {variable}"
+    for variable in sorted(listed - read.keys()):
+        yield page, 0, f"no source reads {variable}"
 
 
 def public_functions(text):
@@ -577,6 +592,13 @@ def source_findings():
     for pattern in ("src/**/*.[ch]", "plugins/**/*.c", "plugins/**/*.cc"):
         for path in sorted(ROOT.glob(pattern)):
             yield from check_settings(str(path.relative_to(ROOT)), path.read_text(), manual)
+    read = {}
+    for pattern in ("src/**/*.[ch]", "plugins/**/*.c", "plugins/**/*.cc", "bindings/**/*.cpp", "bindings/**/*.hpp",
+                    "bindings/**/*.py"):
+        for path in sorted(ROOT.glob(pattern)):
+            read |= dict.fromkeys(settings_in(path.read_text()), str(path.relative_to(ROOT)))
+    page = ROOT / "docs" / "environment.md"
+    yield from check_settings_page("docs/environment.md", page.read_text() if page.exists() else "", read)
     for pattern in ("plugins/**/*.c", "plugins/**/*.cc", "tests/**/*.c", "examples/**/*.c", "bench/**/*.c"):
         for path in sorted(ROOT.glob(pattern)):
             name, text = str(path.relative_to(ROOT)), path.read_text()

@@ -166,12 +166,14 @@ typedef struct tt_trainer_run_args {
  *
  * A checkpoint holds model, optimizer, scheduler, averages, averager, gradient scaler, the loader's state, and how far
  * training is: also the best evaluation, and how many came since. A run that is resumed when .patience has run out, or
- * when all epochs are done, takes no step and reports what the run before did; a larger .patience lets it go on. A resumed run takes the steps that the other would have taken, to the bit, for any number of the
- * loader's workers, if what the model draws follows .step_seed and later epochs have the order that they would have had
- * (those of tt_distributed_sampler() do). Inside an epoch it goes on with the next batch, on another number of ranks,
- * too; means of that epoch are those of the rest. On several ranks the loader's state is part of a checkpoint if its
- * order depends on the epoch alone, as that of tt_distributed_sampler() does; rank 0 doesn't know other orders of other
- * ranks, and each rank then reads, and leaves, the batches that were trained on, also where one rank goes on.
+ * when all epochs are done, takes no step and reports what the run before did; a larger .patience lets it go on.
+ *
+ * A resumed run takes the steps that the other would have taken, to the bit, for any number of the loader's workers, if
+ * what the model draws follows .step_seed and later epochs have the order that they would have had (those of
+ * tt_distributed_sampler() do). Inside an epoch it goes on with the next batch, on another number of ranks, too; means
+ * of that epoch are those of the rest. On several ranks the loader's state is part of a checkpoint if its order depends
+ * on the epoch alone, as that of tt_distributed_sampler() does; rank 0 doesn't know other orders of other ranks, and
+ * each rank then reads, and leaves, the batches that were trained on, also where one rank goes on.
  *
  * With .averager (tutti/local_sgd.h) ranks step on their own, and only the steps that average cost collectives, so that
  * a loss that is infinite, or a wish to stop, is learned of then. Evaluations and checkpoints in between see each

@@ -211,7 +211,7 @@ static tt_status look_at_old(const char *path, struct stat *old, bool *exists) {
 /* Find the path that links lead to, and what is there. Links of /proc may lead to files that have lost their names,
  * which can't be replaced: the path that they show has another file, or none. So it is for a moment where another
  * process replaces the file, and then not twice. */
-static tt_status find_target(const char *path, char **target, struct stat *old, bool *exists) {
+static tt_status find_written(const char *path, char **target, struct stat *old, bool *exists) {
     enum { LOOKS = 100 };
     struct stat found;
     TT__TRY(look_at_old(path, old, exists));
@@ -225,7 +225,7 @@ static tt_status find_target(const char *path, char **target, struct stat *old, 
 }
 
 /* Refuse what can't be replaced, and this process's own output. */
-static tt_status check_kind(const char *path, const struct stat *old, bool exists) {
+static tt_status check_replaced(const char *path, const struct stat *old, bool exists) {
     if (exists && !S_ISREG(old->st_mode) && !S_ISCHR(old->st_mode))
         return tt__fail(TT_ERR_INVALID, "%s: expected a file, got %s", path, tt__kind_text(old->st_mode));
     if (exists && S_ISREG(old->st_mode) && is_standard_stream(old))
@@ -239,9 +239,9 @@ tt_status tt__atomic_open(tt__atomic_file *file, const char *path) {
     *file = (tt__atomic_file){.fd = -1};
     if (!path || !*path)
         return tt__fail(TT_ERR_INVALID, "expected a file name, got %s", path ? "an empty one" : "NULL");
-    tt_status status = find_target(path, &file->path, &old, &exists);
+    tt_status status = find_written(path, &file->path, &old, &exists);
     if (!status)
-        status = check_kind(path, &old, exists);
+        status = check_replaced(path, &old, exists);
     if (!status)
         status = exists && S_ISCHR(old.st_mode) ? open_device(file) : open_beside(file, exists ? &old : NULL);
     if (status)

@@ -1,5 +1,5 @@
-/* jansson, which asks for the locale's decimal point: JSON is read and written as the C locale does. Only for layers that
- * link jansson. */
+/* jansson, which asks for the locale's decimal point: JSON is read and written as the C locale does. Only for layers
+ * that link jansson. */
 #ifndef TT_BASE_JSON_H
 #define TT_BASE_JSON_H
 

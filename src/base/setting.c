@@ -50,7 +50,7 @@ static tt_status read_switch(tt__setting_switch setting, bool *on) {
 }
 
 /* Log the recorded error, once. */
-static void warn_once(_Atomic bool *warned) {
+static void warn_of_setting(_Atomic bool *warned) {
     if (!atomic_exchange(warned, true))
         tt__log(TT_LOG_WARNING, "%s; the default holds", tt_last_error());
 }
@@ -61,7 +61,7 @@ double tt__setting_seconds(tt__setting_time setting) {
     double s;
     tt__error_save(&before);
     if (read_time(setting, &s))
-        warn_once(&warned[setting]);
+        warn_of_setting(&warned[setting]);
     tt__error_restore(&before);
     return s;
 }
@@ -72,7 +72,7 @@ bool tt__setting_is_on(tt__setting_switch setting) {
     bool on;
     tt__error_save(&before);
     if (read_switch(setting, &on))
-        warn_once(&warned[setting]);
+        warn_of_setting(&warned[setting]);
     tt__error_restore(&before);
     return on;
 }

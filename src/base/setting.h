@@ -1,6 +1,6 @@
 /* Environment variables TT_* that are read where no error can be returned. A value that can't be read is never ignored
- * in silence: joining a job and starting one check all of them first, and whoever meets it without that logs it once and
- * goes on with the default. */
+ * in silence: joining a job and starting one check all of them first, and whoever meets it without that logs it once
+ * and goes on with the default. */
 #ifndef TT_BASE_SETTING_H
 #define TT_BASE_SETTING_H
 

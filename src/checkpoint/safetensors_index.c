@@ -231,7 +231,7 @@ static int64_t shard_length(const tt_named_tensors *tensors, int64_t from, uint6
 }
 
 /* Write a number that no other save has. */
-static void number_save(char text[17]) {
+static void draw_save_number(char text[17]) {
     struct timespec now;
     uint64_t drawn = 0;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -319,7 +319,7 @@ static tt_status save_sharded(tt_safetensors_save_sharded_args *args) {
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for its metadata", args->path);
     if (count)
         memcpy(metadata, args->metadata, count * sizeof *metadata);
-    number_save(number);
+    draw_save_number(number);
     metadata[count] = (tt_metadata){SAVE, number};
     args->metadata = metadata;
     args->metadata_count = (int64_t)count + 1;

@@ -84,7 +84,7 @@ static tt_status save_weights(const tt__ckpt_file *file, const char *to, bool to
     return status;
 }
 
-static tt_status save_all(const tt__ckpt_file *file, const char *to, bool torch, uint64_t max_shard_bytes) {
+static tt_status write_whole_file(const tt__ckpt_file *file, const char *to, bool torch, uint64_t max_shard_bytes) {
     if (torch)
         return file->value ? tt_torch_save(to, file->value)
                            : save_as_torch(tt_safetensors_tensors(file->safetensors), to);
@@ -108,7 +108,7 @@ int tt__ckpt_convert(const char *from, const char *to, bool weights_only, uint64
     tt__cli_end_cleanly();
     tt_status status = tt__ckpt_open(&file, from);
     if (!status)
-        status = (weights_only ? save_weights : save_all)(&file, to, torch, max_shard_bytes);
+        status = (weights_only ? save_weights : write_whole_file)(&file, to, torch, max_shard_bytes);
     if (status)
         tt_report();
     tt__ckpt_free(&file);

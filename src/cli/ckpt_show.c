@@ -69,7 +69,7 @@ static json_t *seed_json(uint64_t seed) {
     return seed <= INT64_MAX ? json_integer((json_int_t)seed) : json_string(text);
 }
 
-static json_t *progress_json(const tt__ckpt_file *file) {
+static json_t *training_json(const tt__ckpt_file *file) {
     tt_progress p;
     if (!read_progress(file, &p))
         return json_null();
@@ -81,7 +81,7 @@ static json_t *progress_json(const tt__ckpt_file *file) {
 }
 
 /* One line: how far training was, as far as the file knows. */
-static void show_progress(const tt__ckpt_file *file) {
+static void show_how_far(const tt__ckpt_file *file) {
     tt_progress p;
     if (!read_progress(file, &p))
         return;
@@ -108,7 +108,7 @@ static void show_json(const tt__ckpt_file *file) {
         json_array_append_new(file->rows[i].tensor ? tensors : values,
                               file->rows[i].tensor ? tensor_json(&file->rows[i]) : value_json(&file->rows[i]));
     json_t *all = json_pack("{s:s, s:s, s:I, s:I, s:o, s:o, s:o}", "path", file->path, "format", file->format, "count",
-                            (json_int_t)count, "bytes", (json_int_t)bytes, "progress", progress_json(file), "tensors",
+                            (json_int_t)count, "bytes", (json_int_t)bytes, "progress", training_json(file), "tensors",
                             tensors, "values", values);
     tt__json_dumpf(all, stdout, JSON_COMPACT);
     putchar('\n');
@@ -127,7 +127,7 @@ static void show_text(const tt__ckpt_file *file) {
     for (size_t i = 0; i < file->count; i++)
         printf("%-*s  %s\n", width, plain_name(file->rows[i].name, name, sizeof name),
                tt__ckpt_describe(&file->rows[i], text, sizeof text));
-    show_progress(file);
+    show_how_far(file);
     printf("%s: %s, %zu tensors, %" PRIu64 " bytes\n", file->path, file->format, count, bytes);
 }
 

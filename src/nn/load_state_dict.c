@@ -72,7 +72,7 @@ static void match_entries(loading *l, tt__problem_list *all) {
 
 /* Check that each tensor has an entry: one that has several names (tied weights) may have it under any of them, as
  * files of Hugging Face's libraries do. False: no memory. */
-static bool check_missing(const loading *l, tt__problem_list *all) {
+static bool check_lacking(const loading *l, tt__problem_list *all) {
     tt__pointer_map given = {0};
     bool enough = true;
     for (int64_t i = 0; i < l->own->count && enough; i++)
@@ -129,7 +129,7 @@ static bool check_tied(const loading *l, tt__problem_list *all) {
 static tt_status load_matched(loading *l, bool copy) {
     tt__problem_list all = {.count = 0};
     match_entries(l, &all);
-    bool enough = l->args->not_strict || check_missing(l, &all);
+    bool enough = l->args->not_strict || check_lacking(l, &all);
     check_unexpected(l, &all);
     check_shapes(l, &all);
     if (!enough || (all.count == 0 && !check_tied(l, &all)))

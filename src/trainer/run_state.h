@@ -121,7 +121,7 @@ tt_status tt__trainer_agree_on_options(const tt_trainer *t);
 /* Find out whether some rank has something to evaluate on. */
 tt_status tt__trainer_find_evaluation(tt_trainer *t);
 
-/* Tell all ranks whether some rank has a bad loss, which is TT_ERR_NAN on each of them, and whether one of them wants to stop;
+/* Tell all ranks whether some rank has a bad loss, which is TT_ERR_NAN on each of them, and whether one wants to stop;
  * with .averager at the next step that averages. */
 tt_status tt__trainer_agree_on_end(tt_trainer *t);
 

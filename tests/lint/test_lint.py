@@ -177,8 +177,9 @@ class Sites(unittest.TestCase):
 
 class Locale(unittest.TestCase):
     def test_floats_and_letters_go_through_one_place(self):
-        text = ('x = strtod(a, NULL);\nsnprintf(t, 9, "%5.1f %%", x);\nfprintf(f,\n        "a (%s) "\n        "%g", a, x);\n'
-                'vsnprintf(t, 9, format, list);\njson_dumps(j, 0);\nif (!strcasecmp(a, b))\n    sscanf(a, "%lf", &x);\n')
+        text = ('x = strtod(a, NULL);\nsnprintf(t, 9, "%5.1f %%", x);\nfprintf(f,\n        "a (%s) "\n'
+                '        "%g", a, x);\nvsnprintf(t, 9, format, list);\njson_dumps(j, 0);\nif (!strcasecmp(a, b))\n'
+                '    sscanf(a, "%lf", &x);\n')
         self.assertEqual(sorted(lines(lint.check_locale("src/x.c", text))), [1, 2, 3, 6, 7, 8, 9])
         self.assertEqual(lines(lint.check_locale("src/base/format.c", text)), [])
 
@@ -192,6 +193,14 @@ class Settings(unittest.TestCase):
     def test_a_variable_must_be_in_the_manual(self):
         text = 'x = getenv("TT_ONE");\ny = option(a, "TT_TWO");\nfail("TT_THREE is wrong");\nname("TT_ERR_PEER");\n'
         self.assertEqual(lines(lint.check_settings("x", text, ".BR TT_ONE \" \" TT_TWO_TIMES")), [2])
+
+
+    def test_the_page_has_what_is_read(self):
+        read = dict.fromkeys(lint.settings_in('get("TT_ONE"); x("TT_TWO"); fail("TT_THREE: no"); name("TT_ERR_PEER");'),
+                             "x.c")
+        page = "TT_FOUR\n| name | what |\n| --- | --- |\n| `TT_ONE`, `TT_FIVE` | as `TT_TWO` |\n"
+        self.assertEqual([(name, text) for name, _, text in lint.check_settings_page("p", page, read)],
+                         [("x.c", "p has no row for TT_TWO"), ("p", "no source reads TT_FIVE")])
 
 
 class Documents(unittest.TestCase):

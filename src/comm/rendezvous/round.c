@@ -10,7 +10,7 @@
 static pthread_mutex_t seat_lock = PTHREAD_MUTEX_INITIALIZER;
 static tt__seat own_seat; /* world 0: none */
 
-static tt_status read_number(int64_t *number) {
+static tt_status read_round_number(int64_t *number) {
     const char *text = getenv("TT_ROUND");
     *number = 0;
     return text && *text ? tt__parse_i64("TT_ROUND", text, 0, INT32_MAX, number) : TT_OK;
@@ -18,7 +18,7 @@ static tt_status read_number(int64_t *number) {
 
 tt_status tt__round_check(void) {
     int64_t number;
-    return read_number(&number);
+    return read_round_number(&number);
 }
 
 int tt__round_number(void) {
@@ -28,7 +28,7 @@ int tt__round_number(void) {
         return seat.round;
     tt__saved_error saved;
     tt__error_save(&saved);
-    if (read_number(&number))
+    if (read_round_number(&number))
         number = 0; /* tt__round_check() has said so */
     tt__error_restore(&saved);
     return (int)number;
