@@ -1,6 +1,7 @@
 #!/bin/sh
-# Run the tests of a build in a locale: every program of the build but the examples begins with setlocale(LC_ALL, ...),
-# as a program that speaks its user's language does.
+# Run the tests of a build in a locale: every test program and the command begin with setlocale(LC_ALL, ...), as a
+# program that speaks its user's language does. Examples, and programs that scripts start and read, print numbers of
+# their own: they stay as they are.
 #
 # usage: tools/suite_in_locale.sh LOCALE [BUILD [CTEST_ARGUMENTS...]]
 #        tools/suite_in_locale.sh de_DE build -L unit
@@ -41,14 +42,15 @@ cat >"$folder/begin.c" <<'C'
 #include <unistd.h>
 
 __attribute__((constructor)) static void begin(void) {
-    char program[PATH_MAX] = "", examples[PATH_MAX + 16];
+    char program[PATH_MAX] = "";
     const char *build = getenv("SUITE_BUILD"), *locale = getenv("SUITE_LOCALE");
     if (!build || !locale || readlink("/proc/self/exe", program, sizeof program - 1) < 0)
         return;
+    const char *slash = strrchr(program, '/'), *name = slash ? slash + 1 : program;
     size_t n = strlen(build);
-    snprintf(examples, sizeof examples, "%s/examples/", build);
-    if (!strncmp(program, build, n) && program[n] == '/' && strncmp(program, examples, strlen(examples)) != 0)
-        setlocale(LC_ALL, locale);
+    if (!strncmp(program, build, n) && program[n] == '/' && (!strncmp(name, "test_", 5) || !strcmp(name, "tutti")) &&
+        !setlocale(LC_ALL, locale))
+        fprintf(stderr, "there is no locale %s\n", locale);
 }
 C
 cc -shared -fPIC -o "$folder/begin.so" "$folder/begin.c"

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 #include <tutti/optim.h>
 
+#include "base/parse.h"
 #include "expect.h"
 #include "gradcheck.h"
 #include "vectors.h"
@@ -44,7 +45,8 @@ static void assert_near(double got, double want, tt_dtype dtype) {
 static void check_case(const json_t *c) {
     TT_AUTO_SCOPE;
     const tt_dtype dtype = strcmp(json_string_value(json_object_get(c, "dtype")), "f32") ? TT_F64 : TT_F32;
-    const double norm_type = strtod(json_string_value(json_object_get(c, "norm_type")), NULL);
+    double norm_type;
+    assert_true(tt__read_f64(json_string_value(json_object_get(c, "norm_type")), &norm_type));
     tt_tensor *x[4], *y[3];
     for (int k = 0; k < 3; k++) {
         x[k] = with_grad(values(k + 1, dtype));

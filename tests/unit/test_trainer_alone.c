@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/format.h"
 #include "metrics/log_read.h"
 #include "support/own_folder.h"
 #include "support/trainer_cases.h"
@@ -370,10 +371,12 @@ static void test_the_console(void **state) {
                      TT_OK);
     rewind(out);
     assert_true(fread(text, 1, sizeof text - 1, out) > 0);
+    locale_t before = tt__c_locale_begin();
     int n = sscanf(text,
                    "Epoch %d, loss %lf, accuracy %lf %%, held-out loss %lf, held-out accuracy %lf %%, %d samples/s, "
                    "waited %lf %% for data\n%127[^\n]",
                    &epoch, &loss, &accuracy, &eval_loss, &eval_accuracy, &samples, &waited, line);
+    tt__c_locale_end(before);
     if (n != 8 || !(waited > 0 && waited < 100) || strcmp(line, "Epoch 1, checkpoint saved at shown"))
         fail_msg("the console shows: %s", text);
     tt_trainer_console(NULL, out);
