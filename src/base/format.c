@@ -1,6 +1,6 @@
 #include "base/format.h"
 
-#include "base/parse.h"
+#include <stdlib.h>
 
 locale_t tt__c_locale_begin(void) { return uselocale(newlocale(LC_ALL_MASK, "C", (locale_t)0)); }
 
@@ -40,10 +40,11 @@ int tt__vformat_new(char **text, const char *format, va_list args) {
 
 int tt__format_shortest(char *text, size_t size, int digits, double x) {
     enum { ENOUGH = 17 }; /* digits give any double back */
-    int n = 0;
-    double read;
+    int n;
+    locale_t before = tt__c_locale_begin();
     do
-        n = tt__format(text, size, "%.*g", digits, x);
-    while (digits++ < ENOUGH && (!tt__read_f64(text, &read) || read != x));
+        n = snprintf(text, size, "%.*g", digits, x);
+    while (digits++ < ENOUGH && strtod(text, NULL) != x);
+    tt__c_locale_end(before);
     return n;
 }
