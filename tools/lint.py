@@ -26,6 +26,7 @@ is one.
   links     every relative link of a page leads to a file that is there, and to a heading of that page
   index     docs/README.md links to every page below docs/, and README.md has at most 120 lines
   calls     what a page calls tt_... begins a name that a public header, or CMake, has
+  secure    variables are read by secure_getenv(), but for those that are known to name neither a file nor a program
 
 usage: tools/lint.py [BUILD_FOLDER]     (default: build; its libraries and objects are read)
 """
@@ -52,6 +53,17 @@ INDEXED = ("docs/**/*.md", "docs/man/*.1")
 MAKES_DESCRIPTOR = (r"(?<![\w>.*])(accept4?|dup|epoll_create1|eventfd|memfd_create|open(?:at)?|signalfd|socket|"
                     r"syscall(?=\(SYS_pidfd_open))\(")
 MAY_MAKE_STREAMS = ("src/base/fd.c", "src/cli/run.c", "src/elastic/worker.c")
+
+# Variables that getenv() may read: in a set-user-id program their values are the caller's.
+NAME_NO_PATH = set(
+    "CLICOLOR_FORCE COLUMNS CUDA_VISIBLE_DEVICES HIP_VISIBLE_DEVICES LOCAL_RANK LOCAL_WORLD_SIZE NO_COLOR "
+    "OMPI_COMM_WORLD_RANK OMP_NUM_THREADS PMI_RANK RANK TERM TORCHELASTIC_ENABLE_FILE_TIMER "
+    "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE TORCHELASTIC_RESTART_COUNT TORCHELASTIC_SIGNALS_TO_HANDLE "
+    "TORCHELASTIC_USE_AGENT_STORE TORCH_ELASTIC_SHUTDOWN_TIMEOUT TT_ALGORITHMS TT_BACKEND_CHECK TT_CPU_LEVEL "
+    "TT_CRASH_STACKS TT_DEBUG TT_HOST_ID TT_JOB_SOCKET TT_LOG TT_ROUND TT_SECRET TT_SECRET_FD TT_SOCKET_IFNAME "
+    "TT_SYMMETRIC_HEAP TT_TLS TT_WAIT_NOTICE TT_WIRE TUTTI_BENCH_RANK WORLD_SIZE".split())
+# Files that read variables of such names from a table.
+READ_BY_TABLE = {"src/comm/backend/plugin_load.c", "src/comm/rendezvous/environment.c", "src/net/secret.c"}
 
 # What each layer may include besides itself, without what those include in turn.
 BELOW = {
@@ -492,6 +504,15 @@ def check_settings_page(page, text, read):
         yield page, 0, f"no source reads {variable}"
 
 
+def check_secure(name, text):
+    """A program that runs with more rights than its caller has must open no file that the caller names."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for argument in re.findall(r"(?<!\w)getenv\(([^)]*)\)", line):
+            by_table = name in READ_BY_TABLE and '"' not in argument
+            if argument and not by_table and argument.strip('"') not in NAME_NO_PATH:
+                yield name, number, f"getenv({argument}): secure_getenv(), or NAME_NO_PATH of tools/lint.py"
+
+
 def public_functions(text):
     return set(re.findall(r"^TT_API\b[^;]*?\b(tt_\w+)\s*\(", strip_comments(text), flags=re.M))
 
@@ -592,6 +613,8 @@ def source_findings():
     for pattern in ("src/**/*.[ch]", "plugins/**/*.c", "plugins/**/*.cc"):
         for path in sorted(ROOT.glob(pattern)):
             yield from check_settings(str(path.relative_to(ROOT)), path.read_text(), manual)
+            if pattern.startswith("src"):
+                yield from check_secure(str(path.relative_to(ROOT)), path.read_text())
     read = {}
     for pattern in ("src/**/*.[ch]", "plugins/**/*.c", "plugins/**/*.cc", "bindings/**/*.cpp", "bindings/**/*.hpp",
                     "bindings/**/*.py"):

@@ -6,8 +6,10 @@
  *   const tt_backend *tutti_backend(const tt_backend_host *host)
  *
  * and links nothing of Tutti's: what it needs comes in `host`. tt_init_process_group(.backend = "mpi") loads
- * libtutti-backend-mpi.so, from $TT_BACKEND_PATH (a list with ":") or from where libtutti lies; a name with a slash in
- * it is a path. It is loaded once and stays. docs/backends.md shows how one is written, examples/backend_plugin is one.
+ * libtutti-backend-mpi.so, from $TT_BACKEND_PATH (a list with ":", of paths from the root on) or from where libtutti
+ * lies; a name with a slash in it is a path. It is loaded once and stays. The file and each folder above it must belong
+ * to root, to this user or to whom libtutti belongs, and nobody else may write to them: else TT_ERR_AUTH, which names
+ * what is wrong. docs/backends.md shows how one is written, examples/backend_plugin is one.
  *
  * Tutti checks arguments, keeps the order of a group's calls, gives each a deadline and each failure a text, scales for
  * TT_AVG and TT_PREMUL_SUM, sums 16-bit floats in f32, and makes one call of several where the list of operations says

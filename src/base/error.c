@@ -163,7 +163,7 @@ void tt__error_file_write(const char *message, bool secondary) {
         take(message, secondary);
         return;
     }
-    const char *path = getenv("TORCHELASTIC_ERROR_FILE");
+    const char *path = secure_getenv("TORCHELASTIC_ERROR_FILE");
     if (!path || !*path)
         return;
     char escaped[2 * TT__ERROR_TEXT_SIZE], json[2 * TT__ERROR_TEXT_SIZE + 256];

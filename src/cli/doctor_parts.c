@@ -6,6 +6,7 @@
 
 #include <dlfcn.h>
 #include <glob.h>
+#include <limits.h>
 #include <oneapi/dnnl/dnnl_version.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,14 +45,20 @@ static void check_libraries(tt__doctor *doctor) {
         tt__doctor_add(doctor, "libraries", TT__FINE, "%s", there);
 }
 
+/* Look, and load nothing: what a plug-in does when it is loaded is nothing to ask for. */
 static void check_plugins(tt__doctor *doctor) {
     static const char *const names[] = {"mpi", "gloo"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const tt_backend *table;
-        if (!tt__plugin_load(&table, names[i]))
-            tt__doctor_add(doctor, "back end", TT__FINE, "%s can be used", names[i]);
-        else
+        char path[PATH_MAX];
+        tt_status status = tt__plugin_find(path, names[i]);
+        if (!status) {
+            tt__doctor_add(doctor, "back end", TT__FINE, "%s lies in %s", names[i], path);
+        } else if (status == TT_ERR_AUTH) {
+            tt__doctor_add(doctor, "back end", TT__DOUBTFUL, "%s", tt_last_error());
+            tt__doctor_fix(doctor, "install it as root or as this user, where nobody else may write");
+        } else {
             tt__doctor_add(doctor, "back end", TT__FINE, "%s is not here; the native one needs nothing", names[i]);
+        }
     }
 }
 

@@ -139,7 +139,7 @@ static int parse_plot(plot_flags *f, int argc, char **argv, char **paths) {
 static bool locale_is_utf8(void) {
     static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
     for (int i = 0; i < 3; i++) {
-        const char *value = getenv(names[i]);
+        const char *value = secure_getenv(names[i]);
         if (value && *value) /* the first one that is set decides */
             return strcasestr(value, "utf-8") || strcasestr(value, "utf8");
     }

@@ -104,8 +104,8 @@ static tt_status count_nodes(tt__job *job, const tt__run_flags *flags) {
     job->min_nodes = (int)min;
     job->nodes = job->max_nodes = (int)max;
     job->node = job->number = (int)node;
-    job->node_0_reports = node > 0 && getenv(TT__REMOTE_VARIABLE);
-    if (getenv(TT__REMOTE_VARIABLE)) /* who hands signals on may be killed */
+    job->node_0_reports = node > 0 && secure_getenv(TT__REMOTE_VARIABLE);
+    if (secure_getenv(TT__REMOTE_VARIABLE)) /* who hands signals on may be killed */
         prctl(PR_SET_PDEATHSIG, SIGTERM);
     unsetenv(TT__REMOTE_VARIABLE);
     return TT_OK;

@@ -56,7 +56,7 @@ tt_status tt__count_devices(const char *kind, int64_t *count) {
 tt_status tt__check_visible_devices(const tt__job *job) {
     const char *hip = getenv("HIP_VISIBLE_DEVICES"),
                *name = hip && *hip ? "HIP_VISIBLE_DEVICES" : "CUDA_VISIBLE_DEVICES";
-    const char *list = getenv(name);
+    const char *list = secure_getenv(name);
     int n = 1;
     if (!job->virtual_local_rank || !list)
         return TT_OK;

@@ -9,7 +9,7 @@
 
 static int put_variable(void *user, const char *name, const char *value, bool only_missing) {
     const tt__job *job = user;
-    const char *own = only_missing ? getenv(name) : NULL;
+    const char *own = only_missing ? secure_getenv(name) : NULL;
     /* Made when the job starts. */
     if (!strcmp(name, "TT_JOB_SOCKET") || (!strcmp(name, "TORCHELASTIC_ERROR_FILE") && !job->error_dir[0]))
         return 0;

@@ -253,7 +253,7 @@ static const char *variable_value(const tt__flag *flag, char name[64]) {
     int n = snprintf(name, 64, "PET_%s", flag->name);
     for (int c = 0; c < n; c++)
         name[c] = name[c] == '-' ? '_' : (char)toupper((unsigned char)name[c]);
-    const char *value = getenv(name);
+    const char *value = secure_getenv(name);
     return value && *value && (flag->value || strcmp(value, "0") != 0) ? value : NULL;
 }
 

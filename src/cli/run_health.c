@@ -18,7 +18,8 @@ static const char *port_name(const tt__run_flags *flags) {
 
 /* *port: -1 = none is wanted. */
 static tt_status read_health_port(int64_t *port, const tt__run_flags *flags) {
-    const char *inherited = getenv(VARIABLE), *text = flags->health_check_port ? flags->health_check_port : inherited;
+    const char *inherited = secure_getenv(VARIABLE),
+               *text = flags->health_check_port ? flags->health_check_port : inherited;
     *port = -1;
     if (text && (*text || flags->health_check_port))
         TT__TRY(tt__parse_i64(port_name(flags), text, 0, 65535, port));

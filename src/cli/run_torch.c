@@ -125,7 +125,7 @@ static tt_status find_own_address(tt__torch_job *torch, const char *given) {
 }
 
 static bool is_on(const char *name) {
-    const char *value = getenv(name);
+    const char *value = secure_getenv(name);
     return value && !strcmp(value, "1");
 }
 

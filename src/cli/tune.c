@@ -235,7 +235,7 @@ static tt_status write_table(const char *path, const tt__bytes *rules, const boo
 }
 
 static bool find_path(const settings *s, char *path) {
-    const char *named = *s->out ? s->out : getenv("TT_TUNING");
+    const char *named = *s->out ? s->out : secure_getenv("TT_TUNING");
     if (named && *named)
         return snprintf(path, PATH_MAX, "%s", named) < PATH_MAX;
     return tt__tuning_users_path(path, PATH_MAX);

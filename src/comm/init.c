@@ -31,7 +31,7 @@ static bool meet_in_round(tt__meeting *meeting) {
 
 /* Return an option, or its environment variable where it is not given. */
 static const char *option_or_env(const char *given, const char *variable) {
-    const char *text = given ? given : getenv(variable);
+    const char *text = given ? given : secure_getenv(variable);
     return text && *text ? text : NULL;
 }
 

@@ -15,7 +15,7 @@
 
 /* Return where temporary files go: TMPDIR, else /tmp. */
 static const char *parent_folder(void) {
-    const char *parent = getenv("TMPDIR");
+    const char *parent = secure_getenv("TMPDIR");
     return parent && *parent ? parent : "/tmp";
 }
 

@@ -30,7 +30,7 @@ static bool is_wanted(void) {
 }
 
 const char *tt__file_timers_path(const tt__job *job, char path[PATH_MAX]) {
-    const char *given = getenv("TORCHELASTIC_TIMER_FILE");
+    const char *given = secure_getenv("TORCHELASTIC_TIMER_FILE");
     if (!is_wanted())
         return NULL;
     if (given && *given)

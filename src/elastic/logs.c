@@ -60,7 +60,7 @@ static tt_status check_not_planted(const char *path) {
 
 tt_status tt__logs_make(tt__logs *logs, const char *base, const char *run_id) {
     char name[128], *made = NULL, *whole = NULL;
-    const char *temporary = getenv("TMPDIR");
+    const char *temporary = secure_getenv("TMPDIR");
     make_name(name, sizeof name, run_id);
     if (base)
         TT__TRY(tt__make_folders(base));

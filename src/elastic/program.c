@@ -35,7 +35,7 @@ static bool starts_with_hash_bang(const char *path) {
 
 /* Find the executable `name` in $PATH, allocated; NULL if there is none. */
 static char *search_path(const char *name) {
-    const char *dirs = getenv("PATH");
+    const char *dirs = secure_getenv("PATH");
     char path[PATH_MAX];
     for (const char *dir = dirs && *dirs ? dirs : "/usr/local/bin:/usr/bin:/bin"; dir;) {
         size_t n = strcspn(dir, ":");
@@ -48,7 +48,7 @@ static char *search_path(const char *name) {
 }
 
 static tt_status find_python(char **python, const char *what_for) {
-    const char *chosen = getenv("PYTHON_EXEC");
+    const char *chosen = secure_getenv("PYTHON_EXEC");
     if (!chosen || !*chosen)
         chosen = "python3";
     *python = strchr(chosen, '/') ? (program_kind(chosen) == EXECUTABLE ? strdup(chosen) : NULL) : search_path(chosen);
@@ -91,7 +91,7 @@ static tt_status find_program(char **file, bool *python, const char *name, bool 
         *file = search_path(name);
         return *file ? TT_OK : refuse_name(name);
     }
-    const char *chosen = getenv("PYTHON_EXEC");
+    const char *chosen = secure_getenv("PYTHON_EXEC");
     if (script && !no_python && (kind == NOT_EXECUTABLE || kind == EXECUTABLE) &&
         (kind == NOT_EXECUTABLE || (chosen && *chosen) || !starts_with_hash_bang(name)))
         *python = true;

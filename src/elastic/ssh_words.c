@@ -8,7 +8,7 @@
 
 tt_status tt__ssh_words_make(tt__ssh_words *ssh) {
     static const char batch[] = "ssh -T -o BatchMode=yes -o ConnectTimeout=15 -o ServerAliveInterval=15";
-    const char *given = getenv("TUTTI_SSH");
+    const char *given = secure_getenv("TUTTI_SSH");
     char *rest;
     *ssh = (tt__ssh_words){0};
     snprintf(ssh->text, sizeof ssh->text, "%s", given && *given ? given : batch);

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 static bool variable_is_set(const char *variable) {
-    const char *text = getenv(variable);
+    const char *text = secure_getenv(variable);
     return text && *text;
 }
 

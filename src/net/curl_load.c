@@ -5,12 +5,18 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/auxv.h>
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static tt__curl functions;
 static char why_not_curl[512]; /* "": it is there */
 
+/* libcurl appends the keys of its connections to the file that SSLKEYLOGFILE names. With more rights than the caller
+ * has that would be any file of ours. */
 static void load_curl(void) {
+    if (getauxval(AT_SECURE))
+        unsetenv("SSLKEYLOGFILE");
     void *library = dlopen(TT__LIBCURL, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 #define FIND(name) (*(void **)&functions.name = dlsym(library, #name)) &&
     if (library && TT__CURL_FUNCTIONS(FIND) functions.curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK)

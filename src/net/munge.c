@@ -44,7 +44,7 @@ static tt_status load_munge(munge_calls *calls) {
 
 /* A context for one call. TT_MUNGE_SOCKET: munged's socket, where it is not where libmunge expects it. */
 static tt_status make_context(const munge_calls *calls, void **context) {
-    const char *path = getenv("TT_MUNGE_SOCKET");
+    const char *path = secure_getenv("TT_MUNGE_SOCKET");
     *context = calls->ctx_create();
     if (!*context)
         return tt__fail(TT_ERR_MEMORY, "out of memory");

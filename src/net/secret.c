@@ -141,7 +141,7 @@ tt_status tt__secret_make(char text[TT__SECRET_MADE_SIZE]) {
 }
 
 tt_status tt__secret_read(char text[TT__SECRET_MAX + 1]) {
-    const char *given = getenv("TT_SECRET"), *path = getenv("TT_SECRET_FILE"), *memory = getenv("TT_SECRET_FD");
+    const char *given = getenv("TT_SECRET"), *path = secure_getenv("TT_SECRET_FILE"), *memory = getenv("TT_SECRET_FD");
     *text = '\0';
     if (given && *given) {
         TT__TRY(check_size("TT_SECRET", strlen(given)));

@@ -196,7 +196,8 @@ static tt_status use_certificates(tt__tls *tls, const char *certificate, const c
 static bool is_given(const char *value) { return value && *value; }
 
 static tt_status choose_credentials(tt__tls *tls, const tt__secret *secret) {
-    const char *certificate = getenv("TT_TLS_CERT"), *key = getenv("TT_TLS_KEY"), *ca = getenv("TT_TLS_CA");
+    const char *certificate = secure_getenv("TT_TLS_CERT"), *key = secure_getenv("TT_TLS_KEY"),
+               *ca = secure_getenv("TT_TLS_CA");
     int files = is_given(certificate) + is_given(key) + is_given(ca);
     if (files == 3)
         return use_certificates(tls, certificate, key, ca);
@@ -233,7 +234,8 @@ static tt_status tls_set_up(tt__tls *tls, const tt__secret *secret) {
 /* Warn a user who names certificates but does not ask for encryption. */
 static void warn_of_plain(void) {
     static _Atomic bool warned;
-    if ((is_given(getenv("TT_TLS_CERT")) || is_given(getenv("TT_TLS_KEY")) || is_given(getenv("TT_TLS_CA"))) &&
+    if ((is_given(secure_getenv("TT_TLS_CERT")) || is_given(secure_getenv("TT_TLS_KEY")) ||
+         is_given(secure_getenv("TT_TLS_CA"))) &&
         !atomic_exchange(&warned, true))
         tt__log(TT_LOG_WARNING,
                 "nothing is encrypted: certificates are named (TT_TLS_CERT, TT_TLS_KEY, TT_TLS_CA), but "

@@ -30,7 +30,7 @@ enum {
 /* ---- beginning and end */
 
 static tt_status set_text(char **text, const char *given, const char *variable) {
-    const char *value = given ? given : getenv(variable);
+    const char *value = given ? given : secure_getenv(variable);
     if (!value || !*value)
         return TT_OK;
     *text = strdup(value);
@@ -38,7 +38,7 @@ static tt_status set_text(char **text, const char *given, const char *variable) 
 }
 
 static const char *file_of_option(const char *given, const char *variable) {
-    const char *value = given ? given : getenv(variable);
+    const char *value = given ? given : secure_getenv(variable);
     return value && *value ? value : NULL;
 }
 

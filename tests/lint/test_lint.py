@@ -194,6 +194,11 @@ class Settings(unittest.TestCase):
         text = 'x = getenv("TT_ONE");\ny = option(a, "TT_TWO");\nfail("TT_THREE is wrong");\nname("TT_ERR_PEER");\n'
         self.assertEqual(lines(lint.check_settings("x", text, ".BR TT_ONE \" \" TT_TWO_TIMES")), [2])
 
+    def test_variables_that_name_files_are_read_securely(self):
+        text = 'getenv("RANK");\ngetenv("TMPDIR");\nsecure_getenv("TMPDIR");\ngetenv(name); /* as getenv() */\n'
+        self.assertEqual(lines(lint.check_secure("x", text)), [2, 4])
+        self.assertEqual(lines(lint.check_secure("src/net/secret.c", text)), [2])
+
 
     def test_the_page_has_what_is_read(self):
         read = dict.fromkeys(lint.settings_in('get("TT_ONE"); x("TT_TWO"); fail("TT_THREE: no"); name("TT_ERR_PEER");'),

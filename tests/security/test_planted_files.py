@@ -20,7 +20,7 @@ BUILD = pathlib.Path(os.environ["TT_BUILD"])
 LOG = BUILD / "tests/security/log_scalars"
 DOWNLOAD, UNTAR = (BUILD / "tests/dist" / name for name in ("download_file", "untar_files"))
 TUTTI = os.environ["TUTTI"]
-STRANGER = 61235  # a user that no machine has
+OWNER, STRANGER = 61234, 61235  # users that no machine has
 SECRET = "line 1\nunfinished secret"
 CONTENT = b"what was to be downloaded"
 
@@ -92,6 +92,61 @@ class Planted(unittest.TestCase):
             self.refused(TUTTI, "run", f"--log-dir={self.shared}/{folder}", "--redirects=3", "true", text=text)
         self.assertEqual(os.listdir(theirs) + os.listdir(self.shared / "own"), ["below"])
         self.assertEqual(os.listdir(self.shared / "own" / "below"), [])
+
+    def plugin(self, folder):
+        """A back end of the stranger's that leaves a file when it is loaded."""
+        if not shutil.which("cc"):
+            self.skipTest("needs a compiler")
+        proof = self.shared / "was-loaded"
+        source = f'#include <fcntl.h>\n__attribute__((constructor)) static void f(void) {{ creat("{proof}", 0644); }}\n'
+        path = self.base / "plugin.so"
+        subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", path], input=source, text=True, check=True)
+        path.chmod(0o644)
+        self.stranger(f'mkdir -p "{folder}"; cp ../plugin.so "{folder}/libtutti-backend-gloo.so"')
+        return proof
+
+    def doctor(self, program, user=0, **environment):
+        done = subprocess.run([program, "doctor"], capture_output=True, text=True, timeout=DEADLINE, check=False,
+                              cwd=self.shared, user=user, group=user, extra_groups=[],
+                              env=dict(os.environ, **environment))
+        self.assertIn("host name", done.stdout, done.stderr)
+        return done.stdout
+
+    def test_a_back_end_beside_a_program(self):
+        # Where programs of a build tree have theirs: two folders above.
+        proof = self.plugin("lib/tutti")
+        (self.shared / "own" / "bin").mkdir(parents=True)
+        program = shutil.copy(TUTTI, self.shared / "own" / "bin" / "tutti")
+        self.assertIn("gloo is not here", self.doctor(program))
+        self.stranger("touch CMakeCache.txt")
+        self.assertIn("gloo is not here", self.doctor(program))
+        (self.shared / "CMakeCache.txt").unlink()
+        (self.shared / "CMakeCache.txt").touch()
+        self.assertIn("belongs to user", self.doctor(program))
+        self.assertIn("belongs to user", self.doctor(TUTTI, TT_BACKEND_PATH=f"{self.shared}/lib/tutti"))
+        self.assertIn("gloo is not here", self.doctor(TUTTI, TT_BACKEND_PATH="lib/tutti"))
+        self.assertFalse(proof.exists())
+
+    def set_user_id(self, program):
+        if os.statvfs(self.base).f_flag & os.ST_NOSUID:
+            self.skipTest("no set-user-id programs on this file system")
+        copy = shutil.copy(program, self.base / "program")
+        os.chown(copy, OWNER, OWNER)
+        os.chmod(copy, 0o4755)
+        return copy
+
+    def test_a_program_with_more_rights_than_its_caller(self):
+        proof = self.plugin("theirs")
+        program = self.set_user_id(TUTTI)
+        self.assertIn("gloo is not here", self.doctor(program, user=STRANGER, TT_BACKEND_PATH=f"{self.shared}/theirs"))
+        self.assertFalse(proof.exists())
+        program = self.set_user_id(LOG)
+        for variable in ("TORCHELASTIC_ERROR_FILE",):
+            made = self.shared / "made"
+            done = subprocess.run([program, "/proc/none"], capture_output=True, text=True, user=STRANGER, check=False,
+                                  group=STRANGER, extra_groups=[], env=dict(os.environ, **{variable: str(made)}))
+            self.assertIn("can't make the folder", done.stderr)
+            self.assertFalse(made.exists())
 
     def test_an_error_file(self):
         empty = self.base / "empty"

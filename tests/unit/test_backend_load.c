@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -163,11 +164,42 @@ static void what_is_no_back_end_is_refused(void **state) {
     assert_int_equal(tt__plugin_load(&table, "../relative"), TT_ERR_UNSUPPORTED);
 }
 
+/* A relative folder would be another one after a chdir(). */
+static void a_relative_folder_is_passed_over(void **state) {
+    (void)state;
+    const tt_backend *table = NULL;
+    char before[4096];
+    assert_non_null(getcwd(before, sizeof before));
+    assert_int_equal(chdir("/tmp"), 0);
+    assert_int_equal(setenv("TT_BACKEND_PATH", strrchr(folder, '/') + 1, 1), 0);
+    assert_int_equal(tt__plugin_load(&table, "broken"), TT_ERR_UNSUPPORTED);
+    assert_text("no back end \"broken\"");
+    assert_int_equal(setenv("TT_BACKEND_PATH", folder, 1) || chdir(before), 0);
+}
+
+/* Whoever may write to a plug-in, or exchange it, could run as we do. */
+static void what_others_may_write_is_not_loaded(void **state) {
+    (void)state;
+    const tt_backend *table = NULL;
+    assert_int_equal(chmod(file, 0666), 0);
+    assert_int_equal(tt__plugin_load(&table, "broken"), TT_ERR_AUTH);
+    assert_text(file);
+    assert_text("can be written by everybody");
+    assert_int_equal(chmod(file, 0644) || chmod(folder, 0777), 0);
+    assert_int_equal(tt__plugin_load(&table, "broken"), TT_ERR_AUTH);
+    assert_int_equal(tt__plugin_load(&table, file), TT_ERR_AUTH);
+    assert_int_equal(chmod(folder, 01777), 0); /* as /tmp */
+    assert_int_equal(tt__plugin_load(&table, "broken"), TT_ERR_UNSUPPORTED);
+    assert_text("file too short");
+    assert_int_equal(chmod(folder, 0700), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_mandatory_slot_is_asked_for), cmocka_unit_test(what_an_older_table_lacks_is_zero),
-        cmocka_unit_test(a_status_alone_fails_the_call),     cmocka_unit_test(an_unknown_name_lists_those_there_are),
-        cmocka_unit_test(what_is_no_back_end_is_refused),
+        cmocka_unit_test(every_mandatory_slot_is_asked_for),   cmocka_unit_test(what_an_older_table_lacks_is_zero),
+        cmocka_unit_test(a_status_alone_fails_the_call),       cmocka_unit_test(an_unknown_name_lists_those_there_are),
+        cmocka_unit_test(what_is_no_back_end_is_refused),      cmocka_unit_test(a_relative_folder_is_passed_over),
+        cmocka_unit_test(what_others_may_write_is_not_loaded),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

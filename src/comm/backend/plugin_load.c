@@ -3,6 +3,8 @@
 
 #include "base/args.h"
 #include "base/error.h"
+#include "base/saved_error.h"
+#include "base/trusted.h"
 #include "comm/backend/host.h"
 
 #include <dirent.h>
@@ -33,38 +35,46 @@ typedef struct loaded {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static loaded *all;
 
+/* Does a program that lies in `dir` (its first `n` letters) lie in a build tree, as build/tests/unit? */
+static bool is_build_tree(const char *dir, int n) {
+    char path[PATH_MAX], real[PATH_MAX];
+    int length = snprintf(path, sizeof path, "%.*s/../../CMakeCache.txt", n, dir);
+    tt__saved_error before;
+    tt__error_save(&before);
+    bool is = length > 0 && (size_t)length < sizeof path && !access(path, F_OK) && !tt__trusted_file(path, real);
+    tt__error_restore(&before);
+    return is;
+}
+
 /* List the folders to look in: beside the library; or, where it is linked into a program, in the tree that the program
- * was installed in (bin) or built in (tests/unit). */
+ * was installed in (bin) or built in (tests/unit). A program that runs with more rights than its caller has takes no
+ * folder from the caller's environment. */
 static void list_folders(folders text) {
-    const char *given = getenv("TT_BACKEND_PATH");
-    Dl_info self;
-    int n = snprintf(text, sizeof(folders), "%s%s", given ? given : "", given && *given ? ":" : "");
-    if (n < 0 || (size_t)n >= sizeof(folders) || !dladdr((const void *)&tt__backend_host, &self) || !self.dli_fname)
+    const char *given = secure_getenv("TT_BACKEND_PATH"), *own = tt__own_file(), *slash = strrchr(own, '/');
+    int n = snprintf(text, sizeof(folders), "%s", given ? given : ""), dir = slash ? (int)(slash - own) : 0;
+    if (n < 0 || (size_t)n >= sizeof(folders) || !slash)
         return;
-    char exe[PATH_MAX];
-    const char *path = self.dli_fname;
-    if (!strchr(path, '/')) { /* a program that was found in PATH */
-        ssize_t length = readlink("/proc/self/exe", exe, sizeof exe - 1);
-        exe[length > 0 ? length : 0] = '\0';
-        path = exe;
-    }
-    const char *slash = strrchr(path, '/');
-    int dir = slash ? (int)(slash - path) : 0;
     static const char *const beside[] = {"/tutti", "/../" TT__LIBDIR "/tutti", "/../../lib/tutti"};
-    for (size_t i = 0; i < sizeof beside / sizeof *beside; i++) {
+    size_t count = is_build_tree(own, dir) ? 3 : 2;
+    for (size_t i = 0; i < count; i++) {
         size_t at = strlen(text);
-        snprintf(text + at, sizeof(folders) - at, "%s%.*s%s", i ? ":" : "", dir, path, beside[i]);
+        snprintf(text + at, sizeof(folders) - at, "%s%.*s%s", at ? ":" : "", dir, own, beside[i]);
     }
 }
 
-/* Take the next folder of a list; false at its end. Skips empty ones. */
+/* Take the next folder of a list; false at its end. Skips empty ones, and relative ones: where those lie depends on
+ * where the program happens to be. */
 static bool next_folder(const char **list, char *folder, size_t size) {
-    while (**list == ':')
-        ++*list;
-    size_t n = strcspn(*list, ":");
-    snprintf(folder, size, "%.*s", (int)n, *list);
-    *list += n;
-    return n > 0;
+    for (size_t n; **list; *list += n) {
+        *list += strspn(*list, ":");
+        n = strcspn(*list, ":");
+        if (**list != '/' || n >= size)
+            continue;
+        snprintf(folder, size, "%.*s", (int)n, *list);
+        *list += n;
+        return true;
+    }
+    return false;
 }
 
 static bool find_plugin(const char *name, char *path, size_t size) {
@@ -108,7 +118,7 @@ static tt_status fail_unknown(const char *name) {
         return tt__fail(TT_ERR_UNSUPPORTED, "there is no back end nccl yet; there are: %s", found);
     return tt__fail(TT_ERR_UNSUPPORTED,
                     "there is no back end \"%.100s\"; there are: %s. Looked for " FILE_PREFIX
-                    "%.100s.so in %.800s. TT_BACKEND_PATH names other folders",
+                    "%.100s.so in %.800s. TT_BACKEND_PATH names other folders, from the root on",
                     name, found, name, list);
 }
 
@@ -202,12 +212,22 @@ static tt_status load_plugin(const tt_backend **out, const char *path) {
     return TT_OK;
 }
 
-tt_status tt__plugin_load(const tt_backend **out, const char *name) {
+tt_status tt__plugin_find(char real[PATH_MAX], const char *name) {
     char path[PATH_MAX];
     if (strchr(name, '/'))
         snprintf(path, sizeof path, "%s", name);
     else if (!find_plugin(name_here(name), path, sizeof path))
         return fail_unknown(name);
+    tt_status status = tt__trusted_file(path, real);
+    if (!status)
+        return TT_OK;
+    tt__fail_prefix("the back end %s can't be loaded", path);
+    return status == TT_ERR_AUTH ? status : tt__fail(TT_ERR_UNSUPPORTED, "%s", tt_last_error());
+}
+
+tt_status tt__plugin_load(const tt_backend **out, const char *name) {
+    char path[PATH_MAX];
+    TT__TRY(tt__plugin_find(path, name));
     pthread_mutex_lock(&lock);
     tt_status status = load_plugin(out, path);
     pthread_mutex_unlock(&lock);

@@ -4,9 +4,15 @@
 
 #include <tutti/backend.h>
 
-/* Find the table of back end `name`, or of the shared object at `name` if there is a slash in it. It is loaded at the
- * first call, and stays loaded. Errors: TT_ERR_UNSUPPORTED no such back end (the text lists the folders searched and
- * the back ends found), it can't be loaded, or its table lacks something (the text names it). Thread-safe. */
+#include <limits.h>
+
+/* Find the file of back end `name`, or the one at `name` if there is a slash in it, and load nothing. `real` becomes its
+ * path, from the root on and without links. Errors: TT_ERR_UNSUPPORTED no such back end (the text lists the folders
+ * searched and the back ends found); TT_ERR_AUTH somebody else may write to it (base/trusted.h). Thread-safe. */
+tt_status tt__plugin_find(char real[PATH_MAX], const char *name);
+
+/* Find the table of a back end, by tt__plugin_find(). It is loaded at the first call, and stays loaded. Errors: also
+ * TT_ERR_UNSUPPORTED it can't be loaded, or its table lacks something (the text names it). Thread-safe. */
 tt_status tt__plugin_load(const tt_backend **out, const char *name);
 
 /* What must be in a table, whose copy *out becomes: zeros where it is of an older header. `path` is for the text. */

@@ -172,7 +172,7 @@ static tt_status read_table(FILE *file, const char *path, tt__bytes *text) {
 }
 
 bool tt__tuning_users_path(char *path, size_t size) {
-    const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+    const char *config = secure_getenv("XDG_CONFIG_HOME"), *home = secure_getenv("HOME");
     int n = config && *config ? snprintf(path, size, "%s/tutti/tuning", config)
             : home && *home   ? snprintf(path, size, "%s/.config/tutti/tuning", home)
                               : -1;
@@ -194,7 +194,7 @@ static FILE *open_table(const char *path) {
 
 /* Append the table of a file. The user's file may be missing; one that TT_TUNING names may not. */
 static tt_status put_table(tt__bytes *text, char source[PATH_MAX]) {
-    const char *named = getenv("TT_TUNING");
+    const char *named = secure_getenv("TT_TUNING");
     bool is_named = named && *named;
     FILE *file = NULL;
     if (is_named)

@@ -4,9 +4,19 @@
 #include <string.h>
 #include <sys/socket.h>
 
+/* Does the variable name a file or a folder? A program that runs with more rights than its caller has takes none from
+ * the caller. */
+static bool names_a_path(const char *name) {
+    static const char *const names[] = {"PATH", "TMPDIR", "VIRTUAL_ENV", "XDG_RUNTIME_DIR"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(name, names[i]))
+            return true;
+    return false;
+}
+
 static const char *own_value(const tt__environment *environment, const char *name) {
     (void)environment;
-    return getenv(name);
+    return names_a_path(name) ? secure_getenv(name) : getenv(name);
 }
 
 /* Both ends of a socketpair() say who made it. */

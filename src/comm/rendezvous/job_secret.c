@@ -23,7 +23,7 @@ tt_status tt__job_secret_missing(const tt__meeting *meeting, const char *why) {
 
 /* Do certificates prove who belongs to the job? */
 static bool has_certificates(void) {
-    const char *certificate = getenv("TT_TLS_CERT");
+    const char *certificate = secure_getenv("TT_TLS_CERT");
     tt__wire wire;
     return certificate && *certificate && !tt__wire_asked(&wire) && wire == TT__WIRE_TLS;
 }

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 
 #define STRING_(text) #text
@@ -35,6 +36,14 @@ static bool make_first_product(void) {
     return status == dnnl_success;
 }
 
+/* With ONEDNN_JIT_DUMP oneDNN writes files into the working directory: not with more rights than the caller has. */
+static void forbid_dumps(void *library) {
+    dnnl_status_t (*set_dump)(int enable);
+    *(void **)&set_dump = dlsym(library, "dnnl_set_jit_dump");
+    if (set_dump && getauxval(AT_SECURE))
+        set_dump(0);
+}
+
 /* Load oneDNN, which stays until the process ends, as its threads and caches do. */
 static void load_onednn(void) {
     void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
@@ -42,6 +51,7 @@ static void load_onednn(void) {
         note_why_not(dlerror());
         return;
     }
+    forbid_dumps(library);
 #define FIND(name) (*(void **)&functions.name = dlsym(library, #name)) &&
     if (!(TT__ONEDNN_FUNCTIONS(FIND) true))
         note_why_not(dlerror());
