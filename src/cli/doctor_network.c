@@ -95,7 +95,7 @@ static void check_munge(tt__doctor *doctor) {
                    "none, but there are several hosts: the store that a rank serves answers no other machine%s%s",
                    srun ? "; srun's ranks get one by MUNGE, but " : "", srun ? tt_last_error() : "");
     tt__doctor_fix(doctor,
-                   "(umask 077; openssl rand -hex 32 >FILE) on a file system that all nodes see, and "
+                   "(umask 077; set -C; openssl rand -hex 32 >FILE) on a file system that all nodes see, and "
                    "TT_SECRET_FILE=FILE for all ranks%s",
                    srun ? "; or munged on all nodes (TT_MUNGE_SOCKET names its socket)" : "");
 }

@@ -43,7 +43,7 @@ static const tt__flag store_flags[] = {
      .id = 's',
      .value = "FILE",
      .what = "the job secret (default: TT_SECRET, or the file TT_SECRET_FILE, if there is one); make one with: "
-             "(umask 077; openssl rand -hex 32 >FILE)",
+             "(umask 077; set -C; openssl rand -hex 32 >FILE)",
      .offer = TT__OFFER_FILES},
     {0}};
 

@@ -33,9 +33,11 @@ static const char several_nodes[] =
     "nodes=($(scontrol show hostnames \"$SLURM_JOB_NODELIST\"))\n"
     "export PET_NNODES=$SLURM_NNODES PET_MASTER_ADDR=${nodes[0]} PET_MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000)) "
     "PET_RDZV_ID=$SLURM_JOB_ID\n"
-    "export TT_SECRET_FILE=$SLURM_SUBMIT_DIR/.tutti-$SLURM_JOB_ID.secret # on a file system that all nodes share\n"
+    "# A file on a file system that all nodes share; dd makes it anew, under a name that nobody can guess.\n"
+    "random() { od -An -N\"$1\" -tx1 /dev/urandom | tr -d ' \\n'; }\n"
+    "export TT_SECRET_FILE=$SLURM_SUBMIT_DIR/.tutti-$SLURM_JOB_ID-$(random 16).secret\n"
     "trap 'rm -f \"$TT_SECRET_FILE\"' EXIT\n"
-    "(umask 077; od -An -N32 -tx1 /dev/urandom | tr -d ' \\n' >\"$TT_SECRET_FILE\")\n";
+    "(umask 077; random 32 | dd of=\"$TT_SECRET_FILE\" conv=excl status=none)\n";
 
 void tt__submit_slurm(const tt__submission *s, FILE *out) {
     fputs("#!/bin/bash\n", out);

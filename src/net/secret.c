@@ -119,9 +119,10 @@ static tt_status read_secret_text(int fd, const char *path, char text[TT__SECRET
 tt_status tt__secret_read_file(const char *path, char text[TT__SECRET_MAX + 1]) {
     int fd = tt__fd(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (fd < 0 && errno == ENOENT)
-        return tt__fail(TT_ERR_IO,
-                        "secret file %s: there is no such file. Make it with: (umask 077; openssl rand -hex 32 >FILE)",
-                        path);
+        return tt__fail(
+            TT_ERR_IO,
+            "secret file %s: there is no such file. Make it with: (umask 077; set -C; openssl rand -hex 32 >FILE)",
+            path);
     if (fd < 0)
         return tt__fail_errno(TT_ERR_IO, errno, "secret file %s", path);
     tt_status status = check_file(fd, path);

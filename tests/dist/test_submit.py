@@ -61,7 +61,7 @@ class Submit(unittest.TestCase):
     def lines(self):
         return sorted(self.told.read_text(encoding="utf-8").splitlines())
 
-    def run_script(self, script, nodes, **env):
+    def run_script(self, script, nodes, before=lambda number: None, **env):
         fakes = self.folder / "bin"
         fakes.mkdir(exist_ok=True)
         for name, text in FAKES.items():
@@ -70,6 +70,7 @@ class Submit(unittest.TestCase):
         path.write_text(script, encoding="utf-8")
         # The port is made of the job's number: one that is free here.
         number = (free_port() - 10000) % 20000
+        before(number)
         return subprocess.run(["bash", str(path)], cwd=self.folder, capture_output=True, text=True, timeout=DEADLINE,
                               env=dict(self.env, PATH=f"{fakes}:{os.environ['PATH']}", SLURM_JOB_ID=str(number),
                                        SLURM_NNODES=str(nodes), SLURM_JOB_NODELIST="n[0-1]",
@@ -88,6 +89,20 @@ class Submit(unittest.TestCase):
         self.assertEqual(self.lines(), [f"{r} of 4, node {r // 2}: it's $HOME " for r in range(4)])
         self.assertNotIn("the job has no secret", done.stderr)
         self.assertEqual([p.name for p in self.folder.iterdir() if "secret" in p.name], [])  # it is removed
+
+    def test_nobody_can_guess_where_a_script_puts_the_secret(self):
+        """In a folder that others may write to, a link there would send it anywhere."""
+        victim = self.folder / "victim"
+
+        def plant(number):
+            for name in (f".tutti-{number}", f".tutti-{number}.secret", "job.secret"):
+                (self.folder / name).symlink_to(victim)
+
+        script = submit("--slurm", TUTTI, "run", "--nnodes=2", str(self.program))
+        done = self.run_script(script, 2, plant)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertFalse(victim.exists())
+        self.assertEqual(len(self.lines()), 2)
 
     def test_a_script_hands_the_exit_code_on(self):
         for nodes in (1, 2):

@@ -16,7 +16,7 @@ tt_status tt__job_secret_missing(const tt__meeting *meeting, const char *why) {
     return tt__fail(
         TT_ERR_AUTH,
         "%d ranks on several hosts, but no job secret%s%s%s: without one, the store that rank 0 serves answers "
-        "no other machine. Make one that all hosts can read, (umask 077; openssl rand -hex 32 >FILE), "
+        "no other machine. Make one that all hosts can read, (umask 077; set -C; openssl rand -hex 32 >FILE), "
         "and set TT_SECRET_FILE=FILE for all ranks",
         meeting->world, why ? " (" : "", why ? why : "", why ? ")" : "");
 }
