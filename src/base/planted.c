@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/trusted.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -32,16 +33,32 @@ bool tt__is_planted(const struct stat *found, const struct stat *around) {
            found->st_uid != around->st_uid;
 }
 
-/* Read a symbolic link's text to `to` (PATH_MAX); *is_link: there is one. A planted one is refused: it could lead root
- * anywhere. The kernel's protected_symlinks, which would see to that, may be off, and doesn't look where readlink()
- * does. */
-static tt_status read_link(const char *path, const char *folder, char *to, bool *is_link) {
+bool tt__others_may_write(const struct stat *folder) {
+    return (folder->st_mode & S_IWOTH) ||
+           ((folder->st_mode & S_IWGRP) && !tt__is_group_of_one(folder->st_gid, folder->st_uid));
+}
+
+/* ---- links */
+
+/* May a link be followed? Where others may write, the last link of a path only if it is this user's or root's. On the
+ * way there the folder's owner may have links, too, as the kernel's protected_symlinks has it. */
+static bool may_follow(const struct stat *link, const struct stat *around, bool is_last) {
+    if (link->st_uid == geteuid() || link->st_uid == 0 || (!is_last && link->st_uid == around->st_uid))
+        return true;
+    return !tt__others_may_write(around);
+}
+
+/* Read the text of what may be a symbolic link at `path`, in the folder `at`, to `to` (PATH_MAX). *is_link: it is one;
+ * *there: there is something. A planted one is refused: it could lead root anywhere. The kernel's protected_symlinks,
+ * which would see to that, may be off, doesn't look at what a group may write, nor where readlink() looks. */
+static tt_status read_link(const char *path, const char *at, bool is_last, char *to, bool *is_link, bool *there) {
     struct stat link, around;
     *is_link = false;
     int fd = tt__fd(open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC));
+    *there = fd >= 0;
     if (fd < 0 && errno == ENOENT)
         return TT_OK;
-    bool good = fd >= 0 && fstat(fd, &link) == 0 && stat(folder, &around) == 0;
+    bool good = fd >= 0 && fstat(fd, &link) == 0 && (!S_ISLNK(link.st_mode) || stat(at, &around) == 0);
     ssize_t n = good && S_ISLNK(link.st_mode) ? readlinkat(fd, "", to, PATH_MAX - 1) : 0;
     int errnum = errno;
     if (fd >= 0)
@@ -50,42 +67,84 @@ static tt_status read_link(const char *path, const char *folder, char *to, bool 
         return tt__fail_errno(TT_ERR_IO, errnum, "%s: can't find what it leads to", path);
     if (!S_ISLNK(link.st_mode))
         return TT_OK;
-    if ((around.st_mode & S_IWOTH) && link.st_uid != geteuid() && link.st_uid != around.st_uid)
-        return tt__fail(TT_ERR_IO, "%s: another user's symbolic link in a directory that all may write to", path);
+    if (!may_follow(&link, &around, is_last))
+        return tt__fail(TT_ERR_IO, "%s: another user's symbolic link in a directory that others may write to", path);
     to[n] = '\0';
     *is_link = true;
     return TT_OK;
 }
 
-tt_status tt__follow_links(const char *path, char **out) {
+/* Where a path leads: `at` has no links, `rest` is still to go. */
+typedef struct way {
+    char at[PATH_MAX], rest[2 * PATH_MAX];
+    bool ends_in_link; /* the path's last name was one */
+    int links;
+} way;
+
+/* Take the next name of the rest; "": there is none. */
+static void take_name(way *w, char name[PATH_MAX]) {
+    char *begin = w->rest + strspn(w->rest, "/");
+    size_t n = strcspn(begin, "/");
+    snprintf(name, PATH_MAX, "%.*s", (int)n, begin);
+    memmove(w->rest, begin + n, strlen(begin + n) + 1);
+}
+
+/* Go one name on; *more: there may be others. */
+static tt_status go_on(way *w, const char *path, bool *more) {
     enum { MOST = 40 }; /* as many as Linux follows */
-    char to[PATH_MAX], *at = strdup(path);
+    char name[PATH_MAX], next[2 * PATH_MAX], to[PATH_MAX], rest[2 * PATH_MAX];
+    bool is_link, there;
+    take_name(w, name);
+    *more = *name != '\0';
+    if (!*more || !strcmp(name, "."))
+        return TT_OK;
+    int n = snprintf(next, sizeof next, "%s%s%s", w->at, *w->at && strcmp(w->at, "/") != 0 ? "/" : "", name);
+    if (n >= PATH_MAX)
+        return tt__fail_errno(TT_ERR_IO, ENAMETOOLONG, "%s: can't find what it leads to", path);
+    bool is_last = !w->rest[strspn(w->rest, "/")];
+    TT__TRY(read_link(next, *w->at ? w->at : ".", is_last, to, &is_link, &there));
+    if (!is_link) {
+        memcpy(w->at, next, (size_t)n + 1);
+        *more = there;
+        return TT_OK;
+    }
+    w->ends_in_link = w->ends_in_link || is_last;
+    if (++w->links > MOST)
+        return tt__fail_errno(TT_ERR_IO, ELOOP, "%s: can't find what it leads to", path);
+    n = snprintf(rest, sizeof rest, "%s/%s", to, w->rest);
+    if (n >= (int)sizeof rest)
+        return tt__fail_errno(TT_ERR_IO, ENAMETOOLONG, "%s: can't find what it leads to", path);
+    memcpy(w->rest, rest, (size_t)n + 1);
+    if (*to == '/')
+        memcpy(w->at, "/", 2);
+    return TT_OK;
+}
+
+tt_status tt__follow_links(const char *path, char **out) {
+    way *w = calloc(1, sizeof *w);
+    bool more = true;
     tt_status status = TT_OK;
-    bool is_link = at != NULL;
-    for (int i = 0; is_link && !status; i++) {
-        const char *name;
-        char *folder = tt__path_split(at, &name), *next = NULL;
-        if (!folder)
-            break;
-        status = read_link(at, folder, to, &is_link);
-        if (!status && is_link && i == MOST)
-            status = tt__fail_errno(TT_ERR_IO, ELOOP, "%s: can't find what it leads to", path);
-        if (!status && is_link) {
-            if (asprintf(&next, "%s%s%s", *to == '/' ? "" : folder, *to == '/' ? "" : "/", to) < 0)
-                next = NULL;
-            free(at);
-            at = next;
-        }
-        free(folder);
-        is_link = is_link && at;
+    *out = NULL;
+    if (!w)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for its name", path);
+    if (strlen(path) >= sizeof w->rest / 2)
+        status = tt__fail_errno(TT_ERR_IO, ENAMETOOLONG, "%.200s: can't find what it leads to", path);
+    else
+        snprintf(w->rest, sizeof w->rest, "%s", path);
+    if (*path == '/')
+        memcpy(w->at, "/", 2);
+    while (!status && more)
+        status = go_on(w, path, &more);
+    if (!status && w->ends_in_link) {
+        const char *rest = w->rest + strspn(w->rest, "/");
+        if (asprintf(out, "%s%s%s", w->at, *rest ? "/" : "", rest) < 0)
+            *out = NULL;
+    } else if (!status) {
+        *out = strdup(path);
     }
-    if (!status && (!at || is_link))
+    if (!status && !*out)
         status = tt__fail(TT_ERR_MEMORY, "%s: no memory for its name", path);
-    if (status) {
-        free(at);
-        at = NULL;
-    }
-    *out = at;
+    free(w);
     return status;
 }
 
@@ -160,9 +219,9 @@ tt_status tt__check_writable(int fd, const char *path) {
     if (tt__is_planted(&found, &around))
         return tt__fail(TT_ERR_IO, "%s: another user's file in a directory that all may write to; choose another path",
                         path);
-    if (found.st_nlink > 1 && (around.st_mode & S_IWOTH))
+    if (found.st_nlink > 1 && tt__others_may_write(&around))
         return tt__fail(TT_ERR_IO,
-                        "%s: this file has several names (hard links), in a directory that all may write to; choose "
+                        "%s: this file has several names (hard links), in a directory that others may write to; choose "
                         "another path",
                         path);
     return TT_OK;

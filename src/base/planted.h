@@ -1,6 +1,6 @@
-/* What a stranger may have put where this process is about to write: in a directory that all may write to, as /tmp, a
- * link or a file under a name that can be guessed. Writing through it would give root's hand to whoever put it there.
- * Symbolic links are judged by these rules, whatever the kernel's protected_symlinks is. */
+/* What a stranger may have put where this process is about to write: in a directory that others may write to, as /tmp or
+ * a project's folder, a link or a file under a name that can be guessed. Writing through it would give root's hand to
+ * whoever put it there. Symbolic links are judged by these rules, whatever the kernel's protected_symlinks is. */
 #ifndef TT_BASE_PLANTED_H
 #define TT_BASE_PLANTED_H
 
@@ -14,8 +14,12 @@ char *tt__path_split(const char *path, const char **name);
 /* Did a stranger put `found` into the directory `around`, one as /tmp: all may write to it, and it is sticky? */
 bool tt__is_planted(const struct stat *found, const struct stat *around);
 
+/* May others than its owner and root write to this directory? A group of its owner alone is no other. */
+bool tt__others_may_write(const struct stat *folder);
+
 /* Find the file that `path` leads to through its symbolic links, which need not exist: *out is allocated. TT_ERR_IO: a
- * link is another user's, in a directory that all may write to and that is not that user's. */
+ * link is neither this user's nor root's, in a directory that others may write to; on the way to the last name, links
+ * of the directory's owner are followed, too. */
 TT__EXPORT TT_NODISCARD tt_status tt__follow_links(const char *path, char **out);
 
 /* Make a folder unless it is there; *made (may be NULL) says which. TT_ERR_IO: also where a stranger's link stands in

@@ -43,9 +43,7 @@ const char *tt__own_file(void) {
 
 /* ---- whom we trust */
 
-/* Does nobody but `owner` belong to the group? So do the groups that systems make for each user; where the umask is
- * 002, all files of that user can be written by it. */
-static bool is_group_of_one(gid_t group, uid_t owner) {
+bool tt__is_group_of_one(gid_t group, uid_t owner) {
     char group_room[4096], user_room[4096];
     struct group found, *its = NULL;
     struct passwd user, *his = NULL;
@@ -85,7 +83,7 @@ static tt_status check_step(const char *at, bool is_file) {
                         (unsigned)info.st_uid, (unsigned)geteuid());
     if (!is_file && ((info.st_mode & S_ISVTX) || is_above_us(at)))
         return TT_OK;
-    if ((info.st_mode & S_IWOTH) || ((info.st_mode & S_IWGRP) && !is_group_of_one(info.st_gid, info.st_uid)))
+    if ((info.st_mode & S_IWOTH) || ((info.st_mode & S_IWGRP) && !tt__is_group_of_one(info.st_gid, info.st_uid)))
         return tt__fail(TT_ERR_AUTH,
                         "%s can be written by %s: code is loaded only from where root and this user alone may write "
                         "(chmod go-w)",

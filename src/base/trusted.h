@@ -6,6 +6,11 @@
 #include "base/export.h"
 
 #include <limits.h>
+#include <sys/types.h>
+
+/* Does nobody but `owner` belong to the group? So it is with the groups that systems make for each user; where the umask
+ * is 002, such a group may write to all files of that user. Looks into the system's lists of users and groups. */
+bool tt__is_group_of_one(gid_t group, uid_t owner);
 
 /* Return the path, from the root on and without links, of the file that this code was loaded from, a library or a
  * program; "": /proc does not say. It is found once, by the kernel's word: neither argv[0] nor the working directory

@@ -124,6 +124,7 @@ static char *make_prefix(const tt__job *job, int i) {
 /* Return the file for lines that match a filter of this stream, open for `attempt`; -1: there is none. */
 static int kept_file(tt__follow *f, int std, int attempt) {
     kept *k = &f->kept[std == TT__STDERR];
+    const char *name = std == TT__STDOUT ? "filtered_stdout.log" : "filtered_stderr.log";
     char path[PATH_MAX];
     if (!f->job->logs->filters[std == TT__STDERR] || k->failed)
         return -1;
@@ -132,11 +133,11 @@ static int kept_file(tt__follow *f, int std, int attempt) {
     if (k->fd >= 0)
         close(k->fd);
     k->attempt = attempt;
-    k->fd = tt__logs_append(tt__logs_path(f->job->logs, attempt, -1,
-                                          std == TT__STDOUT ? "filtered_stdout.log" : "filtered_stderr.log", path));
+    k->fd = tt__logs_append(f->job->logs, attempt, -1, name);
     if (k->fd < 0) {
         k->failed = true;
-        tt__streams_print(f->errors, "tutti run: can't open %s: %s", path, strerror(errno));
+        tt__streams_print(f->errors, "tutti run: can't open %s: %s",
+                          tt__logs_path(f->job->logs, attempt, -1, name, path), strerror(errno));
     }
     return k->fd;
 }

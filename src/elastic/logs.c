@@ -60,6 +60,7 @@ static tt_status check_not_planted(const char *path) {
 
 tt_status tt__logs_make(tt__logs *logs, const char *base, const char *run_id) {
     char name[128], *made = NULL, *whole = NULL;
+    struct stat info;
     const char *temporary = secure_getenv("TMPDIR");
     make_name(name, sizeof name, run_id);
     if (base)
@@ -71,6 +72,8 @@ tt_status tt__logs_make(tt__logs *logs, const char *base, const char *run_id) {
                              : tt__fail_errno(TT_ERR_IO, errno, "can't find the folder %.400s", made ? made : base);
     if (!status)
         status = make_unique(&logs->dir, whole, name);
+    if (!status)
+        logs->owner = stat(logs->dir, &info) ? geteuid() : info.st_uid; /* root's may belong to nobody (NFS) */
     free(whole);
     free(made);
     return status;
@@ -86,26 +89,55 @@ const char *tt__logs_path(const tt__logs *logs, int attempt, int i, const char *
 
 const char *tt__logs_file(int std) { return std == TT__STDOUT ? "stdout.log" : "stderr.log"; }
 
-/* Is it a folder, and not a link that workers of an earlier attempt have put there? */
-static bool is_folder(const char *path) {
+/* Open folder `name`, made where it is missing, in the folder `in`, which is closed. It must be one, no link that others
+ * or workers of an earlier attempt have put there, and of the owner of the run's. -1: errno says why. */
+static int enter_folder(const tt__logs *logs, int in, const char *name) {
     struct stat info;
-    bool good = lstat(path, &info) == 0 && S_ISDIR(info.st_mode);
-    errno = good ? errno : ENOTDIR;
-    return good;
+    bool made = in >= 0 && (mkdirat(in, name, 0777) == 0 || errno == EEXIST);
+    int fd = made ? tt__fd(openat(in, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)) : -1, errnum = errno;
+    if (fd >= 0 && (fstat(fd, &info) || info.st_uid != logs->owner)) {
+        close(fd);
+        fd = -1;
+        errnum = EPERM;
+    }
+    if (in >= 0)
+        close(in);
+    errno = errnum;
+    return fd;
+}
+
+/* Open the folder of worker `i` (-1: of the attempt). Each name is looked up in what was opened before it: who may write
+ * to the folder that the user named can exchange ours at any time. */
+static int open_folder(const tt__logs *logs, int attempt, int i) {
+    char name[32];
+    struct stat info;
+    int fd = tt__fd(open(logs->dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (fd >= 0 && (fstat(fd, &info) || info.st_uid != logs->owner)) {
+        close(fd);
+        errno = EPERM;
+        return -1;
+    }
+    snprintf(name, sizeof name, "attempt_%d", attempt);
+    fd = enter_folder(logs, fd, name);
+    snprintf(name, sizeof name, "%d", i);
+    return i < 0 ? fd : enter_folder(logs, fd, name);
 }
 
 bool tt__logs_make_folder(const tt__logs *logs, int attempt, int i) {
-    char path[PATH_MAX];
-    if (mkdir(tt__logs_path(logs, attempt, -1, "", path), 0777) && errno != EEXIST)
-        return false;
-    return is_folder(path) && (mkdir(tt__logs_path(logs, attempt, i, "", path), 0777) == 0 || errno == EEXIST) &&
-           is_folder(path);
+    int fd = open_folder(logs, attempt, i);
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0;
 }
 
-int tt__logs_append(const char *path) {
+int tt__logs_append(const tt__logs *logs, int attempt, int i, const char *file) {
     int flags = O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK | O_CLOEXEC;
-    int fd = tt__fd(open(path, flags, 0666));
+    int folder = open_folder(logs, attempt, i), fd = folder < 0 ? -1 : tt__fd(openat(folder, file, flags, 0666));
+    int errnum = errno;
     struct stat info;
+    if (folder >= 0)
+        close(folder);
+    errno = errnum;
     if (fd < 0)
         return -1;
     if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && fcntl(fd, F_SETFL, O_APPEND) == 0)
@@ -113,11 +145,4 @@ int tt__logs_append(const char *path) {
     close(fd);
     errno = EINVAL;
     return -1;
-}
-
-int tt__logs_open(const tt__logs *logs, int attempt, int i, int std) {
-    char path[PATH_MAX];
-    if (!tt__logs_make_folder(logs, attempt, i))
-        return -1;
-    return tt__logs_append(tt__logs_path(logs, attempt, i, tt__logs_file(std), path));
 }

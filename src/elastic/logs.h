@@ -13,11 +13,13 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 enum { TT__STDOUT = 1, TT__STDERR = 2 };
 
 typedef struct tt__logs {
     char *dir;          /* of this run; NULL: nothing is written */
+    uid_t owner;        /* of that folder */
     uint8_t *files;     /* (workers) which streams go to a file: TT__STDOUT | TT__STDERR */
     uint8_t *tee;       /* (workers) which of these the launcher shows, too */
     bool *hidden;       /* (workers) the launcher shows none of its output */
@@ -39,10 +41,7 @@ const char *tt__logs_file(int std);
 /* Make the folder of worker `i`. Returns whether it is there; else errno says why it isn't. */
 bool tt__logs_make_folder(const tt__logs *logs, int attempt, int i);
 
-/* Open the file of TT__STDOUT or TT__STDERR of worker `i` for appending. -1: errno says why. */
-int tt__logs_open(const tt__logs *logs, int attempt, int i, int std);
-
-/* Open for appending a file in a folder that tt__logs_make() made. -1: errno says why. */
-int tt__logs_append(const char *path);
+/* Open a file of worker `i` (-1: of the attempt) for appending, and its folder. -1: errno says why. */
+int tt__logs_append(const tt__logs *logs, int attempt, int i, const char *file);
 
 #endif

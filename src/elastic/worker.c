@@ -19,7 +19,8 @@ static int set_variable(void *user, const char *name, const char *value, bool on
 /* Open a log file in place of stdout or stderr. If that can't be, say so, and go on without: output elsewhere is better
  * than no job. */
 static int set_file(const tt__job *job, int i, int std, int stderr_end) {
-    int fd = tt__logs_open(job->logs, job->attempt, i, std), to = std == TT__STDOUT ? STDOUT_FILENO : STDERR_FILENO;
+    int fd = tt__logs_append(job->logs, job->attempt, i, tt__logs_file(std)),
+        to = std == TT__STDOUT ? STDOUT_FILENO : STDERR_FILENO;
     if (fd >= 0)
         return dup2(fd, to);
     char path[PATH_MAX], line[PATH_MAX + 128];

@@ -93,6 +93,39 @@ class Planted(unittest.TestCase):
         self.assertEqual(os.listdir(theirs) + os.listdir(self.shared / "own"), ["below"])
         self.assertEqual(os.listdir(self.shared / "own" / "below"), [])
 
+    def test_links_in_the_folder_of_a_group(self):
+        """As those of a project: whoever is in the group may put links there."""
+        theirs = self.base / "theirs"
+        theirs.mkdir()
+        os.chown(self.shared, 0, STRANGER)
+        self.shared.chmod(0o2775)
+        self.stranger('ln -s "$1" scalars.csv; ln -s "$1" table; ln -s ../theirs logs; ln -s ../theirs run',
+                      self.secret)
+        self.refused(LOG, self.shared, text="another user's symbolic link")
+        self.refused(LOG, self.shared / "run", text="another user's symbolic link")
+        self.refused(TUTTI, "run", f"--log-dir={self.shared}/logs", "--redirects=3", "true",
+                     text="another user's symbolic link")
+        for path in ("table", "run/table"):
+            self.refused(TUTTI, "tune", "--world=2", "--transport=tcp", f"--out={self.shared}/{path}",
+                         text="another user's symbolic link")
+        self.assertEqual(os.listdir(theirs), [])
+
+    def test_a_run_whose_folder_of_logs_is_exchanged(self):
+        """Whoever may write to the folder above can put another in its place, with links in it."""
+        os.chown(self.shared, 0, STRANGER)
+        self.shared.chmod(0o2775)
+        theirs = self.base / "theirs"
+        theirs.mkdir()
+        exchange = 'name=$(basename none_*); mv "$name" was; ln -s ../theirs "$name"'
+        stranger = ["setpriv", f"--reuid={STRANGER}", f"--regid={STRANGER}", "--clear-groups", "sh", "-c", exchange]
+        done = subprocess.run([TUTTI, "run", "--rdzv-id=none", f"--log-dir={self.shared}", "--redirects=3",
+                               "--max-restarts=1", sys.executable, "-c",
+                               f"import os, subprocess\nif os.path.isdir('{self.shared}/was'): raise SystemExit(0)\n"
+                               f"subprocess.run({stranger!r}, cwd='{self.shared}', check=True)\nraise SystemExit(1)"],
+                              capture_output=True, text=True, timeout=DEADLINE, check=False)
+        self.assertIn("what rank 0 writes to stdout is not kept", done.stderr)
+        self.assertEqual(os.listdir(theirs), [])
+
     def plugin(self, folder):
         """A back end of the stranger's that leaves a file when it is loaded."""
         if not shutil.which("cc"):

@@ -192,14 +192,42 @@ static void links_of_others_are_not_followed(void **state) {
         assert_int_equal(write_file("open/null", "text"), TT_ERR_IO);
         assert_int_equal(chmod("open", 0777), 0); /* strangers could put it there all the same */
         assert_int_equal(write_file("open/link", "text"), TT_ERR_IO);
-        assert_int_equal(chmod("open", 01777), 0);
+        static const mode_t shared[] = {0775, 02775, 02770, 01777}; /* as the folders of a project */
+        for (size_t i = 0; i < sizeof shared / sizeof *shared; i++) {
+            assert_int_equal(chown("open", i % 2 ? STRANGER : 0, STRANGER), 0);
+            assert_int_equal(chmod("open", shared[i]), 0);
+            assert_int_equal(write_file("open/link", "text"), TT_ERR_IO);
+            assert_non_null(strstr(tt_last_error(), "open/link: another user's symbolic link"));
+            assert_int_equal(write_file("open/null", "text"), TT_ERR_IO);
+            assert_int_equal(write_file("open/own", "text"), TT_OK);
+        }
         assert_false(exists("led-astray"));
-        assert_int_equal(chown("open", STRANGER, STRANGER), 0); /* it is this user's directory: */
+        assert_true(!chown("open", STRANGER, STRANGER) && !chmod("open", 0755)); /* nobody else may write there: */
         assert_int_equal(write_file("open/link", "text"), TT_OK);
         assert_true(exists("led-astray"));
     } else {
         print_message("not root: links of other users can't be made\n");
     }
+}
+
+/* A link on the way to a file: a stranger's is refused, the directory's owner may have some. */
+static void links_to_folders(void **state) {
+    enum { STRANGER = 61234, OTHER };
+    (void)state;
+    assert_true(!mkdir("real", 0755) && !mkdir("group", 0755) && !symlink("../real", "group/link"));
+    assert_int_equal(write_file("group/link/../real/./file", "text"), TT_OK);
+    assert_true(exists("real/file"));
+    if (geteuid() != 0) {
+        print_message("not root: links of other users can't be made\n");
+        return;
+    }
+    assert_true(!lchown("group/link", STRANGER, STRANGER) && !chmod("group", 02775) && !chown("group", OTHER, OTHER));
+    assert_int_equal(write_file("group/link/new", "text"), TT_ERR_IO);
+    assert_non_null(strstr(tt_last_error(), "group/link: another user's symbolic link"));
+    assert_int_equal(chown("group", STRANGER, OTHER), 0);
+    assert_int_equal(chmod("group", 02775), 0);
+    assert_int_equal(write_file("group/link/new", "text"), TT_OK);
+    assert_true(exists("real/new") && !exists("group/new"));
 }
 
 /* In such a directory only its owner replaces a file; root could, and would give what it writes to that owner. */
@@ -331,6 +359,7 @@ int main(void) {
         cmocka_unit_test(targets_stay_what_they_are),
         cmocka_unit_test(a_limit_that_comes_while_writing_is_an_error),
         cmocka_unit_test(links_of_others_are_not_followed),
+        cmocka_unit_test(links_to_folders),
         cmocka_unit_test(files_of_others_are_refused_at_once),
         cmocka_unit_test(the_programs_own_output_is_not_replaced),
         cmocka_unit_test(two_savers_of_one_path),
