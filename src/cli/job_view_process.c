@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/plain_text.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -64,8 +65,11 @@ static tt_status add_if_wanted(tt__snapshot *snapshot, pid_t pid, const char *fd
     ssize_t length = readlink(path, name, sizeof name - 1);
     if (length <= 0 || strncmp(name, MEMORY_NAME, strlen(MEMORY_NAME)) != 0)
         return TT_OK;
-    int memory = tt__fd(open(path, O_RDONLY | O_CLOEXEC));
-    if (memory < 0 || fstat(memory, &info))
+    /* The name proves nothing: it may be a FIFO, or memory that its owner shrinks while we look at it. */
+    int memory = stat(path, &info) || !S_ISREG(info.st_mode)
+                     ? -1
+                     : tt__fd(open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+    if (memory < 0 || !tt__is_sealed_memory(memory) || fstat(memory, &info))
         info.st_ino = 0;
     for (int i = 0; i < n && info.st_ino; i++) {
         tt__job_rank rank = {.pid = pid, .state = TT__JOB_RUNNING, .now = tt__moment_now()};
@@ -95,6 +99,14 @@ static tt_status add_process(tt__snapshot *snapshot, pid_t pid, unsigned long *i
     return status;
 }
 
+/* Copy a name out of memory that its owner may write to, and may not have ended. */
+static void copy_name(char *to, size_t size, const char *from, size_t room) {
+    size_t n = strnlen(from, room < size ? room : size - 1);
+    memcpy(to, from, n);
+    to[n] = '\0';
+    tt__make_plain_name(to);
+}
+
 static void fill_info(tt__snapshot *snapshot, pid_t pid) {
     const tt__recorder *recorder = NULL;
     for (int i = 0; i < snapshot->n; i++)
@@ -105,8 +117,8 @@ static void fill_info(tt__snapshot *snapshot, pid_t pid) {
     if (!recorder)
         return;
     snapshot->info.world = recorder->world;
-    snapshot->info.started_realtime_ns = recorder->begin.realtime_ns;
-    snprintf(snapshot->info.program, sizeof snapshot->info.program, "%s", recorder->program);
+    snapshot->info.started_realtime_ns = tt__ns_checked(recorder->begin.realtime_ns);
+    copy_name(snapshot->info.program, sizeof snapshot->info.program, recorder->program, sizeof recorder->program);
 }
 
 tt_status tt__view_process(tt__snapshot *snapshot, pid_t pid) {

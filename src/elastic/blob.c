@@ -47,7 +47,7 @@ tt_status tt__blob_pack(const tt__snapshot *snapshot, int node, void **bytes, si
 
 /* Unpack one rank. Its recorder gets a file of its own, as if the rank had handed it in here. */
 static tt_status unpack_rank(tt__snapshot *snapshot, const tt__job_rank *rank, const void *recorder) {
-    int memory = rank->at.size ? tt__fd(memfd_create("tutti-record", MFD_CLOEXEC)) : -1;
+    int memory = rank->at.size ? tt__sealed_memory("tutti-record", rank->at.size) : -1;
     if (rank->at.size && (memory < 0 || pwrite(memory, recorder, rank->at.size, 0) != (ssize_t)rank->at.size)) {
         int errnum = errno;
         if (memory >= 0)

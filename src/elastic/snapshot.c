@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/plain_text.h"
 #include "net/local_socket.h"
 
@@ -16,13 +17,13 @@
 /* More ranks than this nobody has. */
 enum { TT__RANKS_BELIEVED = 1 << 20 };
 
-/* Map a recorder. The memory of a stranger may be smaller than it claims. */
+/* Map a recorder. The memory of a stranger may be smaller than it claims, or become so. */
 void tt__seen_map(tt__seen_rank *seen) {
     int memory = seen->memory;
     const tt__job_recorder *at = &seen->rank.at;
     size_t page = (size_t)sysconf(_SC_PAGESIZE), before = at->offset % page, size = before + at->size;
     struct stat info;
-    if (!at->size || fstat(memory, &info) || (uint64_t)info.st_size < at->size ||
+    if (!at->size || !tt__is_sealed_memory(memory) || fstat(memory, &info) || (uint64_t)info.st_size < at->size ||
         (uint64_t)info.st_size - at->size < at->offset)
         return;
     void *mapping = mmap(NULL, size, PROT_READ, MAP_SHARED, memory, (off_t)(at->offset - before));

@@ -122,7 +122,7 @@ static bool read_whole(int fd, void *to, size_t size, uint64_t offset) {
 /* Copy the recorder into a file of our own; -1 on failure. */
 static int copy_recorder(const seat *s) {
     char *bytes = malloc(s->at.size);
-    int copy = tt__fd(memfd_create("tutti-record", MFD_CLOEXEC));
+    int copy = tt__sealed_memory("tutti-record", s->at.size);
     bool good = bytes && copy >= 0 && read_whole(s->memory, bytes, s->at.size, s->at.offset) &&
                 pwrite(copy, bytes, s->at.size, 0) == (ssize_t)s->at.size;
     free(bytes);

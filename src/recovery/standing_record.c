@@ -23,8 +23,8 @@ tt_status tt__standing_record_open(tt__standing_record *standing, int rank, int 
     *standing = (tt__standing_record){.memory = -1, .socket = -1};
     if (!job || !*job)
         return TT_OK;
-    standing->memory = tt__fd(memfd_create("tutti-recovery", MFD_CLOEXEC));
-    if (standing->memory < 0 || ftruncate(standing->memory, sizeof(tt__recorder)))
+    standing->memory = tt__sealed_memory("tutti-recovery", sizeof(tt__recorder));
+    if (standing->memory < 0)
         return tt__fail_errno(TT_ERR_SYSTEM, errno, "can't make memory that the launcher reads");
     void *at = mmap(NULL, sizeof(tt__recorder), PROT_READ | PROT_WRITE, MAP_SHARED, standing->memory, 0);
     if (at == MAP_FAILED)

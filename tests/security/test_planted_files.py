@@ -5,6 +5,7 @@ import hashlib
 import io
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -233,6 +234,61 @@ class Planted(unittest.TestCase):
         self.assertEqual(self.secret.read_text(), SECRET)
         own = [name for name in os.listdir(self.shared) if name.endswith(f".{process.pid}.1")]
         self.assertEqual(len(own), 1, os.listdir(self.shared))
+
+
+# A process of the stranger's that shares what looks like a rank's memory, but could be made smaller.
+SHRINKS = """
+import mmap, os, sys
+os.setgroups([])
+os.setresgid(STRANGER, STRANGER, STRANGER)
+os.setresuid(STRANGER, STRANGER, STRANGER)
+memory = os.memfd_create("tutti", os.MFD_ALLOW_SEALING)
+os.ftruncate(memory, 1 << 22)
+seen = mmap.mmap(memory, 4096, mmap.MAP_SHARED, mmap.PROT_READ)
+os.pwrite(memory, bytes.fromhex("%s"), 0)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+# A FIFO whose name, since its file system is gone, is that of such a memory.
+BLOCKS = """
+set -e
+mount -t tmpfs none "$1"
+mkfifo "$1/memfd:tutti"
+exec 9<>"$1/memfd:tutti" 8<"$1/memfd:tutti" 9>&-
+umount -l "$1"
+[ "$(readlink /proc/$$/fd/8)" = /memfd:tutti ]
+echo ready
+exec cat
+"""
+
+
+class Looks(unittest.TestCase):
+    """What root sees of another user's process, with tutti top --pid, is as that user likes it."""
+
+    def top(self, argv, **popen):
+        process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **popen)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.stdin.close)
+        if process.stdout.readline() != "ready\n":
+            self.skipTest("this can't be made here")
+        return subprocess.run([TUTTI, "top", "--once", "--pid", str(process.pid)], capture_output=True, text=True,
+                              timeout=DEADLINE, check=False)
+
+    def test_memory_that_may_shrink_is_not_mapped(self):
+        header = (pathlib.Path(os.environ["TT_SOURCE"]) / "src/comm/record/recorder.h").read_text()
+        magic = re.search(r"TT__RECORDER_MAGIC UINT64_C\(0x([0-9a-f]{16})\)", header).group(1)
+        script = SHRINKS.replace("STRANGER", str(STRANGER)) % bytes.fromhex(magic)[::-1].hex()
+        done = self.top([sys.executable, "-c", script])
+        self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
+        self.assertIn("shares no memory as a rank", done.stderr)
+
+    def test_a_fifo_keeps_nobody(self):
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="tutti-looks-"))
+        self.addCleanup(folder.rmdir)
+        done = self.top(["unshare", "--mount", "sh", "-c", BLOCKS, "sh", folder], stderr=subprocess.DEVNULL)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("shares no memory as a rank", done.stderr)
 
 
 if __name__ == "__main__":

@@ -46,9 +46,9 @@ static void timers_watch_forks(void) { pthread_atfork(NULL, NULL, forget_timers)
 
 /* Map new memory for timers; *memory is its descriptor. */
 static tt_status make_timers(tt__timers **out, int *memory) {
-    *memory = tt__fd(memfd_create("tutti-timers", MFD_CLOEXEC));
+    *memory = tt__sealed_memory("tutti-timers", sizeof **out);
     void *mapped = MAP_FAILED;
-    if (*memory >= 0 && !ftruncate(*memory, sizeof **out))
+    if (*memory >= 0)
         mapped = mmap(NULL, sizeof **out, PROT_READ | PROT_WRITE, MAP_SHARED, *memory, 0);
     if (mapped != MAP_FAILED) {
         *out = mapped;

@@ -145,9 +145,7 @@ tt_status tt__shm_create(tt__shm *shm, int *fd, int rank, int world, size_t heap
 
 tt_status tt__shm_map_peer(tt__shm *shm, int fd, int rank) {
     struct stat info;
-    int seals = fcntl(fd, F_GET_SEALS);
-    if (fstat(fd, &info) || seals < 0 || !(seals & F_SEAL_SHRINK) ||
-        (size_t)info.st_size < TT__HEAP_AT + TT__AREA_BYTES)
+    if (!tt__is_sealed_memory(fd) || fstat(fd, &info) || (size_t)info.st_size < TT__HEAP_AT + TT__AREA_BYTES)
         return tt__fail(TT_ERR_PROTOCOL, "what rank %d handed over is not a sealed shared memory of Tutti", rank);
     TT__TRY(map_memory(shm, fd, (size_t)info.st_size));
     const tt__control *control = tt__shm_control(shm);
