@@ -188,8 +188,11 @@ void tt_report(void) {
     char where[32] = "";
     if (tt__report_rank() >= 0)
         snprintf(where, sizeof where, "rank %d: ", tt__report_rank());
-    if (!last.alike || tt__report_rank() <= 0)
-        fprintf(stderr, "tutti: %s%s: %s\n", where, tt_status_name(last.status), last.text);
+    if (!last.alike || tt__report_rank() <= 0) {
+        char plain[TT__ERROR_TEXT_SIZE]; /* it may quote a file, or another process */
+        snprintf(plain, sizeof plain, "%s", last.text);
+        fprintf(stderr, "tutti: %s%s: %s\n", where, tt_status_name(last.status), tt__make_plain(plain));
+    }
     char message[TT__ERROR_TEXT_SIZE + 64];
     snprintf(message, sizeof message, "%s: %s", tt_status_name(last.status), last.text);
     tt__error_file_write(message, last.status == TT_ERR_PEER);

@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/plain_text.h"
 #include "cli/ckpt.h"
+#include "cli/cli.h"
 #include "tensor/host_copy.h"
 
 #include <inttypes.h>
@@ -28,7 +29,7 @@ static void print_difference(const difference *d, bool json) {
     }
     char name[1024];
     snprintf(name, sizeof name, "%s", d->name);
-    printf("%s: %s: %s\n", tt__make_plain_name(name), d->kind, d->text);
+    tt__cli_print(stdout, "%s: %s: %s\n", tt__make_plain_name(name), d->kind, d->text);
 }
 
 /* Compare two tensors of one shape and type by their bits; where they differ, by how much. */

@@ -3,6 +3,7 @@
 #include "base/plain_text.h"
 #include "checkpoint/progress_texts.h"
 #include "cli/ckpt.h"
+#include "cli/cli.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -128,7 +129,7 @@ static void show_text(const tt__ckpt_file *file) {
         printf("%-*s  %s\n", width, plain_name(file->rows[i].name, name, sizeof name),
                tt__ckpt_describe(&file->rows[i], text, sizeof text));
     show_how_far(file);
-    printf("%s: %s, %zu tensors, %" PRIu64 " bytes\n", file->path, file->format, count, bytes);
+    tt__cli_print(stdout, "%s: %s, %zu tensors, %" PRIu64 " bytes\n", file->path, file->format, count, bytes);
 }
 
 int tt__ckpt_show(const char *path, bool json) {
@@ -163,7 +164,8 @@ static void verify_text(const tt__ckpt_file *file, tt_status status) {
     if (status)
         tt_report();
     else
-        printf("%s: whole: %s, %zu tensors, %" PRIu64 " bytes\n", file->path, file->format, count, bytes);
+        tt__cli_print(stdout, "%s: whole: %s, %zu tensors, %" PRIu64 " bytes\n", file->path, file->format, count,
+                      bytes);
 }
 
 int tt__ckpt_verify(int count, char **paths, bool json) {

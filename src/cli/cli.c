@@ -2,9 +2,11 @@
 #include "cli/cli.h"
 
 #include "base/format.h"
+#include "base/plain_text.h"
 #include "elastic/terminal.h"
 
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -25,7 +27,21 @@ void tt__cli_normalise_flags(int argc, char **argv) {
 
 /* ---- errors and notes */
 
-static void print_message(tt__colour colour, const char *command, const char *text) {
+void tt__cli_print(FILE *out, const char *format, ...) {
+    char *text;
+    va_list args;
+    va_start(args, format);
+    int length = vasprintf(&text, format, args);
+    va_end(args);
+    if (length < 0)
+        return;
+    fputs(tt__make_plain(text), out);
+    free(text);
+}
+
+/* `text` quotes what was typed, and what stands in files: it becomes plain. */
+static void print_message(tt__colour colour, const char *command, char *text) {
+    tt__make_plain(text);
     int used = (int)(strlen("tutti : ") + strlen(command) - !*command);
     const char *begin = colour == TT__PLAIN ? "" : tt__terminal_colour(STDERR_FILENO, colour);
     fprintf(stderr, "%stutti%s%s:%s ", begin, *command ? " " : "", command,
@@ -69,8 +85,9 @@ int tt__cli_usage_error(const char *command, const char *format, ...) {
     va_end(args);
     if (length >= (int)sizeof text)
         memcpy(text + sizeof text - sizeof "...", "...", sizeof "...");
+    tt__make_readable(text);
     for (char *c = text; *c; c++)
-        if ((unsigned char)*c < ' ' || *c == '\x7f')
+        if (*c == '\n' || *c == '\t')
             *c = '?';
     print_message(TT__RED, command, text);
     fprintf(stderr, "Try 'tutti %s%s--help'.\n", command, *command ? " " : "");

@@ -48,7 +48,11 @@ int tt__cli_help(const tt__command *command, FILE *out);
 /* "tutti NAME: text" and a hint at --help on stderr; returns TT__EXIT_USAGE. */
 int tt__cli_usage_error(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* "tutti NAME: text" on stderr, wrapped on a terminal: an error, or what is good to know. */
+/* Print text of which something comes from outside, out of a file, its name or another process: without what a terminal
+ * would act upon (base/plain_text.h). Whatever a command prints of such text goes through here or the two below. */
+void tt__cli_print(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* "tutti NAME: text" on stderr, plain and wrapped on a terminal: an error, or what is good to know. */
 void tt__cli_error(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void tt__cli_note(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

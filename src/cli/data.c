@@ -28,14 +28,14 @@ static tt_status write_digits(const digits_flags *f, tt_tensor *x, const char *n
     char path[4096];
     int n = snprintf(path, sizeof path, "%s/%s%s", f->dir, name, f->gzip ? ".gz" : "");
     if (n >= (int)sizeof path) {
-        fprintf(stderr, "tutti data: the path of %s is too long\n", name);
+        tt__cli_error("data", "the path of %s is too long", name);
         return TT_ERR_INVALID;
     }
     tt_status status = tt_idx_write(x, path);
     if (status)
         tt_report();
     else
-        printf("%s\n", path);
+        tt__cli_print(stdout, "%s\n", path);
     return status;
 }
 
@@ -103,7 +103,7 @@ static int show_file(const show_flags *f) {
                                    f->path, f->start);
     }
     bool bytes = tt_tensor_dtype(x) == TT_U8;
-    printf("%s: %s\n", f->path, tt_tensor_describe(x, text, sizeof text));
+    tt__cli_print(stdout, "%s: %s\n", f->path, tt_tensor_describe(x, text, sizeof text));
     if (bytes && tt_tensor_dim(x) == 3)
         print_images(x, f->start, end);
     else if (bytes && tt_tensor_dim(x) == 1)

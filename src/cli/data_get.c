@@ -1,6 +1,7 @@
 /* Data sets that are known by name: where they are, and what their files must be. */
 #include "cli/data_get.h"
 #include "cli/clean_end.h"
+#include "cli/cli.h"
 #include "cli/data_folder.h"
 
 #include "base/error.h"
@@ -66,7 +67,7 @@ static tt_status get_file(const tt__remote_file *file, const char *const *mirror
     if (status)
         tt_report();
     else
-        printf("%s/%s%s\n", dir, file->name, end == TT__WAS_THERE ? ": is there already" : "");
+        tt__cli_print(stdout, "%s/%s%s\n", dir, file->name, end == TT__WAS_THERE ? ": is there already" : "");
     fflush(stdout);
     return status;
 }
@@ -77,7 +78,7 @@ static tt_status unpack_set(const known_set *set, const char *dir) {
         return tt__fail(TT_ERR_INVALID, "%s: its path is too long", set->files[0].name);
     TT__TRY(tt__untar(archive, dir, set->folder, set->members));
     for (int i = 0; set->members[i]; i++)
-        printf("%s/%s/%s\n", dir, set->folder, set->members[i]);
+        tt__cli_print(stdout, "%s/%s/%s\n", dir, set->folder, set->members[i]);
     return TT_OK;
 }
 

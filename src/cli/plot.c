@@ -189,7 +189,7 @@ static tt_status follow_runs(const plot_flags *f, char **paths) {
         if (status && status != TT_ERR_NOT_FOUND)
             return status;
         if (status)
-            printf("%s\n", tt_last_error());
+            tt__cli_print(stdout, "%s\n", tt_last_error());
         if (fflush(stdout) != 0)
             return TT_OK; /* main() tells it */
         poll(NULL, 0, 2000);

@@ -17,6 +17,7 @@ enum { DEPTH_MAX = 16 };
 typedef struct plot_run {
     char *name;
     tt__scalar_log log;
+    double first_time; /* of its points; infinite: it has no times */
 } plot_run;
 
 typedef struct plot_loader {
@@ -126,6 +127,9 @@ static void shorten_names(plot_loader *l) {
 
 /* ---- one line ---- */
 
+/* Steps may be as far apart as integers can be. */
+static double steps_between(int64_t from, int64_t to) { return (double)to - (double)from; }
+
 /* The epoch of a step, between the points of the series "epoch". */
 static double epoch_of_step(const tt__series *epochs, int64_t step) {
     size_t i = 0, high = epochs->count; /* i: the first point at or behind the step */
@@ -143,7 +147,7 @@ static double epoch_of_step(const tt__series *epochs, int64_t step) {
         return after->value;
     tt__scalar_point before = i ? epochs->points[i - 1] : (tt__scalar_point){.value = 0};
     return before.value +
-           (after->value - before.value) * (double)(step - before.step) / (double)(after->step - before.step);
+           (after->value - before.value) * steps_between(before.step, step) / steps_between(before.step, after->step);
 }
 
 static double first_time(const tt__scalar_log *log) {
@@ -154,11 +158,12 @@ static double first_time(const tt__scalar_log *log) {
     return first;
 }
 
-static tt_status check_x(const plot_run *run, tt__plot_x x) {
+static tt_status check_x(plot_run *run, tt__plot_x x) {
     const tt__series *epochs = tt__scalar_log_find(&run->log, "epoch");
+    run->first_time = first_time(&run->log);
     if (x == TT__PLOT_EPOCH && (!epochs || !epochs->count))
         return tt__fail(TT_ERR_NOT_FOUND, "--x epoch: %s has no series \"epoch\"; try --x step", run->name);
-    if (x == TT__PLOT_TIME && !isfinite(first_time(&run->log)))
+    if (x == TT__PLOT_TIME && !isfinite(run->first_time))
         return tt__fail(TT_ERR_NOT_FOUND, "--x time: %s has no times; try --x step", run->name);
     return TT_OK;
 }
@@ -166,7 +171,7 @@ static tt_status check_x(const plot_run *run, tt__plot_x x) {
 static double place_on_x(const plot_run *run, const tt__scalar_point *p, tt__plot_x x) {
     if (x == TT__PLOT_EPOCH)
         return epoch_of_step(tt__scalar_log_find(&run->log, "epoch"), p->step);
-    return x == TT__PLOT_TIME ? p->wall_time - first_time(&run->log) : (double)p->step;
+    return x == TT__PLOT_TIME ? p->wall_time - run->first_time : (double)p->step;
 }
 
 /* An exponential mean without the bias of its beginning, as TensorBoard's. */
@@ -209,23 +214,47 @@ static void chart_take_bounds(tt__plot_chart *chart, const tt__plot_line *line, 
     }
 }
 
-/* Add the chart of a tag; none if no run has a point to show. */
-static tt_status add_chart(tt__plot *plot, const plot_loader *l, const char *tag, const tt__plot_wish *wish) {
-    tt__plot_chart *charts = realloc(plot->charts, (size_t)(plot->count + 1) * sizeof *charts);
-    if (!charts)
+/* A series and the run that it is of. */
+typedef struct run_series {
+    const char *tag;
+    const tt__series *series;
+    int run;
+} run_series;
+
+static int compare_series(const void *a, const void *b) {
+    const run_series *x = a, *y = b;
+    int order = strcmp(x->tag, y->tag);
+    return order ? order : (x->run > y->run) - (x->run < y->run);
+}
+
+/* List the series of all runs by tag, then run; allocated. */
+static tt_status list_series(const plot_loader *l, run_series **list, size_t *count) {
+    size_t n = 0;
+    for (int r = 0; r < l->count; r++)
+        n += l->runs[r].log.count;
+    *count = 0;
+    *list = malloc((n + 1) * sizeof **list);
+    if (!*list)
         return plot_memory();
-    plot->charts = charts;
-    tt__plot_chart *chart = &charts[plot->count];
-    *chart = (tt__plot_chart){.tag = strdup(tag), .lines = calloc((size_t)l->count, sizeof *chart->lines)};
-    plot->count++;
+    for (int r = 0; r < l->count; r++)
+        for (size_t i = 0; i < l->runs[r].log.count; i++) {
+            const tt__series *series = &l->runs[r].log.series[i];
+            (*list)[(*count)++] = (run_series){series->tag, series, r};
+        }
+    qsort(*list, n, sizeof **list, compare_series);
+    return TT_OK;
+}
+
+/* Add the chart of a tag, with the `n` series that it has; none if no run has a point to show. */
+static tt_status add_chart(tt__plot *plot, const plot_loader *l, const run_series *of, size_t n,
+                           const tt__plot_wish *wish) {
+    tt__plot_chart *chart = &plot->charts[plot->count++];
+    *chart = (tt__plot_chart){.tag = strdup(of->tag), .lines = calloc(n, sizeof *chart->lines)};
     if (!chart->tag || !chart->lines)
         return plot_memory();
-    for (int r = 0; r < l->count; r++) {
-        const tt__series *series = tt__scalar_log_find(&l->runs[r].log, tag);
-        if (!series)
-            continue;
+    for (size_t i = 0; i < n; i++) {
         tt__plot_line *line = &chart->lines[chart->count];
-        TT__TRY(make_line(line, r, &l->runs[r], series, wish));
+        TT__TRY(make_line(line, of[i].run, &l->runs[of[i].run], of[i].series, wish));
         chart_take_bounds(chart, line, chart->count == 0);
         if (line->n)
             chart->count++;
@@ -260,21 +289,24 @@ static bool tag_is_wanted(const char *tag, const char *patterns) {
 
 /* All tags, in order, without repetition. */
 static tt_status add_charts(tt__plot *plot, const plot_loader *l, const tt__plot_wish *wish) {
-    const char *last = "";
-    for (const char *tag; (tag = NULL, true); last = tag) {
-        for (int r = 0; r < l->count; r++)
-            for (size_t i = 0; i < l->runs[r].log.count; i++) {
-                const char *other = l->runs[r].log.series[i].tag;
-                if (strcmp(other, last) > 0 && (!tag || strcmp(other, tag) < 0))
-                    tag = other;
-            }
-        if (!tag)
-            return TT_OK;
-        if (!tag_is_wanted(tag, wish->tags))
+    run_series *list;
+    size_t count, tags = 0;
+    TT__TRY(list_series(l, &list, &count));
+    for (size_t i = 0; i < count; i++)
+        tags += !i || strcmp(list[i - 1].tag, list[i].tag) != 0;
+    plot->charts = calloc(tags + 1, sizeof *plot->charts);
+    tt_status status = plot->charts ? TT_OK : plot_memory();
+    for (size_t i = 0, n; i < count && !status; i += n) {
+        for (n = 1; i + n < count && !strcmp(list[i].tag, list[i + n].tag);)
+            n++;
+        if (!tag_is_wanted(list[i].tag, wish->tags))
             continue;
-        TT__TRY(add_chart(plot, l, tag, wish));
-        drop_last_if_empty(plot);
+        status = add_chart(plot, l, &list[i], n, wish);
+        if (!status)
+            drop_last_if_empty(plot);
     }
+    free(list);
+    return status;
 }
 
 /* The unit that times are shown in: the largest of which there are some. */

@@ -1,6 +1,7 @@
 /* Charts in a terminal. A letter's cell is 2 x 4 dots of Braille; in plain ASCII it is one dot. */
 #include "base/error.h"
 #include "base/plain_text.h"
+#include "cli/cli.h"
 #include "cli/plot.h"
 
 #include <math.h>
@@ -188,7 +189,7 @@ static void print_legend(const tt__plot *plot, const tt__plot_terminal *terminal
 
 tt_status tt__plot_print(const tt__plot *plot, const tt__plot_terminal *terminal) {
     if (plot->title)
-        printf("%s\n\n", plot->title);
+        tt__cli_print(stdout, "%s\n\n", plot->title);
     print_legend(plot, terminal);
     for (int i = 0; i < plot->count; i++) {
         if (i)

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/plain_text.h"
+#include "cli/cli.h"
 #include "cli/job_view.h"
 #include "cli/process_stacks.h"
 
@@ -18,7 +19,7 @@ void tt__run_stacks(pid_t pid, pid_t thread, uint64_t pc, FILE *out) {
     if (lib)
         tt__process_stacks(lib, pid, &wanted, out);
     else
-        fprintf(out, "  not to be seen: %s\n", tt_last_error());
+        tt__cli_print(out, "  not to be seen: %s\n", tt_last_error());
 }
 
 static const char *before_end(const tt__view_rank *rank, int64_t at_ns, char *text, size_t size) {

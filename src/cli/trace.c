@@ -52,7 +52,7 @@ static tt_status trace_write_view(const tt__view_source *source, const char *pat
         calls += view.ranks[i].n;
     tt_status status = tt__trace_write(&view, path);
     if (!status)
-        printf("%s: %ld calls of %d rank%s\n", path, calls, view.n, view.n == 1 ? "" : "s");
+        tt__cli_print(stdout, "%s: %ld calls of %d rank%s\n", path, calls, view.n, view.n == 1 ? "" : "s");
     tt__view_free(&view);
     return status;
 }

@@ -228,7 +228,7 @@ static tt_status write_table(const char *path, const tt__bytes *rules, const boo
     if (!status)
         status = tune_write(path, &text);
     if (!status)
-        fprintf(stderr, "tutti tune: wrote %s\n", path);
+        tt__cli_print(stderr, "tutti tune: wrote %s\n", path);
     free(previous);
     tt__bytes_free(&text);
     return status;

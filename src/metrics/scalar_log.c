@@ -8,24 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int compare_tag(const char *tag, size_t size, const char *other) {
-    int order = strncmp(tag, other, size);
-    return order ? order : other[size] ? -1 : 0;
-}
-
-/* The first series whose tag is not before `tag`. */
-static size_t series_place(const tt__scalar_log *log, const char *tag, size_t size) {
-    size_t low = 0, high = log->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (compare_tag(tag, size, log->series[middle].tag) > 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 /* Make room for one more item of `size` bytes in a list; NULL when memory is out, and the list stays. */
 static void *log_list_grow(void *items, size_t count, size_t *capacity, size_t size) {
     if (count < *capacity)
@@ -36,16 +18,36 @@ static void *log_list_grow(void *items, size_t count, size_t *capacity, size_t s
     return grown;
 }
 
-static tt__series *insert_series(tt__scalar_log *log, size_t place, const char *tag, size_t size) {
-    tt__series *series = log_list_grow(log->series, log->count, &log->capacity, sizeof *series);
-    char *name = series ? strndup(tag, size) : NULL;
+/* Take over `tag`; NULL: no memory, and it is freed. */
+static tt__series *add_series(tt__scalar_log *log, char *tag) {
+    tt__series *series = tag ? log_list_grow(log->series, log->count, &log->capacity, sizeof *series) : NULL;
     log->series = series ? series : log->series;
+    if (!series || !tt__name_map_reserve(&log->places, log->count + 1)) {
+        tt__fail(TT_ERR_MEMORY, "no memory for the series \"%.100s\"", tag ? tag : "");
+        free(tag);
+        return NULL;
+    }
+    tt__name_map_put(&log->places, tag, (int64_t)log->count);
+    series[log->count] = (tt__series){.tag = tag};
+    return &series[log->count++];
+}
+
+/* Find the series of a tag, which need not end with '\0'; a new one if it has none. */
+static tt__series *obtain_series(tt__scalar_log *log, const char *tag, size_t size) {
+    char small[256];
+    size_t n = strnlen(tag, size);
+    bool fits = n < sizeof small;
+    char *name = fits ? small : malloc(n + 1);
     if (!name)
-        return tt__fail_null(TT_ERR_MEMORY, "no memory for the series \"%.*s\"", (int)(size < 100 ? size : 100), tag);
-    memmove(&series[place + 1], &series[place], (log->count - place) * sizeof *series);
-    series[place] = (tt__series){.tag = name};
-    log->count++;
-    return &series[place];
+        return tt__fail_null(TT_ERR_MEMORY, "no memory for the series \"%.100s\"", "");
+    memcpy(name, tag, n);
+    name[n] = '\0';
+    int64_t place = tt__name_map_get(&log->places, name, "");
+    if (place < 0)
+        return add_series(log, fits ? strdup(name) : name);
+    if (!fits)
+        free(name);
+    return &log->series[place];
 }
 
 static void purge_series(tt__series *series, int64_t step) {
@@ -59,9 +61,7 @@ void tt__scalar_log_purge(tt__scalar_log *log, int64_t step) {
 }
 
 tt_status tt__scalar_log_add(tt__scalar_log *log, const char *tag, size_t tag_size, tt__scalar_point point) {
-    size_t place = series_place(log, tag, tag_size);
-    bool found = place < log->count && compare_tag(tag, tag_size, log->series[place].tag) == 0;
-    tt__series *series = found ? &log->series[place] : insert_series(log, place, tag, tag_size);
+    tt__series *series = obtain_series(log, tag, tag_size);
     if (!series)
         return tt_last_status();
     purge_series(series, point.step);
@@ -74,8 +74,8 @@ tt_status tt__scalar_log_add(tt__scalar_log *log, const char *tag, size_t tag_si
 }
 
 const tt__series *tt__scalar_log_find(const tt__scalar_log *log, const char *tag) {
-    size_t place = series_place(log, tag, strlen(tag));
-    return place < log->count && !strcmp(log->series[place].tag, tag) ? &log->series[place] : NULL;
+    int64_t place = tt__name_map_get(&log->places, tag, "");
+    return place < 0 ? NULL : &log->series[place];
 }
 
 void tt__scalar_log_note(tt__scalar_log *log, const char *format, ...) {
@@ -93,5 +93,6 @@ void tt__scalar_log_free(tt__scalar_log *log) {
         free(log->series[i].points);
     }
     free(log->series);
+    tt__name_map_free(&log->places);
     *log = (tt__scalar_log){0};
 }

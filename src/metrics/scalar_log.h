@@ -2,6 +2,8 @@
 #ifndef TT_METRICS_SCALAR_LOG_H
 #define TT_METRICS_SCALAR_LOG_H
 
+#include "base/name_map.h"
+
 #include <tutti/base.h>
 
 typedef struct tt__scalar_point {
@@ -18,9 +20,10 @@ typedef struct tt__series {
 
 /* Zeroed = empty. */
 typedef struct tt__scalar_log {
-    tt__series *series; /* sorted by tag */
+    tt__series *series; /* as their first points came */
     size_t count, capacity;
-    char note[512]; /* what of the files was left out, and why; "": nothing */
+    tt__name_map places; /* by tag */
+    char note[512];      /* what of the files was left out, and why; "": nothing */
 } tt__scalar_log;
 
 /* Add a point. A run that went on from an earlier checkpoint has steps twice: what came later replaces that step and

@@ -137,6 +137,35 @@ class Plot(unittest.TestCase):
             file.write(bytes([byte[0] ^ 1]))
         self.assertIn("is damaged at byte", plot("damaged")[1].replace("\n    ", " "))
 
+    def test_many_series_take_no_time(self):
+        columns = [f"s{i}" for i in range(100000, 0, -1)]
+        with open("wide.csv", "w") as file:
+            file.write("step," + ",".join(columns) + "\n")
+            for step in range(2):
+                file.write(f"{step}," + ",".join(["1"] * len(columns)) + "\n")
+        self.assertIn("s77", plot("wide.csv", "--tags=s77"))
+
+    def test_steps_as_far_apart_as_can_be(self):
+        low, high = -2**63, 2**63 - 1
+        with open("far.csv", "w") as file:
+            file.write(f"step,epoch,loss\n{low},0,\n-3,,2\n5,,1\n{high},1,\n")
+        self.assertIn("loss", plot("far.csv", "--x=epoch", "--tags=loss"))
+
+    def test_nothing_from_outside_reaches_the_terminal(self):
+        """Neither escape sequences nor controls, also those of U+0080 to U+009F, in names and in files."""
+        evil = "\x1b]0;owned\x07\x1b[31m\x9b31m\x9d0;x\x9c"
+        write_events("a")
+        os.mkdir(evil)
+        write_events(evil, extra=record(b"x" * 20)[:25])
+        with open(f"{evil}.csv", "w") as file:
+            file.write(f"step,{evil}\n1,{evil}\n")
+        for argv in ([evil], ["a", evil], ["a", evil, "--title", evil], [f"{evil}.csv"], [f"no{evil}"],
+                     ["a", f"--x={evil}"], [f"--{evil}"]):
+            done = subprocess.run([TUTTI, "plot", *argv], capture_output=True, timeout=60,
+                                  env=dict(os.environ, LC_ALL="C.UTF-8"))
+            for text in (done.stdout, done.stderr):
+                self.assertFalse([c for c in text.decode() if c != "\n" and (c < " " or "\x7f" <= c < "\xa0")], text)
+
     def test_mistakes_are_told(self):
         write_events("a")
         os.mkdir("empty")
