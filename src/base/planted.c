@@ -226,3 +226,39 @@ tt_status tt__check_writable(int fd, const char *path) {
                         path);
     return TT_OK;
 }
+
+tt_status tt__check_taken(int fd, const char *path) {
+    struct stat found, around;
+    const char *name;
+    char *folder = tt__path_split(path, &name);
+    bool known = folder && !fstat(fd, &found) && !stat(folder, &around);
+    int errnum = errno;
+    free(folder);
+    if (!known)
+        return tt__fail_errno(TT_ERR_IO, errnum, "%s: can't look at it", path);
+    if (!S_ISREG(found.st_mode))
+        return tt__fail(TT_ERR_IO, "%s: expected a regular file", path);
+    bool trusted = found.st_uid == geteuid() || found.st_uid == 0;
+    if (!trusted && (found.st_uid != around.st_uid || tt__others_may_write(&around)))
+        return tt__fail(TT_ERR_IO, "%s: another user's file, who can change it at any time; choose another folder",
+                        path);
+    return TT_OK;
+}
+
+tt_status tt__check_folder(const char *path) {
+    const char *name;
+    struct stat found, around;
+    bool planted = false;
+    char *at = strdup(path);
+    while (at && !planted && strcmp(at, "/") != 0) {
+        char *parent = tt__path_split(at, &name);
+        planted = !parent || stat(at, &found) || stat(parent, &around) || tt__is_planted(&found, &around);
+        free(at);
+        at = parent;
+    }
+    planted = planted || !at;
+    free(at);
+    return planted ? tt__fail(TT_ERR_IO,
+                              "%.400s: another user's folder, or below one, in a directory that all may write to", path)
+                   : TT_OK;
+}

@@ -38,6 +38,15 @@ TT__EXPORT int tt__open_to_append(const char *path, bool only_new);
  * TT_ERR_IO. */
 TT__EXPORT TT_NODISCARD tt_status tt__check_writable(int fd, const char *path);
 
+/* Check that a file which was there already, opened for reading, may be taken for this user's own work: a regular file
+ * of this user's or root's, or one of the user who has its folder and is alone in writing there. `path` has no link at
+ * its end. TT_ERR_IO. */
+TT_NODISCARD tt_status tt__check_taken(int fd, const char *path);
+
+/* Check that neither the folder `path` nor one above it is what a stranger has put into a directory like /tmp, where he
+ * could exchange what is made in it. `path` is from the root on and has no links. TT_ERR_IO. */
+TT_NODISCARD tt_status tt__check_folder(const char *path);
+
 /* Name what is no regular file, for errors. */
 const char *tt__kind_text(mode_t mode);
 

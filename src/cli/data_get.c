@@ -61,9 +61,9 @@ static void show_progress(const tt__remote_file *file, int64_t bytes) {
     fflush(stderr);
 }
 
-static tt_status get_file(const tt__remote_file *file, const char *const *mirrors, const char *dir) {
+static tt_status get_file(int *fd, const tt__remote_file *file, const char *const *mirrors, const char *dir) {
     tt__download_end end = TT__WAS_THERE;
-    tt_status status = tt__download(&end, file, mirrors, dir, isatty(STDERR_FILENO) ? show_progress : NULL);
+    tt_status status = tt__download(&end, fd, file, mirrors, dir, isatty(STDERR_FILENO) ? show_progress : NULL);
     if (status)
         tt_report();
     else
@@ -72,11 +72,12 @@ static tt_status get_file(const tt__remote_file *file, const char *const *mirror
     return status;
 }
 
-static tt_status unpack_set(const known_set *set, const char *dir) {
+/* Unpack the archive that `fd` is. */
+static tt_status unpack_set(const known_set *set, const char *dir, int fd) {
     char archive[4096];
     if (snprintf(archive, sizeof archive, "%s/%s", dir, set->files[0].name) >= (int)sizeof archive)
         return tt__fail(TT_ERR_INVALID, "%s: its path is too long", set->files[0].name);
-    TT__TRY(tt__untar(archive, dir, set->folder, set->members));
+    TT__TRY(tt__untar(fd, archive, dir, set->folder, set->members));
     for (int i = 0; set->members[i]; i++)
         tt__cli_print(stdout, "%s/%s/%s\n", dir, set->folder, set->members[i]);
     return TT_OK;
@@ -86,15 +87,18 @@ static tt_status unpack_set(const known_set *set, const char *dir) {
 static int get_set(const known_set *set, const char *dir, const char *mirror) {
     const char *const own[] = {mirror, NULL};
     bool failed = false;
+    int archive = -1;
     tt__cli_end_cleanly();
     if (tt__data_folder_begin(dir))
         return TT__EXIT_FAILED;
     for (const tt__remote_file *file = set->files; file->name; file++)
-        failed |= get_file(file, mirror ? own : set->mirrors, dir) != TT_OK;
-    if (!failed && set->folder && unpack_set(set, dir)) {
+        failed |= get_file(set->folder ? &archive : NULL, file, mirror ? own : set->mirrors, dir) != TT_OK;
+    if (!failed && set->folder && unpack_set(set, dir, archive)) {
         tt_report();
         failed = true;
     }
+    if (archive >= 0)
+        close(archive);
     tt__data_folder_end();
     return failed ? TT__EXIT_FAILED : TT__EXIT_OK;
 }

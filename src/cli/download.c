@@ -12,6 +12,7 @@
 #include <inttypes.h>
 #include <openssl/evp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -28,16 +29,18 @@ enum {
 
 /* ---- checksums ---- */
 
-static tt_status hash_file(FILE *file, const char *path, char *digits) {
+static tt_status hash_file(int fd, const char *path, char *digits) {
     unsigned char block[65536], digest[EVP_MAX_MD_SIZE];
     unsigned length = 0;
     EVP_MD_CTX *hash = EVP_MD_CTX_new();
     bool ok = hash && EVP_DigestInit_ex(hash, EVP_sha256(), NULL);
-    for (size_t n = 1; ok && n;) {
-        n = fread(block, 1, sizeof block, file);
-        ok = EVP_DigestUpdate(hash, block, n);
+    off_t at = 0;
+    for (ssize_t n = 1; ok && n; at += n) {
+        while ((n = pread(fd, block, sizeof block, at)) < 0 && errno == EINTR)
+            ;
+        ok = n >= 0 && EVP_DigestUpdate(hash, block, (size_t)n);
     }
-    ok = ok && !ferror(file) && EVP_DigestFinal_ex(hash, digest, &length);
+    ok = ok && EVP_DigestFinal_ex(hash, digest, &length);
     EVP_MD_CTX_free(hash);
     for (unsigned i = 0; ok && i < length; i++)
         snprintf(digits + 2 * i, 3, "%02x", digest[i]);
@@ -45,26 +48,30 @@ static tt_status hash_file(FILE *file, const char *path, char *digits) {
 }
 
 /* TT_ERR_FORMAT: it has another one. */
-static tt_status check_sum(const char *path, const tt__remote_file *remote) {
+static tt_status check_sum(int fd, const char *path, const tt__remote_file *remote) {
     char digits[SHA256_DIGITS + 1] = "";
-    struct stat info;
-    int fd = tt__fd(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-    FILE *file = fd >= 0 ? fdopen(fd, "rb") : NULL;
-    if (!file) {
-        int errnum = errno;
-        if (fd >= 0)
-            close(fd);
-        return tt__fail_errno(TT_ERR_IO, errnum, "%s: can't open it", path);
-    }
-    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-        fclose(file);
-        return tt__fail(TT_ERR_IO, "%s: expected a regular file", path);
-    }
-    tt_status status = hash_file(file, path, digits);
-    fclose(file);
-    if (!status && strcmp(digits, remote->sha256))
-        return tt__fail(TT_ERR_FORMAT, "%s: expected the sha256 checksum %s, got %s", path, remote->sha256, digits);
+    TT__TRY(hash_file(fd, path, digits));
+    return strcmp(digits, remote->sha256) == 0
+               ? TT_OK
+               : tt__fail(TT_ERR_FORMAT, "%s: expected the sha256 checksum %s, got %s", path, remote->sha256, digits);
+}
+
+/* Open a file that is there already, if nobody else can change it when its checksum has been found right. */
+static tt_status open_there(int *fd, const char *path) {
+    char *leads_to;
+    TT__TRY(tt__follow_links(path, &leads_to));
+    *fd = tt__fd(open(leads_to, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
+    tt_status status =
+        *fd < 0 ? tt__fail_errno(TT_ERR_IO, errno, "%s: can't open it", path) : tt__check_taken(*fd, leads_to);
+    free(leads_to);
     return status;
+}
+
+static tt_status take_there(int *fd, const char *path, const tt__remote_file *remote) {
+    tt_status status = open_there(fd, path);
+    if (!status)
+        status = check_sum(*fd, path, remote);
+    return status ? tt__fail_prefix("remove this file to get it again") : TT_OK;
 }
 
 /* ---- one transfer ---- */
@@ -188,7 +195,7 @@ static tt_status try_mirror(transfer *t, const char *mirror) {
             return tt_last_status();
         return status;
     }
-    status = check_sum(t->path, t->remote);
+    status = check_sum(t->fd, t->path, t->remote);
     if (status == TT_ERR_FORMAT) {
         char wrong[TT__ERROR_TEXT_SIZE];
         snprintf(wrong, sizeof wrong, "%s", tt_last_error());
@@ -211,10 +218,14 @@ static tt_status try_mirrors(transfer *t, const char *const *mirrors) {
     return tt__problems_report(&problems, t->remote->name);
 }
 
+/* Who may write to the folder could have exchanged the .part. */
 static tt_status finish_file(const transfer *t, const char *path) {
-    if (fsync(t->fd) != 0 || rename(t->path, path) != 0)
+    struct stat ours, there;
+    if (fsync(t->fd) != 0 || rename(t->path, path) != 0 || fstat(t->fd, &ours) || lstat(path, &there))
         return tt__fail_errno(TT_ERR_IO, errno, "%s: can't put it in place", path);
-    return TT_OK;
+    return ours.st_ino == there.st_ino && ours.st_dev == there.st_dev
+               ? TT_OK
+               : tt__fail(TT_ERR_IO, "%s: another file came in the place of what was downloaded; remove it", path);
 }
 
 /* Is the .part one that we made? Who owns it, or another name of it, could change it when its checksum has been found
@@ -244,28 +255,37 @@ static tt_status open_part(transfer *t) {
     return t->size > t->remote->size ? start_again(t) : TT_OK;
 }
 
-tt_status tt__download(tt__download_end *end, const tt__remote_file *file, const char *const *mirrors, const char *dir,
-                       tt__download_progress progress) {
+/* Download to `path`; t->fd is the file then. */
+static tt_status fetch_file(transfer *t, const char *const *mirrors, const char *path) {
+    t->lib = tt__curl_get("downloads");
+    if (!t->lib)
+        return tt_last_status();
+    tt_status status = open_part(t);
+    if (!status)
+        status = try_mirrors(t, mirrors);
+    if (!status)
+        return finish_file(t, path);
+    if (t->locked && !t->size)
+        unlink(t->path); /* nothing to go on with */
+    return status;
+}
+
+tt_status tt__download(tt__download_end *end, int *fd, const tt__remote_file *file, const char *const *mirrors,
+                       const char *dir, tt__download_progress progress) {
     char path[PATH_ROOM], part[PATH_ROOM + 8];
     struct stat there;
+    if (fd)
+        *fd = -1;
     if (snprintf(path, sizeof path, "%s/%s", dir, file->name) >= (int)sizeof path)
         return tt__fail(TT_ERR_INVALID, "%s: its path is too long", file->name);
     snprintf(part, sizeof part, "%s.part", path);
-    *end = TT__WAS_THERE;
-    if (lstat(path, &there) == 0) /* also a link that leads to nothing */
-        return check_sum(path, file) ? tt__fail_prefix("remove this file to get it again") : TT_OK;
-    transfer t = {.lib = tt__curl_get("downloads"), .remote = file, .path = part, .fd = -1, .progress = progress};
-    if (!t.lib)
-        return tt_last_status();
-    tt_status status = open_part(&t);
-    if (!status)
-        status = try_mirrors(&t, mirrors);
-    if (!status)
-        status = finish_file(&t, path);
-    else if (t.locked && !t.size)
-        unlink(part); /* nothing to go on with */
-    if (t.fd >= 0)
+    transfer t = {.remote = file, .path = part, .fd = -1, .progress = progress};
+    bool was_there = lstat(path, &there) == 0; /* also a link that leads to nothing */
+    *end = was_there ? TT__WAS_THERE : TT__DOWNLOADED;
+    tt_status status = was_there ? take_there(&t.fd, path, file) : fetch_file(&t, mirrors, path);
+    if (!status && fd)
+        *fd = t.fd;
+    else if (t.fd >= 0)
         close(t.fd);
-    *end = TT__DOWNLOADED;
     return status;
 }

@@ -20,10 +20,12 @@ typedef enum tt__download_end { TT__DOWNLOADED, TT__WAS_THERE } tt__download_end
 typedef void (*tt__download_progress)(const tt__remote_file *file, int64_t bytes);
 
 /* Get a file into the folder `dir` from the first of the mirrors (NULL ends the list) that has it. One that is there
- * already stays: *end says so if its checksum is right, else it is an error. A connection that breaks is made again, as
+ * already stays: *end says so if its checksum is right, else it is an error; so is another user's, who could change it
+ * afterwards, but where he alone has the folder. *fd (`fd` may be NULL) becomes the very file whose checksum was found
+ * right, open for reading: the caller's to close, -1 on failure. A connection that breaks is made again, as
  * long as bytes come. Errors: TT_ERR_NET tells what each mirror said; TT_ERR_FORMAT a wrong checksum; TT_ERR_IO the
  * disk, or another process downloads the same file; TT_ERR_UNSUPPORTED there is no libcurl. */
-tt_status tt__download(tt__download_end *end, const tt__remote_file *file, const char *const *mirrors, const char *dir,
-                       tt__download_progress progress);
+tt_status tt__download(tt__download_end *end, int *fd, const tt__remote_file *file, const char *const *mirrors,
+                       const char *dir, tt__download_progress progress);
 
 #endif

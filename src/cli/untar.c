@@ -4,12 +4,15 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/planted.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <zlib.h>
 
 enum { BLOCK = 512, NAME_ROOM = 100, SIZE_AT = 124, SIZE_DIGITS = 12, KIND_AT = 156, MOST_MEMBERS = 32 };
@@ -99,14 +102,20 @@ static tt_status make_own_folder(const char *path, const char *dir) {
                : TT_OK;
 }
 
-tt_status tt__untar(const char *archive, const char *dir, const char *folder, const char *const *names) {
+tt_status tt__untar(int fd, const char *archive, const char *dir, const char *folder, const char *const *names) {
     char path[4096];
     if (snprintf(path, sizeof path, "%s/%s", dir, folder) >= (int)sizeof path)
         return tt__fail(TT_ERR_INVALID, "%s: its path is too long", folder);
     TT__TRY(make_own_folder(path, dir));
-    untar_work w = {.file = gzopen(archive, "rb"), .archive = archive, .dir = dir, .folder = folder, .names = names};
-    if (!w.file)
-        return tt__fail_errno(TT_ERR_IO, errno, "%s: can't open it", archive);
+    untar_work w = {.archive = archive, .dir = dir, .folder = folder, .names = names};
+    int copy = lseek(fd, 0, SEEK_SET) ? -1 : tt__fd(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    w.file = copy >= 0 ? gzdopen(copy, "rb") : NULL;
+    if (!w.file) {
+        int errnum = errno;
+        if (copy >= 0)
+            close(copy);
+        return tt__fail_errno(TT_ERR_IO, errnum, "%s: can't read it", archive);
+    }
     tt_status status = read_members(&w);
     gzclose(w.file);
     return status;

@@ -36,28 +36,6 @@ static tt_status make_unique(char **out, const char *parent, const char *name) {
     return tt__fail_errno(TT_ERR_IO, errnum, "can't make a folder for logs in %.400s", parent);
 }
 
-/* In a folder that a stranger has put where all may write, or below one, he could put links in the place of ours.
- * `path` is absolute and has no links. */
-static tt_status check_not_planted(const char *path) {
-    const char *name;
-    struct stat found, around;
-    bool planted = false;
-    char *at = strdup(path);
-    while (at && !planted && strcmp(at, "/") != 0) {
-        char *parent = tt__path_split(at, &name);
-        if (parent && strlen(parent) > 1 && parent[strlen(parent) - 1] == '/')
-            parent[strlen(parent) - 1] = '\0';
-        planted = !parent || stat(at, &found) || stat(parent, &around) || tt__is_planted(&found, &around);
-        free(at);
-        at = parent;
-    }
-    planted = planted || !at;
-    free(at);
-    return planted ? tt__fail(TT_ERR_IO,
-                              "%.400s: another user's folder, or below one, in a directory that all may write to", path)
-                   : TT_OK;
-}
-
 tt_status tt__logs_make(tt__logs *logs, const char *base, const char *run_id) {
     char name[128], *made = NULL, *whole = NULL;
     struct stat info;
@@ -68,7 +46,7 @@ tt_status tt__logs_make(tt__logs *logs, const char *base, const char *run_id) {
     else
         TT__TRY(make_unique(&made, temporary && *temporary ? temporary : "/tmp", "torchelastic"));
     whole = realpath(made ? made : base, NULL); /* workers may change their directory */
-    tt_status status = whole ? check_not_planted(whole)
+    tt_status status = whole ? tt__check_folder(whole)
                              : tt__fail_errno(TT_ERR_IO, errno, "can't find the folder %.400s", made ? made : base);
     if (!status)
         status = make_unique(&logs->dir, whole, name);

@@ -9,7 +9,7 @@ int main(int argc, char **argv) {
     if (argc < 6)
         return 2;
     const tt__remote_file file = {argv[1], argv[2], atoll(argv[3])};
-    if (tt__download(&end, &file, (const char *const *)argv + 5, argv[4], NULL)) {
+    if (tt__download(&end, NULL, &file, (const char *const *)argv + 5, argv[4], NULL)) {
         tt_report();
         return EXIT_FAILURE;
     }

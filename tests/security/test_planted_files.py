@@ -208,6 +208,31 @@ class Planted(unittest.TestCase):
                 self.assertEqual((after.st_ino, after.st_size), (before.st_ino, before.st_size))
                 part.unlink()
 
+    def test_a_file_that_is_there_already(self):
+        """Its owner could change it when its checksum has been found right."""
+        there = self.shared / "file.bin"
+        arguments = [DOWNLOAD, "file.bin", hashlib.sha256(CONTENT).hexdigest(), str(len(CONTENT)), self.shared,
+                     "http://127.0.0.1:1"]
+        self.stranger(f'printf "{CONTENT.decode()}" >file.bin')
+        for mode in 0o1777, 0o2775:
+            os.chown(self.shared, 0, STRANGER)
+            self.shared.chmod(mode)
+            self.refused(*arguments, text="another user's file")
+        there.rename(self.base / "theirs")
+        self.stranger("ln -s ../theirs file.bin")
+        self.refused(*arguments, text="another user's symbolic link")
+        there.unlink()
+        there.write_bytes(CONTENT)
+        os.chown(self.shared, STRANGER, STRANGER)
+        os.chown(there, STRANGER, STRANGER)
+        self.shared.chmod(0o755)  # he has it alone, and root names it
+        self.assertEqual(subprocess.run(arguments, capture_output=True, text=True, check=True).stdout, "was there\n")
+
+    def test_a_folder_of_data(self):
+        self.stranger("mkdir -m 777 own")
+        self.refused(TUTTI, "data", "digits", "--train=1", "--test=1", f"{self.shared}/own", text="another user's folder")
+        self.assertEqual(os.listdir(self.shared / "own"), [])
+
     def test_an_unpacked_archive(self):
         archive = self.base / "a.tar.gz"
         with tarfile.open(archive, "w:gz", format=tarfile.USTAR_FORMAT) as tar:
