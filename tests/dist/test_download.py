@@ -269,7 +269,7 @@ class Untar(unittest.TestCase):
         self.assertIn("the archive is damaged or cut short", self.unpack().stderr)
         self.assertEqual(os.listdir(self.folder.name + "/set"), ["a.bin"])  # the first archive's
         os.unlink(self.archive)
-        self.assertIn("can't open it", self.unpack().stderr)
+        self.assertIn("can't read it", self.unpack().stderr)
 
 
 if __name__ == "__main__":
