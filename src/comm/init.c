@@ -61,9 +61,15 @@ int tt_get_node_local_rank(int fallback) { return tt__launched_local_rank(&tt__o
 static tt_status open_store(tt_store **store, const tt__meeting *meeting, int64_t timeout_ms) {
     if (*meeting->etcd)
         return tt_etcd_store(store, meeting->etcd, .prefix = meeting->path, .timeout_ms = timeout_ms);
-    if (*meeting->path)
-        return tt_file_store(store, meeting->path, .world_size = meeting->world, .fresh = true,
-                             .timeout_ms = timeout_ms);
+    if (*meeting->path) {
+        if (!tt_file_store(store, meeting->path, .world_size = meeting->world, .fresh = true, .timeout_ms = timeout_ms))
+            return TT_OK;
+        return meeting->whence
+                   ? tt__fail_prefix("rank %d can't meet the others in a file (%s; XDG_RUNTIME_DIR and "
+                                     "TMPDIR choose its folder, MASTER_ADDR and MASTER_PORT a port instead)",
+                                     meeting->rank, meeting->whence)
+                   : tt_last_status();
+    }
     tt__log(TT_LOG_DEBUG, "%s the store at %s:%d", meeting->serves ? "serving" : "connecting to", meeting->host,
             meeting->port);
     tt_status status =

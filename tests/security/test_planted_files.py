@@ -233,6 +233,21 @@ class Planted(unittest.TestCase):
         self.refused(TUTTI, "data", "digits", "--train=1", "--test=1", f"{self.shared}/own", text="another user's folder")
         self.assertEqual(os.listdir(self.shared / "own"), [])
 
+    def test_where_the_ranks_of_an_mpirun_meet(self):
+        """In /tmp anybody can take the file's name first; in the user's own runtime folder nobody can."""
+        own = self.base / "runtime"
+        own.mkdir(mode=0o700)
+        self.stranger("touch tutti-0-mpi-job")
+        env = {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_SIZE": "2", "PMIX_NAMESPACE": "job",
+               "TMPDIR": str(self.shared), "XDG_RUNTIME_DIR": str(self.shared)}
+        bench = [TUTTI, "bench", "barrier", "--iterations=1", "--no-pin"]
+        self.refused(*bench, text="XDG_RUNTIME_DIR", OMPI_COMM_WORLD_RANK="0", **env)
+        env["XDG_RUNTIME_DIR"] = str(own)
+        ranks = [subprocess.Popen(bench, stdout=subprocess.DEVNULL, env=dict(os.environ, OMPI_COMM_WORLD_RANK=str(rank),
+                                                                             **env)) for rank in range(2)]
+        self.assertEqual([rank.wait(DEADLINE) for rank in ranks], [0, 0])
+        self.assertEqual(os.listdir(own), [])
+
     def test_an_unpacked_archive(self):
         archive = self.base / "a.tar.gz"
         with tarfile.open(archive, "w:gz", format=tarfile.USTAR_FORMAT) as tar:

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -186,6 +187,18 @@ static void ranks_meet_where_the_launcher_says(void **state) {
     /* One host: in a file named after the job. */
     meet(&m, "openmpi", "TMPDIR=/scratch\n");
     snprintf(path, sizeof path, "/scratch/tutti-%u-mpi-1103822849", (unsigned)geteuid());
+    assert_string_equal(m.path, path);
+    /* In the user's own runtime folder, if nobody else may look into it. */
+    char own[] = "/tmp/tutti-launchers-XXXXXX", more[128];
+    assert_non_null(mkdtemp(own));
+    snprintf(more, sizeof more, "TMPDIR=/scratch\nXDG_RUNTIME_DIR=%s\n", own);
+    meet(&m, "openmpi", more);
+    assert_memory_equal(m.path, own, strlen(own));
+    assert_int_equal(chmod(own, 0755), 0);
+    meet(&m, "openmpi", more);
+    assert_string_equal(m.path, path);
+    assert_int_equal(rmdir(own), 0);
+    meet(&m, "openmpi", more);
     assert_string_equal(m.path, path);
     meet(&m, "mpich", "");
     snprintf(path, sizeof path, "/tmp/tutti-%u-pmi-4321", (unsigned)geteuid());

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define NEEDS "env:// needs RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (`tutti run` sets them)"
@@ -56,9 +57,21 @@ static tt_status host_from_env(const tt__environment *environment, const tt__lau
     return TT_OK;
 }
 
-/* A file that only this user's processes of the job can know and use. */
+/* The folder of this user alone that a login has, or NULL. */
+static const char *own_runtime_folder(const tt__environment *environment) {
+    const char *folder = tt__environment_value(environment, "XDG_RUNTIME_DIR");
+    struct stat info;
+    bool own = folder && *folder == '/' && !stat(folder, &info) && S_ISDIR(info.st_mode) && info.st_uid == geteuid() &&
+               !(info.st_mode & 077);
+    return own ? folder : NULL;
+}
+
+/* A file that only this user's processes of the job can use. In a folder of all users somebody else may take its name
+ * first, which follows from the job's. */
 static void meet_in_file(const tt__environment *environment, const tt__launched *launched, tt__meeting *meeting) {
-    const char *folder = tt__environment_value(environment, "TMPDIR");
+    const char *folder = own_runtime_folder(environment);
+    if (!folder)
+        folder = tt__environment_value(environment, "TMPDIR");
     snprintf(meeting->path, sizeof meeting->path, "%.800s/tutti-%u-%s", folder ? folder : "/tmp", (unsigned)geteuid(),
              launched->job);
     meeting->whence = "all ranks are on this host";
