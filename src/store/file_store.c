@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/planted.h"
 #include "base/quarantine.h"
 #include "base/quiet_write.h"
 #include "base/saved_error.h"
@@ -349,7 +350,11 @@ static tt_status open_file_store(file_store *f, const tt_file_store_args *args) 
     if (!(f->path = malloc(size)))
         return tt__fail(TT_ERR_MEMORY, "tt_file_store: out of memory");
     memcpy(f->path, args->path, size);
-    tt_status status = file_begin(&f->base, false, tt__deadline_ms(f->base.timeout_ms));
+    char *leads_to; /* strangers' links on the way there are refused; one at its end, whose ever, open_file() refuses */
+    tt_status status = tt__follow_links(f->path, &leads_to);
+    free(leads_to);
+    if (!status)
+        status = file_begin(&f->base, false, tt__deadline_ms(f->base.timeout_ms));
     if (status)
         return tt__fail_prefix("%s", f->base.name);
     f->world_size = args->world_size;

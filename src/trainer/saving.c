@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/parse.h"
+#include "base/planted.h"
 #include "checkpoint/entries.h"
 #include "data/loader.h"
 #include "trainer/run_state.h"
@@ -116,9 +117,11 @@ static tt_status keep_copy(tt_trainer *t) {
     if (!kept)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for a path", t->a.checkpoint);
     unlink(kept);
-    tt_status status = TT_OK;
-    if (linkat(AT_FDCWD, t->a.checkpoint, AT_FDCWD, kept, AT_SYMLINK_FOLLOW) != 0)
+    char *leads_to = NULL; /* what a stranger's link leads to gets no second name */
+    tt_status status = tt__follow_links(t->a.checkpoint, &leads_to);
+    if (!status && linkat(AT_FDCWD, leads_to, AT_FDCWD, kept, 0) != 0)
         status = write_checkpoint(t, kept);
+    free(leads_to);
     free(kept);
     return status ? status : remove_old(t->a.checkpoint, t->a.keep, t->progress.step);
 }

@@ -106,6 +106,8 @@ class Planted(unittest.TestCase):
         self.refused(LOG, self.shared / "run", text="another user's symbolic link")
         self.refused(TUTTI, "run", f"--log-dir={self.shared}/logs", "--redirects=3", "true",
                      text="another user's symbolic link")
+        self.refused(TUTTI, "bench", "barrier", text="another user's symbolic link", RANK="0", WORLD_SIZE="2",
+                     TT_INIT_METHOD=f"file://{self.shared}/run/meet?rank=0&world_size=2")
         for path in ("table", "run/table"):
             self.refused(TUTTI, "tune", "--world=2", "--transport=tcp", f"--out={self.shared}/{path}",
                          text="another user's symbolic link")
