@@ -14,11 +14,11 @@ TT__EXPORT int tt__fd(int fd);
 
 /* Make memory of `size` bytes (a memfd), zeros, whose size nobody can change any more: so its readers may map it. -1:
  * errno says why. */
-TT__EXPORT int tt__sealed_memory(const char *name, size_t size);
+int tt__sealed_memory(const char *name, size_t size);
 
 /* May what another process handed over be mapped? Only memory that nobody can shrink: else a read of ours could raise
  * SIGBUS whenever he likes. */
-TT__EXPORT bool tt__is_sealed_memory(int fd);
+bool tt__is_sealed_memory(int fd);
 
 /* Give closed standard streams a descriptor (/dev/null), of which *held lists those opened; others that open
  * descriptors meanwhile, libraries that don't know tt__fd(), get higher ones. tt__fd_release() closes them. */

@@ -42,7 +42,7 @@ bool tt__others_may_write(const struct stat *folder) {
 
 /* May a link be followed? Where others may write, the last link of a path only if it is this user's or root's. On the
  * way there the folder's owner may have links, too, as the kernel's protected_symlinks has it. */
-static bool may_follow(const struct stat *link, const struct stat *around, bool is_last) {
+static bool may_follow_link(const struct stat *link, const struct stat *around, bool is_last) {
     if (link->st_uid == geteuid() || link->st_uid == 0 || (!is_last && link->st_uid == around->st_uid))
         return true;
     return !tt__others_may_write(around);
@@ -67,7 +67,7 @@ static tt_status read_link(const char *path, const char *at, bool is_last, char 
         return tt__fail_errno(TT_ERR_IO, errnum, "%s: can't find what it leads to", path);
     if (!S_ISLNK(link.st_mode))
         return TT_OK;
-    if (!may_follow(&link, &around, is_last))
+    if (!may_follow_link(&link, &around, is_last))
         return tt__fail(TT_ERR_IO, "%s: another user's symbolic link in a directory that others may write to", path);
     to[n] = '\0';
     *is_link = true;
@@ -90,7 +90,7 @@ static void take_name(way *w, char name[PATH_MAX]) {
 }
 
 /* Go one name on; *more: there may be others. */
-static tt_status go_on(way *w, const char *path, bool *more) {
+static tt_status follow_name(way *w, const char *path, bool *more) {
     enum { MOST = 40 }; /* as many as Linux follows */
     char name[PATH_MAX], next[2 * PATH_MAX], to[PATH_MAX], rest[2 * PATH_MAX];
     bool is_link, there;
@@ -134,7 +134,7 @@ tt_status tt__follow_links(const char *path, char **out) {
     if (*path == '/')
         memcpy(w->at, "/", 2);
     while (!status && more)
-        status = go_on(w, path, &more);
+        status = follow_name(w, path, &more);
     if (!status && w->ends_in_link) {
         const char *rest = w->rest + strspn(w->rest, "/");
         if (asprintf(out, "%s%s%s", w->at, *rest ? "/" : "", rest) < 0)

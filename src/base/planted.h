@@ -1,6 +1,6 @@
-/* What a stranger may have put where this process is about to write: in a directory that others may write to, as /tmp or
- * a project's folder, a link or a file under a name that can be guessed. Writing through it would give root's hand to
- * whoever put it there. Symbolic links are judged by these rules, whatever the kernel's protected_symlinks is. */
+/* What a stranger may have put where this process is about to write: in a directory that others may write to, as /tmp
+ * or a project's folder, a link or a file under a name that can be guessed. Writing through it would give root's hand
+ * to whoever put it there. Symbolic links are judged by these rules, whatever the kernel's protected_symlinks is. */
 #ifndef TT_BASE_PLANTED_H
 #define TT_BASE_PLANTED_H
 

@@ -100,7 +100,7 @@ static tt_status add_process(tt__snapshot *snapshot, pid_t pid, unsigned long *i
 }
 
 /* Copy a name out of memory that its owner may write to, and may not have ended. */
-static void copy_name(char *to, size_t size, const char *from, size_t room) {
+static void take_name_of(char *to, size_t size, const char *from, size_t room) {
     size_t n = strnlen(from, room < size ? room : size - 1);
     memcpy(to, from, n);
     to[n] = '\0';
@@ -118,7 +118,7 @@ static void fill_info(tt__snapshot *snapshot, pid_t pid) {
         return;
     snapshot->info.world = recorder->world;
     snapshot->info.started_realtime_ns = tt__ns_checked(recorder->begin.realtime_ns);
-    copy_name(snapshot->info.program, sizeof snapshot->info.program, recorder->program, sizeof recorder->program);
+    take_name_of(snapshot->info.program, sizeof snapshot->info.program, recorder->program, sizeof recorder->program);
 }
 
 tt_status tt__view_process(tt__snapshot *snapshot, pid_t pid) {

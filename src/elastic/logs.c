@@ -67,8 +67,8 @@ const char *tt__logs_path(const tt__logs *logs, int attempt, int i, const char *
 
 const char *tt__logs_file(int std) { return std == TT__STDOUT ? "stdout.log" : "stderr.log"; }
 
-/* Open folder `name`, made where it is missing, in the folder `in`, which is closed. It must be one, no link that others
- * or workers of an earlier attempt have put there, and of the owner of the run's. -1: errno says why. */
+/* Open folder `name`, made where it is missing, in the folder `in`, which is closed. It must be one, no link that
+ * others or workers of an earlier attempt have put there, and of the owner of the run's. -1: errno says why. */
 static int enter_folder(const tt__logs *logs, int in, const char *name) {
     struct stat info;
     bool made = in >= 0 && (mkdirat(in, name, 0777) == 0 || errno == EEXIST);
@@ -84,8 +84,8 @@ static int enter_folder(const tt__logs *logs, int in, const char *name) {
     return fd;
 }
 
-/* Open the folder of worker `i` (-1: of the attempt). Each name is looked up in what was opened before it: who may write
- * to the folder that the user named can exchange ours at any time. */
+/* Open the folder of worker `i` (-1: of the attempt). Each name is looked up in what was opened before it: who may
+ * write to the folder that the user named can exchange ours at any time. */
 static int open_folder(const tt__logs *logs, int attempt, int i) {
     char name[32];
     struct stat info;

@@ -232,7 +232,7 @@ class Planted(unittest.TestCase):
 
     def test_a_folder_of_data(self):
         self.stranger("mkdir -m 777 own")
-        self.refused(TUTTI, "data", "digits", "--train=1", "--test=1", f"{self.shared}/own", text="another user's folder")
+        self.refused(TUTTI, "data", "digits", "--train=1", self.shared / "own", text="another user's folder")
         self.assertEqual(os.listdir(self.shared / "own"), [])
 
     def test_where_the_ranks_of_an_mpirun_meet(self):

@@ -25,7 +25,8 @@ static bool find_function(const hwloc_calls *calls, const char *name, void *func
     return found != NULL;
 }
 
-/* hwloc loads plug-ins from where the environment says (HWLOC_PLUGINS_PATH): not with more rights than the caller has. */
+/* hwloc loads plug-ins from where the environment says (HWLOC_PLUGINS_PATH): not with more rights than the caller
+ * has. */
 static bool load_hwloc(hwloc_calls *calls) {
     if (getauxval(AT_SECURE))
         return false;
