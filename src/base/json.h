@@ -7,7 +7,7 @@
 
 #include <jansson.h>
 
-/* As json_loads(), json_loadb(), json_load_file(), json_loadfd(), json_dumps(), json_dumpb() and json_dumpf(). */
+/* As json_loads(), json_loadb(), json_loadfd(), json_dumps(), json_dumpb() and json_dumpf(). */
 static inline json_t *tt__json_loads(const char *text, size_t flags, json_error_t *error) {
     locale_t before = tt__c_locale_begin();
     json_t *json = json_loads(text, flags, error);
@@ -18,13 +18,6 @@ static inline json_t *tt__json_loads(const char *text, size_t flags, json_error_
 static inline json_t *tt__json_loadb(const char *text, size_t size, size_t flags, json_error_t *error) {
     locale_t before = tt__c_locale_begin();
     json_t *json = json_loadb(text, size, flags, error);
-    tt__c_locale_end(before);
-    return json;
-}
-
-static inline json_t *tt__json_load_file(const char *path, size_t flags, json_error_t *error) {
-    locale_t before = tt__c_locale_begin();
-    json_t *json = json_load_file(path, flags, error);
     tt__c_locale_end(before);
     return json;
 }

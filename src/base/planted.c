@@ -262,3 +262,23 @@ tt_status tt__check_folder(const char *path) {
                               "%.400s: another user's folder, or below one, in a directory that all may write to", path)
                    : TT_OK;
 }
+
+tt_status tt__open_regular(int *fd, const char *path) {
+    struct stat info;
+    *fd = tt__fd(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+    if (*fd >= 0 && fstat(*fd, &info) == 0 && S_ISREG(info.st_mode))
+        return TT_OK;
+    tt_status status = *fd < 0 ? tt__fail_errno(TT_ERR_IO, errno, "%s: can't open it", path)
+                               : tt__fail(TT_ERR_IO, "%s: expected a file, got %s", path, tt__kind_text(info.st_mode));
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+    return status;
+}
+
+tt_status tt__check_regular(const char *path) {
+    struct stat info;
+    return stat(path, &info) || S_ISREG(info.st_mode)
+               ? TT_OK
+               : tt__fail(TT_ERR_IO, "%s: expected a file, got %s", path, tt__kind_text(info.st_mode));
+}

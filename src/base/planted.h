@@ -38,6 +38,13 @@ TT__EXPORT int tt__open_to_append(const char *path, bool only_new);
  * TT_ERR_IO. */
 TT__EXPORT TT_NODISCARD tt_status tt__check_writable(int fd, const char *path);
 
+/* Open a regular file for reading, and nothing that would keep us waiting, as a FIFO. TT_ERR_IO: *fd is -1. */
+TT_NODISCARD tt_status tt__open_regular(int *fd, const char *path);
+
+/* Check that a library which opens the file by itself won't wait: it is regular, or not there, which the library says.
+ * TT_ERR_IO. */
+TT_NODISCARD tt_status tt__check_regular(const char *path);
+
 /* Check that a file which was there already, opened for reading, may be taken for this user's own work: a regular file
  * of this user's or root's, or one of the user who has its folder and is alone in writing there. `path` has no link at
  * its end. TT_ERR_IO. */

@@ -4,12 +4,14 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/json.h"
+#include "base/planted.h"
 
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MOST_DRAWN_RANKS = 4096, TEXT_COLUMNS = 96 };
 
@@ -70,11 +72,12 @@ static tt_status read_acts(const char *path, const json_t *events, drawing *d) {
 static tt_status read_drawing(const char *path, drawing *d) {
     json_error_t error;
     const char *schedule = "?";
-    json_t *root = tt__json_load_file(path, 0, &error);
+    int fd;
+    TT__TRY(tt__open_regular(&fd, path));
+    json_t *root = tt__json_loadfd(fd, 0, &error);
+    close(fd);
     if (!root)
-        return json_error_code(&error) == json_error_cannot_open_file
-                   ? tt__fail(TT_ERR_IO, "can't read \"%s\": %s", path, error.text)
-                   : not_a_trace(path, error.text);
+        return not_a_trace(path, error.text);
     tt_status status = read_acts(path, json_object_get(root, "traceEvents"), d);
     if (!status && json_unpack(root, "{s:{s:s, s:F, s:F}}", "otherData", "schedule", &schedule, "idle_share", &d->idle,
                                "simulated_idle_share", &d->simulated))

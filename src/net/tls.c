@@ -2,6 +2,7 @@
 #include "net/tls.h"
 
 #include "base/error.h"
+#include "base/planted.h"
 #include "net/net.h"
 #include "net/wire_choice.h"
 
@@ -175,6 +176,12 @@ static const char *first_reason(void) {
 }
 
 static tt_status use_certificates(tt__tls *tls, const char *certificate, const char *key, const char *ca) {
+    const struct {
+        const char *variable, *path;
+    } files[] = {{"TT_TLS_CERT", certificate}, {"TT_TLS_KEY", key}, {"TT_TLS_CA", ca}};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) /* OpenSSL would wait for a FIFO */
+        if (tt__check_regular(files[i].path))
+            return tt__fail_prefix("TLS: %s", files[i].variable);
     const char *variable = "TT_TLS_CERT", *path = certificate;
     bool good = SSL_CTX_use_certificate_chain_file(tls->context, certificate) == 1;
     if (good) {

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/parse.h"
+#include "base/planted.h"
 #include "base/printable.h"
 #include "store/etcd_server.h"
 #include "store/etcd_text.h"
@@ -49,6 +50,10 @@ static tt_status check_pairs(const tt__etcd_client *client, const tt__http_ident
     if (!client->user != !client->password)
         return tt__fail(TT_ERR_INVALID, "expected .user and .password together (or TT_ETCD_USER, TT_ETCD_PASSWORD), "
                                         "got one of them");
+    const char *files[] = {identity->ca_file, identity->cert_file, identity->key_file};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) /* libcurl would wait for a FIFO */
+        if (files[i])
+            TT__TRY(tt__check_regular(files[i]));
     if (!identity->cert_file != !identity->key_file)
         return tt__fail(TT_ERR_INVALID, "expected .cert_file and .key_file together (or TT_ETCD_CERT_FILE, "
                                         "TT_ETCD_KEY_FILE), got one of them");

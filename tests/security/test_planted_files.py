@@ -235,6 +235,18 @@ class Planted(unittest.TestCase):
         self.refused(TUTTI, "data", "digits", "--train=1", self.shared / "own", text="another user's folder")
         self.assertEqual(os.listdir(self.shared / "own"), [])
 
+    def test_nobody_waits_for_a_fifo(self):
+        self.stranger("mkfifo queue")
+        queue = self.shared / "queue"
+        for command in (["trace", "--pipeline"], ["plot"], ["ckpt", "show"], ["data", "show"]):
+            self.refused(TUTTI, *command, queue, text="expected a")
+        for variable in ("TT_TLS_CERT", "TT_TLS_KEY", "TT_TLS_CA"):
+            files = dict.fromkeys(("TT_TLS_CERT", "TT_TLS_KEY", "TT_TLS_CA"), "/etc/passwd") | {variable: str(queue)}
+            self.refused(TUTTI, "store", "--port=0", text=f"{variable}: {queue}: expected a file, got a FIFO",
+                         TT_TLS="1", **files)
+        self.refused(TUTTI, "bench", "barrier", text="expected a file, got a FIFO", RANK="0", WORLD_SIZE="2",
+                     TT_INIT_METHOD="etcds://127.0.0.1:1/job", TT_ETCD_CA_FILE=str(queue))
+
     def test_where_the_ranks_of_an_mpirun_meet(self):
         """In /tmp anybody can take the file's name first; in the user's own runtime folder nobody can."""
         own = self.base / "runtime"
