@@ -70,6 +70,14 @@ static bool is_trusted_user(uid_t user) {
     return user == 0 || user == geteuid() || (*tt__own_file() && stat(tt__own_file(), &own) == 0 && own.st_uid == user);
 }
 
+/* May a group write to what is trusted? One of the owner alone; and one that may write to our own file, too. */
+static bool is_trusted_group(const struct stat *info) {
+    struct stat own;
+    if (*tt__own_file() && stat(tt__own_file(), &own) == 0 && (own.st_mode & S_IWGRP) && own.st_gid == info->st_gid)
+        return true;
+    return tt__is_group_of_one(info->st_gid, info->st_uid);
+}
+
 /* Check the file or one folder above it. In a sticky folder nobody can exchange what belongs to another. */
 static tt_status check_step(const char *at, bool is_file) {
     struct stat info;
@@ -83,7 +91,7 @@ static tt_status check_step(const char *at, bool is_file) {
                         (unsigned)info.st_uid, (unsigned)geteuid());
     if (!is_file && ((info.st_mode & S_ISVTX) || is_above_us(at)))
         return TT_OK;
-    if ((info.st_mode & S_IWOTH) || ((info.st_mode & S_IWGRP) && !tt__is_group_of_one(info.st_gid, info.st_uid)))
+    if ((info.st_mode & S_IWOTH) || ((info.st_mode & S_IWGRP) && !is_trusted_group(&info)))
         return tt__fail(TT_ERR_AUTH,
                         "%s can be written by %s: code is loaded only from where root and this user alone may write "
                         "(chmod go-w)",

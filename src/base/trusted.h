@@ -19,9 +19,9 @@ const char *tt__own_file(void);
 
 /* Check that nobody else can put code of his into `path`: the file and each folder above it belong to root, to this
  * process's user or to the owner of tt__own_file(), and others may write to none of them. A folder such as /tmp
- * (sticky) may stand above the file; a group of its owner alone, and folders that tt__own_file() lies in, count as the
- * owner's. `real` becomes the path without links: load that one. Errors, which name what is not trusted: TT_ERR_AUTH;
- * TT_ERR_IO the file can't be found. Thread-safe. */
+ * (sticky) may stand above the file; a group of its owner alone, or one that may write to tt__own_file(), and folders
+ * that tt__own_file() lies in, count as the owner's. `real` becomes the path without links: load that one. Errors,
+ * which name what is not trusted: TT_ERR_AUTH; TT_ERR_IO the file can't be found. Thread-safe. */
 TT_NODISCARD tt_status tt__trusted_file(const char *path, char real[PATH_MAX]);
 
 #endif

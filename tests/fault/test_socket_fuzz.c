@@ -15,6 +15,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
@@ -328,8 +329,10 @@ typedef struct launcher {
 
 /* A recorder with some calls, a few bytes of which are changed; in a file. */
 static int recorder_file(uint64_t *random) {
-    int fd = memfd_create("recorder", MFD_CLOEXEC);
+    int fd = memfd_create("recorder", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     assert_int_equal(ftruncate(fd, sizeof(tt__recorder)), 0);
+    if (storm_below(random, 8)) /* what isn't sealed is not looked at */
+        assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
     tt__recorder *recorder = mmap(NULL, sizeof *recorder, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     assert_true(recorder != MAP_FAILED);
     tt__recorder_init(recorder, 0, 2);
