@@ -116,7 +116,7 @@ typedef struct tt_init_process_group_args {
  * unknown back end, ranks that can't share memory where .transport asks for it, or more than 64 ranks of one host or
  * 1024 in all; TT_ERR_MISMATCH ranks passed different world sizes; TT_ERR_AUTH another job secret, or none (at once
  * where srun or mpirun says that there are several hosts), or, without one, a rank that says that it is on another host
- * where LOCAL_WORLD_SIZE and WORLD_SIZE say that there is one. */
+ * where LOCAL_WORLD_SIZE and WORLD_SIZE say that there is one; also the file of a back end that others may write to. */
 TT_API TT_NODISCARD tt_status tt_init_process_group_with(const tt_init_process_group_args *args, size_t size);
 #ifndef __cplusplus
 #define tt_init_process_group(...) tt_init_process_group_with(TT_ARGS(tt_init_process_group_args, .out = __VA_ARGS__))

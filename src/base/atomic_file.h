@@ -7,8 +7,9 @@
  *
  * The target may be a symbolic link: what it leads to is written, unless the link is another user's in a directory that
  * others may write to (TT_ERR_IO). A file that is replaced hands its mode down, and its owner where this process may
- * give files away; another user's in such a directory is refused, too. A character device (/dev/null, a terminal) is
- * written to and stays; whatever else is no regular file is refused. */
+ * give files away; another user's in a directory that others may write to hands down nothing, and what replaces it is
+ * no more open; in a sticky one it is refused. A character device (/dev/null, a terminal) is written to and stays;
+ * whatever else is no regular file is refused. */
 #ifndef TT_BASE_ATOMIC_FILE_H
 #define TT_BASE_ATOMIC_FILE_H
 

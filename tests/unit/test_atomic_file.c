@@ -257,6 +257,34 @@ static void files_of_others_are_refused_at_once(void **state) {
     assert_int_equal(write_file("shared/theirs", "text"), TT_OK);
 }
 
+/* Somebody who may write to the folder, too, makes a file that is open to all, and waits for what replaces it. */
+static void files_of_others_hand_nothing_down(void **state) {
+    enum { STRANGER = 61234 };
+    struct stat info;
+    (void)state;
+    if (geteuid()) {
+        print_message("not root: files of other users can't be made\n");
+        return;
+    }
+    mode_t before = umask(022);
+    assert_true(!mkdir("project", 0755) && !chown("project", 0, STRANGER) && !chmod("project", 02775));
+    assert_int_equal(write_file("project/theirs", "text"), TT_OK);
+    assert_true(!chown("project/theirs", STRANGER, STRANGER) && !chmod("project/theirs", 0666));
+    assert_int_equal(write_file("project/theirs", "secret"), TT_OK);
+    assert_int_equal(stat("project/theirs", &info), 0);
+    assert_int_equal(info.st_uid, 0);
+    assert_int_equal(info.st_mode & 0777, 0644);
+    assert_true(!chown("project/theirs", STRANGER, STRANGER) && !chmod("project/theirs", 0060));
+    assert_int_equal(write_file("project/theirs", "secret"), TT_OK);
+    assert_int_equal(mode_of("project/theirs") & 0777, 0640);
+    assert_int_equal(chmod("project", 0755), 0); /* nobody else could have put it there */
+    assert_true(!chown("project/theirs", STRANGER, STRANGER) && !chmod("project/theirs", 0640));
+    assert_int_equal(write_file("project/theirs", "text"), TT_OK);
+    assert_int_equal(stat("project/theirs", &info), 0);
+    assert_true(info.st_uid == STRANGER && (info.st_mode & 0777) == 0640);
+    umask(before);
+}
+
 /* By its name, and as /dev/stdout. */
 static void the_programs_own_output_is_not_replaced(void **state) {
     (void)state;
@@ -360,6 +388,7 @@ int main(void) {
         cmocka_unit_test(a_limit_that_comes_while_writing_is_an_error),
         cmocka_unit_test(links_of_others_are_not_followed),
         cmocka_unit_test(links_to_folders),
+        cmocka_unit_test(files_of_others_hand_nothing_down),
         cmocka_unit_test(files_of_others_are_refused_at_once),
         cmocka_unit_test(the_programs_own_output_is_not_replaced),
         cmocka_unit_test(two_savers_of_one_path),
