@@ -131,6 +131,7 @@ static int doctor_main(int argc, char **argv) {
     tt__doctor_place(&doctor, endpoint);
     tt__doctor_network(&doctor);
     tt__doctor_limits(&doctor);
+    tt__doctor_ranks(&doctor);
     tt__doctor_machine(&doctor);
     if ((ssh || hostfile) && tt__doctor_hosts(&doctor, ssh, hostfile))
         return tt__cli_usage_error("doctor", "%s", tt_last_error());

@@ -43,6 +43,8 @@ void tt__doctor_place(tt__doctor *doctor, const char *endpoint);
 /* This host's name, its interfaces, what is open between hosts. */
 void tt__doctor_network(tt__doctor *doctor);
 void tt__doctor_limits(tt__doctor *doctor);
+/* How many ranks the limits leave room for on this host, and whether they can hand each other their memory. */
+void tt__doctor_ranks(tt__doctor *doctor);
 /* Cores, memory, clock. */
 void tt__doctor_machine(tt__doctor *doctor);
 void tt__doctor_devices(tt__doctor *doctor);

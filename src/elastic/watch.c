@@ -32,6 +32,7 @@ typedef struct caller {
     bool timed;                                    /* has handed in timers */
     bool old;                                      /* connected before tt__watch_renew(): not a rank of now */
     enum { LISTENS, ASKS, WAITS, IS_TOLD } reader; /* WAITS: for tt__watch_answer() */
+    bool bare;                                     /* it wants no descriptors */
     int next;                                      /* IS_TOLD: the packet to send next; 0 is TT__JOB_INFO */
 } caller;
 
@@ -233,7 +234,14 @@ tt_status tt__watch_snapshot_of(const tt__watch *watch, int i, tt__snapshot *sna
     return make_snapshot(watch, i, i + 1, snapshot);
 }
 
-/* Send packet number `next` of an answer; false if it can't be sent now. */
+/* Describe a rank without the memory of its recorder. */
+static bool send_bare(int fd, tt__job_packet *packet) {
+    packet->rank.at.size = 0;
+    return tt__job_send(fd, TT__JOB_RANK, packet, -1);
+}
+
+/* Send packet number `next` of an answer; false if it can't be sent now. A rank is shown without its recorder while too
+ * many of this user's descriptors are on their way. */
 static bool caller_send_next(tt__watch *watch, const caller *c) {
     tt__job_packet packet = {0};
     int i = c->next - 1;
@@ -244,7 +252,9 @@ static bool caller_send_next(tt__watch *watch, const caller *c) {
     if (i >= watch->n + remote_count(watch))
         return tt__job_send(c->fd, TT__JOB_END, &packet, -1);
     int memory = describe_rank(watch, i, &packet.rank);
-    return tt__job_send(c->fd, TT__JOB_RANK, &packet, memory);
+    if (c->bare)
+        return send_bare(c->fd, &packet);
+    return tt__job_send(c->fd, TT__JOB_RANK, &packet, memory) || (errno == ETOOMANYREFS && send_bare(c->fd, &packet));
 }
 
 /* Send as much as the reader's socket has room for. */
@@ -342,6 +352,7 @@ static bool caller_receive(tt__watch *watch, int which) {
     if (packet.kind != TT__JOB_LIST || c->reader != LISTENS)
         return false;
     c->reader = ASKS;
+    c->bare = packet.list.bare != 0;
     return true;
 }
 

@@ -1,5 +1,6 @@
 #include "net/job_socket.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/setting.h"
@@ -7,6 +8,7 @@
 #include "net/secret.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -79,6 +81,14 @@ bool tt__job_send(int fd, tt__job_kind kind, tt__job_packet *packet, int attache
     packet->magic = MAGIC;
     packet->kind = kind;
     return tt__send_packet(fd, packet, sizeof *packet, attached);
+}
+
+bool tt__job_hand_over(int fd, tt__job_kind kind, tt__job_packet *packet, int attached, int64_t patience_ms) {
+    int64_t deadline_ms = tt__deadline_ms(patience_ms);
+    bool sent;
+    while (!(sent = tt__job_send(fd, kind, packet, attached)) && errno == ETOOMANYREFS && tt__left_ms(deadline_ms))
+        poll(NULL, 0, 1);
+    return sent;
 }
 
 int tt__job_receive(int fd, tt__job_packet *packet, int *attached) {

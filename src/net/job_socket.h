@@ -2,7 +2,7 @@
  *
  *   rank     -> launcher  TT__JOB_RECORDER with a descriptor of the memory that its flight recorder lies in. The
  *                         connection stays open as long as that memory is in use.
- *   reader   -> launcher  TT__JOB_LIST
+ *   reader   -> launcher  TT__JOB_LIST, with or without descriptors
  *   rank     -> launcher  TT__JOB_CRASH on that connection, from the handler of a signal that will end it
  *   launcher -> rank      TT__JOB_SEEN: its stack has been read, as far as it will be; it may end
  *   process  -> launcher  TT__JOB_TIMERS with a descriptor of the memory that its timers lie in (job_timers.h). The
@@ -10,7 +10,7 @@
  *   rank     -> launcher  TT__JOB_AWAITS on the connection of a recorder: rounds (recovery_words.h) are told here
  *   launcher -> rank      TT__JOB_ROUND there: the next round, when all that live wait for it
  *   launcher -> rank      TT__JOB_WANTED there: a round that it would like, while all is well; ends a join, too
- *   launcher -> reader    TT__JOB_INFO, TT__JOB_RANK for each rank (with a descriptor, if it has shown a recorder),
+ *   launcher -> reader    TT__JOB_INFO, TT__JOB_RANK for each rank (with a descriptor, if it has shown a recorder and the reader wants that),
  *                         TT__JOB_END
  *
  * Each is one packet. Peers of another user than the launcher's, except root, get no answer. */
@@ -48,6 +48,11 @@ typedef struct tt__job_recorder {
     uint32_t size;
     uint64_t offset; /* in the descriptor's file */
 } tt__job_recorder;
+
+/* What a reader asks for. */
+typedef struct tt__job_list {
+    int32_t bare; /* not 0: ranks without descriptors, of which the kernel lets a user have only so many on their way */
+} tt__job_list;
 
 /* A rank's thread got a signal that ends the process. */
 typedef struct tt__job_crash {
@@ -96,6 +101,7 @@ typedef struct tt__job_packet {
     int32_t kind; /* tt__job_kind */
     union {
         tt__job_recorder recorder;
+        tt__job_list list;
         tt__job_info info;
         tt__job_rank rank;
         tt__job_crash crash;
@@ -125,6 +131,9 @@ pid_t tt__job_socket_peer(int fd);
 /* Send one packet of `kind` (the rest of it filled in), with a descriptor unless that is -1. False: it could not be
  * sent. */
 bool tt__job_send(int fd, tt__job_kind kind, tt__job_packet *packet, int attached);
+
+/* Send a packet with a descriptor. For `patience_ms`, while too many of this user's are on their way, try again. */
+bool tt__job_hand_over(int fd, tt__job_kind kind, tt__job_packet *packet, int attached, int64_t patience_ms);
 
 /* Receive one packet: 1; 0: none now (non-blocking sockets), or not in time; -1: the other side is gone, or sent
  * something else. *attached: the caller's, or -1. */

@@ -19,6 +19,7 @@ TUTTI = os.environ["TUTTI"]
 VECTORS = pathlib.Path(os.environ["TT_SOURCE"]) / "tests" / "vectors" / "launchers"
 LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "TORCHELASTIC_", "TT_", "PET_", "SLURM", "OMPI_", "PMI", "MPI_",
              "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "VIRTUAL_ENV")
+USER = 61236  # whom no machine has
 BY_HAND = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
 
 
@@ -37,10 +38,10 @@ class Doctor(unittest.TestCase):
         self.root = pathlib.Path(tempfile.mkdtemp(prefix="tutti-doctor-"))
         self.addCleanup(shutil.rmtree, self.root)
 
-    def look(self, *flags, before=(), preexec=None, **changes):
+    def look(self, *flags, before=(), preexec=None, command=TUTTI, cwd=None, **changes):
         """What it says as JSON, after its exit code was compared with that."""
-        done = subprocess.run([*before, TUTTI, "doctor", "--json", *flags], env=clean(changes), capture_output=True,
-                              text=True, timeout=DEADLINE, preexec_fn=preexec)
+        done = subprocess.run([*before, command, "doctor", "--json", *flags], env=clean(changes), capture_output=True,
+                              text=True, timeout=DEADLINE, preexec_fn=preexec, cwd=cwd)
         said = json.loads(done.stdout.splitlines()[0])
         wrong = [c for c in said["checks"] if c["verdict"] == "WRONG"]
         self.assertEqual(said["wrong"], len(wrong))
@@ -156,6 +157,49 @@ class Doctor(unittest.TestCase):
         self.expect(said, "file size", "warn", "limited to 1048576 bytes")
         said = self.look(preexec=lower(resource.RLIMIT_MEMLOCK, 0))
         self.expect(said, "locked memory", "warn", "0 bytes")
+
+    def test_ranks_of_a_host(self):
+        said = self.look(preexec=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100)))
+        self.expect(said, "ranks of a host", "ok" if os.cpu_count() <= 9 else "warn",
+                    "this user may run 9 here; the limit is open files")
+        env = dict(BY_HAND, LOCAL_WORLD_SIZE="10", WORLD_SIZE="10", MASTER_PORT=str(free_port()))
+        said = self.look(preexec=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100)), **env)
+        self.expect(said, "ranks of a host", "WRONG", "this user may run 9 here")
+        self.put("proc/self/cgroup", "0::/job\n")
+        self.put("sys/fs/cgroup/job/pids.max", "50\n")
+        self.put("sys/fs/cgroup/job/pids.current", "20\n")
+        said = self.look(f"--root={self.root}", **env)
+        self.expect(said, "ranks of a host", "ok", "this user may run 10 here; the limit is processes of the cgroup")
+
+    @unittest.skipIf(os.geteuid() != 0, "only root can be a user who has no other process")
+    def test_ranks_of_an_ordinary_user(self):
+        def be_user(limit, most):
+            def become():
+                resource.setrlimit(limit, (most, most))
+                os.setgroups([])
+                os.setresgid(USER, USER, USER)
+                os.setresuid(USER, USER, USER)
+            return become
+
+        copy = self.root / "tutti"
+        self.root.chmod(0o755)
+        shutil.copy2(TUTTI, copy)
+        looks = dict(command=copy, cwd="/")
+        said = self.look(preexec=be_user(resource.RLIMIT_NPROC, 30), **looks)
+        self.expect(said, "ranks of a host", "ok" if os.cpu_count() <= 9 else "warn",
+                    "this user may run 9 here; the limit is processes")
+        receiver, sender = socket.socketpair()
+        with receiver, sender:
+            if not (pid := os.fork()):
+                be_user(resource.RLIMIT_NOFILE, 1024)()
+                for _ in range(40):
+                    socket.send_fds(sender, [b"."], [0] * 8)
+                os._exit(0)
+            self.assertEqual(os.waitpid(pid, 0)[1], 0)
+            said = self.look(preexec=be_user(resource.RLIMIT_NOFILE, 256), **looks)
+        self.expect(said, "shared memory", "WRONG", "more than 256 descriptors on their way")
+        self.assertNotIn("WRONG", [c["verdict"] for c in self.look(
+            preexec=be_user(resource.RLIMIT_NOFILE, 1024), **looks)["checks"] if c["check"] == "shared memory"])
 
     def test_memory(self):
         self.put("proc/meminfo", "MemTotal:       8388608 kB\nMemFree: 1 kB\nMemAvailable:   4194304 kB\n")

@@ -1,10 +1,17 @@
-/* A rank that is lost while joining, when it has met one of the others: those that have not met it can only wait for
- * it, and that one waits for them. It is the only one to know, so it must tell. */
+/* Joining under difficulties. A rank that is lost when it has met one of the others: those that have not met it can
+ * only wait for it, and that one waits for them. It is the only one to know, so it must tell. And an ordinary user, of
+ * whose descriptors the kernel lets only so many be on their way. */
 #include "support/ranks.h"
+
+#include "security/other_user.h"
 
 #include "base/clock.h"
 #include "comm/native/native.h"
 #include "comm/shared/shm_connect.h"
+#include "net/local_socket.h"
+
+#include <poll.h>
+#include <sys/resource.h>
 
 enum { WORLD = 4, MET = 2, LOST = 3, HEARTBEAT_MS = 2500, TOLD_MS = 1000 };
 
@@ -43,7 +50,7 @@ static tt__world *first_half(tt_store *store, const scene *scene, tt__card cards
 static void meet_one(tt_store *store, const scene *scene, tt__world *world, const tt__card *cards) {
     static char texts[WORLD][TT__ADDRESSES_SIZE];
     const char *addresses[WORLD] = {0};
-    CHECK_OK(tt__connect_all(world, world->listener, cards, tt__deadline_ms(PATIENCE_MS)));
+    CHECK_OK(tt__connect_all(world, cards, tt__deadline_ms(PATIENCE_MS)));
     CHECK_OK(tt__world_messages(world));
     CHECK_OK(tt__messages_listen(world->messages, true, texts[LOST]));
     CHECK_OK(
@@ -126,10 +133,81 @@ static void its_host_tells(void **state) {
     play((scene){.same_host = true, .frozen = true});
 }
 
+/* ---- ordinary users */
+
+enum { FULL_HOST = 64, DESCRIPTORS = 256, FEW = 40 };
+
+/* Root's processes may have any number on their way. */
+static void be_ordinary_user(rlim_t descriptors) {
+    CHECK(!setrlimit(RLIMIT_NOFILE, &(struct rlimit){descriptors, descriptors}));
+    if (!geteuid())
+        become_user(STRANGER);
+}
+
+static int join_as_user(tt_store *store, int rank, int world, void *arg) {
+    (void)arg;
+    be_ordinary_user(DESCRIPTORS);
+    tt_group *group = join_group(store, rank, world);
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+static void an_ordinary_users_ranks_join(void **state) {
+    (void)state;
+    with_ranks(world_is_tried(FULL_HOST) ? FULL_HOST : 16, join_as_user, NULL);
+}
+
+/* Another program of the user's does not receive what it is sent, for ever or until the ranks have been refused. */
+static int crowd_the_way(tt_store *store, bool for_ever) {
+    const char *cards[] = {"tutti/0/1/rank/0", "tutti/0/1/rank/1"};
+    int ends[2];
+    CHECK(!socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends));
+    for (int i = 0; i < 2 * FEW; i++)
+        CHECK(tt__send_packet(ends[0], "", 1, ends[0]));
+    CHECK_OK(tt_store_set(store, "crowded", "", 0));
+    CHECK_OK(tt_store_wait(store, cards, 2, PATIENCE_MS));
+    poll(NULL, 0, 50);
+    if (for_ever)
+        wait_for_all(store, 3);
+    return 0;
+}
+
+static int join_in_a_crowd(tt_store *store, int rank, int world, void *arg) {
+    const bool *for_ever = arg;
+    const char *crowded = "crowded";
+    tt_group *group = NULL;
+    be_ordinary_user(rank == 2 ? 4 * FEW : FEW);
+    if (rank == 2)
+        return crowd_the_way(store, *for_ever);
+    CHECK_OK(tt_store_wait(store, &crowded, 1, PATIENCE_MS));
+    tt_status status = tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world - 1,
+                                             .timeout_ms = *for_ever ? 1000 : PATIENCE_MS, .heartbeat_ms = CALM_MS);
+    if (!*for_ever) {
+        CHECK_OK(status);
+    } else {
+        CHECK(status);
+        CHECK(rank == 0 || strstr(tt_last_error(), "can't hand rank 0 the memory of rank 1: for "));
+    }
+    if (*for_ever)
+        wait_for_all(store, world);
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+static void descriptors_on_their_way_are_waited_for(void **state) {
+    bool for_ever = false;
+    (void)state;
+    with_ranks(3, join_in_a_crowd, &for_ever);
+    for_ever = true;
+    with_ranks(3, join_in_a_crowd, &for_ever);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(its_connection_tells),
         cmocka_unit_test(its_host_tells),
+        cmocka_unit_test(an_ordinary_users_ranks_join),
+        cmocka_unit_test(descriptors_on_their_way_are_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -59,7 +59,7 @@ static void memory_goes_to_no_other_user(void **state) {
     assert_int_equal(read(t.ready[0], &byte, 1), 1);
     cards[0] = cards[1];
     snprintf(cards[0].socket, sizeof cards[0].socket, "%s", t.name);
-    tt_status status = tt__connect_all(world, world->listener, cards, tt__deadline_ms(PATIENCE_MS));
+    tt_status status = tt__connect_all(world, cards, tt__deadline_ms(PATIENCE_MS));
     char text[256];
     snprintf(text, sizeof text, "%s", tt_last_error());
     tt__world_end(world);
@@ -100,7 +100,7 @@ typedef struct caller {
 
 static void *join_as_rank_1(void *arg) {
     caller *c = arg;
-    c->status = tt__connect_all(c->world, c->world->listener, c->cards, tt__deadline_ms(PATIENCE_MS));
+    c->status = tt__connect_all(c->world, c->cards, tt__deadline_ms(PATIENCE_MS));
     return NULL;
 }
 
@@ -117,7 +117,7 @@ static void ranks_meet_behind(uid_t user) {
     assert_int_equal(read(c.ready[0], &byte, 1), 1);
     int64_t began_ms = tt__now_ms();
     assert_int_equal(pthread_create(&thread, NULL, join_as_rank_1, &other), 0);
-    assert_int_equal(tt__connect_all(worlds[0], worlds[0]->listener, cards, tt__deadline_ms(PATIENCE_MS)), TT_OK);
+    assert_int_equal(tt__connect_all(worlds[0], cards, tt__deadline_ms(PATIENCE_MS)), TT_OK);
     pthread_join(thread, NULL);
     assert_int_equal(other.status, TT_OK);
     assert_true(tt__now_ms() - began_ms < 500 * SILENT); /* a second for each, if they were heard one at a time */

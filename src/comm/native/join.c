@@ -131,7 +131,7 @@ tt_status tt__join(tt__world *world, const tt__member *member, int64_t deadline_
         status = check_hosts(world, cards);
     }
     if (!status)
-        status = tt__connect_all(world, world->listener, cards, deadline_ms);
+        status = tt__connect_all(world, cards, deadline_ms);
     if (!status && world->hosts > 1)
         status = link_hosts(world, member, all_on_one_host(world, cards), &rendezvous);
     else if (!status)

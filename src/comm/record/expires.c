@@ -87,7 +87,7 @@ static tt_status show_timers(void) {
         return TT_OK;
     tt_status status = make_timers(&made, &memory);
     if (!status) {
-        timers.alone = !tt__job_send(socket, TT__JOB_TIMERS, &packet, memory);
+        timers.alone = !tt__job_hand_over(socket, TT__JOB_TIMERS, &packet, memory, TIMERS_PATIENCE_MS);
         close(memory);
         if (timers.alone)
             munmap(made, sizeof *made);

@@ -29,7 +29,7 @@ int tt__recorder_publish(const tt__recorder *recorder, int memory_fd, size_t off
     }
     tt__job_packet packet = {.recorder = {.rank = recorder->rank, .size = sizeof *recorder, .offset = offset}};
     int memory = read_only(memory_fd);
-    bool sent = tt__job_send(socket, TT__JOB_RECORDER, &packet, memory >= 0 ? memory : memory_fd);
+    bool sent = tt__job_hand_over(socket, TT__JOB_RECORDER, &packet, memory >= 0 ? memory : memory_fd, PATIENCE_MS);
     if (memory >= 0)
         close(memory);
     if (sent)

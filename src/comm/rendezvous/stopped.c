@@ -86,7 +86,7 @@ static void stopped_take_answer(tt__stopped *stopped) {
 
 static void stopped_ask_launcher(tt__stopped *stopped) {
     const char *name = getenv("TT_JOB_SOCKET");
-    tt__job_packet packet = {0};
+    tt__job_packet packet = {.list.bare = 1};
     stopped->asked_ms = tt__now_ms();
     if (stopped->socket < 0 && (!name || tt__job_socket_connect(&stopped->socket, name, CONNECT_MS) ||
                                 fcntl(stopped->socket, F_SETFL, O_NONBLOCK)))

@@ -1,12 +1,17 @@
 /* Exchange of shared memory between the ranks of a host.
  *
  * Rank r calls every lower rank and is called by every higher one, over sequenced-packet sockets in the abstract name
- * space (no file is left behind). Caller and called send one hello each, with their memory's descriptor attached.
- * Sending never blocks, since each hello is the first packet of its socket; so: call and send to all lower ranks, take
- * and answer all callers, then read the lower ranks' answers. A hello proves with the receiver's nonce that its sender
- * has read the store; the kernel says which user and process it is. Both sides ask it before they send: a name from the
- * store may be anybody's socket, and whoever gets a descriptor can map the memory. The sockets stay open: when a
- * process ends, its peers read end of file. */
+ * space (no file is left behind). Caller and called send one hello each, with their memory's descriptor attached; the
+ * called one's answers the caller's. A hello proves with the receiver's nonce that its sender has read the store; the
+ * kernel says which user and process it is. Both sides ask it before they send: a name from the store may be anybody's
+ * socket, and whoever gets a descriptor can map the memory. The sockets stay open: when a process ends, its peers read
+ * end of file.
+ *
+ * The kernel lets all processes of an ordinary user together have RLIMIT_NOFILE descriptors on their way, sent and not
+ * yet received, and refuses more with ETOOMANYREFS; root is exempt. All pairs of 64 ranks together would be 2016. So a
+ * rank has at most MAX_CALLS calls without an answer, and one descriptor of each pair is on its way at a time. The user
+ * may do other things as well: a hello that is refused is sent again a little later. A rank serves its callers while it
+ * calls, and waits for no single rank, so the order of calls can't make ranks wait in a circle. */
 #include "comm/shared/shm_connect.h"
 
 #include "base/clock.h"
@@ -23,6 +28,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -35,15 +41,35 @@ typedef struct hello {
 
 static const char MAGIC[8] = "tutti-1";
 
-/* How long to wait for a hello, which a rank sends as soon as it is connected, and for how many callers' at a time. */
-enum { HELLO_MS = 1000, MAX_CALLERS = 256 };
+enum {
+    MAX_CALLS = 4,     /* that have no answer yet */
+    MAX_CALLERS = 256, /* that have not said hello yet */
+    HELLO_MS = 1000,   /* within which a caller says hello: a rank does so as soon as it is connected */
+    LOOK_MS = 50,      /* between two looks at absent ranks */
+    SHORTEST_PAUSE_MS = 1,
+    LONGEST_PAUSE_MS = 16, /* before a refused hello is sent again */
+    REFUSED_MS = 60000     /* after which that is given up, so that others hear why before their own time is over */
+};
 
-/* The listener, and callers who have not said hello, the oldest first. */
-typedef struct callers {
-    struct pollfd polled[1 + MAX_CALLERS];
-    int64_t until_ms[1 + MAX_CALLERS];
-    int n; /* of `polled` that are used, with the listener */
-} callers;
+/* One rank's exchange with the others of its host. */
+typedef struct exchange {
+    tt__world *world;
+    const tt__card *cards;
+    int64_t deadline_ms;
+    int absent;   /* ranks whose memory is not here yet */
+    int next;     /* the lowest rank that may have to be called yet */
+    bool is_busy; /* its queue of callers was full */
+    int n_calls;
+    int calls[MAX_CALLS]; /* ranks that have been called and have not answered */
+    int n_owed;
+    int owed[TT__MAX_HOST_RANKS]; /* ranks that are to get this one's hello, in this order */
+    int64_t refused_ms;           /* since when the kernel has refused every hello; 0: it has not */
+    int64_t may_be_refused_ms;    /* for how long */
+    int pause_ms;
+    int n_callers;
+    int callers[MAX_CALLERS]; /* sockets of those that have not said hello, the oldest first */
+    int64_t until_ms[MAX_CALLERS];
+} exchange;
 
 static tt_status random_hex(char text[33]) {
     unsigned char bytes[16];
@@ -87,13 +113,6 @@ static tt_status fail_hung_up(int r, const tt__card *cards) {
     return tt__fail(TT_ERR_PEER, "rank %d (pid %ld) hung up while joining", r, cards[r].pid);
 }
 
-static tt_status send_hello(const tt__world *world, int r, const tt__card *cards, int socket) {
-    hello text = {.rank = world->rank};
-    memcpy(text.magic, MAGIC, sizeof MAGIC);
-    memcpy(text.nonce, cards[r].nonce, sizeof text.nonce);
-    return tt__send_packet(socket, &text, sizeof text, world->memory_fd) ? TT_OK : fail_hung_up(r, cards);
-}
-
 static bool is_our_user(int socket) {
     uid_t user;
     return tt__local_peer_user(socket, &user) && user == geteuid();
@@ -130,28 +149,6 @@ static tt_status adopt_peer(tt__world *world, int r, int socket, int fd) {
     return TT_OK;
 }
 
-static tt_status call_rank(tt__world *world, int r, const tt__card *cards, int64_t deadline_ms) {
-    struct sockaddr_un address;
-    socklen_t length = tt__abstract_address(&address, cards[r].socket);
-    int left = tt__left_ms(deadline_ms);
-    struct timeval limit = {left / 1000, left % 1000 * 1000 + 1};
-    int s = tt__fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-    if (s < 0)
-        return tt__fail_errno(TT_ERR_SYSTEM, errno, "can't make a Unix socket");
-    world->peers[r].socket = s;
-    setsockopt(s, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-    if (connect(s, (struct sockaddr *)&address, length))
-        return tt__fail_errno(TT_ERR_PEER, errno, "rank %d (pid %ld) can't be reached: it ended while joining", r,
-                              cards[r].pid);
-    if (!is_our_user(s))
-        return tt__fail(
-            TT_ERR_AUTH,
-            "the socket that the store names for rank %d belongs to another user: somebody else has written "
-            "into the store, or the ranks of this host were started by different users",
-            r);
-    return send_hello(world, r, cards, s);
-}
-
 /* Has a rank that has not called or answered yet ended, or is it stopped? Its pid is on its card, and may be invisible
  * here. */
 static tt_status check_absent(tt__world *world, const tt__card *cards) {
@@ -168,55 +165,147 @@ static tt_status check_absent(tt__world *world, const tt__card *cards) {
     return TT_OK;
 }
 
-/* Fail with a timeout that names the absent ranks, from rank `from` on. */
-static tt_status fail_absent(const tt__world *world, int from) {
+static bool is_absent(const tt__world *world, int r) {
+    return r != world->rank && world->peers[r].local && !world->peers[r].control;
+}
+
+/* Fail with a timeout that names the absent ranks. */
+static tt_status fail_absent(const tt__world *world) {
     tt__rankset absent = {0};
     char who[256];
-    for (int r = from; r < world->size; r++)
-        if (r != world->rank && world->peers[r].local && !world->peers[r].control)
+    for (int r = 0; r < world->size; r++)
+        if (is_absent(world, r))
             tt__rankset_add(&absent, r);
     return tt__fail(TT_ERR_TIMEOUT, "%s did not join rank %d on its host (%s) in time",
                     tt__rankset_text(&absent, who, sizeof who), world->rank, world->peers[world->rank].hostname);
 }
 
-/* Wait until `fd` is readable; looks after absent ranks now and then. Those from rank `from` on are waited for. */
-static tt_status wait_readable(tt__world *world, int fd, const tt__card *cards, int64_t deadline_ms, int from) {
-    for (;;) {
-        int left = tt__left_ms(deadline_ms);
-        struct pollfd ready = {.fd = fd, .events = POLLIN};
-        int n = poll(&ready, 1, left < 50 ? left : 50);
-        if (n > 0)
-            return TT_OK;
-        if (n < 0 && errno != EINTR)
-            return tt__fail_errno(TT_ERR_SYSTEM, errno, "poll");
-        TT__TRY(check_absent(world, cards));
-        if (!left)
-            return fail_absent(world, from);
+/* ---- what this rank says */
+
+static void owe_hello(exchange *x, int r) { x->owed[x->n_owed++] = r; }
+
+/* Connect to rank x->next, unless its queue of callers is full. */
+static tt_status call_next(exchange *x) {
+    struct sockaddr_un address;
+    int r = x->next, *s = &x->world->peers[r].socket;
+    socklen_t length = tt__abstract_address(&address, x->cards[r].socket);
+    if (*s < 0)
+        *s = tt__fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (*s < 0)
+        return tt__fail_errno(TT_ERR_SYSTEM, errno, "can't make a Unix socket");
+    bool called = !connect(*s, (struct sockaddr *)&address, length);
+    x->is_busy = !called && (errno == EAGAIN || errno == EINTR);
+    if (x->is_busy)
+        return TT_OK;
+    if (!called)
+        return tt__fail_errno(TT_ERR_PEER, errno, "rank %d (pid %ld) can't be reached: it ended while joining", r,
+                              x->cards[r].pid);
+    if (!is_our_user(*s))
+        return tt__fail(
+            TT_ERR_AUTH,
+            "the socket that the store names for rank %d belongs to another user: somebody else has written "
+            "into the store, or the ranks of this host were started by different users",
+            r);
+    x->calls[x->n_calls++] = r;
+    x->next++;
+    owe_hello(x, r);
+    return TT_OK;
+}
+
+static tt_status call_lower_ranks(exchange *x) {
+    x->is_busy = false;
+    while (x->next < x->world->rank && x->n_calls < MAX_CALLS && !x->is_busy) {
+        if (!x->world->peers[x->next].local)
+            x->next++;
+        else
+            TT__TRY(call_next(x));
     }
+    return TT_OK;
+}
+
+static tt_status fail_refused(const exchange *x) {
+    struct rlimit limit = {0};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    return tt__fail_errno(TT_ERR_SYSTEM, ETOOMANYREFS,
+                          "can't hand rank %d the memory of rank %d: for %lld ms this user's processes have had more "
+                          "than %llu descriptors on their way in Unix sockets (`ulimit -n` raises that limit; or end "
+                          "the process that does not receive them)",
+                          x->owed[0], x->world->rank, (long long)(tt__now_ms() - x->refused_ms),
+                          (unsigned long long)limit.rlim_cur);
+}
+
+/* The kernel carries no further descriptor for now. */
+static tt_status note_refusal(exchange *x) {
+    if (!x->refused_ms) {
+        x->refused_ms = tt__now_ms();
+        x->pause_ms = SHORTEST_PAUSE_MS;
+    } else if (x->pause_ms < LONGEST_PAUSE_MS) {
+        x->pause_ms *= 2;
+    }
+    return tt__now_ms() - x->refused_ms < x->may_be_refused_ms ? TT_OK : fail_refused(x);
+}
+
+/* Say hello to rank r. *refused: not now. */
+static tt_status say_hello(const exchange *x, int r, bool *refused) {
+    hello text = {.rank = x->world->rank};
+    memcpy(text.magic, MAGIC, sizeof MAGIC);
+    memcpy(text.nonce, x->cards[r].nonce, sizeof text.nonce);
+    bool said = tt__send_packet(x->world->peers[r].socket, &text, sizeof text, x->world->memory_fd);
+    *refused = !said && (errno == ETOOMANYREFS || errno == EAGAIN);
+    if (said || *refused)
+        return TT_OK;
+    if (errno == EPIPE || errno == ECONNRESET)
+        return fail_hung_up(r, x->cards);
+    return tt__fail_errno(TT_ERR_SYSTEM, errno, "can't hand rank %d the memory of rank %d", r, x->world->rank);
+}
+
+static tt_status say_hellos(exchange *x) {
+    int said = 0;
+    bool refused = false;
+    tt_status status = TT_OK;
+    while (!status && said < x->n_owed && !refused) {
+        status = say_hello(x, x->owed[said], &refused);
+        said += !status && !refused;
+    }
+    x->n_owed -= said;
+    memmove(x->owed, x->owed + said, (size_t)x->n_owed * sizeof *x->owed);
+    if (said || !refused)
+        x->refused_ms = 0;
+    return status || !refused ? status : note_refusal(x);
+}
+
+/* ---- what it hears */
+
+/* Adopt the memory of rank r, which has said hello. */
+static tt_status take_memory(exchange *x, int r, int socket, int fd) {
+    TT__TRY(adopt_peer(x->world, r, socket, fd));
+    x->absent--;
+    return TT_OK;
 }
 
 /* Serve the hello of a caller, who is done with then: a stranger is hung up on. */
-static tt_status take_hello(tt__world *world, int s, const tt__card *cards, int *taken) {
+static tt_status take_hello(exchange *x, int s) {
+    const tt__world *world = x->world;
     errno = 0;
-    int fd = -1, r = receive_hello(s, cards[world->rank].nonce, world->size, &fd);
+    int fd = -1, r = receive_hello(s, x->cards[world->rank].nonce, world->size, &fd);
     if (r < 0 && errno == EMFILE) {
         close(s);
         return tt__fail_errno(TT_ERR_SYSTEM, EMFILE, "can't take the memory of another rank");
     }
-    if (r <= world->rank || !world->peers[r].local || world->peers[r].control) {
+    if (r <= world->rank || !is_absent(world, r)) {
         if (fd >= 0)
             close(fd);
         close(s);
         return TT_OK;
     }
-    TT__TRY(adopt_peer(world, r, s, fd));
-    ++*taken;
-    return send_hello(world, r, cards, s);
+    TT__TRY(take_memory(x, r, s, fd));
+    owe_hello(x, r);
+    return TT_OK;
 }
 
 /* Accept one caller. Of another user's nothing is heard. */
-static tt_status accept_caller(callers *all) {
-    int s = tt__fd(accept4(all->polled[0].fd, NULL, NULL, SOCK_CLOEXEC));
+static tt_status accept_caller(exchange *x, int listener) {
+    int s = tt__fd(accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (s < 0)
         return errno == EAGAIN || errno == ECONNABORTED || errno == EINTR
                    ? TT_OK
@@ -225,63 +314,78 @@ static tt_status accept_caller(callers *all) {
         close(s);
         return TT_OK;
     }
-    all->polled[all->n] = (struct pollfd){.fd = s, .events = POLLIN};
-    all->until_ms[all->n++] = tt__deadline_ms(HELLO_MS);
+    x->callers[x->n_callers] = s;
+    x->until_ms[x->n_callers++] = tt__deadline_ms(HELLO_MS);
     return TT_OK;
 }
 
 /* Serve callers who have spoken, and drop those who were silent for too long. */
-static tt_status hear_callers(tt__world *world, callers *all, const tt__card *cards, int *taken) {
+static tt_status hear_callers(exchange *x, const struct pollfd *polled) {
     tt_status status = TT_OK;
-    int kept = 1;
-    for (int i = 1; i < all->n; i++) {
-        int s = all->polled[i].fd;
-        if (!status && all->polled[i].revents) {
-            status = take_hello(world, s, cards, taken);
-        } else if (status || tt__left_ms(all->until_ms[i]) > 0) {
-            all->until_ms[kept] = all->until_ms[i];
-            all->polled[kept++] = all->polled[i];
+    int n = x->n_callers;
+    x->n_callers = 0;
+    for (int i = 0; i < n; i++) {
+        if (!status && polled[i].revents) {
+            status = take_hello(x, x->callers[i]);
+        } else if (status || tt__left_ms(x->until_ms[i]) > 0) {
+            x->until_ms[x->n_callers] = x->until_ms[i];
+            x->callers[x->n_callers++] = x->callers[i];
         } else {
-            close(s);
+            close(x->callers[i]);
         }
     }
-    all->n = kept;
     return status;
 }
 
-/* Wait for callers and serve them, none of whom keeps another waiting. */
-static tt_status take_calls(tt__world *world, callers *all, const tt__card *cards, int64_t deadline_ms, int expected) {
-    for (int taken = 0; taken < expected;) {
-        int left = tt__left_ms(deadline_ms);
-        all->polled[0].events = all->n <= MAX_CALLERS ? POLLIN : 0;
-        int n = poll(all->polled, (nfds_t)all->n, left < 50 ? left : 50);
-        if (n < 0 && errno != EINTR)
-            return tt__fail_errno(TT_ERR_SYSTEM, errno, "poll");
-        if (n <= 0 || tt__now_ms() - world->last_check_ms > 50)
-            TT__TRY(check_absent(world, cards));
-        if (!left)
-            return fail_absent(world, world->rank + 1);
-        if (n < 0)
-            continue;
-        bool called = all->polled[0].revents;
-        TT__TRY(hear_callers(world, all, cards, &taken));
-        if (called)
-            TT__TRY(accept_caller(all));
-    }
-    return TT_OK;
-}
-
-static tt_status read_answer(tt__world *world, int r, const tt__card *cards, int64_t deadline_ms) {
-    int fd, s = world->peers[r].socket;
-    TT__TRY(wait_readable(world, s, cards, deadline_ms, r));
+static tt_status take_answer(exchange *x, int r) {
+    int fd, s = x->world->peers[r].socket;
     errno = 0;
-    if (receive_hello(s, cards[world->rank].nonce, world->size, &fd) == r)
-        return adopt_peer(world, r, s, fd);
+    if (receive_hello(s, x->cards[x->world->rank].nonce, x->world->size, &fd) == r)
+        return take_memory(x, r, s, fd);
     if (errno == EMFILE)
         return tt__fail_errno(TT_ERR_SYSTEM, EMFILE, "can't take the memory of rank %d", r);
     if (fd >= 0)
         close(fd);
-    return fail_hung_up(r, cards);
+    return fail_hung_up(r, x->cards);
+}
+
+static tt_status hear_answers(exchange *x, const struct pollfd *polled) {
+    int n = x->n_calls;
+    x->n_calls = 0;
+    for (int i = 0; i < n; i++) {
+        if (polled[i].revents)
+            TT__TRY(take_answer(x, x->calls[i]));
+        else
+            x->calls[x->n_calls++] = x->calls[i];
+    }
+    return TT_OK;
+}
+
+/* ---- both */
+
+/* Wait until somebody says something, or this rank is to say something or to look at absent ranks. */
+static tt_status hear(exchange *x) {
+    struct pollfd polled[1 + MAX_CALLS + MAX_CALLERS];
+    int n = 0, left = tt__left_ms(x->deadline_ms), wait_ms = left < LOOK_MS ? left : LOOK_MS;
+    int n_calls = x->n_calls, listener = x->world->listener;
+    polled[n++] = (struct pollfd){.fd = listener, .events = x->n_callers < MAX_CALLERS ? POLLIN : 0};
+    for (int i = 0; i < n_calls; i++)
+        polled[n++] = (struct pollfd){.fd = x->world->peers[x->calls[i]].socket, .events = POLLIN};
+    for (int i = 0; i < x->n_callers; i++)
+        polled[n++] = (struct pollfd){.fd = x->callers[i], .events = POLLIN};
+    int pause_ms = x->refused_ms ? x->pause_ms : x->is_busy ? LONGEST_PAUSE_MS : wait_ms;
+    int ready = poll(polled, (nfds_t)n, pause_ms < wait_ms ? pause_ms : wait_ms);
+    if (ready < 0 && errno != EINTR)
+        return tt__fail_errno(TT_ERR_SYSTEM, errno, "poll");
+    if ((ready <= 0 && !x->refused_ms) || tt__now_ms() - x->world->last_check_ms > LOOK_MS)
+        TT__TRY(check_absent(x->world, x->cards));
+    if (!left)
+        return x->refused_ms ? fail_refused(x) : fail_absent(x->world);
+    if (ready <= 0)
+        return TT_OK;
+    TT__TRY(hear_answers(x, polled + 1));
+    TT__TRY(hear_callers(x, polled + 1 + n_calls));
+    return polled[0].revents ? accept_caller(x, listener) : TT_OK;
 }
 
 static tt_status watch_processes(tt__world *world, const tt__card *cards) {
@@ -297,22 +401,23 @@ static tt_status watch_processes(tt__world *world, const tt__card *cards) {
     return TT_OK;
 }
 
-tt_status tt__connect_all(tt__world *world, int listener, const tt__card *cards, int64_t deadline_ms) {
-    TT__TRY(watch_processes(world, cards));
-    int expected = 0;
-    for (int r = 0; r < world->size; r++) {
-        expected += r > world->rank && world->peers[r].local;
-        if (r < world->rank && world->peers[r].local)
-            TT__TRY(call_rank(world, r, cards, deadline_ms));
+tt_status tt__connect_all(tt__world *world, const tt__card *cards, int64_t deadline_ms) {
+    int half_ms = tt__left_ms(deadline_ms) / 2;
+    exchange x = {.world = world,
+                  .cards = cards,
+                  .deadline_ms = deadline_ms,
+                  .may_be_refused_ms = half_ms < REFUSED_MS ? half_ms : REFUSED_MS};
+    tt_status status = watch_processes(world, cards);
+    for (int r = 0; r < world->size; r++)
+        x.absent += is_absent(world, r);
+    while (!status && (x.absent || x.n_owed)) {
+        status = call_lower_ranks(&x);
+        if (!status)
+            status = say_hellos(&x);
+        if (!status && x.absent + x.n_owed)
+            status = hear(&x);
     }
-    callers all = {.n = 1};
-    all.polled[0].fd = listener;
-    tt_status status = take_calls(world, &all, cards, deadline_ms, expected);
-    for (int i = 1; i < all.n; i++)
-        close(all.polled[i].fd);
-    TT__TRY(status);
-    for (int r = 0; r < world->rank; r++)
-        if (world->peers[r].local)
-            TT__TRY(read_answer(world, r, cards, deadline_ms));
-    return TT_OK;
+    for (int i = 0; i < x.n_callers; i++)
+        close(x.callers[i]);
+    return status;
 }
