@@ -177,7 +177,8 @@ static void check_meeting(tt__doctor *doctor) {
     if (meeting.serves)
         check_serving(doctor, &meeting);
     else
-        check_reaching(doctor, "meeting place", meeting.host, meeting.port, tt__agent_serves_store());
+        check_reaching(doctor, "meeting place", meeting.host, meeting.port,
+                       tt__agent_serves_store(meeting.host, meeting.port));
 }
 
 /* ---- the endpoint */

@@ -58,6 +58,17 @@ static tt_status find_meeting(const tt_init_process_group_args *args, tt__meetin
 
 int tt_get_node_local_rank(int fallback) { return tt__launched_local_rank(&tt__own_environment, fallback); }
 
+/* Say where a launcher serves the store, if one does: then no rank does so there, and nobody at another address. */
+static const char *agent_note(const tt__meeting *meeting) {
+    if (!tt__has_agent_store() || (meeting->rank && !tt__agent_serves_store(meeting->host, meeting->port)))
+        return "";
+    return tt__agent_serves_store(meeting->host, meeting->port)
+               ? " (a launcher serves it, as TORCHELASTIC_USE_AGENT_STORE=True says; without that variable rank 0 does)"
+               : " (TORCHELASTIC_USE_AGENT_STORE=True says that a launcher serves a store at MASTER_ADDR and "
+                 "MASTER_PORT "
+                 "alone, and only by these names)";
+}
+
 static tt_status open_store(tt_store **store, const tt__meeting *meeting, int64_t timeout_ms) {
     if (*meeting->etcd)
         return tt_etcd_store(store, meeting->etcd, .prefix = meeting->path, .timeout_ms = timeout_ms);
@@ -76,10 +87,10 @@ static tt_status open_store(tt_store **store, const tt__meeting *meeting, int64_
         tt_tcp_store(store, meeting->host, meeting->port, .is_server = meeting->serves, .timeout_ms = timeout_ms,
                      .dialect = meeting->serves ? TT_STORE_TORCH_2 : TT_STORE_TORCH_ANY);
     if (status)
-        tt__fail_prefix("rank %d %s the store at %s:%d%s%s%s", meeting->rank,
-                        meeting->serves ? "can't serve" : "can't reach", meeting->host, meeting->port,
-                        meeting->whence ? " (" : "", meeting->whence ? meeting->whence : "",
-                        meeting->whence ? "; MASTER_ADDR and MASTER_PORT choose another place)" : "");
+        tt__fail_prefix(
+            "rank %d %s the store at %s:%d%s%s%s%s", meeting->rank, meeting->serves ? "can't serve" : "can't reach",
+            meeting->host, meeting->port, meeting->whence ? " (" : "", meeting->whence ? meeting->whence : "",
+            meeting->whence ? "; MASTER_ADDR and MASTER_PORT choose another place)" : "", agent_note(meeting));
     return status;
 }
 
@@ -165,7 +176,8 @@ static tt_status make_member(tt__member *member, const tt_init_process_group_arg
                            .transport = option_or_env(args->transport, "TT_TRANSPORT")};
     /* The launcher numbers workers by RANK; a process that gave a rank of its own is none of its workers. Another
      * launcher than ours leaves no notes. */
-    if (!args->store && !args->world_size && !*meeting->etcd && tt__agent_serves_store() && getenv("TT_JOB_SOCKET")) {
+    if (!args->store && !args->world_size && tt__agent_serves_store(meeting->host, meeting->port) &&
+        getenv("TT_JOB_SOCKET")) {
         snprintf(member->agent_store.host, sizeof member->agent_store.host, "%s", meeting->host);
         member->agent_store.port = meeting->port;
     }

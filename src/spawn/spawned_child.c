@@ -173,9 +173,10 @@ static tt_status set_rank_number(const char *name, int number) {
 
 /* As torchrun's workers have it. What an outer launcher said of the parent doesn't hold here. */
 static tt_status set_rank_environment(void) {
-    static const char *const outer[] = {"TT_JOB_SOCKET",  "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_RUN_ID",
-                                        "GROUP_RANK",     "GROUP_WORLD_SIZE",           "ROLE_RANK",
-                                        "ROLE_WORLD_SIZE"};
+    static const char *const outer[] = {"TT_JOB_SOCKET",       "TORCHELASTIC_RESTART_COUNT",
+                                        "TORCHELASTIC_RUN_ID", "GROUP_RANK",
+                                        "GROUP_WORLD_SIZE",    "ROLE_RANK",
+                                        "ROLE_WORLD_SIZE",     "TT_ROUND"};
     for (size_t i = 0; i < sizeof outer / sizeof *outer; i++)
         unsetenv(outer[i]);
     TT__TRY(set_rank_number("RANK", me.rank));

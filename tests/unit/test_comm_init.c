@@ -334,6 +334,34 @@ static void tcp_addresses_work(void **state) {
     with_ranks(3, tcp_body, &port);
 }
 
+/* Ranks of a launcher, which serves a store of its own, meet elsewhere, as the program says. */
+static int own_place_body(tt_store *store, int rank, int world, void *arg) {
+    be_rank_by_environment(store, rank, world, 0);
+    return tcp_body(store, rank, world, arg);
+}
+
+/* The launcher's own place is not served again; by another name it is taken for another place. */
+static int launchers_place_body(tt_store *store, int rank, int world, void *arg) {
+    int port = tt_store_port(store);
+    char url[80];
+    tt_group *group = NULL;
+    (void)arg;
+    be_rank_by_environment(store, rank, world, 0);
+    if (rank == 0) {
+        snprintf(url, sizeof url, "tcp://localhost:%d", port);
+        CHECK(tt_init_process_group(&group, .init_method = url, .world_size = world, .timeout_ms = 100));
+        CHECK_TEXT("TORCHELASTIC_USE_AGENT_STORE=True says that a launcher serves a store at MASTER_ADDR");
+    }
+    return tcp_body(store, rank, world, &port);
+}
+
+static void a_launchers_store_is_at_its_own_place(void **state) {
+    (void)state;
+    int port = free_port();
+    with_ranks(2, own_place_body, &port);
+    with_ranks(2, launchers_place_body, NULL);
+}
+
 /* A store that speaks the older dialect lacks some calls; joining does without. */
 static int old_dialect_body(tt_store *store, int rank, int world, void *arg) {
     (void)arg;
@@ -503,6 +531,7 @@ int main(void) {
         cmocka_unit_test(groups_follow_each_other),
         cmocka_unit_test(the_programs_first_call_is_number_1),
         cmocka_unit_test(tcp_addresses_work),
+        cmocka_unit_test(a_launchers_store_is_at_its_own_place),
         cmocka_unit_test(the_older_store_dialect_works),
         cmocka_unit_test(a_store_of_ones_own_needs_no_address),
         cmocka_unit_test(closed_streams_are_left_alone),

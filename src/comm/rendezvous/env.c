@@ -13,9 +13,15 @@
 
 #define NEEDS "env:// needs RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (`tutti run` sets them)"
 
-bool tt__agent_serves_store(void) {
+bool tt__has_agent_store(void) {
     const char *agent = getenv("TORCHELASTIC_USE_AGENT_STORE");
     return agent && !strcmp(agent, "True");
+}
+
+bool tt__agent_serves_store(const char *host, int port) {
+    const char *agents_host = getenv("MASTER_ADDR"), *agents_port = getenv("MASTER_PORT");
+    return tt__has_agent_store() && agents_host && agents_port && !strcmp(agents_host, host) &&
+           strtol(agents_port, NULL, 10) == port;
 }
 
 tt_status tt__meeting_check(const char *where, int64_t rank, int64_t world) {
@@ -134,10 +140,14 @@ tt_status tt__meeting_from_env(const tt__environment *environment, tt__meeting *
     }
     meeting->rank = launched.rank;
     meeting->world = launched.world;
-    meeting->serves = launched.rank == 0 && !tt__agent_serves_store();
-    meeting->needs_secret = !args->store && !launched.is_torchrun && launched.local_world &&
-                            launched.local_world < launched.world && !tt__agent_serves_store();
     if (launched.is_srun)
         snprintf(meeting->secret_of, sizeof meeting->secret_of, "%s", launched.job);
-    return args->store ? TT_OK : find_place_to_meet(environment, &launched, meeting);
+    if (args->store)
+        return TT_OK;
+    TT__TRY(find_place_to_meet(environment, &launched, meeting));
+    bool serves = !tt__agent_serves_store(meeting->host, meeting->port);
+    meeting->serves = serves && launched.rank == 0;
+    meeting->needs_secret =
+        serves && !launched.is_torchrun && launched.local_world && launched.local_world < launched.world;
+    return TT_OK;
 }

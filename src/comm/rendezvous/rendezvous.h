@@ -43,8 +43,12 @@ tt_status tt__meeting_ranks(tt__meeting *meeting, const char *url, const char *f
 /* Check rank and world size: RANK >= WORLD_SIZE is an error, for example. */
 tt_status tt__meeting_check(const char *where, int64_t rank, int64_t world);
 
-/* Does a launcher serve the store (TORCHELASTIC_USE_AGENT_STORE)? */
-bool tt__agent_serves_store(void);
+/* Was this process started as a rank by a launcher that serves a store (TORCHELASTIC_USE_AGENT_STORE)? */
+bool tt__has_agent_store(void);
+
+/* Does that launcher serve the store at this place? It does so at MASTER_ADDR and MASTER_PORT; a program that meets
+ * elsewhere serves its own. */
+bool tt__agent_serves_store(const char *host, int port);
 
 /* Name this host: ranks whose hosts have the same name can share memory. */
 TT__EXPORT tt_status tt__host_id(char *text, size_t size);

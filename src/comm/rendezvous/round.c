@@ -1,6 +1,7 @@
 #include "comm/rendezvous/round.h"
 
 #include "base/error.h"
+#include "base/new_process.h"
 #include "base/parse.h"
 #include "base/saved_error.h"
 
@@ -21,6 +22,14 @@ tt_status tt__round_check(void) {
     return read_round_number(&number);
 }
 
+/* The launcher gave the seat to the parent, not to a process that tt_spawn() made of it. */
+static void round_leave_seat(void) {
+    pthread_mutex_init(&seat_lock, NULL);
+    own_seat = (tt__seat){0};
+}
+
+static void round_watch_spawned(void) { tt__on_new_process(round_leave_seat); }
+
 int tt__round_number(void) {
     tt__seat seat;
     int64_t number;
@@ -35,6 +44,8 @@ int tt__round_number(void) {
 }
 
 void tt__round_move(const tt__seat *seat) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, round_watch_spawned);
     pthread_mutex_lock(&seat_lock);
     own_seat = *seat;
     pthread_mutex_unlock(&seat_lock);

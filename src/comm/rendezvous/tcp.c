@@ -45,6 +45,6 @@ tt_status tt__meeting_from_tcp(tt__meeting *meeting, const char *url, int rank, 
     TT__TRY(tt__meeting_ranks(meeting, url, FORM, rank, world));
     if (!meeting->port && meeting->world > 1)
         return bad_url(url, "and port 0 works for a world of one only");
-    meeting->serves = meeting->rank == 0 && !tt__agent_serves_store();
+    meeting->serves = meeting->rank == 0 && !tt__agent_serves_store(meeting->host, meeting->port);
     return TT_OK;
 }

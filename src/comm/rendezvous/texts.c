@@ -64,7 +64,7 @@ static bool is_launched(const exchange *x) {
     tt__seat seat;
     if (socket && tt__round_seat(&seat))
         return seat.rank == x->rank && seat.world == x->world;
-    return socket && own && size && tt__agent_serves_store() && atoi(own) == x->rank && atoi(size) == x->world;
+    return socket && own && size && tt__has_agent_store() && atoi(own) == x->rank && atoi(size) == x->world;
 }
 
 /* Has a rank ended, as its launcher noted? One that has left its text counts, too, while another's is missing: what
