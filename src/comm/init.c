@@ -10,6 +10,7 @@
 #include "comm/in_callback.h"
 #include "comm/native/native.h"
 #include "comm/record/recovery.h"
+#include "comm/rendezvous/fresh_prefix.h"
 #include "comm/rendezvous/job_secret.h"
 #include "comm/rendezvous/round.h"
 #include "net/wire_choice.h"
@@ -96,17 +97,20 @@ static tt_status open_store(tt_store **store, const tt__meeting *meeting, int64_
 
 /* Choose the prefix of the keys. A rank may join several groups through one store, one after the other, and again after
  * a restart or in another round: each time under another prefix. */
-static tt_status choose_prefix(tt_store *store, int rank, char *prefix, size_t size) {
+static tt_status choose_prefix(tt__member *member) {
     const char *restart = getenv("TORCHELASTIC_RESTART_COUNT");
     int round = tt__round_number();
-    char key[128];
+    char *prefix = member->prefix, key[128];
+    size_t size = sizeof member->prefix;
     int64_t groups;
+    if (!round && tt__needs_fresh_prefix())
+        return tt__fresh_prefix(member);
     if (round)
         snprintf(prefix, size, "tutti/round/%d", round);
     else
         snprintf(prefix, size, "tutti/%.20s", restart && *restart ? restart : "0");
-    snprintf(key, sizeof key, "%s/groups/%d", prefix, rank);
-    TT__TRY(tt_store_add(store, key, 1, &groups));
+    snprintf(key, sizeof key, "%s/groups/%d", prefix, member->rank);
+    TT__TRY(tt_store_add(member->store, key, 1, &groups));
     size_t n = strlen(prefix);
     snprintf(prefix + n, size - n, "/%lld", (long long)groups);
     return TT_OK;
@@ -118,7 +122,7 @@ static tt_status init_join(tt_group **out, tt_store *store, tt__member *member) 
     int64_t before = tt_store_timeout_ms(store);
     member->store = store;
     tt_store_set_timeout_ms(store, member->timeout_ms);
-    tt_status status = choose_prefix(store, member->rank, member->prefix, sizeof member->prefix);
+    tt_status status = choose_prefix(member);
     if (!status)
         status = tt__native_join(out, member);
     tt_store_set_timeout_ms(store, before);
@@ -226,7 +230,7 @@ static tt_status init_plugin(const tt_init_process_group_args *args) {
         member.store = args->store;
         if (own_store)
             TT__TRY(open_store(&member.store, &meeting, member.timeout_ms));
-        status = choose_prefix(member.store, meeting.rank, member.prefix, sizeof member.prefix);
+        status = choose_prefix(&member);
     }
     if (!status)
         return tt__plugin_join(args->out, table, &member, own_store);

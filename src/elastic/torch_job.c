@@ -31,6 +31,7 @@ int tt__torch_worker_env(const tt__job *job, int i,
                    {"GROUP_RANK", placed->node},
                    {"GROUP_WORLD_SIZE", placed->nodes},
                    {"MASTER_PORT", placed->master_port},
+                   {"TT_FRESH_STORE", 0},
                    {"TORCHELASTIC_RESTART_COUNT", job->attempt - job->torch->changes}};
     if (!job->torch->is_placed)
         return 0;

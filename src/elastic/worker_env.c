@@ -63,6 +63,7 @@ int tt__worker_env(const tt__job *job, int i,
         {"TORCHELASTIC_RESTART_COUNT", job->restarts},
         {"TORCHELASTIC_MAX_RESTARTS", job->max_restarts},
         {"TT_ROUND", job->recovery},
+        {"TT_FRESH_STORE", 1}, /* in each attempt, and nodes count alike */
     };
     char error_file[PATH_MAX];
     for (size_t n = 0; n < sizeof numbers / sizeof *numbers; n++)

@@ -176,7 +176,8 @@ static tt_status set_rank_environment(void) {
     static const char *const outer[] = {"TT_JOB_SOCKET",       "TORCHELASTIC_RESTART_COUNT",
                                         "TORCHELASTIC_RUN_ID", "GROUP_RANK",
                                         "GROUP_WORLD_SIZE",    "ROLE_RANK",
-                                        "ROLE_WORLD_SIZE",     "TT_ROUND"};
+                                        "ROLE_WORLD_SIZE",     "TT_ROUND",
+                                        "TT_FRESH_STORE"};
     for (size_t i = 0; i < sizeof outer / sizeof *outer; i++)
         unsetenv(outer[i]);
     TT__TRY(set_rank_number("RANK", me.rank));
