@@ -55,7 +55,8 @@ typedef struct tt__world {
     tt__messages *messages;                    /* NULL until needed */
     const char **hostnames;                    /* (size), for the messages' texts */
     int listener; /* where local ranks call while joining; or -1. Open until all know why it failed, if it does */
-    int watched;  /* the launcher's socket, which learns by its end that this process is gone; -1: none */
+    struct tt__joining_watch *joining_watch; /* while joining: tells that others won't; or NULL */
+    int watched;               /* the launcher's socket, which learns by its end that this process is gone; -1: none */
     struct tt_group *groups;   /* all of this process, linked by ->next_group */
     struct tt_group *retired;  /* destroyed ones whose memory peers may still read */
     struct tt__tuning *tuning; /* rank 0's table of algorithms, on one host what it forces; NULL: the built-in one */

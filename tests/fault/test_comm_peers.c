@@ -272,7 +272,7 @@ static void leave_card(tt_store *store, int rank, int world) {
     int listener;
     CHECK_OK(tt__card_make(&cards[rank], world, "auto", NULL));
     CHECK_OK(tt__listen(&listener, world, &cards[rank]));
-    CHECK(tt__cards_exchange(&(tt__rendezvous){store, "tutti/0/1", rank, world, tt__now_ms(), CALM_MS}, cards) ==
+    CHECK(tt__cards_exchange(&(tt__rendezvous){store, "tutti/0/1", rank, world, tt__now_ms(), CALM_MS, NULL}, cards) ==
           TT_ERR_TIMEOUT);
 }
 

@@ -178,8 +178,8 @@ static void who_gives_up_along_with_others_names_the_missing(void **state) {
         int64_t when_ns[2] = {deadline_ms * 1000000 + (int64_t)i * SPREAD_US * 1000 / STEPS,
                               tt_store_server_port(server)};
         assert_int_equal(pthread_create(&thread, NULL, give_up_at, when_ns), 0);
-        tt_status status =
-            tt__texts_exchange(&(tt__rendezvous){store, "here", 0, 2, deadline_ms, CALM_MS}, "net", SIZE, texts[0]);
+        tt_status status = tt__texts_exchange(&(tt__rendezvous){store, "here", 0, 2, deadline_ms, CALM_MS, NULL}, "net",
+                                              SIZE, texts[0]);
         if (status) {
             assert_int_equal(status, TT_ERR_TIMEOUT);
             assert_non_null(strstr(tt_last_error(), "rank 1 of 2 did not join within"));
@@ -222,9 +222,9 @@ static tt_status exchange_with(tt__bytes bytes, const char *right, int refused, 
     assert_int_equal(tt_tcp_store(&f.store, "127.0.0.1", tt_store_server_port(server)), TT_OK);
     assert_int_equal(tt_store_set(store, "here/net/1", bytes.data, bytes.size), TT_OK);
     tt_set_log(on_refusal, &f);
-    tt_status status =
-        tt__texts_exchange(&(tt__rendezvous){store, "here", 0, 2, tt__deadline_ms(right ? PATIENCE_MS : 200), CALM_MS},
-                           "net", 64, texts[0]);
+    tt_status status = tt__texts_exchange(
+        &(tt__rendezvous){store, "here", 0, 2, tt__deadline_ms(right ? PATIENCE_MS : 200), CALM_MS, NULL}, "net", 64,
+        texts[0]);
     tt_set_log(NULL, NULL);
     assert_int_equal(f.refused, refused);
     tt_store_free(f.store);

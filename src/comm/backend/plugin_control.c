@@ -86,6 +86,7 @@ static tt_status control_meet(tt_group *group, const tt__member *member, const p
         return tt__fail(TT_ERR_NET, "rank 0 can't serve a store");
     if (!served)
         TT__TRY(tt_tcp_store(&reached, host, at->port, .timeout_ms = member->timeout_ms));
+    own.notes = member->notes ? member->notes : member->store;
     own.store = served ? served : reached;
     snprintf(own.prefix, sizeof own.prefix, "tutti/engine");
     tt_status status = tt__control_open(group, &own);

@@ -26,6 +26,7 @@
 #define TT_COMM_MESSAGE_H
 
 #include "comm/message/transport/ring.h"
+#include "comm/rankset.h"
 #include "comm/record/recorder.h"
 
 #include <tutti/backend.h>
@@ -195,6 +196,10 @@ typedef struct tt__messages_config {
     /* The thread has advanced: run what must run without the lock, which is held, given back meanwhile, and held again.
      * May be NULL. */
     void (*unlocked)(void *world);
+
+    /* While links are made: fail if joining has failed elsewhere, or one of these ranks, to which there is no link yet,
+     * has ended. Called now and then. May be NULL. */
+    tt_status (*joining_look)(void *world, const tt__rankset *absent);
 
     /* Rings, for ranks that share memory with this one; NULL where there are none.
      *

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "comm/rendezvous/joining_watch.h"
 #include "comm/shared/shm_connect.h"
 #include "net/secret.h"
 
@@ -111,6 +112,21 @@ static bool all_on_one_host(const tt__world *world, const tt__card *cards) {
     return true;
 }
 
+/* Share memory with the ranks of this host, then connect to those of others. */
+static tt_status meet_all(tt__world *world, const tt__member *member, const tt__card *cards,
+                          const tt__rendezvous *rendezvous) {
+    tt__joining_watch watch;
+    tt__joining_watch_begin(&watch, rendezvous);
+    world->joining_watch = &watch;
+    tt_status status = tt__connect_all(world, cards, rendezvous->deadline_ms);
+    if (!status && world->hosts > 1)
+        status = link_hosts(world, member, all_on_one_host(world, cards), rendezvous);
+    else if (!status)
+        status = tt__tuning_force(world, cards[0].algorithms);
+    world->joining_watch = NULL;
+    return status;
+}
+
 tt_status tt__join(tt__world *world, const tt__member *member, int64_t deadline_ms) {
     tt__card *cards = calloc((size_t)world->size, sizeof *cards), *mine = cards + world->rank;
     if (!cards)
@@ -120,7 +136,8 @@ tt_status tt__join(tt__world *world, const tt__member *member, int64_t deadline_
                                        .rank = world->rank,
                                        .world = world->size,
                                        .deadline_ms = deadline_ms,
-                                       .heartbeat_ms = world->heartbeat_ms};
+                                       .heartbeat_ms = world->heartbeat_ms,
+                                       .notes = member->notes};
     tt_status status = tt__card_make(mine, world->size, member->transport, world->rank ? NULL : member->algorithms);
     if (!status)
         status = tt__listen(&world->listener, world->size, mine);
@@ -131,11 +148,7 @@ tt_status tt__join(tt__world *world, const tt__member *member, int64_t deadline_
         status = check_hosts(world, cards);
     }
     if (!status)
-        status = tt__connect_all(world, cards, deadline_ms);
-    if (!status && world->hosts > 1)
-        status = link_hosts(world, member, all_on_one_host(world, cards), &rendezvous);
-    else if (!status)
-        status = tt__tuning_force(world, cards[0].algorithms);
+        status = meet_all(world, member, cards, &rendezvous);
     if (!status) {
         close(world->listener);
         world->listener = -1;

@@ -151,7 +151,11 @@ tt_status tt__native_join(tt_group **out, const tt__member *member) {
         tt__log(TT_LOG_DEBUG, "joined %d ranks on %d host%s: back end native, %s", world->size, world->hosts,
                 world->hosts == 1 ? "" : "s", group->native->shared ? "shared memory" : "messages");
     if (status && world->size > 1)
-        status = tt__joining_failed(member->store, member->prefix, world->rank, world->size);
+        status = tt__joining_failed(&(tt__rendezvous){.store = member->store,
+                                                      .prefix = member->prefix,
+                                                      .rank = world->rank,
+                                                      .world = world->size,
+                                                      .notes = member->notes});
     if (!joined) {
         tt__native_discard(group);
         group = NULL;

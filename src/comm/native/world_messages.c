@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "comm/record/call_record.h"
+#include "comm/rendezvous/joining_watch.h"
 #include "comm/shared/doorbell.h"
 #include "comm/watch/deadlock.h"
 #include "comm/watch/mismatch.h"
@@ -82,6 +83,11 @@ static void world_wake_peer(void *arg, int rank) {
         tt__doorbell_ring(control);
 }
 
+static tt_status joining_look(void *arg, const tt__rankset *absent) {
+    tt__joining_watch *watch = ((tt__world *)arg)->joining_watch;
+    return watch && tt__joining_watch_due(watch) ? tt__joining_watch_look(watch, absent) : TT_OK;
+}
+
 tt_status tt__world_messages(tt__world *world) {
     if (world->messages)
         return TT_OK;
@@ -102,6 +108,7 @@ tt_status tt__world_messages(tt__world *world) {
                                         .record_text = own_p2p_text,
                                         .on_word = on_word,
                                         .waiting = &tt__world_control(world)->recorder.waiting,
+                                        .joining_look = joining_look,
                                         .ring_peer = ring_peer,
                                         .ring_memory = ring_memory,
                                         .wake = world_wake_peer};

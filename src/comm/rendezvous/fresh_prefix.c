@@ -62,8 +62,12 @@ static tt_status prefix_call_all(tt__member *member, int64_t deadline_ms) {
     memcpy(numbers[0], number, sizeof number);
     if (!status)
         status = tt_store_set(member->store, NEWEST, number, NUMBER_SIZE - 1);
-    const tt__rendezvous rendezvous = {member->store, member->prefix, 0,
-                                       member->world, deadline_ms,    member->heartbeat_ms};
+    const tt__rendezvous rendezvous = {.store = member->store,
+                                       .prefix = member->prefix,
+                                       .world = member->world,
+                                       .deadline_ms = deadline_ms,
+                                       .heartbeat_ms = member->heartbeat_ms,
+                                       .notes = member->notes};
     if (!status)
         status = tt__texts_exchange(&rendezvous, "here", sizeof *numbers, numbers[0]);
     if (!status)

@@ -78,6 +78,7 @@ typedef struct tt__rendezvous {
     int rank, world;
     int64_t deadline_ms;
     int64_t heartbeat_ms; /* within which a rank that is stopped is named, if the job's launcher sees it */
+    tt_store *notes;      /* where a launcher notes how ranks end; NULL: in `store` */
 } tt__rendezvous;
 
 /* Leave a text (texts[rank * size], without its NUL shorter than `size`) under `kind`, signed if the job has a secret
@@ -96,9 +97,12 @@ tt_status tt__cards_exchange(const tt__rendezvous *rendezvous, tt__card *cards);
 
 /* Announce that joining failed, with the thread's last error, unless another rank has announced a failure before; and
  * end the waiting for cards and texts under "net". To be called before anything is closed, so that ranks that see it
- * closed find the reason. Returns the status; the error is recorded: the other rank's, if this one knows only that a
- * connection ended. */
-tt_status tt__joining_failed(tt_store *store, const char *prefix, int rank, int world);
+ * closed find the reason. Returns the status; the error is recorded: how the launcher says that a rank ended, or the
+ * other rank's error, if this one knows only that a connection ended. */
+tt_status tt__joining_failed(const tt__rendezvous *rendezvous);
+
+/* The key that says that a rank has announced a failure. */
+const char *tt__joining_failed_key(const char *prefix, char key[256]);
 
 /* A rank that joins a job: what tt__native_join() needs. */
 typedef struct tt__member {
@@ -107,6 +111,7 @@ typedef struct tt__member {
     tt_device_type device; /* that this process uses, for back ends */
     int device_index;
     tt_store *store;             /* to meet through; not needed for a world of one */
+    tt_store *notes;             /* where a launcher notes how ranks end; NULL: in `store` */
     char prefix[96];             /* of the keys */
     const char *transport;       /* as tt_init_process_group() has it; never NULL */
     const char *algorithms;      /* likewise, or NULL */

@@ -3,10 +3,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/saved_error.h"
-#include "comm/rendezvous/rendezvous.h"
-#include "comm/rendezvous/round.h"
+#include "comm/rendezvous/joining_watch.h"
 #include "comm/rendezvous/stopped.h"
-#include "net/recovery_words.h"
 #include "store/signed.h"
 
 #include <stdio.h>
@@ -17,13 +15,14 @@ enum { KEY_SIZE = 256 };
 
 /* One exchange. */
 typedef struct exchange {
+    const tt__rendezvous *given;
     tt_store *store;
     tt__secret secret;
     int rank, world;
     int64_t deadline_ms;
     size_t size;
     char *texts;
-    bool launched; /* by a launcher that knows how the ranks are: see is_launched() */
+    bool launched; /* by a launcher that knows how the ranks are: see tt__launcher_notes_ends() */
     tt__stopped stopped;
     char (*names)[KEY_SIZE];
     const char **keys;
@@ -57,39 +56,20 @@ static tt_status check_missing(const exchange *x, int64_t waited_ms) {
                     x->launched ? "" : "; whether one is stopped by a signal is known only to `tutti run`");
 }
 
-/* Is there a launcher that knows the ranks' processes, and notes in this store how they end? It is one of ours, and
- * this rank is the one it started. */
-static bool is_launched(const exchange *x) {
-    const char *socket = getenv("TT_JOB_SOCKET"), *own = getenv("RANK"), *size = getenv("WORLD_SIZE");
-    tt__seat seat;
-    if (socket && tt__round_seat(&seat))
-        return seat.rank == x->rank && seat.world == x->world;
-    return socket && own && size && tt__has_agent_store() && atoi(own) == x->rank && atoi(size) == x->world;
-}
-
 /* Has a rank ended, as its launcher noted? One that has left its text counts, too, while another's is missing: what
  * all were to do together it can't have done. Ranks that survive others would else wait for one of those that are left,
  * however long that takes, until their launchers end them. */
 static tt_status check_ended(const exchange *x) {
     for (int r = 0; r < x->world; r++) {
-        char ended[64];
-        const char *note = tt__ended_key(ended, r, tt__round_number());
+        char how[96];
         bool there = false, all = false;
-        tt_store_value value;
-        TT__TRY(tt_store_check(x->store, &note, 1, &there));
-        if (!there)
+        if (!tt__launcher_note(x->given, &x->secret, r, how, sizeof how))
             continue;
         TT__TRY(tt_store_check(x->store, x->keys, x->world, &all));
         if (all) /* by now: it may have ended after that */
             return TT_OK;
         TT__TRY(tt_store_check(x->store, &x->keys[r], 1, &there));
-        if (tt__signed_get(x->store, &x->secret, note, "", "this rank", "the launcher", 0, &value))
-            continue;
-        int size = value.size < 80 ? (int)value.size : 80;
-        tt_status status = tt__fail(TT_ERR_PEER, "rank %d ended with %.*s before %s joined", r, size,
-                                    (const char *)value.data, there ? "all had" : "it");
-        tt_store_value_free(&value);
-        return status;
+        return tt__fail(TT_ERR_PEER, "rank %d ended with %s before %s joined", r, how, there ? "all had" : "it");
     }
     return TT_OK;
 }
@@ -204,7 +184,7 @@ static tt_status exchange_begin(exchange *x, const char *prefix, const char *kin
         texts_key_of(prefix, kind, r, x->names[r]);
         x->keys[r] = x->names[r];
     }
-    x->launched = is_launched(x);
+    x->launched = tt__launcher_notes_ends(x->given);
     TT__TRY(tt__stopped_begin(&x->stopped, x->world, heartbeat_ms));
     return tt__secret_load(&x->secret);
 }
@@ -220,7 +200,8 @@ static void exchange_end(exchange *x) {
 }
 
 tt_status tt__texts_exchange(const tt__rendezvous *given, const char *kind, size_t size, char *texts) {
-    exchange x = {.store = given->store,
+    exchange x = {.given = given,
+                  .store = given->store,
                   .rank = given->rank,
                   .world = given->world,
                   .deadline_ms = given->deadline_ms,

@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/fork_fds.h"
+#include "comm/rendezvous/joining_watch.h"
 #include "comm/shared/process.h"
 #include "net/interrupt.h"
 #include "net/local_socket.h"
@@ -149,24 +150,35 @@ static tt_status adopt_peer(tt__world *world, int r, int socket, int fd) {
     return TT_OK;
 }
 
+static bool is_absent(const tt__world *world, int r) {
+    return r != world->rank && world->peers[r].local && !world->peers[r].control;
+}
+
+/* Has joining failed elsewhere? */
+static tt_status check_notes(const tt__world *world) {
+    tt__rankset absent = {0};
+    if (!world->joining_watch || !tt__joining_watch_due(world->joining_watch))
+        return TT_OK;
+    for (int r = 0; r < world->size; r++)
+        if (is_absent(world, r))
+            tt__rankset_add(&absent, r);
+    return tt__joining_watch_look(world->joining_watch, &absent);
+}
+
 /* Has a rank that has not called or answered yet ended, or is it stopped? Its pid is on its card, and may be invisible
  * here. */
 static tt_status check_absent(tt__world *world, const tt__card *cards) {
     int64_t now = tt__now_ms();
     TT__TRY(tt__net_interrupted());
     for (int r = 0; r < world->size; r++) {
-        if (r == world->rank || !world->peers[r].local || world->peers[r].control)
+        if (!is_absent(world, r))
             continue;
         if (has_ended(&world->peers[r]))
             return hello_fail_ended(r, cards);
         TT__TRY(tt__check_stopped(world, r, now));
     }
     world->last_check_ms = now;
-    return TT_OK;
-}
-
-static bool is_absent(const tt__world *world, int r) {
-    return r != world->rank && world->peers[r].local && !world->peers[r].control;
+    return check_notes(world);
 }
 
 /* Fail with a timeout that names the absent ranks. */

@@ -54,7 +54,7 @@ typedef struct joining {
     tt__refusals refusals;
     struct pollfd *fds;
     size_t room;
-    int64_t start_ms, deadline_ms, expected_ms;
+    int64_t start_ms, deadline_ms, expected_ms, look_ms;
 } joining;
 
 /* ---- errors */
@@ -319,6 +319,19 @@ static tt_status joining_check_news(const tt__messages *messages) {
     return TT_OK;
 }
 
+/* Is joining lost for a reason that no link tells? */
+static tt_status check_elsewhere(joining *j, const char *const *addresses, int64_t now) {
+    const tt__messages_config *config = &j->messages->config;
+    tt__rankset absent = {0};
+    if (!config->joining_look || now < j->look_ms)
+        return TT_OK;
+    j->look_ms = now + LOOK_MS;
+    for (int r = 0; r < config->size; r++)
+        if (r != config->rank && addresses[r] && !j->messages->links[r])
+            tt__rankset_add(&absent, r);
+    return config->joining_look(config->world, &absent);
+}
+
 /* Send heartbeats, and check that the others' arrive. The end of a link ends joining. */
 static tt_status check_links(const joining *j, int64_t now) {
     tt__messages *messages = j->messages;
@@ -379,6 +392,7 @@ static tt_status join_all(joining *j, const char *const *addresses) {
         now = j->messages->now_ms = tt__now_ms();
         TT__TRY(serve_ready(j));
         TT__TRY(check_links(j, now));
+        TT__TRY(check_elsewhere(j, addresses, now));
         TT__TRY(settle_attempts(j, now));
         if (j->missing)
             TT__TRY(check_time(j, addresses, now));
@@ -436,7 +450,8 @@ tt_status tt__messages_open(tt__messages *messages, const char *const *addresses
                  .strangers = count_strangers(),
                  .start_ms = tt__now_ms(),
                  .deadline_ms = deadline_ms,
-                 .expected_ms = tt__deadline_ms(EXPECTED_MS)};
+                 .expected_ms = tt__deadline_ms(EXPECTED_MS),
+                 .look_ms = tt__deadline_ms(LOOK_MS)};
     TT__TRY(tt__secret_load(&j.secret));
     tt__wire wire;
     tt_status status = tt__wire_choose(&wire, &j.secret, messages->one_host, !messages->config.rank);

@@ -1,0 +1,115 @@
+#include "comm/rendezvous/joining_watch.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/saved_error.h"
+#include "comm/rendezvous/round.h"
+#include "net/recovery_words.h"
+#include "store/signed.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+    FIRST_MS = 200,
+    LONGEST_MS = 1600,
+    LOOK_MS = 1000,  /* for what a look asks of the store */
+    MOMENT_MS = 250, /* within which a launcher learns of an end and notes it */
+    AGAIN_MS = 20
+};
+
+bool tt__launcher_notes_ends(const tt__rendezvous *rendezvous) {
+    const char *socket = getenv("TT_JOB_SOCKET"), *own = getenv("RANK"), *size = getenv("WORLD_SIZE");
+    tt__seat seat;
+    if (socket && tt__round_seat(&seat))
+        return seat.rank == rendezvous->rank && seat.world == rendezvous->world;
+    return socket && own && size && tt__has_agent_store() && atoi(own) == rendezvous->rank &&
+           atoi(size) == rendezvous->world;
+}
+
+static tt_store *notes_of(const tt__rendezvous *rendezvous) {
+    return rendezvous->notes ? rendezvous->notes : rendezvous->store;
+}
+
+bool tt__launcher_note(const tt__rendezvous *rendezvous, const tt__secret *secret, int r, char *text, size_t size) {
+    char name[64];
+    const char *key = tt__ended_key(name, r, tt__round_number());
+    tt_store *notes = notes_of(rendezvous);
+    tt_store_value value;
+    bool there = false;
+    if (tt_store_check(notes, &key, 1, &there) || !there ||
+        tt__signed_get(notes, secret, key, "", "this rank", "the launcher", 0, &value))
+        return false;
+    snprintf(text, size, "%.*s", value.size < 80 ? (int)value.size : 80, (const char *)value.data);
+    tt_store_value_free(&value);
+    return true;
+}
+
+void tt__joining_watch_begin(tt__joining_watch *watch, const tt__rendezvous *rendezvous) {
+    *watch = (tt__joining_watch){.rendezvous = rendezvous, .due_ms = tt__deadline_ms(FIRST_MS), .pause_ms = FIRST_MS};
+}
+
+bool tt__joining_watch_due(const tt__joining_watch *watch) { return !tt__left_ms(watch->due_ms); }
+
+static tt_status find_ended(const tt__rendezvous *rendezvous, const tt__secret *secret, const tt__rankset *among) {
+    char how[96];
+    for (int r = tt__rankset_next(among, 0); r >= 0; r = tt__rankset_next(among, r + 1))
+        if (r != rendezvous->rank && tt__launcher_note(rendezvous, secret, r, how, sizeof how))
+            return tt__fail(TT_ERR_PEER, "rank %d ended with %s before all had joined", r, how);
+    return TT_OK;
+}
+
+/* Has a rank announced that joining failed? Its reason is found by tt__joining_failed(). */
+static tt_status find_failed(const tt__rendezvous *rendezvous) {
+    char name[256];
+    const char *key = tt__joining_failed_key(rendezvous->prefix, name);
+    bool failed = false;
+    if (tt_store_check(rendezvous->store, &key, 1, &failed) || !failed)
+        return TT_OK;
+    return tt__fail(TT_ERR_PEER, "another rank failed to join");
+}
+
+static tt_status look(const tt__rendezvous *rendezvous, const tt__rankset *absent) {
+    tt_status status = find_failed(rendezvous);
+    tt__secret secret;
+    if (status || !tt__launcher_notes_ends(rendezvous) || tt__secret_load(&secret))
+        return status;
+    status = find_ended(rendezvous, &secret, absent);
+    tt__secret_wipe(&secret);
+    return status;
+}
+
+/* Look, and let no failure of the store count. */
+static tt_status look_quickly(const tt__rendezvous *rendezvous, const tt__rankset *absent) {
+    int64_t before_ms = tt_store_timeout_ms(rendezvous->store);
+    tt__saved_error before;
+    tt__error_save(&before);
+    tt_store_set_timeout_ms(rendezvous->store, LOOK_MS);
+    tt_status status = look(rendezvous, absent);
+    tt_store_set_timeout_ms(rendezvous->store, before_ms);
+    if (!status)
+        tt__error_restore(&before);
+    return status;
+}
+
+tt_status tt__joining_watch_look(tt__joining_watch *watch, const tt__rankset *absent) {
+    watch->pause_ms = watch->pause_ms < LONGEST_MS ? 2 * watch->pause_ms : watch->pause_ms;
+    watch->due_ms = tt__deadline_ms(watch->pause_ms);
+    return look_quickly(watch->rendezvous, absent);
+}
+
+tt_status tt__joining_find_ended(const tt__rendezvous *rendezvous) {
+    int64_t deadline_ms = tt__deadline_ms(MOMENT_MS);
+    tt__rankset all = {0};
+    tt__secret secret;
+    if (!tt__launcher_notes_ends(rendezvous) || tt__secret_load(&secret))
+        return TT_OK;
+    for (int r = 0; r < rendezvous->world; r++)
+        tt__rankset_add(&all, r);
+    tt_status status;
+    while (!(status = find_ended(rendezvous, &secret, &all)) && tt__left_ms(deadline_ms))
+        poll(NULL, 0, AGAIN_MS);
+    tt__secret_wipe(&secret);
+    return status;
+}
