@@ -16,7 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Descriptors: the launcher's for each rank, which are more than a rank's for each other one; and those of a program. */
+/* Descriptors: the launcher's for each rank, which are more than a rank's for each other one; and a program's own. */
 enum { RANK_DESCRIPTORS = 4, OTHER_DESCRIPTORS = 64 };
 
 /* Threads: the program's, the one that serves connections, and one that loads batches. */

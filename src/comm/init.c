@@ -12,6 +12,7 @@
 #include "comm/record/recovery.h"
 #include "comm/rendezvous/fresh_prefix.h"
 #include "comm/rendezvous/job_secret.h"
+#include "comm/rendezvous/joining_watch.h"
 #include "comm/rendezvous/round.h"
 #include "net/wire_choice.h"
 #include "store/etcd_clear.h"
@@ -168,6 +169,15 @@ static tt_status check_wire(const tt__meeting *meeting) {
     return tt__fail_alike();
 }
 
+/* Does this process meet in its launcher's store, as the worker that it was started as, or made since? Only then do the
+ * launcher's notes, which are by RANK, tell of these ranks. Another launcher than ours leaves none. */
+static bool is_workers_meeting(const tt__meeting *meeting) {
+    tt__seat seat;
+    bool moved = tt__round_seat(&seat) && seat.port == meeting->port && !strcmp(seat.host, meeting->host);
+    return !*meeting->etcd && (moved || tt__agent_serves_store(meeting->host, meeting->port)) &&
+           tt__launcher_notes_ends(&(tt__rendezvous){.rank = meeting->rank, .world = meeting->world});
+}
+
 /* Fill in the member, except for the store and the prefix. */
 static tt_status make_member(tt__member *member, const tt_init_process_group_args *args, const tt__meeting *meeting) {
     *member = (tt__member){.rank = meeting->rank,
@@ -178,10 +188,7 @@ static tt_status make_member(tt__member *member, const tt_init_process_group_arg
                            .device_index = args->device_index,
                            .algorithms = option_or_env(args->algorithms, "TT_ALGORITHMS"),
                            .transport = option_or_env(args->transport, "TT_TRANSPORT")};
-    /* The launcher numbers workers by RANK; a process that gave a rank of its own is none of its workers. Another
-     * launcher than ours leaves no notes. */
-    if (!args->store && !args->world_size && tt__agent_serves_store(meeting->host, meeting->port) &&
-        getenv("TT_JOB_SOCKET")) {
+    if (!args->store && !args->world_size && is_workers_meeting(meeting)) {
         snprintf(member->agent_store.host, sizeof member->agent_store.host, "%s", meeting->host);
         member->agent_store.port = meeting->port;
     }

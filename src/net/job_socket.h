@@ -10,8 +10,8 @@
  *   rank     -> launcher  TT__JOB_AWAITS on the connection of a recorder: rounds (recovery_words.h) are told here
  *   launcher -> rank      TT__JOB_ROUND there: the next round, when all that live wait for it
  *   launcher -> rank      TT__JOB_WANTED there: a round that it would like, while all is well; ends a join, too
- *   launcher -> reader    TT__JOB_INFO, TT__JOB_RANK for each rank (with a descriptor, if it has shown a recorder and the reader wants that),
- *                         TT__JOB_END
+ *   launcher -> reader    TT__JOB_INFO, TT__JOB_RANK for each rank (with a descriptor, if it has shown a recorder and
+ *                         the reader wants that), TT__JOB_END
  *
  * Each is one packet. Peers of another user than the launcher's, except root, get no answer. */
 #ifndef TT_NET_JOB_SOCKET_H

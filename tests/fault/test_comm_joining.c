@@ -1,6 +1,6 @@
 /* Joining under difficulties. A rank that is lost when it has met one of the others: those that have not met it can
- * only wait for it, and that one waits for them. It is the only one to know, so it must tell. And an ordinary user, of
- * whose descriptors the kernel lets only so many be on their way. */
+ * only wait for it, and that one waits for them. It is the only one to know, so it must tell. An ordinary user, of
+ * whose descriptors the kernel lets only so many be on their way. Restarts, of which a store keeps old keys. */
 #include "support/ranks.h"
 
 #include "security/other_user.h"
@@ -255,6 +255,74 @@ static void descriptors_on_their_way_are_waited_for(void **state) {
     with_ranks(3, join_in_a_crowd, &for_ever);
 }
 
+/* ---- torchrun's agents keep their store, and each counts its own restarts */
+
+#define OLD_MEETING "tutti/meeting/00000000000000aa"
+
+/* An earlier attempt has left its keys: it had met, or had not yet. Rank 1 comes first, and reads them. */
+static void find_old_meeting(tt_store *store, int rank, int world, bool had_met) {
+    const char *read = OLD_MEETING "/here/1", *number = strrchr(OLD_MEETING, '/') + 1;
+    char old[2 * 17] = "00000000000000aa\0"
+                       "00000000000000bb";
+    if (rank == 1) {
+        CHECK_OK(tt_store_set(store, OLD_MEETING "/here/0", number, strlen(number)));
+        if (had_met)
+            CHECK_OK(tt_store_set(store, OLD_MEETING "/all", old, (size_t)world * 17));
+        CHECK_OK(tt_store_set(store, "tutti/meeting", number, strlen(number)));
+    }
+    if (rank == 0)
+        CHECK_OK(tt_store_wait(store, &read, 1, PATIENCE_MS));
+}
+
+static int counting_body(tt_store *store, int rank, int world, void *arg) {
+    const bool *had_met = arg;
+    char restarts[12];
+    be_rank_by_environment(store, rank, world, 0);
+    if (had_met)
+        find_old_meeting(store, rank, world, *had_met);
+    for (int attempt = 0; attempt < 3; attempt++) {
+        tt_group *group = NULL;
+        float x = 1;
+        snprintf(restarts, sizeof restarts, "%d", rank ? attempt : 0);
+        setenv("TORCHELASTIC_RESTART_COUNT", restarts, 1);
+        CHECK_OK(tt_init_process_group(&group, .timeout_ms = PATIENCE_MS));
+        CHECK_OK(tt_all_reduce(group, &x, 1, TT_F32, TT_SUM));
+        CHECK(x == (float)world);
+        CHECK_OK(tt_barrier(group));
+        tt_destroy_process_group(group);
+    }
+    return 0;
+}
+
+static void restarts_that_nodes_count_apart_are_no_matter(void **state) {
+    (void)state;
+    bool had_met = false;
+    with_ranks(3, counting_body, NULL);
+    with_ranks(2, counting_body, &had_met);
+    had_met = true;
+    with_ranks(2, counting_body, &had_met);
+}
+
+static int lonely_body(tt_store *store, int rank, int world, void *arg) {
+    tt_group *group = NULL;
+    (void)arg;
+    be_rank_by_environment(store, rank, world, 0);
+    setenv("TORCHELASTIC_RESTART_COUNT", "1", 1);
+    if (rank == 1)
+        return 0;
+    CHECK(tt_init_process_group(&group, .timeout_ms = 200) == TT_ERR_TIMEOUT);
+    if (rank == 0)
+        CHECK_TEXT("rank 1 of 3 did not join");
+    else
+        CHECK_TEXT("rank 0 of 3 did not say within");
+    return 0;
+}
+
+static void absent_ranks_of_torchrun_are_named(void **state) {
+    (void)state;
+    with_ranks(3, lonely_body, NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(its_connection_tells),
@@ -262,6 +330,8 @@ int main(void) {
         cmocka_unit_test(its_launcher_tells),
         cmocka_unit_test(an_ordinary_users_ranks_join),
         cmocka_unit_test(descriptors_on_their_way_are_waited_for),
+        cmocka_unit_test(restarts_that_nodes_count_apart_are_no_matter),
+        cmocka_unit_test(absent_ranks_of_torchrun_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -75,6 +76,29 @@ class Meeting(unittest.TestCase):
             self.skipTest("Debian's torchrun 1.13 can't start ranks with this Python")
         self.met(command(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", MEETING,
                          "env"))
+
+    def test_restart_of_one_of_two_nodes(self):
+        """Torchrun's agents keep their store, and each counts its own workers' failures."""
+        if torch_package.VERSION < (2, 0):
+            self.skipTest("Debian's torchrun 1.13 can't start ranks with this Python")
+        with tempfile.TemporaryDirectory() as folder:
+            line = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc_per_node=1",
+                    "--rdzv_backend=c10d", f"--rdzv_endpoint=127.0.0.1:{free_port()}", "--rdzv_id=restart",
+                    "--local_addr=127.0.0.1", "--max_restarts=1", "--monitor_interval=0.1", MEETING, "restarted",
+                    folder]
+            nodes = [subprocess.Popen([str(word) for word in line], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                      text=True, env=torch_package.environment(NODE=str(n)), start_new_session=True)
+                     for n in range(2)]
+            try:
+                said = [node.communicate(timeout=DEADLINE) for node in nodes]
+            finally:
+                for node in nodes:
+                    if node.poll() is None:
+                        os.killpg(node.pid, signal.SIGKILL)
+        self.assertEqual([node.returncode for node in nodes], [0, 0], said)
+        self.assertEqual([set(out.split()) & {"count-0", "count-1"} for out, _ in said], [{"count-0"}, {"count-1"}])
+        self.assertEqual(sorted(word for out, _ in said for word in out.split() if word.startswith("met-")),
+                         ["met-0", "met-1"])
 
     def test_mpirun(self):
         """With the line of docs/pytorch.md, which gives each rank PyTorch's variables."""

@@ -1,5 +1,6 @@
 """Ranks that meet in the way that the arguments say, by the back end tutti, and print "met-RANK"."""
 import os
+import signal
 import sys
 from datetime import timedelta
 
@@ -69,6 +70,24 @@ def late():
     print(f"met-{rank}\n", end="", flush=True)
 
 
+def restarted(folder):
+    """The first time node 1's rank ends when all have met, while that of node 0 waits until its launcher ends it. So
+    one agent counts a restart, and the other none."""
+    node = os.environ["NODE"]
+    first = not os.path.exists(f"{folder}/{node}")
+    open(f"{folder}/{node}", "w", encoding="ascii").close()
+    if not first:
+        meet()
+        print(f"count-{os.environ['TORCHELASTIC_RESTART_COUNT']}\n", end="", flush=True)
+        return
+    dist.init_process_group("tutti", timeout=TIMEOUT)
+    dist.barrier()
+    if node == "1":
+        os._exit(3)
+    signal.alarm(300)  # if nobody ends it
+    signal.pause()
+
+
 def spawned(rank, port):
     meet(init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
 
@@ -106,4 +125,4 @@ if __name__ == "__main__":
     elif how == "spawn":
         torch.multiprocessing.spawn(spawned, (rest[0],), 2)
     else:
-        {"stores": stores, "late": late, "devices": devices}[how](*rest)
+        {"stores": stores, "late": late, "devices": devices, "restarted": restarted}[how](*rest)

@@ -362,74 +362,6 @@ static void a_launchers_store_is_at_its_own_place(void **state) {
     with_ranks(2, launchers_place_body, NULL);
 }
 
-/* ---- torchrun's agents keep their store, and each counts its own restarts */
-
-#define OLD_MEETING "tutti/meeting/00000000000000aa"
-
-/* An earlier attempt has left its keys: it had met, or had not yet. Rank 1 comes first, and reads them. */
-static void find_old_meeting(tt_store *store, int rank, int world, bool had_met) {
-    const char *read = OLD_MEETING "/here/1", *number = strrchr(OLD_MEETING, '/') + 1;
-    char old[2 * 17] = "00000000000000aa\0"
-                       "00000000000000bb";
-    if (rank == 1) {
-        CHECK_OK(tt_store_set(store, OLD_MEETING "/here/0", number, strlen(number)));
-        if (had_met)
-            CHECK_OK(tt_store_set(store, OLD_MEETING "/all", old, (size_t)world * 17));
-        CHECK_OK(tt_store_set(store, "tutti/meeting", number, strlen(number)));
-    }
-    if (rank == 0)
-        CHECK_OK(tt_store_wait(store, &read, 1, PATIENCE_MS));
-}
-
-static int counting_body(tt_store *store, int rank, int world, void *arg) {
-    const bool *had_met = arg;
-    char restarts[12];
-    be_rank_by_environment(store, rank, world, 0);
-    if (had_met)
-        find_old_meeting(store, rank, world, *had_met);
-    for (int attempt = 0; attempt < 3; attempt++) {
-        tt_group *group = NULL;
-        float x = 1;
-        snprintf(restarts, sizeof restarts, "%d", rank ? attempt : 0);
-        setenv("TORCHELASTIC_RESTART_COUNT", restarts, 1);
-        CHECK_OK(tt_init_process_group(&group, .timeout_ms = PATIENCE_MS));
-        CHECK_OK(tt_all_reduce(group, &x, 1, TT_F32, TT_SUM));
-        CHECK(x == (float)world);
-        CHECK_OK(tt_barrier(group));
-        tt_destroy_process_group(group);
-    }
-    return 0;
-}
-
-static void restarts_that_nodes_count_apart_are_no_matter(void **state) {
-    (void)state;
-    bool had_met = false;
-    with_ranks(3, counting_body, NULL);
-    with_ranks(2, counting_body, &had_met);
-    had_met = true;
-    with_ranks(2, counting_body, &had_met);
-}
-
-static int lonely_body(tt_store *store, int rank, int world, void *arg) {
-    tt_group *group = NULL;
-    (void)arg;
-    be_rank_by_environment(store, rank, world, 0);
-    setenv("TORCHELASTIC_RESTART_COUNT", "1", 1);
-    if (rank == 1)
-        return 0;
-    CHECK(tt_init_process_group(&group, .timeout_ms = 200) == TT_ERR_TIMEOUT);
-    if (rank == 0)
-        CHECK_TEXT("rank 1 of 3 did not join");
-    else
-        CHECK_TEXT("rank 0 of 3 did not say within");
-    return 0;
-}
-
-static void absent_ranks_of_torchrun_are_named(void **state) {
-    (void)state;
-    with_ranks(3, lonely_body, NULL);
-}
-
 /* A store that speaks the older dialect lacks some calls; joining does without. */
 static int old_dialect_body(tt_store *store, int rank, int world, void *arg) {
     (void)arg;
@@ -600,8 +532,6 @@ int main(void) {
         cmocka_unit_test(the_programs_first_call_is_number_1),
         cmocka_unit_test(tcp_addresses_work),
         cmocka_unit_test(a_launchers_store_is_at_its_own_place),
-        cmocka_unit_test(restarts_that_nodes_count_apart_are_no_matter),
-        cmocka_unit_test(absent_ranks_of_torchrun_are_named),
         cmocka_unit_test(the_older_store_dialect_works),
         cmocka_unit_test(a_store_of_ones_own_needs_no_address),
         cmocka_unit_test(closed_streams_are_left_alone),

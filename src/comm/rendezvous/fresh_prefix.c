@@ -41,7 +41,7 @@ static tt_status draw_number(char text[NUMBER_SIZE]) {
     return TT_OK;
 }
 
-static void set_prefix(tt__member *member, const char *number) {
+static void take_number(tt__member *member, const char *number) {
     snprintf(member->prefix, sizeof member->prefix, "%s/%s", NEWEST, number);
 }
 
@@ -58,7 +58,7 @@ static tt_status prefix_call_all(tt__member *member, int64_t deadline_ms) {
     if (!numbers)
         return tt__fail(TT_ERR_MEMORY, "no memory for the numbers of %d ranks", member->world);
     tt_status status = draw_number(number);
-    set_prefix(member, number);
+    take_number(member, number);
     memcpy(numbers[0], number, sizeof number);
     if (!status)
         status = tt_store_set(member->store, NEWEST, number, NUMBER_SIZE - 1);
@@ -121,7 +121,7 @@ static tt_status hear_of_all(const tt__member *member, const char *own, int64_t 
     return TT_OK;
 }
 
-static tt_status fail_missing(const tt__member *member) {
+static tt_status fail_uncalled(const tt__member *member) {
     return tt__fail(TT_ERR_TIMEOUT,
                     "rank 0 of %d did not say within %lld ms that all ranks have joined (start all ranks, with the "
                     "same address and world size)",
@@ -137,13 +137,13 @@ static tt_status prefix_heed_call(tt__member *member, int64_t deadline_ms) {
         int64_t left = tt__left_ms(deadline_ms);
         TT__TRY(tt__net_interrupted());
         if (!left)
-            return fail_missing(member);
+            return fail_uncalled(member);
         tt_status status = get_newest(member->store, left, number);
         if (status)
-            return status == TT_ERR_TIMEOUT ? fail_missing(member) : status;
+            return status == TT_ERR_TIMEOUT ? fail_uncalled(member) : status;
         if (strcmp(number, last) != 0) {
             memcpy(last, number, sizeof last);
-            set_prefix(member, number);
+            take_number(member, number);
             TT__TRY(say_here(member, own));
             slice_ms = SHORTEST_MS;
         }

@@ -247,7 +247,7 @@ static tt_status fail_refused(const exchange *x) {
 }
 
 /* The kernel carries no further descriptor for now. */
-static tt_status note_refusal(exchange *x) {
+static tt_status hold_back(exchange *x) {
     if (!x->refused_ms) {
         x->refused_ms = tt__now_ms();
         x->pause_ms = SHORTEST_PAUSE_MS;
@@ -283,13 +283,13 @@ static tt_status say_hellos(exchange *x) {
     memmove(x->owed, x->owed + said, (size_t)x->n_owed * sizeof *x->owed);
     if (said || !refused)
         x->refused_ms = 0;
-    return status || !refused ? status : note_refusal(x);
+    return status || !refused ? status : hold_back(x);
 }
 
 /* ---- what it hears */
 
 /* Adopt the memory of rank r, which has said hello. */
-static tt_status take_memory(exchange *x, int r, int socket, int fd) {
+static tt_status take_peer(exchange *x, int r, int socket, int fd) {
     TT__TRY(adopt_peer(x->world, r, socket, fd));
     x->absent--;
     return TT_OK;
@@ -310,7 +310,7 @@ static tt_status take_hello(exchange *x, int s) {
         close(s);
         return TT_OK;
     }
-    TT__TRY(take_memory(x, r, s, fd));
+    TT__TRY(take_peer(x, r, s, fd));
     owe_hello(x, r);
     return TT_OK;
 }
@@ -349,11 +349,11 @@ static tt_status hear_callers(exchange *x, const struct pollfd *polled) {
     return status;
 }
 
-static tt_status take_answer(exchange *x, int r) {
+static tt_status hear_answer(exchange *x, int r) {
     int fd, s = x->world->peers[r].socket;
     errno = 0;
     if (receive_hello(s, x->cards[x->world->rank].nonce, x->world->size, &fd) == r)
-        return take_memory(x, r, s, fd);
+        return take_peer(x, r, s, fd);
     if (errno == EMFILE)
         return tt__fail_errno(TT_ERR_SYSTEM, EMFILE, "can't take the memory of rank %d", r);
     if (fd >= 0)
@@ -366,7 +366,7 @@ static tt_status hear_answers(exchange *x, const struct pollfd *polled) {
     x->n_calls = 0;
     for (int i = 0; i < n; i++) {
         if (polled[i].revents)
-            TT__TRY(take_answer(x, x->calls[i]));
+            TT__TRY(hear_answer(x, x->calls[i]));
         else
             x->calls[x->n_calls++] = x->calls[i];
     }
