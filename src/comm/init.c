@@ -117,16 +117,27 @@ static tt_status choose_prefix(tt__member *member) {
     return TT_OK;
 }
 
-static tt_status init_join(tt_group **out, tt_store *store, tt__member *member) {
+/* Does this process meet in the store of its launcher? */
+static bool meets_at_launcher(const tt__meeting *meeting) {
+    tt__seat seat;
+    bool moved = tt__round_seat(&seat) && seat.port == meeting->port && !strcmp(seat.host, meeting->host);
+    return !*meeting->etcd && !*meeting->path && (moved || tt__agent_serves_store(meeting->host, meeting->port));
+}
+
+/* `elsewhere`: a launcher that knows how the ranks end notes it in another store than that which they meet through. */
+static tt_status init_join(tt_group **out, tt_store *store, bool elsewhere, tt__member *member) {
     if (!store)
         return tt__native_join(out, member);
     int64_t before = tt_store_timeout_ms(store);
+    tt__notes notes = {0};
     member->store = store;
+    member->notes = elsewhere ? &notes : NULL;
     tt_store_set_timeout_ms(store, member->timeout_ms);
     tt_status status = choose_prefix(member);
     if (!status)
         status = tt__native_join(out, member);
     tt_store_set_timeout_ms(store, before);
+    tt_store_free(notes.store);
     return status;
 }
 
@@ -169,12 +180,10 @@ static tt_status check_wire(const tt__meeting *meeting) {
     return tt__fail_alike();
 }
 
-/* Does this process meet in its launcher's store, as the worker that it was started as, or made since? Only then do the
- * launcher's notes, which are by RANK, tell of these ranks. Another launcher than ours leaves none. */
+/* Is this rank the worker that its launcher started, or made since, and does it meet in the launcher's store? Only then
+ * do the launcher's notes, which are by RANK, tell of these ranks. Another launcher than ours leaves none. */
 static bool is_workers_meeting(const tt__meeting *meeting) {
-    tt__seat seat;
-    bool moved = tt__round_seat(&seat) && seat.port == meeting->port && !strcmp(seat.host, meeting->host);
-    return !*meeting->etcd && (moved || tt__agent_serves_store(meeting->host, meeting->port)) &&
+    return meets_at_launcher(meeting) &&
            tt__launcher_notes_ends(&(tt__rendezvous){.rank = meeting->rank, .world = meeting->world});
 }
 
@@ -268,7 +277,8 @@ tt_status tt_init_process_group_with(const tt_init_process_group_args *args, siz
     TT__TRY(make_member(&member, &full, &meeting));
     if (!full.store && meeting.world > 1)
         TT__TRY(open_store(&own, &meeting, member.timeout_ms));
-    tt_status status = init_join(full.out, meeting.world > 1 ? (full.store ? full.store : own) : NULL, &member);
+    tt_status status = init_join(full.out, meeting.world > 1 ? (full.store ? full.store : own) : NULL,
+                                 full.store || !meets_at_launcher(&meeting), &member);
     if (!status && own)
         status = clear_place(*full.out, own, &meeting);
     tt_store_free(own);

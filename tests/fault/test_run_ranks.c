@@ -82,19 +82,28 @@ static void a_frozen_rank_is_named(void **state) {
     process_free(p);
 }
 
-/* Ranks that wait for one that ended before it joined learn of it from the launcher. */
-static void a_rank_that_ends_before_it_joins_is_named(void **state) {
-    (void)state;
+/* Ranks that wait for one that ended before it joined learn of it from the launcher, wherever they meet. */
+static void end_before_joining(const char *where) {
     const char *programs = getenv("TT_PROGRAMS");
     char program[4096];
     if (!programs)
         skip();
-    snprintf(program, sizeof program, "test $RANK = 1 || exec %s/reduce_forever", programs);
+    snprintf(program, sizeof program, "%s test $RANK = 1 || exec %s/reduce_forever", where, programs);
     process *p = start_tutti("run", "--standalone", "--nproc-per-node=3", "--settle-period=30", "sh", "-c", program);
     process_finish(p);
     assert_contains(p->text[1], "rank 1 ended with exit code 0 before it joined");
     assert_int_equal(p->code, 1);
     process_free(p);
+}
+
+static void a_rank_that_ends_before_it_joins_is_named(void **state) {
+    char path[64], where[160];
+    (void)state;
+    end_before_joining("");
+    snprintf(path, sizeof path, "/tmp/tutti-run-ranks-%d", (int)getpid());
+    snprintf(where, sizeof where, "export TT_INIT_METHOD='file://%s?world_size=3&rank='$RANK;", path);
+    end_before_joining(where);
+    unlink(path);
 }
 
 /* It had told where it is, but another rank not yet: those that wait for that one learn of its end. */

@@ -81,12 +81,14 @@ static tt_status control_meet(tt_group *group, const tt__member *member, const p
                               tt_store *served) {
     tt__member own = *member;
     tt_store *reached = NULL;
+    tt__notes notes = {.store = member->store, .is_tried = true};
     const char *host = strcmp(at->host_id, card->host_id) != 0 ? at->hostname : "localhost";
     if (!at->port)
         return tt__fail(TT_ERR_NET, "rank 0 can't serve a store");
     if (!served)
         TT__TRY(tt_tcp_store(&reached, host, at->port, .timeout_ms = member->timeout_ms));
-    own.notes = member->notes ? member->notes : member->store;
+    if (!own.notes && member->store)
+        own.notes = &notes;
     own.store = served ? served : reached;
     snprintf(own.prefix, sizeof own.prefix, "tutti/engine");
     tt_status status = tt__control_open(group, &own);

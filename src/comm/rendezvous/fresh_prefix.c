@@ -41,7 +41,7 @@ static tt_status draw_number(char text[NUMBER_SIZE]) {
     return TT_OK;
 }
 
-static void take_number(tt__member *member, const char *number) {
+static void use_number(tt__member *member, const char *number) {
     snprintf(member->prefix, sizeof member->prefix, "%s/%s", NEWEST, number);
 }
 
@@ -58,7 +58,7 @@ static tt_status prefix_call_all(tt__member *member, int64_t deadline_ms) {
     if (!numbers)
         return tt__fail(TT_ERR_MEMORY, "no memory for the numbers of %d ranks", member->world);
     tt_status status = draw_number(number);
-    take_number(member, number);
+    use_number(member, number);
     memcpy(numbers[0], number, sizeof number);
     if (!status)
         status = tt_store_set(member->store, NEWEST, number, NUMBER_SIZE - 1);
@@ -143,7 +143,7 @@ static tt_status prefix_heed_call(tt__member *member, int64_t deadline_ms) {
             return status == TT_ERR_TIMEOUT ? fail_uncalled(member) : status;
         if (strcmp(number, last) != 0) {
             memcpy(last, number, sizeof last);
-            take_number(member, number);
+            use_number(member, number);
             TT__TRY(say_here(member, own));
             slice_ms = SHORTEST_MS;
         }

@@ -28,8 +28,25 @@ bool tt__launcher_notes_ends(const tt__rendezvous *rendezvous) {
            atoi(size) == rendezvous->world;
 }
 
+/* Connect to the launcher's store. Where that fails, nothing is known. */
+static void open_notes(tt__notes *notes) {
+    const char *host = getenv("MASTER_ADDR"), *port = getenv("MASTER_PORT");
+    tt__seat seat;
+    bool moved = tt__round_seat(&seat);
+    int number = moved ? seat.port : port ? atoi(port) : 0;
+    notes->is_tried = true;
+    if ((!moved && !host) || tt_tcp_store(&notes->store, moved ? seat.host : host, number, .timeout_ms = LOOK_MS))
+        notes->store = NULL;
+}
+
+/* The store that the launcher writes to; NULL: it can't be reached. */
 static tt_store *notes_of(const tt__rendezvous *rendezvous) {
-    return rendezvous->notes ? rendezvous->notes : rendezvous->store;
+    tt__notes *notes = rendezvous->notes;
+    if (!notes)
+        return rendezvous->store;
+    if (!notes->is_tried)
+        open_notes(notes);
+    return notes->store;
 }
 
 bool tt__launcher_note(const tt__rendezvous *rendezvous, const tt__secret *secret, int r, char *text, size_t size) {
@@ -38,7 +55,7 @@ bool tt__launcher_note(const tt__rendezvous *rendezvous, const tt__secret *secre
     tt_store *notes = notes_of(rendezvous);
     tt_store_value value;
     bool there = false;
-    if (tt_store_check(notes, &key, 1, &there) || !there ||
+    if (!notes || tt_store_check(notes, &key, 1, &there) || !there ||
         tt__signed_get(notes, secret, key, "", "this rank", "the launcher", 0, &value))
         return false;
     snprintf(text, size, "%.*s", value.size < 80 ? (int)value.size : 80, (const char *)value.data);

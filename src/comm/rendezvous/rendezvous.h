@@ -71,6 +71,12 @@ typedef struct tt__card {
 /* Fill in this process's card, without socket and nonce. `algorithms` may be NULL. */
 tt_status tt__card_make(tt__card *card, int world, const char *transport, const char *algorithms);
 
+/* Where a launcher notes how ranks end: its store, connected to when that is first looked at. */
+typedef struct tt__notes {
+    tt_store *store;
+    bool is_tried;
+} tt__notes;
+
 /* Where and how long ranks meet to exchange something. */
 typedef struct tt__rendezvous {
     tt_store *store;
@@ -78,7 +84,7 @@ typedef struct tt__rendezvous {
     int rank, world;
     int64_t deadline_ms;
     int64_t heartbeat_ms; /* within which a rank that is stopped is named, if the job's launcher sees it */
-    tt_store *notes;      /* where a launcher notes how ranks end; NULL: in `store` */
+    tt__notes *notes;     /* NULL: in `store` */
 } tt__rendezvous;
 
 /* Leave a text (texts[rank * size], without its NUL shorter than `size`) under `kind`, signed if the job has a secret
@@ -111,7 +117,7 @@ typedef struct tt__member {
     tt_device_type device; /* that this process uses, for back ends */
     int device_index;
     tt_store *store;             /* to meet through; not needed for a world of one */
-    tt_store *notes;             /* where a launcher notes how ranks end; NULL: in `store` */
+    tt__notes *notes;            /* of the launcher; NULL: in `store` */
     char prefix[96];             /* of the keys */
     const char *transport;       /* as tt_init_process_group() has it; never NULL */
     const char *algorithms;      /* likewise, or NULL */
