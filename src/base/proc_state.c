@@ -4,24 +4,58 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* The name of the process may hold spaces and brackets: the last bracket ends it. */
-tt__proc tt__proc_look(pid_t pid) {
-    char path[40], text[256];
-    tt__proc found = {.pid = pid};
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+/* Read /proc/PID/NAME, as far as it fits; "": it can't be read. */
+static void proc_read(pid_t pid, const char *name, char *text, size_t size) {
+    char path[48];
+    snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
     int fd = tt__fd(open(path, O_RDONLY | O_CLOEXEC));
-    if (fd < 0)
-        return (tt__proc){0};
-    ssize_t n = read(fd, text, sizeof text - 1);
-    close(fd);
+    ssize_t n = fd < 0 ? 0 : read(fd, text, size - 1);
+    if (fd >= 0)
+        close(fd);
     text[n < 0 ? 0 : n] = '\0';
+}
+
+/* Read /proc/PID/stat; returns what follows the process's name, or NULL. The name may hold spaces and brackets: the
+ * last bracket ends it. */
+static const char *proc_read_stat(pid_t pid, char *text, size_t size) {
+    proc_read(pid, "stat", text, size);
     const char *name_end = strrchr(text, ')');
-    if (!name_end || sscanf(name_end + 1, " %c %d %d", &found.state, &found.parent, &found.group) != 3)
+    return name_end ? name_end + 1 : NULL;
+}
+
+tt__proc tt__proc_look(pid_t pid) {
+    char text[256];
+    tt__proc found = {.pid = pid};
+    const char *fields = proc_read_stat(pid, text, sizeof text);
+    if (!fields || sscanf(fields, " %c %d %d", &found.state, &found.parent, &found.group) != 3)
         return (tt__proc){0};
     return found;
 }
 
 char tt__proc_state(pid_t pid) { return tt__proc_look(pid).state; }
+
+/* Stopping is a switch of its own, so that not even the shortest run between two stops is missed. */
+static uint64_t proc_switches(pid_t pid) {
+    static const char *const names[] = {"\nvoluntary_ctxt_switches:", "\nnonvoluntary_ctxt_switches:"};
+    char text[4096];
+    uint64_t sum = 0;
+    proc_read(pid, "status", text, sizeof text);
+    for (int i = 0; i < 2; i++) {
+        const char *at = strstr(text, names[i]);
+        sum += at ? strtoull(at + strlen(names[i]), NULL, 10) : 0;
+    }
+    return sum;
+}
+
+uint64_t tt__proc_activity(pid_t pid) {
+    char text[512];
+    unsigned long user = 0, system = 0;
+    const char *fields = proc_read_stat(pid, text, sizeof text);
+    if (!fields || sscanf(fields, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system) != 2)
+        return 0;
+    return user + system + proc_switches(pid);
+}

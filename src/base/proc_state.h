@@ -2,6 +2,7 @@
 #ifndef TT_BASE_PROC_STATE_H
 #define TT_BASE_PROC_STATE_H
 
+#include <stdint.h>
 #include <sys/types.h>
 
 typedef struct tt__proc {
@@ -15,5 +16,9 @@ tt__proc tt__proc_look(pid_t pid);
 /* Return the state of a process's main thread: 'R', 'S', 'T' stopped by a signal, 't' held by a debugger, 'Z' ended;
  * 0: there is none, or it can't be seen. */
 char tt__proc_state(pid_t pid);
+
+/* Return a number that grows whenever a process runs: the switches of its main thread, and its CPU time. A process that
+ * is stopped in two looks, with one number, has been stopped from the first to the second. 0: it can't be seen. */
+uint64_t tt__proc_activity(pid_t pid);
 
 #endif

@@ -37,6 +37,7 @@ static void describe_local(void *user, int i, tt__job_rank *rank) {
     const launcher *l = user;
     const tt__worker *w = &l->workers[i];
     char state = w->pid && !w->ended ? tt__proc_state(w->pid) : 0;
+    bool stopped = state == 'T' || state == 't';
     *rank = (tt__job_rank){.rank = l->job->first_rank + i,
                            .node = l->job->node,
                            .pid = w->pid,
@@ -46,7 +47,8 @@ static void describe_local(void *user, int i, tt__job_rank *rank) {
                            .wait_status = w->status,
                            .order = w->order,
                            .secondary = w->secondary,
-                           .stopped = state == 'T' || state == 't',
+                           .stopped = stopped,
+                           .activity = stopped ? tt__proc_activity(w->pid) : 0,
                            .ended = w->when,
                            .now = tt__moment_now()};
     gethostname(rank->hostname, sizeof rank->hostname - 1);

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static const uint64_t MAGIC = UINT64_C(0x31626f4a74747554); /* "TuttJob1" */
+static const uint64_t MAGIC = UINT64_C(0x32626f4a74747554); /* "TuttJob2" */
 
 static bool same_user(int fd) {
     uid_t user;

@@ -82,6 +82,7 @@ typedef struct tt__job_rank {
     bool secondary;      /* it ended because another one did */
     /* by a signal; valid for ranks of other nodes: a reader can see those of its own host itself */
     bool stopped;
+    uint64_t activity;   /* tt__proc_activity() of a stopped rank */
     tt__moment ended;    /* when */
     tt__moment now;      /* of its host, later than what the recorder says */
     tt__job_recorder at; /* where its recorder lies in the descriptor; size 0: it has none */

@@ -2,9 +2,16 @@
  * doing. */
 #include "support/blow.h"
 
+#include "base/proc_state.h"
+#include "comm/rendezvous/stopped.h"
+#include "comm/shared/process.h"
 #include "comm/shared/shm_connect.h"
+#include "net/job_socket.h"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
+#include <sys/prctl.h>
 
 enum { LARGE = 3000000 };
 
@@ -187,6 +194,111 @@ static void a_short_pause_is_no_failure(void **state) {
     end_ranks(&ranks);
 }
 
+/* Wait until the process is stopped by a signal. */
+static void await_stop(pid_t pid) {
+    siginfo_t info;
+    assert_int_equal(waitid(P_PID, (id_t)pid, &info, WSTOPPED), 0);
+    assert_true(tt__proc_state(pid) == 'T');
+}
+
+/* A process that runs, for a moment, whenever it is continued, and is stopped in between. */
+static pid_t start_stopping(void) {
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (!pid)
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* where the test fails */
+    while (!pid)
+        raise(SIGSTOP);
+    await_stop(pid);
+    return pid;
+}
+
+static void continue_once(pid_t pid) {
+    kill(pid, SIGCONT);
+    await_stop(pid);
+}
+
+static void end_stopping(pid_t pid) {
+    kill(pid, SIGKILL);
+    assert_true(waitpid(pid, NULL, 0) == pid);
+}
+
+/* Every look sees the rank stopped, but it has run in between. */
+static void short_stops_are_no_failure_however_many(void **state) {
+    (void)state;
+    enum { HEARTBEAT = 4000, BETWEEN = 500 };
+    tt__peer peers[2] = {{.pid = getpid()}, {.pid = start_stopping()}};
+    tt__world world = {.size = 2, .heartbeat_ms = HEARTBEAT, .peers = peers};
+    int64_t now = 1000, all_looks = 20;
+    for (int64_t look = 0; look < all_looks; look++, now += BETWEEN) {
+        assert_int_equal(tt__check_stopped(&world, 1, now), TT_OK);
+        world.last_check_ms = now;
+        continue_once(peers[1].pid);
+    }
+    tt_status status = TT_OK;
+    int64_t since = now;
+    for (; !status && now < since + 2 * HEARTBEAT; now += BETWEEN) {
+        status = tt__check_stopped(&world, 1, now);
+        world.last_check_ms = now;
+    }
+    end_stopping(peers[1].pid);
+    assert_int_equal(status, TT_ERR_PEER);
+    assert_non_null(strstr(tt_last_error(), "is frozen: stopped by a signal for 3000 ms"));
+}
+
+/* Answer a rank's question as the launcher does: which rank is stopped. */
+static void answer_as_launcher(int s, pid_t stopped) {
+    tt__job_packet packet = {0};
+    int memory, got;
+    while (!(got = tt__job_receive(s, &packet, &memory)))
+        usleep(1000);
+    assert_true(got > 0 && packet.kind == TT__JOB_LIST);
+    tt__job_packet info = {.info = {.world = 2}};
+    tt__job_packet rank = {.rank = {.rank = 1, .pid = stopped, .stopped = true}};
+    rank.rank.activity = tt__proc_activity(stopped);
+    assert_true(tt__job_send(s, TT__JOB_INFO, &info, -1) && tt__job_send(s, TT__JOB_RANK, &rank, -1) &&
+                tt__job_send(s, TT__JOB_END, &packet, -1));
+}
+
+/* The same of one that has not joined, as its launcher says. */
+static void short_stops_before_joining_are_no_failure(void **state) {
+    (void)state;
+    enum { HEARTBEAT = 200 };
+    char name[TT__JOB_NAME_SIZE];
+    int listener, s = -1;
+    tt__stopped stopped;
+    pid_t pid = start_stopping();
+    assert_int_equal(tt__job_socket_name(name), TT_OK);
+    assert_int_equal(tt__job_socket_listen(&listener, name), TT_OK);
+    setenv("TT_JOB_SOCKET", name, 1);
+    assert_int_equal(tt__stopped_begin(&stopped, 2, HEARTBEAT), TT_OK);
+    tt_status status = TT_OK;
+    int64_t ran_ms = tt__now_ms(), calm_until = ran_ms + 2 * HEARTBEAT, given_up = calm_until + PATIENCE_MS;
+    while (!status && tt__now_ms() < given_up) {
+        bool asked = stopped.asked;
+        tt__stopped_look(&stopped);
+        if (s < 0)
+            s = tt__job_socket_accept(listener);
+        if (stopped.asked && !asked)
+            answer_as_launcher(s, pid);
+        tt__stopped_look(&stopped);
+        status = tt__stopped_check(&stopped, 1);
+        assert_true(!status || tt__now_ms() - ran_ms >= stopped.patience_ms);
+        usleep(2000);
+        if (tt__now_ms() < calm_until) {
+            ran_ms = tt__now_ms();
+            continue_once(pid);
+        }
+    }
+    unsetenv("TT_JOB_SOCKET");
+    tt__stopped_end(&stopped);
+    close(s);
+    close(listener);
+    end_stopping(pid);
+    assert_int_equal(status, TT_ERR_PEER);
+    assert_non_null(strstr(tt_last_error(), "is frozen: stopped by a signal for "));
+}
+
 /* A rank that ends because another one did must not be taken for the first failure. */
 static int secondary_body(tt_store *store, int rank, int world, void *arg) {
     const char *path = arg;
@@ -339,6 +451,8 @@ int main(void) {
         cmocka_unit_test(exited_ranks_are_named),
         cmocka_unit_test(frozen_ranks_are_named),
         cmocka_unit_test(a_short_pause_is_no_failure),
+        cmocka_unit_test(short_stops_are_no_failure_however_many),
+        cmocka_unit_test(short_stops_before_joining_are_no_failure),
         cmocka_unit_test(who_ends_because_of_another_says_so),
         cmocka_unit_test(who_failed_before_a_group_began_is_asked_why),
         cmocka_unit_test(a_rank_that_never_joins_is_named),

@@ -1,5 +1,7 @@
-/* A rank of a job dies or freezes: the other's error names it, the launcher's report too, and nothing is left. */
+/* A rank of a job dies or freezes: the other's error names it, the launcher's report too, and nothing is left. One that
+ * is stopped for less than the heartbeat, however often, ends no job: TT_STORM_SECONDS=N does that to 64 ranks. */
 #include "support/process.h"
+#include "support/storm.h"
 
 #include <tutti/store.h>
 
@@ -151,14 +153,59 @@ static void a_rank_that_is_frozen_before_it_joins_is_named(void **state) {
     process_free(p);
 }
 
+/* Stop a rank for stop_ms, and let it run for run_ms; returns for how long it was stopped at most. */
+static int64_t stop_shortly(pid_t pid, int64_t stop_ms, int64_t run_ms) {
+    int64_t begin = process_now_ms();
+    kill(pid, SIGSTOP);
+    usleep((useconds_t)stop_ms * 1000);
+    kill(pid, SIGCONT);
+    int64_t stopped = process_now_ms() - begin;
+    usleep((useconds_t)run_ms * 1000);
+    return stopped;
+}
+
+/* Of ranks that reduce all the time, the others look at one only while they wait for it, as while it is stopped. */
+static void short_stops_end_no_job(void **state) {
+    (void)state;
+    const char *programs = getenv("TT_PROGRAMS");
+    long seconds = storm_number("TT_STORM_SECONDS", 0);
+    int64_t heartbeat_ms = seconds ? 5000 : 1000, longest = 0, until_ms;
+    int world = seconds ? 64 : 3;
+    char program[4096], ranks[40], heartbeat[16];
+    uint64_t draw = storm_case(0);
+    if (!programs)
+        skip();
+    snprintf(program, sizeof program, "%s/reduce_forever", programs);
+    snprintf(ranks, sizeof ranks, "--nproc-per-node=%d", world);
+    snprintf(heartbeat, sizeof heartbeat, "%d", (int)heartbeat_ms);
+    process *p = start_tutti("run", "--standalone", ranks, program, heartbeat);
+    process_expect(p, 0, ".\n", world);
+    until_ms = process_now_ms() + (seconds ? seconds * 1000 : 3 * heartbeat_ms / 2);
+    while (process_now_ms() < until_ms && longest < heartbeat_ms * 3 / 4 && !strstr(p->text[1], "frozen")) {
+        int rank = seconds ? (int)storm_below(&draw, (size_t)world) : 1;
+        int64_t stopped = seconds ? stop_shortly(pid_of(p, rank), 1 + (int64_t)storm_below(&draw, 1200), 2000)
+                                  : stop_shortly(pid_of(p, rank), 90, 10);
+        longest = stopped > longest ? stopped : longest;
+        process_read(p, 0);
+    }
+    kill(p->pid, SIGTERM);
+    process_finish(p);
+    bool goes_on = !strstr(p->text[1], "frozen") && p->code == 128 + SIGTERM;
+    if (!goes_on && longest < heartbeat_ms * 3 / 4) /* else this test stood still itself, amid a stop */
+        fail_msg("stops of at most %lld ms: code %d, \"%s\"", (long long)longest, p->code, p->text[1]);
+    process_free(p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_killed_rank_is_the_first_failure),
         cmocka_unit_test(a_killed_rank_over_tcp_is_told_with_its_signal),
         cmocka_unit_test(a_frozen_rank_is_named),
+        cmocka_unit_test(short_stops_end_no_job),
         cmocka_unit_test(a_rank_that_ends_before_it_joins_is_named),
         cmocka_unit_test(a_rank_that_ends_before_all_have_joined_is_named),
         cmocka_unit_test(a_rank_that_is_frozen_before_it_joins_is_named),
     };
+    storm_begin();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

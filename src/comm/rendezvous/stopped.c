@@ -48,6 +48,8 @@ static void stopped_note_rank(tt__stopped *stopped, const tt__job_rank *told) {
     memcpy(&is_stopped, &told->stopped, 1); /* of another process: any byte */
     rank->pid = told->node == stopped->node ? (pid_t)told->pid : 0;
     rank->now = is_stopped && (!rank->pid || tt__proc_state(rank->pid) == 'T');
+    rank->has_run = told->activity != rank->activity;
+    rank->activity = told->activity;
     snprintf(rank->hostname, sizeof rank->hostname, "%.*s", (int)sizeof told->hostname - 1, told->hostname);
     tt__make_plain_name(rank->hostname);
 }
@@ -59,7 +61,7 @@ static void stopped_note_end(tt__stopped *stopped) {
         tt__stopped_rank *rank = &stopped->ranks[r];
         if (!rank->now)
             rank->since_ms = 0;
-        else if (!rank->since_ms || gap > stopped->patience_ms)
+        else if (!rank->since_ms || rank->has_run || gap > stopped->patience_ms)
             rank->since_ms = now;
         rank->now = false;
     }

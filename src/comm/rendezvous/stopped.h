@@ -8,9 +8,11 @@
 #include <sys/types.h>
 
 typedef struct tt__stopped_rank {
-    int64_t since_ms; /* as seen; 0: it runs, or has ended, or nothing is known */
-    bool now;         /* in the answer that comes */
-    pid_t pid;        /* 0: on another host */
+    int64_t since_ms;  /* as far as it was seen; 0: it runs, or has ended, or nothing is known */
+    uint64_t activity; /* tt__proc_activity(), as its launcher says; the same later: it has not run */
+    bool now;          /* stopped in the answer that comes, */
+    bool has_run;      /* but not since the one before */
+    pid_t pid;         /* 0: on another host */
     char hostname[64];
 } tt__stopped_rank;
 

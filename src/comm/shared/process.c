@@ -32,7 +32,16 @@ static bool is_look_due(const tt__world *world, tt__peer *peer, int64_t now) {
     return !first;
 }
 
-/* Fail if rank r is stopped. This process may have been stopped itself: then times count from now on. */
+/* Since when has the peer, which is stopped, been so for sure? One that has run since the last look was stopped again.
+ * This process may have been stopped itself: then times count from now on. */
+static int64_t stopped_since(const tt__world *world, tt__peer *peer, int64_t now) {
+    uint64_t activity = tt__proc_activity(peer->pid);
+    if (!peer->stopped_ms || activity != peer->activity || now - world->last_check_ms > 1000)
+        peer->stopped_ms = now;
+    peer->activity = activity;
+    return peer->stopped_ms;
+}
+
 tt_status tt__check_stopped(tt__world *world, int r, int64_t now) {
     tt__peer *peer = &world->peers[r];
     if (!is_look_due(world, peer, now))
@@ -41,12 +50,9 @@ tt_status tt__check_stopped(tt__world *world, int r, int64_t now) {
         peer->stopped_ms = 0;
         return TT_OK;
     }
-    if (!peer->stopped_ms || now - world->last_check_ms > 1000)
-        peer->stopped_ms = now;
-    int64_t patience = world->heartbeat_ms - world->heartbeat_ms / 4;
-    if (now - peer->stopped_ms < patience)
-        return TT_OK;
+    int64_t stopped = now - stopped_since(world, peer, now), patience = world->heartbeat_ms - world->heartbeat_ms / 4;
     char who[48];
-    return tt__fail(TT_ERR_PEER, "%s is frozen: stopped by a signal for %lld ms",
-                    tt__process_name(world, r, who, sizeof who), (long long)(now - peer->stopped_ms));
+    return stopped < patience ? TT_OK
+                              : tt__fail(TT_ERR_PEER, "%s is frozen: stopped by a signal for %lld ms",
+                                         tt__process_name(world, r, who, sizeof who), (long long)stopped);
 }
