@@ -10,6 +10,7 @@ typedef struct tt__saved_error {
     tt_status status;
     bool alike; /* tt__fail_alike() */
     char text[TT__ERROR_TEXT_SIZE];
+    const struct tt__saved_error *outer; /* tt__error_save_reason() */
 } tt__saved_error;
 
 /* Save the last error and clear it. */
@@ -17,5 +18,14 @@ TT__EXPORT void tt__error_save(tt__saved_error *saved);
 
 /* Make it the last error again, whatever was recorded since. */
 TT__EXPORT void tt__error_restore(const tt__saved_error *saved);
+
+/* The same pair around the release of what other ranks have a part in: they are told the error, as why it is released
+ * (tt__error_reason()). Each needs the other; of nested pairs the outermost error counts. */
+TT__EXPORT void tt__error_save_reason(tt__saved_error *saved);
+TT__EXPORT void tt__error_restore_reason(const tt__saved_error *saved);
+
+/* Return the error for which this thread releases something, or else its last error, with its status; "" and TT_OK:
+ * there is none. The text stays until this thread records an error or restores one. */
+const char *tt__error_reason(tt_status *status);
 
 #endif

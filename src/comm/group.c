@@ -73,6 +73,11 @@ tt_status tt__group_check(tt_group *group) {
     return TT_OK;
 }
 
+void tt__group_note_step(tt_group *group) {
+    if (!tt__group_has_ended(group))
+        group->engine->note_step(group);
+}
+
 tt_status tt__group_progress(tt_group *group) {
     TT__TRY(tt__group_usable(group));
     return group->engine->progress(group);

@@ -105,6 +105,10 @@ static inline void tt__group_drop(tt_group *group) {
 TT__EXPORT void tt__group_hold(tt_group *group);
 TT__EXPORT void tt__group_let_go(tt_group *group);
 
+/* Calls that the library makes for itself are not numbered for the program. Those of a step that the program made, such
+ * as the averaging of gradients, count as one: to be called when they are done, on all ranks alike. */
+TT__EXPORT void tt__group_note_step(tt_group *group);
+
 /* Advance the group's works without waiting. Returns the group's failure, if any. */
 tt_status tt__group_progress(tt_group *group);
 

@@ -44,6 +44,8 @@ void tt__note_hidden(tt_group *group, uint32_t seq) {
     group->native->hidden_seqs[group->native->hidden++ % TT__BEGUN] = seq;
 }
 
+void tt__note_step(tt_group *group) { group->native->hidden -= group->native->hidden > 0; }
+
 uint32_t tt__calls_made(const tt_group *group, uint32_t seq) {
     const tt__native *native = group->native;
     uint32_t made = seq - native->hidden, known = native->hidden < TT__BEGUN ? native->hidden : TT__BEGUN;

@@ -90,6 +90,9 @@ static inline tt_group *tt__top_group(const tt_group *group) {
 /* Note that call `seq` of the group is not the program's own. */
 void tt__note_hidden(tt_group *group, uint32_t seq);
 
+/* Count the last of those for the program: what they did together is one of its calls. The lock is held. */
+void tt__note_step(tt_group *group);
+
 /* Count the program's calls on the group up to call `seq`; return the number of call `seq` among them, or of the next
  * where that is not the program's own; of the work's call, or that which it is part of. */
 uint32_t tt__calls_made(const tt_group *group, uint32_t seq);

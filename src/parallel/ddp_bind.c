@@ -132,7 +132,7 @@ static tt_status attach_slots(tt__ddp *d, size_t count) {
 
 void tt__ddp_detach(tt__ddp *d) {
     tt__saved_error saved;
-    tt__error_save(&saved);
+    tt__error_save_reason(&saved);
     if (d->watcher)
         d->watcher->detached(d->watcher_user);
     d->watcher = NULL;
@@ -146,8 +146,8 @@ void tt__ddp_detach(tt__ddp *d) {
         tt__tensor_unref(x);
     }
     tt__ddp_detach_shards(d);
-    tt__error_restore(&saved);
-    tt_reducer_free(d->reducer);
+    tt__error_restore_reason(&saved);
+    tt__reducer_release(d->reducer, "tt_module_free");
     free(d->slots);
     d->reducer = NULL;
     d->slots = NULL;

@@ -97,15 +97,15 @@ static tt_status expect_order(tt_reducer *r) {
 }
 
 /* Keep the caller's error, whatever freeing adds to it. */
-static void end_reducer(tt_reducer *r) {
+static void end_reducer(tt_reducer *r, const char *who) {
     tt__saved_error saved;
-    tt__error_save(&saved);
+    tt__error_save_reason(&saved);
     if (r->buckets) {
         tt__reducer_end_works(r);
         tt__reducer_end_hook(r);
     }
     tt__reducer_drop_old(r);
-    tt__reducer_free_buckets(r, r->buckets, r->bucket_count);
+    tt__reducer_free_buckets(r, r->buckets, r->bucket_count, who);
     free(r->order);
     for (size_t i = 0; r->params && i < r->param_count; i++) {
         free(r->params[i].name);
@@ -115,7 +115,7 @@ static void end_reducer(tt_reducer *r) {
     tt__reducer_end_trace(r);
     tt__group_let_go(r->group);
     tt__quarantine(r, sizeof *r, free);
-    tt__error_restore(&saved);
+    tt__error_restore_reason(&saved);
 }
 
 static tt_status build_reducer(const tt_reducer_new_args *args, const tt__joint_call *call) {
@@ -133,7 +133,7 @@ static tt_status build_reducer(const tt_reducer_new_args *args, const tt__joint_
         status = tt__reducer_make_buckets(r);
     if (status) {
         tt_ignore(tt__joint_call_end(call, status)); /* before what takes all ranks to free */
-        end_reducer(r);
+        end_reducer(r, "tt_reducer_free");
         return status;
     }
     *args->out = r;
@@ -153,7 +153,9 @@ tt_status tt_reducer_new_with(const tt_reducer_new_args *given, size_t size) {
     return tt__joint_call_end(&call, status ? status : build_reducer(&args, &call));
 }
 
-void tt_reducer_free(tt_reducer *r) {
-    if (r && !tt__freed_before("tt_reducer_free", r))
-        end_reducer(r);
+void tt__reducer_release(tt_reducer *r, const char *who) {
+    if (r && !tt__freed_before(who, r))
+        end_reducer(r, who);
 }
+
+void tt_reducer_free(tt_reducer *r) { tt__reducer_release(r, "tt_reducer_free"); }

@@ -12,6 +12,8 @@
 /* Each gradient begins at a cache line of its own. */
 #define ALIGNMENT ((size_t)64)
 
+static const char order_site[] = "the order of gradients";
+
 static tt_status fail_no_room(const tt_reducer *r) {
     return tt__fail(TT_ERR_MEMORY, "no memory for the buckets of %zu parameters", r->param_count);
 }
@@ -138,14 +140,13 @@ tt_status tt__reducer_make_buckets(tt_reducer *r) {
     return status;
 }
 
-void tt__reducer_free_buckets(const tt_reducer *r, tt__reducer_bucket *buckets, size_t count) {
+void tt__reducer_free_buckets(const tt_reducer *r, tt__reducer_bucket *buckets, size_t count, const char *site) {
     if (!buckets)
         return;
     for (size_t b = 0; b < count; b++)
         free((void *)buckets[b].view.gradients);
     for (size_t b = 0; b < count; b++)
-        if (buckets[b].data &&
-            tt_group_free_with(TT_ARGS(tt_group_free_args, r->group, buckets[b].data, .file = "tt_reducer_free")))
+        if (buckets[b].data && tt_group_free_with(TT_ARGS(tt_group_free_args, r->group, buckets[b].data, .file = site)))
             break; /* the group failed: its end releases the rest */
     free(buckets);
 }
@@ -153,7 +154,7 @@ void tt__reducer_free_buckets(const tt_reducer *r, tt__reducer_bucket *buckets, 
 /* ---- another order ---- */
 
 void tt__reducer_drop_old(tt_reducer *r) {
-    tt__reducer_free_buckets(r, r->old_buckets, r->old_count);
+    tt__reducer_free_buckets(r, r->old_buckets, r->old_count, order_site);
     r->old_buckets = NULL;
     r->old_count = 0;
 }
@@ -167,7 +168,7 @@ typedef struct built {
 } built;
 
 static void put_back(tt_reducer *r, const built *before) {
-    tt__reducer_free_buckets(r, r->buckets, r->bucket_count);
+    tt__reducer_free_buckets(r, r->buckets, r->bucket_count, order_site);
     r->buckets = before->buckets;
     r->bucket_count = before->bucket_count;
     r->notes = before->notes;
@@ -201,7 +202,7 @@ static tt_status replace_buckets(tt_reducer *r, const size_t *bucket_of, size_t 
 static tt_status rebuild(tt_reducer *r, size_t *bucket_of, bool *rebuilt) {
     size_t count = 0;
     TT__TRY(tt_broadcast_with(TT_ARGS(tt_broadcast_args, r->group, r->seen, (int64_t)(r->param_count * sizeof *r->seen),
-                                      TT_U8, .root = 0, .file = "the order of gradients")));
+                                      TT_U8, .root = 0, .file = order_site)));
     tt__reducer_delay(r, r->seen);
     TT__TRY(assign_buckets(r, r->seen, bucket_of, &count));
     bool same = count == r->bucket_count;

@@ -2,6 +2,7 @@
 #include "reducer/reducer.h"
 
 #include "base/error.h"
+#include "comm/group.h"
 #include "reducer/text_agreement.h"
 
 /* Abandon the step: the group failed, or this rank left the step, in which its peers wait for it. Every later call
@@ -83,6 +84,7 @@ tt_status tt_reducer_finish(tt_reducer *r) {
     if (status)
         return abandon_step(r, status);
     next_step(r);
+    tt__group_note_step(r->group);
     return TT_OK;
 }
 

@@ -72,6 +72,9 @@ struct tt_reducer {
 /* Abandon the step under way because of `why`. Peers may wait in it, so every later call fails. */
 TT__EXPORT void tt__reducer_abandon(tt_reducer *reducer, tt_status why);
 
+/* Do as tt_reducer_free(); `who`: what the program has called, for peers' errors. */
+TT__EXPORT void tt__reducer_release(tt_reducer *reducer, const char *who);
+
 /* Assign parameters to buckets in the order r->order, and make these. On failure what was made is in place, to be
  * freed. */
 tt_status tt__reducer_make_buckets(tt_reducer *reducer);
@@ -79,7 +82,7 @@ tt_status tt__reducer_make_buckets(tt_reducer *reducer);
 /* Move those that are delayed to the end of an order of all parameters. */
 void tt__reducer_delay(const tt_reducer *reducer, uint32_t *order);
 
-void tt__reducer_free_buckets(const tt_reducer *reducer, tt__reducer_bucket *buckets, size_t count);
+void tt__reducer_free_buckets(const tt_reducer *reducer, tt__reducer_bucket *buckets, size_t count, const char *site);
 
 /* Collective, between steps: fill buckets in the order in which rank 0's gradients became ready in the last step, if
  * that makes other buckets (PyTorch: _rebuild_buckets). *rebuilt: gradients have other places now, and the old ones

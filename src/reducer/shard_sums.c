@@ -215,7 +215,8 @@ static void free_shard_buckets(tt__shard_sums *s) {
     for (size_t b = 0; b < s->bucket_count; b++) {
         void *parts[] = {s->buckets[b].partials, s->buckets[b].received, s->buckets[b].averaged};
         for (int i = 0; i < 3; i++)
-            if (parts[i] && tt_group_free_with(TT_ARGS(tt_group_free_args, s->group, parts[i], .file = site)))
+            if (parts[i] &&
+                tt_group_free_with(TT_ARGS(tt_group_free_args, s->group, parts[i], .file = "tt_module_free")))
                 goto out; /* the group failed: its end releases the rest */
     }
 out:

@@ -32,6 +32,9 @@ typedef struct tt__engine {
      * is not done; an error is recorded. *done tells: afterwards the work may have been freed, as by its callback. */
     tt_status (*wait)(tt_work *work, int64_t until_ms, bool *done);
 
+    /* The calls that the library made for itself last, all done, were a step of the program: count it as one call. */
+    void (*note_step)(tt_group *group);
+
     /* Advance the group's works without waiting. Returns the group's failure, if any. */
     tt_status (*progress)(tt_group *group);
 

@@ -165,6 +165,9 @@ tt_status tt__control_split(tt_group *group, const tt_call *call, const int *ran
 void tt__control_fail(const tt_group *group);
 void tt__control_leave(tt_group *group);
 
+/* A step of the program has ended on the group: see tt__engine. */
+void tt__control_note_step(tt_group *group);
+
 /* Begin a part that agrees; test whether it has ended. Both fail if the group has. */
 tt_status tt__control_ask(const tt_group *group, tt__part *part);
 tt_status tt__control_test(const tt_group *group, tt__part *part, bool *done);

@@ -167,6 +167,12 @@ void tt__control_leave(tt_group *group) {
     plugin->control = NULL;
 }
 
+void tt__control_note_step(tt_group *group) {
+    tt_group *control = tt__plugin_of(group)->control;
+    if (control)
+        tt__native_note_step(control);
+}
+
 /* ---- agreeing */
 
 tt_status tt__control_ask(const tt_group *group, tt__part *part) {

@@ -400,6 +400,7 @@ static const tt__engine plugin_engine = {
     .alloc = symmetric_alloc,
     .free = symmetric_free,
     .wait = tt__plugin_wait,
+    .note_step = tt__control_note_step,
     .progress = tt__plugin_progress,
     .forget = tt__plugin_forget,
     .add_callback = tt__plugin_add_callback,

@@ -3,7 +3,10 @@
 #include "comm/native/native.h"
 
 #include "base/error.h"
+#include "base/saved_error.h"
+#include "comm/record/recovery.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,18 +85,32 @@ static tt__allocation **allocation_find(tt_group *group, const void *ptr) {
     return at;
 }
 
+/* Free in step with the other ranks, after an error of this one. If they make other calls, it has left, and the launcher
+ * is to learn why, even if the program does not report it. */
+static tt_status free_after_failure(tt_group *group, const tt_call *call) {
+    char message[TT__ERROR_TEXT_SIZE + 64];
+    tt_status own;
+    const char *text = tt__error_reason(&own);
+    snprintf(message, sizeof message, "%s: %s", tt_status_name(own), text);
+    group->native->leaving = true;
+    tt_status status = tt__exchange(group, call, NULL, 0, NULL);
+    if (!status)
+        group->native->leaving = false;
+    else if (own != TT_ERR_PEER && !tt__recovery_is_on())
+        tt__error_file_write(message, false);
+    return status;
+}
+
 tt_status tt__native_free(tt_group *group, const tt_call *call, void *ptr) {
     tt_call full = *call;
     tt__allocation **at = allocation_find(group, ptr), *allocation = *at;
     if (ptr && !allocation)
         return tt__fail(TT_ERR_INVALID, "free: %p is no allocation of this group's tt_group_alloc()", ptr);
     full.count = allocation ? allocation->serial : UINT64_MAX;
-    if (!group->failed) {
+    if (!group->failed)
         tt__note_own_failure(group->native->world);
-        group->native->leaving = *tt__world_control(group->native->world)->own_failure != '\0';
-    }
-    TT__TRY(tt__exchange(group, &full, NULL, 0, NULL));
-    group->native->leaving = false;
+    bool after_failure = !group->failed && *tt__world_control(group->native->world)->own_failure;
+    TT__TRY(after_failure ? free_after_failure(group, &full) : tt__exchange(group, &full, NULL, 0, NULL));
     if (allocation) {
         *at = allocation->next;
         allocation_give_back(group, allocation);

@@ -129,11 +129,18 @@ static void retire_one(tt_group *group) {
 
 void tt__note_own_failure(tt__world *world) {
     tt__control *control = tt__world_control(world);
-    tt_status status = tt_last_status();
+    tt_status status;
+    const char *text = tt__error_reason(&status);
     if (status)
-        snprintf(control->own_failure, sizeof control->own_failure, "%s: %s", tt_status_name(status), tt_last_error());
+        snprintf(control->own_failure, sizeof control->own_failure, "%s: %s", tt_status_name(status), text);
     else
         control->own_failure[0] = '\0';
+}
+
+void tt__native_note_step(tt_group *group) {
+    tt__world_lock(group->native->world);
+    tt__note_step(group);
+    tt__world_unlock(group->native->world);
 }
 
 void tt__native_retire(tt_group *group) {

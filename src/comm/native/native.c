@@ -125,6 +125,7 @@ static const tt__engine native_engine = {
     .alloc = tt__native_alloc,
     .free = tt__native_free,
     .wait = tt__native_wait,
+    .note_step = tt__native_note_step,
     .progress = tt__native_progress,
     .forget = tt__native_forget,
     .add_callback = tt__native_add_callback,

@@ -93,7 +93,8 @@ tt_status tt__group_fail(tt_group *group);
 /* Publish this thread's last error, if there is one: the rank frees or leaves after it. */
 void tt__note_own_failure(tt__world *world);
 
-/* These two take the lock. */
+/* These take the lock. */
+void tt__native_note_step(tt_group *group);
 void tt__native_retire(tt_group *group);
 void tt__native_abort(tt_group *group, const char *reason);
 

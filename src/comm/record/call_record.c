@@ -96,7 +96,7 @@ static void whole_text(const tt__control *control, const tt__record *record, cha
 }
 
 bool tt__is_leaving(const char *text) {
-    return !strncmp(text, "free(", 5) && (strstr(text, TT__AFTER_FAILURE) || strstr(text, "tt_reducer_free"));
+    return !strncmp(text, "free(", 5) && (strstr(text, TT__AFTER_FAILURE) || strstr(text, TT__RELEASES));
 }
 
 static void number_text(const tt_group *group, int r, uint32_t number, char *text, size_t size) {

@@ -26,7 +26,11 @@ void tt__work_text(const tt_work *work, char *text, size_t size);
 /* Texts of frees go on with this, and the error of its own after which the rank called it, if there was one. */
 #define TT__AFTER_FAILURE " after "
 
-/* Is this text that of a rank that leaves: one that frees its wrapper, or anything after an error of its own? */
+/* In the texts of frees that the library makes while the program releases what holds the memory: the function that the
+ * program called, tt_module_free, follows. */
+#define TT__RELEASES ") in tt_"
+
+/* Is this text that of a rank that leaves: one that releases its wrapper, or anything after an error of its own? */
 bool tt__is_leaving(const char *text);
 
 /* Find what rank r of the job, of this host, called as number `seq` of a group that is no inner one: its text and word,

@@ -75,7 +75,7 @@ typedef struct tt__control {
     uint64_t cpu_mask[TT__CPU_MASK_WORDS]; /* CPUs the rank may run on */
     uint32_t cpu_quota;                    /* CPUs' worth of time it may use */
     int32_t rank;
-    char own_failure[256]; /* the error, "TT_ERR_INVALID: ...", after which the owner frees or leaves; "": none */
+    char own_failure[440]; /* the error, "TT_ERR_INVALID: ...", after which the owner frees or leaves; "": none */
 
     _Alignas(128) _Atomic uint32_t doorbell; /* futex; rung by ranks that have news for the owner */
     _Atomic uint32_t sleepers;               /* threads of the owner that sleep on it */

@@ -20,7 +20,7 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
-static const uint64_t MAGIC = UINT64_C(0x3269747475745454); /* "TTtutti2" */
+static const uint64_t MAGIC = UINT64_C(0x3369747475745454); /* "TTtutti3" */
 
 static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 

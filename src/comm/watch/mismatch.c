@@ -80,22 +80,33 @@ static tt__rankset leaving_ranks(const tt_group *group, const called *all) {
     return tt__rankset_count(&leaving) < known ? leaving : (tt__rankset){0};
 }
 
-/* "rank 2 failed: TT_ERR_INVALID: ..., and left: rank 2 called free() ... while rank 0 called barrier()" */
-static tt_status fail_left(tt_group *group, uint32_t seq, const called *all, const tt__rankset *leaving) {
+/* "tt_module_free", which the rank called; `own`: the text of its free. */
+static void name_release(const char *own, char *text, size_t size) {
+    const char *name = strstr(own, TT__RELEASES);
+    snprintf(text, size, "%s", name ? name + strlen(") in ") : "tt_group_free");
+}
+
+/* "rank 2 failed: TT_ERR_INVALID: ..., and left before call 5 of the others", or "rank 2 left before call 5 of the
+ * others: it called tt_module_free() while rank 0 called barrier()" */
+static tt_status fail_left(tt_group *group, uint32_t seq, called *all, const tt__rankset *leaving) {
     int first = tt__rankset_next(leaving, 0);
     const char *own = text_called(all, first), *after = strstr(own, TT__AFTER_FAILURE);
-    char text[700], ranks[128];
+    char text[700], ranks[128], released[48];
     tt__rankset job = tt__job_ranks(group, leaving);
     group->native->leaving |= tt__rankset_has(leaving, group->rank);
     if (after)
         return tt__fail(TT_ERR_PEER, "rank %d failed: %s, and left before call %u of the others", group->ranks[first],
                         after + strlen(TT__AFTER_FAILURE), tt__call_number(group, seq));
+    name_release(own, released, sizeof released);
+    for (int r = tt__rankset_next(leaving, 0); r >= 0; r = tt__rankset_next(leaving, r + 1))
+        all[r].known = false;
     name_calls(group, all, text, sizeof text);
-    return tt__fail(TT_ERR_PEER, "%s left before call %u of the others: %s",
-                    tt__rankset_text(&job, ranks, sizeof ranks), tt__call_number(group, seq), text);
+    return tt__fail(TT_ERR_PEER, "%s left before call %u of the others: %s called %s() while %s",
+                    tt__rankset_text(&job, ranks, sizeof ranks), tt__call_number(group, seq),
+                    tt__rankset_count(&job) == 1 ? "it" : "they", released, text);
 }
 
-static tt_status fail_mismatch(tt_group *group, uint32_t seq, const called *all) {
+static tt_status fail_mismatch(tt_group *group, uint32_t seq, called *all) {
     char text[1024], name[192];
     tt__rankset leaving = leaving_ranks(group, all);
     if (tt__rankset_count(&leaving))

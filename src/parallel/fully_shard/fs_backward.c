@@ -9,6 +9,7 @@
 #include "autograd/grad.h"
 #include "autograd/record.h"
 #include "base/error.h"
+#include "comm/group.h"
 #include "parallel/fully_shard/fully_shard.h"
 
 static const char end_site[] = "the end of a backward pass";
@@ -155,7 +156,10 @@ static tt_status on_pass_ended(void *user, tt_status pass) {
     fs->current = NULL;
     tt_status status = pass ? pass : check_all_came(fs);
     status = status ? status : average_rest(fs);
-    return status ? tt__fs_break(fs, status) : TT_OK;
+    if (status)
+        return tt__fs_break(fs, status);
+    tt__group_note_step(fs->group);
+    return TT_OK;
 }
 
 /* ---- the pass comes to a unit */

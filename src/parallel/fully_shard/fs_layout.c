@@ -291,12 +291,12 @@ static void release_unit(tt__fs_unit *u) {
 
 /* False: the group failed; its end releases the rest. */
 static bool give_symmetric_back(const tt__fs *fs, void *memory) {
-    return !memory || !tt_group_free_with(TT_ARGS(tt_group_free_args, fs->group, memory, .file = FS_SITE));
+    return !memory || !tt_group_free_with(TT_ARGS(tt_group_free_args, fs->group, memory, .file = "tt_module_free"));
 }
 
 void tt__fs_release(tt__fs *fs) {
     tt__saved_error saved;
-    tt__error_save(&saved);
+    tt__error_save_reason(&saved);
     if (fs->watcher)
         fs->watcher->detached(fs->watcher_user);
     tt__unwatch_passes(&fs->passes);
@@ -325,5 +325,5 @@ void tt__fs_release(tt__fs *fs) {
     free(fs->grad_places);
     free(fs->marks);
     free(fs);
-    tt__error_restore(&saved);
+    tt__error_restore_reason(&saved);
 }

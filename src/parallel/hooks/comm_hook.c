@@ -149,7 +149,7 @@ static void free_buffers(tt__hook *h) {
         for (int i = 0; i < TT__HOOK_BUFFERS; i++) {
             void *buffer = h->buckets[b].buffers[i];
             h->buckets[b].buffers[i] = NULL;
-            if (buffer && tt_group_free_with(TT_ARGS(tt_group_free_args, h->group, buffer, .file = tt__hook_site)))
+            if (buffer && tt_group_free_with(TT_ARGS(tt_group_free_args, h->group, buffer, .file = "tt_module_free")))
                 return; /* the group failed: its end releases the rest */
         }
 }

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/quarantine.h"
 #include "base/saved_error.h"
+#include "comm/group.h"
 #include "parallel/local_sgd/averager.h"
 #include "tensor/named_tensors.h"
 #include "tensor/tensor.h"
@@ -133,10 +134,10 @@ tt_status tt__averager_finish(const tt__averager_plan *plan, tt_model_averager *
     }
     tt_ignore(tt__joint_call_end(&plan->call, status));
     tt__saved_error saved;
-    tt__error_save(&saved);
+    tt__error_save_reason(&saved);
     if (a)
         end_averager(a);
-    tt__error_restore(&saved);
+    tt__error_restore_reason(&saved);
     return status;
 }
 
@@ -179,6 +180,8 @@ static tt_status average_now(tt_model_averager *a, const char *who, bool all) {
         a->cls->tell(a);
     else if (a->broken)
         tt__abort_with_error(a->group);
+    else
+        tt__group_note_step(a->group);
     return a->broken;
 }
 

@@ -113,7 +113,7 @@ void tt__flat_free(tt__flat *f, bool alone) {
     if (!f->group)
         return;
     tt__saved_error saved;
-    tt__error_save(&saved);
+    tt__error_save_reason(&saved);
     for (size_t i = 0; i < f->count; i++) {
         tt__tensor_disown(f->entries[i].view);
         tt__tensor_unwatch(f->entries[i].param);
@@ -126,7 +126,7 @@ void tt__flat_free(tt__flat *f, bool alone) {
     free(f->entries);
     free(f->buckets);
     tt__group_let_go(f->group);
-    tt__error_restore(&saved);
+    tt__error_restore_reason(&saved);
     *f = (tt__flat){0};
 }
 

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/quarantine.h"
 #include "base/saved_error.h"
+#include "comm/group.h"
 #include "nn/chain.h"
 #include "parallel/pipeline/pipeline_own.h"
 #include "parallel/value_hash.h"
@@ -253,7 +254,7 @@ static tt_status build_pipeline(tt_pipeline *pipe, const tt_pipeline_new_args *a
 
 static void end_pipeline(tt_pipeline *pipe) {
     tt__saved_error saved;
-    tt__error_save(&saved);
+    tt__error_save_reason(&saved);
     tt__stages_free(pipe);
     tt__channels_end(&pipe->channels);
     tt__schedule_free(&pipe->train);
@@ -261,7 +262,7 @@ static void end_pipeline(tt_pipeline *pipe) {
     free(pipe->first_part);
     free(pipe->ran);
     tt__quarantine(pipe, sizeof *pipe, free);
-    tt__error_restore(&saved);
+    tt__error_restore_reason(&saved);
 }
 
 tt_status tt_pipeline_new_with(const tt_pipeline_new_args *args, size_t size) {
@@ -429,6 +430,8 @@ static tt_status run_pipe_step(tt_pipeline *pipe, const char *who, tt__batch *ba
         pipe->broken = status;
         tt__fail_prefix("%s", who);
         tell_replicas(pipe);
+    } else {
+        tt__group_note_step(pipe->group);
     }
     return status;
 }

@@ -116,11 +116,11 @@ size_t tt__channels_want(const tt__channels *c) {
     return 0;
 }
 
-static tt_status free_channel_slots(tt__channels *c) {
+static tt_status free_channel_slots(tt__channels *c, const char *site) {
     void *memory = c->memory;
     c->memory = NULL;
     c->slot_bytes = 0;
-    return tt_group_free_with(TT_ARGS(tt_group_free_args, .group = c->group, .ptr = memory, .file = call_site));
+    return tt_group_free_with(TT_ARGS(tt_group_free_args, .group = c->group, .ptr = memory, .file = site));
 }
 
 tt_status tt__channels_grow(tt__channels *c, size_t bytes) {
@@ -128,7 +128,7 @@ tt_status tt__channels_grow(tt__channels *c, size_t bytes) {
     if (bytes <= c->slot_bytes || c->ranks == 1 || c->no_room)
         return TT_OK;
     if (c->memory)
-        TT__TRY(free_channel_slots(c));
+        TT__TRY(free_channel_slots(c, call_site));
     void *memory = NULL;
     tt__saved_error before;
     tt__error_save(&before);
@@ -167,7 +167,7 @@ void tt__channels_end(tt__channels *c) {
     if (!c->group)
         return;
     tt__saved_error saved;
-    tt__error_save(&saved);
+    tt__error_save_reason(&saved);
     sendings_end(c);
     for (int64_t i = 0; c->handed && i < c->chunks * 2; i++)
         while (c->handed[i]) {
@@ -177,13 +177,13 @@ void tt__channels_end(tt__channels *c) {
             free(h);
         }
     if (c->memory && c->failed_rank < 0) /* else some ranks may be in another call; it goes with the group */
-        tt_ignore(free_channel_slots(c));
+        tt_ignore(free_channel_slots(c, "tt_pipeline_free"));
     free(c->offsets);
     free(c->sent);
     free(c->handed);
     tt__group_let_go(c->group);
     c->group = NULL;
-    tt__error_restore(&saved);
+    tt__error_restore_reason(&saved);
 }
 
 /* ---- sending ---- */

@@ -177,19 +177,19 @@ static bool release_params(tt__zero *z) {
 
 void tt__zero_release(tt__zero *z) {
     tt__saved_error saved;
-    tt__error_save(&saved);
+    tt__error_save_reason(&saved);
     tt__zero_forget_state(z);
     bool moved = release_params(z);
     for (size_t i = 0; z->buckets && i < z->bucket_count; i++)
         free(z->buckets[i].grads);
     for (size_t i = 0; z->buckets && i < z->bucket_count && moved; i++)
-        if (z->buckets[i].values &&
-            tt_group_free_with(TT_ARGS(tt_group_free_args, z->group, z->buckets[i].values, .file = who)))
+        if (z->buckets[i].values && tt_group_free_with(TT_ARGS(tt_group_free_args, z->group, z->buckets[i].values,
+                                                               .file = "tt_optimizer_free")))
             break;         /* the group failed: its end releases the rest */
     if (z->group && moved) /* else parameters go on in its memory, which is kept for them */
         tt__group_let_go(z->group);
     free(z->params);
     free(z->buckets);
     free(z);
-    tt__error_restore(&saved);
+    tt__error_restore_reason(&saved);
 }

@@ -114,11 +114,11 @@ static void zero_zero_grad(void *user) {
 
 static void zero_end(tt__zero *z) {
     tt__saved_error saved;
-    tt__error_save(&saved);
+    tt__error_save_reason(&saved);
     tt__zero_unwatch(z);
     tt__zero_unwatch_sharded(z);
     tt__zero_release(z);
-    tt__error_restore(&saved);
+    tt__error_restore_reason(&saved);
 }
 
 static void zero_destroy(void *user) { zero_end(user); }
