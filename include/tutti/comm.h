@@ -44,7 +44,8 @@ typedef struct tt_work tt_work;
 
 typedef enum tt_reduce_op {
     TT_SUM,       /* integers wrap; of bools: or, as PyTorch's NCCL back end */
-    TT_AVG,       /* floats only: each rank's element times (float)(1/N), then summed, as PyTorch's DDP averages */
+    TT_AVG,       /* each rank's element times (float)(1/N), then summed, as PyTorch's DDP averages; of integers: their
+                     sum, which wraps, divided by N towards zero, as PyTorch's NCCL back end; none of bools */
     TT_PRODUCT,   /* in the same order as a sum; integers wrap; of bools: and */
     TT_MIN,       /* NaN wins; of bools: and */
     TT_MAX,       /* NaN wins; of bools: or */

@@ -123,7 +123,7 @@ static void join_run(const tt__shard_sums *s, const shard_bucket *b, size_t at, 
                 operand[top - 1] = scratch[top - 1];
             }
         }
-    tt__reduce_round((char *)b->averaged + at * tt_dtype_size(b->view.dtype), operand[0], n, b->view.dtype);
+    tt__reduce_round((char *)b->averaged + at * tt_dtype_size(b->view.dtype), operand[0], n, b->view.dtype, 1);
 }
 
 static tt_status begin_exchange(tt__shard_sums *s, const shard_bucket *b, tt_work **work) {
@@ -171,7 +171,7 @@ static tt_status shard_sums_next(void *state, const tt_bucket *bucket, int stage
     if (stage == 0)
         return begin_all_reduce(s, b, work);
     if (b->wide != b->view.dtype)
-        tt__reduce_round(b->view.data, b->partials, (size_t)b->view.count, b->view.dtype);
+        tt__reduce_round(b->view.data, b->partials, (size_t)b->view.count, b->view.dtype, 1);
     return TT_OK;
 }
 
@@ -279,7 +279,7 @@ static tt__shard_sums *shard_sums_new(tt_group *group, int shards) {
     s->rank = tt_get_rank(group);
     s->by_all_reduce = (group->native || s->world == 1) && tt__shard_blocks_are_ranks(shards, s->world);
     s->owners = s->by_all_reduce ? 1 : s->world;
-    s->scale = tt__leaf_scale(TT_AVG, shards, 1);
+    s->scale = tt__leaf_scale(TT_F32, TT_AVG, shards, 1);
     s->block = tt__shard_block(shards, s->world, s->rank);
     s->carries = calloc((size_t)(s->block.hi - s->block.lo), sizeof *s->carries);
     s->stacks = calloc((size_t)s->world, sizeof *s->stacks);

@@ -106,7 +106,7 @@ void test_works(ctx *c) {
 void test_refusals(ctx *c) {
     int32_t x[4] = {0};
     float y[4] = {0};
-    CHECK(tt_all_reduce(c->group, x, 4, TT_I32, TT_AVG) == TT_ERR_UNSUPPORTED);
+    CHECK(tt_all_reduce(c->group, x, 4, TT_BOOL, TT_AVG) == TT_ERR_UNSUPPORTED);
     CHECK_TEXT("average");
     CHECK(tt_all_reduce(c->group, y, 4, TT_F32, TT_BXOR) == TT_ERR_UNSUPPORTED);
     CHECK(tt_reduce(c->group, x, 4, TT_I32, TT_PREMUL_SUM, 0) == TT_ERR_UNSUPPORTED);

@@ -164,7 +164,9 @@ void fill_bytes(void *buf, size_t bytes, int r, unsigned seed) {
 double factor_of(int r) { return 0.25 + 0.375 * r; }
 
 bool is_allowed(tt_dtype dtype, tt_reduce_op op) {
-    if (op == TT_AVG || op == TT_PREMUL_SUM)
+    if (op == TT_AVG)
+        return dtype != TT_BOOL;
+    if (op == TT_PREMUL_SUM)
         return is_float(dtype);
     return op < TT_BAND || !is_float(dtype);
 }
@@ -262,6 +264,8 @@ static void reduce_ints(int64_t *x, const reduction *d) {
         }
         get_ints(x, narrow, 0, d->count, d->dtype);
     }
+    for (size_t i = 0; i < d->count && d->op == TT_AVG; i++)
+        x[i] /= d->n; /* C rounds towards zero */
 }
 
 /* ---- comparing */

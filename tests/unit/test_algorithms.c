@@ -41,7 +41,7 @@ static void make_values(void *data, size_t count, tt_dtype dtype, int r, bool wh
         else if (dtype == TT_I32)
             ((int32_t *)data)[i] = (int32_t)(x * 1e6f);
         else if (dtype == TT_F16 || dtype == TT_BF16)
-            tt__reduce_round((uint16_t *)data + i, &x, 1, dtype);
+            tt__reduce_round((uint16_t *)data + i, &x, 1, dtype, 1);
         else
             ((uint8_t *)data)[i] = (uint8_t)(i + (size_t)r * 37);
     }
@@ -227,9 +227,10 @@ static void run_roots(const tt__algorithm *algorithm, size_t count, kind k) {
         run_case(algorithm, sim.ranks / 2, count, k);
 }
 
-static const kind kinds[] = {{TT_F32, TT_SUM}, {TT_F32, TT_AVG},  {TT_F32, TT_PREMUL_SUM}, {TT_F64, TT_SUM},
-                             {TT_F16, TT_SUM}, {TT_BF16, TT_AVG}, {TT_F16, TT_PREMUL_SUM}, {TT_BF16, TT_MAX},
-                             {TT_I32, TT_SUM}, {TT_I32, TT_MIN},  {TT_U8, TT_BXOR},        {TT_BOOL, TT_SUM}};
+static const kind kinds[] = {{TT_I32, TT_AVG},  {TT_F32, TT_SUM}, {TT_F32, TT_AVG},  {TT_F32, TT_PREMUL_SUM},
+                             {TT_F64, TT_SUM},  {TT_F16, TT_SUM}, {TT_BF16, TT_AVG}, {TT_F16, TT_PREMUL_SUM},
+                             {TT_BF16, TT_MAX}, {TT_I32, TT_SUM}, {TT_I32, TT_MIN},  {TT_U8, TT_BXOR},
+                             {TT_BOOL, TT_SUM}};
 
 /* Collectives on messages. Sends, receives and what makes groups have tests of their own. */
 static bool is_simulated(const tt__algorithm *algorithm) {

@@ -41,10 +41,12 @@ typedef struct tt__part {
     void *request;
     int source;
     void *memory; /* of its own, or NULL */
-    void *to;     /* in the end, `from` (count of `dtype`) goes there: rounded, if the engine works on another type */
+    void *
+        to; /* in the end, `from` (count of `dtype`) goes there: rounded, if the engine works on another type; divided */
     const void *from;
     size_t count;
     tt_dtype dtype;
+    int divisor; /* of an average of integers, which is the engine's sum; else 1 */
 } tt__part;
 
 typedef struct tt__task {

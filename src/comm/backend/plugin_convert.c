@@ -1,5 +1,5 @@
-/* What an engine lacks, made up for around its call, of host memory: scaling for averages and factors, 16-bit floats
- * summed in f32, bools as bytes of 0 and 1. */
+/* What an engine lacks, made up for around its call, of host memory: scaling for averages and factors, dividing for
+ * averages of integers, 16-bit floats summed in f32, bools as bytes of 0 and 1. */
 #include "base/error.h"
 #include "comm/backend/plugin.h"
 #include "comm/reduce/reduce_tree.h"
@@ -119,7 +119,7 @@ static tt_status part_from_copy(tt__part *part, const tt_group *group, const tt_
 
 tt_status tt__part_make(tt__part *part, const tt_group *group, const tt_call *call) {
     const tt__plugin *plugin = tt__plugin_of(group);
-    *part = (tt__part){.call = *call, .source = -1};
+    *part = (tt__part){.call = *call, .source = -1, .divisor = 1};
     if (call->device != TT_DEVICE_CPU)
         return tt__plugin_reason(plugin->table,
                                  plugin->table->stream_mark(plugin->engine, &part->call, &part->call.mark));
@@ -127,11 +127,14 @@ tt_status tt__part_make(tt__part *part, const tt_group *group, const tt_call *ca
         return TT_OK;
     if (takes(plugin->table, call->op, call->dtype, call->reduce_op, TT_DEVICE_CPU))
         return part_from_overlap(part, group, call);
-    double scale = tt__leaf_scale(call->reduce_op, group->size, call->factor);
+    double scale = tt__leaf_scale(call->dtype, call->reduce_op, group->size, call->factor);
+    part->divisor = tt__root_divisor(call->dtype, call->reduce_op, group->size);
     part->call.dtype = dtype_there(call->dtype);
     part->call.reduce_op = op_there(call->dtype, call->reduce_op);
     if (call->op == TT_OP_ALL_REDUCE && part->call.dtype == call->dtype) { /* scaled where it lies */
         tt__reduce_leaf(call->recv, call->send, call->count, call->dtype, scale);
+        if (part->divisor != 1)
+            come_back(part, call->recv, call->recv, call->dtype);
         return TT_OK;
     }
     return part_from_copy(part, group, call, scale);
@@ -139,5 +142,5 @@ tt_status tt__part_make(tt__part *part, const tt_group *group, const tt_call *ca
 
 void tt__part_finish(const tt__part *part) {
     if (part->to)
-        tt__reduce_round(part->to, part->from, part->count, part->dtype);
+        tt__reduce_round(part->to, part->from, part->count, part->dtype, part->divisor);
 }

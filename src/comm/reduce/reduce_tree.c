@@ -3,7 +3,7 @@
  * With p the largest power of two not above n, the first 2(n-p) ranks fold in adjacent pairs; that leaves p units,
  * which a balanced tree joins, adjacent ones first. n = 3: (r0+r1)+r2. n = 5: ((r0+r1)+r2)+(r3+r4). An average, and a
  * sum with factors, scales each rank's own elements while reading them, before anything is added. f16 and bf16 are
- * widened while read and rounded after the last join.
+ * widened while read and rounded after the last join. An average of integers is their sum, divided after the last join.
  *
  * Long buffers go block by block, so that partials stay in the first-level cache. Units are visited from left to right
  * with a stack of partials not yet joined, as a binary counter carries: after unit u, as many joins as u has trailing
@@ -31,6 +31,7 @@ typedef struct tree {
     bool scaled, wide;     /* leaves are multiplied; partials are f32, elements 16-bit */
     double scale;          /* of all leaves, unless they have: */
     const double *factors; /* (n) */
+    int divisor;           /* of the result */
     size_t count;          /* of this block */
     unsigned char (*scratch)[BLOCK_BYTES];
 } tree;
@@ -44,13 +45,42 @@ static bool tree_sum_is_float(tt_dtype dtype) { return dtype == TT_F32 || dtype 
 
 tt_dtype tt__partial_dtype(tt_dtype dtype) { return tt__is_half(dtype) ? TT_F32 : dtype; }
 
-double tt__leaf_scale(tt_reduce_op op, int n, double factor) {
-    return op == TT_AVG ? 1.0 / n : op == TT_PREMUL_SUM ? factor : 1;
+double tt__leaf_scale(tt_dtype dtype, tt_reduce_op op, int n, double factor) {
+    return op == TT_AVG && tree_sum_is_float(dtype) ? 1.0 / n : op == TT_PREMUL_SUM ? factor : 1;
+}
+
+int tt__root_divisor(tt_dtype dtype, tt_reduce_op op, int n) {
+    return op == TT_AVG && !tree_sum_is_float(dtype) ? n : 1;
+}
+
+/* Divide each element, an int at least: C's division rounds towards zero. */
+#define DIVIDE(type)                   \
+    for (size_t i = 0; i < count; i++) \
+    ((type *)dst)[i] = (type)(((const type *)src)[i] / divisor)
+
+/* dst (count integers) := src / divisor. dst may be src. */
+static void divide(void *dst, const void *src, size_t count, tt_dtype dtype, int divisor) {
+    switch (dtype) {
+    case TT_I64:
+        DIVIDE(int64_t);
+        break;
+    case TT_I32:
+        DIVIDE(int32_t);
+        break;
+    case TT_I16:
+        DIVIDE(int16_t);
+        break;
+    case TT_I8:
+        DIVIDE(int8_t);
+        break;
+    default:
+        DIVIDE(uint8_t);
+    }
 }
 
 const char *tt__reduce_refusal(tt_dtype dtype, tt_reduce_op op) {
-    if (op == TT_AVG && !tree_sum_is_float(dtype))
-        return "an average of integers would have to round; use TT_SUM and divide";
+    if (op == TT_AVG && dtype == TT_BOOL)
+        return "bools have no average";
     if (op == TT_PREMUL_SUM && !tree_sum_is_float(dtype))
         return "elements are multiplied with a factor only where they are floats";
     if ((op == TT_BAND || op == TT_BOR || op == TT_BXOR) && tree_sum_is_float(dtype))
@@ -101,9 +131,11 @@ static const unsigned char *reduce_block(const tree *t, const void *const *src, 
     return stack[0].data;
 }
 
-/* Round or copy a block's result to all destinations. */
+/* Divide, round or copy a block's result to all destinations. */
 static void tree_store(const tree *t, void *const *dst, int dsts, const unsigned char *sum, size_t offset) {
     size_t bytes = t->count * tt_dtype_size(t->dtype);
+    if (t->divisor != 1)
+        divide(t->scratch[0], sum, t->count, t->dtype, t->divisor);
     for (int d = 0; d < dsts; d++) {
         unsigned char *to = (unsigned char *)dst[d] + offset;
         if (t->wide)
@@ -133,8 +165,8 @@ static void reduce_one(const tree *t, void *const *dst, int dsts, const void *sr
     }
 }
 
-static bool is_scaled(tt_reduce_op op, const double *factors) {
-    return op == TT_AVG || (op == TT_PREMUL_SUM && factors);
+static bool is_scaled(tt_dtype dtype, tt_reduce_op op, const double *factors) {
+    return (op == TT_AVG && tree_sum_is_float(dtype)) || (op == TT_PREMUL_SUM && factors);
 }
 
 static void tree_sum_reduce_many(void *const *dst, int dsts, const void *const *src, const double *factors, int n,
@@ -146,10 +178,11 @@ static void tree_sum_reduce_many(void *const *dst, int dsts, const void *const *
               .joins = kernels->of[tt__partial_dtype(dtype)],
               .dtype = dtype,
               .op = pair_ops[op],
-              .scaled = is_scaled(op, factors),
+              .scaled = is_scaled(dtype, op, factors),
               .wide = tt__is_half(dtype),
-              .scale = tt__leaf_scale(op, n, 1),
+              .scale = tt__leaf_scale(dtype, op, n, 1),
               .factors = op == TT_PREMUL_SUM ? factors : NULL,
+              .divisor = tt__root_divisor(dtype, op, n),
               .count = count,
               .scratch = scratch};
     if (n == 1) {
@@ -165,7 +198,7 @@ static void tree_sum_reduce_many(void *const *dst, int dsts, const void *const *
 /* Reduce two leaves, joined where they lie. */
 static void reduce_two(void *const *dst, int dsts, const void *const *src, const double *factors, size_t count,
                        tt_dtype dtype, tt_reduce_op op) {
-    bool scaled = is_scaled(op, factors);
+    bool scaled = is_scaled(dtype, op, factors);
     const tt__pair_kernel *kernel =
         &TT__LEVEL_CHOOSE(tt__pair_kernels)->of[dtype][scaled ? TT__PAIR_SCALE_BOTH : pair_ops[op]];
     double left = op == TT_PREMUL_SUM && factors ? factors[0] : 0.5;
@@ -184,7 +217,7 @@ tt__reduce_pair tt__reduce_pair_find(tt_dtype dtype, tt_reduce_op op) {
 
 void tt__reduce_tree_scaled(void *const *dst, int dsts, const void *const *src, const double *factors, int n,
                             size_t count, tt_dtype dtype, tt_reduce_op op) {
-    if (n == 2 && dsts <= 2 && !tt__is_half(dtype))
+    if (n == 2 && dsts <= 2 && !tt__is_half(dtype) && tt__root_divisor(dtype, op, n) == 1)
         reduce_two(dst, dsts, src, factors, count, dtype, op);
     else
         tree_sum_reduce_many(dst, dsts, src, factors, n, count, dtype, op);
@@ -207,8 +240,10 @@ void tt__reduce_join(void *dst, const void *left, const void *right, size_t coun
     TT__LEVEL_CHOOSE(tt__pair_kernels)->of[tt__partial_dtype(dtype)][pair_ops[op]].pair(dst, left, right, count, 1, 1);
 }
 
-void tt__reduce_round(void *dst, const void *src, size_t count, tt_dtype dtype) {
-    if (tt__is_half(dtype))
+void tt__reduce_round(void *dst, const void *src, size_t count, tt_dtype dtype, int divisor) {
+    if (divisor != 1)
+        divide(dst, src, count, dtype, divisor);
+    else if (tt__is_half(dtype))
         TT__LEVEL_CHOOSE(tt__pair_kernels)->narrow[dtype](dst, src, count);
     else if (dst != src && count)
         memcpy(dst, src, count * tt_dtype_size(dtype));

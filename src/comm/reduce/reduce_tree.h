@@ -1,7 +1,8 @@
 /* The one summation order, on buffers that all lie in this process's reach.
  *
  * A leaf is a rank's own elements. A partial is a joined pair, or a leaf made ready to be joined: scaled, and f32 where
- * elements are f16 or bf16, which are rounded once, at the root of the tree. */
+ * elements are f16 or bf16, which are rounded once, at the root of the tree. There averages of integers are divided,
+ * too. */
 #ifndef TT_COMM_REDUCE_REDUCE_TREE_H
 #define TT_COMM_REDUCE_REDUCE_TREE_H
 
@@ -29,8 +30,7 @@ typedef struct tt__reduce_pair {
 } tt__reduce_pair;
 tt__reduce_pair tt__reduce_pair_find(tt_dtype dtype, tt_reduce_op op);
 
-/* Return NULL if elements of `dtype` can be reduced by `op`; else why not, "an average of i32 would have to round;
- * ...". */
+/* Return NULL if elements of `dtype` can be reduced by `op`; else why not, "bools have no average". */
 const char *tt__reduce_refusal(tt_dtype dtype, tt_reduce_op op);
 
 /* ---- For algorithms whose ranks join partials: leaf, then join() by join() in the order of the tree, then round. Same
@@ -39,8 +39,11 @@ const char *tt__reduce_refusal(tt_dtype dtype, tt_reduce_op op);
 /* Return the type of partials: TT_F32 for 16-bit floats, else dtype. */
 tt_dtype tt__partial_dtype(tt_dtype dtype);
 
-/* Return the factor of a leaf: 1/n of TT_AVG over n ranks, `factor` of TT_PREMUL_SUM, else 1. */
-double tt__leaf_scale(tt_reduce_op op, int n, double factor);
+/* Return the factor of a leaf: 1/n of TT_AVG of floats over n ranks, `factor` of TT_PREMUL_SUM, else 1. */
+double tt__leaf_scale(tt_dtype dtype, tt_reduce_op op, int n, double factor);
+
+/* Return what the root's partial is divided by: n for TT_AVG of integers over n ranks, else 1. */
+int tt__root_divisor(tt_dtype dtype, tt_reduce_op op, int n);
 
 /* dst (count partials) := leaf src (count). dst may be src where partials have the leaf's type. */
 void tt__reduce_leaf(void *dst, const void *src, size_t count, tt_dtype dtype, double scale);
@@ -48,7 +51,8 @@ void tt__reduce_leaf(void *dst, const void *src, size_t count, tt_dtype dtype, d
 /* dst := left op right, all (count) partials of `dtype` elements; left holds the lower ranks. dst may be either. */
 void tt__reduce_join(void *dst, const void *left, const void *right, size_t count, tt_dtype dtype, tt_reduce_op op);
 
-/* dst (count elements) := the root's partial src. dst may be src where partials have the elements' type. */
-void tt__reduce_round(void *dst, const void *src, size_t count, tt_dtype dtype);
+/* dst (count elements) := the root's partial src, divided by `divisor`. dst may be src where partials have the elements'
+ * type. */
+void tt__reduce_round(void *dst, const void *src, size_t count, tt_dtype dtype, int divisor);
 
 #endif

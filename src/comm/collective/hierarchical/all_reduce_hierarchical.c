@@ -99,13 +99,22 @@ static int stage_after(const tt_work *work) {
     return work->stage == LEADERS ? SPREAD : work->stage + 1;
 }
 
+/* The sum of all ranks is here. */
+static tt__next hier_all_reduce_end(tt_work *work) {
+    const tt__partial partial = tt__partial_of(&work->call, work->group->size);
+    const shape s = shape_of(work);
+    if (partial.divisor != 1)
+        tt__partial_finish(&partial, s.data, s.data, s.count);
+    return TT__NEXT_DONE;
+}
+
 static tt__next hier_all_reduce_next(tt_work *work) {
     if (work->call.dtype == TT_F16 || work->call.dtype == TT_BF16)
         return tt__all_reduce_hierarchical_fp16(work);
     if (work->stage == BEGIN && hier_all_reduce_begin(work))
         return TT__NEXT_FAILED;
     if (work->stage >= END)
-        return TT__NEXT_DONE;
+        return hier_all_reduce_end(work);
     tt__next step = hier_all_reduce_leg(work);
     if (step == TT__NEXT_CALL)
         work->stage = stage_after(work);

@@ -14,6 +14,7 @@ typedef struct tt__partial {
     size_t size;     /* bytes of one */
     tt_reduce_op op; /* that joins two: a sum for averages */
     double scale;    /* of this rank's leaf */
+    int divisor;     /* of the end's: an average of integers */
     bool as_is;      /* a leaf is a partial result as it is */
 } tt__partial;
 
@@ -30,7 +31,7 @@ void tt__partial_leaf(const tt__partial *partial, void *dst, const void *leaf, s
 /* dst (count) := left op right. dst may be one of them. */
 void tt__partial_join(const tt__partial *partial, void *dst, const void *left, const void *right, size_t count);
 
-/* dst (count) := partial results, rounded to the call's type. dst may be src. */
+/* dst (count) := partial results of all ranks, divided and rounded to the call's type. dst may be src. */
 void tt__partial_finish(const tt__partial *partial, void *dst, const void *src, size_t count);
 
 #endif
