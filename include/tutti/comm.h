@@ -82,7 +82,8 @@ typedef struct tt_init_process_group_args {
     int world_size;     /* 0 = from init_method */
     int64_t timeout_ms; /* of the rendezvous and of every later call; 0 or less = TT_DEFAULT_TIMEOUT_MS */
     /* A frozen rank or a cut link is named within this time; 0 = 5000. A rank that froze before it joined is so only if
-     * `tutti run` started it; else it is named with those that are missing at the end of timeout_ms. */
+     * `tutti run` started it; else it is named with those that are missing at the end of timeout_ms. A rank that is
+     * stopped for less than half of it, however often, is not taken for frozen. */
     int64_t heartbeat_ms;
 
     /* Native: NULL or "auto" (shared memory inside a host, TCP between hosts), "shm" (ranks on several hosts are an

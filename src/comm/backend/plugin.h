@@ -41,8 +41,7 @@ typedef struct tt__part {
     void *request;
     int source;
     void *memory; /* of its own, or NULL */
-    void *
-        to; /* in the end, `from` (count of `dtype`) goes there: rounded, if the engine works on another type; divided */
+    void *to;     /* in the end, `from` (count of `dtype`) goes there, divided and rounded as needed; NULL: nothing */
     const void *from;
     size_t count;
     tt_dtype dtype;

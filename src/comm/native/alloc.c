@@ -85,8 +85,8 @@ static tt__allocation **allocation_find(tt_group *group, const void *ptr) {
     return at;
 }
 
-/* Free in step with the other ranks, after an error of this one. If they make other calls, it has left, and the launcher
- * is to learn why, even if the program does not report it. */
+/* Free in step with the other ranks, after an error of this one. If they make other calls, it has left, and the
+ * launcher is to learn why, even if the program does not report it. */
 static tt_status free_after_failure(tt_group *group, const tt_call *call) {
     char message[TT__ERROR_TEXT_SIZE + 64];
     tt_status own;

@@ -51,8 +51,8 @@ void tt__reduce_leaf(void *dst, const void *src, size_t count, tt_dtype dtype, d
 /* dst := left op right, all (count) partials of `dtype` elements; left holds the lower ranks. dst may be either. */
 void tt__reduce_join(void *dst, const void *left, const void *right, size_t count, tt_dtype dtype, tt_reduce_op op);
 
-/* dst (count elements) := the root's partial src, divided by `divisor`. dst may be src where partials have the elements'
- * type. */
+/* dst (count elements) := the root's partial src, divided by `divisor`. dst may be src where partials have the
+ * elements' type. */
 void tt__reduce_round(void *dst, const void *src, size_t count, tt_dtype dtype, int divisor);
 
 #endif
