@@ -20,9 +20,9 @@ TT_BEGIN_DECLS
  * tensor that is not contiguous is copied, which an asynchronous call (.work) can't do: TT_ERR_UNSUPPORTED. Tensors are
  * borrowed until the call returns, or its work is done. Nothing is recorded for backward; a backward pass sees what
  * stands in a tensor when it runs.
- * Ranks are compared as in comm.h: op, type, count and root must be alike. Shapes are each rank's own, as PyTorch's back
- * ends have it, since a rank may make the same call on plain memory: elements meet in the order of contiguous memory,
- * so that (2, 6) and (3, 4) are added without an error.
+ * Ranks are compared as in comm.h: op, type, count and root must be alike. Shapes are each rank's own, as with
+ * PyTorch's back ends, since another rank may make the same call on plain memory: elements meet in the order of
+ * contiguous memory, so that (2, 6) and (3, 4) are added without an error.
  * Errors: those of the call in comm.h; NULL as a tensor: as tt_item(); TT_ERR_SHAPE and TT_ERR_DTYPE tensors that don't
  * fit each other, with both shapes. */
 
