@@ -1,6 +1,7 @@
 /* tutti: one command, its subcommands in a table. */
 #include "cli/cli.h"
 
+#include "elastic/children.h"
 #include "elastic/remote_clock.h"
 #include "elastic/remote_node.h"
 
@@ -91,6 +92,7 @@ static int tutti_main(int argc, char **argv) {
 
 /* Fail if output was lost, as on a full disk: only the last flush reports it. */
 int main(int argc, char **argv) {
+    tt__children_keep_ends();
     int code = tutti_main(argc, argv);
     errno = 0;
     bool lost = fflush(stdout) != 0 || ferror(stdout);

@@ -11,6 +11,21 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+static bool ignored_before; /* SIGCHLD, by a parent's wish */
+
+void tt__children_keep_ends(void) {
+    struct sigaction action;
+    if (sigaction(SIGCHLD, NULL, &action) || action.sa_handler != SIG_IGN)
+        return;
+    ignored_before = true;
+    signal(SIGCHLD, SIG_DFL);
+}
+
+void tt__children_restore_signal(void) {
+    if (ignored_before)
+        signal(SIGCHLD, SIG_IGN);
+}
+
 static bool is_pid(const struct dirent *entry) { return entry->d_name[0] >= '1' && entry->d_name[0] <= '9'; }
 
 size_t tt__children(pid_t *pids, size_t max) {

@@ -6,6 +6,11 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/* Have the kernel keep the ends of children, which it drops where a parent has left us SIGCHLD ignored; call it before
+ * there are any. In a child that is to become another program: restore what the parent had left. */
+void tt__children_keep_ends(void);
+void tt__children_restore_signal(void);
+
 /* List the pids of up to `max` children, zombies included, from /proc; returns how many. */
 size_t tt__children(pid_t *pids, size_t max);
 

@@ -51,7 +51,7 @@ void tt__file_timers_make(const tt__job *job) {
     if (!tt__file_timers_path(job, path))
         return;
     unlink_pipe(path);
-    if (mkfifo(path, 0600)) /* the launcher finds no pipe, and says so */
+    if (mkfifo(path, 0600) || chmod(path, 0600)) /* the launcher finds no pipe, and says so */
         tt__log(TT_LOG_DEBUG, "%s: %s", path, strerror(errno));
 }
 

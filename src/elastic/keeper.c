@@ -333,7 +333,7 @@ static _Noreturn void keeper_main(struct keeper *k) {
         _exit(1);
     for (int rank = 0; rank < k->job->workers; rank++)
         k->stderr_ends[rank] = -1;
-    if (mkdir(k->job->error_dir, 0700)) {
+    if (mkdir(k->job->error_dir, 0700) || chmod(k->job->error_dir, 0700)) { /* whatever the umask is */
         keeper_report(k, TT__KEEPER_NO_FOLDER, -1, errno, 0);
         _exit(1);
     }

@@ -1,4 +1,5 @@
 /* A worker's process between fork and exec. */
+#include "elastic/children.h"
 #include "elastic/keeper.h"
 #include "elastic/worker_env.h"
 
@@ -81,6 +82,7 @@ int tt__worker_exec(const tt__job *job, int i, int stderr_end, pid_t keeper) {
         snprintf(local_rank, sizeof local_rank, "--%s=%d", job->local_rank_name, i);
         job->argv[job->local_rank_at] = local_rank;
     }
+    tt__children_restore_signal();
     sigprocmask(SIG_SETMASK, &job->worker_mask, NULL);
     execvp(job->file, job->argv); /* with a slash in it no search, but a script without "#!" goes to sh */
     return errno;

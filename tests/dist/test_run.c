@@ -405,6 +405,35 @@ static void standard_streams_may_be_closed(void **state) {
     process_free(p);
 }
 
+/* What the launcher was started with breaks nothing in it, and reaches the workers as it was. */
+static void inherited_state_is_the_workers(void **state) {
+    (void)state;
+    process *p =
+        process_run((const char *const[]){"python3", "-c",
+                                          "import os, signal, sys\n"
+                                          "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+                                          "signal.signal(signal.SIGUSR1, signal.SIG_IGN)\n"
+                                          "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2, signal.SIGALRM])\n"
+                                          "os.umask(0o777)\n"
+                                          "os.execv(sys.argv[1], sys.argv[1:])",
+                                          tutti(), "run", "--standalone", "--nproc-per-node=2", "bash", "-c",
+                                          "grep -E 'SigIgn|SigBlk' /proc/self/status; umask; "
+                                          "stat -c %a ${TORCHELASTIC_ERROR_FILE%/*}; exit 4",
+                                          NULL},
+                    NULL);
+    unsigned long long ignored, blocked;
+    for (const char *at = p->text[0], *end = at + p->length[0]; at < end; at = strchr(at, '\n') + 1) {
+        if (sscanf(at, "SigIgn: %llx", &ignored) == 1) /* Python itself ignores SIGPIPE and SIGXFSZ */
+            assert_true(ignored & 1 << (SIGCHLD - 1) && ignored & 1 << (SIGUSR1 - 1));
+        if (sscanf(at, "SigBlk: %llx", &blocked) == 1)
+            assert_int_equal(blocked, 1 << (SIGALRM - 1) | 1 << (SIGUSR2 - 1));
+    }
+    assert_int_equal(count_of(p->text[0], "0777\n700\n"), 2);
+    assert_int_equal(count_of(p->text[1], ": exit code 4"), 2);
+    assert_int_equal(p->code, 4);
+    process_free(p);
+}
+
 static void too_many_ranks_for_the_limit_is_one_error(void **state) {
     (void)state;
     static const char script[] = "ulimit -n 40; exec \"$0\" run --standalone --nproc-per-node=50 true";
@@ -517,6 +546,7 @@ int main(void) {
         cmocka_unit_test(stdin_is_rank_zeros),
         cmocka_unit_test(all_of_stderr_comes_through),
         cmocka_unit_test(standard_streams_may_be_closed),
+        cmocka_unit_test(inherited_state_is_the_workers),
         cmocka_unit_test(too_many_ranks_for_the_limit_is_one_error),
         cmocka_unit_test(any_limit_on_descriptors_is_fine),
         cmocka_unit_test(the_store_says_how_a_worker_ended),
