@@ -3,6 +3,7 @@
 #include "base/fd.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,10 +29,12 @@ static const char *proc_read_stat(pid_t pid, char *text, size_t size) {
 }
 
 tt__proc tt__proc_look(pid_t pid) {
-    char text[256];
+    char text[512];
     tt__proc found = {.pid = pid};
     const char *fields = proc_read_stat(pid, text, sizeof text);
-    if (!fields || sscanf(fields, " %c %d %d", &found.state, &found.parent, &found.group) != 3)
+    if (!fields ||
+        sscanf(fields, " %c %d %d %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %" SCNu64, &found.state,
+               &found.parent, &found.group, &found.session, &found.started) != 5)
         return (tt__proc){0};
     return found;
 }

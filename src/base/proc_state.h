@@ -6,7 +6,8 @@
 #include <sys/types.h>
 
 typedef struct tt__proc {
-    pid_t pid, parent, group;
+    pid_t pid, parent, group, session;
+    uint64_t started; /* in ticks since the machine booted: sysconf(_SC_CLK_TCK) of them are a second */
     char state; /* see tt__proc_state() */
 } tt__proc;
 

@@ -48,55 +48,6 @@ static int is_among(pid_t pid, const pid_t *pids, size_t n) {
     return 0;
 }
 
-/* List all processes, allocated; *n of them. */
-static tt__proc *all_processes(size_t *n) {
-    tt__proc *all = NULL;
-    DIR *proc = opendir("/proc");
-    *n = 0;
-    for (const struct dirent *entry; proc && (entry = readdir(proc));) {
-        if (!is_pid(entry))
-            continue;
-        if (*n % 256 == 0) {
-            tt__proc *more = realloc(all, (*n + 256) * sizeof *all);
-            if (!more)
-                break;
-            all = more;
-        }
-        all[(*n)++] = tt__proc_look(atoi(entry->d_name));
-    }
-    if (proc)
-        closedir(proc);
-    return all;
-}
-
-static const tt__proc *find_process(const tt__proc *all, size_t n, pid_t pid) {
-    for (size_t i = 0; i < n; i++)
-        if (all[i].pid == pid)
-            return &all[i];
-    return NULL;
-}
-
-/* Has `p` left the group, while all processes from its parent up to one of the roots belong to it? */
-static bool left_the_group(const tt__proc *p, const tt__proc *all, size_t n, const pid_t *roots, size_t root_count,
-                           pid_t group) {
-    if (!p->pid || p->group == group)
-        return false;
-    for (size_t depth = 0; depth < n && (p = find_process(all, n, p->parent)) && p->group == group; depth++)
-        if (is_among(p->pid, roots, root_count))
-            return true;
-    return false;
-}
-
-size_t tt__strays(const pid_t *roots, size_t root_count, pid_t group, pid_t *pids, size_t max) {
-    size_t n, found = 0;
-    tt__proc *all = all_processes(&n);
-    for (size_t i = 0; i < n && found < max; i++)
-        if (left_the_group(&all[i], all, n, roots, root_count, group))
-            pids[found++] = all[i].pid;
-    free(all);
-    return found;
-}
-
 /* Kill and reap the present children once. A child's pid can't be reused before it is reaped here, so no other process
  * is hit. */
 static size_t kill_once(const pid_t *spared, size_t spared_count, tt__reaped_fn reaped, void *user) {

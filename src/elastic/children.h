@@ -14,10 +14,6 @@ void tt__children_restore_signal(void);
 /* List the pids of up to `max` children, zombies included, from /proc; returns how many. */
 size_t tt__children(pid_t *pids, size_t max);
 
-/* List the descendants of `roots` that have left process group `group`, as under timeout(1) and setsid(1), while all
- * between them and a root belong to it: at most `max`, from /proc; returns how many. Roots are not listed. */
-size_t tt__strays(const pid_t *roots, size_t root_count, pid_t group, pid_t *pids, size_t max);
-
 /* Called with each child that was reaped. */
 typedef void (*tt__reaped_fn)(void *user, pid_t pid, int wait_status);
 

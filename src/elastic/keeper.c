@@ -5,6 +5,7 @@
 #include "base/fd.h"
 #include "elastic/children.h"
 #include "elastic/file_timers.h"
+#include "elastic/telling.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -19,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { KILL_TIMEOUT_MS = 4000, REAPED_AT_ONCE = 64 };
+enum { KILL_TIMEOUT_MS = 4000, REAPED_AT_ONCE = 64, TELL_REST_MS = 10 };
 
 /* The keeper's own state, in its process only. */
 struct keeper {
@@ -35,6 +36,8 @@ struct keeper {
     int living;
     bool started; /* an attempt is under way: its end is still to be reported */
     bool told_leftovers;
+    tt__telling telling; /* of this attempt */
+    int64_t tell_ms;     /* when to tell the rest, as some have ended; 0: none has */
 };
 
 static void keeper_report(const struct keeper *k, tt__keeper_kind kind, int rank, int value, pid_t pid) {
@@ -79,6 +82,8 @@ static void start_workers(struct keeper *k, const tt__keeper_message *order) {
     char path[PATH_MAX];
     k->started = true;
     k->told_leftovers = false;
+    k->tell_ms = 0;
+    tt__telling_clear(&k->telling);
     k->job->master_port = order->value;
     k->job->attempt = order->rank;
     k->job->recovery = order->pid;
@@ -115,12 +120,6 @@ static void worker_reaped(void *user, pid_t pid, int status) {
     keeper_report(k, TT__KEEPER_ENDED, rank, status, k->told[rank]);
 }
 
-/* Send a signal, and SIGCONT: a stopped process does not see SIGTERM before it is continued. */
-static void send_signal(pid_t pid, int sig) {
-    kill(pid, sig);
-    kill(pid, SIGCONT);
-}
-
 static void reap_one(struct keeper *k, pid_t pid) {
     int status;
     if (waitpid(pid, &status, WNOHANG | __WALL) == pid)
@@ -144,44 +143,34 @@ static void note_told(struct keeper *k) {
         k->told[rank] = true;
 }
 
-static void signal_workers(const struct keeper *k, int sig) {
-    for (int rank = 0; rank < k->job->workers; rank++)
-        if (k->pids[rank])
-            send_signal(k->pids[rank], sig);
+/* Send a signal to everything below. */
+static void tell(struct keeper *k, pid_t but, int sig) {
+    k->tell_ms = 0;
+    tt__tell_all(&k->telling, k->pids, (size_t)k->job->workers, but, sig);
 }
 
-/* Tell a process outside the job's group what the terminal tells those in it. Who leads a group of its own passes on
- * what ends it, as timeout(1) does, but not that the window has another size. */
-static void pass_signal(pid_t pid, int sig) {
-    pid_t group = getpgid(pid);
-    if (sig != SIGWINCH)
-        send_signal(pid, sig);
-    else if (group > 1)
-        kill(-group, sig);
+static void tell_rest(struct keeper *k) {
+    if (!k->tell_ms || tt__left_ms(k->tell_ms))
+        return;
+    k->tell_ms = 0;
+    tt__tell_rest(&k->telling);
 }
 
-/* Pass it to the workers, and to the processes below them, that the terminal did not reach. */
-static void signal_strays(const struct keeper *k, int sig) {
-    pid_t pids[1024];
-    size_t n = tt__strays(k->pids, (size_t)k->job->workers, k->job->group, pids, sizeof pids / sizeof *pids);
-    for (int rank = 0; rank < k->job->workers; rank++)
-        if (k->pids[rank] && getpgid(k->pids[rank]) != k->job->group)
-            pass_signal(k->pids[rank], sig);
-    for (size_t i = 0; i < n; i++)
-        pass_signal(pids[i], sig);
-}
-
-static void signal_children(int sig) {
-    pid_t pids[1024];
-    size_t n = tt__children(pids, sizeof pids / sizeof *pids);
-    for (size_t i = 0; i < n; i++)
-        send_signal(pids[i], sig);
+static void pass(struct keeper *k, int sig) {
+    if (sig == SIGWINCH) {
+        tt__tell_size(k->job->group);
+        return;
+    }
+    note_told(k);
+    tell(k, k->job->group, sig);
 }
 
 /* Kill all descendants. Workers are killed by their known pids first: that needs no /proc. */
 static size_t kill_all(struct keeper *k) {
     note_told(k);
-    signal_workers(k, SIGKILL);
+    for (int rank = 0; rank < k->job->workers; rank++)
+        if (k->pids[rank])
+            kill(k->pids[rank], SIGKILL);
     return tt__children_kill(NULL, 0, worker_reaped, k, KILL_TIMEOUT_MS);
 }
 
@@ -238,15 +227,13 @@ static void keeper_execute(struct keeper *k, const tt__keeper_message *message, 
         break;
     case TT__KEEPER_SIGNAL:
         note_told(k);
-        signal_workers(k, message->value);
+        tell(k, 0, message->value);
         break;
     case TT__KEEPER_PASS:
-        if (message->value != SIGWINCH)
-            note_told(k);
-        signal_strays(k, message->value);
+        pass(k, message->value);
         break;
     case TT__KEEPER_SWEEP:
-        signal_children(message->value);
+        tell(k, 0, message->value);
         break;
     case TT__KEEPER_KILL_ONE:
         if (message->rank >= 0 && message->rank < k->job->workers && k->pids[message->rank])
@@ -339,10 +326,13 @@ static _Noreturn void keeper_main(struct keeper *k) {
     }
     for (;;) {
         struct pollfd fds[] = {{.fd = k->socket, .events = POLLIN}, {.fd = k->child_signals, .events = POLLIN}};
-        poll(fds, 2, -1);
+        poll(fds, 2, k->tell_ms ? tt__left_ms(k->tell_ms) : -1);
         if (fds[0].revents)
             keeper_read(k);
+        if (fds[1].revents && k->telling.sig && !k->tell_ms)
+            k->tell_ms = tt__deadline_ms(TELL_REST_MS);
         keeper_reap(k);
+        tell_rest(k);
     }
 }
 

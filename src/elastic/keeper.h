@@ -12,10 +12,11 @@ typedef enum tt__keeper_kind {
     TT__KEEPER_STREAM,   /* with a descriptor: what worker `rank` gets as its descriptor number `value` (stderr's) */
     TT__KEEPER_START,    /* start the workers that are not there; value = MASTER_PORT, rank = the attempt, pid = the
                           recovery. What those of their numbers have left behind is gone, or goes on */
-    TT__KEEPER_SIGNAL,   /* send signal `value` to the workers that live, and wake those that are stopped */
-    TT__KEEPER_PASS,     /* the same to workers, and what they started, that have left the job's process group, which a
-                          terminal's signal reached; SIGWINCH to their groups, and it wakes nobody */
-    TT__KEEPER_SWEEP,    /* the same to all its children: what workers left behind */
+    TT__KEEPER_SIGNAL,   /* send signal `value` to the workers that live and to all that they started, who have not got it;
+                          wake those that are stopped */
+    TT__KEEPER_PASS,     /* the same, but not to the job's process group, which a terminal's signal has reached; SIGWINCH
+                          to whole groups, and it wakes nobody */
+    TT__KEEPER_SWEEP,    /* as SIGNAL, to what workers left behind */
     TT__KEEPER_KILL,     /* kill every descendant */
     TT__KEEPER_KILL_ONE, /* kill worker `rank`, not what it has started */
     /* To the launcher. */

@@ -186,6 +186,58 @@ static void ctrl_c_comes_once(void **state) {
     process_free(p);
 }
 
+/* A leaf says that it is told, and goes on for a moment, in which it might be told again. */
+static void set_leaves(void) {
+    setenv("LEAF",
+           "trap 'echo told; c=1' TERM; echo ready; i=0; "
+           "while test $i -lt 10; do i=$((i+${c:-0})); sleep 0.02; done",
+           1);
+    setenv("BELOW", "sh -c \"$LEAF\"; true", 1);
+    setenv("DEEP", "bash -c \"$BELOW\"; true", 1);
+    /* as timeout(1), which says it twice */
+    setenv("RELAY",
+           "import os, signal, subprocess; os.setpgid(0, 0); p = subprocess.Popen(['sh', '-c', os.environ['LEAF']]); "
+           "signal.signal(signal.SIGTERM, lambda *a: p.terminate()); p.wait()",
+           1);
+}
+
+/* However deep a process is, it is told at once, and once. */
+static void all_below_a_rank_are_told(void **state) {
+    (void)state;
+    static const char *const scripts[] = {
+        "eval \"$BELOW\"",
+        "bash -c \"$DEEP\"; true",
+        "trap : TERM; eval \"$DEEP\"",
+        "setsid -w bash -c 'setsid -w bash -c \"$BELOW\"; true'; true",
+        "set -m; bash -c \"$DEEP\"; true",
+        "python3 -c \"$RELAY\"; true",
+        "bash -c \"$DEEP\" & exit 0",
+    };
+    set_leaves();
+    for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++) {
+        process *p = start_job("--grace-period=1000", scripts[i]);
+        process_expect(p, 0, "ready", 2);
+        kill(p->pid, SIGTERM);
+        process_finish(p);
+        if (count_of(p->text[0], "told") != 2)
+            fail_msg("%s: %s", scripts[i], p->text[0]);
+        assert_int_equal(p->code, 143);
+        end_job(p);
+    }
+}
+
+static void all_below_survivors_are_told(void **state) {
+    (void)state;
+    set_leaves();
+    setenv("LEAF", "trap 'echo told; exit' TERM; : >$TMPDIR/up; while :; do sleep 0.02; done", 1);
+    process *p = start_job("--grace-period=1000", "if test $RANK = 0; then eval \"$DEEP\"; fi; "
+                                                  "while ! rm $TMPDIR/up 2>/dev/null; do sleep 0.02; done; exit 9");
+    process_finish(p);
+    assert_string_equal(p->text[0], "told\n");
+    assert_int_equal(p->code, 9);
+    end_job(p);
+}
+
 static void who_ignores_sigterm_is_killed(void **state) {
     (void)state;
     process *p = start_job("--grace-period=0.1", "trap '' TERM; echo ready; while :; do sleep 1000; done");
@@ -407,6 +459,8 @@ int main(void) {
         cmocka_unit_test(keeper_frozen),
         cmocka_unit_test(signals_are_passed_on),
         cmocka_unit_test(ctrl_c_comes_once),
+        cmocka_unit_test(all_below_a_rank_are_told),
+        cmocka_unit_test(all_below_survivors_are_told),
         cmocka_unit_test(who_ignores_sigterm_is_killed),
         cmocka_unit_test(a_stalled_reader_does_not_outlive_a_signal),
         cmocka_unit_test(a_stalled_reader_does_not_outlive_the_ranks),

@@ -262,15 +262,6 @@ size_t tt__children(pid_t *pids, size_t max) {
     return 0;
 }
 
-size_t tt__strays(const pid_t *roots, size_t root_count, pid_t group, pid_t *pids, size_t max) {
-    (void)roots;
-    (void)root_count;
-    (void)group;
-    (void)pids;
-    (void)max;
-    return 0;
-}
-
 /* The keeper was killed; the kernel has killed the workers. It takes a moment to find nothing. */
 size_t tt__children_kill(const pid_t *spared, size_t spared_count, tt__reaped_fn reaped, void *user,
                          int64_t timeout_ms) {
