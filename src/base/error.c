@@ -3,6 +3,7 @@
 #include "base/format.h"
 #include "base/plain_text.h"
 #include "base/quiet_write.h"
+#include "base/short_text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -60,7 +61,7 @@ void tt_clear_error(void) {
  * anybody, and be cut anywhere. */
 static void record_error(tt_status status, const char *format, va_list args) {
     char text[TT__ERROR_TEXT_SIZE];
-    tt__vformat(text, sizeof text, format, args);
+    tt__format_short(text, sizeof text, format, args);
     tt__make_readable(text);
     memcpy(last.text, text, sizeof text);
     last.status = status;
@@ -106,7 +107,7 @@ tt_status tt__fail_prefix(const char *format, ...) {
     char prefix[TT__ERROR_TEXT_SIZE / 2];
     va_list args;
     va_start(args, format);
-    tt__vformat(prefix, sizeof prefix, format, args);
+    tt__format_short(prefix, sizeof prefix, format, args);
     va_end(args);
     return tt__fail(last.status, "%s: %s", prefix, last.text);
 }
@@ -124,7 +125,7 @@ tt_status tt__fail_callback(uint64_t before, tt_status status, const char *forma
     char prefix[TT__ERROR_TEXT_SIZE / 2];
     va_list args;
     va_start(args, format);
-    tt__vformat(prefix, sizeof prefix, format, args);
+    tt__format_short(prefix, sizeof prefix, format, args);
     va_end(args);
     return tt__fail(status, "%s: %s", prefix, last.count == before ? tt_status_text(status) : last.text);
 }
@@ -133,7 +134,7 @@ tt_status tt__fail_errno(tt_status status, int errnum, const char *format, ...) 
     char what[TT__ERROR_TEXT_SIZE / 2];
     va_list args;
     va_start(args, format);
-    tt__vformat(what, sizeof what, format, args);
+    tt__format_short(what, sizeof what, format, args);
     va_end(args);
     return tt__fail(errnum == ENOMEM ? TT_ERR_MEMORY : status, "%s: %s%s", what, strerror(errnum),
                     errnum == EMFILE ? " (descriptors: ulimit -n sets how many)" : "");
@@ -143,8 +144,8 @@ tt_status tt__fail_errno(tt_status status, int errnum, const char *format, ...) 
 static void json_escape(char *out, size_t size, const char *text) {
     size_t n = 0;
     for (const unsigned char *c = (const unsigned char *)text; *c && n + 7 < size; c++) {
-        if (*c == '"' || *c == '\\')
-            n += (size_t)snprintf(out + n, size - n, "\\%c", *c);
+        if (*c == '"' || *c == '\\' || *c == '\n')
+            n += (size_t)snprintf(out + n, size - n, "\\%c", *c == '\n' ? 'n' : *c);
         else if (*c < 0x20)
             n += (size_t)snprintf(out + n, size - n, "\\u%04x", *c);
         else

@@ -32,9 +32,8 @@ tt__proc tt__proc_look(pid_t pid) {
     char text[512];
     tt__proc found = {.pid = pid};
     const char *fields = proc_read_stat(pid, text, sizeof text);
-    if (!fields ||
-        sscanf(fields, " %c %d %d %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %" SCNu64, &found.state,
-               &found.parent, &found.group, &found.session, &found.started) != 5)
+    if (!fields || sscanf(fields, " %c %d %d %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %" SCNu64,
+                          &found.state, &found.parent, &found.group, &found.session, &found.started) != 5)
         return (tt__proc){0};
     return found;
 }

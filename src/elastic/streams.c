@@ -1,11 +1,10 @@
 #include "elastic/streams.h"
 
-#include "base/format.h"
-#include "base/plain_text.h"
-
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/plain_text.h"
+#include "base/short_text.h"
 #include "elastic/pty.h"
 #include "elastic/terminal.h"
 
@@ -332,7 +331,7 @@ void tt__streams_print(tt__streams *streams, const char *format, ...) {
     char text[SAID_SIZE];
     va_list args;
     va_start(args, format);
-    tt__vformat(text, sizeof text, format, args);
+    tt__format_short(text, sizeof text, format, args);
     va_end(args);
     say_line(streams, TT__PLAIN, tt__make_plain(text));
 }
@@ -341,7 +340,7 @@ void tt__streams_alarm(tt__streams *streams, const char *format, ...) {
     char text[SAID_SIZE];
     va_list args;
     va_start(args, format);
-    tt__vformat(text, sizeof text, format, args);
+    tt__format_short(text, sizeof text, format, args);
     va_end(args);
     say_line(streams, TT__RED, tt__make_plain(text));
 }

@@ -73,7 +73,8 @@ void tt__streams_write(tt__streams *streams, const char *bytes, size_t n);
 void tt__streams_begin_line(tt__streams *streams);
 bool tt__streams_are_full(const tt__streams *streams);
 
-/* Queue a line of the launcher's own, wrapped on a terminal; failures are coloured there. */
+/* Queue a line of the launcher's own, wrapped on a terminal; failures are coloured there. Of a line that is longer than
+ * 3 KB the end is kept. */
 void tt__streams_print(tt__streams *streams, const char *format, ...) TT_PRINTF(2, 3);
 void tt__streams_alarm(tt__streams *streams, const char *format, ...) TT_PRINTF(2, 3);
 

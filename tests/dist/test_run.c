@@ -243,6 +243,24 @@ static void a_message_is_reported_once(void **state) {
     process_free(p);
 }
 
+/* What ended a rank stands at the end of its last line. */
+static void long_last_lines_show_their_end(void **state) {
+    (void)state;
+    process *p = run_tutti("run", "--standalone", "bash", "-c",
+                           "head -c 5000 /dev/zero | tr '\\0' x >&2; echo ' the cause' >&2; exit 1");
+    assert_contains(p->text[1], "  last lines of its stderr:\n    | [beginning left out] xxx");
+    assert_contains(p->text[1], "xxx the cause\n");
+    assert_int_equal(count_of(p->text[1], "the cause"), 2);
+    process_free(p);
+    p = run_tutti(
+        "run", "--standalone", "python3", "-c",
+        "import json, os; text = 'E' * 5000 + ' the cause'; "
+        "json.dump({'message': {'message': text}}, open(os.environ['TORCHELASTIC_ERROR_FILE'], 'w')); exit(1)");
+    assert_contains(p->text[1], "  its message:\n    [beginning left out] EEE");
+    assert_contains(p->text[1], "EEE the cause\n");
+    process_free(p);
+}
+
 /* A job of many ranks: those that ended alike share a line. */
 static void ranks_that_end_alike_share_a_line(void **state) {
     (void)state;
@@ -537,6 +555,7 @@ int main(void) {
         cmocka_unit_test(report_names_the_first_failure),
         cmocka_unit_test(a_secondary_failure_is_never_the_first),
         cmocka_unit_test(a_message_is_reported_once),
+        cmocka_unit_test(long_last_lines_show_their_end),
         cmocka_unit_test(ranks_that_end_alike_share_a_line),
         cmocka_unit_test(missing_programs_are_one_error),
         cmocka_unit_test(shell_scripts_run),

@@ -62,8 +62,12 @@ static void errors_are_readable(void **state) {
         tt__fail(TT_ERR_PEER, "%s", text);
         assert_true(tt__is_utf8(tt_last_error()));
         assert_null(strchr(tt_last_error(), '?'));
-        assert_in_range(strlen(tt_last_error()), TT__ERROR_TEXT_SIZE - 4, TT__ERROR_TEXT_SIZE - 1);
+        assert_in_range(strlen(tt_last_error()), TT__ERROR_TEXT_SIZE - 8, TT__ERROR_TEXT_SIZE - 1);
     }
+    tt__fail(TT_ERR_IO, "step 7: %s: disk full", text);
+    assert_ptr_equal(strstr(tt_last_error(), "step 7: "), tt_last_error());
+    assert_non_null(strstr(tt_last_error(), " [... left out ...] "));
+    assert_string_equal(strrchr(tt_last_error(), ':'), ": disk full");
     tt_clear_error();
 }
 
