@@ -19,7 +19,10 @@ typedef struct wait_seen {
     int32_t whom;
     uint32_t group, seq;
     int64_t ns;
-    bool said;
+    /* The last one that was reported. A program that looks up from a wait now and then, as Python does for its signals,
+     * seems not to wait for a moment, and goes on with the same. */
+    uint64_t said_since;
+    int32_t said_whom;
 } wait_seen;
 
 typedef struct run_look {
@@ -28,21 +31,29 @@ typedef struct run_look {
     wait_seen *waits; /* (workers) */
 } run_look;
 
-/* Note a rank's wait. One that was reported stays so. */
+/* Note a rank's wait. */
 static void see_wait(wait_seen *seen, const tt__recorder *recorder, const tt__moment *now) {
     tt__waiting waiting;
-    if (!recorder || !tt__recorder_waiting(recorder, &waiting)) {
-        *seen = (wait_seen){0};
+    seen->since = 0;
+    if (!recorder || !tt__recorder_waiting(recorder, &waiting))
         return;
-    }
     tt__ticks_line line = tt__ticks_line_through(&recorder->begin, now);
-    bool same = seen->since == waiting.since && seen->whom == waiting.whom;
-    *seen = (wait_seen){.since = waiting.since,
-                        .whom = waiting.whom,
-                        .group = waiting.group,
-                        .seq = waiting.seq,
-                        .ns = now->monotonic_ns - tt__ticks_ns(&line, waiting.since),
-                        .said = same && seen->said};
+    seen->since = waiting.since;
+    seen->whom = waiting.whom;
+    seen->group = waiting.group;
+    seen->seq = waiting.seq;
+    seen->ns = now->monotonic_ns - tt__ticks_ns(&line, waiting.since);
+}
+
+/* Has the wait been reported? Of a process whose threads wait for several, only later ones are new; of one wait, later
+ * ranks that it is for. */
+static bool was_said(const wait_seen *w) {
+    return w->since < w->said_since || (w->since == w->said_since && w->whom <= w->said_whom);
+}
+
+static void note_said(wait_seen *w) {
+    w->said_since = w->since;
+    w->said_whom = w->whom;
 }
 
 /* Do both wait for the same rank in the same call? Receives have no number. */
@@ -86,17 +97,18 @@ static void say_waits(const tt__job *job, const tt__job_look *look, const tt__re
     for (int i = 0; i < job->workers; i++) {
         tt__rankset ranks = {0};
         bool reported = false;
-        if (!own->waits[i].since || own->waits[i].said || own->waits[i].ns < own->notice_ms * 1000000)
+        if (!own->waits[i].since || was_said(&own->waits[i]) || own->waits[i].ns < own->notice_ms * 1000000)
             continue;
         for (int k = 0; k < job->workers; k++) {
             wait_seen *other = &own->waits[k];
             if (!is_same_wait(&own->waits[i], other))
                 continue;
-            reported = reported || other->said;
+            reported = reported || was_said(other);
             tt__rankset_add(&ranks, job->first_rank + k);
         }
         for (int k = 0; k < job->workers; k++)
-            own->waits[k].said = own->waits[k].said || is_same_wait(&own->waits[i], &own->waits[k]);
+            if (is_same_wait(&own->waits[i], &own->waits[k]) && !was_said(&own->waits[k]))
+                note_said(&own->waits[k]);
         if (!reported)
             say_wait(job, look, i, recorders, &ranks);
     }

@@ -3,6 +3,7 @@
  *   stop     stops itself
  *   kill     kills itself
  *   away     never calls
+ *   slices   never calls, and the others look up from their wait now and then
  *   late     comes to each of CALLS more calls some milliseconds late; then as "away"
  *   groups   waits for rank 0 in a group of the two, where rank 0 never comes
  *   finish   nothing: all end well
@@ -33,6 +34,19 @@ static tt_status call(tt_group *group, int times, int late_us) {
     return status;
 }
 
+/* As a binding does whose language has signals of its own to look at. */
+static tt_status call_in_slices(tt_group *group) {
+    float x[100] = {1};
+    tt_work *work;
+    bool done = false;
+    tt_status status = tt_all_reduce(group, x, 100, TT_F32, TT_MAX, .work = &work);
+    while (!status && !done) {
+        status = tt_work_wait_for(work, 100, &done);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    return status;
+}
+
 static tt_status misbehave(tt_group *world, tt_group *pair, const char *what) {
     printf("ready\n");
     fflush(stdout);
@@ -40,7 +54,7 @@ static tt_status misbehave(tt_group *world, tt_group *pair, const char *what) {
         raise(SIGSTOP);
     if (!strcmp(what, "kill"))
         raise(SIGKILL);
-    if (!strcmp(what, "away") || !strcmp(what, "late"))
+    if (!strcmp(what, "away") || !strcmp(what, "slices") || !strcmp(what, "late"))
         for (;;)
             pause();
     if (pair)
@@ -83,7 +97,9 @@ static tt_status run(tt_group *world, int calls, const char *what, int rank) {
     if (!status && !strcmp(what, "late"))
         status = call(world, calls, mine ? 4000 : 0);
     if (!status)
-        status = mine ? misbehave(world, pair, what) : call(world, 1, 0);
+        status = mine                      ? misbehave(world, pair, what)
+                 : !strcmp(what, "slices") ? call_in_slices(world)
+                                           : call(world, 1, 0);
     tt_destroy_process_group(pair);
     return status;
 }

@@ -366,7 +366,12 @@ class Notices(unittest.TestCase):
     """What tutti run says by itself."""
 
     def test_a_long_wait_is_told_once(self):
-        with Job("away", 1, flags=["--wait-notice=0.2", "--log-level=info"]) as job:
+        for what in ("away", "slices"):
+            with self.subTest(what=what):
+                self.wait_long(what)
+
+    def wait_long(self, what):
+        with Job(what, 1, flags=["--wait-notice=0.2", "--log-level=info"]) as job:
             look = job.top(waits(0, 2))
             lines, logged = [], set()
             for line in job.process.stderr:

@@ -18,12 +18,12 @@ static int64_t notice_ns(void) {
 }
 
 void tt__recorder_log_wait(const tt__recorder *recorder) {
-    static _Atomic uint64_t logged; /* since when the wait that was logged last took */
+    static _Atomic uint64_t logged; /* when the latest of the waits that were logged had begun */
     tt__waiting waiting;
     tt__record record;
     char call[256] = "a call", whom[32] = "any rank";
     if (!notice_ns() || !tt__log_wanted(TT_LOG_INFO) || !tt__recorder_waiting(recorder, &waiting) ||
-        atomic_load_explicit(&logged, memory_order_relaxed) == waiting.since)
+        atomic_load_explicit(&logged, memory_order_relaxed) >= waiting.since)
         return;
     tt__moment now = tt__moment_now();
     tt__ticks_line line = tt__ticks_line_through(&recorder->begin, &now);
