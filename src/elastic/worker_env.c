@@ -1,5 +1,6 @@
 #include "elastic/worker_env.h"
 
+#include "base/openmp_spins.h"
 #include "elastic/file_timers.h"
 #include "elastic/torch_job.h"
 
@@ -87,6 +88,8 @@ int tt__worker_env(const tt__job *job, int i,
         failed |= put_env_devices(&s, i);
     if (job->omp_threads)
         failed |= put_env_number(&s, "OMP_NUM_THREADS", job->omp_threads);
+    if (!tt__openmp_waits_as_told())
+        failed |= put_env_text(&s, TT__OPENMP_SPINS_VARIABLE, TT__OPENMP_SPINS);
     if (job->torch)
         failed |= tt__torch_worker_env(job, i, set, user);
     return failed ? -1 : 0;

@@ -5,6 +5,7 @@
 #include "base/held_signals.h"
 #include "base/log.h"
 #include "base/new_process.h"
+#include "base/openmp_spins.h"
 #include "base/saved_error.h"
 #include "base/threads.h"
 
@@ -29,8 +30,24 @@ typedef struct openmp {
 static openmp omp;
 static pthread_once_t load_once = PTHREAD_ONCE_INIT;
 
+#define OPENMP_LIBRARY "libgomp.so.1"
+
+static void set_openmp_spins(void) {
+    void *loaded = dlopen(OPENMP_LIBRARY, RTLD_NOW | RTLD_NOLOAD);
+    if (loaded)
+        dlclose(loaded);
+    else if (!tt__openmp_waits_as_told())
+        setenv(TT__OPENMP_SPINS_VARIABLE, TT__OPENMP_SPINS, 1);
+}
+
+void tt__openmp_wait_briefly(void) {
+    static pthread_once_t spins_once = PTHREAD_ONCE_INIT;
+    pthread_once(&spins_once, set_openmp_spins);
+}
+
 static void load_openmp(void) {
-    void *library = dlopen("libgomp.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    tt__openmp_wait_briefly();
+    void *library = dlopen(OPENMP_LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!library)
         return;
     const struct {

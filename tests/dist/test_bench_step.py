@@ -46,6 +46,15 @@ def check(model, world, steps, megabytes, amp=False, apart=False, replicas=0, mb
         sys.exit(f"FAILED: expected memory near to what the arithmetic needs: {result}")
 
 
+def check_spins(expected, **env):
+    """How often OpenMP's threads look before they sleep, where no launcher has set it."""
+    said = bench("--world", "1", "--steps", "1", OMP_NUM_THREADS="2", OMP_DISPLAY_ENV="verbose", **env).stderr
+    if "GOMP_SPINCOUNT" in said and f"GOMP_SPINCOUNT = '{expected}'" not in said:
+        sys.exit(f"FAILED: expected {expected} spins: {said}")
+
+
+check_spins(4000)
+check_spins(9, GOMP_SPINCOUNT="9")
 for world in (1, 2):
     check("mlp", world, 2 if sanitized else 20, 60)
 check("conv", 1, 1, 200)

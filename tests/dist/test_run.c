@@ -375,6 +375,21 @@ static void openmp_threads_are_shared_out(void **state) {
     process_free(p);
 }
 
+/* Threads that spin take the CPUs from those that they wait for. */
+static void openmp_threads_spin_briefly(void **state) {
+    (void)state;
+    static const char *const said[] = {"GOMP_SPINCOUNT=7", "OMP_WAIT_POLICY=active"}, *const kept[] = {"7\n", "\n"};
+    process *p = run_script("--nproc-per-node=1", "echo $GOMP_SPINCOUNT");
+    assert_string_equal(p->text[0], "4000\n");
+    process_free(p);
+    for (int i = 0; i < 2; i++) {
+        p = run_tutti_env(((const char *const[]){said[i], NULL}), "run", "--standalone", "sh", "-c",
+                          "echo $GOMP_SPINCOUNT");
+        assert_string_equal(p->text[0], kept[i]);
+        process_free(p);
+    }
+}
+
 static void a_port_in_use_is_one_error(void **state) {
     (void)state;
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -562,6 +577,7 @@ int main(void) {
         cmocka_unit_test(shell_scripts_run),
         cmocka_unit_test(python_is_started_unbuffered),
         cmocka_unit_test(openmp_threads_are_shared_out),
+        cmocka_unit_test(openmp_threads_spin_briefly),
         cmocka_unit_test(a_port_in_use_is_one_error),
         cmocka_unit_test(stdin_is_rank_zeros),
         cmocka_unit_test(all_of_stderr_comes_through),

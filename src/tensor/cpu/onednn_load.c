@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/held_signals.h"
+#include "tensor/parallel.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -46,6 +47,7 @@ static void forbid_dumps(void *library) {
 
 /* Load oneDNN, which stays until the process ends, as its threads and caches do. */
 static void load_onednn(void) {
+    tt__openmp_wait_briefly();
     void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!library) {
         note_why_not(dlerror());
