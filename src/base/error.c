@@ -1,6 +1,5 @@
 #include "base/error.h"
 #include "base/fd.h"
-#include "base/format.h"
 #include "base/plain_text.h"
 #include "base/quiet_write.h"
 #include "base/short_text.h"
@@ -20,8 +19,13 @@ static _Thread_local struct {
     unsigned clearings;
     uint64_t count;
     bool alike;
+    bool reported; /* an error of this thread, since tt_clear_error() */
     char text[TT__ERROR_TEXT_SIZE];
 } last;
+
+/* What this process has left for the launcher: nothing, that another rank made it fail, why it failed itself, or either
+ * and then tt_clear_error(): it went on. */
+static _Atomic enum { LEFT_NOTHING, LEFT_CONSEQUENCE, LEFT_CAUSE, LEFT_HANDLED } left;
 
 static const char *const status_names[] = {
 #define STATUS_NAME(name, text) "TT_" #name,
@@ -54,6 +58,9 @@ void tt__error_drop(void) {
 
 void tt_clear_error(void) {
     last.clearings++;
+    if (last.reported)
+        left = LEFT_HANDLED;
+    last.reported = false;
     tt__error_drop();
 }
 
@@ -158,6 +165,15 @@ static void (*_Atomic report_taker)(const char *message, bool secondary);
 
 void tt__error_file_divert(void (*take)(const char *message, bool secondary)) { report_taker = take; }
 
+/* Does a report replace that which stands in the file? The last cause is what ended the process; what others did to it
+ * in the meantime, or it found when it cleaned up after that, is not. */
+static bool replaces(bool secondary) { return left == LEFT_HANDLED || (!secondary && left != LEFT_CONSEQUENCE); }
+
+/* Write a whole file; one that is killed meanwhile leaves JSON at its beginning. */
+static bool rewrite(int fd, const char *text, size_t n) {
+    return lseek(fd, 0, SEEK_SET) == 0 && tt__quiet_write(fd, text, n) == (ssize_t)n && ftruncate(fd, (off_t)n) == 0;
+}
+
 void tt__error_file_write(const char *message, bool secondary) {
     void (*take)(const char *, bool) = report_taker;
     if (take) {
@@ -178,8 +194,12 @@ void tt__error_file_write(const char *message, bool secondary) {
     if (fd < 0)
         return;
     bool ours = fstat(fd, &file) == 0 && S_ISREG(file.st_mode) && file.st_uid == geteuid() && file.st_nlink == 1;
-    if (ours && lseek(fd, 0, SEEK_END) == 0 && tt__quiet_write(fd, json, (size_t)n) != n)
-        tt__log(TT_LOG_WARNING, "could not write %s: %s", path, strerror(errno));
+    if (ours && (!file.st_size || replaces(secondary))) {
+        if (!rewrite(fd, json, (size_t)n))
+            tt__log(TT_LOG_WARNING, "could not write %s: %s", path, strerror(errno));
+        left = secondary ? LEFT_CONSEQUENCE : LEFT_CAUSE;
+        last.reported = true;
+    }
     close(fd);
 }
 

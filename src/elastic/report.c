@@ -47,7 +47,8 @@ static json_t *load_error_file(const char *path) {
     json_t *root = NULL;
     int fd = tt__fd(open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
     if (fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size <= MOST_BYTES)
-        root = tt__json_loadfd(fd, 0, NULL);
+        root =
+            tt__json_loadfd(fd, JSON_DISABLE_EOF_CHECK, NULL); /* it may have been killed as it wrote a shorter one */
     if (fd >= 0)
         close(fd);
     return root;

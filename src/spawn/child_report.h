@@ -16,7 +16,7 @@ typedef struct tt__child_report {
     tt_status status; /* the last error of the thread that ended it */
     char last_error[TT__REPORT_TEXT_SIZE];
 
-    /* What it reported for its launcher, first of all. */
+    /* What it reported for its launcher, last of all. */
     _Atomic int telling, has_told;
     _Atomic bool secondary; /* it ends because another rank did */
     char told[TT__REPORT_TEXT_SIZE];

@@ -56,10 +56,13 @@ static void take_report(const char *message, bool secondary) {
     tt__child_report *report = me.report;
     if (getpid() != me.pid || atomic_exchange(&report->telling, 1))
         return;
-    snprintf(report->told, sizeof report->told, "%s", message);
-    if (secondary)
-        report->secondary = true;
-    report->has_told = 1;
+    if (!report->has_told || (!secondary && !report->secondary)) { /* the last cause, as in a launcher's error file */
+        snprintf(report->told, sizeof report->told, "%s", message);
+        if (secondary)
+            report->secondary = true;
+        report->has_told = 1;
+    }
+    report->telling = 0;
 }
 
 /* Registered with on_exit() first of all in the child: so it runs after the handlers that the child registered, and

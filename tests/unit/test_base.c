@@ -11,6 +11,8 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -69,6 +71,49 @@ static void errors_are_readable(void **state) {
     assert_non_null(strstr(tt_last_error(), " [... left out ...] "));
     assert_string_equal(strrchr(tt_last_error(), ':'), ": disk full");
     tt_clear_error();
+}
+
+static void assert_left(const char *path, const char *text) {
+    char found[4096] = "";
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    assert_true(fread(found, 1, sizeof found - 1, file) > 0);
+    fclose(file);
+    if (!strstr(found, text) || strstr(found, "}}}\n") + 4 != found + strlen(found))
+        fail_msg("expected %s alone in %s", text, found);
+}
+
+static void report(tt_status status, const char *text) {
+    tt__fail(status, "%s", text);
+    tt_report();
+}
+
+/* The launcher shows the error that ended the process: the last, but not what others did to it after its own, or what
+ * it made of that. */
+static void the_last_cause_is_left_for_the_launcher(void **state) {
+    (void)state;
+    char path[] = "/tmp/tutti-test-report-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    setenv("TORCHELASTIC_ERROR_FILE", path, 1);
+    report(TT_ERR_IO, "no cache, going on without, which takes longer");
+    assert_left(path, "TT_ERR_IO: no cache");
+    report(TT_ERR_SHAPE, "fatal");
+    assert_left(path, "TT_ERR_SHAPE: fatal");
+    report(TT_ERR_PEER, "a consequence");
+    assert_left(path, "TT_ERR_SHAPE: fatal");
+    tt_clear_error();
+    report(TT_ERR_PEER, "another rank");
+    assert_left(path, "TT_ERR_PEER: another rank");
+    report(TT_ERR_STATE, "nor can this be");
+    assert_left(path, "TT_ERR_PEER: another rank");
+    tt_clear_error();
+    report(TT_ERR_STATE, "later");
+    assert_left(path, "TT_ERR_STATE: later");
+    tt_clear_error();
+    unsetenv("TORCHELASTIC_ERROR_FILE");
+    unlink(path);
 }
 
 /* Texts of files, as errors show them: UTF-8 stays, what is none or moves a terminal does not. */
@@ -240,6 +285,7 @@ int main(void) {
         cmocka_unit_test(errors_carry_text),
         cmocka_unit_test(callbacks_errors_say_where),
         cmocka_unit_test(errors_are_readable),
+        cmocka_unit_test(the_last_cause_is_left_for_the_launcher),
         cmocka_unit_test(texts_of_files_are_made_printable),
         cmocka_unit_test(numbers_are_strict),
         cmocka_unit_test(numbers_are_those_of_the_c_locale),
