@@ -59,12 +59,13 @@ static int keeper_watch(const struct keeper *k, int rank, pid_t pid) {
 static void start_worker(struct keeper *k, int rank) {
     pid_t pid = fork();
     if (pid == 0) {
-        int errnum = tt__worker_exec(k->job, rank, k->stderr_ends[rank], k->self);
-        keeper_report(k, TT__KEEPER_NOT_STARTED, rank, errnum, getpid());
+        tt__start_step step;
+        int errnum = tt__worker_exec(k->job, rank, k->stderr_ends[rank], k->self, &step);
+        keeper_report(k, TT__KEEPER_NOT_STARTED, rank, errnum + TT__STEP_FACTOR * (int)step, getpid());
         _exit(127);
     }
     if (pid < 0) {
-        keeper_report(k, TT__KEEPER_NOT_STARTED, rank, errno, 0);
+        keeper_report(k, TT__KEEPER_NOT_STARTED, rank, errno + TT__STEP_FACTOR * TT__STEP_FORK, 0);
     } else {
         k->told[rank] = false;
         k->pids[rank] = pid;
@@ -298,26 +299,39 @@ static void keeper_reap(struct keeper *k) {
     }
 }
 
-static _Noreturn void keeper_main(struct keeper *k) {
-    sigset_t all, child;
-    sigfillset(&all);
-    sigprocmask(SIG_SETMASK, &all, NULL);
+/* Get what the keeper needs; -1, or what it can't get, with errno. */
+static int get_needs(struct keeper *k) {
+    size_t n = (size_t)k->job->workers;
+    sigset_t child;
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
-    k->child_signals = tt__fd(signalfd(-1, &child, SFD_NONBLOCK | SFD_CLOEXEC));
+    if ((k->child_signals = tt__fd(signalfd(-1, &child, SFD_NONBLOCK | SFD_CLOEXEC))) < 0)
+        return 0;
+    if ((k->ends = tt__fd(epoll_create1(EPOLL_CLOEXEC))) < 0)
+        return 1;
+    k->pids = calloc(n, sizeof *k->pids);
+    k->pidfds = calloc(n, sizeof *k->pidfds);
+    k->told = calloc(n, sizeof *k->told);
+    k->stderr_ends = malloc(n * sizeof *k->stderr_ends);
+    if (!k->pids || !k->pidfds || !k->told || !k->stderr_ends)
+        return 2;
+    return prctl(PR_SET_CHILD_SUBREAPER, 1) ? 3 : -1;
+}
+
+static _Noreturn void keeper_main(struct keeper *k) {
+    sigset_t all;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, NULL);
     k->self = getpid();
-    k->ends = tt__fd(epoll_create1(EPOLL_CLOEXEC));
-    k->pids = calloc((size_t)k->job->workers, sizeof *k->pids);
-    k->pidfds = calloc((size_t)k->job->workers, sizeof *k->pidfds);
-    k->told = calloc((size_t)k->job->workers, sizeof *k->told);
-    k->stderr_ends = malloc((size_t)k->job->workers * sizeof *k->stderr_ends);
     setpgid(0, 0);
     prctl(PR_SET_NAME, "tutti-keeper");
     if (k->job->health >= 0)
         close(k->job->health); /* it is the launcher's alone */
-    if (k->child_signals < 0 || k->ends < 0 || !k->pids || !k->pidfds || !k->told || !k->stderr_ends ||
-        prctl(PR_SET_CHILD_SUBREAPER, 1))
+    int missing = get_needs(k);
+    if (missing >= 0) {
+        keeper_report(k, TT__KEEPER_UNABLE, missing, errno, 0);
         _exit(1);
+    }
     for (int rank = 0; rank < k->job->workers; rank++)
         k->stderr_ends[rank] = -1;
     if (mkdir(k->job->error_dir, 0700) || chmod(k->job->error_dir, 0700)) { /* whatever the umask is */

@@ -184,6 +184,15 @@ static void note_late_kill(tt__worker *w) {
     w->message = strdup("killed by tutti: the other ranks wait for the next round, and this one did not come");
 }
 
+static void note_start_step(tt__worker *w) {
+    const char *text = w->exec_errno ? tt__start_step_text(w->start_step) : NULL;
+    if (!text)
+        return;
+    free(w->message);
+    w->traceback = NULL;
+    w->message = strdup(text);
+}
+
 /* `told`: it may have had a signal of ours before. */
 static void worker_ended(launcher *l, int rank, int status, bool told) {
     tt__worker *w = &l->workers[rank];
@@ -206,6 +215,7 @@ static void worker_ended(launcher *l, int rank, int status, bool told) {
         tt__error_file_read(tt__job_error_file(l->job, rank, path), w);
     note_memory_kill(l, w);
     note_late_kill(w);
+    note_start_step(w);
     tt__watchdog_ended(l, rank);
     tt__launcher_publish_end(l, rank);
     if (l->stopped)
@@ -218,9 +228,10 @@ static void worker_ended(launcher *l, int rank, int status, bool told) {
     }
 }
 
-/* End the job at once: a worker can't be executed. */
-static void worker_not_started(launcher *l, int rank, int errnum, pid_t pid) {
-    l->workers[rank].exec_errno = errnum;
+/* End the job at once: a worker can't be started. */
+static void worker_not_started(launcher *l, int rank, int value, pid_t pid) {
+    l->workers[rank].exec_errno = value % TT__STEP_FACTOR;
+    l->workers[rank].start_step = value / TT__STEP_FACTOR;
     if (!pid) /* no process: no message will report its end */
         worker_ended(l, rank, 127 << 8, true);
     if (l->phase < TT__KILLING)
@@ -247,6 +258,11 @@ static void take_message(launcher *l, const tt__keeper_message *m) {
         break;
     case TT__KEEPER_NO_FOLDER:
         l->failure = tt__job_error_dir_failed(m->value);
+        l->done = true;
+        break;
+    case TT__KEEPER_UNABLE:
+        l->failure = tt__fail_errno(TT_ERR_SYSTEM, m->value, "the keeper process can't work without %s",
+                                    tt__keeper_needs[m->rank]);
         l->done = true;
         break;
     case TT__KEEPER_DONE:
@@ -375,7 +391,7 @@ static void wait_for_nodes(launcher *l) {
 /* The end. */
 
 static int exit_code_of(const tt__worker *w) {
-    return w->exec_errno == ENOENT ? 127 : w->exec_errno ? 126 : tt__end_code(w->status);
+    return w->exec_errno == ENOENT && !w->message ? 127 : w->exec_errno ? 126 : tt__end_code(w->status);
 }
 
 /* A worker learns it from write(2), which many programs don't look at. */

@@ -129,7 +129,8 @@ int tt__first_failure(const tt__worker *workers, int n) {
 static const char *describe_end(const tt__worker *w, char *text, size_t size) {
     char name[32];
     if (w->exec_errno)
-        snprintf(text, size, "could not be started: %s", strerror(w->exec_errno));
+        snprintf(text, size, "could not be started: %s%s%s", w->message ? w->message : "", w->message ? ": " : "",
+                 strerror(w->exec_errno));
     else if (WIFSIGNALED(w->status))
         snprintf(text, size, "killed by %s (signal %d)%s", tt__signal_name(WTERMSIG(w->status), name, sizeof name),
                  WTERMSIG(w->status), WCOREDUMP(w->status) ? ", core dumped" : "");
@@ -183,9 +184,9 @@ static void say_reasons(tt__streams *streams, const tt__job *job, const tt__firs
     const tt__worker *w = first->worker;
     if (WIFSIGNALED(w->status) && WTERMSIG(w->status) == SIGKILL && !w->sent_signal && !w->message)
         tt__streams_print(streams, "  not sent by tutti; when memory runs out the kernel sends it (see dmesg)");
-    if (w->exec_errno)
+    if (w->exec_errno && !w->message)
         tt__streams_print(streams, "  program: %s", job->file);
-    if (w->message) {
+    if (w->message && !w->exec_errno) {
         tt__streams_print(streams, "  its message:");
         say_lines(streams, "    ", w->message);
     }
@@ -244,7 +245,7 @@ void tt__report_first(tt__streams *streams, const tt__job *job, const tt__first 
 /* Return the worker's message without its own rank's number before it. */
 static const char *own_words(const tt__job *job, const tt__worker *workers, int i) {
     char prefix[32];
-    const char *message = workers[i].message ? workers[i].message : "";
+    const char *message = workers[i].message && !workers[i].exec_errno ? workers[i].message : "";
     size_t n = (size_t)snprintf(prefix, sizeof prefix, "rank %d: ", job->first_rank + i);
     return strncmp(message, prefix, n) != 0 ? message : message + n;
 }

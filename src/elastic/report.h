@@ -7,7 +7,8 @@
 
 typedef struct tt__worker {
     pid_t pid;             /* 0 = not started */
-    int exec_errno;        /* not 0: its program could not be executed */
+    int exec_errno;        /* not 0: it could not be started; why is in `message`, or its program can't be executed */
+    int start_step;        /* what failed then: tt__start_step */
     bool ended;            /* the fields below are valid */
     int status;            /* wait status */
     int order;             /* 0, 1, ...: in which order they ended */

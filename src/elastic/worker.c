@@ -34,7 +34,17 @@ static int set_file(const tt__job *job, int i, int std, int stderr_end) {
     return 0;
 }
 
-static int set_logs(const tt__job *job, int i, int stderr_end) {
+/* Put /dev/null in place of a stream. */
+static int set_null(int std, int flags, tt__start_step *step) {
+    *step = TT__STEP_NULL;
+    int null = open("/dev/null", flags | O_CLOEXEC);
+    if (null < 0)
+        return -1;
+    *step = TT__STEP_STREAMS;
+    return null == std ? 0 : dup2(null, std);
+}
+
+static int set_logs(const tt__job *job, int i, int stderr_end, tt__start_step *step) {
     const tt__logs *logs = job->logs;
     char path[PATH_MAX];
     int failed = 0;
@@ -45,8 +55,8 @@ static int set_logs(const tt__job *job, int i, int stderr_end) {
     if (logs->files[i] & TT__STDOUT) {
         failed |= set_file(job, i, TT__STDOUT, stderr_end) < 0;
     } else if (logs->hidden[i]) {
-        int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
-        failed |= null < 0 || dup2(null, STDOUT_FILENO) < 0;
+        if (set_null(STDOUT_FILENO, O_WRONLY, step) < 0)
+            return -1;
     }
     if (logs->files[i] & TT__STDERR)
         failed |= set_file(job, i, TT__STDERR, stderr_end) < 0;
@@ -55,29 +65,32 @@ static int set_logs(const tt__job *job, int i, int stderr_end) {
 
 /* Set the standard streams. Rank 0 reads the launcher's stdin; the others see end of file, since readers would take
  * pieces of it from each other. */
-static int set_streams(const tt__job *job, int i, int stderr_end) {
-    if (job->first_rank + i != 0) {
-        int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-        if (null < 0 || (null != STDIN_FILENO && dup2(null, STDIN_FILENO) < 0))
-            return -1;
-    }
+static int set_streams(const tt__job *job, int i, int stderr_end, tt__start_step *step) {
+    if (job->first_rank + i != 0 && set_null(STDIN_FILENO, O_RDONLY, step) < 0)
+        return -1;
+    *step = TT__STEP_STREAMS;
     if (dup2(stderr_end, STDERR_FILENO) < 0)
         return -1;
-    return job->logs ? set_logs(job, i, stderr_end) : 0;
+    return job->logs ? set_logs(job, i, stderr_end, step) : 0;
 }
 
-int tt__worker_exec(const tt__job *job, int i, int stderr_end, pid_t keeper) {
+int tt__worker_exec(const tt__job *job, int i, int stderr_end, pid_t keeper, tt__start_step *step) {
     char local_rank[32];
     setpgid(0, job->group);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    *step = TT__STEP_PARENT;
     if (getppid() != keeper) /* it died before the line above */
         return ESRCH;
-    if (tt__worker_env(job, i, set_variable, NULL) || set_streams(job, i, stderr_end))
+    *step = TT__STEP_ENVIRONMENT;
+    if (tt__worker_env(job, i, set_variable, NULL) || set_streams(job, i, stderr_end, step))
         return errno;
+    *step = TT__STEP_CPUS;
     if (job->cpus && sched_setaffinity(0, sizeof *job->cpus, &job->cpus[i]))
         return errno;
+    *step = TT__STEP_SECRET;
     if (job->secret_fd >= 0 && fcntl(job->secret_fd, F_SETFD, 0))
         return errno;
+    *step = TT__STEP_EXEC;
     if (job->local_rank_at) {
         snprintf(local_rank, sizeof local_rank, "--%s=%d", job->local_rank_name, i);
         job->argv[job->local_rank_at] = local_rank;
