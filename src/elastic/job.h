@@ -14,7 +14,7 @@
  *   keeper    the workers get SIGKILL from the kernel (PR_SET_PDEATHSIG); their descendants fall to the launcher, a
  *             subreaper too, which kills until none is left.
  *
- * The keeper has a process group of its own, so that a SIGKILL to the job's group leaves it alive to clean up. */
+ * Each worker leads a session, but a rank 0 that reads from a terminal. The keeper has a process group of its own, so that a SIGKILL to the job's group leaves it alive to clean up. */
 #ifndef TT_ELASTIC_JOB_H
 #define TT_ELASTIC_JOB_H
 
@@ -114,7 +114,7 @@ typedef struct tt__job {
     char socket_name[TT__JOB_NAME_SIZE]; /* where it is watched: watch.h */
     char error_dir[256];                 /* private directory of the workers' error files */
     sigset_t worker_mask;                /* the signal mask that workers are given back */
-    pid_t group;                         /* the process group of launcher and workers */
+    pid_t group;                         /* the process group of the launcher, and of a rank 0 on a terminal */
 } tt__job;
 
 /* Run `job` to its end; streams, signals and reports as launcher.c says. *exit_code := the command's exit code. Errors,

@@ -158,8 +158,8 @@ static void tell_rest(struct keeper *k) {
 }
 
 static void pass(struct keeper *k, int sig) {
-    if (sig == SIGWINCH) {
-        tt__tell_size(k->job->group);
+    if (sig == SIGWINCH || sig == SIGSTOP || sig == SIGCONT) {
+        tt__tell_state(k->job->group, sig);
         return;
     }
     note_told(k);

@@ -14,8 +14,8 @@ typedef enum tt__keeper_kind {
                           recovery. What those of their numbers have left behind is gone, or goes on */
     TT__KEEPER_SIGNAL, /* send signal `value` to the workers that live and to all that they started, who have not got it;
                           wake those that are stopped */
-    TT__KEEPER_PASS,   /* the same, but not to the job's process group, which a terminal's signal has reached; SIGWINCH
-                          to whole groups, and it wakes nobody */
+    TT__KEEPER_PASS,   /* the same, but not to the job's process group, which a terminal's signal has reached; also
+                          SIGWINCH, SIGSTOP and SIGCONT, which may come again and again, and SIGWINCH wakes nobody */
     TT__KEEPER_SWEEP,  /* as SIGNAL, to what workers left behind */
     TT__KEEPER_KILL,   /* kill every descendant */
     TT__KEEPER_KILL_ONE, /* kill worker `rank`, not what it has started */

@@ -53,7 +53,7 @@ enum { LOST_LATE_MS = 1000 }; /* news of a lost node take so long at most, besid
 
 /* Signals. */
 
-/* Receive the job's signals and SIGWINCH through a signalfd. Those that the parent made us ignore (nohup, a shell's
+/* Receive the job's signals, SIGWINCH and SIGTSTP through a signalfd. Those that the parent made us ignore (nohup, a shell's
  * background) stay ignored. The job keeps the mask that workers are to get back. */
 static tt_status open_signals(launcher *l) {
     sigset_t set;
@@ -64,8 +64,8 @@ static tt_status open_signals(launcher *l) {
     sigemptyset(&set);
     for (int sig = 1; sig <= SIGRTMAX; sig++) {
         struct sigaction action;
-        if ((sig == SIGWINCH || sigismember(&l->job->signals, sig) == 1) && sigaction(sig, NULL, &action) == 0 &&
-            action.sa_handler != SIG_IGN)
+        if ((sig == SIGWINCH || sig == SIGTSTP || sigismember(&l->job->signals, sig) == 1) &&
+            sigaction(sig, NULL, &action) == 0 && action.sa_handler != SIG_IGN)
             sigaddset(&set, sig);
     }
     sigprocmask(SIG_BLOCK, &set, &l->job->worker_mask);
@@ -147,11 +147,26 @@ static void resize(launcher *l) {
     tt__keeper_send(&l->keeper, TT__KEEPER_PASS, SIGWINCH);
 }
 
+/* Stop the job, as Ctrl-Z wants, and go on when the shell says so. Workers have sessions of their own, where SIGTSTP
+ * stops nobody. */
+static void stop_here(launcher *l) {
+    sigset_t stop;
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGTSTP);
+    tt__keeper_send(&l->keeper, TT__KEEPER_PASS, SIGSTOP);
+    kill(getpid(), SIGTSTP);
+    sigprocmask(SIG_UNBLOCK, &stop, NULL); /* stops, unless nobody could continue this process */
+    sigprocmask(SIG_BLOCK, &stop, NULL);
+    tt__keeper_send(&l->keeper, TT__KEEPER_PASS, SIGCONT);
+}
+
 static void take_signals(launcher *l) {
     struct signalfd_siginfo info;
     while (read(l->signals, &info, sizeof info) == (ssize_t)sizeof info)
         if (info.ssi_signo == SIGWINCH)
             resize(l);
+        else if (info.ssi_signo == SIGTSTP && sigismember(&l->job->signals, SIGTSTP) != 1)
+            stop_here(l);
         else if (!is_for_an_orphan(l, &info))
             take_signal(l, &info);
 }

@@ -154,11 +154,17 @@ void tt__tell_rest(tt__telling *t) {
     free(all.of);
 }
 
-void tt__tell_size(pid_t but) {
+void tt__tell_state(pid_t but, int sig) {
     processes all = all_processes();
     bool relayed;
-    for (size_t i = 0; i < all.n; i++)
-        if (all.of[i].pid == all.of[i].group && all.of[i].group != but && runs_below(&all, &all.of[i], &relayed))
-            kill(-all.of[i].group, SIGWINCH);
+    for (size_t i = 0; i < all.n; i++) {
+        const tt__proc *p = &all.of[i];
+        if (p->group == but || !runs_below(&all, p, &relayed))
+            continue;
+        if (p->pid == p->group)
+            kill(-p->group, sig);
+        else if (sig != SIGWINCH)
+            kill(p->pid, sig);
+    }
     free(all.of);
 }

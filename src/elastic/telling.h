@@ -23,8 +23,9 @@ void tt__tell_all(tt__telling *telling, const pid_t *ranks, size_t n, pid_t but,
 /* Some processes have ended: tell what was left to them. */
 void tt__tell_rest(tt__telling *telling);
 
-/* Send SIGWINCH to every process group below this process, except `but`. */
-void tt__tell_size(pid_t but);
+/* Send `sig`, which ends nobody, to everything below this process but members of group `but`: SIGWINCH, SIGSTOP, SIGCONT.
+ * Only the leader of a group, with the group, gets SIGWINCH. */
+void tt__tell_state(pid_t but, int sig);
 
 /* Begin again: nobody has been told anything. */
 void tt__telling_clear(tt__telling *telling);

@@ -74,9 +74,19 @@ static int set_streams(const tt__job *job, int i, int stderr_end, tt__start_step
     return job->logs ? set_logs(job, i, stderr_end, step) : 0;
 }
 
+/* A session of its own gives the rank a share of the CPUs as large as that of any other session (autogroup in
+ * sched(7)). One that reads from a terminal stays with it: in its session, and in the process group that Ctrl-C and
+ * Ctrl-Z reach. */
+static void enter_session(const tt__job *job, int i) {
+    if (job->first_rank + i == 0 && isatty(STDIN_FILENO))
+        setpgid(0, job->group);
+    else
+        setsid();
+}
+
 int tt__worker_exec(const tt__job *job, int i, int stderr_end, pid_t keeper, tt__start_step *step) {
     char local_rank[32];
-    setpgid(0, job->group);
+    enter_session(job, i);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     *step = TT__STEP_PARENT;
     if (getppid() != keeper) /* it died before the line above */

@@ -186,6 +186,62 @@ static void ctrl_c_comes_once(void **state) {
     process_free(p);
 }
 
+static char state_of(pid_t pid) {
+    char path[64], text[512];
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    const char *end = strrchr(read_file(path, text, sizeof text), ')');
+    assert_non_null(end);
+    return end[2];
+}
+
+static void wait_for_states(const pid_t pids[2], bool stopped) {
+    int64_t deadline = process_now_ms() + PATIENCE_MS;
+    for (int i = 0; i < 2; i++)
+        while ((state_of(pids[i]) == 'T') != stopped) {
+            assert_true(process_now_ms() < deadline);
+            poll(NULL, 0, 5);
+        }
+}
+
+/* Ctrl-Z stops all ranks, also those that have left the terminal's session, and the shell continues them. */
+static void ctrl_z_stops_all(void **state) {
+    (void)state;
+    static const char script[] =
+        "$TUTTI run --standalone --nproc-per-node=2 sh -c 'echo rank$RANK.$$.; exec sleep 1000'; "
+        "echo stopped; read line; fg; echo over $?";
+    process *p = calloc(1, sizeof *p);
+    assert_non_null(p);
+    p->fds[1] = -1;
+    p->pid = forkpty(&p->fds[0], NULL, NULL, NULL);
+    if (p->pid == 0) {
+        execlp("bash", "bash", "-mc", script, NULL);
+        _exit(127);
+    }
+    assert_true(p->pid > 0);
+    process_expect(p, 0, ".\r\n", 2);
+    const pid_t pids[2] = {number_after(p, "rank0."), number_after(p, "rank1.")};
+    assert_int_equal(getsid(pids[0]), p->pid);
+    assert_int_equal(getsid(pids[1]), pids[1]);
+    assert_int_equal(write(p->fds[0], "\x1a", 1), 1);
+    process_expect(p, 0, "stopped", 1);
+    wait_for_states(pids, true);
+    assert_int_equal(write(p->fds[0], "\r", 1), 1);
+    wait_for_states(pids, false);
+    assert_int_equal(write(p->fds[0], "\x03", 1), 1);
+    process_finish(p);
+    assert_contains(p->text[0], "over 130");
+    process_free(p);
+}
+
+/* The kernel shares CPUs among sessions: a job whose ranks are in one gets less beside others. */
+static void each_rank_has_a_session(void **state) {
+    (void)state;
+    process *p = start_job("--grace-period=30", "test $(cut -d ' ' -f 6 /proc/$$/stat) = $$ && echo leader");
+    process_finish(p);
+    assert_string_equal(p->text[0], "leader\nleader\n");
+    end_job(p);
+}
+
 /* A leaf says that it is told, and goes on for a moment, in which it might be told again. */
 static void set_leaves(void) {
     setenv("LEAF",
@@ -459,6 +515,8 @@ int main(void) {
         cmocka_unit_test(keeper_frozen),
         cmocka_unit_test(signals_are_passed_on),
         cmocka_unit_test(ctrl_c_comes_once),
+        cmocka_unit_test(ctrl_z_stops_all),
+        cmocka_unit_test(each_rank_has_a_session),
         cmocka_unit_test(all_below_a_rank_are_told),
         cmocka_unit_test(all_below_survivors_are_told),
         cmocka_unit_test(who_ignores_sigterm_is_killed),
