@@ -91,6 +91,10 @@ struct tt_a_tensor_is_no_buffer_see_parallel_h {
         struct tt_tensor **: (struct tt_a_tensor_is_no_buffer_see_parallel_h){0},         \
         struct tt_tensor *const *: (struct tt_a_tensor_is_no_buffer_see_parallel_h){0},   \
         default: (buffers))
+
+/* Where a macro's call leaves what it makes, a `type`: a place of another type, as in an older or a wrong order of the
+ * arguments, does not compile. */
+#define TT_PLACE(type, place) _Generic((place), type *: (place), void *: (place))
 #endif
 
 TT_BEGIN_DECLS
@@ -143,7 +147,8 @@ TT_API void tt_clear_error(void);
 
 /* Record an error of the program's own as the thread's last one and return `status`: for functions that Tutti calls (a
  * data set's get, a hook), whose caller adds where it happened. `status` is not TT_OK; the text says what was expected
- * and what came: return tt_fail(TT_ERR_IO, "can't open %s", path); */
+ * and what came: return tt_fail(TT_ERR_IO, "can't open %s", path); Of texts above 2 KB the beginning and the end are
+ * kept. */
 TT_API TT_NODISCARD tt_status tt_fail(tt_status status, const char *format, ...) TT_PRINTF(2, 3);
 
 /* Print the thread's last error on stderr, one line, "tutti: [rank R: ]STATUS: text" (nothing if there is none), and,

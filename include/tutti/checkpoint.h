@@ -53,7 +53,8 @@ typedef struct tt_safetensors_load_args {
 TT_API TT_NODISCARD tt_status tt_safetensors_load_with(const tt_safetensors_load_args *args, size_t size);
 #ifndef __cplusplus
 #define tt_safetensors_load(out_, ...) \
-    tt_safetensors_load_with(TT_ARGS(tt_safetensors_load_args, .out = (out_), .path = __VA_ARGS__))
+    tt_safetensors_load_with(          \
+        TT_ARGS(tt_safetensors_load_args, .out = TT_PLACE(tt_safetensors *, out_), .path = __VA_ARGS__))
 #endif
 #define TT_SAFETENSORS_LOAD_ARGS_INIT TT_ARGS_INIT
 
@@ -70,9 +71,9 @@ typedef struct tt_safetensors_parse_args {
 /* The same from memory. */
 TT_API TT_NODISCARD tt_status tt_safetensors_parse_with(const tt_safetensors_parse_args *args, size_t size);
 #ifndef __cplusplus
-#define tt_safetensors_parse(out_, data_, size_, ...) \
-    tt_safetensors_parse_with(                        \
-        TT_ARGS(tt_safetensors_parse_args, .out = (out_), .data = (data_), .size = (size_), .name = __VA_ARGS__))
+#define tt_safetensors_parse(out_, data_, size_, ...)                                                     \
+    tt_safetensors_parse_with(TT_ARGS(tt_safetensors_parse_args, .out = TT_PLACE(tt_safetensors *, out_), \
+                                      .data = (data_), .size = (size_), .name = __VA_ARGS__))
 #endif
 #define TT_SAFETENSORS_PARSE_ARGS_INIT TT_ARGS_INIT
 

@@ -543,14 +543,15 @@ TT_API TT_NODISCARD tt_status tt_batch_isend_irecv_with(const tt_batch_isend_ire
 /* The macros, and PyTorch's names for asynchronous sends and receives. These give their work by the first argument:
  *   tt_isend(&work, group, buf, count, dtype, peer, .tag = 7) */
 #ifndef __cplusplus
-#define tt_new_group(out_, group_, ranks_, ...) \
-    tt_new_group_with(                          \
-        TT_CALL(tt_new_group_args, .out = (out_), .group = (group_), .ranks = (ranks_), .count = __VA_ARGS__))
-#define tt_group_split(out_, group_, color_, ...) \
-    tt_group_split_with(                          \
-        TT_CALL(tt_group_split_args, .out = (out_), .group = (group_), .color = (color_), .key = __VA_ARGS__))
+#define tt_new_group(out_, group_, ranks_, ...)                                                        \
+    tt_new_group_with(TT_CALL(tt_new_group_args, .out = TT_PLACE(tt_group *, out_), .group = (group_), \
+                              .ranks = (ranks_), .count = __VA_ARGS__))
+#define tt_group_split(out_, group_, color_, ...)                                                          \
+    tt_group_split_with(TT_CALL(tt_group_split_args, .out = TT_PLACE(tt_group *, out_), .group = (group_), \
+                                .color = (color_), .key = __VA_ARGS__))
 #define tt_group_alloc(out_, group_, ...) \
-    tt_group_alloc_with(TT_CALL(tt_group_alloc_args, .out = (out_), .group = (group_), .bytes = __VA_ARGS__))
+    tt_group_alloc_with(                  \
+        TT_CALL(tt_group_alloc_args, .out = TT_PLACE(void *, out_), .group = (group_), .bytes = __VA_ARGS__))
 #define tt_group_free(group_, ...) \
     tt_group_free_with(TT_CALL(tt_group_free_args, .group = (group_), .ptr = __VA_ARGS__))
 #define tt_all_reduce(group_, buf_, count_, dtype_, ...)                                                         \
@@ -603,10 +604,10 @@ TT_API TT_NODISCARD tt_status tt_batch_isend_irecv_with(const tt_batch_isend_ire
         TT_CALL(tt_batch_isend_irecv_args, .group = (group_), .ops = (ops_), .count = __VA_ARGS__))
 #define tt_isend(out_, group_, buf_, count_, dtype_, ...)                                            \
     tt_send_with(TT_CALL(tt_send_args, .group = (group_), .buf = TT_BUFFER(buf_), .count = (count_), \
-                         .dtype = (dtype_), .peer = __VA_ARGS__, .work = (out_)))
+                         .dtype = (dtype_), .peer = __VA_ARGS__, .work = TT_PLACE(tt_work *, out_)))
 #define tt_irecv(out_, group_, buf_, count_, dtype_, ...)                                            \
     tt_recv_with(TT_CALL(tt_recv_args, .group = (group_), .buf = TT_BUFFER(buf_), .count = (count_), \
-                         .dtype = (dtype_), .peer = __VA_ARGS__, .work = (out_)))
+                         .dtype = (dtype_), .peer = __VA_ARGS__, .work = TT_PLACE(tt_work *, out_)))
 #define tt_send_op(buf_, count_, dtype_, ...) \
     ((tt_p2p_op){.send = TT_BUFFER(buf_), .count = (count_), .dtype = (dtype_), .peer = __VA_ARGS__})
 #define tt_recv_op(buf_, count_, dtype_, ...) \

@@ -68,7 +68,8 @@ TT_API void tt_expires_cleanup(const int *timer);
 #endif
 
 #ifndef __cplusplus
-#define tt_expires(out_, ...) tt_expires_with(TT_CALL(tt_expires_args, .out = (out_), .after_ms = __VA_ARGS__))
+#define tt_expires(out_, ...) \
+    tt_expires_with(TT_CALL(tt_expires_args, .out = TT_PLACE(int, out_), .after_ms = __VA_ARGS__))
 #define tt_publish_progress(step_, ...)                                                                      \
     tt_publish_progress_with(&(tt_publish_progress_args){.step = (step_), .loss = __VA_ARGS__, .tt_end = 0}, \
                              offsetof(tt_publish_progress_args, tt_end))

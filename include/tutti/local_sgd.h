@@ -156,18 +156,21 @@ TT_API void tt_model_averager_free(tt_model_averager *averager);
 #define TT_POST_LOCAL_SGD_ARGS_INIT TT_ARGS_INIT
 #define TT_DILOCO_ARGS_INIT TT_ARGS_INIT
 #ifndef __cplusplus
-#define tt_post_local_sgd(out_, ddp_, start_, ...) \
-    tt_post_local_sgd_with(                        \
-        TT_ARGS(tt_post_local_sgd_args, .out = (out_), .ddp = (ddp_), .start = (start_), .period = __VA_ARGS__))
-#define tt_periodic_model_averager(out_, group_, params_, ...)                                                 \
-    tt_periodic_model_averager_with(TT_ARGS(tt_periodic_model_averager_args, .out = (out_), .group = (group_), \
+#define tt_post_local_sgd(out_, ddp_, start_, ...)                                                                    \
+    tt_post_local_sgd_with(TT_ARGS(tt_post_local_sgd_args, .out = TT_PLACE(tt_model_averager *, out_), .ddp = (ddp_), \
+                                   .start = (start_), .period = __VA_ARGS__))
+#define tt_periodic_model_averager(out_, group_, params_, ...)                                             \
+    tt_periodic_model_averager_with(TT_ARGS(tt_periodic_model_averager_args,                               \
+                                            .out = TT_PLACE(tt_model_averager *, out_), .group = (group_), \
                                             .params = (params_), .period = __VA_ARGS__))
-#define tt_hierarchical_model_averager(out_, group_, params_, levels_, ...)                                            \
-    tt_hierarchical_model_averager_with(TT_ARGS(tt_hierarchical_model_averager_args, .out = (out_), .group = (group_), \
+#define tt_hierarchical_model_averager(out_, group_, params_, levels_, ...)                                    \
+    tt_hierarchical_model_averager_with(TT_ARGS(tt_hierarchical_model_averager_args,                           \
+                                                .out = TT_PLACE(tt_model_averager *, out_), .group = (group_), \
                                                 .params = (params_), .levels = (levels_), .count = __VA_ARGS__))
-#define tt_diloco(out_, group_, params_, period_, outer_lr_, ...)                                                      \
-    tt_diloco_with(TT_ARGS(tt_diloco_args, .out = (out_), .group = (group_), .params = (params_), .period = (period_), \
-                           .outer_lr = (outer_lr_), .outer_momentum = __VA_ARGS__))
+#define tt_diloco(out_, group_, params_, period_, outer_lr_, ...)                                         \
+    tt_diloco_with(TT_ARGS(tt_diloco_args, .out = TT_PLACE(tt_model_averager *, out_), .group = (group_), \
+                           .params = (params_), .period = (period_), .outer_lr = (outer_lr_),             \
+                           .outer_momentum = __VA_ARGS__))
 #endif
 
 TT_END_DECLS

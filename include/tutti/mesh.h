@@ -41,9 +41,9 @@ typedef struct tt_init_device_mesh_args {
 TT_API TT_NODISCARD tt_status tt_init_device_mesh_with(const tt_init_device_mesh_args *args, size_t size);
 #define TT_INIT_DEVICE_MESH_ARGS_INIT TT_ARGS_INIT
 #ifndef __cplusplus
-#define tt_init_device_mesh(out_, group_, ...)                                                   \
-    tt_init_device_mesh_with(TT_CALL(tt_init_device_mesh_args, .out = (out_), .group = (group_), \
-                                     .dims = (tt_mesh_dim[]){__VA_ARGS__},                       \
+#define tt_init_device_mesh(out_, group_, ...)                                                                      \
+    tt_init_device_mesh_with(TT_CALL(tt_init_device_mesh_args, .out = TT_PLACE(tt_mesh *, out_), .group = (group_), \
+                                     .dims = (tt_mesh_dim[]){__VA_ARGS__},                                          \
                                      .count = (int64_t)(sizeof((tt_mesh_dim[]){__VA_ARGS__}) / sizeof(tt_mesh_dim))))
 #endif
 

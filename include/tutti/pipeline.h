@@ -166,9 +166,9 @@ TT_API int64_t tt_pipeline_stage_parts(const tt_pipeline *pipeline, int64_t stag
 #define TT_PIPELINE_STEP_ARGS_INIT TT_ARGS_INIT
 #define TT_PIPELINE_EVALUATE_ARGS_INIT TT_ARGS_INIT
 #ifndef __cplusplus
-#define tt_pipeline_new(out_, group_, model_, ...)                                                          \
-    tt_pipeline_new_with(TT_ARGS(tt_pipeline_new_args, .out = (out_), .group = (group_), .model = (model_), \
-                                 .micro_batches = __VA_ARGS__))
+#define tt_pipeline_new(out_, group_, model_, ...)                                                              \
+    tt_pipeline_new_with(TT_ARGS(tt_pipeline_new_args, .out = TT_PLACE(tt_pipeline *, out_), .group = (group_), \
+                                 .model = (model_), .micro_batches = __VA_ARGS__))
 #define tt_pipeline_step(pipeline_, x_, ...) \
     tt_pipeline_step_with(TT_ARGS(tt_pipeline_step_args, .pipeline = (pipeline_), .x = (x_), .target = __VA_ARGS__))
 #define tt_pipeline_evaluate(pipeline_, x_, ...) \

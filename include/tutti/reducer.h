@@ -44,9 +44,9 @@ typedef struct tt_reducer_new_args {
  * differs, and the rank. Other errors: TT_ERR_INVALID (no parameters, integer dtype), and those of tt_group_alloc(). */
 TT_API TT_NODISCARD tt_status tt_reducer_new_with(const tt_reducer_new_args *args, size_t size);
 #ifndef __cplusplus
-#define tt_reducer_new(out_, group_, params_, ...) \
-    tt_reducer_new_with(                           \
-        TT_ARGS(tt_reducer_new_args, .out = (out_), .group = (group_), .params = (params_), .count = __VA_ARGS__))
+#define tt_reducer_new(out_, group_, params_, ...)                                                           \
+    tt_reducer_new_with(TT_ARGS(tt_reducer_new_args, .out = TT_PLACE(tt_reducer *, out_), .group = (group_), \
+                                .params = (params_), .count = __VA_ARGS__))
 #endif
 #define TT_REDUCER_NEW_ARGS_INIT TT_ARGS_INIT
 

@@ -106,9 +106,9 @@ typedef struct tt_start_processes_args {
  * come from any thread while another is in tt_process_context_join(). */
 TT_API TT_NODISCARD tt_status tt_start_processes_with(const tt_start_processes_args *args, size_t size);
 #ifndef __cplusplus
-#define tt_start_processes(out_, fn_, arg_, ...) \
-    tt_start_processes_with(                     \
-        TT_ARGS(tt_start_processes_args, .out = (out_), .fn = (fn_), .arg = (arg_), .nprocs = __VA_ARGS__))
+#define tt_start_processes(out_, fn_, arg_, ...)                                                                       \
+    tt_start_processes_with(TT_ARGS(tt_start_processes_args, .out = TT_PLACE(tt_process_context *, out_), .fn = (fn_), \
+                                    .arg = (arg_), .nprocs = __VA_ARGS__))
 #endif
 #define TT_START_PROCESSES_ARGS_INIT TT_ARGS_INIT
 

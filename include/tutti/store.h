@@ -59,8 +59,9 @@ typedef struct tt_store_server_new_args {
  * certificates. */
 TT_API TT_NODISCARD tt_status tt_store_server_new_with(const tt_store_server_new_args *args, size_t size);
 #ifndef __cplusplus
-#define tt_store_server_new(out_, host_, ...) \
-    tt_store_server_new_with(TT_ARGS(tt_store_server_new_args, .out = (out_), .host = (host_), .port = __VA_ARGS__))
+#define tt_store_server_new(out_, host_, ...)                                                            \
+    tt_store_server_new_with(TT_ARGS(tt_store_server_new_args, .out = TT_PLACE(tt_store_server *, out_), \
+                                     .host = (host_), .port = __VA_ARGS__))
 #endif
 #define TT_STORE_SERVER_NEW_ARGS_INIT TT_ARGS_INIT
 
@@ -104,7 +105,8 @@ typedef struct tt_tcp_store_args {
 TT_API TT_NODISCARD tt_status tt_tcp_store_with(const tt_tcp_store_args *args, size_t size);
 #ifndef __cplusplus
 #define tt_tcp_store(out_, host_, ...) \
-    tt_tcp_store_with(TT_ARGS(tt_tcp_store_args, .out = (out_), .host = (host_), .port = __VA_ARGS__))
+    tt_tcp_store_with(                 \
+        TT_ARGS(tt_tcp_store_args, .out = TT_PLACE(tt_store *, out_), .host = (host_), .port = __VA_ARGS__))
 #endif
 #define TT_TCP_STORE_ARGS_INIT TT_ARGS_INIT
 
@@ -128,7 +130,8 @@ typedef struct tt_file_store_args {
  * is not a store's. */
 TT_API TT_NODISCARD tt_status tt_file_store_with(const tt_file_store_args *args, size_t size);
 #ifndef __cplusplus
-#define tt_file_store(out_, ...) tt_file_store_with(TT_ARGS(tt_file_store_args, .out = (out_), .path = __VA_ARGS__))
+#define tt_file_store(out_, ...) \
+    tt_file_store_with(TT_ARGS(tt_file_store_args, .out = TT_PLACE(tt_store *, out_), .path = __VA_ARGS__))
 #endif
 #define TT_FILE_STORE_ARGS_INIT TT_ARGS_INIT
 
@@ -166,7 +169,7 @@ typedef struct tt_etcd_store_args {
 TT_API TT_NODISCARD tt_status tt_etcd_store_with(const tt_etcd_store_args *args, size_t size);
 #ifndef __cplusplus
 #define tt_etcd_store(out_, ...) \
-    tt_etcd_store_with(TT_ARGS(tt_etcd_store_args, .out = (out_), .endpoints = __VA_ARGS__))
+    tt_etcd_store_with(TT_ARGS(tt_etcd_store_args, .out = TT_PLACE(tt_store *, out_), .endpoints = __VA_ARGS__))
 #endif
 #define TT_ETCD_STORE_ARGS_INIT TT_ARGS_INIT
 
@@ -303,9 +306,9 @@ typedef struct tt_store_new_args {
  * name), a timeout below 0; TT_ERR_MEMORY. PyTorch: a class that derives from Store. */
 TT_API TT_NODISCARD tt_status tt_store_new_with(const tt_store_new_args *args, size_t size);
 #ifndef __cplusplus
-#define tt_store_new(out_, cls_, ...) \
-    tt_store_new_with(                \
-        TT_ARGS(tt_store_new_args, .out = (out_), .cls = (cls_), .cls_size = sizeof *(cls_), .user = __VA_ARGS__))
+#define tt_store_new(out_, cls_, ...)                                                              \
+    tt_store_new_with(TT_ARGS(tt_store_new_args, .out = TT_PLACE(tt_store *, out_), .cls = (cls_), \
+                              .cls_size = sizeof *(cls_), .user = __VA_ARGS__))
 #endif
 #define TT_STORE_NEW_ARGS_INIT TT_ARGS_INIT
 

@@ -80,6 +80,7 @@ MESSAGES = {
     "const": r"discards? '?‘?const|discards qualifiers",
     "unused": r"ignoring return value|unused result",
     "pointer": r"incompatible (function pointer|pointer|integer to pointer)|incompatible types?\b|without a cast",
+    "place": r"_Generic.* selector .*not compatible|not compatible with any generic association",
     "deleted": r"use of deleted|call to deleted|deleted (function|constructor)|implicitly[- ]deleted",
     "match": r"no matching (?:function|constructor)|too few arguments|could not convert|cannot bind"
     r"|no known conversion|invalid initialization of reference|cannot convert '[^']*<lambda",
