@@ -149,6 +149,9 @@ void tt__launcher_tell_round(tt__launcher_state *l);
 /* Ask those that have not been asked for the next round, while all is well for them. */
 void tt__launcher_want_round(tt__launcher_state *l);
 
+/* Tell those that wait for the next round, and have not been told, that it won't come. */
+void tt__launcher_deny_round(tt__launcher_state *l);
+
 /* ---- launcher_another.c */
 
 /* Return what ends the job, or this node's part in it, without regard to how the attempt goes on elsewhere; or NULL. */

@@ -26,6 +26,9 @@ static bool may_follow(const launcher *l) {
     return !counts && !l->torch && !tt__launcher_must_end(l) && !l->stopped;
 }
 
+/* Does this job never have another round for ranks that survive? */
+static bool never_recovers(const launcher *l) { return l->torch || !tt__launcher_may_go_on(l); }
+
 /* Can the workers that are left go on? */
 static bool may_recover(const launcher *l) { return may_follow(l) && tt__launcher_can_recover(l); }
 
@@ -39,6 +42,17 @@ static void wait_for_survivors(launcher *l) {
     l->survivors_ms = 0;
     l->awaits_survivors = true;
     l->deadline_ms = deadline_ms > l->deadline_ms ? deadline_ms : l->deadline_ms;
+}
+
+/* Some wait for another round while others here have not said that they survive: those may have stopped as they
+ * started. One that is blamed is killed; the others have the grace period. */
+static void wait_for_unready(launcher *l, int blamed) {
+    if (l->phase == TT__RUNNING) {
+        tt__launcher_enter(l, TT__SETTLING, l->job->grace_ms);
+        wait_for_survivors(l);
+    }
+    if (blamed >= 0)
+        tt__launcher_kill_late(l, blamed);
 }
 
 /* They have no longer than others if no round follows, as it turns out: the failure may be heard of after what it did
@@ -76,7 +90,8 @@ void tt__launcher_settle_stopped(launcher *l) {
 }
 
 void tt__launcher_settled(launcher *l) {
-    if (may_recover(l) && tt__launcher_survivors(l).waiting) {
+    bool goes_on = may_recover(l) || (l->awaits_survivors && may_follow(l));
+    if (goes_on && tt__launcher_survivors(l).waiting) {
         tt__launcher_kill_late(l, -1);
         l->deadline_ms = tt__deadline_ms(l->job->settle_ms + LATE_MS);
         return;
@@ -150,7 +165,7 @@ void tt__launcher_regroup(launcher *l, const char *why) {
 
 void tt__launcher_survivors_due(launcher *l, int *timeout_ms) {
     bool looks = l->phase == TT__SETTLING || l->phase == TT__RUNNING;
-    if (!looks || !tt__launcher_may_go_on(l) || !tt__launcher_survivors(l).able)
+    if (!looks || !tt__launcher_survivors(l).able)
         return;
     int left = tt__left_ms(l->survivors_ms);
     if (*timeout_ms < 0 || left < *timeout_ms)
@@ -169,6 +184,10 @@ void tt__launcher_look_at_survivors(launcher *l) {
         l->tell_late_ms = 0;
         tt__launcher_tell_late(l);
     }
+    if (s.waiting && never_recovers(l)) /* no one else would answer them */
+        tt__launcher_deny_round(l);
+    else if (s.waiting && s.able < s.living && may_follow(l))
+        wait_for_unready(l, s.blamed);
     if (!s.waiting || !may_recover(l))
         return;
     if (l->phase == TT__RUNNING)

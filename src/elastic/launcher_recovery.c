@@ -90,25 +90,33 @@ int tt__launcher_agreed_stop(const launcher *l, int i) {
 
 /* ---- what the workers are told */
 
-/* Tell worker `i`, if it runs, of round `number`. */
-static void tell_worker(launcher *l, int i, tt__job_kind kind, int number) {
+/* Tell worker `i`, if it runs, of round `number`, and why there is one, or none. */
+static void tell_worker(launcher *l, int i, tt__job_kind kind, int number, const char *why) {
     tt__job_round round = {
         .number = number, .rank = l->job->first_rank + i, .world = l->job->world, .port = l->job->master_port};
     if (!l->workers[i].pid || l->workers[i].ended)
         return;
     snprintf(round.host, sizeof round.host, "%s", l->job->master_addr);
-    snprintf(round.reason, sizeof round.reason, "%s", l->why);
+    snprintf(round.reason, sizeof round.reason, "%s", why);
     if (!tt__watch_tell_round(l->watch, i, kind, &round) && kind == TT__JOB_ROUND)
         tt__log(TT_LOG_WARNING, "rank %d can't be told that round %d begins", round.rank, number);
 }
 
 void tt__launcher_tell_round(launcher *l) {
     for (int i = 0; i < l->job->workers; i++)
-        tell_worker(l, i, TT__JOB_ROUND, l->job->recovery);
+        tell_worker(l, i, TT__JOB_ROUND, l->job->recovery, l->why);
 }
 
 void tt__launcher_want_round(launcher *l) {
     l->listened = tt__watch_listeners(l->watch);
     for (int i = 0; i < l->job->workers; i++)
-        tell_worker(l, i, TT__JOB_WANTED, l->job->recovery + 1);
+        tell_worker(l, i, TT__JOB_WANTED, l->job->recovery + 1, l->why);
+}
+
+void tt__launcher_deny_round(launcher *l) {
+    const char *why = l->torch ? "where PyTorch's agents meet, all ranks are started again together"
+                               : "no restarts are left (tutti run --max-restarts)";
+    for (int i = 0; i < l->job->workers; i++)
+        if (tt__launcher_waits(l, i))
+            tell_worker(l, i, TT__JOB_NO_ROUND, l->job->recovery + 1, why);
 }

@@ -27,7 +27,8 @@ typedef struct caller {
     int seat;                                      /* of a rank; -1: a reader */
     int shown;                                     /* what the last one was whose recorder it handed in, */
     bool awaits;                                   /* and it is told of rounds, */
-    int wanted;                                    /* of this one as wanted (TT__JOB_WANTED) */
+    int wanted;                                    /* of this one as wanted (TT__JOB_WANTED), */
+    int denied;                                    /* and that this one won't come (TT__JOB_NO_ROUND) */
     bool crashed;                                  /* a rank that waits for tt__watch_let_end() */
     bool timed;                                    /* has handed in timers */
     bool old;                                      /* connected before tt__watch_renew(): not a rank of now */
@@ -164,12 +165,13 @@ bool tt__watch_tell_round(tt__watch *watch, int i, tt__job_kind kind, const tt__
     for (int k = 0; k < MAX_CALLERS; k++) {
         caller *c = &watch->callers[k];
         tt__job_packet packet = {.round = *round};
-        bool wants = kind == TT__JOB_WANTED;
-        if (c->fd < 0 || !c->awaits || c->old || c->shown != i || (wants && c->wanted == round->number) ||
+        int *last = kind == TT__JOB_WANTED ? &c->wanted : kind == TT__JOB_NO_ROUND ? &c->denied : NULL;
+        if (c->fd < 0 || !c->awaits || c->old || c->shown != i || (last && *last == round->number) ||
             !tt__job_send(c->fd, kind, &packet, -1))
             continue;
         told = true;
-        c->wanted = wants ? round->number : c->wanted;
+        if (last)
+            *last = round->number;
     }
     return told;
 }

@@ -10,6 +10,7 @@
  *   rank     -> launcher  TT__JOB_AWAITS on the connection of a recorder: rounds (recovery_words.h) are told here
  *   launcher -> rank      TT__JOB_ROUND there: the next round, when all that live wait for it
  *   launcher -> rank      TT__JOB_WANTED there: a round that it would like, while all is well; ends a join, too
+ *   launcher -> rank      TT__JOB_NO_ROUND there, to one that waits for a round: there won't be one, and why
  *   launcher -> reader    TT__JOB_INFO, TT__JOB_RANK for each rank (with a descriptor, if it has shown a recorder and
  *                         the reader wants that), TT__JOB_END
  *
@@ -40,7 +41,8 @@ typedef enum tt__job_kind {
     TT__JOB_TIMERS,
     TT__JOB_AWAITS,
     TT__JOB_ROUND,
-    TT__JOB_WANTED
+    TT__JOB_WANTED,
+    TT__JOB_NO_ROUND
 } tt__job_kind;
 
 typedef struct tt__job_recorder {
@@ -89,12 +91,12 @@ typedef struct tt__job_rank {
     char hostname[64];
 } tt__job_rank;
 
-/* A round; a wanted one is its number alone. */
+/* A round; a wanted one is its number alone, one that won't be its number and `reason`. */
 typedef struct tt__job_round {
     int32_t number, rank, world; /* rank: the receiver's, -1: it is not in it */
     int32_t port;                /* of the job's store, */
     char host[256];              /* and its address */
-    char reason[400];            /* why there is another round: one line */
+    char reason[400];            /* why there is another round, or none: one line */
 } tt__job_round;
 
 typedef struct tt__job_packet {

@@ -6,6 +6,7 @@
  *   launcher -> rank      TT__JOB_ROUND, when all ranks that live want it: its number, which is higher than that of the
  *                         round before, not always by one; the rank's own number there, the world, the store, why
  *   launcher -> rank      TT__JOB_WANTED: the number of a round that it would like, while all is well
+ *   launcher -> rank      TT__JOB_NO_ROUND: the round that the rank waits for won't come, and why
  *
  * All ranks may want a round where nobody was lost: a call may have timed out. Of the recorders that a rank has shown
  * the newest counts; that of a rank that has ended stays readable, and says whether it stopped as agreed.

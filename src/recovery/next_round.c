@@ -54,13 +54,23 @@ static tt_status await_round(int socket, tt__job_packet *packet, int round, int6
         int got = receive_within(socket, packet, left < SLICE_MS ? left : SLICE_MS);
         if (got < 0)
             return tt__fail(TT_ERR_NET, "its launcher has ended");
-        if (got && packet->kind == TT__JOB_ROUND && packet->round.number > round)
+        bool answers = got && (packet->kind == TT__JOB_ROUND || packet->kind == TT__JOB_NO_ROUND);
+        if (answers && packet->round.number > round)
             return TT_OK;
         if (tt__stop_wish_signal(stop))
             return tt__fail(TT_ERR_ABORTED, "signal %d came", tt__stop_wish_signal(stop));
         if (!left && !got)
             return TT_ERR_TIMEOUT;
     }
+}
+
+/* The launcher says that no round follows: the error is the failure for which this rank wanted one. */
+static tt_status fail_without_round(const tt__job_round *told, const tt__saved_error *cause) {
+    char why[sizeof told->reason + 1] = "";
+    memcpy(why, told->reason, sizeof told->reason);
+    tt__make_plain_name(why);
+    return tt__fail(cause->status ? cause->status : TT_ERR_PEER, "%.1500s; no round follows: %s",
+                    *cause->text ? cause->text : "a call failed", why);
 }
 
 tt_status tt__round_await(int socket, tt__round_news *news, int round, int64_t wait_ms, const tt__stop_wish *stop) {
@@ -77,6 +87,8 @@ tt_status tt__round_await(int socket, tt__round_news *news, int round, int64_t w
     if (status)
         return tt__fail_prefix("while this rank waited for the job's next round, after %s",
                                *cause.text ? cause.text : "a call for it");
+    if (packet.kind == TT__JOB_NO_ROUND)
+        return fail_without_round(&packet.round, &cause);
     TT__TRY(tt__round_read(news, &packet.round));
     tt__error_restore(&cause);
     return TT_OK;

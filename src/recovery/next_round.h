@@ -16,7 +16,7 @@ typedef struct tt__round_news {
 tt_status tt__round_read(tt__round_news *news, const tt__job_round *told);
 
 /* Wait until the launcher tells, over `socket`, of a round after `round`. TT_ERR_TIMEOUT it doesn't; TT_ERR_NET it has
- * ended; TT_ERR_ABORTED `stop` came. */
+ * ended; TT_ERR_ABORTED `stop` came; the thread's last error with the launcher's words: it says that none follows. */
 tt_status tt__round_await(int socket, tt__round_news *news, int round, int64_t wait_ms, const tt__stop_wish *stop);
 
 /* Has the launcher told since the last call that it wants a round above `round`? Does not wait. */

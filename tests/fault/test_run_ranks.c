@@ -196,6 +196,51 @@ static void short_stops_end_no_job(void **state) {
     process_free(p);
 }
 
+/* The others wait for another round, which can't come. */
+static void elastic_ranks_without_restarts_wait_for_nothing(void **state) {
+    (void)state;
+    const char *programs = getenv("TT_PROGRAMS");
+    char program[4096];
+    if (!programs)
+        skip();
+    snprintf(program, sizeof program, "%s/reduce_forever", programs);
+    for (int frozen = 0; frozen < 2; frozen++) {
+        process *p = start_tutti("run", "--standalone", "--nproc-per-node=3", "--settle-period=0.1", program,
+                                 frozen ? "500" : "60000", "elastic");
+        process_expect(p, 0, ".\n", 3);
+        int64_t start = process_now_ms();
+        kill(pid_of(p, 1), frozen ? SIGSTOP : SIGUSR2);
+        process_finish(p);
+        assert_in_range(process_now_ms() - start, 0, SOON_MS + leeway_ms());
+        const char *message = strstr(p->text[1], "  its message:\n    rank 1 (pid ");
+        assert_non_null(message);
+        assert_contains(message, frozen ? ") is frozen: stopped by a signal for " : ") ended with exit code 0");
+        assert_contains(message, "; no round follows: no restarts are left (tutti run --max-restarts)");
+        assert_int_equal(p->code, 1);
+        process_free(p);
+    }
+}
+
+/* It has not said yet that it survives the loss of others, as these have. */
+static void an_elastic_rank_that_is_frozen_before_it_joins_is_replaced(void **state) {
+    (void)state;
+    const char *programs = getenv("TT_PROGRAMS");
+    char program[4096];
+    if (!programs)
+        skip();
+    snprintf(program, sizeof program,
+             "test $RANK$TORCHELASTIC_RESTART_COUNT != 10 || kill -STOP $$; exec %s/reduce_forever 1000 elastic",
+             programs);
+    process *p = start_tutti("run", "--standalone", "--nproc-per-node=3", "--max-restarts=1", "--grace-period=5", "sh",
+                             "-c", program);
+    process_expect(p, 0, ".\n", 3);
+    process_expect(p, 1, "; replacing what is lost, the other ranks go on", 1);
+    kill(p->pid, SIGTERM);
+    process_finish(p);
+    assert_int_equal(p->code, 143);
+    process_free(p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_killed_rank_is_the_first_failure),
@@ -205,6 +250,8 @@ int main(void) {
         cmocka_unit_test(a_rank_that_ends_before_it_joins_is_named),
         cmocka_unit_test(a_rank_that_ends_before_all_have_joined_is_named),
         cmocka_unit_test(a_rank_that_is_frozen_before_it_joins_is_named),
+        cmocka_unit_test(elastic_ranks_without_restarts_wait_for_nothing),
+        cmocka_unit_test(an_elastic_rank_that_is_frozen_before_it_joins_is_replaced),
     };
     storm_begin();
     return cmocka_run_group_tests(tests, NULL, NULL);

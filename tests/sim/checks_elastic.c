@@ -136,9 +136,7 @@ static int64_t elastic_patience_ms(void) {
     const sim_plan *p = elastic_plan();
     int64_t work_ms = p->recovers ? sim_plan_epoch_ms(p) + 2 * SIM_SILENCE_MS : p->work_ms;
     int64_t round_ms = p->last_call_ms + work_ms + p->settle_ms + p->grace_ms + KILL_MS + LEFTOVER_MS + PATIENCE_MS;
-    int64_t wait_ms = p->recovers ? 2 * SIM_ROUND_WAIT_MS : 0; /* where no launcher announces any */
-    return wait_ms + 2 * p->join_ms + 2 * p->rejoin_ms + (p->max_restarts + p->n + 2) * round_ms + 4 * p->heartbeat_ms +
-           SLACK_MS;
+    return 2 * p->join_ms + 2 * p->rejoin_ms + (p->max_restarts + p->n + 2) * round_ms + 4 * p->heartbeat_ms + SLACK_MS;
 }
 
 int64_t sim_elastic_deadline_ns(void) {

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PLAN_STREAM = 1, ELASTIC_STREAM = 7 };
+enum { PLAN_STREAM = 1, ELASTIC_STREAM = 7, MISSING_STREAM = 10 };
 
 void sim_plan_calm(sim_plan *plan, uint64_t seed, int nodes) {
     *plan = (sim_plan){.seed = seed,
@@ -185,6 +185,21 @@ static void let_survive(sim_plan *plan, sim_random *r) {
     plan->n = n;
 }
 
+/* Workers of a fixed set survive, and one of them, or two, is missing without a failure: it is stopped, or ends well
+ * before the others. Mostly no restarts are left for it. */
+static void draw_missing(sim_plan *plan, sim_random *r) {
+    let_survive(plan, r);
+    plan->max_restarts = sim_chance(r, 60) ? 0 : (int)sim_between(r, 1, 2);
+    for (int i = 0; i < plan->n; i++)
+        if (plan->items[i].attempt > plan->max_restarts)
+            plan->items[i].attempt = plan->max_restarts;
+    for (int k = (int)sim_between(r, 1, 2); k > 0; k--) {
+        sim_item *item = add_item(plan, sim_chance(r, 50) ? SIM_STOPS : SIM_FAILS, r);
+        item->at_ms = sim_chance(r, 25) ? sim_between(r, 0, 100) : sim_between(r, 0, plan->work_ms);
+        item->for_ms = item->kind == SIM_STOPS ? (sim_chance(r, 50) ? sim_between(r, 4000, 60000) : 3600000) : 0;
+    }
+}
+
 void sim_plan_draw(sim_plan *plan, uint64_t seed, int max_nodes) {
     sim_random r = sim_stream(seed, PLAN_STREAM, 0), e = sim_stream(seed, ELASTIC_STREAM, 0);
     if (sim_chance(&e, 40)) {
@@ -216,8 +231,11 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed, int max_nodes) {
         item->node = (int)sim_between(&r, 1, plan->nodes - 1);
         item->at_ms = sim_between(&r, 0, 5000);
     }
+    sim_random m = sim_stream(seed, MISSING_STREAM, 0);
     if (plan->max_restarts && !often && sim_chance(&r, 15))
         let_survive(plan, &r);
+    else if (!often && sim_chance(&m, 10))
+        draw_missing(plan, &m);
     int theme = plan->recovers ? (int)sim_below(&r, 60) : (int)sim_below(&r, 100);
     for (int k = theme < 30 ? (int)sim_between(&r, 1, 3) : 0; k > 0; k--)
         draw_gentle(plan, &r);
@@ -243,6 +261,13 @@ bool sim_plan_is_slow(const sim_plan *plan) {
 bool sim_plan_has(const sim_plan *plan, sim_kind kind) {
     for (int i = 0; i < plan->n; i++)
         if (plan->items[i].kind == kind)
+            return true;
+    return false;
+}
+
+bool sim_plan_misses_some(const sim_plan *plan) {
+    for (int i = 0; i < plan->n; i++)
+        if (plan->items[i].kind == SIM_STOPS || (plan->items[i].kind == SIM_FAILS && !plan->items[i].value))
             return true;
     return false;
 }

@@ -98,6 +98,9 @@ bool sim_plan_is_slow(const sim_plan *plan);
 /* Is there an item of the kind? */
 bool sim_plan_has(const sim_plan *plan, sim_kind kind);
 
+/* May a worker be missing that has not failed: one that is stopped for long, or ends well before the others? */
+bool sim_plan_misses_some(const sim_plan *plan);
+
 void sim_plan_print(const sim_plan *plan);
 
 #endif

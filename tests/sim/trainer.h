@@ -11,7 +11,9 @@
 
 #include <tutti/elastic.h>
 
-enum { SIM_ROUND_WAIT_MS = 120000 }; /* for which a rank waits for the next round */
+/* For which a rank waits for the next round: as the product's default, longer than any case may take. Who waits for
+ * what can't come any more is caught by the check that all ends (checks.c). */
+enum { SIM_ROUND_WAIT_MS = 1800000 };
 
 typedef struct sim_place {
     int round, rank, world;

@@ -13,6 +13,7 @@ typedef struct written {
 typedef struct surviving {
     written as;
     int64_t skew_ms;
+    int workers; /* on each node */
 } surviving;
 
 /* Where members come and go. */
@@ -120,7 +121,37 @@ static const surviving surviving_cases[] = {
       {{.kind = SIM_FAILS, .node = 2, .at_ms = 500, .value = 20 << 8},
        {.kind = SIM_FAILS, .node = 0, .at_ms = 555, .value = SIGSEGV},
        {.kind = SIM_KINDS}}},
-     300},
+     300,
+     1},
+    /* Nobody told the others, and they waited for 30 minutes. */
+    {{"a rank is stopped for ever, and no restarts are left",
+      2,
+      0,
+      {{.kind = SIM_STOPS, .node = 1, .at_ms = 1000, .for_ms = 3600000}, {.kind = SIM_KINDS}}},
+     0,
+     1},
+    {{"a rank ends well before the others, and no restarts are left",
+      2,
+      0,
+      {{.kind = SIM_FAILS, .node = 1, .at_ms = 1000}, {.kind = SIM_KINDS}}},
+     0,
+     1},
+    {{"a rank of each node is stopped before it has joined",
+      2,
+      1,
+      {{.kind = SIM_STOPS, .node = 0, .for_ms = 3600000},
+       {.kind = SIM_STOPS, .node = 1, .for_ms = 3600000},
+       {.kind = SIM_KINDS}}},
+     0,
+     2},
+    {{"a rank ends well before the others, in each attempt",
+      2,
+      1,
+      {{.kind = SIM_FAILS, .node = 1, .at_ms = 1000},
+       {.kind = SIM_FAILS, .node = 0, .attempt = 1, .at_ms = 500},
+       {.kind = SIM_KINDS}}},
+     0,
+     1},
 };
 
 static const changing changing_cases[] = {
@@ -343,7 +374,8 @@ const char *sim_written_draw(sim_plan *plan, int i, int64_t *least_kept) {
     if (survive) {
         plan->recovers = true;
         plan->skew_ms = survive->skew_ms;
-        *least_kept = 1;
+        plan->workers = survive->workers;
+        *least_kept = c->max_restarts > 0;
     }
     if (change) {
         plan->work_ms = change->work_ms;

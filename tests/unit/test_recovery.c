@@ -82,6 +82,22 @@ static void a_round_is_read(void **state) {
     close(ends[1]);
 }
 
+/* The failure for which the rank wanted a round stays the error. */
+static void a_round_may_not_come(void **state) {
+    (void)state;
+    int ends[2];
+    tt__round_news news;
+    const tt__stop_wish none = {0};
+    make_ends(ends);
+    tell(ends[0], TT__JOB_NO_ROUND, &(tt__job_round){.number = 3, .reason = "of an earlier one"});
+    tell(ends[0], TT__JOB_NO_ROUND, &(tt__job_round){.number = 4, .reason = "no restarts are left"});
+    tt_ignore(tt__fail(TT_ERR_PEER, "rank 1 is frozen"));
+    assert_int_equal(tt__round_await(ends[1], &news, 3, PATIENCE_MS, &none), TT_ERR_PEER);
+    assert_string_equal(tt_last_error(), "rank 1 is frozen; no round follows: no restarts are left");
+    close(ends[0]);
+    close(ends[1]);
+}
+
 static void nonsense_is_no_round(void **state) {
     (void)state;
     tt__job_round cases[] = {{3, 0, 0, 1, "h", ""},  {3, 2, 2, 1, "h", ""},     {3, -2, 2, 1, "h", ""},
@@ -441,6 +457,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_recorders_show_the_words),
         cmocka_unit_test(a_round_is_read),
+        cmocka_unit_test(a_round_may_not_come),
         cmocka_unit_test(nonsense_is_no_round),
         cmocka_unit_test(a_wanted_round_is_seen_once),
         cmocka_unit_test(ends_of_a_round_are_its_own),
