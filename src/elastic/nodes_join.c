@@ -58,28 +58,42 @@ static tt_status take_member_number(tt__talk *t) {
     return tt__talk_know(t, 0);
 }
 
-tt_status tt__talk_put_card(tt__talk *t) {
+/* With whose nonce is the card of member `id` signed? All but the coordinator's prove by that that they are of its
+ * life. */
+static const char *card_context(const tt__talk *t, int id) {
+    return !id ? "" : t->nodes->member.coordinates ? t->nonce : t->of[0].nonce;
+}
+
+static tt_status put_card(tt__talk *t) {
     char key[TT__NODES_KEY], listed[16];
-    TT__TRY(take_member_number(t));
-    TT__TRY(make_nonce(t->nonce));
     json_t *card = card_of(&t->nodes->member, t->nonce);
     char *text = card ? tt__json_dumps(card, JSON_COMPACT) : NULL;
     json_decref(card);
     if (!text)
         return tt__fail(TT_ERR_MEMORY, "no memory to join the other nodes");
-    t->news_first = 1;
-    tt_status status = tt__talk_beat(t);
-    tt__talk_key(key, "alive", t->id);
-    if (!status)
-        status = tt_store_set(t->store, key, "1", 1);
     tt__talk_key(key, "card", t->id);
-    if (!status)
-        status = tt__signed_set(t->store, &t->secret, key, "", text, strlen(text));
+    tt_status status = tt__signed_set(t->store, &t->secret, key, card_context(t, t->id), text, strlen(text));
     snprintf(listed, sizeof listed, "%d ", t->id);
     if (!status)
         status = tt_store_append(t->store, LIST, listed, strlen(listed));
+    t->introduced = !status;
     free(text);
     return status;
+}
+
+tt_status tt__talk_introduce(tt__talk *t) {
+    char key[TT__NODES_KEY];
+    t->introduced = false;
+    t->greeted = t->nodes->member.coordinates;
+    json_decref(t->foretold);
+    t->foretold = NULL;
+    TT__TRY(take_member_number(t));
+    TT__TRY(make_nonce(t->nonce));
+    t->news_first = 1;
+    TT__TRY(tt__talk_beat(t));
+    tt__talk_key(key, "alive", t->id);
+    TT__TRY(tt_store_set(t->store, key, "1", 1));
+    return t->nodes->member.coordinates ? put_card(t) : TT_OK;
 }
 
 /* A launcher that waits for who serves the store tries again whatever became of an attempt: between two attempts of the
@@ -107,7 +121,7 @@ bool tt__talk_connect(tt__talk *t) {
     bool found = !status;
     if (found) {
         tt_store_set_timeout_ms(t->store, m->heartbeat_ms);
-        status = tt__talk_put_card(t);
+        status = tt__talk_introduce(t);
     }
     if (status && may_try_again(t, status)) {
         tell_waiting(t);
@@ -181,7 +195,6 @@ static tt_status check_card(const tt__talk *t, int id, const card *c) {
 static void note_member(tt__talk *t, int id, const card *c, bool is_signed) {
     tt__node *node = tt__talk_node(t, id);
     snprintf(node->hostname, sizeof node->hostname, "%s", c->hostname);
-    snprintf(node->nonce, sizeof node->nonce, "%s", c->nonce);
     node->signs = is_signed;
     node->wants_trace = c->trace;
     node->workers = c->says.workers;
@@ -191,6 +204,14 @@ static void note_member(tt__talk *t, int id, const card *c, bool is_signed) {
     node->recovery = c->says.recovery;
     node->here = true;
     t->came_ms = node->beat_ms = tt__now_ms();
+}
+
+/* Note the nonce on a card, whatever else it says. To the coordinator's the answer is the own card: that one is to know,
+ * too, if they don't fit together. */
+static void answer_card(tt__talk *t, int id, const char *nonce) {
+    snprintf(t->of[id].nonce, sizeof t->of[id].nonce, "%s", nonce ? nonce : "");
+    if (!t->nodes->member.coordinates && !t->introduced)
+        tt__talk_check(t, put_card(t));
 }
 
 /* `is_signed`: a card without a proof counts only if it says that its launcher has no secret. */
@@ -213,6 +234,7 @@ static tt_status take_card(tt__talk *t, int id, const char *key, const char *tex
     }
     c.says.has_secret = c.has_secret;
     c.says.demands_it = c.demands_it;
+    answer_card(t, id, json_string_value(json_object_get(read, "nonce")));
     if (!status && !(status = check_card(t, id, &c)))
         note_member(t, id, &c, is_signed);
     json_decref(read);
@@ -233,14 +255,14 @@ static void refuse_member(tt__talk *t, int id, tt_status why) {
     } else {
         tt__log(TT_LOG_WARNING, "a node is not taken: %s", text);
         tt__talk_node(t, id)->lost = true;
-        tt__talk_announce_json(
-            t, json_pack("{s:s, s:i, s:o}", "what", "refused", "member", id, "text", tt__talk_json(text)));
+        tt__talk_announce_json(t, json_pack("{s:s, s:i, s:o, s:[s]}", "what", "refused", "member", id, "text",
+                                            tt__talk_json(text), "to", tt__talk_node(t, id)->nonce));
     }
 }
 
 /* Takes `value`. */
 static void open_card(tt__talk *t, int id, const char *key, tt_store_value *value) {
-    bool is_signed = !tt__signed_open(value, &t->secret, key, "");
+    bool is_signed = !tt__signed_open(value, &t->secret, key, card_context(t, id));
     tt_status status = take_card(t, id, key, value->data, is_signed);
     if (status)
         refuse_member(t, id, status);
@@ -304,10 +326,32 @@ static void read_list(tt__talk *t) {
     tt_store_value_free(&value);
 }
 
+/* Nobody but node 0's launcher puts it: what serves the store may be no launcher. */
+static void read_coordinators_card(tt__talk *t) {
+    const tt__nodes_member *m = &t->nodes->member;
+    if (t->of[0].here)
+        return;
+    read_card(t, 0);
+    if (t->introduced || t->cut || tt__now_ms() - t->began_ms < m->find_ms + m->join_ms)
+        return;
+    tt_ignore(tt__fail(TT_ERR_TIMEOUT,
+                       "node 0's launcher has not introduced itself within %lld s at %s:%d: is the store there served "
+                       "by something else?",
+                       (long long)(tt__now_ms() - t->began_ms) / 1000, m->host, m->port));
+    tt__talk_fail(t, tt_last_error());
+}
+
+json_t *tt__talk_nonces(const tt__talk *t) {
+    json_t *list = json_array();
+    for (int id = 1; list && id < t->known; id++)
+        if (*t->of[id].nonce)
+            json_array_append_new(list, json_string(t->of[id].nonce));
+    return list;
+}
+
 void tt__talk_read_cards(tt__talk *t) {
     if (!t->nodes->member.coordinates) {
-        if (!t->of[0].here)
-            read_card(t, 0);
+        read_coordinators_card(t);
         return;
     }
     read_list(t);

@@ -148,6 +148,29 @@ static void take_failed(tt__talk *t, const json_t *news) {
     tt_ignore(tt__talk_put_left(t));
 }
 
+/* Do the news name this member's nonce? Then they were not made before its time. */
+static bool name_this_member(const tt__talk *t, const json_t *news) {
+    size_t i;
+    json_t *nonce;
+    json_array_foreach(json_object_get(news, "to"), i, nonce) {
+        const char *text = json_string_value(nonce);
+        if (text && !strcmp(text, t->nonce))
+            return true;
+    }
+    return false;
+}
+
+/* The end, said by a coordinator that has not greeted this member: it may have been recorded in an earlier job. It
+ * counts if no more comes of this one: tt__talk_miss_coordinator(). */
+static bool is_foretold(tt__talk *t, const json_t *news) {
+    t->greeted = t->greeted || name_this_member(t, news);
+    if (t->greeted)
+        return false;
+    json_decref(t->foretold);
+    t->foretold = json_incref((json_t *)(uintptr_t)news);
+    return true;
+}
+
 static void take_one_of_coordinator(tt__talk *t, const json_t *news) {
     const char *what = json_string_value(json_object_get(news, "what"));
     int attempt = number_in(news, "attempt");
@@ -156,11 +179,13 @@ static void take_one_of_coordinator(tt__talk *t, const json_t *news) {
         return;
     if (!strcmp(what, "round"))
         tt__talk_take_round(t, news);
-    else if (!strcmp(what, "over"))
-        take_job_over(t);
-    else if (!strcmp(what, "failed"))
-        take_failed(t, news);
-    else if (!strcmp(what, "refused") && number_in(news, "member") == t->id)
+    else if (!strcmp(what, "over")) {
+        if (!is_foretold(t, news))
+            take_job_over(t);
+    } else if (!strcmp(what, "failed")) {
+        if (!is_foretold(t, news))
+            take_failed(t, news);
+    } else if (!strcmp(what, "refused") && number_in(news, "member") == t->id && name_this_member(t, news))
         tt__talk_fail(t, text_in(news));
     else if (!strcmp(what, "waits"))
         tt__talk_post(t, TT__NODES_WAITS, 0, 0, text_in(news));

@@ -14,10 +14,10 @@ enum { QUIET_MS = 3000, NEWCOMERS_MS = 300 };
 
 /* ---- as any member */
 
-static bool read_node(tt__round *r, int k, const json_t *entry) {
+static bool read_node(tt__round *r, int k, const json_t *entry, const char **nonce) {
     tt__round_node *node = &r->of[k];
     const char *hostname;
-    if (json_unpack((json_t *)(uintptr_t)entry, "[i, i, s]", &node->member, &node->workers, &hostname) ||
+    if (json_unpack((json_t *)(uintptr_t)entry, "[i, i, s, s]", &node->member, &node->workers, &hostname, nonce) ||
         node->workers < 1)
         return false;
     snprintf(node->hostname, sizeof node->hostname, "%s", hostname);
@@ -39,8 +39,9 @@ static tt__round *read_round(const tt__talk *t, const json_t *news) {
     bool good = !json_unpack((json_t *)(uintptr_t)news, "{s:i, s:i, s:i, s:b}", "attempt", &r->attempt, "restarts",
                              &r->restarts, "recovery", &r->recovery, "trace", &trace);
     for (int k = 0; good && k < r->n; k++) {
-        good = read_node(r, k, json_array_get(of, (size_t)k));
-        r->own = r->of[k].member == t->id ? k : r->own;
+        const char *nonce = "";
+        good = read_node(r, k, json_array_get(of, (size_t)k), &nonce);
+        r->own = r->of[k].member == t->id && !strcmp(nonce, t->nonce) ? k : r->own; /* it may be an earlier job's */
     }
     r->wants_trace = trace;
     if (good && r->own >= 0)
@@ -82,6 +83,7 @@ void tt__talk_take_round(tt__talk *t, const json_t *news) {
     }
     free(t->shown);
     free(t->round);
+    t->greeted = true;
     t->shown = shown;
     t->round = r;
     t->looks = 0;
@@ -151,7 +153,7 @@ static json_t *list_nodes(const tt__talk *t, bool *trace) {
         for (int id = 0; id < t->known && left; id++)
             if (is_ready(t, id) && (tt__talk_node_number(t, id) < 0) == newcomers) {
                 const tt__node *node = &t->of[id];
-                json_array_append_new(of, json_pack("[i, i, s]", id, node->workers, node->hostname));
+                json_array_append_new(of, json_pack("[i, i, s, s]", id, node->workers, node->hostname, node->nonce));
                 *trace = *trace || node->wants_trace;
                 left--;
             }
@@ -287,7 +289,8 @@ void tt__talk_wait_for_leavers(tt__talk *t) {
 void tt__talk_fail_all(tt__talk *t, const char *text) {
     char kept[TT__ERROR_TEXT_SIZE];
     snprintf(kept, sizeof kept, "%s", text);
-    tt__talk_announce_json(t, json_pack("{s:s, s:o}", "what", "failed", "text", tt__talk_json(kept)));
+    tt__talk_announce_json(
+        t, json_pack("{s:s, s:o, s:o}", "what", "failed", "text", tt__talk_json(kept), "to", tt__talk_nonces(t)));
     tt__talk_wait_for_leavers(t);
     tt__talk_fail(t, kept);
 }

@@ -80,7 +80,21 @@ void tt__talk_lose(tt__talk *t, int id, const char *text) {
         tt__talk_post(t, TT__NODES_LOST, number, 0, text);
 }
 
+/* Believe what the coordinator said last, before this member could know whether it was of this life; false: nothing. */
+static bool take_foretold(tt__talk *t) {
+    const char *what = json_string_value(json_object_get(t->foretold, "what"));
+    const char *text = json_string_value(json_object_get(t->foretold, "text"));
+    if (!what || t->greeted)
+        return false;
+    if (strcmp(what, "over") != 0)
+        tt__talk_fail(t, text ? text : "");
+    t->of[0].done = t->closed = true;
+    return true;
+}
+
 void tt__talk_miss_coordinator(tt__talk *t, const char *text) {
+    if (take_foretold(t))
+        return;
     if (!tt__talk_numbers(t) || !t->known || !t->of[0].here || t->failed) {
         tt__talk_fail(t, text);
         return;

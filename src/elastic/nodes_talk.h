@@ -51,7 +51,10 @@ typedef struct tt__talk {
     tt__secret secret;
     int id; /* this member's number */
     char nonce[33];
-    tt__node *of; /* (known) by number; the coordinator has all members, others the coordinator alone */
+    bool introduced;  /* its card is put */
+    bool greeted;     /* the coordinator has named its nonce, and so is of this life; it itself always is */
+    json_t *foretold; /* the end of joining, as a coordinator says that has not greeted; NULL: it has not */
+    tt__node *of;     /* (known) by number; the coordinator has all members, others the coordinator alone */
     int known;
     size_t list_read;
     bool cut;          /* the store is not to be had any more */
@@ -117,7 +120,7 @@ static inline bool tt__talk_replaces(const tt__talk *t) {
  * reach its own store makes way; false: neither. */
 static inline bool tt__talk_will_look_again(tt__talk *t) {
     const tt__nodes_member *m = &t->nodes->member;
-    bool will = m->election && (!t->round || m->coordinates) && !t->failed;
+    bool will = m->election && (!t->round || m->coordinates) && !t->failed && !t->foretold;
     t->cut = t->cut || will;
     return will;
 }
@@ -177,14 +180,18 @@ json_t *tt__talk_json(const char *text);
 
 /* ---- nodes_join.c */
 
-/* Take a number, and put this launcher's card, with its first beat. */
-tt_status tt__talk_put_card(tt__talk *t);
+/* Take a number, and put the first beat; the coordinator's card, too. Other members put theirs when they have read
+ * that. */
+tt_status tt__talk_introduce(tt__talk *t);
 
-/* Connect and put the card. Tries for a short while, so that the launcher can end this; false: not yet, or never. */
+/* Connect and introduce this launcher. Tries for a short while, so that the launcher can end this; false: not yet, or never. */
 bool tt__talk_connect(tt__talk *t);
 
-/* Read the cards that are still missing: those of all, or of the coordinator. */
+/* Read the cards that are still missing: those of all, or of the coordinator. Having that, put the own one. */
 void tt__talk_read_cards(tt__talk *t);
+
+/* As the coordinator: list the nonces of those whose cards are read, for news that may be the first that they take. */
+json_t *tt__talk_nonces(const tt__talk *t);
 
 /* ---- nodes_elect.c; without an election nothing happens there */
 

@@ -99,7 +99,7 @@ static bool all_ended(tt__talk *t) {
         if (tt__node_lives(&t->of[t->round->of[k].member]))
             return false;
     if (t->round)
-        tt__talk_announce_json(t, json_pack("{s:s}", "what", "over"));
+        tt__talk_announce_json(t, json_pack("{s:s, s:o}", "what", "over", "to", tt__talk_nonces(t)));
     return true;
 }
 
@@ -261,6 +261,7 @@ static void sleep_a_beat(const tt__talk *t) {
 static void talk_free(tt__talk *t) {
     tt__snapshot_free(&t->seen);
     json_decref(t->repeats);
+    json_decref(t->foretold);
     tt_store_free(t->store);
     tt__secret_wipe(&t->secret);
     free(t->shown);

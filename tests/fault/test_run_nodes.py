@@ -267,8 +267,7 @@ class Secrets(unittest.TestCase):
         results = job.end()
         self.assertEqual([results[node][0] for node in (0, 1)], [0, 0], results)
 
-    def test_a_forged_card_is_refused(self):
-        job = Job("echo started", nproc=1, flags=[f"--secret-file={self.secret}"], only=(0,))
+    def wait_for_card_of_node_0(self, job):
         stranger = None
         while not stranger:
             try:
@@ -277,6 +276,11 @@ class Secrets(unittest.TestCase):
                 time.sleep(0.01)
         while not stranger.has("tutti/nodes/card/0"):
             time.sleep(0.01)
+        return stranger
+
+    def test_a_forged_card_is_refused(self):
+        job = Job("echo started", nproc=1, flags=[f"--secret-file={self.secret}"], only=(0,))
+        stranger = self.wait_for_card_of_node_0(job)
         card = stranger.get("tutti/nodes/card/0").split(b"\0")[0].decode()
         stranger.set("tutti/nodes/card/1", card.replace('"hostname":"', '"hostname":"forged-'))
         stranger.set("tutti/nodes/list", "0 1 ")
@@ -286,6 +290,43 @@ class Secrets(unittest.TestCase):
         for code, out, err in job.end().values():
             self.assertEqual((code, out), (0, "started\n"), err)
             self.assertNotIn("forged", err)
+
+    def recorded_end_of_node_1(self):
+        """All that node 1 of a job with this secret writes until it has told that it got SIGTERM."""
+        go = pathlib.Path(self.folder.name) / "go"
+        stay = f"trap '' TERM; echo ready; until [ -e {go} ]; do sleep 0.05; done"
+        job = Job(stay, nproc=1, flags=[f"--secret-file={self.secret}"])
+        for node in (0, 1):
+            job.wait_for_line(node, "ready")
+        stranger, recorded, number = call_as_torch(job), {}, 0
+        job.nodes[1].send_signal(signal.SIGTERM)
+        while b'"signal"' not in recorded.get(f"tutti/nodes/news/1/{number}", b""):
+            number += 1
+            while not stranger.has(f"tutti/nodes/news/1/{number}"):
+                time.sleep(0.01)
+            recorded[f"tutti/nodes/news/1/{number}"] = stranger.get(f"tutti/nodes/news/1/{number}")
+        for key in ("card", "alive"):
+            recorded[f"tutti/nodes/{key}/1"] = stranger.get(f"tutti/nodes/{key}/1")
+        while int(stranger.get("tutti/nodes/beat/1").split(b"\0")[0].split()[1]) < number:
+            time.sleep(0.01)
+        recorded["tutti/nodes/beat/1"] = stranger.get("tutti/nodes/beat/1")
+        go.touch()
+        job.end()
+        go.unlink()
+        return recorded
+
+    def test_what_was_recorded_in_an_earlier_job_is_refused(self):
+        recorded = self.recorded_end_of_node_1()
+        job = Job("echo started", nproc=1, flags=[f"--secret-file={self.secret}"], only=(0,))
+        stranger = self.wait_for_card_of_node_0(job)
+        for key, value in recorded.items():
+            stranger.set(key, value)
+        stranger.set("tutti/nodes/list", "0 1 ")
+        refused = '"tutti/nodes/card/1" as the words of node 1 is refused'
+        self.assertTrue(any(refused in line for line in job.nodes[0].stderr))
+        job.start(1, "echo started", 2, 1, [f"--secret-file={self.secret}"])
+        for code, out, err in job.end().values():
+            self.assertEqual((code, out), (0, "started\n"), err)
 
     def given_by_hand(self, **env):
         """What a rank of a job on one node gets."""

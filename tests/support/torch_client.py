@@ -30,7 +30,8 @@ class TorchClient:
         return self.read(4) == b"ping"
 
     def set(self, key, value):
-        self.socket.sendall(b"\x01" + self.string(b"/" + key.encode()) + self.string(value.encode()))
+        value = value if isinstance(value, bytes) else value.encode()
+        self.socket.sendall(b"\x01" + self.string(b"/" + key.encode()) + self.string(value))
 
     def has(self, key):
         self.socket.sendall(b"\x05" + struct.pack("<Q", 1) + self.string(b"/" + key.encode()))
