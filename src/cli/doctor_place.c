@@ -184,18 +184,16 @@ static void check_meeting(tt__doctor *doctor) {
 /* ---- the endpoint */
 
 static void check_endpoint(tt__doctor *doctor, const char *endpoint) {
-    char host[TT__NET_HOST_SIZE], bare[TT__NET_HOST_SIZE];
-    const char *colon = strrchr(endpoint, ':');
-    size_t length = colon ? (size_t)(colon - endpoint) : 0;
+    char name[TT__NET_HOST_SIZE];
+    const char *number = NULL;
     char *end = NULL;
-    long port = colon ? strtol(colon + 1, &end, 10) : 0;
-    if (!length || length >= sizeof host || port < 1 || port > 65535 || *end) {
+    bool is_good = tt__net_split_endpoint(endpoint, name, sizeof name, &number);
+    long port = is_good && number ? strtol(number, &end, 10) : 0;
+    if (port < 1 || port > 65535 || *end) {
         tt__doctor_add(doctor, "endpoint", TT__BAD, "expected HOST:PORT, got \"%.100s\"", endpoint);
         tt__doctor_fix(doctor, "give --rdzv-endpoint as `tutti run` is given it: node0.example.org:29500");
         return;
     }
-    snprintf(host, sizeof host, "%.*s", (int)length, endpoint);
-    const char *name = tt__net_bare_host(host, bare);
     int before = doctor->n;
     check_reaching(doctor, "endpoint", name, (int)port, true);
     if (doctor->findings[before].verdict != TT__FINE)

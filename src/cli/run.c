@@ -412,6 +412,10 @@ static void tell_overridden(const tt__job *job, const tt__run_flags *flags) {
 static int run_logged(tt__job *job, tt__logs *logs, const tt__run_flags *flags, int64_t notice_ms, char **args,
                       int count) {
     tell_overridden(job, flags);
+    if (tt__run_meets_on_loopback(job))
+        tt__cli_note("run", "nodes on other hosts can't reach this one at %s: give all %s that they know this host by",
+                     job->master_addr,
+                     flags->rdzv_endpoint && *flags->rdzv_endpoint ? "the --rdzv-endpoint" : "the --master-addr");
     if (!flags->dry_run && tt__run_logs_make(logs, job, flags))
         return run_fail_everywhere(job, TT__EXIT_FAILED);
     tt__log_to_stderr("tutti run", TT_LOG_WARNING);

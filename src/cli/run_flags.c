@@ -271,9 +271,32 @@ static int read_environment(const char *command, tt__run_flags *flags) {
     return 0;
 }
 
+/* What other launchers call it: mpirun, srun, accelerate, DeepSpeed, torch.distributed's programs. NULL: nothing. */
+static const char *guess_foreign(const char *arg) {
+    static const struct {
+        const char *instead, *theirs[16];
+    } known[] = {
+        {"nproc-per-node",
+         {"-n", "-np", "--n", "--np", "--nprocs", "--ntasks", "--ntasks-per-node", "--ppn", "-ppn", "--npernode",
+          "-npernode", "--num-procs", "--num-processes", "--num-gpus", "--gpus"}},
+        {"nnodes", {"--nodes", "--num-nodes", "--num-machines"}},
+        {"node-rank", {"--rank", "--machine-rank"}},
+        {"master-addr", {"--main-process-ip", "--master"}},
+        {"master-port", {"--main-process-port", "--port"}},
+        {"ssh", {"-H", "-host", "--host", "--hosts"}},
+        {"hostfile", {"-hostfile", "-machinefile", "--machinefile"}},
+    };
+    size_t n = strcspn(arg, "=");
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        for (const char *const *theirs = known[i].theirs; *theirs; theirs++)
+            if (strlen(*theirs) == n && !strncmp(arg, *theirs, n))
+                return known[i].instead;
+    return NULL;
+}
+
 static int refuse_unknown(const char *command, const char *arg) {
     int n = (int)strcspn(arg, "=");
-    const char *guess = tt__cli_guess_flag(arg, tt__run_flags_table);
+    const char *foreign = guess_foreign(arg), *guess = foreign ? foreign : tt__cli_guess_flag(arg, tt__run_flags_table);
     return tt__cli_usage_error(command, "unknown flag %.*s%s%s%s (a program's own flags stand after it)", n, arg,
                                guess ? "; did you mean --" : "", guess ? guess : "", guess ? "?" : "");
 }
@@ -333,7 +356,7 @@ static int take_flag(const char *command, tt__run_flags *flags, int argc, char *
         }
         return refuse_unknown(command, arg);
     }
-    if (!flag)
+    if (!flag && !guess_foreign(arg)) /* "--host" begins --hostfile, but is mpirun's list of hosts */
         flag = find_beginning(arg, &other);
     if (!flag)
         return refuse_unknown(command, arg);

@@ -67,22 +67,6 @@ static tt_status resolve_address(const char *flag, const char *host, bool one_ho
     return TT_OK;
 }
 
-/* Split "host:port", "[::1]:port" or "host"; port stays as it is when there is none. `host` has NI_MAXHOST bytes. */
-static tt_status split_endpoint(const char *endpoint, char *host, const char **port) {
-    bool bracket = endpoint[0] == '[';
-    const char *start = endpoint + bracket, *end = bracket ? strchr(start, ']') : strrchr(start, ':');
-    if (!end && !bracket)
-        end = start + strlen(start);
-    if (!end || end == start || end - start >= NI_MAXHOST || (bracket && end[1] && end[1] != ':'))
-        return tt__fail(TT_ERR_INVALID, "--rdzv-endpoint: expected HOST:PORT, got \"%.200s\"", endpoint);
-    memcpy(host, start, (size_t)(end - start));
-    host[end - start] = '\0';
-    end += bracket;
-    if (*end == ':')
-        *port = end + 1;
-    return TT_OK;
-}
-
 /* torchrun's is_host: does this node serve the store? */
 static tt_status read_is_host(tt__job *job, const char *value) {
     static const char *const yes[] = {"1", "true", "True", "t", "yes", "y"}, *const no[] = {"0", "false", "False",
@@ -218,7 +202,9 @@ tt_status tt__run_find_meeting_place(tt__job *job, tt__meeting_place *place, con
                             job->nodes > 1 ? job->join_ms : 0, place->bind));
     if (flags->rdzv_endpoint && *flags->rdzv_endpoint && !flags->standalone && !etcd) {
         char host[NI_MAXHOST], bind[NI_MAXHOST];
-        TT__TRY(split_endpoint(flags->rdzv_endpoint, host, &port));
+        if (!tt__net_split_endpoint(flags->rdzv_endpoint, host, sizeof host, &port))
+            return tt__fail(TT_ERR_INVALID, "--rdzv-endpoint: expected HOST:PORT, got \"%.200s\"",
+                            flags->rdzv_endpoint);
         TT__TRY(resolve_address("--rdzv-endpoint", host, job->nodes == 1, job->nodes > 1 ? job->join_ms : 0, bind));
         if (port)
             TT__TRY(tt__parse_i64("--rdzv-endpoint: port", port, 0, 65535, &number));
@@ -238,4 +224,13 @@ tt_status tt__run_find_meeting_place(tt__job *job, tt__meeting_place *place, con
     job->bind_addr = place->bind;
     job->master_port = (int)number;
     return TT_OK;
+}
+
+bool tt__run_meets_on_loopback(const tt__job *job) {
+    struct addrinfo *list = NULL;
+    if (job->max_nodes < 2 || job->etcd || tt__net_resolve(job->bind_addr, NULL, AI_NUMERICHOST, &list))
+        return false;
+    bool loopback = tt__net_is_loopback(list->ai_addr);
+    freeaddrinfo(list);
+    return loopback;
 }

@@ -18,4 +18,7 @@ typedef struct tt__meeting_place {
  * as long as other nodes are waited for. Errors: TT_ERR_INVALID, TT_ERR_UNSUPPORTED. */
 tt_status tt__run_find_meeting_place(tt__job *job, tt__meeting_place *place, const tt__run_flags *flags);
 
+/* Do several nodes meet at an address of this host's loopback? Nodes on other hosts find their own one there. */
+bool tt__run_meets_on_loopback(const tt__job *job);
+
 #endif

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <netdb.h>
+#include <stdbool.h>
 #include <sys/socket.h>
 
 /* Return `host` without the brackets that an IPv6 address may have, as a user writes "[::1]": `host` itself, or the
@@ -15,8 +16,13 @@
 enum { TT__NET_HOST_SIZE = 1025 };
 const char *tt__net_bare_host(const char *host, char bare[TT__NET_HOST_SIZE]);
 
+/* Split "HOST:PORT", "[::1]:PORT", "HOST", "[::1]" or "::1", which is an address and has no port. *port := the text
+ * after the colon, NULL: there is none. False: it is none of these, or the host is longer than `host` has room for. */
+bool tt__net_split_endpoint(const char *endpoint, char *host, size_t size, const char **port);
+
 /* Resolve as getaddrinfo() does, for stream sockets with these AI_ flags, except that "localhost" is 127.0.0.1 where
- * the system does not know it, and that an IPv6 address may stand in brackets. Returns getaddrinfo()'s code; on zero,
+ * the system does not know it, that an IPv6 address may stand in brackets, and that an IPv4-mapped one is the IPv4
+ * address. Returns getaddrinfo()'s code; on zero,
  * freeaddrinfo(*list). */
 int tt__net_resolve(const char *host, const char *service, int flags, struct addrinfo **list);
 

@@ -137,6 +137,12 @@ static void two_jobs_run_side_by_side(void **state) {
     assert_int_equal(p->code, 0);
     assert_string_equal(p->text[0], "::1\n");
     process_free(p);
+    static const char *const loopbacks[] = {"::1", "[::1]:0", "::ffff:127.0.0.1", "::1:29500"};
+    for (size_t i = 0; i < sizeof loopbacks / sizeof *loopbacks; i++) {
+        p = run_tutti("run", "--rdzv-backend=c10d", "--rdzv-endpoint", loopbacks[i], "true");
+        assert_int_equal(p->code, 0);
+        process_free(p);
+    }
 }
 
 static void flags_after_the_program_are_its_own(void **state) {

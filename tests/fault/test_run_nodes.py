@@ -138,6 +138,9 @@ class Nodes(unittest.TestCase):
 
     def test_a_node_that_never_comes(self):
         job = Job("true", nodes=3, flags=["--rdzv-conf=timeout=3"], only=(0, 2))
+        told = "nodes on other hosts can't reach this one at 127.0.0.1: give all the --master-addr"
+        for node in (0, 2):
+            self.assertTrue(any(told in line for line in job.nodes[node].stderr))
         for code, out, err in job.end().values():
             self.assertEqual(code, 1)
             self.assertRegex(err,

@@ -91,6 +91,8 @@ static void options_are_checked(void **state) {
         {"tcp://[::1?rank=0&world_size=2", "in brackets"},
         {"tcp://[::1:29500?rank=0&world_size=2", "in brackets"},
         {"tcp://[]:29500?rank=0&world_size=2", "in brackets"},
+        {"tcp://::1?rank=0&world_size=2", "port is missing"},
+        {"tcp://a:b:1?rank=0&world_size=2", "not in brackets"},
         {"tcp://localhost:x?rank=0&world_size=2", "port"},
         {"tcp://localhost:29500", "rank is missing"},
         {"tcp://localhost:29500?rank=0", "world size is missing"},

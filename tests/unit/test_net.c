@@ -326,6 +326,50 @@ static void loopback_addresses(void **state) {
     assert_false(tt__net_is_loopback(&other));
 }
 
+static void endpoints_are_split(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *host, *port; /* host NULL: it is none */
+    } cases[] = {
+        {"node0:29500", "node0", "29500"},
+        {"node0", "node0", NULL},
+        {"10.0.0.2:1", "10.0.0.2", "1"},
+        {"[::1]:29500", "::1", "29500"},
+        {"[::1]", "::1", NULL},
+        {"::1", "::1", NULL},
+        {"::1:29500", "::1", "29500"},
+        {"fd00::2:1", "fd00::2:1", NULL},
+        {"fe80::1%eth0", "fe80::1%eth0", NULL},
+        {"::ffff:127.0.0.1", "::ffff:127.0.0.1", NULL},
+        {"node0:", "node0", ""},
+        {":29500", NULL, NULL},
+        {"", NULL, NULL},
+        {"a:b:1", NULL, NULL},
+        {"[::1", NULL, NULL},
+        {"[]:1", NULL, NULL},
+        {"[::1]1", NULL, NULL},
+        {"a-name-that-is-too-long-for-it:1", NULL, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char host[24];
+        const char *port = NULL;
+        assert_int_equal(tt__net_split_endpoint(cases[i].text, host, sizeof host, &port), cases[i].host != NULL);
+        if (!cases[i].host)
+            continue;
+        assert_string_equal(host, cases[i].host);
+        assert_string_equal(port ? port : "none", cases[i].port ? cases[i].port : "none");
+    }
+}
+
+static void a_mapped_address_is_served(void **state) {
+    (void)state;
+    int fd, port;
+    size_t n;
+    assert_int_equal(tt__net_listen("::ffff:127.0.0.1", 0, &fd, 1, &n, &port), TT_OK);
+    assert_int_equal(tt__net_probe("[::ffff:127.0.0.1]", port, tt__deadline_ms(PATIENCE_MS)), TT_OK);
+    close(fd);
+}
+
 #define PAIR(test) cmocka_unit_test_setup_teardown(test, make_pair, close_pair)
 
 int main(void) {
@@ -342,6 +386,8 @@ int main(void) {
         cmocka_unit_test(listening),
         cmocka_unit_test(listening_on_ones_own_name),
         cmocka_unit_test(loopback_addresses),
+        cmocka_unit_test(endpoints_are_split),
+        cmocka_unit_test(a_mapped_address_is_served),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

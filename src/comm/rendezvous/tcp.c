@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "base/parse.h"
 #include "comm/rendezvous/rendezvous.h"
+#include "net/net.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -14,27 +15,18 @@ static tt_status bad_url(const char *url, const char *what) {
 
 /* "host:port" or "[address]:port". */
 static tt_status tcp_parse_address(const char *url, const char *address, tt__meeting *meeting) {
-    char port_text[16];
-    size_t length = strcspn(address, "?");
-    const char *colon = memrchr(address, ':', length);
-    if (!colon || colon + 1 == address + length)
-        return bad_url(url, "the port is missing");
-    const char *host = address;
-    size_t host_length = (size_t)(colon - address);
-    if (*host == '[') {
-        if (host_length < 3 || host[host_length - 1] != ']')
-            return bad_url(url, "and what '[' begins an address in brackets and a port end");
-        host++;
-        host_length -= 2;
-    }
-    if (!host_length || host_length >= sizeof meeting->host)
-        return bad_url(url, "the host is missing or too long");
-    snprintf(port_text, sizeof port_text, "%.*s", (int)(address + length - colon - 1), colon + 1);
+    char endpoint[sizeof meeting->host + 16];
+    const char *port_text = NULL;
     int64_t port;
+    size_t length = strcspn(address, "?");
+    snprintf(endpoint, sizeof endpoint, "%.*s", (int)(length < sizeof endpoint ? length : sizeof endpoint), address);
+    if (!tt__net_split_endpoint(endpoint, meeting->host, sizeof meeting->host, &port_text))
+        return bad_url(url, *address == '[' ? "and what '[' begins an address in brackets and a port end"
+                                            : "the host is missing or too long, or an IPv6 address is not in brackets");
+    if (!port_text || !*port_text)
+        return bad_url(url, "the port is missing");
     if (tt__parse_i64("port", port_text, 0, 65535, &port))
         return tt__fail_prefix("%.200s", url);
-    memcpy(meeting->host, host, host_length);
-    meeting->host[host_length] = '\0';
     meeting->port = (int)port;
     return TT_OK;
 }
