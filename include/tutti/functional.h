@@ -44,8 +44,9 @@ TT_API tt_tensor *tt_abs(tt_tensor *x);
 TT_API tt_tensor *tt_neg(tt_tensor *x);
 TT_API tt_tensor *tt_reciprocal(tt_tensor *x);
 
-/* x between two numbers, which may be infinite; all are `max` where min is above it. TT_ERR_INVALID a bound that is
- * NaN. */
+/* x between two numbers, which may be infinite; all are `max` where min is above it. The gradient is 0 at the bounds and
+ * outside of them (PyTorch's, too, since it follows min < x < max; 1.13 had 1 at the bounds). TT_ERR_INVALID a bound
+ * that is NaN. */
 TT_API tt_tensor *tt_clamp(tt_tensor *x, double min, double max);
 
 /* ---- in place: x changes, and is returned ----
@@ -197,7 +198,7 @@ TT_API tt_tensor *tt_min_with(const tt_max_args *args, size_t size);
 #define TT_MAX_ARGS_INIT TT_ARGS_INIT
 
 /* The largest / smallest elements along any dimensions, of any dtype; NaN comes before any number. Those that are equal
- * share the gradient.
+ * share the gradient; where NaN is the largest, all that it was chosen from have a gradient of NaN.
  *   tt_amax(x)     tt_amin(x, .dim = TT_DIMS(0, -1), .keepdim = true)
  * Errors: TT_ERR_SHAPE no elements to choose from. */
 TT_API tt_tensor *tt_amax_with(const tt_sum_args *args, size_t size);
@@ -247,8 +248,8 @@ TT_API tt_tensor *tt_index_select(tt_tensor *x, int dim, tt_tensor *index);
 TT_API tt_tensor *tt_gather_dim(tt_tensor *x, int dim, tt_tensor *index);
 
 /* A copy of x where y[index[i][j]][j] = src[i][j] for dim 0, and so on (the last one in row-major order counts) / where
- * it is a number, converted to x's dtype / where src is added. index is as for tt_gather_dim(), and no larger than
- * src. */
+ * it is a number, converted to x's dtype as tt_to() does / where src is added. index is as for tt_gather_dim(), and no
+ * larger than src. */
 TT_API tt_tensor *tt_scatter_dim(tt_tensor *x, int dim, tt_tensor *index, tt_tensor *src);
 TT_API tt_tensor *tt_scatter_value(tt_tensor *x, int dim, tt_tensor *index, double value);
 TT_API tt_tensor *tt_scatter_add(tt_tensor *x, int dim, tt_tensor *index, tt_tensor *src);
@@ -476,7 +477,9 @@ typedef struct tt_scaled_dot_product_attention_args {
 } tt_scaled_dot_product_attention_args;
 
 /* softmax(scale q k^T + mask) v, (..., T, Dv); the dimensions (...) are equal. Memory grows with T + S, not with T x S.
- * A row that sees nothing is 0. 16-bit floats are computed in f32.
+ * A row that sees nothing, as all its scores are -infinity, is 0; one with a score of infinity or NaN is NaN. NaN and
+ * infinities in rows of v that a mask hides may reach the result all the same, as 0 times them is NaN. 16-bit floats are
+ * computed in f32.
  *   tt_scaled_dot_product_attention(q, k, v, .is_causal = true) */
 TT_API tt_tensor *tt_scaled_dot_product_attention_with(const tt_scaled_dot_product_attention_args *args, size_t size);
 #define TT_SCALED_DOT_PRODUCT_ATTENTION_ARGS_INIT TT_ARGS_INIT
@@ -535,7 +538,8 @@ typedef struct tt_rms_norm_args {
     tt_shape normalized_shape; /* required: the last dimensions of x */
     TT_OPTIONS;
     tt_tensor *weight; /* normalized_shape */
-    double eps;        /* 0, the default: the distance from 1 to the next number of x's dtype */
+    double eps;        /* 0, the default: 2^-23, of f64 2^-52, the distance from 1 to the next number of what x is
+                          computed in (f32 for 16-bit floats) */
     char tt_end;       /* not an option: see base.h */
 } tt_rms_norm_args;
 
@@ -678,7 +682,8 @@ typedef struct tt_kl_div_args {
     char tt_end; /* not an option: see base.h */
 } tt_kl_div_args;
 
-/* target (log target - input), 0 where the target is. The divergence of distributions is the reduction BATCHMEAN.
+/* target log target - target input, where 0 log 0 is 0. A target gets a gradient of NaN where it is 0, as in PyTorch. The
+ * divergence of distributions is the reduction BATCHMEAN.
  *   tt_kl_div(log_q, p, .reduction = TT_REDUCTION_BATCHMEAN) */
 TT_API tt_tensor *tt_kl_div_with(const tt_kl_div_args *args, size_t size);
 #define TT_KL_DIV_ARGS_INIT TT_ARGS_INIT

@@ -144,7 +144,7 @@ TT_API tt_tensor *tt_full_like(const tt_tensor *x, double value);
 TT_API tt_tensor *tt_arange(int64_t n);
 
 /* start, start + step, ... before `end` (PyTorch: arange(start, end, step)) / `steps` numbers from start to end, both
- * included. Each is computed in double and rounded once. TT_ERR_INVALID: a step that leads away from `end`, or for
+ * included. Each is computed in double and rounded once, or converted to an integer as tt_to() does. TT_ERR_INVALID: a step that leads away from `end`, or for
  * integers one that is not whole. */
 TT_API tt_tensor *tt_arange_from(double start, double end, double step, tt_dtype dtype);
 TT_API tt_tensor *tt_linspace(double start, double end, int64_t steps, tt_dtype dtype);
@@ -252,7 +252,8 @@ typedef enum tt_memory_format { TT_CONTIGUOUS, TT_CHANNELS_LAST } tt_memory_form
 TT_API tt_tensor *tt_to_memory_format(tt_tensor *x, tt_memory_format format);
 
 /* A copy, in x's order of memory / one converted to dtype / one on another device, or x itself if it is there.
- * Conversions to integers cut, floats out of range give the ends of the range; between integers they wrap. */
+ * Conversions of floats to integers cut; those out of range give the ends of the range, and NaN gives 0. Between
+ * integers they wrap. */
 TT_API tt_tensor *tt_clone(tt_tensor *x);
 TT_API tt_tensor *tt_to(tt_tensor *x, tt_dtype dtype);
 TT_API tt_tensor *tt_to_device(tt_tensor *x, const tt_device *device);

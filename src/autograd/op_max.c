@@ -39,12 +39,19 @@ static tt_tensor *extreme_along(const tt__operator *op, const tt_max_args *o, co
 
 /* ---- along any dimensions. State: which. Saved: x, y. */
 
+static tt_status extreme_values_backward(tt_node *node);
+static const tt__operator max_all_op = {.name = "tt_max", .backward = extreme_values_backward};
+static const tt__operator min_all_op = {.name = "tt_min", .backward = extreme_values_backward};
+static const tt__operator amax_op = {.name = "tt_amax", .backward = extreme_values_backward};
+static const tt__operator amin_op = {.name = "tt_amin", .backward = extreme_values_backward};
+
 static tt_status share_among_equals(tt_tensor *dx, const tt_tensor *x, const tt_tensor *y, const tt_tensor *g,
-                                    const tt__reduction *r, const char *who) {
+                                    const tt__reduction *r, const tt__operator *op) {
     if (x->numel == 0)
         return TT_OK;
     tt_tensor wide_y = tt__reduction_spread(y, r, &x->shape), wide_g = tt__reduction_spread(g, r, &x->shape);
-    return tt__share_equal_out(who, dx, x, &wide_y, &wide_g);
+    bool nan_equals = op == &max_all_op || op == &min_all_op; /* as in PyTorch */
+    return tt__share_equal_out(op->name, dx, x, &wide_y, &wide_g, nan_equals);
 }
 
 static tt_status extreme_values_backward(tt_node *node) {
@@ -53,14 +60,9 @@ static tt_status extreme_values_backward(tt_node *node) {
     tt_tensor *g = y ? tt__contiguous_begin(who, tt__grad_of(node, 0)) : NULL;
     if (!g)
         return tt_last_status();
-    TT__GIVE(node, 0, dx, share_among_equals(dx, x, y, g, tt__state(node), who));
+    TT__GIVE(node, 0, dx, share_among_equals(dx, x, y, g, tt__state(node), node->op));
     return TT_OK;
 }
-
-static const tt__operator max_all_op = {.name = "tt_max", .backward = extreme_values_backward};
-static const tt__operator min_all_op = {.name = "tt_min", .backward = extreme_values_backward};
-static const tt__operator amax_op = {.name = "tt_amax", .backward = extreme_values_backward};
-static const tt__operator amin_op = {.name = "tt_amin", .backward = extreme_values_backward};
 
 /* View x with the dimensions that are reduced behind the others. */
 static tt_tensor reduced_last(const tt_tensor *x, const tt__reduction *r) {

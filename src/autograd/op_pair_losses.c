@@ -3,6 +3,7 @@
 #include "autograd/autocast.h"
 #include "autograd/loss_reduction.h"
 #include "autograd/op_binary.h"
+#include "autograd/op_unary.h"
 #include "base/args.h"
 #include "base/error.h"
 
@@ -13,6 +14,8 @@ LOSS_OPERATOR(l1_loss);
 LOSS_OPERATOR(smooth_l1_loss);
 LOSS_OPERATOR(kl_div);
 LOSS_OPERATOR(binary_cross_entropy_with_logits);
+static const tt__operator logit_cost_op = {.name = "tt_binary_cross_entropy_with_logits",
+                                           .backward = tt__unary_backward};
 
 tt_tensor *tt_l1_loss_with(const tt_l1_loss_args *args, size_t size) {
     tt_l1_loss_args o;
@@ -32,7 +35,8 @@ tt_tensor *tt_smooth_l1_loss_with(const tt_smooth_l1_loss_args *args, size_t siz
         return NULL;
     if (!(o.beta >= 0))
         return tt__tensor_fail(TT_ERR_INVALID, "%s: expected beta of at least 0, got %g", who, o.beta);
-    return tt__pair_loss(&smooth_l1_loss_op, o.input, o.target, (tt__binary){TT__SMOOTH_ABS_LOSS, o.beta}, o.reduction);
+    tt__binary call = {o.beta > 0 ? TT__SMOOTH_ABS_LOSS : TT__ABS_LOSS, o.beta};
+    return tt__pair_loss(&smooth_l1_loss_op, o.input, o.target, call, o.reduction);
 }
 
 tt_tensor *tt_kl_div_with(const tt_kl_div_args *args, size_t size) {
@@ -47,16 +51,14 @@ tt_tensor *tt_kl_div_with(const tt_kl_div_args *args, size_t size) {
 
 /* ---- logits */
 
-/* (1 - target) x + (1 + (pos_weight - 1) target) log(1 + e^-x): the formula, and what positive targets cost more,
- * (pos_weight - 1) target log(1 + e^-x), where that logarithm is the cost of a target of 1. */
-static tt_tensor *with_pos_weight(tt_tensor *each, const tt_binary_cross_entropy_with_logits_args *o) {
+/* (1 - target) x - (1 + (pos_weight - 1) target) log sigmoid(x), in steps. */
+static tt_tensor *with_pos_weight(const tt_binary_cross_entropy_with_logits_args *o) {
     const tt__operator *op = &binary_cross_entropy_with_logits_op;
-    tt_tensor *one = tt__empty_like(op->name, o->input);
-    one = TT__MADE(op->name, one, tt__fill_out(op->name, one, 1));
-    tt_tensor *cost = one ? tt__binary_recorded(op, o->input, one, (tt__binary){.op = TT__LOGIT_LOSS}) : NULL;
-    tt_tensor *more = tt_add_scalar(o->pos_weight, -1), *positive = tt_mul(cost, o->target);
-    tt_tensor *extra = tt_mul(positive, more), *sum = tt_add(each, extra);
-    tt_tensor *made[] = {one, cost, more, positive, extra, each};
+    tt_tensor *rest = tt__pair_loss(op, o->input, o->target, (tt__binary){.op = TT__LOGIT_REST}, TT_REDUCTION_NONE);
+    tt_tensor *cost = rest ? tt__unary_recorded(&logit_cost_op, o->input, (tt__unary){.op = TT__LOGIT_COST}) : NULL;
+    tt_tensor *more = tt_add_scalar(o->pos_weight, -1), *extra = tt_mul(more, o->target);
+    tt_tensor *share = tt_add_scalar(extra, 1), *weighted = tt_mul(share, cost), *sum = tt_add(rest, weighted);
+    tt_tensor *made[] = {rest, cost, more, extra, share, weighted};
     for (size_t i = 0; i < sizeof made / sizeof *made; i++)
         tt__abandon(made[i]);
     return sum;
@@ -89,9 +91,9 @@ tt_tensor *tt_binary_cross_entropy_with_logits_with(const tt_binary_cross_entrop
                           {"pos_weight", o.pos_weight}) ||
         !check_logit_weight("weight", o.weight, o.input) || !check_logit_weight("pos_weight", o.pos_weight, o.input))
         return NULL;
-    tt_tensor *each = tt__pair_loss(op, o.input, o.target, (tt__binary){.op = TT__LOGIT_LOSS}, TT_REDUCTION_NONE);
-    if (each && o.pos_weight)
-        each = with_pos_weight(each, &o);
+    tt_tensor *each = o.pos_weight
+                          ? with_pos_weight(&o)
+                          : tt__pair_loss(op, o.input, o.target, (tt__binary){.op = TT__LOGIT_LOSS}, TT_REDUCTION_NONE);
     if (each && o.weight)
         each = with_weight(each, o.weight);
     return tt__loss_reduced(each, o.reduction);

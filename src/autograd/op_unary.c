@@ -1,6 +1,6 @@
 /* Operators of one input, element by element. What each computes, forward and backward, is a line of
  * tensor/pointwise_formulas.h. */
-#include "autograd/record.h"
+#include "autograd/op_unary.h"
 
 #include "base/args.h"
 #include "base/error.h"
@@ -16,7 +16,7 @@ static const saves saves_of[] = {
 };
 
 /* State: the call. Saved: x or y, if any. */
-static tt_status unary_backward(tt_node *node) {
+tt_status tt__unary_backward(tt_node *node) {
     const tt__unary *call = tt__state(node);
     const tt_tensor *g = tt__grad_of(node, 0), *v = saves_of[call->op] == NOTHING ? g : tt__saved(node, 0);
     if (!v)
@@ -25,7 +25,7 @@ static tt_status unary_backward(tt_node *node) {
     return TT_OK;
 }
 
-static tt_tensor *unary_recorded(const tt__operator *op, tt_tensor *x, tt__unary call) {
+tt_tensor *tt__unary_recorded(const tt__operator *op, tt_tensor *x, tt__unary call) {
     if (!x || !TT__CHECK_FLOATS(op->name, {"x", x}))
         return NULL;
     tt_tensor *y = tt__empty_like(op->name, x);
@@ -35,11 +35,11 @@ static tt_tensor *unary_recorded(const tt__operator *op, tt_tensor *x, tt__unary
 }
 
 /* static const tt__operator exp_op, called "tt_exp" */
-#define OPERATOR(called) static const tt__operator called##_op = {.name = "tt_" #called, .backward = unary_backward}
+#define OPERATOR(called) static const tt__operator called##_op = {.name = "tt_" #called, .backward = tt__unary_backward}
 
 #define UNARY(called, formula) \
     OPERATOR(called);          \
-    tt_tensor *tt_##called(tt_tensor *x) { return unary_recorded(&called##_op, x, (tt__unary){.op = (formula)}); }
+    tt_tensor *tt_##called(tt_tensor *x) { return tt__unary_recorded(&called##_op, x, (tt__unary){.op = (formula)}); }
 
 UNARY(exp, TT__EXP)
 UNARY(log, TT__LOG)
@@ -62,32 +62,33 @@ OPERATOR(pow);
 tt_tensor *tt_gelu_with(const tt_gelu_args *args, size_t size) {
     tt_gelu_args o;
     TT__ARGS_COPY(o, args, size);
-    return unary_recorded(&gelu_op, o.x, (tt__unary){.op = o.tanh ? TT__GELU_TANH : TT__GELU});
+    return tt__unary_recorded(&gelu_op, o.x, (tt__unary){.op = o.tanh ? TT__GELU_TANH : TT__GELU});
 }
 
 tt_tensor *tt_leaky_relu(tt_tensor *x, double negative_slope) {
-    return unary_recorded(&leaky_relu_op, x, (tt__unary){.op = TT__LEAKY_RELU, .a = negative_slope});
+    return tt__unary_recorded(&leaky_relu_op, x, (tt__unary){.op = TT__LEAKY_RELU, .a = negative_slope});
 }
 
 tt_tensor *tt_clamp(tt_tensor *x, double min, double max) {
     if (x && (isnan(min) || isnan(max)))
         return tt__tensor_fail(TT_ERR_INVALID, "tt_clamp: expected numbers as bounds, got %g and %g", min, max);
-    return unary_recorded(&clamp_op, x, (tt__unary){.op = TT__CLAMP, .a = min < max ? min : max, .b = max});
+    return tt__unary_recorded(&clamp_op, x, (tt__unary){.op = TT__CLAMP, .a = min < max ? min : max, .b = max});
 }
 
 tt_tensor *tt_add_scalar(tt_tensor *x, double number) {
-    return unary_recorded(&add_scalar_op, x, (tt__unary){.op = TT__ADD_SCALAR, .a = number});
+    return tt__unary_recorded(&add_scalar_op, x, (tt__unary){.op = TT__ADD_SCALAR, .a = number});
 }
 
 /* Exponents that need no logarithm have formulas of their own. */
 static tt__unary_op pow_formula(double exponent) {
-    return exponent == 2     ? TT__SQUARE
-           : exponent == 3   ? TT__CUBE
-           : exponent == 0.5 ? TT__SQRT
-           : exponent == -1  ? TT__RECIPROCAL
-                             : TT__POW;
+    return exponent == 2      ? TT__SQUARE
+           : exponent == 3    ? TT__CUBE
+           : exponent == 0.5  ? TT__SQRT
+           : exponent == -0.5 ? TT__RSQRT
+           : exponent == -1   ? TT__RECIPROCAL
+                              : TT__POW;
 }
 
 tt_tensor *tt_pow(tt_tensor *x, double exponent) {
-    return unary_recorded(&pow_op, x, (tt__unary){.op = pow_formula(exponent), .a = exponent});
+    return tt__unary_recorded(&pow_op, x, (tt__unary){.op = pow_formula(exponent), .a = exponent});
 }

@@ -9,6 +9,7 @@
 #include "autograd/record.h"
 #include "base/args.h"
 #include "base/error.h"
+#include "base/stack_room.h"
 #include "tensor/generator.h"
 #include "tensor/pool.h"
 
@@ -16,7 +17,7 @@
 
 static const char who[] = "tt_recompute";
 
-typedef struct segment {
+typedef struct segment { /* in the pool, not on the stack, as segments may be nested deeply */
     tt_segment forward;
     void *arg;
     tt_generator draws; /* the thread's default generator, as it was when the forward ran */
@@ -27,12 +28,16 @@ static bool is_leaf(const tt_tensor *x) { return x && x->history && x->history->
 
 /* Run it with autocast and the generator as they were; the latter then goes on as if nothing had been drawn. */
 static tt_tensor *run_again(const segment *s, tt_tensor *const *in, int n) {
-    tt_generator *generator = tt_default_generator(), now = *generator;
+    tt_generator *generator = tt_default_generator(), *now = tt__pool_alloc(sizeof *now);
+    if (!now)
+        return tt__tensor_fail(TT_ERR_MEMORY, "%s: no memory for a generator", who);
+    *now = *generator;
     *generator = s->draws;
     int autocast = tt__autocast_again(s->autocast);
     tt_tensor *y = s->forward(s->arg, in, n);
     tt_autocast_end(autocast);
-    *generator = now;
+    *generator = *now;
+    tt__pool_free(now);
     return y;
 }
 
@@ -80,7 +85,19 @@ static tt_status walk_again(tt_node *node, tt_tensor **in) {
     return give_inputs(node, in);
 }
 
+/* Segments in segments nest calls, forward and backward. */
+static tt_status check_stack(void) {
+    size_t size;
+    if (tt__stack_has_room(&size))
+        return TT_OK;
+    return tt__fail(TT_ERR_MEMORY,
+                    "%s: segments are nested too deeply for this thread's stack of %zu KiB, which is nearly full: nest "
+                    "fewer, or give the thread a larger stack (ulimit -s, pthread_attr_setstacksize())",
+                    who, size >> 10);
+}
+
 static tt_status recompute_backward(tt_node *node) {
+    TT__TRY(check_stack());
     tt_tensor **in = tt__pool_alloc((size_t)(node->inputs + 1) * sizeof *in);
     if (!in)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for %d inputs", who, node->inputs);
@@ -126,9 +143,18 @@ tt_tensor *tt_recompute_with(tt_segment forward, void *arg, tt_tensor *const *in
     for (int64_t i = 0; i < n; i++)
         if (!in[i] || !(is_leaf(in[i]) ? tt__tensor_check_alive : tt__tensor_check)(who, in[i]))
             return NULL;
-    segment s = {.forward = forward, .arg = arg, .draws = *tt_default_generator(), .autocast = tt__autocast_state()};
-    tt_tensor *y = run_unrecorded(&s, in, n);
-    if (!y || !tt__wants_grad((int)n, in) || !tt__is_float(y->dtype))
-        return y;
-    return record_segment(y, (int)n, in, &s);
+    if (check_stack())
+        return tt__made(who, NULL, tt_last_status());
+    segment *s = tt__pool_alloc(sizeof *s);
+    if (!s)
+        return tt__tensor_fail(TT_ERR_MEMORY, "%s: no memory for a segment", who);
+    s->forward = forward;
+    s->arg = arg;
+    s->draws = *tt_default_generator();
+    s->autocast = tt__autocast_state();
+    tt_tensor *y = run_unrecorded(s, in, n);
+    if (y && tt__wants_grad((int)n, in) && tt__is_float(y->dtype))
+        y = record_segment(y, (int)n, in, s);
+    tt__pool_free(s);
+    return y;
 }

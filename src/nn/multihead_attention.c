@@ -203,8 +203,9 @@ static tt_tensor *explicit_weights(attention_run *run, tt_tensor *q, tt_tensor *
     }
     if (!mask)
         return is_causal ? NULL : attention_temporary(run, tt_softmax(scores, -1));
-    tt_tensor *hidden = attention_temporary(run, tt_eq_scalar(mask, -INFINITY));
-    scores = attention_temporary(run, tt_masked_fill(attention_temporary(run, tt_add(scores, mask)), hidden, -1e30));
+    scores = attention_temporary(run, tt_add(scores, mask));
+    tt_tensor *hidden = attention_temporary(run, tt_eq_scalar(scores, -INFINITY));
+    scores = attention_temporary(run, tt_masked_fill(scores, hidden, -1e30));
     return attention_temporary(run, tt_masked_fill(attention_temporary(run, tt_softmax(scores, -1)), hidden, 0));
 }
 

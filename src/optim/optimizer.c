@@ -1,6 +1,7 @@
 /* Making optimizers and their groups. */
 #include "optim/fused.h"
 
+#include "autograd/pointer_map.h"
 #include "base/args.h"
 #include "base/error.h"
 #include "base/quarantine.h"
@@ -24,25 +25,30 @@ static void group_free(const tt__optimizer_class *cls, tt__optim_group *group) {
     free(group->runs);
 }
 
-/* Find the group that has this parameter already; -1: none. */
-static int64_t group_of(const tt_optimizer *o, const tt__optim_group *added, const tt_tensor *x) {
-    for (size_t g = 0; g <= o->group_count; g++) {
-        const tt__optim_group *group = g < o->group_count ? &o->groups[g] : added;
-        for (size_t i = 0; i < group->count; i++)
-            if (group->params[i].tensor == x || group->params[i].low == x)
-                return (int64_t)g;
-    }
-    return -1;
+/* Note in which group a parameter and its master are. */
+static bool note_param(tt__pointer_map *group_of, const tt__optim_param *p, size_t group) {
+    return tt__pointer_map_put(group_of, p->tensor, (int64_t)group) &&
+           (!p->low || tt__pointer_map_put(group_of, p->low, (int64_t)group));
 }
 
-static tt_status add_param(const char *who, const tt_optimizer *o, tt__optim_group *group, tt_tensor *x) {
+static bool note_groups(tt__pointer_map *group_of, const tt_optimizer *o) {
+    for (size_t g = 0; g < o->group_count; g++)
+        for (size_t i = 0; i < o->groups[g].count; i++)
+            if (!note_param(group_of, &o->groups[g].params[i], g))
+                return false;
+    return true;
+}
+
+/* `group_of` finds the group of each parameter that the optimizer has. */
+static tt_status add_param(const char *who, const tt_optimizer *o, tt__optim_group *group, tt_tensor *x,
+                           tt__pointer_map *group_of) {
     tt_dtype dtype = tt_tensor_dtype(x);
     const bool low = x && tt__wants_master(dtype);
     int type = x ? tt__optim_type(o->cls, low ? TT_F32 : dtype) : -1;
     if (type < 0)
         return tt__fail(TT_ERR_DTYPE, "%s: expected parameters of floats, got number %zu %s", who, group->count,
                         TT__DESCRIBE(x));
-    int64_t other = group_of(o, group, x), numel = tt_tensor_numel(x);
+    int64_t other = tt__pointer_map_get(group_of, x), numel = tt_tensor_numel(x);
     if (other >= 0)
         return tt__fail(TT_ERR_INVALID, "%s: parameter number %zu, %s, is in group %lld already", who, group->count,
                         TT__DESCRIBE(x), (long long)other);
@@ -64,7 +70,21 @@ static tt_status add_param(const char *who, const tt_optimizer *o, tt__optim_gro
                                                       .numel = numel,
                                                       .offset = group->flat_size[type]};
     group->flat_size[type] += (numel + aligned - 1) / aligned * aligned;
-    return TT_OK;
+    return note_param(group_of, &group->params[group->count - 1], o->group_count)
+               ? TT_OK
+               : tt__fail(TT_ERR_MEMORY, "%s: no memory for parameter number %zu", who, group->count - 1);
+}
+
+static tt_status add_params(const char *who, const tt_optimizer *o, const tt_named_tensors *params,
+                            tt__optim_group *group) {
+    tt__pointer_map group_of = {0};
+    tt_status status = note_groups(&group_of, o) ? TT_OK
+                                                 : tt__fail(TT_ERR_MEMORY, "%s: no memory for %lld parameters", who,
+                                                            (long long)params->count);
+    for (int64_t i = 0; i < params->count && !status; i++)
+        status = add_param(who, o, group, params->tensors[i], &group_of);
+    tt__pointer_map_free(&group_of);
+    return status;
 }
 
 static tt_status check_list(const char *who, const tt_named_tensors *params) {
@@ -82,8 +102,7 @@ static tt_status group_make(const char *who, const tt_optimizer *o, const tt_nam
     group->runs = calloc((size_t)params->count, sizeof *group->runs);
     if (!group->params || !group->runs)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for %lld parameters", who, (long long)params->count);
-    for (int64_t i = 0; i < params->count; i++)
-        TT__TRY(add_param(who, o, group, params->tensors[i]));
+    TT__TRY(add_params(who, o, params, group));
     return tt__optim_state_init(o->cls, group, &group->state);
 }
 

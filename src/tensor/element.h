@@ -31,13 +31,17 @@ static inline double tt__load_f64(tt_dtype dtype, const void *p) {
     return 0;
 }
 
-/* Load an element as an integer. Floats out of range give the ends of the range, NaN gives 0; both are undefined in
- * C. */
+/* Return v as an integer from `low` to `high`: cut, and outside the nearer end; NaN is 0. C leaves both undefined. */
+static inline int64_t tt__int_of_f64(double v, int64_t low, int64_t high) {
+    int64_t whole = v >= 0x1p63 ? INT64_MAX : v < -0x1p63 ? INT64_MIN : v != v ? 0 : (int64_t)v;
+    return whole < low ? low : whole > high ? high : whole;
+}
+
+/* Load an element as an integer; of floats as tt__int_of_f64(). */
 static inline int64_t tt__load_i64(tt_dtype dtype, const void *p) {
     if (dtype == TT_I64)
         return *(const int64_t *)p;
-    double v = tt__load_f64(dtype, p);
-    return v >= 0x1p63 ? INT64_MAX : v < -0x1p63 ? INT64_MIN : v != v ? 0 : (int64_t)v;
+    return tt__int_of_f64(tt__load_f64(dtype, p), INT64_MIN, INT64_MAX);
 }
 
 #endif

@@ -9,7 +9,7 @@
     X(norm, (tt_tensor * y, const tt_tensor *x, double p))                                                         \
     X(norm_backward, (tt_tensor * dx, const tt_tensor *x, const tt_tensor *y, const tt_tensor *g, double p))       \
     /* dx = g, spread so, divided among the elements of x that equal y. */                                         \
-    X(share_equal, (tt_tensor * dx, const tt_tensor *x, const tt_tensor *y, const tt_tensor *g))                   \
+    X(share_equal, (tt_tensor * dx, const tt_tensor *x, const tt_tensor *y, const tt_tensor *g, bool nan_equals))  \
     /* By the dtype of x: y (bool), spread so, = is any, or is each, element not 0? */                             \
     X(any, (const tt_tensor *x, bool all, tt_tensor *y))                                                           \
     /* y = the largest or smallest along `dim`, index (i64) = where the first is; contiguous; both lack dim. */    \

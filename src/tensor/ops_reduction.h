@@ -35,7 +35,7 @@ tt_status tt__any_out(const char *who, tt_tensor *y, const tt_tensor *x, bool al
 tt_status tt__extreme_out(const char *who, tt_tensor *y, tt_tensor *index, const tt_tensor *x, int dim, bool largest);
 tt_status tt__extreme_backward_out(const char *who, tt_tensor *dx, const tt_tensor *index, const tt_tensor *g, int dim);
 tt_status tt__share_equal_out(const char *who, tt_tensor *dx, const tt_tensor *x, const tt_tensor *y,
-                              const tt_tensor *g);
+                              const tt_tensor *g, bool nan_equals);
 
 /* Any layout, along the last dimension. */
 tt_status tt__softmax_out(const char *who, tt_tensor *y, const tt_tensor *x);

@@ -2,7 +2,8 @@
 #ifndef TT_TENSOR_POINTWISE_PARTS_H
 #define TT_TENSOR_POINTWISE_PARTS_H
 
-#define SIGN(t) SELECT((t) > 0, K(1.0), SELECT((t) < 0, K(-1.0), (t)))
+/* 0 for NaN, as in PyTorch. */
+#define SIGN(t) SELECT((t) > 0, K(1.0), SELECT((t) < 0, K(-1.0), K(0.0)))
 #define SIGMOID(t) (K(1.0) / (K(1.0) + EXP(-(t))))
 
 /* gelu in both variants, and slopes, unless the file has its own. x (1 + tanh u) / 2 with u = GELU_U(x): 1 + tanh u =

@@ -89,7 +89,7 @@ tt_status tt__extreme_backward_out(const char *who, tt_tensor *dx, const tt_tens
 }
 
 tt_status tt__share_equal_out(const char *who, tt_tensor *dx, const tt_tensor *x, const tt_tensor *y,
-                              const tt_tensor *g) {
+                              const tt_tensor *g, bool nan_equals) {
     tt__kernel_share_equal run = TT__KERNEL(who, dx, share_equal);
-    return run && TT__SAME_DEVICE(who, dx, x, y, g) ? run(dx, x, y, g) : tt_last_status();
+    return run && TT__SAME_DEVICE(who, dx, x, y, g) ? run(dx, x, y, g, nan_equals) : tt_last_status();
 }

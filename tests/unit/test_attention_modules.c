@@ -287,19 +287,51 @@ static void out_of_memory_is_an_error(void **state) {
         assert_true(alloc_fail_each(make_and_train, &(double){k * 0.5}, ALLOC_ENDS) > 50);
 }
 
+static bool all_nan(const tt_tensor *x) {
+    const float *p = tt_tensor_f32(x);
+    for (int64_t i = 0; i < tt_tensor_numel(x); i++)
+        if (p[i] == p[i])
+            return false;
+    return tt_tensor_numel(x) > 0;
+}
+
+static void expect_nan_scores(tt_tensor *score, tt_tensor *mask) {
+    tt_tensor *q = tt_expand(score, TT_SHAPE(1, 3, 4)),
+              *v = tt_requires_grad_(tt_ones(TT_SHAPE(1, 3, 4), TT_F32), true);
+    tt_tensor *y = tt_scaled_dot_product_attention(q, q, v, .attn_mask = mask);
+    assert_true(y && all_nan(y));
+    assert_int_equal(tt_backward(tt_sum(y)), TT_OK);
+    assert_true(all_nan(tt_grad(v)));
+}
+
+/* Scores of infinity, made by a product or by a mask, are NaN behind softmax, as in PyTorch. */
+static void infinite_scores_are_nan(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    expect_nan_scores(tt_full(TT_SCALAR, TT_F32, 1e20), NULL);
+    expect_nan_scores(tt_full(TT_SCALAR, TT_F32, 1), tt_full(TT_SHAPE(3, 3), TT_F32, INFINITY));
+    tt_module *m = tt_nn_multihead_attention(4, 1);
+    tt_tensor *x = tt_ones(TT_SHAPE(3, 1, 4), TT_F32), *weights = NULL, *mask = tt_zeros(TT_SHAPE(3, 3), TT_F32);
+    tt_tensor_f32(mask)[0] = INFINITY;
+    tt_tensor_f32(mask)[1] = -INFINITY;
+    for (int with = 0; with < 2; with++) {
+        tt_tensor *y = tt_multihead_attention(m, x, x, x, .attn_mask = mask, .weights = with ? &weights : NULL);
+        assert_true(all_nan(tt_narrow(y, 0, 0, 1)));
+        for (int i = 4; i < 12; i++)
+            assert_true(tt_tensor_f32(y)[i] == tt_tensor_f32(y)[i]);
+    }
+    assert_true(isnan(tt_tensor_f32(weights)[0]) && !isnan(tt_tensor_f32(weights)[3]));
+    tt_module_free(m);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(attention_is_pytorchs),
-        cmocka_unit_test(encoders_are_pytorchs),
-        cmocka_unit_test(all_ways_agree),
-        cmocka_unit_test(what_sees_nothing_is_0),
-        cmocka_unit_test(dropout_follows_the_mode),
-        cmocka_unit_test(layers_of_a_stack_are_copies),
-        cmocka_unit_test(what_cannot_be_made_is_refused),
-        cmocka_unit_test(wrong_inputs_are_refused),
-        cmocka_unit_test(nothing_is_left_without_a_scope),
-        cmocka_unit_test(steady_steps_allocate_nothing),
-        cmocka_unit_test(out_of_memory_is_an_error),
+        cmocka_unit_test(infinite_scores_are_nan),       cmocka_unit_test(attention_is_pytorchs),
+        cmocka_unit_test(encoders_are_pytorchs),         cmocka_unit_test(all_ways_agree),
+        cmocka_unit_test(what_sees_nothing_is_0),        cmocka_unit_test(dropout_follows_the_mode),
+        cmocka_unit_test(layers_of_a_stack_are_copies),  cmocka_unit_test(what_cannot_be_made_is_refused),
+        cmocka_unit_test(wrong_inputs_are_refused),      cmocka_unit_test(nothing_is_left_without_a_scope),
+        cmocka_unit_test(steady_steps_allocate_nothing), cmocka_unit_test(out_of_memory_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

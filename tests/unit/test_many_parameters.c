@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 
 #include <cmocka.h>
@@ -94,6 +95,33 @@ static void time_grows_with_the_number(void **state) {
     assert_true(many < 8 * 4 * few + 0.1); /* the square would be 64 times as much */
 }
 
+/* Seconds to make an optimizer of n parameters. */
+static double optimizer_time(int64_t n) {
+    TT_AUTO_SCOPE;
+    const char **names = calloc((size_t)n, sizeof *names);
+    tt_tensor **tensors = calloc((size_t)n, sizeof *tensors);
+    for (int64_t i = 0; i < n; i++) {
+        names[i] = "weight";
+        tensors[i] = tt_requires_grad_(one_number(0), true);
+    }
+    const tt_named_tensors all = {.size = sizeof all, .count = n, .names = names, .tensors = tensors};
+    double began = cpu_seconds();
+    tt_optimizer *sgd = tt_sgd(&all, 0.1);
+    double took = cpu_seconds() - began;
+    assert_non_null(sgd);
+    tt_optimizer_free(sgd);
+    free(tensors);
+    free(names);
+    return took;
+}
+
+static void an_optimizer_looks_up_its_parameters(void **state) {
+    (void)state;
+    double took = optimizer_time(80000); /* 2 s where each is compared with all others */
+    print_message("an optimizer of 80000 parameters: %.3f s\n", took);
+    assert_true(took < 0.5);
+}
+
 static void names_stay_unique(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
@@ -145,6 +173,7 @@ static void a_tied_tensor_is_listed_once(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(time_grows_with_the_number),
+        cmocka_unit_test(an_optimizer_looks_up_its_parameters),
         cmocka_unit_test(names_stay_unique),
         cmocka_unit_test(a_tied_tensor_is_listed_once),
     };

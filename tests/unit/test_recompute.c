@@ -1,7 +1,9 @@
 /* Segments that are run again in backward, beside the same segments recorded as they are. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -161,8 +163,49 @@ static void an_overwritten_input_is_an_error(void **state) {
     expect_error(TT_ERR_STATE, "tt_recompute needs \"an input\"");
 }
 
+/* x + 1, inside as many segments as `arg` says. */
+static tt_tensor *nested(void *arg, tt_tensor *const *in, int64_t n) {
+    (void)n;
+    intptr_t left = (intptr_t)arg - 1;
+    return left > 0 ? tt_recompute(nested, (void *)left, in[0]) : tt_add_scalar(in[0], 1);
+}
+
+/* Run segments in segments, forward and backward, on a stack of 256 KiB; *arg: how many, then the status. */
+static void *nest_deeply(void *arg) {
+    TT_AUTO_SCOPE;
+    int *depth = arg;
+    tt_tensor *x = leaf(S(2), 1), *y = tt_recompute(nested, (void *)(intptr_t)*depth, x);
+    tt_status status = tt_backward(tt_sum(y));
+    if (!status)
+        assert_true(tt_tensor_f32(tt_grad(x))[0] == 1);
+    else if (!strstr(tt_last_error(), "nested too deeply for this thread's stack"))
+        fail_msg("%s", tt_last_error());
+    *depth = (int)status;
+    return NULL;
+}
+
+static tt_status nest_on_a_small_stack(int depth) {
+    pthread_t thread;
+    pthread_attr_t attr;
+    pthread_attr_init(&attr);
+    assert_int_equal(pthread_attr_setstacksize(&attr, 256 << 10), 0);
+    assert_int_equal(pthread_create(&thread, &attr, nest_deeply, &depth), 0);
+    pthread_join(thread, NULL);
+    pthread_attr_destroy(&attr);
+    return (tt_status)depth;
+}
+
+static void deep_nesting_is_an_error(void **state) {
+    (void)state;
+    assert_int_equal(nest_on_a_small_stack(20), TT_OK);
+    assert_int_equal(nest_on_a_small_stack(40), TT_OK);
+    tt_ignore(nest_on_a_small_stack(200)); /* may fail, in backward */
+    assert_int_equal(nest_on_a_small_stack(3000), TT_ERR_MEMORY);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(deep_nesting_is_an_error),
         cmocka_unit_test(gradients_are_those_of_the_plain_segment),
         cmocka_unit_test(parameters_are_seen),
         cmocka_unit_test(what_is_inside_is_forgotten),

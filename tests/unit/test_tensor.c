@@ -11,6 +11,8 @@
 
 #include "tensor/ops.h"
 
+#include <tutti/functional.h>
+
 static tt_tensor *counting(tt_shape shape) {
     tt_tensor *x = tt_empty(shape, TT_F32);
     for (int64_t i = 0; i < tt_tensor_numel(x); i++)
@@ -377,6 +379,36 @@ static void conversions(void **state) {
     assert_int_equal(*(uint8_t *)tt_tensor_data(tt_to(tt_full(TT_SCALAR, TT_I32, 257), TT_U8)), 1);
 }
 
+/* Floats that an integer type doesn't hold become the ends of its range, NaN 0, wherever they are converted. */
+static void floats_out_of_range_are_clipped(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    static const struct {
+        tt_dtype dtype;
+        double low, high;
+    } types[] = {{TT_U8, 0, 255}, {TT_I8, -128, 127}, {TT_I16, -32768, 32767}, {TT_I32, INT32_MIN, INT32_MAX}};
+    const float values[] = {3e10f, -3e10f, INFINITY, -INFINITY, NAN, 100.9f};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        double low = types[i].low, high = types[i].high;
+        const double expected[] = {high, low, high, low, 0, 100};
+        for (int d = 0; d < 4; d++) {
+            static const tt_dtype from[] = {TT_F32, TT_F64, TT_BF16, TT_F16};
+            tt_tensor *x = tt_to(tt_from_data(values, TT_SHAPE(6), TT_F32), from[d]);
+            tt_tensor *y = tt_to(tt_to(x, types[i].dtype), TT_F64);
+            for (int k = 0; k < (d < 2 ? 6 : 5); k++)
+                assert_true(((double *)tt_tensor_data(y))[k] == expected[k]);
+        }
+        double last = 0;
+        assert_int_equal(tt_item(tt_select(tt_linspace(0, 3e10, 3, types[i].dtype), 0, -1), &last), TT_OK);
+        assert_true(last == high);
+        assert_int_equal(tt_item(tt_select(tt_arange_from(0, -6e10, -3e10, types[i].dtype), 0, -1), &last), TT_OK);
+        assert_true(last == low);
+        tt_tensor *zeros = tt_zeros(TT_SHAPE(2), types[i].dtype), *index = tt_zeros(TT_SHAPE(1), TT_I64);
+        assert_int_equal(tt_item(tt_select(tt_scatter_value(zeros, 0, index, 1e12), 0, 0), &last), TT_OK);
+        assert_true(last == high);
+    }
+}
+
 static void equality_is_of_bits(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
@@ -432,6 +464,7 @@ int main(void) {
         cmocka_unit_test(copies_within_a_storage),
         cmocka_unit_test(impossible_shapes),
         cmocka_unit_test(conversions),
+        cmocka_unit_test(floats_out_of_range_are_clipped),
         cmocka_unit_test(equality_is_of_bits),
         cmocka_unit_test(a_lent_tensor_can_be_kept),
     };

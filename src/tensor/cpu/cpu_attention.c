@@ -120,14 +120,18 @@ static tt_status block_scores(const tt__attention *in, int64_t begin, tt_tensor 
 /* Turn the n scores of a row that it sees into probabilities, by the maximum and sum that `stats` has; the others, up
  * to S, have none. */
 static void row_probabilities(int64_t n, int64_t S, float *s, const float *stats) {
-    if (stats[0] == INFINITY)
-        n = 0;
-    else
-        tt__softmax()->exp_scale(n, s, (tt__sum_exp){stats[0], stats[1]}, 1, s);
+    tt__softmax()->exp_scale(n, s, (tt__sum_exp){stats[0], stats[1]}, 1, s);
     memset(s + n, 0, (size_t)(S - n) * sizeof *s);
 }
 
 static float *stats_row(const tt_tensor *stats, int64_t t) { return (float *)stats->data + t * stats->stride[0]; }
+
+/* Does the row see nothing? NaN may escape the maximum, so -infinity may hide it. */
+static bool all_hidden(int64_t n, const float *s) {
+    while (n > 0 && s[n - 1] == -INFINITY)
+        n--;
+    return n == 0;
+}
 
 static tt_status attention_block(tt_tensor *y, tt_tensor *stats, const tt__attention *in, int64_t begin, tt_tensor *s,
                                  const attention_room *room) {
@@ -138,9 +142,9 @@ static tt_status attention_block(tt_tensor *y, tt_tensor *stats, const tt__atten
         int64_t n = keys_seen(in, t + 1);
         finish_scores(in, t, n, row);
         tt__sum_exp e = tt__softmax()->sum_exp(n, row);
-        bool sees = e.max != -INFINITY;
-        kept[0] = sees ? e.max : INFINITY;
-        kept[1] = sees ? e.sum : 1;
+        bool blind = e.max == -INFINITY && all_hidden(n, row);
+        kept[0] = blind ? 0 : e.max;
+        kept[1] = blind ? INFINITY : e.sum;
         row_probabilities(n, S, row, kept);
     }
     tt_tensor to = block_of(y, begin, end), v = block_of(in->v, 0, S), p = as_factor(s, room);

@@ -142,9 +142,9 @@ tt_status tt__cpu_batch_norm_f32(tt_tensor *y, const tt_tensor *x, const tt_tens
     return TT_OK;
 }
 
-/* Give weight and bias, and lay out what dx needs. */
+/* Give weight and bias, and lay out what dx needs: scale g where the statistics are `fixed`, else batch_norm_give. */
 static void give_sums(batch_call *k, const tt__normed *n, bool fixed, float *room, tt_tensor *dw, tt_tensor *db) {
-    double count = fixed ? INFINITY : (double)(k->A * k->B);
+    double count = (double)(k->A * k->B);
     for (int64_t c = 0; c < k->C; c++) {
         double r = ((const double *)n->rstd->data)[c];
         double scale = r * (n->weight ? (double)((const float *)n->weight->data)[c] : 1);
@@ -152,9 +152,9 @@ static void give_sums(batch_call *k, const tt__normed *n, bool fixed, float *roo
             ((float *)dw->data)[c] = (float)(k->dot[c] * r);
         if (db)
             ((float *)db->data)[c] = (float)k->sum[c];
-        set_channel(k, room, c,
-                    (tt__channel){(float)k->mean[c], (float)scale, (float)(k->sum[c] / count),
-                                  (float)(k->dot[c] * r * r / count)});
+        tt__channel give = {(float)k->mean[c], (float)scale, (float)(k->sum[c] / count),
+                            (float)(k->dot[c] * r * r / count)};
+        set_channel(k, room, c, fixed ? (tt__channel){.scale = (float)scale} : give);
     }
 }
 
@@ -174,8 +174,9 @@ tt_status tt__cpu_batch_norm_backward_f32(const tt__normed *n, bool fixed, tt_te
     give_sums(&k, n, fixed, channels, dw, db);
     if (dx) {
         k.y = dx->data;
+        k.x = fixed ? k.g : k.x;
         use_channels(&k, channels);
-        run_rows(&k, give_batch_rows);
+        run_rows(&k, fixed ? affine_rows : give_batch_rows);
     }
     tt__pool_free(room);
     return TT_OK;

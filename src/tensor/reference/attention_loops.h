@@ -2,7 +2,7 @@
  *   q (T,D)  k (S,D)  v (S,Dv)  ->  s[j] = scale q.k[j] + mask[j]   p = softmax of s   y = sum of p[j] v[j]
  *   dv[j] = sum of p[j] g     ds[j] = p[j] (g.v[j] - mean) scale, where mean = sum of p[j] g.v[j]
  *   dq = sum of ds[j] k[j]    dk[j] = sum of ds[j] q
- * stats (T,2): max of s, sum of exp(s - max); infinity and 1 for a row that sees nothing, whose y is 0. */
+ * stats (T,2): max of s, sum of exp(s - max); 0 and infinity for a row that sees nothing, whose y is 0. */
 
 static TYPE *row_at(const tt_tensor *x, int64_t i) { return (TYPE *)x->data + i * x->stride[0]; }
 
@@ -34,12 +34,16 @@ static tt_status ref_attention(tt_tensor *y, tt_tensor *stats, const struct tt__
     for (int64_t t = 0; t < in->q->shape.dim[0]; t++) {
         int64_t n = seen_by(in, t);
         double max = -INFINITY, sum = 0;
-        for (int64_t j = 0; j < n; j++)
-            max = fmax(max, score(in, t, j));
-        max = max == -INFINITY ? INFINITY : max;
-        for (int64_t j = 0; j < n; j++)
+        bool sees = false;
+        for (int64_t j = 0; j < n; j++) {
+            double s = score(in, t, j);
+            max = fmax(max, s);
+            sees = sees || s != -INFINITY;
+        }
+        for (int64_t j = 0; j < n && sees; j++)
             sum += exp(score(in, t, j) - max);
-        sum = max == INFINITY ? 1 : sum;
+        max = sees ? max : 0;
+        sum = sees ? sum : INFINITY;
         row_at(stats, t)[0] = FROM_F64(max);
         row_at(stats, t)[1] = FROM_F64(sum);
         for (int64_t c = 0; c < Dv; c++) {

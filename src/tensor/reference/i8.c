@@ -3,6 +3,6 @@
 #define LOAD(v) ((uint64_t)(v))
 #define STORE(w) ((TYPE)(w))
 #define FROM_I64(i) ((TYPE)(i))
-#define FROM_F64(f) ((TYPE)tt__load_i64(TT_F64, &(double){f}))
+#define FROM_F64(f) ((TYPE)tt__int_of_f64((f), INT8_MIN, INT8_MAX))
 #define TABLE tt__reference_i8
 #include "tensor/reference/int_loops.h"

@@ -26,7 +26,7 @@ static tt_status ref_nll_rows_backward(tt_tensor *dx, const tt_tensor *t, const 
         TYPE *row = (TYPE *)dx->data + r * V;
         int64_t target = ((const int64_t *)t->data)[r];
         double gradient = target == call->ignore ? 0 : (double)LOAD(((const TYPE *)g->data)[r]);
-        double each = call->smoothing / (double)V * gradient;
+        double each = call->smoothing == 0 ? 0 : call->smoothing / (double)V * gradient; /* 0, even of NaN */
         for (int64_t v = 0; v < V; v++)
             row[v] = FROM_F64(-(each == 0 ? 0 : each * class_weight(w, v)));
         if (target != call->ignore)

@@ -58,7 +58,7 @@ static tt_status ref_batch_norm(tt_tensor *y, const tt_tensor *x, const tt_tenso
 }
 
 static tt_status ref_batch_norm_backward(const tt__normed *n, bool fixed, tt_tensor *dx, tt_tensor *dw, tt_tensor *db) {
-    double count = fixed ? INFINITY : (double)(n->x->shape.dim[0] * n->x->shape.dim[2]);
+    double count = (double)(n->x->shape.dim[0] * n->x->shape.dim[2]);
     for (int64_t c = 0; c < n->x->shape.dim[1]; c++) {
         double m = NUMBERS(n->mean)[c], r = NUMBERS(n->rstd)[c], scale = r * element_or(n->weight, c, 1);
         double sum = 0, dot = 0;
@@ -73,6 +73,10 @@ static tt_status ref_batch_norm_backward(const tt__normed *n, bool fixed, tt_ten
             ELEMENTS(db)[c] = FROM_F64(sum);
         if (!dx)
             continue;
+        if (fixed) { /* x has no part in it, even if it is infinite */
+            EACH_OF_CHANNEL(n->x, c) ELEMENTS(dx)[i] = FROM_F64(scale * element_or(n->g, i, 0));
+            continue;
+        }
         EACH_OF_CHANNEL(n->x, c) {
             double normed = (element_or(n->x, i, 0) - m) * r;
             ELEMENTS(dx)[i] = FROM_F64(scale * (element_or(n->g, i, 0) - sum / count - normed * dot / count));

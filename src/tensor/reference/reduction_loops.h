@@ -71,7 +71,7 @@ static double norm_slope(double x, double y, double p, double largest) {
         return 0;
     if (isinf(p))
         return v == y ? sign / largest : 0;
-    return p == 1 ? sign : p == 2 ? x / y : v == 0 ? 0 : sign * pow(v / y, p - 1);
+    return p == 1 ? (x != x ? 0 : sign) : p == 2 ? x / y : v == 0 ? 0 : sign * pow(v / y, p - 1);
 }
 
 /* The rows of a reduction's backward: of dx and x what became one element of y. */
@@ -125,25 +125,27 @@ static tt_status ref_extreme_backward(tt_tensor *dx, const tt_tensor *index, con
     return TT_OK;
 }
 
-static bool same_number(double a, double b) { return a == b || (a != a && b != b); }
+static bool same_number(double a, double b, bool nan_equals) { return a == b || (nan_equals && a != a && b != b); }
 
-static void share_row(const reduced_rows *r, double value, double gradient) {
+/* Where nothing equals the value, as NaN may, all are NaN: 0 / 0. */
+static void share_row(const reduced_rows *r, double value, double gradient, bool nan_equals) {
     double count = 0;
     for (tt__iter it = TT__ITER_OVER(&r->part); it.more; tt__iter_next(&it))
         for (int64_t i = 0; i < it.n; i++)
-            count += same_number((double)LOAD(AT(0, i)), value);
-    TYPE share = FROM_F64(gradient / count);
+            count += same_number((double)LOAD(AT(0, i)), value, nan_equals);
+    TYPE share = FROM_F64(count > 0 ? gradient / count : NAN), none = FROM_F64(count > 0 ? 0 : NAN);
     for (tt__iter it = TT__ITER_OVER(&r->part_dx, &r->part); it.more; tt__iter_next(&it))
         for (int64_t i = 0; i < it.n; i++)
-            AT(0, i) = same_number((double)LOAD(AT(1, i)), value) ? share : STORE(0);
+            AT(0, i) = same_number((double)LOAD(AT(1, i)), value, nan_equals) ? share : none;
 }
 
-static tt_status ref_share_equal(tt_tensor *dx, const tt_tensor *x, const tt_tensor *y, const tt_tensor *g) {
+static tt_status ref_share_equal(tt_tensor *dx, const tt_tensor *x, const tt_tensor *y, const tt_tensor *g,
+                                 bool nan_equals) {
     reduced_rows r = reduced_rows_of(dx, x, y, g);
     for (tt__iter row = TT__ITER_OVER(&r.y, &r.x, &r.dx, &r.g); row.more; tt__iter_next(&row))
         for (int64_t k = 0; k < row.n; k++) {
             row_parts(&r, &row, k);
-            share_row(&r, row_value(&row, k, 0), row_value(&row, k, 3));
+            share_row(&r, row_value(&row, k, 0), row_value(&row, k, 3), nan_equals);
         }
     return TT_OK;
 }

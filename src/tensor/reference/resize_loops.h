@@ -6,6 +6,8 @@ typedef struct lerp {
 } lerp;
 
 static lerp lerp_of(int64_t i, int64_t in, int64_t out, const struct tt__resize *how) {
+    if (in == out)
+        return (lerp){i, i, 0};
     WIDE at, step = how->align_corners ? (out > 1 ? (WIDE)(in - 1) / (WIDE)(out - 1) : 0) : (WIDE)in / (WIDE)out;
     if (how->nearest) {
         int64_t low = (int64_t)((WIDE)i * step);
