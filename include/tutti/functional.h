@@ -44,9 +44,8 @@ TT_API tt_tensor *tt_abs(tt_tensor *x);
 TT_API tt_tensor *tt_neg(tt_tensor *x);
 TT_API tt_tensor *tt_reciprocal(tt_tensor *x);
 
-/* x between two numbers, which may be infinite; all are `max` where min is above it. The gradient is 0 at the bounds and
- * outside of them (PyTorch's, too, since it follows min < x < max; 1.13 had 1 at the bounds). TT_ERR_INVALID a bound
- * that is NaN. */
+/* x between two numbers, which may be infinite; all are `max` where min is above it. Its gradient is 0 at the bounds,
+ * too, as in current PyTorch (1.13 had 1 there). TT_ERR_INVALID a bound that is NaN. */
 TT_API tt_tensor *tt_clamp(tt_tensor *x, double min, double max);
 
 /* ---- in place: x changes, and is returned ----
@@ -477,8 +476,8 @@ typedef struct tt_scaled_dot_product_attention_args {
 } tt_scaled_dot_product_attention_args;
 
 /* softmax(scale q k^T + mask) v, (..., T, Dv); the dimensions (...) are equal. Memory grows with T + S, not with T x S.
- * A row that sees nothing, as all its scores are -infinity, is 0; one with a score of infinity or NaN is NaN. NaN and
- * infinities in rows of v that a mask hides may reach the result all the same, as 0 times them is NaN. 16-bit floats are
+ * A row that sees nothing, as all its scores are -infinity, is 0; one with a score of infinity or NaN is NaN. NaN or
+ * infinity in a row of v that a mask hides may reach the result all the same, as 0 times it is NaN. 16-bit floats are
  * computed in f32.
  *   tt_scaled_dot_product_attention(q, k, v, .is_causal = true) */
 TT_API tt_tensor *tt_scaled_dot_product_attention_with(const tt_scaled_dot_product_attention_args *args, size_t size);
@@ -504,8 +503,9 @@ typedef struct tt_batch_norm_args {
 
 /* Over all dimensions but C. The running variance is of the unbiased kind. The result lies like x.
  *   tt_batch_norm(x, .running_mean = mean, .running_var = var, .training = true)
- * Errors: TT_ERR_SHAPE; TT_ERR_INVALID no running statistics though not `training`, less than two elements a channel in
- * training, a negative number. */
+ * An empty batch gives an empty result; in training it leaves the running statistics as they are.
+ * Errors: TT_ERR_SHAPE; TT_ERR_INVALID no running statistics though not `training`, one element a channel in training,
+ * running statistics that repeat elements in memory, a negative number. */
 TT_API tt_tensor *tt_batch_norm_with(const tt_batch_norm_args *args, size_t size);
 
 typedef struct tt_layer_norm_args {
@@ -530,7 +530,8 @@ typedef struct tt_group_norm_args {
     char tt_end;              /* not an option: see base.h */
 } tt_group_norm_args;
 
-/* Over each group of channels of each image. Errors as tt_layer_norm()'s, and TT_ERR_INVALID num_groups. */
+/* Over each group of channels of each image; images have elements, as in current PyTorch (TT_ERR_SHAPE), a batch need
+ * not. Errors as tt_layer_norm()'s, and TT_ERR_INVALID num_groups. */
 TT_API tt_tensor *tt_group_norm_with(const tt_group_norm_args *args, size_t size);
 
 typedef struct tt_rms_norm_args {
@@ -565,8 +566,9 @@ TT_API tt_tensor *tt_log_softmax(tt_tensor *x, int dim);
 
 /* ---- losses ---- */
 
-/* What becomes of the losses: their mean, their sum, or they stay as they are. BATCHMEAN: the sum, divided by the size
- * of the first dimension; of tt_kl_div() only. */
+/* What becomes of the losses: their mean, their sum, or they stay as they are. Of an empty batch the mean is NaN, the
+ * sum 0, and gradients are empty. BATCHMEAN: the sum, divided by the size of the first dimension; of tt_kl_div()
+ * only. */
 typedef enum tt_reduction {
     TT_REDUCTION_MEAN,
     TT_REDUCTION_SUM,
@@ -682,7 +684,7 @@ typedef struct tt_kl_div_args {
     char tt_end; /* not an option: see base.h */
 } tt_kl_div_args;
 
-/* target log target - target input, where 0 log 0 is 0. A target gets a gradient of NaN where it is 0, as in PyTorch. The
+/* target log target - target input, where 0 log 0 is 0. A target of 0 gets a gradient of NaN, as in PyTorch. The
  * divergence of distributions is the reduction BATCHMEAN.
  *   tt_kl_div(log_q, p, .reduction = TT_REDUCTION_BATCHMEAN) */
 TT_API tt_tensor *tt_kl_div_with(const tt_kl_div_args *args, size_t size);

@@ -5,8 +5,8 @@
  * tt_init_orthogonal_(), whose numbers are PyTorch's to 1e-6, and changes nothing where x has no elements.
  * The fans of a weight (K,C,...): fan_in is how many inputs an output sums, the product of C and what follows; fan_out
  * the same with K.
- * Errors: x NULL: as tt_item(); TT_ERR_DTYPE; TT_ERR_SHAPE x has too few dimensions; TT_ERR_INVALID an option;
- * TT_ERR_MEMORY. */
+ * Errors: x NULL: as tt_item(); TT_ERR_DTYPE; TT_ERR_SHAPE x has too few dimensions; TT_ERR_INVALID an option,
+ * or x repeats elements in memory; TT_ERR_MEMORY. */
 #ifndef TUTTI_INIT_H
 #define TUTTI_INIT_H
 

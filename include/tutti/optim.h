@@ -1,4 +1,5 @@
-/* tutti/optim.h: optimizers. Arithmetic is PyTorch's, to the bit (its AVX2 build, foreach=False). One thread at a time.
+/* tutti/optim.h: optimizers. Arithmetic is that of PyTorch 1.13, to the bit (its AVX2 build, foreach=False); 2.15
+ * differs in last digits. One thread at a time.
  *
  * An optimizer has parameter groups, numbered from 0 in the order in which they were added. A group has its own
  * value of every option ("lr", ...), which can be read and set at any time. Options that are switches are 0 or 1. */
@@ -17,8 +18,9 @@ typedef struct tt_optimizer tt_optimizer;
  * the list is copied. Each tensor may be in one place of one group. For one of f16 or bf16 the optimizer keeps a master
  * of f32, which is what it updates, and writes it, rounded, to the parameter in each step; values written to the
  * parameter in between count.
- * NULL on failure: TT_ERR_INVALID an empty list or a value out of range, by name; TT_ERR_DTYPE a parameter of another
- * type. A list that is NULL because its object failed leaves that object's error. */
+ * NULL on failure: TT_ERR_INVALID an empty list, a value out of range, by name, or a parameter that repeats elements in
+ * memory; TT_ERR_DTYPE a parameter of another type. A list that is NULL because its object failed leaves that object's
+ * error. */
 
 typedef struct tt_sgd_args {
     const tt_named_tensors *params; /* required */

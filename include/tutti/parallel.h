@@ -24,7 +24,8 @@ TT_BEGIN_DECLS
  * PyTorch's back ends, since another rank may make the same call on plain memory: elements meet in the order of
  * contiguous memory, so that (2, 6) and (3, 4) are added without an error.
  * Errors: those of the call in comm.h; NULL as a tensor: as tt_item(); TT_ERR_SHAPE and TT_ERR_DTYPE tensors that don't
- * fit each other, with both shapes. */
+ * fit each other, with both shapes; TT_ERR_INVALID a tensor that is written to and repeats elements in memory
+ * (tt_expand()). */
 
 typedef struct tt_tensor_all_reduce_args {
     tt_group *group;

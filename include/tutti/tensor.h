@@ -144,8 +144,8 @@ TT_API tt_tensor *tt_full_like(const tt_tensor *x, double value);
 TT_API tt_tensor *tt_arange(int64_t n);
 
 /* start, start + step, ... before `end` (PyTorch: arange(start, end, step)) / `steps` numbers from start to end, both
- * included. Each is computed in double and rounded once, or converted to an integer as tt_to() does. TT_ERR_INVALID: a step that leads away from `end`, or for
- * integers one that is not whole. */
+ * included. Each is computed in double and rounded once, or converted to an integer as tt_to() does. TT_ERR_INVALID: a
+ * step that leads away from `end`, or for integers one that is not whole. */
 TT_API tt_tensor *tt_arange_from(double start, double end, double step, tt_dtype dtype);
 TT_API tt_tensor *tt_linspace(double start, double end, int64_t steps, tt_dtype dtype);
 
@@ -214,7 +214,8 @@ TT_API tt_tensor *tt_permute(tt_tensor *x, tt_shape dims);
 TT_API tt_tensor *tt_movedim(tt_tensor *x, int source, int destination);
 
 /* x repeated to `shape`: along new dimensions, which come first, and along those of size 1; a size of -1 stays as it
- * is. A view, whose repeated elements are one place in memory: don't write to it. PyTorch: expand, broadcast_to. */
+ * is. A view, whose repeated elements are one place in memory: calls that would write to it fail. PyTorch: expand,
+ * broadcast_to. */
 TT_API tt_tensor *tt_expand(tt_tensor *x, tt_shape shape);
 
 /* Without dimension `dim`, if its size is 1, else as it is / without all dimensions of size 1 / with a new one of size
@@ -259,7 +260,8 @@ TT_API tt_tensor *tt_to(tt_tensor *x, tt_dtype dtype);
 TT_API tt_tensor *tt_to_device(tt_tensor *x, const tt_device *device);
 
 /* dst's elements := src's (same shape, same dtype, any devices), in place, not recorded. Both may be views of one
- * storage. Backward over a record that needs what stood in dst is an error (TT_ERR_STATE). NULL: as tt_item(). */
+ * storage. Backward over a record that needs what stood in dst is an error (TT_ERR_STATE). TT_ERR_INVALID dst repeats
+ * elements in memory (tt_expand()). NULL: as tt_item(). */
 TT_API TT_NODISCARD tt_status tt_copy(tt_tensor *dst, const tt_tensor *src);
 
 /* Equal dtype, shape and bits. */
@@ -358,7 +360,8 @@ TT_API TT_NODISCARD tt_status tt_generator_set_state(tt_generator *generator, co
 
 /* Fill x (f32 or f64) in place with numbers from [low, high), all equally likely. `generator` NULL: the thread's
  * default one. Not recorded. PyTorch: Tensor.uniform_.
- * Errors: TT_ERR_DTYPE another type; TT_ERR_INVALID low > high, or a difference that the type doesn't hold;
+ * Errors: TT_ERR_DTYPE another type; TT_ERR_INVALID low > high, a difference that the type doesn't hold, or x repeats
+ * elements in memory;
  * TT_ERR_MEMORY on a device other than the host; x NULL: as tt_item(). */
 TT_API TT_NODISCARD tt_status tt_uniform_(tt_tensor *x, double low, double high, tt_generator *generator);
 

@@ -2,13 +2,6 @@
 
 #include "base/error.h"
 
-static bool repeats_elements(const tt_tensor *x) {
-    for (int d = 0; d < x->shape.ndim; d++)
-        if (x->stride[d] == 0 && x->shape.dim[d] > 1)
-            return true;
-    return false;
-}
-
 /* May a call that changes x be recorded? Else why not. */
 static const char *why_not_recorded(const tt_tensor *x) {
     if (x->history && x->history->is_leaf)
@@ -21,8 +14,9 @@ static const char *why_not_recorded(const tt_tensor *x) {
 }
 
 static bool may_change(const char *who, const tt_tensor *x, bool recorded) {
-    if (repeats_elements(x)) {
-        tt__tensor_fail(TT_ERR_INVALID, "%s: %s repeats elements in memory; tt_clone() it first", who, TT__DESCRIBE(x));
+    tt_status writable = tt__tensor_check_writable(who, x);
+    if (writable) {
+        tt__made(who, NULL, writable);
         return false;
     }
     const char *why = recorded ? why_not_recorded(x) : NULL;

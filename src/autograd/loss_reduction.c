@@ -45,14 +45,16 @@ static bool targets_fit(const tt_tensor *x, const tt_tensor *target) {
     bool fit = target->shape.ndim == x->shape.ndim - 1 && target->shape.dim[0] == x->shape.dim[0];
     for (int d = 1; fit && d < target->shape.ndim; d++)
         fit = target->shape.dim[d] == x->shape.dim[d + 1];
-    return fit && x->numel > 0;
+    return fit;
 }
 
 /* (B,V,d...) -> (B,V,D) -> (B,D,V) -> (B D,V). */
 static tt_tensor *rows_of_classes(tt_tensor *x) {
-    int64_t B = x->shape.dim[0], V = x->shape.dim[1];
-    tt_tensor *joined = tt_reshape(x, TT_SHAPE(B, V, x->numel / (B * V)));
-    tt_tensor *last = tt_transpose(joined, 1, 2), *rows = tt_reshape(last, TT_SHAPE(-1, V));
+    int64_t B = x->shape.dim[0], V = x->shape.dim[1], D = 1;
+    for (int d = 2; d < x->shape.ndim; d++)
+        D *= x->shape.dim[d];
+    tt_tensor *joined = tt_reshape(x, TT_SHAPE(B, V, D));
+    tt_tensor *last = tt_transpose(joined, 1, 2), *rows = tt_reshape(last, TT_SHAPE(B * D, V));
     tt__abandon(last);
     tt__abandon(joined);
     return rows;
@@ -64,12 +66,12 @@ bool tt__class_rows(const char *who, const char *name, tt_tensor *x, tt_tensor *
     if (!TT__CHECK_FLOATS(who, {name, x}) || !tt__tensor_check(who, target))
         return false;
     if (!targets_fit(x, target)) {
-        tt__tensor_fail(TT_ERR_SHAPE, "%s: expected %s (B, V, d...), not empty, and target (B, d...), got %s and %s",
-                        who, name, TT__DESCRIBE(x), TT__DESCRIBE(target));
+        tt__tensor_fail(TT_ERR_SHAPE, "%s: expected %s (B, V, d...) and target (B, d...), got %s and %s", who, name,
+                        TT__DESCRIBE(x), TT__DESCRIBE(target));
         return false;
     }
     *rows = rows_of_classes(x);
-    *row_targets = tt_reshape(target, TT_SHAPE(-1));
+    *row_targets = tt_reshape(target, TT_SHAPE(target->numel));
     if (*rows && *row_targets)
         return true;
     tt__abandon(*row_targets);

@@ -43,6 +43,13 @@ static bool channel_check(const tt_tensor *x, const char *name, const tt_tensor 
     return false;
 }
 
+static bool may_move(const tt_tensor *running) {
+    tt_status status = running ? tt__tensor_check_writable(who, running) : TT_OK;
+    if (status)
+        tt__made(who, NULL, status);
+    return !status;
+}
+
 static bool batch_norm_check(const tt_batch_norm_args *a) {
     const tt_tensor *x = a->x;
     if (!TT__CHECK_FLOATS(who, {"x", x}, {"weight", a->weight}, {"bias", a->bias}, {"running_mean", a->running_mean},
@@ -53,15 +60,16 @@ static bool batch_norm_check(const tt_batch_norm_args *a) {
                         TT__DESCRIBE(x));
     else if (!a->running_mean != !a->running_var || (!a->running_mean && !a->training))
         tt__tensor_fail(TT_ERR_INVALID, "%s: expected .running_mean and .running_var, or .training without both", who);
-    else if (a->training && x->numel / x->shape.dim[1] < 2)
-        tt__tensor_fail(TT_ERR_INVALID, "%s: expected at least two elements a channel in training, got x %s", who,
+    else if (a->training && x->numel / x->shape.dim[1] == 1)
+        tt__tensor_fail(TT_ERR_INVALID, "%s: expected more than one element a channel in training, got x %s", who,
                         TT__DESCRIBE(x));
     else if (!(a->eps >= 0) || !(a->momentum >= 0))
         tt__tensor_fail(TT_ERR_INVALID, "%s: expected eps and momentum of at least 0, got %g and %g", who, a->eps,
                         a->momentum);
     else
         return channel_check(x, "weight", a->weight) && channel_check(x, "bias", a->bias) &&
-               channel_check(x, "running_mean", a->running_mean) && channel_check(x, "running_var", a->running_var);
+               channel_check(x, "running_mean", a->running_mean) && channel_check(x, "running_var", a->running_var) &&
+               (!a->training || (may_move(a->running_mean) && may_move(a->running_var)));
     return false;
 }
 
@@ -70,6 +78,10 @@ static tt_status batch_norm_stats(const tt_batch_norm_args *a, tt_tensor *mean, 
     double eps = a->eps ? a->eps : 1e-5, momentum = a->momentum ? a->momentum : 0.1;
     if (!a->training)
         return tt__batch_norm_given_out(who, a->running_mean, a->running_var, eps, mean, rstd);
+    if (a->x->numel == 0) { /* an empty batch: running statistics stay, weights have gradients of 0 */
+        TT__TRY(tt__fill_out(who, mean, 0));
+        return tt__fill_out(who, rstd, 1);
+    }
     TT__TRY(tt__batch_norm_stats_out(who, a->x, eps, mean, rstd));
     return a->running_mean ? tt__batch_norm_running_(who, a->running_mean, a->running_var, mean, rstd, eps, momentum,
                                                      a->x->numel / a->x->shape.dim[1])

@@ -33,9 +33,8 @@ tt_tensor *tt_mse_loss_with(const tt_mse_loss_args *args, size_t size) {
         return tt__pair_loss(&each_op, input, target, (tt__binary){.op = TT__SQUARE_LOSS}, o.reduction);
     if (!TT__CHECK_FLOATS(who, {"input", input}, {"target", target}))
         return NULL;
-    if (!tt__shape_equal(&input->shape, &target->shape) || input->numel == 0)
-        return tt__tensor_fail(TT_ERR_SHAPE,
-                               "%s: expected input and target of one shape, not empty, got input %s, target %s", who,
+    if (!tt__shape_equal(&input->shape, &target->shape))
+        return tt__tensor_fail(TT_ERR_SHAPE, "%s: expected input and target of one shape, got input %s, target %s", who,
                                TT__DESCRIBE(input), TT__DESCRIBE(target));
     tt_tensor *loss = tt__empty_beside(who, input, TT_SCALAR, input->dtype);
     loss = TT__MADE(who, loss, tt__mse_loss_out(who, loss, input, target));

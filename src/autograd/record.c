@@ -73,8 +73,8 @@ bool tt__check_floats(const char *who, int n, const tt__argument *arguments) {
 }
 
 static bool check_target_shapes(const char *who, const char *name, const tt_tensor *x, const tt_tensor *target) {
-    if (x->shape.ndim != 2 || x->numel == 0)
-        tt__tensor_fail(TT_ERR_SHAPE, "%s: expected %s (B, V) with B and V at least 1, got %s %s", who, name, name,
+    if (x->shape.ndim != 2 || (x->shape.dim[1] == 0 && x->shape.dim[0] > 0))
+        tt__tensor_fail(TT_ERR_SHAPE, "%s: expected %s (B, V) with V at least 1, got %s %s", who, name, name,
                         TT__DESCRIBE(x));
     else if (target->dtype != TT_I64)
         tt__tensor_fail(TT_ERR_DTYPE, "%s: expected target i64 (%" PRId64 "), got target %s", who, x->shape.dim[0],

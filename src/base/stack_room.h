@@ -6,7 +6,8 @@
 #include <stddef.h>
 
 /* Is there enough of this thread's stack left to call what else it may need: 256 KiB, or half of a small stack? *size:
- * of the whole stack. True if it is not known, as on a stack of the program's own. Cheap after a thread's first call. */
+ * of the whole stack. True if it is not known, as on a stack of the program's own. Cheap after a thread's first
+ * call. */
 bool tt__stack_has_room(size_t *size);
 
 #endif

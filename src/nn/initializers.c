@@ -21,7 +21,7 @@ static tt_status init_check(const char *who, const tt_tensor *x, int least_dims,
     else if (x->shape.ndim > most_dims)
         tt__tensor_fail(TT_ERR_SHAPE, "%s: expected at most %d dimensions, got %s", who, most_dims, TT__DESCRIBE(x));
     else
-        return TT_OK;
+        return tt__tensor_check_writable(who, x);
     return tt_last_status();
 }
 

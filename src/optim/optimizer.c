@@ -52,6 +52,7 @@ static tt_status add_param(const char *who, const tt_optimizer *o, tt__optim_gro
     if (other >= 0)
         return tt__fail(TT_ERR_INVALID, "%s: parameter number %zu, %s, is in group %lld already", who, group->count,
                         TT__DESCRIBE(x), (long long)other);
+    TT__TRY(tt__tensor_check_writable(who, x));
     if (group->count && tt_tensor_device(x) != group->device)
         return tt__fail(TT_ERR_INVALID,
                         "%s: expected a group on one device, got number %zu on \"%s\" and others on \"%s\"", who,

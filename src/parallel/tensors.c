@@ -59,6 +59,8 @@ static tt_status check_tensors(const stage *s, const tt_group *group) {
         return tt__tensor_first_error(s->who);
     if ((s->sends && !tt__tensor_check(s->who, s->x)) || (s->fills && !tt__tensor_check(s->who, s->out)))
         return TT_ERR_STATE;
+    if (s->fills)
+        TT__TRY(tt__tensor_check_writable(s->who, s->out));
     if (!s->sends || !s->fills || s->shapes == ANY_SHAPE)
         return TT_OK;
     bool x_is_part = s->shapes == OUT_HAS_PARTS;

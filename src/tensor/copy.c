@@ -180,6 +180,7 @@ tt_status tt_copy(tt_tensor *dst, const tt_tensor *src) {
     if (!tt__shape_equal(&dst->shape, &src->shape))
         return tt__fail(TT_ERR_SHAPE, "tt_copy: expected one shape, got dst %s, src %s", TT__DESCRIBE(dst),
                         TT__DESCRIBE(src));
+    TT__TRY(tt__tensor_check_writable("tt_copy", dst));
     tt__storage_touch(dst->storage);
     return dst->storage == src->storage ? copy_within(dst, src) : tt__copy_out("tt_copy", dst, src);
 }

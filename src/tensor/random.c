@@ -1,4 +1,5 @@
 /* Random tensors: the generator's distributions over any layout. */
+#include "base/error.h"
 #include "tensor/generator.h"
 #include "tensor/iter.h"
 #include "tensor/ops.h"
@@ -84,6 +85,7 @@ static tt_status random_fill(tt_tensor *x, const distribution *d) {
         tt__tensor_fail(TT_ERR_DTYPE, "%s: expected f32 or f64, got %s; tt_to() converts", d->who, TT__DESCRIBE(x));
         return TT_ERR_DTYPE;
     }
+    TT__TRY(tt__tensor_check_writable(d->who, x));
     tt__storage_touch(x->storage);
     if (!tt__device_is_host(tt__device_of(x)))
         return fill_elsewhere(x, d);

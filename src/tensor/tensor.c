@@ -289,6 +289,14 @@ const char *tt__away_text(const tt_tensor *x, char *text, size_t size) {
     return text;
 }
 
+tt_status tt__tensor_check_writable(const char *who, const tt_tensor *x) {
+    for (int d = 0; d < x->shape.ndim; d++)
+        if (x->stride[d] == 0 && x->shape.dim[d] > 1)
+            return tt__fail(TT_ERR_INVALID, "%s: %s repeats elements in memory; tt_clone() it first", who,
+                            TT__DESCRIBE(x));
+    return TT_OK;
+}
+
 bool tt__tensor_check_alive(const char *who, const tt_tensor *x) {
     if (__builtin_expect(x->magic == TT__ALIVE, 1))
         return true;

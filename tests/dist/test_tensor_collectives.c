@@ -175,9 +175,29 @@ static void wrong(tt_group *group, int rank, void *user) {
           strstr(tt_last_error(), "test_tensor_collectives.c:"));
 }
 
+/* What repeats elements in memory can be sent, and receives nothing. */
+static void repeated(tt_group *group, int rank, void *user) {
+    (void)user;
+    TT_AUTO_SCOPE;
+    static const char why[] = "f32 (4, 3) repeats elements in memory; tt_clone() it first";
+    tt_tensor *row = tt_full(TT_SHAPE(3), TT_F32, rank), *x = tt_expand(row, TT_SHAPE(4, 3));
+    tt_tensor *parts = tt_zeros(TT_SHAPE(8, 3), TT_F32), *all = tt_expand(row, TT_SHAPE(8, 3));
+    CHECK(is_error(tt_tensor_all_reduce(group, x, TT_SUM), TT_ERR_INVALID, why));
+    CHECK(is_error(tt_tensor_reduce(group, x, TT_SUM, 0), TT_ERR_INVALID, why) || rank);
+    CHECK(is_error(tt_tensor_broadcast(group, x, 0), TT_ERR_INVALID, why));
+    CHECK(is_error(tt_tensor_all_gather(group, x, all), TT_ERR_INVALID, "f32 (8, 3) repeats elements"));
+    CHECK(is_error(tt_tensor_scatter(group, parts, x, 0), TT_ERR_INVALID, why));
+    CHECK(is_error(tt_tensor_reduce_scatter(group, parts, x, TT_SUM), TT_ERR_INVALID, why));
+    CHECK(is_error(tt_tensor_all_to_all(group, parts, all), TT_ERR_INVALID, "f32 (8, 3) repeats elements"));
+    CHECK(is_error(tt_tensor_recv(group, x, 1 - rank), TT_ERR_INVALID, why));
+    CHECK(tt_tensor_all_gather(group, x, parts) == TT_OK && tt_tensor_f32(parts)[23] == 1);
+    CHECK(tt_tensor_f32(row)[0] == (float)rank);
+}
+
 static void what_does_not_fit_is_named(void **state) {
     (void)state;
     assert_int_equal(run_ranks(2, wrong, NULL), 0);
+    assert_int_equal(run_ranks(2, repeated, NULL), 0);
 }
 
 int main(void) {

@@ -2,6 +2,11 @@
  * changed. */
 #include "op_checks_pointwise.h"
 
+#include "expect.h"
+
+#include <tutti/init.h>
+#include <tutti/optim.h>
+
 #define S(...) TT_SHAPE(__VA_ARGS__)
 
 /* ---- gradients: of a result that is changed, and of what it is changed by */
@@ -125,6 +130,41 @@ static void views_are_refused_where_it_is_recorded(void **state) {
               "expected b that broadcasts to x f32 (3, 2), got b f32 (2, 3)");
 }
 
+/* A tensor that repeats elements in memory is written to by nobody: what is written to one place would be lost. */
+static void repeated_elements_are_not_written(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    static const char what[] = "f32 (3, 4) repeats elements in memory; tt_clone() it first";
+    tt_tensor *row = tt_zeros(S(4), TT_F32), *x = tt_expand(row, S(3, 4)), *y = tt_rand(S(3, 4), NULL);
+    tt_optimizer *o = NULL;
+    op_expect(tt_add_(x, y), TT_ERR_INVALID, "tt_add_", what);
+    op_expect(tt_fill_(x, 1), TT_ERR_INVALID, "tt_fill_", what);
+    const tt_status found[] = {tt_copy(x, y),
+                               tt_uniform_(x, 0, 1, NULL),
+                               tt_normal_(x, 0, 1, NULL),
+                               tt_init_constant_(x, 1),
+                               tt_init_ones_(x),
+                               tt_init_eye_(x),
+                               tt_init_orthogonal_(x),
+                               tt_init_uniform_(x, 0, 1),
+                               tt_init_trunc_normal_(x, 0, 1),
+                               tt_init_xavier_normal_(x),
+                               tt_init_kaiming_uniform_(x)};
+    for (size_t i = 0; i < OP_COUNT(found); i++)
+        assert_int_equal(found[i], TT_ERR_INVALID);
+    expect_error(TT_ERR_INVALID, what);
+    tt_tensor *leaf = tt_requires_grad_(tt_detach(x), true);
+    const tt_named_tensors all = {
+        .size = sizeof all, .count = 1, .names = (const char *[]){"w"}, .tensors = (tt_tensor *[]){leaf}};
+    assert_null(o = tt_sgd(&all, 0.1));
+    expect_error(TT_ERR_INVALID, what);
+    tt_tensor *mean = tt_expand(tt_zeros(S(1), TT_F32), S(4)), *var = tt_ones(S(4), TT_F32);
+    op_expect(tt_batch_norm(y, .running_mean = mean, .running_var = var, .training = true), TT_ERR_INVALID,
+              "tt_batch_norm", "f32 (4) repeats elements");
+    assert_non_null(tt_batch_norm(y, .running_mean = mean, .running_var = var));
+    assert_true(tt_equal(row, tt_zeros(S(4), TT_F32)));
+}
+
 static void wrong_arguments(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
@@ -148,6 +188,7 @@ int main(void) {
         cmocka_unit_test(overwritten_values_are_seen),
         cmocka_unit_test(leaves_change_under_no_grad_only),
         cmocka_unit_test(views_are_refused_where_it_is_recorded),
+        cmocka_unit_test(repeated_elements_are_not_written),
         cmocka_unit_test(wrong_arguments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

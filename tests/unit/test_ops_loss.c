@@ -68,6 +68,47 @@ static void special_values(void **state) {
     assert_true(isnan(item(tt_l1_loss(tt_zeros(S(0), TT_F32), tt_zeros(S(0), TT_F32)))));
 }
 
+/* The loss of an empty batch is NaN as a mean, 0 as a sum, and empty otherwise; so are its gradients. */
+static void expect_loss_of_nothing(tt_tensor *loss, tt_tensor *x, tt_reduction reduction) {
+    assert_non_null(loss);
+    if (reduction == TT_REDUCTION_NONE)
+        assert_int_equal(tt_tensor_numel(loss), 0);
+    else if (reduction == TT_REDUCTION_SUM)
+        assert_true(item(loss) == 0);
+    else
+        assert_true(isnan(item(loss)));
+    assert_int_equal(tt_backward(reduction == TT_REDUCTION_NONE ? tt_sum(loss) : loss), TT_OK);
+    assert_true(tt_grad(x) && tt_tensor_numel(tt_grad(x)) == 0);
+    tt_zero_grad(x);
+}
+
+static void empty_batches_have_losses(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    static const tt_dtype types[] = {TT_F32, TT_F64, TT_BF16, TT_F16};
+    for (int i = 0; i < 16; i++) {
+        tt_reduction r = (tt_reduction)(i % 3);
+        tt_dtype dtype = types[i / 4];
+        tt_tensor *x = tt_requires_grad_(tt_zeros(S(0, 3), dtype), true), *t = tt_zeros(S(0), TT_I64);
+        tt_tensor *w = tt_ones(S(3), dtype), *none = tt_requires_grad_(tt_zeros(S(0, 0), dtype), true);
+        tt_tensor *images = tt_requires_grad_(tt_zeros(S(2, 3, 0, 4), dtype), true);
+        tt_tensor *places = tt_zeros(S(2, 0, 4), TT_I64);
+        expect_loss_of_nothing(tt_cross_entropy(x, t, .reduction = r), x, r);
+        expect_loss_of_nothing(tt_cross_entropy(x, t, .weight = w, .label_smoothing = 0.1, .reduction = r), x, r);
+        expect_loss_of_nothing(tt_cross_entropy(none, t, .reduction = r), none, r);
+        expect_loss_of_nothing(tt_cross_entropy(images, places, .reduction = r), images, r);
+        expect_loss_of_nothing(tt_nll_loss(x, t, .reduction = r), x, r);
+        expect_loss_of_nothing(tt_nll_loss(x, t, .weight = w, .reduction = r), x, r);
+        expect_loss_of_nothing(tt_nll_loss(images, places, .reduction = r), images, r);
+        expect_loss_of_nothing(tt_mse_loss(x, tt_zeros(S(0, 3), dtype), .reduction = r), x, r);
+        expect_loss_of_nothing(tt_smooth_l1_loss(x, tt_zeros(S(0, 3), dtype), 1, .reduction = r), x, r);
+        expect_loss_of_nothing(tt_kl_div(x, tt_zeros(S(0, 3), dtype), .reduction = r), x, r);
+        expect_loss_of_nothing(tt_binary_cross_entropy_with_logits(x, tt_zeros(S(0, 3), dtype), .reduction = r), x, r);
+    }
+    op_expect(tt_cross_entropy(tt_zeros(S(2, 0), TT_F32), tt_zeros(S(2), TT_I64)), TT_ERR_SHAPE, "tt_cross_entropy",
+              "V at least 1, got logits f32 (2, 0)");
+}
+
 static void wrong_arguments(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
@@ -90,7 +131,7 @@ static void wrong_arguments(void **state) {
     op_expect(tt_nll_loss(a, i64(S(2), (int64_t[]){-100, 0}), .ignore_index = TT_INDEX(1)), TT_ERR_INVALID,
               "tt_nll_loss", "target[0] = -100");
     op_expect(tt_cross_entropy(tt_zeros(S(2, 3, 4), TT_F32), t), TT_ERR_SHAPE, "tt_cross_entropy",
-              "expected logits (B, V, d...), not empty, and target (B, d...), got f32 (2, 3, 4) and i64 (2)");
+              "expected logits (B, V, d...) and target (B, d...), got f32 (2, 3, 4) and i64 (2)");
     op_expect(tt_nll_loss(tt_zeros(S(2, 3, 4), TT_F32), tt_zeros(S(2, 5), TT_I64)), TT_ERR_SHAPE, "tt_nll_loss",
               "i64 (2, 5)");
     tt_tensor *const none[] = {tt_l1_loss(NULL, a), tt_smooth_l1_loss(a, NULL, 1), tt_kl_div(NULL, a),
@@ -108,6 +149,7 @@ int main(void) {
         cmocka_unit_test(options_that_change_nothing),
         cmocka_unit_test(all_rows_ignored),
         cmocka_unit_test(special_values),
+        cmocka_unit_test(empty_batches_have_losses),
         cmocka_unit_test(wrong_arguments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

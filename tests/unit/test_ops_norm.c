@@ -55,6 +55,13 @@ static void batches_of_nothing(void **state) {
     assert_int_equal(tt_tensor_numel(y), 0);
     assert_int_equal(tt_backward(tt_sum(y)), TT_OK);
     assert_true(tt_equal(tt_grad(w), tt_zeros(S(4), TT_F32)));
+    tt_tensor *mean = tt_full(S(4), TT_F32, 3), *var = tt_full(S(4), TT_F32, 5), *z = tt_zeros(S(2, 4, 0), TT_F32);
+    y = tt_batch_norm(x, .running_mean = mean, .running_var = var, .weight = w, .bias = w, .training = true);
+    assert_int_equal(tt_backward(tt_sum(y)), TT_OK);
+    assert_true(tt_tensor_numel(tt_grad(x)) == 0 && tt_equal(tt_grad(w), tt_zeros(S(4), TT_F32)));
+    assert_int_equal(tt_tensor_numel(tt_batch_norm(z, .running_mean = mean, .running_var = var, .training = true)), 0);
+    assert_true(tt_equal(mean, tt_full(S(4), TT_F32, 3)) && tt_equal(var, tt_full(S(4), TT_F32, 5)));
+    op_fails(tt_group_norm(z, 2), TT_ERR_SHAPE, "tt_group_norm", "the others at least 1");
 }
 
 static void wrong_arguments(void **state) {
@@ -66,7 +73,7 @@ static void wrong_arguments(void **state) {
     op_fails(tt_batch_norm(x, .running_mean = flat, .training = true), TT_ERR_INVALID, "tt_batch_norm", "without both");
     op_fails(tt_batch_norm(x, .weight = w, .training = true), TT_ERR_SHAPE, "tt_batch_norm", "expected weight (4)");
     op_fails(tt_batch_norm(tt_zeros(S(1, 4), TT_F32), .training = true), TT_ERR_INVALID, "tt_batch_norm",
-             "at least two elements a channel");
+             "more than one element a channel");
     op_fails(tt_batch_norm(x, .training = true, .eps = -1), TT_ERR_INVALID, "tt_batch_norm", "got -1");
     op_fails(tt_layer_norm(x, S(4)), TT_ERR_SHAPE, "tt_layer_norm", "got (4) and x f32 (2, 4, 5, 5)");
     op_fails(tt_layer_norm(flat, S(2, 4)), TT_ERR_SHAPE, "tt_layer_norm", "got (2, 4)");

@@ -16,7 +16,7 @@ typedef struct rows {
 } rows;
 
 /* Return the rows of a block, of about 32 Ki elements. */
-static int64_t rows_a_block(int64_t n) { return n < 32768 ? 32768 / n : 1; }
+static int64_t rows_a_block(int64_t n) { return n < 1 ? 32768 : n < 32768 ? 32768 / n : 1; }
 
 static void softmax_rows(void *user, int64_t begin, int64_t end) {
     const rows *k = user;
