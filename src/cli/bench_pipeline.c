@@ -187,7 +187,7 @@ static tt_status parse_pipe_flag(pipe_options *o, int letter) {
         break;
     case 't':
         o->trace = optarg;
-        break;
+        return tt__cli_check_ending("--trace", optarg, ".json");
     default:
         o->no_pin = true;
     }

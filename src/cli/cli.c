@@ -1,7 +1,9 @@
 /* What the subcommands share: spelling of flags, errors, guesses at what was meant. */
 #include "cli/cli.h"
 
+#include "base/error.h"
 #include "base/format.h"
+#include "base/parse.h"
 #include "base/plain_text.h"
 #include "elastic/terminal.h"
 
@@ -156,6 +158,16 @@ static const char *format_hint(char text[HINT_SIZE], const char *quote, const ch
 }
 
 /* ---- flags */
+
+tt_status tt__cli_check_ending(const char *flag, const char *path, const char *ending) {
+    static const char *const kinds[] = {".svg", ".png",  ".pdf", ".jpg", ".jpeg", ".gif", ".webp", ".html",
+                                        ".htm", ".json", ".csv", ".txt", ".md",   ".xml", ".gz",   ".zip"};
+    for (size_t i = 0; path && i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(kinds[i], ending) != 0 && tt__ends_with(path, kinds[i]))
+            return tt__fail(TT_ERR_INVALID, "%s writes %s: expected a name that ends in that, got \"%.200s\"", flag,
+                            ending, path);
+    return TT_OK;
+}
 
 int tt__cli_store_auth(const char *command, const char *text, tt_store_auth *auth) {
     static const char *const names[] = {

@@ -68,6 +68,10 @@ int tt__cli_dispatch(const tt__command *command, const char *kind, int argc, cha
 void tt__cli_normalise_flag(char *arg);
 void tt__cli_normalise_flags(int argc, char **argv);
 
+/* Check the name of a file that `flag` gives, into which `ending` (".svg") is written: it must not end as files of
+ * another kind do. TT_ERR_INVALID, and the text says what is written. */
+tt_status tt__cli_check_ending(const char *flag, const char *path, const char *ending);
+
 /* Parse the value of --store-auth: "local", "required" or "none". 0, or TT__EXIT_USAGE after printing the error. */
 int tt__cli_store_auth(const char *command, const char *text, tt_store_auth *auth);
 

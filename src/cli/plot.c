@@ -92,9 +92,9 @@ static tt_status set_smooth(plot_flags *f, const char *text) {
 static tt_status set_plot_flag(plot_flags *f, int id, const char *value) {
     switch (id) {
     case SVG:
-        return f->svg = value, TT_OK;
+        return f->svg = value, tt__cli_check_ending("--svg", value, ".svg");
     case PNG:
-        return f->png = value, TT_OK;
+        return f->png = value, tt__cli_check_ending("--png", value, ".png");
     case TAGS:
         return f->wish.tags = value, TT_OK;
     case X:

@@ -379,7 +379,9 @@ static int run_job(tt__job *job, const tt__run_flags *flags, int64_t notice_ms, 
         tt__cli_note("run", "OMP_NUM_THREADS=%d for each of %d worker%s (%d CPU%s); set it to choose yourself",
                      job->omp_threads, job->workers, job->workers == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
     int exit_code = TT__EXIT_FAILED;
-    if (flags->trace && tt__atomic_check(flags->trace))
+    if (tt__cli_check_ending("--trace", flags->trace, ".json"))
+        status = TT_ERR_INVALID;
+    else if (flags->trace && tt__atomic_check(flags->trace))
         status = tt__fail_prefix("--trace");
     if (status || tt__run_watch_begin(job, flags)) {
         tt__program_free(&program);

@@ -79,6 +79,8 @@ static int trace_main(int argc, char **argv) {
     if ((job != NULL) + (pid != 0) + (pipeline != NULL) > 1)
         return tt__cli_usage_error("trace", "%s were given: expected one of them",
                                    pipeline ? "--pipeline and a job" : "a job and --pid");
+    if (tt__cli_check_ending(pipeline ? "-o of --pipeline" : "-o", path, pipeline ? ".svg" : ".json"))
+        return tt__cli_usage_error("trace", "%s", tt_last_error());
     tt_status status = pipeline ? tt__trace_draw_pipeline(pipeline, path) : tt__view_find(&source, job, (pid_t)pid);
     if (!status && !pipeline)
         status = trace_write_view(&source, path ? path : "trace.json");

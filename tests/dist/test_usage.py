@@ -112,6 +112,8 @@ WRONG = {
         ("--frobnicate", "unknown flag --frobnicate"),
         ("a b", 'unexpected argument "b"'),
         ("--pipeline f a", "--pipeline and a job were given: expected one of them"),
+        ("--pipeline f -o p.png", 'writes .svg: expected a name that ends in that, got "p.png"'),
+        ("-o p.svg", 'writes .json: expected a name that ends in that, got "p.svg"'),
     ],
     "store": [
         ("--port 65536", "--port: expected a number from 0 to 65535"),
@@ -254,6 +256,7 @@ WRONG = {
         ("a --width=3", "--width: expected a number from 30"),
         ("a --follow --svg=b", "--follow draws in the terminal"),
         ("a --colour", "unknown flag --colour"),
+        ("a --png=b.svg", '--png writes .png: expected a name that ends in that, got "b.svg"'),
         ("a --png", "--png needs a value"),
     ],
     "doctor": [
