@@ -27,7 +27,9 @@ typedef struct waiting {
     const char *host;
     int port;
     int64_t start_ms, deadline_ms, warn_ms, every_ms;
-    char why[128]; /* the last reason of failure */
+    char why[160];    /* the last reason of failure */
+    const char *step; /* the call that failed */
+    bool forbidden;   /* to this process */
 } waiting;
 
 static void warn_if_due(waiting *w) {
@@ -73,14 +75,19 @@ static int await_connect(int fd, waiting *w) {
     socklen_t size = sizeof errnum;
     if (errnum)
         return errnum;
-    return getsockopt(fd, SOL_SOCKET, SO_ERROR, &errnum, &size) ? errno : errnum;
+    if (!getsockopt(fd, SOL_SOCKET, SO_ERROR, &errnum, &size))
+        return errnum;
+    w->step = "getsockopt";
+    return errno;
 }
 
 /* Try one address once. Returns an errno, 0 for success. */
 static int try_address(const struct addrinfo *a, waiting *w, int *out) {
+    w->step = "socket";
     int fd = tt__fd(socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (fd < 0)
         return errno;
+    w->step = "connect";
     int errnum = connect(fd, a->ai_addr, a->ai_addrlen) ? errno : 0;
     if (errnum == EINPROGRESS || errnum == EINTR)
         errnum = await_connect(fd, w);
@@ -102,6 +109,9 @@ static bool loopback_is_down(const struct addrinfo *a, int errnum) {
            (errnum == ENETUNREACH || (errnum == EADDRNOTAVAIL && a->ai_family == AF_INET6));
 }
 
+/* May this process not do that at all? Nobody at the other end changes it. */
+static bool is_forbidden(int errnum) { return errnum == EPERM || errnum == EACCES || errnum == ENOSYS; }
+
 /* Try all addresses of the host once. *hopeless: another round can't help. */
 static bool try_host(waiting *w, int *fd, bool *hopeless) {
     struct addrinfo *list = NULL;
@@ -116,11 +126,15 @@ static bool try_host(waiting *w, int *fd, bool *hopeless) {
     *hopeless = list != NULL;
     for (const struct addrinfo *a = list; a && errnum; a = a->ai_next) {
         errnum = try_address(a, w, fd);
-        *hopeless = *hopeless && loopback_is_down(a, errnum);
+        *hopeless = *hopeless && (loopback_is_down(a, errnum) || is_forbidden(errnum));
     }
     freeaddrinfo(list);
-    if (errnum)
+    if (is_forbidden(errnum))
+        snprintf(w->why, sizeof w->why, "%s: %s: a sandbox (seccomp) or a firewall forbids it", w->step,
+                 strerror(errnum));
+    else if (errnum)
         snprintf(w->why, sizeof w->why, "%s", strerror(errnum));
+    w->forbidden = is_forbidden(errnum);
     return !errnum;
 }
 
@@ -145,13 +159,20 @@ static tt_status try_until_deadline(waiting *w, int *fd, bool *hopeless) {
 tt_status tt__net_connect_warning(int *fd, const char *host, int port, int64_t deadline_ms, int64_t warn_after_ms,
                                   int64_t warn_every_ms) {
     int64_t start = tt__now_ms();
-    waiting w = {host, port, start, deadline_ms, start + warn_after_ms, warn_every_ms, ""};
+    waiting w = {.host = host,
+                 .port = port,
+                 .start_ms = start,
+                 .deadline_ms = deadline_ms,
+                 .warn_ms = start + warn_after_ms,
+                 .every_ms = warn_every_ms};
     bool hopeless;
     char where[TT__NET_ENDPOINT_SIZE];
     TT__TRY(try_until_deadline(&w, fd, &hopeless));
     if (*fd >= 0)
         return TT_OK;
     tt__net_endpoint_text(host, port, where);
+    if (hopeless && w.forbidden)
+        return tt__fail(TT_ERR_SYSTEM, "could not connect to %s: %s", where, w.why);
     if (hopeless)
         return tt__fail(TT_ERR_NET, "could not connect to %s (%s). Is the loopback interface up (ip link set lo up)?",
                         where, w.why);
@@ -161,7 +182,8 @@ tt_status tt__net_connect_warning(int *fd, const char *host, int port, int64_t d
 }
 
 tt_status tt__net_probe(const char *host, int port, int64_t deadline_ms) {
-    waiting w = {host, port, tt__now_ms(), deadline_ms, INT64_MAX, 0, ""};
+    waiting w = {
+        .host = host, .port = port, .start_ms = tt__now_ms(), .deadline_ms = deadline_ms, .warn_ms = INT64_MAX};
     bool hopeless;
     int fd;
     TT__TRY(try_until_deadline(&w, &fd, &hopeless));

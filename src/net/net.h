@@ -33,7 +33,7 @@ static inline bool tt__net_would_block(int errnum) {
 
 /* Connect to host:port over IPv4 or IPv6, trying again until the deadline while nobody listens there or the name is
  * unknown. Success: *fd is the caller's. Errors: TT_ERR_TIMEOUT, TT_ERR_NET (at once where loopback is down), both
- * with host, port and the last reason. */
+ * with host, port and the last reason; TT_ERR_SYSTEM, at once: this process may not connect. */
 tt_status tt__net_connect(int *fd, const char *host, int port, int64_t deadline_ms);
 
 /* Connect likewise; a warning in the log says where and why after `warn_after_ms` without success, and every

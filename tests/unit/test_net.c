@@ -9,6 +9,8 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -18,7 +20,9 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -361,6 +365,38 @@ static void endpoints_are_split(void **state) {
     }
 }
 
+/* From here on the process may not look at a socket's options. */
+static void forbid_getsockopt(void) {
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getsockopt, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const struct sock_fprog program = {sizeof code / sizeof *code, code};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+        _exit(77);
+}
+
+/* It was tried again until the deadline, of half an hour. */
+static void what_a_sandbox_forbids_is_told_at_once(void **state) {
+    (void)state;
+    int listener, port, status;
+    size_t n;
+    assert_int_equal(tt__net_listen("127.0.0.1", 0, &listener, 1, &n, &port), TT_OK);
+    pid_t child = fork();
+    if (!child) {
+        int fd;
+        forbid_getsockopt();
+        bool told = tt__net_connect(&fd, "127.0.0.1", port, tt__deadline_ms(10 * PATIENCE_MS)) == TT_ERR_SYSTEM &&
+                    strstr(tt_last_error(), ": getsockopt: Operation not permitted: a sandbox (seccomp)");
+        _exit(told ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(status == 0 || status == 77 << 8);
+    close(listener);
+}
+
 static void a_mapped_address_is_served(void **state) {
     (void)state;
     int fd, port;
@@ -388,6 +424,7 @@ int main(void) {
         cmocka_unit_test(loopback_addresses),
         cmocka_unit_test(endpoints_are_split),
         cmocka_unit_test(a_mapped_address_is_served),
+        cmocka_unit_test(what_a_sandbox_forbids_is_told_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
