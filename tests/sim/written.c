@@ -308,7 +308,7 @@ static const changing changing_cases[] = {
       3,
       1,
       {{.kind = SIM_FAILS, .node = 2, .at_ms = 300, .value = SIGSEGV},
-       {.kind = SIM_FREEZE, .node = 1, .from = SIM_FROM_GONE, .at_ms = 31, .for_ms = 16000},
+       {.kind = SIM_FREEZE, .node = 1, .from = SIM_FROM_GONE, .at_ms = 15, .for_ms = 16000},
        {.kind = SIM_KINDS}}},
      2,
      3,
