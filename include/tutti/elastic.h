@@ -135,10 +135,11 @@ TT_API int64_t tt_elastic_commits(const tt_elastic *elastic);
  * After success the program goes on with the same objects, at the state that was set; tt_elastic_changed() tells what
  * is different. After a failure the state is undefined, but for one that a signal ended.
  * Errors: the error before it, if that is none that another round mends: of this rank alone, or another call on some
- * rank (TT_ERR_MISMATCH), or if the launcher says that no round follows, as no restarts are left; TT_ERR_TIMEOUT no next round within .round_wait_ms; TT_ERR_UNSUPPORTED no launcher of ours;
- * TT_ERR_NET its store is gone; TT_ERR_PEER this rank is not in the next round; TT_ERR_STATE commits of ranks that
- * differ by more than one; TT_ERR_MISMATCH another rank registered other parts; TT_ERR_ABORTED a signal came while it
- * waited (.stop_on_signals): the state is that of this rank's last commit and can be saved; and those of the parts.
+ * rank (TT_ERR_MISMATCH), or if the launcher says that no round follows, as no restarts are left; TT_ERR_TIMEOUT no
+ * next round within .round_wait_ms; TT_ERR_UNSUPPORTED no launcher of ours; TT_ERR_NET its store is gone; TT_ERR_PEER
+ * this rank is not in the next round; TT_ERR_STATE commits of ranks that differ by more than one; TT_ERR_MISMATCH
+ * another rank registered other parts; TT_ERR_ABORTED a signal came while it waited (.stop_on_signals): the state is
+ * that of this rank's last commit and can be saved; and those of the parts.
  * Collective. Blocks. */
 TT_API TT_NODISCARD tt_status tt_elastic_restore(tt_elastic *elastic);
 

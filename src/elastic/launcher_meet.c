@@ -2,6 +2,7 @@
 #include "elastic/launcher.h"
 
 #include "base/error.h"
+#include "base/saved_error.h"
 #include "elastic/election.h"
 
 enum { STORE_TIMEOUT_MS = 2000 };
@@ -59,6 +60,12 @@ tt_status tt__launcher_serve_store(tt__job *job, tt_store_server **server) {
     if (status == TT_ERR_NET && may) {
         tt__log(TT_LOG_DEBUG, "another node serves the store: %s", tt_last_error());
         return TT_OK;
+    }
+    if (status == TT_ERR_NET && job->number == 0 && job->max_nodes > 1) {
+        tt__saved_error error;
+        tt__error_save(&error);
+        return tt__fail(status, "%.1500s. Each node has its own --node-rank: is another launcher node 0, too?",
+                        error.text);
     }
     if (!status)
         tt__log(TT_LOG_DEBUG, "serving the store at %s:%d", job->bind_addr, tt_store_server_port(*server));

@@ -206,8 +206,8 @@ static void note_member(tt__talk *t, int id, const card *c, bool is_signed) {
     t->came_ms = node->beat_ms = tt__now_ms();
 }
 
-/* Note the nonce on a card, whatever else it says. To the coordinator's the answer is the own card: that one is to know,
- * too, if they don't fit together. */
+/* Note the nonce on a card, whatever else it says. To the coordinator's the answer is the own card: that one is to
+ * know, too, if they don't fit together. */
 static void answer_card(tt__talk *t, int id, const char *nonce) {
     snprintf(t->of[id].nonce, sizeof t->of[id].nonce, "%s", nonce ? nonce : "");
     if (!t->nodes->member.coordinates && !t->introduced)
@@ -339,14 +339,6 @@ static void read_coordinators_card(tt__talk *t) {
                        "by something else?",
                        (long long)(tt__now_ms() - t->began_ms) / 1000, m->host, m->port));
     tt__talk_fail(t, tt_last_error());
-}
-
-json_t *tt__talk_nonces(const tt__talk *t) {
-    json_t *list = json_array();
-    for (int id = 1; list && id < t->known; id++)
-        if (*t->of[id].nonce)
-            json_array_append_new(list, json_string(t->of[id].nonce));
-    return list;
 }
 
 void tt__talk_read_cards(tt__talk *t) {

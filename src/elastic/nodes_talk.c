@@ -42,6 +42,14 @@ int tt__talk_node_number(const tt__talk *t, int id) {
     return -1;
 }
 
+json_t *tt__talk_nonces(const tt__talk *t) {
+    json_t *list = json_array();
+    for (int id = 1; list && id < t->known; id++)
+        if (*t->of[id].nonce)
+            json_array_append_new(list, json_string(t->of[id].nonce));
+    return list;
+}
+
 /* ---- events */
 
 tt__nodes_event *tt__talk_event(tt__nodes_kind kind) {

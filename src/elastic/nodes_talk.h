@@ -100,6 +100,9 @@ tt_status tt__talk_know(tt__talk *t, int id);
 /* Return the number of member `id` in the round, or -1. */
 int tt__talk_node_number(const tt__talk *t, int id);
 
+/* As the coordinator: list the nonces of those whose cards are read, for news that may be the first that they take. */
+json_t *tt__talk_nonces(const tt__talk *t);
+
 /* Is it a set that changes? */
 static inline bool tt__talk_is_elastic(const tt__talk *t) {
     return t->nodes->member.min_nodes < t->nodes->member.max_nodes;
@@ -184,14 +187,12 @@ json_t *tt__talk_json(const char *text);
  * that. */
 tt_status tt__talk_introduce(tt__talk *t);
 
-/* Connect and introduce this launcher. Tries for a short while, so that the launcher can end this; false: not yet, or never. */
+/* Connect and introduce this launcher. Tries for a short while, so that the launcher can end this; false: not yet, or
+ * never. */
 bool tt__talk_connect(tt__talk *t);
 
 /* Read the cards that are still missing: those of all, or of the coordinator. Having that, put the own one. */
 void tt__talk_read_cards(tt__talk *t);
-
-/* As the coordinator: list the nonces of those whose cards are read, for news that may be the first that they take. */
-json_t *tt__talk_nonces(const tt__talk *t);
 
 /* ---- nodes_elect.c; without an election nothing happens there */
 

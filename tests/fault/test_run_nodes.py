@@ -151,6 +151,20 @@ class Nodes(unittest.TestCase):
         self.assertIn("node 0 did not come within 1 s", err)
         self.assertIn(f"127.0.0.1:{job.port}", err)
 
+    def test_a_launcher_that_is_started_twice_is_told(self):
+        job = Job(FOREVER, nproc=1)
+        for node in (0, 1):
+            job.wait_for_line(node, "ready")
+        for node, told in ((0, "is another launcher node 0, too?"), (1, "another launcher is node 1 already")):
+            first = job.nodes[node]
+            job.start(node, "true", 2, 1, ())
+            _, err = job.nodes[node].communicate(timeout=DEADLINE)
+            self.assertEqual(job.nodes[node].returncode, 1, err)
+            self.assertIn(told, err)
+            job.nodes[node] = first
+        job.nodes[0].send_signal(signal.SIGINT)
+        job.end()
+
     def test_a_signal_while_joining(self):
         job = Job("true", only=(0,))
         self.assertIn("has no secret", job.nodes[0].stderr.readline())

@@ -401,22 +401,25 @@ static void a_store_of_ones_own_needs_no_address(void **state) {
 }
 
 static int mismatched_body(tt_store *store, int rank, int world, void *arg) {
-    (void)arg;
     static const char *const keys[] = {"tutti/0/1/rank/0"};
     tt_group *group = NULL;
-    if (rank) /* which will give up, and tell so to whoever has not come by then */
+    const bool *wide = arg; /* has rank 0 the larger world? */
+    int own = *wide ? world + 1 - rank : world + rank;
+    if (rank)
         CHECK_OK(tt_store_wait(store, keys, 1, PATIENCE_MS));
-    CHECK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world + rank,
-                                .timeout_ms = rank ? 1000 : PATIENCE_MS));
-    CHECK(tt_last_status() == (rank ? TT_ERR_TIMEOUT : TT_ERR_MISMATCH));
-    if (!rank)
-        CHECK_TEXT("rank 1 was started for a world of 3, rank 0 for a world of 2");
+    CHECK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = own, .timeout_ms = PATIENCE_MS));
+    CHECK(tt_last_status() == TT_ERR_MISMATCH); /* also on the one that waits for a rank 2 */
+    CHECK_TEXT(rank && *wide ? "rank 0 was started for a world of 3, rank 1 for a world of 2"
+               : rank        ? "rank 0 was started for a world of 2, rank 1 for a world of 3"
+               : *wide       ? "rank 1 was started for a world of 2, rank 0 for a world of 3"
+                             : "rank 1 was started for a world of 3, rank 0 for a world of 2");
     return 0;
 }
 
 static void world_sizes_are_compared(void **state) {
     (void)state;
-    with_ranks(2, mismatched_body, NULL);
+    for (int wide = 0; wide < 2; wide++)
+        with_ranks(2, mismatched_body, &(bool){wide});
 }
 
 static int other_host_body(tt_store *store, int rank, int world, void *arg) {
@@ -475,6 +478,62 @@ static void strange_cards_are_refused(void **state) {
     with_ranks(2, stranger_body, NULL);
 }
 
+/* Let rank 1 come when rank 0 has said that it waits for it. */
+static void on_notice(tt_log_level level, const char *line, void *user) {
+    if (level == TT_LOG_INFO && strstr(line, "waiting for rank 1 of 2 to join, for 0.2 s (start all ranks"))
+        CHECK_OK(tt_store_set(user, "noticed", "1", 1));
+}
+
+static int late_body(tt_store *store, int rank, int world, void *arg) {
+    (void)arg;
+    static const char *const keys[] = {"noticed"};
+    tt_group *group = NULL;
+    if (rank)
+        CHECK_OK(tt_store_wait(store, keys, 1, PATIENCE_MS));
+    else
+        tt_set_log(on_notice, store);
+    CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = PATIENCE_MS,
+                                   .heartbeat_ms = CALM_MS));
+    tt_set_log(NULL, NULL);
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+static void for_whom_it_waits_is_told(void **state) {
+    (void)state;
+    with_ranks(2, late_body, NULL);
+}
+
+/* The first one leaves its card, as if it waited for the others. */
+static int twin_body(tt_store *store, int rank, int world, void *arg) {
+    (void)arg;
+    static const char key[] = "tutti/0/1/rank/1", *const told[] = {"told"}, *const there[] = {key};
+    tt_group *group = NULL;
+    tt__card card;
+    int64_t joined;
+    if (!rank) {
+        char text[512];
+        CHECK_OK(tt__card_make(&card, world + 1, "auto", NULL));
+        snprintf(text, sizeof text, "tutti 4 %d %ld %s %s %s socket nonce auto -", world + 1, card.pid, card.host_id,
+                 card.pid_space, card.hostname);
+        CHECK_OK(tt_store_add(store, "tutti/0/groups/1", 1, &joined));
+        CHECK_OK(tt_store_set(store, key, text, strlen(text)));
+        CHECK_OK(tt_store_wait(store, told, 1, PATIENCE_MS));
+        return 0;
+    }
+    CHECK_OK(tt_store_wait(store, there, 1, PATIENCE_MS));
+    CHECK(tt_init_process_group(&group, .store = store, .rank = 1, .world_size = world + 1,
+                                .timeout_ms = PATIENCE_MS) == TT_ERR_STATE);
+    CHECK_TEXT("rank 1 was started twice: process ");
+    CHECK_OK(tt_store_set(store, "told", "1", 1));
+    return 0;
+}
+
+static void a_rank_that_is_started_twice_is_told(void **state) {
+    (void)state;
+    with_ranks(2, twin_body, NULL);
+}
+
 /* Join over memory and over TCP with all standard streams closed; what the program prints then reaches no descriptor of
  * ours, since all are 3 or more. */
 static int join_without_streams(tt_store *given, int rank, int world, void *arg) {
@@ -522,6 +581,7 @@ static void an_unknown_cpu_level_is_refused(void **state) {
 }
 
 int main(void) {
+    setenv("TT_WAIT_NOTICE", "0.2", 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_variable_is_checked),
         cmocka_unit_test(options_are_checked),
@@ -542,6 +602,8 @@ int main(void) {
         cmocka_unit_test(memory_is_not_shared_between_hosts),
         cmocka_unit_test(strangers_are_not_elsewhere),
         cmocka_unit_test(strange_cards_are_refused),
+        cmocka_unit_test(for_whom_it_waits_is_told),
+        cmocka_unit_test(a_rank_that_is_started_twice_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

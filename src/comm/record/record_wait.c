@@ -1,34 +1,22 @@
 /* The log line of a wait that takes long. */
 #include "base/error.h"
-#include "base/setting.h"
+#include "base/wait_notice.h"
 #include "comm/record/recorder.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-
-/* Return TT_WAIT_NOTICE; 0: never. */
-static int64_t notice_ns(void) {
-    static _Atomic int64_t known = -1;
-    int64_t ns = atomic_load_explicit(&known, memory_order_relaxed);
-    if (ns >= 0)
-        return ns;
-    ns = (int64_t)(tt__setting_seconds(TT__WAIT_NOTICE) * 1e9);
-    atomic_store_explicit(&known, ns, memory_order_relaxed);
-    return ns;
-}
 
 void tt__recorder_log_wait(const tt__recorder *recorder) {
     static _Atomic uint64_t logged; /* when the latest of the waits that were logged had begun */
     tt__waiting waiting;
     tt__record record;
     char call[256] = "a call", whom[32] = "any rank";
-    if (!notice_ns() || !tt__log_wanted(TT_LOG_INFO) || !tt__recorder_waiting(recorder, &waiting) ||
+    if (!tt__wait_notice_ns() || !tt__log_wanted(TT_LOG_INFO) || !tt__recorder_waiting(recorder, &waiting) ||
         atomic_load_explicit(&logged, memory_order_relaxed) >= waiting.since)
         return;
     tt__moment now = tt__moment_now();
     tt__ticks_line line = tt__ticks_line_through(&recorder->begin, &now);
     int64_t ns = now.monotonic_ns - tt__ticks_ns(&line, waiting.since);
-    if (ns < notice_ns())
+    if (ns < tt__wait_notice_ns())
         return;
     atomic_store_explicit(&logged, waiting.since, memory_order_relaxed);
     if (waiting.whom >= 0)

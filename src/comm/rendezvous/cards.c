@@ -2,7 +2,10 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/printable.h"
+#include "base/proc_state.h"
+#include "base/saved_error.h"
 #include "comm/rendezvous/rendezvous.h"
+#include "store/signed.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -69,8 +72,6 @@ static void write_card(const tt__card *card, char *text, size_t size) {
 
 static tt_status parse_card(int rank, const char *text, tt__card *card) {
     int version = 0;
-    if (!strcmp(text, TT__GIVEN_UP))
-        return tt__fail(TT_ERR_PEER, "rank %d did not join", rank);
     int n = sscanf(text, "tutti %d %d %ld %127s %31s %71s %63s %32s %7s %1024s", &version, &card->world, &card->pid,
                    card->host_id, card->pid_space, card->hostname, card->socket, card->nonce, card->transport,
                    card->algorithms);
@@ -83,14 +84,100 @@ static tt_status parse_card(int rank, const char *text, tt__card *card) {
                     tt__make_printable(text).text);
 }
 
-static tt_status parse_cards(const char *texts, size_t size, int rank, int world, tt__card *cards) {
+/* Tell the ranks of another world size, which may wait for ranks that won't come, and wait for a moment until they
+ * know: this rank may serve the store. */
+static void tell_other_worlds(const tt__rendezvous *at, const tt__card *cards) {
+    enum { TOLD_MS = 1000 };
+    char own[256], others[256];
+    int widest = at->world, world = at->world;
+    tt__saved_error error;
+    tt__error_save(&error);
+    for (int r = 0; r < world; r++)
+        widest = cards[r].world > widest && cards[r].world <= TT__MAX_RANKS ? cards[r].world : widest;
+    snprintf(own, sizeof own, "%s/told/%d", at->prefix, at->rank);
+    tt__texts_give_up(at->store, at->prefix, "rank", widest);
+    tt_ignore(tt_store_set(at->store, own, "1", 1));
     for (int r = 0; r < world; r++) {
-        TT__TRY(parse_card(r, texts + (size_t)r * size, &cards[r]));
-        if (cards[r].world != world)
-            return tt__fail(TT_ERR_MISMATCH, "rank %d was started for a world of %d, rank %d for a world of %d", r,
-                            cards[r].world, rank, world);
+        const char *key = others;
+        snprintf(others, sizeof others, "%s/told/%d", at->prefix, r);
+        if (cards[r].world != world && tt_store_wait(at->store, &key, 1, TOLD_MS))
+            break;
     }
-    return TT_OK;
+    tt__error_restore(&error);
+}
+
+static tt_status parse_cards(const char *texts, size_t size, const tt__rendezvous *at, tt__card *cards) {
+    int rank = at->rank, world = at->world, other = -1, given_up = -1;
+    for (int r = 0; r < world; r++) {
+        const char *text = texts + (size_t)r * size;
+        cards[r].world = world;
+        if (!strcmp(text, TT__GIVEN_UP))
+            given_up = given_up < 0 ? r : given_up;
+        else
+            TT__TRY(parse_card(r, text, &cards[r]));
+        other = other < 0 && cards[r].world != world ? r : other;
+    }
+    if (other >= 0) {
+        tt_status status = tt__fail(TT_ERR_MISMATCH, "rank %d was started for a world of %d, rank %d for a world of %d",
+                                    other, cards[other].world, rank, world);
+        tell_other_worlds(at, cards);
+        return status;
+    }
+    return given_up < 0 ? TT_OK : tt__fail(TT_ERR_PEER, "rank %d did not join", given_up);
+}
+
+/* ---- ranks that were started twice */
+
+/* "tutti/0/2" -> "tutti/0/1/rank/3"; false: this is the first. */
+static bool key_before(const char *prefix, int rank, char *key, size_t size) {
+    const char *slash = strrchr(prefix, '/');
+    long number = slash ? strtol(slash + 1, NULL, 10) : 0;
+    if (number < 2)
+        return false;
+    snprintf(key, size, "%.*s/%ld/rank/%d", (int)(slash - prefix), prefix, number - 1, rank);
+    return true;
+}
+
+static bool has_started_us(pid_t pid) {
+    for (pid_t p = getpid(); p > 1; p = tt__proc_look(p).parent)
+        if (p == pid)
+            return true;
+    return false;
+}
+
+/* Is it a process that this one can see, and that runs? */
+static bool is_running_here(const tt__card *card) {
+    tt__card own;
+    if (tt__card_make(&own, 1, "auto", NULL))
+        return false;
+    char state = tt__proc_state((pid_t)card->pid);
+    return !strcmp(own.host_id, card->host_id) && !strcmp(own.pid_space, card->pid_space) && state && state != 'Z';
+}
+
+/* Is this rank started twice: is the process that joined as it before, through this store, still there, on this host,
+ * and none of those that have started this one? It would wait for the others alone, as each joining has a prefix of its
+ * own (comm/init.c). */
+static tt_status check_twin(const tt__rendezvous *at, const tt__secret *secret) {
+    int rank = at->rank;
+    char key[160];
+    const char *keys[] = {key};
+    bool there = false;
+    tt_store_value value;
+    tt__card card = {0};
+    if (!key_before(at->prefix, rank, key, sizeof key))
+        return TT_OK;
+    TT__TRY(tt_store_check(at->store, keys, 1, &there));
+    if (!there)
+        return TT_OK;
+    TT__TRY(tt_store_get(at->store, key, &value));
+    bool known = !tt__signed_open(&value, secret, key, "") && !parse_card(rank, value.data, &card);
+    tt_store_value_free(&value);
+    if (!known || !is_running_here(&card) || has_started_us((pid_t)card.pid))
+        return TT_OK;
+    return tt__fail(TT_ERR_STATE,
+                    "rank %d was started twice: process %ld on this host has joined as rank %d before, and is still "
+                    "there; this one is process %d (give each rank its own RANK)",
+                    rank, card.pid, rank, (int)getpid());
 }
 
 tt_status tt__cards_exchange(const tt__rendezvous *rendezvous, tt__card *cards) {
@@ -100,9 +187,9 @@ tt_status tt__cards_exchange(const tt__rendezvous *rendezvous, tt__card *cards) 
     if (!texts)
         return tt__fail(TT_ERR_MEMORY, "no memory for the cards of %d ranks", world);
     write_card(&cards[rank], texts + (size_t)rank * SIZE, SIZE);
-    tt_status status = tt__texts_exchange(rendezvous, "rank", SIZE, texts);
+    tt_status status = tt__texts_exchange_asking(rendezvous, "rank", SIZE, texts, check_twin);
     if (!status)
-        status = parse_cards(texts, SIZE, rank, world, cards);
+        status = parse_cards(texts, SIZE, rendezvous, cards);
     free(texts);
     return status;
 }

@@ -6,6 +6,7 @@
 #include "base/export.h"
 #include "comm/rendezvous/launchers.h"
 #include "comm/world.h"
+#include "net/secret.h"
 
 #include <tutti/comm.h>
 
@@ -91,6 +92,12 @@ typedef struct tt__rendezvous {
  * (store/signed.h), and read all ranks'. TT_ERR_TIMEOUT names the missing ranks; TT_ERR_PEER one that the launcher saw
  * end or stop before; TT_ERR_AUTH one whose text was not signed with the same secret. */
 tt_status tt__texts_exchange(const tt__rendezvous *rendezvous, const char *kind, size_t size, char *texts);
+
+/* The same, with a function that is called once where no launcher of ours knows the ranks, when the wait has become
+ * long (TT_WAIT_NOTICE): if it fails, that ends the wait. */
+typedef tt_status tt__long_wait(const tt__rendezvous *at, const tt__secret *secret);
+tt_status tt__texts_exchange_asking(const tt__rendezvous *rendezvous, const char *kind, size_t size, char *texts,
+                                    tt__long_wait *waits_long);
 
 /* End the others' waiting for this rank's text, which will not come. */
 void tt__texts_give_up(tt_store *store, const char *prefix, const char *kind, int world);

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/saved_error.h"
+#include "base/wait_notice.h"
 #include "comm/rendezvous/joining_watch.h"
 #include "comm/rendezvous/stopped.h"
 #include "store/signed.h"
@@ -22,7 +23,10 @@ typedef struct exchange {
     int64_t deadline_ms;
     size_t size;
     char *texts;
+    const char *kind;
+    tt__long_wait *waits_long;
     bool launched; /* by a launcher that knows how the ranks are: see tt__launcher_notes_ends() */
+    bool told;     /* for whom it waits */
     tt__stopped stopped;
     char (*names)[KEY_SIZE];
     const char **keys;
@@ -104,19 +108,52 @@ static tt_status check_launched(exchange *x, int64_t *ended_due_ms, int64_t *pau
     return check_ended(x);
 }
 
+/* Say for whom this rank waits: rank 0, and in small jobs all, as each asks the store about each. A rank that was
+ * started twice, in place of one that is missing, fails. */
+static tt_status tell_missing(exchange *x) {
+    enum { SMALL = 64 };
+    char ranks[256];
+    tt__rankset missing = {0};
+    x->told = true;
+    if (strcmp(x->kind, "rank") != 0 || (x->rank && x->world > SMALL))
+        return TT_OK;
+    for (int r = 0; r < x->world; r++) {
+        bool there = false;
+        TT__TRY(tt_store_check(x->store, &x->keys[r], 1, &there));
+        if (!there)
+            tt__rankset_add(&missing, r);
+    }
+    if (!x->launched && x->waits_long)
+        TT__TRY(x->waits_long(x->given, &x->secret));
+    if (tt__rankset_count(&missing))
+        tt__log(TT_LOG_INFO, "waiting for %s of %d to join, for %.3g s%s",
+                tt__rankset_text(&missing, ranks, sizeof ranks), x->world, (double)tt__wait_notice_ns() / 1e9,
+                x->launched ? "" : " (start all ranks, with the same address and world size)");
+    return TT_OK;
+}
+
 /* Wait for all keys, at most `ms`; meanwhile look how the other ranks are. */
 static tt_status wait_for_keys(exchange *x, int64_t ms) {
     int64_t deadline_ms = tt__deadline_ms(ms), pause_ms = 200, ended_due_ms = tt__deadline_ms(pause_ms);
+    int64_t tell_ms = tt__deadline_ms(tt__wait_notice_ns() / 1000000);
     tt__saved_error before;
     tt__error_save(&before);
+    x->told = !tt__wait_notice_ns();
     for (;;) {
-        int64_t left = tt__left_ms(deadline_ms), slice = tt__left_ms(ended_due_ms);
-        if (slice > x->stopped.interval_ms)
+        int64_t left = tt__left_ms(deadline_ms), slice = x->launched ? tt__left_ms(ended_due_ms) : INT64_MAX;
+        if (x->launched && slice > x->stopped.interval_ms)
             slice = x->stopped.interval_ms;
-        bool looks = x->launched && slice < left;
+        if (!x->told && tt__left_ms(tell_ms) < slice)
+            slice = tt__left_ms(tell_ms);
+        bool looks = slice < left;
         tt_status status = tt_store_wait(x->store, x->keys, (size_t)x->world, looks ? slice + 1 : left ? left : 1);
-        if (status == TT_ERR_TIMEOUT && looks && !(status = check_launched(x, &ended_due_ms, &pause_ms)))
-            continue;
+        if (status == TT_ERR_TIMEOUT && looks) {
+            status = x->launched ? check_launched(x, &ended_due_ms, &pause_ms) : TT_OK;
+            if (!status && !x->told && !tt__left_ms(tell_ms))
+                status = tell_missing(x);
+            if (!status)
+                continue;
+        }
         if (!status)
             tt__error_restore(&before);
         return status;
@@ -199,14 +236,17 @@ static void exchange_end(exchange *x) {
     tt__secret_wipe(&x->secret);
 }
 
-tt_status tt__texts_exchange(const tt__rendezvous *given, const char *kind, size_t size, char *texts) {
+tt_status tt__texts_exchange_asking(const tt__rendezvous *given, const char *kind, size_t size, char *texts,
+                                    tt__long_wait *waits_long) {
     exchange x = {.given = given,
                   .store = given->store,
                   .rank = given->rank,
                   .world = given->world,
                   .deadline_ms = given->deadline_ms,
                   .size = size,
-                  .texts = texts};
+                  .texts = texts,
+                  .kind = kind,
+                  .waits_long = waits_long};
     tt_status status = exchange_begin(&x, given->prefix, kind, given->heartbeat_ms);
     if (!status)
         status = set_own(&x);
@@ -216,6 +256,10 @@ tt_status tt__texts_exchange(const tt__rendezvous *given, const char *kind, size
         status = open_values(&x);
     exchange_end(&x);
     return status;
+}
+
+tt_status tt__texts_exchange(const tt__rendezvous *given, const char *kind, size_t size, char *texts) {
+    return tt__texts_exchange_asking(given, kind, size, texts, NULL);
 }
 
 void tt__texts_give_up(tt_store *store, const char *prefix, const char *kind, int world) {
