@@ -7,8 +7,8 @@
 
 enum { TT__ERROR_TEXT_SIZE = 2048 };
 
-/* Record `status` with a formatted text and return `status`. Something in the middle of longer texts is left out, with a
- * mark. The text says what was expected, what came, and what to do. */
+/* Record `status` with a formatted text and return `status`. Of longer texts something in the middle is left out,
+ * with a mark. The text says what was expected, what came, and what to do. */
 TT__EXPORT tt_status tt__fail(tt_status status, const char *format, ...) TT_PRINTF(2, 3);
 
 /* The same, for functions that return a pointer: `return tt__fail_null(TT_ERR_SHAPE, ...)`. */

@@ -14,7 +14,8 @@
  *   keeper    the workers get SIGKILL from the kernel (PR_SET_PDEATHSIG); their descendants fall to the launcher, a
  *             subreaper too, which kills until none is left.
  *
- * Each worker leads a session, but a rank 0 that reads from a terminal. The keeper has a process group of its own, so that a SIGKILL to the job's group leaves it alive to clean up. */
+ * Each worker leads a session, but a rank 0 that reads from a terminal. The keeper has a process group of its own, so
+ * that a SIGKILL to the job's group leaves it alive to clean up. */
 #ifndef TT_ELASTIC_JOB_H
 #define TT_ELASTIC_JOB_H
 

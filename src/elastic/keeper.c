@@ -145,7 +145,7 @@ static void note_told(struct keeper *k) {
 }
 
 /* Send a signal to everything below. */
-static void tell(struct keeper *k, pid_t but, int sig) {
+static void tell_below(struct keeper *k, pid_t but, int sig) {
     k->tell_ms = 0;
     tt__tell_all(&k->telling, k->pids, (size_t)k->job->workers, but, sig);
 }
@@ -163,7 +163,7 @@ static void pass(struct keeper *k, int sig) {
         return;
     }
     note_told(k);
-    tell(k, k->job->group, sig);
+    tell_below(k, k->job->group, sig);
 }
 
 /* Kill all descendants. Workers are killed by their known pids first: that needs no /proc. */
@@ -228,13 +228,13 @@ static void keeper_execute(struct keeper *k, const tt__keeper_message *message, 
         break;
     case TT__KEEPER_SIGNAL:
         note_told(k);
-        tell(k, 0, message->value);
+        tell_below(k, 0, message->value);
         break;
     case TT__KEEPER_PASS:
         pass(k, message->value);
         break;
     case TT__KEEPER_SWEEP:
-        tell(k, 0, message->value);
+        tell_below(k, 0, message->value);
         break;
     case TT__KEEPER_KILL_ONE:
         if (message->rank >= 0 && message->rank < k->job->workers && k->pids[message->rank])

@@ -7,17 +7,17 @@
 /* Messages between launcher and keeper, one packet each. Workers are counted from 0 on each node. */
 typedef enum tt__keeper_kind {
     /* To the keeper. */
-    TT__KEEPER_WORLD,  /* value = how many ranks the job has, rank = the first of this node */
-    TT__KEEPER_NODES,  /* value = how many nodes, rank = the number of this one, pid = how many restarts there were */
-    TT__KEEPER_STREAM, /* with a descriptor: what worker `rank` gets as its descriptor number `value` (stderr's) */
-    TT__KEEPER_START,  /* start the workers that are not there; value = MASTER_PORT, rank = the attempt, pid = the
+    TT__KEEPER_WORLD,    /* value = how many ranks the job has, rank = the first of this node */
+    TT__KEEPER_NODES,    /* value = how many nodes, rank = the number of this one, pid = how many restarts there were */
+    TT__KEEPER_STREAM,   /* with a descriptor: what worker `rank` gets as its descriptor number `value` (stderr's) */
+    TT__KEEPER_START,    /* start the workers that are not there; value = MASTER_PORT, rank = the attempt, pid = the
                           recovery. What those of their numbers have left behind is gone, or goes on */
-    TT__KEEPER_SIGNAL, /* send signal `value` to the workers that live and to all that they started, who have not got it;
+    TT__KEEPER_SIGNAL,   /* send signal `value` to the workers that live and all that they started, who have not got it;
                           wake those that are stopped */
-    TT__KEEPER_PASS,   /* the same, but not to the job's process group, which a terminal's signal has reached; also
+    TT__KEEPER_PASS,     /* the same, but not to the job's process group, which a terminal's signal has reached; also
                           SIGWINCH, SIGSTOP and SIGCONT, which may come again and again, and SIGWINCH wakes nobody */
-    TT__KEEPER_SWEEP,  /* as SIGNAL, to what workers left behind */
-    TT__KEEPER_KILL,   /* kill every descendant */
+    TT__KEEPER_SWEEP,    /* as SIGNAL, to what workers left behind */
+    TT__KEEPER_KILL,     /* kill every descendant */
     TT__KEEPER_KILL_ONE, /* kill worker `rank`, not what it has started */
     /* To the launcher. */
     TT__KEEPER_STARTED,     /* worker `rank` has `pid` */

@@ -29,7 +29,6 @@
 #include "elastic/launcher_torch.h"
 #include "elastic/launcher_watchdog.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -37,7 +36,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
@@ -45,16 +43,13 @@
 
 typedef tt__launcher_state launcher;
 
-/* Beside those that are open: for signals, the keeper, the log, the store and a client of it, the secret, the job's
- * socket, and two files read in between; for a worker its stderr, its recorder, and connections to the store and the
- * job's socket. */
-enum { OWN_DESCRIPTORS = 21, WORKER_DESCRIPTORS = 4, NODES_DESCRIPTORS = 4, FLUSH_MIN_MS = 1000 };
+enum { FLUSH_MIN_MS = 1000 };
 enum { LOST_LATE_MS = 1000 }; /* news of a lost node take so long at most, beside the heartbeat */
 
 /* Signals. */
 
-/* Receive the job's signals, SIGWINCH and SIGTSTP through a signalfd. Those that the parent made us ignore (nohup, a shell's
- * background) stay ignored. The job keeps the mask that workers are to get back. */
+/* Receive the job's signals, SIGWINCH and SIGTSTP through a signalfd. Those that the parent made us ignore (nohup, a
+ * shell's background) stay ignored. The job keeps the mask that workers are to get back. */
 static tt_status open_signals(launcher *l) {
     sigset_t set;
     int terminal = tt__fd(open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC));
@@ -484,35 +479,6 @@ static tt_status launcher_allocate(launcher *l) {
     return TT_OK;
 }
 
-static int open_descriptors(void) {
-    int n = 0;
-    DIR *own = opendir("/proc/self/fd");
-    for (const struct dirent *entry; own && (entry = readdir(own));)
-        n += entry->d_name[0] != '.';
-    if (own)
-        closedir(own);
-    return own ? n - 1 : 3; /* `own` is among them */
-}
-
-/* Refuse to begin with too few descriptors: the store, whose event loop aborts without, and each worker's connections
- * need some. *spare: how many there are beyond. */
-static tt_status check_descriptors(const tt__job *job, int *spare) {
-    struct rlimit limit;
-    int need = open_descriptors() + OWN_DESCRIPTORS + WORKER_DESCRIPTORS * job->workers;
-    need += tt__follow_descriptors(job) + tt__watchdog_descriptors(job);
-    if (job->max_nodes > 1)
-        need += NODES_DESCRIPTORS;
-    *spare = INT_MAX;
-    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= INT_MAX)
-        return TT_OK;
-    *spare = (int)limit.rlim_cur - need;
-    if (*spare >= 0)
-        return TT_OK;
-    return tt__fail(TT_ERR_SYSTEM,
-                    "launching %d worker%s takes %d descriptors at least, but this process may have %d (ulimit -n)",
-                    job->workers, job->workers == 1 ? "" : "s", need, (int)limit.rlim_cur);
-}
-
 /* Fork the keeper, before the store's thread exists. */
 static tt_status start_keeper(launcher *l) {
     l->spared_count = tt__children(l->spared, TT__MAX_SPARED);
@@ -524,7 +490,7 @@ static tt_status start_keeper(launcher *l) {
 
 static tt_status launcher_start(launcher *l) {
     int spare;
-    TT__TRY(check_descriptors(l->job, &spare));
+    TT__TRY(tt__launcher_check_descriptors(l->job, &spare));
     TT__TRY(launcher_allocate(l));
     tt__watchdog_spare(l, spare);
     TT__TRY(open_signals(l));

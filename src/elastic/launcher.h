@@ -283,4 +283,8 @@ void tt__launcher_leave(tt__launcher_state *l);
 /* Call job->look() if that is due. */
 void tt__launcher_look(tt__launcher_state *l);
 
+/* Refuse to begin with too few descriptors: the store, whose event loop aborts without, and each worker's connections
+ * need some. *spare: how many there are beyond. */
+tt_status tt__launcher_check_descriptors(const tt__job *job, int *spare);
+
 #endif

@@ -81,7 +81,7 @@ static bool was_told(const tt__telling *t, const tt__proc *p) {
 }
 
 /* Without memory it may be told again, which is better than not at all. */
-static void note_told(tt__telling *t, const tt__proc *p) {
+static void add_told(tt__telling *t, const tt__proc *p) {
     if (t->n == t->size) {
         size_t size = 2 * t->size + 64;
         tt__proc *more = realloc(t->told, size * sizeof *more);
@@ -126,7 +126,7 @@ static void tell_found(tt__telling *t, const processes *all, const pid_t *ranks,
         bool relayed;
         if (p->started > t->when || !runs_below(all, p, &relayed) || relayed || was_told(t, p))
             continue;
-        note_told(t, p);
+        add_told(t, p);
         bool by_rank = is_rank(ranks, n, p->pid) || is_rank(ranks, n, p->group);
         if (!by_rank && (!but || p->group != but))
             send_signal(p->pid, t->sig);

@@ -23,8 +23,8 @@ void tt__tell_all(tt__telling *telling, const pid_t *ranks, size_t n, pid_t but,
 /* Some processes have ended: tell what was left to them. */
 void tt__tell_rest(tt__telling *telling);
 
-/* Send `sig`, which ends nobody, to everything below this process but members of group `but`: SIGWINCH, SIGSTOP, SIGCONT.
- * Only the leader of a group, with the group, gets SIGWINCH. */
+/* Send SIGWINCH, SIGSTOP or SIGCONT, which end nobody, to everything below this process but members of group `but`.
+ * SIGWINCH goes to groups whose leader lives. */
 void tt__tell_state(pid_t but, int sig);
 
 /* Begin again: nobody has been told anything. */

@@ -10,8 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* To be called before oneDNN or OpenMP's runtime is loaded: have that runtime's threads wait as base/openmp_spins.h says,
- * unless the process has it already, or the user has said otherwise. Sets an environment variable. */
+/* To be called before oneDNN or OpenMP's runtime is loaded: have that runtime's threads wait as base/openmp_spins.h
+ * says, unless the process has it already, or the user has said otherwise. Sets an environment variable. */
 void tt__openmp_wait_briefly(void);
 
 /* Call body(user, begin, end) for ranges that make up 0..n-1, each `block` long but for the last, in any order and

@@ -444,70 +444,6 @@ static void standard_streams_may_be_closed(void **state) {
     process_free(p);
 }
 
-/* What the launcher was started with breaks nothing in it, and reaches the workers as it was. */
-static void inherited_state_is_the_workers(void **state) {
-    (void)state;
-    process *p = process_run(
-        (const char *const[]){
-            "python3", "-c",
-            "import os, signal, sys\n"
-            "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
-            "signal.signal(signal.SIGUSR1, signal.SIG_IGN)\n"
-            "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2, signal.SIGALRM])\n"
-            "os.umask(0o777)\n"
-            "os.execv(sys.argv[1], sys.argv[1:])",
-            tutti(), "run", "--standalone", "--nproc-per-node=2", "bash", "-c",
-            "state=$(grep -E 'SigIgn|SigBlk' /proc/self/status; umask; stat -c %a ${TORCHELASTIC_ERROR_FILE%/*}); "
-            "echo \"$state\"; exit 4",
-            NULL},
-        NULL);
-    unsigned long long ignored, blocked;
-    for (const char *at = p->text[0], *end = at + p->length[0]; at < end; at = strchr(at, '\n') + 1) {
-        if (sscanf(at, "SigIgn: %llx", &ignored) == 1) /* Python itself ignores SIGPIPE and SIGXFSZ */
-            assert_true(ignored & 1 << (SIGCHLD - 1) && ignored & 1 << (SIGUSR1 - 1));
-        if (sscanf(at, "SigBlk: %llx", &blocked) == 1)
-            assert_int_equal(blocked, 1 << (SIGALRM - 1) | 1 << (SIGUSR2 - 1));
-    }
-    assert_int_equal(count_of(p->text[0], "0777\n700\n"), 2);
-    assert_int_equal(count_of(p->text[1], ": exit code 4"), 2);
-    assert_int_equal(p->code, 4);
-    process_free(p);
-}
-
-/* What can't be done, and on what, rather than an errno alone. */
-static void a_failing_step_is_named(void **state) {
-    (void)state;
-    static const char no_subreaper[] =
-        "import ctypes, os, struct, sys\n"
-        "call = ctypes.CDLL(None, use_errno=True).prctl\n"
-        "steps = [(0x20, 0, 0, 0), (0x15, 0, 3, 157), (0x20, 0, 0, 16), (0x15, 0, 1, 36), (6, 0, 0, 0x50001), "
-        "(6, 0, 0, 0x7fff0000)]\n" /* prctl(PR_SET_CHILD_SUBREAPER) fails with EPERM */
-        "code = ctypes.create_string_buffer(b''.join(struct.pack('HBBI', *step) for step in steps))\n"
-        "program = struct.pack('HxxxxxxP', len(steps), ctypes.addressof(code))\n"
-        "if call(38, 1, 0, 0, 0) or call(22, 2, program, 0, 0):\n"
-        "    os._exit(77)\n"
-        "os.execv(sys.argv[1], sys.argv[1:])";
-    process *p = process_run((const char *const[]){"unshare", "-m", "sh", "-c",
-                                                   "mount -t tmpfs none /dev || exit 77; exec \"$@\"", "sh", tutti(),
-                                                   "run", "--standalone", "--nproc-per-node=2", "true", NULL},
-                             NULL);
-    if (p->code != 77 && !strstr(p->text[1], "unshare")) {
-        assert_contains(p->text[1],
-                        "rank 1 failed first: could not be started: can't open /dev/null: No such file or directory");
-        assert_lacks(p->text[1], "program:");
-        assert_int_equal(p->code, 126);
-    }
-    process_free(p);
-    p = process_run((const char *const[]){"python3", "-c", no_subreaper, tutti(), "run", "--standalone", "true", NULL},
-                    NULL);
-    if (p->code != 77) {
-        assert_contains(p->text[1], "tutti run: the keeper process can't work without prctl(PR_SET_CHILD_SUBREAPER): "
-                                    "Operation not permitted\n");
-        assert_int_equal(p->code, 1);
-    }
-    process_free(p);
-}
-
 static void too_many_ranks_for_the_limit_is_one_error(void **state) {
     (void)state;
     static const char script[] = "ulimit -n 40; exec \"$0\" run --standalone --nproc-per-node=50 true";
@@ -622,8 +558,6 @@ int main(void) {
         cmocka_unit_test(stdin_is_rank_zeros),
         cmocka_unit_test(all_of_stderr_comes_through),
         cmocka_unit_test(standard_streams_may_be_closed),
-        cmocka_unit_test(inherited_state_is_the_workers),
-        cmocka_unit_test(a_failing_step_is_named),
         cmocka_unit_test(too_many_ranks_for_the_limit_is_one_error),
         cmocka_unit_test(any_limit_on_descriptors_is_fine),
         cmocka_unit_test(the_store_says_how_a_worker_ended),
