@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { DEFAULT_TIMEOUT_MS = 300000, KEYS_TEXT_SIZE = 512, KEYS_NAMED = 16, NAMING_MS = 1000 };
+enum { DEFAULT_TIMEOUT_MS = 300000, KEYS_TEXT_SIZE = 512, KEYS_NAMED = 16, NAMING_MS = 1000, ANSWER_MS = 5000 };
 
 typedef struct tcp_store {
     tt_store base;
@@ -212,13 +212,14 @@ static bool is_missing(const call *c, const char *key, int64_t deadline_ms) {
     return flag == TT__STORE_NOT_READY;
 }
 
-/* Name the keys still missing as "a, b, c"; all keys where the server can't be asked any more. */
+/* Name the keys still missing as "a, b, c"; all keys where the server can't be asked any more. A question that was asked
+ * is waited for longer: an answer that came too late would cost the connection, and so, on a busy machine, the job. */
 static void name_missing(call *c, const char *const *keys, size_t n, char text[KEYS_TEXT_SIZE]) {
     int64_t deadline_ms = tt__deadline_ms(NAMING_MS);
     size_t named = 0, used = 0, i = 0;
     text[0] = '\0';
     for (; i < n && named < KEYS_NAMED && tt__left_ms(deadline_ms); i++) {
-        if (tt__store_client_is_open(c->client) && n > 1 && !is_missing(c, keys[i], deadline_ms))
+        if (tt__store_client_is_open(c->client) && n > 1 && !is_missing(c, keys[i], tt__deadline_ms(ANSWER_MS)))
             continue;
         int wrote = snprintf(text + used, KEYS_TEXT_SIZE - used, "%s%.100s", named++ ? ", " : "", keys[i]);
         if ((size_t)wrote >= KEYS_TEXT_SIZE - used)
