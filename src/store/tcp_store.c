@@ -212,8 +212,8 @@ static bool is_missing(const call *c, const char *key, int64_t deadline_ms) {
     return flag == TT__STORE_NOT_READY;
 }
 
-/* Name the keys still missing as "a, b, c"; all keys where the server can't be asked any more. A question that was asked
- * is waited for longer: an answer that came too late would cost the connection, and so, on a busy machine, the job. */
+/* Name the keys still missing as "a, b, c"; all keys where the server can't be asked any more. Once asked, it is given
+ * longer: an answer that came too late would cost the connection, and so, on a busy machine, a job. */
 static void name_missing(call *c, const char *const *keys, size_t n, char text[KEYS_TEXT_SIZE]) {
     int64_t deadline_ms = tt__deadline_ms(NAMING_MS);
     size_t named = 0, used = 0, i = 0;
