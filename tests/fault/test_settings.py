@@ -166,7 +166,7 @@ class Settings(unittest.TestCase):
         def acl(*entries):
             return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
 
-        anyone, me, other = 0xFFFFFFFF, os.geteuid(), 65534
+        anyone, me, other = 0xFFFFFFFF, os.geteuid(), 65534 if os.geteuid() != 65534 else 65533
         owner, no_group, mask, others = (1, 4, anyone), (4, 0, anyone), (16, 4, anyone), (32, 0, anyone)
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "secret"
