@@ -231,7 +231,7 @@ def check_statics(symbols):
             yield file, 0, f"{symbol} is used by no other file: make it static"
 
 
-PRINTS = r"\b(v?[fd]?printf|puts|fputs|putchar|fputc|fwrite|write|perror|psignal)\s*\("
+PRINTS = r"\b(v?[fd]?printf|tt__print|puts|fputs|putchar|fputc|fwrite|write|perror|psignal)\s*\("
 ENDS = r"(?<![.>])\b(exit|_exit|_Exit|quick_exit|abort|assert|raise|__builtin_trap)\s*\("
 # tt_report() prints, and the log where TT_LOG asks for it.
 PRINTERS = r"(void tt_report|static void write_stderr)\("

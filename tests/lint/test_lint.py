@@ -113,8 +113,9 @@ class Statics(unittest.TestCase):
 
 class Quiet(unittest.TestCase):
     def test_printing_and_ending_are_found(self):
-        text = 'int f(void) {\n    printf("x");\n    fprintf(stderr, "x");\n    abort();\n    _exit(1);\n}\n'
-        self.assertEqual(lines(lint.check_quiet("x", text, "comm")), [2, 3, 4, 5])
+        text = ('int f(void) {\n    printf("x");\n    fprintf(stderr, "x");\n    abort();\n    _exit(1);\n'
+                '    tt__print(stdout, "x");\n    tt__print(file, "x");\n}\n')
+        self.assertEqual(lines(lint.check_quiet("x", text, "comm")), [2, 3, 4, 5, 6])
 
     def test_other_ways_to_print_and_to_end_are_found(self):
         text = ('void f(void) {\n    dprintf(2, "x");\n    write(STDERR_FILENO, s, n);\n    fwrite(s, 1, n, stdout);\n'
