@@ -9,9 +9,7 @@ tt_tensor *tt__norm_stats_beside(const char *who, const tt_tensor *x, int64_t co
     return tt__empty_beside(who, x, TT_SHAPE(count), TT_F64);
 }
 
-double tt__dtype_epsilon(tt_dtype dtype) {
-    return dtype == TT_F64 ? DBL_EPSILON : dtype == TT_F16 ? 0x1p-10 : dtype == TT_BF16 ? 0x1p-7 : (double)FLT_EPSILON;
-}
+double tt__dtype_epsilon(tt_dtype dtype) { return dtype == TT_F64 ? DBL_EPSILON : (double)FLT_EPSILON; }
 
 /* Give the gradients that nothing contributes to. */
 static tt_status fill_zeros(const char *who, tt_tensor *dw, tt_tensor *db) {

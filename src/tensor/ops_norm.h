@@ -7,7 +7,8 @@
 /* Make the means, or the rstd, of `count` channels or rows, on x's device. */
 tt_tensor *tt__norm_stats_beside(const char *who, const tt_tensor *x, int64_t count);
 
-/* Return the distance from 1 to the next number of a float type: the default eps of rms_norm. */
+/* Return the distance from 1 to the next number of what a float type is computed in, f32 for 16 bits: the default eps
+ * of rms_norm. */
 double tt__dtype_epsilon(tt_dtype dtype);
 
 /* x (N,C,...); mean and rstd f64 (C). */

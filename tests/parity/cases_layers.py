@@ -104,6 +104,13 @@ def matmul_batched(choose):
     return Case([choose.floats([*choose.broadcast_of(batch), m, k]), choose.floats([*batch, k, n])], torch.matmul)
 
 
+def fused(scale, causal):
+    """PyTorch's own operator, where it has one: what it does with special values (special.py)."""
+    if not hasattr(F, "scaled_dot_product_attention"):
+        return None
+    return lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v, mask, is_causal=bool(causal), scale=scale)
+
+
 @case
 def attention(choose):
     batch = [choose.randint(1, 3) for _ in range(choose.randint(1, 2))]
@@ -118,7 +125,9 @@ def attention(choose):
             scores = scores.masked_fill(torch.ones(t, s).triu(1).bool(), float("-inf"))
         return (scores if mask is None else scores + mask).softmax(-1) @ v
     inputs = [choose.floats([*batch, *size], -1, 1) for size in ((t, e), (s, e), (s, v))]
-    return Case([*inputs, mask], run, wants=[True, True, True, False], causal=causal, scale=scale)
+    found = Case([*inputs, mask], run, wants=[True, True, True, False], causal=causal, scale=scale)
+    found.fused = fused(scale or None, causal)
+    return found
 
 
 @case
@@ -140,7 +149,9 @@ def attention_masks(choose):
             scores = scores.masked_fill(torch.ones(t, s).triu(1).bool(), float("-inf"))
         return scores.softmax(-1) @ v
     inputs = [choose.floats([*batch, *size], -1, 1) for size in ((t, e), (s, e), (s, v))]
-    return Case([*inputs, mask], run, wants=[True, True, True, False], causal=causal)
+    found = Case([*inputs, mask], run, wants=[True, True, True, False], causal=causal)
+    found.fused = None if causal else fused(None, False)
+    return found
 
 
 @case

@@ -37,7 +37,8 @@ class Precision(typing.NamedTuple):
 
 PRECISIONS = {"f32": Precision(torch.float32, 1e-5, 0.01, 1e-5),
               "bf16": Precision(torch.bfloat16, 3 * 2 ** -8, 1, 2 ** -8),
-              "f16": Precision(torch.float16, 3 * 2 ** -11, 1, 2 ** -11)}
+              "f16": Precision(torch.float16, 3 * 2 ** -11, 1, 2 ** -11),
+              "f64": Precision(torch.float64, 1e-12, 0.01, 1e-12)}
 
 
 class Random(random.Random):
@@ -160,10 +161,11 @@ class Program:
         return results, grads
 
 
-def evaluate(case, dtype, gradient):
+def evaluate(case, dtype, gradient, through=torch.float32):
     """Results and gradients by PyTorch, in this dtype, of row-major inputs: of others 1.13's batch_norm gives wrong
-    gradients."""
-    leaves = [None if x is None else (x.float().to(dtype) if x.is_floating_point() else x.clone()).contiguous().detach()
+    gradients. Numbers are first rounded to the type `through`."""
+    leaves = [None if x is None else
+              (x.to(through).to(dtype) if x.is_floating_point() else x.clone()).contiguous().detach()
               for x in case.inputs]
     for leaf, wants in zip(leaves, case.wants):
         if wants and gradient is not False:
@@ -172,7 +174,7 @@ def evaluate(case, dtype, gradient):
     results = list(results) if isinstance(results, (tuple, list)) else [results]
     if gradient is None or gradient is False or not results[0].requires_grad:
         return results, [None] * len(leaves)
-    results[0].backward(gradient.float().to(dtype))
+    results[0].backward(gradient.to(through).to(dtype))
     return results, [leaf.grad if wants else None for leaf, wants in zip(leaves, case.wants)]
 
 

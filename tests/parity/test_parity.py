@@ -32,9 +32,9 @@ import cases_modules  # noqa: E402
 import cases_pointwise  # noqa: E402
 import parity  # noqa: E402
 
-FAMILIES = [(cases.__doc__.rstrip("."), cases.CASES)
-            for cases in (cases_core, cases_pointwise, cases_copies, cases_compare, cases_index, cases_conv,
-                          cases_layers, cases_modules)]
+MODULES = (cases_core, cases_pointwise, cases_copies, cases_compare, cases_index, cases_conv, cases_layers,
+           cases_modules)
+FAMILIES = [(cases.__doc__.rstrip("."), cases.CASES) for cases in MODULES]
 
 
 # Without a case: what makes tensors of nothing, what is random, what hands over what is there, and tt_apply().
@@ -99,14 +99,14 @@ def made_elsewhere(table):
 # By element type: what cannot be compared. Numbers that rounding makes equal have no order among them. relu's gradient
 # jumps where a sum is near 0, and PyTorch has no such modules in f16 whose jumps would be as many.
 TIED, JUMPING = ("sort", "topk"), ("rnn", "rnn_cell", "transformer_encoder_layer")
-INCOMPARABLE = {"f32": (), "bf16": TIED, "f16": TIED + JUMPING}
+INCOMPARABLE = {"f32": (), "f64": (), "bf16": TIED, "f16": TIED + JUMPING}
 
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(usage=__doc__, add_help=True)
     parser.add_argument("--cases", type=int, default=12)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31))
-    parser.add_argument("--dtype", choices=parity.PRECISIONS, default="f32")
+    parser.add_argument("--dtype", choices=("f32", "bf16", "f16"), default="f32")
     parser.add_argument("--only")
     parser.add_argument("--table")
     args = parser.parse_args(arguments)

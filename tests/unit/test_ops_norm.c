@@ -64,6 +64,17 @@ static void batches_of_nothing(void **state) {
     op_fails(tt_group_norm(z, 2), TT_ERR_SHAPE, "tt_group_norm", "the others at least 1");
 }
 
+/* rms_norm's eps is f32's in 16 bits, too: small numbers become 1. */
+static void eps_is_that_of_the_computation(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    static const tt_dtype types[] = {TT_F32, TT_BF16, TT_F16};
+    for (int i = 0; i < 3; i++) {
+        tt_tensor *y = tt_to(tt_rms_norm(tt_full(S(4), types[i], 0.01), S(4)), TT_F32);
+        assert_true(fabsf(tt_tensor_f32(y)[0] - 0.9994f) < 2e-3f);
+    }
+}
+
 static void wrong_arguments(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
@@ -151,6 +162,7 @@ int main(void) {
         cmocka_unit_test(f32_matches_pytorch),
         cmocka_unit_test(results_lie_as_their_inputs),
         cmocka_unit_test(batches_of_nothing),
+        cmocka_unit_test(eps_is_that_of_the_computation),
         cmocka_unit_test(wrong_arguments),
         cmocka_unit_test(running_statistics_are_pytorchs),
         cmocka_unit_test(layers_run_their_operators),
