@@ -263,8 +263,8 @@ function(tt_long test timeout)
   endif()
 endfunction()
 
-# What a test took on two quiet CPUs (tests/costs.tsv, which ./dev test --times writes): the longest begin first, and one
-# that computes takes the places of a CPU, four, one that waits fewer, so that those run beside these.
+# What a test took on two quiet CPUs (tests/costs.tsv, which ./dev test --times writes): the longest begin first, and
+# one that computes takes the places of a CPU, four, one that waits fewer, so that those run beside these.
 function(tt_test_cost test)
   get_property(read GLOBAL PROPERTY TT_COSTS_READ)
   if(NOT read)

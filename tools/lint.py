@@ -57,13 +57,13 @@ MAY_MAKE_STREAMS = ("src/base/fd.c", "src/cli/run.c", "src/elastic/worker.c")
 # Variables that getenv() may read: in a set-user-id program their values are the caller's.
 NAME_NO_PATH = set(
     "CLICOLOR_FORCE COLUMNS CUDA_VISIBLE_DEVICES HIP_VISIBLE_DEVICES LOCAL_RANK LOCAL_WORLD_SIZE NO_COLOR "
-    "OMPI_COMM_WORLD_RANK OMP_NUM_THREADS PMI_RANK RANK TERM TORCHELASTIC_ENABLE_FILE_TIMER "
+    "MASTER_ADDR MASTER_PORT OMPI_COMM_WORLD_RANK OMP_NUM_THREADS OMP_WAIT_POLICY PMI_RANK RANK TERM TORCHELASTIC_ENABLE_FILE_TIMER "
     "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE TORCHELASTIC_RESTART_COUNT TORCHELASTIC_SIGNALS_TO_HANDLE "
     "TORCHELASTIC_USE_AGENT_STORE TORCH_ELASTIC_SHUTDOWN_TIMEOUT TT_ALGORITHMS TT_BACKEND_CHECK TT_CPU_LEVEL "
-    "TT_CRASH_STACKS TT_DEBUG TT_HOST_ID TT_JOB_SOCKET TT_LOG TT_ROUND TT_SECRET TT_SECRET_FD TT_SOCKET_IFNAME "
+    "TT_CRASH_STACKS TT_DEBUG TT_FRESH_STORE TT_HOST_ID TT_JOB_SOCKET TT_LOG TT_ROUND TT_SECRET TT_SECRET_FD TT_SOCKET_IFNAME "
     "TT_SYMMETRIC_HEAP TT_TLS TT_WAIT_NOTICE TT_WIRE TUTTI_BENCH_RANK WORLD_SIZE".split())
 # Files that read variables of such names from a table.
-READ_BY_TABLE = {"src/comm/backend/plugin_load.c", "src/comm/rendezvous/environment.c", "src/net/secret.c"}
+READ_BY_TABLE = {"src/base/openmp_spins.h", "src/base/setting.c", "src/comm/backend/plugin_load.c", "src/comm/rendezvous/environment.c", "src/net/secret.c"}
 
 # What each layer may include besides itself, without what those include in turn.
 BELOW = {

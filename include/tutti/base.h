@@ -94,7 +94,7 @@ struct tt_a_tensor_is_no_buffer_see_parallel_h {
 
 /* Where a macro's call leaves what it makes, a `type`: a place of another type, as in an older or a wrong order of the
  * arguments, does not compile. */
-#define TT_PLACE(type, place) _Generic((place), type *: (place), void *: (place))
+#define TT_PLACE(type, place) _Generic((place), type * : (place), void * : (place))
 #endif
 
 TT_BEGIN_DECLS

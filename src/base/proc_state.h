@@ -8,7 +8,7 @@
 typedef struct tt__proc {
     pid_t pid, parent, group, session;
     uint64_t started; /* in ticks since the machine booted: sysconf(_SC_CLK_TCK) of them are a second */
-    char state; /* see tt__proc_state() */
+    char state;       /* see tt__proc_state() */
 } tt__proc;
 
 /* Look at a process; all 0: there is none, or it can't be seen. */

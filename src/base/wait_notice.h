@@ -2,11 +2,9 @@
 #ifndef TT_BASE_WAIT_NOTICE_H
 #define TT_BASE_WAIT_NOTICE_H
 
-#include "base/export.h"
-
 #include <stdint.h>
 
 /* Return it in nanoseconds; 0: never. It is read once (base/setting.h). */
-TT__EXPORT int64_t tt__wait_notice_ns(void);
+int64_t tt__wait_notice_ns(void);
 
 #endif

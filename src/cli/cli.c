@@ -33,7 +33,7 @@ void tt__cli_print(FILE *out, const char *format, ...) {
     char *text;
     va_list args;
     va_start(args, format);
-    int length = vasprintf(&text, format, args);
+    int length = tt__vformat_new(&text, format, args);
     va_end(args);
     if (length < 0)
         return;

@@ -12,7 +12,7 @@
 #include "comm/record/recovery.h"
 #include "comm/rendezvous/fresh_prefix.h"
 #include "comm/rendezvous/job_secret.h"
-#include "comm/rendezvous/joining_watch.h"
+#include "comm/rendezvous/launcher_notes.h"
 #include "comm/rendezvous/round.h"
 #include "net/wire_choice.h"
 #include "store/etcd_clear.h"

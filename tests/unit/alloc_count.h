@@ -1,6 +1,6 @@
-/* Counts calls of the allocator in a program, by standing in front of glibc's, and makes one fail. The tests that include
- * it are one program, of which support/alloc_count.c is a part. Sanitizers bring an allocator of their own; there
- * alloc_count_works is false and the counts stay 0. Threads may allocate at the same time. */
+/* Counts calls of the allocator in a program, by standing in front of glibc's, and makes one fail. The tests that
+ * include it are one program, of which support/alloc_count.c is a part. Sanitizers bring an allocator of their own;
+ * there alloc_count_works is false and the counts stay 0. Threads may allocate at the same time. */
 #ifndef TT_TESTS_UNIT_ALLOC_COUNT_H
 #define TT_TESTS_UNIT_ALLOC_COUNT_H
 

@@ -534,42 +534,6 @@ static void a_rank_that_is_started_twice_is_told(void **state) {
     with_ranks(2, twin_body, NULL);
 }
 
-/* Join over memory and over TCP with all standard streams closed; what the program prints then reaches no descriptor of
- * ours, since all are 3 or more. */
-static int join_without_streams(tt_store *given, int rank, int world, void *arg) {
-    tt_store *store = NULL;
-    tt_store_server *server = NULL;
-    tt_group *group = NULL;
-    char path[64], name[32], host[64];
-    snprintf(host, sizeof host, "127.0.0.1");
-    for (int fd = 0; fd < 3; fd++)
-        close(fd);
-    CHECK_OK(tt_store_server_new(&server, NULL, 0));
-    CHECK_OK(tt_tcp_store(&store, host, tt_store_server_port(server), .timeout_ms = PATIENCE_MS));
-    CHECK_OK(tt_init_process_group(&group, .store = given, .rank = rank, .world_size = world, .transport = arg,
-                                   .timeout_ms = PATIENCE_MS, .heartbeat_ms = CALM_MS));
-    for (int fd = 0; fd < 3; fd++) {
-        snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
-        CHECK(readlink(name, path, sizeof path) < 0);
-    }
-    float *x = NULL;
-    CHECK_OK(tt_group_alloc((void **)&x, group, 4096));
-    *x = 1;
-    CHECK(write(STDOUT_FILENO, path, sizeof path) < 0); /* as a printf() would */
-    CHECK_OK(tt_all_reduce(group, x, 1024, TT_F32, TT_SUM));
-    CHECK(*x == (float)world);
-    tt_destroy_process_group(group);
-    tt_store_free(store);
-    tt_store_server_free(server);
-    return 0;
-}
-
-static void closed_streams_are_left_alone(void **state) {
-    (void)state;
-    with_ranks(2, join_without_streams, "shm");
-    with_ranks(2, join_without_streams, "tcp");
-}
-
 static void an_unknown_cpu_level_is_refused(void **state) {
     (void)state;
     tt_group *group = NULL;
@@ -596,7 +560,6 @@ int main(void) {
         cmocka_unit_test(a_launchers_store_is_at_its_own_place),
         cmocka_unit_test(the_older_store_dialect_works),
         cmocka_unit_test(a_store_of_ones_own_needs_no_address),
-        cmocka_unit_test(closed_streams_are_left_alone),
         cmocka_unit_test(an_unknown_cpu_level_is_refused),
         cmocka_unit_test(world_sizes_are_compared),
         cmocka_unit_test(memory_is_not_shared_between_hosts),

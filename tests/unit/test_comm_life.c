@@ -1,5 +1,5 @@
 /* What happens to groups only in a long life, or when a process is forked: counters that begin again, groups by the
- * thousand, children that end what they inherited, deadlines behind other works. */
+ * thousand, children that end what they inherited, deadlines behind other works, streams that are closed. */
 #include "support/ranks.h"
 
 #include "base/clock.h"
@@ -486,6 +486,42 @@ static void threads_have_groups_of_their_own(void **state) {
     by_every_way(2, busy_body);
 }
 
+/* Join over memory and over TCP with all standard streams closed; what the program prints then reaches no descriptor of
+ * ours, since all are 3 or more. */
+static int join_without_streams(tt_store *given, int rank, int world, void *arg) {
+    tt_store *store = NULL;
+    tt_store_server *server = NULL;
+    tt_group *group = NULL;
+    char path[64], name[32], host[64];
+    snprintf(host, sizeof host, "127.0.0.1");
+    for (int fd = 0; fd < 3; fd++)
+        close(fd);
+    CHECK_OK(tt_store_server_new(&server, NULL, 0));
+    CHECK_OK(tt_tcp_store(&store, host, tt_store_server_port(server), .timeout_ms = PATIENCE_MS));
+    CHECK_OK(tt_init_process_group(&group, .store = given, .rank = rank, .world_size = world, .transport = arg,
+                                   .timeout_ms = PATIENCE_MS, .heartbeat_ms = CALM_MS));
+    for (int fd = 0; fd < 3; fd++) {
+        snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+        CHECK(readlink(name, path, sizeof path) < 0);
+    }
+    float *x = NULL;
+    CHECK_OK(tt_group_alloc((void **)&x, group, 4096));
+    *x = 1;
+    CHECK(write(STDOUT_FILENO, path, sizeof path) < 0); /* as a printf() would */
+    CHECK_OK(tt_all_reduce(group, x, 1024, TT_F32, TT_SUM));
+    CHECK(*x == (float)world);
+    tt_destroy_process_group(group);
+    tt_store_free(store);
+    tt_store_server_free(server);
+    return 0;
+}
+
+static void closed_streams_are_left_alone(void **state) {
+    (void)state;
+    with_ranks(2, join_without_streams, "shm");
+    with_ranks(2, join_without_streams, "tcp");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(abort_meets_calls_under_way),
@@ -497,6 +533,7 @@ int main(void) {
         cmocka_unit_test(every_call_has_a_deadline),
         cmocka_unit_test(a_child_ends_its_copy_only),
         cmocka_unit_test(no_group_goes_while_others_are_asked),
+        cmocka_unit_test(closed_streams_are_left_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

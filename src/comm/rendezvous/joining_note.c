@@ -17,11 +17,6 @@ static const char *note_key_of(const char *prefix, int rank, char key[256]) {
     return key;
 }
 
-const char *tt__joining_failed_key(const char *prefix, char key[256]) {
-    snprintf(key, 256, "%s/failed", prefix);
-    return key;
-}
-
 /* Find the first note of another rank. */
 static bool find_note(tt_store *store, const tt__secret *secret, const char *prefix, int rank, int world,
                       char text[NOTE_SIZE], int *by) {

@@ -3,13 +3,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/saved_error.h"
-#include "comm/rendezvous/round.h"
-#include "net/recovery_words.h"
-#include "store/signed.h"
+#include "comm/rendezvous/launcher_notes.h"
 
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 enum {
     FIRST_MS = 200,
@@ -18,50 +15,6 @@ enum {
     MOMENT_MS = 250, /* within which a launcher learns of an end and notes it */
     AGAIN_MS = 20
 };
-
-bool tt__launcher_notes_ends(const tt__rendezvous *rendezvous) {
-    const char *socket = getenv("TT_JOB_SOCKET"), *own = getenv("RANK"), *size = getenv("WORLD_SIZE");
-    tt__seat seat;
-    if (socket && tt__round_seat(&seat))
-        return seat.rank == rendezvous->rank && seat.world == rendezvous->world;
-    return socket && own && size && tt__has_agent_store() && atoi(own) == rendezvous->rank &&
-           atoi(size) == rendezvous->world;
-}
-
-/* Connect to the launcher's store. Where that fails, nothing is known. */
-static void open_notes(tt__notes *notes) {
-    const char *host = getenv("MASTER_ADDR"), *port = getenv("MASTER_PORT");
-    tt__seat seat;
-    bool moved = tt__round_seat(&seat);
-    int number = moved ? seat.port : port ? atoi(port) : 0;
-    notes->is_tried = true;
-    if ((!moved && !host) || tt_tcp_store(&notes->store, moved ? seat.host : host, number, .timeout_ms = LOOK_MS))
-        notes->store = NULL;
-}
-
-/* The store that the launcher writes to; NULL: it can't be reached. */
-static tt_store *notes_of(const tt__rendezvous *rendezvous) {
-    tt__notes *notes = rendezvous->notes;
-    if (!notes)
-        return rendezvous->store;
-    if (!notes->is_tried)
-        open_notes(notes);
-    return notes->store;
-}
-
-bool tt__launcher_note(const tt__rendezvous *rendezvous, const tt__secret *secret, int r, char *text, size_t size) {
-    char name[64];
-    const char *key = tt__ended_key(name, r, tt__round_number());
-    tt_store *notes = notes_of(rendezvous);
-    tt_store_value value;
-    bool there = false;
-    if (!notes || tt_store_check(notes, &key, 1, &there) || !there ||
-        tt__signed_get(notes, secret, key, "", "this rank", "the launcher", 0, &value))
-        return false;
-    snprintf(text, size, "%.*s", value.size < 80 ? (int)value.size : 80, (const char *)value.data);
-    tt_store_value_free(&value);
-    return true;
-}
 
 void tt__joining_watch_begin(tt__joining_watch *watch, const tt__rendezvous *rendezvous) {
     *watch = (tt__joining_watch){.rendezvous = rendezvous, .due_ms = tt__deadline_ms(FIRST_MS), .pause_ms = FIRST_MS};
@@ -75,6 +28,11 @@ static tt_status find_ended(const tt__rendezvous *rendezvous, const tt__secret *
         if (r != rendezvous->rank && tt__launcher_note(rendezvous, secret, r, how, sizeof how))
             return tt__fail(TT_ERR_PEER, "rank %d ended with %s before all had joined", r, how);
     return TT_OK;
+}
+
+const char *tt__joining_failed_key(const char *prefix, char key[256]) {
+    snprintf(key, 256, "%s/failed", prefix);
+    return key;
 }
 
 /* Has a rank announced that joining failed? Its reason is found by tt__joining_failed(). */

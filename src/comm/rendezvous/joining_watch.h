@@ -4,7 +4,6 @@
 #define TT_COMM_RENDEZVOUS_JOINING_WATCH_H
 
 #include "comm/rendezvous/rendezvous.h"
-#include "net/secret.h"
 
 typedef struct tt__joining_watch {
     const tt__rendezvous *rendezvous;
@@ -21,11 +20,8 @@ bool tt__joining_watch_due(const tt__joining_watch *watch);
  * to join. A store that does not answer is no failure of a rank. */
 tt_status tt__joining_watch_look(tt__joining_watch *watch, const tt__rankset *absent);
 
-/* Is there a launcher of ours that knows how the ranks end and notes it in this rendezvous' store? */
-bool tt__launcher_notes_ends(const tt__rendezvous *rendezvous);
-
-/* Read the launcher's note of how rank r ended, "signal 9 (SIGKILL)"; false: there is none. */
-bool tt__launcher_note(const tt__rendezvous *rendezvous, const tt__secret *secret, int r, char *text, size_t size);
+/* The key that says that a rank has announced a failure. */
+const char *tt__joining_failed_key(const char *prefix, char key[256]);
 
 /* Another rank was lost while joining. If its launcher says within a moment which one ended, and how, fail with that;
  * else TT_OK. */

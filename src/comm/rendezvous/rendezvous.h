@@ -114,9 +114,6 @@ tt_status tt__cards_exchange(const tt__rendezvous *rendezvous, tt__card *cards);
  * other rank's error, if this one knows only that a connection ended. */
 tt_status tt__joining_failed(const tt__rendezvous *rendezvous);
 
-/* The key that says that a rank has announced a failure. */
-const char *tt__joining_failed_key(const char *prefix, char key[256]);
-
 /* A rank that joins a job: what tt__native_join() needs. */
 typedef struct tt__member {
     int rank, world;

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/saved_error.h"
 #include "base/wait_notice.h"
-#include "comm/rendezvous/joining_watch.h"
+#include "comm/rendezvous/launcher_notes.h"
 #include "comm/rendezvous/stopped.h"
 #include "store/signed.h"
 

@@ -1,0 +1,14 @@
+/* What the launcher of a job of ours notes in its store: how ranks ended. */
+#ifndef TT_COMM_RENDEZVOUS_LAUNCHER_NOTES_H
+#define TT_COMM_RENDEZVOUS_LAUNCHER_NOTES_H
+
+#include "comm/rendezvous/rendezvous.h"
+#include "net/secret.h"
+
+/* Is there a launcher of ours that knows how the ranks of this rendezvous end, and notes it? */
+bool tt__launcher_notes_ends(const tt__rendezvous *rendezvous);
+
+/* Read the launcher's note of how rank r ended, "signal 9 (SIGKILL)"; false: there is none. */
+bool tt__launcher_note(const tt__rendezvous *rendezvous, const tt__secret *secret, int r, char *text, size_t size);
+
+#endif
