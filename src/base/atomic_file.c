@@ -97,14 +97,14 @@ void tt__atomic_remove_temporaries(void) {
 
 /* Create the temporary, lock it and note it; again if another writer took it for stale in between. On file systems
  * without locks nothing is ever removed. */
-static tt_status create_noted(tt__atomic_file *file, const struct stat *old) {
+static tt_status create_noted(tt__atomic_file *file, mode_t mode) {
     size_t size = strlen(file->path) + 48;
     file->temporary = malloc(size);
     if (!file->temporary)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for its temporary's name", file->path);
     for (unsigned n = 0;; n++) {
         snprintf(file->temporary, size, "%s.tmp-%ld-%u", file->path, (long)getpid(), n);
-        file->fd = tt__fd(open(file->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, old ? 0600 : 0666));
+        file->fd = tt__fd(open(file->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
         if (file->fd < 0 && errno == EEXIST)
             continue;
         if (file->fd < 0)
@@ -119,9 +119,9 @@ static tt_status create_noted(tt__atomic_file *file, const struct stat *old) {
     }
 }
 
-static tt_status create_temporary(tt__atomic_file *file, const struct stat *old) {
+static tt_status create_temporary(tt__atomic_file *file, mode_t mode) {
     making++;
-    tt_status status = create_noted(file, old);
+    tt_status status = create_noted(file, mode);
     making--;
     return status;
 }
@@ -162,6 +162,20 @@ static tt_status keep_mode(tt__atomic_file *file, const struct stat *old) {
                : tt__fail_errno(TT_ERR_IO, errno, "%s: can't give %s its mode", file->path, file->temporary);
 }
 
+/* Is the file another user's, who could have put it there for what we write to become his, or open to all? */
+static bool is_of_others(const char *folder, const struct stat *old) {
+    struct stat around;
+    return old->st_uid != geteuid() && old->st_uid != 0 && !stat(folder, &around) && tt__others_may_write(&around);
+}
+
+/* Take from the temporary, which is as any new file, what others can't do with the file that it replaces either. */
+static tt_status lower_mode(tt__atomic_file *file, const struct stat *old) {
+    struct stat made;
+    return !fstat(file->fd, &made) && !fchmod(file->fd, made.st_mode & (0600 | (old->st_mode & 0777)))
+               ? TT_OK
+               : tt__fail_errno(TT_ERR_IO, errno, "%s: can't give %s its mode", file->path, file->temporary);
+}
+
 /* Is it the file that this process's standard output or error goes to? What is printed would be lost with it. */
 static bool is_standard_stream(const struct stat *file) {
     struct stat stream;
@@ -181,12 +195,13 @@ static tt_status open_beside(tt__atomic_file *file, const struct stat *old) {
     if (!*name) {
         status = tt__fail(TT_ERR_INVALID, "%s: expected a file, got a directory", file->path);
     } else if (!(status = old ? check_replaceable(file, directory, old) : TT_OK)) {
+        bool lowers = old && is_of_others(directory, old);
         remove_stale(directory, name);
-        status = create_temporary(file, old);
+        status = create_temporary(file, old && !lowers ? 0600 : 0666);
+        if (!status && old && (status = lowers ? lower_mode(file, old) : keep_mode(file, old)))
+            unlink(file->temporary);
     }
     free(directory);
-    if (!status && old && (status = keep_mode(file, old)))
-        unlink(file->temporary);
     return status;
 }
 
@@ -248,6 +263,7 @@ tt_status tt__atomic_open(tt__atomic_file *file, const char *path) {
         release_file(file);
     return status;
 }
+
 tt_status tt__atomic_check(const char *path) {
     tt__atomic_file file;
     TT__TRY(tt__atomic_open(&file, path));
