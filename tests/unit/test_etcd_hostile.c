@@ -46,7 +46,7 @@ static bool say(int fd, const char *text, size_t size) { return send(fd, text, s
 
 /* Read a request's head, and its body as far as it comes with it; its path. */
 static bool hear(int fd, char path[64]) {
-    static _Thread_local char text[1 << 16];
+    char text[1 << 16];
     size_t size = 0;
     for (;;) {
         ssize_t n = recv(fd, text + size, sizeof text - 1 - size, 0);

@@ -247,7 +247,7 @@ static int connect_to(int port) {
 }
 
 static bool pass_on(int from, int to) {
-    static _Thread_local char bytes[65536];
+    char bytes[65536];
     ssize_t n = recv(from, bytes, sizeof bytes, 0);
     for (ssize_t done = 0; done < n;) {
         ssize_t sent = send(to, bytes + done, (size_t)(n - done), MSG_NOSIGNAL);
