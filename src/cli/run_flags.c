@@ -356,7 +356,8 @@ static int take_flag(const char *command, tt__run_flags *flags, int argc, char *
         }
         return refuse_unknown(command, arg);
     }
-    if (!flag && !guess_foreign(arg)) /* "--host" begins --hostfile, but is mpirun's list of hosts */
+    const char *foreign = guess_foreign(arg);
+    if (!flag && !(foreign && !strcmp(foreign, "ssh"))) /* "--host" begins --hostfile, but is mpirun's list of hosts */
         flag = find_beginning(arg, &other);
     if (!flag)
         return refuse_unknown(command, arg);

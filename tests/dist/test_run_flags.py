@@ -148,7 +148,7 @@ class Flags(unittest.TestCase):
 
     def test_dry_run_that_fails(self):
         """No other node hears of it."""
-        said = run("--dry-run", "--nnodes=2", "/nowhere/to.be", code=127)
+        said = run("--dry-run", "--nnodes=2", "--master-addr=198.51.100.1", "/nowhere/to.be", code=127)
         self.assertEqual(said.stderr, "tutti run: /nowhere/to.be: there is no such file\n")
 
     def test_dry_run_without_a_port(self):

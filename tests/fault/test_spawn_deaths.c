@@ -81,11 +81,7 @@ static int be_parent(const char *what) {
 /* ---- tests */
 
 static process *begin_parent(const char *what) {
-    char self[4096];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    assert_true(n > 0);
-    self[n] = '\0';
-    return process_start((const char *const[]){self, what, NULL}, NULL, -1);
+    return process_start((const char *const[]){program_invocation_name, what, NULL}, NULL, -1);
 }
 
 /* The processes have the parent's stdout, whose end says that all are gone. */
