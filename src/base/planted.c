@@ -33,8 +33,7 @@ bool tt__is_planted(const struct stat *found, const struct stat *around) {
            found->st_uid != around->st_uid;
 }
 
-/* May others than its owner and root write to this directory? A group of its owner alone is no other. */
-static bool others_may_write(const struct stat *folder) {
+bool tt__others_may_write(const struct stat *folder) {
     return (folder->st_mode & S_IWOTH) ||
            ((folder->st_mode & S_IWGRP) && !tt__is_group_of_one(folder->st_gid, folder->st_uid));
 }
@@ -46,7 +45,7 @@ static bool others_may_write(const struct stat *folder) {
 static bool may_follow_link(const struct stat *link, const struct stat *around, bool is_last) {
     if (link->st_uid == geteuid() || link->st_uid == 0 || (!is_last && link->st_uid == around->st_uid))
         return true;
-    return !others_may_write(around);
+    return !tt__others_may_write(around);
 }
 
 /* Read the text of what may be a symbolic link at `path`, in the folder `at`, to `to` (PATH_MAX). *is_link: it is one;
@@ -220,7 +219,7 @@ tt_status tt__check_writable(int fd, const char *path) {
     if (tt__is_planted(&found, &around))
         return tt__fail(TT_ERR_IO, "%s: another user's file in a directory that all may write to; choose another path",
                         path);
-    if (found.st_nlink > 1 && others_may_write(&around))
+    if (found.st_nlink > 1 && tt__others_may_write(&around))
         return tt__fail(TT_ERR_IO,
                         "%s: this file has several names (hard links), in a directory that others may write to; choose "
                         "another path",
@@ -240,7 +239,7 @@ tt_status tt__check_taken(int fd, const char *path) {
     if (!S_ISREG(found.st_mode))
         return tt__fail(TT_ERR_IO, "%s: expected a regular file", path);
     bool trusted = found.st_uid == geteuid() || found.st_uid == 0;
-    if (!trusted && (found.st_uid != around.st_uid || others_may_write(&around)))
+    if (!trusted && (found.st_uid != around.st_uid || tt__others_may_write(&around)))
         return tt__fail(TT_ERR_IO, "%s: another user's file, who can change it at any time; choose another folder",
                         path);
     return TT_OK;

@@ -14,6 +14,9 @@ char *tt__path_split(const char *path, const char **name);
 /* Did a stranger put `found` into the directory `around`, one as /tmp: all may write to it, and it is sticky? */
 bool tt__is_planted(const struct stat *found, const struct stat *around);
 
+/* May others than its owner and root write to this directory? A group of its owner alone is no other. */
+bool tt__others_may_write(const struct stat *folder);
+
 /* Find the file that `path` leads to through its symbolic links, which need not exist: *out is allocated. TT_ERR_IO: a
  * link is neither this user's nor root's, in a directory that others may write to; on the way to the last name, links
  * of the directory's owner are followed, too. */
