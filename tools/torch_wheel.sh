@@ -33,7 +33,7 @@ for library in libuv.so.1 libssl.so.3; do
 done
 
 export PYTHONPATH="$tools/packages"
-"$tools/bin/pip" -q --disable-pip-version-check --python "$python" wheel --no-index --no-deps --no-build-isolation \
+"$tools/bin/pip" -v --disable-pip-version-check --python "$python" wheel --no-index --no-deps --no-build-isolation \
     --config-settings=cmake.define.TUTTI_LICENCES="$scratch/licences" "$@" -w "$scratch" "$source/bindings/torch" >&2
 # PyTorch's own libraries are there when the module is loaded, and must not be there twice.
 "$tools/bin/python3" -m auditwheel repair --strip --exclude 'libtorch*' --exclude 'libc10*' -w "$scratch/repaired" \
