@@ -305,13 +305,15 @@ class Signals(unittest.TestCase):
         self.assertIn("rank 0: info: now rank 0 of 2", said)
 
     def test_a_frozen_launcher_in_a_session_of_its_own(self):
-        """The kernel wakes its process group, with SIGHUP, when its last worker ends: nobody wants the job to end."""
+        """Its workers end meanwhile, which reaches no process group of its session: each leads one of its own."""
         launcher = Launcher(self.folder.name, ("sleep", str(LONG)), start_new_session=True)
         self.launchers.append(launcher)
         workers = launcher.workers()
         freeze(launcher.process.pid)
         for rank in (1, 0):
             os.kill(workers[rank], signal.SIGKILL)
+        wait_for_state(f"/proc/{launcher.process.pid}", "T")
+        os.kill(launcher.process.pid, signal.SIGCONT)
         code, said = launcher.end()
         self.assertEqual(code, 128 + signal.SIGKILL, said)
         self.assertIn("failed first: killed by SIGKILL", said)
