@@ -234,8 +234,8 @@ function(tt_current_torch_test test timeout script)
           ${CMAKE_SOURCE_DIR}/build/peers/torch/bin/python3 ${script})
 endfunction()
 
-# tt_test(LABEL/NAME timeout command...): one test. Those of TT_ONLY_LONG (tests/long.cmake) are left to
-# ./dev test --long, which is ctest's configuration "long".
+# tt_test(LABEL/NAME timeout command...): one test. Those of TT_ONLY_LONG (tests/long.cmake), and those beside the
+# current PyTorch, are left to ./dev test --long, which is ctest's configuration "long".
 function(tt_test test timeout)
   string(REGEX REPLACE "/.*" "" label ${test})
   set(command ${ARGN})
@@ -243,7 +243,7 @@ function(tt_test test timeout)
     list(PREPEND command /usr/bin/python3 ${CMAKE_SOURCE_DIR}/tools/timed.py ${CMAKE_BINARY_DIR}/test_times.tsv ${test})
   endif()
   set(configuration)
-  if(test IN_LIST TT_ONLY_LONG)
+  if(test IN_LIST TT_ONLY_LONG OR test MATCHES "_current$")
     set(configuration CONFIGURATIONS long)
   endif()
   add_test(NAME ${test} COMMAND ${command} ${configuration})

@@ -1,7 +1,8 @@
 # The long forms of tests, which ./dev test --long plays besides: docs/testing.md says what each has found.
 
 # Left to the long form altogether, each with its reason in docs/testing.md.
-set(TT_ONLY_LONG)
+set(TT_ONLY_LONG install/test_torch_wheel interop/test_fully_shard_torch interop/test_hooks_torch
+                 interop/test_local_sgd_torch interop/test_sparse_torch)
 
 function(tt_long_forms)
   set(hours 14400)
@@ -15,5 +16,7 @@ function(tt_long_forms)
   tt_long(fault/test_comm_injected ${hours} TT_STORM_CASES=1) # every call fails once
   tt_long(fault/test_socket_fuzz ${hours} TT_STORM_SECONDS=450)
   tt_long(fault/test_chaos ${hours} TT_CHAOS_FAULTS=100)
+  tt_long(fault/test_run_ranks ${hours} TT_STORM_SECONDS=7200)
+  tt_long(parity/test_parity_half ${hours} TT_SPECIAL_CASES=2000)
   tt_long(sim/test_simulation ${hours} TT_SIM_SEEDS=10000)
 endfunction()

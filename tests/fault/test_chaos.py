@@ -26,7 +26,7 @@ from processes import processes_below  # noqa: E402
 TUTTI = os.environ["TUTTI"]
 WORKER = [os.path.join(os.environ["TT_PROGRAMS"], "test_elastic"), "worker"]
 TRAINER = os.path.join(os.environ["TT_PROGRAMS"], "audited_trainer")  # mnist_trainer, with an audit
-FAULTS = int(os.environ.get("TT_CHAOS_FAULTS", "8"))
+FAULTS = int(os.environ.get("TT_CHAOS_FAULTS", "4"))
 SEED = int(os.environ.get("TT_CHAOS_SEED", random.randrange(1 << 30)))
 SANITIZED = bool(os.environ.get("TT_SANITIZED"))  # which makes a step of mnist_trainer take too long
 ONLY = os.environ.get("TT_CHAOS_ONLY")

@@ -149,7 +149,7 @@ class Strangers(unittest.TestCase):
             # PyTorch's dialect, the tag of "get"; and someone of the job, so far as one can be who hasn't the secret.
             self.assertEqual(stranger.is_shown_out(b"\x03" + b"\x01" + b"\0" * 7 + b"k"), b"")
             guess = subprocess.run([TUTTI, "run", "--nnodes=2", "--node-rank=1", "--master-addr=127.0.0.1",
-                                    f"--master-port={job.port}", "--rdzv-conf=timeout=30", "true"], text=True,
+                                    f"--master-port={job.port}", "--rdzv-conf=timeout=5", "true"], text=True,
                                    env=dict(os.environ, TT_SECRET=SECRET[::-1], TT_TLS="1" if encrypted else "0"),
                                    capture_output=True, timeout=DEADLINE, check=False)
             self.assertEqual(guess.returncode, 1)

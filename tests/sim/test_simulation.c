@@ -22,7 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { CASES = 1000, SANITIZED_CASES = 60, AGENTS = 16, SHRINK_CASES = 300, TEXT = 200 };
+enum { CASES = 300, SANITIZED_CASES = 60, AGENTS = 16, SHRINK_CASES = 300, TEXT = 200 };
 
 typedef struct totals {
     _Atomic int64_t next, cases, failed, requests, virtual_ms, attempts, kept;
