@@ -9,7 +9,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 COSTS = ROOT / "tests" / "costs.tsv"
-HEAD = "# What tests take on two quiet CPUs: name, seconds, places (four to a CPU). Written by tools/test_times.py --costs.\n"
+HEAD = ("# What tests take on two quiet CPUs: name, seconds, places (four to a CPU). "
+        "Written by tools/test_times.py --costs.\n")
 
 
 def tests(build):
