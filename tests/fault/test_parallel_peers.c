@@ -199,7 +199,7 @@ static tt_optimizer *make_sgd(const tt_named_tensors *p, void *user) {
 }
 
 static void take_hold(holdings *h, const plan *plan, tt_group *group) {
-    *h = (holdings){NULL};
+    *h = (holdings){0};
     tt_manual_seed(1);
     if (plan->wrapper == SPLIT_LAYERS)
         h->model = tt_nn_sequential(tt_nn_column_parallel_linear(WIDTH, WIDTH, group), tt_nn_relu(),
