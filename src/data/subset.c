@@ -34,7 +34,8 @@ static tt_status range_get_batch(void *user, const int64_t *indices, int64_t n, 
             shifted[i] = r->begin + indices[done + i];
         TT__TRY(tt__dataset_read(r->base, shifted, now, to_x, to_y));
         to_x += (size_t)now * r->base->x_bytes;
-        to_y += to_y ? (size_t)now * r->base->y_bytes : 0;
+        if (to_y)
+            to_y += (size_t)now * r->base->y_bytes;
     }
     return TT_OK;
 }
