@@ -156,7 +156,8 @@ static tt_status read_examples(tt_dataset *d, const int64_t *indices, int64_t n,
     for (int64_t i = 0; i < n; i++) {
         TT__TRY(read_one(d, indices[i], to_x, to_y));
         to_x += d->x_bytes;
-        to_y += to_y ? d->y_bytes : 0;
+        if (to_y)
+            to_y += d->y_bytes;
     }
     return TT_OK;
 }

@@ -36,7 +36,8 @@ static tt_status read_u8(tt__reader *reader, const tt__normalization *how, const
         else
             kernels->plain(x, reader->raw, count);
         x += count;
-        y += y ? (size_t)now * d->y_bytes : 0;
+        if (y)
+            y += (size_t)now * d->y_bytes;
     }
     return TT_OK;
 }
