@@ -11,7 +11,6 @@
 enum {
     FIRST_MS = 200,
     LONGEST_MS = 1600,
-    LOOK_MS = 1000,  /* for what a look asks of the store */
     MOMENT_MS = 250, /* within which a launcher learns of an end and notes it */
     AGAIN_MS = 20
 };
@@ -25,8 +24,11 @@ bool tt__joining_watch_due(const tt__joining_watch *watch) { return !tt__left_ms
 static tt_status find_ended(const tt__rendezvous *rendezvous, const tt__secret *secret, const tt__rankset *among) {
     char how[96];
     for (int r = tt__rankset_next(among, 0); r >= 0; r = tt__rankset_next(among, r + 1))
-        if (r != rendezvous->rank && tt__launcher_note(rendezvous, secret, r, how, sizeof how))
-            return tt__fail(TT_ERR_PEER, "rank %d ended with %s before all had joined", r, how);
+        if (r != rendezvous->rank) {
+            TT__TRY(tt__launcher_note(rendezvous, secret, r, how, sizeof how));
+            if (*how)
+                return tt__fail(TT_ERR_PEER, "rank %d ended with %s before all had joined", r, how);
+        }
     return TT_OK;
 }
 
@@ -40,9 +42,8 @@ static tt_status find_failed(const tt__rendezvous *rendezvous) {
     char name[256];
     const char *key = tt__joining_failed_key(rendezvous->prefix, name);
     bool failed = false;
-    if (tt_store_check(rendezvous->store, &key, 1, &failed) || !failed)
-        return TT_OK;
-    return tt__fail(TT_ERR_PEER, "another rank failed to join");
+    TT__TRY(tt_store_check(rendezvous->store, &key, 1, &failed));
+    return failed ? tt__fail(TT_ERR_PEER, "another rank failed to join") : TT_OK;
 }
 
 static tt_status look(const tt__rendezvous *rendezvous, const tt__rankset *absent) {
@@ -55,23 +56,25 @@ static tt_status look(const tt__rendezvous *rendezvous, const tt__rankset *absen
     return status;
 }
 
-/* Look, and let no failure of the store count. */
-static tt_status look_quickly(const tt__rendezvous *rendezvous, const tt__rankset *absent) {
+/* Look, and let no failure of the store count, but that the launcher wants this rank elsewhere. */
+static tt_status look_at_store(const tt__rendezvous *rendezvous, const tt__rankset *absent) {
     int64_t before_ms = tt_store_timeout_ms(rendezvous->store);
     tt__saved_error before;
     tt__error_save(&before);
-    tt_store_set_timeout_ms(rendezvous->store, LOOK_MS);
+    /* No less: an answer that is not waited for costs the connection. */
+    tt_store_set_timeout_ms(rendezvous->store, tt__left_ms(rendezvous->deadline_ms) + 1);
     tt_status status = look(rendezvous, absent);
     tt_store_set_timeout_ms(rendezvous->store, before_ms);
-    if (!status)
-        tt__error_restore(&before);
-    return status;
+    if (status == TT_ERR_PEER || status == TT_ERR_ABORTED)
+        return status;
+    tt__error_restore(&before);
+    return TT_OK;
 }
 
 tt_status tt__joining_watch_look(tt__joining_watch *watch, const tt__rankset *absent) {
     watch->pause_ms = watch->pause_ms < LONGEST_MS ? 2 * watch->pause_ms : watch->pause_ms;
     watch->due_ms = tt__deadline_ms(watch->pause_ms);
-    return look_quickly(watch->rendezvous, absent);
+    return look_at_store(watch->rendezvous, absent);
 }
 
 tt_status tt__joining_find_ended(const tt__rendezvous *rendezvous) {
@@ -86,5 +89,5 @@ tt_status tt__joining_find_ended(const tt__rendezvous *rendezvous) {
     while (!(status = find_ended(rendezvous, &secret, &all)) && tt__left_ms(deadline_ms))
         poll(NULL, 0, AGAIN_MS);
     tt__secret_wipe(&secret);
-    return status;
+    return status == TT_ERR_PEER ? status : TT_OK;
 }

@@ -39,16 +39,20 @@ static tt_store *notes_of(const tt__rendezvous *rendezvous) {
     return notes->store;
 }
 
-bool tt__launcher_note(const tt__rendezvous *rendezvous, const tt__secret *secret, int r, char *text, size_t size) {
+tt_status tt__launcher_note(const tt__rendezvous *rendezvous, const tt__secret *secret, int r, char *text,
+                            size_t size) {
     char name[64];
     const char *key = tt__ended_key(name, r, tt__round_number());
     tt_store *notes = notes_of(rendezvous);
     tt_store_value value;
     bool there = false;
-    if (!notes || tt_store_check(notes, &key, 1, &there) || !there ||
-        tt__signed_get(notes, secret, key, "", "this rank", "the launcher", 0, &value))
-        return false;
+    *text = '\0';
+    tt_status status = notes ? tt_store_check(notes, &key, 1, &there) : TT_OK;
+    if (status)
+        return notes == rendezvous->store || status == TT_ERR_ABORTED ? status : TT_OK;
+    if (!there || tt__signed_get(notes, secret, key, "", "this rank", "the launcher", 0, &value))
+        return TT_OK;
     snprintf(text, size, "%.*s", value.size < 80 ? (int)value.size : 80, (const char *)value.data);
     tt_store_value_free(&value);
-    return true;
+    return TT_OK;
 }

@@ -67,7 +67,8 @@ static tt_status check_ended(const exchange *x) {
     for (int r = 0; r < x->world; r++) {
         char how[96];
         bool there = false, all = false;
-        if (!tt__launcher_note(x->given, &x->secret, r, how, sizeof how))
+        TT__TRY(tt__launcher_note(x->given, &x->secret, r, how, sizeof how));
+        if (!*how)
             continue;
         TT__TRY(tt_store_check(x->store, x->keys, x->world, &all));
         if (all) /* by now: it may have ended after that */
