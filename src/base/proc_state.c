@@ -2,6 +2,7 @@
 
 #include "base/fd.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,7 +12,7 @@
 
 /* Read /proc/PID/NAME, as far as it fits; "": it can't be read. */
 static void proc_read(pid_t pid, const char *name, char *text, size_t size) {
-    char path[48];
+    char path[64];
     snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
     int fd = tt__fd(open(path, O_RDONLY | O_CLOEXEC));
     ssize_t n = fd < 0 ? 0 : read(fd, text, size - 1);
@@ -20,10 +21,10 @@ static void proc_read(pid_t pid, const char *name, char *text, size_t size) {
     text[n < 0 ? 0 : n] = '\0';
 }
 
-/* Read /proc/PID/stat; returns what follows the process's name, or NULL. The name may hold spaces and brackets: the
- * last bracket ends it. */
-static const char *proc_read_stat(pid_t pid, char *text, size_t size) {
-    proc_read(pid, "stat", text, size);
+/* Read /proc/PID/NAME, a "stat"; returns what follows the process's name, or NULL. The name may hold spaces and
+ * brackets: the last bracket ends it. */
+static const char *proc_read_stat(pid_t pid, const char *name, char *text, size_t size) {
+    proc_read(pid, name, text, size);
     const char *name_end = strrchr(text, ')');
     return name_end ? name_end + 1 : NULL;
 }
@@ -31,33 +32,86 @@ static const char *proc_read_stat(pid_t pid, char *text, size_t size) {
 tt__proc tt__proc_look(pid_t pid) {
     char text[512];
     tt__proc found = {.pid = pid};
-    const char *fields = proc_read_stat(pid, text, sizeof text);
+    const char *fields = proc_read_stat(pid, "stat", text, sizeof text);
     if (!fields || sscanf(fields, " %c %d %d %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %" SCNu64,
                           &found.state, &found.parent, &found.group, &found.session, &found.started) != 5)
         return (tt__proc){0};
     return found;
 }
 
-char tt__proc_state(pid_t pid) { return tt__proc_look(pid).state; }
+/* Call look(pid, tid, user) for each thread, until it returns true. */
+static void for_threads(pid_t pid, bool (*look)(pid_t pid, pid_t tid, void *user), void *user) {
+    char path[32];
+    snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+    DIR *threads = opendir(path);
+    for (const struct dirent *entry; threads && (entry = readdir(threads));)
+        if (entry->d_name[0] != '.' && look(pid, (pid_t)atoi(entry->d_name), user))
+            break;
+    if (threads)
+        closedir(threads);
+}
+
+static bool has_ended(char state) { return state == 'Z' || state == 'X'; }
+
+typedef struct living {
+    pid_t tid; /* 0: none */
+    char state;
+} living;
+
+static bool find_living(pid_t pid, pid_t tid, void *user) {
+    char name[32], text[512], state;
+    snprintf(name, sizeof name, "task/%d/stat", (int)tid);
+    const char *fields = proc_read_stat(pid, name, text, sizeof text);
+    bool lives = fields && sscanf(fields, " %c", &state) == 1 && !has_ended(state);
+    if (lives)
+        *(living *)user = (living){tid, state};
+    return lives;
+}
+
+/* A main thread that has ended by pthread_exit() is shown as a zombie while others live. */
+static living living_thread(pid_t pid, char main_state) {
+    living found = {main_state ? pid : 0, main_state};
+    if (!has_ended(main_state))
+        return found;
+    found.tid = 0;
+    for_threads(pid, find_living, &found);
+    return found;
+}
+
+char tt__proc_state(pid_t pid) { return living_thread(pid, tt__proc_look(pid).state).state; }
+
+pid_t tt__proc_living_thread(pid_t pid) { return living_thread(pid, tt__proc_look(pid).state).tid; }
+
+bool tt__proc_main_ended(pid_t pid) {
+    pid_t living = tt__proc_living_thread(pid);
+    return living && living != pid;
+}
 
 /* Stopping is a switch of its own, so that not even the shortest run between two stops is missed. */
-static uint64_t proc_switches(pid_t pid) {
+static bool add_switches(pid_t pid, pid_t tid, void *user) {
     static const char *const names[] = {"\nvoluntary_ctxt_switches:", "\nnonvoluntary_ctxt_switches:"};
-    char text[4096];
-    uint64_t sum = 0;
-    proc_read(pid, "status", text, sizeof text);
+    char name[32], text[4096];
+    uint64_t *sum = user;
+    snprintf(name, sizeof name, "task/%d/status", (int)tid);
+    proc_read(pid, name, text, sizeof text);
     for (int i = 0; i < 2; i++) {
         const char *at = strstr(text, names[i]);
-        sum += at ? strtoull(at + strlen(names[i]), NULL, 10) : 0;
+        *sum += at ? strtoull(at + strlen(names[i]), NULL, 10) : 0;
     }
-    return sum;
+    return false;
 }
 
 uint64_t tt__proc_activity(pid_t pid) {
     char text[512];
     unsigned long user = 0, system = 0;
-    const char *fields = proc_read_stat(pid, text, sizeof text);
-    if (!fields || sscanf(fields, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system) != 2)
+    uint64_t switches = 0;
+    char state;
+    const char *fields = proc_read_stat(pid, "stat", text, sizeof text);
+    if (!fields || sscanf(fields, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &state, &user, &system) != 3)
         return 0;
-    return user + system + proc_switches(pid);
+    if (has_ended(state))
+        for_threads(pid, add_switches, &switches);
+    else
+        add_switches(pid, pid, &switches);
+    return user + system + switches;
 }

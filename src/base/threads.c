@@ -77,7 +77,7 @@ int tt__program_threads(void) {
 }
 
 /* The kernel keeps the remains of a main thread that has ended while others run. */
-bool tt__program_has_ended(void) { return tt__proc_state(getpid()) == 'Z' && tt__program_threads() <= 1; }
+bool tt__program_has_ended(void) { return tt__proc_look(getpid()).state == 'Z' && tt__program_threads() <= 1; }
 
 /* ---- conditions */
 

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/plain_text.h"
+#include "base/proc_state.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -19,11 +20,17 @@ enum { MAX_MEMORIES = 1024, SEARCHED = 1 << 20, STEP = 64 };
 
 static const char MEMORY_NAME[] = "/memfd:tutti";
 
+/* The kernel shows what a process has through any of its threads that lives, and nothing through one that has ended. */
+static pid_t shown_by(pid_t pid) {
+    pid_t living = tt__proc_living_thread(pid);
+    return living ? living : pid;
+}
+
 /* List the inodes of the memories that process `pid` maps; returns how many, or -1 (errno). */
 static int mapped_memories(pid_t pid, unsigned long inodes[MAX_MEMORIES]) {
     char path[64], line[512];
     int n = 0;
-    snprintf(path, sizeof path, "/proc/%d/maps", (int)pid);
+    snprintf(path, sizeof path, "/proc/%d/maps", (int)shown_by(pid));
     FILE *file = fopen(path, "re");
     if (!file)
         return -1;
@@ -61,7 +68,7 @@ static bool find_recorder(int memory, tt__job_recorder *at) {
 static tt_status add_if_wanted(tt__snapshot *snapshot, pid_t pid, const char *fd, unsigned long *inodes, int n) {
     char path[300], name[64];
     struct stat info;
-    snprintf(path, sizeof path, "/proc/%d/fd/%.255s", (int)pid, fd);
+    snprintf(path, sizeof path, "/proc/%d/fd/%.255s", (int)shown_by(pid), fd);
     ssize_t length = readlink(path, name, sizeof name - 1);
     if (length <= 0 || strncmp(name, MEMORY_NAME, strlen(MEMORY_NAME)) != 0)
         return TT_OK;
@@ -89,7 +96,7 @@ static tt_status add_if_wanted(tt__snapshot *snapshot, pid_t pid, const char *fd
 static tt_status add_process(tt__snapshot *snapshot, pid_t pid, unsigned long *inodes, int n) {
     char path[64];
     tt_status status = TT_OK;
-    snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
+    snprintf(path, sizeof path, "/proc/%d/fd", (int)shown_by(pid));
     DIR *fds = opendir(path);
     for (const struct dirent *fd; !status && fds && (fd = readdir(fds));)
         if (fd->d_name[0] != '.')

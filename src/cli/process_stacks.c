@@ -1,5 +1,7 @@
 #include "cli/process_stacks.h"
 
+#include "base/proc_state.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -123,6 +125,8 @@ static void write_stack(const stack_writer *w, pid_t tid, int failed, uint64_t p
     write_frames(w, begin, limit);
     if (w->frames.n - begin > limit)
         fprintf(w->out, "    ...\n");
+    else if (failed < 0 && tid == w->pid && tt__proc_main_ended(tid))
+        fprintf(w->out, "    has ended\n");
     else if (failed < 0)
         fprintf(w->out, "    %s: %s\n", w->frames.n ? "the rest can't be seen" : "can't be seen",
                 w->lib->dwfl_errmsg(-1));
@@ -171,7 +175,8 @@ bool tt__process_stacks(const tt__dwfl *lib, pid_t pid, const tt__stacks_wanted 
                                       .debuginfo_path = &paths};
     unsetenv("DEBUGINFOD_URLS");
     stack_writer w = {.lib = lib, .dwfl = lib->dwfl_begin(&callbacks), .pid = pid, .wanted = wanted, .out = out};
-    int failed = w.dwfl ? lib->dwfl_linux_proc_report(w.dwfl, pid) : -1;
+    pid_t living = tt__proc_living_thread(pid); /* the kernel shows no memory of a main thread that has ended */
+    int failed = w.dwfl ? lib->dwfl_linux_proc_report(w.dwfl, living ? living : pid) : -1;
     if (!failed)
         failed = lib->dwfl_report_end(w.dwfl, NULL, NULL);
     if (!failed)

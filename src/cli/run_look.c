@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/proc_state.h"
 #include "cli/training.h"
 #include "comm/rankset.h"
 #include "elastic/terminal.h"
@@ -67,7 +68,10 @@ static const char *place_of_rank(const tt__job *job, const tt__job_look *look, i
     int i = rank - job->first_rank;
     if (i < 0 || i >= job->workers || !recorders[i])
         return look->place(look->user, rank, text, size);
-    snprintf(text, size, "host %.64s, pid %lld", recorders[i]->hostname, (long long)recorders[i]->pid);
+    int64_t pid = recorders[i]->pid; /* the rank may write anything there */
+    bool ended = pid > 0 && pid == (pid_t)pid && tt__proc_main_ended((pid_t)pid);
+    snprintf(text, size, "host %.64s, pid %lld%s", recorders[i]->hostname, (long long)pid,
+             ended ? ", whose main thread has ended" : "");
     return text;
 }
 

@@ -1,5 +1,5 @@
 /* A job of which a rank crashes, for test_crashes.py: crashes WHAT RANK [RANK]. After two all-reduces the ranks named
- * do WHAT, while the others call one more:
+ * do WHAT, while the others call one more, for CALLS_MS at most:
  *   null      writes where nothing is, in a function that another one calls
  *   call      calls a function that is not there
  *   deep      uses up the stack of its main thread
@@ -11,6 +11,11 @@
  *   leave     destroys its group, then as null
  *   unheard   as null, while the launcher is stopped, until the rank has ended
  *   exit      ends with exit code 3
+ *   asleep    ends its main thread by pthread_exit(), while another one sleeps
+ *   goes_on   the same, while another one makes the call, later than a heartbeat
+ *   stopped   the same, while another one stops the process
+ *   orphan    the same, while another one writes where nothing is
+ *   spin      goes round in a function, and calls nothing
  *   differ    calls what the others don't, and ends with exit code 4, after calls that have the library make others */
 #include <tutti/comm.h>
 
@@ -52,6 +57,62 @@ static void *crash_elsewhere(void *unused) {
     return NULL;
 }
 
+NOINLINE static void spin_here(void) {
+    while (goes_on)
+        ;
+}
+
+static bool main_thread_has_ended(void) {
+    char text[512] = "";
+    FILE *stat = fopen("/proc/self/stat", "re");
+    if (!stat)
+        return false;
+    if (!fgets(text, sizeof text, stat))
+        text[0] = 0;
+    fclose(stat);
+    return strstr(text, ") Z ");
+}
+
+static void await_main_threads_end(void) {
+    while (!main_thread_has_ended())
+        usleep(1000);
+}
+
+static void *sleep_on(void *unused) {
+    (void)unused;
+    for (;;)
+        pause();
+    return NULL;
+}
+
+static void *stop_late(void *unused) {
+    await_main_threads_end();
+    raise(SIGSTOP);
+    return unused;
+}
+
+static void *crash_late(void *unused) {
+    await_main_threads_end();
+    return crash_elsewhere(unused);
+}
+
+static void *call_late(void *world) {
+    float x[100] = {1};
+    await_main_threads_end();
+    usleep(1500000);
+    if (tt_all_reduce(world, x, 100, TT_F32, TT_SUM))
+        _exit((tt_report(), 94));
+    tt_destroy_process_group(world);
+    _exit(0);
+}
+
+static void leave_to(void *(*thread_does)(void *), tt_group *world) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, thread_does, world))
+        _exit(93);
+    pthread_exit(NULL);
+}
+
 static void own_handler(int sig) {
     (void)sig;
     _exit(7);
@@ -81,6 +142,16 @@ static int misbehave(const char *what, tt_group *world) {
     char top = 1;
     if (!strcmp(what, "exit"))
         return 3;
+    if (!strcmp(what, "asleep"))
+        leave_to(sleep_on, world);
+    if (!strcmp(what, "goes_on"))
+        leave_to(call_late, world);
+    if (!strcmp(what, "stopped"))
+        leave_to(stop_late, world);
+    if (!strcmp(what, "orphan"))
+        leave_to(crash_late, world);
+    if (!strcmp(what, "spin"))
+        spin_here();
     if (!strcmp(what, "differ"))
         return tt_barrier(world) ? (tt_report(), 4) : 5;
     if (!strcmp(what, "deep"))
@@ -129,7 +200,9 @@ int main(int argc, char **argv) {
     tt_group *world;
     float x[512] = {1};
     bool crashes = false;
-    if (argc < 3 || tt_init_process_group(&world))
+    const char *timeout = getenv("CALLS_MS"), *heartbeat = getenv("HEARTBEAT_MS");
+    if (argc < 3 || tt_init_process_group(&world, .timeout_ms = timeout ? atoi(timeout) : 0,
+                                          .heartbeat_ms = heartbeat ? atoi(heartbeat) : 0))
         return tt_report(), 98;
     for (int i = 2; i < argc; i++)
         crashes = crashes || atoi(argv[i]) == tt_get_rank(world);

@@ -190,5 +190,38 @@ class Crashes(unittest.TestCase):
             self.last_calls(err)
 
 
+class EndedMainThreads(unittest.TestCase):
+    """A main thread that ends by pthread_exit() while another thread lives: the kernel shows the process as a zombie,
+    which it is not."""
+
+    def job(self, what, calls_ms=1000 * DEADLINE, flags=(), heartbeat_ms=1000):
+        return run(what, "1", nproc=3, flags=["--settle-period=1", *flags], CALLS_MS=str(int(calls_ms)),
+                   HEARTBEAT_MS=str(heartbeat_ms))
+
+    def test_who_calls_no_more_is_named_with_what_is_known(self):
+        code, err = self.job("asleep", calls_ms=1500, flags=["--wait-notice=0.5"])
+        self.assertEqual(code, 96, err)
+        self.assertRegex(err, r"waiting for rank 1 \(host .*, pid \d+, whose main thread has ended\): ")
+        self.assertRegex(err, r"rank 1 did not come to all_reduce\(.* \(call 3 of the group\); the main thread of rank 1 "
+                              r"\(pid \d+\) has ended, and another thread keeps that process alive\n")
+
+    def test_who_goes_on_in_another_thread_is_not_blamed(self):
+        code, err = self.job("goes_on")
+        self.assertEqual(code, 0, err)
+        self.assertNotIn("rank 1:", err)
+
+    def test_who_is_stopped_is_frozen(self):
+        code, err = self.job("stopped")
+        self.assertEqual(code, 96, err)
+        self.assertRegex(err, r"rank 1 \(pid \d+\) is frozen: stopped by a signal for \d+ ms")
+
+    @unittest.skipIf(SANITIZED, "a sanitizer handles the signal")
+    def test_who_crashes_is_seen(self):
+        code, err = self.job("orphan", flags=["--settle-period=1000"])
+        self.assertEqual(code, 139, err)
+        if not re.search(r"its stack can't be seen: .*(ptrace|not permitted)", err):
+            self.assertRegex(err, FRAMES + WRITES + r".*crash_late.*^    thread \d+, crashes:\n      has ended\n")
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -21,6 +21,16 @@ bool tt__process_ended(const tt__peer *peer) {
     return poll(fds, 2, 0) > 0;
 }
 
+const char *tt__process_main_ended(const tt__world *world, const tt__rankset *set, char *text, size_t size) {
+    char who[48];
+    *text = '\0';
+    for (int r = tt__rankset_next(set, 0); r >= 0 && !*text; r = tt__rankset_next(set, r + 1))
+        if (world->peers[r].pid && tt__proc_main_ended(world->peers[r].pid))
+            snprintf(text, size, "; the main thread of %s has ended, and another thread keeps that process alive",
+                     tt__process_name(world, r, who, sizeof who));
+    return text;
+}
+
 /* Is it time to look whether the peer is stopped? Looking takes several system calls a rank, and when a large job
  * begins every rank waits for all others: so not at first, and seldom. */
 static bool is_look_due(const tt__world *world, tt__peer *peer, int64_t now) {

@@ -4,6 +4,7 @@
 #include "base/saved_error.h"
 #include "comm/record/call_record.h"
 #include "comm/shared/arrival.h"
+#include "comm/shared/process.h"
 #include "comm/watch/deadlock.h"
 #include "comm/watch/failure.h"
 #include "comm/watch/mismatch.h"
@@ -21,20 +22,21 @@ static tt_work *blocking_work(tt_work *work) {
 }
 
 static tt_status look_fail_timeout(const tt_work *work, const tt__rankset *missing, int64_t timeout_ms) {
-    char ranks[256], call[256], name[192];
+    char ranks[256], call[256], name[192], ended[160];
     tt__rankset job = tt__job_ranks(work->group, missing);
+    tt__process_main_ended(work->group->native->world, &job, ended, sizeof ended);
     tt__work_text(work, call, sizeof call);
     if (!tt__rankset_count(&job))
         snprintf(ranks, sizeof ranks, "rank %d", work->group->native->world->rank);
     else
         tt__rankset_text(&job, ranks, sizeof ranks);
     if (work->call.op == TT_OP_SEND || work->call.op == TT_OP_RECV)
-        return tt__fail(TT_ERR_TIMEOUT, "%s did not %s %s of rank %d within %lld ms", ranks,
+        return tt__fail(TT_ERR_TIMEOUT, "%s did not %s %s of rank %d within %lld ms%s", ranks,
                         work->call.op == TT_OP_SEND ? "receive" : "send anything for", call,
-                        work->group->native->world->rank, (long long)work->call.timeout_ms);
-    return tt__fail(TT_ERR_TIMEOUT, "%s did not %s %s within %lld ms (call %u of %s)", ranks,
+                        work->group->native->world->rank, (long long)work->call.timeout_ms, ended);
+    return tt__fail(TT_ERR_TIMEOUT, "%s did not %s %s within %lld ms (call %u of %s)%s", ranks,
                     work->wait.what == TT__ARRIVAL ? "come to" : "finish", call, (long long)timeout_ms,
-                    tt__work_number(work), tt__group_text(tt__top_group(work->group), name, sizeof name));
+                    tt__work_number(work), tt__group_text(tt__top_group(work->group), name, sizeof name), ended);
 }
 
 static uint64_t begin_of(const tt_work *work) {
