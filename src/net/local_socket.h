@@ -12,8 +12,8 @@
 /* Make the address of the abstract name `name`, cut off where an address ends; returns the address's length. */
 socklen_t tt__abstract_address(struct sockaddr_un *address, const char *name);
 
-/* Which user is at the other end of a connected Unix socket? For a caller: who listens. False: the kernel does not
- * say. */
+/* Which user is at the other end of a connected Unix socket? For a caller: who listens. False: getsockopt(SO_PEERCRED)
+ * failed, and errno has the reason. */
 bool tt__local_peer_user(int socket, uid_t *user);
 
 /* Which user made the Unix socket of this inode, in this network namespace? False: the kernel does not say. */

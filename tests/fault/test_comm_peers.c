@@ -8,10 +8,15 @@
 #include "comm/shared/shm_connect.h"
 #include "net/job_socket.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 
 enum { LARGE = 3000000 };
 
@@ -443,6 +448,43 @@ static void joining_does_not_wait_for_the_dead_or_frozen(void **state) {
     }
 }
 
+/* From here on the process may not ask who is at the other end of a Unix socket. */
+static void forbid_peer_credentials(void) {
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getsockopt, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])), /* its lower half */
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SO_PEERCRED, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const struct sock_fprog program = {sizeof code / sizeof *code, code};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+        _exit(0); /* this machine can't do that */
+}
+
+static int join_in_a_sandbox(tt_store *store, int rank, int world, void *arg) {
+    const int *sandboxed = arg;
+    tt_group *group;
+    if (rank == *sandboxed)
+        forbid_peer_credentials();
+    tt_status status = tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world,
+                                             .timeout_ms = PATIENCE_MS, .heartbeat_ms = CALM_MS);
+    CHECK(status);
+    if (rank == *sandboxed) {
+        CHECK(status == TT_ERR_SYSTEM);
+        CHECK_TEXT("getsockopt(SO_PEERCRED): Operation not permitted");
+    }
+    return 0;
+}
+
+/* Rank 1 calls, rank 0 is called. It was said that the other one's socket belonged to another user. */
+static void who_may_not_ask_whom_it_meets_says_so(void **state) {
+    (void)state;
+    for (int rank = 0; rank < 2; rank++)
+        with_ranks(2, join_in_a_sandbox, &rank);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(killed_ranks_are_named),
@@ -456,6 +498,7 @@ int main(void) {
         cmocka_unit_test(who_ends_because_of_another_says_so),
         cmocka_unit_test(who_failed_before_a_group_began_is_asked_why),
         cmocka_unit_test(a_rank_that_never_joins_is_named),
+        cmocka_unit_test(who_may_not_ask_whom_it_meets_says_so),
         cmocka_unit_test(joining_does_not_wait_for_the_dead_or_frozen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -119,6 +119,17 @@ static bool is_our_user(int socket) {
     return tt__local_peer_user(socket, &user) && user == geteuid();
 }
 
+/* Is this user at the other end? That nobody can be asked is no answer: a sandbox may forbid the question. */
+static tt_status ask_user(int socket, bool *ours) {
+    uid_t user;
+    if (!tt__local_peer_user(socket, &user))
+        return tt__fail_errno(TT_ERR_SYSTEM, errno,
+                              "can't find out whose process is at the other end of a Unix socket: "
+                              "getsockopt(SO_PEERCRED)");
+    *ours = user == geteuid();
+    return TT_OK;
+}
+
 /* Read a hello, without waiting. Returns the sender's rank and its memory, or -1 if this is no rank of ours. */
 static int receive_hello(int socket, const char *nonce, int world, int *fd) {
     hello text;
@@ -212,7 +223,9 @@ static tt_status call_next(exchange *x) {
     if (!called)
         return tt__fail_errno(TT_ERR_PEER, errno, "rank %d (pid %ld) can't be reached: it ended while joining", r,
                               x->cards[r].pid);
-    if (!is_our_user(*s))
+    bool ours;
+    TT__TRY(ask_user(*s, &ours));
+    if (!ours)
         return tt__fail(
             TT_ERR_AUTH,
             "the socket that the store names for rank %d belongs to another user: somebody else has written "
@@ -322,9 +335,11 @@ static tt_status accept_caller(exchange *x, int listener) {
         return errno == EAGAIN || errno == ECONNABORTED || errno == EINTR
                    ? TT_OK
                    : tt__fail_errno(TT_ERR_SYSTEM, errno, "accept on a Unix socket");
-    if (!is_our_user(s)) {
+    bool ours = false;
+    tt_status status = ask_user(s, &ours);
+    if (!ours) {
         close(s);
-        return TT_OK;
+        return status;
     }
     x->callers[x->n_callers] = s;
     x->until_ms[x->n_callers++] = tt__deadline_ms(HELLO_MS);
