@@ -70,3 +70,15 @@ void tt__run_last_calls(tt__snapshot *snapshot, FILE *out) {
         write_rank_calls(&view.ranks[0], out);
     tt__view_free(&view);
 }
+
+pid_t tt__run_idle(tt__snapshot *snapshot) {
+    tt__view view;
+    pid_t pid = 0;
+    if (tt__view_make(&view, snapshot))
+        return 0;
+    const tt__view_rank *rank = view.n == 1 ? &view.ranks[0] : NULL;
+    if (rank && rank->recorder && rank->state == TT__VIEW_RUNS && !(rank->current && rank->current->open))
+        pid = (pid_t)rank->recorder->pid;
+    tt__view_free(&view);
+    return pid > 1 ? pid : 0;
+}

@@ -4,8 +4,9 @@
 
 #include "elastic/job.h"
 
-/* job->stacks() and job->last_calls(). */
+/* job->stacks(), job->last_calls() and job->idle(). */
 void tt__run_stacks(pid_t pid, pid_t thread, uint64_t pc, FILE *out);
 void tt__run_last_calls(tt__snapshot *snapshot, FILE *out);
+pid_t tt__run_idle(tt__snapshot *snapshot);
 
 #endif

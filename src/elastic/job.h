@@ -99,6 +99,9 @@ typedef struct tt__job {
     /* Write the last calls of a rank that has ended, the snapshot's only one, which it may take; nothing if there are
      * none. NULL: not called. */
     void (*last_calls)(tt__snapshot *snapshot, FILE *out);
+    /* Return the process of the rank, the snapshot's only one, which it may take, if it is in a group and in no call;
+     * else 0. NULL: not called. */
+    pid_t (*idle)(tt__snapshot *snapshot);
 
     /* Called every look_ms while the workers run; 0: never. */
     void (*look)(const struct tt__job *job, const tt__job_look *look);

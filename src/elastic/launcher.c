@@ -441,6 +441,7 @@ static int launcher_conclude(launcher *l) {
         first.unsure = may_follow_a_loss(l, first.worker);
         tt__report_first(&l->streams, l->job, &first, &l->started);
         tt__report_others(&l->streams, l->job, l->workers, own);
+        tt__report_idle(&l->streams, l->job, l->workers);
         tt__launcher_report_attempts(l);
     }
     if (l->got_signal || l->stopped)

@@ -100,6 +100,8 @@ void tt__launcher_settled(launcher *l) {
         tt__launcher_kill(l);
         return;
     }
+    if (tt__watchdog_reads_idle(l))
+        return;
     if (l->ended == l->job->workers)
         tt__streams_print(&l->streams, "tutti run: all workers ended, but processes that they started are still there: "
                                        "they get SIGTERM");
@@ -246,8 +248,10 @@ static void tell_attempt(launcher *l) {
         return;
     remember_attempt(l, &first);
     tt__attempt_text(&first, l->why, sizeof l->why);
-    if (!l->job->node_0_reports)
-        tt__report_attempt(&l->streams, l->job, &first, l->kept || l->any_kept);
+    if (l->job->node_0_reports)
+        return;
+    tt__report_attempt(&l->streams, l->job, &first, l->kept || l->any_kept);
+    tt__report_idle(&l->streams, l->job, l->workers);
 }
 
 /* Forget all that is known of the workers who are no more. */

@@ -33,6 +33,7 @@ typedef struct patient {
     tt__moment when;
     int waiting; /* the watch's caller, which waits until another one's stack has been read; NO_CALLER */
     char *stack; /* allocated; NULL: not read */
+    char *idle;  /* its stack while others waited for it in vain; allocated; NULL: not read */
     pid_t child; /* below it, of which a timer has expired; 0: none */
     char *child_stack;
 } patient;
@@ -40,7 +41,8 @@ typedef struct patient {
 typedef struct open_reading {
     tt__reading reading;
     int worker;
-    int caller; /* to be let end; NO_CALLER: to be killed: */
+    int caller; /* to be let end; NO_CALLER: to be killed, */
+    bool idle;  /* or only looked at: */
     pid_t pid;
     int pidfd; /* ours; -1: there is none */
     int signal;
@@ -51,6 +53,7 @@ struct tt__watchdog {
     open_reading readings[TT__READINGS];
     tt__health *health; /* NULL: nobody asks */
     tt__timer_list timers;
+    bool read_idle;       /* in this attempt */
     int most_timed;       /* so many processes may have some, */
     bool told_most_timed; /* and it was said that one more wants to */
     tt__file_timers file_timers;
@@ -139,6 +142,7 @@ void tt__watchdog_crashed(void *user, int i, pid_t pid, int caller, const tt__jo
         if (tt__reading_begin(&r->reading, l->job, pid, crash->thread, crash->pc, crash_read_ms())) {
             r->worker = i;
             r->caller = caller;
+            r->idle = false;
             r->pidfd = -1;
             return;
         }
@@ -162,8 +166,8 @@ static void finish_reading(launcher *l, open_reading *r) {
     char *stack = tt__reading_take(&r->reading);
     if (r->worker >= 0) {
         patient *p = &w->of[r->worker];
-        bool of_child = r->caller == NO_CALLER && r->pid != l->workers[r->worker].pid;
-        char **place = of_child ? &p->child_stack : &p->stack;
+        bool of_child = r->caller == NO_CALLER && !r->idle && r->pid != l->workers[r->worker].pid;
+        char **place = r->idle ? &p->idle : of_child ? &p->child_stack : &p->stack;
         p->child = of_child ? r->pid : p->child;
         free(*place);
         *place = stack;
@@ -172,12 +176,14 @@ static void finish_reading(launcher *l, open_reading *r) {
     }
     if (r->caller != NO_CALLER)
         tt__watch_let_end(l->watch, r->caller);
-    else
+    else if (!r->idle)
         send_to(r->pid, r->pidfd, r->signal);
     if (r->pidfd >= 0)
         close(r->pidfd);
     for (int i = 0; i < TT__READINGS; i++)
         others = others || w->readings[i].reading.child;
+    if (r->idle && !others && l->phase == TT__SETTLING)
+        l->deadline_ms = tt__now_ms();
     for (int i = 0; i < l->job->workers && !others; i++) {
         if (w->of[i].waiting != NO_CALLER)
             tt__watch_let_end(l->watch, w->of[i].waiting);
@@ -258,6 +264,7 @@ static void expire(launcher *l, const tt__expired *expired) {
     }
     r->worker = i;
     r->caller = NO_CALLER;
+    r->idle = false;
     r->pid = expired->pid;
     r->pidfd = expired->pidfd < 0 ? -1 : fcntl(expired->pidfd, F_DUPFD_CLOEXEC, 3);
     r->signal = expired->signal;
@@ -298,6 +305,48 @@ static void lower_timeout(int64_t until_ms, int *timeout_ms) {
         *timeout_ms = left;
 }
 
+/* ---- who is waited for in vain */
+
+/* Did it end because it had waited for others? */
+static bool has_waited_in_vain(const tt__worker *w) {
+    return !w->exec_errno && (tt__is_consequence(w) || (w->message && strcasestr(w->message, "timeout")));
+}
+
+/* The process of a worker that makes no call, which may run below it; 0: none. */
+static pid_t idle_process(const launcher *l, int i) {
+    tt__snapshot snapshot;
+    if (!l->workers[i].pid || l->workers[i].ended || !l->job->idle || tt__watch_snapshot_of(l->watch, i, &snapshot))
+        return 0;
+    pid_t pid = l->job->idle(&snapshot);
+    return pid && worker_above(l, pid) == i ? pid : 0;
+}
+
+bool tt__watchdog_reads_idle(launcher *l) {
+    enum { STACKS_MS = 3000 };
+    bool begun = false;
+    tt__first first;
+    char tail[TT__TAIL_BYTES + 1];
+    int own;
+    open_reading *r;
+    if (l->watchdog->read_idle || l->stopped || !tt__job_crash_ms() || !tt__launcher_first(l, &first, &own, tail) ||
+        !has_waited_in_vain(first.worker))
+        return false;
+    l->watchdog->read_idle = true;
+    for (int i = 0; i < l->job->workers && (r = free_reading(l->watchdog)) != NULL; i++) {
+        pid_t pid = idle_process(l, i);
+        if (!pid || !tt__reading_begin(&r->reading, l->job, pid, 0, 0, STACKS_MS))
+            continue;
+        r->worker = i;
+        r->caller = NO_CALLER;
+        r->idle = begun = true;
+        r->pid = pid;
+        r->pidfd = -1;
+    }
+    if (begun)
+        l->deadline_ms = tt__deadline_ms(STACKS_MS + STACKS_MS / 2);
+    return begun;
+}
+
 /* ---- the account */
 
 static void write_crash(const patient *p, FILE *out) {
@@ -318,6 +367,30 @@ static void write_last_calls(const launcher *l, int i, FILE *out) {
     tt__snapshot_free(&snapshot);
 }
 
+static void write_account(const patient *p, FILE *out) {
+    if (p->crashed && p->stack && *p->stack)
+        write_crash(p, out);
+    else if (p->expired && p->stack && *p->stack)
+        fprintf(out, "its stacks when the timer expired:\n%s", p->stack);
+    else if (p->child_stack && *p->child_stack)
+        fprintf(out, "the stacks of process %d, below it, when its timer expired:\n%s", (int)p->child, p->child_stack);
+}
+
+static void write_idle(const patient *p, FILE *out) { fprintf(out, "its stacks then:\n%s", p->idle); }
+
+/* What is known of a worker that has ended, and its last calls; allocated, NULL: no memory. */
+static char *describe(const launcher *l, int i, void (*begin)(const patient *p, FILE *out)) {
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    if (!out)
+        return NULL;
+    begin(&l->watchdog->of[i], out);
+    write_last_calls(l, i, out);
+    fclose(out);
+    return text;
+}
+
 /* A worker that its timer's signal has ended, if need be by a handler's exit(), says nothing better; one that took the
  * signal, and went on, ends for a reason of its own. */
 static void note_timers_end(tt__worker *worker, const patient *p) {
@@ -332,8 +405,6 @@ static void note_timers_end(tt__worker *worker, const patient *p) {
 void tt__watchdog_ended(launcher *l, int i) {
     tt__worker *worker = &l->workers[i];
     const patient *p = &l->watchdog->of[i];
-    char *text = NULL;
-    size_t size;
     tt__watch_serve(l->watch);             /* it may have handed in its recorder just now */
     for (int k = 0; k < TT__READINGS; k++) /* it could not wait any longer */
         if (l->watchdog->readings[k].reading.child && l->watchdog->readings[k].worker == i)
@@ -341,28 +412,20 @@ void tt__watchdog_ended(launcher *l, int i) {
     if (p->crashed && WIFSIGNALED(worker->status) && WTERMSIG(worker->status) == p->crash.signal)
         worker->when = p->when; /* what was before its stack was read */
     note_timers_end(worker, p);
+    if (p->idle && *p->idle)
+        worker->idle = describe(l, i, write_idle);
     if (!worker->status || worker->exec_errno || tt__first_failure(l->workers, l->job->workers) != i)
         return;
-    FILE *out = open_memstream(&text, &size);
-    if (!out)
-        return;
-    if (p->crashed && p->stack && *p->stack)
-        write_crash(p, out);
-    else if (p->expired && p->stack && *p->stack)
-        fprintf(out, "its stacks when the timer expired:\n%s", p->stack);
-    else if (p->child_stack && *p->child_stack)
-        fprintf(out, "the stacks of process %d, below it, when its timer expired:\n%s", (int)p->child, p->child_stack);
-    write_last_calls(l, i, out);
-    fclose(out);
     free(worker->account);
-    worker->account = text;
+    worker->account = describe(l, i, write_account);
 }
 
 void tt__watchdog_forget(launcher *l, int i) {
     patient *p = l->watchdog && l->watchdog->of ? &l->watchdog->of[i] : NULL;
     free(l->workers[i].message);
     free(l->workers[i].account);
-    l->workers[i].message = l->workers[i].account = NULL;
+    free(l->workers[i].idle);
+    l->workers[i].message = l->workers[i].account = l->workers[i].idle = NULL;
     if (!p)
         return;
     tt__timers_forget(&l->watchdog->timers, i);
@@ -370,11 +433,15 @@ void tt__watchdog_forget(launcher *l, int i) {
         tt__file_timers_forget(&l->watchdog->file_timers, l->workers[i].pid);
     free(p->expired);
     free(p->stack);
+    free(p->idle);
     free(p->child_stack);
     *p = (patient){.waiting = NO_CALLER};
 }
 
-void tt__watchdog_forget_all(launcher *l) { tt__file_timers_close(&l->watchdog->file_timers); }
+void tt__watchdog_forget_all(launcher *l) {
+    l->watchdog->read_idle = false;
+    tt__file_timers_close(&l->watchdog->file_timers);
+}
 
 /* ---- the loop */
 

@@ -337,3 +337,12 @@ void tt__report_others(tt__streams *streams, const tt__job *job, const tt__worke
         if (rank != first && !is_reported(job, workers, rank, first))
             report_alike(streams, job, workers, rank, first);
 }
+
+void tt__report_idle(tt__streams *streams, const tt__job *job, const tt__worker *workers) {
+    for (int i = 0; i < job->workers; i++) {
+        if (!workers[i].idle)
+            continue;
+        tt__streams_print(streams, "tutti run: rank %d made no call while others waited for it:", job->first_rank + i);
+        say_lines(streams, "  ", workers[i].idle);
+    }
+}

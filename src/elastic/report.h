@@ -20,6 +20,7 @@ typedef struct tt__worker {
     char *message;         /* from its error file, or NULL; allocated, */
     const char *traceback; /* likewise: Python's call stack, in the same memory behind it; NULL: none */
     char *account;         /* what the launcher saw of it: its stack, its last calls; lines, or NULL; allocated */
+    char *idle;            /* what it did while others waited for a call of it in vain; likewise */
     int64_t error_s;       /* and when it failed, in seconds since 1970; 0 = it does not say */
     tt__moment when;
 } tt__worker;
@@ -75,5 +76,8 @@ const char *tt__attempt_text(const tt__first *first, char *text, size_t size);
 
 /* Report this node's workers but number `first` (-1: all) in a line each, equal ones together. */
 void tt__report_others(tt__streams *streams, const tt__job *job, const tt__worker *workers, int first);
+
+/* Report what workers did that made no call while others waited for them in vain. */
+void tt__report_idle(tt__streams *streams, const tt__job *job, const tt__worker *workers);
 
 #endif

@@ -189,6 +189,16 @@ class Crashes(unittest.TestCase):
             self.sees(err, r"(?ms)^  its stack \(SIGABRT\):\n" + r".*#\d+ +abort.*#\d+ +(main|misbehave)")
             self.last_calls(err)
 
+    def test_who_makes_no_call_is_seen(self):
+        """The others time out: the report has its stack and its last calls, in each attempt."""
+        code, err = run("spin", "1", nproc=3, flags=["--settle-period=0.1", "--max-restarts=1"], CALLS_MS="500")
+        self.assertEqual(code, 96, err)
+        self.assertEqual(len(re.findall(r"^tutti run: rank 1 made no call while others waited for it:\n"
+                                        r"  its stacks then:\n", err, re.M)), 2, err)
+        self.sees(err, r"(?ms)^    thread \d+, crashes:\n      #0 +spin_here at fault/crashes\.c:\d+.*#\d+ +main.*"
+                       r"^  its last calls:\n    all_reduce\(f32 x 512, sum\) [^\n]*\n"
+                       r"    all_reduce\(f32 x 256, max\) at crashes\.c:\d+, call 2 of group 0-2, done ")
+
 
 class EndedMainThreads(unittest.TestCase):
     """A main thread that ends by pthread_exit() while another thread lives: the kernel shows the process as a zombie,
