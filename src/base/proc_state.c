@@ -115,3 +115,13 @@ uint64_t tt__proc_activity(pid_t pid) {
         add_switches(pid, pid, &switches);
     return user + system + switches;
 }
+
+int64_t tt__proc_stopped_ms(tt__proc_stop *stop, pid_t pid, int64_t now_ms) {
+    bool stopped = tt__proc_state(pid) == 'T';
+    uint64_t activity = stopped ? tt__proc_activity(pid) : 0;
+    if (!stopped)
+        *stop = (tt__proc_stop){0};
+    else if (!stop->since_ms || activity != stop->activity)
+        *stop = (tt__proc_stop){now_ms, activity};
+    return stopped ? now_ms - stop->since_ms : 0;
+}

@@ -152,6 +152,8 @@ static void stop_here(launcher *l) {
     kill(getpid(), SIGTSTP);
     sigprocmask(SIG_UNBLOCK, &stop, NULL); /* stops, unless nobody could continue this process */
     sigprocmask(SIG_BLOCK, &stop, NULL);
+    for (int rank = 0; rank < l->job->workers; rank++) /* whose stop was ours */
+        l->workers[rank].stop = (tt__proc_stop){0};
     tt__keeper_send(&l->keeper, TT__KEEPER_PASS, SIGCONT);
 }
 

@@ -10,17 +10,20 @@
 
 typedef tt__launcher_state launcher;
 
-enum { REASON = 700 };
+enum { REASON = 700, STOPPED_MS = 1000 };
 
-/* A worker that is stopped (SIGSTOP, Ctrl-Z), or -1. */
+/* A worker that is stopped (SIGSTOP, Ctrl-Z) and has been in each look for a while, or -1. A short stop is no failure,
+ * nor are many, as of a profiler that samples. */
 static int stopped_worker(const launcher *l) {
+    int64_t now_ms = tt__now_ms();
+    int found = -1;
     for (int i = 0; i < l->job->workers; i++) {
-        const tt__worker *w = &l->workers[i];
-        char state = w->pid && !w->ended ? tt__proc_state(w->pid) : 0;
-        if (state == 'T')
-            return i;
+        tt__worker *w = &l->workers[i];
+        bool runs = w->pid && !w->ended;
+        if (runs && tt__proc_stopped_ms(&w->stop, w->pid, now_ms) >= STOPPED_MS && found < 0)
+            found = i;
     }
-    return -1;
+    return found;
 }
 
 /* A worker that is about to be ended, and of which it is known why, or -1. */

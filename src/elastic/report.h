@@ -2,6 +2,7 @@
 #ifndef TT_ELASTIC_REPORT_H
 #define TT_ELASTIC_REPORT_H
 
+#include "base/proc_state.h"
 #include "elastic/job.h"
 #include "elastic/streams.h"
 
@@ -21,6 +22,7 @@ typedef struct tt__worker {
     const char *traceback; /* likewise: Python's call stack, in the same memory behind it; NULL: none */
     char *account;         /* what the launcher saw of it: its stack, its last calls; lines, or NULL; allocated */
     char *idle;            /* what it did while others waited for a call of it in vain; likewise */
+    tt__proc_stop stop;    /* as health checks have seen it */
     int64_t error_s;       /* and when it failed, in seconds since 1970; 0 = it does not say */
     tt__moment when;
 } tt__worker;

@@ -116,6 +116,19 @@ class Health(unittest.TestCase):
             os.kill(pid, signal.SIGCONT)
             job.wait_until(lambda got: got[0] == 200)
 
+    def test_a_worker_that_is_stopped_now_and_then(self):
+        """As by a profiler that takes samples: each look sees it stopped, and it has run since the one before."""
+        with Job("python3", "-c", "import os, signal\nprint('here', os.getpid(), flush=True)\n"
+                                  "while True: os.kill(os.getpid(), signal.SIGSTOP)", nproc=1) as job:
+            pid = int(job.stdout_line().split()[1])
+            until = time.monotonic() + 1.5
+            while time.monotonic() < until:
+                while ") T " not in (stat := pathlib.Path(f"/proc/{pid}/stat").read_text()):
+                    time.sleep(0.001)
+                self.assertEqual(job.get()[0], 200, stat)
+                os.kill(pid, signal.SIGCONT)
+                time.sleep(0.01)
+
     def test_a_restart(self):
         """The second attempt begins when the rank that is left of the first one may end."""
         with tempfile.TemporaryDirectory() as folder:
