@@ -51,7 +51,7 @@ static void for_threads(pid_t pid, bool (*look)(pid_t pid, pid_t tid, void *user
         closedir(threads);
 }
 
-static bool has_ended(char state) { return state == 'Z' || state == 'X'; }
+static bool thread_has_ended(char state) { return state == 'Z' || state == 'X'; }
 
 typedef struct living {
     pid_t tid; /* 0: none */
@@ -62,7 +62,7 @@ static bool find_living(pid_t pid, pid_t tid, void *user) {
     char name[32], text[512], state;
     snprintf(name, sizeof name, "task/%d/stat", (int)tid);
     const char *fields = proc_read_stat(pid, name, text, sizeof text);
-    bool lives = fields && sscanf(fields, " %c", &state) == 1 && !has_ended(state);
+    bool lives = fields && sscanf(fields, " %c", &state) == 1 && !thread_has_ended(state);
     if (lives)
         *(living *)user = (living){tid, state};
     return lives;
@@ -71,7 +71,7 @@ static bool find_living(pid_t pid, pid_t tid, void *user) {
 /* A main thread that has ended by pthread_exit() is shown as a zombie while others live. */
 static living living_thread(pid_t pid, char main_state) {
     living found = {main_state ? pid : 0, main_state};
-    if (!has_ended(main_state))
+    if (!thread_has_ended(main_state))
         return found;
     found.tid = 0;
     for_threads(pid, find_living, &found);
@@ -109,7 +109,7 @@ uint64_t tt__proc_activity(pid_t pid) {
     const char *fields = proc_read_stat(pid, "stat", text, sizeof text);
     if (!fields || sscanf(fields, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &state, &user, &system) != 3)
         return 0;
-    if (has_ended(state))
+    if (thread_has_ended(state))
         for_threads(pid, add_switches, &switches);
     else
         add_switches(pid, pid, &switches);

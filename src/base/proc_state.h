@@ -36,8 +36,8 @@ typedef struct tt__proc_stop {
     uint64_t activity; /* of tt__proc_activity() */
 } tt__proc_stop;
 
-/* Look at a process now and then: return for how long it has been stopped by a signal, from the first look that saw that
- * to this one, and has not run in between; 0: it runs, has run, or this look is the first. */
+/* Look at a process now and then: return for how long it has been stopped by a signal, from the first look that saw
+ * that to this one, and has not run in between; 0: it runs, has run, or this look is the first. */
 int64_t tt__proc_stopped_ms(tt__proc_stop *stop, pid_t pid, int64_t now_ms);
 
 #endif

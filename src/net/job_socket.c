@@ -15,19 +15,20 @@
 
 static const uint64_t MAGIC = UINT64_C(0x32626f4a74747554); /* "TuttJob2" */
 
-static bool is_trusted(uid_t user) { return user == geteuid() || user == 0; }
+static bool is_trusted_user(uid_t user) { return user == geteuid() || user == 0; }
 
 static bool same_user(int fd) {
     uid_t user;
-    return tt__local_peer_user(fd, &user) && is_trusted(user);
+    return tt__local_peer_user(fd, &user) && is_trusted_user(user);
 }
 
-static tt_status check_launcher(int fd, const char *name) {
+static tt_status check_launchers_user(int fd, const char *name) {
     uid_t user;
     if (!tt__local_peer_user(fd, &user))
         return tt__fail_errno(TT_ERR_SYSTEM, errno,
                               "can't find out whose launcher is at \"%s\": getsockopt(SO_PEERCRED)", name);
-    return is_trusted(user) ? TT_OK : tt__fail(TT_ERR_AUTH, "the launcher at \"%s\" belongs to another user", name);
+    return is_trusted_user(user) ? TT_OK
+                                 : tt__fail(TT_ERR_AUTH, "the launcher at \"%s\" belongs to another user", name);
 }
 
 tt_status tt__job_socket_name(char name[TT__JOB_NAME_SIZE]) {
@@ -71,7 +72,7 @@ tt_status tt__job_socket_connect(int *fd, const char *name, int64_t timeout_ms) 
     if (connect(s, (struct sockaddr *)&address, length))
         status = tt__fail_errno(TT_ERR_NOT_FOUND, errno, "no launcher answers at \"%s\"", name);
     else
-        status = check_launcher(s, name);
+        status = check_launchers_user(s, name);
     if (!status)
         return TT_OK;
     close(s);

@@ -212,8 +212,8 @@ class EndedMainThreads(unittest.TestCase):
         code, err = self.job("asleep", calls_ms=1500, flags=["--wait-notice=0.5"])
         self.assertEqual(code, 96, err)
         self.assertRegex(err, r"waiting for rank 1 \(host .*, pid \d+, whose main thread has ended\): ")
-        self.assertRegex(err, r"rank 1 did not come to all_reduce\(.* \(call 3 of the group\); the main thread of rank 1 "
-                              r"\(pid \d+\) has ended, and another thread keeps that process alive\n")
+        self.assertRegex(err, r"rank 1 did not come to all_reduce\(.* \(call 3 of the group\); the main thread of rank "
+                              r"1 \(pid \d+\) has ended, and another thread keeps that process alive\n")
 
     def test_who_goes_on_in_another_thread_is_not_blamed(self):
         code, err = self.job("goes_on")
