@@ -15,11 +15,11 @@
 
 static const uint64_t MAGIC = UINT64_C(0x32626f4a74747554); /* "TuttJob2" */
 
-static bool is_trusted_user(uid_t user) { return user == geteuid() || user == 0; }
+static bool may_launch_for_us(uid_t user) { return user == geteuid() || user == 0; }
 
 static bool same_user(int fd) {
     uid_t user;
-    return tt__local_peer_user(fd, &user) && is_trusted_user(user);
+    return tt__local_peer_user(fd, &user) && may_launch_for_us(user);
 }
 
 static tt_status check_launchers_user(int fd, const char *name) {
@@ -27,8 +27,8 @@ static tt_status check_launchers_user(int fd, const char *name) {
     if (!tt__local_peer_user(fd, &user))
         return tt__fail_errno(TT_ERR_SYSTEM, errno,
                               "can't find out whose launcher is at \"%s\": getsockopt(SO_PEERCRED)", name);
-    return is_trusted_user(user) ? TT_OK
-                                 : tt__fail(TT_ERR_AUTH, "the launcher at \"%s\" belongs to another user", name);
+    return may_launch_for_us(user) ? TT_OK
+                                   : tt__fail(TT_ERR_AUTH, "the launcher at \"%s\" belongs to another user", name);
 }
 
 tt_status tt__job_socket_name(char name[TT__JOB_NAME_SIZE]) {
