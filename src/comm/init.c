@@ -180,11 +180,13 @@ static tt_status check_wire(const tt__meeting *meeting) {
     return tt__fail_alike();
 }
 
-/* Is this rank the worker that its launcher started, or made since, and does it meet in the launcher's store? Only then
- * do the launcher's notes, which are by RANK, tell of these ranks. Another launcher than ours leaves none. */
-static bool is_workers_meeting(const tt__meeting *meeting) {
-    return meets_at_launcher(meeting) &&
-           tt__launcher_notes_ends(&(tt__rendezvous){.rank = meeting->rank, .world = meeting->world});
+/* Find the launcher's notes of how ranks end, wherever these ranks meet: also through a store of the program's own, as
+ * PyTorch's is. They are by RANK, so they tell of these ranks only if this one is the worker that its launcher started,
+ * or made since. Another launcher than ours leaves none. */
+static void find_notes(tt__agent_store *notes, const tt__meeting *meeting) {
+    if (!tt__launcher_notes_ends(&(tt__rendezvous){.rank = meeting->rank, .world = meeting->world}) ||
+        !tt__launcher_notes_place(notes))
+        *notes = (tt__agent_store){0};
 }
 
 /* Fill in the member, except for the store and the prefix. */
@@ -197,10 +199,7 @@ static tt_status make_member(tt__member *member, const tt_init_process_group_arg
                            .device_index = args->device_index,
                            .algorithms = option_or_env(args->algorithms, "TT_ALGORITHMS"),
                            .transport = option_or_env(args->transport, "TT_TRANSPORT")};
-    if (!args->store && !args->world_size && is_workers_meeting(meeting)) {
-        snprintf(member->agent_store.host, sizeof member->agent_store.host, "%s", meeting->host);
-        member->agent_store.port = meeting->port;
-    }
+    find_notes(&member->agent_store, meeting);
     tt__set_report_rank(meeting->rank);
     TT__TRY(tt__job_secret_find(meeting, member->timeout_ms));
     TT__TRY(check_wire(meeting));

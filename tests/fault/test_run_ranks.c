@@ -65,6 +65,25 @@ static void a_killed_rank_over_tcp_is_told_with_its_signal(void **state) {
     process_free(p);
 }
 
+/* Also where the ranks don't meet in the launcher's store, in which it notes how they end. */
+static void a_killed_rank_is_told_with_its_signal_wherever_the_ranks_meet(void **state) {
+    (void)state;
+    const char *programs = getenv("TT_PROGRAMS");
+    char folder[64], program[4096];
+    if (!programs)
+        skip();
+    snprintf(program, sizeof program,
+             "TT_INIT_METHOD=\"file://%s/meet?rank=$RANK&world_size=2\" exec %s/reduce_forever",
+             temporary_folder(folder), programs);
+    process *p = start_tutti("run", "--standalone", "--nproc-per-node=2", "--settle-period=30", "sh", "-c", program);
+    process_expect(p, 0, ".\n", 2);
+    kill(pid_of(p, 1), SIGKILL);
+    process_finish(p);
+    assert_contains(p->text[1], ") ended with signal 9 (SIGKILL), while rank ");
+    process_free(p);
+    remove_folder(folder);
+}
+
 /* Only the rank that noticed ended by itself, so its text is the report, and names the frozen one. */
 static void a_frozen_rank_is_named(void **state) {
     (void)state;
@@ -311,6 +330,7 @@ int main(void) {
         cmocka_unit_test(a_failing_step_is_named),
         cmocka_unit_test(a_killed_rank_is_the_first_failure),
         cmocka_unit_test(a_killed_rank_over_tcp_is_told_with_its_signal),
+        cmocka_unit_test(a_killed_rank_is_told_with_its_signal_wherever_the_ranks_meet),
         cmocka_unit_test(a_frozen_rank_is_named),
         cmocka_unit_test(short_stops_end_no_job),
         cmocka_unit_test(a_rank_that_ends_before_it_joins_is_named),

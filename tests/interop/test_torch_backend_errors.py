@@ -51,6 +51,19 @@ class Errors(unittest.TestCase):
                          r"    ValueError: no such batch: 17\n")
         self.assertRegex(done.stderr, r"tutti run: rank 0: exit code 1, because of another rank")
 
+    def test_a_rank_that_is_killed(self):
+        for transport in "shm", "tcp":
+            with self.subTest(transport):
+                done = torch_package.launch(2, PROGRAM, "killed", TT_TRANSPORT=transport)
+                self.assertIn("0: heard of the signal", done.stdout, done.stderr)
+
+    def test_ctrl_c_twice(self):
+        done = torch_package.launch(2, PROGRAM, "interrupted_twice")
+        self.assertIn("KeyboardInterrupt", done.stderr)
+        self.assertNotIn("_interpreter.py", done.stderr)
+        self.assertNotIn("Exception ignored", done.stderr)
+        self.assertIn("SIGINT", done.stderr)
+
     def test_a_rank_that_leaves_after_a_failure(self):
         self.run_program("left_after_a_failure")
 

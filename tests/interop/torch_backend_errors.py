@@ -186,6 +186,31 @@ def raises():
     dist.barrier()
 
 
+def killed():
+    """Rank 1 ends by a signal; rank 0 hears which, from the launcher."""
+    dist.init_process_group("tutti")
+    dist.barrier()
+    if dist.get_rank() == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    expect(tutti_torch.DistBackendError, "ended with signal 9 (SIGKILL)", dist.barrier)
+    say("heard of the signal")
+
+
+def interrupted_twice():
+    """Both ranks: Ctrl-C ends the program, and a second one comes while it leaves its groups."""
+    dist.init_process_group("tutti")
+    module, leave = tutti_torch._C, tutti_torch._C.shutdown_all
+
+    def interrupted_while_leaving(words):
+        os.kill(os.getpid(), signal.SIGINT)
+        leave(words)
+
+    module.shutdown_all = interrupted_while_leaving
+    dist.barrier()
+    os.kill(os.getpid(), signal.SIGINT)
+    dist.barrier()
+
+
 def left_after_a_failure():
     """Rank 1 has seen another group fail when it leaves this one, which works: rank 0 is told why."""
     dist.init_process_group("tutti")

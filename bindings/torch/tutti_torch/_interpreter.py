@@ -5,6 +5,7 @@ import contextlib
 import json
 import logging
 import os
+import signal
 import stat
 import sys
 import sysconfig
@@ -117,9 +118,28 @@ def _tell_launcher(error):
         os.close(file)
 
 
+@contextlib.contextmanager
+def _ended_by_interrupts():
+    """Meanwhile Ctrl-C ends the process at once, as it ends other programs: an exception would be a traceback of ours,
+    in which nobody is interested. A handler of the program's own stays."""
+    ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    with contextlib.suppress(ValueError):  # not the main thread, as in a child that another thread forked
+        if ours:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+    yield
+    with contextlib.suppress(ValueError):
+        if ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def _at_exit(module):
     if not module.has_joined():  # nor has a forked child of a rank, in which locks may be held
         return
+    with _ended_by_interrupts():
+        _leave(module)
+
+
+def _leave(module):
     error, words = failure(), ""
     if error is not None:
         with contextlib.suppress(Exception):  # whatever the error's own __str__() raises: groups are left

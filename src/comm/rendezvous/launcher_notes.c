@@ -18,14 +18,20 @@ bool tt__launcher_notes_ends(const tt__rendezvous *rendezvous) {
            atoi(size) == rendezvous->world;
 }
 
-/* Connect to the launcher's store. Where that fails, nothing is known. */
-static void open_notes(tt__notes *notes) {
+bool tt__launcher_notes_place(tt__agent_store *place) {
     const char *host = getenv("MASTER_ADDR"), *port = getenv("MASTER_PORT");
     tt__seat seat;
     bool moved = tt__round_seat(&seat);
-    int number = moved ? seat.port : port ? atoi(port) : 0;
+    *place = (tt__agent_store){.port = moved ? seat.port : port ? atoi(port) : 0};
+    snprintf(place->host, sizeof place->host, "%s", moved ? seat.host : host ? host : "");
+    return *place->host;
+}
+
+/* Connect to the launcher's store. Where that fails, nothing is known. */
+static void open_notes(tt__notes *notes) {
+    tt__agent_store place;
     notes->is_tried = true;
-    if ((!moved && !host) || tt_tcp_store(&notes->store, moved ? seat.host : host, number, .timeout_ms = LOOK_MS))
+    if (!tt__launcher_notes_place(&place) || tt_tcp_store(&notes->store, place.host, place.port, .timeout_ms = LOOK_MS))
         notes->store = NULL;
 }
 

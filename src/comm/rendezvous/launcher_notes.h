@@ -8,6 +8,9 @@
 /* Is there a launcher of ours that knows how the ranks of this rendezvous end, and notes it? */
 bool tt__launcher_notes_ends(const tt__rendezvous *rendezvous);
 
+/* Where that launcher serves the store with its notes; false: nothing says it. */
+bool tt__launcher_notes_place(tt__agent_store *place);
+
 /* Read the launcher's note of how rank r ended, "signal 9 (SIGKILL)"; "": there is none, or the launcher's store is
  * another one and can't be asked. Fails if the store of the rendezvous, which may be interrupted, does. */
 tt_status tt__launcher_note(const tt__rendezvous *rendezvous, const tt__secret *secret, int r, char *text, size_t size);
