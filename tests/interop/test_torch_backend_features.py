@@ -9,6 +9,7 @@ sys.path.insert(0, str(HERE.parent / "support"))
 import torch_package  # noqa: E402
 
 PROGRAM, FUTURES = HERE / "torch_features.py", HERE / "torch_futures.py"
+AS_GLOO = HERE / "torch_as_gloo.py"
 
 
 class Features(unittest.TestCase):
@@ -33,6 +34,13 @@ class Features(unittest.TestCase):
 
     def test_futures(self):
         self.part("futures", 2, FUTURES)
+
+    def test_gloo_s_name(self):
+        for name, world, value, said in (("works", 2, "1", 1), ("without", 1, "", 0), ("refused", 1, "yes", 0)):
+            with self.subTest(name):
+                done = torch_package.launch(world, AS_GLOO, name, TUTTI_TORCH_AS_GLOO=value)
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                self.assertEqual(done.stderr.count("TUTTI_TORCH_AS_GLOO=1: "), said, done.stderr)
 
 
 if __name__ == "__main__":

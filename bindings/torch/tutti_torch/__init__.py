@@ -9,7 +9,7 @@ import functools
 import torch
 import torch.distributed as dist
 
-from . import _built_for, _interpreter, _symmetric
+from . import _as_gloo, _built_for, _interpreter, _symmetric
 
 
 def _load():
@@ -34,10 +34,15 @@ if DistBackendError.__module__ == _C.__name__:
     DistBackendError.__module__ = __name__
 
 
+def _names():
+    """Those under which groups of this back end are made."""
+    return ("tutti", "gloo") if _as_gloo.is_asked_for() else ("tutti",)
+
+
 def _expect_known(pg_options):
     """The options of a group that init_process_group() and new_group() hand on: there are none but the general ones."""
     known = getattr(getattr(torch._C._distributed_c10d, "Backend", None), "Options", None)  # since 2.x
-    if pg_options is None or known and type(pg_options) is known and pg_options.backend == "tutti":
+    if pg_options is None or known and type(pg_options) is known and pg_options.backend in _names():
         return
     raise TypeError("pg_options: the back end tutti has no options of its own: expected None"
                     + (' or Backend.Options("tutti")' if known else "") + f", got {type(pg_options).__name__}")
@@ -80,6 +85,7 @@ def _register():
     getattr(dist.distributed_c10d, "_FR_SELF_RECORDING_BACKENDS", set()).add("tutti")
     if torch.__version__.startswith("1."):
         _admit_to_monitored_barrier()
+    _as_gloo.replace(_create)
 
 
 _register()
