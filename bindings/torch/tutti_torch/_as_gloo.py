@@ -1,5 +1,6 @@
 """TUTTI_TORCH_AS_GLOO=1: groups of the back end gloo are Tutti's, for frameworks that accept only a name they know.
 dist.get_backend() stays "gloo", which such frameworks compare."""
+import functools
 import logging
 import os
 import types
@@ -36,7 +37,7 @@ def _creator(create):
     return create_as_gloo
 
 
-def _class(create, gloo):
+def _stand_in(create, gloo):
     """What stands for the class ProcessGroupGloo where torch.distributed calls that itself."""
     class Kind(type):
         def __call__(cls, store, rank, size, timeout):
@@ -48,6 +49,22 @@ def _class(create, gloo):
     return Kind("ProcessGroupGloo", (), {"__module__": gloo.__module__})
 
 
+def _replace_class(c10d, create):
+    """As _stand_in() says. The wrapper of TORCH_DISTRIBUTED_DEBUG=DETAIL needs a true one beside the group."""
+    gloo, wrap = c10d.ProcessGroupGloo, c10d._create_process_group_wrapper
+    c10d.ProcessGroupGloo = stand_in = _stand_in(create, gloo)
+
+    @functools.wraps(wrap)
+    def wrapped(*args, **how):
+        c10d.ProcessGroupGloo = gloo
+        try:
+            return wrap(*args, **how)
+        finally:
+            c10d.ProcessGroupGloo = stand_in
+
+    c10d._create_process_group_wrapper = wrapped
+
+
 def replace(create):
     """Have torch.distributed make groups of gloo with `create`, where the variable says so. A value that can't be read
     is an error where a group is made."""
@@ -57,7 +74,7 @@ def replace(create):
     if hasattr(backend, "_ensure_backend_registered") or "GLOO" in backend._plugins:  # else it is no plug-in
         backend._plugins["GLOO"] = backend._BackendPlugin(creator, True)
     elif hasattr(c10d, "ProcessGroupGloo"):
-        c10d.ProcessGroupGloo = _class(creator, c10d.ProcessGroupGloo)
+        _replace_class(c10d, creator)
     capability = getattr(backend, "backend_capability", None)
     if capability is not None:
         capability["gloo"] = ["cpu"]  # and no GPU's, as gloo has
