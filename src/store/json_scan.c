@@ -12,9 +12,7 @@ typedef struct place {
     const uint8_t *at, *end;
 } place;
 
-static place place_of(tt__span text) {
-    return (place){text.data, text.data ? text.data + text.size : NULL};
-}
+static place place_of(tt__span text) { return (place){text.data, text.data ? text.data + text.size : NULL}; }
 
 static bool is_space(uint8_t c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
