@@ -5,6 +5,7 @@ A line of LOG: name, seconds by the clock, seconds of CPU that it and all that i
 Signals end the test with the runner's process group, so nothing is passed on.
 """
 import os
+import signal
 import sys
 import time
 
@@ -13,6 +14,8 @@ def main(log, name, *command):
     began = time.monotonic()
     pid = os.fork()
     if pid == 0:
+        for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python, not by who runs the test
+            signal.signal(ignored, signal.SIG_DFL)
         try:
             os.execvp(command[0], command)
         except OSError as error:
