@@ -2,7 +2,8 @@
 
 # Left to the long form altogether, each with its reason in docs/testing.md.
 set(TT_ONLY_LONG install/test_torch_wheel interop/test_fully_shard_torch interop/test_hooks_torch
-                 interop/test_local_sgd_torch interop/test_sparse_torch)
+                 interop/test_local_sgd_torch interop/test_sparse_torch interop/test_torch_backend_training
+                 sim/test_plants)
 
 function(tt_long_forms)
   set(hours 14400)

@@ -38,7 +38,8 @@ def build():
     if found.returncode:
         return found.stderr.strip()
     configure = ["cmake", "-S", ROOT / "bindings/torch", "-B", PACKAGE, "-G", "Ninja", f"-DTUTTI_BUILD={BUILD}",
-                 f"-DPython_EXECUTABLE={sys.executable}"]
+                 f"-DPython_EXECUTABLE={sys.executable}",
+                 "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -DNDEBUG"]  # compiles in much less time
     with one_at_a_time():
         for command in (configure, ["cmake", "--build", PACKAGE, "-j2"]):
             done = subprocess.run(command, capture_output=True, text=True, check=False)
