@@ -40,6 +40,7 @@ expose "$build"
 mkdir -p "$build/Testing" /mnt/home
 mount -t tmpfs -o mode=700,uid="$(id -u "$user")" tmpfs "$build/Testing"
 chown "$user" /mnt/home
+# shellcheck disable=SC3045  # dash has it, too
 ulimit -n 1024
 cd /
 unset TT_INSIDE
