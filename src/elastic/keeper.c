@@ -364,7 +364,9 @@ tt_status tt__keeper_start(tt__keeper *keeper, tt__job *job) {
     }
     if (pid == 0) {
         close(ends[0]);
-        keeper_main(&(struct keeper){.job = job, .socket = ends[1]});
+        static struct keeper own; /* this process's only one, as long as it lives */
+        own = (struct keeper){.job = job, .socket = ends[1]};
+        keeper_main(&own);
     }
     close(ends[1]);
     *keeper = (tt__keeper){.pid = pid, .socket = ends[0]};

@@ -223,7 +223,7 @@ static tt_status call_next(exchange *x) {
     if (!called)
         return tt__fail_errno(TT_ERR_PEER, errno, "rank %d (pid %ld) can't be reached: it ended while joining", r,
                               x->cards[r].pid);
-    bool ours;
+    bool ours = false;
     TT__TRY(ask_user(*s, &ours));
     if (!ours)
         return tt__fail(
