@@ -95,7 +95,10 @@ static void add_told(tt__telling *t, const tt__proc *p) {
 
 void tt__telling_clear(tt__telling *t) {
     free(t->told);
-    *t = (tt__telling){0};
+    t->told = NULL;
+    t->n = t->size = 0;
+    t->sig = 0;
+    t->when = 0;
 }
 
 /* ---- telling */
