@@ -258,10 +258,10 @@ static void long_last_lines_show_their_end(void **state) {
     assert_contains(p->text[1], "xxx the cause\n");
     assert_int_equal(count_of(p->text[1], "the cause"), 2);
     process_free(p);
-    p = run_tutti(
-        "run", "--standalone", "python3", "-c",
+    static const char report[] =
         "import json, os; text = 'E' * 5000 + ' the cause'; "
-        "json.dump({'message': {'message': text}}, open(os.environ['TORCHELASTIC_ERROR_FILE'], 'w')); exit(1)");
+        "json.dump({'message': {'message': text}}, open(os.environ['TORCHELASTIC_ERROR_FILE'], 'w')); exit(1)";
+    p = run_tutti("run", "--standalone", "python3", "-c", report);
     assert_contains(p->text[1], "  its message:\n    [beginning left out] EEE");
     assert_contains(p->text[1], "EEE the cause\n");
     process_free(p);

@@ -210,10 +210,11 @@ static void await_stop(pid_t pid) {
 static pid_t start_stopping(void) {
     pid_t pid = fork();
     assert_true(pid >= 0);
-    if (!pid)
+    if (!pid) {
         prctl(PR_SET_PDEATHSIG, SIGKILL); /* where the test fails */
-    while (!pid)
-        raise(SIGSTOP);
+        for (;;)
+            raise(SIGSTOP);
+    }
     await_stop(pid);
     return pid;
 }

@@ -263,20 +263,17 @@ static void an_elastic_rank_that_is_frozen_before_it_joins_is_replaced(void **st
 /* What the launcher was started with breaks nothing in it, and reaches the workers as it was. */
 static void inherited_state_is_the_workers(void **state) {
     (void)state;
-    process *p = process_run(
-        (const char *const[]){
-            "python3", "-c",
-            "import os, signal, sys\n"
-            "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
-            "signal.signal(signal.SIGUSR1, signal.SIG_IGN)\n"
-            "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2, signal.SIGALRM])\n"
-            "os.umask(0o777)\n"
-            "os.execv(sys.argv[1], sys.argv[1:])",
-            tutti(), "run", "--standalone", "--nproc-per-node=2", "bash", "-c",
-            "state=$(grep -E 'SigIgn|SigBlk' /proc/self/status; umask; stat -c %a ${TORCHELASTIC_ERROR_FILE%/*}); "
-            "echo \"$state\"; exit 4",
-            NULL},
-        NULL);
+    static const char odd_start[] = "import os, signal, sys\n"
+                                    "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+                                    "signal.signal(signal.SIGUSR1, signal.SIG_IGN)\n"
+                                    "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2, signal.SIGALRM])\n"
+                                    "os.umask(0o777)\n"
+                                    "os.execv(sys.argv[1], sys.argv[1:])";
+    static const char show[] = "state=$(grep -E 'SigIgn|SigBlk' /proc/self/status; umask; "
+                               "stat -c %a ${TORCHELASTIC_ERROR_FILE%/*}); echo \"$state\"; exit 4";
+    process *p = process_run((const char *const[]){"python3", "-c", odd_start, tutti(), "run", "--standalone",
+                                                   "--nproc-per-node=2", "bash", "-c", show, NULL},
+                             NULL);
     unsigned long long ignored, blocked;
     for (const char *at = p->text[0], *end = at + p->length[0]; at < end; at = strchr(at, '\n') + 1) {
         if (sscanf(at, "SigIgn: %llx", &ignored) == 1) /* Python itself ignores SIGPIPE and SIGXFSZ */
