@@ -44,6 +44,11 @@ function(tt_options target)
   if(TT_SANITIZE MATCHES "thread" AND type STREQUAL "EXECUTABLE")
     target_sources(${target} PRIVATE ${CMAKE_SOURCE_DIR}/tests/support/tsan_close.c)
   endif()
+  # The address sanitizer looks for C++'s functions when a program starts, not when a plug-in brings them.
+  if(TT_SANITIZE MATCHES "address" AND CMAKE_C_COMPILER_ID STREQUAL "Clang" AND type STREQUAL "EXECUTABLE")
+    target_link_options(${target} PRIVATE LINKER:--no-as-needed)
+    target_link_libraries(${target} PRIVATE stdc++)
+  endif()
   # Instrumentation keeps loops from being vectorised, also those that ask for it: no news here.
   if(TT_SANITIZE AND CMAKE_C_COMPILER_ID STREQUAL "Clang")
     target_compile_options(${target} PRIVATE -Wno-pass-failed)

@@ -61,7 +61,8 @@ static void start_worker(struct keeper *k, int rank) {
     if (pid == 0) {
         tt__start_step step;
         int errnum = tt__worker_exec(k->job, rank, k->stderr_ends[rank], k->self, &step);
-        keeper_report(k, TT__KEEPER_NOT_STARTED, rank, errnum + TT__STEP_FACTOR * (int)step, getpid());
+        if (step != TT__STEP_PARENT) /* the launcher sees for itself that its keeper has ended, and blames no rank */
+            keeper_report(k, TT__KEEPER_NOT_STARTED, rank, errnum + TT__STEP_FACTOR * (int)step, getpid());
         _exit(127);
     }
     if (pid < 0) {

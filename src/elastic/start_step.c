@@ -4,7 +4,6 @@
 const char *tt__start_step_text(int step) {
     static const char *const texts[TT__STEPS] = {
         [TT__STEP_FORK] = "can't start a process (ulimit -u limits a user's, pids.max a control group's)",
-        [TT__STEP_PARENT] = "the keeper process has ended",
         [TT__STEP_ENVIRONMENT] = "can't set its environment",
         [TT__STEP_NULL] = "can't open /dev/null",
         [TT__STEP_STREAMS] = "can't set its stdin, stdout and stderr",

@@ -189,6 +189,7 @@ class Crashes(unittest.TestCase):
             self.sees(err, r"(?ms)^  its stack \(SIGABRT\):\n" + r".*#\d+ +abort.*#\d+ +(main|misbehave)")
             self.last_calls(err)
 
+    @unittest.skipIf(SANITIZED, "a sanitizer's code has other frames")
     def test_who_makes_no_call_is_seen(self):
         """The others time out: the report has its stack and its last calls, in each attempt."""
         code, err = run("spin", "1", nproc=3, flags=["--settle-period=0.1", "--max-restarts=1"], CALLS_MS="500")
@@ -208,6 +209,7 @@ class EndedMainThreads(unittest.TestCase):
         return run(what, "1", nproc=3, flags=["--settle-period=1", *flags], CALLS_MS=str(int(calls_ms)),
                    HEARTBEAT_MS=str(heartbeat_ms))
 
+    @unittest.skipIf(SANITIZED, "what the ended thread had is a leak")
     def test_who_calls_no_more_is_named_with_what_is_known(self):
         code, err = self.job("asleep", calls_ms=1500, flags=["--wait-notice=0.5"])
         self.assertEqual(code, 96, err)
@@ -220,6 +222,7 @@ class EndedMainThreads(unittest.TestCase):
         self.assertEqual(code, 0, err)
         self.assertNotIn("rank 1:", err)
 
+    @unittest.skipIf(SANITIZED, "what the ended thread had is a leak")
     def test_who_is_stopped_is_frozen(self):
         code, err = self.job("stopped")
         self.assertEqual(code, 96, err)
