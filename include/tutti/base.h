@@ -92,8 +92,8 @@ struct tt_a_tensor_is_no_buffer_see_parallel_h {
         struct tt_tensor *const *: (struct tt_a_tensor_is_no_buffer_see_parallel_h){0},   \
         default: (buffers))
 
-/* Where a macro's call leaves what it makes, a `type`: a place of another type, as in an older or a wrong order of the
- * arguments, does not compile. */
+/* The address at which a macro's call stores its result, a `type`. An address of another type does not compile: the
+ * arguments are in a wrong order. */
 #define TT_PLACE(type, place) _Generic((place), type * : (place), void * : (place))
 #endif
 

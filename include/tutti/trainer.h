@@ -85,7 +85,7 @@ typedef struct tt_trainer_result {
     tt_trainer_reason reason;
     int64_t epochs, steps; /* since the start of training */
     double loss;           /* mean of the last whole epoch, of the run before if there was none since; NAN: none */
-    double monitored;      /* the last evaluation's, likewise; NAN: none */
+    double monitored;      /* of the last evaluation, of the run before if there was none since; NAN: none */
     double best;           /* of all evaluations; NAN: none */
     int signal;            /* with .elastic and TT_TRAINER_SIGNAL: which; end with 128 + it. Else 0 */
 } tt_trainer_result;

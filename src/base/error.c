@@ -23,8 +23,8 @@ static _Thread_local struct {
     char text[TT__ERROR_TEXT_SIZE];
 } last;
 
-/* What this process has left for the launcher: nothing, that another rank made it fail, why it failed itself, or either
- * and then tt_clear_error(): it went on. */
+/* What the error file for the launcher holds: nothing; a failure that another rank caused; this process's own failure;
+ * or an error that tt_clear_error() has settled since. */
 static _Atomic enum { LEFT_NOTHING, LEFT_CONSEQUENCE, LEFT_CAUSE, LEFT_HANDLED } left;
 
 static const char *const status_names[] = {

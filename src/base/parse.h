@@ -19,7 +19,7 @@ TT__EXPORT tt_status tt__parse_f64(const char *what, const char *text, double *v
  * before it; false: it is none. What is too large becomes an infinity. */
 TT__EXPORT bool tt__read_f64(const char *text, double *value);
 
-/* Are the texts equal but for the case of ASCII letters? strcasecmp() asks the locale which letters belong together. */
+/* Are the texts equal, ignoring the case of ASCII letters? (strcasecmp() depends on the locale.) */
 static inline bool tt__equal_ignoring_case(const char *a, const char *b) {
     for (;; a++, b++) {
         char x = *a >= 'A' && *a <= 'Z' ? (char)(*a - 'A' + 'a') : *a;

@@ -259,7 +259,7 @@ static tt_status fail_refused(const exchange *x) {
                           (unsigned long long)limit.rlim_cur);
 }
 
-/* The kernel carries no further descriptor for now. */
+/* The kernel refuses to pass another descriptor until some that are on their way have been received. */
 static tt_status hold_back(exchange *x) {
     if (!x->refused_ms) {
         x->refused_ms = tt__now_ms();
