@@ -302,7 +302,9 @@ function(tt_test_properties test label timeout)
     math(EXPR timeout "${timeout} * 5")
   endif()
   set(environment TUTTI=${CMAKE_BINARY_DIR}/bin/tutti TT_BUILD=${CMAKE_BINARY_DIR} TT_SOURCE=${CMAKE_SOURCE_DIR}
-      TT_PROGRAMS=${CMAKE_BINARY_DIR}/tests/${label} TT_TIMEOUT=${timeout})
+      TT_PROGRAMS=${CMAKE_BINARY_DIR}/tests/${label} TT_TIMEOUT=${timeout}
+      # Open MPI's launcher fails where another one makes or removes the folder that both keep their notes in.
+      OMPI_MCA_orte_tmpdir_base=${CMAKE_BINARY_DIR}/Testing/mpi/${test})
   # ASan's leak check dies of what it notes of OpenMP's threads in libraries that are loaded late. TSan refuses threads
   # in a fork of a process that has several, which all processes of tt_spawn() are to be.
   if(TT_SANITIZE)

@@ -48,8 +48,9 @@ alone() {
     shift
     mkdir "$dir/tmp.$name"
     for job in 1 2; do
-        env -u MASTER_ADDR -u MASTER_PORT -u TORCHELASTIC_USE_AGENT_STORE TMPDIR="$dir/tmp.$name" "$@" \
-            >"$dir/out.job$job" 2>"$dir/err.job$job" &
+        # Each job has a folder for Open MPI's notes: two that begin at once may both make it, and one fails.
+        env -u MASTER_ADDR -u MASTER_PORT -u TORCHELASTIC_USE_AGENT_STORE TMPDIR="$dir/tmp.$name" \
+            OMPI_MCA_orte_tmpdir_base="$dir/mpi.$job" "$@" >"$dir/out.job$job" 2>"$dir/err.job$job" &
         eval "job$job=$!"
     done
     for job in 1 2; do

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import unittest
 
@@ -267,7 +268,11 @@ class Elastic(unittest.TestCase):
         pathlib.Path(go).unlink()
 
     def test_failures_count_and_changes_do_not(self):
-        fails = SAY + f"test $WORLD_SIZE = 1 && {FOREVER}; test $RANK = 1 || {FOREVER}; exit 7"
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        said = f"{folder.name}/$TORCHELASTIC_RESTART_COUNT"  # by rank 0, which a failure ends at any time
+        fails = SAY + (f"test $WORLD_SIZE = 1 && {FOREVER}; test $RANK = 1 || {{ : > {said}; {FOREVER}; }}; "
+                       f"until test -e {said}; do sleep 0.01; done; exit 7")
         first = self.start("--max-restarts=2", script=fails)
         first.wait_for_world(1)
         second = self.start("--max-restarts=2", script=fails)
