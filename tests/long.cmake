@@ -11,6 +11,16 @@ function(tt_long_forms)
                parallel_peers zero_peers storm_signals)
     tt_long(fault/test_${test} ${hours} TT_STORM_CASES=500)
   endforeach()
+  # Every world, compiler and header (tests/support/long_form.py), where few gate a change.
+  set(pages checkpoints cpp data datasets elastic mixed_precision models modules operators optimizers parallel
+            reproducibility spawn trainer)
+  list(TRANSFORM pages PREPEND docs/test_)
+  foreach(test ${pages} conformance/gloo conformance/mpi-mpich conformance/mpi-openmpi
+               dist/test_example_ddp_hooks security/test_half_hellos unit/test_models install/test_cpp install/test_headers interop/test_ddp_features_torch
+               interop/test_sync_bn_torch interop/test_torch_backend interop/test_torch_backend_results
+               interop/test_torch_backend_symmetric interop/test_zero_torch)
+    tt_long(${test} ${hours} TT_LONG=1)
+  endforeach()
   foreach(test elastic storm_torch storm_torch_current)
     tt_long(fault/test_${test} ${hours} TT_STORM_CASES=300)
   endforeach()

@@ -22,14 +22,14 @@ SOURCE = pathlib.Path(__file__).resolve().parents[1]
 SONAME = re.compile(rb"(?<=\0)(lib[A-Za-z0-9_+-]+\.so\.[0-9][0-9.]*|ld-linux[a-z0-9_-]*\.so\.[0-9]+)(?=\0)")
 
 
-def output_of(*argv):
-    """What a program prints; "" where it is not installed, or fails."""
+def output_of(*argv, also_if=0):
+    """What a program prints; "" where it is not installed, or fails, but for the code `also_if`."""
     try:
         done = subprocess.run(argv, capture_output=True, text=True, check=False,
                               env=dict(os.environ, LC_ALL="C", PATH=os.environ.get("PATH", "") + ":/sbin:/usr/sbin"))
     except FileNotFoundError:
         return ""
-    return done.stdout if done.returncode == 0 else ""
+    return done.stdout if done.returncode in (0, also_if) else ""
 
 
 # ---- what is used
@@ -86,19 +86,31 @@ def library_path(soname, like):
     return None
 
 
-@functools.lru_cache(None)
-def debian_package(path):
-    """(name, version, architecture) of the package that a library is from, or None. A file of /usr/lib may be known as
-    /lib's, and the other way round."""
+def places_of(path):
+    """What dpkg may know a library as: a file of /usr/lib may be /lib's, and the other way round."""
     real = path.resolve()
     parent, name = str(real.parent), real.name
-    places = {str(path), str(real), parent.removeprefix("/usr") + "/" + name, "/usr" + parent + "/" + name}
-    for place in sorted(places):
-        owner = output_of("dpkg-query", "-S", place).split(": ")[0].split(",")[0]
-        fields = output_of("dpkg-query", "-W", "-f", "${Package}\t${Version}\t${Architecture}", owner) if owner else ""
-        if fields:
-            return tuple(fields.split("\t"))
-    return None
+    return sorted({str(path), str(real), parent.removeprefix("/usr") + "/" + name, "/usr" + parent + "/" + name})
+
+
+def debian_packages(paths):
+    """{library: (name, version, architecture) of the package that it is from}, without those that are from none. Asked
+    for all at once, as dpkg reads all that it knows each time."""
+    places = {place: path for path in paths for place in places_of(path)}
+    if not places:
+        return {}
+    said = output_of("dpkg-query", "-S", *places, also_if=1)  # 1: some are not known
+    owners = {}
+    for owner, place in re.findall(r"^([^,\n]+?)(?:, [^\n]*)?: (/.*)$", said, flags=re.M):
+        if place in places:
+            owners.setdefault(places[place], owner)
+    fields = output_of("dpkg-query", "-W", "-f", "${binary:Package}\t${Package}\t${Version}\t${Architecture}\n",
+                       *sorted(set(owners.values())), also_if=1) if owners else ""
+    known = {}
+    for line in fields.splitlines():
+        binary, package, version, architecture = line.split("\t")
+        known[binary] = known[package] = (package, version, architecture)
+    return {path: known[owner] for path, owner in owners.items() if owner in known}
 
 
 @functools.lru_cache(None)
@@ -137,9 +149,10 @@ def debian(name, version, architecture):
 def describe(build):
     """Packages and the relationships of Tutti's to them."""
     libraries = {}  # {SPDX id: (package, {soname: uses})}
-    for soname, of in sorted(uses(build).items()):
-        path = library_path(soname, build / "bin" / "tutti")
-        origin = debian_package(path) if path else None
+    used = {soname: (library_path(soname, build / "bin" / "tutti"), of) for soname, of in sorted(uses(build).items())}
+    origins = debian_packages({path for path, _ in used.values() if path})
+    for soname, (path, of) in used.items():
+        origin = origins.get(path)
         package = debian(*origin) if origin else package_of(soname, "NOASSERTION")
         libraries.setdefault(package["SPDXID"], (package, {}))[1][soname] = of
     packages, relationships = [], []

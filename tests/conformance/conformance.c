@@ -128,14 +128,16 @@ int main(int argc, char **argv) {
     static const int usual[] = {1, 2, 3, 4, 8};
     if (argc < 3) {
         fprintf(stderr,
-                "usage: conformance BACKEND TRANSPORT [WORLD...]; CONFORMANCE_ONLY=reduce,gather runs some parts\n");
+                "usage: conformance BACKEND TRANSPORT [WORLD...]; CONFORMANCE_ONLY=reduce,gather runs some parts,\n"
+                "TT_LONG=1 in all worlds\n");
         return 2;
     }
     backend = argv[1];
     transport = argv[2];
-    for (int i = 3; i < argc; i++)
+    bool few = argc > 3 && !getenv("TT_LONG");
+    for (int i = 3; few && i < argc; i++)
         with_ranks(atoi(argv[i]), run_all, getenv("CONFORMANCE_ONLY"));
-    for (size_t i = 0; argc == 3 && i < sizeof usual / sizeof *usual; i++)
+    for (size_t i = 0; !few && i < sizeof usual / sizeof *usual; i++)
         if (world_is_tried(usual[i]))
             with_ranks(usual[i], run_all, getenv("CONFORMANCE_ONLY"));
     return 0;

@@ -1,5 +1,5 @@
-"""ddp_hooks: with each hook two ranks learn digits as well as without one, within a point; of MNIST's test set where it
-is here, else of digits that are drawn. What a hook remembers is saved and loaded."""
+"""ddp_hooks: with each hook two ranks learn digits as well as without one, within a point; of digits that are drawn, and
+in the long form of MNIST's test set where it is here. What a hook remembers is saved and loaded."""
 import os
 import re
 import subprocess
@@ -7,13 +7,16 @@ import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, os.path.join(os.environ["TT_SOURCE"], "tests", "support"))
+from long_form import LONG  # noqa: E402
+
 TUTTI, BUILD, SOURCE = os.environ["TUTTI"], os.environ["TT_BUILD"], os.environ["TT_SOURCE"]
 DEADLINE = 0.9 * float(os.environ["TT_TIMEOUT"])
 SANITIZED = bool(os.environ.get("TT_SANITIZED"))
 PLACES = [os.environ.get("TT_MNIST", ""), os.path.join(SOURCE, "..", "shared", "data", "mnist")]
 NAMES = ["t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"]
 FOUND = [p for p in PLACES if p and all(os.path.exists(os.path.join(p, n)) for n in NAMES)]
-MNIST = [f"--{name}={os.path.join(FOUND[0], file)}" for name, file in zip(("images", "labels"), NAMES)] if FOUND else []
+MNIST = [f"--{name}={os.path.join(FOUND[0], file)}" for name, file in zip(("images", "labels"), NAMES) if FOUND and LONG]
 
 
 def run(*flags, ranks=2):

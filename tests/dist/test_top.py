@@ -22,7 +22,8 @@ from terminal import on_terminal, read_rest  # noqa: E402
 
 TUTTI = os.environ["TUTTI"]
 HANG = str(pathlib.Path(os.environ["TT_PROGRAMS"]) / "hang")
-CALLS = 1500
+CALLS = 100
+TRACED = 1500
 
 
 def tutti(*argv, check=True):
@@ -433,10 +434,10 @@ class Notices(unittest.TestCase):
 class Nodes(unittest.TestCase):
     """Two launchers on one host are two nodes: each shows the ranks of both."""
 
-    def start(self, what, rank, per_node=((), ())):
+    def start(self, what, rank, per_node=((), ()), calls=CALLS):
         port = free_port()
         argv = [TUTTI, "run", "--nnodes=2", "--nproc-per-node=2", f"--master-port={port}", "--grace-period=0.2"]
-        self.launchers = [subprocess.Popen([*argv, f"--node-rank={node}", *per_node[node], HANG, str(CALLS), what,
+        self.launchers = [subprocess.Popen([*argv, f"--node-rank={node}", *per_node[node], HANG, str(calls), what,
                                             str(rank)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                            stderr=subprocess.PIPE, text=True, start_new_session=True)
                           for node in range(2)]
@@ -463,7 +464,7 @@ class Nodes(unittest.TestCase):
     def test_a_trace_has_the_ranks_of_all_nodes(self):
         with tempfile.TemporaryDirectory() as folder:
             paths = [os.path.join(folder, f"{node}.json") for node in range(2)]
-            self.start("finish", 0, [[f"--trace={path}"] for path in paths])
+            self.start("finish", 0, [[f"--trace={path}"] for path in paths], TRACED)
             errors = self.end(ask=False)
             for launcher, path, err in zip(self.launchers, paths, errors):
                 self.assertEqual(launcher.returncode, 0, err)
@@ -484,8 +485,8 @@ class Trace(unittest.TestCase):
         return read_trace(self, self.path, ranks)
 
     def test_a_hung_job(self):
-        with Job("stop", 2) as job:
-            job.top(waits(0, 1))
+        with Job("stop", 2, calls=TRACED) as job:
+            job.top(waits(0, 1, after=TRACED))
             tutti("trace", str(job.process.pid), "-o", self.path)
             events, calls = self.read(3)
             check_overlap(self, calls, 3)
@@ -510,7 +511,7 @@ class Trace(unittest.TestCase):
 
     def test_when_the_job_ends(self):
         job = subprocess.run([TUTTI, "run", "--standalone", "--nproc-per-node=2", f"--trace={self.path}", HANG,
-                              str(CALLS), "finish", "0"], capture_output=True, text=True, timeout=DEADLINE)
+                              str(TRACED), "finish", "0"], capture_output=True, text=True, timeout=DEADLINE)
         self.assertEqual(job.returncode, 0, job.stderr)
         _, calls = self.read(2)
         check_overlap(self, calls, 2)
@@ -518,7 +519,7 @@ class Trace(unittest.TestCase):
     def test_when_a_rank_is_killed(self):
         job = subprocess.run([TUTTI, "run", "--standalone", "--nproc-per-node=3", "--grace-period=0.2",
                               f"--trace={self.path}", HANG,
-                              str(CALLS), "kill", "1"], capture_output=True, text=True, timeout=DEADLINE)
+                              str(TRACED), "kill", "1"], capture_output=True, text=True, timeout=DEADLINE)
         self.assertEqual(job.returncode, 137, job.stderr)
         events, calls = self.read(3)
         check_overlap(self, calls, 3)

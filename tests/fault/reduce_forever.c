@@ -1,5 +1,6 @@
 /* A rank that reduces until something fails, for tests that end or disturb it: reduce_forever [HEARTBEAT_MS [FILE]].
  * Rank 0 writes into FILE how many calls it has made (8 bytes). Ends with 1, or with 3 where a sum was wrong.
+ * FOREVER_PAUSE_US: how long it rests between calls, where others are to have the CPUs.
  * With "elastic" as FILE it survives the loss of other ranks, and SIGUSR2 ends it with 0. */
 #include "support/patience.h"
 
@@ -52,10 +53,13 @@ int main(int argc, char **argv) {
         say_who(world);
     int counter = argc > 2 && tt_get_rank(world) == 0 ? open(argv[2], O_WRONLY | O_CLOEXEC) : -1;
     bool right = true;
+    const char *pause = getenv("FOREVER_PAUSE_US");
     for (int64_t calls = 1; !status && right; calls++) {
         x = 1;
         status = tt_all_reduce(world, &x, 1, TT_F32, TT_SUM);
         right = status || x == (float)tt_get_world_size(world);
+        if (pause)
+            usleep((useconds_t)atoi(pause));
         if (counter >= 0 && pwrite(counter, &calls, sizeof calls, 0) != sizeof calls)
             right = false;
     }

@@ -33,7 +33,8 @@ class Job:
         self.nodes = [self.start(node, encrypted) for node in (0, 1)]
 
     def start(self, node, encrypted):
-        env = dict(os.environ, TT_SECRET=SECRET, TT_TLS="1" if encrypted else "0", TT_TRANSPORT="tcp")
+        env = dict(os.environ, TT_SECRET=SECRET, TT_TLS="1" if encrypted else "0", TT_TRANSPORT="tcp",
+                   FOREVER_PAUSE_US="2000")
         argv = [TUTTI, "run", "--nnodes=2", f"--node-rank={node}", "--master-addr=127.0.0.1",
                 f"--master-port={self.port}", "--store-auth=required", "--rdzv-conf=heartbeat=20", FOREVER]
         with open(self.logs[node], "w", encoding="utf-8") as log:

@@ -1,6 +1,7 @@
 #!/bin/sh
 # tutti.hpp as a stranger uses it, from the installed tree. The program of docs/cpp.md is no longer than that of
-# docs/quickstart.md in C and prints the same, built by each compiler with shared and with static libraries.
+# docs/quickstart.md in C and prints the same, with shared and with static libraries, built by the first compiler there
+# is; each other one builds it for the long form (TT_LONG).
 # programs/wrappers.cc and callbacks.cc use every kind of wrapper on two ranks, and leak nothing.
 set -eu
 # shellcheck disable=SC1091,SC2154 # it sets work, prefix, libdir, static_libdir
@@ -49,6 +50,7 @@ END
 tried=0
 for compiler in g++ clang++; do
     command -v $compiler >/dev/null || continue
+    [ "$tried" = 0 ] || [ "${TT_LONG:-0}" != 0 ] || continue
     build $compiler-shared "$work/train.cc" "$libdir" "$compiler -std=c++17"
     same $compiler-shared
     # shellcheck disable=SC2086  # flags are several words

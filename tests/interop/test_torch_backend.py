@@ -8,19 +8,24 @@ import unittest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "support"))
 import torch_package  # noqa: E402
+from long_form import gate  # noqa: E402
 
 PROGRAM = HERE / "torch_backend.py"
 
 
 class BackEnd(unittest.TestCase):
     def test_gloo_s_results(self):
-        for world in (1, 2, 3, 4):
+        for world in gate((3,), (1, 2, 3, 4)):
             with self.subTest(world=world):
                 done = torch_package.launch(world, PROGRAM)
                 self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
+    @classmethod
+    def setUpClass(cls):
+        cls.said = torch_package.launch_cases(3, PROGRAM, {how: (how, {}) for how in ("mismatch", "absent")})
+
     def test_a_rank_that_differs_is_named(self):
-        done = torch_package.launch(3, PROGRAM, "mismatch")
+        done = self.said["mismatch"]
         self.assertEqual(done.returncode, 0, done.stderr)
         lines = done.stdout.splitlines()
         self.assertEqual(len(lines), 3, done.stdout)
@@ -36,7 +41,7 @@ class BackEnd(unittest.TestCase):
         self.assertNotIn("no error", done.stdout)
 
     def test_monitored_barrier_names_the_rank_that_does_not_come(self):
-        done = torch_package.launch(3, PROGRAM, "absent")
+        done = self.said["absent"]
         self.assertEqual(done.returncode, 0, done.stderr)
         said = sorted(done.stdout.splitlines())
         self.assertEqual(len(said), 2, done.stdout)

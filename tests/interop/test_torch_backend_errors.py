@@ -17,26 +17,55 @@ LINES = {found[1]: number for number, line in enumerate(PROGRAM.read_text(encodi
          if (found := re.search(r"# site: (\w+)$", line))}
 
 
+# What the launcher has no part in, in one job: a function each, and those that have cases.
+ALONE = ("refused", "meeting", "left_after_a_failure", "sparse_interrupted", "hooked", "interrupted_meeting", "long_waits",
+         "interrupted", "forked", "unbegun")
+SITES = ("future", "thread", "exec", "object", "barrier", "message", "backward")
+WITHOUT_ROOM = '{"message": {"message": "ValueError: no such batch: 17\u65e5", "extraInfo": {"timestamp": "1"}}}'
+OTHERS = ('{"message": {"message": "KeyError: 1", "extraInfo": {"timestamp": "1"}}}', "[]", "\0")
+
+
 class Errors(unittest.TestCase):
-    def run_program(self, *arguments, code=0, **more):
-        done = torch_package.launch(2, PROGRAM, *arguments, **more)
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.files = {name: os.path.join(folder.name, name) for name in
+                     ("link", "fifo", "linked", "room", "no room", "other 0", "other 1", "other 2")}
+        os.symlink(cls.files["linked"], cls.files["link"])
+        os.mkfifo(cls.files["fifo"])
+        cases = {name: (name, {}) for name in ALONE}
+        cases.update({f"busy_threads {i}": ("busy_threads", {}) for i in range(2)})
+        cases["store_ends"] = ("store_ends", {"TT_TEST_FOLDER": folder.name})
+        cases["logged"] = ("logged", {"TT_TRANSPORT": "tcp"})
+        cases.update({f"site {how}": ("sites", {"TT_TEST_SITE": how}) for how in SITES})
+        cases.update({f"long {i}": ("raises", {"TT_TEST_MORE": (9 + i) * "x" + 200 * "\u65e5"}) for i in range(3)})
+        for i, other in enumerate(OTHERS):
+            pathlib.Path(cls.files[f"other {i}"]).write_text(other, encoding="utf-8")
+        for name in "room", "no room":
+            pathlib.Path(cls.files[name]).write_text(WITHOUT_ROOM, encoding="utf-8")
+            cases[name] = ("raises", {"TT_TEST_MORE": "\u65e5", "TT_TEST_ERROR_FILE": cls.files[name]})  # longer there
+        cases["no room"][1]["TT_TEST_ROOM"] = str(os.path.getsize(cls.files["no room"]))
+        files = {name: cls.files[name] for name in ("link", "fifo", "other 0", "other 1", "other 2")}
+        for name, path in {**files, "full": "/dev/full", "nowhere": "/nonexistent/folder/error.json"}.items():
+            cases[name] = ("raises", {"TT_TEST_ERROR_FILE": path})
+        cls.said = torch_package.launch_cases(2, PROGRAM, cases)
+
+    def case(self, name, code=0):
+        """What the ranks of that case said."""
+        done = self.said[name]
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done
 
-    def test_refused_arguments_leave_the_group_as_it_was(self):
-        self.run_program("refused")
-
-    def test_how_ranks_meet(self):
-        self.run_program("meeting")
-
-    def test_a_store_that_ends_when_all_have_met(self):
-        with tempfile.TemporaryDirectory() as folder:
-            self.run_program("store_ends", TT_TEST_FOLDER=folder)
+    def test_cases_that_check_for_themselves(self):
+        for name in (*ALONE, "busy_threads 0", "busy_threads 1", "store_ends", "logged"):
+            with self.subTest(name):
+                self.case(name)
 
     def test_lines_of_the_script(self):
-        for how in ("future", "thread", "exec", "object", "barrier", "message", "backward"):
+        for how in SITES:
             with self.subTest(how):
-                done = self.run_program("sites", TT_TEST_SITE=how)
+                done = self.case(f"site {how}")
                 place = f"torch_backend_errors.py:{LINES[how]}" if how != "exec" else "<cell>:3"
                 lines = [line for line in done.stdout.splitlines() if "TT_ERR_MISMATCH: " in line]
                 self.assertEqual(len(lines), 2, done.stdout + done.stderr)
@@ -44,7 +73,8 @@ class Errors(unittest.TestCase):
                     self.assertEqual(line.count(place), 1 if how == "backward" else 2, line)
 
     def test_a_rank_that_raises(self):
-        done = self.run_program("raises", code=1)
+        done = torch_package.launch(2, PROGRAM, "raises")
+        self.assertEqual(done.returncode, 1, done.stderr)
         reason = f"ValueError: no such batch: 17 (torch_backend_errors.py:{LINES['raises']})"
         self.assertRegex(done.stderr, r"DistBackendError: TT_ERR_PEER: rank 1 .*" + re.escape(reason))
         self.assertRegex(done.stderr, r"tutti run: rank 1 failed first: exit code 1 .*\n  its message:\n"
@@ -64,89 +94,53 @@ class Errors(unittest.TestCase):
         self.assertNotIn("Exception ignored", done.stderr)
         self.assertIn("SIGINT", done.stderr)
 
-    def test_a_rank_that_leaves_after_a_failure(self):
-        self.run_program("left_after_a_failure")
-
     def test_an_error_file_that_cannot_be_written(self):
-        done = self.run_program("raises", code=1, TT_TEST_ERROR_FILE="/nonexistent/folder/error.json")
+        done = self.case("nowhere", code=1)
         self.assertIn("ValueError: no such batch: 17 (torch_backend_errors.py:", done.stderr)
         self.assertRegex(done.stderr, r"DistBackendError: TT_ERR_PEER: rank 1 .*no such batch: 17")
 
     def test_error_files_that_another_user_has_made(self):
         """A link isn't followed, what never ends isn't read, nor is a FIFO waited for."""
-        with tempfile.TemporaryDirectory() as folder:
-            link, fifo, other = (os.path.join(folder, name) for name in ("link", "fifo", "other"))
-            os.symlink(other, link)
-            os.mkfifo(fifo)
-            for path in (link, fifo, "/dev/full"):
-                with self.subTest(path):
-                    done = self.run_program("raises", code=1, TT_TEST_ERROR_FILE=path)
-                    self.assertRegex(done.stderr, r"DistBackendError: TT_ERR_PEER: rank 1 .*no such batch: 17")
-            self.assertFalse(os.path.exists(other))
+        for name in "link", "fifo", "full":
+            with self.subTest(name):
+                self.assertRegex(self.case(name, code=1).stderr,
+                                 r"DistBackendError: TT_ERR_PEER: rank 1 .*no such batch: 17")
+        self.assertFalse(os.path.exists(self.files["linked"]))
 
     def test_an_error_file_is_kept_where_the_disk_is_full(self):
-        before = ('{"message": {"message": "ValueError: no such batch: 17\u65e5", "extraInfo": {"timestamp": "1"}}}')
-        with tempfile.TemporaryDirectory() as folder:
-            file = pathlib.Path(folder, "error.json")
-            file.write_text(before, encoding="utf-8")
-            how = {"TT_TEST_ERROR_FILE": str(file), "TT_TEST_MORE": "\u65e5"}  # longer in the file, as \\u65e5
-            self.run_program("raises", code=1, TT_TEST_ROOM=str(file.stat().st_size), **how)
-            self.assertEqual(file.read_text(encoding="utf-8"), before)
-            self.run_program("raises", code=1, **how)
-            self.assertEqual(json.loads(file.read_bytes()), json.loads(before))
+        for name in "no room", "room":
+            self.case(name, code=1)
+        self.assertEqual(pathlib.Path(self.files["no room"]).read_text(encoding="utf-8"), WITHOUT_ROOM)
+        self.assertEqual(json.loads(pathlib.Path(self.files["room"]).read_bytes()), json.loads(WITHOUT_ROOM))
+        self.assertNotEqual(pathlib.Path(self.files["room"]).read_text(encoding="utf-8"), WITHOUT_ROOM)
 
     def test_an_error_file_of_another_error(self):
         """As one of a process that the rank has started."""
-        with tempfile.TemporaryDirectory() as folder:
-            file = pathlib.Path(folder, "error.json")
-            for before in ('{"message": {"message": "KeyError: 1", "extraInfo": {"timestamp": "1"}}}', "[]", "\0"):
-                file.write_text(before)
-                self.run_program("raises", code=1, TT_TEST_ERROR_FILE=str(file))
-                self.assertEqual(json.loads(file.read_text())["message"]["message"], "ValueError: no such batch: 17")
+        for i in range(len(OTHERS)):
+            self.case(f"other {i}", code=1)
+            file = pathlib.Path(self.files[f"other {i}"])
+            self.assertEqual(json.loads(file.read_text())["message"]["message"], "ValueError: no such batch: 17")
 
     def test_a_text_that_is_no_utf8(self):
         """Python gives names of files so."""
-        done = self.run_program("raises", code=1, TT_TEST_MORE=os.fsdecode(b"tr\xe9.bin"))
+        done = torch_package.launch(2, PROGRAM, "raises", TT_TEST_MORE=os.fsdecode(b"tr\xe9.bin"))
         text = r"ValueError: no such batch: 17tr\udce9.bin"
         self.assertIn(f"DistBackendError: TT_ERR_PEER: rank 1 failed: TT_ERR_PROCESS: {text}", done.stderr)
         self.assertIn(f"its message:\n    {text}", done.stderr)
 
     def test_a_long_text_of_another_rank(self):
         """It is cut where its room ends, between two characters, and the place stays."""
-        for more in (9, 10, 11):
-            done = self.run_program("raises", code=1, TT_TEST_MORE=more * "x" + 200 * "\u65e5")
+        for i in range(3):
             place = rf"\(torch_backend_errors\.py:{LINES['raises']}\)"
-            self.assertRegex(done.stderr, rf"TT_ERR_PEER: rank 1 .*no such batch: 17x+\u65e5{{20,}}\.\.\. {place}")
+            self.assertRegex(self.case(f"long {i}", code=1).stderr,
+                             rf"TT_ERR_PEER: rank 1 .*no such batch: 17x+\u65e5{{20,}}\.\.\. {place}")
 
-    def test_ctrl_c_in_a_sparse_all_reduce(self):
-        self.assertIn("0: interrupted", self.run_program("sparse_interrupted").stdout)
-
-    def test_hooks_beside_a_failure(self):
-        self.run_program("hooked")
-
-    def test_ctrl_c_ends_a_meeting(self):
-        self.assertEqual(self.run_program("interrupted_meeting").stdout.count("interrupted"), 2)
-
-    def test_long_waits(self):
-        self.run_program("long_waits")
-
-    def test_ctrl_c_ends_a_wait(self):
-        done = self.run_program("interrupted")
+    def test_ctrl_c(self):
+        self.assertIn("0: interrupted", self.case("sparse_interrupted").stdout)
+        self.assertEqual(self.case("interrupted_meeting").stdout.count("interrupted"), 2)
+        done = self.case("interrupted")
         self.assertIn("0: interrupted, in time: True", done.stdout)
         self.assertRegex(done.stdout, r"1: TT_ERR_(ABORTED|PEER): rank 0 ")
-
-    def test_forked_children(self):
-        self.run_program("forked")
-
-    def test_calls_that_do_not_begin(self):
-        self.run_program("unbegun")
-
-    def test_threads_that_are_busy_as_the_interpreter_ends(self):
-        for _ in range(2):
-            self.run_program("busy_threads")
-
-    def test_log_lines(self):
-        self.run_program("logged", TT_TRANSPORT="tcp")
 
 
 if __name__ == "__main__":

@@ -13,27 +13,25 @@ AS_GLOO = HERE / "torch_as_gloo.py"
 
 
 class Features(unittest.TestCase):
-    def part(self, name, world, program=PROGRAM):
-        done = torch_package.launch(world, program, name)
+    def part(self, name, done):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         for line in done.stdout.splitlines():
             if " lacks " in line or "checks" in line:
                 print(line)
         self.assertRegex(done.stdout, rf"{name}: [1-9]\d* checks|{name} lacks all")
 
-    def test_groups(self):
+    def test_groups_and_sharding(self):
         # PyTorch's own recorder, which it attaches to back ends of others, writes its files in a thread when a group
         # breaks; a process that ends meanwhile is aborted ("exception not rethrown").
-        self.part("groups", 4)
+        for name, done in torch_package.launch_cases(4, PROGRAM, {n: (n, {}) for n in ("groups", "sharding")}).items():
+            with self.subTest(name):
+                self.part(name, done)
 
     def test_training(self):
-        self.part("training", 2)
-
-    def test_sharding(self):
-        self.part("sharding", 4)
+        self.part("training", torch_package.launch(2, PROGRAM, "training"))
 
     def test_futures(self):
-        self.part("futures", 2, FUTURES)
+        self.part("futures", torch_package.launch(2, FUTURES, "futures"))
 
     def test_gloo_s_name(self):
         for name, world, value, said in (("works", 2, "1", 1), ("without", 1, "", 0), ("refused", 1, "yes", 0)):

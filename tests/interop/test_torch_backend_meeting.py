@@ -13,6 +13,7 @@ import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "support"))
+import forked  # noqa: E402
 import slurm  # noqa: E402
 import torch_package  # noqa: E402
 from patience import DEADLINE, free_port  # noqa: E402
@@ -39,9 +40,8 @@ class Meeting(unittest.TestCase):
 
     def by_hand(self, *arguments, **environment):
         """Two processes that nobody but this has started."""
-        ranks = [subprocess.Popen([sys.executable, str(MEETING), *map(str, arguments)], stdout=subprocess.PIPE,
-                                  stderr=subprocess.PIPE, text=True,
-                                  env=torch_package.environment(RANK=str(r), WORLD_SIZE="2", **environment))
+        ranks = [forked.popen([MEETING, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              env=torch_package.environment(RANK=str(r), WORLD_SIZE="2", **environment))
                  for r in range(2)]
         said = [rank.communicate(timeout=DEADLINE) for rank in ranks]
         for r, rank in enumerate(ranks):

@@ -6,13 +6,14 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import torch_package  # noqa: E402
+from long_form import gate  # noqa: E402
 
 PROGRAM = pathlib.Path(__file__).with_name("torch_symmetric.py")
 
 
 class Symmetric(unittest.TestCase):
     def test_tensors_and_buckets(self):
-        for world in (2, 3):
+        for world in gate((3,), (2, 3)):
             with self.subTest(world=world):
                 done = torch_package.launch(world, PROGRAM)
                 self.assertEqual(done.returncode, 0, done.stdout + done.stderr)

@@ -13,6 +13,9 @@ import time
 import unittest
 from datetime import datetime, timedelta, timezone
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import forked  # noqa: E402
+
 try:
     import torch
     import torch.distributed as dist
@@ -43,9 +46,9 @@ class Node:
 
     def __init__(self, *command):
         env = dict(os.environ, PYTHONWARNINGS="ignore", TORCH_CPP_LOG_LEVEL="ERROR")
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)
+        start = forked.popen if command == (PEER,) else subprocess.Popen
+        self.process = start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)
         self.pending = b""
-        self.is_done = False
 
     def order(self, text):
         self.process.stdin.write(text.encode() + b"\n")
@@ -271,25 +274,8 @@ class Steps(unittest.TestCase):
 
 
 class Rendezvous(unittest.TestCase):
-    spare = []  # peers, which take long to start
-
     def setUp(self):
-        self.nodes = []
-        self.addCleanup(self.put_away)
         self.serve()
-
-    def put_away(self):
-        """Keep the peers that are done."""
-        for node in self.nodes:
-            if node.is_done:
-                self.spare.append(node)
-            else:
-                node.close()
-
-    @classmethod
-    def tearDownClass(cls):
-        for node in cls.spare:
-            node.close()
 
     def serve(self):
         """A store of PyTorch's, for one job."""
@@ -297,17 +283,14 @@ class Rendezvous(unittest.TestCase):
         self.port = str(self.store.port)
 
     def node(self, *command):
-        self.nodes.append(Node(*command))
-        return self.nodes[-1]
+        node = Node(*command)
+        self.addCleanup(node.close)
+        return node
 
     def peer(self):
-        if not self.spare:
-            peer = self.node(sys.executable, PEER)
-            peer.expect("ready")
-            return peer
-        self.nodes.append(self.spare.pop())
-        self.nodes[-1].is_done = False
-        return self.nodes[-1]
+        peer = self.node(PEER)
+        peer.expect("ready")
+        return peer
 
     def ours(self, low, high, address, last_call=60, keep_alive=5, workers=1, role="default"):
         return self.node(NODE, "127.0.0.1", self.port, "job", str(low), str(high),
@@ -332,7 +315,6 @@ class Rendezvous(unittest.TestCase):
         for node in others:
             node.order("close")
             self.assertTrue(node.expect("closed")["good"])
-            node.is_done = True
 
     def test_two(self):
         """Either is the first; the addresses of the first are told."""

@@ -12,6 +12,9 @@ import tempfile
 import time
 import unittest
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import forked  # noqa: E402
+
 try:
     import torch
 except ImportError as error:
@@ -39,8 +42,9 @@ class Launcher:
         env = {name: value for name, value in os.environ.items() if not name.startswith(("TORCHELASTIC", "PET_"))}
         env.update(PYTHON_EXEC=sys.executable, OMP_NUM_THREADS="1", WHO=who, PYTHONWARNINGS="ignore",
                    TORCH_CPP_LOG_LEVEL="ERROR")
-        self.process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=self.said, stderr=self.said,
-                                        start_new_session=True)
+        start = subprocess.Popen if who == "tutti" else forked.popen
+        self.process = start(command, env=env, stdin=subprocess.DEVNULL, stdout=self.said, stderr=self.said,
+                             start_new_session=True)
 
     def text(self):
         self.said.seek(0)
@@ -81,7 +85,7 @@ class Mixed(unittest.TestCase):
         program = [os.path.join(HERE, "torchrun_old.py")] if OLD else ["-m", "torch.distributed.run",
                                                                       "--local_addr=localhost"]
         conf = f"is_host={'1' if host else '0'},last_call_timeout=2{conf}"
-        return self.start("torchrun", [sys.executable, *program, "--rdzv_backend=c10d", "--rdzv_id=mixed",
+        return self.start("torchrun", [*program, "--rdzv_backend=c10d", "--rdzv_id=mixed",
                                        f"--rdzv_endpoint=127.0.0.1:{self.port}", f"--rdzv_conf={conf}",
                                        f"--nnodes={nodes}", "--nproc_per_node=1", f"--max_restarts={restarts}",
                                        "--role=b", "--monitor_interval=0.2", WORKER, self.folder.name, *what])

@@ -8,6 +8,7 @@ import sys
 import torch
 import torch.distributed as dist
 import tutti_torch
+from one_job import function
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -282,5 +283,5 @@ def absent():
 
 
 if __name__ == "__main__":
-    HOW = sys.argv[1] if len(sys.argv) > 1 else ""
+    HOW = function(sys.argv[1]) if len(sys.argv) > 1 else ""
     {"": compare, "absent": absent}.get(HOW, lambda: fail(HOW))()

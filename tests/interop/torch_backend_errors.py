@@ -1,5 +1,5 @@
 """Errors of the back end tutti as Python sees them. Started by `tutti run` on two ranks, with the name of one of the
-functions below."""
+functions below, or with several cases (one_job.py)."""
 import ctypes
 import datetime
 import logging
@@ -14,6 +14,7 @@ import time
 import torch
 import torch.distributed as dist
 import tutti_torch
+from one_job import function
 from torch import nn
 
 NEW = not torch.__version__.startswith("1.")
@@ -396,5 +397,6 @@ def logged():
 
 
 if __name__ == "__main__":
+    NAME = function(sys.argv[1])
     tempfile.tempdir = os.environ.get("TT_TEST_FOLDER")
-    globals()[sys.argv[1]]()
+    globals()[NAME]()

@@ -1,5 +1,5 @@
 """Features of torch.distributed with the back end tutti beside gloo, in the same processes: what is not a plain
-collective. Arguments: which of the parts below to run. Started by `tutti run`. A rank prints "PART lacks FEATURE: why"
+collective. Argument: which of the parts below to run, or several cases (one_job.py). Started by `tutti run`. A rank prints "PART lacks FEATURE: why"
 for what this version of PyTorch hasn't; rank 0 prints "PART: n checks" for what it has checked."""
 import contextlib
 import datetime
@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 import torch_checks
 import tutti_torch
+from one_job import function
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch_checks import expect
@@ -576,11 +577,10 @@ def sharding():
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    for part in sys.argv[1:]:
-        torch_checks.count = 0
-        dist.init_process_group("tutti", timeout=datetime.timedelta(seconds=60))
-        globals()[part]()
-        if dist.get_rank() == 0:
-            print(f"{part}: {torch_checks.count} checks", flush=True)
-        if dist.is_initialized():
-            dist.destroy_process_group()
+    PART = function(sys.argv[1])
+    dist.init_process_group("tutti", timeout=datetime.timedelta(seconds=60))
+    globals()[PART]()
+    if dist.get_rank() == 0:
+        print(f"{PART}: {torch_checks.count} checks", flush=True)
+    if dist.is_initialized():
+        dist.destroy_process_group()

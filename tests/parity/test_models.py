@@ -138,11 +138,11 @@ def mlp(): return nn.Sequential(nn.Flatten(), nn.Linear(784, 512), nn.ReLU(), nn
 
 # Name: model, element type, optimizer, loss, rows of a batch, batches, steps that take seconds, most steps.
 MODELS = {
-    "mlp": (mlp, torch.float32, sgd, logits_loss, 32, images(32, 1, 28), 50, 1 << 30),
-    "mnist": (ConvNet, torch.float32, adadelta, logs_loss, 16, images(16, 1, 28), 6, 1 << 30),
-    "resnet18": (ResNet18, torch.float64, sgd, logits_loss, 8, images(8, 3, 33), 2, 10),
-    "gpt": (GPT, torch.float32, adamw, logits_loss, 4, texts(4, POSITIONS), 5, 1 << 30),
-    "lstm": (CharLSTM, torch.float32, adam, logits_loss, 16, texts(16, 50), 10, 1 << 30),
+    "mlp": (mlp, torch.float32, sgd, logits_loss, 32, images(32, 1, 28), 20, 1 << 30),
+    "mnist": (ConvNet, torch.float32, adadelta, logs_loss, 16, images(16, 1, 28), 4, 1 << 30),
+    "resnet18": (ResNet18, torch.float64, sgd, logits_loss, 8, images(8, 3, 33), 1, 10),
+    "gpt": (GPT, torch.float32, adamw, logits_loss, 4, texts(4, POSITIONS), 2, 1 << 30),
+    "lstm": (CharLSTM, torch.float32, adam, logits_loss, 16, texts(16, 50), 6, 1 << 30),
 }
 
 

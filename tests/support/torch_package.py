@@ -2,10 +2,12 @@
 To be imported by tests of it, in place of torch: skips (77) where that is not installed."""
 import contextlib
 import fcntl
+import json
 import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -50,7 +52,8 @@ def build():
 
 def environment(**more):
     """What a process that uses the package is started with."""
-    return dict(os.environ, PYTHONPATH=str(PACKAGE), OMP_NUM_THREADS="1", **more)
+    path = f"{PACKAGE}:{pathlib.Path(__file__).parent}"
+    return dict(os.environ, PYTHONPATH=path, OMP_NUM_THREADS="1", **more)
 
 
 def launch(world, program, *arguments, **more):
@@ -58,6 +61,23 @@ def launch(world, program, *arguments, **more):
     return subprocess.run([os.environ["TUTTI"], "run", "--standalone", f"--nproc-per-node={world}", sys.executable,
                            str(program), *arguments], capture_output=True, text=True, timeout=DEADLINE, check=False,
                           env=environment(**more))
+
+
+def launch_cases(world, program, cases):
+    """Run all in one job of `world` ranks (one_job.py). `cases`: {case: (function, environment)}. Returns for each what
+    launch() does, and -1 as the exit code where ranks have ended with different ones."""
+    with tempfile.TemporaryDirectory() as folder:
+        pathlib.Path(folder, "cases").write_text(json.dumps(list(cases.values())), encoding="ascii")
+        done = launch(world, program, f"@{folder}")
+        if done.returncode:
+            raise AssertionError(done.stdout + done.stderr)
+        said = {}
+        for number, case in enumerate(cases):
+            codes, out, err = ([pathlib.Path(folder, f"{number}.{rank}.{kind}").read_text(encoding="utf-8")
+                                for rank in range(world)] for kind in ("code", "out", "err"))
+            code = int(codes[0]) if len(set(codes)) == 1 else -1
+            said[case] = subprocess.CompletedProcess(case, code, "".join(out), "".join(err))
+        return said
 
 
 def main():

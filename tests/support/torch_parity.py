@@ -11,6 +11,7 @@ import sys
 import tempfile
 
 import torch
+from long_form import gate
 from patience import DEADLINE
 
 LOSSES, PARAMETERS = 1e-5, 1e-6
@@ -86,11 +87,11 @@ class Section:
 
 
 def compare(case, section, name, features, worlds, allowed=None):
-    """Train with all features in worlds of these sizes, both ways. `allowed`: (feature, world) -> limits of losses and
+    """Train with all features in worlds of these sizes, both ways; of 2, 3 and 4 ranks, 3 gate a change. `allowed`: (feature, world) -> limits of losses and
     parameters; None: the feature is left out there."""
     allowed = allowed or (lambda *_: (LOSSES, PARAMETERS))
     twin = pathlib.Path(sys.modules[case.__class__.__module__].__file__).with_name(f"{name}.py")
-    for world in worlds:
+    for world in gate([3], worlds) if 3 in worlds else worlds:
         with tempfile.TemporaryDirectory() as folder:
             train(world, program(name), folder)
             train(world, sys.executable, twin, folder)
