@@ -3,6 +3,7 @@
 #include "pmi.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -11,13 +12,36 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 enum { END_MS = 60000 /* how long a process waits for the others before it ends without MPI_Finalize() */ };
 
-static bool launched;       /* by an mpirun */
-static pid_t starter;       /* the process that started MPI; 0: none of ours did */
-static char broken[256];    /* why MPI can't be used any more */
-static int tag_max = 32767; /* what the standard promises */
+static sigset_t callers_signals; /* the mask of the thread that has the lock, from before */
+static bool launched;            /* by an mpirun */
+static pid_t starter;            /* the process that started MPI; 0: none of ours did */
+static char broken[256];         /* why MPI can't be used any more */
+static int tag_max = 32767;      /* what the standard promises */
 
-void mpi_lock(void) { pthread_mutex_lock(&lock); }
-void mpi_unlock(void) { pthread_mutex_unlock(&lock); }
+static sigset_t broken_pipe(void) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGPIPE);
+    return set;
+}
+
+/* MPI may write to a rank that has ended, by Open MPI's sockets, and the signal of that would end this process. Threads
+ * that MPI starts inherit the mask. */
+void mpi_lock(void) {
+    sigset_t pipe = broken_pipe();
+    pthread_mutex_lock(&lock);
+    pthread_sigmask(SIG_BLOCK, &pipe, &callers_signals);
+}
+
+void mpi_unlock(void) {
+    sigset_t callers = callers_signals, pipe = broken_pipe();
+    if (!sigismember(&callers, SIGPIPE)) {
+        sigtimedwait(&pipe, NULL, &(struct timespec){0});
+        pthread_sigmask(SIG_SETMASK, &callers, NULL);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
 int mpi_tag_max(void) { return tag_max; }
 
 int64_t mpi_now_ms(void) {
@@ -75,7 +99,9 @@ static bool all_are_through(void) {
 
 /* End MPI, unless it is broken: then it would wait forever. */
 static void finalize(void) {
+    sigset_t pipe = broken_pipe();
     int finalized = 0;
+    pthread_sigmask(SIG_BLOCK, &pipe, NULL);
     MPI_Finalized(&finalized);
     if (!finalized && !broken[0] && getpid() == starter && all_are_through())
         MPI_Finalize();
