@@ -37,6 +37,23 @@ static void *thread_run(void *arg) {
     return result;
 }
 
+/* A thread's stack is as large as `ulimit -s` says, or as our deepest calls need. */
+static int create_with_room(pthread_t *thread, start *given) {
+    const size_t least = 512 << 10;
+    pthread_attr_t attr;
+    size_t size = 0;
+    int errnum = pthread_attr_init(&attr);
+    if (errnum)
+        return errnum;
+    errnum = pthread_attr_getstacksize(&attr, &size);
+    if (!errnum && size < least)
+        errnum = pthread_attr_setstacksize(&attr, least);
+    if (!errnum)
+        errnum = pthread_create(thread, &attr, thread_run, given);
+    pthread_attr_destroy(&attr);
+    return errnum;
+}
+
 tt_status tt__thread_create(pthread_t *thread, void *(*run)(void *), void *arg, const char *what) {
     sigset_t all, before;
     start *given = malloc(sizeof *given);
@@ -45,7 +62,7 @@ tt_status tt__thread_create(pthread_t *thread, void *(*run)(void *), void *arg, 
     *given = (start){.run = run, .arg = arg};
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int errnum = pthread_create(thread, NULL, thread_run, given);
+    int errnum = create_with_room(thread, given);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!errnum) {
         threads_count(1); /* rather too late than too early: see tt__program_has_ended() */

@@ -11,6 +11,9 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 static const tt__command *const *main_parts(void);
@@ -90,10 +93,47 @@ static int tutti_main(int argc, char **argv) {
     return tt__cli_dispatch(&main_command, "command", argc, argv);
 }
 
+/* ---- where `ulimit -s` leaves too little ---- */
+
+enum { STACK = 1 << 20 };
+
+/* makecontext() hands over no pointer. */
+static struct {
+    int argc, code;
+    char **argv;
+    ucontext_t back;
+} elsewhere;
+
+static void main_elsewhere(void) { elsewhere.code = tutti_main(elsewhere.argc, elsewhere.argv); }
+
+/* Run on a stack of our own: the limit may be one that can't be raised, and is the workers', too. */
+static int main_on_large_stack(int argc, char **argv) {
+    ucontext_t there;
+    void *memory = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+    if (memory == MAP_FAILED || getcontext(&there)) {
+        tt__cli_error(argv[1] ? argv[1] : "", "no memory for a stack, of which ulimit -s allows less than %d KiB: %s",
+                      STACK >> 10, strerror(errno));
+        return TT__EXIT_FAILED;
+    }
+    mprotect(memory, (size_t)sysconf(_SC_PAGESIZE), PROT_NONE);
+    elsewhere.argc = argc;
+    elsewhere.argv = argv;
+    there.uc_stack = (stack_t){.ss_sp = memory, .ss_size = STACK};
+    there.uc_link = &elsewhere.back;
+    makecontext(&there, main_elsewhere, 0);
+    swapcontext(&elsewhere.back, &there);
+    return elsewhere.code;
+}
+
+static bool is_stack_small(void) {
+    struct rlimit limit;
+    return !getrlimit(RLIMIT_STACK, &limit) && limit.rlim_cur < STACK;
+}
+
 /* Fail if output was lost, as on a full disk: only the last flush reports it. */
 int main(int argc, char **argv) {
     tt__children_keep_ends();
-    int code = tutti_main(argc, argv);
+    int code = is_stack_small() ? main_on_large_stack(argc, argv) : tutti_main(argc, argv);
     errno = 0;
     bool lost = fflush(stdout) != 0 || ferror(stdout);
     if (!lost)

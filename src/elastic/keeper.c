@@ -361,7 +361,8 @@ tt_status tt__keeper_start(tt__keeper *keeper, tt__job *job) {
         int errnum = errno;
         close(ends[0]);
         close(ends[1]);
-        return tt__fail_errno(TT_ERR_SYSTEM, errnum, "can't start the keeper process");
+        return tt__fail_errno(TT_ERR_SYSTEM, errnum,
+                              "can't start the keeper process (ulimit -u limits a user's processes)");
     }
     if (pid == 0) {
         close(ends[0]);

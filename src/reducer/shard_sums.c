@@ -47,10 +47,11 @@ struct tt__shard_sums {
     bool by_all_reduce;
     double scale;
     tt__shard_node block;
-    carry *carries;          /* (shards of this rank) */
-    tt__shard_stack *stacks; /* (world) what each rank ends with */
-    int slots, all;          /* partials that a rank has at most; that all ranks end with */
-    int64_t *counts;         /* (4, world): room for the counts and offsets of a call */
+    carry *carries;                        /* (shards of this rank) */
+    tt__shard_stack *stacks;               /* (world) what each rank ends with */
+    int slots, all;                        /* partials that a rank has at most; that all ranks end with */
+    int64_t *counts;                       /* (4, world): room for the counts and offsets of a call */
+    char (*scratch)[RUN * sizeof(double)]; /* (TT__SHARD_DEPTH): too much for a thread's stack */
     size_t bucket_count;
     shard_bucket *buckets;
     size_t param_count;
@@ -109,7 +110,6 @@ static size_t slice_length(const shard_bucket *b, int rank) {
 
 /* Join a run of all ranks' partials, which lie behind each other, and round it. */
 static void join_run(const tt__shard_sums *s, const shard_bucket *b, size_t at, size_t n) {
-    _Alignas(64) char scratch[TT__SHARD_DEPTH][RUN * sizeof(double)];
     const char *operand[TT__SHARD_DEPTH + 1];
     size_t size = tt_dtype_size(b->wide);
     tt__shard_stack stack = {0};
@@ -119,8 +119,8 @@ static void join_run(const tt__shard_sums *s, const shard_bucket *b, size_t at, 
             int top = stack.depth, joins = tt__shard_push(&stack, s->shards, s->stacks[r].node[p]);
             operand[top] = from;
             for (; joins > 0; joins--, top--) {
-                tt__reduce_join(scratch[top - 1], operand[top - 1], operand[top], n, b->view.dtype, TT_SUM);
-                operand[top - 1] = scratch[top - 1];
+                tt__reduce_join(s->scratch[top - 1], operand[top - 1], operand[top], n, b->view.dtype, TT_SUM);
+                operand[top - 1] = s->scratch[top - 1];
             }
         }
     tt__reduce_round((char *)b->averaged + at * tt_dtype_size(b->view.dtype), operand[0], n, b->view.dtype, 1);
@@ -250,6 +250,7 @@ static void shard_sums_free(void *state) {
     free(s->carries);
     free(s->stacks);
     free(s->counts);
+    free(s->scratch);
     free(s);
 }
 
@@ -284,7 +285,8 @@ static tt__shard_sums *shard_sums_new(tt_group *group, int shards) {
     s->carries = calloc((size_t)(s->block.hi - s->block.lo), sizeof *s->carries);
     s->stacks = calloc((size_t)s->world, sizeof *s->stacks);
     s->counts = calloc(4 * (size_t)s->world, sizeof *s->counts);
-    if (s->carries && s->stacks && s->counts) {
+    s->scratch = aligned_alloc(64, TT__SHARD_DEPTH * sizeof *s->scratch);
+    if (s->carries && s->stacks && s->counts && s->scratch) {
         plan_shards(s);
         return s;
     }

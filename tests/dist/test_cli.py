@@ -213,6 +213,28 @@ class FileSize(unittest.TestCase):
             self.assertEqual(log.seek(0, os.SEEK_END), limit)
 
 
+def with_stack(kilobytes, *argv):
+    """A command, all of whose processes may have that much of a stack (ulimit -s)."""
+    return subprocess.run(["sh", "-c", f'ulimit -s {kilobytes} && exec "$0" "$@"', TUTTI, *argv], capture_output=True,
+                          text=True, timeout=DEADLINE, env=PLAIN)
+
+
+@unittest.skipIf("TT_SANITIZED" in os.environ, "a sanitizer's frames take more")
+class SmallStack(unittest.TestCase):
+    def test_the_command_has_room(self):
+        for code, *argv in ((0, "run", "--standalone", "--nproc-per-node=2", "sh", "-c", "ulimit -s"),
+                            (0, "bench", "startup", "--jobs=1"), (1, "plot", "missing")):
+            done = with_stack(64, *argv)
+            self.assertEqual(done.returncode, code, f"{argv}: {done.stderr}")
+            if argv[0] == "run":
+                self.assertEqual(done.stdout, "64\n" * 2)
+
+    def test_shards_of_a_rank_are_joined(self):
+        train = os.path.join(os.environ["TT_PROGRAMS"], "virtual_train")
+        done = with_stack(192, "run", "--standalone", "--nproc-per-node=3", train, "model=mlp", "virtual=5")
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+
 class Colours(unittest.TestCase):
     def test_who_gets_colours(self):
         self.assertIn("\033[1musage:\033[0m", on_terminal("--help"))

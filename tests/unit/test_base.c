@@ -5,6 +5,7 @@
 #include "base/parse.h"
 #include "base/printable.h"
 #include "base/setting.h"
+#include "base/threads.h"
 #include "support/locales.h"
 #include "support/own_folder.h"
 
@@ -280,6 +281,35 @@ static void children_keep_no_marked_descriptors(void **state) {
     }
 }
 
+/* ---- threads ---- */
+
+static void *stack_of_thread(void *size) {
+    pthread_attr_t attr;
+    void *low;
+    assert_int_equal(pthread_getattr_np(pthread_self(), &attr), 0);
+    assert_int_equal(pthread_attr_getstack(&attr, &low, size), 0);
+    pthread_attr_destroy(&attr);
+    return NULL;
+}
+
+static void threads_have_room_under_a_small_limit(void **state) {
+    (void)state;
+    pthread_attr_t attr;
+    pthread_t thread;
+    size_t before, size = 0;
+    pthread_attr_init(&attr);
+    assert_int_equal(pthread_getattr_default_np(&attr), 0);
+    pthread_attr_getstacksize(&attr, &before);
+    pthread_attr_setstacksize(&attr, 64 << 10); /* as `ulimit -s 64` */
+    assert_int_equal(pthread_setattr_default_np(&attr), 0);
+    assert_int_equal(tt__thread_create(&thread, stack_of_thread, &size, "a test's thread"), TT_OK);
+    pthread_join(thread, NULL);
+    assert_true(size >= 512 << 10);
+    pthread_attr_setstacksize(&attr, before);
+    assert_int_equal(pthread_setattr_default_np(&attr), 0);
+    pthread_attr_destroy(&attr);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(errors_carry_text),
@@ -292,6 +322,7 @@ int main(void) {
         cmocka_unit_test(settings_are_strict),
         cmocka_unit_test(dtypes_have_sizes),
         cmocka_unit_test(children_keep_no_marked_descriptors),
+        cmocka_unit_test(threads_have_room_under_a_small_limit),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
