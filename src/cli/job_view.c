@@ -200,38 +200,39 @@ void tt__view_free(tt__view *view) {
 
 /* ---- which job */
 
-static long pid_in(const char *socket) { return strtol(socket + strlen(TT__JOB_SOCKET_PREFIX), NULL, 10); }
+static long pid_in(const tt__job_heard *heard) { return strtol(heard->name + strlen(TT__JOB_SOCKET_PREFIX), NULL, 10); }
 
-/* Is this the job that the user means: by the launcher's pid or the run id? */
-static bool is_meant(const char *socket, const char *job) {
+/* The job whose launcher has the number `job`, or NULL. */
+static const tt__job_heard *with_pid(const tt__job_heard *heard, int n, const char *job) {
     char *end;
     long pid = strtol(job, &end, 10);
-    if (!*end && end != job && pid == pid_in(socket))
-        return true;
-    tt__snapshot snapshot;
-    if (tt__snapshot_ask(&snapshot, socket, ANSWER_MS))
-        return false;
-    bool same = !strncmp(snapshot.info.run_id, job, sizeof snapshot.info.run_id - 1); /* as much as was told */
-    tt__snapshot_free(&snapshot);
-    return same;
+    for (int i = 0; i < n && !*end && end != job; i++)
+        if (pid == pid_in(&heard[i]))
+            return &heard[i];
+    return NULL;
 }
 
-static size_t append_job(const char *socket, char *text, size_t size) {
-    tt__snapshot snapshot;
-    if (tt__snapshot_ask(&snapshot, socket, ANSWER_MS))
-        return 0;
-    const tt__job_info *info = &snapshot.info;
-    int n = snprintf(text, size, "\n  %lld  %s, %d rank%s, run id %s", (long long)info->pid, info->program, info->world,
+static bool is_meant(const tt__job_heard *heard, const char *job) {
+    return !heard->status && /* as much of the run id as was told */
+           (!job || !strncmp(heard->info.run_id, job, sizeof heard->info.run_id - 1));
+}
+
+static size_t append_job(const tt__job_heard *heard, char *text, size_t size) {
+    const tt__job_info *info = &heard->info;
+    int n = 0;
+    if (heard->status == TT_ERR_TIMEOUT)
+        n = snprintf(text, size, "\n  %ld  does not answer", pid_in(heard));
+    else if (!heard->status)
+        n = snprintf(text, size, "\n  %lld  %s, %d rank%s, run id %s", (long long)info->pid, info->program, info->world,
                      info->world == 1 ? "" : "s", info->run_id);
-    tt__snapshot_free(&snapshot);
     return n < 0 ? 0 : (size_t)n < size ? (size_t)n : size - 1;
 }
 
-static tt_status fail_choice(const char *job, char *const *names, int n) {
+static tt_status fail_choice(const char *job, const tt__job_heard *heard, int n) {
     char list[1200] = "";
     size_t used = 0;
     for (int i = 0; i < n; i++)
-        used += append_job(names[i], list + used, sizeof list - used);
+        used += append_job(&heard[i], list + used, sizeof list - used);
     if (!used && job)
         return tt__fail(TT_ERR_NOT_FOUND, "there is no job \"%.100s\" of yours here, nor any other", job);
     if (!used)
@@ -243,26 +244,31 @@ static tt_status fail_choice(const char *job, char *const *names, int n) {
     return tt__fail(TT_ERR_NOT_FOUND, "which job? Give the number in front, or the run id:%s", list);
 }
 
+/* The number of a launcher is known without asking it: then those that don't answer cost no time. */
+static tt_status choose_job(tt__view_source *source, const char *job, tt__job_heard *heard, int n) {
+    const tt__job_heard *found = job ? with_pid(heard, n, job) : NULL;
+    int matches = found != NULL;
+    if (!found)
+        tt__jobs_ask(heard, n, ANSWER_MS);
+    for (int i = 0; i < n; i++)
+        if (is_meant(&heard[i], job)) {
+            found = &heard[i];
+            matches++;
+        }
+    if (matches != 1)
+        return fail_choice(job, heard, n);
+    memcpy(source->socket, found->name, sizeof source->socket);
+    return TT_OK;
+}
+
 tt_status tt__view_find(tt__view_source *source, const char *job, pid_t pid) {
-    char **names, *found = NULL;
-    int n, matches = 0;
+    tt__job_heard *heard;
+    int n;
     *source = (tt__view_source){.pid = pid};
     if (pid)
         return TT_OK;
-    TT__TRY(tt__jobs_find(&names, &n));
-    for (int i = 0; i < n; i++) {
-        tt__snapshot probe;
-        bool meant = job ? is_meant(names[i], job) : !tt__snapshot_ask(&probe, names[i], ANSWER_MS);
-        if (!job && meant)
-            tt__snapshot_free(&probe);
-        found = meant ? names[i] : found;
-        matches += meant;
-    }
-    if (matches == 1)
-        snprintf(source->socket, sizeof source->socket, "%s", found);
-    tt_status status = matches == 1 ? TT_OK : fail_choice(job, names, n);
-    for (int i = 0; i < n; i++)
-        free(names[i]);
-    free(names);
+    TT__TRY(tt__jobs_find(&heard, &n));
+    tt_status status = choose_job(source, job, heard, n);
+    free(heard);
     return status;
 }

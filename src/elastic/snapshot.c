@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/plain_text.h"
+#include "base/threads.h"
 #include "net/local_socket.h"
 
 #include <errno.h>
@@ -129,8 +130,8 @@ static tt_status take_answer(tt__snapshot *snapshot, int fd, const char *name) {
     }
 }
 
-tt_status tt__snapshot_ask(tt__snapshot *snapshot, const char *name, int64_t timeout_ms) {
-    tt__job_packet packet = {0};
+static tt_status ask_launcher(tt__snapshot *snapshot, const char *name, bool bare, int64_t timeout_ms) {
+    tt__job_packet packet = {.list = {.bare = bare}};
     int fd;
     *snapshot = (tt__snapshot){0};
     TT__TRY(tt__job_socket_connect(&fd, name, timeout_ms));
@@ -141,6 +142,35 @@ tt_status tt__snapshot_ask(tt__snapshot *snapshot, const char *name, int64_t tim
     if (status)
         tt__snapshot_free(snapshot);
     return status;
+}
+
+tt_status tt__snapshot_ask(tt__snapshot *snapshot, const char *name, int64_t timeout_ms) {
+    return ask_launcher(snapshot, name, false, timeout_ms);
+}
+
+/* ---- all jobs ---- */
+
+static void *ask_of_job(void *arg) {
+    tt__job_heard *job = arg;
+    tt__snapshot snapshot;
+    job->status = ask_launcher(&snapshot, job->name, true, job->timeout_ms);
+    job->info = snapshot.info;
+    tt__snapshot_free(&snapshot);
+    return NULL;
+}
+
+/* A launcher that is stopped answers nothing until the timeout: a thread waits for each. */
+void tt__jobs_ask(tt__job_heard *jobs, int n, int64_t timeout_ms) {
+    for (int i = 0; i < n; i++) {
+        jobs[i].timeout_ms = timeout_ms;
+        jobs[i].apart = n > 1 && !tt__thread_create(&jobs[i].thread, ask_of_job, &jobs[i], "a thread for a launcher");
+    }
+    for (int i = 0; i < n; i++) {
+        if (jobs[i].apart)
+            pthread_join(jobs[i].thread, NULL);
+        else
+            ask_of_job(&jobs[i]);
+    }
 }
 
 /* Return the name in a line of /proc/net/unix of a listening socket of this user or root, or NULL. Connections to it
@@ -159,21 +189,21 @@ static const char *listener_name(char *line) {
     return name + 1;
 }
 
-tt_status tt__jobs_find(char ***names, int *n) {
+tt_status tt__jobs_find(tt__job_heard **jobs, int *n) {
     FILE *file = fopen("/proc/net/unix", "re");
     char line[512];
-    *names = NULL;
+    *jobs = NULL;
     *n = 0;
     if (!file)
         return tt__fail_errno(TT_ERR_IO, errno, "can't read /proc/net/unix");
     while (fgets(line, sizeof line, file)) {
         const char *name = listener_name(line);
-        char **more = name ? realloc(*names, (size_t)(*n + 1) * sizeof *more) : NULL;
+        tt__job_heard *more = name ? realloc(*jobs, (size_t)(*n + 1) * sizeof *more) : NULL;
         if (!more)
             continue;
-        *names = more;
-        if ((more[*n] = strdup(name)))
-            ++*n;
+        *jobs = more;
+        more[*n] = (tt__job_heard){.status = TT_ERR_NOT_FOUND};
+        snprintf(more[(*n)++].name, sizeof more->name, "%s", name);
     }
     fclose(file);
     return TT_OK;

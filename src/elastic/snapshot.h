@@ -4,6 +4,8 @@
 
 #include "net/job_socket.h"
 
+#include <pthread.h>
+
 typedef struct tt__seen_rank {
     tt__job_rank rank;
     const void *recorder; /* rank.at.size bytes, as the rank writes them; NULL: it has none */
@@ -32,8 +34,21 @@ void tt__snapshot_free(tt__snapshot *snapshot);
 void tt__seen_map(tt__seen_rank *seen);
 void tt__seen_unmap(tt__seen_rank *seen);
 
-/* List the names of the sockets of this user's and root's jobs on this host (in this network namespace): *names (n) and
- * each of them to be freed. */
-tt_status tt__jobs_find(char ***names, int *n);
+/* A job of which the launcher's socket is known, and what it answered. */
+typedef struct tt__job_heard {
+    char name[TT__JOB_NAME_SIZE]; /* of the socket */
+    tt_status status;             /* of its answer: TT_ERR_TIMEOUT there was none */
+    tt__job_info info;            /* if TT_OK */
+    int64_t timeout_ms;           /* its thread's, as is what follows */
+    pthread_t thread;
+    bool apart;
+} tt__job_heard;
+
+/* List this user's and root's jobs on this host (in this network namespace): *jobs (n), to be freed; nobody was asked
+ * yet. */
+tt_status tt__jobs_find(tt__job_heard **jobs, int *n);
+
+/* Ask all of them at once: sets `status` and `info`. Takes at most timeout_ms, however many don't answer. */
+void tt__jobs_ask(tt__job_heard *jobs, int n, int64_t timeout_ms);
 
 #endif

@@ -233,6 +233,24 @@ class Top(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("no such job", done.stderr)
 
+    def test_launchers_that_do_not_answer(self):
+        """All are asked at once, in a network of the test's own: each costs the same three seconds."""
+        ask = ("import os, socket, subprocess, sys\n"
+               "silent = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(12)]\n"
+               "for i, s in enumerate(silent):\n"
+               "    s.bind(f'\\0tutti-job/{1000 + i}/silent')\n"
+               "    s.listen()\n"
+               "sys.exit(subprocess.run([os.environ['TUTTI'], 'top', '--once', *sys.argv[1:]]).returncode)\n")
+        began = time.monotonic()
+        done = subprocess.run(["unshare", "-rn", sys.executable, "-c", ask, "no-such"], capture_output=True, text=True,
+                              timeout=DEADLINE)
+        if "unshare" in done.stderr:
+            self.skipTest("no network of its own can be made here")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn('there is no job "no-such"', done.stderr)
+        self.assertIn("\n  1000  does not answer\n", done.stderr)
+        self.assertLess(time.monotonic() - began, 30)  # one after the other, and twice, they took 72
+
     def test_a_standalone_job_says_its_id(self):
         with Job("away", 0, flags=["--standalone", "--rdzv-id=mine"]) as job:
             job.top(waits(1, 2))

@@ -219,16 +219,15 @@ static int pretend_to_launch(void *arg) {
 static void sockets_of_others_are_skipped(void **state) {
     (void)state;
     int ready[2], n = 0, seen = 0;
-    char byte, **names = NULL;
+    char byte;
+    tt__job_heard *jobs = NULL;
     assert_int_equal(pipe(ready), 0);
     pid_t pid = start_as_user(STRANGER, pretend_to_launch, ready);
     assert_int_equal(read(ready[0], &byte, 1), 1);
-    assert_int_equal(tt__jobs_find(&names, &n), TT_OK);
-    for (int i = 0; i < n; i++) {
-        seen += !strcmp(names[i], TT__JOB_SOCKET_PREFIX "1/test");
-        free(names[i]);
-    }
-    free(names);
+    assert_int_equal(tt__jobs_find(&jobs, &n), TT_OK);
+    for (int i = 0; i < n; i++)
+        seen += !strcmp(jobs[i].name, TT__JOB_SOCKET_PREFIX "1/test");
+    free(jobs);
     kill(pid, SIGKILL);
     end_of_process(pid);
     close(ready[0]);
