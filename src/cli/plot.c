@@ -167,10 +167,12 @@ static void no_note(const char *text) { (void)text; }
 
 static tt_status draw_plot(const tt__plot *plot, const plot_flags *f) {
     tt_status status = TT_OK;
+    double width, height;
+    tt__plot_page_size(plot, &width, &height);
     if (f->svg)
-        status = tt__plot_write_svg(plot, f->svg);
+        status = tt__canvas_write_svg(f->svg, width, height, tt__plot_page_draw, plot);
     if (f->png && !status)
-        status = tt__plot_write_png(plot, f->png);
+        status = tt__canvas_write_png(f->png, width, height, tt__plot_page_draw, plot);
     if (f->svg || f->png)
         return status;
     tt__plot_terminal terminal = look_at_terminal(f, plot);

@@ -1,5 +1,6 @@
 /* What `tutti plot` draws: charts, one for each tag, with a line for each run. Its floors: plot.c > plot_data.c,
- * plot_text.c, plot_page.c > plot_svg.c, plot_png.c > plot_axis.c, plot_font.c. */
+ * plot_text.c, plot_page.c > plot_svg.c, plot_png.c > plot_axis.c, plot_font.c. `tutti trace --pipeline` draws on the
+ * same canvases. */
 #ifndef TT_CLI_PLOT_H
 #define TT_CLI_PLOT_H
 
@@ -82,16 +83,19 @@ struct tt__canvas {
                  double opacity);
     void (*text)(tt__canvas *canvas, double x, double y, double height, tt__align align, tt__rgb colour,
                  const char *text); /* y: of the baseline */
+    void (*box)(tt__canvas *canvas, double x, double y, double width, double height, tt__rgb colour,
+                const char *title); /* filled; title: what a pointer on it tells, where there is one */
     double width, height;
 };
 
-/* Draw all charts. The page's size is decided first, then the canvas is made, then drawn on. */
-void tt__plot_page_size(const tt__plot *plot, double *width, double *height);
-tt_status tt__plot_page_draw(const tt__plot *plot, tt__canvas *canvas);
+/* Draw as SVG, or as PNG, into a file that appears whole: `draw` is handed a canvas of this size. */
+typedef tt_status (*tt__draw_fn)(tt__canvas *canvas, const void *user);
+tt_status tt__canvas_write_svg(const char *path, double width, double height, tt__draw_fn draw, const void *user);
+tt_status tt__canvas_write_png(const char *path, double width, double height, tt__draw_fn draw, const void *user);
 
-/* Draw as SVG, or as PNG, into a file that appears whole. */
-tt_status tt__plot_write_svg(const tt__plot *plot, const char *path);
-tt_status tt__plot_write_png(const tt__plot *plot, const char *path);
+/* Draw all charts; `plot` is a tt__plot. The page's size is decided first, then the canvas is made, then drawn on. */
+void tt__plot_page_size(const tt__plot *plot, double *width, double *height);
+tt_status tt__plot_page_draw(tt__canvas *canvas, const void *plot);
 
 /* Call `stroke` with the corners of each stroke of a text, at 0,0 on its baseline, with a height of capitals of 1;
  * returns its width. `stroke` NULL: only measure. */

@@ -180,7 +180,8 @@ static tt_status draw_chart(const tt__plot *plot, const tt__plot_chart *chart, t
     return TT_OK;
 }
 
-tt_status tt__plot_page_draw(const tt__plot *plot, tt__canvas *canvas) {
+tt_status tt__plot_page_draw(tt__canvas *canvas, const void *drawn) {
+    const tt__plot *plot = drawn;
     double top = PAGE_MARGIN;
     if (plot->title) {
         canvas->text(canvas, canvas->width / 2, top + TITLE, TITLE, TT__ALIGN_CENTRE, INK, plot->title);

@@ -81,6 +81,24 @@ static void png_line(tt__canvas *canvas, const double *x, const double *y, size_
     paint_covered(png, box_of(png, x0 * SCALE, y0 * SCALE, x1 * SCALE, y1 * SCALE, radius), colour, opacity);
 }
 
+/* ---- boxes ---- */
+
+/* With a thin line around it. */
+static void png_box(tt__canvas *canvas, double x, double y, double width, double height, tt__rgb colour,
+                    const char *title) {
+    png_canvas *png = (png_canvas *)canvas;
+    (void)title;
+    pixel_box box = {clip_pixel(round(x * SCALE), png->width), clip_pixel(round(y * SCALE), png->height),
+                     clip_pixel(round((x + width) * SCALE), png->width),
+                     clip_pixel(round((y + height) * SCALE), png->height)};
+    for (int j = box.y0; j < box.y1; j++)
+        for (int i = box.x0; i < box.x1; i++)
+            png->coverage[(size_t)j * (size_t)png->width + (size_t)i] = 1;
+    paint_covered(png, box, colour, 1);
+    png_line(canvas, (double[]){x, x + width, x + width, x, x}, (double[]){y, y, y + height, y + height, y}, 5, 0.4,
+             (tt__rgb){85, 85, 85}, 1);
+}
+
 /* ---- texts ---- */
 
 enum { CORNERS_MAX = 24 };
@@ -172,18 +190,17 @@ static bool make_rows(png_canvas *png) {
     return png->rows && png->coverage;
 }
 
-tt_status tt__plot_write_png(const tt__plot *plot, const char *path) {
+tt_status tt__canvas_write_png(const char *path, double width, double height, tt__draw_fn draw, const void *user) {
     enum { SIDE_MAX = 30000 };
-    png_canvas png = {.canvas = {.line = png_line, .text = png_text}};
-    tt__plot_page_size(plot, &png.canvas.width, &png.canvas.height);
-    if (png.canvas.height * SCALE > SIDE_MAX || png.canvas.width * SCALE > SIDE_MAX)
-        return tt__fail(TT_ERR_INVALID, "%s: %d charts are too many for one picture; choose some by --tags", path,
-                        plot->count);
-    png.width = (int)ceil(png.canvas.width) * SCALE;
-    png.height = (int)ceil(png.canvas.height) * SCALE;
+    png_canvas png = {.canvas = {png_line, png_text, png_box, width, height}};
+    if (height * SCALE > SIDE_MAX || width * SCALE > SIDE_MAX)
+        return tt__fail(TT_ERR_INVALID, "%s: %.0f x %.0f pixels are too many for one PNG; draw less, or an SVG", path,
+                        width * SCALE, height * SCALE);
+    png.width = (int)ceil(width) * SCALE;
+    png.height = (int)ceil(height) * SCALE;
     tt_status status = make_rows(&png) ? TT_OK : tt__fail(TT_ERR_MEMORY, "%s: no memory for the picture", path);
     if (!status)
-        status = tt__plot_page_draw(plot, &png.canvas);
+        status = draw(&png.canvas, user);
     if (!status)
         status = pack_png(&png, path);
     free(png.rows);

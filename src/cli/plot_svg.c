@@ -57,15 +57,22 @@ static void svg_text(tt__canvas *canvas, double x, double y, double height, tt__
     svg_put(svg, "</text>\n");
 }
 
-tt_status tt__plot_write_svg(const tt__plot *plot, const char *path) {
-    svg_canvas svg = {.canvas = {.line = svg_line, .text = svg_text}};
-    tt__plot_page_size(plot, &svg.canvas.width, &svg.canvas.height);
+static void svg_box(tt__canvas *canvas, double x, double y, double width, double height, tt__rgb colour,
+                    const char *title) {
+    svg_put((svg_canvas *)canvas,
+            "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"#%02x%02x%02x\" stroke=\"#555\" "
+            "stroke-width=\"0.4\"><title>%s</title></rect>\n",
+            x, y, width, height, colour.r, colour.g, colour.b, title);
+}
+
+tt_status tt__canvas_write_svg(const char *path, double width, double height, tt__draw_fn draw, const void *user) {
+    svg_canvas svg = {.canvas = {svg_line, svg_text, svg_box, width, height}};
     svg_put(&svg,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\" "
             "font-family=\"Helvetica, Arial, 'DejaVu Sans', sans-serif\">\n",
-            svg.canvas.width, svg.canvas.height, svg.canvas.width, svg.canvas.height);
+            width, height, width, height);
     svg_put(&svg, "<rect width=\"100%%\" height=\"100%%\" fill=\"#ffffff\"/>\n");
-    tt_status status = tt__plot_page_draw(plot, &svg.canvas);
+    tt_status status = draw(&svg.canvas, user);
     svg_put(&svg, "</svg>\n");
     if (!status && svg.text.failed)
         status = tt__fail(TT_ERR_MEMORY, "%s: no memory for the picture", path);

@@ -1,13 +1,13 @@
 #include "cli/trace_pipeline.h"
 
-#include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/format.h"
 #include "base/json.h"
+#include "base/parse.h"
 #include "base/planted.h"
+#include "cli/plot.h"
 
 #include <ctype.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,73 +126,62 @@ static void draw_text(const drawing *d) {
               d->schedule, d->span_us / 1e3, 100 * d->idle, 100 * d->simulated);
 }
 
-/* ---- as SVG ---- */
+/* ---- as a picture ---- */
 
-typedef struct svg_file {
-    tt__atomic_file file;
-    tt_status status;
-} svg_file;
+enum { PICTURE_WIDTH = 1200, LEFT = 70, ROW = 34, TOP = 30 };
 
-static void put_svg(svg_file *f, const char *format, ...) TT_PRINTF(2, 3);
-static void put_svg(svg_file *f, const char *format, ...) {
-    char line[512];
-    va_list list;
-    va_start(list, format);
-    int n = tt__vformat(line, sizeof line, format, list);
-    va_end(list);
-    if (!f->status && n > 0)
-        f->status = tt__atomic_write(&f->file, line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1);
+static const double LETTER = 8; /* height of capitals */
+static const tt__rgb INK = {0, 0, 0};
+
+static tt__rgb colour_of(char kind) {
+    return kind == 'F'   ? (tt__rgb){0x7f, 0xb3, 0xe6}
+           : kind == 'B' ? (tt__rgb){0x8f, 0xce, 0x8f}
+           : kind == 'I' ? (tt__rgb){0x6f, 0xc3, 0xb0}
+                         : (tt__rgb){0xe6, 0xb9, 0x7f};
 }
 
-enum { SVG_WIDTH = 1200, SVG_LEFT = 70, SVG_ROW = 34, SVG_TOP = 30 };
-
-static const char *color_of(char kind) {
-    return kind == 'F' ? "#7fb3e6" : kind == 'B' ? "#8fce8f" : kind == 'I' ? "#6fc3b0" : "#e6b97f";
-}
-
-static void put_act(svg_file *f, const drawing *d, const drawn_act *act) {
-    double scale = (SVG_WIDTH - SVG_LEFT - 10) / d->span_us, x = SVG_LEFT + act->begin_us * scale;
-    double width = (act->end_us - act->begin_us) * scale;
-    int y = SVG_TOP + act->rank * SVG_ROW;
-    put_svg(f,
-            "<rect x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\" fill=\"%s\" stroke=\"#555\" stroke-width=\"0.4\">"
-            "<title>%c of micro-batch %ld, stage %ld: %.3f ms</title></rect>\n",
-            x, y, width, SVG_ROW - 6, color_of(act->kind), act->kind, act->micro, act->stage,
-            (act->end_us - act->begin_us) / 1e3);
+static void draw_act(tt__canvas *canvas, const drawing *d, const drawn_act *act) {
+    double scale = (PICTURE_WIDTH - LEFT - 10) / d->span_us, x = LEFT + act->begin_us * scale;
+    double width = (act->end_us - act->begin_us) * scale, y = TOP + act->rank * ROW;
+    char text[128];
+    tt__format(text, sizeof text, "%c of micro-batch %ld, stage %ld: %.3f ms", act->kind, act->micro, act->stage,
+               (act->end_us - act->begin_us) / 1e3);
+    canvas->box(canvas, x, y, width, ROW - 6, colour_of(act->kind), text);
+    snprintf(text, sizeof text, "%ld", act->micro);
     if (width > 10)
-        put_svg(f, "<text x=\"%.2f\" y=\"%d\" text-anchor=\"middle\">%ld</text>\n", x + width / 2, y + 19, act->micro);
+        canvas->text(canvas, x + width / 2, y + 19, LETTER, TT__ALIGN_CENTRE, INK, text);
 }
 
-static tt_status draw_svg(const drawing *d, const char *path) {
-    svg_file f = {{0}, TT_OK};
-    TT__TRY(tt__atomic_open(&f.file, path));
-    put_svg(&f,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" "
-            "font-size=\"11\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
-            SVG_WIDTH, SVG_TOP + d->ranks * SVG_ROW + 10);
-    put_svg(
-        &f,
-        "<text x=\"%d\" y=\"18\">%s, %.3f ms: idle %.1f %%, with these stages' mean times %.1f %%. Blue forward, green "
-        "backward (or its first half), orange the weights' half</text>\n",
-        SVG_LEFT, d->schedule, d->span_us / 1e3, 100 * d->idle, 100 * d->simulated);
-    for (int r = 0; r < d->ranks; r++)
-        put_svg(&f, "<text x=\"8\" y=\"%d\">rank %d</text>\n", SVG_TOP + r * SVG_ROW + 19, r);
+static tt_status draw_step(tt__canvas *canvas, const void *drawn) {
+    const drawing *d = drawn;
+    char text[256];
+    tt__format(text, sizeof text,
+               "%s, %.3f ms: idle %.1f %%, with these stages' mean times %.1f %%. Blue forward, green backward (or its "
+               "first half), orange the weights' half",
+               d->schedule, d->span_us / 1e3, 100 * d->idle, 100 * d->simulated);
+    canvas->text(canvas, LEFT, 18, LETTER, TT__ALIGN_LEFT, INK, text);
+    for (int r = 0; r < d->ranks; r++) {
+        snprintf(text, sizeof text, "rank %d", r);
+        canvas->text(canvas, 8, TOP + r * ROW + 19, LETTER, TT__ALIGN_LEFT, INK, text);
+    }
     for (size_t i = 0; i < d->count; i++)
-        put_act(&f, d, &d->acts[i]);
-    put_svg(&f, "</svg>\n");
-    if (!f.status)
-        f.status = tt__atomic_commit(&f.file);
-    tt__atomic_abort(&f.file);
-    return f.status;
+        draw_act(canvas, d, &d->acts[i]);
+    return TT_OK;
 }
 
-tt_status tt__trace_draw_pipeline(const char *path, const char *svg) {
+static tt_status draw_picture(const drawing *d, const char *path) {
+    bool png = tt__ends_with(path, ".png");
+    return (png ? tt__canvas_write_png : tt__canvas_write_svg)(path, PICTURE_WIDTH, TOP + d->ranks * ROW + 10,
+                                                               draw_step, d);
+}
+
+tt_status tt__trace_draw_pipeline(const char *path, const char *picture) {
     drawing d = {0};
     tt_status status = read_drawing(path, &d);
-    if (!status && svg)
-        status = draw_svg(&d, svg);
-    if (!status && svg)
-        tt__print(stdout, "%s: %s on %d ranks, idle %.1f %%\n", svg, d.schedule, d.ranks, 100 * d.idle);
+    if (!status && picture)
+        status = draw_picture(&d, picture);
+    if (!status && picture)
+        tt__print(stdout, "%s: %s on %d ranks, idle %.1f %%\n", picture, d.schedule, d.ranks, 100 * d.idle);
     else if (!status)
         draw_text(&d);
     free(d.acts);

@@ -112,7 +112,7 @@ WRONG = {
         ("--frobnicate", "unknown flag --frobnicate"),
         ("a b", 'unexpected argument "b"'),
         ("--pipeline f a", "--pipeline and a job were given: expected one of them"),
-        ("--pipeline f -o p.png", 'writes .svg: expected a name that ends in that, got "p.png"'),
+        ("--pipeline f -o p.pdf", 'ends in .png, writes .svg: expected a name that ends in that, got "p.pdf"'),
         ("-o p.svg", 'writes .json: expected a name that ends in that, got "p.svg"'),
     ],
     "store": [
