@@ -237,13 +237,15 @@ typedef struct tt_progress {
     int64_t evaluations; /* so many were made; 0: none, and no best */
     int64_t stale;       /* of them since the best */
     double best;
-    double loss;      /* mean of the last whole epoch; NAN: not known */
-    double monitored; /* of the last evaluation; NAN: not known */
+    double loss;         /* mean of the last whole epoch; NAN: not known */
+    double monitored;    /* of the last evaluation; NAN: not known */
+    char monitor[64];    /* the metric that `best` and `monitored` are of, as much of it as fits; "": not known */
+    int64_t monitor_max; /* 1: more of it is better */
 } tt_progress;
 
 /* No epoch yet / with these values (not in C++). */
 #define TT_PROGRESS_INIT \
-    { sizeof(tt_progress), 0, 0, 0, 0, 0, 0, 0, __builtin_nan(""), __builtin_nan("") }
+    { sizeof(tt_progress), 0, 0, 0, 0, 0, 0, 0, __builtin_nan(""), __builtin_nan(""), "", 0 }
 #ifndef __cplusplus
 #define TT_PROGRESS(...) \
     { .size = sizeof(tt_progress), .loss = __builtin_nan(""), .monitored = __builtin_nan(""), __VA_ARGS__ }

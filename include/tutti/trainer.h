@@ -42,8 +42,8 @@ typedef enum tt_trainer_event {
     TT_TRAINER_EPOCH,     /* an epoch has ended, and was evaluated if it was to be */
     TT_TRAINER_EVALUATED, /* an evaluation inside an epoch */
     TT_TRAINER_SAVED,     /* `text` is the checkpoint's path */
-    TT_TRAINER_WARNING,   /* `text` says what went wrong, and does not end the training: metrics can't be written */
-    TT_TRAINER_END        /* `text` says why it ended; NULL after an error */
+    TT_TRAINER_WARNING, /* `text` says what went wrong, and does not end the training: metrics can't be written, ... */
+    TT_TRAINER_END      /* `text` says why it ended; NULL after an error */
 } tt_trainer_event;
 
 /* What a display is told. Borrowed during the call. */
@@ -166,7 +166,9 @@ typedef struct tt_trainer_run_args {
  *
  * A checkpoint holds model, optimizer, scheduler, averages, averager, gradient scaler, the loader's state, and how far
  * training is: also the best evaluation, and how many came since. A run that is resumed when .patience has run out, or
- * when all epochs are done, takes no step and reports what the run before did; a larger .patience lets it go on.
+ * when all epochs are done, takes no step and reports what the run before did; a larger .patience lets it go on. The
+ * best of another .monitor, or of another .monitor_max, can't be compared: then the best, and patience, begin anew, the
+ * display gets a TT_TRAINER_WARNING, and the next evaluation is saved as .best_checkpoint.
  *
  * A resumed run takes the steps that the other would have taken, to the bit, for any number of the loader's workers, if
  * what the model draws follows .step_seed and later epochs have the order that they would have had (those of
@@ -197,7 +199,8 @@ typedef struct tt_trainer_run_args {
  * different numbers of batches, or with different options that decide about steps, evaluations or the frequency of
  * checkpoints, by name; TT_ERR_NOT_FOUND a .monitor that the evaluation does not report, on every rank; TT_ERR_NAN a
  * loss that is infinite or NaN, on every rank, with rank and step; TT_ERR_STATE a checkpoint whose sampler had another
- * seed (tt_checkpoint_progress() tells it); and those of all calls that it stands for. Blocks. */
+ * seed (tt_checkpoint_progress() tells it), or whose scheduler of TT_TRAINER_EACH_EVALUATION has stepped by another
+ * .monitor; and those of all calls that it stands for. Blocks. */
 TT_API TT_NODISCARD tt_status tt_trainer_run_with(const tt_trainer_run_args *args, size_t size);
 #ifndef __cplusplus
 #define tt_trainer_run(model_, optimizer_, loader_, ...)                                           \

@@ -10,9 +10,11 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/parse.h"
+#include "base/plain_text.h"
 
 #define EPOCH "tutti.epoch"
 #define SAMPLER_SEED "tutti.sampler_seed"
+#define MONITOR "tutti.monitor"
 
 /* Numbers that are written unless they are 0. */
 static const struct {
@@ -23,6 +25,7 @@ static const struct {
     {"tutti.epoch_step", offsetof(tt_progress, epoch_step)},
     {"tutti.evaluations", offsetof(tt_progress, evaluations)},
     {"tutti.stale", offsetof(tt_progress, stale)},
+    {"tutti.monitor_max", offsetof(tt_progress, monitor_max)},
 };
 
 /* Numbers that are written if they are finite; `best` if there is one. */
@@ -72,6 +75,15 @@ void tt__progress_write(tt__progress_texts *texts, const tt_progress *progress) 
         tt__format(texts->values[texts->count], sizeof *texts->values, "%.17g", real);
         put_pair(texts, reals[i].key);
     }
+    if (*progress->monitor) {
+        tt__copy_metric_name(texts->values[texts->count], progress->monitor);
+        put_pair(texts, MONITOR);
+    }
+}
+
+void tt__copy_metric_name(char *to, const char *name) {
+    snprintf(to, sizeof((tt_progress *)0)->monitor, "%s", name);
+    tt__make_plain_name(to);
 }
 
 static tt_status parse_u64(const char *what, const char *text, uint64_t *value) {
@@ -101,5 +113,7 @@ tt_status tt__progress_read(const tt_safetensors *file, tt_progress *progress) {
         if (text && tt__parse_f64(reals[i].key, text, real))
             return tt__fail(TT_ERR_FORMAT, "%s", tt_last_error());
     }
+    const char *monitor = tt_safetensors_metadata(file, MONITOR);
+    tt__copy_metric_name(progress->monitor, monitor ? monitor : "");
     return TT_OK;
 }

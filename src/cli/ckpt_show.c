@@ -74,11 +74,12 @@ static json_t *training_json(const tt__ckpt_file *file) {
     tt_progress p;
     if (!read_progress(file, &p))
         return json_null();
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "epoch", (json_int_t)p.epoch, "step",
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:b}", "epoch", (json_int_t)p.epoch, "step",
                      (json_int_t)p.step, "epoch_step", (json_int_t)p.epoch_step, "evaluations",
                      (json_int_t)p.evaluations, "stale", (json_int_t)p.stale, "best",
                      real_or_null(p.evaluations ? p.best : NAN), "loss", real_or_null(p.loss), "monitored",
-                     real_or_null(p.monitored), "sampler_seed", seed_json(p.sampler_seed));
+                     real_or_null(p.monitored), "sampler_seed", seed_json(p.sampler_seed), "monitor",
+                     *p.monitor ? json_string(p.monitor) : json_null(), "monitor_max", p.monitor_max != 0);
 }
 
 /* One line: how far training was, as far as the file knows. */
@@ -94,8 +95,8 @@ static void show_how_far(const tt__ckpt_file *file) {
     if (isfinite(p.loss))
         tt__print(stdout, ", loss %.6g", p.loss);
     if (p.evaluations)
-        tt__print(stdout, ", best %.6g of %" PRId64 " evaluation%s (%" PRId64 " since)", p.best, p.evaluations,
-                  p.evaluations == 1 ? "" : "s", p.stale);
+        tt__print(stdout, ", best%s%s %.6g of %" PRId64 " evaluation%s (%" PRId64 " since)", *p.monitor ? " " : "",
+                  p.monitor, p.best, p.evaluations, p.evaluations == 1 ? "" : "s", p.stale);
     if (isfinite(p.monitored))
         tt__print(stdout, ", last %.6g", p.monitored);
     printf(", sampler seed %" PRIu64 "\n", p.sampler_seed);

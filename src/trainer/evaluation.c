@@ -52,8 +52,11 @@ static tt_status judge(tt_trainer *t) {
         return tt__fail(TT_ERR_NOT_FOUND, "tt_trainer_run: .monitor is \"%s\", but the evaluation has %s", t->monitor,
                         list_means(&t->eval_means, names, sizeof names));
     t->progress.monitored = tt__means_value(&t->eval_means, t->monitor);
-    if (!t->progress.evaluations++)
+    if (!t->progress.evaluations++) {
         t->progress.best = t->a.monitor_max ? -DBL_MAX : DBL_MAX;
+        t->progress.monitor_max = t->a.monitor_max;
+        tt__copy_metric_name(t->progress.monitor, t->monitor);
+    }
     bool better = is_best(t, t->progress.monitored);
     t->progress.stale = better ? 0 : t->progress.stale + 1;
     t->best_due = better;

@@ -67,6 +67,17 @@ tt_status tt__trainer_tell_step(tt_trainer *t) {
     return tt__trainer_tell(t, TT_TRAINER_STEP, NULL);
 }
 
+tt_status tt__trainer_tell_other_metric(tt_trainer *t) {
+    char text[400];
+    if (!*t->monitored_before)
+        return TT_OK;
+    snprintf(
+        text, sizeof text,
+        "the best evaluation of %.100s is of the %s, now it is of the %s %.100s: the best, and patience, begin anew",
+        t->a.resume, t->monitored_before, t->a.monitor_max ? "most" : "least", t->monitor);
+    return tt__trainer_tell(t, TT_TRAINER_WARNING, text);
+}
+
 /* ---- metrics ---- */
 
 /* Metrics that can't be written are a warning. */

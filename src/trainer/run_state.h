@@ -3,6 +3,7 @@
 #ifndef TT_TRAINER_RUN_STATE_H
 #define TT_TRAINER_RUN_STATE_H
 
+#include "checkpoint/progress_texts.h"
 #include "optim/dict.h"
 #include "trainer/means.h"
 #include "trainer/stop_signals.h"
@@ -45,6 +46,7 @@ struct tt_trainer {
     int64_t shown_ns;                 /* when a STEP was reported last */
     int64_t saved_step;               /* step of the latest checkpoint; -1: none */
     int64_t evaluated_step;           /* step of the latest evaluation; -1: none */
+    char monitored_before[72];        /* by the run before, if its best is another metric's: "most accuracy" */
     tt__dict hook_state;              /* of the communication hook, while a checkpoint is read or written */
 };
 
@@ -58,6 +60,9 @@ tt_status tt__trainer_tell(tt_trainer *t, tt_trainer_event event, const char *te
 
 /* Tell it of a step, unless it was told just now. */
 tt_status tt__trainer_tell_step(tt_trainer *t);
+
+/* Warn that the best begins anew, if .resume has another metric's. */
+tt_status tt__trainer_tell_other_metric(tt_trainer *t);
 
 /* A run that goes on from a checkpoint: what the run before has written of later steps doesn't count. */
 tt_status tt__trainer_purge_metrics(tt_trainer *t);

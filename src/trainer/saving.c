@@ -11,6 +11,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -163,15 +165,42 @@ tt_status tt__trainer_check_paths(const tt_trainer *t) {
 
 /* ---- going on ---- */
 
-static tt_status check_seed(const tt_trainer *t) {
-    tt_progress saved = TT_PROGRESS_INIT;
-    TT__TRY(tt_checkpoint_progress(t->a.resume, &saved));
-    if (!t->a.sampler || saved.sampler_seed == t->progress.sampler_seed)
+static tt_status check_seed(const tt_trainer *t, const tt_progress *saved) {
+    if (!t->a.sampler || saved->sampler_seed == t->progress.sampler_seed)
         return TT_OK;
     return tt__fail(TT_ERR_STATE,
                     "%s: the sampler had the seed %" PRIu64 ", the one given has %" PRIu64
                     "; tt_checkpoint_progress() tells which to make it with",
-                    t->a.resume, saved.sampler_seed, t->progress.sampler_seed);
+                    t->a.resume, saved->sampler_seed, t->progress.sampler_seed);
+}
+
+/* Is the best of the run before that of another metric? Checkpoints of old don't tell. */
+static bool is_of_another_metric(const tt_trainer *t, const tt_progress *saved) {
+    char monitor[sizeof saved->monitor];
+    tt__copy_metric_name(monitor, t->monitor);
+    return saved->evaluations && *saved->monitor &&
+           (strcmp(saved->monitor, monitor) != 0 || (saved->monitor_max != 0) != t->a.monitor_max);
+}
+
+/* A scheduler that steps by the metric has a best of its own, which it compares. */
+static tt_status check_monitor(const tt_trainer *t, const tt_progress *saved) {
+    if (!t->a.scheduler || t->a.scheduler_when != TT_TRAINER_EACH_EVALUATION || !is_of_another_metric(t, saved))
+        return TT_OK;
+    return tt__fail(TT_ERR_STATE,
+                    "%s: the scheduler stepped by \"%s\" (%s is better), it can't go on with .monitor \"%s\" (%s is "
+                    "better); resume with the former, or without this scheduler",
+                    t->a.resume, saved->monitor, saved->monitor_max ? "more" : "less", t->monitor,
+                    t->a.monitor_max ? "more" : "less");
+}
+
+/* Let the best, and patience with it, begin anew. */
+static void forget_best(tt_trainer *t) {
+    tt_progress *p = &t->progress;
+    snprintf(t->monitored_before, sizeof t->monitored_before, "%s %s", p->monitor_max ? "most" : "least", p->monitor);
+    p->evaluations = p->stale = p->monitor_max = 0;
+    p->best = 0;
+    p->monitored = NAN;
+    *p->monitor = '\0';
 }
 
 static tt_status check_shares(const tt_trainer *t) {
@@ -226,11 +255,16 @@ tt_status tt__trainer_resume(tt_trainer *t) {
     t->same_orders = t->world == 1 || tt__loader_order_is_pure(t->a.loader);
     if (!t->a.resume)
         return TT_OK;
-    TT__TRY(check_seed(t));
+    tt_progress saved = TT_PROGRESS_INIT;
+    TT__TRY(tt_checkpoint_progress(t->a.resume, &saved));
+    TT__TRY(check_seed(t, &saved));
+    TT__TRY(check_monitor(t, &saved));
     TT__TRY(find_loader_state(t, &t->goes_on));
     TT__TRY(tt_checkpoint_load(t->a.resume, t->a.model, t->a.optimizer, &t->progress, .scheduler = t->a.scheduler,
                                .ema = t->a.ema, .scaler = t->a.scaler, .loader = t->goes_on ? t->a.loader : NULL,
                                .load_more = load_more, .load_more_user = t));
+    if (is_of_another_metric(t, &t->progress))
+        forget_best(t);
     t->progress.epoch_step = tt__trainer_steps_done(t);
     t->batch = t->progress.epoch_step * t->parts;
     t->saved_step = -1;

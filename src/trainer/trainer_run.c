@@ -129,7 +129,8 @@ static tt_status set_up_run(tt_trainer *t) {
     t->epoch_began_ns = tt__now_ns();
     if (t->a.resume)
         TT__TRY(tt__trainer_purge_metrics(t));
-    return tt__trainer_tell(t, TT_TRAINER_BEGIN, t->a.resume);
+    TT__TRY(tt__trainer_tell(t, TT_TRAINER_BEGIN, t->a.resume));
+    return tt__trainer_tell_other_metric(t);
 }
 
 /* ---- epochs ---- */

@@ -269,11 +269,72 @@ static void test_comma_locale(void **state) {
     }
 }
 
+/* ---- another metric decides ---- */
+
+static tt_tensor *listed_loss(tt_trainer *t, const tt_batch *b, void *user) {
+    static const double losses[] = {5, 4, 4.5};
+    (void)b;
+    (void)user;
+    return tt_full(TT_SCALAR, TT_F64, losses[tt_trainer_epoch(t) - 1]);
+}
+
+static void count_warnings(const tt_trainer_report *r, void *user) { *(int *)user += r->event == TT_TRAINER_WARNING; }
+
+/* A best of 4, the least loss, is not compared with accuracies, nor with losses of which more is better. */
+static void test_resumed_with_another_monitor(void **state) {
+    (void)state;
+    static const struct {
+        const char *monitor;
+        bool max, anew;
+    } runs[] = {{"loss", false, false}, {NULL, false, false}, {"accuracy", true, true}, {"loss", true, true}};
+    for (int i = 0; i < 4; i++) {
+        trainer_case c;
+        tt_trainer_result result;
+        int warnings = 0;
+        make(&c, 16);
+        assert_int_equal(tt_trainer_run(c.model, c.optimizer, c.loader, case_step, .sampler = c.sampler,
+                                        .epochs = i ? 4 : 3, .eval_loader = c.eval_loader,
+                                        .eval = i ? NULL : listed_loss, .monitor = runs[i].monitor,
+                                        .monitor_max = runs[i].max, .patience = 1, .checkpoint = i ? NULL : "other",
+                                        .resume = i ? "other" : NULL, .display = count_warnings,
+                                        .display_user = &warnings, .result = &result),
+                         TT_OK);
+        assert_int_equal(warnings, runs[i].anew);
+        assert_int_equal(result.reason, runs[i].anew ? TT_TRAINER_FINISHED : TT_TRAINER_PATIENCE);
+        assert_true(result.best == (runs[i].anew ? result.monitored : 4));
+        case_free(&c);
+    }
+}
+
+/* A plateau has a best of its own. */
+static void test_a_plateau_of_another_monitor(void **state) {
+    (void)state;
+    for (int i = 0; i < 3; i++) { /* only the second one with another .monitor */
+        trainer_case c;
+        make(&c, 16);
+        tt_lr_scheduler *plateau = tt_reduce_lr_on_plateau(c.optimizer, 0);
+        tt_status status = tt_trainer_run(c.model, c.optimizer, c.loader, case_step, .sampler = c.sampler, .epochs = 1,
+                                          .eval_loader = c.eval_loader, .monitor = i == 1 ? "accuracy" : NULL,
+                                          .scheduler = plateau, .scheduler_when = TT_TRAINER_EACH_EVALUATION,
+                                          .checkpoint = "plateau", .resume = i ? "plateau" : NULL);
+        if (i == 1)
+            assert_non_null(strstr(tt_last_error(), "plateau: the scheduler stepped by \"loss\" (less is better)"));
+        assert_int_equal(status, i == 1 ? TT_ERR_STATE : TT_OK);
+        tt_lr_scheduler_free(plateau);
+        case_free(&c);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_resumed_loaders), cmocka_unit_test(test_resumed_with_other_batches),
-        cmocka_unit_test(test_autocast),        cmocka_unit_test(test_scaler),
-        cmocka_unit_test(test_resumed_metrics), cmocka_unit_test(test_comma_locale),
+        cmocka_unit_test(test_resumed_loaders),
+        cmocka_unit_test(test_resumed_with_other_batches),
+        cmocka_unit_test(test_autocast),
+        cmocka_unit_test(test_scaler),
+        cmocka_unit_test(test_resumed_metrics),
+        cmocka_unit_test(test_comma_locale),
+        cmocka_unit_test(test_resumed_with_another_monitor),
+        cmocka_unit_test(test_a_plateau_of_another_monitor),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
