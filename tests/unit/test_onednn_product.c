@@ -143,12 +143,31 @@ static void products_with_a_bias(void **state) {
     }
 }
 
+/* Each column of a in turn is infinite, in products into whole matrices, and into parts of larger ones. */
+static void infinities_in_16_bits(void **state) {
+    (void)state;
+    for (int64_t K = 1; K <= 4; K++)
+        for (int64_t at = 0; at < K; at++)
+            for (int i = 0; i < 4; i++) {
+                TT_AUTO_SCOPE;
+                tt_dtype dtype = i & 1 ? TT_F16 : TT_BF16;
+                tt_tensor *a = tt_full(S(9, K), TT_F32, 1), *b = tt_ones(S(K, 15), dtype);
+                tt_tensor *y = tt_narrow(tt_full(S(9, i & 2 ? 20 : 15), dtype, NAN), 1, 0, 15);
+                assert_non_null(tt_fill_(tt_select(a, 1, at), INFINITY));
+                assert_int_equal(tt__matmul_out("test", y, tt_to(a, dtype), b, 0), TT_OK);
+                double least = 0;
+                assert_int_equal(tt_item(tt_neg(tt_max(tt_neg(tt_to(y, TT_F32)))), &least), TT_OK);
+                if (least != INFINITY)
+                    fail_msg("column %d of %d, %s: %g", (int)at, (int)K, tt_dtype_name(dtype), least);
+            }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_in_every_layout), cmocka_unit_test(parts_of_matrices),
         cmocka_unit_test(more_kinds_than_are_kept), cmocka_unit_test(side_by_side_and_alone),
         cmocka_unit_test(products_of_bf16),         cmocka_unit_test(products_of_bf16_in_f32),
-        cmocka_unit_test(products_with_a_bias),
+        cmocka_unit_test(products_with_a_bias),     cmocka_unit_test(infinities_in_16_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
