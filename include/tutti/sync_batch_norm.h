@@ -6,8 +6,10 @@
  * gather mean, variance and count, in backward they sum two sums a channel.
  *
  * In training mode forward and backward are therefore collective: all ranks run the same layers in the same order, and
- * as many backward passes. Batches may differ in size, and a rank's may be empty. In evaluation mode the running
- * statistics are used, and nothing is sent. Gradients of weight and bias are the rank's own: tt_ddp() averages them.
+ * as many backward passes. Batches may differ in size, and a rank's may be empty; if all are, results are empty, the
+ * running statistics stay as they are, and gradients of weight and bias are 0, as of tt_batch_norm(). In evaluation
+ * mode the running statistics are used, and nothing is sent. Gradients of weight and bias are the rank's own: tt_ddp()
+ * averages them.
  *
  * The layers have a group of their own, made of `group`, so that their collectives and the averages of tt_ddp(), which
  * are under way at the same time, need no common order. It ends when the last of them is freed. Threads: as the
@@ -36,8 +38,8 @@ typedef struct tt_nn_sync_batch_norm_args {
  *   tt_nn_sync_batch_norm(world, 64)
  * NULL on failure: TT_ERR_MISMATCH names what differs, and the rank, also one that refuses the call; TT_ERR_INVALID as
  * tt_nn_batch_norm2d(), or no group; and those of a collective.
- * Errors of the forward in training mode, beside those of tt_batch_norm() and of collectives: TT_ERR_INVALID fewer than
- * two elements a channel over all ranks (on all ranks); TT_ERR_PEER names a rank that could not find its batch's mean.
+ * Errors of the forward in training mode, beside those of tt_batch_norm() and of collectives: TT_ERR_INVALID one
+ * element a channel over all ranks (on all ranks); TT_ERR_PEER names a rank that could not find its batch's mean.
  * Where one rank alone refuses its x, or has no memory for it, the others get TT_ERR_PEER, which names it, and the
  * layers stay usable. Where it fails behind that, or in backward, they get TT_ERR_ABORTED in the layers' next call,
  * with its error. */

@@ -198,12 +198,11 @@ static tt_status exchange_parts(sync_ranks *s, const tt_batch_norm_args *a, tt_t
                             r);
         total += elements;
     }
-    if (total < 2)
+    if (total == 1)
         return tt__fail(TT_ERR_INVALID,
-                        "%s: expected at least two elements a channel over all ranks in training, got "
-                        "%g; this rank has x %s",
-                        who, total, TT__DESCRIBE(a->x));
-    for (int64_t c = 0; c < channels; c++) {
+                        "%s: expected more than one element a channel over all ranks in training; this rank has x %s",
+                        who, TT__DESCRIBE(a->x));
+    for (int64_t c = 0; c < channels && total > 0; c++) {
         merge_channel(parts, s->world, channels, c, total, &((double *)mean->data)[c], &var);
         ((double *)rstd->data)[c] = 1 / sqrt(var + eps);
     }
@@ -212,10 +211,18 @@ static tt_status exchange_parts(sync_ranks *s, const tt_batch_norm_args *a, tt_t
     return TT_OK;
 }
 
+/* No rank has an element: the running statistics stay, weights have gradients of 0. */
+static tt_status no_stats(tt_tensor *mean, tt_tensor *rstd) {
+    TT__TRY(tt__fill_out(who, mean, 0));
+    return tt__fill_out(who, rstd, 1);
+}
+
 /* Find mean and rstd over all ranks, and move the running statistics towards them. */
 static tt_status sync_stats(sync_ranks *s, const tt_batch_norm_args *a, tt_tensor *mean, tt_tensor *rstd,
                             int64_t *count) {
     TT__TRY(exchange_parts(s, a, mean, rstd, count));
+    if (!*count)
+        return no_stats(mean, rstd);
     if (!a->running_mean)
         return TT_OK;
     return tt__batch_norm_running_(who, a->running_mean, a->running_var, mean, rstd, a->eps ? a->eps : 1e-5,
