@@ -88,7 +88,8 @@ static void put_note(launcher *l, const char *key, const char *text) {
     tt__secret secret = {0};
     if (tt__launcher_own_store(l))
         l->store_failed =
-            tt__secret_load(&secret) || tt__signed_set(l->store, &secret, key, "", text, strlen(text)) != TT_OK;
+            tt__secret_load(&secret) ||
+            tt__signed_set(l->store, &secret, key, tt__store_life(l->store, false), text, strlen(text)) != TT_OK;
     tt__secret_wipe(&secret);
 }
 

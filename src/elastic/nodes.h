@@ -23,11 +23,11 @@
  * The store is renewed between attempts; these keys and the launchers' connections outlive that (store/renewal.h).
  *
  * All but the numbers, the two lists and "alive" are signed with the job secret (store/signed.h), so that nothing
- * recorded in an earlier job is taken: the coordinator's card has a fresh nonce, which is the context of the others'
- * cards, of looks and of last calls; the context of what launcher K writes after its card is a nonce from that card.
- * The coordinator's first words to a member, a round or why there is none, name the member's nonce: only then does that
- * believe them. What is not signed is refused, logged, and read again later; only with
- * `demands_it` off a node may do without a secret.
+ * recorded in an earlier job is taken: the coordinator's card is signed over the life of the store, and has a fresh
+ * nonce, which is the context of the others' cards, of looks and of last calls; the context of what launcher K writes
+ * after its card is a nonce from that card. The coordinator's first words to a member, a round or why there is none,
+ * name the member's nonce: only then does that believe them. What is not signed is refused, logged, and read again
+ * later; only with `demands_it` off a node may do without a secret.
  *
  * A member whose number does not grow for the heartbeat is lost, or as soon as its connection has ended, too. Launchers
  * end together: each announces "done" when it has no worker left, and stays until all have done so or are lost, so that

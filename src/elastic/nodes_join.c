@@ -58,10 +58,10 @@ static tt_status take_member_number(tt__talk *t) {
     return tt__talk_know(t, 0);
 }
 
-/* With whose nonce is the card of member `id` signed? All but the coordinator's prove by that that they are of its
- * life. */
+/* With which nonce is the card of member `id` signed? The coordinator's with that of the store, the others' with the
+ * coordinator's, which proves that they are of its life. */
 static const char *card_context(const tt__talk *t, int id) {
-    return !id ? "" : t->nodes->member.coordinates ? t->nonce : t->of[0].nonce;
+    return !id ? tt__store_life(t->store, true) : t->nodes->member.coordinates ? t->nonce : t->of[0].nonce;
 }
 
 static tt_status put_card(tt__talk *t) {

@@ -83,6 +83,8 @@ void tt__talk_take_round(tt__talk *t, const json_t *news) {
     }
     free(t->shown);
     free(t->round);
+    tt_store_free(t->notes); /* its connection ended with the last round's, if the store was renewed */
+    t->notes = NULL;
     t->greeted = true;
     t->shown = shown;
     t->round = r;

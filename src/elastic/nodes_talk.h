@@ -48,6 +48,7 @@ typedef struct tt__node {
 typedef struct tt__talk {
     tt__nodes *nodes;
     tt_store *store;
+    tt_store *notes; /* the same, for notes to the ranks of this round; NULL: none yet */
     tt__secret secret;
     int id; /* this member's number */
     char nonce[33];

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { BEAT_MS = 200 };
+enum { BEAT_MS = 200, NOTES_MS = 1000 };
 
 /* ---- looks */
 
@@ -150,12 +150,33 @@ static void take_own_done(tt__talk *t) {
         t->of[0].done = true;
 }
 
-static void set_key(tt__talk *t, tt__order *order) {
+static void set_own_key(tt__talk *t, tt__order *order) {
     size_t used = strlen(order->key);
+    snprintf(order->key + used, sizeof order->key - used, "%d", t->id);
+    tt__talk_check(
+        t, tt__signed_set(t->store, &t->secret, order->key, t->known ? t->of[0].nonce : "", order->bytes, order->size));
+}
+
+/* Leave a note for the ranks. They know the store's life since its last renewal, which this launcher's own connection
+ * may be older than: so the note has another one. Nothing depends on it but what errors say. */
+static void leave_note(tt__talk *t, const tt__order *order) {
+    const tt__nodes_member *m = &t->nodes->member;
+    if (!t->notes && tt_tcp_store(&t->notes, m->host, m->port, .timeout_ms = NOTES_MS))
+        t->notes = NULL;
+    if (t->notes &&
+        tt__signed_set(t->notes, &t->secret, order->key, tt__store_life(t->notes, false), order->bytes, order->size)) {
+        tt_store_free(t->notes);
+        t->notes = NULL;
+    }
+    if (!t->notes)
+        tt__log(TT_LOG_DEBUG, "how a rank ended is not noted: %s", tt_last_error());
+}
+
+static void set_key(tt__talk *t, tt__order *order) {
     if (order->own)
-        snprintf(order->key + used, sizeof order->key - used, "%d", t->id);
-    tt__talk_check(t, tt__signed_set(t->store, &t->secret, order->key, order->own && t->known ? t->of[0].nonce : "",
-                                     order->bytes, order->size));
+        set_own_key(t, order);
+    else
+        leave_note(t, order);
 }
 
 static void announce(tt__talk *t, tt__order *order) {
@@ -262,6 +283,7 @@ static void talk_free(tt__talk *t) {
     tt__snapshot_free(&t->seen);
     json_decref(t->repeats);
     json_decref(t->foretold);
+    tt_store_free(t->notes);
     tt_store_free(t->store);
     tt__secret_wipe(&t->secret);
     free(t->shown);

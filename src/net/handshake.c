@@ -97,6 +97,14 @@ static void fail_handshake(tt__handshake *h, tt__refusal why) {
     }
 }
 
+/* Is it the same job, as far as a client has to know it? */
+static bool is_same_job(const tt__handshake *h, const uint8_t job[TT__JOB_SIZE]) {
+    static const uint8_t unknown[TT__JOB_SIZE];
+    if (h->role.purpose != TT__PURPOSE_STORE)
+        return !memcmp(job, h->role.job, TT__JOB_SIZE);
+    return !h->role.server || !memcmp(job, unknown, TT__JOB_SIZE);
+}
+
 /* Do the two sides agree, by the fields that HELLO and CHALLENGE share? */
 static tt__refusal check_proof(const tt__handshake *h, const uint8_t *message) {
     bool other_proves = message[AT_PROVES] != 0;
@@ -105,7 +113,7 @@ static tt__refusal check_proof(const tt__handshake *h, const uint8_t *message) {
         return TT__REFUSED_PURPOSE;
     if (proves_secret(h) != other_proves)
         return h->role.server == proves_secret(h) ? TT__REFUSED_NO_PROOF : TT__REFUSED_NO_SECRET;
-    if (memcmp(message + AT_JOB, h->role.job, TT__JOB_SIZE) != 0)
+    if (!is_same_job(h, message + AT_JOB))
         return TT__REFUSED_JOB;
     if (message[AT_SEALING] != h->role.sealing)
         return TT__REFUSED_SEALING;
@@ -140,6 +148,7 @@ static void on_challenge(tt__handshake *h) {
         return;
     }
     h->peer = get_rank(h->challenge + AT_RANK);
+    memcpy(h->job, h->challenge + AT_JOB, TT__JOB_SIZE);
     if (proves_secret(h)) {
         proof_of(h, false, put_header(h, PROOF, 0) + HEADER);
         h->expected = ACCEPT;
@@ -208,6 +217,7 @@ static tt__refusal judge_header(const tt__handshake *h) {
 
 tt_status tt__handshake_begin(tt__handshake *h, const tt__handshake_role *role) {
     *h = (tt__handshake){.role = *role, .peer = TT__ANY_RANK, .expected = role->server ? HELLO : CHALLENGE};
+    memcpy(h->job, role->job, TT__JOB_SIZE);
     return role->server ? TT_OK : put_introduction(h, HELLO, h->hello);
 }
 

@@ -11,7 +11,7 @@
  *
  * Proofs cover everything said, so they serve for nothing else: not for another connection (random bytes of both), not
  * the other way round (the role), not for another service, job or pair of ranks. `channel` ties them to the encrypted
- * connection they are made on. The client proves first, so that a stranger gets nothing to test a guess of the secret
+ * connection they are made on. A store's clients don't know its job, and learn it from the challenge: the store's life. The client proves first, so that a stranger gets nothing to test a guess of the secret
  * with. Without a secret the same messages detect strangers and other jobs, but prove nothing. A side with a secret
  * never accepts one without.
  *
@@ -42,7 +42,7 @@ typedef struct tt__handshake_role {
     tt__purpose purpose;
     tt__sealing sealing;
     const tt__secret *secret;      /* borrowed until the handshake is over; NULL or none set: nothing is proved */
-    uint8_t job[TT__JOB_SIZE];     /* both must have the same; zeros where it is not known yet (the store) */
+    uint8_t job[TT__JOB_SIZE];     /* both must have the same; zeros of a store's client, which learns it */
     int rank, peer;                /* own rank, and the expected one; TT__ANY_RANK: none, any */
     uint8_t channel[TT__MAC_SIZE]; /* tt__stream_channel(); zeros on a plain connection */
 } tt__handshake_role;
@@ -75,6 +75,7 @@ typedef struct tt__handshake {
     tt__refusal refusal;
     /* once done: the other side's rank as it says (proved to come from a holder of the secret, if there is one) */
     int peer;
+    uint8_t job[TT__JOB_SIZE]; /* the server's; likewise */
 
     uint8_t out[TT__HANDSHAKE_MESSAGE_MAX]; /* to be sent, in this order */
     size_t out_size;

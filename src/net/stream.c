@@ -203,7 +203,8 @@ static tt_status read_handshake_bytes(tt__stream *stream, tt__handshake *h, int6
     return TT_OK;
 }
 
-tt_status tt__stream_handshake(tt__stream *stream, const tt__handshake_role *role, int64_t deadline_ms, int *peer) {
+tt_status tt__stream_handshake(tt__stream *stream, const tt__handshake_role *role, int64_t deadline_ms, int *peer,
+                               uint8_t job[TT__JOB_SIZE]) {
     tt__handshake h;
     tt__handshake_role bound = *role;
     TT__TRY(stream_begin_tls(stream, deadline_ms));
@@ -218,5 +219,7 @@ tt_status tt__stream_handshake(tt__stream *stream, const tt__handshake_role *rol
         return tt__handshake_error(&h);
     if (peer)
         *peer = h.peer;
+    if (job)
+        memcpy(job, h.job, TT__JOB_SIZE);
     return sent || !role->sealing ? sent : tt__stream_seal(stream, &h);
 }

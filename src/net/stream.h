@@ -84,9 +84,10 @@ tt_status tt__stream_channel(const tt__stream *stream, uint8_t channel[TT__MAC_S
 
 /* ---- waiting, until the deadline: TT_ERR_TIMEOUT, or as above; an end is TT_ERR_NET unless told otherwise */
 
-/* Do TLS's handshake, then ours (role->channel is filled in), and seal the stream if the role says so. *peer (may be
- * NULL): the other side's rank. */
-tt_status tt__stream_handshake(tt__stream *stream, const tt__handshake_role *role, int64_t deadline_ms, int *peer);
+/* Do TLS's handshake, then ours (role->channel is filled in), and seal the stream if the role says so. *peer: the
+ * other side's rank; `job`: the server's. Both may be NULL. */
+tt_status tt__stream_handshake(tt__stream *stream, const tt__handshake_role *role, int64_t deadline_ms, int *peer,
+                               uint8_t job[TT__JOB_SIZE]);
 
 /* Read what is there, waiting for the first byte; *got = 0 at the end. */
 tt_status tt__stream_read_some(tt__stream *stream, void *data, size_t size, int64_t deadline_ms, size_t *got);

@@ -207,7 +207,7 @@ static tt_status begin_service(tt__store_client *client, int fd, const tt__store
     if (access->tls || access->secret.set) {
         const tt__handshake_role role = {
             .purpose = TT__PURPOSE_STORE, .secret = &access->secret, .rank = TT__ANY_RANK, .peer = TT__ANY_RANK};
-        tt_status status = tt__stream_handshake(&client->stream, &role, deadline_ms, NULL);
+        tt_status status = tt__stream_handshake(&client->stream, &role, deadline_ms, NULL, client->life);
         if (status)
             return client_close_with(client, status);
     }

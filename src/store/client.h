@@ -18,7 +18,8 @@ typedef struct tt__store_access {
 typedef struct tt__store_client {
     tt__stream stream; /* fd -1: closed */
     tt_store_dialect dialect;
-    bool ended; /* closed because the other side closed it */
+    bool ended;                 /* closed because the other side closed it */
+    uint8_t life[TT__JOB_SIZE]; /* the server's, as it has proved; zeros: it has none, or nothing was proved */
     tt__bytes out;
     uint8_t in[4096];
     size_t in_start, in_end;

@@ -17,6 +17,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 
 enum { IDLE_BUFFER = 4096, NEW_BYTES = 2048, TLS_BYTES = 80 * 1024, DROPPED_MAX = 16 << 20 };
@@ -223,6 +224,7 @@ static tt_status begin_server_handshake(connection *c) {
                                .secret = &c->all->admission.secret,
                                .rank = TT__ANY_RANK,
                                .peer = TT__ANY_RANK};
+    memcpy(role.job, c->all->life, sizeof role.job);
     c->state = HANDSHAKE;
     c->handshake = malloc(sizeof *c->handshake);
     if (!c->handshake)
@@ -420,7 +422,14 @@ void tt__connections_close(tt__connections *all) {
         close_connection((connection *)(void *)((char *)all->open.next - offsetof(connection, node)));
 }
 
+/* Those that come from now on write and read nothing of what was written before. */
+static void begin_next_life(uint8_t life[TT__JOB_SIZE]) {
+    for (int i = TT__JOB_SIZE / 2; i < TT__JOB_SIZE && !++life[i]; i++) {
+    }
+}
+
 void tt__connections_renew(tt__connections *all) {
+    begin_next_life(all->life);
     for (tt__list_node *node = all->open.next, *next; node != &all->open; node = next) {
         connection *c = (connection *)(void *)((char *)node - offsetof(connection, node));
         next = node->next;

@@ -10,6 +10,9 @@
 
 /* All connections of one server, and what they share. */
 typedef struct tt__connections {
+    /* The store's life, which its clients learn in the handshake: in the first half the server's, drawn when it began,
+     * then a count of renewals. Zeros: of a replica, whose clients change servers, there is none. */
+    uint8_t life[TT__JOB_SIZE];
     uv_loop_t *loop;
     uv_timer_t *timer; /* for the next peer to expire */
     tt__admission admission;

@@ -1,6 +1,7 @@
 /* PrefixStore: another store's keys below a prefix. */
 #include "base/error.h"
 #include "base/quarantine.h"
+#include "store/signed.h"
 #include "store/store_ops.h"
 
 #include <stdio.h>
@@ -138,6 +139,8 @@ static void prefix_set_timeout_ms(tt_store *store, int64_t timeout_ms) {
     tt_store_set_timeout_ms(inner_of(store), timeout_ms);
 }
 
+static const char *prefix_life(const tt_store *store, bool lasting) { return tt__store_life(inner_of(store), lasting); }
+
 static void prefix_free(tt_store *store) { tt__quarantine(store, sizeof(prefix_store), free); }
 
 static const tt__store_ops prefix_ops = {
@@ -158,6 +161,7 @@ static const tt__store_ops prefix_ops = {
     .multi_set = prefix_multi_set,
     .list_keys = prefix_list_keys,
     .barrier = prefix_barrier,
+    .life = prefix_life,
 };
 
 tt_status tt_prefix_store(tt_store **out, const char *prefix, tt_store *base) {

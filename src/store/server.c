@@ -196,7 +196,9 @@ static tt_status start_server(tt_store_server *server, const tt_store_server_new
     TT__TRY(make_loop(server));
     TT__TRY(tt__net_listen(args->host ? args->host : "127.0.0.1", args->port, fds, MAX_LISTENERS, &n, &server->port));
     TT__TRY(add_listeners(server, fds, n));
-    if (server->replica)
+    if (!server->replica)
+        TT__TRY(tt__random_bytes(server->connections.life, sizeof server->connections.life / 2));
+    else
         TT__TRY(tt__replica_begin(server->replica, &server->loop, &server->connections));
     return tt__thread_create(&server->thread, server_thread, server, "the store's thread");
 }

@@ -2,11 +2,16 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "store/store_ops.h"
 
 #include <poll.h>
 #include <string.h>
 
 enum { AGAIN_MS = 50 };
+
+const char *tt__store_life(const tt_store *store, bool lasting) {
+    return store->ops->life ? store->ops->life(store, lasting) : "";
+}
 
 static bool signs(const tt__secret *secret) { return secret && secret->set; }
 
@@ -51,7 +56,8 @@ tt_status tt__signed_open(tt_store_value *value, const tt__secret *secret, const
     }
     return tt__fail(TT_ERR_AUTH,
                     "what the store holds under \"%.100s\" was not written with this job's secret: its writer has "
-                    "another secret or none, or somebody else writes into the store (docs/security.md)",
+                    "another secret or none, or somebody else writes into the store, be it what was written in an "
+                    "earlier job (docs/security.md)",
                     key);
 }
 

@@ -2,8 +2,8 @@
  * holder of the job secret wrote it, for this key and for this job.
  *
  * A signed value is its bytes, a NUL (so that a text can still be read as one) and HMAC-SHA-256, by a key derived from
- * the secret, over the key's name, a context and the bytes. The context tells lives of a writer apart, so that what was
- * recorded in an earlier job proves nothing: "" where nothing worth more than an error's text is at stake.
+ * the secret, over the key's name, a context and the bytes. The context tells lives of a store or of a writer apart, so that
+ * what was recorded in an earlier job proves nothing.
  *
  * Without a secret values are the bytes alone, and nothing is checked. A process with a secret never accepts a value
  * without a proof. */
@@ -14,6 +14,11 @@
 #include "net/secret.h"
 
 #include <tutti/store.h>
+
+/* Return a text that this store's clients share, and that they had in no earlier job: the life of its server, which has
+ * proved to have the job secret. With a renewal (renewal.h) another one begins for those that come after it, unless
+ * `lasting`. "": the store is of a kind that has none, or the server has proved nothing. Borrowed from the store. */
+const char *tt__store_life(const tt_store *store, bool lasting);
 
 /* Append the value of these `size` bytes to `out` (whose `failed` says whether memory is out). secret: none set = the
  * bytes alone. */

@@ -25,6 +25,7 @@ typedef struct tt__store_ops {
                            size_t n);
     tt_status (*list_keys)(tt_store *, char ***keys, size_t *n);
     tt_status (*barrier)(tt_store *, const char *key, int64_t world_size, int64_t timeout_ms);
+    const char *(*life)(const tt_store *, bool lasting); /* tt__store_life(); NULL: it has none */
 } tt__store_ops;
 
 /* First member of every kind of store. */

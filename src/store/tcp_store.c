@@ -23,6 +23,8 @@ typedef struct tcp_store {
     _Atomic int64_t timeout_ms;
     int port;
     char where[TT__NET_ENDPOINT_SIZE]; /* host:port, for errors */
+    /* tt__store_life() */
+    char life[2 * TT__JOB_SIZE + 1], lasting_life[TT__JOB_SIZE + 1];
     tt__store_access access;
     tt_store_server *server; /* ours, or NULL */
 } tcp_store;
@@ -328,6 +330,11 @@ static int64_t tcp_timeout_ms(const tt_store *store) { return ((const tcp_store 
 
 static void tcp_set_timeout_ms(tt_store *store, int64_t timeout_ms) { ((tcp_store *)store)->timeout_ms = timeout_ms; }
 
+static const char *tcp_life(const tt_store *base, bool lasting) {
+    const tcp_store *store = (const tcp_store *)base;
+    return lasting ? store->lasting_life : store->life;
+}
+
 static void tcp_free(tt_store *base) {
     tcp_store *store = (tcp_store *)base;
     tt__store_client_close(&store->client);
@@ -356,6 +363,7 @@ static const tt__store_ops tcp_ops = {
     .multi_set = tcp_multi_set,
     .list_keys = tcp_list_keys,
     .barrier = tcp_barrier,
+    .life = tcp_life,
 };
 
 /* Add `delta` to the counter of clients. */
@@ -387,6 +395,17 @@ static tt_status wait_for_workers(tcp_store *store, const tt_tcp_store_args *arg
     return TT_OK;
 }
 
+/* Write the server's life as text; none where it has none. */
+static void note_life(tcp_store *store) {
+    static const uint8_t none[TT__JOB_SIZE];
+    const uint8_t *life = store->client.life;
+    if (!memcmp(life, none, sizeof none))
+        return;
+    for (size_t i = 0; i < TT__JOB_SIZE; i++)
+        snprintf(store->life + 2 * i, 3, "%02x", life[i]);
+    memcpy(store->lasting_life, store->life, TT__JOB_SIZE);
+}
+
 static tt_status open_tcp_store(tcp_store *store, const tt_tcp_store_args *args) {
     int64_t deadline_ms = tt__deadline_ms(store->timeout_ms);
     store->port = args->port;
@@ -401,6 +420,8 @@ static tt_status open_tcp_store(tcp_store *store, const tt_tcp_store_args *args)
     }
     tt__net_endpoint_text(args->host, store->port, store->where);
     TT__TRY(tt__store_client_open(&store->client, args->host, store->port, args->dialect, &store->access, deadline_ms));
+    if (store->access.secret.set)
+        note_life(store);
     if (args->world_size > 0 && wait_for_workers(store, args, deadline_ms))
         return tt__fail_prefix("store %s", store->where);
     return TT_OK;

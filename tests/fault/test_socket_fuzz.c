@@ -244,7 +244,7 @@ static tt__stream join_as_rank_1(engine *e, tt__sealing sealing) {
     tt__handshake_role role = {.purpose = TT__PURPOSE_TRANSPORT, .sealing = sealing, .secret = &secret, .rank = 1};
     memcpy(role.job, target.job, sizeof role.job);
     assert_int_equal(tt__stream_open(&stream, call(atoi(e->token)), NULL, false), TT_OK);
-    assert_int_equal(tt__stream_handshake(&stream, &role, tt__deadline_ms(PATIENCE_MS), &peer), TT_OK);
+    assert_int_equal(tt__stream_handshake(&stream, &role, tt__deadline_ms(PATIENCE_MS), &peer, NULL), TT_OK);
     assert_int_equal(tt__stream_write_full(&stream, "T", 1, tt__deadline_ms(PATIENCE_MS)), TT_OK);
     return stream;
 }

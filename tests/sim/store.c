@@ -185,7 +185,7 @@ int __wrap_tt__net_connect(int *fd, const char *host, int port, int64_t deadline
 tt_status __wrap_tt__stream_open(tt__stream *stream, int fd, tt__tls *tls, bool server);
 void __wrap_tt__stream_close(tt__stream *stream);
 tt_status __wrap_tt__stream_handshake(tt__stream *stream, const tt__handshake_role *role, int64_t deadline_ms,
-                                      int *peer);
+                                      int *peer, uint8_t job[TT__JOB_SIZE]);
 tt_status __wrap_tt__stream_read_some(tt__stream *stream, void *data, size_t size, int64_t deadline_ms, size_t *got);
 tt_status __wrap_tt__stream_write_full(tt__stream *stream, const void *data, size_t size, int64_t deadline_ms);
 
@@ -239,12 +239,14 @@ void __wrap_tt__stream_close(tt__stream *stream) {
 void sim_stream_closed(void *owner) { sim_conn_close(((client *)owner)->conn); }
 
 tt_status __wrap_tt__stream_handshake(tt__stream *stream, const tt__handshake_role *role, int64_t deadline_ms,
-                                      int *peer) {
+                                      int *peer, uint8_t job[TT__JOB_SIZE]) {
     (void)stream;
     (void)role;
     (void)deadline_ms;
     if (peer)
         *peer = TT__ANY_RANK;
+    if (job)
+        memset(job, 0, TT__JOB_SIZE);
     return TT_OK;
 }
 

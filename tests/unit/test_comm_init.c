@@ -211,64 +211,80 @@ static void on_refusal(tt_log_level level, const char *line, void *user) {
     if (!f->right)
         return;
     assert_int_equal(tt__secret_load(&secret), TT_OK);
-    assert_int_equal(tt__signed_set(f->store, &secret, "here/net/1", "", f->right, strlen(f->right)), TT_OK);
+    const char *life = tt__store_life(f->store, false);
+    assert_int_equal(tt__signed_set(f->store, &secret, "here/net/1", life, f->right, strlen(f->right)), TT_OK);
 }
 
-/* Exchange texts as rank 0 where `bytes` lie under rank 1's key. */
-static tt_status exchange_with(tt__bytes bytes, const char *right, int refused, char texts[2][64]) {
+/* What somebody puts under rank 1's key. */
+typedef struct said {
+    const tt__secret *by;
+    const char *key, *life; /* NULL: of this store */
+    bool good, changed;
+} said;
+
+static const char theirs[] = "4711/0123/10.0.0.66";
+
+static void put_said(tt_store *store, const said *said) {
+    tt__bytes bytes = {0};
+    tt__sign(&bytes, said->by, said->key, said->life ? said->life : tt__store_life(store, false), theirs,
+             strlen(theirs));
+    bytes.data[0] ^= said->changed;
+    assert_int_equal(tt_store_set(store, "here/net/1", bytes.data, bytes.size), TT_OK);
+    tt__bytes_free(&bytes);
+}
+
+/* Exchange texts as rank 0. */
+static tt_status exchange_with(const said *said, const char *right, char texts[2][64]) {
     tt_store_server *server = NULL;
     forgery f = {.right = right};
     tt_store *store = NULL;
     assert_int_equal(tt_store_server_new(&server, "127.0.0.1", 0), TT_OK);
     assert_int_equal(tt_tcp_store(&store, "127.0.0.1", tt_store_server_port(server)), TT_OK);
     assert_int_equal(tt_tcp_store(&f.store, "127.0.0.1", tt_store_server_port(server)), TT_OK);
-    assert_int_equal(tt_store_set(store, "here/net/1", bytes.data, bytes.size), TT_OK);
+    put_said(store, said);
     tt_set_log(on_refusal, &f);
     tt_status status = tt__texts_exchange(
         &(tt__rendezvous){store, "here", 0, 2, tt__deadline_ms(right ? PATIENCE_MS : 200), CALM_MS, NULL}, "net", 64,
         texts[0]);
     tt_set_log(NULL, NULL);
-    assert_int_equal(f.refused, refused);
+    assert_int_equal(f.refused, !said->good || said->changed);
     tt_store_free(f.store);
     tt_store_free(store);
     tt_store_server_free(server);
     return status;
 }
 
-/* Only what was written with the job's secret, for this key, is taken. */
+/* Only what was written with the job's secret, for this key, in the life of this store is taken. */
 static void forged_texts_are_refused(void **state) {
     (void)state;
-    static const char theirs[] = "4711/0123/10.0.0.66";
-    char texts[2][64] = {"mine"};
+    char texts[2][64] = {"mine"}, old[64];
     tt__secret secret, other;
+    tt_store *store = NULL;
     setenv("TT_SECRET", "0123456789abcdef0123456789abcdef", 1);
     assert_int_equal(tt__secret_load(&secret), TT_OK);
     tt__secret_from(&other, "another secret that is long enough", 34);
-    const struct {
-        const tt__secret *by;
-        const char *key, *context;
-        bool good;
-    } cases[] = {{NULL, "", "", false},
-                 {&other, "here/net/1", "", false},
-                 {&secret, "here/net/0", "", false},
-                 {&secret, "here/rank/1", "", false},
-                 {&secret, "here/net/1", "old", false},
-                 {&secret, "here/net/1", "", true}};
+    assert_int_equal(tt_tcp_store(&store, "127.0.0.1", 0, .is_server = true), TT_OK);
+    snprintf(old, sizeof old, "%s", tt__store_life(store, false));
+    tt_store_free(store);
+    said cases[] = {{NULL, "", NULL, .good = false},
+                    {&other, "here/net/1", NULL, .good = false},
+                    {&secret, "here/net/0", NULL, .good = false},
+                    {&secret, "here/rank/1", NULL, .good = false},
+                    {&secret, "here/net/1", "", .good = false},
+                    {&secret, "here/net/1", old, .good = false},
+                    {&secret, "here/net/1", NULL, .good = true}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        tt__bytes bytes = {0};
-        tt__sign(&bytes, cases[i].by, cases[i].key, cases[i].context, theirs, strlen(theirs));
-        tt_status status = exchange_with(bytes, NULL, !cases[i].good, texts);
+        tt_status status = exchange_with(&cases[i], NULL, texts);
         assert_int_equal(status, cases[i].good ? TT_OK : TT_ERR_AUTH);
         if (status)
             assert_non_null(strstr(tt_last_error(), "rank 0 refuses the words of rank 1: what the store holds under "
                                                     "\"here/net/1\" was not written with this job's secret"));
         else
             assert_string_equal(texts[1], theirs);
-        assert_int_equal(exchange_with(bytes, "from rank 1", !cases[i].good, texts), TT_OK);
+        assert_int_equal(exchange_with(&cases[i], "from rank 1", texts), TT_OK);
         assert_string_equal(texts[1], cases[i].good ? theirs : "from rank 1");
-        bytes.data[0] ^= 1;
-        assert_int_equal(exchange_with(bytes, NULL, 1, texts), TT_ERR_AUTH);
-        tt__bytes_free(&bytes);
+        cases[i].changed = true;
+        assert_int_equal(exchange_with(&cases[i], NULL, texts), TT_ERR_AUTH);
     }
     unsetenv("TT_SECRET");
 }

@@ -120,6 +120,22 @@ static void both_are_let_in(void **state) {
         }
 }
 
+/* A store's client asks for no job, and is told the store's. */
+static void a_stores_client_learns_its_job(void **state) {
+    (void)state;
+    tt__handshake client, server;
+    tt__handshake_role c = role_of(false, &ours), s = role_of(true, &ours);
+    c.purpose = s.purpose = TT__PURPOSE_STORE;
+    memset(c.job, 0, sizeof c.job);
+    converse(&client, &c, &server, &s, 64);
+    assert_int_equal(client.state, TT__HANDSHAKE_DONE);
+    assert_int_equal(server.state, TT__HANDSHAKE_DONE);
+    assert_memory_equal(client.job, s.job, sizeof s.job);
+    memcpy(c.job, s.job, sizeof c.job);
+    converse(&client, &c, &server, &s, 64);
+    assert_int_equal(server.refusal, TT__REFUSED_JOB);
+}
+
 typedef struct refused {
     const char *what;
     tt__handshake_role client, server;
@@ -141,6 +157,7 @@ static void others_are_refused(void **state) {
         {"another client than expected", c, s, TT__REFUSED_RANK, TT_ERR_AUTH, "not the rank"},
         {"another channel", c, s, TT__REFUSED_PROOF, TT_ERR_AUTH, "another job secret"},
         {"another job, nobody with a secret", c, s, TT__REFUSED_JOB, TT_ERR_AUTH, "another job"},
+        {"no job", c, s, TT__REFUSED_JOB, TT_ERR_AUTH, "another job"},
     };
     cases[0].client.secret = &theirs;
     cases[1].client.secret = NULL;
@@ -152,6 +169,7 @@ static void others_are_refused(void **state) {
     cases[7].client.channel[0] = 1;
     cases[8].client.secret = cases[8].server.secret = NULL;
     cases[8].client.job[15] ^= 1;
+    memset(cases[9].client.job, 0, sizeof cases[9].client.job);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tt__handshake client, server;
         converse(&client, &cases[i].client, &server, &cases[i].server, 64);
@@ -379,6 +397,7 @@ int main(void) {
         cmocka_unit_test(macs),
         cmocka_unit_test(derived_keys),
         cmocka_unit_test(both_are_let_in),
+        cmocka_unit_test(a_stores_client_learns_its_job),
         cmocka_unit_test(others_are_refused),
         cmocka_unit_test(a_false_server_is_refused),
         cmocka_unit_test(a_replay_is_refused),

@@ -245,7 +245,7 @@ static void other_jobs_and_services_are_refused(void **state) {
         else
             role.job[0] = 1;
         assert_int_equal(tt__stream_open(&stream, raw_client(), NULL, false), TT_OK);
-        assert_int_equal(tt__stream_handshake(&stream, &role, tt__deadline_ms(PATIENCE_MS), NULL), TT_ERR_AUTH);
+        assert_int_equal(tt__stream_handshake(&stream, &role, tt__deadline_ms(PATIENCE_MS), NULL, NULL), TT_ERR_AUTH);
         tt__stream_close(&stream);
     }
     expect_logged("another service");
@@ -399,7 +399,7 @@ static bool job_is_served(const char *from, const char *to, int port) {
     tt__handshake_role role = client_role();
     int fd = connect_between(from, to, port);
     bool served = fd >= 0 && !tt__stream_open(&stream, fd, NULL, false) &&
-                  !tt__stream_handshake(&stream, &role, tt__deadline_ms(PATIENCE_MS), NULL);
+                  !tt__stream_handshake(&stream, &role, tt__deadline_ms(PATIENCE_MS), NULL, NULL);
     if (fd >= 0)
         tt__stream_close(&stream);
     return served;

@@ -5,6 +5,7 @@
 #include "net/net.h"
 #include "net/stream.h"
 #include "store/renewal.h"
+#include "store/signed.h"
 #include "unit/store_transcript.h"
 
 #include <tutti/store.h>
@@ -277,6 +278,39 @@ static void a_renewed_store_is_fresh(void **state) {
     tt_store_free(launcher);
 }
 
+/* What is signed counts in the life of a store that those who prove the secret learn of. */
+static void renewals_begin_another_life(void **state) {
+    (void)state;
+    static const char secret[] = "0123456789abcdef0123456789abcdef";
+    tt_store_server *own = NULL;
+    tt_store *stores[5], *prefixed = NULL;
+    char lives[5][64];
+    for (int i = 0; i < 5; i++) {
+        if (i % 3 == 0) { /* 0 to 2: one server's, the last after a renewal; 3: another's; 4: who proves nothing */
+            tt_store_server_free(own);
+            assert_int_equal(tt_store_server_new(&own, NULL, 0, .secret = secret), TT_OK);
+        }
+        if (i == 2)
+            tt__store_server_renew(own);
+        assert_int_equal(tt_tcp_store(&stores[i], "127.0.0.1", tt_store_server_port(own),
+                                      .secret = i == 4 ? "" : secret, .timeout_ms = PATIENCE_MS),
+                         TT_OK);
+        snprintf(lives[i], sizeof lives[i], "%s", tt__store_life(stores[i], false));
+        assert_int_equal(strlen(lives[i]), i == 4 ? 0 : 32);
+        assert_int_equal(strlen(tt__store_life(stores[i], true)), i == 4 ? 0 : 16);
+    }
+    assert_string_equal(lives[0], lives[1]);
+    assert_string_not_equal(lives[0], lives[2]);
+    assert_string_equal(tt__store_life(stores[0], true), tt__store_life(stores[2], true));
+    assert_string_not_equal(tt__store_life(stores[0], true), tt__store_life(stores[3], true));
+    assert_int_equal(tt_prefix_store(&prefixed, "p", stores[3]), TT_OK);
+    assert_string_equal(tt__store_life(prefixed, false), lives[3]);
+    tt_store_free(prefixed);
+    for (int i = 0; i < 5; i++)
+        tt_store_free(stores[i]);
+    tt_store_server_free(own);
+}
+
 /* Whether its connection has been accepted or not, its bytes read or not: nothing of a client from before is left. */
 static void nothing_late_reaches_a_renewed_store(void **state) {
     (void)state;
@@ -314,6 +348,7 @@ int main(void) {
         SERVED(starting),
         SERVED(a_renewed_store_is_fresh),
         SERVED(nothing_late_reaches_a_renewed_store),
+        cmocka_unit_test(renewals_begin_another_life),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

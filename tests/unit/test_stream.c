@@ -60,7 +60,7 @@ static void close_pair(side *client, side *server) {
 
 static void *greet(void *arg) {
     side *s = arg;
-    s->status = tt__stream_handshake(&s->stream, &s->role, tt__deadline_ms(PATIENCE_MS), &s->peer);
+    s->status = tt__stream_handshake(&s->stream, &s->role, tt__deadline_ms(PATIENCE_MS), &s->peer, NULL);
     snprintf(s->text, sizeof s->text, "%s", tt_last_error());
     if (s->status)
         tt__stream_close(&s->stream);
@@ -227,7 +227,8 @@ static void a_silent_side_is_given_up(void **state) {
     tt__tls *tls = tls_of(&ours);
     for (int i = 0; i < 2; i++) {
         open_pair(&client, i ? tls : NULL, &server, NULL);
-        assert_int_equal(tt__stream_handshake(&client.stream, &client.role, tt__deadline_ms(30), NULL), TT_ERR_TIMEOUT);
+        assert_int_equal(tt__stream_handshake(&client.stream, &client.role, tt__deadline_ms(30), NULL, NULL),
+                         TT_ERR_TIMEOUT);
         close_pair(&client, &server);
     }
     tt__tls_free(tls);

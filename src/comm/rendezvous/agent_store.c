@@ -22,7 +22,8 @@ const char *tt__agent_store_end_of(const tt__agent_store *agent_store, int r, ch
         return text;
     tt_store_set_timeout_ms(store, WAIT_MS);
     tt__ended_key(key, r, tt__round_number());
-    if (!tt__secret_load(&secret) && !tt__signed_get(store, &secret, key, "", "this rank", "the launcher", 0, &value)) {
+    if (!tt__secret_load(&secret) &&
+        !tt__signed_get(store, &secret, key, tt__store_life(store, false), "this rank", "the launcher", 0, &value)) {
         snprintf(text, size, "%s", (const char *)value.data);
         tt_store_value_free(&value);
     }

@@ -35,7 +35,7 @@ static bool find_note(tt_store *store, const tt__secret *secret, const char *pre
         if (tt_store_check(store, &key, 1, &there))
             return false;
         snprintf(whose, sizeof whose, "rank %d", r);
-        if (!there || tt__signed_get(store, secret, key, "", who, whose, 0, &value))
+        if (!there || tt__signed_get(store, secret, key, tt__store_life(store, false), who, whose, 0, &value))
             continue;
         snprintf(text, NOTE_SIZE, "%s", (const char *)value.data);
         tt__make_plain_name(text);
@@ -49,7 +49,8 @@ static bool find_note(tt_store *store, const tt__secret *secret, const char *pre
 /* Write this rank's note, and end the others' waiting for what it will not write any more. */
 static void announce_failure(const tt__rendezvous *at, const tt__secret *secret, tt_status status, const char *text) {
     char key[256];
-    if (tt__signed_set(at->store, secret, note_key_of(at->prefix, at->rank, key), "", text, strlen(text)) ||
+    if (tt__signed_set(at->store, secret, note_key_of(at->prefix, at->rank, key), tt__store_life(at->store, false),
+                       text, strlen(text)) ||
         tt_store_set(at->store, tt__joining_failed_key(at->prefix, key), "", 0))
         return;
     if (status != TT_ERR_TIMEOUT) /* then all others' time ends as well, and each names who is missing */

@@ -19,6 +19,7 @@ typedef struct exchange {
     const tt__rendezvous *given;
     tt_store *store;
     tt__secret secret;
+    const char *life; /* of the store: what is signed counts in this one alone */
     int rank, world;
     int64_t deadline_ms;
     size_t size;
@@ -183,28 +184,41 @@ static tt_status get_values(exchange *x) {
 /* Set this rank's own text: texts[rank * size]. */
 static tt_status set_own(const exchange *x) {
     const char *text = x->texts + (size_t)x->rank * x->size;
-    return tt__signed_set(x->store, &x->secret, x->keys[x->rank], "", text, strlen(text));
+    return tt__signed_set(x->store, &x->secret, x->keys[x->rank], x->life, text, strlen(text));
 }
 
-/* Read rank r's text, whose value was refused, again. This rank's own is set once more. */
+/* Set this rank's own text once more where another stands, also one that it wrote in an earlier job. */
+static tt_status keep_own(const exchange *x) {
+    char who[24];
+    const char *text = x->texts + (size_t)x->rank * x->size;
+    tt_store_value *value = &x->values[x->rank];
+    if (!x->secret.set)
+        return TT_OK;
+    if (!tt__signed_open(value, &x->secret, x->keys[x->rank], x->life) && value->size == strlen(text) &&
+        !memcmp(value->data, text, value->size))
+        return TT_OK;
+    snprintf(who, sizeof who, "rank %d", x->rank);
+    tt__signed_refuse(who, who, x->keys[x->rank]);
+    return set_own(x);
+}
+
+/* Read rank r's text, whose value was refused, again. */
 static tt_status get_again(const exchange *x, int r) {
     char who[24], whose[24];
     int64_t left = tt__left_ms(x->deadline_ms);
     snprintf(who, sizeof who, "rank %d", x->rank);
     snprintf(whose, sizeof whose, "rank %d", r);
     tt_store_value_free(&x->values[r]);
-    if (r == x->rank) {
-        tt__signed_refuse(who, whose, x->keys[r]);
-        TT__TRY(set_own(x));
-    }
-    return tt__signed_get(x->store, &x->secret, x->keys[r], "", who, whose,
+    return tt__signed_get(x->store, &x->secret, x->keys[r], x->life, who, whose,
                           left < TT__SIGNED_PATIENCE_MS ? left : TT__SIGNED_PATIENCE_MS, &x->values[r]);
 }
 
 static tt_status open_values(const exchange *x) {
-    for (int i = 0; i < x->world; i++) {
-        int r = (x->rank + i) % x->world; /* the own first: others wait for it, too */
-        if (tt__signed_open(&x->values[r], &x->secret, x->keys[r], ""))
+    TT__TRY(keep_own(x)); /* first, as others wait for it */
+    for (int r = 0; r < x->world; r++) {
+        if (r == x->rank)
+            continue;
+        if (tt__signed_open(&x->values[r], &x->secret, x->keys[r], x->life))
             TT__TRY(get_again(x, r));
         snprintf(x->texts + (size_t)r * x->size, x->size, "%.*s", (int)x->values[r].size,
                  (const char *)x->values[r].data);
@@ -241,6 +255,7 @@ tt_status tt__texts_exchange_asking(const tt__rendezvous *given, const char *kin
                                     tt__long_wait *waits_long) {
     exchange x = {.given = given,
                   .store = given->store,
+                  .life = tt__store_life(given->store, false),
                   .rank = given->rank,
                   .world = given->world,
                   .deadline_ms = given->deadline_ms,
@@ -270,7 +285,7 @@ void tt__texts_give_up(tt_store *store, const char *prefix, const char *kind, in
         char key[KEY_SIZE];
         tt__bytes text = {0};
         texts_key_of(prefix, kind, r, key);
-        tt__sign(&text, &secret, key, "", TT__GIVEN_UP, strlen(TT__GIVEN_UP));
+        tt__sign(&text, &secret, key, tt__store_life(store, false), TT__GIVEN_UP, strlen(TT__GIVEN_UP));
         status = text.failed ? TT_ERR_MEMORY : tt_store_compare_set(store, key, "", 0, text.data, text.size, NULL);
         tt__bytes_free(&text);
     }
