@@ -303,6 +303,45 @@ static void restarts_that_nodes_count_apart_are_no_matter(void **state) {
     with_ranks(2, counting_body, &had_met);
 }
 
+/* Somebody who has not the secret says instead of rank 0 that all have come to that meeting: he has read the number that
+ * rank 1 has left there. */
+static void say_all_came(tt_store *store) {
+    tt_store_value own;
+    char all[2 * 17] = "00000000000000aa";
+    CHECK_OK(tt_store_get(store, OLD_MEETING "/here/1", &own));
+    memcpy(all + 17, own.data, 16);
+    tt_store_value_free(&own);
+    CHECK_OK(tt_store_set(store, OLD_MEETING "/all", all, sizeof all));
+    CHECK_OK(tt_store_set(store, "said", "", 0));
+}
+
+static int forged_meeting_body(tt_store *store, int rank, int world, void *arg) {
+    const char *said = "said";
+    tt_group *group = NULL;
+    (void)arg;
+    if (rank == 2) {
+        CHECK_OK(tt_store_set(store, "tutti/meeting", "00000000000000aa", 16));
+        say_all_came(store);
+        wait_for_all(store, world);
+        return 0;
+    }
+    be_rank_by_environment(store, rank, world - 1, 0);
+    CHECK(!setenv("TT_SECRET", "0123456789abcdef0123456789abcdef", 1) && !setenv("TORCHELASTIC_RESTART_COUNT", "0", 1));
+    if (!rank)
+        CHECK_OK(tt_store_wait(store, &said, 1, PATIENCE_MS));
+    CHECK_OK(tt_init_process_group(&group, .store = store, .timeout_ms = PATIENCE_MS));
+    CHECK_OK(tt_barrier(group));
+    tt_destroy_process_group(group);
+    wait_for_all(store, world);
+    return 0;
+}
+
+/* Ranks of torchrun meet in a store that asks for no secret. */
+static void nobody_else_says_that_all_ranks_of_torchrun_came(void **state) {
+    (void)state;
+    with_ranks(3, forged_meeting_body, NULL);
+}
+
 static int lonely_body(tt_store *store, int rank, int world, void *arg) {
     tt_group *group = NULL;
     (void)arg;
@@ -331,6 +370,7 @@ int main(void) {
         cmocka_unit_test(an_ordinary_users_ranks_join),
         cmocka_unit_test(descriptors_on_their_way_are_waited_for),
         cmocka_unit_test(restarts_that_nodes_count_apart_are_no_matter),
+        cmocka_unit_test(nobody_else_says_that_all_ranks_of_torchrun_came),
         cmocka_unit_test(absent_ranks_of_torchrun_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,8 +8,9 @@
  *   tutti/meeting/N/here/R   rank R, which has read N: a number of its own
  *   tutti/meeting/N/all      rank 0, when all are here: all ranks' own numbers
  *
- * A rank that finds its own number in the last key has met the living. One that doesn't has read the number of an
- * earlier meeting, and looks for a newer one. Launchers end all ranks of an attempt before the next one begins, so
+ * The last two are signed if the job has a secret, for these keys: a rank that finds its own number in the last one has
+ * met the living, and nothing that was written for an earlier meeting counts in this one. A rank that doesn't has read
+ * the number of an earlier meeting, and looks for a newer one. Launchers end all ranks of an attempt before the next one begins, so
  * whoever writes below a new number belongs to this attempt. */
 #include "comm/rendezvous/fresh_prefix.h"
 
@@ -50,6 +51,14 @@ static const char *all_key(const tt__member *member, char key[160]) {
     return key;
 }
 
+static tt_status set_signed(const tt__member *member, const char *key, const void *data, size_t size) {
+    tt__secret secret;
+    TT__TRY(tt__secret_load(&secret));
+    tt_status status = tt__signed_set(member->store, &secret, key, tt__store_life(member->store, false), data, size);
+    tt__secret_wipe(&secret);
+    return status;
+}
+
 /* ---- rank 0 */
 
 static tt_status prefix_call_all(tt__member *member, int64_t deadline_ms) {
@@ -71,7 +80,7 @@ static tt_status prefix_call_all(tt__member *member, int64_t deadline_ms) {
     if (!status)
         status = tt__texts_exchange(&rendezvous, "here", sizeof *numbers, numbers[0]);
     if (!status)
-        status = tt_store_set(member->store, all_key(member, key), numbers, (size_t)member->world * sizeof *numbers);
+        status = set_signed(member, all_key(member, key), numbers, (size_t)member->world * sizeof *numbers);
     free(numbers);
     return status;
 }
@@ -96,12 +105,17 @@ static tt_status get_newest(tt_store *store, int64_t ms, char number[NUMBER_SIZE
 /* Tell rank 0 of the meeting that this rank is here. */
 static tt_status say_here(const tt__member *member, const char *own) {
     char key[160];
-    tt__secret secret;
     snprintf(key, sizeof key, "%s/here/%d", member->prefix, member->rank);
-    TT__TRY(tt__secret_load(&secret));
-    tt_status status = tt__signed_set(member->store, &secret, key, "", own, NUMBER_SIZE - 1);
+    return set_signed(member, key, own, NUMBER_SIZE - 1);
+}
+
+/* Was it written with the job secret, if there is one? */
+static bool is_rank_0s(const tt__member *member, const char *key, tt_store_value *value) {
+    tt__secret secret;
+    bool good =
+        !tt__secret_load(&secret) && !tt__signed_open(value, &secret, key, tt__store_life(member->store, false));
     tt__secret_wipe(&secret);
-    return status;
+    return good;
 }
 
 /* Does rank 0 say, within `ms`, that all are here, this rank among them? */
@@ -113,8 +127,8 @@ static tt_status hear_of_all(const tt__member *member, const char *own, int64_t 
     tt_status status = get_soon(member->store, all_key(member, key), ms, &value);
     if (status)
         return status == TT_ERR_TIMEOUT ? TT_OK : status;
-    *all =
-        value.size == (size_t)member->world * NUMBER_SIZE && !memcmp((const char *)value.data + at, own, NUMBER_SIZE);
+    *all = is_rank_0s(member, key, &value) && value.size == (size_t)member->world * NUMBER_SIZE &&
+           !memcmp((const char *)value.data + at, own, NUMBER_SIZE);
     tt_store_value_free(&value);
     if (!*all) /* an earlier meeting's */
         poll(NULL, 0, (int)ms);
