@@ -74,8 +74,8 @@ static tt_status check_hosts(const tt__world *world, const tt__card *cards) {
 }
 
 /* Connect to the ranks of other hosts: all publish their addresses, then each pair connects. */
-static tt_status link_hosts(tt__world *world, const tt__member *member, bool one_host,
-                            const tt__rendezvous *rendezvous) {
+static tt_status link_hosts(tt__world *world, const tt__member *member, bool one_host, const tt__rendezvous *rendezvous,
+                            const char *meeting) {
     enum { SIZE = TT__ADDRESSES_SIZE };
     char(*texts)[SIZE] = calloc((size_t)world->size, sizeof *texts);
     const char **addresses = calloc((size_t)world->size, sizeof *addresses);
@@ -87,7 +87,7 @@ static tt_status link_hosts(tt__world *world, const tt__member *member, bool one
     if (!status)
         status = tt__messages_listen(world->messages, one_host, texts[world->rank]);
     if (!status && !world->rank)
-        tt__tuning_publish(member);
+        tt__tuning_publish(member, meeting);
     if (!status)
         status = tt__texts_exchange(rendezvous, "net", SIZE, texts[0]);
     for (int r = 0; !status && r < world->size; r++) {
@@ -116,14 +116,19 @@ static bool all_on_one_host(const tt__world *world, const tt__card *cards) {
 static tt_status meet_all(tt__world *world, const tt__member *member, const tt__card *cards,
                           const tt__rendezvous *rendezvous) {
     tt__joining_watch watch;
+    char meeting[TT__MEETING_SIZE] = "";
+    if (world->hosts > 1)
+        tt__cards_meeting(cards, world->size, meeting);
     tt__joining_watch_begin(&watch, rendezvous);
     world->joining_watch = &watch;
     tt_status status = tt__connect_all(world, cards, rendezvous->deadline_ms);
     if (!status && world->hosts > 1)
-        status = link_hosts(world, member, all_on_one_host(world, cards), rendezvous);
+        status = link_hosts(world, member, all_on_one_host(world, cards), rendezvous, meeting);
     else if (!status)
         status = tt__tuning_force(world, cards[0].algorithms);
     world->joining_watch = NULL;
+    if (!status && world->hosts > 1)
+        status = tt__tuning_agree(world, member, meeting);
     return status;
 }
 

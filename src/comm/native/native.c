@@ -79,13 +79,6 @@ static tt_status leave_store(tt_group *group, int64_t deadline_ms) {
     return status;
 }
 
-/* Agree on the algorithms. Where all share memory, those that rank 0 forces came with its card. */
-static tt_status agree_on_algorithms(tt__world *world, const tt__member *member) {
-    if (world->hosts > 1)
-        return tt__tuning_agree(world, member);
-    return world->size == 1 && member->algorithms ? tt__tuning_force(world, member->algorithms) : TT_OK;
-}
-
 /* Divide this machine's CPUs among its ranks, for the threads of operators (tensor/parallel.h). */
 static void share_cpus(const tt__world *world) {
     const uint64_t *masks[TT__MAX_HOST_RANKS];
@@ -106,7 +99,8 @@ static void share_cpus(const tt__world *world) {
 static tt_status native_join(tt__world *world, tt_group *group, const tt__member *member, int64_t deadline_ms) {
     if (world->size > 1)
         TT__TRY(tt__join(world, member, deadline_ms));
-    TT__TRY(agree_on_algorithms(world, member));
+    else if (member->algorithms)
+        TT__TRY(tt__tuning_force(world, member->algorithms));
     share_cpus(world);
     tt__progress_attach(&tt__world_control(world)->recorder);
     tt__recovery_attach(&tt__world_control(world)->recorder);

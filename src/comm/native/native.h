@@ -120,11 +120,11 @@ tt_status tt__join(tt__world *world, const tt__member *member, int64_t deadline_
 /* ---- tuning_agree.c */
 
 /* Publish rank 0's table of algorithms, early: if rank 0 fails later, the others need not wait for it.
- * tt__tuning_agree() reports what is wrong with it. */
-void tt__tuning_publish(const tt__member *member);
+ * tt__tuning_agree() reports what is wrong with it. meeting: as tt__cards_meeting() has it. */
+void tt__tuning_publish(const tt__member *member, const char *meeting);
 
 /* Take over rank 0's table of algorithms: world->tuning. TT_ERR_INVALID, on all ranks: what is wrong with it. */
-tt_status tt__tuning_agree(tt__world *world, const tt__member *member);
+tt_status tt__tuning_agree(tt__world *world, const tt__member *member, const char *meeting);
 
 /* Set world->tuning to the algorithms that rank 0 forces ("": none), where all share memory and need no other table.
  * The text is the same on all ranks, and so is TT_ERR_INVALID. */

@@ -12,26 +12,32 @@
 enum { KEY_SIZE = 128 };
 static const char error_mark[] = "error ";
 
+static void tuning_key(const tt__member *member, char key[KEY_SIZE]) {
+    snprintf(key, KEY_SIZE, "%s/tuning", member->prefix);
+}
+
 /* Publish the table, or the error for which there is none. */
-static void publish_text(const tt__member *member, const char *key, const char *text, tt_status status) {
-    char error[1024];
+static void publish_text(const tt__member *member, const char *meeting, const char *text, tt_status status) {
+    char error[1024], key[KEY_SIZE];
     tt__secret secret;
     int n = snprintf(error, sizeof error, "%s%.1000s", error_mark, status ? tt_last_error() : "");
+    tuning_key(member, key);
     /* Where this fails, those who wait for the key run into their timeout. */
     if (!tt__secret_load(&secret))
-        tt_ignore(
-            tt__signed_set(member->store, &secret, key, "", status ? error : text, status ? (size_t)n : strlen(text)));
+        tt_ignore(tt__signed_set(member->store, &secret, key, meeting, status ? error : text,
+                                 status ? (size_t)n : strlen(text)));
     tt__secret_wipe(&secret);
 }
 
 /* Read the text that rank 0 has published; to be freed. */
-static tt_status read_published(const tt__member *member, const char *key, char **text) {
+static tt_status read_published(const tt__member *member, const char *meeting, char **text) {
     tt_store_value value = {0};
     tt__secret secret;
-    char who[24];
+    char who[24], key[KEY_SIZE];
     snprintf(who, sizeof who, "rank %d", member->rank);
+    tuning_key(member, key);
     TT__TRY(tt__secret_load(&secret));
-    tt_status got = tt__signed_get(member->store, &secret, key, "", who, "rank 0", TT__SIGNED_PATIENCE_MS, &value);
+    tt_status got = tt__signed_get(member->store, &secret, key, meeting, who, "rank 0", TT__SIGNED_PATIENCE_MS, &value);
     tt__secret_wipe(&secret);
     TT__TRY(got);
     char *copy = strndup(value.data, value.size);
@@ -47,11 +53,10 @@ static tt_status read_published(const tt__member *member, const char *key, char 
     return status;
 }
 
-void tt__tuning_publish(const tt__member *member) {
-    char key[KEY_SIZE], *text = NULL;
-    snprintf(key, sizeof key, "%s/tuning", member->prefix);
+void tt__tuning_publish(const tt__member *member, const char *meeting) {
+    char *text = NULL;
     tt_status status = tt__tuning_text(member->algorithms, &text);
-    publish_text(member, key, text, status);
+    publish_text(member, meeting, text, status);
     free(text);
 }
 
@@ -67,10 +72,10 @@ tt_status tt__tuning_force(tt__world *world, const char *algorithms) {
     return tt__tuning_forced(world->tuning, algorithms);
 }
 
-tt_status tt__tuning_agree(tt__world *world, const tt__member *member) {
-    char key[KEY_SIZE], *text = NULL;
-    snprintf(key, sizeof key, "%s/tuning", member->prefix);
-    tt_status status = member->rank ? read_published(member, key, &text) : tt__tuning_text(member->algorithms, &text);
+tt_status tt__tuning_agree(tt__world *world, const tt__member *member, const char *meeting) {
+    char *text = NULL;
+    tt_status status =
+        member->rank ? read_published(member, meeting, &text) : tt__tuning_text(member->algorithms, &text);
     if (!status)
         status = make_tuning(world);
     if (!status)

@@ -170,7 +170,8 @@ static tt_status check_twin(const tt__rendezvous *at, const tt__secret *secret) 
     if (!there)
         return TT_OK;
     TT__TRY(tt_store_get(at->store, key, &value));
-    bool known = !tt__signed_open(&value, secret, key, "") && !parse_card(rank, value.data, &card);
+    bool known =
+        !tt__signed_open(&value, secret, key, tt__store_life(at->store, false)) && !parse_card(rank, value.data, &card);
     tt_store_value_free(&value);
     if (!known || !is_running_here(&card) || has_started_us((pid_t)card.pid))
         return TT_OK;
@@ -178,6 +179,16 @@ static tt_status check_twin(const tt__rendezvous *at, const tt__secret *secret) 
                     "rank %d was started twice: process %ld on this host has joined as rank %d before, and is still "
                     "there; this one is process %d (give each rank its own RANK)",
                     rank, card.pid, rank, (int)getpid());
+}
+
+void tt__cards_meeting(const tt__card *cards, int world, char text[TT__MEETING_SIZE]) {
+    uint8_t mac[TT__MAC_SIZE] = {0};
+    for (int r = 0; r < world; r++) {
+        const uint8_t *nonce = (const uint8_t *)cards[r].nonce;
+        tt__mac(mac, (tt__span){mac, sizeof mac}, &(tt__span){nonce, strlen(cards[r].nonce)}, 1);
+    }
+    for (size_t i = 0; i < sizeof mac; i++)
+        snprintf(text + 2 * i, 3, "%02x", mac[i]);
 }
 
 tt_status tt__cards_exchange(const tt__rendezvous *rendezvous, tt__card *cards) {

@@ -105,6 +105,11 @@ void tt__texts_give_up(tt_store *store, const char *prefix, const char *kind, in
 /* Write this rank's card, read all (cards[0..world-1], the own included). TT_ERR_MISMATCH: world sizes differ. */
 tt_status tt__cards_exchange(const tt__rendezvous *rendezvous, tt__card *cards);
 
+/* Write a text that ranks have in common in this meeting alone, if none has read an old card: of what each drew for its
+ * own. What is signed over it was written in this meeting, whatever store it is left in. */
+enum { TT__MEETING_SIZE = 2 * TT__MAC_SIZE + 1 };
+void tt__cards_meeting(const tt__card *cards, int world, char text[TT__MEETING_SIZE]);
+
 /* The text, also instead of a card, of a rank that has given up. */
 #define TT__GIVEN_UP "given up"
 
