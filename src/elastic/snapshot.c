@@ -112,12 +112,15 @@ void tt__snapshot_free(tt__snapshot *snapshot) {
 static tt_status take_answer(tt__snapshot *snapshot, int fd, const char *name) {
     for (;;) {
         tt__job_packet packet;
+        char who[TT__JOB_NAME_SIZE + 32];
         int memory, got = tt__job_receive(fd, &packet, &memory);
         tt_status status = TT_OK;
         if (got == 0)
             return tt__fail(TT_ERR_TIMEOUT, "the launcher at \"%s\" does not answer in time", name);
-        if (got < 0)
-            return tt__fail(TT_ERR_NET, "the launcher at \"%s\" ended", name);
+        if (got < 0) {
+            snprintf(who, sizeof who, "the launcher at \"%s\"", name);
+            return tt__job_fail_ended(&packet, who);
+        }
         if (packet.kind == TT__JOB_RANK)
             status = tt__snapshot_add(snapshot, &packet.rank, memory);
         else if (memory >= 0)
@@ -135,9 +138,8 @@ static tt_status ask_launcher(tt__snapshot *snapshot, const char *name, bool bar
     int fd;
     *snapshot = (tt__snapshot){0};
     TT__TRY(tt__job_socket_connect(&fd, name, timeout_ms));
-    tt_status status = tt__job_send(fd, TT__JOB_LIST, &packet, -1)
-                           ? take_answer(snapshot, fd, name)
-                           : tt__fail(TT_ERR_NET, "the launcher at \"%s\" ended", name);
+    (void)tt__job_send(fd, TT__JOB_LIST, &packet, -1); /* where that fails there may be a refusal to read, or an end */
+    tt_status status = take_answer(snapshot, fd, name);
     close(fd);
     if (status)
         tt__snapshot_free(snapshot);
@@ -173,8 +175,8 @@ void tt__jobs_ask(tt__job_heard *jobs, int n, int64_t timeout_ms) {
     }
 }
 
-/* Return the name in a line of /proc/net/unix of a listening socket of this user or root, or NULL. Connections to it
- * have the same name. Another user's is not called: it might never take the call. */
+/* Return the name in a line of /proc/net/unix of a listening socket of this user, or NULL. Connections to it have the
+ * same name. Another user's is not called: root's launcher would refuse it, others might never take the call. */
 static const char *listener_name(char *line) {
     unsigned flags = 0;
     unsigned long inode = 0;
@@ -183,7 +185,7 @@ static const char *listener_name(char *line) {
     if (!name || sscanf(line, "%*s %*s %*s %x %*s %*s %lu", &flags, &inode) != 2 ||
         !(flags & 0x10000)) /* __SO_ACCEPTCON */
         return NULL;
-    if (tt__local_socket_user(inode, &user) && user != geteuid() && user != 0)
+    if (tt__local_socket_user(inode, &user) && user != geteuid())
         return NULL;
     name[strcspn(name, "\n")] = '\0';
     return name + 1;

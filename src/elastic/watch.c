@@ -301,7 +301,7 @@ static bool accept_callers(tt__watch *watch) {
         while (which < MAX_CALLERS && watch->callers[which].fd >= 0)
             which++;
         if (which == MAX_CALLERS || !watch_for(watch, fd, which, EPOLLIN, EPOLL_CTL_ADD)) {
-            close(fd);
+            tt__job_refuse(fd, which == MAX_CALLERS ? "too many others have called it" : "it has no memory for more");
             continue;
         }
         watch->callers[which] = (caller){.fd = fd, .seat = -1, .shown = -1};

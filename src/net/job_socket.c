@@ -3,24 +3,22 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/plain_text.h"
 #include "base/setting.h"
 #include "net/local_socket.h"
 #include "net/secret.h"
 
 #include <errno.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static const uint64_t MAGIC = UINT64_C(0x32626f4a74747554); /* "TuttJob2" */
 
 static bool may_launch_for_us(uid_t user) { return user == geteuid() || user == 0; }
-
-static bool same_user(int fd) {
-    uid_t user;
-    return tt__local_peer_user(fd, &user) && may_launch_for_us(user);
-}
 
 static tt_status check_launchers_user(int fd, const char *name) {
     uid_t user;
@@ -51,11 +49,36 @@ tt_status tt__job_socket_listen(int *fd, const char *name) {
     return tt__fail_errno(TT_ERR_SYSTEM, errnum, "can't make the job's socket");
 }
 
-int tt__job_socket_accept(int listener) {
-    int fd = tt__fd(accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (fd < 0 || same_user(fd))
-        return fd;
+void tt__job_refuse(int fd, const char *why) {
+    tt__job_packet packet = {0};
+    snprintf(packet.refusal.why, sizeof packet.refusal.why, "%s", why);
+    tt__job_send(fd, TT__JOB_REFUSED, &packet, -1);
     close(fd);
+}
+
+/* Is this caller served? Else `why` := why not. */
+static bool may_call(int fd, char *why, size_t size) {
+    uid_t user;
+    if (!tt__local_peer_user(fd, &user)) {
+        snprintf(why, size, "whose it is can't be found out: getsockopt(SO_PEERCRED): %s", strerror(errno));
+        return false;
+    }
+    snprintf(why, size, "it is user %u's; served are user %u's and root's", (unsigned)user, (unsigned)geteuid());
+    return may_launch_for_us(user);
+}
+
+int tt__job_socket_accept(int listener) {
+    static _Atomic bool told;
+    char why[160];
+    int fd = tt__fd(accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (fd < 0 || may_call(fd, why, sizeof why))
+        return fd;
+    if (!atomic_exchange(&told, true))
+        tt__log(TT_LOG_WARNING,
+                "a process (pid %d) that called the job's socket was refused, as others will be, which is not told "
+                "again: %s. Of ranks that run as another user little is seen",
+                (int)tt__job_socket_peer(fd), why);
+    tt__job_refuse(fd, why);
     return -1;
 }
 
@@ -104,12 +127,27 @@ bool tt__job_hand_over(int fd, tt__job_kind kind, tt__job_packet *packet, int at
 
 int tt__job_receive(int fd, tt__job_packet *packet, int *attached) {
     ssize_t n = tt__receive_packet(fd, packet, sizeof *packet, 0, attached);
-    if (n < 0)
-        return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -1;
-    if (n == (ssize_t)sizeof *packet && packet->magic == MAGIC)
+    if (n < 0 && errno == ECONNRESET) /* by one who did not read what was sent, but may have said why */
+        n = tt__receive_packet(fd, packet, sizeof *packet, 0, attached);
+    int failed = n < 0 ? errno : 0;
+    bool good = n == (ssize_t)sizeof *packet && packet->magic == MAGIC;
+    if (good && packet->kind != TT__JOB_REFUSED)
         return 1;
+    if (!good)
+        packet->kind = 0;
+    if (failed)
+        return failed == EAGAIN || failed == EWOULDBLOCK ? 0 : -1;
     if (*attached >= 0)
         close(*attached);
     *attached = -1;
     return -1;
+}
+
+tt_status tt__job_fail_ended(const tt__job_packet *packet, const char *who) {
+    char why[sizeof packet->refusal.why + 1] = "";
+    if (packet->kind != TT__JOB_REFUSED)
+        return tt__fail(TT_ERR_NET, "%s has ended", who);
+    memcpy(why, packet->refusal.why, sizeof packet->refusal.why);
+    tt__make_plain_name(why);
+    return tt__fail(TT_ERR_AUTH, "%s refuses this process: %s", who, why);
 }

@@ -14,7 +14,10 @@
  *   launcher -> reader    TT__JOB_INFO, TT__JOB_RANK for each rank (with a descriptor, if it has shown a recorder and
  *                         the reader wants that), TT__JOB_END
  *
- * Each is one packet. Peers of another user than the launcher's, except root, get no answer. */
+ *   launcher -> caller    TT__JOB_REFUSED, and then the end: to a process of another user than the launcher's and root,
+ *                         or where there are too many callers
+ *
+ * Each is one packet. */
 #ifndef TT_NET_JOB_SOCKET_H
 #define TT_NET_JOB_SOCKET_H
 
@@ -42,7 +45,8 @@ typedef enum tt__job_kind {
     TT__JOB_AWAITS,
     TT__JOB_ROUND,
     TT__JOB_WANTED,
-    TT__JOB_NO_ROUND
+    TT__JOB_NO_ROUND,
+    TT__JOB_REFUSED
 } tt__job_kind;
 
 typedef struct tt__job_recorder {
@@ -99,6 +103,10 @@ typedef struct tt__job_round {
     char reason[400];            /* why there is another round, or none: one line */
 } tt__job_round;
 
+typedef struct tt__job_refusal {
+    char why[200]; /* one line */
+} tt__job_refusal;
+
 typedef struct tt__job_packet {
     uint64_t magic;
     int32_t kind; /* tt__job_kind */
@@ -109,6 +117,7 @@ typedef struct tt__job_packet {
         tt__job_rank rank;
         tt__job_crash crash;
         tt__job_round round;
+        tt__job_refusal refusal;
     };
 } tt__job_packet;
 
@@ -118,8 +127,12 @@ tt_status tt__job_socket_name(char name[TT__JOB_NAME_SIZE]);
 /* Make a listening socket of that name for a launcher, non-blocking. */
 tt_status tt__job_socket_listen(int *fd, const char *name);
 
-/* Accept a connection: a non-blocking socket, or -1 if there is none or it is another user's. */
+/* Accept a connection: a non-blocking socket, or -1 if there is none or its caller was refused, as it is another user's
+ * or of none that is known; the first of these is logged. */
 int tt__job_socket_accept(int listener);
+
+/* Refuse a caller: tell it why, and close the socket. */
+void tt__job_refuse(int fd, const char *why);
 
 /* Connect to a launcher. The socket waits at most timeout_ms in each packet. TT_ERR_NOT_FOUND nobody listens there;
  * TT_ERR_AUTH it is another user's. */
@@ -139,7 +152,10 @@ bool tt__job_send(int fd, tt__job_kind kind, tt__job_packet *packet, int attache
 bool tt__job_hand_over(int fd, tt__job_kind kind, tt__job_packet *packet, int attached, int64_t patience_ms);
 
 /* Receive one packet: 1; 0: none now (non-blocking sockets), or not in time; -1: the other side is gone, or sent
- * something else. *attached: the caller's, or -1. */
+ * something else, or refuses this process: then *packet is TT__JOB_REFUSED. *attached: the caller's, or -1. */
 int tt__job_receive(int fd, tt__job_packet *packet, int *attached);
+
+/* After -1: record the error: TT_ERR_AUTH this process was refused, and why; TT_ERR_NET `who` has ended. */
+tt_status tt__job_fail_ended(const tt__job_packet *packet, const char *who);
 
 #endif

@@ -53,7 +53,7 @@ static tt_status await_round(int socket, tt__job_packet *packet, int round, int6
         int left = tt__left_ms(deadline_ms);
         int got = receive_within(socket, packet, left < SLICE_MS ? left : SLICE_MS);
         if (got < 0)
-            return tt__fail(TT_ERR_NET, "its launcher has ended");
+            return tt__job_fail_ended(packet, "its launcher");
         bool answers = got && (packet->kind == TT__JOB_ROUND || packet->kind == TT__JOB_NO_ROUND);
         if (answers && packet->round.number > round)
             return TT_OK;
