@@ -42,8 +42,26 @@ static const tt__nodes_event *other_node(const launcher *l, int i) {
     return event;
 }
 
+static int rank_of(const launcher *l, int i) {
+    int own = l->job->workers;
+    return i < own ? l->job->first_rank + i : other_node(l, i - own)->rank;
+}
+
+/* Of those that failed as number `found` did, find the lowest rank: all nodes are to name the same one. */
+static int lowest_alike(const launcher *l, const tt__worker *workers, int n, int found, bool *alike) {
+    int lowest = found;
+    *alike = false;
+    for (int i = 0; found >= 0 && i < n; i++)
+        if (i != found && tt__failed_alike(&workers[found], rank_of(l, found), &workers[i], rank_of(l, i))) {
+            *alike = true;
+            lowest = rank_of(l, i) < rank_of(l, lowest) ? i : lowest;
+        }
+    return lowest;
+}
+
 bool tt__launcher_first(const launcher *l, tt__first *first, int *own, char *tail) {
     int n = l->job->workers, others = 0, found;
+    bool alike;
     *own = -1;
     for (const tt__nodes_event *event = l->others; event; event = event->next)
         others++;
@@ -55,6 +73,7 @@ bool tt__launcher_first(const launcher *l, tt__first *first, int *own, char *tai
         order_by_time(all, n);
     }
     found = tt__first_failure(all ? all : l->workers, n);
+    found = lowest_alike(l, all ? all : l->workers, n, found, &alike);
     free(all);
     if (found < 0)
         return false;
@@ -64,6 +83,7 @@ bool tt__launcher_first(const launcher *l, tt__first *first, int *own, char *tai
     } else {
         describe_other(l, other_node(l, found - l->job->workers), first);
     }
+    first->alike = alike;
     return true;
 }
 

@@ -402,6 +402,12 @@ static void note_timers_end(tt__worker *worker, const patient *p) {
     worker->message = is_its_end ? strdup(p->expired) : NULL;
 }
 
+/* Could worker `i`, which has just ended, be what is reported as the first failure on this node? */
+static bool may_be_reported(const launcher *l, int i) {
+    int first = tt__first_failure(l->workers, l->job->workers), own = l->job->first_rank;
+    return first == i || (first > i && tt__failed_alike(&l->workers[first], own + first, &l->workers[i], own + i));
+}
+
 void tt__watchdog_ended(launcher *l, int i) {
     tt__worker *worker = &l->workers[i];
     const patient *p = &l->watchdog->of[i];
@@ -414,7 +420,7 @@ void tt__watchdog_ended(launcher *l, int i) {
     note_timers_end(worker, p);
     if (p->idle && *p->idle)
         worker->idle = describe(l, i, write_idle);
-    if (!worker->status || worker->exec_errno || tt__first_failure(l->workers, l->job->workers) != i)
+    if (!worker->status || worker->exec_errno || !may_be_reported(l, i))
         return;
     free(worker->account);
     worker->account = describe(l, i, write_account);

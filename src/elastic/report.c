@@ -125,6 +125,19 @@ int tt__first_failure(const tt__worker *workers, int n) {
     return struck < 0 ? first : struck;
 }
 
+/* Return the worker's message without its own rank's number before it. */
+static const char *words_of(const tt__worker *w, int rank) {
+    char prefix[32];
+    const char *message = w->message && !w->exec_errno ? w->message : "";
+    size_t n = (size_t)snprintf(prefix, sizeof prefix, "rank %d: ", rank);
+    return strncmp(message, prefix, n) != 0 ? message : message + n;
+}
+
+bool tt__failed_alike(const tt__worker *a, int rank_a, const tt__worker *b, int rank_b) {
+    const char *words = words_of(a, rank_a);
+    return blame(a) == 1 && blame(b) == 1 && a->status == b->status && *words && !strcmp(words, words_of(b, rank_b));
+}
+
 /* "killed by SIGKILL (signal 9)", "exit code 3", "could not be started: ..." */
 static const char *describe_end(const tt__worker *w, char *text, size_t size) {
     char name[32];
@@ -236,18 +249,15 @@ void tt__report_first(tt__streams *streams, const tt__job *job, const tt__first 
         streams, "tutti run: rank %d %s: %s (%slocal rank %d, pid %d, at %s.%03d, %.1f s after the start)", first->rank,
         w->secondary    ? "failed because of another rank"
         : first->unsure ? "failed, perhaps because of that"
+        : first->alike  ? "failed, as others did"
                         : "failed first",
         describe_end(w, how, sizeof how), place, first->local_rank, (int)w->pid, clock,
         (int)(w->when.realtime_ns / 1000000 % 1000), after_s > 0 ? after_s : 0);
     say_reasons(streams, job, first);
 }
 
-/* Return the worker's message without its own rank's number before it. */
 static const char *own_words(const tt__job *job, const tt__worker *workers, int i) {
-    char prefix[32];
-    const char *message = workers[i].message && !workers[i].exec_errno ? workers[i].message : "";
-    size_t n = (size_t)snprintf(prefix, sizeof prefix, "rank %d: ", job->first_rank + i);
-    return strncmp(message, prefix, n) != 0 ? message : message + n;
+    return words_of(&workers[i], job->first_rank + i);
 }
 
 enum { MESSAGE_SIZE = 2048 };

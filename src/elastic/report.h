@@ -56,12 +56,17 @@ bool tt__is_consequence(const tt__worker *worker);
  * node 0 may have ordered the next round before it hears of it, when the others still count it in this one. */
 int tt__first_failure(const tt__worker *workers, int n);
 
+/* Did both ranks fail by themselves and say the same, as all do whose calls differ? Then neither is more to blame,
+ * whichever ended first. */
+bool tt__failed_alike(const tt__worker *a, int rank_a, const tt__worker *b, int rank_b);
+
 /* Who failed first, of all nodes. */
 typedef struct tt__first {
     int rank, node, local_rank;
     const char *hostname; /* NULL: there is one node only */
     const tt__worker *worker;
     const char *tail; /* the last lines of its stderr */
+    bool alike;       /* others failed alike; this is the lowest of these ranks */
     bool unsure;      /* about when a node was lost, which is reported before */
 } tt__first;
 

@@ -211,6 +211,25 @@ static void report_names_the_first_failure(void **state) {
     remove_folder(folder);
 }
 
+/* As ranks do whose calls differ. */
+static void of_ranks_that_fail_alike_the_lowest_is_named(void **state) {
+    (void)state;
+    char folder[64], fifo[96], where[160];
+    snprintf(fifo, sizeof fifo, "%s/fifo", temporary_folder(folder));
+    snprintf(where, sizeof where, "FIFO=%s", fifo);
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    process *p = run_tutti_env(
+        ((const char *const[]){where, NULL}), "run", "--standalone", "--nproc-per-node=2", "sh", "-c",
+        "echo '{\"message\": \"call 1 differs\"}' >$TORCHELASTIC_ERROR_FILE; if test $RANK = 1; then echo $$ >$FIFO; "
+        "else " SEE_IT_DIE "fi; exit 1");
+    const char *report = strstr(p->text[1], "tutti run: rank 0 failed, as others did: exit code 1 (local rank 0, pid ");
+    assert_non_null(report);
+    assert_contains(report, "    call 1 differs\ntutti run: rank 1: exit code 1: the same message\n");
+    assert_lacks(p->text[1], "failed first");
+    process_free(p);
+    remove_folder(folder);
+}
+
 static void a_secondary_failure_is_never_the_first(void **state) {
     (void)state;
     char folder[64], fifo[96], where[160];
@@ -545,6 +564,7 @@ int main(void) {
         cmocka_unit_test(help_is_given),
         cmocka_unit_test(exit_code_is_the_first_failing_ranks),
         cmocka_unit_test(report_names_the_first_failure),
+        cmocka_unit_test(of_ranks_that_fail_alike_the_lowest_is_named),
         cmocka_unit_test(a_secondary_failure_is_never_the_first),
         cmocka_unit_test(a_message_is_reported_once),
         cmocka_unit_test(long_last_lines_show_their_end),

@@ -371,6 +371,24 @@ static void an_error_file_says_when(void **state) {
     assert_int_equal(tt__first_failure(w, 3), 0);
 }
 
+/* As ranks do whose calls differ; each may begin with its own number. */
+static void some_fail_alike(void **state) {
+    (void)state;
+    tt__worker a = ended(0, EXIT_1), b = ended(1, EXIT_1);
+    assert_false(tt__failed_alike(&a, 0, &b, 1)); /* they don't say why */
+    a.message = (char *)(uintptr_t) "rank 0: call 1 differs";
+    b.message = (char *)(uintptr_t) "rank 1: call 1 differs";
+    assert_true(tt__failed_alike(&a, 0, &b, 1));
+    assert_false(tt__failed_alike(&a, 0, &b, 2));
+    b.secondary = true;
+    assert_false(tt__failed_alike(&a, 0, &b, 1));
+    b.secondary = false;
+    b.status = 2 << 8;
+    assert_false(tt__failed_alike(&a, 0, &b, 1));
+    b.status = 0;
+    assert_false(tt__failed_alike(&a, 0, &b, 1));
+}
+
 static void error_files_of_every_form(void **state) {
     (void)state;
     static const struct {
@@ -463,6 +481,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(reports_stand_any_words_and_times, set_up, tear_down),
         cmocka_unit_test_setup_teardown(reports_show_a_progress_bar_as_it_was_last, set_up, tear_down),
         cmocka_unit_test(an_error_file_says_when),
+        cmocka_unit_test(some_fail_alike),
         cmocka_unit_test(error_files_of_every_form),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
