@@ -42,7 +42,7 @@ static const tt__nodes_event *other_node(const launcher *l, int i) {
     return event;
 }
 
-static int rank_of(const launcher *l, int i) {
+static int rank_of_failure(const launcher *l, int i) {
     int own = l->job->workers;
     return i < own ? l->job->first_rank + i : other_node(l, i - own)->rank;
 }
@@ -52,9 +52,10 @@ static int lowest_alike(const launcher *l, const tt__worker *workers, int n, int
     int lowest = found;
     *alike = false;
     for (int i = 0; found >= 0 && i < n; i++)
-        if (i != found && tt__failed_alike(&workers[found], rank_of(l, found), &workers[i], rank_of(l, i))) {
+        if (i != found &&
+            tt__failed_alike(&workers[found], rank_of_failure(l, found), &workers[i], rank_of_failure(l, i))) {
             *alike = true;
-            lowest = rank_of(l, i) < rank_of(l, lowest) ? i : lowest;
+            lowest = rank_of_failure(l, i) < rank_of_failure(l, lowest) ? i : lowest;
         }
     return lowest;
 }

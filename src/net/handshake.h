@@ -11,9 +11,9 @@
  *
  * Proofs cover everything said, so they serve for nothing else: not for another connection (random bytes of both), not
  * the other way round (the role), not for another service, job or pair of ranks. `channel` ties them to the encrypted
- * connection they are made on. A store's clients don't know its job, and learn it from the challenge: the store's life. The client proves first, so that a stranger gets nothing to test a guess of the secret
- * with. Without a secret the same messages detect strangers and other jobs, but prove nothing. A side with a secret
- * never accepts one without.
+ * connection they are made on. A store's clients don't know its job, and learn it from the challenge: the store's life.
+ * The client proves first, so that a stranger gets nothing to test a guess of the secret with. Without a secret the
+ * same messages detect strangers and other jobs, but prove nothing. A side with a secret never accepts one without.
  *
  * A pure state machine: bytes in, bytes out, no socket and no clock. The caller, which moves the bytes, has a deadline
  * of its own. */

@@ -57,7 +57,7 @@ void tt__job_refuse(int fd, const char *why) {
 }
 
 /* Is this caller served? Else `why` := why not. */
-static bool may_call(int fd, char *why, size_t size) {
+static bool is_served_here(int fd, char *why, size_t size) {
     uid_t user;
     if (!tt__local_peer_user(fd, &user)) {
         snprintf(why, size, "whose it is can't be found out: getsockopt(SO_PEERCRED): %s", strerror(errno));
@@ -71,7 +71,7 @@ int tt__job_socket_accept(int listener) {
     static _Atomic bool told;
     char why[160];
     int fd = tt__fd(accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (fd < 0 || may_call(fd, why, sizeof why))
+    if (fd < 0 || is_served_here(fd, why, sizeof why))
         return fd;
     if (!atomic_exchange(&told, true))
         tt__log(TT_LOG_WARNING,

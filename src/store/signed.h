@@ -2,8 +2,8 @@
  * holder of the job secret wrote it, for this key and for this job.
  *
  * A signed value is its bytes, a NUL (so that a text can still be read as one) and HMAC-SHA-256, by a key derived from
- * the secret, over the key's name, a context and the bytes. The context tells lives of a store or of a writer apart, so that
- * what was recorded in an earlier job proves nothing.
+ * the secret, over the key's name, a context and the bytes. The context tells lives of a store or of a writer apart, so
+ * that what was recorded in an earlier job proves nothing.
  *
  * Without a secret values are the bytes alone, and nothing is checked. A process with a secret never accepts a value
  * without a proof. */

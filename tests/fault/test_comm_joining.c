@@ -303,8 +303,8 @@ static void restarts_that_nodes_count_apart_are_no_matter(void **state) {
     with_ranks(2, counting_body, &had_met);
 }
 
-/* Somebody who has not the secret says instead of rank 0 that all have come to that meeting: he has read the number that
- * rank 1 has left there. */
+/* Somebody who has not the secret says instead of rank 0 that all have come to that meeting: he has read the number
+ * that rank 1 has left there. */
 static void say_all_came(tt_store *store) {
     tt_store_value own;
     char all[2 * 17] = "00000000000000aa";

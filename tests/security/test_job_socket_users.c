@@ -1,5 +1,5 @@
-/* A process of another user, as a rank that has changed its own under root's launcher, or who asks what root's job does:
- * the launcher serves it nothing, tells it so, and says so once. */
+/* A process of another user, as a rank that has changed its own under root's launcher, or who asks what root's job
+ * does: the launcher serves it nothing, tells it so, and says so once. */
 #include "support/ranks.h"
 
 #include "security/other_user.h"
