@@ -44,7 +44,7 @@ typedef struct tt__job_heard {
     bool apart;
 } tt__job_heard;
 
-/* List this user's and root's jobs on this host (in this network namespace): *jobs (n), to be freed; nobody was asked
+/* List this user's jobs on this host (in this network namespace): *jobs (n), to be freed; nobody was asked
  * yet. */
 tt_status tt__jobs_find(tt__job_heard **jobs, int *n);
 
