@@ -63,6 +63,10 @@ class Job:
         except urllib.error.HTTPError as error:
             with error:
                 return error.code, json.loads(error.read() or "null")
+        except urllib.error.URLError as error:
+            if self.process.poll() is None:
+                raise
+            raise AssertionError(f"the launcher ended: {self.said}{self.process.stderr.read()}") from error
 
     def wait_until(self, true):
         deadline = time.monotonic() + DEADLINE
