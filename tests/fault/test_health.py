@@ -64,9 +64,9 @@ class Job:
             with error:
                 return error.code, json.loads(error.read() or "null")
         except urllib.error.URLError as error:
-            if self.process.poll() is None:
-                raise
-            raise AssertionError(f"the launcher ended: {self.said}{self.process.stderr.read()}") from error
+            if self.process.poll() is not None:
+                error.reason = f"{error.reason}, as the launcher has ended: {self.said}{self.process.stderr.read()}"
+            raise
 
     def wait_until(self, true):
         deadline = time.monotonic() + DEADLINE
