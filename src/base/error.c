@@ -119,6 +119,15 @@ tt_status tt__fail_prefix(const char *format, ...) {
     return tt__fail(last.status, "%s: %s", prefix, last.text);
 }
 
+const char *tt__error_quote(char *out, size_t size) {
+    static const char mark[] = "; the last error before: ";
+    const char *text = last.text, *quoted = strstr(text, mark);
+    if (quoted)
+        text = quoted + sizeof mark - 1;
+    snprintf(out, size, "%s%s", last.status ? mark : "", last.status ? text : "");
+    return out;
+}
+
 tt_status tt__fail_alike(void) {
     last.alike = true;
     return last.status;

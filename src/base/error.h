@@ -22,6 +22,11 @@ TT__EXPORT tt_status tt__fail_argument(const char *format, ...) TT_PRINTF(1, 2);
  * recorded status. */
 TT__EXPORT tt_status tt__fail_prefix(const char *format, ...) TT_PRINTF(1, 2);
 
+/* Write "; the last error before: TEXT" into `out`, for a text about what may be missing because that call failed; ""
+ * if no error is recorded. If the recorded text quotes an error in this way, quote that one: the first cause. Returns
+ * out. */
+TT__EXPORT const char *tt__error_quote(char *out, size_t size);
+
 /* Mark the recorded error as one that all ranks of the job find alike, before they could meet: tt_report() prints it in
  * rank 0 alone. Returns its status. */
 tt_status tt__fail_alike(void);

@@ -4,7 +4,6 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "base/quarantine.h"
-#include "base/saved_error.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -24,12 +23,11 @@ tt_status tt__check_dataset_size(const char *who, int64_t n) {
     if (n > 0)
         return tt__fail(TT_ERR_INVALID, "%s: dataset_size: expected at most %" PRId64 ", got %" PRId64, who,
                         INT64_MAX / 16, n);
-    tt__saved_error earlier; /* perhaps why the data set could not be made */
-    tt__error_save(&earlier);
-    if (n == 0 && earlier.status)
-        return tt__fail(TT_ERR_INVALID,
-                        "%s: dataset_size: expected at least 1, got 0, as of no data set; the last error before: %s",
-                        who, earlier.text);
+    if (n == 0 && tt_last_status()) {
+        char earlier[TT__ERROR_TEXT_SIZE]; /* perhaps why the data set could not be made */
+        return tt__fail(TT_ERR_INVALID, "%s: dataset_size: expected at least 1, got 0, as of no data set%s", who,
+                        tt__error_quote(earlier, sizeof earlier));
+    }
     return tt__fail(TT_ERR_INVALID, "%s: dataset_size: expected at least 1, got %" PRId64 "%s", who, n,
                     n ? "" : " (also the size of a data set that could not be made)");
 }

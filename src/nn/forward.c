@@ -24,12 +24,10 @@ typedef struct call {
 static tt_status gave_null(const tt_module *module, const char *which, uint64_t before) {
     if (tt__error_count() != before && tt_last_status())
         return tt_last_status();
-    char earlier[400] = "";
-    if (tt_last_status()) /* perhaps of what the module was made of */
-        snprintf(earlier, sizeof earlier, "; the last error before: %s", tt_last_error());
+    char earlier[400]; /* perhaps of what the module was made of */
     tt__tensor_fail(TT_ERR_STATE,
                     "the %s of a %s gave NULL without an error: expected a tensor, or NULL where a call had failed%s",
-                    which, module->cls.name, earlier);
+                    which, module->cls.name, tt__error_quote(earlier, sizeof earlier));
     return TT_ERR_STATE;
 }
 

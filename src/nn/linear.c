@@ -1,6 +1,5 @@
 #include "base/args.h"
 #include "base/error.h"
-#include "base/saved_error.h"
 #include "nn/initial.h"
 
 typedef struct linear {
@@ -17,15 +16,14 @@ static const tt_module_class linear_class =
 
 /* A size of 0 may be that of what could not be made: the error before says why. */
 static tt_status linear_sizes_check(const tt_nn_linear_args *a) {
-    tt__saved_error earlier = {.status = TT_OK};
+    char earlier[TT__ERROR_TEXT_SIZE] = "";
     if (a->in_features >= 1 && a->out_features >= 1)
         return tt__layer_dtype_check("tt_nn_linear", a->dtype);
     if (a->in_features == 0 || a->out_features == 0)
-        tt__error_save(&earlier);
+        tt__error_quote(earlier, sizeof earlier);
     return tt__fail(TT_ERR_INVALID,
-                    "tt_nn_linear: expected sizes of at least 1, got in_features %lld, out_features %lld%s%s",
-                    (long long)a->in_features, (long long)a->out_features,
-                    earlier.status ? "; the last error before: " : "", earlier.status ? earlier.text : "");
+                    "tt_nn_linear: expected sizes of at least 1, got in_features %lld, out_features %lld%s",
+                    (long long)a->in_features, (long long)a->out_features, earlier);
 }
 
 tt_module *tt_nn_linear_with(const tt_nn_linear_args *args, size_t size) {
