@@ -94,6 +94,11 @@ class Errors(unittest.TestCase):
         self.assertNotIn("Exception ignored", done.stderr)
         self.assertIn("SIGINT", done.stderr)
 
+    def test_ctrl_c_beside_the_failure_that_it_causes(self):
+        done = torch_package.launch(2, PROGRAM, "interrupted_as_another_fails")
+        self.assertNotIn("lost sys.stderr", done.stderr)  # a pending signal would end Python's report of the failure
+        self.assertEqual(done.stderr.count("\nKeyboardInterrupt\n"), 2, done.stderr)
+
     def test_an_error_file_that_cannot_be_written(self):
         done = self.case("nowhere", code=1)
         self.assertIn("ValueError: no such batch: 17 (torch_backend_errors.py:", done.stderr)

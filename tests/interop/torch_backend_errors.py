@@ -212,6 +212,19 @@ def interrupted_twice():
     dist.barrier()
 
 
+def interrupted_as_another_fails():
+    """Ctrl-C reaches both ranks. Rank 1 ends at once, and so rank 0's call fails while its own signal is pending."""
+    dist.init_process_group("tutti")
+    store = dist.distributed_c10d._get_default_store()
+    if dist.get_rank():
+        store.wait(["waits"])
+        os.kill(int(store.get("pid")), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+    store.set("pid", str(os.getpid()))
+    threading.Timer(0.2, store.set, ("waits", "1")).start()
+    dist.barrier()
+
+
 def left_after_a_failure():
     """Rank 1 has seen another group fail when it leaves this one, which works: rank 0 is told why."""
     dist.init_process_group("tutti")

@@ -72,6 +72,7 @@ std::shared_ptr<Group> Group::known(std::shared_ptr<Group> made) {
 void Group::fail(tt_status status) {
     const std::exception_ptr error = last_error(status); // before hooks, which may fail themselves
     health_.note(status);
+    attend_to_python();
     std::rethrow_exception(error);
 }
 

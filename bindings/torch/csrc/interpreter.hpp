@@ -31,7 +31,9 @@ class WithoutGil {
 constexpr int ATTENTION_MS = 100;
 
 // In the main thread, whose waits come by here: run handlers of signals that have come, and hand over log lines. Throws
-// what a handler raises, as Ctrl-C's KeyboardInterrupt. In other threads it does nothing. The lock is not held.
+// what a handler raises, as Ctrl-C's KeyboardInterrupt. In other threads it does nothing. The lock need not be held.
+// Also before an error is thrown: Ctrl-C reaches all ranks, so it is pending here when it has ended another one, and
+// Python's traceback of our error would be cut off by it.
 void attend_to_python();
 
 } // namespace tutti_torch

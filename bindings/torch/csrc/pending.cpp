@@ -199,8 +199,10 @@ bool TuttiWork::wait(std::chrono::milliseconds timeout) {
                           pending_->task().name(), static_cast<long long>(timeout.count())));
         raise(TT_ERR_TIMEOUT);
     }
-    if (auto error = pending_->error())
+    if (auto error = pending_->error()) {
+        attend_to_python();
         std::rethrow_exception(error);
+    }
     return true;
 }
 
