@@ -135,7 +135,8 @@ static const char *words_of(const tt__worker *w, int rank) {
 
 bool tt__failed_alike(const tt__worker *a, int rank_a, const tt__worker *b, int rank_b) {
     const char *words = words_of(a, rank_a);
-    return blame(a) == 1 && blame(b) == 1 && a->status == b->status && *words && !strcmp(words, words_of(b, rank_b));
+    return blame(a) == 1 && blame(b) == 1 && WIFEXITED(a->status) && a->status == b->status && *words &&
+           !strcmp(words, words_of(b, rank_b));
 }
 
 /* "killed by SIGKILL (signal 9)", "exit code 3", "could not be started: ..." */

@@ -57,7 +57,7 @@ bool tt__is_consequence(const tt__worker *worker);
 int tt__first_failure(const tt__worker *workers, int n);
 
 /* Did both ranks fail by themselves and say the same, as all do whose calls differ? Then neither is more to blame,
- * whichever ended first. */
+ * whichever ended first. What the launcher says of those that it killed are not their words. */
 bool tt__failed_alike(const tt__worker *a, int rank_a, const tt__worker *b, int rank_b);
 
 /* Who failed first, of all nodes. */

@@ -50,7 +50,8 @@ tt_status tt__job_socket_listen(int *fd, const char *name) {
 }
 
 void tt__job_refuse(int fd, const char *why) {
-    tt__job_packet packet = {0};
+    tt__job_packet packet;
+    memset(&packet, 0, sizeof packet); /* all of it: a stranger reads it */
     snprintf(packet.refusal.why, sizeof packet.refusal.why, "%s", why);
     tt__job_send(fd, TT__JOB_REFUSED, &packet, -1);
     close(fd);

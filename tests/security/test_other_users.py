@@ -40,11 +40,12 @@ def torch_get(address, key):
 
 
 def call_launcher(name):
-    """What comes over a launcher's socket until it is closed."""
+    """The texts that come over a launcher's socket until it is closed, and how many packets."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
         s.settimeout(DEADLINE)
         s.connect("\0" + name)
-        return len(s.recv(4096))
+        packets = list(iter(lambda: s.recv(4096), b""))
+        return [text.decode() for text in re.findall(rb"[ -~]{6,}", b"".join(packets))], len(packets)
 
 
 class OtherUsers(unittest.TestCase):
@@ -98,7 +99,8 @@ class OtherUsers(unittest.TestCase):
         with self.lab.nodes[0].inside(), open("/proc/thread-self/net/unix", encoding="utf-8") as f:
             names = [name for name in re.findall(r"@(tutti-job/\S+)", f.read()) if f"/{job.nodes[0].pid}/" in name]
         self.assertTrue(names)
-        self.assertEqual(self.lab.nodes[0].as_user(STRANGER, call_launcher, names[0]), 0)
+        (_, why), packets = self.lab.nodes[0].as_user(STRANGER, call_launcher, names[0])
+        self.assertEqual((why, packets), (f"it is user {STRANGER}'s; served are user {OWNER}'s and root's", 1))
         done = self.lab.nodes[0].run([self.lab.tutti, "top", "--once", str(job.nodes[0].pid)], STRANGER)
         self.assertNotEqual(done.returncode, 0)
         done = self.lab.nodes[0].run([self.lab.tutti, "top", "--once", str(job.nodes[0].pid)], OWNER)

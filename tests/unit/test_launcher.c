@@ -387,6 +387,8 @@ static void some_fail_alike(void **state) {
     assert_false(tt__failed_alike(&a, 0, &b, 1));
     b.status = 0;
     assert_false(tt__failed_alike(&a, 0, &b, 1));
+    a.status = b.status = SIGKILL; /* by the launcher, whose words these are then */
+    assert_false(tt__failed_alike(&a, 0, &b, 1));
 }
 
 static void error_files_of_every_form(void **state) {
