@@ -15,10 +15,11 @@ function(tt_long_forms)
   set(pages checkpoints cpp data datasets elastic mixed_precision models modules operators optimizers parallel
             reproducibility spawn trainer)
   list(TRANSFORM pages PREPEND docs/test_)
-  foreach(test ${pages} conformance/gloo conformance/mpi-mpich conformance/mpi-openmpi
-               dist/test_example_ddp_hooks security/test_half_hellos unit/test_models install/test_cpp install/test_headers interop/test_ddp_features_torch
+  foreach(test ${pages} conformance/gloo conformance/mpi-mpich conformance/mpi-openmpi dist/test_example_ddp_hooks
+               install/test_cpp install/test_headers interop/test_ddp_features_torch
                interop/test_sync_bn_torch interop/test_torch_backend interop/test_torch_backend_results
-               interop/test_torch_backend_symmetric interop/test_zero_torch)
+               interop/test_torch_backend_symmetric interop/test_zero_torch security/test_half_hellos
+               unit/test_models)
     tt_long(${test} ${hours} TT_LONG=1)
   endforeach()
   foreach(test elastic storm_torch storm_torch_current)

@@ -1,5 +1,5 @@
-"""ddp_hooks: with each hook two ranks learn digits as well as without one, within a point; of digits that are drawn, and
-in the long form of MNIST's test set where it is here. What a hook remembers is saved and loaded."""
+"""ddp_hooks: with each hook two ranks learn digits as well as without one, within a point; of digits that are drawn,
+and in the long form of MNIST's test set where it is here. What a hook remembers is saved and loaded."""
 import os
 import re
 import subprocess
@@ -16,7 +16,8 @@ SANITIZED = bool(os.environ.get("TT_SANITIZED"))
 PLACES = [os.environ.get("TT_MNIST", ""), os.path.join(SOURCE, "..", "shared", "data", "mnist")]
 NAMES = ["t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"]
 FOUND = [p for p in PLACES if p and all(os.path.exists(os.path.join(p, n)) for n in NAMES)]
-MNIST = [f"--{name}={os.path.join(FOUND[0], file)}" for name, file in zip(("images", "labels"), NAMES) if FOUND and LONG]
+MNIST = [f"--{name}={os.path.join(FOUND[0], file)}" for name, file in zip(("images", "labels"), NAMES)
+         if FOUND and LONG]
 
 
 def run(*flags, ranks=2):

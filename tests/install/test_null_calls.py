@@ -1,6 +1,6 @@
-"""Calls every public function with every NULL, impossible size and impossible enum: whatever comes of it, none may crash.
-Some calls share a process, and are made again in one each where that doesn't end well. The functions and the fields of their options are read from the headers, so that a
-new one is called, too."""
+"""Calls every public function with every NULL, impossible size and impossible enum: whatever comes of it, none may
+crash. Some calls share a process, and are made again in one each where that doesn't end well. The functions and the
+fields of their options are read from the headers, so that a new one is called, too."""
 
 import os
 import re

@@ -18,8 +18,8 @@ LINES = {found[1]: number for number, line in enumerate(PROGRAM.read_text(encodi
 
 
 # What the launcher has no part in, in one job: a function each, and those that have cases.
-ALONE = ("refused", "meeting", "left_after_a_failure", "sparse_interrupted", "hooked", "interrupted_meeting", "long_waits",
-         "interrupted", "forked", "unbegun")
+ALONE = ("refused", "meeting", "left_after_a_failure", "sparse_interrupted", "hooked", "interrupted_meeting",
+         "long_waits", "interrupted", "forked", "unbegun")
 SITES = ("future", "thread", "exec", "object", "barrier", "message", "backward")
 WITHOUT_ROOM = '{"message": {"message": "ValueError: no such batch: 17\u65e5", "extraInfo": {"timestamp": "1"}}}'
 OTHERS = ('{"message": {"message": "KeyError: 1", "extraInfo": {"timestamp": "1"}}}', "[]", "\0")

@@ -1,6 +1,7 @@
 """Features of torch.distributed with the back end tutti beside gloo, in the same processes: what is not a plain
-collective. Argument: which of the parts below to run, or several cases (one_job.py). Started by `tutti run`. A rank prints "PART lacks FEATURE: why"
-for what this version of PyTorch hasn't; rank 0 prints "PART: n checks" for what it has checked."""
+collective. Argument: which of the parts below to run, or several cases (one_job.py). Started by `tutti run`. A rank
+prints "PART lacks FEATURE: why" for what this version of PyTorch hasn't; rank 0 prints "PART: n checks" for what it has
+checked."""
 import contextlib
 import datetime
 import sys

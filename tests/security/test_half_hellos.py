@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Many connections (10,000 in the long form) to the store of an encrypted job, each with half a TLS hello that never goes on: the store's
-memory stays within its budget, all of them are closed in time, and the job goes on, also for ranks that come later."""
+"""Many connections (10,000 in the long form) to the store of an encrypted job, each with half a TLS hello that never
+goes on: the store's memory stays within its budget, all of them are closed in time, and the job goes on, also for ranks
+that come later."""
 import concurrent.futures
 import contextlib
 import os

@@ -1,5 +1,5 @@
-"""Several cases in one job, for programs whose ranks import PyTorch, which takes a rank longer than most cases do. A rank
-begins each case in a process that it forks, with a place of its own in the store and files for what it says.
+"""Several cases in one job, for programs whose ranks import PyTorch, which takes a rank longer than most cases do. A
+rank begins each case in a process that it forks, with a place of its own in the store and files for what it says.
 
 torch_package.launch_cases() starts such a job; the program asks its rank for the name of its function."""
 import json

@@ -87,8 +87,8 @@ class Section:
 
 
 def compare(case, section, name, features, worlds, allowed=None):
-    """Train with all features in worlds of these sizes, both ways; of 2, 3 and 4 ranks, 3 gate a change. `allowed`: (feature, world) -> limits of losses and
-    parameters; None: the feature is left out there."""
+    """Train with all features in worlds of these sizes, both ways; of 2, 3 and 4 ranks, 3 gate a change. `allowed`:
+    (feature, world) -> limits of losses and parameters; None: the feature is left out there."""
     allowed = allowed or (lambda *_: (LOSSES, PARAMETERS))
     twin = pathlib.Path(sys.modules[case.__class__.__module__].__file__).with_name(f"{name}.py")
     for world in gate([3], worlds) if 3 in worlds else worlds:
