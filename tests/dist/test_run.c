@@ -218,10 +218,11 @@ static void of_ranks_that_fail_alike_the_lowest_is_named(void **state) {
     snprintf(fifo, sizeof fifo, "%s/fifo", temporary_folder(folder));
     snprintf(where, sizeof where, "FIFO=%s", fifo);
     assert_int_equal(mkfifo(fifo, 0600), 0);
-    process *p = run_tutti_env(
-        ((const char *const[]){where, NULL}), "run", "--standalone", "--nproc-per-node=2", "sh", "-c",
+    static const char script[] =
         "echo '{\"message\": \"call 1 differs\"}' >$TORCHELASTIC_ERROR_FILE; if test $RANK = 1; then echo $$ >$FIFO; "
-        "else " SEE_IT_DIE "fi; exit 1");
+        "else " SEE_IT_DIE "fi; exit 1";
+    process *p = run_tutti_env(((const char *const[]){where, NULL}), "run", "--standalone", "--nproc-per-node=2", "sh",
+                               "-c", script);
     const char *report = strstr(p->text[1], "tutti run: rank 0 failed, as others did: exit code 1 (local rank 0, pid ");
     assert_non_null(report);
     assert_contains(report, "    call 1 differs\ntutti run: rank 1: exit code 1: the same message\n");
