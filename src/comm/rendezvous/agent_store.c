@@ -10,7 +10,7 @@
 
 /* Together well under the second within which errors are to name a dead rank. A launcher writes as soon as it learns of
  * the end. */
-enum { CONNECT_MS = 100, WAIT_MS = 250 };
+enum { CONNECT_MS = 300, WAIT_MS = 300 };
 
 const char *tt__agent_store_end_of(const tt__agent_store *agent_store, int r, char *text, size_t size) {
     tt_store *store = NULL;
