@@ -21,7 +21,7 @@ typedef struct tt__worker {
     char *message;         /* from its error file, or NULL; allocated, */
     const char *traceback; /* likewise: Python's call stack, in the same memory behind it; NULL: none */
     char *account;         /* what the launcher saw of it: its stack, its last calls; lines, or NULL; allocated */
-    char *idle;            /* what it did while others waited for a call of it in vain; likewise */
+    char *idle;            /* what it did while others waited for its call in vain; lines, or NULL; allocated */
     tt__proc_stop stop;    /* as health checks have seen it */
     int64_t error_s;       /* and when it failed, in seconds since 1970; 0 = it does not say */
     tt__moment when;

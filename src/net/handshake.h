@@ -73,9 +73,10 @@ typedef struct tt__handshake {
     tt__handshake_role role;
     tt__handshake_state state;
     tt__refusal refusal;
-    /* once done: the other side's rank as it says (proved to come from a holder of the secret, if there is one) */
+    /* Once done, as the other side says (which has proved to have the secret, if there is one): its rank, and the
+     * server's job. */
     int peer;
-    uint8_t job[TT__JOB_SIZE]; /* the server's; likewise */
+    uint8_t job[TT__JOB_SIZE];
 
     uint8_t out[TT__HANDSHAKE_MESSAGE_MAX]; /* to be sent, in this order */
     size_t out_size;

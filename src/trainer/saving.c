@@ -174,7 +174,7 @@ static tt_status check_seed(const tt_trainer *t, const tt_progress *saved) {
                     t->a.resume, saved->sampler_seed, t->progress.sampler_seed);
 }
 
-/* Is the best of the run before that of another metric? Checkpoints of old don't tell. */
+/* Is the best of the run before that of another metric? Older checkpoints don't tell. */
 static bool is_of_another_metric(const tt_trainer *t, const tt_progress *saved) {
     char monitor[sizeof saved->monitor];
     tt__copy_metric_name(monitor, t->monitor);
