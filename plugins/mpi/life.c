@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -12,34 +13,37 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 enum { END_MS = 60000 /* how long a process waits for the others before it ends without MPI_Finalize() */ };
 
-static sigset_t callers_signals; /* the mask of the thread that has the lock, from before */
-static bool launched;            /* by an mpirun */
-static pid_t starter;            /* the process that started MPI; 0: none of ours did */
-static char broken[256];         /* why MPI can't be used any more */
-static int tag_max = 32767;      /* what the standard promises */
+static _Atomic(pthread_t) holder; /* of the lock; 0: none */
+static bool launched;             /* by an mpirun */
+static pid_t starter;             /* the process that started MPI; 0: none of ours did */
+static char broken[256];          /* why MPI can't be used any more */
+static int tag_max = 32767;       /* what the standard promises */
 
-static sigset_t broken_pipe(void) {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGPIPE);
-    return set;
-}
-
-/* MPI may write to a rank that has ended, by Open MPI's sockets, and the signal of that would end this process. Threads
- * that MPI starts inherit the mask. */
 void mpi_lock(void) {
-    sigset_t pipe = broken_pipe();
     pthread_mutex_lock(&lock);
-    pthread_sigmask(SIG_BLOCK, &pipe, &callers_signals);
+    atomic_store_explicit(&holder, pthread_self(), memory_order_relaxed);
 }
 
 void mpi_unlock(void) {
-    sigset_t callers = callers_signals, pipe = broken_pipe();
-    if (!sigismember(&callers, SIGPIPE)) {
-        sigtimedwait(&pipe, NULL, &(struct timespec){0});
-        pthread_sigmask(SIG_SETMASK, &callers, NULL);
-    }
+    atomic_store_explicit(&holder, 0, memory_order_relaxed);
     pthread_mutex_unlock(&lock);
+}
+
+/* MPI may write to a rank that has ended, by Open MPI's sockets, and the signal of that would end this process. In any
+ * other place it does. */
+static void note_broken_pipe(int sig) {
+    if (pthread_equal(atomic_load_explicit(&holder, memory_order_relaxed), pthread_self()))
+        return;
+    signal(sig, SIG_DFL);
+    raise(sig); /* comes when this has returned */
+}
+
+/* A handler costs calls nothing, where changing the mask for each would be two system calls. A program's own stays. */
+static void survive_broken_pipes(void) {
+    struct sigaction now;
+    const struct sigaction ours = {.sa_handler = note_broken_pipe, .sa_flags = SA_RESTART | SA_ONSTACK};
+    if (!sigaction(SIGPIPE, NULL, &now) && !(now.sa_flags & SA_SIGINFO) && now.sa_handler == SIG_DFL)
+        sigaction(SIGPIPE, &ours, NULL);
 }
 
 int mpi_tag_max(void) { return tag_max; }
@@ -99,12 +103,12 @@ static bool all_are_through(void) {
 
 /* End MPI, unless it is broken: then it would wait forever. */
 static void finalize(void) {
-    sigset_t pipe = broken_pipe();
     int finalized = 0;
-    pthread_sigmask(SIG_BLOCK, &pipe, NULL);
+    atomic_store_explicit(&holder, pthread_self(), memory_order_relaxed); /* no thread makes calls any more */
     MPI_Finalized(&finalized);
     if (!finalized && !broken[0] && getpid() == starter && all_are_through())
         MPI_Finalize();
+    atomic_store_explicit(&holder, 0, memory_order_relaxed);
 }
 
 static tt_status check_level(int level) {
@@ -124,8 +128,13 @@ static void ask_tag_max(void) {
 
 static tt_status init(void) {
     int level = 0;
+    sigset_t pipe, before;
     starter = getpid();
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe, &before); /* for the threads that MPI starts */
     tt_status status = mpi_check(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level), "MPI_Init_thread");
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (status)
         return status;
     if (atexit(finalize))
@@ -135,6 +144,7 @@ static tt_status init(void) {
 
 tt_status mpi_start(const tt_backend_member *member) {
     int initialized = 0, level = 0;
+    survive_broken_pipes();
     MPI_Initialized(&initialized);
     if (initialized) {
         ask_tag_max();
