@@ -244,21 +244,23 @@ function(tt_current_torch_test test timeout script)
           ${CMAKE_SOURCE_DIR}/build/peers/torch/bin/python3 ${script})
 endfunction()
 
-# tt_test(LABEL/NAME timeout command...): one test. Those of TT_ONLY_LONG (tests/long.cmake), and those beside the
-# current PyTorch, are left to ./dev test --long, which is ctest's configuration "long".
+# tt_test(LABEL/NAME timeout command...): one test. ctest's configurations are its forms (tests/forms.cmake): those of
+# TT_ONLY_GATE run in "gate" and "long"; those of TT_ONLY_LONG, and those beside the current PyTorch, in "long" alone.
 function(tt_test test timeout)
   string(REGEX REPLACE "/.*" "" label ${test})
   set(command ${ARGN})
   if(TT_TEST_TIMES)
     list(PREPEND command /usr/bin/python3 ${CMAKE_SOURCE_DIR}/tools/timed.py ${CMAKE_BINARY_DIR}/test_times.tsv ${test})
   endif()
-  set(configuration)
+  set(configurations)
   if(test IN_LIST TT_ONLY_LONG OR test MATCHES "_current$")
-    set(configuration CONFIGURATIONS long)
+    set(configurations CONFIGURATIONS long)
+  elseif(test MATCHES "${TT_ONLY_GATE}")
+    set(configurations CONFIGURATIONS gate long)
   endif()
-  add_test(NAME ${test} COMMAND ${command} ${configuration})
+  add_test(NAME ${test} COMMAND ${command} ${configurations})
   tt_test_properties(${test} ${label} ${timeout})
-  if(configuration)
+  if(configurations STREQUAL "CONFIGURATIONS;long")
     set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT TT_LONG=1)
   endif()
   set_property(GLOBAL PROPERTY TT_COMMAND_${test} "${command}")
@@ -277,7 +279,7 @@ function(tt_long test timeout)
 endfunction()
 
 # What a test took on two quiet CPUs (tests/costs.tsv, which ./dev test --times writes): the longest begin first, and
-# one that computes takes the places of a CPU, four, one that waits fewer, so that those run beside these.
+# one that computes takes the places of a CPU, eight, one that waits fewer, so that those run beside these.
 function(tt_test_cost test)
   get_property(read GLOBAL PROPERTY TT_COSTS_READ)
   if(NOT read)
@@ -293,7 +295,7 @@ function(tt_test_cost test)
   endif()
   get_property(cost GLOBAL PROPERTY TT_COST_${test})
   if(NOT cost)
-    set(cost 1 2) # a new one
+    set(cost 1 4) # a new one
   endif()
   list(GET cost 0 seconds)
   list(GET cost 1 places)

@@ -9,7 +9,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 COSTS = ROOT / "tests" / "costs.tsv"
-HEAD = ("# What tests take on two quiet CPUs: name, seconds, places (four to a CPU). "
+HEAD = ("# What tests take on two quiet CPUs: name, seconds, places (eight to a CPU). "
         "Written by tools/test_times.py --costs.\n")
 
 
@@ -42,8 +42,8 @@ def parts(build):
 
 
 def places(wall, cpu):
-    """How much of a CPU a test takes, in quarters."""
-    return max(1, min(8, round(4 * cpu / wall))) if wall else 1
+    """How much of a CPU a test takes, in eighths."""
+    return max(1, min(16, round(8 * cpu / wall))) if wall else 1
 
 
 def print_tests(found):

@@ -202,20 +202,21 @@ class Health(unittest.TestCase):
                       f"read line < {gate}; exit 0")
             flags = ["--max-restarts=1", "--grace-period=1000", "--rdzv-conf=last_call_timeout=0"]
             with self.elastic(script, "1:2", port, flags) as job:
-                job.wait_until(lambda got: got[1]["running"] == 1)
-                with self.elastic(f"{last_round}trap '' TERM; read line < {last}; exit 0", "1:2", port, flags):
+                # A worker opens its FIFO when it has said that it ignores SIGTERM, which must not come before.
+                with open(gate, "w", encoding="ascii") as to_first, \
+                        self.elastic(f"{last_round}trap '' TERM; read line < {last}; exit 0", "1:2", port, flags):
                     told = job.wait_until(lambda got: got[0] == 503)
                     self.assertEqual(told["state"], "restarting")
                     self.assertRegex(told["reason"], "^another round is about to begin: ")
-                    with open(gate, "w", encoding="ascii") as opened:
-                        opened.write("\n")
-                    told = job.wait_until(lambda got: got[1]["attempt"] == 1 and got[1]["running"] == 1)
-                    with open(fail, "w", encoding="ascii") as opened:
-                        opened.write("\n")
-                    told = job.wait_until(lambda got: got[0] == 503)
-                    self.assertEqual(told["state"], "restarting")
-                    with open(last, "w", encoding="ascii") as opened:
-                        opened.write("\n")
+                    to_first.write("\n")
+                    to_first.flush()
+                    with open(last, "w", encoding="ascii") as to_second:
+                        job.wait_until(lambda got: got[1]["attempt"] == 1 and got[1]["running"] == 1)
+                        with open(fail, "w", encoding="ascii") as opened:
+                            opened.write("\n")
+                        told = job.wait_until(lambda got: got[0] == 503)
+                        self.assertEqual(told["state"], "restarting")
+                        to_second.write("\n")
                     job.wait_until(lambda got: got[0] == 200)
 
     def test_clients_that_misbehave(self):

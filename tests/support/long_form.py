@@ -1,4 +1,4 @@
-"""What the long form of a test does besides (tests/long.cmake)."""
+"""What the long form of a test does besides (tests/forms.cmake)."""
 import os
 
 LONG = os.environ.get("TT_LONG", "0") not in ("", "0")
