@@ -5,6 +5,7 @@ import contextlib
 import http.server
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 import tempfile
@@ -56,6 +57,18 @@ class Endpoints(unittest.TestCase):
     def test_web_server(self):
         with web_server() as port:
             self.refused("127.0.0.1", port, "", "no answer to the handshake. Is a TCPStore serving there?")
+
+    def test_no_byte_ends_a_line(self):
+        """A server of text waits for the end of a line, whatever the pid of who shakes hands."""
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            job = start(*PLACES["static"]("127.0.0.1", server.getsockname()[1]), "--rdzv-conf=timeout=2", "true")
+            server.settimeout(DEADLINE)
+            client, _ = server.accept()
+            with client:
+                said = client.recv(64)
+                self.assertEqual(len(said), 10)
+                self.assertTrue(all(byte >= 0x80 for byte in said[6:]), said)
+            job.communicate(timeout=DEADLINE)
 
     def test_nothing_answers(self):
         """An address for documentation, which is routed nowhere, or refused at once."""
