@@ -199,7 +199,7 @@ class Download(unittest.TestCase):
         done = subprocess.run([TUTTI, "data", "mnist", self.folder.name + "/new", "--mirror",
                                self.server.mirror("missing")], capture_output=True, text=True, timeout=DEADLINE)
         self.assertEqual((done.returncode, done.stdout), (1, ""))
-        self.assertEqual(done.stderr.count("404"), 4)
+        self.assertEqual(len(re.findall(r"\b404\b", done.stderr)), 4)  # a port may have these digits, too
         self.assertNotIn("\r", done.stderr)
 
     def test_a_signal_leaves_no_empty_folder(self):
