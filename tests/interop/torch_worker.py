@@ -21,12 +21,15 @@ NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "
 def note(folder):
     """Which start of its rank, in a world of this size, is it?"""
     told = {name: os.environ.get(name) for name in NAMES}
+    part = os.path.join(folder, f".part-{os.getpid()}")
+    with open(part, "w") as file:
+        json.dump(told, file)
     turn = 0
     while True:
         path = os.path.join(folder, f"world-{told['WORLD_SIZE']}-turn-{turn}-rank-{told['RANK']}")
         try:
-            with open(path, "x") as file:
-                json.dump(told, file)
+            os.link(part, path)  # whole, when others see it
+            os.unlink(part)
             return turn
         except FileExistsError:
             turn += 1
