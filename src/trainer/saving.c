@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- those that are kept: NAME-step-N.safetensors beside NAME.safetensors ---- */
@@ -34,17 +35,19 @@ static char *kept_path(const char *path, int64_t step) {
     return n < 0 ? NULL : kept;
 }
 
-/* The step in the name of a kept checkpoint of `path`; -1: it is none. */
+/* The step in the name of a kept checkpoint of `path`; -1: it is none. Only what kept_path() writes counts, since that
+ * is what will be removed. */
 static int64_t kept_step(const char *path, const char *name) {
     const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
     size_t stem = (size_t)stem_length(base);
     static const char middle[] = "-step-";
     if (strncmp(name, base, stem) || strncmp(name + stem, middle, strlen(middle)))
         return -1;
-    char *end;
+    char written[24];
     const char *digits = name + stem + strlen(middle);
-    long long step = strtoll(digits, &end, 10);
-    return *digits >= '0' && *digits <= '9' && !strcmp(end, base + stem) ? step : -1;
+    long long step = strtoll(digits, NULL, 10);
+    size_t n = (size_t)snprintf(written, sizeof written, "%lld", step);
+    return step >= 0 && !strncmp(digits, written, n) && !strcmp(digits + n, base + stem) ? step : -1;
 }
 
 /* The folder of `path`, opened. */
@@ -56,43 +59,68 @@ static DIR *open_folder_of(const char *path) {
     return folder;
 }
 
-/* Is the checkpoint of `step` older than that of `other`, when the run is at `now`? Those of later steps are of a run
- * before this one. */
-static bool kept_is_older(int64_t step, int64_t other, int64_t now) {
-    bool before = step > now, other_before = other > now;
-    return before == other_before ? step < other : before;
+/* May this run remove the file? In a sticky folder, as /tmp, anybody may have put some under such names that only he
+ * can remove. */
+static bool may_remove_kept(DIR *folder, const char *name) {
+    struct stat info, around;
+    if (fstat(dirfd(folder), &around) || fstatat(dirfd(folder), name, &info, AT_SYMLINK_NOFOLLOW) ||
+        !S_ISREG(info.st_mode))
+        return false;
+    uid_t own = geteuid();
+    return !(around.st_mode & S_ISVTX) || own == 0 || info.st_uid == own || around.st_uid == own;
 }
 
-/* Count the kept ones; *oldest: the step of the oldest. */
-static tt_status count_kept_files(const char *path, int64_t now, int64_t *count, int64_t *oldest) {
+static int by_key(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* List the steps of the kept ones, the oldest first, when the run is at `now`; allocated. Those of later steps are of a
+ * run before this one. */
+static tt_status list_kept(const char *path, int64_t now, int64_t **steps, size_t *count) {
+    size_t room = 0;
+    *steps = NULL;
+    *count = 0;
     DIR *folder = open_folder_of(path);
     if (!folder)
         return tt__fail_errno(TT_ERR_IO, errno, "can't read the folder of %s", path);
-    *count = 0;
-    for (struct dirent *entry; (entry = readdir(folder));) {
+    bool fits = true;
+    for (struct dirent *entry; fits && (entry = readdir(folder));) {
         int64_t step = kept_step(path, entry->d_name);
-        if (step >= 0 && (!(*count)++ || kept_is_older(step, *oldest, now)))
-            *oldest = step;
+        if (step < 0 || !may_remove_kept(folder, entry->d_name))
+            continue;
+        int64_t *more = *count < room ? *steps : realloc(*steps, (room = 2 * room + 16) * sizeof *more);
+        if ((fits = more != NULL)) {
+            *steps = more;
+            more[(*count)++] = step > now ? step + INT64_MIN : step; /* before all others */
+        }
     }
     closedir(folder);
-    return TT_OK;
+    if (*count)
+        qsort(*steps, *count, sizeof **steps, by_key);
+    return fits ? TT_OK : tt__fail(TT_ERR_MEMORY, "%s: no memory to list what is kept of it", path);
+}
+
+static tt_status remove_kept(const char *path, int64_t step) {
+    char *old = kept_path(path, step);
+    if (!old)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for a path", path);
+    tt_status status = unlink(old) == 0 || errno == ENOENT
+                           ? TT_OK
+                           : tt__fail_errno(TT_ERR_IO, errno, "can't remove the old checkpoint %s", old);
+    free(old);
+    return status;
 }
 
 /* Remove the oldest ones beyond `keep`. */
 static tt_status remove_old(const char *path, int64_t keep, int64_t now) {
-    int64_t count = 0, oldest = 0;
-    TT__TRY(count_kept_files(path, now, &count, &oldest));
-    while (count > keep) {
-        char *old = kept_path(path, oldest);
-        if (!old)
-            return tt__fail(TT_ERR_MEMORY, "%s: no memory for a path", path);
-        int failed = unlink(old) != 0 ? errno : 0;
-        free(old);
-        if (failed && failed != ENOENT)
-            return tt__fail_errno(TT_ERR_IO, failed, "can't remove an old checkpoint of %s", path);
-        TT__TRY(count_kept_files(path, now, &count, &oldest));
-    }
-    return TT_OK;
+    int64_t *steps;
+    size_t count;
+    tt_status status = list_kept(path, now, &steps, &count);
+    for (size_t i = 0; !status && i < count && count - i > (size_t)keep; i++)
+        status = remove_kept(path, steps[i] < 0 ? steps[i] - INT64_MIN : steps[i]);
+    free(steps);
+    return status;
 }
 
 /* ---- saving ---- */
