@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Return where temporary files go: TMPDIR, else /tmp. */
@@ -25,6 +26,44 @@ tt_status tt__job_error_dir_name(tt__job *job) {
     int n = snprintf(job->error_dir, sizeof job->error_dir, "%s/tutti-%016llx", parent_folder(),
                      (unsigned long long)number);
     return n > 0 && (size_t)n < sizeof job->error_dir ? TT_OK : tt__job_error_dir_failed(ENAMETOOLONG);
+}
+
+static int open_error_dir(const tt__job *job) {
+    return tt__fd(open(job->error_dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+}
+
+/* Is nothing in the folder? `fd` is taken over. */
+static bool is_empty_folder(int fd) {
+    DIR *dir = fdopendir(fd);
+    int entries = 0;
+    if (!dir)
+        close(fd);
+    while (dir && entries <= 2 && readdir(dir)) /* "." and ".." */
+        entries++;
+    if (dir)
+        closedir(dir);
+    return dir && entries <= 2;
+}
+
+static tt__folder_id folder_id_of(const struct stat *info) {
+    return (tt__folder_id){(uint32_t)info->st_dev, (uint32_t)info->st_ino, (uint32_t)((uint64_t)info->st_ino >> 32)};
+}
+
+int tt__job_error_dir_make(tt__job *job) {
+    struct stat info;
+    mode_t before = umask(077); /* with another the folder could have fewer rights */
+    int failed = mkdir(job->error_dir, 0700) ? errno : 0, fd = -1;
+    umask(before);
+    if (failed)
+        return failed;
+    if ((fd = open_error_dir(job)) < 0 || fstat(fd, &info)) {
+        failed = errno;
+        if (fd >= 0)
+            close(fd);
+        return failed;
+    }
+    job->error_dir_id = folder_id_of(&info);
+    return is_empty_folder(fd) ? 0 : EPERM; /* another user has put one in its place */
 }
 
 tt_status tt__job_error_dir_failed(int errnum) {
@@ -58,9 +97,18 @@ static void clear_folder(int fd, int depth) {
     closedir(dir);
 }
 
+/* Where others may write, as in a TMPDIR of a project, they can put any folder of ours under that name. */
 void tt__job_error_dir_clear(const tt__job *job) {
-    if (job->error_dir[0])
-        clear_folder(tt__fd(open(job->error_dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)), 0);
+    struct stat info;
+    int fd = job->error_dir[0] ? open_error_dir(job) : -1;
+    if (fd < 0)
+        return;
+    bool known = fstat(fd, &info) == 0;
+    tt__folder_id found = known ? folder_id_of(&info) : (tt__folder_id){0};
+    if (known && !memcmp(&found, &job->error_dir_id, sizeof found))
+        clear_folder(fd, 0);
+    else
+        close(fd);
 }
 
 void tt__job_error_dir_remove(const tt__job *job) {

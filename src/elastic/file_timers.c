@@ -51,8 +51,10 @@ void tt__file_timers_make(const tt__job *job) {
     if (!tt__file_timers_path(job, path))
         return;
     unlink_pipe(path);
-    if (mkfifo(path, 0600) || chmod(path, 0600)) /* the launcher finds no pipe, and says so */
+    mode_t before = umask(077); /* chmod() would follow a link that another user has put there since */
+    if (mkfifo(path, 0600))     /* the launcher finds no pipe, and says so */
         tt__log(TT_LOG_DEBUG, "%s: %s", path, strerror(errno));
+    umask(before);
 }
 
 void tt__file_timers_unlink(const tt__job *job) {

@@ -48,6 +48,11 @@ typedef struct tt__job_look {
 
 typedef struct tt__torch_job tt__torch_job;
 
+/* Which folder it is, whatever name it has: numbers of the file system and of the folder in it. */
+typedef struct tt__folder_id {
+    uint32_t device, inode_low, inode_high;
+} tt__folder_id;
+
 typedef struct tt__job {
     const char *file;            /* what is executed: a path with a slash in it */
     char **argv;                 /* its arguments, NULL-terminated; argv[0] included */
@@ -117,6 +122,7 @@ typedef struct tt__job {
     int first_rank, world;               /* ranks first_rank .. first_rank + workers - 1 are here */
     char socket_name[TT__JOB_NAME_SIZE]; /* where it is watched: watch.h */
     char error_dir[256];                 /* private directory of the workers' error files */
+    tt__folder_id error_dir_id;          /* it counts only as long as it is this one; zeros: it is not known */
     sigset_t worker_mask;                /* the signal mask that workers are given back */
     pid_t group;                         /* the process group of the launcher, and of a rank 0 on a terminal */
 } tt__job;
@@ -136,8 +142,10 @@ void tt__job_tell_problem(const tt__job *job, const char *problem);
 const char *tt__job_error_file(const tt__job *job, int i, char path[PATH_MAX]);
 
 /* Choose the name of the directory for error files, which the keeper makes, empties before each attempt, and removes;
- * remove its files; remove it with its files, if it exists; fail because it can't be made. */
+ * make it, with one thread (0 or errno); remove its files; remove it with its files, if it is still there; fail because
+ * it can't be made. */
 tt_status tt__job_error_dir_name(tt__job *job);
+int tt__job_error_dir_make(tt__job *job);
 void tt__job_error_dir_clear(const tt__job *job);
 void tt__job_error_dir_remove(const tt__job *job);
 tt_status tt__job_error_dir_failed(int errnum);

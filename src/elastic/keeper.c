@@ -15,7 +15,6 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -319,6 +318,16 @@ static int get_needs(struct keeper *k) {
     return prctl(PR_SET_CHILD_SUBREAPER, 1) ? 3 : -1;
 }
 
+static void make_folder_of_errors(const struct keeper *k) {
+    int failed = tt__job_error_dir_make(k->job);
+    if (failed) {
+        keeper_report(k, TT__KEEPER_NO_FOLDER, -1, failed, 0);
+        _exit(1);
+    }
+    const tt__folder_id *id = &k->job->error_dir_id;
+    keeper_report(k, TT__KEEPER_FOLDER, (int)id->device, (int)id->inode_low, (pid_t)id->inode_high);
+}
+
 static _Noreturn void keeper_main(struct keeper *k) {
     sigset_t all;
     sigfillset(&all);
@@ -335,10 +344,7 @@ static _Noreturn void keeper_main(struct keeper *k) {
     }
     for (int rank = 0; rank < k->job->workers; rank++)
         k->stderr_ends[rank] = -1;
-    if (mkdir(k->job->error_dir, 0700) || chmod(k->job->error_dir, 0700)) { /* whatever the umask is */
-        keeper_report(k, TT__KEEPER_NO_FOLDER, -1, errno, 0);
-        _exit(1);
-    }
+    make_folder_of_errors(k);
     for (;;) {
         struct pollfd fds[] = {{.fd = k->socket, .events = POLLIN}, {.fd = k->child_signals, .events = POLLIN}};
         poll(fds, 2, k->tell_ms ? tt__left_ms(k->tell_ms) : -1);

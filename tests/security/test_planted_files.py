@@ -129,6 +129,20 @@ class Planted(unittest.TestCase):
         self.assertIn("what rank 0 writes to stdout is not kept", done.stderr)
         self.assertEqual(os.listdir(theirs), [])
 
+    def test_a_run_whose_folder_of_errors_is_exchanged(self):
+        """It is emptied before each attempt and at the end; whoever may write to TMPDIR can give another that name."""
+        os.chown(self.shared, 0, STRANGER)
+        self.shared.chmod(0o2775)
+        precious = self.shared / "results" / "below"
+        precious.mkdir(parents=True)
+        (precious / "model").touch()
+        exchange = 'test -e was || { name=$(basename tutti-*); mv "$name" was; mv results "$name"; }'
+        subprocess.run([TUTTI, "run", "--max-restarts=1", "setpriv", f"--reuid={STRANGER}", f"--regid={STRANGER}",
+                        "--clear-groups", "sh", "-c", f"cd {self.shared}; {exchange}; exit 1"], capture_output=True,
+                       timeout=DEADLINE, check=False, env=dict(os.environ, TMPDIR=str(self.shared)))
+        self.assertTrue((self.shared / "was").exists())
+        self.assertEqual([path.name for path in self.shared.glob("*/below/*")], ["model"])
+
     def plugin(self, folder):
         """A back end of the stranger's that leaves a file when it is loaded."""
         if not shutil.which("cc"):
