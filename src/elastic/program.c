@@ -104,15 +104,15 @@ static tt_status find_program(char **file, bool *python, const char *name, bool 
 
 /* What --run-path has Python do: as PyTorch's launcher, which leaves exceptions in the error file. */
 static char run_path_text[] =
-    "import json, os, runpy, sys, time, traceback\n"
+    "import contextlib, json, os, runpy, sys, time, traceback\n"
     "sys.argv = sys.argv[1:]\n"
     "try:\n"
     "    runpy.run_path(sys.argv[0], run_name='__main__')\n"
     "except Exception as error:\n"
     "    path = os.environ.get('TORCHELASTIC_ERROR_FILE')\n"
-    "    if path and not os.path.exists(path):\n"
+    "    if path:\n"
     "        more = {'py_callstack': traceback.format_exc(), 'timestamp': str(int(time.time()))}\n"
-    "        with open(path, 'w') as file:\n"
+    "        with contextlib.suppress(OSError), open(path, 'x') as file:\n" /* "x": nor through another user's link */
     "            json.dump({'message': {'message': f'{type(error).__name__}: {error}', 'extraInfo': more}}, file)\n"
     "    raise\n";
 

@@ -129,6 +129,21 @@ class Planted(unittest.TestCase):
         self.assertIn("what rank 0 writes to stdout is not kept", done.stderr)
         self.assertEqual(os.listdir(theirs), [])
 
+    def test_a_script_whose_error_file_is_a_link(self):
+        """In a folder of logs that was exchanged meanwhile."""
+        os.chown(self.shared, 0, STRANGER)
+        self.shared.chmod(0o2775)
+        exchange = ('name=$(basename none_*); mv "$name" was; mkdir -p "$name/attempt_0/0"; '
+                    'ln -s ../../../../new "$name/attempt_0/0/error.json"')
+        stranger = ["setpriv", f"--reuid={STRANGER}", f"--regid={STRANGER}", "--clear-groups", "sh", "-c", exchange]
+        script = self.base / "script.py"
+        script.write_text(f"import subprocess\nsubprocess.run({stranger!r}, cwd='{self.shared}', check=True)\n"
+                          "raise ValueError('of the script')\n")
+        self.refused(TUTTI, "run", "--rdzv-id=none", f"--log-dir={self.shared}", "--tee=3", "--run-path", script,
+                     text="ValueError: of the script")
+        self.assertTrue((self.shared / "was").exists())
+        self.assertFalse((self.base / "new").exists())
+
     def test_a_run_whose_folder_of_errors_is_exchanged(self):
         """It is emptied before each attempt and at the end; whoever may write to TMPDIR can give another that name."""
         os.chown(self.shared, 0, STRANGER)
