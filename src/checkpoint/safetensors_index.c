@@ -131,11 +131,13 @@ static tt_status join_tensors(tt_safetensors *all, const char *index, place *pla
     return tt__problems_report(&problems, index);
 }
 
-static bool is_in_part(const tt_safetensors *part, const char *name) {
-    for (size_t i = 0; i < part->skipped_count; i++)
-        if (!strcmp(part->skipped[i], name))
-            return true;
-    return tt_named_tensors_find(&part->list, name) != NULL;
+static int by_index_name(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Is the name in the sorted list? */
+static bool is_listed(const char **names, size_t count, const char *name) {
+    return count && bsearch(&name, names, count, sizeof *names, by_index_name);
 }
 
 /* Check that the map and the files agree; all differences are told. */
@@ -143,11 +145,10 @@ static tt_status check_map_and_files(const tt_safetensors *all, const char *inde
     tt__problem_list problems = {.count = 0};
     const char *name;
     json_t *file;
+    if (all->skipped_count)
+        qsort(all->skipped, all->skipped_count, sizeof *all->skipped, by_index_name);
     json_object_foreach(map, name, file) {
-        bool found = false;
-        for (size_t p = 0; p < all->part_count && !found; p++)
-            found = is_in_part(all->parts[p], name);
-        if (!found)
+        if (!is_listed(all->names, all->count, name) && !is_listed(all->skipped, all->skipped_count, name))
             tt__problem_add(&problems, TT_ERR_FORMAT, "tensor \"%s\" is missing: %s has none",
                             tt__make_printable(name).text, tt__make_printable(json_string_value(file)).text);
     }
@@ -328,6 +329,22 @@ static tt_status save_sharded(tt_safetensors_save_sharded_args *args) {
     return status;
 }
 
+static tt_status check_given_once(const tt_safetensors_save_sharded_args *args) {
+    size_t count = (size_t)args->tensors->count;
+    place *places = malloc((count + 1) * sizeof *places);
+    if (!places)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory to compare %zu names", args->path, count);
+    for (size_t i = 0; i < count; i++)
+        places[i] = (place){args->tensors->names[i], args->tensors->tensors[i]};
+    qsort(places, count, sizeof *places, by_place_name);
+    const char *twice = NULL;
+    for (size_t i = 1; i < count && !twice; i++)
+        twice = strcmp(places[i - 1].name, places[i].name) ? NULL : places[i].name;
+    free(places);
+    return twice ? tt__fail(TT_ERR_INVALID, "%s: \"%s\" is given twice", args->path, tt__make_printable(twice).text)
+                 : TT_OK;
+}
+
 tt_status tt_safetensors_save_sharded_with(const tt_safetensors_save_sharded_args *given, size_t size) {
     tt_safetensors_save_sharded_args args;
     TT__ARGS_COPY(args, given, size);
@@ -336,10 +353,7 @@ tt_status tt_safetensors_save_sharded_with(const tt_safetensors_save_sharded_arg
     if (!tt__safetensors_is_index(args.path))
         return tt__fail(TT_ERR_INVALID, "%s: expected the path of an index, NAME" INDEX_ENDING, args.path);
     TT__TRY(tt__named_tensors_check(args.path, args.tensors, true));
-    for (int64_t i = 0; i < args.tensors->count; i++)
-        if (tt_named_tensors_find(args.tensors, args.tensors->names[i]) != args.tensors->tensors[i])
-            return tt__fail(TT_ERR_INVALID, "%s: \"%s\" is given twice", args.path,
-                            tt__make_printable(args.tensors->names[i]).text);
+    TT__TRY(check_given_once(&args));
     if (args.metadata_count < 0 || (args.metadata_count > 0 && !args.metadata))
         return tt__fail(TT_ERR_INVALID, "%s: expected .metadata of .metadata_count pairs, got %s and %" PRId64,
                         args.path, args.metadata ? "some" : "NULL", args.metadata_count);

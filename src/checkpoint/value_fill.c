@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "checkpoint/value.h"
+#include "data/npz.h"
 #include "nn/module_lists.h"
 
 tt_status tt__value_push(tt_value *container, tt_value *key, tt_value *item) {
@@ -81,15 +82,15 @@ static tt_status check_pair(const char *who, const tt_value *dict, const tt_valu
         return tt__fail_argument("%s: the %s is NULL", who, dict ? "key" : "dict");
     if (dict->type != TT_VALUE_DICT)
         return tt__fail(TT_ERR_INVALID, "%s: expected a dict, got %s", who, TT__VALUE_TEXT(dict));
-    TT__TRY(check_part(who, dict, item));
-    if (find_key(dict, key))
-        return tt__fail(TT_ERR_INVALID, "%s: the dict has %s as a key already", who, TT__VALUE_TEXT(key));
-    return TT_OK;
+    return check_part(who, dict, item);
 }
 
-/* Set a pair; takes over key and item, also on failure. */
-static tt_status set_pair(const char *who, tt_value *dict, tt_value *key, tt_value *item) {
+/* Set a pair, whose key the dict has not (`is_new`), or which is looked for; takes over key and item, also on failure.
+ */
+static tt_status set_pair(const char *who, tt_value *dict, tt_value *key, tt_value *item, bool is_new) {
     tt_status status = check_pair(who, dict, key, item);
+    if (!status && !is_new && find_key(dict, key))
+        status = tt__fail(TT_ERR_INVALID, "%s: the dict has %s as a key already", who, TT__VALUE_TEXT(key));
     if (!status)
         status = tt__value_push(dict, key, item);
     if (status) {
@@ -104,20 +105,22 @@ static tt_status set_pair(const char *who, tt_value *dict, tt_value *key, tt_val
 
 tt_status tt_value_set(tt_value *dict, const char *key, tt_value *item) {
     tt_value *text = tt_value_of_string(key);
-    return set_pair("tt_value_set", dict, text, item);
+    return set_pair("tt_value_set", dict, text, item, false);
 }
 
 tt_status tt_value_set_at(tt_value *dict, int64_t key, tt_value *item) {
     tt_value *number = tt_value_of_int(key);
-    return set_pair("tt_value_set_at", dict, number, item);
+    return set_pair("tt_value_set_at", dict, number, item, false);
 }
 
 tt_value *tt_value_of_tensors(const tt_named_tensors *tensors) {
-    if (tt__named_tensors_check("tt_value_of_tensors", tensors, true))
+    static const char who[] = "tt_value_of_tensors";
+    if (tt__named_tensors_check(who, tensors, true) ||
+        tt__npz_check_names(who, TT_ERR_INVALID, tensors->names, tensors->count))
         return NULL;
     tt_value *dict = tt_value_dict();
     for (int64_t i = 0; dict && i < tensors->count; i++)
-        if (tt_value_set(dict, tensors->names[i], tt_value_of_tensor(tensors->tensors[i]))) {
+        if (set_pair(who, dict, tt_value_of_string(tensors->names[i]), tt_value_of_tensor(tensors->tensors[i]), true)) {
             tt_value_free(dict);
             dict = NULL;
         }

@@ -18,8 +18,9 @@ typedef struct tt__ckpt_file {
     const char *format; /* "safetensors" or "pt" */
     tt_safetensors *safetensors;
     tt_value *value;
-    size_t count, room;
-    tt__ckpt_row *rows; /* sorted by name in safetensors, in the file's order in .pt */
+    size_t count, room, name_bytes;
+    tt__ckpt_row *rows;     /* sorted by name in safetensors, in the file's order in .pt */
+    tt__ckpt_row **by_name; /* sorted */
 } tt__ckpt_file;
 
 /* Read a file, whatever its format. Harmless to free after a failure. */

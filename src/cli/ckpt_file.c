@@ -11,6 +11,9 @@
 
 uint64_t tt__ckpt_bytes(const tt_tensor *x) { return (uint64_t)tt_tensor_numel(x) * tt_dtype_size(tt_tensor_dtype(x)); }
 
+/* Names in a file that is no attack are far below. A text of a few MB would else be part of 100000 names. */
+enum { ROW_NAME_MAX = 64 << 10, ROW_NAMES_MAX = 256 << 20 };
+
 static tt_status row_add(tt__ckpt_file *file, const char *name, tt_tensor *tensor, const tt_value *value) {
     if (file->count == file->room) {
         size_t room = file->room ? 2 * file->room : 64;
@@ -20,6 +23,10 @@ static tt_status row_add(tt__ckpt_file *file, const char *name, tt_tensor *tenso
         file->rows = rows;
         file->room = room;
     }
+    file->name_bytes += strlen(name);
+    if (file->name_bytes > ROW_NAMES_MAX)
+        return tt__fail(TT_ERR_FORMAT, "%s: expected names of at most %d MiB together, got more", file->path,
+                        ROW_NAMES_MAX >> 20);
     char *copy = strdup(name);
     if (!copy)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for a name", file->path);
@@ -45,6 +52,9 @@ static tt_status rows_of_value(tt__ckpt_file *file, const tt_value *v, const cha
             n = asprintf(&inner, "%s%s%" PRId64, name, *name ? "." : "", number);
         if (n < 0)
             return tt__fail(TT_ERR_MEMORY, "%s: no memory for a name", file->path);
+        if (!status && n >= ROW_NAME_MAX)
+            status = tt__fail(TT_ERR_FORMAT, "%s: expected names below %d KiB, got one of %d bytes", file->path,
+                              ROW_NAME_MAX >> 10, n);
         if (!status)
             status = rows_of_value(file, tt_value_at(v, i), inner);
         free(inner);
@@ -55,6 +65,23 @@ static tt_status rows_of_value(tt__ckpt_file *file, const tt_value *v, const cha
 static tt_status rows_of_tensors(tt__ckpt_file *file, const tt_named_tensors *tensors) {
     for (int64_t i = 0; i < tensors->count; i++)
         TT__TRY(row_add(file, tensors->names[i], tensors->tensors[i], NULL));
+    return TT_OK;
+}
+
+/* By name; of one name, as they come. */
+static int order_rows(const void *a, const void *b) {
+    const tt__ckpt_row *x = *(tt__ckpt_row *const *)a, *y = *(tt__ckpt_row *const *)b;
+    int order = strcmp(x->name, y->name);
+    return order ? order : (x > y) - (x < y);
+}
+
+static tt_status sort_ckpt_rows(tt__ckpt_file *file) {
+    file->by_name = malloc((file->count + 1) * sizeof *file->by_name);
+    if (!file->by_name)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory to list %zu entries", file->path, file->count);
+    for (size_t i = 0; i < file->count; i++)
+        file->by_name[i] = &file->rows[i];
+    qsort(file->by_name, file->count, sizeof *file->by_name, order_rows);
     return TT_OK;
 }
 
@@ -78,23 +105,29 @@ tt_status tt__ckpt_open(tt__ckpt_file *file, const char *path) {
     if (!status)
         status = archive ? rows_of_value(file, file->value, "")
                          : rows_of_tensors(file, tt_safetensors_tensors(file->safetensors));
-    return status;
+    return status ? status : sort_ckpt_rows(file);
 }
 
 void tt__ckpt_free(tt__ckpt_file *file) {
     for (size_t i = 0; i < file->count; i++)
         free(file->rows[i].name);
     free(file->rows);
+    free(file->by_name);
     tt_safetensors_free(file->safetensors);
     tt_value_free(file->value);
     *file = (tt__ckpt_file){0};
 }
 
 const tt__ckpt_row *tt__ckpt_find(const tt__ckpt_file *file, const char *name) {
-    for (size_t i = 0; i < file->count; i++)
-        if (!strcmp(file->rows[i].name, name))
-            return &file->rows[i];
-    return NULL;
+    size_t low = 0, high = file->count; /* the first that is not before the name */
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (strcmp(file->by_name[middle]->name, name) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < file->count && !strcmp(file->by_name[low]->name, name) ? file->by_name[low] : NULL;
 }
 
 size_t tt__ckpt_tensors(const tt__ckpt_file *file, uint64_t *bytes) {

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Files that anybody may have made, of a megabyte or a few, cost the commands that read them neither time that grows
+with the square of their size nor memory that is a thousand times as large."""
+import os
+import pathlib
+import resource
+import shutil
+import struct
+import subprocess
+import tempfile
+import unittest
+import zipfile
+
+TUTTI = os.environ["TUTTI"]
+SECONDS, MEMORY = 20, 4 << 30  # of the processor; a sanitizer reserves more
+CHECKED = b"__asan_" in pathlib.Path(TUTTI).read_bytes() or b"__tsan_" in pathlib.Path(TUTTI).read_bytes()
+
+
+def limit():
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+    if not CHECKED:
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+
+
+class HostileFiles(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def tutti(self, *arguments, code=0, text=""):
+        done = subprocess.run([TUTTI, *arguments], cwd=self.folder, capture_output=True, text=True, check=False,
+                              preexec_fn=limit)
+        self.assertEqual(done.returncode, code, done.stderr[-2000:])
+        self.assertIn(text, done.stdout + done.stderr)
+
+    def safetensors(self, name, first, count):
+        header = ",".join(f'"t{i:06}":{{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}'
+                          for i in range(first, first + count)).encode()
+        (self.folder / name).write_bytes(struct.pack("<Q", len(header) + 2) + b"{" + header + b"}")
+
+    def test_a_long_name_of_many_values(self):
+        longest = b"X" + struct.pack("<I", 1 << 20) + b"k" * (1 << 20)
+        for depth, text in ((1, "expected names below"), (4, "expected names below")):
+            pickled = b"\x80\x02" + b"".join([b"}" + longest] * depth) + b"](" + b"K\0" * 100000 + b"e" + b"s" * depth
+            with zipfile.ZipFile(self.folder / "names.pt", "w") as file:
+                file.writestr("a/data.pkl", pickled + b".")
+                file.writestr("a/version", "3\n")
+            for command in ("show", "verify"):
+                self.tutti("ckpt", command, "names.pt", code=1, text=text)
+        some = b"X" + struct.pack("<I", 60000) + b"k" * 60000
+        with zipfile.ZipFile(self.folder / "names.pt", "w") as file:
+            file.writestr("a/data.pkl", b"\x80\x02}" + some + b"](" + b"K\0" * 100000 + b"es.")
+            file.writestr("a/version", "3\n")
+        self.tutti("ckpt", "show", "names.pt", code=1, text="names of at most 256 MiB together")
+
+    def test_many_tensors(self):
+        count = 60000
+        self.safetensors("a.safetensors", 0, count)
+        self.safetensors("b.safetensors", count, count)
+        self.tutti("ckpt", "diff", "a.safetensors", "b.safetensors", code=1, text="only in B")
+        self.tutti("ckpt", "diff", "a.safetensors", "a.safetensors", text=f"equal: {count} entries")
+        self.tutti("ckpt", "convert", "a.safetensors", "a.pt")
+        self.tutti("ckpt", "convert", "a.safetensors", "c.safetensors.index.json")
+        self.tutti("ckpt", "diff", "a.pt", "c.safetensors.index.json", text=f"equal: {count} entries")
+
+
+if __name__ == "__main__":
+    unittest.main()
