@@ -70,7 +70,7 @@ static bool may_remove_kept(DIR *folder, const char *name) {
     return !(around.st_mode & S_ISVTX) || own == 0 || info.st_uid == own || around.st_uid == own;
 }
 
-static int by_key(const void *a, const void *b) {
+static int by_kept_order(const void *a, const void *b) {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
     return (x > y) - (x < y);
 }
@@ -97,7 +97,7 @@ static tt_status list_kept(const char *path, int64_t now, int64_t **steps, size_
     }
     closedir(folder);
     if (*count)
-        qsort(*steps, *count, sizeof **steps, by_key);
+        qsort(*steps, *count, sizeof **steps, by_kept_order);
     return fits ? TT_OK : tt__fail(TT_ERR_MEMORY, "%s: no memory to list what is kept of it", path);
 }
 
