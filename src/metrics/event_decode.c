@@ -170,7 +170,7 @@ static tt_status read_event(tt__scalar_log *log, tt__span event, bool *malformed
     *malformed = more != 0;
     while (!*malformed && take_field(&event, &f) > 0) {
         if (is_field(&f, TT__EVENT_SESSION_LOG, TT__WIRE_BYTES) && session_starts(f.bytes))
-            tt__scalar_log_purge(log, point.step);
+            TT__TRY(tt__scalar_log_purge(log, point.step));
         if (is_field(&f, TT__EVENT_SUMMARY, TT__WIRE_BYTES))
             TT__TRY(read_summary(log, f.bytes, point, malformed));
     }
@@ -183,13 +183,7 @@ static bool head_is_good(const uint8_t *head) { return event_number(head + 8, 4)
 
 bool tt__events_recognise(const void *data, size_t size) { return size >= TT__RECORD_HEAD && head_is_good(data); }
 
-tt_status tt__events_decode(tt__scalar_log *log, const void *data, size_t size, const char *name) {
-    const uint8_t *bytes = data;
-    if (!tt__events_recognise(data, size))
-        return tt__fail(TT_ERR_FORMAT,
-                        "%s: expected an event file of TensorBoard, whose first 12 bytes are a length and "
-                        "its checksum",
-                        name);
+static tt_status read_records(tt__scalar_log *log, const uint8_t *bytes, size_t size, const char *name) {
     for (size_t at = 0; at < size;) {
         size_t left = size - at;
         if (left >= TT__RECORD_HEAD && !head_is_good(bytes + at)) {
@@ -212,4 +206,15 @@ tt_status tt__events_decode(tt__scalar_log *log, const void *data, size_t size, 
         at += TT__RECORD_HEAD + event.size + TT__RECORD_TAIL;
     }
     return TT_OK;
+}
+
+tt_status tt__events_decode(tt__scalar_log *log, const void *data, size_t size, const char *name) {
+    if (!tt__events_recognise(data, size))
+        return tt__fail(TT_ERR_FORMAT,
+                        "%s: expected an event file of TensorBoard, whose first 12 bytes are a length and "
+                        "its checksum",
+                        name);
+    tt_status status = read_records(log, data, size, name);
+    tt__scalar_log_settle(log);
+    return status;
 }

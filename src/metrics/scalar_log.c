@@ -28,7 +28,7 @@ static tt__series *add_series(tt__scalar_log *log, char *tag) {
         return NULL;
     }
     tt__name_map_put(&log->places, tag, (int64_t)log->count);
-    series[log->count] = (tt__series){.tag = tag};
+    series[log->count] = (tt__series){.tag = tag, .purged = log->purges_made};
     return &series[log->count++];
 }
 
@@ -55,15 +55,43 @@ static void purge_series(tt__series *series, int64_t step) {
         series->count--;
 }
 
-void tt__scalar_log_purge(tt__scalar_log *log, int64_t step) {
-    for (size_t i = 0; i < log->count; i++)
-        purge_series(&log->series[i], step);
+/* Let a series have the purges that it has not had: the first of them has the least step. */
+static void settle_series(const tt__scalar_log *log, tt__series *series) {
+    size_t low = 0, high = log->purge_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (log->purges[middle].number < series->purged)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low < log->purge_count)
+        purge_series(series, log->purges[low].step);
+    series->purged = log->purges_made;
+}
+
+void tt__scalar_log_settle(tt__scalar_log *log) {
+    for (size_t i = 0; log->purge_count && i < log->count; i++)
+        settle_series(log, &log->series[i]);
+    log->purge_count = 0;
+}
+
+tt_status tt__scalar_log_purge(tt__scalar_log *log, int64_t step) {
+    while (log->purge_count && log->purges[log->purge_count - 1].step >= step)
+        log->purge_count--;
+    tt__log_purge *purges = log_list_grow(log->purges, log->purge_count, &log->purge_capacity, sizeof *purges);
+    if (!purges)
+        return tt__fail(TT_ERR_MEMORY, "no memory for the beginnings of runs");
+    log->purges = purges;
+    purges[log->purge_count++] = (tt__log_purge){log->purges_made++, step};
+    return TT_OK;
 }
 
 tt_status tt__scalar_log_add(tt__scalar_log *log, const char *tag, size_t tag_size, tt__scalar_point point) {
     tt__series *series = obtain_series(log, tag, tag_size);
     if (!series)
         return tt_last_status();
+    settle_series(log, series);
     purge_series(series, point.step);
     tt__scalar_point *points = log_list_grow(series->points, series->count, &series->capacity, sizeof *points);
     if (!points)
@@ -93,6 +121,7 @@ void tt__scalar_log_free(tt__scalar_log *log) {
         free(log->series[i].points);
     }
     free(log->series);
+    free(log->purges);
     tt__name_map_free(&log->places);
     *log = (tt__scalar_log){0};
 }

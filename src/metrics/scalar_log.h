@@ -16,22 +16,34 @@ typedef struct tt__series {
     char *tag;
     tt__scalar_point *points; /* by rising step */
     size_t count, capacity;
+    uint64_t purged; /* purges of the log that have reached it */
 } tt__series;
+
+/* A purge that series may still have before them. */
+typedef struct tt__log_purge {
+    uint64_t number; /* from 0 on */
+    int64_t step;
+} tt__log_purge;
 
 /* Zeroed = empty. */
 typedef struct tt__scalar_log {
     tt__series *series; /* as their first points came */
     size_t count, capacity;
-    tt__name_map places; /* by tag */
-    char note[512];      /* what of the files was left out, and why; "": nothing */
+    tt__name_map places;   /* by tag */
+    tt__log_purge *purges; /* by rising step: earlier ones of the same or a later step are part of it */
+    size_t purge_count, purge_capacity;
+    uint64_t purges_made;
+    char note[512]; /* what of the files was left out, and why; "": nothing */
 } tt__scalar_log;
 
 /* Add a point. A run that went on from an earlier checkpoint has steps twice: what came later replaces that step and
  * those behind it. TT_ERR_MEMORY. */
 tt_status tt__scalar_log_add(tt__scalar_log *log, const char *tag, size_t tag_size, tt__scalar_point point);
 
-/* Leave out all points of `step` and later. */
-void tt__scalar_log_purge(tt__scalar_log *log, int64_t step);
+/* Leave out all points of `step` and later, which tt__scalar_log_settle() ends: a hostile file may have as many purges
+ * as series. TT_ERR_MEMORY. */
+tt_status tt__scalar_log_purge(tt__scalar_log *log, int64_t step);
+void tt__scalar_log_settle(tt__scalar_log *log);
 
 /* The series of a tag, or NULL. */
 const tt__series *tt__scalar_log_find(const tt__scalar_log *log, const char *tag);

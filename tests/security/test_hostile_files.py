@@ -22,6 +22,43 @@ def limit():
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
 
 
+def crc32c_table():
+    table = []
+    for value in range(256):
+        for _ in range(8):
+            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
+        table.append(value)
+    return table
+
+
+TABLE = crc32c_table()
+
+
+def checksum(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = TABLE[(crc ^ byte) & 255] ^ crc >> 8
+    crc ^= 0xFFFFFFFF
+    return struct.pack("<I", (crc >> 15 | crc << 17) + 0xA282EAD8 & 0xFFFFFFFF)
+
+
+def record(event):
+    length = struct.pack("<Q", len(event))
+    return length + checksum(length) + event + checksum(event)
+
+
+def varint(n):
+    out = b""
+    while n > 127:
+        out += bytes([n & 127 | 128])
+        n >>= 7
+    return out + bytes([n])
+
+
+def field(number, data):
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
 class HostileFiles(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp())
@@ -62,6 +99,15 @@ class HostileFiles(unittest.TestCase):
         self.tutti("ckpt", "convert", "a.safetensors", "a.pt")
         self.tutti("ckpt", "convert", "a.safetensors", "c.safetensors.index.json")
         self.tutti("ckpt", "diff", "a.pt", "c.safetensors.index.json", text=f"equal: {count} entries")
+
+    def test_many_runs_of_many_series(self):
+        """Each beginning of a run leaves out what earlier ones had logged of later steps."""
+        value = varint(2 << 3 | 5) + struct.pack("<f", 1)
+        series = b"".join(field(1, field(1, f"{i:06x}".encode()) + value) for i in range(50000))
+        begins = field(7, b"\x08\x01") * 200000
+        (self.folder / "events.out.tfevents.1").write_bytes(
+            record(b"\x10\x01" + field(5, series)) + record(b"\x10\x02" + begins))
+        self.tutti("plot", "--tags", "000001", "events.out.tfevents.1", text="000001")
 
 
 if __name__ == "__main__":
