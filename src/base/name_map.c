@@ -1,8 +1,13 @@
-/* Open addressing, at most half full, by FNV-1a. */
+/* Open addressing, at most half full, by SipHash under a key of this process: names may come out of files, which could
+ * have been chosen to fall into one place. */
 #include "base/name_map.h"
+#include "base/siphash.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+#include <time.h>
 
 struct tt__name_entry {
     const char *name; /* NULL: free */
@@ -12,19 +17,30 @@ struct tt__name_entry {
 
 typedef struct tt__name_entry name_entry;
 
-static uint64_t hash_more(uint64_t hash, const char *text) {
-    for (; *text; text++)
-        hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
-    return hash;
+static uint64_t seed[2];
+
+static void draw_map_seed(void) {
+    struct timespec now;
+    if (getrandom(seed, sizeof seed, GRND_NONBLOCK) == (ssize_t)sizeof seed)
+        return;
+    clock_gettime(CLOCK_MONOTONIC, &now); /* a machine that has just started */
+    seed[0] = (uint64_t)now.tv_nsec ^ (uint64_t)(uintptr_t)&now;
+    seed[1] = (uint64_t)now.tv_sec;
 }
 
 static uint64_t hash_name(const char *head, const char *rest) {
-    return hash_more(hash_more(UINT64_C(0xcbf29ce484222325), head), rest);
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    tt__siphash hash;
+    pthread_once(&once, draw_map_seed);
+    tt__siphash_begin(&hash, seed);
+    tt__siphash_add(&hash, head, strlen(head));
+    tt__siphash_add(&hash, rest, strlen(rest));
+    return tt__siphash_end(&hash);
 }
 
 /* Find the entry of a name, or the free one where it belongs. */
 static name_entry *entry_of_name(const tt__name_map *map, uint64_t hash, const char *head, const char *rest) {
-    size_t n = strlen(head), at = (size_t)(hash ^ hash >> 32) & (map->room - 1);
+    size_t n = strlen(head), at = (size_t)hash & (map->room - 1);
     for (;; at = (at + 1) & (map->room - 1)) {
         name_entry *e = &map->table[at];
         if (!e->name || (e->hash == hash && !strncmp(e->name, head, n) && !strcmp(e->name + n, rest)))

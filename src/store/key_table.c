@@ -1,7 +1,7 @@
 #include "store/key_table.h"
 
 #include "base/clock.h"
-#include "store/siphash.h"
+#include "base/siphash.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -59,6 +59,21 @@ def field(number, data):
     return varint(number << 3 | 2) + varint(len(data)) + data
 
 
+def colliding(count):
+    """Names that FNV-1a puts into an eighth of a table of 2 to 4 times as many."""
+    room, found, i = 32, [], 0
+    while room // 2 < count:
+        room *= 2
+    while len(found) < count:
+        name, h = f"{i:x}", 0xCBF29CE484222325
+        for c in name.encode():
+            h = (h ^ c) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+        if (h ^ h >> 32) & room - 1 < room // 8:
+            found.append(name)
+        i += 1
+    return found
+
+
 class HostileFiles(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp())
@@ -108,6 +123,11 @@ class HostileFiles(unittest.TestCase):
         (self.folder / "events.out.tfevents.1").write_bytes(
             record(b"\x10\x01" + field(5, series)) + record(b"\x10\x02" + begins))
         self.tutti("plot", "--tags", "000001", "events.out.tfevents.1", text="000001")
+
+    def test_names_that_fall_into_one_place(self):
+        names = colliding(130000)
+        (self.folder / "scalars.csv").write_text("step," + ",".join(names) + "\n" + "1," * len(names) + "1\n")
+        self.tutti("plot", "--tags", names[0], "scalars.csv", text=names[0])
 
 
 if __name__ == "__main__":

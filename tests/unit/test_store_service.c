@@ -1,7 +1,7 @@
 /* The server's protocol without sockets: recorded conversations, any cut of the stream, who is released by what,
  * limits. */
+#include "base/siphash.h"
 #include "store/service.h"
-#include "store/siphash.h"
 #include "unit/store_transcript.h"
 
 #include <setjmp.h>
@@ -384,6 +384,13 @@ static void siphash_is_right(void **state) {
     assert_true(tt__siphash13(key, "12345678", 8) == UINT64_C(0x3489982430560a87));
     assert_true(tt__siphash13(key, "/default_pg/0//cpu//0/1", 23) == UINT64_C(0x7c45301da649a352));
     assert_true(tt__siphash13(key, bytes, 64) == UINT64_C(0x75e05fd5bbc870c6));
+    for (size_t cut = 0; cut <= 64; cut++) {
+        tt__siphash pieces;
+        tt__siphash_begin(&pieces, key);
+        tt__siphash_add(&pieces, bytes, cut);
+        tt__siphash_add(&pieces, bytes + cut, 64 - cut);
+        assert_true(tt__siphash_end(&pieces) == UINT64_C(0x75e05fd5bbc870c6));
+    }
 }
 
 #define ALONE(test) cmocka_unit_test_setup_teardown(test, start, stop)

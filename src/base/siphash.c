@@ -1,0 +1,63 @@
+#include "base/siphash.h"
+
+#include <endian.h>
+#include <string.h>
+
+static uint64_t rotate_left(uint64_t x, int by) { return x << by | x >> (64 - by); }
+
+static void sip_round(uint64_t v[4]) {
+    v[0] += v[1];
+    v[2] += v[3];
+    v[1] = rotate_left(v[1], 13) ^ v[0];
+    v[3] = rotate_left(v[3], 16) ^ v[2];
+    v[0] = rotate_left(v[0], 32);
+    v[2] += v[1];
+    v[0] += v[3];
+    v[1] = rotate_left(v[1], 17) ^ v[2];
+    v[3] = rotate_left(v[3], 21) ^ v[0];
+    v[2] = rotate_left(v[2], 32);
+}
+
+static void siphash_absorb(uint64_t v[4], uint64_t word) {
+    v[3] ^= word;
+    sip_round(v);
+    v[0] ^= word;
+}
+
+void tt__siphash_begin(tt__siphash *hash, const uint64_t key[2]) {
+    *hash = (tt__siphash){.v = {key[0] ^ UINT64_C(0x736f6d6570736575), key[1] ^ UINT64_C(0x646f72616e646f6d),
+                                key[0] ^ UINT64_C(0x6c7967656e657261), key[1] ^ UINT64_C(0x7465646279746573)}};
+}
+
+void tt__siphash_add(tt__siphash *hash, const void *data, size_t size) {
+    const uint8_t *p = data;
+    while (size) {
+        size_t at = hash->size % 8, n = size >= 8 && !at ? 8 : 1;
+        uint64_t bytes = 0;
+        memcpy(&bytes, p, n);
+        hash->word |= le64toh(bytes) << 8 * at;
+        if (at + n == 8) {
+            siphash_absorb(hash->v, hash->word);
+            hash->word = 0;
+        }
+        hash->size += n;
+        size -= n;
+        p += n;
+    }
+}
+
+uint64_t tt__siphash_end(tt__siphash *hash) {
+    uint64_t *v = hash->v;
+    siphash_absorb(v, (uint64_t)hash->size << 56 | hash->word);
+    v[2] ^= 0xff;
+    for (int i = 0; i < 3; i++)
+        sip_round(v);
+    return v[0] ^ v[1] ^ v[2] ^ v[3];
+}
+
+uint64_t tt__siphash13(const uint64_t key[2], const void *data, size_t size) {
+    tt__siphash hash;
+    tt__siphash_begin(&hash, key);
+    tt__siphash_add(&hash, data, size);
+    return tt__siphash_end(&hash);
+}
