@@ -34,6 +34,12 @@ expect 0 '{"name":"seed","value":1099511627776}' show --json "$train"
 expect 0 '{"name":"empty","value":"a list of 0"}' show --json "$train"
 expect 0 "example.safetensors: safetensors" show "$vectors/example.safetensors"
 
+# Names that a terminal would act upon: U+009B begins an escape sequence, as ESC does.
+named() { printf "$1\\0\\0\\0\\0\\0\\0\\0%s" "$2" >"$dir/named.safetensors"; }
+named '\73' "$(printf '{"a\302\2331m\177":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}')"
+expect 0 'a1m ' show "$dir/named.safetensors"
+expect 0 '{"name":"a\u009b1m\u007f","dtype"' show --json "$dir/named.safetensors"
+
 # There and back through every format: nothing is lost.
 cd "$dir" || exit 1
 expect 0 "" convert "$state" one.safetensors
