@@ -3,11 +3,8 @@
 #include "base/name_map.h"
 #include "base/siphash.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <time.h>
 
 struct tt__name_entry {
     const char *name; /* NULL: free */
@@ -17,22 +14,9 @@ struct tt__name_entry {
 
 typedef struct tt__name_entry name_entry;
 
-static uint64_t seed[2];
-
-static void draw_map_seed(void) {
-    struct timespec now;
-    if (getrandom(seed, sizeof seed, GRND_NONBLOCK) == (ssize_t)sizeof seed)
-        return;
-    clock_gettime(CLOCK_MONOTONIC, &now); /* a machine that has just started */
-    seed[0] = (uint64_t)now.tv_nsec ^ (uint64_t)(uintptr_t)&now;
-    seed[1] = (uint64_t)now.tv_sec;
-}
-
 static uint64_t hash_name(const char *head, const char *rest) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     tt__siphash hash;
-    pthread_once(&once, draw_map_seed);
-    tt__siphash_begin(&hash, seed);
+    tt__siphash_begin_own(&hash);
     tt__siphash_add(&hash, head, strlen(head));
     tt__siphash_add(&hash, rest, strlen(rest));
     return tt__siphash_end(&hash);

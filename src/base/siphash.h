@@ -3,10 +3,15 @@
 #ifndef TT_BASE_SIPHASH_H
 #define TT_BASE_SIPHASH_H
 
+#include "base/export.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
 uint64_t tt__siphash13(const uint64_t key[2], const void *data, size_t size);
+
+/* The same with a key that this process has drawn. Thread-safe. */
+TT__EXPORT uint64_t tt__siphash_own(const void *data, size_t size);
 
 /* The same of several pieces, as if they were one. */
 typedef struct tt__siphash {
@@ -15,6 +20,7 @@ typedef struct tt__siphash {
 } tt__siphash;
 
 void tt__siphash_begin(tt__siphash *hash, const uint64_t key[2]);
+void tt__siphash_begin_own(tt__siphash *hash);
 void tt__siphash_add(tt__siphash *hash, const void *data, size_t size);
 uint64_t tt__siphash_end(tt__siphash *hash);
 

@@ -2,6 +2,7 @@
 #include "data/tokenizer.h"
 
 #include "base/error.h"
+#include "base/siphash.h"
 #include "tensor/tensor.h"
 
 #include <inttypes.h>
@@ -23,16 +24,9 @@ void tt__token_put(tt__token_list *list, int64_t token) {
 
 /* ---- the vocabulary ---- */
 
-static size_t hash_bytes(const uint8_t *bytes, size_t size) {
-    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
-    for (size_t i = 0; i < size; i++)
-        hash = (hash ^ bytes[i]) * UINT64_C(1099511628211);
-    return (size_t)(hash ^ hash >> 32);
-}
-
 /* Return the slot of these bytes: the token's, or the free one where it would stand. */
 static size_t token_slot(const tt_tokenizer *t, const uint8_t *bytes, size_t size) {
-    size_t at = hash_bytes(bytes, size) & t->map.mask;
+    size_t at = (size_t)tt__siphash_own(bytes, size) & t->map.mask; /* files could choose others to collide */
     for (; t->map.slots[at] >= 0; at = (at + 1) & t->map.mask) {
         const tt__span *token = &t->tokens[t->map.slots[at]];
         if (token->size == size && !memcmp(token->data, bytes, size))
