@@ -262,49 +262,6 @@ static void test_checkpoints_are_kept(void **state) {
     case_free(&c);
 }
 
-/* Names that anybody may have put there: with a number that no run writes, or that can't be removed. They count for
- * nothing, and stay. */
-static void test_what_looks_like_kept(void **state) {
-    (void)state;
-    static const char *const files[] = {"looks/m-step-007.safetensors",
-                                        "looks/m-step-99999999999999999999.safetensors"};
-    trainer_case c;
-    make(&c, 8);
-    assert_int_equal(mkdir("looks", 0777), 0);
-    assert_int_equal(mkdir("looks/m-step-1.safetensors", 0777), 0);
-    for (int i = 0; i < 2; i++)
-        fclose(fopen(files[i], "w"));
-    alarm(60); /* it may never end */
-    assert_int_equal(tt_trainer_run(c.model, c.optimizer, c.loader, case_step, .sampler = c.sampler, .epochs = 3,
-                                    .checkpoint = "looks/m.safetensors", .save_every = 1, .keep = 1),
-                     TT_OK);
-    alarm(0);
-    assert_true(exists("looks/m-step-15.safetensors") && !exists("looks/m-step-10.safetensors"));
-    assert_true(exists(files[0]) && exists(files[1]) && exists("looks/m-step-1.safetensors"));
-    case_free(&c);
-}
-
-/* In a folder such as /tmp only their owner may remove them. */
-static void test_what_others_may_remove(void **state) {
-    (void)state;
-    enum { OWNER = 61234, STRANGER = 61235 }; /* users that no machine has */
-    static const char theirs[] = "shared/m-step-1.safetensors";
-    trainer_case c;
-    if (geteuid() != 0)
-        skip();
-    make(&c, 8);
-    assert_int_equal(chmod(".", 0711) | mkdir("shared", 0777) | chmod("shared", 01777), 0);
-    fclose(fopen(theirs, "w"));
-    assert_int_equal(chown(theirs, STRANGER, STRANGER) | seteuid(OWNER), 0);
-    tt_status status = tt_trainer_run(c.model, c.optimizer, c.loader, case_step, .sampler = c.sampler, .epochs = 3,
-                                      .checkpoint = "shared/m.safetensors", .save_every = 1, .keep = 1);
-    assert_int_equal(seteuid(0), 0);
-    if (status)
-        fail_msg("%s", tt_last_error());
-    assert_true(exists("shared/m-step-15.safetensors") && !exists("shared/m-step-10.safetensors") && exists(theirs));
-    case_free(&c);
-}
-
 static tt_tensor *stops_in_step_7(tt_trainer *t, const tt_batch *b, void *user) {
     int *sig = user;
     if (tt_trainer_steps(t) == 6 && *sig)
@@ -628,8 +585,6 @@ int main(void) {
         cmocka_unit_test(test_best_and_patience),
         cmocka_unit_test(test_resumed_after_the_end),
         cmocka_unit_test(test_checkpoints_are_kept),
-        cmocka_unit_test(test_what_looks_like_kept),
-        cmocka_unit_test(test_what_others_may_remove),
         cmocka_unit_test(test_signals_and_stop),
         cmocka_unit_test(test_an_evaluation_stops),
         cmocka_unit_test(test_metrics),
