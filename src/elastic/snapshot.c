@@ -180,15 +180,12 @@ void tt__jobs_ask(tt__job_heard *jobs, int n, int64_t timeout_ms) {
 static const char *listener_name(char *line) {
     unsigned flags = 0;
     unsigned long inode = 0;
-    uid_t user;
     char *name = strstr(line, "@" TT__JOB_SOCKET_PREFIX);
     if (!name || sscanf(line, "%*s %*s %*s %x %*s %*s %lu", &flags, &inode) != 2 ||
         !(flags & 0x10000)) /* __SO_ACCEPTCON */
         return NULL;
-    if (tt__local_socket_user(inode, &user) && user != geteuid())
-        return NULL;
     name[strcspn(name, "\n")] = '\0';
-    return name + 1;
+    return tt__local_socket_may_be(inode, name + 1, geteuid()) ? name + 1 : NULL;
 }
 
 tt_status tt__jobs_find(tt__job_heard **jobs, int *n) {

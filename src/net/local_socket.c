@@ -26,26 +26,30 @@ bool tt__local_peer_user(int socket, uid_t *user) {
     return true;
 }
 
-/* Find the user in the attributes of an answer. */
-static bool find_user(const struct nlmsghdr *head, size_t size, uid_t *user) {
-    size_t at = NLMSG_LENGTH(sizeof(struct unix_diag_msg));
-    while (at + sizeof(struct nlattr) <= size) {
+/* Does an answer of sock_diag tell of this abstract name, and of no other user? Old kernels tell no user. */
+static bool tells_of(const struct nlmsghdr *head, size_t size, const char *name, uid_t user) {
+    bool named = false;
+    for (size_t at = NLMSG_LENGTH(sizeof(struct unix_diag_msg)); at + sizeof(struct nlattr) <= size;) {
         struct nlattr attribute;
         uint32_t value;
+        const char *content = (const char *)head + at + NLA_HDRLEN;
         memcpy(&attribute, (const char *)head + at, sizeof attribute);
         if (attribute.nla_len < sizeof attribute || attribute.nla_len > size - at)
             return false;
-        if (attribute.nla_type == UNIX_DIAG_UID && attribute.nla_len >= NLA_HDRLEN + sizeof value) {
-            memcpy(&value, (const char *)head + at + NLA_HDRLEN, sizeof value);
-            *user = value;
-            return true;
+        size_t length = attribute.nla_len - (size_t)NLA_HDRLEN;
+        if (attribute.nla_type == UNIX_DIAG_NAME)
+            named = length == strlen(name) + 1 && !content[0] && !memcmp(content + 1, name, length - 1);
+        if (attribute.nla_type == UNIX_DIAG_UID && length >= sizeof value) {
+            memcpy(&value, content, sizeof value);
+            if (value != user)
+                return false;
         }
         at += NLA_ALIGN(attribute.nla_len);
     }
-    return false;
+    return named;
 }
 
-bool tt__local_socket_user(unsigned long inode, uid_t *user) {
+bool tt__local_socket_may_be(unsigned long inode, const char *name, uid_t user) {
     struct {
         struct nlmsghdr head;
         struct unix_diag_req request;
@@ -54,10 +58,14 @@ bool tt__local_socket_user(unsigned long inode, uid_t *user) {
         .request = {.sdiag_family = AF_UNIX,
                     .udiag_states = ~0u,
                     .udiag_ino = (uint32_t)inode,
-                    .udiag_show = UDIAG_SHOW_UID,
+                    .udiag_show = UDIAG_SHOW_NAME | UDIAG_SHOW_UID,
                     .udiag_cookie = {~0u, ~0u}}};
     union {
         struct nlmsghdr head;
+        struct {
+            struct nlmsghdr head;
+            struct nlmsgerr error;
+        } refusal;
         char bytes[1024];
     } answer;
     int s = tt__fd(socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
@@ -66,8 +74,10 @@ bool tt__local_socket_user(unsigned long inode, uid_t *user) {
         n = recv(s, &answer, sizeof answer, MSG_DONTWAIT);
     if (s >= 0)
         close(s);
-    return n >= (ssize_t)sizeof answer.head && answer.head.nlmsg_type == SOCK_DIAG_BY_FAMILY &&
-           find_user(&answer.head, (size_t)n, user);
+    if (n >= (ssize_t)sizeof answer.refusal && answer.head.nlmsg_type == NLMSG_ERROR)
+        return answer.refusal.error.error != -ENOENT;
+    return n < (ssize_t)sizeof answer.head || answer.head.nlmsg_type != SOCK_DIAG_BY_FAMILY ||
+           tells_of(&answer.head, (size_t)n, name, user);
 }
 
 bool tt__send_packet(int socket, const void *packet, size_t size, int attached) {

@@ -16,8 +16,10 @@ socklen_t tt__abstract_address(struct sockaddr_un *address, const char *name);
  * failed, and errno has the reason. */
 bool tt__local_peer_user(int socket, uid_t *user);
 
-/* Which user made the Unix socket of this inode, in this network namespace? False: the kernel does not say. */
-bool tt__local_socket_user(unsigned long inode, uid_t *user);
+/* May the Unix socket of this inode, in this network namespace, have this abstract name, and have been made by `user`?
+ * False: the kernel says that it isn't so, or that there is none. A line of /proc/net/unix says nothing yet: another's
+ * name may hold a line break, and what looks like a line behind it. */
+bool tt__local_socket_may_be(unsigned long inode, const char *name, uid_t user);
 
 /* Send one packet of `size` bytes, with a descriptor unless `attached` is -1, which stays the caller's. errno has the
  * reason of a failure. */

@@ -333,6 +333,20 @@ os.pwrite(memory, bytes.fromhex("%s"), 0)
 print("ready", flush=True)
 sys.stdin.read()
 """
+# Sockets whose names hold a line break.
+FORGES = """
+import os, socket, sys
+os.setgroups([])
+os.setresgid(STRANGER, STRANGER, STRANGER)
+os.setresuid(STRANGER, STRANGER, STRANGER)
+listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+listener.bind("\\0tutti-job/1/forged")
+listener.listen(1)
+other = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+other.bind("\\0x\\n0: 00000002 00000000 00010000 0005 01 9999999 @tutti-job/1/forged")
+print("ready", flush=True)
+sys.stdin.read()
+"""
 # A FIFO whose name, since its file system is gone, is that of such a memory.
 BLOCKS = """
 set -e
@@ -366,6 +380,20 @@ class Looks(unittest.TestCase):
         done = self.top([sys.executable, "-c", script])
         self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
         self.assertIn("shares no memory as a rank", done.stderr)
+
+    def test_names_of_sockets_make_no_launchers(self):
+        """What looks like a line of /proc/net/unix leads to a socket that takes no more calls."""
+        if not shutil.which("strace"):
+            self.skipTest("strace is not installed")
+        process = subprocess.Popen([sys.executable, "-c", FORGES.replace("STRANGER", str(STRANGER))],
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.stdin.close)
+        self.assertEqual(process.stdout.readline(), "ready\n")
+        done = subprocess.run(["strace", "-f", "-e", "trace=connect", TUTTI, "top", "--once", "none"],
+                              capture_output=True, text=True, timeout=DEADLINE, check=False)
+        self.assertNotIn("tutti-job/1/forged", done.stderr)
 
     def test_a_fifo_keeps_nobody(self):
         folder = pathlib.Path(tempfile.mkdtemp(prefix="tutti-looks-"))
