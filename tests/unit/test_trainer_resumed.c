@@ -1,5 +1,5 @@
-/* The trainer in one process: resumed inside epochs, from the loader's state, mixed precision, other locales; what looks
- * like a kept checkpoint. */
+/* The trainer in one process: resumed inside epochs, from the loader's state, mixed precision, other locales; what
+ * looks like a kept checkpoint. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
