@@ -79,12 +79,27 @@ TT_API tt_tensor *tt_named_tensors_find(const tt_named_tensors *list, const char
 
 /* ---- devices ---- */
 
-/* "cpu" (the default: oneDNN and vector loops) or "reference" (the same memory, plain loops: slow, to compare with),
- * and what else was loaded. Lives as long as the process. NULL with TT_ERR_NOT_FOUND, which lists the names, for
- * another one. Thread-safe. */
+/* "cpu" (the default: oneDNN and vector loops), "reference" (the same memory, plain loops: slow, to compare with), or
+ * "cuda:0" and so on ("cuda" is the first): NVIDIA GPUs, in CUDA's order, of which CUDA_VISIBLE_DEVICES chooses. The
+ * first one that is asked for loads libtutti-cuda.so. Lives as long as the process. NULL: TT_ERR_NOT_FOUND for another
+ * name, or an index that CUDA has not; TT_ERR_UNSUPPORTED where CUDA can't be used, which says what is missing.
+ * Thread-safe. PyTorch: torch.device(). */
 TT_API const tt_device *tt_device_get(const char *name);
 
-/* "cpu"; "?" for NULL. */
+/* The device of a type by its index; errors as tt_device_get(). */
+TT_API const tt_device *tt_device_of(tt_device_type type, int index);
+#define TT_CPU tt_device_of(TT_DEVICE_CPU, 0)
+#define TT_CUDA(index) tt_device_of(TT_DEVICE_CUDA, (index))
+
+/* Count the devices of a type: 1 of TT_DEVICE_CPU; of TT_DEVICE_CUDA 0, too, where there is no GPU, no driver, or no
+ * libtutti-cuda.so. Never fails, and leaves no error. Thread-safe. PyTorch: torch.cuda.device_count(). */
+TT_API int tt_device_count(tt_device_type type);
+
+/* Wait until all work that this process has given to the device is done. On the host nothing waits. TT_ERR_SYSTEM: work
+ * that failed. Thread-safe. PyTorch: torch.cuda.synchronize(). */
+TT_API TT_NODISCARD tt_status tt_device_synchronize(const tt_device *device);
+
+/* "cpu", "cuda:0"; "?" for NULL. */
 TT_API const char *tt_device_name(const tt_device *device);
 
 /* ---- scopes ---- */

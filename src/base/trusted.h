@@ -22,6 +22,6 @@ const char *tt__own_file(void);
  * (sticky) may stand above the file; a group of its owner alone, or one that may write to tt__own_file(), and folders
  * that tt__own_file() lies in, count as the owner's. `real` becomes the path without links: load that one. Errors,
  * which name what is not trusted: TT_ERR_AUTH; TT_ERR_IO the file can't be found. Thread-safe. */
-TT_NODISCARD tt_status tt__trusted_file(const char *path, char real[PATH_MAX]);
+TT__EXPORT TT_NODISCARD tt_status tt__trusted_file(const char *path, char real[PATH_MAX]);
 
 #endif

@@ -30,6 +30,7 @@ typedef struct options {
     bool no_pin;
     bool apart;
     bool amp; /* forward and loss in bf16 */
+    const tt_device *device;
 } options;
 
 typedef struct trial {
@@ -57,6 +58,10 @@ static const tt__flag step_flags[] = {
      .value = "TYPE",
      .what = "bf16: forward pass and loss run under autocast (default: all in f32)",
      .offer = "bf16"},
+    {.name = "device",
+     .id = 'D',
+     .value = "NAME",
+     .what = "where the model lies and is trained: cpu (the default), cuda:0; with --world 1"},
     {.name = "apart",
      .id = 'x',
      .what = "each rank trains a model of its own: the same work without communication, to compare with"},
@@ -82,7 +87,7 @@ const tt__command tt__bench_step = {
             "  \"pool_mb\":..,\"needs_mb\":..}\n"
             "pool_mb is the most memory that tensors and oneDNN's scratchpads have had, needs_mb what the arithmetic "
             "needs at once: parameters, gradients, the optimizer's states, what backward reads again, gradients under "
-            "way. With --amp it also has \"amp\":\"bf16\", with --apart \"apart\":true, with --data-parallel "
+            "way. With --amp it also has \"amp\":\"bf16\", with --device \"device\":\"cuda:0\", with --apart \"apart\":true, with --data-parallel "
             "\"data_parallel\":N, behind the model.\n"
             "With --link it ends with \"least_ms\", the least time until gradients are averaged, and \"of_least\", how "
             "many times that forward and backward took: a bucket and all later ones cross the link when its last "
@@ -96,7 +101,7 @@ const tt__command tt__bench_step = {
 /* Parse the flags. Returns -1 to go on, else the exit code. */
 static int step_parse(options *o, int argc, char **argv) {
     const char *model = "mlp";
-    *o = (options){.world = 2};
+    *o = (options){.world = 2, .device = TT_CPU};
     for (int c; (c = tt__cli_next_flag(&tt__bench_step, argc, argv, NULL)) != -1;) {
         tt_status status = TT_OK;
         switch (c) {
@@ -114,6 +119,12 @@ static int step_parse(options *o, int argc, char **argv) {
                 return tt__cli_usage_error("bench step", "--amp: expected bf16, got \"%s\"", optarg);
             o->amp = true;
             break;
+        case 'D':
+            o->device = tt_device_get(optarg);
+            if (o->device)
+                break;
+            tt_report();
+            return TT__EXIT_FAILED;
         case 'd':
             status = tt__parse_i64("--data-parallel", optarg, 1, 1024, &o->replicas);
             break;
@@ -141,10 +152,20 @@ static int step_parse(options *o, int argc, char **argv) {
         o->steps = o->model->steps;
     if (o->replicas)
         o->world = 1;
+    if (o->device != TT_CPU && (o->world > 1 || o->replicas))
+        return tt__cli_usage_error("bench step", "--device: gradients are averaged on the host alone: add --world 1");
     if (o->mbit && (o->world == 1 || o->apart))
         return tt__cli_usage_error("bench step", "--link: one rank alone, or with --apart or --data-parallel, averages "
                                                  "nothing; leave it out, or give --world 2 or more");
     return -1;
+}
+
+/* x on the device; x itself goes, unless it is there. */
+static tt_tensor *moved(tt_tensor *x, const tt_device *device) {
+    tt_tensor *there = tt_to_device(x, device);
+    if (there != x)
+        tt_tensor_free(x);
+    return there;
 }
 
 static tt_status trial_init(trial *t, const options *o) {
@@ -160,8 +181,10 @@ static tt_status trial_init(trial *t, const options *o) {
     t->model = t->kind->make();
     if (o->replicas)
         t->model = tt_data_parallel(t->model, .replicas = (int)o->replicas);
-    t->x = t->kind->inputs();
-    t->y = t->kind->targets();
+    if (t->model && tt_module_to_device(t->model, o->device))
+        return tt_last_status();
+    t->x = moved(t->kind->inputs(), o->device);
+    t->y = moved(t->kind->targets(), o->device);
     t->optimizer = t->model ? t->kind->optimizer(t->model) : NULL;
     bool alone = o->apart || tt_get_world_size(t->world) == 1;
     t->ddp = alone ? NULL : tt_ddp(t->model, t->world);
@@ -215,6 +238,7 @@ static tt_status step_measure(trial *t, const options *o) {
         status = tt_barrier(t->world);
         int64_t start = tt__now_ns();
         status = status ? status : run_steps(t, steps);
+        status = status ? status : tt_device_synchronize(o->device);
         t->block_ms[b] = (double)(tt__now_ns() - start) * 1e-6 / (double)steps;
     }
     tt__bench_sort(t->block_ms, BLOCKS);
@@ -227,6 +251,9 @@ static void step_print(const trial *t, const options *o) {
     char replicas[40] = "";
     if (o->replicas)
         snprintf(replicas, sizeof replicas, "\"data_parallel\":%lld,", (long long)o->replicas);
+    char device[64] = "";
+    if (o->device != TT_CPU)
+        snprintf(device, sizeof device, "\"device\":\"%s\",", tt_device_name(o->device));
     char link[80] = "";
     if (t->link) {
         double least_ms, ratio;
@@ -235,9 +262,9 @@ static void step_print(const trial *t, const options *o) {
     }
     tt__print(
         stdout,
-        "{\"bench\":\"step\",\"model\":\"%s\",%s%s%s\"world\":%d,\"ms_median\":%.4f,\"ms_min\":%.4f,\"rss_mb\":%.1f,"
+        "{\"bench\":\"step\",\"model\":\"%s\",%s%s%s%s\"world\":%d,\"ms_median\":%.4f,\"ms_min\":%.4f,\"rss_mb\":%.1f,"
         "\"pool_mb\":%.1f,\"needs_mb\":%.1f%s}\n",
-        o->model->name, o->amp ? "\"amp\":\"bf16\"," : "", o->apart ? "\"apart\":true," : "", replicas,
+        o->model->name, o->amp ? "\"amp\":\"bf16\"," : "", device, o->apart ? "\"apart\":true," : "", replicas,
         tt_get_world_size(t->world), t->block_ms[BLOCKS / 2], t->block_ms[0], (double)usage.ru_maxrss / 1024,
         (double)tt__pool_most() / MEGABYTE, (double)tt__bench_model_needs(t->kind, t->model) / MEGABYTE, link);
 }

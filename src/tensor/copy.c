@@ -16,7 +16,7 @@ static tt_status read_bytes(const tt_tensor *x, void *host) {
     if (x->numel == 0)
         return TT_OK;
     if (!tt__device_is_host(device))
-        return device->to_host(host, x->data, tensor_bytes(x));
+        return device->to_host(device, host, x->data, tensor_bytes(x));
     memcpy(host, x->data, tensor_bytes(x));
     return TT_OK;
 }
@@ -27,7 +27,7 @@ static tt_status write_bytes(tt_tensor *x, const void *host) {
     if (x->numel == 0)
         return TT_OK;
     if (!tt__device_is_host(device))
-        return device->from_host(x->data, host, tensor_bytes(x));
+        return device->from_host(device, x->data, host, tensor_bytes(x));
     memcpy(x->data, host, tensor_bytes(x));
     return TT_OK;
 }

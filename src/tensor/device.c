@@ -1,12 +1,13 @@
 #include "tensor/device.h"
 
 #include "base/error.h"
+#include "tensor/device_plugin.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_DEVICES = 16 };
+enum { MAX_DEVICES = 64 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const tt_device *devices[MAX_DEVICES] = {&tt__cpu_device, &tt__reference_device};
@@ -26,19 +27,41 @@ static void list_devices(char *text, size_t size) {
         n += (size_t)snprintf(text + n, size - n, "%s%s", i ? ", " : "", devices[i]->name);
 }
 
-const tt_device *tt_device_get(const char *name) {
+static const tt_device *find_device(const char *who, const char *name) {
     char known[256];
     pthread_mutex_lock(&lock);
     const tt_device *found = name ? device_named(name) : NULL;
     list_devices(known, sizeof known);
     pthread_mutex_unlock(&lock);
-    if (!found)
-        return tt__fail_null(TT_ERR_NOT_FOUND, "tt_device_get: expected one of %s, got \"%s\"", known,
-                             name ? name : "NULL");
-    return found;
+    if (found)
+        return found;
+    if (name && (!strcmp(name, "cuda") || !strncmp(name, "cuda:", 5)))
+        return tt__device_load(who, name);
+    return tt__fail_null(TT_ERR_NOT_FOUND, "%s: expected one of %s, or \"cuda:0\" and so on, got \"%s\"", who, known,
+                         name ? name : "NULL");
+}
+
+const tt_device *tt_device_get(const char *name) { return find_device("tt_device_get", name); }
+
+const tt_device *tt_device_of(tt_device_type type, int index) {
+    char name[32];
+    if (type == TT_DEVICE_CPU && index == 0)
+        return &tt__cpu_device;
+    if (type != TT_DEVICE_CUDA || index < 0)
+        return tt__fail_null(TT_ERR_NOT_FOUND, "tt_device_of: expected TT_DEVICE_CPU and 0, or TT_DEVICE_CUDA and an "
+                                               "index of at least 0, got %d and %d",
+                             (int)type, index);
+    snprintf(name, sizeof name, "cuda:%d", index);
+    return find_device("tt_device_of", name);
 }
 
 const char *tt_device_name(const tt_device *device) { return device ? device->name : "?"; }
+
+tt_status tt_device_synchronize(const tt_device *device) {
+    if (!device)
+        return tt__fail(TT_ERR_INVALID, "tt_device_synchronize: `device` is NULL");
+    return device->synchronize ? device->synchronize(device) : TT_OK;
+}
 
 static bool memory_is_whole(const tt_device *d) {
     bool some = d->alloc || d->free || d->to_host || d->from_host;

@@ -15,12 +15,18 @@ struct tt__kernels;
 struct tt_device {
     const char *name; /* "cpu": what tt_device_get() finds it by */
 
+    tt_device_type type;
+    int index; /* among the devices of the type */
+
     /* Memory, 64-byte aligned. All NULL: host memory, which plain pointers reach; it comes from the thread's pool.
-     * Otherwise all are given. They may be called from any thread. Copies return when the bytes are there. */
-    void *(*alloc)(size_t bytes); /* NULL: there is none */
-    void (*free)(void *p);
-    tt_status (*to_host)(void *host, const void *from, size_t bytes);
-    tt_status (*from_host)(void *to, const void *host, size_t bytes);
+     * Otherwise all are given. They may be called from any thread. Copies return when the host's bytes may be read or
+     * changed. */
+    void *(*alloc)(const tt_device *device, size_t bytes); /* NULL: there is none; a recorded error says so */
+    void (*free)(const tt_device *device, void *p);
+    tt_status (*to_host)(const tt_device *device, void *host, const void *from, size_t bytes);
+    tt_status (*from_host)(const tt_device *device, void *to, const void *host, size_t bytes);
+
+    tt_status (*synchronize)(const tt_device *device); /* NULL: its work is done when its calls return */
 
     /* Kernels by the element type of the tensor that is written; NULL: none of that type. */
     const struct tt__kernels *const *kernels; /* (TT__DTYPES) */

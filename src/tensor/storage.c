@@ -14,10 +14,12 @@ _Static_assert(sizeof(tt__storage) <= HEADER, "the elements stay 64-byte aligned
 
 tt__storage *tt__storage_new(const tt_device *device, size_t bytes) {
     bool host = tt__device_is_host(device);
+    if (!host && !bytes)
+        bytes = 1; /* memory of our own has a size: so it is known from borrowed memory */
     tt__storage *storage = tt__pool_alloc(HEADER + (host ? bytes : 0));
     if (!storage)
         return NULL;
-    void *data = host ? (char *)storage + HEADER : device->alloc(bytes ? bytes : 1);
+    void *data = host ? (char *)storage + HEADER : device->alloc(device, bytes);
     if (!data) {
         tt__pool_free(storage);
         return NULL;
@@ -44,7 +46,7 @@ void tt__storage_unref(tt__storage *storage) {
     if (!storage || atomic_fetch_sub_explicit(&storage->refs, 1, memory_order_acq_rel) != 1)
         return;
     if (is_own_device_memory(storage))
-        storage->device->free(storage->data);
+        storage->device->free(storage->device, storage->data);
     free(storage->away_name);
     if (storage->recycle || storage->bytes < large_bytes)
         tt__pool_free(storage);

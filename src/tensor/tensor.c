@@ -72,8 +72,11 @@ tt_tensor *tt__tensor_new_on(const char *who, const tt_device *device, tt_shape 
     size_t bytes = (size_t)x->numel * tt_dtype_size(dtype);
     x->storage = tt__storage_new(device, bytes);
     if (!x->storage) {
-        tt__tensor_fail(TT_ERR_MEMORY, "%s: no memory for %s (%zu bytes on %s)", who, TT__DESCRIBE(x), bytes,
-                        device->name);
+        if (tt__device_is_host(device))
+            tt__tensor_fail(TT_ERR_MEMORY, "%s: no memory for %s (%zu bytes on %s)", who, TT__DESCRIBE(x), bytes,
+                            device->name);
+        else
+            tt__fail_prefix("%s: no memory for %s", who, TT__DESCRIBE(x));
         tt__pool_free(x);
         return NULL;
     }

@@ -59,12 +59,13 @@ static void *first_fit(size_t bytes) {
     return NULL;
 }
 
-static void *far_alloc(size_t bytes) {
+static void *far_alloc(const tt_device *device, size_t bytes) {
+    (void)device;
     pthread_mutex_lock(&lock);
     bool fails = fail_at > 0 && --fail_at == 0;
     void *p = fails || bytes > MEMORY ? NULL : first_fit((bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
     pthread_mutex_unlock(&lock);
-    return p;
+    return p ? p : tt__fail_null(TT_ERR_MEMORY, "far has no %zu bytes", bytes);
 }
 
 static void join_with_next(int i) {
@@ -75,7 +76,8 @@ static void join_with_next(int i) {
     range_count--;
 }
 
-static void far_free(void *p) {
+static void far_free(const tt_device *device, void *p) {
+    (void)device;
     pthread_mutex_lock(&lock);
     size_t offset = (size_t)((char *)p - far), at = 0;
     int i = 0;
@@ -88,12 +90,14 @@ static void far_free(void *p) {
     pthread_mutex_unlock(&lock);
 }
 
-static tt_status far_to_host(void *host, const void *from, size_t bytes) {
+static tt_status far_to_host(const tt_device *device, void *host, const void *from, size_t bytes) {
+    (void)device;
     memcpy(host, far_device_near(from), bytes);
     return TT_OK;
 }
 
-static tt_status far_from_host(void *to, const void *host, size_t bytes) {
+static tt_status far_from_host(const tt_device *device, void *to, const void *host, size_t bytes) {
+    (void)device;
     memcpy(far_device_near(to), host, bytes);
     return TT_OK;
 }

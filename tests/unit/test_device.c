@@ -280,7 +280,18 @@ static void failing_allocations_are_errors(void **state) {
     TT_AUTO_SCOPE;
     far_device_fail_nth(1);
     assert_null(far_ones(2, 3));
-    expect_error(TT_ERR_MEMORY, "tt_to_device: no memory for f32 (2, 3) (24 bytes on far)");
+    expect_error(TT_ERR_MEMORY, "tt_to_device: no memory for f32 (2, 3): far has no 24 bytes");
+}
+
+static void tensors_without_elements_leave_nothing(void **state) {
+    (void)state;
+    int before = far_device_live_blocks();
+    {
+        TT_AUTO_SCOPE;
+        assert_non_null(far_ones(2, 0));
+        assert_int_equal(far_device_live_blocks(), before + 1);
+    }
+    assert_int_equal(far_device_live_blocks(), before);
 }
 
 static void a_module_that_can_not_move_stays(void **state) {
@@ -310,7 +321,7 @@ static void half_a_device_is_refused(void **state) {
     assert_int_equal(tt__device_register(far_device()), TT_OK);
     assert_ptr_equal(tt_device_get("far"), far_device());
     assert_null(tt_device_get("near"));
-    expect_error(TT_ERR_NOT_FOUND, "expected one of cpu, reference, far, got \"near\"");
+    expect_error(TT_ERR_NOT_FOUND, "expected one of cpu, reference, far, or \"cuda:0\" and so on, got \"near\"");
 }
 
 static void nothing_is_left(void **state) {
@@ -362,6 +373,7 @@ int main(void) {
         cmocka_unit_test(operands_lie_on_one_device),
         cmocka_unit_test(data_sets_lie_on_the_host),
         cmocka_unit_test(failing_allocations_are_errors),
+        cmocka_unit_test(tensors_without_elements_leave_nothing),
         cmocka_unit_test(a_module_that_can_not_move_stays),
         cmocka_unit_test(half_a_device_is_refused),
         cmocka_unit_test(nothing_is_left),

@@ -3,7 +3,7 @@
 
 #include "base/args.h"
 #include "base/error.h"
-#include "base/saved_error.h"
+#include "base/object_path.h"
 #include "base/trusted.h"
 #include "comm/backend/host.h"
 
@@ -18,13 +18,6 @@
 
 #define FILE_PREFIX "libtutti-backend-"
 
-#ifndef TT__LIBDIR /* CMAKE_INSTALL_LIBDIR */
-#define TT__LIBDIR "lib"
-#endif
-
-/* Where to look, in order: folders separated by ":". */
-typedef char folders[8 * PATH_MAX];
-
 /* Plug-ins stay until the process ends: their engines have threads, and handlers that run at exit. */
 typedef struct loaded {
     struct loaded *next;
@@ -35,58 +28,10 @@ typedef struct loaded {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static loaded *all;
 
-/* Does a program that lies in `dir` (its first `n` letters) lie in a build tree, as build/tests/unit? */
-static bool is_build_tree(const char *dir, int n) {
-    char path[PATH_MAX], real[PATH_MAX];
-    int length = snprintf(path, sizeof path, "%.*s/../../CMakeCache.txt", n, dir);
-    tt__saved_error before;
-    tt__error_save(&before);
-    bool is = length > 0 && (size_t)length < sizeof path && !access(path, F_OK) && !tt__trusted_file(path, real);
-    tt__error_restore(&before);
-    return is;
-}
-
-/* List the folders to look in: beside the library; or, where it is linked into a program, in the tree that the program
- * was installed in (bin) or built in (tests/unit). A program that runs with more rights than its caller has takes no
- * folder from the caller's environment. */
-static void list_folders(folders text) {
-    const char *given = secure_getenv("TT_BACKEND_PATH"), *own = tt__own_file(), *slash = strrchr(own, '/');
-    int n = snprintf(text, sizeof(folders), "%s", given ? given : ""), dir = slash ? (int)(slash - own) : 0;
-    if (n < 0 || (size_t)n >= sizeof(folders) || !slash)
-        return;
-    static const char *const beside[] = {"/tutti", "/../" TT__LIBDIR "/tutti", "/../../lib/tutti"};
-    size_t count = is_build_tree(own, dir) ? 3 : 2;
-    for (size_t i = 0; i < count; i++) {
-        size_t at = strlen(text);
-        snprintf(text + at, sizeof(folders) - at, "%s%.*s%s", at ? ":" : "", dir, own, beside[i]);
-    }
-}
-
-/* Take the next folder of a list; false at its end. Skips empty ones, and relative ones: where those lie depends on
- * where the program happens to be. */
-static bool next_folder(const char **list, char *folder, size_t size) {
-    for (size_t n; **list; *list += n) {
-        *list += strspn(*list, ":");
-        n = strcspn(*list, ":");
-        if (**list != '/' || n >= size)
-            continue;
-        snprintf(folder, size, "%.*s", (int)n, *list);
-        *list += n;
-        return true;
-    }
-    return false;
-}
-
 static bool find_plugin(const char *name, char *path, size_t size) {
-    folders list;
-    char folder[PATH_MAX];
-    list_folders(list);
-    for (const char *at = list; next_folder(&at, folder, sizeof folder);) {
-        int n = snprintf(path, size, "%s/" FILE_PREFIX "%s.so", folder, name);
-        if (n > 0 && (size_t)n < size && !access(path, R_OK))
-            return true;
-    }
-    return false;
+    char file[NAME_MAX + 1];
+    int n = snprintf(file, sizeof file, FILE_PREFIX "%s.so", name);
+    return n > 0 && (size_t)n < sizeof file && tt__object_find(file, path, size);
 }
 
 /* ", gloo, mpi": what lies in one folder, but for what `text` has already. */
@@ -109,10 +54,10 @@ static void list_found(const char *folder, char *text, size_t size) {
 }
 
 static tt_status fail_unknown(const char *name) {
-    folders list;
+    tt__object_folders list;
     char folder[PATH_MAX], found[512] = "native";
-    list_folders(list);
-    for (const char *at = list; next_folder(&at, folder, sizeof folder);)
+    tt__object_folders_list(list);
+    for (const char *at = list; tt__object_folder_next(&at, folder, sizeof folder);)
         list_found(folder, found, sizeof found);
     if (!strcmp(name, "nccl"))
         return tt__fail(TT_ERR_UNSUPPORTED, "there is no back end nccl yet; there are: %s", found);

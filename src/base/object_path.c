@@ -1,0 +1,62 @@
+#include "base/object_path.h"
+
+#include "base/saved_error.h"
+#include "base/trusted.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#ifndef TT__LIBDIR /* CMAKE_INSTALL_LIBDIR */
+#define TT__LIBDIR "lib"
+#endif
+
+/* Does a program that lies in `dir` (its first `n` letters) lie in a build tree, as build/tests/unit? */
+static bool is_build_tree(const char *dir, int n) {
+    char path[PATH_MAX], real[PATH_MAX];
+    int length = snprintf(path, sizeof path, "%.*s/../../CMakeCache.txt", n, dir);
+    tt__saved_error before;
+    tt__error_save(&before);
+    bool is = length > 0 && (size_t)length < sizeof path && !access(path, F_OK) && !tt__trusted_file(path, real);
+    tt__error_restore(&before);
+    return is;
+}
+
+void tt__object_folders_list(tt__object_folders text) {
+    const char *given = secure_getenv("TT_BACKEND_PATH"), *own = tt__own_file(), *slash = strrchr(own, '/');
+    int n = snprintf(text, sizeof(tt__object_folders), "%s", given ? given : ""), dir = slash ? (int)(slash - own) : 0;
+    if (n < 0 || (size_t)n >= sizeof(tt__object_folders) || !slash)
+        return;
+    static const char *const beside[] = {"/tutti", "/../" TT__LIBDIR "/tutti", "/../../lib/tutti"};
+    size_t count = is_build_tree(own, dir) ? 3 : 2;
+    for (size_t i = 0; i < count; i++) {
+        size_t at = strlen(text);
+        snprintf(text + at, sizeof(tt__object_folders) - at, "%s%.*s%s", at ? ":" : "", dir, own, beside[i]);
+    }
+}
+
+bool tt__object_folder_next(const char **list, char *folder, size_t size) {
+    for (size_t n; **list; *list += n) {
+        *list += strspn(*list, ":");
+        n = strcspn(*list, ":");
+        if (**list != '/' || n >= size)
+            continue;
+        snprintf(folder, size, "%.*s", (int)n, *list);
+        *list += n;
+        return true;
+    }
+    return false;
+}
+
+bool tt__object_find(const char *file, char *path, size_t size) {
+    tt__object_folders list;
+    char folder[PATH_MAX];
+    tt__object_folders_list(list);
+    for (const char *at = list; tt__object_folder_next(&at, folder, sizeof folder);) {
+        int n = snprintf(path, size, "%s/%s", folder, file);
+        if (n > 0 && (size_t)n < size && !access(path, R_OK))
+            return true;
+    }
+    return false;
+}

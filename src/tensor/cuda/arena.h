@@ -1,0 +1,47 @@
+/* The memory of one device: one range of addresses, of which as much is backed as was ever needed, handed out in blocks.
+ *
+ * Blocks stand in order of address; neighbours that are free are one. A block is taken where it fits best: the smallest
+ * free one that is large enough, and of these the lowest. What is freed is reused at once, by work that is enqueued
+ * later on the same stream. One range has two uses: nothing is lost between segments, and all of it can be registered
+ * or mapped elsewhere at once. Not thread-safe: the caller locks. */
+#ifndef TT_TENSOR_CUDA_ARENA_H
+#define TT_TENSOR_CUDA_ARENA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { TT__ARENA_ALIGNMENT = 512, TT__ARENA_CLASSES = 64 };
+
+typedef struct tt__arena_block tt__arena_block;
+
+typedef struct tt__arena {
+    uint64_t base;   /* address of the range */
+    size_t reserved; /* bytes of the range */
+    size_t backed;   /* ... that have memory, from its beginning on */
+    size_t step;     /* what is backed at a time is a multiple of this */
+
+    /* Back `bytes` more, from base + backed on; false: there is no memory. */
+    bool (*back)(struct tt__arena *arena, size_t bytes);
+    void *user;
+
+    tt__arena_block *last;                      /* in order of address */
+    tt__arena_block *free[TT__ARENA_CLASSES];   /* free ones by the power of two of their size, in order of size */
+    tt__arena_block **table;                    /* blocks in use by address: open addressing */
+    size_t table_size, used_blocks;             /* table_size: a power of two, or 0 */
+    size_t used, most_used;                     /* bytes of blocks in use, now and at most */
+} tt__arena;
+
+/* Take `bytes` (rounded up); 0: there is no memory. */
+uint64_t tt__arena_take(tt__arena *arena, size_t bytes);
+
+/* Give back what was taken. */
+void tt__arena_give(tt__arena *arena, uint64_t address);
+
+/* Return the size of the largest block that could be had without backing more. */
+size_t tt__arena_largest_free(const tt__arena *arena);
+
+/* Free the notes about blocks; the range is the caller's. */
+void tt__arena_end(tt__arena *arena);
+
+#endif

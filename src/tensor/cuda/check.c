@@ -1,0 +1,55 @@
+/* Errors, and the device that a thread means. */
+#include "tensor/cuda/device_state.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <unistd.h>
+
+const tt__device_host *tt__cuda_host;
+
+/* The process that has used CUDA; its children can't. */
+static _Atomic pid_t user;
+static _Thread_local int current = -1;
+
+tt_status tt__cuda_check(cudaError_t error, const char *format, ...) {
+    if (error == cudaSuccess)
+        return TT_OK;
+    char what[160];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(what, sizeof what, format, arguments);
+    va_end(arguments);
+    (void)cudaGetLastError(); /* it is told once */
+    return tt__cuda_host->fail(error == cudaErrorMemoryAllocation ? TT_ERR_MEMORY : TT_ERR_SYSTEM,
+                               "%s failed: %s (%s, CUDA error %d)", what, cudaGetErrorString(error),
+                               cudaGetErrorName(error), (int)error);
+}
+
+tt_status tt__cuda_enter(const tt__cuda_state *state) {
+    pid_t self = getpid(), none = 0;
+    if (!atomic_compare_exchange_strong(&user, &none, self) && none != self)
+        return tt__cuda_host->fail(TT_ERR_UNSUPPORTED,
+                                   "%s can't be used in this process (%d): its parent (%d) had used CUDA before fork(), "
+                                   "and CUDA does not work in such a child. Start children before the first use, or "
+                                   "let them exec()",
+                                   state->name, (int)self, (int)none);
+    if (current == state->index)
+        return TT_OK;
+    tt_status status = tt__cuda_check(cudaSetDevice(state->index), "choosing %s", state->name);
+    if (!status)
+        current = state->index;
+    return status;
+}
+
+tt_status tt__cuda_driver_function(const char *name, void *function) {
+    enum cudaDriverEntryPointQueryResult found;
+    void *entry = NULL;
+    tt_status status = tt__cuda_check(cudaGetDriverEntryPointByVersion(name, &entry, 12000, cudaEnableDefault, &found),
+                                      "looking for the driver's %s()", name);
+    if (!status && (found != cudaDriverEntryPointSuccess || !entry))
+        status = tt__cuda_host->fail(TT_ERR_UNSUPPORTED, "the driver has no %s(): a driver for CUDA 12 or later is "
+                                                         "needed; nvidia-smi shows which one is installed",
+                                     name);
+    *(void **)function = entry;
+    return status;
+}

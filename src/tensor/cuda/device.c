@@ -1,0 +1,117 @@
+/* CUDA devices as the library sees them: begun when first asked for, one table each. */
+#include "tensor/cuda/memory.h"
+#include "tensor/kernels.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static tt__cuda_state *state_of(const tt_device *device) { return (tt__cuda_state *)(void *)device; }
+
+static void *device_alloc(const tt_device *device, size_t bytes) { return tt__cuda_scratch(state_of(device), bytes); }
+static void device_free(const tt_device *device, void *p) { tt__cuda_scratch_free(state_of(device), p); }
+static tt_status device_to_host(const tt_device *device, void *host, const void *from, size_t bytes) {
+    return tt__cuda_to_host(state_of(device), host, from, bytes);
+}
+static tt_status device_from_host(const tt_device *device, void *to, const void *host, size_t bytes) {
+    return tt__cuda_from_host(state_of(device), to, host, bytes);
+}
+
+static tt_status device_synchronize(const tt_device *device) { return tt__cuda_wait(state_of(device)); }
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static tt__cuda_state **states;
+static int state_count;
+
+static tt_status count_devices(int *count) {
+    *count = 0;
+    cudaError_t error = cudaGetDeviceCount(count);
+    if (error == cudaErrorNoDevice) {
+        (void)cudaGetLastError();
+        return TT_OK;
+    }
+    if (error == cudaErrorInsufficientDriver) {
+        int driver = 0, runtime = 0;
+        (void)cudaGetLastError();
+        (void)cudaDriverGetVersion(&driver);
+        (void)cudaRuntimeGetVersion(&runtime);
+        return tt__cuda_host->fail(TT_ERR_UNSUPPORTED,
+                                   "the NVIDIA driver is too old or missing: it is one for CUDA %d.%d, and this build "
+                                   "needs one for CUDA %d.%d or later (0.0: there is no libcuda.so.1)",
+                                   driver / 1000, driver % 1000 / 10, runtime / 1000, 0);
+    }
+    return tt__cuda_check(error, "counting CUDA devices");
+}
+
+static tt_status begin_device(tt__cuda_state *state) {
+    tt_status status = tt__cuda_enter(state);
+    if (!status)
+        status = tt__cuda_check(cudaStreamCreateWithFlags(&state->stream, cudaStreamNonBlocking), "making a stream on %s",
+                                state->name);
+    return status ? status : tt__cuda_memory_begin(state);
+}
+
+static tt__cuda_state *new_state(int index) {
+    tt__cuda_state *state = calloc(1, sizeof *state);
+    if (!state) {
+        tt__cuda_host->fail(TT_ERR_MEMORY, "no memory for the device cuda:%d", index);
+        return NULL;
+    }
+    state->index = index;
+    snprintf(state->name, sizeof state->name, "cuda:%d", index);
+    pthread_mutex_init(&state->lock, NULL);
+    state->device = (tt_device){.name = state->name,
+                                .type = TT_DEVICE_CUDA,
+                                .index = index,
+                                .alloc = device_alloc,
+                                .free = device_free,
+                                .to_host = device_to_host,
+                                .from_host = device_from_host,
+                                .synchronize = device_synchronize,
+                                .kernels = tt__cuda_kernels};
+    if (begin_device(state)) {
+        if (state->stream)
+            (void)cudaStreamDestroy(state->stream);
+        pthread_mutex_destroy(&state->lock);
+        free(state);
+        return NULL;
+    }
+    return state;
+}
+
+static bool list_has_room(int count) {
+    if (states)
+        return true;
+    states = calloc((size_t)count, sizeof *states);
+    state_count = states ? count : 0;
+    if (!states)
+        tt__cuda_host->fail(TT_ERR_MEMORY, "no memory for a list of %d devices", count);
+    return states != NULL;
+}
+
+static const tt_device *begin(int index) {
+    int count = 0;
+    if (count_devices(&count))
+        return NULL;
+    if (index < 0 || index >= count) {
+        const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+        tt__cuda_host->fail(TT_ERR_NOT_FOUND, "there is no device cuda:%d: CUDA has %d%s%s%s", index, count,
+                            visible ? " (CUDA_VISIBLE_DEVICES=" : "", visible ? visible : "", visible ? ")" : "");
+        return NULL;
+    }
+    pthread_mutex_lock(&lock);
+    tt__cuda_state *state = list_has_room(count) && index < state_count ? states[index] : NULL;
+    if (!state && states && index < state_count)
+        state = states[index] = new_state(index);
+    pthread_mutex_unlock(&lock);
+    return state ? &state->device : NULL;
+}
+
+static const tt__device_plugin plugin = {.build = TT__DEVICE_BUILD, .count = count_devices, .device = begin};
+
+__attribute__((visibility("default"))) tt__device_entry tutti_devices;
+
+const tt__device_plugin *tutti_devices(const tt__device_host *host) {
+    tt__cuda_host = host;
+    return &plugin;
+}

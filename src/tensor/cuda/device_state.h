@@ -1,0 +1,45 @@
+/* One CUDA device: its table for the library, its stream, its memory. */
+#ifndef TT_TENSOR_CUDA_DEVICE_STATE_H
+#define TT_TENSOR_CUDA_DEVICE_STATE_H
+
+#include "tensor/cuda/arena.h"
+#include "tensor/cuda/kernels.h"
+#include "tensor/device_plugin.h"
+#include "tensor/tensor.h"
+
+#include <cuda_runtime_api.h>
+#include <pthread.h>
+
+typedef struct tt__cuda_state {
+    tt_device device; /* first: a tt_device of ours is one of these */
+    int index;
+    char name[16];
+    cudaStream_t stream; /* all work of the device, in order */
+    pthread_mutex_t lock; /* of arena */
+    tt__arena arena;
+} tt__cuda_state;
+
+/* What the library offers; set before anything else is called. */
+extern const tt__device_host *tt__cuda_host;
+
+static inline tt__cuda_state *tt__cuda_of(const tt_tensor *x) { return (tt__cuda_state *)(void *)x->storage->device; }
+
+/* Make `state` the device that this thread's calls of CUDA mean. TT_ERR_UNSUPPORTED in a child of a process that has
+ * used CUDA: the driver can't be used there. */
+tt_status tt__cuda_enter(const tt__cuda_state *state);
+
+/* Record `error` of what was tried ("copying 4096 bytes to cuda:0") and return the status that it is: TT_ERR_MEMORY, or
+ * TT_ERR_SYSTEM. cudaSuccess: TT_OK, nothing is recorded. */
+tt_status tt__cuda_check(cudaError_t error, const char *format, ...) TT_PRINTF(2, 3);
+
+/* Find the driver's function `name` (a pointer to a function pointer of its type). */
+tt_status tt__cuda_driver_function(const char *name, void *function);
+
+/* The tables of kernels by dtype (TT__DTYPES). */
+extern const struct tt__kernels *const tt__cuda_kernels[];
+
+/* Memory of the device for a call's own use, in the order of its stream; NULL: none, with an error. */
+void *tt__cuda_scratch(tt__cuda_state *state, size_t bytes);
+void tt__cuda_scratch_free(tt__cuda_state *state, void *p);
+
+#endif

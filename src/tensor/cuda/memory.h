@@ -1,0 +1,17 @@
+/* Memory of a CUDA device, and copies from and to the host: what its tt_device offers. */
+#ifndef TT_TENSOR_CUDA_MEMORY_H
+#define TT_TENSOR_CUDA_MEMORY_H
+
+#include "tensor/cuda/device_state.h"
+
+/* Reserve the range of addresses. */
+tt_status tt__cuda_memory_begin(tt__cuda_state *state);
+
+/* Copy, behind what was enqueued before, and wait until the host's bytes may be read or changed. */
+tt_status tt__cuda_to_host(tt__cuda_state *state, void *host, const void *from, size_t bytes);
+tt_status tt__cuda_from_host(tt__cuda_state *state, void *to, const void *host, size_t bytes);
+
+/* Wait until all that was enqueued is done; errors of that work come here. */
+tt_status tt__cuda_wait(const tt__cuda_state *state);
+
+#endif

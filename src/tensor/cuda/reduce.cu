@@ -1,0 +1,159 @@
+/* Kernels that add up, compare or look through many elements. Sums are made in double, in an order that depends on
+ * shapes alone. */
+#include "tensor/cuda/device_code.cuh"
+
+namespace tt {
+
+/* ---- sums ---- */
+
+template <class T> __device__ void store_sum(T *p, double sum) { store(p, (wide<T>)sum); }
+
+/* Where the terms of sum number i begin in x. */
+__device__ inline int64_t terms_of(const tt__cuda_sum &s, int64_t i, int64_t *y) {
+    places<2> at(s.outer, i);
+    *y = at.at[0];
+    return at.at[1];
+}
+
+/* Few terms: a thread makes a sum. */
+template <class T> __global__ void sum_threads(tt__cuda_sum s) {
+    for (int64_t i = first_element(); i < s.outer.n; i += all_threads()) {
+        int64_t y, x = terms_of(s, i, &y);
+        double sum = 0;
+        for (int64_t k = 0; k < s.inner.n; k++)
+            sum += (double)load(element<T>(s.outer, 1, x + places<1>(s.inner, k).at[0]));
+        store_sum(element<T>(s.outer, 0, y), sum * s.factor);
+    }
+}
+
+/* A block makes part number `part` of a sum. */
+template <class T> __device__ double sum_of_part(const tt__cuda_sum &s, int64_t x, int64_t part) {
+    double sum = 0;
+    for (int64_t k = part * THREADS + threadIdx.x; k < s.inner.n; k += s.parts * THREADS)
+        sum += (double)load(element<T>(s.outer, 1, x + places<1>(s.inner, k).at[0]));
+    return block_reduce(sum, join_sum());
+}
+
+template <class T> __global__ void sum_blocks(tt__cuda_sum s) {
+    for (int64_t i = blockIdx.x; i < s.outer.n; i += gridDim.x) {
+        int64_t y, x = terms_of(s, i, &y);
+        double sum = sum_of_part<T>(s, x, 0);
+        if (threadIdx.x == 0)
+            store_sum(element<T>(s.outer, 0, y), sum * s.factor);
+    }
+}
+
+template <class T> __global__ void sum_parts(tt__cuda_sum s) {
+    for (int64_t i = blockIdx.x; i < s.outer.n * s.parts; i += gridDim.x) {
+        int64_t y, x = terms_of(s, i / s.parts, &y);
+        double sum = sum_of_part<T>(s, x, i % s.parts);
+        if (threadIdx.x == 0)
+            s.scratch[i] = sum;
+    }
+}
+
+template <class T> __global__ void sum_of_parts(tt__cuda_sum s) {
+    for (int64_t i = blockIdx.x; i < s.outer.n; i += gridDim.x) {
+        double sum = 0;
+        for (int64_t k = threadIdx.x; k < s.parts; k += THREADS)
+            sum += s.scratch[i * s.parts + k];
+        sum = block_reduce(sum, join_sum());
+        if (threadIdx.x == 0)
+            store_sum(element<T>(s.outer, 0, places<2>(s.outer, i).at[0]), sum * s.factor);
+    }
+}
+
+template <class T> cudaError_t sum_run(cudaStream_t stream, const tt__cuda_sum *s) {
+    constexpr int64_t FEW = 32;
+    if (!s->outer.n)
+        return cudaSuccess;
+    if (s->parts > 1) {
+        cudaError_t error = launch_blocks(sum_parts<T>, grid_of(s->outer.n * s->parts), stream, *s);
+        return error ? error : launch_blocks(sum_of_parts<T>, grid_of(s->outer.n), stream, *s);
+    }
+    if (s->inner.n < FEW || s->outer.n >= (int64_t)THREADS * BLOCKS)
+        return launch(sum_threads<T>, grid_for(s->outer.n), stream, *s);
+    return launch_blocks(sum_blocks<T>, grid_of(s->outer.n), stream, *s);
+}
+
+/* ---- looking through ---- */
+
+struct join_min {
+    __device__ int64_t operator()(int64_t a, int64_t b) const { return a < b ? a : b; }
+};
+
+/* One block: indices are looked at once a call, and found wrong seldom. */
+template <class T> __global__ void find_outside(tt__walk w, int64_t low, int64_t high, int64_t *found) {
+    int64_t first = w.n;
+    for (int64_t i = threadIdx.x; i < w.n && i < first; i += THREADS) {
+        int64_t x = (int64_t)load(element<T>(w, 0, places<1>(w, i).at[0]));
+        if (x < low || x > high)
+            first = i;
+    }
+    first = block_reduce(first, join_min());
+    if (threadIdx.x == 0) {
+        found[0] = first;
+        found[1] = first < w.n ? (int64_t)load(element<T>(w, 0, places<1>(w, first).at[0])) : 0;
+    }
+}
+
+template <class T>
+cudaError_t find_outside_run(cudaStream_t stream, const tt__walk *w, int64_t low, int64_t high, int64_t *found) {
+    return launch_blocks(find_outside<T>, 1, stream, *w, low, high, found);
+}
+
+/* A value and where it lies; the larger one wins, NaN before all, and of equal ones the first. */
+template <class V> struct ranked {
+    V value;
+    int64_t index; /* -1: none */
+};
+
+template <class V> struct join_ranked {
+    __device__ ranked<V> operator()(ranked<V> a, ranked<V> b) const {
+        if (a.index < 0 || b.index < 0)
+            return a.index < 0 ? b : a;
+        bool a_is_nan = a.value != a.value, b_is_nan = b.value != b.value;
+        if (a_is_nan || b_is_nan)
+            return a_is_nan && (!b_is_nan || a.index < b.index) ? a : b;
+        return a.value > b.value || (a.value == b.value && a.index < b.index) ? a : b;
+    }
+};
+
+/* x (outer, n, inner): a block for each y. */
+template <class T> __global__ void argmax(const T *x, int64_t *y, int64_t outer, int64_t n, int64_t inner) {
+    typedef ranked<wide<T>> best;
+    for (int64_t i = blockIdx.x; i < outer * inner; i += gridDim.x) {
+        const T *from = x + i / inner * n * inner + i % inner;
+        best mine = {0, -1};
+        for (int64_t k = threadIdx.x; k < n; k += THREADS)
+            mine = join_ranked<wide<T>>()(mine, best{load(from + k * inner), k});
+        mine = block_reduce(mine, join_ranked<wide<T>>());
+        if (threadIdx.x == 0)
+            y[i] = mine.index;
+    }
+}
+
+template <class T>
+cudaError_t argmax_run(cudaStream_t stream, const void *x, int64_t *y, int64_t outer, int64_t n, int64_t inner) {
+    int64_t results = outer * inner;
+    return results ? launch_blocks(argmax<T>, grid_of(results), stream, (const T *)x, y, outer, n, inner) : cudaSuccess;
+}
+
+} /* namespace tt */
+
+extern "C" {
+
+cudaError_t tt__cuda_sum_run(cudaStream_t stream, tt_dtype dtype, const tt__cuda_sum *sum) {
+    TT__FLOATS(dtype, tt::sum_run, stream, sum)
+}
+
+cudaError_t tt__cuda_find_outside(cudaStream_t stream, tt_dtype dtype, const tt__walk *w, int64_t low, int64_t high,
+                                  int64_t *found) {
+    TT__INTEGERS(dtype, tt::find_outside_run, stream, w, low, high, found)
+}
+
+cudaError_t tt__cuda_argmax(cudaStream_t stream, tt_dtype dtype, const void *x, int64_t *y, int64_t outer, int64_t n,
+                            int64_t inner) {
+    TT__NUMBERS(dtype, tt::argmax_run, stream, x, y, outer, n, inner)
+}
+}

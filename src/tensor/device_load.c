@@ -1,0 +1,110 @@
+/* Loading libtutti-cuda.so. */
+#include "base/error.h"
+#include "base/format.h"
+#include "base/object_path.h"
+#include "base/parse.h"
+#include "base/saved_error.h"
+#include "base/trusted.h"
+#include "tensor/device_plugin.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <string.h>
+
+#define FILE_NAME "libtutti-cuda.so"
+
+static tt_status fail_from_plugin(tt_status status, const char *format, ...) {
+    char text[TT__ERROR_TEXT_SIZE];
+    va_list arguments;
+    va_start(arguments, format);
+    tt__vformat(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return tt__fail(status, "%s", text);
+}
+
+static const tt__device_host host = {.build = TT__DEVICE_BUILD,
+                                     .fail = fail_from_plugin,
+                                     .last_status = tt_last_status,
+                                     .dtype_name = tt_dtype_name,
+                                     .iter_over = tt__iter_over,
+                                     .iter_row_major = tt__iter_row_major};
+
+/* It stays until the process ends: CUDA has threads, and handlers that run at exit. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static const tt__device_plugin *plugin;
+
+static tt_status fail_missing(void) {
+    tt__object_folders list;
+    tt__object_folders_list(list);
+    return tt__fail(TT_ERR_UNSUPPORTED,
+                    "CUDA devices need " FILE_NAME ", which is in none of %.800s. It is built where CUDA's compiler, "
+                    "nvcc, is found: docs/gpu.md says how. TT_BACKEND_PATH names other folders, from the root on",
+                    list);
+}
+
+static tt_status load_file(const tt__device_plugin **out, const char *path) {
+    static const tt__device_build build = TT__DEVICE_BUILD;
+    void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (!object)
+        return tt__fail(TT_ERR_UNSUPPORTED, "CUDA devices can't be loaded: %s", dlerror());
+    tt__device_entry *entry;
+    *(void **)&entry = dlsym(object, "tutti_devices");
+    const tt__device_plugin *found = entry ? entry(&host) : NULL;
+    if (!found || memcmp(&found->build, &build, sizeof build) != 0)
+        return tt__fail(TT_ERR_UNSUPPORTED, "%s belongs to another build of Tutti: install both from one", path);
+    *out = found;
+    return TT_OK;
+}
+
+static tt_status load(void) {
+    char path[PATH_MAX], real[PATH_MAX];
+    if (plugin)
+        return TT_OK;
+    if (!tt__object_find(FILE_NAME, path, sizeof path))
+        return fail_missing();
+    if (tt__trusted_file(path, real))
+        return tt__fail_prefix("%s can't be loaded", path);
+    return load_file(&plugin, real);
+}
+
+static tt_status load_once(void) {
+    pthread_mutex_lock(&lock);
+    tt_status status = load();
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+/* The number after "cuda:"; "cuda" is the first. */
+static tt_status index_of(const char *name, int *index) {
+    int64_t number = 0;
+    if (name[4])
+        TT__TRY(tt__parse_i64(name, name + 5, 0, INT_MAX, &number));
+    *index = (int)number;
+    return TT_OK;
+}
+
+const tt_device *tt__device_load(const char *who, const char *name) {
+    int index;
+    const tt_device *device = index_of(name, &index) || load_once() ? NULL : plugin->device(index);
+    if (!device || tt__device_register(device)) {
+        tt__fail_prefix("%s", who);
+        return NULL;
+    }
+    return device;
+}
+
+int tt_device_count(tt_device_type type) {
+    int count = 0;
+    tt__saved_error before;
+    if (type == TT_DEVICE_CPU)
+        return 1;
+    if (type != TT_DEVICE_CUDA)
+        return 0;
+    tt__error_save(&before);
+    if (load_once() || plugin->count(&count))
+        count = 0;
+    tt__error_restore(&before);
+    return count;
+}

@@ -1,0 +1,29 @@
+#include "settings.h"
+
+#include <atomic>
+#include <cstdlib>
+
+long fake_setting(const char *name, long otherwise) {
+    const char *text = getenv(name);
+    return text && *text ? atol(text) : otherwise;
+}
+
+bool fake_fails() {
+    static const long from = fake_setting("FAKE_CUDA_FAIL", 0);
+    static std::atomic<long> calls{0};
+    return from && ++calls >= from;
+}
+
+static thread_local cudaError_t last;
+
+cudaError_t fake_error(cudaError_t error) {
+    if (error)
+        last = error;
+    return error;
+}
+
+cudaError_t cudaGetLastError() {
+    cudaError_t error = last;
+    last = cudaSuccess;
+    return error;
+}

@@ -1,0 +1,20 @@
+/* What the fake is told by its environment, read once:
+ *   FAKE_CUDA_DEVICES=2      devices there are (2)
+ *   FAKE_CUDA_MEMORY=65536   MiB of each (64), from which cuMemCreate() takes
+ *   FAKE_CUDA_SEED=7         what delays are drawn from (1); 0: none
+ *   FAKE_CUDA_FAIL=n         call number n of those that can fail does, counted from 1, and so do all that follow it
+ *   FAKE_CUDA_DRIVER=11080   the version of the driver (13000); 0: there is none */
+#ifndef FAKE_CUDA_SETTINGS_H
+#define FAKE_CUDA_SETTINGS_H
+
+#include <cuda_runtime_api.h>
+
+long fake_setting(const char *name, long otherwise);
+
+/* Count a call: is it to fail? */
+bool fake_fails();
+
+/* Record `error` as the thread's last one, and return it. */
+cudaError_t fake_error(cudaError_t error);
+
+#endif

@@ -1,0 +1,385 @@
+/* The CUDA device on a fake of CUDA (tests/support/fake_cuda), beside the cpu: its sources are those that nvcc compiles
+ * for GPUs. Streams run late now and then, and memory holds garbage until something is written to it, so what is not in
+ * order gives other numbers. TT_CUDA_REAL=1: on the GPU that is there, with the library as it is installed; what needs
+ * the fake's settings is left out (tools/device_check.sh). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <sys/wait.h>
+#include <tutti/tutti.h>
+#include <unistd.h>
+
+#include "expect.h"
+#include "tensor/tensor.h"
+
+#define S(...) TT_SHAPE(__VA_ARGS__)
+
+static bool is_real;
+
+static void only_on_the_fake(void) {
+    if (is_real)
+        skip();
+}
+
+/* Another device than the first, where there is one. */
+static const tt_device *other_device(void) { return TT_CUDA(tt_device_count(TT_DEVICE_CUDA) > 1); }
+
+static tt_tensor *there(tt_tensor *x) { return tt_to_device(x, TT_CUDA(0)); }
+static tt_tensor *here(tt_tensor *x) { return tt_to_device(x, TT_CPU); }
+
+/* Numbers from -2 on, in steps of an eighth: the same in each type of float. */
+static tt_tensor *numbers(int64_t rows, int64_t columns, tt_dtype dtype) {
+    tt_tensor *x = tt_add_scalar(tt_scale(tt_to(tt_arange(rows * columns), TT_F64), 0.125), -2);
+    return tt_to(tt_view(x, S(rows, columns)), dtype);
+}
+
+/* The largest difference, relative where numbers are above 1; NaN equals NaN. */
+static double difference(tt_tensor *a, tt_tensor *b) {
+    TT_AUTO_SCOPE;
+    double most = 0;
+    const double *x = tt_tensor_data(tt_contiguous(tt_to(here(a), TT_F64)));
+    const double *y = tt_tensor_data(tt_contiguous(tt_to(here(b), TT_F64)));
+    assert_true(x && y && tt_tensor_numel(a) == tt_tensor_numel(b));
+    for (int64_t i = 0; i < tt_tensor_numel(a); i++) {
+        if ((isnan(x[i]) && isnan(y[i])) || x[i] == y[i])
+            continue;
+        double d = fabs(x[i] - y[i]) / fmax(1, fabs(y[i]));
+        most = d <= most ? most : d;
+    }
+    return most;
+}
+
+static double tolerance(tt_dtype dtype) {
+    return dtype == TT_F64 ? 1e-13 : dtype == TT_F32 ? 2e-6 : dtype == TT_F16 ? 1e-3 : 8e-3;
+}
+
+static void expect_close(const char *what, tt_dtype dtype, tt_tensor *got, tt_tensor *expected) {
+    if (!got || !expected)
+        fail_msg("%s of %s: %s", what, tt_dtype_name(dtype), tt_last_error());
+    double d = difference(got, expected);
+    if (!(d <= tolerance(dtype)))
+        fail_msg("%s of %s is %g away from the cpu's", what, tt_dtype_name(dtype), d);
+}
+
+static const tt_dtype floats[] = {TT_F32, TT_F64, TT_F16, TT_BF16};
+enum { FLOATS = sizeof floats / sizeof *floats };
+
+/* ---- processes that have not used CUDA yet ---- */
+
+/* In a child: ask for a device in an environment, and expect an error. */
+static void expect_in_child(const char *variable, const char *value, const char *name, const char *text) {
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        setenv(variable, value, 1);
+        bool refused = !tt_device_get(name) && strstr(tt_last_error(), text);
+        if (!refused)
+            fprintf(stderr, "expected \"%s\", got \"%s\"\n", text, tt_last_error());
+        _exit(refused ? 0 : 1);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+static void what_is_missing_is_named(void **state) {
+    (void)state;
+    only_on_the_fake();
+    expect_in_child("FAKE_CUDA_DRIVER", "11080", "cuda:0", "tt_device_get: the NVIDIA driver is too old or missing: it is "
+                                                           "one for CUDA 11.8, and this build needs one for CUDA 13.0");
+    expect_in_child("FAKE_CUDA_DEVICES", "0", "cuda", "there is no device cuda:0: CUDA has 0");
+    expect_in_child("CUDA_VISIBLE_DEVICES", "1", "cuda:1", "there is no device cuda:1: CUDA has 1 (CUDA_VISIBLE_DEVICES=1)");
+    expect_in_child("FAKE_CUDA_FAIL", "1", "cuda:0", "tt_device_get: choosing cuda:0 failed: ");
+}
+
+static void what_is_no_library_is_named(void **state) {
+    (void)state;
+    only_on_the_fake();
+    char folder[] = "/tmp/tutti-cuda-XXXXXX", path[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/libtutti-cuda.so", folder);
+    FILE *empty = fopen(path, "w");
+    assert_non_null(empty);
+    fclose(empty);
+    expect_in_child("TT_BACKEND_PATH", folder, "cuda:0", "tt_device_get: CUDA devices can't be loaded: ");
+    unlink(path);
+    rmdir(folder);
+}
+
+/* ---- devices ---- */
+
+static void devices_are_counted_and_named(void **state) {
+    (void)state;
+    only_on_the_fake();
+    assert_int_equal(tt_device_count(TT_DEVICE_CUDA), 2);
+    assert_int_equal(tt_device_count(TT_DEVICE_CPU), 1);
+    assert_int_equal(tt_device_count((tt_device_type)7), 0);
+    const tt_device *first = TT_CUDA(0), *second = tt_device_get("cuda:1");
+    assert_non_null(first);
+    assert_ptr_equal(first, tt_device_get("cuda"));
+    assert_ptr_equal(first, tt_device_get("cuda:0"));
+    assert_string_equal(tt_device_name(second), "cuda:1");
+    assert_null(TT_CUDA(2));
+    expect_error(TT_ERR_NOT_FOUND, "tt_device_of: there is no device cuda:2: CUDA has 2");
+    assert_null(TT_CUDA(-1));
+    expect_error(TT_ERR_NOT_FOUND, "got 1 and -1");
+    assert_null(tt_device_get("cuda:x"));
+    expect_error(TT_ERR_INVALID, "tt_device_get: ");
+    assert_null(tt_device_get("gpu"));
+    expect_error(TT_ERR_NOT_FOUND, "expected one of cpu, reference, cuda:0, cuda:1, or \"cuda:0\" and so on, got \"gpu\"");
+    assert_int_equal(tt_device_synchronize(first), TT_OK);
+    assert_int_equal(tt_device_synchronize(TT_CPU), TT_OK);
+    assert_int_equal(tt_device_synchronize(NULL), TT_ERR_INVALID);
+    tt_clear_error();
+}
+
+/* ---- moving and converting ---- */
+
+static void values_come_back(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    for (int dtype = TT_F32; dtype <= TT_BOOL; dtype++) {
+        tt_tensor *x = tt_to(tt_view(tt_arange(24), S(2, 3, 4)), (tt_dtype)dtype);
+        tt_tensor *turned = tt_transpose(x, 0, 2);
+        assert_true(tt_equal(here(there(x)), x));
+        assert_true(tt_equal(here(tt_contiguous(tt_transpose(there(x), 0, 2))), turned));
+        assert_true(tt_equal(here(tt_narrow(there(turned), 1, 1, 2)), tt_narrow(turned, 1, 1, 2)));
+        assert_true(tt_equal(here(tt_to_device(there(x), other_device())), x));
+    }
+}
+
+static void conversions_are_the_cpus(void **state) {
+    (void)state;
+    static const double values[] = {0, -0.0, 1, -1, 0.5, -1.5, 2.5, 300, -300, 3e10, -3e10, 1e300, INFINITY, -INFINITY, NAN};
+    enum { COUNT = sizeof values / sizeof *values };
+    TT_AUTO_SCOPE;
+    tt_tensor *x = tt_from_data(values, S(COUNT), TT_F64);
+    assert_non_null(x);
+    for (int from = TT_F32; from <= TT_BOOL; from++)
+        for (int to = TT_F32; to <= TT_BOOL; to++) {
+            tt_tensor *typed = tt_to(x, (tt_dtype)from), *expected = tt_to(typed, (tt_dtype)to);
+            tt_tensor *got = tt_to(there(typed), (tt_dtype)to);
+            if (!got || difference(got, expected) > 0)
+                fail_msg("%s to %s: %s", tt_dtype_name((tt_dtype)from), tt_dtype_name((tt_dtype)to), tt_last_error());
+        }
+}
+
+/* ---- operators: values and gradients ---- */
+
+typedef tt_tensor *(*unary)(tt_tensor *x);
+
+static tt_tensor *do_pow(tt_tensor *x) { return tt_pow(x, 3); }
+static tt_tensor *do_clamp(tt_tensor *x) { return tt_clamp(x, -1, 0.5); }
+static tt_tensor *do_leaky_relu(tt_tensor *x) { return tt_leaky_relu(x, 0.1); }
+static tt_tensor *do_gelu(tt_tensor *x) { return tt_gelu(x); }
+static tt_tensor *do_gelu_tanh(tt_tensor *x) { return tt_gelu(x, .tanh = true); }
+static tt_tensor *do_sum(tt_tensor *x) { return tt_sum(x); }
+static tt_tensor *do_mean(tt_tensor *x) { return tt_mean(x); }
+static tt_tensor *do_column_sums(tt_tensor *x) { return tt_sum(x, .dim = TT_DIMS(0)); }
+static tt_tensor *do_row_sums(tt_tensor *x) { return tt_sum(x, .dim = TT_DIMS(1)); }
+static tt_tensor *do_softmax(tt_tensor *x) { return tt_softmax(x, 1); }
+static tt_tensor *do_log_softmax(tt_tensor *x) { return tt_log_softmax(x, 0); }
+static tt_tensor *do_scale(tt_tensor *x) { return tt_scale(x, 1.5); }
+static tt_tensor *do_square(tt_tensor *x) { return tt_mul(x, x); }
+static tt_tensor *do_product(tt_tensor *x) { return tt_matmul(x, tt_transpose(x, 0, 1)); }
+static tt_tensor *do_turned_product(tt_tensor *x) { return tt_matmul(tt_transpose(x, 0, 1), x); }
+static tt_tensor *do_expand(tt_tensor *x) { return tt_sub(tt_narrow(x, 0, 0, 1), x); }
+
+static const struct {
+    const char *name;
+    unary run;
+    bool positive; /* of positive numbers alone */
+} operators[] = {
+    {"relu", tt_relu, false},           {"exp", tt_exp, false},
+    {"log", tt_log, true},              {"sqrt", tt_sqrt, true},
+    {"abs", tt_abs, false},             {"neg", tt_neg, false},
+    {"reciprocal", tt_reciprocal, true}, {"sigmoid", tt_sigmoid, false},
+    {"silu", tt_silu, false},           {"tanh", tt_tanh, false},
+    {"pow", do_pow, false},             {"clamp", do_clamp, false},
+    {"leaky_relu", do_leaky_relu, false}, {"gelu", do_gelu, false},
+    {"gelu_tanh", do_gelu_tanh, false}, {"sum", do_sum, false},
+    {"mean", do_mean, false},           {"sum over rows", do_column_sums, false},
+    {"sum over columns", do_row_sums, false}, {"softmax", do_softmax, false},
+    {"log_softmax", do_log_softmax, false}, {"scale", do_scale, false},
+    {"mul", do_square, false},          {"matmul", do_product, false},
+    {"matmul of a transposed one", do_turned_product, false}, {"sub, spread", do_expand, false},
+};
+
+/* y and dx where the gradient of y is `slope` * y's own numbers. */
+static void run_operator(unary run, tt_tensor *x, tt_tensor **y, tt_tensor **dx) {
+    tt_requires_grad_(x, true);
+    *y = run(x);
+    *dx = *y && !tt_backward(tt_sum(*y)) ? tt_grad(x) : NULL;
+}
+
+static void operators_are_the_cpus(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof operators / sizeof *operators; i++)
+        for (int f = 0; f < FLOATS; f++) {
+            TT_AUTO_SCOPE;
+            tt_tensor *x = numbers(5, 7, floats[f]), *y, *dx, *far_y, *far_dx;
+            x = operators[i].positive ? tt_detach(tt_add_scalar(tt_abs(x), 0.5)) : x;
+            tt_tensor *far = tt_detach(there(x));
+            run_operator(operators[i].run, x, &y, &dx);
+            run_operator(operators[i].run, far, &far_y, &far_dx);
+            expect_close(operators[i].name, floats[f], far_y, y);
+            expect_close(operators[i].name, floats[f], far_dx, dx);
+        }
+}
+
+/* Sums of many terms are shared by blocks, and by threads; the same bits each time. */
+static void long_sums_are_the_cpus(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    static const int64_t shape[][2] = {{1, 100000}, {100000, 1}, {3, 40000}, {40000, 3}, {64, 33}, {2, 0}};
+    for (size_t i = 0; i < sizeof shape / sizeof *shape; i++)
+        for (int dim = 0; dim < 2; dim++) {
+            tt_tensor *x = tt_randn(S(shape[i][0], shape[i][1]), TT_F32), *far = there(x);
+            tt_tensor *a = tt_sum(far, .dim = TT_DIMS(dim)), *b = tt_sum(far, .dim = TT_DIMS(dim));
+            expect_close("sum", TT_F32, a, tt_sum(x, .dim = TT_DIMS(dim)));
+            assert_true(tt_equal(a, b));
+        }
+}
+
+static void integers_are_the_cpus(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    static const tt_dtype integers[] = {TT_I64, TT_I32, TT_I16, TT_I8, TT_U8};
+    for (size_t i = 0; i < sizeof integers / sizeof *integers; i++) {
+        tt_tensor *a = tt_to(tt_arange(300), integers[i]), *b = tt_to(tt_arange_from(299, -1, -1, TT_I64), integers[i]);
+        assert_true(tt_equal(here(tt_add(there(a), there(b))), tt_add(a, b)));
+        assert_true(tt_equal(here(tt_sub(there(a), there(b))), tt_sub(a, b)));
+        assert_true(tt_equal(here(tt_mul(there(a), there(b))), tt_mul(a, b)));
+        assert_true(tt_equal(here(tt_argmax(there(tt_view(a, S(3, 100))), 1)), tt_argmax(tt_view(a, S(3, 100)), 1)));
+    }
+    tt_tensor *x = tt_randn(S(6, 50), TT_F32);
+    tt_tensor_f32(x)[60] = NAN;
+    assert_true(tt_equal(here(tt_argmax(there(x), 1)), tt_argmax(x, 1)));
+    assert_true(tt_equal(here(tt_argmax(there(x), 0)), tt_argmax(x, 0)));
+}
+
+/* ---- training ---- */
+
+enum { STEPS = 50, BATCH = 32 };
+
+static tt_module *new_mlp(const tt_device *device) {
+    tt_manual_seed(1);
+    tt_module *model = tt_nn_sequential(tt_nn_flatten(), tt_nn_linear(784, 64), tt_nn_relu(), tt_nn_linear(64, 10));
+    assert_int_equal(tt_module_to_device(model, device), TT_OK);
+    return model;
+}
+
+static void train(const tt_device *device, double loss[STEPS]) {
+    tt_module *model = new_mlp(device);
+    tt_optimizer *sgd = tt_sgd(tt_module_parameters(model), 0.1, .momentum = 0.9, .weight_decay = 1e-4, .nesterov = true);
+    tt_dataset *digits = tt_digits(STEPS * BATCH, 3);
+    assert_int_equal(tt_dataset_normalize(digits, 0.1307, 0.3081), TT_OK);
+    tt_loader *loader = tt_loader_new(digits, BATCH, tt_in_order());
+    tt_batch b;
+    for (int step = 0; tt_loader_next(loader, &b) > 0; step++) {
+        TT_AUTO_SCOPE;
+        tt_tensor *l = tt_cross_entropy(tt_module_forward(model, tt_to_device(b.x, device)), tt_to_device(b.y, device));
+        tt_optimizer_zero_grad(sgd);
+        if (tt_backward(l) || tt_item(l, &loss[step]) || tt_optimizer_step(sgd))
+            fail_msg("step %d: %s", step, tt_last_error());
+    }
+    tt_loader_free(loader);
+    tt_dataset_free(digits);
+    tt_optimizer_free(sgd);
+    tt_module_free(model);
+}
+
+static void an_mlp_trains_to_the_cpus_losses(void **state) {
+    (void)state;
+    double near[STEPS], far[STEPS], again[STEPS];
+    train(TT_CPU, near);
+    train(TT_CUDA(0), far);
+    train(other_device(), again);
+    for (int step = 0; step < STEPS; step++)
+        if (!(fabs(near[step] - far[step]) <= 1e-4) || far[step] != again[step])
+            fail_msg("step %d: loss %.9g on the cpu, %.9g and %.9g on two devices", step, near[step], far[step],
+                     again[step]);
+    assert_true(far[STEPS - 1] < 0.5 * far[0]);
+}
+
+/* ---- what it can't ---- */
+
+static void operands_lie_on_one_device(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *x = tt_ones(S(2, 3), TT_F32);
+    assert_null(tt_add(there(x), x));
+    expect_error(TT_ERR_INVALID, "tt_add: expected tensors on one device, got f32 (2, 3) on cuda:0 and f32 (2, 3) on cpu");
+    if (!is_real) {
+        assert_null(tt_add(there(x), tt_to_device(x, TT_CUDA(1))));
+        expect_error(TT_ERR_INVALID, "got f32 (2, 3) on cuda:0 and f32 (2, 3) on cuda:1");
+    }
+    assert_null(tt_tensor_data(there(x)));
+    expect_error(TT_ERR_UNSUPPORTED, "lies on the device \"cuda:0\", which pointers don't reach");
+    assert_null(tt_cross_entropy(there(x), there(tt_full(S(2), TT_I64, 3))));
+    expect_error(TT_ERR_INVALID, "expected targets in 0..2, got target[0] = 3");
+    assert_null(tt_cumsum(there(x), 0));
+    expect_error(TT_ERR_UNSUPPORTED, "tt_cumsum: the device \"cuda:0\" has no kernel");
+}
+
+static void memory_that_is_out_is_told(void **state) {
+    (void)state;
+    only_on_the_fake();
+    TT_AUTO_SCOPE;
+    {
+        TT_AUTO_SCOPE;
+        assert_non_null(there(tt_ones(S(64, 1 << 20), TT_U8))); /* all that there is, in one piece */
+    }
+    tt_tensor *held = there(tt_ones(S(1 << 20), TT_F32));
+    assert_null(there(tt_ones(S(64, 1 << 20), TT_U8)));
+    expect_error(TT_ERR_MEMORY, "tt_to_device: no memory for u8 (64, 1048576): cuda:0 is out of memory: 67108864 bytes were "
+                                "asked for; of its 64 MiB this process has 4 MiB in 1 tensors (64 MiB at most until now) and ");
+    assert_true(tt_equal(here(tt_add(held, held)), tt_full(S(1 << 20), TT_F32, 2))); /* and it goes on */
+}
+
+static void a_forked_child_is_refused(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    assert_non_null(there(tt_ones(S(2), TT_F32)));
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(!there(tt_ones(S(2), TT_F32)) && strstr(tt_last_error(), "had used CUDA before fork()") ? 0 : 1);
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+int main(void) {
+    const char *build = getenv("TT_BUILD"), *real = getenv("TT_CUDA_REAL");
+    char path[4096];
+    if (!build && !real)
+        return 77;
+    is_real = real != NULL;
+    if (!is_real) {
+        snprintf(path, sizeof path, "%s/tests/fake_cuda", build);
+        setenv("TT_BACKEND_PATH", path, 1);
+        unsetenv("CUDA_VISIBLE_DEVICES");
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_missing_is_named), /* before this process has used CUDA */
+        cmocka_unit_test(what_is_no_library_is_named),
+        cmocka_unit_test(devices_are_counted_and_named),
+        cmocka_unit_test(values_come_back),
+        cmocka_unit_test(conversions_are_the_cpus),
+        cmocka_unit_test(operators_are_the_cpus),
+        cmocka_unit_test(long_sums_are_the_cpus),
+        cmocka_unit_test(integers_are_the_cpus),
+        cmocka_unit_test(an_mlp_trains_to_the_cpus_losses),
+        cmocka_unit_test(operands_lie_on_one_device),
+        cmocka_unit_test(memory_that_is_out_is_told),
+        cmocka_unit_test(a_forked_child_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
