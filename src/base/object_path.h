@@ -20,8 +20,8 @@ TT__EXPORT void tt__object_folders_list(tt__object_folders text);
  * where the program happens to be. */
 bool tt__object_folder_next(const char **list, char *folder, size_t size);
 
-/* Find `file` in one of the folders: its path, of at most `size` letters; false: it is in none. Whether it may be loaded
- * is tt__trusted_file()'s to say. Thread-safe. */
+/* Find `file` in one of the folders: its path, of at most `size` letters; false: it is in none. Whether it may be
+ * loaded is tt__trusted_file()'s to say. Thread-safe. */
 TT__EXPORT bool tt__object_find(const char *file, char *path, size_t size);
 
 #endif

@@ -48,8 +48,9 @@ const tt_device *tt_device_of(tt_device_type type, int index) {
     if (type == TT_DEVICE_CPU && index == 0)
         return &tt__cpu_device;
     if (type != TT_DEVICE_CUDA || index < 0)
-        return tt__fail_null(TT_ERR_NOT_FOUND, "tt_device_of: expected TT_DEVICE_CPU and 0, or TT_DEVICE_CUDA and an "
-                                               "index of at least 0, got %d and %d",
+        return tt__fail_null(TT_ERR_NOT_FOUND,
+                             "tt_device_of: expected TT_DEVICE_CPU and 0, or TT_DEVICE_CUDA and an "
+                             "index of at least 0, got %d and %d",
                              (int)type, index);
     snprintf(name, sizeof name, "cuda:%d", index);
     return find_device("tt_device_of", name);

@@ -13,8 +13,11 @@ typedef struct tt__device_build {
     size_t tensor, kernels, device; /* sizes of structs */
 } tt__device_build;
 
-#define TT__DEVICE_BUILD \
-    { {TT_VERSION_MAJOR, TT_VERSION_MINOR, TT_VERSION_PATCH, 0}, sizeof(tt_tensor), sizeof(tt__kernels), sizeof(tt_device) }
+#define TT__DEVICE_BUILD                                                                                   \
+    {                                                                                                      \
+        {TT_VERSION_MAJOR, TT_VERSION_MINOR, TT_VERSION_PATCH, 0}, sizeof(tt_tensor), sizeof(tt__kernels), \
+            sizeof(tt_device)                                                                              \
+    }
 
 /* What the library offers. Thread-safe. */
 typedef struct tt__device_host {

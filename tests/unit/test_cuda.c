@@ -91,10 +91,12 @@ static void expect_in_child(const char *variable, const char *value, const char 
 static void what_is_missing_is_named(void **state) {
     (void)state;
     only_on_the_fake();
-    expect_in_child("FAKE_CUDA_DRIVER", "11080", "cuda:0", "tt_device_get: the NVIDIA driver is too old or missing: it is "
-                                                           "one for CUDA 11.8, and this build needs one for CUDA 13.0");
+    expect_in_child("FAKE_CUDA_DRIVER", "11080", "cuda:0",
+                    "tt_device_get: the NVIDIA driver is too old or missing: it is "
+                    "one for CUDA 11.8, and this build needs one for CUDA 13.0");
     expect_in_child("FAKE_CUDA_DEVICES", "0", "cuda", "there is no device cuda:0: CUDA has 0");
-    expect_in_child("CUDA_VISIBLE_DEVICES", "1", "cuda:1", "there is no device cuda:1: CUDA has 1 (CUDA_VISIBLE_DEVICES=1)");
+    expect_in_child("CUDA_VISIBLE_DEVICES", "1", "cuda:1",
+                    "there is no device cuda:1: CUDA has 1 (CUDA_VISIBLE_DEVICES=1)");
     expect_in_child("FAKE_CUDA_FAIL", "1", "cuda:0", "tt_device_get: choosing cuda:0 failed: ");
 }
 
@@ -132,7 +134,8 @@ static void devices_are_counted_and_named(void **state) {
     assert_null(tt_device_get("cuda:x"));
     expect_error(TT_ERR_INVALID, "tt_device_get: ");
     assert_null(tt_device_get("gpu"));
-    expect_error(TT_ERR_NOT_FOUND, "expected one of cpu, reference, cuda:0, cuda:1, or \"cuda:0\" and so on, got \"gpu\"");
+    expect_error(TT_ERR_NOT_FOUND,
+                 "expected one of cpu, reference, cuda:0, cuda:1, or \"cuda:0\" and so on, got \"gpu\"");
     assert_int_equal(tt_device_synchronize(first), TT_OK);
     assert_int_equal(tt_device_synchronize(TT_CPU), TT_OK);
     assert_int_equal(tt_device_synchronize(NULL), TT_ERR_INVALID);
@@ -156,7 +159,8 @@ static void values_come_back(void **state) {
 
 static void conversions_are_the_cpus(void **state) {
     (void)state;
-    static const double values[] = {0, -0.0, 1, -1, 0.5, -1.5, 2.5, 300, -300, 3e10, -3e10, 1e300, INFINITY, -INFINITY, NAN};
+    static const double values[] = {0,    -0.0, 1,     -1,    0.5,      -1.5,      2.5, 300,
+                                    -300, 3e10, -3e10, 1e300, INFINITY, -INFINITY, NAN};
     enum { COUNT = sizeof values / sizeof *values };
     TT_AUTO_SCOPE;
     tt_tensor *x = tt_from_data(values, S(COUNT), TT_F64);
@@ -196,19 +200,32 @@ static const struct {
     unary run;
     bool positive; /* of positive numbers alone */
 } operators[] = {
-    {"relu", tt_relu, false},           {"exp", tt_exp, false},
-    {"log", tt_log, true},              {"sqrt", tt_sqrt, true},
-    {"abs", tt_abs, false},             {"neg", tt_neg, false},
-    {"reciprocal", tt_reciprocal, true}, {"sigmoid", tt_sigmoid, false},
-    {"silu", tt_silu, false},           {"tanh", tt_tanh, false},
-    {"pow", do_pow, false},             {"clamp", do_clamp, false},
-    {"leaky_relu", do_leaky_relu, false}, {"gelu", do_gelu, false},
-    {"gelu_tanh", do_gelu_tanh, false}, {"sum", do_sum, false},
-    {"mean", do_mean, false},           {"sum over rows", do_column_sums, false},
-    {"sum over columns", do_row_sums, false}, {"softmax", do_softmax, false},
-    {"log_softmax", do_log_softmax, false}, {"scale", do_scale, false},
-    {"mul", do_square, false},          {"matmul", do_product, false},
-    {"matmul of a transposed one", do_turned_product, false}, {"sub, spread", do_expand, false},
+    {"relu", tt_relu, false},
+    {"exp", tt_exp, false},
+    {"log", tt_log, true},
+    {"sqrt", tt_sqrt, true},
+    {"abs", tt_abs, false},
+    {"neg", tt_neg, false},
+    {"reciprocal", tt_reciprocal, true},
+    {"sigmoid", tt_sigmoid, false},
+    {"silu", tt_silu, false},
+    {"tanh", tt_tanh, false},
+    {"pow", do_pow, false},
+    {"clamp", do_clamp, false},
+    {"leaky_relu", do_leaky_relu, false},
+    {"gelu", do_gelu, false},
+    {"gelu_tanh", do_gelu_tanh, false},
+    {"sum", do_sum, false},
+    {"mean", do_mean, false},
+    {"sum over rows", do_column_sums, false},
+    {"sum over columns", do_row_sums, false},
+    {"softmax", do_softmax, false},
+    {"log_softmax", do_log_softmax, false},
+    {"scale", do_scale, false},
+    {"mul", do_square, false},
+    {"matmul", do_product, false},
+    {"matmul of a transposed one", do_turned_product, false},
+    {"sub, spread", do_expand, false},
 };
 
 /* y and dx where the gradient of y is `slope` * y's own numbers. */
@@ -277,7 +294,8 @@ static tt_module *new_mlp(const tt_device *device) {
 
 static void train(const tt_device *device, double loss[STEPS]) {
     tt_module *model = new_mlp(device);
-    tt_optimizer *sgd = tt_sgd(tt_module_parameters(model), 0.1, .momentum = 0.9, .weight_decay = 1e-4, .nesterov = true);
+    tt_optimizer *sgd =
+        tt_sgd(tt_module_parameters(model), 0.1, .momentum = 0.9, .weight_decay = 1e-4, .nesterov = true);
     tt_dataset *digits = tt_digits(STEPS * BATCH, 3);
     assert_int_equal(tt_dataset_normalize(digits, 0.1307, 0.3081), TT_OK);
     tt_loader *loader = tt_loader_new(digits, BATCH, tt_in_order());
@@ -315,7 +333,8 @@ static void operands_lie_on_one_device(void **state) {
     TT_AUTO_SCOPE;
     tt_tensor *x = tt_ones(S(2, 3), TT_F32);
     assert_null(tt_add(there(x), x));
-    expect_error(TT_ERR_INVALID, "tt_add: expected tensors on one device, got f32 (2, 3) on cuda:0 and f32 (2, 3) on cpu");
+    expect_error(TT_ERR_INVALID,
+                 "tt_add: expected tensors on one device, got f32 (2, 3) on cuda:0 and f32 (2, 3) on cpu");
     if (!is_real) {
         assert_null(tt_add(there(x), tt_to_device(x, TT_CUDA(1))));
         expect_error(TT_ERR_INVALID, "got f32 (2, 3) on cuda:0 and f32 (2, 3) on cuda:1");
@@ -338,8 +357,9 @@ static void memory_that_is_out_is_told(void **state) {
     }
     tt_tensor *held = there(tt_ones(S(1 << 20), TT_F32));
     assert_null(there(tt_ones(S(64, 1 << 20), TT_U8)));
-    expect_error(TT_ERR_MEMORY, "tt_to_device: no memory for u8 (64, 1048576): cuda:0 is out of memory: 67108864 bytes were "
-                                "asked for; of its 64 MiB this process has 4 MiB in 1 tensors (64 MiB at most until now) and ");
+    expect_error(TT_ERR_MEMORY,
+                 "tt_to_device: no memory for u8 (64, 1048576): cuda:0 is out of memory: 67108864 bytes were "
+                 "asked for; of its 64 MiB this process has 4 MiB in 1 tensors (64 MiB at most until now) and ");
     assert_true(tt_equal(here(tt_add(held, held)), tt_full(S(1 << 20), TT_F32, 2))); /* and it goes on */
 }
 

@@ -76,8 +76,8 @@ static void the_best_fit_is_taken(void **state) {
     assert_true(a == base && wall == a + 4096 && b == wall + 512 && end == b + 1024);
     tt__arena_give(&arena, a);
     tt__arena_give(&arena, b);
-    assert_true(tt__arena_take(&arena, 1000) == b);  /* though the other one is lower */
-    assert_true(tt__arena_take(&arena, 1024) == a);  /* what is over stays free */
+    assert_true(tt__arena_take(&arena, 1000) == b); /* though the other one is lower */
+    assert_true(tt__arena_take(&arena, 1024) == a); /* what is over stays free */
     assert_true(tt__arena_take(&arena, 3072) == a + 1024);
     assert_int_equal(arena.most_used, 4096 + 512 + 1024 + 512);
     tt__arena_end(&arena);

@@ -6,8 +6,8 @@ struct tt__arena_block {
     uint64_t address;
     size_t bytes;
     bool used;
-    tt__arena_block *before, *after;         /* neighbours in memory */
-    tt__arena_block *smaller, *larger;       /* of one class's free list */
+    tt__arena_block *before, *after;   /* neighbours in memory */
+    tt__arena_block *smaller, *larger; /* of one class's free list */
 };
 
 /* ---- free blocks, by class ---- */
@@ -121,8 +121,7 @@ static tt__arena_block *grow(tt__arena *arena, size_t bytes) {
     size_t lacking = bytes - (end ? end->bytes : 0), more = (lacking + arena->step - 1) / arena->step * arena->step;
     if (more < lacking || more > arena->reserved - arena->backed)
         return NULL;
-    tt__arena_block *added =
-        end ? end : new_block(arena, arena->base + arena->backed, 0, arena->last);
+    tt__arena_block *added = end ? end : new_block(arena, arena->base + arena->backed, 0, arena->last);
     if (!added)
         return NULL;
     if (!arena->back(arena, more)) {
@@ -144,9 +143,8 @@ static tt__arena_block *grow(tt__arena *arena, size_t bytes) {
 
 /* Let what is over of a free block be one of its own. */
 static void split(tt__arena *arena, tt__arena_block *block, size_t bytes) {
-    tt__arena_block *rest = block->bytes > bytes
-                                ? new_block(arena, block->address + bytes, block->bytes - bytes, block)
-                                : NULL;
+    tt__arena_block *rest =
+        block->bytes > bytes ? new_block(arena, block->address + bytes, block->bytes - bytes, block) : NULL;
     if (!rest)
         return;
     block->bytes = bytes;

@@ -1,4 +1,5 @@
-/* The memory of one device: one range of addresses, of which as much is backed as was ever needed, handed out in blocks.
+/* The memory of one device: one range of addresses, of which as much is backed as was ever needed, handed out in
+ * blocks.
  *
  * Blocks stand in order of address; neighbours that are free are one. A block is taken where it fits best: the smallest
  * free one that is large enough, and of these the lowest. What is freed is reused at once, by work that is enqueued
@@ -25,11 +26,11 @@ typedef struct tt__arena {
     bool (*back)(struct tt__arena *arena, size_t bytes);
     void *user;
 
-    tt__arena_block *last;                      /* in order of address */
-    tt__arena_block *free[TT__ARENA_CLASSES];   /* free ones by the power of two of their size, in order of size */
-    tt__arena_block **table;                    /* blocks in use by address: open addressing */
-    size_t table_size, used_blocks;             /* table_size: a power of two, or 0 */
-    size_t used, most_used;                     /* bytes of blocks in use, now and at most */
+    tt__arena_block *last;                    /* in order of address */
+    tt__arena_block *free[TT__ARENA_CLASSES]; /* free ones by the power of two of their size, in order of size */
+    tt__arena_block **table;                  /* blocks in use by address: open addressing */
+    size_t table_size, used_blocks;           /* table_size: a power of two, or 0 */
+    size_t used, most_used;                   /* bytes of blocks in use, now and at most */
 } tt__arena;
 
 /* Take `bytes` (rounded up); 0: there is no memory. */

@@ -28,11 +28,12 @@ tt_status tt__cuda_check(cudaError_t error, const char *format, ...) {
 tt_status tt__cuda_enter(const tt__cuda_state *state) {
     pid_t self = getpid(), none = 0;
     if (!atomic_compare_exchange_strong(&user, &none, self) && none != self)
-        return tt__cuda_host->fail(TT_ERR_UNSUPPORTED,
-                                   "%s can't be used in this process (%d): its parent (%d) had used CUDA before fork(), "
-                                   "and CUDA does not work in such a child. Start children before the first use, or "
-                                   "let them exec()",
-                                   state->name, (int)self, (int)none);
+        return tt__cuda_host->fail(
+            TT_ERR_UNSUPPORTED,
+            "%s can't be used in this process (%d): its parent (%d) had used CUDA before fork(), "
+            "and CUDA does not work in such a child. Start children before the first use, or "
+            "let them exec()",
+            state->name, (int)self, (int)none);
     if (current == state->index)
         return TT_OK;
     tt_status status = tt__cuda_check(cudaSetDevice(state->index), "choosing %s", state->name);
@@ -47,8 +48,9 @@ tt_status tt__cuda_driver_function(const char *name, void *function) {
     tt_status status = tt__cuda_check(cudaGetDriverEntryPointByVersion(name, &entry, 12000, cudaEnableDefault, &found),
                                       "looking for the driver's %s()", name);
     if (!status && (found != cudaDriverEntryPointSuccess || !entry))
-        status = tt__cuda_host->fail(TT_ERR_UNSUPPORTED, "the driver has no %s(): a driver for CUDA 12 or later is "
-                                                         "needed; nvidia-smi shows which one is installed",
+        status = tt__cuda_host->fail(TT_ERR_UNSUPPORTED,
+                                     "the driver has no %s(): a driver for CUDA 12 or later is "
+                                     "needed; nvidia-smi shows which one is installed",
                                      name);
     *(void **)function = entry;
     return status;

@@ -46,8 +46,8 @@ static tt_status count_devices(int *count) {
 static tt_status begin_device(tt__cuda_state *state) {
     tt_status status = tt__cuda_enter(state);
     if (!status)
-        status = tt__cuda_check(cudaStreamCreateWithFlags(&state->stream, cudaStreamNonBlocking), "making a stream on %s",
-                                state->name);
+        status = tt__cuda_check(cudaStreamCreateWithFlags(&state->stream, cudaStreamNonBlocking),
+                                "making a stream on %s", state->name);
     return status ? status : tt__cuda_memory_begin(state);
 }
 

@@ -14,7 +14,7 @@ typedef struct tt__cuda_state {
     tt_device device; /* first: a tt_device of ours is one of these */
     int index;
     char name[16];
-    cudaStream_t stream; /* all work of the device, in order */
+    cudaStream_t stream;  /* all work of the device, in order */
     pthread_mutex_t lock; /* of arena */
     tt__arena arena;
 } tt__cuda_state;

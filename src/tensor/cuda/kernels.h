@@ -40,8 +40,8 @@ typedef struct tt__cuda_product {
     double beta;
 } tt__cuda_product;
 
-/* y[i] = factor * sum of x over `inner`, for each element i of `outer`: walks of y and x, and of x alone. With `parts` >
- * 1, as many blocks share a sum, by way of `scratch` (outer.n * parts). */
+/* y[i] = factor * sum of x over `inner`, for each element i of `outer`: walks of y and x, and of x alone. With `parts`
+ * > 1, as many blocks share a sum, by way of `scratch` (outer.n * parts). */
 typedef struct tt__cuda_sum {
     tt__walk outer, inner;
     double factor;

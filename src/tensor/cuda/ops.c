@@ -12,13 +12,13 @@ static tt_status done(cudaError_t error, const tt_tensor *x, const char *kernel)
 }
 
 /* Enqueue `call`, an expression with `stream`, on x's device. */
-#define ENQUEUE(x, kernel, call)                             \
-    do {                                                     \
+#define ENQUEUE(x, kernel, call)                                 \
+    do {                                                         \
         tt_status enter_status = tt__cuda_enter(tt__cuda_of(x)); \
-        if (enter_status)                                    \
-            return enter_status;                             \
-        cudaStream_t stream = tt__cuda_of(x)->stream;        \
-        return done(call, x, kernel);                        \
+        if (enter_status)                                        \
+            return enter_status;                                 \
+        cudaStream_t stream = tt__cuda_of(x)->stream;            \
+        return done(call, x, kernel);                            \
     } while (0)
 
 /* ---- walks ---- */
@@ -304,5 +304,5 @@ static const tt__kernels integers = {NUMBERS, .find_outside = op_find_outside};
 static const tt__kernels booleans = {MOVES};
 
 const tt__kernels *const tt__cuda_kernels[TT__DTYPES] = {
-    [TT_F32] = &floats,   [TT_F64] = &floats,   [TT_F16] = &floats,  [TT_BF16] = &floats,  [TT_I64] = &integers,
+    [TT_F32] = &floats,   [TT_F64] = &floats,   [TT_F16] = &floats,  [TT_BF16] = &floats, [TT_I64] = &integers,
     [TT_I32] = &integers, [TT_I16] = &integers, [TT_I8] = &integers, [TT_U8] = &integers, [TT_BOOL] = &booleans};
