@@ -68,7 +68,7 @@ static tt__cuda_state *new_state(int index) {
                                 .to_host = device_to_host,
                                 .from_host = device_from_host,
                                 .synchronize = device_synchronize,
-                                .kernels = tt__cuda_kernels};
+                                .kernels = tt__cuda_kernels()};
     if (begin_device(state)) {
         if (state->stream)
             (void)cudaStreamDestroy(state->stream);

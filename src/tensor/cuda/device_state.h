@@ -36,7 +36,7 @@ tt_status tt__cuda_check(cudaError_t error, const char *format, ...) TT_PRINTF(2
 tt_status tt__cuda_driver_function(const char *name, void *function);
 
 /* The tables of kernels by dtype (TT__DTYPES). */
-extern const struct tt__kernels *const tt__cuda_kernels[];
+const struct tt__kernels *const *tt__cuda_kernels(void);
 
 /* Memory of the device for a call's own use, in the order of its stream; NULL: none, with an error. */
 void *tt__cuda_scratch(tt__cuda_state *state, size_t bytes);

@@ -1,0 +1,47 @@
+/* What the functions of a device's tables stand on: tensors become walks and plain pointers, and the work is enqueued on
+ * the device's stream. A family of kernels is a file, ops_FAMILY.c, that puts its functions into the tables. */
+#ifndef TT_TENSOR_CUDA_OPS_H
+#define TT_TENSOR_CUDA_OPS_H
+
+#include "tensor/cuda/device_state.h"
+#include "tensor/cuda/memory.h"
+#include "tensor/kernels.h"
+
+/* Of all types of float, of integers, and of bool. */
+typedef struct tt__cuda_tables {
+    tt__kernels floats, integers, booleans;
+} tt__cuda_tables;
+
+/* The families: what ops.c asks to fill the tables. */
+void tt__cuda_pointwise_ops(tt__cuda_tables *t);
+void tt__cuda_reduce_ops(tt__cuda_tables *t);
+void tt__cuda_matmul_ops(tt__cuda_tables *t);
+void tt__cuda_rows_ops(tt__cuda_tables *t);
+void tt__cuda_optim_ops(tt__cuda_tables *t);
+
+/* Record a failure to enqueue kernel "sum" of x's type, if `error` is one. */
+tt_status tt__cuda_done(cudaError_t error, const tt_tensor *x, const char *kernel);
+
+/* Enqueue `call`, an expression with `stream`, on x's device, and return its status. */
+#define TT__CUDA_ENQUEUE(x, kernel, call)                        \
+    do {                                                         \
+        tt_status enter_status = tt__cuda_enter(tt__cuda_of(x)); \
+        if (enter_status)                                        \
+            return enter_status;                                 \
+        cudaStream_t stream = tt__cuda_of(x)->stream;            \
+        return tt__cuda_done(call, x, kernel);                   \
+    } while (0)
+
+/* The size of an element by dtype. */
+extern const size_t tt__cuda_element_size[TT__DTYPES];
+
+/* Make a walk of an iteration of the library's over these tensors. */
+tt__walk tt__cuda_walk_of(const tt__iter *it, const tt_tensor *const *tensors);
+
+/* Walk over tensors of one shape, in the order of the first one's memory. */
+tt__walk tt__cuda_walk_over(int n, const tt_tensor *const *tensors);
+#define TT__CUDA_WALK(...)                                                                      \
+    tt__cuda_walk_over((int)(sizeof((const tt_tensor *[]){__VA_ARGS__}) / sizeof(tt_tensor *)), \
+                       (const tt_tensor *[]){__VA_ARGS__})
+
+#endif

@@ -1,0 +1,73 @@
+/* Kernels that reduce dimensions, and look through tensors: reduce.cu. */
+#include "tensor/cuda/ops.h"
+
+/* A tensor with some dimensions of x alone, in order: those along which y repeats (`repeats`), or the others. */
+static tt_tensor part_of(const tt_tensor *x, const tt_tensor *y, bool repeats) {
+    tt_tensor part = *x;
+    part.shape.ndim = 0;
+    part.numel = 1;
+    for (int d = 0; d < x->shape.ndim; d++) {
+        if ((y->stride[d] == 0) != repeats)
+            continue;
+        part.shape.dim[part.shape.ndim] = x->shape.dim[d];
+        part.stride[part.shape.ndim++] = x->stride[d];
+        part.numel *= x->shape.dim[d];
+    }
+    return part;
+}
+
+/* y's dimensions in which it does not repeat. */
+static tt_tensor unrepeated(const tt_tensor *y) { return part_of(y, y, false); }
+
+static tt_status op_sum(tt_tensor *y, const tt_tensor *x, double factor) {
+    const tt_tensor to = unrepeated(y), from = part_of(x, y, false), terms = part_of(x, y, true);
+    tt__cuda_sum sum = {
+        .outer = TT__CUDA_WALK(&to, &from), .inner = TT__CUDA_WALK(&terms), .factor = factor, .parts = 1};
+    sum.parts = tt__cuda_sum_parts(sum.outer.n, sum.inner.n);
+    tt__cuda_state *state = tt__cuda_of(y);
+    tt_status status = tt__cuda_enter(state);
+    if (!status && sum.parts > 1) {
+        sum.scratch = tt__cuda_scratch(state, (size_t)(sum.outer.n * sum.parts) * sizeof *sum.scratch);
+        status = sum.scratch ? TT_OK : tt__cuda_host->last_status();
+    }
+    if (!status)
+        status = tt__cuda_done(tt__cuda_sum_run(state->stream, y->dtype, &sum), y, "sum");
+    tt__cuda_scratch_free(state, sum.scratch);
+    return status;
+}
+
+static tt_status op_find_outside(const tt_tensor *x, int64_t low, int64_t high, int64_t *index, int64_t *value) {
+    const tt_tensor *const tensors[] = {x};
+    const tt__iter it = tt__cuda_host->iter_row_major(1, tensors);
+    const tt__walk w = tt__cuda_walk_of(&it, tensors);
+    tt__cuda_state *state = tt__cuda_of(x);
+    int64_t found[2];
+    int64_t *there = tt__cuda_scratch(state, sizeof found);
+    if (!there)
+        return tt__cuda_host->last_status();
+    tt_status status =
+        tt__cuda_done(tt__cuda_find_outside(state->stream, x->dtype, &w, low, high, there), x, "find_outside");
+    if (!status)
+        status = tt__cuda_to_host(state, found, there, sizeof found);
+    tt__cuda_scratch_free(state, there);
+    if (status)
+        return status;
+    *index = found[0] < w.n ? found[0] : -1;
+    *value = found[1];
+    return TT_OK;
+}
+
+static tt_status op_argmax(const tt_tensor *x, int dim, tt_tensor *y) {
+    int64_t outer = 1, inner = 1;
+    for (int d = 0; d < x->shape.ndim; d++) {
+        outer *= d < dim ? x->shape.dim[d] : 1;
+        inner *= d > dim ? x->shape.dim[d] : 1;
+    }
+    TT__CUDA_ENQUEUE(x, "argmax", tt__cuda_argmax(stream, x->dtype, x->data, y->data, outer, x->shape.dim[dim], inner));
+}
+
+void tt__cuda_reduce_ops(tt__cuda_tables *t) {
+    t->floats.sum = op_sum;
+    t->floats.argmax = t->integers.argmax = op_argmax;
+    t->integers.find_outside = op_find_outside;
+}
