@@ -42,6 +42,7 @@ set_target_properties(tutti_cuda PROPERTIES OUTPUT_NAME tutti-cuda LINKER_LANGUA
                       LIBRARY_OUTPUT_DIRECTORY ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/tutti)
 target_include_directories(tutti_cuda SYSTEM PRIVATE ${cuda_home}/include)
 # The runtime is linked in, and its symbols are nobody else's.
-target_link_libraries(tutti_cuda PRIVATE ${cuda_home}/lib64/libcudart_static.a stdc++ Threads::Threads ${CMAKE_DL_LIBS} rt)
+target_link_libraries(tutti_cuda PRIVATE ${cuda_home}/lib64/libcudart_static.a stdc++ Threads::Threads
+                      ${CMAKE_DL_LIBS} rt)
 target_link_options(tutti_cuda PRIVATE LINKER:--exclude-libs,ALL)
 install(FILES $<TARGET_FILE:tutti_cuda> DESTINATION ${CMAKE_INSTALL_LIBDIR}/tutti OPTIONAL)

@@ -26,11 +26,13 @@ number() { sed -n "\$s/.*\"$2\":\([0-9.]*\).*/\1/p" "$out/raw/$1"; }
 : >"$report"
 say "# Checks on a GPU"
 say ""
-say "Commit $(cat "$here/commit"), $(date -u '+%Y-%m-%d %H:%M') UTC.${FAKE:+ **On the fake: no figure means anything.**}"
+say "Commit $(cat "$here/commit"), $(date -u '+%Y-%m-%d %H:%M') UTC."
+[ -z "${FAKE:-}" ] || say "**On the fake of CUDA: no figure means anything.**"
 say ""
 say '```'
 say "$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv 2>&1 || true)"
-say "$(python3 -c 'import torch; print("PyTorch", torch.__version__, "CUDA", torch.version.cuda)' 2>&1 | tail -n 1)"
+versions='import torch; print("PyTorch", torch.__version__, "CUDA", torch.version.cuda)'
+say "$(python3 -c "$versions" 2>&1 | tail -n 1)"
 say '```'
 say ""
 say "| check | result | took |"

@@ -87,13 +87,13 @@ TT_API tt_tensor *tt_named_tensors_find(const tt_named_tensors *list, const char
 TT_API const tt_device *tt_device_get(const char *name);
 
 /* The device of a type by its index; errors as tt_device_get(). */
-TT_API const tt_device *tt_device_of(tt_device_type type, int index);
+TT_API const tt_device *tt_device_of(tt_device_type type, int64_t index);
 #define TT_CPU tt_device_of(TT_DEVICE_CPU, 0)
 #define TT_CUDA(index) tt_device_of(TT_DEVICE_CUDA, (index))
 
 /* Count the devices of a type: 1 of TT_DEVICE_CPU; of TT_DEVICE_CUDA 0, too, where there is no GPU, no driver, or no
  * libtutti-cuda.so. Never fails, and leaves no error. Thread-safe. PyTorch: torch.cuda.device_count(). */
-TT_API int tt_device_count(tt_device_type type);
+TT_API int64_t tt_device_count(tt_device_type type);
 
 /* Wait until all work that this process has given to the device is done. On the host nothing waits. TT_ERR_SYSTEM: work
  * that failed. Thread-safe. PyTorch: torch.cuda.synchronize(). */

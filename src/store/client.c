@@ -165,8 +165,8 @@ tt_status tt__store_client_read_stop_waiting(tt__store_client *client, int64_t d
 
 /* Send VALIDATE and PING in one write: the libuv daemon of PyTorch drops a client whose VALIDATE comes in pieces. A
  * 1.13 server takes them for a SET, with magic, PING and three bytes of the nonce as the size of the key: the highest
- * bit is set, so that it refuses the size and tries no allocation. No byte of it ends a line, as a pid's may: a server of
- * text would answer that, and else waits for more. */
+ * bit is set, so that it refuses the size and tries no allocation. No byte of it ends a line, as a pid's may: a server
+ * of text would answer that, and else waits for more. */
 static tt_status shake_hands(tt__store_client *client, int64_t deadline_ms) {
     uint32_t nonce = (uint32_t)getpid() | 0x80808080;
     TT__TRY(tt__store_client_begin(client, TT__STORE_VALIDATE));

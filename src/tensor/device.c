@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "tensor/device_plugin.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,35 +26,6 @@ static void list_devices(char *text, size_t size) {
     size_t n = 0;
     for (int i = 0; i < count && n < size; i++)
         n += (size_t)snprintf(text + n, size - n, "%s%s", i ? ", " : "", devices[i]->name);
-}
-
-static const tt_device *find_device(const char *who, const char *name) {
-    char known[256];
-    pthread_mutex_lock(&lock);
-    const tt_device *found = name ? device_named(name) : NULL;
-    list_devices(known, sizeof known);
-    pthread_mutex_unlock(&lock);
-    if (found)
-        return found;
-    if (name && (!strcmp(name, "cuda") || !strncmp(name, "cuda:", 5)))
-        return tt__device_load(who, name);
-    return tt__fail_null(TT_ERR_NOT_FOUND, "%s: expected one of %s, or \"cuda:0\" and so on, got \"%s\"", who, known,
-                         name ? name : "NULL");
-}
-
-const tt_device *tt_device_get(const char *name) { return find_device("tt_device_get", name); }
-
-const tt_device *tt_device_of(tt_device_type type, int index) {
-    char name[32];
-    if (type == TT_DEVICE_CPU && index == 0)
-        return &tt__cpu_device;
-    if (type != TT_DEVICE_CUDA || index < 0)
-        return tt__fail_null(TT_ERR_NOT_FOUND,
-                             "tt_device_of: expected TT_DEVICE_CPU and 0, or TT_DEVICE_CUDA and an "
-                             "index of at least 0, got %d and %d",
-                             (int)type, index);
-    snprintf(name, sizeof name, "cuda:%d", index);
-    return find_device("tt_device_of", name);
 }
 
 const char *tt_device_name(const tt_device *device) { return device ? device->name : "?"; }
@@ -91,4 +63,40 @@ tt_status tt__device_register(const tt_device *device) {
     tt_status status = add_device(device);
     pthread_mutex_unlock(&lock);
     return status;
+}
+
+/* ---- finding */
+
+static const tt_device *load_device(const char *who, const char *name) {
+    const tt_device *loaded = tt__device_load(who, name);
+    return loaded && !tt__device_register(loaded) ? loaded : NULL;
+}
+
+static const tt_device *find_device(const char *who, const char *name) {
+    char known[256];
+    pthread_mutex_lock(&lock);
+    const tt_device *found = name ? device_named(name) : NULL;
+    list_devices(known, sizeof known);
+    pthread_mutex_unlock(&lock);
+    if (found)
+        return found;
+    if (name && (!strcmp(name, "cuda") || !strncmp(name, "cuda:", 5)))
+        return load_device(who, name);
+    return tt__fail_null(TT_ERR_NOT_FOUND, "%s: expected one of %s, or \"cuda:0\" and so on, got \"%s\"", who, known,
+                         name ? name : "NULL");
+}
+
+const tt_device *tt_device_get(const char *name) { return find_device("tt_device_get", name); }
+
+const tt_device *tt_device_of(tt_device_type type, int64_t index) {
+    char name[32];
+    if (type == TT_DEVICE_CPU && index == 0)
+        return &tt__cpu_device;
+    if (type != TT_DEVICE_CUDA || index < 0)
+        return tt__fail_null(TT_ERR_NOT_FOUND,
+                             "tt_device_of: expected TT_DEVICE_CPU and 0, or TT_DEVICE_CUDA and an "
+                             "index of at least 0, got %d and %" PRId64,
+                             (int)type, index);
+    snprintf(name, sizeof name, "cuda:%" PRId64, index);
+    return find_device("tt_device_of", name);
 }

@@ -26,6 +26,7 @@ static tt_status fail_from_plugin(tt_status status, const char *format, ...) {
 
 static const tt__device_host host = {.build = TT__DEVICE_BUILD,
                                      .fail = fail_from_plugin,
+                                     .vformat = tt__vformat,
                                      .last_status = tt_last_status,
                                      .dtype_name = tt_dtype_name,
                                      .iter_over = tt__iter_over,
@@ -35,7 +36,7 @@ static const tt__device_host host = {.build = TT__DEVICE_BUILD,
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const tt__device_plugin *plugin;
 
-static tt_status fail_missing(void) {
+static tt_status fail_no_plugin(void) {
     tt__object_folders list;
     tt__object_folders_list(list);
     return tt__fail(TT_ERR_UNSUPPORTED,
@@ -44,7 +45,7 @@ static tt_status fail_missing(void) {
                     list);
 }
 
-static tt_status load_file(const tt__device_plugin **out, const char *path) {
+static tt_status load_plugin_file(const tt__device_plugin **out, const char *path) {
     static const tt__device_build build = TT__DEVICE_BUILD;
     void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!object)
@@ -63,10 +64,10 @@ static tt_status load(void) {
     if (plugin)
         return TT_OK;
     if (!tt__object_find(FILE_NAME, path, sizeof path))
-        return fail_missing();
+        return fail_no_plugin();
     if (tt__trusted_file(path, real))
         return tt__fail_prefix("%s can't be loaded", path);
-    return load_file(&plugin, real);
+    return load_plugin_file(&plugin, real);
 }
 
 static tt_status load_once(void) {
@@ -88,14 +89,12 @@ static tt_status index_of(const char *name, int *index) {
 const tt_device *tt__device_load(const char *who, const char *name) {
     int index;
     const tt_device *device = index_of(name, &index) || load_once() ? NULL : plugin->device(index);
-    if (!device || tt__device_register(device)) {
+    if (!device)
         tt__fail_prefix("%s", who);
-        return NULL;
-    }
     return device;
 }
 
-int tt_device_count(tt_device_type type) {
+int64_t tt_device_count(tt_device_type type) {
     int count = 0;
     tt__saved_error before;
     if (type == TT_DEVICE_CPU)

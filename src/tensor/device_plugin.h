@@ -7,6 +7,8 @@
 #include "tensor/iter.h"
 #include "tensor/kernels.h"
 
+#include <stdarg.h>
+
 /* What both sides must have alike. */
 typedef struct tt__device_build {
     int version[4];
@@ -23,6 +25,7 @@ typedef struct tt__device_build {
 typedef struct tt__device_host {
     tt__device_build build;
     tt_status (*fail)(tt_status status, const char *format, ...) TT_PRINTF(2, 3); /* record an error, return `status` */
+    int (*vformat)(char *text, size_t size, const char *format, va_list args);
     tt_status (*last_status)(void);
     const char *(*dtype_name)(tt_dtype dtype);
     tt__iter (*iter_over)(int n, const tt_tensor *const *tensors);
@@ -40,7 +43,8 @@ typedef struct tt__device_plugin {
 /* The one symbol that is exported, "tutti_devices"; NULL: it can't work here, host->fail() said why. */
 typedef const tt__device_plugin *tt__device_entry(const tt__device_host *host);
 
-/* Find "cuda" (the current one) or "cuda:1". NULL: an error that starts with `who` and says what is missing. */
+/* Load and begin "cuda" (the first one) or "cuda:1"; not registered yet. NULL: an error that starts with `who` and says
+ * what is missing. */
 const tt_device *tt__device_load(const char *who, const char *name);
 
 #endif

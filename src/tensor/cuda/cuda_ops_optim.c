@@ -1,7 +1,7 @@
 /* Steps of optimizers: sgd.cu. */
-#include "tensor/cuda/ops.h"
+#include "tensor/cuda/cuda_ops.h"
 
-static tt_status op_sgd(tt_tensor *p, const tt_tensor *g, tt_tensor *buf, const struct tt__sgd_step *s) {
+static tt_status cuda_sgd(tt_tensor *p, const tt_tensor *g, tt_tensor *buf, const struct tt__sgd_step *s) {
     const tt__cuda_sgd step = {.p = p->data,
                                .g = g->data,
                                .buf = buf ? buf->data : NULL,
@@ -15,4 +15,4 @@ static tt_status op_sgd(tt_tensor *p, const tt_tensor *g, tt_tensor *buf, const 
     TT__CUDA_ENQUEUE(p, "sgd", tt__cuda_sgd_run(stream, p->dtype, &step));
 }
 
-void tt__cuda_optim_ops(tt__cuda_tables *t) { t->floats.sgd = op_sgd; }
+void tt__cuda_optim_ops(tt__cuda_tables *t) { t->floats.sgd = cuda_sgd; }

@@ -5,8 +5,8 @@
  * free one that is large enough, and of these the lowest. What is freed is reused at once, by work that is enqueued
  * later on the same stream. One range has two uses: nothing is lost between segments, and all of it can be registered
  * or mapped elsewhere at once. Not thread-safe: the caller locks. */
-#ifndef TT_TENSOR_CUDA_ARENA_H
-#define TT_TENSOR_CUDA_ARENA_H
+#ifndef TT_TENSOR_CUDA_CUDA_ARENA_H
+#define TT_TENSOR_CUDA_CUDA_ARENA_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-#include "tensor/cuda/arena.h"
+#include "tensor/cuda/cuda_arena.h"
 
 #include <stdlib.h>
 
@@ -12,7 +12,7 @@ struct tt__arena_block {
 
 /* ---- free blocks, by class ---- */
 
-static int class_of(size_t bytes) { return 63 - __builtin_clzll((unsigned long long)bytes); }
+static int size_class(size_t bytes) { return 63 - __builtin_clzll((unsigned long long)bytes); }
 
 /* Is a to be taken before b? */
 static bool comes_first(const tt__arena_block *a, const tt__arena_block *b) {
@@ -20,7 +20,7 @@ static bool comes_first(const tt__arena_block *a, const tt__arena_block *b) {
 }
 
 static void list_free(tt__arena *arena, tt__arena_block *block) {
-    tt__arena_block **at = &arena->free[class_of(block->bytes)], *before = NULL;
+    tt__arena_block **at = &arena->free[size_class(block->bytes)], *before = NULL;
     for (; *at && comes_first(*at, block); at = &(*at)->larger)
         before = *at;
     block->smaller = before;
@@ -34,13 +34,13 @@ static void unlist_free(tt__arena *arena, tt__arena_block *block) {
     if (block->smaller)
         block->smaller->larger = block->larger;
     else
-        arena->free[class_of(block->bytes)] = block->larger;
+        arena->free[size_class(block->bytes)] = block->larger;
     if (block->larger)
         block->larger->smaller = block->smaller;
 }
 
 static tt__arena_block *best_fit(const tt__arena *arena, size_t bytes) {
-    for (int c = class_of(bytes); c < TT__ARENA_CLASSES; c++)
+    for (int c = size_class(bytes); c < TT__ARENA_CLASSES; c++)
         for (tt__arena_block *block = arena->free[c]; block; block = block->larger)
             if (block->bytes >= bytes)
                 return block;
@@ -49,12 +49,12 @@ static tt__arena_block *best_fit(const tt__arena *arena, size_t bytes) {
 
 /* ---- blocks in use, by address ---- */
 
-static size_t slot_of(const tt__arena *arena, uint64_t address) {
+static size_t block_slot(const tt__arena *arena, uint64_t address) {
     return (size_t)((address / TT__ARENA_ALIGNMENT) * 0x9e3779b97f4a7c15u >> 20) & (arena->table_size - 1);
 }
 
 static void table_put(tt__arena *arena, tt__arena_block *block) {
-    size_t i = slot_of(arena, block->address);
+    size_t i = block_slot(arena, block->address);
     while (arena->table[i])
         i = (i + 1) & (arena->table_size - 1);
     arena->table[i] = block;
@@ -81,14 +81,14 @@ static bool table_has_room(tt__arena *arena) {
 static tt__arena_block *table_take(tt__arena *arena, uint64_t address) {
     if (!arena->table_size)
         return NULL;
-    size_t mask = arena->table_size - 1, hole = slot_of(arena, address);
+    size_t mask = arena->table_size - 1, hole = block_slot(arena, address);
     while (arena->table[hole] && arena->table[hole]->address != address)
         hole = (hole + 1) & mask;
     tt__arena_block *found = arena->table[hole];
     if (!found)
         return NULL;
     for (size_t i = (hole + 1) & mask; arena->table[i]; i = (i + 1) & mask) {
-        size_t home = slot_of(arena, arena->table[i]->address);
+        size_t home = block_slot(arena, arena->table[i]->address);
         if (((i - home) & mask) < ((i - hole) & mask))
             continue;
         arena->table[hole] = arena->table[i];

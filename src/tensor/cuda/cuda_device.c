@@ -1,5 +1,5 @@
 /* CUDA devices as the library sees them: begun when first asked for, one table each. */
-#include "tensor/cuda/memory.h"
+#include "tensor/cuda/cuda_memory.h"
 #include "tensor/kernels.h"
 
 #include <stdio.h>

@@ -1,8 +1,7 @@
 /* Errors, and the device that a thread means. */
-#include "tensor/cuda/device_state.h"
+#include "tensor/cuda/cuda_state.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 #include <unistd.h>
 
 const tt__device_host *tt__cuda_host;
@@ -17,7 +16,7 @@ tt_status tt__cuda_check(cudaError_t error, const char *format, ...) {
     char what[160];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(what, sizeof what, format, arguments);
+    tt__cuda_host->vformat(what, sizeof what, format, arguments);
     va_end(arguments);
     (void)cudaGetLastError(); /* it is told once */
     return tt__cuda_host->fail(error == cudaErrorMemoryAllocation ? TT_ERR_MEMORY : TT_ERR_SYSTEM,

@@ -1,23 +1,11 @@
-/* What the functions of a device's tables stand on: tensors become walks and plain pointers, and the work is enqueued on
- * the device's stream. A family of kernels is a file, ops_FAMILY.c, that puts its functions into the tables. */
-#ifndef TT_TENSOR_CUDA_OPS_H
-#define TT_TENSOR_CUDA_OPS_H
+/* What the functions of a device's tables are made with: tensors become walks and plain pointers, and the work is
+ * enqueued on the device's stream. */
+#ifndef TT_TENSOR_CUDA_CUDA_ENQUEUE_H
+#define TT_TENSOR_CUDA_CUDA_ENQUEUE_H
 
-#include "tensor/cuda/device_state.h"
-#include "tensor/cuda/memory.h"
+#include "tensor/cuda/cuda_memory.h"
+#include "tensor/cuda/cuda_state.h"
 #include "tensor/kernels.h"
-
-/* Of all types of float, of integers, and of bool. */
-typedef struct tt__cuda_tables {
-    tt__kernels floats, integers, booleans;
-} tt__cuda_tables;
-
-/* The families: what ops.c asks to fill the tables. */
-void tt__cuda_pointwise_ops(tt__cuda_tables *t);
-void tt__cuda_reduce_ops(tt__cuda_tables *t);
-void tt__cuda_matmul_ops(tt__cuda_tables *t);
-void tt__cuda_rows_ops(tt__cuda_tables *t);
-void tt__cuda_optim_ops(tt__cuda_tables *t);
 
 /* Record a failure to enqueue kernel "sum" of x's type, if `error` is one. */
 tt_status tt__cuda_done(cudaError_t error, const tt_tensor *x, const char *kernel);

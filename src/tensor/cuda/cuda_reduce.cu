@@ -1,6 +1,6 @@
 /* Kernels that add up, compare or look through many elements. Sums are made in double, in an order that depends on
  * shapes alone. */
-#include "tensor/cuda/device_code.cuh"
+#include "tensor/cuda/cuda_code.cuh"
 
 namespace tt {
 

@@ -1,6 +1,6 @@
 /* Softmax along rows: a block for a row, in f32 (f64 of f64), as each is read twice or three times, mostly from cache.
  */
-#include "tensor/cuda/device_code.cuh"
+#include "tensor/cuda/cuda_code.cuh"
 
 namespace tt {
 

@@ -1,38 +1,38 @@
 /* Kernels along rows: softmax.cu, loss.cu. */
-#include "tensor/cuda/ops.h"
+#include "tensor/cuda/cuda_ops.h"
 
 static int64_t row_length(const tt_tensor *x) { return x->shape.dim[x->shape.ndim - 1]; }
 static int64_t row_count(const tt_tensor *x) { return x->numel ? x->numel / row_length(x) : 0; }
 
-static tt_status op_log_softmax(tt_tensor *y, const tt_tensor *x) {
+static tt_status cuda_log_softmax(tt_tensor *y, const tt_tensor *x) {
     TT__CUDA_ENQUEUE(y, "log_softmax",
                      tt__cuda_log_softmax(stream, y->dtype, y->data, x->data, row_count(x), row_length(x)));
 }
 
-static tt_status op_log_softmax_backward(tt_tensor *dx, const tt_tensor *y, const tt_tensor *g) {
+static tt_status cuda_log_softmax_backward(tt_tensor *dx, const tt_tensor *y, const tt_tensor *g) {
     TT__CUDA_ENQUEUE(
         dx, "log_softmax_backward",
         tt__cuda_log_softmax_backward(stream, dx->dtype, dx->data, y->data, g->data, row_count(y), row_length(y)));
 }
 
-static tt_status op_softmax(tt_tensor *y, const tt_tensor *x) {
+static tt_status cuda_softmax(tt_tensor *y, const tt_tensor *x) {
     TT__CUDA_ENQUEUE(y, "softmax", tt__cuda_softmax(stream, y->dtype, y->data, x->data, row_count(x), row_length(x)));
 }
 
-static tt_status op_softmax_backward(tt_tensor *dx, const tt_tensor *y, const tt_tensor *g) {
+static tt_status cuda_softmax_backward(tt_tensor *dx, const tt_tensor *y, const tt_tensor *g) {
     TT__CUDA_ENQUEUE(
         dx, "softmax_backward",
         tt__cuda_softmax_backward(stream, dx->dtype, dx->data, y->data, g->data, row_count(y), row_length(y)));
 }
 
-static tt__cuda_cross_entropy cross_entropy_of(const tt_tensor *x, const tt_tensor *t, const tt_tensor *stats) {
+static tt__cuda_cross_entropy cuda_cross_entropy_of(const tt_tensor *x, const tt_tensor *t, const tt_tensor *stats) {
     return (tt__cuda_cross_entropy){
         .x = x->data, .t = t->data, .stats = stats->data, .B = x->shape.dim[0], .V = x->shape.dim[1]};
 }
 
-static tt_status op_cross_entropy(tt_tensor *loss, tt_tensor *stats, const tt_tensor *x, const tt_tensor *t) {
+static tt_status cuda_cross_entropy(tt_tensor *loss, tt_tensor *stats, const tt_tensor *x, const tt_tensor *t) {
     tt__cuda_state *state = tt__cuda_of(x);
-    tt__cuda_cross_entropy c = cross_entropy_of(x, t, stats);
+    tt__cuda_cross_entropy c = cuda_cross_entropy_of(x, t, stats);
     c.loss = loss->data;
     c.rows = tt__cuda_scratch(state, (size_t)c.B * sizeof *c.rows);
     if (!c.rows)
@@ -42,19 +42,19 @@ static tt_status op_cross_entropy(tt_tensor *loss, tt_tensor *stats, const tt_te
     return status;
 }
 
-static tt_status op_cross_entropy_backward(tt_tensor *dx, const tt_tensor *x, const tt_tensor *t,
-                                           const tt_tensor *stats, const tt_tensor *g) {
-    tt__cuda_cross_entropy c = cross_entropy_of(x, t, stats);
+static tt_status cuda_cross_entropy_backward(tt_tensor *dx, const tt_tensor *x, const tt_tensor *t,
+                                             const tt_tensor *stats, const tt_tensor *g) {
+    tt__cuda_cross_entropy c = cuda_cross_entropy_of(x, t, stats);
     c.dx = dx->data;
     c.g = g->data;
     TT__CUDA_ENQUEUE(x, "cross_entropy_backward", tt__cuda_cross_entropy_backward(stream, x->dtype, &c));
 }
 
 void tt__cuda_rows_ops(tt__cuda_tables *t) {
-    t->floats.softmax = op_softmax;
-    t->floats.softmax_backward = op_softmax_backward;
-    t->floats.log_softmax = op_log_softmax;
-    t->floats.log_softmax_backward = op_log_softmax_backward;
-    t->floats.cross_entropy = op_cross_entropy;
-    t->floats.cross_entropy_backward = op_cross_entropy_backward;
+    t->floats.softmax = cuda_softmax;
+    t->floats.softmax_backward = cuda_softmax_backward;
+    t->floats.log_softmax = cuda_log_softmax;
+    t->floats.log_softmax_backward = cuda_log_softmax_backward;
+    t->floats.cross_entropy = cuda_cross_entropy;
+    t->floats.cross_entropy_backward = cuda_cross_entropy_backward;
 }

@@ -1,9 +1,9 @@
 /* One CUDA device: its table for the library, its stream, its memory. */
-#ifndef TT_TENSOR_CUDA_DEVICE_STATE_H
-#define TT_TENSOR_CUDA_DEVICE_STATE_H
+#ifndef TT_TENSOR_CUDA_CUDA_STATE_H
+#define TT_TENSOR_CUDA_CUDA_STATE_H
 
-#include "tensor/cuda/arena.h"
-#include "tensor/cuda/kernels.h"
+#include "tensor/cuda/cuda_arena.h"
+#include "tensor/cuda/cuda_kernels.h"
 #include "tensor/device_plugin.h"
 #include "tensor/tensor.h"
 

@@ -1,8 +1,8 @@
 /* The kernels of a CUDA device, as C calls them: plain structs, pointers into the device's memory, a stream. Each
  * enqueues its work and returns; errors of the work itself come with a later call. The dtypes that a kernel has no code
  * for are left out of the device's table (device.c), so that none is asked for. */
-#ifndef TT_TENSOR_CUDA_KERNELS_H
-#define TT_TENSOR_CUDA_KERNELS_H
+#ifndef TT_TENSOR_CUDA_CUDA_KERNELS_H
+#define TT_TENSOR_CUDA_CUDA_KERNELS_H
 
 #include "tensor/kernels_pointwise.h"
 

@@ -1,8 +1,8 @@
 /* Memory of a CUDA device, and copies from and to the host: what its tt_device offers. */
-#ifndef TT_TENSOR_CUDA_MEMORY_H
-#define TT_TENSOR_CUDA_MEMORY_H
+#ifndef TT_TENSOR_CUDA_CUDA_MEMORY_H
+#define TT_TENSOR_CUDA_CUDA_MEMORY_H
 
-#include "tensor/cuda/device_state.h"
+#include "tensor/cuda/cuda_state.h"
 
 /* Reserve the range of addresses. */
 tt_status tt__cuda_memory_begin(tt__cuda_state *state);

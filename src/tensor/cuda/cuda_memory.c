@@ -1,5 +1,5 @@
 /* The range of addresses of a device, and copies from and to the host. */
-#include "tensor/cuda/memory.h"
+#include "tensor/cuda/cuda_memory.h"
 
 #include <cuda.h>
 #include <string.h>
@@ -25,7 +25,7 @@ static struct {
 /* Memory is taken from the driver in pieces of this size at least: a call takes about a millisecond. */
 enum { PIECE = 32 << 20 };
 
-static CUmemAllocationProp memory_of(const tt__cuda_state *state) {
+static CUmemAllocationProp wanted_memory(const tt__cuda_state *state) {
     CUmemAllocationProp prop;
     memset(&prop, 0, sizeof prop);
     prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -38,7 +38,7 @@ static CUmemAllocationProp memory_of(const tt__cuda_state *state) {
 /* Back more of the range. What is mapped keeps its memory after the handle is released. */
 static bool back(tt__arena *arena, size_t bytes) {
     tt__cuda_state *state = arena->user;
-    const CUmemAllocationProp prop = memory_of(state);
+    const CUmemAllocationProp prop = wanted_memory(state);
     CUdeviceptr at = (CUdeviceptr)(arena->base + arena->backed);
     CUmemGenericAllocationHandle handle;
     if (driver.create(&handle, bytes, &prop, 0))
@@ -71,7 +71,7 @@ tt_status tt__cuda_memory_begin(tt__cuda_state *state) {
         status = tt__cuda_check(cudaMemGetInfo(&free_bytes, &total), "asking for the memory of %s", state->name);
     if (status)
         return status;
-    const CUmemAllocationProp prop = memory_of(state);
+    const CUmemAllocationProp prop = wanted_memory(state);
     CUdeviceptr base = 0;
     CUresult result = driver.granularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
     size_t step = granularity > PIECE ? granularity : PIECE, range = (total + step - 1) / step * step;
@@ -86,7 +86,7 @@ tt_status tt__cuda_memory_begin(tt__cuda_state *state) {
 
 /* ---- taking and giving ---- */
 
-static tt_status fail_full(const tt__cuda_state *state, size_t bytes) {
+static tt_status fail_out_of_memory(const tt__cuda_state *state, size_t bytes) {
     const tt__arena *a = &state->arena;
     size_t free_bytes = 0, total = 0;
     (void)cudaMemGetInfo(&free_bytes, &total);
@@ -104,7 +104,7 @@ void *tt__cuda_scratch(tt__cuda_state *state, size_t bytes) {
     pthread_mutex_lock(&state->lock);
     uint64_t address = tt__arena_take(&state->arena, bytes);
     if (!address)
-        fail_full(state, bytes);
+        fail_out_of_memory(state, bytes);
     pthread_mutex_unlock(&state->lock);
     return (void *)address;
 }

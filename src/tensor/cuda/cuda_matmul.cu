@@ -1,7 +1,7 @@
 /* Matrix products without a library: y (M,N) = a (M,K) b (K,N) + beta y + bias. A block makes a tile of y: it stages
  * tiles of a and b in shared memory, and each thread has a few elements of y in registers. The plain way where cuBLASLt
  * is missing, and for what it doesn't take. f32 and 16-bit floats are added up in f32, f64 in f64, along K in order. */
-#include "tensor/cuda/device_code.cuh"
+#include "tensor/cuda/cuda_code.cuh"
 
 namespace tt {
 

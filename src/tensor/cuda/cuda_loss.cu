@@ -1,5 +1,5 @@
 /* Cross entropy of logits x (B,V) and targets t (B). */
-#include "tensor/cuda/device_code.cuh"
+#include "tensor/cuda/cuda_code.cuh"
 
 namespace tt {
 

@@ -1,9 +1,9 @@
 /* What kernels are written with. They are compiled by nvcc for GPUs, and by any C++ compiler against
  * tests/support/fake_cuda, which runs them on the host. */
-#ifndef TT_TENSOR_CUDA_DEVICE_CODE_CUH
-#define TT_TENSOR_CUDA_DEVICE_CODE_CUH
+#ifndef TT_TENSOR_CUDA_CUDA_CODE_CUH
+#define TT_TENSOR_CUDA_CUDA_CODE_CUH
 
-#include "tensor/cuda/kernels.h"
+#include "tensor/cuda/cuda_kernels.h"
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

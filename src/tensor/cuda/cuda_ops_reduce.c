@@ -1,8 +1,8 @@
 /* Kernels that reduce dimensions, and look through tensors: reduce.cu. */
-#include "tensor/cuda/ops.h"
+#include "tensor/cuda/cuda_ops.h"
 
 /* A tensor with some dimensions of x alone, in order: those along which y repeats (`repeats`), or the others. */
-static tt_tensor part_of(const tt_tensor *x, const tt_tensor *y, bool repeats) {
+static tt_tensor dims_of(const tt_tensor *x, const tt_tensor *y, bool repeats) {
     tt_tensor part = *x;
     part.shape.ndim = 0;
     part.numel = 1;
@@ -17,10 +17,10 @@ static tt_tensor part_of(const tt_tensor *x, const tt_tensor *y, bool repeats) {
 }
 
 /* y's dimensions in which it does not repeat. */
-static tt_tensor unrepeated(const tt_tensor *y) { return part_of(y, y, false); }
+static tt_tensor unrepeated(const tt_tensor *y) { return dims_of(y, y, false); }
 
-static tt_status op_sum(tt_tensor *y, const tt_tensor *x, double factor) {
-    const tt_tensor to = unrepeated(y), from = part_of(x, y, false), terms = part_of(x, y, true);
+static tt_status cuda_sum(tt_tensor *y, const tt_tensor *x, double factor) {
+    const tt_tensor to = unrepeated(y), from = dims_of(x, y, false), terms = dims_of(x, y, true);
     tt__cuda_sum sum = {
         .outer = TT__CUDA_WALK(&to, &from), .inner = TT__CUDA_WALK(&terms), .factor = factor, .parts = 1};
     sum.parts = tt__cuda_sum_parts(sum.outer.n, sum.inner.n);
@@ -36,7 +36,7 @@ static tt_status op_sum(tt_tensor *y, const tt_tensor *x, double factor) {
     return status;
 }
 
-static tt_status op_find_outside(const tt_tensor *x, int64_t low, int64_t high, int64_t *index, int64_t *value) {
+static tt_status cuda_find_outside(const tt_tensor *x, int64_t low, int64_t high, int64_t *index, int64_t *value) {
     const tt_tensor *const tensors[] = {x};
     const tt__iter it = tt__cuda_host->iter_row_major(1, tensors);
     const tt__walk w = tt__cuda_walk_of(&it, tensors);
@@ -57,7 +57,7 @@ static tt_status op_find_outside(const tt_tensor *x, int64_t low, int64_t high, 
     return TT_OK;
 }
 
-static tt_status op_argmax(const tt_tensor *x, int dim, tt_tensor *y) {
+static tt_status cuda_argmax(const tt_tensor *x, int dim, tt_tensor *y) {
     int64_t outer = 1, inner = 1;
     for (int d = 0; d < x->shape.ndim; d++) {
         outer *= d < dim ? x->shape.dim[d] : 1;
@@ -67,7 +67,7 @@ static tt_status op_argmax(const tt_tensor *x, int dim, tt_tensor *y) {
 }
 
 void tt__cuda_reduce_ops(tt__cuda_tables *t) {
-    t->floats.sum = op_sum;
-    t->floats.argmax = t->integers.argmax = op_argmax;
-    t->integers.find_outside = op_find_outside;
+    t->floats.sum = cuda_sum;
+    t->floats.argmax = t->integers.argmax = cuda_argmax;
+    t->integers.find_outside = cuda_find_outside;
 }

@@ -1,5 +1,5 @@
 /* A step of SGD, as PyTorch's. */
-#include "tensor/cuda/device_code.cuh"
+#include "tensor/cuda/cuda_code.cuh"
 
 namespace tt {
 

@@ -1,5 +1,5 @@
 /* Kernels that go element by element: a thread takes an element, then the next one a grid further on. */
-#include "tensor/cuda/device_code.cuh"
+#include "tensor/cuda/cuda_code.cuh"
 
 #include "tensor/pointwise_formulas.h"
 
