@@ -46,7 +46,7 @@ static bool is_empty_folder(int fd) {
 }
 
 static tt__folder_id folder_id_of(const struct stat *info) {
-    return (tt__folder_id){(uint32_t)info->st_dev, (uint32_t)info->st_ino, (uint32_t)((uint64_t)info->st_ino >> 32)};
+    return (tt__folder_id){.device = info->st_dev, .inode = info->st_ino};
 }
 
 int tt__job_error_dir_make(tt__job *job) {

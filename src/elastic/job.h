@@ -50,7 +50,7 @@ typedef struct tt__torch_job tt__torch_job;
 
 /* Which folder it is, whatever name it has: numbers of the file system and of the folder in it. */
 typedef struct tt__folder_id {
-    uint32_t device, inode_low, inode_high;
+    uint64_t device, inode;
 } tt__folder_id;
 
 typedef struct tt__job {

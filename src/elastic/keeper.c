@@ -39,10 +39,13 @@ struct keeper {
     int64_t tell_ms;     /* when to tell the rest, as some have ended; 0: none has */
 };
 
-static void keeper_report(const struct keeper *k, tt__keeper_kind kind, int rank, int value, pid_t pid) {
-    tt__keeper_message message = {kind, rank, value, pid};
+static void keeper_send(const struct keeper *k, tt__keeper_message message) {
     while (send(k->socket, &message, sizeof message, MSG_NOSIGNAL) < 0 && errno == EINTR)
         ;
+}
+
+static void keeper_report(const struct keeper *k, tt__keeper_kind kind, int rank, int value, pid_t pid) {
+    keeper_send(k, (tt__keeper_message){.kind = kind, .rank = rank, .value = value, .pid = pid});
 }
 
 /* Watch the end of a worker. Old kernels have no pidfds: then ends at one time are reported in any order. */
@@ -324,8 +327,7 @@ static void make_folder_of_errors(const struct keeper *k) {
         keeper_report(k, TT__KEEPER_NO_FOLDER, -1, failed, 0);
         _exit(1);
     }
-    const tt__folder_id *id = &k->job->error_dir_id;
-    keeper_report(k, TT__KEEPER_FOLDER, (int)id->device, (int)id->inode_low, (pid_t)id->inode_high);
+    keeper_send(k, (tt__keeper_message){.kind = TT__KEEPER_FOLDER, .folder = k->job->error_dir_id});
 }
 
 static _Noreturn void keeper_main(struct keeper *k) {
@@ -389,7 +391,7 @@ static bool launcher_send(const tt__keeper *keeper, tt__keeper_message message) 
 }
 
 bool tt__keeper_send(const tt__keeper *keeper, tt__keeper_kind kind, int value) {
-    return launcher_send(keeper, (tt__keeper_message){kind, -1, value, 0});
+    return launcher_send(keeper, (tt__keeper_message){.kind = kind, .rank = -1, .value = value});
 }
 
 void tt__keeper_kill_worker(const tt__keeper *keeper, int i) {

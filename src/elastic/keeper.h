@@ -24,7 +24,7 @@ typedef enum tt__keeper_kind {
     TT__KEEPER_NOT_STARTED, /* worker `rank` can't be started; value = errno + TT__STEP_FACTOR * the step that failed */
     TT__KEEPER_ENDED,       /* worker `rank`; value = its wait status; pid = 0: no order has sent it a signal before */
     TT__KEEPER_LEFTOVERS,   /* all workers ended; value = other processes that are still there */
-    TT__KEEPER_FOLDER,      /* job->error_dir is made; rank, value, pid = its tt__folder_id */
+    TT__KEEPER_FOLDER,      /* job->error_dir is made, and is `folder` */
     TT__KEEPER_NO_FOLDER,   /* job->error_dir can't be made, value = errno: the keeper ends */
     TT__KEEPER_UNABLE,      /* a system call has failed, tt__keeper_needs[rank], value = errno: the keeper ends */
     /* nothing is left but `value` processes that can't be killed. The keeper starts the workers again if it is told so;
@@ -55,6 +55,7 @@ extern const char *const tt__keeper_needs[];
 
 typedef struct tt__keeper_message {
     int32_t kind, rank, value, pid;
+    tt__folder_id folder;
 } tt__keeper_message;
 
 typedef struct tt__keeper {

@@ -269,7 +269,7 @@ static void take_message(launcher *l, const tt__keeper_message *m) {
             tt__launcher_enter(l, TT__SETTLING, l->job->settle_ms);
         break;
     case TT__KEEPER_FOLDER:
-        l->job->error_dir_id = (tt__folder_id){(uint32_t)m->rank, (uint32_t)m->value, (uint32_t)m->pid};
+        l->job->error_dir_id = m->folder;
         break;
     case TT__KEEPER_NO_FOLDER:
         l->failure = tt__job_error_dir_failed(m->value);
