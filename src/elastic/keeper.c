@@ -395,12 +395,13 @@ bool tt__keeper_send(const tt__keeper *keeper, tt__keeper_kind kind, int value) 
 }
 
 void tt__keeper_kill_worker(const tt__keeper *keeper, int i) {
-    launcher_send(keeper, (tt__keeper_message){TT__KEEPER_KILL_ONE, i, 0, 0});
+    launcher_send(keeper, (tt__keeper_message){.kind = TT__KEEPER_KILL_ONE, .rank = i, .value = 0});
 }
 
 void tt__keeper_send_world(const tt__keeper *keeper, const tt__job *job) {
-    launcher_send(keeper, (tt__keeper_message){TT__KEEPER_WORLD, job->first_rank, job->world, 0});
-    launcher_send(keeper, (tt__keeper_message){TT__KEEPER_NODES, job->node, job->nodes, job->restarts});
+    launcher_send(keeper, (tt__keeper_message){.kind = TT__KEEPER_WORLD, .rank = job->first_rank, .value = job->world});
+    launcher_send(keeper, (tt__keeper_message){
+                              .kind = TT__KEEPER_NODES, .rank = job->node, .value = job->nodes, .pid = job->restarts});
 }
 
 /* Send a message, with a descriptor or with -1, when the keeper has room for it. */
@@ -428,11 +429,15 @@ void tt__keeper_start_workers(const tt__keeper *keeper, const tt__job *job, cons
     int64_t deadline = tt__deadline_ms(TT__KEEPER_TAKE_MS);
     bool sent = true;
     for (int rank = 0; rank < job->workers && sent; rank++)
-        sent = send_patiently(keeper, (tt__keeper_message){TT__KEEPER_STREAM, rank, STDERR_FILENO, 0},
+        sent = send_patiently(keeper,
+                              (tt__keeper_message){.kind = TT__KEEPER_STREAM, .rank = rank, .value = STDERR_FILENO},
                               stderr_ends[rank], deadline);
-    if (!sent ||
-        !send_patiently(keeper, (tt__keeper_message){TT__KEEPER_START, job->attempt, job->master_port, job->recovery},
-                        -1, deadline))
+    if (!sent || !send_patiently(keeper,
+                                 (tt__keeper_message){.kind = TT__KEEPER_START,
+                                                      .rank = job->attempt,
+                                                      .value = job->master_port,
+                                                      .pid = job->recovery},
+                                 -1, deadline))
         kill(keeper->pid, SIGKILL); /* or it is dead already; it is not reaped yet */
 }
 
