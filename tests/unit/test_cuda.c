@@ -15,60 +15,9 @@
 #include <tutti/tutti.h>
 #include <unistd.h>
 
+#include "cuda_compare.h"
 #include "expect.h"
 #include "tensor/tensor.h"
-
-#define S(...) TT_SHAPE(__VA_ARGS__)
-
-static bool is_real;
-
-static void only_on_the_fake(void) {
-    if (is_real)
-        skip();
-}
-
-/* Another device than the first, where there is one. */
-static const tt_device *other_device(void) { return TT_CUDA(tt_device_count(TT_DEVICE_CUDA) > 1); }
-
-static tt_tensor *there(tt_tensor *x) { return tt_to_device(x, TT_CUDA(0)); }
-static tt_tensor *here(tt_tensor *x) { return tt_to_device(x, TT_CPU); }
-
-/* Numbers from -2 on, in steps of an eighth: the same in each type of float. */
-static tt_tensor *numbers(int64_t rows, int64_t columns, tt_dtype dtype) {
-    tt_tensor *x = tt_add_scalar(tt_scale(tt_to(tt_arange(rows * columns), TT_F64), 0.125), -2);
-    return tt_to(tt_view(x, S(rows, columns)), dtype);
-}
-
-/* The largest difference, relative where numbers are above 1; NaN equals NaN. */
-static double difference(tt_tensor *a, tt_tensor *b) {
-    TT_AUTO_SCOPE;
-    double most = 0;
-    const double *x = tt_tensor_data(tt_contiguous(tt_to(here(a), TT_F64)));
-    const double *y = tt_tensor_data(tt_contiguous(tt_to(here(b), TT_F64)));
-    assert_true(x && y && tt_tensor_numel(a) == tt_tensor_numel(b));
-    for (int64_t i = 0; i < tt_tensor_numel(a); i++) {
-        if ((isnan(x[i]) && isnan(y[i])) || x[i] == y[i])
-            continue;
-        double d = fabs(x[i] - y[i]) / fmax(1, fabs(y[i]));
-        most = d <= most ? most : d;
-    }
-    return most;
-}
-
-static double tolerance(tt_dtype dtype) {
-    return dtype == TT_F64 ? 1e-13 : dtype == TT_F32 ? 2e-6 : dtype == TT_F16 ? 1e-3 : 8e-3;
-}
-
-static void expect_close(const char *what, tt_dtype dtype, tt_tensor *got, tt_tensor *expected) {
-    if (!got || !expected)
-        fail_msg("%s of %s: %s", what, tt_dtype_name(dtype), tt_last_error());
-    double d = difference(got, expected);
-    if (!(d <= tolerance(dtype)))
-        fail_msg("%s of %s is %g away from the cpu's", what, tt_dtype_name(dtype), d);
-}
-
-static const tt_dtype floats[] = {TT_F32, TT_F64, TT_F16, TT_BF16};
-enum { FLOATS = sizeof floats / sizeof *floats };
 
 /* ---- processes that have not used CUDA yet ---- */
 
@@ -335,7 +284,7 @@ static void operands_lie_on_one_device(void **state) {
     assert_null(tt_add(there(x), x));
     expect_error(TT_ERR_INVALID,
                  "tt_add: expected tensors on one device, got f32 (2, 3) on cuda:0 and f32 (2, 3) on cpu");
-    if (!is_real) {
+    if (!cuda_is_real) {
         assert_null(tt_add(there(x), tt_to_device(x, TT_CUDA(1))));
         expect_error(TT_ERR_INVALID, "got f32 (2, 3) on cuda:0 and f32 (2, 3) on cuda:1");
     }
@@ -377,16 +326,8 @@ static void a_forked_child_is_refused(void **state) {
 }
 
 int main(void) {
-    const char *build = getenv("TT_BUILD"), *real = getenv("TT_CUDA_REAL");
-    char path[4096];
-    if (!build && !real)
+    if (!cuda_choose())
         return 77;
-    is_real = real != NULL;
-    if (!is_real) {
-        snprintf(path, sizeof path, "%s/tests/fake_cuda", build);
-        setenv("TT_BACKEND_PATH", path, 1);
-        unsetenv("CUDA_VISIBLE_DEVICES");
-    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_missing_is_named), /* before this process has used CUDA */
         cmocka_unit_test(what_is_no_library_is_named),

@@ -1,0 +1,78 @@
+/* What the tests of the CUDA device have in common: where it comes from, and its results beside the cpu's. After
+ * cmocka.h. */
+#ifndef TT_TESTS_UNIT_CUDA_COMPARE_H
+#define TT_TESTS_UNIT_CUDA_COMPARE_H
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <tutti/tutti.h>
+
+#define S(...) TT_SHAPE(__VA_ARGS__)
+
+/* On a GPU, not on the fake. */
+static bool cuda_is_real;
+
+static inline void only_on_the_fake(void) {
+    if (cuda_is_real)
+        skip();
+}
+
+/* Another device than the first, where there is one. */
+static inline const tt_device *other_device(void) { return TT_CUDA(tt_device_count(TT_DEVICE_CUDA) > 1); }
+
+static inline tt_tensor *there(tt_tensor *x) { return tt_to_device(x, TT_CUDA(0)); }
+static inline tt_tensor *here(tt_tensor *x) { return tt_to_device(x, TT_CPU); }
+
+/* Numbers from -2 on, in steps of an eighth: the same in each type of float. */
+static inline tt_tensor *numbers(int64_t rows, int64_t columns, tt_dtype dtype) {
+    tt_tensor *x = tt_add_scalar(tt_scale(tt_to(tt_arange(rows * columns), TT_F64), 0.125), -2);
+    return tt_to(tt_view(x, S(rows, columns)), dtype);
+}
+
+/* The largest difference, relative where numbers are above 1; NaN equals NaN. */
+static inline double difference(tt_tensor *a, tt_tensor *b) {
+    TT_AUTO_SCOPE;
+    double most = 0;
+    const double *x = tt_tensor_data(tt_contiguous(tt_to(here(a), TT_F64)));
+    const double *y = tt_tensor_data(tt_contiguous(tt_to(here(b), TT_F64)));
+    assert_true(x && y && tt_tensor_numel(a) == tt_tensor_numel(b));
+    for (int64_t i = 0; i < tt_tensor_numel(a); i++) {
+        if ((isnan(x[i]) && isnan(y[i])) || x[i] == y[i])
+            continue;
+        double d = fabs(x[i] - y[i]) / fmax(1, fabs(y[i]));
+        most = d <= most ? most : d;
+    }
+    return most;
+}
+
+static inline double tolerance(tt_dtype dtype) {
+    return dtype == TT_F64 ? 1e-13 : dtype == TT_F32 ? 2e-6 : dtype == TT_F16 ? 1e-3 : 8e-3;
+}
+
+static inline void expect_close(const char *what, tt_dtype dtype, tt_tensor *got, tt_tensor *expected) {
+    if (!got || !expected)
+        fail_msg("%s of %s: %s", what, tt_dtype_name(dtype), tt_last_error());
+    double d = difference(got, expected);
+    if (!(d <= tolerance(dtype)))
+        fail_msg("%s of %s is %g away from the cpu's", what, tt_dtype_name(dtype), d);
+}
+
+static const tt_dtype floats[] = {TT_F32, TT_F64, TT_F16, TT_BF16};
+enum { FLOATS = sizeof floats / sizeof *floats };
+
+/* Choose the fake of CUDA (tests/support/fake_cuda), or with TT_CUDA_REAL=1 the library as it is installed; before any
+ * call that uses CUDA. False: the test doesn't know where it was built. */
+static inline bool cuda_choose(void) {
+    const char *build = getenv("TT_BUILD");
+    char path[4096];
+    cuda_is_real = getenv("TT_CUDA_REAL") != NULL;
+    if (cuda_is_real || !build)
+        return cuda_is_real;
+    snprintf(path, sizeof path, "%s/tests/fake_cuda", build);
+    setenv("TT_BACKEND_PATH", path, 1);
+    unsetenv("CUDA_VISIBLE_DEVICES");
+    return true;
+}
+
+#endif
