@@ -353,6 +353,9 @@ static void expressions() {
     EXPECT(image.stride(1) == 1 && image.to(TT_CONTIGUOUS).stride(1) == 9);
     EXPECT(thrown_by([&] { tutti::from_blob(memory, tutti::shape(5)); }).status() == TT_ERR_SHAPE);
     EXPECT(thrown_by([] { tutti::device("abacus"); }).status() == TT_ERR_NOT_FOUND);
+    EXPECT(tutti::device(TT_DEVICE_CPU, 0) == tutti::device("cpu") && tutti::device_count(TT_DEVICE_CPU) == 1);
+    EXPECT(thrown_by([] { tutti::device(TT_DEVICE_CPU, 1); }).status() == TT_ERR_NOT_FOUND);
+    tutti::synchronize(tutti::device("cpu"));
 
     tutti::error e = thrown_by([&] { tutti::matmul(x, drawn); });
     EXPECT(e.status() == TT_ERR_SHAPE && has(e.what(), "matmul"));
