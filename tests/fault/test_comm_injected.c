@@ -111,7 +111,8 @@ static void check_left(const holdings *before, long blocks, long n, const char *
 
 /* Patience is so short here that a rank that waits for a CPU is given up on, too, and rightly named. */
 static bool gave_up(const char *text) {
-    return strstr(text, " did not ") && (strstr(text, " within ") || strstr(text, " ms that were left"));
+    return strstr(text, " did not ") &&
+           (strstr(text, " within ") || strstr(text, " in time") || strstr(text, " ms that were left"));
 }
 
 /* Who failed is told by the failure itself, not by its silence: heartbeats are rare here. Who fails before a group is
