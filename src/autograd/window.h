@@ -3,6 +3,7 @@
 #define TT_AUTOGRAD_WINDOW_H
 
 #include "tensor/kernels_conv.h"
+#include "tensor/tensor.h"
 
 /* An option as a caller gives it: one number for both dimensions, or two in `hw`. Zeros: not given. */
 typedef struct tt__pair {

@@ -4,7 +4,8 @@
 #ifndef TT_TENSOR_KERNELS_CONV_H
 #define TT_TENSOR_KERNELS_CONV_H
 
-#include "tensor/tensor.h"
+#include <stdbool.h>
+#include <stdint.h>
 
 /* How a window moves over images: {along H, along W}. */
 typedef struct tt__window {

@@ -15,5 +15,7 @@ void tt__cuda_reduce_ops(tt__cuda_tables *t);
 void tt__cuda_matmul_ops(tt__cuda_tables *t);
 void tt__cuda_rows_ops(tt__cuda_tables *t);
 void tt__cuda_optim_ops(tt__cuda_tables *t);
+void tt__cuda_conv_ops(tt__cuda_tables *t);
+void tt__cuda_attention_ops(tt__cuda_tables *t);
 
 #endif

@@ -9,6 +9,8 @@ static void fill_tables(void) {
     tt__cuda_matmul_ops(&tables);
     tt__cuda_rows_ops(&tables);
     tt__cuda_optim_ops(&tables);
+    tt__cuda_conv_ops(&tables);
+    tt__cuda_attention_ops(&tables);
 }
 
 const tt__kernels *const *tt__cuda_kernels(void) {

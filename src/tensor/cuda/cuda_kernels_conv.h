@@ -1,0 +1,56 @@
+/* Kernels of images: convolutions and pooling. As cuda_kernels.h says. */
+#ifndef TT_TENSOR_CUDA_CUDA_KERNELS_CONV_H
+#define TT_TENSOR_CUDA_CUDA_KERNELS_CONV_H
+
+#include "tensor/kernels_conv.h"
+
+#include <tutti/tensor.h>
+
+#include <cuda_runtime_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* (N,C,H,W), any strides. */
+typedef struct tt__cuda_image {
+    void *p;
+    int64_t dim[4], stride[4];
+} tt__cuda_image;
+
+/* x (N,C,H,W), or its gradient; y (N,K,P,Q), or its gradient. */
+typedef struct tt__cuda_conv {
+    tt__cuda_image x, y;
+    void *w, *bias;          /* (K,C/groups,R,S), contiguous, and (K), or their gradients; bias may be NULL */
+    int64_t inputs, outputs; /* channels of a group: C/groups, K/groups */
+    int64_t size[2];         /* R, S */
+    tt__conv conv;
+    int64_t parts;   /* backward_weight: as many blocks share a sum, ... */
+    double *scratch; /* ... by way of this (parts, weights); NULL for one part */
+} tt__cuda_conv;
+
+/* conv.cu: as in tensor/kernels_conv.h; x, y, w, bias are written by turns. */
+cudaError_t tt__cuda_conv2d(cudaStream_t stream, tt_dtype dtype, const tt__cuda_conv *c);
+cudaError_t tt__cuda_conv2d_backward_data(cudaStream_t stream, tt_dtype dtype, const tt__cuda_conv *c);
+cudaError_t tt__cuda_conv2d_backward_weight(cudaStream_t stream, tt_dtype dtype, const tt__cuda_conv *c);
+
+/* x (N,C,H,W), y (N,C,P,Q), or their gradients. */
+typedef struct tt__cuda_pool {
+    tt__cuda_image x, y;
+    int32_t *at; /* max_pool2d: lies like y */
+    tt__pooling pool;
+} tt__cuda_pool;
+
+/* pool.cu: as in tensor/kernels_conv.h; forward writes y, backward x. */
+cudaError_t tt__cuda_max_pool2d(cudaStream_t stream, tt_dtype dtype, const tt__cuda_pool *p);
+cudaError_t tt__cuda_max_pool2d_backward(cudaStream_t stream, tt_dtype dtype, const tt__cuda_pool *p);
+cudaError_t tt__cuda_avg_pool2d(cudaStream_t stream, tt_dtype dtype, const tt__cuda_pool *p);
+cudaError_t tt__cuda_avg_pool2d_backward(cudaStream_t stream, tt_dtype dtype, const tt__cuda_pool *p);
+cudaError_t tt__cuda_adaptive_avg_pool2d(cudaStream_t stream, tt_dtype dtype, const tt__cuda_pool *p);
+cudaError_t tt__cuda_adaptive_avg_pool2d_backward(cudaStream_t stream, tt_dtype dtype, const tt__cuda_pool *p);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

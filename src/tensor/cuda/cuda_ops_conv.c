@@ -1,0 +1,117 @@
+/* Kernels of images: conv.cu, pool.cu. */
+#include "tensor/cuda/cuda_kernels_conv.h"
+#include "tensor/cuda/cuda_ops.h"
+
+static tt__cuda_image cuda_image_of(const tt_tensor *x) {
+    tt__cuda_image image = {.p = x->data};
+    for (int d = 0; d < 4; d++) {
+        image.dim[d] = x->shape.dim[d];
+        image.stride[d] = x->stride[d];
+    }
+    return image;
+}
+
+/* ---- convolutions ---- */
+
+static tt__cuda_conv cuda_conv_of(const tt_tensor *x, const tt_tensor *y, const tt_tensor *w, const tt_tensor *bias,
+                                  const tt__conv *conv) {
+    return (tt__cuda_conv){.x = cuda_image_of(x),
+                           .y = cuda_image_of(y),
+                           .w = w->data,
+                           .bias = bias ? bias->data : NULL,
+                           .inputs = w->shape.dim[1],
+                           .outputs = w->shape.dim[0] / conv->groups,
+                           .size = {w->shape.dim[2], w->shape.dim[3]},
+                           .conv = *conv,
+                           .parts = 1};
+}
+
+static tt_status cuda_conv2d(tt_tensor *y, const tt_tensor *x, const tt_tensor *w, const tt_tensor *bias,
+                             const tt__conv *conv) {
+    const tt__cuda_conv c = cuda_conv_of(x, y, w, bias, conv);
+    TT__CUDA_ENQUEUE(y, "conv2d", tt__cuda_conv2d(stream, y->dtype, &c));
+}
+
+static tt_status cuda_conv2d_backward_data(tt_tensor *dx, const tt_tensor *g, const tt_tensor *w,
+                                           const tt__conv *conv) {
+    const tt__cuda_conv c = cuda_conv_of(dx, g, w, NULL, conv);
+    TT__CUDA_ENQUEUE(dx, "conv2d_backward_data", tt__cuda_conv2d_backward_data(stream, dx->dtype, &c));
+}
+
+/* How many blocks are to share the sums of `weights` weights, of n terms each: few weights alone don't fill a GPU. */
+static int64_t weight_parts(int64_t weights, int64_t n) {
+    const int64_t TERMS = 1024, TILE = 1024, ENOUGH = 512;
+    int64_t tiles = (weights + TILE - 1) / TILE, parts = n / TERMS, most = ENOUGH / tiles;
+    parts = parts < most ? parts : most;
+    return parts < 1 ? 1 : parts;
+}
+
+static tt_status cuda_conv2d_backward_weight(tt_tensor *dw, tt_tensor *db, const tt_tensor *x, const tt_tensor *g,
+                                             const tt__conv *conv) {
+    tt__cuda_conv c = cuda_conv_of(x, g, dw, db, conv);
+    c.parts = weight_parts(dw->numel, g->numel / g->shape.dim[1]);
+    tt__cuda_state *state = tt__cuda_of(dw);
+    tt_status status = tt__cuda_enter(state);
+    if (!status && c.parts > 1) {
+        c.scratch = tt__cuda_scratch(state, (size_t)(c.parts * dw->numel) * sizeof *c.scratch);
+        status = c.scratch ? TT_OK : tt__cuda_host->last_status();
+    }
+    if (!status)
+        status =
+            tt__cuda_done(tt__cuda_conv2d_backward_weight(state->stream, dw->dtype, &c), dw, "conv2d_backward_weight");
+    tt__cuda_scratch_free(state, c.scratch);
+    return status;
+}
+
+/* ---- pooling ---- */
+
+static tt__cuda_pool cuda_pool_of(const tt_tensor *x, const tt_tensor *y, const tt_tensor *at,
+                                  const tt__pooling *pool) {
+    tt__cuda_pool p = {.x = cuda_image_of(x), .y = cuda_image_of(y), .at = at ? at->data : NULL};
+    if (pool)
+        p.pool = *pool;
+    return p;
+}
+
+static tt_status cuda_max_pool2d(tt_tensor *y, tt_tensor *at, const tt_tensor *x, const tt__pooling *pool) {
+    const tt__cuda_pool p = cuda_pool_of(x, y, at, pool);
+    TT__CUDA_ENQUEUE(y, "max_pool2d", tt__cuda_max_pool2d(stream, y->dtype, &p));
+}
+
+static tt_status cuda_max_pool2d_backward(tt_tensor *dx, const tt_tensor *g, const tt_tensor *at,
+                                          const tt__pooling *pool) {
+    const tt__cuda_pool p = cuda_pool_of(dx, g, at, pool);
+    TT__CUDA_ENQUEUE(dx, "max_pool2d_backward", tt__cuda_max_pool2d_backward(stream, dx->dtype, &p));
+}
+
+static tt_status cuda_avg_pool2d(tt_tensor *y, const tt_tensor *x, const tt__pooling *pool) {
+    const tt__cuda_pool p = cuda_pool_of(x, y, NULL, pool);
+    TT__CUDA_ENQUEUE(y, "avg_pool2d", tt__cuda_avg_pool2d(stream, y->dtype, &p));
+}
+
+static tt_status cuda_avg_pool2d_backward(tt_tensor *dx, const tt_tensor *g, const tt__pooling *pool) {
+    const tt__cuda_pool p = cuda_pool_of(dx, g, NULL, pool);
+    TT__CUDA_ENQUEUE(dx, "avg_pool2d_backward", tt__cuda_avg_pool2d_backward(stream, dx->dtype, &p));
+}
+
+static tt_status cuda_adaptive_avg_pool2d(tt_tensor *y, const tt_tensor *x) {
+    const tt__cuda_pool p = cuda_pool_of(x, y, NULL, NULL);
+    TT__CUDA_ENQUEUE(y, "adaptive_avg_pool2d", tt__cuda_adaptive_avg_pool2d(stream, y->dtype, &p));
+}
+
+static tt_status cuda_adaptive_avg_pool2d_backward(tt_tensor *dx, const tt_tensor *g) {
+    const tt__cuda_pool p = cuda_pool_of(dx, g, NULL, NULL);
+    TT__CUDA_ENQUEUE(dx, "adaptive_avg_pool2d_backward", tt__cuda_adaptive_avg_pool2d_backward(stream, dx->dtype, &p));
+}
+
+void tt__cuda_conv_ops(tt__cuda_tables *t) {
+    t->floats.conv2d = cuda_conv2d;
+    t->floats.conv2d_backward_data = cuda_conv2d_backward_data;
+    t->floats.conv2d_backward_weight = cuda_conv2d_backward_weight;
+    t->floats.max_pool2d = cuda_max_pool2d;
+    t->floats.max_pool2d_backward = cuda_max_pool2d_backward;
+    t->floats.avg_pool2d = cuda_avg_pool2d;
+    t->floats.avg_pool2d_backward = cuda_avg_pool2d_backward;
+    t->floats.adaptive_avg_pool2d = cuda_adaptive_avg_pool2d;
+    t->floats.adaptive_avg_pool2d_backward = cuda_adaptive_avg_pool2d_backward;
+}

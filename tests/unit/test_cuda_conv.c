@@ -1,0 +1,294 @@
+/* Convolutions and pooling on the CUDA device, beside the cpu: as test_cuda.c. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <tutti/tutti.h>
+
+#include "cuda_compare.h"
+#include "expect.h"
+
+/* Numbers between -1 and 1 in steps of a sixteenth, not in order: products and a few dozens of them added up are exact
+ * in f32, and nearly so in 16 bits. */
+static tt_tensor *mixed(tt_shape shape, int factor, tt_dtype dtype) {
+    int64_t n = 1;
+    for (int d = 0; d < shape.ndim; d++)
+        n *= shape.dim[d];
+    tt_tensor *x = tt_zeros(shape, TT_F32);
+    for (int64_t i = 0; i < n; i++)
+        tt_tensor_f32(x)[i] = (float)((i * factor + 3) % 33 - 16) / 16;
+    return tt_to(x, dtype);
+}
+
+/* Gradients of y that differ from each other. */
+static tt_tensor *slopes(tt_tensor *y) { return mixed(tt_tensor_shape(y), 5, tt_tensor_dtype(y)); }
+
+/* ---- convolutions ---- */
+
+typedef struct conv_case {
+    const char *name;
+    int64_t N, C, H, W, K, R, S;
+    int64_t groups, stride[2], padding[2], dilation[2];
+} conv_case;
+
+static const conv_case conv_cases[] = {
+    {"3 x 3", 2, 3, 7, 6, 4, 3, 3, 1, {1, 1}, {0, 0}, {1, 1}},
+    {"one by one", 2, 5, 4, 4, 35, 1, 1, 1, {1, 1}, {0, 0}, {1, 1}},
+    {"padding and strides", 1, 2, 9, 8, 3, 3, 2, 1, {2, 3}, {1, 2}, {1, 1}},
+    {"dilation", 2, 2, 9, 10, 3, 3, 2, 1, {1, 2}, {2, 1}, {2, 3}},
+    {"groups", 2, 6, 5, 5, 4, 3, 3, 2, {1, 1}, {1, 1}, {1, 1}},
+    {"a group a channel", 2, 4, 6, 5, 8, 3, 3, 4, {2, 2}, {1, 1}, {1, 1}},
+    {"one pixel", 1, 1, 1, 1, 1, 1, 1, 1, {1, 1}, {0, 0}, {1, 1}},
+    {"many taps", 1, 7, 6, 6, 2, 5, 5, 1, {1, 1}, {2, 2}, {1, 1}},
+};
+
+typedef struct conv_results {
+    tt_tensor *y, *dx, *dw, *db;
+} conv_results;
+
+static conv_results run_conv(const conv_case *c, tt_tensor *x, tt_tensor *w, tt_tensor *b) {
+    conv_results r = {0};
+    tt_requires_grad_(x, true);
+    tt_requires_grad_(w, true);
+    if (b)
+        tt_requires_grad_(b, true);
+    r.y = tt_conv2d(x, w, .bias = b, .groups = c->groups, .stride_hw = {c->stride[0], c->stride[1]},
+                    .padding_hw = {c->padding[0], c->padding[1]}, .dilation_hw = {c->dilation[0], c->dilation[1]});
+    tt_tensor *g = r.y ? tt_to_device(slopes(r.y), tt_tensor_device(r.y)) : NULL;
+    if (!r.y || tt_backward(tt_sum(tt_mul(r.y, g))))
+        fail_msg("%s: %s", c->name, tt_last_error());
+    r.dx = tt_grad(x);
+    r.dw = tt_grad(w);
+    r.db = b ? tt_grad(b) : NULL;
+    return r;
+}
+
+static tt_tensor *far_leaf(tt_tensor *x) { return x ? tt_detach(there(x)) : NULL; }
+
+/* The same values with rows that have gaps and dimensions out of order; it must be copied on the way. */
+static tt_tensor *out_of_order(tt_tensor *x) {
+    return tt_detach(tt_transpose(tt_contiguous(tt_transpose(x, 1, 3)), 1, 3));
+}
+
+static void compare_conv(const conv_case *c, tt_dtype dtype, bool bias, bool channels_last, bool turned) {
+    TT_AUTO_SCOPE;
+    tt_tensor *x = mixed(S(c->N, c->C, c->H, c->W), 7, dtype);
+    tt_tensor *w = mixed(S(c->K, c->C / c->groups, c->R, c->S), 10, dtype), *b = bias ? mixed(S(c->K), 4, dtype) : NULL;
+    conv_results far, near;
+    tt_tensor *far_x = far_leaf(x), *far_w = far_leaf(w);
+    far_x = turned          ? out_of_order(far_x)
+            : channels_last ? tt_detach(tt_to_memory_format(far_x, TT_CHANNELS_LAST))
+                            : far_x;
+    far_w = turned ? out_of_order(far_w) : far_w;
+    near = run_conv(c, x, w, b);
+    far = run_conv(c, far_x, far_w, far_leaf(b));
+    expect_close(c->name, dtype, far.y, near.y);
+    expect_close(c->name, dtype, far.dx, near.dx);
+    expect_close(c->name, dtype, far.dw, near.dw);
+    if (bias)
+        expect_close(c->name, dtype, far.db, near.db);
+}
+
+static void convolutions_are_the_cpus(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof conv_cases / sizeof *conv_cases; i++)
+        for (int f = 0; f < FLOATS; f++)
+            for (int lies = 0; lies < 3; lies++)
+                compare_conv(&conv_cases[i], floats[f], lies != 1, lies == 1, lies == 2);
+}
+
+/* Many pixels: several blocks share the sum of a weight's gradient. The same bits each time. */
+static void long_sums_of_weights_are_the_cpus(void **state) {
+    (void)state;
+    static const conv_case c = {"many pixels", 3, 2, 40, 41, 3, 3, 3, 1, {1, 1}, {1, 1}, {1, 1}};
+    TT_AUTO_SCOPE;
+    for (int f = 0; f < FLOATS; f++) {
+        tt_tensor *x = mixed(S(c.N, c.C, c.H, c.W), 7, floats[f]), *w = mixed(S(c.K, c.C, c.R, c.S), 10, floats[f]);
+        tt_tensor *b = mixed(S(c.K), 4, floats[f]);
+        conv_results far = run_conv(&c, far_leaf(x), far_leaf(w), far_leaf(b));
+        conv_results again = run_conv(&c, far_leaf(x), far_leaf(w), far_leaf(b)), near = run_conv(&c, x, w, b);
+        expect_close("dw", floats[f], far.dw, near.dw);
+        expect_close("db", floats[f], far.db, near.db);
+        expect_close("dx", floats[f], far.dx, near.dx);
+        assert_true(tt_equal(far.dw, again.dw) && tt_equal(far.db, again.db) && tt_equal(far.dx, again.dx));
+    }
+}
+
+static void empty_batches_are_convolved(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *x = far_leaf(tt_zeros(S(0, 2, 5, 5), TT_F32)), *w = far_leaf(mixed(S(3, 2, 3, 3), 10, TT_F32));
+    conv_results r = run_conv(&conv_cases[0], x, w, NULL);
+    assert_int_equal(tt_tensor_numel(r.y), 0);
+    assert_true(tt_equal(here(r.dw), tt_zeros(S(3, 2, 3, 3), TT_F32)));
+}
+
+static void nan_goes_where_windows_see_it(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *x = mixed(S(1, 2, 6, 6), 7, TT_F32), *w = mixed(S(3, 2, 3, 3), 10, TT_F32);
+    tt_tensor_f32(x)[8] = NAN;
+    tt_tensor_f32(x)[70] = INFINITY;
+    expect_close("conv2d", TT_F32, tt_conv2d(there(x), there(w)), tt_conv2d(x, w));
+}
+
+static void kinds_of_convolutions_are_the_cpus(void **state) {
+    (void)state;
+    for (int f = 0; f < FLOATS; f++) {
+        TT_AUTO_SCOPE;
+        tt_tensor *line = mixed(S(2, 3, 11), 7, floats[f]), *taps = mixed(S(4, 3, 3), 10, floats[f]);
+        expect_close("conv1d", floats[f], tt_conv1d(there(line), there(taps), .stride = 2, .padding = 1),
+                     tt_conv1d(line, taps, .stride = 2, .padding = 1));
+        tt_tensor *x = mixed(S(2, 3, 4, 5), 7, floats[f]), *w = mixed(S(3, 2, 3, 3), 10, floats[f]);
+        expect_close("conv_transpose2d", floats[f], tt_conv_transpose2d(there(x), there(w), .stride = 2, .padding = 1),
+                     tt_conv_transpose2d(x, w, .stride = 2, .padding = 1));
+    }
+}
+
+/* ---- pooling ---- */
+
+typedef tt_tensor *(*pooling)(tt_tensor *x);
+
+static tt_tensor *max_2(tt_tensor *x) { return tt_max_pool2d(x, 2); }
+static tt_tensor *max_overlapping(tt_tensor *x) { return tt_max_pool2d(x, 3, .stride = 2, .padding = 1); }
+static tt_tensor *max_dilated(tt_tensor *x) {
+    return tt_max_pool2d(x, 0, .kernel_size_hw = {2, 3}, .stride = 1, .padding_hw = {1, 0}, .dilation_hw = {3, 2});
+}
+static tt_tensor *max_ceil(tt_tensor *x) { return tt_max_pool2d(x, 3, .stride = 2, .ceil_mode = true); }
+static tt_tensor *avg_2(tt_tensor *x) { return tt_avg_pool2d(x, 2); }
+static tt_tensor *avg_padded(tt_tensor *x) { return tt_avg_pool2d(x, 3, .stride = 2, .padding = 1); }
+static tt_tensor *avg_inside(tt_tensor *x) {
+    return tt_avg_pool2d(x, 3, .stride = 2, .padding = 1, .exclude_padding = true);
+}
+static tt_tensor *avg_ceil(tt_tensor *x) {
+    return tt_avg_pool2d(x, 3, .stride_hw = {2, 3}, .padding = 1, .ceil_mode = true);
+}
+static tt_tensor *avg_divisor(tt_tensor *x) { return tt_avg_pool2d(x, 2, .stride = 1, .divisor_override = 7); }
+static tt_tensor *adaptive_one(tt_tensor *x) { return tt_adaptive_avg_pool2d(x, 1, 1); }
+static tt_tensor *adaptive_odd(tt_tensor *x) { return tt_adaptive_avg_pool2d(x, 3, 4); }
+static tt_tensor *adaptive_larger(tt_tensor *x) { return tt_adaptive_avg_pool2d(x, 11, 13); }
+
+static const struct {
+    const char *name;
+    pooling run;
+} poolings[] = {
+    {"max of 2", max_2},
+    {"overlapping max", max_overlapping},
+    {"dilated max", max_dilated},
+    {"max, ceil", max_ceil},
+    {"avg of 2", avg_2},
+    {"padded avg", avg_padded},
+    {"avg inside", avg_inside},
+    {"avg, ceil", avg_ceil},
+    {"avg, divisor", avg_divisor},
+    {"adaptive one", adaptive_one},
+    {"adaptive odd", adaptive_odd},
+    {"adaptive larger", adaptive_larger},
+};
+
+static void run_pooling(pooling run, tt_tensor *x, tt_tensor **y, tt_tensor **dx) {
+    tt_requires_grad_(x, true);
+    *y = run(x);
+    tt_tensor *g = *y ? tt_to_device(slopes(*y), tt_tensor_device(*y)) : NULL;
+    *dx = *y && !tt_backward(tt_sum(tt_mul(*y, g))) ? tt_grad(x) : NULL;
+}
+
+static void poolings_are_the_cpus(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof poolings / sizeof *poolings; i++)
+        for (int f = 0; f < FLOATS; f++)
+            for (int lies = 0; lies < 3; lies++) {
+                TT_AUTO_SCOPE;
+                tt_tensor *x = mixed(S(2, 3, 8, 7), 7, floats[f]), *far = far_leaf(x), *y, *dx, *far_y, *far_dx;
+                if (lies)
+                    far = lies == 1 ? tt_detach(tt_to_memory_format(far, TT_CHANNELS_LAST)) : out_of_order(far);
+                run_pooling(poolings[i].run, x, &y, &dx);
+                run_pooling(poolings[i].run, far, &far_y, &far_dx);
+                expect_close(poolings[i].name, floats[f], far_y, y);
+                expect_close(poolings[i].name, floats[f], far_dx, dx);
+            }
+}
+
+/* Equal ones: the first gets the gradient. NaN is the largest. */
+static void ties_and_nan_are_the_cpus(void **state) {
+    (void)state;
+    for (int lies = 0; lies < 2; lies++) {
+        TT_AUTO_SCOPE;
+        tt_tensor *x = tt_zeros(S(1, 2, 6, 6), TT_F32), *y, *dx, *far_y, *far_dx;
+        tt_tensor_f32(x)[9] = NAN;
+        tt_tensor_f32(x)[15] = NAN;
+        tt_tensor_f32(x)[20] = -INFINITY;
+        tt_tensor_f32(x)[50] = INFINITY;
+        tt_tensor *far = far_leaf(x);
+        far = lies ? tt_detach(tt_to_memory_format(far, TT_CHANNELS_LAST)) : far;
+        run_pooling(max_overlapping, x, &y, &dx);
+        run_pooling(max_overlapping, far, &far_y, &far_dx);
+        expect_close("max_pool2d", TT_F32, far_y, y);
+        expect_close("max_pool2d", TT_F32, far_dx, dx);
+        expect_close("avg_pool2d", TT_F32, avg_padded(far), avg_padded(x));
+        expect_close("adaptive_avg_pool2d", TT_F32, adaptive_odd(far), adaptive_odd(x));
+    }
+}
+
+/* ---- a network ---- */
+
+enum { STEPS = 12, BATCH = 16 };
+
+/* The layers of tt_model_mnist_convnet(), with fewer channels and without dropout. */
+static tt_module *new_convnet(const tt_device *device) {
+    tt_manual_seed(1);
+    tt_module *model = tt_nn_sequential(tt_nn_conv2d(1, 4, 3), tt_nn_relu(), tt_nn_conv2d(4, 6, 3), tt_nn_relu(),
+                                        tt_nn_max_pool2d(2), tt_nn_flatten(), tt_nn_linear(6 * 12 * 12, 10));
+    assert_int_equal(tt_module_to_device(model, device), TT_OK);
+    return model;
+}
+
+static void train_convnet(const tt_device *device, double loss[STEPS]) {
+    tt_module *model = new_convnet(device);
+    tt_optimizer *sgd = tt_sgd(tt_module_parameters(model), 0.05, .momentum = 0.9);
+    tt_dataset *digits = tt_digits(STEPS * BATCH, 3);
+    assert_int_equal(tt_dataset_normalize(digits, 0.1307, 0.3081), TT_OK);
+    tt_loader *loader = tt_loader_new(digits, BATCH, tt_in_order());
+    tt_batch b;
+    for (int step = 0; tt_loader_next(loader, &b) > 0; step++) {
+        TT_AUTO_SCOPE;
+        tt_tensor *l = tt_cross_entropy(tt_module_forward(model, tt_to_device(b.x, device)), tt_to_device(b.y, device));
+        tt_optimizer_zero_grad(sgd);
+        if (tt_backward(l) || tt_item(l, &loss[step]) || tt_optimizer_step(sgd))
+            fail_msg("step %d: %s", step, tt_last_error());
+    }
+    tt_loader_free(loader);
+    tt_dataset_free(digits);
+    tt_optimizer_free(sgd);
+    tt_module_free(model);
+}
+
+static void a_convnet_trains_to_the_cpus_losses(void **state) {
+    (void)state;
+    double near[STEPS], far[STEPS], again[STEPS];
+    train_convnet(TT_CPU, near);
+    train_convnet(TT_CUDA(0), far);
+    train_convnet(other_device(), again);
+    for (int step = 0; step < STEPS; step++)
+        if (!(fabs(near[step] - far[step]) <= 1e-4) || far[step] != again[step])
+            fail_msg("step %d: loss %.9g on the cpu, %.9g and %.9g on two devices", step, near[step], far[step],
+                     again[step]);
+    assert_true(far[STEPS - 1] < far[0]);
+}
+
+int main(void) {
+    if (!cuda_choose())
+        return 77;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(convolutions_are_the_cpus),          cmocka_unit_test(long_sums_of_weights_are_the_cpus),
+        cmocka_unit_test(empty_batches_are_convolved),        cmocka_unit_test(nan_goes_where_windows_see_it),
+        cmocka_unit_test(kinds_of_convolutions_are_the_cpus), cmocka_unit_test(poolings_are_the_cpus),
+        cmocka_unit_test(ties_and_nan_are_the_cpus),          cmocka_unit_test(a_convnet_trains_to_the_cpus_losses),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
