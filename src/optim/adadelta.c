@@ -34,7 +34,8 @@ static const tt__optimizer_class adadelta_class = {.name = "tt_adadelta",
                                                    .counts_steps = true,
                                                    .check = adadelta_check,
                                                    .uses = adadelta_uses,
-                                                   .kernels = adadelta_kernels};
+                                                   .kernels = adadelta_kernels,
+                                                   .rule = TT__RULE_ADADELTA};
 
 tt_optimizer *tt_adadelta_with(const tt_adadelta_args *args, size_t size) {
     tt_adadelta_args a;

@@ -38,7 +38,8 @@ static const tt__optimizer_class adagrad_class = {.name = "tt_adagrad",
                                                   .uses = adagrad_uses,
                                                   .takes_rows = adagrad_takes_rows,
                                                   .begins_as = adagrad_begins_as,
-                                                  .kernels = adagrad_kernels};
+                                                  .kernels = adagrad_kernels,
+                                                  .rule = TT__RULE_ADAGRAD};
 
 tt_optimizer *tt_adagrad_with(const tt_adagrad_args *args, size_t size) {
     tt_adagrad_args a;

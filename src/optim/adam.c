@@ -29,13 +29,14 @@ static const tt__rule_kernels *adam_kernels(void) { return TT__LEVEL_CHOOSE(tt__
 
 static const tt__rule_kernels *adamw_kernels(void) { return TT__LEVEL_CHOOSE(tt__adamw_kernels); }
 
-#define ADAM_CLASS(name_, kernels_)                                                                                   \
-    {                                                                                                                 \
-        .name = (name_), .options = TT__ADAM_OPTIONS, .option_names = adam_options, .slots = TT__ADAM_SLOTS,          \
-        .slot_names = adam_slots, .counts_steps = true, .check = adam_check, .uses = adam_uses, .kernels = (kernels_) \
+#define ADAM_CLASS(name_, kernels_, rule_)                                                                   \
+    {                                                                                                        \
+        .name = (name_), .options = TT__ADAM_OPTIONS, .option_names = adam_options, .slots = TT__ADAM_SLOTS, \
+        .slot_names = adam_slots, .counts_steps = true, .betas = TT__ADAM_BETA1, .check = adam_check,        \
+        .uses = adam_uses, .kernels = (kernels_), .rule = (rule_)                                            \
     }
-static const tt__optimizer_class adam_class = ADAM_CLASS("tt_adam", adam_kernels);
-static const tt__optimizer_class adamw_class = ADAM_CLASS("tt_adamw", adamw_kernels);
+static const tt__optimizer_class adam_class = ADAM_CLASS("tt_adam", adam_kernels, TT__RULE_ADAM);
+static const tt__optimizer_class adamw_class = ADAM_CLASS("tt_adamw", adamw_kernels, TT__RULE_ADAMW);
 
 static tt_optimizer *adam_new(const tt__optimizer_class *cls, const tt_adam_args *a) {
     const double option[TT__ADAM_OPTIONS] = {[TT__ADAM_LR] = a->lr,

@@ -1,6 +1,6 @@
 #include "optim/rule.h"
 
-#define TT__RULE_LOOP "optim/adam_loop.h"
+#define TT__RULE_LOOP "tensor/rules/adam_loop.h"
 #include "optim/rule_types.h"
 
 const tt__rule_kernels TT__LEVEL_NAME(tt__adam_kernels) = {.f32 = adam_f32, .f64 = adam_f64};

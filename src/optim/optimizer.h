@@ -12,9 +12,6 @@
 
 #include <tutti/optim.h>
 
-/* The most options and slots a rule may have. */
-enum { TT__OPTIM_OPTIONS = 16, TT__OPTIM_SLOTS = 8 };
-
 _Static_assert((int)TT__SGD_OPTIONS <= TT__OPTIM_OPTIONS && (int)TT__ADAM_OPTIONS <= TT__OPTIM_OPTIONS, "room");
 _Static_assert((int)TT__ADAM_SLOTS <= TT__OPTIM_SLOTS && (int)TT__RMSPROP_SLOTS <= TT__OPTIM_SLOTS, "room");
 
@@ -40,8 +37,8 @@ typedef struct tt__optimizer_class {
     bool (*takes_rows)(const double *option);  /* may gradients be sparse, with these options? NULL: never */
     bool takes_rows_only;                      /* it takes no gradients of the whole */
     double (*begins_as)(const double *option); /* what state slots are filled with first; NULL: 0 */
-    /* Update on other devices, by a kernel of theirs; NULL: there is none. `u`: its pointers are the device's. */
-    tt_status (*on_device)(tt_tensor *p, tt_tensor *g, tt_tensor *const *state, const tt__update *u);
+    tt__rule rule;                             /* what other devices' kernel "step" is to do */
+    int betas; /* the option beta1, which beta2 follows, where the rule needs their powers; 0: it doesn't */
 } tt__optimizer_class;
 
 typedef struct tt__optim_param {

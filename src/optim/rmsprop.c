@@ -34,7 +34,8 @@ static const tt__optimizer_class rmsprop_class = {.name = "tt_rmsprop",
                                                   .counts_steps = true,
                                                   .check = rmsprop_check,
                                                   .uses = rmsprop_uses,
-                                                  .kernels = rmsprop_kernels};
+                                                  .kernels = rmsprop_kernels,
+                                                  .rule = TT__RULE_RMSPROP};
 
 tt_optimizer *tt_rmsprop_with(const tt_rmsprop_args *args, size_t size) {
     tt_rmsprop_args a;

@@ -1,28 +1,9 @@
-/* Update rules: the arithmetic of optimizers over contiguous memory. */
+/* Update rules on the host: those of tensor/rules/rules.h, and some that only the host has. */
 #ifndef TT_OPTIM_RULE_H
 #define TT_OPTIM_RULE_H
 
 #include "base/cpu.h"
-
-#include <stdbool.h>
-#include <stdint.h>
-
-/* How many sums a rule may measure. */
-enum { TT__RULE_SUMS = 2 };
-
-/* One run of contiguous elements: parameters, gradients, and as many of each state slot. */
-typedef struct tt__update {
-    int64_t n;
-    void *p;
-    const void *g;
-    void *const *state;   /* by slot; NULL: the options need none */
-    const bool *fresh;    /* by slot: its values are zero and were never updated */
-    const double *option; /* of the group, in the order of the rule's enum */
-    double grad_norm;     /* of all gradients, where the rule measures them */
-    double *sums;         /* TT__RULE_SUMS, which a measuring pass adds to */
-    double ratio;         /* what came of them */
-    int64_t step;         /* 1 in the first step; 0 where steps are not counted */
-} tt__update;
+#include "tensor/rules/rules.h"
 
 typedef void (*tt__update_fn)(const tt__update *u);
 
@@ -31,78 +12,12 @@ typedef struct tt__rule_kernels {
     tt__update_fn f32, f64;
 } tt__rule_kernels;
 
-/* In PyTorch's terms, for each element; "a + b * c" is one fma, and buf * momentum is rounded before the addition.
- * In all rules g is the gradient, or, with maximize, -gradient:
- *   d = g                      or, with weight decay, d = g + p * weight_decay
- *   buf = d                    in the first step, later buf = buf * momentum + d * (1 - dampening)
- *   d = buf                    or, with nesterov, d = d + buf * momentum
- *   p = p - d * lr */
-enum {
-    TT__SGD_LR,
-    TT__SGD_MOMENTUM,
-    TT__SGD_DAMPENING,
-    TT__SGD_WEIGHT_DECAY,
-    TT__SGD_NESTEROV,
-    TT__SGD_MAXIMIZE,
-    TT__SGD_OPTIONS
-};
 TT__LEVEL_DECLARE(tt__rule_kernels, tt__sgd_kernels);
-
-/* Likewise, with t the number of the step:
- *   AdamW: p = p * (1 - lr * weight_decay)
- *   Adam:  g = g + p * weight_decay
- *   m = m * beta1 + g * (1 - beta1)           "exp_avg"
- *   v = v * beta2 + (1 - beta2) * g * g       "exp_avg_sq"; the second product is one fma with the sum
- *   w = v                                     or, with amsgrad, w = max(w, v), "max_exp_avg_sq"
- *   p = p + (-lr / (1 - beta1^t) * m) / (sqrt(w) / sqrt(1 - beta2^t) + eps) */
-enum {
-    TT__ADAM_LR,
-    TT__ADAM_BETA1,
-    TT__ADAM_BETA2,
-    TT__ADAM_EPS,
-    TT__ADAM_WEIGHT_DECAY,
-    TT__ADAM_AMSGRAD,
-    TT__ADAM_MAXIMIZE,
-    TT__ADAM_OPTIONS
-};
-enum { TT__ADAM_EXP_AVG, TT__ADAM_EXP_AVG_SQ, TT__ADAM_MAX_EXP_AVG_SQ, TT__ADAM_SLOTS };
 TT__LEVEL_DECLARE(tt__rule_kernels, tt__adam_kernels);
 TT__LEVEL_DECLARE(tt__rule_kernels, tt__adamw_kernels);
-
-/* Likewise, with momentum and centered or without:
- *   g = g + p * weight_decay
- *   v = v * alpha + (1 - alpha) * g * g       "square_avg"; the second product is one fma with the sum
- *   m = m * alpha + g * (1 - alpha)           "grad_avg", centered
- *   r = sqrt(v) + eps                         or, centered, r = sqrt(v - m * m) + eps
- *   p = p + -lr * g / r                       or, with momentum,
- *   b = b * momentum + g / r, p = p - b * lr  "momentum_buffer" */
-enum {
-    TT__RMSPROP_LR,
-    TT__RMSPROP_ALPHA,
-    TT__RMSPROP_EPS,
-    TT__RMSPROP_WEIGHT_DECAY,
-    TT__RMSPROP_MOMENTUM,
-    TT__RMSPROP_CENTERED,
-    TT__RMSPROP_MAXIMIZE,
-    TT__RMSPROP_OPTIONS
-};
-enum { TT__RMSPROP_SQUARE_AVG, TT__RMSPROP_MOMENTUM_BUFFER, TT__RMSPROP_GRAD_AVG, TT__RMSPROP_SLOTS };
 TT__LEVEL_DECLARE(tt__rule_kernels, tt__rmsprop_kernels);
-
-/* Likewise, with t the number of the step:
- *   g = g + p * weight_decay
- *   s = s + g * g                             "sum", which begins as initial_accumulator_value
- *   p = p + -lr / (1 + (t - 1) * lr_decay) * g / (sqrt(s) + eps) */
-enum {
-    TT__ADAGRAD_LR,
-    TT__ADAGRAD_LR_DECAY,
-    TT__ADAGRAD_EPS,
-    TT__ADAGRAD_WEIGHT_DECAY,
-    TT__ADAGRAD_INITIAL_ACCUMULATOR_VALUE,
-    TT__ADAGRAD_MAXIMIZE,
-    TT__ADAGRAD_OPTIONS
-};
 TT__LEVEL_DECLARE(tt__rule_kernels, tt__adagrad_kernels);
+TT__LEVEL_DECLARE(tt__rule_kernels, tt__adadelta_kernels);
 
 /* SparseAdam, over the elements of one row that has a gradient; nothing is an fma:
  *   a = (g - m) * (1 - beta1), m = m + a      "exp_avg"
@@ -118,23 +33,6 @@ enum {
 };
 enum { TT__SPARSE_ADAM_EXP_AVG, TT__SPARSE_ADAM_EXP_AVG_SQ, TT__SPARSE_ADAM_SLOTS };
 TT__LEVEL_DECLARE(tt__rule_kernels, tt__sparse_adam_kernels);
-
-/* Likewise:
- *   g = g + p * weight_decay
- *   v = v * rho + (1 - rho) * g * g           "square_avg"; the second product is one fma with the sum, below too
- *   d = sqrt(a + eps) / sqrt(v + eps) * g
- *   a = a * rho + (1 - rho) * d * d           "acc_delta"
- *   p = p - d * lr */
-enum {
-    TT__ADADELTA_LR,
-    TT__ADADELTA_RHO,
-    TT__ADADELTA_EPS,
-    TT__ADADELTA_WEIGHT_DECAY,
-    TT__ADADELTA_MAXIMIZE,
-    TT__ADADELTA_OPTIONS
-};
-enum { TT__ADADELTA_SQUARE_AVG, TT__ADADELTA_ACC_DELTA, TT__ADADELTA_SLOTS };
-TT__LEVEL_DECLARE(tt__rule_kernels, tt__adadelta_kernels);
 
 /* LAMB, in two passes. N is the norm of all gradients, t the number of the step; nothing is an fma:
  *   g = g / (N / max_grad_norm)               if N is larger, and max_grad_norm is not 0

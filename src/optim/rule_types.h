@@ -1,6 +1,13 @@
 /* A rule's loop for each element type: includes TT__RULE_LOOP with REAL the type, FMA and SQRT its functions and
- * NAME(x) a name of its own. */
+ * NAME(x) a name of its own. Devices include the loops of tensor/rules with other definitions of RULE, what a function
+ * of theirs begins with, RULE_LOOP, the same of one that is inlined with constants, and of where the loop begins and
+ * how far it strides. */
 #include <math.h>
+
+#define RULE static
+#define RULE_LOOP __attribute__((always_inline)) static inline
+#define RULE_FIRST 0
+#define RULE_STRIDE 1
 
 #define REAL float
 #define FMA fmaf
@@ -22,3 +29,7 @@
 #undef SQRT
 #undef NAME
 #undef TT__RULE_LOOP
+#undef RULE
+#undef RULE_LOOP
+#undef RULE_FIRST
+#undef RULE_STRIDE

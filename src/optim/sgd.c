@@ -1,7 +1,6 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "optim/optimizer.h"
-#include "tensor/kernels.h"
 
 #include <math.h>
 
@@ -32,18 +31,6 @@ static bool sgd_takes_rows(const double *option) {
     return option[TT__SGD_MOMENTUM] == 0 && option[TT__SGD_WEIGHT_DECAY] == 0;
 }
 
-static tt_status sgd_on_device(tt_tensor *p, tt_tensor *g, tt_tensor *const *state, const tt__update *u) {
-    tt__kernel_sgd kernel = TT__KERNEL("tt_optimizer_step", p, sgd);
-    const struct tt__sgd_step step = {.lr = u->option[TT__SGD_LR],
-                                      .momentum = u->option[TT__SGD_MOMENTUM],
-                                      .dampening = u->option[TT__SGD_DAMPENING],
-                                      .weight_decay = u->option[TT__SGD_WEIGHT_DECAY],
-                                      .nesterov = u->option[TT__SGD_NESTEROV] != 0,
-                                      .fresh = u->fresh[0]};
-    const tt_tensor *down = u->option[TT__SGD_MAXIMIZE] != 0 ? tt_scale(g, -1) : g;
-    return kernel && down ? kernel(p, down, state[0], &step) : tt_last_status();
-}
-
 static const tt__rule_kernels *sgd_kernels(void) { return TT__LEVEL_CHOOSE(tt__sgd_kernels); }
 
 static const tt__optimizer_class sgd_class = {.name = "tt_sgd",
@@ -55,7 +42,7 @@ static const tt__optimizer_class sgd_class = {.name = "tt_sgd",
                                               .uses = sgd_uses,
                                               .takes_rows = sgd_takes_rows,
                                               .kernels = sgd_kernels,
-                                              .on_device = sgd_on_device};
+                                              .rule = TT__RULE_SGD};
 
 tt_optimizer *tt_sgd_with(const tt_sgd_args *args, size_t size) {
     tt_sgd_args a;

@@ -4,6 +4,7 @@
 #include "optim/clip.h"
 #include "optim/fused.h"
 #include "optim/masters.h"
+#include "tensor/kernels.h"
 
 #include <math.h>
 
@@ -67,6 +68,8 @@ static tt_status gather_run(const tt_optimizer *o, tt__optim_group *group, size_
                                .option = group->option,
                                .step = o->cls->counts_steps ? group->state.steps[i] + 1 : 0,
                                .grad_norm = o->grad_norm};
+    for (int b = 0; b < 2 && o->cls->betas; b++)
+        run->update.power[b] = pow(group->option[o->cls->betas + b], (double)run->update.step);
     return gather_state(o, group, run);
 }
 
@@ -117,14 +120,16 @@ static tt_status gather_group(const tt_optimizer *o, tt__optim_group *group, ste
 
 /* ---- updating ---- */
 
-static tt_status update_on_device(const tt_optimizer *o, tt__optim_group *group, const tt__optim_run *run) {
-    tt_tensor *slots[TT__OPTIM_SLOTS] = {NULL};
-    if (!o->cls->on_device)
-        return tt__fail(TT_ERR_UNSUPPORTED, "%s: %s has no rule for the device \"%s\"", who, o->cls->name,
-                        tt_device_name(group->device));
-    for (int s = 0; s < o->cls->slots; s++)
-        slots[s] = o->cls->uses(group->option, s) ? *run_slot(o, group, run->param, s) : NULL;
-    return o->cls->on_device(run->tensor, run->grad, slots, &run->update);
+static tt_status update_on_device(const tt_optimizer *o, const tt__optim_group *group, tt__optim_run *run) {
+    tt__kernel_step kernel = o->cls->rule ? TT__KERNEL(who, run->tensor, step) : NULL;
+    if (o->cls->rule && !kernel)
+        return tt_last_status();
+    run->update.state = run->state;
+    tt_status status = kernel ? kernel(run->tensor, o->cls->rule, &run->update) : TT_ERR_UNSUPPORTED;
+    if (status != TT_ERR_UNSUPPORTED)
+        return status;
+    return tt__fail(TT_ERR_UNSUPPORTED, "%s: %s has no rule for the device \"%s\"", who, o->cls->name,
+                    tt_device_name(group->device));
 }
 
 /* The run is through: its values go where the parameter lies. */

@@ -16,6 +16,7 @@
 #include "tensor/kernels_pointwise.h"
 #include "tensor/kernels_reduction.h"
 #include "tensor/kernels_rnn.h"
+#include "tensor/rules/rules.h"
 #include "tensor/tensor.h"
 
 /* X(name, arguments), one line a kernel. */
@@ -57,19 +58,14 @@
     X(argmax, (const tt_tensor *x, int dim, tt_tensor *y))                                                           \
     /* Integers. The first element outside low..high: *index (row-major) and *value; *index = -1: none. */           \
     X(find_outside, (const tt_tensor *x, int64_t low, int64_t high, int64_t *index, int64_t *value))                 \
-    /* Contiguous, of an optimizer: see optim/rule.h. `buf` may be NULL. */                                          \
-    X(sgd, (tt_tensor * p, const tt_tensor *g, tt_tensor *buf, const struct tt__sgd_step *step))                     \
+    /* Contiguous. Update p by an optimizer's rule: rules/rules.h. The update's pointers are the device's. */        \
+    /* TT_ERR_UNSUPPORTED, without a recorded error: the device lacks the rule. */                                   \
+    X(step, (tt_tensor * p, tt__rule rule, const tt__update *update))                                                \
     /* Families: kernels_<family>.h. */                                                                              \
     TT__CONV_KERNELS(X)                                                                                              \
     TT__INDEX_KERNELS(X)                                                                                             \
     TT__POINTWISE_KERNELS(X)                                                                                         \
     TT__REDUCTION_KERNELS(X) TT__NORM_KERNELS(X) TT__LOSS_KERNELS(X) TT__DROPOUT_KERNELS(X) TT__RNN_KERNELS(X)
-
-struct tt__sgd_step {
-    double lr, momentum, dampening, weight_decay;
-    bool nesterov;
-    bool fresh; /* buf has no values yet */
-};
 
 #define TT__KERNEL_TYPE(name, arguments) typedef tt_status(*tt__kernel_##name) arguments;
 TT__KERNEL_LIST(TT__KERNEL_TYPE)

@@ -152,15 +152,20 @@ static tt_status far_find_outside(const tt_tensor *x, int64_t low, int64_t high,
     return TT_OK;
 }
 
-static tt_status far_sgd(tt_tensor *p, const tt_tensor *g, tt_tensor *buf, const struct tt__sgd_step *s) {
-    for (int64_t i = 0; i < p->numel; i++) {
-        float *w = floats(p) + i, d = floats(g)[i] + (float)s->weight_decay * *w;
+static tt_status far_step(tt_tensor *p, tt__rule rule, const tt__update *u) {
+    const float lr = (float)u->option[TT__SGD_LR], momentum = (float)u->option[TT__SGD_MOMENTUM];
+    const float undamped = (float)(1 - u->option[TT__SGD_DAMPENING]), decay = (float)u->option[TT__SGD_WEIGHT_DECAY];
+    const float *g = far_device_near(u->g);
+    float *buf = u->state[0] ? far_device_near(u->state[0]) : NULL;
+    if (rule != TT__RULE_SGD)
+        return TT_ERR_UNSUPPORTED;
+    for (int64_t i = 0; i < u->n; i++) {
+        float *w = floats(p) + i, d = g[i] + decay * *w;
         if (buf) {
-            float *m = floats(buf) + i;
-            *m = s->fresh ? d : (float)s->momentum * *m + (float)(1 - s->dampening) * d;
-            d = s->nesterov ? d + (float)s->momentum * *m : *m;
+            buf[i] = u->fresh[0] ? d : momentum * buf[i] + undamped * d;
+            d = u->option[TT__SGD_NESTEROV] != 0 ? d + momentum * buf[i] : buf[i];
         }
-        *w -= (float)s->lr * d;
+        *w -= lr * d;
     }
     return TT_OK;
 }
@@ -175,7 +180,7 @@ static const tt__kernels f32 = {.fill = far_fill,
                                 .matmul = far_matmul,
                                 .cross_entropy = far_cross_entropy,
                                 .cross_entropy_backward = far_cross_entropy_backward,
-                                .sgd = far_sgd};
+                                .step = far_step};
 static const tt__kernels i64 = {.copy = far_copy_i64, .find_outside = far_find_outside};
 
 const tt__kernels *const far_kernels[TT__DTYPES] = {[TT_F32] = &f32, [TT_I64] = &i64};

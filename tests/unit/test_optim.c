@@ -182,8 +182,14 @@ static void step_at(tt__update_fn rule, tt_dtype dtype, const double *option, bo
                 ((double *)memory[k])[i] = fabs(((double *)memory[k])[i]);
     void *state[] = {memory[2], memory[3], all_slots ? memory[4] : NULL};
     const bool all_fresh[] = {fresh, fresh, fresh};
-    rule(&(tt__update){
-        .n = N, .p = memory[0], .g = memory[1], .state = state, .fresh = all_fresh, .option = option, .step = 3});
+    rule(&(tt__update){.n = N,
+                       .p = memory[0],
+                       .g = memory[1],
+                       .state = state,
+                       .fresh = all_fresh,
+                       .option = option,
+                       .step = 3,
+                       .power = {0.729, 0.970299}});
 }
 
 static void compare_levels(const tt__rule_kernels *const *levels, const double *option, bool fresh, bool all_slots) {

@@ -104,16 +104,6 @@ typedef struct tt__cuda_cross_entropy {
 cudaError_t tt__cuda_cross_entropy_run(cudaStream_t stream, tt_dtype dtype, const tt__cuda_cross_entropy *c);
 cudaError_t tt__cuda_cross_entropy_backward(cudaStream_t stream, tt_dtype dtype, const tt__cuda_cross_entropy *c);
 
-/* sgd.cu: n elements, all contiguous. */
-typedef struct tt__cuda_sgd {
-    void *p, *buf; /* buf may be NULL */
-    const void *g;
-    int64_t n;
-    double lr, momentum, dampening, weight_decay;
-    bool nesterov, fresh;
-} tt__cuda_sgd;
-cudaError_t tt__cuda_sgd_run(cudaStream_t stream, tt_dtype dtype, const tt__cuda_sgd *step);
-
 #ifdef __cplusplus
 }
 #endif

@@ -1,18 +1,18 @@
-/* Adam and AdamW for one element type. See rule_types.h. */
+/* Adam and AdamW for one element type. See rules.h. */
 
 /* One loop for each combination of these, as they are constants where this is inlined. */
-__attribute__((always_inline)) static inline void NAME(adam_loop)(const tt__update *u, bool decoupled, bool decay,
-                                                                  bool amsgrad) {
+RULE_LOOP void NAME(adam_loop)(const tt__update *u, bool decoupled, bool decay, bool amsgrad) {
     const double *option = u->option, lr = option[TT__ADAM_LR], weight_decay = option[TT__ADAM_WEIGHT_DECAY];
-    const double beta1 = option[TT__ADAM_BETA1], beta2 = option[TT__ADAM_BETA2], step = (double)u->step;
+    const double beta1 = option[TT__ADAM_BETA1], beta2 = option[TT__ADAM_BETA2];
     const REAL b1 = (REAL)beta1, b2 = (REAL)beta2, rest1 = (REAL)(1 - beta1), rest2 = (REAL)(1 - beta2);
-    const REAL size = (REAL) - (lr / (1 - pow(beta1, step))), root = (REAL)sqrt(1 - pow(beta2, step));
+    const REAL size = (REAL) - (lr / (1 - u->power[0])), root = (REAL)sqrt(1 - u->power[1]);
     const REAL eps = (REAL)option[TT__ADAM_EPS], added = (REAL)weight_decay, kept = (REAL)(1 - lr * weight_decay);
     const REAL sign = option[TT__ADAM_MAXIMIZE] != 0 ? -1 : 1;
-    REAL *restrict p = u->p, *restrict m = u->state[TT__ADAM_EXP_AVG], *restrict v = u->state[TT__ADAM_EXP_AVG_SQ];
-    REAL *restrict most = u->state[TT__ADAM_MAX_EXP_AVG_SQ];
-    const REAL *restrict g = u->g;
-    for (int64_t i = 0; i < u->n; i++) {
+    REAL *restrict p = (REAL *)u->p, *restrict m = (REAL *)u->state[TT__ADAM_EXP_AVG];
+    REAL *restrict v = (REAL *)u->state[TT__ADAM_EXP_AVG_SQ];
+    REAL *restrict most = (REAL *)u->state[TT__ADAM_MAX_EXP_AVG_SQ];
+    const REAL *restrict g = (const REAL *)u->g;
+    for (int64_t i = RULE_FIRST; i < u->n; i += RULE_STRIDE) {
         REAL x = decoupled ? p[i] * kept : p[i];
         REAL d = !decoupled && decay ? FMA(x, added, sign * g[i]) : sign * g[i];
         m[i] = FMA(d, rest1, m[i] * b1);
@@ -26,7 +26,7 @@ __attribute__((always_inline)) static inline void NAME(adam_loop)(const tt__upda
     }
 }
 
-static void NAME(adam)(const tt__update *u) {
+RULE void NAME(adam)(const tt__update *u) {
     bool decay = u->option[TT__ADAM_WEIGHT_DECAY] != 0;
     if (u->state[TT__ADAM_MAX_EXP_AVG_SQ])
         NAME(adam_loop)(u, false, decay, true);
@@ -36,7 +36,7 @@ static void NAME(adam)(const tt__update *u) {
         NAME(adam_loop)(u, false, false, false);
 }
 
-static void NAME(adamw)(const tt__update *u) {
+RULE void NAME(adamw)(const tt__update *u) {
     if (u->state[TT__ADAM_MAX_EXP_AVG_SQ])
         NAME(adam_loop)(u, true, true, true);
     else

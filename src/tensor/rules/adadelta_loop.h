@@ -1,15 +1,15 @@
-/* Adadelta for one element type: see rule_types.h. */
+/* Adadelta for one element type: see rules.h. */
 
 /* One loop for each value of `decay`, as it is a constant where this is inlined. */
-__attribute__((always_inline)) static inline void NAME(adadelta_loop)(const tt__update *u, bool decay) {
+RULE_LOOP void NAME(adadelta_loop)(const tt__update *u, bool decay) {
     const double *option = u->option;
     const REAL lr = -(REAL)option[TT__ADADELTA_LR], eps = (REAL)option[TT__ADADELTA_EPS];
     const REAL rho = (REAL)option[TT__ADADELTA_RHO], rest = (REAL)(1 - option[TT__ADADELTA_RHO]);
     const REAL wd = (REAL)option[TT__ADADELTA_WEIGHT_DECAY], sign = option[TT__ADADELTA_MAXIMIZE] != 0 ? -1 : 1;
-    REAL *restrict p = u->p, *restrict square = u->state[TT__ADADELTA_SQUARE_AVG];
-    REAL *restrict acc = u->state[TT__ADADELTA_ACC_DELTA];
-    const REAL *restrict g = u->g;
-    for (int64_t i = 0; i < u->n; i++) {
+    REAL *restrict p = (REAL *)u->p, *restrict square = (REAL *)u->state[TT__ADADELTA_SQUARE_AVG];
+    REAL *restrict acc = (REAL *)u->state[TT__ADADELTA_ACC_DELTA];
+    const REAL *restrict g = (const REAL *)u->g;
+    for (int64_t i = RULE_FIRST; i < u->n; i += RULE_STRIDE) {
         REAL d = decay ? FMA(p[i], wd, sign * g[i]) : sign * g[i];
         square[i] = FMA(rest * d, d, square[i] * rho);
         REAL delta = SQRT(acc[i] + eps) / SQRT(square[i] + eps) * d;
@@ -18,7 +18,7 @@ __attribute__((always_inline)) static inline void NAME(adadelta_loop)(const tt__
     }
 }
 
-static void NAME(adadelta)(const tt__update *u) {
+RULE void NAME(adadelta)(const tt__update *u) {
     if (u->option[TT__ADADELTA_WEIGHT_DECAY] != 0)
         NAME(adadelta_loop)(u, true);
     else

@@ -1,17 +1,17 @@
-/* RMSprop for one element type: see rule_types.h. */
+/* RMSprop for one element type: see rules.h. */
 
 /* One loop for each combination of these, as they are constants where this is inlined. */
-__attribute__((always_inline)) static inline void NAME(rmsprop_loop)(const tt__update *u, bool decay, bool centered,
-                                                                     bool momentum) {
+RULE_LOOP void NAME(rmsprop_loop)(const tt__update *u, bool decay, bool centered, bool momentum) {
     const double *option = u->option;
     const REAL lr = -(REAL)option[TT__RMSPROP_LR], eps = (REAL)option[TT__RMSPROP_EPS];
     const REAL alpha = (REAL)option[TT__RMSPROP_ALPHA], rest = (REAL)(1 - option[TT__RMSPROP_ALPHA]);
     const REAL wd = (REAL)option[TT__RMSPROP_WEIGHT_DECAY], kept = (REAL)option[TT__RMSPROP_MOMENTUM];
     const REAL sign = option[TT__RMSPROP_MAXIMIZE] != 0 ? -1 : 1;
-    REAL *restrict p = u->p, *restrict square = u->state[TT__RMSPROP_SQUARE_AVG];
-    REAL *restrict mean = u->state[TT__RMSPROP_GRAD_AVG], *restrict buf = u->state[TT__RMSPROP_MOMENTUM_BUFFER];
-    const REAL *restrict g = u->g;
-    for (int64_t i = 0; i < u->n; i++) {
+    REAL *restrict p = (REAL *)u->p, *restrict square = (REAL *)u->state[TT__RMSPROP_SQUARE_AVG];
+    REAL *restrict mean = (REAL *)u->state[TT__RMSPROP_GRAD_AVG];
+    REAL *restrict buf = (REAL *)u->state[TT__RMSPROP_MOMENTUM_BUFFER];
+    const REAL *restrict g = (const REAL *)u->g;
+    for (int64_t i = RULE_FIRST; i < u->n; i += RULE_STRIDE) {
         REAL d = decay ? FMA(p[i], wd, sign * g[i]) : sign * g[i];
         square[i] = FMA(rest * d, d, square[i] * alpha);
         REAL variance = square[i];
@@ -29,7 +29,7 @@ __attribute__((always_inline)) static inline void NAME(rmsprop_loop)(const tt__u
     }
 }
 
-static void NAME(rmsprop)(const tt__update *u) {
+RULE void NAME(rmsprop)(const tt__update *u) {
     const bool centered = u->state[TT__RMSPROP_GRAD_AVG], momentum = u->state[TT__RMSPROP_MOMENTUM_BUFFER];
 #define RMSPROP_WITH_DECAY(decay)                       \
     do {                                                \

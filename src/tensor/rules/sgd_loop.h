@@ -1,16 +1,15 @@
-/* SGD for one element type. See rule_types.h. */
+/* SGD for one element type. See rules.h. */
 
 /* One loop for each combination of these, as they are constants where this is inlined. */
-__attribute__((always_inline)) static inline void NAME(sgd_loop)(const tt__update *u, bool decay, bool momentum,
-                                                                 bool fresh, bool nesterov) {
+RULE_LOOP void NAME(sgd_loop)(const tt__update *u, bool decay, bool momentum, bool fresh, bool nesterov) {
     const double *option = u->option;
     const REAL lr = -(REAL)option[TT__SGD_LR], m = (REAL)option[TT__SGD_MOMENTUM];
     const REAL wd = (REAL)option[TT__SGD_WEIGHT_DECAY], undamped = (REAL)(1 - option[TT__SGD_DAMPENING]);
     const REAL sign = option[TT__SGD_MAXIMIZE] != 0 ? -1 : 1;
-    REAL *restrict p = u->p;
-    const REAL *restrict g = u->g;
-    REAL *restrict buf = u->state[0];
-    for (int64_t i = 0; i < u->n; i++) {
+    REAL *restrict p = (REAL *)u->p;
+    const REAL *restrict g = (const REAL *)u->g;
+    REAL *restrict buf = (REAL *)u->state[0];
+    for (int64_t i = RULE_FIRST; i < u->n; i += RULE_STRIDE) {
         REAL d = decay ? FMA(p[i], wd, sign * g[i]) : sign * g[i];
         if (momentum) {
             REAL b = fresh ? d : FMA(d, undamped, buf[i] * m);
@@ -21,7 +20,7 @@ __attribute__((always_inline)) static inline void NAME(sgd_loop)(const tt__updat
     }
 }
 
-static void NAME(sgd)(const tt__update *u) {
+RULE void NAME(sgd)(const tt__update *u) {
     bool nesterov = u->option[TT__SGD_NESTEROV] != 0, fresh = u->fresh[0];
 #define SGD_WITH_DECAY(decay)                              \
     do {                                                   \
