@@ -36,3 +36,17 @@ tt__walk tt__cuda_walk_over(int n, const tt_tensor *const *tensors) {
     const tt__iter it = tt__cuda_host->iter_over(n, tensors);
     return tt__cuda_walk_of(&it, tensors);
 }
+
+tt_tensor tt__cuda_dims_of(const tt_tensor *x, const tt_tensor *y, bool repeats) {
+    tt_tensor part = *x;
+    part.shape.ndim = 0;
+    part.numel = 1;
+    for (int d = 0; d < x->shape.ndim; d++) {
+        if ((y->stride[d] == 0) != repeats)
+            continue;
+        part.shape.dim[part.shape.ndim] = x->shape.dim[d];
+        part.stride[part.shape.ndim++] = x->stride[d];
+        part.numel *= x->shape.dim[d];
+    }
+    return part;
+}

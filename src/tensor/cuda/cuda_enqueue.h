@@ -32,4 +32,7 @@ tt__walk tt__cuda_walk_over(int n, const tt_tensor *const *tensors);
     tt__cuda_walk_over((int)(sizeof((const tt_tensor *[]){__VA_ARGS__}) / sizeof(tt_tensor *)), \
                        (const tt_tensor *[]){__VA_ARGS__})
 
+/* Some dimensions of x alone, in order: those along which y repeats (`repeats`), or the others. */
+tt_tensor tt__cuda_dims_of(const tt_tensor *x, const tt_tensor *y, bool repeats);
+
 #endif

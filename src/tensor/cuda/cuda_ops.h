@@ -17,5 +17,7 @@ void tt__cuda_rows_ops(tt__cuda_tables *t);
 void tt__cuda_optim_ops(tt__cuda_tables *t);
 void tt__cuda_conv_ops(tt__cuda_tables *t);
 void tt__cuda_attention_ops(tt__cuda_tables *t);
+void tt__cuda_losses_ops(tt__cuda_tables *t);
+void tt__cuda_reduction_ops(tt__cuda_tables *t);
 
 #endif

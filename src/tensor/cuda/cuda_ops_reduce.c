@@ -1,26 +1,11 @@
 /* Kernels that reduce dimensions, and look through tensors: reduce.cu. */
 #include "tensor/cuda/cuda_ops.h"
 
-/* A tensor with some dimensions of x alone, in order: those along which y repeats (`repeats`), or the others. */
-static tt_tensor dims_of(const tt_tensor *x, const tt_tensor *y, bool repeats) {
-    tt_tensor part = *x;
-    part.shape.ndim = 0;
-    part.numel = 1;
-    for (int d = 0; d < x->shape.ndim; d++) {
-        if ((y->stride[d] == 0) != repeats)
-            continue;
-        part.shape.dim[part.shape.ndim] = x->shape.dim[d];
-        part.stride[part.shape.ndim++] = x->stride[d];
-        part.numel *= x->shape.dim[d];
-    }
-    return part;
-}
-
 /* y's dimensions in which it does not repeat. */
-static tt_tensor unrepeated(const tt_tensor *y) { return dims_of(y, y, false); }
+static tt_tensor unrepeated(const tt_tensor *y) { return tt__cuda_dims_of(y, y, false); }
 
 static tt_status cuda_sum(tt_tensor *y, const tt_tensor *x, double factor) {
-    const tt_tensor to = unrepeated(y), from = dims_of(x, y, false), terms = dims_of(x, y, true);
+    const tt_tensor to = unrepeated(y), from = tt__cuda_dims_of(x, y, false), terms = tt__cuda_dims_of(x, y, true);
     tt__cuda_sum sum = {
         .outer = TT__CUDA_WALK(&to, &from), .inner = TT__CUDA_WALK(&terms), .factor = factor, .parts = 1};
     sum.parts = tt__cuda_sum_parts(sum.outer.n, sum.inner.n);

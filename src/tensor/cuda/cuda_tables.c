@@ -11,6 +11,8 @@ static void fill_tables(void) {
     tt__cuda_optim_ops(&tables);
     tt__cuda_conv_ops(&tables);
     tt__cuda_attention_ops(&tables);
+    tt__cuda_losses_ops(&tables);
+    tt__cuda_reduction_ops(&tables);
 }
 
 const tt__kernels *const *tt__cuda_kernels(void) {
