@@ -1,4 +1,4 @@
-/* Convolutions and pooling on the CUDA device, beside the cpu: as test_cuda.c. */
+/* Convolutions, pooling and other sizes of images on the CUDA device, beside the cpu: as test_cuda.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -152,7 +152,10 @@ static void kinds_of_convolutions_are_the_cpus(void **state) {
 
 /* ---- pooling ---- */
 
-typedef tt_tensor *(*pooling)(tt_tensor *x);
+typedef struct image_op {
+    const char *name;
+    tt_tensor *(*run)(tt_tensor *x);
+} image_op;
 
 static tt_tensor *max_2(tt_tensor *x) { return tt_max_pool2d(x, 2); }
 static tt_tensor *max_overlapping(tt_tensor *x) { return tt_max_pool2d(x, 3, .stride = 2, .padding = 1); }
@@ -173,10 +176,7 @@ static tt_tensor *adaptive_one(tt_tensor *x) { return tt_adaptive_avg_pool2d(x, 
 static tt_tensor *adaptive_odd(tt_tensor *x) { return tt_adaptive_avg_pool2d(x, 3, 4); }
 static tt_tensor *adaptive_larger(tt_tensor *x) { return tt_adaptive_avg_pool2d(x, 11, 13); }
 
-static const struct {
-    const char *name;
-    pooling run;
-} poolings[] = {
+static const image_op poolings[] = {
     {"max of 2", max_2},
     {"overlapping max", max_overlapping},
     {"dilated max", max_dilated},
@@ -191,27 +191,31 @@ static const struct {
     {"adaptive larger", adaptive_larger},
 };
 
-static void run_pooling(pooling run, tt_tensor *x, tt_tensor **y, tt_tensor **dx) {
+static void run_image_op(tt_tensor *(*run)(tt_tensor *x), tt_tensor *x, tt_tensor **y, tt_tensor **dx) {
     tt_requires_grad_(x, true);
     *y = run(x);
     tt_tensor *g = *y ? tt_to_device(slopes(*y), tt_tensor_device(*y)) : NULL;
     *dx = *y && !tt_backward(tt_sum(tt_mul(*y, g))) ? tt_grad(x) : NULL;
 }
 
+static void compare_image_op(const image_op *op) {
+    for (int f = 0; f < FLOATS; f++)
+        for (int lies = 0; lies < 3; lies++) {
+            TT_AUTO_SCOPE;
+            tt_tensor *x = mixed(S(2, 3, 8, 7), 7, floats[f]), *far = far_leaf(x), *y, *dx, *far_y, *far_dx;
+            if (lies)
+                far = lies == 1 ? tt_detach(tt_to_memory_format(far, TT_CHANNELS_LAST)) : out_of_order(far);
+            run_image_op(op->run, x, &y, &dx);
+            run_image_op(op->run, far, &far_y, &far_dx);
+            expect_close(op->name, floats[f], far_y, y);
+            expect_close(op->name, floats[f], far_dx, dx);
+        }
+}
+
 static void poolings_are_the_cpus(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof poolings / sizeof *poolings; i++)
-        for (int f = 0; f < FLOATS; f++)
-            for (int lies = 0; lies < 3; lies++) {
-                TT_AUTO_SCOPE;
-                tt_tensor *x = mixed(S(2, 3, 8, 7), 7, floats[f]), *far = far_leaf(x), *y, *dx, *far_y, *far_dx;
-                if (lies)
-                    far = lies == 1 ? tt_detach(tt_to_memory_format(far, TT_CHANNELS_LAST)) : out_of_order(far);
-                run_pooling(poolings[i].run, x, &y, &dx);
-                run_pooling(poolings[i].run, far, &far_y, &far_dx);
-                expect_close(poolings[i].name, floats[f], far_y, y);
-                expect_close(poolings[i].name, floats[f], far_dx, dx);
-            }
+        compare_image_op(&poolings[i]);
 }
 
 /* Equal ones: the first gets the gradient. NaN is the largest. */
@@ -226,13 +230,40 @@ static void ties_and_nan_are_the_cpus(void **state) {
         tt_tensor_f32(x)[50] = INFINITY;
         tt_tensor *far = far_leaf(x);
         far = lies ? tt_detach(tt_to_memory_format(far, TT_CHANNELS_LAST)) : far;
-        run_pooling(max_overlapping, x, &y, &dx);
-        run_pooling(max_overlapping, far, &far_y, &far_dx);
+        run_image_op(max_overlapping, x, &y, &dx);
+        run_image_op(max_overlapping, far, &far_y, &far_dx);
         expect_close("max_pool2d", TT_F32, far_y, y);
         expect_close("max_pool2d", TT_F32, far_dx, dx);
         expect_close("avg_pool2d", TT_F32, avg_padded(far), avg_padded(x));
         expect_close("adaptive_avg_pool2d", TT_F32, adaptive_odd(far), adaptive_odd(x));
     }
+}
+
+/* ---- other sizes ---- */
+
+static tt_tensor *nearest_larger(tt_tensor *x) { return tt_interpolate(x, S(17, 9)); }
+static tt_tensor *nearest_smaller(tt_tensor *x) { return tt_interpolate(x, S(3, 5)); }
+static tt_tensor *bilinear_larger(tt_tensor *x) { return tt_interpolate(x, S(19, 16), .mode = TT_BILINEAR); }
+static tt_tensor *bilinear_smaller(tt_tensor *x) { return tt_interpolate(x, S(3, 2), .mode = TT_BILINEAR); }
+static tt_tensor *bilinear_one_axis(tt_tensor *x) { return tt_interpolate(x, S(8, 12), .mode = TT_BILINEAR); }
+static tt_tensor *bilinear_corners(tt_tensor *x) {
+    return tt_interpolate(x, S(15, 4), .mode = TT_BILINEAR, .align_corners = true);
+}
+static tt_tensor *bilinear_one(tt_tensor *x) {
+    return tt_interpolate(x, S(1, 1), .mode = TT_BILINEAR, .align_corners = true);
+}
+
+static const image_op sizes[] = {
+    {"nearest, larger", nearest_larger},       {"nearest, smaller", nearest_smaller},
+    {"bilinear, larger", bilinear_larger},     {"bilinear, smaller", bilinear_smaller},
+    {"bilinear, one axis", bilinear_one_axis}, {"bilinear, corners", bilinear_corners},
+    {"bilinear, one", bilinear_one},
+};
+
+static void other_sizes_are_the_cpus(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        compare_image_op(&sizes[i]);
 }
 
 /* ---- a network ---- */
@@ -285,10 +316,11 @@ int main(void) {
     if (!cuda_choose())
         return 77;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(convolutions_are_the_cpus),          cmocka_unit_test(long_sums_of_weights_are_the_cpus),
-        cmocka_unit_test(empty_batches_are_convolved),        cmocka_unit_test(nan_goes_where_windows_see_it),
-        cmocka_unit_test(kinds_of_convolutions_are_the_cpus), cmocka_unit_test(poolings_are_the_cpus),
-        cmocka_unit_test(ties_and_nan_are_the_cpus),          cmocka_unit_test(a_convnet_trains_to_the_cpus_losses),
+        cmocka_unit_test(convolutions_are_the_cpus),           cmocka_unit_test(long_sums_of_weights_are_the_cpus),
+        cmocka_unit_test(empty_batches_are_convolved),         cmocka_unit_test(nan_goes_where_windows_see_it),
+        cmocka_unit_test(kinds_of_convolutions_are_the_cpus),  cmocka_unit_test(poolings_are_the_cpus),
+        cmocka_unit_test(ties_and_nan_are_the_cpus),           cmocka_unit_test(other_sizes_are_the_cpus),
+        cmocka_unit_test(a_convnet_trains_to_the_cpus_losses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Kernels of images: conv.cu, pool.cu. */
-#include "tensor/cuda/cuda_kernels_conv.h"
+/* Kernels of images: conv.cu, pool.cu, resize.cu. */
+#include "tensor/cuda/cuda_kernels_resize.h"
 #include "tensor/cuda/cuda_ops.h"
 
 static tt__cuda_image cuda_image_of(const tt_tensor *x) {
@@ -104,6 +104,18 @@ static tt_status cuda_adaptive_avg_pool2d_backward(tt_tensor *dx, const tt_tenso
     TT__CUDA_ENQUEUE(dx, "adaptive_avg_pool2d_backward", tt__cuda_adaptive_avg_pool2d_backward(stream, dx->dtype, &p));
 }
 
+/* ---- another size ---- */
+
+static tt_status cuda_resize(tt_tensor *y, const tt_tensor *x, const tt__resize *how) {
+    const tt__cuda_image to = cuda_image_of(y), from = cuda_image_of(x);
+    TT__CUDA_ENQUEUE(y, "resize", tt__cuda_resize(stream, y->dtype, &to, &from, how));
+}
+
+static tt_status cuda_resize_backward(tt_tensor *dx, const tt_tensor *g, const tt__resize *how) {
+    const tt__cuda_image to = cuda_image_of(dx), from = cuda_image_of(g);
+    TT__CUDA_ENQUEUE(dx, "resize_backward", tt__cuda_resize_backward(stream, dx->dtype, &to, &from, how));
+}
+
 void tt__cuda_conv_ops(tt__cuda_tables *t) {
     t->floats.conv2d = cuda_conv2d;
     t->floats.conv2d_backward_data = cuda_conv2d_backward_data;
@@ -114,4 +126,6 @@ void tt__cuda_conv_ops(tt__cuda_tables *t) {
     t->floats.avg_pool2d_backward = cuda_avg_pool2d_backward;
     t->floats.adaptive_avg_pool2d = cuda_adaptive_avg_pool2d;
     t->floats.adaptive_avg_pool2d_backward = cuda_adaptive_avg_pool2d_backward;
+    t->floats.resize = cuda_resize;
+    t->floats.resize_backward = cuda_resize_backward;
 }
