@@ -5,8 +5,14 @@
 
 #include <stdint.h>
 
+#ifdef __CUDACC__
+#define TT__PHILOX_INLINE __device__ static inline
+#else
+#define TT__PHILOX_INLINE static inline
+#endif
+
 /* out := the four words of counter number `counter` (of 64 bits; the upper ones of its 128 are 0). */
-static inline void tt__philox(uint64_t key, uint64_t counter, uint32_t out[4]) {
+TT__PHILOX_INLINE void tt__philox(uint64_t key, uint64_t counter, uint32_t out[4]) {
     uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
     uint32_t c0 = (uint32_t)counter, c1 = (uint32_t)(counter >> 32), c2 = 0, c3 = 0;
     for (int round = 0; round < 10; round++) {

@@ -112,6 +112,21 @@ template <> __device__ inline void store<boolean>(boolean *p, int value) { p->se
         TT__INTEGERS(dtype, run, __VA_ARGS__)             \
     }
 
+/* ... of a type that stands for all with elements of so many bytes: where they are moved alone. */
+#define TT__SIZES(size, run, ...)             \
+    switch (size) {                           \
+    case 1:                                   \
+        return run<uint8_t>(__VA_ARGS__);     \
+    case 2:                                   \
+        return run<uint16_t>(__VA_ARGS__);    \
+    case 4:                                   \
+        return run<uint32_t>(__VA_ARGS__);    \
+    case 8:                                   \
+        return run<uint64_t>(__VA_ARGS__);    \
+    default:                                  \
+        return cudaErrorInvalidValue;         \
+    }
+
 /* ---- places ---- */
 
 /* Number of this thread in the grid, and how many there are. */

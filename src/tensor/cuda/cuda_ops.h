@@ -19,5 +19,8 @@ void tt__cuda_conv_ops(tt__cuda_tables *t);
 void tt__cuda_attention_ops(tt__cuda_tables *t);
 void tt__cuda_losses_ops(tt__cuda_tables *t);
 void tt__cuda_reduction_ops(tt__cuda_tables *t);
+void tt__cuda_norm_ops(tt__cuda_tables *t);
+void tt__cuda_index_ops(tt__cuda_tables *t);
+void tt__cuda_choice_ops(tt__cuda_tables *t);
 
 #endif

@@ -13,6 +13,9 @@ static void fill_tables(void) {
     tt__cuda_attention_ops(&tables);
     tt__cuda_losses_ops(&tables);
     tt__cuda_reduction_ops(&tables);
+    tt__cuda_norm_ops(&tables);
+    tt__cuda_index_ops(&tables);
+    tt__cuda_choice_ops(&tables);
 }
 
 const tt__kernels *const *tt__cuda_kernels(void) {
