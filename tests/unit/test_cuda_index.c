@@ -1,5 +1,5 @@
-/* Indexing, order and choices on a CUDA device, or on its fake, beside the cpu: see test_cuda.c. Elements are moved, and
- * sums have the cpu's order, so results are its bits. */
+/* Indexing, order and choices on a CUDA device, or on its fake, beside the cpu: see test_cuda.c. Elements are moved,
+ * and sums have the cpu's order, so results are its bits. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Sums of elements that indices send to one place: made in the order of the indices, as on the cpu, so that they are the
- * same bits. Running sums. */
+/* Sums of elements that indices send to one place: made in the order of the indices, as on the cpu, so that they are
+ * the same bits. Running sums. */
 #include "tensor/cuda/cuda_code.cuh"
 #include "tensor/cuda/cuda_kernels_index.h"
 

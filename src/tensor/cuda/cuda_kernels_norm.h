@@ -8,8 +8,8 @@
 extern "C" {
 #endif
 
-/* Rows (R,n). Element i of row r has weight number (r % groups) * (n / share) + i / share. Mean and rstd belong to rows;
- * or, `by_channel`, to row r % groups. A batch (A,C,B) is A C rows of B elements, by channel, in C groups, whose
+/* Rows (R,n). Element i of row r has weight number (r % groups) * (n / share) + i / share. Mean and rstd belong to
+ * rows; or, `by_channel`, to row r % groups. A batch (A,C,B) is A C rows of B elements, by channel, in C groups, whose
  * elements share one weight. */
 typedef struct tt__cuda_norm {
     void *y; /* or dx; NULL: not wanted */

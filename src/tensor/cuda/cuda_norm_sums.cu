@@ -1,5 +1,5 @@
-/* Sums of normalisation, one for each weight or channel: its terms are the elements of each groups-th row that have this
- * weight. Made in double, in an order that depends on shapes alone: parts of them first, then the sums of the parts. */
+/* Sums of normalisation, one for each weight or channel: its terms are the elements of each groups-th row that have
+ * this weight. Made in double, in an order that depends on shapes alone: parts of them first, then the sums of the parts. */
 #include "tensor/cuda/cuda_code.cuh"
 #include "tensor/cuda/cuda_kernels_norm.h"
 
@@ -144,7 +144,8 @@ cudaError_t norm_sums(cudaStream_t stream, const tt__cuda_norm *n, const tt__cud
                                  tt__cuda_norm_terms(n));
 }
 
-template <class T> cudaError_t norm_stats_run(cudaStream_t stream, const tt__cuda_norm *n, const tt__cuda_norm_room *r) {
+template <class T>
+cudaError_t norm_stats_run(cudaStream_t stream, const tt__cuda_norm *n, const tt__cuda_norm_room *r) {
     cudaError_t error = norm_sums<plain_term<T>, norm_mean>(stream, n, r);
     return error ? error : norm_sums<deviation_term<T>, norm_rstd>(stream, n, r);
 }
