@@ -26,7 +26,8 @@ template <class W> __device__ between<W> between_of(int64_t i, int64_t in, int64
     return between<W>{low, low + 1 < in ? low + 1 : low, at - (W)low};
 }
 
-template <class T> __global__ void resize(tt__cuda_image y, tt__cuda_image x, tt__resize how, int64_t elements) {
+template <class T>
+__global__ void resize_forward(tt__cuda_image y, tt__cuda_image x, tt__resize how, int64_t elements) {
     typedef wide<T> W;
     for (int64_t i = first_element(); i < elements; i += all_threads()) {
         const image_place at = place_in(y, i);
@@ -105,7 +106,7 @@ __global__ void resize_backward(tt__cuda_image dx, tt__cuda_image g, tt__resize 
 template <class T>
 cudaError_t resize_run(cudaStream_t stream, const tt__cuda_image *y, const tt__cuda_image *x, const tt__resize *how) {
     int64_t elements = image_elements(*y);
-    return elements ? launch(resize<T>, grid_for(elements), stream, *y, *x, *how, elements) : cudaSuccess;
+    return elements ? launch(resize_forward<T>, grid_for(elements), stream, *y, *x, *how, elements) : cudaSuccess;
 }
 
 template <class T>
