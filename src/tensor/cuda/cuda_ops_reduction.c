@@ -24,7 +24,7 @@ static tt__cuda_reduction reduction_back(const tt_tensor *dx, const tt_tensor *x
     return r;
 }
 
-/* Get memory for it, or without `each` for a part alone. `nothing`: there is nothing to do. */
+/* Get memory for parts, and with `each` for a number of each result. */
 static tt_status reduction_scratch(tt__cuda_reduction *r, const tt_tensor *x, bool each) {
     const int64_t parts = r->outer.n * r->parts;
     r->scratch = tt__cuda_scratch(tt__cuda_of(x), (size_t)(parts + (each ? r->outer.n : 0)) * sizeof *r->scratch);

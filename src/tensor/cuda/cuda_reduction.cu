@@ -5,7 +5,7 @@
 
 namespace tt {
 
-/* ---- what is made of terms: at() chooses the result, term() is of one x, join() begins with 0, end() comes last ---- */
+/* ---- what is made of terms: at() chooses the result, term() is of one x, join() begins with 0, end() is last ---- */
 
 struct sum_terms {
     __device__ void at(const tt__cuda_reduction &, int64_t, double) {}
@@ -100,7 +100,7 @@ template <class T, class Of, bool VALUE> __global__ void join_blocks(tt__cuda_re
     }
 }
 
-/* A block for each result; where it has one part, the first thread takes it. */
+/* A block joins the parts of each result. */
 template <class Y, class Of> __global__ void end_blocks(tt__cuda_reduction r, Of of, double *each) {
     for (int64_t i = blockIdx.x; i < r.outer.n; i += gridDim.x) {
         double joined = 0;
