@@ -21,15 +21,19 @@ out=build/device_check
 rm -rf $out
 mkdir -p $out/bin $out/lib/tutti $out/fake
 cp build/bin/tutti $out/bin/
-cp build/tests/unit/programs $out/bin/test_cuda # it runs the test that it is called by
+cp build/tests/unit/programs $out/bin/tests # it runs the test that it is called by
+for test in tests/unit/test_cuda*.c; do
+    ln -s tests "$out/bin/$(basename "$test" .c)"
+done
+rm $out/bin/test_cuda_arena # it needs no device
 cp build/lib/tutti/libtutti-cuda.so $out/lib/tutti/
 cp build/tests/fake_cuda/libtutti-cuda.so $out/fake/
 cp bench/peers/torch_cuda_step.py $out/
 # Libraries that another machine may lack; the C library itself it has.
-for program in $out/bin/tutti $out/bin/test_cuda; do
+for program in $out/bin/tutti $out/bin/tests; do
     ldd $program | sed -n 's/.*=> \(\/[^ ]*\).*/\1/p'
 done | sort -u | grep -Ev '/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*)\.so' | xargs -I{} cp -L {} $out/lib/
-strip $out/bin/* $out/lib/*.so* 2>/dev/null || true
+strip $out/bin/tutti $out/bin/tests $out/lib/*.so* 2>/dev/null || true
 cp tools/device_check_run.sh $out/run
 git rev-parse HEAD >$out/commit
 du -sh $out

@@ -37,7 +37,9 @@ say '```'
 say ""
 say "| check | result | took |"
 say "| --- | --- | ---: |"
-check operators env TT_CUDA_REAL=1 "$here/bin/test_cuda"
+for test in "$here"/bin/test_cuda*; do
+    check "$(basename "$test")" env TT_CUDA_REAL=1 "$test"
+done
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
 if [ -n "$sanitizer" ] && [ -z "${FAKE:-}" ]; then
     for tool in memcheck racecheck initcheck; do

@@ -218,10 +218,7 @@ static void integers_are_the_cpus(void **state) {
     TT_AUTO_SCOPE;
     static const tt_dtype integers[] = {TT_I64, TT_I32, TT_I16, TT_I8, TT_U8};
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++) {
-        tt_tensor *a = tt_to(tt_arange(300), integers[i]), *b = tt_to(tt_arange_from(299, -1, -1, TT_I64), integers[i]);
-        assert_true(tt_equal(here(tt_add(there(a), there(b))), tt_add(a, b)));
-        assert_true(tt_equal(here(tt_sub(there(a), there(b))), tt_sub(a, b)));
-        assert_true(tt_equal(here(tt_mul(there(a), there(b))), tt_mul(a, b)));
+        tt_tensor *a = tt_to(tt_arange(300), integers[i]);
         assert_true(tt_equal(here(tt_argmax(there(tt_view(a, S(3, 100))), 1)), tt_argmax(tt_view(a, S(3, 100)), 1)));
     }
     tt_tensor *x = tt_randn(S(6, 50), NULL);

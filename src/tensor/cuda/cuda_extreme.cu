@@ -33,19 +33,19 @@ __device__ candidate<wide<T>> best_of(const T *x, int64_t n, int64_t step, int64
     return best;
 }
 
-template <class T> __device__ void store_best(const tt__cuda_lines &l, const places<3> &at, int64_t index) {
+template <class T> __device__ void store_best(const tt__cuda_extreme_lines &l, const places<3> &at, int64_t index) {
     *element<T>(l.lines, 0, at.at[0]) = element<T>(l.lines, 2, at.at[2])[index * l.step];
     *element<int64_t>(l.lines, 1, at.at[1]) = index;
 }
 
-template <class T, bool LARGEST> __global__ void extreme_threads(tt__cuda_lines l) {
+template <class T, bool LARGEST> __global__ void extreme_threads(tt__cuda_extreme_lines l) {
     for (int64_t i = first_element(); i < l.lines.n; i += all_threads()) {
         places<3> at(l.lines, i);
         store_best<T>(l, at, best_of<T, LARGEST>(element<T>(l.lines, 2, at.at[2]), l.n, l.step, 0, 1).index);
     }
 }
 
-template <class T, bool LARGEST> __global__ void extreme_blocks(tt__cuda_lines l) {
+template <class T, bool LARGEST> __global__ void extreme_blocks(tt__cuda_extreme_lines l) {
     for (int64_t i = blockIdx.x; i < l.lines.n; i += gridDim.x) {
         places<3> at(l.lines, i);
         candidate<wide<T>> best =
@@ -56,7 +56,7 @@ template <class T, bool LARGEST> __global__ void extreme_blocks(tt__cuda_lines l
     }
 }
 
-template <class T, bool LARGEST> cudaError_t extreme_of_lines(cudaStream_t stream, const tt__cuda_lines *l) {
+template <class T, bool LARGEST> cudaError_t extreme_of_lines(cudaStream_t stream, const tt__cuda_extreme_lines *l) {
     constexpr int64_t FEW = 32;
     if (!l->lines.n)
         return cudaSuccess;
@@ -64,11 +64,11 @@ template <class T, bool LARGEST> cudaError_t extreme_of_lines(cudaStream_t strea
                       : launch_blocks(extreme_blocks<T, LARGEST>, grid_of(l->lines.n), stream, *l);
 }
 
-template <class T> cudaError_t extreme_run(cudaStream_t stream, const tt__cuda_lines *l, bool largest) {
+template <class T> cudaError_t extreme_run(cudaStream_t stream, const tt__cuda_extreme_lines *l, bool largest) {
     return largest ? extreme_of_lines<T, true>(stream, l) : extreme_of_lines<T, false>(stream, l);
 }
 
-template <class T> __global__ void extreme_backward(tt__cuda_lines l) {
+template <class T> __global__ void extreme_backward(tt__cuda_extreme_lines l) {
     for (int64_t e = first_element(); e < l.lines.n * l.n; e += all_threads()) {
         places<3> at(l.lines, e / l.n);
         int64_t k = e % l.n;
@@ -77,7 +77,7 @@ template <class T> __global__ void extreme_backward(tt__cuda_lines l) {
     }
 }
 
-template <class T> cudaError_t extreme_backward_run(cudaStream_t stream, const tt__cuda_lines *l) {
+template <class T> cudaError_t extreme_backward_run(cudaStream_t stream, const tt__cuda_extreme_lines *l) {
     return l->lines.n && l->n ? launch(extreme_backward<T>, grid_for(l->lines.n * l->n), stream, *l) : cudaSuccess;
 }
 
@@ -85,13 +85,13 @@ template <class T> cudaError_t extreme_backward_run(cudaStream_t stream, const t
 
 extern "C" {
 
-cudaError_t tt__cuda_extreme(cudaStream_t stream, tt_dtype dtype, const tt__cuda_lines *l, bool largest) {
+cudaError_t tt__cuda_extreme(cudaStream_t stream, tt_dtype dtype, const tt__cuda_extreme_lines *l, bool largest) {
     if (dtype == TT_BOOL)
         return tt::extreme_run<tt::boolean>(stream, l, largest);
     TT__NUMBERS(dtype, tt::extreme_run, stream, l, largest)
 }
 
-cudaError_t tt__cuda_extreme_backward(cudaStream_t stream, tt_dtype dtype, const tt__cuda_lines *l) {
+cudaError_t tt__cuda_extreme_backward(cudaStream_t stream, tt_dtype dtype, const tt__cuda_extreme_lines *l) {
     TT__FLOATS(dtype, tt::extreme_backward_run, stream, l)
 }
 }

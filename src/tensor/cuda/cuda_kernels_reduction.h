@@ -26,12 +26,12 @@ cudaError_t tt__cuda_share_equal(cudaStream_t stream, tt_dtype dtype, const tt__
 cudaError_t tt__cuda_any(cudaStream_t stream, tt_dtype dtype, const tt__cuda_reduction *r, bool all);
 
 /* Lines of n elements, `step` apart, that begin where `lines` says: of y, index and x; backwards of g, index and dx. */
-typedef struct tt__cuda_lines {
+typedef struct tt__cuda_extreme_lines {
     tt__walk lines;
     int64_t n, step;
-} tt__cuda_lines;
-cudaError_t tt__cuda_extreme(cudaStream_t stream, tt_dtype dtype, const tt__cuda_lines *l, bool largest);
-cudaError_t tt__cuda_extreme_backward(cudaStream_t stream, tt_dtype dtype, const tt__cuda_lines *l);
+} tt__cuda_extreme_lines;
+cudaError_t tt__cuda_extreme(cudaStream_t stream, tt_dtype dtype, const tt__cuda_extreme_lines *l, bool largest);
+cudaError_t tt__cuda_extreme_backward(cudaStream_t stream, tt_dtype dtype, const tt__cuda_extreme_lines *l);
 
 #ifdef __cplusplus
 }

@@ -99,7 +99,7 @@ static tt_tensor without_dim(const tt_tensor *x, int dim) {
 }
 
 /* y, contiguous, in the shape of `lines`. */
-static tt_tensor shaped_as(const tt_tensor *y, const tt_tensor *lines) {
+static tt_tensor result_shaped_as(const tt_tensor *y, const tt_tensor *lines) {
     tt_tensor shaped = *y;
     int64_t stride = 1;
     shaped.shape = lines->shape;
@@ -111,19 +111,20 @@ static tt_tensor shaped_as(const tt_tensor *y, const tt_tensor *lines) {
 }
 
 /* Of y or its gradient, and of the index, contiguous; and of x or its gradient. */
-static tt__cuda_lines lines_of(const tt_tensor *y, const tt_tensor *index, const tt_tensor *x, int dim) {
-    const tt_tensor lines = without_dim(x, dim), values = shaped_as(y, &lines), indices = shaped_as(index, &lines);
-    return (tt__cuda_lines){
+static tt__cuda_extreme_lines lines_of(const tt_tensor *y, const tt_tensor *index, const tt_tensor *x, int dim) {
+    const tt_tensor lines = without_dim(x, dim), values = result_shaped_as(y, &lines),
+                    indices = result_shaped_as(index, &lines);
+    return (tt__cuda_extreme_lines){
         .lines = TT__CUDA_WALK(&values, &indices, &lines), .n = x->shape.dim[dim], .step = x->stride[dim]};
 }
 
 static tt_status cuda_extreme(tt_tensor *y, tt_tensor *index, const tt_tensor *x, int dim, bool largest) {
-    const tt__cuda_lines l = lines_of(y, index, x, dim);
+    const tt__cuda_extreme_lines l = lines_of(y, index, x, dim);
     TT__CUDA_ENQUEUE(x, "extreme", tt__cuda_extreme(stream, x->dtype, &l, largest));
 }
 
 static tt_status cuda_extreme_backward(tt_tensor *dx, const tt_tensor *index, const tt_tensor *g, int dim) {
-    const tt__cuda_lines l = lines_of(g, index, dx, dim);
+    const tt__cuda_extreme_lines l = lines_of(g, index, dx, dim);
     TT__CUDA_ENQUEUE(dx, "extreme_backward", tt__cuda_extreme_backward(stream, dx->dtype, &l));
 }
 
