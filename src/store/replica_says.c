@@ -101,9 +101,13 @@ static void say(tt__replica *r, bool why, char *text, size_t size) {
     seen s;
     *text = '\0';
     look_at_all(r, &s);
+    if (r->started && !r->in) { /* it doesn't know yet which of the others belong */
+        s.reached += s.anew;
+        s.anew = 0;
+    }
     if (!r->started)
         say_new(r, &s, why, text, size);
-    else if (r->in)
+    else
         say_too_few(r, &s, text, size);
 }
 

@@ -1,5 +1,6 @@
 /* What `tutti store --replicas` says to who runs it: whom it waits for, that too few are left, and what to do. */
 #include "support/replicas.h"
+#include "support/storm.h"
 
 #include "base/error.h"
 
@@ -81,6 +82,23 @@ static void test_too_few_are_left(void **state) {
     kill(all.running[1]->pid, SIGCONT);
     expect_said(0, "of 3 replicas reached: the store is served\n", 0, 0);
     kill(all.running[2]->pid, SIGCONT);
+}
+
+/* ... whenever that is: also between the store's beginning and the moment in which this one is part of it. */
+static void test_it_is_left_at_any_moment(void **state) {
+    (void)state;
+    uint64_t draw = storm_case(0);
+    for (int round = 0; round < storm_number("TT_STORM_CASES", 3); round++) {
+        stop_all();
+        for (int i = 0; i < REPLICAS; i++)
+            start_plainly(i);
+        nanosleep(&(struct timespec){.tv_nsec = (long)storm_below(&draw, 300000000)}, NULL); /* the random moment */
+        for (int i = 1; i < REPLICAS; i++)
+            kill(all.running[i]->pid, SIGSTOP);
+        process_expect(all.running[0], 1, "store: 1 of 3 replicas reached, ", 1);
+        for (int i = 1; i < REPLICAS; i++)
+            kill(all.running[i]->pid, SIGCONT);
+    }
 }
 
 /* They are started again, and know nothing: the one that does is to be, too. */
@@ -175,9 +193,11 @@ static void test_few_descriptors(void **state) {
 }
 
 int main(void) {
+    storm_begin();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_whom_it_waits_for, find_places, close_all),
         cmocka_unit_test_setup_teardown(test_too_few_are_left, find_places, close_all),
+        cmocka_unit_test_setup_teardown(test_it_is_left_at_any_moment, find_places, close_all),
         cmocka_unit_test_setup_teardown(test_what_most_have_forgotten, find_places, close_all),
         cmocka_unit_test_setup_teardown(test_lists_in_another_order, find_places, close_all),
         cmocka_unit_test_setup_teardown(test_few_descriptors, find_places, close_all),

@@ -94,7 +94,7 @@ static const sim_item *item_of(const keeper *k, sim_kind kind, int local, int at
 static void tell(keeper *k, tt__keeper_kind kind, int local, int value, bool secondary) {
     message *new = sim_memory(malloc(sizeof *new));
     int pid = kind == TT__KEEPER_ENDED ? k->told : FIRST_PID + k->agent->node * PIDS_OF_NODE + 1 + local;
-    *new = (message){.m = {(int32_t)kind, local, value, pid}, .secondary = secondary};
+    *new = (message){.m = {.kind = (int32_t)kind, .rank = local, .value = value, .pid = pid}, .secondary = secondary};
     if (kind == TT__KEEPER_ENDED && k->of[local].process)
         new->wants_round = (int)k->of[local].process->said.wants_round;
     *k->end = new;
