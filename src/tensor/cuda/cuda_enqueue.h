@@ -1,5 +1,5 @@
-/* What the functions of a device's tables are made with: tensors become walks and plain pointers, and the work is
- * enqueued on the device's stream. */
+/* Helpers for the functions in a device's tables. They turn tensors into walks and plain pointers, and enqueue the work
+ * on the device's stream. */
 #ifndef TT_TENSOR_CUDA_CUDA_ENQUEUE_H
 #define TT_TENSOR_CUDA_CUDA_ENQUEUE_H
 

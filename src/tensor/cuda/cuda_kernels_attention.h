@@ -8,8 +8,8 @@
 extern "C" {
 #endif
 
-/* tensor/reference/attention_loops.h says what is computed. Row i of a matrix begins at p[i * row]; columns lie beside
- * each other, but for the mask's. mask and stats are f64 of f64, else f32. */
+/* tensor/reference/attention_loops.h says what is computed. Row i of a matrix begins at p[i * row]. Its columns
+ * lie beside each other; the mask's may lie apart. mask and stats are f64 where q is, else f32. */
 typedef struct tt__cuda_attention {
     tt__cuda_matrix q, k, v;       /* (T,D), (S,D), (S,Dv) */
     tt__cuda_matrix mask;          /* (T,S); p NULL: none */

@@ -1,4 +1,4 @@
-/* What the fake is told by its environment, read once:
+/* Environment variables that the fake reads, once each:
  *   FAKE_CUDA_DEVICES=2      devices there are (2)
  *   FAKE_CUDA_MEMORY=65536   MiB of each (64), from which cuMemCreate() takes
  *   FAKE_CUDA_SEED=7         what delays are drawn from (1); 0: none
