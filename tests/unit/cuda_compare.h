@@ -61,6 +61,34 @@ static inline void expect_close(const char *what, tt_dtype dtype, tt_tensor *got
 static const tt_dtype floats[] = {TT_F32, TT_F64, TT_F16, TT_BF16};
 enum { FLOATS = sizeof floats / sizeof *floats };
 
+/* Train on drawn digits, `steps` steps of `batch`; both objects are freed. */
+static inline void train_digits(tt_module *model, tt_optimizer *optimizer, int steps, int batch, double *loss) {
+    const tt_device *device = tt_tensor_device(tt_module_parameters(model)->tensors[0]);
+    tt_dataset *digits = tt_digits((int64_t)steps * batch, 3);
+    assert_int_equal(tt_dataset_normalize(digits, 0.1307, 0.3081), TT_OK);
+    tt_loader *loader = tt_loader_new(digits, batch, tt_in_order());
+    tt_batch b;
+    for (int step = 0; tt_loader_next(loader, &b) > 0; step++) {
+        TT_AUTO_SCOPE;
+        tt_tensor *l = tt_cross_entropy(tt_module_forward(model, tt_to_device(b.x, device)), tt_to_device(b.y, device));
+        tt_optimizer_zero_grad(optimizer);
+        if (tt_backward(l) || tt_item(l, &loss[step]) || tt_optimizer_step(optimizer))
+            fail_msg("step %d: %s", step, tt_last_error());
+    }
+    tt_loader_free(loader);
+    tt_dataset_free(digits);
+    tt_optimizer_free(optimizer);
+    tt_module_free(model);
+}
+
+/* The cpu's losses, those of the device and of another one. */
+static inline void expect_losses(int steps, const double *near, const double *far, const double *again) {
+    for (int step = 0; step < steps; step++)
+        if (!(fabs(near[step] - far[step]) <= 1e-4) || far[step] != again[step])
+            fail_msg("step %d: loss %.9g on the cpu, %.9g and %.9g on two devices", step, near[step], far[step],
+                     again[step]);
+}
+
 /* Choose the fake of CUDA (tests/support/fake_cuda), or with TT_CUDA_REAL=1 the library as it is installed; before any
  * call that uses CUDA. False: the test doesn't know where it was built. */
 static inline bool cuda_choose(void) {

@@ -242,21 +242,7 @@ static void train(const tt_device *device, double loss[STEPS]) {
     tt_module *model = new_mlp(device);
     tt_optimizer *sgd =
         tt_sgd(tt_module_parameters(model), 0.1, .momentum = 0.9, .weight_decay = 1e-4, .nesterov = true);
-    tt_dataset *digits = tt_digits(STEPS * BATCH, 3);
-    assert_int_equal(tt_dataset_normalize(digits, 0.1307, 0.3081), TT_OK);
-    tt_loader *loader = tt_loader_new(digits, BATCH, tt_in_order());
-    tt_batch b;
-    for (int step = 0; tt_loader_next(loader, &b) > 0; step++) {
-        TT_AUTO_SCOPE;
-        tt_tensor *l = tt_cross_entropy(tt_module_forward(model, tt_to_device(b.x, device)), tt_to_device(b.y, device));
-        tt_optimizer_zero_grad(sgd);
-        if (tt_backward(l) || tt_item(l, &loss[step]) || tt_optimizer_step(sgd))
-            fail_msg("step %d: %s", step, tt_last_error());
-    }
-    tt_loader_free(loader);
-    tt_dataset_free(digits);
-    tt_optimizer_free(sgd);
-    tt_module_free(model);
+    train_digits(model, sgd, STEPS, BATCH, loss);
 }
 
 static void an_mlp_trains_to_the_cpus_losses(void **state) {
@@ -265,10 +251,7 @@ static void an_mlp_trains_to_the_cpus_losses(void **state) {
     train(TT_CPU, near);
     train(TT_CUDA(0), far);
     train(other_device(), again);
-    for (int step = 0; step < STEPS; step++)
-        if (!(fabs(near[step] - far[step]) <= 1e-4) || far[step] != again[step])
-            fail_msg("step %d: loss %.9g on the cpu, %.9g and %.9g on two devices", step, near[step], far[step],
-                     again[step]);
+    expect_losses(STEPS, near, far, again);
     assert_true(far[STEPS - 1] < 0.5 * far[0]);
 }
 

@@ -70,46 +70,44 @@ template <> __device__ inline void store<__nv_bfloat16>(__nv_bfloat16 *p, float 
 template <> __device__ inline void store<boolean>(boolean *p, int value) { p->set = value != 0; }
 
 /* Call RUN<T>(...) of a dtype. */
-#define TT__FLOATS(dtype, run, ...)                       \
-    switch (dtype) {                                      \
-    case TT_F32:                                          \
-        return run<float>(__VA_ARGS__);                   \
-    case TT_F64:                                          \
-        return run<double>(__VA_ARGS__);                  \
-    case TT_F16:                                          \
-        return run<__half>(__VA_ARGS__);                  \
-    case TT_BF16:                                         \
-        return run<__nv_bfloat16>(__VA_ARGS__);           \
-    default:                                              \
-        return cudaErrorInvalidValue;                     \
+#define TT__FLOAT_CASES(run, ...)        \
+    case TT_F32:                         \
+        return run<float>(__VA_ARGS__);  \
+    case TT_F64:                         \
+        return run<double>(__VA_ARGS__); \
+    case TT_F16:                         \
+        return run<__half>(__VA_ARGS__); \
+    case TT_BF16:                        \
+        return run<__nv_bfloat16>(__VA_ARGS__);
+#define TT__INTEGER_CASES(run, ...)       \
+    case TT_I64:                          \
+        return run<int64_t>(__VA_ARGS__); \
+    case TT_I32:                          \
+        return run<int32_t>(__VA_ARGS__); \
+    case TT_I16:                          \
+        return run<int16_t>(__VA_ARGS__); \
+    case TT_I8:                           \
+        return run<int8_t>(__VA_ARGS__);  \
+    case TT_U8:                           \
+        return run<uint8_t>(__VA_ARGS__);
+#define TT__FLOATS(dtype, run, ...)       \
+    switch (dtype) {                      \
+        TT__FLOAT_CASES(run, __VA_ARGS__) \
+    default:                              \
+        return cudaErrorInvalidValue;     \
     }
-#define TT__INTEGERS(dtype, run, ...)                     \
-    switch (dtype) {                                      \
-    case TT_I64:                                          \
-        return run<int64_t>(__VA_ARGS__);                 \
-    case TT_I32:                                          \
-        return run<int32_t>(__VA_ARGS__);                 \
-    case TT_I16:                                          \
-        return run<int16_t>(__VA_ARGS__);                 \
-    case TT_I8:                                           \
-        return run<int8_t>(__VA_ARGS__);                  \
-    case TT_U8:                                           \
-        return run<uint8_t>(__VA_ARGS__);                 \
-    default:                                              \
-        return cudaErrorInvalidValue;                     \
+#define TT__INTEGERS(dtype, run, ...)       \
+    switch (dtype) {                        \
+        TT__INTEGER_CASES(run, __VA_ARGS__) \
+    default:                                \
+        return cudaErrorInvalidValue;       \
     }
-#define TT__NUMBERS(dtype, run, ...)                      \
-    switch (dtype) {                                      \
-    case TT_F32:                                          \
-        return run<float>(__VA_ARGS__);                   \
-    case TT_F64:                                          \
-        return run<double>(__VA_ARGS__);                  \
-    case TT_F16:                                          \
-        return run<__half>(__VA_ARGS__);                  \
-    case TT_BF16:                                         \
-        return run<__nv_bfloat16>(__VA_ARGS__);           \
-    default:                                              \
-        TT__INTEGERS(dtype, run, __VA_ARGS__)             \
+#define TT__NUMBERS(dtype, run, ...)        \
+    switch (dtype) {                        \
+        TT__FLOAT_CASES(run, __VA_ARGS__)   \
+        TT__INTEGER_CASES(run, __VA_ARGS__) \
+    default:                                \
+        return cudaErrorInvalidValue;       \
     }
 
 /* ... of a type that stands for all with elements of so many bytes: where they are moved alone. */
