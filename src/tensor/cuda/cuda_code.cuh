@@ -66,7 +66,9 @@ template <> __device__ inline int load<boolean>(const boolean *p) { return p->se
 
 template <class T> __device__ void store(T *p, wide<T> value) { *p = (T)value; }
 template <> __device__ inline void store<__half>(__half *p, float value) { *p = __float2half_rn(value); }
-template <> __device__ inline void store<__nv_bfloat16>(__nv_bfloat16 *p, float value) { *p = __float2bfloat16_rn(value); }
+template <> __device__ inline void store<__nv_bfloat16>(__nv_bfloat16 *p, float value) {
+    *p = __float2bfloat16_rn(value);
+}
 template <> __device__ inline void store<boolean>(boolean *p, int value) { p->set = value != 0; }
 
 /* Call RUN<T>(...) of a dtype. */
