@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/siphash.h"
 #include "checkpoint/torch_types.h"
 #include "tensor/tensor.h"
 
@@ -52,27 +53,60 @@ static void put_global(tt__bytes *to, const char *module, const char *name) {
 
 /* ---- tensors ---- */
 
-/* Do two tensors have the same elements in memory, as tied weights do? */
+/* Can another tensor have the same elements in memory, as tied weights do? */
+static bool can_be_tied(const tt_tensor *x) { return x->contiguous && x->numel > 0; }
+
 static bool is_same_memory(const tt_tensor *a, const tt_tensor *b) {
-    return a->data == b->data && a->dtype == b->dtype && a->numel == b->numel && a->contiguous && b->contiguous &&
-           a->storage == b->storage && a->numel > 0;
+    return a->data == b->data && a->dtype == b->dtype && a->numel == b->numel && a->storage == b->storage;
+}
+
+/* Return the slot of the record that has x's elements, or the free one for it. Only for what can be tied. */
+static uint32_t *slot_of(const tt__pickled_tensors *tensors, const tt_tensor *x) {
+    const uint64_t key[] = {(uintptr_t)x->data, (uint64_t)x->numel, (uint64_t)x->dtype};
+    for (size_t at = tt__siphash_own(key, sizeof key) & (tensors->slots - 1);; at = (at + 1) & (tensors->slots - 1)) {
+        uint32_t *slot = &tensors->slot[at];
+        if (!*slot || is_same_memory(tensors->tensor[*slot - 1], x))
+            return slot;
+    }
+}
+
+/* Make room for twice as many tensors. */
+static tt_status make_room(tt__pickled_tensors *tensors) {
+    size_t room = tensors->room ? 2 * tensors->room : 64;
+    tt_tensor **tensor = realloc(tensors->tensor, room * sizeof *tensor);
+    if (tensor)
+        tensors->tensor = tensor;
+    uint32_t *slot = tensor ? calloc(2 * room, sizeof *slot) : NULL;
+    if (!slot)
+        return tt__fail(TT_ERR_MEMORY, "no memory to list %zu tensors", room);
+    free(tensors->slot);
+    tensors->slot = slot;
+    tensors->slots = 2 * room;
+    tensors->room = room;
+    for (size_t i = 0; i < tensors->count; i++)
+        if (can_be_tied(tensors->tensor[i]))
+            *slot_of(tensors, tensors->tensor[i]) = (uint32_t)i + 1;
+    return TT_OK;
 }
 
 /* Find the record of x, or make a new one. */
 static tt_status number_tensor(tt__pickled_tensors *tensors, tt_tensor *x, size_t *number) {
-    for (*number = 0; *number < tensors->count; (*number)++)
-        if (is_same_memory(tensors->tensor[*number], x))
-            return TT_OK;
-    if (tensors->count == tensors->room) {
-        size_t room = tensors->room ? 2 * tensors->room : 64;
-        tt_tensor **tensor = realloc(tensors->tensor, room * sizeof *tensor);
-        if (!tensor)
-            return tt__fail(TT_ERR_MEMORY, "no memory to list %zu tensors", room);
-        tensors->tensor = tensor;
-        tensors->room = room;
-    }
+    if (tensors->count == tensors->room)
+        TT__TRY(make_room(tensors));
+    uint32_t *slot = can_be_tied(x) ? slot_of(tensors, x) : NULL;
+    *number = slot && *slot ? *slot - 1 : tensors->count;
+    if (*number < tensors->count)
+        return TT_OK;
     tensors->tensor[tensors->count++] = x;
+    if (slot)
+        *slot = (uint32_t)tensors->count;
     return TT_OK;
+}
+
+void tt__pickled_tensors_free(tt__pickled_tensors *tensors) {
+    free(tensors->tensor);
+    free(tensors->slot);
+    *tensors = (tt__pickled_tensors){0};
 }
 
 /* Put a tuple of numbers; its opcode depends on how many there are. */

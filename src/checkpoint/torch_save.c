@@ -1,6 +1,5 @@
 /* Writing .pt files: the pickle, then the elements of its tensors. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/error.h"
 #include "checkpoint/pickle_write.h"
@@ -54,6 +53,6 @@ tt_status tt_torch_save(const char *path, const tt_value *value) {
     else
         status = write_archive(path, &pickle, &tensors);
     tt__bytes_free(&pickle);
-    free(tensors.tensor);
+    tt__pickled_tensors_free(&tensors);
     return status;
 }

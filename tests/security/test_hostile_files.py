@@ -12,14 +12,14 @@ import unittest
 import zipfile
 
 TUTTI = os.environ["TUTTI"]
-SECONDS, MEMORY = 20, 4 << 30  # of the processor; a sanitizer reserves more
 CHECKED = b"__asan_" in pathlib.Path(TUTTI).read_bytes() or b"__tsan_" in pathlib.Path(TUTTI).read_bytes()
+SECONDS = 60 if CHECKED else 2  # of the processor: several times what the slowest of these takes
+MEMORY = resource.RLIM_INFINITY if CHECKED else 4 << 30  # a sanitizer reserves more
 
 
 def limit():
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
-    if not CHECKED:
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
 
 
 def crc32c_table():
@@ -106,14 +106,18 @@ class HostileFiles(unittest.TestCase):
         self.tutti("ckpt", "show", "names.pt", code=1, text="names of at most 256 MiB together")
 
     def test_many_tensors(self):
-        count = 60000
+        count = 30000
         self.safetensors("a.safetensors", 0, count)
         self.safetensors("b.safetensors", count, count)
         self.tutti("ckpt", "diff", "a.safetensors", "b.safetensors", code=1, text="only in B")
         self.tutti("ckpt", "diff", "a.safetensors", "a.safetensors", text=f"equal: {count} entries")
-        self.tutti("ckpt", "convert", "a.safetensors", "a.pt")
         self.tutti("ckpt", "convert", "a.safetensors", "c.safetensors.index.json")
-        self.tutti("ckpt", "diff", "a.pt", "c.safetensors.index.json", text=f"equal: {count} entries")
+
+    def test_many_tensors_to_pytorch(self):
+        count = 60000
+        self.safetensors("a.safetensors", 0, count)
+        self.tutti("ckpt", "convert", "a.safetensors", "a.pt")
+        self.tutti("ckpt", "diff", "a.pt", "a.safetensors", text=f"equal: {count} entries")
 
     def test_many_runs_of_many_series(self):
         """Each beginning of a run leaves out what earlier ones had logged of later steps."""
