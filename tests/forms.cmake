@@ -1,9 +1,11 @@
 # What the forms of ./dev test run: docs/testing.md says what each test has found, and why it is in which form.
 
-# Left to the gate (--gate): they run beside PyTorch, or take some ten seconds of CPU time or more.
-set(TT_ONLY_GATE "^((interop|parity)/|fault/test_(chaos|elastic|storm_torch)$\
-|dist/test_(bench_step|example_ddp_hooks|top)$|install/test_(cpp|examples|headers|null_calls)$\
-|security/test_half_hellos$|slips/test_slips$|docs/test_cpp$|unit/test_(cuda_.*|models)$)")
+# Left to the gate (--gate): they run beside PyTorch, or take five seconds of CPU time or more while others of
+# their kind stay.
+set(TT_ONLY_GATE "^((interop|parity)/|fault/test_(chaos|elastic|storm_(restarts|torch|training))$\
+|dist/test_(bench_step|example_(ddp_hooks|resnet_cifar)|sparse_settings|top|virtual_ranks)$\
+|install/test_(cpp|examples|headers|null_calls)$|security/test_half_hellos$|slips/test_slips$|docs/test_cpp$\
+|unit/test_(cuda_.*|models)$)")
 
 # Left to the long form (--long) altogether.
 set(TT_ONLY_LONG install/test_torch_wheel interop/test_fully_shard_torch interop/test_hooks_torch

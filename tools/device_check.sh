@@ -27,7 +27,7 @@ for test in tests/unit/test_cuda*.c; do
 done
 rm $out/bin/test_cuda_arena # it needs no device
 cp build/lib/tutti/libtutti-cuda.so $out/lib/tutti/
-cp build/tests/fake_cuda/libtutti-cuda.so $out/fake/
+cp build/tests/fake_cuda/lib*.so* $out/fake/
 cp bench/peers/torch_cuda_step.py $out/
 # Libraries that another machine may lack; the C library itself it has.
 for program in $out/bin/tutti $out/bin/tests; do

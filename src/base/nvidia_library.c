@@ -1,0 +1,118 @@
+/* Only the C library is used here: shared objects that link nothing of Tutti's have this file, too. */
+#include "base/nvidia_library.h"
+
+#include <dlfcn.h>
+#include <glob.h>
+#include <limits.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+const tt__nvidia_library tt__nvidia_cublaslt = {"cuBLASLt", {"libcublasLt.so.13", "libcublasLt.so.12"}, "cublas"},
+                         tt__nvidia_cudnn = {"cuDNN", {"libcudnn.so.9"}, "cudnn"},
+                         tt__nvidia_nccl = {"NCCL", {"libnccl.so.2"}, "nccl"},
+                         tt__nvidia_driver = {"NVIDIA's driver", {"libcuda.so.1"}, NULL};
+
+typedef struct search {
+    const tt__nvidia_library *library;
+    void *found;
+    char failed[512]; /* what the loader said of a file that is there */
+} search;
+
+static void try_file(search *s, const char *path) {
+    if (s->found || (strchr(path, '/') && access(path, F_OK)))
+        return;
+    s->found = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    const char *said = s->found ? NULL : dlerror();
+    if (said && !strstr(said, "No such file or directory"))
+        snprintf(s->failed, sizeof s->failed, "; %s", said);
+}
+
+/* Try each of the library's files in a folder; a relative one depends on where the program happens to be. */
+static void try_folder(search *s, const char *folder) {
+    char path[PATH_MAX];
+    for (size_t i = 0; i < 3 && s->library->files[i] && *folder == '/'; i++) {
+        int n = snprintf(path, sizeof path, "%s/%s", folder, s->library->files[i]);
+        if (n > 0 && (size_t)n < sizeof path)
+            try_file(s, path);
+    }
+}
+
+static void try_list(search *s, const char *list) {
+    char folder[PATH_MAX];
+    while (list && *list && !s->found) {
+        size_t n = strcspn(list, ":");
+        if (n > 0 && n < sizeof folder) {
+            snprintf(folder, sizeof folder, "%.*s", (int)n, list);
+            try_folder(s, folder);
+        }
+        list += n + (list[n] == ':');
+    }
+}
+
+static void try_below(search *s, const char *folder, const char *below) {
+    char path[PATH_MAX];
+    int n = folder ? snprintf(path, sizeof path, "%s/%s", folder, below) : -1;
+    if (n > 0 && (size_t)n < sizeof path)
+        try_folder(s, path);
+}
+
+/* Wheels for CUDA 13 share a folder, earlier ones have one each. */
+static void try_wheels(search *s, const char *environment) {
+    const char *const kinds[] = {"cu13", s->library->package};
+    if (!environment || *environment != '/' || !s->library->package)
+        return;
+    for (size_t kind = 0; kind < 2 && !s->found; kind++) {
+        char pattern[PATH_MAX];
+        glob_t folders;
+        int n =
+            snprintf(pattern, sizeof pattern, "%s/lib/python3*/site-packages/nvidia/%s/lib", environment, kinds[kind]);
+        if (n < 0 || (size_t)n >= sizeof pattern || glob(pattern, 0, NULL, &folders))
+            continue;
+        for (size_t i = 0; i < folders.gl_pathc; i++)
+            try_folder(s, folders.gl_pathv[i]);
+        globfree(&folders);
+    }
+}
+
+static void try_names(search *s) {
+    for (size_t i = 0; i < 3 && s->library->files[i]; i++)
+        try_file(s, s->library->files[i]);
+}
+
+static void say_where(const search *s, char *text, size_t size) {
+    const struct link_map *map = NULL;
+    if (!dlinfo(s->found, RTLD_DI_LINKMAP, (void *)&map) && map)
+        snprintf(text, size, "%s", map->l_name);
+    else
+        snprintf(text, size, "%s", s->library->files[0]);
+}
+
+static void say_missing(const search *s, char *text, size_t size) {
+    const tt__nvidia_library *l = s->library;
+    char install[128] = "install the driver";
+    if (l->package)
+        snprintf(install, sizeof install,
+                 "install PyPI's nvidia-%s into $VIRTUAL_ENV or name its folder in TT_CUDA_PATH", l->package);
+    snprintf(text, size,
+             "%s was not found: expected %s%s%s in TT_CUDA_PATH, among the system's libraries, in $CUDA_HOME/lib64, "
+             "/usr/local/cuda/lib64 or a wheel of $VIRTUAL_ENV or $CONDA_PREFIX%s. To have it, %s",
+             l->name, l->files[0], l->files[1] ? " or " : "", l->files[1] ? l->files[1] : "", s->failed, install);
+}
+
+void *tt__nvidia_open(const tt__nvidia_library *library, char *text, size_t size) {
+    search s = {.library = library};
+    try_list(&s, secure_getenv("TT_CUDA_PATH"));
+    try_names(&s);
+    try_below(&s, secure_getenv("CUDA_HOME"), "lib64");
+    try_folder(&s, "/usr/local/cuda/lib64");
+    try_wheels(&s, secure_getenv("VIRTUAL_ENV"));
+    try_wheels(&s, secure_getenv("CONDA_PREFIX"));
+    if (s.found)
+        say_where(&s, text, size);
+    else
+        say_missing(&s, text, size);
+    return s.found;
+}

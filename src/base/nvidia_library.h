@@ -1,0 +1,20 @@
+/* NVIDIA's libraries: nothing links them. They are opened by name when they are first needed. */
+#ifndef TT_BASE_NVIDIA_LIBRARY_H
+#define TT_BASE_NVIDIA_LIBRARY_H
+
+#include <stddef.h>
+
+typedef struct tt__nvidia_library {
+    const char *name;     /* "cuBLASLt", for errors */
+    const char *files[3]; /* {"libcublasLt.so.13", "libcublasLt.so.12"}, in order, up to NULL */
+    const char *package;  /* "cublas": of PyPI's wheels, nvidia-cublas, whose folder is nvidia/cublas */
+} tt__nvidia_library;
+
+extern const tt__nvidia_library tt__nvidia_cublaslt, tt__nvidia_cudnn, tt__nvidia_nccl, tt__nvidia_driver;
+
+/* Open a library for good. It is looked for in the folders of TT_CUDA_PATH; where the system's loader looks; in the
+ * toolkit ($CUDA_HOME, /usr/local/cuda); and in the wheels of $VIRTUAL_ENV and $CONDA_PREFIX. `text` becomes the file's
+ * path or, with NULL, what was looked for and where, and what to install. Thread-safe. */
+void *tt__nvidia_open(const tt__nvidia_library *library, char *text, size_t size);
+
+#endif
