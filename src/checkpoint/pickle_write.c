@@ -61,7 +61,7 @@ static bool is_same_memory(const tt_tensor *a, const tt_tensor *b) {
 }
 
 /* Return the slot of the record that has x's elements, or the free one for it. Only for what can be tied. */
-static uint32_t *slot_of(const tt__pickled_tensors *tensors, const tt_tensor *x) {
+static uint32_t *record_slot(const tt__pickled_tensors *tensors, const tt_tensor *x) {
     const uint64_t key[] = {(uintptr_t)x->data, (uint64_t)x->numel, (uint64_t)x->dtype};
     for (size_t at = tt__siphash_own(key, sizeof key) & (tensors->slots - 1);; at = (at + 1) & (tensors->slots - 1)) {
         uint32_t *slot = &tensors->slot[at];
@@ -85,7 +85,7 @@ static tt_status make_room(tt__pickled_tensors *tensors) {
     tensors->room = room;
     for (size_t i = 0; i < tensors->count; i++)
         if (can_be_tied(tensors->tensor[i]))
-            *slot_of(tensors, tensors->tensor[i]) = (uint32_t)i + 1;
+            *record_slot(tensors, tensors->tensor[i]) = (uint32_t)i + 1;
     return TT_OK;
 }
 
@@ -93,7 +93,7 @@ static tt_status make_room(tt__pickled_tensors *tensors) {
 static tt_status number_tensor(tt__pickled_tensors *tensors, tt_tensor *x, size_t *number) {
     if (tensors->count == tensors->room)
         TT__TRY(make_room(tensors));
-    uint32_t *slot = can_be_tied(x) ? slot_of(tensors, x) : NULL;
+    uint32_t *slot = can_be_tied(x) ? record_slot(tensors, x) : NULL;
     *number = slot && *slot ? *slot - 1 : tensors->count;
     if (*number < tensors->count)
         return TT_OK;
