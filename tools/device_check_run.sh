@@ -6,7 +6,7 @@ out=${1:-.}
 mkdir -p "$out/raw"
 report=$out/report.md
 export LD_LIBRARY_PATH="$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-if [ -n "${FAKE:-}" ]; then export TT_BACKEND_PATH="$here/fake"; fi
+if [ -n "${FAKE:-}" ]; then export TT_BACKEND_PATH="$here/fake" TT_CUDA_PATH="$here/fake"; fi
 failed=""
 
 say() { printf '%s\n' "$*" | tee -a "$report"; }

@@ -40,6 +40,9 @@
     /* y = a b + bias (N), contiguous; else as matmul. NULL, or TT_ERR_UNSUPPORTED without a recorded error:       \
      * the bias is copied to y's rows, and the product added. */ \
     X(matmul_bias, (tt_tensor * y, const tt_tensor *a, const tt_tensor *b, const tt_tensor *bias))                   \
+    /* y (...,M,N) = a (...,M,K) b (...,K,N); matrices as matmul's, y's don't repeat. NULL, or              \
+     * TT_ERR_UNSUPPORTED without a recorded error: they are multiplied one by one. */        \
+    X(matmul_batch, (tt_tensor * y, const tt_tensor *a, const tt_tensor *b))                                         \
     /* Contiguous, along the last dimension: y = x - log sum exp x; dx = g - exp(y) * sum of g. */                   \
     X(log_softmax, (tt_tensor * y, const tt_tensor *x))                                                              \
     X(log_softmax_backward, (tt_tensor * dx, const tt_tensor *y, const tt_tensor *g))                                \

@@ -212,6 +212,13 @@ static tt_status multiply_wide(const char *who, const batch_product *p) {
     return status;
 }
 
+/* Multiply all matrices at once, if the device has a kernel for that. TT_ERR_UNSUPPORTED: it has none. */
+static tt_status multiply_at_once(tt_tensor *y, const tt_tensor *a, const tt_tensor *b) {
+    const tt__kernels *table = tt__device_of(y)->kernels[y->dtype];
+    bool can = table && table->matmul_batch && tt__batch_size(y) > 1 && !is_partly_repeated(y);
+    return can ? table->matmul_batch(y, a, b) : TT_ERR_UNSUPPORTED;
+}
+
 /* Where b is one matrix, or y the sum of all products, a batch may be one large product. */
 static tt_status multiply_batch(const char *who, tt__kernel_matmul run, tt_tensor *y, const tt_tensor *a,
                                 const tt_tensor *b) {
@@ -223,6 +230,9 @@ static tt_status multiply_batch(const char *who, tt__kernel_matmul run, tt_tenso
         tt_tensor to = tt__matrix_number(y, 0), rows = batch_joined(a, 1), columns = batch_joined(b, 0);
         return run(&to, &rows, &columns, 0);
     }
+    tt_status status = multiply_at_once(y, a, b);
+    if (status != TT_ERR_UNSUPPORTED)
+        return status;
     batch_product p = {.run = run, .y = y, .a = a, .b = b, .beta = is_partly_repeated(y) ? 1 : 0};
     if (p.beta != 0 && tt_dtype_size(y->dtype) == 2)
         return multiply_wide(who, &p);

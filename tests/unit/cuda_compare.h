@@ -99,6 +99,7 @@ static inline bool cuda_choose(void) {
         return cuda_is_real;
     snprintf(path, sizeof path, "%s/tests/fake_cuda", build);
     setenv("TT_BACKEND_PATH", path, 1);
+    setenv("TT_CUDA_PATH", path, 1); /* the fakes of NVIDIA's libraries, not the toolkit's */
     unsetenv("CUDA_VISIBLE_DEVICES");
     return true;
 }

@@ -17,6 +17,7 @@ typedef struct tt__cuda_state {
     cudaStream_t stream;  /* all work of the device, in order */
     pthread_mutex_t lock; /* of arena */
     tt__arena arena;
+    struct tt__blas *blas; /* cuda_blas.h; NULL: no product has used it */
 } tt__cuda_state;
 
 /* What the library offers; set before anything else is called. */

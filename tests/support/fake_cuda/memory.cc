@@ -49,6 +49,11 @@ cudaError_t cudaSetDevice(int device) {
     return cudaSuccess;
 }
 
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr, int) {
+    *value = (int)fake_setting("FAKE_CUDA_CAPABILITY", 9);
+    return fake_fails() ? fake_error(cudaErrorInitializationError) : cudaSuccess;
+}
+
 cudaError_t cudaDriverGetVersion(int *version) {
     *version = driver_version();
     return cudaSuccess;
