@@ -35,7 +35,7 @@ static void find_entries(void *object, const char *path) {
 }
 
 static void find_library(void) {
-    const char *wanted = getenv("TT_CUDA_BLAS");
+    const char *wanted = secure_getenv("TT_CUDA_BLAS");
     bool own = wanted && !strcmp(wanted, "own"), must = wanted && !strcmp(wanted, "cublaslt");
     if (own)
         return;

@@ -385,6 +385,8 @@ int cublasLtMatmul(void *handle, description *d, const void *alpha, const void *
     if (bytes < p.workspace_bytes || (p.workspace_bytes && (!workspace || (uintptr_t)workspace % 256)) ||
         !algorithm_fits(algo, d, a, b, c, p))
         return INVALID_VALUE;
+    if (d->epilogue == EPILOGUE_BIAS)
+        enter("with a bias");
     cudaError_t error =
         fake_launch(1, 1, false, stream, [=] { wide ? product_run<double>(p) : product_run<float>(p); });
     return error ? EXECUTION_FAILED : SUCCESS;

@@ -6,7 +6,7 @@
 extern "C" {
 #endif
 
-/* How often was entry point `name` ("cublasLtMatmul") called? */
+/* How often was entry point `name` ("cublasLtMatmul") called? "with a bias": products that add one. */
 long fake_cublaslt_calls(const char *name);
 
 /* From now on `name` returns `status`; 0: it works again. */
