@@ -1,5 +1,5 @@
-/* cuBLASLt as Tutti calls it: the few types, values and functions that are used, under names of our own, since a machine
- * that builds may lack cublasLt.h. Where it is there, cuda_cublaslt.c compares sizes and values with it. */
+/* cuBLASLt as Tutti calls it: the few types, values and functions that are used, under names of our own, since a
+ * machine that builds may lack cublasLt.h. Where it is there, cuda_cublaslt.c compares sizes and values with it. */
 #ifndef TT_TENSOR_CUDA_CUDA_CUBLASLT_H
 #define TT_TENSOR_CUDA_CUDA_CUBLASLT_H
 
@@ -66,9 +66,9 @@ typedef struct tt__lt {
 #undef TT__LT_FIELD
 } tt__lt;
 
-/* Find the library, loaded once in the process. *lt = NULL: our own kernels multiply, since it is missing or too old, or
- * TT_CUDA_BLAS=own. An error, TT_ERR_NOT_FOUND: TT_CUDA_BLAS=cublaslt, and it is missing; TT_ERR_INVALID: the variable
- * has another value. */
+/* Find the library, loaded once in the process. *lt = NULL: our own kernels multiply, since it is missing or too old,
+ * or TT_CUDA_BLAS=own. An error, TT_ERR_NOT_FOUND: TT_CUDA_BLAS=cublaslt, and it is missing; TT_ERR_INVALID: the
+ * variable has another value. */
 tt_status tt__lt_find(const tt__lt **lt);
 
 #endif
