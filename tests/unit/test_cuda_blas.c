@@ -216,6 +216,12 @@ static bool it_multiplies(void) {
     return y && difference(y, one_product(TT_CPU)) <= 2e-6;
 }
 
+static bool it_fails_or_multiplies(void) {
+    const tt_device *device = TT_CUDA(0);
+    tt_tensor *y = device ? one_product(device) : NULL, *near = y ? here(y) : NULL;
+    return near ? difference(near, one_product(TT_CPU)) <= 2e-6 : tt_last_status() != TT_OK;
+}
+
 static bool it_multiplies_without(void) { return it_multiplies() && products() == 0; }
 static bool it_multiplies_with(void) { return it_multiplies() && products() == 1; }
 static bool it_says_why(void) { return !one_product(TT_CUDA(0)) && strstr(tt_last_error(), text_wanted); }
@@ -246,6 +252,17 @@ static void the_environment_chooses(void **state) {
     expect_in_child("TT_CUDA_BLAS", "mkl", it_says_why);
     expect_in_child("TT_CUDA_BLAS", "", it_begins_later);
     expect_in_child("FAKE_CUDA_CAPABILITY", "8", it_grants_less);
+}
+
+/* CUDA's own calls, from number n on. */
+static void failures_of_cuda_are_told(void **state) {
+    (void)state;
+    only_on_the_fake();
+    for (int n = 1; n <= 24; n++) {
+        char number[8];
+        snprintf(number, sizeof number, "%d", n);
+        expect_in_child("FAKE_CUDA_FAIL", number, it_fails_or_multiplies);
+    }
 }
 
 static void an_old_library_is_passed_over(void **state) {
@@ -291,10 +308,11 @@ int main(void) {
         return 77;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_environment_chooses), /* before this process has used CUDA */
-        cmocka_unit_test(an_old_library_is_passed_over), cmocka_unit_test(a_missing_library_is_told),
-        cmocka_unit_test(our_own_kernels_do_the_same),   cmocka_unit_test(products_are_the_cpus),
-        cmocka_unit_test(a_layer_with_bias_is_the_cpus), cmocka_unit_test(a_bias_anywhere_is_added),
-        cmocka_unit_test(long_sums_are_exact),           cmocka_unit_test(each_device_has_its_own),
+        cmocka_unit_test(failures_of_cuda_are_told), cmocka_unit_test(an_old_library_is_passed_over),
+        cmocka_unit_test(a_missing_library_is_told), cmocka_unit_test(our_own_kernels_do_the_same),
+        cmocka_unit_test(products_are_the_cpus),     cmocka_unit_test(a_layer_with_bias_is_the_cpus),
+        cmocka_unit_test(a_bias_anywhere_is_added),  cmocka_unit_test(long_sums_are_exact),
+        cmocka_unit_test(each_device_has_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
