@@ -99,6 +99,11 @@ TT_API int64_t tt_device_count(tt_device_type type);
  * that failed. Thread-safe. PyTorch: torch.cuda.synchronize(). */
 TT_API TT_NODISCARD tt_status tt_device_synchronize(const tt_device *device);
 
+/* The queue that the device's work is put on (cudaStream_t): the .stream of a group's call on its tensors' memory, and
+ * for programs that enqueue work of their own. Borrowed; lives as long as the process. NULL: the host, or `device` is
+ * NULL. Thread-safe. PyTorch: torch.cuda.current_stream(). */
+TT_API void *tt_device_stream(const tt_device *device);
+
 /* "cpu", "cuda:0"; "?" for NULL. */
 TT_API const char *tt_device_name(const tt_device *device);
 

@@ -27,6 +27,7 @@ struct tt_device {
     tt_status (*from_host)(const tt_device *device, void *to, const void *host, size_t bytes);
 
     tt_status (*synchronize)(const tt_device *device); /* NULL: its work is done when its calls return */
+    void *stream; /* what its work is put on: tt_call.stream of what a group does with its memory; NULL: none */
 
     /* Kernels by the element type of the tensor that is written; NULL: none of that type. */
     const struct tt__kernels *const *kernels; /* (TT__DTYPES) */

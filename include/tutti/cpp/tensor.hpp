@@ -23,6 +23,7 @@ inline const tt_device *device(const std::string &name) { return check(tt_device
 inline const tt_device *device(tt_device_type type, std::int64_t index) { return check(tt_device_of(type, index)); }
 inline std::int64_t device_count(tt_device_type type) { return tt_device_count(type); }
 inline void synchronize(const tt_device *device) { check(tt_device_synchronize(device)); }
+inline void *device_stream(const tt_device *device) { return tt_device_stream(device); }
 inline const char *device_name(const tt_device *device) { return tt_device_name(device); }
 
 /* TT_DIMS(0, -1) is dims(0, -1). */

@@ -59,8 +59,6 @@ static tt_status fail_unknown(const char *name) {
     tt__object_folders_list(list);
     for (const char *at = list; tt__object_folder_next(&at, folder, sizeof folder);)
         list_found(folder, found, sizeof found);
-    if (!strcmp(name, "nccl"))
-        return tt__fail(TT_ERR_UNSUPPORTED, "there is no back end nccl yet; there are: %s", found);
     return tt__fail(TT_ERR_UNSUPPORTED,
                     "there is no back end \"%.100s\"; there are: %s. Looked for " FILE_PREFIX
                     "%.100s.so in %.800s. TT_BACKEND_PATH names other folders, from the root on",

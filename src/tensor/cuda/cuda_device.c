@@ -48,6 +48,7 @@ static tt_status begin_device(tt__cuda_state *state) {
     if (!status)
         status = tt__cuda_check(cudaStreamCreateWithFlags(&state->stream, cudaStreamNonBlocking),
                                 "making a stream on %s", state->name);
+    state->device.stream = state->stream;
     return status ? status : tt__cuda_memory_begin(state);
 }
 

@@ -2,6 +2,7 @@
 #include "block.h"
 #include "memory.h"
 #include "settings.h"
+#include "stream.h"
 
 #include <condition_variable>
 #include <cstring>
@@ -10,20 +11,25 @@
 #include <random>
 #include <thread>
 
-struct fake_stream {
+struct CUstream_st {
     std::mutex mutex;
     std::condition_variable changed;
     std::deque<std::function<void()>> tasks;
     unsigned long given = 0, done = 0;
-    bool ends = false;
+    bool ends = false, detached = false; /* detached: the thread frees it */
     cudaError_t failed = cudaSuccess; /* sticky, as a device's is */
     std::thread thread;
 };
 
-struct fake_event {
+/* What tasks hold of an event, which may be destroyed before them. */
+struct event_state {
     std::mutex mutex;
     std::condition_variable changed;
     unsigned long recorded = 0, reached = 0;
+};
+
+struct CUevent_st {
+    std::shared_ptr<event_state> state = std::make_shared<event_state>();
 };
 
 namespace {
@@ -34,13 +40,13 @@ void delay(std::mt19937 &draws) {
         std::this_thread::sleep_for(std::chrono::microseconds(draws() % 300));
 }
 
-void work(fake_stream *s) {
+void work(CUstream_st *s) {
     std::mt19937 draws((unsigned)fake_setting("FAKE_CUDA_SEED", 1));
     std::unique_lock<std::mutex> held(s->mutex);
     for (;;) {
         s->changed.wait(held, [s] { return s->ends || !s->tasks.empty(); });
         if (s->tasks.empty())
-            return;
+            break;
         std::function<void()> task = std::move(s->tasks.front());
         s->tasks.pop_front();
         held.unlock();
@@ -50,9 +56,12 @@ void work(fake_stream *s) {
         s->done++;
         s->changed.notify_all();
     }
+    held.unlock();
+    if (s->detached)
+        delete s;
 }
 
-cudaError_t enqueue(fake_stream *s, std::function<void()> task) {
+cudaError_t enqueue(CUstream_st *s, std::function<void()> task) {
     if (!s)
         return fake_error(cudaErrorInvalidResourceHandle); /* the null stream: Tutti never uses it */
     if (fake_fails())
@@ -74,12 +83,24 @@ cudaError_t fake_launch(unsigned blocks, unsigned threads, bool waits, cudaStrea
     return enqueue(stream, [=] { fake_run_blocks(blocks, threads, waits, body); });
 }
 
+int fake_enqueue(void *stream, std::function<void()> task) {
+    return enqueue((CUstream_st *)stream, std::move(task));
+}
+
 /* ---- streams ---- */
+
+void fake_stream_detach(void *stream) {
+    CUstream_st *s = (CUstream_st *)stream;
+    std::lock_guard<std::mutex> held(s->mutex);
+    s->ends = s->detached = true;
+    s->thread.detach();
+    s->changed.notify_all();
+}
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned) {
     if (fake_fails())
         return fake_error(cudaErrorMemoryAllocation);
-    *stream = new fake_stream;
+    *stream = new CUstream_st;
     (*stream)->thread = std::thread(work, *stream);
     return cudaSuccess;
 }
@@ -107,7 +128,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 /* ---- events ---- */
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned) {
-    *event = new fake_event;
+    *event = new CUevent_st;
     return cudaSuccess;
 }
 
@@ -116,39 +137,43 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
     return cudaSuccess;
 }
 
-static void event_reached(cudaEvent_t event, unsigned long number) {
-    std::lock_guard<std::mutex> held(event->mutex);
-    event->reached = number > event->reached ? number : event->reached;
-    event->changed.notify_all();
+using event = std::shared_ptr<event_state>;
+
+static void event_reached(const event &e, unsigned long number) {
+    std::lock_guard<std::mutex> held(e->mutex);
+    e->reached = number > e->reached ? number : e->reached;
+    e->changed.notify_all();
 }
 
-static void event_await(cudaEvent_t event, unsigned long number) {
-    std::unique_lock<std::mutex> held(event->mutex);
-    event->changed.wait(held, [=] { return event->reached >= number; });
+static void event_await(const event &e, unsigned long number) {
+    std::unique_lock<std::mutex> held(e->mutex);
+    e->changed.wait(held, [&] { return e->reached >= number; });
 }
 
-static unsigned long event_recorded(cudaEvent_t event, bool again) {
-    std::lock_guard<std::mutex> held(event->mutex);
-    return again ? ++event->recorded : event->recorded;
+static unsigned long event_recorded(const event &e, bool again) {
+    std::lock_guard<std::mutex> held(e->mutex);
+    return again ? ++e->recorded : e->recorded;
 }
 
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-    unsigned long number = event_recorded(event, true);
-    return enqueue(stream, [=] { event_reached(event, number); });
+cudaError_t cudaEventRecord(cudaEvent_t given, cudaStream_t stream) {
+    event e = given->state;
+    unsigned long number = event_recorded(e, true);
+    return enqueue(stream, [=] { event_reached(e, number); });
 }
 
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-    unsigned long number = event_recorded(event, false);
-    return enqueue(stream, [=] { event_await(event, number); });
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t given, unsigned) {
+    event e = given->state;
+    unsigned long number = event_recorded(e, false);
+    return enqueue(stream, [=] { event_await(e, number); });
 }
 
-cudaError_t cudaEventQuery(cudaEvent_t event) {
-    std::lock_guard<std::mutex> held(event->mutex);
-    return event->reached >= event->recorded ? cudaSuccess : cudaErrorNotReady;
+cudaError_t cudaEventQuery(cudaEvent_t given) {
+    std::lock_guard<std::mutex> held(given->state->mutex);
+    return given->state->reached >= given->state->recorded ? cudaSuccess : cudaErrorNotReady;
 }
 
-cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-    event_await(event, event_recorded(event, false));
+cudaError_t cudaEventSynchronize(cudaEvent_t given) {
+    event_await(given->state, event_recorded(given->state, false));
     return cudaSuccess;
 }
 

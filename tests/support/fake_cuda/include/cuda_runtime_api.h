@@ -24,8 +24,8 @@ typedef enum cudaError {
     cudaErrorUnknown = 999
 } cudaError_t;
 
-typedef struct fake_stream *cudaStream_t;
-typedef struct fake_event *cudaEvent_t;
+typedef struct CUstream_st *cudaStream_t;
+typedef struct CUevent_st *cudaEvent_t;
 
 enum cudaMemcpyKind {
     cudaMemcpyHostToHost,

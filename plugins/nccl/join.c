@@ -1,0 +1,211 @@
+/* Making communicators: of a first group by a unique id, of groups of its ranks by splitting. */
+#include "plugin.h"
+
+enum { ASK_MS = 100 /* between looks for another rank's failure */ };
+
+/* Whose communicator is waited for, and until when. */
+typedef struct joining {
+    nccl_engine *e;                  /* that joins; NULL: this rank splits for the others alone */
+    const nccl_engine *parent;       /* whose communicator is split, or NULL */
+    const tt_backend_member *member; /* of a first group, or NULL */
+    int64_t begin_ms, timeout_ms, asked_ms;
+    const char *what;
+} joining;
+
+static tt_status fail_late(const joining *j) {
+    const nccl_engine *e = j->e ? j->e : j->parent;
+    return nccl_host->fail(TT_ERR_TIMEOUT,
+                           "nccl: %s: NCCL has not joined rank %d (cuda:%d) with the other ranks within %lld ms: one of "
+                           "them did not come, or can't be reached. NCCL_DEBUG=INFO shows what NCCL waits for",
+                           j->what, e->rank, e->device, (long long)j->timeout_ms);
+}
+
+/* Before the next look: is there still time, and is nobody known to have failed? The lock is not held. */
+static tt_status joining_pause(joining *j) {
+    int64_t now = nccl_now_ms();
+    if (j->member && now - j->asked_ms >= ASK_MS) {
+        j->asked_ms = now;
+        tt_status status = nccl_ask_failure(j->member);
+        if (status)
+            return status;
+    }
+    if (now - j->begin_ms > j->timeout_ms)
+        return fail_late(j);
+    nccl_pause(now - j->begin_ms);
+    return TT_OK;
+}
+
+static tt_status look(const joining *j, nccl_engine *owner, ncclComm_t comm, bool *ready) {
+    ncclResult_t state = ncclSuccess;
+    if (j->parent && j->parent->life != NCCL_OPEN)
+        return nccl_host->fail(TT_ERR_ABORTED, "nccl: %s: the group was aborted", j->what);
+    if (!comm) {
+        *ready = true;
+        return TT_OK;
+    }
+    ncclResult_t result = nccl.CommGetAsyncError(comm, &state);
+    *ready = state != ncclInProgress;
+    return nccl_check(owner, comm, result != ncclSuccess ? result : state, j->what);
+}
+
+/* Wait until a communicator is ready. */
+static tt_status await(joining *j, nccl_engine *owner, const ncclComm_t *comm) {
+    for (;;) {
+        bool ready = false;
+        pthread_mutex_lock(&nccl_lock);
+        tt_status status = look(j, owner, *comm, &ready);
+        pthread_mutex_unlock(&nccl_lock);
+        if (status || ready)
+            return status;
+        status = joining_pause(j);
+        if (status)
+            return status;
+    }
+}
+
+/* Call NCCL on the device of `e`. */
+static tt_status enter(const nccl_engine *e) {
+    pthread_mutex_lock(&nccl_lock);
+    tt_status status = nccl_check_cuda(cuda.cuCtxPushCurrent_v2(e->context), "choosing a device");
+    if (status)
+        pthread_mutex_unlock(&nccl_lock);
+    return status;
+}
+
+static void leave(void) {
+    CUcontext context;
+    cuda.cuCtxPopCurrent_v2(&context);
+    pthread_mutex_unlock(&nccl_lock);
+}
+
+static tt_status init(joining *j, ncclUniqueId id) {
+    nccl_engine *e = j->e;
+    nccl_config config = NCCL_CONFIG_2_14;
+    ncclComm_t *comm = &e->lanes[NCCL_COLLECTIVES].comm;
+    tt_status status = enter(e);
+    if (status)
+        return status;
+    ncclResult_t result = nccl.CommInitRankConfig(comm, e->size, id, e->rank, (ncclConfig_t *)&config);
+    status = nccl_check(e, NULL, result, j->what);
+    leave();
+    return status ? status : await(j, e, comm);
+}
+
+/* Split `from`, which belongs to `owner`; the other communicators of that may have calls under way. */
+static tt_status split(joining *j, nccl_engine *owner, const ncclComm_t *from, int color, int key, ncclComm_t *made) {
+    nccl_config config = NCCL_CONFIG_2_14;
+    tt_status status = enter(owner);
+    if (status)
+        return status;
+    if (owner->life == NCCL_OPEN)
+        status = nccl_check(owner, *from, nccl.CommSplit(*from, color, key, made, (ncclConfig_t *)&config), j->what);
+    leave();
+    if (!status)
+        status = await(j, owner, from);
+    return status ? status : await(j, owner, made);
+}
+
+/* Make the communicator of messages, where there are any. */
+static tt_status split_messages(joining *j) {
+    nccl_engine *e = j->e;
+    if (e->size == 1)
+        return TT_OK;
+    return split(j, e, &e->lanes[NCCL_COLLECTIVES].comm, 0, e->rank, &e->lanes[NCCL_MESSAGES].comm);
+}
+
+/* Nothing is flushed: a communicator may not be ready. */
+static void give_up(nccl_engine *e) {
+    nccl_abort(e);
+    nccl_close(e);
+}
+
+static tt_status join(nccl_engine *e, const tt_backend_member *member) {
+    ncclUniqueId id;
+    joining j = {.e = e, .timeout_ms = member->timeout_ms, .what = "tt_init_process_group"};
+    if (member->store) {
+        j.member = member;
+    } else {
+        ncclResult_t result = nccl.GetUniqueId(&id);
+        tt_status status = nccl_check(e, NULL, result, "ncclGetUniqueId");
+        if (status)
+            return status;
+    }
+    tt_status status = member->store ? nccl_meet(e, member, TT_OK, &id) : TT_OK;
+    if (status)
+        return status;
+    j.begin_ms = nccl_now_ms();
+    status = init(&j, id);
+    if (!status)
+        status = split_messages(&j);
+    if (status)
+        nccl_tell_failure(member);
+    return status;
+}
+
+static tt_status check_member(const tt_backend_member *member) {
+    if (member->device == TT_DEVICE_CUDA)
+        return TT_OK;
+    return nccl_host->fail(TT_ERR_INVALID,
+                           "nccl: expected tt_init_process_group() to be told which GPU this process uses: "
+                           ".device = TT_DEVICE_CUDA, .device_index = tt_get_node_local_rank(0)");
+}
+
+tt_status nccl_open(void **engine, const tt_backend_member *member) {
+    nccl_engine *e = NULL;
+    ncclUniqueId id;
+    tt_status status = check_member(member);
+    if (!status)
+        status = nccl_new_engine(&e, member->rank, member->world_size, member->device_index);
+    if (status && member->store)
+        status = nccl_meet(e, member, status, &id); /* so that the others don't wait */
+    else if (!status)
+        status = join(e, member);
+    if (!status)
+        *engine = e;
+    else if (e)
+        give_up(e);
+    return status;
+}
+
+/* ---- groups of a group's ranks */
+
+static tt_status await_idle(joining *j, nccl_engine *e) {
+    for (;;) {
+        pthread_mutex_lock(&nccl_lock);
+        tt_status status = nccl_advance(e);
+        bool is_idle = e->life != NCCL_OPEN || nccl_is_idle(&e->lanes[NCCL_COLLECTIVES]);
+        pthread_mutex_unlock(&nccl_lock);
+        if (status || is_idle)
+            return status;
+        status = joining_pause(j);
+        if (status)
+            return status;
+    }
+}
+
+tt_status nccl_new_group(void **sub, void *engine, const int *ranks, int64_t count, int64_t timeout_ms) {
+    nccl_engine *parent = engine, *e = NULL;
+    ncclComm_t none = NULL;
+    int rank = 0;
+    while (rank < count && ranks[rank] != parent->rank)
+        rank++;
+    *sub = NULL;
+    tt_status status = count ? nccl_new_engine(&e, rank, (int)count, parent->device) : TT_OK;
+    joining j = {.e = e,
+                 .parent = parent,
+                 .begin_ms = nccl_now_ms(),
+                 .timeout_ms = timeout_ms,
+                 .what = "making a group of some ranks"};
+    if (!status)
+        status = await_idle(&j, parent);
+    if (!status)
+        status = split(&j, parent, &parent->lanes[NCCL_COLLECTIVES].comm, count ? ranks[0] : NCCL_SPLIT_NOCOLOR, rank,
+                       e ? &e->lanes[NCCL_COLLECTIVES].comm : &none);
+    if (!status && e)
+        status = split_messages(&j);
+    if (!status)
+        *sub = e;
+    else if (e)
+        give_up(e);
+    return status;
+}

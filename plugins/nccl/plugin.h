@@ -1,0 +1,140 @@
+/* The nccl back end: groups on NVIDIA GPUs, by NCCL.
+ *
+ * An engine has two communicators, each with a stream of its own: one for collectives, one for sends and receives,
+ * which may come in another order on each rank. Communicators never block: a call may return ncclInProgress, and until
+ * it is over no other call may use the communicator. So begin() only puts a request into its lane's queue;
+ * nccl_advance(), from test() and the other functions, issues what can be issued. A request runs once an event of its
+ * own is recorded behind it, and is done when that has happened. What a lane's queue of messages holds when it is
+ * issued becomes one group of NCCL's, so that the messages of a batch don't wait for each other.
+ *
+ * One lock guards all of NCCL and all engines, since NCCL's communicators on one device can't be used by two threads.
+ * Nothing waits while it is held. ncclCommAbort() may wait: it runs in a thread of its own (end.c). */
+#ifndef PLUGINS_NCCL_PLUGIN_H
+#define PLUGINS_NCCL_PLUGIN_H
+
+#include <tutti/backend.h>
+
+#include "cuda_abi.h"
+#include "nccl_abi.h"
+
+#include <pthread.h>
+
+/* The functions of both libraries. */
+typedef struct nccl_functions {
+#define NCCL_FIELD(result, name, parameters) result(*name) parameters;
+    NCCL_ABI_FUNCTIONS(NCCL_FIELD)
+#undef NCCL_FIELD
+} nccl_functions;
+
+typedef struct cuda_functions {
+#define CUDA_FIELD(name, parameters) CUresult(*name) parameters;
+    CUDA_ABI_FUNCTIONS(CUDA_FIELD)
+#undef CUDA_FIELD
+} cuda_functions;
+
+extern const tt_backend_host *nccl_host;
+extern nccl_functions nccl;
+extern cuda_functions cuda;
+
+/* An event that is used again and again: to make and destroy them takes locks of the driver. */
+typedef struct nccl_event {
+    struct nccl_event *next, *next_free;
+    CUevent event;
+} nccl_event;
+
+typedef struct nccl_request {
+    struct nccl_request *next;
+    tt_call call; /* its lists are in `numbers` */
+    enum { NCCL_QUEUED, NCCL_ISSUED, NCCL_RUNNING } state;
+    nccl_event *mark, *end; /* what it waits for; what is recorded behind it */
+    ncclRedOp_t factor_op;  /* of TT_PREMUL_SUM */
+    bool has_factor_op;
+    int64_t numbers[]; /* of an uneven call: send counts, send offsets, receive counts, receive offsets (size) each */
+} nccl_request;
+
+enum { NCCL_COLLECTIVES, NCCL_MESSAGES, NCCL_LANES };
+
+typedef struct nccl_lane {
+    ncclComm_t comm; /* NULL: none */
+    CUstream stream;
+    nccl_request *first; /* in order of begin(), until test() says that they are done */
+    bool in_progress;    /* a call of NCCL's is not over yet */
+} nccl_lane;
+
+typedef struct nccl_engine {
+    int rank, size, device;
+    char uuid[48]; /* of the device: "GPU-..." */
+    CUdevice handle;
+    CUcontext context; /* NULL: not retained */
+    CUdeviceptr word;  /* what a barrier sums */
+    nccl_lane lanes[NCCL_LANES];
+    nccl_event *events, *free_events;
+    tt_status broken; /* a failure of NCCL's or CUDA's, and its text */
+    char why[512];
+    enum { NCCL_OPEN, NCCL_ENDING, NCCL_ENDED } life; /* ENDING: a thread aborts its communicators */
+    bool flush;                                       /* first, let NCCL send what peers may not have yet */
+    int holders;                                      /* the engine's owner, and that thread */
+} nccl_engine;
+
+extern pthread_mutex_t nccl_lock; /* of everything here */
+
+int64_t nccl_now_ms(void);
+void nccl_pause(int64_t waited_ms); /* between two looks; the lock is not held */
+
+/* ---- libraries.c */
+
+/* Open both libraries and find the functions, once. The error says what is missing or too old. */
+tt_status nccl_open_libraries(void);
+
+/* Return TT_OK, or record that CUDA failed in `what`. */
+tt_status nccl_check_cuda(CUresult result, const char *what);
+
+/* Return TT_OK, also for ncclInProgress; or break the engine. */
+tt_status nccl_check(nccl_engine *e, ncclComm_t comm, ncclResult_t result, const char *what);
+
+/* Fail with why the engine is broken. */
+tt_status nccl_fail_broken(const nccl_engine *e);
+
+/* ---- join.c */
+
+tt_status nccl_open(void **engine, const tt_backend_member *member);
+tt_status nccl_new_group(void **sub, void *engine, const int *ranks, int64_t count, int64_t timeout_ms);
+
+/* ---- meet.c: before there is a communicator */
+
+/* Tell the other ranks this one's device, or why it has none (`status`, the last error); get NCCL's unique id from
+ * rank 0. Fails alike on all ranks if one failed or two share a device. */
+tt_status nccl_meet(const nccl_engine *e, const tt_backend_member *member, tt_status status, ncclUniqueId *id);
+
+/* Tell the others that this rank failed, with the last error; ask whether another did, which is then the error. */
+void nccl_tell_failure(const tt_backend_member *member);
+tt_status nccl_ask_failure(const tt_backend_member *member);
+
+/* ---- queue.c */
+
+tt_status nccl_begin(void *engine, const tt_call *call, void **request);
+tt_status nccl_test(void *engine, void *request, bool *done, int *source);
+void nccl_progress(void *engine);
+tt_status nccl_stream_mark(void *engine, const tt_call *call, void **mark);
+tt_status nccl_stream_wait(void *engine, void *request, void *stream, bool *enqueued);
+
+/* Issue what can be issued; find out what has failed. The lock is held. */
+tt_status nccl_advance(nccl_engine *e);
+
+/* Has the lane issued all that it was given? */
+bool nccl_is_idle(const nccl_lane *lane);
+
+/* ---- issue.c: the calls of NCCL for a request. The lock is held, the device's context is current. */
+
+bool nccl_supports(tt_op op, tt_dtype dtype, tt_reduce_op reduce_op, tt_device_type device);
+ncclResult_t nccl_issue(nccl_engine *e, nccl_lane *lane, nccl_request *r);
+
+/* ---- end.c */
+
+void nccl_abort(void *engine);
+void nccl_close(void *engine);
+
+/* Make an engine with its stream, its lanes still without communicator. The lock is not held. */
+tt_status nccl_new_engine(nccl_engine **out, int rank, int size, int device);
+
+#endif

@@ -1,0 +1,112 @@
+/* The driver's contexts, streams and events: the runtime's, with a current context that must be chosen. */
+#include "settings.h"
+#include "stream.h"
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+struct fake_context {
+    int device;
+    int retained;
+};
+
+static fake_context contexts[16];
+static thread_local std::vector<fake_context *> stack;
+
+int fake_context_device() { return stack.empty() ? -1 : stack.back()->device; }
+
+int fake_physical_device(int device) {
+    const char *list = getenv("CUDA_VISIBLE_DEVICES");
+    for (int i = 0; list && i < device; i++)
+        list = strchr(list, ',') ? strchr(list, ',') + 1 : nullptr;
+    return list ? atoi(list) : device;
+}
+
+/* Of calls that belong to the current context. */
+static CUresult in_context(cudaError_t error) {
+    return stack.empty() ? CUDA_ERROR_INVALID_CONTEXT : error ? CUDA_ERROR_LAUNCH_FAILED : CUDA_SUCCESS;
+}
+
+CUresult cuInit(unsigned) { return fake_fails() ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS; }
+
+CUresult cuGetErrorString(CUresult error, const char **text) {
+    *text = error == CUDA_ERROR_NO_DEVICE ? "no CUDA-capable device is detected" : "a failure";
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetCount(int *count) {
+    *count = 0;
+    return cudaGetDeviceCount(count) == cudaErrorInsufficientDriver ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGet(CUdevice *device, int index) {
+    *device = index;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device) {
+    memset(uuid->bytes, 0xfa, sizeof uuid->bytes);
+    uuid->bytes[15] = (char)fake_physical_device(device);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
+    *context = &contexts[device];
+    contexts[device].device = device;
+    contexts[device].retained++;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
+    return contexts[device].retained-- > 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult cuCtxPushCurrent_v2(CUcontext context) {
+    stack.push_back(context);
+    return context->retained > 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult cuCtxPopCurrent_v2(CUcontext *context) {
+    if (stack.empty())
+        return CUDA_ERROR_INVALID_CONTEXT;
+    *context = stack.back();
+    stack.pop_back();
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamCreate(CUstream *stream, unsigned flags) { return in_context(cudaStreamCreateWithFlags(stream, flags)); }
+
+CUresult cuStreamDestroy_v2(CUstream stream) {
+    fake_stream_detach(stream);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
+    return in_context(cudaStreamWaitEvent(stream, event, flags));
+}
+
+CUresult cuEventCreate(CUevent *event, unsigned flags) { return in_context(cudaEventCreateWithFlags(event, flags)); }
+CUresult cuEventRecord(CUevent event, CUstream stream) { return in_context(cudaEventRecord(event, stream)); }
+CUresult cuEventQuery(CUevent event) {
+    return cudaEventQuery(event) == cudaSuccess ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+CUresult cuEventDestroy_v2(CUevent event) {
+    cudaEventDestroy(event);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr *memory, size_t bytes) {
+    void *p = malloc(bytes);
+    *memory = (CUdeviceptr)(size_t)p;
+    return p && !stack.empty() ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuMemFree_v2(CUdeviceptr memory) {
+    free((void *)(size_t)memory);
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,19 @@
+/* What fakes of other libraries need of streams and contexts. */
+#ifndef FAKE_CUDA_STREAM_H
+#define FAKE_CUDA_STREAM_H
+
+#include <functional>
+
+/* Put a task on a stream; 0, or the error. */
+int fake_enqueue(void *stream, std::function<void()> task);
+
+/* Forget a stream, as cuStreamDestroy() does: what it holds still runs. */
+void fake_stream_detach(void *stream);
+
+/* The device of the thread's current context; -1: it has none. */
+int fake_context_device();
+
+/* Which of the machine's devices CUDA_VISIBLE_DEVICES makes this process's `device`. */
+int fake_physical_device(int device);
+
+#endif
