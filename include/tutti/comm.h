@@ -65,7 +65,7 @@ typedef struct tt_init_process_group_args {
     tt_group **out; /* required: receives the group */
     TT_OPTIONS;
 
-    /* NULL or "native"; "mpi", "gloo"; or the path of a plug-in, with a slash in it: tutti/backend.h. */
+    /* NULL or "native"; "mpi", "gloo", "nccl"; or the path of a plug-in, with a slash in it: tutti/backend.h. */
     const char *backend;
 
     /* How the ranks meet: NULL = TT_INIT_METHOD, or "env://"; "tcp://host:port", or "file:///path" (a file that all
@@ -94,8 +94,8 @@ typedef struct tt_init_process_group_args {
      * (docs/collectives.md). NULL looks at TT_ALGORITHMS first. Rank 0's choice holds for all. */
     const char *algorithms;
 
-    /* The device that this process uses, for back ends that need to know it when they join. The native one, gloo and
-     * mpi take none. PyTorch: device_id. */
+    /* The device that this process uses, for back ends that need to know it when they join. nccl needs it; the
+     * native one, gloo and mpi take none. PyTorch: device_id. */
     tt_device_type device;
     int device_index;
 
@@ -177,8 +177,10 @@ TT_API void tt_group_set_timeout_ms(tt_group *group, int64_t timeout_ms);
  * TT_ERR_UNSUPPORTED before anything is sent. On a device it is the stream that waits, not the host: the call reads and
  * writes its buffers after all that the stream held when the call was made. Without .work it returns when all ranks
  * have come to it, and what is put on the stream from then on runs behind its result; a failure after that is told by
- * the group's next call. With .work the stream goes on beside the call, until tt_work_wait() makes it wait for the
- * result. Buffers stay borrowed until the result is there: what frees or reuses them stands behind it on the stream.
+ * the group's next call. (A thread looks after such calls: if one fails, or its time is up, the stream goes on, and
+ * what it computes from the result is worthless.) With .work the stream goes on beside the call, until tt_work_wait()
+ * makes it wait for the result. Buffers stay borrowed until the result is there: what frees or reuses them stands
+ * behind it on the stream.
  * PyTorch: a collective of its NCCL back end, and Work.wait(). */
 #define TT_DEVICE_OPTIONS                                                \
     tt_device_type device;                                               \
@@ -277,8 +279,9 @@ typedef void (*tt_work_fn)(tt_status status, int source, void *user);
  * is freed before. Callbacks that were added before the work was done come in the order in which they were added; one
  * that is added later is called before this returns (within a callback: when that has returned), perhaps before or
  * beside earlier ones that another thread is about to call. PyTorch: Future.add_done_callback.
- * Whoever advances the work calls it, no lock held: any thread that is within a call of Tutti, and between hosts the
- * thread that serves the connections; several callbacks may run at once in different threads. tt_work_wait() may return
+ * Whoever advances the work calls it, no lock held: any thread that is within a call of Tutti; between hosts the thread
+ * that serves the connections; of a call on a device the thread that looks after it. Several callbacks may run at once
+ * in different threads. tt_work_wait() may return
  * before it was called, tt_destroy_process_group() doesn't. It must not wait: what would (synchronous calls, waits for
  * works that are not done, making groups) is refused in it, TT_ERR_STATE. It may make calls with .work, by the rule on
  * threads: on its work's group too, where no thread of the program is within a call, other than tt_work_wait(). It

@@ -20,12 +20,12 @@ SAME_PLACE(magic)
 SAME_PLACE(version)
 SAME_PLACE(blocking)
 
-#define SAME_FUNCTION(result, name, parameters)                                                       \
-    typedef result abi_##name parameters;                                                             \
+#define SAME_FUNCTION(result, name, parameters) \
+    typedef result abi_##name parameters;       \
     _Static_assert(__builtin_types_compatible_p(abi_##name, __typeof__(nccl##name)), "nccl" #name);
 NCCL_ABI_FUNCTIONS(SAME_FUNCTION)
 
-#define SAME_CALL(name, parameters)   \
+#define SAME_CALL(name, parameters)         \
     typedef CUresult abi_##name parameters; \
     _Static_assert(__builtin_types_compatible_p(abi_##name, __typeof__(name)), #name);
 CUDA_ABI_FUNCTIONS(SAME_CALL)

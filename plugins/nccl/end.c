@@ -49,8 +49,7 @@ static tt_status find_device(nccl_engine *e) {
 static tt_status make_streams(nccl_engine *e) {
     tt_status status = TT_OK;
     for (int l = 0; l < NCCL_LANES && !status; l++)
-        status =
-            nccl_check_cuda(cuda.cuStreamCreate(&e->lanes[l].stream, CU_STREAM_NON_BLOCKING), "making a stream");
+        status = nccl_check_cuda(cuda.cuStreamCreate(&e->lanes[l].stream, CU_STREAM_NON_BLOCKING), "making a stream");
     return status ? status : nccl_check_cuda(cuda.cuMemAlloc_v2(&e->word, sizeof(int)), "4 bytes of a device");
 }
 
@@ -68,13 +67,13 @@ static tt_status take_device(nccl_engine *e) {
     return status;
 }
 
-tt_status nccl_new_engine(nccl_engine **out, int rank, int size, int device) {
+tt_status nccl_new_engine(nccl_engine **out, int rank, int size, int rank_in_job, int device) {
     nccl_engine *e = calloc(1, sizeof *e);
     pthread_once(&once, make_condition);
     *out = e;
     if (!e)
         return nccl_host->fail(TT_ERR_MEMORY, "nccl: no memory for a group");
-    *e = (nccl_engine){.rank = rank, .size = size, .device = device, .holders = 1};
+    *e = (nccl_engine){.rank = rank, .size = size, .rank_in_job = rank_in_job, .device = device, .holders = 1};
     pthread_mutex_lock(&nccl_lock);
     tt_status status = take_device(e);
     pthread_mutex_unlock(&nccl_lock);
@@ -200,7 +199,7 @@ void nccl_close(void *engine) {
         error = pthread_cond_timedwait(&ended, &nccl_lock, &deadline);
     if (e->life != NCCL_ENDED)
         nccl_host->log(TT_LOG_WARNING,
-                       "back end nccl: rank %d: ncclCommAbort() did not return within %d ms: its memory stays", e->rank,
-                       CLOSE_MS);
+                       "back end nccl: rank %d: ncclCommAbort() did not return within %d ms: its memory stays",
+                       e->rank_in_job, CLOSE_MS);
     let_go(e);
 }

@@ -14,10 +14,11 @@ typedef struct joining {
 
 static tt_status fail_late(const joining *j) {
     const nccl_engine *e = j->e ? j->e : j->parent;
-    return nccl_host->fail(TT_ERR_TIMEOUT,
-                           "nccl: %s: NCCL has not joined rank %d (cuda:%d) with the other ranks within %lld ms: one of "
-                           "them did not come, or can't be reached. NCCL_DEBUG=INFO shows what NCCL waits for",
-                           j->what, e->rank, e->device, (long long)j->timeout_ms);
+    return nccl_host->fail(
+        TT_ERR_TIMEOUT,
+        "nccl: %s: NCCL has not joined rank %d (cuda:%d) with the other ranks within %lld ms: one of "
+        "them did not come, or can't be reached. NCCL_DEBUG=INFO shows what NCCL waits for",
+        j->what, e->rank_in_job, e->device, (long long)j->timeout_ms);
 }
 
 /* Before the next look: is there still time, and is nobody known to have failed? The lock is not held. */
@@ -155,7 +156,7 @@ tt_status nccl_open(void **engine, const tt_backend_member *member) {
     ncclUniqueId id;
     tt_status status = check_member(member);
     if (!status)
-        status = nccl_new_engine(&e, member->rank, member->world_size, member->device_index);
+        status = nccl_new_engine(&e, member->rank, member->world_size, member->rank, member->device_index);
     if (status && member->store)
         status = nccl_meet(e, member, status, &id); /* so that the others don't wait */
     else if (!status)
@@ -190,7 +191,7 @@ tt_status nccl_new_group(void **sub, void *engine, const int *ranks, int64_t cou
     while (rank < count && ranks[rank] != parent->rank)
         rank++;
     *sub = NULL;
-    tt_status status = count ? nccl_new_engine(&e, rank, (int)count, parent->device) : TT_OK;
+    tt_status status = count ? nccl_new_engine(&e, rank, (int)count, parent->rank_in_job, parent->device) : TT_OK;
     joining j = {.e = e,
                  .parent = parent,
                  .begin_ms = nccl_now_ms(),

@@ -52,8 +52,7 @@ static tt_status find_nccl(void *library, const char *path) {
     if (version < NEEDED_VERSION || missing)
         return nccl_host->fail(TT_ERR_UNSUPPORTED, "%s is NCCL %d.%d.%d; expected 2.%d or later%s%s", path,
                                version / unit, version % unit / 100, version % 100, NEEDED_MINOR,
-                               version < NEEDED_VERSION ? "" : ", with ",
-                               version < NEEDED_VERSION ? "" : missing);
+                               version < NEEDED_VERSION ? "" : ", with ", version < NEEDED_VERSION ? "" : missing);
     nccl_host->log(TT_LOG_DEBUG, "back end nccl: NCCL %d.%d.%d, %s", version / unit, version % unit / 100,
                    version % 100, path);
     return TT_OK;
@@ -112,7 +111,7 @@ tt_status nccl_check(nccl_engine *e, ncclComm_t comm, ncclResult_t result, const
         const char *more = comm ? nccl.GetLastError(comm) : "";
         e->broken = status_of(result);
         snprintf(e->why, sizeof e->why, "nccl: %s on rank %d failed: %s%s%.300s. NCCL_DEBUG=WARN tells more", what,
-                 e->rank, nccl.GetErrorString(result), more && *more ? ": " : "", more ? more : "");
+                 e->rank_in_job, nccl.GetErrorString(result), more && *more ? ": " : "", more ? more : "");
     }
     return nccl_fail_broken(e);
 }

@@ -63,7 +63,8 @@ typedef struct nccl_lane {
 
 typedef struct nccl_engine {
     int rank, size, device;
-    char uuid[48]; /* of the device: "GPU-..." */
+    int rank_in_job; /* for errors */
+    char uuid[48];   /* of the device: "GPU-..." */
     CUdevice handle;
     CUcontext context; /* NULL: not retained */
     CUdeviceptr word;  /* what a barrier sums */
@@ -135,6 +136,6 @@ void nccl_abort(void *engine);
 void nccl_close(void *engine);
 
 /* Make an engine with its stream, its lanes still without communicator. The lock is not held. */
-tt_status nccl_new_engine(nccl_engine **out, int rank, int size, int device);
+tt_status nccl_new_engine(nccl_engine **out, int rank, int size, int rank_in_job, int device);
 
 #endif

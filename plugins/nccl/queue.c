@@ -107,8 +107,7 @@ static tt_status look_at_lane(nccl_engine *e, nccl_lane *lane) {
 static tt_status wait_for_mark(nccl_engine *e, const nccl_lane *lane, nccl_request *r) {
     if (!r->mark)
         return TT_OK;
-    tt_status status =
-        nccl_check_cuda(cuda.cuStreamWaitEvent(lane->stream, r->mark->event, 0), "waiting for a stream");
+    tt_status status = nccl_check_cuda(cuda.cuStreamWaitEvent(lane->stream, r->mark->event, 0), "waiting for a stream");
     give_event(e, &r->mark);
     return break_engine(e, status);
 }

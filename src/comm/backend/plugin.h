@@ -12,7 +12,8 @@
  * nothing moves. Callbacks of works run when it is given back (callback.h).
  *
  * A call on a device's memory is marked when it is made, begun when the ranks agree, and joined, when somebody waits
- * for it: its stream is set to wait for the result. The work is done when the result is there. */
+ * for it: its stream is set to wait for the result. The work is done when the result is there. Until then a thread of
+ * the group looks after it (plugin_watch.c). */
 #ifndef TT_COMM_BACKEND_PLUGIN_H
 #define TT_COMM_BACKEND_PLUGIN_H
 
@@ -75,6 +76,9 @@ typedef struct tt__plugin {
     pthread_mutex_t reason_lock; /* of `reason` */
     char reason[256];            /* why it was aborted */
     _Atomic bool aborted;
+    pthread_t watcher; /* plugin_watch.c */
+    pthread_cond_t watch_wanted;
+    bool watches, watch_ends;
 } tt__plugin;
 
 static inline void tt__plugin_lock(tt__plugin *plugin) {
@@ -146,6 +150,16 @@ tt_status tt__plugin_fail(tt_group *group);
 void tt__plugin_end_works(tt_group *group, tt_status status);
 
 void tt__task_free(tt__task *task);
+
+/* ---- plugin_watch.c */
+
+/* Start the thread that looks after the group's calls on a device, if there is none yet; tell it of another call. The
+ * lock is held. */
+tt_status tt__plugin_watch(tt_group *group);
+void tt__plugin_watch_more(tt__plugin *plugin);
+
+/* End the thread. The lock is not held. */
+void tt__plugin_watch_end(tt__plugin *plugin);
 
 /* ---- plugin_control.c */
 

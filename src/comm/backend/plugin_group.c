@@ -88,6 +88,8 @@ static void plugin_retire(tt_group *group) {
     tt__plugin *plugin = tt__plugin_of(group);
     if (tt__is_inherited(group))
         pthread_mutex_init(&plugin->lock, NULL);
+    else
+        tt__plugin_watch_end(plugin);
     tt__plugin_lock(plugin);
     tt__plugin_end_works(group, TT_ERR_STATE);
     tt__callbacks_settle(&plugin->due, &plugin->lock, group);

@@ -481,7 +481,10 @@ static tt_status plugin_submit(tt_group *group, const tt_call *call, tt_work **o
     TT__TRY(tt__plugin_check_call(group, call));
     if (!out && !is_p2p(call->op) && call->device == TT_DEVICE_CPU)
         TT__TRY(tt__plugin_drain(group, call->timeout_ms));
+    if (call->device != TT_DEVICE_CPU)
+        TT__TRY(tt__plugin_watch(group));
     tt_work *work = task_begin(group, call);
+    tt__plugin_watch_more(tt__plugin_of(group));
     if (!work)
         return tt_last_status();
     if (!out || work->refused)

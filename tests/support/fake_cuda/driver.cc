@@ -78,7 +78,9 @@ CUresult cuCtxPopCurrent_v2(CUcontext *context) {
     return CUDA_SUCCESS;
 }
 
-CUresult cuStreamCreate(CUstream *stream, unsigned flags) { return in_context(cudaStreamCreateWithFlags(stream, flags)); }
+CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
+    return in_context(cudaStreamCreateWithFlags(stream, flags));
+}
 
 CUresult cuStreamDestroy_v2(CUstream stream) {
     fake_stream_detach(stream);

@@ -200,10 +200,12 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, 
     *out = comm;
     fake_area *area = comm->core->area;
     if (fake_nccl_is("FAKE_NCCL_HANG", name, rank))
-        return fake_proceed(comm, [] { return false; }, nullptr);
+        return fake_proceed(
+            comm, [] { return false; }, nullptr);
     area->devices[rank] = fake_physical_device(comm->device);
     area->arrived++;
-    return fake_proceed(comm, [=] { return area->arrived == size; }, [=] { check_devices(comm); });
+    return fake_proceed(
+        comm, [=] { return area->arrived == size; }, [=] { check_devices(comm); });
 }
 
 /* ---- splitting */
@@ -234,7 +236,8 @@ static void finish_split(ncclComm_t comm, ncclComm_t *made, const std::vector<in
     fake_area *area = child->core->area;
     child->own_file = fd;
     area->arrived++;
-    fake_proceed(child, [=] { return area->arrived == size; }, [=] { close_own_file(child); });
+    fake_proceed(
+        child, [=] { return area->arrived == size; }, [=] { close_own_file(child); });
 }
 
 /* All ranks give their color; then the first of each color makes an area for it. */
@@ -247,7 +250,8 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *made
     if (comm->core->queued)
         return fake_misuse("CommSplit", "operations are under way");
     if (fake_nccl_is("FAKE_NCCL_HANG", "CommSplit", comm->core->rank))
-        return fake_proceed(comm, [] { return false; }, nullptr);
+        return fake_proceed(
+            comm, [] { return false; }, nullptr);
     fake_core *core = comm->core.get();
     auto *own = &core->area->splits[core->rank];
     int round = ++comm->splits;
@@ -286,7 +290,8 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
     comm->finalized = true;
     std::shared_ptr<fake_core> core = comm->core;
     bool hangs = fake_nccl_is("FAKE_NCCL_HANG", "CommFinalize", core->rank);
-    return fake_proceed(comm, [=] { return !hangs && !core->queued; }, nullptr);
+    return fake_proceed(
+        comm, [=] { return !hangs && !core->queued; }, nullptr);
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {

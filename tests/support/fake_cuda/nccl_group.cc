@@ -55,14 +55,15 @@ static ncclResult_t launch(ncclComm_t comm, void *stream, const std::vector<fake
     bool breaks = false;
     for (const fake_operation &o : operations)
         breaks |= fake_nccl_is("FAKE_NCCL_ASYNC", o.name.c_str(), core->rank);
-    return fake_proceed(comm, [=] { return are_connected(*core, operations); },
-                        [=] {
-                            put_on_stream(core, stream, operations);
-                            if (!breaks)
-                                return;
-                            comm->state = ncclRemoteError;
-                            comm->last_error = "socket closed by peer";
-                        });
+    return fake_proceed(
+        comm, [=] { return are_connected(*core, operations); },
+        [=] {
+            put_on_stream(core, stream, operations);
+            if (!breaks)
+                return;
+            comm->state = ncclRemoteError;
+            comm->last_error = "socket closed by peer";
+        });
 }
 
 /* Of a stream that is not the group's, or nothing but messages beside another operation, NCCL takes more than this. */

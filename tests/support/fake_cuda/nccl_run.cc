@@ -109,8 +109,10 @@ double fake_nccl_factor(const void *scalar, ncclDataType_t type) {
 }
 
 template <typename T, typename Sum> static Sum combine(Sum a, Sum b, int op) {
-    return op == ncclProd ? (Sum)(T)(a * b) : op == ncclMin ? (b < a ? b : a) : op == ncclMax ? (b > a ? b : a)
-                                                                                              : (Sum)(T)(a + b);
+    return op == ncclProd  ? (Sum)(T)(a * b)
+           : op == ncclMin ? (b < a ? b : a)
+           : op == ncclMax ? (b > a ? b : a)
+                           : (Sum)(T)(a + b);
 }
 
 struct f16 {

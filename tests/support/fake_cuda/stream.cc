@@ -1,8 +1,8 @@
 /* Streams are threads that do one thing after the other, each behind a delay now and then; events are counters. */
+#include "stream.h"
 #include "block.h"
 #include "memory.h"
 #include "settings.h"
-#include "stream.h"
 
 #include <condition_variable>
 #include <cstring>
@@ -17,7 +17,7 @@ struct CUstream_st {
     std::deque<std::function<void()>> tasks;
     unsigned long given = 0, done = 0;
     bool ends = false, detached = false; /* detached: the thread frees it */
-    cudaError_t failed = cudaSuccess; /* sticky, as a device's is */
+    cudaError_t failed = cudaSuccess;    /* sticky, as a device's is */
     std::thread thread;
 };
 
@@ -83,9 +83,7 @@ cudaError_t fake_launch(unsigned blocks, unsigned threads, bool waits, cudaStrea
     return enqueue(stream, [=] { fake_run_blocks(blocks, threads, waits, body); });
 }
 
-int fake_enqueue(void *stream, std::function<void()> task) {
-    return enqueue((CUstream_st *)stream, std::move(task));
-}
+int fake_enqueue(void *stream, std::function<void()> task) { return enqueue((CUstream_st *)stream, std::move(task)); }
 
 /* ---- streams ---- */
 

@@ -1,0 +1,67 @@
+/* The thread that looks after calls on a device. The host does not wait for those, but it may wait for the device, which
+ * may wait for a rank that is gone. Then nobody else would notice, or abort the call so that the device goes on. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/threads.h"
+#include "comm/backend/plugin.h"
+
+enum { WATCH_MS = 20 };
+
+static bool has_device_works(const tt_group *group) {
+    const tt_work *lists[] = {group->queue, group->unordered};
+    for (int i = 0; i < 2; i++)
+        for (const tt_work *work = lists[i]; work; work = work->next)
+            if (work->call.device != TT_DEVICE_CPU && work->phase != TT__DONE)
+                return true;
+    return false;
+}
+
+static void *watch_thread(void *arg) {
+    tt_group *group = arg;
+    tt__plugin *plugin = tt__plugin_of(group);
+    tt__plugin_lock(plugin);
+    while (!plugin->watch_ends) {
+        if (!has_device_works(group)) {
+            pthread_cond_wait(&plugin->watch_wanted, &plugin->lock);
+            continue;
+        }
+        struct timespec until = tt__timespec_ms(tt__now_ms() + WATCH_MS);
+        pthread_cond_timedwait(&plugin->watch_wanted, &plugin->lock, &until);
+        if (plugin->watch_ends)
+            break;
+        tt__plugin_unlock(plugin);
+        (void)tt__plugin_progress(group); /* a failure is the group's, and told by its next call */
+        tt__plugin_lock(plugin);
+    }
+    tt__plugin_unlock(plugin);
+    return NULL;
+}
+
+tt_status tt__plugin_watch(tt_group *group) {
+    tt__plugin *plugin = tt__plugin_of(group);
+    if (plugin->watches)
+        return TT_OK;
+    tt__cond_init(&plugin->watch_wanted);
+    tt_status status = tt__thread_create(&plugin->watcher, watch_thread, group, "the thread that watches a device");
+    if (status)
+        pthread_cond_destroy(&plugin->watch_wanted);
+    plugin->watches = !status;
+    return status;
+}
+
+void tt__plugin_watch_more(tt__plugin *plugin) {
+    if (plugin->watches)
+        pthread_cond_signal(&plugin->watch_wanted);
+}
+
+void tt__plugin_watch_end(tt__plugin *plugin) {
+    if (!plugin->watches)
+        return;
+    tt__plugin_lock(plugin);
+    plugin->watch_ends = true;
+    pthread_cond_signal(&plugin->watch_wanted);
+    tt__plugin_unlock(plugin);
+    pthread_join(plugin->watcher, NULL);
+    pthread_cond_destroy(&plugin->watch_wanted);
+    plugin->watches = false;
+}
