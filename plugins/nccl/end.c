@@ -188,13 +188,21 @@ void nccl_abort(void *engine) {
     pthread_mutex_unlock(&nccl_lock);
 }
 
+/* Is all that was handed to NCCL done here? */
+static bool is_through(const nccl_engine *e) {
+    bool through = !e->broken;
+    for (int l = 0; l < NCCL_LANES; l++)
+        through = through && !e->lanes[l].first && !e->lanes[l].in_progress;
+    return through;
+}
+
 void nccl_close(void *engine) {
     nccl_engine *e = engine;
     int64_t until = nccl_now_ms() + CLOSE_MS;
     const struct timespec deadline = {.tv_sec = until / 1000, .tv_nsec = until % 1000 * 1000000};
     int error = 0;
     pthread_mutex_lock(&nccl_lock);
-    end_engine(e, !e->broken && !e->lanes[NCCL_COLLECTIVES].first && !e->lanes[NCCL_MESSAGES].first);
+    end_engine(e, is_through(e));
     while (e->life != NCCL_ENDED && !error)
         error = pthread_cond_timedwait(&ended, &nccl_lock, &deadline);
     if (e->life != NCCL_ENDED)

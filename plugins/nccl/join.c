@@ -92,18 +92,25 @@ static tt_status init(joining *j, ncclUniqueId id) {
     return status ? status : await(j, e, comm);
 }
 
-/* Split `from`, which belongs to `owner`; the other communicators of that may have calls under way. */
-static tt_status split(joining *j, nccl_engine *owner, const ncclComm_t *from, int color, int key, ncclComm_t *made) {
+/* Split a lane's communicator. One that is still at it when time is up stays in progress. */
+static tt_status split(joining *j, nccl_engine *owner, nccl_lane *lane, int color, int key, ncclComm_t *made) {
     nccl_config config = NCCL_CONFIG_2_14;
     tt_status status = enter(owner);
     if (status)
         return status;
+    lane->in_progress = true;
     if (owner->life == NCCL_OPEN)
-        status = nccl_check(owner, *from, nccl.CommSplit(*from, color, key, made, (ncclConfig_t *)&config), j->what);
+        status = nccl_check(owner, lane->comm, nccl.CommSplit(lane->comm, color, key, made, (ncclConfig_t *)&config),
+                            j->what);
     leave();
     if (!status)
-        status = await(j, owner, from);
-    return status ? status : await(j, owner, made);
+        status = await(j, owner, &lane->comm);
+    if (!status)
+        status = await(j, owner, made);
+    pthread_mutex_lock(&nccl_lock);
+    lane->in_progress = status != TT_OK;
+    pthread_mutex_unlock(&nccl_lock);
+    return status;
 }
 
 /* Make the communicator of messages, where there are any. */
@@ -111,7 +118,7 @@ static tt_status split_messages(joining *j) {
     nccl_engine *e = j->e;
     if (e->size == 1)
         return TT_OK;
-    return split(j, e, &e->lanes[NCCL_COLLECTIVES].comm, 0, e->rank, &e->lanes[NCCL_MESSAGES].comm);
+    return split(j, e, &e->lanes[NCCL_COLLECTIVES], 0, e->rank, &e->lanes[NCCL_MESSAGES].comm);
 }
 
 /* Nothing is flushed: a communicator may not be ready. */
@@ -200,7 +207,7 @@ tt_status nccl_new_group(void **sub, void *engine, const int *ranks, int64_t cou
     if (!status)
         status = await_idle(&j, parent);
     if (!status)
-        status = split(&j, parent, &parent->lanes[NCCL_COLLECTIVES].comm, count ? ranks[0] : NCCL_SPLIT_NOCOLOR, rank,
+        status = split(&j, parent, &parent->lanes[NCCL_COLLECTIVES], count ? ranks[0] : NCCL_SPLIT_NOCOLOR, rank,
                        e ? &e->lanes[NCCL_COLLECTIVES].comm : &none);
     if (!status && e)
         status = split_messages(&j);

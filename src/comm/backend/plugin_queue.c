@@ -249,8 +249,8 @@ static tt_status check_devices(tt_group *group) {
 }
 
 static tt_status plugin_progress(tt_group *group) {
-    if (group->failed)
-        return group->failed;
+    if (group->failed) /* perhaps in another thread */
+        return tt__fail(group->failed, "%s", group->failure_text);
     tt_status status = fail_if_aborted(group);
     if (!status)
         status = advance_all(group);

@@ -41,6 +41,8 @@ tt_status tt_recv_with(const tt_recv_args *args, size_t size) {
     tt_status status = tt_work_wait(work);
     if (!status)
         *a->source = tt_work_source_rank(work);
+    if (!status && *a->source < 0) /* on a device the message may still be on its way */
+        *a->source = a->peer;
     tt_work_free(work);
     return status;
 }
