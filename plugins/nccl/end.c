@@ -4,6 +4,7 @@
  * abort that hangs costs the engine's memory, and nothing else. */
 #include "plugin.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -165,6 +166,7 @@ static void *end_communicators(void *arg) {
 static void end_engine(nccl_engine *e, bool flush_first) {
     pthread_attr_t attributes;
     pthread_t thread;
+    sigset_t all, before;
     if (e->life != NCCL_OPEN)
         return;
     bool any = e->lanes[NCCL_COLLECTIVES].comm || e->lanes[NCCL_MESSAGES].comm;
@@ -175,11 +177,13 @@ static void end_engine(nccl_engine *e, bool flush_first) {
     e->holders++;
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    if (pthread_create(&thread, &attributes, end_communicators, e)) {
-        /* The engine stays, as one does whose abort hangs. */
-        nccl_host->log(TT_LOG_WARNING, "back end nccl: no thread to abort a communicator in: it stays");
-    }
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the program's own threads' */
+    int error = pthread_create(&thread, &attributes, end_communicators, e);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
+    if (error) /* the engine stays, as one does whose abort hangs */
+        nccl_host->log(TT_LOG_WARNING, "back end nccl: no thread to abort a communicator in: it stays");
 }
 
 void nccl_abort(void *engine) {

@@ -227,7 +227,8 @@ static int aborted(tt_store *store, int rank, int world, void *arg) {
     setenv("FAKE_NCCL_HANG", "AllReduce@1", 1);
     double begin = now();
     CHECK_OK(tt_all_reduce(group, gpu_at(x), COUNT, TT_F32, TT_SUM, ON_GPU(rank), .work = &work));
-    CHECK_OK(tt_work_wait(work));
+    tt_status status = tt_work_wait(work);
+    CHECK(!status || (rank && status == TT_ERR_ABORTED));
     if (rank == 0)
         tt_group_abort(group, "the test says so");
     gpu_read(x, here);
@@ -245,6 +246,7 @@ static int left_behind(tt_store *store, int rank, int world, void *arg) {
     tt_work *works[2] = {0};
     (void)arg;
     CHECK_OK(tt_barrier(group));
+    wait_for_all(store, world);
     if (rank == 0) {
         CHECK_OK(tt_all_reduce(group, gpu_at(x), COUNT, TT_F32, TT_SUM, ON_GPU(rank), .work = &works[0]));
         CHECK_OK(tt_irecv(&works[1], group, gpu_at(x), 4, TT_F32, 1, ON_GPU(rank)));
