@@ -5,10 +5,12 @@
 
 #include <stddef.h>
 
+/* clang-format off */
 /* X(name, value) */
-#define CUDA_ABI_VALUES(X) \
+#define CUDA_ABI_VALUES(X)                                                                             \
     X(CUDA_SUCCESS, 0) X(CUDA_ERROR_OUT_OF_MEMORY, 2) X(CUDA_ERROR_NO_DEVICE, 100) X(CUDA_ERROR_NOT_READY, 600)
 #define CUDA_ABI_FLAGS(X) X(CU_STREAM_NON_BLOCKING, 1) X(CU_EVENT_DISABLE_TIMING, 2)
+/* clang-format on */
 
 #ifndef CUDA_VERSION
 #define CUDA_ABI_VALUE(name, value) name = (value),

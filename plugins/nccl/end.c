@@ -153,6 +153,8 @@ static void *end_communicators(void *arg) {
             flush(e->lanes[l].comm);
         nccl.CommAbort(e->lanes[l].comm); /* may wait: the lock is not held */
     }
+    if (e->split_off)
+        nccl.CommAbort(e->split_off);
     if (entered)
         cuda.cuCtxPopCurrent_v2(&context);
     pthread_mutex_lock(&nccl_lock);

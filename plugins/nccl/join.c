@@ -100,15 +100,20 @@ static tt_status split(joining *j, nccl_engine *owner, nccl_lane *lane, int colo
         return status;
     lane->in_progress = true;
     if (owner->life == NCCL_OPEN)
-        status = nccl_check(owner, lane->comm, nccl.CommSplit(lane->comm, color, key, made, (ncclConfig_t *)&config),
-                            j->what);
+        status =
+            nccl_check(owner, lane->comm,
+                       nccl.CommSplit(lane->comm, color, key, &owner->split_off, (ncclConfig_t *)&config), j->what);
     leave();
     if (!status)
         status = await(j, owner, &lane->comm);
     if (!status)
-        status = await(j, owner, made);
+        status = await(j, owner, &owner->split_off);
     pthread_mutex_lock(&nccl_lock);
     lane->in_progress = status != TT_OK;
+    if (!status) {
+        *made = owner->split_off;
+        owner->split_off = NULL;
+    }
     pthread_mutex_unlock(&nccl_lock);
     return status;
 }

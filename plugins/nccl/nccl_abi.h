@@ -5,17 +5,17 @@
 
 #include <stddef.h>
 
+/* clang-format off */
 /* X(name, value) */
-#define NCCL_ABI_RESULTS(X)                                                                              \
-    X(ncclSuccess, 0)                                                                                    \
-    X(ncclUnhandledCudaError, 1) X(ncclSystemError, 2) X(ncclInternalError, 3) X(ncclInvalidArgument, 4) \
-        X(ncclInvalidUsage, 5) X(ncclRemoteError, 6) X(ncclInProgress, 7)
+#define NCCL_ABI_RESULTS(X)                                                                            \
+    X(ncclSuccess, 0) X(ncclUnhandledCudaError, 1) X(ncclSystemError, 2) X(ncclInternalError, 3)       \
+    X(ncclInvalidArgument, 4) X(ncclInvalidUsage, 5) X(ncclRemoteError, 6) X(ncclInProgress, 7)
 #define NCCL_ABI_REDUCTIONS(X) X(ncclSum, 0) X(ncclProd, 1) X(ncclMax, 2) X(ncclMin, 3) X(ncclAvg, 4)
-#define NCCL_ABI_TYPES(X)                                                                                 \
-    X(ncclInt8, 0)                                                                                        \
-    X(ncclUint8, 1) X(ncclInt32, 2) X(ncclInt64, 4) X(ncclFloat16, 6) X(ncclFloat32, 7) X(ncclFloat64, 8) \
-        X(ncclBfloat16, 9)
+#define NCCL_ABI_TYPES(X)                                                                              \
+    X(ncclInt8, 0) X(ncclUint8, 1) X(ncclInt32, 2) X(ncclInt64, 4) X(ncclFloat16, 6) X(ncclFloat32, 7) \
+    X(ncclFloat64, 8) X(ncclBfloat16, 9)
 #define NCCL_ABI_OTHERS(X) X(ncclScalarHostImmediate, 1)
+/* clang-format on */
 
 #ifndef NCCL_H_
 #define NCCL_ABI_VALUE(name, value) name = (value),

@@ -69,6 +69,7 @@ typedef struct nccl_engine {
     CUcontext context; /* NULL: not retained */
     CUdeviceptr word;  /* what a barrier sums */
     nccl_lane lanes[NCCL_LANES];
+    ncclComm_t split_off; /* where NCCL puts what it splits, even after time is up */
     nccl_event *events, *free_events;
     tt_status broken; /* a failure of NCCL's or CUDA's, and its text */
     char why[512];

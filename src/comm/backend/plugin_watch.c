@@ -1,5 +1,5 @@
-/* The thread that looks after calls on a device. The host does not wait for those, but it may wait for the device, which
- * may wait for a rank that is gone. Then nobody else would notice, or abort the call so that the device goes on. */
+/* The thread that looks after calls on a device. The host does not wait for those, but it may wait for the device,
+ * which may wait for a rank that is gone. Then nobody else would notice, or abort the call so that the device goes on. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/threads.h"

@@ -356,6 +356,7 @@ static void expressions() {
     EXPECT(tutti::device(TT_DEVICE_CPU, 0) == tutti::device("cpu") && tutti::device_count(TT_DEVICE_CPU) == 1);
     EXPECT(thrown_by([] { tutti::device(TT_DEVICE_CPU, 1); }).status() == TT_ERR_NOT_FOUND);
     tutti::synchronize(tutti::device("cpu"));
+    EXPECT(!tutti::device_stream(tutti::device("cpu")));
 
     tutti::error e = thrown_by([&] { tutti::matmul(x, drawn); });
     EXPECT(e.status() == TT_ERR_SHAPE && has(e.what(), "matmul"));

@@ -1,0 +1,24 @@
+#!/bin/sh
+# A program on the back end nccl that `tutti run` starts, on the fakes of CUDA and NCCL.
+set -eu
+program=$TT_PROGRAMS/gpu_sum
+fakes=$TT_BUILD/tests/fake_cuda
+export TT_CUDA_PATH="$fakes" TT_BACKEND_PATH="$fakes"
+
+fail() { echo "FAILED: $*"; exit 1; }
+
+out=$(FAKE_CUDA_DEVICES=3 "$TUTTI" run --standalone --nproc-per-node 3 "$program" 2>&1) || fail "$out"
+for line in "0 of 3: nccl, sum 6, 3 of 2" "1 of 3: nccl, sum 6, 1 of 1" "2 of 3: nccl, sum 6, 3 of 2"; do
+    echo "$out" | grep -q "rank $line" || fail "no \"rank $line\" in: $out"
+done
+
+# More ranks than devices.
+! out=$(FAKE_CUDA_DEVICES=2 "$TUTTI" run --standalone --nproc-per-node 3 "$program" 2>&1) || fail "3 ranks on 2: $out"
+echo "$out" | grep -q "there is no device cuda:2: CUDA has 2" || fail "no reason in: $out"
+
+# Two ranks on one device.
+export FAKE_CUDA_DEVICES=2
+! out=$("$TUTTI" run --standalone --nproc-per-node 2 env CUDA_VISIBLE_DEVICES=1,1 "$program" 2>&1) ||
+    fail "2 ranks on 1: $out"
+echo "$out" | grep -q "ranks 0 and 1 use the same device" || fail "no reason in: $out"
+echo ok
