@@ -272,25 +272,38 @@ static tt_tensor *contiguous_grad(tt__leaf *leaf) {
     return leaf->grad = other;
 }
 
+/* Move the gradient to `data`, or to memory of its own; on failure it stays. */
+static tt_status move_grad(tt__leaf *leaf, void *data) {
+    tt_tensor *grad = leaf->grad;
+    const tt_tensor before = *grad;
+    tt__storage_ref(before.storage); /* until the values are moved */
+    tt_status status = tt__tensor_set_data(grad, data);
+    if (!status && leaf->defined)
+        status = tt__copy_out("gradient", grad, &before);
+    if (!status || grad->storage == before.storage) {
+        tt__storage_unref(before.storage);
+        return status;
+    }
+    tt__storage_unref(grad->storage);
+    grad->storage = before.storage;
+    grad->data = before.data;
+    return status;
+}
+
 tt_status tt__leaf_set_grad_storage(tt_tensor *x, void *data) {
     tt__leaf *leaf = tt__leaf_of(x);
     if (!leaf)
         return not_a_leaf("gradient storage", x);
-    if (!tt__device_is_host(tt__device_of(x)))
-        return tt__fail(TT_ERR_UNSUPPORTED, "gradient storage: expected a leaf on the host, got %s on %s",
-                        TT__DESCRIBE(x), tt__device_of(x)->name);
     tt_tensor *grad = contiguous_grad(leaf);
     if (!grad)
         return tt_last_status();
-    leaf->placed = data != NULL;
-    if (grad->data == data)
+    if (grad->data == data) {
+        leaf->placed = true;
         return TT_OK;
-    const void *values = grad->data;
-    tt__storage *before = tt__storage_ref(grad->storage); /* kept until the values are moved */
-    tt_status status = tt__tensor_set_data(grad, data);
-    if (!status && leaf->defined)
-        memcpy(grad->data, values, (size_t)grad->numel * tt_dtype_size(grad->dtype));
-    tt__storage_unref(before);
+    }
+    tt_status status = move_grad(leaf, data);
+    if (!status || !data)
+        leaf->placed = data != NULL;
     if (status && !data) { /* it can't stay where it is */
         tt__tensor_disown(grad);
         leaf->grad = NULL;

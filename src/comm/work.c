@@ -6,6 +6,7 @@
 #include "base/quarantine.h"
 #include "comm/group.h"
 #include "comm/in_callback.h"
+#include "comm/landing.h"
 #include "comm/op.h"
 
 #include <stdlib.h>
@@ -167,23 +168,34 @@ static tt_status work_wait_until(tt_work *work, const char *call, int64_t until_
     return work->group->engine->wait(work, until_ms, done);
 }
 
+static tt_status wait_for_end(tt_work *work, const char *call, int64_t until_ms, bool *done) {
+    *done = true;
+    if (!atomic_load_explicit(&work->done, memory_order_acquire))
+        return work_wait_until(work, call, until_ms, done);
+    return work->status ? tt__work_error(work) : TT_OK;
+}
+
+/* Afterwards the work may have been freed, as by its callback. */
+static tt_status wait_and_land(tt_work *work, const char *call, int64_t until_ms, bool *done) {
+    tt__landing *landing = tt__landing_hold(work);
+    tt_status status = wait_for_end(work, call, until_ms, done);
+    if (landing && *done && !status)
+        status = tt__landing_happen(landing, TT_OK);
+    tt__landing_drop(landing);
+    return status;
+}
+
 tt_status tt_work_wait(tt_work *work) {
     if (!work)
         return tt__fail(TT_ERR_INVALID, "tt_work_wait: the work is NULL");
     bool done;
-    if (!atomic_load_explicit(&work->done, memory_order_acquire))
-        return work_wait_until(work, "tt_work_wait", INT64_MAX, &done);
-    return work->status ? tt__work_error(work) : TT_OK;
+    return wait_and_land(work, "tt_work_wait", INT64_MAX, &done);
 }
 
 tt_status tt_work_wait_for(tt_work *work, int64_t timeout_ms, bool *done) {
     if (!work || !done)
         return tt__fail(TT_ERR_INVALID, "tt_work_wait_for: %s is NULL", work ? "`done`" : "the work");
-    *done = true;
-    if (atomic_load_explicit(&work->done, memory_order_acquire))
-        return work->status ? tt__work_error(work) : TT_OK;
-    tt_status status =
-        work_wait_until(work, "tt_work_wait_for", tt__deadline_ms(timeout_ms < 0 ? 0 : timeout_ms), done);
+    tt_status status = wait_and_land(work, "tt_work_wait_for", tt__deadline_ms(timeout_ms < 0 ? 0 : timeout_ms), done);
     *done |= status != TT_OK;
     return status;
 }
@@ -217,7 +229,11 @@ bool tt_work_is_completed(tt_work *work) {
         return false;
     if (!atomic_load_explicit(&work->done, memory_order_acquire) && !tt__is_inherited(work->group))
         work->group->engine->progress(work->group);
-    return atomic_load_explicit(&work->done, memory_order_acquire);
+    if (!atomic_load_explicit(&work->done, memory_order_acquire))
+        return false;
+    if (work->landing)
+        tt_ignore(tt__landing_happen(work->landing, work->status)); /* waiting tells its error */
+    return true;
 }
 
 int tt_work_source_rank(const tt_work *work) {
@@ -237,10 +253,13 @@ void tt_work_free(tt_work *work) {
     if (is_disowned(work))
         return;
     tt_group *group = work->group;
+    tt__landing *landing = work->landing;
+    work->landing = NULL;
     if (!group->freed) {
         group->engine->forget(work);
-        return;
+    } else {
+        free_work(work);
+        tt__group_drop(group);
     }
-    free_work(work);
-    tt__group_drop(group);
+    tt__landing_drop(landing);
 }

@@ -5,6 +5,7 @@
 
 #include "autograd/engine.h"
 #include "base/saved_error.h"
+#include "parallel/ddp_device.h"
 #include "parallel/ddp_names.h"
 #include "parallel/ddp_shards.h"
 #include "parallel/ddp_sparse.h"
@@ -71,10 +72,6 @@ static tt_status select_trainable(tt__ddp *d, const tt_named_tensors *all, tt_re
         tt_tensor *x = all->tensors[i];
         if (!tt_requires_grad(x) || tt__ddp_is_named(d->ignored, all->names[i]))
             continue;
-        if (!tt__device_is_host(tt_tensor_device(x)))
-            return tt__fail(TT_ERR_UNSUPPORTED,
-                            "tt_ddp: parameter \"%s\" lies on \"%s\"; buckets of gradients lie on the host",
-                            all->names[i], tt_device_name(tt_tensor_device(x)));
         d->slots[*count] = (tt__ddp_slot){.owner = d, .index = *count, .parameter = x, .sparse = x->sparse_grad};
         delayed[*count] = d->slots[*count].delayed = tt__ddp_is_named(d->delayed, all->names[i]);
         params[(*count)++] = (tt_reducer_param){
@@ -118,7 +115,7 @@ static tt_status attach_slots(tt__ddp *d, size_t count) {
     for (; d->attached < count; d->attached++) {
         tt__ddp_slot *s = &d->slots[d->attached];
         if (!s->sparse)
-            TT__TRY(tt__leaf_set_grad_storage(s->parameter, tt_reducer_gradient(d->reducer, (int64_t)s->index)));
+            TT__TRY(tt__leaf_set_grad_storage(s->parameter, tt__ddp_gradient_place(d, s->index)));
         tt_status status = tt_register_post_accumulate_grad_hook(s->parameter, tt__ddp_on_gradient, s);
         if (status) {
             if (!s->sparse)
@@ -128,6 +125,17 @@ static tt_status attach_slots(tt__ddp *d, size_t count) {
         tt__tensor_ref(s->parameter);
     }
     return TT_OK;
+}
+
+/* A device may fail on this rank alone. */
+static tt_status place_gradients(tt__ddp *d, size_t count) {
+    const tt_device *device = tt_tensor_device(d->slots[0].parameter);
+    tt_status status = tt__ddp_make_twins(d, device);
+    if (!status)
+        status = attach_slots(d, count);
+    if (status && !tt__device_is_host(device))
+        tt__abort_with_error(d->group);
+    return status;
 }
 
 void tt__ddp_detach(tt__ddp *d) {
@@ -146,6 +154,7 @@ void tt__ddp_detach(tt__ddp *d) {
         tt__tensor_unref(x);
     }
     tt__ddp_detach_shards(d);
+    tt__ddp_free_twins(d);
     tt__error_restore_reason(&saved);
     tt__reducer_release(d->reducer, "tt_module_free");
     free(d->slots);
@@ -166,6 +175,7 @@ tt_status tt__ddp_attach(tt__ddp *d, tt_group *group, bool take) {
     size_t count = 0;
     TT__TRY(list_contents(d->module, &c));
     TT__TRY(check_unwrapped(d));
+    TT__TRY(tt__ddp_check_devices(d, c.parameters));
     d->group = group;
     d->sync = d->synced = true;
     TT__TRY(compare_with_peers(d, group, &c));
@@ -177,7 +187,7 @@ tt_status tt__ddp_attach(tt__ddp *d, tt_group *group, bool take) {
         TT__TRY(tt__ddp_take_shared(d, c.buffers, 0));
     }
     TT__TRY(make_reducer(d, &count));
-    TT__TRY(attach_slots(d, count));
+    TT__TRY(place_gradients(d, count));
     TT__TRY(tt__ddp_attach_shards(d));
     TT__TRY(tt__ddp_use_hook(d));
     tt__watch_passes(&d->passes, tt__ddp_pass_failed, d);

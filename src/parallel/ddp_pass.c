@@ -3,23 +3,16 @@
  * Which parameters the pass won't reach is known when it gives its first gradient, so that they keep no bucket waiting;
  * at its end where operators in it run passes of their own (tt_recompute(), tt_apply()). Parameters that are averaged
  * last (.delay_all_reduce) are marked then, too. */
-#include <string.h>
-
 #include "autograd/engine.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "parallel/ddp_device.h"
 #include "parallel/ddp_shards.h"
 #include "parallel/ddp_sparse.h"
 
 static const char *name_of_slot(const tt__ddp_slot *s) { return s->owner->reducer->params[s->index].name; }
 
-static void clear_gradient(const tt__ddp_slot *s) {
-    const tt_tensor *x = s->parameter;
-    if (s->sparse)
-        return;
-    memset(tt_reducer_gradient(s->owner->reducer, (int64_t)s->index), 0,
-           (size_t)tt_tensor_numel(x) * tt_dtype_size(tt_tensor_dtype(x)));
-}
+static tt_status clear_gradient(const tt__ddp_slot *s) { return s->sparse ? TT_OK : tt__ddp_clear_gradient(s); }
 
 /* Its share of the average is the gradient that it has, also from earlier, if any. */
 static tt_status mark_slot(tt__ddp_slot *s) {
@@ -28,7 +21,7 @@ static tt_status mark_slot(tt__ddp_slot *s) {
     s->absent = !tt__ddp_has_gradient(s);
     s->gives = !s->absent;
     if (s->absent)
-        clear_gradient(s);
+        TT__TRY(clear_gradient(s));
     else if (!s->sparse)
         TT__TRY(tt__ddp_weigh(s));
     tt__ddp_add_to_shards(s);
@@ -150,7 +143,7 @@ static tt_status mark_shadow(tt__ddp_slot *s) {
     s->ready = true;
     s->absent = !tt__ddp_has_gradient(s);
     TT__TRY(tt__reducer_keep(r, (int64_t)s->index));
-    clear_gradient(s);
+    TT__TRY(clear_gradient(s));
     return tt_reducer_mark_unused(r, (int64_t)s->index);
 }
 

@@ -11,6 +11,7 @@
 typedef struct tt__ddp tt__ddp;
 typedef struct tt__ddp_shards tt__ddp_shards;
 typedef struct tt__ddp_stepper tt__ddp_stepper;
+typedef struct tt__ddp_twins tt__ddp_twins;
 
 /* An optimizer, or what else works with a wrapper's gradients. */
 typedef struct tt__ddp_watcher {
@@ -64,7 +65,8 @@ struct tt__ddp {
     bool rebuilt;       /* buckets are in the order that the first step has shown */
     tt_reducer *reducer;
     tt__ddp_slot *slots;
-    size_t attached;          /* slots whose gradient lies in a bucket */
+    size_t attached;          /* slots whose gradient lies in a bucket, or in its twin */
+    tt__ddp_twins *twins;     /* of the buckets, where parameters lie on a device: ddp_device.h; NULL: on the host */
     const tt_comm_hook *hook; /* NULL: none. It goes with the wrapper from group to group */
     void *hook_state;
     void (*hook_destroy)(void *state); /* NULL: hook_state is borrowed */

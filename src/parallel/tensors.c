@@ -1,9 +1,15 @@
-/* Collectives on tensors: check shapes, stage layouts that are not contiguous, and call comm. */
+/* Collectives on tensors: check shapes, stage layouts that are not contiguous, and call comm. On a device a call has the
+ * tensors' own memory where the group's back end takes it; else copies on the host, from which the result is brought
+ * back: of an asynchronous call when its work is done (comm/landing.h). */
 #include "base/args.h"
 #include "base/error.h"
-#include "tensor/tensor.h"
+#include "comm/group.h"
+#include "comm/landing.h"
+#include "tensor/ops.h"
 
 #include <tutti/parallel.h>
+
+#include <stdlib.h>
 
 /* How the two tensors of a call fit each other. With parts, one of them holds world_size times the other. */
 typedef enum fit { ANY_SHAPE, OUT_HAS_PARTS, X_HAS_PARTS, BOTH_HAVE_PARTS } fit;
@@ -17,7 +23,11 @@ typedef struct stage {
     bool keeps;         /* the call reads out's values, too */
     fit shapes;
     tt_tensor *sent, *filled;
-    int scope; /* ends the copies */
+    const tt_device *device;     /* of both, as the caller gives them */
+    bool passes;                 /* the call gets the device's memory */
+    tt_work **work;              /* the caller's; or NULL */
+    struct tt__landing *landing; /* of copies that the work has; or NULL */
+    int scope;                   /* ends the copies */
     bool begun, no_grad;
     tt_status status; /* not TT_OK: make no call */
 } stage;
@@ -54,6 +64,14 @@ static tt_status check_exchange(const char *who, int n, const tt_tensor *x, cons
     return TT_OK;
 }
 
+static tt_status check_devices(const stage *s) {
+    if (!s->sends || !s->fills || tt_tensor_device(s->x) == tt_tensor_device(s->out))
+        return TT_OK;
+    return tt__fail(TT_ERR_INVALID, "%s: expected tensors on one device, got %s on %s and %s on %s", s->who,
+                    TT__DESCRIBE(s->x), tt_device_name(tt_tensor_device(s->x)), TT__DESCRIBE(s->out),
+                    tt_device_name(tt_tensor_device(s->out)));
+}
+
 static tt_status check_tensors(const stage *s, const tt_group *group) {
     if ((s->sends && !s->x) || (s->fills && !s->out))
         return tt__tensor_first_error(s->who);
@@ -61,6 +79,7 @@ static tt_status check_tensors(const stage *s, const tt_group *group) {
         return TT_ERR_STATE;
     if (s->fills)
         TT__TRY(tt__tensor_check_writable(s->who, s->out));
+    TT__TRY(check_devices(s));
     if (!s->sends || !s->fills || s->shapes == ANY_SHAPE)
         return TT_OK;
     bool x_is_part = s->shapes == OUT_HAS_PARTS;
@@ -74,41 +93,88 @@ static tt_status check_tensors(const stage *s, const tt_group *group) {
 
 /* ---- staging ---- */
 
-/* Is x in contiguous memory that plain pointers reach? */
-static bool is_plain_memory(const tt_tensor *x) {
-    return tt_is_contiguous(x) && tt__device_is_host(tt_tensor_device(x));
+/* Does the call take memory of this device? */
+static bool takes_memory_of(const tt_group *group, const tt_device *device) {
+    unsigned devices = group && group->engine ? group->engine->devices : 0;
+    return tt__device_is_host(device) || (device->queue && devices & TT_DEVICE_BIT(device->type));
 }
 
-/* `staged` := x as a contiguous tensor on the host. `values`: a copy has those of x. */
-static tt_status stage_one(const stage *s, const tt_tensor *x, tt_work *const *work, bool values, tt_tensor **staged) {
+/* x, or a contiguous copy where the call can take one. `values`: a copy has those of x. */
+static tt_tensor *copy_for_call(const stage *s, tt_tensor *x, bool values) {
+    if (s->passes)
+        return values ? tt_contiguous(x) : tt__empty_beside(s->who, x, tt_tensor_shape(x), tt_tensor_dtype(x));
+    return values ? tt_contiguous(tt_to_device(x, tt_device_get("cpu")))
+                  : tt_empty(tt_tensor_shape(x), tt_tensor_dtype(x));
+}
+
+/* `staged` := x as the call takes it. */
+static tt_status stage_one(const stage *s, const tt_tensor *x, bool values, tt_tensor **staged) {
     tt_tensor *given = (tt_tensor *)(uintptr_t)x; /* what is only sent is not written to */
     *staged = given;
-    if (is_plain_memory(x))
+    if (s->passes && tt_is_contiguous(x))
         return TT_OK;
-    if (work)
+    if (s->work && s->passes)
         return tt__fail(TT_ERR_UNSUPPORTED,
-                        "%s: %s on \"%s\" is not contiguous host memory, and an asynchronous call can't copy it; pass "
+                        "%s: %s on \"%s\" is not contiguous, and an asynchronous call can't copy it; pass "
                         "tt_contiguous() of it",
-                        s->who, TT__DESCRIBE(x), tt_device_name(tt_tensor_device(x)));
-    *staged = values ? tt_contiguous(tt_to_device(given, tt_device_get("cpu")))
-                     : tt_empty(tt_tensor_shape(x), tt_tensor_dtype(x));
+                        s->who, TT__DESCRIBE(x), tt_device_name(s->device));
+    *staged = copy_for_call(s, given, values);
     return *staged ? TT_OK : tt_last_status();
 }
 
-static tt_status stage_needed(stage *s, const tt_group *group, tt_work *const *work) {
+/* The copies that a work has, when the call has returned. */
+typedef struct flight {
+    tt_tensor *sent, *filled, *out; /* `filled` goes to `out`; NULL: there is none */
+} flight;
+
+static tt_status bring_back(tt_tensor *out, const tt_tensor *filled) {
+    TT_AUTO_SCOPE;
+    TT_NO_GRAD;
+    return tt_copy(out, filled);
+}
+
+static tt_status flight_end(void *user, tt_status work) {
+    flight *f = user;
+    tt_status status = !work && f->filled ? bring_back(f->out, f->filled) : TT_OK;
+    tt_tensor_free(f->sent);
+    tt_tensor_free(f->filled);
+    free(f);
+    return status;
+}
+
+/* Leave the copies to the work that there will be. */
+static tt_status leave_copies(stage *s) {
+    flight *f = calloc(1, sizeof *f);
+    if (!f)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for an asynchronous call", s->who);
+    s->landing = tt__landing_new(flight_end, f);
+    if (!s->landing) {
+        free(f);
+        return tt_last_status();
+    }
+    *f = (flight){tt_keep(s->sent), tt_keep(s->filled), s->out};
+    return TT_OK;
+}
+
+static tt_status stage_needed(stage *s, const tt_group *group, tt_work **work) {
     TT__TRY(check_tensors(s, group));
+    s->work = work;
+    s->device = tt_tensor_device(s->sends ? s->x : s->out);
+    s->passes = takes_memory_of(group, s->device);
     s->begun = true;
     s->scope = tt_scope_begin();
     s->no_grad = tt_no_grad_begin();
     if (!s->scope)
         return tt_last_status();
     if (s->sends)
-        TT__TRY(stage_one(s, s->x, work, true, &s->sent));
-    return s->fills ? stage_one(s, s->out, work, s->keeps, &s->filled) : TT_OK;
+        TT__TRY(stage_one(s, s->x, true, &s->sent));
+    if (s->fills)
+        TT__TRY(stage_one(s, s->out, s->keeps, &s->filled));
+    return work && !s->passes ? leave_copies(s) : TT_OK;
 }
 
 /* Check the tensors, and stage those that this rank needs. Returns whether the call can be made. */
-static bool stage_begin(stage *s, const tt_group *group, tt_work *const *work) {
+static bool stage_begin(stage *s, const tt_group *group, tt_work **work) {
     s->status = stage_needed(s, group, work);
     return !s->status;
 }
@@ -118,7 +184,9 @@ static bool stage_begin(stage *s, const tt_group *group, tt_work *const *work) {
 static tt_status stage_end(stage *s, tt_status status) {
     if (!s->begun)
         return status;
-    if (!status && s->fills && s->filled != s->out)
+    if (s->landing)
+        tt__landing_set(s->landing, status ? NULL : *s->work, status);
+    else if (!status && s->fills && s->filled != s->out)
         status = tt_copy(s->out, s->filled);
     else if (s->filled)
         tt__storage_touch(s->filled->storage);
@@ -127,6 +195,13 @@ static tt_status stage_end(stage *s, tt_status status) {
         tt_scope_end(s->scope);
     return status ? tt__fail_prefix("%s of %s", s->who, TT__DESCRIBE(s->sends ? s->x : s->out)) : TT_OK;
 }
+
+/* How a call says where its buffers lie. */
+static bool is_far(const stage *s) { return s->passes && !tt__device_is_host(s->device); }
+static tt_device_type stage_device(const stage *s) { return is_far(s) ? s->device->type : TT_DEVICE_CPU; }
+static int stage_index(const stage *s) { return is_far(s) ? s->device->index : 0; }
+static void *stage_stream(const stage *s) { return is_far(s) ? s->device->queue->stream(s->device) : NULL; }
+static void *stage_data(const tt_tensor *x) { return x ? x->data : NULL; }
 
 /* Return the elements of the call: of one rank's part, where there are parts. */
 static int64_t stage_count(const stage *s, const tt_group *group) {
@@ -140,15 +215,16 @@ static tt_dtype stage_dtype(const stage *s) { return tt_tensor_dtype(s->sends ? 
 
 /* The status of `call` (tt_all_reduce, ...) on stage s, with the options of the structure `a`. The rest: where the
  * call's buffers lie, and the arguments that it alone has. */
-#define STAGED(s, a, call, ...)                                                                                     \
-    stage_end(&(s),                                                                                                 \
-              stage_begin(&(s), (a).group, (a).work)                                                                \
-                  ? call##_with(TT_ARGS(call##_args, .group = (a).group, .count = stage_count(&(s), (a).group),     \
-                                        .dtype = stage_dtype(&(s)), .work = (a).work, .timeout_ms = (a).timeout_ms, \
-                                        .file = (a).file, .line = (a).line, __VA_ARGS__))                           \
+#define STAGED(s, a, call, ...)                                                                                        \
+    stage_end(&(s),                                                                                                    \
+              stage_begin(&(s), (a).group, (a).work)                                                                   \
+                  ? call##_with(TT_ARGS(call##_args, .group = (a).group, .count = stage_count(&(s), (a).group),        \
+                                        .dtype = stage_dtype(&(s)), .work = (a).work, .timeout_ms = (a).timeout_ms,    \
+                                        .file = (a).file, .line = (a).line, .device = stage_device(&(s)),              \
+                                        .device_index = stage_index(&(s)), .stream = stage_stream(&(s)), __VA_ARGS__)) \
                   : (s).status)
-#define IN_PLACE(s) .buf = tt_tensor_data((s).filled)
-#define SEND_RECV(s) .send = tt_tensor_data((s).sent), .recv = tt_tensor_data((s).filled)
+#define IN_PLACE(s) .buf = stage_data((s).filled)
+#define SEND_RECV(s) .send = stage_data((s).sent), .recv = stage_data((s).filled)
 
 /* ---- one tensor, in place ---- */
 
@@ -218,7 +294,7 @@ tt_status tt_tensor_send_with(const tt_tensor_send_args *args, size_t size) {
     tt_tensor_send_args a;
     TT__ARGS_COPY(a, args, size);
     stage s = {.who = "tt_tensor_send", .x = a.x, .sends = true};
-    return STAGED(s, a, tt_send, .buf = tt_tensor_data(s.sent), .peer = a.peer, .tag = a.tag);
+    return STAGED(s, a, tt_send, .buf = stage_data(s.sent), .peer = a.peer, .tag = a.tag);
 }
 
 tt_status tt_tensor_recv_with(const tt_tensor_recv_args *args, size_t size) {

@@ -49,6 +49,15 @@ static tt_status begin_stage(const tt_reducer *r, tt__reducer_bucket *b) {
     return call_hook(r, b);
 }
 
+/* Are the gradients of the next bucket to begin in it? `wait`: wait until they are. */
+static tt_status fill_next(tt_reducer *r, bool wait, bool *filled) {
+    tt__reducer_bucket *b = &r->buckets[r->begun];
+    if (r->mirror && !b->filled)
+        TT__TRY(r->mirror->sent(r->mirror_user, r->begun, wait, &b->filled));
+    *filled = !r->mirror || b->filled;
+    return TT_OK;
+}
+
 /* The bucket that was begun last, if it has stages left; else NULL. */
 static tt__reducer_bucket *unfinished(const tt_reducer *r) {
     tt__reducer_bucket *b = r->begun > r->ended ? &r->buckets[r->begun - 1] : NULL;
@@ -85,6 +94,8 @@ static tt_status end_bucket(tt_reducer *r) {
         TT__TRY(call_hook(r, b));
     }
     tt__reducer_settle_marks(r, r->ended);
+    if (r->mirror)
+        TT__TRY(r->mirror->receive(r->mirror_user, r->ended));
     tt__reducer_trace(r, TT_REDUCER_END, r->ended);
     size_t bucket = r->ended++;
     return r->bucket_ended ? r->bucket_ended(r->bucket_ended_user, bucket) : TT_OK;
@@ -112,7 +123,11 @@ static tt_status begin_what_can_be(tt_reducer *r) {
             TT__TRY(begin_stage(r, b));
             continue;
         }
+        bool filled;
         if (r->begun == r->bucket_count || r->buckets[r->begun].pending > 0)
+            return TT_OK;
+        TT__TRY(fill_next(r, false, &filled));
+        if (!filled)
             return TT_OK;
         TT__TRY(begin_bucket(r, &r->buckets[r->begun]));
     }
@@ -128,7 +143,8 @@ tt_status tt__reducer_end_buckets(tt_reducer *r) {
         TT__TRY(tt__reducer_advance(r));
         if (r->ended == r->bucket_count)
             return TT_OK;
-        TT__TRY(wait_bucket(&r->buckets[r->ended]));
+        bool filled = true;
+        TT__TRY(r->begun == r->ended ? fill_next(r, true, &filled) : wait_bucket(&r->buckets[r->ended]));
     }
 }
 

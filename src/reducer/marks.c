@@ -31,22 +31,25 @@ static bool was_marked_used(const tt_reducer *r, const tt__reducer_param *p) {
     return memcmp(mark_of_param(r, p), &zero, tt_dtype_size(r->buckets[p->bucket].dtype)) != 0;
 }
 
-static tt_status keep_gradient(tt__reducer_param *p) {
+static tt_status keep_gradient(const tt_reducer *r, tt__reducer_param *p) {
     if (p->is_kept)
         return TT_OK;
     if (!p->kept && !(p->kept = malloc(p->bytes + 1)))
         return tt__fail(TT_ERR_MEMORY, "no memory to keep the gradient of \"%s\", which took no part in this step",
                         p->name);
-    memcpy(p->kept, p->gradient, p->bytes);
+    if (r->mirror)
+        TT__TRY(r->mirror->read(r->mirror_user, (size_t)(p - r->params), p->kept));
+    else
+        memcpy(p->kept, p->gradient, p->bytes);
     p->is_kept = true;
     return TT_OK;
 }
 
-tt_status tt__reducer_keep(tt_reducer *r, int64_t i) { return keep_gradient(&r->params[i]); }
+tt_status tt__reducer_keep(tt_reducer *r, int64_t i) { return keep_gradient(r, &r->params[i]); }
 
 tt_status tt__reducer_put_mark(const tt_reducer *r, tt__reducer_param *p, bool unused) {
     if (unused)
-        TT__TRY(keep_gradient(p));
+        TT__TRY(keep_gradient(r, p));
     put_told(mark_of_param(r, p), r->buckets[p->bucket].dtype, !unused);
     p->unused = unused;
     return TT_OK;

@@ -43,9 +43,11 @@ static tt_status mark(tt_reducer *r, int64_t i, bool unused, const char *functio
     if (r->seen_count == r->param_count)
         r->seen_count = 0;
     r->seen[r->seen_count++] = (uint32_t)i;
-    r->buckets[p->bucket].pending--;
     tt__reducer_trace(r, TT_REDUCER_READY, (size_t)i);
-    tt_status status = tt__reducer_advance(r);
+    bool complete = --r->buckets[p->bucket].pending == 0;
+    tt_status status = complete && r->mirror ? r->mirror->send(r->mirror_user, p->bucket) : TT_OK;
+    if (!status)
+        status = tt__reducer_advance(r);
     return status ? abandon_step(r, status) : TT_OK;
 }
 
@@ -72,8 +74,10 @@ static void next_step(tt_reducer *r) {
     r->begun = r->ended = 0;
     for (size_t i = 0; i < r->param_count; i++)
         r->params[i].ready = false;
-    for (size_t b = 0; b < r->bucket_count; b++)
+    for (size_t b = 0; b < r->bucket_count; b++) {
         r->buckets[b].pending = r->buckets[b].params;
+        r->buckets[b].filled = false;
+    }
 }
 
 tt_status tt_reducer_finish(tt_reducer *r) {

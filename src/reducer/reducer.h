@@ -37,7 +37,22 @@ typedef struct tt__reducer_bucket {
     int stage;        /* the last that was begun, if the bucket is */
     tt_work *work;    /* of that stage; NULL: there is none, or it has ended */
     tt_work *marks;   /* likewise, of the call that a hook leaves to us */
+    bool filled;      /* in this step the gradients have come from where they are computed: tt__reducer_mirror */
 } tt__reducer_bucket;
+
+/* Gradients that are computed elsewhere, on a device, and come into a bucket when all of them are ready. An error of any
+ * of these ends the step. */
+typedef struct tt__reducer_mirror {
+    /* Begin to copy the bucket's gradients into it; has that ended (`wait`: wait until it has)? */
+    tt_status (*send)(void *user, size_t bucket);
+    tt_status (*sent)(void *user, size_t bucket, bool wait, bool *done);
+
+    /* Copy its averages back. The bucket's gradients are not written to again before the next send(). */
+    tt_status (*receive)(void *user, size_t bucket);
+
+    /* Read what the gradient of parameter i is now. */
+    tt_status (*read)(void *user, size_t i, void *to);
+} tt__reducer_mirror;
 
 /* Within a step 0 <= ended <= begun <= bucket_count: buckets are begun, and end, in index order. The last that was
  * begun alone may have stages to begin, and the next is begun after them: so that all ranks make the same calls in the
@@ -64,6 +79,8 @@ struct tt_reducer {
     tt_status broken;                                     /* why no step can follow any more; TT_OK = usable */
     tt_status (*bucket_ended)(void *user, size_t bucket); /* its averages are there; NULL: nobody asks */
     void *bucket_ended_user;
+    const tt__reducer_mirror *mirror; /* NULL: gradients are computed in the buckets */
+    void *mirror_user;
     tt_reducer_trace_fn trace;
     void *trace_user;
     void (*trace_destroy)(void *user); /* NULL: trace_user is borrowed */

@@ -12,6 +12,25 @@ enum { TT__DTYPES = TT_BOOL + 1 };
 
 struct tt__kernels;
 
+/* What an exchange between ranks needs of a device whose work runs beside the host, in the order of its stream. May be
+ * called from any thread. */
+typedef struct tt__device_queue {
+    /* Let copies reach this memory of the host's without the driver's own buffers. It is unpinned before it is freed,
+     * and when no copy is under way. Memory that can't be pinned is copied all the same, more slowly. */
+    tt_status (*pin)(const tt_device *device, void *host, size_t bytes);
+    void (*unpin)(const tt_device *device, void *host);
+
+    /* Begin to copy to the host what `from` has behind the work so far; it runs beside later work. *mark: what sent() is
+     * asked with, until it says done or fails. `wait`: wait for it. */
+    tt_status (*send)(const tt_device *device, void *host, const void *from, size_t bytes, void **mark);
+    tt_status (*sent)(const tt_device *device, void *mark, bool wait, bool *done);
+
+    /* Copy from the host, between earlier and later work. The host's bytes stay as they are until the work is done. */
+    tt_status (*receive)(const tt_device *device, void *to, const void *host, size_t bytes);
+
+    void *(*stream)(const tt_device *device); /* as a back end takes it: tt_call.stream */
+} tt__device_queue;
+
 struct tt_device {
     const char *name; /* "cpu": what tt_device_get() finds it by */
 
@@ -28,6 +47,8 @@ struct tt_device {
 
     tt_status (*synchronize)(const tt_device *device); /* NULL: its work is done when its calls return */
     void *stream; /* what its work is put on: tt_call.stream of what a group does with its memory; NULL: none */
+
+    const struct tt__device_queue *queue; /* NULL: nothing runs beside the host */
 
     /* Kernels by the element type of the tensor that is written; NULL: none of that type. */
     const struct tt__kernels *const *kernels; /* (TT__DTYPES) */

@@ -41,6 +41,9 @@ static tt_status check_zero_args(const tt_zero_optimizer_args *a, const tt__ddp 
                         "stage 2 would not see: use stage 1",
                         who);
     TT__TRY(tt__ddp_refuse_sparse(who, d));
+    if (d->twins)
+        return tt__fail(TT_ERR_UNSUPPORTED, "%s: the wrapper's parameters lie on a device; slices lie on the host",
+                        who);
     if (a->stage == 2 && d->hook)
         return tt__fail(TT_ERR_UNSUPPORTED,
                         "%s: the wrapper has the communication hook \"%s\", and stage 2 reduces buckets itself; use "

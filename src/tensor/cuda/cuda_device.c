@@ -45,9 +45,10 @@ static tt_status count_devices(int *count) {
 
 static tt_status begin_device(tt__cuda_state *state) {
     tt_status status = tt__cuda_enter(state);
-    if (!status)
-        status = tt__cuda_check(cudaStreamCreateWithFlags(&state->stream, cudaStreamNonBlocking),
-                                "making a stream on %s", state->name);
+    cudaStream_t *const streams[] = {&state->stream, &state->sender};
+    for (int i = 0; i < 2 && !status; i++)
+        status = tt__cuda_check(cudaStreamCreateWithFlags(streams[i], cudaStreamNonBlocking), "making a stream on %s",
+                                state->name);
     state->device.stream = state->stream;
     return status ? status : tt__cuda_memory_begin(state);
 }
@@ -69,10 +70,13 @@ static tt__cuda_state *new_state(int index) {
                                 .to_host = device_to_host,
                                 .from_host = device_from_host,
                                 .synchronize = device_synchronize,
+                                .queue = &tt__cuda_queue,
                                 .kernels = tt__cuda_kernels()};
     if (begin_device(state)) {
         if (state->stream)
             (void)cudaStreamDestroy(state->stream);
+        if (state->sender)
+            (void)cudaStreamDestroy(state->sender);
         pthread_mutex_destroy(&state->lock);
         free(state);
         return NULL;

@@ -15,6 +15,7 @@ typedef struct tt__cuda_state {
     int index;
     char name[16];
     cudaStream_t stream;  /* all work of the device, in order */
+    cudaStream_t sender;  /* copies to the host that run beside it: cuda_queue.c */
     pthread_mutex_t lock; /* of arena */
     tt__arena arena;
     struct tt__blas *blas; /* cuda_blas.h; NULL: no product has used it */
@@ -35,6 +36,9 @@ tt_status tt__cuda_check(cudaError_t error, const char *format, ...) TT_PRINTF(2
 
 /* Find the driver's function `name` (a pointer to a function pointer of its type). */
 tt_status tt__cuda_driver_function(const char *name, void *function);
+
+/* What exchanges between ranks use: cuda_queue.c. */
+extern const tt__device_queue tt__cuda_queue;
 
 /* The tables of kernels by dtype (TT__DTYPES). */
 const struct tt__kernels *const *tt__cuda_kernels(void);

@@ -109,6 +109,24 @@ cudaError_t cudaFreeHost(void *p) {
     return cudaSuccess;
 }
 
+cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned) {
+    if (fake_fails())
+        return fake_error(cudaErrorMemoryAllocation);
+    std::lock_guard<std::mutex> held(mutex);
+    pinned[(const char *)p] = bytes;
+    return cudaSuccess;
+}
+
+cudaError_t cudaHostUnregister(void *p) {
+    std::lock_guard<std::mutex> held(mutex);
+    return pinned.erase((const char *)p) ? cudaSuccess : fake_error(cudaErrorInvalidValue);
+}
+
+size_t fake_pinned_ranges() {
+    std::lock_guard<std::mutex> held(mutex);
+    return pinned.size();
+}
+
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *p) {
     *attributes = cudaPointerAttributes();
     attributes->type = fake_is_pinned(p) ? cudaMemoryTypeHost : cudaMemoryTypeUnregistered;

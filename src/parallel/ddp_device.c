@@ -1,0 +1,217 @@
+/* Parameters on a device. Each bucket of the reducer has a twin there of the same layout, in which the gradients lie.
+ * When all of a bucket's are enqueued, one copy brings them to the bucket, beside the rest of the backward pass; the
+ * bucket is averaged on the host, so in the one order of docs/collectives.md, and another copy brings the averages back.
+ * Marks and what hooks do stay on the host.
+ *
+ * Bytes a step: those of the gradients, once in each direction. */
+#include "parallel/ddp_device.h"
+
+#include "autograd/leaf.h"
+#include "base/log.h"
+#include "base/saved_error.h"
+#include "parallel/ddp_names.h"
+#include "reducer/text_agreement.h"
+#include "tensor/ops.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct twin {
+    void *data, *bucket; /* on the device, and on the host */
+    size_t bytes;        /* of gradients */
+    void *mark;          /* of the copy to the bucket that is under way; NULL: there is none */
+    bool pinned;
+} twin;
+
+struct tt__ddp_twins {
+    struct tt__ddp_twins *old; /* of the buckets before; or NULL */
+    const tt_device *device;
+    size_t count;
+    twin list[];
+};
+
+/* ---- where ---- */
+
+static bool is_averaged(const tt__ddp *d, const tt_named_tensors *list, int64_t i) {
+    return tt_requires_grad(list->tensors[i]) && !tt__ddp_is_named(d->ignored, list->names[i]);
+}
+
+static tt_status check_far(const tt__ddp *d, const char *name, const tt_tensor *x) {
+    const char *what = d->virtual_ranks ? ".virtual_ranks" : x->sparse_grad ? "sparse gradients" : NULL;
+    if (!what)
+        return TT_OK;
+    return tt__fail(TT_ERR_UNSUPPORTED,
+                    "%s: parameter \"%s\" lies on %s, and %s are summed on the host alone: move it "
+                    "there, or do without",
+                    DDP_SITE, name, tt_device_name(tt_tensor_device(x)), what);
+}
+
+tt_status tt__ddp_check_devices(const tt__ddp *d, const tt_named_tensors *list) {
+    int64_t first = -1;
+    for (int64_t i = 0; i < list->count; i++) {
+        const tt_tensor *x = list->tensors[i];
+        if (!is_averaged(d, list, i))
+            continue;
+        if (first < 0)
+            first = i;
+        if (tt_tensor_device(x) != tt_tensor_device(list->tensors[first]))
+            return tt__fail(TT_ERR_INVALID,
+                            "%s: parameter \"%s\" lies on %s, and \"%s\" on %s; expected all that are averaged on one "
+                            "device: wrap the parts by themselves, or move them",
+                            DDP_SITE, list->names[first], tt_device_name(tt_tensor_device(list->tensors[first])),
+                            list->names[i], tt_device_name(tt_tensor_device(x)));
+        if (!tt__device_is_host(tt_tensor_device(x)))
+            TT__TRY(check_far(d, list->names[i], x));
+    }
+    return TT_OK;
+}
+
+const tt_device *tt__ddp_far_device(const tt__ddp *d) { return d->twins ? d->twins->device : NULL; }
+
+void *tt__ddp_gradient_place(const tt__ddp *d, size_t i) {
+    const tt__reducer_param *p = &d->reducer->params[i];
+    if (!d->twins)
+        return p->gradient;
+    const twin *t = &d->twins->list[p->bucket];
+    return (char *)t->data + ((char *)p->gradient - (char *)t->bucket);
+}
+
+tt_status tt__ddp_clear_gradient(const tt__ddp_slot *s) {
+    const tt__reducer_param *p = &s->owner->reducer->params[s->index];
+    if (s->owner->twins)
+        return tt__fill_out(DDP_SITE, tt__leaf_of(s->parameter)->grad, 0);
+    memset(p->gradient, 0, p->bytes);
+    return TT_OK;
+}
+
+/* ---- what the reducer asks for ---- */
+
+static tt_status twin_send(void *user, size_t bucket) {
+    const tt__ddp *d = user;
+    const tt_device *device = d->twins->device;
+    twin *t = &d->twins->list[bucket];
+    if (!device->queue)
+        return device->to_host(device, t->bucket, t->data, t->bytes);
+    return device->queue->send(device, t->bucket, t->data, t->bytes, &t->mark);
+}
+
+static tt_status twin_sent(void *user, size_t bucket, bool wait, bool *done) {
+    const tt__ddp *d = user;
+    const tt_device *device = d->twins->device;
+    twin *t = &d->twins->list[bucket];
+    *done = true;
+    if (!t->mark)
+        return TT_OK;
+    tt_status status = device->queue->sent(device, t->mark, wait, done);
+    if (*done || status)
+        t->mark = NULL;
+    return status;
+}
+
+static tt_status twin_receive(void *user, size_t bucket) {
+    const tt__ddp *d = user;
+    const tt_device *device = d->twins->device;
+    const twin *t = &d->twins->list[bucket];
+    return device->queue ? device->queue->receive(device, t->data, t->bucket, t->bytes)
+                         : device->from_host(device, t->data, t->bucket, t->bytes);
+}
+
+/* What the program never sees needs no copy: a gradient that isn't there counts as zero. */
+static tt_status twin_read(void *user, size_t i, void *to) {
+    const tt__ddp *d = user;
+    const tt_device *device = d->twins->device;
+    size_t bytes = d->reducer->params[i].bytes;
+    if (tt_grad(d->slots[i].parameter))
+        return device->to_host(device, to, tt__ddp_gradient_place(d, i), bytes);
+    memset(to, 0, bytes);
+    return TT_OK;
+}
+
+static const tt__reducer_mirror twins_mirror = {
+    .send = twin_send, .sent = twin_sent, .receive = twin_receive, .read = twin_read};
+
+/* ---- life ---- */
+
+/* Copies from pinned memory alone run beside the host. */
+static void pin_bucket(const tt_device *device, twin *t) {
+    tt__saved_error saved;
+    if (!device->queue)
+        return;
+    tt__error_save(&saved);
+    t->pinned = device->queue->pin(device, t->bucket, t->bytes) == TT_OK;
+    if (!t->pinned)
+        tt__log(TT_LOG_INFO, "gradients come from %s more slowly: %s", device->name, tt_last_error());
+    tt__error_restore(&saved);
+}
+
+static tt_status make_twin(const tt_device *device, const tt__reducer_bucket *b, twin *t) {
+    *t = (twin){.bucket = b->data, .bytes = b->gradients * tt_dtype_size(b->dtype)};
+    t->data = device->alloc(device, t->bytes);
+    if (!t->data)
+        return tt_last_status();
+    pin_bucket(device, t);
+    return device->from_host(device, t->data, t->bucket, t->bytes); /* zeros, of which those between gradients stay */
+}
+
+static void free_twin(const tt_device *device, twin *t) {
+    bool done;
+    if (t->mark)
+        tt_ignore(device->queue->sent(device, t->mark, true, &done));
+    if (t->pinned)
+        device->queue->unpin(device, t->bucket);
+    device->free(device, t->data);
+}
+
+static void twins_free(tt__ddp_twins *twins) {
+    if (!twins)
+        return;
+    tt__saved_error saved;
+    tt__error_save_reason(&saved);
+    twins_free(twins->old);
+    tt_ignore(tt_device_synchronize(twins->device)); /* copies from the buckets have ended then, or never will */
+    for (size_t b = 0; b < twins->count; b++)
+        if (twins->list[b].data)
+            free_twin(twins->device, &twins->list[b]);
+    free(twins);
+    tt__error_restore_reason(&saved);
+}
+
+static tt_status fill_twins(const tt__ddp *d, tt__ddp_twins *twins) {
+    for (; twins->count < d->reducer->bucket_count; twins->count++)
+        if (make_twin(twins->device, &d->reducer->buckets[twins->count], &twins->list[twins->count])) {
+            twins->count++;
+            return tt__fail_prefix("%s: bucket %zu of %zu", DDP_SITE, twins->count, d->reducer->bucket_count);
+        }
+    return TT_OK;
+}
+
+tt_status tt__ddp_make_twins(tt__ddp *d, const tt_device *device) {
+    if (tt__device_is_host(device))
+        return TT_OK;
+    tt__ddp_twins *twins = calloc(1, sizeof *twins + d->reducer->bucket_count * sizeof *twins->list);
+    if (!twins)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for %zu buckets", DDP_SITE, d->reducer->bucket_count);
+    twins->device = device;
+    tt_status status = fill_twins(d, twins);
+    if (status) {
+        twins_free(twins);
+        return status;
+    }
+    twins->old = d->twins;
+    d->twins = twins;
+    d->reducer->mirror = &twins_mirror;
+    d->reducer->mirror_user = d;
+    return TT_OK;
+}
+
+void tt__ddp_drop_old_twins(tt__ddp *d) {
+    if (!d->twins)
+        return;
+    twins_free(d->twins->old);
+    d->twins->old = NULL;
+}
+
+void tt__ddp_free_twins(tt__ddp *d) {
+    twins_free(d->twins);
+    d->twins = NULL;
+}

@@ -1,0 +1,27 @@
+/* Parameters on a device: see ddp_device.c. */
+#ifndef TT_PARALLEL_DDP_DEVICE_H
+#define TT_PARALLEL_DDP_DEVICE_H
+
+#include "parallel/ddp_state.h"
+
+/* Where the wrapper's parameters lie; NULL: on the host. After tt__ddp_check_devices(). */
+const tt_device *tt__ddp_far_device(const tt__ddp *d);
+
+/* Refuse parameters on several devices, and what can't be averaged from a device. */
+tt_status tt__ddp_check_devices(const tt__ddp *d, const tt_named_tensors *parameters);
+
+/* The wrapper has new buckets: give each a twin on the parameters' device. Nothing for the host. The twins before stay
+ * until tt__ddp_drop_old_twins(). */
+tt_status tt__ddp_make_twins(tt__ddp *d, const tt_device *device);
+void tt__ddp_drop_old_twins(tt__ddp *d);
+
+/* Free all twins, when no gradient lies there any more. */
+void tt__ddp_free_twins(tt__ddp *d);
+
+/* Where the gradient of slot i lies: in a bucket, or in its twin. */
+void *tt__ddp_gradient_place(const tt__ddp *d, size_t i);
+
+/* Overwrite the slot's gradient, whether it has one or not, with zeros. */
+tt_status tt__ddp_clear_gradient(const tt__ddp_slot *slot);
+
+#endif

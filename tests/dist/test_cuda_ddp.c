@@ -1,0 +1,364 @@
+/* Training between ranks with parameters on CUDA devices, which two ranks may share: on the fake of CUDA. What DDP does
+ * there has the bits of averages by hand, and the losses of DDP on the cpu. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <tutti/tutti.h>
+
+#include <cmocka.h>
+
+#include "support/cuda_ranks.h"
+
+enum { STEPS = 20, BATCH = 6, SIDE = 8, CLASSES = 4, MOST = 5000 };
+
+/* How one run trains. */
+typedef struct run {
+    bool conv, by_hand;
+    const char *device;
+    bool hook; /* gradients travel as bf16 */
+} run;
+
+typedef struct result {
+    double loss[STEPS];
+    float parameters[MOST];
+    int64_t count;
+} result;
+
+static tt_module *mlp(void) {
+    return tt_nn_sequential(tt_nn_flatten(), tt_nn_linear(SIDE * SIDE, 24), tt_nn_relu(), tt_nn_linear(24, 16),
+                            tt_nn_relu(), tt_nn_linear(16, CLASSES));
+}
+
+static tt_module *conv_net(void) {
+    return tt_nn_sequential(tt_nn_conv2d(1, 4, 3, .padding = 1), tt_nn_batch_norm2d(4), tt_nn_relu(),
+                            tt_nn_max_pool2d(2), tt_nn_conv2d(4, 8, 3), tt_nn_relu(), tt_nn_flatten(),
+                            tt_nn_linear(8 * 2 * 2, CLASSES));
+}
+
+static tt_module *make_model(const run *r, int rank) {
+    tt_manual_seed((uint64_t)rank + 1);
+    tt_module *model = r->conv ? conv_net() : mlp();
+    CHECK(model && tt_module_to_device(model, tt_device_get(r->device)) == TT_OK);
+    return model;
+}
+
+static tt_tensor *loss_of(tt_module *model, int rank, int step, const tt_device *device) {
+    tt_manual_seed((uint64_t)(1000 * step + rank));
+    tt_tensor *x = tt_randn(TT_SHAPE(BATCH, 1, SIDE, SIDE), NULL), *y = tt_zeros(TT_SHAPE(BATCH), TT_I64);
+    for (int i = 0; i < BATCH; i++)
+        tt_tensor_i64(y)[i] = (i * 3 + step + rank) % CLASSES;
+    return tt_cross_entropy(tt_module_forward(model, tt_to_device(x, device)), tt_to_device(y, device));
+}
+
+/* ---- by hand: everything goes over the host, tensor by tensor */
+
+static void average_one(tt_group *group, tt_tensor *x, bool takes_first) {
+    tt_tensor *near = tt_clone(tt_to_device(x, TT_CPU));
+    CHECK_OK(takes_first ? tt_tensor_broadcast(group, near, 0) : tt_tensor_all_reduce(group, near, TT_AVG));
+    CHECK_OK(tt_copy(x, near));
+}
+
+static void take_first(tt_group *group, const tt_named_tensors *list) {
+    TT_AUTO_SCOPE;
+    TT_NO_GRAD;
+    for (int64_t i = 0; i < list->count; i++)
+        average_one(group, list->tensors[i], true);
+}
+
+static void average_grads(tt_group *group, const tt_named_tensors *list) {
+    TT_NO_GRAD;
+    for (int64_t i = 0; i < list->count; i++)
+        average_one(group, tt_grad(list->tensors[i]), false);
+}
+
+/* ---- a run */
+
+static void train_step(tt_group *group, const run *r, tt_module *trained, int rank, int step, double *loss) {
+    TT_AUTO_SCOPE;
+    const tt_device *device = tt_device_get(r->device);
+    if (r->by_hand)
+        take_first(group, tt_module_buffers(trained));
+    tt_tensor *l = loss_of(trained, rank, step, device);
+    CHECK_OK(tt_backward(l));
+    if (r->by_hand)
+        average_grads(group, tt_module_parameters(trained));
+    CHECK_OK(tt_item(l, loss));
+}
+
+static void keep_parameters(const tt_named_tensors *list, result *out) {
+    TT_AUTO_SCOPE;
+    TT_NO_GRAD;
+    for (int64_t i = 0; i < list->count; i++) {
+        tt_tensor *near = tt_contiguous(tt_to_device(list->tensors[i], TT_CPU));
+        CHECK(out->count + tt_tensor_numel(near) <= MOST);
+        memcpy(out->parameters + out->count, tt_tensor_f32(near), (size_t)tt_tensor_numel(near) * sizeof(float));
+        out->count += tt_tensor_numel(near);
+    }
+}
+
+static void train(tt_group *group, int rank, const run *r, result *out) {
+    memset(out, 0, sizeof *out);
+    tt_module *model = make_model(r, rank);
+    tt_module *ddp = r->by_hand ? NULL : tt_ddp(model, group, .bucket_cap_bytes = 2048);
+    CHECK(r->by_hand || ddp);
+    if (r->by_hand)
+        take_first(group, tt_module_parameters(model));
+    if (r->hook)
+        CHECK_OK(tt_bf16_hook(ddp));
+    tt_optimizer *sgd = tt_sgd(tt_module_parameters(model), 0.1, .momentum = 0.9);
+    for (int step = 0; step < STEPS; step++) {
+        tt_optimizer_zero_grad(sgd);
+        train_step(group, r, ddp ? ddp : model, rank, step, &out->loss[step]);
+        CHECK_OK(tt_optimizer_step(sgd));
+    }
+    keep_parameters(tt_module_parameters(model), out);
+    tt_optimizer_free(sgd);
+    tt_module_free(ddp);
+    tt_module_free(model);
+}
+
+/* On devices of their own, and on one that all share. */
+static void equal_to_averages_by_hand(tt_group *group, int rank, void *user) {
+    static result far, hand, near;
+    const bool *conv = user;
+    for (int shared = 0; shared < 2; shared++) {
+        const char *device = shared || rank % 2 == 0 ? "cuda:0" : "cuda:1";
+        train(group, rank, &(run){.conv = *conv, .device = device}, &far);
+        train(group, rank, &(run){.conv = *conv, .device = device, .by_hand = true}, &hand);
+        CHECK(far.count > 0 && !memcmp(&far, &hand, sizeof far));
+    }
+    train(group, rank, &(run){.conv = *conv, .device = "cpu"}, &near);
+    for (int step = 0; step < STEPS; step++)
+        CHECK(fabs(near.loss[step] - far.loss[step]) <= 1e-4);
+    CHECK(fabs(far.loss[0] - far.loss[STEPS - 1]) > 1e-3); /* it learns */
+    CHECK(cuda_pinned_ranges() == 0);
+}
+
+static void an_mlp_has_the_bits_of_averages_by_hand(void **state) {
+    (void)state;
+    bool conv = false;
+    assert_int_equal(run_ranks(2, equal_to_averages_by_hand, &conv), 0);
+    assert_int_equal(run_ranks(3, equal_to_averages_by_hand, &conv), 0);
+}
+
+static void a_conv_net_has_them_too(void **state) {
+    (void)state;
+    bool conv = true;
+    assert_int_equal(run_ranks(2, equal_to_averages_by_hand, &conv), 0);
+    assert_int_equal(run_ranks(3, equal_to_averages_by_hand, &conv), 0);
+}
+
+/* ---- hooks, which see buckets on the host */
+
+static void with_a_hook(tt_group *group, int rank, void *user) {
+    (void)user;
+    static result far, near;
+    train(group, rank, &(run){.device = "cuda:0", .hook = true}, &far);
+    train(group, rank, &(run){.device = "cpu", .hook = true}, &near);
+    for (int step = 0; step < STEPS; step++)
+        CHECK(fabs(near.loss[step] - far.loss[step]) <= 2e-2);
+}
+
+static void hooks_work(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(2, with_a_hook, NULL), 0);
+}
+
+/* ---- what a pass leaves out, and passes that average nothing: numbers that are exact */
+
+/* Gradients of w (1, 1) in w x are x. */
+static void give(tt_module *layer, double x, const tt_device *device) {
+    TT_AUTO_SCOPE;
+    CHECK_OK(tt_backward(tt_sum(tt_module_forward(layer, tt_to_device(tt_full(TT_SHAPE(1, 1), TT_F32, x), device)))));
+}
+
+static double grad_of(tt_module *layer) {
+    double value = NAN;
+    tt_tensor *grad = tt_grad(tt_module_parameters(layer)->tensors[0]);
+    CHECK(!grad || tt_item(grad, &value) == TT_OK);
+    return value;
+}
+
+static void leaves_out(tt_group *group, int rank, void *user) {
+    (void)user;
+    const tt_device *device = TT_CUDA(0);
+    tt_module *a = tt_nn_linear(1, 1, .no_bias = true), *b = tt_nn_linear(1, 1, .no_bias = true);
+    tt_module *both = tt_nn_sequential(a, b);
+    CHECK_OK(tt_module_to_device(both, device));
+    tt_module *ddp = tt_ddp(both, group, .bucket_cap_bytes = 1);
+    CHECK(ddp);
+    give(rank ? b : a, rank ? 6 : 4, device); /* each rank uses another one */
+    CHECK(grad_of(a) == 2 && grad_of(b) == 3);
+    give(a, 10, device); /* none uses b, which keeps what it has */
+    CHECK(grad_of(a) == 12 && grad_of(b) == 3);
+    tt_zero_grad(tt_module_parameters(b)->tensors[0]);
+    give(a, 0, device); /* ... or has none */
+    CHECK(grad_of(a) == 12 && isnan(grad_of(b)));
+    CHECK_OK(tt_ddp_set_sync(ddp, false));
+    give(b, rank ? 8 : 2, device);
+    CHECK(grad_of(b) == (rank ? 8 : 2));
+    CHECK_OK(tt_ddp_set_sync(ddp, true));
+    give(a, 2, device);
+    CHECK(grad_of(a) == 14 && grad_of(b) == 5);
+    tt_module_free(ddp);
+    CHECK(grad_of(a) == 14 && grad_of(b) == 5); /* they stay when the wrapper goes */
+    tt_module_free(both);
+    CHECK(cuda_pinned_ranges() == 0);
+}
+
+static void what_a_pass_leaves_out(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(2, leaves_out, NULL), 0);
+}
+
+/* ---- errors */
+
+static void refused(tt_group *group, int rank, void *user) {
+    (void)rank;
+    (void)user;
+    tt_module *first = tt_nn_linear(2, 2), *second = tt_nn_linear(2, 2), *both = tt_nn_sequential(first, second);
+    CHECK_OK(tt_module_to_device(second, TT_CUDA(1)));
+    CHECK(!tt_ddp(both, group) && tt_last_status() == TT_ERR_INVALID);
+    CHECK_TEXT("parameter \"0.weight\" lies on cpu, and \"1.weight\" on cuda:1; expected all");
+    CHECK_OK(tt_module_to_device(both, TT_CUDA(1)));
+    CHECK(!tt_ddp(both, group, .virtual_ranks = 4) && tt_last_status() == TT_ERR_UNSUPPORTED);
+    CHECK_TEXT("lies on cuda:1, and .virtual_ranks are summed on the host alone");
+    tt_module *ddp = tt_ddp(both, group);
+    CHECK(ddp);
+    tt_module_free(ddp);
+    tt_module_free(both);
+}
+
+static void several_devices_are_refused(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(2, refused, NULL), 0);
+}
+
+/* Each wrapper has a bucket of 1 MiB in 64 MiB of memory. */
+static void wrap_often(tt_group *group, int rank, void *user) {
+    (void)rank;
+    (void)user;
+    tt_module *model = tt_nn_linear(512, 512);
+    CHECK_OK(tt_module_to_device(model, TT_CUDA(0)));
+    for (int i = 0; i < 100; i++) {
+        TT_AUTO_SCOPE;
+        tt_module *ddp = tt_ddp(model, group);
+        CHECK(ddp && cuda_pinned_ranges() > 0);
+        tt_tensor *x = tt_to_device(tt_ones(TT_SHAPE(2, 512), TT_F32), TT_CUDA(0));
+        CHECK_OK(tt_backward(tt_sum(tt_module_forward(ddp, x))));
+        tt_module_free(ddp);
+        CHECK(cuda_pinned_ranges() == 0);
+    }
+    tt_module_free(model);
+}
+
+static void nothing_is_left(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(2, wrap_often, NULL), 0);
+}
+
+/* ---- a rank that fails */
+
+enum { LARGE = 2300 }; /* a weight of 21 MB */
+
+static tt_group *join_under(tt_store *store, const char *prefix, int rank, int world) {
+    tt_store *under = NULL;
+    CHECK_OK(tt_prefix_store(&under, prefix, store));
+    tt_group *group = join_group(under, rank, world);
+    tt_store_free(under);
+    return group;
+}
+
+/* Rank 1 has memory for the parameters, and none for a bucket. */
+static int runs_out(tt_store *store, int rank, int world, void *arg) {
+    (void)arg;
+    static result out;
+    setenv("FAKE_CUDA_MEMORY", rank == 1 ? "32" : "128", 1);
+    tt_group *group = join_under(store, "first", rank, world);
+    tt_module *model = tt_nn_linear(LARGE, LARGE);
+    CHECK_OK(tt_module_to_device(model, TT_CUDA(0)));
+    tt_module *ddp = tt_ddp(model, group);
+    tt_status status = ddp ? TT_OK : tt_last_status();
+    if (ddp) /* it was through when rank 1 failed */
+        status = tt_barrier(group);
+    if (rank == 1) {
+        CHECK(status == TT_ERR_MEMORY);
+        CHECK_TEXT("bucket 1 of ");
+        CHECK_TEXT("cuda:0 is out of memory");
+    } else {
+        CHECK(status == TT_ERR_ABORTED);
+        CHECK_TEXT("rank 1");
+        CHECK_TEXT("out of memory");
+    }
+    tt_module_free(ddp);
+    tt_module_free(model);
+    tt_destroy_process_group(group);
+    CHECK(cuda_pinned_ranges() == 0);
+    group = join_under(store, "second", rank, world); /* the process goes on */
+    train(group, rank, &(run){.device = "cuda:0"}, &out);
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+static void no_memory_for_a_bucket(void **state) {
+    (void)state;
+    with_ranks(3, runs_out, NULL);
+}
+
+static tt_status kill_oneself(tt_tensor *x, void *user) {
+    (void)x;
+    if (++*(int *)user == 3)
+        raise(SIGKILL);
+    return TT_OK;
+}
+
+/* Rank 1 dies in its third backward pass. */
+static int dies(tt_store *store, int rank, int world, void *arg) {
+    (void)arg;
+    int passes = 0;
+    tt_group *group = join_group(store, rank, world);
+    const run r = {.device = "cuda:0"};
+    tt_module *model = make_model(&r, rank), *ddp = tt_ddp(model, group, .bucket_cap_bytes = 512);
+    CHECK(ddp);
+    if (rank == 1)
+        CHECK_OK(tt_register_post_accumulate_grad_hook(tt_module_parameters(model)->tensors[2], kill_oneself, &passes));
+    tt_status status = TT_OK;
+    for (int step = 0; step < STEPS && !status; step++) {
+        TT_AUTO_SCOPE;
+        tt_tensor *loss = loss_of(ddp, rank, step, TT_CUDA(0));
+        status = loss ? tt_backward(loss) : tt_last_status();
+    }
+    CHECK(status == TT_ERR_PEER || status == TT_ERR_ABORTED);
+    CHECK_TEXT("rank 1");
+    tt_module_free(ddp);
+    tt_module_free(model);
+    tt_destroy_process_group(group);
+    CHECK(cuda_pinned_ranges() == 0);
+    return 0;
+}
+
+static void a_rank_that_dies_is_named(void **state) {
+    (void)state;
+    ranks ranks;
+    start_ranks(&ranks, 3, dies, NULL);
+    assert_int_equal(end_of_rank(&ranks, 0), 0);
+    assert_int_equal(end_of_rank(&ranks, 2), 0);
+    assert_int_equal(end_of_rank(&ranks, 1), 128 + SIGKILL);
+    tt_store_server_free(ranks.server);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_mlp_has_the_bits_of_averages_by_hand),
+        cmocka_unit_test(a_conv_net_has_them_too),
+        cmocka_unit_test(hooks_work),
+        cmocka_unit_test(what_a_pass_leaves_out),
+        cmocka_unit_test(several_devices_are_refused),
+        cmocka_unit_test(nothing_is_left),
+        cmocka_unit_test(no_memory_for_a_bucket),
+        cmocka_unit_test(a_rank_that_dies_is_named),
+    };
+    return cuda_choose_fake() ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
+}
