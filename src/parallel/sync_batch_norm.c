@@ -65,8 +65,22 @@ typedef struct sync_state {
 
 static void sync_state_destroy(void *state) { sync_unref(((const sync_state *)state)->ranks); }
 
-/* sums (2,C) := those of db and dw over all ranks, in f64. */
-static tt_status sum_over_ranks(const sync_ranks *r, const tt_tensor *db, const tt_tensor *dw, tt_tensor *sums) {
+/* What is exchanged goes over the host: x itself, or a new tensor of its shape and type there. NULL: no memory. */
+static tt_tensor *near_of(tt_tensor *x) {
+    return tt__device_is_host(tt__device_of(x)) ? x : tt__tensor_new(who, x->shape, x->dtype);
+}
+
+/* Bring near_of(x) to x, if `status` is TT_OK, and free it. */
+static tt_status near_done(tt_tensor *near, tt_tensor *x, tt_status status) {
+    if (near == x)
+        return status;
+    if (!status)
+        status = tt__copy_out(who, x, near);
+    tt__abandon(near);
+    return status;
+}
+
+static tt_status sum_near(const sync_ranks *r, const tt_tensor *db, const tt_tensor *dw, tt_tensor *sums) {
     tt_tensor rows = tt__tensor_seen(sums, sums->shape, sums->stride);
     int64_t channels = sums->shape.dim[1];
     const tt_tensor *const from[] = {db, dw};
@@ -79,6 +93,12 @@ static tt_status sum_over_ranks(const sync_ranks *r, const tt_tensor *db, const 
     }
     return tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, .group = r->group, .buf = sums->data, .count = 2 * channels,
                                       .dtype = TT_F64, .op = TT_SUM, .file = "the backward of a SyncBatchNorm"));
+}
+
+/* sums (2,C) := those of db and dw over all ranks, in f64. */
+static tt_status sum_over_ranks(const sync_ranks *r, const tt_tensor *db, const tt_tensor *dw, tt_tensor *sums) {
+    tt_tensor *near = near_of(sums);
+    return near ? near_done(near, sums, sum_near(r, db, dw, near)) : tt_last_status();
 }
 
 /* Saved: x, mean, rstd, weight. */
@@ -129,14 +149,25 @@ static void sync_pass_failed(void *user, const tt__reach *reach) {
 /* What a rank sends: means (C), variances (C), how many elements a channel has. */
 static size_t part_size(int64_t channels) { return 2 * (size_t)channels + 1; }
 
-/* Write this rank's part; mean and rstd are room for it. */
-static tt_status own_moments(const tt_batch_norm_args *a, double eps, tt_tensor *mean, tt_tensor *rstd, double *part) {
-    int64_t channels = mean->numel, count = a->x->numel / channels;
-    const double *m = mean->data, *r = rstd->data;
+/* Find mean and rstd of this rank's x; `near`: on the host. */
+static tt_status own_stats(const tt_batch_norm_args *a, double eps, tt_tensor *const stats[2],
+                           tt_tensor *const near[2]) {
+    TT__TRY(tt__batch_norm_stats_out(who, a->x, eps, stats[0], stats[1]));
+    for (int i = 0; i < 2; i++)
+        if (near[i] != stats[i])
+            TT__TRY(tt__copy_out(who, near[i], stats[i]));
+    return TT_OK;
+}
+
+/* Write this rank's part; the tensors are room for it. */
+static tt_status own_moments(const tt_batch_norm_args *a, double eps, tt_tensor *const stats[2],
+                             tt_tensor *const near[2], double *part) {
+    int64_t channels = near[0]->numel, count = a->x->numel / channels;
+    const double *m = near[0]->data, *r = near[1]->data;
     part[2 * channels] = (double)count;
     if (count == 0)
         return memset(part, 0, 2 * (size_t)channels * sizeof *part), TT_OK;
-    TT__TRY(tt__batch_norm_stats_out(who, a->x, eps, mean, rstd));
+    TT__TRY(own_stats(a, eps, stats, near));
     for (int64_t c = 0; c < channels; c++) {
         part[c] = m[c];
         part[channels + c] = fmax(1 / (r[c] * r[c]) - eps, 0);
@@ -183,13 +214,14 @@ static void tell_of_failed_part(sync_ranks *s, int64_t channels) {
     tt__error_restore(&failure);
 }
 
-/* Exchange the parts: *count, mean and rstd of all ranks' x. */
-static tt_status exchange_parts(sync_ranks *s, const tt_batch_norm_args *a, tt_tensor *mean, tt_tensor *rstd,
-                                int64_t *count) {
-    int64_t channels = mean->numel;
+/* Exchange the parts: *count, and mean and rstd of all ranks' x, in `near`. */
+static tt_status exchange_parts(sync_ranks *s, const tt_batch_norm_args *a, tt_tensor *const stats[2],
+                                tt_tensor *const near[2], int64_t *count) {
+    int64_t channels = near[0]->numel;
+    double *mean = near[0]->data, *rstd = near[1]->data;
     const double *parts = s->parts;
     double eps = a->eps ? a->eps : 1e-5, total = 0, var;
-    TT__TRY(own_moments(a, eps, mean, rstd, own_moments_part(s, channels)));
+    TT__TRY(own_moments(a, eps, stats, near, own_moments_part(s, channels)));
     TT__TRY(gather_parts(s, channels));
     for (int r = 0; r < s->world; r++) {
         double elements = parts[r * part_size(channels) + 2 * channels];
@@ -203,12 +235,24 @@ static tt_status exchange_parts(sync_ranks *s, const tt_batch_norm_args *a, tt_t
                         "%s: expected more than one element a channel over all ranks in training; this rank has x %s",
                         who, TT__DESCRIBE(a->x));
     for (int64_t c = 0; c < channels && total > 0; c++) {
-        merge_channel(parts, s->world, channels, c, total, &((double *)mean->data)[c], &var);
-        ((double *)rstd->data)[c] = 1 / sqrt(var + eps);
+        merge_channel(parts, s->world, channels, c, total, &mean[c], &var);
+        rstd[c] = 1 / sqrt(var + eps);
     }
     *count = (int64_t)total;
     s->progress = EXCHANGED;
     return TT_OK;
+}
+
+/* The same, of tensors on any device. */
+static tt_status exchange_stats(sync_ranks *s, const tt_batch_norm_args *a, tt_tensor *mean, tt_tensor *rstd,
+                                int64_t *count) {
+    tt_tensor *const stats[2] = {mean, rstd};
+    tt_tensor *near[2] = {near_of(mean), NULL};
+    near[1] = near[0] ? near_of(rstd) : NULL;
+    tt_status status = near[1] ? exchange_parts(s, a, stats, near, count) : tt_last_status();
+    for (int i = 0; i < 2 && near[i]; i++)
+        status = near_done(near[i], stats[i], status);
+    return status;
 }
 
 /* No rank has an element: the running statistics stay, weights have gradients of 0. */
@@ -220,7 +264,7 @@ static tt_status no_stats(tt_tensor *mean, tt_tensor *rstd) {
 /* Find mean and rstd over all ranks, and move the running statistics towards them. */
 static tt_status sync_stats(sync_ranks *s, const tt_batch_norm_args *a, tt_tensor *mean, tt_tensor *rstd,
                             int64_t *count) {
-    TT__TRY(exchange_parts(s, a, mean, rstd, count));
+    TT__TRY(exchange_stats(s, a, mean, rstd, count));
     if (!*count)
         return no_stats(mean, rstd);
     if (!a->running_mean)
@@ -277,9 +321,10 @@ static tt_tensor *sync_run_any(sync_ranks *s, tt_batch_norm_args a) {
     if (!TT__AUTOCAST("tt_batch_norm", &a.x, &a.weight, &a.bias) ||
         !TT__CHECK_FLOATS(who, {"x", a.x}, {"weight", a.weight}, {"bias", a.bias}))
         return NULL;
-    if (!tt__device_is_host(tt__device_of(a.x)))
-        return tt__tensor_fail(TT_ERR_UNSUPPORTED, "%s: expected x on the host, got x %s on \"%s\"", who,
-                               TT__DESCRIBE(a.x), tt__device_of(a.x)->name);
+    const tt_tensor *others[] = {a.weight, a.bias, a.running_mean, a.running_var};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (others[i] && !TT__SAME_DEVICE(who, a.x, others[i]))
+            return NULL;
     return is_narrow(a.x) ? sync_run_wide(s, a) : sync_run(s, &a);
 }
 

@@ -238,8 +238,11 @@ static tt_status settle_with_replicas(const tt_pipeline *pipe, tt_status status)
 }
 
 static tt_status make_stages(tt_pipeline *pipe, const tt_pipeline_new_args *a) {
-    if (!tt__stages_make(pipe, a))
-        return TT_OK;
+    if (!tt__stages_make(pipe, a)) {
+        const tt_named_tensors *parameters = tt_module_parameters(pipe->module);
+        pipe->channels.device = parameters && parameters->count ? tt_tensor_device(parameters->tensors[0]) : NULL;
+        return parameters ? TT_OK : tt_last_status();
+    }
     tt__fail_prefix("%s", maker);
     tt__abort_with_error(pipe->data_group); /* with whose ranks stages are wrapped */
     return tt_last_status();

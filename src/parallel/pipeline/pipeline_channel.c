@@ -280,7 +280,7 @@ tt_status tt__channel_send(tt__channels *c, int64_t chunk, tt__way way, int64_t 
         return hand_to_own_stage(c, &ends, way, x);
     drop_sent_tensors(c);
     channel_header header = {.micro = m, .channels_last = tt_tensor_dim(x) == 4 && tt__is_channels_last(x)};
-    tt_tensor *whole = tt_contiguous(x);
+    tt_tensor *whole = tt_contiguous(tt_to_device(x, tt_device_get("cpu")));
     tt_status status = whole ? send_contiguous(c, &ends, way, &header, whole) : tt_last_status();
     return status ? tt__fail_prefix("rank %d sent the %s of micro-batch %" PRId64 " to stage %" PRId64 " (rank %d)",
                                     c->rank, what_goes(way), m, ends.to_stage, ends.to_rank)
@@ -417,6 +417,8 @@ tt_tensor *tt__channel_recv(tt__channels *c, int64_t chunk, tt__way way, int64_t
     TT_NO_GRAD;
     bool own = ends.from_rank == c->rank;
     tt_tensor *x = own ? take_handed(c, &ends, way) : recv_tensor(c, &ends, way, m);
+    if (x && c->device)
+        x = tt_to_device(x, c->device);
     if (!x)
         tt__fail_prefix("rank %d waited for the %s of micro-batch %" PRId64 " from stage %" PRId64 " (rank %d)",
                         c->rank, what_goes(way), m, ends.from_stage, ends.from_rank);

@@ -28,6 +28,7 @@ typedef struct tt__handed {
 typedef struct tt__channels {
     tt_group *group; /* held */
     int rank, ranks;
+    const tt_device *device; /* where this rank's stages lie: what comes is brought there; NULL: the host */
     int64_t chunks;
     int64_t slots;         /* of each of this rank's outgoing channels */
     size_t slot_bytes;     /* 0: there are none */
