@@ -9,7 +9,6 @@
 #include "parallel/sync_batch_norm.h"
 
 #include "autograd/autocast.h"
-#include "autograd/failed_pass.h"
 #include "autograd/record.h"
 #include "base/args.h"
 #include "base/error.h"
@@ -17,37 +16,22 @@
 #include "nn/batch_norm.h"
 #include "nn/module.h"
 #include "nn/which_replica.h"
+#include "parallel/sync_exchange.h"
 #include "reducer/text_agreement.h"
 
-#include <math.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const char who[] = "SyncBatchNorm";
 
-/* How far a forward has come. A failure on this rank alone before the exchange is told in it; after it, by aborting the
- * group. */
-typedef enum sync_progress { NOT_EXCHANGED, EXCHANGING, EXCHANGED } sync_progress;
-
-/* The group of the layers that were made together: one reference each, and one each record. */
-typedef struct sync_ranks {
-    tt_group *group;
-    int world;
-    _Atomic int refs;
-    double *parts; /* of all ranks, then this one's own: room for the widest layer */
-    sync_progress progress;
-    tt__pass_watcher passes;
-} sync_ranks;
-
-static sync_ranks *sync_ref(sync_ranks *r) {
+static tt__sync_ranks *sync_ref(tt__sync_ranks *r) {
     atomic_fetch_add(&r->refs, 1);
     return r;
 }
 
 static void sync_unref(void *user) {
-    sync_ranks *r = user;
+    tt__sync_ranks *r = user;
     if (atomic_fetch_sub(&r->refs, 1) > 1)
         return;
     tt__unwatch_passes(&r->passes);
@@ -59,47 +43,11 @@ static void sync_unref(void *user) {
 /* ---- backward ---- */
 
 typedef struct sync_state {
-    sync_ranks *ranks;
+    tt__sync_ranks *ranks;
     int64_t count; /* of all ranks, a channel */
 } sync_state;
 
 static void sync_state_destroy(void *state) { sync_unref(((const sync_state *)state)->ranks); }
-
-/* What is exchanged goes over the host: x itself, or a new tensor of its shape and type there. NULL: no memory. */
-static tt_tensor *near_of(tt_tensor *x) {
-    return tt__device_is_host(tt__device_of(x)) ? x : tt__tensor_new(who, x->shape, x->dtype);
-}
-
-/* Bring near_of(x) to x, if `status` is TT_OK, and free it. */
-static tt_status near_done(tt_tensor *near, tt_tensor *x, tt_status status) {
-    if (near == x)
-        return status;
-    if (!status)
-        status = tt__copy_out(who, x, near);
-    tt__abandon(near);
-    return status;
-}
-
-static tt_status sum_near(const sync_ranks *r, const tt_tensor *db, const tt_tensor *dw, tt_tensor *sums) {
-    tt_tensor rows = tt__tensor_seen(sums, sums->shape, sums->stride);
-    int64_t channels = sums->shape.dim[1];
-    const tt_tensor *const from[] = {db, dw};
-    for (int i = 0; i < 2; i++) {
-        rows.shape = TT_SHAPE(channels);
-        rows.stride[0] = 1;
-        rows.numel = channels;
-        rows.data = (double *)sums->data + i * channels;
-        TT__TRY(tt__copy_out(who, &rows, from[i]));
-    }
-    return tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, .group = r->group, .buf = sums->data, .count = 2 * channels,
-                                      .dtype = TT_F64, .op = TT_SUM, .file = "the backward of a SyncBatchNorm"));
-}
-
-/* sums (2,C) := those of db and dw over all ranks, in f64. */
-static tt_status sum_over_ranks(const sync_ranks *r, const tt_tensor *db, const tt_tensor *dw, tt_tensor *sums) {
-    tt_tensor *near = near_of(sums);
-    return near ? near_done(near, sums, sum_near(r, db, dw, near)) : tt_last_status();
-}
 
 /* Saved: x, mean, rstd, weight. */
 static tt_status sync_gradients(tt_node *node, const sync_state *s) {
@@ -114,7 +62,7 @@ static tt_status sync_gradients(tt_node *node, const sync_state *s) {
         return tt_last_status();
     TT__TRY(tt__batch_norm_backward_out(who, &n, true, NULL, dw, db));
     if (tt__grad_wanted(node, 0)) {
-        TT__TRY(sum_over_ranks(s->ranks, db, dw, sums));
+        TT__TRY(tt__sync_sums(s->ranks, db, dw, sums));
         TT__GIVE(node, 0, dx, tt__batch_norm_give_out(who, &n, sums, s->count, dx));
     }
     if (tt__grad_wanted(node, 1))
@@ -136,7 +84,7 @@ static const tt__operator sync_op = {.name = who, .backward = sync_backward, .de
 /* The pass may have failed before it came to a layer, where other ranks wait. Records that have run no longer say whose
  * they are, so any SyncBatchNorm within reach counts as one of these. */
 static void sync_pass_failed(void *user, const tt__reach *reach) {
-    const sync_ranks *r = user;
+    const tt__sync_ranks *r = user;
     bool reaches = !reach;
     for (int64_t i = 0; reach && i < reach->node_count && !reaches; i++)
         reaches = reach->nodes[i].node->op == &sync_op;
@@ -146,134 +94,7 @@ static void sync_pass_failed(void *user, const tt__reach *reach) {
 
 /* ---- forward ---- */
 
-/* What a rank sends: means (C), variances (C), how many elements a channel has. */
-static size_t part_size(int64_t channels) { return 2 * (size_t)channels + 1; }
-
-/* Find mean and rstd of this rank's x; `near`: on the host. */
-static tt_status own_stats(const tt_batch_norm_args *a, double eps, tt_tensor *const stats[2],
-                           tt_tensor *const near[2]) {
-    TT__TRY(tt__batch_norm_stats_out(who, a->x, eps, stats[0], stats[1]));
-    for (int i = 0; i < 2; i++)
-        if (near[i] != stats[i])
-            TT__TRY(tt__copy_out(who, near[i], stats[i]));
-    return TT_OK;
-}
-
-/* Write this rank's part; the tensors are room for it. */
-static tt_status own_moments(const tt_batch_norm_args *a, double eps, tt_tensor *const stats[2],
-                             tt_tensor *const near[2], double *part) {
-    int64_t channels = near[0]->numel, count = a->x->numel / channels;
-    const double *m = near[0]->data, *r = near[1]->data;
-    part[2 * channels] = (double)count;
-    if (count == 0)
-        return memset(part, 0, 2 * (size_t)channels * sizeof *part), TT_OK;
-    TT__TRY(own_stats(a, eps, stats, near));
-    for (int64_t c = 0; c < channels; c++) {
-        part[c] = m[c];
-        part[channels + c] = fmax(1 / (r[c] * r[c]) - eps, 0);
-    }
-    return TT_OK;
-}
-
-/* Merge all ranks' parts. */
-static void merge_channel(const double *parts, int world, int64_t channels, int64_t c, double count, double *mean,
-                          double *var) {
-    size_t stride = part_size(channels);
-    double total = 0, squares = 0;
-    for (int r = 0; r < world; r++)
-        total += parts[r * stride + 2 * channels] * parts[r * stride + c];
-    *mean = total / count;
-    for (int r = 0; r < world; r++) {
-        const double *part = parts + r * stride;
-        double off = part[c] - *mean, n = part[2 * channels];
-        if (n > 0)
-            squares += n * (part[channels + c] + off * off);
-    }
-    *var = squares / count;
-}
-
-static double *own_moments_part(const sync_ranks *s, int64_t channels) {
-    return s->parts + s->world * part_size(channels);
-}
-
-static tt_status gather_parts(sync_ranks *s, int64_t channels) {
-    s->progress = EXCHANGING;
-    return tt_all_gather_with(TT_ARGS(tt_all_gather_args, .group = s->group, .send = own_moments_part(s, channels),
-                                      .recv = s->parts, .count = (int64_t)part_size(channels), .dtype = TT_F64,
-                                      .file = "the forward of a SyncBatchNorm"));
-}
-
-/* This rank has failed: tell the others, which exchange their parts, or will. */
-static void tell_of_failed_part(sync_ranks *s, int64_t channels) {
-    tt__saved_error failure;
-    double *own = own_moments_part(s, channels);
-    tt__error_save(&failure);
-    memset(own, 0, 2 * (size_t)channels * sizeof *own);
-    own[2 * channels] = -1;
-    tt_ignore(gather_parts(s, channels));
-    tt__error_restore(&failure);
-}
-
-/* Exchange the parts: *count, and mean and rstd of all ranks' x, in `near`. */
-static tt_status exchange_parts(sync_ranks *s, const tt_batch_norm_args *a, tt_tensor *const stats[2],
-                                tt_tensor *const near[2], int64_t *count) {
-    int64_t channels = near[0]->numel;
-    double *mean = near[0]->data, *rstd = near[1]->data;
-    const double *parts = s->parts;
-    double eps = a->eps ? a->eps : 1e-5, total = 0, var;
-    TT__TRY(own_moments(a, eps, stats, near, own_moments_part(s, channels)));
-    TT__TRY(gather_parts(s, channels));
-    for (int r = 0; r < s->world; r++) {
-        double elements = parts[r * part_size(channels) + 2 * channels];
-        if (elements < 0)
-            return tt__fail(TT_ERR_PEER, "%s: rank %d could not find the mean of its batch; its error says why", who,
-                            r);
-        total += elements;
-    }
-    if (total == 1)
-        return tt__fail(TT_ERR_INVALID,
-                        "%s: expected more than one element a channel over all ranks in training; this rank has x %s",
-                        who, TT__DESCRIBE(a->x));
-    for (int64_t c = 0; c < channels && total > 0; c++) {
-        merge_channel(parts, s->world, channels, c, total, &mean[c], &var);
-        rstd[c] = 1 / sqrt(var + eps);
-    }
-    *count = (int64_t)total;
-    s->progress = EXCHANGED;
-    return TT_OK;
-}
-
-/* The same, of tensors on any device. */
-static tt_status exchange_stats(sync_ranks *s, const tt_batch_norm_args *a, tt_tensor *mean, tt_tensor *rstd,
-                                int64_t *count) {
-    tt_tensor *const stats[2] = {mean, rstd};
-    tt_tensor *near[2] = {near_of(mean), NULL};
-    near[1] = near[0] ? near_of(rstd) : NULL;
-    tt_status status = near[1] ? exchange_parts(s, a, stats, near, count) : tt_last_status();
-    for (int i = 0; i < 2 && near[i]; i++)
-        status = near_done(near[i], stats[i], status);
-    return status;
-}
-
-/* No rank has an element: the running statistics stay, weights have gradients of 0. */
-static tt_status no_stats(tt_tensor *mean, tt_tensor *rstd) {
-    TT__TRY(tt__fill_out(who, mean, 0));
-    return tt__fill_out(who, rstd, 1);
-}
-
-/* Find mean and rstd over all ranks, and move the running statistics towards them. */
-static tt_status sync_stats(sync_ranks *s, const tt_batch_norm_args *a, tt_tensor *mean, tt_tensor *rstd,
-                            int64_t *count) {
-    TT__TRY(exchange_stats(s, a, mean, rstd, count));
-    if (!*count)
-        return no_stats(mean, rstd);
-    if (!a->running_mean)
-        return TT_OK;
-    return tt__batch_norm_running_(who, a->running_mean, a->running_var, mean, rstd, a->eps ? a->eps : 1e-5,
-                                   a->momentum ? a->momentum : 0.1, *count);
-}
-
-static tt_tensor *record_sync(tt_tensor *y, sync_ranks *s, const tt_batch_norm_args *a, const tt_tensor *mean,
+static tt_tensor *record_sync(tt_tensor *y, tt__sync_ranks *s, const tt_batch_norm_args *a, const tt_tensor *mean,
                               const tt_tensor *rstd, int64_t count) {
     tt_tensor *const in[] = {a->x, a->weight, a->bias};
     const sync_state state = {s, count};
@@ -291,12 +112,12 @@ static tt_tensor *record_sync(tt_tensor *y, sync_ranks *s, const tt_batch_norm_a
     return saved ? y : tt__abandon(y);
 }
 
-static tt_tensor *sync_run(sync_ranks *s, const tt_batch_norm_args *a) {
+static tt_tensor *sync_run(tt__sync_ranks *s, const tt_batch_norm_args *a) {
     int64_t channels = a->x->shape.dim[1], count = 0;
     tt_tensor *mean = tt__norm_stats_beside(who, a->x, channels);
     tt_tensor *rstd = mean ? tt__norm_stats_beside(who, a->x, channels) : NULL;
     tt_tensor *y = rstd ? tt__empty_like(who, a->x) : NULL;
-    y = TT__MADE(who, y, sync_stats(s, a, mean, rstd, &count));
+    y = TT__MADE(who, y, tt__sync_stats(s, a, mean, rstd, &count));
     y = TT__MADE(who, y, tt__batch_norm_out(who, y, a->x, mean, rstd, a->weight, a->bias));
     y = record_sync(y, s, a, mean, rstd, count);
     tt__abandon(rstd);
@@ -307,7 +128,7 @@ static tt_tensor *sync_run(sync_ranks *s, const tt_batch_norm_args *a) {
 static bool is_narrow(const tt_tensor *x) { return x && (x->dtype == TT_BF16 || x->dtype == TT_F16); }
 
 /* Sums of 16 bits would lose what the ranks exchange: such tensors are computed in f32. */
-static tt_tensor *sync_run_wide(sync_ranks *s, tt_batch_norm_args a) {
+static tt_tensor *sync_run_wide(tt__sync_ranks *s, tt_batch_norm_args a) {
     tt_dtype dtype = a.x->dtype;
     bool has_weight = a.weight, has_bias = a.bias;
     a.x = tt_to(a.x, TT_F32);
@@ -317,39 +138,37 @@ static tt_tensor *sync_run_wide(sync_ranks *s, tt_batch_norm_args a) {
     return made ? tt_to(sync_run(s, &a), dtype) : NULL;
 }
 
-static tt_tensor *sync_run_any(sync_ranks *s, tt_batch_norm_args a) {
+static tt_tensor *sync_run_any(tt__sync_ranks *s, tt_batch_norm_args a) {
     if (!TT__AUTOCAST("tt_batch_norm", &a.x, &a.weight, &a.bias) ||
         !TT__CHECK_FLOATS(who, {"x", a.x}, {"weight", a.weight}, {"bias", a.bias}))
         return NULL;
-    const tt_tensor *others[] = {a.weight, a.bias, a.running_mean, a.running_var};
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (others[i] && !TT__SAME_DEVICE(who, a.x, others[i]))
-            return NULL;
+    if (!TT__SAME_DEVICE(who, a.x, a.weight, a.bias, a.running_mean, a.running_var))
+        return NULL;
     return is_narrow(a.x) ? sync_run_wide(s, a) : sync_run(s, &a);
 }
 
 /* Is there no exchange: one rank, or a replica's thread, which takes part in none? */
-static bool sync_meets_nobody(const sync_ranks *s) { return s->world == 1 || tt__replica_of_thread().count > 1; }
+static bool sync_meets_nobody(const tt__sync_ranks *s) { return s->world == 1 || tt__replica_of_thread().count > 1; }
 
 static void sync_refuse(void *user, int64_t features) {
-    sync_ranks *s = user;
+    tt__sync_ranks *s = user;
     if (!sync_meets_nobody(s))
-        tell_of_failed_part(s, features);
+        tt__sync_tell_failure(s, features);
 }
 
 static tt_tensor *sync_normalise(void *user, const tt_batch_norm_args *args) {
-    sync_ranks *s = user;
+    tt__sync_ranks *s = user;
     if (tt__replica_of_thread().count > 1)
         return tt__tensor_fail(TT_ERR_UNSUPPORTED,
                                "%s: the threads of tt_data_parallel() can't each meet the other ranks; use tt_ddp()",
                                who);
     if (s->world == 1)
         return tt_batch_norm_with(args, offsetof(tt_batch_norm_args, tt_end));
-    s->progress = NOT_EXCHANGED;
+    s->progress = TT__NOT_EXCHANGED;
     tt_tensor *y = sync_run_any(s, *args);
-    if (!y && s->progress == NOT_EXCHANGED)
-        tell_of_failed_part(s, args->x->shape.dim[1]);
-    else if (!y && s->progress == EXCHANGED)
+    if (!y && s->progress == TT__NOT_EXCHANGED)
+        tt__sync_tell_failure(s, args->x->shape.dim[1]);
+    else if (!y && s->progress == TT__EXCHANGED)
         tt__abort_with_error(s->group);
     return y;
 }
@@ -361,10 +180,10 @@ static const tt__batch_norm_kind sync_kind = {
     .cls = &sync_class, .normalise = sync_normalise, .refused = sync_refuse, .release = sync_unref};
 
 /* Make the layers' own group, of all ranks of `group`, with one reference. Collective. */
-static sync_ranks *sync_ranks_new(tt_group *group, const char *caller, int64_t widest) {
+static tt__sync_ranks *sync_ranks_new(tt_group *group, const char *caller, int64_t widest) {
     const int world = tt_get_world_size(group);
-    sync_ranks *s = calloc(1, sizeof *s);
-    double *parts = malloc((size_t)(world + 1) * part_size(widest) * sizeof *parts);
+    tt__sync_ranks *s = calloc(1, sizeof *s);
+    double *parts = malloc((size_t)(world + 1) * tt__sync_part_size(widest) * sizeof *parts);
     tt_status status = s && parts ? TT_OK : tt__fail(TT_ERR_MEMORY, "%s: no memory for a group", caller);
     if (!status)
         status = tt_group_split_with(TT_ARGS(tt_group_split_args, .out = &s->group, .group = group, .color = 0,
@@ -422,7 +241,7 @@ static tt_status sync_convert_tree(tt_module *module, tt_group *group, const cha
     for (int64_t i = 0; i < tree->count; i++)
         if (sync_is_place(tree, i, all) && tt__batch_norm_features(tt__module_unwrapped(tree->modules[i])) > widest)
             widest = tt__batch_norm_features(tt__module_unwrapped(tree->modules[i]));
-    sync_ranks *s = sync_ranks_new(group, caller, widest);
+    tt__sync_ranks *s = sync_ranks_new(group, caller, widest);
     if (!s)
         return tt_last_status();
     for (int64_t i = 0; i < tree->count; i++)
