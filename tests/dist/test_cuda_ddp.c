@@ -17,7 +17,8 @@ enum { STEPS = 20, BATCH = 6, SIDE = 8, CLASSES = 4, MOST = 5000 };
 typedef struct run {
     bool conv, by_hand;
     const char *device;
-    bool hook; /* gradients travel as bf16 */
+    bool hook;        /* gradients travel as bf16 */
+    bool in_backward; /* the optimizer steps in the pass */
 } run;
 
 typedef struct result {
@@ -108,10 +109,13 @@ static void train(tt_group *group, int rank, const run *r, result *out) {
     if (r->hook)
         CHECK_OK(tt_bf16_hook(ddp));
     tt_optimizer *sgd = tt_sgd(tt_module_parameters(model), 0.1, .momentum = 0.9);
+    if (r->in_backward)
+        CHECK_OK(tt_ddp_step_in_backward(ddp, sgd, .zero_grad = true));
     for (int step = 0; step < STEPS; step++) {
-        tt_optimizer_zero_grad(sgd);
+        if (!r->in_backward)
+            tt_optimizer_zero_grad(sgd);
         train_step(group, r, ddp ? ddp : model, rank, step, &out->loss[step]);
-        CHECK_OK(tt_optimizer_step(sgd));
+        CHECK(r->in_backward || tt_optimizer_step(sgd) == TT_OK);
     }
     keep_parameters(tt_module_parameters(model), out);
     tt_optimizer_free(sgd);
@@ -128,6 +132,9 @@ static void equal_to_averages_by_hand(tt_group *group, int rank, void *user) {
     train(group, rank, &(run){.conv = *conv, .device = own}, &far);
     CHECK(far.count > 0 && !memcmp(&far, &hand, sizeof far));
     train(group, rank, &(run){.conv = *conv, .device = "cuda:0"}, &far);
+    CHECK(!memcmp(&far, &hand, sizeof far));
+    if (!*conv)
+        train(group, rank, &(run){.device = "cuda:0", .in_backward = true}, &far);
     CHECK(!memcmp(&far, &hand, sizeof far));
     train(group, rank, &(run){.conv = *conv, .device = "cpu"}, &near);
     for (int step = 0; step < STEPS; step++)
@@ -213,6 +220,49 @@ static void what_a_pass_leaves_out(void **state) {
     assert_int_equal(run_ranks(2, leaves_out, NULL), 0);
 }
 
+/* ---- ranks with different numbers of batches */
+
+static tt_status update(void *user) {
+    tt_optimizer *sgd = user;
+    tt_status status = tt_optimizer_step(sgd);
+    tt_optimizer_zero_grad(sgd);
+    return status;
+}
+
+static void train_unevenly(tt_group *group, int rank, const char *device, result *out) {
+    const run r = {.device = device};
+    memset(out, 0, sizeof *out);
+    tt_module *model = make_model(&r, rank), *ddp = tt_ddp(model, group, .bucket_cap_bytes = 2048);
+    tt_optimizer *sgd = tt_sgd(tt_module_parameters(ddp), 0.1);
+    tt_join *join = tt_join_new(ddp, .divide_by_present = true, .after_step = update, .user = sgd);
+    CHECK(join);
+    for (int step = 0; step < 3 + 2 * rank; step++) {
+        train_step(group, &r, ddp, rank, step, &out->loss[step]);
+        CHECK_OK(update(sgd));
+    }
+    CHECK_OK(tt_join_wait(join));
+    tt_join_free(join);
+    keep_parameters(tt_module_parameters(model), out);
+    tt_optimizer_free(sgd);
+    tt_module_free(ddp);
+    tt_module_free(model);
+}
+
+static void joins(tt_group *group, int rank, void *user) {
+    (void)user;
+    static result far, near;
+    train_unevenly(group, rank, "cuda:0", &far);
+    train_unevenly(group, rank, "cpu", &near);
+    CHECK(far.count > 0 && far.count == near.count);
+    for (int64_t i = 0; i < far.count; i++)
+        CHECK(fabs((double)far.parameters[i] - (double)near.parameters[i]) <= 1e-4);
+}
+
+static void ranks_may_have_more_batches(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(3, joins, NULL), 0);
+}
+
 /* ---- errors */
 
 static void refused(tt_group *group, int rank, void *user) {
@@ -247,7 +297,8 @@ static void wrap_often(tt_group *group, int rank, void *user) {
         tt_module *ddp = tt_ddp(model, group);
         CHECK(ddp && cuda_pinned_ranges() > 0);
         tt_tensor *x = tt_to_device(tt_ones(TT_SHAPE(2, 512), TT_F32), TT_CUDA(0));
-        CHECK_OK(tt_backward(tt_sum(tt_module_forward(ddp, x))));
+        if (i % 20 == 0)
+            CHECK_OK(tt_backward(tt_sum(tt_module_forward(ddp, x))));
         tt_module_free(ddp);
         CHECK(cuda_pinned_ranges() == 0);
     }
@@ -355,6 +406,7 @@ int main(void) {
         cmocka_unit_test(a_conv_net_has_them_too),
         cmocka_unit_test(hooks_work),
         cmocka_unit_test(what_a_pass_leaves_out),
+        cmocka_unit_test(ranks_may_have_more_batches),
         cmocka_unit_test(several_devices_are_refused),
         cmocka_unit_test(nothing_is_left),
         cmocka_unit_test(no_memory_for_a_bucket),
