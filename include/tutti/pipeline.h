@@ -13,6 +13,9 @@
  * or the number of ranks: bitwise what one process computes that runs the same micro-batches one after the other, each
  * loss scaled by its share of the batch.
  *
+ * Each rank's stages lie where it has moved its model (tt_module_to_device()), and x and target with them; what goes
+ * between stages goes over the host.
+ *
  * Batch norms see micro-batches, as in PyTorch, and their running statistics follow in the order of the micro-batches.
  * Dropout draws from each rank's default generator, so not what one process would draw, unless .seed is given.
  *
