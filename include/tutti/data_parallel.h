@@ -8,7 +8,8 @@
  *   tt_tensor *loss = tt_cross_entropy(tt_module_forward(model, x), y);
  *   tt_backward(loss);      the replicas' gradients, summed
  *
- * Replicas share the module's parameters, buffers and forward functions; nothing is copied. So the forward functions
+ * Replicas share the module's parameters, buffers and forward functions; nothing is copied, unless each has a device of
+ * its own. So the forward functions
  * and hooks of modules of one's own are run by several threads at once: they may read what is theirs, and what they
  * write must be guarded, or replica 0's alone (tt_data_parallel_replica()). Running statistics of batch norms are those
  * of replica 0. Hooks are not registered or removed, and the tree is not changed, meanwhile. */
@@ -23,7 +24,9 @@ typedef struct tt_data_parallel_args {
     tt_module *module; /* required */
     TT_OPTIONS;
     int replicas; /* how many at most, and threads with the caller's; 0, the default: tt_get_num_threads() */
-    char tt_end;  /* not an option: see base.h */
+    tt_module *const *copies; /* modules alike, on other devices: one for each further replica. See below */
+    int64_t copy_count;
+    char tt_end; /* not an option: see base.h */
 } tt_data_parallel_args;
 
 /* Make a module that runs `module`, its child "module", on parts of the batch: names in lists and the state_dict begin
@@ -40,10 +43,16 @@ typedef struct tt_data_parallel_args {
  * forward functions use, except for leaves inside tt_module_recompute() that are not registered in its module: their
  * gradients are summed in any order, and their hooks run once a replica, on the sum so far. Register those. A tt_ddp()
  * may be around it.
- * NULL on failure: TT_ERR_INVALID replicas below 0 or above 1024; TT_ERR_UNSUPPORTED a wrapper inside; TT_ERR_STATE the
+ * On several devices each replica has a module of its own: the wrapped one, which is trained, and .copies of it, made
+ * alike and moved (tt_module_to_device()). There are then 1 + .copy_count replicas.
+ *   tt_data_parallel(net, .copies = (tt_module *[]){other}, .copy_count = 1)
+ * They are owned as the module is, and no part of lists or the state_dict. A forward gives them the module's parameters,
+ * where these have changed, and its buffers and modes; parts of the batch are brought to their devices, results and
+ * gradients to the module's. Hooks of the copies' modules run, those of the module run for replica 0 alone.
+ * NULL on failure: TT_ERR_INVALID copies that are not like the module or have a parent, or replicas below 0 or above 1024; TT_ERR_UNSUPPORTED a wrapper inside; TT_ERR_STATE the
  * module has a parent; TT_ERR_SYSTEM no more threads can be started; TT_ERR_MEMORY.
  * Errors of the forward: TT_ERR_SHAPE inputs of different sizes in dimension 0, or results that don't fit together;
- * TT_ERR_UNSUPPORTED inputs that are not on the host, or a recorded result from outside that is no input; what a
+ * TT_ERR_UNSUPPORTED a recorded result from outside that is no input; what a
  * replica's forward returned: the text names the replica, the first one if there are several. One thread at a time. */
 TT_API tt_module *tt_data_parallel_with(const tt_data_parallel_args *args, size_t size);
 

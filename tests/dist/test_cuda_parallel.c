@@ -163,6 +163,83 @@ static void two_stages_in_one_process(void **state) {
     assert_int_equal(run_ranks(1, in_one_process, NULL), 0);
 }
 
+/* ---- threads, a device each */
+
+typedef struct replicated {
+    double loss[STEPS];
+    float rest[400]; /* the state, and the last gradient of x */
+    int64_t count;
+} replicated;
+
+static void keep(replicated *out, tt_tensor *x) {
+    tt_tensor *near = tt_contiguous(tt_to(tt_to_device(x, TT_CPU), TT_F32));
+    CHECK(out->count + tt_tensor_numel(near) <= 400);
+    memcpy(out->rest + out->count, tt_tensor_f32(near), (size_t)tt_tensor_numel(near) * sizeof(float));
+    out->count += tt_tensor_numel(near);
+}
+
+/* Each step has two forwards before its pass. */
+static void train_replicas(const tt_device *first, const tt_device *second, replicated *out) {
+    memset(out, 0, sizeof *out);
+    tt_module *model = model_on(first), *dp;
+    if (second) {
+        tt_module *copy = model_on(second);
+        CHECK_OK(tt_init_constant_(tt_module_parameters(copy)->tensors[0], 5));
+        dp = tt_data_parallel(model, .copies = (tt_module *[]){copy}, .copy_count = 1);
+    } else {
+        dp = tt_data_parallel(model, .replicas = 2);
+    }
+    CHECK(dp && tt_module_parameters(dp)->count == 8);
+    tt_optimizer *sgd = tt_sgd(tt_module_parameters(dp), 0.1, .momentum = 0.9);
+    for (int step = 0; step < STEPS; step++) {
+        TT_AUTO_SCOPE;
+        tt_tensor *x = tt_requires_grad_(inputs(0, step, first), true), *more = inputs(1, step, first);
+        tt_tensor *l = tt_cross_entropy(tt_module_forward(dp, x), targets(step, first));
+        l = tt_add(l, tt_cross_entropy(tt_module_forward(dp, more), targets(step + 1, first)));
+        tt_optimizer_zero_grad(sgd);
+        CHECK_OK(tt_backward(l));
+        CHECK_OK(tt_item(l, &out->loss[step]));
+        CHECK_OK(tt_optimizer_step(sgd));
+        CHECK(tt_tensor_device(tt_grad(x)) == first);
+        if (step + 1 == STEPS)
+            keep(out, tt_grad(x));
+    }
+    const tt_named_tensors *state = tt_module_state_dict(dp);
+    for (int64_t i = 0; i < state->count; i++) {
+        TT_AUTO_SCOPE;
+        TT_NO_GRAD;
+        CHECK(tt_tensor_device(state->tensors[i]) == first);
+        keep(out, state->tensors[i]);
+    }
+    tt_optimizer_free(sgd);
+    tt_module_free(dp);
+}
+
+static void replicate(tt_group *group, int rank, void *user) {
+    (void)group;
+    (void)rank;
+    (void)user;
+    static replicated near, far, one;
+    train_replicas(TT_CPU, NULL, &near);
+    train_replicas(TT_CUDA(0), TT_CUDA(1), &far);
+    train_replicas(TT_CUDA(1), NULL, &one); /* both on one device */
+    CHECK(near.count > 200 && far.count == near.count);
+    expect_near(far.loss, near.loss, STEPS);
+    CHECK(!memcmp(&one, &far, sizeof far));
+    for (int64_t i = 0; i < near.count; i++)
+        CHECK(fabs((double)near.rest[i] - (double)far.rest[i]) <= 1e-4);
+    tt_module *unlike = tt_nn_linear(3, 2);
+    CHECK(!tt_data_parallel(tt_nn_linear(2, 2), .copies = &unlike, .copy_count = 1));
+    CHECK(tt_last_status() == TT_ERR_INVALID);
+    CHECK_TEXT("expected copies like the module, got copy 1 with \"weight\" f32 (2, 3) where that has "
+               "\"weight\" f32 (2, 2)");
+}
+
+static void replicas_have_devices(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(1, replicate, NULL), 0);
+}
+
 /* ---- checkpoints */
 
 static void train_on(tt_module *model, tt_optimizer *adam, int begin, const tt_device *device, double *loss) {
@@ -216,8 +293,11 @@ static void checkpoints_are_read_elsewhere(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sync_batch_norm_has_the_cpus_losses), cmocka_unit_test(pipelines_have_the_cpus_losses),
-        cmocka_unit_test(activations_go_between_devices),      cmocka_unit_test(two_stages_in_one_process),
+        cmocka_unit_test(sync_batch_norm_has_the_cpus_losses),
+        cmocka_unit_test(pipelines_have_the_cpus_losses),
+        cmocka_unit_test(activations_go_between_devices),
+        cmocka_unit_test(two_stages_in_one_process),
+        cmocka_unit_test(replicas_have_devices),
         cmocka_unit_test(checkpoints_are_read_elsewhere),
     };
     return cuda_choose_fake() ? cmocka_run_group_tests(tests, NULL, NULL) : 1;

@@ -16,6 +16,16 @@ inline module data_parallel(module &&wrapped, int replicas = 0) {
     return module(detail::call(tt_data_parallel_with, a));
 }
 
+/* One replica a device: the module's, and one for each copy. */
+inline module data_parallel(module &&wrapped, std::vector<module> &&copies) {
+    std::vector<tt_module *> list;
+    for (module &copy : copies)
+        list.push_back(copy.release());
+    tt_data_parallel_args a = TT_DATA_PARALLEL_ARGS_INIT;
+    a.module = wrapped.release(), a.copies = list.data(), a.copy_count = static_cast<std::int64_t>(list.size());
+    return module(detail::call(tt_data_parallel_with, a));
+}
+
 /* Which replica this thread runs. */
 inline int data_parallel_replica() { return tt_data_parallel_replica(); }
 

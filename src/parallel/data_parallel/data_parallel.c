@@ -16,19 +16,23 @@ enum { MOST_REPLICAS = 1024 };
 typedef struct data_parallel {
     tt__crew *crew;
     int replicas;
-    tt_module *module; /* a child */
+    tt_module *module;         /* a child */
+    tt__module_copies *copies; /* on other devices; or NULL */
 } data_parallel;
 
 static tt_status data_parallel_forward(tt_module *self, tt_tensor *const *in, int64_t in_count, tt_tensor **out,
                                        int64_t out_count) {
     const data_parallel *d = tt_module_user(self);
-    tt_status status = tt__replicas_forward(d->crew, d->replicas, d->module, in, in_count, out, out_count);
+    tt_status status = d->copies ? tt__copies_give(d->copies) : TT_OK;
+    if (!status)
+        status = tt__replicas_forward(d->crew, d->replicas, d->module, d->copies, in, in_count, out, out_count);
     return status ? (tt__tensor_fail(status, "%s", tt_last_error()), status) : TT_OK;
 }
 
 static void data_parallel_destroy(tt_module *self) {
     data_parallel *d = tt_module_user(self);
     tt__crew_unref(d->crew);
+    tt__copies_free(d->copies);
     free(d);
 }
 
@@ -52,6 +56,11 @@ static tt_status check_wrapping(const tt_data_parallel_args *a) {
     if (a->replicas < 0 || a->replicas > MOST_REPLICAS)
         return tt__fail(TT_ERR_INVALID, "tt_data_parallel: expected 1 to %d replicas, or 0 for one a CPU, got %d",
                         MOST_REPLICAS, a->replicas);
+    if (a->copy_count < 0 || a->copy_count >= MOST_REPLICAS || (a->copy_count && (!a->copies || a->replicas)))
+        return tt__fail(TT_ERR_INVALID,
+                        "tt_data_parallel: expected at most %d .copies, and .replicas or these, got %lld at %p and %d "
+                        ".replicas",
+                        MOST_REPLICAS - 1, (long long)a->copy_count, (const void *)a->copies, a->replicas);
     TT__TRY(tt__module_walk(a->module, check_replicable, NULL));
     const tt_named_tensors *parameters = tt_module_parameters(a->module);
     for (int64_t i = 0; parameters && i < parameters->count; i++)
@@ -59,16 +68,27 @@ static tt_status check_wrapping(const tt_data_parallel_args *a) {
     return parameters ? TT_OK : tt_last_status();
 }
 
-static tt_module *data_parallel_new(const tt_data_parallel_args *a) {
+static void free_given_copies(const tt_data_parallel_args *a) {
+    for (int64_t i = 0; a->copies && i < a->copy_count; i++)
+        if (a->copies[i] && !a->copies[i]->parent && a->copies[i] != a->module)
+            tt_module_free(a->copies[i]);
+}
+
+/* `copies`: owned, also on failure. */
+static tt_module *data_parallel_new(const tt_data_parallel_args *a, tt__module_copies *copies) {
     data_parallel *d = calloc(1, sizeof *d);
-    if (!d)
+    if (!d) {
+        tt__copies_free(copies);
         return tt__fail_null(TT_ERR_MEMORY, "tt_data_parallel: no memory for the wrapper");
-    d->replicas = a->replicas ? a->replicas : tt_get_num_threads();
+    }
+    d->replicas = copies ? copies->count : a->replicas ? a->replicas : tt_get_num_threads();
     d->module = a->module;
+    d->copies = copies;
     d->crew = tt__crew_new(d->replicas);
     tt_module *made = d->crew ? tt__module_new(&data_parallel_class, d) : NULL;
     if (!made) {
         tt__crew_unref(d->crew);
+        tt__copies_free(copies);
         free(d);
     }
     return made;
@@ -77,7 +97,13 @@ static tt_module *data_parallel_new(const tt_data_parallel_args *a) {
 tt_module *tt_data_parallel_with(const tt_data_parallel_args *args, size_t size) {
     tt_data_parallel_args a;
     TT__ARGS_COPY(a, args, size);
-    tt_module *made = check_wrapping(&a) ? NULL : data_parallel_new(&a);
+    tt_status status = check_wrapping(&a);
+    tt__module_copies *copies = NULL;
+    if (status)
+        free_given_copies(&a);
+    else if (a.copy_count && !(copies = tt__copies_new(a.module, a.copies, 1 + a.copy_count)))
+        status = tt_last_status();
+    tt_module *made = status ? NULL : data_parallel_new(&a, copies);
     if (!made) {
         if (a.module && !a.module->parent && !a.module->freed)
             tt_module_free(a.module);

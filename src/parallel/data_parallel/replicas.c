@@ -29,6 +29,8 @@ static const char who[] = "tt_data_parallel";
 
 /* What one replica has. */
 typedef struct replica_part {
+    const tt_device *device; /* where it runs; NULL: where its inputs lie */
+    tt_tensor **leaves;  /* (own_count of the run): a copy's parameters, referenced; NULL: it runs the module itself */
     int64_t begin, rows; /* of dimension 0 of the inputs */
     tt_scope *scope;
     tt_tensor **in, **out;
@@ -46,6 +48,8 @@ typedef struct replica_run {
     int64_t in_count, out_count, slots; /* slots: inputs, then parameters, then other leaves that they share */
     uint64_t begun;                     /* the newest record before it */
     tt_module *module;                  /* in forward only */
+    const tt__module_copies *copies;    /* likewise; or NULL */
+    int64_t own_count;                  /* parameters of the module */
     tt_tensor *const *in;               /* likewise */
     bool records;
     int autocast;
@@ -69,11 +73,19 @@ static void *zeroed(size_t count, size_t size) {
     return p ? memset(p, 0, count * size) : NULL;
 }
 
+static void drop_own_leaves(const replica_run *run, replica_part *p) {
+    for (int64_t i = 0; p->leaves && i < run->own_count; i++)
+        tt__tensor_unref(p->leaves[i]);
+    tt__pool_free(p->leaves);
+}
+
 static void run_free(replica_run *run) {
     if (!run)
         return;
-    for (int r = 0; run->part && r < run->parts; r++)
+    for (int r = 0; run->part && r < run->parts; r++) {
         tt__crew_end_scope(run->crew, r, run->part[r].scope);
+        drop_own_leaves(run, &run->part[r]);
+    }
     tt__crew_unref(run->crew);
     tt__pool_free(run->part);
     tt__pool_free(run->lists);
@@ -111,9 +123,6 @@ static bool is_cut(const tt_tensor *x) { return x->shape.ndim > 0; }
 static tt_status check_batch(tt_tensor *const *in, int64_t in_count, const tt_tensor **first) {
     *first = NULL;
     for (int64_t i = 0; i < in_count; i++) {
-        if (!tt__device_is_host(tt__device_of(in[i])))
-            return tt__fail(TT_ERR_UNSUPPORTED, "%s: expected inputs on the host, got input %lld, %s on \"%s\"", who,
-                            (long long)i, TT__DESCRIBE(in[i]), tt__device_of(in[i])->name);
         if (!is_cut(in[i]))
             continue;
         if (*first && (*first)->shape.dim[0] != in[i]->shape.dim[0])
@@ -152,6 +161,30 @@ static replica_run *run_new(tt__crew *crew, int parts, int64_t rows, int64_t n, 
     return run;
 }
 
+/* Which leaves replicas have that run copies, and where they run. */
+static tt_status use_copies(replica_run *run) {
+    for (int r = 0; run->copies && r < run->parts; r++) {
+        replica_part *p = &run->part[r];
+        const tt_named_tensors *own = tt_module_parameters(run->copies->modules[r]);
+        if (!own)
+            return tt_last_status();
+        p->device = own->count ? tt__device_of(own->tensors[0]) : NULL;
+        if (r == 0)
+            continue;
+        p->leaves = zeroed((size_t)own->count + 1, sizeof *p->leaves);
+        if (!p->leaves)
+            return tt__fail(TT_ERR_MEMORY, "%s: no memory for a list of parameters", who);
+        for (int64_t i = 0; i < own->count; i++)
+            p->leaves[i] = tt__tensor_ref(own->tensors[i]);
+    }
+    return TT_OK;
+}
+
+/* x, or what it is on the replica's device; `device` NULL: x. NULL for NULL. */
+static tt_tensor *brought(const tt_device *device, tt_tensor *x) {
+    return !x || !device || tt__device_of(x) == device ? x : tt__to_device(who, x, device);
+}
+
 /* ---- the join */
 
 typedef struct join_state {
@@ -165,11 +198,18 @@ static tt_tensor *view_of_part(const replica_part *p, int64_t k, const tt_tensor
     return tt__tensor_alias(who, whole, like->shape, whole->stride, p->out_begin[k] * whole->stride[0]);
 }
 
+static tt_tensor *gradient_of_part(const replica_part *p, int64_t k, const tt_tensor *whole) {
+    tt_tensor *part = view_of_part(p, k, whole), *there = brought(tt__device_of(p->out[k]), part);
+    if (there != part)
+        tt__abandon(part);
+    return there;
+}
+
 static tt_status join_backward(tt_node *node) {
     const join_state *s = tt__state(node);
     for (int k = 0; k < node->inputs; k++)
         if (s->run->dy[k] && tt__grad_wanted(node, k))
-            TT__TRY(tt__grad_give(node, k, view_of_part(&s->run->part[s->part], k, s->run->dy[k])));
+            TT__TRY(tt__grad_give(node, k, gradient_of_part(&s->run->part[s->part], k, s->run->dy[k])));
     return TT_OK;
 }
 
@@ -190,8 +230,8 @@ static tt_status join_results(const replica_run *run, int r) {
 static tt_status cut_inputs(const replica_run *run, replica_part *p) {
     for (int64_t i = 0; i < run->in_count; i++) {
         const tt_tensor *x = run->in[i];
-        p->in[i] =
-            is_cut(x) ? tt__narrow(who, x, 0, p->begin, p->rows) : tt__tensor_alias(who, x, x->shape, x->stride, 0);
+        p->in[i] = brought(p->device, is_cut(x) ? tt__narrow(who, x, 0, p->begin, p->rows)
+                                                : tt__tensor_alias(who, x, x->shape, x->stride, 0));
         if (!p->in[i] || (run->records && x->requires_grad && !tt_requires_grad_(p->in[i], true)))
             return tt_last_status();
     }
@@ -201,7 +241,8 @@ static tt_status cut_inputs(const replica_run *run, replica_part *p) {
 static tt_status forward_of(const replica_run *run, int r) {
     replica_part *p = &run->part[r];
     TT__TRY(cut_inputs(run, p));
-    TT__TRY(tt_module_forward_many(run->module, p->in, run->in_count, p->out, run->out_count));
+    tt_module *module = run->copies ? run->copies->modules[r] : run->module;
+    TT__TRY(tt_module_forward_many(module, p->in, run->in_count, p->out, run->out_count));
     return join_results(run, r);
 }
 
@@ -237,10 +278,18 @@ static void forward_task(void *user, int r) {
 
 /* ---- backward, in the replicas' threads */
 
+/* The leaf of slot s in a replica's pass. */
+static const tt_tensor *leaf_of_slot(const replica_run *run, const replica_part *p, int64_t s) {
+    int64_t own = s - run->in_count;
+    if (own < 0)
+        return p->in[s];
+    return p->leaves && own < run->own_count ? p->leaves[own] : run->node->edge[s].leaf;
+}
+
 static tt_status capture_slots(const replica_run *run, const replica_part *p, tt__capture *capture) {
     bool put = true;
     for (int64_t s = 0; s < run->slots && put; s++) {
-        const tt_tensor *leaf = s < run->in_count ? p->in[s] : run->node->edge[s].leaf;
+        const tt_tensor *leaf = leaf_of_slot(run, p, s);
         if (leaf && leaf->requires_grad)
             put = tt__pointer_map_put(&capture->at, leaf, s);
     }
@@ -281,7 +330,9 @@ static tt_status write_sum(const replica_run *run, int64_t s) {
     const tt_tensor *first = NULL;
     bool summed = false;
     for (int r = 0; r < run->parts; r++) {
-        const tt_tensor *g = run->part[r].grads[s];
+        const tt_tensor *g = brought(tt__device_of(run->dest[s]), run->part[r].grads[s]);
+        if (!g && run->part[r].grads[s])
+            return tt_last_status();
         if (!g)
             continue;
         if (first)
@@ -445,6 +496,9 @@ static bool is_own_leaf(const replica_run *run, const replica_part *p, const tt_
     for (int64_t i = 0; i < run->in_count; i++)
         if (leaf == p->in[i])
             return true;
+    for (int64_t i = 0; p->leaves && i < run->own_count; i++)
+        if (leaf == p->leaves[i])
+            return true;
     return leaf->entry.scope == p->scope || !tt__leaf_of(leaf);
 }
 
@@ -534,8 +588,8 @@ static tt_status replicas_run_forward(replica_run *run, const tt_named_tensors *
     return TT_OK;
 }
 
-tt_status tt__replicas_forward(tt__crew *crew, int replicas, tt_module *module, tt_tensor *const *in, int64_t in_count,
-                               tt_tensor **out, int64_t out_count) {
+tt_status tt__replicas_forward(tt__crew *crew, int replicas, tt_module *module, const tt__module_copies *copies,
+                               tt_tensor *const *in, int64_t in_count, tt_tensor **out, int64_t out_count) {
     const tt_tensor *first;
     const tt_named_tensors *parameters = tt_module_parameters(module);
     int64_t rows = 0, parts = 1;
@@ -553,12 +607,16 @@ tt_status tt__replicas_forward(tt__crew *crew, int replicas, tt_module *module, 
     for (int64_t i = 0; i < in_count; i++)
         run->cut[i] = is_cut(in[i]);
     run->module = module;
+    run->copies = copies;
+    run->own_count = parameters->count;
     run->in = in;
     run->records = tt__is_recording();
     run->begun = tt__node_last_number();
     run->autocast = tt__autocast_state();
     run->seed = parts > 1 ? generator_print(tt_default_generator()) : 0;
-    tt_status status = replicas_run_forward(run, parameters, out, &owned);
+    tt_status status = use_copies(run);
+    if (!status)
+        status = replicas_run_forward(run, parameters, out, &owned);
     for (int64_t k = 0; k < out_count && status; k++)
         out[k] = tt__abandon(out[k]);
     if (!owned)

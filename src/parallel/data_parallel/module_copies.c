@@ -1,0 +1,156 @@
+#include "parallel/data_parallel/module_copies.h"
+
+#include "base/error.h"
+#include "nn/module.h"
+#include "tensor/tensor.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char who[] = "tt_data_parallel";
+
+/* A parameter's values when they were given. */
+struct tt__given {
+    const tt__storage *storage; /* only compared */
+    uint32_t version;
+};
+
+/* ---- making ---- */
+
+static bool is_alike(const tt_tensor *a, const tt_tensor *b) {
+    return a->dtype == b->dtype && a->shape.ndim == b->shape.ndim &&
+           !memcmp(a->shape.dim, b->shape.dim, (size_t)a->shape.ndim * sizeof *a->shape.dim);
+}
+
+static tt_status compare_lists(int64_t number, const tt_named_tensors *first, const tt_named_tensors *copy) {
+    if (!first || !copy)
+        return tt_last_status();
+    if (first->count != copy->count)
+        return tt__fail(TT_ERR_INVALID,
+                        "%s: expected copies like the module, got copy %lld with %lld tensors, not %lld", who,
+                        (long long)number, (long long)copy->count, (long long)first->count);
+    for (int64_t i = 0; i < first->count; i++) {
+        const tt_tensor *a = first->tensors[i], *b = copy->tensors[i];
+        if (strcmp(first->names[i], copy->names[i]) != 0 || !is_alike(a, b))
+            return tt__fail(
+                TT_ERR_INVALID,
+                "%s: expected copies like the module, got copy %lld with \"%s\" %s where that has \"%s\" %s", who,
+                (long long)number, copy->names[i], TT__DESCRIBE(b), first->names[i], TT__DESCRIBE(a));
+        if (a == b)
+            return tt__fail(TT_ERR_INVALID,
+                            "%s: expected copies with tensors of their own, got copy %lld with \"%s\" "
+                            "of the module",
+                            who, (long long)number, copy->names[i]);
+    }
+    return TT_OK;
+}
+
+static tt_status check_copy(tt_module *first, int64_t number, tt_module *copy) {
+    if (!copy || copy->parent || copy == first)
+        return tt__fail(TT_ERR_INVALID, "%s: expected copies of their own, got copy %lld that %s", who,
+                        (long long)number,
+                        !copy           ? "is NULL"
+                        : copy == first ? "is the module"
+                                        : "has a parent");
+    TT__TRY(compare_lists(number, tt_module_parameters(first), tt_module_parameters(copy)));
+    TT__TRY(compare_lists(number, tt_module_buffers(first), tt_module_buffers(copy)));
+    const tt_named_modules *a = tt_module_named_modules(first), *b = tt_module_named_modules(copy);
+    if (!a || !b)
+        return tt_last_status();
+    return a->count == b->count ? TT_OK
+                                : tt__fail(TT_ERR_INVALID, "%s: copy %lld has %lld modules, and the module %lld", who,
+                                           (long long)number, (long long)b->count, (long long)a->count);
+}
+
+static tt_status take_copies(tt__module_copies *c, tt_module *first, tt_module *const *copies) {
+    const tt_named_tensors *parameters = tt_module_parameters(first);
+    for (int i = 1; i < c->count; i++)
+        TT__TRY(check_copy(first, i, copies[i - 1]));
+    c->given = parameters ? calloc((size_t)parameters->count + 1, sizeof *c->given) : NULL;
+    return c->given     ? TT_OK
+           : parameters ? tt__fail(TT_ERR_MEMORY, "%s: no memory for the copies", who)
+                        : tt_last_status();
+}
+
+tt__module_copies *tt__copies_new(tt_module *first, tt_module *const *copies, int64_t count) {
+    tt__module_copies *c = calloc(1, sizeof *c);
+    tt_module **modules = calloc((size_t)count, sizeof *modules);
+    if (!c || !modules) {
+        free(c);
+        free(modules);
+        for (int64_t i = 1; i < count; i++)
+            tt_module_free(copies[i - 1]);
+        return tt__fail_null(TT_ERR_MEMORY, "%s: no memory for the copies", who);
+    }
+    *c = (tt__module_copies){.count = (int)count, .modules = modules};
+    modules[0] = first;
+    memcpy(modules + 1, copies, (size_t)(count - 1) * sizeof(tt_module *));
+    if (!take_copies(c, first, copies))
+        return c;
+    tt__copies_free(c);
+    return NULL;
+}
+
+void tt__copies_free(tt__module_copies *c) {
+    if (!c)
+        return;
+    for (int i = 1; i < c->count; i++)
+        if (c->modules[i] && !c->modules[i]->parent && c->modules[i] != c->modules[0])
+            tt_module_free(c->modules[i]);
+    free(c->modules);
+    free(c->given);
+    free(c);
+}
+
+/* ---- giving ---- */
+
+/* Have the copies the values already? Of the host's memory nobody knows, which the program may write to. So records of
+ * the forward before stay good until a parameter changes. */
+static bool is_given(tt__given *given, const tt_tensor *x) {
+    const tt__given now = {x->storage, atomic_load(&x->storage->version)};
+    bool same = given->storage == now.storage && given->version == now.version;
+    *given = now;
+    return same && !tt__device_is_host(tt__device_of(x));
+}
+
+static tt_status give_parameters(const tt__module_copies *c) {
+    const tt_named_tensors *from = tt_module_parameters(c->modules[0]);
+    for (int64_t i = 0; i < from->count; i++) {
+        bool given = is_given(&c->given[i], from->tensors[i]);
+        for (int r = 1; r < c->count; r++) {
+            tt_tensor *x = tt_module_parameters(c->modules[r])->tensors[i];
+            if (!given)
+                TT__TRY(tt_copy(x, from->tensors[i]));
+            if (!tt_requires_grad_(x, tt_requires_grad(from->tensors[i])))
+                return tt_last_status();
+        }
+    }
+    return TT_OK;
+}
+
+static tt_status give_buffers(const tt__module_copies *c) {
+    const tt_named_tensors *from = tt_module_buffers(c->modules[0]);
+    for (int r = 1; r < c->count; r++)
+        for (int64_t i = 0; i < from->count; i++)
+            TT__TRY(tt_copy(tt_module_buffers(c->modules[r])->tensors[i], from->tensors[i]));
+    return TT_OK;
+}
+
+static void give_modes(const tt__module_copies *c) {
+    const tt_named_modules *from = tt_module_named_modules(c->modules[0]);
+    for (int r = 1; r < c->count; r++) {
+        const tt_named_modules *to = tt_module_named_modules(c->modules[r]);
+        for (int64_t i = 0; i < from->count && i < to->count; i++)
+            to->modules[i]->training = from->modules[i]->training;
+    }
+}
+
+/* Its own failure is forgotten with what was given. */
+tt_status tt__copies_give(const tt__module_copies *c) {
+    TT_NO_GRAD;
+    give_modes(c);
+    tt_status status = give_parameters(c);
+    if (status)
+        memset(c->given, 0, (size_t)tt_module_parameters(c->modules[0])->count * sizeof *c->given);
+    return status ? status : give_buffers(c);
+}
