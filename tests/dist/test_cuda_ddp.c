@@ -312,6 +312,7 @@ static void nothing_is_left(void **state) {
 
 /* ---- a rank that fails */
 
+enum { FAIL_STEP = 7 };
 enum { LARGE = 2300 }; /* a weight of 21 MB */
 
 static tt_group *join_under(tt_store *store, const char *prefix, int rank, int world) {
@@ -356,6 +357,51 @@ static int runs_out(tt_store *store, int rank, int world, void *arg) {
 static void no_memory_for_a_bucket(void **state) {
     (void)state;
     with_ranks(3, runs_out, NULL);
+}
+
+static tt_status two_steps(tt_module *ddp, tt_optimizer *sgd, int rank) {
+    tt_status status = TT_OK;
+    for (int step = 0; step < 2 && !status; step++) {
+        TT_AUTO_SCOPE;
+        tt_tensor *loss = loss_of(ddp, rank, step, TT_CUDA(0));
+        status = loss ? tt_backward(loss) : tt_last_status();
+        if (!status)
+            status = tt_optimizer_step(sgd);
+    }
+    return status;
+}
+
+/* Call number *arg of CUDA's fails on rank 1, and all that follow it. Nobody waits for it. */
+static int fails_somewhere(tt_store *store, int rank, int world, void *arg) {
+    char number[16];
+    snprintf(number, sizeof number, "%d", rank == 1 ? *(const int *)arg : 0);
+    setenv("FAKE_CUDA_FAIL", number, 1);
+    tt_group *group = join_group(store, rank, world);
+    tt_module *model = conv_net(), *ddp = NULL;
+    const tt_device *device = TT_CUDA(0);
+    tt_status status = device ? tt_module_to_device(model, device) : tt_last_status();
+    if (!status && !(ddp = tt_ddp(model, group, .bucket_cap_bytes = 512)))
+        status = tt_last_status();
+    tt_optimizer *sgd = ddp ? tt_sgd(tt_module_parameters(ddp), 0.1) : NULL;
+    if (ddp)
+        status = two_steps(ddp, sgd, rank);
+    CHECK(status != TT_ERR_TIMEOUT);
+    CHECK(status || *(const int *)arg > 100); /* there are as many calls */
+    if (rank == 0 && status)
+        CHECK_TEXT("rank 1");
+    if (rank == 1 && status)
+        CHECK(status == TT_ERR_SYSTEM || status == TT_ERR_MEMORY);
+    tt_optimizer_free(sgd);
+    tt_module_free(ddp);
+    tt_module_free(model);
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+static void calls_of_cuda_fail(void **state) {
+    (void)state;
+    for (int n = 1; n < 1200; n += n < 200 ? FAIL_STEP : 8 * FAIL_STEP)
+        with_ranks(2, fails_somewhere, &n);
 }
 
 static tt_status kill_oneself(tt_tensor *x, void *user) {
@@ -410,6 +456,7 @@ int main(void) {
         cmocka_unit_test(several_devices_are_refused),
         cmocka_unit_test(nothing_is_left),
         cmocka_unit_test(no_memory_for_a_bucket),
+        cmocka_unit_test(calls_of_cuda_fail),
         cmocka_unit_test(a_rank_that_dies_is_named),
     };
     return cuda_choose_fake() ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
