@@ -80,10 +80,10 @@ TT_API tt_tensor *tt_named_tensors_find(const tt_named_tensors *list, const char
 /* ---- devices ---- */
 
 /* "cpu" (the default: oneDNN and vector loops), "reference" (the same memory, plain loops: slow, to compare with), or
- * "cuda:0" and so on ("cuda" is the first): NVIDIA GPUs, in CUDA's order, of which CUDA_VISIBLE_DEVICES chooses. The
- * first one that is asked for loads libtutti-cuda.so. Lives as long as the process. NULL: TT_ERR_NOT_FOUND for another
- * name, or an index that CUDA has not; TT_ERR_UNSUPPORTED where CUDA can't be used, which says what is missing.
- * Thread-safe. PyTorch: torch.device(). */
+ * "cuda:0" and so on: NVIDIA GPUs, in CUDA's order, of which CUDA_VISIBLE_DEVICES chooses; "cuda" is the first, or what
+ * tt_set_device() chose in this thread. The first one that is asked for loads libtutti-cuda.so. Lives as long as the
+ * process. NULL: TT_ERR_NOT_FOUND for another name, or an index that CUDA has not; TT_ERR_UNSUPPORTED where CUDA can't
+ * be used, which says what is missing. Thread-safe. PyTorch: torch.device(). */
 TT_API const tt_device *tt_device_get(const char *name);
 
 /* The device of a type by its index; errors as tt_device_get(). */

@@ -11,6 +11,7 @@
 #include <tutti/data.h>
 #include <tutti/data_parallel.h>
 #include <tutti/datasets.h>
+#include <tutti/device.h>
 #include <tutti/elastic.h>
 #include <tutti/elastic_training.h>
 #include <tutti/fully_shard.h>

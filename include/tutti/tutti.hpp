@@ -24,6 +24,7 @@
 #include <tutti/cpp/data.hpp>
 #include <tutti/cpp/data_parallel.hpp>
 #include <tutti/cpp/datasets.hpp>
+#include <tutti/cpp/device.hpp>
 #include <tutti/cpp/elastic.hpp>
 #include <tutti/cpp/elastic_training.hpp>
 #include <tutti/cpp/fully_shard.hpp>

@@ -13,6 +13,7 @@ enum { MAX_DEVICES = 64 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const tt_device *devices[MAX_DEVICES] = {&tt__cpu_device, &tt__reference_device};
 static int count = 2;
+static _Thread_local const tt_device *current_cuda; /* what "cuda" means; NULL: cuda:0 */
 
 static const tt_device *device_named(const char *name) {
     for (int i = 0; i < count; i++)
@@ -82,6 +83,8 @@ static const tt_device *find_device(const char *who, const char *name) {
     pthread_mutex_unlock(&lock);
     if (found)
         return found;
+    if (name && !strcmp(name, "cuda") && current_cuda)
+        return current_cuda;
     if (name && (!strcmp(name, "cuda") || !strncmp(name, "cuda:", 5)))
         return load_device(who, name);
     return tt__fail_null(TT_ERR_NOT_FOUND, "%s: expected one of %s, or \"cuda:0\" and so on, got \"%s\"", who, known,
@@ -89,6 +92,16 @@ static const tt_device *find_device(const char *who, const char *name) {
 }
 
 const tt_device *tt_device_get(const char *name) { return find_device("tt_device_get", name); }
+
+tt_status tt_set_device(const tt_device *device) {
+    if (!device || device->type != TT_DEVICE_CUDA)
+        return tt__fail(TT_ERR_INVALID, "tt_set_device: expected a CUDA device, as TT_CUDA(0), got %s",
+                        device ? device->name : "NULL");
+    current_cuda = device;
+    return TT_OK;
+}
+
+const tt_device *tt_current_device(void) { return find_device("tt_current_device", "cuda"); }
 
 const tt_device *tt_device_of(tt_device_type type, int64_t index) {
     char name[32];

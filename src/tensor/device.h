@@ -6,7 +6,7 @@
 #ifndef TT_TENSOR_DEVICE_H
 #define TT_TENSOR_DEVICE_H
 
-#include <tutti/tensor.h>
+#include <tutti/device.h>
 
 enum { TT__DTYPES = TT_BOOL + 1 };
 
@@ -49,6 +49,13 @@ struct tt_device {
     void *stream; /* what its work is put on: tt_call.stream of what a group does with its memory; NULL: none */
 
     const struct tt__device_queue *queue; /* NULL: nothing runs beside the host */
+
+    /* NULL: those of the host. The others are called through device_memory.c, and NULL where a device keeps no such
+     * numbers. */
+    const tt_device_properties *properties;
+    tt_status (*memory)(const tt_device *device, tt_device_memory *memory);
+    void (*reset_peak)(const tt_device *device);
+    tt_status (*empty_cache)(const tt_device *device);
 
     /* Kernels by the element type of the tensor that is written; NULL: none of that type. */
     const struct tt__kernels *const *kernels; /* (TT__DTYPES) */

@@ -113,12 +113,50 @@ static void the_end_grows(void **state) {
     tt__arena_end(&arena);
 }
 
+/* What is free at the end can be cut off, and be backed again. */
+static void the_end_is_cut(void **state) {
+    (void)state;
+    tt__arena arena = new_arena(reserved);
+    uint64_t a = tt__arena_take(&arena, 1), b = tt__arena_take(&arena, 3 * step);
+    assert_int_equal(tt__arena_free_at_end(&arena), step - TT__ARENA_ALIGNMENT);
+    tt__arena_give(&arena, b);
+    assert_int_equal(tt__arena_free_at_end(&arena), 4 * step - TT__ARENA_ALIGNMENT);
+    tt__arena_cut(&arena, 3 * step);
+    assert_int_equal(arena.backed, step);
+    assert_int_equal(tt__arena_largest_free(&arena), step - TT__ARENA_ALIGNMENT);
+    assert_true(tt__arena_take(&arena, 3 * step) == b);
+    tt__arena_give(&arena, b);
+    tt__arena_give(&arena, a);
+    tt__arena_cut(&arena, 4 * step); /* all of it */
+    assert_int_equal(arena.backed, 0);
+    assert_int_equal(tt__arena_free_at_end(&arena), 0);
+    assert_true(tt__arena_take(&arena, 1) == a);
+    tt__arena_end(&arena);
+}
+
+static void the_largest_are_counted(void **state) {
+    (void)state;
+    static const size_t sizes[] = {512, 4096, 1024, 4096, 2048, 512, 4096, 8192};
+    size_t bytes[3], count[3];
+    tt__arena arena = new_arena(reserved);
+    assert_int_equal(tt__arena_largest_used(&arena, 3, bytes, count), 0);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        assert_true(tt__arena_take(&arena, sizes[i]) != 0);
+    assert_int_equal(tt__arena_largest_used(&arena, 3, bytes, count), 3);
+    assert_true(bytes[0] == 8192 && bytes[1] == 4096 && bytes[2] == 2048);
+    assert_true(count[0] == 1 && count[1] == 3 && count[2] == 1);
+    assert_int_equal(arena.takes, 8);
+    tt__arena_end(&arena);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_taken_is_apart),
         cmocka_unit_test(the_best_fit_is_taken),
         cmocka_unit_test(memory_that_is_out_changes_nothing),
         cmocka_unit_test(the_end_grows),
+        cmocka_unit_test(the_end_is_cut),
+        cmocka_unit_test(the_largest_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -115,6 +115,14 @@ static tt__arena_block *new_block(tt__arena *arena, uint64_t address, size_t byt
     return block;
 }
 
+static void drop_last(tt__arena *arena) {
+    tt__arena_block *last = arena->last;
+    arena->last = last->before;
+    if (last->before)
+        last->before->after = NULL;
+    free(last);
+}
+
 /* Back more at the end of the range, where a free block that stands there counts. */
 static tt__arena_block *grow(tt__arena *arena, size_t bytes) {
     tt__arena_block *end = arena->last && !arena->last->used ? arena->last : NULL;
@@ -125,12 +133,8 @@ static tt__arena_block *grow(tt__arena *arena, size_t bytes) {
     if (!added)
         return NULL;
     if (!arena->back(arena, more)) {
-        if (added != end) {
-            arena->last = added->before;
-            if (added->before)
-                added->before->after = NULL;
-            free(added);
-        }
+        if (added != end)
+            drop_last(arena);
         return NULL;
     }
     arena->backed += more;
@@ -166,6 +170,7 @@ uint64_t tt__arena_take(tt__arena *arena, size_t bytes) {
     block->used = true;
     table_put(arena, block);
     arena->used_blocks++;
+    arena->takes++;
     arena->used += block->bytes;
     arena->most_used = arena->used > arena->most_used ? arena->used : arena->most_used;
     return block->address;
@@ -214,6 +219,49 @@ size_t tt__arena_largest_free(const tt__arena *arena) {
             return block->bytes;
     }
     return 0;
+}
+
+size_t tt__arena_free_at_end(const tt__arena *arena) {
+    return arena->last && !arena->last->used ? arena->last->bytes : 0;
+}
+
+void tt__arena_cut(tt__arena *arena, size_t bytes) {
+    tt__arena_block *last = arena->last;
+    unlist_free(arena, last);
+    last->bytes -= bytes;
+    arena->backed -= bytes;
+    if (last->bytes)
+        list_free(arena, last);
+    else
+        drop_last(arena);
+}
+
+/* Note one of `bytes` in a list of `sizes` <= n, in falling order. */
+static int note_size(int sizes, int n, size_t *list, size_t *count, size_t bytes) {
+    int i = 0, last;
+    while (i < sizes && list[i] > bytes)
+        i++;
+    if (i < sizes && list[i] == bytes) {
+        count[i]++;
+        return sizes;
+    }
+    if (i == n)
+        return sizes;
+    for (last = sizes < n ? sizes : n - 1; last > i; last--) {
+        list[last] = list[last - 1];
+        count[last] = count[last - 1];
+    }
+    list[i] = bytes;
+    count[i] = 1;
+    return sizes < n ? sizes + 1 : n;
+}
+
+int tt__arena_largest_used(const tt__arena *arena, int n, size_t *bytes, size_t *count) {
+    int sizes = 0;
+    for (size_t i = 0; i < arena->table_size; i++)
+        if (arena->table[i])
+            sizes = note_size(sizes, n, bytes, count, arena->table[i]->bytes);
+    return sizes;
 }
 
 void tt__arena_end(tt__arena *arena) {

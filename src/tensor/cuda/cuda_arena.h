@@ -31,6 +31,7 @@ typedef struct tt__arena {
     tt__arena_block **table;                  /* blocks in use by address: open addressing */
     size_t table_size, used_blocks;           /* table_size: a power of two, or 0 */
     size_t used, most_used;                   /* bytes of blocks in use, now and at most */
+    uint64_t takes;                           /* blocks that were ever taken */
 } tt__arena;
 
 /* Take `bytes` (rounded up); 0: there is no memory. */
@@ -41,6 +42,16 @@ void tt__arena_give(tt__arena *arena, uint64_t address);
 
 /* Return the size of the largest block that could be had without backing more. */
 size_t tt__arena_largest_free(const tt__arena *arena);
+
+/* Return how many bytes are free at the end of what is backed. */
+size_t tt__arena_free_at_end(const tt__arena *arena);
+
+/* The last `bytes`, which are free, are backed no longer. */
+void tt__arena_cut(tt__arena *arena, size_t bytes);
+
+/* Count the blocks in use of the largest sizes, the largest first. Returns of how many sizes there are some, at most
+ * n. */
+int tt__arena_largest_used(const tt__arena *arena, int n, size_t *bytes, size_t *count);
 
 /* Free the notes about blocks; the range is the caller's. */
 void tt__arena_end(tt__arena *arena);

@@ -17,6 +17,12 @@ static tt_status device_from_host(const tt_device *device, void *to, const void 
     return tt__cuda_from_host(state_of(device), to, host, bytes);
 }
 
+static tt_status device_memory(const tt_device *device, tt_device_memory *memory) {
+    return tt__cuda_memory_get(state_of(device), memory);
+}
+static void device_reset_peak(const tt_device *device) { tt__cuda_reset_peak(state_of(device)); }
+static tt_status device_empty_cache(const tt_device *device) { return tt__cuda_empty_cache(state_of(device)); }
+
 static tt_status device_synchronize(const tt_device *device) { return tt__cuda_wait(state_of(device)); }
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -43,8 +49,40 @@ static tt_status count_devices(int *count) {
     return tt__cuda_check(error, "counting CUDA devices");
 }
 
+/* "GPU-8f6a1b2c-...", as nvidia-smi writes it. */
+static void write_uuid(const tt__cuda_state *state, const cudaUUID_t *id, char *text) {
+    int n = snprintf(text, sizeof state->uuid, "GPU");
+    for (int i = 0; i < 16; i++)
+        n +=
+            snprintf(text + n, sizeof state->uuid - (size_t)n, "%s%02x",
+                     i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", (unsigned)(unsigned char)id->bytes[i]);
+}
+
+static tt_status describe_device(tt__cuda_state *state) {
+    struct cudaDeviceProp prop;
+    tt_status status =
+        tt__cuda_check(cudaGetDeviceProperties(&prop, state->index), "asking for the properties of %s", state->name);
+    if (status)
+        return status;
+    snprintf(state->model, sizeof state->model, "%.255s", prop.name);
+    snprintf(state->bus_id, sizeof state->bus_id, "%04x:%02x:%02x.0", (unsigned)prop.pciDomainID & 0xffffU,
+             (unsigned)prop.pciBusID & 0xffU, (unsigned)prop.pciDeviceID & 0xffU);
+    write_uuid(state, &prop.uuid, state->uuid);
+    state->properties = (tt_device_properties){.size = sizeof state->properties,
+                                               .name = state->model,
+                                               .total_memory = (int64_t)prop.totalGlobalMem,
+                                               .major = prop.major,
+                                               .minor = prop.minor,
+                                               .multiprocessors = prop.multiProcessorCount,
+                                               .uuid = state->uuid,
+                                               .pci_bus_id = state->bus_id};
+    return TT_OK;
+}
+
 static tt_status begin_device(tt__cuda_state *state) {
     tt_status status = tt__cuda_enter(state);
+    if (!status)
+        status = describe_device(state);
     cudaStream_t *const streams[] = {&state->stream, &state->sender};
     for (int i = 0; i < 2 && !status; i++)
         status = tt__cuda_check(cudaStreamCreateWithFlags(streams[i], cudaStreamNonBlocking), "making a stream on %s",
@@ -71,6 +109,10 @@ static tt__cuda_state *new_state(int index) {
                                 .from_host = device_from_host,
                                 .synchronize = device_synchronize,
                                 .queue = &tt__cuda_queue,
+                                .properties = &state->properties,
+                                .memory = device_memory,
+                                .reset_peak = device_reset_peak,
+                                .empty_cache = device_empty_cache,
                                 .kernels = tt__cuda_kernels()};
     if (begin_device(state)) {
         if (state->stream)

@@ -2,6 +2,8 @@
 #include "tensor/cuda/cuda_memory.h"
 
 #include <cuda.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The driver's functions for virtual memory: the runtime has none. */
@@ -10,6 +12,7 @@ typedef CUresult (*create_function)(CUmemGenericAllocationHandle *, size_t, cons
                                     unsigned long long);
 typedef CUresult (*release_function)(CUmemGenericAllocationHandle);
 typedef CUresult (*map_function)(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long);
+typedef CUresult (*unmap_function)(CUdeviceptr, size_t);
 typedef CUresult (*access_function)(CUdeviceptr, size_t, const CUmemAccessDesc *, size_t);
 typedef CUresult (*granularity_function)(size_t *, const CUmemAllocationProp *, CUmemAllocationGranularity_flags);
 
@@ -18,6 +21,7 @@ static struct {
     create_function create;
     release_function release;
     map_function map;
+    unmap_function unmap;
     access_function access;
     granularity_function granularity;
 } driver;
@@ -35,27 +39,58 @@ static CUmemAllocationProp wanted_memory(const tt__cuda_state *state) {
     return prop;
 }
 
-/* Back more of the range. What is mapped keeps its memory after the handle is released. */
+static bool pieces_have_room(tt__cuda_state *state) {
+    if (state->piece_count < state->piece_room)
+        return true;
+    size_t room = state->piece_room ? 2 * state->piece_room : 64;
+    size_t *pieces = realloc(state->pieces, room * sizeof *pieces);
+    if (!pieces)
+        return false;
+    state->pieces = pieces;
+    state->piece_room = room;
+    return true;
+}
+
+/* Map a new piece of memory. What is mapped keeps it after the handle is released. */
+static CUresult map_piece(const tt__cuda_state *state, CUdeviceptr at, size_t bytes) {
+    const CUmemAllocationProp prop = wanted_memory(state);
+    const CUmemAccessDesc access = {.location = prop.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemGenericAllocationHandle handle;
+    CUresult result = driver.create(&handle, bytes, &prop, 0);
+    if (result)
+        return result;
+    result = driver.map(at, bytes, 0, handle, 0);
+    driver.release(handle);
+    if (result)
+        return result;
+    result = driver.access(at, bytes, &access, 1);
+    if (result)
+        driver.unmap(at, bytes);
+    return result;
+}
+
+/* Back more of the range. */
 static bool back(tt__arena *arena, size_t bytes) {
     tt__cuda_state *state = arena->user;
-    const CUmemAllocationProp prop = wanted_memory(state);
-    CUdeviceptr at = (CUdeviceptr)(arena->base + arena->backed);
-    CUmemGenericAllocationHandle handle;
-    if (driver.create(&handle, bytes, &prop, 0))
+    if (!pieces_have_room(state))
         return false;
-    CUmemAccessDesc access = {.location = prop.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    CUresult result = driver.map(at, bytes, 0, handle, 0);
-    driver.release(handle);
-    return !result && !driver.access(at, bytes, &access, 1);
+    state->refused = (int)map_piece(state, (CUdeviceptr)(arena->base + arena->backed), bytes);
+    if (!state->refused)
+        state->pieces[state->piece_count++] = bytes;
+    return !state->refused;
 }
 
 static tt_status find_functions(void) {
     static const struct {
         const char *name;
         void *function;
-    } all[] = {{"cuMemAddressReserve", &driver.reserve}, {"cuMemCreate", &driver.create},
-               {"cuMemRelease", &driver.release},        {"cuMemMap", &driver.map},
-               {"cuMemSetAccess", &driver.access},       {"cuMemGetAllocationGranularity", &driver.granularity}};
+    } all[] = {{"cuMemAddressReserve", &driver.reserve},
+               {"cuMemCreate", &driver.create},
+               {"cuMemRelease", &driver.release},
+               {"cuMemMap", &driver.map},
+               {"cuMemUnmap", &driver.unmap},
+               {"cuMemSetAccess", &driver.access},
+               {"cuMemGetAllocationGranularity", &driver.granularity}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         tt_status status = tt__cuda_driver_function(all[i].name, all[i].function);
         if (status)
@@ -86,16 +121,32 @@ tt_status tt__cuda_memory_begin(tt__cuda_state *state) {
 
 /* ---- taking and giving ---- */
 
+/* "; the largest: 2 of 1048576 bytes, 1 of 512 bytes", and why there is no more, if it is not simply out. */
+static void held_text(const tt__cuda_state *state, char *text, size_t size) {
+    size_t bytes[4], count[4], n = 0;
+    int sizes = tt__arena_largest_used(&state->arena, 4, bytes, count);
+    text[0] = '\0';
+    for (int i = 0; i < sizes && n < size; i++)
+        n += (size_t)snprintf(text + n, size - n, "%s%zu of %zu bytes", i ? ", " : "; the largest: ", count[i],
+                              bytes[i]);
+    if (state->refused && state->refused != CUDA_ERROR_OUT_OF_MEMORY && n < size)
+        snprintf(text + n, size - n, "; the driver refused more (CUDA error %d)", state->refused);
+}
+
 static tt_status fail_out_of_memory(const tt__cuda_state *state, size_t bytes) {
     const tt__arena *a = &state->arena;
     size_t free_bytes = 0, total = 0;
+    char held[256];
     (void)cudaMemGetInfo(&free_bytes, &total);
+    (void)cudaGetLastError();
+    held_text(state, held, sizeof held);
     return tt__cuda_host->fail(TT_ERR_MEMORY,
                                "%s is out of memory: %zu bytes were asked for; of its %zu MiB this process has %zu MiB "
                                "in %zu tensors (%zu MiB at most until now) and %zu MiB free in its cache, the largest "
-                               "piece %zu MiB; %zu MiB are free on the device",
-                               state->name, bytes, total >> 20, a->used >> 20, a->used_blocks, a->most_used >> 20,
-                               (a->backed - a->used) >> 20, tt__arena_largest_free(a) >> 20, free_bytes >> 20);
+                               "piece %zu MiB; %zu MiB are free on the device%s",
+                               state->name, bytes, (size_t)state->properties.total_memory >> 20, a->used >> 20,
+                               a->used_blocks, a->most_used >> 20, (a->backed - a->used) >> 20,
+                               tt__arena_largest_free(a) >> 20, free_bytes >> 20, held);
 }
 
 void *tt__cuda_scratch(tt__cuda_state *state, size_t bytes) {
@@ -115,6 +166,56 @@ void tt__cuda_scratch_free(tt__cuda_state *state, void *p) {
     pthread_mutex_lock(&state->lock);
     tt__arena_give(&state->arena, (uint64_t)p);
     pthread_mutex_unlock(&state->lock);
+}
+
+/* ---- what there is, and giving it back ---- */
+
+tt_status tt__cuda_memory_get(tt__cuda_state *state, tt_device_memory *memory) {
+    size_t free_bytes = 0, total = 0;
+    pthread_mutex_lock(&state->lock);
+    const tt__arena *a = &state->arena;
+    memory->allocated = (int64_t)a->used;
+    memory->peak = (int64_t)a->most_used;
+    memory->reserved = (int64_t)a->backed;
+    memory->blocks = (int64_t)a->used_blocks;
+    memory->allocations = (int64_t)a->takes;
+    pthread_mutex_unlock(&state->lock);
+    tt_status status = tt__cuda_enter(state);
+    if (!status)
+        status = tt__cuda_check(cudaMemGetInfo(&free_bytes, &total), "asking for the memory of %s", state->name);
+    memory->free = (int64_t)free_bytes;
+    memory->total = (int64_t)total;
+    return status;
+}
+
+void tt__cuda_reset_peak(tt__cuda_state *state) {
+    pthread_mutex_lock(&state->lock);
+    state->arena.most_used = state->arena.used;
+    pthread_mutex_unlock(&state->lock);
+}
+
+/* Unmap the last pieces that nothing lies in. */
+static tt_status unmap_free_pieces(tt__cuda_state *state) {
+    tt__arena *a = &state->arena;
+    while (state->piece_count && state->pieces[state->piece_count - 1] <= tt__arena_free_at_end(a)) {
+        size_t bytes = state->pieces[state->piece_count - 1];
+        CUresult result = driver.unmap((CUdeviceptr)(a->base + a->backed - bytes), bytes);
+        if (result)
+            return tt__cuda_host->fail(TT_ERR_SYSTEM, "giving back %zu bytes of %s failed: CUDA error %d", bytes,
+                                       state->name, (int)result);
+        tt__arena_cut(a, bytes);
+        state->piece_count--;
+    }
+    return TT_OK;
+}
+
+tt_status tt__cuda_empty_cache(tt__cuda_state *state) {
+    pthread_mutex_lock(&state->lock); /* while we wait nothing is freed that work still uses */
+    tt_status status = tt__cuda_wait(state);
+    if (!status)
+        status = unmap_free_pieces(state);
+    pthread_mutex_unlock(&state->lock);
+    return status;
 }
 
 /* ---- copies ---- */

@@ -7,6 +7,11 @@
 /* Reserve the range of addresses. */
 tt_status tt__cuda_memory_begin(tt__cuda_state *state);
 
+/* What tt_device_memory_get(), tt_device_reset_peak() and tt_device_empty_cache() say of it and do. */
+tt_status tt__cuda_memory_get(tt__cuda_state *state, tt_device_memory *memory);
+void tt__cuda_reset_peak(tt__cuda_state *state);
+tt_status tt__cuda_empty_cache(tt__cuda_state *state);
+
 /* Copy, behind what was enqueued before, and wait until the host's bytes may be read or changed. */
 tt_status tt__cuda_to_host(tt__cuda_state *state, void *host, const void *from, size_t bytes);
 tt_status tt__cuda_from_host(tt__cuda_state *state, void *to, const void *host, size_t bytes);

@@ -14,10 +14,15 @@ typedef struct tt__cuda_state {
     tt_device device; /* first: a tt_device of ours is one of these */
     int index;
     char name[16];
-    cudaStream_t stream;  /* all work of the device, in order */
-    cudaStream_t sender;  /* copies to the host that run beside it: cuda_queue.c */
-    pthread_mutex_t lock; /* of arena */
+    cudaStream_t stream; /* all work of the device, in order */
+    cudaStream_t sender; /* copies to the host that run beside it: cuda_queue.c */
+    tt_device_properties properties;
+    char model[256], uuid[48], bus_id[16]; /* its texts */
+    pthread_mutex_t lock;                  /* of what follows */
     tt__arena arena;
+    size_t *pieces; /* the sizes of what the driver gave, in order of address */
+    size_t piece_count, piece_room;
+    int refused;           /* the driver's error when it gave no more memory */
     struct tt__blas *blas; /* cuda_blas.h; NULL: no product has used it */
 } tt__cuda_state;
 

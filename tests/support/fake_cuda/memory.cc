@@ -5,6 +5,7 @@
 #include <cuda.h>
 #include <sys/mman.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -17,27 +18,62 @@ enum { GRANULARITY = 2 << 20, DEVICES = 16 };
 std::mutex mutex;
 thread_local int current;
 size_t taken[DEVICES];
-std::map<CUmemGenericAllocationHandle, std::pair<int, size_t>> handles;
+struct chunk {
+    int device;
+    size_t bytes;
+    bool released, mapped;
+};
+std::map<CUmemGenericAllocationHandle, chunk> handles;
+std::map<CUdeviceptr, CUmemGenericAllocationHandle> mapped;
 std::map<const char *, size_t> pinned;
 
 int device_count() { return (int)fake_setting("FAKE_CUDA_DEVICES", 2); }
 size_t device_memory() { return (size_t)fake_setting("FAKE_CUDA_MEMORY", 64) << 20; }
 int driver_version() { return (int)fake_setting("FAKE_CUDA_DRIVER", 13000); }
 
+/* Which of the machine's devices is the program's number `index`? -1: none. CUDA_VISIBLE_DEVICES has numbers here. */
+int machine_index(int index) {
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    for (int i = 0; visible && i < index; i++)
+        visible = strchr(visible, ',') ? strchr(visible, ',') + 1 : "";
+    int device = !visible ? index : *visible ? atoi(visible) : -1;
+    return device < device_count() ? device : -1;
+}
+
+bool count_visible(int *count) {
+    *count = 0;
+    while (*count < DEVICES && machine_index(*count) >= 0)
+        ++*count;
+    return *count > 0;
+}
+
+/* Device i of the machine is 0000:N0:00.0 with N = i + 1. */
+int bus_of(int device) { return (machine_index(device) + 1) << 4; }
+
 } /* namespace */
 
 /* ---- devices ---- */
 
 cudaError_t cudaGetDeviceCount(int *count) {
-    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     if (driver_version() < 12000)
         return fake_error(cudaErrorInsufficientDriver);
-    *count = device_count();
-    if (visible && !*visible)
-        *count = 0;
-    for (const char *comma = visible; comma && *comma; comma = strchr(comma + 1, ','))
-        *count = comma == visible ? 1 : *count + 1;
-    return *count ? cudaSuccess : fake_error(cudaErrorNoDevice);
+    if (fake_fails())
+        return fake_error(cudaErrorUnknown);
+    return count_visible(count) ? cudaSuccess : fake_error(cudaErrorNoDevice);
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device) {
+    if (fake_fails())
+        return fake_error(cudaErrorUnknown);
+    *prop = cudaDeviceProp();
+    snprintf(prop->name, sizeof prop->name, "Fake GPU %d", machine_index(device));
+    for (int i = 0; i < 16; i++)
+        prop->uuid.bytes[i] = (char)(i * 17 + machine_index(device));
+    prop->totalGlobalMem = device_memory();
+    prop->major = 9;
+    prop->multiProcessorCount = 132;
+    prop->pciBusID = bus_of(device);
+    return cudaSuccess;
 }
 
 cudaError_t cudaSetDevice(int device) {
@@ -65,6 +101,8 @@ cudaError_t cudaRuntimeGetVersion(int *version) {
 }
 
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total) {
+    if (fake_fails())
+        return fake_error(cudaErrorUnknown);
     std::lock_guard<std::mutex> held(mutex);
     *total = device_memory();
     *free_bytes = *total - taken[current];
@@ -135,7 +173,23 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, c
 
 /* ---- virtual memory ---- */
 
+size_t fake_memory_taken(int device) {
+    std::lock_guard<std::mutex> held(mutex);
+    return taken[device];
+}
+
+/* Memory is free again when its handle is released and nothing maps it. */
+static void give_if_unused(CUmemGenericAllocationHandle handle) {
+    const chunk &c = handles[handle];
+    if (!c.released || c.mapped)
+        return;
+    taken[c.device] -= c.bytes;
+    handles.erase(handle);
+}
+
 CUresult cuMemAddressReserve(CUdeviceptr *base, size_t bytes, size_t, CUdeviceptr, unsigned long long) {
+    if (fake_fails())
+        return CUDA_ERROR_UNKNOWN;
     void *p = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     *base = (CUdeviceptr)(uintptr_t)p;
     return p == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
@@ -151,23 +205,47 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const C
         return CUDA_ERROR_OUT_OF_MEMORY;
     taken[prop->location.id] += bytes;
     *handle = next++;
-    handles[*handle] = {prop->location.id, bytes};
+    handles[*handle] = {prop->location.id, bytes, false, false};
     return CUDA_SUCCESS;
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
     std::lock_guard<std::mutex> held(mutex);
-    return handles.erase(handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    auto it = handles.find(handle);
+    if (it == handles.end() || it->second.released)
+        return CUDA_ERROR_INVALID_VALUE;
+    it->second.released = true;
+    give_if_unused(handle);
+    return CUDA_SUCCESS;
 }
 
 CUresult cuMemMap(CUdeviceptr at, size_t bytes, size_t, CUmemGenericAllocationHandle handle, unsigned long long) {
     std::lock_guard<std::mutex> held(mutex);
+    if (fake_fails())
+        return CUDA_ERROR_UNKNOWN;
     auto it = handles.find(handle);
-    return it == handles.end() || it->second.second != bytes || at % GRANULARITY % 4096 ? CUDA_ERROR_INVALID_VALUE
-                                                                                        : CUDA_SUCCESS;
+    if (it == handles.end() || it->second.bytes != bytes || at % GRANULARITY % 4096 || mapped.count(at))
+        return CUDA_ERROR_INVALID_VALUE;
+    it->second.mapped = true;
+    mapped[at] = handle;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemUnmap(CUdeviceptr at, size_t bytes) {
+    std::lock_guard<std::mutex> held(mutex);
+    auto it = mapped.find(at);
+    if (it == mapped.end() || handles[it->second].bytes != bytes ||
+        mprotect((void *)(uintptr_t)at, bytes, PROT_NONE)) /* who still uses it crashes */
+        return CUDA_ERROR_INVALID_VALUE;
+    handles[it->second].mapped = false;
+    give_if_unused(it->second);
+    mapped.erase(it);
+    return CUDA_SUCCESS;
 }
 
 CUresult cuMemSetAccess(CUdeviceptr at, size_t bytes, const CUmemAccessDesc *, size_t) {
+    if (fake_fails())
+        return CUDA_ERROR_UNKNOWN;
     if (mprotect((void *)(uintptr_t)at, bytes, PROT_READ | PROT_WRITE))
         return CUDA_ERROR_INVALID_VALUE;
     memset((void *)(uintptr_t)at, 0xff, bytes);
@@ -177,6 +255,35 @@ CUresult cuMemSetAccess(CUdeviceptr at, size_t bytes, const CUmemAccessDesc *, s
 CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *,
                                        CUmemAllocationGranularity_flags) {
     *granularity = GRANULARITY;
+    return fake_fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+}
+
+/* ---- the driver's devices ---- */
+
+CUresult cuInit(unsigned) {
+    int count;
+    if (fake_fails() || driver_version() <= 0)
+        return CUDA_ERROR_UNKNOWN;
+    return count_visible(&count) ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
+}
+
+CUresult cuDriverGetVersion(int *version) {
+    *version = driver_version();
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetCount(int *count) {
+    count_visible(count);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGet(CUdevice *device, int index) {
+    *device = index;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetPCIBusId(char *text, int size, CUdevice device) {
+    snprintf(text, (size_t)size, "0000:%02X:00.0", bus_of(device)); /* the driver's letters are large */
     return CUDA_SUCCESS;
 }
 
@@ -189,8 +296,11 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function
         {"cuMemCreate", (void *)cuMemCreate},
         {"cuMemRelease", (void *)cuMemRelease},
         {"cuMemMap", (void *)cuMemMap},
+        {"cuMemUnmap", (void *)cuMemUnmap},
         {"cuMemSetAccess", (void *)cuMemSetAccess},
         {"cuMemGetAllocationGranularity", (void *)cuMemGetAllocationGranularity}};
+    if (fake_fails())
+        return fake_error(cudaErrorUnknown);
     auto it = functions.find(symbol);
     *function = it == functions.end() ? nullptr : it->second;
     *result = *function ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;

@@ -3,6 +3,9 @@
 
 #include <cstddef>
 
+/* How much of a device's memory is taken: what tests compare with what the library says. */
+extern "C" size_t fake_memory_taken(int device);
+
 /* Does p lie in memory of cudaMallocHost(), or that was registered? How many such ranges are there? Tests find it by
  * dlsym(). */
 bool fake_is_pinned(const void *p);

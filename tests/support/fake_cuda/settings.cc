@@ -9,9 +9,10 @@ long fake_setting(const char *name, long otherwise) {
 }
 
 bool fake_fails() {
-    static const long from = fake_setting("FAKE_CUDA_FAIL", 0);
+    static const long from = fake_setting("FAKE_CUDA_FAIL", 0), one = fake_setting("FAKE_CUDA_FAIL_ONE", 0);
     static std::atomic<long> calls{0};
-    return from && ++calls >= from;
+    const long number = ++calls;
+    return (from && number >= from) || number == one;
 }
 
 static thread_local cudaError_t last;

@@ -115,12 +115,10 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-    if (fake_fails())
-        return fake_error(cudaErrorLaunchFailure);
     std::unique_lock<std::mutex> held(stream->mutex);
     unsigned long until = stream->given;
     stream->changed.wait(held, [=] { return stream->done >= until; });
-    return fake_error(stream->failed);
+    return fake_error(fake_fails() ? cudaErrorLaunchFailure : stream->failed); /* nothing writes after a failure */
 }
 
 /* ---- events ---- */

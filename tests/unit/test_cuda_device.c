@@ -1,0 +1,280 @@
+/* What a CUDA device says of itself and of its memory, beside the numbers of the fake that it runs on; running out of
+ * memory; what it has no kernel for. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <dlfcn.h>
+#include <pthread.h>
+#include <tutti/tutti.h>
+
+#include "cuda_compare.h"
+#include "expect.h"
+
+enum { MIB = 1 << 20 };
+
+/* How much of a device's memory the fake has given; the library has loaded it. */
+static int64_t taken_on_the_fake(int device) {
+    void *fake = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    size_t (*taken)(int);
+    assert_non_null(fake);
+    *(void **)&taken = dlsym(fake, "fake_memory_taken");
+    assert_non_null(taken);
+    int64_t bytes = (int64_t)taken(device);
+    dlclose(fake);
+    return bytes;
+}
+
+static tt_device_memory memory_of(const tt_device *device) {
+    tt_device_memory memory = TT_DEVICE_MEMORY_INIT;
+    assert_int_equal(tt_device_memory_get(device, &memory), TT_OK);
+    if (!cuda_is_real)
+        assert_int_equal(memory.reserved, taken_on_the_fake(device == TT_CUDA(1)));
+    return memory;
+}
+
+/* ---- what it is ---- */
+
+static void devices_have_properties(void **state) {
+    (void)state;
+    only_on_the_fake();
+    const tt_device_properties *first = tt_device_properties_of(TT_CUDA(0)),
+                               *second = tt_device_properties_of(TT_CUDA(1));
+    assert_int_equal(first->size, sizeof *first);
+    assert_string_equal(first->name, "Fake GPU 0");
+    assert_string_equal(second->name, "Fake GPU 1");
+    assert_int_equal(first->total_memory, 64 * MIB);
+    assert_int_equal(first->major, 9);
+    assert_int_equal(first->minor, 0);
+    assert_int_equal(first->multiprocessors, 132);
+    assert_string_equal(first->uuid, "GPU-00112233-4455-6677-8899-aabbccddeeff");
+    assert_string_equal(first->pci_bus_id, "0000:10:00.0");
+    assert_string_equal(second->pci_bus_id, "0000:20:00.0");
+    const tt_device_properties *host = tt_device_properties_of(TT_CPU);
+    assert_string_equal(host->name, "cpu");
+    assert_true(host->total_memory > MIB && !*host->uuid && !*host->pci_bus_id && !host->multiprocessors);
+    assert_string_equal(tt_device_properties_of(tt_device_get("reference"))->name, "reference");
+    assert_null(tt_device_properties_of(NULL));
+    expect_error(TT_ERR_INVALID, "tt_device_properties_of: `device` is NULL");
+}
+
+static void *device_of_a_thread(void *unused) {
+    (void)unused;
+    return (void *)(uintptr_t)tt_current_device();
+}
+
+static void each_thread_has_a_current_device(void **state) {
+    (void)state;
+    pthread_t thread;
+    void *of_thread = NULL;
+    const tt_device *other = other_device();
+    assert_ptr_equal(tt_current_device(), TT_CUDA(0));
+    assert_int_equal(tt_set_device(other), TT_OK);
+    assert_ptr_equal(tt_current_device(), other);
+    assert_ptr_equal(tt_device_get("cuda"), other);
+    assert_ptr_equal(tt_device_get("cuda:0"), TT_CUDA(0));
+    assert_int_equal(pthread_create(&thread, NULL, device_of_a_thread, NULL), 0);
+    assert_int_equal(pthread_join(thread, &of_thread), 0);
+    assert_ptr_equal(of_thread, TT_CUDA(0));
+    assert_int_equal(tt_set_device(TT_CPU), TT_ERR_INVALID);
+    expect_error(TT_ERR_INVALID, "tt_set_device: expected a CUDA device, as TT_CUDA(0), got cpu");
+    assert_int_equal(tt_set_device(NULL), TT_ERR_INVALID);
+    assert_ptr_equal(tt_current_device(), other);
+    assert_int_equal(tt_set_device(TT_CUDA(0)), TT_OK);
+}
+
+/* ---- its memory ---- */
+
+static void memory_is_counted(void **state) {
+    (void)state;
+    const tt_device *device = other_device();
+    tt_device_memory before = memory_of(device), held, after;
+    {
+        TT_AUTO_SCOPE;
+        assert_non_null(tt_to_device(tt_ones(S(MIB), TT_F32), device));
+        assert_non_null(tt_to_device(tt_ones(S(100), TT_F32), device));
+        held = memory_of(device);
+    }
+    after = memory_of(device);
+    assert_int_equal(held.allocated - before.allocated, 4 * MIB + 512); /* in blocks of 512 */
+    assert_int_equal(held.blocks - before.blocks, 2);
+    assert_int_equal(held.allocations - before.allocations, 2);
+    assert_int_equal(after.allocations, held.allocations);
+    assert_int_equal(after.allocated, before.allocated);
+    assert_int_equal(after.blocks, before.blocks);
+    assert_true(after.peak >= held.allocated && after.reserved >= held.allocated);
+    if (!cuda_is_real)
+        assert_int_equal(after.total - after.free, after.reserved);
+    assert_int_equal(tt_device_reset_peak(device), TT_OK);
+    assert_int_equal(memory_of(device).peak, after.allocated);
+}
+
+/* What lies behind the last tensor goes back, in whole pieces; what is in use keeps its values. */
+static void an_empty_cache_gives_memory_back(void **state) {
+    (void)state;
+    only_on_the_fake();
+    TT_AUTO_SCOPE;
+    const tt_device *device = TT_CUDA(1);
+    assert_int_equal(tt_device_empty_cache(device), TT_OK);
+    assert_int_equal(memory_of(device).reserved, 0);
+    tt_tensor *kept = tt_to_device(tt_full(S(MIB), TT_F32, 3), device);
+    {
+        TT_AUTO_SCOPE;
+        assert_non_null(tt_to_device(tt_ones(S(40, MIB), TT_U8), device));
+    }
+    assert_int_equal(memory_of(device).reserved, 64 * MIB);
+    assert_int_equal(tt_device_empty_cache(device), TT_OK);
+    assert_int_equal(memory_of(device).reserved, 32 * MIB);
+    assert_true(tt_equal(here(kept), tt_full(S(MIB), TT_F32, 3)));
+    assert_non_null(tt_to_device(tt_ones(S(50, MIB), TT_U8), device)); /* and can be had again */
+    assert_int_equal(memory_of(device).reserved, 64 * MIB);
+}
+
+static void wrong_calls_are_errors(void **state) {
+    (void)state;
+    tt_device_memory memory = {.size = 0}, early = {.size = offsetof(tt_device_memory, reserved), .reserved = 7};
+    assert_int_equal(tt_device_memory_get(TT_CUDA(0), &memory), TT_ERR_INVALID);
+    expect_error(TT_ERR_INVALID, "whose size is set by TT_DEVICE_MEMORY_INIT, got no size");
+    memory.size = sizeof memory;
+    assert_int_equal(tt_device_memory_get(NULL, &memory), TT_ERR_INVALID);
+    assert_int_equal(tt_device_memory_get(TT_CUDA(0), NULL), TT_ERR_INVALID);
+    assert_int_equal(tt_device_memory_get(TT_CPU, &memory), TT_ERR_UNSUPPORTED);
+    expect_error(TT_ERR_UNSUPPORTED, "tt_device_memory_get: expected a device with memory of its own, as TT_CUDA(0), "
+                                     "got cpu");
+    assert_int_equal(tt_device_memory_get(TT_CUDA(0), &early), TT_OK); /* a program of an earlier version */
+    assert_int_equal(early.reserved, 7);
+    assert_int_equal(tt_device_reset_peak(NULL), TT_ERR_INVALID);
+    assert_int_equal(tt_device_empty_cache(NULL), TT_ERR_INVALID);
+    assert_int_equal(tt_device_reset_peak(TT_CPU), TT_OK);
+    assert_int_equal(tt_device_empty_cache(TT_CPU), TT_OK);
+    tt_clear_error();
+}
+
+/* ---- running out of it ---- */
+
+static tt_status train_step(tt_module *model, tt_optimizer *adam, tt_tensor *x, tt_tensor *y) {
+    TT_AUTO_SCOPE;
+    tt_tensor *loss = tt_cross_entropy(tt_module_forward(model, x), y);
+    return !loss || tt_backward(loss) ? tt_last_status() : tt_optimizer_step(adam);
+}
+
+/* A step that has `left` bytes; another one, with all memory, works. */
+static bool step_with(int64_t left) {
+    const tt_device *device = TT_CUDA(0);
+    TT_AUTO_SCOPE;
+    tt_module *model = tt_nn_sequential(tt_nn_linear(64, 300), tt_nn_relu(), tt_nn_linear(300, 10));
+    assert_int_equal(tt_module_to_device(model, device), TT_OK);
+    tt_optimizer *adam = tt_adam(tt_module_parameters(model), 0.1);
+    tt_tensor *x = there(tt_ones(S(50, 64), TT_F32)), *y = there(tt_zeros(S(50), TT_I64));
+    tt_device_memory memory = memory_of(device);
+    tt_tensor *wall = tt_keep(there(tt_zeros(S(memory.total - memory.allocated - left), TT_U8)));
+    assert_non_null(wall);
+    bool done = !train_step(model, adam, x, y);
+    if (!done)
+        expect_error(TT_ERR_MEMORY, "cuda:0 is out of memory: ");
+    tt_tensor_free(wall);
+    assert_int_equal(train_step(model, adam, x, y), TT_OK);
+    tt_optimizer_free(adam);
+    tt_module_free(model);
+    return done;
+}
+
+/* A step that fails for want of memory, in forward, in backward or in the optimizer, leaves nothing behind. */
+static void a_step_without_memory_leaves_nothing(void **state) {
+    (void)state;
+    only_on_the_fake();
+    int64_t before = memory_of(TT_CUDA(0)).allocated;
+    int failures = 0;
+    for (int64_t left = 0; !step_with(left); left += 4096, failures++)
+        assert_int_equal(memory_of(TT_CUDA(0)).allocated, before);
+    assert_true(failures > 50); /* it needs more than 400 kB */
+}
+
+static void what_is_held_is_listed(void **state) {
+    (void)state;
+    only_on_the_fake();
+    TT_AUTO_SCOPE;
+    assert_non_null(there(tt_ones(S(8, MIB), TT_U8)));
+    assert_non_null(there(tt_ones(S(4, MIB), TT_U8)));
+    assert_non_null(there(tt_ones(S(8, MIB), TT_U8)));
+    assert_null(there(tt_ones(S(60, MIB), TT_U8)));
+    expect_error(TT_ERR_MEMORY, "; the largest: 2 of 8388608 bytes, 1 of 4194304 bytes");
+}
+
+/* ---- what it has no kernel for ---- */
+
+static tt_tensor *sorted(tt_tensor *x) { return tt_argsort(x, 1); }
+static tt_tensor *sorted_integers(tt_tensor *x) { return tt_argsort(tt_transpose(tt_to(x, TT_I64), 0, 1), 0); }
+
+static void the_cpu_stands_in(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    static tt_tensor *(*const operators[])(tt_tensor *) = {sorted, sorted_integers};
+    tt_tensor *x = tt_randn(S(7, 5), NULL);
+    for (size_t i = 0; i < sizeof operators / sizeof *operators; i++) {
+        int64_t before = tt_device_fallbacks();
+        assert_null(operators[i](there(x)));
+        expect_error(TT_ERR_UNSUPPORTED, "; TT_CUDA_FALLBACK=1 lets the cpu run it");
+        assert_int_equal(tt_device_fallbacks(), before);
+        setenv("TT_CUDA_FALLBACK", "1", 1);
+        tt_tensor *far = operators[i](there(x));
+        unsetenv("TT_CUDA_FALLBACK");
+        assert_non_null(far);
+        assert_ptr_equal(tt_tensor_device(far), TT_CUDA(0));
+        assert_true(tt_equal(here(far), operators[i](x)));
+        assert_int_equal(tt_device_fallbacks(), before + 1);
+    }
+}
+
+static int warnings;
+static void count_warnings(tt_log_level level, const char *text, void *user) {
+    (void)user;
+    warnings += level == TT_LOG_WARNING && strstr(text, "has no kernel \"rnn_cell\": it runs on the cpu") != NULL;
+}
+
+/* Recurrent cells, forward and backward: the values, and one line in the log. */
+static void recurrent_cells_stand_in(void **state) {
+    (void)state;
+    tt_set_log(count_warnings, NULL);
+    setenv("TT_CUDA_FALLBACK", "1", 1);
+    for (int kind = 0; kind < 3; kind++) {
+        TT_AUTO_SCOPE;
+        tt_tensor *loss[2], *grad[2];
+        for (int far = 0; far < 2; far++) {
+            tt_manual_seed(5);
+            tt_module *cell = kind == 0 ? tt_nn_lstm(6, 4) : kind == 1 ? tt_nn_gru(6, 4) : tt_nn_rnn(6, 4);
+            const tt_device *device = far ? TT_CUDA(0) : TT_CPU;
+            assert_int_equal(tt_module_to_device(cell, device), TT_OK);
+            tt_tensor *x = tt_requires_grad_(tt_to_device(numbers(15, 6, TT_F32), device), true);
+            tt_tensor *y = tt_module_forward(cell, tt_view(x, S(5, 3, 6)));
+            loss[far] = tt_sum(tt_mul(y, y));
+            assert_int_equal(tt_backward(loss[far]), TT_OK);
+            grad[far] = tt_keep(tt_to_device(tt_grad(x), TT_CPU));
+            tt_module_free(cell);
+        }
+        expect_close("a cell's loss", TT_F32, loss[1], loss[0]);
+        expect_close("a cell's gradient", TT_F32, grad[1], grad[0]);
+        tt_tensor_free(grad[0]);
+        tt_tensor_free(grad[1]);
+    }
+    unsetenv("TT_CUDA_FALLBACK");
+    tt_set_log(NULL, NULL);
+    assert_int_equal(warnings, 1);
+}
+
+int main(void) {
+    if (!cuda_choose())
+        return 77;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(devices_have_properties),  cmocka_unit_test(each_thread_has_a_current_device),
+        cmocka_unit_test(memory_is_counted),        cmocka_unit_test(an_empty_cache_gives_memory_back),
+        cmocka_unit_test(wrong_calls_are_errors),   cmocka_unit_test(a_step_without_memory_leaves_nothing),
+        cmocka_unit_test(what_is_held_is_listed),   cmocka_unit_test(the_cpu_stands_in),
+        cmocka_unit_test(recurrent_cells_stand_in),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
