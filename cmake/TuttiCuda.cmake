@@ -8,7 +8,8 @@ option(TT_CUDA "build libtutti-cuda.so where nvcc is found" ON)
 if(NOT TT_CUDA OR TT_SANITIZE)
   return()
 endif()
-find_program(TT_NVCC nvcc PATHS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
+find_program(TT_NVCC nvcc PATHS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin
+                                ${CMAKE_SOURCE_DIR}/build/peers/cuda/toolkit/bin) # ./dev setup --cuda
 mark_as_advanced(TT_NVCC)
 if(NOT TT_NVCC)
   message(STATUS "CUDA: nvcc was not found, libtutti-cuda.so is left out")

@@ -135,7 +135,7 @@ static int doctor_main(int argc, char **argv) {
     tt__doctor_machine(&doctor);
     if ((ssh || hostfile) && tt__doctor_hosts(&doctor, ssh, hostfile))
         return tt__cli_usage_error("doctor", "%s", tt_last_error());
-    tt__doctor_devices(&doctor);
+    tt__doctor_cuda(&doctor, tt__doctor_devices(&doctor));
     tt__doctor_parts(&doctor);
     if (json && print_json(&doctor)) {
         tt__cli_error("doctor", "no memory for the JSON");

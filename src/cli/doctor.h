@@ -47,7 +47,10 @@ void tt__doctor_limits(tt__doctor *doctor);
 void tt__doctor_ranks(tt__doctor *doctor);
 /* Cores, memory, clock. */
 void tt__doctor_machine(tt__doctor *doctor);
-void tt__doctor_devices(tt__doctor *doctor);
+/* Returns whether programs are given a GPU here. */
+bool tt__doctor_devices(tt__doctor *doctor);
+/* The driver, libtutti-cuda.so and NVIDIA's libraries: what is there, and, if there are GPUs, what is missing. */
+void tt__doctor_cuda(tt__doctor *doctor, bool gpus);
 /* Other hosts, as `tutti run` takes them by --ssh or --hostfile; one of the two is NULL. Errors: as
  * tt__hosts_from_list(). */
 tt_status tt__doctor_hosts(tt__doctor *doctor, const char *list, const char *path);

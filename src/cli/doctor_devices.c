@@ -1,4 +1,4 @@
-/* GPUs, as NVIDIA's driver lists them under /proc; nothing is linked or loaded for it. */
+/* GPUs, as the kernel's part of NVIDIA's driver lists them under /proc; nothing is linked or loaded for it. */
 #include "cli/doctor.h"
 
 #include <glob.h>
@@ -94,7 +94,7 @@ static void check_visible(tt__doctor *doctor, const char *visible, const gpu *gp
     }
 }
 
-void tt__doctor_devices(tt__doctor *doctor) {
+bool tt__doctor_devices(tt__doctor *doctor) {
     gpu gpus[GPUS_MAX];
     int kept_away, n = list_gpus(doctor->root, gpus, &kept_away);
     const char *visible = doctor->environment->get(doctor->environment, "CUDA_VISIBLE_DEVICES");
@@ -113,4 +113,5 @@ void tt__doctor_devices(tt__doctor *doctor) {
         for (int i = 0; i < n; i++)
             add_gpu(doctor, i, &gpus[i]);
     }
+    return n > 0;
 }

@@ -1,6 +1,8 @@
 #include "cli/run_bind.h"
 
 #include "base/error.h"
+#include "base/saved_error.h"
+#include "cli/run_gpus.h"
 #include "comm/shared/topology.h"
 
 #include <stdio.h>
@@ -88,24 +90,84 @@ static void divide_parts(cpu_set_t *cpus, int workers, const cpu_set_t *usable, 
     }
 }
 
+/* ---- by GPUs ---- */
+
+/* What is near a GPU: the CPUs of its NUMA node, or with --numa-binding=socket those of that node's processor. */
+static tt_status find_near(cpu_set_t *near, int *node, const char *bus_id, const cpu_set_t *usable, const binding *b) {
+    cpu_set_t of_node;
+    TT__TRY(tt__gpu_node(bus_id, node, &of_node));
+    CPU_AND(near, &of_node, usable);
+    for (int cpu = 0; b->parts == packages && cpu < TT__TOPOLOGY_CPUS && cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &of_node) && CPU_ISSET(cpu, usable))
+            add_part(near, usable, packages(tt__topology_get()), packages(tt__topology_get())[cpu]);
+    if (CPU_COUNT(near))
+        return TT_OK;
+    return tt__fail(TT_ERR_UNSUPPORTED, "GPU %s is at NUMA node %d, of whose CPUs this process may use none", bus_id,
+                    *node);
+}
+
+/* Worker i goes where GPU i is, as torchrun's do; workers whose GPUs share a node divide its parts. */
+static tt_status bind_to_gpus(cpu_set_t *cpus, int workers, const tt__gpus *gpus, const cpu_set_t *usable,
+                              const binding *b, const int16_t *part_of) {
+    cpu_set_t near[TT__GPUS_MAX], own[TT__GPUS_MAX];
+    int node[TT__GPUS_MAX];
+    for (int i = 0; i < workers; i++)
+        TT__TRY(find_near(&near[i], &node[i], gpus->bus_id[i], usable, b));
+    for (int i = 0; i < workers; i++) {
+        int n = 0, place = 0;
+        for (int k = 0; k < workers; k++) {
+            place += k < i && node[k] == node[i];
+            n += node[k] == node[i];
+        }
+        if (b->share || b->parts == caches)
+            divide_parts(own, n, &near[i], b, part_of);
+        cpus[i] = b->share || b->parts == caches ? own[place] : near[i];
+    }
+    return TT_OK;
+}
+
+/* Does worker i have a GPU i? Where a driver does not work, nobody has one. */
+static bool goes_by_gpus(tt__gpus *gpus, int workers, const binding *b) {
+    tt__saved_error before;
+    if (strcmp(b->flag, "--numa-binding") != 0)
+        return false;
+    tt__error_save(&before);
+    bool found = !tt__gpus_find(gpus) && workers <= gpus->count;
+    tt__error_restore(&before);
+    return found;
+}
+
+/* ---- */
+
+static bool all_known(const cpu_set_t *usable, const int16_t *part_of) {
+    bool known = true;
+    for (int cpu = 0; known && cpu < TT__TOPOLOGY_CPUS && cpu < CPU_SETSIZE; cpu++)
+        known = !CPU_ISSET(cpu, usable) || part_of[cpu] != TT__NOWHERE;
+    return known;
+}
+
 tt_status tt__run_bind(tt__job *job, cpu_set_t **cpus, const tt__run_flags *flags) {
     const binding *b;
+    tt__gpus gpus;
     cpu_set_t usable;
     TT__TRY(find_binding(&b, flags));
     if (!b)
         return TT_OK;
+    bool by_gpus = goes_by_gpus(&gpus, job->workers, b);
     const int16_t *part_of = b->parts(tt__topology_get());
-    bool known = sched_getaffinity(0, sizeof usable, &usable) == 0;
-    for (int cpu = 0; known && cpu < TT__TOPOLOGY_CPUS && cpu < CPU_SETSIZE; cpu++)
-        known = !CPU_ISSET(cpu, &usable) || part_of[cpu] != TT__NOWHERE;
-    if (!known)
+    /* Which CPUs a GPU's node has is in the system's files. */
+    if (sched_getaffinity(0, sizeof usable, &usable) ||
+        (!all_known(&usable, part_of) && !(by_gpus && b->parts == numa_nodes)))
         return tt__fail(TT_ERR_UNSUPPORTED,
                         "%s %s: it is not known to which %s each CPU belongs (hwloc, libhwloc.so.15, would tell)",
                         b->flag, b->name, b->part);
     *cpus = calloc((size_t)job->workers, sizeof **cpus);
     if (!*cpus)
         return tt__fail(TT_ERR_MEMORY, "no memory for the CPUs of %d workers", job->workers);
-    divide_parts(*cpus, job->workers, &usable, b, part_of);
+    if (!by_gpus)
+        divide_parts(*cpus, job->workers, &usable, b, part_of);
+    else if (bind_to_gpus(*cpus, job->workers, &gpus, &usable, b, part_of))
+        return tt__fail_prefix("%s %s", b->flag, b->name);
     job->cpus = *cpus;
     return TT_OK;
 }

@@ -1,12 +1,13 @@
 #include "cli/run_devices.h"
 
 #include "base/error.h"
+#include "cli/run_gpus.h"
 
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The NVIDIA driver has a folder here for each GPU. */
+/* The kernel's part of NVIDIA's driver has a folder here for each GPU. */
 static const char gpu_folder[] = "/proc/driver/nvidia/gpus";
 
 static int count_entries(const char *path) {
@@ -38,16 +39,22 @@ static int count_visible(const char *list, int devices) {
 tt_status tt__count_devices(const char *kind, int64_t *count) {
     int devices = count_entries(gpu_folder);
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    tt__gpus gpus;
+    *count = 0;
     if (strcmp(kind, "gpu") != 0)
         return tt__fail(TT_ERR_UNSUPPORTED, "--nproc-per-node=%s: such devices are not counted here; give a number",
                         kind);
-    *count = visible ? count_visible(visible, devices) : devices;
+    if (tt__gpus_find(&gpus))
+        return tt__fail_prefix("--nproc-per-node=gpu");
+    *count = gpus.driver ? gpus.count : visible ? count_visible(visible, devices) : devices;
     if (*count)
         return TT_OK;
-    if (!devices)
-        return tt__fail(TT_ERR_UNSUPPORTED,
-                        "--nproc-per-node=gpu: there is no NVIDIA GPU here (%s has none); give a number, auto or cpu",
-                        gpu_folder);
+    if (gpus.driver || !devices)
+        return tt__fail(
+            TT_ERR_UNSUPPORTED,
+            "--nproc-per-node=gpu: there is no NVIDIA GPU here (%s has none%s%s); give a number, auto or cpu",
+            gpus.driver ? "the driver" : gpu_folder, visible ? ", with CUDA_VISIBLE_DEVICES=" : "",
+            visible ? visible : "");
     return tt__fail(TT_ERR_UNSUPPORTED,
                     "--nproc-per-node=gpu: of %d GPUs, CUDA_VISIBLE_DEVICES=%s allows none; give a number, auto or cpu",
                     devices, visible);

@@ -48,16 +48,16 @@ static size_t span_bytes(const tt_tensor *x) {
     return x->numel ? (size_t)(last + 1) * tt_dtype_size(x->dtype) : 0;
 }
 
-static bool same_place(const tt_tensor *a, const tt_tensor *b) {
+static bool same_elements_lie(const tt_tensor *a, const tt_tensor *b) {
     bool same = a == b || (a->data == b->data && a->dtype == b->dtype && a->shape.ndim == b->shape.ndim && a->numel);
     for (int d = 0; d < a->shape.ndim && same; d++)
         same = a->shape.dim[d] == b->shape.dim[d] && a->stride[d] == b->stride[d];
     return same;
 }
 
-static host_part *find_part(host_call *c, const tt_tensor *x) {
+static host_part *host_part_of(host_call *c, const tt_tensor *x) {
     for (int i = 0; i < c->n; i++)
-        if (same_place(c->part[i].given, x))
+        if (same_elements_lie(c->part[i].given, x))
             return &c->part[i];
     return NULL;
 }
@@ -65,7 +65,7 @@ static host_part *find_part(host_call *c, const tt_tensor *x) {
 /* Copy x, NULL or a tensor that may have been copied already; also one that is written: gaps between its elements stay
  * as they are. */
 static void stage_on_host(host_call *c, const tt_tensor *x, bool written) {
-    host_part *part = x ? find_part(c, x) : NULL;
+    host_part *part = x ? host_part_of(c, x) : NULL;
     if (part)
         part->written = part->written || written;
     if (!x || part || c->status)
@@ -85,7 +85,7 @@ static void stage_on_host(host_call *c, const tt_tensor *x, bool written) {
         c->status = device->to_host(device, part->copy.data, x->data, part->bytes);
 }
 
-static tt_tensor *host_copy_of(host_call *c, const tt_tensor *x) { return x ? &find_part(c, x)->copy : NULL; }
+static tt_tensor *host_copy_of(host_call *c, const tt_tensor *x) { return x ? &host_part_of(c, x)->copy : NULL; }
 
 /* Copy back what was written, and free the copies. */
 static tt_status end_on_host(host_call *c, tt_status status) {

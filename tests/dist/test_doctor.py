@@ -242,6 +242,42 @@ class Doctor(unittest.TestCase):
         self.assertEqual(len(found), 2)
         self.assertIn('"3" means none of the 3 GPUs here', found[1])
 
+    def test_cuda(self):
+        """The driver (a fake one), the device, libraries: what is there and what is missing; all in a child."""
+        fake = str(pathlib.Path(os.environ["TT_BUILD"]) / "tests" / "fake_cuda")
+        places = {"TT_CUDA_PATH": fake, "CUDA_HOME": "/nowhere"}
+        said = self.look(**places, TT_BACKEND_PATH=fake)
+        self.expect(said, "CUDA", "ok", f"driver: for CUDA 13.0, {fake}/libcuda.so.1")
+        self.expect(said, "CUDA", "ok", f"libtutti-cuda.so: {fake}/libtutti-cuda.so")
+        self.expect(said, "CUDA", "ok", "cuda:0: Fake GPU 0, 64 MiB, compute capability 9.0")
+        said = self.look(**places, TT_BACKEND_PATH=fake, FAKE_CUDA_DRIVER="11080")
+        self.expect(said, "CUDA", "WRONG", "cuda:0 can't be used: tt_device_get: the NVIDIA driver is too old")
+        said = self.look(**places, TT_BACKEND_PATH=fake, FAKE_CUDA_DEVICES="0")
+        self.expect(said, "CUDA", "WRONG", "there is no device cuda:0")
+
+    def test_cuda_libraries(self):
+        """A library's version; one that crashes takes only the child with it; what is missing matters if there is a
+        GPU alone."""
+        source = self.root / "blas.c"
+        folder = self.root / "libraries"
+        folder.mkdir()
+
+        def make(body):
+            source.write_text(f"#include <stdlib.h>\nsize_t cublasLtGetVersion(void) {{ {body} }}\n")
+            subprocess.run(["cc", "-shared", "-fPIC", "-o", folder / "libcublasLt.so.13", source], check=True)
+
+        make("return 130402;")
+        places = {"TT_CUDA_PATH": str(folder), "CUDA_HOME": "/nowhere"}
+        self.expect(self.look(**places), "CUDA", "ok", f"cuBLASLt: 13.4.2, {folder}/libcublasLt.so.13")
+        make("abort();")
+        self.expect(self.look(**places), "CUDA", "WRONG", "what CUDA needs crashed: Aborted")
+        (folder / "libcublasLt.so.13").unlink()
+        alone = self.look(**places)
+        self.assertFalse([c for c in alone["checks"] if c["check"] == "CUDA" and c["verdict"] != "ok"])
+        self.put_gpus(1, {0})
+        missing = self.look("--root", str(self.root), **places)
+        self.expect(missing, "CUDA", "warn", "NVIDIA's driver was not found: expected libcuda.so.1")
+
     def test_gpus_that_a_container_is_not_given(self):
         self.put_gpus(4, {2})
         self.assertEqual(self.gpus(), ["device 0: NVIDIA Test 2 (GPU-2220-aaaa)"])

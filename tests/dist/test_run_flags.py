@@ -2,8 +2,10 @@
 torchrun's stands in tests/interop/test_run_flags_torch.py."""
 import json
 import os
+import pathlib
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -13,6 +15,7 @@ sys.path.insert(0, os.path.join(os.environ["TT_SOURCE"], "tests", "support"))
 from patience import DEADLINE, free_port  # noqa: E402
 
 TUTTI = os.environ["TUTTI"]
+FAKE_CUDA = os.path.join(os.environ["TT_BUILD"], "tests", "fake_cuda")  # tests/support/fake_cuda
 
 
 def tutti(*args, code=0, **env):
@@ -71,6 +74,60 @@ class Flags(unittest.TestCase):
             self.assertEqual(said.stdout, f"{count}\n" * count, (visible, said))
             if not count:
                 self.assertIn(f"of 3 GPUs, CUDA_VISIBLE_DEVICES={visible} allows none", said.stderr)
+
+    def test_devices_of_the_driver(self):
+        """As many workers as the driver gives devices to programs; the launcher asks it in a child."""
+        for changes, kind, count, said in (({}, "gpu", 2, ""), ({}, "auto", 2, ""),
+                                           ({"FAKE_CUDA_DEVICES": "5"}, "gpu", 5, ""),
+                                           ({"CUDA_VISIBLE_DEVICES": "1"}, "gpu", 1, ""),
+                                           ({"CUDA_VISIBLE_DEVICES": ""}, "gpu", 0,
+                                            "there is no NVIDIA GPU here (the driver has none, with CUDA_VISIBLE_"),
+                                           ({"FAKE_CUDA_FAIL": "1"}, "gpu", 0,
+                                            "NVIDIA's driver does not begin: CUDA error 999")):
+            done = run(f"--nproc-per-node={kind}", "printenv", "WORLD_SIZE", code=0 if count else 2,
+                       **{"CUDA_VISIBLE_DEVICES": None, "TT_CUDA_PATH": FAKE_CUDA, **changes})
+            self.assertEqual(done.stdout, f"{count}\n" * count, changes)
+            self.assertIn(said, done.stderr)
+
+    def test_numa_by_gpus(self):
+        """Worker i is near GPU i: here the first GPU is at the second NUMA node. The system's files are replaced."""
+        cpus = sorted(os.sched_getaffinity(0))
+        if len(cpus) < 2:
+            self.skipTest("two CPUs are needed")
+        halves = cpus[:len(cpus) // 2], cpus[len(cpus) // 2:]
+        ask = [sys.executable, "-c", "import os; mine = ','.join(map(str, sorted(os.sched_getaffinity(0))));"
+                                     "os.write(1, (os.environ['RANK'] + ' ' + mine + '\\n').encode())"]
+        with tempfile.TemporaryDirectory() as root:
+            for gpu, node in (("0000:10:00.0", 1), ("0000:20:00.0", 0), ("0000:30:00.0", -1)):
+                os.makedirs(f"{root}/pci/{gpu}")
+                pathlib.Path(f"{root}/pci/{gpu}/numa_node").write_text(f"{node}\n")
+            for node in 0, 1:
+                os.makedirs(f"{root}/node/node{node}")
+                pathlib.Path(f"{root}/node/node{node}/cpulist").write_text(",".join(map(str, halves[node])) + "\n")
+            inner = (f"mount --bind {root}/pci /sys/bus/pci/devices && mount --bind {root}/node /sys/devices/system/node"
+                     ' || exit 77; exec "$@"')
+            env = {**os.environ, "TT_CUDA_PATH": FAKE_CUDA, "FAKE_CUDA_DEVICES": "3",
+                   "HWLOC_SYNTHETIC": f"numa:2 core:{cpus[-1] // 2 + 1} pu:1"}
+            env.pop("CUDA_VISIBLE_DEVICES", None)
+
+            def bound(how, workers, **changes):
+                done = subprocess.run(["unshare", "-rm", "sh", "-c", inner, "sh", TUTTI, "run",
+                                       f"--nproc-per-node={workers}", f"--numa-binding={how}", *ask],
+                                      capture_output=True, text=True, timeout=DEADLINE, env={**env, **changes})
+                if done.returncode == 77 or "unshare" in done.stderr:
+                    self.skipTest("no file systems of one's own can be mounted here")
+                return dict((int(rank), sorted(map(int, mine.split(","))))
+                            for rank, mine in map(str.split, done.stdout.splitlines())), done.stderr
+
+            self.assertEqual(bound("node", 3)[0], {0: halves[1], 1: halves[0], 2: halves[0]})
+            self.assertEqual(bound("node", 1, CUDA_VISIBLE_DEVICES="1")[0], {0: halves[0]})
+            ranks = bound("exclusive", 3)[0]
+            self.assertEqual(ranks[0], halves[1])
+            self.assertLessEqual(set(ranks[1] + ranks[2]), set(halves[0]))
+            if len(halves[0]) > 1:
+                self.assertFalse(set(ranks[1]) & set(ranks[2]))
+            shutil.rmtree(f"{root}/pci/0000:20:00.0")
+            self.assertIn("--numa-binding node: the NUMA node of GPU 0000:20:00.0 is not known: ", bound("node", 2)[1])
 
     def test_logs_specs(self):
         """torchrun's own are named `default`; others are plug-ins (tests/dist/test_usage.py)."""
