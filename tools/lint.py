@@ -60,9 +60,9 @@ NAME_NO_PATH = set(
     "MASTER_PORT OMPI_COMM_WORLD_RANK OMP_NUM_THREADS OMP_WAIT_POLICY PMI_RANK RANK TERM "
     "TORCHELASTIC_ENABLE_FILE_TIMER TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE TORCHELASTIC_RESTART_COUNT "
     "TORCHELASTIC_SIGNALS_TO_HANDLE TORCHELASTIC_USE_AGENT_STORE TORCH_ELASTIC_SHUTDOWN_TIMEOUT TT_ALGORITHMS "
-    "TT_BACKEND_CHECK TT_CPU_LEVEL TT_CRASH_STACKS TT_CUDA_FALLBACK TT_DEBUG TT_FRESH_STORE TT_HOST_ID TT_JOB_SOCKET TT_LOG TT_ROUND "
-    "TT_SECRET TT_SECRET_FD TT_SOCKET_IFNAME TT_SYMMETRIC_HEAP TT_TLS TT_WAIT_NOTICE TT_WIRE TUTTI_BENCH_RANK "
-    "WORLD_SIZE".split())
+    "TT_BACKEND_CHECK TT_CPU_LEVEL TT_CRASH_STACKS TT_CUDA_FALLBACK TT_DEBUG TT_FRESH_STORE TT_HOST_ID TT_JOB_SOCKET "
+    "TT_LOG TT_ROUND TT_SECRET TT_SECRET_FD TT_SOCKET_IFNAME TT_SYMMETRIC_HEAP TT_TLS TT_WAIT_NOTICE TT_WIRE "
+    "TUTTI_BENCH_RANK WORLD_SIZE".split())
 # Files that read variables of such names from a table.
 READ_BY_TABLE = {"src/base/openmp_spins.h", "src/base/setting.c", "src/comm/backend/plugin_load.c",
                  "src/comm/rendezvous/environment.c", "src/net/secret.c"}
@@ -123,7 +123,7 @@ COMM_LAYERS = {"base", "net", "store", "spawn", "comm", "recovery", "reducer"}
 # Under which the one exports what only the other may use (cmake/library.map.in).
 PRIVATE_NODE = "TUTTI_PRIVATE_"
 # Public headers that are not named after their layer.
-LAYER_OF_HEADER = {"amp": "optim", "backend": "comm", "datasets": "data", "elastic": "recovery",
+LAYER_OF_HEADER = {"amp": "optim", "backend": "comm", "datasets": "data", "device": "tensor", "elastic": "recovery",
                    "functional": "autograd", "init": "nn", "layers": "nn", "job": "comm", "loader": "data",
                    "samplers": "data", "transforms": "data"}
 LAYER_OF_HEADER |= dict.fromkeys(("comm_hooks", "data_parallel", "elastic_training", "fully_shard", "join", "local_sgd",

@@ -32,9 +32,9 @@ const tt__command tt__cmd_doctor = {
     .what = "say what is recognised of this place, and how to mend what is wrong",
     .usage = "[--json] [--rdzv-endpoint HOST:PORT] [--ssh HOSTS | --hostfile FILE]",
     .text = "Look at the place where a program would run, as this process sees it: which launcher started it, and the "
-            "rank, "
-            "world and meeting place that follow; names, addresses and ports; limits, cores, memory, the clock; GPUs; "
-            "libraries. Each line begins with ok, warn or WRONG, and below it stands what to do.\n"
+            "rank, world and meeting place that follow; names, addresses and ports; limits, cores, memory, the clock; "
+            "GPUs and what they need; libraries. Each line begins with ok, warn or WRONG, and below it stands what to "
+            "do.\n"
             "\n"
             "Run it in the way of the program: srun tutti doctor, mpirun -n 2 tutti doctor, tutti run tutti doctor.",
     .flags = doctor_flags,

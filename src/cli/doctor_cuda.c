@@ -1,5 +1,5 @@
-/* What CUDA devices need: the driver, libtutti-cuda.so, NVIDIA's libraries. A child loads them: this process stays as it
- * is. */
+/* What CUDA devices need: the driver, libtutti-cuda.so, NVIDIA's libraries. A child loads them: this process stays as
+ * it is. */
 #include "cli/doctor.h"
 
 #include "base/error.h"

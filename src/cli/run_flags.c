@@ -51,8 +51,8 @@ const tt__flag tt__run_flags_table[] = {
     {.name = "numa-binding",
      .id = FIELD(numa_binding),
      .value = "HOW",
-     .what = "torchrun's for it: node is --bind numa, exclusive is --bind core, and socket, core-complex likewise by "
-             "processor and by last-level cache",
+     .what = "near its GPU, as torchrun does: on the GPU's NUMA node, on that node's processor (socket), on a share of "
+             "its cores (exclusive) or on one of its last-level caches (core-complex); without GPUs spread in order",
      .offer = "node socket exclusive core-complex"},
     {.what = "Where they meet:"},
     {.name = "standalone",

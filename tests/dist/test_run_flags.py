@@ -104,8 +104,8 @@ class Flags(unittest.TestCase):
             for node in 0, 1:
                 os.makedirs(f"{root}/node/node{node}")
                 pathlib.Path(f"{root}/node/node{node}/cpulist").write_text(",".join(map(str, halves[node])) + "\n")
-            inner = (f"mount --bind {root}/pci /sys/bus/pci/devices && mount --bind {root}/node /sys/devices/system/node"
-                     ' || exit 77; exec "$@"')
+            inner = (f"mount --bind {root}/pci /sys/bus/pci/devices && mount --bind {root}/node "
+                     '/sys/devices/system/node || exit 77; exec "$@"')
             env = {**os.environ, "TT_CUDA_PATH": FAKE_CUDA, "FAKE_CUDA_DEVICES": "3",
                    "HWLOC_SYNTHETIC": f"numa:2 core:{cpus[-1] // 2 + 1} pu:1"}
             env.pop("CUDA_VISIBLE_DEVICES", None)
