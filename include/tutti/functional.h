@@ -264,7 +264,7 @@ typedef struct tt_embedding_args {
 } tt_embedding_args;
 
 /* indices (...) -> rows of weight, (..., C):  tt_embedding(weight, tokens, .padding_idx = &(int64_t){0})
- * Errors of .sparse: TT_ERR_UNSUPPORTED a weight on a device, or one that a recorded operator made. */
+ * Errors of .sparse: TT_ERR_UNSUPPORTED a weight that a recorded operator made. */
 TT_API tt_tensor *tt_embedding_with(const tt_embedding_args *args, size_t size);
 #define TT_EMBEDDING_ARGS_INIT TT_ARGS_INIT
 #ifndef __cplusplus

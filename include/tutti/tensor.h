@@ -96,7 +96,7 @@ TT_API const tt_device *tt_device_of(tt_device_type type, int64_t index);
 TT_API int64_t tt_device_count(tt_device_type type);
 
 /* Wait until all work that this process has given to the device is done. On the host nothing waits. TT_ERR_SYSTEM: work
- * that failed. Thread-safe. PyTorch: torch.cuda.synchronize(). */
+ * that failed; TT_ERR_INVALID: indices out of range. Thread-safe. PyTorch: torch.cuda.synchronize(). */
 TT_API TT_NODISCARD tt_status tt_device_synchronize(const tt_device *device);
 
 /* The queue that the device's work is put on (cudaStream_t): the .stream of a group's call on its tensors' memory, and

@@ -82,10 +82,7 @@ static bool check_embedding(const tt_tensor *weight, const tt_tensor *index, con
 
 /* Rows go to a leaf as they are: no operator's backward takes them. */
 static bool check_sparse(const tt_tensor *weight) {
-    if (!tt__device_is_host(tt__device_of(weight)))
-        tt__tensor_fail(TT_ERR_UNSUPPORTED, "%s: .sparse is for weights on the host, got %s on \"%s\"", who,
-                        TT__DESCRIBE(weight), tt__device_of(weight)->name);
-    else if (tt__is_recording() && tt__node_of(weight))
+    if (tt__is_recording() && tt__node_of(weight))
         tt__tensor_fail(TT_ERR_UNSUPPORTED,
                         "%s: .sparse is for weights that are leaves, got %s, the result of a recorded operator", who,
                         TT__DESCRIBE(weight));

@@ -6,6 +6,7 @@
 #include "nn/initial.h"
 #include "nn/module.h"
 #include "nn/which_replica.h"
+#include "tensor/ops.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,14 +24,12 @@ typedef struct batch_norm {
 
 /* Count a batch, wherever the buffer lies. */
 static tt_status batch_norm_count(const batch_norm *b) {
-    TT_NO_GRAD;
-    double batches;
-    tt_status status = tt_item(b->batches, &batches);
-    tt_tensor *next = status ? NULL : tt_full(TT_SCALAR, TT_I64, batches + 1);
-    if (!next)
-        return tt_last_status();
-    status = tt_copy(b->batches, next);
-    tt__abandon(next);
+    tt_tensor *one = tt__empty_beside(b->who, b->batches, TT_SCALAR, TT_I64);
+    tt_status status = one ? tt__fill_out(b->who, one, 1) : tt_last_status();
+    if (!status)
+        status = tt__add_out(b->who, b->batches, b->batches, one);
+    tt__storage_touch(b->batches->storage);
+    tt__abandon(one);
     return status;
 }
 

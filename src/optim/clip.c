@@ -5,9 +5,10 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "nn/module_lists.h"
+#include "optim/grad_total.h"
 #include "optim/optimizer.h"
+#include "tensor/ops.h"
 #include "tensor/parallel.h"
-#include "tensor/tensor.h"
 
 #include <math.h>
 #include <tutti/optim.h>
@@ -47,8 +48,7 @@ static double joined(double norm_type, double a, double b) {
     return !isinf(norm_type) ? a + b : b > a || b != b ? b : a;
 }
 
-/* Return the sum of powers, or the largest, of contiguous memory on the host. */
-static double clip_term(const tt_tensor *x, double norm_type) {
+double tt__clip_term(const tt_tensor *x, double norm_type) {
     clip_pass pass = {.loops = tt__clip_loops_of(x->dtype), .size = tt_dtype_size(x->dtype), .value = norm_type};
     const int64_t round = (int64_t)CLIP_ROUND * TT__CLIP_BLOCK;
     double all = 0;
@@ -62,8 +62,6 @@ static double clip_term(const tt_tensor *x, double norm_type) {
     return all;
 }
 
-double tt__sum_of_squares(const tt_tensor *x) { return clip_term(x, 2); }
-
 static void clip_scale_block(void *user, int64_t begin, int64_t end) {
     const clip_pass *pass = user;
     pass->loops->scale(pass->data + (size_t)begin * pass->size, end - begin, pass->value);
@@ -74,19 +72,38 @@ static void clip_clamp_block(void *user, int64_t begin, int64_t end) {
     pass->loops->clamp(pass->data + (size_t)begin * pass->size, end - begin, pass->value);
 }
 
-/* Change x, in any layout and on any device, by a loop over contiguous memory of the host. */
-static tt_status change(tt_tensor *x, void (*block)(void *user, int64_t begin, int64_t end), double value) {
-    const tt_device *host = tt_device_get("cpu");
-    tt_tensor *flat = tt_contiguous(tt__device_is_host(tt_tensor_device(x)) ? x : tt_to_device(x, host));
-    if (!flat)
-        return tt_last_status();
-    clip_pass pass = {
-        .loops = tt__clip_loops_of(x->dtype), .data = flat->data, .size = tt_dtype_size(x->dtype), .value = value};
-    tt__parallel_for(flat->numel, TT__CLIP_BLOCK, block, &pass);
-    if (flat != x)
-        return tt_copy(x, flat);
+/* How gradients are changed. */
+typedef struct grad_change {
+    void (*here)(void *user, int64_t begin, int64_t end); /* contiguous memory on the host */
+    tt_status (*far)(const char *who, tt_tensor *x, double value);
+} grad_change;
+
+static tt_status scale_far(const char *who, tt_tensor *x, double factor) { return tt__scale_out(who, x, x, factor); }
+
+static tt_status clamp_far(const char *who, tt_tensor *x, double most) {
+    const tt__unary clamp = {.op = TT__CLAMP, .a = -most, .b = most};
+    return tt__unary_out(who, x, x, &clamp);
+}
+
+static const grad_change scaling = {clip_scale_block, scale_far}, clamping = {clip_clamp_block, clamp_far};
+
+/* Change x, in any layout and on any device. */
+static tt_status change(const char *who, tt_tensor *x, const grad_change *how, double value) {
+    tt_status status = TT_OK;
+    if (tt__device_is_host(tt_tensor_device(x))) {
+        tt_tensor *flat = tt_contiguous(x);
+        if (!flat)
+            return tt_last_status();
+        clip_pass pass = {
+            .loops = tt__clip_loops_of(x->dtype), .data = flat->data, .size = tt_dtype_size(x->dtype), .value = value};
+        tt__parallel_for(flat->numel, TT__CLIP_BLOCK, how->here, &pass);
+        if (flat != x)
+            return tt_copy(x, flat);
+    } else {
+        status = how->far(who, x, value);
+    }
     tt__storage_touch(x->storage);
-    return TT_OK;
+    return status;
 }
 
 /* ---- gradients of a list ---- */
@@ -105,20 +122,18 @@ static tt_status check_grads(const char *who, const tt_named_tensors *params) {
 }
 
 /* Measure all gradients: PyTorch's type is that of f32, unless one is f64. */
-static tt_status measure_all(const tt_named_tensors *params, double norm_type, double *measure, bool *is_f64) {
-    double all = 0;
+static tt_status measure_all(const char *who, const tt_named_tensors *params, double norm_type, double *measure,
+                             bool *is_f64) {
+    tt__grad_total total = {.who = who, .p = norm_type};
     for (int64_t i = 0; i < params->count; i++) {
         tt_tensor *grad = tt__grad_values(params->tensors[i]);
         if (!grad)
             continue;
-        tt_tensor *near = tt__device_is_host(tt_tensor_device(grad)) ? grad : tt_to_device(grad, tt_device_get("cpu"));
-        const tt_tensor *flat = tt_contiguous(near);
-        if (!flat)
-            return tt_last_status();
-        all = joined(norm_type, all, clip_term(flat, norm_type));
+        TT__TRY(tt__grad_total_measure(&total, grad));
         *is_f64 = *is_f64 || grad->dtype == TT_F64;
     }
-    *measure = all;
+    TT__TRY(tt__grad_total_end(&total));
+    *measure = total.value;
     return TT_OK;
 }
 
@@ -126,11 +141,11 @@ static double norm_of_measure(double measure, double norm_type) {
     return isinf(norm_type) ? measure : norm_type == 2 ? sqrt(measure) : pow(measure, 1 / norm_type);
 }
 
-static tt_status change_grads(const tt_named_tensors *params, void (*block)(void *, int64_t, int64_t), double value) {
+static tt_status change_grads(const char *who, const tt_named_tensors *params, const grad_change *how, double value) {
     for (int64_t i = 0; i < params->count; i++) {
         tt_tensor *grad = tt__grad_values(params->tensors[i]);
         if (grad)
-            TT__TRY(change(grad, block, value));
+            TT__TRY(change(who, grad, how, value));
     }
     return TT_OK;
 }
@@ -141,7 +156,7 @@ static tt_status clip_by_norm(const char *by_norm, const tt_clip_grad_norm_args 
     double measure[1 + TT__JOIN_ROOM] = {0};
     bool is_f64 = false;
     if (!own)
-        own = measure_all(a->params, norm_type, measure, &is_f64);
+        own = measure_all(by_norm, a->params, norm_type, measure, &is_f64);
     if (sharded)
         own = sharded->shards->join(sharded->shards_user, by_norm, own, measure, 1, isinf(norm_type));
     TT__TRY(own);
@@ -153,7 +168,7 @@ static tt_status clip_by_norm(const char *by_norm, const tt_clip_grad_norm_args 
     if (a->error_if_nonfinite && !isfinite(norm))
         return tt__fail(TT_ERR_INVALID, "%s: the norm of the gradients is %g, so they can't be clipped", by_norm, norm);
     double factor = is_f64 ? a->max_norm / (norm + 1e-6) : (double)((float)a->max_norm / ((float)norm + 1e-6F));
-    return factor >= 1 ? TT_OK : change_grads(a->params, clip_scale_block, factor);
+    return factor >= 1 ? TT_OK : change_grads(by_norm, a->params, &scaling, factor);
 }
 
 static tt_status check_clip(const char *who, const tt_clip_grad_norm_args *a, double norm_type) {
@@ -190,7 +205,7 @@ tt_status tt_clip_grad_value_(const tt_named_tensors *params, double clip_value)
     int scope = tt_scope_begin();
     if (!scope)
         return tt_last_status();
-    tt_status status = change_grads(params, clip_clamp_block, clip_value);
+    tt_status status = change_grads(who, params, &clamping, clip_value);
     tt_scope_end(scope);
     return status;
 }

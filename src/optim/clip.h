@@ -31,7 +31,8 @@ enum { TT__CLIP_BLOCK = 1 << 15 };
 tt_status tt__clip_grad_norm(const char *who, const tt_clip_grad_norm_args *args, const tt_optimizer *sharded,
                              tt_status own);
 
-/* Return the sum of x's squares. The same bits for any number of threads. */
-double tt__sum_of_squares(const tt_tensor *x);
+/* Return the sum of |x|^p, or, of an infinite p, the largest, of contiguous memory on the host. The same bits for any
+ * number of threads. */
+double tt__clip_term(const tt_tensor *x, double p);
 
 #endif

@@ -6,8 +6,8 @@
 #include "optim/clip.h"
 #include "optim/dict.h"
 #include "optim/loadable.h"
+#include "tensor/ops.h"
 #include "tensor/parallel.h"
-#include "tensor/tensor.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -33,14 +33,11 @@ struct tt_ema {
 /* ---- making ---- */
 
 static tt_tensor *copy_of(const tt_tensor *x) {
-    tt_tensor *copy = tt_empty(tt_tensor_shape(x), tt_tensor_dtype(x));
+    tt_tensor *copy = tt__empty_beside("tt_ema_new", x, x->shape, x->dtype);
     return copy && !tt_copy(copy, x) ? tt__optim_hold(copy) : NULL;
 }
 
 static tt_status ema_add(tt_ema *ema, const char *name, tt_tensor *x) {
-    if (!tt__device_is_host(tt_tensor_device(x)))
-        return tt__fail(TT_ERR_UNSUPPORTED, "tt_ema_new: expected \"%s\" in the host's memory, got it on \"%s\"", name,
-                        tt_device_name(tt_tensor_device(x)));
     ema_entry *entry = &ema->entries[ema->count++];
     *entry = (ema_entry){.name = strdup(name), .param = tt__tensor_watch(x)};
     if (!entry->name)
@@ -126,16 +123,32 @@ static void average_block(void *user, int64_t begin, int64_t end) {
 static tt_status check_param(const char *who, const ema_entry *entry) {
     const tt_shape now = tt_tensor_shape(entry->param), before = tt_tensor_shape(entry->average);
     if (tt_tensor_dtype(entry->param) == tt_tensor_dtype(entry->average) && tt__shape_equal(&now, &before) &&
-        tt__device_is_host(tt_tensor_device(entry->param)))
+        tt_tensor_device(entry->param) == tt_tensor_device(entry->average))
         return TT_OK;
-    return tt__fail(TT_ERR_STATE, "%s: \"%s\" was %s when the average was made, and is %s now", who, entry->name,
-                    TT__DESCRIBE(entry->average), TT__DESCRIBE(entry->param));
+    return tt__fail(TT_ERR_STATE, "%s: \"%s\" was %s on %s when the average was made, and is %s on %s now", who,
+                    entry->name, TT__DESCRIBE(entry->average), tt_device_name(tt_tensor_device(entry->average)),
+                    TT__DESCRIBE(entry->param), tt_device_name(tt_tensor_device(entry->param)));
+}
+
+/* As average_block(): each of the three results is rounded. */
+static tt_status average_far(tt_tensor *average, const tt_tensor *param, double decay) {
+    static const char who[] = "tt_ema_update";
+    tt_tensor *rest = tt__empty_like(who, average);
+    tt_status status = rest ? tt__scale_out(who, rest, param, 1 - decay) : tt_last_status();
+    if (!status)
+        status = tt__scale_out(who, average, average, decay);
+    if (!status)
+        status = tt__add_out(who, average, average, rest);
+    tt__abandon(rest);
+    return status;
 }
 
 static tt_status update_entry(const tt_ema *ema, ema_entry *entry, double decay) {
     const tt__clip_loops *loops = tt__clip_loops_of(entry->param->dtype);
     if (!loops || ema->n_averaged == 0)
         return tt_copy(entry->average, entry->param);
+    if (!tt__device_is_host(tt_tensor_device(entry->param)))
+        return average_far(entry->average, entry->param, decay);
     const tt_tensor *flat = tt_contiguous(entry->param);
     if (!flat)
         return tt_last_status();

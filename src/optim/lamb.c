@@ -32,12 +32,7 @@ static bool lamb_uses(const double *option, int slot) {
     return true;
 }
 
-static double lamb_ratio(const double *option, const double *sums) {
-    const bool adapted = option[TT__LAMB_WEIGHT_DECAY] != 0 || option[TT__LAMB_USE_NVLAMB] != 0;
-    if (!adapted || sums[0] == 0 || sums[1] == 0)
-        return option[TT__LAMB_LR];
-    return option[TT__LAMB_LR] * (sqrt(sums[0]) / sqrt(sums[1]));
-}
+static double lamb_ratio(const double *option, const double *sums) { return TT__LAMB_RATIO(option, sums[0], sums[1]); }
 
 static const tt__rule_kernels *lamb_measure(void) { return TT__LEVEL_CHOOSE(tt__lamb_measure_kernels); }
 
@@ -54,7 +49,9 @@ static const tt__optimizer_class lamb_class = {.name = "tt_lamb",
                                                .kernels = lamb_kernels,
                                                .measure = lamb_measure,
                                                .ratio = lamb_ratio,
-                                               .measures_grads = true};
+                                               .measures_grads = true,
+                                               .rule = TT__RULE_LAMB,
+                                               .betas = TT__LAMB_BETA1};
 
 tt_optimizer *tt_lamb_with(const tt_lamb_args *args, size_t size) {
     tt_lamb_args a;

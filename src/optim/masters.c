@@ -36,14 +36,21 @@ static void refresh_block(void *user, int64_t begin, int64_t end) {
     }
 }
 
+/* The same in any layout and on any device, by operations. */
+static tt_status refresh_anywhere(const char *who, const tt__optim_param *p) {
+    tt_tensor *rounded = tt__to(who, p->tensor, p->low_dtype), *low = rounded ? tt__to(who, p->low, TT_F32) : NULL;
+    tt_tensor *same = low ? tt__empty_beside(who, p->low, p->low->shape, TT_BOOL) : NULL;
+    if (!same)
+        return tt_last_status();
+    TT__TRY(tt__compare_out(who, same, rounded, p->low, TT__EQ));
+    return tt__where_out(who, p->tensor, same, p->tensor, low);
+}
+
 /* Take the elements of the parameter that are not their master's any more. */
 static tt_status refresh_master(const char *who, const tt__optim_param *p) {
     enum { BLOCK = 1 << 15 };
-    const tt_device *device = tt_tensor_device(p->low);
-    if (!tt__device_is_host(device) || !p->low->contiguous || !p->tensor->contiguous) {
-        tt_tensor *rounded = tt__to(who, p->tensor, p->low_dtype);
-        return !rounded ? tt_last_status() : tt_equal(rounded, p->low) ? TT_OK : tt__copy_out(who, p->tensor, p->low);
-    }
+    if (!tt__device_is_host(tt_tensor_device(p->low)) || !p->low->contiguous || !p->tensor->contiguous)
+        return refresh_anywhere(who, p);
     refresh_pass pass = {p->tensor->data, p->low->data, p->low_dtype == TT_BF16};
     tt__parallel_for(p->numel, BLOCK, refresh_block, &pass);
     return TT_OK;

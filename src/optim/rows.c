@@ -2,6 +2,7 @@
 #include "autograd/sparse_grad.h"
 #include "base/error.h"
 #include "optim/fused.h"
+#include "tensor/ops.h"
 #include "tensor/parallel.h"
 
 /* Why the optimizer doesn't take the gradient of x, as the end of an error; NULL: it does. */
@@ -76,4 +77,26 @@ void tt__optim_rows(const tt_optimizer *o, const tt__optim_group *group, const t
                       .row_bytes = (size_t)columns * tt_dtype_size(run->grad->dtype)};
     begin_state(o, group, run);
     tt__parallel_for(run->rows->numel, block ? block : 1, update_rows, &pass);
+}
+
+/* ---- on a device ---- */
+
+/* As begin_state(). */
+static tt_status begin_state_far(const char *who, const tt_optimizer *o, const tt__optim_group *group,
+                                 const tt__optim_run *run) {
+    const double value = o->cls->begins_as ? o->cls->begins_as(group->option) : 0;
+    for (int s = 0; value != 0 && s < o->cls->slots; s++)
+        if (run->state[s] && run->fresh[s])
+            TT__TRY(tt__fill_out(who, group->state.slot[run->param * (size_t)o->cls->slots + (size_t)s], value));
+    return TT_OK;
+}
+
+tt_status tt__optim_rows_far(const char *who, const tt_optimizer *o, const tt__optim_group *group, tt__optim_run *run) {
+    static const bool not_fresh[TT__OPTIM_SLOTS];
+    tt__kernel_step_rows kernel = TT__KERNEL(who, run->tensor, step_rows);
+    if (!kernel)
+        return tt_last_status();
+    TT__TRY(begin_state_far(who, o, group, run));
+    run->update.fresh = not_fresh;
+    return kernel(run->tensor, o->cls->rule, &run->update, run->rows);
 }

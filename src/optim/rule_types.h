@@ -1,13 +1,14 @@
 /* A rule's loop for each element type: includes TT__RULE_LOOP with REAL the type, FMA and SQRT its functions and
  * NAME(x) a name of its own. Devices include the loops of tensor/rules with other definitions of RULE, what a function
- * of theirs begins with, RULE_LOOP, the same of one that is inlined with constants, and of where the loop begins and
- * how far it strides. */
+ * of theirs begins with, RULE_LOOP, the same of one that is inlined with constants, of where the loop begins and how
+ * far it strides, and of RULE_LANES, the sums that a thread makes side by side. */
 #include <math.h>
 
 #define RULE static
 #define RULE_LOOP __attribute__((always_inline)) static inline
 #define RULE_FIRST 0
 #define RULE_STRIDE 1
+#define RULE_LANES 16
 
 #define REAL float
 #define FMA fmaf
@@ -33,3 +34,4 @@
 #undef RULE_LOOP
 #undef RULE_FIRST
 #undef RULE_STRIDE
+#undef RULE_LANES

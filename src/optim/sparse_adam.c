@@ -42,7 +42,9 @@ static const tt__optimizer_class sparse_adam_class = {.name = "tt_sparse_adam",
                                                       .uses = sparse_adam_uses,
                                                       .takes_rows = sparse_adam_takes_rows,
                                                       .takes_rows_only = true,
-                                                      .kernels = sparse_adam_kernels};
+                                                      .kernels = sparse_adam_kernels,
+                                                      .rule = TT__RULE_SPARSE_ADAM,
+                                                      .betas = TT__SPARSE_ADAM_BETA1};
 
 tt_optimizer *tt_sparse_adam_with(const tt_sparse_adam_args *args, size_t size) {
     tt_sparse_adam_args a;

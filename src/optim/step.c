@@ -1,8 +1,8 @@
 /* A step: the runs of a group are gathered first, so that a failure changes nothing of it, then updated in one pass. */
 #include "autograd/sparse_grad.h"
 #include "base/error.h"
-#include "optim/clip.h"
 #include "optim/fused.h"
+#include "optim/grad_total.h"
 #include "optim/masters.h"
 #include "tensor/kernels.h"
 
@@ -120,16 +120,20 @@ static tt_status gather_group(const tt_optimizer *o, tt__optim_group *group, ste
 
 /* ---- updating ---- */
 
-static tt_status update_on_device(const tt_optimizer *o, const tt__optim_group *group, tt__optim_run *run) {
-    tt__kernel_step kernel = o->cls->rule ? TT__KERNEL(who, run->tensor, step) : NULL;
-    if (o->cls->rule && !kernel)
-        return tt_last_status();
-    run->update.state = run->state;
-    tt_status status = kernel ? kernel(run->tensor, o->cls->rule, &run->update) : TT_ERR_UNSUPPORTED;
-    if (status != TT_ERR_UNSUPPORTED)
-        return status;
+static tt_status device_lacks_rule(const tt_optimizer *o, const tt__optim_group *group) {
     return tt__fail(TT_ERR_UNSUPPORTED, "%s: %s has no rule for the device \"%s\"", who, o->cls->name,
                     tt_device_name(group->device));
+}
+
+static tt_status update_on_device(const tt_optimizer *o, const tt__optim_group *group, tt__optim_run *run) {
+    if (!o->cls->rule)
+        return device_lacks_rule(o, group);
+    run->update.state = run->state;
+    if (run->rows)
+        return tt__optim_rows_far(who, o, group, run);
+    tt__kernel_step kernel = TT__KERNEL(who, run->tensor, step);
+    tt_status status = kernel ? kernel(run->tensor, o->cls->rule, &run->update) : tt_last_status();
+    return kernel && status == TT_ERR_UNSUPPORTED ? device_lacks_rule(o, group) : status;
 }
 
 /* The run is through: its values go where the parameter lies. */
@@ -143,9 +147,11 @@ static tt_status finish_run(tt__optim_group *group, const tt__optim_run *run) {
     return p->low ? tt__master_end(who, p) : TT_OK;
 }
 
-static tt_status update_runs_on_device(const tt_optimizer *o, tt__optim_group *group, size_t n) {
+static tt_status update_runs_on_device(const tt_optimizer *o, tt__optim_group *group, size_t n, size_t first_of_rows) {
     tt_status status = TT_OK;
-    for (size_t k = 0; k < n; k++) {
+    for (size_t k = 0; k < group->count; k++) {
+        if (k >= n && k < first_of_rows)
+            continue;
         if (!status)
             status = update_on_device(o, group, &group->runs[k]);
         if (!status)
@@ -161,7 +167,7 @@ static tt_status update_group(const tt_optimizer *o, tt__optim_group *group, ste
     size_t n, first_of_rows;
     TT__TRY(gather_group(o, group, which, &n, &first_of_rows));
     if (!tt__device_is_host(group->device))
-        return update_runs_on_device(o, group, n);
+        return update_runs_on_device(o, group, n, first_of_rows);
     TT__TRY(tt__optim_fused(o, group, group->runs, n));
     for (size_t k = first_of_rows; k < group->count; k++)
         tt__optim_rows(o, group, &group->runs[k]);
@@ -175,16 +181,15 @@ static tt_status update_group(const tt_optimizer *o, tt__optim_group *group, ste
 }
 
 static tt_status sum_squares_of_grads(const tt_optimizer *o, double *sum) {
+    tt__grad_total total = {.who = who, .p = 2};
     for (size_t g = 0; g < o->group_count; g++)
         for (size_t i = 0; i < o->groups[g].count; i++) {
             tt_tensor *grad = tt_grad(o->groups[g].params[i].tensor);
-            if (!grad || !tt__device_is_host(tt_tensor_device(grad)))
-                continue;
-            const tt_tensor *flat = tt_contiguous(grad);
-            if (!flat)
-                return tt_last_status();
-            *sum += tt__sum_of_squares(flat);
+            if (grad)
+                TT__TRY(tt__grad_total_measure(&total, grad));
         }
+    TT__TRY(tt__grad_total_end(&total));
+    *sum = total.value;
     return TT_OK;
 }
 

@@ -1,4 +1,5 @@
-/* Attention: one kernel call for each matrix of the batch, side by side in threads. */
+/* Attention: one kernel call for the whole batch, if the device has such a kernel; else one for each matrix, side by
+ * side in threads. */
 #include "base/error.h"
 #include "tensor/ops.h"
 #include "tensor/parallel.h"
@@ -43,8 +44,21 @@ static void attend_some(void *user, int64_t begin, int64_t end) {
     }
 }
 
+/* TT_ERR_UNSUPPORTED: the device has no kernel for a batch. */
+static tt_status attend_batch(const attention_call *c) {
+    const tt__kernels *kernels = tt__device_of(c->q)->kernels[c->q->dtype];
+    const tt__attention in = {.q = c->q, .k = c->k, .v = c->v, .mask = c->mask, .scale = c->scale, .causal = c->causal};
+    if (!kernels->attention_batch || !kernels->attention_batch_backward)
+        return TT_ERR_UNSUPPORTED;
+    return c->y ? kernels->attention_batch(c->y, c->stats, &in)
+                : kernels->attention_batch_backward(c->dq, c->dk, c->dv, c->stats, c->g, &in);
+}
+
 static tt_status attend_all(attention_call *c) {
     int64_t n = tt__batch_size(c->q);
+    tt_status status = attend_batch(c);
+    if (status != TT_ERR_UNSUPPORTED)
+        return status;
     if (tt__device_is_host(tt__device_of(c->q)) && n > 1) {
         tt__parallel_for(n, 1, attend_some, c);
         if (c->status) /* the text may be another thread's */

@@ -2,6 +2,7 @@
 #include "tensor/ops.h"
 
 #include "base/error.h"
+#include "base/format.h"
 
 #include <inttypes.h>
 
@@ -12,20 +13,17 @@ tt_tensor *tt__make_places(const char *who, const tt_tensor *x, tt_shape shape) 
 /* ---- checks */
 
 tt_status tt__check_index(const char *who, const tt_tensor *x, int dim, const tt_tensor *index) {
-    int64_t n = x->shape.dim[dim], at = -1, value = 0;
+    int64_t n = x->shape.dim[dim];
+    char text[256];
     if (index->dtype != TT_I64) {
         tt__tensor_fail(TT_ERR_DTYPE, "%s: expected index i64, got %s", who, TT__DESCRIBE(index));
         return TT_ERR_DTYPE;
     }
-    tt__kernel_find_outside run = TT__KERNEL(who, index, find_outside);
-    if (!run || !TT__SAME_DEVICE(who, x, index) || run(index, 0, n - 1, &at, &value))
+    if (!TT__SAME_DEVICE(who, x, index))
         return tt_last_status();
-    if (at < 0)
-        return TT_OK;
-    tt__tensor_fail(TT_ERR_INVALID,
-                    "%s: expected indices in 0..%" PRId64 " (dimension %d of %s), got index[%" PRId64 "] = %" PRId64,
-                    who, n - 1, dim, TT__DESCRIBE(x), at, value);
-    return TT_ERR_INVALID;
+    tt__format(text, sizeof text, "%s: expected indices in 0..%" PRId64 " (dimension %d of %s), got index", who, n - 1,
+               dim, TT__DESCRIBE(x));
+    return tt__check_within(who, index, 0, n - 1, 0, text);
 }
 
 /* Is `small` inside of `large` in all dimensions but `dim`? */

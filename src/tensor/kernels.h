@@ -10,6 +10,7 @@
 
 #include "tensor/kernels_conv.h"
 #include "tensor/kernels_dropout.h"
+#include "tensor/kernels_grad.h"
 #include "tensor/kernels_index.h"
 #include "tensor/kernels_loss.h"
 #include "tensor/kernels_norm.h"
@@ -61,14 +62,21 @@
     X(argmax, (const tt_tensor *x, int dim, tt_tensor *y))                                                           \
     /* Integers. The first element outside low..high: *index (row-major) and *value; *index = -1: none. */           \
     X(find_outside, (const tt_tensor *x, int64_t low, int64_t high, int64_t *index, int64_t *value))                 \
+    /* Of devices whose calls don't wait, NULL elsewhere. If an element is outside, and not `but`, the next call */  \
+    /* that waits fails with `text` and "[index] = value". Kernels pass over indices and targets out of range: */    \
+    /* cross_entropy and nll_loss are means of the other rows. */                                                    \
+    X(expect_within, (const tt_tensor *x, int64_t low, int64_t high, int64_t but, const char *text))                 \
     /* Contiguous. Update p by an optimizer's rule: rules/rules.h. The update's pointers are the device's. */        \
     /* TT_ERR_UNSUPPORTED, without a recorded error: the device lacks the rule. */                                   \
     X(step, (tt_tensor * p, tt__rule rule, const tt__update *update))                                                \
+    /* ... of p (V,C) rows alone, whose numbers are rows (n) i64, each once; g (n,C). */                             \
+    X(step_rows, (tt_tensor * p, tt__rule rule, const tt__update *update, const tt_tensor *rows))                    \
     /* Families: kernels_<family>.h. */                                                                              \
     TT__CONV_KERNELS(X)                                                                                              \
     TT__INDEX_KERNELS(X)                                                                                             \
     TT__POINTWISE_KERNELS(X)                                                                                         \
-    TT__REDUCTION_KERNELS(X) TT__NORM_KERNELS(X) TT__LOSS_KERNELS(X) TT__DROPOUT_KERNELS(X) TT__RNN_KERNELS(X)
+    TT__REDUCTION_KERNELS(X)                                                                                         \
+    TT__NORM_KERNELS(X) TT__LOSS_KERNELS(X) TT__DROPOUT_KERNELS(X) TT__RNN_KERNELS(X) TT__GRAD_KERNELS(X)
 
 #define TT__KERNEL_TYPE(name, arguments) typedef tt_status(*tt__kernel_##name) arguments;
 TT__KERNEL_LIST(TT__KERNEL_TYPE)

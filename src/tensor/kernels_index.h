@@ -27,7 +27,11 @@
     /* f32, f64, others where a device has them, with f32 masks; last strides are 1: attention_loops.h says more. */   \
     X(attention, (tt_tensor * y, tt_tensor * stats, const struct tt__attention *in))                                   \
     X(attention_backward, (tt_tensor * dq, tt_tensor * dk, tt_tensor * dv, const tt_tensor *stats, const tt_tensor *g, \
-                           const struct tt__attention *in))
+                           const struct tt__attention *in))                                                            \
+    /* For all matrices of a batch (...), which tensors have before these dimensions; NULL: they go one by one. */     \
+    X(attention_batch, (tt_tensor * y, tt_tensor * stats, const struct tt__attention *in))                             \
+    X(attention_batch_backward, (tt_tensor * dq, tt_tensor * dk, tt_tensor * dv, const tt_tensor *stats,               \
+                                 const tt_tensor *g, const struct tt__attention *in))
 
 typedef struct tt__attention {
     const struct tt_tensor *q, *k, *v; /* (T,D), (S,D), (S,Dv) */

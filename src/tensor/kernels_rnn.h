@@ -6,7 +6,7 @@
 #ifndef TT_TENSOR_KERNELS_RNN_H
 #define TT_TENSOR_KERNELS_RNN_H
 
-#include "tensor/tensor.h"
+#include <tutti/tensor.h>
 
 typedef enum tt__cell { TT__CELL_TANH, TT__CELL_RELU, TT__CELL_LSTM, TT__CELL_GRU } tt__cell;
 

@@ -1,5 +1,8 @@
 #include "base/error.h"
+#include "base/format.h"
 #include "tensor/contiguous.h"
+
+#include <inttypes.h>
 
 tt_status tt__cross_entropy_out(const char *who, tt_tensor *loss, tt_tensor *stats, const tt_tensor *x,
                                 const tt_tensor *t) {
@@ -47,7 +50,7 @@ tt_status tt__nll_rows_backward_out(const char *who, tt_tensor *dx, const tt_ten
 }
 
 /* Check those that are not `ignore`: a copy has class 0 in its place. */
-static tt_status check_others(const char *who, const tt_tensor *target, int64_t V, int64_t ignore) {
+static tt_status check_others(const char *who, const tt_tensor *target, int64_t V, int64_t ignore, const char *text) {
     tt_tensor *number = tt__empty_beside(who, target, TT_SCALAR, target->dtype);
     tt_tensor *mask = number ? tt__empty_beside(who, target, target->shape, TT_BOOL) : NULL;
     tt_tensor *others = mask ? tt__empty_beside(who, target, target->shape, target->dtype) : NULL;
@@ -57,7 +60,7 @@ static tt_status check_others(const char *who, const tt_tensor *target, int64_t 
     if (!status)
         status = tt__masked_fill_out(who, others, target, mask, true, 0);
     if (!status)
-        status = tt__check_range(who, "target", others, 0, V - 1);
+        status = tt__check_within(who, others, 0, V - 1, 0, text);
     tt__abandon(others);
     tt__abandon(mask);
     tt__abandon(number);
@@ -66,10 +69,15 @@ static tt_status check_others(const char *who, const tt_tensor *target, int64_t 
 
 tt_status tt__check_classes(const char *who, const tt_tensor *target, int64_t V, int64_t ignore, bool *ignored) {
     int64_t index = -1, value = 0;
+    char text[160];
+    tt__format(text, sizeof text, "%s: expected targets in 0..%" PRId64 ", got target", who, V - 1);
     *ignored = ignore >= 0 && ignore < V;
+    if (tt__checks_later(target))
+        return tt__check_within(who, target, 0, V - 1, ignore, text);
     TT__TRY(tt__find_outside_out(who, target, 0, V - 1, &index, &value));
     if (index < 0)
         return TT_OK;
     *ignored = true;
-    return value == ignore ? check_others(who, target, V, ignore) : tt__check_range(who, "target", target, 0, V - 1);
+    return value == ignore ? check_others(who, target, V, ignore, text)
+                           : tt__check_within(who, target, 0, V - 1, 0, text);
 }

@@ -67,9 +67,14 @@ tt_status tt__argmax_out(const char *who, tt_tensor *y, const tt_tensor *x, int 
 tt_status tt__find_outside_out(const char *who, const tt_tensor *x, int64_t low, int64_t high, int64_t *index,
                                int64_t *value);
 
-/* Are all elements of x, integers, within low..high? Else TT_ERR_INVALID names the first one that is not, as element of
- * `name`. */
-tt_status tt__check_range(const char *who, const char *name, const tt_tensor *x, int64_t low, int64_t high);
+/* Are all elements of x, integers, within low..high, or `but`? Else TT_ERR_INVALID with `text`, which says what was
+ * expected and ends with the name of x; the first element that is not follows. A device whose calls don't wait may tell
+ * it later: then a kernel that reads x as indices passes over this one. */
+tt_status tt__check_within(const char *who, const tt_tensor *x, int64_t low, int64_t high, int64_t but,
+                           const char *text);
+
+/* Does x's device tell so later? */
+bool tt__checks_later(const tt_tensor *x);
 
 /* Find the first NaN of x, floats, in row-major order; -1: there is none, or no memory to look. Slow. */
 int64_t tt__find_nan(const char *who, const tt_tensor *x);

@@ -11,7 +11,7 @@ tt_status tt__nll_rows_backward_out(const char *who, tt_tensor *dx, const tt_ten
                                     const tt_tensor *g, const tt__nll *call);
 
 /* Are all targets within 0..V-1, or `ignore`? Else TT_ERR_INVALID names the first that is not. *ignored: some are
- * `ignore`. */
+ * `ignore`, where the kernels of cross_entropy and nll_loss don't pass over them. */
 tt_status tt__check_classes(const char *who, const tt_tensor *target, int64_t V, int64_t ignore, bool *ignored);
 
 #endif

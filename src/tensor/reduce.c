@@ -27,13 +27,21 @@ tt_status tt__find_outside_out(const char *who, const tt_tensor *x, int64_t low,
     return run ? run(x, low, high, index, value) : tt_last_status();
 }
 
-tt_status tt__check_range(const char *who, const char *name, const tt_tensor *x, int64_t low, int64_t high) {
+/* ---- elements in a range */
+
+bool tt__checks_later(const tt_tensor *x) {
+    const tt__kernels *kernels = tt__device_of(x)->kernels[x->dtype];
+    return kernels && kernels->expect_within;
+}
+
+tt_status tt__check_within(const char *who, const tt_tensor *x, int64_t low, int64_t high, int64_t but,
+                           const char *text) {
     int64_t index = -1, value = 0;
-    if (tt__find_outside_out(who, x, low, high, &index, &value))
-        return tt_last_status();
+    if (tt__checks_later(x))
+        return tt__device_of(x)->kernels[x->dtype]->expect_within(x, low, high, but, text);
+    TT__TRY(tt__find_outside_out(who, x, low, high, &index, &value));
     if (index < 0)
         return TT_OK;
-    tt__tensor_fail(TT_ERR_INVALID, "%s: expected %ss in %" PRId64 "..%" PRId64 ", got %s[%" PRId64 "] = %" PRId64, who,
-                    name, low, high, name, index, value);
+    tt__tensor_fail(TT_ERR_INVALID, "%s[%" PRId64 "] = %" PRId64, text, index, value);
     return TT_ERR_INVALID;
 }

@@ -1,4 +1,5 @@
-/* Some rows of a matrix: their numbers (n) i64, ascending, each once, and their values (n, C); on the host. */
+/* Some rows of a matrix: their numbers (n) i64, ascending, each once, and their values (n, C). On a device that is not
+ * the host the calls read the numbers, and so wait for it; values stay there. */
 #ifndef TT_TENSOR_SPARSE_ROWS_H
 #define TT_TENSOR_SPARSE_ROWS_H
 

@@ -3,6 +3,7 @@
 #ifndef TT_TESTS_UNIT_CUDA_COMPARE_H
 #define TT_TESTS_UNIT_CUDA_COMPARE_H
 
+#include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,17 @@ static bool cuda_is_real;
 static inline void only_on_the_fake(void) {
     if (cuda_is_real)
         skip();
+}
+
+/* What the fake has counted since the process began: "fake_cuda_waits", "fake_cuda_launches". It is loaded. */
+static inline unsigned long fake_count(const char *name) {
+    void *fake = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    unsigned long (*count)(void) = NULL;
+    assert_non_null(fake);
+    *(void **)&count = dlsym(fake, name);
+    assert_non_null(count);
+    dlclose(fake);
+    return count();
 }
 
 /* Another device than the first, where there is one. */

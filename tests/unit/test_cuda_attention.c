@@ -155,13 +155,45 @@ static void empty_ones_are_the_cpus(void **state) {
     compare_attention(&no_rows, (tt_tensor *[]){none, rows, waves(S(2, 3, 5), 0.3, TT_F32)}, TT_F32);
 }
 
+/* Heads and batches share launches. */
+static void a_batch_takes_one_launch(void **state) {
+    (void)state;
+    only_on_the_fake();
+    static const attention_case c = {"launches", 1, 5, 6, 4, 4, true, NO_MASK};
+    unsigned long launches[2];
+    for (int many = 0; many < 2; many++) {
+        TT_AUTO_SCOPE;
+        tt_tensor *in[3], *out[MOST];
+        for (int i = 0; i < 3; i++)
+            in[i] = waves(many ? S(3, 4, i ? 6 : 5, 4) : S(1, 1, i ? 6 : 5, 4), 0.3, TT_F32);
+        const unsigned long before = fake_count("fake_cuda_launches");
+        attend_on(TT_CUDA(0), &c, in, NULL, out);
+        launches[many] = fake_count("fake_cuda_launches") - before;
+    }
+    assert_int_equal(launches[1], launches[0]);
+}
+
+/* Of two dimensions, with one mask for all. */
+static void batches_are_the_cpus(void **state) {
+    (void)state;
+    static const attention_case c = {"a batch", 1, 5, 6, 4, 4, true, ADDED};
+    for (int f = 0; f < FLOATS; f++) {
+        TT_AUTO_SCOPE;
+        tt_tensor *in[3];
+        for (int i = 0; i < 3; i++)
+            in[i] = waves(S(2, 3, i ? 6 : 5, 4), 0.3 + 0.4 * i, floats[f]);
+        compare_attention(&c, in, floats[f]);
+    }
+}
+
 int main(void) {
     if (!cuda_choose())
         return 77;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention_is_the_cpus),        cmocka_unit_test(bool_masks_are_the_cpus),
         cmocka_unit_test(heads_with_gaps_are_the_cpus), cmocka_unit_test(rows_without_numbers_are_the_cpus),
-        cmocka_unit_test(empty_ones_are_the_cpus),
+        cmocka_unit_test(empty_ones_are_the_cpus),      cmocka_unit_test(batches_are_the_cpus),
+        cmocka_unit_test(a_batch_takes_one_launch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -271,14 +271,6 @@ static void embeddings_train(void **state) {
     assert_true(far[STEPS - 1] < 0.8 * far[0]);
 }
 
-static void wrong_indices_are_refused(void **state) {
-    (void)state;
-    TT_AUTO_SCOPE;
-    assert_null(tt_index_select(there(tt_ones(S(3, 2), TT_F32)), 0, there(places_below(5, 10))));
-    assert_non_null(strstr(tt_last_error(), "expected indices in 0..2"));
-    tt_clear_error();
-}
-
 int main(void) {
     if (!cuda_choose())
         return 77;
@@ -291,7 +283,6 @@ int main(void) {
         cmocka_unit_test(the_same_elements_are_dropped),
         cmocka_unit_test(gradients_of_another_layout_are_dropped_alike),
         cmocka_unit_test(embeddings_train),
-        cmocka_unit_test(wrong_indices_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,6 +43,13 @@ static tt_optimizer *adadelta_decayed(const tt_named_tensors *p) {
     return tt_adadelta(p, 0.5, .rho = 0.8, .weight_decay = 0.03, .maximize = true);
 }
 
+static tt_optimizer *lamb(const tt_named_tensors *p) { return tt_lamb(p, 0.05, 0.1); }
+static tt_optimizer *lamb_plain(const tt_named_tensors *p) { return tt_lamb(p, 0.05, 0, .max_grad_norm = 1e9); }
+static tt_optimizer *lamb_other(const tt_named_tensors *p) {
+    return tt_lamb(p, 0.05, 0.03, .no_bias_correction = true, .no_grad_averaging = true, .no_adam_w_mode = true,
+                   .use_nvlamb = true, .maximize = true);
+}
+
 static const struct {
     const char *name;
     optimizer_maker make;
@@ -62,6 +69,9 @@ static const struct {
     {"adagrad, begun", adagrad_begun},
     {"adadelta", adadelta},
     {"adadelta, decayed", adadelta_decayed},
+    {"lamb", lamb},
+    {"lamb, without decay", lamb_plain},
+    {"lamb, otherwise", lamb_other},
 };
 
 /* Parameters of some sizes, one of them a transposed one. */
@@ -128,17 +138,85 @@ static void optimizers_are_the_cpus(void **state) {
         }
 }
 
-static void what_has_no_rule_is_told(void **state) {
+/* ---- sparse gradients ---- */
+
+static tt_optimizer *sparse_sgd(const tt_named_tensors *p) { return tt_sgd(p, 0.5); }
+static tt_optimizer *sparse_adagrad(const tt_named_tensors *p) {
+    return tt_adagrad(p, 0.1, .initial_accumulator_value = 0.5);
+}
+static tt_optimizer *sparse_adam(const tt_named_tensors *p) { return tt_sparse_adam(p, 0.1); }
+
+static const struct {
+    const char *name;
+    optimizer_maker make;
+} sparse_optimizers[] = {{"sgd", sparse_sgd}, {"adagrad", sparse_adagrad}, {"sparse adam", sparse_adam}};
+
+enum { WORDS = 40, WIDTH = 37, TOKENS = 60 };
+
+/* The table after some steps; in each, other words come, twice in one pass, and one of them is padding. */
+static tt_tensor *train_sparse(optimizer_maker make, const tt_device *device, tt_dtype dtype) {
+    tt_tensor *table = tt_requires_grad_(tt_detach(tt_to_device(numbers(WORDS, WIDTH, dtype), device)), true);
+    tt_optimizer *o = make(TT_NAMED_TENSORS(1, names, &table));
+    assert_non_null(o);
+    for (int step = 0; step < 4; step++) {
+        TT_AUTO_SCOPE;
+        int64_t words[TOKENS];
+        for (int64_t i = 0; i < TOKENS; i++)
+            words[i] = (i * i + step * 3) % (WORDS - 5);
+        tt_tensor *index = tt_to_device(tt_from_data(words, S(TOKENS), TT_I64), device), *l = NULL;
+        tt_optimizer_zero_grad(o);
+        for (int pass = 0; pass < 2; pass++) {
+            tt_tensor *y = tt_embedding(table, pass ? tt_narrow(index, 0, 0, 7) : index, .sparse = true,
+                                        .padding_idx = &(int64_t){3});
+            l = tt_sum(tt_mul(y, y));
+            if (tt_backward(l))
+                fail_msg("step %d: %s", step, tt_last_error());
+        }
+        if (!tt_sparse_grad_values(table) || tt_optimizer_step(o))
+            fail_msg("step %d: %s", step, tt_last_error());
+    }
+    tt_optimizer_free(o);
+    return tt_detach(table);
+}
+
+static void rows_are_stepped_as_the_cpus(void **state) {
+    (void)state;
+    static const tt_dtype types[] = {TT_F32, TT_F64};
+    for (size_t i = 0; i < sizeof sparse_optimizers / sizeof *sparse_optimizers; i++)
+        for (int t = 0; t < 2; t++) {
+            TT_AUTO_SCOPE;
+            tt_tensor *near = train_sparse(sparse_optimizers[i].make, TT_CPU, types[t]);
+            tt_tensor *far = train_sparse(sparse_optimizers[i].make, TT_CUDA(0), types[t]);
+            expect_close(sparse_optimizers[i].name, types[t], far, near);
+            assert_true(difference(near, numbers(WORDS, WIDTH, types[t])) > 0.01);
+            assert_true(tt_equal(here(tt_narrow(far, 0, 3, 1)), tt_narrow(numbers(WORDS, WIDTH, types[t]), 0, 3, 1)));
+        }
+}
+
+/* ---- averages ---- */
+
+static tt_tensor *averaged(const tt_device *device, bool turned) {
+    tt_tensor *x = tt_to_device(numbers(5, 9, TT_F32), device);
+    x = turned ? tt_transpose(x, 0, 1) : x;
+    tt_ema *ema = tt_ema_new(TT_NAMED_TENSORS(1, names, &x), 0.9);
+    if (!ema)
+        fail_msg("%s", tt_last_error());
+    for (int step = 0; step < 3; step++)
+        if (tt_ema_update(ema) || tt_copy(x, tt_add_scalar(tt_scale(x, 1.3), 0.7)))
+            fail_msg("%s", tt_last_error());
+    assert_false(tt_ema_store(ema) || tt_ema_copy_to(ema));
+    tt_tensor *average = tt_clone(x);
+    assert_false(tt_ema_restore(ema));
+    assert_true(difference(average, x) > 0.1);
+    tt_ema_free(ema);
+    return average;
+}
+
+static void averages_are_the_cpus(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
-    tt_tensor *x[PARAMETERS];
-    make_parameters(TT_CUDA(0), TT_F32, x);
-    tt_optimizer *lamb = tt_lamb(TT_NAMED_TENSORS(PARAMETERS, names, x), 0.01, 0.1);
-    assert_non_null(lamb);
-    assert_int_equal(tt_backward(tt_sum(x[0])), TT_OK);
-    assert_int_equal(tt_optimizer_step(lamb), TT_ERR_UNSUPPORTED);
-    expect_error(TT_ERR_UNSUPPORTED, "tt_optimizer_step: tt_lamb has no rule for the device \"cuda:0\"");
-    tt_optimizer_free(lamb);
+    for (int turned = 0; turned < 2; turned++)
+        expect_close("an average", TT_F32, averaged(TT_CUDA(0), turned), averaged(TT_CPU, turned));
 }
 
 int main(void) {
@@ -146,7 +224,8 @@ int main(void) {
         return 77;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(optimizers_are_the_cpus),
-        cmocka_unit_test(what_has_no_rule_is_told),
+        cmocka_unit_test(rows_are_stepped_as_the_cpus),
+        cmocka_unit_test(averages_are_the_cpus),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -141,7 +141,8 @@ static void a_converted_model_is_refused(void **state) {
     tt_ema *ema = tt_ema_new(tt_module_parameters(m), 0.5);
     assert_int_equal(tt_module_to(m, TT_F64), TT_OK);
     assert_int_equal(tt_ema_update(ema), TT_ERR_STATE);
-    expect_error(TT_ERR_STATE, "\"weight\" was f32 (2, 3) when the average was made, and is f64 (2, 3) now");
+    expect_error(TT_ERR_STATE,
+                 "\"weight\" was f32 (2, 3) on cpu when the average was made, and is f64 (2, 3) on cpu now");
     tt_ema_free(ema);
     tt_module_free(m);
 }

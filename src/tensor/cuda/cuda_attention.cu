@@ -1,5 +1,5 @@
-/* Scaled dot product attention of one matrix: a block for a row of q, and for dk and dv a block for a row of k. The
- * scores are nowhere in memory: they are made again each time, as many as a block has threads. f32 and 16-bit floats
+/* Scaled dot product attention of a batch of matrices: a block for a row of q, and for dk and dv a block for a row of
+ * k. The scores are nowhere in memory: they are made again each time, as many as a block has threads. f32 and 16-bit floats
  * are computed in f32, f64 in f64, sums in an order that depends on shapes alone. Letters as in
  * tensor/reference/attention_loops.h. */
 #include "tensor/cuda/cuda_code.cuh"
@@ -8,6 +8,30 @@
 namespace tt {
 
 template <class T> __device__ T *attention_row(const tt__cuda_matrix &x, int64_t i) { return (T *)x.p + i * x.row; }
+
+__device__ inline void move_matrix(tt__cuda_matrix *m, int64_t bytes) { m->p = (char *)m->p + bytes; }
+
+/* The matrices of number `i` of a batch, with the mean gradients of its rows, of `size` bytes. */
+__device__ inline tt__cuda_attention attention_number(const tt__cuda_attention &first,
+                                                      const tt__cuda_attention_batch &b, int64_t i, size_t size) {
+    tt__cuda_attention a = first;
+    a.mean = (char *)a.mean + i * a.T * (int64_t)size;
+    for (int d = 0; d < b.ndim; d++) {
+        const int64_t at = i % b.dim[d];
+        i /= b.dim[d];
+        move_matrix(&a.q, at * b.q[d]);
+        move_matrix(&a.k, at * b.k[d]);
+        move_matrix(&a.v, at * b.v[d]);
+        move_matrix(&a.mask, at * b.mask[d]);
+        move_matrix(&a.y, at * b.y[d]);
+        move_matrix(&a.stats, at * b.stats[d]);
+        move_matrix(&a.g, at * b.g[d]);
+        move_matrix(&a.dq, at * b.dq[d]);
+        move_matrix(&a.dk, at * b.dk[d]);
+        move_matrix(&a.dv, at * b.dv[d]);
+    }
+    return a;
+}
 
 template <class T> __device__ wide<T> attention_dot(const T *a, const T *b, int64_t n) {
     wide<T> sum = 0;
@@ -112,23 +136,29 @@ template <class T> __device__ void attention_make_stats(const tt__cuda_attention
     __syncthreads();
 }
 
-template <class T> __global__ void attention(tt__cuda_attention a) {
-    for (int64_t t = blockIdx.x; t < a.T; t += gridDim.x) {
+template <class T> __global__ void attention(tt__cuda_attention first, tt__cuda_attention_batch b) {
+    for (int64_t i = blockIdx.x; i < b.n * first.T; i += gridDim.x) {
+        const tt__cuda_attention a = attention_number(first, b, i / first.T, sizeof(wide<T>));
+        const int64_t t = i % a.T;
         attention_make_stats<T>(a, t);
         attention_sum(attention_row<T>(a.y, t), a.v, a.Dv, 0, attention_seen(a, t), attention_share_of_key<T>{a, t});
     }
 }
 
-template <class T> cudaError_t attention_run(cudaStream_t stream, const tt__cuda_attention *a) {
-    return a->T ? launch_blocks(attention<T>, grid_of(a->T), stream, *a) : cudaSuccess;
+template <class T>
+cudaError_t attention_run(cudaStream_t stream, const tt__cuda_attention *a, const tt__cuda_attention_batch *b) {
+    const int64_t rows = b->n * a->T;
+    return rows ? launch_blocks(attention<T>, grid_of(rows), stream, *a, *b) : cudaSuccess;
 }
 
 /* ---- backward ---- */
 
 /* The mean gradient of row t, and dq. */
-template <class T> __global__ void attention_backward_rows(tt__cuda_attention a) {
+template <class T> __global__ void attention_backward_rows(tt__cuda_attention first, tt__cuda_attention_batch b) {
     typedef wide<T> W;
-    for (int64_t t = blockIdx.x; t < a.T; t += gridDim.x) {
+    for (int64_t i = blockIdx.x; i < b.n * first.T; i += gridDim.x) {
+        const tt__cuda_attention a = attention_number(first, b, i / first.T, sizeof(W));
+        const int64_t t = i % a.T;
         const int64_t n = attention_seen(a, t);
         W mean = 0;
         for (int64_t j = threadIdx.x; j < n; j += THREADS)
@@ -142,28 +172,33 @@ template <class T> __global__ void attention_backward_rows(tt__cuda_attention a)
 }
 
 /* dk and dv of row j, from the rows that see it. */
-template <class T> __global__ void attention_backward_keys(tt__cuda_attention a) {
-    for (int64_t j = blockIdx.x; j < a.S; j += gridDim.x) {
-        const int64_t first = a.causal ? j : 0;
-        attention_sum(attention_row<T>(a.dk, j), a.q, a.D, first, a.T, attention_slope_of_row<T>{a, j});
-        attention_sum(attention_row<T>(a.dv, j), a.g, a.Dv, first, a.T, attention_share_of_row<T>{a, j});
+template <class T> __global__ void attention_backward_keys(tt__cuda_attention first, tt__cuda_attention_batch b) {
+    for (int64_t i = blockIdx.x; i < b.n * first.S; i += gridDim.x) {
+        const tt__cuda_attention a = attention_number(first, b, i / first.S, sizeof(wide<T>));
+        const int64_t j = i % a.S, begin = a.causal ? j : 0;
+        attention_sum(attention_row<T>(a.dk, j), a.q, a.D, begin, a.T, attention_slope_of_row<T>{a, j});
+        attention_sum(attention_row<T>(a.dv, j), a.g, a.Dv, begin, a.T, attention_share_of_row<T>{a, j});
     }
 }
 
-template <class T> cudaError_t attention_backward_run(cudaStream_t stream, const tt__cuda_attention *a) {
-    cudaError_t error = a->T ? launch_blocks(attention_backward_rows<T>, grid_of(a->T), stream, *a) : cudaSuccess;
-    return error || !a->S ? error : launch_blocks(attention_backward_keys<T>, grid_of(a->S), stream, *a);
+template <class T>
+cudaError_t attention_backward_run(cudaStream_t stream, const tt__cuda_attention *a,
+                                   const tt__cuda_attention_batch *b) {
+    const int64_t rows = b->n * a->T, keys = b->n * a->S;
+    cudaError_t error = rows ? launch_blocks(attention_backward_rows<T>, grid_of(rows), stream, *a, *b) : cudaSuccess;
+    return error || !keys ? error : launch_blocks(attention_backward_keys<T>, grid_of(keys), stream, *a, *b);
 }
 
 } /* namespace tt */
 
 extern "C" {
 
-cudaError_t tt__cuda_attention_run(cudaStream_t stream, tt_dtype dtype, const tt__cuda_attention *a) {
-    TT__FLOATS(dtype, tt::attention_run, stream, a)
-}
+cudaError_t tt__cuda_attention_run(cudaStream_t stream, tt_dtype dtype, const tt__cuda_attention *a,
+                                   const tt__cuda_attention_batch *batch){
+    TT__FLOATS(dtype, tt::attention_run, stream, a, batch)}
 
-cudaError_t tt__cuda_attention_backward(cudaStream_t stream, tt_dtype dtype, const tt__cuda_attention *a) {
-    TT__FLOATS(dtype, tt::attention_backward_run, stream, a)
+cudaError_t tt__cuda_attention_backward(cudaStream_t stream, tt_dtype dtype, const tt__cuda_attention *a,
+                                        const tt__cuda_attention_batch *batch) {
+    TT__FLOATS(dtype, tt::attention_backward_run, stream, a, batch)
 }
 }

@@ -67,9 +67,8 @@ cudaError_t tt__cuda_compare(cudaStream_t stream, tt_dtype dtype, const tt__walk
     TT__NUMBERS(dtype, tt::compare_run, stream, w, op)
 }
 
-cudaError_t tt__cuda_where(cudaStream_t stream, size_t size, const tt__walk *w) {
-    TT__SIZES(size, tt::where_run, stream, w)
-}
+cudaError_t tt__cuda_where(cudaStream_t stream, size_t size,
+                           const tt__walk *w){TT__SIZES(size, tt::where_run, stream, w)}
 
 cudaError_t tt__cuda_masked_fill(cudaStream_t stream, size_t size, const tt__walk *w, bool when, uint64_t value) {
     TT__SIZES(size, tt::masked_fill_run, stream, w, when, value)

@@ -113,21 +113,24 @@ template <> __device__ inline void store<boolean>(boolean *p, int value) { p->se
     }
 
 /* ... of a type that stands for all with elements of so many bytes: where they are moved alone. */
-#define TT__SIZES(size, run, ...)             \
-    switch (size) {                           \
-    case 1:                                   \
-        return run<uint8_t>(__VA_ARGS__);     \
-    case 2:                                   \
-        return run<uint16_t>(__VA_ARGS__);    \
-    case 4:                                   \
-        return run<uint32_t>(__VA_ARGS__);    \
-    case 8:                                   \
-        return run<uint64_t>(__VA_ARGS__);    \
-    default:                                  \
-        return cudaErrorInvalidValue;         \
+#define TT__SIZES(size, run, ...)          \
+    switch (size) {                        \
+    case 1:                                \
+        return run<uint8_t>(__VA_ARGS__);  \
+    case 2:                                \
+        return run<uint16_t>(__VA_ARGS__); \
+    case 4:                                \
+        return run<uint32_t>(__VA_ARGS__); \
+    case 8:                                \
+        return run<uint64_t>(__VA_ARGS__); \
+    default:                               \
+        return cudaErrorInvalidValue;      \
     }
 
 /* ---- places ---- */
+
+/* Is this one of n places? Indices that are not have been told (tt__cuda_expect_within()), and are passed over. */
+__device__ inline bool is_place(int64_t i, int64_t n) { return (uint64_t)i < (uint64_t)n; }
 
 /* Number of this thread in the grid, and how many there are. */
 __device__ inline int64_t first_element() { return (int64_t)blockIdx.x * blockDim.x + threadIdx.x; }
@@ -168,6 +171,9 @@ template <class V, class Join> __device__ V block_reduce(V value, Join join) {
 
 struct join_sum {
     template <class V> __device__ V operator()(V a, V b) const { return a + b; }
+};
+struct join_min {
+    __device__ int64_t operator()(int64_t a, int64_t b) const { return a < b ? a : b; }
 };
 /* NaN is the largest. */
 struct join_max {

@@ -197,8 +197,7 @@ inline int64_t conv_pixels(const tt__cuda_image &x) { return x.dim[0] * x.dim[2]
 
 template <class T> cudaError_t conv_run(cudaStream_t stream, const tt__cuda_conv *c) {
     int64_t taps = c->size[0] * c->size[1];
-    return conv_launch<T>(stream,
-                          conv_job<T, conv_forward<T>>(c, c->outputs, conv_pixels(c->y), c->inputs * taps));
+    return conv_launch<T>(stream, conv_job<T, conv_forward<T>>(c, c->outputs, conv_pixels(c->y), c->inputs * taps));
 }
 
 template <class T> cudaError_t conv_data_run(cudaStream_t stream, const tt__cuda_conv *c) {
@@ -209,8 +208,8 @@ template <class T> cudaError_t conv_data_run(cudaStream_t stream, const tt__cuda
 
 template <class T> cudaError_t conv_weight_run(cudaStream_t stream, const tt__cuda_conv *c) {
     int64_t columns = c->inputs * c->size[0] * c->size[1], weights = c->conv.groups * c->outputs * columns;
-    cudaError_t error = conv_launch<T>(
-        stream, conv_job<T, conv_backward_weight<T>>(c, c->outputs, columns, conv_pixels(c->y)));
+    cudaError_t error =
+        conv_launch<T>(stream, conv_job<T, conv_backward_weight<T>>(c, c->outputs, columns, conv_pixels(c->y)));
     if (!error && c->scratch)
         error = launch(conv_sum_parts<T>, grid_for(weights), stream, (T *)c->w, c->scratch, weights, c->parts);
     if (!error && c->bias)
@@ -222,13 +221,11 @@ template <class T> cudaError_t conv_weight_run(cudaStream_t stream, const tt__cu
 
 extern "C" {
 
-cudaError_t tt__cuda_conv2d(cudaStream_t stream, tt_dtype dtype, const tt__cuda_conv *c) {
-    TT__FLOATS(dtype, tt::conv_run, stream, c)
-}
+cudaError_t tt__cuda_conv2d(cudaStream_t stream, tt_dtype dtype,
+                            const tt__cuda_conv *c){TT__FLOATS(dtype, tt::conv_run, stream, c)}
 
-cudaError_t tt__cuda_conv2d_backward_data(cudaStream_t stream, tt_dtype dtype, const tt__cuda_conv *c) {
-    TT__FLOATS(dtype, tt::conv_data_run, stream, c)
-}
+cudaError_t tt__cuda_conv2d_backward_data(cudaStream_t stream, tt_dtype dtype,
+                                          const tt__cuda_conv *c){TT__FLOATS(dtype, tt::conv_data_run, stream, c)}
 
 cudaError_t tt__cuda_conv2d_backward_weight(cudaStream_t stream, tt_dtype dtype, const tt__cuda_conv *c) {
     TT__FLOATS(dtype, tt::conv_weight_run, stream, c)

@@ -87,8 +87,13 @@ static tt_status begin_device(tt__cuda_state *state) {
     for (int i = 0; i < 2 && !status; i++)
         status = tt__cuda_check(cudaStreamCreateWithFlags(streams[i], cudaStreamNonBlocking), "making a stream on %s",
                                 state->name);
-    state->device.stream = state->stream;
-    return status ? status : tt__cuda_memory_begin(state);
+    if (!status)
+        status = tt__cuda_check(cudaMallocHost((void **)&state->fault, sizeof *state->fault),
+                                "getting %zu bytes of pinned memory for %s", sizeof *state->fault, state->name);
+    if (status)
+        return status;
+    *state->fault = (tt__cuda_fault){.set = false};
+    return tt__cuda_memory_begin(state);
 }
 
 static tt__cuda_state *new_state(int index) {
@@ -119,6 +124,8 @@ static tt__cuda_state *new_state(int index) {
             (void)cudaStreamDestroy(state->stream);
         if (state->sender)
             (void)cudaStreamDestroy(state->sender);
+        if (state->fault)
+            (void)cudaFreeHost(state->fault);
         pthread_mutex_destroy(&state->lock);
         free(state);
         return NULL;

@@ -27,6 +27,8 @@ template <class T> __global__ void scatter_add(tt__cuda_lines l) {
         places<3> at(l.w, i);
         for (int64_t k = 0; k < l.n; k++) {
             int64_t to = *element<int64_t>(l.w, 2, at.at[2] + k * l.index_step);
+            if (!is_place(to, l.places))
+                continue;
             T *y = element<T>(l.w, 0, at.at[0] + to * l.step);
             *y = added(*y, element<T>(l.w, 1, at.at[1] + k * l.x_step));
         }
@@ -51,8 +53,10 @@ __global__ void chain_places(tt__cuda_chains c) {
     int me = (int)threadIdx.x;
     for (int64_t begin = 0; begin < c.n; begin += THREADS) {
         int64_t place = begin + me;
-        bool mine = place < c.n;
-        to[me] = mine ? c.index[place * c.index_step] : -1;
+        to[me] = place < c.n ? c.index[place * c.index_step] : -1;
+        const bool mine = is_place(to[me], c.destinations);
+        if (place < c.n && !mine)
+            c.heads[place] = false;
         __syncthreads();
         int before = -1, after = -1;
         for (int k = 0; k < THREADS && mine; k++) {
@@ -92,8 +96,7 @@ template <class T> __global__ void add_chains(tt__cuda_lines l, tt__cuda_chains 
     }
 }
 
-template <class T>
-cudaError_t index_add_run(cudaStream_t stream, const tt__cuda_lines *l, const tt__cuda_chains *c) {
+template <class T> cudaError_t index_add_run(cudaStream_t stream, const tt__cuda_lines *l, const tt__cuda_chains *c) {
     if (!l->w.n || !c->n)
         return cudaSuccess;
     cudaError_t error = launch(no_chains, grid_for(c->destinations), stream, *c);
@@ -101,7 +104,13 @@ cudaError_t index_add_run(cudaStream_t stream, const tt__cuda_lines *l, const tt
     return error ? error : launch(add_chains<T>, grid_for(l->w.n * c->n), stream, *l, *c);
 }
 
-/* ---- running sums, of floats, in double ---- */
+/* ---- running sums: of floats in double, of integers in 64 bits ---- */
+
+template <class T> struct running_sum { typedef uint64_t type; };
+template <> struct running_sum<float> { typedef double type; };
+template <> struct running_sum<double> { typedef double type; };
+template <> struct running_sum<__half> { typedef double type; };
+template <> struct running_sum<__nv_bfloat16> { typedef double type; };
 
 /* Element k of a line, counted from the end that the sums begin at. */
 __device__ inline int64_t place_in_line(const tt__cuda_lines &l, int64_t k, bool backwards) {
@@ -109,25 +118,26 @@ __device__ inline int64_t place_in_line(const tt__cuda_lines &l, int64_t k, bool
 }
 
 template <class T> __global__ void cumsum_threads(tt__cuda_lines l, bool backwards) {
+    typedef typename running_sum<T>::type S;
     for (int64_t i = first_element(); i < l.w.n; i += all_threads()) {
         places<2> at(l.w, i);
-        double sum = 0;
+        S sum = 0;
         for (int64_t k = 0; k < l.n; k++) {
             int64_t here = place_in_line(l, k, backwards);
-            sum += (double)load(element<T>(l.w, 1, at.at[1] + here * l.x_step));
+            sum += (S)load(element<T>(l.w, 1, at.at[1] + here * l.x_step));
             store(element<T>(l.w, 0, at.at[0] + here * l.step), (wide<T>)sum);
         }
     }
 }
 
 /* The sum of the values of this thread and those before it in the block. */
-__device__ inline double block_running_sum(double value, double *part) {
+template <class S> __device__ S block_running_sum(S value, S *part) {
     int me = (int)threadIdx.x;
     __syncthreads(); /* `part` may still be read */
     part[me] = value;
     for (int far = 1; far < THREADS; far *= 2) {
         __syncthreads();
-        double before = me >= far ? part[me - far] : 0;
+        S before = me >= far ? part[me - far] : 0;
         __syncthreads();
         part[me] += before;
     }
@@ -137,14 +147,15 @@ __device__ inline double block_running_sum(double value, double *part) {
 
 /* Few lines: a block for each, THREADS elements at a time. */
 template <class T> __global__ void cumsum_blocks(tt__cuda_lines l, bool backwards) {
-    __shared__ double part[THREADS];
+    typedef typename running_sum<T>::type S;
+    __shared__ S part[THREADS];
     for (int64_t i = blockIdx.x; i < l.w.n; i += gridDim.x) {
         places<2> at(l.w, i);
-        double before = 0;
+        S before = 0;
         for (int64_t begin = 0; begin < l.n; begin += THREADS) {
             int64_t k = begin + threadIdx.x, here = place_in_line(l, k, backwards);
-            double x = k < l.n ? (double)load(element<T>(l.w, 1, at.at[1] + here * l.x_step)) : 0;
-            double sum = before + block_running_sum(x, part);
+            S x = k < l.n ? (S)load(element<T>(l.w, 1, at.at[1] + here * l.x_step)) : 0;
+            S sum = before + block_running_sum(x, part);
             if (k < l.n)
                 store(element<T>(l.w, 0, at.at[0] + here * l.step), (wide<T>)sum);
             before += part[THREADS - 1];
@@ -179,6 +190,8 @@ cudaError_t tt__cuda_index_add(cudaStream_t stream, tt_dtype dtype, const tt__cu
 }
 
 cudaError_t tt__cuda_cumsum(cudaStream_t stream, tt_dtype dtype, const tt__cuda_lines *lines, bool backwards) {
-    TT__FLOATS(dtype, tt::cumsum_run, stream, lines, backwards)
+    if (dtype == TT_BOOL)
+        return tt::cumsum_run<tt::boolean>(stream, lines, backwards);
+    TT__NUMBERS(dtype, tt::cumsum_run, stream, lines, backwards)
 }
 }

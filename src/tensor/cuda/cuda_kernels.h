@@ -74,10 +74,6 @@ cudaError_t tt__cuda_binary_backward(cudaStream_t stream, tt_dtype dtype, const 
 
 /* reduce.cu */
 cudaError_t tt__cuda_sum_run(cudaStream_t stream, tt_dtype dtype, const tt__cuda_sum *sum);
-/* found[0] = the first index of an element of x, walked in row-major order, outside of low..high, or w->n; found[1] =
- * its value. */
-cudaError_t tt__cuda_find_outside(cudaStream_t stream, tt_dtype dtype, const tt__walk *w, int64_t low, int64_t high,
-                                  int64_t *found);
 /* y (outer, inner) i64 = first index of the largest of x (outer, n, inner); NaN is the largest. */
 cudaError_t tt__cuda_argmax(cudaStream_t stream, tt_dtype dtype, const void *x, int64_t *y, int64_t outer, int64_t n,
                             int64_t inner);
@@ -93,7 +89,7 @@ cudaError_t tt__cuda_softmax(cudaStream_t stream, tt_dtype dtype, void *y, const
 cudaError_t tt__cuda_softmax_backward(cudaStream_t stream, tt_dtype dtype, void *dx, const void *y, const void *g,
                                       int64_t R, int64_t V);
 
-/* loss.cu: as in tensor/kernels.h. `rows`: scratch, (B) of double. */
+/* loss.cu: as in tensor/kernels.h. `rows`: scratch, (B) of double; backward: one. */
 typedef struct tt__cuda_cross_entropy {
     void *loss, *stats, *dx;
     const void *x, *g;

@@ -15,14 +15,26 @@ typedef struct tt__cuda_attention {
     tt__cuda_matrix mask;          /* (T,S); p NULL: none */
     tt__cuda_matrix y, stats;      /* (T,Dv), (T,2): forward writes both, backward reads stats */
     tt__cuda_matrix g, dq, dk, dv; /* backward: of y's shape, q's, k's and v's */
-    void *mean;                    /* backward: scratch, (T) of stats' type */
+    void *mean;                    /* backward: scratch, (n,T) of stats' type, n matrices */
     int64_t T, S, D, Dv;
     double scale;
     bool causal;
 } tt__cuda_attention;
 
-cudaError_t tt__cuda_attention_run(cudaStream_t stream, tt_dtype dtype, const tt__cuda_attention *a);
-cudaError_t tt__cuda_attention_backward(cudaStream_t stream, tt_dtype dtype, const tt__cuda_attention *a);
+/* A batch of n: its dimensions, from the innermost on, and along each the bytes from one matrix to the next. */
+typedef struct tt__cuda_attention_batch {
+    int64_t n;
+    int ndim;
+    int64_t dim[TT_MAX_DIMS];
+    int64_t q[TT_MAX_DIMS], k[TT_MAX_DIMS], v[TT_MAX_DIMS], mask[TT_MAX_DIMS], y[TT_MAX_DIMS], stats[TT_MAX_DIMS];
+    int64_t g[TT_MAX_DIMS], dq[TT_MAX_DIMS], dk[TT_MAX_DIMS], dv[TT_MAX_DIMS];
+} tt__cuda_attention_batch;
+
+/* Matrices of `a` are the first ones of the batch. */
+cudaError_t tt__cuda_attention_run(cudaStream_t stream, tt_dtype dtype, const tt__cuda_attention *a,
+                                   const tt__cuda_attention_batch *batch);
+cudaError_t tt__cuda_attention_backward(cudaStream_t stream, tt_dtype dtype, const tt__cuda_attention *a,
+                                        const tt__cuda_attention_batch *batch);
 
 #ifdef __cplusplus
 }

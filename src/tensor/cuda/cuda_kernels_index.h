@@ -1,5 +1,5 @@
-/* Indexing and order on a CUDA device: cuda_index.cu, cuda_index_add.cu. See kernels_index.h. Arrays of
- * a walk are y, x and index, unless said otherwise; indices are in range. */
+/* Indexing and order on a CUDA device: cuda_index.cu, cuda_index_add.cu, cuda_sort.cu. See kernels_index.h. Arrays of
+ * a walk are y, x and index, unless said otherwise; indices that are out of range are passed over. */
 #ifndef TT_TENSOR_CUDA_CUDA_KERNELS_INDEX_H
 #define TT_TENSOR_CUDA_CUDA_KERNELS_INDEX_H
 
@@ -9,14 +9,14 @@
 extern "C" {
 #endif
 
-/* Elements of `size` bytes: y = x, index * step elements further. */
-cudaError_t tt__cuda_gather(cudaStream_t stream, size_t size, const tt__walk *w, int64_t step);
+/* Elements of `size` bytes: y = x, index * step elements further, of n places; 0 if it is none of these. */
+cudaError_t tt__cuda_gather(cudaStream_t stream, size_t size, const tt__walk *w, int64_t step, int64_t n);
 
 /* Lines of n places, walked without the dimension that is indexed; along it, the strides of x and index. In order: y,
- * index * step elements further, = x; or += x. */
+ * index * step elements further, one of `places`, = x; or += x. */
 typedef struct tt__cuda_lines {
     tt__walk w;
-    int64_t n, step, x_step, index_step;
+    int64_t n, step, x_step, index_step, places;
 } tt__cuda_lines;
 cudaError_t tt__cuda_scatter(cudaStream_t stream, size_t size, const tt__cuda_lines *lines);
 cudaError_t tt__cuda_scatter_add(cudaStream_t stream, tt_dtype dtype, const tt__cuda_lines *lines);
@@ -37,8 +37,18 @@ cudaError_t tt__cuda_index_add(cudaStream_t stream, tt_dtype dtype, const tt__cu
 cudaError_t tt__cuda_triangle(cudaStream_t stream, size_t size, const tt__walk *w, int64_t R, int64_t C,
                               int64_t diagonal, bool upper);
 
-/* Floats. Lines of n elements, `step` and `x_step` apart: walks of y and x. */
+/* Lines of n elements, `step` and `x_step` apart: walks of y and x. */
 cudaError_t tt__cuda_cumsum(cudaStream_t stream, tt_dtype dtype, const tt__cuda_lines *lines, bool backwards);
+
+/* Rows: x (rows, n), y and indices (rows, k). Scratch: order and spare (rows, n). */
+typedef struct tt__cuda_sort {
+    const void *x;
+    void *y;
+    int64_t *indices, *order, *spare;
+    int64_t rows, n, k;
+    bool descending;
+} tt__cuda_sort;
+cudaError_t tt__cuda_sort_run(cudaStream_t stream, tt_dtype dtype, const tt__cuda_sort *sort);
 
 #ifdef __cplusplus
 }

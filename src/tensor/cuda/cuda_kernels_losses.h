@@ -19,6 +19,7 @@ typedef struct tt__cuda_nll {
     void *loss, *share, *dx;
     const void *x, *w, *g;
     const int64_t *t;
+    double *scratch; /* nll_loss_backward: one */
     int64_t R, V;
     tt__nll call;
 } tt__cuda_nll;

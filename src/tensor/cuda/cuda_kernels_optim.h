@@ -20,8 +20,33 @@ typedef struct tt__cuda_step {
     bool fresh[TT__OPTIM_SLOTS];
 } tt__cuda_step;
 
-/* Of f32 and f64, n > 0. */
+/* The update that a step is of, with pointers into it. */
+#ifdef __cplusplus
+__host__ __device__
+#endif
+    static inline tt__update
+    tt__cuda_update_of(const tt__cuda_step *step) {
+    tt__update u = step->update;
+    u.option = step->option;
+    u.state = step->state;
+    u.fresh = step->fresh;
+    return u;
+}
+
+/* Of f32 and f64, n > 0. cudaErrorNotSupported: another function has the rule, or none. */
 cudaError_t tt__cuda_step_run(cudaStream_t stream, tt_dtype dtype, tt__rule rule, const tt__cuda_step *step);
+
+/* LAMB, both passes. `scratch`: room for so many numbers, in which the norms are made. */
+int64_t tt__cuda_lamb_scratch(int64_t n);
+cudaError_t tt__cuda_lamb_run(cudaStream_t stream, tt_dtype dtype, const tt__cuda_step *step, double *scratch);
+
+/* Rows `row` (n) of p and state, of `columns` elements; row i of g is of row[i]. cudaErrorNotSupported: as above. */
+typedef struct tt__cuda_row_step {
+    tt__cuda_step step;
+    const int64_t *row;
+    int64_t n, columns;
+} tt__cuda_row_step;
+cudaError_t tt__cuda_row_step_run(cudaStream_t stream, tt_dtype dtype, tt__rule rule, const tt__cuda_row_step *step);
 
 #ifdef __cplusplus
 }

@@ -5,7 +5,7 @@
 
 namespace tt {
 
-constexpr int TILE = 32, DEPTH = 16;          /* of y; along K */
+constexpr int TILE = 32, DEPTH = 16;        /* of y; along K */
 constexpr int EACH = TILE * TILE / THREADS; /* elements of y of a thread */
 
 template <class T, class W> __global__ void matmul(tt__cuda_product p) {

@@ -240,7 +240,21 @@ tt_status tt__cuda_from_host(tt__cuda_state *state, void *to, const void *host, 
     return attributes.type == cudaMemoryTypeUnregistered ? TT_OK : tt__cuda_wait(state);
 }
 
-tt_status tt__cuda_wait(const tt__cuda_state *state) {
+/* Tell of an index out of range, once. */
+static tt_status tell_fault(tt__cuda_state *state) {
+    pthread_mutex_lock(&state->lock);
+    const tt__cuda_fault fault = *state->fault;
+    state->fault->set = false;
+    pthread_mutex_unlock(&state->lock);
+    if (!fault.set)
+        return TT_OK;
+    return tt__cuda_host->fail(TT_ERR_INVALID, "%s[%lld] = %lld", fault.text, (long long)fault.index,
+                               (long long)fault.value);
+}
+
+tt_status tt__cuda_wait(tt__cuda_state *state) {
     tt_status status = tt__cuda_enter(state);
-    return status ? status : tt__cuda_check(cudaStreamSynchronize(state->stream), "the work on %s", state->name);
+    if (!status)
+        status = tt__cuda_check(cudaStreamSynchronize(state->stream), "the work on %s", state->name);
+    return status ? status : tell_fault(state);
 }

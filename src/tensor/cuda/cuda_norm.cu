@@ -146,26 +146,21 @@ template <class T> cudaError_t norm_move_run(cudaStream_t stream, const tt__cuda
 
 extern "C" {
 
-cudaError_t tt__cuda_norm_rows(cudaStream_t stream, tt_dtype dtype, const tt__cuda_norm *n) {
-    TT__FLOATS(dtype, tt::norm_rows_run, stream, n)
-}
+cudaError_t tt__cuda_norm_rows(cudaStream_t stream, tt_dtype dtype,
+                               const tt__cuda_norm *n){TT__FLOATS(dtype, tt::norm_rows_run, stream, n)}
 
-cudaError_t tt__cuda_norm_rows_backward(cudaStream_t stream, tt_dtype dtype, const tt__cuda_norm *n) {
-    TT__FLOATS(dtype, tt::norm_rows_backward_run, stream, n)
-}
+cudaError_t tt__cuda_norm_rows_backward(cudaStream_t stream, tt_dtype dtype, const tt__cuda_norm *n){
+    TT__FLOATS(dtype, tt::norm_rows_backward_run, stream, n)}
 
-cudaError_t tt__cuda_norm_channels(cudaStream_t stream, tt_dtype dtype, const tt__cuda_norm *n) {
-    TT__FLOATS(dtype, tt::norm_channels_run, stream, n)
-}
+cudaError_t tt__cuda_norm_channels(cudaStream_t stream, tt_dtype dtype,
+                                   const tt__cuda_norm *n){TT__FLOATS(dtype, tt::norm_channels_run, stream, n)}
 
 cudaError_t tt__cuda_norm_channels_backward(cudaStream_t stream, tt_dtype dtype, const tt__cuda_norm *n,
-                                            const double *sums, int64_t count) {
-    TT__FLOATS(dtype, tt::norm_channels_backward_run, stream, n, sums, count)
-}
+                                            const double *sums, int64_t count){
+    TT__FLOATS(dtype, tt::norm_channels_backward_run, stream, n, sums, count)}
 
-cudaError_t tt__cuda_norm_given(cudaStream_t stream, tt_dtype dtype, const tt__cuda_norm_running *r) {
-    TT__FLOATS(dtype, tt::norm_given_run, stream, r)
-}
+cudaError_t tt__cuda_norm_given(cudaStream_t stream, tt_dtype dtype,
+                                const tt__cuda_norm_running *r){TT__FLOATS(dtype, tt::norm_given_run, stream, r)}
 
 cudaError_t tt__cuda_norm_move(cudaStream_t stream, tt_dtype dtype, const tt__cuda_norm_running *r) {
     TT__FLOATS(dtype, tt::norm_move_run, stream, r)

@@ -170,9 +170,7 @@ int64_t tt__cuda_norm_parts(const tt__cuda_norm *n) {
 }
 
 cudaError_t tt__cuda_norm_stats(cudaStream_t stream, tt_dtype dtype, const tt__cuda_norm *n,
-                                const tt__cuda_norm_room *room) {
-    TT__FLOATS(dtype, tt::norm_stats_run, stream, n, room)
-}
+                                const tt__cuda_norm_room *room){TT__FLOATS(dtype, tt::norm_stats_run, stream, n, room)}
 
 cudaError_t tt__cuda_norm_gradients(cudaStream_t stream, tt_dtype dtype, const tt__cuda_norm *n,
                                     const tt__cuda_norm_room *room) {

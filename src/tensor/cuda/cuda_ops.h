@@ -22,5 +22,7 @@ void tt__cuda_reduction_ops(tt__cuda_tables *t);
 void tt__cuda_norm_ops(tt__cuda_tables *t);
 void tt__cuda_index_ops(tt__cuda_tables *t);
 void tt__cuda_choice_ops(tt__cuda_tables *t);
+void tt__cuda_rnn_ops(tt__cuda_tables *t);
+void tt__cuda_grad_ops(tt__cuda_tables *t);
 
 #endif

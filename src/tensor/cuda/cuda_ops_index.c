@@ -22,7 +22,8 @@ static tt_tensor index_along(const tt_tensor *index, const tt_tensor *like, int 
 static tt_status cuda_gather(tt_tensor *y, const tt_tensor *x, int dim, const tt_tensor *index) {
     const tt_tensor from = shaped_as(x, index, dim, 0);
     const tt__walk w = TT__CUDA_WALK(y, &from, index);
-    TT__CUDA_ENQUEUE(y, "gather", tt__cuda_gather(stream, tt__cuda_element_size[y->dtype], &w, x->stride[dim]));
+    TT__CUDA_ENQUEUE(y, "gather",
+                     tt__cuda_gather(stream, tt__cuda_element_size[y->dtype], &w, x->stride[dim], x->shape.dim[dim]));
 }
 
 static tt_status cuda_index_select(tt_tensor *y, const tt_tensor *x, int dim, const tt_tensor *index) {
@@ -47,7 +48,8 @@ static tt__cuda_lines lines_along(const tt_tensor *y, const tt_tensor *x, const 
                             .n = like->shape.dim[dim],
                             .step = y->stride[dim],
                             .x_step = x->stride[dim],
-                            .index_step = index ? index->stride[dim] : 0};
+                            .index_step = index ? index->stride[dim] : 0,
+                            .places = y->shape.dim[dim]};
 }
 
 static tt_status cuda_scatter(tt_tensor *y, const tt_tensor *x, int dim, const tt_tensor *index) {
@@ -100,6 +102,24 @@ static tt_status cuda_cumsum(tt_tensor *y, const tt_tensor *x, int dim, bool bac
     TT__CUDA_ENQUEUE(y, "cumsum", tt__cuda_cumsum(stream, y->dtype, &lines, backwards));
 }
 
+static tt_status cuda_sort(tt_tensor *y, tt_tensor *indices, const tt_tensor *x, bool descending) {
+    const int last = x->shape.ndim - 1;
+    tt__cuda_sort s = {.x = x->data, .y = y->data, .indices = indices->data, .descending = descending};
+    s.n = x->shape.dim[last];
+    s.k = y->shape.dim[last];
+    s.rows = s.k ? y->numel / s.k : 0;
+    if (!s.rows)
+        return TT_OK;
+    tt__cuda_state *state = tt__cuda_of(y);
+    s.order = tt__cuda_scratch(state, (size_t)(2 * x->numel) * sizeof *s.order);
+    if (!s.order)
+        return tt__cuda_host->last_status();
+    s.spare = s.order + x->numel;
+    tt_status status = tt__cuda_done(tt__cuda_sort_run(state->stream, y->dtype, &s), y, "sort");
+    tt__cuda_scratch_free(state, s.order);
+    return status;
+}
+
 static void add_index_ops(tt__kernels *k) {
     k->index_select = cuda_index_select;
     k->index_add = cuda_index_add;
@@ -107,11 +127,12 @@ static void add_index_ops(tt__kernels *k) {
     k->scatter = cuda_scatter;
     k->scatter_add = cuda_scatter_add;
     k->triangle = cuda_triangle;
+    k->cumsum = cuda_cumsum;
+    k->sort = cuda_sort;
 }
 
 void tt__cuda_index_ops(tt__cuda_tables *t) {
     add_index_ops(&t->floats);
     add_index_ops(&t->integers);
     add_index_ops(&t->booleans);
-    t->floats.cumsum = cuda_cumsum;
 }

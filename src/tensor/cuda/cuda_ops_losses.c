@@ -18,7 +18,13 @@ static tt_status cuda_nll_loss_backward(tt_tensor *dx, const tt_tensor *t, const
     tt__cuda_nll c = cuda_nll_of(dx, t);
     c.dx = dx->data;
     c.g = g->data;
-    TT__CUDA_ENQUEUE(dx, "nll_loss_backward", tt__cuda_nll_loss_backward(stream, dx->dtype, &c));
+    tt__cuda_state *state = tt__cuda_of(dx);
+    c.scratch = tt__cuda_scratch(state, sizeof *c.scratch);
+    if (!c.scratch)
+        return tt__cuda_host->last_status();
+    tt_status status = tt__cuda_done(tt__cuda_nll_loss_backward(state->stream, dx->dtype, &c), dx, "nll_loss_backward");
+    tt__cuda_scratch_free(state, c.scratch);
+    return status;
 }
 
 static tt_status cuda_nll_rows(tt_tensor *loss, tt_tensor *share, const tt_tensor *x, const tt_tensor *t,

@@ -74,9 +74,9 @@ void tt__cuda_pointwise_ops(tt__cuda_tables *t) {
     t->floats.fill = t->integers.fill = t->booleans.fill = cuda_fill;
     t->floats.copy = t->integers.copy = t->booleans.copy = cuda_copy;
     t->floats.convert = t->integers.convert = t->booleans.convert = cuda_convert;
-    t->floats.add = t->integers.add = cuda_add;
-    t->floats.sub = t->integers.sub = cuda_sub;
-    t->floats.mul = t->integers.mul = cuda_mul;
+    t->floats.add = t->integers.add = t->booleans.add = cuda_add;
+    t->floats.sub = t->integers.sub = t->booleans.sub = cuda_sub;
+    t->floats.mul = t->integers.mul = t->booleans.mul = cuda_mul;
     t->floats.scale = cuda_scale;
     t->floats.relu = cuda_relu;
     t->floats.relu_backward = cuda_relu_backward;

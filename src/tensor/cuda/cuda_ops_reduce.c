@@ -1,5 +1,7 @@
-/* Kernels that reduce dimensions, and look through tensors: reduce.cu. */
+/* Kernels that reduce dimensions, and look through tensors: cuda_reduce.cu, cuda_within.cu. */
 #include "tensor/cuda/cuda_ops.h"
+
+#include <string.h>
 
 /* y's dimensions in which it does not repeat. */
 static tt_tensor unrepeated(const tt_tensor *y) { return tt__cuda_dims_of(y, y, false); }
@@ -21,25 +23,14 @@ static tt_status cuda_sum(tt_tensor *y, const tt_tensor *x, double factor) {
     return status;
 }
 
-static tt_status cuda_find_outside(const tt_tensor *x, int64_t low, int64_t high, int64_t *index, int64_t *value) {
+static tt_status cuda_expect_within(const tt_tensor *x, int64_t low, int64_t high, int64_t but, const char *text) {
     const tt_tensor *const tensors[] = {x};
     const tt__iter it = tt__cuda_host->iter_row_major(1, tensors);
     const tt__walk w = tt__cuda_walk_of(&it, tensors);
-    tt__cuda_state *state = tt__cuda_of(x);
-    int64_t found[2];
-    int64_t *there = tt__cuda_scratch(state, sizeof found);
-    if (!there)
-        return tt__cuda_host->last_status();
-    tt_status status =
-        tt__cuda_done(tt__cuda_find_outside(state->stream, x->dtype, &w, low, high, there), x, "find_outside");
-    if (!status)
-        status = tt__cuda_to_host(state, found, there, sizeof found);
-    tt__cuda_scratch_free(state, there);
-    if (status)
-        return status;
-    *index = found[0] < w.n ? found[0] : -1;
-    *value = found[1];
-    return TT_OK;
+    tt__cuda_fault told = {.set = false};
+    strncpy(told.text, text, sizeof told.text - 1);
+    TT__CUDA_ENQUEUE(x, "expect_within",
+                     tt__cuda_expect_within(stream, x->dtype, &w, low, high, but, &told, tt__cuda_of(x)->fault));
 }
 
 static tt_status cuda_argmax(const tt_tensor *x, int dim, tt_tensor *y) {
@@ -53,6 +44,6 @@ static tt_status cuda_argmax(const tt_tensor *x, int dim, tt_tensor *y) {
 
 void tt__cuda_reduce_ops(tt__cuda_tables *t) {
     t->floats.sum = cuda_sum;
-    t->floats.argmax = t->integers.argmax = cuda_argmax;
-    t->integers.find_outside = cuda_find_outside;
+    t->floats.argmax = t->integers.argmax = t->booleans.argmax = cuda_argmax;
+    t->integers.expect_within = cuda_expect_within;
 }

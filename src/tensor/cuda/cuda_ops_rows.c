@@ -45,9 +45,16 @@ static tt_status cuda_cross_entropy(tt_tensor *loss, tt_tensor *stats, const tt_
 static tt_status cuda_cross_entropy_backward(tt_tensor *dx, const tt_tensor *x, const tt_tensor *t,
                                              const tt_tensor *stats, const tt_tensor *g) {
     tt__cuda_cross_entropy c = cuda_cross_entropy_of(x, t, stats);
+    tt__cuda_state *state = tt__cuda_of(x);
     c.dx = dx->data;
     c.g = g->data;
-    TT__CUDA_ENQUEUE(x, "cross_entropy_backward", tt__cuda_cross_entropy_backward(stream, x->dtype, &c));
+    c.rows = tt__cuda_scratch(state, sizeof *c.rows);
+    if (!c.rows)
+        return tt__cuda_host->last_status();
+    tt_status status =
+        tt__cuda_done(tt__cuda_cross_entropy_backward(state->stream, x->dtype, &c), x, "cross_entropy_backward");
+    tt__cuda_scratch_free(state, c.rows);
+    return status;
 }
 
 void tt__cuda_rows_ops(tt__cuda_tables *t) {

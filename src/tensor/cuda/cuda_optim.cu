@@ -2,56 +2,33 @@
 #include "tensor/cuda/cuda_code.cuh"
 #include "tensor/cuda/cuda_kernels_optim.h"
 
-#include <math.h>
-
 namespace tt {
 
-/* What the loops are written with: optim/rule_types.h. */
-#define RULE static __device__ inline
-#define RULE_LOOP static __device__ __forceinline__
 #define RULE_FIRST first_element()
 #define RULE_STRIDE all_threads()
-#define restrict __restrict__
-
-#define REAL float
-#define FMA fmaf
-#define SQRT sqrtf
-#define NAME(x) x##_f32
-#include "tensor/rules/adadelta_loop.h"
-#include "tensor/rules/adagrad_loop.h"
-#include "tensor/rules/adam_loop.h"
-#include "tensor/rules/rmsprop_loop.h"
-#include "tensor/rules/sgd_loop.h"
-#undef REAL
-#undef FMA
-#undef SQRT
-#undef NAME
-
-#define REAL double
-#define FMA fma
-#define SQRT sqrt
-#define NAME(x) x##_f64
-#include "tensor/rules/adadelta_loop.h"
-#include "tensor/rules/adagrad_loop.h"
-#include "tensor/rules/adam_loop.h"
-#include "tensor/rules/rmsprop_loop.h"
-#include "tensor/rules/sgd_loop.h"
+#define TT__RULE_LOOP "tensor/rules/adadelta_loop.h"
+#include "tensor/cuda/cuda_rules.cuh"
+#define TT__RULE_LOOP "tensor/rules/adagrad_loop.h"
+#include "tensor/cuda/cuda_rules.cuh"
+#define TT__RULE_LOOP "tensor/rules/adam_loop.h"
+#include "tensor/cuda/cuda_rules.cuh"
+#define TT__RULE_LOOP "tensor/rules/rmsprop_loop.h"
+#include "tensor/cuda/cuda_rules.cuh"
+#define TT__RULE_LOOP "tensor/rules/sgd_loop.h"
+#include "tensor/cuda/cuda_rules.cuh"
 
 /* A kernel of each rule, for a type. */
 #define RULE_KERNEL(rule)                               \
     __global__ void rule##_kernel(tt__cuda_step step) { \
-        tt__update u = step.update;                     \
-        u.option = step.option;                         \
-        u.state = step.state;                           \
-        u.fresh = step.fresh;                           \
+        tt__update u = tt__cuda_update_of(&step);       \
         rule(&u);                                       \
     }
-#define RULE_KERNELS(type)       \
-    RULE_KERNEL(sgd_##type)      \
-    RULE_KERNEL(adam_##type)     \
-    RULE_KERNEL(adamw_##type)    \
-    RULE_KERNEL(rmsprop_##type)  \
-    RULE_KERNEL(adagrad_##type)  \
+#define RULE_KERNELS(type)      \
+    RULE_KERNEL(sgd_##type)     \
+    RULE_KERNEL(adam_##type)    \
+    RULE_KERNEL(adamw_##type)   \
+    RULE_KERNEL(rmsprop_##type) \
+    RULE_KERNEL(adagrad_##type) \
     RULE_KERNEL(adadelta_##type)
 RULE_KERNELS(f32)
 RULE_KERNELS(f64)
@@ -77,6 +54,8 @@ static rule_kernels kernels_of_rule(tt__rule rule) {
         return {adagrad_f32_kernel, adagrad_f64_kernel};
     case TT__RULE_ADADELTA:
         return {adadelta_f32_kernel, adadelta_f64_kernel};
+    case TT__RULE_LAMB:        /* cuda_lamb.cu */
+    case TT__RULE_SPARSE_ADAM: /* cuda_optim_rows.cu */
     case TT__RULE_NONE:
         break;
     }
@@ -90,6 +69,6 @@ extern "C" {
 cudaError_t tt__cuda_step_run(cudaStream_t stream, tt_dtype dtype, tt__rule rule, const tt__cuda_step *step) {
     tt::rule_kernels kernels = tt::kernels_of_rule(rule);
     tt::rule_kernel kernel = dtype == TT_F32 ? kernels.f32 : dtype == TT_F64 ? kernels.f64 : NULL;
-    return kernel ? tt::launch(kernel, tt::grid_for(step->update.n), stream, *step) : cudaErrorInvalidValue;
+    return kernel ? tt::launch(kernel, tt::grid_for(step->update.n), stream, *step) : cudaErrorNotSupported;
 }
 }

@@ -29,8 +29,8 @@ template <class T> struct made_of {
     static __device__ void floating(T *p, double v) { *p = integer_of<T>(v); }
     static __device__ void integer(T *p, int64_t v) { *p = (T)v; }
 };
-#define TT__MADE_OF_FLOAT(type)                                                     \
-    template <> struct made_of<type> {                                              \
+#define TT__MADE_OF_FLOAT(type)                                                         \
+    template <> struct made_of<type> {                                                  \
         static __device__ void floating(type *p, double v) { store(p, (wide<type>)v); } \
         static __device__ void integer(type *p, int64_t v) { store(p, (wide<type>)v); } \
     };
@@ -133,7 +133,9 @@ template <class T> struct relu {
     }
 };
 
-template <class T> cudaError_t relu_run(cudaStream_t stream, const tt__walk *w) { return walk<2>(stream, w, relu<T>()); }
+template <class T> cudaError_t relu_run(cudaStream_t stream, const tt__walk *w) {
+    return walk<2>(stream, w, relu<T>());
+}
 
 template <class T> struct relu_backward {
     __device__ void operator()(const tt__walk &w, const int64_t *at) const {
@@ -327,33 +329,29 @@ cudaError_t tt__cuda_convert(cudaStream_t stream, tt_dtype to, tt_dtype from, co
     TT__NUMBERS(from, tt::convert_to, to, stream, w)
 }
 
-cudaError_t tt__cuda_scale(cudaStream_t stream, tt_dtype dtype, const tt__walk *w, double factor) {
-    TT__FLOATS(dtype, tt::scale_run, stream, w, factor)
-}
+cudaError_t tt__cuda_scale(cudaStream_t stream, tt_dtype dtype, const tt__walk *w,
+                           double factor){TT__FLOATS(dtype, tt::scale_run, stream, w, factor)}
 
 cudaError_t tt__cuda_arithmetic_run(cudaStream_t stream, tt_dtype dtype, const tt__walk *w, tt__cuda_arithmetic op) {
+    if (dtype == TT_BOOL)
+        return tt::arithmetic_run<tt::boolean>(stream, w, op);
     TT__NUMBERS(dtype, tt::arithmetic_run, stream, w, op)
 }
 
-cudaError_t tt__cuda_relu(cudaStream_t stream, tt_dtype dtype, const tt__walk *w) {
-    TT__FLOATS(dtype, tt::relu_run, stream, w)
-}
+cudaError_t tt__cuda_relu(cudaStream_t stream, tt_dtype dtype,
+                          const tt__walk *w){TT__FLOATS(dtype, tt::relu_run, stream, w)}
 
-cudaError_t tt__cuda_relu_backward(cudaStream_t stream, tt_dtype dtype, const tt__walk *w) {
-    TT__FLOATS(dtype, tt::relu_backward_run, stream, w)
-}
+cudaError_t tt__cuda_relu_backward(cudaStream_t stream, tt_dtype dtype,
+                                   const tt__walk *w){TT__FLOATS(dtype, tt::relu_backward_run, stream, w)}
 
-cudaError_t tt__cuda_unary(cudaStream_t stream, tt_dtype dtype, const tt__walk *w, const tt__unary *call) {
-    TT__FLOATS(dtype, tt::unary_run, stream, w, call)
-}
+cudaError_t tt__cuda_unary(cudaStream_t stream, tt_dtype dtype, const tt__walk *w,
+                           const tt__unary *call){TT__FLOATS(dtype, tt::unary_run, stream, w, call)}
 
-cudaError_t tt__cuda_unary_backward(cudaStream_t stream, tt_dtype dtype, const tt__walk *w, const tt__unary *call) {
-    TT__FLOATS(dtype, tt::unary_backward_run, stream, w, call)
-}
+cudaError_t tt__cuda_unary_backward(cudaStream_t stream, tt_dtype dtype, const tt__walk *w,
+                                    const tt__unary *call){TT__FLOATS(dtype, tt::unary_backward_run, stream, w, call)}
 
-cudaError_t tt__cuda_binary(cudaStream_t stream, tt_dtype dtype, const tt__walk *w, const tt__binary *call) {
-    TT__FLOATS(dtype, tt::binary_run, stream, w, call)
-}
+cudaError_t tt__cuda_binary(cudaStream_t stream, tt_dtype dtype, const tt__walk *w,
+                            const tt__binary *call){TT__FLOATS(dtype, tt::binary_run, stream, w, call)}
 
 cudaError_t tt__cuda_binary_backward(cudaStream_t stream, tt_dtype dtype, const tt__walk *w, const tt__binary *call,
                                      int input) {

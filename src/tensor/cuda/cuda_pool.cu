@@ -29,22 +29,33 @@ template <class T> __global__ void max_pool(tt__cuda_pool a, int64_t elements) {
     }
 }
 
-/* The gradients of the windows whose largest element this is. */
+/* The sum of what windows that hold the element at x give it: give(p, q), of the window at (p, q). */
+template <class Give> __device__ double given_by_windows(const tt__cuda_pool &a, const image_place &x, Give give) {
+    double sum = 0;
+    for (int64_t r = 0; r < a.pool.size[0]; r++)
+        for (int64_t s = 0; s < a.pool.size[1]; s++) {
+            int64_t p = window_with(a.pool.window, 0, x.h, r, a.y.dim[2]);
+            int64_t q = window_with(a.pool.window, 1, x.w, s, a.y.dim[3]);
+            if (p >= 0 && q >= 0)
+                sum += give(p, q);
+        }
+    return sum;
+}
+
+/* A window gives its gradient to its largest element. */
+template <class T> struct give_to_largest {
+    const tt__cuda_pool &a;
+    const image_place &x;
+    __device__ double operator()(int64_t p, int64_t q) const {
+        const int64_t from = image_offset(a.y, x.n, x.c, p, q);
+        return a.at[from] == x.h * a.x.dim[3] + x.w ? (double)load((const T *)a.y.p + from) : 0;
+    }
+};
+
 template <class T> __global__ void max_pool_backward(tt__cuda_pool a, int64_t elements) {
     for (int64_t i = first_element(); i < elements; i += all_threads()) {
         const image_place x = place_in(a.x, i);
-        double sum = 0;
-        for (int64_t r = 0; r < a.pool.size[0]; r++)
-            for (int64_t s = 0; s < a.pool.size[1]; s++) {
-                int64_t p = window_with(a.pool.window, 0, x.h, r, a.y.dim[2]);
-                int64_t q = window_with(a.pool.window, 1, x.w, s, a.y.dim[3]);
-                if (p < 0 || q < 0)
-                    continue;
-                int64_t from = image_offset(a.y, x.n, x.c, p, q);
-                if (a.at[from] == x.h * a.x.dim[3] + x.w)
-                    sum += (double)load((const T *)a.y.p + from);
-            }
-        store(pixel<T>(a.x, x.n, x.c, x.h, x.w), (wide<T>)sum);
+        store(pixel<T>(a.x, x.n, x.c, x.h, x.w), (wide<T>)given_by_windows(a, x, give_to_largest<T>{a, x}));
     }
 }
 
@@ -95,20 +106,20 @@ template <class T> __global__ void avg_pool(tt__cuda_pool a, int64_t elements) {
     }
 }
 
+/* A window gives its gradient to all of its elements, divided. */
+template <class T> struct give_to_all {
+    const tt__cuda_pool &a;
+    const image_place &x;
+    __device__ double operator()(int64_t p, int64_t q) const {
+        pool_range rows = range_of(a.pool, 0, p, a.x.dim[2]), columns = range_of(a.pool, 1, q, a.x.dim[3]);
+        return (double)load(pixel<T>(a.y, x.n, x.c, p, q)) / range_divisor(a.pool, rows, columns);
+    }
+};
+
 template <class T> __global__ void avg_pool_backward(tt__cuda_pool a, int64_t elements) {
     for (int64_t i = first_element(); i < elements; i += all_threads()) {
         const image_place x = place_in(a.x, i);
-        double sum = 0;
-        for (int64_t r = 0; r < a.pool.size[0]; r++)
-            for (int64_t s = 0; s < a.pool.size[1]; s++) {
-                int64_t p = window_with(a.pool.window, 0, x.h, r, a.y.dim[2]);
-                int64_t q = window_with(a.pool.window, 1, x.w, s, a.y.dim[3]);
-                if (p < 0 || q < 0)
-                    continue;
-                pool_range rows = range_of(a.pool, 0, p, a.x.dim[2]), columns = range_of(a.pool, 1, q, a.x.dim[3]);
-                sum += (double)load(pixel<T>(a.y, x.n, x.c, p, q)) / range_divisor(a.pool, rows, columns);
-            }
-        store(pixel<T>(a.x, x.n, x.c, x.h, x.w), (wide<T>)sum);
+        store(pixel<T>(a.x, x.n, x.c, x.h, x.w), (wide<T>)given_by_windows(a, x, give_to_all<T>{a, x}));
     }
 }
 
@@ -171,25 +182,20 @@ template <class T> cudaError_t adaptive_pool_backward_run(cudaStream_t stream, c
 
 extern "C" {
 
-cudaError_t tt__cuda_max_pool2d(cudaStream_t stream, tt_dtype dtype, const tt__cuda_pool *p) {
-    TT__FLOATS(dtype, tt::max_pool_run, stream, p)
-}
+cudaError_t tt__cuda_max_pool2d(cudaStream_t stream, tt_dtype dtype,
+                                const tt__cuda_pool *p){TT__FLOATS(dtype, tt::max_pool_run, stream, p)}
 
-cudaError_t tt__cuda_max_pool2d_backward(cudaStream_t stream, tt_dtype dtype, const tt__cuda_pool *p) {
-    TT__FLOATS(dtype, tt::max_pool_backward_run, stream, p)
-}
+cudaError_t tt__cuda_max_pool2d_backward(cudaStream_t stream, tt_dtype dtype, const tt__cuda_pool *p){
+    TT__FLOATS(dtype, tt::max_pool_backward_run, stream, p)}
 
-cudaError_t tt__cuda_avg_pool2d(cudaStream_t stream, tt_dtype dtype, const tt__cuda_pool *p) {
-    TT__FLOATS(dtype, tt::avg_pool_run, stream, p)
-}
+cudaError_t tt__cuda_avg_pool2d(cudaStream_t stream, tt_dtype dtype,
+                                const tt__cuda_pool *p){TT__FLOATS(dtype, tt::avg_pool_run, stream, p)}
 
-cudaError_t tt__cuda_avg_pool2d_backward(cudaStream_t stream, tt_dtype dtype, const tt__cuda_pool *p) {
-    TT__FLOATS(dtype, tt::avg_pool_backward_run, stream, p)
-}
+cudaError_t tt__cuda_avg_pool2d_backward(cudaStream_t stream, tt_dtype dtype, const tt__cuda_pool *p){
+    TT__FLOATS(dtype, tt::avg_pool_backward_run, stream, p)}
 
-cudaError_t tt__cuda_adaptive_avg_pool2d(cudaStream_t stream, tt_dtype dtype, const tt__cuda_pool *p) {
-    TT__FLOATS(dtype, tt::adaptive_pool_run, stream, p)
-}
+cudaError_t tt__cuda_adaptive_avg_pool2d(cudaStream_t stream, tt_dtype dtype,
+                                         const tt__cuda_pool *p){TT__FLOATS(dtype, tt::adaptive_pool_run, stream, p)}
 
 cudaError_t tt__cuda_adaptive_avg_pool2d_backward(cudaStream_t stream, tt_dtype dtype, const tt__cuda_pool *p) {
     TT__FLOATS(dtype, tt::adaptive_pool_backward_run, stream, p)

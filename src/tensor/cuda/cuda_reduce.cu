@@ -1,4 +1,4 @@
-/* Kernels that add up, compare or look through many elements. Sums are made in double, in an order that depends on
+/* Kernels that add up or compare many elements. Sums are made in double, in an order that depends on
  * shapes alone. */
 #include "tensor/cuda/cuda_code.cuh"
 
@@ -76,31 +76,7 @@ template <class T> cudaError_t sum_run(cudaStream_t stream, const tt__cuda_sum *
     return launch_blocks(sum_blocks<T>, grid_of(s->outer.n), stream, *s);
 }
 
-/* ---- looking through ---- */
-
-struct join_min {
-    __device__ int64_t operator()(int64_t a, int64_t b) const { return a < b ? a : b; }
-};
-
-/* One block: indices are looked at once a call, and found wrong seldom. */
-template <class T> __global__ void find_outside(tt__walk w, int64_t low, int64_t high, int64_t *found) {
-    int64_t first = w.n;
-    for (int64_t i = threadIdx.x; i < w.n && i < first; i += THREADS) {
-        int64_t x = (int64_t)load(element<T>(w, 0, places<1>(w, i).at[0]));
-        if (x < low || x > high)
-            first = i;
-    }
-    first = block_reduce(first, join_min());
-    if (threadIdx.x == 0) {
-        found[0] = first;
-        found[1] = first < w.n ? (int64_t)load(element<T>(w, 0, places<1>(w, first).at[0])) : 0;
-    }
-}
-
-template <class T>
-cudaError_t find_outside_run(cudaStream_t stream, const tt__walk *w, int64_t low, int64_t high, int64_t *found) {
-    return launch_blocks(find_outside<T>, 1, stream, *w, low, high, found);
-}
+/* ---- the largest ---- */
 
 /* A value and where it lies; the larger one wins, NaN before all, and of equal ones the first. */
 template <class V> struct ranked {
@@ -143,17 +119,13 @@ cudaError_t argmax_run(cudaStream_t stream, const void *x, int64_t *y, int64_t o
 
 extern "C" {
 
-cudaError_t tt__cuda_sum_run(cudaStream_t stream, tt_dtype dtype, const tt__cuda_sum *sum) {
-    TT__FLOATS(dtype, tt::sum_run, stream, sum)
-}
-
-cudaError_t tt__cuda_find_outside(cudaStream_t stream, tt_dtype dtype, const tt__walk *w, int64_t low, int64_t high,
-                                  int64_t *found) {
-    TT__INTEGERS(dtype, tt::find_outside_run, stream, w, low, high, found)
-}
+cudaError_t tt__cuda_sum_run(cudaStream_t stream, tt_dtype dtype,
+                             const tt__cuda_sum *sum){TT__FLOATS(dtype, tt::sum_run, stream, sum)}
 
 cudaError_t tt__cuda_argmax(cudaStream_t stream, tt_dtype dtype, const void *x, int64_t *y, int64_t outer, int64_t n,
                             int64_t inner) {
+    if (dtype == TT_BOOL)
+        return tt::argmax_run<tt::boolean>(stream, x, y, outer, n, inner);
     TT__NUMBERS(dtype, tt::argmax_run, stream, x, y, outer, n, inner)
 }
 }

@@ -92,8 +92,8 @@ template <class T, class Of, bool VALUE> __global__ void join_threads(tt__cuda_r
 
 template <class T, class Of, bool VALUE> __global__ void join_blocks(tt__cuda_reduction r, Of of) {
     for (int64_t i = blockIdx.x; i < r.outer.n * r.parts; i += gridDim.x) {
-        double mine = join_terms<T, Of, VALUE>(r, of, i / r.parts, i % r.parts * THREADS + threadIdx.x,
-                                               r.parts * THREADS);
+        double mine =
+            join_terms<T, Of, VALUE>(r, of, i / r.parts, i % r.parts * THREADS + threadIdx.x, r.parts * THREADS);
         mine = block_reduce(mine, join_of<Of>{of});
         if (threadIdx.x == 0)
             r.scratch[i] = mine;
@@ -127,9 +127,9 @@ template <class Y, class T, class Of, bool VALUE>
 cudaError_t reduce_run(cudaStream_t stream, const tt__cuda_reduction *r, Of of, double *each) {
     constexpr int64_t FEW = 32;
     bool by_threads = r->parts == 1 && (r->inner.n < FEW || r->outer.n >= (int64_t)THREADS * BLOCKS);
-    cudaError_t error =
-        by_threads ? launch(join_threads<T, Of, VALUE>, grid_for(r->outer.n), stream, *r, of)
-                   : launch_blocks(join_blocks<T, Of, VALUE>, grid_of(r->outer.n * r->parts), stream, *r, of);
+    cudaError_t error = by_threads
+                            ? launch(join_threads<T, Of, VALUE>, grid_for(r->outer.n), stream, *r, of)
+                            : launch_blocks(join_blocks<T, Of, VALUE>, grid_of(r->outer.n * r->parts), stream, *r, of);
     if (error)
         return error;
     return r->parts == 1 ? launch(end_threads<Y, Of>, grid_for(r->outer.n), stream, *r, of, each)
@@ -218,21 +218,17 @@ template <class T> cudaError_t share_equal_run(cudaStream_t stream, const tt__cu
 
 extern "C" {
 
-cudaError_t tt__cuda_var(cudaStream_t stream, tt_dtype dtype, const tt__cuda_reduction *r, double correction) {
-    TT__FLOATS(dtype, tt::var_run, stream, r, correction)
-}
+cudaError_t tt__cuda_var(cudaStream_t stream, tt_dtype dtype, const tt__cuda_reduction *r,
+                         double correction){TT__FLOATS(dtype, tt::var_run, stream, r, correction)}
 
-cudaError_t tt__cuda_norm(cudaStream_t stream, tt_dtype dtype, const tt__cuda_reduction *r, double p) {
-    TT__FLOATS(dtype, tt::norm_run, stream, r, p)
-}
+cudaError_t tt__cuda_norm(cudaStream_t stream, tt_dtype dtype, const tt__cuda_reduction *r,
+                          double p){TT__FLOATS(dtype, tt::norm_run, stream, r, p)}
 
-cudaError_t tt__cuda_norm_backward(cudaStream_t stream, tt_dtype dtype, const tt__cuda_reduction *r, double p) {
-    TT__FLOATS(dtype, tt::norm_backward_run, stream, r, p)
-}
+cudaError_t tt__cuda_norm_backward(cudaStream_t stream, tt_dtype dtype, const tt__cuda_reduction *r,
+                                   double p){TT__FLOATS(dtype, tt::norm_backward_run, stream, r, p)}
 
-cudaError_t tt__cuda_share_equal(cudaStream_t stream, tt_dtype dtype, const tt__cuda_reduction *r, bool nan_equals) {
-    TT__FLOATS(dtype, tt::share_equal_run, stream, r, nan_equals)
-}
+cudaError_t tt__cuda_share_equal(cudaStream_t stream, tt_dtype dtype, const tt__cuda_reduction *r,
+                                 bool nan_equals){TT__FLOATS(dtype, tt::share_equal_run, stream, r, nan_equals)}
 
 cudaError_t tt__cuda_any(cudaStream_t stream, tt_dtype dtype, const tt__cuda_reduction *r, bool all) {
     if (dtype == TT_BOOL)

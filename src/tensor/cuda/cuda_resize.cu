@@ -49,8 +49,7 @@ __global__ void resize_forward(tt__cuda_image y, tt__cuda_image x, tt__resize ho
 /* ---- backward ---- */
 
 /* The first of `out` places whose `low` is at least `entry`; `out`: none. */
-template <class W>
-__device__ int64_t first_beside(int64_t entry, int64_t in, int64_t out, const tt__resize &how) {
+template <class W> __device__ int64_t first_beside(int64_t entry, int64_t in, int64_t out, const tt__resize &how) {
     int64_t from = 0, to = out;
     while (from < to) {
         int64_t middle = from + (to - from) / 2;
@@ -121,9 +120,7 @@ cudaError_t resize_backward_run(cudaStream_t stream, const tt__cuda_image *dx, c
 extern "C" {
 
 cudaError_t tt__cuda_resize(cudaStream_t stream, tt_dtype dtype, const tt__cuda_image *y, const tt__cuda_image *x,
-                            const tt__resize *how) {
-    TT__FLOATS(dtype, tt::resize_run, stream, y, x, how)
-}
+                            const tt__resize *how){TT__FLOATS(dtype, tt::resize_run, stream, y, x, how)}
 
 cudaError_t tt__cuda_resize_backward(cudaStream_t stream, tt_dtype dtype, const tt__cuda_image *dx,
                                      const tt__cuda_image *g, const tt__resize *how) {

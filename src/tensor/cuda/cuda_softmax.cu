@@ -42,16 +42,15 @@ template <class T, bool LOG> __global__ void softmax_backward(T *dx, const T *y,
     }
 }
 
-template <class T, bool LOG>
-cudaError_t forward(cudaStream_t stream, void *y, const void *x, int64_t R, int64_t V) {
+template <class T, bool LOG> cudaError_t forward(cudaStream_t stream, void *y, const void *x, int64_t R, int64_t V) {
     return R && V ? launch_blocks(softmax<T, LOG>, grid_of(R), stream, (T *)y, (const T *)x, R, V) : cudaSuccess;
 }
 
 template <class T, bool LOG>
 cudaError_t backward(cudaStream_t stream, void *dx, const void *y, const void *g, int64_t R, int64_t V) {
-    return R && V ? launch_blocks(softmax_backward<T, LOG>, grid_of(R), stream, (T *)dx, (const T *)y, (const T *)g,
-                                  R, V)
-                  : cudaSuccess;
+    return R && V
+               ? launch_blocks(softmax_backward<T, LOG>, grid_of(R), stream, (T *)dx, (const T *)y, (const T *)g, R, V)
+               : cudaSuccess;
 }
 
 template <class T> cudaError_t softmax_run(cudaStream_t s, void *y, const void *x, int64_t R, int64_t V) {
@@ -73,18 +72,15 @@ cudaError_t log_softmax_backward_run(cudaStream_t s, void *dx, const void *y, co
 
 extern "C" {
 
-cudaError_t tt__cuda_softmax(cudaStream_t stream, tt_dtype dtype, void *y, const void *x, int64_t R, int64_t V) {
-    TT__FLOATS(dtype, tt::softmax_run, stream, y, x, R, V)
-}
+cudaError_t tt__cuda_softmax(cudaStream_t stream, tt_dtype dtype, void *y, const void *x, int64_t R,
+                             int64_t V){TT__FLOATS(dtype, tt::softmax_run, stream, y, x, R, V)}
 
-cudaError_t tt__cuda_log_softmax(cudaStream_t stream, tt_dtype dtype, void *y, const void *x, int64_t R, int64_t V) {
-    TT__FLOATS(dtype, tt::log_softmax_run, stream, y, x, R, V)
-}
+cudaError_t tt__cuda_log_softmax(cudaStream_t stream, tt_dtype dtype, void *y, const void *x, int64_t R,
+                                 int64_t V){TT__FLOATS(dtype, tt::log_softmax_run, stream, y, x, R, V)}
 
-cudaError_t tt__cuda_softmax_backward(cudaStream_t stream, tt_dtype dtype, void *dx, const void *y, const void *g,
-                                      int64_t R, int64_t V) {
-    TT__FLOATS(dtype, tt::softmax_backward_run, stream, dx, y, g, R, V)
-}
+cudaError_t
+    tt__cuda_softmax_backward(cudaStream_t stream, tt_dtype dtype, void *dx, const void *y, const void *g, int64_t R,
+                              int64_t V){TT__FLOATS(dtype, tt::softmax_backward_run, stream, dx, y, g, R, V)}
 
 cudaError_t tt__cuda_log_softmax_backward(cudaStream_t stream, tt_dtype dtype, void *dx, const void *y, const void *g,
                                           int64_t R, int64_t V) {

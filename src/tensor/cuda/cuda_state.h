@@ -4,6 +4,7 @@
 
 #include "tensor/cuda/cuda_arena.h"
 #include "tensor/cuda/cuda_kernels.h"
+#include "tensor/cuda/cuda_kernels_within.h"
 #include "tensor/device_plugin.h"
 #include "tensor/tensor.h"
 
@@ -24,6 +25,7 @@ typedef struct tt__cuda_state {
     size_t piece_count, piece_room;
     int refused;           /* the driver's error when it gave no more memory */
     struct tt__blas *blas; /* cuda_blas.h; NULL: no product has used it */
+    tt__cuda_fault *fault; /* the first index out of range that wasn't told yet; memory of the host */
 } tt__cuda_state;
 
 /* What the library offers; set before anything else is called. */

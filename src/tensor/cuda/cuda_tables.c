@@ -16,6 +16,8 @@ static void fill_tables(void) {
     tt__cuda_norm_ops(&tables);
     tt__cuda_index_ops(&tables);
     tt__cuda_choice_ops(&tables);
+    tt__cuda_rnn_ops(&tables);
+    tt__cuda_grad_ops(&tables);
 }
 
 const tt__kernels *const *tt__cuda_kernels(void) {

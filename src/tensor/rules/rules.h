@@ -17,7 +17,9 @@ typedef enum tt__rule {
     TT__RULE_ADAMW,
     TT__RULE_RMSPROP,
     TT__RULE_ADAGRAD,
-    TT__RULE_ADADELTA
+    TT__RULE_ADADELTA,
+    TT__RULE_LAMB,
+    TT__RULE_SPARSE_ADAM
 } tt__rule;
 
 /* How many sums a rule may measure. */
@@ -35,7 +37,7 @@ typedef struct tt__update {
     double *sums;         /* TT__RULE_SUMS, which a measuring pass adds to */
     double ratio;         /* what came of them */
     int64_t step;         /* 1 in the first step; 0 where steps are not counted */
-    double power[2];      /* of Adam: beta1 and beta2, to the power of `step` */
+    double power[2];      /* of Adam, SparseAdam, LAMB: beta1 and beta2, to the power of `step` */
 } tt__update;
 
 /* In PyTorch's terms, for each element; "a + b * c" is one fma, and buf * momentum is rounded before the addition.
@@ -121,5 +123,48 @@ enum {
     TT__ADADELTA_OPTIONS
 };
 enum { TT__ADADELTA_SQUARE_AVG, TT__ADADELTA_ACC_DELTA, TT__ADADELTA_SLOTS };
+
+/* SparseAdam, over the elements of one row that has a gradient; nothing is an fma:
+ *   a = (g - m) * (1 - beta1), m = m + a      "exp_avg"
+ *   b = (g * g - v) * (1 - beta2), v = v + b  "exp_avg_sq"
+ *   p = p + -(lr * sqrt(1 - beta2^t) / (1 - beta1^t)) * (m / (sqrt(v) + eps)) */
+enum {
+    TT__SPARSE_ADAM_LR,
+    TT__SPARSE_ADAM_BETA1,
+    TT__SPARSE_ADAM_BETA2,
+    TT__SPARSE_ADAM_EPS,
+    TT__SPARSE_ADAM_MAXIMIZE,
+    TT__SPARSE_ADAM_OPTIONS
+};
+enum { TT__SPARSE_ADAM_EXP_AVG, TT__SPARSE_ADAM_EXP_AVG_SQ, TT__SPARSE_ADAM_SLOTS };
+
+/* LAMB, in two passes. N is the norm of all gradients, t the number of the step; nothing is an fma:
+ *   g = g / (N / max_grad_norm)               if N is larger, and max_grad_norm is not 0
+ *   g = g + p * weight_decay                  without adam_w_mode
+ *   m = m * beta1 + g * (1 - beta1)           "exp_avg"; without grad_averaging m * beta1 + g
+ *   v = v * beta2 + g * g * (1 - beta2)       "exp_avg_sq"
+ *   d = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps), the divisors of m and v with bias_correction only
+ *   d = d + p * weight_decay                  with adam_w_mode
+ * measures |p|^2 and |d|^2 of a parameter, and the second pass is
+ *   p = p - lr * |p| / |d| * d                or p - lr * d if one is 0, or there is neither decay nor use_nvlamb */
+#define TT__LAMB_IS_ADAPTED(option) ((option)[TT__LAMB_WEIGHT_DECAY] != 0 || (option)[TT__LAMB_USE_NVLAMB] != 0)
+#define TT__LAMB_RATIO(option, of_p, of_d)                                                                         \
+    (TT__LAMB_IS_ADAPTED(option) && (of_p) != 0 && (of_d) != 0 ? (option)[TT__LAMB_LR] * (sqrt(of_p) / sqrt(of_d)) \
+                                                               : (option)[TT__LAMB_LR])
+enum {
+    TT__LAMB_LR,
+    TT__LAMB_BETA1,
+    TT__LAMB_BETA2,
+    TT__LAMB_EPS,
+    TT__LAMB_WEIGHT_DECAY,
+    TT__LAMB_MAX_GRAD_NORM,
+    TT__LAMB_BIAS_CORRECTION,
+    TT__LAMB_GRAD_AVERAGING,
+    TT__LAMB_ADAM_W_MODE,
+    TT__LAMB_USE_NVLAMB,
+    TT__LAMB_MAXIMIZE,
+    TT__LAMB_OPTIONS
+};
+enum { TT__LAMB_EXP_AVG, TT__LAMB_EXP_AVG_SQ, TT__LAMB_SLOTS };
 
 #endif

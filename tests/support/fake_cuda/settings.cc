@@ -15,6 +15,13 @@ bool fake_fails() {
     return (from && number >= from) || number == one;
 }
 
+static std::atomic<unsigned long> waits, launches;
+
+unsigned long fake_cuda_waits() { return waits; }
+unsigned long fake_cuda_launches() { return launches; }
+void fake_count_wait() { waits++; }
+void fake_count_launch() { launches++; }
+
 static thread_local cudaError_t last;
 
 cudaError_t fake_error(cudaError_t error) {

@@ -16,6 +16,11 @@ long fake_setting(const char *name, long otherwise);
 /* Count a call: is it to fail? */
 bool fake_fails();
 
+/* What tests count, by dlsym() in libcuda.so.1: how often the host has waited for a device, and kernels launched. */
+extern "C" unsigned long fake_cuda_waits(void), fake_cuda_launches(void);
+void fake_count_wait();
+void fake_count_launch();
+
 /* Record `error` as the thread's last one, and return it. */
 cudaError_t fake_error(cudaError_t error);
 

@@ -80,6 +80,7 @@ void poison(void *p, size_t bytes) { memset(p, 0xff, bytes); }
 
 cudaError_t fake_launch(unsigned blocks, unsigned threads, bool waits, cudaStream_t stream,
                         std::function<void()> body) {
+    fake_count_launch();
     return enqueue(stream, [=] { fake_run_blocks(blocks, threads, waits, body); });
 }
 
@@ -115,6 +116,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+    fake_count_wait();
     std::unique_lock<std::mutex> held(stream->mutex);
     unsigned long until = stream->given;
     stream->changed.wait(held, [=] { return stream->done >= until; });
@@ -169,6 +171,7 @@ cudaError_t cudaEventQuery(cudaEvent_t given) {
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t given) {
+    fake_count_wait();
     event_await(given->state, event_recorded(given->state, false));
     return cudaSuccess;
 }
