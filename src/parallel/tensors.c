@@ -200,7 +200,7 @@ static tt_status stage_end(stage *s, tt_status status) {
 static bool is_far(const stage *s) { return s->passes && !tt__device_is_host(s->device); }
 static tt_device_type stage_device(const stage *s) { return is_far(s) ? s->device->type : TT_DEVICE_CPU; }
 static int stage_index(const stage *s) { return is_far(s) ? s->device->index : 0; }
-static void *stage_stream(const stage *s) { return is_far(s) ? s->device->queue->stream(s->device) : NULL; }
+static void *stage_stream(const stage *s) { return is_far(s) ? tt_device_stream(s->device) : NULL; }
 static void *stage_data(const tt_tensor *x) { return x ? x->data : NULL; }
 
 /* Return the elements of the call: of one rank's part, where there are parts. */

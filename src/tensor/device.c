@@ -31,7 +31,9 @@ static void list_devices(char *text, size_t size) {
 
 const char *tt_device_name(const tt_device *device) { return device ? device->name : "?"; }
 
-void *tt_device_stream(const tt_device *device) { return device ? device->stream : NULL; }
+void *tt_device_stream(const tt_device *device) {
+    return device && device->queue ? device->queue->stream(device) : NULL;
+}
 
 tt_status tt_device_synchronize(const tt_device *device) {
     if (!device)

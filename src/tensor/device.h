@@ -46,7 +46,6 @@ struct tt_device {
     tt_status (*from_host)(const tt_device *device, void *to, const void *host, size_t bytes);
 
     tt_status (*synchronize)(const tt_device *device); /* NULL: its work is done when its calls return */
-    void *stream; /* what its work is put on: tt_call.stream of what a group does with its memory; NULL: none */
 
     const struct tt__device_queue *queue; /* NULL: nothing runs beside the host */
 
