@@ -3,6 +3,7 @@
 #include "support/nccl.h"
 
 #include <math.h>
+#include <sched.h>
 
 enum { MAX_BYTES = 40000, N = 300 };
 
@@ -156,6 +157,46 @@ static void messages_arrive(void **state) {
     with_ranks(3, messages, NULL);
 }
 
+static void pass_on(tt_group *group, int rank, tt_tensor *x) {
+    CHECK_OK(rank ? tt_recv(group, gpu_at(x), 1, TT_F32, 0, ON_GPU(rank))
+                  : tt_send(group, gpu_at(x), 1, TT_F32, 1, ON_GPU(rank)));
+}
+
+/* Rank 1's stream comes to the barrier behind a message. Until that is sent, rank 0's barrier is not done. */
+static int barrier(tt_store *store, int rank, int world, void *arg) {
+    tt_group *group = nccl_join(store, rank, world);
+    const char *entered = "rank 1 has entered";
+    tt_work *work = NULL;
+    float x = 3;
+    tt_tensor *a = gpu_new(rank, &x, sizeof x);
+    (void)arg;
+    pass_on(group, rank, a); /* now the two are connected */
+    if (rank)
+        pass_on(group, rank, a);
+    CHECK_OK(tt_barrier(group, .work = &work, ON_GPU(rank)));
+    if (rank) {
+        CHECK_OK(tt_store_set(store, entered, "", 0));
+    } else {
+        CHECK_OK(tt_store_wait(store, &entered, 1, PATIENCE_MS));
+        for (int i = 0; i < 5000; i++)
+            CHECK(!tt_work_is_completed(work));
+        pass_on(group, rank, a);
+    }
+    CHECK_OK(tt_work_wait(work));
+    gpu_read(a, &x);
+    while (!tt_work_is_completed(work))
+        sched_yield();
+    tt_work_free(work);
+    tt_tensor_free(a);
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+static void a_barrier_is_of_the_streams(void **state) {
+    (void)state;
+    with_ranks(2, barrier, NULL);
+}
+
 /* ---- groups ---- */
 
 static float sum_in(tt_group *group, int rank, float x) {
@@ -290,11 +331,9 @@ static void what_cannot_work_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_operation_is_right),
-        cmocka_unit_test(calls_follow_the_stream),
-        cmocka_unit_test(messages_arrive),
-        cmocka_unit_test(groups_are_split),
-        cmocka_unit_test(what_cannot_work_is_refused),
+        cmocka_unit_test(every_operation_is_right), cmocka_unit_test(calls_follow_the_stream),
+        cmocka_unit_test(messages_arrive),          cmocka_unit_test(a_barrier_is_of_the_streams),
+        cmocka_unit_test(groups_are_split),         cmocka_unit_test(what_cannot_work_is_refused),
     };
     nccl_begin();
     storm_begin();
