@@ -216,6 +216,31 @@ static void a_failure_is_told_to_all(void **state) {
     with_ranks(3, failing_init, "GetUniqueId@0");
 }
 
+/* CUDA's calls fail from the nth on: an error with a text, or none, and an end. */
+static int failing_cuda(tt_store *store, int rank, int world, void *arg) {
+    tt_group *group = NULL;
+    float x[4] = {1, 2, 3, 4};
+    setenv("FAKE_CUDA_FAIL", (const char *)arg, 1);
+    tt_status status = nccl_try(&group, store, rank, world, PATIENCE_MS);
+    for (int i = 0; i < 3 && !status; i++)
+        status = tt_all_reduce(group, x, 4, TT_F32, TT_SUM, ON_GPU(rank));
+    if (!status)
+        status = tt_barrier(group);
+    CHECK(!status || strstr(tt_last_error(), "CUDA error"));
+    CHECK(status || atoi(arg) > 12);
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+static void a_failure_of_cuda_is_an_error(void **state) {
+    char n[4];
+    (void)state;
+    for (int i = 1; i <= 20; i++) {
+        snprintf(n, sizeof n, "%d", i);
+        with_ranks(1, failing_cuda, n);
+    }
+}
+
 /* ---- an end that the program wants ---- */
 
 static int aborted(tt_store *store, int rank, int world, void *arg) {
@@ -269,9 +294,8 @@ static void a_group_may_end_early(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_killed_rank_is_named),
-        cmocka_unit_test(what_hangs_ends),
-        cmocka_unit_test(a_failure_is_told_to_all),
+        cmocka_unit_test(a_killed_rank_is_named),   cmocka_unit_test(what_hangs_ends),
+        cmocka_unit_test(a_failure_is_told_to_all), cmocka_unit_test(a_failure_of_cuda_is_an_error),
         cmocka_unit_test(a_group_may_end_early),
     };
     nccl_begin();
