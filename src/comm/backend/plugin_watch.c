@@ -1,5 +1,6 @@
 /* The thread that looks after calls on a device. The host does not wait for those, but it may wait for the device,
- * which may wait for a rank that is gone. Then nobody else would notice, or abort the call so that the device goes on. */
+ * which may wait for a rank that is gone. Then nobody else would notice, or abort the call so that the device goes
+ * on. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/threads.h"
@@ -30,7 +31,7 @@ static void *watch_thread(void *arg) {
         if (plugin->watch_ends)
             break;
         tt__plugin_unlock(plugin);
-        (void)tt__plugin_progress(group); /* a failure is the group's, and told by its next call */
+        (void)group->engine->progress(group); /* a failure is the group's, and told by its next call */
         tt__plugin_lock(plugin);
     }
     tt__plugin_unlock(plugin);
