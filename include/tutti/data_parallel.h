@@ -46,11 +46,12 @@ typedef struct tt_data_parallel_args {
  * On several devices each replica has a module of its own: the wrapped one, which is trained, and .copies of it, made
  * alike and moved (tt_module_to_device()). There are then 1 + .copy_count replicas.
  *   tt_data_parallel(net, .copies = (tt_module *[]){other}, .copy_count = 1)
- * They are owned as the module is, and no part of lists or the state_dict. A forward gives them the module's parameters,
- * where these have changed, and its buffers and modes; parts of the batch are brought to their devices, results and
- * gradients to the module's. Hooks of the copies' modules run, those of the module run for replica 0 alone.
- * NULL on failure: TT_ERR_INVALID copies that are not like the module or have a parent, or replicas below 0 or above 1024; TT_ERR_UNSUPPORTED a wrapper inside; TT_ERR_STATE the
- * module has a parent; TT_ERR_SYSTEM no more threads can be started; TT_ERR_MEMORY.
+ * They are owned as the module is, and no part of lists or the state_dict. A forward gives them the module's
+ * parameters, where these have changed, and its buffers and modes; parts of the batch are brought to their devices,
+ * results and gradients to the module's. Hooks of the copies' modules run, those of the module run for replica 0 alone.
+ * NULL on failure: TT_ERR_INVALID copies that are not like the module or have a parent, or replicas below 0 or above
+ * 1024; TT_ERR_UNSUPPORTED a wrapper inside; TT_ERR_STATE the module has a parent; TT_ERR_SYSTEM no more threads can be
+ * started; TT_ERR_MEMORY.
  * Errors of the forward: TT_ERR_SHAPE inputs of different sizes in dimension 0, or results that don't fit together;
  * TT_ERR_UNSUPPORTED a recorded result from outside that is no input; what a
  * replica's forward returned: the text names the replica, the first one if there are several. One thread at a time. */

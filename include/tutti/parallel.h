@@ -17,11 +17,11 @@ TT_BEGIN_DECLS
 /* ---- collectives on tensors
  *
  * What comm.h offers for buffers, for tensors of any layout and element type, with its options (.work, .timeout_ms). A
- * tensor that is not contiguous is copied, which an asynchronous call (.work) can't do: TT_ERR_UNSUPPORTED. Tensors on a
- * device go to a back end that takes its memory as they are, with the device's stream; else over the host, which waits
- * for the device when the call is made, and where the result comes back before the work is seen to be done. Tensors are
- * borrowed until the call returns, or its work is done. Nothing is recorded for backward; a backward pass sees what
- * stands in a tensor when it runs.
+ * tensor that is not contiguous is copied, which an asynchronous call (.work) can't do: TT_ERR_UNSUPPORTED. Tensors on
+ * a device go to a back end that takes its memory as they are, with the device's stream; else over the host, which
+ * waits for the device when the call is made, and where the result comes back before the work is seen to be done.
+ * Tensors are borrowed until the call returns, or its work is done. Nothing is recorded for backward; a backward pass
+ * sees what stands in a tensor when it runs.
  * Ranks are compared as in comm.h: op, type, count and root must be alike. Shapes are each rank's own, as with
  * PyTorch's back ends, since another rank may make the same call on plain memory: elements meet in the order of
  * contiguous memory, so that (2, 6) and (3, 4) are added without an error.
@@ -196,10 +196,10 @@ typedef struct tt_ddp_args {
  * a part of it, is wrapped already; and those of a collective. A call that one rank alone refuses is TT_ERR_MISMATCH on
  * the others, with its error.
  * Parameters may lie on a device, all on one; ranks may have different ones, or share one. Then each bucket has as much
- * memory there, and is averaged on the host, with the bits that the host's gradients would have: it is copied beside the
- * rest of the pass. TT_ERR_INVALID parameters on several devices; TT_ERR_UNSUPPORTED .virtual_ranks.
- * A backward pass that fails on one rank alone (an operator, a hook, no memory) aborts the group: the others get
- * TT_ERR_ABORTED with that rank and its error. All must then destroy the group.
+ * memory there, and is averaged on the host, with the bits that the host's gradients would have: it is copied beside
+ * the rest of the pass. TT_ERR_INVALID parameters on several devices; TT_ERR_UNSUPPORTED .virtual_ranks. A backward
+ * pass that fails on one rank alone (an operator, a hook, no memory) aborts the group: the others get TT_ERR_ABORTED
+ * with that rank and its error. All must then destroy the group.
  * Parameters that take no part in a pass need no flag, and may be others on each rank and in each pass: what one rank
  * leaves out counts as its gradient from earlier, or zero, and receives the average; what all leave out keeps the
  * gradient that it has, or none. They keep nothing else waiting, unless the pass goes through tt_recompute() or

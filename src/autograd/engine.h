@@ -5,9 +5,9 @@
 #include "autograd/node.h"
 #include "autograd/pointer_map.h"
 
-/* Keep leaf x's gradient at `data` from now on (contiguous, x's dtype and shape, on its device, borrowed until replaced);
- * tt_grad(x), where set, is moved there. NULL: back to memory of its own, with the values; without memory for that the
- * gradient is dropped. */
+/* Keep leaf x's gradient at `data` from now on (contiguous, x's dtype and shape, on its device, borrowed until
+ * replaced); tt_grad(x), where set, is moved there. NULL: back to memory of its own, with the values; without memory
+ * for that the gradient is dropped. */
 tt_status tt__leaf_set_grad_storage(tt_tensor *x, void *data);
 
 /* Has x such a hook, for any user? */

@@ -50,7 +50,7 @@ void tt__landing_drop(tt__landing *l) {
 void tt__landing_set(tt__landing *l, tt_work *work, tt_status status) {
     if (!work) {
         tt_ignore(tt__landing_happen(l, status));
-        tt__landing_drop(l);
+        atomic_store(&l->refs, 1); /* nobody else has it */
         tt__landing_drop(l);
         return;
     }

@@ -1,9 +1,9 @@
 /* What has to happen before a work counts as done: the result of an asynchronous call on copies is brought to where the
  * caller wants it.
  *
- * Exactly once, by whoever comes first: the work's done callback, or a thread that waits for the work or asks whether it
- * is done; others wait until it has happened. So it is there when tt_work_wait() returns, when tt_work_is_completed()
- * says true, and in the callbacks of the program, and it happens also where nobody waits. */
+ * Exactly once, by whoever comes first: the work's done callback, or a thread that waits for the work or asks whether
+ * it is done; others wait until it has happened. So it is there when tt_work_wait() returns, when
+ * tt_work_is_completed() says true, and in the callbacks of the program, and it happens also where nobody waits. */
 #ifndef TT_COMM_LANDING_H
 #define TT_COMM_LANDING_H
 

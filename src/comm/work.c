@@ -168,7 +168,7 @@ static tt_status work_wait_until(tt_work *work, const char *call, int64_t until_
     return work->group->engine->wait(work, until_ms, done);
 }
 
-static tt_status wait_for_end(tt_work *work, const char *call, int64_t until_ms, bool *done) {
+static tt_status work_end(tt_work *work, const char *call, int64_t until_ms, bool *done) {
     *done = true;
     if (!atomic_load_explicit(&work->done, memory_order_acquire))
         return work_wait_until(work, call, until_ms, done);
@@ -178,7 +178,7 @@ static tt_status wait_for_end(tt_work *work, const char *call, int64_t until_ms,
 /* Afterwards the work may have been freed, as by its callback. */
 static tt_status wait_and_land(tt_work *work, const char *call, int64_t until_ms, bool *done) {
     tt__landing *landing = tt__landing_hold(work);
-    tt_status status = wait_for_end(work, call, until_ms, done);
+    tt_status status = work_end(work, call, until_ms, done);
     if (landing && *done && !status)
         status = tt__landing_happen(landing, TT_OK);
     tt__landing_drop(landing);

@@ -1,7 +1,7 @@
 /* Parameters on a device. Each bucket of the reducer has a twin there of the same layout, in which the gradients lie.
  * When all of a bucket's are enqueued, one copy brings them to the bucket, beside the rest of the backward pass; the
- * bucket is averaged on the host, so in the one order of docs/collectives.md, and another copy brings the averages back.
- * Marks and what hooks do stay on the host.
+ * bucket is averaged on the host, so in the one order of docs/collectives.md, and another copy brings the averages
+ * back. Marks and what hooks do stay on the host.
  *
  * Bytes a step: those of the gradients, once in each direction. */
 #include "parallel/ddp_device.h"

@@ -1,6 +1,6 @@
-/* Collectives on tensors: check shapes, stage layouts that are not contiguous, and call comm. On a device a call has the
- * tensors' own memory where the group's back end takes it; else copies on the host, from which the result is brought
- * back: of an asynchronous call when its work is done (comm/landing.h). */
+/* Collectives on tensors: check shapes, stage layouts that are not contiguous, and call comm. On a device a call has
+ * the tensors' own memory where the group's back end takes it; else copies on the host, from which the result is
+ * brought back: of an asynchronous call when its work is done (comm/landing.h). */
 #include "base/args.h"
 #include "base/error.h"
 #include "comm/group.h"
@@ -64,7 +64,7 @@ static tt_status check_exchange(const char *who, int n, const tt_tensor *x, cons
     return TT_OK;
 }
 
-static tt_status check_devices(const stage *s) {
+static tt_status check_one_device(const stage *s) {
     if (!s->sends || !s->fills || tt_tensor_device(s->x) == tt_tensor_device(s->out))
         return TT_OK;
     return tt__fail(TT_ERR_INVALID, "%s: expected tensors on one device, got %s on %s and %s on %s", s->who,
@@ -79,7 +79,7 @@ static tt_status check_tensors(const stage *s, const tt_group *group) {
         return TT_ERR_STATE;
     if (s->fills)
         TT__TRY(tt__tensor_check_writable(s->who, s->out));
-    TT__TRY(check_devices(s));
+    TT__TRY(check_one_device(s));
     if (!s->sends || !s->fills || s->shapes == ANY_SHAPE)
         return TT_OK;
     bool x_is_part = s->shapes == OUT_HAS_PARTS;

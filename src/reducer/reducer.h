@@ -40,8 +40,8 @@ typedef struct tt__reducer_bucket {
     bool filled;      /* in this step the gradients have come from where they are computed: tt__reducer_mirror */
 } tt__reducer_bucket;
 
-/* Gradients that are computed elsewhere, on a device, and come into a bucket when all of them are ready. An error of any
- * of these ends the step. */
+/* Gradients that are computed elsewhere, on a device, and come into a bucket when all of them are ready. An error of
+ * any of these ends the step. */
 typedef struct tt__reducer_mirror {
     /* Begin to copy the bucket's gradients into it; has that ended (`wait`: wait until it has)? */
     tt_status (*send)(void *user, size_t bucket);

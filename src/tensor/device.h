@@ -20,8 +20,8 @@ typedef struct tt__device_queue {
     tt_status (*pin)(const tt_device *device, void *host, size_t bytes);
     void (*unpin)(const tt_device *device, void *host);
 
-    /* Begin to copy to the host what `from` has behind the work so far; it runs beside later work. *mark: what sent() is
-     * asked with, until it says done or fails. `wait`: wait for it. */
+    /* Begin to copy to the host what `from` has behind the work so far; it runs beside later work. *mark: what sent()
+     * is asked with, until it says done or fails. `wait`: wait for it. */
     tt_status (*send)(const tt_device *device, void *host, const void *from, size_t bytes, void **mark);
     tt_status (*sent)(const tt_device *device, void *mark, bool wait, bool *done);
 

@@ -1,5 +1,6 @@
 /* Collectives on tensors that lie on a device: staged over the host, on the fake of CUDA, and passed through to a back
- * end that takes the device's memory (tests/support/stream_backend.c). Results are those of the same call on the cpu. */
+ * end that takes the device's memory (tests/support/stream_backend.c). Results are those of the same call on the
+ * cpu. */
 #include <sched.h>
 #include <stdatomic.h>
 #include <string.h>

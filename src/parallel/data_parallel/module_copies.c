@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "nn/module.h"
+#include "tensor/pool.h"
 #include "tensor/tensor.h"
 
 #include <stdlib.h>
@@ -106,7 +107,7 @@ void tt__copies_free(tt__module_copies *c) {
 
 /* Have the copies the values already? Of the host's memory nobody knows, which the program may write to. So records of
  * the forward before stay good until a parameter changes. */
-static bool is_given(tt__given *given, const tt_tensor *x) {
+static bool parameter_is_given(tt__given *given, const tt_tensor *x) {
     const tt__given now = {x->storage, atomic_load(&x->storage->version)};
     bool same = given->storage == now.storage && given->version == now.version;
     *given = now;
@@ -116,7 +117,7 @@ static bool is_given(tt__given *given, const tt_tensor *x) {
 static tt_status give_parameters(const tt__module_copies *c) {
     const tt_named_tensors *from = tt_module_parameters(c->modules[0]);
     for (int64_t i = 0; i < from->count; i++) {
-        bool given = is_given(&c->given[i], from->tensors[i]);
+        bool given = parameter_is_given(&c->given[i], from->tensors[i]);
         for (int r = 1; r < c->count; r++) {
             tt_tensor *x = tt_module_parameters(c->modules[r])->tensors[i];
             if (!given)
@@ -153,4 +154,29 @@ tt_status tt__copies_give(const tt__module_copies *c) {
     if (status)
         memset(c->given, 0, (size_t)tt_module_parameters(c->modules[0])->count * sizeof *c->given);
     return status ? status : give_buffers(c);
+}
+
+/* ---- leaves ---- */
+
+const tt_device *tt__copies_device(const tt__module_copies *c, int r) {
+    const tt_named_tensors *own = tt_module_parameters(c->modules[r]);
+    return own && own->count ? tt__device_of(own->tensors[0]) : NULL;
+}
+
+tt_status tt__copies_take_leaves(const tt__module_copies *c, int r, tt_tensor ***leaves) {
+    const tt_named_tensors *own = tt_module_parameters(c->modules[r]);
+    if (!own)
+        return tt_last_status();
+    *leaves = tt__pool_alloc(((size_t)own->count + 1) * sizeof **leaves);
+    if (!*leaves)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for a list of parameters", who);
+    for (int64_t i = 0; i < own->count; i++)
+        (*leaves)[i] = tt__tensor_ref(own->tensors[i]);
+    return TT_OK;
+}
+
+void tt__copies_drop_leaves(tt_tensor **leaves, int64_t count) {
+    for (int64_t i = 0; leaves && i < count; i++)
+        tt__tensor_unref(leaves[i]);
+    tt__pool_free(leaves);
 }

@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/saved_error.h"
 #include "nn/which_replica.h"
+#include "parallel/data_parallel/replica_slots.h"
 #include "tensor/generator.h"
 #include "tensor/pool.h"
 
@@ -73,18 +74,12 @@ static void *zeroed(size_t count, size_t size) {
     return p ? memset(p, 0, count * size) : NULL;
 }
 
-static void drop_own_leaves(const replica_run *run, replica_part *p) {
-    for (int64_t i = 0; p->leaves && i < run->own_count; i++)
-        tt__tensor_unref(p->leaves[i]);
-    tt__pool_free(p->leaves);
-}
-
 static void run_free(replica_run *run) {
     if (!run)
         return;
     for (int r = 0; run->part && r < run->parts; r++) {
         tt__crew_end_scope(run->crew, r, run->part[r].scope);
-        drop_own_leaves(run, &run->part[r]);
+        tt__copies_drop_leaves(run->part[r].leaves, run->own_count);
     }
     tt__crew_unref(run->crew);
     tt__pool_free(run->part);
@@ -161,21 +156,13 @@ static replica_run *run_new(tt__crew *crew, int parts, int64_t rows, int64_t n, 
     return run;
 }
 
-/* Which leaves replicas have that run copies, and where they run. */
+/* Where replicas run, and which leaves those have that run copies. */
 static tt_status use_copies(replica_run *run) {
     for (int r = 0; run->copies && r < run->parts; r++) {
         replica_part *p = &run->part[r];
-        const tt_named_tensors *own = tt_module_parameters(run->copies->modules[r]);
-        if (!own)
-            return tt_last_status();
-        p->device = own->count ? tt__device_of(own->tensors[0]) : NULL;
-        if (r == 0)
-            continue;
-        p->leaves = zeroed((size_t)own->count + 1, sizeof *p->leaves);
-        if (!p->leaves)
-            return tt__fail(TT_ERR_MEMORY, "%s: no memory for a list of parameters", who);
-        for (int64_t i = 0; i < own->count; i++)
-            p->leaves[i] = tt__tensor_ref(own->tensors[i]);
+        p->device = tt__copies_device(run->copies, r);
+        if (r > 0)
+            TT__TRY(tt__copies_take_leaves(run->copies, r, &p->leaves));
     }
     return TT_OK;
 }
@@ -468,30 +455,6 @@ static bool has_graph(const replica_run *run, int64_t k) {
     return false;
 }
 
-/* The inputs of the whole call, in the order of slots. */
-typedef struct slot_list {
-    tt_tensor **tensors;
-    int64_t count, room;
-    tt__pointer_map at; /* those behind the inputs */
-} slot_list;
-
-static tt_status slot_add(slot_list *l, tt_tensor *x, bool is_input) {
-    if (l->count == l->room) {
-        tt_tensor **more = zeroed((size_t)l->room * 2 + 16, sizeof *more);
-        if (!more)
-            return tt__fail(TT_ERR_MEMORY, "%s: no memory to record the call", who);
-        if (l->count)
-            memcpy(more, l->tensors, (size_t)l->count * sizeof *more);
-        tt__pool_free(l->tensors);
-        l->tensors = more;
-        l->room = l->room * 2 + 16;
-    }
-    if (!is_input && !tt__pointer_map_put(&l->at, x, l->count))
-        return tt__fail(TT_ERR_MEMORY, "%s: no memory to record the call", who);
-    l->tensors[l->count++] = x;
-    return TT_OK;
-}
-
 static bool is_own_leaf(const replica_run *run, const replica_part *p, const tt_tensor *leaf) {
     for (int64_t i = 0; i < run->in_count; i++)
         if (leaf == p->in[i])
@@ -504,7 +467,7 @@ static bool is_own_leaf(const replica_run *run, const replica_part *p, const tt_
 
 /* Add the leaves that a replica's graph shares with others: of what a forward function finds elsewhere. */
 static tt_status add_shared_leaves(const replica_run *run, const replica_part *p, const tt__reach *reach,
-                                   slot_list *l) {
+                                   tt__replica_slots *l) {
     for (int64_t i = 0; i < reach->node_count; i++)
         if (reach->nodes[i].node->number <= run->begun)
             return tt__fail(TT_ERR_UNSUPPORTED,
@@ -514,17 +477,17 @@ static tt_status add_shared_leaves(const replica_run *run, const replica_part *p
     for (int64_t i = 0; i < reach->leaf_count; i++) {
         tt_tensor *leaf = reach->leaves[i].tensor;
         if (tt__pointer_map_get(&l->at, leaf) < 0 && !is_own_leaf(run, p, leaf))
-            TT__TRY(slot_add(l, leaf, false));
+            TT__TRY(tt__replica_slot_add(l, leaf, false));
     }
     return TT_OK;
 }
 
 static tt_status list_slots(const replica_run *run, const tt_named_tensors *parameters, tt_tensor *const *in,
-                            slot_list *l) {
+                            tt__replica_slots *l) {
     for (int64_t s = 0; s < run->in_count; s++)
-        TT__TRY(slot_add(l, in[s], true));
+        TT__TRY(tt__replica_slot_add(l, in[s], true));
     for (int64_t s = 0; s < parameters->count; s++)
-        TT__TRY(slot_add(l, parameters->tensors[s], false));
+        TT__TRY(tt__replica_slot_add(l, parameters->tensors[s], false));
     for (int r = 0; r < run->parts; r++) {
         const replica_part *p = &run->part[r];
         if (!p->joined)
@@ -542,7 +505,7 @@ static tt_status list_slots(const replica_run *run, const tt_named_tensors *para
 /* Record the call, whose record then owns the run. */
 static tt_status record_run(replica_run *run, const tt_named_tensors *parameters, tt_tensor *const *in,
                             tt_tensor *const *out) {
-    slot_list l = {0};
+    tt__replica_slots l = {0};
     tt_node *node = NULL;
     tt_status status = list_slots(run, parameters, in, &l);
     if (!status) {

@@ -1,5 +1,5 @@
-/* Copies that the host doesn't wait for. Those to the host have a stream of their own, so that the work behind them goes
- * on meanwhile; an event says when each may begin, and then when it is done. */
+/* Copies that the host doesn't wait for. Those to the host have a stream of their own, so that the work behind them
+ * goes on meanwhile; an event says when each may begin, and then when it is done. */
 #include "tensor/cuda/cuda_state.h"
 
 static tt__cuda_state *queue_of(const tt_device *device) { return (tt__cuda_state *)(void *)device; }
