@@ -19,10 +19,37 @@
 enum { STEPS = 2, SOME = 60, MOST = 3000, SECONDS = 60 };
 enum { FAILED_WELL, FAILED_BADLY, TRAINED };
 
+/* Which program: fully connected layers and Adam, or one step of what else a device has kernels for. */
+static bool wide;
+
+static tt_module *new_model(void) {
+    if (wide)
+        return tt_nn_sequential(tt_nn_conv2d(1, 3, 3, .padding = 1), tt_nn_batch_norm2d(3), tt_nn_relu(),
+                                tt_nn_max_pool2d(2), tt_nn_group_norm(1, 3), tt_nn_flatten(), tt_nn_linear(12, 5));
+    return tt_nn_sequential(tt_nn_linear(6, 8), tt_nn_layer_norm(TT_SHAPE(8)), tt_nn_gelu(), tt_nn_dropout(0.5),
+                            tt_nn_linear(8, 5));
+}
+
+static tt_tensor *narrow_loss(tt_module *model, const tt_device *device, tt_tensor *y) {
+    return tt_cross_entropy(tt_module_forward(model, tt_to_device(numbers(5, 6, TT_F32), device)), y);
+}
+
+/* Embedding, attention, sums of several kinds. */
+static tt_tensor *wide_loss(tt_module *model, const tt_device *device, tt_tensor *y) {
+    tt_tensor *table = tt_requires_grad_(tt_to_device(numbers(5, 16, TT_F32), device), true);
+    tt_tensor *x = tt_embedding(table, y);
+    x = tt_scaled_dot_product_attention(x, x, x, .is_causal = true);
+    tt_tensor *loss = tt_cross_entropy(tt_module_forward(model, tt_view(x, S(5, 1, 4, 4))), y);
+    loss = tt_add(loss, tt_mse_loss(x, tt_scale(x, 0.5)));
+    loss = tt_add(loss, tt_add(tt_norm(x, 2), tt_var(x, 1)));
+    return tt_add(
+        loss, tt_sum(tt_cat((tt_tensor *const[]){tt_amax(x, .dim = TT_DIMS(0)), tt_mean(x, .dim = TT_DIMS(0))}, 2, 0)));
+}
+
 static tt_status train_step(tt_module *model, tt_optimizer *adam, const tt_device *device, double *loss) {
     TT_AUTO_SCOPE;
-    tt_tensor *x = tt_to_device(numbers(5, 6, TT_F32), device), *y = tt_to_device(tt_arange(5), device);
-    tt_tensor *l = tt_cross_entropy(tt_module_forward(model, x), y);
+    tt_tensor *y = tt_to_device(tt_arange(5), device);
+    tt_tensor *l = wide ? wide_loss(model, device, y) : narrow_loss(model, device, y);
     tt_optimizer_zero_grad(adam);
     tt_status status = tt_backward(l);
     status = status ? status : tt_optimizer_step(adam);
@@ -31,11 +58,10 @@ static tt_status train_step(tt_module *model, tt_optimizer *adam, const tt_devic
 
 static tt_status train_on(const tt_device *device, double *loss) {
     tt_manual_seed(2);
-    tt_module *model = tt_nn_sequential(tt_nn_linear(6, 8), tt_nn_layer_norm(TT_SHAPE(8)), tt_nn_gelu(),
-                                        tt_nn_dropout(0.5), tt_nn_linear(8, 5));
+    tt_module *model = new_model();
     tt_status status = tt_module_to_device(model, device);
     tt_optimizer *adam = status ? NULL : tt_adam(tt_module_parameters(model), 0.01);
-    for (int step = 0; step < STEPS && !status; step++)
+    for (int step = 0; step < (wide ? 1 : STEPS) && !status; step++)
         status = train_step(model, adam, device, loss);
     if (!status)
         status = tt_device_synchronize(device);
@@ -136,6 +162,12 @@ static void all_later_calls_may_fail(void **state) {
     fail_in_turn("FAKE_CUDA_FAIL");
 }
 
+static void other_kernels_may_fail(void **state) {
+    (void)state;
+    wide = true;
+    fail_in_turn("FAKE_CUDA_FAIL_ONE");
+}
+
 int main(void) {
     if (!cuda_choose() || cuda_is_real)
         return 77;
@@ -143,6 +175,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_call_may_fail),
         cmocka_unit_test(all_later_calls_may_fail),
+        cmocka_unit_test(other_kernels_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
