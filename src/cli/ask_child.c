@@ -36,12 +36,13 @@ static bool read_answer(int from, char *text, size_t size) {
 
 static tt_status end_answer(pid_t child, bool in_time, const char *what) {
     int status = 0;
-    if (!in_time)
+    if (!in_time) { /* one that hangs in the kernel is left to it */
         kill(child, SIGKILL);
+        waitpid(child, NULL, WNOHANG);
+        return tt__fail(TT_ERR_TIMEOUT, "%s has not answered for %d s", what, PATIENCE_MS / 1000);
+    }
     while (waitpid(child, &status, 0) < 0 && errno == EINTR)
         ;
-    if (!in_time)
-        return tt__fail(TT_ERR_TIMEOUT, "%s has not answered for %d s", what, PATIENCE_MS / 1000);
     if (WIFSIGNALED(status))
         return tt__fail(TT_ERR_SYSTEM, "%s crashed: %s", what, strsignal(WTERMSIG(status)));
     return TT_OK;
