@@ -4,9 +4,7 @@
 
 #include <tutti/tensor.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TT_BEGIN_DECLS
 
 /* What a device is. Later versions may have more fields. */
 typedef struct tt_device_properties {
@@ -65,8 +63,6 @@ TT_API TT_NODISCARD tt_status tt_device_empty_cache(const tt_device *device);
  * log. Thread-safe. */
 TT_API int64_t tt_device_fallbacks(void);
 
-#ifdef __cplusplus
-}
-#endif
+TT_END_DECLS
 
 #endif
