@@ -11,11 +11,15 @@
 
 /* Begin main(): let processes find the fakes, with a device for each of eight ranks. */
 static inline void nccl_begin(void) {
+    static const char *const changing[] = {"FAKE_NCCL_FAIL", "FAKE_NCCL_HANG", "FAKE_NCCL_ASYNC", "FAKE_CUDA_FAIL"};
     char folder[512];
     snprintf(folder, sizeof folder, "%s/tests/fake_cuda", getenv("TT_BUILD"));
     setenv("TT_CUDA_PATH", folder, 1);
     setenv("TT_BACKEND_PATH", folder, 1);
     setenv("FAKE_CUDA_DEVICES", "8", 1);
+    /* What is there already can be changed beside threads that look at the environment. */
+    for (size_t i = 0; i < sizeof changing / sizeof *changing; i++)
+        setenv(changing[i], "", 1);
     unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
