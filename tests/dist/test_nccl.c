@@ -252,7 +252,7 @@ static int one_device(tt_store *store, int rank, int world, void *arg) {
     CHECK(tt_init_process_group(&group, .backend = "nccl", .store = store, .rank = rank, .world_size = world,
                                 .timeout_ms = PATIENCE_MS, .device = TT_DEVICE_CUDA,
                                 .device_index = rank == 2 ? 0 : rank) != TT_OK);
-    CHECK_TEXT("nccl: ranks 0 and 2 use the same device, GPU-fafafafa-fafa-fafa-fafa-fafafafafa00, and NCCL needs one");
+    CHECK_TEXT("nccl: ranks 0 and 2 use the same device, GPU-00112233-4455-6677-8899-aabbccddeeff, and NCCL needs one");
     return 0;
 }
 

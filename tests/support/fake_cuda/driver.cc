@@ -19,38 +19,13 @@ static thread_local std::vector<fake_context *> stack;
 
 int fake_context_device() { return stack.empty() ? -1 : stack.back()->device; }
 
-int fake_physical_device(int device) {
-    const char *list = getenv("CUDA_VISIBLE_DEVICES");
-    for (int i = 0; list && i < device; i++)
-        list = strchr(list, ',') ? strchr(list, ',') + 1 : nullptr;
-    return list ? atoi(list) : device;
-}
-
 /* Of calls that belong to the current context. */
 static CUresult in_context(cudaError_t error) {
     return stack.empty() ? CUDA_ERROR_INVALID_CONTEXT : error ? CUDA_ERROR_LAUNCH_FAILED : CUDA_SUCCESS;
 }
 
-CUresult cuInit(unsigned) { return fake_fails() ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS; }
-
 CUresult cuGetErrorString(CUresult error, const char **text) {
     *text = error == CUDA_ERROR_NO_DEVICE ? "no CUDA-capable device is detected" : "a failure";
-    return CUDA_SUCCESS;
-}
-
-CUresult cuDeviceGetCount(int *count) {
-    *count = 0;
-    return cudaGetDeviceCount(count) == cudaErrorInsufficientDriver ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
-}
-
-CUresult cuDeviceGet(CUdevice *device, int index) {
-    *device = index;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device) {
-    memset(uuid->bytes, 0xfa, sizeof uuid->bytes);
-    uuid->bytes[15] = (char)fake_physical_device(device);
     return CUDA_SUCCESS;
 }
 

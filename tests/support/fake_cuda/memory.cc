@@ -1,6 +1,7 @@
 /* Devices and their memory: host memory, which holds garbage until something is written to it. */
 #include "memory.h"
 #include "settings.h"
+#include "stream.h"
 
 #include <cuda.h>
 #include <sys/mman.h>
@@ -10,6 +11,16 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+
+static int device_count() { return (int)fake_setting("FAKE_CUDA_DEVICES", 2); }
+
+int fake_physical_device(int index) {
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    for (int i = 0; visible && i < index; i++)
+        visible = strchr(visible, ',') ? strchr(visible, ',') + 1 : "";
+    int device = !visible ? index : *visible ? atoi(visible) : -1;
+    return device < device_count() ? device : -1;
+}
 
 namespace {
 
@@ -27,28 +38,23 @@ std::map<CUmemGenericAllocationHandle, chunk> handles;
 std::map<CUdeviceptr, CUmemGenericAllocationHandle> mapped;
 std::map<const char *, size_t> pinned;
 
-int device_count() { return (int)fake_setting("FAKE_CUDA_DEVICES", 2); }
 size_t device_memory() { return (size_t)fake_setting("FAKE_CUDA_MEMORY", 64) << 20; }
 int driver_version() { return (int)fake_setting("FAKE_CUDA_DRIVER", 13000); }
 
-/* Which of the machine's devices is the program's number `index`? -1: none. CUDA_VISIBLE_DEVICES has numbers here. */
-int machine_index(int index) {
-    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-    for (int i = 0; visible && i < index; i++)
-        visible = strchr(visible, ',') ? strchr(visible, ',') + 1 : "";
-    int device = !visible ? index : *visible ? atoi(visible) : -1;
-    return device < device_count() ? device : -1;
-}
-
 bool count_visible(int *count) {
     *count = 0;
-    while (*count < DEVICES && machine_index(*count) >= 0)
+    while (*count < DEVICES && fake_physical_device(*count) >= 0)
         ++*count;
     return *count > 0;
 }
 
 /* Device i of the machine is 0000:N0:00.0 with N = i + 1. */
-int bus_of(int device) { return (machine_index(device) + 1) << 4; }
+int bus_of(int device) { return (fake_physical_device(device) + 1) << 4; }
+
+void write_uuid(char *bytes, int device) {
+    for (int i = 0; i < 16; i++)
+        bytes[i] = (char)(i * 17 + fake_physical_device(device));
+}
 
 } /* namespace */
 
@@ -66,9 +72,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device) {
     if (fake_fails())
         return fake_error(cudaErrorUnknown);
     *prop = cudaDeviceProp();
-    snprintf(prop->name, sizeof prop->name, "Fake GPU %d", machine_index(device));
-    for (int i = 0; i < 16; i++)
-        prop->uuid.bytes[i] = (char)(i * 17 + machine_index(device));
+    snprintf(prop->name, sizeof prop->name, "Fake GPU %d", fake_physical_device(device));
+    write_uuid(prop->uuid.bytes, device);
     prop->totalGlobalMem = device_memory();
     prop->major = 9;
     prop->multiProcessorCount = 132;
@@ -279,6 +284,11 @@ CUresult cuDeviceGetCount(int *count) {
 
 CUresult cuDeviceGet(CUdevice *device, int index) {
     *device = index;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device) {
+    write_uuid(uuid->bytes, device);
     return CUDA_SUCCESS;
 }
 

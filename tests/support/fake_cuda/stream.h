@@ -13,7 +13,7 @@ void fake_stream_detach(void *stream);
 /* The device of the thread's current context; -1: it has none. */
 int fake_context_device();
 
-/* Which of the machine's devices CUDA_VISIBLE_DEVICES makes this process's `device`. */
+/* Which of the machine's devices CUDA_VISIBLE_DEVICES makes this process's `device`. -1: none. */
 int fake_physical_device(int device);
 
 #endif

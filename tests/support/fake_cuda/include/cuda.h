@@ -15,8 +15,7 @@ typedef enum CUresult {
     CUDA_ERROR_NO_DEVICE = 100,
     CUDA_ERROR_INVALID_CONTEXT = 201,
     CUDA_ERROR_NOT_READY = 600,
-    CUDA_ERROR_LAUNCH_FAILED = 719
-} CUresult;
+    CUDA_ERROR_LAUNCH_FAILED = 719,
     CUDA_ERROR_UNKNOWN = 999
 } CUresult;
 typedef int CUdevice;
@@ -63,7 +62,6 @@ CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocatio
                                        CUmemAllocationGranularity_flags option);
 
 /* Contexts, streams and events (../driver.cc). */
-typedef int CUdevice;
 typedef struct fake_context *CUcontext;
 typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
@@ -71,10 +69,7 @@ typedef struct CUuuid_st {
     char bytes[16];
 } CUuuid;
 
-CUresult cuInit(unsigned flags);
 CUresult cuGetErrorString(CUresult error, const char **text);
-CUresult cuDeviceGetCount(int *count);
-CUresult cuDeviceGet(CUdevice *device, int index);
 CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device);
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device);
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device);
