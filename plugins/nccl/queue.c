@@ -269,17 +269,23 @@ static tt_status test_ended(const nccl_engine *e) {
     return e->broken ? nccl_fail_broken(e) : nccl_host->fail(TT_ERR_ABORTED, "nccl: the call was aborted");
 }
 
-static tt_status test_running(nccl_engine *e, const nccl_request *r, bool *done) {
-    if (e->life != NCCL_OPEN)
-        return test_ended(e);
-    tt_status status = nccl_advance(e);
-    if (status || r->state != NCCL_RUNNING)
-        return status;
+static tt_status ask_event(nccl_engine *e, const nccl_request *r, bool *done) {
+    tt_status status = enter(e);
+    if (status)
+        return break_engine(e, status);
     CUresult result = cuda.cuEventQuery(r->end->event);
+    leave();
     *done = result == CUDA_SUCCESS;
     if (*done || result == CUDA_ERROR_NOT_READY)
         return TT_OK;
     return break_engine(e, nccl_check_cuda(result, nccl_host->op_name(r->call.op)));
+}
+
+static tt_status test_running(nccl_engine *e, const nccl_request *r, bool *done) {
+    if (e->life != NCCL_OPEN)
+        return test_ended(e);
+    tt_status status = nccl_advance(e);
+    return status || r->state != NCCL_RUNNING ? status : ask_event(e, r, done);
 }
 
 static void unlink_request(nccl_engine *e, nccl_request *r) {

@@ -69,7 +69,9 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
 CUresult cuEventCreate(CUevent *event, unsigned flags) { return in_context(cudaEventCreateWithFlags(event, flags)); }
 CUresult cuEventRecord(CUevent event, CUstream stream) { return in_context(cudaEventRecord(event, stream)); }
 CUresult cuEventQuery(CUevent event) {
-    return cudaEventQuery(event) == cudaSuccess ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    return stack.empty()                          ? CUDA_ERROR_INVALID_CONTEXT
+           : cudaEventQuery(event) == cudaSuccess ? CUDA_SUCCESS
+                                                  : CUDA_ERROR_NOT_READY;
 }
 
 CUresult cuEventDestroy_v2(CUevent event) {
