@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/saved_error.h"
 #include "comm/in_callback.h"
+#include "comm/landing.h"
 #include "comm/work.h"
 
 #include <sched.h>
@@ -10,6 +11,7 @@
 #include <string.h>
 
 static void callback_free(tt__callback *callback) {
+    tt__landing_drop(callback->landing);
     free(callback->text);
     free(callback);
 }
@@ -70,11 +72,14 @@ void tt__callback_attach(tt__callbacks *due, tt_work *work, tt__callback *callba
 
 static void callback_run(tt__callback *callback) {
     tt__saved_error saved;
+    tt_status status = callback->status;
     tt__error_save(&saved);
-    if (callback->status)
-        tt__fail(callback->status, "%s", callback->text ? callback->text : tt_status_text(callback->status));
+    if (status)
+        tt__fail(status, "%s", callback->text ? callback->text : tt_status_text(status));
+    else if (callback->landing)
+        status = tt__landing_happen(callback->landing, TT_OK);
     uint32_t outer = tt__callback_enter();
-    callback->fn(callback->status, callback->source, callback->user);
+    callback->fn(status, callback->source, callback->user);
     tt__callback_leave(outer);
     tt__error_restore(&saved);
     callback_free(callback);
@@ -150,6 +155,7 @@ tt_status tt_work_add_done_callback(tt_work *work, tt_work_fn fn, void *user) {
         return tt__fail(TT_ERR_MEMORY, "no memory for a callback of %s", tt_op_name(work->call.op));
     callback->fn = fn;
     callback->user = user;
+    callback->landing = tt__landing_hold(work);
     if (group->freed) {
         note_outcome(callback, work);
         callback_run(callback);

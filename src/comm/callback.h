@@ -19,8 +19,9 @@ typedef struct tt__callback {
     tt_work_fn fn;
     void *user;
     tt_group *group;
-    const tt_work *work; /* only compared: it may be gone */
-    tt_status status;    /* from here on: what came of the work */
+    const tt_work *work;         /* only compared: it may be gone */
+    struct tt__landing *landing; /* of the work, which happens first; held, or NULL: landing.h */
+    tt_status status;            /* from here on: what came of the work */
     int source;
     char *text; /* of the error, or NULL */
 } tt__callback;
