@@ -15,8 +15,8 @@ typedef struct training {
     tt_module *model;
     tt_optimizer *optimizer;
     tt_grad_scaler *scaler; /* NULL: none */
-    bool clips;
-    tt_shape shape; /* of a batch */
+    bool clips, is_half;    /* parameters of f16, with masters */
+    tt_shape shape;         /* of a batch */
 } training;
 
 static void take_step(const training *t, double *loss) {
@@ -39,6 +39,8 @@ static unsigned long waits_of(training t) {
     double loss;
     assert_int_equal(tt_module_to_device(t.model, TT_CUDA(0)), TT_OK);
     t.optimizer = tt_adamw(tt_module_parameters(t.model), 0.01, 0.1);
+    if (t.is_half && tt_amp_initialize(t.model, t.optimizer, .opt_level = TT_O2, .dtype = TT_F16, .scaler = &t.scaler))
+        fail_msg("%s", tt_last_error());
     take_step(&t, &loss);
     const unsigned long before = fake_count("fake_cuda_waits");
     take_step(&t, &loss);
@@ -71,6 +73,7 @@ static void clipping_and_a_scaler_read_a_number_each(void **state) {
     assert_int_equal(waits_of((training){
                          .model = conv_net(), .shape = S(6, 1, 8, 8), .clips = true, .scaler = tt_grad_scaler_new(8)}),
                      3);
+    assert_int_equal(waits_of((training){.model = conv_net(), .shape = S(6, 1, 8, 8), .is_half = true}), 2);
 }
 
 /* ---- indices out of range ---- */
