@@ -47,6 +47,7 @@ static void what_is_missing_is_named(void **state) {
     expect_in_child("CUDA_VISIBLE_DEVICES", "1", "cuda:1",
                     "there is no device cuda:1: CUDA has 1 (CUDA_VISIBLE_DEVICES=1)");
     expect_in_child("FAKE_CUDA_FAIL", "1", "cuda:0", "tt_device_get: counting CUDA devices failed: ");
+    expect_in_child("FAKE_CUDA_FAIL", "6", "cuda:0", "bytes of pinned memory for cuda:0 failed: ");
 }
 
 static void what_is_no_library_is_named(void **state) {

@@ -8,6 +8,7 @@
 
 #include "cuda_compare.h"
 #include "expect.h"
+#include "tensor/ops.h"
 
 /* ---- steps ---- */
 
@@ -124,14 +125,30 @@ static void a_loss_that_is_read_tells(void **state) {
 /* What has a right index is as ever; gradients of the others go nowhere. */
 static void wrong_indices_are_passed_over(void **state) {
     (void)state;
-    TT_AUTO_SCOPE;
-    tt_tensor *x = tt_requires_grad_(tt_detach(there(numbers(3, 2, TT_F32))), true);
-    tt_tensor *y = tt_index_select(x, 0, indices(2, INT64_MAX, 1));
-    assert_int_equal(tt_backward(tt_sum(y)), TT_OK);
-    expect_later(y, "got index[1] = 9223372036854775807");
+    static const int64_t wrong[] = {3, -1, INT64_MAX, INT64_MIN};
     static const float rows[] = {-1.5F, -1.375F, 0, 0, -1.75F, -1.625F}, slopes[] = {0, 0, 1, 1, 1, 1};
-    assert_true(tt_equal(here(y), tt_from_data(rows, S(3, 2), TT_F32)));
-    assert_true(tt_equal(here(tt_grad(x)), tt_from_data(slopes, S(3, 2), TT_F32)));
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        TT_AUTO_SCOPE;
+        tt_tensor *x = tt_requires_grad_(tt_detach(there(numbers(3, 2, TT_F32))), true);
+        tt_tensor *y = tt_index_select(x, 0, indices(2, wrong[i], 1));
+        assert_int_equal(tt_backward(tt_sum(y)), TT_OK);
+        expect_later(y, "tt_index_select: expected indices in 0..2 (dimension 0 of f32 (3, 2)), got index[1] = ");
+        assert_true(tt_equal(here(y), tt_from_data(rows, S(3, 2), TT_F32)));
+        assert_true(tt_equal(here(tt_grad(x)), tt_from_data(slopes, S(3, 2), TT_F32)));
+    }
+}
+
+/* Rows 2 and 3 lie behind those that may be written. */
+static void nothing_is_written_outside(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    static const char who[] = "a test";
+    tt_tensor *all = there(tt_zeros(S(4, 4), TT_F32)), *y = tt_narrow(all, 0, 0, 2),
+              *x = there(tt_ones(S(1, 4), TT_F32));
+    tt_tensor *places = there(tt_full(S(1, 4), TT_I64, 3)), *place = there(tt_full(S(1), TT_I64, 2));
+    assert_false(tt__scatter_out(who, y, x, 0, places) || tt__scatter_add_out(who, y, x, 0, places) ||
+                 tt__index_add_out(who, y, x, 0, place));
+    assert_true(tt_equal(here(all), tt_zeros(S(4, 4), TT_F32)));
 }
 
 /* ---- rows that are to be ignored ---- */
@@ -165,7 +182,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_waits_for_its_loss_alone), cmocka_unit_test(clipping_and_a_scaler_read_a_number_each),
         cmocka_unit_test(wrong_indices_are_told_later),    cmocka_unit_test(a_loss_that_is_read_tells),
-        cmocka_unit_test(wrong_indices_are_passed_over),   cmocka_unit_test(ignored_rows_are_the_cpus),
+        cmocka_unit_test(wrong_indices_are_passed_over),   cmocka_unit_test(nothing_is_written_outside),
+        cmocka_unit_test(ignored_rows_are_the_cpus),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
