@@ -5,7 +5,7 @@
 set(TT_ONLY_GATE "^((interop|parity)/|fault/test_(chaos|elastic|storm_(restarts|torch|training))$\
 |dist/test_(bench_step|example_(ddp_hooks|resnet_cifar)|sparse_settings|top|virtual_ranks)$\
 |install/test_(cpp|examples|headers|null_calls)$|security/test_half_hellos$|slips/test_slips$|docs/test_cpp$\
-|unit/test_(cuda_.*|models)$)")
+|(dist|unit)/test_(cuda_.*|models|nccl.*)$|fault/test_nccl_peers$)")
 
 # Left to the long form (--long) altogether.
 set(TT_ONLY_LONG install/test_torch_wheel interop/test_fully_shard_torch interop/test_hooks_torch
