@@ -209,15 +209,6 @@ static tt_status unmap_free_pieces(tt__cuda_state *state) {
     return TT_OK;
 }
 
-tt_status tt__cuda_empty_cache(tt__cuda_state *state) {
-    pthread_mutex_lock(&state->lock); /* while we wait nothing is freed that work still uses */
-    tt_status status = tt__cuda_wait(state);
-    if (!status)
-        status = unmap_free_pieces(state);
-    pthread_mutex_unlock(&state->lock);
-    return status;
-}
-
 /* ---- copies ---- */
 
 tt_status tt__cuda_to_host(tt__cuda_state *state, void *host, const void *from, size_t bytes) {
@@ -252,9 +243,21 @@ static tt_status tell_fault(tt__cuda_state *state) {
                                (long long)fault.value);
 }
 
-tt_status tt__cuda_wait(tt__cuda_state *state) {
+static tt_status wait_for_work(const tt__cuda_state *state) {
     tt_status status = tt__cuda_enter(state);
+    return status ? status : tt__cuda_check(cudaStreamSynchronize(state->stream), "the work on %s", state->name);
+}
+
+tt_status tt__cuda_wait(tt__cuda_state *state) {
+    tt_status status = wait_for_work(state);
+    return status ? status : tell_fault(state);
+}
+
+tt_status tt__cuda_empty_cache(tt__cuda_state *state) {
+    pthread_mutex_lock(&state->lock); /* while we wait nothing is freed that work still uses */
+    tt_status status = wait_for_work(state);
     if (!status)
-        status = tt__cuda_check(cudaStreamSynchronize(state->stream), "the work on %s", state->name);
+        status = unmap_free_pieces(state);
+    pthread_mutex_unlock(&state->lock);
     return status ? status : tell_fault(state);
 }

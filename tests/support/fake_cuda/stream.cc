@@ -178,13 +178,19 @@ cudaError_t cudaEventSynchronize(cudaEvent_t given) {
 
 /* ---- copies ---- */
 
-/* Of pageable host memory the bytes are taken at once; what the host is given is garbage until the copy is there. */
+/* Of pageable host memory the bytes are taken at once. What the host is given is garbage until the copy is there: from
+ * now on, or where earlier work may still read it, in pinned memory, from when that work is done. */
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream) {
     if (kind == cudaMemcpyHostToDevice && !fake_is_pinned(from)) {
         std::shared_ptr<std::string> staged = std::make_shared<std::string>((const char *)from, bytes);
         return enqueue(stream, [=] { memcpy(to, staged->data(), bytes); });
     }
-    if (kind == cudaMemcpyDeviceToHost)
+    if (kind == cudaMemcpyDeviceToHost && !fake_is_pinned(to))
         poison(to, bytes);
+    else if (kind == cudaMemcpyDeviceToHost) {
+        cudaError_t error = enqueue(stream, [=] { poison(to, bytes); }, false);
+        if (error)
+            return error;
+    }
     return enqueue(stream, [=] { memmove(to, from, bytes); });
 }
