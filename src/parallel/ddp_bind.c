@@ -7,6 +7,7 @@
 #include "base/saved_error.h"
 #include "parallel/ddp_device.h"
 #include "parallel/ddp_names.h"
+#include "parallel/ddp_place.h"
 #include "parallel/ddp_shards.h"
 #include "parallel/ddp_sparse.h"
 #include "reducer/text_agreement.h"
@@ -92,9 +93,17 @@ static tt_status make_reducer(tt__ddp *d, size_t *count) {
     if (!status && *count == 0)
         status = tt__fail(TT_ERR_INVALID, "tt_ddp: the module has no parameter that requires a gradient%s",
                           d->ignored ? " and isn't in .ignored" : "");
+    const tt__reducer_place *place = status ? NULL : tt__ddp_place(d);
     if (!status)
-        status = tt_reducer_new(&d->reducer, d->group, params, (int64_t)*count, .bucket_cap_bytes = d->bucket_cap_bytes,
-                                .delayed = d->delayed ? delayed : NULL);
+        status = tt__reducer_new_in(&(tt_reducer_new_args){.out = &d->reducer,
+                                                           .group = d->group,
+                                                           .params = params,
+                                                           .count = (int64_t)*count,
+                                                           .bucket_cap_bytes = d->bucket_cap_bytes,
+                                                           .delayed = d->delayed ? delayed : NULL},
+                                    place);
+    if (status && place) /* a device may fail on this rank alone */
+        tt__abort_with_error(d->group);
     free(params);
     free(delayed);
     return status;
@@ -155,6 +164,8 @@ void tt__ddp_detach(tt__ddp *d) {
     }
     tt__ddp_detach_shards(d);
     tt__ddp_free_twins(d);
+    if (d->reducer && d->reducer->place) /* copies to and from its memory have ended then, or never will */
+        tt_ignore(tt_device_synchronize(d->place.user));
     tt__error_restore_reason(&saved);
     tt__reducer_release(d->reducer, "tt_module_free");
     free(d->slots);
@@ -176,6 +187,7 @@ tt_status tt__ddp_attach(tt__ddp *d, tt_group *group, bool take) {
     TT__TRY(list_contents(d->module, &c));
     TT__TRY(check_unwrapped(d));
     TT__TRY(tt__ddp_check_devices(d, c.parameters));
+    TT__TRY(tt__ddp_check_place(d, group, c.parameters));
     d->group = group;
     d->sync = d->synced = true;
     TT__TRY(compare_with_peers(d, group, &c));

@@ -78,7 +78,7 @@ void *tt__ddp_gradient_place(const tt__ddp *d, size_t i) {
 
 tt_status tt__ddp_clear_gradient(const tt__ddp_slot *s) {
     const tt__reducer_param *p = &s->owner->reducer->params[s->index];
-    if (s->owner->twins)
+    if (!tt__device_is_host(tt_tensor_device(s->parameter)))
         return tt__fill_out(DDP_SITE, tt__leaf_of(s->parameter)->grad, 0);
     memset(p->gradient, 0, p->bytes);
     return TT_OK;
@@ -186,7 +186,7 @@ static tt_status fill_twins(const tt__ddp *d, tt__ddp_twins *twins) {
 }
 
 tt_status tt__ddp_make_twins(tt__ddp *d, const tt_device *device) {
-    if (tt__device_is_host(device))
+    if (tt__device_is_host(device) || d->reducer->place)
         return TT_OK;
     tt__ddp_twins *twins = calloc(1, sizeof *twins + d->reducer->bucket_count * sizeof *twins->list);
     if (!twins)

@@ -66,7 +66,8 @@ struct tt__ddp {
     tt_reducer *reducer;
     tt__ddp_slot *slots;
     size_t attached;          /* slots whose gradient lies in a bucket, or in its twin */
-    tt__ddp_twins *twins;     /* of the buckets, where parameters lie on a device: ddp_device.h; NULL: on the host */
+    tt__ddp_twins *twins;     /* of the buckets, where parameters lie on a device: ddp_device.h; NULL: there are none */
+    tt__reducer_place place;  /* of the buckets, where the group's back end takes that device's memory: ddp_place.h */
     const tt_comm_hook *hook; /* NULL: none. It goes with the wrapper from group to group */
     void *hook_state;
     void (*hook_destroy)(void *state); /* NULL: hook_state is borrowed */

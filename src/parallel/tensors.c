@@ -95,8 +95,7 @@ static tt_status check_tensors(const stage *s, const tt_group *group) {
 
 /* Does the call take memory of this device? */
 static bool takes_memory_of(const tt_group *group, const tt_device *device) {
-    unsigned devices = group && group->engine ? group->engine->devices : 0;
-    return tt__device_is_host(device) || (device->queue && devices & TT_DEVICE_BIT(device->type));
+    return tt__device_is_host(device) || (device->queue && tt__group_takes(group, device->type));
 }
 
 /* x, or a contiguous copy where the call can take one. `values`: a copy has those of x. */

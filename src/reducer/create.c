@@ -118,11 +118,13 @@ static void end_reducer(tt_reducer *r, const char *who) {
     tt__error_restore_reason(&saved);
 }
 
-static tt_status build_reducer(const tt_reducer_new_args *args, const tt__joint_call *call) {
+static tt_status build_reducer(const tt_reducer_new_args *args, const tt__reducer_place *place,
+                               const tt__joint_call *call) {
     tt_reducer *r = calloc(1, sizeof *r);
     if (!r)
         return fail_no_memory(args->count);
     r->group = args->group;
+    r->place = place;
     r->cap = args->bucket_cap_bytes;
     r->examples = -1;
     tt__group_hold(r->group);
@@ -140,17 +142,21 @@ static tt_status build_reducer(const tt_reducer_new_args *args, const tt__joint_
     return status;
 }
 
+tt_status tt__reducer_new_in(const tt_reducer_new_args *args, const tt__reducer_place *place) {
+    if (!args->out)
+        return tt__fail(TT_ERR_INVALID, "tt_reducer_new: `out` is NULL");
+    *args->out = NULL;
+    const tt__joint_call call = tt__joint_call_begin(args->group, "tt_reducer_new");
+    tt_status status = check_reducer_args(args);
+    if (!status)
+        status = compare_parameters(args);
+    return tt__joint_call_end(&call, status ? status : build_reducer(args, place, &call));
+}
+
 tt_status tt_reducer_new_with(const tt_reducer_new_args *given, size_t size) {
     tt_reducer_new_args args;
     TT__ARGS_COPY(args, given, size);
-    if (!args.out)
-        return tt__fail(TT_ERR_INVALID, "tt_reducer_new: `out` is NULL");
-    *args.out = NULL;
-    const tt__joint_call call = tt__joint_call_begin(args.group, "tt_reducer_new");
-    tt_status status = check_reducer_args(&args);
-    if (!status)
-        status = compare_parameters(&args);
-    return tt__joint_call_end(&call, status ? status : build_reducer(&args, &call));
+    return tt__reducer_new_in(&args, NULL);
 }
 
 void tt__reducer_release(tt_reducer *r, const char *who) {

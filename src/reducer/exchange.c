@@ -17,6 +17,15 @@ static tt_status all_reduce_part(const tt__reducer_bucket *b, tt_group *group, s
                                       .work = work, .file = average_site));
 }
 
+/* The call is behind what the stream holds; whoever waits for it has the stream wait. */
+static tt_status all_reduce_far(const tt_reducer *r, tt__reducer_bucket *b) {
+    const tt__reducer_place *place = r->place;
+    TT__TRY(tt__reducer_tell(r, b));
+    return tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, r->group, b->data, (int64_t)b->count, b->dtype, TT_AVG,
+                                      .work = &b->work, .file = average_site, .device = place->device,
+                                      .device_index = place->index, .stream = place->stream));
+}
+
 static tt_status call_hook(const tt_reducer *r, tt__reducer_bucket *b) {
     tt_status status = r->hook->next(r->hook_state, &b->view, b->stage, &b->work);
     return status ? tt__fail_prefix("communication hook \"%s\", bucket %lld", r->hook->name, (long long)b->view.index)
@@ -37,6 +46,8 @@ static tt_status begin_bucket(tt_reducer *r, tt__reducer_bucket *b) {
     b->stage = 0;
     if (r->begun == r->bucket_count)
         tt__reducer_put_note(r);
+    if (r->place)
+        return all_reduce_far(r, b);
     if (!r->hook)
         return all_reduce_part(b, r->group, 0, &b->work);
     tt__reducer_tell_own_marks(r, (size_t)b->view.index);
@@ -88,12 +99,13 @@ static bool is_stage_completed(const tt__reducer_bucket *b) {
 static tt_status end_bucket(tt_reducer *r) {
     tt__reducer_bucket *b = &r->buckets[r->ended];
     TT__TRY(wait_bucket(b));
-    tt__reducer_read_marks(r, r->ended);
+    TT__TRY(tt__reducer_ask(r, b));
+    TT__TRY(tt__reducer_read_marks(r, r->ended));
     if (r->hook) {
         b->stage = stages_of(r);
         TT__TRY(call_hook(r, b));
     }
-    tt__reducer_settle_marks(r, r->ended);
+    TT__TRY(tt__reducer_settle_marks(r, r->ended));
     if (r->mirror)
         TT__TRY(r->mirror->receive(r->mirror_user, r->ended));
     tt__reducer_trace(r, TT_REDUCER_END, r->ended);

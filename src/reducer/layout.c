@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "comm/group.h"
 #include "reducer/bucket.h"
 #include "reducer/reducer.h"
 
@@ -73,11 +74,23 @@ static void lay_out(tt_reducer *r) {
     last->count += (size_t)tt_get_world_size(r->group) * tt__reducer_note_size(last->dtype);
 }
 
+static tt_status allocate_bucket(const tt_reducer *r, tt__reducer_bucket *b) {
+    size_t size = tt_dtype_size(b->dtype), bytes = b->count * size, told = (b->count - b->marks_at) * size;
+    if (!r->place) {
+        TT__TRY(tt_group_alloc_with(
+            TT_ARGS(tt_group_alloc_args, &b->data, r->group, bytes, .file = "the buckets of gradients")));
+        b->told = b->heard = (char *)b->data + b->marks_at * size;
+        return TT_OK;
+    }
+    TT__TRY(r->place->alloc(r->place->user, bytes, &b->data));
+    TT__TRY(r->place->alloc_host(r->place->user, 2 * told, &b->told));
+    b->heard = (char *)b->told + told;
+    return TT_OK;
+}
+
 static tt_status allocate_buckets(tt_reducer *r) {
     for (size_t b = 0; b < r->bucket_count; b++)
-        TT__TRY(tt_group_alloc_with(TT_ARGS(tt_group_alloc_args, &r->buckets[b].data, r->group,
-                                            r->buckets[b].count * tt_dtype_size(r->buckets[b].dtype),
-                                            .file = "the buckets of gradients")));
+        TT__TRY(allocate_bucket(r, &r->buckets[b]));
     for (size_t i = 0; i < r->param_count; i++) {
         char *data = r->buckets[r->params[i].bucket].data;
         r->params[i].gradient = data + (uintptr_t)r->params[i].gradient;
@@ -140,13 +153,22 @@ tt_status tt__reducer_make_buckets(tt_reducer *r) {
     return status;
 }
 
+static void free_far_bucket(const tt_reducer *r, tt__reducer_bucket *b) {
+    tt_ignore(tt__reducer_hear(r, b));
+    r->place->free(r->place->user, b->data);
+    r->place->free_host(r->place->user, b->told);
+}
+
 void tt__reducer_free_buckets(const tt_reducer *r, tt__reducer_bucket *buckets, size_t count, const char *site) {
     if (!buckets)
         return;
     for (size_t b = 0; b < count; b++)
         free((void *)buckets[b].view.gradients);
     for (size_t b = 0; b < count; b++)
-        if (buckets[b].data && tt_group_free_with(TT_ARGS(tt_group_free_args, r->group, buckets[b].data, .file = site)))
+        if (r->place)
+            free_far_bucket(r, &buckets[b]);
+        else if (buckets[b].data &&
+                 tt_group_free_with(TT_ARGS(tt_group_free_args, r->group, buckets[b].data, .file = site)))
             break; /* the group failed: its end releases the rest */
     free(buckets);
 }
@@ -201,8 +223,7 @@ static tt_status replace_buckets(tt_reducer *r, const size_t *bucket_of, size_t 
 
 static tt_status rebuild(tt_reducer *r, size_t *bucket_of, bool *rebuilt) {
     size_t count = 0;
-    TT__TRY(tt_broadcast_with(TT_ARGS(tt_broadcast_args, r->group, r->seen, (int64_t)(r->param_count * sizeof *r->seen),
-                                      TT_U8, .root = 0, .file = order_site)));
+    TT__TRY(tt__group_take_first(r->group, r->seen, r->param_count * sizeof *r->seen, order_site));
     tt__reducer_delay(r, r->seen);
     TT__TRY(assign_buckets(r, r->seen, bucket_of, &count));
     bool same = count == r->bucket_count;

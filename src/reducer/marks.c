@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/half.h"
+#include "comm/group.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,15 +22,55 @@ static void put_told(void *at, tt_dtype dtype, float number) {
     memcpy(at, from, tt_dtype_size(dtype));
 }
 
-static void *mark_of_param(const tt_reducer *r, const tt__reducer_param *p) {
+/* Where the parameter's mark lies in the bucket's `told` or `heard`. */
+static size_t mark_offset(const tt_reducer *r, const tt__reducer_param *p) {
     const tt__reducer_bucket *b = &r->buckets[p->bucket];
-    return (char *)b->data + p->mark * tt_dtype_size(b->dtype);
+    return (p->mark - b->marks_at) * tt_dtype_size(b->dtype);
 }
 
 static bool was_marked_used(const tt_reducer *r, const tt__reducer_param *p) {
     static const uint64_t zero;
-    return memcmp(mark_of_param(r, p), &zero, tt_dtype_size(r->buckets[p->bucket].dtype)) != 0;
+    const tt__reducer_bucket *b = &r->buckets[p->bucket];
+    return memcmp((char *)b->heard + mark_offset(r, p), &zero, tt_dtype_size(b->dtype)) != 0;
 }
+
+/* ---- over a device */
+
+static void *told_in(const tt__reducer_bucket *b, size_t *bytes) {
+    size_t size = tt_dtype_size(b->dtype);
+    *bytes = (b->count - b->marks_at) * size;
+    return (char *)b->data + b->marks_at * size;
+}
+
+tt_status tt__reducer_tell(const tt_reducer *r, const tt__reducer_bucket *b) {
+    size_t bytes;
+    void *to = told_in(b, &bytes);
+    return r->place->write(r->place->user, to, b->told, bytes);
+}
+
+tt_status tt__reducer_ask(const tt_reducer *r, tt__reducer_bucket *b) {
+    size_t bytes;
+    const void *from = told_in(b, &bytes);
+    return r->place ? r->place->read(r->place->user, b->heard, from, bytes, &b->hearing) : TT_OK;
+}
+
+/* Where the group has failed, calls of the engine were given up, and nobody has told anything. */
+tt_status tt__reducer_hear(const tt_reducer *r, tt__reducer_bucket *b) {
+    void *mark = b->hearing;
+    b->hearing = NULL;
+    if (!mark)
+        return TT_OK;
+    TT__TRY(r->place->wait(r->place->user, mark));
+    return tt__group_usable(r->group);
+}
+
+static tt_status read_far(const tt_reducer *r, const tt__reducer_param *p) {
+    void *mark = NULL;
+    TT__TRY(r->place->read(r->place->user, p->kept, p->gradient, p->bytes, &mark));
+    return mark ? r->place->wait(r->place->user, mark) : TT_OK;
+}
+
+/* ---- marks */
 
 static tt_status keep_gradient(const tt_reducer *r, tt__reducer_param *p) {
     if (p->is_kept)
@@ -37,7 +78,9 @@ static tt_status keep_gradient(const tt_reducer *r, tt__reducer_param *p) {
     if (!p->kept && !(p->kept = malloc(p->bytes + 1)))
         return tt__fail(TT_ERR_MEMORY, "no memory to keep the gradient of \"%s\", which took no part in this step",
                         p->name);
-    if (r->mirror)
+    if (r->place)
+        TT__TRY(read_far(r, p));
+    else if (r->mirror)
         TT__TRY(r->mirror->read(r->mirror_user, (size_t)(p - r->params), p->kept));
     else
         memcpy(p->kept, p->gradient, p->bytes);
@@ -47,10 +90,12 @@ static tt_status keep_gradient(const tt_reducer *r, tt__reducer_param *p) {
 
 tt_status tt__reducer_keep(tt_reducer *r, int64_t i) { return keep_gradient(r, &r->params[i]); }
 
-tt_status tt__reducer_put_mark(const tt_reducer *r, tt__reducer_param *p, bool unused) {
+tt_status tt__reducer_put_mark(tt_reducer *r, tt__reducer_param *p, bool unused) {
+    tt__reducer_bucket *b = &r->buckets[p->bucket];
+    TT__TRY(tt__reducer_hear(r, b)); /* what the step before has told */
     if (unused)
         TT__TRY(keep_gradient(r, p));
-    put_told(mark_of_param(r, p), r->buckets[p->bucket].dtype, !unused);
+    put_told((char *)b->told + mark_offset(r, p), b->dtype, !unused);
     p->unused = unused;
     return TT_OK;
 }
@@ -66,24 +111,44 @@ void tt__reducer_tell_own_marks(const tt_reducer *r, size_t bucket) {
         list[g].used = !r->params[list[g].param].unused;
 }
 
-void tt__reducer_read_marks(tt_reducer *r, size_t bucket) {
+/* Has this rank to know what the others have told? Each parameter that it uses itself is used. */
+static bool has_to_hear(const tt_reducer *r, size_t bucket) {
+    bool unused = bucket + 1 == r->bucket_count && r->examples >= 0;
+    for (size_t i = 0; i < r->param_count && !unused; i++)
+        unused = r->params[i].bucket == bucket && r->params[i].unused;
+    return unused;
+}
+
+tt_status tt__reducer_read_marks(tt_reducer *r, size_t bucket) {
+    if (r->place && has_to_hear(r, bucket))
+        TT__TRY(tt__reducer_hear(r, &r->buckets[bucket]));
     for (size_t i = 0; i < r->param_count; i++)
         if (r->params[i].bucket == bucket)
             r->params[i].used = !r->params[i].unused || was_marked_used(r, &r->params[i]);
     tt_bucket_gradient *list = hooks_list(r, bucket);
     for (int64_t g = 0; g < r->buckets[bucket].view.gradient_count; g++)
         list[g].used = r->params[list[g].param].used;
+    return TT_OK;
 }
 
-void tt__reducer_settle_marks(tt_reducer *r, size_t bucket) {
+/* What is kept stays as it is until it is read again, or the device has been waited for. */
+static tt_status return_kept(const tt_reducer *r, const tt__reducer_param *p) {
+    if (r->place)
+        return r->place->write(r->place->user, p->gradient, p->kept, p->bytes);
+    memcpy(p->gradient, p->kept, p->bytes);
+    return TT_OK;
+}
+
+tt_status tt__reducer_settle_marks(tt_reducer *r, size_t bucket) {
     for (size_t i = 0; i < r->param_count; i++) {
         tt__reducer_param *p = &r->params[i];
         if (p->bucket != bucket)
             continue;
         if (!p->used)
-            memcpy(p->gradient, p->kept, p->bytes);
+            TT__TRY(return_kept(r, p));
         p->is_kept = false;
     }
+    return TT_OK;
 }
 
 /* ---- notes */
@@ -103,7 +168,7 @@ void tt__reducer_put_note(const tt_reducer *r) {
         return;
     const tt__reducer_bucket *b = &r->buckets[r->bucket_count - 1];
     size_t size = tt_dtype_size(b->dtype), note = tt__reducer_note_size(b->dtype);
-    char *at = (char *)b->data + r->notes * size;
+    char *at = (char *)b->told + (r->notes - b->marks_at) * size;
     memset(at, 0, (b->count - r->notes) * size);
     at += (size_t)tt_get_rank(r->group) * note * size;
     int64_t rest = r->examples;
@@ -131,7 +196,7 @@ static int64_t read_told(const void *at, tt_dtype dtype, int world) {
 int64_t tt__reducer_examples_of(const tt_reducer *r, int rank) {
     const tt__reducer_bucket *b = &r->buckets[r->bucket_count - 1];
     size_t size = tt_dtype_size(b->dtype), note = tt__reducer_note_size(b->dtype);
-    const char *at = (const char *)b->data + (r->notes + (size_t)rank * note) * size;
+    const char *at = (const char *)b->heard + (r->notes - b->marks_at + (size_t)rank * note) * size;
     int64_t number = 0;
     for (size_t k = note; k-- > 0;)
         number = number * NOTE_BASE + read_told(at + k * size, b->dtype, tt_get_world_size(r->group));

@@ -26,7 +26,7 @@ typedef struct tt__reducer_param {
 /* Gradients, each from a cache line of its own on, and then a mark for each parameter. So it costs no call to find out
  * which parameters no rank has used. */
 typedef struct tt__reducer_bucket {
-    void *data; /* symmetric memory */
+    void *data; /* symmetric memory, or the place's */
     size_t count;
     tt_dtype dtype;
     size_t params;
@@ -37,6 +37,9 @@ typedef struct tt__reducer_bucket {
     int stage;        /* the last that was begun, if the bucket is */
     tt_work *work;    /* of that stage; NULL: there is none, or it has ended */
     tt_work *marks;   /* likewise, of the call that a hook leaves to us */
+    void *told;       /* the marks, and what follows them, as this rank writes them, and, */
+    void *heard;      /* averaged, reads them */
+    void *hearing;    /* the mark of the read into `heard` that is under way; NULL: there is none */
     bool filled;      /* in this step the gradients have come from where they are computed: tt__reducer_mirror */
 } tt__reducer_bucket;
 
@@ -53,6 +56,26 @@ typedef struct tt__reducer_mirror {
     /* Read what the gradient of parameter i is now. */
     tt_status (*read)(void *user, size_t i, void *to);
 } tt__reducer_mirror;
+
+/* Where buckets lie that the group's back end averages on a device, in calls on this stream. Only what ranks tell each
+ * other beside gradients goes over the host: it is written to the device before a bucket is averaged, and read back
+ * behind that. Borrowed for the life of the reducer. */
+typedef struct tt__reducer_place {
+    void *user;
+    tt_device_type device;
+    int index;
+    void *stream;
+    tt_status (*alloc)(void *user, size_t bytes, void **out); /* zeros */
+    void (*free)(void *user, void *data);                     /* NULL is allowed, here and below */
+    tt_status (*alloc_host)(void *user, size_t bytes, void **out);
+    void (*free_host)(void *user, void *host);
+
+    /* Copy to the device in the stream's order, from what stays as it is until a later read is there. Begin to copy to
+     * the host in that order; wait until that is there. */
+    tt_status (*write)(void *user, void *to, const void *host, size_t bytes);
+    tt_status (*read)(void *user, void *host, const void *from, size_t bytes, void **mark);
+    tt_status (*wait)(void *user, void *mark);
+} tt__reducer_place;
 
 /* Within a step 0 <= ended <= begun <= bucket_count: buckets are begun, and end, in index order. The last that was
  * begun alone may have stages to begin, and the next is begun after them: so that all ranks make the same calls in the
@@ -81,10 +104,14 @@ struct tt_reducer {
     void *bucket_ended_user;
     const tt__reducer_mirror *mirror; /* NULL: gradients are computed in the buckets */
     void *mirror_user;
+    const tt__reducer_place *place; /* NULL: buckets lie in symmetric memory. Not with a mirror */
     tt_reducer_trace_fn trace;
     void *trace_user;
     void (*trace_destroy)(void *user); /* NULL: trace_user is borrowed */
 };
+
+/* tt_reducer_new(), with the buckets in this place; NULL: as there. With a place there are no hooks. */
+TT__EXPORT tt_status tt__reducer_new_in(const tt_reducer_new_args *args, const tt__reducer_place *place);
 
 /* Abandon the step under way because of `why`. Peers may wait in it, so every later call fails. */
 TT__EXPORT void tt__reducer_abandon(tt_reducer *reducer, tt_status why);
@@ -119,7 +146,7 @@ void tt__reducer_end_works(tt_reducer *reducer);
 TT__EXPORT void tt__reducer_end_hook(tt_reducer *reducer);
 
 /* Note whether the parameter takes part in the step on this rank. */
-tt_status tt__reducer_put_mark(const tt_reducer *reducer, tt__reducer_param *param, bool unused);
+tt_status tt__reducer_put_mark(tt_reducer *reducer, tt__reducer_param *param, bool unused);
 
 /* Keep what stands in the buffer of parameter i for the case that it is marked as unused in this step, and no rank uses
  * it: the buffer may then be changed before that. */
@@ -140,11 +167,17 @@ void tt__reducer_put_note(const tt_reducer *reducer);
 /* Tell a hook which of the bucket's parameters this rank uses. */
 void tt__reducer_tell_own_marks(const tt_reducer *reducer, size_t bucket);
 
+/* With a place: send what this rank tells in the bucket; begin to read what all have told, behind the average; wait
+ * until it is there. */
+tt_status tt__reducer_tell(const tt_reducer *reducer, const tt__reducer_bucket *bucket);
+tt_status tt__reducer_ask(const tt_reducer *reducer, tt__reducer_bucket *bucket);
+tt_status tt__reducer_hear(const tt_reducer *reducer, tt__reducer_bucket *bucket);
+
 /* The bucket's marks are averaged: find out who was used, and tell a hook. */
-void tt__reducer_read_marks(tt_reducer *reducer, size_t bucket);
+tt_status tt__reducer_read_marks(tt_reducer *reducer, size_t bucket);
 
 /* The bucket is averaged: give back what no rank has touched. */
-void tt__reducer_settle_marks(tt_reducer *reducer, size_t bucket);
+tt_status tt__reducer_settle_marks(tt_reducer *reducer, size_t bucket);
 
 void tt__reducer_trace(const tt_reducer *reducer, tt_reducer_event_kind kind, size_t index);
 

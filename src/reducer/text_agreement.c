@@ -63,7 +63,7 @@ static tt_status explain_difference(tt_group *group, const char *who, const char
     char *mine = all + (size_t)tt_get_rank(group) * (size_t)width, *to = mine;
     for (size_t i = 0; i < count; i++)
         to = stpcpy(to, texts[i]) + 1;
-    tt_status status = tt_all_gather_with(TT_ARGS(tt_all_gather_args, group, mine, all, width, TT_U8, .file = who));
+    tt_status status = tt__group_gather(group, mine, all, (size_t)width, TT_U8, who);
     for (int r = 1; r < world && !status; r++)
         if (memcmp(&summaries[r], &summaries[0], sizeof *summaries) != 0)
             status = report_difference(who, r, all + (size_t)r * (size_t)width, (size_t)summaries[r].bytes, all,
@@ -78,8 +78,7 @@ tt_status tt__agree_on(tt_group *group, const char *who, const char *const *text
     agreements_begun++;
     if (!all)
         return no_memory_to_agree(group, who, world);
-    tt_status status =
-        tt_all_gather_with(TT_ARGS(tt_all_gather_args, group, &mine, all, SUMMARY_WORDS, TT_I64, .file = who));
+    tt_status status = tt__group_gather(group, &mine, all, SUMMARY_WORDS, TT_I64, who);
     int64_t width = 0;
     bool same = true;
     for (int r = 0; r < world && !status; r++) {

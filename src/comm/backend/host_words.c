@@ -1,0 +1,80 @@
+/* What the library itself tells between ranks, on the host. A back end that takes no memory of the host can't carry it:
+ * then the control group does, by exchanges as those in which groups are made. */
+#include "base/error.h"
+#include "comm/backend/plugin.h"
+#include "comm/native/native.h"
+
+#include <string.h>
+
+enum { WORD_BYTES = 48 }; /* of a rank in one exchange */
+
+bool tt__group_takes(const tt_group *group, tt_device_type device) {
+    unsigned devices = group && group->engine ? group->engine->devices : 0;
+    return (devices ? devices : TT_DEVICE_BIT(TT_DEVICE_CPU)) & TT_DEVICE_BIT(device);
+}
+
+/* The agreements on earlier calls come before the control group's exchanges, on all ranks. */
+static tt_status words_begin(tt_group *group, const char *who) {
+    tt__plugin *plugin = tt__plugin_of(group);
+    TT__TRY(tt__group_usable(group));
+    if (group->size > 1 && !plugin->control)
+        return tt__fail(TT_ERR_UNSUPPORTED,
+                        "%s: back end %s moves nothing on the host, and nothing else joins the ranks: TT_BACKEND_CHECK "
+                        "is 0, or they found each other without a store",
+                        who, plugin->table->name);
+    tt__plugin_lock(plugin);
+    tt_status status = tt__plugin_drain(group, group->timeout_ms);
+    tt__plugin_unlock(plugin);
+    return status;
+}
+
+/* all: (size, count) */
+static tt_status exchange_words(tt_group *group, const void *mine, size_t count, void *all, const char *who) {
+    tt__plugin *plugin = tt__plugin_of(group);
+    const tt_call call = {.op = TT_OP_SPLIT, .dtype = TT_I64, .timeout_ms = group->timeout_ms, .file = who};
+    if (group->size == 1) {
+        memcpy(all, mine, count);
+        return TT_OK;
+    }
+    plugin->control->native->goes_on = true; /* no call of the program's */
+    tt_status status = tt__exchange(plugin->control, &call, mine, count, all);
+    plugin->control->native->goes_on = false;
+    if (!status)
+        return TT_OK;
+    tt__plugin_lock(plugin);
+    status = tt__plugin_fail(group);
+    tt__plugin_unlock(plugin);
+    return status;
+}
+
+static size_t words_at(size_t done, size_t bytes) { return bytes - done < WORD_BYTES ? bytes - done : WORD_BYTES; }
+
+tt_status tt__group_gather(tt_group *group, const void *mine, void *all, size_t count, tt_dtype dtype,
+                           const char *who) {
+    unsigned char words[TT__MAX_RANKS * WORD_BYTES];
+    const size_t bytes = count * tt_dtype_size(dtype);
+    if (!group || tt__group_takes(group, TT_DEVICE_CPU))
+        return tt_all_gather_with(TT_ARGS(tt_all_gather_args, group, mine, all, (int64_t)count, dtype, .file = who));
+    TT__TRY(words_begin(group, who));
+    for (size_t done = 0, n; done < bytes; done += n) {
+        n = words_at(done, bytes);
+        TT__TRY(exchange_words(group, (const char *)mine + done, n, words, who));
+        for (size_t r = 0; r < (size_t)group->size; r++)
+            memcpy((char *)all + r * bytes + done, words + r * n, n);
+    }
+    return TT_OK;
+}
+
+tt_status tt__group_take_first(tt_group *group, void *bytes, size_t count, const char *who) {
+    unsigned char words[TT__MAX_RANKS * WORD_BYTES];
+    if (!group || tt__group_takes(group, TT_DEVICE_CPU))
+        return tt_broadcast_with(
+            TT_ARGS(tt_broadcast_args, group, bytes, (int64_t)count, TT_U8, .root = 0, .file = who));
+    TT__TRY(words_begin(group, who));
+    for (size_t done = 0, n; done < count; done += n) {
+        n = words_at(done, count);
+        TT__TRY(exchange_words(group, (char *)bytes + done, n, words, who));
+        memcpy((char *)bytes + done, words, n);
+    }
+    return TT_OK;
+}
