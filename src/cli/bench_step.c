@@ -16,6 +16,7 @@
 #include "cli/bench_models.h"
 #include "cli/cli.h"
 #include "cli/spawn.h"
+#include "tensor/device.h"
 #include "tensor/pool.h"
 
 #include <tutti/tutti.h>
@@ -29,8 +30,9 @@ typedef struct options {
     const tt__bench_model *model;
     bool no_pin;
     bool apart;
-    bool amp; /* forward and loss in bf16 */
-    const tt_device *device;
+    bool amp;                    /* forward and loss in bf16 */
+    const char *where, *backend; /* --device; --backend, or NULL */
+    const tt_device *device;     /* this rank's */
 } options;
 
 typedef struct trial {
@@ -61,7 +63,12 @@ static const tt__flag step_flags[] = {
     {.name = "device",
      .id = 'D',
      .value = "NAME",
-     .what = "where the model lies and is trained: cpu (the default), cuda:0; with --world 1"},
+     .what = "where models lie and are trained: cpu (the default), cuda (a GPU for each rank), cuda:0 (one for all)"},
+    {.name = "backend",
+     .id = 'e',
+     .value = "NAME",
+     .what = "what averages gradients: native (the default), gloo, mpi, nccl (with --device cuda)",
+     .offer = "native gloo mpi nccl"},
     {.name = "apart",
      .id = 'x',
      .what = "each rank trains a model of its own: the same work without communication, to compare with"},
@@ -102,7 +109,7 @@ const tt__command tt__bench_step = {
 /* Parse the flags. Returns -1 to go on, else the exit code. */
 static int step_parse(options *o, int argc, char **argv) {
     const char *model = "mlp";
-    *o = (options){.world = 2, .device = TT_CPU};
+    *o = (options){.world = 2, .where = "cpu"};
     for (int c; (c = tt__cli_next_flag(&tt__bench_step, argc, argv, NULL)) != -1;) {
         tt_status status = TT_OK;
         switch (c) {
@@ -121,11 +128,11 @@ static int step_parse(options *o, int argc, char **argv) {
             o->amp = true;
             break;
         case 'D':
-            o->device = tt_device_get(optarg);
-            if (o->device)
-                break;
-            tt_report();
-            return TT__EXIT_FAILED;
+            o->where = optarg;
+            break;
+        case 'e':
+            o->backend = optarg;
+            break;
         case 'd':
             status = tt__parse_i64("--data-parallel", optarg, 1, 1024, &o->replicas);
             break;
@@ -153,8 +160,10 @@ static int step_parse(options *o, int argc, char **argv) {
         o->steps = o->model->steps;
     if (o->replicas)
         o->world = 1;
-    if (o->device != TT_CPU && (o->world > 1 || o->replicas))
-        return tt__cli_usage_error("bench step", "--device: gradients are averaged on the host alone: add --world 1");
+    if (strcmp(o->where, "cpu") != 0 && o->replicas)
+        return tt__cli_usage_error("bench step", "--device: replicas are trained on the cpu: leave out one of the two");
+    if (o->backend && !strcmp(o->backend, "nccl") && !strcmp(o->where, "cpu"))
+        return tt__cli_usage_error("bench step", "--backend nccl averages memory of GPUs: add --device cuda");
     if (o->mbit && (o->world == 1 || o->apart))
         return tt__cli_usage_error("bench step", "--link: one rank alone, or with --apart or --data-parallel, averages "
                                                  "nothing; leave it out, or give --world 2 or more");
@@ -169,9 +178,23 @@ static tt_tensor *moved(tt_tensor *x, const tt_device *device) {
     return there;
 }
 
-static tt_status trial_init(trial *t, const options *o) {
+/* "cuda" is another GPU on each rank of a host. */
+static tt_status choose_device(options *o) {
+    o->device = !strcmp(o->where, "cuda") ? TT_CUDA(tt_get_node_local_rank(0)) : tt_device_get(o->where);
+    return o->device ? TT_OK : tt_last_status();
+}
+
+static tt_status join_ranks(trial *t, options *o) {
+    if (choose_device(o))
+        return tt_last_status();
+    bool far = o->device != TT_CPU && o->backend && !strcmp(o->backend, "nccl");
+    return tt_init_process_group(&t->world, .backend = o->backend, .device = far ? o->device->type : TT_DEVICE_CPU,
+                                 .device_index = far ? o->device->index : 0);
+}
+
+static tt_status trial_init(trial *t, options *o) {
     TT_NO_GRAD;
-    tt_status status = tt_init_process_group(&t->world);
+    tt_status status = join_ranks(t, o);
     if (status)
         return status;
     if (!o->no_pin && !o->replicas)
