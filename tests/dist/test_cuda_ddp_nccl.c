@@ -224,8 +224,11 @@ static int leaves_out(tt_store *store, int rank, int world, void *arg) {
     CHECK_OK(tt_ddp_set_sync(ddp, true));
     give(a, 2, rank);
     CHECK(grad_of(a) == 14 && grad_of(b) == 5);
+    CHECK(tt_scale_(tt_grad(tt_module_parameters(b)->tensors[0]), rank + 1));
+    give(a, 2, rank); /* each keeps its own */
+    CHECK(grad_of(a) == 16 && grad_of(b) == 5 * (rank + 1));
     tt_module_free(ddp);
-    CHECK(grad_of(a) == 14 && grad_of(b) == 5); /* they stay when the wrapper goes */
+    CHECK(grad_of(a) == 16 && grad_of(b) == 5 * (rank + 1)); /* they stay when the wrapper goes */
     tt_module_free(both);
     tt_destroy_process_group(group);
     return 0;
