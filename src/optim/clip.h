@@ -1,38 +1,12 @@
-/* Loops over gradients and averages of parameters: contiguous memory of the host. */
+/* Clipping of gradients by their norm, as optimizers that shard need it, too. */
 #ifndef TT_OPTIM_CLIP_H
 #define TT_OPTIM_CLIP_H
 
-#include "base/cpu.h"
-
 #include <tutti/optim.h>
-
-typedef struct tt__clip_loops {
-    double (*sum_of_squares)(const void *x, int64_t n);
-    double (*sum_of_powers)(const void *x, int64_t n, double power);
-    double (*largest)(const void *x, int64_t n); /* of the absolute values */
-    void (*scale)(void *x, int64_t n, double factor);
-    void (*clamp)(void *x, int64_t n, double most);
-    void (*average)(void *y, const void *x, int64_t n, double decay);
-} tt__clip_loops;
-
-typedef struct tt__clip_kernels {
-    tt__clip_loops f32, f64;
-} tt__clip_kernels;
-TT__LEVEL_DECLARE(tt__clip_kernels, tt__clip_kernels_of_types);
-
-/* Return the loops for an element type; NULL: there are none. */
-const tt__clip_loops *tt__clip_loops_of(tt_dtype dtype);
-
-/* Elements that one thread takes at a time. */
-enum { TT__CLIP_BLOCK = 1 << 15 };
 
 /* tt_clip_grad_norm_(), called `who` in errors; with `sharded` the parameters are that optimizer's slices, and the norm
  * is that of all ranks', which this rank takes part in also where it failed before: `own`, its last error. */
 tt_status tt__clip_grad_norm(const char *who, const tt_clip_grad_norm_args *args, const tt_optimizer *sharded,
                              tt_status own);
-
-/* Return the sum of |x|^p, or, of an infinite p, the largest, of contiguous memory on the host. The same bits for any
- * number of threads. */
-double tt__clip_term(const tt_tensor *x, double p);
 
 #endif

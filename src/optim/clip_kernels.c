@@ -1,4 +1,4 @@
-#include "optim/clip.h"
+#include "optim/clip_pass.h"
 
 #define TT__RULE_LOOP "optim/clip_loop.h"
 #include "optim/rule_types.h"

@@ -1,6 +1,6 @@
 #include "optim/grad_total.h"
 
-#include "optim/clip.h"
+#include "optim/clip_pass.h"
 #include "tensor/ops.h"
 
 #include <math.h>

@@ -37,6 +37,7 @@ struct chunk {
 std::map<CUmemGenericAllocationHandle, chunk> handles;
 std::map<CUdeviceptr, CUmemGenericAllocationHandle> mapped;
 std::map<const char *, size_t> pinned;
+size_t registered; /* of these: cudaHostRegister()'s */
 
 size_t device_memory() { return (size_t)fake_setting("FAKE_CUDA_MEMORY", 64) << 20; }
 int driver_version() { return (int)fake_setting("FAKE_CUDA_DRIVER", 13000); }
@@ -157,17 +158,21 @@ cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned) {
         return fake_error(cudaErrorMemoryAllocation);
     std::lock_guard<std::mutex> held(mutex);
     pinned[(const char *)p] = bytes;
+    registered++;
     return cudaSuccess;
 }
 
 cudaError_t cudaHostUnregister(void *p) {
     std::lock_guard<std::mutex> held(mutex);
-    return pinned.erase((const char *)p) ? cudaSuccess : fake_error(cudaErrorInvalidValue);
+    if (!pinned.erase((const char *)p))
+        return fake_error(cudaErrorInvalidValue);
+    registered--;
+    return cudaSuccess;
 }
 
 size_t fake_pinned_ranges() {
     std::lock_guard<std::mutex> held(mutex);
-    return pinned.size();
+    return registered;
 }
 
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *p) {

@@ -6,8 +6,8 @@
 /* How much of a device's memory is taken: what tests compare with what the library says. */
 extern "C" size_t fake_memory_taken(int device);
 
-/* Does p lie in memory of cudaMallocHost(), or that was registered? How many such ranges are there? Tests find it by
- * dlsym(). */
+/* Does p lie in memory of cudaMallocHost(), or that was registered? How many registered ranges are there? Tests find
+ * that by dlsym(). */
 bool fake_is_pinned(const void *p);
 extern "C" size_t fake_pinned_ranges();
 

@@ -61,14 +61,19 @@ void work(CUstream_st *s) {
         delete s;
 }
 
-cudaError_t enqueue(CUstream_st *s, std::function<void()> task) {
+/* `first`, if given, comes before the task. */
+cudaError_t enqueue(CUstream_st *s, std::function<void()> task, std::function<void()> first = nullptr) {
     if (!s)
         return fake_error(cudaErrorInvalidResourceHandle); /* the null stream: Tutti never uses it */
     if (fake_fails())
         return fake_error(cudaErrorLaunchFailure);
     std::lock_guard<std::mutex> held(s->mutex);
-    s->tasks.push_back(std::move(task));
-    s->given++;
+    for (std::function<void()> *next : {&first, &task}) {
+        if (!*next)
+            continue;
+        s->tasks.push_back(std::move(*next));
+        s->given++;
+    }
     s->changed.notify_all();
     return cudaSuccess;
 }
@@ -185,12 +190,10 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
         std::shared_ptr<std::string> staged = std::make_shared<std::string>((const char *)from, bytes);
         return enqueue(stream, [=] { memcpy(to, staged->data(), bytes); });
     }
-    if (kind == cudaMemcpyDeviceToHost && !fake_is_pinned(to))
+    if (kind == cudaMemcpyDeviceToHost && fake_is_pinned(to))
+        return enqueue(
+            stream, [=] { memmove(to, from, bytes); }, [=] { poison(to, bytes); });
+    if (kind == cudaMemcpyDeviceToHost)
         poison(to, bytes);
-    else if (kind == cudaMemcpyDeviceToHost) {
-        cudaError_t error = enqueue(stream, [=] { poison(to, bytes); }, false);
-        if (error)
-            return error;
-    }
     return enqueue(stream, [=] { memmove(to, from, bytes); });
 }
