@@ -58,11 +58,6 @@ TT_API TT_NODISCARD tt_status tt_device_reset_peak(const tt_device *device);
  * TT_ERR_SYSTEM: work that failed, or the driver refused. Thread-safe. PyTorch: torch.cuda.empty_cache(). */
 TT_API TT_NODISCARD tt_status tt_device_empty_cache(const tt_device *device);
 
-/* Count the kernels that ran on the CPU in place of a device that has none for them, since the start of the process.
- * That is done under TT_CUDA_FALLBACK=1 alone, by copies there and back; the first time of each is a warning in the
- * log. Thread-safe. */
-TT_API int64_t tt_device_fallbacks(void);
-
 TT_END_DECLS
 
 #endif

@@ -23,7 +23,6 @@ static const struct {
 } switches[TT__SETTING_SWITCHES] = {
     [TT__DEBUG] = {"TT_DEBUG", false},
     [TT__BACKEND_CHECK] = {"TT_BACKEND_CHECK", true},
-    [TT__CUDA_FALLBACK] = {"TT_CUDA_FALLBACK", false},
 };
 
 static tt_status read_time(tt__setting_time setting, double *s) {

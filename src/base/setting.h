@@ -12,16 +12,11 @@
 typedef enum tt__setting_time { TT__WAIT_NOTICE, TT__CRASH_STACKS, TT__SETTING_TIMES } tt__setting_time;
 
 /* Switches, 1 or 0. */
-typedef enum tt__setting_switch {
-    TT__DEBUG,
-    TT__BACKEND_CHECK,
-    TT__CUDA_FALLBACK,
-    TT__SETTING_SWITCHES
-} tt__setting_switch;
+typedef enum tt__setting_switch { TT__DEBUG, TT__BACKEND_CHECK, TT__SETTING_SWITCHES } tt__setting_switch;
 
 /* Return what the variable says, or its default. The text is read anew each time. */
 double tt__setting_seconds(tt__setting_time setting);
-TT__EXPORT bool tt__setting_is_on(tt__setting_switch setting);
+bool tt__setting_is_on(tt__setting_switch setting);
 
 /* Check all of these variables. TT_ERR_INVALID names the first whose value can't be read, that value, and what was
  * expected. */

@@ -93,8 +93,7 @@ typedef void (*tt__any_kernel)(void);
 /* Find the kernel at `offset` in the device's table for the dtype, or in its fallback's; NULL: there is none. */
 tt__any_kernel tt__kernel_of(const tt_device *device, tt_dtype dtype, size_t offset);
 
-/* The same for x's device and dtype, or what stands in for it (fallback.h). NULL: TT_ERR_UNSUPPORTED names `who`, the
- * kernel, dtype and device. */
+/* The same for x's device and dtype. NULL: TT_ERR_UNSUPPORTED names `who`, the kernel, dtype and device. */
 tt__any_kernel tt__kernel_find(const char *who, const tt_tensor *x, size_t offset, const char *name);
 
 /* tt__kernel_add run = TT__KERNEL(who, y, add); */

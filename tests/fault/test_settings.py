@@ -69,7 +69,6 @@ SETTINGS_ALONE = [
     ({"TT_CRASH_STACKS": "-1"}, 'TT_CRASH_STACKS: expected seconds from 0 to 86400, got "-1"'),
     ({"TT_DEBUG": "yes"}, 'TT_DEBUG: expected 1 or 0, got "yes"'),
     ({"TT_BACKEND_CHECK": "off"}, 'TT_BACKEND_CHECK: expected 1 or 0, got "off"'),
-    ({"TT_CUDA_FALLBACK": "cpu"}, 'TT_CUDA_FALLBACK: expected 1 or 0, got "cpu"'),
     ({"TT_ROUND": "second"}, 'TT_ROUND: expected a number from 0 to [0-9]+, got "second"'),
 ]
 # Of the launcher's environment, before it starts anything.

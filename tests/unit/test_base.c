@@ -207,7 +207,6 @@ static void settings_are_strict(void **state) {
         {"TT_CRASH_STACKS", "nan", "TT_CRASH_STACKS: expected seconds from 0 to 86400, got \"nan\""},
         {"TT_DEBUG", "yes", "TT_DEBUG: expected 1 or 0, got \"yes\""},
         {"TT_BACKEND_CHECK", "off", "TT_BACKEND_CHECK: expected 1 or 0, got \"off\""},
-        {"TT_CUDA_FALLBACK", "cpu", "TT_CUDA_FALLBACK: expected 1 or 0, got \"cpu\""},
     };
     assert_int_equal(tt__settings_check(), TT_OK);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

@@ -205,67 +205,6 @@ static void what_is_held_is_listed(void **state) {
     expect_error(TT_ERR_MEMORY, "; the largest: 2 of 8388608 bytes, 1 of 4194304 bytes");
 }
 
-/* ---- what it has no kernel for ---- */
-
-static tt_tensor *sorted(tt_tensor *x) { return tt_argsort(x, 1); }
-static tt_tensor *sorted_integers(tt_tensor *x) { return tt_argsort(tt_transpose(tt_to(x, TT_I64), 0, 1), 0); }
-
-static void the_cpu_stands_in(void **state) {
-    (void)state;
-    TT_AUTO_SCOPE;
-    static tt_tensor *(*const operators[])(tt_tensor *) = {sorted, sorted_integers};
-    tt_tensor *x = tt_randn(S(7, 5), NULL);
-    for (size_t i = 0; i < sizeof operators / sizeof *operators; i++) {
-        int64_t before = tt_device_fallbacks();
-        assert_null(operators[i](there(x)));
-        expect_error(TT_ERR_UNSUPPORTED, "; TT_CUDA_FALLBACK=1 lets the cpu run it");
-        assert_int_equal(tt_device_fallbacks(), before);
-        setenv("TT_CUDA_FALLBACK", "1", 1);
-        tt_tensor *far = operators[i](there(x));
-        unsetenv("TT_CUDA_FALLBACK");
-        assert_non_null(far);
-        assert_ptr_equal(tt_tensor_device(far), TT_CUDA(0));
-        assert_true(tt_equal(here(far), operators[i](x)));
-        assert_int_equal(tt_device_fallbacks(), before + 1);
-    }
-}
-
-static int warnings;
-static void count_warnings(tt_log_level level, const char *text, void *user) {
-    (void)user;
-    warnings += level == TT_LOG_WARNING && strstr(text, "has no kernel \"rnn_cell\": it runs on the cpu") != NULL;
-}
-
-/* Recurrent cells, forward and backward: the values, and one line in the log. */
-static void recurrent_cells_stand_in(void **state) {
-    (void)state;
-    tt_set_log(count_warnings, NULL);
-    setenv("TT_CUDA_FALLBACK", "1", 1);
-    for (int kind = 0; kind < 3; kind++) {
-        TT_AUTO_SCOPE;
-        tt_tensor *loss[2], *grad[2];
-        for (int far = 0; far < 2; far++) {
-            tt_manual_seed(5);
-            tt_module *cell = kind == 0 ? tt_nn_lstm(6, 4) : kind == 1 ? tt_nn_gru(6, 4) : tt_nn_rnn(6, 4);
-            const tt_device *device = far ? TT_CUDA(0) : TT_CPU;
-            assert_int_equal(tt_module_to_device(cell, device), TT_OK);
-            tt_tensor *x = tt_requires_grad_(tt_to_device(numbers(15, 6, TT_F32), device), true);
-            tt_tensor *y = tt_module_forward(cell, tt_view(x, S(5, 3, 6)));
-            loss[far] = tt_sum(tt_mul(y, y));
-            assert_int_equal(tt_backward(loss[far]), TT_OK);
-            grad[far] = tt_keep(tt_to_device(tt_grad(x), TT_CPU));
-            tt_module_free(cell);
-        }
-        expect_close("a cell's loss", TT_F32, loss[1], loss[0]);
-        expect_close("a cell's gradient", TT_F32, grad[1], grad[0]);
-        tt_tensor_free(grad[0]);
-        tt_tensor_free(grad[1]);
-    }
-    unsetenv("TT_CUDA_FALLBACK");
-    tt_set_log(NULL, NULL);
-    assert_int_equal(warnings, 1);
-}
-
 int main(void) {
     if (!cuda_choose())
         return 77;
@@ -273,8 +212,7 @@ int main(void) {
         cmocka_unit_test(devices_have_properties),  cmocka_unit_test(each_thread_has_a_current_device),
         cmocka_unit_test(memory_is_counted),        cmocka_unit_test(an_empty_cache_gives_memory_back),
         cmocka_unit_test(wrong_calls_are_errors),   cmocka_unit_test(a_step_without_memory_leaves_nothing),
-        cmocka_unit_test(what_is_held_is_listed),   cmocka_unit_test(the_cpu_stands_in),
-        cmocka_unit_test(recurrent_cells_stand_in),
+        cmocka_unit_test(what_is_held_is_listed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

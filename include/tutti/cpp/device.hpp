@@ -23,9 +23,6 @@ inline tt_device_memory memory(const tt_device *device) {
 inline void reset_peak_memory(const tt_device *device) { check(tt_device_reset_peak(device)); }
 inline void empty_cache(const tt_device *device) { check(tt_device_empty_cache(device)); }
 
-/* Kernels that ran on the CPU under TT_CUDA_FALLBACK=1. */
-inline std::int64_t device_fallbacks() { return tt_device_fallbacks(); }
-
 } // namespace tutti
 
 #endif
