@@ -209,9 +209,9 @@ int main(void) {
     if (!cuda_choose())
         return 77;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(devices_have_properties),  cmocka_unit_test(each_thread_has_a_current_device),
-        cmocka_unit_test(memory_is_counted),        cmocka_unit_test(an_empty_cache_gives_memory_back),
-        cmocka_unit_test(wrong_calls_are_errors),   cmocka_unit_test(a_step_without_memory_leaves_nothing),
+        cmocka_unit_test(devices_have_properties), cmocka_unit_test(each_thread_has_a_current_device),
+        cmocka_unit_test(memory_is_counted),       cmocka_unit_test(an_empty_cache_gives_memory_back),
+        cmocka_unit_test(wrong_calls_are_errors),  cmocka_unit_test(a_step_without_memory_leaves_nothing),
         cmocka_unit_test(what_is_held_is_listed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
