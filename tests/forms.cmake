@@ -11,6 +11,12 @@ set(TT_ONLY_GATE "^((interop|parity)/|fault/test_(chaos|elastic|storm_(restarts|
 set(TT_ONLY_LONG install/test_torch_wheel interop/test_fully_shard_torch interop/test_hooks_torch
                  interop/test_local_sgd_torch interop/test_sparse_torch interop/test_torch_backend_training
                  sim/test_plants)
+if(TT_SANITIZE MATCHES "thread")
+  # Kernels of a family run in the one thread of a device, as those of unit/test_cuda do.
+  foreach(family amp attention conv fail index losses mixed norm optim order reduction rnn)
+    list(APPEND TT_ONLY_LONG unit/test_cuda_${family})
+  endforeach()
+endif()
 
 function(tt_long_forms)
   set(hours 14400)

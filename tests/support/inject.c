@@ -28,7 +28,8 @@ static _Atomic unsigned armed;
 static _Atomic long countdown;
 static const char *_Atomic struck;
 static _Atomic bool one_byte;
-static _Atomic long interrupt_every, interruptible_calls;
+static _Atomic long interrupt_every;
+static _Atomic unsigned long interruptible_calls;
 static _Atomic int relay_port, direct_port, relay_caller;
 
 void inject_arm(unsigned classes, long nth) {
@@ -60,10 +61,10 @@ static bool strikes(unsigned class, const char *name, int code) {
     return true;
 }
 
-/* An interruption now and then. */
+/* An interruption now and then: not at a fixed distance, or a loop of as many calls would never get past one of them. */
 static bool interrupted(int code) {
-    long every = interrupt_every;
-    if (!every || atomic_fetch_add(&interruptible_calls, 1) % every != every - 1)
+    unsigned long every = (unsigned long)interrupt_every;
+    if (!every || (atomic_fetch_add(&interruptible_calls, 1) * 0x9e3779b97f4a7c15 >> 33) % every)
         return false;
     errno = code;
     return true;

@@ -25,7 +25,7 @@ const char *inject_disarm(void);
  * call, so keep it short. */
 void inject_one_byte(bool on);
 
-/* From now on every nth call that may be interrupted fails with EINTR, and every nth on a non-blocking socket with
+/* From now on one of n calls that may be interrupted fails with EINTR, and one of n on a non-blocking socket with
  * EAGAIN; 0 = none. */
 void inject_interruptions(long every);
 
