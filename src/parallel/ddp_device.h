@@ -10,9 +10,8 @@ const tt_device *tt__ddp_far_device(const tt__ddp *d);
 /* Refuse parameters on several devices, and what can't be averaged from a device. */
 tt_status tt__ddp_check_devices(const tt__ddp *d, const tt_named_tensors *parameters);
 
-/* The wrapper has new buckets: give each a twin on the parameters' device. Nothing for the host, and where
- * the buckets lie on the device themselves. The twins before stay
- * until tt__ddp_drop_old_twins(). */
+/* The wrapper has new buckets: give each a twin on the parameters' device. Does nothing for parameters on the host, and
+ * for buckets that lie on the device themselves. The twins before stay until tt__ddp_drop_old_twins(). */
 tt_status tt__ddp_make_twins(tt__ddp *d, const tt_device *device);
 void tt__ddp_drop_old_twins(tt__ddp *d);
 
