@@ -61,7 +61,7 @@ static bool strikes(unsigned class, const char *name, int code) {
     return true;
 }
 
-/* An interruption now and then: not at a fixed distance, or a loop of as many calls would never get past one of them. */
+/* An interruption now and then: not at a fixed distance, or a loop of as many calls never gets past one of them. */
 static bool interrupted(int code) {
     unsigned long every = (unsigned long)interrupt_every;
     if (!every || (atomic_fetch_add(&interruptible_calls, 1) * 0x9e3779b97f4a7c15 >> 33) % every)
