@@ -199,7 +199,8 @@ template <class W> W product_element(const product &p, int64_t n, int64_t i, int
 }
 
 template <class W> void product_run(const product &p) {
-    memset(p.workspace, 0xff, p.workspace_bytes);
+    if (p.workspace_bytes)
+        memset(p.workspace, 0xff, p.workspace_bytes);
     for (int64_t n = 0; n < p.c.batch; n++)
         for (int64_t j = 0; j < (int64_t)p.c.columns; j++)
             for (int64_t i = 0; i < (int64_t)p.c.rows; i++) {

@@ -278,14 +278,21 @@ static bool reserve_pollfds(joining *j, size_t n) {
     return true;
 }
 
-/* Fill in the listener, all attempts, then all links. */
-static size_t fill_pollfds(joining *j) {
+/* Links that have ended count: they stay in the list, without a descriptor. */
+static size_t count_pollfds(const joining *j) {
     size_t n = 1;
     for (const tt__attempt *a = j->attempts; a; a = a->next)
         n++;
-    if (!reserve_pollfds(j, n + (size_t)j->messages->tcp_links))
+    for (const tt__link *link = j->messages->active; link; link = link->next)
+        n += link->tcp;
+    return n;
+}
+
+/* Fill in the listener, all attempts, then all links. */
+static size_t fill_pollfds(joining *j) {
+    size_t n = 0;
+    if (!reserve_pollfds(j, count_pollfds(j)))
         return 0;
-    n = 0;
     j->fds[n++] = (struct pollfd){.fd = j->messages->listener, .events = POLLIN};
     for (const tt__attempt *a = j->attempts; a; a = a->next)
         j->fds[n++] = (struct pollfd){.fd = a->stream.fd, .events = a->events};
