@@ -10,7 +10,7 @@ static inline bool cuda_choose_fake(void) {
     char path[4096];
     snprintf(path, sizeof path, "%s/tests/fake_cuda", build ? build : "");
     unsetenv("CUDA_VISIBLE_DEVICES");
-    return build && !setenv("TT_BACKEND_PATH", path, 1);
+    return build && !setenv("TT_BACKEND_PATH", path, 1) && !setenv("TT_CUDA_PATH", path, 1);
 }
 
 /* How many ranges of the host's memory this process has pinned. */
