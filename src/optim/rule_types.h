@@ -10,26 +10,7 @@
 #define RULE_STRIDE 1
 #define RULE_LANES 16
 
-#define REAL float
-#define FMA fmaf
-#define SQRT sqrtf
-#define NAME(x) x##_f32
-#include TT__RULE_LOOP
-#undef REAL
-#undef FMA
-#undef SQRT
-#undef NAME
-
-#define REAL double
-#define FMA fma
-#define SQRT sqrt
-#define NAME(x) x##_f64
-#include TT__RULE_LOOP
-#undef REAL
-#undef FMA
-#undef SQRT
-#undef NAME
-#undef TT__RULE_LOOP
+#include "tensor/rules/each_real.h"
 #undef RULE
 #undef RULE_LOOP
 #undef RULE_FIRST
