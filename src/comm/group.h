@@ -112,8 +112,8 @@ TT__EXPORT void tt__group_note_step(tt_group *group);
 /* Does the group's back end take memory of such devices (the cpu among them)? */
 TT__EXPORT bool tt__group_takes(const tt_group *group, tt_device_type device);
 
-/* What the library tells between ranks on the host, also on a back end that takes no memory of the host: there the
- * group behind it carries the words, some at a time. Collective. `who` is named in errors.
+/* The library's own words between ranks, on the host. Where the back end takes no memory of the host, the group behind
+ * it carries them, some at a time. Collective. `who` is named in errors.
  * gather: every rank's `count` elements, in `all` (size, count); take_first: rank 0's bytes. */
 tt_status tt__group_gather(tt_group *group, const void *mine, void *all, size_t count, tt_dtype dtype, const char *who);
 tt_status tt__group_take_first(tt_group *group, void *bytes, size_t count, const char *who);

@@ -1,5 +1,5 @@
-/* What has to happen before a work counts as done: the result of an asynchronous call on copies is brought to where the
- * caller wants it.
+/* The end of an asynchronous call that works on copies: its result is brought to where the caller wants it, before the
+ * work counts as done.
  *
  * Exactly once, by whoever comes first: the work's done callback, or a thread that waits for the work or asks whether
  * it is done; others wait until it has happened. So it is there when tt_work_wait() returns, when

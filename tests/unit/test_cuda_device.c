@@ -1,5 +1,5 @@
-/* What a CUDA device says of itself and of its memory, beside the numbers of the fake that it runs on; running out of
- * memory; what it has no kernel for. */
+/* The properties and the memory of a CUDA device, beside the numbers of the fake that it runs on, and what happens when
+ * memory runs out. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -49,7 +49,7 @@ typedef struct replica_run {
     int64_t in_count, out_count, slots; /* slots: inputs, then parameters, then other leaves that they share */
     uint64_t begun;                     /* the newest record before it */
     tt_module *module;                  /* in forward only */
-    const tt__module_copies *copies;    /* likewise; or NULL */
+    const tt__module_copies *copies;    /* borrowed for the call; NULL: the program gave none */
     int64_t own_count;                  /* parameters of the module */
     tt_tensor *const *in;               /* likewise */
     bool records;
