@@ -12,7 +12,8 @@ set(TT_ONLY_LONG install/test_torch_wheel interop/test_fully_shard_torch interop
                  interop/test_local_sgd_torch interop/test_sparse_torch interop/test_torch_backend_training
                  sim/test_plants)
 if(TT_SANITIZE MATCHES "thread")
-  # Kernels of a family run in the one thread of a device, as those of unit/test_cuda do.
+  # Arithmetic of one thread. Kernels of a family run in the one thread of a device, as those of unit/test_cuda do.
+  list(APPEND TT_ONLY_LONG unit/test_conv_pieces unit/test_models unit/test_spread_products)
   foreach(family amp attention conv fail index losses mixed norm optim order reduction rnn)
     list(APPEND TT_ONLY_LONG unit/test_cuda_${family})
   endforeach()

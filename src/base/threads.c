@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/proc_state.h"
+#include "base/sanitizers.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -87,10 +88,7 @@ int tt__program_threads(void) {
     for (const struct dirent *task; (task = readdir(tasks));)
         n += task->d_name[0] != '.';
     closedir(tasks);
-#ifdef __SANITIZE_THREAD__
-    n--; /* which has one of its own */
-#endif
-    return n - threads_count(0);
+    return n - threads_count(0) - TT__TSAN; /* which has one of its own */
 }
 
 /* The kernel keeps the remains of a main thread that has ended while others run. */

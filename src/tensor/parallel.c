@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/new_process.h"
 #include "base/openmp_spins.h"
+#include "base/sanitizers.h"
 #include "base/saved_error.h"
 #include "base/threads.h"
 
@@ -143,16 +144,7 @@ tt_status tt_set_num_threads(int threads) {
 }
 
 /* The thread sanitizer can't see how this runtime's threads wait for each other. */
-#if defined(__SANITIZE_THREAD__)
-#define ONE_THREAD 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define ONE_THREAD 1
-#endif
-#endif
-#ifndef ONE_THREAD
-#define ONE_THREAD 0
-#endif
+enum { ONE_THREAD = TT__TSAN };
 
 /* Signals belong to the program's own threads; and in a product no handler may run (cpu/onednn.c). */
 static void keep_signals_off(void) {

@@ -1,19 +1,13 @@
 #include "tensor/pool.h"
 
+#include "base/sanitizers.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 
-#if defined(__SANITIZE_ADDRESS__)
-#define TT_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define TT_ASAN 1
-#endif
-#endif
-
-#ifdef TT_ASAN
+#if TT__ASAN
 #include <sanitizer/asan_interface.h>
 #define POISON(p, size) __asan_poison_memory_region(p, size) /* so that use after the end of a scope is found */
 #define UNPOISON(p, size) __asan_unpoison_memory_region(p, size)

@@ -10,17 +10,10 @@
 
 #include <cmocka.h>
 
+#include "base/sanitizers.h"
 #include "support/ranks.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-
-#if defined(__GLIBC__) && !defined(SANITIZED)
+#if defined(__GLIBC__) && !TT__ASAN && !TT__TSAN
 static volatile long ours, others;
 
 extern const char __executable_start, etext;

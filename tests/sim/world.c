@@ -1,5 +1,6 @@
 #include "sim/world.h"
 
+#include "base/sanitizers.h"
 #include "sim/verdict.h"
 
 #include <errno.h>
@@ -9,11 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { STACK_BYTES = 1 << 20 };
-#else
-enum { STACK_BYTES = 256 << 10 };
-#endif
+enum { STACK_BYTES = TT__ASAN || TT__TSAN ? 1 << 20 : 256 << 10 };
 enum { MOST_EVENTS_AT_ONE_TIME = 20000000 };
 
 struct sim_task {

@@ -1,5 +1,7 @@
 #include "unit/alloc_count.h"
 
+#include "base/sanitizers.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -7,15 +9,7 @@
 
 atomic_long alloc_count, alloc_count_own, alloc_live_own, alloc_fail_own;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define ALLOC_COUNT_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define ALLOC_COUNT_SANITIZED 1
-#endif
-#endif
-
-#if defined(__GLIBC__) && !defined(ALLOC_COUNT_SANITIZED)
+#if defined(__GLIBC__) && !TT__ASAN && !TT__TSAN
 const bool alloc_count_works = true;
 
 extern void *__libc_malloc(size_t size);

@@ -2,6 +2,7 @@
 #ifndef TESTS_SUPPORT_ENGINES_H
 #define TESTS_SUPPORT_ENGINES_H
 
+#include "base/sanitizers.h"
 #include "support/hosts.h"
 #include "support/ranks.h"
 
@@ -27,11 +28,7 @@ static inline bool has_engine(enum engines engine) {
     if (engine <= ENGINE_PLUGIN)
         return true;
     snprintf(path, sizeof path, "%s/lib/tutti/libtutti-backend-%s.so", getenv("TT_BUILD"), engine_backend(engine));
-#ifdef __SANITIZE_THREAD__
-    return false;
-#else
-    return access(path, R_OK) == 0;
-#endif
+    return !TT__TSAN && access(path, R_OK) == 0;
 }
 
 static inline tt_group *join_engine(enum engines engine, tt_store *store, int rank, int world) {

@@ -3,6 +3,7 @@
  * all leaves. A second simulation gives every message the same time of travel and counts steps and bytes against what
  * the algorithms' files say. */
 #include "algorithm_sim.h"
+#include "base/sanitizers.h"
 
 #include <malloc.h>
 
@@ -250,9 +251,9 @@ static void run_all(const size_t *counts, int n, bool all_kinds) {
 
 /* The sanitizers take ten times the time and more: there, fewer worlds, and of all kinds few; the one for threads, of
  * which there is one here, sees the code once. */
-#if defined(__SANITIZE_THREAD__)
+#if TT__TSAN
 enum { MOST_RANKS = 3, MANY_WORLDS = 0, MOST_LONG = 1, SHAPES = 1, ALL_KINDS = 2, COSTS = 3 };
-#elif defined(__SANITIZE_ADDRESS__)
+#elif TT__ASAN
 enum { MOST_RANKS = 6, MANY_WORLDS = 1, MOST_LONG = 2, SHAPES = 2, ALL_KINDS = 3, COSTS = 7 };
 #else
 enum { MOST_RANKS = 17, MANY_WORLDS = 4, MOST_LONG = 5, SHAPES = 7, ALL_KINDS = 9, COSTS = 12 };

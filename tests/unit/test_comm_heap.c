@@ -3,6 +3,7 @@
 
 #include <sys/resource.h>
 
+#include "base/sanitizers.h"
 #include "comm/native_group.h"
 
 enum { SLOTS = 12, ROUNDS = 300 };
@@ -131,13 +132,8 @@ static int limited_body(tt_store *store, int rank, int world, void *arg) {
 
 static void the_heap_fits_a_limit_of_addresses(void **state) {
     (void)state;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    skip(); /* a sanitizer's own memory does not fit the limit */
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-    skip();
-#endif
-#endif
+    if (TT__ASAN || TT__TSAN)
+        skip(); /* a sanitizer's own memory does not fit the limit */
     with_ranks(4, limited_body, &(limit_of){RLIMIT_AS, (rlim_t)2 << 30});
     with_ranks(4, limited_body, &(limit_of){RLIMIT_AS, (rlim_t)300 << 20});
 }

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 #include <math.h>
+#include <stdlib.h>
 #include <tutti/nn.h>
 
 #define S(...) TT_SHAPE(__VA_ARGS__)
@@ -54,9 +55,10 @@ static void check_shape(int64_t N, int64_t C, int64_t K, int64_t H) {
 
 static void pieces_give_what_the_whole_would(void **state) {
     (void)state;
-    check_shape(13, 16, 24, 34); /* 180 KiB an image: pieces of some images, and a shorter last one */
-    check_shape(3, 16, 16, 96);  /* more than a piece's bytes: each image is one */
-    check_shape(9, 3, 16, 60);   /* few channels: no Winograd */
+    check_shape(13, 16, 24, 34);    /* 180 KiB an image: pieces of some images, and a shorter last one */
+    if (!getenv("TT_SANITIZED"))    /* which sees no other code in it */
+        check_shape(3, 16, 16, 96); /* more than a piece's bytes: each image is one */
+    check_shape(9, 3, 16, 60);      /* few channels: no Winograd */
     check_shape(40, 1, 16, 40);
 }
 

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -117,6 +118,9 @@ static tt_module *conv_net(void) {
                             tt_nn_max_pool2d(2), tt_nn_flatten(), tt_nn_linear(144, 10));
 }
 
+/* A sanitizer, to which they take a minute, sees nothing new in later ones. */
+static int steps(void) { return getenv("TT_SANITIZED") ? 3 : STEPS; }
+
 typedef struct precision {
     const char *name;
     tt_opt_level level;
@@ -135,7 +139,7 @@ static void train_mixed(tt_module *model, const precision *p, const tt_device *d
     tt_grad_scaler *scaler = NULL;
     if (tt_amp_initialize(model, adam, .opt_level = p->level, .dtype = p->dtype, .scaler = &scaler))
         fail_msg("%s: %s", p->name, tt_last_error());
-    tt_dataset *digits = tt_digits((int64_t)STEPS * BATCH, 3);
+    tt_dataset *digits = tt_digits((int64_t)steps() * BATCH, 3);
     assert_false(tt_dataset_normalize(digits, 0.1307, 0.3081));
     tt_loader *loader = tt_loader_new(digits, BATCH, tt_in_order());
     tt_batch b;
@@ -164,11 +168,11 @@ static void expect_mixed_like_the_cpus(tt_module *(*make)(void)) {
             tt_manual_seed(1);
             train_mixed(make(), &precisions[i], devices[d], loss[d]);
         }
-        for (int step = 0; step < STEPS; step++)
+        for (int step = 0; step < steps(); step++)
             if (!(fabs(loss[0][step] - loss[1][step]) <= precisions[i].near) || loss[1][step] != loss[2][step])
                 fail_msg("%s, step %d: loss %.9g on the cpu, %.9g and %.9g on two devices", precisions[i].name, step,
                          loss[0][step], loss[1][step], loss[2][step]);
-        assert_true(loss[1][STEPS - 1] < 0.8 * loss[1][0]);
+        assert_true(steps() < STEPS || loss[1][STEPS - 1] < 0.8 * loss[1][0]);
     }
 }
 

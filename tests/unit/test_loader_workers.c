@@ -1,4 +1,5 @@
 /* Loaders with workers: the batches of a loader without them, to the bit, whatever happens in between. */
+#include "base/sanitizers.h"
 #include "data/crew.h"
 #include "unit/alloc_fail.h"
 #include "unit/data_cases.h"
@@ -192,15 +193,13 @@ static void a_loader_can_be_freed_at_any_moment(void **state) {
 
 /* In a forked child. The thread sanitizer allows none to start threads there. */
 static bool own_workers_go(tt_dataset *d) {
-#ifdef __SANITIZE_THREAD__
-    return d != NULL;
-#else
+    if (TT__TSAN)
+        return d != NULL;
     tt_batch b;
     tt_loader *own = tt_loader_new(d, 4, tt_in_order(), .workers = 2);
     bool goes = own && tt_loader_next(own, &b) == 1 && b.indices[3] == 3;
     tt_loader_free(own);
     return goes;
-#endif
 }
 
 static void a_forked_child_is_told(void **state) {

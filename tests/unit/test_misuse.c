@@ -13,17 +13,10 @@
 #include <cmocka.h>
 #include <tutti/tutti.h>
 
+#include "base/sanitizers.h"
 #include "support/ranks.h"
 
 #define S(...) TT_SHAPE(__VA_ARGS__)
-
-#if defined(__SANITIZE_ADDRESS__)
-#define POISONS 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define POISONS 1
-#endif
-#endif
 
 typedef void (*child_body)(void);
 
@@ -312,7 +305,7 @@ static void use_a_tensor_after_the_scope(void) {
 
 static void the_address_sanitizer_sees_reads(void **state) {
     (void)state;
-#ifdef POISONS
+#if TT__ASAN
     const child_body bodies[] = {read_after_the_scope, read_after_free, use_a_tensor_after_the_scope};
     for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
         static char text[1 << 16];

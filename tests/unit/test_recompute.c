@@ -190,7 +190,7 @@ static tt_status nest_on_a_small_stack(int depth) {
     pthread_attr_t attr;
     pthread_attr_init(&attr);
     /* A sanitizer's frames are larger, and it keeps notes of its own at a stack's end. */
-    assert_int_equal(pthread_attr_setstacksize(&attr, (getenv("TT_SANITIZED") ? 4096 : 256) << 10), 0);
+    assert_int_equal(pthread_attr_setstacksize(&attr, (getenv("TT_SANITIZED") ? 1536 : 256) << 10), 0);
     assert_int_equal(pthread_create(&thread, &attr, nest_deeply, &depth), 0);
     pthread_join(thread, NULL);
     pthread_attr_destroy(&attr);

@@ -3,6 +3,7 @@
 #include "support/ranks.h"
 
 #include "base/cores.h"
+#include "base/sanitizers.h"
 
 #include <tutti/spawn.h>
 #include <tutti/tutti.h>
@@ -13,12 +14,6 @@
 #include <sys/mman.h>
 
 enum { N = 384, OWN_LOOPS = 1 << 20 };
-
-#ifdef __has_feature
-#if __has_feature(thread_sanitizer)
-#define __SANITIZE_THREAD__ 1
-#endif
-#endif
 
 /* A number that all elements of a product, a convolution and a loop of our own have part in. */
 typedef struct results {
@@ -156,10 +151,11 @@ int main(void) {
         cmocka_unit_test(from_a_thread_that_computed),
         cmocka_unit_test(ranks_compute),
     };
-#ifdef __SANITIZE_THREAD__
-    puts("skipped: the thread sanitizer keeps no account of threads of a forked child, and we compute on one under it");
-    return 77;
-#endif
+    if (TT__TSAN) {
+        puts("skipped: the thread sanitizer keeps no account of threads of a forked child, and we compute on one "
+             "under it");
+        return 77;
+    }
     unsetenv("OMP_NUM_THREADS"); /* libgomp is loaded by the first product */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
