@@ -9,7 +9,9 @@
 /* X(name, value) */
 #define CUDA_ABI_VALUES(X)                                                                             \
     X(CUDA_SUCCESS, 0) X(CUDA_ERROR_OUT_OF_MEMORY, 2) X(CUDA_ERROR_NO_DEVICE, 100) X(CUDA_ERROR_NOT_READY, 600)
-#define CUDA_ABI_FLAGS(X) X(CU_STREAM_NON_BLOCKING, 1) X(CU_EVENT_DISABLE_TIMING, 2)
+#define CUDA_ABI_FLAGS(X) \
+    X(CU_STREAM_NON_BLOCKING, 1) X(CU_EVENT_DISABLE_TIMING, 2) \
+    X(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 2) X(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, 9) X(CU_MEMORYTYPE_DEVICE, 2)
 /* clang-format on */
 
 #ifndef CUDA_VERSION
@@ -22,6 +24,7 @@ typedef struct CUctx_st *CUcontext;
 typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
 typedef unsigned long long CUdeviceptr;
+typedef unsigned CUpointer_attribute;
 typedef struct CUuuid_st {
     char bytes[16];
 } CUuuid;
@@ -46,6 +49,7 @@ typedef struct CUuuid_st {
     X(cuEventQuery, (CUevent event))                                       \
     X(cuEventDestroy_v2, (CUevent event))                                  \
     X(cuMemAlloc_v2, (CUdeviceptr * memory, size_t bytes))                 \
-    X(cuMemFree_v2, (CUdeviceptr memory))
+    X(cuMemFree_v2, (CUdeviceptr memory))                                  \
+    X(cuPointerGetAttribute, (void *value, CUpointer_attribute attribute, CUdeviceptr memory))
 
 #endif

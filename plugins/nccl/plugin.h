@@ -126,6 +126,13 @@ tt_status nccl_advance(nccl_engine *e);
 /* Has the lane issued all that it was given? */
 bool nccl_is_idle(const nccl_lane *lane);
 
+/* ---- checks.c */
+
+bool nccl_is_message(tt_op op);
+
+/* Refuse what NCCL can't do, and memory that is not the group's device's. The lock is not held. */
+tt_status nccl_check_call(const nccl_engine *e, const tt_call *call);
+
 /* ---- issue.c: the calls of NCCL for a request. The lock is held, the device's context is current. */
 
 bool nccl_supports(tt_op op, tt_dtype dtype, tt_reduce_op reduce_op, tt_device_type device);

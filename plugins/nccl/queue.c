@@ -47,10 +47,8 @@ static void leave(void) {
 
 /* ---- a lane */
 
-static bool is_message(tt_op op) { return op == TT_OP_SEND || op == TT_OP_RECV; }
-
 static nccl_lane *lane_of(nccl_engine *e, tt_op op) {
-    return &e->lanes[is_message(op) ? NCCL_MESSAGES : NCCL_COLLECTIVES];
+    return &e->lanes[nccl_is_message(op) ? NCCL_MESSAGES : NCCL_COLLECTIVES];
 }
 
 static nccl_request *first_queued(const nccl_lane *lane) {
@@ -137,7 +135,7 @@ static tt_status issue_messages(nccl_engine *e, nccl_lane *lane, nccl_request *r
 static tt_status advance_lane(nccl_engine *e, nccl_lane *lane) {
     tt_status status = lane->first ? look_at_lane(e, lane) : TT_OK;
     for (nccl_request *r; !status && !lane->in_progress && (r = first_queued(lane));) {
-        status = is_message(r->call.op) ? issue_messages(e, lane, r) : issue_one(e, lane, r);
+        status = nccl_is_message(r->call.op) ? issue_messages(e, lane, r) : issue_one(e, lane, r);
         if (!status && !lane->in_progress)
             status = record_ends(e, lane);
     }
@@ -167,47 +165,10 @@ void nccl_progress(void *engine) {
 
 /* ---- Tutti's side */
 
-static tt_status check_device(const nccl_engine *e, const tt_call *call) {
-    if (call->device_index == e->device)
-        return TT_OK;
-    return nccl_host->fail(TT_ERR_INVALID,
-                           "nccl: %s: the call says cuda:%d, and the group is on cuda:%d, as tt_init_process_group() "
-                           "was told by .device_index",
-                           nccl_host->op_name(call->op), call->device_index, e->device);
-}
-
-/* NCCL allows a result within the input where it is this rank's part, nowhere else. */
-static tt_status check_overlap(const nccl_engine *e, const tt_call *call) {
-    size_t part = (size_t)call->count * nccl_host->dtype_size(call->dtype);
-    uintptr_t send = (uintptr_t)call->send, recv = (uintptr_t)call->recv;
-    if (call->op != TT_OP_REDUCE_SCATTER || recv + part <= send || recv >= send + part * (size_t)e->size ||
-        recv == send + part * (size_t)e->rank)
-        return TT_OK;
-    return nccl_host->fail(TT_ERR_UNSUPPORTED,
-                           "nccl: reduce_scatter: recv overlaps send; it may only be part %d of send, this rank's own",
-                           e->rank);
-}
-
-/* Messages that NCCL has not are refused before they are marked. */
-static tt_status check_message(const nccl_engine *e, const tt_call *call) {
-    if (!is_message(call->op))
-        return TT_OK;
-    if (call->root == TT_ANY_SOURCE)
-        return nccl_host->fail(TT_ERR_UNSUPPORTED, "nccl: recv: NCCL receives from no \"any source\": name the rank");
-    if (call->root == e->rank)
-        return nccl_host->fail(TT_ERR_UNSUPPORTED, "nccl: %s: a rank sends nothing to itself: copy instead",
-                               nccl_host->op_name(call->op));
-    return TT_OK;
-}
-
 tt_status nccl_stream_mark(void *engine, const tt_call *call, void **mark) {
     nccl_engine *e = engine;
     nccl_event *event = NULL;
-    tt_status status = check_device(e, call);
-    if (!status)
-        status = check_overlap(e, call);
-    if (!status)
-        status = check_message(e, call);
+    tt_status status = nccl_check_call(e, call);
     if (status)
         return status;
     pthread_mutex_lock(&nccl_lock);

@@ -290,6 +290,14 @@ static int misuse(tt_store *store, int rank, int world, void *arg) {
     CHECK_TEXT("takes memory of cuda, and the call says cpu");
     CHECK(tt_all_reduce(group, gpu_at(a), 1, TT_F32, TT_SUM, ON_GPU(world)) == TT_ERR_INVALID);
     CHECK_TEXT("the group is on cuda:");
+    CHECK(tt_all_reduce(group, host, 1, TT_F32, TT_SUM, ON_GPU(rank)) == TT_ERR_INVALID);
+    CHECK_TEXT("nccl: all_reduce: `send` is memory of the host; expected memory of cuda:");
+    CHECK(tt_broadcast(group, host, 1, TT_F32, 0, ON_GPU(rank)) == TT_ERR_INVALID);
+    CHECK_TEXT("nccl: broadcast: `recv` is memory of the host");
+    tt_tensor *other = gpu_new(world, "12345678", 8);
+    CHECK(tt_all_gather(group, gpu_at(other), gpu_at(a), 1, TT_F32, ON_GPU(rank)) == TT_ERR_INVALID);
+    CHECK_TEXT("nccl: all_gather: `send` lies on cuda:2, and the group is on cuda:");
+    tt_tensor_free(other);
     CHECK(tt_reduce_scatter(group, gpu_at(a), (float *)gpu_at(a) + 1 - rank, 1, TT_F32, TT_SUM, ON_GPU(rank)) ==
           TT_ERR_UNSUPPORTED);
     CHECK_TEXT("recv overlaps send");

@@ -219,7 +219,8 @@ static void a_failure_is_told_to_all(void **state) {
 /* CUDA's calls fail from the nth on: an error with a text, or none, and an end. */
 static int failing_cuda(tt_store *store, int rank, int world, void *arg) {
     tt_group *group = NULL;
-    float x[4] = {1, 2, 3, 4};
+    float x[4] = {1, 2, 3, 4}; /* the device would make calls, too */
+    setenv("FAKE_CUDA_ANY_MEMORY", "1", 1);
     setenv("FAKE_CUDA_FAIL", (const char *)arg, 1);
     tt_status status = nccl_try(&group, store, rank, world, PATIENCE_MS);
     for (int i = 0; i < 3 && !status; i++)

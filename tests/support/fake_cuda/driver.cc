@@ -1,4 +1,5 @@
 /* The driver's contexts, streams and events: the runtime's, with a current context that must be chosen. */
+#include "memory.h"
 #include "settings.h"
 #include "stream.h"
 
@@ -76,6 +77,16 @@ CUresult cuEventQuery(CUevent event) {
 
 CUresult cuEventDestroy_v2(CUevent event) {
     cudaEventDestroy(event);
+    return CUDA_SUCCESS;
+}
+
+/* Memory of the host is unknown, as where nobody has registered it; FAKE_CUDA_ANY_MEMORY: it is cuda:0's. */
+CUresult cuPointerGetAttribute(void *value, CUpointer_attribute attribute, CUdeviceptr memory) {
+    static const bool any = fake_setting("FAKE_CUDA_ANY_MEMORY", 0);
+    int device = any ? 0 : fake_device_of(memory);
+    if (device < 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    *(int *)value = attribute == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL ? device : CU_MEMORYTYPE_DEVICE;
     return CUDA_SUCCESS;
 }
 

@@ -253,6 +253,16 @@ CUresult cuMemUnmap(CUdeviceptr at, size_t bytes) {
     return CUDA_SUCCESS;
 }
 
+int fake_device_of(CUdeviceptr p) {
+    std::lock_guard<std::mutex> held(mutex);
+    auto it = mapped.upper_bound(p);
+    if (it == mapped.begin())
+        return -1;
+    --it;
+    const chunk &c = handles[it->second];
+    return p - it->first < c.bytes ? c.device : -1;
+}
+
 CUresult cuMemSetAccess(CUdeviceptr at, size_t bytes, const CUmemAccessDesc *, size_t) {
     if (fake_fails())
         return CUDA_ERROR_UNKNOWN;

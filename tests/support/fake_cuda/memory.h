@@ -1,10 +1,15 @@
 #ifndef FAKE_CUDA_MEMORY_H
 #define FAKE_CUDA_MEMORY_H
 
+#include <cuda.h>
+
 #include <cstddef>
 
 /* How much of a device's memory is taken: what tests compare with what the library says. */
 extern "C" size_t fake_memory_taken(int device);
+
+/* The device whose memory p lies in; -1: none's. */
+int fake_device_of(CUdeviceptr p);
 
 /* Does p lie in memory of cudaMallocHost(), or that was registered? How many registered ranges are there? Tests find
  * that by dlsym(). */

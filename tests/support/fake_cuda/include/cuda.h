@@ -29,6 +29,11 @@ typedef enum CUmemAllocationGranularity_flags {
     CU_MEM_ALLOC_GRANULARITY_MINIMUM = 0,
     CU_MEM_ALLOC_GRANULARITY_RECOMMENDED = 1
 } CUmemAllocationGranularity_flags;
+typedef enum CUpointer_attribute {
+    CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
+    CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9
+} CUpointer_attribute;
+typedef enum CUmemorytype { CU_MEMORYTYPE_HOST = 1, CU_MEMORYTYPE_DEVICE = 2 } CUmemorytype;
 typedef struct CUmemLocation {
     CUmemLocationType type;
     int id;
@@ -84,6 +89,7 @@ CUresult cuEventQuery(CUevent event);
 CUresult cuEventDestroy_v2(CUevent event);
 CUresult cuMemAlloc_v2(CUdeviceptr *memory, size_t bytes);
 CUresult cuMemFree_v2(CUdeviceptr memory);
+CUresult cuPointerGetAttribute(void *value, CUpointer_attribute attribute, CUdeviceptr memory);
 
 #ifdef __cplusplus
 }
