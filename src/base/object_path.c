@@ -23,17 +23,20 @@ static bool is_build_tree(const char *dir, int n) {
     return is;
 }
 
-void tt__object_folders_list(tt__object_folders text) {
-    const char *given = secure_getenv("TT_BACKEND_PATH"), *own = tt__own_file(), *slash = strrchr(own, '/');
-    int n = snprintf(text, sizeof(tt__object_folders), "%s", given ? given : ""), dir = slash ? (int)(slash - own) : 0;
-    if (n < 0 || (size_t)n >= sizeof(tt__object_folders) || !slash)
-        return;
+char *tt__object_folders_list(void) {
     static const char *const beside[] = {"/tutti", "/../" TT__LIBDIR "/tutti", "/../../lib/tutti"};
-    size_t count = is_build_tree(own, dir) ? 3 : 2;
-    for (size_t i = 0; i < count; i++) {
-        size_t at = strlen(text);
-        snprintf(text + at, sizeof(tt__object_folders) - at, "%s%.*s%s", at ? ":" : "", dir, own, beside[i]);
-    }
+    const char *given = secure_getenv("TT_BACKEND_PATH"), *own = tt__own_file(), *slash = strrchr(own, '/');
+    int dir = slash ? (int)(slash - own) : 0;
+    size_t count = !slash ? 0 : is_build_tree(own, dir) ? 3 : 2, room = (given ? strlen(given) : 0) + 1;
+    for (size_t i = 0; i < count; i++)
+        room += 1 + (size_t)dir + strlen(beside[i]);
+    char *text = malloc(room);
+    if (!text)
+        return NULL;
+    size_t n = (size_t)snprintf(text, room, "%s", given ? given : "");
+    for (size_t i = 0; i < count; i++)
+        n += (size_t)snprintf(text + n, room - n, "%s%.*s%s", n ? ":" : "", dir, own, beside[i]);
+    return text;
 }
 
 bool tt__object_folder_next(const char **list, char *folder, size_t size) {
@@ -50,13 +53,12 @@ bool tt__object_folder_next(const char **list, char *folder, size_t size) {
 }
 
 bool tt__object_find(const char *file, char *path, size_t size) {
-    tt__object_folders list;
-    char folder[PATH_MAX];
-    tt__object_folders_list(list);
-    for (const char *at = list; tt__object_folder_next(&at, folder, sizeof folder);) {
+    char folder[PATH_MAX], *list = tt__object_folders_list();
+    bool found = false;
+    for (const char *at = list; at && !found && tt__object_folder_next(&at, folder, sizeof folder);) {
         int n = snprintf(path, size, "%s/%s", folder, file);
-        if (n > 0 && (size_t)n < size && !access(path, R_OK))
-            return true;
+        found = n > 0 && (size_t)n < size && !access(path, R_OK);
     }
-    return false;
+    free(list);
+    return found;
 }

@@ -77,45 +77,45 @@ static tt_status read_link(const char *path, const char *at, bool is_last, char 
 /* Where a path leads: `at` has no links, `rest` is still to go. */
 typedef struct way {
     char at[PATH_MAX], rest[2 * PATH_MAX];
-    bool ends_in_link; /* the path's last name was one */
+    char name[PATH_MAX], next[2 * PATH_MAX], to[PATH_MAX], after[2 * PATH_MAX]; /* of one name */
+    bool ends_in_link;                                                          /* the path's last name was one */
     int links;
 } way;
 
 /* Take the next name of the rest; "": there is none. */
-static void take_name(way *w, char name[PATH_MAX]) {
+static void take_name(way *w) {
     char *begin = w->rest + strspn(w->rest, "/");
     size_t n = strcspn(begin, "/");
-    snprintf(name, PATH_MAX, "%.*s", (int)n, begin);
+    snprintf(w->name, sizeof w->name, "%.*s", (int)n, begin);
     memmove(w->rest, begin + n, strlen(begin + n) + 1);
 }
 
 /* Go one name on; *more: there may be others. */
 static tt_status follow_name(way *w, const char *path, bool *more) {
     enum { MOST = 40 }; /* as many as Linux follows */
-    char name[PATH_MAX], next[2 * PATH_MAX], to[PATH_MAX], rest[2 * PATH_MAX];
     bool is_link, there;
-    take_name(w, name);
-    *more = *name != '\0';
-    if (!*more || !strcmp(name, "."))
+    take_name(w);
+    *more = *w->name != '\0';
+    if (!*more || !strcmp(w->name, "."))
         return TT_OK;
-    int n = snprintf(next, sizeof next, "%s%s%s", w->at, *w->at && strcmp(w->at, "/") != 0 ? "/" : "", name);
+    int n = snprintf(w->next, sizeof w->next, "%s%s%s", w->at, *w->at && strcmp(w->at, "/") != 0 ? "/" : "", w->name);
     if (n >= PATH_MAX)
         return tt__fail_errno(TT_ERR_IO, ENAMETOOLONG, "%s: can't find what it leads to", path);
     bool is_last = !w->rest[strspn(w->rest, "/")];
-    TT__TRY(read_link(next, *w->at ? w->at : ".", is_last, to, &is_link, &there));
+    TT__TRY(read_link(w->next, *w->at ? w->at : ".", is_last, w->to, &is_link, &there));
     if (!is_link) {
-        memcpy(w->at, next, (size_t)n + 1);
+        memcpy(w->at, w->next, (size_t)n + 1);
         *more = there;
         return TT_OK;
     }
     w->ends_in_link = w->ends_in_link || is_last;
     if (++w->links > MOST)
         return tt__fail_errno(TT_ERR_IO, ELOOP, "%s: can't find what it leads to", path);
-    n = snprintf(rest, sizeof rest, "%s/%s", to, w->rest);
-    if (n >= (int)sizeof rest)
+    n = snprintf(w->after, sizeof w->after, "%s/%s", w->to, w->rest);
+    if (n >= (int)sizeof w->after)
         return tt__fail_errno(TT_ERR_IO, ENAMETOOLONG, "%s: can't find what it leads to", path);
-    memcpy(w->rest, rest, (size_t)n + 1);
-    if (*to == '/')
+    memcpy(w->rest, w->after, (size_t)n + 1);
+    if (*w->to == '/')
         memcpy(w->at, "/", 2);
     return TT_OK;
 }

@@ -30,7 +30,7 @@ enum {
 /* ---- checksums ---- */
 
 static tt_status hash_file(int fd, const char *path, char *digits) {
-    unsigned char block[65536], digest[EVP_MAX_MD_SIZE];
+    unsigned char block[16384], digest[EVP_MAX_MD_SIZE];
     unsigned length = 0;
     EVP_MD_CTX *hash = EVP_MD_CTX_new();
     bool ok = hash && EVP_DigestInit_ex(hash, EVP_sha256(), NULL);

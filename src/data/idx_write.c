@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { BLOCK = 16384 };
+enum { BLOCK = 8192 };
 
 /* Where bytes go: through deflate, or straight. */
 typedef struct sink {

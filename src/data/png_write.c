@@ -76,15 +76,14 @@ static tt_status pack_rows(tt__atomic_file *file, const picture *p, z_stream *z,
 
 static tt_status write_pixels(tt__atomic_file *file, const picture *p) {
     z_stream z = {0};
-    uint8_t packed[PACKED];
-    uint8_t *row = malloc(1 + p->width * p->channels);
-    if (!row || deflateInit(&z, Z_DEFAULT_COMPRESSION) != Z_OK) {
-        free(row);
+    uint8_t *packed = malloc(PACKED + 1 + p->width * p->channels), *row = packed ? packed + PACKED : NULL;
+    if (!packed || deflateInit(&z, Z_DEFAULT_COMPRESSION) != Z_OK) {
+        free(packed);
         return tt__fail(TT_ERR_MEMORY, "%s: no memory to compress it", file->path);
     }
     tt_status status = pack_rows(file, p, &z, row, packed);
     deflateEnd(&z);
-    free(row);
+    free(packed);
     return status;
 }
 

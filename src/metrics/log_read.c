@@ -20,7 +20,7 @@ bool tt__log_is_event_name(const char *name) { return strstr(name, "tfevents"); 
 /* ---- a file ---- */
 
 static tt_status read_all(tt__bytes *content, int fd, const char *path) {
-    uint8_t block[65536];
+    uint8_t block[16384];
     for (ssize_t n; (n = read(fd, block, sizeof block)) != 0;) {
         if (n < 0 && errno != EINTR)
             return tt__fail_errno(TT_ERR_IO, errno, "can't read %s", path);

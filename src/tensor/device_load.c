@@ -11,6 +11,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define FILE_NAME "libtutti-cuda.so"
@@ -37,12 +38,13 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const tt__device_plugin *plugin;
 
 static tt_status fail_no_plugin(void) {
-    tt__object_folders list;
-    tt__object_folders_list(list);
-    return tt__fail(TT_ERR_UNSUPPORTED,
-                    "CUDA devices need " FILE_NAME ", which is in none of %.800s. It is built where CUDA's compiler, "
-                    "nvcc, is found: docs/gpu.md says how. TT_BACKEND_PATH names other folders, from the root on",
-                    list);
+    char *list = tt__object_folders_list();
+    tt__fail(TT_ERR_UNSUPPORTED,
+             "CUDA devices need " FILE_NAME ", which is in none of %.800s. It is built where CUDA's compiler, "
+             "nvcc, is found: docs/gpu.md says how. TT_BACKEND_PATH names other folders, from the root on",
+             list ? list : "no memory");
+    free(list);
+    return TT_ERR_UNSUPPORTED;
 }
 
 static tt_status load_plugin_file(const tt__device_plugin **out, const char *path) {

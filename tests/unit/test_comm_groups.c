@@ -539,6 +539,47 @@ static void errors_number_the_programs_calls(void **state) {
     by_every_way(2, counted_body);
 }
 
+/* ---- small stacks */
+
+typedef struct small_rank {
+    tt_store *store;
+    int rank, world;
+    way way;
+} small_rank;
+
+static void *live_in_a_small_stack(void *arg) {
+    const small_rank *r = arg;
+    const int ranks[] = {2, 0, 1};
+    uint16_t x[300] = {0};
+    tt_group *group = join_by(r->store, r->rank, r->world, r->way), *sub = NULL, *half = NULL;
+    CHECK_OK(tt_new_group(&sub, group, ranks, 3));
+    CHECK_OK(tt_group_split(&half, group, r->rank % 2, r->rank));
+    CHECK_OK(tt_all_reduce(sub, x, 300, TT_F16, TT_AVG));
+    CHECK(x[299] == 0 && sum_of(half, 1) == (r->rank % 2 ? 1 : 2));
+    tt_destroy_process_group(half);
+    tt_destroy_process_group(sub);
+    tt_destroy_process_group(group);
+    return arg;
+}
+
+/* As in a program that began under `ulimit -s 64`. */
+static int small_stack_body(tt_store *store, int rank, int world, void *arg) {
+    pthread_t thread;
+    pthread_attr_t attr;
+    small_rank r = {store, rank, world, *(const way *)arg};
+    CHECK(!pthread_attr_init(&attr) && !pthread_attr_setstacksize(&attr, 64 << 10));
+    CHECK(!pthread_create(&thread, &attr, live_in_a_small_stack, &r) && !pthread_join(thread, NULL));
+    pthread_attr_destroy(&attr);
+    return 0;
+}
+
+static void a_small_stack_is_enough(void **state) {
+    (void)state;
+    if (getenv("TT_SANITIZED"))
+        skip(); /* a sanitizer's frames take more */
+    by_every_way(3, small_stack_body);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(other_threads_hide_no_circle),
@@ -556,6 +597,7 @@ int main(void) {
         cmocka_unit_test(ranks_that_wait_for_each_other_are_named),
         cmocka_unit_test(threads_with_groups_of_their_own_are_no_circle),
         cmocka_unit_test(who_leaves_at_once_is_named),
+        cmocka_unit_test(a_small_stack_is_enough),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -187,6 +187,7 @@ static bool step_with(int64_t left) {
 static void a_step_without_memory_leaves_nothing(void **state) {
     (void)state;
     only_on_the_fake();
+    TT_AUTO_SCOPE;
     tt_device_memory memory = memory_of(TT_CUDA(0));
     tt_tensor *most = tt_keep(there(tt_zeros(S(memory.total - memory.allocated - 2 * MIB), TT_U8)));
     int64_t before = memory_of(TT_CUDA(0)).allocated;

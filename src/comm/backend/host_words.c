@@ -4,6 +4,7 @@
 #include "comm/backend/plugin.h"
 #include "comm/native/native.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { WORD_BYTES = 48 }; /* of a rank in one exchange */
@@ -49,32 +50,45 @@ static tt_status exchange_words(tt_group *group, const void *mine, size_t count,
 
 static size_t words_at(size_t done, size_t bytes) { return bytes - done < WORD_BYTES ? bytes - done : WORD_BYTES; }
 
-tt_status tt__group_gather(tt_group *group, const void *mine, void *all, size_t count, tt_dtype dtype,
-                           const char *who) {
-    unsigned char words[TT__MAX_RANKS * WORD_BYTES];
-    const size_t bytes = count * tt_dtype_size(dtype);
-    if (!group || tt__group_takes(group, TT_DEVICE_CPU))
-        return tt_all_gather_with(TT_ARGS(tt_all_gather_args, group, mine, all, (int64_t)count, dtype, .file = who));
-    TT__TRY(words_begin(group, who));
-    for (size_t done = 0, n; done < bytes; done += n) {
+static unsigned char *words_alloc(const tt_group *group, const char *who) {
+    unsigned char *words = malloc((size_t)group->size * WORD_BYTES);
+    if (!words)
+        tt__fail(TT_ERR_MEMORY, "%s: no memory for words of %d ranks", who, group->size);
+    return words;
+}
+
+static tt_status gather_words(tt_group *group, const void *mine, void *all, size_t bytes, const char *who) {
+    unsigned char *words = words_alloc(group, who);
+    tt_status status = words ? words_begin(group, who) : TT_ERR_MEMORY;
+    for (size_t done = 0, n; !status && done < bytes; done += n) {
         n = words_at(done, bytes);
-        TT__TRY(exchange_words(group, (const char *)mine + done, n, words, who));
-        for (size_t r = 0; r < (size_t)group->size; r++)
+        status = exchange_words(group, (const char *)mine + done, n, words, who);
+        for (size_t r = 0; !status && r < (size_t)group->size; r++)
             memcpy((char *)all + r * bytes + done, words + r * n, n);
     }
-    return TT_OK;
+    free(words);
+    return status;
+}
+
+tt_status tt__group_gather(tt_group *group, const void *mine, void *all, size_t count, tt_dtype dtype,
+                           const char *who) {
+    if (!group || tt__group_takes(group, TT_DEVICE_CPU))
+        return tt_all_gather_with(TT_ARGS(tt_all_gather_args, group, mine, all, (int64_t)count, dtype, .file = who));
+    return gather_words(group, mine, all, count * tt_dtype_size(dtype), who);
 }
 
 tt_status tt__group_take_first(tt_group *group, void *bytes, size_t count, const char *who) {
-    unsigned char words[TT__MAX_RANKS * WORD_BYTES];
     if (!group || tt__group_takes(group, TT_DEVICE_CPU))
         return tt_broadcast_with(
             TT_ARGS(tt_broadcast_args, group, bytes, (int64_t)count, TT_U8, .root = 0, .file = who));
-    TT__TRY(words_begin(group, who));
-    for (size_t done = 0, n; done < count; done += n) {
+    unsigned char *words = words_alloc(group, who);
+    tt_status status = words ? words_begin(group, who) : TT_ERR_MEMORY;
+    for (size_t done = 0, n; !status && done < count; done += n) {
         n = words_at(done, count);
-        TT__TRY(exchange_words(group, (char *)bytes + done, n, words, who));
-        memcpy((char *)bytes + done, words, n);
+        status = exchange_words(group, (char *)bytes + done, n, words, who);
+        if (!status)
+            memcpy((char *)bytes + done, words, n);
     }
-    return TT_OK;
+    free(words);
+    return status;
 }

@@ -54,15 +54,15 @@ static void list_found(const char *folder, char *text, size_t size) {
 }
 
 static tt_status fail_unknown(const char *name) {
-    tt__object_folders list;
-    char folder[PATH_MAX], found[512] = "native";
-    tt__object_folders_list(list);
-    for (const char *at = list; tt__object_folder_next(&at, folder, sizeof folder);)
+    char folder[PATH_MAX], found[512] = "native", *list = tt__object_folders_list();
+    for (const char *at = list; at && tt__object_folder_next(&at, folder, sizeof folder);)
         list_found(folder, found, sizeof found);
-    return tt__fail(TT_ERR_UNSUPPORTED,
-                    "there is no back end \"%.100s\"; there are: %s. Looked for " FILE_PREFIX
-                    "%.100s.so in %.800s. TT_BACKEND_PATH names other folders, from the root on",
-                    name, found, name, list);
+    tt__fail(TT_ERR_UNSUPPORTED,
+             "there is no back end \"%.100s\"; there are: %s. Looked for " FILE_PREFIX
+             "%.100s.so in %.800s. TT_BACKEND_PATH names other folders, from the root on",
+             name, found, name, list ? list : "no memory");
+    free(list);
+    return TT_ERR_UNSUPPORTED;
 }
 
 /* Choose the plug-in for "mpi" by the MPI launcher that started this process: another MPI library can't talk to it. */

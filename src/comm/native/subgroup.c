@@ -11,6 +11,7 @@
 #include "comm/split.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 typedef struct entry {
     tt__choice choice;
@@ -72,33 +73,61 @@ static tt_status check_all(tt_group *group, const tt_call *call, const entry *al
     return own;
 }
 
-static void subgroup_form(const tt_group *group, tt_group *made, const entry *all, int color) {
-    int members[TT__MAX_RANKS] = {0}, ranks[TT__MAX_RANKS];
-    uint64_t offsets[TT__MAX_RANKS];
-    int n = tt__split_members(all, sizeof *all, group->size, color, members);
+/* What a split writes to, of one allocation: a stack may be small. */
+typedef struct split_room {
+    entry *all;        /* (the group's size), as are the other three: */
+    uint64_t *offsets; /* of the new group's ranks */
+    int *members, *ranks;
+} split_room;
+
+static tt_status split_room_make(split_room *room, int size) {
+    size_t n = (size_t)size;
+    room->all = calloc(n, sizeof *room->all + sizeof *room->offsets + 2 * sizeof *room->ranks);
+    if (!room->all)
+        return tt__fail(TT_ERR_MEMORY, "no memory for a group of %d ranks", size);
+    room->offsets = (uint64_t *)(room->all + n);
+    room->members = (int *)(room->offsets + n);
+    room->ranks = room->members + n;
+    return TT_OK;
+}
+
+static void subgroup_form(const tt_group *group, tt_group *made, const split_room *room, int color) {
+    char name[192];
+    int n = tt__split_members(room->all, sizeof *room->all, group->size, color, room->members);
+    made->native->is_made = true;
+    made->native->origin = group->id;
     for (int i = 0; i < n; i++) {
-        ranks[i] = group->ranks[members[i]];
-        offsets[i] = all[members[i]].offset;
+        room->ranks[i] = group->ranks[room->members[i]];
+        room->offsets[i] = room->all[room->members[i]].offset;
     }
-    tt__native_begin(made, all[members[0]].name, ranks, n, offsets);
+    tt__native_begin(made, room->all[room->members[0]].name, room->ranks, n, room->offsets);
+    tt__log(TT_LOG_DEBUG, "made %s", tt__group_text(made, name, sizeof name));
+}
+
+/* A rank without memory for its answers takes part all the same, so that the others learn why there is no group. */
+static __attribute__((noinline)) tt_status tell_failure(tt_group *group, const tt_call *call, int color, int key) {
+    entry all[TT__MAX_RANKS];
+    const entry mine = {.choice = {color, key}, .status = (int32_t)tt_last_status()};
+    TT__TRY(tt__exchange(group, call, &mine, sizeof mine, all));
+    return check_all(group, call, all);
 }
 
 tt_status tt__native_split(tt_group *group, const tt_call *call, int color, int key, tt_group **out) {
-    entry mine, all[TT__MAX_RANKS];
+    entry mine;
+    split_room room = {0};
     tt_group *made = NULL;
+    *out = NULL;
+    if (split_room_make(&room, group->size))
+        return tell_failure(group, call, color, key);
     mine.status = (int32_t)prepare_subgroup(group, color, key, call->timeout_ms, &mine, &made);
-    tt_status status = tt__exchange(group, call, &mine, sizeof mine, all);
+    tt_status status = tt__exchange(group, call, &mine, sizeof mine, room.all);
     if (!status)
-        status = check_all(group, call, all);
-    if (!status && made) {
-        made->native->is_made = true;
-        made->native->origin = group->id;
-        subgroup_form(group, made, all, color);
-        char name[192];
-        tt__log(TT_LOG_DEBUG, "made %s", tt__group_text(made, name, sizeof name));
-    }
+        status = check_all(group, call, room.all);
+    if (!status && made)
+        subgroup_form(group, made, &room, color);
     if (status)
         tt__native_discard(made);
+    free(room.all);
     *out = status ? NULL : made;
     return status;
 }

@@ -14,8 +14,9 @@
 
 #include <string.h>
 
-/* The stack holds at most log2(TT__TREE_MAX) + 1 operands; a fold needs room for one more. */
-enum { BLOCK_BYTES = 4096, MAX_DEPTH = 12 };
+/* The stack holds at most log2(n) + 1 operands, and a fold needs room for one more: blocks of more ranks are smaller, so
+ * that they take no more of a small stack. */
+enum { FEW = 16, FEW_DEPTH = 6, BLOCK_BYTES = 4096, MAX_DEPTH = 12, SCRATCH_BYTES = FEW_DEPTH * BLOCK_BYTES };
 
 typedef struct operand {
     const unsigned char *data;
@@ -28,12 +29,13 @@ typedef struct tree {
     const tt__pair_kernel *joins; /* of the partials' type, by tt__pair_op */
     tt_dtype dtype;
     tt__pair_op op;
-    bool scaled, wide;     /* leaves are multiplied; partials are f32, elements 16-bit */
-    double scale;          /* of all leaves, unless they have: */
-    const double *factors; /* (n) */
-    int divisor;           /* of the result */
-    size_t count;          /* of this block */
-    unsigned char (*scratch)[BLOCK_BYTES];
+    bool scaled, wide;      /* leaves are multiplied; partials are f32, elements 16-bit */
+    double scale;           /* of all leaves, unless they have: */
+    const double *factors;  /* (n) */
+    int divisor;            /* of the result */
+    size_t count;           /* of this block */
+    unsigned char *scratch; /* blocks of: */
+    size_t block;           /* bytes of partials */
 } tree;
 
 static const tt__pair_op pair_ops[] = {
@@ -88,12 +90,16 @@ const char *tt__reduce_refusal(tt_dtype dtype, tt_reduce_op op) {
     return NULL;
 }
 
+static size_t block_bytes(int n) { return n <= FEW ? BLOCK_BYTES : SCRATCH_BYTES / MAX_DEPTH; }
+
+static unsigned char *scratch_at(const tree *t, int at) { return t->scratch + (size_t)at * t->block; }
+
 static operand leaf_of(const tree *t, int r, const void *const *src, size_t offset, int at) {
     double scale = t->factors ? t->factors[r] : t->scale;
     operand x = {(const unsigned char *)src[r] + offset, t->scaled && !t->wide, scale};
     if (t->wide) {
-        t->kernels->leaf[t->dtype](t->scratch[at], x.data, t->count, scale);
-        x.data = t->scratch[at];
+        t->kernels->leaf[t->dtype](scratch_at(t, at), x.data, t->count, scale);
+        x.data = scratch_at(t, at);
     }
     return x;
 }
@@ -105,12 +111,13 @@ static const tt__pair_kernel *kernel_for(const tree *t, const operand *left, con
 
 /* Join two operands into scratch block `at`, which may hold either. */
 static operand tree_sum_join(const tree *t, int at, operand left, operand right) {
-    kernel_for(t, &left, &right)->pair(t->scratch[at], left.data, right.data, t->count, left.scale, right.scale);
-    return (operand){t->scratch[at], false, 1};
+    unsigned char *to = scratch_at(t, at);
+    kernel_for(t, &left, &right)->pair(to, left.data, right.data, t->count, left.scale, right.scale);
+    return (operand){to, false, 1};
 }
 
-/* Reduce a block of src[r] (n ranks), read from byte `offset` on. The result lies in scratch[0], or is the only
- * leaf. */
+/* Reduce a block of src[r] (n ranks), read from byte `offset` on. The result lies at the begin of the scratch memory,
+ * or is the only leaf. */
 static const unsigned char *reduce_block(const tree *t, const void *const *src, int n, size_t offset) {
     operand stack[MAX_DEPTH];
     int p = 1, top = 0;
@@ -135,7 +142,7 @@ static const unsigned char *reduce_block(const tree *t, const void *const *src, 
 static void tree_store(const tree *t, void *const *dst, int dsts, const unsigned char *sum, size_t offset) {
     size_t bytes = t->count * tt_dtype_size(t->dtype);
     if (t->divisor != 1)
-        divide(t->scratch[0], sum, t->count, t->dtype, t->divisor);
+        divide(t->scratch, sum, t->count, t->dtype, t->divisor);
     for (int d = 0; d < dsts; d++) {
         unsigned char *to = (unsigned char *)dst[d] + offset;
         if (t->wide)
@@ -153,7 +160,7 @@ static void reduce_one(const tree *t, void *const *dst, int dsts, const void *sr
         const unsigned char *from = (const unsigned char *)src + i * size;
         if (t->kernels->leaf[t->dtype] && (t->scaled || t->dtype == TT_BOOL)) {
             t->kernels->leaf[t->dtype](t->scratch, from, n, t->factors ? t->factors[0] : t->scale);
-            from = t->scratch[0];
+            from = t->scratch;
         }
         for (int d = 0; d < dsts; d++) {
             unsigned char *to = (unsigned char *)dst[d] + i * size;
@@ -171,9 +178,9 @@ static bool is_scaled(tt_dtype dtype, tt_reduce_op op, const double *factors) {
 
 static void tree_sum_reduce_many(void *const *dst, int dsts, const void *const *src, const double *factors, int n,
                                  size_t count, tt_dtype dtype, tt_reduce_op op) {
-    _Alignas(64) unsigned char scratch[MAX_DEPTH][BLOCK_BYTES];
+    _Alignas(64) unsigned char scratch[SCRATCH_BYTES];
     const tt__pair_kernels *kernels = TT__LEVEL_CHOOSE(tt__pair_kernels);
-    size_t size = tt_dtype_size(dtype), block = BLOCK_BYTES / tt_dtype_size(tt__partial_dtype(dtype));
+    size_t size = tt_dtype_size(dtype), block = block_bytes(n) / tt_dtype_size(tt__partial_dtype(dtype));
     tree t = {.kernels = kernels,
               .joins = kernels->of[tt__partial_dtype(dtype)],
               .dtype = dtype,
@@ -184,7 +191,8 @@ static void tree_sum_reduce_many(void *const *dst, int dsts, const void *const *
               .factors = op == TT_PREMUL_SUM ? factors : NULL,
               .divisor = tt__root_divisor(dtype, op, n),
               .count = count,
-              .scratch = scratch};
+              .scratch = scratch,
+              .block = block_bytes(n)};
     if (n == 1) {
         reduce_one(&t, dst, dsts, src[0], count);
         return;

@@ -18,6 +18,7 @@
 #include "base/threads.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 enum { STABLE_MS = 100, ASK_MS = 200, TEXT_EDGES = 4 };
 
@@ -29,9 +30,9 @@ typedef struct edge {
 } edge;
 
 typedef struct chain {
-    edge edges[TT__MAX_RANKS];
     int count;
     int circle; /* the first edge of the circle */
+    edge edges[];
 } chain;
 
 /* ---- one's own threads */
@@ -184,12 +185,14 @@ static tt_status fail_deadlock(tt__world *world, const chain *c) {
 }
 
 tt_status tt__check_deadlock(tt__world *world) {
-    chain c;
-    uint64_t hash = follow_chain(world, &c) ? hash_of(&c) : 0;
+    chain *c = malloc(sizeof *c + (size_t)world->size * sizeof c->edges[0]);
+    uint64_t hash = c && follow_chain(world, c) ? hash_of(c) : 0; /* without memory: at the next look */
     int64_t now = tt__now_ms();
     if (hash != world->circle) {
         world->circle = hash;
         world->circle_ms = now;
     }
-    return hash && now - world->circle_ms >= STABLE_MS ? fail_deadlock(world, &c) : TT_OK;
+    tt_status status = hash && now - world->circle_ms >= STABLE_MS ? fail_deadlock(world, c) : TT_OK;
+    free(c);
+    return status;
 }
