@@ -18,21 +18,20 @@
 #include "base/threads.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 enum { STABLE_MS = 100, ASK_MS = 200, TEXT_EDGES = 4 };
 
-/* Rank `from` waits for `to` in call `seq` of `group`. */
+/* Rank `from` waits for `to` in call `seq` of `group`. Small, since a chain lies on the stack: steps allocate nothing. */
 typedef struct edge {
-    int from, to;
+    int16_t from, to;
     uint32_t group, seq, record;
     uint32_t thread; /* of `from`, that waits, as tt__waiting has it; 0 on other hosts, which are asked */
 } edge;
 
 typedef struct chain {
+    edge edges[TT__MAX_RANKS];
     int count;
     int circle; /* the first edge of the circle */
-    edge edges[];
 } chain;
 
 /* ---- one's own threads */
@@ -68,16 +67,16 @@ bool tt__may_call(const tt__world *world, uint32_t group) {
 
 static bool edge_from(const tt__world *world, int from, edge *out) {
     const tt__control *control = world->peers[from].control;
-    tt__waiting waiting;
-    *out = (edge){.from = from};
-    if (!control)
-        return world->messages &&
-               tt__remote_waiting(world->messages, from, &out->group, &out->seq, &out->to, &out->record) && out->seq &&
-               out->to >= 0 && out->to < world->size;
-    if (!tt__recorder_waiting(&control->recorder, &waiting) || !waiting.seq || !waiting.thread || waiting.whom < 0 ||
-        waiting.whom >= world->size)
+    tt__waiting waiting = {.whom = -1};
+    bool waits;
+    if (control)
+        waits = tt__recorder_waiting(&control->recorder, &waiting) && waiting.thread;
+    else
+        waits = world->messages &&
+                tt__remote_waiting(world->messages, from, &waiting.group, &waiting.seq, &waiting.whom, &waiting.record);
+    if (!waits || !waiting.seq || waiting.whom < 0 || waiting.whom >= world->size)
         return false;
-    *out = (edge){from, waiting.whom, waiting.group, waiting.seq, waiting.record, waiting.thread};
+    *out = (edge){(int16_t)from, (int16_t)waiting.whom, waiting.group, waiting.seq, waiting.record, waiting.thread};
     return true;
 }
 
@@ -107,7 +106,7 @@ static bool in_same_call(const edge *a, const edge *b) { return a->group == b->g
 
 /* Follow the chain from this rank until it closes; false if it doesn't, or does not hold. */
 static bool follow_chain(tt__world *world, chain *c) {
-    int place[TT__MAX_RANKS];
+    int16_t place[TT__MAX_RANKS];
     for (int r = 0; r < world->size; r++)
         place[r] = -1;
     c->count = 0;
@@ -115,7 +114,7 @@ static bool follow_chain(tt__world *world, chain *c) {
         edge *e = &c->edges[c->count];
         if (!edge_from(world, at, e))
             return false;
-        place[at] = c->count++;
+        place[at] = (int16_t)c->count++;
         at = e->to;
         c->circle = place[at];
     }
@@ -185,14 +184,12 @@ static tt_status fail_deadlock(tt__world *world, const chain *c) {
 }
 
 tt_status tt__check_deadlock(tt__world *world) {
-    chain *c = malloc(sizeof *c + (size_t)world->size * sizeof c->edges[0]);
-    uint64_t hash = c && follow_chain(world, c) ? hash_of(c) : 0; /* without memory: at the next look */
+    chain c;
+    uint64_t hash = follow_chain(world, &c) ? hash_of(&c) : 0;
     int64_t now = tt__now_ms();
     if (hash != world->circle) {
         world->circle = hash;
         world->circle_ms = now;
     }
-    tt_status status = hash && now - world->circle_ms >= STABLE_MS ? fail_deadlock(world, c) : TT_OK;
-    free(c);
-    return status;
+    return hash && now - world->circle_ms >= STABLE_MS ? fail_deadlock(world, &c) : TT_OK;
 }
