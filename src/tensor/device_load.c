@@ -1,6 +1,7 @@
 /* Loading libtutti-cuda.so. */
 #include "base/error.h"
 #include "base/format.h"
+#include "base/log.h"
 #include "base/object_path.h"
 #include "base/parse.h"
 #include "base/saved_error.h"
@@ -28,6 +29,7 @@ static tt_status fail_from_plugin(tt_status status, const char *format, ...) {
 static const tt__device_host host = {.build = TT__DEVICE_BUILD,
                                      .fail = fail_from_plugin,
                                      .vformat = tt__vformat,
+                                     .log = tt__log,
                                      .last_status = tt_last_status,
                                      .dtype_name = tt_dtype_name,
                                      .iter_over = tt__iter_over,

@@ -12,13 +12,13 @@
 /* What both sides must have alike. */
 typedef struct tt__device_build {
     int version[4];
-    size_t tensor, kernels, device; /* sizes of structs */
+    size_t tensor, kernels, device, host; /* sizes of structs */
 } tt__device_build;
 
 #define TT__DEVICE_BUILD                                                                                   \
     {                                                                                                      \
         {TT_VERSION_MAJOR, TT_VERSION_MINOR, TT_VERSION_PATCH, 0}, sizeof(tt_tensor), sizeof(tt__kernels), \
-            sizeof(tt_device)                                                                              \
+            sizeof(tt_device), sizeof(tt__device_host)                                                     \
     }
 
 /* What the library offers. Thread-safe. */
@@ -26,6 +26,7 @@ typedef struct tt__device_host {
     tt__device_build build;
     tt_status (*fail)(tt_status status, const char *format, ...) TT_PRINTF(2, 3); /* record an error, return `status` */
     int (*vformat)(char *text, size_t size, const char *format, va_list args);
+    void (*log)(tt_log_level level, const char *format, ...) TT_PRINTF(2, 3);
     tt_status (*last_status)(void);
     const char *(*dtype_name)(tt_dtype dtype);
     tt__iter (*iter_over)(int n, const tt_tensor *const *tensors);

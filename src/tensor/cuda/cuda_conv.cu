@@ -167,6 +167,14 @@ template <class T> __global__ void conv_sum_parts(T *dw, const double *scratch, 
     }
 }
 
+template <class T> __global__ void conv_add_bias(tt__cuda_image y, const T *bias, int64_t n) {
+    for (int64_t i = first_element(); i < n; i += all_threads()) {
+        image_place at = place_in(y, i);
+        T *p = pixel<T>(y, at.n, at.c, at.h, at.w);
+        store(p, load(p) + load(bias + at.c));
+    }
+}
+
 /* A block for each output. */
 template <class T> __global__ void conv_bias(T *db, tt__cuda_image g) {
     const int64_t pixels = g.dim[0] * g.dim[2] * g.dim[3];
@@ -206,15 +214,22 @@ template <class T> cudaError_t conv_data_run(cudaStream_t stream, const tt__cuda
                           conv_job<T, conv_backward_data<T>>(c, c->inputs, conv_pixels(c->x), c->outputs * taps));
 }
 
+template <class T> cudaError_t conv_add_bias_run(cudaStream_t stream, const tt__cuda_image *y, const void *bias) {
+    int64_t n = image_elements(*y);
+    return n ? launch(conv_add_bias<T>, grid_for(n), stream, *y, (const T *)bias, n) : cudaSuccess;
+}
+
+template <class T> cudaError_t conv_bias_run(cudaStream_t stream, void *db, const tt__cuda_image *g) {
+    return launch_blocks(conv_bias<T>, grid_of(g->dim[1]), stream, (T *)db, *g);
+}
+
 template <class T> cudaError_t conv_weight_run(cudaStream_t stream, const tt__cuda_conv *c) {
     int64_t columns = c->inputs * c->size[0] * c->size[1], weights = c->conv.groups * c->outputs * columns;
     cudaError_t error =
         conv_launch<T>(stream, conv_job<T, conv_backward_weight<T>>(c, c->outputs, columns, conv_pixels(c->y)));
     if (!error && c->scratch)
         error = launch(conv_sum_parts<T>, grid_for(weights), stream, (T *)c->w, c->scratch, weights, c->parts);
-    if (!error && c->bias)
-        error = launch_blocks(conv_bias<T>, grid_of(c->y.dim[1]), stream, (T *)c->bias, c->y);
-    return error;
+    return error || !c->bias ? error : conv_bias_run<T>(stream, c->bias, &c->y);
 }
 
 } /* namespace tt */
@@ -229,5 +244,13 @@ cudaError_t tt__cuda_conv2d_backward_data(cudaStream_t stream, tt_dtype dtype,
 
 cudaError_t tt__cuda_conv2d_backward_weight(cudaStream_t stream, tt_dtype dtype, const tt__cuda_conv *c) {
     TT__FLOATS(dtype, tt::conv_weight_run, stream, c)
+}
+
+cudaError_t tt__cuda_conv2d_add_bias(cudaStream_t stream, tt_dtype dtype, const tt__cuda_image *y, const void *bias) {
+    TT__FLOATS(dtype, tt::conv_add_bias_run, stream, y, bias)
+}
+
+cudaError_t tt__cuda_conv2d_backward_bias(cudaStream_t stream, tt_dtype dtype, void *db, const tt__cuda_image *g) {
+    TT__FLOATS(dtype, tt::conv_bias_run, stream, db, g)
 }
 }

@@ -34,6 +34,10 @@ cudaError_t tt__cuda_conv2d(cudaStream_t stream, tt_dtype dtype, const tt__cuda_
 cudaError_t tt__cuda_conv2d_backward_data(cudaStream_t stream, tt_dtype dtype, const tt__cuda_conv *c);
 cudaError_t tt__cuda_conv2d_backward_weight(cudaStream_t stream, tt_dtype dtype, const tt__cuda_conv *c);
 
+/* conv.cu: y[n][k][p][q] += bias[k], and db[k] = the sum of g over the other dimensions. */
+cudaError_t tt__cuda_conv2d_add_bias(cudaStream_t stream, tt_dtype dtype, const tt__cuda_image *y, const void *bias);
+cudaError_t tt__cuda_conv2d_backward_bias(cudaStream_t stream, tt_dtype dtype, void *db, const tt__cuda_image *g);
+
 /* x (N,C,H,W), y (N,C,P,Q), or their gradients. */
 typedef struct tt__cuda_pool {
     tt__cuda_image x, y;

@@ -1,4 +1,6 @@
-/* Kernels of images: conv.cu, pool.cu, resize.cu. */
+/* Kernels of images: conv.cu, pool.cu, resize.cu. Convolutions run by cuDNN (cuda_dnn.h), or by our own kernels where
+ * that is not used or doesn't take them. */
+#include "tensor/cuda/cuda_dnn.h"
 #include "tensor/cuda/cuda_kernels_resize.h"
 #include "tensor/cuda/cuda_ops.h"
 
@@ -26,14 +28,57 @@ static tt__cuda_conv cuda_conv_of(const tt_tensor *x, const tt_tensor *y, const 
                            .parts = 1};
 }
 
-static tt_status cuda_conv2d(tt_tensor *y, const tt_tensor *x, const tt_tensor *w, const tt_tensor *bias,
+/* ---- by cuDNN ---- */
+
+/* Do the elements lie in the order of the dimensions? */
+static bool image_is_contiguous(const tt_tensor *x) {
+    int64_t step = 1;
+    for (int d = 3; d >= 0; d--) {
+        if (x->shape.dim[d] != 1 && x->stride[d] != step)
+            return false;
+        step *= x->shape.dim[d];
+    }
+    return true;
+}
+
+/* x, y, w, or their gradients. */
+static tt_status conv_by_dnn(tt__dnn_direction direction, const tt_tensor *x, const tt_tensor *y, const tt_tensor *w,
                              const tt__conv *conv) {
+    tt__dnn_call call = {.direction = direction,
+                         .dtype = x->dtype,
+                         .channels_last = !image_is_contiguous(x) || !image_is_contiguous(y),
+                         .x = x->data,
+                         .y = y->data,
+                         .w = w->data,
+                         .window = conv->window};
+    for (int d = 0; d < 4; d++) {
+        call.x_dim[d] = x->shape.dim[d];
+        call.y_dim[d] = y->shape.dim[d];
+        call.w_dim[d] = w->shape.dim[d];
+    }
+    return tt__dnn_convolve(tt__cuda_of(x), &call);
+}
+
+/* A sum is rounded to its type before the bias is added, and once more then, as with PyTorch. */
+static tt_status cuda_add_bias(tt_tensor *y, const tt_tensor *bias) {
+    const tt__cuda_image image = cuda_image_of(y);
+    TT__CUDA_ENQUEUE(y, "conv2d_add_bias", tt__cuda_conv2d_add_bias(stream, y->dtype, &image, bias->data));
+}
+
+static tt_status cuda_backward_bias(tt_tensor *db, const tt_tensor *g) {
+    const tt__cuda_image image = cuda_image_of(g);
+    TT__CUDA_ENQUEUE(db, "conv2d_backward_bias", tt__cuda_conv2d_backward_bias(stream, db->dtype, db->data, &image));
+}
+
+/* ---- our own kernels ---- */
+
+static tt_status own_conv2d(tt_tensor *y, const tt_tensor *x, const tt_tensor *w, const tt_tensor *bias,
+                            const tt__conv *conv) {
     const tt__cuda_conv c = cuda_conv_of(x, y, w, bias, conv);
     TT__CUDA_ENQUEUE(y, "conv2d", tt__cuda_conv2d(stream, y->dtype, &c));
 }
 
-static tt_status cuda_conv2d_backward_data(tt_tensor *dx, const tt_tensor *g, const tt_tensor *w,
-                                           const tt__conv *conv) {
+static tt_status own_conv2d_backward_data(tt_tensor *dx, const tt_tensor *g, const tt_tensor *w, const tt__conv *conv) {
     const tt__cuda_conv c = cuda_conv_of(dx, g, w, NULL, conv);
     TT__CUDA_ENQUEUE(dx, "conv2d_backward_data", tt__cuda_conv2d_backward_data(stream, dx->dtype, &c));
 }
@@ -46,8 +91,8 @@ static int64_t weight_parts(int64_t weights, int64_t n) {
     return parts < 1 ? 1 : parts;
 }
 
-static tt_status cuda_conv2d_backward_weight(tt_tensor *dw, tt_tensor *db, const tt_tensor *x, const tt_tensor *g,
-                                             const tt__conv *conv) {
+static tt_status own_conv2d_backward_weight(tt_tensor *dw, tt_tensor *db, const tt_tensor *x, const tt_tensor *g,
+                                            const tt__conv *conv) {
     tt__cuda_conv c = cuda_conv_of(x, g, dw, db, conv);
     c.parts = weight_parts(dw->numel, g->numel / g->shape.dim[1]);
     tt__cuda_state *state = tt__cuda_of(dw);
@@ -61,6 +106,30 @@ static tt_status cuda_conv2d_backward_weight(tt_tensor *dw, tt_tensor *db, const
             tt__cuda_done(tt__cuda_conv2d_backward_weight(state->stream, dw->dtype, &c), dw, "conv2d_backward_weight");
     tt__cuda_scratch_free(state, c.scratch);
     return status;
+}
+
+/* ---- the one or the other ---- */
+
+static tt_status cuda_conv2d(tt_tensor *y, const tt_tensor *x, const tt_tensor *w, const tt_tensor *bias,
+                             const tt__conv *conv) {
+    tt_status status = conv_by_dnn(TT__DNN_MAKES_Y, x, y, w, conv);
+    if (status == TT_ERR_UNSUPPORTED)
+        return own_conv2d(y, x, w, bias, conv);
+    return status || !bias ? status : cuda_add_bias(y, bias);
+}
+
+static tt_status cuda_conv2d_backward_data(tt_tensor *dx, const tt_tensor *g, const tt_tensor *w,
+                                           const tt__conv *conv) {
+    tt_status status = conv_by_dnn(TT__DNN_MAKES_DX, dx, g, w, conv);
+    return status == TT_ERR_UNSUPPORTED ? own_conv2d_backward_data(dx, g, w, conv) : status;
+}
+
+static tt_status cuda_conv2d_backward_weight(tt_tensor *dw, tt_tensor *db, const tt_tensor *x, const tt_tensor *g,
+                                             const tt__conv *conv) {
+    tt_status status = conv_by_dnn(TT__DNN_MAKES_DW, x, g, dw, conv);
+    if (status == TT_ERR_UNSUPPORTED)
+        return own_conv2d_backward_weight(dw, db, x, g, conv);
+    return status || !db ? status : cuda_backward_bias(db, g);
 }
 
 /* ---- pooling ---- */

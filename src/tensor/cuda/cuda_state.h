@@ -23,9 +23,10 @@ typedef struct tt__cuda_state {
     tt__arena arena;
     size_t *pieces; /* the sizes of what the driver gave, in order of address */
     size_t piece_count, piece_room;
-    int refused;           /* the driver's error when it gave no more memory */
-    struct tt__blas *blas; /* cuda_blas.h; NULL: no product has used it */
-    tt__cuda_fault *fault; /* the first index out of range that wasn't told yet; memory of the host */
+    int refused;                /* the driver's error when it gave no more memory */
+    struct tt__blas *blas;      /* cuda_blas.h; NULL: no product has used it */
+    struct tt__dnn_device *dnn; /* cuda_dnn.h; NULL: no convolution has used it */
+    tt__cuda_fault *fault;      /* the first index out of range that wasn't told yet; memory of the host */
 } tt__cuda_state;
 
 /* What the library offers; set before anything else is called. */

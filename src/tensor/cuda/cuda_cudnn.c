@@ -1,0 +1,176 @@
+#include "tensor/cuda/cuda_cudnn.h"
+
+#include "base/nvidia_library.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct {
+    tt_status status;
+    bool found;
+    tt__dnn functions;
+    char text[2560]; /* why it is not used */
+} cudnn;
+
+/* libcudnn.so.9 loads its parts itself, and ends the process where this one, which holds the backend interface, is
+ * missing. */
+static bool find_graph_part(const char *path) {
+    static const char part[] = "libcudnn_graph.so.9";
+    char file[2048 + sizeof part];
+    const char *slash = strrchr(path, '/');
+    snprintf(file, sizeof file, "%.*s%s", slash ? (int)(slash + 1 - path) : 0, path, part);
+    if (dlopen(file, RTLD_NOW | RTLD_LOCAL))
+        return true;
+    snprintf(cudnn.text, sizeof cudnn.text, "cuDNN is incomplete: expected %s beside %.1000s: %.800s", part, path,
+             dlerror());
+    return false;
+}
+
+static void find_dnn_entries(void *object, const char *path) {
+    struct {
+        const char *name;
+        void *function;
+    } all[] = {
+#define DNN_ENTRY(function, result, arguments) {"cudnn" #function, &cudnn.functions.function},
+        TT__DNN_FUNCTIONS(DNN_ENTRY)
+#undef DNN_ENTRY
+    };
+    cudnn.found = find_graph_part(path);
+    for (size_t i = 0; i < sizeof all / sizeof *all && cudnn.found; i++) {
+        void *entry = dlsym(object, all[i].name);
+        memcpy(all[i].function, &entry, sizeof entry);
+        cudnn.found = entry != NULL;
+        if (!entry)
+            snprintf(cudnn.text, sizeof cudnn.text, "cuDNN is too old: %.1500s has no %s(). Expected cuDNN 9", path,
+                     all[i].name);
+    }
+}
+
+static void find_cudnn(void) {
+    const char *wanted = secure_getenv("TT_CUDA_DNN");
+    bool own = wanted && !strcmp(wanted, "own"), must = wanted && !strcmp(wanted, "cudnn");
+    if (own)
+        return;
+    if (wanted && *wanted && !must) {
+        cudnn.status = TT_ERR_INVALID;
+        snprintf(cudnn.text, sizeof cudnn.text, "TT_CUDA_DNN: expected \"own\" or \"cudnn\", got \"%.100s\"", wanted);
+        return;
+    }
+    char path[2048];
+    cudnn.functions.must = must;
+    void *object = tt__nvidia_open(&tt__nvidia_cudnn, path, sizeof path);
+    if (object)
+        find_dnn_entries(object, path);
+    else
+        snprintf(cudnn.text, sizeof cudnn.text, "%s", path);
+    cudnn.status = must && !cudnn.found ? TT_ERR_NOT_FOUND : TT_OK;
+}
+
+tt_status tt__dnn_find(const tt__dnn **dnn) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, find_cudnn);
+    *dnn = cudnn.found ? &cudnn.functions : NULL;
+    return cudnn.status ? tt__cuda_host->fail(cudnn.status, "%s", cudnn.text) : TT_OK;
+}
+
+/* ---- are the declarations cuDNN's? ---- */
+
+#if defined(CUDART_VERSION) && defined(__has_include) /* not on the fake of CUDA */
+#if __has_include(<cudnn_graph.h>)
+#include <cudnn_graph.h>
+
+#define DNN_SAME(ours, theirs) _Static_assert((int)TT__DNN_##ours == (int)(theirs), #theirs)
+#define DNN_SAME_SIZE(theirs) _Static_assert(sizeof(int) == sizeof(theirs), #theirs)
+
+DNN_SAME_SIZE(cudnnStatus_t);
+DNN_SAME_SIZE(cudnnBackendDescriptorType_t);
+DNN_SAME_SIZE(cudnnBackendAttributeName_t);
+DNN_SAME_SIZE(cudnnBackendAttributeType_t);
+DNN_SAME_SIZE(cudnnDataType_t);
+DNN_SAME_SIZE(cudnnConvolutionMode_t);
+DNN_SAME_SIZE(cudnnBackendHeurMode_t);
+DNN_SAME_SIZE(cudnnBackendNumericalNote_t);
+DNN_SAME(OK, CUDNN_STATUS_SUCCESS);
+DNN_SAME(NOT_INITIALIZED, CUDNN_STATUS_NOT_INITIALIZED);
+DNN_SAME(NOT_SUPPORTED, CUDNN_STATUS_NOT_SUPPORTED);
+DNN_SAME(CONVOLUTION, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+DNN_SAME(ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+DNN_SAME(CONFIG, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+DNN_SAME(HEURISTICS, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+DNN_SAME(PLAN, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+DNN_SAME(OP_FORWARD, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
+DNN_SAME(OP_BACKWARD_WEIGHT, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR);
+DNN_SAME(OP_BACKWARD_DATA, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR);
+DNN_SAME(GRAPH, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+DNN_SAME(PACK, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+DNN_SAME(TENSOR, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+DNN_SAME(AS_HANDLE, CUDNN_TYPE_HANDLE);
+DNN_SAME(AS_DATA_TYPE, CUDNN_TYPE_DATA_TYPE);
+DNN_SAME(AS_INT64, CUDNN_TYPE_INT64);
+DNN_SAME(AS_FLOAT, CUDNN_TYPE_FLOAT);
+DNN_SAME(AS_DOUBLE, CUDNN_TYPE_DOUBLE);
+DNN_SAME(AS_POINTER, CUDNN_TYPE_VOID_PTR);
+DNN_SAME(AS_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE);
+DNN_SAME(AS_HEUR_MODE, CUDNN_TYPE_HEUR_MODE);
+DNN_SAME(AS_NOTE, CUDNN_TYPE_NUMERICAL_NOTE);
+DNN_SAME(AS_DESCRIPTOR, CUDNN_TYPE_BACKEND_DESCRIPTOR);
+DNN_SAME(CONV_COMPUTE, CUDNN_ATTR_CONVOLUTION_COMP_TYPE);
+DNN_SAME(CONV_MODE, CUDNN_ATTR_CONVOLUTION_CONV_MODE);
+DNN_SAME(CONV_DILATIONS, CUDNN_ATTR_CONVOLUTION_DILATIONS);
+DNN_SAME(CONV_STRIDES, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES);
+DNN_SAME(CONV_POST_PADDINGS, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS);
+DNN_SAME(CONV_PRE_PADDINGS, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS);
+DNN_SAME(CONV_DIMS, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS);
+DNN_SAME(HEUR_MODE, CUDNN_ATTR_ENGINEHEUR_MODE);
+DNN_SAME(HEUR_GRAPH, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
+DNN_SAME(HEUR_RESULTS, CUDNN_ATTR_ENGINEHEUR_RESULTS);
+DNN_SAME(CONFIG_ENGINE, CUDNN_ATTR_ENGINECFG_ENGINE);
+DNN_SAME(PLAN_HANDLE, CUDNN_ATTR_EXECUTION_PLAN_HANDLE);
+DNN_SAME(PLAN_CONFIG, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+DNN_SAME(PLAN_WORKSPACE, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
+DNN_SAME(FORWARD_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA);
+DNN_SAME(FORWARD_BETA, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA);
+DNN_SAME(FORWARD_CONV, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC);
+DNN_SAME(FORWARD_W, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W);
+DNN_SAME(FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X);
+DNN_SAME(FORWARD_Y, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y);
+DNN_SAME(DATA_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA);
+DNN_SAME(DATA_BETA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA);
+DNN_SAME(DATA_CONV, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC);
+DNN_SAME(DATA_W, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W);
+DNN_SAME(DATA_DX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX);
+DNN_SAME(DATA_DY, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY);
+DNN_SAME(WEIGHT_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA);
+DNN_SAME(WEIGHT_BETA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA);
+DNN_SAME(WEIGHT_CONV, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC);
+DNN_SAME(WEIGHT_DW, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW);
+DNN_SAME(WEIGHT_X, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X);
+DNN_SAME(WEIGHT_DY, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY);
+DNN_SAME(GRAPH_HANDLE, CUDNN_ATTR_OPERATIONGRAPH_HANDLE);
+DNN_SAME(GRAPH_OPS, CUDNN_ATTR_OPERATIONGRAPH_OPS);
+DNN_SAME(TENSOR_ALIGNMENT, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT);
+DNN_SAME(TENSOR_TYPE, CUDNN_ATTR_TENSOR_DATA_TYPE);
+DNN_SAME(TENSOR_DIMS, CUDNN_ATTR_TENSOR_DIMENSIONS);
+DNN_SAME(TENSOR_STRIDES, CUDNN_ATTR_TENSOR_STRIDES);
+DNN_SAME(TENSOR_NAME, CUDNN_ATTR_TENSOR_UNIQUE_ID);
+DNN_SAME(PACK_NAMES, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
+DNN_SAME(PACK_POINTERS, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
+DNN_SAME(PACK_WORKSPACE, CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
+DNN_SAME(ENGINE_NOTES, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE);
+DNN_SAME(FLOAT, CUDNN_DATA_FLOAT);
+DNN_SAME(DOUBLE, CUDNN_DATA_DOUBLE);
+DNN_SAME(HALF, CUDNN_DATA_HALF);
+DNN_SAME(BFLOAT16, CUDNN_DATA_BFLOAT16);
+DNN_SAME(CROSS_CORRELATION, CUDNN_CROSS_CORRELATION);
+DNN_SAME(HEUR_FALLBACK, CUDNN_HEUR_MODE_FALLBACK);
+DNN_SAME(HEUR_A, CUDNN_HEUR_MODE_A);
+DNN_SAME(NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+DNN_SAME(NOTE_DOWN_CONVERTS, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS);
+DNN_SAME(NOTE_REDUCED_PRECISION, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION);
+DNN_SAME(NOTE_FFT, CUDNN_NUMERICAL_NOTE_FFT);
+DNN_SAME(NOTE_NONDETERMINISTIC, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC);
+DNN_SAME(NOTE_WINOGRAD, CUDNN_NUMERICAL_NOTE_WINOGRAD);
+#endif
+#endif

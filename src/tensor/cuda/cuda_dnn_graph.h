@@ -1,0 +1,55 @@
+/* What cuDNN is asked with: descriptors, which are made from attributes and then finalized, and the graph of the one
+ * operation that a convolution is. */
+#ifndef TT_TENSOR_CUDA_CUDA_DNN_GRAPH_H
+#define TT_TENSOR_CUDA_CUDA_DNN_GRAPH_H
+
+#include "tensor/cuda/cuda_cudnn.h"
+#include "tensor/cuda/cuda_dnn.h"
+
+/* The library on a device. Functions below return cudnnStatus_t; after a failure the last two say what failed. */
+typedef struct tt__dnn_use {
+    const tt__dnn *dnn;
+    tt__dnn_object handle;
+    const char *function, *object; /* "cudnnBackendFinalize", "a tensor" */
+} tt__dnn_use;
+
+typedef struct tt__dnn_attribute {
+    int name, type;
+    int64_t count;
+    const void *list;
+} tt__dnn_attribute;
+
+/* All that a plan depends on; of pointers it is the alignment. No gaps: keys are compared as bytes. */
+typedef struct tt__dnn_key {
+    int64_t direction, dtype, channels_last;
+    int64_t x[4], y[4], w[4];
+    int64_t stride[2], padding[2], dilation[2];
+    int64_t alignment[3]; /* of x, y, w */
+} tt__dnn_key;
+
+/* The tensors' names, which a call's pointers are given by. */
+enum { TT__DNN_X = 'x', TT__DNN_Y = 'y', TT__DNN_W = 'w' };
+
+/* A graph and what it is made of; the graph is the last one. */
+enum { TT__DNN_GRAPH_PARTS = 6 };
+typedef struct tt__dnn_graph {
+    tt__dnn_object part[TT__DNN_GRAPH_PARTS];
+} tt__dnn_graph;
+
+/* Make an empty descriptor, which the library fills; or one with n attributes, finalized. After a failure *object is
+ * NULL. */
+int tt__dnn_create(tt__dnn_use *use, int kind, tt__dnn_object *object);
+int tt__dnn_make(tt__dnn_use *use, int kind, int n, const tt__dnn_attribute *attributes, tt__dnn_object *object);
+
+/* Read up to `most` elements of an attribute of a descriptor of this kind; *count: how many there are. */
+int tt__dnn_get(tt__dnn_use *use, int kind, tt__dnn_object object, const tt__dnn_attribute *attribute, int64_t *count,
+                void *list);
+
+/* End a descriptor; NULL: nothing happens. */
+void tt__dnn_end(const tt__dnn_use *use, tt__dnn_object object);
+
+/* Describe a convolution. After a failure, too, the parts are to be ended. */
+int tt__dnn_graph_begin(tt__dnn_use *use, const tt__dnn_key *key, tt__dnn_graph *graph);
+void tt__dnn_graph_end(const tt__dnn_use *use, tt__dnn_graph *graph);
+
+#endif
