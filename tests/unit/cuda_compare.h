@@ -7,7 +7,9 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <tutti/tutti.h>
+#include <unistd.h>
 
 #define S(...) TT_SHAPE(__VA_ARGS__)
 
@@ -99,6 +101,22 @@ static inline void expect_losses(int steps, const double *near, const double *fa
         if (!(fabs(near[step] - far[step]) <= 1e-4) || far[step] != again[step])
             fail_msg("step %d: loss %.9g on the cpu, %.9g and %.9g on two devices", step, near[step], far[step],
                      again[step]);
+}
+
+/* In a child with a variable: does `body` return true? Before this process uses CUDA. */
+static inline void expect_child_with(const char *name, const char *value, bool (*body)(void)) {
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        setenv(name, value, 1);
+        bool good = body();
+        if (!good)
+            fprintf(stderr, "%s=%s: %s\n", name, value, tt_last_error());
+        _exit(good ? 0 : 1);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
 }
 
 /* Choose the fake of CUDA (tests/support/fake_cuda), or with TT_CUDA_REAL=1 the library as it is installed; before any

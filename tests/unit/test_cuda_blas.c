@@ -187,22 +187,6 @@ static void each_device_has_its_own(void **state) {
 
 /* ---- processes that have not used CUDA yet ---- */
 
-/* In a child with a variable: does `body` return true? */
-static void expect_in_child(const char *name, const char *value, bool (*body)(void)) {
-    fflush(NULL);
-    pid_t child = fork();
-    if (child == 0) {
-        setenv(name, value, 1);
-        bool good = body();
-        if (!good)
-            fprintf(stderr, "%s=%s: %s\n", name, value, tt_last_error());
-        _exit(good ? 0 : 1);
-    }
-    int status = -1;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
-}
-
 static const char *text_wanted;
 
 static tt_tensor *one_product(const tt_device *device) {
@@ -245,13 +229,13 @@ static void the_environment_chooses(void **state) {
     (void)state;
     only_on_the_fake();
     find_fake();
-    expect_in_child("TT_CUDA_BLAS", "", it_multiplies_with);
-    expect_in_child("TT_CUDA_BLAS", "own", it_multiplies_without);
-    expect_in_child("TT_CUDA_BLAS", "cublaslt", it_multiplies_with);
+    expect_child_with("TT_CUDA_BLAS", "", it_multiplies_with);
+    expect_child_with("TT_CUDA_BLAS", "own", it_multiplies_without);
+    expect_child_with("TT_CUDA_BLAS", "cublaslt", it_multiplies_with);
     text_wanted = "TT_CUDA_BLAS: expected \"own\" or \"cublaslt\", got \"mkl\"";
-    expect_in_child("TT_CUDA_BLAS", "mkl", it_says_why);
-    expect_in_child("TT_CUDA_BLAS", "", it_begins_later);
-    expect_in_child("FAKE_CUDA_CAPABILITY", "8", it_grants_less);
+    expect_child_with("TT_CUDA_BLAS", "mkl", it_says_why);
+    expect_child_with("TT_CUDA_BLAS", "", it_begins_later);
+    expect_child_with("FAKE_CUDA_CAPABILITY", "8", it_grants_less);
 }
 
 /* CUDA's own calls, from number n on. */
@@ -261,7 +245,7 @@ static void failures_of_cuda_are_told(void **state) {
     for (int n = 1; n <= 24; n++) {
         char number[8];
         snprintf(number, sizeof number, "%d", n);
-        expect_in_child("FAKE_CUDA_FAIL", number, it_fails_or_multiplies);
+        expect_child_with("FAKE_CUDA_FAIL", number, it_fails_or_multiplies);
     }
 }
 
@@ -270,9 +254,9 @@ static void an_old_library_is_passed_over(void **state) {
     only_on_the_fake();
     char old[4096];
     snprintf(old, sizeof old, "%s/old", getenv("TT_CUDA_PATH"));
-    expect_in_child("TT_CUDA_PATH", old, it_multiplies_without);
+    expect_child_with("TT_CUDA_PATH", old, it_multiplies_without);
     text_wanted = "/old/libcublasLt.so.13 has no cublasLtMatmulPreferenceDestroy()";
-    expect_in_child("TT_CUDA_PATH", old, it_must_be_the_library);
+    expect_child_with("TT_CUDA_PATH", old, it_must_be_the_library);
 }
 
 static void a_missing_library_is_told(void **state) {
@@ -280,9 +264,9 @@ static void a_missing_library_is_told(void **state) {
     only_on_the_fake();
     if (!access("/usr/local/cuda/lib64/libcublasLt.so.13", F_OK) || getenv("VIRTUAL_ENV") || getenv("CUDA_HOME"))
         skip(); /* it is not missing */
-    expect_in_child("TT_CUDA_PATH", "", it_multiplies_without);
+    expect_child_with("TT_CUDA_PATH", "", it_multiplies_without);
     text_wanted = "cuBLASLt was not found: expected libcublasLt.so.13";
-    expect_in_child("TT_CUDA_PATH", "", it_must_be_the_library);
+    expect_child_with("TT_CUDA_PATH", "", it_must_be_the_library);
 }
 
 /* All comparisons again in a child, by our own kernels. */
