@@ -10,10 +10,11 @@
 #include <string.h>
 #include <unistd.h>
 
-const tt__nvidia_library tt__nvidia_cublaslt = {"cuBLASLt", {"libcublasLt.so.13", "libcublasLt.so.12"}, "cublas"},
-                         tt__nvidia_cudnn = {"cuDNN", {"libcudnn.so.9"}, "cudnn"},
-                         tt__nvidia_nccl = {"NCCL", {"libnccl.so.2"}, "nccl"},
-                         tt__nvidia_driver = {"NVIDIA's driver", {"libcuda.so.1"}, NULL};
+const tt__nvidia_library tt__nvidia_cublaslt = {
+    "cuBLASLt", {"libcublasLt.so.13", "libcublasLt.so.12"}, "cublas", "nvidia-cublas"};
+const tt__nvidia_library tt__nvidia_cudnn = {"cuDNN", {"libcudnn.so.9"}, "cudnn", "nvidia-cudnn-cu13"};
+const tt__nvidia_library tt__nvidia_nccl = {"NCCL", {"libnccl.so.2"}, "nccl", "nvidia-nccl-cu13"};
+const tt__nvidia_library tt__nvidia_driver = {"NVIDIA's driver", {"libcuda.so.1"}, NULL, NULL};
 
 typedef struct search {
     const tt__nvidia_library *library;
@@ -93,9 +94,9 @@ static void say_where(const search *s, char *text, size_t size) {
 static void say_missing(const search *s, char *text, size_t size) {
     const tt__nvidia_library *l = s->library;
     char install[128] = "install the driver";
-    if (l->package)
-        snprintf(install, sizeof install,
-                 "install PyPI's nvidia-%s into $VIRTUAL_ENV or name its folder in TT_CUDA_PATH", l->package);
+    if (l->wheel)
+        snprintf(install, sizeof install, "install PyPI's %s into $VIRTUAL_ENV or name its folder in TT_CUDA_PATH",
+                 l->wheel);
     snprintf(text, size,
              "%s was not found: expected %s%s%s in TT_CUDA_PATH, among the system's libraries, in $CUDA_HOME/lib64, "
              "/usr/local/cuda/lib64 or a wheel of $VIRTUAL_ENV or $CONDA_PREFIX%s. To have it, %s",

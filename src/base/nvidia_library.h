@@ -7,7 +7,8 @@
 typedef struct tt__nvidia_library {
     const char *name;     /* "cuBLASLt", for errors */
     const char *files[3]; /* {"libcublasLt.so.13", "libcublasLt.so.12"}, in order, up to NULL */
-    const char *package;  /* "cublas": of PyPI's wheels, nvidia-cublas, whose folder is nvidia/cublas */
+    const char *package;  /* "cudnn": the folder of PyPI's wheels is nvidia/cudnn */
+    const char *wheel;    /* "nvidia-cudnn-cu13": the wheel to install; some plain names are of empty packages */
 } tt__nvidia_library;
 
 extern const tt__nvidia_library tt__nvidia_cublaslt, tt__nvidia_cudnn, tt__nvidia_nccl, tt__nvidia_driver;

@@ -249,6 +249,7 @@ class Doctor(unittest.TestCase):
         said = self.look(**places, TT_BACKEND_PATH=fake)
         self.expect(said, "CUDA", "ok", f"driver: for CUDA 13.0, {fake}/libcuda.so.1")
         self.expect(said, "CUDA", "ok", f"libtutti-cuda.so: {fake}/libtutti-cuda.so")
+        self.expect(said, "CUDA", "ok", f"cuDNN: 9.19.0, {fake}/libcudnn.so.9")
         self.expect(said, "CUDA", "ok", "cuda:0: Fake GPU 0, 64 MiB, compute capability 9.0")
         said = self.look(**places, TT_BACKEND_PATH=fake, FAKE_CUDA_DRIVER="11080")
         self.expect(said, "CUDA", "WRONG", "cuda:0 can't be used: tt_device_get: the NVIDIA driver is too old")

@@ -14,7 +14,8 @@
 
 #include "base/nvidia_library.h"
 
-static const tt__nvidia_library library = {"cuTest", {"libtutti-test.so.13", "libtutti-test.so.12"}, "test"};
+static const tt__nvidia_library library = {
+    "cuTest", {"libtutti-test.so.13", "libtutti-test.so.12"}, "test", "nvidia-test-cu13"};
 static char root[64], text[2048];
 
 /* Make a folder below the root, and `file` in it: a library, or (`is_text`) what is none. A copy each, since the loader
@@ -54,7 +55,8 @@ static void a_missing_one_is_an_error_that_says_all(void **state) {
     (void)state;
     assert_null(tt__nvidia_open(&library, text, sizeof text));
     static const char *const parts[] = {"cuTest was not found", "libtutti-test.so.13 or libtutti-test.so.12",
-                                        "TT_CUDA_PATH", "/usr/local/cuda/lib64", "install PyPI's nvidia-test"};
+                                        "TT_CUDA_PATH", "/usr/local/cuda/lib64",
+                                        "install PyPI's nvidia-test-cu13 into"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         assert_non_null(strstr(text, parts[i]));
 }
