@@ -54,7 +54,8 @@ TT_API TT_NODISCARD tt_status tt_device_memory_get(const tt_device *device, tt_d
 TT_API TT_NODISCARD tt_status tt_device_reset_peak(const tt_device *device);
 
 /* Wait for the device's work, then give memory that no tensor uses back to the driver, for other processes: what lies
- * behind the last tensor in use, in whole pieces of 32 MiB or more. On the host nothing happens. TT_ERR_INVALID: NULL;
+ * behind the last tensor in use, in whole pieces of 32 MiB or more. Pinned memory of the host that is kept for copies
+ * to the device and that nothing uses goes back, too. On the host nothing happens. TT_ERR_INVALID: NULL;
  * TT_ERR_SYSTEM: work that failed, or the driver refused. Thread-safe. PyTorch: torch.cuda.empty_cache(). */
 TT_API TT_NODISCARD tt_status tt_device_empty_cache(const tt_device *device);
 

@@ -1,6 +1,7 @@
 #include "data/batch.h"
 
 #include "base/error.h"
+#include "tensor/pinned.h"
 #include "tensor/tensor.h"
 
 #include <stdlib.h>
@@ -10,14 +11,14 @@ static const char who[] = "tt_loader";
 
 /* ---- buffers ---- */
 
-/* Make room for n examples, held; *out is NULL where the spec is not given. */
-static tt_status rows_new(tt_tensor **out, const tt_tensor_spec *spec, int64_t n) {
-    tt_shape shape = {.ndim = spec->shape.ndim + 1, .dim = {n}};
+/* Make room for a batch's examples, held; *out is NULL where the spec is not given. */
+static tt_status rows_new(tt_tensor **out, const tt__batches *b, const tt_tensor_spec *spec) {
+    tt_shape shape = {.ndim = spec->shape.ndim + 1, .dim = {b->rows}};
     *out = NULL;
     if (!spec->given)
         return TT_OK;
     memcpy(shape.dim + 1, spec->shape.dim, (size_t)spec->shape.ndim * sizeof *shape.dim);
-    tt_tensor *x = tt__tensor_new(who, shape, spec->dtype);
+    tt_tensor *x = tt__tensor_new_pinned(who, b->pin, shape, spec->dtype);
     if (!x)
         return tt_last_status();
     TT__TRY(tt__tensor_adopt(x, "a loader"));
@@ -33,16 +34,45 @@ static void buffer_free(tt__batch_buffer *buffer) {
 
 static tt_status buffer_new(const tt__batches *b, tt__batch_buffer *buffer) {
     *buffer = (tt__batch_buffer){0};
-    tt_status status = rows_new(&buffer->x, &b->x, b->rows);
+    tt_status status = rows_new(&buffer->x, b, &b->x);
     if (!status)
-        status = rows_new(&buffer->y, &b->y, b->rows);
+        status = rows_new(&buffer->y, b, &b->y);
     if (status)
         buffer_free(buffer);
     return status;
 }
 
+/* Can x's memory be filled again, perhaps after waiting for a copy to a device? */
+static bool rows_are_free(const tt_tensor *x) {
+    const tt__pinned *pinned = x ? x->storage->pinned : NULL;
+    return !x || (!tt__tensor_is_shared(x) && (!pinned || !tt__pinned_is_elsewhere(pinned)));
+}
+
 static bool buffer_is_free(const tt__batch_buffer *buffer) {
-    return !buffer->taken && !tt__tensor_is_shared(buffer->x) && (!buffer->y || !tt__tensor_is_shared(buffer->y));
+    return !buffer->taken && rows_are_free(buffer->x) && rows_are_free(buffer->y);
+}
+
+static bool rows_are_read(const tt_tensor *x) {
+    return !x || !x->storage->pinned || tt__pinned_is_read(x->storage->pinned);
+}
+
+static tt_status await_rows(const tt_tensor *x) {
+    return x && x->storage->pinned ? tt__pinned_wait(x->storage->pinned) : TT_OK;
+}
+
+/* A free one that no copy reads; NULL: there is none, and *oldest is the free one that was lent first, or NULL. */
+static tt__batch_buffer *find_buffer(const tt__batches *b, tt__batch_buffer **oldest) {
+    *oldest = NULL;
+    for (int64_t i = 0; i < b->count; i++) {
+        tt__batch_buffer *buffer = &b->buffer[i];
+        if (!buffer_is_free(buffer))
+            continue;
+        if (rows_are_read(buffer->x) && rows_are_read(buffer->y))
+            return buffer;
+        if (!*oldest || buffer->lent < (*oldest)->lent)
+            *oldest = buffer;
+    }
+    return NULL;
 }
 
 /* Find a place for one more buffer; where there is none, the oldest's, whose memory stays with its users. */
@@ -59,13 +89,17 @@ static tt__batch_buffer *buffer_place(tt__batches *b) {
 
 /* An old one, or a new one. */
 tt_status tt__batches_choose(tt__batches *batches, tt__batch_buffer **out) {
-    tt__batch_buffer made;
-    for (int64_t i = 0; i < batches->count; i++)
-        if (buffer_is_free(&batches->buffer[i])) {
-            *out = &batches->buffer[i];
-            (*out)->taken = true;
-            return TT_OK;
-        }
+    tt__batch_buffer made, *oldest, *found = find_buffer(batches, &oldest);
+    if (!found && oldest && batches->count == batches->most) {
+        TT__TRY(await_rows(oldest->x));
+        TT__TRY(await_rows(oldest->y));
+        found = oldest;
+    }
+    if (found) {
+        *out = found;
+        found->taken = true;
+        return TT_OK;
+    }
     TT__TRY(buffer_new(batches, &made));
     made.taken = true;
     *out = buffer_place(batches);
@@ -75,7 +109,10 @@ tt_status tt__batches_choose(tt__batches *batches, tt__batch_buffer **out) {
 
 tt_status tt__batches_init(tt__batches *batches, int64_t rows, int64_t ahead, const tt_tensor_spec *x,
                            const tt_tensor_spec *y) {
-    *batches = (tt__batches){.rows = rows, .x = *x, .y = *y, .most = ahead + TT__BATCH_BUFFERS};
+    batches->rows = rows;
+    batches->x = *x;
+    batches->y = *y;
+    batches->most = ahead + TT__BATCH_BUFFERS;
     batches->buffer = calloc((size_t)batches->most, sizeof *batches->buffer);
     if (!batches->buffer)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for %lld batches ahead", who, (long long)ahead);
@@ -96,6 +133,19 @@ void tt__batches_free(tt__batches *batches) {
     tt__batches_take_back(batches);
     drop_buffers(batches);
     free(batches->buffer);
+}
+
+tt_status tt__batches_pin(tt__batches *batches, const tt_device *device) {
+    batches->pin = device;
+    for (int64_t i = 0; i < batches->count; i++) {
+        tt__batch_buffer *buffer = &batches->buffer[i], made;
+        if (!buffer_is_free(buffer))
+            continue;
+        TT__TRY(buffer_new(batches, &made));
+        buffer_free(buffer);
+        *buffer = made;
+    }
+    return TT_OK;
 }
 
 /* ---- loans ---- */
@@ -121,6 +171,7 @@ tt_status tt__batches_lend(tt__batches *batches, tt__batch_buffer *buffer, int64
     if (status)
         tt__batches_take_back(batches);
     buffer->taken = false;
+    buffer->lent = ++batches->loans;
     return status;
 }
 

@@ -124,6 +124,7 @@ static tt_status loader_init(tt_loader *loader, const tt_loader_new_args *a) {
     loader->wanted_in_a_row = loader->in_a_row = 1;
     loader->collate = a->collate;
     loader->collate_user = a->collate_user;
+    loader->batches.pin = a->pin_memory && a->pin_memory->queue ? a->pin_memory : NULL;
     TT__TRY(choose_batches(loader, a));
     loader->examples = tt__loader_examples(loader, loader->sampler->size);
     int64_t ahead = (int64_t)a->workers * (a->prefetch ? a->prefetch : 2), batches = tt_loader_batches(loader);
@@ -357,7 +358,7 @@ static tt_status enlarge_batches(tt_loader *loader) {
         return TT_OK;
     tt__batches_take_back(&loader->batches);
     tt__batches_free(&loader->batches);
-    loader->batches = (tt__batches){0};
+    loader->batches = (tt__batches){.pin = loader->batches.pin};
     return tt__batches_init(&loader->batches, rows, loader->crew ? loader->jobs : 0, &x, &y);
 }
 
@@ -381,6 +382,12 @@ tt_status tt__loader_share(tt_loader *loader, int64_t replicas, int64_t rank) {
     loader->order = order;
     loader->examples = tt__loader_examples(loader, s->size);
     return enlarge_batches(loader);
+}
+
+tt_status tt__loader_pin(tt_loader *loader, const tt_device *device) {
+    if (!loader || loader->batches.pin || !device->queue || (loader->crew && tt__crew_is_elsewhere(loader->crew)))
+        return TT_OK;
+    return tt__batches_pin(&loader->batches, device);
 }
 
 /* ---- life ---- */

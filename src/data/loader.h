@@ -84,6 +84,10 @@ int64_t tt__loader_examples(const tt_loader *loader, int64_t n);
  * forgotten: a state is loaded next. TT_ERR_UNSUPPORTED: no such sampler. */
 tt_status tt__loader_share(tt_loader *loader, int64_t replicas, int64_t rank);
 
+/* Have the loader pin the memory of its batches for copies to `device` from now on, unless it does so for one. Batches
+ * that are being made stay as they are. */
+tt_status tt__loader_pin(tt_loader *loader, const tt_device *device);
+
 /* Note that an epoch begins now. */
 tt_status tt__loader_clock_epoch(tt_loader *loader);
 

@@ -7,20 +7,29 @@
 
 #include <inttypes.h>
 
+/* x, or a copy in pinned memory; NULL: an error. */
+static tt_tensor *pinned_copy_of(const tt_loader *loader, tt_tensor *x) {
+    const tt_device *device = loader->batches.pin;
+    if (!device || !tt__device_is_host(tt__device_of(x)))
+        return x;
+    tt_tensor *y = tt__tensor_new_pinned("tt_loader", device, x->shape, x->dtype);
+    return y && tt_copy(y, x) ? tt__abandon(y) : y;
+}
+
 /* Let the caller lend what the program's function made. */
-static tt_status take_collated(tt__loader_job *job, tt_tensor *x, tt_tensor *y) {
-    TT__TRY(tt__batch_lend_tensor(x));
-    job->x = x;
-    if (!y)
-        return TT_OK;
-    TT__TRY(tt__batch_lend_tensor(y));
-    job->y = y;
+static tt_status take_collated(const tt_loader *loader, tt_tensor *made, tt_tensor **lent) {
+    tt_tensor *x = made ? pinned_copy_of(loader, made) : NULL;
+    if (made && !x)
+        return tt_last_status();
+    if (x)
+        TT__TRY(tt__batch_lend_tensor(x));
+    *lent = x;
     return TT_OK;
 }
 
 /* Free what the function made and nobody takes, unless the scope does it. */
-static void discard_made(tt_tensor *x) {
-    if (x && x->owner == TT__OWNER_CALLER)
+static void discard_made(const tt__loader_job *job, tt_tensor *x) {
+    if (x && x != job->x && x != job->y && x->owner == TT__OWNER_CALLER)
         tt_tensor_free(x);
 }
 
@@ -32,13 +41,15 @@ static tt_status collate_job(const tt_loader *loader, tt__loader_job *job) {
     uint64_t errors = tt__error_count();
     tt_status status = loader->collate(loader->collate_user, &examples, &x, &y);
     if (!status)
-        status = x ? take_collated(job, x, y) : tt__fail(TT_ERR_INVALID, "it set no x");
+        status = x ? take_collated(loader, x, &job->x) : tt__fail(TT_ERR_INVALID, "it set no x");
     if (!status)
-        return TT_OK;
-    status = tt__fail_callback(errors, status, "a loader's collate: %" PRId64 " examples, the first is number %" PRId64,
-                               job->n, job->indices[0]);
-    discard_made(job->x == x ? NULL : x);
-    discard_made(job->x == y ? NULL : y);
+        status = take_collated(loader, y, &job->y);
+    if (status)
+        status = tt__fail_callback(errors, status,
+                                   "a loader's collate: %" PRId64 " examples, the first is number %" PRId64, job->n,
+                                   job->indices[0]);
+    discard_made(job, x);
+    discard_made(job, x == y ? NULL : y);
     return status;
 }
 

@@ -98,12 +98,13 @@ static bool takes_memory_of(const tt_group *group, const tt_device *device) {
     return tt__device_is_host(device) || (device->queue && tt__group_takes(group, device->type));
 }
 
-/* x, or a contiguous copy where the call can take one. `values`: a copy has those of x. */
+/* x, or a contiguous copy where the call can take one, on the host in pinned memory. `values`: a copy has those of
+ * x. */
 static tt_tensor *copy_for_call(const stage *s, tt_tensor *x, bool values) {
     if (s->passes)
         return values ? tt_contiguous(x) : tt__empty_beside(s->who, x, tt_tensor_shape(x), tt_tensor_dtype(x));
-    return values ? tt_contiguous(tt_to_device(x, tt_device_get("cpu")))
-                  : tt_empty(tt_tensor_shape(x), tt_tensor_dtype(x));
+    tt_tensor *copy = tt__tensor_new_pinned(s->who, s->device, tt_tensor_shape(x), tt_tensor_dtype(x));
+    return copy && values && tt__copy_out(s->who, copy, x) ? tt__abandon(copy) : copy;
 }
 
 /* `staged` := x as the call takes it. */

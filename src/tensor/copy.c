@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "tensor/element.h"
+#include "tensor/pinned.h"
 
 #include <string.h>
 
@@ -32,6 +33,15 @@ static tt_status write_bytes(tt_tensor *x, const void *host) {
     return TT_OK;
 }
 
+/* Copy the elements of x, contiguous and on the host, to y, contiguous and of its type. From pinned memory the copy
+ * runs beside the host. */
+static tt_status write_elements(tt_tensor *y, const tt_tensor *x) {
+    tt__pinned *pinned = x->storage->pinned;
+    if (x->numel && pinned && tt__pinned_device(pinned) == tt__device_of(y))
+        return tt__pinned_copy(pinned, y->data, x->data, tensor_bytes(x));
+    return write_bytes(y, x->data);
+}
+
 /* ---- contiguous stand-ins ---- */
 
 tt_tensor *tt__contiguous_begin(const char *who, const tt_tensor *x) {
@@ -55,29 +65,35 @@ static tt_status copy_here(const char *who, tt_tensor *y, const tt_tensor *x) {
     return run ? run(y, x) : tt_last_status();
 }
 
+/* Are x's elements those of y, one after the other? */
+static bool lies_like(const tt_tensor *x, const tt_tensor *y) {
+    return x->contiguous && y->contiguous && x->dtype == y->dtype;
+}
+
 /* Copy from a device to y, on the host. */
 static tt_status copy_from_device(const char *who, tt_tensor *y, const tt_tensor *x) {
     tt_tensor *there = tt__contiguous_begin(who, x);
-    tt_tensor *here = there ? tt__tensor_new(who, x->shape, x->dtype) : NULL;
-    tt_status status = here ? read_bytes(there, here->data) : tt_last_status();
-    if (!status)
+    tt_tensor *here = !there || lies_like(there, y) ? y : tt__tensor_new(who, x->shape, x->dtype);
+    tt_status status = here && there ? read_bytes(there, here->data) : tt_last_status();
+    if (!status && here != y)
         status = copy_here(who, y, here);
-    tt__abandon(here);
+    tt__contiguous_done(here, y);
     tt__contiguous_done(there, x);
     return status;
 }
 
 /* Copy from the host to y, on a device. */
 static tt_status copy_to_device(const char *who, tt_tensor *y, const tt_tensor *x) {
-    tt_tensor *here = tt__tensor_new(who, y->shape, y->dtype);
+    bool as_it_is = x->contiguous && x->dtype == y->dtype;
+    tt_tensor *here = as_it_is ? (tt_tensor *)x : tt__tensor_new(who, y->shape, y->dtype);
     tt_tensor *there = !here || y->contiguous ? y : tt__empty_beside(who, y, y->shape, y->dtype);
-    tt_status status = here && there ? copy_here(who, here, x) : tt_last_status();
+    tt_status status = !here || !there ? tt_last_status() : here == x ? TT_OK : copy_here(who, here, x);
     if (!status)
-        status = write_bytes(there, here->data);
+        status = write_elements(there, here);
     if (!status && there != y)
         status = copy_here(who, y, there);
     tt__contiguous_done(there, y);
-    tt__abandon(here);
+    tt__contiguous_done(here, x);
     return status;
 }
 

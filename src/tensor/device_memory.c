@@ -1,6 +1,7 @@
 /* What a device is, and what its memory holds. */
 #include "base/error.h"
 #include "tensor/device.h"
+#include "tensor/pinned.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -56,5 +57,6 @@ tt_status tt_device_reset_peak(const tt_device *device) {
 tt_status tt_device_empty_cache(const tt_device *device) {
     if (!device)
         return tt__fail(TT_ERR_INVALID, "tt_device_empty_cache: `device` is NULL");
+    tt__pinned_trim(device);
     return device->empty_cache && device->empty_cache(device) ? tt__fail_prefix("tt_device_empty_cache") : TT_OK;
 }

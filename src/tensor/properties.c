@@ -1,5 +1,6 @@
 /* Properties of a tensor. */
 #include "base/error.h"
+#include "tensor/pinned.h"
 #include "tensor/tensor.h"
 
 tt_dtype tt_tensor_dtype(const tt_tensor *x) { return x ? x->dtype : TT_F32; }
@@ -32,6 +33,8 @@ static void *host_data(const char *who, const tt_tensor *x) {
             TT_ERR_UNSUPPORTED,
             "%s: %s lies on the device \"%s\", which pointers don't reach; tt_to_device() brings it here", who,
             TT__DESCRIBE(x), tt__device_of(x)->name);
+    if (x->storage->pinned && tt__pinned_wait(x->storage->pinned)) /* the caller may write there */
+        return NULL;
     return x->data;
 }
 

@@ -1,5 +1,6 @@
 #include "tensor/storage.h"
 
+#include "tensor/pinned.h"
 #include "tensor/pool.h"
 
 #include <stdlib.h>
@@ -28,6 +29,20 @@ tt__storage *tt__storage_new(const tt_device *device, size_t bytes) {
     return storage;
 }
 
+tt__storage *tt__storage_new_pinned(const tt_device *device, size_t bytes) {
+    tt__pinned *block = tt__pinned_take(device, bytes);
+    if (!block)
+        return tt__storage_new(&tt__cpu_device, bytes);
+    tt__storage *storage = tt__storage_borrow(&tt__cpu_device, tt__pinned_data(block));
+    if (!storage) {
+        tt__pinned_give(block);
+        return NULL;
+    }
+    storage->bytes = bytes;
+    storage->pinned = block;
+    return storage;
+}
+
 tt__storage *tt__storage_borrow(const tt_device *device, void *data) {
     tt__storage *storage = tt__pool_alloc(HEADER);
     if (storage)
@@ -47,6 +62,7 @@ void tt__storage_unref(tt__storage *storage) {
         return;
     if (is_own_device_memory(storage))
         storage->device->free(storage->device, storage->data);
+    tt__pinned_give(storage->pinned);
     free(storage->away_name);
     if (storage->recycle || storage->bytes < large_bytes)
         tt__pool_free(storage);

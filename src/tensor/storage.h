@@ -16,11 +16,15 @@ typedef struct tt__storage {
     size_t bytes;             /* of memory of our own; 0: the memory is borrowed */
     const tt_device *device;
     void *data;
+    struct tt__pinned *pinned; /* owned: pinned.h, where the memory is of a pinned block; or NULL */
     char *away_name; /* owned: the parameter whose elements these are, for errors while they are away; or NULL */
 } tt__storage;
 
 /* Allocate `bytes` on `device`, uninitialised; NULL: no memory. */
 tt__storage *tt__storage_new(const tt_device *device, size_t bytes);
+
+/* The same on the host, in pinned memory for copies to `device`, or in other memory where there is none. */
+tt__storage *tt__storage_new_pinned(const tt_device *device, size_t bytes);
 
 /* Make a storage over the caller's memory, which must outlive it. */
 tt__storage *tt__storage_borrow(const tt_device *device, void *data);

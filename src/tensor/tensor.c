@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/quarantine.h"
+#include "tensor/pinned.h"
 #include "tensor/pool.h"
 #include "tensor/unscoped.h"
 
@@ -64,14 +65,11 @@ static void set_strides(tt_tensor *x, const int64_t *stride) {
     x->contiguous = !stride || x->numel == 0 || tt__shape_is_contiguous(&x->shape, stride);
 }
 
-tt_tensor *tt__tensor_new_on(const char *who, const tt_device *device, tt_shape shape, tt_dtype dtype,
-                             const int64_t *stride) {
-    tt_tensor *x = tensor_shell(who, shape, dtype);
-    if (!x)
-        return NULL;
-    size_t bytes = (size_t)x->numel * tt_dtype_size(dtype);
-    x->storage = tt__storage_new(device, bytes);
-    if (!x->storage) {
+/* Let x, a shell, lie in new memory; NULL: it is freed. */
+static tt_tensor *lay_in(const char *who, tt_tensor *x, const tt_device *device, tt__storage *storage, size_t bytes,
+                      const int64_t *stride) {
+    x->storage = storage;
+    if (!storage) {
         if (tt__device_is_host(device))
             tt__tensor_fail(TT_ERR_MEMORY, "%s: no memory for %s (%zu bytes on %s)", who, TT__DESCRIBE(x), bytes,
                             device->name);
@@ -83,6 +81,19 @@ tt_tensor *tt__tensor_new_on(const char *who, const tt_device *device, tt_shape 
     x->data = x->storage->data;
     set_strides(x, stride);
     return give_to_scope(x, bytes);
+}
+
+static size_t elements_size(const tt_tensor *x) { return (size_t)x->numel * tt_dtype_size(x->dtype); }
+
+tt_tensor *tt__tensor_new_on(const char *who, const tt_device *device, tt_shape shape, tt_dtype dtype,
+                             const int64_t *stride) {
+    tt_tensor *x = tensor_shell(who, shape, dtype);
+    return x ? lay_in(who, x, device, tt__storage_new(device, elements_size(x)), elements_size(x), stride) : NULL;
+}
+
+tt_tensor *tt__tensor_new_pinned(const char *who, const tt_device *device, tt_shape shape, tt_dtype dtype) {
+    tt_tensor *x = tensor_shell(who, shape, dtype);
+    return x ? lay_in(who, x, &tt__cpu_device, tt__storage_new_pinned(device, elements_size(x)), elements_size(x), NULL) : NULL;
 }
 
 tt_tensor *tt__tensor_new(const char *who, tt_shape shape, tt_dtype dtype) {
@@ -175,7 +186,8 @@ void tt__tensor_unwatch(tt_tensor *x) {
 
 bool tt__tensor_is_exclusive(const tt_tensor *x) {
     return atomic_load_explicit(&x->refs, memory_order_acquire) == 1 &&
-           atomic_load_explicit(&x->storage->refs, memory_order_acquire) == 1 && x->storage->bytes;
+           atomic_load_explicit(&x->storage->refs, memory_order_acquire) == 1 && x->storage->bytes &&
+           !x->storage->pinned; /* which a copy may still read */
 }
 
 tt_tensor *tt__abandon(tt_tensor *x) {
@@ -297,7 +309,7 @@ tt_status tt__tensor_check_writable(const char *who, const tt_tensor *x) {
         if (x->stride[d] == 0 && x->shape.dim[d] > 1)
             return tt__fail(TT_ERR_INVALID, "%s: %s repeats elements in memory; tt_clone() it first", who,
                             TT__DESCRIBE(x));
-    return TT_OK;
+    return x->storage->pinned ? tt__pinned_wait(x->storage->pinned) : TT_OK;
 }
 
 bool tt__tensor_check_alive(const char *who, const tt_tensor *x) {

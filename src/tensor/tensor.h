@@ -51,6 +51,10 @@ static inline const tt_device *tt__device_of(const tt_tensor *x) { return x->sto
  * or dtype is impossible or memory is out. */
 tt_tensor *tt__tensor_new(const char *who, tt_shape shape, tt_dtype dtype);
 
+/* The same in pinned memory, for copies to and from `device`, or in other memory where there is none (pinned.h). A copy
+ * to the device may still read it when the tensor is freed. */
+tt_tensor *tt__tensor_new_pinned(const char *who, const tt_device *device, tt_shape shape, tt_dtype dtype);
+
 /* Make the same on a device; with `stride` (shape.ndim of them, dense: tt__shape_dense_strides()) in that order of
  * memory. */
 tt_tensor *tt__tensor_new_on(const char *who, const tt_device *device, tt_shape shape, tt_dtype dtype,
@@ -128,7 +132,7 @@ bool tt__tensor_check(const char *who, const tt_tensor *x);
 /* The same without the second: for calls that don't touch the elements. */
 bool tt__tensor_check_alive(const char *who, const tt_tensor *x);
 
-/* May x be written to? TT_ERR_INVALID if it repeats elements in memory, as an expanded tensor does: what is written to
+/* May x be written to? Waits for copies to a device that read it. TT_ERR_INVALID if it repeats elements in memory, as an expanded tensor does: what is written to
  * one place would be lost. x is not NULL. */
 tt_status tt__tensor_check_writable(const char *who, const tt_tensor *x);
 

@@ -97,6 +97,16 @@ static tt_status check_needs(const tt_trainer *t) {
 
 /* ---- beginning ---- */
 
+/* Batches are copied to the model's device beside the host, if it has one. */
+static tt_status pin_batches(const tt_trainer *t) {
+    const tt_named_tensors *parameters = tt_module_parameters(t->a.model);
+    if (!parameters || !parameters->count)
+        return TT_OK;
+    const tt_device *device = tt_tensor_device(parameters->tensors[0]);
+    TT__TRY(tt__loader_pin(t->a.loader, device));
+    return tt__loader_pin(t->a.eval_loader, device);
+}
+
 static tt_status set_up_run(tt_trainer *t) {
     if (t->a.elastic)
         t->a.group = tt_elastic_group(t->a.elastic);
@@ -122,6 +132,7 @@ static tt_status set_up_run(tt_trainer *t) {
             return tt_last_status();
         TT__TRY(tt__trainer_set_hook(t));
     }
+    TT__TRY(pin_batches(t));
     tt__trainer_end_if_stale(t); /* a resumed run may have come to its end before */
     tt_module_train(t->a.model);
     if (t->a.stop_on_signals)

@@ -17,6 +17,11 @@ static void queue_unpin(const tt_device *device, void *host) {
         (void)cudaHostUnregister(host);
 }
 
+static tt_status new_event(const tt__cuda_state *state, cudaEvent_t *event) {
+    return tt__cuda_check(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "making an event on %s",
+                          state->name);
+}
+
 static cudaError_t begin_sending(const tt__cuda_state *state, cudaEvent_t event, void *host, const void *from,
                                  size_t bytes) {
     cudaError_t error = cudaEventRecord(event, state->stream);
@@ -32,8 +37,7 @@ static tt_status queue_send(const tt_device *device, void *host, const void *fro
     cudaEvent_t event = NULL;
     tt_status status = tt__cuda_enter(state);
     if (!status)
-        status = tt__cuda_check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event on %s",
-                                state->name);
+        status = new_event(state, &event);
     if (status)
         return status;
     status =
@@ -66,6 +70,18 @@ static tt_status queue_receive(const tt_device *device, void *to, const void *ho
                                    "copying %zu bytes to %s", bytes, state->name);
 }
 
+static tt_status queue_mark(const tt_device *device, void **mark) {
+    const tt__cuda_state *state = queue_of(device);
+    cudaEvent_t event = *mark;
+    tt_status status = tt__cuda_enter(state);
+    if (!status && !event)
+        status = new_event(state, &event);
+    if (status)
+        return status;
+    *mark = event;
+    return tt__cuda_check(cudaEventRecord(event, state->stream), "recording an event on %s", state->name);
+}
+
 static void *queue_stream(const tt_device *device) { return queue_of(device)->stream; }
 
 const tt__device_queue tt__cuda_queue = {.pin = queue_pin,
@@ -73,4 +89,5 @@ const tt__device_queue tt__cuda_queue = {.pin = queue_pin,
                                          .send = queue_send,
                                          .sent = queue_sent,
                                          .receive = queue_receive,
+                                         .mark = queue_mark,
                                          .stream = queue_stream};
