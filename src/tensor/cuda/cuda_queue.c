@@ -76,10 +76,12 @@ static tt_status queue_mark(const tt_device *device, void **mark) {
     tt_status status = tt__cuda_enter(state);
     if (!status && !event)
         status = new_event(state, &event);
-    if (status)
-        return status;
-    *mark = event;
-    return tt__cuda_check(cudaEventRecord(event, state->stream), "recording an event on %s", state->name);
+    if (!status)
+        status = tt__cuda_check(cudaEventRecord(event, state->stream), "recording an event on %s", state->name);
+    if (status && event)
+        (void)cudaEventDestroy(event);
+    *mark = status ? NULL : event;
+    return status;
 }
 
 static void *queue_stream(const tt_device *device) { return queue_of(device)->stream; }

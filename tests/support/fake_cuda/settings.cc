@@ -8,17 +8,22 @@ long fake_setting(const char *name, long otherwise) {
     return text && *text ? atol(text) : otherwise;
 }
 
+static std::atomic<unsigned long> waits, launches, pageable, failures;
+
 bool fake_fails() {
     static const long from = fake_setting("FAKE_CUDA_FAIL", 0), one = fake_setting("FAKE_CUDA_FAIL_ONE", 0);
     static std::atomic<long> calls{0};
     const long number = ++calls;
-    return (from && number >= from) || number == one;
+    const bool fails = (from && number >= from) || number == one;
+    failures += fails;
+    return fails;
 }
-
-static std::atomic<unsigned long> waits, launches;
 
 unsigned long fake_cuda_waits() { return waits; }
 unsigned long fake_cuda_launches() { return launches; }
+unsigned long fake_cuda_pageable() { return pageable; }
+unsigned long fake_cuda_failures() { return failures; }
+void fake_count_pageable() { pageable++; }
 void fake_count_wait() { waits++; }
 void fake_count_launch() { launches++; }
 

@@ -17,8 +17,11 @@ long fake_setting(const char *name, long otherwise);
 /* Count a call: is it to fail? */
 bool fake_fails();
 
-/* What tests count, by dlsym() in libcuda.so.1: how often the host has waited for a device, and kernels launched. */
-extern "C" unsigned long fake_cuda_waits(void), fake_cuda_launches(void);
+/* What tests count, by dlsym() in libcuda.so.1: how often the host has waited for a device, kernels launched, copies to
+ * devices from memory that is not pinned, and calls that failed because a variable let them. */
+extern "C" unsigned long fake_cuda_waits(void), fake_cuda_launches(void), fake_cuda_pageable(void),
+    fake_cuda_failures(void);
+void fake_count_pageable();
 void fake_count_wait();
 void fake_count_launch();
 

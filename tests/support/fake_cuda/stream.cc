@@ -187,6 +187,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t given) {
  * now on, or where earlier work may still read it, in pinned memory, from when that work is done. */
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream) {
     if (kind == cudaMemcpyHostToDevice && !fake_is_pinned(from)) {
+        fake_count_pageable();
         std::shared_ptr<std::string> staged = std::make_shared<std::string>((const char *)from, bytes);
         return enqueue(stream, [=] { memcpy(to, staged->data(), bytes); });
     }
