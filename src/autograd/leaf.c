@@ -4,6 +4,7 @@
 #include "autograd/sparse_grad.h"
 #include "base/args.h"
 #include "base/error.h"
+#include "tensor/borrow.h"
 #include "tensor/ops.h"
 #include "tensor/pool.h"
 
@@ -272,24 +273,6 @@ static tt_tensor *contiguous_grad(tt__leaf *leaf) {
     return leaf->grad = other;
 }
 
-/* Move the gradient to `data`, or to memory of its own; on failure it stays. */
-static tt_status move_grad(tt__leaf *leaf, void *data) {
-    tt_tensor *grad = leaf->grad;
-    const tt_tensor before = *grad;
-    tt__storage_ref(before.storage); /* until the values are moved */
-    tt_status status = tt__tensor_set_data(grad, data);
-    if (!status && leaf->defined)
-        status = tt__copy_out("gradient", grad, &before);
-    if (!status || grad->storage == before.storage) {
-        tt__storage_unref(before.storage);
-        return status;
-    }
-    tt__storage_unref(grad->storage);
-    grad->storage = before.storage;
-    grad->data = before.data;
-    return status;
-}
-
 tt_status tt__leaf_set_grad_storage(tt_tensor *x, void *data) {
     tt__leaf *leaf = tt__leaf_of(x);
     if (!leaf)
@@ -301,7 +284,8 @@ tt_status tt__leaf_set_grad_storage(tt_tensor *x, void *data) {
         leaf->placed = true;
         return TT_OK;
     }
-    tt_status status = move_grad(leaf, data);
+    tt_status status =
+        leaf->defined ? tt__tensor_move("gradient", grad, data) : tt__tensor_set_data(grad, data);
     if (!status || !data)
         leaf->placed = data != NULL;
     if (status && !data) { /* it can't stay where it is */

@@ -7,8 +7,8 @@
 #include "parallel/ddp_device.h"
 
 #include "autograd/leaf.h"
-#include "base/log.h"
 #include "base/saved_error.h"
+#include "parallel/carried.h"
 #include "parallel/ddp_names.h"
 #include "reducer/text_agreement.h"
 #include "tensor/ops.h"
@@ -112,6 +112,8 @@ static tt_status twin_receive(void *user, size_t bucket) {
     const tt__ddp *d = user;
     const tt_device *device = d->twins->device;
     const twin *t = &d->twins->list[bucket];
+    if (d->watcher && d->watcher->takes_all)
+        return TT_OK;
     return device->queue ? device->queue->receive(device, t->data, t->bucket, t->bytes)
                          : device->from_host(device, t->data, t->bucket, t->bytes);
 }
@@ -132,24 +134,12 @@ static const tt__reducer_mirror twins_mirror = {
 
 /* ---- life ---- */
 
-/* Copies from pinned memory alone run beside the host. */
-static void pin_bucket(const tt_device *device, twin *t) {
-    tt__saved_error saved;
-    if (!device->queue)
-        return;
-    tt__error_save(&saved);
-    t->pinned = device->queue->pin(device, t->bucket, t->bytes) == TT_OK;
-    if (!t->pinned)
-        tt__log(TT_LOG_INFO, "gradients come from %s more slowly: %s", device->name, tt_last_error());
-    tt__error_restore(&saved);
-}
-
 static tt_status make_twin(const tt_device *device, const tt__reducer_bucket *b, twin *t) {
     *t = (twin){.bucket = b->data, .bytes = b->gradients * tt_dtype_size(b->dtype)};
     t->data = device->alloc(device, t->bytes);
     if (!t->data)
         return tt_last_status();
-    pin_bucket(device, t);
+    t->pinned = tt__pin_for_copies(device, t->bucket, t->bytes);
     return device->from_host(device, t->data, t->bucket, t->bytes); /* zeros, of which those between gradients stay */
 }
 

@@ -17,6 +17,7 @@ typedef struct tt__ddp_twins tt__ddp_twins;
 typedef struct tt__ddp_watcher {
     void (*stepped)(void *user);  /* a pass has averaged them */
     void (*detached)(void *user); /* they are about to go: the wrapper is freed or leaves its group. Called once */
+    bool takes_all;               /* it takes averages out of the buckets: parameters get none */
 } tt__ddp_watcher;
 
 /* One parameter that requires a gradient. */

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/saved_error.h"
 #include "comm/group.h"
+#include "comm/rankset.h"
 
 /* Join all texts, each with its NUL. */
 typedef struct summary {
@@ -91,12 +92,24 @@ tt_status tt__agree_on(tt_group *group, const char *who, const char *const *text
     return status;
 }
 
+/* *word: the largest of all ranks, where the back end takes nothing of the host. Takes no memory. */
+static tt_status most_of_words(tt_group *group, int64_t *word, const char *who) {
+    int64_t all[TT__MAX_RANKS];
+    TT__TRY(tt__group_gather(group, word, all, 1, TT_I64, who));
+    for (int r = 0; r < tt_get_world_size(group); r++)
+        *word = all[r] > *word ? all[r] : *word;
+    return TT_OK;
+}
+
 tt_status tt__agree_on_success(tt_group *group, const char *who, tt_status own) {
     const int world = tt_get_world_size(group);
     int64_t failed = own ? world - tt_get_rank(group) : 0; /* most, over ranks: the first that failed */
     tt__saved_error saved;
     tt__error_save(&saved);
-    tt_status status = tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, group, &failed, 1, TT_I64, TT_MAX, .file = who));
+    tt_status status =
+        tt__group_takes(group, TT_DEVICE_CPU)
+            ? tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, group, &failed, 1, TT_I64, TT_MAX, .file = who))
+            : most_of_words(group, &failed, who);
     if (own)
         tt__error_restore(&saved);
     if (own || status || !failed)

@@ -2,6 +2,7 @@
 #include "tensor/ops.h"
 
 #include "base/error.h"
+#include "tensor/borrow.h"
 #include "tensor/element.h"
 #include "tensor/pinned.h"
 
@@ -113,6 +114,22 @@ tt_status tt__copy_out(const char *who, tt_tensor *y, const tt_tensor *x) {
     return to_host     ? copy_from_device(who, y, x)
            : from_host ? copy_to_device(who, y, x)
                        : copy_between_devices(who, y, x);
+}
+
+tt_status tt__tensor_move(const char *who, tt_tensor *x, void *data) {
+    const tt_tensor before = *x;
+    tt__storage_ref(before.storage); /* until the values are moved */
+    tt_status status = tt__tensor_set_data(x, data);
+    if (!status)
+        status = tt__copy_out(who, x, &before);
+    if (!status || x->storage == before.storage) {
+        tt__storage_unref(before.storage);
+        return status;
+    }
+    tt__storage_unref(x->storage);
+    x->storage = before.storage;
+    x->data = before.data;
+    return status;
 }
 
 /* ---- new tensors ---- */

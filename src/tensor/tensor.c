@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/quarantine.h"
+#include "tensor/borrow.h"
 #include "tensor/pinned.h"
 #include "tensor/pool.h"
 #include "tensor/unscoped.h"
@@ -134,23 +135,27 @@ tt_tensor tt__tensor_seen(const tt_tensor *x, tt_shape shape, const int64_t *str
     return y;
 }
 
-tt_tensor *(tt_from_blob)(void *data, tt_shape shape, tt_dtype dtype) {
-    tt_tensor *x = tensor_shell("tt_from_blob", shape, dtype);
+tt_tensor *tt__tensor_borrow(const char *who, const tt_device *device, void *data, tt_shape shape, tt_dtype dtype) {
+    tt_tensor *x = tensor_shell(who, shape, dtype);
     if (!x)
         return NULL;
     if (!data && x->numel) {
-        tt__tensor_fail(TT_ERR_INVALID, "tt_from_blob: data is NULL for %s", TT__DESCRIBE(x));
+        tt__tensor_fail(TT_ERR_INVALID, "%s: data is NULL for %s", who, TT__DESCRIBE(x));
         tt__pool_free(x);
         return NULL;
     }
-    x->storage = tt__storage_borrow(&tt__cpu_device, data);
+    x->storage = tt__storage_borrow(device, data);
     if (!x->storage) {
         tt__pool_free(x);
-        return tt__tensor_fail(TT_ERR_MEMORY, "tt_from_blob: no memory for a tensor");
+        return tt__tensor_fail(TT_ERR_MEMORY, "%s: no memory for a tensor", who);
     }
     x->data = data;
     set_strides(x, NULL);
     return give_to_scope(x, 0);
+}
+
+tt_tensor *(tt_from_blob)(void *data, tt_shape shape, tt_dtype dtype) {
+    return tt__tensor_borrow("tt_from_blob", &tt__cpu_device, data, shape, dtype);
 }
 
 /* ---- owning ---- */

@@ -7,10 +7,13 @@
 
 #include "autograd/engine.h"
 #include "autograd/grad.h"
+#include "autograd/leaf.h"
 #include "autograd/record.h"
 #include "base/error.h"
 #include "comm/group.h"
 #include "parallel/fully_shard/fully_shard.h"
+#include "tensor/borrow.h"
+#include "tensor/ops.h"
 
 static const char end_site[] = "the end of a backward pass";
 
@@ -25,7 +28,7 @@ static tt__fs_param *param_of(const tt__fs_unit *u, size_t i) {
 /* ---- averaging */
 
 /* Zero the places of parameters without a gradient: another unit's may still lie there. */
-static void fill_unused(const tt__fs_unit *u) {
+static tt_status fill_unused(const tt__fs_unit *u) {
     const tt__fs *fs = u->owner;
     for (size_t i = 0; i < fs->count; i++) {
         tt__fs_param *p = param_of(u, i);
@@ -34,22 +37,53 @@ static void fill_unused(const tt__fs_unit *u) {
         if (tt_grad(p->whole))
             p->touched = true;
         else
-            memset(tt__fs_place_of(tt__fs_bucket_of(p)->grads, p), 0, tt__fs_whole_bytes(p));
+            TT__TRY(tt__fill_out(FS_SITE, tt__leaf_of(p->whole)->grad, 0));
         tt__leaf_drop_grad(p->whole);
     }
+    return TT_OK;
 }
 
-static tt_status begin_averaging(tt__fs_unit *u) {
-    tt__fs *fs = u->owner;
-    fill_unused(u);
-    u->grads = TT__FS_AVERAGING;
+/* Begin the calls of the unit whose gradients were sent off last. */
+static tt_status average_leaving(tt__fs *fs) {
+    const tt__fs_unit *u = fs->leaving;
+    if (!u)
+        return TT_OK;
+    fs->leaving = NULL;
+    tt__carried *whole = tt__fs_grads_of(u);
+    TT__TRY(tt__carried_settle(whole));
     for (size_t i = 0; i < u->bucket_count; i++) {
         tt__fs_bucket *b = &fs->buckets[u->first_bucket + i];
         if (!b->trains)
             continue;
-        void *own = tt__fs_element(b->grads, b, b->part * fs->rank);
-        TT__TRY(tt_reduce_scatter_with(TT_ARGS(tt_reduce_scatter_args, fs->group, b->grads, own, b->part, b->dtype,
-                                               TT_AVG, .work = &b->averaging, .file = u->average_site)));
+        void *grads = tt__carried_near(whole, b->at);
+        TT__TRY(tt_reduce_scatter_with(TT_ARGS(tt_reduce_scatter_args, fs->group, grads,
+                                               tt__fs_element(grads, b, b->part * fs->rank), b->part, b->dtype, TT_AVG,
+                                               .work = &b->averaging, .file = u->average_site, TT__CARRIED_ON(whole))));
+    }
+    return TT_OK;
+}
+
+/* On a device the gradients are still being computed: their calls begin when the next unit's are sent off, at the
+ * latest when they are waited for, in the same order on all ranks. */
+static tt_status begin_averaging(tt__fs_unit *u) {
+    tt__fs *fs = u->owner;
+    tt__carried *whole = tt__fs_grads_of(u);
+    TT__TRY(average_leaving(fs));
+    TT__TRY(fill_unused(u));
+    u->grads = TT__FS_AVERAGING;
+    fs->leaving = u;
+    TT__TRY(tt__carried_send(whole, 0, u->bytes));
+    return whole->near == whole->data ? average_leaving(fs) : TT_OK;
+}
+
+/* Bring what this rank has of the unit's averages to where slices take it from. */
+static tt_status bring_averages(const tt__fs_unit *u) {
+    const tt__fs *fs = u->owner;
+    for (size_t i = 0; i < u->bucket_count; i++) {
+        const tt__fs_bucket *b = &fs->buckets[u->first_bucket + i];
+        const size_t part = (size_t)b->part * tt_dtype_size(b->dtype);
+        if (b->trains)
+            TT__TRY(tt__carried_receive(tt__fs_grads_of(u), b->at + part * (size_t)fs->rank, part));
     }
     return TT_OK;
 }
@@ -58,13 +92,14 @@ static tt_status begin_averaging(tt__fs_unit *u) {
 static tt_status take_average(tt__fs_param *p) {
     const tt__fs_bucket *b = tt__fs_bucket_of(p);
     const int64_t at = p->n ? p->offset + p->from : 0;
-    tt_tensor *averaged = (tt_from_blob)(tt__fs_element(b->grads, b, at), TT_SHAPE(p->n), b->dtype);
+    tt_tensor *averaged =
+        tt__tensor_borrow(FS_SITE, p->owner->device, tt__fs_element(b->grads, b, at), TT_SHAPE(p->n), b->dtype);
     return averaged ? tt__leaf_give_grad(p->slice, averaged) : tt_last_status();
 }
 
 static tt_status end_averaging(tt__fs_unit *u) {
-    const tt__fs *fs = u->owner;
-    tt_status status = TT_OK;
+    tt__fs *fs = u->owner;
+    tt_status status = fs->leaving == u ? average_leaving(fs) : TT_OK;
     for (size_t i = 0; i < u->bucket_count; i++) {
         tt__fs_bucket *b = &fs->buckets[u->first_bucket + i];
         tt_status own = b->averaging ? tt_work_wait(b->averaging) : TT_OK;
@@ -72,6 +107,7 @@ static tt_status end_averaging(tt__fs_unit *u) {
         b->averaging = NULL;
         status = status ? status : own;
     }
+    status = status ? status : bring_averages(u);
     int scope = tt_scope_begin();
     for (size_t i = 0; i < fs->count && !status; i++)
         status = param_of(u, i) ? take_average(param_of(u, i)) : TT_OK;
@@ -114,20 +150,34 @@ static tt_status begin_rest(tt__fs *fs) {
             TT__TRY(begin_averaging(&fs->units[i]));
     if (tt__fs_rest(fs)->grads == TT__FS_COLLECTING)
         TT__TRY(begin_averaging(tt__fs_rest(fs)));
-    return TT_OK;
+    return average_leaving(fs);
 }
 
-static tt_status end_rest(const tt__fs *fs) {
+static tt_status end_rest(tt__fs *fs) {
     for (size_t i = fs->unit_count; i-- > 0;)
         if (fs->units[i].grads == TT__FS_AVERAGING)
             TT__TRY(end_averaging(&fs->units[i]));
     return TT_OK;
 }
 
+/* The same over a back end that takes nothing of the host. */
+static tt_status gather_marks(const tt__fs *fs) {
+    unsigned char *all = calloc((size_t)fs->world, fs->count);
+    if (!all)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for the marks of %zu parameters", FS_SITE, fs->count);
+    tt_status status = tt__group_gather(fs->group, fs->marks, all, fs->count, TT_U8, end_site);
+    for (size_t i = 0; i < fs->count * (size_t)fs->world && !status; i++)
+        fs->marks[i % fs->count] |= all[i];
+    free(all);
+    return status;
+}
+
 /* Begin to tell all ranks which parameters were used, while the averages before it are waited for. */
 static tt_status begin_telling_used(const tt__fs *fs, tt_work **work) {
     for (size_t i = 0; i < fs->count; i++)
         fs->marks[i] = fs->params[i].touched;
+    if (!tt__group_takes(fs->group, TT_DEVICE_CPU))
+        return gather_marks(fs);
     return tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, fs->group, fs->marks, (int64_t)fs->count, TT_U8, TT_MAX,
                                       .work = work, .file = end_site));
 }
@@ -143,7 +193,7 @@ static tt_status average_rest(tt__fs *fs) {
     tt_work *marking = NULL;
     TT__TRY(begin_rest(fs));
     TT__TRY(begin_telling_used(fs, &marking));
-    tt_status status = end_rest(fs), marked = tt_work_wait(marking);
+    tt_status status = end_rest(fs), marked = marking ? tt_work_wait(marking) : TT_OK;
     tt_work_free(marking);
     if (!status && !marked)
         forget_unused(fs);

@@ -29,6 +29,8 @@ static tt_status end_gathering(tt__fs_unit *u) {
         b->gathering = NULL;
         first = first ? first : status;
     }
+    if (!first)
+        first = tt__carried_receive(tt__fs_values_of(u), 0, u->bytes);
     return first ? tt__fs_break(u->owner, first) : TT_OK;
 }
 
@@ -47,10 +49,16 @@ static bool is_free(const tt__fs_unit *u) { return !u->running && u != u->owner-
 static tt_status gather_unit(tt__fs_unit *u) {
     tt__fs *fs = u->owner;
     u->values = TT__FS_COMING;
+    tt__carried *whole = tt__fs_values_of(u);
+    tt_status ready = tt__carried_settle(&fs->slices);
+    ready = ready ? ready : tt__carried_settle(whole);
+    if (ready)
+        return tt__fs_break(fs, ready);
     for (size_t i = 0; i < u->bucket_count; i++) {
         tt__fs_bucket *b = &fs->buckets[u->first_bucket + i];
-        tt_status status = tt_all_gather_with(TT_ARGS(tt_all_gather_args, fs->group, b->slices, b->values, b->part,
-                                                      b->dtype, .work = &b->gathering, .file = u->gather_site));
+        tt_status status = tt_all_gather_with(TT_ARGS(
+            tt_all_gather_args, fs->group, tt__carried_near(&fs->slices, b->slices_at), tt__carried_near(whole, b->at),
+            b->part, b->dtype, .work = &b->gathering, .file = u->gather_site, TT__CARRIED_ON(whole)));
         if (status)
             return tt__fs_break(fs, status);
     }
@@ -122,7 +130,8 @@ tt_status tt__fs_changed(tt__fs *fs) {
     }
     for (size_t i = 0; i < fs->count; i++)
         tt__storage_touch(fs->params[i].whole->storage);
-    return first;
+    tt_status sent = first ? first : tt__carried_send(&fs->slices, 0, fs->slices.bytes);
+    return sent ? tt__fs_break(fs, sent) : TT_OK;
 }
 
 void tt__fs_poke(const tt__fs *fs) {

@@ -9,6 +9,8 @@
 #include "optim/optimizer.h"
 #include "parallel/ddp_state.h"
 #include "parallel/fully_shard/fully_shard.h"
+#include "tensor/borrow.h"
+#include "tensor/ops.h"
 
 enum { FS_LINE = 64 };
 
@@ -37,10 +39,12 @@ static size_t find_unit(const tt__fs *fs, const tt_tensor *x) {
     return times == 1 ? found : fs->unit_count - 1;
 }
 
-static tt_status check_fs_param(const char *name, const tt_tensor *x) {
-    if (!tt__device_is_host(tt_tensor_device(x)))
-        return tt__fail(TT_ERR_UNSUPPORTED, "%s: parameter \"%s\" lies on \"%s\"; units lie on the host", FS_SITE, name,
-                        tt_device_name(tt_tensor_device(x)));
+static tt_status check_fs_param(const tt__fs *fs, const char *name, const tt_tensor *x) {
+    if (tt_tensor_device(x) != fs->device)
+        return tt__fail(TT_ERR_INVALID,
+                        "%s: parameter \"%s\" lies on %s, and those before it on %s; expected all on one device: "
+                        "tt_module_to_device() first",
+                        FS_SITE, name, tt_device_name(tt_tensor_device(x)), fs->device->name);
     if (tt__leaf_has_hook(x, tt__ddp_on_gradient) || tt__leaf_has_hook(x, tt__fs_on_gradient))
         return tt__fail(TT_ERR_STATE, "%s: parameter \"%s\" belongs to another wrapper already; free that first",
                         FS_SITE, name);
@@ -63,13 +67,14 @@ static tt_status list_fs_params(tt__fs *fs) {
         return tt_last_status();
     if (all->count == 0)
         return tt__fail(TT_ERR_INVALID, "%s: the module has no parameter", FS_SITE);
+    fs->device = tt_tensor_device(all->tensors[0]);
     fs->params = calloc((size_t)all->count, sizeof *fs->params);
     fs->marks = calloc((size_t)all->count, 1);
     if (!fs->params || !fs->marks)
         return fs_no_memory();
     for (int64_t i = 0; i < all->count; i++) {
         tt_tensor *x = all->tensors[i];
-        TT__TRY(check_fs_param(all->names[i], x));
+        TT__TRY(check_fs_param(fs, all->names[i], x));
         tt__fs_param *p = &fs->params[fs->count++];
         *p = (tt__fs_param){.owner = fs,
                             .whole = tt__tensor_watch(x),
@@ -176,8 +181,8 @@ tt_status tt__fs_lay_out(tt__fs *fs) {
 
 /* ---- memory */
 
-static tt_status take_symmetric(const tt__fs *fs, void **out, size_t bytes) {
-    return tt_group_alloc_with(TT_ARGS(tt_group_alloc_args, out, fs->group, bytes, .file = FS_SITE));
+static tt_status take_memory_for(const tt__fs *fs, tt__carried *out, size_t bytes) {
+    return tt__carried_make(out, fs->group, fs->device, bytes, FS_SITE);
 }
 
 tt_status tt__fs_allocate(tt__fs *fs) {
@@ -187,18 +192,18 @@ tt_status tt__fs_allocate(tt__fs *fs) {
         b->slices_at = bytes;
         bytes += (size_t)b->part * tt_dtype_size(b->dtype);
     }
-    TT__TRY(take_symmetric(fs, &fs->slices, bytes));
+    TT__TRY(take_memory_for(fs, &fs->slices, bytes));
     for (size_t i = 0; i < fs->place_count; i++)
-        TT__TRY(take_symmetric(fs, &fs->places[i].data, fs->places[i].bytes));
+        TT__TRY(take_memory_for(fs, &fs->places[i].memory, fs->places[i].bytes));
     for (size_t i = 0; i < fs->grad_place_count; i++)
-        TT__TRY(take_symmetric(fs, &fs->grad_places[i].data, fs->grad_places[i].bytes));
+        TT__TRY(take_memory_for(fs, &fs->grad_places[i].memory, fs->grad_places[i].bytes));
     for (size_t i = 0; i < fs->unit_count; i++) {
         const tt__fs_unit *u = &fs->units[i];
         for (size_t k = 0; k < u->bucket_count; k++) {
             tt__fs_bucket *b = &fs->buckets[u->first_bucket + k];
-            b->slices = (char *)fs->slices + b->slices_at;
-            b->values = (char *)fs->places[u->place].data + b->at;
-            b->grads = b->trains ? (char *)fs->grad_places[u->grad_place].data + b->at : NULL;
+            b->slices = tt__carried_at(&fs->slices, b->slices_at);
+            b->values = tt__carried_at(tt__fs_values_of(u), b->at);
+            b->grads = b->trains ? tt__carried_at(tt__fs_grads_of(u), b->at) : NULL;
         }
     }
     return TT_OK;
@@ -233,12 +238,14 @@ tt_status tt__fs_put_in_place(tt__fs_param *p) {
 /* The slice takes its part of the whole values, which are then let go. */
 static tt_status make_fs_slice(tt__fs_param *p) {
     const tt__fs_bucket *b = tt__fs_bucket_of(p);
-    const size_t bytes = tt_dtype_size(b->dtype);
-    tt_tensor *slice = (tt_from_blob)(slice_of(p), TT_SHAPE(p->n), b->dtype);
+    const tt_shape shape = TT_SHAPE(p->n);
+    tt_tensor *slice = tt__tensor_borrow(FS_SITE, p->owner->device, slice_of(p), shape, b->dtype);
     p->slice = tt__optim_hold(slice);
     if (!p->slice)
         return tt_last_status();
-    memcpy(slice_of(p), (char *)p->whole->data + (size_t)p->from * bytes, (size_t)p->n * bytes);
+    tt_tensor part = tt__tensor_seen(p->whole, shape, NULL);
+    part.data = tt__fs_element(part.data, b, p->from);
+    TT__TRY(tt__copy_out(FS_SITE, p->slice, &part));
     if (!p->trains)
         return tt__fs_put_in_place(p);
     if (!tt_requires_grad_(p->slice, true))
@@ -254,7 +261,7 @@ static tt_status make_fs_slice(tt__fs_param *p) {
 tt_status tt__fs_make_slices(tt__fs *fs) {
     for (size_t i = 0; i < fs->count; i++)
         TT__TRY(make_fs_slice(&fs->params[i]));
-    return TT_OK;
+    return tt__carried_send(&fs->slices, 0, fs->slices.bytes);
 }
 
 /* ---- ending */
@@ -289,9 +296,9 @@ static void release_unit(tt__fs_unit *u) {
     free(u->average_site);
 }
 
-/* False: the group failed; its end releases the rest. */
-static bool give_symmetric_back(const tt__fs *fs, void *memory) {
-    return !memory || !tt_group_free_with(TT_ARGS(tt_group_free_args, fs->group, memory, .file = "tt_module_free"));
+/* Where the group failed, its end releases the rest. */
+static void give_memory(const tt__fs *fs, tt__carried *memory) {
+    tt__carried_free(memory, fs->group, "tt_module_free");
 }
 
 void tt__fs_release(tt__fs *fs) {
@@ -311,11 +318,11 @@ void tt__fs_release(tt__fs *fs) {
         tt_work_free(fs->buckets[i].gathering);
         tt_work_free(fs->buckets[i].averaging);
     }
-    bool ok = give_symmetric_back(fs, fs->slices);
-    for (size_t i = 0; i < fs->place_count && ok; i++)
-        ok = give_symmetric_back(fs, fs->places[i].data);
-    for (size_t i = 0; i < fs->grad_place_count && ok; i++)
-        ok = give_symmetric_back(fs, fs->grad_places[i].data);
+    give_memory(fs, &fs->slices);
+    for (size_t i = 0; i < fs->place_count && fs->places; i++)
+        give_memory(fs, &fs->places[i].memory);
+    for (size_t i = 0; i < fs->grad_place_count && fs->grad_places; i++)
+        give_memory(fs, &fs->grad_places[i].memory);
     if (fs->group)
         tt__group_let_go(fs->group);
     free(fs->units);

@@ -1,9 +1,9 @@
 /* Whole parameters in memory of their own: gathered unit by unit, and taken back into slices. */
-#include <string.h>
-
 #include "base/error.h"
 #include "parallel/fully_shard/fully_shard.h"
 #include "reducer/text_agreement.h"
+#include "tensor/borrow.h"
+#include "tensor/ops.h"
 
 static const char gather_who[] = "tt_fully_shard_gather";
 static const char scatter_who[] = "tt_fully_shard_scatter";
@@ -14,8 +14,6 @@ static tt__fs *wrapper_of(const char *who, tt_module *module) {
         tt__fail(TT_ERR_INVALID, "%s: expected a wrapper that tt_fully_shard() made", who);
     return fs;
 }
-
-static void *values_of(const tt__fs_param *p) { return tt__fs_place_of(tt__fs_bucket_of(p)->values, p); }
 
 /* Has this rank the whole parameters? */
 static bool has_whole(const tt__fs *fs) { return fs->gathered_to == TT_ALL_RANKS || fs->gathered_to == fs->rank; }
@@ -29,12 +27,11 @@ static tt_status take_out(tt__fs *fs, tt__fs_unit *u, bool keep) {
         if (!tt__fs_is_of(p, u))
             continue;
         tt__storage *before = tt__storage_ref(p->whole->storage); /* records may refer to it, and it stays away */
-        tt_status status = tt__tensor_set_data(p->whole, NULL);
+        tt_status status = tt__tensor_move(gather_who, p->whole, NULL);
         atomic_store_explicit(&before->away, !status, memory_order_relaxed);
         tt__storage_unref(before);
         TT__TRY(status);
         p->moved = false;
-        memcpy(p->whole->data, values_of(p), tt__fs_whole_bytes(p));
     }
     return TT_OK;
 }
@@ -85,19 +82,46 @@ static tt_status check_unchanged(const tt__fs *fs) {
     return TT_OK;
 }
 
+/* Copy n elements of the bucket's type between places on the device. */
+static tt_status copy_elements(const tt__fs *fs, const tt__fs_bucket *b, void *to, void *from, int64_t n) {
+    TT_AUTO_SCOPE;
+    tt_tensor *y = tt__tensor_borrow(scatter_who, fs->device, to, TT_SHAPE(n), b->dtype);
+    tt_tensor *x = y ? tt__tensor_borrow(scatter_who, fs->device, from, TT_SHAPE(n), b->dtype) : NULL;
+    return x ? tt__copy_out(scatter_who, y, x) : tt_last_status();
+}
+
+static tt_status put_values(const tt__fs_param *p) {
+    const tt__fs_bucket *b = tt__fs_bucket_of(p);
+    return copy_elements(p->owner, b, tt__fs_place_of(b->values, p), p->whole->data, p->numel);
+}
+
+static tt_status cut_slices(const tt__fs *fs, const tt__fs_bucket *b) {
+    return copy_elements(fs, b, b->slices, tt__fs_element(b->values, b, b->part * fs->rank), b->part);
+}
+
+static tt_status take_root_values(const tt__fs *fs, const tt__fs_unit *u) {
+    tt__carried *whole = tt__fs_values_of(u);
+    if (has_whole(fs))
+        TT__TRY(tt__carried_send(whole, 0, u->bytes));
+    TT__TRY(tt__carried_settle(whole));
+    for (size_t i = 0; i < u->bucket_count; i++) {
+        const tt__fs_bucket *b = &fs->buckets[u->first_bucket + i];
+        TT__TRY(tt_broadcast_with(TT_ARGS(tt_broadcast_args, fs->group, tt__carried_near(whole, b->at),
+                                          b->part * fs->world, b->dtype, fs->gathered_to, .file = u->gather_site,
+                                          TT__CARRIED_ON(whole))));
+    }
+    return has_whole(fs) ? TT_OK : tt__carried_receive(whole, 0, u->bytes);
+}
+
 /* Copy the unit's whole values to its place, take the root's where it alone has them, and cut this rank's slices. */
 static tt_status take_slices(tt__fs *fs, const tt__fs_unit *u) {
     for (size_t i = 0; i < fs->count; i++)
         if (tt__fs_is_of(&fs->params[i], u) && has_whole(fs))
-            memcpy(values_of(&fs->params[i]), fs->params[i].whole->data, tt__fs_whole_bytes(&fs->params[i]));
-    for (size_t i = 0; i < u->bucket_count; i++) {
-        tt__fs_bucket *b = &fs->buckets[u->first_bucket + i];
-        if (fs->gathered_to != TT_ALL_RANKS)
-            TT__TRY(tt_broadcast_with(TT_ARGS(tt_broadcast_args, fs->group, b->values, b->part * fs->world, b->dtype,
-                                              fs->gathered_to, .file = u->gather_site)));
-        const size_t bytes = (size_t)b->part * tt_dtype_size(b->dtype);
-        memcpy(b->slices, (char *)b->values + (size_t)fs->rank * bytes, bytes);
-    }
+            TT__TRY(put_values(&fs->params[i]));
+    if (fs->gathered_to != TT_ALL_RANKS)
+        TT__TRY(take_root_values(fs, u));
+    for (size_t i = 0; i < u->bucket_count; i++)
+        TT__TRY(cut_slices(fs, &fs->buckets[u->first_bucket + i]));
     return TT_OK;
 }
 

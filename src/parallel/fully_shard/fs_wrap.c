@@ -110,8 +110,8 @@ static bool describe_param(const tt__fs *fs, size_t i, char **text) {
 /* Write what must be alike; the count of texts, 0: no memory. */
 static size_t describe_fs(const tt__fs *fs, const tt_named_tensors *buffers, char **texts) {
     size_t n = 0;
-    if (asprintf(&texts[n++], "%zu units, .keep_after_forward %d, %sbroadcast of buffers", fs->unit_count - 1,
-                 fs->keeps, fs->broadcasts ? "" : "no ") < 0)
+    if (asprintf(&texts[n++], "%zu units%s, .keep_after_forward %d, %sbroadcast of buffers", fs->unit_count - 1,
+                 tt__device_is_host(fs->device) ? "" : " on a device", fs->keeps, fs->broadcasts ? "" : "no ") < 0)
         return texts[0] = NULL, 0;
     for (size_t i = 0; i + 1 < fs->unit_count; i++)
         if (asprintf(&texts[n++], "unit %zu \"%s\"", i, fs->units[i].name) < 0)

@@ -12,6 +12,7 @@
 
 #include "autograd/failed_pass.h"
 #include "nn/module.h"
+#include "parallel/carried.h"
 #include "tensor/tensor.h"
 
 #include <tutti/fully_shard.h>
@@ -67,7 +68,7 @@ typedef struct tt__fs_unit {
 
 /* Where whole units lie. */
 typedef struct tt__fs_place {
-    void *data; /* symmetric memory */
+    tt__carried memory;
     size_t bytes;
     tt__fs_unit *holds; /* or NULL */
 } tt__fs_place;
@@ -86,6 +87,7 @@ typedef struct tt__fs_handle {
 struct tt__fs {
     tt_module *module; /* kept by the wrapper */
     tt_group *group;   /* held */
+    const tt_device *device; /* of the parameters */
     int rank, world;
     bool keeps; /* units stay whole until the step */
     bool broadcasts;
@@ -97,7 +99,8 @@ struct tt__fs {
     size_t count;
     tt__fs_place *places, *grad_places;
     size_t place_count, grad_place_count;
-    void *slices;         /* symmetric memory */
+    tt__carried slices;
+    tt__fs_unit *leaving; /* its whole gradients are on their way to where calls take them; or NULL */
     unsigned char *marks; /* (count): 1 for each parameter that any rank has used in the pass */
     tt__fs_handle *handle;
     bool backward;        /* a backward pass is under way */
@@ -119,6 +122,12 @@ static inline bool tt__fs_is_of(const tt__fs_param *p, const tt__fs_unit *u) { r
 
 static inline tt__fs_bucket *tt__fs_bucket_of(const tt__fs_param *p) { return &p->owner->buckets[p->bucket]; }
 
+/* Where unit u's values and gradients lie whole. */
+static inline tt__carried *tt__fs_values_of(const tt__fs_unit *u) { return &u->owner->places[u->place].memory; }
+static inline tt__carried *tt__fs_grads_of(const tt__fs_unit *u) {
+    return &u->owner->grad_places[u->grad_place].memory;
+}
+
 /* Element i of a bucket's values, gradients or slices, which begin at `data`. */
 static inline void *tt__fs_element(void *data, const tt__fs_bucket *b, int64_t i) {
     return (char *)data + i * (int64_t)tt_dtype_size(b->dtype);
@@ -127,10 +136,6 @@ static inline void *tt__fs_element(void *data, const tt__fs_bucket *b, int64_t i
 /* The parameter's place among its bucket's values or gradients. */
 static inline void *tt__fs_place_of(void *data, const tt__fs_param *p) {
     return tt__fs_element(data, tt__fs_bucket_of(p), p->offset);
-}
-
-static inline size_t tt__fs_whole_bytes(const tt__fs_param *p) {
-    return (size_t)p->numel * tt_dtype_size(tt__fs_bucket_of(p)->dtype);
 }
 
 /* fs_backward.c: a backward pass has failed (failed_pass.h): break the wrapper if it would have reached it. */

@@ -17,6 +17,8 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "base/format.h"
+#include "comm/group.h"
+#include "parallel/ddp_state.h"
 #include "parallel/local_sgd/averager.h"
 #include "tensor/parallel.h"
 #include "tensor/tensor.h"
@@ -25,7 +27,7 @@ typedef struct diloco {
     tt_model_averager base;
     int64_t period;
     double lr, momentum;
-    void *scratch;             /* room for the largest parameter, where what travels has another type */
+    void *scratch;             /* room for the largest parameter, where what travels has another type, or is far */
     tt_tensor **scratch_views; /* of each parameter */
 } diloco;
 
@@ -59,10 +61,12 @@ typedef struct outer_pass {
 OUTER_LOOPS(float, f32)
 OUTER_LOOPS(double, f64)
 
-/* Where a parameter's delta is computed: in its bucket if that has the type of the state. */
+/* Where a parameter's delta is computed, on the host: in its bucket if that is there and has the type of the state. */
 static tt_tensor *delta_of(const diloco *d, size_t i) {
     tt_tensor *view = d->base.flat.entries[i].view, *anchor = d->base.slots[ANCHOR].views[i];
-    return tt_tensor_dtype(view) == tt_tensor_dtype(anchor) ? view : d->scratch_views[i];
+    return tt_tensor_dtype(view) == tt_tensor_dtype(anchor) && tt__device_is_host(tt_tensor_device(view))
+               ? view
+               : d->scratch_views[i];
 }
 
 static void run_outer_pass(const diloco *d, size_t i, void (*f32)(void *, int64_t, int64_t),
@@ -155,13 +159,15 @@ static tt_status make_scratch(diloco *d) {
     for (size_t i = 0; i < f->count; i++)
         if (tt_tensor_numel(f->entries[i].view) > largest)
             largest = tt_tensor_numel(f->entries[i].view);
-    d->scratch = malloc((size_t)largest * sizeof(float) + 1);
+    d->scratch = malloc((size_t)largest * sizeof(double) + 1);
     d->scratch_views = calloc(f->count + 1, sizeof *d->scratch_views);
     if (!d->scratch || !d->scratch_views)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for a parameter of %" PRId64 " elements", diloco_class.name,
                         largest);
     for (size_t i = 0; i < f->count; i++) {
-        d->scratch_views[i] = tt__optim_hold(tt_from_blob(d->scratch, tt_tensor_shape(f->entries[i].view), TT_F32));
+        const tt_tensor *anchor = d->base.slots[ANCHOR].views[i];
+        d->scratch_views[i] =
+            tt__optim_hold(tt_from_blob(d->scratch, tt_tensor_shape(anchor), tt_tensor_dtype(anchor)));
         if (!d->scratch_views[i])
             return tt_last_status();
     }
@@ -183,14 +189,26 @@ static tt_status begin_anchor(const diloco *d) {
     return TT_OK;
 }
 
+/* The same where the back end takes nothing of the host. */
+static tt_status begin_anchor_far(const tt_model_averager *a) {
+    for (size_t i = 0; i < a->flat.count; i++) {
+        const tt__flat_entry *e = &a->flat.entries[i];
+        TT__TRY(tt__ddp_take_one(a->group, e->name, e->param, 0));
+        TT__TRY(tt__flat_copy(a->slots[ANCHOR].views[i], e->param));
+    }
+    return TT_OK;
+}
+
+static bool is_far(const tt_model_averager *a) { return !tt__group_takes(a->group, TT_DEVICE_CPU); }
+
 static tt_status begin_diloco(tt_model_averager *a, const tt_diloco_args *args) {
     diloco *d = (diloco *)a;
     d->period = args->period;
     d->lr = args->outer_lr;
     d->momentum = args->outer_momentum;
-    if (args->send_as != TT_F32)
+    if (args->send_as != TT_F32 || is_far(a))
         TT__TRY(make_scratch(d));
-    return begin_anchor(d);
+    return is_far(a) ? begin_anchor_far(a) : begin_anchor(d);
 }
 
 tt_status tt_diloco_with(const tt_diloco_args *given, size_t size) {

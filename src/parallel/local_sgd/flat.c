@@ -8,6 +8,7 @@
 #include "comm/group.h"
 #include "optim/dict.h"
 #include "reducer/bucket.h"
+#include "tensor/borrow.h"
 #include "tensor/named_tensors.h"
 #include "tensor/ops.h"
 #include "tensor/tensor.h"
@@ -29,9 +30,6 @@ tt_status tt__flat_check_list(const char *who, const tt_named_tensors *params) {
         if (!is_averaged_type(tt_tensor_dtype(x)))
             return tt__fail(TT_ERR_DTYPE, "%s: \"%s\" is %s; only floats are averaged", who, params->names[i],
                             TT__DESCRIBE(x));
-        if (!tt__device_is_host(tt_tensor_device(x)))
-            return tt__fail(TT_ERR_UNSUPPORTED, "%s: expected \"%s\" in the host's memory, got it on \"%s\"", who,
-                            params->names[i], tt_device_name(tt_tensor_device(x)));
     }
     return TT_OK;
 }
@@ -88,8 +86,9 @@ static tt_status place_views(tt__flat *f) {
     for (size_t i = 0; i < f->count; i++) {
         tt__flat_entry *e = &f->entries[i];
         const tt__flat_bucket *b = &f->buckets[e->bucket];
-        void *at = (char *)b->data + (size_t)e->offset * tt_dtype_size(b->dtype);
-        e->view = tt__optim_hold(tt_from_blob(at, tt_tensor_shape(e->param), b->dtype));
+        void *at = tt__carried_at(&b->memory, (size_t)e->offset * tt_dtype_size(b->dtype));
+        e->view = tt__optim_hold(
+            tt__tensor_borrow("an averager", b->memory.device, at, tt_tensor_shape(e->param), b->dtype));
         if (!e->view)
             return tt_last_status();
     }
@@ -102,10 +101,11 @@ tt_status tt__flat_make(tt__flat *f, const char *who, tt_group *group, const tt_
     tt__group_hold(group);
     TT__TRY(watch_params(f, who, params));
     TT__TRY(assign_params(f, who, as));
+    const tt_device *device =
+        tt__group_takes(group, TT_DEVICE_CPU) ? &tt__cpu_device : tt_tensor_device(params->tensors[0]);
     for (size_t b = 0; b < f->bucket_count; b++)
-        TT__TRY(tt_group_alloc_with(TT_ARGS(tt_group_alloc_args, &f->buckets[b].data, group,
-                                            (size_t)f->buckets[b].count * tt_dtype_size(f->buckets[b].dtype),
-                                            .file = who)));
+        TT__TRY(tt__carried_make(&f->buckets[b].memory, group, device,
+                                 (size_t)f->buckets[b].count * tt_dtype_size(f->buckets[b].dtype), who));
     return place_views(f);
 }
 
@@ -119,10 +119,9 @@ void tt__flat_free(tt__flat *f, bool alone) {
         tt__tensor_unwatch(f->entries[i].param);
         free(f->entries[i].name);
     }
-    for (size_t b = 0; b < f->bucket_count && f->buckets && !alone; b++)
-        if (f->buckets[b].data && tt_group_free_with(TT_ARGS(tt_group_free_args, f->group, f->buckets[b].data,
-                                                             .file = "tt_model_averager_free")))
-            break; /* the group failed: its end releases the rest */
+    for (size_t b = 0; b < f->bucket_count && f->buckets; b++)
+        if (!alone || tt__carried_is_far(&f->buckets[b].memory))
+            tt__carried_free(&f->buckets[b].memory, f->group, "tt_model_averager_free");
     free(f->entries);
     free(f->buckets);
     tt__group_let_go(f->group);
@@ -136,8 +135,7 @@ tt_status tt__flat_check(const tt__flat *f, const char *who) {
     for (size_t i = 0; i < f->count; i++) {
         const tt__flat_entry *e = &f->entries[i];
         const tt_shape now = tt_tensor_shape(e->param), before = tt_tensor_shape(e->view);
-        if (tt_tensor_dtype(e->param) != e->dtype || !tt__shape_equal(&now, &before) ||
-            !tt__device_is_host(tt_tensor_device(e->param)))
+        if (tt_tensor_dtype(e->param) != e->dtype || !tt__shape_equal(&now, &before))
             return tt__fail(TT_ERR_STATE, "%s: \"%s\" was %s of %s when the averager was made, and is %s now", who,
                             e->name, TT__DESCRIBE(e->view), tt_dtype_name(e->dtype), TT__DESCRIBE(e->param));
     }
@@ -167,8 +165,9 @@ tt_status tt__flat_take_rank_0(tt__flat *f, const char *what) {
     for (size_t b = 0; b < f->bucket_count; b++) {
         const tt__flat_bucket *bucket = &f->buckets[b];
         TT__TRY(tt__flat_pack(f, b));
-        TT__TRY(tt_broadcast_with(TT_ARGS(tt_broadcast_args, .group = f->group, .buf = bucket->data,
-                                          .count = bucket->count, .dtype = bucket->dtype, .root = 0, .file = what)));
+        TT__TRY(tt_broadcast_with(TT_ARGS(tt_broadcast_args, .group = f->group, .buf = bucket->memory.near,
+                                          .count = bucket->count, .dtype = bucket->dtype, .root = 0, .file = what,
+                                          TT__CARRIED_ON(&bucket->memory))));
         TT__TRY(tt__flat_unpack(f, b));
     }
     return TT_OK;
@@ -176,8 +175,8 @@ tt_status tt__flat_take_rank_0(tt__flat *f, const char *what) {
 
 static tt_status begin_flat_bucket(tt__flat *f, size_t b, tt_group *group, const char *what) {
     tt__flat_bucket *bucket = &f->buckets[b];
-    return tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, group, bucket->data, bucket->count, bucket->dtype, TT_AVG,
-                                      .work = &bucket->work, .file = what));
+    return tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, group, bucket->memory.near, bucket->count, bucket->dtype,
+                                      TT_AVG, .work = &bucket->work, .file = what, TT__CARRIED_ON(&bucket->memory)));
 }
 
 static tt_status end_flat_bucket(tt__flat_bucket *bucket) {

@@ -2,6 +2,8 @@
 #ifndef TT_PARALLEL_LOCAL_SGD_FLAT_H
 #define TT_PARALLEL_LOCAL_SGD_FLAT_H
 
+#include "parallel/carried.h"
+
 #include <tutti/comm.h>
 #include <tutti/nn.h>
 
@@ -16,7 +18,7 @@ typedef struct tt__flat_entry {
 } tt__flat_entry;
 
 typedef struct tt__flat_bucket {
-    void *data; /* symmetric memory */
+    tt__carried memory; /* where calls take it: on the host, or on the parameters' device */
     int64_t count;
     tt_dtype dtype;
     tt_work *work; /* while it is reduced */
@@ -30,7 +32,7 @@ typedef struct tt__flat {
     tt__flat_bucket *buckets;
 } tt__flat;
 
-/* Lay out `params`, which are floats in the host's memory (tt__flat_check_list()). Buckets have the parameters' types;
+/* Lay out `params`, which are floats (tt__flat_check_list()), on any device. Buckets have the parameters' types;
  * with `as`, all parameters but those of f64 are carried as *as. Collective: all ranks have the same list.
  * tt__flat_free() must follow, also after a failure. */
 tt_status tt__flat_make(tt__flat *flat, const char *who, tt_group *group, const tt_named_tensors *params,
@@ -45,7 +47,7 @@ tt_status tt__flat_check_list(const char *who, const tt_named_tensors *params);
 /* Check that each parameter has the type and shape with which it was added. */
 tt_status tt__flat_check(const tt__flat *flat, const char *who);
 
-/* Copy elements, converted where types differ: of one shape, in the host's memory. */
+/* Copy elements, converted where types differ: of one shape, on any device. */
 tt_status tt__flat_copy(tt_tensor *to, const tt_tensor *from);
 
 /* Copy a bucket's parameters into it / back. */

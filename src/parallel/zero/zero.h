@@ -8,14 +8,15 @@
 #define TT_PARALLEL_ZERO_ZERO_H
 
 #include "optim/optimizer.h"
+#include "parallel/carried.h"
 #include "parallel/ddp_state.h"
 #include "parallel/fully_shard/fully_shard.h"
 
 #include <tutti/zero.h>
 
 typedef struct tt__zero_bucket {
-    void *values; /* the parameters: symmetric memory; NULL: none yet */
-    void *grads;  /* in stage 2: the gradients of this rank's part; else NULL */
+    tt__carried values; /* the parameters; in stage 3 nothing */
+    void *grads;        /* in stage 2: the gradients of this rank's part, where the parameters lie; else NULL */
     int64_t part; /* elements of a rank's part */
     tt_dtype dtype;
     tt_work *work; /* the gathering of the parameters that is under way; or NULL */
@@ -34,6 +35,7 @@ typedef struct tt__zero_param {
 
 typedef struct tt__zero {
     tt_group *group; /* held */
+    const tt_device *device; /* of the parameters */
     int rank, world, stage;
     tt__ddp *ddp;    /* stages 1 and 2: the wrapper; NULL: it was freed, or got another group */
     tt__fs *fs;      /* stage 3: the sharded module; NULL: it was freed */
@@ -76,7 +78,10 @@ tt_status tt__zero_agree(const tt__zero *z);
 /* Is every rank ready to make one? `own`: why this one isn't, its last error; the others are told. */
 tt_status tt__zero_agree_on_ready(tt_group *group, tt_status own);
 
-/* zero_grads.c: take gradients from the wrapper from now on / no more. */
+/* zero_grads.c: where the wrapper leaves the slice's part of the averages. */
+void *tt__zero_averaged(const tt__zero *z, const tt__zero_param *p);
+
+/* Take gradients from the wrapper from now on / no more. */
 tt_status tt__zero_watch(tt__zero *z, tt_module *ddp);
 void tt__zero_unwatch(tt__zero *z);
 

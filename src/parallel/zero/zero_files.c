@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "comm/group.h"
 
 #include <tutti/checkpoint.h>
 
@@ -132,7 +133,7 @@ static tt_status number_save(const tt__zero *z, int64_t *save) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     *save = (((int64_t)now.tv_sec * 1000000000 + now.tv_nsec) ^ ((int64_t)getpid() << 40)) & INT64_MAX;
-    return tt_broadcast_with(TT_ARGS(tt_broadcast_args, z->group, save, 1, TT_I64, 0, .file = save_name));
+    return tt__group_take_first(z->group, save, sizeof *save, save_name);
 }
 
 static tt_status save_own_file(const tt__zero *z, const char *path, int64_t save) {

@@ -2,6 +2,7 @@
  * communication hook reduces each bucket to its parts: a rank adds its own part to the gradients of its slices, and
  * gives the bucket's memory back to the system, until the next pass writes there. Reduced by the kernels that reduce
  * whole buckets, in the same order, gradients have the same bits. */
+#include "parallel/ddp_device.h"
 #include "parallel/zero/zero.h"
 
 #include <sys/mman.h>
@@ -9,6 +10,7 @@
 
 #include "autograd/engine.h"
 #include "base/saved_error.h"
+#include "tensor/borrow.h"
 
 static const char scatter_site[] = "the averaging of gradients";
 
@@ -25,11 +27,26 @@ static tt_status begin_scatter(const tt__zero *z, const tt_bucket *bucket, tt_wo
                                           TT_AVG, .work = work, .file = scatter_site));
 }
 
+void *tt__zero_averaged(const tt__zero *z, const tt__zero_param *p) {
+    const size_t at = (size_t)p->from * tt_dtype_size(z->buckets[p->bucket].dtype);
+    return (char *)tt__ddp_gradient_place(z->ddp, (size_t)(p - z->params)) + at;
+}
+
+/* Bring the slice's part of a bucket to the device. */
+static tt_status bring_part(const tt__zero *z, const tt_bucket *bucket, const tt__zero_param *p) {
+    const size_t bytes = tt_dtype_size(bucket->dtype);
+    const void *from = (const char *)bucket->data + (size_t)(p->offset + p->from) * bytes;
+    const tt_device *d = z->device;
+    return d->queue ? d->queue->receive(d, tt__zero_averaged(z, p), from, (size_t)p->n * bytes)
+                    : d->from_host(d, tt__zero_averaged(z, p), from, (size_t)p->n * bytes);
+}
+
 /* Add what the bucket has of the parameter to its slice's gradient. */
-static tt_status take_grad(const tt_bucket *bucket, const tt__zero_param *p) {
-    const int64_t at = p->n ? p->offset + p->from : 0;
+static tt_status take_grad(const tt__zero *z, const tt_bucket *bucket, const tt__zero_param *p) {
+    if (p->n && !tt__device_is_host(z->device))
+        TT__TRY(bring_part(z, bucket, p));
     tt_tensor *averaged =
-        (tt_from_blob)((char *)bucket->data + (size_t)at * tt_dtype_size(bucket->dtype), TT_SHAPE(p->n), bucket->dtype);
+        tt__tensor_borrow(scatter_site, z->device, tt__zero_averaged(z, p), TT_SHAPE(p->n), bucket->dtype);
     return averaged ? tt__leaf_give_grad(p->slice, averaged) : tt_last_status();
 }
 
@@ -39,7 +56,7 @@ static tt_status take_grads(const tt__zero *z, const tt_bucket *bucket) {
     for (int64_t i = 0; i < bucket->gradient_count && !status; i++) {
         const int64_t param = bucket->gradients[i].param;
         if (tt_reducer_was_used(z->ddp->reducer, param))
-            status = take_grad(bucket, &z->params[param]);
+            status = take_grad(z, bucket, &z->params[param]);
     }
     tt_scope_end(scope);
     return status;
@@ -106,7 +123,8 @@ static void zero_detached(void *user) {
     z->ddp = NULL;
 }
 
-static const tt__ddp_watcher zero_watcher = {.stepped = zero_stepped, .detached = zero_detached};
+static const tt__ddp_watcher zero_watcher = {.stepped = zero_stepped, .detached = zero_detached},
+                             zero_2_watcher = {.stepped = zero_stepped, .detached = zero_detached, .takes_all = true};
 
 /* ---- from when to when ---- */
 
@@ -114,9 +132,9 @@ tt_status tt__zero_watch(tt__zero *z, tt_module *ddp) {
     if (z->stage > 1) {
         TT__TRY(tt_ddp_register_comm_hook(ddp, &zero_hook, z));
         z->hooked = true;
-        z->gives_back = is_worth_giving_back(z);
+        z->gives_back = tt__device_is_host(z->device) && is_worth_giving_back(z); /* pinned pages stay */
     }
-    z->ddp->watcher = &zero_watcher;
+    z->ddp->watcher = z->stage > 1 ? &zero_2_watcher : &zero_watcher;
     z->ddp->watcher_user = z;
     return TT_OK;
 }

@@ -8,6 +8,7 @@
 #include "base/saved_error.h"
 
 #include "comm/group.h"
+#include "tensor/borrow.h"
 
 static const char who[] = "tt_zero_optimizer";
 
@@ -16,7 +17,7 @@ static tt_status layout_no_memory(void) { return tt__fail(TT_ERR_MEMORY, "%s: no
 static size_t element_bytes_of(const tt__zero_bucket *b) { return tt_dtype_size(b->dtype); }
 
 static void *at_element(const tt__zero_bucket *b, int64_t i) {
-    return (char *)b->values + (size_t)i * element_bytes_of(b);
+    return tt__carried_at(&b->values, (size_t)i * element_bytes_of(b));
 }
 
 /* ---- making ---- */
@@ -76,12 +77,23 @@ static tt_status check_movable(const tt__zero_param *p) {
     return TT_OK;
 }
 
+static void *take_memory(const tt_device *device, size_t bytes) {
+    return tt__device_is_host(device) ? aligned_alloc(64, bytes) : device->alloc(device, bytes);
+}
+
+static void give_memory_back(const tt_device *device, void *memory) {
+    if (memory && !tt__device_is_host(device))
+        device->free(device, memory);
+    else
+        free(memory);
+}
+
 static tt_status allocate_grads(const tt__zero *z) {
     for (size_t i = 0; i < z->bucket_count; i++) {
         tt__zero_bucket *b = &z->buckets[i];
         size_t bytes = (size_t)b->part * element_bytes_of(b);
-        if (z->stage > 1 && !(b->grads = aligned_alloc(64, bytes + (bytes ? 0 : 64))))
-            return layout_no_memory();
+        if (z->stage > 1 && !(b->grads = take_memory(z->device, bytes ? bytes : 64)))
+            return tt__device_is_host(z->device) ? layout_no_memory() : tt__fail_prefix("%s", who);
     }
     return TT_OK;
 }
@@ -89,18 +101,15 @@ static tt_status allocate_grads(const tt__zero *z) {
 tt_status tt__zero_allocate(tt__zero *z) {
     for (size_t i = 0; i < z->bucket_count; i++) {
         tt__zero_bucket *b = &z->buckets[i];
-        TT__TRY(tt_group_alloc_with(TT_ARGS(tt_group_alloc_args, &b->values, z->group,
-                                            (size_t)(b->part * z->world) * element_bytes_of(b), .file = who)));
+        TT__TRY(tt__carried_make(&b->values, z->group, z->device, (size_t)(b->part * z->world) * element_bytes_of(b),
+                                 who));
     }
     return TT_OK;
 }
 
 static tt_status move_param(const tt__zero *z, tt__zero_param *p) {
     const tt__zero_bucket *b = &z->buckets[p->bucket];
-    void *to = at_element(b, p->offset);
-    if (p->numel)
-        memcpy(to, p->whole->data, (size_t)p->numel * element_bytes_of(b));
-    TT__TRY(tt__tensor_set_data(p->whole, to));
+    TT__TRY(tt__tensor_move(who, p->whole, at_element(b, p->offset)));
     p->moved = true;
     return TT_OK;
 }
@@ -108,16 +117,14 @@ static tt_status move_param(const tt__zero *z, tt__zero_param *p) {
 /* Where the gradient of the slice lies. */
 static void *grad_of_slice(const tt__zero *z, const tt__zero_param *p) {
     const tt__zero_bucket *b = &z->buckets[p->bucket];
-    const int64_t at = p->n ? p->offset + p->from : b->part * z->rank;
-    if (b->grads)
-        return (char *)b->grads + (size_t)(at - b->part * z->rank) * element_bytes_of(b);
-    return (char *)z->ddp->reducer->buckets[p->bucket].data + (size_t)at * element_bytes_of(b);
+    const int64_t at = p->n ? p->offset + p->from - b->part * z->rank : 0;
+    return b->grads ? (char *)b->grads + (size_t)at * element_bytes_of(b) : tt__zero_averaged(z, p);
 }
 
 static tt_status make_slice(const tt__zero *z, tt__zero_param *p) {
     const tt__zero_bucket *b = &z->buckets[p->bucket];
-    tt_tensor *slice =
-        (tt_from_blob)(at_element(b, p->n ? p->offset + p->from : b->part * z->rank), TT_SHAPE(p->n), b->dtype);
+    tt_tensor *slice = tt__tensor_borrow(who, z->device, at_element(b, p->n ? p->offset + p->from : b->part * z->rank),
+                                         TT_SHAPE(p->n), b->dtype);
     p->slice = tt__optim_hold(slice);
     if (!p->slice || !tt_requires_grad_(p->slice, true))
         return tt_last_status();
@@ -151,11 +158,7 @@ static bool move_back(const tt__zero *z, tt__zero_param *p) {
     const void *values = p->moved ? at_element(b, p->offset) : NULL;
     if (!values || p->whole->data != values)
         return true;
-    if (tt__tensor_set_data(p->whole, NULL))
-        return false;
-    if (p->numel)
-        memcpy(p->whole->data, values, (size_t)p->numel * element_bytes_of(b));
-    return true;
+    return tt__tensor_move(who, p->whole, NULL) == TT_OK;
 }
 
 static bool release_params(tt__zero *z) {
@@ -181,11 +184,9 @@ void tt__zero_release(tt__zero *z) {
     tt__zero_forget_state(z);
     bool moved = release_params(z);
     for (size_t i = 0; z->buckets && i < z->bucket_count; i++)
-        free(z->buckets[i].grads);
+        give_memory_back(z->device, z->buckets[i].grads);
     for (size_t i = 0; z->buckets && i < z->bucket_count && moved; i++)
-        if (z->buckets[i].values && tt_group_free_with(TT_ARGS(tt_group_free_args, z->group, z->buckets[i].values,
-                                                               .file = "tt_optimizer_free")))
-            break;         /* the group failed: its end releases the rest */
+        tt__carried_free(&z->buckets[i].values, z->group, "tt_optimizer_free");
     if (z->group && moved) /* else parameters go on in its memory, which is kept for them */
         tt__group_let_go(z->group);
     free(z->params);

@@ -41,9 +41,11 @@ static tt_status check_zero_args(const tt_zero_optimizer_args *a, const tt__ddp 
                         "stage 2 would not see: use stage 1",
                         who);
     TT__TRY(tt__ddp_refuse_sparse(who, d));
-    if (d->twins)
-        return tt__fail(TT_ERR_UNSUPPORTED, "%s: the wrapper's parameters lie on a device; slices lie on the host",
-                        who);
+    if (a->stage == 2 && d->reducer->place)
+        return tt__fail(TT_ERR_UNSUPPORTED,
+                        "%s: the back end %s averages gradients on %s, where stage 2 can't reduce them: use stage 1, "
+                        "or the native engine",
+                        who, tt_get_backend(d->group), tt_device_name(tt_tensor_device(d->slots[0].parameter)));
     if (a->stage == 2 && d->hook)
         return tt__fail(TT_ERR_UNSUPPORTED,
                         "%s: the wrapper has the communication hook \"%s\", and stage 2 reduces buckets itself; use "
@@ -161,6 +163,7 @@ static tt_status prepare_zero(tt__zero **made, const tt_zero_optimizer_args *a, 
                     .stage = fs         ? 3
                              : a->stage ? a->stage
                                         : 1,
+                    .device = d ? tt_tensor_device(d->slots[0].parameter) : fs->device,
                     .rank = tt_get_rank(group),
                     .world = tt_get_world_size(group)};
     return d ? tt__zero_lay_out(z) : tt__zero_lay_out_sharded(z);

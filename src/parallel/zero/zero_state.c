@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "comm/group.h"
 
 static const char gather_name[] = "tt_zero_consolidate";
 static const char load_name[] = "tt_optimizer_load_state_dict";
@@ -22,17 +23,22 @@ static int64_t elements_of(const tt__zero *z, const tt__zero_param *p, int r, in
 
 /* Gather one entry, from all ranks to all. Returns it, held. */
 static tt_tensor *gather_entry(const tt__zero *z, const tt__zero_param *p, tt_tensor *slice, const char *name) {
-    tt_tensor *whole = tt_empty(tt_tensor_shape(p->whole), tt_tensor_dtype(slice));
+    const tt_device *at = tt__group_takes(z->group, TT_DEVICE_CPU) ? &tt__cpu_device : z->device;
+    tt_tensor *whole = tt__tensor_new_on(gather_name, at, p->whole->shape, tt_tensor_dtype(slice), NULL);
     int64_t *counts = calloc(2 * (size_t)z->world, sizeof *counts), *offsets = counts ? counts + z->world : NULL;
-    const tt_tensor *flat = tt_contiguous(slice);
+    const tt_tensor *flat = tt_contiguous(tt_to_device(slice, at));
     tt_status status = !whole || !flat ? tt_last_status() : TT_OK;
     if (!status && !counts)
         status = tt__fail(TT_ERR_MEMORY, "%s: no memory for %d ranks", gather_name, z->world);
     for (int r = 0; r < z->world && !status; r++)
         counts[r] = elements_of(z, p, r, &offsets[r]);
     if (!status && tt_all_gather_v_with(TT_ARGS(tt_all_gather_v_args, z->group, flat->data, whole->data, counts,
-                                                offsets, tt_tensor_dtype(slice), .file = gather_name)))
+                                                offsets, tt_tensor_dtype(slice), .file = gather_name,
+                                                .device = at->type, .device_index = at->index,
+                                                .stream = at->queue ? tt_device_stream(at) : NULL)))
         status = tt__fail_prefix("\"%s\"", name);
+    if (!status && !(whole = tt_to_device(whole, &tt__cpu_device)))
+        status = tt_last_status();
     free(counts);
     return status ? NULL : tt__optim_hold(whole);
 }

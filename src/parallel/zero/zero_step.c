@@ -3,6 +3,9 @@
 #include "reducer/text_agreement.h"
 
 #include "base/saved_error.h"
+#include "comm/group.h"
+
+#include <stdlib.h>
 
 /* What errors of collectives name, as they have no line of the program's. */
 static const char spread_site[] = "the gathering of updated parameters";
@@ -10,7 +13,7 @@ static const char join_site[] = "adding up over slices";
 
 static tt_status check_whole_place(const tt__zero *z, const tt__zero_param *p, const char *who) {
     const tt__zero_bucket *b = &z->buckets[p->bucket];
-    if (p->whole->data == (char *)b->values + (size_t)p->offset * tt_dtype_size(b->dtype) &&
+    if (p->whole->data == tt__carried_at(&b->values, (size_t)p->offset * tt_dtype_size(b->dtype)) &&
         p->whole->dtype == b->dtype && p->whole->contiguous)
         return TT_OK;
     return tt__fail(
@@ -43,17 +46,26 @@ tt_status tt__zero_begin(void *user, const char *who) {
     return TT_OK;
 }
 
+static size_t own_part_at(const tt__zero *z, const tt__zero_bucket *b) {
+    return (size_t)(b->part * z->rank) * tt_dtype_size(b->dtype);
+}
+
+static tt_status send_own_part(const tt__zero *z, tt__zero_bucket *b) {
+    return tt__carried_send(&b->values, own_part_at(z, b), (size_t)b->part * tt_dtype_size(b->dtype));
+}
+
 static tt_status begin_gather(const tt__zero *z, tt__zero_bucket *b) {
-    const char *own = (char *)b->values + (size_t)(b->part * z->rank) * tt_dtype_size(b->dtype);
-    return tt_all_gather_with(TT_ARGS(tt_all_gather_args, z->group, own, b->values, b->part, b->dtype, .work = &b->work,
-                                      .file = spread_site));
+    TT__TRY(tt__carried_settle(&b->values));
+    return tt_all_gather_with(TT_ARGS(tt_all_gather_args, z->group, tt__carried_near(&b->values, own_part_at(z, b)),
+                                      b->values.near, b->part, b->dtype, .work = &b->work, .file = spread_site,
+                                      TT__CARRIED_ON(&b->values)));
 }
 
 static tt_status end_gather(tt__zero_bucket *b) {
     tt_status status = b->work ? tt_work_wait(b->work) : TT_OK;
     tt_work_free(b->work);
     b->work = NULL;
-    return status;
+    return status ? status : tt__carried_receive(&b->values, 0, b->values.bytes);
 }
 
 tt_status tt__zero_end(void *user, const char *caller, tt_status own) {
@@ -63,6 +75,8 @@ tt_status tt__zero_end(void *user, const char *caller, tt_status own) {
         return tt__zero_end_sharded(z);
     tt_status first = TT_OK;
     for (size_t i = 0; i < z->bucket_count && !first; i++)
+        first = send_own_part(z, &z->buckets[i]);
+    for (size_t i = 0; i < z->bucket_count && !first; i++)
         first = begin_gather(z, &z->buckets[i]);
     for (size_t i = 0; i < z->bucket_count; i++) {
         tt_status status = end_gather(&z->buckets[i]);
@@ -70,7 +84,26 @@ tt_status tt__zero_end(void *user, const char *caller, tt_status own) {
     }
     for (size_t i = 0; i < z->count; i++)
         tt__storage_touch(z->params[i].whole->storage);
+    if (first && !tt__device_is_host(z->device)) /* it may have failed on this rank alone */
+        tt__abort_with_error(z->group);
     return first;
+}
+
+/* The same where the group's back end takes nothing of the host: in the order of ranks. */
+static tt_status join_words(const tt__zero *z, double *values, int64_t n, bool largest) {
+    double *all = calloc((size_t)z->world * (size_t)n, sizeof *all);
+    if (!all)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for %lld values of %d ranks", join_site, (long long)n, z->world);
+    tt_status status = tt__group_gather(z->group, values, all, (size_t)n, TT_F64, join_site);
+    for (int64_t i = 0; i < n && !status; i++) {
+        values[i] = all[i];
+        for (int r = 1; r < z->world; r++) {
+            const double x = all[r * n + i];
+            values[i] = !largest ? values[i] + x : x > values[i] || x != x ? x : values[i];
+        }
+    }
+    free(all);
+    return status;
 }
 
 /* Behind the values go how many ranks failed, and the number of the one. */
@@ -81,8 +114,11 @@ tt_status tt__zero_join(void *user, const char *caller, tt_status own, double *v
     tt__error_save(&saved);
     *failed = own ? 1 : 0;
     *rank = own ? z->rank : 0;
-    tt_status status = tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, z->group, values, n + TT__JOIN_ROOM, TT_F64,
-                                                  largest ? TT_MAX : TT_SUM, .file = join_site));
+    tt_status status =
+        tt__group_takes(z->group, TT_DEVICE_CPU)
+            ? tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, z->group, values, n + TT__JOIN_ROOM, TT_F64,
+                                         largest ? TT_MAX : TT_SUM, .file = join_site))
+            : join_words(z, values, n + TT__JOIN_ROOM, largest);
     if (own)
         tt__error_restore(&saved);
     if (own || status || *failed == 0)
