@@ -93,13 +93,16 @@ typedef struct tt_bucket_gradient {
 typedef struct tt_bucket {
     tt_group *group;
     int64_t index, buckets; /* it is number `index` of so many */
-    /* symmetric memory of the group; `count` elements, of which those between gradients are 0. Zeros follow them, up to
+    /* symmetric memory of the group, or where .device says; `count` elements, of which those between gradients are 0. Zeros follow them, up to
      * the next multiple of world_size cache lines of 64 bytes: equal parts for tt_reduce_scatter() */
     void *data;
     int64_t count;
     tt_dtype dtype;
     int64_t gradient_count;
     const tt_bucket_gradient *gradients; /* in the order in which they lie */
+    tt_device_type device;               /* where `data` lies: TT_DEVICE_CPU but for hooks with .takes_devices */
+    int device_index;
+    void *stream; /* of the device, behind whose work so far the gradients are there */
 } tt_bucket;
 
 /* What averages buckets. All is called in the thread that calls the reducer; the table is borrowed for as long as a
@@ -130,6 +133,10 @@ typedef struct tt_comm_hook {
      * and nothing is told. No slot: the reducer's group. Asked as each bucket begins; with numbers of examples
      * (tt_ddp_join()) all of the reducer's group tell, and it is not asked. */
     tt_group *(*told_over)(void *state);
+
+    /* Buckets may lie on a device, where the group's back end averages: the hook's calls have the bucket's .device,
+     * .device_index and .stream, and what it computes is put on the stream. False: such a reducer refuses it. */
+    bool takes_devices;
 } tt_comm_hook;
 #define TT_COMM_HOOK(...) ((tt_comm_hook){.size = sizeof(tt_comm_hook), __VA_ARGS__})
 

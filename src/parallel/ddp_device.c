@@ -37,13 +37,12 @@ static bool is_averaged(const tt__ddp *d, const tt_named_tensors *list, int64_t 
 }
 
 static tt_status check_far(const tt__ddp *d, const char *name, const tt_tensor *x) {
-    const char *what = d->virtual_ranks ? ".virtual_ranks" : x->sparse_grad ? "sparse gradients" : NULL;
-    if (!what)
+    if (!d->virtual_ranks)
         return TT_OK;
     return tt__fail(TT_ERR_UNSUPPORTED,
-                    "%s: parameter \"%s\" lies on %s, and %s are summed on the host alone: move it "
+                    "%s: parameter \"%s\" lies on %s, and .virtual_ranks are summed on the host alone: move it "
                     "there, or do without",
-                    DDP_SITE, name, tt_device_name(tt_tensor_device(x)), what);
+                    DDP_SITE, name, tt_device_name(tt_tensor_device(x)));
 }
 
 tt_status tt__ddp_check_devices(const tt__ddp *d, const tt_named_tensors *list) {
@@ -90,6 +89,8 @@ static tt_status twin_send(void *user, size_t bucket) {
     const tt__ddp *d = user;
     const tt_device *device = d->twins->device;
     twin *t = &d->twins->list[bucket];
+    if (!t->bytes) /* all its parameters have sparse gradients */
+        return TT_OK;
     if (!device->queue)
         return device->to_host(device, t->bucket, t->data, t->bytes);
     return device->queue->send(device, t->bucket, t->data, t->bytes, &t->mark);
@@ -112,7 +113,7 @@ static tt_status twin_receive(void *user, size_t bucket) {
     const tt__ddp *d = user;
     const tt_device *device = d->twins->device;
     const twin *t = &d->twins->list[bucket];
-    if (d->watcher && d->watcher->takes_all)
+    if (!t->bytes || (d->watcher && d->watcher->takes_all))
         return TT_OK;
     return device->queue ? device->queue->receive(device, t->data, t->bucket, t->bytes)
                          : device->from_host(device, t->data, t->bucket, t->bytes);
@@ -136,7 +137,7 @@ static const tt__reducer_mirror twins_mirror = {
 
 static tt_status make_twin(const tt_device *device, const tt__reducer_bucket *b, twin *t) {
     *t = (twin){.bucket = b->data, .bytes = b->gradients * tt_dtype_size(b->dtype)};
-    t->data = device->alloc(device, t->bytes);
+    t->data = device->alloc(device, t->bytes ? t->bytes : 1);
     if (!t->data)
         return tt_last_status();
     t->pinned = tt__pin_for_copies(device, t->bucket, t->bytes);

@@ -3,7 +3,9 @@
 #include "autograd/sparse_grad.h"
 #include "base/args.h"
 #include "base/saved_error.h"
+#include "comm/group.h"
 #include "parallel/ddp_names.h"
+#include "tensor/ops.h"
 #include "tensor/sparse_rows.h"
 #include "tensor/tensor.h"
 
@@ -129,8 +131,7 @@ static tt_status tell_counts(rows_exchange *e, tt_status own) {
     tt__error_save(&saved);
     const int64_t each = 1 + (int64_t)e->count;
     e->own[0] = own ? ROWS_FAILED : ROWS_FINE;
-    tt_status status =
-        tt_all_gather_with(TT_ARGS(tt_all_gather_args, e->d->group, e->own, e->told, each, TT_I64, .file = rows_site));
+    tt_status status = tt__group_gather(e->d->group, e->own, e->told, (size_t)each, TT_I64, rows_site);
     if (own) {
         tt__error_restore(&saved);
         return own;
@@ -151,25 +152,35 @@ static tt_status gather_rows(const rows_exchange *e, size_t k, const tt_tensor *
         e->counts[r] = e->told[r * each + 1 + (int64_t)k] * row;
         at += e->counts[r];
     }
+    const tt_device *device = tt__device_of(all);
+    if (own && !(own = tt_contiguous(tt_to_device((tt_tensor *)(uintptr_t)own, device))))
+        return tt_last_status();
     return tt_all_gather_v_with(TT_ARGS(tt_all_gather_v_args, e->d->group, own ? own->data : all->data, all->data,
-                                        e->counts, e->offsets, all->dtype, .file = rows_site));
+                                        e->counts, e->offsets, all->dtype, .file = rows_site, .device = device->type,
+                                        .device_index = device->index,
+                                        .stream = device->queue ? tt_device_stream(device) : NULL));
 }
 
 static tt_status average_one(const rows_exchange *e, size_t k) {
     const tt__ddp_slot *s = e->slots[k];
     const tt_tensor *x = s->parameter;
+    const tt_device *at = tt__group_takes(e->d->group, TT_DEVICE_CPU) ? &tt__cpu_device : tt__device_of(x);
     const int64_t columns = x->shape.dim[1];
     int64_t rows = 0;
     for (int r = 0; r < e->world; r++)
         rows += e->told[r * (1 + (int64_t)e->count) + 1 + (int64_t)k];
-    tt_tensor *index = tt__tensor_new(rows_site, TT_SHAPE(rows), TT_I64);
-    tt_tensor *values = index ? tt__tensor_new(rows_site, TT_SHAPE(rows, columns), x->dtype) : NULL;
+    tt_tensor *index = tt__tensor_new_on(rows_site, at, TT_SHAPE(rows), TT_I64, NULL);
+    tt_tensor *values = index ? tt__tensor_new_on(rows_site, at, TT_SHAPE(rows, columns), x->dtype, NULL) : NULL;
     if (!values)
         return tt_last_status();
     TT__TRY(gather_rows(e, k, s->gives ? tt_sparse_grad_indices(x) : NULL, 1, index));
     TT__TRY(gather_rows(e, k, s->gives ? tt_sparse_grad_values(x) : NULL, columns, values));
     tt_tensor *sums = NULL, *numbers = NULL;
     TT__TRY(tt__rows_coalesce(rows_site, index, values, -1, &numbers, &sums));
+    numbers = tt_to_device(numbers, tt__device_of(x));
+    sums = numbers ? tt_to_device(sums, tt__device_of(x)) : NULL;
+    if (!sums)
+        return tt_last_status();
     return tt__leaf_set_rows(s->parameter, numbers, sums);
 }
 

@@ -1,9 +1,13 @@
-/* The collectives of a SyncBatchNorm. What goes between ranks goes over the host: of x on a device that is 2 C + 1
- * numbers, and in backward 2 C. */
+/* The collectives of a SyncBatchNorm. What goes between ranks goes over the host, or the device where the back end takes
+ * that alone: of x on a device that is 2 C + 1 numbers, and in backward 2 C. */
 #include "parallel/sync_exchange.h"
 
 #include "base/saved_error.h"
+#include "comm/group.h"
+#include "reducer/text_agreement.h"
 #include "tensor/ops.h"
+
+#include <tutti/parallel.h>
 
 #include <math.h>
 #include <string.h>
@@ -27,7 +31,8 @@ static tt_status near_done(tt_tensor *near, tt_tensor *x, tt_status status) {
     return status;
 }
 
-static tt_status sum_near(const tt__sync_ranks *r, const tt_tensor *db, const tt_tensor *dw, tt_tensor *sums) {
+static tt_status sum_at(const tt__sync_ranks *r, const tt_tensor *db, const tt_tensor *dw, tt_tensor *sums) {
+    const tt_device *device = tt__device_of(sums);
     tt_tensor rows = tt__tensor_seen(sums, sums->shape, sums->stride);
     int64_t channels = sums->shape.dim[1];
     const tt_tensor *const from[] = {db, dw};
@@ -39,12 +44,16 @@ static tt_status sum_near(const tt__sync_ranks *r, const tt_tensor *db, const tt
         TT__TRY(tt__copy_out(who, &rows, from[i]));
     }
     return tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, .group = r->group, .buf = sums->data, .count = 2 * channels,
-                                      .dtype = TT_F64, .op = TT_SUM, .file = "the backward of a SyncBatchNorm"));
+                                      .dtype = TT_F64, .op = TT_SUM, .file = "the backward of a SyncBatchNorm",
+                                      .device = device->type, .device_index = device->index,
+                                      .stream = device->queue ? tt_device_stream(device) : NULL));
 }
 
 tt_status tt__sync_sums(const tt__sync_ranks *r, const tt_tensor *db, const tt_tensor *dw, tt_tensor *sums) {
+    if (!tt__group_takes(r->group, TT_DEVICE_CPU))
+        return sum_at(r, db, dw, sums);
     tt_tensor *near = near_of(sums);
-    return near ? near_done(near, sums, sum_near(r, db, dw, near)) : tt_last_status();
+    return near ? near_done(near, sums, sum_at(r, db, dw, near)) : tt_last_status();
 }
 
 /* ---- forward ---- */
@@ -96,8 +105,32 @@ static double *own_moments_part(const tt__sync_ranks *s, int64_t channels) {
     return s->parts + s->world * tt__sync_part_size(channels);
 }
 
+/* The same by way of x's device, where the group's back end takes nothing of the host. */
+static tt_status gather_parts_far(const tt__sync_ranks *s, int64_t channels) {
+    TT_AUTO_SCOPE;
+    const int64_t n = (int64_t)tt__sync_part_size(channels);
+    tt_tensor *own = (tt_from_blob)(own_moments_part(s, channels), TT_SHAPE(n), TT_F64);
+    own = own ? tt__to_device(who, own, s->device) : NULL;
+    tt_tensor *all = own ? tt__tensor_new_on(who, s->device, TT_SHAPE(s->world * n), TT_F64, NULL) : NULL;
+    if (!all)
+        return tt_last_status();
+    TT__TRY(tt_tensor_all_gather_with(TT_ARGS(tt_tensor_all_gather_args, .group = s->group, .x = own, .out = all,
+                                              .file = "the forward of a SyncBatchNorm")));
+    tt_tensor *near = tt__to_device(who, all, &tt__cpu_device);
+    if (!near)
+        return tt_last_status();
+    memcpy(s->parts, near->data, (size_t)near->numel * sizeof *s->parts);
+    return TT_OK;
+}
+
 static tt_status gather_parts(tt__sync_ranks *s, int64_t channels) {
     s->progress = TT__EXCHANGING;
+    if (!tt__group_takes(s->group, TT_DEVICE_CPU)) {
+        tt_status status = s->device ? gather_parts_far(s, channels) : TT_ERR_STATE;
+        if (status) /* it may have failed on this rank alone */
+            tt__abort_with_error(s->group);
+        return status;
+    }
     return tt_all_gather_with(TT_ARGS(tt_all_gather_args, .group = s->group, .send = own_moments_part(s, channels),
                                       .recv = s->parts, .count = (int64_t)tt__sync_part_size(channels), .dtype = TT_F64,
                                       .file = "the forward of a SyncBatchNorm"));
@@ -120,6 +153,7 @@ static tt_status exchange_parts(tt__sync_ranks *s, const tt_batch_norm_args *a, 
     double *mean = near[0]->data, *rstd = near[1]->data;
     const double *parts = s->parts;
     double eps = a->eps ? a->eps : 1e-5, total = 0, var;
+    s->device = tt__device_of(a->x);
     TT__TRY(own_moments(a, eps, stats, near, own_moments_part(s, channels)));
     TT__TRY(gather_parts(s, channels));
     for (int r = 0; r < s->world; r++) {

@@ -20,6 +20,7 @@ typedef struct tt__sync_ranks {
     _Atomic int refs;
     double *parts; /* of all ranks, then this one's own: room for the widest layer */
     tt__sync_progress progress;
+    const tt_device *device; /* of the last x; NULL: there was none */
     tt__pass_watcher passes;
 } tt__sync_ranks;
 

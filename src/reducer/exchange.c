@@ -11,19 +11,12 @@ static const char average_site[] = "the averaging of gradients";
 
 static int stages_of(const tt_reducer *r) { return r->hook && r->hook->stages > 0 ? r->hook->stages : 1; }
 
+/* On a device the call is behind what the stream holds; whoever waits for it has the stream wait. */
 static tt_status all_reduce_part(const tt__reducer_bucket *b, tt_group *group, size_t first, tt_work **work) {
     char *at = (char *)b->data + first * tt_dtype_size(b->dtype);
     return tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, group, at, (int64_t)(b->count - first), b->dtype, TT_AVG,
-                                      .work = work, .file = average_site));
-}
-
-/* The call is behind what the stream holds; whoever waits for it has the stream wait. */
-static tt_status all_reduce_far(const tt_reducer *r, tt__reducer_bucket *b) {
-    const tt__reducer_place *place = r->place;
-    TT__TRY(tt__reducer_tell(r, b));
-    return tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, r->group, b->data, (int64_t)b->count, b->dtype, TT_AVG,
-                                      .work = &b->work, .file = average_site, .device = place->device,
-                                      .device_index = place->index, .stream = place->stream));
+                                      .work = work, .file = average_site, .device = b->view.device,
+                                      .device_index = b->view.device_index, .stream = b->view.stream));
 }
 
 static tt_status call_hook(const tt_reducer *r, tt__reducer_bucket *b) {
@@ -47,7 +40,7 @@ static tt_status begin_bucket(tt_reducer *r, tt__reducer_bucket *b) {
     if (r->begun == r->bucket_count)
         tt__reducer_put_note(r);
     if (r->place)
-        return all_reduce_far(r, b);
+        TT__TRY(tt__reducer_tell(r, b));
     if (!r->hook)
         return all_reduce_part(b, r->group, 0, &b->work);
     tt__reducer_tell_own_marks(r, (size_t)b->view.index);

@@ -26,16 +26,16 @@ static tt_status check_hook(const tt_reducer *r, const tt_comm_hook *hook) {
                             r->params[i].name);
     if (!hook)
         return TT_OK;
-    if (r->place)
-        return tt__fail(TT_ERR_UNSUPPORTED,
-                        "%s: the back end %s averages gradients in memory of a device, and hooks work on the host's: "
-                        "do without, or use the native engine",
-                        set_name, tt_get_backend(r->group));
     if (hook->size != sizeof *hook)
         return tt__fail(TT_ERR_INVALID, "%s: the hook has a size of %zu bytes, expected %zu: TT_COMM_HOOK() sets it",
                         set_name, hook->size, sizeof *hook);
     if (!hook->name || !hook->next)
         return tt__fail(TT_ERR_INVALID, "%s: the hook has no %s", set_name, hook->name ? "`next`" : "name");
+    if (r->place && !hook->takes_devices)
+        return tt__fail(TT_ERR_UNSUPPORTED,
+                        "%s: the back end %s averages gradients in memory of a device, and hook \"%s\" works on the "
+                        "host's: do without, or use the native engine",
+                        set_name, tt_get_backend(r->group), hook->name);
     if (hook->stages < 0)
         return tt__fail(TT_ERR_INVALID, "%s: hook \"%s\": expected 0 or more stages, got %d", set_name, hook->name,
                         hook->stages);

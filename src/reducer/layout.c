@@ -121,7 +121,10 @@ static tt_status describe_buckets(tt_reducer *r) {
                                    .count = (int64_t)bucket->gradients,
                                    .dtype = bucket->dtype,
                                    .gradient_count = (int64_t)n,
-                                   .gradients = list};
+                                   .gradients = list,
+                                   .device = r->place ? r->place->device : TT_DEVICE_CPU,
+                                   .device_index = r->place ? r->place->index : 0,
+                                   .stream = r->place ? r->place->stream : NULL};
     }
     return TT_OK;
 }

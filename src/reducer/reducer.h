@@ -110,7 +110,10 @@ struct tt_reducer {
     void (*trace_destroy)(void *user); /* NULL: trace_user is borrowed */
 };
 
-/* tt_reducer_new(), with the buckets in this place; NULL: as there. With a place there are no hooks. */
+/* How a hook's call says where its tt_bucket lies. */
+#define TT__BUCKET_ON(b) .device = (b)->device, .device_index = (b)->device_index, .stream = (b)->stream
+
+/* tt_reducer_new(), with the buckets in this place; NULL: as there. */
 TT__EXPORT tt_status tt__reducer_new_in(const tt_reducer_new_args *args, const tt__reducer_place *place);
 
 /* Abandon the step under way because of `why`. Peers may wait in it, so every later call fails. */

@@ -304,8 +304,8 @@ static int refused(tt_store *store, int rank, int world, void *arg) {
     CHECK_OK(tt_module_to_device(model, TT_CUDA(rank)));
     tt_module *ddp = tt_ddp(model, group);
     CHECK(ddp);
-    CHECK(tt_bf16_hook(ddp) == TT_ERR_UNSUPPORTED);
-    CHECK_TEXT("the back end nccl averages gradients in memory of a device, and hooks work on the host's");
+    CHECK(tt_powersgd_hook(ddp, 1) == TT_ERR_UNSUPPORTED);
+    CHECK_TEXT("the back end nccl averages gradients in memory of a device, and hook \"powersgd\" works on the host's");
     const int scope = tt_scope_begin();
     tt_tensor *x = tt_to_device(tt_ones(TT_SHAPE(1, 2), TT_F32), TT_CUDA(rank));
     CHECK_OK(tt_backward(tt_sum(tt_module_forward(ddp, x)))); /* the wrapper goes on */

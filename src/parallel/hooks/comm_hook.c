@@ -147,11 +147,18 @@ static tt_status make_hook_buckets(tt__hook *h, const tt_bucket *buckets, int64_
 static void free_buffers(tt__hook *h) {
     for (int64_t b = 0; b < h->bucket_count; b++)
         for (int i = 0; i < TT__HOOK_BUFFERS; i++) {
-            void *buffer = h->buckets[b].buffers[i];
             h->buckets[b].buffers[i] = NULL;
-            if (buffer && tt_group_free_with(TT_ARGS(tt_group_free_args, h->group, buffer, .file = "tt_module_free")))
-                return; /* the group failed: its end releases the rest */
+            tt__carried_free(&h->buckets[b].memory[i], h->group, "tt_module_free");
         }
+}
+
+static tt_status allocate_buffer(const tt__hook *h, tt__hook_bucket *bucket, int i, size_t bytes) {
+    const tt_device *device = tt_device_of(bucket->view.device, bucket->view.device_index);
+    if (!bytes)
+        return TT_OK;
+    TT__TRY(tt__carried_make(&bucket->memory[i], h->group, device, bytes, tt__hook_site));
+    bucket->buffers[i] = bucket->memory[i].data;
+    return TT_OK;
 }
 
 static tt_status allocate_buffers(tt__hook *h) {
@@ -161,9 +168,7 @@ static tt_status allocate_buffers(tt__hook *h) {
         if (h->cls->needs)
             h->cls->needs(h, &bucket->view, &needs);
         for (int i = 0; i < TT__HOOK_BUFFERS; i++)
-            if (needs.bytes[i])
-                TT__TRY(tt_group_alloc_with(TT_ARGS(tt_group_alloc_args, &bucket->buffers[i], h->group, needs.bytes[i],
-                                                    .file = tt__hook_site)));
+            TT__TRY(allocate_buffer(h, bucket, i, needs.bytes[i]));
     }
     return TT_OK;
 }

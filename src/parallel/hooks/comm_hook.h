@@ -4,6 +4,7 @@
 #define TT_PARALLEL_HOOKS_COMM_HOOK_H
 
 #include "optim/dict.h"
+#include "parallel/carried.h"
 
 #include <tutti/comm_hooks.h>
 
@@ -14,7 +15,8 @@ enum { TT__HOOK_BUFFERS = 3 };
 /* A bucket and what a hook keeps for it. */
 typedef struct tt__hook_bucket {
     tt_bucket view;                  /* its list of gradients is a copy */
-    void *buffers[TT__HOOK_BUFFERS]; /* symmetric memory, while the hook is attached */
+    void *buffers[TT__HOOK_BUFFERS]; /* beside the bucket, while the hook is attached, */
+    tt__carried memory[TT__HOOK_BUFFERS]; /* in this */
     float *error;                    /* (view.count); NULL: none is fed back */
     float *more;                     /* (more_count) other errors of this rank, likewise */
     int64_t more_count;

@@ -1,6 +1,7 @@
 /* What a hook must have alike on all ranks: a rank that is new, or was behind when another failed, takes it from the
  * one that has come furthest. */
 #include "base/saved_error.h"
+#include "comm/group.h"
 #include "parallel/hooks/comm_hook.h"
 
 #include <stdlib.h>
@@ -29,8 +30,7 @@ static tt_status tell_progress(const tt__hook *h, tt_group *group, tt_status min
     int64_t *all = calloc((size_t)world * TOLD, sizeof *all);
     if (!all)
         return tt__fail(TT_ERR_MEMORY, "no memory for what %d ranks tell", world);
-    tt_status status =
-        tt_all_gather_with(TT_ARGS(tt_all_gather_args, group, own, all, TOLD, TT_I64, .file = tt__hook_site));
+    tt_status status = tt__group_gather(group, own, all, TOLD, TT_I64, tt__hook_site);
     *from = -1;
     for (int rank = 0; rank < world && !status; rank++) {
         const int64_t *told = all + (size_t)rank * TOLD;

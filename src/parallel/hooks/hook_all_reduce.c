@@ -2,6 +2,7 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "parallel/hooks/comm_hook.h"
+#include "reducer/reducer.h"
 
 #include <stdlib.h>
 
@@ -11,7 +12,7 @@ static tt_status all_reduce_next(void *state, const tt_bucket *b, int stage, tt_
     (void)state;
     return stage ? TT_OK
                  : tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, b->group, b->data, b->count, b->dtype, TT_AVG,
-                                              .work = work, .file = tt__hook_site));
+                                              .work = work, .file = tt__hook_site, TT__BUCKET_ON(b)));
 }
 
 static void all_reduce_free(tt__hook *h) { free(h); }
@@ -21,7 +22,8 @@ tt_status tt_all_reduce_hook(tt_module *ddp) {
                                                 .name = "all_reduce",
                                                 .next = all_reduce_next,
                                                 .attach = tt__hook_attach,
-                                                .detach = tt__hook_detach},
+                                                .detach = tt__hook_detach,
+                                                .takes_devices = true},
                                        .takes = takes_all,
                                        .free = all_reduce_free};
     TT__TRY(tt__hook_check("tt_all_reduce_hook", ddp));

@@ -4,6 +4,11 @@
 #include "base/error.h"
 #include "parallel/hooks/comm_hook.h"
 #include "parallel/hooks/hook_kernels.h"
+#include "reducer/reducer.h"
+#include "tensor/borrow.h"
+#include "tensor/ops.h"
+
+#include <tutti/functional.h>
 
 #include <stdlib.h>
 
@@ -49,11 +54,46 @@ static void widen(const half_hook *h, const tt_bucket *b) {
         half_kernels(h)->widen_f64(b->data, in, (size_t)b->count);
 }
 
+/* Where the bucket, on a device, lies in 16 bits. */
+static void *narrow_of(const half_hook *h, const tt_bucket *b) {
+    return is_wide(b->dtype) ? tt__hook_bucket_of(&h->base, b)->buffers[0] : b->data;
+}
+
+static tt_tensor *far_tensor(const tt_bucket *b, void *data, tt_dtype dtype) {
+    const tt_device *device = tt_device_of(b->device, b->device_index);
+    return tt__tensor_borrow(tt__hook_site, device, data, TT_SHAPE(b->count), dtype);
+}
+
+/* The same by the device's operators, in its stream. */
+static tt_status narrow_far(const half_hook *h, const tt_bucket *b) {
+    TT_AUTO_SCOPE;
+    TT_NO_GRAD;
+    tt_tensor *x = far_tensor(b, b->data, b->dtype), *y = x ? far_tensor(b, narrow_of(h, b), h->type) : NULL;
+    if (!y || !tt_scale_(x, 1.0 / tt_get_world_size(b->group)))
+        return tt_last_status();
+    return is_wide(b->dtype) ? tt__copy_out(tt__hook_site, y, x) : TT_OK;
+}
+
+static tt_status widen_far(const half_hook *h, const tt_bucket *b) {
+    TT_AUTO_SCOPE;
+    tt_tensor *x = far_tensor(b, b->data, b->dtype), *y = x ? far_tensor(b, narrow_of(h, b), h->type) : NULL;
+    if (!y)
+        return tt_last_status();
+    return is_wide(b->dtype) ? tt__copy_out(tt__hook_site, x, y) : TT_OK;
+}
+
 static tt_status half_next(void *state, const tt_bucket *b, int stage, tt_work **work) {
     const half_hook *h = state;
-    if (stage == 0)
-        return tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, b->group, narrow(h, b), b->count, h->type, TT_SUM,
-                                          .work = work, .file = tt__hook_site));
+    const bool far = b->device != TT_DEVICE_CPU;
+    if (stage == 0) {
+        if (far)
+            TT__TRY(narrow_far(h, b));
+        void *at = far ? narrow_of(h, b) : narrow(h, b);
+        return tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, b->group, at, b->count, h->type, TT_SUM, .work = work,
+                                          .file = tt__hook_site, TT__BUCKET_ON(b)));
+    }
+    if (far)
+        return widen_far(h, b);
     widen(h, b);
     return TT_OK;
 }
@@ -66,7 +106,8 @@ static void half_free(tt__hook *h) { free(h); }
                  .name = #name_,                                                                        \
                  .next = half_next,                                                                     \
                  .attach = tt__hook_attach,                                                             \
-                 .detach = tt__hook_detach},                                                            \
+                 .detach = tt__hook_detach,                                                             \
+                 .takes_devices = true},                                                            \
         .takes = takes_##name_, .types = "f32, f64 and " #name_, .needs = half_needs, .free = half_free \
     }
 static const tt__hook_class f16_class = HALF_HOOK(f16);

@@ -10,6 +10,7 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "base/saved_error.h"
+#include "comm/group.h"
 #include "comm/rendezvous/rendezvous.h"
 #include "parallel/local_sgd/averager.h"
 #include "reducer/reducer.h"
@@ -54,7 +55,8 @@ static tt_status local_next(void *state, const tt_bucket *bucket, int stage, tt_
         return TT_OK;
     return tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, local ? g->subgroup : bucket->group, bucket->data,
                                       bucket->count, bucket->dtype, TT_AVG, .work = work,
-                                      .file = "the averaging of gradients (tt_post_local_sgd)"));
+                                      .file = "the averaging of gradients (tt_post_local_sgd)",
+                                      TT__BUCKET_ON(bucket)));
 }
 
 static tt_group *local_told_over(void *state) {
@@ -75,7 +77,8 @@ static const tt_comm_hook local_hook = {.size = sizeof local_hook,
                                         .name = "post_local_sgd",
                                         .next = local_next,
                                         .attach = local_attach,
-                                        .told_over = local_told_over};
+                                        .told_over = local_told_over,
+                                        .takes_devices = true};
 
 static void let_gradients_go(void *state) {
     local_gradients *g = state;
@@ -133,8 +136,7 @@ static tt_status split_by_host(tt_group **out, tt_group *group) {
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for the names of %d hosts", who, world);
     tt_status status = tt__host_id(mine, sizeof mine);
     if (!status)
-        status = tt_all_gather_with(TT_ARGS(tt_all_gather_args, .group = group, .send = mine, .recv = hosts,
-                                            .count = HOST, .dtype = TT_U8, .file = who));
+        status = tt__group_gather(group, mine, hosts, HOST, TT_U8, who);
     int color = 0;
     while (!status && memcmp(hosts + (size_t)color * HOST, hosts + (size_t)rank * HOST, HOST) != 0)
         color++;

@@ -24,7 +24,7 @@ static char *own_part_of_bucket(const tt__zero *z, const tt_bucket *bucket) {
 static tt_status begin_scatter(const tt__zero *z, const tt_bucket *bucket, tt_work **work) {
     return tt_reduce_scatter_with(TT_ARGS(tt_reduce_scatter_args, bucket->group, bucket->data,
                                           own_part_of_bucket(z, bucket), z->buckets[bucket->index].part, bucket->dtype,
-                                          TT_AVG, .work = work, .file = scatter_site));
+                                          TT_AVG, .work = work, .file = scatter_site, TT__BUCKET_ON(bucket)));
 }
 
 void *tt__zero_averaged(const tt__zero *z, const tt__zero_param *p) {
@@ -43,7 +43,7 @@ static tt_status bring_part(const tt__zero *z, const tt_bucket *bucket, const tt
 
 /* Add what the bucket has of the parameter to its slice's gradient. */
 static tt_status take_grad(const tt__zero *z, const tt_bucket *bucket, const tt__zero_param *p) {
-    if (p->n && !tt__device_is_host(z->device))
+    if (p->n && z->ddp->twins)
         TT__TRY(bring_part(z, bucket, p));
     tt_tensor *averaged =
         tt__tensor_borrow(scatter_site, z->device, tt__zero_averaged(z, p), TT_SHAPE(p->n), bucket->dtype);
@@ -96,7 +96,7 @@ static void zero_unhooked(void *state) {
 }
 
 static const tt_comm_hook zero_hook = {
-    .size = sizeof zero_hook, .name = "ZeRO stage 2", .next = zero_next, .detach = zero_unhooked};
+    .size = sizeof zero_hook, .name = "ZeRO stage 2", .next = zero_next, .detach = zero_unhooked, .takes_devices = true};
 
 /* ---- after a pass ---- */
 

@@ -41,11 +41,6 @@ static tt_status check_zero_args(const tt_zero_optimizer_args *a, const tt__ddp 
                         "stage 2 would not see: use stage 1",
                         who);
     TT__TRY(tt__ddp_refuse_sparse(who, d));
-    if (a->stage == 2 && d->reducer->place)
-        return tt__fail(TT_ERR_UNSUPPORTED,
-                        "%s: the back end %s averages gradients in memory of a device, where stage 2 can't reduce "
-                        "them: use stage 1, or the native engine",
-                        who, tt_get_backend(d->group));
     if (a->stage == 2 && d->hook)
         return tt__fail(TT_ERR_UNSUPPORTED,
                         "%s: the wrapper has the communication hook \"%s\", and stage 2 reduces buckets itself; use "

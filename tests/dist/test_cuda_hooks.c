@@ -1,0 +1,234 @@
+/* What hooks, SyncBatchNorm and sparse gradients do with parameters on CUDA devices, on the fakes of CUDA and NCCL.
+ * Gradients that hooks are given are whole numbers, the same on every device: over the native engine their averages
+ * have the host's bits. */
+#include "support/cuda_ranks.h"
+#include "support/nccl.h"
+
+#include <math.h>
+
+enum { IN = 24, OUT = 20, STEPS = 4, MOST = 3000, V = 30, C = 4 };
+
+typedef struct result {
+    float numbers[MOST];
+    int64_t count;
+} result;
+
+static void keep(tt_tensor *x, result *out) {
+    TT_AUTO_SCOPE;
+    TT_NO_GRAD;
+    tt_tensor *near = x ? tt_contiguous(tt_to(tt_to_device(x, TT_CPU), TT_F32)) : NULL;
+    CHECK(near && out->count + tt_tensor_numel(near) <= MOST);
+    memcpy(out->numbers + out->count, tt_tensor_f32(near), (size_t)tt_tensor_numel(near) * sizeof(float));
+    out->count += tt_tensor_numel(near);
+}
+
+static void check_near(const result *a, const result *b, double most) {
+    CHECK(a->count > 0 && a->count == b->count);
+    for (int64_t i = 0; i < a->count; i++)
+        CHECK(fabs((double)a->numbers[i] - (double)b->numbers[i]) <= most * (1 + fabs((double)a->numbers[i])));
+}
+
+/* A body for run_ranks() and with_ranks(), with a group of either back end. */
+typedef void (*both_fn)(tt_group *native, tt_group *nccl, int rank);
+
+static int with_both(tt_store *store, int rank, int world, void *arg) {
+    tt_store *one = NULL, *other = NULL;
+    CHECK_OK(tt_prefix_store(&one, "native", store));
+    CHECK_OK(tt_prefix_store(&other, "nccl", store));
+    tt_group *native = join_group(one, rank, world), *nccl = nccl_join(other, rank, world);
+    (*(both_fn *)arg)(native, nccl, rank);
+    tt_destroy_process_group(nccl);
+    tt_destroy_process_group(native);
+    tt_store_free(one);
+    tt_store_free(other);
+    return 0;
+}
+
+/* ---- hooks */
+
+typedef enum hook { NONE, ALL_REDUCE, F16, BF16, POWERSGD, TOP_K, INT8, HOOKS } hook;
+
+static tt_status set_hook(tt_module *ddp, hook hook) {
+    switch (hook) {
+    case ALL_REDUCE:
+        return tt_all_reduce_hook(ddp);
+    case F16:
+        return tt_f16_hook(ddp);
+    case BF16:
+        return tt_bf16_hook(ddp);
+    case POWERSGD:
+        return tt_powersgd_hook(ddp, .rank = 2, .start = 1, .min_compression_rate = 1);
+    case TOP_K:
+        return tt_top_k_hook(ddp, .density = 0.1);
+    case INT8:
+        return tt_int8_hook(ddp, .block = 16);
+    default:
+        return TT_OK;
+    }
+}
+
+/* The gradient of w (OUT, IN) in the sum of w x is the sum of x, and b's is their number. Every third step leaves out
+ * a layer on some ranks. */
+static void train_hooked(tt_group *group, int rank, const tt_device *device, hook hook, tt_dtype dtype, result *out) {
+    tt_module *a = tt_nn_linear(IN, OUT), *b = tt_nn_linear(IN, 3), *both = tt_nn_sequential(a, b);
+    CHECK(!tt_module_to(both, dtype) && !tt_module_to_device(both, device));
+    tt_module *ddp = tt_ddp(both, group, .bucket_cap_bytes = 1024);
+    CHECK(ddp);
+    CHECK_OK(set_hook(ddp, hook));
+    out->count = 0;
+    tt_manual_seed((uint64_t)rank + 1);
+    for (int step = 0; step < STEPS; step++) {
+        TT_AUTO_SCOPE;
+        tt_tensor *x = tt_to(tt_randint(-9, 10, TT_SHAPE(6, IN), NULL), dtype);
+        tt_tensor *far = tt_to_device(x, device), *loss = tt_sum(tt_module_forward(a, far));
+        if (step % 3 < 2 || rank > 0)
+            loss = tt_add(loss, tt_sum(tt_module_forward(b, far)));
+        CHECK_OK(tt_backward(loss));
+        for (int64_t i = 0; i < 4; i++) {
+            keep(tt_grad(tt_module_parameters(both)->tensors[i]), out);
+            tt_zero_grad(tt_module_parameters(both)->tensors[i]);
+        }
+    }
+    tt_module_free(ddp);
+    tt_module_free(both);
+    CHECK(cuda_pinned_ranges() == 0);
+}
+
+static void hooked(tt_group *native, tt_group *nccl, int rank) {
+    static result near, far;
+    for (hook hook = NONE; hook < HOOKS; hook++) {
+        train_hooked(native, rank, TT_CPU, hook, TT_F32, &near);
+        train_hooked(native, rank, TT_CUDA(rank), hook, TT_F32, &far);
+        CHECK(near.count > 0 && near.count == far.count);
+        CHECK(!memcmp(near.numbers, far.numbers, (size_t)near.count * sizeof(float)));
+    }
+    for (hook hook = NONE; hook <= BF16; hook++) {
+        train_hooked(native, rank, TT_CPU, hook, TT_F32, &near);
+        train_hooked(nccl, rank, TT_CUDA(rank), hook, TT_F32, &far);
+        check_near(&near, &far, hook == BF16 ? 3e-2 : hook == F16 ? 3e-3 : 1e-5);
+    }
+    train_hooked(native, rank, TT_CPU, NONE, TT_BF16, &near);
+    train_hooked(nccl, rank, TT_CUDA(rank), BF16, TT_BF16, &far);
+    check_near(&near, &far, 3e-2);
+}
+
+static void hooks_have_the_hosts_bits(void **state) {
+    (void)state;
+    both_fn fn = hooked;
+    with_ranks(2, with_both, &fn);
+    with_ranks(3, with_both, &fn);
+}
+
+/* ---- SyncBatchNorm */
+
+static void train_synced(tt_group *group, int rank, const tt_device *device, result *out) {
+    tt_manual_seed(5);
+    tt_module *model = tt_nn_sequential(tt_nn_linear(6, 8), tt_nn_batch_norm1d(8), tt_nn_relu(), tt_nn_linear(8, 2));
+    CHECK_OK(tt_module_to_device(model, device));
+    CHECK(tt_convert_sync_batchnorm(model, group));
+    tt_module *ddp = tt_ddp(model, group);
+    CHECK(ddp);
+    tt_optimizer *sgd = tt_sgd(tt_module_parameters(model), 0.1);
+    tt_manual_seed((uint64_t)rank + 1);
+    for (int step = 0; step < STEPS; step++) {
+        TT_AUTO_SCOPE;
+        tt_tensor *x = tt_to_device(tt_randn(TT_SHAPE(3 + rank, 6), NULL), device);
+        tt_tensor *y = tt_module_forward(ddp, x);
+        CHECK(y);
+        CHECK_OK(tt_backward(tt_sum(tt_mul(y, y))));
+        CHECK_OK(tt_optimizer_step(sgd));
+        tt_optimizer_zero_grad(sgd);
+    }
+    out->count = 0;
+    for (int64_t i = 0; i < tt_module_state_dict(model)->count; i++)
+        keep(tt_module_state_dict(model)->tensors[i], out);
+    tt_optimizer_free(sgd);
+    tt_module_free(ddp);
+    tt_module_free(model);
+}
+
+static void synced(tt_group *native, tt_group *nccl, int rank) {
+    static result near, far;
+    train_synced(native, rank, TT_CPU, &near);
+    train_synced(native, rank, TT_CUDA(rank), &far);
+    check_near(&near, &far, 1e-4);
+    train_synced(nccl, rank, TT_CUDA(rank), &far);
+    check_near(&near, &far, 1e-4);
+}
+
+static void sync_batch_norm_goes_over_nccl(void **state) {
+    (void)state;
+    both_fn fn = synced;
+    with_ranks(1, with_both, &fn);
+    with_ranks(3, with_both, &fn);
+}
+
+/* ---- sparse gradients: a table that each pass reads, one that some read, one that none does */
+
+static tt_tensor *tables_forward(tt_module *self, tt_tensor *x) {
+    const tt_device *device = tt_tensor_device(tt_module_parameters(self)->tensors[0]);
+    const bool more = tt_tensor_i64(x)[0] % 3 == 0;
+    x = tt_to_device(x, device);
+    tt_tensor *y = tt_module_forward(tt_module_child(self, "always"), x);
+    if (more)
+        y = tt_add(y, tt_module_forward(tt_module_child(self, "sometimes"), x));
+    return tt_module_forward(tt_module_child(self, "head"), y);
+}
+
+static void train_sparse(tt_group *group, int rank, const tt_device *device, bool sparse, result *out) {
+    static const tt_module_class cls = TT_MODULE_CLASS(.name = "Tables", .forward = tables_forward);
+    static const char *const names[] = {"always", "sometimes", "never"};
+    tt_manual_seed(3);
+    tt_module *m = tt_module_new(&cls, NULL);
+    for (int i = 0; i < 3; i++)
+        CHECK_OK(tt_module_add_module(m, names[i], tt_nn_embedding(V, C, .sparse = sparse)));
+    CHECK_OK(tt_module_add_module(m, "head", tt_nn_linear(C, 2)));
+    CHECK_OK(tt_module_to_device(m, device));
+    tt_module *ddp = tt_ddp(m, group, .bucket_cap_bytes = 8); /* buckets of tables alone have no elements */
+    CHECK(ddp);
+    tt_optimizer *sgd = tt_sgd(tt_module_parameters(ddp), 0.5);
+    for (int step = 0; step < 6; step++) {
+        TT_AUTO_SCOPE;
+        int64_t row[5];
+        for (int i = 0; i < 5; i++)
+            row[i] = (rank * 7 + step * 5 + i * i) % V;
+        tt_tensor *y = tt_module_forward(ddp, tt_from_data(row, TT_SHAPE(5), TT_I64));
+        CHECK(y);
+        CHECK_OK(tt_backward(tt_mean(tt_mul(y, y))));
+        CHECK_OK(tt_optimizer_step(sgd));
+        tt_optimizer_zero_grad(sgd);
+    }
+    out->count = 0;
+    for (int64_t i = 0; i < tt_module_parameters(m)->count; i++)
+        keep(tt_module_parameters(m)->tensors[i], out);
+    tt_optimizer_free(sgd);
+    tt_module_free(ddp);
+    tt_module_free(m);
+    CHECK(cuda_pinned_ranges() == 0);
+}
+
+static void sparse(tt_group *native, tt_group *nccl, int rank) {
+    static result near, far;
+    train_sparse(native, rank, TT_CPU, false, &near);
+    train_sparse(native, rank, TT_CUDA(0), true, &far);
+    check_near(&near, &far, 1e-5);
+    train_sparse(nccl, rank, TT_CUDA(rank), true, &far);
+    check_near(&near, &far, 1e-5);
+}
+
+static void gradients_may_be_sparse(void **state) {
+    (void)state;
+    both_fn fn = sparse;
+    with_ranks(2, with_both, &fn);
+    with_ranks(3, with_both, &fn);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hooks_have_the_hosts_bits),
+        cmocka_unit_test(sync_batch_norm_goes_over_nccl),
+        cmocka_unit_test(gradients_may_be_sparse),
+    };
+    nccl_begin();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
