@@ -1,5 +1,6 @@
 /* The driver's contexts, streams and events: the runtime's, with a current context that must be chosen. */
 #include "memory.h"
+#include "mutant.h"
 #include "settings.h"
 #include "stream.h"
 
@@ -63,16 +64,21 @@ CUresult cuStreamDestroy_v2(CUstream stream) {
     return CUDA_SUCCESS;
 }
 
-CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
-    return in_context(cudaStreamWaitEvent(stream, event, flags));
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
+    return in_context(fake_stream_wait(stream, event, FAKE_PLANTED(FAKE_STREAM_WAIT)));
 }
 
 CUresult cuEventCreate(CUevent *event, unsigned flags) { return in_context(cudaEventCreateWithFlags(event, flags)); }
-CUresult cuEventRecord(CUevent event, CUstream stream) { return in_context(cudaEventRecord(event, stream)); }
+
+CUresult cuEventRecord(CUevent event, CUstream stream) {
+    return in_context(fake_event_record(event, stream, FAKE_PLANTED(FAKE_EVENT_RECORD)));
+}
+
 CUresult cuEventQuery(CUevent event) {
-    return stack.empty()                          ? CUDA_ERROR_INVALID_CONTEXT
-           : cudaEventQuery(event) == cudaSuccess ? CUDA_SUCCESS
-                                                  : CUDA_ERROR_NOT_READY;
+    const bool planted = FAKE_PLANTED(FAKE_EVENT_QUERY);
+    return stack.empty()                                     ? CUDA_ERROR_INVALID_CONTEXT
+           : fake_event_query(event, planted) == cudaSuccess ? CUDA_SUCCESS
+                                                             : CUDA_ERROR_NOT_READY;
 }
 
 CUresult cuEventDestroy_v2(CUevent event) {

@@ -2,6 +2,7 @@
 #include "stream.h"
 #include "block.h"
 #include "memory.h"
+#include "mutant.h"
 #include "settings.h"
 
 #include <condition_variable>
@@ -36,7 +37,8 @@ namespace {
 
 void delay(std::mt19937 &draws) {
     static const long seed = fake_setting("FAKE_CUDA_SEED", 1);
-    if (seed && draws() % 8 == 0)
+    static const unsigned often = fake_has_mutant() ? 2 : 8;
+    if (seed && draws() % often == 0)
         std::this_thread::sleep_for(std::chrono::microseconds(draws() % 300));
 }
 
@@ -47,6 +49,8 @@ void work(CUstream_st *s) {
         s->changed.wait(held, [s] { return s->ends || !s->tasks.empty(); });
         if (s->tasks.empty())
             break;
+        if (fake_overtakes() && s->tasks.size() > 1 && draws() % 8 == 0)
+            std::swap(s->tasks[0], s->tasks[1]);
         std::function<void()> task = std::move(s->tasks.front());
         s->tasks.pop_front();
         held.unlock();
@@ -122,6 +126,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     fake_count_wait();
+    if (FAKE_PLANTED(FAKE_STREAM_SYNC))
+        return cudaSuccess;
     std::unique_lock<std::mutex> held(stream->mutex);
     unsigned long until = stream->given;
     stream->changed.wait(held, [=] { return stream->done >= until; });
@@ -158,26 +164,39 @@ static unsigned long event_recorded(const event &e, bool again) {
     return again ? ++e->recorded : e->recorded;
 }
 
-cudaError_t cudaEventRecord(cudaEvent_t given, cudaStream_t stream) {
+cudaError_t fake_event_record(cudaEvent_t given, cudaStream_t stream, bool planted) {
     event e = given->state;
     unsigned long number = event_recorded(e, true);
-    return enqueue(stream, [=] { event_reached(e, number); });
+    if (planted)
+        event_reached(e, number);
+    return planted ? cudaSuccess : enqueue(stream, [=] { event_reached(e, number); });
 }
 
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t given, unsigned) {
+cudaError_t fake_stream_wait(cudaStream_t stream, cudaEvent_t given, bool planted) {
     event e = given->state;
     unsigned long number = event_recorded(e, false);
-    return enqueue(stream, [=] { event_await(e, number); });
+    return planted ? cudaSuccess : enqueue(stream, [=] { event_await(e, number); });
 }
 
-cudaError_t cudaEventQuery(cudaEvent_t given) {
+cudaError_t fake_event_query(cudaEvent_t given, bool planted) {
     std::lock_guard<std::mutex> held(given->state->mutex);
-    return given->state->reached >= given->state->recorded ? cudaSuccess : cudaErrorNotReady;
+    return planted || given->state->reached >= given->state->recorded ? cudaSuccess : cudaErrorNotReady;
 }
 
-cudaError_t cudaEventSynchronize(cudaEvent_t given) {
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+    return fake_event_record(event, stream, FAKE_PLANTED(FAKE_EVENT_RECORD));
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+    return fake_stream_wait(stream, event, FAKE_PLANTED(FAKE_STREAM_WAIT));
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) { return fake_event_query(event, FAKE_PLANTED(FAKE_EVENT_QUERY)); }
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     fake_count_wait();
-    event_await(given->state, event_recorded(given->state, false));
+    if (!FAKE_PLANTED(FAKE_EVENT_SYNC))
+        event_await(event->state, event_recorded(event->state, false));
     return cudaSuccess;
 }
 
