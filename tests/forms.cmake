@@ -14,7 +14,7 @@ set(TT_ONLY_LONG install/test_torch_wheel interop/test_fully_shard_torch interop
 if(TT_SANITIZE MATCHES "thread")
   # Arithmetic of one thread. Kernels of a family run in the one thread of a device, as those of unit/test_cuda do.
   list(APPEND TT_ONLY_LONG unit/test_conv_pieces unit/test_models unit/test_spread_products)
-  foreach(family amp attention conv fail index losses mixed norm optim order reduction rnn)
+  foreach(family amp attention conv fail index losses mixed models norm optim order reduction rnn)
     list(APPEND TT_ONLY_LONG unit/test_cuda_${family})
   endforeach()
 endif()
@@ -33,7 +33,7 @@ function(tt_long_forms)
                install/test_cpp install/test_headers interop/test_ddp_features_torch
                interop/test_sync_bn_torch interop/test_torch_backend interop/test_torch_backend_results
                interop/test_torch_backend_symmetric interop/test_zero_torch security/test_half_hellos
-               unit/test_models)
+               unit/test_cuda_models unit/test_models)
     tt_long(${test} ${hours} TT_LONG=1)
   endforeach()
   foreach(test elastic storm_torch storm_torch_current)
