@@ -49,9 +49,9 @@ static void add_sharded(const tt__fs *fs, tt__bench_memory *m) {
         m->params_mb += resident_bytes(b->slices, (size_t)b->part * tt_dtype_size(b->dtype)) / MEBIBYTE;
     }
     for (size_t i = 0; i < fs->place_count; i++)
-        m->params_mb += resident_bytes(fs->places[i].data, fs->places[i].bytes) / MEBIBYTE;
+        m->params_mb += resident_bytes(fs->places[i].memory.data, fs->places[i].bytes) / MEBIBYTE;
     for (size_t i = 0; i < fs->grad_place_count; i++)
-        m->grads_mb += resident_bytes(fs->grad_places[i].data, fs->grad_places[i].bytes) / MEBIBYTE;
+        m->grads_mb += resident_bytes(fs->grad_places[i].memory.data, fs->grad_places[i].bytes) / MEBIBYTE;
 }
 
 static bool lies_in_a_bucket(const tt__ddp *d, const tt_tensor *grad) {

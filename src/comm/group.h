@@ -115,8 +115,9 @@ TT__EXPORT bool tt__group_takes(const tt_group *group, tt_device_type device);
 /* The library's own words between ranks, on the host. Where the back end takes no memory of the host, the group behind
  * it carries them, some at a time. Collective. `who` is named in errors.
  * gather: every rank's `count` elements, in `all` (size, count); take_first: rank 0's bytes. */
-tt_status tt__group_gather(tt_group *group, const void *mine, void *all, size_t count, tt_dtype dtype, const char *who);
-tt_status tt__group_take_first(tt_group *group, void *bytes, size_t count, const char *who);
+TT__EXPORT tt_status tt__group_gather(tt_group *group, const void *mine, void *all, size_t count, tt_dtype dtype,
+                                      const char *who);
+TT__EXPORT tt_status tt__group_take_first(tt_group *group, void *bytes, size_t count, const char *who);
 
 /* Advance the group's works without waiting. Returns the group's failure, if any. */
 tt_status tt__group_progress(tt_group *group);

@@ -4,6 +4,7 @@ tt_expires(), and torchrun's protocol for the same."""
 import os
 import pathlib
 import re
+import shutil
 import signal
 import stat
 import subprocess
@@ -53,8 +54,8 @@ time.sleep(1000)
 '''
 
 
-def start(*program, nproc=2, flags=(), user=None, limit=None, **variables):
-    argv = [TUTTI, "run", f"--nproc-per-node={nproc}", "--settle-period=0.2", "--grace-period=5", *flags, *program]
+def start(*program, nproc=2, flags=(), user=None, limit=None, command=TUTTI, **variables):
+    argv = [command, "run", f"--nproc-per-node={nproc}", "--settle-period=0.2", "--grace-period=5", *flags, *program]
     if limit:
         argv = ["sh", "-c", f'ulimit -S -n {limit}; exec "$@"', "sh", *argv]
     return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -273,9 +274,10 @@ class FileTimers(unittest.TestCase):
             path = pathlib.Path(folder) / "timers"
             os.mkfifo(path)
             path.chmod(0o666)
+            command = shutil.copy(TUTTI, folder)  # the build may lie where that user can't go
             os.chmod(folder, 0o555)
             job = start("sleep", "20", nproc=1, TORCHELASTIC_ENABLE_FILE_TIMER="1", TORCHELASTIC_TIMER_FILE=str(path),
-                        **user)
+                        command=command, **user)
             try:
                 said = any("can't watch torchrun's timers" in line for line in job.stderr)
                 self.assertTrue(said)
