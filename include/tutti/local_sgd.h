@@ -27,11 +27,12 @@ typedef struct tt_model_averager tt_model_averager;
 /* ---- kinds
  *
  * Each is collective over `group`, which is borrowed (once it is destroyed the averager can only be freed), and keeps
- * the parameters: it and their module may be freed in any order; the list is copied. They are f32, f64, f16 or bf16, in
- * the host's memory, and travel side by side in a few large buffers. All ranks get rank 0's.
+ * the parameters: it and their module may be freed in any order; the list is copied. They are f32, f64, f16 or bf16, on
+ * any device, and travel side by side in a few large buffers. All ranks get rank 0's.
  * *out: the caller's; NULL after a failure. Errors: TT_ERR_INVALID a list that is empty, or a value out of range, by
  * name; TT_ERR_MISMATCH options or parameters that differ, on every rank, with the first that does; TT_ERR_DTYPE a
- * parameter that is no float; TT_ERR_UNSUPPORTED one that is not in the host's memory; those of a collective. */
+ * parameter that is no float; TT_ERR_UNSUPPORTED the back end takes no memory where the first one lies; those of a
+ * collective. State (DiLoCo's anchor and momentum) lies on the host. */
 
 typedef struct tt_periodic_model_averager_args {
     tt_model_averager **out;        /* required: receives the averager */

@@ -199,8 +199,8 @@ typedef struct tt_ddp_args {
  * memory there, and is averaged on the host, with the bits that the host's gradients would have: it is copied beside
  * the rest of the pass. Where the group's back end takes the device's memory (nccl), buckets lie on the device alone,
  * and are averaged there in that back end's order of sums, with a device for each rank; the host goes on, and an error
- * of such a call may be that of a later one. TT_ERR_INVALID parameters on several devices; TT_ERR_UNSUPPORTED
- * .virtual_ranks; parameters on the host, or a hook, with a back end that takes no memory of the host. A backward
+ * of such a call may be that of a later one. TT_ERR_INVALID parameters on several devices; TT_ERR_UNSUPPORTED with a
+ * back end that takes no memory of the host: parameters there, .virtual_ranks, hooks without .takes_devices. A backward
  * pass that fails on one rank alone (an operator, a hook, no memory) aborts the group: the others get TT_ERR_ABORTED
  * with that rank and its error. All must then destroy the group.
  * Parameters that take no part in a pass need no flag, and may be others on each rank and in each pass: what one rank

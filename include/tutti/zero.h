@@ -47,6 +47,9 @@ typedef struct tt_zero_optimizer_args {
  * tt_grad(), and slices have theirs. A second backward before tt_zero_grad() adds to them, and
  * passes without averaging (tt_ddp_set_sync()) collect whole gradients, which take their memory. Parameters that take
  * no part in a pass are treated as by tt_ddp().
+ * Parameters may lie on a device; slices and their state lie there, too. With the native engine what travels goes over
+ * pinned memory of the host, as large as the parameters, and stage 2 keeps the memory of whole gradients. What
+ * tt_zero_consolidate() gathers lies on the host.
  * Stage 3 is that of a wrapper of tt_fully_shard() (fully_shard.h), which has no other, and of no other wrapper.
  * Clip by tt_zero_clip_grad_norm_(). tt_optimizer_master_params() are the slices, or their masters of f32.
  *

@@ -10,6 +10,7 @@
 #include "base/saved_error.h"
 #include "parallel/carried.h"
 #include "parallel/ddp_names.h"
+#include "parallel/ddp_shards.h"
 #include "reducer/text_agreement.h"
 #include "tensor/ops.h"
 
@@ -36,15 +37,6 @@ static bool is_averaged(const tt__ddp *d, const tt_named_tensors *list, int64_t 
     return tt_requires_grad(list->tensors[i]) && !tt__ddp_is_named(d->ignored, list->names[i]);
 }
 
-static tt_status check_far(const tt__ddp *d, const char *name, const tt_tensor *x) {
-    if (!d->virtual_ranks)
-        return TT_OK;
-    return tt__fail(TT_ERR_UNSUPPORTED,
-                    "%s: parameter \"%s\" lies on %s, and .virtual_ranks are summed on the host alone: move it "
-                    "there, or do without",
-                    DDP_SITE, name, tt_device_name(tt_tensor_device(x)));
-}
-
 tt_status tt__ddp_check_devices(const tt__ddp *d, const tt_named_tensors *list) {
     int64_t first = -1;
     for (int64_t i = 0; i < list->count; i++) {
@@ -59,8 +51,6 @@ tt_status tt__ddp_check_devices(const tt__ddp *d, const tt_named_tensors *list) 
                             "device: wrap the parts by themselves, or move them",
                             DDP_SITE, list->names[first], tt_device_name(tt_tensor_device(list->tensors[first])),
                             list->names[i], tt_device_name(tt_tensor_device(x)));
-        if (!tt__device_is_host(tt_tensor_device(x)))
-            TT__TRY(check_far(d, list->names[i], x));
     }
     return TT_OK;
 }
@@ -73,6 +63,11 @@ void *tt__ddp_gradient_place(const tt__ddp *d, size_t i) {
         return p->gradient;
     const twin *t = &d->twins->list[p->bucket];
     return (char *)t->data + ((char *)p->gradient - (char *)t->bucket);
+}
+
+tt_status tt__ddp_bring_gradient(const tt__ddp_slot *s) {
+    tt__ddp *d = s->owner;
+    return d->twins ? d->reducer->mirror->read(d, s->index, d->reducer->params[s->index].gradient) : TT_OK;
 }
 
 tt_status tt__ddp_clear_gradient(const tt__ddp_slot *s) {
@@ -89,7 +84,7 @@ static tt_status twin_send(void *user, size_t bucket) {
     const tt__ddp *d = user;
     const tt_device *device = d->twins->device;
     twin *t = &d->twins->list[bucket];
-    if (!t->bytes) /* all its parameters have sparse gradients */
+    if (!t->bytes || tt__ddp_sums_shards(d)) /* all its parameters have sparse gradients; or they came one by one */
         return TT_OK;
     if (!device->queue)
         return device->to_host(device, t->bucket, t->data, t->bytes);

@@ -21,6 +21,9 @@ void tt__ddp_free_twins(tt__ddp *d);
 /* Where the gradient of slot i lies: in a bucket, or in its twin. */
 void *tt__ddp_gradient_place(const tt__ddp *d, size_t i);
 
+/* Copy the slot's gradient, or zeros where it has none, to its bucket on the host, if it lies on a device. Waits. */
+tt_status tt__ddp_bring_gradient(const tt__ddp_slot *slot);
+
 /* Overwrite the slot's gradient, whether it has one or not, with zeros. */
 tt_status tt__ddp_clear_gradient(const tt__ddp_slot *slot);
 

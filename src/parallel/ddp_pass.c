@@ -24,7 +24,7 @@ static tt_status mark_slot(tt__ddp_slot *s) {
         TT__TRY(clear_gradient(s));
     else if (!s->sparse)
         TT__TRY(tt__ddp_weigh(s));
-    tt__ddp_add_to_shards(s);
+    TT__TRY(tt__ddp_add_to_shards(s));
     return s->touched ? tt_reducer_mark_ready(r, (int64_t)s->index) : tt_reducer_mark_unused(r, (int64_t)s->index);
 }
 

@@ -22,6 +22,11 @@ static bool takes_place(const tt_group *group, const tt_device *device) {
 tt_status tt__ddp_check_place(const tt__ddp *d, const tt_group *group, const tt_named_tensors *list) {
     if (!group || tt__group_takes(group, TT_DEVICE_CPU))
         return TT_OK;
+    if (d->virtual_ranks)
+        return tt__fail(TT_ERR_UNSUPPORTED,
+                        "%s: .virtual_ranks are summed on the host, of which the back end %s takes no memory: use the "
+                        "native engine, or do without",
+                        DDP_SITE, tt_get_backend(group));
     for (int64_t i = 0; i < list->count; i++) {
         const tt_device *device = tt_tensor_device(list->tensors[i]);
         if (!tt__ddp_is_named(d->ignored, list->names[i]) && !takes_place(group, device))

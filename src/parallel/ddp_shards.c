@@ -12,6 +12,7 @@
 #include "autograd/engine.h"
 #include "base/error.h"
 #include "nn/module.h"
+#include "parallel/ddp_device.h"
 #include "parallel/ddp_state.h"
 #include "reducer/shard_sums.h"
 #include "reducer/shard_tree.h"
@@ -111,15 +112,20 @@ tt_status tt__ddp_begin_shard(tt__ddp *d) {
 
 bool tt__ddp_shard_is_last(const tt__ddp *d) { return !d->shards || d->shards->now + 1 == d->shards->count; }
 
-void tt__ddp_add_to_shards(const tt__ddp_slot *s) {
+bool tt__ddp_sums_shards(const tt__ddp *d) { return d->shards && d->shards->sums; }
+
+tt_status tt__ddp_add_to_shards(const tt__ddp_slot *s) {
     const tt__ddp_shards *h = s->owner->shards;
-    if (h && h->sums)
-        tt__shard_sums_add(h->sums, s->index, h->now);
+    if (!tt__ddp_sums_shards(s->owner))
+        return TT_OK;
+    TT__TRY(tt__ddp_bring_gradient(s));
+    tt__shard_sums_add(h->sums, s->index, h->now);
+    return TT_OK;
 }
 
 /* All that the pass gave no gradient gave what the shard's passes without averaging have left there, or zeros. *waits:
  * some are left to a second part of the pass. */
-static void add_unreached(const tt__ddp *d, bool *waits) {
+static tt_status add_unreached(const tt__ddp *d, bool *waits) {
     *waits = false;
     for (size_t i = 0; i < d->attached; i++) {
         tt__ddp_slot *s = &d->slots[i];
@@ -131,19 +137,20 @@ static void add_unreached(const tt__ddp *d, bool *waits) {
         }
         if (!tt_grad(s->parameter))
             memset(tt_reducer_gradient(d->reducer, (int64_t)i), 0, d->reducer->params[i].bytes);
-        tt__ddp_add_to_shards(s);
+        TT__TRY(tt__ddp_add_to_shards(s));
         s->ready = true;
     }
+    return TT_OK;
 }
 
 static tt_status on_shard_end(void *user, tt_status pass) {
     tt__ddp *d = user;
     bool waits;
-    if (pass) {
-        tt__reducer_abandon(d->reducer, pass);
-        return pass;
+    tt_status status = pass ? pass : add_unreached(d, &waits);
+    if (status) {
+        tt__reducer_abandon(d->reducer, status);
+        return status;
     }
-    add_unreached(d, &waits);
     if (waits)
         return TT_OK;
     for (size_t i = 0; i < d->attached; i++) {
@@ -162,8 +169,7 @@ tt_status tt__ddp_shard_gradient(tt__ddp_slot *s) {
         return tt__fail(TT_ERR_STATE, "parameter \"%s\" got its gradient twice in a shard",
                         d->reducer->params[s->index].name);
     s->ready = true;
-    tt__ddp_add_to_shards(s);
-    return TT_OK;
+    return tt__ddp_add_to_shards(s);
 }
 
 tt_status tt__ddp_end_shards(tt__ddp *d) {

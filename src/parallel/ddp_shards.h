@@ -20,7 +20,10 @@ bool tt__ddp_shard_is_last(const tt__ddp *d);
 /* A gradient is final: of a shard that isn't the last; of the last, or of a wrapper without virtual ranks, before it is
  * marked. */
 tt_status tt__ddp_shard_gradient(tt__ddp_slot *slot);
-void tt__ddp_add_to_shards(const tt__ddp_slot *slot);
+tt_status tt__ddp_add_to_shards(const tt__ddp_slot *slot);
+
+/* Are gradients added to sums on the host, one by one? */
+bool tt__ddp_sums_shards(const tt__ddp *d);
 
 /* The step has been averaged. */
 tt_status tt__ddp_end_shards(tt__ddp *d);

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "support/cuda_ranks.h"
+#include "support/leaves_out.h"
 
 enum { STEPS = 20, BATCH = 6, SIDE = 8, CLASSES = 4, MOST = 5000 };
 
@@ -173,45 +174,11 @@ static void hooks_work(void **state) {
     assert_int_equal(run_ranks(2, with_a_hook, NULL), 0);
 }
 
-/* ---- what a pass leaves out, and passes that average nothing: numbers that are exact */
-
-/* Gradients of w (1, 1) in w x are x. */
-static void give(tt_module *layer, double x, const tt_device *device) {
-    TT_AUTO_SCOPE;
-    CHECK_OK(tt_backward(tt_sum(tt_module_forward(layer, tt_to_device(tt_full(TT_SHAPE(1, 1), TT_F32, x), device)))));
-}
-
-static double grad_of(tt_module *layer) {
-    double value = NAN;
-    tt_tensor *grad = tt_grad(tt_module_parameters(layer)->tensors[0]);
-    CHECK(!grad || tt_item(grad, &value) == TT_OK);
-    return value;
-}
+/* ---- what a pass leaves out ---- */
 
 static void leaves_out(tt_group *group, int rank, void *user) {
     (void)user;
-    const tt_device *device = TT_CUDA(0);
-    tt_module *a = tt_nn_linear(1, 1, .no_bias = true), *b = tt_nn_linear(1, 1, .no_bias = true);
-    tt_module *both = tt_nn_sequential(a, b);
-    CHECK_OK(tt_module_to_device(both, device));
-    tt_module *ddp = tt_ddp(both, group, .bucket_cap_bytes = 1);
-    CHECK(ddp);
-    give(rank ? b : a, rank ? 6 : 4, device); /* each rank uses another one */
-    CHECK(grad_of(a) == 2 && grad_of(b) == 3);
-    give(a, 10, device); /* none uses b, which keeps what it has */
-    CHECK(grad_of(a) == 12 && grad_of(b) == 3);
-    tt_zero_grad(tt_module_parameters(b)->tensors[0]);
-    give(a, 0, device); /* ... or has none */
-    CHECK(grad_of(a) == 12 && isnan(grad_of(b)));
-    CHECK_OK(tt_ddp_set_sync(ddp, false));
-    give(b, rank ? 8 : 2, device);
-    CHECK(grad_of(b) == (rank ? 8 : 2));
-    CHECK_OK(tt_ddp_set_sync(ddp, true));
-    give(a, 2, device);
-    CHECK(grad_of(a) == 14 && grad_of(b) == 5);
-    tt_module_free(ddp);
-    CHECK(grad_of(a) == 14 && grad_of(b) == 5); /* they stay when the wrapper goes */
-    tt_module_free(both);
+    check_leaves_out(group, rank, TT_CUDA(0));
     CHECK(cuda_pinned_ranges() == 0);
 }
 
@@ -273,8 +240,6 @@ static void refused(tt_group *group, int rank, void *user) {
     CHECK(!tt_ddp(both, group) && tt_last_status() == TT_ERR_INVALID);
     CHECK_TEXT("parameter \"0.weight\" lies on cpu, and \"1.weight\" on cuda:1; expected all");
     CHECK_OK(tt_module_to_device(both, TT_CUDA(1)));
-    CHECK(!tt_ddp(both, group, .virtual_ranks = 4) && tt_last_status() == TT_ERR_UNSUPPORTED);
-    CHECK_TEXT("lies on cuda:1, and .virtual_ranks are summed on the host alone");
     tt_module *ddp = tt_ddp(both, group);
     CHECK(ddp);
     tt_module_free(ddp);

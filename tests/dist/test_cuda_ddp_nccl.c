@@ -1,5 +1,6 @@
 /* DDP whose buckets lie on the devices, over the back end nccl on the fakes of CUDA and NCCL: against the same training
  * over the native engine, which averages on the host. */
+#include "support/leaves_out.h"
 #include "support/nccl.h"
 
 #include "base/clock.h"
@@ -187,49 +188,12 @@ static void buckets_are_averaged_beside_the_pass(void **state) {
     with_ranks(3, overlaps, NULL);
 }
 
-/* ---- what a pass leaves out: numbers that are exact ---- */
-
-/* Gradients of w (1, 1) in w x are x. */
-static void give(tt_module *layer, double x, int rank) {
-    TT_AUTO_SCOPE;
-    tt_tensor *in = tt_to_device(tt_full(TT_SHAPE(1, 1), TT_F32, x), TT_CUDA(rank));
-    CHECK_OK(tt_backward(tt_sum(tt_module_forward(layer, in))));
-}
-
-static double grad_of(tt_module *layer) {
-    double value = NAN;
-    tt_tensor *grad = tt_grad(tt_module_parameters(layer)->tensors[0]);
-    CHECK(!grad || tt_item(grad, &value) == TT_OK);
-    return value;
-}
+/* ---- what a pass leaves out ---- */
 
 static int leaves_out(tt_store *store, int rank, int world, void *arg) {
     tt_group *group = nccl_join(store, rank, world);
-    tt_module *a = tt_nn_linear(1, 1, .no_bias = true), *b = tt_nn_linear(1, 1, .no_bias = true);
-    tt_module *both = tt_nn_sequential(a, b);
     (void)arg;
-    CHECK_OK(tt_module_to_device(both, TT_CUDA(rank)));
-    tt_module *ddp = tt_ddp(both, group, .bucket_cap_bytes = 1);
-    CHECK(ddp);
-    give(rank ? b : a, rank ? 6 : 4, rank); /* each rank uses another one */
-    CHECK(grad_of(a) == 2 && grad_of(b) == 3);
-    give(a, 10, rank); /* none uses b, which keeps what it has */
-    CHECK(grad_of(a) == 12 && grad_of(b) == 3);
-    tt_zero_grad(tt_module_parameters(b)->tensors[0]);
-    give(a, 0, rank); /* ... or has none */
-    CHECK(grad_of(a) == 12 && isnan(grad_of(b)));
-    CHECK_OK(tt_ddp_set_sync(ddp, false));
-    give(b, rank ? 8 : 2, rank);
-    CHECK(grad_of(b) == (rank ? 8 : 2));
-    CHECK_OK(tt_ddp_set_sync(ddp, true));
-    give(a, 2, rank);
-    CHECK(grad_of(a) == 14 && grad_of(b) == 5);
-    CHECK(tt_scale_(tt_grad(tt_module_parameters(b)->tensors[0]), rank + 1));
-    give(a, 2, rank); /* each keeps its own */
-    CHECK(grad_of(a) == 16 && grad_of(b) == 5 * (rank + 1));
-    tt_module_free(ddp);
-    CHECK(grad_of(a) == 16 && grad_of(b) == 5 * (rank + 1)); /* they stay when the wrapper goes */
-    tt_module_free(both);
+    check_leaves_out(group, rank, TT_CUDA(rank));
     tt_destroy_process_group(group);
     return 0;
 }

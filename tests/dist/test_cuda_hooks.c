@@ -1,5 +1,5 @@
-/* What hooks, SyncBatchNorm and sparse gradients do with parameters on CUDA devices, on the fakes of CUDA and NCCL.
- * Gradients that hooks are given are whole numbers, the same on every device: over the native engine their averages
+/* What hooks, SyncBatchNorm, sparse gradients, virtual ranks and tensor parallel layers do with parameters on CUDA
+ * devices, on the fakes of CUDA and NCCL. Gradients that hooks are given are whole numbers, the same on every device: over the native engine their averages
  * have the host's bits. */
 #include "support/cuda_ranks.h"
 #include "support/nccl.h"
@@ -223,11 +223,161 @@ static void gradients_may_be_sparse(void **state) {
     with_ranks(3, with_both, &fn);
 }
 
+/* ---- virtual ranks: the bits of as many ranks, whatever their number */
+
+enum { SHARDS = 4 };
+
+static void train_shards(tt_group *group, int rank, const tt_device *device, result *out) {
+    int first = 0;
+    tt_manual_seed(3);
+    tt_module *m = tt_nn_sequential(tt_nn_linear(9, 11), tt_nn_batch_norm1d(11), tt_nn_tanh(), tt_nn_dropout(0.2),
+                                    tt_nn_linear(11, 2), tt_nn_linear(2, 2));
+    CHECK_OK(tt_module_to_device(m, device));
+    tt_module *ddp = tt_ddp(m, group, .bucket_cap_bytes = 256, .virtual_ranks = SHARDS, .shard_seed = 7);
+    CHECK(ddp);
+    tt_optimizer *sgd = tt_sgd(tt_module_parameters(ddp), 0.1, .momentum = 0.9);
+    const int count = tt_ddp_shards(ddp, &first);
+    (void)rank;
+    for (int step = 0; step < STEPS; step++) {
+        tt_optimizer_zero_grad(sgd);
+        for (int shard = first; shard < first + count; shard++) {
+            TT_AUTO_SCOPE;
+            tt_generator *g = tt_generator_new((uint64_t)(100 * step + shard + 1));
+            tt_tensor *x = tt_to_device(tt_randn(TT_SHAPE(5, 9), g), device);
+            tt_generator_free(g);
+            tt_tensor *y = tt_module_forward(ddp, x);
+            CHECK(y);
+            CHECK_OK(tt_backward(tt_sum(tt_mul(y, y))));
+        }
+        CHECK_OK(tt_optimizer_step(sgd));
+    }
+    out->count = 0;
+    for (int64_t i = 0; i < tt_module_state_dict(m)->count; i++)
+        keep(tt_module_state_dict(m)->tensors[i], out);
+    tt_optimizer_free(sgd);
+    tt_module_free(ddp);
+    tt_module_free(m);
+    CHECK(cuda_pinned_ranges() == 0);
+}
+
+/* What a world of another size has left in the file, or the first leaves there. */
+static void sharded(tt_group *group, int rank, void *user) {
+    static result near, far, other;
+    train_shards(group, rank, TT_CPU, &near);
+    train_shards(group, rank, TT_CUDA(rank % 2), &far);
+    check_near(&near, &far, 1e-4);
+    const char *path = user;
+    FILE *file = fopen(path, "rb");
+    if (file) {
+        CHECK(fread(&other, sizeof other, 1, file) == 1 && !memcmp(&other, &far, sizeof far));
+        fclose(file);
+    }
+    CHECK_OK(tt_barrier(group));
+    file = rank ? NULL : fopen(path, "wb");
+    CHECK(rank || (file && fwrite(&far, sizeof far, 1, file) == 1 && !fclose(file)));
+}
+
+static void refused(tt_group *native, tt_group *nccl, int rank) {
+    tt_module *m = tt_nn_linear(2, 2);
+    (void)native;
+    CHECK_OK(tt_module_to_device(m, TT_CUDA(rank)));
+    CHECK(!tt_ddp(m, nccl, .virtual_ranks = SHARDS) && tt_last_status() == TT_ERR_UNSUPPORTED);
+    CHECK_TEXT("tt_ddp: .virtual_ranks are summed on the host, of which the back end nccl takes no memory");
+    tt_module_free(m);
+}
+
+static void virtual_ranks_have_the_same_bits(void **state) {
+    (void)state;
+    char path[] = "/tmp/test_cuda_hooks_XXXXXX";
+    both_fn fn = refused;
+    int fd = mkstemp(path), bad = 0;
+    assert_true(fd >= 0 && !close(fd) && !unlink(path));
+    for (int world = 1; world <= 4; world++)
+        bad += run_ranks(world, sharded, path);
+    unlink(path);
+    assert_int_equal(bad, 0);
+    with_ranks(2, with_both, &fn);
+}
+
+/* ---- tensor parallel layers */
+
+enum { WORDS = 24, WIDE = 12 };
+
+static tt_module *whole_layers(void) {
+    tt_manual_seed(9);
+    return tt_nn_sequential(tt_nn_embedding(WORDS, WIDE), tt_nn_linear(WIDE, 2 * WIDE), tt_nn_gelu(),
+                            tt_nn_linear(2 * WIDE, WIDE), tt_nn_linear(WIDE, WIDE), tt_nn_linear(WIDE, WORDS));
+}
+
+static tt_module *divided_layers(tt_group *tp) {
+    tt_manual_seed(9);
+    return tt_nn_sequential(tt_nn_vocab_parallel_embedding(WORDS, WIDE, tp),
+                            tt_nn_column_parallel_linear(WIDE, 2 * WIDE, tp), tt_nn_gelu(),
+                            tt_nn_row_parallel_linear(2 * WIDE, WIDE, tp),
+                            tt_nn_column_parallel_linear(WIDE, WIDE, tp, .gather_output = true),
+                            tt_nn_column_parallel_linear(WIDE, WORDS, tp));
+}
+
+static void train_layers(tt_module *m, tt_group *tp, const tt_device *device) {
+    tt_optimizer *o = tt_adam(tt_module_parameters(m), 0.01);
+    for (int step = 0; step < STEPS; step++) {
+        TT_AUTO_SCOPE;
+        tt_generator *g = tt_generator_new((uint64_t)step);
+        tt_tensor *x = tt_to_device(tt_randint(0, WORDS, TT_SHAPE(6), g), device);
+        tt_tensor *t = tt_to_device(tt_randint(0, WORDS, TT_SHAPE(6), g), device), *y = tt_module_forward(m, x);
+        tt_generator_free(g);
+        tt_tensor *loss = tp ? tt_tp_cross_entropy(y, t, tp) : tt_cross_entropy(y, t);
+        CHECK(loss);
+        tt_optimizer_zero_grad(o);
+        CHECK_OK(tt_backward(loss));
+        CHECK_OK(tt_optimizer_step(o));
+    }
+    tt_optimizer_free(o);
+}
+
+/* Train parts on a device, and join them in a module on the host. */
+static void check_divided(tt_group *group, const tt_device *device, const result *whole) {
+    static result joined;
+    tt_module *parts = divided_layers(group), *full = whole_layers();
+    CHECK(parts && !tt_module_to_device(parts, device));
+    train_layers(parts, group, device);
+    CHECK_OK(tt_tp_save_state_dict(parts, tt_module_state_dict(full)));
+    CHECK_OK(tt_tp_load_state_dict(parts, tt_module_state_dict(full)));
+    joined.count = 0;
+    for (int64_t i = 0; i < tt_module_state_dict(full)->count; i++)
+        keep(tt_module_state_dict(full)->tensors[i], &joined);
+    check_near(whole, &joined, 1e-4);
+    tt_module_free(parts);
+    tt_module_free(full);
+}
+
+static void divided(tt_group *native, tt_group *nccl, int rank) {
+    static result whole;
+    tt_module *m = whole_layers();
+    train_layers(m, NULL, TT_CPU);
+    whole.count = 0;
+    for (int64_t i = 0; i < tt_module_state_dict(m)->count; i++)
+        keep(tt_module_state_dict(m)->tensors[i], &whole);
+    tt_module_free(m);
+    check_divided(native, TT_CPU, &whole);
+    check_divided(native, TT_CUDA(rank % 2), &whole);
+    check_divided(nccl, TT_CUDA(rank), &whole);
+}
+
+static void layers_may_be_divided(void **state) {
+    (void)state;
+    both_fn fn = divided;
+    with_ranks(2, with_both, &fn);
+    with_ranks(3, with_both, &fn);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hooks_have_the_hosts_bits),
         cmocka_unit_test(sync_batch_norm_goes_over_nccl),
         cmocka_unit_test(gradients_may_be_sparse),
+        cmocka_unit_test(virtual_ranks_have_the_same_bits),
+        cmocka_unit_test(layers_may_be_divided),
     };
     nccl_begin();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -160,19 +160,34 @@ static void train_post_local(tt_group *group, int rank, const tt_device *device,
     tt_module_free(model);
 }
 
-static void post_local(tt_group *group, int rank, void *user) {
+static void check_post_local(const result *near, const result *far) {
+    CHECK(far->count == 18);
+    for (int64_t i = 0; i < far->count; i++)
+        CHECK(fabs(near->parameters[i] - far->parameters[i]) <= 1e-4 * (1 + fabs(near->parameters[i])));
+}
+
+static int post_local(tt_store *store, int rank, int world, void *arg) {
     static result near, far;
-    (void)user;
-    train_post_local(group, rank, TT_CPU, &near);
-    train_post_local(group, rank, TT_CUDA(rank % 2), &far);
-    CHECK(far.count == 18);
-    for (int64_t i = 0; i < far.count; i++)
-        CHECK(fabs(near.parameters[i] - far.parameters[i]) <= 1e-4 * (1 + fabs(near.parameters[i])));
+    tt_store *one = NULL, *other = NULL;
+    (void)arg;
+    CHECK_OK(tt_prefix_store(&one, "native", store));
+    CHECK_OK(tt_prefix_store(&other, "nccl", store));
+    tt_group *native = join_group(one, rank, world), *nccl = nccl_join(other, rank, world);
+    train_post_local(native, rank, TT_CPU, &near);
+    train_post_local(native, rank, TT_CUDA(0), &far);
+    check_post_local(&near, &far);
+    train_post_local(nccl, rank, TT_CUDA(rank), &far);
+    check_post_local(&near, &far);
+    tt_destroy_process_group(nccl);
+    tt_destroy_process_group(native);
+    tt_store_free(one);
+    tt_store_free(other);
+    return 0;
 }
 
 static void post_local_sgd_works(void **state) {
     (void)state;
-    assert_int_equal(run_ranks(2, post_local, NULL), 0);
+    with_ranks(2, post_local, NULL);
 }
 
 int main(void) {

@@ -9,6 +9,7 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "parallel/tensor_parallel/tensor_parallel.h"
+#include "tensor/ops.h"
 #include "tensor/tensor.h"
 
 #include <tutti/parallel.h>
@@ -36,7 +37,8 @@ static tt_tensor *own_columns(const char *who, tt_tensor *x, tt_group *group) {
 static tt_tensor *all_columns(const char *who, tt_tensor *x, tt_group *group) {
     int64_t n = tt_get_world_size(group), columns = tt_tensor_size(x, -1);
     int64_t rows = columns ? x->numel / columns : 0;
-    tt_tensor *own = tt__clone_contiguous(who, x), *parts = own ? tt_empty(TT_SHAPE(n, rows, columns), x->dtype) : NULL;
+    tt_tensor *own = tt__clone_contiguous(who, x);
+    tt_tensor *parts = own ? tt__empty_beside(who, own, TT_SHAPE(n, rows, columns), x->dtype) : NULL;
     tt_tensor *seen = parts ? tt_view(own, TT_SHAPE(rows, columns)) : NULL;
     if (!seen)
         return NULL;
@@ -48,7 +50,7 @@ static tt_tensor *all_columns(const char *who, tt_tensor *x, tt_group *group) {
     tt_shape shape = x->shape;
     shape.dim[shape.ndim - 1] = n * columns;
     tt_tensor *joined = tt_contiguous(tt_transpose(parts, 0, 1));
-    return joined ? tt_to_device(tt_view(joined, shape), tt_tensor_device(x)) : NULL;
+    return joined ? tt_view(joined, shape) : NULL;
 }
 
 /* Call one of these in a scope of its own, and hand its result over to the scope outside. */

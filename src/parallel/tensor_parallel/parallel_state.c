@@ -7,6 +7,7 @@
 #include "nn/module.h"
 #include "parallel/tensor_parallel/tensor_parallel.h"
 #include "tensor/named_tensors.h"
+#include "tensor/ops.h"
 #include "tensor/tensor.h"
 
 #include <tutti/parallel.h>
@@ -116,7 +117,7 @@ static tt_tensor *join_shards(const char *who, tt_tensor *part, const division *
         return NULL;
     tt_shape shape = turned->shape;
     shape.dim[0] *= n;
-    tt_tensor *all = tt_empty(shape, part->dtype);
+    tt_tensor *all = tt__empty_beside(who, turned, shape, part->dtype);
     if (!all || tt_tensor_all_gather_with(
                     TT_ARGS(tt_tensor_all_gather_args, .group = d->group, .x = turned, .out = all, .file = who)))
         return NULL;
