@@ -284,8 +284,7 @@ tt_status tt__leaf_set_grad_storage(tt_tensor *x, void *data) {
         leaf->placed = true;
         return TT_OK;
     }
-    tt_status status =
-        leaf->defined ? tt__tensor_move("gradient", grad, data) : tt__tensor_set_data(grad, data);
+    tt_status status = leaf->defined ? tt__tensor_move("gradient", grad, data) : tt__tensor_set_data(grad, data);
     if (!status || !data)
         leaf->placed = data != NULL;
     if (status && !data) { /* it can't stay where it is */

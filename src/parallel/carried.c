@@ -89,9 +89,8 @@ tt_status tt__carried_send(tt__carried *c, size_t at, size_t bytes) {
     if (!has_twin(c) || !bytes)
         return TT_OK;
     TT__TRY(tt__carried_settle(c));
-    return device->queue
-               ? device->queue->send(device, tt__carried_near(c, at), tt__carried_at(c, at), bytes, &c->mark)
-               : device->to_host(device, tt__carried_near(c, at), tt__carried_at(c, at), bytes);
+    return device->queue ? device->queue->send(device, tt__carried_near(c, at), tt__carried_at(c, at), bytes, &c->mark)
+                         : device->to_host(device, tt__carried_near(c, at), tt__carried_at(c, at), bytes);
 }
 
 /* A byte comes back behind the copy, which tells when that has ended. */

@@ -44,9 +44,9 @@ static inline bool tt__carried_is_far(const tt__carried *c) {
 }
 
 /* How a call says where its buffers at c->near lie. */
-#define TT__CARRIED_ON(c)                                                                                   \
-    .device = tt__carried_is_far(c) ? (c)->device->type : TT_DEVICE_CPU,                                    \
-    .device_index = tt__carried_is_far(c) ? (c)->device->index : 0,                                         \
+#define TT__CARRIED_ON(c)                                                \
+    .device = tt__carried_is_far(c) ? (c)->device->type : TT_DEVICE_CPU, \
+    .device_index = tt__carried_is_far(c) ? (c)->device->index : 0,      \
     .stream = tt__carried_is_far(c) ? tt_device_stream((c)->device) : NULL
 
 #endif

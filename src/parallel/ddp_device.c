@@ -10,7 +10,6 @@
 #include "base/saved_error.h"
 #include "parallel/carried.h"
 #include "parallel/ddp_names.h"
-#include "parallel/ddp_shards.h"
 #include "reducer/text_agreement.h"
 #include "tensor/ops.h"
 
@@ -84,7 +83,7 @@ static tt_status twin_send(void *user, size_t bucket) {
     const tt__ddp *d = user;
     const tt_device *device = d->twins->device;
     twin *t = &d->twins->list[bucket];
-    if (!t->bytes || tt__ddp_sums_shards(d)) /* all its parameters have sparse gradients; or they came one by one */
+    if (!t->bytes || d->sums_shards) /* all its parameters have sparse gradients; or they came one by one */
         return TT_OK;
     if (!device->queue)
         return device->to_host(device, t->bucket, t->data, t->bytes);

@@ -112,11 +112,9 @@ tt_status tt__ddp_begin_shard(tt__ddp *d) {
 
 bool tt__ddp_shard_is_last(const tt__ddp *d) { return !d->shards || d->shards->now + 1 == d->shards->count; }
 
-bool tt__ddp_sums_shards(const tt__ddp *d) { return d->shards && d->shards->sums; }
-
 tt_status tt__ddp_add_to_shards(const tt__ddp_slot *s) {
     const tt__ddp_shards *h = s->owner->shards;
-    if (!tt__ddp_sums_shards(s->owner))
+    if (!s->owner->sums_shards)
         return TT_OK;
     TT__TRY(tt__ddp_bring_gradient(s));
     tt__shard_sums_add(h->sums, s->index, h->now);
@@ -223,7 +221,9 @@ tt_status tt__ddp_attach_shards(tt__ddp *d) {
     *h = (tt__ddp_shards){.first = block.lo, .count = block.hi - block.lo};
     d->shards = h;
     TT__TRY(allocate_shard_buffers(d));
-    return tt__shard_sums_set(d->reducer, d->virtual_ranks, &h->sums);
+    TT__TRY(tt__shard_sums_set(d->reducer, d->virtual_ranks, &h->sums));
+    d->sums_shards = h->sums != NULL;
+    return TT_OK;
 }
 
 void tt__ddp_detach_shards(tt__ddp *d) {
@@ -238,6 +238,7 @@ void tt__ddp_detach_shards(tt__ddp *d) {
     free(h->of_first);
     free(h);
     d->shards = NULL;
+    d->sums_shards = false;
 }
 
 int tt__ddp_shard_count(const tt__ddp *d, int *first) {

@@ -22,9 +22,6 @@ bool tt__ddp_shard_is_last(const tt__ddp *d);
 tt_status tt__ddp_shard_gradient(tt__ddp_slot *slot);
 tt_status tt__ddp_add_to_shards(const tt__ddp_slot *slot);
 
-/* Are gradients added to sums on the host, one by one? */
-bool tt__ddp_sums_shards(const tt__ddp *d);
-
 /* The step has been averaged. */
 tt_status tt__ddp_end_shards(tt__ddp *d);
 

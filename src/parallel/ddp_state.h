@@ -59,6 +59,7 @@ struct tt__ddp {
     uint64_t shard_seed;    /* of what shards draw; 0: the generator is left alone */
     int64_t step;           /* steps done, with virtual ranks */
     tt__ddp_shards *shards; /* of them; NULL: none, or bound to no group */
+    bool sums_shards;       /* gradients are added to sums on the host, one by one */
     tt_ddp_logging_data log;
     int64_t mean_ns[4]; /* of its times */
     int64_t forward_ns; /* of forwards since the last step */

@@ -1,5 +1,5 @@
-/* The collectives of a SyncBatchNorm. What goes between ranks goes over the host, or the device where the back end takes
- * that alone: of x on a device that is 2 C + 1 numbers, and in backward 2 C. */
+/* The collectives of a SyncBatchNorm. What goes between ranks goes over the host, or over the device where the back end
+ * takes that alone: of x on a device that is 2 C + 1 numbers, and in backward 2 C. */
 #include "parallel/sync_exchange.h"
 
 #include "base/saved_error.h"

@@ -1,6 +1,6 @@
 /* What hooks, SyncBatchNorm, sparse gradients, virtual ranks and tensor parallel layers do with parameters on CUDA
- * devices, on the fakes of CUDA and NCCL. Gradients that hooks are given are whole numbers, the same on every device: over the native engine their averages
- * have the host's bits. */
+ * devices, on the fakes of CUDA and NCCL. Gradients that hooks are given are whole numbers, the same on every device:
+ * over the native engine their averages have the host's bits. */
 #include "support/cuda_ranks.h"
 #include "support/nccl.h"
 
@@ -373,10 +373,8 @@ static void layers_may_be_divided(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hooks_have_the_hosts_bits),
-        cmocka_unit_test(sync_batch_norm_goes_over_nccl),
-        cmocka_unit_test(gradients_may_be_sparse),
-        cmocka_unit_test(virtual_ranks_have_the_same_bits),
+        cmocka_unit_test(hooks_have_the_hosts_bits), cmocka_unit_test(sync_batch_norm_goes_over_nccl),
+        cmocka_unit_test(gradients_may_be_sparse),   cmocka_unit_test(virtual_ranks_have_the_same_bits),
         cmocka_unit_test(layers_may_be_divided),
     };
     nccl_begin();

@@ -90,7 +90,7 @@ static tt_status copy_elements(const tt__fs *fs, const tt__fs_bucket *b, void *t
     return x ? tt__copy_out(scatter_who, y, x) : tt_last_status();
 }
 
-static tt_status put_values(const tt__fs_param *p) {
+static tt_status put_whole_values(const tt__fs_param *p) {
     const tt__fs_bucket *b = tt__fs_bucket_of(p);
     return copy_elements(p->owner, b, tt__fs_place_of(b->values, p), p->whole->data, p->numel);
 }
@@ -106,9 +106,9 @@ static tt_status take_root_values(const tt__fs *fs, const tt__fs_unit *u) {
     TT__TRY(tt__carried_settle(whole));
     for (size_t i = 0; i < u->bucket_count; i++) {
         const tt__fs_bucket *b = &fs->buckets[u->first_bucket + i];
-        TT__TRY(tt_broadcast_with(TT_ARGS(tt_broadcast_args, fs->group, tt__carried_near(whole, b->at),
-                                          b->part * fs->world, b->dtype, fs->gathered_to, .file = u->gather_site,
-                                          TT__CARRIED_ON(whole))));
+        TT__TRY(
+            tt_broadcast_with(TT_ARGS(tt_broadcast_args, fs->group, tt__carried_near(whole, b->at), b->part * fs->world,
+                                      b->dtype, fs->gathered_to, .file = u->gather_site, TT__CARRIED_ON(whole))));
     }
     return has_whole(fs) ? TT_OK : tt__carried_receive(whole, 0, u->bytes);
 }
@@ -117,7 +117,7 @@ static tt_status take_root_values(const tt__fs *fs, const tt__fs_unit *u) {
 static tt_status take_slices(tt__fs *fs, const tt__fs_unit *u) {
     for (size_t i = 0; i < fs->count; i++)
         if (tt__fs_is_of(&fs->params[i], u) && has_whole(fs))
-            TT__TRY(put_values(&fs->params[i]));
+            TT__TRY(put_whole_values(&fs->params[i]));
     if (fs->gathered_to != TT_ALL_RANKS)
         TT__TRY(take_root_values(fs, u));
     for (size_t i = 0; i < u->bucket_count; i++)

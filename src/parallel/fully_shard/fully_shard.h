@@ -85,8 +85,8 @@ typedef struct tt__fs_handle {
 } tt__fs_handle;
 
 struct tt__fs {
-    tt_module *module; /* kept by the wrapper */
-    tt_group *group;   /* held */
+    tt_module *module;       /* kept by the wrapper */
+    tt_group *group;         /* held */
     const tt_device *device; /* of the parameters */
     int rank, world;
     bool keeps; /* units stay whole until the step */

@@ -14,11 +14,11 @@ enum { TT__HOOK_BUFFERS = 3 };
 
 /* A bucket and what a hook keeps for it. */
 typedef struct tt__hook_bucket {
-    tt_bucket view;                  /* its list of gradients is a copy */
-    void *buffers[TT__HOOK_BUFFERS]; /* beside the bucket, while the hook is attached, */
+    tt_bucket view;                       /* its list of gradients is a copy */
+    void *buffers[TT__HOOK_BUFFERS];      /* beside the bucket, while the hook is attached, */
     tt__carried memory[TT__HOOK_BUFFERS]; /* in this */
-    float *error;                    /* (view.count); NULL: none is fed back */
-    float *more;                     /* (more_count) other errors of this rank, likewise */
+    float *error;                         /* (view.count); NULL: none is fed back */
+    float *more;                          /* (more_count) other errors of this rank, likewise */
     int64_t more_count;
     /* (view.count) what errors were, of gradients that this rank does not use; NULL: as yet none */
     float *error_before;

@@ -107,7 +107,7 @@ static void half_free(tt__hook *h) { free(h); }
                  .next = half_next,                                                                     \
                  .attach = tt__hook_attach,                                                             \
                  .detach = tt__hook_detach,                                                             \
-                 .takes_devices = true},                                                            \
+                 .takes_devices = true},                                                                \
         .takes = takes_##name_, .types = "f32, f64 and " #name_, .needs = half_needs, .free = half_free \
     }
 static const tt__hook_class f16_class = HALF_HOOK(f16);

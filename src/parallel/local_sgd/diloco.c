@@ -199,16 +199,16 @@ static tt_status begin_anchor_far(const tt_model_averager *a) {
     return TT_OK;
 }
 
-static bool is_far(const tt_model_averager *a) { return !tt__group_takes(a->group, TT_DEVICE_CPU); }
+static bool averages_far(const tt_model_averager *a) { return !tt__group_takes(a->group, TT_DEVICE_CPU); }
 
 static tt_status begin_diloco(tt_model_averager *a, const tt_diloco_args *args) {
     diloco *d = (diloco *)a;
     d->period = args->period;
     d->lr = args->outer_lr;
     d->momentum = args->outer_momentum;
-    if (args->send_as != TT_F32 || is_far(a))
+    if (args->send_as != TT_F32 || averages_far(a))
         TT__TRY(make_scratch(d));
-    return is_far(a) ? begin_anchor_far(a) : begin_anchor(d);
+    return averages_far(a) ? begin_anchor_far(a) : begin_anchor(d);
 }
 
 tt_status tt_diloco_with(const tt_diloco_args *given, size_t size) {

@@ -87,8 +87,8 @@ static tt_status place_views(tt__flat *f) {
         tt__flat_entry *e = &f->entries[i];
         const tt__flat_bucket *b = &f->buckets[e->bucket];
         void *at = tt__carried_at(&b->memory, (size_t)e->offset * tt_dtype_size(b->dtype));
-        e->view = tt__optim_hold(
-            tt__tensor_borrow("an averager", b->memory.device, at, tt_tensor_shape(e->param), b->dtype));
+        e->view =
+            tt__optim_hold(tt__tensor_borrow("an averager", b->memory.device, at, tt_tensor_shape(e->param), b->dtype));
         if (!e->view)
             return tt_last_status();
     }

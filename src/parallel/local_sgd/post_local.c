@@ -55,8 +55,7 @@ static tt_status local_next(void *state, const tt_bucket *bucket, int stage, tt_
         return TT_OK;
     return tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, local ? g->subgroup : bucket->group, bucket->data,
                                       bucket->count, bucket->dtype, TT_AVG, .work = work,
-                                      .file = "the averaging of gradients (tt_post_local_sgd)",
-                                      TT__BUCKET_ON(bucket)));
+                                      .file = "the averaging of gradients (tt_post_local_sgd)", TT__BUCKET_ON(bucket)));
 }
 
 static tt_group *local_told_over(void *state) {

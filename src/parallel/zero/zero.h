@@ -17,7 +17,7 @@
 typedef struct tt__zero_bucket {
     tt__carried values; /* the parameters; in stage 3 nothing */
     void *grads;        /* in stage 2: the gradients of this rank's part, where the parameters lie; else NULL */
-    int64_t part; /* elements of a rank's part */
+    int64_t part;       /* elements of a rank's part */
     tt_dtype dtype;
     tt_work *work; /* the gathering of the parameters that is under way; or NULL */
 } tt__zero_bucket;
@@ -34,7 +34,7 @@ typedef struct tt__zero_param {
 } tt__zero_param;
 
 typedef struct tt__zero {
-    tt_group *group; /* held */
+    tt_group *group;         /* held */
     const tt_device *device; /* of the parameters */
     int rank, world, stage;
     tt__ddp *ddp;    /* stages 1 and 2: the wrapper; NULL: it was freed, or got another group */

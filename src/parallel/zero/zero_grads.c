@@ -95,8 +95,11 @@ static void zero_unhooked(void *state) {
     z->hooked = false;
 }
 
-static const tt_comm_hook zero_hook = {
-    .size = sizeof zero_hook, .name = "ZeRO stage 2", .next = zero_next, .detach = zero_unhooked, .takes_devices = true};
+static const tt_comm_hook zero_hook = {.size = sizeof zero_hook,
+                                       .name = "ZeRO stage 2",
+                                       .next = zero_next,
+                                       .detach = zero_unhooked,
+                                       .takes_devices = true};
 
 /* ---- after a pass ---- */
 

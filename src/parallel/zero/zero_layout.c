@@ -77,11 +77,11 @@ static tt_status check_movable(const tt__zero_param *p) {
     return TT_OK;
 }
 
-static void *take_memory(const tt_device *device, size_t bytes) {
+static void *take_grad_memory(const tt_device *device, size_t bytes) {
     return tt__device_is_host(device) ? aligned_alloc(64, bytes) : device->alloc(device, bytes);
 }
 
-static void give_memory_back(const tt_device *device, void *memory) {
+static void give_grad_memory_back(const tt_device *device, void *memory) {
     if (memory && !tt__device_is_host(device))
         device->free(device, memory);
     else
@@ -92,7 +92,7 @@ static tt_status allocate_grads(const tt__zero *z) {
     for (size_t i = 0; i < z->bucket_count; i++) {
         tt__zero_bucket *b = &z->buckets[i];
         size_t bytes = (size_t)b->part * element_bytes_of(b);
-        if (z->stage > 1 && !(b->grads = take_memory(z->device, bytes ? bytes : 64)))
+        if (z->stage > 1 && !(b->grads = take_grad_memory(z->device, bytes ? bytes : 64)))
             return tt__device_is_host(z->device) ? layout_no_memory() : tt__fail_prefix("%s", who);
     }
     return TT_OK;
@@ -101,8 +101,8 @@ static tt_status allocate_grads(const tt__zero *z) {
 tt_status tt__zero_allocate(tt__zero *z) {
     for (size_t i = 0; i < z->bucket_count; i++) {
         tt__zero_bucket *b = &z->buckets[i];
-        TT__TRY(tt__carried_make(&b->values, z->group, z->device, (size_t)(b->part * z->world) * element_bytes_of(b),
-                                 who));
+        TT__TRY(
+            tt__carried_make(&b->values, z->group, z->device, (size_t)(b->part * z->world) * element_bytes_of(b), who));
     }
     return TT_OK;
 }
@@ -184,7 +184,7 @@ void tt__zero_release(tt__zero *z) {
     tt__zero_forget_state(z);
     bool moved = release_params(z);
     for (size_t i = 0; z->buckets && i < z->bucket_count; i++)
-        give_memory_back(z->device, z->buckets[i].grads);
+        give_grad_memory_back(z->device, z->buckets[i].grads);
     for (size_t i = 0; z->buckets && i < z->bucket_count && moved; i++)
         tt__carried_free(&z->buckets[i].values, z->group, "tt_optimizer_free");
     if (z->group && moved) /* else parameters go on in its memory, which is kept for them */

@@ -32,10 +32,10 @@ static tt_tensor *gather_entry(const tt__zero *z, const tt__zero_param *p, tt_te
         status = tt__fail(TT_ERR_MEMORY, "%s: no memory for %d ranks", gather_name, z->world);
     for (int r = 0; r < z->world && !status; r++)
         counts[r] = elements_of(z, p, r, &offsets[r]);
-    if (!status && tt_all_gather_v_with(TT_ARGS(tt_all_gather_v_args, z->group, flat->data, whole->data, counts,
-                                                offsets, tt_tensor_dtype(slice), .file = gather_name,
-                                                .device = at->type, .device_index = at->index,
-                                                .stream = at->queue ? tt_device_stream(at) : NULL)))
+    if (!status &&
+        tt_all_gather_v_with(TT_ARGS(tt_all_gather_v_args, z->group, flat->data, whole->data, counts, offsets,
+                                     tt_tensor_dtype(slice), .file = gather_name, .device = at->type,
+                                     .device_index = at->index, .stream = at->queue ? tt_device_stream(at) : NULL)))
         status = tt__fail_prefix("\"%s\"", name);
     if (!status && !(whole = tt_to_device(whole, &tt__cpu_device)))
         status = tt_last_status();

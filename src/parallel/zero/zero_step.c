@@ -114,11 +114,10 @@ tt_status tt__zero_join(void *user, const char *caller, tt_status own, double *v
     tt__error_save(&saved);
     *failed = own ? 1 : 0;
     *rank = own ? z->rank : 0;
-    tt_status status =
-        tt__group_takes(z->group, TT_DEVICE_CPU)
-            ? tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, z->group, values, n + TT__JOIN_ROOM, TT_F64,
-                                         largest ? TT_MAX : TT_SUM, .file = join_site))
-            : join_words(z, values, n + TT__JOIN_ROOM, largest);
+    tt_status status = tt__group_takes(z->group, TT_DEVICE_CPU)
+                           ? tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, z->group, values, n + TT__JOIN_ROOM, TT_F64,
+                                                        largest ? TT_MAX : TT_SUM, .file = join_site))
+                           : join_words(z, values, n + TT__JOIN_ROOM, largest);
     if (own)
         tt__error_restore(&saved);
     if (own || status || *failed == 0)
