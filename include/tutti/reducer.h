@@ -94,7 +94,7 @@ typedef struct tt_bucket {
     tt_group *group;
     int64_t index, buckets; /* it is number `index` of so many */
     /* symmetric memory of the group, or where .device says; `count` elements, of which those between gradients are 0.
-     * Zeros follow, up to the next multiple of world_size cache lines of 64 bytes: equal parts for tt_reduce_scatter() */
+     * Zeros follow, up to a multiple of world_size cache lines of 64 bytes: equal parts for tt_reduce_scatter() */
     void *data;
     int64_t count;
     tt_dtype dtype;

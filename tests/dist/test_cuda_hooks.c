@@ -277,25 +277,38 @@ static void sharded(tt_group *group, int rank, void *user) {
     CHECK(rank || (file && fwrite(&far, sizeof far, 1, file) == 1 && !fclose(file)));
 }
 
+/* What goes over the host alone. */
 static void refused(tt_group *native, tt_group *nccl, int rank) {
+    TT_AUTO_SCOPE;
     tt_module *m = tt_nn_linear(2, 2);
+    tt_pipeline *pipe = NULL;
     (void)native;
     CHECK_OK(tt_module_to_device(m, TT_CUDA(rank)));
     CHECK(!tt_ddp(m, nccl, .virtual_ranks = SHARDS) && tt_last_status() == TT_ERR_UNSUPPORTED);
     CHECK_TEXT("tt_ddp: .virtual_ranks are summed on the host, of which the back end nccl takes no memory");
+    CHECK(tt_pipeline_new(&pipe, nccl, m, 2) == TT_ERR_UNSUPPORTED && !pipe);
+    CHECK_TEXT("tt_pipeline_new: what goes between stages goes over cpu, of which the back end nccl takes no memory");
+    tt_tensor *x = tt_requires_grad_(tt_to_device(tt_ones(TT_SHAPE(2, 2), TT_F32), TT_CUDA(rank)), true);
+    CHECK(!tt_send_activation(x, nccl, 1 - rank) && tt_last_status() == TT_ERR_UNSUPPORTED);
+    CHECK_TEXT("tt_send_activation of f32 (2, 2) to rank ");
+    CHECK_TEXT("the back end nccl takes memory of cuda, and the call says cpu");
     tt_module_free(m);
 }
 
 static void virtual_ranks_have_the_same_bits(void **state) {
     (void)state;
     char path[] = "/tmp/test_cuda_hooks_XXXXXX";
-    both_fn fn = refused;
     int fd = mkstemp(path), bad = 0;
     assert_true(fd >= 0 && !close(fd) && !unlink(path));
     for (int world = 1; world <= 4; world++)
         bad += run_ranks(world, sharded, path);
     unlink(path);
     assert_int_equal(bad, 0);
+}
+
+static void what_goes_over_the_host_is_refused(void **state) {
+    (void)state;
+    both_fn fn = refused;
     with_ranks(2, with_both, &fn);
 }
 
@@ -373,8 +386,11 @@ static void layers_may_be_divided(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hooks_have_the_hosts_bits), cmocka_unit_test(sync_batch_norm_goes_over_nccl),
-        cmocka_unit_test(gradients_may_be_sparse),   cmocka_unit_test(virtual_ranks_have_the_same_bits),
+        cmocka_unit_test(hooks_have_the_hosts_bits),
+        cmocka_unit_test(sync_batch_norm_goes_over_nccl),
+        cmocka_unit_test(gradients_may_be_sparse),
+        cmocka_unit_test(virtual_ranks_have_the_same_bits),
+        cmocka_unit_test(what_goes_over_the_host_is_refused),
         cmocka_unit_test(layers_may_be_divided),
     };
     nccl_begin();

@@ -275,6 +275,11 @@ tt_status tt_pipeline_new_with(const tt_pipeline_new_args *args, size_t size) {
         *a.out = NULL;
     if (!a.group)
         return tt__fail(TT_ERR_INVALID, "%s: `group` is NULL", maker);
+    if (!tt__group_takes(a.group, TT_DEVICE_CPU))
+        return tt__fail(TT_ERR_UNSUPPORTED,
+                        "%s: what goes between stages goes over cpu, of which the back end %s takes no memory: use the "
+                        "native engine",
+                        maker, tt_get_backend(a.group));
     tt_pipeline *pipe = calloc(1, sizeof *pipe);
     if (!pipe) {
         no_memory_for_pipe();
