@@ -2,7 +2,7 @@
 
 # Left to the gate (--gate): they run beside PyTorch, or take five seconds of CPU time or more while others of
 # their kind stay.
-set(TT_ONLY_GATE "^((interop|parity)/|fault/test_(chaos|elastic|storm_(restarts|torch|training))$\
+set(TT_ONLY_GATE "^((interop|parity)/|conformance/cuda-|fault/test_(chaos|elastic|storm_(restarts|torch|training))$\
 |dist/test_(bench_step|example_(ddp_hooks|resnet_cifar)|sparse_settings|top|virtual_ranks)$\
 |install/test_(cpp|examples|headers|null_calls)$|security/test_half_hellos$|slips/test_slips$|docs/test_cpp$\
 |(dist|unit)/test_(cuda_.*|models|nccl.*)$|fault/test_nccl_peers$)")
@@ -29,11 +29,12 @@ function(tt_long_forms)
   set(pages checkpoints cpp data datasets elastic mixed_precision models modules operators optimizers parallel
             reproducibility spawn trainer)
   list(TRANSFORM pages PREPEND docs/test_)
-  foreach(test ${pages} conformance/gloo conformance/mpi-mpich conformance/mpi-openmpi dist/test_example_ddp_hooks
+  foreach(test ${pages} conformance/cuda-native conformance/cuda-nccl conformance/gloo conformance/mpi-mpich
+               conformance/mpi-openmpi dist/test_example_ddp_hooks
                install/test_cpp install/test_headers interop/test_ddp_features_torch
                interop/test_sync_bn_torch interop/test_torch_backend interop/test_torch_backend_results
-               interop/test_torch_backend_symmetric interop/test_zero_torch security/test_half_hellos
-               unit/test_cuda_models unit/test_models)
+               interop/test_torch_backend_symmetric interop/test_zero_torch parity/test_parity_cuda
+               security/test_half_hellos unit/test_cuda_models unit/test_models)
     tt_long(${test} ${hours} TT_LONG=1)
   endforeach()
   foreach(test elastic storm_torch storm_torch_current)

@@ -51,10 +51,14 @@ static const tt__flag step_flags[] = {
      .id = 'm',
      .value = "NAME",
      .what = "mlp: 784-512-10, batch 32 a rank, SGD (the default); conv: PyTorch's MNIST example, batch 64, Adadelta; "
-             "gpt: 4 layers of 256 channels, 8 x 128 tokens, AdamW",
-     .offer = "mlp conv gpt"},
+             "gpt: 4 layers of 256 channels, 8 x 128 tokens, AdamW; gpt2: 124M parameters, 16 x 1024 tokens; "
+             "resnet50: 64 pictures of 224 x 224, channels last",
+     .offer = "mlp conv gpt gpt2 resnet50"},
     {.name = "world", .id = 'w', .value = "N", .what = "ranks; 1 trains the plain model (default 2)"},
-    {.name = "steps", .id = 's', .value = "N", .what = "steps a block, of five blocks (default 400; conv 15; gpt 10)"},
+    {.name = "steps",
+     .id = 's',
+     .value = "N",
+     .what = "steps a block, of five blocks (default 400; conv 15; gpt 10; others 5)"},
     {.name = "amp",
      .id = 'a',
      .value = "TYPE",
@@ -89,17 +93,19 @@ const tt__command tt__bench_step = {
     .name = "bench step",
     .what = "a training step: time and memory",
     .usage = "[FLAGS]",
-    .text = "Time training steps, and print one JSON object:\n"
-            " {\"bench\":\"step\",\"model\":\"mlp\",\"world\":2,\"ms_median\":..,\"ms_min\":..,\"rss_mb\":..,\n"
-            "  \"pool_mb\":..,\"needs_mb\":..}\n"
-            "pool_mb is the most memory that tensors and oneDNN's scratchpads have had, needs_mb what the arithmetic "
-            "needs at once: parameters, gradients, the optimizer's states, what backward reads again, gradients under "
-            "way. With --amp it also has \"amp\":\"bf16\", with --device \"device\":\"cuda:0\", with --apart "
-            "\"apart\":true, with --data-parallel "
-            "\"data_parallel\":N, behind the model.\n"
-            "With --link it ends with \"least_ms\", the least time until gradients are averaged, and \"of_least\", how "
-            "many times that forward and backward took: a bucket and all later ones cross the link when its last "
-            "gradient is there, which is what the same steps' trace says.",
+    .text =
+        "Time training steps, and print one JSON object:\n"
+        " {\"bench\":\"step\",\"model\":\"mlp\",\"world\":2,\"ms_median\":..,\"ms_min\":..,\"rss_mb\":..,\n"
+        "  \"pool_mb\":..,\"needs_mb\":..}\n"
+        "pool_mb is the most memory that tensors and oneDNN's scratchpads have had, needs_mb what the arithmetic "
+        "needs at once: parameters, gradients, the optimizer's states, what backward reads again, gradients under "
+        "way. With --amp it also has \"amp\":\"bf16\", with --device \"device\":\"cuda:0\" and \"device_mb\", the most "
+        "memory there that tensors have had, with --apart "
+        "\"apart\":true, with --data-parallel "
+        "\"data_parallel\":N, behind the model.\n"
+        "With --link it ends with \"least_ms\", the least time until gradients are averaged, and \"of_least\", how "
+        "many times that forward and backward took: a bucket and all later ones cross the link when its last "
+        "gradient is there, which is what the same steps' trace says.",
     .flags = step_flags,
     .notes = "OMP_NUM_THREADS is 1 a rank unless it is set. Under a launcher (tutti run, mpirun) the job's ranks are\n"
              "measured, not --world.",
@@ -155,7 +161,8 @@ static int step_parse(options *o, int argc, char **argv) {
     }
     o->model = tt__bench_model_find(model);
     if (!o->model)
-        return tt__cli_usage_error("bench step", "--model: expected mlp, conv or gpt, got \"%s\"", model);
+        return tt__cli_usage_error("bench step", "--model: expected mlp, conv, gpt, gpt2 or resnet50, got \"%s\"",
+                                   model);
     if (!o->steps)
         o->steps = o->model->steps;
     if (o->replicas)
@@ -275,9 +282,11 @@ static void step_print(const trial *t, const options *o) {
     char replicas[40] = "";
     if (o->replicas)
         snprintf(replicas, sizeof replicas, "\"data_parallel\":%lld,", (long long)o->replicas);
-    char device[64] = "";
-    if (o->device != TT_CPU)
-        snprintf(device, sizeof device, "\"device\":\"%s\",", tt_device_name(o->device));
+    char device[96] = "";
+    tt_device_memory memory = TT_DEVICE_MEMORY_INIT;
+    if (o->device != TT_CPU && !tt_device_memory_get(o->device, &memory))
+        tt__format(device, sizeof device, "\"device\":\"%s\",\"device_mb\":%.1f,", tt_device_name(o->device),
+                   (double)memory.peak / MEGABYTE);
     char link[80] = "";
     if (t->link) {
         double least_ms, ratio;

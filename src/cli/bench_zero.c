@@ -36,7 +36,7 @@ static const tt__flag zero_flags[] = {{.name = "model",
                                        .id = 'm',
                                        .value = "NAME",
                                        .what = "as tutti bench step has them (default gpt)",
-                                       .offer = "mlp conv gpt"},
+                                       .offer = "mlp conv gpt gpt2 resnet50"},
                                       {.name = "world", .id = 'w', .value = "N", .what = "ranks (default 4)"},
                                       {.name = "steps", .id = 's', .value = "N", .what = "pairs of steps (default 40)"},
                                       {.name = "stage",
@@ -86,7 +86,8 @@ static int zero_parse(zero_trial *t, int argc, char **argv) {
     }
     t->kind = tt__bench_model_find(model);
     if (!t->kind)
-        return tt__cli_usage_error("bench zero", "--model: expected mlp, conv or gpt, got \"%s\"", model);
+        return tt__cli_usage_error("bench zero", "--model: expected mlp, conv, gpt, gpt2 or resnet50, got \"%s\"",
+                                   model);
     return -1;
 }
 

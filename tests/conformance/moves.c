@@ -1,5 +1,8 @@
 /* Collectives that only move data. */
 #include "conformance.h"
+#ifdef CONFORMANCE_ON_DEVICE
+#include "on_device.h"
+#endif
 
 /* Elements of a part. */
 static const size_t counts[] = {0, 1, 7, 1031, 17003};

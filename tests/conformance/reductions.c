@@ -1,5 +1,8 @@
 /* Collectives that reduce: all types, all ops. */
 #include "conformance.h"
+#ifdef CONFORMANCE_ON_DEVICE
+#include "on_device.h"
+#endif
 
 /* In elements: none, one, odd, a prime number of several cache lines. */
 static const size_t counts[] = {0, 1, 7, 331};

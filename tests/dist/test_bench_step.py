@@ -72,7 +72,7 @@ wrong = bench("--amp", "f64")
 if wrong.returncode != 2 or 'expected bf16, got "f64"' not in wrong.stderr:
     sys.exit(f"FAILED: an unknown type: exit code {wrong.returncode}: {wrong.stderr}")
 wrong = bench("--model", "alexnet")
-if wrong.returncode != 2 or "expected mlp, conv or gpt" not in wrong.stderr:
+if wrong.returncode != 2 or "expected mlp, conv, gpt, gpt2 or resnet50" not in wrong.stderr:
     sys.exit(f"FAILED: an unknown model: exit code {wrong.returncode}: {wrong.stderr}")
 if bench("--help").returncode != 0:
     sys.exit("FAILED: --help")

@@ -165,7 +165,7 @@ WRONG = {
         ("--what", "unknown flag --what"),
         ("x", 'unexpected argument "x"'),
         ("file", 'unexpected argument "file"'),
-        ("--model x", '--model: expected mlp, conv or gpt, got "x"'),
+        ("--model x", '--model: expected mlp, conv, gpt, gpt2 or resnet50, got "x"'),
         ("--world 0", '--world: expected a number from 1 to 1024, got "0"'),
         ("--steps -1", '--steps: expected a number from 1 to 1000000, got "-1"'),
         ("--link 0", '--link: expected a number from 1 to 1000000, got "0"'),
@@ -194,7 +194,7 @@ WRONG = {
     ],
     "bench zero": [
         ("--stage 4", "--stage: expected a number from 1 to 3"),
-        ("--model alexnet", "--model: expected mlp, conv or gpt"),
+        ("--model alexnet", "--model: expected mlp, conv, gpt, gpt2 or resnet50"),
         ("x", 'unexpected argument "x"'),
     ],
     "bench agreement": [

@@ -6,7 +6,7 @@
  *
  * where an input is permuted to ORDER after it is made, so that its memory isn't row-major; "-": no input (NULL). The
  * answer is "error TEXT", or "ok RESULTS", for each result "DTYPE NDIM SIZE..." and its elements, and then the same for
- * each input that has GRAD 1. */
+ * each input that has GRAD 1. TT_PARITY_DEVICE=cuda:0: it computes there. */
 #include "parity_compare.h"
 #include "parity_conv.h"
 #include "parity_copies.h"
@@ -22,6 +22,8 @@
 
 static const parity_op ops[] = {PARITY_CORE,  PARITY_POINTWISE, PARITY_COPIES, PARITY_COMPARE,
                                 PARITY_INDEX, PARITY_CONV,      PARITY_LAYERS, PARITY_MODULES};
+
+static const tt_device *device; /* on which to compute */
 
 static void die(const char *what) {
     fprintf(stderr, "parity: %s\n", what);
@@ -77,6 +79,7 @@ static tt_tensor *read_input(tt_tensor **leaf) {
     size_t bytes = x ? (size_t)tt_tensor_numel(x) * tt_dtype_size(tt_tensor_dtype(x)) : 0;
     if (!x || fread(tt_tensor_data(x), 1, bytes, stdin) != bytes)
         die("expected elements");
+    x = tt_to_device(x, device);
     if (grad)
         *leaf = tt_requires_grad_(x, true);
     order.ndim = shape.ndim;
@@ -96,7 +99,7 @@ static void read_numbers(parity_call *call, char *rest) {
 /* ---- answering */
 
 static void write_tensor(tt_tensor *x) {
-    tt_tensor *whole = tt_contiguous(x);
+    tt_tensor *whole = tt_contiguous(tt_to_device(x, TT_CPU));
     if (!whole) {
         puts("none");
         return;
@@ -145,6 +148,10 @@ static void serve(const char *name, int inputs, bool backward, char *rest) {
 int main(void) {
     char line[2048], name[48];
     int inputs, backward, read;
+    const char *name_of_device = getenv("TT_PARITY_DEVICE");
+    device = name_of_device ? tt_device_get(name_of_device) : TT_CPU;
+    if (!device)
+        die(tt_last_error());
     while (fgets(line, sizeof line, stdin)) {
         if (*line == '\n')
             continue;

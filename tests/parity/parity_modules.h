@@ -4,10 +4,11 @@
 
 #include "parity.h"
 
-/* Give a module the type of the first input, and the values of those from `first` on, in the order of its parameters,
+/* Give a module the type and device of the first input, and the values of those from `first` on, in the order of its parameters,
  * which get the gradients. */
 static inline tt_module *parity_module(parity_call *c, tt_module *module, int first) {
     tt_ignore(tt_module_to(module, tt_tensor_dtype(c->in[0])));
+    tt_ignore(tt_module_to_device(module, tt_tensor_device(c->in[0])));
     const tt_named_tensors *p = tt_module_parameters(module);
     if (p && p->count != c->inputs - first) {
         tt_ignore(tt_fail(TT_ERR_INVALID, "%d parameters came, the module has %d", c->inputs - first, (int)p->count));

@@ -13,6 +13,9 @@ static inline bool cuda_choose_fake(void) {
     return build && !setenv("TT_BACKEND_PATH", path, 1) && !setenv("TT_CUDA_PATH", path, 1);
 }
 
+/* The same, or with TT_CUDA_REAL=1 the GPU that is there. */
+static inline bool cuda_choose_any(void) { return getenv("TT_CUDA_REAL") || cuda_choose_fake(); }
+
 /* How many ranges of the host's memory this process has pinned. */
 static inline size_t cuda_pinned_ranges(void) {
     char path[4096];

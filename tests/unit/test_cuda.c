@@ -226,6 +226,9 @@ static void integers_are_the_cpus(void **state) {
     tt_tensor_f32(x)[60] = NAN;
     assert_true(tt_equal(here(tt_argmax(there(x), 1)), tt_argmax(x, 1)));
     assert_true(tt_equal(here(tt_argmax(there(x), 0)), tt_argmax(x, 0)));
+    tt_tensor *cube = tt_randn(S(4, 5, 6), NULL), *turned = tt_permute(cube, S(2, 0, 1)); /* and of views */
+    for (int dim = 0; dim < 3; dim++)
+        assert_true(tt_equal(here(tt_argmax(tt_permute(there(cube), S(2, 0, 1)), dim)), tt_argmax(turned, dim)));
 }
 
 /* ---- training ---- */

@@ -34,7 +34,8 @@ __device__ candidate<wide<T>> best_of(const T *x, int64_t n, int64_t step, int64
 }
 
 template <class T> __device__ void store_best(const tt__cuda_extreme_lines &l, const places<3> &at, int64_t index) {
-    *element<T>(l.lines, 0, at.at[0]) = element<T>(l.lines, 2, at.at[2])[index * l.step];
+    if (l.lines.p[0]) /* argmax() wants no values */
+        *element<T>(l.lines, 0, at.at[0]) = element<T>(l.lines, 2, at.at[2])[index * l.step];
     *element<int64_t>(l.lines, 1, at.at[1]) = index;
 }
 

@@ -25,7 +25,8 @@ cudaError_t tt__cuda_share_equal(cudaStream_t stream, tt_dtype dtype, const tt__
 /* y is bool, dtype that of x. */
 cudaError_t tt__cuda_any(cudaStream_t stream, tt_dtype dtype, const tt__cuda_reduction *r, bool all);
 
-/* Lines of n elements, `step` apart, that begin where `lines` says: of y, index and x; backwards of g, index and dx. */
+/* Lines of n elements, `step` apart, that begin where `lines` says: of y (memory NULL: not
+ * wanted), index and x; backwards of g, index and dx. */
 typedef struct tt__cuda_extreme_lines {
     tt__walk lines;
     int64_t n, step;

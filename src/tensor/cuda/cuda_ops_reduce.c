@@ -33,17 +33,7 @@ static tt_status cuda_expect_within(const tt_tensor *x, int64_t low, int64_t hig
                      tt__cuda_expect_within(stream, x->dtype, &w, low, high, but, &told, tt__cuda_of(x)->fault));
 }
 
-static tt_status cuda_argmax(const tt_tensor *x, int dim, tt_tensor *y) {
-    int64_t outer = 1, inner = 1;
-    for (int d = 0; d < x->shape.ndim; d++) {
-        outer *= d < dim ? x->shape.dim[d] : 1;
-        inner *= d > dim ? x->shape.dim[d] : 1;
-    }
-    TT__CUDA_ENQUEUE(x, "argmax", tt__cuda_argmax(stream, x->dtype, x->data, y->data, outer, x->shape.dim[dim], inner));
-}
-
 void tt__cuda_reduce_ops(tt__cuda_tables *t) {
     t->floats.sum = cuda_sum;
-    t->floats.argmax = t->integers.argmax = t->booleans.argmax = cuda_argmax;
     t->integers.expect_within = cuda_expect_within;
 }

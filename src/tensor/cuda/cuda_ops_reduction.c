@@ -123,6 +123,13 @@ static tt_status cuda_extreme(tt_tensor *y, tt_tensor *index, const tt_tensor *x
     TT__CUDA_ENQUEUE(x, "extreme", tt__cuda_extreme(stream, x->dtype, &l, largest));
 }
 
+static tt_status cuda_argmax(const tt_tensor *x, int dim, tt_tensor *y) {
+    tt_tensor no_values = *y;
+    no_values.data = NULL;
+    const tt__cuda_extreme_lines l = lines_of(&no_values, y, x, dim);
+    TT__CUDA_ENQUEUE(x, "argmax", tt__cuda_extreme(stream, x->dtype, &l, true));
+}
+
 static tt_status cuda_extreme_backward(tt_tensor *dx, const tt_tensor *index, const tt_tensor *g, int dim) {
     const tt__cuda_extreme_lines l = lines_of(g, index, dx, dim);
     TT__CUDA_ENQUEUE(dx, "extreme_backward", tt__cuda_extreme_backward(stream, dx->dtype, &l));
@@ -135,5 +142,6 @@ void tt__cuda_reduction_ops(tt__cuda_tables *t) {
     t->floats.share_equal = cuda_share_equal;
     t->floats.any = t->integers.any = t->booleans.any = cuda_any;
     t->floats.extreme = t->integers.extreme = t->booleans.extreme = cuda_extreme;
+    t->floats.argmax = t->integers.argmax = t->booleans.argmax = cuda_argmax;
     t->floats.extreme_backward = cuda_extreme_backward;
 }

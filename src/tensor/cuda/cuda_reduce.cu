@@ -1,4 +1,4 @@
-/* Kernels that add up or compare many elements. Sums are made in double, in an order that depends on
+/* Kernels that add up many elements. Sums are made in double, in an order that depends on
  * shapes alone. */
 #include "tensor/cuda/cuda_code.cuh"
 
@@ -76,56 +76,11 @@ template <class T> cudaError_t sum_run(cudaStream_t stream, const tt__cuda_sum *
     return launch_blocks(sum_blocks<T>, grid_of(s->outer.n), stream, *s);
 }
 
-/* ---- the largest ---- */
-
-/* A value and where it lies; the larger one wins, NaN before all, and of equal ones the first. */
-template <class V> struct ranked {
-    V value;
-    int64_t index; /* -1: none */
-};
-
-template <class V> struct join_ranked {
-    __device__ ranked<V> operator()(ranked<V> a, ranked<V> b) const {
-        if (a.index < 0 || b.index < 0)
-            return a.index < 0 ? b : a;
-        bool a_is_nan = a.value != a.value, b_is_nan = b.value != b.value;
-        if (a_is_nan || b_is_nan)
-            return a_is_nan && (!b_is_nan || a.index < b.index) ? a : b;
-        return a.value > b.value || (a.value == b.value && a.index < b.index) ? a : b;
-    }
-};
-
-/* x (outer, n, inner): a block for each y. */
-template <class T> __global__ void argmax(const T *x, int64_t *y, int64_t outer, int64_t n, int64_t inner) {
-    typedef ranked<wide<T>> best;
-    for (int64_t i = blockIdx.x; i < outer * inner; i += gridDim.x) {
-        const T *from = x + i / inner * n * inner + i % inner;
-        best mine = {0, -1};
-        for (int64_t k = threadIdx.x; k < n; k += THREADS)
-            mine = join_ranked<wide<T>>()(mine, best{load(from + k * inner), k});
-        mine = block_reduce(mine, join_ranked<wide<T>>());
-        if (threadIdx.x == 0)
-            y[i] = mine.index;
-    }
-}
-
-template <class T>
-cudaError_t argmax_run(cudaStream_t stream, const void *x, int64_t *y, int64_t outer, int64_t n, int64_t inner) {
-    int64_t results = outer * inner;
-    return results ? launch_blocks(argmax<T>, grid_of(results), stream, (const T *)x, y, outer, n, inner) : cudaSuccess;
-}
-
 } /* namespace tt */
 
 extern "C" {
 
-cudaError_t tt__cuda_sum_run(cudaStream_t stream, tt_dtype dtype,
-                             const tt__cuda_sum *sum){TT__FLOATS(dtype, tt::sum_run, stream, sum)}
-
-cudaError_t tt__cuda_argmax(cudaStream_t stream, tt_dtype dtype, const void *x, int64_t *y, int64_t outer, int64_t n,
-                            int64_t inner) {
-    if (dtype == TT_BOOL)
-        return tt::argmax_run<tt::boolean>(stream, x, y, outer, n, inner);
-    TT__NUMBERS(dtype, tt::argmax_run, stream, x, y, outer, n, inner)
+cudaError_t tt__cuda_sum_run(cudaStream_t stream, tt_dtype dtype, const tt__cuda_sum *sum) {
+    TT__FLOATS(dtype, tt::sum_run, stream, sum)
 }
 }
