@@ -58,6 +58,9 @@ void fill_bytes(void *buf, size_t bytes, int r, unsigned seed);
 /* This rank's factor of TT_PREMUL_SUM. */
 double factor_of(int r);
 
+/* The engine rounds sums of 16 bits to their type after each addition (nccl); others sum them in f32. */
+extern bool rounds_each_step;
+
 /* Does comm.h have such a reduction? */
 bool is_allowed(tt_dtype dtype, tt_reduce_op op);
 

@@ -6,6 +6,7 @@
 
 #include "support/cuda_ranks.h"
 
+#include <math.h>
 #include <tutti/tutti.h>
 
 #include "on_device.h"
@@ -31,6 +32,33 @@ void *buffer(const ctx *c, int which) { return c->plain[which]; }
 bool device_has(tt_dtype dtype, tt_reduce_op op) {
     bool bitwise = op >= TT_BAND && op <= TT_BXOR;
     return strcmp(backend, "nccl") != 0 || (dtype != TT_I16 && (!bitwise || (dtype == TT_BOOL && op != TT_BXOR)));
+}
+
+#undef fill
+
+static bool is_nan_at(const void *buf, size_t i, tt_dtype dtype) {
+    switch (dtype) {
+    case TT_F32:
+        return isnan(((const float *)buf)[i]);
+    case TT_F64:
+        return isnan(((const double *)buf)[i]);
+    case TT_F16:
+        return (((const uint16_t *)buf)[i] & 0x7fff) > 0x7c00;
+    case TT_BF16:
+        return (((const uint16_t *)buf)[i] & 0x7fff) > 0x7f80;
+    default:
+        return false;
+    }
+}
+
+void device_fill(void *buf, size_t from, size_t count, tt_dtype dtype, tt_reduce_op op, int r, unsigned seed) {
+    const size_t size = tt_dtype_size(dtype);
+    fill(buf, from, count, dtype, op, r, seed);
+    if (strcmp(backend, "nccl") != 0 || (op != TT_MIN && op != TT_MAX))
+        return;
+    for (size_t i = from; i < from + count; i++)
+        if (is_nan_at(buf, i, dtype))
+            memset((char *)buf + i * size, 0, size);
 }
 
 /* `parts` times as many elements as the call counts. */
@@ -160,6 +188,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     backend = argv[1];
+    rounds_each_step = !strcmp(backend, "nccl");
     if (!cuda_choose_any())
         return 1;
     setenv("FAKE_CUDA_DEVICES", strcmp(backend, "nccl") ? "2" : "8", 1);

@@ -24,6 +24,9 @@ tt_status call_on_device(device_call call);
 /* Of what comm.h has, does the back end? */
 bool device_has(tt_dtype dtype, tt_reduce_op op);
 
+/* fill(), but where it is the back end's choice whether NaN wins there is none. */
+void device_fill(void *buf, size_t from, size_t count, tt_dtype dtype, tt_reduce_op op, int r, unsigned seed);
+
 #undef tt_all_reduce
 #undef tt_reduce
 #undef tt_reduce_scatter
@@ -50,7 +53,7 @@ bool device_has(tt_dtype dtype, tt_reduce_op op);
     ON_DEVICE(TT_OP_SCATTER, group, in, out, n, .dtype = (type), .root = __VA_ARGS__)
 #define tt_all_to_all(group, in, out, n, ...) ON_DEVICE(TT_OP_ALL_TO_ALL, group, in, out, n, .dtype = __VA_ARGS__)
 
-/* After the declaration in conformance.h, and after its definition. */
+#define fill device_fill
 #define is_allowed(dtype, op) (is_allowed(dtype, op) && device_has(dtype, op))
 
 #endif

@@ -278,6 +278,8 @@ static bool same_bits(const void *got, size_t i, tt_dtype dtype, double x, doubl
     return isnan(x) && isnan(want) ? true : !memcmp((const unsigned char *)got + i * size, bits, size);
 }
 
+bool rounds_each_step;
+
 /* Any order of summation: |got - exact| <= (n - 1) u sum |x|, with u the unit roundoff of what is summed in, to first
  * order; scaling adds two roundings, storing one more. */
 static bool within_bound(double got, const reduction *d, size_t i, const double *scale) {
@@ -291,6 +293,7 @@ static bool within_bound(double got, const reduction *d, size_t i, const double 
         return isnan(got);
     long double u = d->dtype == TT_F64 ? DBL_EPSILON : FLT_EPSILON;
     long double store = d->dtype == TT_F16 ? 0x1p-10L : d->dtype == TT_BF16 ? 0x1p-7L : u;
+    u = rounds_each_step ? store : u;
     return fabsl(got - exact) <= 2 * (d->n + 2) * u * size + store * fabsl(exact) + (d->dtype == TT_F16 ? 0x1p-24L : 0);
 }
 

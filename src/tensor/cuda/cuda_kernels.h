@@ -74,9 +74,6 @@ cudaError_t tt__cuda_binary_backward(cudaStream_t stream, tt_dtype dtype, const 
 
 /* reduce.cu */
 cudaError_t tt__cuda_sum_run(cudaStream_t stream, tt_dtype dtype, const tt__cuda_sum *sum);
-/* y (outer, inner) i64 = first index of the largest of x (outer, n, inner); NaN is the largest. */
-cudaError_t tt__cuda_argmax(cudaStream_t stream, tt_dtype dtype, const void *x, int64_t *y, int64_t outer, int64_t n,
-                            int64_t inner);
 
 /* matmul.cu */
 cudaError_t tt__cuda_matmul(cudaStream_t stream, tt_dtype dtype, const tt__cuda_product *product);
