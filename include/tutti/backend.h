@@ -135,6 +135,11 @@ typedef struct tt_backend_member {
      * not say; then calls do. */
     tt_device_type device;
     int device_index;
+
+    /* Has another rank failed or ended? Then TT_ERR_PEER, recorded, which names it. To be asked now and
+     * then while open(), or new_group() on this engine, waits for the others, with `watcher`. NULL: nobody can tell. */
+    tt_status (*watch)(void *watcher);
+    void *watcher;
 } tt_backend_member;
 
 #define TT_DEVICE_BIT(type) (1U << (type))

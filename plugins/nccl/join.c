@@ -30,6 +30,12 @@ static tt_status joining_pause(joining *j) {
         if (status)
             return status;
     }
+    if (j->parent && j->parent->watch && now - j->asked_ms >= ASK_MS) {
+        j->asked_ms = now;
+        tt_status status = j->parent->watch(j->parent->watcher);
+        if (status)
+            return status;
+    }
     if (now - j->begin_ms > j->timeout_ms)
         return fail_late(j);
     nccl_pause(now - j->begin_ms);
@@ -177,6 +183,10 @@ tt_status nccl_open(void **engine, const tt_backend_member *member) {
         *engine = e;
     else if (e)
         give_up(e);
+    if (!status && nccl_can_watch(member)) {
+        e->watch = member->watch;
+        e->watcher = member->watcher;
+    }
     return status;
 }
 

@@ -4,12 +4,15 @@
  * can't join, and answers with the unique id, or with what is wrong: all ranks fail alike. */
 #include "plugin.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-/* How much later than rank 0's the others' patience ends: its answer says more. */
-enum { ANSWER_MS = 2000, TEXT = 1024 };
+/* How much later than rank 0's the others' patience ends: its answer says more. At most
+ * LOOK_MS pass between two looks. */
+enum { ANSWER_MS = 2000, LOOK_MS = 50, TEXT = 1024 };
 
 /* Values: a letter, 'I' or 'E', and an id or an error's text. */
 static tt_status tell(const tt_backend_member *member, const char *key, char kind, const void *bytes, size_t size) {
@@ -37,6 +40,35 @@ static tt_status hear(const tt_backend_member *member, const char *key, tt_statu
     return failed;
 }
 
+bool nccl_can_watch(const tt_backend_member *member) {
+    return nccl_host->member_size >= offsetof(tt_backend_member, watcher) + sizeof member->watcher && member->watch;
+}
+
+/* Has another rank ended? */
+static tt_status watch(const tt_backend_member *member) {
+    return nccl_can_watch(member) ? member->watch(member->watcher) : TT_OK;
+}
+
+/* Wait until a key is there, or a rank has ended without that. Looks are ever rarer; a store's wait that times out may
+ * cost the connection. */
+static tt_status await_key(const tt_backend_member *member, const char *key, int64_t deadline_ms) {
+    const int64_t begin_ms = nccl_now_ms();
+    for (;;) {
+        int64_t now = nccl_now_ms(), pause_ms = 1 + (now - begin_ms) / 16;
+        bool is_there = false;
+        tt_status ended = watch(member);
+        tt_status status = nccl_host->store_check(member->store, &key, 1, &is_there);
+        if (status || is_there)
+            return status;
+        if (ended) /* ask again for its text */
+            return watch(member);
+        if (now > deadline_ms)
+            return nccl_host->fail(TT_ERR_TIMEOUT, "nccl: no rank has set \"%s\"", key);
+        pause_ms = pause_ms < LOOK_MS ? pause_ms : LOOK_MS;
+        nanosleep(&(struct timespec){.tv_nsec = pause_ms * 1000000}, NULL);
+    }
+}
+
 static const char *device_key(int rank, char key[32]) {
     snprintf(key, 32, "nccl/device/%d", rank);
     return key;
@@ -46,9 +78,7 @@ static const char *device_key(int rank, char key[32]) {
 
 static tt_status hear_device(const tt_backend_member *member, int rank, int64_t deadline_ms, char uuid[48]) {
     char key[32];
-    int64_t left = deadline_ms - nccl_now_ms();
-    device_key(rank, key);
-    tt_status status = nccl_host->store_wait(member->store, &(const char *){key}, 1, left > 1 ? left : 1);
+    tt_status status = await_key(member, device_key(rank, key), deadline_ms);
     if (status == TT_ERR_TIMEOUT)
         return nccl_host->fail(status, "nccl: rank %d did not come to tt_init_process_group() within %lld ms", rank,
                                (long long)member->timeout_ms);
@@ -116,7 +146,7 @@ tt_status nccl_meet(const nccl_engine *e, const tt_backend_member *member, tt_st
         return nccl_host->fail(status, "%s", text);
     if (member->rank == 0 || told)
         return told;
-    told = nccl_host->store_wait(member->store, &asked, 1, member->timeout_ms + ANSWER_MS);
+    told = await_key(member, asked, nccl_now_ms() + member->timeout_ms + ANSWER_MS);
     if (told == TT_ERR_TIMEOUT)
         return nccl_host->fail(told, "nccl: rank 0 did not give NCCL's unique id within %lld ms",
                                (long long)member->timeout_ms);
@@ -140,6 +170,9 @@ tt_status nccl_ask_failure(const tt_backend_member *member) {
     char none[1];
     if (!member->store)
         return TT_OK;
+    tt_status ended = watch(member);
     tt_status status = nccl_host->store_check(member->store, &(const char *){"nccl/failed"}, 1, &is_told);
-    return status || !is_told ? status : hear(member, "nccl/failed", TT_ERR_PEER, none, sizeof none);
+    if (status || !is_told)
+        return ended ? watch(member) : status;
+    return hear(member, "nccl/failed", TT_ERR_PEER, none, sizeof none);
 }

@@ -63,8 +63,10 @@ typedef struct nccl_lane {
 
 typedef struct nccl_engine {
     int rank, size, device;
-    int rank_in_job; /* for errors */
-    char uuid[48];   /* of the device: "GPU-..." */
+    int rank_in_job;                   /* for errors */
+    tt_status (*watch)(void *watcher); /* as in tt_backend_member; NULL in a group of a group's ranks */
+    void *watcher;
+    char uuid[48]; /* of the device: "GPU-..." */
     CUdevice handle;
     CUcontext context; /* NULL: not retained */
     CUdeviceptr word;  /* what a barrier sums */
@@ -108,9 +110,13 @@ tt_status nccl_new_group(void **sub, void *engine, const int *ranks, int64_t cou
  * rank 0. Fails alike on all ranks if one failed or two share a device. */
 tt_status nccl_meet(const nccl_engine *e, const tt_backend_member *member, tt_status status, ncclUniqueId *id);
 
-/* Tell the others that this rank failed, with the last error; ask whether another did, which is then the error. */
+/* Tell the others that this rank failed, with the last error; ask whether another did, or has ended or left, which is
+ * then the error. */
 void nccl_tell_failure(const tt_backend_member *member);
 tt_status nccl_ask_failure(const tt_backend_member *member);
+
+/* Does the library tell whether other ranks have ended? One from before that has no such field. */
+bool nccl_can_watch(const tt_backend_member *member);
 
 /* ---- queue.c */
 

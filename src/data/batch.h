@@ -16,9 +16,9 @@ typedef struct tt__batch_buffer {
 } tt__batch_buffer;
 
 typedef struct tt__batches {
-    int64_t rows;        /* of the largest batch */
-    tt_tensor_spec x, y; /* one example in a batch */
-    int64_t most;        /* buffers at one time */
+    int64_t rows;         /* of the largest batch */
+    tt_tensor_spec x, y;  /* one example in a batch */
+    int64_t most;         /* buffers at one time */
     const tt_device *pin; /* buffers are pinned for copies to it; NULL: they are not */
     int64_t loans;
     tt__batch_buffer *buffer;

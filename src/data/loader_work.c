@@ -45,9 +45,9 @@ static tt_status collate_job(const tt_loader *loader, tt__loader_job *job) {
     if (!status)
         status = take_collated(loader, y, &job->y);
     if (status)
-        status = tt__fail_callback(errors, status,
-                                   "a loader's collate: %" PRId64 " examples, the first is number %" PRId64, job->n,
-                                   job->indices[0]);
+        status =
+            tt__fail_callback(errors, status, "a loader's collate: %" PRId64 " examples, the first is number %" PRId64,
+                              job->n, job->indices[0]);
     discard_made(job, x);
     discard_made(job, x == y ? NULL : y);
     return status;

@@ -68,7 +68,7 @@ static void set_strides(tt_tensor *x, const int64_t *stride) {
 
 /* Let x, a shell, lie in new memory; NULL: it is freed. */
 static tt_tensor *lay_in(const char *who, tt_tensor *x, const tt_device *device, tt__storage *storage, size_t bytes,
-                      const int64_t *stride) {
+                         const int64_t *stride) {
     x->storage = storage;
     if (!storage) {
         if (tt__device_is_host(device))
@@ -94,7 +94,8 @@ tt_tensor *tt__tensor_new_on(const char *who, const tt_device *device, tt_shape 
 
 tt_tensor *tt__tensor_new_pinned(const char *who, const tt_device *device, tt_shape shape, tt_dtype dtype) {
     tt_tensor *x = tensor_shell(who, shape, dtype);
-    return x ? lay_in(who, x, &tt__cpu_device, tt__storage_new_pinned(device, elements_size(x)), elements_size(x), NULL) : NULL;
+    return x ? lay_in(who, x, &tt__cpu_device, tt__storage_new_pinned(device, elements_size(x)), elements_size(x), NULL)
+             : NULL;
 }
 
 tt_tensor *tt__tensor_new(const char *who, tt_shape shape, tt_dtype dtype) {

@@ -79,18 +79,57 @@ static int killed_midway(tt_store *store, int rank, int world, void *arg) {
     return 0;
 }
 
-static void check_killed(rank_body body, int world) {
+/* Rank 1 is killed while NCCL joins the ranks, and when a group of them is made: nobody waits for the timeout. */
+static int killed_joining(tt_store *store, int rank, int world, void *arg) {
+    tt_group *group = NULL, *sub = NULL;
+    pthread_t thread;
+    const bool first = !strncmp(arg, "CommInit", 8);
+    if (!first)
+        group = nccl_join(store, rank, world);
+    setenv("FAKE_NCCL_HANG", (const char *)arg, 1);
+    double begin = now();
+    CHECK(rank != 1 || !pthread_create(&thread, NULL, die_soon, NULL));
+    tt_status status = first ? nccl_try(&group, store, rank, world, PATIENCE_MS) : tt_group_split(&sub, group, 0, 0);
+    CHECK(status == TT_ERR_PEER);
+    CHECK_TEXT("rank 1 (pid ");
+    CHECK_TEXT(") ended");
+    CHECK(now() - begin < 15 + (double)leeway_ms() / 1e3);
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+/* Rank 1 has a control group with the others, and dies before it tells of its device. */
+static int killed_before_meeting(tt_store *store, int rank, int world, void *arg) {
+    tt_group *group = NULL;
+    (void)arg;
+    if (rank == 1)
+        setenv("FAKE_CUDA_DIE", "1", 1);
+    double begin = now();
+    CHECK(nccl_try(&group, store, rank, world, PATIENCE_MS) == TT_ERR_PEER);
+    CHECK_TEXT("rank 1 (pid ");
+    CHECK(!group && now() - begin < 15 + (double)leeway_ms() / 1e3);
+    return 0;
+}
+
+static void check_killed(rank_body body, int world, void *arg) {
     ranks ranks;
-    start_ranks(&ranks, world, body, NULL);
+    start_ranks(&ranks, world, body, arg);
     for (int r = 0; r < world; r++)
         assert_int_equal(end_of_rank(&ranks, r), r == 1 ? 128 + SIGKILL : 0);
     tt_store_server_free(ranks.server);
 }
 
+static void a_rank_killed_while_joining_is_named(void **state) {
+    (void)state;
+    check_killed(killed_joining, 3, "CommInitRankConfig@1");
+    check_killed(killed_joining, 3, "CommSplit@1");
+    check_killed(killed_before_meeting, 3, NULL);
+}
+
 static void a_killed_rank_is_named(void **state) {
     (void)state;
-    check_killed(killed, 3);
-    check_killed(killed_midway, 3);
+    check_killed(killed, 3, NULL);
+    check_killed(killed_midway, 3, NULL);
 }
 
 /* ---- NCCL hangs ---- */
@@ -295,8 +334,11 @@ static void a_group_may_end_early(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_killed_rank_is_named),   cmocka_unit_test(what_hangs_ends),
-        cmocka_unit_test(a_failure_is_told_to_all), cmocka_unit_test(a_failure_of_cuda_is_an_error),
+        cmocka_unit_test(a_killed_rank_is_named),
+        cmocka_unit_test(a_rank_killed_while_joining_is_named),
+        cmocka_unit_test(what_hangs_ends),
+        cmocka_unit_test(a_failure_is_told_to_all),
+        cmocka_unit_test(a_failure_of_cuda_is_an_error),
         cmocka_unit_test(a_group_may_end_early),
     };
     nccl_begin();

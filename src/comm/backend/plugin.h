@@ -191,6 +191,10 @@ void tt__control_forget(tt__part *part);
 /* A thread begins (1) or ends (-1) to wait for a work of the group, which another thread uses. */
 void tt__control_wait_elsewhere(const tt_group *group, int change);
 
+/* Has another rank of `group` (a tt_group with a control group) failed or ended, while the engine joins them? One that
+ * has left was done with joining. This is tt_backend_member's `watch`. */
+tt_status tt__control_watch_joining(void *group);
+
 /* Check the peers that calls under way wait for, every now and then. An error fails the group. */
 tt_status tt__control_watch(tt_group *group);
 

@@ -262,6 +262,21 @@ static tt_status control_look(tt_work *work, const tt__task *task, bool engine_f
     return status;
 }
 
+tt_status tt__control_watch_joining(void *group) {
+    const tt_group *g = group, *control = tt__plugin_of(g)->control;
+    tt_status status = TT_OK;
+    char doing[96];
+    snprintf(doing, sizeof doing, ", while the back end %s joins it with rank %d", tt__plugin_of(g)->table->name,
+             g->ranks[g->rank]);
+    tt__world_lock(control->native->world);
+    tt__world_progress(control->native->world);
+    for (int r = 0; r < g->size && !status; r++)
+        status = r == g->rank ? TT_OK : tt__check_gone(control, r, true, doing);
+    control->native->world->last_check_ms = tt__now_ms();
+    tt__world_unlock(control->native->world);
+    return status;
+}
+
 static tt_status watch_one(tt_work *work, const tt__task *task, int64_t now) {
     tt__plugin *plugin = tt__plugin_of(work->group);
     tt_work *agreement = task->begun ? task->parts[task->begun - 1].agreement : NULL;

@@ -111,7 +111,9 @@ static tt_status open_engine(tt_group *group, int64_t timeout_ms) {
                                 .world_size = group->size,
                                 .timeout_ms = timeout_ms,
                                 .device = plugin->device,
-                                .device_index = plugin->device_index};
+                                .device_index = plugin->device_index,
+                                .watch = plugin->control ? tt__control_watch_joining : NULL,
+                                .watcher = group};
     tt__log(TT_LOG_DEBUG, "back end %s: opening an engine for %d ranks", plugin->table->name, group->size);
     if (!plugin->place)
         return open_member(plugin, &member);

@@ -3,6 +3,7 @@
 #include "settings.h"
 #include "stream.h"
 
+#include <csignal>
 #include <cuda.h>
 #include <sys/mman.h>
 
@@ -282,6 +283,8 @@ CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocatio
 
 CUresult cuInit(unsigned) {
     int count;
+    if (fake_setting("FAKE_CUDA_DIE", 0))
+        raise(SIGKILL);
     if (fake_fails() || driver_version() <= 0)
         return CUDA_ERROR_UNKNOWN;
     return count_visible(&count) ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;

@@ -6,6 +6,7 @@
  *   FAKE_CUDA_CAPABILITY=8   the devices' compute capability, its first number (9)
  *   FAKE_CUDA_FAIL_ONE=n     call number n alone fails
  *   FAKE_CUDA_ANY_MEMORY=1   all memory is said to be cuda:0's
+ *   FAKE_CUDA_DIE=1          cuInit() kills the process
  *   FAKE_CUDA_DRIVER=11080   the version of the driver (13000); 0: there is none */
 #ifndef FAKE_CUDA_SETTINGS_H
 #define FAKE_CUDA_SETTINGS_H
