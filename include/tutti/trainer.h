@@ -151,6 +151,7 @@ typedef struct tt_trainer_run_args {
     /* called once the model is wrapped for .group, collectively: sets a communication hook (tutti/comm_hooks.h). Its
      * state is part of checkpoints: see below. NULL: none */
     tt_trainer_comm_hook_fn comm_hook;
+    bool graph;  /* capture a step of a model on a CUDA device, and replay it: see below */
     char tt_end; /* not an option: see base.h */
 } tt_trainer_run_args;
 
@@ -194,6 +195,13 @@ typedef struct tt_trainer_run_args {
  * tells the display (TT_TRAINER_WARNING). One run for each tt_elastic. Before the run nothing may wait for other ranks,
  * so options are not compared; .loader's sampler is one of tt_distributed_sampler(), and .eval_loader is given on all
  * ranks or on none. Means of an epoch in which a rank was lost are those of the rest of it.
+ *
+ * With .graph (tutti/graph.h) the model is on a device that has graphs, and `step` and `eval` get each batch there. The
+ * first steps are taken as usual; then a batch's forward and backward pass are captured, and so is the optimizer's step
+ * if no scaler decides on it, and from then on replayed: `step` is called no more, but for batches of another shape,
+ * such as an epoch's last. The bits are those without .graph. In `step` there is no tt_item(), no
+ * tt_trainer_add_metric(), and nothing else that tt_graph_capture() refuses; clipping, the scaler, averages and
+ * schedulers are the trainer's, and work. Not with .group, .elastic or .accumulate above 1.
  *
  * Errors: TT_ERR_INVALID an option, by name; TT_ERR_MISMATCH, on every rank, before the first step: ranks with
  * different numbers of batches, or with different options that decide about steps, evaluations or the frequency of

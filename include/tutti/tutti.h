@@ -16,6 +16,7 @@
 #include <tutti/elastic_training.h>
 #include <tutti/fully_shard.h>
 #include <tutti/functional.h>
+#include <tutti/graph.h>
 #include <tutti/init.h>
 #include <tutti/job.h>
 #include <tutti/join.h>

@@ -29,6 +29,7 @@
 #include <tutti/cpp/elastic_training.hpp>
 #include <tutti/cpp/fully_shard.hpp>
 #include <tutti/cpp/functional.hpp>
+#include <tutti/cpp/graph.hpp>
 #include <tutti/cpp/init.hpp>
 #include <tutti/cpp/job.hpp>
 #include <tutti/cpp/join.hpp>

@@ -5,6 +5,7 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "tensor/borrow.h"
+#include "tensor/capture.h"
 #include "tensor/ops.h"
 #include "tensor/pool.h"
 
@@ -89,11 +90,56 @@ tt_tensor *tt_grad(const tt_tensor *x) {
     return leaf && leaf->defined ? leaf->grad : NULL;
 }
 
+/* ---- in graphs: whether there is a gradient is known to the host alone, and changes at each replay as in the call */
+
+static void replay_defined(const tt__graph_source *source) {
+    tt__leaf *leaf = tt__leaf_of(source->object);
+    if (leaf)
+        leaf->defined = source->index[0] && leaf->grad;
+}
+
+static void forget_captured(void *tensor) {
+    tt__leaf *leaf = tt__leaf_of(tensor);
+    if (leaf)
+        leaf->captured = NULL;
+    tt__tensor_unwatch(tensor);
+}
+
+/* Note in the graph that is captured, if one is, what becomes of the gradient. */
+static tt_status note_defined(tt__leaf *leaf, bool defined) {
+    tt__graph *graph = tt__capturing(tt__device_of(leaf->tensor));
+    const void *none = NULL;
+    if (!graph)
+        return TT_OK;
+    const tt__graph_source source = {
+        .object = leaf->tensor, .index = {defined}, .enqueued = replay_defined, .release = forget_captured};
+    tt_status status = tt__graph_add(graph, &source, &none);
+    if (status) {
+        tt__graph_spoil(graph);
+        return status;
+    }
+    tt__tensor_watch(leaf->tensor);
+    leaf->captured = graph;
+    return TT_OK;
+}
+
+/* A replay adds what the captured call added: also to a gradient that the program has zeroed since. */
+static tt_status check_captured_sum(const tt__leaf *leaf) {
+    const tt__graph *graph = tt__capturing(tt__device_of(leaf->tensor));
+    if (!graph || leaf->captured == graph)
+        return TT_OK;
+    return tt__fail(TT_ERR_STATE,
+                    "tt_backward: %s has a gradient from before the capture, to which each replay would add; call "
+                    "tt_optimizer_zero_grad() first in the captured function",
+                    TT__DESCRIBE(leaf->tensor));
+}
+
 void tt_zero_grad(tt_tensor *x) {
     tt__leaf *leaf = tt__leaf_of(x);
     if (!leaf)
         return;
     leaf->defined = false;
+    tt_ignore(note_defined(leaf, false)); /* a failure is the capture's */
     tt__leaf_drop_rows(leaf);
     if (leaf->part)
         tt_zero_grad(leaf->part);
@@ -129,7 +175,9 @@ static tt_status end_lending(tt__leaf *leaf) {
     leaf->lender = NULL;
     leaf->meanwhile = NULL;
     leaf->defined = true;
-    tt_status status = meanwhile ? tt__add_out("tt_backward", leaf->grad, leaf->grad, meanwhile) : TT_OK;
+    tt_status status = note_defined(leaf, true);
+    if (!status)
+        status = !meanwhile ? TT_OK : tt__add_out("tt_backward", leaf->grad, leaf->grad, meanwhile);
     tt__tensor_unref(meanwhile);
     return status;
 }
@@ -168,7 +216,7 @@ static tt_status define_grad(tt__leaf *leaf, tt_tensor *x, bool exclusive) {
         TT__TRY(tt__copy_out("tt_backward", grad, x));
     }
     leaf->defined = true;
-    return TT_OK;
+    return note_defined(leaf, true);
 }
 
 static tt_status add_locked(tt__leaf *leaf, const void *pass, tt_tensor *x, bool exclusive) {
@@ -178,6 +226,8 @@ static tt_status add_locked(tt__leaf *leaf, const void *pass, tt_tensor *x, bool
         return end_lending(leaf);
     if (leaf->lender)
         return add_meanwhile(leaf, x);
+    if (leaf->defined)
+        TT__TRY(check_captured_sum(leaf));
     if (leaf->defined)
         return tt__add_out("tt_backward", leaf->grad, leaf->grad, x);
     return define_grad(leaf, x, exclusive);

@@ -21,6 +21,7 @@ typedef struct tt__leaf {
     pthread_mutex_t lock; /* of what follows */
     tt_tensor *grad;      /* NULL until first needed; held */
     bool defined;         /* grad has values */
+    const void *captured; /* the graph whose capture defined or zeroed it last; NULL: none that lives */
     const void *lender;   /* the pass that writes to grad now, or NULL */
     tt_tensor *part;      /* a leaf whose gradient goes with this one's: tt__leaf_set_part(); or NULL */
     tt_tensor *meanwhile; /* what others gave while it does */

@@ -10,6 +10,7 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "base/stack_room.h"
+#include "tensor/capture.h"
 #include "tensor/generator.h"
 #include "tensor/pool.h"
 
@@ -143,7 +144,7 @@ tt_tensor *tt_recompute_with(tt_segment forward, void *arg, tt_tensor *const *in
     for (int64_t i = 0; i < n; i++)
         if (!in[i] || !(is_leaf(in[i]) ? tt__tensor_check_alive : tt__tensor_check)(who, in[i]))
             return NULL;
-    if (check_stack())
+    if (check_stack() || tt__capture_refuse(who, NULL)) /* draws again what it drew: a replay can't */
         return tt__made(who, NULL, tt_last_status());
     segment *s = tt__pool_alloc(sizeof *s);
     if (!s)

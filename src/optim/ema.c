@@ -6,6 +6,7 @@
 #include "optim/clip_pass.h"
 #include "optim/dict.h"
 #include "optim/loadable.h"
+#include "tensor/capture.h"
 #include "tensor/ops.h"
 #include "tensor/parallel.h"
 
@@ -175,6 +176,7 @@ static tt_status check_all_params(const char *who, const tt_ema *ema) {
 }
 
 tt_status tt_ema_update(tt_ema *ema) {
+    TT__TRY(tt__capture_refuse("tt_ema_update", NULL));
     TT__TRY(check_all_params("tt_ema_update", ema));
     int scope = tt_scope_begin(); /* ends copies of parameters in other layouts */
     if (!scope)

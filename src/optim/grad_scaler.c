@@ -5,6 +5,8 @@
 #include "nn/module_lists.h"
 #include "optim/loadable.h"
 #include "optim/unscale.h"
+#include "tensor/capture.h"
+#include "tensor/ops.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -88,9 +90,41 @@ bool tt_grad_scaler_is_enabled(const tt_grad_scaler *scaler) { return scaler && 
 
 /* ---- an iteration ---- */
 
+static void give_scale(const tt__graph_source *source, uint64_t *words) {
+    const tt_grad_scaler *scaler = source->object;
+    memcpy(words, &scaler->now.scale, sizeof scaler->now.scale);
+}
+
+/* The scale of each replay, of x's type, on its device. */
+static tt_tensor *captured_scale(tt__graph *graph, tt_grad_scaler *scaler, const tt_tensor *x) {
+    static const char who[] = "tt_grad_scaler_scale";
+    const tt__graph_source source = {.object = scaler, .words = 1, .give = give_scale};
+    const void *at = NULL;
+    if (tt_tensor_dtype(x) != TT_F32 && tt_tensor_dtype(x) != TT_F64)
+        return tt__tensor_fail(TT_ERR_DTYPE, "%s: in a graph expected a loss of f32 or f64, got %s; tt_to() converts",
+                               who, TT__DESCRIBE(x));
+    if (tt__graph_add(graph, &source, &at))
+        return tt__tensor_fail(tt_last_status(), "%s: %s", who, tt_last_error());
+    tt_tensor *scale = tt__empty_beside(who, x, TT_SCALAR, tt_tensor_dtype(x));
+    if (!scale)
+        return NULL;
+    tt_tensor number = *scale; /* where the graph has it */
+    number.dtype = TT_F64;
+    number.data = (void *)at;
+    return tt__copy_out(who, scale, &number) ? tt__abandon(scale) : scale;
+}
+
+static tt_tensor *scale_captured(tt__graph *graph, tt_grad_scaler *scaler, tt_tensor *loss) {
+    tt_tensor *scale = captured_scale(graph, scaler, loss);
+    return scale ? tt_mul(loss, scale) : NULL;
+}
+
 tt_tensor *tt_grad_scaler_scale(tt_grad_scaler *scaler, tt_tensor *loss) {
     if (!scaler)
         return tt__tensor_fail(tt__fail_argument("tt_grad_scaler_scale: the scaler is NULL"), "%s", tt_last_error());
+    tt__graph *graph = loss && scaler->enabled ? tt__capturing(tt_tensor_device(loss)) : NULL;
+    if (graph)
+        return scale_captured(graph, scaler, loss);
     return scaler->enabled ? tt_scale(loss, scaler->now.scale) : loss;
 }
 
@@ -143,6 +177,7 @@ static tt_status unscale_entry(const char *who, tt_grad_scaler *scaler, tt_optim
 tt_status tt_grad_scaler_unscale_(tt_grad_scaler *scaler, tt_optimizer *optimizer) {
     static const char who[] = "tt_grad_scaler_unscale_";
     TT__TRY(check_both(who, scaler, optimizer));
+    TT__TRY(tt__capture_refuse(who, NULL));
     if (!scaler->enabled)
         return TT_OK;
     scaler_entry *entry = scaler_entry_of(who, scaler, optimizer);
@@ -159,6 +194,7 @@ tt_status tt_grad_scaler_unscale_(tt_grad_scaler *scaler, tt_optimizer *optimize
 tt_status tt_grad_scaler_step(tt_grad_scaler *scaler, tt_optimizer *optimizer) {
     static const char who[] = "tt_grad_scaler_step";
     TT__TRY(check_both(who, scaler, optimizer));
+    TT__TRY(tt__capture_refuse(who, NULL));
     if (!scaler->enabled)
         return tt_optimizer_step(optimizer);
     scaler_entry *entry = scaler_entry_of(who, scaler, optimizer);
@@ -197,6 +233,7 @@ tt_status tt_grad_scaler_update(tt_grad_scaler *scaler) {
     static const char who[] = "tt_grad_scaler_update";
     if (!scaler)
         return tt__fail_argument("%s: the scaler is NULL", who);
+    TT__TRY(tt__capture_refuse(who, NULL));
     if (!scaler->enabled)
         return TT_OK;
     bool seen = false, found = false;

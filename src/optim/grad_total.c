@@ -1,6 +1,8 @@
 #include "optim/grad_total.h"
 
+#include "base/error.h"
 #include "optim/clip_pass.h"
+#include "tensor/capture.h"
 #include "tensor/ops.h"
 
 #include <math.h>
@@ -16,7 +18,9 @@ tt_status tt__grad_total_end(tt__grad_total *total) {
     double value = 0;
     if (!total->far)
         return TT_OK;
-    tt_status status = tt_item(total->far, &value);
+    tt_status status = tt__capture_refuse(total->who, NULL);
+    if (!status)
+        status = tt_item(total->far, &value);
     if (!status)
         tt__grad_total_join(total, value);
     total->far = tt__abandon(total->far);

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/quarantine.h"
+#include "tensor/capture.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -137,6 +138,7 @@ tt_status tt_lr_scheduler_step(tt_lr_scheduler *scheduler) {
     if (scheduler->cls->step_metric)
         return tt__fail(TT_ERR_INVALID, "%s: %s needs a metric: call tt_lr_scheduler_step_metric()", who,
                         scheduler->cls->name);
+    TT__TRY(tt__capture_refuse(who, NULL));
     return tt__lr_step(scheduler, false);
 }
 
@@ -147,6 +149,7 @@ tt_status tt_lr_scheduler_step_metric(tt_lr_scheduler *scheduler, double metric)
     if (!scheduler->cls->step_metric)
         return tt__fail(TT_ERR_INVALID, "%s: %s takes no metric: call tt_lr_scheduler_step()", who,
                         scheduler->cls->name);
+    TT__TRY(tt__capture_refuse(who, NULL));
     return scheduler->cls->step_metric(scheduler, metric);
 }
 

@@ -4,6 +4,7 @@
 #include "optim/fused.h"
 #include "optim/grad_total.h"
 #include "optim/masters.h"
+#include "optim/step_capture.h"
 #include "tensor/kernels.h"
 
 #include <math.h>
@@ -42,6 +43,8 @@ static tt_status gather_state(const tt_optimizer *o, tt__optim_group *group, tt_
     for (int s = 0; s < o->cls->slots; s++) {
         if (!o->cls->uses(group->option, s))
             continue;
+        if (run->fresh[s])
+            TT__TRY(tt__step_check_begun(who, group, run->param));
         const tt_tensor *slot = tt__optim_state_slot(o->cls, group, &group->state, run->param, s);
         if (!slot)
             return tt_last_status();
@@ -68,8 +71,7 @@ static tt_status gather_run(const tt_optimizer *o, tt__optim_group *group, size_
                                .option = group->option,
                                .step = o->cls->counts_steps ? group->state.steps[i] + 1 : 0,
                                .grad_norm = o->grad_norm};
-    for (int b = 0; b < 2 && o->cls->betas; b++)
-        run->update.power[b] = pow(group->option[o->cls->betas + b], (double)run->update.step);
+    tt__step_powers(o->cls, group, run->update.step, run->update.power);
     return gather_state(o, group, run);
 }
 
@@ -139,7 +141,8 @@ static tt_status update_on_device(const tt_optimizer *o, const tt__optim_group *
 /* The run is through: its values go where the parameter lies. */
 static tt_status finish_run(tt__optim_group *group, const tt__optim_run *run) {
     const tt__optim_param *p = &group->params[run->param];
-    group->state.steps[run->param] = run->update.step;
+    if (!run->update.count_at) /* a captured step is none yet */
+        group->state.steps[run->param] = run->update.step;
     if (run->tensor != p->tensor)
         TT__TRY(tt_copy(p->tensor, run->tensor));
     else
@@ -148,7 +151,7 @@ static tt_status finish_run(tt__optim_group *group, const tt__optim_run *run) {
 }
 
 static tt_status update_runs_on_device(const tt_optimizer *o, tt__optim_group *group, size_t n, size_t first_of_rows) {
-    tt_status status = TT_OK;
+    tt_status status = tt__step_capture(o, group, n, first_of_rows);
     for (size_t k = 0; k < group->count; k++) {
         if (k >= n && k < first_of_rows)
             continue;

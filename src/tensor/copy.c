@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "tensor/borrow.h"
+#include "tensor/capture.h"
 #include "tensor/element.h"
 #include "tensor/pinned.h"
 
@@ -111,6 +112,7 @@ tt_status tt__copy_out(const char *who, tt_tensor *y, const tt_tensor *x) {
     bool from_host = tt__device_is_host(tt__device_of(x)), to_host = tt__device_is_host(tt__device_of(y));
     if (tt__device_of(x) == tt__device_of(y) || (from_host && to_host))
         return copy_here(who, y, x);
+    TT__TRY(tt__capture_refuse(who, NULL));
     return to_host     ? copy_from_device(who, y, x)
            : from_host ? copy_to_device(who, y, x)
                        : copy_between_devices(who, y, x);
@@ -180,6 +182,7 @@ tt_status tt_item(const tt_tensor *x, double *value) {
         return tt__fail(TT_ERR_INVALID, "tt_item: `value` is NULL");
     if (x->numel != 1)
         return tt__fail(TT_ERR_SHAPE, "tt_item: expected one element, got %s", TT__DESCRIBE(x));
+    TT__TRY(tt__capture_refuse("tt_item", tt__device_of(x)));
     _Alignas(8) char element[8];
     TT__TRY(read_bytes(x, element));
     *value = tt__load_f64(x->dtype, element);

@@ -35,6 +35,21 @@ typedef struct tt__device_queue {
     void *(*stream)(const tt_device *device); /* as a back end takes it: tt_call.stream */
 } tt__device_queue;
 
+/* The most words that tt__device_graphs.set() takes. */
+enum { TT__GRAPH_WORDS = 448 };
+
+/* Graphs: the work that one thread enqueues between begin() and end(), which runs at each launch and not before. Memory
+ * that the thread takes meanwhile is the graph's, and so is what it frees, until free(). `graph` is the device's. */
+typedef struct tt__device_graphs {
+    tt_status (*begin)(const tt_device *device, void **graph);
+    /* By the thread that began. `keep` false: the work is dropped, and nothing fails. */
+    tt_status (*end)(const tt_device *device, void *graph, bool keep);
+    /* Write n words to memory of the device, behind the work so far. They are read before the call returns. */
+    tt_status (*set)(const tt_device *device, void *to, const uint64_t *words, size_t n);
+    tt_status (*launch)(const tt_device *device, void *graph);
+    void (*free)(const tt_device *device, void *graph); /* it has ended; launches under way go on */
+} tt__device_graphs;
+
 struct tt_device {
     const char *name; /* "cpu": what tt_device_get() finds it by */
 
@@ -51,7 +66,8 @@ struct tt_device {
 
     tt_status (*synchronize)(const tt_device *device); /* NULL: its work is done when its calls return */
 
-    const struct tt__device_queue *queue; /* NULL: nothing runs beside the host */
+    const struct tt__device_queue *queue;   /* NULL: nothing runs beside the host */
+    const struct tt__device_graphs *graphs; /* NULL: it has none */
 
     /* NULL: those of the host. The others are called through device_memory.c, and NULL where a device keeps no such
      * numbers. */

@@ -6,6 +6,7 @@
 #include "base/parse.h"
 #include "base/saved_error.h"
 #include "base/trusted.h"
+#include "tensor/capture.h"
 #include "tensor/device_plugin.h"
 
 #include <dlfcn.h>
@@ -33,7 +34,8 @@ static const tt__device_host host = {.build = TT__DEVICE_BUILD,
                                      .last_status = tt_last_status,
                                      .dtype_name = tt_dtype_name,
                                      .iter_over = tt__iter_over,
-                                     .iter_row_major = tt__iter_row_major};
+                                     .iter_row_major = tt__iter_row_major,
+                                     .refuse_capture = tt__capture_refuse};
 
 /* It stays until the process ends: CUDA has threads, and handlers that run at exit. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

@@ -31,6 +31,7 @@ typedef struct tt__device_host {
     const char *(*dtype_name)(tt_dtype dtype);
     tt__iter (*iter_over)(int n, const tt_tensor *const *tensors);
     tt__iter (*iter_row_major)(int n, const tt_tensor *const *tensors);
+    tt_status (*refuse_capture)(const char *who, const tt_device *device); /* tt__capture_refuse() */
 } tt__device_host;
 
 /* What the shared object offers. Thread-safe; errors are recorded by host->fail(). */

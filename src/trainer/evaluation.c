@@ -11,7 +11,9 @@ static tt_status evaluate_batch(tt_trainer *t, const tt_batch *b) {
     TT_AUTO_SCOPE;
     TT_NO_GRAD;
     double loss;
-    TT__TRY(tt_item(tt__trainer_forward(t, t->a.eval, b), &loss));
+    tt_batch placed = *b;
+    TT__TRY(tt__trainer_place_batch(t, &placed));
+    TT__TRY(tt_item(tt__trainer_forward(t, t->a.eval, &placed), &loss));
     return tt__means_add(&t->eval_means, "loss", loss, (double)b->size);
 }
 

@@ -1,5 +1,5 @@
-/* A run of the trainer. Its floors: trainer_run.c > steps.c > evaluation.c > saving.c, trainer_autocast.c, agreement.c,
- * trainer_elastic.c > reports.c, hook_state.c > what is here. */
+/* A run of the trainer. Its floors: trainer_run.c > steps.c > evaluation.c > saving.c, trainer_graph.c, agreement.c,
+ * trainer_elastic.c > trainer_autocast.c, reports.c, hook_state.c > what is here. */
 #ifndef TT_TRAINER_RUN_STATE_H
 #define TT_TRAINER_RUN_STATE_H
 
@@ -8,12 +8,23 @@
 #include "trainer/means.h"
 #include "trainer/stop_signals.h"
 
+#include <tutti/graph.h>
+
 /* The first loss, since the ranks agreed last, that is infinite or not a number. */
 typedef struct tt__bad_loss {
     double value;
     int64_t step, epoch; /* counted from 1 */
     int64_t batch, of;   /* of this step's batches, counted from 1; of 0: there is no such loss */
 } tt__bad_loss;
+
+/* With .graph: what is captured, and the tensors that it reads and writes. */
+typedef struct tt__trainer_graphs {
+    tt_graph *pass, *step;   /* NULL: not captured yet */
+    tt_tensor *x, *y, *loss; /* on the device; NULL: none yet */
+    const tt_batch *batch;   /* of the pass under way */
+    int passes;              /* over x and y, before the first capture */
+    bool replayed;           /* the last pass was a replay */
+} tt__trainer_graphs;
 
 struct tt_trainer {
     tt_trainer_run_args a; /* with defaults resolved */
@@ -47,6 +58,7 @@ struct tt_trainer {
     int64_t saved_step;               /* step of the latest checkpoint; -1: none */
     int64_t evaluated_step;           /* step of the latest evaluation; -1: none */
     char monitored_before[72];        /* by the run before, if its best is another metric's: "most accuracy" */
+    tt__trainer_graphs graphs;        /* with .graph */
     tt__dict hook_state;              /* of the communication hook, while a checkpoint is read or written */
 };
 
@@ -134,6 +146,19 @@ tt_status tt__trainer_agree_on_end(tt_trainer *t);
 
 /* Call a program's function under .autocast. */
 tt_tensor *tt__trainer_forward(tt_trainer *t, tt_trainer_step_fn step, const tt_batch *batch);
+
+/* ---- trainer_graph.c: runs with .graph */
+
+/* Forward and backward pass of a batch, whose loss is read. */
+tt_status tt__trainer_graph_pass(tt_trainer *t, const tt_batch *batch, double *loss);
+
+/* The optimizer's step after it. */
+tt_status tt__trainer_graph_step(tt_trainer *t);
+
+/* Put a batch on the model's device, for the length of the open scope. Without .graph it stays where it is. */
+tt_status tt__trainer_place_batch(const tt_trainer *t, tt_batch *batch);
+
+void tt__trainer_graphs_end(tt_trainer *t);
 
 /* ---- evaluation.c */
 

@@ -20,6 +20,10 @@ static tt_status add_loss(tt_trainer *t, double loss, int64_t examples) {
 static tt_status train_batch(tt_trainer *t, const tt_batch *b, int64_t parts) {
     TT_AUTO_SCOPE;
     double value;
+    if (t->a.graph) {
+        TT__TRY(tt__trainer_graph_pass(t, b, &value));
+        return add_loss(t, value, b->size);
+    }
     tt_tensor *loss = tt__trainer_forward(t, t->a.step, b);
     TT__TRY(tt_item(loss, &value));
     TT__TRY(add_loss(t, value, b->size));
@@ -47,7 +51,7 @@ static tt_status clip(tt_trainer *t) {
 static tt_status step_optimizer(tt_trainer *t, bool *skipped) {
     *skipped = false;
     if (!t->a.scaler)
-        return tt_optimizer_step(t->a.optimizer);
+        return t->a.graph ? tt__trainer_graph_step(t) : tt_optimizer_step(t->a.optimizer);
     TT__TRY(tt_grad_scaler_step(t->a.scaler, t->a.optimizer));
     *skipped = tt_grad_scaler_found_inf(t->a.scaler, t->a.optimizer);
     return tt_grad_scaler_update(t->a.scaler);

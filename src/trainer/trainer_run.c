@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "data/loader.h"
+#include "tensor/capture.h"
 #include "trainer/run_state.h"
 
 #include <inttypes.h>
@@ -56,6 +57,11 @@ static tt_status check_run_numbers(const tt_trainer_run_args *a) {
     if (a->comm_hook && (!a->group || a->averager))
         return tt__fail(TT_ERR_INVALID, "%s: .comm_hook needs .group%s", who,
                         a->averager ? ", and no .averager, which averages in place of gradients" : "");
+    if (a->graph && (a->group || a->elastic || a->accumulate > 1))
+        return tt__fail(TT_ERR_INVALID, "%s: .graph trains alone, a batch a step: leave out .%s", who,
+                        a->group     ? "group"
+                        : a->elastic ? "elastic"
+                                     : "accumulate");
     if (!a->epochs && !a->max_steps)
         return tt__fail(TT_ERR_INVALID, "%s: expected .epochs or .max_steps, which say when training ends", who);
     if ((unsigned)a->scheduler_when > TT_TRAINER_EACH_EVALUATION)
@@ -203,6 +209,7 @@ static void end_run(tt_trainer *t) {
         tt__shard_in_a_row(t->a.loader, 1);
     tt__stop_signals_end(&t->signals);
     tt__trainer_end_elastic(t);
+    tt__trainer_graphs_end(t);
     tt_module_free(t->ddp);
     tt__trainer_forget_hook(t);
     tt__means_free(&t->epoch_means);
@@ -244,6 +251,7 @@ tt_status tt_trainer_add_metric(tt_trainer *t, const char *name, double value, i
     if (!*name || !strcmp(name, "loss"))
         return tt__fail(TT_ERR_INVALID, "%s: expected a name other than \"loss\", which the trainer adds, got \"%s\"",
                         caller, name);
+    TT__TRY(tt__capture_refuse(caller, NULL));
     if (examples < 0)
         return tt__fail(TT_ERR_INVALID, "%s: expected at least 0 examples of \"%s\", got %" PRId64, caller, name,
                         examples);

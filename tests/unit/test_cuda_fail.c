@@ -19,11 +19,12 @@
 enum { STEPS = 2, SOME = 60, MOST = 3000, SECONDS = 60 };
 enum { FAILED_WELL, FAILED_BADLY, TRAINED };
 
-/* Which program: fully connected layers and Adam, or one step of what else a device has kernels for. */
-static bool wide;
+/* Which program: fully connected layers and Adam, one step of what else a device has kernels for, or the first one with
+ * steps that a graph repeats. */
+static enum { NARROW, WIDE, REPLAYED } program;
 
 static tt_module *new_model(void) {
-    if (wide)
+    if (program == WIDE)
         return tt_nn_sequential(tt_nn_conv2d(1, 3, 3, .padding = 1), tt_nn_batch_norm2d(3), tt_nn_relu(),
                                 tt_nn_max_pool2d(2), tt_nn_group_norm(1, 3), tt_nn_flatten(), tt_nn_linear(12, 5));
     return tt_nn_sequential(tt_nn_linear(6, 8), tt_nn_layer_norm(TT_SHAPE(8)), tt_nn_gelu(), tt_nn_dropout(0.5),
@@ -49,11 +50,45 @@ static tt_tensor *wide_loss(tt_module *model, const tt_device *device, tt_tensor
 static tt_status train_step(tt_module *model, tt_optimizer *adam, const tt_device *device, double *loss) {
     TT_AUTO_SCOPE;
     tt_tensor *y = tt_to_device(tt_arange(5), device);
-    tt_tensor *l = wide ? wide_loss(model, device, y) : narrow_loss(model, device, y);
+    tt_tensor *l = program == WIDE ? wide_loss(model, device, y) : narrow_loss(model, device, y);
     tt_optimizer_zero_grad(adam);
     tt_status status = tt_backward(l);
     status = status ? status : tt_optimizer_step(adam);
     return status ? status : tt_item(l, loss);
+}
+
+/* ---- steps that are captured */
+
+typedef struct captured {
+    tt_module *model;
+    tt_optimizer *adam;
+    tt_tensor *x, *y, *loss;
+} captured;
+
+static tt_status captured_step(void *user) {
+    const captured *c = user;
+    tt_tensor *loss = tt_cross_entropy(tt_module_forward(c->model, c->x), c->y);
+    tt_optimizer_zero_grad(c->adam);
+    if (tt_backward(loss) || tt_optimizer_step(c->adam))
+        return tt_last_status();
+    return tt_copy(c->loss, tt_detach(loss));
+}
+
+static tt_status replay_steps(tt_module *model, tt_optimizer *adam, const tt_device *device, double *loss) {
+    TT_AUTO_SCOPE;
+    captured c = {.model = model,
+                  .adam = adam,
+                  .x = tt_to_device(numbers(5, 6, TT_F32), device),
+                  .y = tt_to_device(tt_arange(5), device),
+                  .loss = tt_to_device(tt_zeros(TT_SCALAR, TT_F32), device)};
+    if (!c.x || !c.y || !c.loss)
+        return tt_last_status();
+    tt_graph *graph = tt_graph_capture(device, 1, captured_step, &c);
+    tt_status status = graph ? TT_OK : tt_last_status();
+    for (int i = 0; i < STEPS && !status; i++)
+        status = tt_graph_replay(graph);
+    tt_graph_free(graph);
+    return status ? status : tt_item(c.loss, loss);
 }
 
 static tt_status train_on(const tt_device *device, double *loss) {
@@ -61,7 +96,9 @@ static tt_status train_on(const tt_device *device, double *loss) {
     tt_module *model = new_model();
     tt_status status = tt_module_to_device(model, device);
     tt_optimizer *adam = status ? NULL : tt_adam(tt_module_parameters(model), 0.01);
-    for (int step = 0; step < (wide ? 1 : STEPS) && !status; step++)
+    if (program == REPLAYED && !status)
+        status = replay_steps(model, adam, device, loss);
+    for (int step = 0; program != REPLAYED && step < (program == WIDE ? 1 : STEPS) && !status; step++)
         status = train_step(model, adam, device, loss);
     if (!status)
         status = tt_device_synchronize(device);
@@ -79,7 +116,8 @@ static bool nothing_is_left(const tt_device *device) {
     size_t (*taken)(int);
     *(void **)&taken = dlsym(fake, "fake_memory_taken");
     (void)!tt_device_memory_get(device, &memory); /* the driver may fail, the process's own numbers are there */
-    bool left = memory.allocated || memory.blocks || memory.reserved != (int64_t)taken(0);
+    bool left =
+        memory.allocated || fake_count("fake_cuda_graphs") || memory.blocks || memory.reserved != (int64_t)taken(0);
     if (left)
         fprintf(stderr, "%lld bytes in %lld blocks are left, %lld are reserved of %zu\n", (long long)memory.allocated,
                 (long long)memory.blocks, (long long)memory.reserved, taken(0));
@@ -164,8 +202,15 @@ static void all_later_calls_may_fail(void **state) {
 
 static void other_kernels_may_fail(void **state) {
     (void)state;
-    wide = true;
+    program = WIDE;
     fail_in_turn("FAKE_CUDA_FAIL_ONE");
+}
+
+static void captures_and_replays_may_fail(void **state) {
+    (void)state;
+    program = REPLAYED;
+    fail_in_turn("FAKE_CUDA_FAIL_ONE");
+    fail_in_turn("FAKE_CUDA_FAIL");
 }
 
 int main(void) {
@@ -176,6 +221,7 @@ int main(void) {
         cmocka_unit_test(every_call_may_fail),
         cmocka_unit_test(all_later_calls_may_fail),
         cmocka_unit_test(other_kernels_may_fail),
+        cmocka_unit_test(captures_and_replays_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

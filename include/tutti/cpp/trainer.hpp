@@ -67,6 +67,7 @@ struct trainer_options {
     std::int64_t save_every = 0, save_every_steps = 0, keep = 0;
     std::string best_checkpoint = {}, resume = {};
     bool stop_on_signals = false;
+    bool graph = false;
     summary_writer *metrics = nullptr;
     std::int64_t log_every = 0;
     trainer_display display = {};
@@ -136,7 +137,7 @@ inline tt_trainer_result trainer_run(module &model, optimizer &opt, loader &batc
     a.checkpoint = detail::text_or_null(o.checkpoint), a.save_every = o.save_every;
     a.save_every_steps = o.save_every_steps, a.keep = o.keep;
     a.best_checkpoint = detail::text_or_null(o.best_checkpoint), a.resume = detail::text_or_null(o.resume);
-    a.stop_on_signals = o.stop_on_signals;
+    a.stop_on_signals = o.stop_on_signals, a.graph = o.graph;
     a.metrics = o.metrics ? o.metrics->get() : nullptr, a.log_every = o.log_every;
     if (o.display) {
         a.display = [](const tt_trainer_report *report, void *user) {

@@ -6,6 +6,7 @@ struct tt__arena_block {
     uint64_t address;
     size_t bytes;
     bool used;
+    tt__arena_pool *pool;              /* NULL: the arena's common one */
     tt__arena_block *before, *after;   /* neighbours in memory */
     tt__arena_block *smaller, *larger; /* of one class's free list */
 };
@@ -19,8 +20,12 @@ static bool comes_first(const tt__arena_block *a, const tt__arena_block *b) {
     return a->bytes != b->bytes ? a->bytes < b->bytes : a->address < b->address;
 }
 
+static tt__arena_pool *pool_of(tt__arena *arena, const tt__arena_block *block) {
+    return block->pool ? block->pool : &arena->common;
+}
+
 static void list_free(tt__arena *arena, tt__arena_block *block) {
-    tt__arena_block **at = &arena->free[size_class(block->bytes)], *before = NULL;
+    tt__arena_block **at = &pool_of(arena, block)->free[size_class(block->bytes)], *before = NULL;
     for (; *at && comes_first(*at, block); at = &(*at)->larger)
         before = *at;
     block->smaller = before;
@@ -34,14 +39,14 @@ static void unlist_free(tt__arena *arena, tt__arena_block *block) {
     if (block->smaller)
         block->smaller->larger = block->larger;
     else
-        arena->free[size_class(block->bytes)] = block->larger;
+        pool_of(arena, block)->free[size_class(block->bytes)] = block->larger;
     if (block->larger)
         block->larger->smaller = block->smaller;
 }
 
-static tt__arena_block *best_fit(const tt__arena *arena, size_t bytes) {
+static tt__arena_block *best_fit(const tt__arena_pool *pool, size_t bytes) {
     for (int c = size_class(bytes); c < TT__ARENA_CLASSES; c++)
-        for (tt__arena_block *block = arena->free[c]; block; block = block->larger)
+        for (tt__arena_block *block = pool->free[c]; block; block = block->larger)
             if (block->bytes >= bytes)
                 return block;
     return NULL;
@@ -115,6 +120,11 @@ static tt__arena_block *new_block(tt__arena *arena, uint64_t address, size_t byt
     return block;
 }
 
+/* The last block, if it is free for all. */
+static tt__arena_block *common_end(const tt__arena *arena) {
+    return arena->last && !arena->last->used && !arena->last->pool ? arena->last : NULL;
+}
+
 static void drop_last(tt__arena *arena) {
     tt__arena_block *last = arena->last;
     arena->last = last->before;
@@ -125,7 +135,7 @@ static void drop_last(tt__arena *arena) {
 
 /* Back more at the end of the range, where a free block that stands there counts. */
 static tt__arena_block *grow(tt__arena *arena, size_t bytes) {
-    tt__arena_block *end = arena->last && !arena->last->used ? arena->last : NULL;
+    tt__arena_block *end = common_end(arena);
     size_t lacking = bytes - (end ? end->bytes : 0), more = (lacking + arena->step - 1) / arena->step * arena->step;
     if (more < lacking || more > arena->reserved - arena->backed)
         return NULL;
@@ -152,26 +162,32 @@ static void split(tt__arena *arena, tt__arena_block *block, size_t bytes) {
     if (!rest)
         return;
     block->bytes = bytes;
+    rest->pool = block->pool;
     list_free(arena, rest);
 }
 
-uint64_t tt__arena_take(tt__arena *arena, size_t bytes) {
+uint64_t tt__arena_take(tt__arena *arena, size_t bytes) { return tt__arena_take_for(arena, NULL, bytes); }
+
+uint64_t tt__arena_take_for(tt__arena *arena, tt__arena_pool *pool, size_t bytes) {
     size_t whole = (bytes + TT__ARENA_ALIGNMENT - 1) / TT__ARENA_ALIGNMENT * TT__ARENA_ALIGNMENT;
     if (whole < bytes || !table_has_room(arena))
         return 0;
     whole = whole ? whole : TT__ARENA_ALIGNMENT;
-    tt__arena_block *block = best_fit(arena, whole);
+    tt__arena_block *block = pool ? best_fit(pool, whole) : NULL;
+    if (!block)
+        block = best_fit(&arena->common, whole);
     if (!block)
         block = grow(arena, whole);
     if (!block)
         return 0;
     unlist_free(arena, block);
     split(arena, block, whole);
+    arena->used += block->pool ? 0 : block->bytes; /* a pool's are counted */
     block->used = true;
+    block->pool = pool;
     table_put(arena, block);
     arena->used_blocks++;
     arena->takes++;
-    arena->used += block->bytes;
     arena->most_used = arena->used > arena->most_used ? arena->used : arena->most_used;
     return block->address;
 }
@@ -181,7 +197,7 @@ uint64_t tt__arena_take(tt__arena *arena, size_t bytes) {
 /* Join a free block with the free one that follows it. */
 static void join_with_next(tt__arena *arena, tt__arena_block *block) {
     tt__arena_block *next = block->after;
-    if (!next || next->used)
+    if (!next || next->used || next->pool != block->pool)
         return;
     unlist_free(arena, next);
     block->bytes += next->bytes;
@@ -193,26 +209,49 @@ static void join_with_next(tt__arena *arena, tt__arena_block *block) {
     free(next);
 }
 
-void tt__arena_give(tt__arena *arena, uint64_t address) {
-    tt__arena_block *block = table_take(arena, address);
-    if (!block)
-        return;
-    block->used = false;
-    arena->used_blocks--;
-    arena->used -= block->bytes;
+/* List a block that has become free, as one with its neighbours. */
+static void settle_free(tt__arena *arena, tt__arena_block *block) {
     join_with_next(arena, block);
     list_free(arena, block);
     tt__arena_block *before = block->before;
-    if (before && !before->used) {
+    if (before && !before->used && before->pool == block->pool) {
         unlist_free(arena, before);
         join_with_next(arena, before);
         list_free(arena, before);
     }
 }
 
+void tt__arena_give(tt__arena *arena, uint64_t address) { tt__arena_give_to(arena, NULL, address); }
+
+void tt__arena_give_to(tt__arena *arena, tt__arena_pool *pool, uint64_t address) {
+    tt__arena_block *block = table_take(arena, address);
+    if (!block)
+        return;
+    block->used = false;
+    block->pool = block->pool ? block->pool : pool;
+    arena->used_blocks--;
+    arena->used -= block->pool ? 0 : block->bytes;
+    settle_free(arena, block);
+}
+
+void tt__arena_pool_end(tt__arena *arena, tt__arena_pool *pool) {
+    for (tt__arena_block *block = arena->last, *before; block; block = before) {
+        before = block->before;
+        if (block->pool != pool)
+            continue;
+        if (!block->used)
+            unlist_free(arena, block);
+        block->pool = NULL;
+        if (block->used)
+            continue;
+        arena->used -= block->bytes;
+        settle_free(arena, block);
+    }
+}
+
 size_t tt__arena_largest_free(const tt__arena *arena) {
     for (int c = TT__ARENA_CLASSES - 1; c >= 0; c--) {
-        const tt__arena_block *block = arena->free[c];
+        const tt__arena_block *block = arena->common.free[c];
         while (block && block->larger)
             block = block->larger;
         if (block)
@@ -222,7 +261,8 @@ size_t tt__arena_largest_free(const tt__arena *arena) {
 }
 
 size_t tt__arena_free_at_end(const tt__arena *arena) {
-    return arena->last && !arena->last->used ? arena->last->bytes : 0;
+    const tt__arena_block *end = common_end(arena);
+    return end ? end->bytes : 0;
 }
 
 void tt__arena_cut(tt__arena *arena, size_t bytes) {

@@ -4,7 +4,10 @@
  * Blocks stand in order of address; neighbours that are free are one. A block is taken where it fits best: the smallest
  * free one that is large enough, and of these the lowest. What is freed is reused at once, by work that is enqueued
  * later on the same stream. One range has two uses: nothing is lost between segments, and all of it can be registered
- * or mapped elsewhere at once. Not thread-safe: the caller locks. */
+ * or mapped elsewhere at once.
+ *
+ * A pool is a set of blocks that one graph of work uses at each launch. Blocks of a pool that are given back stay its
+ * own, and count as used, until the pool ends. Not thread-safe: the caller locks. */
 #ifndef TT_TENSOR_CUDA_CUDA_ARENA_H
 #define TT_TENSOR_CUDA_CUDA_ARENA_H
 
@@ -16,6 +19,11 @@ enum { TT__ARENA_ALIGNMENT = 512, TT__ARENA_CLASSES = 64 };
 
 typedef struct tt__arena_block tt__arena_block;
 
+/* The free blocks of a pool, by the power of two of their size, in order of size. Begins as zeros. */
+typedef struct tt__arena_pool {
+    tt__arena_block *free[TT__ARENA_CLASSES];
+} tt__arena_pool;
+
 typedef struct tt__arena {
     uint64_t base;   /* address of the range */
     size_t reserved; /* bytes of the range */
@@ -26,19 +34,28 @@ typedef struct tt__arena {
     bool (*back)(struct tt__arena *arena, size_t bytes);
     void *user;
 
-    tt__arena_block *last;                    /* in order of address */
-    tt__arena_block *free[TT__ARENA_CLASSES]; /* free ones by the power of two of their size, in order of size */
-    tt__arena_block **table;                  /* blocks in use by address: open addressing */
-    size_t table_size, used_blocks;           /* table_size: a power of two, or 0 */
-    size_t used, most_used;                   /* bytes of blocks in use, now and at most */
-    uint64_t takes;                           /* blocks that were ever taken */
+    tt__arena_block *last;          /* in order of address */
+    tt__arena_pool common;          /* free blocks of no graph's */
+    tt__arena_block **table;        /* blocks in use by address: open addressing */
+    size_t table_size, used_blocks; /* table_size: a power of two, or 0 */
+    size_t used, most_used;         /* bytes of blocks in use and of pools, now and at most */
+    uint64_t takes;                 /* blocks that were ever taken */
 } tt__arena;
 
 /* Take `bytes` (rounded up); 0: there is no memory. */
 uint64_t tt__arena_take(tt__arena *arena, size_t bytes);
 
-/* Give back what was taken. */
+/* Give back what was taken. A pool's block goes to its pool. */
 void tt__arena_give(tt__arena *arena, uint64_t address);
+
+/* Take for a pool: from its free blocks, or a block that becomes its own. */
+uint64_t tt__arena_take_for(tt__arena *arena, tt__arena_pool *pool, size_t bytes);
+
+/* Give back to a pool what no other pool has. */
+void tt__arena_give_to(tt__arena *arena, tt__arena_pool *pool, uint64_t address);
+
+/* End a pool: its free blocks are free for all, and those in use will be. */
+void tt__arena_pool_end(tt__arena *arena, tt__arena_pool *pool);
 
 /* Return the size of the largest block that could be had without backing more. */
 size_t tt__arena_largest_free(const tt__arena *arena);

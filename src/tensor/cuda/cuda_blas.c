@@ -83,7 +83,7 @@ static tt_status run_plan(tt__cuda_state *state, const tt__blas_plans *plans, tt
         result = plans->lt->MatmulDescSetAttribute(plan->desc, TT__LT_DESC_BIAS, &p->bias, sizeof p->bias);
     if (!result) {
         function = "cublasLtMatmul";
-        result = lt_enqueue(plans, plan, p, workspace, state->stream);
+        result = lt_enqueue(plans, plan, p, workspace, tt__cuda_stream(state));
     }
     tt__cuda_scratch_free(state, workspace);
     plan->refused = result == TT__LT_NOT_SUPPORTED || result == TT__LT_ARCH_MISMATCH;

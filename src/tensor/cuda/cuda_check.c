@@ -24,6 +24,17 @@ tt_status tt__cuda_check(cudaError_t error, const char *format, ...) {
                                cudaGetErrorName(error), (int)error);
 }
 
+tt_status tt__cuda_refuse(const tt__cuda_state *state, const char *format, ...) {
+    char what[160];
+    va_list arguments;
+    if (!tt__cuda_captures(state))
+        return TT_OK;
+    va_start(arguments, format);
+    tt__cuda_host->vformat(what, sizeof what, format, arguments);
+    va_end(arguments);
+    return tt__cuda_host->refuse_capture(what, &state->device);
+}
+
 tt_status tt__cuda_enter(const tt__cuda_state *state) {
     pid_t self = getpid(), none = 0;
     if (!atomic_compare_exchange_strong(&user, &none, self) && none != self)

@@ -114,6 +114,7 @@ static tt__cuda_state *new_state(int index) {
                                 .from_host = device_from_host,
                                 .synchronize = device_synchronize,
                                 .queue = &tt__cuda_queue,
+                                .graphs = &tt__cuda_graphs,
                                 .properties = &state->properties,
                                 .memory = device_memory,
                                 .reset_peak = device_reset_peak,

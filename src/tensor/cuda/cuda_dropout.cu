@@ -11,9 +11,10 @@ constexpr int WORDS = 4; /* of a counter: one an element */
 /* A walk goes in the order of y's memory, and y is dense: element i lies at place i. A thread takes WORDS of them. */
 template <class T> __global__ void dropout(tt__walk w, tt__dropout call) {
     wide<T> scale = (wide<T>)call.scale;
+    const uint64_t key = call.key_at ? *call.key_at : call.key;
     for (int64_t c = first_element(); c * WORDS < w.n; c += all_threads()) {
         uint32_t words[WORDS];
-        tt__philox(call.key, (uint64_t)c, words);
+        tt__philox(key, (uint64_t)c, words);
         for (int k = 0; k < WORDS && c * WORDS + k < w.n; k++) {
             places<2> at(w, c * WORDS + k);
             wide<T> x = load(element<T>(w, 1, at.at[1]));

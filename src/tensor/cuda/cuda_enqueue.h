@@ -16,7 +16,7 @@ tt_status tt__cuda_done(cudaError_t error, const tt_tensor *x, const char *kerne
         tt_status enter_status = tt__cuda_enter(tt__cuda_of(x)); \
         if (enter_status)                                        \
             return enter_status;                                 \
-        cudaStream_t stream = tt__cuda_of(x)->stream;            \
+        cudaStream_t stream = tt__cuda_stream(tt__cuda_of(x));   \
         return tt__cuda_done(call, x, kernel);                   \
     } while (0)
 

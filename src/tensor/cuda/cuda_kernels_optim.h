@@ -27,7 +27,12 @@ __host__ __device__
     static inline tt__update
     tt__cuda_update_of(const tt__cuda_step *step) {
     tt__update u = step->update;
-    u.option = step->option;
+    u.option = u.option_at ? u.option_at : step->option;
+    if (u.count_at) {
+        u.power[0] = u.count_at->power[0];
+        u.power[1] = u.count_at->power[1];
+        u.step = u.count_at->step;
+    }
     u.state = step->state;
     u.fresh = step->fresh;
     return u;

@@ -72,9 +72,12 @@ static CUresult map_piece(const tt__cuda_state *state, CUdeviceptr at, size_t by
 /* Back more of the range. */
 static bool back(tt__arena *arena, size_t bytes) {
     tt__cuda_state *state = arena->user;
+    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
     if (!pieces_have_room(state))
         return false;
+    (void)cudaThreadExchangeStreamCaptureMode(&mode); /* mapping is none of what a capture must see */
     state->refused = (int)map_piece(state, (CUdeviceptr)(arena->base + arena->backed), bytes);
+    (void)cudaThreadExchangeStreamCaptureMode(&mode);
     if (!state->refused)
         state->pieces[state->piece_count++] = bytes;
     return !state->refused;
@@ -152,8 +155,9 @@ static tt_status fail_out_of_memory(const tt__cuda_state *state, size_t bytes) {
 void *tt__cuda_scratch(tt__cuda_state *state, size_t bytes) {
     if (tt__cuda_enter(state))
         return NULL;
+    tt__cuda_graph *graph = tt__cuda_captures(state);
     pthread_mutex_lock(&state->lock);
-    uint64_t address = tt__arena_take(&state->arena, bytes);
+    uint64_t address = tt__arena_take_for(&state->arena, graph ? &graph->pool : NULL, bytes);
     if (!address)
         fail_out_of_memory(state, bytes);
     pthread_mutex_unlock(&state->lock);
@@ -163,8 +167,9 @@ void *tt__cuda_scratch(tt__cuda_state *state, size_t bytes) {
 void tt__cuda_scratch_free(tt__cuda_state *state, void *p) {
     if (!p)
         return;
+    tt__cuda_graph *graph = tt__cuda_captures(state); /* captured work may use what was there before, too */
     pthread_mutex_lock(&state->lock);
-    tt__arena_give(&state->arena, (uint64_t)p);
+    tt__arena_give_to(&state->arena, graph ? &graph->pool : NULL, (uint64_t)p);
     pthread_mutex_unlock(&state->lock);
 }
 
@@ -212,7 +217,9 @@ static tt_status unmap_free_pieces(tt__cuda_state *state) {
 /* ---- copies ---- */
 
 tt_status tt__cuda_to_host(tt__cuda_state *state, void *host, const void *from, size_t bytes) {
-    tt_status status = tt__cuda_enter(state);
+    tt_status status = tt__cuda_refuse(state, "copying %zu bytes from %s", bytes, state->name);
+    if (!status)
+        status = tt__cuda_enter(state);
     if (!status)
         status = tt__cuda_check(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, state->stream),
                                 "copying %zu bytes from %s", bytes, state->name);
@@ -220,7 +227,9 @@ tt_status tt__cuda_to_host(tt__cuda_state *state, void *host, const void *from, 
 }
 
 tt_status tt__cuda_from_host(tt__cuda_state *state, void *to, const void *host, size_t bytes) {
-    tt_status status = tt__cuda_enter(state);
+    tt_status status = tt__cuda_refuse(state, "copying %zu bytes to %s", bytes, state->name);
+    if (!status)
+        status = tt__cuda_enter(state);
     if (!status)
         status = tt__cuda_check(cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, state->stream),
                                 "copying %zu bytes to %s", bytes, state->name);
@@ -244,7 +253,9 @@ static tt_status tell_fault(tt__cuda_state *state) {
 }
 
 static tt_status wait_for_work(const tt__cuda_state *state) {
-    tt_status status = tt__cuda_enter(state);
+    tt_status status = tt__cuda_refuse(state, "waiting for %s", state->name);
+    if (!status)
+        status = tt__cuda_enter(state);
     return status ? status : tt__cuda_check(cudaStreamSynchronize(state->stream), "the work on %s", state->name);
 }
 

@@ -70,7 +70,7 @@ static tt_status cuda_attention_backward(tt_tensor *dq, tt_tensor *dk, tt_tensor
     if (!a.mean)
         return tt__cuda_host->last_status();
     tt_status status =
-        tt__cuda_done(tt__cuda_attention_backward(state->stream, dq->dtype, &a, &b), dq, "attention_backward");
+        tt__cuda_done(tt__cuda_attention_backward(tt__cuda_stream(state), dq->dtype, &a, &b), dq, "attention_backward");
     tt__cuda_scratch_free(state, a.mean);
     return status;
 }

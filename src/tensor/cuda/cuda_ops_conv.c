@@ -102,8 +102,8 @@ static tt_status own_conv2d_backward_weight(tt_tensor *dw, tt_tensor *db, const 
         status = c.scratch ? TT_OK : tt__cuda_host->last_status();
     }
     if (!status)
-        status =
-            tt__cuda_done(tt__cuda_conv2d_backward_weight(state->stream, dw->dtype, &c), dw, "conv2d_backward_weight");
+        status = tt__cuda_done(tt__cuda_conv2d_backward_weight(tt__cuda_stream(state), dw->dtype, &c), dw,
+                               "conv2d_backward_weight");
     tt__cuda_scratch_free(state, c.scratch);
     return status;
 }

@@ -11,7 +11,7 @@ static tt_status cuda_grad_measure(const tt_tensor *x, double p, tt_tensor *tota
     m.scratch = tt__cuda_scratch(state, (size_t)m.parts * sizeof *m.scratch);
     if (!m.scratch)
         return tt__cuda_host->last_status();
-    tt_status status = tt__cuda_done(tt__cuda_grad_measure(state->stream, x->dtype, &m), x, "grad_measure");
+    tt_status status = tt__cuda_done(tt__cuda_grad_measure(tt__cuda_stream(state), x->dtype, &m), x, "grad_measure");
     tt__cuda_scratch_free(state, m.scratch);
     return status;
 }

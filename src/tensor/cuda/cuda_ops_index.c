@@ -71,7 +71,7 @@ static tt_status cuda_index_add(tt_tensor *y, const tt_tensor *x, int dim, const
         return tt__cuda_host->last_status();
     c.last = c.next + places;
     c.heads = (bool *)(void *)(c.next + words);
-    status = tt__cuda_done(tt__cuda_index_add(state->stream, y->dtype, &lines, &c), y, "index_add");
+    status = tt__cuda_done(tt__cuda_index_add(tt__cuda_stream(state), y->dtype, &lines, &c), y, "index_add");
     tt__cuda_scratch_free(state, c.next);
     return status;
 }
@@ -115,7 +115,7 @@ static tt_status cuda_sort(tt_tensor *y, tt_tensor *indices, const tt_tensor *x,
     if (!s.order)
         return tt__cuda_host->last_status();
     s.spare = s.order + x->numel;
-    tt_status status = tt__cuda_done(tt__cuda_sort_run(state->stream, y->dtype, &s), y, "sort");
+    tt_status status = tt__cuda_done(tt__cuda_sort_run(tt__cuda_stream(state), y->dtype, &s), y, "sort");
     tt__cuda_scratch_free(state, s.order);
     return status;
 }

@@ -22,7 +22,8 @@ static tt_status cuda_nll_loss_backward(tt_tensor *dx, const tt_tensor *t, const
     c.scratch = tt__cuda_scratch(state, sizeof *c.scratch);
     if (!c.scratch)
         return tt__cuda_host->last_status();
-    tt_status status = tt__cuda_done(tt__cuda_nll_loss_backward(state->stream, dx->dtype, &c), dx, "nll_loss_backward");
+    tt_status status =
+        tt__cuda_done(tt__cuda_nll_loss_backward(tt__cuda_stream(state), dx->dtype, &c), dx, "nll_loss_backward");
     tt__cuda_scratch_free(state, c.scratch);
     return status;
 }
@@ -55,7 +56,7 @@ static tt_status cuda_mse_loss(tt_tensor *loss, const tt_tensor *a, const tt_ten
     c.scratch = tt__cuda_scratch(state, (size_t)c.parts * sizeof *c.scratch);
     if (!c.scratch)
         return tt__cuda_host->last_status();
-    tt_status status = tt__cuda_done(tt__cuda_mse_loss(state->stream, a->dtype, &c), a, "mse_loss");
+    tt_status status = tt__cuda_done(tt__cuda_mse_loss(tt__cuda_stream(state), a->dtype, &c), a, "mse_loss");
     tt__cuda_scratch_free(state, c.scratch);
     return status;
 }

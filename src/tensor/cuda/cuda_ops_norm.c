@@ -22,7 +22,7 @@ static tt_status norm_sum_up(const tt_tensor *x, const char *kernel, norm_sums_f
     if (!room->part)
         return tt__cuda_host->last_status();
     room->total = room->part + 2 * weights * (size_t)room->parts;
-    return tt__cuda_done(run(state->stream, x->dtype, n, room), x, kernel);
+    return tt__cuda_done(run(tt__cuda_stream(state), x->dtype, n, room), x, kernel);
 }
 
 /* ---- batches (A,C,B) ---- */

@@ -22,7 +22,7 @@ static tt_status cuda_lamb(const tt_tensor *p, const tt__cuda_step *step) {
     double *scratch = tt__cuda_scratch(state, (size_t)tt__cuda_lamb_scratch(step->update.n) * sizeof *scratch);
     if (!scratch)
         return tt__cuda_host->last_status();
-    tt_status status = tt__cuda_done(tt__cuda_lamb_run(state->stream, p->dtype, step, scratch), p, "step");
+    tt_status status = tt__cuda_done(tt__cuda_lamb_run(tt__cuda_stream(state), p->dtype, step, scratch), p, "step");
     tt__cuda_scratch_free(state, scratch);
     return status;
 }
@@ -34,7 +34,7 @@ static tt_status cuda_step(tt_tensor *p, tt__rule rule, const tt__update *u) {
         return status;
     if (rule == TT__RULE_LAMB)
         return cuda_lamb(p, &step);
-    return step_done(tt__cuda_step_run(tt__cuda_of(p)->stream, p->dtype, rule, &step), p, "step");
+    return step_done(tt__cuda_step_run(tt__cuda_stream(tt__cuda_of(p)), p->dtype, rule, &step), p, "step");
 }
 
 static tt_status cuda_step_rows(tt_tensor *p, tt__rule rule, const tt__update *u, const tt_tensor *rows) {
@@ -43,7 +43,7 @@ static tt_status cuda_step_rows(tt_tensor *p, tt__rule rule, const tt__update *u
     tt_status status = tt__cuda_enter(tt__cuda_of(p));
     if (status)
         return status;
-    return step_done(tt__cuda_row_step_run(tt__cuda_of(p)->stream, p->dtype, rule, &step), p, "step_rows");
+    return step_done(tt__cuda_row_step_run(tt__cuda_stream(tt__cuda_of(p)), p->dtype, rule, &step), p, "step_rows");
 }
 
 void tt__cuda_optim_ops(tt__cuda_tables *t) {

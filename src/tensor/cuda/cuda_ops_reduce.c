@@ -18,7 +18,7 @@ static tt_status cuda_sum(tt_tensor *y, const tt_tensor *x, double factor) {
         status = sum.scratch ? TT_OK : tt__cuda_host->last_status();
     }
     if (!status)
-        status = tt__cuda_done(tt__cuda_sum_run(state->stream, y->dtype, &sum), y, "sum");
+        status = tt__cuda_done(tt__cuda_sum_run(tt__cuda_stream(state), y->dtype, &sum), y, "sum");
     tt__cuda_scratch_free(state, sum.scratch);
     return status;
 }

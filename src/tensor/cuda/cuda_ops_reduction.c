@@ -44,7 +44,7 @@ static tt_status cuda_var(tt_tensor *y, const tt_tensor *x, double correction) {
     tt_status status = r.outer.n ? reduction_scratch(&r, x, true) : TT_OK;
     if (status || !r.outer.n)
         return status;
-    return reduction_done(&r, tt__cuda_var(tt__cuda_of(x)->stream, x->dtype, &r, correction), x, "var");
+    return reduction_done(&r, tt__cuda_var(tt__cuda_stream(tt__cuda_of(x)), x->dtype, &r, correction), x, "var");
 }
 
 static tt_status cuda_norm(tt_tensor *y, const tt_tensor *x, double p) {
@@ -52,7 +52,7 @@ static tt_status cuda_norm(tt_tensor *y, const tt_tensor *x, double p) {
     tt_status status = r.outer.n ? reduction_scratch(&r, x, false) : TT_OK;
     if (status || !r.outer.n)
         return status;
-    return reduction_done(&r, tt__cuda_norm(tt__cuda_of(x)->stream, x->dtype, &r, p), x, "norm");
+    return reduction_done(&r, tt__cuda_norm(tt__cuda_stream(tt__cuda_of(x)), x->dtype, &r, p), x, "norm");
 }
 
 static tt_status cuda_any(const tt_tensor *x, bool all, tt_tensor *y) {
@@ -60,7 +60,7 @@ static tt_status cuda_any(const tt_tensor *x, bool all, tt_tensor *y) {
     tt_status status = r.outer.n ? reduction_scratch(&r, x, false) : TT_OK;
     if (status || !r.outer.n)
         return status;
-    return reduction_done(&r, tt__cuda_any(tt__cuda_of(x)->stream, x->dtype, &r, all), x, "any");
+    return reduction_done(&r, tt__cuda_any(tt__cuda_stream(tt__cuda_of(x)), x->dtype, &r, all), x, "any");
 }
 
 static tt_status cuda_norm_backward(tt_tensor *dx, const tt_tensor *x, const tt_tensor *y, const tt_tensor *g,
@@ -69,7 +69,8 @@ static tt_status cuda_norm_backward(tt_tensor *dx, const tt_tensor *x, const tt_
     tt_status status = dx->numel ? reduction_scratch(&r, x, isinf(p)) : TT_OK;
     if (status || !dx->numel)
         return status;
-    return reduction_done(&r, tt__cuda_norm_backward(tt__cuda_of(x)->stream, x->dtype, &r, p), x, "norm_backward");
+    return reduction_done(&r, tt__cuda_norm_backward(tt__cuda_stream(tt__cuda_of(x)), x->dtype, &r, p), x,
+                          "norm_backward");
 }
 
 static tt_status cuda_share_equal(tt_tensor *dx, const tt_tensor *x, const tt_tensor *y, const tt_tensor *g,
@@ -78,7 +79,8 @@ static tt_status cuda_share_equal(tt_tensor *dx, const tt_tensor *x, const tt_te
     tt_status status = dx->numel ? reduction_scratch(&r, x, true) : TT_OK;
     if (status || !dx->numel)
         return status;
-    return reduction_done(&r, tt__cuda_share_equal(tt__cuda_of(x)->stream, x->dtype, &r, nan_equals), x, "share_equal");
+    return reduction_done(&r, tt__cuda_share_equal(tt__cuda_stream(tt__cuda_of(x)), x->dtype, &r, nan_equals), x,
+                          "share_equal");
 }
 
 /* ---- lines ---- */

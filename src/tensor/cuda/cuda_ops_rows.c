@@ -37,7 +37,8 @@ static tt_status cuda_cross_entropy(tt_tensor *loss, tt_tensor *stats, const tt_
     c.rows = tt__cuda_scratch(state, (size_t)c.B * sizeof *c.rows);
     if (!c.rows)
         return tt__cuda_host->last_status();
-    tt_status status = tt__cuda_done(tt__cuda_cross_entropy_run(state->stream, x->dtype, &c), x, "cross_entropy");
+    tt_status status =
+        tt__cuda_done(tt__cuda_cross_entropy_run(tt__cuda_stream(state), x->dtype, &c), x, "cross_entropy");
     tt__cuda_scratch_free(state, c.rows);
     return status;
 }
@@ -51,8 +52,8 @@ static tt_status cuda_cross_entropy_backward(tt_tensor *dx, const tt_tensor *x, 
     c.rows = tt__cuda_scratch(state, sizeof *c.rows);
     if (!c.rows)
         return tt__cuda_host->last_status();
-    tt_status status =
-        tt__cuda_done(tt__cuda_cross_entropy_backward(state->stream, x->dtype, &c), x, "cross_entropy_backward");
+    tt_status status = tt__cuda_done(tt__cuda_cross_entropy_backward(tt__cuda_stream(state), x->dtype, &c), x,
+                                     "cross_entropy_backward");
     tt__cuda_scratch_free(state, c.rows);
     return status;
 }

@@ -35,7 +35,9 @@ static cudaError_t begin_sending(const tt__cuda_state *state, cudaEvent_t event,
 static tt_status queue_send(const tt_device *device, void *host, const void *from, size_t bytes, void **mark) {
     const tt__cuda_state *state = queue_of(device);
     cudaEvent_t event = NULL;
-    tt_status status = tt__cuda_enter(state);
+    tt_status status = tt__cuda_refuse(state, "copying %zu bytes from %s", bytes, state->name);
+    if (!status)
+        status = tt__cuda_enter(state);
     if (!status)
         status = new_event(state, &event);
     if (status)
@@ -64,7 +66,9 @@ static tt_status queue_sent(const tt_device *device, void *mark, bool wait, bool
 
 static tt_status queue_receive(const tt_device *device, void *to, const void *host, size_t bytes) {
     const tt__cuda_state *state = queue_of(device);
-    tt_status status = tt__cuda_enter(state);
+    tt_status status = tt__cuda_refuse(state, "copying %zu bytes to %s", bytes, state->name);
+    if (!status)
+        status = tt__cuda_enter(state);
     return status ? status
                   : tt__cuda_check(cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, state->stream),
                                    "copying %zu bytes to %s", bytes, state->name);
@@ -84,7 +88,7 @@ static tt_status queue_mark(const tt_device *device, void **mark) {
     return status;
 }
 
-static void *queue_stream(const tt_device *device) { return queue_of(device)->stream; }
+static void *queue_stream(const tt_device *device) { return tt__cuda_stream(queue_of(device)); }
 
 const tt__device_queue tt__cuda_queue = {.pin = queue_pin,
                                          .unpin = queue_unpin,

@@ -29,6 +29,27 @@ typedef struct tt__cuda_state {
     tt__cuda_fault *fault;      /* the first index out of range that wasn't told yet; memory of the host */
 } tt__cuda_state;
 
+/* A graph of the device's work: cuda_graph.c. */
+typedef struct tt__cuda_graph {
+    tt__cuda_state *state;
+    cudaStream_t stream; /* what is captured while it is; NULL afterwards */
+    cudaGraphExec_t exec;
+    tt__arena_pool pool;
+} tt__cuda_graph;
+
+/* The graph that this thread captures; NULL: none. */
+extern _Thread_local tt__cuda_graph *tt__cuda_capturing;
+
+static inline tt__cuda_graph *tt__cuda_captures(const tt__cuda_state *state) {
+    return tt__cuda_capturing && tt__cuda_capturing->state == state ? tt__cuda_capturing : NULL;
+}
+
+/* Where this thread's work goes. */
+static inline cudaStream_t tt__cuda_stream(const tt__cuda_state *state) {
+    const tt__cuda_graph *graph = tt__cuda_captures(state);
+    return graph ? graph->stream : state->stream;
+}
+
 /* What the library offers; set before anything else is called. */
 extern const tt__device_host *tt__cuda_host;
 
@@ -47,6 +68,13 @@ tt_status tt__cuda_driver_function(const char *name, void *function);
 
 /* What exchanges between ranks use: cuda_queue.c. */
 extern const tt__device_queue tt__cuda_queue;
+
+/* What the library captures steps with: cuda_graph.c. */
+extern const tt__device_graphs tt__cuda_graphs;
+
+/* Fail if this thread captures a graph of the device: what is tried ("copying 8 bytes from cuda:0") is none of the
+ * work that a replay could repeat. */
+tt_status tt__cuda_refuse(const tt__cuda_state *state, const char *format, ...) TT_PRINTF(2, 3);
 
 /* The tables of kernels by dtype (TT__DTYPES). */
 const struct tt__kernels *const *tt__cuda_kernels(void);

@@ -25,6 +25,12 @@ typedef enum tt__rule {
 /* How many sums a rule may measure. */
 enum { TT__RULE_SUMS = 2 };
 
+/* What changes from step to step, as a device has it. */
+typedef struct tt__update_count {
+    double power[2];
+    int64_t step;
+} tt__update_count;
+
 /* One run of contiguous elements: parameters, gradients, and as many of each state slot. */
 typedef struct tt__update {
     int64_t n;
@@ -38,6 +44,10 @@ typedef struct tt__update {
     double ratio;         /* what came of them */
     int64_t step;         /* 1 in the first step; 0 where steps are not counted */
     double power[2];      /* of Adam, SparseAdam, LAMB: beta1 and beta2, to the power of `step` */
+
+    /* Of a captured step, which is taken again with other numbers: where a device has these. Else NULL. */
+    const double *option_at;
+    const tt__update_count *count_at;
 } tt__update;
 
 /* In PyTorch's terms, for each element; "a + b * c" is one fma, and buf * momentum is rounded before the addition.

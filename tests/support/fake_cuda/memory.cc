@@ -1,5 +1,6 @@
 /* Devices and their memory: host memory, which holds garbage until something is written to it. */
 #include "memory.h"
+#include "graph.h"
 #include "settings.h"
 #include "stream.h"
 
@@ -140,6 +141,8 @@ bool fake_is_pinned(const void *p) {
 }
 
 cudaError_t cudaMallocHost(void **p, size_t bytes) {
+    if (fake_capture_forbids())
+        return fake_error(cudaErrorStreamCaptureUnsupported);
     if (fake_fails() || !(*p = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096)))
         return fake_error(cudaErrorMemoryAllocation);
     std::lock_guard<std::mutex> held(mutex);
@@ -155,6 +158,8 @@ cudaError_t cudaFreeHost(void *p) {
 }
 
 cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned) {
+    if (fake_capture_forbids())
+        return fake_error(cudaErrorStreamCaptureUnsupported);
     if (fake_fails())
         return fake_error(cudaErrorMemoryAllocation);
     std::lock_guard<std::mutex> held(mutex);
@@ -208,6 +213,8 @@ CUresult cuMemAddressReserve(CUdeviceptr *base, size_t bytes, size_t, CUdevicept
 
 CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *prop,
                      unsigned long long) {
+    if (fake_capture_forbids())
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     static CUmemGenericAllocationHandle next = 1;
     std::lock_guard<std::mutex> held(mutex);
     if (bytes % GRANULARITY)
@@ -231,6 +238,8 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
 }
 
 CUresult cuMemMap(CUdeviceptr at, size_t bytes, size_t, CUmemGenericAllocationHandle handle, unsigned long long) {
+    if (fake_capture_forbids())
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     std::lock_guard<std::mutex> held(mutex);
     if (fake_fails())
         return CUDA_ERROR_UNKNOWN;
@@ -243,6 +252,8 @@ CUresult cuMemMap(CUdeviceptr at, size_t bytes, size_t, CUmemGenericAllocationHa
 }
 
 CUresult cuMemUnmap(CUdeviceptr at, size_t bytes) {
+    if (fake_capture_forbids())
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     std::lock_guard<std::mutex> held(mutex);
     auto it = mapped.find(at);
     if (it == mapped.end() || handles[it->second].bytes != bytes ||
@@ -265,6 +276,8 @@ int fake_device_of(CUdeviceptr p) {
 }
 
 CUresult cuMemSetAccess(CUdeviceptr at, size_t bytes, const CUmemAccessDesc *, size_t) {
+    if (fake_capture_forbids())
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (fake_fails())
         return CUDA_ERROR_UNKNOWN;
     if (mprotect((void *)(uintptr_t)at, bytes, PROT_READ | PROT_WRITE))

@@ -23,6 +23,9 @@ bool fake_fails();
 extern "C" unsigned long fake_cuda_waits(void), fake_cuda_launches(void), fake_cuda_pageable(void),
     fake_cuda_failures(void);
 void fake_count_pageable();
+/* What tests count, by dlsym() in libcuda.so.1: how often the host has waited for a device, kernels launched
+ * (and captured), and graphs that were not destroyed. */
+extern "C" unsigned long fake_cuda_waits(void), fake_cuda_launches(void), fake_cuda_graphs(void);
 void fake_count_wait();
 void fake_count_launch();
 

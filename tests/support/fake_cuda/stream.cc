@@ -1,6 +1,7 @@
 /* Streams are threads that do one thing after the other, each behind a delay now and then; events are counters. */
 #include "stream.h"
 #include "block.h"
+#include "graph.h"
 #include "memory.h"
 #include "mutant.h"
 #include "settings.h"
@@ -20,7 +21,10 @@ struct CUstream_st {
     bool ends = false, detached = false; /* detached: the thread frees it */
     cudaError_t failed = cudaSuccess;    /* sticky, as a device's is */
     std::thread thread;
+    fake_capture_ref capture; /* that it belongs to */
 };
+
+fake_capture_ref &fake_capture_of(cudaStream_t stream) { return stream->capture; }
 
 /* What tasks hold of an event, which may be destroyed before them. */
 struct event_state {
@@ -31,6 +35,8 @@ struct event_state {
 
 struct CUevent_st {
     std::shared_ptr<event_state> state = std::make_shared<event_state>();
+    fake_capture_ref capture;        /* in which it was recorded last */
+    cudaStream_t captured = nullptr; /* and where */
 };
 
 namespace {
@@ -65,10 +71,28 @@ void work(CUstream_st *s) {
         delete s;
 }
 
+/* Of a capturing stream: the work is kept. A call that fails leaves the capture invalid. */
+cudaError_t capture_task(CUstream_st *s, std::function<void()> task, std::function<void()> first) {
+    if (fake_fails()) {
+        s->capture->invalid = true;
+        return fake_error(cudaErrorLaunchFailure);
+    }
+    if (s->capture->invalid)
+        return fake_error(cudaErrorStreamCaptureInvalidated);
+    if (s != s->capture->origin)
+        s->capture->apart.insert(s);
+    for (std::function<void()> *next : {&first, &task})
+        if (*next)
+            s->capture->tasks.push_back(std::move(*next));
+    return cudaSuccess;
+}
+
 /* `first`, if given, comes before the task. */
 cudaError_t enqueue(CUstream_st *s, std::function<void()> task, std::function<void()> first = nullptr) {
     if (!s)
         return fake_error(cudaErrorInvalidResourceHandle); /* the null stream: Tutti never uses it */
+    if (s->capture)
+        return capture_task(s, std::move(task), std::move(first));
     if (fake_fails())
         return fake_error(cudaErrorLaunchFailure);
     std::lock_guard<std::mutex> held(s->mutex);
@@ -114,6 +138,10 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned) {
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+    if (stream->capture) {
+        stream->capture->invalid = true;
+        stream->capture->members.erase(stream);
+    }
     {
         std::lock_guard<std::mutex> held(stream->mutex);
         stream->ends = true;
@@ -125,6 +153,10 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+    if (stream->capture) {
+        stream->capture->invalid = true;
+        return fake_error(cudaErrorStreamCaptureUnsupported);
+    }
     fake_count_wait();
     if (FAKE_PLANTED(FAKE_STREAM_SYNC))
         return cudaSuccess;
@@ -166,19 +198,42 @@ static unsigned long event_recorded(const event &e, bool again) {
 
 cudaError_t fake_event_record(cudaEvent_t given, cudaStream_t stream, bool planted) {
     event e = given->state;
+    given->capture = stream->capture;
+    given->captured = stream;
+    if (stream->capture)
+        return stream->capture->invalid ? fake_error(cudaErrorStreamCaptureInvalidated) : cudaSuccess;
     unsigned long number = event_recorded(e, true);
     if (planted)
         event_reached(e, number);
     return planted ? cudaSuccess : enqueue(stream, [=] { event_reached(e, number); });
 }
 
+/* Work of a capture may wait for its own events alone; who waits for one joins it. */
+static cudaError_t wait_in_capture(cudaStream_t stream, cudaEvent_t given) {
+    if (stream->capture && stream->capture != given->capture) {
+        stream->capture->invalid = true;
+        return fake_error(given->capture ? cudaErrorStreamCaptureMerge : cudaErrorStreamCaptureIsolation);
+    }
+    stream->capture = given->capture;
+    stream->capture->members.insert(stream);
+    if (stream == stream->capture->origin)
+        stream->capture->apart.erase(given->captured);
+    else
+        stream->capture->apart.insert(stream);
+    return cudaSuccess;
+}
+
 cudaError_t fake_stream_wait(cudaStream_t stream, cudaEvent_t given, bool planted) {
+    if (stream->capture || given->capture)
+        return wait_in_capture(stream, given);
     event e = given->state;
     unsigned long number = event_recorded(e, false);
     return planted ? cudaSuccess : enqueue(stream, [=] { event_await(e, number); });
 }
 
 cudaError_t fake_event_query(cudaEvent_t given, bool planted) {
+    if (given->capture)
+        return fake_error(cudaErrorCapturedEvent);
     std::lock_guard<std::mutex> held(given->state->mutex);
     return planted || given->state->reached >= given->state->recorded ? cudaSuccess : cudaErrorNotReady;
 }
@@ -194,6 +249,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t cudaEventQuery(cudaEvent_t event) { return fake_event_query(event, FAKE_PLANTED(FAKE_EVENT_QUERY)); }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+    if (event->capture)
+        return fake_error(cudaErrorCapturedEvent);
     fake_count_wait();
     if (!FAKE_PLANTED(FAKE_EVENT_SYNC))
         event_await(event->state, event_recorded(event->state, false));
@@ -205,6 +262,8 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 /* Of pageable host memory the bytes are taken at once. What the host is given is garbage until the copy is there: from
  * now on, or where earlier work may still read it, in pinned memory, from when that work is done. */
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream) {
+    if (stream->capture) /* the host's memory is read and written at each launch */
+        return enqueue(stream, [=] { memmove(to, from, bytes); });
     if (kind == cudaMemcpyHostToDevice && !fake_is_pinned(from)) {
         fake_count_pageable();
         std::shared_ptr<std::string> staged = std::make_shared<std::string>((const char *)from, bytes);

@@ -1,0 +1,60 @@
+/* tutti/graph.h: graphs: a training step that a device captures once and then repeats, without the host's part in it.
+ * Small kernels come one behind the other, where launching each takes the host longer than it runs. PyTorch:
+ * torch.cuda.CUDAGraph, torch.cuda.graph. */
+#ifndef TUTTI_GRAPH_H
+#define TUTTI_GRAPH_H
+
+#include <tutti/tensor.h>
+
+TT_BEGIN_DECLS
+
+/* A captured function. One thread uses it at a time. */
+typedef struct tt_graph tt_graph;
+
+/* What is captured. A scope is open. It reads and writes tensors that outlive the graph: inputs are copied into some
+ * before each replay, and results are copied into some (tt_copy()), or kept (tt_keep()).
+ *   static tt_status step(void *user) {
+ *       struct training *t = user;
+ *       tt_tensor *loss = tt_cross_entropy(tt_module_forward(t->model, t->x), t->y);
+ *       tt_optimizer_zero_grad(t->adam);
+ *       if (tt_backward(loss) || tt_optimizer_step(t->adam))
+ *           return tt_last_status();
+ *       return tt_copy(t->loss, tt_detach(loss));
+ *   } */
+typedef tt_status (*tt_graph_fn)(void *user);
+
+/* Run `function` `warmup` times, then once more, in which nothing is computed: what this thread enqueues on `device` is
+ * captured. The function's host code runs in these calls and in no replay, but for what a replay repeats on purpose:
+ *   - dropout draws from its generator, in the same order, so that replays give the bits that calls would give. The
+ *     thread's default generator is that of the thread that replays; another one outlives the graph;
+ *   - a step of an optimizer counts, and has the learning rate and other options that the optimizer has then; a
+ *     parameter has stepped before, in a warm-up or by the program;
+ *   - tt_grad_scaler_scale() has the scale of then. The rest of a scaler's work, which the host decides on, follows the
+ *     replay: tt_grad_scaler_step(), tt_grad_scaler_update();
+ *   - gradients are there, or not, as after the call. tt_optimizer_zero_grad() comes before tt_backward() in it.
+ * All other numbers that the host passes to calls are repeated as they were, and shapes are.
+ *
+ * Memory that is taken during the capture, and what is freed in it, is the graph's until tt_graph_free(): no other
+ * tensor lies there (tt_device_memory: allocated). Optimizers, scalers and tensors that the function uses outlive the
+ * last replay, and keep their memory: they aren't moved or converted. An autocast region begins and ends inside the
+ * function.
+ *
+ * NULL, and an error, which is the function's if it failed; the process goes on, and nothing is left. TT_ERR_INVALID
+ * NULL, or a number of warm-ups below 0; TT_ERR_UNSUPPORTED a device without graphs, as the cpu, or a child of a process
+ * that has used CUDA; TT_ERR_STATE this thread captures already, or the function did what no replay can do: tt_item()
+ * and other copies from and to the host, tt_device_synchronize(), clipping by norm, tt_ema_update(), schedulers,
+ * tt_recompute(), LAMB, random tensors, DDP; the error names the call. TT_ERR_MEMORY. */
+TT_API TT_NODISCARD tt_graph *tt_graph_capture(const tt_device *device, int warmup, tt_graph_fn function, void *user);
+
+/* Enqueue what was captured, behind the device's work so far, and return; tt_item() and other calls wait for it as for
+ * any work. Errors: TT_ERR_INVALID NULL; TT_ERR_STATE this thread captures a graph; TT_ERR_SYSTEM CUDA refused, and
+ * nothing was enqueued, but dropout has drawn. PyTorch: CUDAGraph.replay(). */
+TT_API TT_NODISCARD tt_status tt_graph_replay(tt_graph *graph);
+
+/* Free a graph; replays under way end as they would. Its memory is free for all, that of tensors that were made in the
+ * captured function and still live once these are freed. NULL is ignored. */
+TT_API void tt_graph_free(tt_graph *graph);
+
+TT_END_DECLS
+
+#endif
