@@ -103,7 +103,7 @@ void tt__graph_free(tt__graph *graph) {
 
 static tt_status no_room(size_t n) { return tt__fail(TT_ERR_MEMORY, "no memory for %zu numbers of a graph", n); }
 
-/* A block of words more, taken while the graph is captured: so it is the graph's. */
+/* A block of words more. */
 static tt_status add_block(tt__graph *graph) {
     const size_t n = graph->block_count + 1;
     void **blocks = realloc(graph->blocks, n * sizeof *blocks);
@@ -114,7 +114,7 @@ static tt_status add_block(tt__graph *graph) {
     if (!words)
         return no_room(n * TT__GRAPH_WORDS);
     graph->words = words;
-    blocks[n - 1] = graph->device->alloc(graph->device, TT__GRAPH_WORDS * sizeof *words);
+    blocks[n - 1] = graph->device->graphs->numbers(graph->device, TT__GRAPH_WORDS * sizeof *words);
     if (!blocks[n - 1])
         return tt_last_status();
     for (size_t i = 0; i < TT__GRAPH_WORDS; i++)

@@ -44,7 +44,10 @@ typedef struct tt__device_graphs {
     tt_status (*begin)(const tt_device *device, void **graph);
     /* By the thread that began. `keep` false: the work is dropped, and nothing fails. */
     tt_status (*end)(const tt_device *device, void *graph, bool keep);
-    /* Write n words to memory of the device, behind the work so far. They are read before the call returns. */
+    /* Memory that no captured work uses, for numbers that are set before a launch. device->free() takes it back, not
+     * before end(). NULL: an error. */
+    void *(*numbers)(const tt_device *device, size_t bytes);
+    /* Write n words there, behind the work so far. They are read before the call returns. */
     tt_status (*set)(const tt_device *device, void *to, const uint64_t *words, size_t n);
     tt_status (*launch)(const tt_device *device, void *graph);
     void (*free)(const tt_device *device, void *graph); /* it has ended; launches under way go on */

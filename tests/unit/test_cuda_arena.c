@@ -149,6 +149,46 @@ static void the_largest_are_counted(void **state) {
     tt__arena_end(&arena);
 }
 
+/* What a pool has had stays its own, and is used again by it alone, until it ends. */
+static void a_pool_keeps_its_blocks(void **state) {
+    (void)state;
+    tt__arena arena = new_arena(step);
+    tt__arena_pool pool = {{NULL}};
+    uint64_t before = tt__arena_take(&arena, 1024), own = tt__arena_take_for(&arena, &pool, 4096),
+             wall = tt__arena_take(&arena, 512), still = tt__arena_take_for(&arena, &pool, 512);
+    tt__arena_give_to(&arena, &pool, before); /* another's, which work of the pool's may use */
+    tt__arena_give(&arena, own);
+    assert_int_equal(arena.used, 1024 + 4096 + 512 + 512);
+    assert_true(tt__arena_take(&arena, 512) > still);              /* nothing of the pool's */
+    assert_true(tt__arena_take_for(&arena, &pool, 512) == before); /* 1024 and 4096 are one block now */
+    assert_true(tt__arena_take_for(&arena, &pool, 4096) == before + 512);
+    tt__arena_give(&arena, before);
+    tt__arena_give(&arena, before + 512);
+    tt__arena_pool_end(&arena, &pool);
+    assert_int_equal(arena.used, 3 * 512);
+    tt__arena_give(&arena, wall);
+    assert_true(tt__arena_take(&arena, 1024 + 4096 + 512) == before); /* one block with its neighbour */
+    tt__arena_give(&arena, still);                                    /* was the pool's, and is free for all */
+    assert_true(tt__arena_take(&arena, 512) == still);
+    tt__arena_end(&arena);
+}
+
+/* A pool's free end is neither grown nor cut. */
+static void the_end_of_a_pool_stays(void **state) {
+    (void)state;
+    tt__arena arena = new_arena(3 * step);
+    tt__arena_pool pool = {{NULL}};
+    uint64_t a = tt__arena_take_for(&arena, &pool, step);
+    tt__arena_give(&arena, a);
+    assert_int_equal(tt__arena_free_at_end(&arena), 0);
+    assert_true(tt__arena_take(&arena, 2 * step) == a + step);
+    tt__arena_give(&arena, a + step);
+    tt__arena_pool_end(&arena, &pool);
+    assert_int_equal(tt__arena_largest_free(&arena), 3 * step);
+    assert_int_equal(arena.used, 0);
+    tt__arena_end(&arena);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_taken_is_apart),
@@ -157,6 +197,8 @@ int main(void) {
         cmocka_unit_test(the_end_grows),
         cmocka_unit_test(the_end_is_cut),
         cmocka_unit_test(the_largest_are_counted),
+        cmocka_unit_test(a_pool_keeps_its_blocks),
+        cmocka_unit_test(the_end_of_a_pool_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* Graphs: the work that a thread enqueues, captured on a stream of its own, so that other threads' work goes on. */
 #include "tensor/cuda/cuda_kernels_graph.h"
-#include "tensor/cuda/cuda_state.h"
+#include "tensor/cuda/cuda_memory.h"
 
 #include <stdlib.h>
 
@@ -75,6 +75,10 @@ static tt_status graph_end(const tt_device *device, void *p, bool keep) {
 
 /* ---- launching ---- */
 
+static void *graph_numbers(const tt_device *device, size_t bytes) {
+    return tt__cuda_take(graph_state(device), NULL, bytes);
+}
+
 static tt_status graph_set(const tt_device *device, void *to, const uint64_t *words, size_t n) {
     tt__cuda_state *state = graph_state(device);
     tt_status status = tt__cuda_enter(state);
@@ -100,5 +104,9 @@ static void graph_free(const tt_device *device, void *p) {
     free(graph);
 }
 
-const tt__device_graphs tt__cuda_graphs = {
-    .begin = graph_begin, .end = graph_end, .set = graph_set, .launch = graph_launch, .free = graph_free};
+const tt__device_graphs tt__cuda_graphs = {.begin = graph_begin,
+                                           .end = graph_end,
+                                           .numbers = graph_numbers,
+                                           .set = graph_set,
+                                           .launch = graph_launch,
+                                           .free = graph_free};

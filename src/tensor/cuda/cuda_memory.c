@@ -153,11 +153,15 @@ static tt_status fail_out_of_memory(const tt__cuda_state *state, size_t bytes) {
 }
 
 void *tt__cuda_scratch(tt__cuda_state *state, size_t bytes) {
+    tt__cuda_graph *graph = tt__cuda_captures(state);
+    return tt__cuda_take(state, graph ? &graph->pool : NULL, bytes);
+}
+
+void *tt__cuda_take(tt__cuda_state *state, tt__arena_pool *pool, size_t bytes) {
     if (tt__cuda_enter(state))
         return NULL;
-    tt__cuda_graph *graph = tt__cuda_captures(state);
     pthread_mutex_lock(&state->lock);
-    uint64_t address = tt__arena_take_for(&state->arena, graph ? &graph->pool : NULL, bytes);
+    uint64_t address = tt__arena_take_for(&state->arena, pool, bytes);
     if (!address)
         fail_out_of_memory(state, bytes);
     pthread_mutex_unlock(&state->lock);

@@ -4,6 +4,9 @@
 
 #include "tensor/cuda/cuda_state.h"
 
+/* Take memory for a pool; NULL: of nobody's. NULL: none, with an error. */
+void *tt__cuda_take(tt__cuda_state *state, tt__arena_pool *pool, size_t bytes);
+
 /* Reserve the range of addresses. */
 tt_status tt__cuda_memory_begin(tt__cuda_state *state);
 
