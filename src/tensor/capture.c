@@ -101,18 +101,18 @@ void tt__graph_free(tt__graph *graph) {
 
 /* ---- sources ---- */
 
-static tt_status no_room(size_t n) { return tt__fail(TT_ERR_MEMORY, "no memory for %zu numbers of a graph", n); }
+static tt_status no_graph_room(size_t n) { return tt__fail(TT_ERR_MEMORY, "no memory for %zu numbers of a graph", n); }
 
 /* A block of words more. */
 static tt_status add_block(tt__graph *graph) {
     const size_t n = graph->block_count + 1;
     void **blocks = realloc(graph->blocks, n * sizeof *blocks);
     if (!blocks)
-        return no_room(n * TT__GRAPH_WORDS);
+        return no_graph_room(n * TT__GRAPH_WORDS);
     graph->blocks = blocks;
     uint64_t *words = reallocarray(graph->words, n * TT__GRAPH_WORDS, sizeof *words);
     if (!words)
-        return no_room(n * TT__GRAPH_WORDS);
+        return no_graph_room(n * TT__GRAPH_WORDS);
     graph->words = words;
     blocks[n - 1] = graph->device->graphs->numbers(graph->device, TT__GRAPH_WORDS * sizeof *words);
     if (!blocks[n - 1])
@@ -130,7 +130,7 @@ static tt_status entries_have_room(tt__graph *graph) {
     const size_t room = graph->room ? 2 * graph->room : 64;
     graph_entry *entries = reallocarray(graph->entries, room, sizeof *entries);
     if (!entries)
-        return no_room(room);
+        return no_graph_room(room);
     graph->entries = entries;
     graph->room = room;
     return TT_OK;

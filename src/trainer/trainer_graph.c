@@ -27,7 +27,7 @@ tt_status tt__trainer_place_batch(const tt_trainer *t, tt_batch *b) {
 
 /* ---- the pass */
 
-static bool is_like(const tt_tensor *x, const tt_tensor *still) {
+static bool is_of_form(const tt_tensor *x, const tt_tensor *still) {
     if (!x || !still)
         return !x && !still;
     const tt_shape a = tt_tensor_shape(x), b = tt_tensor_shape(still);
@@ -52,7 +52,7 @@ static tt_status take_inputs(tt_trainer *t, tt_batch *b, bool *fits) {
     tt__trainer_graphs *g = &t->graphs;
     if (!g->x)
         TT__TRY(make_inputs(t, *b));
-    *fits = is_like(b->x, g->x) && is_like(b->y, g->y);
+    *fits = is_of_form(b->x, g->x) && is_of_form(b->y, g->y);
     if (!*fits)
         return tt__trainer_place_batch(t, b);
     TT__TRY(tt_copy(g->x, b->x));
@@ -63,7 +63,7 @@ static tt_status take_inputs(tt_trainer *t, tt_batch *b, bool *fits) {
     return TT_OK;
 }
 
-static tt_status run_pass(void *user) {
+static tt_status captured_pass(void *user) {
     tt_trainer *t = user;
     tt__trainer_graphs *g = &t->graphs;
     tt_tensor *loss = tt__trainer_forward(t, t->a.step, g->batch);
@@ -76,7 +76,7 @@ static tt_status run_pass(void *user) {
 
 static tt_status replay_pass(tt_trainer *t) {
     tt__trainer_graphs *g = &t->graphs;
-    if (!g->pass && !(g->pass = tt_graph_capture(model_device(t), 0, run_pass, t)))
+    if (!g->pass && !(g->pass = tt_graph_capture(model_device(t), 0, captured_pass, t)))
         return tt__fail_prefix("%s: .graph", who);
     g->replayed = true;
     return tt_graph_replay(g->pass);
@@ -89,7 +89,7 @@ tt_status tt__trainer_graph_pass(tt_trainer *t, const tt_batch *batch, double *l
     TT__TRY(take_inputs(t, &placed, &fits));
     g->batch = &placed;
     g->replayed = false;
-    tt_status status = fits && g->passes >= PASSES_BEFORE ? replay_pass(t) : run_pass(t);
+    tt_status status = fits && g->passes >= PASSES_BEFORE ? replay_pass(t) : captured_pass(t);
     g->batch = NULL;
     g->passes += fits && !status;
     return status ? status : tt_item(g->loss, loss);
@@ -97,14 +97,14 @@ tt_status tt__trainer_graph_pass(tt_trainer *t, const tt_batch *batch, double *l
 
 /* ---- the step */
 
-static tt_status run_step(void *user) { return tt_optimizer_step(((tt_trainer *)user)->a.optimizer); }
+static tt_status captured_step(void *user) { return tt_optimizer_step(((tt_trainer *)user)->a.optimizer); }
 
 /* After a pass that was none the gradients may be others than those that were captured. */
 tt_status tt__trainer_graph_step(tt_trainer *t) {
     tt__trainer_graphs *g = &t->graphs;
     if (!g->replayed)
-        return run_step(t);
-    if (!g->step && !(g->step = tt_graph_capture(model_device(t), 0, run_step, t)))
+        return captured_step(t);
+    if (!g->step && !(g->step = tt_graph_capture(model_device(t), 0, captured_step, t)))
         return tt__fail_prefix("%s: .graph", who);
     return tt_graph_replay(g->step);
 }
