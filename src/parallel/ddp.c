@@ -13,6 +13,7 @@
 #include "parallel/ddp_names.h"
 #include "parallel/ddp_shards.h"
 #include "reducer/text_agreement.h"
+#include "tensor/capture.h"
 #include "tensor/tensor.h"
 
 /* ---- forward ---- */
@@ -21,6 +22,7 @@
 tt_status tt__ddp_before_forward(const tt_module *self, tt__ddp *d) {
     if (!tt__is_recording())
         return TT_OK;
+    TT__TRY(tt__capture_refuse(DDP_SITE, NULL));
     if (!d->group)
         return tt__fail(TT_ERR_STATE, "%s: this wrapper has no group yet: tt_elastic_restore() gives it one", DDP_SITE);
     if (d->shards)

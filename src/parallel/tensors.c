@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "comm/group.h"
 #include "comm/landing.h"
+#include "tensor/capture.h"
 #include "tensor/ops.h"
 
 #include <tutti/parallel.h>
@@ -158,6 +159,7 @@ static tt_status leave_copies(stage *s) {
 
 static tt_status stage_needed(stage *s, const tt_group *group, tt_work **work) {
     TT__TRY(check_tensors(s, group));
+    TT__TRY(tt__capture_refuse(s->who, NULL));
     s->work = work;
     s->device = tt_tensor_device(s->sends ? s->x : s->out);
     s->passes = takes_memory_of(group, s->device);
