@@ -131,6 +131,45 @@ static void a_child_of_fork_has_no_graphs(void **state) {
     end(&t);
 }
 
+/* ---- ranks */
+
+typedef struct ranked {
+    training t;
+    tt_group *group;
+    tt_module *ddp;
+} ranked;
+
+static tt_status average(void *user) {
+    const ranked *r = user;
+    return tt_backward(tt_cross_entropy(tt_module_forward(r->ddp, r->t.x), r->t.y));
+}
+
+static tt_status sum_over_ranks(void *user) {
+    const ranked *r = user;
+    return tt_tensor_all_reduce(r->group, r->t.x, TT_SUM);
+}
+
+static void what_waits_for_other_ranks_is_refused(void **state) {
+    (void)state;
+    ranked r;
+    tt_store *store = NULL;
+    begin(&r.t, &(program){"", mlp, adam, 0, TT_F32, 0});
+    put_batch(&r.t, 0);
+    assert_false(tt_hash_store(&store, 10000));
+    assert_false(tt_init_process_group(&r.group, .store = store, .rank = 0, .world_size = 1));
+    r.ddp = tt_ddp(r.t.model, r.group);
+    assert_true(r.ddp && !average(&r));
+    assert_null(tt_graph_capture(TT_CUDA(0), 0, average, &r));
+    expect_error(TT_ERR_STATE, "tt_graph_capture: tt_ddp can't be captured in a graph");
+    assert_null(tt_graph_capture(TT_CUDA(0), 0, sum_over_ranks, &r));
+    expect_error(TT_ERR_STATE, "tt_graph_capture: tt_tensor_all_reduce can't be captured in a graph");
+    assert_false(average(&r));
+    tt_module_free(r.ddp);
+    tt_destroy_process_group(r.group);
+    end(&r.t);
+    tt_store_free(store);
+}
+
 int main(void) {
     if (!cuda_choose())
         return 77;
@@ -138,6 +177,7 @@ int main(void) {
         cmocka_unit_test(what_no_replay_can_do_is_refused),
         cmocka_unit_test(arguments_are_checked),
         cmocka_unit_test(a_child_of_fork_has_no_graphs),
+        cmocka_unit_test(what_waits_for_other_ranks_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
