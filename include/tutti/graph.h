@@ -40,10 +40,10 @@ typedef tt_status (*tt_graph_fn)(void *user);
  * function.
  *
  * NULL, and an error, which is the function's if it failed; the process goes on, and nothing is left. TT_ERR_INVALID
- * NULL, or a number of warm-ups below 0; TT_ERR_UNSUPPORTED a device without graphs, as the cpu, or a child of a process
- * that has used CUDA; TT_ERR_STATE this thread captures already, or the function did what no replay can do: tt_item()
- * and other copies from and to the host, tt_device_synchronize(), clipping by norm, tt_ema_update(), schedulers,
- * tt_recompute(), LAMB, random tensors, DDP; the error names the call. TT_ERR_MEMORY. */
+ * NULL, or a number of warm-ups below 0; TT_ERR_UNSUPPORTED a device without graphs, as the cpu, or a child of a
+ * process that has used CUDA; TT_ERR_STATE this thread captures already, or the function did what no replay can do:
+ * tt_item() and other copies from and to the host, tt_device_synchronize(), clipping by norm, tt_ema_update(),
+ * schedulers, tt_recompute(), LAMB, random tensors, DDP; the error names the call. TT_ERR_MEMORY. */
 TT_API TT_NODISCARD tt_graph *tt_graph_capture(const tt_device *device, int warmup, tt_graph_fn function, void *user);
 
 /* Enqueue what was captured, behind the device's work so far, and return; tt_item() and other calls wait for it as for

@@ -66,11 +66,11 @@ typedef struct tt_loader_new_args {
  * process, without signals; they begin with an epoch and go no further than its end. An error in one of them comes
  * with the batch in which it happened. In a forked child the loader has no workers: its calls fail with TT_ERR_STATE.
  *
- * With .pin_memory, which tt_trainer_run() sets for a model on a CUDA device, tt_to_device() of a batch's x or y, whole,
- * to that device returns while the copy is still under way. The loader fills other memory then, or, with as many copies
- * under way as it has buffers, waits for the oldest. tt_tensor_data() and calls that change a tensor wait for its copy;
- * don't write by a pointer from before. Memory that can't be pinned serves as well, more slowly; the log says why. A
- * forked child can't use batches from before the fork; the loader makes it others. PyTorch: pin_memory.
+ * With .pin_memory, which tt_trainer_run() sets for a model on a CUDA device, tt_to_device() of a batch's x or y,
+ * whole, to that device returns while the copy is still under way. The loader fills other memory then, or, with as many
+ * copies under way as it has buffers, waits for the oldest. tt_tensor_data() and calls that change a tensor wait for
+ * its copy; don't write by a pointer from before. Memory that can't be pinned serves as well, more slowly; the log says
+ * why. A forked child can't use batches from before the fork; the loader makes it others. PyTorch: pin_memory.
  *
  * Errors: TT_ERR_INVALID: batch_size below 1, a batch sampler and what it replaces, a sampler for a data set of another
  * size, workers or prefetch out of range, prefetch without workers; TT_ERR_SYSTEM: a thread could not be started.

@@ -8,9 +8,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Make a list of the folders to look in, separated by ":", in order: those of TT_BACKEND_PATH; beside the library; or, where it is linked into a
- * program, in the tree that the program was installed in (bin) or built in (tests/unit). A program that runs with more
- * rights than its caller has takes no folder from the caller's environment. NULL: no memory. The caller frees it. Thread-safe. */
+/* Make a list of the folders to look in, separated by ":", in order: those of TT_BACKEND_PATH; beside the library; or,
+ * where it is linked into a program, in the tree that the program was installed in (bin) or built in (tests/unit). A
+ * program that runs with more rights than its caller has takes no folder from the caller's environment. NULL: no
+ * memory. The caller frees it. Thread-safe. */
 TT__EXPORT char *tt__object_folders_list(void);
 
 /* Take the next folder of a list; false at its end. Skips empty ones, and relative ones: where those lie depends on

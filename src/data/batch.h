@@ -26,8 +26,8 @@ typedef struct tt__batches {
     tt_tensor *lent_x, *lent_y; /* the caller's batch: views of one of the buffers, or what was lent as it is */
 } tt__batches;
 
-/* Set up, with `pin` set or NULL, for batches of at most `rows` examples, `ahead` of which are filled at one time, and allocate their buffers.
- * The other fields are zero. After a failure, too, free must follow. */
+/* Set up, with `pin` set or NULL, for batches of at most `rows` examples, `ahead` of which are filled at one time, and
+ * allocate their buffers. The other fields are zero. After a failure, too, free must follow. */
 tt_status tt__batches_init(tt__batches *batches, int64_t rows, int64_t ahead, const tt_tensor_spec *x,
                            const tt_tensor_spec *y);
 void tt__batches_free(tt__batches *batches);

@@ -28,8 +28,8 @@ typedef struct tt__device_queue {
     /* Copy from the host, between earlier and later work. The host's bytes stay as they are until the work is done. */
     tt_status (*receive)(const tt_device *device, void *to, const void *host, size_t bytes);
 
-    /* Let *mark, NULL or that of earlier work, tell when the work so far is done: sent() is asked with it. After a failure it is
-     * NULL. */
+    /* Let *mark, NULL or that of earlier work, tell when the work so far is done: sent() is asked with it. After a
+     * failure it is NULL. */
     tt_status (*mark)(const tt_device *device, void **mark);
 
     void *(*stream)(const tt_device *device); /* as a back end takes it: tt_call.stream */

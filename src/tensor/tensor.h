@@ -132,8 +132,8 @@ bool tt__tensor_check(const char *who, const tt_tensor *x);
 /* The same without the second: for calls that don't touch the elements. */
 bool tt__tensor_check_alive(const char *who, const tt_tensor *x);
 
-/* May x be written to? Waits for copies to a device that read it. TT_ERR_INVALID if it repeats elements in memory, as an expanded tensor does: what is written to
- * one place would be lost. x is not NULL. */
+/* May x be written to? Waits for copies to a device that read it. TT_ERR_INVALID if it repeats elements in memory, as
+ * an expanded tensor does: what is written to one place would be lost. x is not NULL. */
 tt_status tt__tensor_check_writable(const char *who, const tt_tensor *x);
 
 /* Write to `text` (size bytes), which is returned, why x, whose elements are away, can't be used. */

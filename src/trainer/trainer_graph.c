@@ -1,5 +1,5 @@
-/* Steps that are replays of captured ones (tutti/graph.h): a graph for the pass and one for the optimizer's step, between
- * which the trainer looks at the loss, clips, or leaves the step out. */
+/* Steps that are replays of captured ones (tutti/graph.h): a graph for the pass and one for the optimizer's step,
+ * between which the trainer looks at the loss, clips, or leaves the step out. */
 #include "base/error.h"
 #include "tensor/device.h"
 #include "tensor/tensor.h"

@@ -4,8 +4,8 @@
 
 #include "parity.h"
 
-/* Give a module the type and device of the first input, and the values of those from `first` on, in the order of its parameters,
- * which get the gradients. */
+/* Give a module the type and device of the first input, and the values of those from `first` on, in the order of its
+ * parameters, which get the gradients. */
 static inline tt_module *parity_module(parity_call *c, tt_module *module, int first) {
     tt_ignore(tt_module_to(module, tt_tensor_dtype(c->in[0])));
     tt_ignore(tt_module_to_device(module, tt_tensor_device(c->in[0])));

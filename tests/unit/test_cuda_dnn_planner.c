@@ -1,5 +1,5 @@
-/* What NVIDIA's own cuDNN says of the descriptors that the CUDA device makes, and which plans it finds for them, without
- * a GPU: since 9.8 it plans for a device that is described in a text. Skipped where cuDNN is missing. */
+/* What NVIDIA's own cuDNN says of the descriptors that the CUDA device makes, and which plans it finds for them,
+ * without a GPU: since 9.8 it plans for a device that is described in a text. Skipped where cuDNN is missing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

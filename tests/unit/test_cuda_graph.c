@@ -1,5 +1,5 @@
-/* Graphs on the CUDA device: replays of a captured step give the bits of the step itself, draw, count and schedule as it
- * does, and leave other tensors alone. */
+/* Graphs on the CUDA device: replays of a captured step give the bits of the step itself, draw, count and schedule as
+ * it does, and leave other tensors alone. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -14,8 +14,8 @@
 
 #include <string.h>
 
-/* The stack holds at most log2(n) + 1 operands, and a fold needs room for one more: blocks of more ranks are smaller, so
- * that they take no more of a small stack. */
+/* The stack holds at most log2(n) + 1 operands, and a fold needs room for one more: blocks of more ranks are smaller,
+ * so that they take no more of a small stack. */
 enum { FEW = 16, FEW_DEPTH = 6, BLOCK_BYTES = 4096, MAX_DEPTH = 12, SCRATCH_BYTES = FEW_DEPTH * BLOCK_BYTES };
 
 typedef struct operand {

@@ -21,7 +21,8 @@
 
 enum { STABLE_MS = 100, ASK_MS = 200, TEXT_EDGES = 4 };
 
-/* Rank `from` waits for `to` in call `seq` of `group`. Small, since a chain lies on the stack: steps allocate nothing. */
+/* Rank `from` waits for `to` in call `seq` of `group`. Small, since a chain lies on the stack: steps allocate
+ * nothing. */
 typedef struct edge {
     int16_t from, to;
     uint32_t group, seq, record;
