@@ -268,7 +268,7 @@ static int refused(tt_store *store, int rank, int world, void *arg) {
     CHECK_OK(tt_module_to_device(model, TT_CUDA(rank)));
     tt_module *ddp = tt_ddp(model, group);
     CHECK(ddp);
-    CHECK(tt_powersgd_hook(ddp, 1) == TT_ERR_UNSUPPORTED);
+    CHECK(tt_powersgd_hook(ddp, .rank = 1) == TT_ERR_UNSUPPORTED);
     CHECK_TEXT("the back end nccl averages gradients in memory of a device, and hook \"powersgd\" works on the host's");
     const int scope = tt_scope_begin();
     tt_tensor *x = tt_to_device(tt_ones(TT_SHAPE(1, 2), TT_F32), TT_CUDA(rank));
