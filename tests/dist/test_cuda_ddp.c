@@ -141,7 +141,7 @@ static void equal_to_averages_by_hand(tt_group *group, int rank, void *user) {
     for (int step = 0; step < STEPS; step++)
         CHECK(fabs(near.loss[step] - far.loss[step]) <= 1e-4);
     CHECK(fabs(far.loss[0] - far.loss[STEPS - 1]) > 1e-3); /* it learns */
-    CHECK(cuda_pinned_ranges() == 0);
+    CHECK(cuda_pinned_left() == 0);
 }
 
 static void an_mlp_has_the_bits_of_averages_by_hand(void **state) {
@@ -179,7 +179,7 @@ static void hooks_work(void **state) {
 static void leaves_out(tt_group *group, int rank, void *user) {
     (void)user;
     check_leaves_out(group, rank, TT_CUDA(0));
-    CHECK(cuda_pinned_ranges() == 0);
+    CHECK(cuda_pinned_left() == 0);
 }
 
 static void what_a_pass_leaves_out(void **state) {
@@ -265,7 +265,7 @@ static void wrap_often(tt_group *group, int rank, void *user) {
         if (i % 20 == 0)
             CHECK_OK(tt_backward(tt_sum(tt_module_forward(ddp, x))));
         tt_module_free(ddp);
-        CHECK(cuda_pinned_ranges() == 0);
+        CHECK(cuda_pinned_left() == 0);
     }
     tt_module_free(model);
 }
@@ -312,7 +312,7 @@ static int runs_out(tt_store *store, int rank, int world, void *arg) {
     tt_module_free(ddp);
     tt_module_free(model);
     tt_destroy_process_group(group);
-    CHECK(cuda_pinned_ranges() == 0);
+    CHECK(cuda_pinned_left() == 0);
     group = join_under(store, "second", rank, world); /* the process goes on */
     train(group, rank, &(run){.device = "cuda:0"}, &out);
     tt_destroy_process_group(group);
@@ -397,7 +397,7 @@ static int dies(tt_store *store, int rank, int world, void *arg) {
     tt_module_free(ddp);
     tt_module_free(model);
     tt_destroy_process_group(group);
-    CHECK(cuda_pinned_ranges() == 0);
+    CHECK(cuda_pinned_left() == 0);
     return 0;
 }
 

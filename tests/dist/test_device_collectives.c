@@ -99,6 +99,27 @@ static void results_are_the_cpus(void **state) {
     assert_int_equal(run_ranks(3, on_devices, NULL), 0);
 }
 
+/* Copies have pinned memory, which is used again and given back when the program wants that. */
+static void pinned_once(tt_group *group, int rank, void *user) {
+    const tt_device *device = TT_CUDA(rank);
+    (void)user;
+    for (int i = 0; i < 10; i++) {
+        TT_AUTO_SCOPE;
+        tt_work *work;
+        tt_tensor *x = tt_to_device(tt_full(TT_SHAPE(1000), TT_F32, i + 1), device);
+        CHECK_OK(ended(tt_tensor_all_reduce(group, x, TT_SUM, .work = i % 2 ? &work : NULL), i % 2 ? &work : NULL));
+        CHECK(tt_equal(tt_to_device(x, TT_CPU), tt_full(TT_SHAPE(1000), TT_F32, 2 * (i + 1))));
+        CHECK(cuda_pinned_ranges() == 1);
+    }
+    CHECK_OK(tt_device_empty_cache(device));
+    CHECK(cuda_pinned_ranges() == 0);
+}
+
+static void copies_are_pinned_once(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(2, pinned_once, NULL), 0);
+}
+
 /* ---- works */
 
 static void note_call(tt_status status, int source, void *user) {
@@ -288,6 +309,7 @@ static void a_back_end_gets_memory_and_stream(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_are_the_cpus),
+        cmocka_unit_test(copies_are_pinned_once),
         cmocka_unit_test(results_are_there_when_works_are_done),
         cmocka_unit_test(several_devices_are_an_error),
         cmocka_unit_test(a_failed_work_changes_nothing),

@@ -4,6 +4,8 @@
 
 #include "support/ranks.h"
 
+#include <tutti/tutti.h>
+
 /* False: the test doesn't know where the fake was built. */
 static inline bool cuda_choose_fake(void) {
     const char *build = getenv("TT_BUILD");
@@ -26,6 +28,13 @@ static inline size_t cuda_pinned_ranges(void) {
     size_t n = ranges();
     dlclose(fake);
     return n;
+}
+
+/* The same without those that are kept for later copies. */
+static inline size_t cuda_pinned_left(void) {
+    for (int64_t i = 0; i < tt_device_count(TT_DEVICE_CUDA); i++)
+        CHECK_OK(tt_device_empty_cache(TT_CUDA(i)));
+    return cuda_pinned_ranges();
 }
 
 #endif
