@@ -33,7 +33,7 @@ TT_API const tt_device *tt_current_device(void);
 /* What this process has of a device's memory, in bytes. Later versions may have more fields. */
 typedef struct tt_device_memory {
     size_t size;         /* sizeof(tt_device_memory), set by the caller: TT_DEVICE_MEMORY_INIT */
-    int64_t allocated;   /* in tensors, and in what calls under way need besides */
+    int64_t allocated;   /* in tensors, in graphs, and in what calls under way need besides */
     int64_t peak;        /* the most that was allocated since the start, or tt_device_reset_peak() */
     int64_t reserved;    /* taken from the driver: allocated, or free for later tensors */
     int64_t blocks;      /* pieces that `allocated` consists of: one for each storage */

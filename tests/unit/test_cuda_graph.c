@@ -172,6 +172,27 @@ typedef struct result {
     tt_tensor *x, *y;
 } result;
 
+static tt_status write_and_free(void *user) {
+    result *r = user;
+    tt_status status = tt_copy(r->y, r->x);
+    tt_tensor_free(r->y);
+    r->y = NULL;
+    return status;
+}
+
+/* Replays write there. */
+static void what_a_capture_frees_is_nobody_elses(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    result r = {there(tt_ones(S(5000), TT_F32)), tt_keep(there(tt_ones(S(5000), TT_F32)))};
+    tt_graph *graph = tt_graph_capture(TT_CUDA(0), 0, write_and_free, &r);
+    assert_non_null(graph);
+    tt_tensor *other = there(tt_zeros(S(5000), TT_F32));
+    assert_false(tt_graph_replay(graph));
+    assert_true(tt_equal(here(other), tt_zeros(S(5000), TT_F32)));
+    tt_graph_free(graph);
+}
+
 static tt_status keep_result(void *user) {
     result *r = user;
     tt_tensor_free(r->y);
@@ -271,6 +292,7 @@ int main(void) {
         cmocka_unit_test(a_scaler_steps_beside_the_graph),
         cmocka_unit_test(each_replay_draws_as_a_call_would),
         cmocka_unit_test(a_graph_has_memory_of_its_own),
+        cmocka_unit_test(what_a_capture_frees_is_nobody_elses),
         cmocka_unit_test(a_kept_result_outlives_its_graph),
         cmocka_unit_test(a_replay_is_one_launch_and_its_numbers),
         cmocka_unit_test(gradients_are_there_as_after_the_call),
