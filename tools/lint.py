@@ -124,8 +124,8 @@ COMM_LAYERS = {"base", "net", "store", "spawn", "comm", "recovery", "reducer"}
 PRIVATE_NODE = "TUTTI_PRIVATE_"
 # Public headers that are not named after their layer.
 LAYER_OF_HEADER = {"amp": "optim", "backend": "comm", "datasets": "data", "device": "tensor", "elastic": "recovery",
-                   "functional": "autograd", "graph": "autograd", "init": "nn", "layers": "nn", "job": "comm", "loader": "data",
-                   "samplers": "data", "transforms": "data"}
+                   "functional": "autograd", "graph": "autograd", "init": "nn", "layers": "nn", "job": "comm",
+                   "loader": "data", "samplers": "data", "transforms": "data"}
 LAYER_OF_HEADER |= dict.fromkeys(("comm_hooks", "data_parallel", "elastic_training", "fully_shard", "join", "local_sgd",
                                   "mesh", "model_parallel", "pipeline", "sync_batch_norm", "tensor_parallel", "zero"),
                                  "parallel")
