@@ -91,7 +91,7 @@ static void train_hooked(tt_group *group, int rank, const tt_device *device, hoo
     }
     tt_module_free(ddp);
     tt_module_free(both);
-    CHECK(cuda_pinned_ranges() == 0);
+    CHECK(cuda_pinned_left() == 0);
 }
 
 static void hooked(tt_group *native, tt_group *nccl, int rank) {
@@ -204,7 +204,7 @@ static void train_sparse(tt_group *group, int rank, const tt_device *device, boo
     tt_optimizer_free(sgd);
     tt_module_free(ddp);
     tt_module_free(m);
-    CHECK(cuda_pinned_ranges() == 0);
+    CHECK(cuda_pinned_left() == 0);
 }
 
 static void sparse(tt_group *native, tt_group *nccl, int rank) {
@@ -257,7 +257,7 @@ static void train_shards(tt_group *group, int rank, const tt_device *device, res
     tt_optimizer_free(sgd);
     tt_module_free(ddp);
     tt_module_free(m);
-    CHECK(cuda_pinned_ranges() == 0);
+    CHECK(cuda_pinned_left() == 0);
 }
 
 /* What a world of another size has left in the file, or the first leaves there. */

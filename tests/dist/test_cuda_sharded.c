@@ -94,7 +94,7 @@ static void train(tt_group *group, int rank, const tt_device *device, const run 
     tt_optimizer_free(o);
     tt_module_free(ddp);
     tt_module_free(model);
-    CHECK(cuda_pinned_ranges() == 0);
+    CHECK(cuda_pinned_left() == 0);
 }
 
 static void check_near(const result *a, const result *b, double most) {
@@ -276,7 +276,7 @@ static void shard_often(tt_group *group, int rank, void *user) {
             tt_module_free(ddp);
         CHECK(i % 2 == 0 || tt_tensor_device(tt_module_parameters(model)->tensors[0]) == TT_CUDA(0));
         tt_module_free(model);
-        CHECK(cuda_pinned_ranges() == 0);
+        CHECK(cuda_pinned_left() == 0);
     }
     (void)rank;
 }
