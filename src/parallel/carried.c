@@ -69,7 +69,7 @@ bool tt__carried_free(tt__carried *c, tt_group *group, const char *who) {
         c->device->free(c->device, c->data);
     }
     bool ok = !staged || !tt_group_free_with(TT_ARGS(tt_group_free_args, group, c->near, .file = who));
-    *c = (tt__carried){NULL};
+    *c = (tt__carried){.device = NULL};
     return ok;
 }
 
