@@ -12,7 +12,7 @@ set -eu
 cd "$(dirname "$0")/.."
 
 usage() {
-    sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,11s|^# \{0,1\}||p' "$0" >&2
     exit 2
 }
 [ "${1:-}" = bundle ] || usage

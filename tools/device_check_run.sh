@@ -70,7 +70,7 @@ if [ -n "$torch" ] && [ -z "${TT_CUDA_PATH:-}" ]; then # NVIDIA's libraries that
 fi
 versions='import torch; print("PyTorch", torch.__version__, "CUDA", torch.version.cuda)'
 say '```'
-say "$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv 2>&1 || true)"
+say "$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv 2>&1 || echo "nvidia-smi: not here")"
 if [ -n "$torch" ]; then
     say "$(python3 -c "$versions")"
 else
