@@ -37,7 +37,7 @@ static tt_status write_bytes(tt_tensor *x, const void *host) {
 
 /* Copy the elements of x, contiguous and on the host, to y, contiguous and of its type. From pinned memory the copy
  * runs beside the host. */
-static tt_status write_elements(tt_tensor *y, const tt_tensor *x) {
+static tt_status write_from_host(tt_tensor *y, const tt_tensor *x) {
     tt__pinned *pinned = x->storage->pinned;
     if (x->numel && pinned && tt__pinned_device(pinned) == tt__device_of(y))
         return tt__pinned_copy(pinned, y->data, x->data, tensor_bytes(x));
@@ -91,7 +91,7 @@ static tt_status copy_to_device(const char *who, tt_tensor *y, const tt_tensor *
     tt_tensor *there = !here || y->contiguous ? y : tt__empty_beside(who, y, y->shape, y->dtype);
     tt_status status = !here || !there ? tt_last_status() : here == x ? TT_OK : copy_here(who, here, x);
     if (!status)
-        status = write_elements(there, here);
+        status = write_from_host(there, here);
     if (!status && there != y)
         status = copy_here(who, y, there);
     tt__contiguous_done(there, y);

@@ -122,6 +122,30 @@ static void a_step_waits_for_its_loss_alone(void **state) {
     tt_dataset_free(set);
 }
 
+/* The trainer asks for it where the model lies on a device. */
+static tt_tensor *trainer_loss(tt_trainer *t, const tt_batch *b, void *user) {
+    (void)user;
+    return tt_cross_entropy(tt_module_forward(tt_trainer_model(t), there(b->x)), there(b->y));
+}
+
+static void the_trainer_pins_its_batches(void **state) {
+    (void)state;
+    only_on_the_fake();
+    tt_dataset *set = numbered();
+    tt_loader *loader = tt_loader_new(set, BATCH, tt_in_order(), .workers = 1);
+    tt_module *model = tt_nn_linear(WIDTH, EXAMPLES);
+    assert_int_equal(tt_module_to_device(model, TT_CUDA(0)), TT_OK);
+    tt_optimizer *sgd = tt_sgd(tt_module_parameters(model), 0.01);
+    unsigned long pageable = fake_count("fake_cuda_pageable");
+    if (tt_trainer_run(model, sgd, loader, trainer_loss, .epochs = 2))
+        fail_msg("%s", tt_last_error());
+    assert_int_equal(fake_count("fake_cuda_pageable") - pageable, 0);
+    tt_optimizer_free(sgd);
+    tt_module_free(model);
+    tt_loader_free(loader);
+    tt_dataset_free(set);
+}
+
 /* ---- what a program may do besides ---- */
 
 /* A batch that is changed after its copy has begun: the copy has the numbers from before. */
@@ -287,6 +311,7 @@ int main(void) {
         cmocka_unit_test(memory_is_not_filled_before_its_copy),
         cmocka_unit_test(copies_run_beside_the_host),
         cmocka_unit_test(a_step_waits_for_its_loss_alone),
+        cmocka_unit_test(the_trainer_pins_its_batches),
         cmocka_unit_test(changes_wait_for_the_copy),
         cmocka_unit_test(loaders_end_early),
         cmocka_unit_test(an_empty_cache_unpins),
