@@ -1,5 +1,6 @@
 /* Graphs as programs see them. The capture itself is tensor/capture.h. */
 #include "base/error.h"
+#include "base/quarantine.h"
 #include "tensor/capture.h"
 
 #include <tutti/autograd.h>
@@ -48,6 +49,6 @@ tt_status tt_graph_replay(tt_graph *graph) {
 }
 
 void tt_graph_free(tt_graph *graph) {
-    if (graph)
+    if (graph && !tt__freed_before("tt_graph_free", graph))
         tt__graph_free(graph);
 }

@@ -1,6 +1,7 @@
 #include "tensor/capture.h"
 
 #include "base/error.h"
+#include "base/quarantine.h"
 #include "base/saved_error.h"
 
 #include <stdlib.h>
@@ -96,7 +97,7 @@ void tt__graph_free(tt__graph *graph) {
     free(graph->entries);
     free(graph->words);
     free(graph->blocks);
-    free(graph);
+    tt__quarantine(graph, sizeof *graph, free);
 }
 
 /* ---- sources ---- */
