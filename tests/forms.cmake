@@ -14,7 +14,7 @@ set(TT_ONLY_LONG install/test_torch_wheel interop/test_fully_shard_torch interop
 if(TT_SANITIZE MATCHES "thread")
   # Arithmetic of one thread. Kernels of a family run in the one thread of a device, as those of unit/test_cuda do.
   list(APPEND TT_ONLY_LONG unit/test_conv_pieces unit/test_models unit/test_spread_products)
-  foreach(family amp attention conv fail index losses mixed models norm optim order reduction rnn)
+  foreach(family amp attention conv dnn dnn_plans fail index losses mixed models norm optim order reduction rnn)
     list(APPEND TT_ONLY_LONG unit/test_cuda_${family})
   endforeach()
 endif()
