@@ -36,6 +36,14 @@ for program in test_cuda_shared gpu_rates gpu_sum; do
     ln -s dist "$out/bin/$program"
 done
 ln -s operators $out/bin/parity
+# What Python starts, without libraries of ours for Python itself.
+mkdir $out/from_python
+for program in tutti parity; do
+    # shellcheck disable=SC2016  # the program's own variables
+    printf '#!/bin/sh\nhere=$(dirname "$0")/..\nLD_LIBRARY_PATH="$here/lib" exec "$here/bin/%s" "$@"\n' $program \
+        >$out/from_python/$program
+    chmod +x $out/from_python/$program
+done
 cp build/lib/tutti/libtutti-cuda.so build/lib/tutti/libtutti-backend-nccl.so $out/lib/tutti/
 cp build/tests/fake_cuda/lib*.so* build/lib/tutti/libtutti-backend-nccl.so $out/fake/
 cp tests/parity/*.py tests/parity/*.h $out/tests/parity/

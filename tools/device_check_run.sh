@@ -12,10 +12,13 @@ fi
 out=${1:-.}
 mkdir -p "$out/raw"
 report=$out/report.md
+theirs=${LD_LIBRARY_PATH:-} # Python's libraries may be newer than ours
 export LD_LIBRARY_PATH="$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" TT_CUDA_REAL=1
 budget=${BUDGET:-470}
 start=$(date +%s)
 failed=""
+
+python() { LD_LIBRARY_PATH=$theirs python3 "$@"; }
 
 say() { printf '%s\n' "$*" | tee -a "$report"; }
 
@@ -62,17 +65,17 @@ say ""
 # ---- what is here
 
 torch=""
-if python3 -c "import torch" 2>/dev/null; then torch=yes; fi
+if python -c "import torch" 2>/dev/null; then torch=yes; fi
 if [ -n "$torch" ] && [ -z "${TT_CUDA_PATH:-}" ]; then # NVIDIA's libraries that came with PyTorch
     folders='import glob, torch; print(":".join(glob.glob(torch.__path__[0] + "/../nvidia/*/lib")))'
-    TT_CUDA_PATH=$(python3 -c "$folders")
+    TT_CUDA_PATH=$(python -c "$folders")
     export TT_CUDA_PATH
 fi
 versions='import torch; print("PyTorch", torch.__version__, "CUDA", torch.version.cuda)'
 say '```'
 say "$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv 2>&1 || echo "nvidia-smi: not here")"
 if [ -n "$torch" ]; then
-    say "$(python3 -c "$versions")"
+    say "$(python -c "$versions")"
 else
     say "PyTorch: not here, so nothing is compared with it"
 fi
@@ -103,8 +106,9 @@ cases=6 only=""
 for dtype in f32 bf16 f16; do
     if [ -n "$torch" ]; then
         [ -z "$fake" ] || only="--only softmax"
-        part "operators_$dtype" 60 env TT_PARITY_DEVICE=cuda:0 TT_PROGRAMS="$here/bin" \
-            python3 "$here/tests/parity/test_parity.py" --cases $cases --seed 1 --dtype $dtype $only
+        part "operators_$dtype" 60 env TT_PARITY_DEVICE=cuda:0 TT_PROGRAMS="$here/from_python" \
+            LD_LIBRARY_PATH="$theirs" python3 "$here/tests/parity/test_parity.py" --cases $cases --seed 1 \
+            --dtype $dtype $only
     else
         say "| operators_$dtype | not run: there is no PyTorch | |"
     fi
@@ -119,8 +123,9 @@ part all_reduce 20 "$here/bin/tutti" run --standalone --nproc-per-node 2 "$here/
 for model in mlp conv gpt2 resnet50; do
     limit=25
     case $model in gpt2 | resnet50) limit=75 ;; esac
-    if python3 -c "" 2>/dev/null; then
-        part "steps_$model" $limit python3 "$here/steps.py" "$here/bin/tutti" $model ${fake:+--fake}
+    if python -c "" 2>/dev/null; then
+        part "steps_$model" $limit env LD_LIBRARY_PATH="$theirs" python3 "$here/steps.py" \
+            "$here/from_python/tutti" $model ${fake:+--fake}
     else
         say "| steps_$model | not run: there is no python3 | |"
     fi
