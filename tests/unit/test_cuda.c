@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 #include <math.h>
+#include <pthread.h>
 #include <sys/wait.h>
 #include <tutti/tutti.h>
 #include <unistd.h>
@@ -62,6 +63,30 @@ static void what_is_no_library_is_named(void **state) {
     expect_in_child("TT_BACKEND_PATH", folder, "cuda:0", "tt_device_get: CUDA devices can't be loaded: ");
     unlink(path);
     rmdir(folder);
+}
+
+static void *get_device(void *arg) {
+    (void)arg;
+    return (void *)(uintptr_t)(tt_device_get("cuda:0") != NULL);
+}
+
+/* As under `ulimit -s 96`. */
+static void a_small_stack_is_enough(void **state) {
+    (void)state;
+    only_on_the_fake();
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        pthread_attr_t small;
+        pthread_t thread;
+        void *found = NULL;
+        pthread_attr_init(&small);
+        pthread_attr_setstacksize(&small, 96 << 10);
+        _exit(pthread_create(&thread, &small, get_device, NULL) || pthread_join(thread, &found) || !found);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
 }
 
 /* ---- devices ---- */
@@ -310,17 +335,12 @@ int main(void) {
         return 77;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_missing_is_named), /* before this process has used CUDA */
-        cmocka_unit_test(what_is_no_library_is_named),
-        cmocka_unit_test(devices_are_counted_and_named),
-        cmocka_unit_test(values_come_back),
-        cmocka_unit_test(conversions_are_the_cpus),
-        cmocka_unit_test(operators_are_the_cpus),
-        cmocka_unit_test(long_sums_are_the_cpus),
-        cmocka_unit_test(integers_are_the_cpus),
-        cmocka_unit_test(an_mlp_trains_to_the_cpus_losses),
-        cmocka_unit_test(operands_lie_on_one_device),
-        cmocka_unit_test(memory_that_is_out_is_told),
-        cmocka_unit_test(a_forked_child_is_refused),
+        cmocka_unit_test(what_is_no_library_is_named),      cmocka_unit_test(a_small_stack_is_enough),
+        cmocka_unit_test(devices_are_counted_and_named),    cmocka_unit_test(values_come_back),
+        cmocka_unit_test(conversions_are_the_cpus),         cmocka_unit_test(operators_are_the_cpus),
+        cmocka_unit_test(long_sums_are_the_cpus),           cmocka_unit_test(integers_are_the_cpus),
+        cmocka_unit_test(an_mlp_trains_to_the_cpus_losses), cmocka_unit_test(operands_lie_on_one_device),
+        cmocka_unit_test(memory_that_is_out_is_told),       cmocka_unit_test(a_forked_child_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
