@@ -11,6 +11,10 @@ set(TT_ONLY_GATE "^((interop|parity)/|conformance/cuda-|fault/test_(chaos|elasti
 set(TT_ONLY_LONG install/test_torch_wheel interop/test_fully_shard_torch interop/test_hooks_torch
                  interop/test_local_sgd_torch interop/test_sparse_torch interop/test_torch_backend_training
                  sim/test_plants)
+if(TT_SANITIZE)
+  # Waits that are left out on purpose are races; NVIDIA's own library is no code of ours.
+  list(APPEND TT_ONLY_LONG dist/test_cuda_mutants unit/test_cuda_dnn_planner)
+endif()
 if(TT_SANITIZE MATCHES "thread")
   # Arithmetic of one thread. Kernels of a family run in the one thread of a device, as those of unit/test_cuda do.
   list(APPEND TT_ONLY_LONG unit/test_conv_pieces unit/test_models unit/test_spread_products)

@@ -102,10 +102,30 @@ static void give_memory_back(tt_group *group, int rank, outcome *out) {
     }
 }
 
+/* A loader fills its buffers again and again, while copies from them are under way. */
+static void load(tt_group *group, int rank, outcome *out) {
+    enum { BATCHES = 12 };
+    tt_tensor *sums[BATCHES] = {NULL};
+    (void)group;
+    TT_AUTO_SCOPE;
+    tt_manual_seed(7);
+    tt_dataset *rows = tt_tensor_dataset(tt_keep(tt_randn(TT_SHAPE(2 * BATCHES, LARGE / 4), NULL)), NULL);
+    tt_loader *loader = tt_loader_new(rows, 2, tt_in_order(), .pin_memory = TT_CUDA(rank));
+    tt_batch b;
+    CHECK(loader);
+    for (int n = 0; tt_loader_next(loader, &b) > 0; n++)
+        sums[n] = tt_sum(tt_to_device(b.x, TT_CUDA(rank)), .dim = TT_DIMS(1));
+    for (int n = 0; n < BATCHES; n++)
+        note(out, sums[n]);
+    tt_loader_free(loader);
+    tt_dataset_free(rows);
+}
+
 static void play_native(tt_group *group, int rank, outcome *out) {
     train(group, rank, out);
     reduce(group, rank, out);
     give_memory_back(group, rank, out);
+    load(group, rank, out);
 }
 
 static void play_nccl(tt_group *group, int rank, outcome *out) {
@@ -200,7 +220,7 @@ static void expect_found(const scene *s, int least) {
 
 static void the_device_waits_where_it_must(void **state) {
     (void)state;
-    expect_found(&(scene){.backend = "native", .play = play_native}, 7);
+    expect_found(&(scene){.backend = "native", .play = play_native}, 8);
 }
 
 static void nccl_waits_where_it_must(void **state) {

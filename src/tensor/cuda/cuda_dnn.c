@@ -25,14 +25,24 @@ static tt_status dnn_fail(const tt__cuda_state *state, const tt__dnn_use *use, i
 /* Its parts are missing or don't fit together, or it doesn't know this GPU or driver. */
 static bool dnn_is_unusable(int status) { return status / 1000 == 1 || status / 1000 == 3; }
 
+/* Let the handle enqueue where this thread does. */
+static int dnn_use_stream(tt__dnn_use *use, cudaStream_t stream) {
+    if (use->stream == stream)
+        return TT__DNN_OK;
+    use->object = "a handle";
+    use->function = "cudnnSetStream";
+    int status = use->dnn->SetStream(use->handle, stream);
+    use->stream = status ? NULL : stream;
+    return status;
+}
+
 static int dnn_handle(tt__dnn_use *use, const tt__cuda_state *state) {
     use->object = "a handle";
     use->function = "cudnnCreate";
     int status = use->dnn->Create(&use->handle);
     if (status)
         return status;
-    use->function = "cudnnSetStream";
-    status = use->dnn->SetStream(use->handle, state->stream);
+    status = dnn_use_stream(use, state->stream);
     if (status)
         use->dnn->Destroy(use->handle);
     return status;
@@ -96,7 +106,7 @@ static tt_status dnn_turn_weight(tt__cuda_state *state, const tt__dnn_call *call
     walk.step[its][1] = C;
     walk.step[ours][0] = T;
     walk.step[its][2] = walk.step[ours][2] = C * T;
-    return tt__cuda_check(tt__cuda_convert(state->stream, call->dtype, call->dtype, &walk),
+    return tt__cuda_check(tt__cuda_convert(tt__cuda_stream(state), call->dtype, call->dtype, &walk),
                           "the kernel \"convert\" of %s for %s", state->name, tt__cuda_host->dtype_name(call->dtype));
 }
 
@@ -148,7 +158,9 @@ static tt_status dnn_enqueue(tt__cuda_state *state, tt__dnn_use *use, tt__dnn_pl
                              void *w, void *workspace) {
     const bool turned = w != call->w, makes_w = call->direction == TT__DNN_MAKES_DW;
     tt_status status = turned && !makes_w ? dnn_turn_weight(state, call, w, false) : TT_OK;
-    int result = status ? TT__DNN_OK : dnn_execute(use, plan, call, w, workspace);
+    int result = status ? TT__DNN_OK : dnn_use_stream(use, tt__cuda_stream(state));
+    if (!status && !result)
+        result = dnn_execute(use, plan, call, w, workspace);
     plan->refused = result / 1000 == TT__DNN_NOT_SUPPORTED / 1000;
     if (result)
         status = plan->refused ? TT_ERR_UNSUPPORTED : dnn_fail(state, use, result);

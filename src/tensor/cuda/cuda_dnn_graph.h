@@ -10,6 +10,7 @@
 typedef struct tt__dnn_use {
     const tt__dnn *dnn;
     tt__dnn_object handle;
+    cudaStream_t stream;           /* the handle's: the device's, or, while a graph is captured, that of the capture */
     const char *function, *object; /* "cudnnBackendFinalize", "a tensor" */
 } tt__dnn_use;
 

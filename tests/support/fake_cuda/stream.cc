@@ -88,9 +88,12 @@ cudaError_t capture_task(CUstream_st *s, std::function<void()> task, std::functi
 }
 
 /* `first`, if given, comes before the task. */
+/* The null stream: Tutti never uses it. */
+cudaError_t no_stream() { return fake_error(cudaErrorInvalidResourceHandle); }
+
 cudaError_t enqueue(CUstream_st *s, std::function<void()> task, std::function<void()> first = nullptr) {
     if (!s)
-        return fake_error(cudaErrorInvalidResourceHandle); /* the null stream: Tutti never uses it */
+        return no_stream();
     if (s->capture)
         return capture_task(s, std::move(task), std::move(first));
     if (fake_fails())
@@ -198,6 +201,8 @@ static unsigned long event_recorded(const event &e, bool again) {
 
 cudaError_t fake_event_record(cudaEvent_t given, cudaStream_t stream, bool planted) {
     event e = given->state;
+    if (!stream)
+        return no_stream();
     given->capture = stream->capture;
     given->captured = stream;
     if (stream->capture)
@@ -224,6 +229,8 @@ static cudaError_t wait_in_capture(cudaStream_t stream, cudaEvent_t given) {
 }
 
 cudaError_t fake_stream_wait(cudaStream_t stream, cudaEvent_t given, bool planted) {
+    if (!stream)
+        return no_stream();
     if (stream->capture || given->capture)
         return wait_in_capture(stream, given);
     event e = given->state;
@@ -262,6 +269,8 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 /* Of pageable host memory the bytes are taken at once. What the host is given is garbage until the copy is there: from
  * now on, or where earlier work may still read it, in pinned memory, from when that work is done. */
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream) {
+    if (!stream)
+        return no_stream();
     if (stream->capture) /* the host's memory is read and written at each launch */
         return enqueue(stream, [=] { memmove(to, from, bytes); });
     if (kind == cudaMemcpyHostToDevice && !fake_is_pinned(from)) {
