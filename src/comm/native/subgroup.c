@@ -105,7 +105,7 @@ static void subgroup_form(const tt_group *group, tt_group *made, const split_roo
 }
 
 /* A rank without memory for its answers takes part all the same, so that the others learn why there is no group. */
-static __attribute__((noinline)) tt_status tell_failure(tt_group *group, const tt_call *call, int color, int key) {
+static __attribute__((noinline)) tt_status tell_no_room(tt_group *group, const tt_call *call, int color, int key) {
     entry all[TT__MAX_RANKS];
     const entry mine = {.choice = {color, key}, .status = (int32_t)tt_last_status()};
     TT__TRY(tt__exchange(group, call, &mine, sizeof mine, all));
@@ -118,7 +118,7 @@ tt_status tt__native_split(tt_group *group, const tt_call *call, int color, int 
     tt_group *made = NULL;
     *out = NULL;
     if (split_room_make(&room, group->size))
-        return tell_failure(group, call, color, key);
+        return tell_no_room(group, call, color, key);
     mine.status = (int32_t)prepare_subgroup(group, color, key, call->timeout_ms, &mine, &made);
     tt_status status = tt__exchange(group, call, &mine, sizeof mine, room.all);
     if (!status)

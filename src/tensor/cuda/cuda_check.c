@@ -1,4 +1,4 @@
-/* Errors, and the device that a thread means. */
+/* Errors, and what a thread means: a device, a graph that it captures. */
 #include "tensor/cuda/cuda_state.h"
 
 #include <stdarg.h>
@@ -9,6 +9,8 @@ const tt__device_host *tt__cuda_host;
 /* The process that has used CUDA; its children can't. */
 static _Atomic pid_t user;
 static _Thread_local int current = -1;
+
+_Thread_local tt__cuda_graph *tt__cuda_capturing;
 
 tt_status tt__cuda_check(cudaError_t error, const char *format, ...) {
     if (error == cudaSuccess)

@@ -6,8 +6,6 @@
 
 _Static_assert((int)TT__CUDA_WORDS == (int)TT__GRAPH_WORDS, "what set() takes");
 
-_Thread_local tt__cuda_graph *tt__cuda_capturing;
-
 static tt__cuda_state *graph_state(const tt_device *device) { return (tt__cuda_state *)(void *)device; }
 
 /* What was captured is free for all once the launches that are enqueued have run: in the order of the stream. */
