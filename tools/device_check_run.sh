@@ -98,7 +98,7 @@ for test in $tests; do
     part "$test" 25 "$here/bin/$test"
 done
 for test in $tests; do
-    part "${test}_own_blas" 15 env TT_CUDA_BLAS=own "$here/bin/$test"
+    part "${test}_own" 15 env TT_CUDA_BLAS=own TT_CUDA_DNN=own "$here/bin/$test"
 done
 part nccl_one_rank 20 "$here/bin/tutti" run --standalone --nproc-per-node 1 "$here/bin/gpu_sum"
 cases=6 only=""

@@ -38,9 +38,9 @@ reports '^| test_cuda_1 | ok | [0-9]* s |$'
 reports '^| test_cuda_2 | FAILED (9): two is not three |'
 reports '^| test_cuda_3 | not run: it lacks a friend |'
 reports '^| test_cuda_4 | ENDED after its 1*[0-9] s |'
-reports '^| test_cuda_1_own_blas | NOT RUN: the 15 s for all parts are over |'
+reports '^| test_cuda_1_own | NOT RUN: the 15 s for all parts are over |'
 reports '^| operators_f32 | not run: there is no PyTorch |'
 reports '^| steps_mlp | not run: there is no python3 |'
-reports '^Not well: test_cuda_2 test_cuda_4 test_cuda_1_own_blas '
+reports '^Not well: test_cuda_2 test_cuda_4 test_cuda_1_own '
 tar xzOf "$folder/out/raw.tar.gz" raw/test_cuda_2 | grep -q "two is not three" || fail "what a part said is not there"
 echo ok
