@@ -71,6 +71,7 @@ static void expect_same_bits(const program *p) {
 
 static void replays_give_the_bits_of_steps(void **state) {
     (void)state;
+    TT_AUTO_SCOPE;
     static const program programs[] = {
         {"an MLP with Adam", mlp, adam, 0, TT_F32, 0},
         {"an MLP with AdamW and a schedule", mlp, adamw, 0.9, TT_F32, 0},
@@ -86,6 +87,7 @@ static void replays_give_the_bits_of_steps(void **state) {
 /* The scale grows every four steps, and falls as soon as gradients of f16 overflow. */
 static void a_scaler_steps_beside_the_graph(void **state) {
     (void)state;
+    TT_AUTO_SCOPE;
     static const program programs[] = {{"an MLP in f16", mlp, adam, 0, TT_F16, 1024},
                                        {"a conv net in f16", conv_net, momentum, 0.9, TT_F16, 0x1p40}};
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
@@ -144,8 +146,8 @@ static tt_status chain(void *user) {
 
 static void a_graph_has_memory_of_its_own(void **state) {
     (void)state;
-    enum { N = 1 << 16 };
     TT_AUTO_SCOPE;
+    enum { N = 1 << 16 };
     drawing d = {there(tt_zeros(S(N), TT_F32)), there(tt_zeros(S(N), TT_F32)), NULL};
     const int64_t before = allocated();
     tt_graph *graph = tt_graph_capture(TT_CUDA(0), 0, chain, &d);
@@ -202,6 +204,7 @@ static tt_status keep_result(void *user) {
 
 static void a_kept_result_outlives_its_graph(void **state) {
     (void)state;
+    TT_AUTO_SCOPE;
     const int64_t before = allocated();
     result r = {tt_keep(there(tt_ones(S(5000), TT_F32))), NULL};
     tt_graph *graph = tt_graph_capture(TT_CUDA(0), 1, keep_result, &r);
@@ -223,6 +226,7 @@ static void a_kept_result_outlives_its_graph(void **state) {
 
 static void a_replay_is_one_launch_and_its_numbers(void **state) {
     (void)state;
+    TT_AUTO_SCOPE;
     only_on_the_fake();
     training t;
     begin(&t, &(program){"", mlp, adam, 0, TT_F32, 0});
@@ -261,6 +265,7 @@ static tt_status square_onto(void *user) {
 
 static void gradients_are_there_as_after_the_call(void **state) {
     (void)state;
+    TT_AUTO_SCOPE;
     tt_tensor *x = tt_keep(tt_requires_grad_(there(tt_ones(S(7), TT_F32)), true));
     tt_graph *graph = tt_graph_capture(TT_CUDA(0), 1, square, &x);
     tt_graph *forgetting = tt_graph_capture(TT_CUDA(0), 0, square_and_forget, &x);

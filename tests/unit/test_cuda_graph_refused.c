@@ -57,6 +57,7 @@ static tt_status take_all_memory(void *user) {
 
 static void what_no_replay_can_do_is_refused(void **state) {
     (void)state;
+    TT_AUTO_SCOPE;
     static const struct {
         tt_graph_fn function;
         tt_status status;
@@ -94,6 +95,7 @@ static void what_no_replay_can_do_is_refused(void **state) {
 
 static void arguments_are_checked(void **state) {
     (void)state;
+    TT_AUTO_SCOPE;
     assert_null(tt_graph_capture(NULL, 0, step, NULL));
     expect_error(TT_ERR_INVALID, "tt_graph_capture: `device` is NULL");
     assert_null(tt_graph_capture(TT_CUDA(0), 0, NULL, NULL));
@@ -109,6 +111,7 @@ static void arguments_are_checked(void **state) {
 
 static void a_child_of_fork_has_no_graphs(void **state) {
     (void)state;
+    TT_AUTO_SCOPE;
     training t;
     begin(&t, &(program){"", mlp, adam, 0, TT_F32, 0});
     put_batch(&t, 0);
@@ -151,6 +154,7 @@ static tt_status sum_over_ranks(void *user) {
 
 static void what_waits_for_other_ranks_is_refused(void **state) {
     (void)state;
+    TT_AUTO_SCOPE;
     ranked r;
     tt_store *store = NULL;
     begin(&r.t, &(program){"", mlp, adam, 0, TT_F32, 0});

@@ -80,6 +80,7 @@ static tt_tensor *state_after(const run *r, bool graph, tt_trainer_result *resul
 
 static void runs_have_the_same_bits(void **state) {
     (void)state;
+    TT_AUTO_SCOPE;
     static const run runs[] = {{"plain", 0, 0, 0, TT_F32, false},
                                {"clipped, scheduled, averaged", 0.5, 0.95, 0, TT_F32, true},
                                {"bf16", 0, 0, 0, TT_BF16, false},
@@ -114,6 +115,7 @@ static tt_status run_on(const tt_device *device, int64_t accumulate) {
 
 static void what_it_can_not_do_is_told(void **state) {
     (void)state;
+    TT_AUTO_SCOPE;
     assert_true(run_on(TT_CPU, 0) == TT_ERR_UNSUPPORTED);
     expect_error(TT_ERR_UNSUPPORTED, "tt_trainer_run: .graph: expected a model on a device with graphs, as TT_CUDA(0)");
     assert_true(run_on(TT_CUDA(0), 2) == TT_ERR_INVALID);

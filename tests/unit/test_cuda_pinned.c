@@ -60,6 +60,7 @@ static void expect_epoch(tt_loader *loader, double factor) {
 
 static void memory_is_not_filled_before_its_copy(void **state) {
     (void)state;
+    TT_AUTO_SCOPE;
     tt_dataset *set = numbered();
     for (int workers = 0; workers < 3; workers++)
         for (int collates = 0; collates < 2; collates++) {
@@ -79,8 +80,8 @@ static void memory_is_not_filled_before_its_copy(void **state) {
 /* The host goes on with as many copies under way as there are buffers, and then waits for one of them. */
 static void copies_run_beside_the_host(void **state) {
     (void)state;
-    only_on_the_fake();
     TT_AUTO_SCOPE;
+    only_on_the_fake();
     tt_dataset *set = numbered();
     tt_loader *loader = tt_loader_new(set, BATCH, tt_in_order(), .pin_memory = TT_CUDA(0));
     tt_batch b;
@@ -98,6 +99,7 @@ static void copies_run_beside_the_host(void **state) {
 /* The loss is all that a step waits for. */
 static void a_step_waits_for_its_loss_alone(void **state) {
     (void)state;
+    TT_AUTO_SCOPE;
     only_on_the_fake();
     tt_dataset *set = numbered();
     tt_loader *loader = tt_loader_new(set, BATCH, tt_in_order(), .workers = 1, .pin_memory = TT_CUDA(0));
@@ -130,6 +132,7 @@ static tt_tensor *trainer_loss(tt_trainer *t, const tt_batch *b, void *user) {
 
 static void the_trainer_pins_its_batches(void **state) {
     (void)state;
+    TT_AUTO_SCOPE;
     only_on_the_fake();
     tt_dataset *set = numbered();
     tt_loader *loader = tt_loader_new(set, BATCH, tt_in_order(), .workers = 1);
@@ -196,6 +199,7 @@ static void loaders_end_early(void **state) {
 /* What is kept goes back when the program asks for it. */
 static void an_empty_cache_unpins(void **state) {
     (void)state;
+    TT_AUTO_SCOPE;
     only_on_the_fake();
     assert_int_equal(tt_device_empty_cache(TT_CUDA(0)), TT_OK);
     assert_int_equal(fake_count("fake_pinned_ranges"), 0);
@@ -214,6 +218,7 @@ static void an_empty_cache_unpins(void **state) {
 
 static void a_device_of_the_host_pins_nothing(void **state) {
     (void)state;
+    TT_AUTO_SCOPE;
     tt_dataset *set = numbered();
     tt_loader *loader = tt_loader_new(set, BATCH, tt_in_order(), .pin_memory = TT_CPU);
     tt_batch b;
@@ -289,6 +294,7 @@ static int epoch_with_failures(int number) {
 
 static void every_call_may_fail(void **state) {
     (void)state;
+    TT_AUTO_SCOPE;
     only_on_the_fake();
     int status = 0, number = 0;
     while (status == 0 && number < 1000) {
