@@ -185,8 +185,11 @@ void tt__zero_release(tt__zero *z) {
     bool moved = release_params(z);
     for (size_t i = 0; z->buckets && i < z->bucket_count; i++)
         give_grad_memory_back(z->device, z->buckets[i].grads);
-    for (size_t i = 0; z->buckets && i < z->bucket_count && moved; i++)
-        tt__carried_free(&z->buckets[i].values, z->group, "tt_optimizer_free");
+    for (size_t i = 0; z->buckets && i < z->bucket_count; i++)
+        if (moved)
+            tt__carried_free(&z->buckets[i].values, z->group, "tt_optimizer_free");
+        else
+            tt_ignore(tt__carried_settle(&z->buckets[i].values));
     if (z->group && moved) /* else parameters go on in its memory, which is kept for them */
         tt__group_let_go(z->group);
     free(z->params);

@@ -108,11 +108,17 @@ double fake_nccl_factor(const void *scalar, ncclDataType_t type) {
                                   : f64;
 }
 
+/* Integers wrap around. */
+static int64_t plus(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
+static int64_t times(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
+template <typename Sum> static Sum plus(Sum a, Sum b) { return a + b; }
+template <typename Sum> static Sum times(Sum a, Sum b) { return a * b; }
+
 template <typename T, typename Sum> static Sum combine(Sum a, Sum b, int op) {
-    return op == ncclProd  ? (Sum)(T)(a * b)
+    return op == ncclProd  ? (Sum)(T)times(a, b)
            : op == ncclMin ? (b < a ? b : a)
            : op == ncclMax ? (b > a ? b : a)
-                           : (Sum)(T)(a + b);
+                           : (Sum)(T)plus(a, b);
 }
 
 struct f16 {
