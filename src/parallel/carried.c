@@ -93,7 +93,6 @@ tt_status tt__carried_send(tt__carried *c, size_t at, size_t bytes) {
                          : device->to_host(device, tt__carried_near(c, at), tt__carried_at(c, at), bytes);
 }
 
-/* A byte comes back behind the copy, which tells when that has ended. */
 tt_status tt__carried_receive(tt__carried *c, size_t at, size_t bytes) {
     const tt_device *device = c->device;
     if (!has_twin(c) || !bytes)
@@ -102,5 +101,5 @@ tt_status tt__carried_receive(tt__carried *c, size_t at, size_t bytes) {
     if (!device->queue)
         return device->from_host(device, tt__carried_at(c, at), tt__carried_near(c, at), bytes);
     TT__TRY(device->queue->receive(device, tt__carried_at(c, at), tt__carried_near(c, at), bytes));
-    return device->queue->send(device, tt__carried_near(c, at), tt__carried_at(c, at), 1, &c->mark);
+    return device->queue->mark(device, &c->mark);
 }

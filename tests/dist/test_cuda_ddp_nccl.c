@@ -4,6 +4,7 @@
 #include "support/nccl.h"
 
 #include "base/clock.h"
+#include "base/sanitizers.h"
 #include "reducer/reducer.h"
 
 #include <math.h>
@@ -353,6 +354,8 @@ static void a_rank_that_dies_is_named(void **state) {
 
 static void an_error_of_nccl_is_named(void **state) {
     (void)state;
+    if (TT__TSAN)
+        return; /* what is left of a failed call writes beside later work, whose results are worthless */
     with_ranks(3, fails_in_a_step, (void *)(uintptr_t) "AllReduce@1");
 }
 
