@@ -7,19 +7,19 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <vector>
 
 struct fake_context {
-    int device;
-    int retained;
+    std::atomic<int> device, retained; /* CUDA's own calls are thread-safe */
 };
 
 static fake_context contexts[16];
 static thread_local std::vector<fake_context *> stack;
 
-int fake_context_device() { return stack.empty() ? -1 : stack.back()->device; }
+int fake_context_device() { return stack.empty() ? -1 : stack.back()->device.load(); }
 
 /* Of calls that belong to the current context. */
 static CUresult in_context(cudaError_t error) {
