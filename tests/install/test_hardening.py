@@ -31,7 +31,8 @@ class Hardening(unittest.TestCase):
         cls.ours = [path for path in libraries if "backend" not in path.name] + [cls.tutti]
 
     def test_all_of_them_are_looked_at(self):
-        self.assertEqual([path.name for path in self.ours], ["libtutti-comm.so", "libtutti.so", "tutti"])
+        names = [path.name for path in self.ours if path.name != "libtutti-cuda.so"]  # ./dev build with nvcc makes it
+        self.assertEqual(names, ["libtutti-comm.so", "libtutti.so", "tutti"])
 
     def test_nothing_of_the_linkers_tables_stays_writable(self):
         for path in self.ours + self.plugins:
