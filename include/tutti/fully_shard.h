@@ -60,9 +60,9 @@ typedef struct tt_fully_shard_args {
  * tensor; TT_ERR_UNSUPPORTED one that is given sparse gradients, or lies where the group's back end takes no memory;
  * those of tt_group_alloc() and of a collective.
  * Parameters may lie on a device, all on one (else TT_ERR_INVALID). Slices and places for whole units lie there, too.
- * Where the group's back end takes the device's memory, calls work in it; otherwise there is as much pinned memory of
- * the host beside it, through which bytes are copied, next to the device's other work. Not on some ranks alone:
- * TT_ERR_MISMATCH. */
+ * Where the group's back end takes the device's memory, calls work in it. Otherwise as much pinned memory of the host
+ * stands beside it: bytes are copied through that, next to the device's other work. If parameters lie on a device on
+ * some ranks only, that is TT_ERR_MISMATCH. */
 TT_API tt_module *tt_fully_shard_with(const tt_fully_shard_args *args, size_t size);
 #define TT_FULLY_SHARD_ARGS_INIT TT_ARGS_INIT
 #ifndef __cplusplus

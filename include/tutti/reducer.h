@@ -100,7 +100,7 @@ typedef struct tt_bucket {
     tt_dtype dtype;
     int64_t gradient_count;
     const tt_bucket_gradient *gradients; /* in the order in which they lie */
-    tt_device_type device;               /* where `data` lies: TT_DEVICE_CPU but for hooks with .takes_devices */
+    tt_device_type device;               /* where `data` lies: on the host, unless the hook says .takes_devices */
     int device_index;
     void *stream; /* of the device, behind whose work so far the gradients are there */
 } tt_bucket;

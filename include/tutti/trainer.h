@@ -197,9 +197,9 @@ typedef struct tt_trainer_run_args {
  * ranks or on none. Means of an epoch in which a rank was lost are those of the rest of it.
  *
  * With .graph (tutti/graph.h) the model is on a device that has graphs, and `step` and `eval` get each batch there. The
- * first steps are taken as usual; then a batch's forward and backward pass are captured, and so is the optimizer's step
- * if no scaler decides on it, and from then on replayed: `step` is called no more, but for batches of another shape,
- * such as an epoch's last. The bits are those without .graph. In `step` there is no tt_item(), no
+ * first steps are taken as usual. Then a batch's forward and backward pass are captured, and so is the optimizer's step
+ * if no scaler decides on it. Later steps replay them: `step` is called again only for batches of another shape, such
+ * as an epoch's last. The bits are those without .graph. In `step` there is no tt_item(), no
  * tt_trainer_add_metric(), and nothing else that tt_graph_capture() refuses; clipping, the scaler, averages and
  * schedulers are the trainer's, and work. Not with .group, .elastic or .accumulate above 1.
  *

@@ -32,15 +32,10 @@ static void check_near(const result *a, const result *b, double most) {
 typedef void (*both_fn)(tt_group *native, tt_group *nccl, int rank);
 
 static int with_both(tt_store *store, int rank, int world, void *arg) {
-    tt_store *one = NULL, *other = NULL;
-    CHECK_OK(tt_prefix_store(&one, "native", store));
-    CHECK_OK(tt_prefix_store(&other, "nccl", store));
-    tt_group *native = join_group(one, rank, world), *nccl = nccl_join(other, rank, world);
+    both_engines both = both_join(store, rank, world);
+    tt_group *native = both.native, *nccl = both.nccl;
     (*(both_fn *)arg)(native, nccl, rank);
-    tt_destroy_process_group(nccl);
-    tt_destroy_process_group(native);
-    tt_store_free(one);
-    tt_store_free(other);
+    both_leave(&both);
     return 0;
 }
 

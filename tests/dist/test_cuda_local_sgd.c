@@ -97,11 +97,9 @@ static void check_alike(tt_group *native, const result *own) {
 
 static int over_nccl(tt_store *store, int rank, int world, void *arg) {
     static result near, far;
-    tt_store *one = NULL, *other = NULL;
     (void)arg;
-    CHECK_OK(tt_prefix_store(&one, "native", store));
-    CHECK_OK(tt_prefix_store(&other, "nccl", store));
-    tt_group *native = join_group(one, rank, world), *nccl = nccl_join(other, rank, world);
+    both_engines both = both_join(store, rank, world);
+    tt_group *native = both.native, *nccl = both.nccl;
     for (kind kind = 0; kind < KINDS; kind++)
         for (int d = 0; d < 2; d++) {
             const tt_dtype dtype = d ? TT_F64 : TT_F32;
@@ -118,10 +116,7 @@ static int over_nccl(tt_store *store, int rank, int world, void *arg) {
           TT_ERR_UNSUPPORTED);
     CHECK_TEXT("tt_periodic_model_averager: the back end nccl takes no memory of cpu");
     tt_tensor_free(x);
-    tt_destroy_process_group(nccl);
-    tt_destroy_process_group(native);
-    tt_store_free(one);
-    tt_store_free(other);
+    both_leave(&both);
     return 0;
 }
 
@@ -168,20 +163,15 @@ static void check_post_local(const result *near, const result *far) {
 
 static int post_local(tt_store *store, int rank, int world, void *arg) {
     static result near, far;
-    tt_store *one = NULL, *other = NULL;
     (void)arg;
-    CHECK_OK(tt_prefix_store(&one, "native", store));
-    CHECK_OK(tt_prefix_store(&other, "nccl", store));
-    tt_group *native = join_group(one, rank, world), *nccl = nccl_join(other, rank, world);
+    both_engines both = both_join(store, rank, world);
+    tt_group *native = both.native, *nccl = both.nccl;
     train_post_local(native, rank, TT_CPU, &near);
     train_post_local(native, rank, TT_CUDA(0), &far);
     check_post_local(&near, &far);
     train_post_local(nccl, rank, TT_CUDA(rank), &far);
     check_post_local(&near, &far);
-    tt_destroy_process_group(nccl);
-    tt_destroy_process_group(native);
-    tt_store_free(one);
-    tt_store_free(other);
+    both_leave(&both);
     return 0;
 }
 

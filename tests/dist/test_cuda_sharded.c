@@ -221,11 +221,9 @@ static void parameters_and_state_go_out_and_come_back(void **state) {
 
 static int numbers_of_the_native_engine(tt_store *store, int rank, int world, void *arg) {
     static result near, far;
-    tt_store *one = NULL, *other = NULL;
     (void)arg;
-    CHECK_OK(tt_prefix_store(&one, "native", store));
-    CHECK_OK(tt_prefix_store(&other, "nccl", store));
-    tt_group *native = join_group(one, rank, world), *nccl = nccl_join(other, rank, world);
+    both_engines both = both_join(store, rank, world);
+    tt_group *native = both.native, *nccl = both.nccl;
     for (int i = 0; i < 6; i++) {
         const run r = {STAGE_1 + i % 3, TT_F32, i < 3 ? 0 : 0.1};
         train(native, rank, TT_CUDA(rank), &r, &near);
@@ -239,10 +237,7 @@ static int numbers_of_the_native_engine(tt_store *store, int rank, int world, vo
     CHECK(!tt_fully_shard(model, nccl) && tt_last_status() == TT_ERR_UNSUPPORTED);
     CHECK_TEXT("tt_fully_shard: the back end nccl takes no memory of cpu");
     tt_module_free(model);
-    tt_destroy_process_group(nccl);
-    tt_destroy_process_group(native);
-    tt_store_free(one);
-    tt_store_free(other);
+    both_leave(&both);
     return 0;
 }
 

@@ -38,6 +38,28 @@ static inline tt_group *nccl_join(tt_store *store, int rank, int world) {
 /* Where calls lie, as options. */
 #define ON_GPU(index) .device = TT_DEVICE_CUDA, .device_index = (index), .stream = tt_device_stream(TT_CUDA(index))
 
+/* Groups of the same ranks by the native engine and by nccl. */
+typedef struct both_engines {
+    tt_store *stores[2];
+    tt_group *native, *nccl;
+} both_engines;
+
+static inline both_engines both_join(tt_store *store, int rank, int world) {
+    both_engines b = {.native = NULL};
+    CHECK_OK(tt_prefix_store(&b.stores[0], "native", store));
+    CHECK_OK(tt_prefix_store(&b.stores[1], "nccl", store));
+    b.native = join_group(b.stores[0], rank, world);
+    b.nccl = nccl_join(b.stores[1], rank, world);
+    return b;
+}
+
+static inline void both_leave(both_engines *b) {
+    tt_destroy_process_group(b->nccl);
+    tt_destroy_process_group(b->native);
+    for (int i = 0; i < 2; i++)
+        tt_store_free(b->stores[i]);
+}
+
 /* A rank's memory on its device, as bytes. */
 static inline tt_tensor *gpu_new(int index, const void *bytes, size_t size) {
     TT_AUTO_SCOPE;
