@@ -21,7 +21,7 @@ typedef struct tt__device_queue {
     void (*unpin)(const tt_device *device, void *host);
 
     /* Begin to copy to the host what `from` has behind the work so far; it runs beside later work. *mark: what sent()
-     * is asked with, until it says done or fails. `wait`: wait for it. */
+     * is asked with, until it says done or fails. `wait`: wait for it. When either has failed, no copy is under way. */
     tt_status (*send)(const tt_device *device, void *host, const void *from, size_t bytes, void **mark);
     tt_status (*sent)(const tt_device *device, void *mark, bool wait, bool *done);
 
@@ -29,7 +29,7 @@ typedef struct tt__device_queue {
     tt_status (*receive)(const tt_device *device, void *to, const void *host, size_t bytes);
 
     /* Let *mark, NULL or that of earlier work, tell when the work so far is done: sent() is asked with it. After a
-     * failure it is NULL. */
+     * failure it is NULL, and the work is done. */
     tt_status (*mark)(const tt_device *device, void **mark);
 
     void *(*stream)(const tt_device *device); /* as a back end takes it: tt_call.stream */

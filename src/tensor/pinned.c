@@ -74,11 +74,8 @@ tt_status tt__pinned_copy(tt__pinned *block, void *to, const void *from, size_t 
     const tt_device *device = block->device;
     pthread_mutex_lock(&block->lock);
     tt_status status = device->queue->receive(device, to, from, bytes);
-    if (!status) {
+    if (!status)
         status = device->queue->mark(device, &block->mark);
-        if (status)
-            tt_ignore(tt_device_synchronize(device)); /* nobody could tell later when it has ended */
-    }
     pthread_mutex_unlock(&block->lock);
     return status;
 }

@@ -37,18 +37,22 @@ tt_status tt__cuda_refuse(const tt__cuda_state *state, const char *format, ...) 
     return tt__cuda_host->refuse_capture(what, &state->device);
 }
 
-tt_status tt__cuda_enter(const tt__cuda_state *state) {
+tt_status tt__cuda_check_process(const tt__cuda_state *state) {
     pid_t self = getpid(), none = 0;
-    if (!atomic_compare_exchange_strong(&user, &none, self) && none != self)
-        return tt__cuda_host->fail(
-            TT_ERR_UNSUPPORTED,
-            "%s can't be used in this process (%d): its parent (%d) had used CUDA before fork(), "
-            "and CUDA does not work in such a child. Start children before the first use, or "
-            "let them exec()",
-            state->name, (int)self, (int)none);
-    if (current == state->index)
+    if (atomic_compare_exchange_strong(&user, &none, self) || none == self)
         return TT_OK;
-    tt_status status = tt__cuda_check(cudaSetDevice(state->index), "choosing %s", state->name);
+    return tt__cuda_host->fail(TT_ERR_UNSUPPORTED,
+                               "%s can't be used in this process (%d): its parent (%d) had used CUDA before fork(), "
+                               "and CUDA does not work in such a child. Start children before the first use, or "
+                               "let them exec()",
+                               state->name, (int)self, (int)none);
+}
+
+tt_status tt__cuda_enter(const tt__cuda_state *state) {
+    tt_status status = tt__cuda_check_process(state);
+    if (status || current == state->index)
+        return status;
+    status = tt__cuda_check(cudaSetDevice(state->index), "choosing %s", state->name);
     if (!status)
         current = state->index;
     return status;

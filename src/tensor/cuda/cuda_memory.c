@@ -259,8 +259,12 @@ static tt_status tell_fault(tt__cuda_state *state) {
 static tt_status wait_for_work(const tt__cuda_state *state) {
     tt_status status = tt__cuda_refuse(state, "waiting for %s", state->name);
     if (!status)
-        status = tt__cuda_enter(state);
-    return status ? status : tt__cuda_check(cudaStreamSynchronize(state->stream), "the work on %s", state->name);
+        status = tt__cuda_check_process(state);
+    if (status)
+        return status;
+    status = tt__cuda_enter(state); /* even where that fails the work has ended: callers free what it used */
+    cudaError_t error = cudaStreamSynchronize(state->stream);
+    return status ? status : tt__cuda_check(error, "the work on %s", state->name);
 }
 
 tt_status tt__cuda_wait(tt__cuda_state *state) {

@@ -22,6 +22,14 @@ static tt_status new_event(const tt__cuda_state *state, cudaEvent_t *event) {
                           state->name);
 }
 
+/* Let `event` tell when the work on the stream so far is done; where it can't, the work is done. */
+static cudaError_t record_or_wait(cudaEvent_t event, cudaStream_t stream) {
+    cudaError_t error = cudaEventRecord(event, stream);
+    if (error)
+        (void)cudaStreamSynchronize(stream);
+    return error;
+}
+
 static cudaError_t begin_sending(const tt__cuda_state *state, cudaEvent_t event, void *host, const void *from,
                                  size_t bytes) {
     cudaError_t error = cudaEventRecord(event, state->stream);
@@ -29,7 +37,7 @@ static cudaError_t begin_sending(const tt__cuda_state *state, cudaEvent_t event,
         error = cudaStreamWaitEvent(state->sender, event, 0);
     if (!error)
         error = cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, state->sender);
-    return error ? error : cudaEventRecord(event, state->sender);
+    return error ? error : record_or_wait(event, state->sender);
 }
 
 static tt_status queue_send(const tt_device *device, void *host, const void *from, size_t bytes, void **mark) {
@@ -53,15 +61,18 @@ static tt_status queue_send(const tt_device *device, void *host, const void *fro
 
 static tt_status queue_sent(const tt_device *device, void *mark, bool wait, bool *done) {
     const tt__cuda_state *state = queue_of(device);
-    tt_status status = tt__cuda_enter(state);
-    cudaError_t error = status ? cudaSuccess : wait ? cudaEventSynchronize(mark) : cudaEventQuery(mark);
+    tt_status status = tt__cuda_check_process(state); /* events are asked whatever device the thread means */
+    *done = true;
+    if (status)
+        return status;
+    cudaError_t error = wait ? cudaEventSynchronize(mark) : cudaEventQuery(mark);
     *done = error != cudaErrorNotReady;
     if (!*done) {
         (void)cudaGetLastError();
         return TT_OK;
     }
     (void)cudaEventDestroy(mark);
-    return status ? status : tt__cuda_check(error, "copying from %s", state->name);
+    return tt__cuda_check(error, "copying from %s", state->name);
 }
 
 static tt_status queue_receive(const tt_device *device, void *to, const void *host, size_t bytes) {
@@ -77,11 +88,16 @@ static tt_status queue_receive(const tt_device *device, void *to, const void *ho
 static tt_status queue_mark(const tt_device *device, void **mark) {
     const tt__cuda_state *state = queue_of(device);
     cudaEvent_t event = *mark;
-    tt_status status = tt__cuda_enter(state);
+    tt_status status = tt__cuda_check_process(state);
+    if (status)
+        return status;
+    status = tt__cuda_enter(state);
     if (!status && !event)
         status = new_event(state, &event);
-    if (!status)
-        status = tt__cuda_check(cudaEventRecord(event, state->stream), "recording an event on %s", state->name);
+    if (status)
+        (void)cudaStreamSynchronize(state->stream);
+    else
+        status = tt__cuda_check(record_or_wait(event, state->stream), "recording an event on %s", state->name);
     if (status && event)
         (void)cudaEventDestroy(event);
     *mark = status ? NULL : event;

@@ -55,8 +55,10 @@ extern const tt__device_host *tt__cuda_host;
 
 static inline tt__cuda_state *tt__cuda_of(const tt_tensor *x) { return (tt__cuda_state *)(void *)x->storage->device; }
 
-/* Make `state` the device that this thread's calls of CUDA mean. TT_ERR_UNSUPPORTED in a child of a process that has
- * used CUDA: the driver can't be used there. */
+/* TT_ERR_UNSUPPORTED in a child of a process that has used CUDA: the driver can't be used there. */
+tt_status tt__cuda_check_process(const tt__cuda_state *state);
+
+/* The same, and make `state` the device that this thread's calls of CUDA mean. */
 tt_status tt__cuda_enter(const tt__cuda_state *state);
 
 /* Record `error` of what was tried ("copying 4096 bytes to cuda:0") and return the status that it is: TT_ERR_MEMORY, or

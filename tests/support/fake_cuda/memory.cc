@@ -13,6 +13,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
 
 static int device_count() { return (int)fake_setting("FAKE_CUDA_DEVICES", 2); }
 
@@ -40,6 +41,7 @@ std::map<CUmemGenericAllocationHandle, chunk> handles;
 std::map<CUdeviceptr, CUmemGenericAllocationHandle> mapped;
 std::map<const char *, size_t> pinned;
 size_t registered; /* of these: cudaHostRegister()'s */
+std::multiset<const char *> used; /* by copies under way */
 
 size_t device_memory() { return (size_t)fake_setting("FAKE_CUDA_MEMORY", 64) << 20; }
 int driver_version() { return (int)fake_setting("FAKE_CUDA_DRIVER", 13000); }
@@ -140,6 +142,31 @@ bool fake_is_pinned(const void *p) {
     return (const char *)p < it->first + it->second;
 }
 
+fake_use::fake_use(const void *at) : p((const char *)at) {
+    std::lock_guard<std::mutex> held(mutex);
+    used.insert(p);
+}
+
+fake_use::~fake_use() {
+    std::lock_guard<std::mutex> held(mutex);
+    used.erase(used.find(p));
+}
+
+/* Forget pinned memory; false: there is none at p. */
+static bool forget_pinned(const char *p) {
+    std::lock_guard<std::mutex> held(mutex);
+    auto range = pinned.find(p);
+    if (range == pinned.end())
+        return false;
+    auto first = used.lower_bound(p);
+    if (first != used.end() && *first < p + range->second) {
+        fprintf(stderr, "fake CUDA: %zu pinned bytes are given back while a copy uses them\n", range->second);
+        abort();
+    }
+    pinned.erase(range);
+    return true;
+}
+
 cudaError_t cudaMallocHost(void **p, size_t bytes) {
     if (fake_capture_forbids())
         return fake_error(cudaErrorStreamCaptureUnsupported);
@@ -151,8 +178,7 @@ cudaError_t cudaMallocHost(void **p, size_t bytes) {
 }
 
 cudaError_t cudaFreeHost(void *p) {
-    std::lock_guard<std::mutex> held(mutex);
-    pinned.erase((const char *)p);
+    forget_pinned((const char *)p);
     free(p);
     return cudaSuccess;
 }
@@ -169,9 +195,9 @@ cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned) {
 }
 
 cudaError_t cudaHostUnregister(void *p) {
-    std::lock_guard<std::mutex> held(mutex);
-    if (!pinned.erase((const char *)p))
+    if (!forget_pinned((const char *)p))
         return fake_error(cudaErrorInvalidValue);
+    std::lock_guard<std::mutex> held(mutex);
     registered--;
     return cudaSuccess;
 }

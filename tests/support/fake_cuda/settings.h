@@ -2,6 +2,7 @@
  *   FAKE_CUDA_DEVICES=2      devices there are (2)
  *   FAKE_CUDA_MEMORY=65536   MiB of each (64), from which cuMemCreate() takes
  *   FAKE_CUDA_SEED=7         what delays are drawn from (1); 0: none
+ *   FAKE_CUDA_LATE=500       each piece of a stream's work comes so many microseconds later (0)
  *   FAKE_CUDA_FAIL=n         call number n of those that can fail does, counted from 1, and so do all that follow it
  *   FAKE_CUDA_CAPABILITY=8   the devices' compute capability, its first number (9)
  *   FAKE_CUDA_FAIL_ONE=n     call number n alone fails

@@ -44,6 +44,9 @@ namespace {
 void delay(std::mt19937 &draws) {
     static const long seed = fake_setting("FAKE_CUDA_SEED", 1);
     static const unsigned often = fake_has_mutant() ? 2 : 8;
+    static const long late = fake_setting("FAKE_CUDA_LATE", 0);
+    if (late)
+        std::this_thread::sleep_for(std::chrono::microseconds(late));
     if (seed && draws() % often == 0)
         std::this_thread::sleep_for(std::chrono::microseconds(draws() % 300));
 }
@@ -62,6 +65,7 @@ void work(CUstream_st *s) {
         held.unlock();
         delay(draws);
         task();
+        task = nullptr; /* with it ends what it holds, before anybody is told */
         held.lock();
         s->done++;
         s->changed.notify_all();
@@ -278,10 +282,13 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
         std::shared_ptr<std::string> staged = std::make_shared<std::string>((const char *)from, bytes);
         return enqueue(stream, [=] { memcpy(to, staged->data(), bytes); });
     }
+    std::shared_ptr<fake_use> use;
+    if (kind != cudaMemcpyDeviceToDevice)
+        use = std::make_shared<fake_use>(kind == cudaMemcpyHostToDevice ? from : to);
     if (kind == cudaMemcpyDeviceToHost && fake_is_pinned(to))
         return enqueue(
-            stream, [=] { memmove(to, from, bytes); }, [=] { poison(to, bytes); });
+            stream, [=, use = use] { memmove(to, from, bytes); }, [=, use = use] { poison(to, bytes); });
     if (kind == cudaMemcpyDeviceToHost)
         poison(to, bytes);
-    return enqueue(stream, [=] { memmove(to, from, bytes); });
+    return enqueue(stream, [=, use = use] { memmove(to, from, bytes); });
 }
