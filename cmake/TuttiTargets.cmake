@@ -315,10 +315,11 @@ function(tt_test_properties test label timeout)
       # Open MPI's launcher fails where another one makes or removes the folder that both keep their notes in.
       OMPI_MCA_orte_tmpdir_base=${CMAKE_BINARY_DIR}/Testing/mpi/${test})
   # ASan's leak check dies of what it notes of OpenMP's threads in libraries that are loaded late. TSan refuses threads
-  # in a fork of a process that has several, which all processes of tt_spawn() are to be.
+  # in a fork of a process that has several, which all processes of tt_spawn() are to be; and each process of several
+  # threads would sleep a second before it ends.
   if(TT_SANITIZE)
     list(APPEND environment ASAN_OPTIONS=intercept_tls_get_addr=0 TT_SANITIZED=1
-         TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp:die_after_fork=0)
+         TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp:die_after_fork=0:atexit_sleep_ms=20)
   endif()
   set_tests_properties(${test} PROPERTIES LABELS ${label} TIMEOUT ${timeout} SKIP_RETURN_CODE 77
                        ENVIRONMENT "${environment}")

@@ -37,11 +37,12 @@ struct chunk {
     size_t bytes;
     bool released, mapped;
 };
-std::map<CUmemGenericAllocationHandle, chunk> handles;
-std::map<CUdeviceptr, CUmemGenericAllocationHandle> mapped;
-std::map<const char *, size_t> pinned;
-size_t registered; /* of these: cudaHostRegister()'s */
-std::multiset<const char *> used; /* by copies under way */
+/* They are never destroyed: streams' threads use them until the process has ended. */
+auto &handles = *new std::map<CUmemGenericAllocationHandle, chunk>;
+auto &mapped = *new std::map<CUdeviceptr, CUmemGenericAllocationHandle>;
+auto &pinned = *new std::map<const char *, size_t>;
+auto &used = *new std::multiset<const char *>; /* by copies under way */
+size_t registered;                             /* of the pinned ranges: cudaHostRegister()'s */
 
 size_t device_memory() { return (size_t)fake_setting("FAKE_CUDA_MEMORY", 64) << 20; }
 int driver_version() { return (int)fake_setting("FAKE_CUDA_DRIVER", 13000); }
