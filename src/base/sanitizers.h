@@ -2,20 +2,20 @@
 #ifndef TT_BASE_SANITIZERS_H
 #define TT_BASE_SANITIZERS_H
 
-#ifdef __has_feature
-#define TT__ASAN __has_feature(address_sanitizer)
-#define TT__TSAN __has_feature(thread_sanitizer)
-#else
-#ifdef __SANITIZE_ADDRESS__
+#ifndef __has_feature
+#define __has_feature(name) 0
+#endif
+
+#if defined __SANITIZE_ADDRESS__ || __has_feature(address_sanitizer)
 #define TT__ASAN 1
 #else
 #define TT__ASAN 0
 #endif
-#ifdef __SANITIZE_THREAD__
+
+#if defined __SANITIZE_THREAD__ || __has_feature(thread_sanitizer)
 #define TT__TSAN 1
 #else
 #define TT__TSAN 0
-#endif
 #endif
 
 #endif

@@ -12,7 +12,9 @@
 #include "support/cuda_ranks.h"
 #include "support/leaves_out.h"
 
-enum { STEPS = 20, BATCH = 6, SIDE = 8, CLASSES = 4, MOST = 5000 };
+#include "base/sanitizers.h"
+
+enum { STEPS = TT__TSAN ? 8 : 20, BATCH = 6, SIDE = 8, CLASSES = 4, MOST = 5000 };
 
 /* How one run trains. */
 typedef struct run {
@@ -257,7 +259,7 @@ static void wrap_often(tt_group *group, int rank, void *user) {
     (void)user;
     tt_module *model = tt_nn_linear(512, 512);
     CHECK_OK(tt_module_to_device(model, TT_CUDA(0)));
-    for (int i = 0; i < 100; i++) {
+    for (int i = 0; i < (TT__TSAN ? 10 : 100); i++) {
         TT_AUTO_SCOPE;
         tt_module *ddp = tt_ddp(model, group);
         CHECK(ddp && cuda_pinned_ranges() > 0);
@@ -277,7 +279,7 @@ static void nothing_is_left(void **state) {
 
 /* ---- a rank that fails */
 
-enum { FAIL_STEP = 7 };
+enum { FAIL_STEP = TT__TSAN ? 37 : 7 };
 enum { LARGE = 2300 }; /* a weight of 21 MB */
 
 static tt_group *join_under(tt_store *store, const char *prefix, int rank, int world) {

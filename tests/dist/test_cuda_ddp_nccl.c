@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-enum { STEPS = 20, BATCH = 6, SIDE = 8, CLASSES = 4, MOST = 5000 };
+enum { STEPS = TT__TSAN ? 8 : 20, BATCH = 6, SIDE = 8, CLASSES = 4, MOST = 5000 };
 
 typedef struct run {
     bool conv;
@@ -292,7 +292,7 @@ static int wraps_often(tt_store *store, int rank, int world, void *arg) {
     tt_module *model = tt_nn_linear(512, 512);
     (void)arg;
     CHECK_OK(tt_module_to_device(model, TT_CUDA(rank)));
-    for (int i = 0; i < 80; i++) {
+    for (int i = 0; i < (TT__TSAN ? 8 : 80); i++) {
         TT_AUTO_SCOPE;
         tt_module *ddp = tt_ddp(model, group);
         CHECK(ddp);

@@ -3,6 +3,7 @@
 #include "support/cuda_ranks.h"
 #include "support/nccl.h"
 
+#include "base/sanitizers.h"
 #include "dist/zero_models.h"
 
 #include <math.h>
@@ -257,7 +258,7 @@ static void shard_often(tt_group *group, int rank, void *user) {
     CHECK(!tt_fully_shard(apart, group) && tt_last_status() == TT_ERR_INVALID);
     CHECK_TEXT("tt_fully_shard: parameter \"1.weight\" lies on cuda:0, and those before it on cpu; expected all");
     tt_module_free(apart);
-    for (int i = 0; i < 80; i++) {
+    for (int i = 0; i < (TT__TSAN ? 8 : 80); i++) {
         tt_module *model = tt_nn_linear(512, 512);
         CHECK_OK(tt_module_to_device(model, TT_CUDA(0)));
         tt_module *ddp = i % 2 ? tt_ddp(model, group) : tt_fully_shard(model, group);
@@ -318,7 +319,7 @@ static int fails_somewhere(tt_store *store, int rank, int world, void *arg) {
 static void calls_of_cuda_fail(void **state) {
     (void)state;
     for (how how = STAGE_1; how < HOWS; how++)
-        for (int n = 1; n < 250; n += n < 100 ? 13 : 50)
+        for (int n = 1; n < 250; n += TT__TSAN ? 60 : n < 100 ? 13 : 50)
             with_ranks(2, fails_somewhere, &(failure){n, how});
 }
 

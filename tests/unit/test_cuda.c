@@ -16,6 +16,7 @@
 #include <tutti/tutti.h>
 #include <unistd.h>
 
+#include "base/sanitizers.h"
 #include "cuda_compare.h"
 #include "expect.h"
 #include "tensor/tensor.h"
@@ -258,7 +259,7 @@ static void integers_are_the_cpus(void **state) {
 
 /* ---- training ---- */
 
-enum { STEPS = 50, BATCH = 32 };
+enum { STEPS = TT__TSAN ? 6 : 50, BATCH = 32 };
 
 static tt_module *new_mlp(const tt_device *device) {
     tt_manual_seed(1);
@@ -281,7 +282,7 @@ static void an_mlp_trains_to_the_cpus_losses(void **state) {
     train(TT_CUDA(0), far);
     train(other_device(), again);
     expect_losses(STEPS, near, far, again);
-    assert_true(far[STEPS - 1] < 0.5 * far[0]);
+    assert_true(far[STEPS - 1] < (TT__TSAN ? 1 : 0.5) * far[0]);
 }
 
 /* ---- what it can't ---- */

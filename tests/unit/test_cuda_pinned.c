@@ -10,6 +10,7 @@
 #include <tutti/tutti.h>
 #include <unistd.h>
 
+#include "base/sanitizers.h"
 #include "cuda_compare.h"
 #include "expect.h"
 
@@ -296,7 +297,7 @@ static void every_call_may_fail(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
     only_on_the_fake();
-    const int step = getenv("TT_SANITIZED") ? 7 : 1; /* a process takes a sanitizer a second */
+    const int step = TT__TSAN ? 37 : getenv("TT_SANITIZED") ? 7 : 1; /* a process takes a sanitizer a second */
     int status = 0, number = 0;
     while (status == 0 && number < 1000) {
         fflush(NULL);
