@@ -12,10 +12,12 @@ for line in "0 of 3: nccl, sum 6, 3 of 2" "1 of 3: nccl, sum 6, 1 of 1" "2 of 3:
     echo "$out" | grep -q "rank $line" || fail "no \"rank $line\" in: $out"
 done
 
-# Training steps, with buckets on the devices.
-out=$(FAKE_CUDA_DEVICES=2 FAKE_CUDA_SEED=0 "$TUTTI" bench step --world 2 --device cuda --backend nccl --steps 1 2>&1) ||
-    fail "$out"
-echo "$out" | grep -q '"device":"cuda:0","device_mb":[0-9.]*,"world":2' || fail "no step in: $out"
+# Training steps, with buckets on the devices. (Under a sanitizer, which takes half a minute for them, others train so.)
+if [ -z "${TT_SANITIZED:-}" ]; then
+    out=$(FAKE_CUDA_DEVICES=2 FAKE_CUDA_SEED=0 "$TUTTI" bench step --world 2 --device cuda --backend nccl --steps 1 \
+        2>&1) || fail "$out"
+    echo "$out" | grep -q '"device":"cuda:0","device_mb":[0-9.]*,"world":2' || fail "no step in: $out"
+fi
 ! out=$("$TUTTI" bench step --backend nccl 2>&1) || fail "on the cpu: $out"
 echo "$out" | grep -q -e "add --device cuda" || fail "no reason in: $out"
 
