@@ -64,6 +64,13 @@ typedef enum tt_op {
 /* "all_reduce"; "?" outside the enum. */
 TT_API const char *tt_op_name(tt_op op);
 
+/* When a call ran on its device, as the device measured it: from when all that came before it on its stream was done
+ * until its result was there. */
+typedef struct tt_call_times {
+    int64_t begin_ns;    /* CLOCK_MONOTONIC, as well as the back end can tell; 0: not known, as it was handed over */
+    int64_t duration_ns; /* >= 0 */
+} tt_call_times;
+
 /* One call of this rank, arguments checked. Buffers are as tutti/comm.h says of the op; one that works in place on
  * `buf` has it as send and recv. On the host a reduce_scatter's recv does not overlap its send. */
 typedef struct tt_call {
@@ -96,6 +103,10 @@ typedef struct tt_call {
     int device_index; /* >= 0 */
     void *stream;     /* as the program gave it; NULL: the device's default one */
     void *mark;       /* what stream_mark() gave for this call */
+
+    /* Of a call on a device that the flight recorder holds: where the back end may write when it ran, before test()
+     * says that it is done. A failure to measure is none of the call. NULL: nobody asks. */
+    tt_call_times *times;
 } tt_call;
 
 /* What Tutti offers. Functions are those of the same name in tutti/base.h and tutti/store.h; thread-safe. */

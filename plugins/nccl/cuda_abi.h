@@ -47,6 +47,7 @@ typedef struct CUuuid_st {
     X(cuEventCreate, (CUevent * event, unsigned flags))                    \
     X(cuEventRecord, (CUevent event, CUstream stream))                     \
     X(cuEventQuery, (CUevent event))                                       \
+    X(cuEventElapsedTime, (float *ms, CUevent from, CUevent to))           \
     X(cuEventDestroy_v2, (CUevent event))                                  \
     X(cuMemAlloc_v2, (CUdeviceptr * memory, size_t bytes))                 \
     X(cuMemFree_v2, (CUdeviceptr memory))                                  \

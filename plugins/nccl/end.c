@@ -109,6 +109,8 @@ static void release(nccl_engine *e) {
             cuda.cuStreamDestroy_v2(e->lanes[l].stream);
     }
     free_events(e);
+    if (e->clock_stream)
+        cuda.cuStreamDestroy_v2(e->clock_stream);
     if (e->word)
         cuda.cuMemFree_v2(e->word);
     if (entered)

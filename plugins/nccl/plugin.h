@@ -40,7 +40,15 @@ extern cuda_functions cuda;
 typedef struct nccl_event {
     struct nccl_event *next, *next_free;
     CUevent event;
+    bool timed; /* it notes when it happens, which costs the device a little */
 } nccl_event;
+
+/* A moment that the host's clock and the device's know: an event on an idle stream. */
+typedef struct nccl_anchor {
+    nccl_event *event;
+    int64_t at_ns;
+    int users; /* requests that are measured from it */
+} nccl_anchor;
 
 typedef struct nccl_request {
     struct nccl_request *next;
@@ -49,6 +57,9 @@ typedef struct nccl_request {
     nccl_event *mark, *end; /* what it waits for; what is recorded behind it */
     ncclRedOp_t factor_op;  /* of TT_PREMUL_SUM */
     bool has_factor_op;
+    nccl_event *start; /* of a call that is measured: what is recorded before it; NULL: nothing */
+    int64_t start_ns;  /* when the host did so */
+    nccl_anchor *anchor;
     int64_t numbers[]; /* of an uneven call: send counts, send offsets, receive counts, receive offsets (size) each */
 } nccl_request;
 
@@ -71,9 +82,13 @@ typedef struct nccl_engine {
     CUcontext context; /* NULL: not retained */
     CUdeviceptr word;  /* what a barrier sums */
     nccl_lane lanes[NCCL_LANES];
-    ncclComm_t split_off; /* where NCCL puts what it splits, even after time is up */
-    nccl_event *events, *free_events;
-    tt_status broken; /* a failure of NCCL's or CUDA's, and its text */
+    ncclComm_t split_off;                /* where NCCL puts what it splits, even after time is up */
+    nccl_event *events, *free_events[2]; /* by `timed` */
+    CUstream clock_stream;               /* of anchors; NULL: not made yet */
+    nccl_anchor anchors[2];
+    int anchor;         /* which of them is the newer one */
+    bool clock_stopped; /* CUDA failed there: no anchors */
+    tt_status broken;   /* a failure of NCCL's or CUDA's, and its text */
     char why[512];
     enum { NCCL_OPEN, NCCL_ENDING, NCCL_ENDED } life; /* ENDING: a thread aborts its communicators */
     bool flush;                                       /* first, let NCCL send what peers may not have yet */
@@ -131,6 +146,21 @@ tt_status nccl_advance(nccl_engine *e);
 
 /* Has the lane issued all that it was given? */
 bool nccl_is_idle(const nccl_lane *lane);
+
+/* Take an event; give it back: then it is NULL, as it may be before. The lock is held. */
+CUresult nccl_take_event(nccl_engine *e, bool timed, nccl_event **out);
+void nccl_give_event(nccl_engine *e, nccl_event **event);
+
+/* ---- times.c: when calls ran on the device. The lock is held, the device's context is current */
+
+/* Before the request is issued; take the event of its end, if it is measured; when it is done. They never fail: a time
+ * may stay unknown. */
+void nccl_times_begin(nccl_engine *e, const nccl_lane *lane, nccl_request *r);
+void nccl_times_take_end(nccl_engine *e, nccl_request *r);
+void nccl_times_end(const nccl_request *r);
+
+/* Let go what the request has for it. */
+void nccl_times_forget(nccl_engine *e, nccl_request *r);
 
 /* ---- checks.c */
 

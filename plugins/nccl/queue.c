@@ -6,33 +6,38 @@
 
 /* ---- events */
 
-static tt_status take_event(nccl_engine *e, nccl_event **out) {
-    nccl_event *event = e->free_events;
+CUresult nccl_take_event(nccl_engine *e, bool timed, nccl_event **out) {
+    nccl_event *event = e->free_events[timed];
     if (event) {
-        e->free_events = event->next_free;
+        e->free_events[timed] = event->next_free;
         *out = event;
-        return TT_OK;
+        return CUDA_SUCCESS;
     }
     event = calloc(1, sizeof *event);
     if (!event)
-        return nccl_host->fail(TT_ERR_MEMORY, "nccl: no memory for an event");
-    tt_status status = nccl_check_cuda(cuda.cuEventCreate(&event->event, CU_EVENT_DISABLE_TIMING), "making an event");
-    if (status) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = cuda.cuEventCreate(&event->event, timed ? 0 : CU_EVENT_DISABLE_TIMING);
+    if (result != CUDA_SUCCESS) {
         free(event);
-        return status;
+        return result;
     }
+    event->timed = timed;
     event->next = e->events;
     e->events = event;
     *out = event;
-    return TT_OK;
+    return CUDA_SUCCESS;
+}
+
+static tt_status take_event(nccl_engine *e, nccl_event **out) {
+    return nccl_check_cuda(nccl_take_event(e, false, out), "making an event");
 }
 
 /* What has been told to wait for it waits for what was recorded then: it can be recorded again at once. */
-static void give_event(nccl_engine *e, nccl_event **event) {
+void nccl_give_event(nccl_engine *e, nccl_event **event) {
     if (!*event)
         return;
-    (*event)->next_free = e->free_events;
-    e->free_events = *event;
+    (*event)->next_free = e->free_events[(*event)->timed];
+    e->free_events[(*event)->timed] = *event;
     *event = NULL;
 }
 
@@ -81,7 +86,8 @@ static tt_status record_ends(nccl_engine *e, nccl_lane *lane) {
         if (r->has_factor_op)
             nccl.RedOpDestroy(r->factor_op, lane->comm);
         r->has_factor_op = false;
-        status = take_event(e, &r->end);
+        nccl_times_take_end(e, r);
+        status = r->end ? TT_OK : take_event(e, &r->end);
         if (!status)
             status = nccl_check_cuda(cuda.cuEventRecord(r->end->event, lane->stream), "recording an event");
         if (!status)
@@ -106,7 +112,7 @@ static tt_status wait_for_mark(nccl_engine *e, const nccl_lane *lane, nccl_reque
     if (!r->mark)
         return TT_OK;
     tt_status status = nccl_check_cuda(cuda.cuStreamWaitEvent(lane->stream, r->mark->event, 0), "waiting for a stream");
-    give_event(e, &r->mark);
+    nccl_give_event(e, &r->mark);
     return break_engine(e, status);
 }
 
@@ -114,6 +120,7 @@ static tt_status issue_one(nccl_engine *e, nccl_lane *lane, nccl_request *r) {
     tt_status status = wait_for_mark(e, lane, r);
     if (status)
         return status;
+    nccl_times_begin(e, lane, r);
     ncclResult_t result = nccl_issue(e, lane, r);
     r->state = NCCL_ISSUED;
     lane->in_progress |= result == ncclInProgress;
@@ -178,7 +185,7 @@ tt_status nccl_stream_mark(void *engine, const tt_call *call, void **mark) {
         if (!status)
             status = nccl_check_cuda(cuda.cuEventRecord(event->event, call->stream), "recording an event");
         if (status)
-            give_event(e, &event);
+            nccl_give_event(e, &event);
         leave();
     }
     pthread_mutex_unlock(&nccl_lock);
@@ -198,7 +205,8 @@ static nccl_request *new_request(const nccl_engine *e, const tt_call *call) {
     nccl_request *r = calloc(1, sizeof *r + (is_uneven ? 4 * (size_t)e->size * sizeof r->numbers[0] : 0));
     if (!r)
         return NULL;
-    r->call = *call;
+    size_t known = nccl_host->call_size; /* a library from before knows less of a call */
+    memcpy(&r->call, call, known < sizeof *call ? known : sizeof *call);
     r->mark = call->mark;
     if (is_uneven) {
         copy_list(&r->call.send_counts, r->numbers, e->size);
@@ -235,8 +243,10 @@ static tt_status ask_event(nccl_engine *e, const nccl_request *r, bool *done) {
     if (status)
         return break_engine(e, status);
     CUresult result = cuda.cuEventQuery(r->end->event);
-    leave();
     *done = result == CUDA_SUCCESS;
+    if (*done)
+        nccl_times_end(r);
+    leave();
     if (*done || result == CUDA_ERROR_NOT_READY)
         return TT_OK;
     return break_engine(e, nccl_check_cuda(result, nccl_host->op_name(r->call.op)));
@@ -254,8 +264,9 @@ static void unlink_request(nccl_engine *e, nccl_request *r) {
     while (*at != r)
         at = &(*at)->next;
     *at = r->next;
-    give_event(e, &r->mark);
-    give_event(e, &r->end);
+    nccl_give_event(e, &r->mark);
+    nccl_give_event(e, &r->end);
+    nccl_times_forget(e, r);
     free(r);
 }
 

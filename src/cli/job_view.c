@@ -81,6 +81,17 @@ static void add_call(tt__view_rank *rank, const clock_of *clock, const tt__recor
     call->end_ns = call->open ? rank->now_ns : record->end ? view_ns(clock, record->end) : call->begin_ns;
     if (call->end_ns < call->begin_ns)
         call->end_ns = call->begin_ns;
+    call->on_device = tt__record_read_device(rank->recorder, record->number, &call->ran);
+    rank->on_device |= call->on_device;
+    if (!call->on_device)
+        return;
+    call->ran_from_ns = tt__ns_checked(call->ran.begin_ns + clock->add_ns);
+    call->ran_until_ns = tt__ns_checked(call->ran_from_ns + call->ran.duration_ns);
+}
+
+const char *tt__view_device_name(const tt__view_call *call, char text[TT__DEVICE_NAME_SIZE]) {
+    snprintf(text, TT__DEVICE_NAME_SIZE, "%s:%u", tt_device_type_name((tt_device_type)call->ran.type), call->ran.index);
+    return text;
 }
 
 static void find_current(tt__view_rank *rank) {

@@ -5,12 +5,17 @@
 #include "comm/record/recorder.h"
 #include "elastic/snapshot.h"
 
+enum { TT__DEVICE_NAME_SIZE = 16 };
+
 /* A call of one rank. Times are ns since 1970 on the clock of rank 0's host. */
 typedef struct tt__view_call {
     tt__record record;
     int64_t begin_ns;
     int64_t end_ns; /* DONE or FAILED: when; otherwise up to when it was under way: now, or the process's end */
     bool open;      /* it has not ended */
+    bool on_device; /* a device has measured when it ran there: */
+    tt__record_device ran;
+    int64_t ran_from_ns, ran_until_ns;
 } tt__view_call;
 
 typedef enum tt__view_state {
@@ -37,6 +42,7 @@ typedef struct tt__view_rank {
     tt__progress progress;
     double samples_per_s; /* (0: not known) */
     int64_t progress_ns;  /* and when it said so */
+    bool on_device;       /* any call has times of a device */
     int64_t now_ns;       /* or when it ended */
 } tt__view_rank;
 
@@ -66,6 +72,9 @@ void tt__view_free(tt__view *view);
 
 /* "runs", "stopped", "dead: signal 9 (SIGKILL)", "ended", ... Returns `text`. */
 const char *tt__view_state_text(const tt__view_rank *rank, char *text, size_t size);
+
+/* "cuda:0" of a call that has `ran`. Returns `text`. */
+const char *tt__view_device_name(const tt__view_call *call, char text[TT__DEVICE_NAME_SIZE]);
 
 /* Read the recorders that process `pid` shares memory with: job_view_process.c. */
 tt_status tt__view_process(tt__snapshot *snapshot, pid_t pid);

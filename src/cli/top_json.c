@@ -10,7 +10,7 @@
 static double seconds_of(int64_t ns) { return (double)ns / 1e9; }
 
 static json_t *call_json(const tt__view_rank *rank) {
-    char text[256];
+    char text[256], device[TT__DEVICE_NAME_SIZE];
     const tt__view_call *call = rank->current;
     if (!call)
         return json_null();
@@ -20,6 +20,10 @@ static json_t *call_json(const tt__view_rank *rank) {
                                tt__recorder_group_ranks(rank->recorder, call->record.group), "open", (int)call->open,
                                "failed", (int)(call->record.state == TT__CALL_FAILED), "seconds",
                                seconds_of(rank->now_ns - (call->open ? call->begin_ns : call->end_ns)));
+    if (object && call->on_device) {
+        json_object_set_new(object, "device", json_string(tt__view_device_name(call, device)));
+        json_object_set_new(object, "device_seconds", json_real(seconds_of(call->ran.duration_ns)));
+    }
     return object ? object : json_null();
 }
 
@@ -60,12 +64,15 @@ static json_t *rank_json(const tt__view_rank *rank) {
     tt__top_rates rates = tt__top_rates_of(rank);
     if (rank->state == TT__VIEW_ENDED)
         tt__end_text(rank->rank.wait_status, how, sizeof how);
-    return json_pack("{s:i, s:i, s:I, s:s, s:s, s:b, s:f, s:f, s:f, s:o, s:o, s:o, s:o}", "rank", (int)rank->rank.rank,
-                     "node", (int)rank->rank.node, "pid",
-                     (json_int_t)(rank->recorder ? rank->recorder->pid : rank->rank.pid), "state", names[rank->state],
-                     "end", how, "joined", (int)(rank->recorder != NULL), "calls_per_sec", rates.calls_per_s,
-                     "bytes_per_sec", rates.bytes_per_s, "comm", rates.busy, "call", call_json(rank), "waits",
-                     waits_json(rank), "progress", progress_json(rank), "averaging", averaging_json(rank));
+    json_t *object = json_pack(
+        "{s:i, s:i, s:I, s:s, s:s, s:b, s:f, s:f, s:f, s:o, s:o, s:o, s:o}", "rank", (int)rank->rank.rank, "node",
+        (int)rank->rank.node, "pid", (json_int_t)(rank->recorder ? rank->recorder->pid : rank->rank.pid), "state",
+        names[rank->state], "end", how, "joined", (int)(rank->recorder != NULL), "calls_per_sec", rates.calls_per_s,
+        "bytes_per_sec", rates.bytes_per_s, "comm", rates.busy, "call", call_json(rank), "waits", waits_json(rank),
+        "progress", progress_json(rank), "averaging", averaging_json(rank));
+    if (object && rank->on_device)
+        json_object_set_new(object, "gpu", json_real(rates.device_busy));
+    return object;
 }
 
 static json_t *group_json(const tt__view_group *group) {

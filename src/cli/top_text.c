@@ -31,39 +31,20 @@ static const char *duration_text(int64_t ns, char *text, size_t size) {
     return text;
 }
 
-tt__top_rates tt__top_rates_of(const tt__view_rank *rank) {
-    tt__top_rates rates = {0};
-    int64_t from = rank->now_ns - SECOND, busy = 0;
-    bool full = rank->n > TT__RECORDS - 8 * TT__RECORD_BLOCK;
-    if (full && rank->calls[0].begin_ns > from)
-        from = rank->calls[0].begin_ns; /* what was before is overwritten */
-    double window = (double)(rank->now_ns - from) / (double)SECOND, calls = 0, bytes = 0;
-    int64_t until = from; /* up to where time is counted: asynchronous calls overlap */
-    for (int i = 0; i < rank->n; i++) {
-        const tt__view_call *call = &rank->calls[i];
-        int64_t begin = call->begin_ns > until ? call->begin_ns : until;
-        if (call->end_ns > begin) {
-            busy += call->end_ns - begin;
-            until = call->end_ns;
-        }
-        if (call->open || call->end_ns < from)
-            continue;
-        calls++;
-        bytes += (double)tt__record_bytes(&call->record);
-    }
-    if (window <= 0)
-        return rates;
-    rates.calls_per_s = calls / window;
-    rates.bytes_per_s = bytes / window;
-    rates.busy = (double)busy / (double)(rank->now_ns - from);
-    return rates;
-}
-
 static const tt__view_rank *find_rank(const tt__view *view, int rank) {
     for (int i = 0; i < view->n; i++)
         if (view->ranks[i].rank.rank == rank)
             return &view->ranks[i];
     return NULL;
+}
+
+/* "; 350 us on cuda:0" */
+static void add_device_text(const tt__view_call *call, char *text, size_t size) {
+    char how_long[32], device[TT__DEVICE_NAME_SIZE];
+    size_t n = strlen(text);
+    if (call->on_device)
+        snprintf(text + n, size - n, "; %s on %s", duration_text(call->ran.duration_ns, how_long, sizeof how_long),
+                 tt__view_device_name(call, device));
 }
 
 const char *tt__top_doing_text(const tt__view_rank *rank, char *text, size_t size) {
@@ -87,6 +68,7 @@ const char *tt__top_doing_text(const tt__view_rank *rank, char *text, size_t siz
         snprintf(text, size,
                  over ? "its last was %s%s, call %u of group %s, %s before" : "after %s%s, call %u of group %s, %s ago",
                  call, c->record.state == TT__CALL_FAILED ? ", which failed" : "", c->record.call, group, how_long);
+    add_device_text(c, text, size);
     return text;
 }
 
@@ -104,7 +86,7 @@ typedef struct columns {
     FILE *out;
     density density;
     int rows_left; /* SOME: lines that may follow */
-    bool nodes, progress, progress_below;
+    bool nodes, devices, progress, progress_below;
     bool narrow; /* CUT: a rank's pid and rates have no room beside what it does */
     int left;    /* columns before what the rank does */
 } columns;
@@ -148,7 +130,8 @@ static int put_progress(const tt__view_rank *rank, char *text, size_t size) {
 /* Print the heading. Numbers of the training that have no columns of their own stand before the rank's call. */
 static void print_heading(columns *c) {
     char text[LEFT_SIZE];
-    int n = snprintf(text, sizeof text, " rank %s     pid  state    calls/s     B/s comm  ", c->nodes ? "node " : "");
+    int n = snprintf(text, sizeof text, " rank %s     pid  state    calls/s     B/s comm%s  ", c->nodes ? "node " : "",
+                     c->devices ? "  gpu" : "");
     c->narrow = c->density >= CUT && c->page->columns && c->page->columns - n < DOING_MIN;
     if (c->narrow)
         n = snprintf(text, sizeof text, " rank %sstate    ", c->nodes ? "node " : "");
@@ -170,14 +153,18 @@ static const char *state_colour(const columns *c, const tt__view_rank *rank) {
 
 /* Write what a rank did in the last second, and its training where that has columns. */
 static int put_numbers(const columns *c, const tt__view_rank *rank, char text[LEFT_SIZE]) {
-    char calls[16], bytes[16];
+    char calls[16], bytes[16], gpu[16] = "";
     tt__top_rates rates = tt__top_rates_of(rank);
     bool lives = rank->state == TT__VIEW_RUNS || rank->state == TT__VIEW_STOPPED;
-    int n =
-        lives && rank->recorder
-            ? tt__format(text, LEFT_SIZE, "%7s %7s %3.0f%%  ", tt__short_number(rates.calls_per_s, calls, sizeof calls),
-                         tt__short_number(rates.bytes_per_s, bytes, sizeof bytes), 100 * rates.busy)
-            : snprintf(text, LEFT_SIZE, "%7s %7s %4s  ", "-", "-", "-");
+    bool shown = lives && rank->recorder;
+    if (c->devices && shown && rank->on_device)
+        tt__format(gpu, sizeof gpu, " %3.0f%%", 100 * rates.device_busy);
+    else if (c->devices)
+        snprintf(gpu, sizeof gpu, " %4s", "-");
+    int n = shown ? tt__format(text, LEFT_SIZE, "%7s %7s %3.0f%%%s  ",
+                               tt__short_number(rates.calls_per_s, calls, sizeof calls),
+                               tt__short_number(rates.bytes_per_s, bytes, sizeof bytes), 100 * rates.busy, gpu)
+                  : snprintf(text, LEFT_SIZE, "%7s %7s %4s%s  ", "-", "-", "-", gpu);
     if (c->progress && !c->progress_below)
         n += put_progress(rank, text + n, LEFT_SIZE - (size_t)n);
     return n;
@@ -384,8 +371,10 @@ static void print_some(columns *c, const tt__view *view) {
 }
 
 static tt_status print_page(columns *c, const tt__view *view) {
-    for (int i = 0; i < view->n; i++)
+    for (int i = 0; i < view->n; i++) {
         c->progress = c->progress || view->ranks[i].progresses;
+        c->devices = c->devices || view->ranks[i].on_device;
+    }
     if (c->density == SOME) {
         print_some(c, view);
         return TT_OK;

@@ -14,9 +14,9 @@ enum { LANES = 32, BUFFER = 1 << 16 };
 /* An arrow is drawn where it explains a wait, and not the usual jitter. */
 static const int64_t ARROW_NS = 20000;
 
-/* A row of slices: calls of one group that don't overlap. */
+/* A row of slices that don't overlap: calls of one group, or what ran on one device. */
 typedef struct lane {
-    uint32_t group;
+    uint32_t of; /* the group's id, or the device */
     int64_t end_ns;
 } lane;
 
@@ -66,19 +66,20 @@ static double trace_us(const writer *w, int64_t ns) { return (double)(ns - w->ba
 /* Number a process from 1: Perfetto takes process 0 and thread 0 for the idle task and hides them. */
 static int trace_pid(const tt__view_rank *rank) { return rank->rank.rank + 1; }
 static int trace_tid(int lane) { return lane + 1; }
+static int trace_device_tid(int lane) { return LANES + lane + 1; }
 
 /* ---- lanes */
 
-/* Find a lane of the rank for the call; *added: it is a new one. Slices of a lane don't overlap. */
-static int find_lane(lane *lanes, int *n, const tt__view_call *call, bool *added) {
+/* Find a lane of the rank for a slice; *added: it is a new one. Slices of a lane don't overlap. */
+static int find_lane(lane *lanes, int *n, uint32_t of, int64_t begin_ns, int64_t end_ns, bool *added) {
     int i = 0;
-    while (i < *n && (lanes[i].group != call->record.group || lanes[i].end_ns > call->begin_ns))
+    while (i < *n && (lanes[i].of != of || lanes[i].end_ns > begin_ns))
         i++;
     *added = i == *n && *n < LANES;
     *n += *added;
     if (i == LANES)
         i--;
-    lanes[i] = (lane){call->record.group, call->end_ns};
+    lanes[i] = (lane){of, end_ns};
     return i;
 }
 
@@ -91,6 +92,15 @@ static void put_lane_name(writer *w, const tt__view_rank *rank, int lane, uint32
     char name[96];
     snprintf(name, sizeof name, "group %s", tt__recorder_group_ranks(rank->recorder, group));
     put_name(w, "thread_name", trace_pid(rank), trace_tid(lane), name);
+}
+
+/* Rows stand in the order of their numbers: those of devices below those of groups. */
+static void put_device_lane(writer *w, const tt__view_rank *rank, int lane, const tt__view_call *call) {
+    char name[TT__DEVICE_NAME_SIZE];
+    int pid = trace_pid(rank), tid = trace_device_tid(lane);
+    put_name(w, "thread_name", pid, tid, tt__view_device_name(call, name));
+    put_event(w, json_pack("{s:s, s:s, s:i, s:i, s:{s:i}}", "ph", "M", "name", "thread_sort_index", "pid", pid, "tid",
+                           tid, "args", "sort_index", tid));
 }
 
 /* ---- events of one rank */
@@ -112,8 +122,9 @@ static const char *state_name(const tt__record *record) {
     return record->state < sizeof names / sizeof *names ? names[record->state] : "?";
 }
 
-static json_t *call_args(const tt__view_rank *rank, const tt__record *record) {
-    char site[TT__FILE_SIZE + 16];
+static json_t *call_args(const tt__view_rank *rank, const tt__view_call *call) {
+    char site[TT__FILE_SIZE + 16], device[TT__DEVICE_NAME_SIZE];
+    const tt__record *record = &call->record;
     snprintf(site, sizeof site, record->line ? "%s:%d" : "%s", rank->recorder->files[record->file], record->line);
     json_t *args =
         json_pack("{s:I, s:I, s:s, s:s, s:s, s:b}", "seq", (json_int_t)record->seq, "number", (json_int_t)record->call,
@@ -121,6 +132,10 @@ static json_t *call_args(const tt__view_rank *rank, const tt__record *record) {
                   state_name(record), "async", record->flags & TT__RECORD_ASYNC ? 1 : 0);
     if (args && record->algorithm)
         json_object_set_new(args, "algorithm", json_string(tt__algorithm_name(record->algorithm)));
+    if (args && call->on_device) {
+        json_object_set_new(args, "device", json_string(tt__view_device_name(call, device)));
+        json_object_set_new(args, "device_us", json_real((double)call->ran.duration_ns / 1e3));
+    }
     uint64_t bytes = tt__record_bytes(record);
     if (!args || !bytes)
         return args;
@@ -131,12 +146,13 @@ static json_t *call_args(const tt__view_rank *rank, const tt__record *record) {
     return args;
 }
 
-static void put_call(writer *w, const tt__view_rank *rank, const tt__view_call *call, int lane) {
+static void put_slice(writer *w, const tt__view_rank *rank, const tt__view_call *call, const char *category, int tid,
+                      int64_t begin_ns, int64_t end_ns) {
     char text[256];
-    json_t *event = json_pack("{s:s, s:s, s:s, s:i, s:i, s:f, s:f, s:o}", "ph", "X", "cat", "comm", "name",
-                              tt_op_name((tt_op)call->record.op), "pid", trace_pid(rank), "tid", trace_tid(lane), "ts",
-                              trace_us(w, call->begin_ns), "dur", (double)(call->end_ns - call->begin_ns) / 1e3, "args",
-                              call_args(rank, &call->record));
+    json_t *event =
+        json_pack("{s:s, s:s, s:s, s:i, s:i, s:f, s:f, s:o}", "ph", "X", "cat", category, "name",
+                  tt_op_name((tt_op)call->record.op), "pid", trace_pid(rank), "tid", tid, "ts", trace_us(w, begin_ns),
+                  "dur", (double)(end_ns - begin_ns) / 1e3, "args", call_args(rank, call));
     if (event)
         json_object_set_new(json_object_get(event, "args"), "call",
                             json_string(tt__record_text(rank->recorder, &call->record, text, sizeof text)));
@@ -162,6 +178,23 @@ static void put_state(writer *w, const tt__view_rank *rank) {
     put_instant(w, rank, rank->waits_since_ns, text);
 }
 
+/* Write what ran on devices. */
+static void put_device_calls(writer *w, const tt__view_rank *rank) {
+    lane lanes[LANES];
+    int n = 0;
+    for (int i = 0; i < rank->n && !w->status; i++) {
+        const tt__view_call *call = &rank->calls[i];
+        bool added;
+        if (!call->on_device)
+            continue;
+        uint32_t of = (uint32_t)call->ran.type << 16 | call->ran.index;
+        int which = find_lane(lanes, &n, of, call->ran_from_ns, call->ran_until_ns, &added);
+        if (added)
+            put_device_lane(w, rank, which, call);
+        put_slice(w, rank, call, "device", trace_device_tid(which), call->ran_from_ns, call->ran_until_ns);
+    }
+}
+
 static void put_rank(writer *w, int place) {
     const tt__view_rank *rank = &w->view->ranks[place];
     lane lanes[LANES];
@@ -169,12 +202,14 @@ static void put_rank(writer *w, int place) {
     put_process(w, rank);
     for (int i = 0; i < rank->n && !w->status; i++) {
         bool added;
-        int which = find_lane(lanes, &n, &rank->calls[i], &added);
+        const tt__view_call *call = &rank->calls[i];
+        int which = find_lane(lanes, &n, call->record.group, call->begin_ns, call->end_ns, &added);
         w->lanes[(size_t)place * TT__RECORDS + (size_t)i] = (uint8_t)which;
         if (added)
-            put_lane_name(w, rank, which, rank->calls[i].record.group);
-        put_call(w, rank, &rank->calls[i], which);
+            put_lane_name(w, rank, which, call->record.group);
+        put_slice(w, rank, call, "comm", trace_tid(which), call->begin_ns, call->end_ns);
     }
+    put_device_calls(w, rank);
     put_state(w, rank);
 }
 
@@ -224,7 +259,7 @@ static int64_t earliest_ns(const tt__view *view) {
     for (int i = 0; i < view->n; i++)
         for (int c = 0; c < view->ranks[i].n; c++)
             if (view->ranks[i].calls[c].begin_ns < base)
-                base = view->ranks[i].calls[c].begin_ns;
+                base = view->ranks[i].calls[c].begin_ns; /* what ran on a device began later */
     return base == INT64_MAX ? view->now_ns : base;
 }
 

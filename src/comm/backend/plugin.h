@@ -39,6 +39,9 @@ typedef struct tt__part {
     tt_work *agreement;   /* then, while it is under way */
     tt_status (*check)(const tt_group *group, const tt_call *whole, const struct tt__part *part); /* a question to the
                                   others, asked and answered before the next part is begun; NULL: none */
+    tt__record_slot *record; /* of the call, which its agreement wrote, and its number; NULL: none */
+    uint32_t record_number;
+    tt_call_times times; /* of an engine's call on a device */
     void *request;
     int source;
     void *memory; /* of its own, or NULL */
@@ -182,6 +185,9 @@ void tt__control_leave(tt_group *group);
 
 /* A step of the program has ended on the group: see tt__engine. */
 void tt__control_note_step(tt_group *group);
+
+/* Note in the call's record when it ran on its device: all parts of the task have ended. */
+void tt__control_note_times(const tt_group *group, const tt__task *task);
 
 /* Begin a part that agrees; test whether it has ended. Both fail if the group has. */
 tt_status tt__control_ask(const tt_group *group, tt__part *part);

@@ -201,6 +201,8 @@ tt_status tt__control_test(const tt_group *group, tt__part *part, bool *done) {
         part->refused = agreement->refused;
         status = tt__work_error(agreement);
     }
+    part->record = agreement->record;
+    part->record_number = agreement->record_number;
     tt__control_forget(part);
     return status;
 }
@@ -208,6 +210,38 @@ tt_status tt__control_test(const tt_group *group, tt__part *part, bool *done) {
 void tt__control_forget(tt__part *part) {
     tt_work_free(part->agreement);
     part->agreement = NULL;
+}
+
+/* When did the device begin the first part, and end the last one? False: it is not known of each. */
+static bool times_of(const tt__task *task, int64_t *begin, int64_t *end) {
+    *begin = *end = 0;
+    for (size_t i = 0; i < task->count; i++) {
+        const tt_call_times *times = task->parts[i].call.times;
+        if (!times)
+            continue;
+        if (times->begin_ns <= 0 || times->begin_ns > TT__NS_MAX || times->duration_ns < 0 ||
+            times->duration_ns > TT__NS_MAX)
+            return false;
+        int64_t ended = times->begin_ns + times->duration_ns;
+        *begin = *begin && *begin < times->begin_ns ? *begin : times->begin_ns;
+        *end = *end > ended ? *end : ended;
+    }
+    return *begin > 0;
+}
+
+void tt__control_note_times(const tt_group *group, const tt__task *task) {
+    const tt_group *control = tt__plugin_of(group)->control;
+    const tt__part *first = task->parts;
+    int64_t begin, end;
+    if (!control || !times_of(task, &begin, &end))
+        return;
+    const tt_call *call = &first->call;
+    const tt__record_device ran = {.number = first->record_number,
+                                   .type = (uint16_t)call->device,
+                                   .index = (uint16_t)call->device_index,
+                                   .begin_ns = begin,
+                                   .duration_ns = end - begin};
+    tt__record_note_device(&tt__world_control(control->native->world)->recorder, first->record, &ran);
 }
 
 /* ---- watching */

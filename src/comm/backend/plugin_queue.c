@@ -85,10 +85,12 @@ static bool is_next(const tt_group *group, const tt__task *task, size_t i) {
     return !before->agrees && !before->check && !tt__plugin_of(group)->table->serial;
 }
 
-static tt_status begin_part(const tt_group *group, tt__part *part) {
+static tt_status begin_part(const tt_group *group, const tt__task *task, tt__part *part) {
     const tt__plugin *plugin = tt__plugin_of(group);
     if (part->agrees)
         return tt__control_ask(group, part);
+    if (part->call.device != TT_DEVICE_CPU && task->parts[0].record)
+        part->call.times = &part->times;
     tt_status status = plugin->table->begin[part->call.op](plugin->engine, &part->call, &part->request);
     tt__plugin_reason(plugin->table, status);
     part->refused = status == TT_ERR_UNSUPPORTED || status == TT_ERR_INVALID; /* alike on all ranks */
@@ -99,7 +101,7 @@ static tt_status begin_part(const tt_group *group, tt__part *part) {
 static tt_status begin_parts(const tt_group *group, tt__task *task) {
     while (task->begun < task->count && is_next(group, task, task->begun)) {
         tt__part *part = &task->parts[task->begun];
-        tt_status status = begin_part(group, part);
+        tt_status status = begin_part(group, task, part);
         task->refused |= part->refused;
         TT__TRY(status);
         part->state = TT__PART_BEGUN;
@@ -137,6 +139,8 @@ static tt_status advance_parts(const tt_group *group, const tt_call *whole, tt__
         }
     } while (task->begun > before && task->begun < task->count);
     *done = ended == task->count;
+    if (*done)
+        tt__control_note_times(group, task);
     return TT_OK;
 }
 

@@ -13,10 +13,14 @@ static void name_copy(char *to, const char *from, size_t size) {
 static void records_copy(tt__recorder *copy, const tt__recorder *theirs) {
     tt__record record;
     tt__record_list list;
+    tt__record_device ran;
     for (uint32_t i = 0; i < TT__RECORDS; i++) {
         uint32_t number = atomic_load_explicit(&theirs->records[i].number, memory_order_acquire);
         if ((number - 1) % TT__RECORDS == i && tt__record_read(theirs, number, &record))
             tt__record_put(copy, &record);
+        number = atomic_load_explicit(&theirs->devices[i].number, memory_order_acquire);
+        if ((number - 1) % TT__RECORDS == i && tt__record_read_device(theirs, number, &ran))
+            tt__record_put_device(copy, &ran);
     }
     for (uint32_t i = 0; i < TT__LISTS; i++) {
         uint32_t number = atomic_load_explicit(&theirs->lists[i].number, memory_order_acquire);

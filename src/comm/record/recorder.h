@@ -83,6 +83,21 @@ typedef struct tt__list_slot {
     _Atomic uint64_t total, check, values[TT__LISTED];
 } tt__list_slot;
 
+/* When a call ran on its device, as that measured it, of readers; and its place in the recorder, that of the call's
+ * record. `number` is 0 while it is being written. */
+typedef struct tt__record_device {
+    uint32_t number;     /* of the record */
+    uint16_t type;       /* tt_device_type */
+    uint16_t index;      /* of the device */
+    int64_t begin_ns;    /* CLOCK_MONOTONIC */
+    int64_t duration_ns; /* >= 0 */
+} tt__record_device;
+
+typedef struct tt__device_slot {
+    _Atomic uint32_t number, device, check; /* device: type, index, two bytes each */
+    _Atomic uint64_t begin_ns, duration_ns;
+} tt__device_slot;
+
 /* The rank that the process has waited for, for longer than a moment. `since` 0: none. Under a sequence lock
  * (seqlock.h). */
 typedef struct tt__waiting {
@@ -144,11 +159,12 @@ typedef struct tt__recorder {
     tt__group_name groups[TT__GROUPS_NAMED];
     _Alignas(128) tt__record_slot records[TT__RECORDS];
     tt__list_slot lists[TT__LISTS];
+    tt__device_slot devices[TT__RECORDS];
 } tt__recorder;
 
 _Static_assert(offsetof(tt__recorder, recovery) == TT__RECOVERY_AT, "readers know where the words lie");
 
-#define TT__RECORDER_MAGIC UINT64_C(0x3672636552745454) /* "TTtRecr6" */
+#define TT__RECORDER_MAGIC UINT64_C(0x3772636552745454) /* "TTtRecr7" */
 
 /* Name the process. The memory is zeroed. */
 void tt__recorder_init(tt__recorder *recorder, int rank, int world);
@@ -335,6 +351,9 @@ typedef struct tt__lists {
 /* Keep them beside record `number`. */
 void tt__record_keep_lists(tt__recorder *recorder, uint32_t number, const tt__lists *lists);
 
+/* Note when a call ran on its device, if `slot` still is its record. */
+void tt__record_note_device(tt__recorder *recorder, const tt__record_slot *slot, const tt__record_device *ran);
+
 /* Publish the rank that the process waits for from now on (since: tt__ticks()), or none (since 0). One thread at a
  * time. */
 void tt__recorder_wait(tt__recorder *recorder, const tt__waiting *what);
@@ -377,6 +396,13 @@ void tt__record_put_list(tt__recorder *recorder, const tt__record_list *list);
 
 /* Copy the lists kept beside record `number`; false: there are none, or not any more. */
 bool tt__record_read_list(const tt__recorder *recorder, uint32_t number, tt__record_list *copy);
+
+/* Copy when call `number` ran on its device; false: it is not known, or not any more. Times can be added and
+ * subtracted. */
+bool tt__record_read_device(const tt__recorder *recorder, uint32_t number, tt__record_device *copy);
+
+/* Put such a copy into another recorder, which nobody else uses. */
+void tt__record_put_device(tt__recorder *recorder, const tt__record_device *ran);
 
 /* Copy what the process waits for; false: nothing. */
 bool tt__recorder_waiting(const tt__recorder *recorder, tt__waiting *copy);

@@ -71,7 +71,7 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
 CUresult cuEventCreate(CUevent *event, unsigned flags) { return in_context(cudaEventCreateWithFlags(event, flags)); }
 
 CUresult cuEventRecord(CUevent event, CUstream stream) {
-    return in_context(fake_event_record(event, stream, FAKE_PLANTED(FAKE_EVENT_RECORD)));
+    return in_context(fake_event_record(event, stream, __builtin_return_address(0)));
 }
 
 CUresult cuEventQuery(CUevent event) {
@@ -79,6 +79,11 @@ CUresult cuEventQuery(CUevent event) {
     return stack.empty()                                     ? CUDA_ERROR_INVALID_CONTEXT
            : fake_event_query(event, planted) == cudaSuccess ? CUDA_SUCCESS
                                                              : CUDA_ERROR_NOT_READY;
+}
+
+CUresult cuEventElapsedTime(float *ms, CUevent from, CUevent to) {
+    cudaError_t error = cudaEventElapsedTime(ms, from, to);
+    return stack.empty() ? CUDA_ERROR_INVALID_CONTEXT : (CUresult)error; /* the same numbers */
 }
 
 CUresult cuEventDestroy_v2(CUevent event) {

@@ -50,7 +50,13 @@ bool fake_is_planted(fake_call call, void *place) {
     if (!path && mutant().empty())
         return false;
     const std::string name = name_of(call, place);
-    if (path)
+    if (path && call != FAKE_EVENT_RECORD)
         list(name, path);
     return name == mutant();
+}
+
+void fake_note_recorded(void *place) {
+    static const char *const path = getenv("FAKE_CUDA_PLACES");
+    if (path && place)
+        list(name_of(FAKE_EVENT_RECORD, place), path);
 }

@@ -2,7 +2,8 @@
  *
  *   FAKE_CUDA_MUTANT=KIND PLACE     the place, as FAKE_CUDA_PLACES lists it: "event_record libtutti-cuda.so+0x12345"
  *   FAKE_CUDA_MUTANT=order stream   a stream runs some work before what it was given earlier
- *   FAKE_CUDA_PLACES=file           append a line for each place that makes such a call
+ *   FAKE_CUDA_PLACES=file           append a line for each place that makes such a call; of events that are recorded,
+ *                                   if anything ever waits for them: others are there for their times
  *
  * With a mutant streams are late more often. */
 #ifndef FAKE_CUDA_MUTANT_H
@@ -12,6 +13,9 @@ enum fake_call { FAKE_STREAM_WAIT, FAKE_EVENT_RECORD, FAKE_EVENT_SYNC, FAKE_EVEN
 
 /* Of a call that returns to `place`: is it to have no effect? */
 bool fake_is_planted(fake_call call, void *place);
+
+/* Append a line for a place that recorded an event. */
+void fake_note_recorded(void *place);
 
 /* Is there a mutant? Is it "order stream"? */
 bool fake_has_mutant();

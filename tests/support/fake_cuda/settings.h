@@ -6,6 +6,8 @@
  *   FAKE_CUDA_FAIL=n         call number n of those that can fail does, counted from 1, and so do all that follow it
  *   FAKE_CUDA_CAPABILITY=8   the devices' compute capability, its first number (9)
  *   FAKE_CUDA_FAIL_ONE=n     call number n alone fails
+ *   FAKE_CUDA_NO_TIMES=1     cudaEventElapsedTime() fails
+ *   FAKE_CUDA_TIMED_EVENTS=2 only so many events with times can be made
  *   FAKE_CUDA_ANY_MEMORY=1   all memory is said to be cuda:0's
  *   FAKE_CUDA_DIE=1          cuInit() kills the process
  *   FAKE_CUDA_DRIVER=11080   the version of the driver (13000); 0: there is none */
@@ -20,10 +22,12 @@ long fake_setting(const char *name, long otherwise);
 bool fake_fails();
 
 /* What tests count, by dlsym() in libcuda.so.1: how often the host has waited for a device, kernels launched, copies to
- * devices from memory that is not pinned, and calls that failed because a variable let them. */
+ * devices from memory that is not pinned, calls that failed because a variable let them, and events with times that
+ * were made. */
 extern "C" unsigned long fake_cuda_waits(void), fake_cuda_launches(void), fake_cuda_pageable(void),
-    fake_cuda_failures(void);
+    fake_cuda_failures(void), fake_cuda_events(void);
 void fake_count_pageable();
+unsigned long fake_count_timed_event();
 /* What tests count, by dlsym() in libcuda.so.1: how often the host has waited for a device, kernels launched
  * (and captured), and graphs that were not destroyed. */
 extern "C" unsigned long fake_cuda_waits(void), fake_cuda_launches(void), fake_cuda_graphs(void);

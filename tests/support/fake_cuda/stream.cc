@@ -6,6 +6,7 @@
 #include "mutant.h"
 #include "settings.h"
 
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -31,10 +32,13 @@ struct event_state {
     std::mutex mutex;
     std::condition_variable changed;
     unsigned long recorded = 0, reached = 0;
+    std::chrono::steady_clock::time_point at; /* when it was reached last */
 };
 
 struct CUevent_st {
     std::shared_ptr<event_state> state = std::make_shared<event_state>();
+    bool timed = true;
+    void *place = nullptr;           /* that recorded it last */
     fake_capture_ref capture;        /* in which it was recorded last */
     cudaStream_t captured = nullptr; /* and where */
 };
@@ -175,8 +179,13 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 
 /* ---- events ---- */
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned) {
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
+    static const unsigned long most = (unsigned long)fake_setting("FAKE_CUDA_TIMED_EVENTS", -1);
+    const bool timed = !(flags & cudaEventDisableTiming);
+    if (timed && fake_count_timed_event() > most)
+        return fake_error(cudaErrorMemoryAllocation);
     *event = new CUevent_st;
+    (*event)->timed = timed;
     return cudaSuccess;
 }
 
@@ -190,6 +199,7 @@ using event = std::shared_ptr<event_state>;
 static void event_reached(const event &e, unsigned long number) {
     std::lock_guard<std::mutex> held(e->mutex);
     e->reached = number > e->reached ? number : e->reached;
+    e->at = std::chrono::steady_clock::now();
     e->changed.notify_all();
 }
 
@@ -203,8 +213,10 @@ static unsigned long event_recorded(const event &e, bool again) {
     return again ? ++e->recorded : e->recorded;
 }
 
-cudaError_t fake_event_record(cudaEvent_t given, cudaStream_t stream, bool planted) {
+cudaError_t fake_event_record(cudaEvent_t given, cudaStream_t stream, void *place) {
+    const bool planted = fake_is_planted(FAKE_EVENT_RECORD, place);
     event e = given->state;
+    given->place = place;
     if (!stream)
         return no_stream();
     given->capture = stream->capture;
@@ -235,6 +247,7 @@ static cudaError_t wait_in_capture(cudaStream_t stream, cudaEvent_t given) {
 cudaError_t fake_stream_wait(cudaStream_t stream, cudaEvent_t given, bool planted) {
     if (!stream)
         return no_stream();
+    fake_note_recorded(given->place);
     if (stream->capture || given->capture)
         return wait_in_capture(stream, given);
     event e = given->state;
@@ -243,6 +256,7 @@ cudaError_t fake_stream_wait(cudaStream_t stream, cudaEvent_t given, bool plante
 }
 
 cudaError_t fake_event_query(cudaEvent_t given, bool planted) {
+    fake_note_recorded(given->place);
     if (given->capture)
         return fake_error(cudaErrorCapturedEvent);
     std::lock_guard<std::mutex> held(given->state->mutex);
@@ -250,7 +264,7 @@ cudaError_t fake_event_query(cudaEvent_t given, bool planted) {
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-    return fake_event_record(event, stream, FAKE_PLANTED(FAKE_EVENT_RECORD));
+    return fake_event_record(event, stream, __builtin_return_address(0));
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
@@ -263,8 +277,29 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     if (event->capture)
         return fake_error(cudaErrorCapturedEvent);
     fake_count_wait();
+    fake_note_recorded(event->place);
     if (!FAKE_PLANTED(FAKE_EVENT_SYNC))
         event_await(event->state, event_recorded(event->state, false));
+    return cudaSuccess;
+}
+
+/* Both must have been recorded and reached. FAKE_CUDA_NO_TIMES: it fails, as after another failure. */
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {
+    std::chrono::steady_clock::time_point at[2];
+    static const bool none = fake_setting("FAKE_CUDA_NO_TIMES", 0);
+    cudaEvent_t events[] = {from, to};
+    if (none)
+        return fake_error(cudaErrorLaunchFailure);
+    for (int i = 0; i < 2; i++) {
+        const event e = events[i]->state;
+        std::lock_guard<std::mutex> held(e->mutex);
+        if (!events[i]->timed || !e->recorded)
+            return fake_error(cudaErrorInvalidResourceHandle);
+        if (e->reached < e->recorded)
+            return fake_error(cudaErrorNotReady);
+        at[i] = e->at;
+    }
+    *ms = std::chrono::duration<float, std::milli>(at[1] - at[0]).count();
     return cudaSuccess;
 }
 

@@ -12,8 +12,8 @@ int fake_enqueue(void *stream, std::function<void()> task);
 /* Forget a stream, as cuStreamDestroy() does: what it holds still runs. */
 void fake_stream_detach(void *stream);
 
-/* The runtime's and the driver's calls; `planted`: without an effect (mutant.h). */
-cudaError_t fake_event_record(cudaEvent_t event, cudaStream_t stream, bool planted);
+/* The runtime's and the driver's calls; `planted`: without an effect (mutant.h), as of a record from some `place`. */
+cudaError_t fake_event_record(cudaEvent_t event, cudaStream_t stream, void *place);
 cudaError_t fake_stream_wait(cudaStream_t stream, cudaEvent_t event, bool planted);
 cudaError_t fake_event_query(cudaEvent_t event, bool planted);
 

@@ -87,6 +87,7 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags);
 CUresult cuEventCreate(CUevent *event, unsigned flags);
 CUresult cuEventRecord(CUevent event, CUstream stream);
 CUresult cuEventQuery(CUevent event);
+CUresult cuEventElapsedTime(float *ms, CUevent from, CUevent to);
 CUresult cuEventDestroy_v2(CUevent event);
 CUresult cuMemAlloc_v2(CUdeviceptr *memory, size_t bytes);
 CUresult cuMemFree_v2(CUdeviceptr memory);
