@@ -34,13 +34,12 @@ const tt__command tt__cmd_trace = {
     .name = "trace",
     .what = "write what they called lately as a trace for Perfetto",
     .usage = "[FLAGS] [JOB] [-o FILE]",
-    .text =
-        "Write the last 1024 calls of every rank of a running job as a trace that https://ui.perfetto.dev and "
-        "chrome://tracing show: one process per rank, one thread per group, arrows from who came last to those who "
-        "waited, all on one clock. Ranks that hang or are dead are in it, too. \"tutti run --trace FILE\" writes it "
-        "when a job ends.\n"
-        "\n"
-        "JOB is the pid of the job's \"tutti run\", or its run id (--rdzv-id). Without it, the only job there is.",
+    .text = "Write the last 1024 calls of every rank of a running job as a trace that https://ui.perfetto.dev and "
+            "chrome://tracing show: one process per rank, one thread per group, arrows from who came last to those who "
+            "waited, all on one clock. What ran on a GPU has a thread of its own. Ranks that hang or are dead are in "
+            "it, too. \"tutti run --trace FILE\" writes it when a job ends.\n"
+            "\n"
+            "JOB is the pid of the job's \"tutti run\", or its run id (--rdzv-id). Without it, the only job there is.",
     .flags = trace_flags,
     .run = trace_main,
 };

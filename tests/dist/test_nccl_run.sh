@@ -12,6 +12,17 @@ for line in "0 of 3: nccl, sum 6, 3 of 2" "1 of 3: nccl, sum 6, 1 of 1" "2 of 3:
     echo "$out" | grep -q "rank $line" || fail "no \"rank $line\" in: $out"
 done
 
+# The trace has a row for each device, of calls that ran there.
+trace=$(mktemp -d)
+trap 'rm -rf "$trace"' EXIT
+out=$(FAKE_CUDA_DEVICES=3 "$TUTTI" run --standalone --nproc-per-node 3 --trace "$trace/trace.json" "$program" 2>&1) ||
+    fail "$out"
+for index in 0 1 2; do
+    grep -q "\"name\":\"thread_name\",.*\"args\":{\"name\":\"cuda:$index\"}" "$trace/trace.json" ||
+        fail "no row of cuda:$index in: $(cat "$trace/trace.json")"
+done
+grep -q '"cat":"device","name":"all_reduce",.*"device_us":[0-9]' "$trace/trace.json" || fail "no time of a device"
+
 # Training steps, with buckets on the devices. (Under a sanitizer, which takes half a minute for them, others train so.)
 if [ -z "${TT_SANITIZED:-}" ]; then
     out=$(FAKE_CUDA_DEVICES=2 FAKE_CUDA_SEED=0 "$TUTTI" bench step --world 2 --device cuda --backend nccl --steps 1 \

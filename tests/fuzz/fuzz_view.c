@@ -26,6 +26,8 @@ static void write_calls(tt__recorder *recorder) {
         tt__record_ready(record, TT__CALL_BEGUN);
         if (i + 1 < CALLS)
             tt__record_done(record, number, TT__CALL_DONE, true);
+        if (i % 2)
+            tt__record_put_device(recorder, &(tt__record_device){number, TT_DEVICE_CUDA, 1, tt__now_ns(), 1000});
     }
 }
 
@@ -101,12 +103,27 @@ static void seal_record(uint8_t *at) {
     memcpy(at, (const void *)&slot, sizeof slot);
 }
 
+static void seal_device(uint8_t *at) {
+    tt__device_slot slot;
+    memcpy((void *)&slot, at, sizeof slot);
+    uint32_t device = atomic_load(&slot.device);
+    const tt__record_device ran = {.number = atomic_load(&slot.number),
+                                   .type = (uint16_t)(device >> 16),
+                                   .index = (uint16_t)device,
+                                   .begin_ns = (int64_t)atomic_load(&slot.begin_ns),
+                                   .duration_ns = (int64_t)atomic_load(&slot.duration_ns)};
+    atomic_store(&slot.check, tt__record_device_check(&ran));
+    memcpy(at, (const void *)&slot, sizeof slot);
+}
+
 static void seal_recorders(uint8_t *blob, size_t size) {
     const uint64_t magic = TT__RECORDER_MAGIC;
     uint8_t *end = blob + size, *at = blob;
     while ((at = memmem(at, (size_t)(end - at), &magic, sizeof magic)) && (size_t)(end - at) >= sizeof(tt__recorder)) {
-        for (size_t i = 0; i < TT__RECORDS; i++)
+        for (size_t i = 0; i < TT__RECORDS; i++) {
             seal_record(at + offsetof(tt__recorder, records) + i * sizeof(tt__record_slot));
+            seal_device(at + offsetof(tt__recorder, devices) + i * sizeof(tt__device_slot));
+        }
         at += sizeof(tt__recorder);
     }
 }

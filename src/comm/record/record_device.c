@@ -1,7 +1,7 @@
 /* When calls ran on their devices: beside the recorder's records, which are full, and only of calls on a device. */
 #include "comm/record/recorder.h"
 
-static uint32_t check_of_device(const tt__record_device *ran) {
+uint32_t tt__record_device_check(const tt__record_device *ran) {
     uint64_t mixed = (uint64_t)ran->begin_ns ^ tt__rotated((uint64_t)ran->duration_ns, 31);
     mixed ^= ran->number * UINT64_C(0x9e3779b97f4a7c15) + ((uint64_t)ran->type << 16 | ran->index);
     return (uint32_t)(mixed ^ mixed >> 32);
@@ -14,7 +14,7 @@ void tt__record_put_device(tt__recorder *recorder, const tt__record_device *ran)
     TT__RECORD_SET(slot, device, (uint32_t)ran->type << 16 | ran->index);
     TT__RECORD_SET(slot, begin_ns, (uint64_t)ran->begin_ns);
     TT__RECORD_SET(slot, duration_ns, (uint64_t)ran->duration_ns);
-    TT__RECORD_SET(slot, check, check_of_device(ran));
+    TT__RECORD_SET(slot, check, tt__record_device_check(ran));
     atomic_store_explicit(&slot->number, ran->number, memory_order_release);
 }
 
@@ -36,6 +36,6 @@ bool tt__record_read_device(const tt__recorder *recorder, uint32_t number, tt__r
                                 .duration_ns = (int64_t)TT__RECORD_GET(slot, duration_ns)};
     uint32_t check = TT__RECORD_GET(slot, check);
     atomic_thread_fence(memory_order_acquire);
-    return TT__RECORD_GET(slot, number) == number && check == check_of_device(copy) && copy->duration_ns >= 0 &&
+    return TT__RECORD_GET(slot, number) == number && check == tt__record_device_check(copy) && copy->duration_ns >= 0 &&
            copy->begin_ns == tt__ns_checked(copy->begin_ns) && copy->duration_ns == tt__ns_checked(copy->duration_ns);
 }

@@ -94,7 +94,7 @@ typedef struct tt__record_device {
 } tt__record_device;
 
 typedef struct tt__device_slot {
-    _Atomic uint32_t number, device, check; /* device: type, index, two bytes each */
+    _Atomic uint32_t number, device, check; /* device: type, index, two bytes each; tt__record_device_check() */
     _Atomic uint64_t begin_ns, duration_ns;
 } tt__device_slot;
 
@@ -350,6 +350,9 @@ typedef struct tt__lists {
 
 /* Keep them beside record `number`. */
 void tt__record_keep_lists(tt__recorder *recorder, uint32_t number, const tt__lists *lists);
+
+/* Mix all that is written of it. */
+uint32_t tt__record_device_check(const tt__record_device *ran);
 
 /* Note when a call ran on its device, if `slot` still is its record. */
 void tt__record_note_device(tt__recorder *recorder, const tt__record_slot *slot, const tt__record_device *ran);
