@@ -123,6 +123,20 @@ static void check_shown(tt_group *group, bool on_device) {
 
 /* ---- late work */
 
+/* A call begins on the device behind what its stream holds; an anchor that is late itself is as much too early. */
+static void behind_earlier_work(tt_group *group, tt_tensor *x, int rank) {
+    enum { PIECES = 10 };
+    TT_AUTO_SCOPE;
+    tt_tensor *y = tt_ones(TT_SHAPE(N), TT_F32);
+    y = tt_to_device(y, TT_CUDA(rank));
+    int64_t before_ns = tt__now_ns();
+    for (int i = 0; i < PIECES; i++)
+        y = tt_scale(y, 0.5);
+    CHECK(y);
+    all_reduce_to_end(group, x, rank);
+    check_times(group, TT_OP_ALL_REDUCE, 2 * LATE_MS, before_ns + (PIECES - 1) * LATE_MS * INT64_C(1000000));
+}
+
 static int late(tt_store *store, int rank, int world, void *arg) {
     tt_group *group = nccl_join(store, rank, world);
     tt_tensor *x = some_floats(rank), *y = some_floats(rank);
@@ -134,8 +148,9 @@ static int late(tt_store *store, int rank, int world, void *arg) {
         all_reduce_to_end(group, x, rank);
         check_times(group, TT_OP_ALL_REDUCE, 2 * LATE_MS, before_ns);
     }
-    int64_t before_ns = tt__now_ns();
+    behind_earlier_work(group, x, rank);
     check_shown(group, true);
+    int64_t before_ns = tt__now_ns();
     CHECK_OK(tt_all_reduce_coalesced(group, bufs, ((int64_t[]){N, N}), 2, TT_F32, TT_MAX, .work = &work, ON_GPU(rank)));
     CHECK_OK(tt_work_wait(work));
     while (!tt_work_is_completed(work))
@@ -174,8 +189,8 @@ static int steady(tt_store *store, int rank, int world, void *arg) {
         if (i == 0)
             before = events();
     }
-    CHECK(before == 3); /* an anchor, a beginning and an end */
-    CHECK(events() == before);
+    CHECK(before == 3);            /* an anchor, a beginning and an end */
+    CHECK(events() <= before + 1); /* another anchor, if this has taken seconds */
     tt_tensor_free(x);
     tt_destroy_process_group(group);
     return 0;
