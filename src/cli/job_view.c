@@ -141,6 +141,7 @@ static tt_status read_rank(tt__view_rank *rank, const tt__seen_rank *seen, const
     *rank = (tt__view_rank){.rank = seen->rank};
     if (seen->recorder && seen->rank.at.size == sizeof *rank->recorder)
         TT__TRY(view_take_recorder(rank, seen->recorder));
+    rank->unreadable = seen->recorder && !rank->recorder;
     rank->state = view_state_of(rank, here);
     tt__moment now = here ? tt__moment_now() : seen->rank.now;
     rank->now_ns = rank->state == TT__VIEW_ENDED ? seen->rank.ended.realtime_ns : now.realtime_ns;

@@ -29,7 +29,8 @@ typedef enum tt__view_state {
 typedef struct tt__view_rank {
     tt__job_rank rank;
     tt__view_state state;
-    tt__recorder *recorder; /* a checked copy; NULL: it never joined */
+    tt__recorder *recorder; /* a checked copy; NULL: it never joined, */
+    bool unreadable;        /* or its recorder is not of this version */
     tt__view_call *calls;   /* (n), oldest first */
     int n;
     const tt__view_call *current; /* the oldest that is open, or else the last; NULL: none */

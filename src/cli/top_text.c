@@ -52,7 +52,9 @@ const char *tt__top_doing_text(const tt__view_rank *rank, char *text, size_t siz
     const tt__view_call *c = rank->current;
     if (!c || !rank->recorder) {
         snprintf(text, size, "%s",
-                 rank->recorder                 ? "no calls yet"
+                 rank->unreadable
+                     ? "uses another version of Tutti, so its calls can't be read: look with that one's command"
+                 : rank->recorder               ? "no calls yet"
                  : rank->state == TT__VIEW_RUNS ? "has not joined a group yet"
                                                 : "never joined a group");
         return text;
