@@ -111,8 +111,10 @@ class MeetInEtcd(test_elastic_nodes.Elastic):
         """ADDRESS PORT, as etcd has it."""
         return self.etcd.get(f"tutti/{self.id}/coordinator")
 
-    def rounds(self, launcher):
-        """(number, nodes) of those that it took part in."""
+    def rounds(self, launcher, last=None):
+        """(number, nodes) of those that it took part in until `last`, or until now."""
+        if last:
+            launcher.has_said(f"round {last[0]} begins on {last[1]} node")
         return [(int(number), int(nodes)) for number, nodes in
                 re.findall(r"round (\d+) begins on (\d+) node", "".join(launcher.err))]
 
@@ -203,7 +205,7 @@ class MeetInEtcd(test_elastic_nodes.Elastic):
         self.assertTrue(self.etcd.start())
         first.wait_for("debug: etcd is back")
         for launcher in (first, second):
-            self.assertEqual(self.rounds(launcher)[-1], (2, 2))
+            self.assertEqual(self.rounds(launcher, last=(2, 2))[-1], (2, 2))
             self.assertIsNone(launcher.process.poll())
         first.end(signal.SIGKILL)
         second.wait_for("looking for the job again in etcd")
@@ -221,7 +223,7 @@ class MeetInEtcd(test_elastic_nodes.Elastic):
         for launcher in (first, second):
             launcher.wait_for_world(2)
         self.assertEqual(self.coordinator(), name)
-        self.assertEqual(self.rounds(first), [(1, 1), (2, 2), (4, 2)], "it goes on with nobody alone")
+        self.assertEqual(self.rounds(first, last=(4, 2)), [(1, 1), (2, 2), (4, 2)], "it goes on with nobody alone")
         self.end_all(second, first)
 
     def test_a_coordinator_that_was_frozen_before_anything_began(self):
@@ -233,7 +235,7 @@ class MeetInEtcd(test_elastic_nodes.Elastic):
         first.process.send_signal(signal.SIGCONT)
         for launcher in (first, second):
             launcher.wait_for_world(2)
-        self.assertEqual(self.rounds(first), [(1, 2)])
+        self.assertEqual(self.rounds(first, last=(1, 2)), [(1, 2)])
         self.end_all(second, first)
 
     def test_who_waits_looks_again_when_the_coordinator_ends(self):

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(os.environ["TT_SOURCE"]) / "tests" / "support"))
@@ -59,6 +60,15 @@ class Launcher:
     def wait_for_world(self, nodes, restarts=0):
         """Read on, from its stdout, until ranks have begun on so many nodes."""
         return self.read_until(self.out_lines, rf"restarts {restarts} rank \d+ of \d+ node \d+ of {nodes}$")
+
+    def has_said(self, pattern):
+        """Wait until a line of its stderr matches, also one before those that were waited for. A worker's line on stdout
+        can be here before what the launcher said earlier."""
+        deadline = time.monotonic() + DEADLINE
+        while not re.search(pattern, "".join(self.err)):
+            if time.monotonic() > deadline:
+                raise AssertionError(f"no {pattern}: {''.join(self.err)}")
+            time.sleep(0.01)
 
     def end(self, sig=None):
         if sig:
@@ -115,7 +125,7 @@ class Elastic(unittest.TestCase):
 
     def test_a_job_grows(self):
         first, second = self.start_two()
-        self.assertIn("joins: ending the workers here", "".join(first.err))
+        first.has_said("joins: ending the workers here")
         third = self.start()
         for launcher in (first, second, third):
             launcher.wait_for_world(3)
