@@ -34,28 +34,36 @@ static tt_status give_nothing(tt_node *node) {
     return TT_OK;
 }
 
-/* Saved: q, k, v, mask, stats. */
+/* Saved; the last two may be missing. */
+enum { SAVED_Q, SAVED_K, SAVED_V, SAVED_STATS, SAVED_MASK, SAVED_Y, SAVES };
+
 static tt_status attention_backward(tt_node *node) {
     const attention_state *s = tt__state(node);
-    const tt_tensor *saved[5], *g = tt__grad_of(node, 0);
-    for (int i = 0; i < 5; i++) {
-        saved[i] = i == 3 && !node->save[3].tensor ? NULL : tt__saved(node, i);
-        if (!saved[i] && i != 3)
+    const tt_tensor *saved[SAVES], *g = tt__grad_of(node, 0);
+    for (int i = 0; i < SAVES; i++) {
+        const bool missing = i >= SAVED_MASK && !node->save[i].tensor;
+        saved[i] = missing ? NULL : tt__saved(node, i);
+        if (!saved[i] && !missing)
             return tt_last_status();
     }
-    tt__attention in = {.q = saved[0], .k = saved[1], .v = saved[2], .scale = s->scale, .causal = s->causal};
+    tt__attention in = {.q = saved[SAVED_Q],
+                        .k = saved[SAVED_K],
+                        .v = saved[SAVED_V],
+                        .y = saved[SAVED_Y],
+                        .scale = s->scale,
+                        .causal = s->causal};
     tt_tensor mask, *d[3] = {NULL};
-    if (g->numel == 0 || saved[1]->numel == 0)
+    if (g->numel == 0 || in.k->numel == 0)
         return give_nothing(node);
-    if (saved[3]) {
-        mask = wide_mask(saved[3], saved[0], saved[1]);
+    if (saved[SAVED_MASK]) {
+        mask = wide_mask(saved[SAVED_MASK], in.q, in.k);
         in.mask = &mask;
     }
     for (int i = 0; i < 3; i++) {
         if (tt__grad_wanted(node, i) && !(d[i] = tt__grad_dest(node, i)))
             return tt_last_status();
     }
-    TT__TRY(tt__attention_backward_out(who, d, saved[4], g, &in));
+    TT__TRY(tt__attention_backward_out(who, d, saved[SAVED_STATS], g, &in));
     for (int i = 0; i < 3; i++)
         if (d[i])
             TT__TRY(tt__grad_give(node, i, d[i]));
@@ -114,7 +122,9 @@ static tt_tensor *attend(tt_tensor *q, tt_tensor *k, tt_tensor *v, const tt_tens
     }
     y = tt__made(who, y, y->numel && k->numel ? tt__attention_out(who, y, stats, &in) : tt__fill_out(who, y, 0));
     y = tt__recorded(&attention_op, y, TT__INPUTS(q, k, v),
-                     TT__SAVES({q, "q"}, {k, "k"}, {v, "v"}, {mask, "attn_mask"}, {stats, "sums"}), TT__STATE(s));
+                     TT__SAVES({q, "q"}, {k, "k"}, {v, "v"}, {stats, "sums"}, {mask, "attn_mask"},
+                               {tt__attention_keeps_y(&in) ? y : NULL, "its result"}),
+                     TT__STATE(s));
     tt__abandon(stats);
     return y;
 }

@@ -8,13 +8,13 @@
 #include <math.h>
 
 /* Copies that one call makes: inputs with rows that have gaps, 16-bit floats in f32. */
-enum { MAX_STANDINS = 12 };
+enum { MAX_STANDINS = 14 };
 
 typedef struct attention_call {
     const char *who;
     tt__any_kernel run;
-    tt_tensor *stats, *y, *dq, *dk, *dv; /* y NULL: backward */
-    const tt_tensor *q, *k, *v, *mask, *g;
+    tt_tensor *stats, *y, *dq, *dk, *dv;          /* y NULL: backward */
+    const tt_tensor *q, *k, *v, *mask, *g, *kept; /* kept: tt__attention's y */
     double scale;
     bool causal;
     _Atomic int status;
@@ -47,7 +47,8 @@ static void attend_some(void *user, int64_t begin, int64_t end) {
 /* TT_ERR_UNSUPPORTED: the device has no kernel for a batch. */
 static tt_status attend_batch(const attention_call *c) {
     const tt__kernels *kernels = tt__device_of(c->q)->kernels[c->q->dtype];
-    const tt__attention in = {.q = c->q, .k = c->k, .v = c->v, .mask = c->mask, .scale = c->scale, .causal = c->causal};
+    const tt__attention in = {
+        .q = c->q, .k = c->k, .v = c->v, .mask = c->mask, .y = c->kept, .scale = c->scale, .causal = c->causal};
     if (!kernels->attention_batch || !kernels->attention_batch_backward)
         return TT_ERR_UNSUPPORTED;
     return c->y ? kernels->attention_batch(c->y, c->stats, &in)
@@ -121,6 +122,7 @@ static attention_call begin_call(standins *s, const tt__attention *in) {
     c.k = plain_rows(s, in->k);
     c.v = plain_rows(s, in->v);
     c.mask = in->mask;
+    c.kept = plain_rows(s, in->y);
     return c;
 }
 
@@ -170,6 +172,11 @@ tt_tensor *tt__attention_stats(const char *who, const tt_tensor *q) {
     tt_shape shape = q->shape;
     shape.dim[shape.ndim - 1] = 2;
     return tt__empty_beside(who, q, shape, attention_type(q));
+}
+
+bool tt__attention_keeps_y(const tt__attention *in) {
+    const bool narrow = in->q->dtype == TT_F16 || in->q->dtype == TT_BF16;
+    return narrow && !in->mask && !tt__device_is_host(tt__device_of(in->q));
 }
 
 tt_status tt__attention_out(const char *who, tt_tensor *y, tt_tensor *stats, const tt__attention *in) {

@@ -36,6 +36,7 @@
 typedef struct tt__attention {
     const struct tt_tensor *q, *k, *v; /* (T,D), (S,D), (S,Dv) */
     const struct tt_tensor *mask;      /* (T,S), added to the scores; any layout; NULL: none */
+    const struct tt_tensor *y;         /* backward: what forward made; NULL: it was not kept */
     double scale;
     bool causal; /* row t sees the first t + 1 */
 } tt__attention;

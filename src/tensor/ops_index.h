@@ -71,6 +71,9 @@ tt_tensor *tt__attention_stats(const char *who, const tt_tensor *q);
  * The mask itself, or a new one that tt__contiguous_done() frees. */
 tt_tensor *tt__additive_mask(const char *who, const tt_tensor *mask, const tt_tensor *q);
 
+/* Does backward gain by in->y? Devices with fused kernels of 16-bit floats read it. */
+bool tt__attention_keeps_y(const tt__attention *in);
+
 tt_status tt__attention_out(const char *who, tt_tensor *y, tt_tensor *stats, const tt__attention *in);
 
 /* d: of q, k, v; NULL: not wanted. */

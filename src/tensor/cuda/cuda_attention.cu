@@ -189,9 +189,20 @@ cudaError_t attention_backward_run(cudaStream_t stream, const tt__cuda_attention
     return error || !keys ? error : launch_blocks(attention_backward_keys<T>, grid_of(keys), stream, *a, *b);
 }
 
+/* ---- for cuDNN ---- */
+
+__global__ void attention_log_sums(float *sums, const float *stats, int64_t n) {
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += gridDim.x * (int64_t)blockDim.x)
+        sums[i] = stats[2 * i] + logf(stats[2 * i + 1]);
+}
+
 } /* namespace tt */
 
 extern "C" {
+
+cudaError_t tt__cuda_attention_log_sums(cudaStream_t stream, float *sums, const float *stats, int64_t n) {
+    return n ? tt::launch(tt::attention_log_sums, tt::grid_for(n), stream, sums, stats, n) : cudaSuccess;
+}
 
 cudaError_t tt__cuda_attention_run(cudaStream_t stream, tt_dtype dtype, const tt__cuda_attention *a,
                                    const tt__cuda_attention_batch *batch){

@@ -1,91 +1,8 @@
 #include "tensor/cuda/cuda_dnn.h"
 
-#include "tensor/cuda/cuda_dnn_plan.h"
+#include "tensor/cuda/cuda_dnn_run.h"
 
 #include <stdatomic.h>
-#include <stdlib.h>
-
-/* cuDNN on one device; it lives as long as the process. */
-struct tt__dnn_device {
-    bool usable;          /* false: the library works only without this device, or not at all */
-    pthread_mutex_t lock; /* of plans; while a convolution is enqueued */
-    tt__dnn_plans plans;
-};
-
-static pthread_mutex_t dnn_lock = PTHREAD_MUTEX_INITIALIZER; /* of state->dnn */
-
-static tt_status dnn_fail(const tt__cuda_state *state, const tt__dnn_use *use, int status) {
-    return tt__cuda_host->fail(TT_ERR_SYSTEM,
-                               "%s: cuDNN's %s() of %s failed: %s (status %d). TT_CUDA_DNN=own convolves without it",
-                               state->name, use->function, use->object, use->dnn->GetErrorString(status), status);
-}
-
-/* ---- beginning ---- */
-
-/* Its parts are missing or don't fit together, or it doesn't know this GPU or driver. */
-static bool dnn_is_unusable(int status) { return status / 1000 == 1 || status / 1000 == 3; }
-
-/* Let the handle enqueue where this thread does. */
-static int dnn_use_stream(tt__dnn_use *use, cudaStream_t stream) {
-    if (use->stream == stream)
-        return TT__DNN_OK;
-    use->object = "a handle";
-    use->function = "cudnnSetStream";
-    int status = use->dnn->SetStream(use->handle, stream);
-    use->stream = status ? NULL : stream;
-    return status;
-}
-
-static int dnn_handle(tt__dnn_use *use, const tt__cuda_state *state) {
-    use->object = "a handle";
-    use->function = "cudnnCreate";
-    int status = use->dnn->Create(&use->handle);
-    if (status)
-        return status;
-    status = dnn_use_stream(use, state->stream);
-    if (status)
-        use->dnn->Destroy(use->handle);
-    return status;
-}
-
-static tt_status begin_dnn(tt__cuda_state *state, const tt__dnn *dnn) {
-    struct tt__dnn_device *device = calloc(1, sizeof *device);
-    if (!device)
-        return tt__cuda_host->fail(TT_ERR_MEMORY, "%s: no memory for cuDNN's plans", state->name);
-    tt__dnn_use *use = &device->plans.use;
-    use->dnn = dnn;
-    int result = dnn_handle(use, state);
-    if (result && (dnn->must || !dnn_is_unusable(result))) {
-        tt_status status = dnn_fail(state, use, result);
-        free(device);
-        return status;
-    }
-    if (result)
-        tt__cuda_host->log(TT_LOG_WARNING,
-                           "%s: Tutti's own kernels convolve, since cuDNN's %s() failed: %s (status %d)", state->name,
-                           use->function, dnn->GetErrorString(result), result);
-    device->usable = !result;
-    pthread_mutex_init(&device->lock, NULL);
-    state->dnn = device;
-    return TT_OK;
-}
-
-/* The device's cuDNN, begun by its first convolution; *device NULL: it is not used. */
-static tt_status dnn_of(tt__cuda_state *state, struct tt__dnn_device **device) {
-    const tt__dnn *dnn;
-    *device = NULL;
-    tt_status status = tt__dnn_find(&dnn);
-    if (!status)
-        status = tt__cuda_enter(state);
-    if (status || !dnn)
-        return status;
-    pthread_mutex_lock(&dnn_lock);
-    status = state->dnn ? TT_OK : begin_dnn(state, dnn);
-    pthread_mutex_unlock(&dnn_lock);
-    if (!status && state->dnn->usable)
-        *device = state->dnn;
-    return status;
-}
 
 /* ---- weights of images with channels last: (K,R,S,C/groups) ---- */
 
@@ -137,33 +54,18 @@ static tt__dnn_key dnn_key_of(const tt__dnn_call *call) {
     return key;
 }
 
-static int dnn_execute(tt__dnn_use *use, const tt__dnn_plan *plan, const tt__dnn_call *call, void *w, void *workspace) {
-    static const int64_t names[] = {TT__DNN_X, TT__DNN_Y, TT__DNN_W};
-    void *const pointers[] = {call->x, call->y, w};
-    const tt__dnn_attribute all[] = {{TT__DNN_PACK_NAMES, TT__DNN_AS_INT64, 3, names},
-                                     {TT__DNN_PACK_POINTERS, TT__DNN_AS_POINTER, 3, pointers},
-                                     {TT__DNN_PACK_WORKSPACE, TT__DNN_AS_POINTER, 1, &workspace}};
-    tt__dnn_object pack;
-    int status = tt__dnn_make(use, TT__DNN_PACK, 3, all, &pack);
-    if (!status) {
-        status = use->dnn->BackendExecute(use->handle, plan->plan, pack);
-        use->function = "cudnnBackendExecute";
-        use->object = "a plan";
-    }
-    tt__dnn_end(use, pack);
-    return status;
-}
-
 static tt_status dnn_enqueue(tt__cuda_state *state, tt__dnn_use *use, tt__dnn_plan *plan, const tt__dnn_call *call,
                              void *w, void *workspace) {
     const bool turned = w != call->w, makes_w = call->direction == TT__DNN_MAKES_DW;
+    static const int64_t names[] = {TT__DNN_X, TT__DNN_Y, TT__DNN_W};
+    void *const pointers[] = {call->x, call->y, w};
     tt_status status = turned && !makes_w ? dnn_turn_weight(state, call, w, false) : TT_OK;
-    int result = status ? TT__DNN_OK : dnn_use_stream(use, tt__cuda_stream(state));
-    if (!status && !result)
-        result = dnn_execute(use, plan, call, w, workspace);
-    plan->refused = result / 1000 == TT__DNN_NOT_SUPPORTED / 1000;
-    if (result)
-        status = plan->refused ? TT_ERR_UNSUPPORTED : dnn_fail(state, use, result);
+    if (status)
+        return status;
+    int result = tt__dnn_use_stream(use, tt__cuda_stream(state));
+    if (!result)
+        result = tt__dnn_execute(use, plan, 3, names, pointers, workspace);
+    status = tt__dnn_executed(state, use, plan, result);
     return !status && turned && makes_w ? dnn_turn_weight(state, call, w, true) : status;
 }
 
@@ -201,7 +103,7 @@ static tt_status dnn_convolve_with(tt__cuda_state *state, tt__dnn_plans *plans, 
     tt__dnn_plan *plan;
     int result = tt__dnn_plan_for(plans, &key, &plan);
     if (result)
-        return dnn_fail(state, &plans->use, result);
+        return tt__dnn_fail(state, &plans->use, result);
     tt_status status = plan->refused ? TT_ERR_UNSUPPORTED : dnn_run_plan(state, &plans->use, plan, call);
     if (plan->refused)
         dnn_tell_refused(state, call);
@@ -209,8 +111,8 @@ static tt_status dnn_convolve_with(tt__cuda_state *state, tt__dnn_plans *plans, 
 }
 
 tt_status tt__dnn_convolve(tt__cuda_state *state, const tt__dnn_call *call) {
-    struct tt__dnn_device *device;
-    tt_status status = dnn_of(state, &device);
+    tt__dnn_device *device;
+    tt_status status = tt__dnn_of(state, &device);
     if (status)
         return status;
     if (!device)

@@ -1,5 +1,5 @@
-/* What cuDNN is asked with: descriptors, which are made from attributes and then finalized, and the graph of the one
- * operation that a convolution is. */
+/* What cuDNN is asked with: descriptors, which are made from attributes and then finalized, and graphs of them: of the
+ * one operation that a convolution is, or of those that attention is made of. */
 #ifndef TT_TENSOR_CUDA_CUDA_DNN_GRAPH_H
 #define TT_TENSOR_CUDA_CUDA_DNN_GRAPH_H
 
@@ -20,20 +20,35 @@ typedef struct tt__dnn_attribute {
     const void *list;
 } tt__dnn_attribute;
 
-/* All that a plan depends on; of pointers it is the alignment. No gaps: keys are compared as bytes. */
+/* All that a plan depends on; of pointers it is the alignment. No gaps: keys are compared as bytes. What an operation
+ * has no use for is 0. */
 typedef struct tt__dnn_key {
-    int64_t direction, dtype, channels_last;
+    int64_t direction, dtype;
+    int64_t channels_last;
     int64_t x[4], y[4], w[4];
     int64_t stride[2], padding[2], dilation[2];
     int64_t alignment[3]; /* of x, y, w */
+    tt__dnn_heads heads;
 } tt__dnn_key;
 
-/* The tensors' names, which a call's pointers are given by. */
-enum { TT__DNN_X = 'x', TT__DNN_Y = 'y', TT__DNN_W = 'w' };
+/* The tensors' names, which a call's pointers are given by. Matrix m of an attention is named TT__DNN_MATRIX + m. */
+enum {
+    TT__DNN_MATRIX = 1,
+    TT__DNN_X = 'x',
+    TT__DNN_Y = 'y',
+    TT__DNN_W = 'w',
+    TT__DNN_STATS = 's', /* (B,H,T): of each row, log of the sum of exp of its scores */
+    TT__DNN_MEANS = 'm', /* (B,H,T): of each row, g.y */
+    TT__DNN_SCALE = 'c',
+    TT__DNN_HIDDEN = 'h', /* what a score becomes that a row doesn't see */
+    TT__DNN_ONE = '1'
+};
 
-/* A graph and what it is made of; the graph is the last one. */
-enum { TT__DNN_GRAPH_PARTS = 6 };
+/* A graph and what it is made of. */
+enum { TT__DNN_GRAPH_PARTS = 80 };
 typedef struct tt__dnn_graph {
+    tt__dnn_object graph;
+    int count;
     tt__dnn_object part[TT__DNN_GRAPH_PARTS];
 } tt__dnn_graph;
 
@@ -49,7 +64,20 @@ int tt__dnn_get(tt__dnn_use *use, int kind, tt__dnn_object object, const tt__dnn
 /* End a descriptor; NULL: nothing happens. */
 void tt__dnn_end(const tt__dnn_use *use, tt__dnn_object object);
 
-/* Describe a convolution. After a failure, too, the parts are to be ended. */
+/* cudnnDataType_t of a type of float. */
+extern const int tt__dnn_types[TT__DTYPES];
+
+/* Make a descriptor that is part of a graph. */
+int tt__dnn_part(tt__dnn_use *use, tt__dnn_graph *graph, int kind, int n, const tt__dnn_attribute *attributes,
+                 tt__dnn_object *object);
+
+/* Make the graph itself, of n operations. */
+int tt__dnn_graph_of(tt__dnn_use *use, int n, const tt__dnn_object *operations, tt__dnn_graph *graph);
+
+/* Describe attention: cuda_dnn_attention_graph.c. */
+int tt__dnn_attention_graph(tt__dnn_use *use, const tt__dnn_key *key, tt__dnn_graph *graph);
+
+/* Describe what the key says. After a failure, too, the parts are to be ended. */
 int tt__dnn_graph_begin(tt__dnn_use *use, const tt__dnn_key *key, tt__dnn_graph *graph);
 void tt__dnn_graph_end(const tt__dnn_use *use, tt__dnn_graph *graph);
 

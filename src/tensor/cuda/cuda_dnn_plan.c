@@ -7,10 +7,13 @@ enum { MOST_CONFIGS = 64, MOST_NOTES = 64 };
 /* A status of this kind means that cuDNN doesn't take what was described: bad parameters, or not supported. */
 static bool dnn_refuses(int status) { return status / 1000 == 2 || status / 1000 == 3; }
 
-/* A plan may use as much memory as a few copies of its tensors take, for other layouts of them. */
+/* A plan may use as much memory as a few copies of its tensors take, for other layouts of them. Backward of attention
+ * adds up in one order by way of all gradients of scores, B H T S of them. */
 static int64_t dnn_most_workspace(const tt__dnn_key *key) {
     const int64_t *const dims[] = {key->x, key->y, key->w};
     int64_t elements = 0, size = key->dtype == TT_F64 ? 8 : key->dtype == TT_F32 ? 4 : 2;
+    if (key->direction >= TT__DNN_ATTENDS)
+        return (int64_t)1 << 30;
     for (int i = 0; i < 3; i++)
         elements += dims[i][0] * dims[i][1] * dims[i][2] * dims[i][3];
     return ((int64_t)32 << 20) + 4 * elements * size;
@@ -122,7 +125,7 @@ static int dnn_plan_begin(tt__dnn_use *use, tt__dnn_plan *plan) {
     int status = tt__dnn_graph_begin(use, &plan->key, &graph);
     bool described = !status;
     for (int i = 0; i < 2 && !status && !plan->plan; i++)
-        status = dnn_ask(use, graph.part[TT__DNN_GRAPH_PARTS - 1], modes[i], plan);
+        status = dnn_ask(use, graph.graph, modes[i], plan);
     tt__dnn_graph_end(use, &graph);
     plan->refused = !plan->plan;
     return !described && dnn_refuses(status) ? TT__DNN_OK : status;

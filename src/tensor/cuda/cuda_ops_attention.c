@@ -1,4 +1,5 @@
-/* Attention: attention.cu. */
+/* Attention: by cuDNN where it takes it, else cuda_attention.cu. */
+#include "tensor/cuda/cuda_dnn.h"
 #include "tensor/cuda/cuda_kernels_attention.h"
 #include "tensor/cuda/cuda_ops.h"
 
@@ -45,7 +46,67 @@ static tt__cuda_attention cuda_attention_of(const tt__attention *in, const tt_te
                                 .causal = in->causal};
 }
 
+/* ---- by cuDNN ---- */
+
+static void dnn_matrix(tt__dnn_attention *call, int m, const tt_tensor *x) {
+    int64_t *step = call->heads.step[m], inner = x->shape.dim[x->shape.ndim - 1];
+    call->matrix[m] = x->data;
+    for (int d = 2, k = x->shape.ndim - 2; d >= 0; d--, k--) {
+        const int64_t size = k >= 0 ? x->shape.dim[k] : 1;
+        step[d] = size > 1 ? x->stride[k] : inner; /* that of a single one means nothing */
+        inner = step[d] * size;
+    }
+}
+
+static tt__dnn_attention dnn_attention_of(const tt__attention *in, const tt_tensor *o, const tt_tensor *stats) {
+    const int n = in->q->shape.ndim;
+    const int64_t *q = in->q->shape.dim, *v = in->v->shape.dim;
+    tt__dnn_attention call = {.dtype = in->q->dtype, .scale = (float)in->scale, .stats = stats->data};
+    call.heads = (tt__dnn_heads){.B = n > 2 ? q[0] : 1,
+                                 .H = n > 3 ? q[1] : 1,
+                                 .T = q[n - 2],
+                                 .S = v[n - 2],
+                                 .D = q[n - 1],
+                                 .Dv = v[n - 1],
+                                 .causal = in->causal};
+    dnn_matrix(&call, TT__DNN_Q, in->q);
+    dnn_matrix(&call, TT__DNN_K, in->k);
+    dnn_matrix(&call, TT__DNN_V, in->v);
+    dnn_matrix(&call, TT__DNN_O, o);
+    return call;
+}
+
+static bool dnn_may_attend(const tt__attention *in) {
+    return (in->q->dtype == TT_F16 || in->q->dtype == TT_BF16) && !in->mask && in->q->shape.ndim <= 4;
+}
+
+/* TT_ERR_UNSUPPORTED, without a recorded error: our own kernels are to do it. */
+static tt_status attention_by_dnn(tt_tensor *y, tt_tensor *stats, const tt__attention *in) {
+    if (!dnn_may_attend(in))
+        return TT_ERR_UNSUPPORTED;
+    const tt__dnn_attention call = dnn_attention_of(in, y, stats);
+    return tt__dnn_attend(tt__cuda_of(y), &call);
+}
+
+static tt_status attention_backward_by_dnn(tt_tensor *dq, tt_tensor *dk, tt_tensor *dv, const tt_tensor *stats,
+                                           const tt_tensor *g, const tt__attention *in) {
+    if (!in->y || !dnn_may_attend(in))
+        return TT_ERR_UNSUPPORTED;
+    tt__dnn_attention call = dnn_attention_of(in, in->y, stats);
+    call.backward = true;
+    dnn_matrix(&call, TT__DNN_G, g);
+    dnn_matrix(&call, TT__DNN_DQ, dq);
+    dnn_matrix(&call, TT__DNN_DK, dk);
+    dnn_matrix(&call, TT__DNN_DV, dv);
+    return tt__dnn_attend(tt__cuda_of(dq), &call);
+}
+
+/* ---- */
+
 static tt_status cuda_attention(tt_tensor *y, tt_tensor *stats, const tt__attention *in) {
+    tt_status by_dnn = attention_by_dnn(y, stats, in);
+    if (by_dnn != TT_ERR_UNSUPPORTED)
+        return by_dnn;
     tt__cuda_attention a = cuda_attention_of(in, stats);
     tt__cuda_attention_batch b = attention_batch_of(in, stats);
     a.y = attention_matrix(y);
@@ -56,6 +117,9 @@ static tt_status cuda_attention(tt_tensor *y, tt_tensor *stats, const tt__attent
 static tt_status cuda_attention_backward(tt_tensor *dq, tt_tensor *dk, tt_tensor *dv, const tt_tensor *stats,
                                          const tt_tensor *g, const tt__attention *in) {
     tt__cuda_state *state = tt__cuda_of(dq);
+    tt_status status = attention_backward_by_dnn(dq, dk, dv, stats, g, in);
+    if (status != TT_ERR_UNSUPPORTED)
+        return status;
     tt__cuda_attention a = cuda_attention_of(in, stats);
     tt__cuda_attention_batch b = attention_batch_of(in, stats);
     a.g = attention_matrix(g);
@@ -69,7 +133,7 @@ static tt_status cuda_attention_backward(tt_tensor *dq, tt_tensor *dk, tt_tensor
     a.mean = tt__cuda_scratch(state, (size_t)(b.n * a.T) * tt__cuda_element_size[stats->dtype]);
     if (!a.mean)
         return tt__cuda_host->last_status();
-    tt_status status =
+    status =
         tt__cuda_done(tt__cuda_attention_backward(tt__cuda_stream(state), dq->dtype, &a, &b), dq, "attention_backward");
     tt__cuda_scratch_free(state, a.mean);
     return status;

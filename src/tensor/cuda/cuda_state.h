@@ -25,7 +25,7 @@ typedef struct tt__cuda_state {
     size_t piece_count, piece_room;
     int refused;                /* the driver's error when it gave no more memory */
     struct tt__blas *blas;      /* cuda_blas.h; NULL: no product has used it */
-    struct tt__dnn_device *dnn; /* cuda_dnn.h; NULL: no convolution has used it */
+    struct tt__dnn_device *dnn; /* cuda_dnn_run.h; NULL: nothing has used it */
     tt__cuda_fault *fault;      /* the first index out of range that wasn't told yet; memory of the host */
 } tt__cuda_state;
 
