@@ -1,4 +1,4 @@
-/* What tests of convolutions on the CUDA device ask of the fake of cuDNN (tests/support/fake_cuda/cudnn.h). After
+/* What tests of convolutions and attention on the CUDA device ask of the fake of cuDNN (tests/support/fake_cuda/cudnn.h). After
  * cmocka.h. */
 #ifndef TT_TESTS_UNIT_CUDA_DNN_FAKE_H
 #define TT_TESTS_UNIT_CUDA_DNN_FAKE_H
@@ -11,6 +11,7 @@ static long (*dnn_calls)(const char *name);
 static void (*let_dnn_fail)(const char *name, int n, int status);
 static void (*let_dnn_refuse)(int nth);
 static long (*dnn_objects)(void);
+static void (*be_dnn)(size_t version);
 
 static inline void find_fake_dnn(void) {
     char path[4096];
@@ -21,7 +22,8 @@ static inline void find_fake_dnn(void) {
     *(void **)&let_dnn_fail = dlsym(fake, "fake_cudnn_fail");
     *(void **)&let_dnn_refuse = dlsym(fake, "fake_cudnn_refuse");
     *(void **)&dnn_objects = dlsym(fake, "fake_cudnn_objects");
-    assert_true(dnn_calls && let_dnn_fail && let_dnn_refuse && dnn_objects);
+    *(void **)&be_dnn = dlsym(fake, "fake_cudnn_be");
+    assert_true(dnn_calls && let_dnn_fail && let_dnn_refuse && dnn_objects && be_dnn);
 }
 
 static inline long dnn_executions(void) { return dnn_calls("cudnnBackendExecute"); }

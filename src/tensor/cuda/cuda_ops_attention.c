@@ -62,8 +62,8 @@ static tt__dnn_attention dnn_attention_of(const tt__attention *in, const tt_tens
     const int n = in->q->shape.ndim;
     const int64_t *q = in->q->shape.dim, *v = in->v->shape.dim;
     tt__dnn_attention call = {.dtype = in->q->dtype, .scale = (float)in->scale, .stats = stats->data};
-    call.heads = (tt__dnn_heads){.B = n > 2 ? q[0] : 1,
-                                 .H = n > 3 ? q[1] : 1,
+    call.heads = (tt__dnn_heads){.B = n > 3 ? q[0] : 1,
+                                 .H = n > 2 ? q[n - 3] : 1,
                                  .T = q[n - 2],
                                  .S = v[n - 2],
                                  .D = q[n - 1],

@@ -1,9 +1,10 @@
-/* A fake of cuDNN's backend interface: the entry points, descriptors and attributes that Tutti uses for convolutions,
- * which run by plain loops on the fake's streams (cudnn_run.h). It is stricter than the real one: each attribute has
+/* A fake of cuDNN's backend interface: the entry points, descriptors and attributes that Tutti uses for convolutions
+ * and attention, which run by plain loops on the fake's streams (cudnn_run.h, cudnn_steps.h). It is stricter than the real one: each attribute has
  * one type and count, is set before its descriptor is finalized, and refers to finalized descriptors alone. Its engines
  * are in an order in which those come first that must not be used. */
 #include "cudnn.h"
 #include "cudnn_descriptor.h"
+#include "cudnn_steps.h"
 
 #include <cuda_runtime.h>
 
@@ -18,30 +19,72 @@ using namespace fake_cudnn;
 
 namespace {
 
-/* Attributes that may be set, all of which must be. `type` AS_FLOAT: or AS_DOUBLE, as the computing type is. */
+/* Attributes that may be set, all of which must be, but those of which 0 are enough. `type` AS_FLOAT: or AS_DOUBLE, as
+ * the computing type is. */
 const struct {
     int kind, name, type;
     int64_t least, most;
-} attributes[] = {{CONVOLUTION, 100, AS_DATA_TYPE, 1, 1}, {CONVOLUTION, 101, AS_CONV_MODE, 1, 1},
-                  {CONVOLUTION, 102, AS_INT64, 2, 2},     {CONVOLUTION, 103, AS_INT64, 2, 2},
-                  {CONVOLUTION, 104, AS_INT64, 2, 2},     {CONVOLUTION, 105, AS_INT64, 2, 2},
-                  {CONVOLUTION, 106, AS_INT64, 1, 1},     {HEURISTICS, 200, AS_HEUR_MODE, 1, 1},
-                  {HEURISTICS, 201, AS_DESCRIPTOR, 1, 1}, {PLAN, 400, AS_HANDLE, 1, 1},
-                  {PLAN, 401, AS_DESCRIPTOR, 1, 1},       {OP_FORWARD, 700, AS_FLOAT, 1, 1},
-                  {OP_FORWARD, 701, AS_FLOAT, 1, 1},      {OP_FORWARD, 702, AS_DESCRIPTOR, 1, 1},
-                  {OP_FORWARD, 703, AS_DESCRIPTOR, 1, 1}, {OP_FORWARD, 704, AS_DESCRIPTOR, 1, 1},
-                  {OP_FORWARD, 705, AS_DESCRIPTOR, 1, 1}, {OP_DATA, 706, AS_FLOAT, 1, 1},
-                  {OP_DATA, 707, AS_FLOAT, 1, 1},         {OP_DATA, 708, AS_DESCRIPTOR, 1, 1},
-                  {OP_DATA, 709, AS_DESCRIPTOR, 1, 1},    {OP_DATA, 710, AS_DESCRIPTOR, 1, 1},
-                  {OP_DATA, 711, AS_DESCRIPTOR, 1, 1},    {OP_WEIGHT, 712, AS_FLOAT, 1, 1},
-                  {OP_WEIGHT, 713, AS_FLOAT, 1, 1},       {OP_WEIGHT, 714, AS_DESCRIPTOR, 1, 1},
-                  {OP_WEIGHT, 715, AS_DESCRIPTOR, 1, 1},  {OP_WEIGHT, 716, AS_DESCRIPTOR, 1, 1},
-                  {OP_WEIGHT, 717, AS_DESCRIPTOR, 1, 1},  {GRAPH, 800, AS_HANDLE, 1, 1},
-                  {GRAPH, 801, AS_DESCRIPTOR, 1, 1},      {TENSOR, 900, AS_INT64, 1, 1},
-                  {TENSOR, 901, AS_DATA_TYPE, 1, 1},      {TENSOR, 902, AS_INT64, 4, 4},
-                  {TENSOR, 903, AS_INT64, 4, 4},          {TENSOR, 906, AS_INT64, 1, 1},
-                  {PACK, 1000, AS_INT64, 1, 16},          {PACK, 1001, AS_POINTER, 1, 16},
-                  {PACK, 1003, AS_POINTER, 1, 1}};
+} attributes[] = {{CONVOLUTION, 100, AS_DATA_TYPE, 1, 1},
+                  {CONVOLUTION, 101, AS_CONV_MODE, 1, 1},
+                  {CONVOLUTION, 102, AS_INT64, 2, 2},
+                  {CONVOLUTION, 103, AS_INT64, 2, 2},
+                  {CONVOLUTION, 104, AS_INT64, 2, 2},
+                  {CONVOLUTION, 105, AS_INT64, 2, 2},
+                  {CONVOLUTION, 106, AS_INT64, 1, 1},
+                  {HEURISTICS, 200, AS_HEUR_MODE, 1, 1},
+                  {HEURISTICS, 201, AS_DESCRIPTOR, 1, 1},
+                  {PLAN, 400, AS_HANDLE, 1, 1},
+                  {PLAN, 401, AS_DESCRIPTOR, 1, 1},
+                  {OP_FORWARD, 700, AS_FLOAT, 1, 1},
+                  {OP_FORWARD, 701, AS_FLOAT, 1, 1},
+                  {OP_FORWARD, 702, AS_DESCRIPTOR, 1, 1},
+                  {OP_FORWARD, 703, AS_DESCRIPTOR, 1, 1},
+                  {OP_FORWARD, 704, AS_DESCRIPTOR, 1, 1},
+                  {OP_FORWARD, 705, AS_DESCRIPTOR, 1, 1},
+                  {OP_DATA, 706, AS_FLOAT, 1, 1},
+                  {OP_DATA, 707, AS_FLOAT, 1, 1},
+                  {OP_DATA, 708, AS_DESCRIPTOR, 1, 1},
+                  {OP_DATA, 709, AS_DESCRIPTOR, 1, 1},
+                  {OP_DATA, 710, AS_DESCRIPTOR, 1, 1},
+                  {OP_DATA, 711, AS_DESCRIPTOR, 1, 1},
+                  {OP_WEIGHT, 712, AS_FLOAT, 1, 1},
+                  {OP_WEIGHT, 713, AS_FLOAT, 1, 1},
+                  {OP_WEIGHT, 714, AS_DESCRIPTOR, 1, 1},
+                  {OP_WEIGHT, 715, AS_DESCRIPTOR, 1, 1},
+                  {OP_WEIGHT, 716, AS_DESCRIPTOR, 1, 1},
+                  {OP_WEIGHT, 717, AS_DESCRIPTOR, 1, 1},
+                  {GRAPH, 800, AS_HANDLE, 1, 1},
+                  {GRAPH, 801, AS_DESCRIPTOR, 1, 64},
+                  {TENSOR, 900, AS_INT64, 1, 1},
+                  {TENSOR, 901, AS_DATA_TYPE, 1, 1},
+                  {TENSOR, 902, AS_INT64, 4, 4},
+                  {TENSOR, 903, AS_INT64, 4, 4},
+                  {TENSOR, 906, AS_INT64, 1, 1},
+                  {PACK, 1000, AS_INT64, 1, 16},
+                  {PACK, 1001, AS_POINTER, 1, 16},
+                  {PACK, 1003, AS_POINTER, 1, 1},
+                  {TENSOR, 907, AS_BOOL, 0, 1},
+                  {TENSOR, 908, AS_BOOL, 0, 1},
+                  {POINTWISE, 0, AS_POINTWISE_MODE, 1, 1},
+                  {POINTWISE, 1, AS_DATA_TYPE, 1, 1},
+                  {POINTWISE, 9, AS_INT64, 0, 1},
+                  {OP_POINTWISE, 750, AS_DESCRIPTOR, 1, 1},
+                  {OP_POINTWISE, 751, AS_DESCRIPTOR, 1, 1},
+                  {OP_POINTWISE, 752, AS_DESCRIPTOR, 0, 1},
+                  {OP_POINTWISE, 753, AS_DESCRIPTOR, 1, 1},
+                  {OP_POINTWISE, 758, AS_DESCRIPTOR, 0, 1},
+                  {MATMUL, 1500, AS_DATA_TYPE, 1, 1},
+                  {OP_MATMUL, 1520, AS_DESCRIPTOR, 1, 1},
+                  {OP_MATMUL, 1521, AS_DESCRIPTOR, 1, 1},
+                  {OP_MATMUL, 1522, AS_DESCRIPTOR, 1, 1},
+                  {OP_MATMUL, 1523, AS_DESCRIPTOR, 1, 1},
+                  {REDUCTION, 1600, AS_REDUCTION_MODE, 1, 1},
+                  {REDUCTION, 1601, AS_DATA_TYPE, 1, 1},
+                  {OP_REDUCTION, 1610, AS_DESCRIPTOR, 1, 1},
+                  {OP_REDUCTION, 1611, AS_DESCRIPTOR, 1, 1},
+                  {OP_REDUCTION, 1612, AS_DESCRIPTOR, 1, 1},
+                  {OP_RESHAPE, 2200, AS_DESCRIPTOR, 1, 1},
+                  {OP_RESHAPE, 2201, AS_DESCRIPTOR, 1, 1}};
 
 struct handle {
     cudaStream_t stream;
@@ -54,6 +97,7 @@ std::set<const void *> objects;
 std::string failing;
 int fail_each_or, fail_status, refuse_each;
 long all_calls, seen, graphs;
+size_t version = 91900;
 
 /* Count a call of an entry point: is it to fail? */
 int enter(const char *name) {
@@ -84,13 +128,21 @@ template <class T> int note_end(T *object) {
 }
 
 size_t size_of(int type) {
-    bool is_int = type == AS_DATA_TYPE || type == AS_CONV_MODE || type == AS_HEUR_MODE || type == AS_NOTE;
-    return is_int || type == AS_FLOAT ? 4 : 8;
+    bool is_int = type == AS_DATA_TYPE || type == AS_CONV_MODE || type == AS_HEUR_MODE || type == AS_NOTE ||
+                  type == AS_POINTWISE_MODE || type == AS_REDUCTION_MODE;
+    return type == AS_BOOL ? 1 : is_int || type == AS_FLOAT ? 4 : 8;
+}
+
+bool kind_is_known(int kind) {
+    for (const auto &a : attributes)
+        if (a.kind == kind)
+            return true;
+    return kind == ENGINE || kind == CONFIG;
 }
 
 bool all_are_set(const descriptor *d) {
     for (const auto &a : attributes)
-        if (a.kind == d->kind && !d->set.count(a.name))
+        if (a.kind == d->kind && a.least && !d->set.count(a.name))
             return false;
     return true;
 }
@@ -151,6 +203,8 @@ void fake_cudnn_refuse(int nth) {
     refuse_each = nth;
 }
 
+void fake_cudnn_be(size_t new_version) { version = new_version; }
+
 long fake_cudnn_objects() {
     std::lock_guard<std::mutex> held(mutex);
     return (long)objects.size();
@@ -158,7 +212,7 @@ long fake_cudnn_objects() {
 
 /* ---- the interface ---- */
 
-size_t cudnnGetVersion() { return 91900; }
+size_t cudnnGetVersion() { return version; }
 
 const char *cudnnGetErrorString(int status) {
     return status / 1000 == 2   ? "CUDNN_STATUS_BAD_PARAM"
@@ -189,7 +243,7 @@ int cudnnSetStream(handle *h, cudaStream_t stream) {
 
 int cudnnBackendCreateDescriptor(int kind, descriptor **d) {
     ENTER()
-    if (kind < CONVOLUTION || kind > TENSOR || (kind > PLAN && kind < OP_FORWARD) || (kind > OP_DATA && kind < GRAPH))
+    if (!kind_is_known(kind))
         return BAD_PARAM;
     *d = note_new(new descriptor());
     (*d)->kind = kind;
@@ -211,11 +265,12 @@ int cudnnBackendSetAttribute(descriptor *d, int name, int type, int64_t count, c
             continue;
         if (type != a.type && !(a.type == AS_FLOAT && type == AS_DOUBLE))
             return ATTRIBUTE_TYPE;
-        if (count < a.least || count > a.most)
+        if (count < 1 || count < a.least || count > a.most)
             return OUT_OF_BOUND;
         descriptor *const *other = (descriptor *const *)list;
-        if (type == AS_DESCRIPTOR && (!object_lives(*other) || !(*other)->finalized))
-            return NOT_FINALIZED;
+        for (int64_t i = 0; type == AS_DESCRIPTOR && i < count; i++)
+            if (!object_lives(other[i]) || !other[i]->finalized)
+                return NOT_FINALIZED;
         const char *bytes = (const char *)list;
         d->set[name] = {type, count, std::vector<char>(bytes, bytes + (size_t)count * size_of(type))};
         return SUCCESS;
@@ -257,14 +312,16 @@ int cudnnBackendExecute(handle *h, descriptor *plan, descriptor *pack) {
         return BAD_PARAM;
     const engine e = plan->engines[0];
     void *p[3], *workspace = pack->workspace;
+    if (e.workspace && (!workspace || (uintptr_t)workspace % 256))
+        return MISALIGNED;
+    if (!e.steps.empty())
+        return steps_enqueue(e, pack->pointers, workspace, h->stream);
     const tensor *const tensors[] = {&e.op.x, &e.op.y, &e.op.w};
     for (int i = 0; i < 3; i++) {
         p[i] = pack->pointers.count(tensors[i]->name) ? pack->pointers[tensors[i]->name] : nullptr;
         if (!p[i] || (uintptr_t)p[i] % (uintptr_t)tensors[i]->alignment)
             return p[i] ? MISALIGNED : NULL_POINTER;
     }
-    if (e.workspace && (!workspace || (uintptr_t)workspace % 256))
-        return MISALIGNED;
     cudaError_t error = fake_launch(1, 1, false, h->stream, [=] { operation_run(e, p[0], p[1], p[2], workspace); });
     return error ? EXECUTION_FAILED : SUCCESS;
 }

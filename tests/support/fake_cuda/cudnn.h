@@ -2,6 +2,8 @@
 #ifndef FAKE_CUDA_CUDNN_H
 #define FAKE_CUDA_CUDNN_H
 
+#include <stddef.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -15,6 +17,9 @@ void fake_cudnn_fail(const char *name, int n, int status);
 
 /* From now on each nth graph has no engine that may be used; 0: all have one. */
 void fake_cudnn_refuse(int nth);
+
+/* Be this version (91900) from now on. */
+void fake_cudnn_be(size_t version);
 
 /* How many descriptors and handles there are. */
 long fake_cudnn_objects(void);

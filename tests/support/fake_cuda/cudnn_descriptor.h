@@ -25,7 +25,8 @@ enum {
     EXECUTION_FAILED = 5000
 };
 enum {
-    CONVOLUTION = 1,
+    POINTWISE,
+    CONVOLUTION,
     ENGINE,
     CONFIG,
     HEURISTICS,
@@ -33,12 +34,18 @@ enum {
     OP_FORWARD = 10,
     OP_WEIGHT,
     OP_DATA,
+    OP_POINTWISE,
     GRAPH = 15,
     PACK,
-    TENSOR
+    TENSOR,
+    MATMUL,
+    OP_MATMUL,
+    REDUCTION = 21,
+    OP_REDUCTION,
+    OP_RESHAPE = 31
 };
-enum { AS_HANDLE, AS_DATA_TYPE, AS_INT64 = 3, AS_FLOAT, AS_DOUBLE, AS_POINTER, AS_CONV_MODE, AS_HEUR_MODE };
-enum { AS_NOTE = 11, AS_DESCRIPTOR = 15 };
+enum { AS_HANDLE, AS_DATA_TYPE, AS_BOOL, AS_INT64, AS_FLOAT, AS_DOUBLE, AS_POINTER, AS_CONV_MODE, AS_HEUR_MODE };
+enum { AS_NOTE = 11, AS_POINTWISE_MODE = 14, AS_DESCRIPTOR = 15, AS_REDUCTION_MODE = 18 };
 enum { MODE_FALLBACK = 2, MODE_A = 3 };
 enum { TENSOR_CORE, DOWN_CONVERTS, REDUCED_PRECISION, FFT, NONDETERMINISTIC, WINOGRAD };
 
@@ -56,6 +63,8 @@ struct descriptor {
     tensor t;
     window win;
     operation op;
+    step how;                    /* of an operation of a graph, or a function of one */
+    std::vector<step> steps;     /* of a graph; none: it is a convolution */
     bool refused;                /* a graph that has no engine that may be used */
     std::vector<engine> engines; /* of heuristics; one of an engine, its configuration, and a plan */
     std::map<int64_t, void *> pointers;

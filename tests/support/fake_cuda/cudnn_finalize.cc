@@ -1,5 +1,6 @@
 /* What finalizing a descriptor of the fake of cuDNN checks and means, by kind. */
 #include "cudnn_descriptor.h"
+#include "cudnn_steps.h"
 
 #include <cstring>
 
@@ -33,7 +34,11 @@ int finalize_tensor(descriptor *d) {
     for (int i = 0; i < 4; i++)
         if (t.dim[i] <= 0 || t.stride[i] <= 0)
             return BAD_PARAM;
+    t.is_virtual = d->set.count(907);
+    t.by_value = d->set.count(908);
     bool known = t.type == FLOAT || t.type == DOUBLE || t.type == HALF || t.type == BFLOAT16;
+    if (t.type == INT32 || t.type == BOOLEAN)
+        known = t.is_virtual;
     return known && t.alignment > 0 && t.alignment % type_size(t.type) == 0 ? SUCCESS : BAD_PARAM;
 }
 
@@ -81,15 +86,75 @@ int finalize_operation(descriptor *d) {
     return operation_fits(d->op) ? SUCCESS : BAD_PARAM;
 }
 
+/* The functions of steps. */
+int finalize_function(descriptor *d) {
+    static const struct {
+        int kind, mode, compute;
+    } names[] = {{POINTWISE, 0, 1}, {MATMUL, -1, 1500}, {REDUCTION, 1600, 1601}};
+    for (const auto &n : names) {
+        int compute;
+        if (n.kind != d->kind)
+            continue;
+        read(d, n.compute, &compute);
+        if (n.mode >= 0)
+            read(d, n.mode, &d->how.mode);
+        d->how.axis = -1;
+        if (d->set.count(9))
+            read(d, 9, &d->how.axis);
+        bool tells = d->kind == POINTWISE && d->how.mode == AT_LEAST;
+        return compute == (tells ? BOOLEAN : FLOAT) ? SUCCESS : BAD_PARAM;
+    }
+    return DESCRIPTOR_TYPE;
+}
+
+int finalize_step(descriptor *d) {
+    static const struct {
+        int kind, function, how, x, b, t, y;
+    } names[] = {{OP_POINTWISE, POINTWISE, 750, 751, 752, 758, 753},
+                 {OP_MATMUL, MATMUL, 1523, 1520, 1521, 0, 1522},
+                 {OP_REDUCTION, REDUCTION, 1612, 1610, 0, 0, 1611},
+                 {OP_RESHAPE, 0, 0, 2200, 0, 0, 2201}};
+    for (const auto &n : names) {
+        if (n.kind != d->kind)
+            continue;
+        if (n.how && referred(d, n.how)->kind != n.function)
+            return DESCRIPTOR_TYPE;
+        if (n.how)
+            d->how = referred(d, n.how)->how;
+        d->how.kind = d->kind;
+        d->how.has_b = d->set.count(n.b);
+        d->how.has_t = d->set.count(n.t);
+        tensor *const to[] = {&d->how.x, &d->how.y, &d->how.b, &d->how.t};
+        const int from[] = {n.x, n.y, d->how.has_b ? n.b : 0, d->how.has_t ? n.t : 0};
+        for (int i = 0; i < 4; i++) {
+            if (from[i] && referred(d, from[i])->kind != TENSOR)
+                return DESCRIPTOR_TYPE;
+            if (from[i])
+                *to[i] = referred(d, from[i])->t;
+        }
+        return step_fits(d->how) ? SUCCESS : BAD_PARAM;
+    }
+    return DESCRIPTOR_TYPE;
+}
+
 int finalize_graph(descriptor *d) {
     const void *h;
-    const descriptor *op = referred(d, 801);
+    const value &list = d->set.at(801);
+    std::vector<const descriptor *> ops((size_t)list.count);
+    memcpy(ops.data(), list.bytes.data(), list.bytes.size());
     read(d, 800, &h);
-    if (!object_lives(h) || op->kind < OP_FORWARD || op->kind > OP_DATA)
+    if (!object_lives(h))
         return DESCRIPTOR_TYPE;
-    d->op = op->op;
     d->refused = graph_is_refused();
-    return SUCCESS;
+    d->op = ops[0]->op;
+    if (ops[0]->kind >= OP_FORWARD && ops[0]->kind <= OP_DATA)
+        return ops.size() == 1 ? SUCCESS : GRAPH_PATTERN;
+    for (const descriptor *op : ops) {
+        if (op->kind != OP_POINTWISE && op->kind != OP_MATMUL && op->kind != OP_REDUCTION && op->kind != OP_RESHAPE)
+            return DESCRIPTOR_TYPE;
+        d->steps.push_back(op->how);
+    }
+    return steps_fit(d->steps) ? SUCCESS : BAD_PARAM;
 }
 
 /* Dense, and contiguous or with channels last. */
@@ -108,19 +173,34 @@ std::vector<engine> engines_of(const descriptor *graph, int mode) {
     const operation &op = graph->op;
     bool f32 = op.x.type == FLOAT;
     int64_t bytes = op.w.dim[1] * op.w.dim[2] * op.w.dim[3] > 8 ? 4096 : 0;
-    std::vector<engine> list = {{op, {NONDETERMINISTIC}, 1, NOISY, 0, false}};
+    std::vector<engine> list = {{op, {NONDETERMINISTIC}, 1, NOISY, 0, false, {}}};
     if (mode == MODE_A) {
-        list.push_back({op, {WINOGRAD}, 1, NOISY, 0, false});
-        list.push_back({op, {TENSOR_CORE, FFT}, 2, NOISY, 0, false});
-        list.push_back({op, {DOWN_CONVERTS}, 1, f32 ? AS_TF32 : NOISY, 0, false});
-        list.push_back({op, {TENSOR_CORE, REDUCED_PRECISION}, 2, f32 ? NOISY : ROUNDS_PARTS, 0, false});
-        list.push_back({op, {}, 0, NOISY, 0, true});
-        list.push_back({op, {}, 0, NOISY, TOO_MUCH, false});
+        list.push_back({op, {WINOGRAD}, 1, NOISY, 0, false, {}});
+        list.push_back({op, {TENSOR_CORE, FFT}, 2, NOISY, 0, false, {}});
+        list.push_back({op, {DOWN_CONVERTS}, 1, f32 ? AS_TF32 : NOISY, 0, false, {}});
+        list.push_back({op, {TENSOR_CORE, REDUCED_PRECISION}, 2, f32 ? NOISY : ROUNDS_PARTS, 0, false, {}});
+        list.push_back({op, {}, 0, NOISY, 0, true, {}});
+        list.push_back({op, {}, 0, NOISY, TOO_MUCH, false, {}});
         if (!graph->refused || f32)
-            list.push_back({op, {TENSOR_CORE}, 1, f32 ? AS_TF32 : EXACT, bytes, false});
+            list.push_back({op, {TENSOR_CORE}, 1, f32 ? AS_TF32 : EXACT, bytes, false, {}});
     }
     if (!graph->refused)
-        list.push_back({op, {}, 0, EXACT, bytes, false});
+        list.push_back({op, {}, 0, EXACT, bytes, false, {}});
+    return list;
+}
+
+/* The useful one comes last. */
+std::vector<engine> engines_of_steps(const descriptor *graph, int mode) {
+    std::vector<engine> list = {{{}, {NONDETERMINISTIC}, 1, NOISY, 0, false, {}}};
+    if (mode == MODE_A) {
+        list.push_back({{}, {TENSOR_CORE, DOWN_CONVERTS}, 2, NOISY, 0, false, {}});
+        list.push_back({{}, {}, 0, NOISY, 0, true, {}});
+        list.push_back({{}, {}, 0, NOISY, TOO_MUCH, false, {}});
+    }
+    if (!graph->refused)
+        list.push_back({{}, {TENSOR_CORE}, 1, EXACT, 4096, false, {}});
+    for (engine &e : list)
+        e.steps = graph->steps;
     return list;
 }
 
@@ -130,6 +210,10 @@ int finalize_heuristics(descriptor *d) {
     read(d, 200, &mode);
     if (graph->kind != GRAPH || (mode != MODE_A && mode != MODE_FALLBACK))
         return BAD_PARAM;
+    if (!graph->steps.empty()) {
+        d->engines = engines_of_steps(graph, mode);
+        return steps_suit(graph->steps) ? SUCCESS : LAYOUT;
+    }
     if (!all_lie_as(graph->op, false) && !all_lie_as(graph->op, true))
         return LAYOUT;
     if (mode == MODE_A && graph->op.x.type == DOUBLE)
@@ -170,6 +254,15 @@ int descriptor_finalize(descriptor *d) {
     case OP_WEIGHT:
     case OP_DATA:
         return finalize_operation(d);
+    case POINTWISE:
+    case MATMUL:
+    case REDUCTION:
+        return finalize_function(d);
+    case OP_POINTWISE:
+    case OP_MATMUL:
+    case OP_REDUCTION:
+    case OP_RESHAPE:
+        return finalize_step(d);
     case GRAPH:
         return finalize_graph(d);
     case HEURISTICS:

@@ -11,7 +11,9 @@
 
 namespace fake_cudnn {
 
-int64_t type_size(int type) { return type == DOUBLE ? 8 : type == FLOAT ? 4 : 2; }
+int64_t type_size(int type) {
+    return type == DOUBLE ? 8 : type == FLOAT || type == INT32 ? 4 : type == BOOLEAN ? 1 : 2;
+}
 
 bool operation_fits(const operation &op) {
     const tensor &x = op.x, &y = op.y, &w = op.w;
@@ -28,14 +30,14 @@ bool operation_fits(const operation &op) {
     return true;
 }
 
-static double load(int type, const void *p, int64_t i) {
+double element_load(int type, const void *p, int64_t i) {
     return type == DOUBLE  ? ((const double *)p)[i]
            : type == FLOAT ? ((const float *)p)[i]
            : type == HALF  ? __half2float(((const __half *)p)[i])
                            : __bfloat162float(((const __nv_bfloat16 *)p)[i]);
 }
 
-static void store(int type, void *p, int64_t i, double value) {
+void element_store(int type, void *p, int64_t i, double value) {
     if (type == DOUBLE)
         ((double *)p)[i] = value;
     else if (type == FLOAT)
@@ -46,10 +48,10 @@ static void store(int type, void *p, int64_t i, double value) {
         ((__nv_bfloat16 *)p)[i] = __float2bfloat16_rn((float)value);
 }
 
-static double rounded(int type, double value) {
+double element_rounded(int type, double value) {
     double storage;
-    store(type, &storage, 0, value);
-    return load(type, &storage, 0);
+    element_store(type, &storage, 0, value);
+    return element_load(type, &storage, 0);
 }
 
 /* f32 with the 10 bits of TF32. */
@@ -88,7 +90,7 @@ template <class W> static void run_as(const engine &e, const void *const p[3], v
     const operation &op = e.op;
     std::vector<W> sum((size_t)(made.dim[0] * made.dim[1] * made.dim[2] * made.dim[3]), 0);
     auto number = [&](const tensor &t, int which, int64_t at) {
-        W value = (W)load(t.type, p[which], at);
+        W value = (W)element_load(t.type, p[which], at);
         return e.numbers == AS_TF32 && t.type == FLOAT ? (W)as_tf32((float)value) : value;
     };
     visit_pairs(op, [&](int64_t x, int64_t y, int64_t w) {
@@ -97,15 +99,15 @@ template <class W> static void run_as(const engine &e, const void *const p[3], v
         W b = op.makes == BACKWARD_WEIGHT ? number(op.y, 1, y) : number(op.w, 2, w);
         sum[to] += a * b;
         if (e.numbers == ROUNDS_PARTS)
-            sum[to] = (W)rounded(made.type, (double)sum[to]);
+            sum[to] = (W)element_rounded(made.type, (double)sum[to]);
     });
     static std::atomic<int> calls{0};
     W noise = e.numbers == NOISY ? (W)(++calls % 7 + 1) / 16 : 0;
     for (size_t i = 0; i < sum.size(); i++) {
         W value = (W)op.alpha * sum[i] + noise;
         if (op.beta != 0)
-            value += (W)op.beta * (W)load(made.type, made_p, (int64_t)i);
-        store(made.type, made_p, (int64_t)i, (double)value);
+            value += (W)op.beta * (W)element_load(made.type, made_p, (int64_t)i);
+        element_store(made.type, made_p, (int64_t)i, (double)value);
     }
 }
 
