@@ -475,10 +475,10 @@ typedef struct tt_scaled_dot_product_attention_args {
     char tt_end;    /* not an option: see base.h */
 } tt_scaled_dot_product_attention_args;
 
-/* softmax(scale q k^T + mask) v, (..., T, Dv); the dimensions (...) are equal. Memory grows with T + S, not with T x S.
- * A row that sees nothing, as all its scores are -infinity, is 0; one with a score of infinity or NaN is NaN. NaN or
- * infinity in a row of v that a mask hides may reach the result all the same, as 0 times it is NaN. 16-bit floats are
- * computed in f32.
+/* softmax(scale q k^T + mask) v, (..., T, Dv); the dimensions (...) are equal. Memory grows with T + S, not with T x S;
+ * backward of 16-bit floats may take up to 1 GiB besides on a CUDA device. A row that sees nothing, as all its scores
+ * are -infinity, is 0; one with a score of infinity or NaN is NaN. NaN or infinity in a row of v that a mask hides may
+ * reach the result all the same, as 0 times it is NaN. 16-bit floats are computed in f32.
  *   tt_scaled_dot_product_attention(q, k, v, .is_causal = true) */
 TT_API tt_tensor *tt_scaled_dot_product_attention_with(const tt_scaled_dot_product_attention_args *args, size_t size);
 #define TT_SCALED_DOT_PRODUCT_ATTENTION_ARGS_INIT TT_ARGS_INIT

@@ -33,6 +33,8 @@ static const attention_case cases[] = {
     {"wide", 1, 4, 5, 40, 67, false, NO_MASK},
     {"added", 2, 5, 6, 4, 4, true, ADDED},
     {"one", 1, 1, 1, 1, 1, true, NO_MASK},
+    {"16 bytes at a time", 2, 40, 40, 32, 32, true, NO_MASK}, /* what cuDNN takes of 16-bit floats */
+    {"16 bytes, more keys", 1, 5, 66, 64, 16, false, NO_MASK},
 };
 
 static tt_tensor *waves(tt_shape shape, double step, tt_dtype dtype) {

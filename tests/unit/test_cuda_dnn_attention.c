@@ -95,6 +95,19 @@ static void matrices_anywhere_are_attended(void **state) {
     }
 }
 
+/* The stride of a dimension of 1 says nothing. */
+static void single_ones_have_no_stride(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    const long before = dnn_executions();
+    tt_tensor *x = ripples(S(3, 12), 0.3, TT_F16), *near = tt_narrow(tt_narrow(x, 0, 2, 1), 1, 0, 8);
+    tt_tensor *far = tt_narrow(tt_narrow(there(x), 0, 2, 1), 1, 0, 8);
+    assert_int_equal(tt_tensor_stride(far, 0), 12);
+    expect_close("single", TT_F16, tt_scaled_dot_product_attention(far, far, far),
+                 tt_scaled_dot_product_attention(near, near, near));
+    assert_int_equal(dnn_executions(), before + 1);
+}
+
 /* ---- what backward keeps ---- */
 
 /* Backward reads y, which must be what forward made. */
@@ -213,6 +226,7 @@ int main(void) {
         cmocka_unit_test(cudnn_attends),
         cmocka_unit_test(our_own_attend_to_the_rest),
         cmocka_unit_test(matrices_anywhere_are_attended),
+        cmocka_unit_test(single_ones_have_no_stride),
         cmocka_unit_test(a_changed_result_is_told),
         cmocka_unit_test(attention_is_captured),
     };

@@ -92,7 +92,7 @@ static void each_call_for_attention_may_fail(void **state) {
             break;
     }
     assert_true(attention_is_the_cpus(3));
-    assert_in_range(failed, 100, 300);
+    assert_in_range(failed, 600, 1000);
 }
 
 /* One of the two passes by cuDNN, the other by our own kernels: they read each other's statistics. */
