@@ -1,5 +1,5 @@
-/* What tests of convolutions and attention on the CUDA device ask of the fake of cuDNN (tests/support/fake_cuda/cudnn.h). After
- * cmocka.h. */
+/* What tests of convolutions and attention on the CUDA device ask of the fake of cuDNN
+ * (tests/support/fake_cuda/cudnn.h). After cmocka.h. */
 #ifndef TT_TESTS_UNIT_CUDA_DNN_FAKE_H
 #define TT_TESTS_UNIT_CUDA_DNN_FAKE_H
 

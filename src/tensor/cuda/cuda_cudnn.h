@@ -1,6 +1,6 @@
 /* cuDNN as Tutti calls it: the part of its backend interface (descriptors with attributes) that convolutions and
- * attention need, under names of our own, since a machine that builds may lack cudnn.h. Where it is there, cuda_cudnn.c compares values
- * with it. */
+ * attention need, under names of our own, since a machine that builds may lack cudnn.h. Where it is there, cuda_cudnn.c
+ * compares values with it. */
 #ifndef TT_TENSOR_CUDA_CUDA_CUDNN_H
 #define TT_TENSOR_CUDA_CUDA_CUDNN_H
 

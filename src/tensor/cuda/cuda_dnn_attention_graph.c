@@ -63,14 +63,14 @@ static tt__dnn_object build_virtual(dnn_build *b, int type, const int64_t dim[4]
 }
 
 /* (T,columns) for each head. */
-static tt__dnn_object build_rows(dnn_build *b, int type, int64_t columns) {
+static tt__dnn_object build_row_tensor(dnn_build *b, int type, int64_t columns) {
     const tt__dnn_heads *h = b->heads;
     const int64_t dim[4] = {h->B, h->H, h->T, columns};
     const int64_t step[4] = {h->H * h->T * columns, h->T * columns, columns, 1};
     return build_virtual(b, type, dim, step);
 }
 
-static tt__dnn_object build_scores(dnn_build *b, int type) { return build_rows(b, type, b->heads->S); }
+static tt__dnn_object build_scores(dnn_build *b, int type) { return build_row_tensor(b, type, b->heads->S); }
 
 /* A number for each row, f32, in memory that has others between them: `gap` from one to the next. */
 static tt__dnn_object build_numbers(dnn_build *b, int64_t name, int64_t gap) {
@@ -123,7 +123,7 @@ static tt__dnn_object build_product(dnn_build *b, tt__dnn_object x, tt__dnn_obje
 /* Of each row. */
 static tt__dnn_object build_reduction(dnn_build *b, int mode, tt__dnn_object x) {
     static const int compute = TT__DNN_FLOAT;
-    tt__dnn_object y = build_rows(b, TT__DNN_FLOAT, 1);
+    tt__dnn_object y = build_row_tensor(b, TT__DNN_FLOAT, 1);
     const tt__dnn_attribute how[] = {{TT__DNN_REDUCTION_MODE, TT__DNN_AS_REDUCTION_MODE, 1, &mode},
                                      {TT__DNN_REDUCTION_COMPUTE, TT__DNN_AS_DATA_TYPE, 1, &compute}};
     tt__dnn_object function = build_part(b, TT__DNN_REDUCTION, 2, how);
@@ -185,7 +185,7 @@ static void build_forward(dnn_build *b) {
     tt__dnn_object less = build_function(b, TT__DNN_SUB, scores, max, build_scores(b, TT__DNN_FLOAT));
     tt__dnn_object power = build_function(b, TT__DNN_EXP, less, NULL, build_scores(b, TT__DNN_FLOAT));
     tt__dnn_object sum = build_reduction(b, TT__DNN_REDUCE_ADD, power);
-    tt__dnn_object log = build_function(b, TT__DNN_LOG, sum, NULL, build_rows(b, TT__DNN_FLOAT, 1));
+    tt__dnn_object log = build_function(b, TT__DNN_LOG, sum, NULL, build_row_tensor(b, TT__DNN_FLOAT, 1));
     build_function(b, TT__DNN_ADD, max, log, build_numbers(b, TT__DNN_STATS, 2));
     build_product(b, build_function(b, TT__DNN_DIV, power, sum, build_scores(b, b->type)), v, o);
 }
@@ -194,7 +194,7 @@ static void build_forward(dnn_build *b) {
 static tt__dnn_object build_means(dnn_build *b, tt__dnn_object g) {
     const tt__dnn_heads *h = b->heads;
     tt__dnn_object o = build_matrix(b, TT__DNN_O, h->T, h->Dv, false);
-    tt__dnn_object products = build_function(b, TT__DNN_MUL, g, o, build_rows(b, TT__DNN_FLOAT, h->Dv));
+    tt__dnn_object products = build_function(b, TT__DNN_MUL, g, o, build_row_tensor(b, TT__DNN_FLOAT, h->Dv));
     return build_function(b, TT__DNN_MUL, build_reduction(b, TT__DNN_REDUCE_ADD, products), build_value(b, TT__DNN_ONE),
                           build_numbers(b, TT__DNN_MEANS, 1));
 }
@@ -206,7 +206,8 @@ static tt__dnn_object build_shares(dnn_build *b, tt__dnn_object q, tt__dnn_objec
     return build_function(b, TT__DNN_EXP, build_hidden(b, less), NULL, build_scores(b, TT__DNN_FLOAT));
 }
 
-/* dq is the product itself: cuDNN then adds up in one order. It is faster where parts of an f32 are added as they come. */
+/* dq is the product itself: cuDNN then adds up in one order. With an f32 between them it would add parts as they come,
+ * which is faster. */
 static void build_backward(dnn_build *b) {
     const tt__dnn_heads *h = b->heads;
     tt__dnn_object q = build_matrix(b, TT__DNN_Q, h->T, h->D, false), k = build_matrix(b, TT__DNN_K, h->S, h->D, true);

@@ -1,7 +1,7 @@
 /* A fake of cuDNN's backend interface: the entry points, descriptors and attributes that Tutti uses for convolutions
- * and attention, which run by plain loops on the fake's streams (cudnn_run.h, cudnn_steps.h). It is stricter than the real one: each attribute has
- * one type and count, is set before its descriptor is finalized, and refers to finalized descriptors alone. Its engines
- * are in an order in which those come first that must not be used. */
+ * and attention, which run by plain loops on the fake's streams (cudnn_run.h, cudnn_steps.h). It is stricter than the
+ * real one: each attribute has one type and count, is set before its descriptor is finalized, and refers to finalized
+ * descriptors alone. Its engines are in an order in which those come first that must not be used. */
 #include "cudnn.h"
 #include "cudnn_descriptor.h"
 #include "cudnn_steps.h"
