@@ -196,12 +196,23 @@ __global__ void attention_log_sums(float *sums, const float *stats, int64_t n) {
         sums[i] = stats[2 * i] + logf(stats[2 * i + 1]);
 }
 
+__global__ void attention_stats(float *stats, const float *sums, int64_t n) {
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += gridDim.x * (int64_t)blockDim.x) {
+        stats[2 * i] = sums[i];
+        stats[2 * i + 1] = 1;
+    }
+}
+
 } /* namespace tt */
 
 extern "C" {
 
 cudaError_t tt__cuda_attention_log_sums(cudaStream_t stream, float *sums, const float *stats, int64_t n) {
     return n ? tt::launch(tt::attention_log_sums, tt::grid_for(n), stream, sums, stats, n) : cudaSuccess;
+}
+
+cudaError_t tt__cuda_attention_stats(cudaStream_t stream, float *stats, const float *sums, int64_t n) {
+    return n ? tt::launch(tt::attention_stats, tt::grid_for(n), stream, stats, sums, n) : cudaSuccess;
 }
 
 cudaError_t tt__cuda_attention_run(cudaStream_t stream, tt_dtype dtype, const tt__cuda_attention *a,

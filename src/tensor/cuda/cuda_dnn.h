@@ -42,7 +42,7 @@ typedef struct tt__dnn_attention {
     tt_dtype dtype;
     tt__dnn_heads heads;
     void *matrix[TT__DNN_MATRICES];
-    float *stats; /* (B,H,T,2): forward writes the first of two; backward reads both as tensor/reference says */
+    float *stats; /* (B,H,T,2): as in tensor/reference/attention_loops.h; forward writes, backward reads */
     float scale;
 } tt__dnn_attention;
 

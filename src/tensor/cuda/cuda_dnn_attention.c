@@ -1,5 +1,5 @@
-/* Attention by cuDNN's fused kernels, which take 16-bit floats. They leave log(sum of exp(s)) of each row, which stands
- * for its maximum beside a sum of 1: p = exp(s - log(sum)) / 1. */
+/* Attention by cuDNN's fused kernels, which take 16-bit floats. They leave log(sum of exp(s)) of each row. In our stats
+ * it stands for the maximum, beside a sum of 1: p = exp(s - log(sum)) / 1. */
 #include "tensor/cuda/cuda_dnn.h"
 #include "tensor/cuda/cuda_dnn_run.h"
 #include "tensor/cuda/cuda_kernels_attention.h"
@@ -13,7 +13,7 @@ enum { OLDEST_DNN = 91800 };
 /* Memory for one call. */
 typedef struct dnn_room {
     void *workspace;
-    float *sums, *means; /* backward: (B,H,T) each, in one piece */
+    float *sums, *means; /* (B,H,T) each, in one piece; means: backward */
 } dnn_room;
 
 static int64_t dnn_rows(const tt__dnn_attention *call) { return call->heads.B * call->heads.H * call->heads.T; }
@@ -30,8 +30,8 @@ static int dnn_execute_attention(tt__dnn_use *use, const tt__dnn_plan *plan, con
                                  const dnn_room *room) {
     enum { MOST = TT__DNN_MATRICES + 5 };
     float scale = call->scale, hidden = -INFINITY, one = 1;
-    int64_t names[MOST] = {TT__DNN_STATS, TT__DNN_SCALE};
-    void *pointers[MOST] = {call->backward ? room->sums : call->stats, &scale};
+    int64_t names[MOST] = {TT__DNN_SUMS, TT__DNN_SCALE};
+    void *pointers[MOST] = {room->sums, &scale};
     int n = 2, matrices = call->backward ? TT__DNN_MATRICES : TT__DNN_MATRICES_FORWARD;
     for (int m = 0; m < matrices; m++) {
         names[n] = TT__DNN_MATRIX + m;
@@ -50,39 +50,35 @@ static int dnn_execute_attention(tt__dnn_use *use, const tt__dnn_plan *plan, con
     return tt__dnn_execute(use, plan, n, names, pointers, room->workspace);
 }
 
-/* Forward leaves a sum of 1 beside each logarithm; backward reads the logarithm of what is there, whoever left it. */
-static tt_status dnn_convert_stats(tt__cuda_state *state, const tt__dnn_attention *call, const dnn_room *room) {
-    const int64_t n = dnn_rows(call);
-    const tt__walk sums = {.n = n, .ndim = 1, .dim = {n}, .step = {{2}}, .p = {call->stats + 1}};
-    cudaStream_t stream = tt__cuda_stream(state);
-    cudaError_t error = call->backward ? tt__cuda_attention_log_sums(stream, room->sums, call->stats, n)
-                                       : tt__cuda_fill(stream, TT_F32, &sums, 1);
-    return tt__cuda_check(error, "the kernel \"%s\" of %s for f32", call->backward ? "attention_log_sums" : "fill",
-                          state->name);
-}
-
 static tt_status dnn_enqueue_attention(tt__cuda_state *state, tt__dnn_use *use, tt__dnn_plan *plan,
                                        const tt__dnn_attention *call, const dnn_room *room) {
-    tt_status status = dnn_convert_stats(state, call, room);
+    cudaStream_t stream = tt__cuda_stream(state);
+    const int64_t n = dnn_rows(call);
+    tt_status status = TT_OK;
+    if (call->backward)
+        status = tt__cuda_check(tt__cuda_attention_log_sums(stream, room->sums, call->stats, n),
+                                "the kernel \"attention_log_sums\" of %s", state->name);
     if (status)
         return status;
-    int result = tt__dnn_use_stream(use, tt__cuda_stream(state));
+    int result = tt__dnn_use_stream(use, stream);
     if (!result)
         result = dnn_execute_attention(use, plan, call, room);
-    return tt__dnn_executed(state, use, plan, result);
+    status = tt__dnn_executed(state, use, plan, result);
+    return status || call->backward ? status
+                                    : tt__cuda_check(tt__cuda_attention_stats(stream, call->stats, room->sums, n),
+                                                     "the kernel \"attention_stats\" of %s", state->name);
 }
 
 /* What is taken here is free for what is enqueued later. */
 static tt_status dnn_run_attention(tt__cuda_state *state, tt__dnn_use *use, tt__dnn_plan *plan,
                                    const tt__dnn_attention *call) {
-    const size_t bytes = (size_t)(dnn_rows(call) + 3) / 4 * 4 * sizeof(float); /* a multiple of 16 */
+    const size_t numbers = (size_t)(dnn_rows(call) + 3) / 4 * 4; /* of 16 bytes */
     dnn_room room = {.workspace = plan->workspace ? tt__cuda_scratch(state, plan->workspace) : NULL};
     if (plan->workspace && !room.workspace)
         return tt__cuda_host->last_status();
-    room.sums = call->backward ? tt__cuda_scratch(state, 2 * bytes) : NULL;
-    room.means = room.sums ? room.sums + bytes / sizeof(float) : NULL;
-    tt_status status = call->backward && !room.sums ? tt__cuda_host->last_status()
-                                                    : dnn_enqueue_attention(state, use, plan, call, &room);
+    room.sums = tt__cuda_scratch(state, (call->backward ? 2 : 1) * numbers * sizeof(float));
+    room.means = room.sums && call->backward ? room.sums + numbers : NULL;
+    tt_status status = room.sums ? dnn_enqueue_attention(state, use, plan, call, &room) : tt__cuda_host->last_status();
     tt__cuda_scratch_free(state, room.sums);
     tt__cuda_scratch_free(state, room.workspace);
     return status;

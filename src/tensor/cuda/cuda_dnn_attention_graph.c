@@ -72,11 +72,11 @@ static tt__dnn_object build_row_tensor(dnn_build *b, int type, int64_t columns) 
 
 static tt__dnn_object build_scores(dnn_build *b, int type) { return build_row_tensor(b, type, b->heads->S); }
 
-/* A number for each row, f32, in memory that has others between them: `gap` from one to the next. */
-static tt__dnn_object build_numbers(dnn_build *b, int64_t name, int64_t gap) {
+/* A number for each row, f32, in memory. */
+static tt__dnn_object build_numbers(dnn_build *b, int64_t name) {
     const tt__dnn_heads *h = b->heads;
     const int64_t dim[4] = {h->B, h->H, h->T, 1};
-    const int64_t step[4] = {h->H * h->T * gap, h->T * gap, gap, 1};
+    const int64_t step[4] = {h->H * h->T, h->T, 1, 1};
     return build_tensor(b, name, TT__DNN_FLOAT, dim, step, 0);
 }
 
@@ -186,7 +186,7 @@ static void build_forward(dnn_build *b) {
     tt__dnn_object power = build_function(b, TT__DNN_EXP, less, NULL, build_scores(b, TT__DNN_FLOAT));
     tt__dnn_object sum = build_reduction(b, TT__DNN_REDUCE_ADD, power);
     tt__dnn_object log = build_function(b, TT__DNN_LOG, sum, NULL, build_row_tensor(b, TT__DNN_FLOAT, 1));
-    build_function(b, TT__DNN_ADD, max, log, build_numbers(b, TT__DNN_STATS, 2));
+    build_function(b, TT__DNN_ADD, max, log, build_numbers(b, TT__DNN_SUMS));
     build_product(b, build_function(b, TT__DNN_DIV, power, sum, build_scores(b, b->type)), v, o);
 }
 
@@ -196,13 +196,13 @@ static tt__dnn_object build_means(dnn_build *b, tt__dnn_object g) {
     tt__dnn_object o = build_matrix(b, TT__DNN_O, h->T, h->Dv, false);
     tt__dnn_object products = build_function(b, TT__DNN_MUL, g, o, build_row_tensor(b, TT__DNN_FLOAT, h->Dv));
     return build_function(b, TT__DNN_MUL, build_reduction(b, TT__DNN_REDUCE_ADD, products), build_value(b, TT__DNN_ONE),
-                          build_numbers(b, TT__DNN_MEANS, 1));
+                          build_numbers(b, TT__DNN_MEANS));
 }
 
-/* The shares p of scores, from their stats. */
+/* The shares p of scores. */
 static tt__dnn_object build_shares(dnn_build *b, tt__dnn_object q, tt__dnn_object k) {
-    tt__dnn_object scaled = build_scaled(b, q, k), stats = build_numbers(b, TT__DNN_STATS, 1);
-    tt__dnn_object less = build_function(b, TT__DNN_SUB, scaled, stats, build_scores(b, TT__DNN_FLOAT));
+    tt__dnn_object scaled = build_scaled(b, q, k), sums = build_numbers(b, TT__DNN_SUMS);
+    tt__dnn_object less = build_function(b, TT__DNN_SUB, scaled, sums, build_scores(b, TT__DNN_FLOAT));
     return build_function(b, TT__DNN_EXP, build_hidden(b, less), NULL, build_scores(b, TT__DNN_FLOAT));
 }
 

@@ -37,7 +37,7 @@ enum {
     TT__DNN_X = 'x',
     TT__DNN_Y = 'y',
     TT__DNN_W = 'w',
-    TT__DNN_STATS = 's', /* (B,H,T): of each row, log of the sum of exp of its scores */
+    TT__DNN_SUMS = 's',  /* (B,H,T): of each row, log of the sum of exp of its scores */
     TT__DNN_MEANS = 'm', /* (B,H,T): of each row, g.y */
     TT__DNN_SCALE = 'c',
     TT__DNN_HIDDEN = 'h', /* what a score becomes that a row doesn't see */

@@ -36,8 +36,10 @@ cudaError_t tt__cuda_attention_run(cudaStream_t stream, tt_dtype dtype, const tt
 cudaError_t tt__cuda_attention_backward(cudaStream_t stream, tt_dtype dtype, const tt__cuda_attention *a,
                                         const tt__cuda_attention_batch *batch);
 
-/* sums[i] = the maximum of stats (n,2) + log of its sum: the logarithm of the sum of exp of all scores. f32. */
+/* Of n rows the logarithm of the sum of exp of all scores, from stats (n,2), and such stats from it: it stands for the
+ * maximum, and the sum is 1. f32. */
 cudaError_t tt__cuda_attention_log_sums(cudaStream_t stream, float *sums, const float *stats, int64_t n);
+cudaError_t tt__cuda_attention_stats(cudaStream_t stream, float *stats, const float *sums, int64_t n);
 
 #ifdef __cplusplus
 }
