@@ -223,6 +223,10 @@ typedef struct tt_backend {
     bool serial;      /* at most one collective at a time, begun when the one before is done */
     bool finds_ranks; /* open() may be called without store: ranks() says who this process is. With it, mandatory: */
     tt_status (*ranks)(int *rank, int *world_size);
+
+    /* Of an engine that new_group() made, at once: whom to ask about its ranks, as tt_backend_member says of `watch`,
+     * while new_group() on it waits. Not called where nobody can tell. NULL: not wanted. */
+    void (*set_watch)(void *engine, tt_status (*watch)(void *watcher), void *watcher);
 } tt_backend;
 
 /* The one symbol that a back end exports; NULL: it can't work here, host->fail() said why. */

@@ -183,11 +183,15 @@ tt_status nccl_open(void **engine, const tt_backend_member *member) {
         *engine = e;
     else if (e)
         give_up(e);
-    if (!status && nccl_can_watch(member)) {
-        e->watch = member->watch;
-        e->watcher = member->watcher;
-    }
+    if (!status && nccl_can_watch(member))
+        nccl_set_watch(e, member->watch, member->watcher);
     return status;
+}
+
+void nccl_set_watch(void *engine, tt_status (*watch)(void *watcher), void *watcher) {
+    nccl_engine *e = engine;
+    e->watch = watch;
+    e->watcher = watcher;
 }
 
 /* ---- groups of a group's ranks */

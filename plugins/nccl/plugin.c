@@ -30,6 +30,7 @@ static const tt_backend backend = {
     .devices = TT_DEVICE_BIT(TT_DEVICE_CUDA),
     .stream_mark = nccl_stream_mark,
     .stream_wait = nccl_stream_wait,
+    .set_watch = nccl_set_watch,
 };
 
 const tt_backend *tutti_backend(const tt_backend_host *host) {

@@ -75,7 +75,7 @@ typedef struct nccl_lane {
 typedef struct nccl_engine {
     int rank, size, device;
     int rank_in_job;                   /* for errors */
-    tt_status (*watch)(void *watcher); /* as in tt_backend_member; NULL in a group of a group's ranks */
+    tt_status (*watch)(void *watcher); /* as in tt_backend_member */
     void *watcher;
     char uuid[48]; /* of the device: "GPU-..." */
     CUdevice handle;
@@ -118,6 +118,7 @@ tt_status nccl_fail_broken(const nccl_engine *e);
 
 tt_status nccl_open(void **engine, const tt_backend_member *member);
 tt_status nccl_new_group(void **sub, void *engine, const int *ranks, int64_t count, int64_t timeout_ms);
+void nccl_set_watch(void *engine, tt_status (*watch)(void *watcher), void *watcher);
 
 /* ---- meet.c: before there is a communicator */
 

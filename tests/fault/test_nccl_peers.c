@@ -98,6 +98,24 @@ static int killed_joining(tt_store *store, int rank, int world, void *arg) {
     return 0;
 }
 
+/* A group of a group's ranks is split again: by then its parent may be gone. */
+static int killed_splitting_again(tt_store *store, int rank, int world, void *arg) {
+    tt_group *group = nccl_join(store, rank, world), *sub = NULL, *again = NULL;
+    pthread_t thread;
+    CHECK_OK(tt_group_split(&sub, group, 0, world - rank)); /* in the other order: rank 1 is its rank 1, too */
+    tt_destroy_process_group(group);
+    setenv("FAKE_NCCL_HANG", "CommSplit@1", 1);
+    double begin = now();
+    CHECK(rank != 1 || !pthread_create(&thread, NULL, die_soon, NULL));
+    CHECK(tt_group_split(&again, sub, 0, 0) == TT_ERR_PEER);
+    CHECK_TEXT("rank 1 (pid ");
+    CHECK_TEXT(") ended, while the back end nccl joins it with rank ");
+    CHECK(!again && now() - begin < 15 + (double)leeway_ms() / 1e3);
+    tt_destroy_process_group(sub);
+    (void)arg;
+    return 0;
+}
+
 /* Rank 1 has a control group with the others, and dies before it tells of its device. */
 static int killed_before_meeting(tt_store *store, int rank, int world, void *arg) {
     tt_group *group = NULL;
@@ -123,6 +141,7 @@ static void a_rank_killed_while_joining_is_named(void **state) {
     (void)state;
     check_killed(killed_joining, 3, "CommInitRankConfig@1");
     check_killed(killed_joining, 3, "CommSplit@1");
+    check_killed(killed_splitting_again, 3, NULL);
     check_killed(killed_before_meeting, 3, NULL);
 }
 
@@ -247,12 +266,30 @@ static int failing_init(tt_store *store, int rank, int world, void *arg) {
     return 0;
 }
 
+/* Rank 1's split fails; nobody waits for it until the timeout. arg: in a group of a group's ranks. */
+static int failing_split(tt_store *store, int rank, int world, void *arg) {
+    tt_group *group = nccl_join(store, rank, world), *sub = NULL, *again = NULL;
+    if (arg)
+        CHECK_OK(tt_group_split(&sub, group, 0, 0));
+    double begin = now();
+    setenv("FAKE_NCCL_FAIL", "CommSplit@1", 1);
+    CHECK(tt_group_split(&again, arg ? sub : group, 0, 0) == TT_ERR_NET);
+    CHECK_TEXT("nccl: making a group of some ranks on rank 1 failed: unhandled system error");
+    CHECK(!again && now() - begin < 15 + (double)leeway_ms() / 1e3);
+    CHECK(tt_barrier(arg ? sub : group) == TT_ERR_NET);
+    tt_destroy_process_group(sub);
+    tt_destroy_process_group(group);
+    return 0;
+}
+
 static void a_failure_is_told_to_all(void **state) {
     (void)state;
     with_ranks(3, failing_call, "FAKE_NCCL_FAIL");
     with_ranks(3, failing_call, "FAKE_NCCL_ASYNC");
     with_ranks(3, failing_init, "CommInitRankConfig@1");
     with_ranks(3, failing_init, "GetUniqueId@0");
+    with_ranks(3, failing_split, NULL);
+    with_ranks(3, failing_split, "again");
 }
 
 /* CUDA's calls fail from the nth on: an error with a text, or none, and an end. */

@@ -201,6 +201,9 @@ void tt__control_wait_elsewhere(const tt_group *group, int change);
  * has left was done with joining. This is tt_backend_member's `watch`. */
 tt_status tt__control_watch_joining(void *group);
 
+/* Let the engine of a group that was made of another's ranks ask that. */
+void tt__control_let_watch(tt_group *group);
+
 /* Check the peers that calls under way wait for, every now and then. An error fails the group. */
 tt_status tt__control_watch(tt_group *group);
 

@@ -311,6 +311,12 @@ tt_status tt__control_watch_joining(void *group) {
     return status;
 }
 
+void tt__control_let_watch(tt_group *group) {
+    const tt__plugin *plugin = tt__plugin_of(group);
+    if (plugin->control && plugin->engine && plugin->table->set_watch)
+        plugin->table->set_watch(plugin->engine, tt__control_watch_joining, group);
+}
+
 static tt_status watch_one(tt_work *work, const tt__task *task, int64_t now) {
     tt__plugin *plugin = tt__plugin_of(work->group);
     tt_work *agreement = task->begun ? task->parts[task->begun - 1].agreement : NULL;

@@ -249,11 +249,15 @@ static tt_status plugin_form(tt_group *group, const int *members, int n, int64_t
     if (table->new_group) {
         tt__plugin_lock(plugin);
         status = tt__plugin_reason(table, table->new_group(&engine, plugin->engine, members, n, timeout_ms));
+        if (status) /* on this rank: the others may wait for it there */
+            tt__plugin_fail(group);
         tt__plugin_unlock(plugin);
     } else if (made)
         status = open_engine(made, timeout_ms);
-    if (made && engine)
+    if (made && engine) {
         tt__plugin_of(made)->engine = engine;
+        tt__control_let_watch(made);
+    }
     if (!status && !table->new_group) /* rank 0 may serve the store: nobody goes on while another needs it */
         status = tt_barrier_with(TT_ARGS(tt_barrier_args, group, .timeout_ms = timeout_ms, .file = "tt_new_group"));
     if (status && made) {
