@@ -1,12 +1,13 @@
 /* GPUs, as the kernel's part of NVIDIA's driver lists them under /proc; nothing is linked or loaded for it. */
 #include "cli/doctor.h"
+#include "cli/visible_devices.h"
 
 #include <glob.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { GPUS_MAX = 64 };
+enum { GPUS_MAX = TT__VISIBLE_MAX };
 
 typedef struct gpu {
     char model[96], uuid[64];
@@ -52,46 +53,43 @@ static int list_gpus(const char *root, gpu gpus[GPUS_MAX], int *kept_away) {
     return n;
 }
 
-/* Which GPU does a word of CUDA_VISIBLE_DEVICES mean: its number, or how its UUID begins? -1: none. */
-static int find_gpu(const char *word, size_t length, const gpu *gpus, int n) {
-    char text[64], *end;
-    snprintf(text, sizeof text, "%.*s", (int)length, word);
-    long number = strtol(text, &end, 10);
-    if (*text && !*end)
-        return number >= 0 && number < n ? (int)number : -1;
-    for (int i = 0; i < n; i++)
-        if (!strncmp(text, "GPU-", 4) && !strncmp(gpus[i].uuid, text, strlen(text)))
-            return i;
-    return -1;
-}
-
 static void add_gpu(tt__doctor *doctor, int device, const gpu *g) {
     tt__doctor_add(doctor, "GPU", TT__FINE, "device %d: %s (%s)", device, *g->model ? g->model : "?",
                    *g->uuid ? g->uuid : "no UUID");
 }
 
-/* As CUDA does: up to the first word that means none. */
-static void check_visible(tt__doctor *doctor, const char *visible, const gpu *gpus, int n) {
-    int device = 0;
-    for (const char *word = visible;; word += strcspn(word, ",") + 1) {
-        size_t length = strcspn(word, ",");
-        if (length > 4 && !strncmp(word, "MIG-", 4)) {
-            tt__doctor_add(doctor, "GPU", TT__FINE, "device %d: %.*s, a part of a GPU", device++, (int)length, word);
-        } else {
-            int i = find_gpu(word, length, gpus, n);
-            if (i < 0) {
-                tt__doctor_add(doctor, "GPU", TT__BAD,
-                               "CUDA_VISIBLE_DEVICES=%.100s: \"%.*s\" means none of the %d GPUs here, and CUDA sees "
-                               "nothing from there on",
-                               visible, (int)length, word, n);
-                tt__doctor_fix(doctor, "list numbers from 0 to %d, or UUIDs as `nvidia-smi -L` prints them", n - 1);
-                return;
-            }
-            add_gpu(doctor, device++, &gpus[i]);
-        }
-        if (!word[length])
-            return;
+static const char *uuid_of(const void *gpus, int i) { return ((const gpu *)gpus)[i].uuid; }
+
+static void add_bad_entry(tt__doctor *doctor, const char *list, const tt__visible_entry *bad, int n) {
+    tt__doctor_add(doctor, "GPU", TT__BAD,
+                   "CUDA_VISIBLE_DEVICES=%.100s: \"%.*s\" means none of the %d GPUs here, and CUDA sees nothing from "
+                   "there on",
+                   list, (int)bad->length, bad->text, n);
+    tt__doctor_fix(doctor,
+                   "list either numbers from 0 to %d, or UUIDs as `nvidia-smi -L` prints them, or beginnings of these "
+                   "that one has alone",
+                   n - 1);
+}
+
+static void check_visible(tt__doctor *doctor, const char *list, const gpu *gpus, int n) {
+    tt__visible visible;
+    tt__visible_read(&visible, list, n, uuid_of, gpus);
+    if (visible.repeats) {
+        tt__doctor_add(doctor, "GPU", TT__BAD, "CUDA_VISIBLE_DEVICES=%.100s names a device twice: CUDA sees none",
+                       list);
+        tt__doctor_fix(doctor, "name each device once");
+        return;
     }
+    for (int i = 0; i < visible.count; i++) {
+        const tt__visible_entry *entry = &visible.list[i];
+        if (entry->device < 0)
+            tt__doctor_add(doctor, "GPU", TT__FINE, "device %d: %.*s, a part of a GPU", i, (int)entry->length,
+                           entry->text);
+        else
+            add_gpu(doctor, i, &gpus[entry->device]);
+    }
+    if (visible.bad.text)
+        add_bad_entry(doctor, list, &visible.bad, n);
 }
 
 bool tt__doctor_devices(tt__doctor *doctor) {

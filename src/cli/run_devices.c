@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "cli/run_gpus.h"
+#include "cli/visible_devices.h"
 
 #include <dirent.h>
 #include <stdlib.h>
@@ -20,20 +21,11 @@ static int count_entries(const char *path) {
     return n;
 }
 
-/* Count the entries of a list as CUDA reads it: it ends at the first that names no device, as "-1" does. */
 static int count_visible(const char *list, int devices) {
-    int n = 0;
-    while (*list) {
-        size_t length = strcspn(list, ",");
-        char *end;
-        long number = strtol(list, &end, 10);
-        bool named = !strncmp(list, "GPU-", 4) || !strncmp(list, "MIG-", 4);
-        if (!named && (end == list || number < 0 || number >= devices))
-            break;
-        n++;
-        list += length + (list[length] == ',');
-    }
-    return n < devices ? n : devices;
+    tt__visible visible;
+    tt__visible_read(&visible, list, devices, NULL, NULL);
+    bool are_parts = !strncmp(list, "MIG-", 4); /* of which there may be more than GPUs */
+    return visible.repeats ? 0 : visible.count < devices || are_parts ? visible.count : devices;
 }
 
 tt_status tt__count_devices(const char *kind, int64_t *count) {

@@ -241,6 +241,16 @@ class Doctor(unittest.TestCase):
         found = self.gpus(CUDA_VISIBLE_DEVICES="1,3,0")
         self.assertEqual(len(found), 2)
         self.assertIn('"3" means none of the 3 GPUs here', found[1])
+        for visible, bad in (("GPU-2,GPU-", "GPU-"), ("GPU-2,GPU-0,GPU-7", "GPU-7"), ("GPU-2,0", "0"),
+                             ("2,GPU-0", "GPU-0"), ("MIG-1,GPU-0", "GPU-0"), ("1,", "")):
+            found = self.gpus(CUDA_VISIBLE_DEVICES=visible)
+            self.assertEqual(len(found), visible.count(",") + 1, visible)
+            self.assertIn(f'"{bad}" means none of the 3 GPUs here', found[-1])
+        for visible in ("2,0,2", "GPU-2,GPU-22", "MIG-1,MIG-1"):
+            self.assertEqual(self.gpus(CUDA_VISIBLE_DEVICES=visible),
+                             [f"CUDA_VISIBLE_DEVICES={visible} names a device twice: CUDA sees none"])
+        self.assertEqual(self.gpus(CUDA_VISIBLE_DEVICES="MIG-GPU-1/7/0,MIG-2"),
+                         ["device 0: MIG-GPU-1/7/0, a part of a GPU", "device 1: MIG-2, a part of a GPU"])
 
     def test_cuda(self):
         """The driver (a fake one), the device, libraries: what is there and what is missing; all in a child."""

@@ -15,6 +15,7 @@ sys.path.insert(0, os.path.join(os.environ["TT_SOURCE"], "tests", "support"))
 from patience import DEADLINE, free_port  # noqa: E402
 
 TUTTI = os.environ["TUTTI"]
+MIG_0, MIG_1 = "MIG-00112233-4455-6677-8899-aabbccddeeff", "MIG-01122334-4556-6778-899a-abbccddeef00"
 FAKE_CUDA = os.path.join(os.environ["TT_BUILD"], "tests", "fake_cuda")  # tests/support/fake_cuda
 
 
@@ -50,7 +51,10 @@ class Flags(unittest.TestCase):
     def test_virtual_local_rank(self):
         script = "echo $RANK $LOCAL_RANK $CUDA_VISIBLE_DEVICES $HIP_VISIBLE_DEVICES"
         for cuda, hip, devices in ((None, None, "012"), ("4, 5,7", None, "457"),
-                                   ("4,5,7", "a,b,c", ("a a", "b b", "c c"))):
+                                   ("4,5,7", "a,b,c", ("a a", "b b", "c c")),
+                                   ("GPU-1a,GPU-2b, GPU-3c", None, ("GPU-1a", "GPU-2b", "GPU-3c")),
+                                   ("MIG-1a-2b,MIG-GPU-1a-2b/1/0,MIG-3", None,
+                                    ("MIG-1a-2b", "MIG-GPU-1a-2b/1/0", "MIG-3"))):
             said = run("--nproc-per-node=3", "--virtual-local-rank", "sh", "-c", script, CUDA_VISIBLE_DEVICES=cuda,
                        HIP_VISIBLE_DEVICES=hip)
             self.assertEqual(sorted(said.stdout.splitlines()), [f"{i} 0 {devices[i]}" for i in range(3)])
@@ -63,7 +67,8 @@ class Flags(unittest.TestCase):
         inner = ('mount -t tmpfs tmpfs /proc/driver && mkdir -p /proc/driver/nvidia/gpus/1 /proc/driver/nvidia/gpus/2 '
                  '/proc/driver/nvidia/gpus/3 || exit 77; exec "$@"')
         for visible, kind, count in ((None, "gpu", 3), (None, "auto", 3), ("2,0", "gpu", 2),
-                                     ("GPU-1a,MIG-2b", "gpu", 2),
+                                     ("GPU-1a,GPU-2b", "gpu", 2), ("GPU-1a,1", "gpu", 1), ("0,GPU-1a", "gpu", 1),
+                                     ("MIG-1,MIG-2,MIG-3,MIG-4", "gpu", 4), ("0,0", "gpu", 0), ("1gpu", "gpu", 1),
                                      ("1,-1,2", "gpu", 1), ("7", "gpu", 0), ("", "gpu", 0)):
             env = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
             said = subprocess.run(["unshare", "-rm", "sh", "-c", inner, "sh", TUTTI, "run", f"--nproc-per-node={kind}",
@@ -80,6 +85,8 @@ class Flags(unittest.TestCase):
         for changes, kind, count, said in (({}, "gpu", 2, ""), ({}, "auto", 2, ""),
                                            ({"FAKE_CUDA_DEVICES": "5"}, "gpu", 5, ""),
                                            ({"CUDA_VISIBLE_DEVICES": "1"}, "gpu", 1, ""),
+                                           ({"CUDA_VISIBLE_DEVICES": "GPU-011,GPU-001"}, "gpu", 2, ""),
+                                           ({"CUDA_VISIBLE_DEVICES": MIG_1}, "gpu", 1, ""),
                                            ({"CUDA_VISIBLE_DEVICES": ""}, "gpu", 0,
                                             "there is no NVIDIA GPU here (the driver has none, with CUDA_VISIBLE_"),
                                            ({"FAKE_CUDA_FAIL": "1"}, "gpu", 0,
@@ -88,6 +95,15 @@ class Flags(unittest.TestCase):
                        **{"CUDA_VISIBLE_DEVICES": None, "TT_CUDA_PATH": FAKE_CUDA, **changes})
             self.assertEqual(done.stdout, f"{count}\n" * count, changes)
             self.assertIn(said, done.stderr)
+
+    def test_a_device_for_each_worker(self):
+        """Entries that are no numbers reach the workers as they are; the driver there finds each one's device."""
+        script = 'echo $RANK $("$TUTTI" doctor | grep -o "cuda:0: Fake GPU .")'
+        for visible, devices in ((None, "01"), ("1,0", "10"), ("GPU-011, GPU-001", "10"), (f"{MIG_1},{MIG_0}", "10")):
+            said = run("--nproc-per-node=2", "--virtual-local-rank", "sh", "-c", script, CUDA_VISIBLE_DEVICES=visible,
+                       TT_CUDA_PATH=FAKE_CUDA, TT_BACKEND_PATH=FAKE_CUDA)
+            self.assertEqual(sorted(said.stdout.splitlines()),
+                             [f"{i} cuda:0: Fake GPU {devices[i]}" for i in range(2)], visible)
 
     def test_numa_by_gpus(self):
         """Worker i is near GPU i: here the first GPU is at the second NUMA node. The system's files are replaced."""

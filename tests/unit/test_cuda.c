@@ -39,6 +39,26 @@ static void expect_in_child(const char *variable, const char *value, const char 
     assert_int_equal(status, 0);
 }
 
+/* In a child with a list of devices: is device `index` the machine's `number`? */
+static void expect_device_in_child(const char *list, int index, char number) {
+    char expected[] = "Fake GPU ?";
+    int status = -1;
+    expected[strlen(expected) - 1] = number;
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        setenv("CUDA_VISIBLE_DEVICES", list, 1);
+        const tt_device_properties *properties = tt_device_properties_of(TT_CUDA(index));
+        bool is_right = properties && !strcmp(properties->name, expected);
+        if (!is_right)
+            fprintf(stderr, "%s: expected \"%s\", got \"%s\" (%s)\n", list, expected,
+                    properties ? properties->name : "nothing", tt_last_error());
+        _exit(is_right ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 static void what_is_missing_is_named(void **state) {
     (void)state;
     only_on_the_fake();
@@ -50,6 +70,35 @@ static void what_is_missing_is_named(void **state) {
                     "there is no device cuda:1: CUDA has 1 (CUDA_VISIBLE_DEVICES=1)");
     expect_in_child("FAKE_CUDA_FAIL", "1", "cuda:0", "tt_device_get: counting CUDA devices failed: ");
     expect_in_child("FAKE_CUDA_FAIL", "6", "cuda:0", "bytes of pinned memory for cuda:0 failed: ");
+}
+
+/* Of each list, the devices that a process sees; device i of the fake is "Fake GPU i". */
+static void a_list_chooses_devices(void **state) {
+    static const struct {
+        const char *list, *seen;
+    } lists[] = {{"1,0", "10"},
+                 {"0,-1,1", "0"},
+                 {" 1", "1"},
+                 {"1st", "1"},
+                 {"0,0", ""},
+                 {"", ""},
+                 {"2", ""},
+                 {"GPU-01122334-4556-6778-899a-abbccddeef00,GPU-001", "10"},
+                 {"GPU-0", ""}, /* both begin so */
+                 {"GPU-01,1", "1"},
+                 {"0,GPU-01", "0"},
+                 {"GPU-01,GPU-011", ""},
+                 {"MIG-01122334-4556-6778-899a-abbccddeef00", "1"}};
+    char name[] = "cuda:0", said[128];
+    (void)state;
+    only_on_the_fake();
+    for (size_t l = 0; l < sizeof lists / sizeof *lists; l++) {
+        for (size_t i = 0; i < strlen(lists[l].seen); i++)
+            expect_device_in_child(lists[l].list, (int)i, lists[l].seen[i]);
+        name[5] = (char)('0' + strlen(lists[l].seen));
+        snprintf(said, sizeof said, "CUDA has %zu (CUDA_VISIBLE_DEVICES=%s)", strlen(lists[l].seen), lists[l].list);
+        expect_in_child("CUDA_VISIBLE_DEVICES", lists[l].list, name, said);
+    }
 }
 
 static void what_is_no_library_is_named(void **state) {
@@ -336,12 +385,13 @@ int main(void) {
         return 77;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_missing_is_named), /* before this process has used CUDA */
-        cmocka_unit_test(what_is_no_library_is_named),      cmocka_unit_test(a_small_stack_is_enough),
-        cmocka_unit_test(devices_are_counted_and_named),    cmocka_unit_test(values_come_back),
-        cmocka_unit_test(conversions_are_the_cpus),         cmocka_unit_test(operators_are_the_cpus),
-        cmocka_unit_test(long_sums_are_the_cpus),           cmocka_unit_test(integers_are_the_cpus),
-        cmocka_unit_test(an_mlp_trains_to_the_cpus_losses), cmocka_unit_test(operands_lie_on_one_device),
-        cmocka_unit_test(memory_that_is_out_is_told),       cmocka_unit_test(a_forked_child_is_refused),
+        cmocka_unit_test(a_list_chooses_devices),     cmocka_unit_test(what_is_no_library_is_named),
+        cmocka_unit_test(a_small_stack_is_enough),    cmocka_unit_test(devices_are_counted_and_named),
+        cmocka_unit_test(values_come_back),           cmocka_unit_test(conversions_are_the_cpus),
+        cmocka_unit_test(operators_are_the_cpus),     cmocka_unit_test(long_sums_are_the_cpus),
+        cmocka_unit_test(integers_are_the_cpus),      cmocka_unit_test(an_mlp_trains_to_the_cpus_losses),
+        cmocka_unit_test(operands_lie_on_one_device), cmocka_unit_test(memory_that_is_out_is_told),
+        cmocka_unit_test(a_forked_child_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

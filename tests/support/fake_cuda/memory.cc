@@ -15,15 +15,7 @@
 #include <mutex>
 #include <set>
 
-static int device_count() { return (int)fake_setting("FAKE_CUDA_DEVICES", 2); }
-
-int fake_physical_device(int index) {
-    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-    for (int i = 0; visible && i < index; i++)
-        visible = strchr(visible, ',') ? strchr(visible, ',') + 1 : "";
-    int device = !visible ? index : *visible ? atoi(visible) : -1;
-    return device < device_count() ? device : -1;
-}
+int fake_device_count() { return (int)fake_setting("FAKE_CUDA_DEVICES", 2); }
 
 namespace {
 
@@ -90,7 +82,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device) {
 cudaError_t cudaSetDevice(int device) {
     if (fake_fails())
         return fake_error(cudaErrorInitializationError);
-    if (device < 0 || device >= device_count())
+    if (device < 0 || device >= fake_device_count())
         return fake_error(cudaErrorInvalidDevice);
     current = device;
     return cudaSuccess;

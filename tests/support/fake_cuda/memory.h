@@ -8,6 +8,9 @@
 /* How much of a device's memory is taken: what tests compare with what the library says. */
 extern "C" size_t fake_memory_taken(int device);
 
+/* Devices of the machine: FAKE_CUDA_DEVICES. */
+int fake_device_count();
+
 /* The device whose memory p lies in; -1: none's. */
 int fake_device_of(CUdeviceptr p);
 
