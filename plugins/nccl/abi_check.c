@@ -24,6 +24,10 @@ SAME_PLACE(blocking)
     typedef result abi_##name parameters;       \
     _Static_assert(__builtin_types_compatible_p(abi_##name, __typeof__(nccl##name)), "nccl" #name);
 NCCL_ABI_FUNCTIONS(SAME_FUNCTION)
+#if NCCL_VERSION_CODE >= 22700
+NCCL_ABI_WINDOW_FUNCTIONS(SAME_FUNCTION)
+_Static_assert(NCCL_WIN_COLL_SYMMETRIC == 1, "nccl.h");
+#endif
 
 #define SAME_CALL(name, parameters)         \
     typedef CUresult abi_##name parameters; \

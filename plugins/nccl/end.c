@@ -157,9 +157,12 @@ static void *end_communicators(void *arg) {
     }
     if (e->split_off)
         nccl.CommAbort(e->split_off);
+    if (e->left_behind)
+        nccl.CommAbort(e->left_behind);
+    pthread_mutex_lock(&nccl_lock);
+    nccl_free_lost_windows(e);
     if (entered)
         cuda.cuCtxPopCurrent_v2(&context);
-    pthread_mutex_lock(&nccl_lock);
     e->life = NCCL_ENDED;
     pthread_cond_broadcast(&ended);
     let_go(e);
@@ -173,7 +176,7 @@ static void end_engine(nccl_engine *e, bool flush_first) {
     sigset_t all, before;
     if (e->life != NCCL_OPEN)
         return;
-    bool any = e->lanes[NCCL_COLLECTIVES].comm || e->lanes[NCCL_MESSAGES].comm;
+    bool any = e->lanes[NCCL_COLLECTIVES].comm || e->lanes[NCCL_MESSAGES].comm || e->left_behind;
     e->life = any ? NCCL_ENDING : NCCL_ENDED;
     e->flush = flush_first;
     if (!any)

@@ -3,16 +3,7 @@
 
 enum { ASK_MS = 100 /* between looks for another rank's failure */ };
 
-/* Whose communicator is waited for, and until when. */
-typedef struct joining {
-    nccl_engine *e;                  /* that joins; NULL: this rank splits for the others alone */
-    const nccl_engine *parent;       /* whose communicator is split, or NULL */
-    const tt_backend_member *member; /* of a first group, or NULL */
-    int64_t begin_ms, timeout_ms, asked_ms;
-    const char *what;
-} joining;
-
-static tt_status fail_late(const joining *j) {
+static tt_status fail_late(const nccl_joining *j) {
     const nccl_engine *e = j->e ? j->e : j->parent;
     return nccl_host->fail(
         TT_ERR_TIMEOUT,
@@ -21,8 +12,7 @@ static tt_status fail_late(const joining *j) {
         j->what, e->rank_in_job, e->device, (long long)j->timeout_ms);
 }
 
-/* Before the next look: is there still time, and is nobody known to have failed? The lock is not held. */
-static tt_status joining_pause(joining *j) {
+tt_status nccl_joining_pause(nccl_joining *j) {
     int64_t now = nccl_now_ms();
     if (j->member && now - j->asked_ms >= ASK_MS) {
         j->asked_ms = now;
@@ -42,7 +32,7 @@ static tt_status joining_pause(joining *j) {
     return TT_OK;
 }
 
-static tt_status look(const joining *j, nccl_engine *owner, ncclComm_t comm, bool *ready) {
+static tt_status look(const nccl_joining *j, nccl_engine *owner, ncclComm_t comm, bool *ready) {
     ncclResult_t state = ncclSuccess;
     if (j->parent && j->parent->life != NCCL_OPEN)
         return nccl_host->fail(TT_ERR_ABORTED, "nccl: %s: the group was aborted", j->what);
@@ -56,7 +46,7 @@ static tt_status look(const joining *j, nccl_engine *owner, ncclComm_t comm, boo
 }
 
 /* Wait until a communicator is ready. */
-static tt_status await(joining *j, nccl_engine *owner, const ncclComm_t *comm) {
+static tt_status await(nccl_joining *j, nccl_engine *owner, const ncclComm_t *comm) {
     for (;;) {
         bool ready = false;
         pthread_mutex_lock(&nccl_lock);
@@ -64,14 +54,13 @@ static tt_status await(joining *j, nccl_engine *owner, const ncclComm_t *comm) {
         pthread_mutex_unlock(&nccl_lock);
         if (status || ready)
             return status;
-        status = joining_pause(j);
+        status = nccl_joining_pause(j);
         if (status)
             return status;
     }
 }
 
-/* Call NCCL on the device of `e`. */
-static tt_status enter(const nccl_engine *e) {
+tt_status nccl_enter(const nccl_engine *e) {
     pthread_mutex_lock(&nccl_lock);
     tt_status status = nccl_check_cuda(cuda.cuCtxPushCurrent_v2(e->context), "choosing a device");
     if (status)
@@ -79,29 +68,28 @@ static tt_status enter(const nccl_engine *e) {
     return status;
 }
 
-static void leave(void) {
+void nccl_leave(void) {
     CUcontext context;
     cuda.cuCtxPopCurrent_v2(&context);
     pthread_mutex_unlock(&nccl_lock);
 }
 
-static tt_status init(joining *j, ncclUniqueId id) {
+static tt_status init(nccl_joining *j, ncclUniqueId id) {
     nccl_engine *e = j->e;
     nccl_config config = NCCL_CONFIG_2_14;
     ncclComm_t *comm = &e->lanes[NCCL_COLLECTIVES].comm;
-    tt_status status = enter(e);
+    tt_status status = nccl_enter(e);
     if (status)
         return status;
     ncclResult_t result = nccl.CommInitRankConfig(comm, e->size, id, e->rank, (ncclConfig_t *)&config);
     status = nccl_check(e, NULL, result, j->what);
-    leave();
+    nccl_leave();
     return status ? status : await(j, e, comm);
 }
 
-/* Split a lane's communicator. One that is still at it when time is up stays in progress. */
-static tt_status split(joining *j, nccl_engine *owner, nccl_lane *lane, int color, int key, ncclComm_t *made) {
+tt_status nccl_split(nccl_joining *j, nccl_engine *owner, nccl_lane *lane, int color, int key, ncclComm_t *made) {
     nccl_config config = NCCL_CONFIG_2_14;
-    tt_status status = enter(owner);
+    tt_status status = nccl_enter(owner);
     if (status)
         return status;
     lane->in_progress = true;
@@ -109,7 +97,7 @@ static tt_status split(joining *j, nccl_engine *owner, nccl_lane *lane, int colo
         status =
             nccl_check(owner, lane->comm,
                        nccl.CommSplit(lane->comm, color, key, &owner->split_off, (ncclConfig_t *)&config), j->what);
-    leave();
+    nccl_leave();
     if (!status)
         status = await(j, owner, &lane->comm);
     if (!status)
@@ -125,11 +113,11 @@ static tt_status split(joining *j, nccl_engine *owner, nccl_lane *lane, int colo
 }
 
 /* Make the communicator of messages, where there are any. */
-static tt_status split_messages(joining *j) {
+static tt_status split_messages(nccl_joining *j) {
     nccl_engine *e = j->e;
     if (e->size == 1)
         return TT_OK;
-    return split(j, e, &e->lanes[NCCL_COLLECTIVES], 0, e->rank, &e->lanes[NCCL_MESSAGES].comm);
+    return nccl_split(j, e, &e->lanes[NCCL_COLLECTIVES], 0, e->rank, &e->lanes[NCCL_MESSAGES].comm);
 }
 
 /* Nothing is flushed: a communicator may not be ready. */
@@ -140,7 +128,7 @@ static void give_up(nccl_engine *e) {
 
 static tt_status join(nccl_engine *e, const tt_backend_member *member) {
     ncclUniqueId id;
-    joining j = {.e = e, .timeout_ms = member->timeout_ms, .what = "tt_init_process_group"};
+    nccl_joining j = {.e = e, .timeout_ms = member->timeout_ms, .what = "tt_init_process_group"};
     if (member->store) {
         j.member = member;
     } else {
@@ -196,15 +184,15 @@ void nccl_set_watch(void *engine, tt_status (*watch)(void *watcher), void *watch
 
 /* ---- groups of a group's ranks */
 
-static tt_status await_idle(joining *j, nccl_engine *e) {
+tt_status nccl_await_idle(nccl_joining *j, nccl_engine *e, const nccl_lane *lane) {
     for (;;) {
         pthread_mutex_lock(&nccl_lock);
         tt_status status = nccl_advance(e);
-        bool is_idle = e->life != NCCL_OPEN || nccl_is_idle(&e->lanes[NCCL_COLLECTIVES]);
+        bool is_idle = e->life != NCCL_OPEN || nccl_is_idle(lane);
         pthread_mutex_unlock(&nccl_lock);
         if (status || is_idle)
             return status;
-        status = joining_pause(j);
+        status = nccl_joining_pause(j);
         if (status)
             return status;
     }
@@ -218,16 +206,16 @@ tt_status nccl_new_group(void **sub, void *engine, const int *ranks, int64_t cou
         rank++;
     *sub = NULL;
     tt_status status = count ? nccl_new_engine(&e, rank, (int)count, parent->rank_in_job, parent->device) : TT_OK;
-    joining j = {.e = e,
-                 .parent = parent,
-                 .begin_ms = nccl_now_ms(),
-                 .timeout_ms = timeout_ms,
-                 .what = "making a group of some ranks"};
+    nccl_joining j = {.e = e,
+                      .parent = parent,
+                      .begin_ms = nccl_now_ms(),
+                      .timeout_ms = timeout_ms,
+                      .what = "making a group of some ranks"};
     if (!status)
-        status = await_idle(&j, parent);
+        status = nccl_await_idle(&j, parent, &parent->lanes[NCCL_COLLECTIVES]);
     if (!status)
-        status = split(&j, parent, &parent->lanes[NCCL_COLLECTIVES], count ? ranks[0] : NCCL_SPLIT_NOCOLOR, rank,
-                       e ? &e->lanes[NCCL_COLLECTIVES].comm : &none);
+        status = nccl_split(&j, parent, &parent->lanes[NCCL_COLLECTIVES], count ? ranks[0] : NCCL_SPLIT_NOCOLOR, rank,
+                            e ? &e->lanes[NCCL_COLLECTIVES].comm : &none);
     if (!status && e)
         status = split_messages(&j);
     if (!status)

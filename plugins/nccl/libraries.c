@@ -8,9 +8,10 @@
 #include <string.h>
 #include <time.h>
 
-enum { NEEDED_VERSION = 21800, NEEDED_MINOR = 18 };
+enum { NEEDED_VERSION = 21800, NEEDED_MINOR = 18, WINDOWS_VERSION = 22700 };
 
 nccl_functions nccl;
+nccl_window_functions nccl_windows;
 cuda_functions cuda;
 pthread_mutex_t nccl_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -41,13 +42,18 @@ static tt_status find_cuda(void *library, const char *path) {
 }
 
 static tt_status find_nccl(void *library, const char *path) {
-    const char *missing = NULL;
+    const char *missing = NULL, *no_windows = NULL;
     int version = 0;
 #define FIND(result, name, parameters) find(library, "nccl" #name, &nccl.name, &missing);
     NCCL_ABI_FUNCTIONS(FIND)
 #undef FIND
+#define FIND(result, name, parameters) find(library, "nccl" #name, &nccl_windows.name, &no_windows);
+    NCCL_ABI_WINDOW_FUNCTIONS(FIND)
+#undef FIND
     if (!nccl.GetVersion || nccl.GetVersion(&version) != ncclSuccess)
         return nccl_host->fail(TT_ERR_UNSUPPORTED, "%s does not say its version: is it NCCL's?", path);
+    if (no_windows || version < WINDOWS_VERSION)
+        nccl_windows = (nccl_window_functions){NULL, NULL, NULL, NULL};
     int unit = version < 10000 ? 1000 : 10000; /* 2.8.3 is 2803, 2.28.9 is 22809 */
     if (version < NEEDED_VERSION || missing)
         return nccl_host->fail(TT_ERR_UNSUPPORTED, "%s is NCCL %d.%d.%d; expected 2.%d or later%s%s", path,

@@ -31,6 +31,7 @@ typedef struct {
     char internal[128];
 } ncclUniqueId;
 typedef struct nccl_config ncclConfig_t;
+typedef struct ncclWindow_vidmem *ncclWindow_t;
 #endif
 
 /* The first fields of ncclConfig_t, as 2.14 had it: what has an older version keeps the defaults of all that came
@@ -78,5 +79,12 @@ typedef struct nccl_config {
       (void *recv, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream))             \
     X(ncclResult_t, GroupStart, (void))                                                                            \
     X(ncclResult_t, GroupEnd, (void))
+
+/* Those of windows, which are used where they are: 2.27 and later have all. */
+#define NCCL_ABI_WINDOW_FUNCTIONS(X)                                                                                \
+    X(ncclResult_t, MemAlloc, (void **memory, size_t bytes))                                                        \
+    X(ncclResult_t, MemFree, (void *memory))                                                                        \
+    X(ncclResult_t, CommWindowRegister, (ncclComm_t comm, void *at, size_t bytes, ncclWindow_t *window, int flags)) \
+    X(ncclResult_t, CommWindowDeregister, (ncclComm_t comm, ncclWindow_t window))
 
 #endif

@@ -31,6 +31,8 @@ static const tt_backend backend = {
     .stream_mark = nccl_stream_mark,
     .stream_wait = nccl_stream_wait,
     .set_watch = nccl_set_watch,
+    .window_make = nccl_window_make,
+    .window_free = nccl_window_free,
 };
 
 const tt_backend *tutti_backend(const tt_backend_host *host) {

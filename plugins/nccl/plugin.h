@@ -26,6 +26,13 @@ typedef struct nccl_functions {
 #undef NCCL_FIELD
 } nccl_functions;
 
+/* NULL where NCCL hasn't them. */
+typedef struct nccl_window_functions {
+#define NCCL_FIELD(result, name, parameters) result(*name) parameters;
+    NCCL_ABI_WINDOW_FUNCTIONS(NCCL_FIELD)
+#undef NCCL_FIELD
+} nccl_window_functions;
+
 typedef struct cuda_functions {
 #define CUDA_FIELD(name, parameters) CUresult(*name) parameters;
     CUDA_ABI_FUNCTIONS(CUDA_FIELD)
@@ -34,6 +41,7 @@ typedef struct cuda_functions {
 
 extern const tt_backend_host *nccl_host;
 extern nccl_functions nccl;
+extern nccl_window_functions nccl_windows;
 extern cuda_functions cuda;
 
 /* An event that is used again and again: to make and destroy them takes locks of the driver. */
@@ -72,6 +80,8 @@ typedef struct nccl_lane {
     bool in_progress;    /* a call of NCCL's is not over yet */
 } nccl_lane;
 
+typedef struct nccl_window nccl_window;
+
 typedef struct nccl_engine {
     int rank, size, device;
     int rank_in_job;                   /* for errors */
@@ -83,6 +93,10 @@ typedef struct nccl_engine {
     CUdeviceptr word;  /* what a barrier sums */
     nccl_lane lanes[NCCL_LANES];
     ncclComm_t split_off;                /* where NCCL puts what it splits, even after time is up */
+    nccl_window *windows;                /* that are registered */
+    nccl_window *lost_windows;           /* that a communicator may have until its end */
+    bool has_no_windows;                 /* the ranks have found out that there can be none */
+    ncclComm_t left_behind;              /* on which registering failed; or NULL */
     nccl_event *events, *free_events[2]; /* by `timed` */
     CUstream clock_stream;               /* of anchors; NULL: not made yet */
     nccl_anchor anchors[2];
@@ -119,6 +133,39 @@ tt_status nccl_fail_broken(const nccl_engine *e);
 tt_status nccl_open(void **engine, const tt_backend_member *member);
 tt_status nccl_new_group(void **sub, void *engine, const int *ranks, int64_t count, int64_t timeout_ms);
 void nccl_set_watch(void *engine, tt_status (*watch)(void *watcher), void *watcher);
+
+/* Whose communicator is waited for, and until when. */
+typedef struct nccl_joining {
+    nccl_engine *e;                  /* that joins; NULL: this rank takes part for the others alone */
+    const nccl_engine *parent;       /* whose communicator is used, or NULL */
+    const tt_backend_member *member; /* of a first group, or NULL */
+    int64_t begin_ms, timeout_ms, asked_ms;
+    const char *what;
+} nccl_joining;
+
+/* Before the next look: is there still time, and is nobody known to have failed? The lock is not held. */
+tt_status nccl_joining_pause(nccl_joining *j);
+
+/* Wait until the lane has issued all that it was given. */
+tt_status nccl_await_idle(nccl_joining *j, nccl_engine *e, const nccl_lane *lane);
+
+/* Split a lane's communicator. One that is still at it when time is up stays in progress. */
+tt_status nccl_split(nccl_joining *j, nccl_engine *owner, nccl_lane *lane, int color, int key, ncclComm_t *made);
+
+/* Take the lock, to call NCCL on the device of `e`; give it back. */
+tt_status nccl_enter(const nccl_engine *e);
+void nccl_leave(void);
+
+/* ---- window.c */
+
+typedef tt_status (*nccl_agreement)(void *user, int mine, int *least);
+
+tt_status nccl_window_make(void *engine, size_t bytes, int64_t timeout_ms, nccl_agreement agree, void *user,
+                           void **memory);
+bool nccl_window_free(void *engine, void *memory);
+
+/* The communicators are gone, the device's context is current. The lock is held. */
+void nccl_free_lost_windows(nccl_engine *e);
 
 /* ---- meet.c: before there is a communicator */
 

@@ -165,7 +165,7 @@ void tt__ddp_detach(tt__ddp *d) {
     tt__ddp_detach_shards(d);
     tt__ddp_free_twins(d);
     if (d->reducer && d->reducer->place) /* copies to and from its memory have ended then, or never will */
-        tt_ignore(tt_device_synchronize(d->place.user));
+        tt_ignore(tt_device_synchronize(d->place_device));
     tt__error_restore_reason(&saved);
     tt__reducer_release(d->reducer, "tt_module_free");
     free(d->slots);

@@ -38,27 +38,37 @@ tt_status tt__ddp_check_place(const tt__ddp *d, const tt_group *group, const tt_
     return TT_OK;
 }
 
+/* Memory that the back end has registered, if it has such. */
 static tt_status place_alloc(void *user, size_t bytes, void **out) {
-    const tt_device *device = user;
+    const tt__ddp *d = user;
+    const tt_device *device = d->place_device;
     void *zeros = calloc(1, bytes);
     *out = NULL;
     if (!zeros)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for a bucket of %zu bytes", DDP_SITE, bytes);
-    *out = device->alloc(device, bytes);
-    tt_status status = *out ? device->from_host(device, *out, zeros, bytes) : tt__fail_prefix("%s: a bucket", DDP_SITE);
+    tt_status status = tt__group_window_make(d->group, bytes, DDP_SITE, out);
+    if (!status && !*out && !(*out = device->alloc(device, bytes)))
+        status = tt__fail_prefix("%s: a bucket", DDP_SITE);
+    if (!status)
+        status = device->from_host(device, *out, zeros, bytes);
     free(zeros);
     return status;
 }
 
 static void place_free(void *user, void *data) {
-    const tt_device *device = user;
-    if (data)
+    const tt__ddp *d = user;
+    const tt_device *device = d->place_device;
+    if (!data)
+        return;
+    if (tt__group_has_windows(d->group)) /* memory of the device's is free for what comes behind; theirs goes */
+        tt_ignore(tt_device_synchronize(device));
+    if (!tt__group_window_free(d->group, data))
         device->free(device, data);
 }
 
 /* Pages of its own: no other memory is pinned in part. */
 static tt_status place_alloc_host(void *user, size_t bytes, void **out) {
-    const tt_device *device = user;
+    const tt_device *device = ((const tt__ddp *)user)->place_device;
     size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (bytes + page - 1) / page * page;
     *out = aligned_alloc(page, whole);
     if (!*out)
@@ -73,24 +83,24 @@ static tt_status place_alloc_host(void *user, size_t bytes, void **out) {
 }
 
 static void place_free_host(void *user, void *host) {
-    const tt_device *device = user;
+    const tt_device *device = ((const tt__ddp *)user)->place_device;
     if (host)
         device->queue->unpin(device, host);
     free(host);
 }
 
 static tt_status place_write(void *user, void *to, const void *host, size_t bytes) {
-    const tt_device *device = user;
+    const tt_device *device = ((const tt__ddp *)user)->place_device;
     return bytes ? device->queue->receive(device, to, host, bytes) : TT_OK;
 }
 
 static tt_status place_read(void *user, void *host, const void *from, size_t bytes, void **mark) {
-    const tt_device *device = user;
+    const tt_device *device = ((const tt__ddp *)user)->place_device;
     return bytes ? device->queue->send(device, host, from, bytes, mark) : TT_OK;
 }
 
 static tt_status place_wait(void *user, void *mark) {
-    const tt_device *device = user;
+    const tt_device *device = ((const tt__ddp *)user)->place_device;
     bool done;
     return device->queue->sent(device, mark, true, &done);
 }
@@ -99,7 +109,8 @@ const tt__reducer_place *tt__ddp_place(tt__ddp *d) {
     const tt_device *device = tt_tensor_device(d->slots[0].parameter);
     if (!takes_place(d->group, device))
         return NULL;
-    d->place = (tt__reducer_place){.user = (void *)(uintptr_t)device,
+    d->place_device = device;
+    d->place = (tt__reducer_place){.user = d,
                                    .device = device->type,
                                    .index = device->index,
                                    .stream = tt_device_stream(device),

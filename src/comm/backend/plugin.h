@@ -66,6 +66,7 @@ typedef struct tt__plugin {
     tt__meeting_place *place; /* NULL: the engine finds its ranks itself */
     char prefix[160];         /* of the group's keys */
     uint32_t subgroups;       /* made so far */
+    uint32_t windows;         /* plugin_window.c: those that there are */
     tt__task *given_up;       /* whose memory the engine may still touch until it is closed */
     tt_group *control;        /* the group behind it; NULL: one rank, or TT_BACKEND_CHECK=0 */
     tt_device_type device;    /* as in tt_backend_member */

@@ -92,7 +92,8 @@ static const char *missing_in(const tt_backend *table) {
                  {table->begin[TT_OP_ALL_REDUCE], "begin[TT_OP_ALL_REDUCE]"},
                  {table->ranks || !table->finds_ranks, "ranks (it says .finds_ranks)"},
                  {table->stream_mark || !on_devices, "stream_mark (it says .devices)"},
-                 {table->stream_wait || !on_devices, "stream_wait (it says .devices)"}};
+                 {table->stream_wait || !on_devices, "stream_wait (it says .devices)"},
+                 {table->window_free || !table->window_make, "window_free (it has window_make)"}};
     for (size_t i = 0; i < sizeof slots / sizeof *slots; i++)
         if (!slots[i].there)
             return slots[i].name;

@@ -306,6 +306,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
     while (comm->core->running || fake_nccl_is("FAKE_NCCL_HANG", "CommAbort", comm->core->rank))
         usleep(1000);
     close_own_file(comm);
+    fake_windows_end(comm);
     delete comm;
     return ncclSuccess;
 }

@@ -9,12 +9,14 @@
  * stream. What NCCL forbids is ncclInvalidUsage and a line on stderr: a call while another is in progress, from two
  * threads at once, without the communicator's device as the current context, or on a communicator that is gone.
  *
- * Environment variables, read at each call. NAME is that of a function without "nccl", RANK that in the communicator:
+ * Environment variables, read at each call. NAME is that of a function without "nccl", RANK that in the communicator (of
+ * MemAlloc, the machine's device):
  *   FAKE_NCCL_SEED=7            what is drawn (1); 0: no call is ever in progress
  *   FAKE_NCCL_VERSION=21403     (22809)
  *   FAKE_NCCL_FAIL=NAME@RANK    the call returns ncclSystemError
  *   FAKE_NCCL_HANG=NAME@RANK    the call never gets further: it stays in progress; an operation stays on its stream
  *                               until it is aborted; CommAbort does not return
+ *   FAKE_NCCL_WINDOWS=0         ncclCommWindowRegister() succeeds, but gives no window, as without peers' memory
  *   FAKE_NCCL_ASYNC=NAME@RANK   after the call, ncclCommGetAsyncError() tells ncclRemoteError */
 #ifndef FAKE_CUDA_NCCL_COMM_H
 #define FAKE_CUDA_NCCL_COMM_H
@@ -49,6 +51,10 @@ struct fake_area {
         int color, key;
         char place[64];
     } splits[FAKE_RANKS];
+    struct {
+        std::atomic<int> round; /* registrations that it came to */
+        size_t bytes;
+    } windows[FAKE_RANKS];
     fake_mailbox boxes[FAKE_RANKS][FAKE_RANKS]; /* from, to */
 };
 
@@ -73,7 +79,8 @@ struct ncclComm {
     std::atomic<int> threads{0};
     std::map<int, double> factors; /* of ops */
     bool connected = false, finalized = false;
-    int splits = 0;
+    int splits = 0, registrations = 0;
+    std::map<const char *, ncclWindow_t> windows; /* by their beginnings */
     std::mt19937 draws;
 };
 
@@ -92,6 +99,7 @@ struct fake_operation {
 extern "C" {
 #define FAKE_NCCL_FUNCTION(result, name, parameters) result nccl##name parameters;
 NCCL_ABI_FUNCTIONS(FAKE_NCCL_FUNCTION)
+NCCL_ABI_WINDOW_FUNCTIONS(FAKE_NCCL_FUNCTION)
 #undef FAKE_NCCL_FUNCTION
 }
 
@@ -118,5 +126,16 @@ ncclResult_t fake_proceed(ncclComm_t comm, std::function<bool()> ready, std::fun
 size_t fake_nccl_size(ncclDataType_t type);
 double fake_nccl_factor(const void *scalar, ncclDataType_t type);
 void fake_nccl_run(fake_core &core, const std::vector<fake_operation> &group);
+
+/* ---- nccl_window.cc */
+
+/* An operation begins with what it reads; a communicator ends. */
+void fake_window_used(ncclComm_t comm, const void *at, size_t bytes);
+void fake_windows_end(ncclComm_t comm);
+
+/* Numbers that tests find by dlsym(): windows that there are; that there were; operations that read a window; memories of
+ * ncclMemAlloc() that there are. */
+extern "C" unsigned long fake_nccl_windows(void), fake_nccl_windows_made(void), fake_nccl_window_calls(void),
+    fake_nccl_memories(void);
 
 #endif

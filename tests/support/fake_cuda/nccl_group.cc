@@ -37,16 +37,19 @@ static bool are_connected(const fake_core &core, const std::vector<fake_operatio
     return true;
 }
 
-static void put_on_stream(const std::shared_ptr<fake_core> &core, void *stream,
+static bool put_on_stream(const std::shared_ptr<fake_core> &core, void *stream,
                           const std::vector<fake_operation> &operations) {
     core->queued++;
-    fake_enqueue(stream, [=] {
+    const int error = fake_enqueue(stream, [=] {
         core->running++;
         if (!core->aborted)
             fake_nccl_run(*core, operations);
         core->running--;
         core->queued--;
     });
+    if (error)
+        core->queued--;
+    return !error;
 }
 
 static ncclResult_t launch(ncclComm_t comm, void *stream, const std::vector<fake_operation> &operations) {
@@ -58,7 +61,8 @@ static ncclResult_t launch(ncclComm_t comm, void *stream, const std::vector<fake
     return fake_proceed(
         comm, [=] { return are_connected(*core, operations); },
         [=] {
-            put_on_stream(core, stream, operations);
+            if (!put_on_stream(core, stream, operations))
+                comm->state = ncclUnhandledCudaError;
             if (!breaks)
                 return;
             comm->state = ncclRemoteError;
@@ -75,6 +79,8 @@ static ncclResult_t add(ncclComm_t comm, void *stream, fake_operation o) {
         return current.failed = fake_misuse(o.name.c_str(), "the communicator was finalized");
     if (current.comm && (current.comm != comm || current.stream != stream))
         return current.failed = fake_misuse(o.name.c_str(), "a group has one communicator and one stream here");
+    if (o.send)
+        fake_window_used(comm, o.send, o.count * fake_nccl_size(o.type));
     o.hangs = fake_nccl_is("FAKE_NCCL_HANG", o.name.c_str(), comm->core->rank);
     if (o.op >= 5)
         o.factor = comm->factors[o.op];

@@ -1,0 +1,62 @@
+/* Memory that an engine's collectives move faster, where it has such: tt_backend's window_make. */
+#include "base/error.h"
+#include "comm/backend/plugin.h"
+#include "comm/native/native.h"
+
+#include <string.h>
+
+/* What window_make() is given to agree by. */
+typedef struct meeting {
+    const tt_group *group;
+    const char *who;
+} meeting;
+
+static tt_status agree_on_least(void *user, int mine, int *least) {
+    const meeting *m = user;
+    tt_group *control = tt__plugin_of(m->group)->control;
+    int32_t all[TT__MAX_RANKS], own = mine;
+    const tt_call call = {.op = TT_OP_SPLIT, .dtype = TT_I64, .timeout_ms = m->group->timeout_ms, .file = m->who};
+    control->native->goes_on = true; /* no call of the program's */
+    tt_status status = tt__exchange(control, &call, &own, sizeof own, all);
+    control->native->goes_on = false;
+    *least = mine;
+    for (int r = 0; r < m->group->size && !status; r++)
+        if (all[r] < *least)
+            *least = all[r];
+    return status;
+}
+
+tt_status tt__group_window_make(tt_group *group, size_t bytes, const char *who, void **memory) {
+    tt__plugin *plugin = tt__plugin_of(group);
+    meeting m = {group, who};
+    *memory = NULL;
+    if (!plugin || !plugin->table->window_make || !plugin->control)
+        return TT_OK;
+    TT__TRY(tt__group_usable(group));
+    tt__plugin_lock(plugin);
+    tt_status status = tt__plugin_drain(group, group->timeout_ms);
+    if (!status) {
+        status = plugin->table->window_make(plugin->engine, bytes, group->timeout_ms, agree_on_least, &m, memory);
+        if (tt__plugin_reason(plugin->table, status))
+            status = tt__plugin_fail(group);
+    }
+    plugin->windows += *memory != NULL;
+    tt__plugin_unlock(plugin);
+    return status;
+}
+
+bool tt__group_has_windows(const tt_group *group) {
+    const tt__plugin *plugin = tt__plugin_of(group);
+    return plugin && plugin->windows && !tt__is_inherited(group);
+}
+
+bool tt__group_window_free(tt_group *group, void *memory) {
+    tt__plugin *plugin = tt__plugin_of(group);
+    if (!tt__group_has_windows(group))
+        return false;
+    tt__plugin_lock(plugin);
+    bool was_one = plugin->table->window_free(plugin->engine, memory);
+    plugin->windows -= was_one;
+    tt__plugin_unlock(plugin);
+    return was_one;
+}
