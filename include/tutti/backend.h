@@ -228,11 +228,12 @@ typedef struct tt_backend {
      * while new_group() on it waits. Not called where nobody can tell. NULL: not wanted. */
     void (*set_watch)(void *engine, tt_status (*watch)(void *watcher), void *watcher);
 
-    /* Memory of the group's device that its collectives move faster than other memory (NCCL's windows). Both or neither.
-     * window_make: collective as new_group() is, with the same size on all ranks. *memory := `bytes` of which nobody
-     * knows what stands there, until window_free(); NULL: there is none, on any rank. agree(user, mine, &least), of all
-     * ranks at the same time, tells the least of what they say: it finds out whether all could. An error, also of
-     * agree(), ends the group. Not called where ranks have nothing to agree by.
+    /* Memory of the group's device that its collectives move faster than other memory (NCCL's windows). Both or
+     * neither.
+     * window_make: collective as new_group() is, with the same size on all ranks. *memory := `bytes`, whose contents
+     * are not set, until window_free(); NULL: there is none, on any rank. agree(user, mine, &least), which all ranks
+     * call the same number of times, tells the least of what they say: so the engine finds out whether all could. An
+     * error, also of agree(), ends the group. Not called where ranks have nothing to agree by.
      * window_free: of this rank alone; nothing uses the memory any more. false: it is none of these. It may come after
      * abort(). */
     tt_status (*window_make)(void *engine, size_t bytes, int64_t timeout_ms,

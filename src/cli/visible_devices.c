@@ -22,7 +22,7 @@ static bool find_uuid(tt__visible_entry *entry, int devices, const char *(*uuid)
     return found == 1 || !uuid;
 }
 
-static bool is_same(const tt__visible_entry *a, const tt__visible_entry *b) {
+static bool is_same_entry(const tt__visible_entry *a, const tt__visible_entry *b) {
     return a->device >= 0 ? a->device == b->device : a->length == b->length && !strncmp(a->text, b->text, a->length);
 }
 
@@ -45,7 +45,7 @@ void tt__visible_read(tt__visible *out, const char *list, int devices, const cha
             return;
         }
         for (int i = 0; i < out->count; i++)
-            out->repeats |= is_same(&entry, &out->list[i]);
+            out->repeats |= is_same_entry(&entry, &out->list[i]);
         out->list[out->count++] = entry;
         if (!at[entry.length])
             return;

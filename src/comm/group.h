@@ -119,9 +119,9 @@ TT__EXPORT tt_status tt__group_gather(tt_group *group, const void *mine, void *a
                                       const char *who);
 TT__EXPORT tt_status tt__group_take_first(tt_group *group, void *bytes, size_t count, const char *who);
 
-/* Memory of the group's device that its back end moves faster than other memory. Collective, with the same size; *memory
- * := NULL: there is none, on any rank. An error ends the group. Freed by each rank alone, when nothing uses it any
- * more, the device included; false: it is none of these. has: is there any? */
+/* Memory of the group's device that its back end moves faster than other memory. Collective, with the same size;
+ * *memory := NULL: there is none, on any rank. An error ends the group. Freed by each rank alone, when nothing uses it
+ * any more, the device included; false: it is none of these. has: is there any? */
 TT__EXPORT tt_status tt__group_window_make(tt_group *group, size_t bytes, const char *who, void **memory);
 TT__EXPORT bool tt__group_window_free(tt_group *group, void *memory);
 TT__EXPORT bool tt__group_has_windows(const tt_group *group);

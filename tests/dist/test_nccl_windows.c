@@ -1,5 +1,5 @@
-/* DDP's buckets in windows of NCCL's, on the fakes of CUDA and NCCL: registered on all ranks or on none, each given back
- * once; and everything works where there can be none. */
+/* DDP's buckets in windows of NCCL's, on the fakes of CUDA and NCCL: registered on all ranks or on none, each given
+ * back once; and everything works where there can be none. */
 #include "support/nccl.h"
 
 #include "reducer/reducer.h"

@@ -19,8 +19,8 @@ int fake_device_of(CUdeviceptr p);
 bool fake_is_pinned(const void *p);
 extern "C" size_t fake_pinned_ranges();
 
-/* A copy from or to the host's memory at p is under way as long as this lives. Who frees or unpins that memory meanwhile
- * is told, and the process ends. */
+/* A copy from or to the host's memory at p is under way as long as this lives. Who frees or unpins that memory
+ * meanwhile is told, and the process ends. */
 class fake_use {
   public:
     explicit fake_use(const void *p);

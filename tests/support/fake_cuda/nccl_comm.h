@@ -9,8 +9,8 @@
  * stream. What NCCL forbids is ncclInvalidUsage and a line on stderr: a call while another is in progress, from two
  * threads at once, without the communicator's device as the current context, or on a communicator that is gone.
  *
- * Environment variables, read at each call. NAME is that of a function without "nccl", RANK that in the communicator (of
- * MemAlloc, the machine's device):
+ * Environment variables, read at each call. NAME is that of a function without "nccl", RANK that in the communicator
+ * (of MemAlloc, the machine's device):
  *   FAKE_NCCL_SEED=7            what is drawn (1); 0: no call is ever in progress
  *   FAKE_NCCL_VERSION=21403     (22809)
  *   FAKE_NCCL_FAIL=NAME@RANK    the call returns ncclSystemError
@@ -133,8 +133,8 @@ void fake_nccl_run(fake_core &core, const std::vector<fake_operation> &group);
 void fake_window_used(ncclComm_t comm, const void *at, size_t bytes);
 void fake_windows_end(ncclComm_t comm);
 
-/* Numbers that tests find by dlsym(): windows that there are; that there were; operations that read a window; memories of
- * ncclMemAlloc() that there are. */
+/* Numbers that tests find by dlsym(): windows that there are; that there were; operations that read a window; memories
+ * of ncclMemAlloc() that there are. */
 extern "C" unsigned long fake_nccl_windows(void), fake_nccl_windows_made(void), fake_nccl_window_calls(void),
     fake_nccl_memories(void);
 
