@@ -37,6 +37,13 @@ static tt_status fail_test(void *engine, void *request, bool *done, int *source)
     return TT_ERR_NET;
 }
 
+static tt_status window_none(void *engine, size_t bytes, int64_t timeout_ms,
+                             tt_status (*agree)(void *user, int mine, int *least), void *user, void **memory) {
+    (void)engine, (void)bytes, (void)timeout_ms, (void)agree, (void)user;
+    *memory = NULL;
+    return TT_OK;
+}
+
 static tt_status mark_none(void *engine, const tt_call *call, void **mark) {
     (void)engine, (void)call, (void)mark;
     return TT_OK;
@@ -108,6 +115,9 @@ static void every_mandatory_slot_is_asked_for(void **state) {
     refuse(table, "no stream_mark");
     table.stream_mark = mark_none;
     refuse(table, "no stream_wait");
+    table = whole;
+    table.window_make = window_none;
+    refuse(table, "no window_free");
 }
 
 /* An error without a text fails the call, like one with a text. */
