@@ -209,6 +209,26 @@ static void training_does_without(void **state) {
 
 /* ---- errors ---- */
 
+/* A window that NCCL doesn't give back ends with the communicator, and then its memory. */
+static int kept_to_the_end(tt_store *store, int rank, int world, void *arg) {
+    tt_group *group = nccl_join(store, rank, world);
+    tt_module *model = make_model(rank), *ddp = wrap(model, group);
+    CHECK(ddp);
+    train(model, ddp, rank);
+    setenv("FAKE_NCCL_FAIL", arg, 1);
+    tt_module_free(ddp);
+    CHECK(!ask_fakes(rank).windows == (rank == 1));
+    tt_module_free(model);
+    tt_destroy_process_group(group);
+    CHECK(!ask_fakes(rank).windows && !ask_fakes(rank).memories);
+    return 0;
+}
+
+static void what_is_not_given_back_ends(void **state) {
+    (void)state;
+    with_ranks(2, kept_to_the_end, (void *)(uintptr_t) "CommWindowDeregister@0");
+}
+
 static void *die_soon(void *arg) {
     nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
     raise(SIGKILL);
@@ -273,9 +293,8 @@ static void a_failing_call_leaves_no_window(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(buckets_are_registered),
-        cmocka_unit_test(training_does_without),
-        cmocka_unit_test(a_rank_that_dies_is_named),
+        cmocka_unit_test(buckets_are_registered),          cmocka_unit_test(training_does_without),
+        cmocka_unit_test(what_is_not_given_back_ends),     cmocka_unit_test(a_rank_that_dies_is_named),
         cmocka_unit_test(a_failing_call_leaves_no_window),
     };
     nccl_begin();

@@ -66,7 +66,7 @@ typedef struct tt__plugin {
     tt__meeting_place *place; /* NULL: the engine finds its ranks itself */
     char prefix[160];         /* of the group's keys */
     uint32_t subgroups;       /* made so far */
-    uint32_t windows;         /* plugin_window.c: those that there are */
+    uint32_t windows;         /* plugin_memory.c: those that there are */
     tt__task *given_up;       /* whose memory the engine may still touch until it is closed */
     tt_group *control;        /* the group behind it; NULL: one rank, or TT_BACKEND_CHECK=0 */
     tt_device_type device;    /* as in tt_backend_member */
@@ -154,6 +154,11 @@ tt_status tt__plugin_fail(tt_group *group);
 void tt__plugin_end_works(tt_group *group, tt_status status);
 
 void tt__task_free(tt__task *task);
+
+/* ---- plugin_memory.c: the engine table's alloc, free */
+
+tt_status tt__plugin_alloc(tt_group *group, const tt_call *call, void **out);
+tt_status tt__plugin_free(tt_group *group, const tt_call *call, void *ptr);
 
 /* ---- plugin_watch.c */
 

@@ -1,4 +1,4 @@
-/* Groups of a plug-in: joining, leaving, groups of some ranks, memory. */
+/* Groups of a plug-in: joining, leaving, groups of some ranks. */
 #include "comm/backend/plugin.h"
 
 #include "base/error.h"
@@ -350,40 +350,6 @@ static tt_status plugin_new_group(tt_group *group, const tt_call *call, const in
     return plugin_divide(group, call, ranks, &mine, out);
 }
 
-/* ---- memory, which is ordinary */
-
-static tt_status symmetric_alloc(tt_group *group, const tt_call *call, void **out) {
-    size_t bytes = call->count;
-    tt__allocation *allocation = calloc(1, sizeof *allocation);
-    void *at = allocation && bytes <= PTRDIFF_MAX ? aligned_alloc(64, (bytes / 64 + 1) * 64) : NULL;
-    if (!at) {
-        free(allocation);
-        return tt__fail(TT_ERR_MEMORY, "no memory for %zu bytes", bytes);
-    }
-    memset(at, 0, bytes);
-    allocation->at = at;
-    allocation->next = group->allocations;
-    group->allocations = allocation;
-    *out = at;
-    return TT_OK;
-}
-
-static tt_status symmetric_free(tt_group *group, const tt_call *call, void *ptr) {
-    (void)call;
-    tt__allocation **at = &group->allocations;
-    while (*at && (*at)->at != ptr)
-        at = &(*at)->next;
-    if (!ptr)
-        return TT_OK;
-    if (!*at)
-        return tt__fail(TT_ERR_INVALID, "free: %p is no memory that tt_group_alloc() gave", ptr);
-    tt__allocation *allocation = *at;
-    *at = allocation->next;
-    free(allocation->at);
-    free(allocation);
-    return TT_OK;
-}
-
 /* ---- abort */
 
 static void abort_group(tt_group *group, const char *reason) {
@@ -405,8 +371,8 @@ static const tt__engine plugin_engine = {
     .submit = tt__plugin_submit,
     .new_group = plugin_new_group,
     .split = plugin_split,
-    .alloc = symmetric_alloc,
-    .free = symmetric_free,
+    .alloc = tt__plugin_alloc,
+    .free = tt__plugin_free,
     .wait = tt__plugin_wait,
     .note_step = tt__control_note_step,
     .progress = tt__plugin_progress,

@@ -1,9 +1,47 @@
-/* Memory that an engine's collectives move faster, where it has such: tt_backend's window_make. */
+/* Memory of a plug-in's group: on the host it is ordinary; on a device an engine may have some that its collectives
+ * move faster, windows (tt_backend's window_make). */
 #include "base/error.h"
 #include "comm/backend/plugin.h"
 #include "comm/native/native.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+/* ---- memory, which is ordinary */
+
+tt_status tt__plugin_alloc(tt_group *group, const tt_call *call, void **out) {
+    size_t bytes = call->count;
+    tt__allocation *allocation = calloc(1, sizeof *allocation);
+    void *at = allocation && bytes <= PTRDIFF_MAX ? aligned_alloc(64, (bytes / 64 + 1) * 64) : NULL;
+    if (!at) {
+        free(allocation);
+        return tt__fail(TT_ERR_MEMORY, "no memory for %zu bytes", bytes);
+    }
+    memset(at, 0, bytes);
+    allocation->at = at;
+    allocation->next = group->allocations;
+    group->allocations = allocation;
+    *out = at;
+    return TT_OK;
+}
+
+tt_status tt__plugin_free(tt_group *group, const tt_call *call, void *ptr) {
+    (void)call;
+    tt__allocation **at = &group->allocations;
+    while (*at && (*at)->at != ptr)
+        at = &(*at)->next;
+    if (!ptr)
+        return TT_OK;
+    if (!*at)
+        return tt__fail(TT_ERR_INVALID, "free: %p is no memory that tt_group_alloc() gave", ptr);
+    tt__allocation *allocation = *at;
+    *at = allocation->next;
+    free(allocation->at);
+    free(allocation);
+    return TT_OK;
+}
+
+/* ---- windows */
 
 /* What window_make() is given to agree by. */
 typedef struct meeting {
