@@ -150,6 +150,9 @@ tt_status tt__plugin_drain(tt_group *group, int64_t timeout_ms);
 /* Fail the group and all its works with the thread's last error. */
 tt_status tt__plugin_fail(tt_group *group);
 
+/* Find out which works the engine has ended; nobody may have asked since. */
+void tt__plugin_settle(tt_group *group);
+
 /* End all works, after asking the engine to give up what is under way. */
 void tt__plugin_end_works(tt_group *group, tt_status status);
 

@@ -91,6 +91,8 @@ static void plugin_retire(tt_group *group) {
     else
         tt__plugin_watch_end(plugin);
     tt__plugin_lock(plugin);
+    if (!tt__is_inherited(group))
+        tt__plugin_settle(group); /* where all is done the engine leaves in order, and is not aborted */
     tt__plugin_end_works(group, TT_ERR_STATE);
     tt__callbacks_settle(&plugin->due, &plugin->lock, group);
     tt__control_leave(group);

@@ -277,6 +277,12 @@ tt_status tt__plugin_progress(tt_group *group) {
 
 /* ---- the end of all works */
 
+void tt__plugin_settle(tt_group *group) {
+    if (!group->failed && !atomic_load(&tt__plugin_of(group)->aborted))
+        tt_ignore(advance_all(group));
+    tt__works_unlink(group);
+}
+
 /* Test a part until it has ended, at most until the deadline. The engine was asked to abort. */
 static void await_end(const tt__plugin *plugin, tt__part *part, int64_t deadline_ms) {
     bool ended = part->state != TT__PART_BEGUN || part->agrees;

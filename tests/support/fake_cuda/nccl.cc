@@ -281,6 +281,10 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *made
 
 /* ---- the end */
 
+static std::atomic<unsigned long> cut;
+
+unsigned long fake_nccl_cut(void) { return cut; }
+
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
     fake_call call(comm, "CommFinalize");
     if (call.result)
@@ -305,6 +309,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
     comm->core->aborted = true;
     while (comm->core->running || fake_nccl_is("FAKE_NCCL_HANG", "CommAbort", comm->core->rank))
         usleep(1000);
+    cut += !comm->finalized;
     close_own_file(comm);
     fake_windows_end(comm);
     delete comm;

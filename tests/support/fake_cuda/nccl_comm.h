@@ -105,6 +105,9 @@ NCCL_ABI_WINDOW_FUNCTIONS(FAKE_NCCL_FUNCTION)
 
 /* ---- nccl.cc */
 
+/* Communicators that were aborted, but not finalized before: peers may lack results. Tests find it by dlsym(). */
+extern "C" unsigned long fake_nccl_cut(void);
+
 /* Is variable NAME@RANK this call? */
 bool fake_nccl_is(const char *variable, const char *name, int rank);
 
