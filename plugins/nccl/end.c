@@ -111,6 +111,7 @@ static void release(nccl_engine *e) {
     free_events(e);
     if (e->clock_stream)
         cuda.cuStreamDestroy_v2(e->clock_stream);
+    nccl_free_lost_windows(e); /* of after the communicators' end */
     if (e->word)
         cuda.cuMemFree_v2(e->word);
     if (entered)

@@ -164,7 +164,7 @@ tt_status nccl_window_make(void *engine, size_t bytes, int64_t timeout_ms, nccl_
                            void **memory);
 bool nccl_window_free(void *engine, void *memory);
 
-/* The communicators are gone, the device's context is current. The lock is held. */
+/* The communicators are gone, the device's context is current, and nobody else uses the list. */
 void nccl_free_lost_windows(nccl_engine *e);
 
 /* ---- meet.c: before there is a communicator */

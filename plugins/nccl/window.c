@@ -39,21 +39,30 @@ static nccl_window *alloc_window(const nccl_engine *e, size_t bytes) {
     return NULL;
 }
 
-/* Where all have taken part in registering, or none has. The lock is not held. */
-static void give_back(const nccl_engine *e, nccl_window *w) {
-    if (w && !nccl_enter(e)) {
-        if (w->window)
-            nccl_windows.CommWindowDeregister(e->lanes[NCCL_COLLECTIVES].comm, w->window);
-        nccl_windows.MemFree(w->memory);
-        nccl_leave();
-    }
-    free(w);
-}
-
 /* Its memory is freed when the communicators are gone, which may still know it. */
 static void free_later(nccl_engine *e, nccl_window *w) {
     w->next = e->lost_windows;
     e->lost_windows = w;
+}
+
+/* Deregister it, if it is registered, and free it. The lock is not held. */
+static void give_back(nccl_engine *e, nccl_window *w, bool asks) {
+    ncclResult_t result = ncclInProgress;
+    pthread_mutex_lock(&nccl_lock);
+    CUcontext context;
+    const bool entered = cuda.cuCtxPushCurrent_v2(e->context) == CUDA_SUCCESS;
+    if (entered && asks && e->life == NCCL_OPEN && !e->left_behind) /* on which it may be registered */
+        result =
+            w->window ? nccl_windows.CommWindowDeregister(e->lanes[NCCL_COLLECTIVES].comm, w->window) : ncclSuccess;
+    if (result == ncclSuccess) {
+        nccl_windows.MemFree(w->memory);
+        free(w);
+    } else {
+        free_later(e, w);
+    }
+    if (entered)
+        cuda.cuCtxPopCurrent_v2(&context);
+    pthread_mutex_unlock(&nccl_lock);
 }
 
 /* ---- registering */
@@ -86,7 +95,9 @@ static tt_status register_window(nccl_joining *j, nccl_engine *e, nccl_window *w
     tt_status status = nccl_enter(e);
     if (status)
         return status;
-    ncclResult_t state = nccl_windows.CommWindowRegister(lane->comm, w->memory, bytes, &w->window, SYMMETRIC);
+    ncclResult_t state = ncclInProgress; /* of a group that was aborted: look() says so */
+    if (e->life == NCCL_OPEN)
+        state = nccl_windows.CommWindowRegister(lane->comm, w->memory, bytes, &w->window, SYMMETRIC);
     lane->in_progress = state == ncclInProgress;
     nccl_leave();
     status = await_registered(j, e, &state);
@@ -143,10 +154,8 @@ tt_status nccl_window_make(void *engine, size_t bytes, int64_t timeout_ms, nccl_
         *memory = w->memory;
         w->next = e->windows;
         e->windows = w;
-    } else if (!e->left_behind && !status) {
-        give_back(e, w);
     } else if (w) {
-        free_later(e, w);
+        give_back(e, w, !status);
     }
     return status;
 }
@@ -180,25 +189,9 @@ static bool is_quiet(nccl_engine *e) {
 bool nccl_window_free(void *engine, void *memory) {
     nccl_engine *e = engine;
     nccl_window *w = take_window(e, memory);
-    ncclResult_t result = ncclInProgress;
-    if (!w)
-        return false;
-    bool asks = is_quiet(e);
-    if (nccl_enter(e)) {
-        free(w);
-        return true;
-    }
-    if (asks && e->life == NCCL_OPEN)
-        result = nccl_windows.CommWindowDeregister(e->lanes[NCCL_COLLECTIVES].comm, w->window);
-    bool is_free = result == ncclSuccess || e->life == NCCL_ENDED;
-    if (is_free)
-        nccl_windows.MemFree(w->memory);
-    else
-        free_later(e, w);
-    nccl_leave();
-    if (is_free)
-        free(w);
-    return true;
+    if (w)
+        give_back(e, w, is_quiet(e));
+    return w != NULL;
 }
 
 void nccl_free_lost_windows(nccl_engine *e) {

@@ -194,6 +194,26 @@ static int does_without(tt_store *store, int rank, int world, void *arg) {
     return 0;
 }
 
+/* The first wrapper has windows, and registering for the second fails: they go with their communicator. */
+static int fails_later(tt_store *store, int rank, int world, void *arg) {
+    tt_group *group = NULL;
+    CHECK_OK(nccl_try(&group, store, rank, world, SHORT_MS));
+    tt_module *one = make_model(rank), *other = make_model(rank), *first = wrap(one, group);
+    CHECK(first && ask_fakes(rank).windows);
+    setenv("FAKE_NCCL_FAIL", arg, 1);
+    tt_module *second = wrap(other, group);
+    CHECK(second);
+    const unsigned long calls = ask_fakes(rank).calls;
+    CHECK(is_near(train(one, first, rank), train(other, second, rank)) && ask_fakes(rank).calls == calls);
+    tt_module_free(first);
+    tt_module_free(second);
+    tt_module_free(one);
+    tt_module_free(other);
+    tt_destroy_process_group(group);
+    CHECK(!ask_fakes(rank).windows && !ask_fakes(rank).memories);
+    return 0;
+}
+
 static void training_does_without(void **state) {
     static absence all[] = {
         {"FAKE_NCCL_VERSION", "22600", "a NCCL before 2.27", 0},
@@ -207,6 +227,7 @@ static void training_does_without(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         with_ranks(3, does_without, &all[i]);
+    with_ranks(2, fails_later, (void *)(uintptr_t) "CommWindowRegister@1");
 }
 
 /* ---- errors ---- */
