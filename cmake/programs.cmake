@@ -1,6 +1,7 @@
 # cmake -DLABEL=... -DOUT=... -DSOURCES="a.c b.c" -P programs.cmake
 # Write OUT/programs.h and OUT/programs.c: one program of many. Each source's main() is compiled as NAME_main(); the
 # program runs the one whose name it is called by, as links of these names lead to it.
+cmake_minimum_required(VERSION 3.20)
 separate_arguments(SOURCES)
 set(prototypes "")
 set(rows "")

@@ -1,7 +1,10 @@
 /* Making communicators: of a first group by a unique id, of groups of its ranks by splitting. */
 #include "plugin.h"
 
-enum { ASK_MS = 100 /* between looks for another rank's failure */ };
+enum {
+    ASK_MS = 100,  /* between looks for another rank's failure */
+    NAME_MS = 2000 /* that may pass from NCCL's error until it is known whose end that was */
+};
 
 static tt_status fail_late(const nccl_joining *j) {
     const nccl_engine *e = j->e ? j->e : j->parent;
@@ -12,20 +15,37 @@ static tt_status fail_late(const nccl_joining *j) {
         j->what, e->rank_in_job, e->device, (long long)j->timeout_ms);
 }
 
+/* Now and then: is a rank known to have failed? */
+static tt_status ask_failure(nccl_joining *j, int64_t now) {
+    if (now - j->asked_ms < ASK_MS)
+        return TT_OK;
+    j->asked_ms = now;
+    if (j->member)
+        return nccl_ask_failure(j->member);
+    return j->parent && j->parent->watch ? j->parent->watch(j->parent->watcher) : TT_OK;
+}
+
+/* NCCL may fail because a rank has ended, or one that has heard of it, before anybody says which: then wait for that. */
+static tt_status name_failure(nccl_joining *j, tt_status failed) {
+    const nccl_engine *broken = j->e && j->e->broken ? j->e : j->parent;
+    if ((failed != TT_ERR_PEER && failed != TT_ERR_NET) || !broken || !broken->broken)
+        return failed;
+    const int64_t begin_ms = nccl_now_ms();
+    j->asked_ms = 0;
+    for (int64_t now = begin_ms; now - begin_ms < NAME_MS; now = nccl_now_ms()) {
+        tt_status status = ask_failure(j, now);
+        if (status)
+            return status;
+        nccl_pause(now - begin_ms);
+    }
+    return nccl_fail_broken(broken);
+}
+
 tt_status nccl_joining_pause(nccl_joining *j) {
     int64_t now = nccl_now_ms();
-    if (j->member && now - j->asked_ms >= ASK_MS) {
-        j->asked_ms = now;
-        tt_status status = nccl_ask_failure(j->member);
-        if (status)
-            return status;
-    }
-    if (j->parent && j->parent->watch && now - j->asked_ms >= ASK_MS) {
-        j->asked_ms = now;
-        tt_status status = j->parent->watch(j->parent->watcher);
-        if (status)
-            return status;
-    }
+    tt_status status = ask_failure(j, now);
+    if (status)
+        return status;
     if (now - j->begin_ms > j->timeout_ms)
         return fail_late(j);
     nccl_pause(now - j->begin_ms);
@@ -144,8 +164,10 @@ static tt_status join(nccl_engine *e, const tt_backend_member *member) {
     status = init(&j, id);
     if (!status)
         status = split_messages(&j);
-    if (status)
+    if (status) {
+        status = name_failure(&j, status);
         nccl_tell_failure(member);
+    }
     return status;
 }
 
@@ -218,9 +240,11 @@ tt_status nccl_new_group(void **sub, void *engine, const int *ranks, int64_t cou
                             e ? &e->lanes[NCCL_COLLECTIVES].comm : &none);
     if (!status && e)
         status = split_messages(&j);
-    if (!status)
+    if (status)
+        status = name_failure(&j, status);
+    else
         *sub = e;
-    else if (e)
+    if (status && e)
         give_up(e);
     return status;
 }

@@ -140,6 +140,9 @@ static void check_killed(rank_body body, int world, void *arg) {
 static void a_rank_killed_while_joining_is_named(void **state) {
     (void)state;
     check_killed(killed_joining, 3, "CommInitRankConfig@1");
+    setenv("FAKE_NCCL_FAIL", "CommInitRankConfig@2", 1); /* as where a peer that has heard of it gives up first */
+    check_killed(killed_joining, 3, "CommInitRankConfig@1");
+    setenv("FAKE_NCCL_FAIL", "", 1);
     check_killed(killed_joining, 3, "CommSplit@1");
     check_killed(killed_splitting_again, 3, NULL);
     check_killed(killed_before_meeting, 3, NULL);

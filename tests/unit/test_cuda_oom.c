@@ -15,8 +15,8 @@ enum { BATCH = 64, WIDTH = 64, MIB = 1 << 20, DEVICE = 32 * MIB, PIECE = 16 << 1
 
 /* What ran out of memory. */
 enum { WRAPPED, FORWARD, BACKWARD, STEPPED, CAPTURED, PLACES };
-static const char *const places[] = {"moving the model", "the forward pass", "the backward pass", "the optimizer's step",
-                                     "the capture"};
+static const char *const places[] = {"moving the model", "the forward pass", "the backward pass",
+                                     "the optimizer's step", "the capture"};
 
 typedef struct job {
     tt_module *model;
