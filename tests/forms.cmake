@@ -18,7 +18,8 @@ endif()
 if(TT_SANITIZE MATCHES "thread")
   # Arithmetic of one thread. Kernels of a family run in the one thread of a device, as those of unit/test_cuda do.
   list(APPEND TT_ONLY_LONG unit/test_conv_pieces unit/test_models unit/test_spread_products)
-  foreach(family amp attention conv dnn dnn_plans fail index losses mixed models norm optim order reduction rnn)
+  foreach(family amp attention conv dnn dnn_attention dnn_attention_plans dnn_plans fail index losses mixed models norm
+                 oom optim order reduction rnn)
     list(APPEND TT_ONLY_LONG unit/test_cuda_${family})
   endforeach()
 endif()

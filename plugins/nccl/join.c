@@ -25,7 +25,7 @@ static tt_status ask_failure(nccl_joining *j, int64_t now) {
     return j->parent && j->parent->watch ? j->parent->watch(j->parent->watcher) : TT_OK;
 }
 
-/* NCCL may fail because a rank has ended, or one that has heard of it, before anybody says which: then wait for that. */
+/* NCCL may fail because a rank has ended, or one that has heard of that, before anybody says which: wait for it. */
 static tt_status name_failure(nccl_joining *j, tt_status failed) {
     const nccl_engine *broken = j->e && j->e->broken ? j->e : j->parent;
     if ((failed != TT_ERR_PEER && failed != TT_ERR_NET) || !broken || !broken->broken)

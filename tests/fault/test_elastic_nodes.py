@@ -62,8 +62,8 @@ class Launcher:
         return self.read_until(self.out_lines, rf"restarts {restarts} rank \d+ of \d+ node \d+ of {nodes}$")
 
     def has_said(self, pattern):
-        """Wait until a line of its stderr matches, also one before those that were waited for. A worker's line on stdout
-        can be here before what the launcher said earlier."""
+        """Wait until its stderr has a line that matches, also one before those that were waited for: a worker's line on
+        stdout can be here before what the launcher said earlier."""
         deadline = time.monotonic() + DEADLINE
         while not re.search(pattern, "".join(self.err)):
             if time.monotonic() > deadline:
