@@ -12,10 +12,9 @@
  *   for i in range(torch.cuda.device_count()):          # as seen through CUDA_VISIBLE_DEVICES
  *       print("device", i, torch.cuda.get_device_name(i))
  */
-#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+#include <tutti/tutti.h>
 #include <unistd.h>
 
 /* Where each value may come from: torchrun's name (which tutti run sets), then Open MPI's, MPICH's and Slurm's. */
@@ -49,57 +48,15 @@ static void print_threads(FILE *out) {
         fprintf(out, "threads %ld (CPUs of this machine)\n", sysconf(_SC_NPROCESSORS_ONLN));
 }
 
-/* Return the value after "KEY:" in one of the driver's files; empty if there is none. */
-static void read_value(const char *path, const char *key, char *value, size_t size) {
-    char line[256];
-    FILE *file = fopen(path, "r");
-    value[0] = '\0';
-    while (file && fgets(line, sizeof line, file))
-        if (!strncmp(line, key, strlen(key))) {
-            const char *text = line + strlen(key);
-            text += strspn(text, ": \t");
-            snprintf(value, size, "%.*s", (int)strcspn(text, "\n"), text);
-        }
-    if (file)
-        fclose(file);
-}
-
-/* Find which of `count` devices a word of CUDA_VISIBLE_DEVICES means, an index or the beginning of a UUID; -1: none. */
-static int find_device(const char *word, size_t length, char **paths, int count) {
-    char text[64], uuid[64], *end;
-    snprintf(text, sizeof text, "%.*s", (int)length, word);
-    long index = strtol(text, &end, 10);
-    if (*text && !*end)
-        return index >= 0 && index < count ? (int)index : -1;
-    for (int i = 0; i < count; i++) {
-        read_value(paths[i], "GPU UUID", uuid, sizeof uuid);
-        if (*text && !strncmp(uuid, text, strlen(text)))
-            return i;
-    }
-    return -1;
-}
-
-/* Print the devices as CUDA sees them: all, or those that CUDA_VISIBLE_DEVICES lists, up to the first word that means
- * none. */
+/* Print the devices as CUDA sees them: all, or those that CUDA_VISIBLE_DEVICES lists. */
 static void print_devices(FILE *out) {
-    glob_t gpus = {0};
-    char name[128];
-    int shown = 0;
-    const char *visible = getenv("CUDA_VISIBLE_DEVICES"), *word = visible;
-    glob("/proc/driver/nvidia/gpus/*/information", 0, NULL, &gpus);
-    int count = (int)gpus.gl_pathc;
-    while (visible ? word != NULL : shown < count) {
-        int device = visible ? find_device(word, strcspn(word, ","), gpus.gl_pathv, count) : shown;
-        if (device < 0)
-            break;
-        read_value(gpus.gl_pathv[device], "Model", name, sizeof name);
-        fprintf(out, "device %d %s\n", shown++, name);
-        word = visible ? strchr(word, ',') : NULL;
-        word += word != NULL;
+    int64_t count = tt_device_count(TT_DEVICE_CUDA);
+    for (int64_t i = 0; i < count; i++) {
+        const tt_device *device = TT_CUDA(i);
+        fprintf(out, "device %d %s\n", (int)i, device ? tt_device_properties_of(device)->name : tt_last_error());
     }
-    if (!shown)
-        fprintf(out, "no devices%s\n", visible && count ? " (CUDA_VISIBLE_DEVICES hides them)" : "");
-    globfree(&gpus);
+    if (!count)
+        fprintf(out, "no devices\n");
 }
 
 int main(void) {

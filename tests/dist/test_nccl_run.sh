@@ -32,6 +32,10 @@ fi
 ! out=$("$TUTTI" bench step --backend nccl 2>&1) || fail "on the cpu: $out"
 echo "$out" | grep -q -e "add --device cuda" || fail "no reason in: $out"
 
+# A program sees the devices that CUDA_VISIBLE_DEVICES lists.
+out=$(FAKE_CUDA_DEVICES=3 CUDA_VISIBLE_DEVICES=2,0 "$TT_BUILD/examples/env_report" 2>&1) || fail "$out"
+[ "$(echo "$out" | grep -c '^device [0-9] ')" = 2 ] || fail "not two devices in: $out"
+
 # More ranks than devices.
 ! out=$(FAKE_CUDA_DEVICES=2 "$TUTTI" run --standalone --nproc-per-node 3 "$program" 2>&1) || fail "3 ranks on 2: $out"
 echo "$out" | grep -q "there is no device cuda:2: CUDA has 2" || fail "no reason in: $out"
