@@ -1,5 +1,5 @@
-/* What tests of convolutions and attention on the CUDA device ask of the fake of cuDNN
- * (tests/support/fake_cuda/cudnn.h). After cmocka.h. */
+/* Calls into the fake of cuDNN (tests/support/fake_cuda/cudnn.h), for tests of convolutions and attention on the CUDA
+ * device. After cmocka.h. */
 #ifndef TT_TESTS_UNIT_CUDA_DNN_FAKE_H
 #define TT_TESTS_UNIT_CUDA_DNN_FAKE_H
 
@@ -28,5 +28,11 @@ static inline void find_fake_dnn(void) {
 
 static inline long dnn_executions(void) { return dnn_calls("cudnnBackendExecute"); }
 static inline long dnn_graphs(void) { return dnn_calls("cudnnBackendCreateDescriptor"); }
+
+static inline int64_t bytes_in_use(void) {
+    tt_device_memory memory = TT_DEVICE_MEMORY_INIT;
+    assert_int_equal(tt_device_memory_get(TT_CUDA(0), &memory), TT_OK);
+    return memory.allocated;
+}
 
 #endif

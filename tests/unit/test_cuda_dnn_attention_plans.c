@@ -63,12 +63,6 @@ static bool attention_is_the_cpus(int64_t number) {
     return true;
 }
 
-static int64_t bytes_in_use(void) {
-    tt_device_memory memory = TT_DEVICE_MEMORY_INIT;
-    assert_int_equal(tt_device_memory_get(TT_CUDA(0), &memory), TT_OK);
-    return memory.allocated;
-}
-
 /* Each call fails once, for attentions that there are no plans for yet; then all works again, and nothing is left. */
 static void each_call_for_attention_may_fail(void **state) {
     (void)state;

@@ -105,12 +105,6 @@ static bool conv_is_the_cpus(int64_t W) {
     return true;
 }
 
-static int64_t bytes_in_use(void) {
-    tt_device_memory memory = TT_DEVICE_MEMORY_INIT;
-    assert_int_equal(tt_device_memory_get(TT_CUDA(0), &memory), TT_OK);
-    return memory.allocated;
-}
-
 /* Each call fails once, for convolutions that there are no plans for yet; then all works again, and nothing is left. A
  * plan that can't be made gives way to another. */
 static void each_dnn_call_may_fail(void **state) {

@@ -134,13 +134,10 @@ static tt_status dnn_attend_with(tt__cuda_state *state, tt__dnn_plans *plans, co
 
 tt_status tt__dnn_attend(tt__cuda_state *state, const tt__dnn_attention *call) {
     tt__dnn_device *device;
-    tt_status status = tt__dnn_of(state, &device);
+    tt_status status = tt__dnn_lock(state, &device);
     if (status)
         return status;
-    if (!device)
-        return TT_ERR_UNSUPPORTED;
-    pthread_mutex_lock(&device->lock);
     status = dnn_attend_with(state, &device->plans, call);
-    pthread_mutex_unlock(&device->lock);
+    tt__dnn_unlock(device);
     return status;
 }

@@ -59,21 +59,24 @@ static tt_status begin_dnn(tt__cuda_state *state, const tt__dnn *dnn) {
     return TT_OK;
 }
 
-tt_status tt__dnn_of(tt__cuda_state *state, tt__dnn_device **device) {
+tt_status tt__dnn_lock(tt__cuda_state *state, tt__dnn_device **device) {
     const tt__dnn *dnn;
-    *device = NULL;
     tt_status status = tt__dnn_find(&dnn);
     if (!status)
         status = tt__cuda_enter(state);
     if (status || !dnn)
-        return status;
+        return status ? status : TT_ERR_UNSUPPORTED;
     pthread_mutex_lock(&dnn_lock);
     status = state->dnn ? TT_OK : begin_dnn(state, dnn);
     pthread_mutex_unlock(&dnn_lock);
-    if (!status && state->dnn->usable)
-        *device = state->dnn;
-    return status;
+    if (status || !state->dnn->usable)
+        return status ? status : TT_ERR_UNSUPPORTED;
+    *device = state->dnn;
+    pthread_mutex_lock(&(*device)->lock);
+    return TT_OK;
 }
+
+void tt__dnn_unlock(tt__dnn_device *device) { pthread_mutex_unlock(&device->lock); }
 
 /* ---- running ---- */
 

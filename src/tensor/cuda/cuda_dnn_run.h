@@ -11,8 +11,10 @@ typedef struct tt__dnn_device {
     tt__dnn_plans plans;
 } tt__dnn_device;
 
-/* The device's cuDNN, begun by the first call; *device NULL: it is not used. */
-tt_status tt__dnn_of(tt__cuda_state *state, tt__dnn_device **device);
+/* Lock the device's cuDNN, which the first call begins, and unlock it. TT_ERR_UNSUPPORTED, without a recorded error: it
+ * is not used. */
+tt_status tt__dnn_lock(tt__cuda_state *state, tt__dnn_device **device);
+void tt__dnn_unlock(tt__dnn_device *device);
 
 /* Record that what `use` notes failed with this status. */
 tt_status tt__dnn_fail(const tt__cuda_state *state, const tt__dnn_use *use, int status);

@@ -21,16 +21,13 @@ long fake_setting(const char *name, long otherwise);
 /* Count a call: is it to fail? */
 bool fake_fails();
 
-/* What tests count, by dlsym() in libcuda.so.1: how often the host has waited for a device, kernels launched, copies to
- * devices from memory that is not pinned, calls that failed because a variable let them, and events with times that
- * were made. */
+/* Counts for tests, found by dlsym() in libcuda.so.1: the host's waits for a device, kernels launched (and captured),
+ * copies to devices from memory that is not pinned, calls that failed because a variable let them, events with times
+ * that were made, and graphs that were not destroyed. */
 extern "C" unsigned long fake_cuda_waits(void), fake_cuda_launches(void), fake_cuda_pageable(void),
-    fake_cuda_failures(void), fake_cuda_events(void);
+    fake_cuda_failures(void), fake_cuda_events(void), fake_cuda_graphs(void);
 void fake_count_pageable();
 unsigned long fake_count_timed_event();
-/* What tests count, by dlsym() in libcuda.so.1: how often the host has waited for a device, kernels launched
- * (and captured), and graphs that were not destroyed. */
-extern "C" unsigned long fake_cuda_waits(void), fake_cuda_launches(void), fake_cuda_graphs(void);
 void fake_count_wait();
 void fake_count_launch();
 

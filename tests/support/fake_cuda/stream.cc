@@ -95,10 +95,10 @@ cudaError_t capture_task(CUstream_st *s, std::function<void()> task, std::functi
     return cudaSuccess;
 }
 
-/* `first`, if given, comes before the task. */
 /* The null stream: Tutti never uses it. */
 cudaError_t no_stream() { return fake_error(cudaErrorInvalidResourceHandle); }
 
+/* `first`, if given, comes before the task. */
 cudaError_t enqueue(CUstream_st *s, std::function<void()> task, std::function<void()> first = nullptr) {
     if (!s)
         return no_stream();
