@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <tutti/tutti.h>
 
 static long (*dnn_calls)(const char *name);
 static void (*let_dnn_fail)(const char *name, int n, int status);
