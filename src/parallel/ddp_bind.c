@@ -139,7 +139,9 @@ static tt_status attach_slots(tt__ddp *d, size_t count) {
 /* A device may fail on this rank alone. */
 static tt_status place_gradients(tt__ddp *d, size_t count) {
     const tt_device *device = tt_tensor_device(d->slots[0].parameter);
-    tt_status status = tt__ddp_make_twins(d, device);
+    tt_status status = tt__ddp_meet_peers(d, device);
+    if (!status)
+        status = tt__ddp_make_twins(d, device);
     if (!status)
         status = attach_slots(d, count);
     if (status && !tt__device_is_host(device))

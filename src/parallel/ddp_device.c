@@ -1,15 +1,17 @@
 /* Parameters on a device. Each bucket of the reducer has a twin there of the same layout, in which the gradients lie.
- * When all of a bucket's are enqueued, one copy brings them to the bucket, beside the rest of the backward pass; the
- * bucket is averaged on the host, so in the one order of docs/collectives.md, and another copy brings the averages
- * back. Marks and what hooks do stay on the host.
+ * Where the ranks reach each other's devices (device_peers.h), each adds up its share of all twins where they lie, when
+ * all gradients of the bucket are there, and writes the averages to all. Otherwise, and for hooks, one copy brings the
+ * gradients to the bucket, beside the rest of the backward pass; it is averaged on the host, and another copy brings the
+ * averages back. Both add in the one order of docs/collectives.md. Marks and what hooks do stay on the host.
  *
- * Bytes a step: those of the gradients, once in each direction. */
+ * Bytes from and to the host a step: none, or those of the gradients, once in each direction. */
 #include "parallel/ddp_device.h"
 
 #include "autograd/leaf.h"
 #include "base/saved_error.h"
 #include "parallel/carried.h"
 #include "parallel/ddp_names.h"
+#include "parallel/device_peers.h"
 #include "reducer/text_agreement.h"
 #include "tensor/ops.h"
 
@@ -19,8 +21,11 @@
 typedef struct twin {
     void *data, *bucket; /* on the device, and on the host */
     size_t bytes;        /* of gradients */
-    void *mark;          /* of the copy to the bucket that is under way; NULL: there is none */
+    void *mark;          /* of the copy to the bucket, or of the sum, that is under way; NULL: there is none */
     bool pinned;
+    bool reached; /* by all ranks, as they reach theirs: */
+    void *of[TT__DEVICE_PEERS];
+    bool lent; /* other ranks may be writing to it */
 } twin;
 
 struct tt__ddp_twins {
@@ -79,10 +84,19 @@ tt_status tt__ddp_clear_gradient(const tt__ddp_slot *s) {
 
 /* ---- what the reducer asks for ---- */
 
+static bool twin_reaches(void *user, size_t bucket) {
+    const tt__ddp *d = user;
+    return d->twins->list[bucket].reached && !d->reducer->hook && !d->sums_shards;
+}
+
 static tt_status twin_send(void *user, size_t bucket) {
     const tt__ddp *d = user;
     const tt_device *device = d->twins->device;
     twin *t = &d->twins->list[bucket];
+    if (twin_reaches(user, bucket)) {
+        t->lent = true; /* when this rank joins the call that says so: the others may begin behind that */
+        return device->queue->mark(device, &t->mark);
+    }
     if (!t->bytes || d->sums_shards) /* all its parameters have sparse gradients; or they came one by one */
         return TT_OK;
     if (!device->queue)
@@ -103,10 +117,21 @@ static tt_status twin_sent(void *user, size_t bucket, bool wait, bool *done) {
     return status;
 }
 
+static tt_status twin_sum(void *user, size_t bucket) {
+    const tt__ddp *d = user;
+    twin *t = &d->twins->list[bucket];
+    const tt__reducer_bucket *b = &d->reducer->buckets[bucket];
+    return tt__device_peers_sum(d->peers, t->of, b->gradients, b->dtype, true, &t->mark);
+}
+
 static tt_status twin_receive(void *user, size_t bucket) {
     const tt__ddp *d = user;
     const tt_device *device = d->twins->device;
-    const twin *t = &d->twins->list[bucket];
+    twin *t = &d->twins->list[bucket];
+    if (twin_reaches(user, bucket)) {
+        t->lent = false;
+        return TT_OK;
+    }
     if (!t->bytes || (d->watcher && d->watcher->takes_all))
         return TT_OK;
     return device->queue ? device->queue->receive(device, t->data, t->bucket, t->bytes)
@@ -124,8 +149,19 @@ static tt_status twin_read(void *user, size_t i, void *to) {
     return TT_OK;
 }
 
-static const tt__reducer_mirror twins_mirror = {
-    .send = twin_send, .sent = twin_sent, .receive = twin_receive, .read = twin_read};
+static tt_status twin_write(void *user, size_t i, const void *from) {
+    const tt__ddp *d = user;
+    const tt_device *device = d->twins->device;
+    return device->queue->receive(device, tt__ddp_gradient_place(d, i), from, d->reducer->params[i].bytes);
+}
+
+static const tt__reducer_mirror twins_mirror = {.send = twin_send,
+                                                .sent = twin_sent,
+                                                .receive = twin_receive,
+                                                .reaches = twin_reaches,
+                                                .sum = twin_sum,
+                                                .read = twin_read,
+                                                .write = twin_write};
 
 /* ---- life ---- */
 
@@ -144,7 +180,8 @@ static void free_twin(const tt_device *device, twin *t) {
         tt_ignore(device->queue->sent(device, t->mark, true, &done));
     if (t->pinned)
         device->queue->unpin(device, t->bucket);
-    device->free(device, t->data);
+    if (!t->lent) /* what another rank of a failed step may yet write to is nobody's any more */
+        device->free(device, t->data);
 }
 
 static void twins_free(tt__ddp_twins *twins) {
@@ -161,6 +198,16 @@ static void twins_free(tt__ddp_twins *twins) {
     tt__error_restore_reason(&saved);
 }
 
+/* Collective. A rank that failed before has aborted the group. */
+static tt_status lend_twins(const tt__ddp *d, tt__ddp_twins *twins) {
+    for (size_t b = 0; b < twins->count && d->peers; b++) {
+        twin *t = &twins->list[b];
+        if (t->bytes)
+            TT__TRY(tt__device_peers_reach(d->peers, t->data, t->bytes, DDP_SITE, t->of, &t->reached));
+    }
+    return TT_OK;
+}
+
 static tt_status fill_twins(const tt__ddp *d, tt__ddp_twins *twins) {
     for (; twins->count < d->reducer->bucket_count; twins->count++)
         if (make_twin(twins->device, &d->reducer->buckets[twins->count], &twins->list[twins->count])) {
@@ -168,6 +215,10 @@ static tt_status fill_twins(const tt__ddp *d, tt__ddp_twins *twins) {
             return tt__fail_prefix("%s: bucket %zu of %zu", DDP_SITE, twins->count, d->reducer->bucket_count);
         }
     return TT_OK;
+}
+
+tt_status tt__ddp_meet_peers(tt__ddp *d, const tt_device *device) {
+    return d->reducer->place || d->peers ? TT_OK : tt__device_peers_make(&d->peers, d->group, device, DDP_SITE);
 }
 
 tt_status tt__ddp_make_twins(tt__ddp *d, const tt_device *device) {
@@ -178,6 +229,8 @@ tt_status tt__ddp_make_twins(tt__ddp *d, const tt_device *device) {
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for %zu buckets", DDP_SITE, d->reducer->bucket_count);
     twins->device = device;
     tt_status status = fill_twins(d, twins);
+    if (!status)
+        status = lend_twins(d, twins);
     if (status) {
         twins_free(twins);
         return status;
@@ -199,4 +252,6 @@ void tt__ddp_drop_old_twins(tt__ddp *d) {
 void tt__ddp_free_twins(tt__ddp *d) {
     twins_free(d->twins);
     d->twins = NULL;
+    tt__device_peers_free(d->peers);
+    d->peers = NULL;
 }

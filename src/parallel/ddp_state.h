@@ -69,6 +69,7 @@ struct tt__ddp {
     tt__ddp_slot *slots;
     size_t attached;         /* slots whose gradient lies in a bucket, or in its twin */
     tt__ddp_twins *twins;    /* of the buckets, where parameters lie on a device: ddp_device.h; NULL: there are none */
+    struct tt__device_peers *peers; /* whose twins the ranks add up where they lie; NULL: on the host */
     tt__reducer_place place; /* of the buckets, where the group's back end takes that device's memory: ddp_place.h */
     const tt_device *place_device;
     const tt_comm_hook *hook; /* NULL: none. It goes with the wrapper from group to group */

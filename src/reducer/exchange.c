@@ -1,4 +1,8 @@
-/* How a step's buckets are averaged: begun in order, stage by stage where a hook has several, and ended in order. */
+/* How a step's buckets are averaged: begun in order, stage by stage where there are several, and ended in order.
+ *
+ * A hook says how many stages it has. Averages that ranks make in each other's memory (tt__reducer_mirror.reaches) have
+ * three: the marks are averaged, so that each rank knows that all gradients are there; each rank sums its share; and
+ * all say that they have. */
 #include "reducer/reducer.h"
 
 #include "base/clock.h"
@@ -9,7 +13,15 @@ static const char average_site[] = "the averaging of gradients";
 
 /* ---- stages */
 
-static int stages_of(const tt_reducer *r) { return r->hook && r->hook->stages > 0 ? r->hook->stages : 1; }
+enum { SUM_STAGE = 1, CLOSING_STAGE, MIRROR_STAGES };
+
+static bool averages_afar(const tt_reducer *r, const tt__reducer_bucket *b) {
+    return r->mirror && !r->hook && r->mirror->reaches(r->mirror_user, (size_t)b->view.index);
+}
+
+static int stages_of(const tt_reducer *r, const tt__reducer_bucket *b) {
+    return averages_afar(r, b) ? MIRROR_STAGES : r->hook && r->hook->stages > 0 ? r->hook->stages : 1;
+}
 
 /* On a device the call is behind what the stream holds; whoever waits for it has the stream wait. */
 static tt_status all_reduce_part(const tt__reducer_bucket *b, tt_group *group, size_t first, tt_work **work) {
@@ -42,15 +54,24 @@ static tt_status begin_bucket(tt_reducer *r, tt__reducer_bucket *b) {
     if (r->place)
         TT__TRY(tt__reducer_tell(r, b));
     if (!r->hook)
-        return all_reduce_part(b, r->group, 0, &b->work);
+        return all_reduce_part(b, r->group, averages_afar(r, b) ? b->marks_at : 0, &b->work);
     tt__reducer_tell_own_marks(r, (size_t)b->view.index);
     TT__TRY(begin_marks(r, b));
     return call_hook(r, b);
 }
 
+static tt_status begin_mirror_stage(const tt_reducer *r, tt__reducer_bucket *b) {
+    if (b->stage == CLOSING_STAGE)
+        return tt_barrier_with(
+            TT_ARGS(tt_barrier_args, r->group, .work = &b->work, .file = average_site));
+    TT__TRY(r->mirror->sum(r->mirror_user, (size_t)b->view.index));
+    b->sums = true;
+    return TT_OK;
+}
+
 static tt_status begin_stage(const tt_reducer *r, tt__reducer_bucket *b) {
     b->stage++;
-    return call_hook(r, b);
+    return averages_afar(r, b) ? begin_mirror_stage(r, b) : call_hook(r, b);
 }
 
 /* Are the gradients of the next bucket to begin in it? `wait`: wait until they are. */
@@ -65,7 +86,7 @@ static tt_status fill_next(tt_reducer *r, bool wait, bool *filled) {
 /* The bucket that was begun last, if it has stages left; else NULL. */
 static tt__reducer_bucket *unfinished(const tt_reducer *r) {
     tt__reducer_bucket *b = r->begun > r->ended ? &r->buckets[r->begun - 1] : NULL;
-    return b && b->stage + 1 < stages_of(r) ? b : NULL;
+    return b && b->stage + 1 < stages_of(r, b) ? b : NULL;
 }
 
 /* ---- ends */
@@ -79,23 +100,36 @@ static tt_status wait_work(tt_work **work) {
     return TT_OK;
 }
 
-/* Wait for the stage that is under way. */
-static tt_status wait_bucket(tt__reducer_bucket *b) {
-    TT__TRY(wait_work(&b->marks));
-    return wait_work(&b->work);
+/* Has the mirror's sum ended? */
+static tt_status look_at_sum(const tt_reducer *r, tt__reducer_bucket *b, bool wait) {
+    bool ended = true;
+    if (b->sums)
+        TT__TRY(r->mirror->sent(r->mirror_user, (size_t)b->view.index, wait, &ended));
+    b->sums = !ended;
+    return TT_OK;
 }
 
-static bool is_stage_completed(const tt__reducer_bucket *b) {
-    return (!b->marks || tt_work_is_completed(b->marks)) && (!b->work || tt_work_is_completed(b->work));
+/* Wait for the stage that is under way. */
+static tt_status wait_bucket(const tt_reducer *r, tt__reducer_bucket *b) {
+    TT__TRY(wait_work(&b->marks));
+    TT__TRY(wait_work(&b->work));
+    return look_at_sum(r, b, true);
+}
+
+static tt_status look_at_stage(const tt_reducer *r, tt__reducer_bucket *b, bool *completed) {
+    TT__TRY(look_at_sum(r, b, false));
+    *completed =
+        !b->sums && (!b->marks || tt_work_is_completed(b->marks)) && (!b->work || tt_work_is_completed(b->work));
+    return TT_OK;
 }
 
 static tt_status end_bucket(tt_reducer *r) {
     tt__reducer_bucket *b = &r->buckets[r->ended];
-    TT__TRY(wait_bucket(b));
+    TT__TRY(wait_bucket(r, b));
     TT__TRY(tt__reducer_ask(r, b));
     TT__TRY(tt__reducer_read_marks(r, r->ended));
     if (r->hook) {
-        b->stage = stages_of(r);
+        b->stage = stages_of(r, b);
         TT__TRY(call_hook(r, b));
     }
     TT__TRY(tt__reducer_settle_marks(r, r->ended));
@@ -109,7 +143,10 @@ static tt_status end_bucket(tt_reducer *r) {
 static tt_status end_completed_buckets(tt_reducer *r) {
     while (r->ended < r->begun) {
         tt__reducer_bucket *b = &r->buckets[r->ended];
-        if (b == unfinished(r) || !is_stage_completed(b))
+        bool completed = false;
+        if (b != unfinished(r))
+            TT__TRY(look_at_stage(r, b, &completed));
+        if (!completed)
             return TT_OK;
         TT__TRY(end_bucket(r));
     }
@@ -121,10 +158,13 @@ static tt_status end_completed_buckets(tt_reducer *r) {
 static tt_status begin_what_can_be(tt_reducer *r) {
     for (;;) {
         tt__reducer_bucket *b = unfinished(r);
-        if (b && !is_stage_completed(b))
+        bool completed = true;
+        if (b)
+            TT__TRY(look_at_stage(r, b, &completed));
+        if (!completed)
             return TT_OK;
         if (b) {
-            TT__TRY(wait_bucket(b));
+            TT__TRY(wait_bucket(r, b));
             TT__TRY(begin_stage(r, b));
             continue;
         }
@@ -149,7 +189,7 @@ tt_status tt__reducer_end_buckets(tt_reducer *r) {
         if (r->ended == r->bucket_count)
             return TT_OK;
         bool filled = true;
-        TT__TRY(r->begun == r->ended ? fill_next(r, true, &filled) : wait_bucket(&r->buckets[r->ended]));
+        TT__TRY(r->begun == r->ended ? fill_next(r, true, &filled) : wait_bucket(r, &r->buckets[r->ended]));
     }
 }
 
@@ -164,5 +204,6 @@ void tt__reducer_end_works(tt_reducer *r) {
             tt_work_free(works[w]);
         }
         b->marks = b->work = NULL;
+        b->sums = false; /* who frees that memory waits for it */
     }
 }

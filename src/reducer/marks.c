@@ -135,6 +135,8 @@ tt_status tt__reducer_read_marks(tt_reducer *r, size_t bucket) {
 static tt_status return_kept(const tt_reducer *r, const tt__reducer_param *p) {
     if (r->place)
         return r->place->write(r->place->user, p->gradient, p->kept, p->bytes);
+    if (r->mirror && r->mirror->reaches(r->mirror_user, p->bucket))
+        return r->mirror->write(r->mirror_user, (size_t)(p - r->params), p->kept);
     memcpy(p->gradient, p->kept, p->bytes);
     return TT_OK;
 }

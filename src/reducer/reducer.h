@@ -41,6 +41,7 @@ typedef struct tt__reducer_bucket {
     void *heard;      /* averaged, reads them */
     void *hearing;    /* the mark of the read into `heard` that is under way; NULL: there is none */
     bool filled;      /* in this step the gradients have come from where they are computed: tt__reducer_mirror */
+    bool sums;        /* the mirror's sum() is under way */
 } tt__reducer_bucket;
 
 /* Gradients that are computed elsewhere, on a device, and come into a bucket when all of them are ready. An error of
@@ -52,6 +53,16 @@ typedef struct tt__reducer_mirror {
 
     /* Copy its averages back. The bucket's gradients are not written to again before the next send(). */
     tt_status (*receive)(void *user, size_t bucket);
+
+    /* Are the bucket's averages made where gradients are computed, alike on all ranks? Then send() copies nothing,
+     * and sent() asks whether the gradients are final; sum() begins to write this rank's share of the averages to all
+     * ranks', when those of all are, and sent() asks whether it has ended; receive() copies nothing, and comes when all
+     * have ended. */
+    bool (*reaches)(void *user, size_t bucket);
+    tt_status (*sum)(void *user, size_t bucket);
+
+    /* Write the gradient of parameter i, from what stays as it is until it is read again. */
+    tt_status (*write)(void *user, size_t i, const void *from);
 
     /* Read what the gradient of parameter i is now. */
     tt_status (*read)(void *user, size_t i, void *to);

@@ -53,6 +53,44 @@ typedef struct tt__device_graphs {
     void (*free)(const tt_device *device, void *graph); /* it has ended; launches under way go on */
 } tt__device_graphs;
 
+/* The most ranks that reach each other's devices: the GPUs of a host, and ranks that share one. */
+enum { TT__DEVICE_PEERS = 8 };
+
+/* Memory of the device, a range of addresses of which pieces are backed, as other processes of the host map it. No two
+ * pieces of a process have one serial. */
+typedef struct tt__device_piece {
+    uint64_t serial;
+    uint64_t range, offset, bytes; /* bytes of the whole range; where in it the piece begins */
+    uint64_t at;                   /* where in the piece the byte lies that was asked for */
+} tt__device_piece;
+
+/* Gradients of n ranks, each in memory of its own that this device reaches: element i of rank r at of[r]. */
+typedef struct tt__device_sum {
+    void *of[TT__DEVICE_PEERS];
+    int n;
+    size_t first, count; /* elements that are summed here */
+    tt_dtype dtype;      /* of floats */
+    bool average;
+} tt__device_sum;
+
+/* What ranks of a host need to add up each other's memory where it lies. May be called from any thread. */
+typedef struct tt__device_sharing {
+    /* The piece that memory of the device lies in, and a descriptor for it, the caller's to close. */
+    tt_status (*piece)(const tt_device *device, const void *memory, tt__device_piece *piece);
+    tt_status (*give)(const tt_device *device, const void *memory, int *fd);
+
+    /* Another process's range: addresses for it, and pieces as they come. What is backed there is replaced. `fd` stays
+     * the caller's. */
+    tt_status (*range_new)(const tt_device *device, uint64_t bytes, void **range);
+    tt_status (*range_take)(const tt_device *device, void *range, const tt__device_piece *piece, int fd);
+    void *(*range_at)(const void *range, uint64_t offset);
+    void (*range_free)(const tt_device *device, void *range); /* no work uses it any more */
+
+    /* Begin to write the sums, in the one order of docs/collectives.md, to each of sum->of, beside the device's later
+     * work. It waits for no earlier work: the host has. *mark: as tt__device_queue.send() gives it. */
+    tt_status (*sum)(const tt_device *device, const tt__device_sum *sum, void **mark);
+} tt__device_sharing;
+
 struct tt_device {
     const char *name; /* "cpu": what tt_device_get() finds it by */
 
@@ -71,6 +109,7 @@ struct tt_device {
 
     const struct tt__device_queue *queue;   /* NULL: nothing runs beside the host */
     const struct tt__device_graphs *graphs; /* NULL: it has none */
+    const tt__device_sharing *sharing;      /* NULL: no other process reaches its memory */
 
     /* NULL: those of the host. The others are called through device_memory.c, and NULL where a device keeps no such
      * numbers. */

@@ -115,6 +115,7 @@ static tt__cuda_state *new_state(int index) {
                                 .synchronize = device_synchronize,
                                 .queue = &tt__cuda_queue,
                                 .graphs = &tt__cuda_graphs,
+                                .sharing = &tt__cuda_sharing,
                                 .properties = &state->properties,
                                 .memory = device_memory,
                                 .reset_peak = device_reset_peak,

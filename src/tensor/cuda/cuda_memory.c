@@ -1,7 +1,6 @@
 /* The range of addresses of a device, and copies from and to the host. */
 #include "tensor/cuda/cuda_memory.h"
 
-#include <cuda.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,7 +42,7 @@ static bool pieces_have_room(tt__cuda_state *state) {
     if (state->piece_count < state->piece_room)
         return true;
     size_t room = state->piece_room ? 2 * state->piece_room : 64;
-    size_t *pieces = realloc(state->pieces, room * sizeof *pieces);
+    tt__cuda_piece *pieces = realloc(state->pieces, room * sizeof *pieces);
     if (!pieces)
         return false;
     state->pieces = pieces;
@@ -51,15 +50,16 @@ static bool pieces_have_room(tt__cuda_state *state) {
     return true;
 }
 
-/* Map a new piece of memory. What is mapped keeps it after the handle is released. */
-static CUresult map_piece(const tt__cuda_state *state, CUdeviceptr at, size_t bytes) {
-    const CUmemAllocationProp prop = wanted_memory(state);
-    const CUmemAccessDesc access = {.location = prop.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    CUmemGenericAllocationHandle handle;
-    CUresult result = driver.create(&handle, bytes, &prop, 0);
-    if (result)
-        return result;
-    result = driver.map(at, bytes, 0, handle, 0);
+CUresult tt__cuda_reserve(CUdeviceptr *base, size_t bytes) { return driver.reserve(base, bytes, 0, 0, 0); }
+
+void tt__cuda_release(CUmemGenericAllocationHandle handle) { driver.release(handle); }
+
+void tt__cuda_unmap(CUdeviceptr at, size_t bytes) { driver.unmap(at, bytes); }
+
+CUresult tt__cuda_map(const tt__cuda_state *state, CUdeviceptr at, size_t bytes, CUmemGenericAllocationHandle handle) {
+    const CUmemAccessDesc access = {.location = wanted_memory(state).location,
+                                    .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUresult result = driver.map(at, bytes, 0, handle, 0);
     driver.release(handle);
     if (result)
         return result;
@@ -67,6 +67,14 @@ static CUresult map_piece(const tt__cuda_state *state, CUdeviceptr at, size_t by
     if (result)
         driver.unmap(at, bytes);
     return result;
+}
+
+/* Map a new piece of memory. */
+static CUresult map_piece(const tt__cuda_state *state, CUdeviceptr at, size_t bytes) {
+    const CUmemAllocationProp prop = wanted_memory(state);
+    CUmemGenericAllocationHandle handle;
+    CUresult result = driver.create(&handle, bytes, &prop, 0);
+    return result ? result : tt__cuda_map(state, at, bytes, handle);
 }
 
 /* Back more of the range. */
@@ -79,7 +87,7 @@ static bool back(tt__arena *arena, size_t bytes) {
     state->refused = (int)map_piece(state, (CUdeviceptr)(arena->base + arena->backed), bytes);
     (void)cudaThreadExchangeStreamCaptureMode(&mode);
     if (!state->refused)
-        state->pieces[state->piece_count++] = bytes;
+        state->pieces[state->piece_count++] = (tt__cuda_piece){bytes, ++state->last_serial};
     return !state->refused;
 }
 
@@ -206,8 +214,8 @@ void tt__cuda_reset_peak(tt__cuda_state *state) {
 /* Unmap the last pieces that nothing lies in. */
 static tt_status unmap_free_pieces(tt__cuda_state *state) {
     tt__arena *a = &state->arena;
-    while (state->piece_count && state->pieces[state->piece_count - 1] <= tt__arena_free_at_end(a)) {
-        size_t bytes = state->pieces[state->piece_count - 1];
+    while (state->piece_count && state->pieces[state->piece_count - 1].bytes <= tt__arena_free_at_end(a)) {
+        size_t bytes = state->pieces[state->piece_count - 1].bytes;
         CUresult result = driver.unmap((CUdeviceptr)(a->base + a->backed - bytes), bytes);
         if (result)
             return tt__cuda_host->fail(TT_ERR_SYSTEM, "giving back %zu bytes of %s failed: CUDA error %d", bytes,

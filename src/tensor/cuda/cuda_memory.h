@@ -4,11 +4,20 @@
 
 #include "tensor/cuda/cuda_state.h"
 
+#include <cuda.h>
+
 /* Take memory for a pool; NULL: of nobody's. NULL: none, with an error. */
 void *tt__cuda_take(tt__cuda_state *state, tt__arena_pool *pool, size_t bytes);
 
 /* Reserve the range of addresses. */
 tt_status tt__cuda_memory_begin(tt__cuda_state *state);
+
+/* Addresses; memory at some of them, which the device may read and write and which stays after its handle, released
+ * here; the reverse. */
+CUresult tt__cuda_reserve(CUdeviceptr *base, size_t bytes);
+CUresult tt__cuda_map(const tt__cuda_state *state, CUdeviceptr at, size_t bytes, CUmemGenericAllocationHandle handle);
+void tt__cuda_unmap(CUdeviceptr at, size_t bytes);
+void tt__cuda_release(CUmemGenericAllocationHandle handle);
 
 /* What tt_device_memory_get(), tt_device_reset_peak() and tt_device_empty_cache() say of it and do. */
 tt_status tt__cuda_memory_get(tt__cuda_state *state, tt_device_memory *memory);

@@ -75,6 +75,19 @@ static tt_status queue_sent(const tt_device *device, void *mark, bool wait, bool
     return tt__cuda_check(error, "copying from %s", state->name);
 }
 
+tt_status tt__cuda_mark_sender(const tt__cuda_state *state, void **mark) {
+    cudaEvent_t event = NULL;
+    tt_status status = new_event(state, &event);
+    if (status)
+        (void)cudaStreamSynchronize(state->sender);
+    else
+        status = tt__cuda_check(record_or_wait(event, state->sender), "recording an event on %s", state->name);
+    if (status && event)
+        (void)cudaEventDestroy(event);
+    *mark = status ? NULL : event;
+    return status;
+}
+
 static tt_status queue_receive(const tt_device *device, void *to, const void *host, size_t bytes) {
     const tt__cuda_state *state = queue_of(device);
     tt_status status = tt__cuda_refuse(state, "copying %zu bytes to %s", bytes, state->name);

@@ -11,6 +11,12 @@
 #include <cuda_runtime_api.h>
 #include <pthread.h>
 
+/* What the driver gave, in order of address. */
+typedef struct tt__cuda_piece {
+    size_t bytes;
+    uint64_t serial;
+} tt__cuda_piece;
+
 typedef struct tt__cuda_state {
     tt_device device; /* first: a tt_device of ours is one of these */
     int index;
@@ -21,8 +27,9 @@ typedef struct tt__cuda_state {
     char model[256], uuid[48], bus_id[16]; /* its texts */
     pthread_mutex_t lock;                  /* of what follows */
     tt__arena arena;
-    size_t *pieces; /* the sizes of what the driver gave, in order of address */
+    tt__cuda_piece *pieces;
     size_t piece_count, piece_room;
+    uint64_t last_serial;
     int refused;                /* the driver's error when it gave no more memory */
     struct tt__blas *blas;      /* cuda_blas.h; NULL: no product has used it */
     struct tt__dnn_device *dnn; /* cuda_dnn_run.h; NULL: nothing has used it */
@@ -70,6 +77,12 @@ tt_status tt__cuda_driver_function(const char *name, void *function);
 
 /* What exchanges between ranks use: cuda_queue.c. */
 extern const tt__device_queue tt__cuda_queue;
+
+/* Let *mark tell, as that of a send, when the work on the sender's stream so far is done. After a failure it is. */
+tt_status tt__cuda_mark_sender(const tt__cuda_state *state, void **mark);
+
+/* What ranks of a host add up each other's memory with: cuda_sharing.c. */
+extern const tt__device_sharing tt__cuda_sharing;
 
 /* What the library captures steps with: cuda_graph.c. */
 extern const tt__device_graphs tt__cuda_graphs;

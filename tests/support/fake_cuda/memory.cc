@@ -6,7 +6,6 @@
 
 #include <csignal>
 #include <cuda.h>
-#include <sys/mman.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -19,24 +18,15 @@ int fake_device_count() { return (int)fake_setting("FAKE_CUDA_DEVICES", 2); }
 
 namespace {
 
-enum { GRANULARITY = 2 << 20, DEVICES = 16 };
+enum { DEVICES = 16 };
 
 std::mutex mutex;
 thread_local int current;
-size_t taken[DEVICES];
-struct chunk {
-    int device;
-    size_t bytes;
-    bool released, mapped;
-};
 /* They are never destroyed: streams' threads use them until the process has ended. */
-auto &handles = *new std::map<CUmemGenericAllocationHandle, chunk>;
-auto &mapped = *new std::map<CUdeviceptr, CUmemGenericAllocationHandle>;
 auto &pinned = *new std::map<const char *, size_t>;
 auto &used = *new std::multiset<const char *>; /* by copies under way */
 size_t registered;                             /* of the pinned ranges: cudaHostRegister()'s */
 
-size_t device_memory() { return (size_t)fake_setting("FAKE_CUDA_MEMORY", 64) << 20; }
 int driver_version() { return (int)fake_setting("FAKE_CUDA_DRIVER", 13000); }
 
 bool count_visible(int *count) {
@@ -72,7 +62,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device) {
     *prop = cudaDeviceProp();
     snprintf(prop->name, sizeof prop->name, "Fake GPU %d", fake_physical_device(device));
     write_uuid(prop->uuid.bytes, device);
-    prop->totalGlobalMem = device_memory();
+    prop->totalGlobalMem = fake_device_memory();
     prop->major = 9;
     prop->multiProcessorCount = 132;
     prop->pciBusID = bus_of(device);
@@ -106,9 +96,8 @@ cudaError_t cudaRuntimeGetVersion(int *version) {
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total) {
     if (fake_fails())
         return fake_error(cudaErrorUnknown);
-    std::lock_guard<std::mutex> held(mutex);
-    *total = device_memory();
-    *free_bytes = *total - taken[current];
+    *total = fake_device_memory();
+    *free_bytes = *total - fake_memory_taken(current);
     return cudaSuccess;
 }
 
@@ -206,111 +195,6 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, c
     return cudaSuccess;
 }
 
-/* ---- virtual memory ---- */
-
-size_t fake_memory_taken(int device) {
-    std::lock_guard<std::mutex> held(mutex);
-    return taken[device];
-}
-
-/* Memory is free again when its handle is released and nothing maps it. */
-static void give_if_unused(CUmemGenericAllocationHandle handle) {
-    const chunk &c = handles[handle];
-    if (!c.released || c.mapped)
-        return;
-    taken[c.device] -= c.bytes;
-    handles.erase(handle);
-}
-
-CUresult cuMemAddressReserve(CUdeviceptr *base, size_t bytes, size_t, CUdeviceptr, unsigned long long) {
-    if (fake_fails())
-        return CUDA_ERROR_UNKNOWN;
-    void *p = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    *base = (CUdeviceptr)(uintptr_t)p;
-    return p == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
-}
-
-CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *prop,
-                     unsigned long long) {
-    if (fake_capture_forbids())
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    static CUmemGenericAllocationHandle next = 1;
-    std::lock_guard<std::mutex> held(mutex);
-    if (bytes % GRANULARITY)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (fake_fails() || bytes > device_memory() - taken[prop->location.id])
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    taken[prop->location.id] += bytes;
-    *handle = next++;
-    handles[*handle] = {prop->location.id, bytes, false, false};
-    return CUDA_SUCCESS;
-}
-
-CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
-    std::lock_guard<std::mutex> held(mutex);
-    auto it = handles.find(handle);
-    if (it == handles.end() || it->second.released)
-        return CUDA_ERROR_INVALID_VALUE;
-    it->second.released = true;
-    give_if_unused(handle);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuMemMap(CUdeviceptr at, size_t bytes, size_t, CUmemGenericAllocationHandle handle, unsigned long long) {
-    if (fake_capture_forbids())
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    std::lock_guard<std::mutex> held(mutex);
-    if (fake_fails())
-        return CUDA_ERROR_UNKNOWN;
-    auto it = handles.find(handle);
-    if (it == handles.end() || it->second.bytes != bytes || at % GRANULARITY % 4096 || mapped.count(at))
-        return CUDA_ERROR_INVALID_VALUE;
-    it->second.mapped = true;
-    mapped[at] = handle;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuMemUnmap(CUdeviceptr at, size_t bytes) {
-    if (fake_capture_forbids())
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    std::lock_guard<std::mutex> held(mutex);
-    auto it = mapped.find(at);
-    if (it == mapped.end() || handles[it->second].bytes != bytes ||
-        mprotect((void *)(uintptr_t)at, bytes, PROT_NONE)) /* who still uses it crashes */
-        return CUDA_ERROR_INVALID_VALUE;
-    handles[it->second].mapped = false;
-    give_if_unused(it->second);
-    mapped.erase(it);
-    return CUDA_SUCCESS;
-}
-
-int fake_device_of(CUdeviceptr p) {
-    std::lock_guard<std::mutex> held(mutex);
-    auto it = mapped.upper_bound(p);
-    if (it == mapped.begin())
-        return -1;
-    --it;
-    const chunk &c = handles[it->second];
-    return p - it->first < c.bytes ? c.device : -1;
-}
-
-CUresult cuMemSetAccess(CUdeviceptr at, size_t bytes, const CUmemAccessDesc *, size_t) {
-    if (fake_capture_forbids())
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    if (fake_fails())
-        return CUDA_ERROR_UNKNOWN;
-    if (mprotect((void *)(uintptr_t)at, bytes, PROT_READ | PROT_WRITE))
-        return CUDA_ERROR_INVALID_VALUE;
-    memset((void *)(uintptr_t)at, 0xff, bytes);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *,
-                                       CUmemAllocationGranularity_flags) {
-    *granularity = GRANULARITY;
-    return fake_fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
-}
-
 /* ---- the driver's devices ---- */
 
 CUresult cuInit(unsigned) {
@@ -353,11 +237,15 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function
                                              enum cudaDriverEntryPointQueryResult *result) {
     static const std::map<std::string, void *> functions = {
         {"cuMemAddressReserve", (void *)cuMemAddressReserve},
+        {"cuMemAddressFree", (void *)cuMemAddressFree},
         {"cuMemCreate", (void *)cuMemCreate},
         {"cuMemRelease", (void *)cuMemRelease},
         {"cuMemMap", (void *)cuMemMap},
         {"cuMemUnmap", (void *)cuMemUnmap},
         {"cuMemSetAccess", (void *)cuMemSetAccess},
+        {"cuMemRetainAllocationHandle", (void *)cuMemRetainAllocationHandle},
+        {"cuMemExportToShareableHandle", (void *)cuMemExportToShareableHandle},
+        {"cuMemImportFromShareableHandle", (void *)cuMemImportFromShareableHandle},
         {"cuMemGetAllocationGranularity", (void *)cuMemGetAllocationGranularity}};
     if (fake_fails())
         return fake_error(cudaErrorUnknown);

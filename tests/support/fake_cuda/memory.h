@@ -8,6 +8,9 @@
 /* How much of a device's memory is taken: what tests compare with what the library says. */
 extern "C" size_t fake_memory_taken(int device);
 
+/* How much memory each has: FAKE_CUDA_MEMORY. */
+size_t fake_device_memory();
+
 /* Devices of the machine: FAKE_CUDA_DEVICES. */
 int fake_device_count();
 

@@ -16,6 +16,7 @@ typedef enum CUresult {
     CUDA_ERROR_INVALID_CONTEXT = 201,
     CUDA_ERROR_NOT_READY = 600,
     CUDA_ERROR_LAUNCH_FAILED = 719,
+    CUDA_ERROR_NOT_SUPPORTED = 801,
     CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900,
     CUDA_ERROR_UNKNOWN = 999
 } CUresult;
@@ -57,6 +58,12 @@ CUresult cuDeviceGetPCIBusId(char *text, int size, CUdevice device);
 
 CUresult cuMemAddressReserve(CUdeviceptr *base, size_t bytes, size_t alignment, CUdeviceptr wish,
                              unsigned long long flags);
+CUresult cuMemAddressFree(CUdeviceptr base, size_t bytes);
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *memory);
+CUresult cuMemExportToShareableHandle(void *shared, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
+                                      unsigned long long flags);
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *shared,
+                                        CUmemAllocationHandleType type);
 CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *prop,
                      unsigned long long flags);
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle);

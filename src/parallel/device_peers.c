@@ -1,0 +1,200 @@
+#include "parallel/device_peers.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "comm/group.h"
+#include "comm/native/descriptors.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { SHARE_ALIGNMENT = 256 /* bytes: shares begin at whole lines of the device's memory */ };
+
+struct tt__device_peers {
+    tt_group *group;
+    const tt_device *device;
+    void *ranges[TT__DEVICE_PEERS]; /* of the others, by rank */
+    uint64_t *given;                /* serials of this rank's pieces that the others have */
+    size_t given_count;
+};
+
+/* What a rank says of a piece that it hands over, or of where its memory lies. */
+typedef struct peer_word {
+    tt__device_piece piece;
+    uint64_t more; /* pieces that follow */
+} peer_word;
+
+static bool may_reach(const tt_group *group, const tt_device *device) {
+    const char *wish = secure_getenv("TT_CUDA_P2P");
+    return tt__group_can_trade(group) && tt_get_world_size(group) <= TT__DEVICE_PEERS && device->sharing &&
+           device->queue && !(wish && !strcmp(wish, "0"));
+}
+
+/* Whether `mine` holds on all ranks. */
+static tt_status holds_everywhere(tt_group *group, bool mine, const char *who, bool *all) {
+    uint8_t own = mine, each[TT__TRADE_RANKS];
+    TT__TRY(tt__group_gather(group, &own, each, 1, TT_U8, who));
+    *all = true;
+    for (int r = 0; r < tt_get_world_size(group); r++)
+        *all &= each[r] != 0;
+    return TT_OK;
+}
+
+tt_status tt__device_peers_make(tt__device_peers **out, tt_group *group, const tt_device *device, const char *who) {
+    bool all = false;
+    *out = NULL;
+    if (!tt__group_can_trade(group)) /* the same on all ranks */
+        return TT_OK;
+    tt__device_peers *peers = may_reach(group, device) ? calloc(1, sizeof *peers) : NULL;
+    tt_status status = holds_everywhere(group, peers != NULL, who, &all);
+    if (status || !all) {
+        free(peers);
+        return status;
+    }
+    peers->group = group;
+    peers->device = device;
+    tt__group_hold(group);
+    *out = peers;
+    return TT_OK;
+}
+
+void tt__device_peers_free(tt__device_peers *peers) {
+    if (!peers)
+        return;
+    for (int r = 0; r < TT__DEVICE_PEERS; r++)
+        peers->device->sharing->range_free(peers->device, peers->ranges[r]);
+    tt__group_let_go(peers->group);
+    free(peers->given);
+    free(peers);
+}
+
+/* ---- pieces ---- */
+
+static bool was_given(const tt__device_peers *p, uint64_t serial) {
+    for (size_t i = 0; i < p->given_count; i++)
+        if (p->given[i] == serial)
+            return true;
+    return false;
+}
+
+static bool note_given(tt__device_peers *p, uint64_t serial) {
+    uint64_t *list = realloc(p->given, (p->given_count + 1) * sizeof *list);
+    if (!list)
+        return false;
+    p->given = list;
+    p->given[p->given_count++] = serial;
+    return true;
+}
+
+/* A rank's next piece: own->piece and its descriptor. -1, with no bytes: all are with the others. */
+static tt_status next_piece(const tt__device_peers *p, char **at, const char *end, peer_word *own, int *fd) {
+    *own = (peer_word){.more = 0};
+    *fd = -1;
+    while (*at < end) {
+        tt__device_piece piece;
+        TT__TRY(p->device->sharing->piece(p->device, *at, &piece));
+        const char *memory = *at;
+        *at += piece.bytes - piece.at;
+        if (was_given(p, piece.serial))
+            continue;
+        own->piece = piece;
+        own->more = 1;
+        return p->device->sharing->give(p->device, memory, fd);
+    }
+    return TT_OK;
+}
+
+static tt_status take_piece(tt__device_peers *p, int r, const peer_word *word, int fd) {
+    const tt__device_sharing *s = p->device->sharing;
+    if (!p->ranges[r])
+        TT__TRY(s->range_new(p->device, word->piece.range, &p->ranges[r]));
+    return word->piece.bytes ? s->range_take(p->device, p->ranges[r], &word->piece, fd) : TT_OK;
+}
+
+/* Take what the others gave in this round, and close it. */
+static tt_status take_pieces(tt__device_peers *p, const peer_word *words, const int *fds) {
+    tt_status status = TT_OK;
+    for (int r = 0; r < tt_get_world_size(p->group); r++) {
+        if (fds[r] < 0)
+            continue;
+        if (!status)
+            status = take_piece(p, r, &words[r], fds[r]);
+        close(fds[r]);
+    }
+    return status;
+}
+
+static void log_unreached(const char *who) {
+    tt__log(TT_LOG_INFO, "%s: ranks don't reach each other's devices, gradients are averaged on the host: %s", who,
+            tt_last_error());
+}
+
+/* One round of handing over: *more, whether any rank had a piece to give. *fine: so far this rank could do its part. */
+static tt_status trade_round(tt__device_peers *p, char **at, const char *end, const char *who, bool *fine,
+                             bool *more) {
+    peer_word own = {.more = 0}, words[TT__DEVICE_PEERS];
+    int fd = -1, fds[TT__DEVICE_PEERS];
+    if (*fine && next_piece(p, at, end, &own, &fd)) {
+        log_unreached(who);
+        *fine = false;
+        own.more = 0;
+    }
+    tt_status status = tt__group_gather(p->group, &own, words, sizeof own, TT_U8, who);
+    *more = false;
+    for (int r = 0; r < tt_get_world_size(p->group) && !status; r++)
+        *more |= words[r].more != 0;
+    if (!status && *more)
+        status = tt__group_trade(p->group, fd, fds, who);
+    if (fd >= 0)
+        close(fd);
+    if (status == TT_ERR_UNSUPPORTED) {
+        log_unreached(who);
+        *fine = *more = false;
+        return TT_OK;
+    }
+    if (status || !*more)
+        return status;
+    if (take_pieces(p, words, fds) || (own.more && *fine && !note_given(p, own.piece.serial))) {
+        log_unreached(who);
+        *fine = false;
+    }
+    return TT_OK;
+}
+
+tt_status tt__device_peers_reach(tt__device_peers *p, void *memory, size_t bytes, const char *who, void **of,
+                                 bool *reached) {
+    char *at = memory;
+    bool fine = true, more = true;
+    peer_word own = {.more = 0}, words[TT__DEVICE_PEERS];
+    *reached = false;
+    while (more)
+        TT__TRY(trade_round(p, &at, (char *)memory + bytes, who, &fine, &more));
+    if (fine && p->device->sharing->piece(p->device, memory, &own.piece)) {
+        log_unreached(who);
+        fine = false;
+    }
+    own.more = fine;
+    TT__TRY(tt__group_gather(p->group, &own, words, sizeof own, TT_U8, who));
+    *reached = true;
+    for (int r = 0; r < tt_get_world_size(p->group); r++) {
+        *reached &= words[r].more == 1 && (r == tt_get_rank(p->group) || p->ranges[r]);
+        of[r] = r == tt_get_rank(p->group) ? memory
+                : *reached ? p->device->sharing->range_at(p->ranges[r], words[r].piece.offset + words[r].piece.at)
+                           : NULL;
+    }
+    return TT_OK;
+}
+
+/* ---- sums ---- */
+
+tt_status tt__device_peers_sum(const tt__device_peers *p, void *const *of, size_t count, tt_dtype dtype, bool average,
+                               void **mark) {
+    const size_t n = (size_t)tt_get_world_size(p->group), line = SHARE_ALIGNMENT / tt_dtype_size(dtype);
+    const size_t share = (count / n / line + 1) * line, first = share * (size_t)tt_get_rank(p->group);
+    tt__device_sum sum = {.n = (int)n, .dtype = dtype, .average = average};
+    sum.first = first < count ? first : count;
+    sum.count = count - sum.first < share ? count - sum.first : share;
+    memcpy(sum.of, of, n * sizeof *of);
+    return p->device->sharing->sum(p->device, &sum, mark);
+}

@@ -1,0 +1,29 @@
+/* Memory that ranks of one host have on their devices, added up where it lies: each rank maps the others', and sums its
+ * share of the elements into all of them. Ranks may share a device. */
+#ifndef TT_PARALLEL_DEVICE_PEERS_H
+#define TT_PARALLEL_DEVICE_PEERS_H
+
+#include "tensor/device.h"
+
+#include <tutti/comm.h>
+
+typedef struct tt__device_peers tt__device_peers;
+
+/* Collective, also for ranks whose `device` is the host. *out := NULL: they can't reach each other's memory. TT_CUDA_P2P=0
+ * on a rank forbids it. An error ends the group. */
+tt_status tt__device_peers_make(tt__device_peers **out, tt_group *group, const tt_device *device, const char *who);
+
+/* No work uses the others' memory any more. NULL is allowed. */
+void tt__device_peers_free(tt__device_peers *peers);
+
+/* Collective: of[r] := where `bytes` of rank r, its `memory`, lie here. *reached false, on all ranks: some rank can't
+ * reach some memory; the log says why at level info. Valid as long as the owner keeps the memory. */
+tt_status tt__device_peers_reach(tt__device_peers *peers, void *memory, size_t bytes, const char *who, void **of,
+                                 bool *reached);
+
+/* Begin to write this rank's share of the averages (or sums) of `count` elements to all of[r]. All ranks have written
+ * theirs, as the host knows; and none may read the result before all have ended. *mark: as in tt__device_sharing. */
+tt_status tt__device_peers_sum(const tt__device_peers *peers, void *const *of, size_t count, tt_dtype dtype,
+                               bool average, void **mark);
+
+#endif
