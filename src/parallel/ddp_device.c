@@ -8,6 +8,7 @@
 #include "parallel/ddp_device.h"
 
 #include "autograd/leaf.h"
+#include "base/log.h"
 #include "base/saved_error.h"
 #include "parallel/carried.h"
 #include "parallel/ddp_names.h"
@@ -22,8 +23,8 @@ typedef struct twin {
     void *data, *bucket; /* on the device, and on the host */
     size_t bytes;        /* of gradients */
     void *mark;          /* of the copy to the bucket, or of the sum, that is under way; NULL: there is none */
-    bool pinned;
-    bool reached; /* by all ranks, as they reach theirs: */
+    bool sent, pinned;   /* it was copied; its bucket is pinned since */
+    bool reached;        /* by all ranks, as they reach theirs: */
     void *of[TT__DEVICE_PEERS];
     bool lent; /* other ranks may be writing to it */
 } twin;
@@ -99,6 +100,9 @@ static tt_status twin_send(void *user, size_t bucket) {
     }
     if (!t->bytes || d->sums_shards) /* all its parameters have sparse gradients; or they came one by one */
         return TT_OK;
+    if (!t->sent)
+        t->pinned = tt__pin_for_copies(device, t->bucket, t->bytes);
+    t->sent = true;
     if (!device->queue)
         return device->to_host(device, t->bucket, t->data, t->bytes);
     return device->queue->send(device, t->bucket, t->data, t->bytes, &t->mark);
@@ -170,7 +174,6 @@ static tt_status make_twin(const tt_device *device, const tt__reducer_bucket *b,
     t->data = device->alloc(device, t->bytes ? t->bytes : 1);
     if (!t->data)
         return tt_last_status();
-    t->pinned = tt__pin_for_copies(device, t->bucket, t->bytes);
     return device->from_host(device, t->data, t->bucket, t->bytes); /* zeros, of which those between gradients stay */
 }
 
@@ -200,11 +203,17 @@ static void twins_free(tt__ddp_twins *twins) {
 
 /* Collective. A rank that failed before has aborted the group. */
 static tt_status lend_twins(const tt__ddp *d, tt__ddp_twins *twins) {
+    size_t reached = 0;
     for (size_t b = 0; b < twins->count && d->peers; b++) {
         twin *t = &twins->list[b];
         if (t->bytes)
             TT__TRY(tt__device_peers_reach(d->peers, t->data, t->bytes, DDP_SITE, t->of, &t->reached));
+        reached += t->reached;
     }
+    tt__log(TT_LOG_INFO,
+            DDP_SITE ": the gradients of %zu of %zu buckets are averaged on the devices, the others' on the "
+                     "host",
+            reached, twins->count);
     return TT_OK;
 }
 

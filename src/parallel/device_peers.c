@@ -126,13 +126,11 @@ static tt_status take_pieces(tt__device_peers *p, const peer_word *words, const 
 }
 
 static void log_unreached(const char *who) {
-    tt__log(TT_LOG_INFO, "%s: ranks don't reach each other's devices, gradients are averaged on the host: %s", who,
-            tt_last_error());
+    tt__log(TT_LOG_INFO, "%s: the ranks can't reach each other's memory on devices: %s", who, tt_last_error());
 }
 
 /* One round of handing over: *more, whether any rank had a piece to give. *fine: so far this rank could do its part. */
-static tt_status trade_round(tt__device_peers *p, char **at, const char *end, const char *who, bool *fine,
-                             bool *more) {
+static tt_status trade_round(tt__device_peers *p, char **at, const char *end, const char *who, bool *fine, bool *more) {
     peer_word own = {.more = 0}, words[TT__DEVICE_PEERS];
     int fd = -1, fds[TT__DEVICE_PEERS];
     if (*fine && next_piece(p, at, end, &own, &fd)) {

@@ -62,8 +62,7 @@ static tt_status begin_bucket(tt_reducer *r, tt__reducer_bucket *b) {
 
 static tt_status begin_mirror_stage(const tt_reducer *r, tt__reducer_bucket *b) {
     if (b->stage == CLOSING_STAGE)
-        return tt_barrier_with(
-            TT_ARGS(tt_barrier_args, r->group, .work = &b->work, .file = average_site));
+        return tt_barrier_with(TT_ARGS(tt_barrier_args, r->group, .work = &b->work, .file = average_site));
     TT__TRY(r->mirror->sum(r->mirror_user, (size_t)b->view.index));
     b->sums = true;
     return TT_OK;

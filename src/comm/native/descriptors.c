@@ -57,8 +57,7 @@ static bool listen_for_trade(trade *t, trade_place *own) {
     unsigned char drawn[8];
     memset(own, 0, sizeof *own);
     t->listener = -1;
-    if (getrandom(drawn, sizeof drawn, 0) != sizeof drawn ||
-        getrandom(own->key, sizeof own->key, 0) != sizeof own->key)
+    if (getrandom(drawn, sizeof drawn, 0) != sizeof drawn || getrandom(own->key, sizeof own->key, 0) != sizeof own->key)
         return false;
     t->listener = tt__fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     size_t n = (size_t)snprintf(own->name, sizeof own->name, "tutti-");
@@ -173,7 +172,7 @@ tt_status tt__group_trade(tt_group *group, int own, int *theirs, const char *who
             close(theirs[r]);
     for (int r = 0; r < group->size; r++)
         theirs[r] = -1;
-    return status ? status
-                  : tt__fail(TT_ERR_UNSUPPORTED, "%s: the ranks can't hand each other descriptors over Unix sockets",
-                             who);
+    return status
+               ? status
+               : tt__fail(TT_ERR_UNSUPPORTED, "%s: the ranks can't hand each other descriptors over Unix sockets", who);
 }

@@ -51,8 +51,7 @@ static tt_status begin_sharing(const tt__cuda_state *state) {
     if (status)
         return status;
     pthread_once(&once, find_driver_functions);
-    return found ? tt__cuda_host->fail(found, "%s: the driver shares no memory between processes", state->name)
-                 : TT_OK;
+    return found ? tt__cuda_host->fail(found, "%s: the driver shares no memory between processes", state->name) : TT_OK;
 }
 
 static tt_status check_driver(const tt__cuda_state *state, CUresult result, const char *what) {
@@ -77,8 +76,7 @@ static tt_status sharing_piece(const tt_device *device, const void *memory, tt__
                                         .bytes = state->pieces[i].bytes,
                                         .at = at - offset};
     pthread_mutex_unlock(&state->lock);
-    return piece->bytes ? TT_OK
-                        : tt__cuda_host->fail(TT_ERR_INVALID, "%p is no memory of %s", memory, state->name);
+    return piece->bytes ? TT_OK : tt__cuda_host->fail(TT_ERR_INVALID, "%p is no memory of %s", memory, state->name);
 }
 
 static tt_status sharing_give(const tt_device *device, const void *memory, int *fd) {
@@ -144,8 +142,7 @@ static tt_status sharing_range_take(const tt_device *device, void *range, const 
     if (!m)
         return status ? status : tt__cuda_host->fail(TT_ERR_MEMORY, "no memory for a piece of another process");
     unmap_pieces(r, piece);
-    CUresult result =
-        driver.import(&handle, (void *)(uintptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    CUresult result = driver.import(&handle, (void *)(uintptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     if (!result)
         result = tt__cuda_map(state, r->base + piece->offset, piece->bytes, handle);
     if (result) {

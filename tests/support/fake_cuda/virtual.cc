@@ -23,7 +23,7 @@ struct chunk {
     int device; /* -1: another process's memory, which counts there */
     size_t bytes;
     int fd;
-    int holders; /* of the handle */
+    int holders;          /* of the handle */
     bool mapped, written; /* written: it holds something */
 };
 /* They are never destroyed: streams' threads use them until the process has ended. */
@@ -154,8 +154,8 @@ CUresult cuMemUnmap(CUdeviceptr at, size_t bytes) {
     std::lock_guard<std::mutex> held(mutex);
     auto it = mapped.find(at);
     if (it == mapped.end() || handles[it->second].bytes != bytes ||
-        mmap((void *)(uintptr_t)at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
-             0) == MAP_FAILED) /* who still uses it crashes */
+        mmap((void *)(uintptr_t)at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) ==
+            MAP_FAILED) /* who still uses it crashes */
         return CUDA_ERROR_INVALID_VALUE;
     handles[it->second].mapped = false;
     give_if_unused(it->second);
