@@ -32,7 +32,7 @@ for test in tests/unit/test_cuda*.c; do
     ln -s unit "$out/bin/$(basename "$test" .c)"
 done
 rm $out/bin/test_cuda_arena # it needs no device
-for program in test_cuda_shared gpu_rates gpu_sum; do
+for program in test_cuda_peers test_cuda_shared gpu_rates gpu_sum; do
     ln -s dist "$out/bin/$program"
 done
 ln -s operators $out/bin/parity

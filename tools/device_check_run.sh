@@ -93,7 +93,7 @@ say ""
 say "| check | result | took |"
 say "| --- | --- | ---: |"
 tests=$(cd "$here/bin" && echo test_cuda*)
-[ -z "$fake" ] || tests="test_cuda_shared test_cuda_waits" # the others: ./dev test
+[ -z "$fake" ] || tests="test_cuda_peers test_cuda_shared test_cuda_waits" # the others: ./dev test
 for test in $tests; do
     part "$test" 25 "$here/bin/$test"
 done

@@ -94,8 +94,9 @@ typedef struct tt_init_process_group_args {
      * (docs/collectives.md). NULL looks at TT_ALGORITHMS first. Rank 0's choice holds for all. */
     const char *algorithms;
 
-    /* The device that this process uses, for back ends that need to know it when they join. nccl needs it; the
-     * native one, gloo and mpi take none. PyTorch: device_id. */
+    /* The device that this process uses, for back ends that need to know it when they join. nccl needs it. The native
+     * one can do without: if all ranks give it, tt_tensor_all_reduce() adds up tensors of several CUDA devices where
+     * they lie (docs/gpu.md). gloo and mpi take none. PyTorch: device_id. */
     tt_device_type device;
     int device_index;
 

@@ -94,8 +94,18 @@ void tt_destroy_process_group(tt_group *group) {
     group->destroyed = true; /* before callbacks of its works run, who may not make calls on it any more */
     atomic_store(&group->ended, true);
     group->engine->retire(group);
+    tt__group_attach(group, NULL, NULL);
     tt__group_let_go(group);
 }
+
+void tt__group_attach(tt_group *group, void *what, void (*end)(void *what)) {
+    if (group->attached)
+        group->attached_end(group->attached);
+    group->attached = what;
+    group->attached_end = end;
+}
+
+void *tt__group_attached(const tt_group *group) { return group->attached; }
 
 void tt__group_hold(tt_group *group) { group->holders++; }
 

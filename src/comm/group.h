@@ -53,6 +53,11 @@ struct tt_group {
     _Atomic uint32_t owned;
     _Atomic bool freed; /* all but the struct */
 
+    tt_device_type device; /* on which its ranks' tensors lie: tt_init_process_group(.device) of the native engine */
+    int device_index;
+    void *attached; /* by a layer above, and how it is ended; NULL: nothing */
+    void (*attached_end)(void *attached);
+
     int64_t *offsets; /* (2, size): room for lists that the caller left out */
     tt__allocation *allocations;
 };
@@ -108,6 +113,10 @@ TT__EXPORT void tt__group_let_go(tt_group *group);
 /* Calls that the library makes for itself are not numbered for the program. Those of a step that the program made, such
  * as the averaging of gradients, count as one: to be called when they are done, on all ranks alike. */
 TT__EXPORT void tt__group_note_step(tt_group *group);
+
+/* Keep `what` with the group, instead of what was there, until it is destroyed; `end` frees it then. */
+TT__EXPORT void tt__group_attach(tt_group *group, void *what, void (*end)(void *what));
+TT__EXPORT void *tt__group_attached(const tt_group *group);
 
 /* Does the group's back end take memory of such devices (the cpu among them)? */
 TT__EXPORT bool tt__group_takes(const tt_group *group, tt_device_type device);

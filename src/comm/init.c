@@ -268,7 +268,7 @@ tt_status tt_init_process_group_with(const tt_init_process_group_args *args, siz
     TT__TRY(tt__may_wait("tt_init_process_group"));
     if (full.backend && strcmp(full.backend, "native") != 0)
         return init_plugin(&full);
-    TT__TRY(check_device(&full, "native", 0));
+    TT__TRY(check_device(&full, "native", TT_DEVICE_BIT(TT_DEVICE_CUDA)));
     TT__TRY(find_meeting(&full, &meeting));
     if (meeting.world > TT__MAX_RANKS)
         return tt__fail(TT_ERR_UNSUPPORTED, "%d ranks: expected at most %d", meeting.world, TT__MAX_RANKS);
@@ -278,6 +278,10 @@ tt_status tt_init_process_group_with(const tt_init_process_group_args *args, siz
         TT__TRY(open_store(&own, &meeting, member.timeout_ms));
     tt_status status = init_join(full.out, meeting.world > 1 ? (full.store ? full.store : own) : NULL,
                                  full.store || !meets_at_launcher(&meeting), &member);
+    if (!status) {
+        (*full.out)->device = full.device;
+        (*full.out)->device_index = full.device_index;
+    }
     if (!status && own)
         status = clear_place(*full.out, own, &meeting);
     tt_store_free(own);

@@ -54,7 +54,6 @@ tt_status tt__device_peers_make(tt__device_peers **out, tt_group *group, const t
     }
     peers->group = group;
     peers->device = device;
-    tt__group_hold(group);
     *out = peers;
     return TT_OK;
 }
@@ -64,7 +63,6 @@ void tt__device_peers_free(tt__device_peers *peers) {
         return;
     for (int r = 0; r < TT__DEVICE_PEERS; r++)
         peers->device->sharing->range_free(peers->device, peers->ranges[r]);
-    tt__group_let_go(peers->group);
     free(peers->given);
     free(peers);
 }

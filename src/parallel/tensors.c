@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "comm/group.h"
 #include "comm/landing.h"
+#include "parallel/device_all_reduce.h"
 #include "tensor/capture.h"
 #include "tensor/ops.h"
 
@@ -234,6 +235,12 @@ tt_status tt_tensor_all_reduce_with(const tt_tensor_all_reduce_args *args, size_
     tt_tensor_all_reduce_args a;
     TT__ARGS_COPY(a, args, size);
     stage s = {.who = "tt_tensor_all_reduce", .out = a.x, .fills = true, .keeps = true};
+    bool done = false;
+    if (!check_tensors(&s, a.group) && tt__device_all_reduce_fits(&a)) {
+        tt_status status = tt__device_all_reduce(&a, s.who, &done);
+        if (status || done)
+            return status ? tt__fail_prefix("%s of %s", s.who, TT__DESCRIBE(a.x)) : TT_OK;
+    }
     return STAGED(s, a, tt_all_reduce, IN_PLACE(s), .op = a.op, .factor = a.factor);
 }
 

@@ -45,7 +45,7 @@ static tt_status call_often(tt_status (*run)(const rated *r), const rated *r) {
     return tt_device_synchronize(TT_CUDA(0));
 }
 
-/* `passes`: how often a call moves the tensor's bytes. */
+/* `passes`: how often a call moves the tensor's bytes, of all ranks together. */
 static tt_status rate(const char *name, tt_status (*run)(const rated *r), const rated *r, int passes) {
     const double bytes = (double)tt_tensor_numel(r->x) * 4 * passes * CALLS, full = memory_rate();
     double best = 0;
@@ -59,7 +59,7 @@ static tt_status rate(const char *name, tt_status (*run)(const rated *r), const 
     if (r->group && tt_get_rank(r->group))
         return TT_OK;
     printf("| %s | %.1f | ", name, best * 1e-9);
-    if (full > 0 && !r->group)
+    if (full > 0)
         printf("%.2f |\n", best / full);
     else
         puts("- |");
@@ -74,8 +74,8 @@ static tt_status rate_all(rated *r, int64_t megabytes) {
     r->x = tt_to_device(tt_ones(TT_SHAPE(megabytes, 1 << 18), TT_F32), TT_CUDA(0));
     if (!r->x)
         return tt_last_status();
-    if (r->group)
-        return rate("all_reduce", reduce, r, 1);
+    if (r->group) /* each rank's bytes are read and written once */
+        return rate("all_reduce", reduce, r, 2 * tt_get_world_size(r->group));
     tt_status status = rate("copy", copy, r, 2);
     status = status ? status : rate("add", add, r, 2); /* its operands are one */
     status = status ? status : rate("sum", sum, r, 1);
@@ -84,7 +84,8 @@ static tt_status rate_all(rated *r, int64_t megabytes) {
 
 int main(int argc, char **argv) {
     rated r = {NULL, NULL};
-    tt_status status = getenv("WORLD_SIZE") ? tt_init_process_group(&r.group, .timeout_ms = 60000) : TT_OK;
+    tt_status status =
+        getenv("WORLD_SIZE") ? tt_init_process_group(&r.group, .timeout_ms = 60000, .device = TT_DEVICE_CUDA) : TT_OK;
     if (!status)
         status = rate_all(&r, argc > 1 ? atoll(argv[1]) : 256);
     if (status)

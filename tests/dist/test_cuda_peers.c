@@ -8,7 +8,7 @@
 #include "parallel/device_peers.h"
 #include "tensor/tensor.h"
 
-enum { DEVICES = 2, MIB = 1 << 20, MOST_RANKS = TT__DEVICE_PEERS };
+enum { DEVICES = 2, LARGE = 40000, MIB = 1 << 20, MOST_RANKS = TT__DEVICE_PEERS };
 
 static const tt_device *device_of(int rank) {
     const tt_device *device = TT_CUDA(getenv("TT_CUDA_REAL") ? 0 : rank % DEVICES);
@@ -65,7 +65,8 @@ static void sums(tt_group *group, int rank, void *user) {
 
 static void sums_have_the_hosts_bits(void **state) {
     (void)state;
-    for (int world = 2; world <= MOST_RANKS; world++)
+    const int most = getenv("TT_CUDA_REAL") ? 4 : MOST_RANKS; /* a GPU has to be begun by each */
+    for (int world = 2; world <= most; world++)
         assert_int_equal(run_ranks(world, sums, NULL), 0);
 }
 
@@ -159,11 +160,120 @@ static void a_rank_that_differs_sends_all_by_the_host(void **state) {
         with_ranks(3, trains, (void *)cannot);
 }
 
+/* ---- tensors, in groups that know their device */
+
+static tt_group *join_on_device(tt_store *store, int rank, int world) {
+    tt_group *group = NULL;
+    const tt_device *device = device_of(rank);
+    CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = PATIENCE_MS,
+                                   .heartbeat_ms = CALM_MS, .device = TT_DEVICE_CUDA,
+                                   .device_index = device->index));
+    return group;
+}
+
+static void reduce_both(tt_group *group, int rank, tt_dtype dtype, tt_reduce_op op) {
+    TT_AUTO_SCOPE;
+    TT_NO_GRAD;
+    tt_tensor *near = drawn(rank, LARGE, dtype), *far = tt_to_device(near, device_of(rank));
+    near = tt_clone(near);
+    CHECK_OK(tt_tensor_all_reduce(group, near, op));
+    CHECK_OK(tt_tensor_all_reduce(group, far, op));
+    CHECK(tt_equal(tt_to_device(far, TT_CPU), near));
+}
+
+static void expect_launches(int more) {
+    static unsigned long before;
+    char path[4096];
+    if (getenv("TT_CUDA_REAL"))
+        return;
+    snprintf(path, sizeof path, "%s/libcuda.so.1", getenv("TT_BACKEND_PATH"));
+    void *fake = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    unsigned long (*launches)(void) = (unsigned long (*)(void))dlsym(fake, "fake_cuda_launches");
+    CHECK(launches && (more < 0 || launches() - before == (unsigned long)more));
+    before = launches();
+    dlclose(fake);
+}
+
+static int reduces(tt_store *store, int rank, int world, void *arg) {
+    static const tt_dtype types[] = {TT_F32, TT_F64, TT_F16, TT_BF16, TT_I64};
+    const bool *there = arg;
+    tt_group *group = join_on_device(store, rank, world), *part = NULL;
+    if (!*there)
+        setenv("TT_CUDA_P2P", "0", 1);
+    CHECK_OK(tt_group_split(&part, group, rank / 2, rank));
+    expect_launches(-1);
+    for (int t = 0; t < 5; t++)
+        reduce_both(group, rank, types[t], t % 2 ? TT_AVG : TT_SUM);
+    expect_launches(*there ? 4 : 0); /* a sum on the device is a kernel's; integers go by the host */
+    reduce_both(part, rank, TT_F32, TT_AVG);
+    expect_launches(*there);
+    reduce_both(group, rank, TT_F32, TT_MAX);
+    expect_launches(0);
+    tt_destroy_process_group(part);
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+static void tensors_are_summed_where_they_lie(void **state) {
+    bool there = true;
+    (void)state;
+    with_ranks(4, reduces, &there);
+    there = false;
+    with_ranks(4, reduces, &there);
+}
+
+static int differs(tt_store *store, int rank, int world, void *arg) {
+    (void)arg;
+    TT_AUTO_SCOPE;
+    tt_group *group = join_on_device(store, rank, world);
+    tt_tensor *far = tt_to_device(drawn(rank, rank ? LARGE + 1 : LARGE, TT_F32), device_of(rank));
+    CHECK(tt_tensor_all_reduce(group, far, TT_SUM) == TT_ERR_MISMATCH);
+    CHECK_TEXT("all_reduce(f32 x 40000, sum)");
+    CHECK_TEXT("all_reduce(f32 x 40001, sum)");
+    CHECK_OK(tt_device_synchronize(device_of(rank)));
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+static void another_count_is_named(void **state) {
+    (void)state;
+    with_ranks(2, differs, NULL);
+}
+
+static int is_killed(tt_store *store, int rank, int world, void *arg) {
+    (void)arg;
+    tt_group *group = join_on_device(store, rank, world);
+    reduce_both(group, rank, TT_F32, TT_SUM);
+    TT_AUTO_SCOPE;
+    tt_tensor *far = tt_to_device(tt_ones(TT_SHAPE(LARGE), TT_F32), device_of(rank));
+    if (rank == 1)
+        raise(SIGKILL);
+    tt_status status = tt_tensor_all_reduce(group, far, TT_SUM);
+    CHECK(status == TT_ERR_PEER || status == TT_ERR_ABORTED);
+    CHECK_TEXT("rank 1");
+    CHECK(tt_equal(tt_to_device(far, TT_CPU), tt_ones(TT_SHAPE(LARGE), TT_F32))); /* the device goes on */
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+static void a_rank_that_dies_is_named(void **state) {
+    ranks ranks;
+    (void)state;
+    start_ranks(&ranks, 3, is_killed, NULL);
+    assert_int_equal(end_of_rank(&ranks, 0), 0);
+    assert_int_equal(end_of_rank(&ranks, 2), 0);
+    assert_int_equal(end_of_rank(&ranks, 1), 128 + SIGKILL);
+    tt_store_server_free(ranks.server);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_have_the_hosts_bits),
         cmocka_unit_test(memory_in_pieces_that_come_and_go),
         cmocka_unit_test(a_rank_that_differs_sends_all_by_the_host),
+        cmocka_unit_test(tensors_are_summed_where_they_lie),
+        cmocka_unit_test(another_count_is_named),
+        cmocka_unit_test(a_rank_that_dies_is_named),
     };
     if (!cuda_choose_any())
         return 1;

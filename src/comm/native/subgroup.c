@@ -101,6 +101,8 @@ static void subgroup_form(const tt_group *group, tt_group *made, const split_roo
         room->offsets[i] = room->all[room->members[i]].offset;
     }
     tt__native_begin(made, room->all[room->members[0]].name, room->ranks, n, room->offsets);
+    made->device = group->device;
+    made->device_index = group->device_index;
     tt__log(TT_LOG_DEBUG, "made %s", tt__group_text(made, name, sizeof name));
 }
 
