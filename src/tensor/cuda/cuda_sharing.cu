@@ -14,7 +14,7 @@ inline float rounded_product(float a, float b) { return a * b; }
 inline double rounded_product(double a, double b) { return a * b; }
 #endif
 
-constexpr int power_below(int n) { return n < 2 ? 1 : 2 * power_below(n / 2); }
+__host__ __device__ constexpr int power_below(int n) { return n < 2 ? 1 : 2 * power_below(n / 2); }
 
 /* The sum of units FIRST .. FIRST + COUNT - 1 of N ranks' numbers. */
 template <int N, int FIRST, int COUNT> struct units {
