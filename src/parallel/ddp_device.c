@@ -1,8 +1,8 @@
 /* Parameters on a device. Each bucket of the reducer has a twin there of the same layout, in which the gradients lie.
  * Where the ranks reach each other's devices (device_peers.h), each adds up its share of all twins where they lie, when
  * all gradients of the bucket are there, and writes the averages to all. Otherwise, and for hooks, one copy brings the
- * gradients to the bucket, beside the rest of the backward pass; it is averaged on the host, and another copy brings the
- * averages back. Both add in the one order of docs/collectives.md. Marks and what hooks do stay on the host.
+ * gradients to the bucket, beside the rest of the backward pass; it is averaged on the host, and another copy brings
+ * the averages back. Both add in the one order of docs/collectives.md. Marks and what hooks do stay on the host.
  *
  * Bytes from and to the host a step: none, or those of the gradients, once in each direction. */
 #include "parallel/ddp_device.h"

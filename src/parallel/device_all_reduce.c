@@ -72,7 +72,7 @@ static tt_status compare_calls(const tt_tensor_all_reduce_args *a, const char *w
     return TT_OK;
 }
 
-static tt_status wait_for_work(const tt_device *device, void *mark) {
+static tt_status wait_for_mark(const tt_device *device, void *mark) {
     bool done;
     return mark ? device->queue->sent(device, mark, true, &done) : TT_OK;
 }
@@ -97,7 +97,7 @@ static tt_status sum_and_meet(const tt_tensor_all_reduce_args *a, const tt__devi
     tt_status status =
         tt__device_peers_sum(peers, of, (size_t)tt_tensor_numel(a->x), tt_tensor_dtype(a->x), a->op == TT_AVG, &mark);
     if (!status)
-        status = wait_for_work(device, mark);
+        status = wait_for_mark(device, mark);
     if (status) /* of this rank alone */
         tt__abort_with_error(a->group);
     else
@@ -122,7 +122,7 @@ tt_status tt__device_all_reduce(const tt_tensor_all_reduce_args *a, const char *
         return TT_OK;
     tt_status status = device->queue->mark(device, &mark);
     if (!status)
-        status = wait_for_work(device, mark);
+        status = wait_for_mark(device, mark);
     if (status) { /* of this rank alone */
         tt__abort_with_error(a->group);
         return status;

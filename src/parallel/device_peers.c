@@ -103,7 +103,7 @@ static tt_status next_piece(const tt__device_peers *p, char **at, const char *en
     return TT_OK;
 }
 
-static tt_status take_piece(tt__device_peers *p, int r, const peer_word *word, int fd) {
+static tt_status take_peers_piece(tt__device_peers *p, int r, const peer_word *word, int fd) {
     const tt__device_sharing *s = p->device->sharing;
     if (!p->ranges[r])
         TT__TRY(s->range_new(p->device, word->piece.range, &p->ranges[r]));
@@ -117,7 +117,7 @@ static tt_status take_pieces(tt__device_peers *p, const peer_word *words, const 
         if (fds[r] < 0)
             continue;
         if (!status)
-            status = take_piece(p, r, &words[r], fds[r]);
+            status = take_peers_piece(p, r, &words[r], fds[r]);
         close(fds[r]);
     }
     return status;

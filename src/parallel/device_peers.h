@@ -9,8 +9,8 @@
 
 typedef struct tt__device_peers tt__device_peers;
 
-/* Collective, also for ranks whose `device` is the host; the group is kept by the caller. *out := NULL: they can't reach each other's memory. TT_CUDA_P2P=0
- * on a rank forbids it. An error ends the group. */
+/* Collective, also for ranks whose `device` is the host; the caller keeps the group. *out := NULL: they can't reach
+ * each other's memory. TT_CUDA_P2P=0 on a rank forbids it. An error ends the group. */
 tt_status tt__device_peers_make(tt__device_peers **out, tt_group *group, const tt_device *device, const char *who);
 
 /* No work uses the others' memory any more. NULL is allowed. */

@@ -1,6 +1,6 @@
-/* Sums over the memory of several ranks' devices, where it lies: the bits of the same sums on the host, which other code
- * makes; memory in several pieces, and pieces that come later; ranks of which one can't, or mustn't, reach the others.
- * On the fake of CUDA, or with TT_CUDA_REAL=1 on the GPU that is there. */
+/* Sums over the memory of several ranks' devices, where it lies: the bits of the same sums on the host, which other
+ * code makes; memory in several pieces, and pieces that come later; ranks of which one can't, or mustn't, reach the
+ * others. On the fake of CUDA, or with TT_CUDA_REAL=1 on the GPU that is there. */
 #include <tutti/tutti.h>
 
 #include "support/cuda_ranks.h"
@@ -166,8 +166,7 @@ static tt_group *join_on_device(tt_store *store, int rank, int world) {
     tt_group *group = NULL;
     const tt_device *device = device_of(rank);
     CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = PATIENCE_MS,
-                                   .heartbeat_ms = CALM_MS, .device = TT_DEVICE_CUDA,
-                                   .device_index = device->index));
+                                   .heartbeat_ms = CALM_MS, .device = TT_DEVICE_CUDA, .device_index = device->index));
     return group;
 }
 

@@ -229,9 +229,10 @@ static void what_makes_no_sense_is_refused(void **state) {
     tt_group *group = NULL;
     (void)state;
     on_all_engines(2, impossible);
-    assert_int_equal(tt_init_process_group(&group, .rank = 0, .world_size = 1, .device = TT_DEVICE_CUDA),
-                     TT_ERR_UNSUPPORTED);
-    assert_non_null(strstr(tt_last_error(), "the back end native takes no memory of cuda"));
+    assert_int_equal(tt_init_process_group(&group, .rank = 0, .world_size = 1, .device = (tt_device_type)7),
+                     TT_ERR_INVALID);
+    assert_non_null(strstr(tt_last_error(), "expected a .device as tt_device_type has them"));
+    assert_int_equal(tt_init_process_group(&group, .rank = 0, .world_size = 1, .device_index = -1), TT_ERR_INVALID);
 }
 
 /* An engine without host memory: its ranks still agree, make groups, and stop each other. */

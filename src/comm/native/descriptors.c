@@ -130,7 +130,7 @@ static tt_status hear_all(trade *t, bool *heard) {
 }
 
 /* Does the same hold on all ranks? */
-static tt_status all_agree(trade *t, bool mine, bool *all) {
+static tt_status trade_holds_on_all(trade *t, bool mine, bool *all) {
     uint8_t own = mine, each[TT__TRADE_RANKS];
     TT__TRY(tt__group_gather(t->group, &own, each, 1, TT_U8, t->who));
     *all = true;
@@ -151,10 +151,10 @@ static tt_status meet_and_trade(trade *t, int own, bool *done) {
         return TT_OK;
     for (int r = 0; r < t->group->size && could; r++)
         could = r == t->group->rank || give_to(t, r, own);
-    TT__TRY(all_agree(t, could, &all)); /* then all words are on their way */
+    TT__TRY(trade_holds_on_all(t, could, &all)); /* then all words are on their way */
     if (all)
         TT__TRY(hear_all(t, &could));
-    return all_agree(t, all && could, done);
+    return trade_holds_on_all(t, all && could, done);
 }
 
 tt_status tt__group_trade(tt_group *group, int own, int *theirs, const char *who) {
