@@ -426,5 +426,14 @@ int main(void) {
         cmocka_unit_test(calls_of_cuda_fail),
         cmocka_unit_test(a_rank_that_dies_is_named),
     };
-    return cuda_choose_fake() ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
+    const struct CMUnitTest by_host[] = {
+        cmocka_unit_test(a_conv_net_has_them_too),     cmocka_unit_test(what_a_pass_leaves_out),
+        cmocka_unit_test(ranks_may_have_more_batches), cmocka_unit_test(nothing_is_left),
+        cmocka_unit_test(no_memory_for_a_bucket),      cmocka_unit_test(a_rank_that_dies_is_named),
+    };
+    if (!cuda_choose_fake())
+        return 1;
+    int failed = cmocka_run_group_tests(tests, NULL, NULL); /* gradients are averaged on the devices */
+    setenv("TT_CUDA_P2P", "0", 1);
+    return failed + cmocka_run_group_tests(by_host, NULL, NULL);
 }
