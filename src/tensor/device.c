@@ -10,10 +10,21 @@
 
 enum { MAX_DEVICES = 64 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static const tt_device *devices[MAX_DEVICES] = {&tt__cpu_device, &tt__reference_device};
 static int count = 2;
 static _Thread_local const tt_device *current_cuda; /* what "cuda" means; NULL: cuda:0 */
+
+/* In a forked child the lock is as another thread of the parent held it. */
+static void unlock_in_child(void) { pthread_mutex_init(&mutex, NULL); }
+
+static void devices_watch_forks(void) { pthread_atfork(NULL, NULL, unlock_in_child); }
+
+static void lock_devices(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, devices_watch_forks);
+    pthread_mutex_lock(&mutex);
+}
 
 static const tt_device *device_named(const char *name) {
     for (int i = 0; i < count; i++)
@@ -64,9 +75,9 @@ tt_status tt__device_register(const tt_device *device) {
     if (!memory_is_whole(device))
         return tt__fail(TT_ERR_INVALID, "the device \"%s\" needs all of alloc, free, to_host and from_host, or none",
                         device->name);
-    pthread_mutex_lock(&lock);
+    lock_devices();
     tt_status status = add_device(device);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&mutex);
     return status;
 }
 
@@ -95,10 +106,10 @@ static const tt_device *load_device(const char *who, const char *name) {
 
 static const tt_device *find_device(const char *who, const char *name) {
     char known[256];
-    pthread_mutex_lock(&lock);
+    lock_devices();
     const tt_device *found = name ? device_named(name) : NULL;
     list_devices(known, sizeof known);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&mutex);
     if (found)
         return found;
     if (name && !strcmp(name, "cuda") && current_cuda)

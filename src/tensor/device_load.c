@@ -76,7 +76,14 @@ static tt_status load(void) {
     return load_plugin_file(&plugin, real);
 }
 
+/* In a forked child the lock is as another thread of the parent held it. */
+static void unlock_in_child(void) { pthread_mutex_init(&lock, NULL); }
+
+static void load_watch_forks(void) { pthread_atfork(NULL, NULL, unlock_in_child); }
+
 static tt_status load_once(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, load_watch_forks);
     pthread_mutex_lock(&lock);
     tt_status status = load();
     pthread_mutex_unlock(&lock);

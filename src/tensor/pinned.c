@@ -60,18 +60,24 @@ bool tt__pinned_is_read(tt__pinned *block) {
     return done;
 }
 
+static tt_status check_owner(const tt__pinned *block) {
+    if (!tt__pinned_is_elsewhere(block))
+        return TT_OK;
+    return tt__fail(TT_ERR_STATE,
+                    "expected memory of this process (%d), got memory that its parent (%d) has pinned for copies to "
+                    "%s, which forked children don't have",
+                    (int)getpid(), (int)block->owner, block->device->name);
+}
+
 tt_status tt__pinned_wait(tt__pinned *block) {
     bool done;
-    if (tt__pinned_is_elsewhere(block))
-        return tt__fail(TT_ERR_STATE,
-                        "expected memory of this process (%d), got memory that its parent (%d) has pinned for copies "
-                        "to %s, which forked children don't have",
-                        (int)getpid(), (int)block->owner, block->device->name);
+    TT__TRY(check_owner(block));
     return settle(block, true, &done);
 }
 
 tt_status tt__pinned_copy(tt__pinned *block, void *to, const void *from, size_t bytes) {
     const tt_device *device = block->device;
+    TT__TRY(check_owner(block)); /* whose lock may be held by a thread that a child doesn't have */
     pthread_mutex_lock(&block->lock);
     tt_status status = device->queue->receive(device, to, from, bytes);
     if (!status)

@@ -37,15 +37,28 @@ tt_status tt__cuda_refuse(const tt__cuda_state *state, const char *format, ...) 
     return tt__cuda_host->refuse_capture(what, &state->device);
 }
 
-tt_status tt__cuda_check_process(const tt__cuda_state *state) {
-    pid_t self = getpid(), none = 0;
-    if (atomic_compare_exchange_strong(&user, &none, self) || none == self)
+bool tt__cuda_is_used(void) { return user == getpid(); }
+
+bool tt__cuda_is_forked(void) {
+    const pid_t first = user;
+    return first && first != getpid();
+}
+
+tt_status tt__cuda_check_forked(const char *name) {
+    if (!tt__cuda_is_forked())
         return TT_OK;
     return tt__cuda_host->fail(TT_ERR_UNSUPPORTED,
                                "%s can't be used in this process (%d): its parent (%d) had used CUDA before fork(), "
                                "and CUDA does not work in such a child. Start children before the first use, or "
                                "let them exec()",
-                               state->name, (int)self, (int)none);
+                               name, (int)getpid(), (int)user);
+}
+
+tt_status tt__cuda_check_process(const tt__cuda_state *state) {
+    pid_t none = 0;
+    if (atomic_compare_exchange_strong(&user, &none, getpid()))
+        return TT_OK;
+    return tt__cuda_check_forked(state->name);
 }
 
 tt_status tt__cuda_enter(const tt__cuda_state *state) {

@@ -29,26 +29,6 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static tt__cuda_state **states;
 static int state_count;
 
-static tt_status count_devices(int *count) {
-    *count = 0;
-    cudaError_t error = cudaGetDeviceCount(count);
-    if (error == cudaErrorNoDevice) {
-        (void)cudaGetLastError();
-        return TT_OK;
-    }
-    if (error == cudaErrorInsufficientDriver) {
-        int driver = 0, runtime = 0;
-        (void)cudaGetLastError();
-        (void)cudaDriverGetVersion(&driver);
-        (void)cudaRuntimeGetVersion(&runtime);
-        return tt__cuda_host->fail(TT_ERR_UNSUPPORTED,
-                                   "the NVIDIA driver is too old or missing: it is one for CUDA %d.%d, and this build "
-                                   "needs one for CUDA %d.%d or later (0.0: there is no libcuda.so.1)",
-                                   driver / 1000, driver % 1000 / 10, runtime / 1000, 0);
-    }
-    return tt__cuda_check(error, "counting CUDA devices");
-}
-
 /* "GPU-8f6a1b2c-...", as nvidia-smi writes it. */
 static void write_uuid(const tt__cuda_state *state, const cudaUUID_t *id, char *text) {
     int n = snprintf(text, sizeof state->uuid, "GPU");
@@ -147,7 +127,9 @@ static bool list_has_room(int count) {
 
 static const tt_device *begin(int index) {
     int count = 0;
-    if (count_devices(&count))
+    char name[16];
+    snprintf(name, sizeof name, "cuda:%d", index);
+    if (tt__cuda_check_forked(name) || tt__cuda_count_here(&count))
         return NULL;
     if (index < 0 || index >= count) {
         const char *visible = getenv("CUDA_VISIBLE_DEVICES");
@@ -163,7 +145,7 @@ static const tt_device *begin(int index) {
     return state ? &state->device : NULL;
 }
 
-static const tt__device_plugin plugin = {.build = TT__DEVICE_BUILD, .count = count_devices, .device = begin};
+static const tt__device_plugin plugin = {.build = TT__DEVICE_BUILD, .count = tt__cuda_count, .device = begin};
 
 __attribute__((visibility("default"))) tt__device_entry tutti_devices;
 

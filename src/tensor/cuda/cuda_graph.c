@@ -10,6 +10,8 @@ static tt__cuda_state *graph_state(const tt_device *device) { return (tt__cuda_s
 
 /* What was captured is free for all once the launches that are enqueued have run: in the order of the stream. */
 static void graph_memory_end(tt__cuda_graph *graph) {
+    if (tt__cuda_is_forked())
+        return;
     pthread_mutex_lock(&graph->state->lock);
     tt__arena_pool_end(&graph->state->arena, &graph->pool);
     pthread_mutex_unlock(&graph->state->lock);

@@ -177,7 +177,7 @@ void *tt__cuda_take(tt__cuda_state *state, tt__arena_pool *pool, size_t bytes) {
 }
 
 void tt__cuda_scratch_free(tt__cuda_state *state, void *p) {
-    if (!p)
+    if (!p || tt__cuda_is_forked()) /* it is the parent's */
         return;
     tt__cuda_graph *graph = tt__cuda_captures(state); /* captured work may use what was there before, too */
     pthread_mutex_lock(&state->lock);
@@ -189,6 +189,9 @@ void tt__cuda_scratch_free(tt__cuda_state *state, void *p) {
 
 tt_status tt__cuda_memory_get(tt__cuda_state *state, tt_device_memory *memory) {
     size_t free_bytes = 0, total = 0;
+    tt_status status = tt__cuda_check_forked(state->name);
+    if (status)
+        return status;
     pthread_mutex_lock(&state->lock);
     const tt__arena *a = &state->arena;
     memory->allocated = (int64_t)a->used;
@@ -197,7 +200,7 @@ tt_status tt__cuda_memory_get(tt__cuda_state *state, tt_device_memory *memory) {
     memory->blocks = (int64_t)a->used_blocks;
     memory->allocations = (int64_t)a->takes;
     pthread_mutex_unlock(&state->lock);
-    tt_status status = tt__cuda_enter(state);
+    status = tt__cuda_enter(state);
     if (!status)
         status = tt__cuda_check(cudaMemGetInfo(&free_bytes, &total), "asking for the memory of %s", state->name);
     memory->free = (int64_t)free_bytes;
@@ -206,6 +209,8 @@ tt_status tt__cuda_memory_get(tt__cuda_state *state, tt_device_memory *memory) {
 }
 
 void tt__cuda_reset_peak(tt__cuda_state *state) {
+    if (tt__cuda_is_forked())
+        return;
     pthread_mutex_lock(&state->lock);
     state->arena.most_used = state->arena.used;
     pthread_mutex_unlock(&state->lock);
@@ -281,8 +286,11 @@ tt_status tt__cuda_wait(tt__cuda_state *state) {
 }
 
 tt_status tt__cuda_empty_cache(tt__cuda_state *state) {
+    tt_status status = tt__cuda_check_forked(state->name);
+    if (status)
+        return status;
     pthread_mutex_lock(&state->lock); /* while we wait nothing is freed that work still uses */
-    tt_status status = wait_for_work(state);
+    status = wait_for_work(state);
     if (!status)
         status = unmap_free_pieces(state);
     pthread_mutex_unlock(&state->lock);

@@ -62,7 +62,17 @@ extern const tt__device_host *tt__cuda_host;
 
 static inline tt__cuda_state *tt__cuda_of(const tt_tensor *x) { return (tt__cuda_state *)(void *)x->storage->device; }
 
-/* TT_ERR_UNSUPPORTED in a child of a process that has used CUDA: the driver can't be used there. */
+/* Is this a child of a process that has used CUDA? Then the driver can't be used, and locks may be held by threads that
+ * the child doesn't have: none is taken there. */
+bool tt__cuda_is_forked(void);
+
+/* Has this process used CUDA? */
+bool tt__cuda_is_used(void);
+
+/* TT_ERR_UNSUPPORTED in such a child; `name` is what it wanted to use. */
+tt_status tt__cuda_check_forked(const char *name);
+
+/* The same; else this process has used CUDA. */
 tt_status tt__cuda_check_process(const tt__cuda_state *state);
 
 /* The same, and make `state` the device that this thread's calls of CUDA mean. */
@@ -71,6 +81,10 @@ tt_status tt__cuda_enter(const tt__cuda_state *state);
 /* Record `error` of what was tried ("copying 4096 bytes to cuda:0") and return the status that it is: TT_ERR_MEMORY, or
  * TT_ERR_SYSTEM. cudaSuccess: TT_OK, nothing is recorded. */
 tt_status tt__cuda_check(cudaError_t error, const char *format, ...) TT_PRINTF(2, 3);
+
+/* Count the devices: by this process, which has used CUDA from then on; and without that (cuda_count.c). */
+tt_status tt__cuda_count_here(int *count);
+tt_status tt__cuda_count(int *count);
 
 /* Find the driver's function `name` (a pointer to a function pointer of its type). */
 tt_status tt__cuda_driver_function(const char *name, void *function);

@@ -6,7 +6,9 @@
 
 #include <csignal>
 #include <cuda.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -36,6 +38,13 @@ bool count_visible(int *count) {
     return *count > 0;
 }
 
+/* Has another process begun the driver, whose child this is? There nothing works. */
+bool is_forked() {
+    static std::atomic<pid_t> first{0};
+    pid_t none = 0;
+    return !first.compare_exchange_strong(none, getpid()) && none != getpid();
+}
+
 /* Device i of the machine is 0000:N0:00.0 with N = i + 1. */
 int bus_of(int device) { return (fake_physical_device(device) + 1) << 4; }
 
@@ -51,6 +60,10 @@ void write_uuid(char *bytes, int device) {
 cudaError_t cudaGetDeviceCount(int *count) {
     if (driver_version() < 12000)
         return fake_error(cudaErrorInsufficientDriver);
+    if (fake_setting("FAKE_CUDA_DIE", 0))
+        raise(SIGKILL);
+    if (is_forked())
+        return fake_error(cudaErrorInitializationError);
     if (fake_fails())
         return fake_error(cudaErrorUnknown);
     return count_visible(count) ? cudaSuccess : fake_error(cudaErrorNoDevice);
@@ -70,7 +83,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device) {
 }
 
 cudaError_t cudaSetDevice(int device) {
-    if (fake_fails())
+    if (is_forked() || fake_fails())
         return fake_error(cudaErrorInitializationError);
     if (device < 0 || device >= fake_device_count())
         return fake_error(cudaErrorInvalidDevice);
@@ -201,6 +214,8 @@ CUresult cuInit(unsigned) {
     int count;
     if (fake_setting("FAKE_CUDA_DIE", 0))
         raise(SIGKILL);
+    if (is_forked())
+        return CUDA_ERROR_NOT_INITIALIZED;
     if (fake_fails() || driver_version() <= 0)
         return CUDA_ERROR_UNKNOWN;
     return count_visible(&count) ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
