@@ -22,7 +22,10 @@ static tt_status call_captured(tt_graph_fn function, void *user) {
     if (!scope)
         return tt_last_status();
     tt_clear_autocast_cache();
+    const uint64_t errors = tt__error_count();
     tt_status status = function(user);
+    if (status && tt__error_count() == errors)
+        tt__fail(status, "the captured function failed: %s", tt_status_text(status));
     tt_clear_autocast_cache();
     tt_scope_end(scope);
     return status;

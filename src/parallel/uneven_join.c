@@ -100,8 +100,9 @@ tt_status tt_join_set_examples(tt_join *join, int64_t examples) {
 }
 
 static tt_status call_step(const tt_join *join, tt_join_step_fn step, const char *which) {
+    const uint64_t errors = tt__error_count();
     tt_status status = step ? step(join->user) : TT_OK;
-    return status ? tt__fail_prefix("tt_join_wait: %s", which) : TT_OK;
+    return status ? tt__fail_callback(errors, status, "tt_join_wait: %s", which) : TT_OK;
 }
 
 static tt_status shadow_one_step(tt_join *join) {

@@ -99,10 +99,13 @@ tt_status tt__trainer_keep_hook(void *user, const tt_named_tensors *more) {
 tt_status tt__trainer_set_hook(tt_trainer *t) {
     if (!t->a.comm_hook)
         return TT_OK;
-    TT__TRY(t->a.comm_hook(t->ddp, t->a.user));
+    const uint64_t errors = tt__error_count();
+    tt_status status = t->a.comm_hook(t->ddp, t->a.user);
+    if (status)
+        return tt__fail_callback(errors, status, "%s: .comm_hook", who);
     if (!t->a.resume || !tt__hook_of(t->ddp))
         return TT_OK;
-    tt_status status = tt_comm_hook_load_state_dict(t->ddp, tt__dict_finish(&t->hook_state, TT_OK));
+    status = tt_comm_hook_load_state_dict(t->ddp, tt__dict_finish(&t->hook_state, TT_OK));
     tt__trainer_forget_hook(t);
     return status ? tt__fail_prefix("%s: %s", who, t->a.resume) : TT_OK;
 }

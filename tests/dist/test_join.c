@@ -336,6 +336,31 @@ static void mistakes_in_joining_are_named(void **state) {
     assert_int_equal(run_ranks(2, join_beside_slices, NULL), 0);
 }
 
+/* A step that fails without a text of its own is an error all the same. */
+static tt_status fail_silently(void *user) {
+    (void)user;
+    return TT_ERR_IO;
+}
+
+static void join_with_failing_step(tt_group *group, int rank, void *user) {
+    setting s = {.parts = 1};
+    tt_module *m = make_model(&s), *ddp = tt_ddp(m, group);
+    tt_join *join = tt_join_new(ddp, .before_step = fail_silently);
+    (void)rank;
+    (void)user;
+    CHECK(join);
+    CHECK(tt_join_wait(join) == TT_ERR_IO);
+    CHECK_TEXT("tt_join_wait: .before_step: ");
+    tt_join_free(join);
+    tt_module_free(ddp);
+    tt_module_free(m);
+}
+
+static void a_failing_step_is_an_error(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(1, join_with_failing_step, NULL), 0);
+}
+
 /* ---- a rank that dies while others wait for its steps ---- */
 
 static void die_while_joined(tt_group *group, int rank, void *user) {
@@ -369,7 +394,7 @@ int main(void) {
         cmocka_unit_test(ranks_with_fewer_batches_take_part), cmocka_unit_test(accumulated_gradients_are_given),
         cmocka_unit_test(data_may_end_inside_a_step),         cmocka_unit_test(many_examples_can_be_told),
         cmocka_unit_test(the_first_end_may_be_an_error),      cmocka_unit_test(mistakes_in_joining_are_named),
-        cmocka_unit_test(a_rank_that_dies_ends_the_wait),
+        cmocka_unit_test(a_rank_that_dies_ends_the_wait),     cmocka_unit_test(a_failing_step_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

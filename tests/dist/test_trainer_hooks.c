@@ -47,6 +47,12 @@ static tt_status set_own(tt_module *ddp, void *user) {
     return tt_ddp_register_comm_hook(ddp, &averaging, NULL);
 }
 
+static tt_status fail_silently(tt_module *ddp, void *user) {
+    (void)ddp;
+    (void)user;
+    return TT_ERR_IO;
+}
+
 static const tt_trainer_comm_hook_fn hooks[] = {set_int8, set_top_k, set_power, set_bf16, set_own};
 enum { HOOKS = sizeof hooks / sizeof *hooks, DIES_AT = 7 };
 
@@ -196,6 +202,9 @@ static void refused(tt_group *group, int rank, void *user) {
     CHECK(tt_trainer_run(c.model, c.optimizer, c.loader, case_step, .epochs = 1, .comm_hook = set_int8) ==
           TT_ERR_INVALID);
     CHECK_TEXT(".comm_hook needs .group");
+    differs = (one_run){.hook = fail_silently, .dies = -1};
+    CHECK(run(&c, group, &differs) == TT_ERR_IO);
+    CHECK_TEXT("tt_trainer_run: .comm_hook: ");
     case_free(&c);
 }
 

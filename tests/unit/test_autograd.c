@@ -282,6 +282,7 @@ static void a_failing_hook_ends_the_pass(void **state) {
     assert_int_equal(tt_register_post_accumulate_grad_hook(early, note, &t), TT_OK);
     tt_tensor *loss = tt_sum(tt_mul(tt_scale(early, 1), late));
     assert_int_equal(tt_backward(loss), TT_ERR_PEER);
+    assert_int_equal(tt_last_status(), TT_ERR_PEER); /* also of a hook that recorded nothing */
     assert_int_equal(t.n, 1);
     assert_int_equal(t.ended, 1);
     assert_int_equal(t.pass, TT_ERR_PEER);

@@ -50,6 +50,10 @@ static tt_status fail_by_itself(void *user) {
     (void)user;
     return tt_backward(tt_add(there(tt_ones(S(2), TT_F32)), NULL));
 }
+static tt_status fail_silently(void *user) {
+    (void)user;
+    return TT_ERR_IO;
+}
 static tt_status take_all_memory(void *user) {
     tt_tensor *x = tt_expand(((training *)user)->loss, S((int64_t)1 << 38));
     return tt_add_scalar(x, 1) ? TT_OK : tt_last_status();
@@ -86,6 +90,11 @@ static void what_no_replay_can_do_is_refused(void **state) {
         expect_error(cases[i].status, cases[i].text);
         assert_true(allocated() == before);
         assert_false(step(&t)); /* the process goes on */
+    }
+    for (int warmup = 0; warmup < 2; warmup++) { /* there is an error, although the function recorded none */
+        tt_clear_error();
+        assert_null(tt_graph_capture(TT_CUDA(0), warmup, fail_silently, &t));
+        expect_error(TT_ERR_IO, "the captured function failed: ");
     }
     assert_null(tt_graph_capture(TT_CUDA(0), 0, fail_by_itself, &t));
     assert_false(tt_device_synchronize(TT_CUDA(0)));
