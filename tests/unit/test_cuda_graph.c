@@ -289,10 +289,37 @@ static void gradients_are_there_as_after_the_call(void **state) {
     tt_tensor_free(x);
 }
 
+/* ---- what the host does besides ---- */
+
+/* Begin another device, make pinned memory and free it: nothing of it is the stream's work. */
+static tt_status add_and_prepare(void *user) {
+    tt_tensor *const *t = user;
+    tt_dataset *digits = tt_digits(8, 3);
+    tt_loader *loader = tt_loader_new(digits, 4, tt_in_order(), .pin_memory = TT_CUDA(0));
+    tt_batch batch;
+    bool made = other_device() && tt_loader_next(loader, &batch) == 1;
+    tt_loader_free(loader);
+    tt_dataset_free(digits);
+    return made ? tt_copy(t[1], tt_add(t[0], t[0])) : tt_last_status();
+}
+
+static void the_host_may_prepare_what_it_needs(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *t[] = {there(tt_full(S(3), TT_F32, 2)), there(tt_zeros(S(3), TT_F32))};
+    tt_graph *graph = tt_graph_capture(TT_CUDA(0), 0, add_and_prepare, t);
+    if (!graph)
+        fail_msg("%s", tt_last_error());
+    assert_int_equal(tt_graph_replay(graph), TT_OK);
+    assert_true(tt_equal(here(t[1]), tt_full(S(3), TT_F32, 4)));
+    tt_graph_free(graph);
+}
+
 int main(void) {
     if (!cuda_choose())
         return 77;
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_host_may_prepare_what_it_needs), /* first: it begins a device */
         cmocka_unit_test(replays_give_the_bits_of_steps),
         cmocka_unit_test(a_scaler_steps_beside_the_graph),
         cmocka_unit_test(each_replay_draws_as_a_call_would),

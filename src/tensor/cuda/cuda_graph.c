@@ -27,7 +27,9 @@ static tt_status begin_capture(tt__cuda_graph *graph) {
                                 "making a stream on %s for a graph", name);
     if (status)
         return status;
-    status = tt__cuda_check(cudaStreamBeginCapture(graph->stream, cudaStreamCaptureModeThreadLocal),
+    /* Relaxed: what the host does besides on this thread, as pinning memory or making a library's handle, is none of
+     * the stream's work. What would be is refused by name. */
+    status = tt__cuda_check(cudaStreamBeginCapture(graph->stream, cudaStreamCaptureModeRelaxed),
                             "beginning to capture a graph on %s", name);
     if (status)
         (void)cudaStreamDestroy(graph->stream);
