@@ -120,7 +120,8 @@ static tt_status make_header(const char *path, const item *items, size_t count, 
 
 static tt_status write_tensor(tt__atomic_file *file, const item *it) {
     tt__host_copy elements;
-    TT__TRY(tt__host_copy_make(&elements, it->tensor));
+    if (tt__host_copy_make(&elements, it->tensor))
+        return tt__fail_prefix("%s: \"%s\"", file->path, it->name);
     tt_status status = tt__atomic_write(file, elements.data, elements.size);
     tt__host_copy_free(&elements);
     return status;

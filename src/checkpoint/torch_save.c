@@ -16,7 +16,8 @@ static tt_status add_elements(tt__zip_writer *w, tt_tensor *x, size_t number) {
     char record[48];
     tt__host_copy elements;
     snprintf(record, sizeof record, FOLDER "data/%zu", number);
-    TT__TRY(tt__host_copy_make(&elements, x));
+    if (tt__host_copy_make(&elements, x))
+        return tt__fail_prefix("%s: tensor %zu", w->file.path, number);
     tt_status status = add_record(w, record, elements.data, elements.size);
     tt__host_copy_free(&elements);
     return status;

@@ -41,7 +41,8 @@ tt_status tt_bytes_write(const tt_tensor *x, const char *path) {
     if (x->dtype != TT_U8)
         return tt__fail(TT_ERR_DTYPE, "tt_bytes_write: %s: expected u8, got %s", path, TT__DESCRIBE(x));
     tt__host_copy bytes;
-    TT__TRY(tt__host_copy_make(&bytes, x));
+    if (tt__host_copy_make(&bytes, x))
+        return tt__fail_prefix("tt_bytes_write: %s", path);
     tt_status status = write_whole(path, bytes.data, bytes.size);
     tt__host_copy_free(&bytes);
     return status;

@@ -26,7 +26,8 @@ tt_status tt_npy_write(const tt_tensor *x, const char *path) {
         return tt__tensor_first_error("tt_npy_write");
     tt__host_copy elements;
     tt__bytes header = {0};
-    TT__TRY(tt__host_copy_make(&elements, x));
+    if (tt__host_copy_make(&elements, x))
+        return tt__fail_prefix("tt_npy_write: %s", path);
     tt__npy_put_header(&header, x);
     tt_status status = header.failed ? tt__fail(TT_ERR_MEMORY, "tt_npy_write: %s: out of memory", path)
                                      : npy_write_parts(path, &header, &elements);

@@ -13,7 +13,8 @@
 static tt_status add_array(tt__zip_writer *w, const char *record, const tt_tensor *x) {
     tt__host_copy elements;
     tt__bytes header = {0};
-    TT__TRY(tt__host_copy_make(&elements, x));
+    if (tt__host_copy_make(&elements, x))
+        return tt__fail_prefix("%s: %s", w->file.path, record);
     tt__npy_put_header(&header, x);
     const tt__span parts[] = {{header.data, header.size}, {elements.data, elements.size}};
     tt_status status =

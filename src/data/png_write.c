@@ -121,7 +121,8 @@ tt_status tt_image_write_png(const tt_tensor *x, const char *path) {
     if (!x)
         return tt__tensor_first_error("tt_image_write_png");
     TT__TRY(picture_of(&p, x, path));
-    TT__TRY(tt__host_copy_make(&elements, x));
+    if (tt__host_copy_make(&elements, x))
+        return tt__fail_prefix("tt_image_write_png: %s", path);
     p.data = elements.data;
     tt_status status = tt__atomic_open(&file, path);
     if (!status) {

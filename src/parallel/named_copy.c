@@ -18,7 +18,8 @@ static tt_status named_write_one(tt_elastic_writer *writer, const char *name, co
     tt__host_copy elements;
     for (int d = 0; d < head.dims; d++)
         head.size[d] = tt_tensor_size(x, d);
-    TT__TRY(tt__host_copy_make(&elements, x));
+    if (tt__host_copy_make(&elements, x))
+        return tt__fail_prefix("\"%s\"", name);
     head.bytes = elements.size;
     tt_elastic_write(writer, name, strlen(name) + 1);
     tt_elastic_write(writer, &head, sizeof head);

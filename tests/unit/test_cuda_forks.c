@@ -13,6 +13,7 @@
 #include <signal.h>
 
 #include "cuda_compare.h"
+#include "support/own_folder.h"
 
 enum { FORKS = 100, SECONDS = 10 };
 
@@ -80,6 +81,46 @@ static void children_do_not_wait_for_other_threads(void **state) {
     tt_tensor_free(x);
 }
 
+/* ---- copies that fail ---- */
+
+/* Did writing `file` fail, with its path, what it has of tensors, and the cause? Nothing is left. */
+static bool names(tt_status status, const char *file, const char *tensor) {
+    bool named = status == TT_ERR_UNSUPPORTED && strstr(tt_last_error(), file) && strstr(tt_last_error(), tensor) &&
+                 strstr(tt_last_error(), "had used CUDA before fork()") && access(file, F_OK);
+    if (!named)
+        fprintf(stderr, "%s: %s\n", file, tt_last_error());
+    return named;
+}
+
+static bool child_writes_no_file(tt_tensor *x) {
+    const char *const name = "layer.weight";
+    const tt_named_tensors *list = TT_NAMED_TENSORS(1, &name, &x);
+    tt_value *value = tt_value_of_tensors(list);
+    bool named = names(tt_safetensors_save("x.safetensors", list, NULL, 0), "x.safetensors", "\"layer.weight\"");
+    named = names(tt_torch_save("x.pt", value), "x.pt", "tensor 0") && named;
+    named = names(tt_npz_write("x.npz", list), "x.npz", "layer.weight.npy") && named;
+    named = names(tt_npy_write(x, "x.npy"), "x.npy", "tt_npy_write") && named;
+    named = names(tt_bytes_write(x, "x.bin"), "x.bin", "tt_bytes_write") && named;
+    named = names(tt_image_write_png(x, "x.png"), "x.png", "tt_image_write_png") && named;
+    tt_value_free(value);
+    return named;
+}
+
+/* A device that can't be read from, as that of a forked child's parent. */
+static void files_that_cannot_be_written_are_named(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_tensor *x = there(tt_zeros(S(3, 4, 4), TT_U8));
+    assert_int_equal(tt_device_synchronize(TT_CUDA(0)), TT_OK);
+    int status = -1;
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(child_writes_no_file(x) ? 0 : 1);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 /* ---- counting ---- */
 
 static bool child_computes(void) {
@@ -135,6 +176,7 @@ int main(void) {
         cmocka_unit_test(programs_may_ignore_children),
         cmocka_unit_test(children_of_who_counts_use_cuda), /* before this process uses CUDA */
         cmocka_unit_test(children_do_not_wait_for_other_threads),
+        cmocka_unit_test(files_that_cannot_be_written_are_named),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
