@@ -97,7 +97,11 @@ static tt_status load_parts(const tt_checkpoint_load_args *a, tt__entries *of) {
         TT__TRY(tt_generator_set_state(a->generator, saved_generator(&of[TT__PART_GENERATOR])));
     if (a->loader)
         TT__TRY(tt_loader_load_state_dict(a->loader, tt__entries_view(&of[TT__PART_LOADER])));
-    return a->load_more ? a->load_more(a->load_more_user, tt__entries_view(&of[TT__PART_MORE])) : TT_OK;
+    if (!a->load_more)
+        return TT_OK;
+    const uint64_t errors = tt__error_count();
+    tt_status status = a->load_more(a->load_more_user, tt__entries_view(&of[TT__PART_MORE]));
+    return status && tt__error_count() == errors ? tt__fail(status, ".load_more: %s", tt_status_text(status)) : status;
 }
 
 /* Sort a file's entries by part, without their prefixes. */

@@ -331,6 +331,25 @@ static void confusing_names_are_refused(void **state) {
     tt_module_free(m);
 }
 
+static tt_status fail_silently(void *user, const tt_named_tensors *more) {
+    (void)user;
+    (void)more;
+    return TT_ERR_STATE;
+}
+
+static void a_failing_load_more_is_an_error(void **state) {
+    (void)state;
+    tt_module *m = tt_nn_linear(1, 1);
+    assert_int_equal(tt_checkpoint_save("c", m, NULL, NULL), TT_OK);
+    tt_clear_error();
+    assert_int_equal(tt_checkpoint_load("c", m, NULL, NULL, .load_more = fail_silently), TT_ERR_STATE);
+    assert_int_equal(tt_last_status(), TT_ERR_STATE);
+    assert_non_null(strstr(tt_last_error(), "c: .load_more: "));
+    tt_module_free(m);
+    remove("c");
+    tt_clear_error();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_are_pytorchs),
@@ -342,6 +361,7 @@ int main(void) {
         cmocka_unit_test(scheduler_and_averages_go_on),
         cmocka_unit_test(a_part_that_is_missing_is_refused),
         cmocka_unit_test(every_element_type_comes_back),
+        cmocka_unit_test(a_failing_load_more_is_an_error),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
