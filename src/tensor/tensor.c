@@ -75,7 +75,8 @@ static tt_tensor *lay_in(const char *who, tt_tensor *x, const tt_device *device,
             tt__tensor_fail(TT_ERR_MEMORY, "%s: no memory for %s (%zu bytes on %s)", who, TT__DESCRIBE(x), bytes,
                             device->name);
         else
-            tt__fail_prefix("%s: no memory for %s", who, TT__DESCRIBE(x));
+            tt__fail_prefix(tt_last_status() == TT_ERR_MEMORY ? "%s: no memory for %s" : "%s: %s", who,
+                            TT__DESCRIBE(x));
         tt__pool_free(x);
         return NULL;
     }
