@@ -92,8 +92,8 @@ TT_API const tt_device *tt_device_of(tt_device_type type, int64_t index);
 #define TT_CUDA(index) tt_device_of(TT_DEVICE_CUDA, (index))
 
 /* Count the devices of a type: 1 of TT_DEVICE_CPU; of TT_DEVICE_CUDA 0, too, where there is no GPU, no driver, or no
- * libtutti-cuda.so. Never fails, and leaves no error. Until this process uses a CUDA device, a child process is asked, so
- * that children made by fork(), as tt_spawn()'s, can use CUDA. Thread-safe. PyTorch: torch.cuda.device_count(). */
+ * libtutti-cuda.so. Never fails, and leaves no error. Until this process uses a CUDA device, a child process is asked,
+ * so that children made by fork(), as tt_spawn()'s, can use CUDA. Thread-safe. PyTorch: torch.cuda.device_count(). */
 TT_API int64_t tt_device_count(tt_device_type type);
 
 /* Wait until all work that this process has given to the device is done. On the host nothing waits. TT_ERR_SYSTEM: work

@@ -274,7 +274,7 @@ tt_status tt_register_post_accumulate_grad_hook_with(const tt_register_post_accu
 }
 
 /* A failure for which a hook recorded no error gets the status's text. */
-static tt_status run_hook(const tt__leaf *leaf, const tt__hook *hook) {
+static tt_status run_grad_hook(const tt__leaf *leaf, const tt__hook *hook) {
     const uint64_t before = tt__error_count();
     tt_status status = hook->fn(leaf->tensor, hook->user);
     return status && tt__error_count() == before && tt_last_status() != status
@@ -291,7 +291,7 @@ tt_status tt__leaf_run_hooks(tt__leaf *leaf) {
     for (tt__hook *hook = leaf->hooks; hook && !status; hook = next) {
         next = hook->next; /* a hook may remove itself */
         leaf->in_hooks = true;
-        status = run_hook(leaf, hook);
+        status = run_grad_hook(leaf, hook);
         leaf->in_hooks = false;
     }
     pthread_mutex_unlock(&leaf->lock);

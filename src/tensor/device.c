@@ -16,9 +16,9 @@ static int count = 2;
 static _Thread_local const tt_device *current_cuda; /* what "cuda" means; NULL: cuda:0 */
 
 /* In a forked child the lock is as another thread of the parent held it. */
-static void unlock_in_child(void) { pthread_mutex_init(&mutex, NULL); }
+static void unlock_devices_in_child(void) { pthread_mutex_init(&mutex, NULL); }
 
-static void devices_watch_forks(void) { pthread_atfork(NULL, NULL, unlock_in_child); }
+static void devices_watch_forks(void) { pthread_atfork(NULL, NULL, unlock_devices_in_child); }
 
 static void lock_devices(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;

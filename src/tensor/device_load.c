@@ -77,9 +77,9 @@ static tt_status load(void) {
 }
 
 /* In a forked child the lock is as another thread of the parent held it. */
-static void unlock_in_child(void) { pthread_mutex_init(&lock, NULL); }
+static void unlock_load_in_child(void) { pthread_mutex_init(&lock, NULL); }
 
-static void load_watch_forks(void) { pthread_atfork(NULL, NULL, unlock_in_child); }
+static void load_watch_forks(void) { pthread_atfork(NULL, NULL, unlock_load_in_child); }
 
 static tt_status load_once(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;

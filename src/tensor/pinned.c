@@ -60,7 +60,7 @@ bool tt__pinned_is_read(tt__pinned *block) {
     return done;
 }
 
-static tt_status check_owner(const tt__pinned *block) {
+static tt_status check_pinned_owner(const tt__pinned *block) {
     if (!tt__pinned_is_elsewhere(block))
         return TT_OK;
     return tt__fail(TT_ERR_STATE,
@@ -71,13 +71,13 @@ static tt_status check_owner(const tt__pinned *block) {
 
 tt_status tt__pinned_wait(tt__pinned *block) {
     bool done;
-    TT__TRY(check_owner(block));
+    TT__TRY(check_pinned_owner(block));
     return settle(block, true, &done);
 }
 
 tt_status tt__pinned_copy(tt__pinned *block, void *to, const void *from, size_t bytes) {
     const tt_device *device = block->device;
-    TT__TRY(check_owner(block)); /* whose lock may be held by a thread that a child doesn't have */
+    TT__TRY(check_pinned_owner(block)); /* whose lock may be held by a thread that a child doesn't have */
     pthread_mutex_lock(&block->lock);
     tt_status status = device->queue->receive(device, to, from, bytes);
     if (!status)

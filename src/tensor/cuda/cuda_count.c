@@ -48,26 +48,26 @@ static time_t seconds_now(void) {
     return t.tv_sec;
 }
 
-static void answer(int to) {
+static void answer_count(int to) {
     int count;
     if (tt__cuda_count_here(&count))
         count = -1;
     _exit(write(to, &count, sizeof count) == sizeof count ? 0 : 1);
 }
 
-static bool has_ended(pid_t child) {
+static bool counter_has_ended(pid_t child) {
     pid_t ended = waitpid(child, NULL, WNOHANG);
     return ended == child || (ended < 0 && errno == ECHILD); /* the program has waited for it */
 }
 
 /* What the child says; -1: it can't count, -2: it crashed, or hangs. */
-static int hear(pid_t child, int from) {
+static int hear_count(pid_t child, int from) {
     const time_t end = seconds_now() + PATIENCE_S;
     struct pollfd ready = {.fd = from, .events = POLLIN};
     int count = -2;
     bool gone = false;
     do {
-        gone = has_ended(child); /* before the look: what it has written is there then */
+        gone = counter_has_ended(child); /* before the look: what it has written is there then */
         if (poll(&ready, 1, gone ? 0 : LOOK_MS) > 0 && read(from, &count, sizeof count) != sizeof count)
             count = -2;
     } while (!gone && count == -2 && !(ready.revents & POLLHUP) && seconds_now() < end);
@@ -85,9 +85,9 @@ static int ask_child(void) {
         return -3;
     pid_t child = fork();
     if (!child)
-        answer(ends[1]);
+        answer_count(ends[1]);
     close(ends[1]);
-    int count = child < 0 ? -3 : hear(child, ends[0]);
+    int count = child < 0 ? -3 : hear_count(child, ends[0]);
     close(ends[0]);
     return count;
 }
