@@ -222,6 +222,27 @@ static void a_kept_result_outlives_its_graph(void **state) {
     assert_true(allocated() == before);
 }
 
+/* The first graph's result, which the second writes to and frees, is the second's after the first's end. */
+static void a_graph_keeps_what_it_freed_of_another(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    const int64_t before = allocated();
+    result r = {tt_keep(there(tt_ones(S(5000), TT_F32))), NULL};
+    tt_graph *first = tt_graph_capture(TT_CUDA(0), 0, keep_result, &r);
+    tt_graph *second = tt_graph_capture(TT_CUDA(0), 0, write_and_free, &r);
+    assert_true(first && second);
+    tt_graph_free(first);
+    {
+        TT_AUTO_SCOPE;
+        tt_tensor *other = there(tt_zeros(S(5000), TT_F32));
+        assert_false(tt_graph_replay(second));
+        assert_true(tt_equal(here(other), tt_zeros(S(5000), TT_F32)));
+    }
+    tt_graph_free(second);
+    tt_tensor_free(r.x);
+    assert_true(allocated() == before);
+}
+
 /* ---- what a replay costs ---- */
 
 static void a_replay_is_one_launch_and_its_numbers(void **state) {
@@ -326,6 +347,7 @@ int main(void) {
         cmocka_unit_test(a_graph_has_memory_of_its_own),
         cmocka_unit_test(what_a_capture_frees_is_nobody_elses),
         cmocka_unit_test(a_kept_result_outlives_its_graph),
+        cmocka_unit_test(a_graph_keeps_what_it_freed_of_another),
         cmocka_unit_test(a_replay_is_one_launch_and_its_numbers),
         cmocka_unit_test(gradients_are_there_as_after_the_call),
     };

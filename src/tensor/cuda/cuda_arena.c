@@ -82,13 +82,24 @@ static bool table_has_room(tt__arena *arena) {
     return true;
 }
 
+/* Where a block stands in the table, or where the search for it ends. */
+static size_t table_find(const tt__arena *arena, uint64_t address) {
+    size_t mask = arena->table_size - 1, i = block_slot(arena, address);
+    while (arena->table[i] && arena->table[i]->address != address)
+        i = (i + 1) & mask;
+    return i;
+}
+
+const tt__arena_pool *tt__arena_pool_of(const tt__arena *arena, uint64_t address) {
+    const tt__arena_block *block = arena->table_size ? arena->table[table_find(arena, address)] : NULL;
+    return block ? block->pool : NULL;
+}
+
 /* Take a block out; those behind it that had to pass its place move up. NULL: it is not there. */
 static tt__arena_block *table_take(tt__arena *arena, uint64_t address) {
     if (!arena->table_size)
         return NULL;
-    size_t mask = arena->table_size - 1, hole = block_slot(arena, address);
-    while (arena->table[hole] && arena->table[hole]->address != address)
-        hole = (hole + 1) & mask;
+    size_t mask = arena->table_size - 1, hole = table_find(arena, address);
     tt__arena_block *found = arena->table[hole];
     if (!found)
         return NULL;

@@ -54,6 +54,9 @@ uint64_t tt__arena_take_for(tt__arena *arena, tt__arena_pool *pool, size_t bytes
 /* Give back to a pool what no other pool has. */
 void tt__arena_give_to(tt__arena *arena, tt__arena_pool *pool, uint64_t address);
 
+/* The pool that a taken block is of; NULL: of none. */
+const tt__arena_pool *tt__arena_pool_of(const tt__arena *arena, uint64_t address);
+
 /* End a pool: its free blocks are free for all, and those in use will be. */
 void tt__arena_pool_end(tt__arena *arena, tt__arena_pool *pool);
 

@@ -14,6 +14,8 @@ static void graph_memory_end(tt__cuda_graph *graph) {
         return;
     pthread_mutex_lock(&graph->state->lock);
     tt__arena_pool_end(&graph->state->arena, &graph->pool);
+    for (size_t i = 0; i < graph->other_count; i++)
+        tt__arena_give(&graph->state->arena, graph->others[i]);
     pthread_mutex_unlock(&graph->state->lock);
 }
 
@@ -103,6 +105,7 @@ static void graph_free(const tt_device *device, void *p) {
     if (graph->exec && !tt__cuda_enter(graph->state))
         (void)cudaGraphExecDestroy(graph->exec); /* a launch under way ends first */
     graph_memory_end(graph);
+    free(graph->others);
     free(graph);
 }
 

@@ -176,12 +176,27 @@ void *tt__cuda_take(tt__cuda_state *state, tt__arena_pool *pool, size_t bytes) {
     return (void *)address;
 }
 
+/* Does the graph keep what is given back in its capture? What is of another graph's pool would go back there, and be
+ * anybody's after that one's end, while this one's work still uses it. */
+static bool graph_keeps(tt__cuda_graph *graph, const tt__arena *arena, uint64_t address) {
+    const tt__arena_pool *pool = graph ? tt__arena_pool_of(arena, address) : NULL;
+    if (!pool || pool == &graph->pool)
+        return false;
+    uint64_t *others = realloc(graph->others, (graph->other_count + 1) * sizeof *others);
+    if (!others)
+        return true; /* without a note it is never free again */
+    graph->others = others;
+    graph->others[graph->other_count++] = address;
+    return true;
+}
+
 void tt__cuda_scratch_free(tt__cuda_state *state, void *p) {
     if (!p || tt__cuda_is_forked()) /* it is the parent's */
         return;
     tt__cuda_graph *graph = tt__cuda_captures(state); /* captured work may use what was there before, too */
     pthread_mutex_lock(&state->lock);
-    tt__arena_give_to(&state->arena, graph ? &graph->pool : NULL, (uint64_t)p);
+    if (!graph_keeps(graph, &state->arena, (uint64_t)p))
+        tt__arena_give_to(&state->arena, graph ? &graph->pool : NULL, (uint64_t)p);
     pthread_mutex_unlock(&state->lock);
 }
 
@@ -251,8 +266,12 @@ tt_status tt__cuda_from_host(tt__cuda_state *state, void *to, const void *host, 
         status = tt__cuda_check(cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, state->stream),
                                 "copying %zu bytes to %s", bytes, state->name);
     struct cudaPointerAttributes attributes;
-    if (status || cudaPointerGetAttributes(&attributes, host))
+    if (status)
         return status;
+    if (cudaPointerGetAttributes(&attributes, host)) {
+        (void)cudaGetLastError();
+        return tt__cuda_wait(state);
+    }
     /* Of memory that CUDA doesn't know the bytes have been taken; what is pinned is still being read. */
     return attributes.type == cudaMemoryTypeUnregistered ? TT_OK : tt__cuda_wait(state);
 }

@@ -38,6 +38,8 @@ typedef struct tt__cuda_state {
 
 /* A graph of the device's work: cuda_graph.c. */
 typedef struct tt__cuda_graph {
+    uint64_t *others; /* memory of other graphs that was freed while this one was captured: it is used until the end */
+    size_t other_count;
     tt__cuda_state *state;
     cudaStream_t stream; /* what is captured while it is; NULL afterwards */
     cudaGraphExec_t exec;
