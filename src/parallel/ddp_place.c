@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "comm/group.h"
+#include "parallel/carried.h"
 #include "parallel/ddp_names.h"
 #include "tensor/device.h"
 
@@ -66,27 +67,33 @@ static void place_free(void *user, void *data) {
         device->free(device, data);
 }
 
-/* Pages of its own: no other memory is pinned in part. */
+/* The marks of a bucket: a page says whether they, the pages behind it, are pinned. So no other memory is pinned in
+ * part. */
+typedef struct marks_page {
+    bool pinned;
+} marks_page;
+
+static size_t page_size(void) { return (size_t)sysconf(_SC_PAGESIZE); }
+
 static tt_status place_alloc_host(void *user, size_t bytes, void **out) {
     const tt_device *device = ((const tt__ddp *)user)->place_device;
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (bytes + page - 1) / page * page;
-    *out = aligned_alloc(page, whole);
-    if (!*out)
+    const size_t page = page_size(), whole = (bytes + page - 1) / page * page;
+    marks_page *first = aligned_alloc(page, page + whole);
+    *out = NULL;
+    if (!first)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for the marks of a bucket", DDP_SITE);
-    memset(*out, 0, whole);
-    tt_status status = device->queue->pin(device, *out, whole);
-    if (status) {
-        free(*out);
-        *out = NULL;
-    }
-    return status;
+    memset(first, 0, page + whole);
+    *out = (char *)first + page;
+    first->pinned = tt__pin_for_copies(device, *out, whole);
+    return TT_OK;
 }
 
 static void place_free_host(void *user, void *host) {
     const tt_device *device = ((const tt__ddp *)user)->place_device;
-    if (host)
+    marks_page *first = host ? (void *)((char *)host - page_size()) : NULL;
+    if (first && first->pinned)
         device->queue->unpin(device, host);
-    free(host);
+    free(first);
 }
 
 static tt_status place_write(void *user, void *to, const void *host, size_t bytes) {

@@ -204,6 +204,16 @@ static void what_a_pass_leaves_out(void **state) {
     with_ranks(2, leaves_out, NULL);
 }
 
+/* Copies are slower then. */
+static void memory_that_cannot_be_pinned(void **state) {
+    run r = {.dtype = TT_F32};
+    (void)state;
+    setenv("FAKE_CUDA_PINS", "0", 1);
+    with_ranks(2, equal_to_native, &r);
+    with_ranks(2, leaves_out, NULL);
+    unsetenv("FAKE_CUDA_PINS");
+}
+
 /* ---- ranks with different numbers of batches ---- */
 
 static tt_status update(void *user) {
@@ -363,6 +373,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(networks_train_as_over_the_native_engine),
         cmocka_unit_test(parameters_may_have_16_bits),
+        cmocka_unit_test(memory_that_cannot_be_pinned),
         cmocka_unit_test(buckets_are_averaged_beside_the_pass),
         cmocka_unit_test(what_a_pass_leaves_out),
         cmocka_unit_test(ranks_may_have_more_batches),

@@ -181,7 +181,7 @@ cudaError_t cudaFreeHost(void *p) {
 cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned) {
     if (fake_capture_forbids())
         return fake_error(cudaErrorStreamCaptureUnsupported);
-    if (fake_fails())
+    if (fake_fails() || !fake_setting("FAKE_CUDA_PINS", 1))
         return fake_error(cudaErrorMemoryAllocation);
     std::lock_guard<std::mutex> held(mutex);
     pinned[(const char *)p] = bytes;

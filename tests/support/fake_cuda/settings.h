@@ -9,6 +9,7 @@
  *   FAKE_CUDA_NO_TIMES=1     cudaEventElapsedTime() fails
  *   FAKE_CUDA_TIMED_EVENTS=2 only so many events with times can be made
  *   FAKE_CUDA_ANY_MEMORY=1   all memory is said to be cuda:0's
+ *   FAKE_CUDA_PINS=0         memory of the program's can't be pinned, as where too much of it is locked
  *   FAKE_CUDA_SHARES=0       memory can't be shared with other processes
  *   FAKE_CUDA_DIE=1          cuInit() and cudaGetDeviceCount() kill the process
  *   FAKE_CUDA_DRIVER=11080   the version of the driver (13000); 0: there is none */
