@@ -25,6 +25,7 @@ typedef struct tt__peer {
     int pidfd;            /* the same, where the pid can be seen and the socket was inherited by a child; or -1 */
     pid_t pid;            /* 0: not visible here */
     int64_t stopped_ms;   /* since when it has been stopped, as far as it was seen; 0: runs */
+    bool frozen;          /* for longer than the heartbeat allows, at the last look */
     uint64_t activity;    /* tt__proc_activity() of the stopped one; the same later: it has not run */
     int64_t looked_ms;    /* when that was asked last; 0: never */
     char hostname[72];

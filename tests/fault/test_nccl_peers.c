@@ -154,6 +154,51 @@ static void a_killed_rank_is_named(void **state) {
     check_killed(killed_midway, 3, NULL);
 }
 
+/* ---- a rank that freezes ---- */
+
+static void *stop_soon(void *arg) {
+    nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
+    raise(SIGSTOP);
+    return arg;
+}
+
+/* All ranks have come to the call, in which a rank's NCCL hangs, and then that rank is stopped. */
+static int frozen_midway(tt_store *store, int rank, int world, void *arg) {
+    const int whom = *(const int *)arg;
+    tt_group *group = NULL;
+    pthread_t thread;
+    char text[32];
+    CHECK_OK(tt_init_process_group(&group, .backend = "nccl", .store = store, .rank = rank, .world_size = world,
+                                   .timeout_ms = PATIENCE_MS, .heartbeat_ms = SHORT_MS, .device = TT_DEVICE_CUDA,
+                                   .device_index = rank));
+    tt_tensor *x = new_floats(rank);
+    snprintf(text, sizeof text, "AllReduce@%d", whom);
+    setenv("FAKE_NCCL_HANG", text, 1);
+    wait_for_all(store, world);
+    double begin = now();
+    CHECK(rank != whom || !pthread_create(&thread, NULL, stop_soon, NULL));
+    CHECK(sum_and_wait(group, rank, x, 0) == TT_ERR_PEER);
+    snprintf(text, sizeof text, "rank %d (pid ", whom);
+    CHECK_TEXT(text);
+    CHECK_TEXT("is frozen");
+    leave(group, x, begin);
+    return 0;
+}
+
+static void a_frozen_rank_is_named(void **state) {
+    (void)state;
+    for (int whom = 0; whom < 2; whom++) {
+        ranks ranks;
+        start_ranks(&ranks, 3, frozen_midway, &whom);
+        for (int r = 0; r < 3; r++)
+            if (r != whom)
+                assert_int_equal(end_of_rank(&ranks, r), 0);
+        kill(ranks.pid[whom], SIGKILL);
+        assert_int_equal(end_of_rank(&ranks, whom), 128 + SIGKILL);
+        tt_store_server_free(ranks.server);
+    }
+}
+
 /* ---- NCCL hangs ---- */
 
 static int hanging_call(tt_store *store, int rank, int world, void *arg) {
@@ -374,6 +419,7 @@ static void a_group_may_end_early(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_frozen_rank_is_named),
         cmocka_unit_test(a_killed_rank_is_named),
         cmocka_unit_test(a_rank_killed_while_joining_is_named),
         cmocka_unit_test(what_hangs_ends),

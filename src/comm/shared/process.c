@@ -52,17 +52,21 @@ static int64_t stopped_since(const tt__world *world, tt__peer *peer, int64_t now
     return peer->stopped_ms;
 }
 
-tt_status tt__check_stopped(tt__world *world, int r, int64_t now) {
-    tt__peer *peer = &world->peers[r];
-    if (!is_look_due(world, peer, now))
-        return TT_OK;
+static bool look_whether_frozen(const tt__world *world, tt__peer *peer, int64_t now) {
     if (!peer->pid || tt__proc_state(peer->pid) != 'T') {
         peer->stopped_ms = 0;
-        return TT_OK;
+        return false;
     }
-    int64_t stopped = now - stopped_since(world, peer, now), patience = world->heartbeat_ms - world->heartbeat_ms / 4;
+    return now - stopped_since(world, peer, now) >= world->heartbeat_ms - world->heartbeat_ms / 4;
+}
+
+/* What was seen holds until the next look. */
+tt_status tt__check_stopped(tt__world *world, int r, int64_t now) {
+    tt__peer *peer = &world->peers[r];
     char who[48];
-    return stopped < patience ? TT_OK
-                              : tt__fail(TT_ERR_PEER, "%s is frozen: stopped by a signal for %lld ms",
-                                         tt__process_name(world, r, who, sizeof who), (long long)stopped);
+    if (is_look_due(world, peer, now))
+        peer->frozen = look_whether_frozen(world, peer, now);
+    return peer->frozen ? tt__fail(TT_ERR_PEER, "%s is frozen: stopped by a signal for %lld ms",
+                                   tt__process_name(world, r, who, sizeof who), (long long)(now - peer->stopped_ms))
+                        : TT_OK;
 }
