@@ -1,13 +1,16 @@
 /* Only the C library is used here: shared objects that link nothing of Tutti's have this file, too. */
 #include "base/nvidia_library.h"
 
+#include "base/trusted.h"
+
 #include <dlfcn.h>
 #include <glob.h>
-#include <limits.h>
 #include <link.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 const tt__nvidia_library tt__nvidia_cublaslt = {
@@ -19,16 +22,37 @@ const tt__nvidia_library tt__nvidia_driver = {"NVIDIA's driver", {"libcuda.so.1"
 typedef struct search {
     const tt__nvidia_library *library;
     void *found;
-    char failed[512]; /* what the loader said of a file that is there */
+    char failed[512]; /* why a file that is there is not used */
 } search;
 
-static void try_file(search *s, const char *path) {
-    if (s->found || (strchr(path, '/') && access(path, F_OK)))
-        return;
+static void load_library(search *s, const char *path) {
     s->found = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     const char *said = s->found ? NULL : dlerror();
     if (said && !strstr(said, "No such file or directory"))
         snprintf(s->failed, sizeof s->failed, "; %s", said);
+}
+
+/* Its parts lie beside it, where it loads them by itself: /tmp itself, sticky as it is, is no folder for it. */
+static bool check_folder(const char *real, char *why, size_t size) {
+    char folder[PATH_MAX];
+    struct stat info;
+    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(real, '/') - real), real);
+    bool good = !stat(*folder ? folder : "/", &info) && !(info.st_mode & S_IWOTH);
+    if (!good)
+        snprintf(why, size, "%.300s can be written by everybody, who could put parts of %.100s there", folder,
+                 strrchr(real, '/') + 1);
+    return good;
+}
+
+/* A variable may name a folder that is not there yet, below one where anybody could make it. */
+static void try_file(search *s, const char *path) {
+    char real[PATH_MAX], why[PATH_MAX + 256];
+    if (s->found || access(path, F_OK))
+        return;
+    if (!tt__trust(path, real, why, sizeof why) && check_folder(real, why, sizeof why))
+        load_library(s, real);
+    else
+        snprintf(s->failed, sizeof s->failed, "; %.500s", why);
 }
 
 /* Try each of the library's files in a folder; a relative one depends on where the program happens to be. */
@@ -79,8 +103,8 @@ static void try_wheels(search *s, const char *environment) {
 }
 
 static void try_names(search *s) {
-    for (size_t i = 0; i < 3 && s->library->files[i]; i++)
-        try_file(s, s->library->files[i]);
+    for (size_t i = 0; i < 3 && s->library->files[i] && !s->found; i++)
+        load_library(s, s->library->files[i]);
 }
 
 static void say_where(const search *s, char *text, size_t size) {

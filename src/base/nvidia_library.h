@@ -14,8 +14,9 @@ typedef struct tt__nvidia_library {
 extern const tt__nvidia_library tt__nvidia_cublaslt, tt__nvidia_cudnn, tt__nvidia_nccl, tt__nvidia_driver;
 
 /* Open a library for good. It is looked for in the folders of TT_CUDA_PATH; where the system's loader looks; in the
- * toolkit ($CUDA_HOME, /usr/local/cuda); and in the wheels of $VIRTUAL_ENV and $CONDA_PREFIX. `text` becomes the file's
- * path or, with NULL, what was looked for and where, and what to install. Thread-safe. */
+ * toolkit ($CUDA_HOME, /usr/local/cuda); and in the wheels of $VIRTUAL_ENV and $CONDA_PREFIX. In all these folders but
+ * the loader's own, a file that others can write to (tt__trust()) is passed over. `text` becomes the file's path or,
+ * with NULL, what was looked for and where, why what is there is not used, and what to install. Thread-safe. */
 void *tt__nvidia_open(const tt__nvidia_library *library, char *text, size_t size);
 
 #endif

@@ -1,6 +1,5 @@
+/* Only the C library is used here: shared objects that link nothing of Tutti's have this file, too. */
 #include "base/trusted.h"
-
-#include "base/error.h"
 
 #include <errno.h>
 #include <grp.h>
@@ -79,35 +78,42 @@ static bool is_trusted_group(const struct stat *info) {
 }
 
 /* Check the file or one folder above it. In a sticky folder nobody can exchange what belongs to another. */
-static tt_status check_step(const char *at, bool is_file) {
+static tt_status check_step(const char *at, bool is_file, char *why, size_t size) {
     struct stat info;
-    if (lstat(at, &info))
-        return tt__fail_errno(TT_ERR_IO, errno, "%s: can't look at it", at);
-    if (is_file && !S_ISREG(info.st_mode))
-        return tt__fail(TT_ERR_AUTH, "%s: expected a regular file", at);
-    if (!is_trusted_user(info.st_uid))
-        return tt__fail(TT_ERR_AUTH,
-                        "%s belongs to user %u: code is loaded only from what is root's or this user's (%u)", at,
-                        (unsigned)info.st_uid, (unsigned)geteuid());
+    if (lstat(at, &info)) {
+        snprintf(why, size, "%s: can't look at it: %s", at, strerror(errno));
+        return TT_ERR_IO;
+    }
+    if (is_file && !S_ISREG(info.st_mode)) {
+        snprintf(why, size, "%s: expected a regular file", at);
+        return TT_ERR_AUTH;
+    }
+    if (!is_trusted_user(info.st_uid)) {
+        snprintf(why, size, "%s belongs to user %u: code is loaded only from what is root's or this user's (%u)", at,
+                 (unsigned)info.st_uid, (unsigned)geteuid());
+        return TT_ERR_AUTH;
+    }
     if (!is_file && ((info.st_mode & S_ISVTX) || is_above_us(at)))
         return TT_OK;
-    if ((info.st_mode & S_IWOTH) || ((info.st_mode & S_IWGRP) && !is_trusted_group(&info)))
-        return tt__fail(TT_ERR_AUTH,
-                        "%s can be written by %s: code is loaded only from where root and this user alone may write "
-                        "(chmod go-w)",
-                        at, info.st_mode & S_IWOTH ? "everybody" : "its group");
-    return TT_OK;
+    if (!(info.st_mode & S_IWOTH) && (!(info.st_mode & S_IWGRP) || is_trusted_group(&info)))
+        return TT_OK;
+    snprintf(why, size,
+             "%s can be written by %s: code is loaded only from where root and this user alone may write (chmod go-w)",
+             at, info.st_mode & S_IWOTH ? "everybody" : "its group");
+    return TT_ERR_AUTH;
 }
 
-tt_status tt__trusted_file(const char *path, char real[PATH_MAX]) {
+tt_status tt__trust(const char *path, char real[PATH_MAX], char *why, size_t size) {
     char at[PATH_MAX];
-    if (!realpath(path, real))
-        return tt__fail_errno(TT_ERR_IO, errno, "%s: can't find it", path);
+    if (!realpath(path, real)) {
+        snprintf(why, size, "%s: can't find it: %s", path, strerror(errno));
+        return TT_ERR_IO;
+    }
     snprintf(at, sizeof at, "%s", real);
     for (bool is_file = true;; is_file = false) {
-        TT__TRY(check_step(at, is_file));
-        if (!strcmp(at, "/"))
-            return TT_OK;
+        tt_status status = check_step(at, is_file, why, size);
+        if (status || !strcmp(at, "/"))
+            return status;
         char *slash = strrchr(at, '/');
         slash[slash == at] = '\0';
     }

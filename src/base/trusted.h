@@ -24,4 +24,7 @@ const char *tt__own_file(void);
  * which name what is not trusted: TT_ERR_AUTH; TT_ERR_IO the file can't be found. Thread-safe. */
 TT__EXPORT TT_NODISCARD tt_status tt__trusted_file(const char *path, char real[PATH_MAX]);
 
+/* The same, for objects that link nothing of Tutti's: records no error, `why` (`size`) becomes its text. */
+TT_NODISCARD tt_status tt__trust(const char *path, char real[PATH_MAX], char *why, size_t size);
+
 #endif

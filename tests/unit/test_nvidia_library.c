@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -100,12 +101,57 @@ static void an_earlier_folder_of_the_list_comes_first(void **state) {
     expect_from("one/libtutti-test.so.13");
 }
 
+static void expect_refused(const char *variable, const char *value, const char *why) {
+    setenv(variable, value, 1);
+    assert_null(tt__nvidia_open(&library, text, sizeof text));
+    assert_non_null(strstr(text, why));
+    unsetenv(variable);
+}
+
+/* Each variable may name a folder where somebody else has put a library that is none of NVIDIA's. */
+static void what_others_can_write_is_not_loaded(void **state) {
+    (void)state;
+    char folder[128], home[128];
+    snprintf(home, sizeof home, "%s/home", root);
+    snprintf(folder, sizeof folder, "%s", put("home/lib64", "libtutti-test.so.13", false));
+    assert_int_equal(chmod(folder, 0777), 0);
+    expect_refused("TT_CUDA_PATH", folder, "home/lib64 can be written by everybody: code is loaded only");
+    expect_refused("CUDA_HOME", home, "home/lib64 can be written by everybody: code is loaded only");
+    assert_int_equal(chmod(folder, 01777), 0);
+    expect_refused("TT_CUDA_PATH", folder, "home/lib64 can be written by everybody, who could put parts of");
+    assert_int_equal(chmod(folder, 0755), 0);
+    put("home/lib/python3.13/site-packages/nvidia/cu13/lib", "libtutti-test.so.13", false);
+    char python[128];
+    snprintf(python, sizeof python, "%s/lib/python3.13", home);
+    assert_int_equal(chmod(python, 0777), 0);
+    expect_refused("VIRTUAL_ENV", home, "home/lib/python3.13 can be written by everybody");
+    expect_refused("CONDA_PREFIX", home, "home/lib/python3.13 can be written by everybody");
+    setenv("CUDA_HOME", home, 1);
+    expect_from("home/lib64/libtutti-test.so.13");
+}
+
+static void what_belongs_to_another_user_is_not_loaded(void **state) {
+    (void)state;
+    char folder[128], file[256];
+    if (geteuid())
+        skip();
+    snprintf(folder, sizeof folder, "%s", put("his", "libtutti-test.so.13", false));
+    snprintf(file, sizeof file, "%s/libtutti-test.so.13", folder);
+    assert_int_equal(chown(file, 61234, 61234), 0);
+    expect_refused("TT_CUDA_PATH", folder, "libtutti-test.so.13 belongs to user 61234");
+    assert_int_equal(chown(file, 0, 0), 0);
+    assert_int_equal(chown(folder, 61234, 61234), 0);
+    expect_refused("TT_CUDA_PATH", folder, "his belongs to user 61234");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_missing_one_is_an_error_that_says_all, begin, end),
         cmocka_unit_test_setup_teardown(what_is_no_library_is_named, begin, end),
         cmocka_unit_test_setup_teardown(relative_folders_are_passed_over, begin, end),
         cmocka_unit_test_setup_teardown(it_is_found_in_a_wheel, begin, end),
+        cmocka_unit_test_setup_teardown(what_others_can_write_is_not_loaded, begin, end),
+        cmocka_unit_test_setup_teardown(what_belongs_to_another_user_is_not_loaded, begin, end),
         cmocka_unit_test_setup_teardown(an_earlier_folder_of_the_list_comes_first, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
