@@ -29,9 +29,10 @@ static bool find_calls(driver_calls *calls, void *driver) {
     return calls->init && calls->count && calls->get && calls->bus_id;
 }
 
-/* In the child: a line "driver" or "failed 999", then one for each GPU; nothing if there is no driver. */
+/* In the child: a line "driver" or "failed 999", then one for each GPU; nothing if there is no driver. One that does
+ * not answer fails all: the others' numbers would not be CUDA's. */
 static void ask_driver(FILE *to) {
-    char text[2048];
+    char text[2048], ids[TT__GPUS_MAX][32] = {{0}};
     driver_calls calls;
     int count = 0, device;
     void *driver = tt__nvidia_open(&tt__nvidia_driver, text, sizeof text);
@@ -40,10 +41,23 @@ static void ask_driver(FILE *to) {
     int error = calls.init(0);
     if (!error)
         error = calls.count(&count);
-    fprintf(to, error && error != NO_DEVICE ? "failed %d\n" : "driver\n", error);
+    if (error == NO_DEVICE)
+        error = count = 0;
+    count = count < TT__GPUS_MAX ? count : TT__GPUS_MAX;
+    for (int i = 0; i < count && !error; i++) {
+        error = calls.get(&device, i);
+        if (!error)
+            error = calls.bus_id(ids[i], sizeof ids[i] - 1, device);
+    }
+    fprintf(to, error ? "failed %d\n" : "driver\n", error);
     for (int i = 0; i < count && !error; i++)
-        if (!calls.get(&device, i) && !calls.bus_id(text, sizeof text, device))
-            fprintf(to, "%s\n", text);
+        fprintf(to, "%s\n", ids[i]);
+}
+
+/* "0000:3b:00.0": it becomes part of a path. */
+static bool is_bus_id(const char *text, size_t length) {
+    return length && length < sizeof((tt__gpus *)NULL)->bus_id[0] &&
+           strspn(text, "0123456789abcdefABCDEF:.") >= length && *text != '.';
 }
 
 static tt_status read_gpus(const char *answer, tt__gpus *gpus) {
@@ -54,8 +68,14 @@ static tt_status read_gpus(const char *answer, tt__gpus *gpus) {
     gpus->driver = *answer != '\0';
     for (const char *line = strchr(answer, '\n'); line && line[1] && gpus->count < TT__GPUS_MAX;
          line = strchr(line + 1, '\n')) {
+        const size_t length = strcspn(line + 1, "\n");
+        if (!is_bus_id(line + 1, length))
+            return tt__fail(TT_ERR_SYSTEM,
+                            "NVIDIA's driver says that GPU %d is at the PCI address \"%.*s\"; expected one as "
+                            "0000:3b:00.0",
+                            gpus->count, (int)(length < 40 ? length : 40), line + 1);
         char *id = gpus->bus_id[gpus->count++];
-        snprintf(id, sizeof gpus->bus_id[0], "%.*s", (int)strcspn(line + 1, "\n"), line + 1);
+        snprintf(id, sizeof gpus->bus_id[0], "%.*s", (int)length, line + 1);
         for (; *id; id++)
             *id = (char)tolower((unsigned char)*id);
     }
@@ -65,7 +85,7 @@ static tt_status read_gpus(const char *answer, tt__gpus *gpus) {
 tt_status tt__gpus_find(tt__gpus *gpus) {
     static bool known;
     static tt__gpus all;
-    char answer[TT__GPUS_MAX * 24 + 64];
+    char answer[TT__GPUS_MAX * 32 + 64];
     if (!known) {
         all = (tt__gpus){0};
         TT__TRY(tt__ask_child("NVIDIA's driver", ask_driver, answer, sizeof answer));

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.environ["TT_SOURCE"], "tests", "support"))
@@ -95,6 +96,35 @@ class Flags(unittest.TestCase):
                        **{"CUDA_VISIBLE_DEVICES": None, "TT_CUDA_PATH": FAKE_CUDA, **changes})
             self.assertEqual(done.stdout, f"{count}\n" * count, changes)
             self.assertIn(said, done.stderr)
+
+    def test_a_driver_that_says_nonsense(self):
+        """What the driver says becomes part of a path, and decides how many processes there are."""
+        source = """#include <stdio.h>
+                    int cuInit(unsigned flags) { return flags ? 1 : 0; }
+                    int cuDeviceGetCount(int *count) { *count = COUNT; return 0; }
+                    int cuDeviceGet(int *device, int i) { *device = i; return i == BROKEN ? 101 : 0; }
+                    int cuDeviceGetPCIBusId(char *text, int size, int device) {
+                        return device < 0 || snprintf(text, size, "%s", BUS_ID) < 0; }"""
+        valid = "0000:3B:00.0"
+        with tempfile.TemporaryDirectory() as root:
+            driver = pathlib.Path(root, "libcuda.so.1")
+
+            def said(bus_id=valid, devices=2, broken=-1, code=2):
+                driver.unlink(missing_ok=True)  # one that is mapped elsewhere must not change
+                subprocess.run(["cc", "-shared", "-fPIC", "-xc", f'-DBUS_ID="{bus_id}"', f"-DCOUNT={devices}",
+                                f"-DBROKEN={broken}", "-o", driver, "-"], input=source, text=True, check=True)
+                return run("--nproc-per-node=gpu", "true", code=code, TT_CUDA_PATH=root, CUDA_VISIBLE_DEVICES=None)
+
+            said(code=0)
+            for bad, shown in (("../../../../tmp", "../../../../tmp"), ("..", ".."), (r"3b:00\033[31m", "3b:00?[31m"),
+                               ("", ""), (valid + r"\nx", "x"), ("0" * 300, "0" * 30)):
+                self.assertIn(f'is at the PCI address "{shown}"; expected one as 0000:3b:00.0', said(bad).stderr)
+            self.assertIn("NVIDIA's driver does not begin: CUDA error 101", said(broken=1).stderr)
+            self.assertIn("the driver has none", said(devices=-5).stderr)
+            begin = time.monotonic()
+            said(devices=2000000000, broken=5)
+            self.assertIn("PCI address", said("x", devices=2000000000).stderr)
+            self.assertLess(time.monotonic() - begin, 60, "it asked for each of two thousand million devices")
 
     def test_a_device_for_each_worker(self):
         """Entries that are no numbers reach the workers as they are; the driver there finds each one's device."""
