@@ -3,16 +3,30 @@
 #include "cli/doctor.h"
 
 #include "base/error.h"
+#include "base/format.h"
 #include "base/nvidia_library.h"
 #include "base/object_path.h"
+#include "base/plain_text.h"
 #include "cli/ask_child.h"
 
 #include <dlfcn.h>
 #include <limits.h>
+#include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <tutti/device.h>
 
 /* ---- in the child: a line for each piece: name, "ok", "missing" or "broken", text; tabs between them ---- */
+
+/* The driver's names, and paths that variables name, may have line ends and tabs: these would begin other pieces. */
+static void say_piece(FILE *to, const char *name, const char *verdict, const char *format, ...) {
+    char text[2048];
+    va_list args;
+    va_start(args, format);
+    tt__vformat(text, sizeof text, format, args);
+    va_end(args);
+    fprintf(to, "%s\t%s\t%s\n", name, verdict, tt__make_plain_name(text));
+}
 
 static void say_version(FILE *to, const tt__nvidia_library *library, void *handle, const char *path) {
     size_t (*version)(void) = NULL;
@@ -27,7 +41,7 @@ static void say_version(FILE *to, const tt__nvidia_library *library, void *handl
         number = (int)version();
     else if (write_version)
         write_version(&number);
-    fprintf(to, "%s\tok\t%d.%d.%d, %s\n", library->name, number / 10000, number / 100 % 100, number % 100, path);
+    say_piece(to, library->name, "ok", "%d.%d.%d, %s", number / 10000, number / 100 % 100, number % 100, path);
 }
 
 static void say_driver(FILE *to, void *driver, const char *path) {
@@ -35,7 +49,7 @@ static void say_driver(FILE *to, void *driver, const char *path) {
     *(void **)&version = dlsym(driver, "cuDriverGetVersion");
     if (version)
         version(&number);
-    fprintf(to, "driver\tok\tfor CUDA %d.%d, %s\n", number / 1000, number % 1000 / 10, path);
+    say_piece(to, "driver", "ok", "for CUDA %d.%d, %s", number / 1000, number % 1000 / 10, path);
 }
 
 /* The device that programs would get, by the library's own way to it. */
@@ -43,10 +57,10 @@ static void say_device(FILE *to) {
     const tt_device *device = tt_device_get("cuda:0");
     const tt_device_properties *properties = device ? tt_device_properties_of(device) : NULL;
     if (!properties)
-        fprintf(to, "cuda:0\tbroken\t%s\n", tt_last_error());
+        say_piece(to, "cuda:0", "broken", "%s", tt_last_error());
     else
-        fprintf(to, "cuda:0\tok\t%s, %lld MiB, compute capability %d.%d\n", properties->name,
-                (long long)(properties->total_memory >> 20), properties->major, properties->minor);
+        say_piece(to, "cuda:0", "ok", "%s, %lld MiB, compute capability %d.%d", properties->name,
+                  (long long)(properties->total_memory >> 20), properties->major, properties->minor);
 }
 
 static void ask_pieces(FILE *to) {
@@ -56,17 +70,19 @@ static void ask_pieces(FILE *to) {
     if (driver)
         say_driver(to, driver, text);
     else
-        fprintf(to, "driver\tmissing\t%s\n", text);
+        say_piece(to, "driver", "missing", "%s", text);
     bool device = tt__object_find("libtutti-cuda.so", path, sizeof path);
-    fprintf(to, "libtutti-cuda.so\t%s\t%s\n", device ? "ok" : "missing", device ? path : "it lies beside no library");
+    say_piece(to, "libtutti-cuda.so", device ? "ok" : "missing", "%s", device ? path : "it lies beside no library");
     for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++) {
         void *handle = tt__nvidia_open(libraries[i], text, sizeof text);
         if (handle)
             say_version(to, libraries[i], handle, text);
         else
-            fprintf(to, "%s\tmissing\t%s\n", libraries[i]->name, text);
+            say_piece(to, libraries[i]->name, "missing", "%s", text);
     }
-    if (driver && device)
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    bool hides_all = visible && (!*visible || !strcmp(visible, "-1")); /* as the user wants it */
+    if (driver && device && !hides_all)
         say_device(to);
 }
 

@@ -265,6 +265,11 @@ class Doctor(unittest.TestCase):
         self.expect(said, "CUDA", "WRONG", "cuda:0 can't be used: tt_device_get: the NVIDIA driver is too old")
         said = self.look(**places, TT_BACKEND_PATH=fake, FAKE_CUDA_DEVICES="0")
         self.expect(said, "CUDA", "WRONG", "there is no device cuda:0")
+        said = self.look(**places, TT_BACKEND_PATH=fake, CUDA_VISIBLE_DEVICES="7")
+        self.expect(said, "CUDA", "WRONG", "there is no device cuda:0: CUDA has 0 (CUDA_VISIBLE_DEVICES=7)")
+        for hidden in ("", "-1"):  # as somebody wants it
+            said = self.look(**places, TT_BACKEND_PATH=fake, CUDA_VISIBLE_DEVICES=hidden)
+            self.assertFalse([c for c in said["checks"] if c["check"] == "CUDA" and c["verdict"] != "ok"], said)
 
     def test_cuda_libraries(self):
         """A library's version; one that crashes takes only the child with it; what is missing matters if there is a
@@ -282,6 +287,14 @@ class Doctor(unittest.TestCase):
         self.expect(self.look(**places), "CUDA", "ok", f"cuBLASLt: 13.4.2, {folder}/libcublasLt.so.13")
         make("abort();")
         self.expect(self.look(**places), "CUDA", "WRONG", "what CUDA needs crashed: Aborted")
+        make("return 130402;")
+        sly = self.root / "a\nNCCL\tok\tgood\nNCCL\tbroken\tbad"
+        sly.mkdir()
+        shutil.copy(folder / "libcublasLt.so.13", sly)
+        found = [c["found"] for c in self.look(TT_CUDA_PATH=str(sly), CUDA_HOME="/nowhere")["checks"]
+                 if c["check"] == "CUDA"]
+        self.assertEqual(len([text for text in found if "a NCCL ok good NCCL broken bad/libcublasLt" in text]), 1, found)
+        self.assertFalse([text for text in found if text.startswith("NCCL: good") or "can't be used" in text], found)
         (folder / "libcublasLt.so.13").unlink()
         alone = self.look(**places)
         self.assertFalse([c for c in alone["checks"] if c["check"] == "CUDA" and c["verdict"] != "ok"])
