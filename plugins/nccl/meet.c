@@ -12,7 +12,7 @@
 
 /* How much later than rank 0's the others' patience ends: its answer says more. At most
  * LOOK_MS pass between two looks. */
-enum { ANSWER_MS = 2000, LOOK_MS = 50, TEXT = 1024 };
+enum { ANSWER_MS = 2000, LOOK_MS = 50, TEXT = 1024, UUID_TEXT = 48 };
 
 /* Values: a letter, 'I' or 'E', and an id or an error's text. */
 static tt_status tell(const tt_backend_member *member, const char *key, char kind, const void *bytes, size_t size) {
@@ -23,18 +23,26 @@ static tt_status tell(const tt_backend_member *member, const char *key, char kin
     return nccl_host->store_set(member->store, key, value, 1 + size);
 }
 
-/* Wait for a value; an error in it is recorded as this rank's, of `status`. `id` (size) is filled with zeros. */
-static tt_status hear(const tt_backend_member *member, const char *key, tt_status status, void *id, size_t size) {
+/* Wait for a value; an error in it is recorded as this rank's, of `status`. An id of `least` to `size` bytes is
+ * followed by zeros. */
+static tt_status hear(const tt_backend_member *member, const char *key, tt_status status, void *id, size_t least,
+                      size_t size) {
     tt_store_value got;
     tt_status failed = nccl_host->store_get(member->store, key, &got);
     if (failed)
         return failed;
     const char *value = got.data;
-    if (got.size < 1 || *value != 'I') {
-        failed = nccl_host->fail(status, "%.*s", got.size ? (int)got.size - 1 : 0, got.size ? value + 1 : "");
+    if (got.size > 1 && *value == 'E') {
+        failed = nccl_host->fail(status, "%.*s", (int)(got.size - 1 < TEXT ? got.size - 1 : TEXT), value + 1);
+    } else if (got.size < 1 + least || got.size > 1 + size || *value != 'I') {
+        failed =
+            nccl_host->fail(TT_ERR_PEER,
+                            "nccl: what is in the store under \"%s\" is no id: expected %zu to %zu bytes behind an "
+                            "I, got %zu in all. Have all ranks the same version of Tutti?",
+                            key, least, size, got.size);
     } else {
         memset(id, 0, size);
-        memcpy(id, value + 1, got.size - 1 < size ? got.size - 1 : size);
+        memcpy(id, value + 1, got.size - 1);
     }
     nccl_host->store_value_free(&got);
     return failed;
@@ -76,16 +84,16 @@ static const char *device_key(int rank, char key[32]) {
 
 /* ---- rank 0 */
 
-static tt_status hear_device(const tt_backend_member *member, int rank, int64_t deadline_ms, char uuid[48]) {
+static tt_status hear_device(const tt_backend_member *member, int rank, int64_t deadline_ms, char uuid[UUID_TEXT]) {
     char key[32];
     tt_status status = await_key(member, device_key(rank, key), deadline_ms);
     if (status == TT_ERR_TIMEOUT)
         return nccl_host->fail(status, "nccl: rank %d did not come to tt_init_process_group() within %lld ms", rank,
                                (long long)member->timeout_ms);
-    return status ? status : hear(member, key, TT_ERR_PEER, uuid, 48);
+    return status ? status : hear(member, key, TT_ERR_PEER, uuid, 1, UUID_TEXT - 1);
 }
 
-static tt_status check_shared(char (*uuids)[48], int n) {
+static tt_status check_shared(char (*uuids)[UUID_TEXT], int n) {
     for (int r = 0; r < n; r++)
         if (!strcmp(uuids[r], uuids[n]))
             return nccl_host->fail(TT_ERR_INVALID,
@@ -98,7 +106,7 @@ static tt_status check_shared(char (*uuids)[48], int n) {
 
 static tt_status hear_devices(const tt_backend_member *member) {
     int64_t deadline_ms = nccl_now_ms() + member->timeout_ms;
-    char(*uuids)[48] = calloc((size_t)member->world_size, sizeof *uuids);
+    char(*uuids)[UUID_TEXT] = calloc((size_t)member->world_size, sizeof *uuids);
     tt_status status = uuids ? TT_OK : nccl_host->fail(TT_ERR_MEMORY, "nccl: no memory for %d ids", member->world_size);
     for (int r = 0; r < member->world_size && !status; r++) {
         status = hear_device(member, r, deadline_ms, uuids[r]);
@@ -150,7 +158,7 @@ tt_status nccl_meet(const nccl_engine *e, const tt_backend_member *member, tt_st
     if (told == TT_ERR_TIMEOUT)
         return nccl_host->fail(told, "nccl: rank 0 did not give NCCL's unique id within %lld ms",
                                (long long)member->timeout_ms);
-    return told ? told : hear(member, asked, TT_ERR_PEER, id, sizeof *id);
+    return told ? told : hear(member, asked, TT_ERR_PEER, id, sizeof *id, sizeof *id);
 }
 
 void nccl_tell_failure(const tt_backend_member *member) {
@@ -174,5 +182,5 @@ tt_status nccl_ask_failure(const tt_backend_member *member) {
     tt_status status = nccl_host->store_check(member->store, &(const char *){"nccl/failed"}, 1, &is_told);
     if (status || !is_told)
         return ended ? watch(member) : status;
-    return hear(member, "nccl/failed", TT_ERR_PEER, none, sizeof none);
+    return hear(member, "nccl/failed", TT_ERR_PEER, none, 1, sizeof none);
 }

@@ -327,6 +327,66 @@ static int unnamed_device(tt_store *store, int rank, int world, void *arg) {
     return 0;
 }
 
+/* ---- a rank that leaves something else in the store ---- */
+
+typedef struct lie {
+    const char *key;
+    const void *value;
+    size_t size;
+    tt_store *inner;
+} lie;
+
+static tt_status lie_set(void *user, const char *key, const void *value, size_t size) {
+    const lie *l = user;
+    size_t length = strlen(key), end = strlen(l->key);
+    bool lies = length >= end && !strcmp(key + length - end, l->key);
+    return tt_store_set(l->inner, key, lies ? l->value : value, lies ? l->size : size);
+}
+static tt_status lie_get(void *user, const char *key, int64_t timeout_ms, tt_store_value *value) {
+    tt_store *inner = ((const lie *)user)->inner;
+    tt_store_set_timeout_ms(inner, timeout_ms);
+    return tt_store_get(inner, key, value);
+}
+static tt_status lie_add(void *user, const char *key, int64_t delta, int64_t *result) {
+    return tt_store_add(((const lie *)user)->inner, key, delta, result);
+}
+static tt_status lie_wait(void *user, const char *const *keys, int64_t n, int64_t timeout_ms) {
+    return tt_store_wait(((const lie *)user)->inner, keys, n, timeout_ms);
+}
+static tt_status lie_check(void *user, const char *const *keys, int64_t n, bool *all) {
+    return tt_store_check(((const lie *)user)->inner, keys, n, all);
+}
+
+static const tt_store_class liar = {
+    .name = "a liar", .set = lie_set, .get = lie_get, .add = lie_add, .wait = lie_wait, .check = lie_check};
+
+/* The rank that hears it says so; the others fail, too. */
+static int lied_to(tt_store *store, int rank, int world, void *arg) {
+    lie l = *(const lie *)arg;
+    tt_store *made = NULL;
+    tt_group *group = NULL;
+    l.inner = store;
+    CHECK_OK(tt_store_new(&made, &liar, &l));
+    CHECK(nccl_try(&group, made, rank, world, PATIENCE_MS) != TT_OK);
+    CHECK(!group);
+    if (rank == (strstr(l.key, "device") ? 0 : 1)) {
+        CHECK_TEXT("nccl: what is in the store under \"");
+        CHECK_TEXT(l.key);
+    }
+    tt_store_free(made);
+    return 0;
+}
+
+static void what_is_no_id_in_the_store_is_refused(void **state) {
+    (void)state;
+    char large[300];
+    memset(large, 'I', sizeof large);
+    const size_t sizes[] = {0, 1, 49, sizeof large};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        with_ranks(2, lied_to, &(lie){.key = "nccl/device/1", .value = large, .size = sizes[i]});
+    with_ranks(2, lied_to, &(lie){.key = "nccl/device/1", .value = "X123", .size = 4});
+}
+
 static void what_cannot_work_is_refused(void **state) {
     (void)state;
     with_ranks(3, one_device, NULL);
@@ -342,9 +402,13 @@ static void what_cannot_work_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_operation_is_right), cmocka_unit_test(calls_follow_the_stream),
-        cmocka_unit_test(messages_arrive),          cmocka_unit_test(a_barrier_is_of_the_streams),
-        cmocka_unit_test(groups_are_split),         cmocka_unit_test(what_cannot_work_is_refused),
+        cmocka_unit_test(every_operation_is_right),
+        cmocka_unit_test(calls_follow_the_stream),
+        cmocka_unit_test(messages_arrive),
+        cmocka_unit_test(a_barrier_is_of_the_streams),
+        cmocka_unit_test(groups_are_split),
+        cmocka_unit_test(what_cannot_work_is_refused),
+        cmocka_unit_test(what_is_no_id_in_the_store_is_refused),
     };
     nccl_begin();
     storm_begin();
