@@ -90,17 +90,20 @@ static tt_status load_once(void) {
     return status;
 }
 
-/* The number after "cuda:"; "cuda" is the first. */
+/* The number after "cuda:"; "cuda" is the first. A device has one name: neither a sign nor leading zeros. */
 static tt_status index_of(const char *name, int *index) {
     int64_t number = 0;
     if (name[4])
         TT__TRY(tt__parse_i64(name, name + 5, 0, INT_MAX, &number));
+    if (name[4] && (name[5] == '+' || (name[5] == '0' && name[6])))
+        return tt__fail(TT_ERR_INVALID, "%s: expected a number without sign and leading zeros, as in \"cuda:%lld\"",
+                        name, (long long)number);
     *index = (int)number;
     return TT_OK;
 }
 
 const tt_device *tt__device_load(const char *who, const char *name) {
-    int index;
+    int index = 0;
     const tt_device *device = index_of(name, &index) || load_once() ? NULL : plugin->device(index);
     if (!device)
         tt__fail_prefix("%s", who);

@@ -62,6 +62,19 @@ static void devices_have_properties(void **state) {
     expect_error(TT_ERR_INVALID, "tt_device_properties_of: `device` is NULL");
 }
 
+static void a_device_has_one_name(void **state) {
+    (void)state;
+    static const char *const bad[] = {"cuda:+0", "cuda:00", "cuda:-1", "cuda: 0", "cuda:0 ",         "cuda:0x0",
+                                      "cuda:",   "cuda::0", "CUDA:0",  "cuda0",   "cuda:99999999999"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_null(tt_device_get(bad[i]));
+        assert_non_null(strstr(tt_last_error(), bad[i]));
+    }
+    assert_null(tt_device_get("cuda:007"));
+    expect_error(TT_ERR_INVALID, "cuda:007: expected a number without sign and leading zeros, as in \"cuda:7\"");
+    tt_clear_error();
+}
+
 static void *device_of_a_thread(void *unused) {
     (void)unused;
     return (void *)(uintptr_t)tt_current_device();
@@ -213,9 +226,13 @@ int main(void) {
     if (!cuda_choose())
         return 77;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(devices_have_properties), cmocka_unit_test(each_thread_has_a_current_device),
-        cmocka_unit_test(memory_is_counted),       cmocka_unit_test(an_empty_cache_gives_memory_back),
-        cmocka_unit_test(wrong_calls_are_errors),  cmocka_unit_test(a_step_without_memory_leaves_nothing),
+        cmocka_unit_test(devices_have_properties),
+        cmocka_unit_test(a_device_has_one_name),
+        cmocka_unit_test(each_thread_has_a_current_device),
+        cmocka_unit_test(memory_is_counted),
+        cmocka_unit_test(an_empty_cache_gives_memory_back),
+        cmocka_unit_test(wrong_calls_are_errors),
+        cmocka_unit_test(a_step_without_memory_leaves_nothing),
         cmocka_unit_test(what_is_held_is_listed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
