@@ -1,7 +1,9 @@
 #!/bin/sh
 # Checks and measures on a machine with a GPU: see tools/device_check.sh, which copies this beside what it runs.
 # BUDGET=900: seconds for all parts (470). A part that takes longer than its own limit is ended, too.
+# OUT is a folder of one's own: what is in it under the names of results is removed, except for a folder raw.
 set -u
+unset CDPATH
 here=$(cd "$(dirname "$0")" && pwd -P)
 fake=""
 if [ "${1:-}" = --fake ]; then
@@ -9,14 +11,20 @@ if [ "${1:-}" = --fake ]; then
     shift
     export TT_BACKEND_PATH="$here/fake" TT_CUDA_PATH="$here/fake" FAKE_CUDA_SEED=0 FAKE_CUDA_MEMORY=1024
 fi
-out=${1:-.}
-mkdir -p "$out/raw"
+stop() { printf 'device_check: %s\n' "$*" >&2; exit 2; }
+
+mkdir -p "${1:-.}" && out=$(cd "${1:-.}" && pwd -P) || stop "expected a folder for results, got \"${1:-.}\""
+mkdir "$out/raw" || stop "the folder raw, for what the parts say, could not be made in $out. If it is there already," \
+    "remove it or name another folder"
 report=$out/report.md
 theirs=${LD_LIBRARY_PATH:-} # Python's libraries may be newer than ours
 export LD_LIBRARY_PATH="$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" TT_CUDA_REAL=1
 budget=${BUDGET:-470}
 start=$(date +%s)
 failed=""
+
+# Python takes modules from the working directory, which may be anybody's.
+cd "$here" || stop "can't go to $here"
 
 python() { LD_LIBRARY_PATH=$theirs python3 "$@"; }
 
@@ -51,11 +59,14 @@ part() {
 show() { [ ! -s "$out/raw/$1" ] || grep '^[|]' "$out/raw/$1" | tee -a "$report"; }
 
 finish() {
-    tar czf "$out/raw.tar.gz" -C "$out" raw && rm -r "$out/raw"
+    rm -f "$out/raw.tar.gz"
+    (set -C && tar cz -C "$out" raw >"$out/raw.tar.gz") && rm -r "$out/raw"
     exit "$1"
 }
 
-: >"$report"
+# Both files are made anew, and not through a link that somebody has put there.
+rm -f "$report"
+(set -C && : >"$report") || stop "$report could not be made"
 say "# Checks on a GPU"
 say ""
 say "Commit $(cat "$here/commit" 2>/dev/null), $(date -u '+%Y-%m-%d %H:%M') UTC."

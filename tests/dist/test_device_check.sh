@@ -32,6 +32,23 @@ reports "Nothing was checked, as there is no GPU to check on: .*there is no devi
 reports "PyTorch: not here, so nothing is compared with it"
 [ -s "$folder/out/raw.tar.gz" ] || fail "no raw figures"
 
+# What is in the folder for results, and where it is called, is somebody else's: a folder raw, links, modules of Python.
+mkdir -p "$folder/full/raw" "$folder/cwd" "$folder/planted"
+echo precious >"$folder/full/raw/mine"
+! (cd "$folder/full" && sh "$folder/run") >"$folder/said" 2>&1 || fail "it takes a folder raw that is there"
+grep -q "the folder raw, for what the parts say, could not be made in $folder/full" "$folder/said" || fail "no reason"
+[ -s "$folder/full/raw/mine" ] || fail "the folder raw that was there is gone"
+echo victim >"$folder/victim"
+ln -s "$folder/victim" "$folder/planted/report.md"
+ln -s "$folder/victim" "$folder/planted/raw.tar.gz"
+echo 'open("ran", "w")' >"$folder/cwd/torch.py"
+! (cd "$folder/cwd" && PATH=${PATH#*:} FAKE_CUDA_DEVICES=0 sh "$folder/run" ../planted) >/dev/null 2>&1 || fail "well"
+[ "$(cat "$folder/victim")" = victim ] || fail "it writes through links"
+[ -s "$folder/planted/raw.tar.gz" ] || fail "no raw figures in place of a link"
+[ -z "$(find "$folder" -name ran)" ] || fail "it runs a module of the working directory"
+! sh "$folder/run" "$folder/victim/x" >"$folder/said" 2>&1 || fail "it takes a file for a folder"
+grep -q "expected a folder for results" "$folder/said" || fail "no reason"
+
 # With one: some seconds for all.
 ! BUDGET=15 sh "$folder/run" "$folder/out" >/dev/null 2>&1 || fail "it ended well"
 reports '^| test_cuda_1 | ok | [0-9]* s |$'
