@@ -90,6 +90,7 @@ struct tt_work {
     bool part_done; /* nothing is left but to wait for the others: slots and steps are free for the next call */
     bool owned;     /* by a caller, who will forget it */
     bool linked;    /* it is in one of its group's lists */
+    bool promised;  /* on a device: a stream waits for its result, so the program counts on it */
     _Atomic bool done;
     tt_status status;
     struct tt__callback *callbacks; /* to be called then: callback.h */

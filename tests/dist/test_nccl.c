@@ -327,6 +327,57 @@ static int unnamed_device(tt_store *store, int rank, int world, void *arg) {
     return 0;
 }
 
+/* ---- groups that end while the device is late ---- */
+
+/* Calls have returned TT_OK and nothing has read their results when the group is destroyed: they come all the same. */
+static int leaves_early(tt_store *store, int rank, int world, void *arg) {
+    tt_group *group = nccl_join(store, rank, world), *part = NULL;
+    int32_t x[N];
+    bool in_part = arg != NULL;
+    for (int i = 0; i < N; i++)
+        x[i] = rank + i;
+    tt_tensor *a = gpu_new(rank, x, sizeof x);
+    if (in_part)
+        CHECK_OK(tt_new_group(&part, group, ((int[]){0, 1}), 2));
+    tt_clear_error();
+    for (int i = 0; i < 3; i++)
+        CHECK_OK(tt_all_reduce(in_part ? part : group, gpu_at(a), N, TT_I32, TT_SUM, ON_GPU(rank)));
+    if (in_part)
+        tt_destroy_process_group(part);
+    tt_destroy_process_group(group);
+    CHECK(!*tt_last_error());
+    gpu_read(a, x);
+    for (int i = 0; i < N; i++)
+        CHECK(x[i] == 4 * (2 * i + 1));
+    tt_tensor_free(a);
+    return 0;
+}
+
+/* The end of a group doesn't wait for a rank that has ended before its device came to the call. */
+static int leaves_in_vain(tt_store *store, int rank, int world, void *arg) {
+    tt_group *group = nccl_join(store, rank, world);
+    int32_t x[N] = {0};
+    (void)arg;
+    tt_tensor *a = gpu_new(rank, x, sizeof x);
+    CHECK_OK(tt_all_reduce(group, gpu_at(a), N, TT_I32, TT_SUM, ON_GPU(rank)));
+    if (rank == 1)
+        _exit(0);
+    tt_destroy_process_group(group);
+    CHECK_TEXT("rank 1");
+    tt_tensor_free(a);
+    return 0;
+}
+
+static void a_group_ends_behind_its_calls(void **state) {
+    (void)state;
+    setenv("FAKE_CUDA_LATE", "2000", 1);
+    with_ranks(2, leaves_early, NULL);
+    with_ranks(2, leaves_early, "in a group of the two");
+    setenv("FAKE_CUDA_LATE", "1000000", 1);
+    with_ranks(2, leaves_in_vain, NULL);
+    unsetenv("FAKE_CUDA_LATE");
+}
+
 /* ---- a rank that leaves something else in the store ---- */
 
 typedef struct lie {
@@ -408,6 +459,7 @@ int main(void) {
         cmocka_unit_test(a_barrier_is_of_the_streams),
         cmocka_unit_test(groups_are_split),
         cmocka_unit_test(what_cannot_work_is_refused),
+        cmocka_unit_test(a_group_ends_behind_its_calls),
         cmocka_unit_test(what_is_no_id_in_the_store_is_refused),
     };
     nccl_begin();

@@ -150,7 +150,8 @@ tt_status tt__plugin_drain(tt_group *group, int64_t timeout_ms);
 /* Fail the group and all its works with the thread's last error. */
 tt_status tt__plugin_fail(tt_group *group);
 
-/* Find out which works the engine has ended; nobody may have asked since. */
+/* Before the group ends: wait for works on a device whose results a stream waits for, as long as these calls may take.
+ * The program has been told TT_OK, and nobody may have asked since whether the engine has ended them. */
 void tt__plugin_settle(tt_group *group);
 
 /* End all works, after asking the engine to give up what is under way. */

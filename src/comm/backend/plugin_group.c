@@ -2,6 +2,7 @@
 #include "comm/backend/plugin.h"
 
 #include "base/error.h"
+#include "base/saved_error.h"
 #include "comm/backend/host.h"
 #include "comm/native/native.h"
 #include "comm/split.h"
@@ -86,6 +87,7 @@ static void plugin_release(tt_group *group) {
 
 static void plugin_retire(tt_group *group) {
     tt__plugin *plugin = tt__plugin_of(group);
+    tt__saved_error before;
     if (tt__is_inherited(group))
         pthread_mutex_init(&plugin->lock, NULL);
     else
@@ -93,7 +95,9 @@ static void plugin_retire(tt_group *group) {
     tt__plugin_lock(plugin);
     if (!tt__is_inherited(group))
         tt__plugin_settle(group); /* where all is done the engine leaves in order, and is not aborted */
+    tt__error_save(&before);
     tt__plugin_end_works(group, TT_ERR_STATE);
+    tt__error_restore(&before); /* what is aborted here fails as it is to */
     tt__callbacks_settle(&plugin->due, &plugin->lock, group);
     tt__control_leave(group);
 }

@@ -4,6 +4,7 @@
  * ended, or when the group fails or is destroyed. */
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "comm/backend/plugin.h"
 
 #include <sched.h>
@@ -277,12 +278,6 @@ tt_status tt__plugin_progress(tt_group *group) {
 
 /* ---- the end of all works */
 
-void tt__plugin_settle(tt_group *group) {
-    if (!group->failed && !atomic_load(&tt__plugin_of(group)->aborted))
-        tt_ignore(advance_all(group));
-    tt__works_unlink(group);
-}
-
 /* Test a part until it has ended, at most until the deadline. The engine was asked to abort. */
 static void await_end(const tt__plugin *plugin, tt__part *part, int64_t deadline_ms) {
     bool ended = part->state != TT__PART_BEGUN || part->agrees;
@@ -418,10 +413,37 @@ static tt_status wait_joined(tt_work *work, int64_t until_ms) {
             tt__control_explain(work);
             return tt__plugin_fail(work->group);
         }
+        work->promised |= joined;
         if (joined || tt__now_ms() >= until_ms)
             return TT_OK;
         TT__TRY(wait_a_moment(work, since_ms));
     }
+}
+
+/* The first work on a device whose call, or a wait for it, has returned, although it is still under way. */
+static tt_work *first_promised(const tt_group *group) {
+    tt_work *lists[] = {group->queue, group->unordered};
+    for (int i = 0; i < 2; i++)
+        for (tt_work *work = lists[i]; work; work = work->next)
+            if (work->promised && work->phase != TT__DONE)
+                return work;
+    return NULL;
+}
+
+void tt__plugin_settle(tt_group *group) {
+    const int64_t since_ms = tt__now_ms();
+    tt_status status = group->failed ? TT_OK : fail_if_aborted(group);
+    if (group->failed || status)
+        return;
+    status = plugin_progress(group);
+    for (tt_work *work; !status && (work = first_promised(group));) {
+        status = wait_a_moment(work, since_ms);
+        if (!status)
+            status = plugin_progress(group);
+    }
+    if (status)
+        tt__log(TT_LOG_WARNING, "a group was destroyed while calls on a device were under way, and they failed: %s",
+                tt_last_error());
 }
 
 static tt_status wait_for_task(tt_work *work, int64_t until_ms) {
