@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -129,6 +130,10 @@ static void say_missing(const search *s, char *text, size_t size) {
 
 void *tt__nvidia_open(const tt__nvidia_library *library, char *text, size_t size) {
     search s = {.library = library};
+    if (getauxval(AT_SECURE)) {
+        snprintf(text, size, "%s is not used " TT__NVIDIA_REFUSED, library->name);
+        return NULL;
+    }
     try_list(&s, secure_getenv("TT_CUDA_PATH"));
     try_names(&s);
     try_below(&s, secure_getenv("CUDA_HOME"), "lib64");

@@ -11,6 +11,13 @@ typedef struct tt__nvidia_library {
     const char *wheel;    /* "nvidia-cudnn-cu13": the wheel to install; some plain names are of empty packages */
 } tt__nvidia_library;
 
+/* Variables let these libraries write to any file and load any code (CUBLASLT_LOG_FILE, CUDNN_LOGDEST_DBG,
+ * NCCL_NET_PLUGIN, CUDA_INJECTION64_PATH): where getauxval(AT_SECURE) says that the caller has fewer rights, they are
+ * not opened. */
+#define TT__NVIDIA_REFUSED                                                                                        \
+    "by a program that runs with more rights than its caller has (set-user-ID, capabilities), whose environment " \
+    "could make it load code and write files"
+
 extern const tt__nvidia_library tt__nvidia_cublaslt, tt__nvidia_cudnn, tt__nvidia_nccl, tt__nvidia_driver;
 
 /* Open a library for good. It is looked for in the folders of TT_CUDA_PATH; where the system's loader looks; in the

@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "base/nvidia_library.h"
 #include "base/object_path.h"
 #include "base/parse.h"
 #include "base/saved_error.h"
@@ -15,6 +16,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 
 #define FILE_NAME "libtutti-cuda.so"
 
@@ -69,6 +71,8 @@ static tt_status load(void) {
     char path[PATH_MAX], real[PATH_MAX];
     if (plugin)
         return TT_OK;
+    if (getauxval(AT_SECURE)) /* CUDA's runtime is in the file, and opens the driver itself */
+        return tt__fail(TT_ERR_UNSUPPORTED, "CUDA devices are not used " TT__NVIDIA_REFUSED);
     if (!tt__object_find(FILE_NAME, path, sizeof path))
         return fail_no_plugin();
     if (tt__trusted_file(path, real))

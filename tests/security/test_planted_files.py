@@ -214,6 +214,26 @@ class Planted(unittest.TestCase):
             self.assertIn("can't make the folder", done.stderr)
             self.assertFalse(made.exists())
 
+    def test_nvidia_of_a_program_with_more_rights(self):
+        """Variables let NVIDIA's libraries write to files and load code; the machine need not have them here."""
+        program = self.set_user_id(TUTTI)
+        fake = os.path.join(os.environ["TT_BUILD"], "tests", "fake_cuda")
+        gpu = self.base / "root" / "proc" / "driver" / "nvidia" / "gpus" / "0"
+        gpu.mkdir(parents=True)
+        (gpu / "information").write_text("Model: \t A\nGPU UUID: \t GPU-0\nDevice Minor: \t 0\n")
+        (self.base / "root" / "dev").mkdir()
+        (self.base / "root" / "dev" / "nvidia0").touch()
+        (self.base / "root" / "dev" / "nvidia0").chmod(0o666)
+        logs = {name: str(self.base / name) for name in ("CUBLASLT_LOG_FILE", "CUDNN_LOGDEST_DBG", "NCCL_DEBUG_FILE")}
+        done = subprocess.run([program, "doctor", "--root", self.base / "root"], capture_output=True, text=True,
+                              timeout=DEADLINE, check=False, cwd=self.base, user=STRANGER, group=STRANGER,
+                              extra_groups=[], env=dict(os.environ, TT_CUDA_PATH=fake, CUBLASLT_LOG_LEVEL="5",
+                                                        CUDNN_LOGINFO_DBG="1", CUDNN_LOGLEVEL_DBG="3",
+                                                        NCCL_DEBUG="TRACE", **logs))
+        for name in "NVIDIA's driver", "cuBLASLt", "cuDNN", "NCCL":
+            self.assertIn(f"{name} is not used by a program that runs with more rights than its caller", done.stdout)
+        self.assertFalse([path for path in logs.values() if os.path.exists(path)])
+
     def test_an_error_file(self):
         empty = self.base / "empty"
         empty.touch()
