@@ -32,7 +32,8 @@ typedef tt_status (*tt_graph_fn)(void *user);
  *   - tt_grad_scaler_scale() has the scale of then. The rest of a scaler's work, which the host decides on, follows the
  *     replay: tt_grad_scaler_step(), tt_grad_scaler_update();
  *   - gradients are there, or not, as after the call. tt_optimizer_zero_grad() comes before tt_backward() in it.
- * All other numbers that the host passes to calls are repeated as they were, and shapes are.
+ * All other numbers that the host passes to calls are repeated as they were, and shapes are. Work on other devices is
+ * done at once and not captured; a graph without any work is told in the log (TT_LOG_WARNING), as PyTorch does.
  *
  * Memory that is taken during the capture, and what is freed in it, is the graph's until tt_graph_free(): no other
  * tensor lies there (tt_device_memory: allocated). Optimizers, scalers and tensors that the function uses outlive the

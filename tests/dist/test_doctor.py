@@ -293,7 +293,8 @@ class Doctor(unittest.TestCase):
         shutil.copy(folder / "libcublasLt.so.13", sly)
         found = [c["found"] for c in self.look(TT_CUDA_PATH=str(sly), CUDA_HOME="/nowhere")["checks"]
                  if c["check"] == "CUDA"]
-        self.assertEqual(len([text for text in found if "a NCCL ok good NCCL broken bad/libcublasLt" in text]), 1, found)
+        shown = "a NCCL ok good NCCL broken bad/libcublasLt"
+        self.assertEqual(len([text for text in found if shown in text]), 1, found)
         self.assertFalse([text for text in found if text.startswith("NCCL: good") or "can't be used" in text], found)
         (folder / "libcublasLt.so.13").unlink()
         alone = self.look(**places)

@@ -183,11 +183,39 @@ static void what_waits_for_other_ranks_is_refused(void **state) {
     tt_store_free(store);
 }
 
+static char logged[512];
+
+static void keep_logged(tt_log_level level, const char *line, void *user) {
+    (void)user;
+    if (level == TT_LOG_WARNING)
+        snprintf(logged, sizeof logged, "%s", line);
+}
+
+static tt_status add_one(void *user) { return tt_add_scalar(user, 1) ? TT_OK : tt_last_status(); }
+
+static void an_empty_graph_is_told(void **state) {
+    (void)state;
+    TT_AUTO_SCOPE;
+    tt_set_log(keep_logged, NULL);
+    tt_graph *graph = tt_graph_capture(TT_CUDA(0), 0, add_one, there(tt_ones(S(2), TT_F32)));
+    assert_non_null(graph);
+    assert_string_equal(logged, "");
+    tt_graph_free(graph);
+    graph = tt_graph_capture(TT_CUDA(0), 0, add_one, tt_ones(S(2), TT_F32)); /* on the host */
+    tt_set_log(NULL, NULL);
+    assert_non_null(graph);
+    assert_non_null(
+        strstr(logged, "tt_graph_capture: the graph is empty: the function has enqueued nothing on cuda:0"));
+    assert_int_equal(tt_graph_replay(graph), TT_OK);
+    tt_graph_free(graph);
+}
+
 int main(void) {
     if (!cuda_choose())
         return 77;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_no_replay_can_do_is_refused),
+        cmocka_unit_test(an_empty_graph_is_told),
         cmocka_unit_test(arguments_are_checked),
         cmocka_unit_test(a_child_of_fork_has_no_graphs),
         cmocka_unit_test(what_waits_for_other_ranks_is_refused),

@@ -53,7 +53,18 @@ static tt_status graph_begin(const tt_device *device, void **out) {
     return TT_OK;
 }
 
+/* Most likely the function works on another device, which did at once what a replay will not repeat. */
+static void warn_if_empty(const tt__cuda_graph *graph, cudaGraph_t captured) {
+    size_t count = 0;
+    if (!cudaGraphGetNodes(captured, NULL, &count) && !count)
+        tt__cuda_host->log(TT_LOG_WARNING,
+                           "tt_graph_capture: the graph is empty: the function has enqueued nothing on %s. Work on "
+                           "other devices is not captured",
+                           graph->state->name);
+}
+
 static tt_status instantiate(tt__cuda_graph *graph, cudaGraph_t captured) {
+    warn_if_empty(graph, captured);
     tt_status status = tt__cuda_check(cudaGraphInstantiate(&graph->exec, captured, 0),
                                       "making a captured graph ready on %s", graph->state->name);
     (void)cudaGraphDestroy(captured);

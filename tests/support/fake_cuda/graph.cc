@@ -86,6 +86,13 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
     return cudaSuccess;
 }
 
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count) {
+    if (nodes) /* the fake's have none to show */
+        return fake_error(cudaErrorInvalidValue);
+    *count = graph->tasks->size();
+    return cudaSuccess;
+}
+
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long) {
     if (fake_fails())
         return fake_error(cudaErrorMemoryAllocation);
