@@ -45,6 +45,8 @@ static tt_status end_answer(pid_t child, bool in_time, const char *what) {
         ;
     if (WIFSIGNALED(status))
         return tt__fail(TT_ERR_SYSTEM, "%s crashed: %s", what, strsignal(WTERMSIG(status)));
+    if (WEXITSTATUS(status)) /* by what was loaded: then the answer may be a part of one */
+        return tt__fail(TT_ERR_SYSTEM, "%s ended the process with exit code %d", what, WEXITSTATUS(status));
     return TT_OK;
 }
 

@@ -100,7 +100,8 @@ class Flags(unittest.TestCase):
     def test_a_driver_that_says_nonsense(self):
         """What the driver says becomes part of a path, and decides how many processes there are."""
         source = """#include <stdio.h>
-                    int cuInit(unsigned flags) { return flags ? 1 : 0; }
+                    #include <stdlib.h>
+                    int cuInit(unsigned flags) { return BROKEN == -7 ? exit(7), 1 : (int)flags; }
                     int cuDeviceGetCount(int *count) { *count = COUNT; return 0; }
                     int cuDeviceGet(int *device, int i) { *device = i; return i == BROKEN ? 101 : 0; }
                     int cuDeviceGetPCIBusId(char *text, int size, int device) {
@@ -121,6 +122,7 @@ class Flags(unittest.TestCase):
                 self.assertIn(f'is at the PCI address "{shown}"; expected one as 0000:3b:00.0', said(bad).stderr)
             self.assertIn("NVIDIA's driver does not begin: CUDA error 101", said(broken=1).stderr)
             self.assertIn("the driver has none", said(devices=-5).stderr)
+            self.assertIn("NVIDIA's driver ended the process with exit code 7", said(broken=-7).stderr)
             begin = time.monotonic()
             said(devices=2000000000, broken=5)
             self.assertIn("PCI address", said("x", devices=2000000000).stderr)
