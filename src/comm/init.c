@@ -161,7 +161,10 @@ static tt_status check_device(const tt_init_process_group_args *args, const char
                         (int)args->device, args->device_index);
     if (args->device == TT_DEVICE_CPU || devices & TT_DEVICE_BIT(args->device))
         return TT_OK;
-    return tt__fail(TT_ERR_UNSUPPORTED, "tt_init_process_group: the back end %s takes no memory of %s", backend, name);
+    return tt__fail(TT_ERR_UNSUPPORTED,
+                    "tt_init_process_group: the back end %s takes no memory of %s: name one that does, as \"nccl\", or "
+                    "leave .device out, and tensors of devices are copied to the host for exchanges",
+                    backend, name);
 }
 
 /* Check the secret and the wire before anybody waits for this rank. */

@@ -1,12 +1,14 @@
 /* What all ranks agree on: their options before the first step, and the end. */
 #include "base/error.h"
 #include "base/format.h"
+#include "comm/group.h"
 #include "trainer/run_state.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
-static const char who[] = "tt_trainer_run";
+static const char who[] = "tt_trainer_run", options_site[] = "the trainer's comparison of options";
 
 /* ---- options ---- */
 
@@ -115,8 +117,7 @@ tt_status tt__trainer_agree_on_options(const tt_trainer *t) {
         most[i] = options[i].bits;
         most[count + i] = ~options[i].bits;
     }
-    TT__TRY(tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, t->a.group, most, 2 * count, TT_I64, TT_MAX,
-                                       .file = "the trainer's comparison of options")));
+    TT__TRY(tt__group_most(t->a.group, most, 2 * (size_t)count, TT_I64, options_site));
     for (int i = 0; i < count; i++)
         if (most[i] != ~most[count + i])
             return refuse_option(t, &options[i], ~most[count + i], most[i]);
@@ -126,8 +127,7 @@ tt_status tt__trainer_agree_on_options(const tt_trainer *t) {
 tt_status tt__trainer_find_evaluation(tt_trainer *t) {
     int64_t any = t->a.eval_loader != NULL;
     if (t->world > 1 && !t->a.elastic)
-        TT__TRY(tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, t->a.group, &any, 1, TT_I64, TT_MAX,
-                                           .file = "the trainer's comparison of options")));
+        TT__TRY(tt__group_most(t->a.group, &any, 1, TT_I64, options_site));
     t->has_eval = any != 0;
     return TT_OK;
 }
@@ -136,14 +136,27 @@ tt_status tt__trainer_find_evaluation(tt_trainer *t) {
 
 static const char end_site[] = "the trainer's end of a step";
 
+enum { TOLD = 5 }; /* numbers of a bad loss */
+
+/* Let all ranks know what rank `rank` tells. */
+static tt_status tell_all(const tt_trainer *t, int rank, double told[TOLD]) {
+    double *all = malloc((size_t)t->world * TOLD * sizeof *all);
+    if (!all)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for what the ranks tell", who);
+    tt_status status = tt__group_gather(t->a.group, told, all, TOLD, TT_F64, end_site);
+    if (!status)
+        memcpy(told, all + (size_t)rank * TOLD, TOLD * sizeof *all);
+    free(all);
+    return status;
+}
+
 /* A rank's bad loss becomes an error on all ranks. */
 static tt_status refuse_loss(const tt_trainer *t, int rank) {
     const tt__bad_loss *own = &t->bad_loss;
-    double told[] = {own->value, (double)own->step, (double)own->epoch, (double)own->batch, (double)own->of};
+    double told[TOLD] = {own->value, (double)own->step, (double)own->epoch, (double)own->batch, (double)own->of};
     char batch[64] = "";
     if (t->world > 1)
-        TT__TRY(tt_broadcast_with(
-            TT_ARGS(tt_broadcast_args, t->a.group, told, sizeof told / sizeof *told, TT_F64, rank, .file = end_site)));
+        TT__TRY(tell_all(t, rank, told));
     if (told[4] > 1)
         snprintf(batch, sizeof batch, ", batch %" PRId64 " of %" PRId64, (int64_t)told[3], (int64_t)told[4]);
     return tt__fail(TT_ERR_NAN,
@@ -166,7 +179,7 @@ tt_status tt__trainer_agree_on_end(tt_trainer *t) {
     bool by_signal = tt__stop_signals_came(&t->signals);
     int64_t most[] = {t->bad_loss.of ? t->world - t->rank : 0, t->stop, by_signal};
     if (t->world > 1)
-        TT__TRY(tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, t->a.group, most, 3, TT_I64, TT_MAX, .file = end_site)));
+        TT__TRY(tt__group_most(t->a.group, most, 3, TT_I64, end_site));
     if (most[0] && !t->a.allow_nonfinite)
         return refuse_loss(t, t->world - (int)most[0]);
     t->bad_loss.of = 0;

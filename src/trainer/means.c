@@ -1,6 +1,7 @@
 #include "trainer/means.h"
 
 #include "base/error.h"
+#include "comm/group.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -91,7 +92,7 @@ int64_t tt__means_hash(const char *text, size_t size) {
 /* Have all ranks the same text? */
 static tt_status names_agree(tt_group *group, const char *text, size_t size, bool *agree) {
     int64_t hash = tt__means_hash(text, size), most[] = {(int64_t)size, -(int64_t)size, hash, -hash};
-    tt_status status = tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, group, most, 4, TT_I64, TT_MAX, .file = site));
+    tt_status status = tt__group_most(group, most, 4, TT_I64, site);
     *agree = !status && most[0] == -most[1] && most[2] == -most[3];
     return status;
 }
@@ -102,23 +103,31 @@ static tt_status add_names(tt__means *means, const char *text, int64_t size) {
     return TT_OK;
 }
 
-/* Add the names that other ranks have. */
+/* Add the names that other ranks have. texts (world, widest): each rank's, padded */
+static tt_status gather_names(tt__means *means, tt_group *group, const char *text, const int64_t *sizes,
+                              int64_t widest) {
+    const size_t world = (size_t)tt_get_world_size(group), width = (size_t)widest;
+    char *own = calloc(world + 1, width), *texts = own ? own + width : NULL;
+    if (!own)
+        return tt__fail(TT_ERR_MEMORY, "no memory for the ranks' metrics");
+    memcpy(own, text, (size_t)sizes[tt_get_rank(group)]);
+    tt_status status = tt__group_gather(group, own, texts, width, TT_U8, site);
+    for (size_t r = 0; r < world && !status; r++)
+        status = add_names(means, texts + r * width, sizes[r]);
+    free(own);
+    return status;
+}
+
 static tt_status exchange_names(tt__means *means, tt_group *group, const char *text, size_t size) {
-    int world = tt_get_world_size(group);
-    int64_t own = (int64_t)size, all = 0, *sizes = malloc((size_t)world * sizeof *sizes);
+    const int world = tt_get_world_size(group);
+    int64_t own = (int64_t)size, widest = 1, *sizes = malloc((size_t)world * sizeof *sizes);
     if (!sizes)
         return tt__fail(TT_ERR_MEMORY, "no memory for the ranks' metrics");
-    tt_status status = tt_all_gather_with(TT_ARGS(tt_all_gather_args, group, &own, sizes, 1, TT_I64, .file = site));
+    tt_status status = tt__group_gather(group, &own, sizes, 1, TT_I64, site);
     for (int r = 0; r < world && !status; r++)
-        all += sizes[r];
-    char *texts = status ? NULL : malloc((size_t)all + 1);
+        widest = sizes[r] > widest ? sizes[r] : widest;
     if (!status)
-        status = texts ? tt_all_gather_v_with(
-                             TT_ARGS(tt_all_gather_v_args, group, text, texts, sizes, NULL, TT_U8, .file = site))
-                       : tt__fail(TT_ERR_MEMORY, "no memory for the ranks' metrics");
-    if (!status)
-        status = add_names(means, texts, all);
-    free(texts);
+        status = gather_names(means, group, text, sizes, widest);
     free(sizes);
     return status;
 }
@@ -146,8 +155,7 @@ tt_status tt__means_reduce(tt__means *means, tt_group *group) {
         return tt__fail(TT_ERR_MEMORY, "no memory for the sums of metrics");
     for (size_t i = 0; i < means->count; i++)
         memcpy(own + 3 * i, (const double[]){means->of[i].sum, means->of[i].rest, means->of[i].count}, 3 * sizeof *own);
-    tt_status status =
-        tt_all_gather_with(TT_ARGS(tt_all_gather_args, group, own, all, (int64_t)each, TT_F64, .file = site));
+    tt_status status = tt__group_gather(group, own, all, each, TT_F64, site);
     if (!status)
         tt__means_clear(means);
     for (size_t r = 0; r < world && !status; r++, all += each)

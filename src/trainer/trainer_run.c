@@ -2,6 +2,7 @@
 #include "base/args.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "comm/group.h"
 #include "data/loader.h"
 #include "tensor/capture.h"
 #include "trainer/run_state.h"
@@ -160,8 +161,7 @@ static tt_status end_epoch(tt_trainer *t) {
     t->progress.loss = tt__means_value(&t->epoch_means, "loss");
     t->waited = tt_loader_waited(t->a.loader);
     if (t->world > 1)
-        TT__TRY(tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, t->a.group, &t->waited, 1, TT_F64, TT_MAX,
-                                           .file = "the trainer's end of an epoch")));
+        TT__TRY(tt__group_most(t->a.group, &t->waited, 1, TT_F64, "the trainer's end of an epoch"));
     if (t->a.scheduler && t->a.scheduler_when == TT_TRAINER_EACH_EPOCH)
         TT__TRY(tt_lr_scheduler_step(t->a.scheduler));
     bool last = t->a.epochs > 0 && t->progress.epoch >= t->a.epochs;

@@ -77,6 +77,30 @@ tt_status tt__group_gather(tt_group *group, const void *mine, void *all, size_t 
     return gather_words(group, mine, all, count * tt_dtype_size(dtype), who);
 }
 
+/* a = the greater of a and b; NaN is the greatest */
+static void keep_greater(void *a, const void *b, size_t count, tt_dtype dtype) {
+    for (size_t i = 0; i < count; i++)
+        if (dtype == TT_I64 && ((const int64_t *)b)[i] > ((int64_t *)a)[i])
+            ((int64_t *)a)[i] = ((const int64_t *)b)[i];
+        else if (dtype == TT_F64 && !(((const double *)b)[i] <= ((double *)a)[i]))
+            ((double *)a)[i] = ((const double *)b)[i];
+}
+
+tt_status tt__group_most(tt_group *group, void *values, size_t count, tt_dtype dtype, const char *who) {
+    if (!group || tt__group_takes(group, TT_DEVICE_CPU))
+        return tt_all_reduce_with(
+            TT_ARGS(tt_all_reduce_args, group, values, (int64_t)count, dtype, TT_MAX, .file = who));
+    const size_t bytes = count * tt_dtype_size(dtype);
+    unsigned char *all = malloc((size_t)group->size * bytes);
+    if (!all)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for words of %d ranks", who, group->size);
+    tt_status status = gather_words(group, values, all, bytes, who);
+    for (size_t r = 0; !status && r < (size_t)group->size; r++)
+        keep_greater(values, all + r * bytes, count, dtype);
+    free(all);
+    return status;
+}
+
 tt_status tt__group_take_first(tt_group *group, void *bytes, size_t count, const char *who) {
     if (!group || tt__group_takes(group, TT_DEVICE_CPU))
         return tt_broadcast_with(
