@@ -20,7 +20,7 @@ usage() {
 ./dev build
 cmake --build build --target tutti_cuda backend_nccl fake_cuda fake_nccl unit_programs dist_programs parity_programs \
     tutti_command >/dev/null
-out=build/device_check
+out=build/device_check most=60 # MiB
 rm -rf $out
 mkdir -p $out/bin $out/lib/tutti $out/fake $out/tests/parity $out/include
 cp build/bin/tutti $out/bin/
@@ -58,4 +58,9 @@ for file in $out/bin/tutti $out/bin/unit $out/bin/dist $out/bin/operators $out/l
     strip "$file" 2>/dev/null || true
 done
 git rev-parse HEAD >$out/commit
-du -sm $out | sed 's/\t/ MiB: /'
+size=$(du -sm $out | cut -f 1)
+echo "$size MiB: $out"
+if [ "$size" -gt $most ]; then
+    echo "device_check.sh: expected at most $most MiB, which is what may be brought to a borrowed GPU" >&2
+    exit 1
+fi

@@ -31,6 +31,7 @@ typedef struct options {
     bool no_pin;
     bool apart;
     bool amp;                    /* forward and loss in bf16 */
+    bool graph;                  /* the step is captured, and replayed */
     const char *where, *backend; /* --device; --backend, or NULL */
     const tt_device *device;     /* this rank's */
 } options;
@@ -42,6 +43,7 @@ typedef struct trial {
     tt_optimizer *optimizer;
     tt_tensor *x, *y;
     bool amp;
+    tt_graph *graph; /* NULL: steps are taken one by one */
     tt__bench_link *link;
     double block_ms[BLOCKS];
 } trial;
@@ -68,6 +70,7 @@ static const tt__flag step_flags[] = {
      .id = 'D',
      .value = "NAME",
      .what = "where models lie and are trained: cpu (the default), cuda (a GPU for each rank), cuda:0 (one for all)"},
+    {.name = "graph", .id = 'g', .what = "capture the step as a CUDA graph, and replay it: --world 1, with --device"},
     {.name = "backend",
      .id = 'e',
      .value = "NAME",
@@ -100,9 +103,8 @@ const tt__command tt__bench_step = {
         "pool_mb is the most memory that tensors and oneDNN's scratchpads have had, needs_mb what the arithmetic "
         "needs at once: parameters, gradients, the optimizer's states, what backward reads again, gradients under "
         "way. With --amp it also has \"amp\":\"bf16\", with --device \"device\":\"cuda:0\" and \"device_mb\", the most "
-        "memory there that tensors have had, with --apart "
-        "\"apart\":true, with --data-parallel "
-        "\"data_parallel\":N, behind the model.\n"
+        "memory there that tensors have had, with --graph \"graph\":true, with --apart \"apart\":true, with "
+        "--data-parallel \"data_parallel\":N, behind the model.\n"
         "With --link it ends with \"least_ms\", the least time until gradients are averaged, and \"of_least\", how "
         "many times that forward and backward took: a bucket and all later ones cross the link when its last "
         "gradient is there, which is what the same steps' trace says.",
@@ -111,6 +113,30 @@ const tt__command tt__bench_step = {
              "measured, not --world.",
     .run = step_main,
 };
+
+/* Do the flags fit together? Returns -1 to go on, else the exit code. */
+static int step_check(options *o, const char *model) {
+    const bool on_cpu = !strcmp(o->where, "cpu");
+    o->model = tt__bench_model_find(model);
+    if (!o->model)
+        return tt__cli_usage_error("bench step", "--model: expected mlp, conv, gpt, gpt2 or resnet50, got \"%s\"",
+                                   model);
+    if (!o->steps)
+        o->steps = o->model->steps;
+    if (o->replicas)
+        o->world = 1;
+    if (!on_cpu && o->replicas)
+        return tt__cli_usage_error("bench step", "--device: replicas are trained on the cpu: leave out one of the two");
+    if (o->graph && (o->world != 1 || on_cpu))
+        return tt__cli_usage_error("bench step", "--graph captures the step of one rank on a GPU: add --world 1 and "
+                                                 "--device cuda:0");
+    if (o->backend && !strcmp(o->backend, "nccl") && on_cpu)
+        return tt__cli_usage_error("bench step", "--backend nccl averages memory of GPUs: add --device cuda");
+    if (o->mbit && (o->world == 1 || o->apart))
+        return tt__cli_usage_error("bench step", "--link: one rank alone, or with --apart or --data-parallel, averages "
+                                                 "nothing; leave it out, or give --world 2 or more");
+    return -1;
+}
 
 /* Parse the flags. Returns -1 to go on, else the exit code. */
 static int step_parse(options *o, int argc, char **argv) {
@@ -136,6 +162,9 @@ static int step_parse(options *o, int argc, char **argv) {
         case 'D':
             o->where = optarg;
             break;
+        case 'g':
+            o->graph = true;
+            break;
         case 'e':
             o->backend = optarg;
             break;
@@ -159,22 +188,7 @@ static int step_parse(options *o, int argc, char **argv) {
         if (status)
             return tt__cli_usage_error("bench step", "%s", tt_last_error());
     }
-    o->model = tt__bench_model_find(model);
-    if (!o->model)
-        return tt__cli_usage_error("bench step", "--model: expected mlp, conv, gpt, gpt2 or resnet50, got \"%s\"",
-                                   model);
-    if (!o->steps)
-        o->steps = o->model->steps;
-    if (o->replicas)
-        o->world = 1;
-    if (strcmp(o->where, "cpu") != 0 && o->replicas)
-        return tt__cli_usage_error("bench step", "--device: replicas are trained on the cpu: leave out one of the two");
-    if (o->backend && !strcmp(o->backend, "nccl") && !strcmp(o->where, "cpu"))
-        return tt__cli_usage_error("bench step", "--backend nccl averages memory of GPUs: add --device cuda");
-    if (o->mbit && (o->world == 1 || o->apart))
-        return tt__cli_usage_error("bench step", "--link: one rank alone, or with --apart or --data-parallel, averages "
-                                                 "nothing; leave it out, or give --world 2 or more");
-    return -1;
+    return step_check(o, model);
 }
 
 /* x on the device; x itself goes, unless it is there. */
@@ -225,6 +239,7 @@ static tt_status trial_init(trial *t, options *o) {
 
 static void tear_down(trial *t) {
     tt__bench_link_free(t->link);
+    tt_graph_free(t->graph);
     tt_tensor_free(t->x);
     tt_tensor_free(t->y);
     tt_module_free(t->ddp);
@@ -253,16 +268,27 @@ static tt_status train_step(trial *t) {
     return tt_optimizer_step(t->optimizer);
 }
 
+static tt_status captured_step(void *t) { return train_step(t); }
+
 static tt_status run_steps(trial *t, int64_t steps) {
     for (int64_t i = 0; i < steps; i++)
-        if (train_step(t))
+        if (t->graph ? tt_graph_replay(t->graph) : train_step(t))
             return tt_last_status();
     return TT_OK;
 }
 
+/* Steps that aren't timed, before the first block. */
+static tt_status warm_up(trial *t, const options *o) {
+    TT_AUTO_SCOPE;
+    const int64_t steps = o->steps / 10 > 3 ? o->steps / 10 : 3;
+    if (o->graph && !(t->graph = tt_graph_capture(o->device, 3, captured_step, t)))
+        return tt_last_status();
+    return run_steps(t, steps);
+}
+
 static tt_status step_measure(trial *t, const options *o) {
     int64_t steps = o->steps;
-    tt_status status = run_steps(t, steps / 10 > 3 ? steps / 10 : 3);
+    tt_status status = warm_up(t, o);
     if (!status && o->mbit)
         status = tt__bench_link_new(&t->link, t->ddp, t->world, o->mbit, steps * BLOCKS);
     for (int b = 0; b < BLOCKS && !status; b++) {
@@ -293,13 +319,13 @@ static void step_print(const trial *t, const options *o) {
         tt__bench_link_medians(t->link, &least_ms, &ratio);
         tt__format(link, sizeof link, ",\"least_ms\":%.4f,\"of_least\":%.4f", least_ms, ratio);
     }
-    tt__print(
-        stdout,
-        "{\"bench\":\"step\",\"model\":\"%s\",%s%s%s%s\"world\":%d,\"ms_median\":%.4f,\"ms_min\":%.4f,\"rss_mb\":%.1f,"
-        "\"pool_mb\":%.1f,\"needs_mb\":%.1f%s}\n",
-        o->model->name, o->amp ? "\"amp\":\"bf16\"," : "", device, o->apart ? "\"apart\":true," : "", replicas,
-        tt_get_world_size(t->world), t->block_ms[BLOCKS / 2], t->block_ms[0], (double)usage.ru_maxrss / 1024,
-        (double)tt__pool_most() / MEGABYTE, (double)tt__bench_model_needs(t->kind, t->model) / MEGABYTE, link);
+    tt__print(stdout,
+              "{\"bench\":\"step\",\"model\":\"%s\",%s%s%s%s%s\"world\":%d,\"ms_median\":%.4f,\"ms_min\":%.4f,"
+              "\"rss_mb\":%.1f,\"pool_mb\":%.1f,\"needs_mb\":%.1f%s}\n",
+              o->model->name, o->amp ? "\"amp\":\"bf16\"," : "", device, o->graph ? "\"graph\":true," : "",
+              o->apart ? "\"apart\":true," : "", replicas, tt_get_world_size(t->world), t->block_ms[BLOCKS / 2],
+              t->block_ms[0], (double)usage.ru_maxrss / 1024, (double)tt__pool_most() / MEGABYTE,
+              (double)tt__bench_model_needs(t->kind, t->model) / MEGABYTE, link);
 }
 
 static int step_main(int argc, char **argv) {

@@ -17,7 +17,7 @@ program() { # NAME COMMAND: a program of the bundle
 mkdir "$folder/bin" "$folder/path"
 cp "$TT_SOURCE/tools/device_check_run.sh" "$folder/run"
 ln -s "$TT_PROGRAMS/gpu_rates" "$folder/bin/gpu_rates"
-program tutti "exit 3"
+program tutti "echo 'ok    CUDA: NCCL: 2.28.9, /lib/libnccl.so.2'; exit 3"
 program test_cuda_1 "exit 0"
 program test_cuda_2 "echo two is not three; exit 9"
 program test_cuda_3 "echo it lacks a friend; exit 77"
@@ -30,6 +30,8 @@ export PATH="$folder/path:$PATH" TT_BACKEND_PATH="$fakes" TT_CUDA_PATH="$fakes"
 ! FAKE_CUDA_DEVICES=0 sh "$folder/run" "$folder/out" >/dev/null 2>&1 || fail "it ended well without a GPU"
 reports "Nothing was checked, as there is no GPU to check on: .*there is no device cuda:0: CUDA has 0"
 reports "PyTorch: not here, so nothing is compared with it"
+reports "^Tutti: NCCL: 2.28.9, /lib/libnccl.so.2$"
+! grep -q "run: " "$folder/out/report.md" || fail "what the shell says stands in the report:"
 [ -s "$folder/out/raw.tar.gz" ] || fail "no raw figures"
 
 # What is in the folder for results, and where it is called, is somebody else's: a folder raw, links, modules of Python.

@@ -28,6 +28,8 @@ if [ -z "${TT_SANITIZED:-}" ]; then
     out=$(FAKE_CUDA_DEVICES=2 FAKE_CUDA_SEED=0 "$TUTTI" bench step --world 2 --device cuda --backend nccl --steps 1 \
         2>&1) || fail "$out"
     echo "$out" | grep -q '"device":"cuda:0","device_mb":[0-9.]*,"world":2' || fail "no step in: $out"
+    out=$(FAKE_CUDA_SEED=0 "$TUTTI" bench step --world 1 --device cuda:0 --graph --steps 1 2>&1) || fail "$out"
+    echo "$out" | grep -q '"device_mb":[0-9.]*,"graph":true,"world":1' || fail "no captured step in: $out"
 fi
 ! out=$("$TUTTI" bench step --backend nccl 2>&1) || fail "on the cpu: $out"
 echo "$out" | grep -q -e "add --device cuda" || fail "no reason in: $out"

@@ -170,6 +170,8 @@ WRONG = {
         ("--steps -1", '--steps: expected a number from 1 to 1000000, got "-1"'),
         ("--link 0", '--link: expected a number from 1 to 1000000, got "0"'),
         ("--link 1000 --world 1", "--link: one rank alone"),
+        ("--graph --world 1", "--graph captures the step of one rank on a GPU: add --world 1 and --device cuda:0"),
+        ("--graph --device cuda", "--graph captures the step of one rank on a GPU"),
         ("--link 1000 --apart", "--link: one rank alone"),
         ("--link 1000 --data-parallel 2", "--link: one rank alone"),
     ],
