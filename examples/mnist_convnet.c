@@ -34,6 +34,7 @@ static const char usage[] =
     "  --metrics DIR      write curves for `tutti plot` and TensorBoard there\n"
     "  --seed N           of initial weights, shuffling and dropout (0)\n"
     "  --workers N        threads that make batches ahead (0)\n"
+    "  --device NAME      train there: cpu, cuda (a GPU for each rank), cuda:0 (cpu)\n"
     "  --help             this text\n";
 
 static const Program mnist_program = {"mnist_convnet",
@@ -44,11 +45,13 @@ static const Program mnist_program = {"mnist_convnet",
                                        .save_every = 2,
                                        .lr = 1,
                                        .factor = 0.7,
-                                       .checkpoint = "mnist_convnet.safetensors"},
+                                       .checkpoint = "mnist_convnet.safetensors",
+                                       .device = "cpu"},
                                       NULL};
 
 typedef struct Run {
     tt_group *world;
+    const tt_device *device;
     tt_module *net;
     tt_optimizer *adadelta;
     tt_lr_scheduler *step_lr;
@@ -74,9 +77,9 @@ static tt_module *new_net(void) {
 
 /* Of training and of testing. */
 static tt_tensor *step(tt_trainer *t, const tt_batch *b, void *user) {
-    (void)user;
-    tt_tensor *y = tt_module_forward(tt_trainer_model(t), b->x);
-    return y && !count_correct(t, y, b) ? tt_nll_loss(y, b->y) : NULL;
+    const Run *r = user;
+    tt_tensor *y = tt_module_forward(tt_trainer_model(t), tt_to_device(b->x, r->device));
+    return y && !count_correct(t, y, b) ? tt_nll_loss(y, tt_to_device(b->y, r->device)) : NULL;
 }
 
 /* ---- the run ---- */
@@ -84,6 +87,9 @@ static tt_tensor *step(tt_trainer *t, const tt_batch *b, void *user) {
 static tt_status set_up(Run *r, const Data *d, const Options *o) {
     tt_manual_seed((uint64_t)o->seed);
     r->net = new_net();
+    r->device = find_device(o->device);
+    if (!r->net || !r->device || tt_module_to_device(r->net, r->device))
+        return tt_last_status();
     r->adadelta = tt_adadelta(tt_module_parameters(r->net), o->lr);
     r->step_lr = tt_step_lr(r->adadelta, 1, .gamma = o->factor);
     if (!r->step_lr || shuffling_seed(&r->seed, o->seed, o->resume))
@@ -99,7 +105,7 @@ static tt_status set_up(Run *r, const Data *d, const Options *o) {
 }
 
 static tt_status train(Run *r, const Options *o) {
-    return tt_trainer_run(r->net, r->adadelta, r->loader, step, .group = r->world, .sampler = r->sampler,
+    return tt_trainer_run(r->net, r->adadelta, r->loader, step, .user = r, .group = r->world, .sampler = r->sampler,
                           .virtual_ranks = (int)o->virtual_ranks, .epochs = o->epochs, .scheduler = r->step_lr,
                           .eval_loader = r->test_loader, .step_seed = r->seed + 1,
                           .checkpoint = o->save_every ? o->checkpoint : NULL, .save_every = o->save_every,

@@ -28,7 +28,7 @@ typedef struct Options {
     double lr;
     double factor; /* the program's own flag */
     int64_t seed;
-    const char *checkpoint, *resume, *metrics;
+    const char *checkpoint, *resume, *metrics, *device;
     bool elastic;
 } Options;
 
@@ -78,7 +78,7 @@ static bool set_option(Options *o, const char *name, const char *value) {
         const char **text;
     } texts[] = {
         {"data", &o->data},     {"images", &o->images},   {"labels", &o->labels}, {"checkpoint", &o->checkpoint},
-        {"resume", &o->resume}, {"metrics", &o->metrics},
+        {"resume", &o->resume}, {"metrics", &o->metrics}, {"device", &o->device},
     };
     const struct {
         const char *name;
@@ -136,6 +136,7 @@ static bool parse_options(Options *o, int argc, char **argv) {
         {"metrics", 1, 0, 0},
         {"seed", 1, 0, 0},
         {"workers", 1, 0, 0},
+        {"device", 1, 0, 0},
         {"help", 0, 0, 'h'},
         {mnist_program.elastic_flag, 0, 0, 'e'},
         {0},

@@ -5,6 +5,7 @@
  *   tutti run --nproc-per-node=2 mnist_trainer --data DIR         MNIST's four files
  *   mnist_trainer --epochs 10 --resume checkpoint.safetensors     go on, alone
  *   tutti run --nproc-per-node=2 mnist_trainer --elastic          go on when a rank is lost, without a restart
+ *   tutti run --nproc-per-node=gpu mnist_trainer --device cuda    on all GPUs
  *
  * B batch, 784 = 28 x 28 pixels, 512 hidden units, 10 classes. */
 #include "mnist_program.h"
@@ -34,19 +35,25 @@ static const char usage[] = "usage: mnist_trainer [FLAGS]\n"
                             "  --metrics DIR      write curves for `tutti plot` and TensorBoard there\n"
                             "  --seed N           of initial weights and of shuffling (0)\n"
                             "  --workers N        threads that make batches ahead (0)\n"
+                            "  --device NAME      train there: cpu, cuda (a GPU for each rank), cuda:0 (cpu)\n"
                             "  --elastic          survive the loss of ranks, and stop together (SIGTERM, SIGUSR1)\n"
                             "  --help             this text\n";
 
-static const Program mnist_program = {
-    "mnist_trainer",
-    usage,
-    "momentum",
-    {.epochs = 5, .batch_size = 32, .save_every = 2, .lr = 1e-3, .checkpoint = "checkpoint.safetensors"},
-    "elastic"};
+static const Program mnist_program = {"mnist_trainer",
+                                      usage,
+                                      "momentum",
+                                      {.epochs = 5,
+                                       .batch_size = 32,
+                                       .save_every = 2,
+                                       .lr = 1e-3,
+                                       .checkpoint = "checkpoint.safetensors",
+                                       .device = "cpu"},
+                                      "elastic"};
 
 typedef struct Trainer {
     tt_elastic *job;
-    int stop;         /* the signal for which all ranks stop */
+    int stop; /* the signal for which all ranks stop */
+    const tt_device *device;
     tt_module *model; /* 784-512-10 */
     tt_module *ddp;   /* the model, with gradients averaged over the ranks */
     tt_optimizer *sgd;
@@ -75,7 +82,7 @@ static int rank_of(const Trainer *t) { return tt_get_rank(world_of(t)); }
 static tt_status make_model(Trainer *t, const Options *o) {
     tt_manual_seed((uint64_t)o->seed);
     t->model = tt_nn_sequential(tt_nn_flatten(), tt_nn_linear(784, 512), tt_nn_relu(), tt_nn_linear(512, 10));
-    if (!t->model)
+    if (!t->model || tt_module_to_device(t->model, t->device))
         return tt_last_status();
     t->sgd = tt_sgd(tt_module_parameters(t->model), o->lr, .momentum = o->factor);
     if (!t->sgd)
@@ -95,14 +102,16 @@ static tt_status set_up(Trainer *t, const Data *d, const Options *o) {
     t->save_every = o->save_every;
     t->checkpoint = o->checkpoint;
     t->bar = rank_of(t) == 0 && isatty(STDOUT_FILENO);
-    tt_status status = make_model(t, o);
+    t->device = find_device(o->device);
+    tt_status status = t->device ? make_model(t, o) : tt_last_status();
     if (status)
         return status;
     t->sampler = tt_distributed_sampler(tt_dataset_size(d->train), tt_get_world_size(world_of(t)), rank_of(t),
                                         .seed = t->progress.sampler_seed, .virtual_ranks = (int)o->virtual_ranks);
     if (!t->sampler)
         return tt_last_status();
-    t->loader = tt_loader_new(d->train, o->batch_size, t->sampler, .workers = (int)o->workers);
+    t->loader = tt_loader_new(d->train, o->batch_size, t->sampler, .workers = (int)o->workers,
+                              .pin_memory = t->device != TT_CPU ? t->device : NULL);
     if (!t->loader)
         return tt_last_status();
     if (o->metrics && rank_of(t) == 0 && !(t->metrics = tt_summary_writer_new(o->metrics)))
@@ -141,7 +150,7 @@ static double seconds(void) {
 /* logits (B,10), loss the mean over the batch */
 static tt_status add_to(Totals *totals, tt_tensor *logits, tt_tensor *loss, const tt_batch *b) {
     double value;
-    const int64_t *guess = tt_tensor_i64(tt_argmax(logits, 1)), *label = tt_tensor_i64(b->y);
+    const int64_t *guess = tt_tensor_i64(tt_to_device(tt_argmax(logits, 1), TT_CPU)), *label = tt_tensor_i64(b->y);
     if (tt_item(loss, &value) || !guess || !label)
         return tt_last_status();
     for (int64_t i = 0; i < b->size; i++)
@@ -156,8 +165,8 @@ static tt_status train_batch(Trainer *t, const tt_batch *b, bool first, bool las
     TT_AUTO_SCOPE;
     if (first)
         tt_optimizer_zero_grad(t->sgd);
-    tt_tensor *logits = tt_module_forward(t->ddp, b->x);
-    tt_tensor *loss = tt_cross_entropy(logits, b->y);
+    tt_tensor *logits = tt_module_forward(t->ddp, tt_to_device(b->x, t->device));
+    tt_tensor *loss = tt_cross_entropy(logits, tt_to_device(b->y, t->device));
     if (tt_backward(loss) || (last && tt_optimizer_step(t->sgd)))
         return tt_last_status();
     return add_to(totals, logits, loss, b);
@@ -172,8 +181,8 @@ static tt_status end_step(Trainer *t) {
 static tt_status test_batch(Trainer *t, const tt_batch *b, Totals *totals) {
     TT_AUTO_SCOPE;
     TT_NO_GRAD;
-    tt_tensor *logits = tt_module_forward(t->model, b->x);
-    tt_tensor *loss = tt_cross_entropy(logits, b->y);
+    tt_tensor *logits = tt_module_forward(t->model, tt_to_device(b->x, t->device));
+    tt_tensor *loss = tt_cross_entropy(logits, tt_to_device(b->y, t->device));
     return loss ? add_to(totals, logits, loss, b) : tt_last_status();
 }
 

@@ -16,7 +16,7 @@ static inline tt_status shuffling_seed(uint64_t *seed, int64_t flag, const char 
 /* How many of a batch's examples are recognised, as the metric "accuracy". y (B,10) logits or log-probabilities, labels
  * (B) */
 static inline tt_status count_correct(tt_trainer *t, tt_tensor *y, const tt_batch *b) {
-    const int64_t *guess = tt_tensor_i64(tt_argmax(y, 1)), *label = tt_tensor_i64(b->y);
+    const int64_t *guess = tt_tensor_i64(tt_to_device(tt_argmax(y, 1), TT_CPU)), *label = tt_tensor_i64(b->y);
     if (!guess || !label)
         return tt_last_status();
     int64_t correct = 0;

@@ -1,0 +1,73 @@
+"""Examples with --device, on the fake of CUDA: the same losses as on the cpu, on one rank and on two with a device each;
+a checkpoint goes on there and back; a device that isn't there is one line."""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+TUTTI, BUILD = os.environ["TUTTI"], os.environ["TT_BUILD"]
+FAKES = os.path.join(BUILD, "tests", "fake_cuda")
+ENVIRONMENT = dict(os.environ, OMP_NUM_THREADS="1", TT_BACKEND_PATH=FAKES, TT_CUDA_PATH=FAKES, FAKE_CUDA_SEED="0")
+FEW = ["--images", "images", "--labels", "labels", "--holdout", "20", "--batch-size", "20", "--lr", "0.1"]
+
+
+def fail(text):
+    sys.exit("FAILED: " + text)
+
+
+def run(program, ranks, *flags, code=0):
+    start = [TUTTI, "run", "--standalone", f"--nproc-per-node={ranks}"] if ranks > 1 else []
+    done = subprocess.run([*start, os.path.join(BUILD, "examples", program), *flags], env=ENVIRONMENT, text=True,
+                          capture_output=True, timeout=0.9 * float(os.environ["TT_TIMEOUT"]))
+    if done.returncode != code:
+        fail(f"{program} {flags}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout if code == 0 else done.stderr
+
+
+def losses(out):
+    """Of each epoch: in training, and held out."""
+    found = re.findall(r"^Epoch \d+, loss ([\d.]+), .*held-out loss ([\d.]+)", out, re.M)
+    return [float(number) for epoch in found for number in epoch]
+
+
+def same_losses(program, ranks, epochs, *flags):
+    near, far = (losses(run(program, ranks, *FEW, *flags, "--epochs", str(epochs), "--save-every", "0", "--device",
+                            device)) for device in ("cpu", "cuda"))
+    if len(near) != 2 * epochs or len(far) != len(near) or any(abs(a - b) > 2e-4 for a, b in zip(near, far)):
+        fail(f"{program} on {ranks} ranks: expected the cpu's losses {near}, got {far}")
+
+
+def write_digits(count):
+    """Images of one bright row each, whose place tells the digit, as IDX files."""
+    with open("images", "wb") as file:
+        file.write(bytes([0, 0, 8, 3]) + b"".join(size.to_bytes(4, "big") for size in (count, 28, 28)))
+        for i in range(count):
+            file.write(b"".join(bytes([255 if row == 2 * (i % 10) else 0]) * 28 for row in range(28)))
+    with open("labels", "wb") as file:
+        file.write(bytes([0, 0, 8, 1]) + count.to_bytes(4, "big") + bytes(i % 10 for i in range(count)))
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        write_digits(100)
+        for ranks in (1, 2):
+            same_losses("mnist_trainer", ranks, 2)
+        run("mnist_trainer", 1, *FEW, "--epochs", "1", "--device", "cuda:1", "--checkpoint", "there")
+        out = run("mnist_trainer", 1, *FEW, "--epochs", "2", "--resume", "there", "--checkpoint", "back")
+        if "Resumed after epoch 1 from there" not in out or len(losses(out)) != 2:
+            fail(f"expected a second epoch on the cpu:\n{out}")
+        out = run("mnist_trainer", 1, *FEW, "--device", "cuda:7", code=1)
+        if "there is no device cuda:7: CUDA has 2" not in out:
+            fail(f"expected an error that names the device:\n{out}")
+        write_digits(30)  # a convolution takes the fake a second for ten of them
+        convnet = ["--holdout", "20", "--batch-size", "10"]
+        near, far = (losses(run("mnist_convnet", 1, *FEW, *convnet, "--epochs", "1", "--save-every", "0", "--device",
+                                device)) for device in ("cpu", "cuda"))
+        if len(near) != 2 or any(abs(a - b) > 1e-3 for a, b in zip(near, far)):
+            fail(f"mnist_convnet: expected the cpu's losses {near}, got {far}")
+    print("ok")
+
+
+main()
