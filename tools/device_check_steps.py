@@ -45,7 +45,8 @@ def text_of(value, digits=2):
 def row(what, ours, eager, compiled, ours_mb=None, torch_mb=None):
     ratios = [None if other is None else other / ours for other in (eager, compiled)]
     model = f"mlp for {name}" if FAKE and name != "mlp" else name
-    cells = [model + (", a graph" if name in AS_GRAPH else ""), what, text_of(ours, 3), text_of(eager, 3), text_of(compiled, 3), *map(text_of, ratios),
+    model += ", a graph" if name in AS_GRAPH else ""
+    cells = [model, what, text_of(ours, 3), text_of(eager, 3), text_of(compiled, 3), *map(text_of, ratios),
              text_of(ours_mb, 0), text_of(torch_mb, 0)]
     print("| " + " | ".join(cells) + " |", flush=True)
 

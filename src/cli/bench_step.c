@@ -115,7 +115,7 @@ const tt__command tt__bench_step = {
 };
 
 /* Do the flags fit together? Returns -1 to go on, else the exit code. */
-static int step_check(options *o, const char *model) {
+static int check_step_flags(options *o, const char *model) {
     const bool on_cpu = !strcmp(o->where, "cpu");
     o->model = tt__bench_model_find(model);
     if (!o->model)
@@ -188,7 +188,7 @@ static int step_parse(options *o, int argc, char **argv) {
         if (status)
             return tt__cli_usage_error("bench step", "%s", tt_last_error());
     }
-    return step_check(o, model);
+    return check_step_flags(o, model);
 }
 
 /* x on the device; x itself goes, unless it is there. */
@@ -268,7 +268,7 @@ static tt_status train_step(trial *t) {
     return tt_optimizer_step(t->optimizer);
 }
 
-static tt_status captured_step(void *t) { return train_step(t); }
+static tt_status captured_bench_step(void *t) { return train_step(t); }
 
 static tt_status run_steps(trial *t, int64_t steps) {
     for (int64_t i = 0; i < steps; i++)
@@ -281,7 +281,7 @@ static tt_status run_steps(trial *t, int64_t steps) {
 static tt_status warm_up(trial *t, const options *o) {
     TT_AUTO_SCOPE;
     const int64_t steps = o->steps / 10 > 3 ? o->steps / 10 : 3;
-    if (o->graph && !(t->graph = tt_graph_capture(o->device, 3, captured_step, t)))
+    if (o->graph && !(t->graph = tt_graph_capture(o->device, 3, captured_bench_step, t)))
         return tt_last_status();
     return run_steps(t, steps);
 }

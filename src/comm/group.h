@@ -123,8 +123,8 @@ TT__EXPORT bool tt__group_takes(const tt_group *group, tt_device_type device);
 
 /* The library's own words between ranks, on the host. Where the back end takes no memory of the host, the group behind
  * it carries them, some at a time. Collective. `who` is named in errors.
- * gather: every rank's `count` elements, in `all` (size, count); most: the greatest of all ranks' values, i64 or f64, in
- * place; take_first: rank 0's bytes. */
+ * gather: every rank's `count` elements, in `all` (size, count); most: the greatest of all ranks' values (i64 or f64),
+ * in place; take_first: rank 0's bytes. */
 TT__EXPORT tt_status tt__group_gather(tt_group *group, const void *mine, void *all, size_t count, tt_dtype dtype,
                                       const char *who);
 TT__EXPORT tt_status tt__group_most(tt_group *group, void *values, size_t count, tt_dtype dtype, const char *who);

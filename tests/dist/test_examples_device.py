@@ -1,5 +1,5 @@
-"""Examples with --device, on the fake of CUDA: the same losses as on the cpu, on one rank and on two with a device each;
-a checkpoint goes on there and back; a device that isn't there is one line."""
+"""Examples with --device, on the fake of CUDA: the cpu's losses, on one rank and on two with a device each; a
+checkpoint goes on elsewhere; a device that isn't there is one line."""
 import os
 import re
 import subprocess
