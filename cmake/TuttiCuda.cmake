@@ -34,7 +34,8 @@ foreach(kernel ${TT_CUDA_KERNELS})
     OUTPUT ${object}
     COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/cuda
     COMMAND ${TT_NVCC} -O3 -std=c++17 ${architectures} --threads 0 --compress-mode=size -fmad=true
-            -Xcompiler=-fPIC,-fvisibility=hidden,-Wall -MD -MF ${object}.d -I${CMAKE_SOURCE_DIR}/include -I${CMAKE_SOURCE_DIR}/src -c ${kernel} -o ${object}
+            -Xcompiler=-fPIC,-fvisibility=hidden,-Wall -MD -MF ${object}.d
+            -I${CMAKE_SOURCE_DIR}/include -I${CMAKE_SOURCE_DIR}/src -c ${kernel} -o ${object}
     DEPENDS ${kernel}
     DEPFILE ${object}.d
     COMMENT "nvcc ${name}.cu" VERBATIM)
