@@ -1,5 +1,5 @@
 /* tutti/backend.h: how another communication engine carries out a group's calls. For authors of back ends; programs
- * need it not.
+ * don't need it.
  *
  * A back end is a shared object that exports
  *
@@ -18,10 +18,10 @@
  * Threads: Tutti makes calls on one engine one at a time, but not always from the same thread, and calls on several
  * engines at once; abort() alone may come at any time. Buffers stay valid until the request is done.
  *
- * Devices: a call says where its buffers lie. A back end sets `devices`; whatever else is refused before it is asked,
- * so one that says nothing gets host memory alone. Memory of a device Tutti never touches: what it would convert, scale
- * or copy on the host is TT_ERR_UNSUPPORTED there, unless supports() takes it. Nobody waits on the host for a device's
- * call: see stream_mark() and stream_wait().
+ * Devices: a call says where its buffers lie. A back end lists in `devices` which it takes; Tutti refuses calls on
+ * others without asking it. One that lists none gets host memory alone. Tutti never touches memory of a device: what it
+ * would convert, scale or copy on the host is TT_ERR_UNSUPPORTED there, unless supports() takes it. The host doesn't
+ * wait for calls on a device: see stream_mark() and stream_wait().
  *
  * Structs may grow at their ends, without a new TT_BACKEND_ABI: each table has its size, and the host says those of
  * what it hands over. */
@@ -105,7 +105,7 @@ typedef struct tt_call {
     void *mark;       /* what stream_mark() gave for this call */
 
     /* Of a call on a device that the flight recorder holds: where the back end may write when it ran, before test()
-     * says that it is done. A failure to measure is none of the call. NULL: nobody asks. */
+     * says that it is done. If measuring fails, the call goes on. NULL: nobody asks. */
     tt_call_times *times;
 } tt_call;
 

@@ -24,7 +24,7 @@ static tt_status check_overlap(const nccl_engine *e, const tt_call *call) {
                            e->rank);
 }
 
-/* Messages that NCCL has not are refused before they are marked. */
+/* Refuse messages that NCCL lacks, before they are marked. */
 static tt_status check_message(const nccl_engine *e, const tt_call *call) {
     if (!nccl_is_message(call->op))
         return TT_OK;

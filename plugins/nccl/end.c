@@ -1,7 +1,7 @@
 /* The life of an engine: its stream and memory, and the end, which waits neither for peers nor for a hanging NCCL.
  *
- * Communicators are ended by ncclCommAbort() in a thread that holds the engine, too: who comes last frees it. So an
- * abort that hangs costs the engine's memory, and nothing else. */
+ * A thread of its own ends communicators by ncclCommAbort(). It holds the engine, too, and the last holder frees it. So
+ * an abort that hangs costs the engine's memory, and nothing else. */
 #include "plugin.h"
 
 #include <signal.h>

@@ -18,7 +18,7 @@ struct nccl_window {
     ncclWindow_t window; /* NULL: it is not registered */
 };
 
-/* From now on, on all ranks alike. */
+/* Use no windows from now on; all ranks decide so together. */
 static void do_without(nccl_engine *e, const char *why) {
     e->has_no_windows = true;
     nccl_host->log(TT_LOG_INFO, "back end nccl: rank %d: no memory is registered with NCCL: %s", e->rank_in_job, why);

@@ -129,7 +129,7 @@ template <> __device__ inline void store<boolean>(boolean *p, int value) { p->se
 
 /* ---- places ---- */
 
-/* Is this one of n places? Indices that are not have been told (tt__cuda_expect_within()), and are passed over. */
+/* Is this one of n places? Others have been reported (tt__cuda_expect_within()); skip them. */
 __device__ inline bool is_place(int64_t i, int64_t n) { return (uint64_t)i < (uint64_t)n; }
 
 /* Number of this thread in the grid, and how many there are. */

@@ -6,8 +6,8 @@
 
 namespace tt {
 
-/* How many of n targets are classes, 0..V-1? The others were told, or are to be ignored. Each thread of a block gets
- * it. */
+/* How many of n targets are classes, 0..V-1? The others were reported, or are to be ignored. All threads of a block
+ * get the number. */
 __device__ inline double block_classes(const int64_t *t, int64_t n, int64_t V) {
     double count = 0;
     for (int64_t i = threadIdx.x; i < n; i += THREADS)

@@ -20,7 +20,7 @@
 
 long fake_setting(const char *name, long otherwise);
 
-/* Count a call: is it to fail? */
+/* Count a call that can fail. True: it must. */
 bool fake_fails();
 
 /* Counts for tests, found by dlsym() in libcuda.so.1: the host's waits for a device, kernels launched (and captured),
