@@ -52,6 +52,9 @@ static void find_library(void) {
         find_entries(object, path);
     }
     library.status = must && !library.found ? TT_ERR_NOT_FOUND : TT_OK;
+    if (!library.found && !must)
+        tt__cuda_host->log(TT_LOG_WARNING, "matrix products run by Tutti's own kernels, which are slower: %s",
+                           library.text);
 }
 
 tt_status tt__lt_find(const tt__lt **lt) {
