@@ -38,6 +38,7 @@ static const char usage[] = "usage: gpt2_finetune --model DIR --data FILE [FLAGS
                             "  --checkpoint FILE  save what --resume needs there, every 5 evaluations\n"
                             "  --resume FILE      go on from a checkpoint, with its sampler seed\n"
                             "  --metrics DIR      write curves for `tutti plot` and TensorBoard there\n"
+                            "  --device NAME      train there: cpu, cuda (a GPU for each rank), cuda:0 (cpu)\n"
                             "  --sample N         tokens to write at the end; 0 = none (200)\n"
                             "  --temperature X    the higher the bolder; 0 = always the likeliest (0.8)\n"
                             "  --top-k N          choose from the N likeliest; 0 = from all (200)\n"
@@ -88,6 +89,7 @@ static bool parse_options(Options *o, int argc, char **argv) {
         {"checkpoint", .text = &t->checkpoint},
         {"resume", .text = &t->resume},
         {"metrics", .text = &t->metrics},
+        {"device", .text = &t->device},
         {"sample", .integer = &t->sample.tokens},
         {"temperature", .real = &t->sample.temperature},
         {"top-k", .integer = &t->sample.top_k},

@@ -43,6 +43,7 @@ static const char usage[] =
     "  --save-every N     save every N steps, and at the end; 0 = never (500)\n"
     "  --resume FILE      go on from a checkpoint, with its sampler seed\n"
     "  --metrics DIR      write curves for `tutti plot` and TensorBoard there\n"
+    "  --device NAME      train there: cpu, cuda (a GPU for each rank), cuda:0 (cpu)\n"
     "  --sample N         characters to write at the end; 0 = none (500)\n"
     "  --temperature X    the higher the bolder; 0 = always the likeliest (0.8)\n"
     "  --top-k N          choose from the N likeliest; 0 = from all (0)\n"
@@ -131,6 +132,7 @@ static bool parse_options(Options *o, int argc, char **argv) {
         {"save-every", .integer = &t->save_every},
         {"resume", .text = &t->resume},
         {"metrics", .text = &t->metrics},
+        {"device", .text = &t->device},
         {"sample", .integer = &t->sample.tokens},
         {"temperature", .real = &t->sample.temperature},
         {"top-k", .integer = &t->sample.top_k},

@@ -37,6 +37,7 @@ static const char usage[] =
     "  --checkpoint FILE  where to save after each epoch (lstm_text.safetensors)\n"
     "  --resume FILE      go on from a checkpoint; other flags as before\n"
     "  --metrics DIR      write curves for `tutti plot` and TensorBoard there\n"
+    "  --device NAME      train there: cpu, cuda (a GPU for each rank), cuda:0 (cpu)\n"
     "  --write N          characters to write at the end (400)\n"
     "  --prompt TEXT      what they go on from (the text's first character)\n"
     "  --temperature X    the higher the bolder (0.8)\n"
@@ -47,7 +48,7 @@ static const char usage[] =
 enum { TEST_COLUMNS = 10 };
 
 typedef struct Options {
-    const char *data, *checkpoint, *resume, *metrics, *prompt;
+    const char *data, *checkpoint, *resume, *metrics, *prompt, *device;
     int64_t emsize, nhid, nlayers, epochs, batch_size, bptt, write, seed;
     double dropout, lr, clip, temperature;
 } Options;
@@ -75,6 +76,7 @@ typedef struct Run {
     const char *prompt;
     tt_tensor *prompt_tokens;
     Columns train, test;
+    const tt_device *device;
     tt_module *model;
     tt_optimizer *sgd;
     tt_lr_scheduler *quarter;
@@ -87,6 +89,7 @@ typedef struct Run {
 
 static bool parse_options(Options *o, int argc, char **argv) {
     *o = (Options){.checkpoint = "lstm_text.safetensors",
+                   .device = "cpu",
                    .emsize = 200,
                    .nhid = 200,
                    .nlayers = 2,
@@ -113,6 +116,7 @@ static bool parse_options(Options *o, int argc, char **argv) {
         {"checkpoint", .text = &o->checkpoint},
         {"resume", .text = &o->resume},
         {"metrics", .text = &o->metrics},
+        {"device", .text = &o->device},
         {"write", .integer = &o->write},
         {"prompt", .text = &o->prompt},
         {"temperature", .real = &o->temperature},
@@ -254,7 +258,8 @@ static void forget(State *s) {
 static tt_tensor *go_on(tt_module *model, const Options *o, tt_tensor *x, State *s) {
     tt_tensor *out[3] = {0};
     tt_shape shape = TT_SHAPE(o->nlayers, tt_tensor_size(x, 0), o->nhid);
-    tt_tensor *h = s->h ? s->h : tt_zeros(shape, TT_F32), *c = s->c ? s->c : tt_zeros(shape, TT_F32);
+    tt_tensor *zeros = tt_to_device(tt_zeros(shape, TT_F32), tt_tensor_device(x));
+    tt_tensor *h = s->h ? s->h : zeros, *c = s->c ? s->c : zeros;
     if (tt_module_forward_many(model, TT_TENSORS(x, h, c), out, 3))
         return NULL;
     forget(s);
@@ -273,9 +278,9 @@ static tt_tensor *step(tt_trainer *t, const tt_batch *b, void *user) {
             forget(s);
         s->epoch = tt_trainer_epoch(t);
     }
-    tt_tensor *logits = go_on(tt_trainer_model(t), r->options, b->x, s);
+    tt_tensor *logits = go_on(tt_trainer_model(t), r->options, tt_to_device(b->x, r->device), s);
     return tt_cross_entropy(tt_reshape(logits, TT_SHAPE(-1, tt_tokenizer_size(r->letters))),
-                            tt_reshape(b->y, TT_SHAPE(-1)));
+                            tt_reshape(tt_to_device(b->y, r->device), TT_SHAPE(-1)));
 }
 
 /* ---- what is printed ---- */
@@ -326,8 +331,9 @@ static int64_t choose(const float *logit, int64_t n, double temperature, tt_gene
 static tt_status write_next(Run *r, tt_tensor *x, State *s, tt_generator *generator, int64_t *next) {
     TT_AUTO_SCOPE;
     TT_NO_GRAD;
-    tt_tensor *logits = go_on(r->model, r->options, x, s);
-    const float *last = tt_tensor_f32(tt_contiguous(tt_select(tt_select(logits, 0, 0), 0, -1)));
+    tt_tensor *logits = go_on(r->model, r->options, tt_to_device(x, r->device), s);
+    tt_tensor *newest = tt_to_device(tt_select(tt_select(logits, 0, 0), 0, -1), TT_CPU);
+    const float *last = tt_tensor_f32(tt_contiguous(newest));
     char letter;
     size_t length;
     if (!last)
@@ -371,6 +377,9 @@ static tt_status set_up(Run *r) {
         return tt_last_status();
     tt_manual_seed((uint64_t)o->seed);
     r->model = new_model(o, tt_tokenizer_size(r->letters));
+    r->device = find_device(o->device);
+    if (!r->model || !r->device || tt_module_to_device(r->model, r->device))
+        return tt_last_status();
     r->sgd = tt_sgd(tt_module_parameters(r->model), o->lr);
     r->quarter = tt_reduce_lr_on_plateau(r->sgd, 0, .factor = 0.25);
     if (!r->quarter)

@@ -38,6 +38,7 @@ static const char usage[] = "usage: resnet_cifar [FLAGS]\n"
                             "  --checkpoint FILE     where (resnet_cifar.safetensors)\n"
                             "  --resume FILE         go on from a checkpoint, with its seed; other flags as before\n"
                             "  --metrics DIR         write curves for `tutti plot` and TensorBoard there\n"
+                            "  --device NAME         train there: cpu, cuda (a GPU for each rank), cuda:0 (cpu)\n"
                             "  --seed N              of weights, order, crops (0)\n"
                             "  --help                this text\n";
 
@@ -48,7 +49,7 @@ enum { DRAWN_TRAIN = 50000, DRAWN_TEST = 10000 };
 enum { TEST_BATCH = 100 };
 
 typedef struct Options {
-    const char *data, *schedule, *checkpoint, *resume, *metrics;
+    const char *data, *schedule, *checkpoint, *resume, *metrics, *device;
     int64_t train_size, test_size, epochs, max_steps, batch_size, virtual_ranks, workers, save_every, save_every_steps,
         seed;
     double lr;
@@ -65,6 +66,7 @@ typedef struct Run {
     Split train, test;
     tt_sampler *sampler, *test_sampler;
     tt_loader *loader, *test_loader; /* the latter is NULL on a rank without test images */
+    const tt_device *device;
     tt_module *net;
     tt_optimizer *sgd;
     tt_lr_scheduler *schedule;
@@ -76,6 +78,7 @@ typedef struct Run {
 static bool parse_options(Options *o, int argc, char **argv) {
     *o = (Options){.schedule = "cosine",
                    .checkpoint = "resnet_cifar.safetensors",
+                   .device = "cpu",
                    .epochs = 200,
                    .batch_size = 128,
                    .workers = 2,
@@ -97,6 +100,7 @@ static bool parse_options(Options *o, int argc, char **argv) {
         {"checkpoint", .text = &o->checkpoint},
         {"resume", .text = &o->resume},
         {"metrics", .text = &o->metrics},
+        {"device", .text = &o->device},
         {"seed", .integer = &o->seed},
     };
     if (!parse_flags(flags, sizeof flags / sizeof *flags, usage, argc, argv))
@@ -186,10 +190,10 @@ static tt_status open_loaders(Run *r, const Options *o) {
 
 /* Of training and of testing. Convolutions are faster on images whose channels lie last in memory. */
 static tt_tensor *step(tt_trainer *t, const tt_batch *b, void *user) {
-    (void)user;
-    tt_tensor *x = tt_to_memory_format(b->x, TT_CHANNELS_LAST);
+    const Run *r = user;
+    tt_tensor *x = tt_to_memory_format(tt_to_device(b->x, r->device), TT_CHANNELS_LAST);
     tt_tensor *y = tt_module_forward(tt_trainer_model(t), x);
-    return y && !count_correct(t, y, b) ? tt_cross_entropy(y, b->y) : NULL;
+    return y && !count_correct(t, y, b) ? tt_cross_entropy(y, tt_to_device(b->y, r->device)) : NULL;
 }
 
 /* ---- the run ---- */
@@ -205,7 +209,10 @@ static tt_status set_up(Run *r, const Options *o) {
         open_split(&r->test, o, false, o->test_size, r->seed) || open_loaders(r, o))
         return tt_last_status();
     tt_manual_seed((uint64_t)o->seed);
+    r->device = find_device(o->device);
     r->net = tt_model_resnet18(10, .small_input = true);
+    if (!r->device || !r->net || tt_module_to_device(r->net, r->device))
+        return tt_last_status();
     r->sgd = tt_sgd(tt_module_parameters(r->net), o->lr, .momentum = 0.9, .weight_decay = 5e-4);
     r->schedule = new_schedule(r, o);
     if (!r->schedule)
@@ -229,7 +236,7 @@ static void introduce(const Run *r, const Options *o) {
 static tt_status train(Run *r, const Options *o) {
     bool each_epoch = !strcmp(o->schedule, "cosine");
     return tt_trainer_run(
-        r->net, r->sgd, r->loader, step, .group = r->world, .sampler = r->sampler,
+        r->net, r->sgd, r->loader, step, .user = r, .group = r->world, .sampler = r->sampler,
         .virtual_ranks = (int)o->virtual_ranks, .epochs = o->epochs, .max_steps = o->max_steps,
         .scheduler = r->schedule, .scheduler_when = each_epoch ? TT_TRAINER_EACH_EPOCH : TT_TRAINER_EACH_STEP,
         .eval_loader = r->test_loader, .checkpoint = o->save_every || o->save_every_steps ? o->checkpoint : NULL,

@@ -24,7 +24,8 @@ typedef struct Sample {
 /* What all these programs are told. */
 typedef struct TextOptions {
     const char *data, *checkpoint, *resume, *metrics;
-    const char *amp; /* "bf16": mixed precision; NULL: all in f32 */
+    const char *amp;    /* "bf16": mixed precision; NULL: all in f32 */
+    const char *device; /* NULL: the cpu */
     int64_t block, steps, batch_size, virtual_ranks, accumulate, warmup, eval_every, save_every, seed;
     double lr, weight_decay, clip;
     double min_lr; /* below 0: as lr */
@@ -98,16 +99,6 @@ static void free_texts(Texts *d) {
     tt_sampler_free(d->sampler);
     tt_dataset_free(d->train);
     tt_dataset_free(d->test);
-}
-
-/* ---- the step, of training and of testing ---- */
-
-/* tokens (B,T), what follows each of them (B,T), logits (B,T,V) */
-static tt_tensor *text_step(tt_trainer *t, const tt_batch *b, void *user) {
-    (void)user;
-    tt_tensor *logits = tt_module_forward(tt_trainer_model(t), b->x);
-    return tt_cross_entropy(tt_reshape(logits, TT_SHAPE(-1, tt_tensor_size(logits, 2))),
-                            tt_reshape(b->y, TT_SHAPE(-1)));
 }
 
 /* ---- the optimizer ---- */
@@ -224,6 +215,7 @@ typedef struct Run {
     Screen screen;
     tt_tokenizer *tokenizer;
     Texts texts;
+    const tt_device *device;
     tt_module *model;
     tt_optimizer *adamw;
     tt_model_averager *averager; /* what ranks average instead of gradients; NULL: gradients */
@@ -233,9 +225,20 @@ typedef struct Run {
     tt_trainer_result result;
 } Run;
 
+/* The step of training and of testing: tokens (B,T), what follows each of them (B,T), logits (B,T,V) */
+static tt_tensor *text_step(tt_trainer *t, const tt_batch *b, void *user) {
+    const Run *r = user;
+    tt_tensor *logits = tt_module_forward(tt_trainer_model(t), tt_to_device(b->x, r->device));
+    return tt_cross_entropy(tt_reshape(logits, TT_SHAPE(-1, tt_tensor_size(logits, 2))),
+                            tt_reshape(tt_to_device(b->y, r->device), TT_SHAPE(-1)));
+}
+
 /* Make what trains the model on the texts, which are there. */
 static tt_status set_up_training(Run *r, const TextOptions *o, double beta2) {
     double lowest = o->min_lr >= 0 && o->lr > 0 ? o->min_lr / o->lr : 1;
+    r->device = find_device(o->device ? o->device : "cpu");
+    if (!r->device || tt_module_to_device(r->model, r->device))
+        return tt_last_status();
     r->adamw = text_adamw(r->model, o->lr, o->weight_decay, beta2);
     r->schedule = (Schedule){o->warmup, o->steps, lowest};
     r->scheduler = tt_lambda_lr(r->adamw, schedule_factor, &r->schedule);
@@ -248,7 +251,7 @@ static tt_status set_up_training(Run *r, const TextOptions *o, double beta2) {
 
 static tt_status train(Run *r, const TextOptions *o) {
     return tt_trainer_run(
-        r->model, r->adamw, r->texts.loader, text_step, .group = r->world, .sampler = r->texts.sampler,
+        r->model, r->adamw, r->texts.loader, text_step, .user = r, .group = r->world, .sampler = r->texts.sampler,
         .max_steps = o->steps, .accumulate = o->accumulate, .virtual_ranks = (int)o->virtual_ranks,
         .clip_norm = o->clip, .autocast = o->amp ? TT_BF16 : TT_F32, .scheduler = r->scheduler,
         .scheduler_when = TT_TRAINER_EACH_STEP, .eval_loader = r->texts.test_loader, .eval_every_steps = o->eval_every,

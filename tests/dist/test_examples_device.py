@@ -38,6 +38,17 @@ def same_losses(program, ranks, epochs, *flags):
         fail(f"{program} on {ranks} ranks: expected the cpu's losses {near}, got {far}")
 
 
+def same_numbers(program, *flags):
+    """All losses that are printed; what the program writes behind them it writes on the device, too."""
+    found = []
+    for device in ("cpu", "cuda"):
+        out = run(program, 1, *flags, "--device", device)
+        found.append([float(number) for number in re.findall(r"loss ([\d.]+)", out)])
+    near, far = found
+    if not near or len(near) != len(far) or any(abs(a - b) > 1e-3 for a, b in zip(near, far)):
+        fail(f"{program}: expected the cpu's losses {near}, got {far}")
+
+
 def write_digits(count):
     """Images of one bright row each, whose place tells the digit, as IDX files."""
     with open("images", "wb") as file:
@@ -67,6 +78,10 @@ def main():
                                 device)) for device in ("cpu", "cuda"))
         if len(near) != 2 or any(abs(a - b) > 1e-3 for a, b in zip(near, far)):
             fail(f"mnist_convnet: expected the cpu's losses {near}, got {far}")
+        same_numbers("gpt_char", "--layers", "1", "--width", "16", "--heads", "2", "--block", "16", "--steps", "2",
+                     "--eval-every", "2", "--save-every", "0", "--sample", "5")
+        same_numbers("lstm_text", "--emsize", "8", "--nhid", "8", "--bptt", "12", "--epochs", "1", "--dropout", "0",
+                     "--write", "5")
     print("ok")
 
 
