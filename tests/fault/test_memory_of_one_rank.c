@@ -1,6 +1,7 @@
 /* One rank has no memory for something, anywhere within the calls that ranks make together: each of its allocations
  * fails in turn. The others learn at once that it was this rank, also while it stays and keeps its groups. */
 #include "support/inject.h"
+#include "support/nccl.h"
 #include "support/ranks.h"
 
 #include "base/clock.h"
@@ -252,6 +253,16 @@ static tt_status make_mesh(job *j) {
     return status;
 }
 
+static tt_status split(job *j) {
+    tt_group *half = NULL;
+    tt_status status = tt_group_split(&half, j->group, 0, 0);
+    tt_destroy_process_group(half);
+    return status;
+}
+
+/* On the back end nccl. */
+static const deed nccl_deeds[] = {{"nccl, a group's group made", nothing, split, NULL}};
+
 static const deed deeds[] = {
     {"SyncBatchNorm, made", have_model, convert_norms, NULL},
     {"SyncBatchNorm, forward", have_norm, norm_forward, norm_forward},
@@ -373,8 +384,13 @@ static bool play_round(rounds *r, long nth, bool *struck) {
     return well;
 }
 
+static bool is_on_nccl(const deed *d) {
+    return d >= nccl_deeds && d < nccl_deeds + sizeof nccl_deeds / sizeof *nccl_deeds;
+}
+
 static int fail_each(tt_store *store, int rank, int world, void *arg) {
-    rounds r = {.deed = arg, .store = store, .rank = rank, .world = join_group(store, rank, world)};
+    rounds r = {.deed = arg, .store = store, .rank = rank};
+    r.world = is_on_nccl(arg) ? nccl_join(store, rank, world) : join_group(store, rank, world);
     bool struck = true;
     int bad = 0;
     for (int warm = 0; warm < 2; warm++) /* what stays for the life of a process is made before */
@@ -388,18 +404,29 @@ static int fail_each(tt_store *store, int rank, int world, void *arg) {
     return bad;
 }
 
-static void each_allocation_fails_once(void **state) {
-    (void)state;
+static void play(const deed *list, size_t count) {
     int bad = 0;
-    for (size_t i = 0; i < sizeof deeds / sizeof *deeds; i++) {
+    for (size_t i = 0; i < count; i++) {
         ranks ranks;
-        start_ranks(&ranks, WORLD, fail_each, (void *)(uintptr_t)&deeds[i]);
+        start_ranks(&ranks, WORLD, fail_each, (void *)(uintptr_t)&list[i]);
         bad += count_bad_ranks(&ranks) != 0;
     }
     assert_int_equal(bad, 0);
 }
 
+static void each_allocation_fails_once(void **state) {
+    (void)state;
+    play(deeds, sizeof deeds / sizeof *deeds);
+}
+
+static void each_allocation_of_a_plug_ins_group(void **state) {
+    (void)state;
+    play(nccl_deeds, sizeof nccl_deeds / sizeof *nccl_deeds);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_allocation_fails_once)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_allocation_fails_once),
+                                       cmocka_unit_test(each_allocation_of_a_plug_ins_group)};
+    nccl_begin();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -247,8 +247,8 @@ static tt_status plugin_form(tt_group *group, const int *members, int n, int64_t
     tt_group *made = n ? make_subgroup(group, members, n, timeout_ms) : NULL;
     if (!made)
         tt_destroy_process_group(control);
-    if (n && !made)
-        return tt_last_status();
+    if (n && !made) /* this rank alone: the others are told */
+        return fail_group(group);
     if (made)
         tt__plugin_of(made)->control = control;
     tt_status status = TT_OK;
@@ -316,8 +316,10 @@ static tt_status plugin_divide(tt_group *group, const tt_call *call, const int *
     int *members = calloc((size_t)group->size, sizeof *members);
     tt_status status = check_splits(group);
     *out = NULL;
-    if (!status && (!all || !members))
-        status = tt__fail(TT_ERR_MEMORY, "no memory for a group of %d ranks", group->size);
+    if (!status && (!all || !members)) {
+        tt__fail(TT_ERR_MEMORY, "no memory for a group of %d ranks", group->size);
+        status = fail_group(group);
+    }
     if (!status)
         status = complete_earlier_calls(group, call->timeout_ms);
     plugin->subgroups++;
