@@ -67,8 +67,8 @@ struct tt__ddp {
     bool rebuilt;       /* buckets are in the order that the first step has shown */
     tt_reducer *reducer;
     tt__ddp_slot *slots;
-    size_t attached;         /* slots whose gradient lies in a bucket, or in its twin */
-    tt__ddp_twins *twins;    /* of the buckets, where parameters lie on a device: ddp_device.h; NULL: there are none */
+    size_t attached;      /* slots whose gradient lies in a bucket, or in its twin */
+    tt__ddp_twins *twins; /* of the buckets, where parameters lie on a device: ddp_device.h; NULL: there are none */
     struct tt__device_peers *peers; /* whose twins the ranks add up where they lie; NULL: on the host */
     tt__reducer_place place; /* of the buckets, where the group's back end takes that device's memory: ddp_place.h */
     const tt_device *place_device;
