@@ -3,7 +3,7 @@
 # Left to the gate (--gate): they run beside PyTorch, or take five seconds of CPU time or more while others of
 # their kind stay.
 set(TT_ONLY_GATE "^((interop|parity)/|conformance/cuda-|fault/test_(chaos|elastic|storm_(restarts|torch|training))$\
-|dist/test_(bench_step|example_(ddp_hooks|resnet_cifar)|sparse_settings|top|virtual_ranks)$\
+|dist/test_(bench_step|example_(ddp_hooks|resnet_cifar)|examples_device|sparse_settings|top|virtual_ranks)$\
 |install/test_(cpp|examples|headers|null_calls)$|security/test_half_hellos$|slips/test_slips$|docs/test_cpp$\
 |(dist|unit)/test_(cuda_.*|models|nccl.*)$|fault/test_nccl_peers$)")
 

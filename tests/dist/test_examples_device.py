@@ -1,7 +1,10 @@
 """Examples with --device, on the fake of CUDA: the cpu's losses, on one rank and on two with a device each; a
-checkpoint goes on elsewhere; a device that isn't there is one line."""
+checkpoint goes on elsewhere; a rank that is killed is replaced, and the losses stay the same; a device that isn't there
+is one line."""
 import os
+import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -49,6 +52,36 @@ def same_numbers(program, *flags):
         fail(f"{program}: expected the cpu's losses {near}, got {far}")
 
 
+def rank_of(job, rank):
+    """The process of a rank, by the variables it was started with; None: there is none (any more)."""
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            variables = (process / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if f"TEST_JOB={job}".encode() in variables and f"RANK={rank}".encode() in variables:
+            return int(process.name)
+    return None
+
+
+def elastic_run(kills):
+    """Train on two ranks; kill one behind the second epoch, if so."""
+    job = f"{os.getpid()}-{kills}"
+    start = [TUTTI, "run", "--standalone", "--nproc-per-node=2", "--max-restarts=1",
+             os.path.join(BUILD, "examples", "mnist_trainer"), "--elastic", *FEW, "--epochs", "6", "--save-every", "0",
+             "--device", "cuda"]
+    out = ""
+    with subprocess.Popen(start, env=dict(ENVIRONMENT, TEST_JOB=job), text=True, stdout=subprocess.PIPE) as launcher:
+        for line in launcher.stdout:
+            out += line
+            if kills and line.startswith("Epoch 2,"):
+                kills = False  # the epoch may come again
+                os.kill(rank_of(job, 1), signal.SIGKILL)
+    if launcher.returncode:
+        fail(f"an elastic job: exit code {launcher.returncode}\n{out}")
+    return losses(out)
+
+
 def write_digits(count):
     """Images of one bright row each, whose place tells the digit, as IDX files."""
     with open("images", "wb") as file:
@@ -69,6 +102,9 @@ def main():
         out = run("mnist_trainer", 1, *FEW, "--epochs", "2", "--resume", "there", "--checkpoint", "back")
         if "Resumed after epoch 1 from there" not in out or len(losses(out)) != 2:
             fail(f"expected a second epoch on the cpu:\n{out}")
+        calm, killed = elastic_run(False), elastic_run(True)
+        if len(calm) != 12 or killed[-2:] != calm[-2:]:
+            fail(f"expected the losses of a run without a kill, {calm}, got {killed}")
         out = run("mnist_trainer", 1, *FEW, "--device", "cuda:7", code=1)
         if "there is no device cuda:7: CUDA has 2" not in out:
             fail(f"expected an error that names the device:\n{out}")
