@@ -9,6 +9,8 @@ import subprocess
 import sys
 import tempfile
 
+import tiny_gpt2
+
 TUTTI, BUILD = os.environ["TUTTI"], os.environ["TT_BUILD"]
 FAKES = os.path.join(BUILD, "tests", "fake_cuda")
 ENVIRONMENT = dict(os.environ, OMP_NUM_THREADS="1", TT_BACKEND_PATH=FAKES, TT_CUDA_PATH=FAKES, FAKE_CUDA_SEED="0")
@@ -21,7 +23,7 @@ def fail(text):
 
 def run(program, ranks, *flags, code=0):
     start = [TUTTI, "run", "--standalone", f"--nproc-per-node={ranks}"] if ranks > 1 else []
-    done = subprocess.run([*start, os.path.join(BUILD, "examples", program), *flags], env=ENVIRONMENT, text=True,
+    done = subprocess.run([*start, os.path.join(BUILD, "examples", program), *flags], env=ENVIRONMENT, encoding="latin-1",
                           capture_output=True, timeout=0.9 * float(os.environ["TT_TIMEOUT"]))
     if done.returncode != code:
         fail(f"{program} {flags}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
@@ -118,6 +120,11 @@ def main():
                      "--eval-every", "2", "--save-every", "0", "--sample", "5")
         same_numbers("lstm_text", "--emsize", "8", "--nhid", "8", "--bptt", "12", "--epochs", "1", "--dropout", "0",
                      "--write", "5")
+        tiny_gpt2.write_model("tiny")
+        with open("text", "w", encoding="ascii") as file:
+            file.write("the outer thought of the south wind thou without them. " * 20)
+        same_numbers("gpt2_finetune", "--data", "text", "--model", "tiny", "--out", "tuned", "--lr", "0.01", "--steps",
+                     "2", "--eval-every", "2", "--batch-size", "2", "--sample", "5")
     print("ok")
 
 
