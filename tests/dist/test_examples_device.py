@@ -23,8 +23,8 @@ def fail(text):
 
 def run(program, ranks, *flags, code=0):
     start = [TUTTI, "run", "--standalone", f"--nproc-per-node={ranks}"] if ranks > 1 else []
-    done = subprocess.run([*start, os.path.join(BUILD, "examples", program), *flags], env=ENVIRONMENT, encoding="latin-1",
-                          capture_output=True, timeout=0.9 * float(os.environ["TT_TIMEOUT"]))
+    done = subprocess.run([*start, os.path.join(BUILD, "examples", program), *flags], env=ENVIRONMENT,
+                          encoding="latin-1", capture_output=True, timeout=0.9 * float(os.environ["TT_TIMEOUT"]))
     if done.returncode != code:
         fail(f"{program} {flags}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout if code == 0 else done.stderr
