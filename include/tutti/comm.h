@@ -128,11 +128,11 @@ TT_API TT_NODISCARD tt_status tt_init_process_group_with(const tt_init_process_g
 /* Leave the group and release it, with the memory tt_group_alloc() gave. Not collective, and waits for nothing but the
  * results of calls on devices that have returned TT_OK, where the device's stream still waits for them; if one fails,
  * the log says so (TT_LOG_WARNING). Peers that still call learn "rank R left the group after call N", and this thread's
- * last error, if there is one. Reducers and
- * DDP wrappers made on it may be freed before or after; their memory stays until then, but every other call on them or
- * on the group fails (TT_ERR_STATE). Groups made from it by tt_new_group() live on; the process leaves the job when its
- * last group is destroyed. Works that are not done end with TT_ERR_STATE; callbacks of its works have run when this
- * returns. From within a callback it does nothing but log a warning. NULL is allowed. */
+ * last error, if there is one. Reducers and DDP wrappers made on it may be freed before or after; their memory stays
+ * until then, but every other call on them or on the group fails (TT_ERR_STATE). Groups made from it by tt_new_group()
+ * live on; the process leaves the job when its last group is destroyed. Works that are not done end with TT_ERR_STATE;
+ * callbacks of its works have run when this returns. From within a callback it does nothing but log a warning. NULL is
+ * allowed. */
 TT_API void tt_destroy_process_group(tt_group *group);
 
 /* End the group now: every call that waits on it, here and on its other ranks, returns TT_ERR_ABORTED ("rank R aborted

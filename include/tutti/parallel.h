@@ -39,7 +39,10 @@ typedef struct tt_tensor_all_reduce_args {
 } tt_tensor_all_reduce_args;
 
 /* x := op over all ranks, on every rank.
- *   tt_tensor_all_reduce(group, x, TT_AVG) */
+ *   tt_tensor_all_reduce(group, x, TT_AVG)
+ * In groups of the native engine whose ranks gave a CUDA device as .device, sums and averages of floats of 64 KiB or
+ * more, contiguous and without .work, are made where the tensors lie. Then all ranks' tensors lie on CUDA devices;
+ * after an error the tensor's memory is not used again. */
 TT_API TT_NODISCARD tt_status tt_tensor_all_reduce_with(const tt_tensor_all_reduce_args *args, size_t size);
 
 typedef struct tt_tensor_reduce_args {
@@ -196,13 +199,15 @@ typedef struct tt_ddp_args {
  * a part of it, is wrapped already; and those of a collective. A call that one rank alone refuses is TT_ERR_MISMATCH on
  * the others, with its error.
  * Parameters may lie on a device, all on one; ranks may have different ones, or share one. Then each bucket has as much
- * memory there, and is averaged on the host, with the bits that the host's gradients would have: it is copied beside
- * the rest of the pass. Where the group's back end takes the device's memory (nccl), buckets lie on the device alone,
- * and are averaged there in that back end's order of sums, with a device for each rank; the host goes on, and an error
- * of such a call may be that of a later one. TT_ERR_INVALID parameters on several devices; TT_ERR_UNSUPPORTED with a
- * back end that takes no memory of the host: parameters there, .virtual_ranks, hooks without .takes_devices. A backward
- * pass that fails on one rank alone (an operator, a hook, no memory) aborts the group: the others get TT_ERR_ABORTED
- * with that rank and its error. All must then destroy the group.
+ * memory there, and its average has the bits that the host's gradients would have. Up to eight ranks of one host that
+ * reach each other's devices make it there; otherwise, and with a communication hook, it is made on the host, to which
+ * the bucket is copied beside the rest of the pass (docs/gpu.md). Where the group's back end takes the device's memory
+ * (nccl), buckets lie on the device alone, and are averaged there in that back end's order of sums, with a device for
+ * each rank; the host goes on, and an error of such a call may be that of a later one. TT_ERR_INVALID parameters on
+ * several devices; TT_ERR_UNSUPPORTED with a back end that takes no memory of the host: parameters there,
+ * .virtual_ranks, hooks without .takes_devices. A backward pass that fails on one rank alone (an operator, a hook, no
+ * memory) aborts the group: the others get TT_ERR_ABORTED with that rank and its error. All must then destroy the
+ * group.
  * Parameters that take no part in a pass need no flag, and may be others on each rank and in each pass: what one rank
  * leaves out counts as its gradient from earlier, or zero, and receives the average; what all leave out keeps the
  * gradient that it has, or none. They keep nothing else waiting, unless the pass goes through tt_recompute() or
