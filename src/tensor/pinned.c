@@ -31,6 +31,21 @@ static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
 static tt__pinned *kept;
 static size_t kept_bytes, kept_count;
 
+/* In a forked child the list, and its lock as it was, are the parent's. */
+static void forget_kept(void) {
+    pthread_mutex_init(&kept_lock, NULL);
+    kept = NULL;
+    kept_bytes = kept_count = 0;
+}
+
+static void kept_watch_forks(void) { pthread_atfork(NULL, NULL, forget_kept); }
+
+static void lock_kept(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, kept_watch_forks);
+    pthread_mutex_lock(&kept_lock);
+}
+
 void *tt__pinned_data(const tt__pinned *block) { return block->data; }
 const tt_device *tt__pinned_device(const tt__pinned *block) { return block->device; }
 bool tt__pinned_is_elsewhere(const tt__pinned *block) { return block->owner != getpid(); }
@@ -163,7 +178,7 @@ static bool kept_fits(const tt__pinned *block, const tt_device *device, size_t b
 
 static tt__pinned *take_kept(const tt_device *device, size_t bytes) {
     tt__pinned *block = NULL;
-    pthread_mutex_lock(&kept_lock);
+    lock_kept();
     for (tt__pinned **at = &kept; *at && !block; at = &(*at)->next)
         if (kept_fits(*at, device, bytes) && tt__pinned_is_read(*at)) {
             block = unlink_kept(at);
@@ -173,20 +188,9 @@ static tt__pinned *take_kept(const tt_device *device, size_t bytes) {
     return block;
 }
 
-/* In a forked child the list, and its lock as it was, are the parent's. */
-static void forget_kept(void) {
-    pthread_mutex_init(&kept_lock, NULL);
-    kept = NULL;
-    kept_bytes = kept_count = 0;
-}
-
-static void kept_watch_forks(void) { pthread_atfork(NULL, NULL, forget_kept); }
-
 tt__pinned *tt__pinned_take(const tt_device *device, size_t bytes) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (!device || !device->queue || !bytes)
         return NULL;
-    pthread_once(&once, kept_watch_forks);
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     bytes = (bytes + page - 1) / page * page;
     tt__pinned *block = take_kept(device, bytes);
@@ -210,7 +214,7 @@ void tt__pinned_give(tt__pinned *block) {
         free(block); /* its memory and its mark are the parent's */
         return;
     }
-    pthread_mutex_lock(&kept_lock);
+    lock_kept();
     block->next = kept;
     kept = block;
     kept_bytes += block->bytes;
@@ -218,14 +222,14 @@ void tt__pinned_give(tt__pinned *block) {
     while ((block = one_too_many())) {
         pthread_mutex_unlock(&kept_lock);
         block_free(block);
-        pthread_mutex_lock(&kept_lock);
+        lock_kept();
     }
     pthread_mutex_unlock(&kept_lock);
 }
 
 void tt__pinned_trim(const tt_device *device) {
     tt__pinned *all = NULL;
-    pthread_mutex_lock(&kept_lock);
+    lock_kept();
     for (tt__pinned **at = &kept; *at;)
         if ((*at)->device == device) {
             tt__pinned *block = unlink_kept(at);
