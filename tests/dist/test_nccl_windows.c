@@ -267,7 +267,7 @@ static int killed(tt_store *store, int rank, int world, void *arg) {
     CHECK(rank != 1 || !pthread_create(&thread, NULL, die_soon, NULL));
     CHECK(!wrap(model, group) && tt_last_status() == TT_ERR_PEER);
     CHECK_TEXT("rank 1 (pid ");
-    CHECK_TEXT(") ended, while the back end nccl joins it");
+    CHECK_TEXT(") ended, while "); /* NCCL joins it, or, where this rank is late, ranks meet before that */
     tt_module_free(model);
     tt_destroy_process_group(group);
     CHECK(!ask_fakes(rank).windows && !ask_fakes(rank).memories);
