@@ -17,6 +17,7 @@ struct tt__device_peers {
     void *ranges[TT__DEVICE_PEERS]; /* of the others, by rank */
     uint64_t *given;                /* serials of this rank's pieces that the others have */
     size_t given_count;
+    bool broken; /* once some rank didn't reach some memory: what the others have is not known. Alike on all ranks */
 };
 
 /* What a rank says of a piece that it hands over, or of where its memory lies. */
@@ -164,6 +165,8 @@ tt_status tt__device_peers_reach(tt__device_peers *p, void *memory, size_t bytes
     bool fine = true, more = true;
     peer_word own = {.more = 0}, words[TT__DEVICE_PEERS];
     *reached = false;
+    if (p->broken)
+        return TT_OK;
     while (more)
         TT__TRY(trade_round(p, &at, (char *)memory + bytes, who, &fine, &more));
     if (fine && p->device->sharing->piece(p->device, memory, &own.piece)) {
@@ -179,6 +182,7 @@ tt_status tt__device_peers_reach(tt__device_peers *p, void *memory, size_t bytes
                 : *reached ? p->device->sharing->range_at(p->ranges[r], words[r].piece.offset + words[r].piece.at)
                            : NULL;
     }
+    p->broken = !*reached;
     return TT_OK;
 }
 

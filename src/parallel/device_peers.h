@@ -17,7 +17,8 @@ tt_status tt__device_peers_make(tt__device_peers **out, tt_group *group, const t
 void tt__device_peers_free(tt__device_peers *peers);
 
 /* Collective: of[r] := where `bytes` of rank r, its `memory`, lie here. *reached false, on all ranks: some rank can't
- * reach some memory; the log says why at level info. Valid as long as the owner keeps the memory. */
+ * reach some memory, now or in an earlier call; the log says why at level info. Valid as long as the owner keeps the
+ * memory. */
 tt_status tt__device_peers_reach(tt__device_peers *peers, void *memory, size_t bytes, const char *who, void **of,
                                  bool *reached);
 

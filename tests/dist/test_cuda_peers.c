@@ -101,6 +101,48 @@ static void memory_in_pieces_that_come_and_go(void **state) {
     unsetenv("FAKE_CUDA_MEMORY");
 }
 
+/* ---- calls of the driver that fail */
+
+/* One call fails on rank 1, and those behind it work: the ranks reach each other, or do no more. */
+static int fails_once(tt_store *store, int rank, int world, void *arg) {
+    char number[16];
+    snprintf(number, sizeof number, "%d", rank == 1 ? *(const int *)arg : 0);
+    setenv("FAKE_CUDA_FAIL_ONE", number, 1);
+    tt_group *group = join_group(store, rank, world);
+    const tt_device *device = TT_CUDA(0);
+    tt__device_peers *peers = NULL;
+    if (!device) /* it is rank 1's, whose device can't begin */
+        CHECK(rank == 1);
+    CHECK_OK(tt__device_peers_make(&peers, group, device ? device : TT_CPU, "a test"));
+    bool was_reached = true;
+    for (int i = 0; i < 3 && peers; i++) {
+        TT_AUTO_SCOPE;
+        tt_tensor *far = tt_to_device(tt_full(TT_SHAPE(100), TT_F32, rank), device);
+        uint8_t there = far != NULL, all[2];
+        CHECK_OK(tt_all_gather(group, &there, all, 1, TT_U8));
+        if (!all[0] || !all[1])
+            continue;
+        void *of[MOST_RANKS], *mark = NULL;
+        bool reached, done;
+        CHECK_OK(tt__device_peers_reach(peers, far->data, 400, "a test", of, &reached));
+        CHECK(was_reached || !reached);
+        was_reached = reached;
+        tt_status status = reached ? tt_device_synchronize(device) : TT_OK;
+        if (reached && !status && !(status = tt__device_peers_sum(peers, of, 100, TT_F32, false, &mark)))
+            status = device->queue->sent(device, mark, true, &done);
+        CHECK_OK(tt_barrier(group));
+    }
+    tt__device_peers_free(peers);
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+static void one_call_that_fails(void **state) {
+    (void)state;
+    for (int n = 1; n <= 60 && !getenv("TT_CUDA_REAL"); n++)
+        with_ranks(2, fails_once, &n);
+}
+
 /* ---- gradients */
 
 static void note_last(tt_log_level level, const char *line, void *user) {
@@ -269,6 +311,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_have_the_hosts_bits),
         cmocka_unit_test(memory_in_pieces_that_come_and_go),
+        cmocka_unit_test(one_call_that_fails),
         cmocka_unit_test(a_rank_that_differs_sends_all_by_the_host),
         cmocka_unit_test(tensors_are_summed_where_they_lie),
         cmocka_unit_test(another_count_is_named),
