@@ -163,8 +163,7 @@ static tt_status check_device(const tt_init_process_group_args *args, const char
         return TT_OK;
     return tt__fail(TT_ERR_UNSUPPORTED,
                     "tt_init_process_group: the back end %s takes no memory of %s: name one that does, as \"native\" "
-                    "or \"nccl\", or "
-                    "leave .device out, and tensors of devices are copied to the host for exchanges",
+                    "or \"nccl\"; or leave .device out, and tensors of devices are copied to the host for exchanges",
                     backend, name);
 }
 

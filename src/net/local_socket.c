@@ -26,6 +26,11 @@ bool tt__local_peer_user(int socket, uid_t *user) {
     return true;
 }
 
+bool tt__local_peer_is_us(int socket) {
+    uid_t user;
+    return tt__local_peer_user(socket, &user) && user == geteuid();
+}
+
 /* Does an answer of sock_diag tell of this abstract name, and of no other user? Old kernels tell no user. */
 static bool tells_of(const struct nlmsghdr *head, size_t size, const char *name, uid_t user) {
     bool named = false;

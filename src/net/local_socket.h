@@ -16,6 +16,9 @@ socklen_t tt__abstract_address(struct sockaddr_un *address, const char *name);
  * failed, and errno has the reason. */
 bool tt__local_peer_user(int socket, uid_t *user);
 
+/* Is that this process's user? False also where the kernel doesn't say. */
+bool tt__local_peer_is_us(int socket);
+
 /* May the Unix socket of this inode, in this network namespace, have this abstract name, and have been made by `user`?
  * False: the kernel says that it isn't so, or that there is none. A line of /proc/net/unix says nothing yet: another's
  * name may hold a line break, and what looks like a line behind it. */

@@ -11,7 +11,6 @@
 #include "comm/native_group.h"
 #include "net/local_socket.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -71,11 +70,6 @@ static bool listen_for_trade(trade *t, trade_place *own) {
     return false;
 }
 
-static bool is_our_process(int socket) {
-    uid_t user;
-    return tt__local_peer_user(socket, &user) && user == geteuid();
-}
-
 static bool give_to(const trade *t, int r, int own) {
     struct sockaddr_un address;
     trade_word word = {.rank = t->group->rank, .given = own >= 0};
@@ -83,7 +77,7 @@ static bool give_to(const trade *t, int r, int own) {
     memcpy(word.key, t->places[r].key, sizeof word.key);
     bool given = s >= 0 &&
                  !connect(s, (struct sockaddr *)&address, tt__abstract_address(&address, t->places[r].name)) &&
-                 is_our_process(s) && tt__send_packet(s, &word, sizeof word, own);
+                 tt__local_peer_is_us(s) && tt__send_packet(s, &word, sizeof word, own);
     if (s >= 0)
         close(s);
     return given;
@@ -95,7 +89,7 @@ static void take_caller(trade *t) {
     trade_word word;
     if (s < 0)
         return;
-    bool ours = is_our_process(s) && /* its word came with the connection, or within a moment */
+    bool ours = tt__local_peer_is_us(s) && /* its word came with the connection, or within a moment */
                 poll(&(struct pollfd){.fd = s, .events = POLLIN}, 1, LOOK_MS) == 1 &&
                 tt__receive_packet(s, &word, sizeof word, MSG_DONTWAIT, &attached) == (ssize_t)sizeof word &&
                 !memcmp(word.key, t->places[t->group->rank].key, sizeof word.key) && word.rank >= 0 &&
@@ -117,7 +111,7 @@ static bool has_heard_all(const trade *t) {
     return true;
 }
 
-/* Receive what all others give; *heard: it is all there. False, with an error: the group has failed. */
+/* Receive what all others give; *heard: all of it came in time. An error: the group has failed. */
 static tt_status hear_all(trade *t, bool *heard) {
     const int64_t until = tt__deadline_ms(t->group->timeout_ms);
     while (!(*heard = has_heard_all(t)) && tt__now_ms() < until) {

@@ -114,11 +114,6 @@ static tt_status fail_hung_up(int r, const tt__card *cards) {
     return tt__fail(TT_ERR_PEER, "rank %d (pid %ld) hung up while joining", r, cards[r].pid);
 }
 
-static bool is_our_user(int socket) {
-    uid_t user;
-    return tt__local_peer_user(socket, &user) && user == geteuid();
-}
-
 /* Is this user at the other end? That nobody can be asked is no answer: a sandbox may forbid the question. */
 static tt_status ask_user(int socket, bool *ours) {
     uid_t user;
@@ -135,7 +130,8 @@ static int receive_hello(int socket, const char *nonce, int world, int *fd) {
     hello text;
     ssize_t n = tt__receive_packet(socket, &text, sizeof text, MSG_DONTWAIT, fd);
     if (n == (ssize_t)sizeof text && *fd >= 0 && !memcmp(text.magic, MAGIC, sizeof MAGIC) &&
-        !memcmp(text.nonce, nonce, sizeof text.nonce) && text.rank >= 0 && text.rank < world && is_our_user(socket))
+        !memcmp(text.nonce, nonce, sizeof text.nonce) && text.rank >= 0 && text.rank < world &&
+        tt__local_peer_is_us(socket))
         return text.rank;
     if (*fd >= 0)
         close(*fd);

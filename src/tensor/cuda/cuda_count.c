@@ -106,8 +106,7 @@ static uint32_t visible_hash(void) {
     return visible ? hash : 0;
 }
 
-/* Where a child can't count it is asked here, for the error's text; and this process may have used the driver by
- * itself. */
+/* A process that uses CUDA counts by itself; so does one whose child could not, for the text of the error. */
 tt_status tt__cuda_count(int *count) {
     const uint64_t hash = visible_hash(), last = known;
     tt_status status = tt__cuda_check_forked("CUDA");
