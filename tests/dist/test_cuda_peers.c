@@ -5,8 +5,14 @@
 
 #include "support/cuda_ranks.h"
 
+#include "comm/native/descriptors.h"
+#include "net/local_socket.h"
 #include "parallel/device_peers.h"
 #include "tensor/tensor.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 
 enum { DEVICES = 2, LARGE = 40000, MIB = 1 << 20, MOST_RANKS = TT__DEVICE_PEERS };
 
@@ -99,6 +105,59 @@ static void memory_in_pieces_that_come_and_go(void **state) {
     setenv("FAKE_CUDA_MEMORY", "256", 1);
     assert_int_equal(run_ranks(2, large_sums, NULL), 0);
     unsetenv("FAKE_CUDA_MEMORY");
+}
+
+/* ---- strangers */
+
+static atomic_bool ends;
+
+/* Calls every socket of ours that the kernel lists, and says garbage there. */
+static void *call_all_sockets(void *called) {
+    char line[256];
+    while (!ends) {
+        FILE *list = fopen("/proc/net/unix", "r");
+        while (list && fgets(line, sizeof line, list)) {
+            const char *name = strstr(line, "@tutti-");
+            struct sockaddr_un address;
+            int s = name ? socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0) : -1;
+            if (s < 0)
+                continue;
+            line[strcspn(line, "\n")] = '\0';
+            if (!connect(s, (struct sockaddr *)&address, tt__abstract_address(&address, name + 1)))
+                *(atomic_int *)called += send(s, line, 40, MSG_NOSIGNAL) == 40;
+            close(s);
+        }
+        if (list)
+            fclose(list);
+    }
+    return NULL;
+}
+
+static void trade_beside_strangers(tt_group *group, int rank, void *user) {
+    pthread_t stranger;
+    atomic_int called = 0;
+    CHECK(rank || !pthread_create(&stranger, NULL, call_all_sockets, &called));
+    for (int32_t i = 0, some = 0; i < 40 || (!some && i < 100000); i++) { /* until a few calls fell into trades */
+        int theirs[2], own = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        CHECK(own >= 0);
+        tt_status status = tt__group_trade(group, own, theirs, "a test");
+        CHECK(status == TT_OK || status == TT_ERR_UNSUPPORTED);
+        CHECK(status ? theirs[1 - rank] < 0 : theirs[1 - rank] >= 0 && theirs[rank] < 0);
+        if (!status)
+            close(theirs[1 - rank]);
+        close(own);
+        some = called > 2;
+        CHECK_OK(tt_broadcast(group, &some, 1, TT_I32, 0));
+    }
+    ends = true;
+    CHECK(rank || !pthread_join(stranger, NULL));
+    CHECK(rank || called > 0);
+    (void)user;
+}
+
+static void strangers_are_passed_over(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(2, trade_beside_strangers, NULL), 0);
 }
 
 /* ---- calls of the driver that fail */
@@ -311,6 +370,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_have_the_hosts_bits),
         cmocka_unit_test(memory_in_pieces_that_come_and_go),
+        cmocka_unit_test(strangers_are_passed_over),
         cmocka_unit_test(one_call_that_fails),
         cmocka_unit_test(a_rank_that_differs_sends_all_by_the_host),
         cmocka_unit_test(tensors_are_summed_where_they_lie),
