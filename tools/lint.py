@@ -75,6 +75,7 @@ BELOW = {
     "comm": ["store"],
     "spawn": ["store"],
     "reducer": ["comm"],
+    "rpc": ["comm"],
     "recovery": ["comm"],
     "tensor": ["base"],
     "autograd": ["tensor"],
@@ -84,7 +85,7 @@ BELOW = {
     "data": ["tensor", "zip"],
     "checkpoint": ["nn", "optim", "data", "zip"],
     "models": ["checkpoint"],
-    "parallel": ["reducer", "recovery", "nn", "optim", "data", "checkpoint"],
+    "parallel": ["reducer", "recovery", "rpc", "nn", "optim", "data", "checkpoint"],
     "metrics": ["base"],
     "elastic": ["store"],
     "trainer": ["parallel", "metrics"],
@@ -119,7 +120,7 @@ MAY_END = {"cli", "elastic", "spawn"}
 # come from operators and programs, and leaf.c moves a gradient's bytes to other memory; autocast.c chooses types.
 MAY_SEE_ELEMENTS = {"autocast", "record", "backward", "leaf"}
 # libtutti-comm is these; libtutti is the others but the command's.
-COMM_LAYERS = {"base", "net", "store", "spawn", "comm", "recovery", "reducer"}
+COMM_LAYERS = {"base", "net", "store", "spawn", "comm", "recovery", "reducer", "rpc"}
 # Under which the one exports what only the other may use (cmake/library.map.in).
 PRIVATE_NODE = "TUTTI_PRIVATE_"
 # Public headers that are not named after their layer.
@@ -127,8 +128,8 @@ LAYER_OF_HEADER = {"amp": "optim", "backend": "comm", "datasets": "data", "devic
                    "functional": "autograd", "graph": "autograd", "init": "nn", "layers": "nn", "job": "comm",
                    "loader": "data", "samplers": "data", "transforms": "data"}
 LAYER_OF_HEADER |= dict.fromkeys(("comm_hooks", "data_parallel", "elastic_training", "fully_shard", "join", "local_sgd",
-                                  "mesh", "model_parallel", "pipeline", "sync_batch_norm", "tensor_parallel", "zero"),
-                                 "parallel")
+                                  "mesh", "model_parallel", "pipeline", "rpc_training", "sync_batch_norm",
+                                  "tensor_parallel", "zero"), "parallel")
 
 
 def allowed(layer):

@@ -32,6 +32,7 @@
 #include <tutti/parallel.h>
 #include <tutti/pipeline.h>
 #include <tutti/reducer.h>
+#include <tutti/rpc.h>
 #include <tutti/samplers.h>
 #include <tutti/spawn.h>
 #include <tutti/store.h>
