@@ -158,7 +158,7 @@ typedef tt_status (*tt_rpc_fn)(tt_rpc_call *call);
 
 /* Register a function under a name (letters, digits, `_`, `.`, `:`; below 64 bytes; "tutti." is reserved), with a
  * signature: "(int count, tensor? mask, float... rates) -> list". Types are none, bool, int, float (which takes an int,
- * too), text, bytes, tensor, rref, list, map and any; `?`: it may be none; `...`, of the last one: as many as there are.
+ * too), text, bytes, tensor, rref, list, map, object (of results that a reference keeps) and any; `?`: it may be none; `...`, of the last one: as many as there are.
  * Without an arrow the result is none. `name`, `signature` and `fn` stay. Before tt_rpc_init(). Errors: TT_ERR_INVALID a
  * name or signature that can't be; TT_ERR_STATE another function has this name, or a tt_rpc exists already. */
 TT_API TT_NODISCARD tt_status tt_rpc_register(const char *name, const char *signature, tt_rpc_fn fn);

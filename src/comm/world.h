@@ -63,6 +63,7 @@ typedef struct tt__world {
     struct tt_group *retired;  /* destroyed ones whose memory peers may still read */
     struct tt__tuning *tuning; /* rank 0's table of algorithms, on one host what it forces; NULL: the built-in one */
     uint32_t groups_named;     /* by this process: native/subgroup.c makes ids of it */
+    bool has_rpc;              /* a tt_rpc stands on it: its messages' packets are that one's */
     tt__callbacks due;         /* of works that are done */
     uint32_t sleepers;         /* threads of this process that sleep */
     uint32_t elsewhere;        /* threads that wait for works of a group that another thread uses */

@@ -22,6 +22,9 @@ typedef enum tt__rpc_reach {
 } tt__rpc_reach;
 
 typedef struct tt__rpc_network_ops {
+    /* Give the lock back; callbacks of works may run then. */
+    void (*unlock)(tt__rpc_network *network);
+
     /* Move what can be moved, without waiting. Returns whether anything happened. */
     bool (*progress)(tt__rpc_network *network);
 
@@ -53,6 +56,7 @@ struct tt__rpc_network {
     tt__messages *messages; /* its packets are the worker's from tt__messages_take_packets() on */
     pthread_mutex_t *lock;
     int self;            /* this worker's id */
+    int workers;         /* ids are below this */
     bool comes_and_goes; /* workers may join and leave at any time */
     int cpus_each;       /* CPUs for each of the workers on this machine, as far as known; 0: less than one */
 };

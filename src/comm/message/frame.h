@@ -17,6 +17,7 @@ typedef enum tt__frame_type {
     TT__FRAME_ASK,       /* id; of the key group and seq, or, with seq 0, group and record */
     TT__FRAME_ANSWER,    /* id; flags TT__ANSWER_...; if known, word of the key, and a text follows */
     TT__FRAME_GOODBYE,
+    TT__FRAME_PACKET, /* `bytes` of a packet follow */
     TT__FRAMES
 } tt__frame_type;
 

@@ -63,6 +63,13 @@ static void end_messages(tt__messages *messages, tt__message_list *list, tt_stat
     }
 }
 
+void tt__packet_is_lost(tt__link *link) {
+    const tt__messages *messages = link->messages;
+    if (link->packet)
+        messages->packet_taker->drop(messages->packet_user, link->packet);
+    link->packet = NULL;
+}
+
 void tt__link_end(tt__link *link, tt_status status, const char *format, ...) {
     char why[sizeof link->why];
     va_list args;
@@ -79,6 +86,7 @@ void tt__link_end(tt__link *link, tt_status status, const char *format, ...) {
     link->into = NULL;
     tt__arrival_free(link->messages, link->keeping);
     link->keeping = NULL;
+    tt__packet_is_lost(link);
     end_messages(link->messages, &link->posted, status);
     end_messages(link->messages, &link->arriving, status);
     end_messages(link->messages, &link->announced, status);
@@ -105,6 +113,7 @@ void tt__link_free(tt__link *link) {
     while (link->readies)
         tt__ready_drop(link, &link->readies);
     tt__arrival_free(messages, link->keeping);
+    tt__packet_is_lost(link);
     tt__news_free(link->news);
     tt__bytes_free(&link->out);
     free(link->in);

@@ -11,6 +11,9 @@ tt__link *tt__link_new(tt__messages *messages, int peer, const tt__transport_ops
 /* End the link: everything on it ends with `status`. Does nothing if it has ended. */
 void tt__link_end(tt__link *link, tt_status status, const char *format, ...) TT_PRINTF(3, 4);
 
+/* The packet that comes will not be whole. */
+void tt__packet_is_lost(tt__link *link);
+
 /* Close and free it. */
 void tt__link_free(tt__link *link);
 

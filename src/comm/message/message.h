@@ -54,6 +54,7 @@ typedef struct tt__message {
     int peer; /* rank in the job; TT_ANY_SOURCE */
     void *data;
     size_t bytes;
+    bool asked_for;            /* sent when it is asked for, however small; the same on both sides */
     _Atomic uint32_t *pending; /* counted down when the message is done; may be NULL */
 
     /* Filled in. */
@@ -108,6 +109,32 @@ bool tt__messages_threaded(const tt__messages *messages);
 
 /* Name how bytes travel over the TCP links: "plain", "sealed" or "tls"; "none" where there are none. */
 const char *tt__messages_wire(const tt__messages *messages);
+
+/* ---- packets: what one part of the program says to the same part of another rank, in order, of any size up to
+ * TT__PACKET_MAX. They pass no window: who sends them bounds how many are under way. */
+
+enum { TT__PACKET_MAX = 64 << 10 };
+
+/* Who takes them; with the lock held.
+ *
+ *   room  Return memory for a packet of so many bytes that comes from `peer`; NULL: it is dropped.
+ *   take  It has come.
+ *   drop  It will not come: the link ended before it was whole. */
+typedef struct tt__packet_taker {
+    void *(*room)(void *user, int peer, size_t bytes);
+    void (*take)(void *user, int peer, void *room, size_t bytes);
+    void (*drop)(void *user, void *room);
+} tt__packet_taker;
+
+/* Give what comes to `taker`, from now on; NULL: to nobody. */
+void tt__messages_take_packets(tt__messages *messages, const tt__packet_taker *taker, void *user);
+
+/* Send a packet to another rank; what the link does not take at once is copied. TT_OK, or the recorded error with which
+ * the link ended. */
+tt_status tt__packet_send(tt__messages *messages, int peer, const void *data, size_t bytes);
+
+/* Return how many bytes wait to be written to `peer`. */
+size_t tt__unsent_bytes(const tt__messages *messages, int peer);
 
 /* ---- news of ranks that a TCP link joins */
 

@@ -298,6 +298,14 @@ static bool begin_control(tt__link *link) {
     return true;
 }
 
+static bool begin_packet(tt__link *link) {
+    const tt__frame *frame = &link->frame;
+    if (!frame->bytes || frame->bytes > TT__PACKET_MAX)
+        return protocol_error(link, "a packet of an impossible size");
+    link->into = tt__packet_room(link, (size_t)frame->bytes);
+    return true;
+}
+
 bool tt__on_frame_header(tt__link *link) {
     const tt__frame *frame = &link->frame;
     if (frame->magic != TT__FRAME_MAGIC || frame->type < TT__FRAME_EAGER || frame->type >= TT__FRAMES)
@@ -308,12 +316,15 @@ bool tt__on_frame_header(tt__link *link) {
     link->receiving = NULL;
     link->into = NULL;
     link->left_bytes = 0;
-    if (frame->type == TT__FRAME_EAGER || frame->type == TT__FRAME_DATA || has_body(frame->type))
+    if (frame->type == TT__FRAME_EAGER || frame->type == TT__FRAME_DATA || frame->type == TT__FRAME_PACKET ||
+        has_body(frame->type))
         link->left_bytes = (size_t)frame->bytes;
     if (frame->type == TT__FRAME_EAGER)
         return begin_eager(link);
     if (frame->type == TT__FRAME_DATA)
         return begin_data(link);
+    if (frame->type == TT__FRAME_PACKET)
+        return begin_packet(link);
     return has_body(frame->type) ? begin_control(link) : true;
 }
 
@@ -351,6 +362,9 @@ void tt__on_frame(tt__link *link) {
         break;
     case TT__FRAME_GOODBYE:
         link->transport.peer_left = true;
+        break;
+    case TT__FRAME_PACKET:
+        tt__packet_has_come(link);
         break;
     case TT__FRAME_CREDIT:
     case TT__FRAMES:

@@ -1,4 +1,5 @@
-/* Frames beside messages and heartbeats: news of groups (news.c), questions and answers (questions.c). */
+/* Frames beside messages and heartbeats: news of groups (news.c), questions and answers (questions.c), packets
+ * (packets.c). */
 #ifndef TT_COMM_MESSAGE_SIDE_FRAMES_H
 #define TT_COMM_MESSAGE_SIDE_FRAMES_H
 
@@ -12,5 +13,9 @@ void tt__on_question(tt__link *link);
 
 /* Handle the answer in link->frame, whose text is in link->control. */
 void tt__on_answer(tt__link *link, size_t bytes);
+
+/* A packet of `bytes` comes: return where to, NULL: it is dropped. It has come. */
+void *tt__packet_room(tt__link *link, size_t bytes);
+void tt__packet_has_come(tt__link *link);
 
 #endif

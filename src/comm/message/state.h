@@ -9,7 +9,7 @@
  *   outgoing.c      frames are written
  *   ended_groups.c  what comes for a group that has ended
  *   match.c         receives and messages find each other
- *   heartbeat.c, news.c, questions.c   frames beside messages
+ *   heartbeat.c, news.c, questions.c, packets.c   frames beside messages
  *   on_frame.c      handles incoming frames
  *   incoming.c      frames are read
  *   post.c          messages are posted and cancelled
@@ -94,6 +94,7 @@ struct tt__link {
     size_t left_bytes;      /* of its payload */
     tt__message *receiving; /* of DATA and EAGER: the receive; NULL: there is none */
     tt__arrival *keeping;   /* of EAGER: kept, since there is no receive */
+    void *packet;           /* of PACKET: where it is received; NULL: it is dropped */
     unsigned char control[TT__CONTROL_MAX];
     tt__message_list posted, arriving;
     tt__arrival *arrivals, **arrivals_end;
@@ -131,6 +132,8 @@ struct tt__messages {
     tt__arrival *free_arrivals;
     uint32_t free_arrival_count, free_arrival_bytes;
     tt__question *questions;
+    const tt__packet_taker *packet_taker; /* NULL: nobody takes packets */
+    void *packet_user;
     unsigned char *discard; /* where unwanted bytes go */
     const char *wire;       /* of the TCP links; NULL: there were none */
     /* Groups that have ended here, plus 1, by hash; a later one may overwrite an earlier one. Messages for a group that
@@ -186,7 +189,7 @@ static inline void tt__message_list_remove(tt__message_list *list, tt__message *
 }
 
 /* Is it too large to be sent before the receiver asks for it? */
-static inline bool tt__is_large(const tt__message *m) { return m->bytes > TT__EAGER_MAX; }
+static inline bool tt__is_large(const tt__message *m) { return m->bytes > TT__EAGER_MAX || m->asked_for; }
 
 static inline bool tt__same_key(const tt__key *a, const tt__key *b) {
     return a->group == b->group && a->seq == b->seq && a->step == b->step;

@@ -1,0 +1,55 @@
+#include "rpc/crew.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/saved_error.h"
+#include "base/threads.h"
+
+#include <stdio.h>
+
+/* Make one more thread. The error of a failure is kept in ->pool_why. */
+static void add_thread(tt_rpc *rpc) {
+    pthread_t thread;
+    tt__saved_error before;
+    tt__error_save(&before);
+    rpc->pool_threads++;
+    rpc->pool_called++;
+    if (tt__thread_create(&thread, rpc->pool_main, rpc, "a thread that runs functions for other workers")) {
+        rpc->pool_threads--;
+        rpc->pool_called--;
+        snprintf(rpc->pool_why, sizeof rpc->pool_why, "%s", tt_last_error());
+    } else {
+        pthread_detach(thread);
+        rpc->pool_why[0] = '\0';
+    }
+    tt__error_restore(&before);
+}
+
+void tt__crew_call(tt_rpc *rpc) {
+    if (rpc->pool_called && rpc->pool_called >= rpc->queued)
+        return; /* those that come are enough */
+    if (rpc->pool_idle > rpc->pool_called) {
+        rpc->pool_called++;
+        pthread_cond_signal(&rpc->idle);
+    } else if (rpc->pool_threads - rpc->pool_waiting < rpc->threads && rpc->pool_threads < rpc->max_threads &&
+               !rpc->pool_stops) {
+        add_thread(rpc);
+    }
+}
+
+bool tt__crew_is_stuck(const tt_rpc *rpc) {
+    bool full = rpc->pool_threads >= rpc->max_threads || *rpc->pool_why;
+    return rpc->queue.first && full && rpc->pool_waiting == rpc->pool_threads;
+}
+
+void tt__crew_end(tt_rpc *rpc) {
+    tt__rpc_lock(rpc);
+    rpc->pool_stops = true;
+    while (rpc->pool_threads) {
+        struct timespec until = tt__timespec_ms(tt__now_ms() + TT__RPC_LOOK_MS);
+        pthread_cond_broadcast(&rpc->idle);
+        rpc->network->ops->wake(rpc->network);
+        pthread_cond_timedwait(&rpc->pool_ended, rpc->network->lock, &until);
+    }
+    tt__rpc_unlock(rpc);
+}

@@ -1,0 +1,216 @@
+/* Packets become values. Every byte may be wrong: it comes from another process. */
+#include "base/error.h"
+#include "rpc/wire.h"
+#include "rpc/wire_tags.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGNMENT = 64 /* of the memory of parts */ };
+
+static tt_status malformed(const char *what) {
+    return tt__fail(TT_ERR_PROTOCOL, "another worker sent what Tutti does not: %s", what);
+}
+
+/* ---- packets */
+
+tt_status tt__packet_view(tt__rpc_packet_view *out, const void *data, size_t bytes) {
+    tt__rpc_header *header = &out->header;
+    if (bytes < sizeof *header)
+        return malformed("a packet without a header");
+    memcpy(header, data, sizeof *header);
+    size_t sizes = header->parts * sizeof(uint64_t), refs = header->refs * sizeof(tt__rpc_ref);
+    uint64_t counted = sizeof *header + (uint64_t)header->name_bytes + header->value_bytes + sizes + refs;
+    if (counted != bytes || header->parts > TT__RPC_PARTS_MAX || header->refs > TT__RPC_REFS_MAX || !header->kind ||
+        header->kind >= TT__RPC_PACKET_KINDS)
+        return malformed("a packet whose parts have other sizes than it says");
+    if (header->kind != TT__RPC_ERROR && header->flags & TT__RPC_VALUE_APART && (!header->parts || header->value_bytes))
+        return malformed("a value that is a part which is not there");
+    out->name = (const char *)data + sizeof *header;
+    out->value = (const uint8_t *)out->name + header->name_bytes;
+    out->part_sizes = out->value + header->value_bytes;
+    out->refs = out->part_sizes + sizes;
+    return TT_OK;
+}
+
+uint64_t tt__packet_part_bytes(const tt__rpc_packet_view *view, uint32_t i) {
+    uint64_t bytes;
+    memcpy(&bytes, view->part_sizes + i * sizeof bytes, sizeof bytes);
+    return bytes;
+}
+
+tt__rpc_ref tt__packet_ref(const tt__rpc_packet_view *view, uint32_t i) {
+    tt__rpc_ref ref;
+    memcpy(&ref, view->refs + i * sizeof ref, sizeof ref);
+    return ref;
+}
+
+/* ---- values */
+
+static size_t decoder_left(const tt__rpc_decoder *d) { return (size_t)(d->end - d->at); }
+
+static tt_status read_bytes(tt__rpc_decoder *d, void *out, size_t bytes) {
+    if (decoder_left(d) < bytes)
+        return malformed("a value that ends too early");
+    memcpy(out, d->at, bytes);
+    d->at += bytes;
+    return TT_OK;
+}
+
+static tt_status read_run(tt__rpc_decoder *d, tt_rpc_value *out, tt_rpc_kind kind) {
+    uint32_t bytes = 0;
+    size_t zero = kind == TT_RPC_TEXT;
+    TT__TRY(read_bytes(d, &bytes, sizeof bytes));
+    if (decoder_left(d) < bytes + zero || (zero && d->at[bytes]))
+        return malformed("a text or bytes that end too early");
+    const void *data = d->at;
+    d->at += bytes + zero;
+    *out = (tt_rpc_value){.kind = kind, .bytes = {data, bytes}};
+    if (!d->own)
+        return TT_OK;
+    tt_rpc_value lying = *out;
+    *out = tt_rpc_none();
+    return tt_rpc_value_copy(out, &lying);
+}
+
+/* Take part `i`, which nothing in the value has taken yet. */
+static tt_status take_part(const tt__rpc_decoder *d, uint32_t i, tt__rpc_landing **out) {
+    uint32_t parts = d->view->header.parts - (d->view->header.flags & TT__RPC_VALUE_APART ? 1u : 0u);
+    if (i >= parts || d->landings[i].data)
+        return malformed("a part that is not there, or that is twice in a value");
+    *out = &d->landings[i];
+    (*out)->bytes = tt__packet_part_bytes(d->view, i);
+    return TT_OK;
+}
+
+static tt_status read_run_apart(tt__rpc_decoder *d, tt_rpc_value *out) {
+    uint32_t part = 0;
+    tt__rpc_landing *landing;
+    TT__TRY(read_bytes(d, &part, sizeof part));
+    TT__TRY(take_part(d, part, &landing));
+    if (landing->bytes > SIZE_MAX / 2 ||
+        !(landing->data = aligned_alloc(ALIGNMENT, ((size_t)landing->bytes + ALIGNMENT) / ALIGNMENT * ALIGNMENT)))
+        return tt__fail(TT_ERR_MEMORY, "no memory for the %llu bytes that another worker sends",
+                        (unsigned long long)landing->bytes);
+    *out = (tt_rpc_value){
+        .kind = TT_RPC_BYTES, .owned = true, .bytes = {landing->data, (size_t)landing->bytes}};
+    return TT_OK;
+}
+
+static tt_status note_place(tt__rpc_decoder *d, struct tt_tensor **place) {
+    if (d->tensor_count == d->tensor_room) {
+        uint32_t room = d->tensor_room ? 2 * d->tensor_room : 8;
+        struct tt_tensor ***grown = realloc(d->tensors, room * sizeof *grown);
+        if (!grown)
+            return tt__fail(TT_ERR_MEMORY, "no memory for the tensors of a value");
+        d->tensors = grown;
+        d->tensor_room = room;
+    }
+    d->tensors[d->tensor_count++] = place;
+    return TT_OK;
+}
+
+static tt_status make_tensor(tt_rpc_value *out, const tt__rpc_form *form, size_t bytes, void **data) {
+    const tt__rpc_tensor_hooks *hooks = tt__rpc_tensor_hooks_of();
+    struct tt_tensor *tensor = hooks ? hooks->make(form, bytes, data)
+                                     : tt__fail_null(TT_ERR_UNSUPPORTED, "another worker sends a tensor, and this one "
+                                                                         "has no libtutti, whose tensors are");
+    if (!tensor)
+        return tt_last_status();
+    *out = (tt_rpc_value){.kind = TT_RPC_TENSOR, .owned = true, .tensor = tensor};
+    return TT_OK;
+}
+
+static tt_status read_tensor(tt__rpc_decoder *d, tt_rpc_value *out, bool apart) {
+    tt__rpc_form form = {0};
+    tt__rpc_landing *landing;
+    uint32_t number = 0;
+    void *data = NULL;
+    TT__TRY(read_bytes(d, &form, offsetof(tt__rpc_form, shape)));
+    if (form.ndim > TT__RPC_DIMS)
+        return malformed("a tensor of more dimensions than there are");
+    TT__TRY(read_bytes(d, form.shape, form.ndim * sizeof *form.shape));
+    TT__TRY(read_bytes(d, &number, sizeof number));
+    if (apart) {
+        TT__TRY(take_part(d, number, &landing));
+        TT__TRY(make_tensor(out, &form, (size_t)landing->bytes, &landing->data));
+        landing->tensor = out->tensor;
+        landing->form = form;
+    } else {
+        if (decoder_left(d) < number)
+            return malformed("a tensor that ends too early");
+        TT__TRY(make_tensor(out, &form, number, &data));
+        if (number)
+            memcpy(data, d->at, number);
+        d->at += number;
+        TT__TRY(tt__rpc_tensor_hooks_of()->made(out->tensor, &form));
+    }
+    return note_place(d, &out->tensor);
+}
+
+static tt_status read_rref(tt__rpc_decoder *d, tt_rpc_value *out) {
+    uint32_t i = 0;
+    TT__TRY(read_bytes(d, &i, sizeof i));
+    if (i >= d->view->header.refs || !d->refs[i])
+        return malformed("a reference that is not there");
+    *out = (tt_rpc_value){.kind = TT_RPC_RREF, .owned = true, .rref = tt_rref_share(d->refs[i])};
+    return TT_OK;
+}
+
+static tt_status read_value(tt__rpc_decoder *d, tt_rpc_value *out, int depth);
+
+static tt_status read_items(tt__rpc_decoder *d, tt_rpc_value *out, tt_rpc_kind kind, int depth) {
+    uint32_t count = 0;
+    TT__TRY(read_bytes(d, &count, sizeof count));
+    if (depth == TT_RPC_DEPTH || count > decoder_left(d) || (kind == TT_RPC_MAP && count % 2))
+        return malformed("a list that is too deep, or longer than its bytes");
+    tt_rpc_value *items = calloc(count ? count : 1, sizeof *items);
+    if (!items)
+        return tt__fail(TT_ERR_MEMORY, "no memory for a list of %u values", count);
+    *out = (tt_rpc_value){.kind = kind, .owned = true, .list = {items, count}};
+    for (uint32_t i = 0; i < count; i++)
+        TT__TRY(read_value(d, &items[i], depth + 1));
+    return TT_OK;
+}
+
+static tt_status read_value(tt__rpc_decoder *d, tt_rpc_value *out, int depth) {
+    uint8_t tag = 0;
+    *out = tt_rpc_none();
+    TT__TRY(read_bytes(d, &tag, 1));
+    switch (tag) {
+    case TT__TAG_NONE:
+        return TT_OK;
+    case TT__TAG_FALSE:
+    case TT__TAG_TRUE:
+        *out = tt_rpc_bool(tag == TT__TAG_TRUE);
+        return TT_OK;
+    case TT__TAG_INT:
+        out->kind = TT_RPC_INT;
+        return read_bytes(d, &out->integer, sizeof out->integer);
+    case TT__TAG_FLOAT:
+        out->kind = TT_RPC_FLOAT;
+        return read_bytes(d, &out->number, sizeof out->number);
+    case TT__TAG_TEXT:
+        return read_run(d, out, TT_RPC_TEXT);
+    case TT__TAG_BYTES:
+        return read_run(d, out, TT_RPC_BYTES);
+    case TT__TAG_BYTES_APART:
+        return read_run_apart(d, out);
+    case TT__TAG_TENSOR:
+    case TT__TAG_TENSOR_APART:
+        return read_tensor(d, out, tag == TT__TAG_TENSOR_APART);
+    case TT__TAG_RREF:
+        return read_rref(d, out);
+    case TT__TAG_LIST:
+        return read_items(d, out, TT_RPC_LIST, depth);
+    case TT__TAG_MAP:
+        return read_items(d, out, TT_RPC_MAP, depth);
+    default:
+        return malformed("a value of an unknown kind");
+    }
+}
+
+tt_status tt__decode_value(tt__rpc_decoder *d, tt_rpc_value *out) {
+    TT__TRY(read_value(d, out, 0));
+    return d->at == d->end ? TT_OK : malformed("a value that is followed by something");
+}

@@ -1,0 +1,117 @@
+#include "rpc/dispatch.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/saved_error.h"
+#include "rpc/calling.h"
+#include "rpc/leaving.h"
+#include "rpc/packets_memory.h"
+#include "rpc/peers.h"
+#include "rpc/references.h"
+#include "rpc/sending.h"
+#include "rpc/serving.h"
+#include "rpc/waiting.h"
+
+/* The worker gives back what this one's requests took of its window. */
+static tt_status take_credit(tt__rpc_peer *from, uint32_t credit) {
+    if (credit > from->window_out)
+        return tt__fail(TT_ERR_PROTOCOL, "it gives back more of its window than was used");
+    from->window_out -= credit;
+    return TT_OK;
+}
+
+static tt_status take_request(tt_rpc *rpc, tt__rpc_peer *from, const tt__rpc_packet_view *view,
+                              tt__rpc_packet *packet) {
+    if (from->id != rpc->id) {
+        from->window_in += (uint32_t)packet->size + TT__RPC_REQUEST_COST;
+        if (from->window_in > TT__RPC_WINDOW)
+            return tt__fail(TT_ERR_PROTOCOL, "it makes more calls than its window holds");
+    }
+    from->calls_received++;
+    rpc->served_ns = tt__now_ns();
+    return tt__serve_begin(rpc, from, view, packet);
+}
+
+/* Carry out what a packet says. *taken: the packet is not this function's to free. */
+static tt_status take_packet(tt_rpc *rpc, tt__rpc_peer *from, tt__rpc_packet *packet, bool *taken) {
+    tt__rpc_packet_view view;
+    *taken = false;
+    TT__TRY(tt__packet_view(&view, packet->data, packet->size));
+    TT__TRY(take_credit(from, view.header.credit));
+    switch ((tt__rpc_packet_kind)view.header.kind) {
+    case TT__RPC_CALL:
+    case TT__RPC_KEEP:
+    case TT__RPC_FETCH:
+        TT__TRY(take_request(rpc, from, &view, packet));
+        *taken = true;
+        return TT_OK;
+    case TT__RPC_REPLY:
+    case TT__RPC_ERROR:
+        TT__TRY(tt__call_replied(rpc, from->id, &view, packet));
+        *taken = true;
+        return TT_OK;
+    case TT__RPC_FORGET:
+        tt__serve_forget(rpc, from->id, view.header.id);
+        return TT_OK;
+    case TT__RPC_HOLD:
+    case TT__RPC_RELEASE:
+        return tt__rref_told(rpc, from->id, &view);
+    case TT__RPC_LEAVING:
+    case TT__RPC_WAVE:
+    case TT__RPC_IDLE:
+    case TT__RPC_END:
+        return tt__leaving_told(rpc, from, &view.header);
+    case TT__RPC_CREDIT:
+    case TT__RPC_PACKET_KINDS:
+        break;
+    }
+    return TT_OK;
+}
+
+/* A worker that breaks the protocol breaks nothing but itself: it counts as lost. */
+static void deliver_packet(tt_rpc *rpc, tt__rpc_peer *from, tt__rpc_packet *packet) {
+    bool taken = false;
+    tt__saved_error before;
+    tt__error_save(&before);
+    if (!from->lost && take_packet(rpc, from, packet, &taken))
+        tt__rpc_lose(rpc, from);
+    if (!taken)
+        tt__packet_free(rpc, packet);
+    tt__error_restore(&before);
+}
+
+/* ---- from the network */
+
+static tt__rpc_packet *packet_of(void *room) {
+    return (tt__rpc_packet *)(void *)((char *)room - offsetof(tt__rpc_packet, data));
+}
+
+static void *packet_room(void *user, int peer, size_t bytes) {
+    tt__rpc_packet *packet = tt__packet_new(user, bytes);
+    (void)peer;
+    return packet ? packet->data : NULL;
+}
+
+static void packet_take(void *user, int peer, void *room, size_t bytes) {
+    tt_rpc *rpc = user;
+    tt__rpc_packet *packet = packet_of(room);
+    tt__saved_error before;
+    (void)bytes;
+    rpc->active_ns = tt__now_ns();
+    tt__error_save(&before);
+    tt__rpc_peer *from = tt__rpc_peer_of(rpc, peer);
+    tt__error_restore(&before);
+    if (from)
+        deliver_packet(rpc, from, packet);
+    else
+        tt__packet_free(rpc, packet);
+    tt__rpc_notice(rpc);
+}
+
+static void packet_drop(void *user, void *room) { tt__packet_free(user, packet_of(room)); }
+
+void tt__dispatch_begin(tt_rpc *rpc) {
+    static const tt__packet_taker taker = {packet_room, packet_take, packet_drop};
+    rpc->deliver = deliver_packet;
+    tt__messages_take_packets(rpc->network->messages, &taker, rpc);
+}

@@ -1,0 +1,138 @@
+#include "rpc/keeper.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/threads.h"
+#include "rpc/calling.h"
+#include "rpc/crew.h"
+#include "rpc/peers.h"
+#include "rpc/references.h"
+#include "rpc/serving.h"
+#include "rpc/waiting.h"
+
+#include <stdio.h>
+
+/* While calls come, and so long after the last, nobody who moves messages is missed for longer than this; else it looks
+ * every TT__RPC_LOOK_MS. */
+static const int64_t TICK_NS = 250000, ACTIVE_NS = 5000000;
+
+/* ---- looking at other workers */
+
+static bool is_of_interest(const tt_rpc *rpc, const tt__rpc_peer *peer) {
+    return peer->id != rpc->id && !peer->lost &&
+           (peer->calls_out || peer->refs || peer->waiting || rpc->leaving || rpc->counters.owned ||
+            rpc->counters.serving || rpc->on_lost);
+}
+
+void tt__keeper_look(tt_rpc *rpc) {
+    for (int id = 0; id < rpc->peer_room; id++) {
+        tt__rpc_peer *peer = rpc->peers[id];
+        if (!peer || !is_of_interest(rpc, peer) || !rpc->network->ops->check(rpc->network, id))
+            continue;
+        char why[TT__ERROR_TEXT_SIZE];
+        tt_status status = tt_last_status();
+        snprintf(why, sizeof why, "%s", tt_last_error());
+        rpc->network->ops->progress(rpc->network); /* what it said before */
+        if (rpc->may_end || peer->lost)
+            continue;
+        tt__fail(status, "%s", why);
+        tt__rpc_lose(rpc, peer);
+    }
+}
+
+static void tell_one(tt_rpc *rpc, tt__rpc_peer *peer) {
+    peer->told = true;
+    tt__calls_lost(rpc, peer);
+    tt__serve_lost(rpc, peer->id);
+    tt__rrefs_lost(rpc, peer->id);
+    if (rpc->on_lost) {
+        tt__rpc_unlock(rpc);
+        rpc->on_lost(rpc, peer->id, peer->why ? peer->why : "it was lost", rpc->on_lost_user);
+        tt__rpc_lock(rpc);
+    }
+    if (rpc->sleepers)
+        pthread_cond_broadcast(&rpc->changed);
+}
+
+void tt__keeper_tell_lost(tt_rpc *rpc) {
+    for (int id = 0; id < rpc->peer_room && rpc->lost_untold; id++)
+        if (rpc->peers[id] && rpc->peers[id]->lost && !rpc->peers[id]->told) {
+            rpc->lost_untold--;
+            tell_one(rpc, rpc->peers[id]);
+        }
+}
+
+/* ---- the thread */
+
+static void look_closely(tt_rpc *rpc, int64_t now_ms) {
+    tt__keeper_look(rpc);
+    if (rpc->next_deadline_ms && now_ms >= rpc->next_deadline_ms)
+        tt__calls_expire(rpc, now_ms);
+    if (tt__crew_is_stuck(rpc))
+        tt__serve_refuse_queue(rpc);
+}
+
+/* Return when to look again, and whether that is long enough that others wake this thread. */
+static struct timespec next_look(tt_rpc *rpc, int64_t looked_ms) {
+    int64_t now = tt__now_ns(), at = (looked_ms + TT__RPC_LOOK_MS) * 1000000;
+    if (rpc->next_deadline_ms && rpc->next_deadline_ms * 1000000 < at)
+        at = rpc->next_deadline_ms * 1000000;
+    rpc->keeper_sleeps = now - rpc->active_ns > ACTIVE_NS;
+    if (!rpc->keeper_sleeps && now + TICK_NS < at)
+        at = now + TICK_NS;
+    return (struct timespec){.tv_sec = at / 1000000000, .tv_nsec = at % 1000000000};
+}
+
+/* Move messages, as long as nobody else does; a thread without work takes that over. */
+static void stand_in(tt_rpc *rpc) {
+    tt__rpc_patience patience = {0};
+    if (rpc->pool_idle > rpc->pool_called) {
+        rpc->pool_called++;
+        pthread_cond_signal(&rpc->idle);
+        return;
+    }
+    tt__rpc_poll(rpc, &patience, 1, false);
+}
+
+static void *keep(void *arg) {
+    tt_rpc *rpc = arg;
+    int64_t looked_ms = 0;
+    tt__rpc_lock(rpc);
+    while (!rpc->keeper_stops) {
+        int64_t now_ms = tt__now_ms();
+        if (now_ms - looked_ms >= TT__RPC_LOOK_MS || (rpc->next_deadline_ms && now_ms >= rpc->next_deadline_ms)) {
+            look_closely(rpc, now_ms);
+            looked_ms = now_ms;
+        }
+        tt__keeper_tell_lost(rpc);
+        if (!rpc->poller && (!rpc->waiters || rpc->due.first))
+            stand_in(rpc);
+        if (rpc->queue.first)
+            tt__crew_call(rpc);
+        struct timespec until = next_look(rpc, looked_ms);
+        if (!rpc->keeper_stops && !rpc->lost_untold)
+            pthread_cond_timedwait(&rpc->keeper_wanted, rpc->network->lock, &until);
+        rpc->keeper_sleeps = false;
+    }
+    tt_clear_error();
+    tt__rpc_unlock(rpc);
+    return NULL;
+}
+
+tt_status tt__keeper_start(tt_rpc *rpc) {
+    TT__TRY(tt__thread_create(&rpc->keeper, keep, rpc, "the thread that looks after calls to other workers"));
+    rpc->has_keeper = true;
+    return TT_OK;
+}
+
+void tt__keeper_end(tt_rpc *rpc) {
+    if (!rpc->has_keeper)
+        return;
+    tt__rpc_lock(rpc);
+    rpc->keeper_stops = true;
+    pthread_cond_signal(&rpc->keeper_wanted);
+    rpc->network->ops->wake(rpc->network);
+    tt__rpc_unlock(rpc);
+    pthread_join(rpc->keeper, NULL);
+    rpc->has_keeper = false;
+}

@@ -1,0 +1,18 @@
+/* The thread that looks after a worker: moves messages while all others are busy, sees calls' time running out and
+ * other workers being lost, and runs what becomes due while nobody else does. It never runs a function. */
+#ifndef TT_RPC_KEEPER_H
+#define TT_RPC_KEEPER_H
+
+#include "rpc/state.h"
+
+/* Start it; end it and wait for it (takes the lock). */
+tt_status tt__keeper_start(tt_rpc *rpc);
+void tt__keeper_end(tt_rpc *rpc);
+
+/* Look at all workers that calls or references lead to. The lock is held. */
+void tt__keeper_look(tt_rpc *rpc);
+
+/* Do what follows from workers that were lost. The lock is held, and given back meanwhile. */
+void tt__keeper_tell_lost(tt_rpc *rpc);
+
+#endif

@@ -1,0 +1,187 @@
+#include "rpc/leaving.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "rpc/peers.h"
+#include "rpc/sending.h"
+#include "rpc/waiting.h"
+
+#include <stdio.h>
+
+static bool is_there(tt_rpc *rpc, int id) {
+    const tt__rpc_peer *peer = tt__rpc_peer_of(rpc, id);
+    return peer && !peer->lost;
+}
+
+static int leader_of(tt_rpc *rpc) {
+    int id = 0;
+    while (id != rpc->id && !is_there(rpc, id))
+        id++;
+    return id;
+}
+
+static bool has_no_calls(const tt_rpc *rpc) { return !rpc->counters.calls && !rpc->counters.serving; }
+
+/* The calls of this worker with those that are not lost. */
+static void count_calls(tt_rpc *rpc, uint64_t *sent, uint64_t *received) {
+    *sent = *received = 0;
+    for (int id = 0; id < rpc->peer_room; id++)
+        if (rpc->peers[id] && !rpc->peers[id]->lost) {
+            *sent += rpc->peers[id]->calls_sent;
+            *received += rpc->peers[id]->calls_received;
+        }
+}
+
+static uint32_t count_there(tt_rpc *rpc) {
+    uint32_t n = 0;
+    for (int id = rpc->network->ops->next(rpc->network, -1); id >= 0; id = rpc->network->ops->next(rpc->network, id))
+        n += is_there(rpc, id);
+    return n;
+}
+
+/* ---- the leader */
+
+static void say_to_all(tt_rpc *rpc, tt__rpc_header header) {
+    for (int id = rpc->network->ops->next(rpc->network, -1); id >= 0; id = rpc->network->ops->next(rpc->network, id))
+        if (id != rpc->id && is_there(rpc, id))
+            tt_ignore(tt__rpc_send_header(rpc, id, header));
+}
+
+static void add_answer(tt_rpc *rpc, uint64_t sent, uint64_t received) {
+    rpc->wave_sent += sent;
+    rpc->wave_received += received;
+    rpc->waves_answered++;
+}
+
+static void begin_wave(tt_rpc *rpc) {
+    rpc->wave++;
+    rpc->waves_answered = 0;
+    rpc->wave_sent = rpc->wave_received = 0;
+    rpc->asked_wave = rpc->wave;
+    rpc->asked_by = rpc->id;
+    say_to_all(rpc, (tt__rpc_header){.kind = TT__RPC_WAVE, .id = rpc->wave});
+}
+
+/* All have answered: is it the end, or is there another wave? */
+static void judge_wave(tt_rpc *rpc) {
+    bool still = rpc->wave_repeats && rpc->wave_sent == rpc->last_sent && rpc->wave_received == rpc->last_received;
+    if (rpc->waves_answered < count_there(rpc))
+        return;
+    if (still && rpc->wave_sent == rpc->wave_received) {
+        say_to_all(rpc, (tt__rpc_header){.kind = TT__RPC_END});
+        rpc->may_end = true;
+        return;
+    }
+    rpc->last_sent = rpc->wave_sent;
+    rpc->last_received = rpc->wave_received;
+    rpc->wave_repeats = true;
+    begin_wave(rpc);
+}
+
+/* ---- all */
+
+/* Answer the wave that was asked, if this worker is idle and wants to leave. */
+static void answer_wave(tt_rpc *rpc) {
+    uint64_t sent, received;
+    if (!rpc->asked_wave || !rpc->leaving || !has_no_calls(rpc))
+        return;
+    count_calls(rpc, &sent, &received);
+    uint32_t wave = rpc->asked_wave;
+    rpc->asked_wave = 0;
+    if (rpc->asked_by == rpc->id)
+        add_answer(rpc, sent, received);
+    else
+        tt_ignore(tt__rpc_send_header(
+            rpc, rpc->asked_by,
+            (tt__rpc_header){.kind = TT__RPC_IDLE, .id = wave, .context = sent, .message = received}));
+}
+
+tt_status tt__leaving_told(tt_rpc *rpc, tt__rpc_peer *from, const tt__rpc_header *header) {
+    if (rpc->network->comes_and_goes)
+        return tt__fail(TT_ERR_PROTOCOL, "it wants to leave together with others, where each leaves by itself");
+    switch ((tt__rpc_packet_kind)header->kind) {
+    case TT__RPC_LEAVING:
+        from->leaving = true;
+        break;
+    case TT__RPC_WAVE:
+        rpc->asked_wave = header->id;
+        rpc->asked_by = from->id;
+        break;
+    case TT__RPC_IDLE:
+        if (header->id == rpc->wave)
+            add_answer(rpc, header->context, header->message);
+        break;
+    default:
+        rpc->may_end = true;
+    }
+    if (rpc->sleepers)
+        pthread_cond_broadcast(&rpc->changed);
+    return TT_OK;
+}
+
+/* Go on towards the end; a look between moves of messages. */
+static bool together_over(void *arg) {
+    tt_rpc *rpc = arg;
+    if (rpc->may_end)
+        return true;
+    bool leads = leader_of(rpc) == rpc->id;
+    uint32_t there = leads ? count_there(rpc) : 0;
+    if (leads && (!rpc->wave || rpc->wave_led_for != there)) { /* it leads now, or somebody was lost meanwhile */
+        rpc->wave_led_for = there;
+        rpc->wave_repeats = false;
+        begin_wave(rpc);
+    }
+    answer_wave(rpc);
+    if (leads)
+        judge_wave(rpc);
+    answer_wave(rpc);
+    return rpc->may_end;
+}
+
+/* "worker1 (id 1), worker3 (id 3)": those that have not called tt_rpc_shutdown(). Returns how many. */
+static int list_absent(tt_rpc *rpc, char *text, size_t size) {
+    int count = 0;
+    size_t n = 0;
+    *text = '\0';
+    for (int id = rpc->network->ops->next(rpc->network, -1); id >= 0; id = rpc->network->ops->next(rpc->network, id)) {
+        char who[TT__RPC_WHO_SIZE];
+        if (id == rpc->id || !is_there(rpc, id) || rpc->peers[id]->leaving)
+            continue;
+        if (n < size)
+            n += (size_t)snprintf(text + n, size - n, "%s%s", count ? ", " : "", tt__rpc_who(rpc, id, who));
+        count++;
+    }
+    return count;
+}
+
+static tt_status fail_leaving(tt_rpc *rpc, int64_t since_ms) {
+    char absent[400];
+    long long waited = (long long)(tt__now_ms() - since_ms);
+    if (list_absent(rpc, absent, sizeof absent))
+        return tt__fail(TT_ERR_TIMEOUT,
+                        "tt_rpc_shutdown: worker %s waited %lld ms for worker %s, which did not call tt_rpc_shutdown()",
+                        rpc->name, waited, absent);
+    return tt__fail(TT_ERR_TIMEOUT,
+                    "tt_rpc_shutdown: worker %s waited %lld ms for calls that are still under way: %lld of its own, "
+                    "%lld that it serves, and those of others",
+                    rpc->name, waited, (long long)rpc->counters.calls, (long long)rpc->counters.serving);
+}
+
+tt_status tt__leave_together(tt_rpc *rpc, int64_t deadline_ms) {
+    int64_t since_ms = tt__now_ms();
+    say_to_all(rpc, (tt__rpc_header){.kind = TT__RPC_LEAVING});
+    return tt__rpc_wait_for(rpc, together_over, rpc, deadline_ms) ? TT_OK : fail_leaving(rpc, since_ms);
+}
+
+static bool alone_over(void *arg) { return has_no_calls(arg); }
+
+tt_status tt__leave_alone(tt_rpc *rpc, int64_t deadline_ms) {
+    int64_t since_ms = tt__now_ms();
+    if (tt__rpc_wait_for(rpc, alone_over, rpc, deadline_ms))
+        return TT_OK;
+    return tt__fail(TT_ERR_TIMEOUT,
+                    "tt_rpc_shutdown: worker %s waited %lld ms for calls that are still under way: %lld of its own, and "
+                    "%lld that it serves",
+                    rpc->name, (long long)(tt__now_ms() - since_ms), (long long)rpc->counters.calls,
+                    (long long)rpc->counters.serving);
+}

@@ -1,0 +1,38 @@
+/* Memory of packets that come. The lock is held. */
+#ifndef TT_RPC_PACKETS_MEMORY_H
+#define TT_RPC_PACKETS_MEMORY_H
+
+#include "rpc/state.h"
+
+#include <stdlib.h>
+
+enum { TT__RPC_SMALL_PACKET = 1024, TT__RPC_PACKETS_KEPT = 128 };
+
+/* NULL: no memory. */
+static inline tt__rpc_packet *tt__packet_new(tt_rpc *rpc, size_t size) {
+    tt__rpc_packet *packet = rpc->free_packets;
+    if (size <= TT__RPC_SMALL_PACKET && packet) {
+        rpc->free_packets = packet->next;
+        rpc->free_packet_count--;
+    } else {
+        size_t room = size < TT__RPC_SMALL_PACKET ? TT__RPC_SMALL_PACKET : size;
+        packet = malloc(sizeof *packet + room);
+        if (packet)
+            packet->room = room;
+    }
+    if (packet)
+        packet->size = size;
+    return packet;
+}
+
+static inline void tt__packet_free(tt_rpc *rpc, tt__rpc_packet *packet) {
+    if (packet && packet->room == TT__RPC_SMALL_PACKET && rpc->free_packet_count < TT__RPC_PACKETS_KEPT) {
+        packet->next = rpc->free_packets;
+        rpc->free_packets = packet;
+        rpc->free_packet_count++;
+        return;
+    }
+    free(packet);
+}
+
+#endif

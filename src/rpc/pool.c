@@ -1,0 +1,69 @@
+/* Threads that run functions. One without work moves messages, if nobody else does, and then runs what comes itself:
+ * no other thread has to be woken for a call. */
+#include "rpc/pool.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/threads.h"
+#include "rpc/crew.h"
+#include "rpc/waiting.h"
+
+/* How long a thread beyond the first stays without work; how long one sleeps in the network at a time. */
+enum { SPARE_MS = 10000, SLEEP_MS = 500 };
+
+/* Sleep until there is work, or messages are to be moved. False: nothing came for long, and there are others. */
+static bool wait_for_work(tt_rpc *rpc) {
+    struct timespec until = tt__timespec_ms(tt__now_ms() + SPARE_MS);
+    rpc->pool_idle++;
+    int outcome = pthread_cond_timedwait(&rpc->idle, rpc->network->lock, &until);
+    rpc->pool_idle--;
+    if (rpc->pool_called)
+        rpc->pool_called--;
+    return !outcome || rpc->queue.first || rpc->pool_idle == 0;
+}
+
+/* Does this thread move messages? Callers that wait do so before. */
+static bool is_to_poll(const tt_rpc *rpc) { return !rpc->poller && !rpc->waiters; }
+
+static void run_next(tt_rpc *rpc) {
+    tt__rpc_due *work = tt__rpc_queue_take(rpc);
+    if (rpc->queue.first)
+        tt__crew_call(rpc);
+    if (rpc->keeper_sleeps && !rpc->poller)
+        pthread_cond_signal(&rpc->keeper_wanted); /* while this runs, nobody else may be there for what comes */
+    tt__rpc_unlock(rpc);
+    work->run(rpc, work);
+    tt__rpc_lock(rpc);
+}
+
+static void *serve_calls(void *arg) {
+    tt_rpc *rpc = arg;
+    tt__rpc_patience patience = {0};
+    bool stays = true;
+    tt__rpc_set_thread(rpc);
+    tt__rpc_lock(rpc);
+    rpc->pool_called--;
+    while (!rpc->pool_stops && stays) {
+        if (rpc->queue.first) {
+            run_next(rpc);
+            patience = (tt__rpc_patience){0};
+        } else if (is_to_poll(rpc)) {
+            tt__rpc_poll(rpc, &patience, SLEEP_MS, true);
+        } else {
+            stays = wait_for_work(rpc);
+        }
+    }
+    rpc->pool_threads--;
+    pthread_cond_broadcast(&rpc->pool_ended);
+    tt__rpc_set_thread(NULL);
+    tt_clear_error();
+    tt__rpc_unlock(rpc);
+    return NULL;
+}
+
+void tt__pool_init(tt_rpc *rpc) {
+    rpc->queue.end = &rpc->queue.first;
+    rpc->pool_main = serve_calls;
+    tt__cond_init(&rpc->idle);
+    tt__cond_init(&rpc->pool_ended);
+}

@@ -1,0 +1,9 @@
+/* What the threads do that run functions. */
+#ifndef TT_RPC_POOL_H
+#define TT_RPC_POOL_H
+
+#include "rpc/state.h"
+
+void tt__pool_init(tt_rpc *rpc);
+
+#endif

@@ -1,0 +1,180 @@
+#include "rpc/waiting.h"
+
+#include "base/clock.h"
+#include "base/threads.h"
+#include "comm/shared/pause.h"
+#include "rpc/crew.h"
+#include "rpc/sending.h"
+
+#include <sched.h>
+
+static const int64_t SPIN_NS = 20000, YIELD_NS = 1000000, SERVED_NS = 10000000;
+enum { LOOKS_PER_CLOCK = 16, PAUSES = 4 };
+
+static _Thread_local tt_rpc *thread_of; /* whose functions this thread runs; NULL: nobody's */
+
+void tt__rpc_set_thread(tt_rpc *rpc) {
+    thread_of = rpc;
+    tt__future_set_thread_driver(rpc ? &rpc->driver : NULL);
+}
+
+/* ---- moving messages */
+
+static void run_due(tt_rpc *rpc) {
+    for (tt__rpc_due *due; (due = tt__rpc_list_take(&rpc->due));) {
+        tt__rpc_unlock(rpc);
+        due->run(rpc, due);
+        tt__rpc_lock(rpc);
+    }
+}
+
+/* Give others a moment. Returns whether it is time to sleep. */
+static bool pause_a_moment(tt_rpc *rpc, tt__rpc_patience *patience) {
+    int64_t waited = 0;
+    bool others_want_it = rpc->pool_called; /* the lock */
+    if (++patience->looks % LOOKS_PER_CLOCK == 1 || !patience->since_ns) {
+        int64_t now = tt__now_ns();
+        if (!patience->since_ns)
+            patience->since_ns = now;
+        waited = now - patience->since_ns;
+        if (waited >= YIELD_NS)
+            return true;
+        if (waited >= SPIN_NS || !rpc->network->cpus_each)
+            patience->looks = 0; /* from now on each look reads the clock */
+    }
+    tt__rpc_unlock(rpc);
+    if (patience->looks && !others_want_it)
+        for (int i = 0; i < PAUSES; i++)
+            tt__pause_cpu();
+    else
+        sched_yield();
+    tt__rpc_lock(rpc);
+    return false;
+}
+
+/* A thread that was woken wants the lock. */
+static void give_lock_away(tt_rpc *rpc) {
+    tt__rpc_unlock(rpc);
+    sched_yield();
+    tt__rpc_lock(rpc);
+}
+
+void tt__rpc_poll(tt_rpc *rpc, tt__rpc_patience *patience, int64_t sleep_ms, bool serves) {
+    uintptr_t self = tt__this_thread();
+    rpc->poller = self;
+    rpc->poller_serves = serves;
+    bool any = rpc->network->ops->progress(rpc->network);
+    if (rpc->transfers)
+        tt__transfers_look(rpc);
+    if (rpc->waiting_peers)
+        tt__rpc_send_waiting(rpc);
+    if (rpc->queue.first && !serves)
+        tt__crew_call(rpc);
+    if (rpc->due.first) {
+        run_due(rpc);
+        any = true;
+    }
+    if (any || (serves && rpc->queue.first)) {
+        *patience = (tt__rpc_patience){0};
+        if (rpc->pool_called && !serves)
+            give_lock_away(rpc);
+    } else if (pause_a_moment(rpc, patience) && rpc->poller == self && !rpc->due.first &&
+               !(serves && rpc->queue.first)) {
+        rpc->poller_sleeps = true;
+        rpc->network->ops->sleep(rpc->network, sleep_ms);
+        if (rpc->poller == self)
+            rpc->poller_sleeps = false;
+    }
+    if (rpc->poller == self)
+        rpc->poller = 0;
+}
+
+void tt__rpc_notice(tt_rpc *rpc) {
+    if (rpc->poller == tt__this_thread())
+        return; /* it looks when it is through */
+    if (rpc->poller) {
+        if (rpc->poller_sleeps)
+            rpc->network->ops->wake(rpc->network);
+        return;
+    }
+    if (rpc->queue.first)
+        tt__crew_call(rpc);
+    if (rpc->due.first)
+        pthread_cond_signal(&rpc->keeper_wanted);
+}
+
+/* ---- waiting */
+
+/* A waiter that leaves is the poller no more: another one, or one that runs functions, goes on. */
+static void hand_over(tt_rpc *rpc) {
+    if (rpc->poller)
+        return;
+    if (rpc->sleepers)
+        pthread_cond_broadcast(&rpc->changed);
+    else if (rpc->served_ns && tt__now_ns() - rpc->served_ns < SERVED_NS && rpc->pool_idle > rpc->pool_called) {
+        rpc->pool_called++;
+        pthread_cond_signal(&rpc->idle);
+    }
+}
+
+/* Take over from a thread that runs functions and sleeps in the network. */
+static bool may_poll(tt_rpc *rpc) {
+    if (!rpc->poller)
+        return true;
+    if (!rpc->poller_serves || !rpc->poller_sleeps)
+        return false;
+    rpc->network->ops->wake(rpc->network);
+    rpc->poller_sleeps = false;
+    return true;
+}
+
+static int64_t nap_until(int64_t deadline_ms) {
+    int64_t left = deadline_ms ? tt__left_ms(deadline_ms) : TT__RPC_LOOK_MS;
+    return left < 1 ? 1 : left < TT__RPC_LOOK_MS ? left : TT__RPC_LOOK_MS;
+}
+
+bool tt__rpc_wait_for(tt_rpc *rpc, bool (*ended)(void *arg), void *arg, int64_t deadline_ms) {
+    tt__rpc_patience patience = {0};
+    bool serves = thread_of == rpc;
+    rpc->waiters++;
+    rpc->pool_waiting += serves;
+    if (serves && rpc->queue.first)
+        tt__crew_call(rpc);
+    while (!ended(arg) && (!deadline_ms || tt__left_ms(deadline_ms))) {
+        if (may_poll(rpc)) {
+            tt__rpc_poll(rpc, &patience, nap_until(deadline_ms), false);
+        } else {
+            struct timespec until = tt__timespec_ms(tt__now_ms() + nap_until(deadline_ms));
+            rpc->sleepers++;
+            pthread_cond_timedwait(&rpc->changed, rpc->network->lock, &until);
+            rpc->sleepers--;
+        }
+    }
+    rpc->waiters--;
+    rpc->pool_waiting -= serves;
+    hand_over(rpc);
+    return ended(arg);
+}
+
+static bool future_is_done(void *future) { return tt__future_done(future); }
+
+static void driver_wait(void *user, tt_future *future, int64_t deadline_ms) {
+    tt_rpc *rpc = user;
+    tt__rpc_lock(rpc);
+    tt__rpc_wait_for(rpc, future_is_done, future, deadline_ms);
+    tt__rpc_unlock(rpc);
+}
+
+static void driver_wake(void *user) {
+    tt_rpc *rpc = user;
+    tt__rpc_lock(rpc);
+    if (rpc->sleepers)
+        pthread_cond_broadcast(&rpc->changed);
+    if (rpc->poller_sleeps && rpc->poller && rpc->poller != tt__this_thread())
+        rpc->network->ops->wake(rpc->network);
+    tt__rpc_unlock(rpc);
+}
+
+void tt__rpc_driver_init(tt_rpc *rpc) {
+    rpc->driver = (tt__future_driver){.wait = driver_wait, .wake = driver_wake, .user = rpc};
+}
