@@ -34,12 +34,14 @@ static tt_status check_init(const tt_rpc_init_args *args) {
     TT__TRY(tt__rpc_check_worker_name(args->name));
     TT__TRY(tt__may_wait("tt_rpc_init"));
     if (!args->group == !args->store)
-        return tt__fail(TT_ERR_INVALID, "tt_rpc_init: expected either .group, whose ranks are the workers, or .store, "
-                                        "through which they meet; got %s",
+        return tt__fail(TT_ERR_INVALID,
+                        "tt_rpc_init: expected either .group, whose ranks are the workers, or .store, "
+                        "through which they meet; got %s",
                         args->group ? "both" : "neither");
     if (args->threads < 0 || args->max_threads < 0 || args->timeout_ms < 0)
-        return tt__fail(TT_ERR_INVALID, "tt_rpc_init: .threads, .max_threads and .timeout_ms are 0 or more, got %d, %d "
-                                        "and %lld",
+        return tt__fail(TT_ERR_INVALID,
+                        "tt_rpc_init: .threads, .max_threads and .timeout_ms are 0 or more, got %d, %d "
+                        "and %lld",
                         args->threads, args->max_threads, (long long)args->timeout_ms);
     return TT_OK;
 }
@@ -231,8 +233,8 @@ tt_status tt_rpc_shutdown_with(const tt_rpc_shutdown_args *given, size_t size) {
     rpc->leaving = true;
     tt_status status = TT_OK;
     if (!args.at_once)
-        status = rpc->network->comes_and_goes ? tt__leave_alone(rpc, deadline_ms)
-                                              : tt__leave_together(rpc, deadline_ms);
+        status =
+            rpc->network->comes_and_goes ? tt__leave_alone(rpc, deadline_ms) : tt__leave_together(rpc, deadline_ms);
     tt__error_save_reason(&why);
     stop_calls(rpc);
     tt__rpc_unlock(rpc);
@@ -389,8 +391,7 @@ static tt_status check_request(const tt__rpc_request *request, const tt_rpc_valu
     all[0] = *first;
     if (request->args.count)
         memcpy(all + 1, request->args.values, (size_t)request->args.count * sizeof *all);
-    tt_status status =
-        tt__signature_check_args(&function->signature, function->name, function->text, all, count);
+    tt_status status = tt__signature_check_args(&function->signature, function->name, function->text, all, count);
     if (all != few)
         free(all);
     return status;
@@ -430,8 +431,7 @@ static tt_status call_async(tt_future **out, const tt_rpc_call_args *args, const
     return tt__call_begin(args->rpc, &request, out, NULL);
 }
 
-static tt_status call_remote(tt_rref **out, const tt_rpc_call_args *args, const char *what,
-                             const tt_rpc_value *first) {
+static tt_status call_remote(tt_rref **out, const tt_rpc_call_args *args, const char *what, const tt_rpc_value *first) {
     tt__rpc_request request;
     if (!out)
         return tt__fail_argument("%s: the place for the reference is NULL", what);

@@ -33,7 +33,7 @@ typedef struct tt__rpc_out {
     tt__rpc_packet_kind kind;
     char function[TT__RPC_FUNCTION_NAME];
     tt_future *future;
-    tt_rref *rref; /* of FETCH and KEEP, a share */
+    tt_rref *rref;                   /* of FETCH and KEEP, a share */
     int64_t timeout_ms, deadline_ms; /* 0: none */
     tt__rpc_transfer sends;
     tt__rpc_part *parts;
@@ -108,7 +108,7 @@ static void give_out_back(tt_rpc *rpc, tt__rpc_out *out) {
     out->used = false;
     out->next_free = rpc->out_free;
     rpc->out_free = out->id & INDEX_MASK;
-    if (rpc->leaving && !rpc->counters.calls && rpc->sleepers)
+    if (rpc->sleepers && rpc->leaving && !rpc->counters.calls && (rpc->asked_wave || rpc->network->comes_and_goes))
         pthread_cond_broadcast(&rpc->changed);
 }
 
@@ -178,13 +178,11 @@ static void fail_out(tt_rpc *rpc, tt__rpc_out *out) {
 /* The error that the other worker sent. */
 static void end_with_error(tt_rpc *rpc, tt__rpc_out *out) {
     tt_status status = (tt_status)out->view.header.flags;
-    tt__rpc_decoder decoder = {.view = &out->view,
-                               .at = out->view.value,
-                               .end = out->view.value + out->view.header.value_bytes,
-                               .own = true};
+    tt__rpc_decoder decoder = {
+        .view = &out->view, .at = out->view.value, .end = out->view.value + out->view.header.value_bytes, .own = true};
     tt_rpc_value said;
-    if (tt__decode_value(&decoder, &said) || said.kind != TT_RPC_TEXT ||
-        !strcmp(tt_status_name(status), "TT_ERR_?") || !status) {
+    if (tt__decode_value(&decoder, &said) || said.kind != TT_RPC_TEXT || !strcmp(tt_status_name(status), "TT_ERR_?") ||
+        !status) {
         tt_rpc_value_free(&said);
         tt__fail(TT_ERR_PROTOCOL, "worker %d sent an error that is none", out->to);
         fail_out(rpc, out);
@@ -244,8 +242,8 @@ static tt_status finish_out_value(tt_rpc *rpc, tt__rpc_out *out) {
         return tt__fail(TT_ERR_MEMORY, "no memory for the tensors of a reply");
     for (uint32_t i = 0; i < out->tensor_count; i++)
         tensors[i] = *out->tensors[i];
-    tt_status status = hooks->received(rpc, out->to, &(tt__rpc_context){header->context, header->message}, tensors,
-                                       out->tensor_count);
+    tt_status status =
+        hooks->received(rpc, out->to, &(tt__rpc_context){header->context, header->message}, tensors, out->tensor_count);
     for (uint32_t i = 0; i < out->tensor_count; i++)
         *out->tensors[i] = tensors[i];
     free(tensors);

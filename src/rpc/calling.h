@@ -11,7 +11,7 @@ typedef struct tt__rpc_request {
     const char *function;
     const tt_rpc_value *first; /* an argument before the others; or NULL */
     tt_rpc_args args;
-    tt_rref *fetched; /* of FETCH */
+    tt_rref *fetched;   /* of FETCH */
     int64_t timeout_ms; /* 0: that of the worker, less: none */
 } tt__rpc_request;
 

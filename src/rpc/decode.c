@@ -92,8 +92,7 @@ static tt_status read_run_apart(tt__rpc_decoder *d, tt_rpc_value *out) {
         !(landing->data = aligned_alloc(ALIGNMENT, ((size_t)landing->bytes + ALIGNMENT) / ALIGNMENT * ALIGNMENT)))
         return tt__fail(TT_ERR_MEMORY, "no memory for the %llu bytes that another worker sends",
                         (unsigned long long)landing->bytes);
-    *out = (tt_rpc_value){
-        .kind = TT_RPC_BYTES, .owned = true, .bytes = {landing->data, (size_t)landing->bytes}};
+    *out = (tt_rpc_value){.kind = TT_RPC_BYTES, .owned = true, .bytes = {landing->data, (size_t)landing->bytes}};
     return TT_OK;
 }
 

@@ -75,8 +75,9 @@ static tt_status add_function(const tt__rpc_function *function) {
     bool there;
     int at = place_of(function->name, strlen(function->name), &there);
     if (table.closed)
-        return tt__fail(TT_ERR_STATE, "the function %s is registered after the first tt_rpc_init(): workers have "
-                                      "compared their functions already",
+        return tt__fail(TT_ERR_STATE,
+                        "the function %s is registered after the first tt_rpc_init(): workers have "
+                        "compared their functions already",
                         function->name);
     if (there)
         return tt__fail(TT_ERR_STATE, "two functions are registered as %s", function->name);

@@ -170,18 +170,19 @@ static tt_status fail_leaving(tt_rpc *rpc, int64_t since_ms) {
 tt_status tt__leave_together(tt_rpc *rpc, int64_t deadline_ms) {
     int64_t since_ms = tt__now_ms();
     say_to_all(rpc, (tt__rpc_header){.kind = TT__RPC_LEAVING});
-    return tt__rpc_wait_for(rpc, together_over, rpc, deadline_ms) ? TT_OK : fail_leaving(rpc, since_ms);
+    return tt__rpc_wait_aside(rpc, together_over, rpc, deadline_ms) ? TT_OK : fail_leaving(rpc, since_ms);
 }
 
 static bool alone_over(void *arg) { return has_no_calls(arg); }
 
 tt_status tt__leave_alone(tt_rpc *rpc, int64_t deadline_ms) {
     int64_t since_ms = tt__now_ms();
-    if (tt__rpc_wait_for(rpc, alone_over, rpc, deadline_ms))
+    if (tt__rpc_wait_aside(rpc, alone_over, rpc, deadline_ms))
         return TT_OK;
-    return tt__fail(TT_ERR_TIMEOUT,
-                    "tt_rpc_shutdown: worker %s waited %lld ms for calls that are still under way: %lld of its own, and "
-                    "%lld that it serves",
-                    rpc->name, (long long)(tt__now_ms() - since_ms), (long long)rpc->counters.calls,
-                    (long long)rpc->counters.serving);
+    return tt__fail(
+        TT_ERR_TIMEOUT,
+        "tt_rpc_shutdown: worker %s waited %lld ms for calls that are still under way: %lld of its own, and "
+        "%lld that it serves",
+        rpc->name, (long long)(tt__now_ms() - since_ms), (long long)rpc->counters.calls,
+        (long long)rpc->counters.serving);
 }

@@ -132,8 +132,9 @@ static tt_status check_cards(const group_network *net) {
     for (int r = 0; r < net->world->size; r++)
         for (int s = r + 1; s < net->world->size; s++)
             if (!strcmp(net->cards[r].name, net->cards[s].name))
-                return tt__fail(TT_ERR_MISMATCH, "tt_rpc_init: ranks %d and %d are both called %s: workers have names "
-                                                 "of their own",
+                return tt__fail(TT_ERR_MISMATCH,
+                                "tt_rpc_init: ranks %d and %d are both called %s: workers have names "
+                                "of their own",
                                 r, s, net->cards[r].name);
     return TT_OK;
 }
@@ -156,10 +157,10 @@ static tt_status compare_functions(const group_network *net, const char *own) {
         return tt__fail(TT_ERR_MEMORY, "no memory for the names of functions");
     if (net->world->rank == 0)
         memcpy(first, own, bytes);
-    tt_status status = tt_broadcast_with(TT_ARGS(tt_broadcast_args, net->group, first, (int64_t)bytes, TT_U8, 0,
-                                                 .file = "tt_rpc_init"));
-    tt_status differs = status ? TT_OK
-                               : tt__rpc_functions_compare(net->cards[net->world->rank].name, net->cards[0].name, first);
+    tt_status status = tt_broadcast_with(
+        TT_ARGS(tt_broadcast_args, net->group, first, (int64_t)bytes, TT_U8, 0, .file = "tt_rpc_init"));
+    tt_status differs =
+        status ? TT_OK : tt__rpc_functions_compare(net->cards[net->world->rank].name, net->cards[0].name, first);
     char text[400] = "", *all = calloc((size_t)net->world->size, sizeof text);
     if (differs)
         snprintf(text, sizeof text, "%s", tt_last_error());
@@ -183,8 +184,8 @@ static tt_status exchange_cards(group_network *net, const tt_rpc_init_args *args
         return tt_last_status();
     mine.functions_bytes = strlen(functions);
     snprintf(mine.name, sizeof mine.name, "%s", args->name);
-    tt_status status = tt_all_gather_with(TT_ARGS(tt_all_gather_args, net->group, &mine, net->cards,
-                                                  (int64_t)sizeof mine, TT_U8, .file = "tt_rpc_init"));
+    tt_status status = tt_all_gather_with(
+        TT_ARGS(tt_all_gather_args, net->group, &mine, net->cards, (int64_t)sizeof mine, TT_U8, .file = "tt_rpc_init"));
     for (int r = 0; r < net->world->size && !status; r++)
         net->cards[r].name[TT__RPC_NAME_SIZE - 1] = '\0';
     if (!status)

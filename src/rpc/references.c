@@ -136,11 +136,10 @@ static tt_status count_hold(tt_rref *rref, int holder, int giver, int64_t by) {
 /* Tell the owner that this worker holds it no more. */
 static void release_all(tt_rpc *rpc, const tt_rref *rref) {
     for (const tt__rref_hold *hold = rref->holds; hold; hold = hold->next)
-        tt_ignore(tt__rpc_send_ref(rpc, (int)rref->ref.owner,
-                                   (tt__rpc_header){.kind = TT__RPC_RELEASE,
-                                                    .id = (uint32_t)hold->giver,
-                                                    .serial = (uint64_t)hold->count},
-                                   rref->ref));
+        tt_ignore(tt__rpc_send_ref(
+            rpc, (int)rref->ref.owner,
+            (tt__rpc_header){.kind = TT__RPC_RELEASE, .id = (uint32_t)hold->giver, .serial = (uint64_t)hold->count},
+            rref->ref));
 }
 
 /* Is anybody left who uses it? */

@@ -27,11 +27,11 @@ struct tt_rref {
     struct tt_rref *next; /* in the table */
     tt_rpc *rpc;          /* NULL: it was shut down */
     tt__rpc_ref ref;
-    int64_t shares;       /* of this process; under the lock, without one after the shutdown */
-    bool made_here;       /* of the owner: a call makes its value, or has */
-    tt_future *value;     /* of the owner */
+    int64_t shares;   /* of this process; under the lock, without one after the shutdown */
+    bool made_here;   /* of the owner: a call makes its value, or has */
+    tt_future *value; /* of the owner */
     tt__rref_hold *holds;
-    tt__rpc_due end;      /* frees it */
+    tt__rpc_due end; /* frees it */
 };
 
 /* ---- the lock is held */

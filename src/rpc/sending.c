@@ -126,8 +126,8 @@ tt_status tt__rpc_send(tt_rpc *rpc, int to, const void *packet, size_t size, tt_
         tt__rpc_lose(rpc, peer);
         return tt__rpc_fail_lost(peer);
     }
-    bool waits = to != rpc->id && ((peer->waiting && !overtakes(packet)) ||
-                                   (is_request(packet) && !window_has_room(peer, size)));
+    bool waits = to != rpc->id &&
+                 ((peer->waiting && !overtakes(packet)) || (is_request(packet) && !window_has_room(peer, size)));
     if (waits || reach == TT__RPC_CONNECTING)
         return keep_packet(rpc, peer, packet, size, transfer);
     return packet_out(rpc, peer, packet, size, transfer);

@@ -27,14 +27,14 @@ struct tt_rpc_call {
     tt_rpc *rpc;
     int from;
     call_stage stage;
-    bool lost; /* the caller takes no reply */
-    size_t counted;  /* bytes in rpc->counters.bytes, */
-    size_t landing;  /* and in rpc->landing_bytes */
+    bool lost;      /* the caller takes no reply */
+    size_t counted; /* bytes in rpc->counters.bytes, */
+    size_t landing; /* and in rpc->landing_bytes */
     tt__rpc_packet *packet;
     tt__rpc_packet_view view;
     const tt__rpc_function *function; /* NULL: a fetch */
     tt_rref **refs;
-    tt_rref *kept; /* of KEEP: where the result goes; a share */
+    tt_rref *kept;     /* of KEEP: where the result goes; a share */
     tt_rpc_value args; /* a list */
     bool args_read;
     tt__rpc_landing *landings;
@@ -64,7 +64,7 @@ static void unlist_call(tt_rpc *rpc, tt_rpc_call *call) {
     rpc->counters.bytes -= call->counted + call->landing;
     rpc->landing_bytes -= call->landing;
     call->counted = call->landing = 0;
-    if (rpc->leaving && !rpc->counters.serving && rpc->sleepers)
+    if (rpc->sleepers && rpc->leaving && !rpc->counters.serving && (rpc->asked_wave || rpc->network->comes_and_goes))
         pthread_cond_broadcast(&rpc->changed);
 }
 
@@ -164,9 +164,8 @@ static void reply_error(tt_rpc_call *call) {
     tt_status status = tt__encoder_finish(&e, NULL);
     tt__rpc_lock(call->rpc);
     if (!status)
-        status = send_encoded(call, &e, (tt__rpc_header){.kind = TT__RPC_ERROR,
-                                                         .flags = (uint8_t)why,
-                                                         .id = call->view.header.id});
+        status = send_encoded(
+            call, &e, (tt__rpc_header){.kind = TT__RPC_ERROR, .flags = (uint8_t)why, .id = call->view.header.id});
     tt__rpc_unlock(call->rpc);
     tt__encoder_free(&e, true);
     end_call(call);
@@ -183,10 +182,10 @@ static void reply_value(tt_rpc_call *call, const tt_rpc_value *value) {
         return;
     }
     tt__rpc_lock(call->rpc);
-    status = send_encoded(call, &e, (tt__rpc_header){.kind = TT__RPC_REPLY,
-                                                     .id = call->view.header.id,
-                                                     .context = context.context,
-                                                     .message = context.message});
+    status = send_encoded(
+        call, &e,
+        (tt__rpc_header){
+            .kind = TT__RPC_REPLY, .id = call->view.header.id, .context = context.context, .message = context.message});
     bool waits = !status && e.part_count;
     tt__transfers_look(call->rpc);
     tt__rpc_notice(call->rpc);
@@ -228,8 +227,8 @@ static void reply_later(tt_future *future, void *user) {
     tt_status status = tt_future_wait(future, 0); /* it is done */
     const tt_rpc_value *value = status ? NULL : tt_future_value(future);
     if (value && call->function)
-        status = tt__signature_check_result(&call->function->signature, call->function->name, call->function->text,
-                                            value);
+        status =
+            tt__signature_check_result(&call->function->signature, call->function->name, call->function->text, value);
     if (call->kept && !status)
         status = tt_rpc_value_copy(&call->result, value);
     if (status || call->kept)
@@ -255,9 +254,9 @@ static tt_status call_function(tt_rpc_call *call) {
         return tt__fail(status, "the function failed: %s", tt_status_text(status));
     if (status)
         return status;
-    return call->returned || call->later ? TT_OK
-                                         : tt__signature_check_result(&function->signature, function->name,
-                                                                      function->text, &call->result);
+    return call->returned || call->later
+               ? TT_OK
+               : tt__signature_check_result(&function->signature, function->name, function->text, &call->result);
 }
 
 static void run_function(tt_rpc_call *call) {
@@ -523,7 +522,8 @@ tt_status tt__serve_begin(tt_rpc *rpc, tt__rpc_peer *from, const tt__rpc_packet_
     }
     if (!status && fetch && !gone && !call->refs[0]->value)
         status = tt__fail(TT_ERR_PROTOCOL, "a fetch of what lies elsewhere");
-    if (!status && view->header.kind == TT__RPC_KEEP && !(call->kept = tt__rref_kept(rpc, from->id, view->header.serial)))
+    if (!status && view->header.kind == TT__RPC_KEEP &&
+        !(call->kept = tt__rref_kept(rpc, from->id, view->header.serial)))
         status = tt_last_status();
     if (status) {
         for (uint32_t i = 0; call->refs && i < view->header.refs; i++)
@@ -650,8 +650,8 @@ tt_status tt_rpc_return(tt_rpc_call *call, tt_rpc_value value) {
     if (!status && (call->returned || call->later))
         status = tt__fail(TT_ERR_STATE, "tt_rpc_return: the call has a result already");
     if (!status)
-        status = tt__signature_check_result(&call->function->signature, call->function->name, call->function->text,
-                                            &value);
+        status =
+            tt__signature_check_result(&call->function->signature, call->function->name, call->function->text, &value);
     if (!status && !value.owned)
         status = tt_rpc_value_copy(&kept, &value);
     if (status) {

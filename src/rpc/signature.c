@@ -44,7 +44,8 @@ static tt_status read_type(signature_text *text, tt__rpc_type *out) {
     while (kind < TT__RPC_ANY && !is_kind(text->at, n, tt_rpc_kind_name((tt_rpc_kind)kind)))
         kind++;
     if (kind == TT__RPC_ANY && !is_kind(text->at, n, "any"))
-        return signature_wrong(text, "a type (none, bool, int, float, text, bytes, tensor, rref, list, map, object or any)");
+        return signature_wrong(text,
+                               "a type (none, bool, int, float, text, bytes, tensor, rref, list, map, object or any)");
     text->at += n;
     *out = (tt__rpc_type){.kind = (uint8_t)kind};
     if (*text->at == '?') {

@@ -28,10 +28,10 @@
 #include "rpc/wire.h"
 
 enum {
-    TT__RPC_WINDOW = 4 << 20,   /* bytes of requests that a worker may have with another that has not begun them */
-    TT__RPC_REQUEST_COST = 64,  /* of a request in the window, beside its bytes */
+    TT__RPC_WINDOW = 4 << 20,      /* bytes of requests that a worker may have with another that has not begun them */
+    TT__RPC_REQUEST_COST = 64,     /* of a request in the window, beside its bytes */
     TT__RPC_QUEUED_MAX = 16 << 20, /* bytes of requests that wait here for a window; callers wait beyond that */
-    TT__RPC_LOOK_MS = 50        /* between looks at other workers */
+    TT__RPC_LOOK_MS = 50           /* between looks at other workers */
 };
 
 /* Something that is to be done without the lock, by a thread that moves messages. */
@@ -77,8 +77,8 @@ typedef struct tt__rpc_peer {
     char name[TT__RPC_NAME_SIZE]; /* "": not asked for yet */
     tt_status lost;               /* it died, froze, left or broke the protocol */
     char *why;
-    bool told;     /* on_lost was called */
-    bool leaving;  /* it has called tt_rpc_shutdown() */
+    bool told;                      /* on_lost was called */
+    bool leaving;                   /* it has called tt_rpc_shutdown() */
     uint32_t window_out, window_in; /* bytes of requests that were not begun: this worker's there, and its here */
     uint32_t credit;                /* bytes to be given back to it */
     tt__rpc_waiting *waiting, **waiting_end;
@@ -86,7 +86,7 @@ typedef struct tt__rpc_peer {
     uint32_t calls_out; /* under way */
     uint64_t calls_sent, calls_received;
     uint64_t last_serial; /* of the references that it has made here */
-    int64_t refs; /* references whose value lies there; or that it holds of values here */
+    int64_t refs;         /* references whose value lies there; or that it holds of values here */
 } tt__rpc_peer;
 
 typedef struct tt__rpc_counters {
@@ -113,13 +113,13 @@ struct tt_rpc {
     tt__rpc_counters counters;
 
     /* ---- who moves messages: waiting.c */
-    uintptr_t poller;      /* the thread that does; 0: none */
+    uintptr_t poller;                  /* the thread that does; 0: none */
     bool poller_sleeps, poller_serves; /* it sleeps in the network; it is one that runs functions */
-    int waiters;           /* threads that wait for futures, */
-    int sleepers;          /* of which so many sleep on `changed` */
+    int waiters;                       /* threads that wait for futures, */
+    int sleepers;                      /* of which so many sleep on `changed` */
     pthread_cond_t changed;
-    int64_t active_ns;     /* when a packet came last */
-    int64_t served_ns;     /* when a call of another came last */
+    int64_t active_ns; /* when a packet came last */
+    int64_t served_ns; /* when a call of another came last */
     tt__rpc_due_list due;
     tt__rpc_transfer *transfers;
     tt__future_driver driver;
@@ -130,8 +130,8 @@ struct tt_rpc {
     /* ---- threads that run functions: crew.c, pool.c */
     tt__rpc_due_list queue;
     int pool_threads, pool_idle, pool_waiting; /* in all; that sleep without work; that wait in Tutti's own waits */
-    int pool_called; /* that were woken or made, and have not come yet */
-    int queued;      /* calls in the queue */
+    int pool_called;                           /* that were woken or made, and have not come yet */
+    int queued;                                /* calls in the queue */
     bool pool_stops;
     pthread_cond_t idle, pool_ended;
     void *(*pool_main)(void *rpc);
@@ -143,7 +143,7 @@ struct tt_rpc {
     tt__rpc_due_list held;       /* calls whose parts are not asked for, as there are too many of them */
 
     /* ---- calls to others: calling.c */
-    struct tt__rpc_out **outs; /* by index */
+    struct tt__rpc_out **outs;   /* by index */
     uint32_t out_room, out_free; /* out_free: the first free index, or out_room */
     int64_t next_deadline_ms;    /* of any; 0: none */
 
@@ -165,7 +165,7 @@ struct tt_rpc {
     uint64_t wave_sent, wave_received, last_sent, last_received;
     bool wave_repeats;
     uint32_t wave_led_for; /* so many workers */
-    uint32_t asked_wave; /* by the leader; 0: none that is not answered */
+    uint32_t asked_wave;   /* by the leader; 0: none that is not answered */
     int asked_by;
     bool may_end;
 

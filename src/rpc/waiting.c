@@ -133,6 +133,13 @@ static int64_t nap_until(int64_t deadline_ms) {
     return left < 1 ? 1 : left < TT__RPC_LOOK_MS ? left : TT__RPC_LOOK_MS;
 }
 
+static void sleep_for_change(tt_rpc *rpc, int64_t deadline_ms) {
+    struct timespec until = tt__timespec_ms(tt__now_ms() + nap_until(deadline_ms));
+    rpc->sleepers++;
+    pthread_cond_timedwait(&rpc->changed, rpc->network->lock, &until);
+    rpc->sleepers--;
+}
+
 bool tt__rpc_wait_for(tt_rpc *rpc, bool (*ended)(void *arg), void *arg, int64_t deadline_ms) {
     tt__rpc_patience patience = {0};
     bool serves = thread_of == rpc;
@@ -144,15 +151,18 @@ bool tt__rpc_wait_for(tt_rpc *rpc, bool (*ended)(void *arg), void *arg, int64_t 
         if (may_poll(rpc)) {
             tt__rpc_poll(rpc, &patience, nap_until(deadline_ms), false);
         } else {
-            struct timespec until = tt__timespec_ms(tt__now_ms() + nap_until(deadline_ms));
-            rpc->sleepers++;
-            pthread_cond_timedwait(&rpc->changed, rpc->network->lock, &until);
-            rpc->sleepers--;
+            sleep_for_change(rpc, deadline_ms);
         }
     }
     rpc->waiters--;
     rpc->pool_waiting -= serves;
     hand_over(rpc);
+    return ended(arg);
+}
+
+bool tt__rpc_wait_aside(tt_rpc *rpc, bool (*ended)(void *arg), void *arg, int64_t deadline_ms) {
+    while (!ended(arg) && (!deadline_ms || tt__left_ms(deadline_ms)))
+        sleep_for_change(rpc, deadline_ms);
     return ended(arg);
 }
 

@@ -27,6 +27,9 @@ void tt__rpc_notice(tt_rpc *rpc);
  * over. */
 bool tt__rpc_wait_for(tt_rpc *rpc, bool (*ended)(void *arg), void *arg, int64_t deadline_ms);
 
+/* The same, for what takes long: the caller moves no messages, and looks when `changed` is signalled. */
+bool tt__rpc_wait_aside(tt_rpc *rpc, bool (*ended)(void *arg), void *arg, int64_t deadline_ms);
+
 /* The driver of futures that this worker's calls end. */
 void tt__rpc_driver_init(tt_rpc *rpc);
 

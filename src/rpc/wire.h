@@ -70,9 +70,9 @@ typedef struct tt__rpc_encoder {
     tt_rref **refs; /* borrowed from the value */
     struct tt_tensor **tensors;
     uint32_t part_count, part_room, ref_count, ref_room, tensor_count, tensor_room;
-    bool requires_grad;   /* a tensor does */
-    uint8_t *apart;       /* a value that is a part of its own */
-    uint8_t small[1024];  /* `data`, at first */
+    bool requires_grad;  /* a tensor does */
+    uint8_t *apart;      /* a value that is a part of its own */
+    uint8_t small[1024]; /* `data`, at first */
 } tt__rpc_encoder;
 
 /* Begin a packet; put a value, or several as a list; a text. Then finish it, which sets all of the header but kind, id,
@@ -83,9 +83,7 @@ void tt__encoder_value(tt__rpc_encoder *e, const tt_rpc_value *value);
 void tt__encoder_text(tt__rpc_encoder *e, const char *text);
 tt_status tt__encoder_finish(tt__rpc_encoder *e, const tt__rpc_ref *refs);
 
-static inline tt__rpc_header *tt__encoder_header(const tt__rpc_encoder *e) {
-    return (tt__rpc_header *)(void *)e->data;
-}
+static inline tt__rpc_header *tt__encoder_header(const tt__rpc_encoder *e) { return (tt__rpc_header *)(void *)e->data; }
 
 /* Free what it made, but not the parts' keeps, unless `parts`. */
 void tt__encoder_free(tt__rpc_encoder *e, bool parts);
@@ -117,8 +115,8 @@ typedef struct tt__rpc_landing {
 typedef struct tt__rpc_decoder {
     const tt__rpc_packet_view *view;
     const uint8_t *at, *end;
-    bool own;                 /* texts and bytes are copied; else they lie in the packet */
-    tt_rref **refs;           /* (header.refs): what the references are here; each place in the value takes a share */
+    bool own;                  /* texts and bytes are copied; else they lie in the packet */
+    tt_rref **refs;            /* (header.refs): what the references are here; each place in the value takes a share */
     tt__rpc_landing *landings; /* (header.parts): filled in */
     struct tt_tensor ***tensors; /* places of the tensors, in order; NULL: not wanted */
     uint32_t tensor_count, tensor_room;

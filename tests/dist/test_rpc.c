@@ -88,8 +88,8 @@ TT_RPC_FUNCTION(count_up, "(rref counter, int by) -> int");
 /* Use a reference that lies with another worker. */
 static tt_status use_counter(tt_rpc_call *call) {
     tt_rpc_value count;
-    tt_status status = tt_rref_sync(tt_rpc_arg_rref(call, 0), "count_up", .args = TT_RPC_ARGS(tt_rpc_int(10)),
-                                    .result = &count);
+    tt_status status =
+        tt_rref_sync(tt_rpc_arg_rref(call, 0), "count_up", .args = TT_RPC_ARGS(tt_rpc_int(10)), .result = &count);
     return status ? status : tt_rpc_return(call, count);
 }
 TT_RPC_FUNCTION(use_counter, "(rref counter) -> int");
@@ -132,8 +132,8 @@ static void small_calls(tt_rpc *rpc, int rank, int world) {
             tt_rpc_value sum;
             char name[20];
             snprintf(name, sizeof name, "worker%d", to);
-            CHECK_OK(tt_rpc_sync(rpc, name, "add", .args = TT_RPC_ARGS(tt_rpc_int(i), tt_rpc_int(rank)),
-                                 .result = &sum));
+            CHECK_OK(
+                tt_rpc_sync(rpc, name, "add", .args = TT_RPC_ARGS(tt_rpc_int(i), tt_rpc_int(rank)), .result = &sum));
             CHECK(sum.kind == TT_RPC_INT && sum.integer == i + rank);
         }
 }
@@ -325,8 +325,8 @@ static void references(tt_rpc *rpc, int rank, int world) {
     tt_rpc_value_free(&value);
     tt_rref_free(local);
 
-    CHECK_OK(tt_rpc_remote(&number, rpc, NULL, "add", .to_id = owner,
-                           .args = TT_RPC_ARGS(tt_rpc_int(20), tt_rpc_int(22))));
+    CHECK_OK(
+        tt_rpc_remote(&number, rpc, NULL, "add", .to_id = owner, .args = TT_RPC_ARGS(tt_rpc_int(20), tt_rpc_int(22))));
     CHECK_OK(tt_rref_get(number, &value, PATIENCE_MS));
     CHECK(value.integer == 42);
     tt_rref_free(number);
@@ -355,9 +355,12 @@ static void references_count_and_end(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(calls_give_results),        cmocka_unit_test(values_of_all_kinds_travel),
-        cmocka_unit_test(bad_calls_are_one_clear_error), cmocka_unit_test(futures_end_and_call_back),
-        cmocka_unit_test(nested_calls_are_served),   cmocka_unit_test(references_count_and_end),
+        cmocka_unit_test(calls_give_results),
+        cmocka_unit_test(values_of_all_kinds_travel),
+        cmocka_unit_test(bad_calls_are_one_clear_error),
+        cmocka_unit_test(futures_end_and_call_back),
+        cmocka_unit_test(nested_calls_are_served),
+        cmocka_unit_test(references_count_and_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
