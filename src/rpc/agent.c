@@ -141,8 +141,9 @@ static tt_status begin_rpc(tt_rpc *rpc, const tt_rpc_init_args *args) {
         return status;
     tt__rpc_lock(rpc);
     tt__crew_call(rpc); /* one thread is there to move messages */
+    status = *rpc->pool_why ? tt__fail(TT_ERR_SYSTEM, "tt_rpc_init: %s", rpc->pool_why) : TT_OK;
     tt__rpc_unlock(rpc);
-    return *rpc->pool_why ? tt__fail(TT_ERR_SYSTEM, "tt_rpc_init: %s", rpc->pool_why) : TT_OK;
+    return status;
 }
 
 /* End everything; no call is under way that somebody waits for. */

@@ -38,6 +38,8 @@ void tt__keeper_look(tt_rpc *rpc) {
         tt__fail(status, "%s", why);
         tt__rpc_lose(rpc, peer);
     }
+    if (rpc->network->ops->checked)
+        rpc->network->ops->checked(rpc->network);
 }
 
 static void tell_one(tt_rpc *rpc, tt__rpc_peer *peer) {

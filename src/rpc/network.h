@@ -39,6 +39,9 @@ typedef struct tt__rpc_network_ops {
      * Looks at its process and its link: called every now and then. A worker that was never reached is not judged. */
     tt_status (*check)(tt__rpc_network *network, int id);
 
+    /* All workers of interest were checked: times that they are judged by count from now on. May be NULL. */
+    void (*checked)(tt__rpc_network *network);
+
     /* Find a worker by name, and its name by id; TT_ERR_NOT_FOUND, not recorded. May give the lock back and ask a
      * store. */
     tt_status (*find)(tt__rpc_network *network, const char *name, int *id);

@@ -1,5 +1,6 @@
 /* Workers that are the ranks of a group: its links, its memory, its verdicts. A group of the worker's own, of the same
  * ranks, keeps the membership in the job alive, and shows who leaves. */
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/saved_error.h"
 #include "comm/native/native.h"
@@ -76,6 +77,8 @@ static tt_status group_check(tt__rpc_network *network, int id) {
     return tt__check_gone(of(network)->group, id, false, "");
 }
 
+static void group_checked(tt__rpc_network *network) { of(network)->world->last_check_ms = tt__now_ms(); }
+
 static tt_status group_find(tt__rpc_network *network, const char *name, int *id) {
     for (int r = 0; r < of(network)->world->size; r++)
         if (!strcmp(of(network)->cards[r].name, name)) {
@@ -111,6 +114,7 @@ static const tt__rpc_network_ops group_ops = {.unlock = group_unlock,
                                               .wake = group_wake,
                                               .reach = group_reach,
                                               .check = group_check,
+                                              .checked = group_checked,
                                               .find = group_find,
                                               .name_of = group_name_of,
                                               .next = group_next,

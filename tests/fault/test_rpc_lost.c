@@ -1,0 +1,178 @@
+/* Workers that die, freeze or leave amid calls: every waiter gets an error that names them, soon, and nothing is left. */
+#include <tutti/rpc.h>
+
+#include "support/ranks.h"
+
+#include <time.h>
+
+enum { HEARTBEAT_MS = 2000, SOON_MS = 1000 };
+
+static int64_t now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* ---- functions */
+
+static tt_status die(tt_rpc_call *call) {
+    (void)call;
+    raise((int)tt_rpc_arg_int(call, 0));
+    return TT_OK;
+}
+TT_RPC_FUNCTION(die, "(int signal)");
+
+static tt_status add(tt_rpc_call *call) {
+    return tt_rpc_return(call, tt_rpc_int(tt_rpc_arg_int(call, 0) + tt_rpc_arg_int(call, 1)));
+}
+TT_RPC_FUNCTION(add, "(int a, int b) -> int");
+
+/* Have a third worker die, and wait for it. */
+static tt_status have_die(tt_rpc_call *call) {
+    return tt_rpc_sync(tt_rpc_of_call(call), NULL, "die", .to_id = (int)tt_rpc_arg_int(call, 0),
+                       .args = TT_RPC_ARGS(*tt_rpc_arg(call, 1)));
+}
+TT_RPC_FUNCTION(have_die, "(int whom, int signal)");
+
+static tt_rref *kept;
+
+static tt_status keep(tt_rpc_call *call) {
+    kept = tt_rref_share(tt_rpc_arg_rref(call, 0));
+    return TT_OK;
+}
+TT_RPC_FUNCTION(keep, "(rref value)");
+
+static tt_status count_owned(tt_rpc_call *call) {
+    tt_rpc_counts counts;
+    tt_status status = tt_rpc_get_counts(tt_rpc_of_call(call), &counts);
+    return status ? status : tt_rpc_return(call, tt_rpc_int(counts.owned));
+}
+TT_RPC_FUNCTION(count_owned, "() -> int");
+
+/* ---- bodies */
+
+typedef struct fault_case {
+    const char *transport;
+    int signal; /* that ends worker 2 */
+    void (*fn)(tt_rpc *rpc, int rank, int signal);
+} fault_case;
+
+static int be_worker(tt_store *store, int rank, int world, void *arg) {
+    const fault_case *what = arg;
+    tt_group *group = NULL;
+    tt_rpc *rpc = NULL;
+    char name[20];
+    snprintf(name, sizeof name, "worker%d", rank);
+    CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = PATIENCE_MS,
+                                   .heartbeat_ms = HEARTBEAT_MS, .transport = what->transport));
+    CHECK_OK(tt_rpc_init(&rpc, name, .group = group, .join_timeout_ms = PATIENCE_MS));
+    what->fn(rpc, rank, what->signal);
+    tt_rref_free(kept);
+    kept = NULL;
+    tt_status status = tt_rpc_shutdown(rpc, .timeout_ms = PATIENCE_MS);
+    CHECK(status == TT_OK);
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+static void check_time(int64_t since, int signal) {
+    int64_t promised = signal == SIGSTOP ? HEARTBEAT_MS + SOON_MS : SOON_MS;
+    CHECK(now_ms() - since < promised + leeway_ms());
+}
+
+/* Worker 2 dies in a call of worker 0, while worker 1 has called it, too; calls to those that live go on. */
+static void dies_in_a_call(tt_rpc *rpc, int rank, int signal) {
+    int64_t since = now_ms();
+    tt_rpc_value sum;
+    if (rank == 0) {
+        CHECK(tt_rpc_sync(rpc, "worker2", "die", .args = TT_RPC_ARGS(tt_rpc_int(signal))) == TT_ERR_PEER);
+        CHECK_TEXT("worker2 (id 2)");
+        CHECK(tt_rpc_sync(rpc, "worker2", "add", .args = TT_RPC_ARGS(tt_rpc_int(1), tt_rpc_int(1))) == TT_ERR_PEER);
+        CHECK_TEXT("worker2 (id 2)");
+        check_time(since, signal);
+    } else if (rank == 1) {
+        while (!tt_rpc_sync(rpc, "worker2", "add", .args = TT_RPC_ARGS(tt_rpc_int(1), tt_rpc_int(1))))
+            ;
+        CHECK(tt_last_status() == TT_ERR_PEER);
+        CHECK_TEXT("worker2 (id 2)");
+        check_time(since, signal);
+        CHECK_OK(tt_rpc_sync(rpc, "worker0", "add", .args = TT_RPC_ARGS(tt_rpc_int(2), tt_rpc_int(2)), .result = &sum));
+        CHECK(sum.integer == 4);
+    }
+}
+
+/* Worker 0 calls worker 1, which calls worker 2, which dies: the text has the whole path. */
+static void dies_in_a_nested_call(tt_rpc *rpc, int rank, int signal) {
+    int64_t since = now_ms();
+    if (rank)
+        return;
+    CHECK(tt_rpc_sync(rpc, "worker1", "have_die", .args = TT_RPC_ARGS(tt_rpc_int(2), tt_rpc_int(signal))) ==
+          TT_ERR_PEER);
+    CHECK_TEXT("worker1 (id 1), have_die(): worker worker2 (id 2)");
+    check_time(since, signal);
+}
+
+/* A holder dies: the owner frees the value. An owner dies: its users are told. */
+static void dies_with_references(tt_rpc *rpc, int rank, int signal) {
+    tt_rref *mine, *theirs;
+    tt_rpc_value value;
+    tt_rpc_counts counts;
+    if (rank)
+        return;
+    CHECK(mine = tt_rref_new(rpc, tt_rpc_int(7)));
+    CHECK_OK(tt_rpc_sync(rpc, "worker2", "keep", .args = TT_RPC_ARGS(tt_rpc_rref(mine))));
+    CHECK_OK(
+        tt_rpc_remote(&theirs, rpc, "worker2", "add", .args = TT_RPC_ARGS(tt_rpc_int(3), tt_rpc_int(4))));
+    CHECK_OK(tt_rref_get(theirs, &value, 0));
+    CHECK(value.integer == 7);
+    tt_rref_free(mine);
+    CHECK_OK(tt_rpc_get_counts(rpc, &counts));
+    CHECK(counts.owned == 1 && counts.held == 1);
+    int64_t since = now_ms();
+    CHECK(tt_rpc_sync(rpc, "worker2", "die", .args = TT_RPC_ARGS(tt_rpc_int(signal))) == TT_ERR_PEER);
+    CHECK(tt_rref_get(theirs, &value, 0) == TT_ERR_PEER);
+    CHECK_TEXT("worker2 (id 2)");
+    do
+        CHECK_OK(tt_rpc_get_counts(rpc, &counts));
+    while (counts.owned && now_ms() - since < PATIENCE_MS);
+    CHECK(!counts.owned && counts.held == 1 && !counts.calls);
+    tt_rref_free(theirs);
+}
+
+static void play(void (*fn)(tt_rpc *rpc, int rank, int signal)) {
+    static const char *const transports[] = {"shm", "tcp"};
+    static const int signals[] = {SIGKILL, SIGSTOP};
+    for (int i = 0; i < 4; i++) {
+        ranks ranks;
+        start_ranks(&ranks, 3, be_worker, &(fault_case){transports[i / 2], signals[i % 2], fn});
+        assert_int_equal(end_of_rank(&ranks, 0), 0);
+        assert_int_equal(end_of_rank(&ranks, 1), 0);
+        kill(ranks.pid[2], SIGKILL);
+        assert_int_equal(end_of_rank(&ranks, 2), 128 + SIGKILL);
+        tt_store_server_free(ranks.server);
+    }
+}
+
+static void callers_are_told(void **state) {
+    (void)state;
+    play(dies_in_a_call);
+}
+
+static void nested_callers_are_told_the_path(void **state) {
+    (void)state;
+    play(dies_in_a_nested_call);
+}
+
+static void references_end_or_are_lost(void **state) {
+    (void)state;
+    play(dies_with_references);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(callers_are_told),
+        cmocka_unit_test(nested_callers_are_told_the_path),
+        cmocka_unit_test(references_end_or_are_lost),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
