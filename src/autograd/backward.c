@@ -14,6 +14,7 @@
 #include "autograd/failed_pass.h"
 #include "autograd/grad.h"
 #include "autograd/leaf.h"
+#include "autograd/open_pass.h"
 #include "autograd/reach.h"
 #include "autograd/sparse_grad.h"
 #include "base/args.h"
@@ -53,6 +54,8 @@ static _Thread_local tt__capture *capturing; /* takes the gradients of leaves, o
 /* Return where a gradient of the leaf goes that is captured; NULL: to the leaf. */
 static tt_tensor **captured_slot(const tt_tensor *leaf) {
     int64_t i = capturing && leaf ? tt__pointer_map_get(&capturing->at, leaf) : -1;
+    if (i < 0 && capturing && leaf && capturing->number)
+        i = capturing->number(capturing, (tt_tensor *)leaf);
     return i < 0 ? NULL : &capturing->grads[i];
 }
 
@@ -228,8 +231,10 @@ static bool others_wait_for(const pass *p, const tt_tensor *leaf) {
 }
 
 static tt_status leaf_is_final(const pass *p, const tt__reached_leaf *leaf) {
-    if (!tt__leaf_of(leaf->tensor) || captured_slot(leaf->tensor) || others_wait_for(p, leaf->tensor))
+    if (!tt__leaf_of(leaf->tensor) || others_wait_for(p, leaf->tensor))
         return TT_OK;
+    if (captured_slot(leaf->tensor))
+        return capturing->is_final && !p->outer ? capturing->is_final(capturing, leaf->tensor) : TT_OK;
     in_hook = true;
     tt_status status = tt__leaf_run_hooks(tt__leaf_of(leaf->tensor));
     in_hook = false;
@@ -403,7 +408,7 @@ static void choose_leaves(tt__reach *reach, const tt_backward_args *a) {
     }
     for (int64_t i = 0; capturing && i < reach->leaf_count; i++) {
         int64_t number = tt__pointer_map_get(&capturing->at, reach->leaves[i].tensor);
-        if (number >= 0 && !capturing->wanted[number])
+        if (number >= 0 && capturing->wanted && !capturing->wanted[number])
             reach->leaves[i].when = TT__NEVER;
     }
     tt__reach_count(reach);
@@ -434,6 +439,32 @@ static tt_status first_pass(pass *p, void *user) {
     }
     *tt__reached_grad(tt__reach_node(p->reach, tt__node_of(a->y)), a->y->output) = gradient;
     return pass_run(p);
+}
+
+/* ---- a pass that is open: its gradients come from elsewhere, one after the other */
+
+static tt_status walk_open(pass *p, void *user) {
+    tt__open_pass *open = user;
+    for (int64_t i = -1; (i = tt__open_pass_next(open, i)) >= 0;) {
+        tt__reached_node *n = &p->reach->nodes[i];
+        if (n->useful)
+            TT__TRY(run_node(p, n));
+        drop_gradients(n);
+        if (!p->retain)
+            tt__node_spend(n->node);
+    }
+    return TT_OK;
+}
+
+tt_status tt__open_pass_walk(tt__open_pass *open) {
+    if (current)
+        return tt__fail(TT_ERR_STATE, "a backward pass over workers begins outside of other passes");
+    tt__capture *before = capturing;
+    pass p = {.reach = &open->reach, .retain = open->retain, .found = true};
+    capturing = &open->capture;
+    tt_status status = run_pass(&p, walk_open, open);
+    capturing = before;
+    return status;
 }
 
 static tt_status check_gradient(const tt_tensor *y, const tt_tensor *gradient) {
@@ -551,19 +582,4 @@ void tt_deferred_backward_free(tt_deferred_backward *deferred) {
         tt__node_spend(deferred->reach.nodes[i].node);
     tt__reach_free(&deferred->reach);
     tt__quarantine(deferred, sizeof *deferred, tt__pool_free);
-}
-
-/* ---- looking */
-
-int64_t tt_reachable_leaves(const tt_tensor *y, tt_tensor **leaves, int64_t room) {
-    if (!y || !y->history)
-        return 0;
-    if (tt__node_of(y) && tt__node_is_spent(tt__node_of(y)))
-        return 0;
-    tt__reach reach;
-    int64_t count = tt__reach_from(&reach, y) ? -1 : reach.leaf_count;
-    for (int64_t i = 0; i < count && i < room; i++)
-        leaves[i] = reach.leaves[i].tensor;
-    tt__reach_free(&reach);
-    return count;
 }

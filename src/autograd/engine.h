@@ -33,8 +33,12 @@ void tt__leaf_define_grad(tt_tensor *x);
  * threads that share parameters can each have gradients of its own. */
 typedef struct tt__capture {
     tt__pointer_map at; /* number by leaf (a tensor) */
-    const bool *wanted; /* by number: false: not computed */
+    const bool *wanted; /* by number: false: not computed; NULL: all are */
     tt_tensor **grads;  /* by number: references, NULL at first, the caller's after the pass */
+    /* Give a leaf that has none a number; -1: its gradient is its own. NULL: all others' are. */
+    int64_t (*number)(struct tt__capture *capture, tt_tensor *leaf);
+    /* The gradient of a leaf that the outermost pass reaches is final. NULL: nobody asks. */
+    tt_status (*is_final)(struct tt__capture *capture, tt_tensor *leaf);
 } tt__capture;
 
 /* tt_backward(y, .retain_graph = ...), also in passes that begin inside it, with what is captured. */

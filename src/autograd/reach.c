@@ -118,7 +118,13 @@ tt_status tt__reach_from(tt__reach *reach, const tt_tensor *y) {
     *reach = (tt__reach){0};
     if (tt__leaf_of(y))
         return add_leaf(reach, (tt_tensor *)y);
-    TT__TRY(add_node(reach, tt__node_of(y)));
+    return tt__reach_from_nodes(reach, (tt_node *[]){tt__node_of(y)}, 1);
+}
+
+tt_status tt__reach_from_nodes(tt__reach *reach, tt_node *const *nodes, int64_t count) {
+    *reach = (tt__reach){0};
+    for (int64_t i = 0; i < count; i++)
+        TT__TRY(add_node(reach, nodes[i]));
     for (int64_t i = 0; i < reach->node_count; i++) { /* grows on the way */
         const tt_node *node = reach->nodes[i].node;
         reach->may_reach_more |= node->op->may_run_passes;
@@ -174,4 +180,19 @@ void tt__reach_free(tt__reach *r) {
     tt__pointer_map_free(&r->node_at);
     tt__pointer_map_free(&r->leaf_at);
     *r = (tt__reach){0};
+}
+
+/* ---- looking */
+
+int64_t tt_reachable_leaves(const tt_tensor *y, tt_tensor **leaves, int64_t room) {
+    if (!y || !y->history)
+        return 0;
+    if (tt__node_of(y) && tt__node_is_spent(tt__node_of(y)))
+        return 0;
+    tt__reach reach;
+    int64_t count = tt__reach_from(&reach, y) ? -1 : reach.leaf_count;
+    for (int64_t i = 0; i < count && i < room; i++)
+        leaves[i] = reach.leaves[i].tensor;
+    tt__reach_free(&reach);
+    return count;
 }

@@ -33,6 +33,9 @@ typedef struct tt__reach {
  * failure. */
 tt_status tt__reach_from(tt__reach *reach, const tt_tensor *y);
 
+/* The same for records, by their nodes. */
+tt_status tt__reach_from_nodes(tt__reach *reach, tt_node *const *nodes, int64_t count);
+
 /* After every leaf's `when` is set: mark what is useful, and count what each leaf that is not TT__NEVER waits for. */
 void tt__reach_count(tt__reach *reach);
 
