@@ -1,0 +1,407 @@
+#include "autograd/leaf.h"
+#include "base/error.h"
+#include "parallel/rpc/dist.h"
+#include "parallel/rpc/dist_part.h"
+#include "tensor/ops.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static _Thread_local uint64_t current_context;
+
+uint64_t tt__dist_current(void) { return current_context; }
+
+int64_t tt_dist_autograd_current(void) { return (int64_t)current_context; }
+
+uint64_t tt__dist_outside(void) {
+    uint64_t before = current_context;
+    current_context = 0;
+    return before;
+}
+
+void tt__dist_reenter(uint64_t before) { current_context = before; }
+
+bool tt__dist_room(void *array, int64_t count, int64_t *room, size_t size) {
+    if (count < *room)
+        return true;
+    int64_t more = *room ? 2 * *room : 8;
+    void *larger = realloc(*(void **)array, (size_t)more * size);
+    if (!larger)
+        return tt__fail(TT_ERR_MEMORY, "no memory for a context of distributed autograd"), false;
+    *(void **)array = larger;
+    *room = more;
+    return true;
+}
+
+/* ---- calls of our own */
+
+typedef struct call_end {
+    tt_future_fn fn;
+    void *user;
+} call_end;
+
+tt_status tt__dist_call(tt__dist *dist, int to, const char *function, tt_rpc_args args, tt_future_fn fn, void *user) {
+    tt_future *future = NULL;
+    uint64_t before = tt__dist_outside();
+    tt_status status = tt_rpc_async(&future, dist->rpc, NULL, function, .to_id = to, .args = args);
+    tt__dist_reenter(before);
+    if (!status && fn)
+        status = tt_future_add_callback(future, fn, user);
+    tt_future_free(future);
+    return status;
+}
+
+/* ---- the end of a context */
+
+static void free_receipts(tt__dist_context *context) {
+    for (int64_t i = 0; i < context->receipt_count; i++) {
+        for (int64_t k = 0; k < context->receipts[i].count; k++)
+            tt__tensor_unref(context->receipts[i].leaves[k]);
+        free(context->receipts[i].leaves);
+    }
+    free(context->receipts);
+    tt__pointer_map_free(&context->receipt_at);
+}
+
+static void free_grads(tt__dist_grads *grads) {
+    for (int64_t i = 0; i < grads->count; i++) {
+        tt__tensor_unref(grads->leaves[i]);
+        tt__tensor_unref(grads->grads[i]);
+    }
+    free(grads->leaves);
+    free(grads->grads);
+    tt__pointer_map_free(&grads->at);
+}
+
+static void context_free(tt__dist_context *context) {
+    for (int64_t i = 0; i < context->scope_count; i++)
+        tt_scope_free(context->scopes[i]);
+    free(context->scopes);
+    for (int64_t i = 0; i < context->send_count; i++)
+        tt__node_unref(context->sends[i].node);
+    free(context->sends);
+    free_receipts(context);
+    free_grads(&context->grads);
+    free(context->users);
+    pthread_mutex_destroy(&context->lock);
+    free(context);
+}
+
+void tt__dist_unref(tt__dist_context *context) {
+    if (!context)
+        return;
+    pthread_mutex_lock(&context->dist->lock);
+    bool last = !--context->refs;
+    pthread_mutex_unlock(&context->dist->lock);
+    if (last)
+        context_free(context);
+}
+
+/* Take it out of the table, which had a reference; false: another has. */
+static bool unlink_context(tt__dist_context *context) {
+    tt__dist *dist = context->dist;
+    pthread_mutex_lock(&dist->lock);
+    tt__dist_context **at = &dist->contexts;
+    while (*at && *at != context)
+        at = &(*at)->next;
+    bool there = *at != NULL;
+    if (there)
+        *at = context->next;
+    pthread_mutex_unlock(&dist->lock);
+    return there;
+}
+
+/* End one that the caller has a reference to. Its pass fails with this thread's last error. */
+static void end_context(tt__dist_context *context) {
+    if (!unlink_context(context))
+        return;
+    pthread_mutex_lock(&context->lock);
+    context->ended = true;
+    pthread_mutex_unlock(&context->lock);
+    tt__dist_part_end(context, 0);
+    tt__dist_unref(context);
+}
+
+/* ---- lost workers, and the end of this one */
+
+/* The first context that `id` owns, or whose pass it leads; with a reference. */
+static tt__dist_context *context_of_lost(tt__dist *dist, int id) {
+    tt__dist_context *found = NULL;
+    pthread_mutex_lock(&dist->lock);
+    for (tt__dist_context *c = dist->contexts; c && !found; c = c->next) {
+        int leader = -1;
+        if (tt__dist_owner(c->id) == id || (tt__dist_pass_of(c, &leader) && leader == id))
+            found = c;
+    }
+    if (found)
+        found->refs++;
+    pthread_mutex_unlock(&dist->lock);
+    return found;
+}
+
+static void on_lost_worker(tt_rpc *rpc, int id, const char *why, void *user) {
+    (void)rpc;
+    for (tt__dist_context *c; (c = context_of_lost(user, id));) {
+        tt__fail(TT_ERR_PEER, "worker %d was lost: %s", id, why ? why : "nobody knows why");
+        if (tt__dist_owner(c->id) == id)
+            end_context(c);
+        else
+            tt__dist_part_end(c, 0);
+        tt__dist_unref(c);
+    }
+    tt_clear_error();
+}
+
+static void dist_free(void *what) {
+    tt__dist *dist = what;
+    while (dist->contexts) {
+        tt__dist_context *c = dist->contexts;
+        pthread_mutex_lock(&dist->lock);
+        c->refs++;
+        pthread_mutex_unlock(&dist->lock);
+        tt__fail(TT_ERR_STATE, "the worker was shut down");
+        end_context(c);
+        tt__dist_unref(c);
+    }
+    tt_clear_error();
+    pthread_mutex_destroy(&dist->lock);
+    pthread_mutex_destroy(&dist->stepping);
+    free(dist);
+}
+
+tt__dist *tt__dist_of(tt_rpc *rpc) {
+    static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+    if (!rpc)
+        return tt__fail_null(TT_ERR_INVALID, "the tt_rpc is NULL");
+    pthread_mutex_lock(&making);
+    tt__dist *dist = tt__rpc_attached(rpc);
+    bool made = !dist && (dist = calloc(1, sizeof *dist));
+    if (made) {
+        dist->rpc = rpc;
+        pthread_mutex_init(&dist->lock, NULL);
+        pthread_mutex_init(&dist->stepping, NULL);
+        tt__rpc_attach(rpc, dist, dist_free);
+        tt__rpc_on_lost(rpc, on_lost_worker, dist);
+    }
+    pthread_mutex_unlock(&making);
+    return dist ? dist : tt__fail_null(TT_ERR_MEMORY, "no memory for distributed autograd");
+}
+
+/* ---- finding and meeting */
+
+/* With the worker's lock held. */
+static tt__dist_context *look_up(const tt__dist *dist, uint64_t id) {
+    for (tt__dist_context *c = dist->contexts; c; c = c->next)
+        if (c->id == id) {
+            c->refs++;
+            return c;
+        }
+    return NULL;
+}
+
+tt__dist_context *tt__dist_find(tt__dist *dist, const char *who, int64_t context) {
+    pthread_mutex_lock(&dist->lock);
+    tt__dist_context *found = look_up(dist, (uint64_t)context);
+    pthread_mutex_unlock(&dist->lock);
+    return found ? found
+                 : tt__fail_null(TT_ERR_NOT_FOUND,
+                                 "%s: worker %s knows no context %" PRId64 ": it has ended, or nothing was called here "
+                                 "in it",
+                                 who, tt_rpc_name(dist->rpc), context);
+}
+
+/* Add one; the worker's lock is held. Two references: the table's and the caller's. */
+static tt__dist_context *add_context(tt__dist *dist, uint64_t id) {
+    tt__dist_context *context = calloc(1, sizeof *context);
+    if (!context)
+        return NULL;
+    *context = (tt__dist_context){.next = dist->contexts, .refs = 2, .dist = dist, .id = id};
+    pthread_mutex_init(&context->lock, NULL);
+    return dist->contexts = context;
+}
+
+/* The owner has answered whether the context lives. */
+static void on_touched(tt_future *future, void *user) {
+    tt__dist_context *context = user;
+    const tt_rpc_value *lives = tt_future_value(future);
+    if (!lives || lives->kind != TT_RPC_BOOL || !lives->boolean) {
+        tt__fail(TT_ERR_STATE, "the context has ended");
+        end_context(context);
+    }
+    tt_clear_error();
+    tt__dist_unref(context);
+}
+
+static void touch_owner(tt__dist_context *context) {
+    tt__dist *dist = context->dist;
+    pthread_mutex_lock(&dist->lock);
+    context->refs++;
+    pthread_mutex_unlock(&dist->lock);
+    if (tt__dist_call(dist, tt__dist_owner(context->id), "tutti.autograd.touch",
+                      TT_RPC_ARGS(tt_rpc_int((int64_t)context->id)), on_touched, context)) {
+        end_context(context);
+        tt_clear_error();
+        tt__dist_unref(context);
+    }
+}
+
+tt__dist_context *tt__dist_meet(tt__dist *dist, uint64_t context) {
+    pthread_mutex_lock(&dist->lock);
+    tt__dist_context *found = look_up(dist, context);
+    bool meets = !found && tt__dist_owner(context) != tt_rpc_id(dist->rpc);
+    if (meets)
+        found = add_context(dist, context);
+    pthread_mutex_unlock(&dist->lock);
+    if (meets && found)
+        touch_owner(found);
+    return found;
+}
+
+static tt_status touch_function(tt_rpc_call *call) {
+    tt__dist *dist = tt__dist_of(tt_rpc_of_call(call));
+    tt__dist_context *context = dist ? tt__dist_find(dist, "touch", tt_rpc_arg_int(call, 0)) : NULL;
+    tt_clear_error();
+    if (!context)
+        return tt_rpc_return(call, tt_rpc_bool(false));
+    pthread_mutex_lock(&context->lock);
+    bool kept = !context->ended &&
+                tt__dist_room(&context->users, context->user_count, &context->user_room, sizeof *context->users);
+    for (int64_t i = 0; kept && i < context->user_count; i++)
+        if (context->users[i] == tt_rpc_caller(call))
+            context->users[i] = context->users[--context->user_count];
+    if (kept)
+        context->users[context->user_count++] = tt_rpc_caller(call);
+    pthread_mutex_unlock(&context->lock);
+    tt__dist_unref(context);
+    return tt_rpc_return(call, tt_rpc_bool(kept));
+}
+TT_RPC_FUNCTION_NAMED(touch_function, "tutti.autograd.touch", "(int context) -> bool");
+
+static tt_status release_function(tt_rpc_call *call) {
+    int64_t id = tt_rpc_arg_int(call, 0);
+    tt__dist *dist = tt__dist_of(tt_rpc_of_call(call));
+    if (!dist)
+        return tt_last_status();
+    if (tt__dist_owner((uint64_t)id) != tt_rpc_caller(call))
+        return tt__fail(TT_ERR_INVALID, "context %" PRId64 " is worker %d's to end", id, tt__dist_owner((uint64_t)id));
+    tt__dist_context *context = tt__dist_find(dist, "release", id);
+    if (context) {
+        tt__fail(TT_ERR_STATE, "the context has ended");
+        end_context(context);
+        tt__dist_unref(context);
+    }
+    tt_clear_error();
+    return TT_OK;
+}
+TT_RPC_FUNCTION_NAMED(release_function, "tutti.autograd.release", "(int context)");
+
+/* ---- beginning and ending */
+
+tt_status tt_dist_autograd_begin(int64_t *context, tt_rpc *rpc) {
+    static const char who[] = "tt_dist_autograd_begin";
+    tt__dist *dist = context ? tt__dist_of(rpc) : tt__fail_null(TT_ERR_INVALID, "%s: `context` is NULL", who);
+    if (!dist)
+        return tt_last_status();
+    if (current_context)
+        return tt__fail(TT_ERR_STATE, "%s: the thread is in context %" PRId64 " already; tt_dist_autograd_end() it",
+                        who, tt_dist_autograd_current());
+    uint64_t id = (uint64_t)tt_rpc_id(rpc) << TT__DIST_ID_BITS | (atomic_fetch_add(&dist->last_context, 1) + 1);
+    pthread_mutex_lock(&dist->lock);
+    tt__dist_context *made = add_context(dist, id);
+    pthread_mutex_unlock(&dist->lock);
+    if (!made)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for a context", who);
+    tt__dist_unref(made);
+    *context = (int64_t)id;
+    current_context = id;
+    return TT_OK;
+}
+
+/* Tell all that know it. Nobody waits for the answers; who can't be told is lost. */
+static void tell_users(tt__dist_context *context) {
+    for (int64_t i = 0; i < context->user_count; i++)
+        if (context->users[i] != tt_rpc_id(context->dist->rpc))
+            (void)!tt__dist_call(context->dist, context->users[i], "tutti.autograd.release",
+                                 TT_RPC_ARGS(tt_rpc_int((int64_t)context->id)), NULL, NULL);
+}
+
+tt_status tt_dist_autograd_end(tt_rpc *rpc, int64_t context) {
+    static const char who[] = "tt_dist_autograd_end";
+    tt__dist *dist = tt__dist_of(rpc);
+    tt__dist_context *found = dist ? tt__dist_find(dist, who, context) : NULL;
+    if (!found)
+        return tt_last_status();
+    int owner = tt__dist_owner(found->id);
+    tt_status status = owner == tt_rpc_id(rpc) ? TT_OK
+                                               : tt__fail(TT_ERR_STATE,
+                                                          "%s: context %" PRId64 " ends where it was "
+                                                          "begun: on worker %d",
+                                                          who, context, owner);
+    if (!status) {
+        if (current_context == (uint64_t)context)
+            current_context = 0;
+        tt__fail(TT_ERR_STATE, "context %" PRId64 " has ended", context);
+        end_context(found);
+        tell_users(found);
+        tt_clear_error();
+    }
+    tt__dist_unref(found);
+    return status;
+}
+
+int64_t tt_dist_autograd_context_count(tt_rpc *rpc) {
+    tt__dist *dist = rpc ? tt__dist_of(rpc) : NULL;
+    int64_t count = 0;
+    if (!dist)
+        return 0;
+    pthread_mutex_lock(&dist->lock);
+    for (const tt__dist_context *c = dist->contexts; c; c = c->next)
+        count++;
+    pthread_mutex_unlock(&dist->lock);
+    return count;
+}
+
+/* ---- gradients */
+
+static tt_status add_to_grad(tt_tensor **to, tt_tensor *gradient) {
+    if (tt__tensor_is_exclusive(*to))
+        return tt__add_out("tt_dist_autograd_backward", *to, *to, gradient);
+    int scope = tt_scope_begin();
+    tt_tensor *sum = tt__empty_like("tt_dist_autograd_backward", *to);
+    tt_status status = sum ? tt__add_out("tt_dist_autograd_backward", sum, *to, gradient) : tt_last_status();
+    if (!status) {
+        tt__tensor_unref(*to);
+        *to = tt__tensor_ref(sum);
+    }
+    tt_scope_end(scope);
+    return status;
+}
+
+tt_status tt__dist_add_grad(tt__dist_context *context, tt_tensor *leaf, tt_tensor *gradient) {
+    tt__dist_grads *g = &context->grads;
+    int64_t at = tt__pointer_map_get(&g->at, leaf), room = g->room;
+    if (at >= 0)
+        return add_to_grad(&g->grads[at], gradient);
+    if (!tt__dist_room(&g->leaves, g->count, &room, sizeof *g->leaves) ||
+        !tt__dist_room(&g->grads, g->count, &g->room, sizeof *g->grads))
+        return TT_ERR_MEMORY;
+    if (!tt__pointer_map_put(&g->at, leaf, g->count))
+        return tt__fail(TT_ERR_MEMORY, "no memory for a list of gradients");
+    g->leaves[g->count] = tt__tensor_ref(leaf);
+    g->grads[g->count++] = tt__tensor_ref(gradient);
+    return TT_OK;
+}
+
+tt_tensor *tt_dist_autograd_grad(tt_rpc *rpc, int64_t context, const tt_tensor *leaf) {
+    tt__dist *dist = tt__dist_of(rpc);
+    tt__dist_context *found = dist ? tt__dist_find(dist, "tt_dist_autograd_grad", context) : NULL;
+    if (!found)
+        return NULL;
+    pthread_mutex_lock(&found->lock);
+    int64_t at = leaf ? tt__pointer_map_get(&found->grads.at, leaf) : -1;
+    tt_tensor *grad = at < 0 ? NULL : found->grads.grads[at];
+    pthread_mutex_unlock(&found->lock);
+    tt__dist_unref(found);
+    return grad;
+}

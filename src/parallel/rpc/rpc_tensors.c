@@ -1,0 +1,152 @@
+/* Tensors as values: what travels of them, and how they are made where they arrive. */
+#include "base/error.h"
+#include "parallel/rpc/dist.h"
+#include "tensor/device.h"
+#include "tensor/ops.h"
+
+#include <string.h>
+
+static const char values_name[] = "a tensor of a call";
+
+/* ---- leaving */
+
+/* x as contiguous memory of the host, without history: a share of it, or of a copy, which is the caller's. */
+static tt_tensor *plain_share(tt_tensor *x) {
+    bool no_grad = tt_no_grad_begin();
+    int scope = tt_scope_begin();
+    tt_tensor *plain = x;
+    if (!tt_is_contiguous(x) || !tt__device_is_host(tt_tensor_device(x)))
+        plain = tt_contiguous(tt_to_device(x, TT_CPU));
+    tt_tensor *kept = plain ? tt__tensor_detached(values_name, plain) : NULL;
+    tt_scope_end(scope);
+    tt_no_grad_end(no_grad);
+    return kept;
+}
+
+static const void *describe_tensor(tt_tensor *x, tt__rpc_form *form, size_t *bytes, void **keep) {
+    *keep = NULL;
+    if (!x || !tt__tensor_check(values_name, x))
+        return x ? NULL : tt__fail_null(TT_ERR_INVALID, "%s is NULL", values_name);
+    tt_tensor *plain = plain_share(x);
+    if (!plain)
+        return NULL;
+    const tt_device *device = tt__device_of(x);
+    *form = (tt__rpc_form){.dtype = (uint8_t)x->dtype,
+                           .ndim = (uint8_t)x->shape.ndim,
+                           .device = (uint8_t)device->type,
+                           .device_index = (uint8_t)device->index,
+                           .requires_grad = x->requires_grad};
+    for (int d = 0; d < x->shape.ndim; d++)
+        form->shape[d] = x->shape.dim[d];
+    *bytes = (size_t)x->numel * tt_dtype_size(x->dtype);
+    *keep = plain;
+    return plain->data ? plain->data : plain; /* of no elements: any place */
+}
+
+static void release_tensor(void *keep) { tt__tensor_unref(keep); }
+
+/* ---- arriving */
+
+/* Read a form that another process has made up. */
+static tt_status read_form(const tt__rpc_form *form, size_t bytes, tt_shape *shape) {
+    if (form->dtype > TT_BOOL || form->ndim > TT_MAX_DIMS)
+        return tt__fail(TT_ERR_MISMATCH, "%s: expected an element type and at most %d dimensions, got number %d and %d",
+                        values_name, TT_MAX_DIMS, form->dtype, form->ndim);
+    size_t size = tt_dtype_size((tt_dtype)form->dtype);
+    *shape = (tt_shape){.ndim = form->ndim};
+    bool fits = size > 0;
+    for (int d = 0; d < form->ndim && fits; d++) {
+        shape->dim[d] = form->shape[d];
+        fits = form->shape[d] >= 0 && !__builtin_mul_overflow(size, (size_t)form->shape[d], &size);
+    }
+    if (fits && size == bytes)
+        return TT_OK;
+    return tt__fail(TT_ERR_MISMATCH, "%s: its %d dimensions don't have the %zu bytes that came", values_name,
+                    form->ndim, bytes);
+}
+
+static tt_tensor *make_tensor(const tt__rpc_form *form, size_t bytes, void **data) {
+    tt_shape shape;
+    if (read_form(form, bytes, &shape))
+        return NULL;
+    int scope = tt_scope_begin();
+    tt_tensor *x = tt__tensor_new(values_name, shape, (tt_dtype)form->dtype);
+    tt_status status = x ? tt__tensor_lend(x, "a value of a call; tt_keep() takes it") : tt_last_status();
+    tt_scope_end(scope);
+    if (status)
+        return NULL;
+    *data = x->data;
+    return x;
+}
+
+/* Move it to a device like the sender's, if there is one here. */
+static tt_status bring_to_device(tt_tensor *x, const tt__rpc_form *form) {
+    tt_device_type type = (tt_device_type)form->device;
+    if (type == TT_DEVICE_CPU || type != TT_DEVICE_CUDA || tt_device_count(type) < 1)
+        return TT_OK;
+    const tt_device *device = tt_device_of(type, form->device_index < tt_device_count(type) ? form->device_index : 0);
+    if (!device)
+        return tt_last_status();
+    int scope = tt_scope_begin();
+    tt_tensor *there = tt__to_device(values_name, x, device);
+    if (there)
+        tt__tensor_swap(x, there);
+    tt_scope_end(scope);
+    return there ? TT_OK : tt_last_status();
+}
+
+static tt_status tensor_is_made(tt_tensor *x, const tt__rpc_form *form) {
+    TT__TRY(bring_to_device(x, form));
+    if (!form->requires_grad)
+        return TT_OK;
+    return tt_requires_grad_(x, true) ? TT_OK : tt_last_status();
+}
+
+static tt_tensor *share_tensor(tt_tensor *x) {
+    if (x && tt__tensor_check(values_name, x))
+        return tt__tensor_ref(x);
+    return x ? NULL : tt__fail_null(TT_ERR_INVALID, "%s is NULL", values_name);
+}
+
+__attribute__((constructor)) static void give_tensor_hooks(void) {
+    static const tt__rpc_tensor_hooks hooks = {
+        .describe = describe_tensor,
+        .release = release_tensor,
+        .make = make_tensor,
+        .made = tensor_is_made,
+        .share = share_tensor,
+        .free = tt__tensor_unref,
+        .current = tt__dist_current,
+        .enter = tt__dist_enter,
+        .leave = tt__dist_leave,
+        .sending = tt__dist_sending,
+        .received = tt__dist_received,
+    };
+    tt__rpc_set_tensor_hooks(&hooks);
+}
+
+/* ---- the program's side */
+
+tt_rpc_value tt_rpc_tensor(tt_tensor *x) {
+    return x ? (tt_rpc_value){.kind = TT_RPC_TENSOR, .tensor = x} : tt_rpc_none();
+}
+
+tt_tensor *tt_rpc_value_tensor(const tt_rpc_value *value) {
+    return value && value->kind == TT_RPC_TENSOR ? value->tensor : NULL;
+}
+
+tt_tensor *tt_rpc_arg_tensor(const tt_rpc_call *call, int64_t index) {
+    return tt_rpc_value_tensor(tt_rpc_arg(call, index));
+}
+
+/* A view, so that the leaf that a context knows stays the same tensor. */
+tt_tensor *tt_rpc_take_tensor(tt_rpc_value *value) {
+    tt_tensor *x = tt_rpc_value_tensor(value);
+    if (!x)
+        return tt__tensor_fail(TT_ERR_INVALID, "tt_rpc_take_tensor: expected a tensor, got %s",
+                               value ? tt_rpc_kind_name(value->kind) : "NULL");
+    tt_tensor *taken =
+        x->requires_grad ? tt_view(x, x->shape) : tt__tensor_alias("tt_rpc_take_tensor", x, x->shape, x->stride, 0);
+    tt_rpc_value_free(value);
+    return taken;
+}
