@@ -12,9 +12,8 @@ static const char pass_name[] = "tt_dist_autograd_backward";
 
 /* Where the pass begins on this worker: a message that it sent, or the roots. */
 typedef struct part_source {
-    tt_node *node;   /* a reference */
-    uint64_t number; /* 0: the roots */
-    int to;
+    tt_node *node;         /* a reference */
+    int to;                /* -1: the roots */
     tt_tensor **gradients; /* references; NULL: they have not come */
     bool given;            /* to the walk */
 } part_source;
@@ -37,7 +36,9 @@ struct tt__dist_part {
     part_state state;
     part_source *sources;
     int64_t source_count, source_room;
-    part_receipt *receipts; /* by the context's numbers */
+    int64_t *source_at; /* of a message that was sent, by the context's index: 1 + its source; 0: it does not matter */
+    int64_t send_count;
+    part_receipt *receipts; /* by the context's index */
     int64_t receipt_count;
     tt__open_pass *open;
     bool walking, again; /* again: gradients have come meanwhile */
@@ -58,6 +59,7 @@ static void part_free(tt__dist_part *part) {
         tt__node_unref(s->node);
     }
     free(part->sources);
+    free(part->source_at);
     free(part->receipts);
     free(part->text);
     tt_future_free(part->finished);
@@ -186,7 +188,7 @@ void tt__dist_part_end(tt__dist_context *context, uint64_t pass) {
 
 /* ---- finding what matters */
 
-static tt_status add_source(tt__dist_part *part, tt_node *node, uint64_t number, int to) {
+static tt_status add_source(tt__dist_part *part, tt_node *node, int to) {
     if (part->state != PART_FINDING)
         return tt__fail(TT_ERR_STATE, "%s: the pass walks already", pass_name);
     if (tt__node_is_spent(node))
@@ -197,21 +199,28 @@ static tt_status add_source(tt__dist_part *part, tt_node *node, uint64_t number,
     if (!tt__dist_room(&part->sources, part->source_count, &part->source_room, sizeof *part->sources))
         return TT_ERR_MEMORY;
     tt__node_ref(node);
-    part->sources[part->source_count++] = (part_source){.node = node, .number = number, .to = to};
+    part->sources[part->source_count++] = (part_source){.node = node, .to = to};
     return TT_OK;
 }
 
-static tt_status room_for_receipts(tt__dist_part *part) {
-    int64_t count = part->context->receipt_count;
-    if (part->receipt_count >= count)
+/* Grow a list that begins with `*count` elements to `wanted`, with zeros. */
+static tt_status grow_list(void *list, int64_t *count, int64_t wanted, size_t size) {
+    if (*count >= wanted)
         return TT_OK;
-    part_receipt *more = realloc(part->receipts, (size_t)count * sizeof *more);
+    char *more = realloc(*(void **)list, (size_t)wanted * size);
     if (!more)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for a pass", pass_name);
-    memset(more + part->receipt_count, 0, (size_t)(count - part->receipt_count) * sizeof *more);
-    part->receipts = more;
-    part->receipt_count = count;
+    memset(more + (size_t)*count * size, 0, (size_t)(wanted - *count) * size);
+    *(void **)list = more;
+    *count = wanted;
     return TT_OK;
+}
+
+/* The context may have come to know more since. */
+static tt_status follow_context(tt__dist_part *part) {
+    const tt__dist_context *c = part->context;
+    TT__TRY(grow_list(&part->receipts, &part->receipt_count, c->receipt_count, sizeof *part->receipts));
+    return grow_list(&part->source_at, &part->send_count, c->send_count, sizeof *part->source_at);
 }
 
 /* Name the messages that the newest sources, from number `first` on, depend on, if they were not named before. */
@@ -238,8 +247,8 @@ static tt_status find_from(tt__dist_part *part, int64_t first, tt__dist_messages
 }
 
 static tt_status part_roots(tt__dist_part *part, tt_node *node, tt__dist_messages *found) {
-    TT__TRY(room_for_receipts(part));
-    TT__TRY(add_source(part, node, 0, -1));
+    TT__TRY(follow_context(part));
+    TT__TRY(add_source(part, node, -1));
     return find_from(part, part->source_count - 1, found);
 }
 
@@ -280,10 +289,11 @@ static tt_status add_sends(tt__dist_part *part, const int64_t *numbers, int64_t 
         if (!send)
             return tt__fail(TT_ERR_NOT_FOUND, "%s: message %" PRId64 " was not sent here in context %" PRIu64,
                             pass_name, numbers[i], part->context->id);
-        for (int64_t k = 0; k < part->source_count; k++)
-            if (part->sources[k].number == send->number)
-                return tt__fail(TT_ERR_STATE, "%s: message %" PRId64 " was asked for twice", pass_name, numbers[i]);
-        TT__TRY(add_source(part, send->node, send->number, send->to));
+        int64_t *at = &part->source_at[send - part->context->sends];
+        if (*at)
+            return tt__fail(TT_ERR_STATE, "%s: message %" PRId64 " was asked for twice", pass_name, numbers[i]);
+        TT__TRY(add_source(part, send->node, send->to));
+        *at = part->source_count;
     }
     return TT_OK;
 }
@@ -291,7 +301,7 @@ static tt_status add_sends(tt__dist_part *part, const int64_t *numbers, int64_t 
 static tt_status part_reach(tt__dist_part *part, const int64_t *numbers, int64_t count, tt__dist_messages *found) {
     pthread_mutex_lock(&part->context->lock);
     int64_t first = part->source_count;
-    tt_status status = room_for_receipts(part);
+    tt_status status = follow_context(part);
     if (!status)
         status = add_sends(part, numbers, count);
     if (!status)
@@ -590,10 +600,10 @@ static tt_status take_gradients(part_source *s, const tt_rpc_value *list) {
 }
 
 static tt_status gradients_came(tt__dist_part *part, int from, uint64_t number, const tt_rpc_value *list) {
-    part_source *s = NULL;
-    for (int64_t i = 0; i < part->source_count && !s; i++)
-        if (number && part->sources[i].number == number && part->sources[i].to == from)
-            s = &part->sources[i];
+    const tt__dist_send *send = tt__dist_find_send(part->context, number);
+    int64_t index = send && send->to == from ? send - part->context->sends : part->send_count;
+    int64_t at = index < part->send_count ? part->source_at[index] : 0;
+    part_source *s = at ? &part->sources[at - 1] : NULL;
     if (!s || s->gradients)
         return tt__fail(TT_ERR_STATE, "%s: worker %d sent gradients of message %" PRIu64 "%s", pass_name, from, number,
                         s ? " twice" : ", which it did not get, or which does not matter");

@@ -1,0 +1,650 @@
+/* Distributed autograd against autograd in one process: random graphs over several workers, results that nobody uses
+ * among them; passes that fail; contexts that are left. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <tutti/functional.h>
+#include <tutti/rpc_training.h>
+
+#include <cmocka.h>
+
+#include "support/ranks.h"
+
+enum { WORLD_MAX = 4, LEAVES = 3, NODES_MAX = 16, SIZE = 3, GATE_GRAPHS = 40 };
+
+/* ---- graphs */
+
+typedef enum graph_op { OP_ADD, OP_MUL, OP_TANH, OP_LEAF, OP_MIX, OPS } graph_op;
+
+/* How a node is computed: by a call of its worker, by a call that passes it on, on the caller, or where it stays. */
+typedef enum graph_way { WAY_CALL, WAY_NESTED, WAY_LOCAL, WAY_REMOTE, WAYS } graph_way;
+
+typedef struct graph_node {
+    graph_op op;
+    graph_way way;
+    int worker, via, a, b, leaf;
+} graph_node;
+
+typedef struct graph {
+    int world, count, roots, passes;
+    graph_node node[NODES_MAX];
+    int root[3];
+} graph;
+
+static uint64_t draw(uint64_t *state, int below) {
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (*state >> 33) % (uint64_t)below;
+}
+
+/* Node i's inputs are nodes before it; the first is a leaf of worker 0. */
+static graph draw_graph(int world, uint64_t number) {
+    uint64_t state = number * 1000003 + 17;
+    graph g = {.world = world, .count = 4 + (int)draw(&state, NODES_MAX - 4), .roots = 1 + (int)draw(&state, 3)};
+    g.passes = 1 + (draw(&state, 4) == 0);
+    for (int i = 0; i < g.count; i++)
+        g.node[i] = (graph_node){.op = i ? (graph_op)draw(&state, OPS) : OP_LEAF,
+                                 .way = i ? (graph_way)draw(&state, WAYS) : WAY_LOCAL,
+                                 .worker = (int)draw(&state, world),
+                                 .via = (int)draw(&state, world),
+                                 .a = i ? (int)draw(&state, i) : 0,
+                                 .b = i ? (int)draw(&state, i) : 0,
+                                 .leaf = (int)draw(&state, LEAVES)};
+    for (int i = 0; i < g.roots; i++)
+        g.root[i] = g.count - 1 - (int)draw(&state, 3);
+    return g;
+}
+
+static tt_tensor *make_leaf(int worker, int leaf) {
+    tt_generator *random = tt_generator_new((uint64_t)(worker * 16 + leaf + 1));
+    tt_tensor *x = tt_to(tt_randn(TT_SHAPE(SIZE), random), TT_F64);
+    tt_generator_free(random);
+    return tt_requires_grad_(x, true);
+}
+
+static tt_tensor *own_leaf[LEAVES]; /* this worker's */
+
+static tt_tensor *compute(graph_op op, tt_tensor *a, tt_tensor *b, tt_tensor *leaf) {
+    switch (op) {
+    case OP_ADD:
+        return tt_add(a, tt_scale(b, 0.5));
+    case OP_MUL:
+        return tt_mul(a, b);
+    case OP_TANH:
+        return tt_tanh(a);
+    case OP_LEAF:
+        return tt_mul(leaf, tt_tanh(a ? a : leaf));
+    default:
+        return tt_add(tt_mul(tt_tanh(a), leaf), tt_tanh(tt_add(b, leaf)));
+    }
+}
+
+/* ---- what workers call */
+
+static tt_tensor *tensor_of(const tt_rpc_value *value) {
+    tt_rpc_value fetched;
+    if (value->kind != TT_RPC_RREF)
+        return tt_rpc_value_tensor(value);
+    CHECK_OK(tt_rref_get(value->rref, &fetched, 0));
+    return tt_rpc_take_tensor(&fetched);
+}
+
+static tt_status node_function(tt_rpc_call *call) {
+    tt_tensor *a = tensor_of(tt_rpc_arg(call, 2)), *b = tensor_of(tt_rpc_arg(call, 3));
+    tt_tensor *y = compute((graph_op)tt_rpc_arg_int(call, 0), a, b, own_leaf[tt_rpc_arg_int(call, 1)]);
+    return y ? tt_rpc_return(call, tt_rpc_tensor(y)) : tt_last_status();
+}
+TT_RPC_FUNCTION_NAMED(node_function, "node", "(int op, int leaf, any a, any b) -> tensor");
+
+/* Pass it on to another worker. */
+static tt_status via_function(tt_rpc_call *call) {
+    tt_rpc_value result;
+    tt_status status = tt_rpc_sync(tt_rpc_of_call(call), NULL, "node", .to_id = (int)tt_rpc_arg_int(call, 0),
+                                   .args = {tt_rpc_arg(call, 1)->list.items, 4}, .result = &result);
+    return status ? status : tt_rpc_return(call, result);
+}
+TT_RPC_FUNCTION_NAMED(via_function, "via", "(int worker, list args) -> tensor");
+
+/* The largest difference between the context's gradients of this worker's leaves and those of the graph in one
+ * process. */
+static double compare_graph(tt_rpc *rpc, int64_t context, int world, uint64_t number) {
+    TT_AUTO_SCOPE;
+    graph g = draw_graph(world, number);
+    tt_tensor *leaf[WORLD_MAX][LEAVES], *node[NODES_MAX];
+    double worst = 0;
+    for (int w = 0; w < world; w++)
+        for (int i = 0; i < LEAVES; i++)
+            leaf[w][i] = make_leaf(w, i);
+    for (int i = 0; i < g.count; i++) {
+        const graph_node *n = &g.node[i];
+        int worker = n->way == WAY_LOCAL ? 0 : n->worker;
+        node[i] = compute(n->op, i ? node[n->a] : NULL, i ? node[n->b] : NULL, leaf[worker][n->leaf]);
+    }
+    for (int p = 0; p < g.passes; p++)
+        for (int r = 0; r < g.roots; r++)
+            CHECK_OK(tt_backward(tt_sum(node[g.root[r]]), .retain_graph = true));
+    for (int i = 0; i < LEAVES; i++) {
+        tt_tensor *expected = tt_grad(leaf[tt_rpc_id(rpc)][i]), *got = tt_dist_autograd_grad(rpc, context, own_leaf[i]);
+        for (int k = 0; k < SIZE; k++) {
+            double a = expected ? ((double *)tt_tensor_data(expected))[k] : 0;
+            double b = got ? ((double *)tt_tensor_data(got))[k] : 0;
+            worst = fmax(worst, fabs(a - b) / fmax(1, fabs(a)));
+        }
+        CHECK(!tt_grad(own_leaf[i]));
+    }
+    tt_clear_error(); /* a worker that took no part knows no context */
+    return worst;
+}
+
+static tt_status compare_function(tt_rpc_call *call) {
+    return tt_rpc_return(call,
+                         tt_rpc_float(compare_graph(tt_rpc_of_call(call), tt_rpc_arg_int(call, 0),
+                                                    (int)tt_rpc_arg_int(call, 1), (uint64_t)tt_rpc_arg_int(call, 2))));
+}
+TT_RPC_FUNCTION_NAMED(compare_function, "compare", "(int context, int world, int number) -> float");
+
+static tt_status contexts_function(tt_rpc_call *call) {
+    return tt_rpc_return(call, tt_rpc_int(tt_dist_autograd_context_count(tt_rpc_of_call(call))));
+}
+TT_RPC_FUNCTION_NAMED(contexts_function, "contexts", "() -> int");
+
+/* ---- the worker that leads */
+
+/* A node's value, where it is used: a tensor of this worker, or a reference. */
+typedef struct graph_value {
+    tt_tensor *tensor;
+    tt_rref *rref;
+} graph_value;
+
+static tt_rpc_value as_argument(const graph_value *v) {
+    return v->rref ? tt_rpc_rref(v->rref) : v->tensor ? tt_rpc_tensor(v->tensor) : tt_rpc_none();
+}
+
+static tt_tensor *as_tensor(graph_value *v) {
+    tt_rpc_value fetched;
+    if (!v->tensor && v->rref) {
+        CHECK_OK(tt_rref_get(v->rref, &fetched, 0));
+        v->tensor = tt_rpc_take_tensor(&fetched);
+    }
+    return v->tensor;
+}
+
+static graph_value run_node(tt_rpc *rpc, const graph_node *n, graph_value *a, graph_value *b) {
+    graph_value none = {0}, y = {0};
+    a = a ? a : &none;
+    b = b ? b : &none;
+    tt_rpc_value args[4] = {tt_rpc_int(n->op), tt_rpc_int(n->leaf), as_argument(a), as_argument(b)}, result;
+    switch (n->way) {
+    case WAY_LOCAL:
+        y.tensor = compute(n->op, as_tensor(a), as_tensor(b), own_leaf[n->leaf]);
+        break;
+    case WAY_CALL:
+        CHECK_OK(tt_rpc_sync(rpc, NULL, "node", .to_id = n->worker, .args = {args, 4}, .result = &result));
+        y.tensor = tt_rpc_take_tensor(&result);
+        break;
+    case WAY_NESTED:
+        CHECK_OK(tt_rpc_sync(rpc, NULL, "via", .to_id = n->via,
+                             .args = TT_RPC_ARGS(tt_rpc_int(n->worker), tt_rpc_list(args, 4)), .result = &result));
+        y.tensor = tt_rpc_take_tensor(&result);
+        break;
+    default:
+        CHECK_OK(tt_rpc_remote(&y.rref, rpc, NULL, "node", .to_id = n->worker, .args = {args, 4}));
+        break;
+    }
+    return y;
+}
+
+static void compare_on_all(tt_rpc *rpc, int64_t context, int world, uint64_t number) {
+    for (int w = 0; w < world; w++) {
+        tt_rpc_value worst;
+        CHECK_OK(tt_rpc_sync(rpc, NULL, "compare", .to_id = w, .result = &worst,
+                             .args = TT_RPC_ARGS(tt_rpc_int(context), tt_rpc_int(world), tt_rpc_int((int64_t)number))));
+        if (!(worst.number <= 1e-10))
+            fprintf(stderr, "graph %llu over %d workers: worker %d is off by %g\n", (unsigned long long)number, world,
+                    w, worst.number);
+        CHECK(worst.number <= 1e-10);
+    }
+}
+
+static void run_graph(tt_rpc *rpc, int world, uint64_t number) {
+    TT_AUTO_SCOPE;
+    graph g = draw_graph(world, number);
+    graph_value value[NODES_MAX];
+    tt_tensor *root[3];
+    int64_t context;
+    CHECK_OK(tt_dist_autograd_begin(&context, rpc));
+    for (int i = 0; i < g.count; i++)
+        value[i] = run_node(rpc, &g.node[i], i ? &value[g.node[i].a] : NULL, i ? &value[g.node[i].b] : NULL);
+    for (int r = 0; r < g.roots; r++)
+        root[r] = tt_sum(as_tensor(&value[g.root[r]]));
+    for (int p = 0; p < g.passes; p++)
+        CHECK_OK(tt_dist_autograd_backward(rpc, context, root, g.roots, .retain_graph = p + 1 < g.passes));
+    compare_on_all(rpc, context, world, number);
+    for (int i = 0; i < g.count; i++)
+        tt_rref_free(value[i].rref);
+    CHECK_OK(tt_dist_autograd_end(rpc, context));
+}
+
+/* ---- */
+
+static void make_own_leaves(int rank) {
+    for (int i = 0; i < LEAVES; i++)
+        own_leaf[i] = tt_keep(make_leaf(rank, i));
+}
+
+static void free_own_leaves(void) {
+    for (int i = 0; i < LEAVES; i++)
+        tt_tensor_free(own_leaf[i]);
+}
+
+static tt_rpc *join_workers(tt_group *group, int rank) {
+    tt_rpc *rpc = NULL;
+    char name[16];
+    snprintf(name, sizeof name, "worker%d", rank);
+    make_own_leaves(rank);
+    CHECK_OK(tt_rpc_init(&rpc, name, .group = group));
+    return rpc;
+}
+
+static void leave_workers(tt_rpc *rpc) {
+    CHECK_OK(tt_rpc_shutdown(rpc));
+    free_own_leaves();
+}
+
+/* Contexts end soon everywhere. */
+static void expect_no_contexts(tt_rpc *rpc, int world) {
+    for (int w = 0; w < world; w++)
+        for (int64_t begin = time(NULL);;) {
+            tt_rpc_value count;
+            CHECK_OK(tt_rpc_sync(rpc, NULL, "contexts", .to_id = w, .result = &count));
+            if (!count.integer)
+                break;
+            CHECK(time(NULL) - begin < PATIENCE_MS / 1000);
+        }
+}
+
+static int graph_count(void) {
+    const char *given = getenv("TT_RPC_GRAPHS");
+    return given ? atoi(given) : GATE_GRAPHS;
+}
+
+static void graphs(tt_group *group, int rank, void *user) {
+    int world = *(int *)user;
+    tt_rpc *rpc = join_workers(group, rank);
+    if (!rank) {
+        for (int i = 0; i < graph_count(); i++)
+            run_graph(rpc, world, (uint64_t)i);
+        expect_no_contexts(rpc, world);
+    }
+    leave_workers(rpc);
+}
+
+static void random_graphs(void **state) {
+    (void)state;
+    for (int world = 2; world <= WORLD_MAX; world++)
+        assert_int_equal(run_ranks(world, graphs, &world), 0);
+}
+
+/* All workers lead passes at once, each in contexts of its own. */
+static void all_lead(tt_group *group, int rank, void *user) {
+    (void)user;
+    tt_rpc *rpc = join_workers(group, rank);
+    TT_AUTO_SCOPE;
+    for (int i = 0; i < 10; i++) {
+        TT_AUTO_SCOPE;
+        int64_t context;
+        tt_rpc_value args[4] = {tt_rpc_int(OP_MIX), tt_rpc_int(0), tt_rpc_tensor(own_leaf[1]),
+                                tt_rpc_tensor(own_leaf[2])};
+        tt_tensor *loss = NULL;
+        CHECK_OK(tt_dist_autograd_begin(&context, rpc));
+        for (int w = 0; w < 3; w++) {
+            tt_rpc_value result;
+            CHECK_OK(tt_rpc_sync(rpc, NULL, "node", .to_id = w, .args = {args, 4}, .result = &result));
+            tt_tensor *part = tt_sum(tt_rpc_take_tensor(&result));
+            loss = loss ? tt_add(loss, part) : part;
+        }
+        CHECK_OK(tt_dist_autograd_backward(rpc, context, &loss, 1));
+        tt_tensor *leaf[3], *here = NULL;
+        for (int w = 0; w < 3; w++)
+            leaf[w] = make_leaf(w, 0);
+        tt_tensor *a = make_leaf(rank, 1), *b = make_leaf(rank, 2);
+        for (int w = 0; w < 3; w++) {
+            tt_tensor *part = tt_sum(compute(OP_MIX, a, b, leaf[w]));
+            here = here ? tt_add(here, part) : part;
+        }
+        CHECK_OK(tt_backward(here));
+        for (int k = 0; k < SIZE; k++) {
+            const double *got = tt_tensor_data(tt_dist_autograd_grad(rpc, context, own_leaf[1]));
+            CHECK(fabs(got[k] - ((double *)tt_tensor_data(tt_grad(a)))[k]) < 1e-10);
+        }
+        CHECK_OK(tt_dist_autograd_end(rpc, context));
+    }
+    leave_workers(rpc);
+}
+
+static void passes_of_all_workers_at_once(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(3, all_lead, NULL), 0);
+}
+
+/* ---- optimizers and modules */
+
+static tt_status make_linear(tt_rpc_call *call) {
+    tt_manual_seed((uint64_t)tt_rpc_arg_int(call, 0));
+    return tt_rpc_return_module(call, tt_nn_linear(SIZE, 2));
+}
+TT_RPC_FUNCTION(make_linear, "(int seed) -> any");
+
+static tt_status make_number(tt_rpc_call *call) { return tt_rpc_return(call, tt_rpc_int(1)); }
+TT_RPC_FUNCTION(make_number, "() -> int");
+
+static double local_loss(const char *kind, int steps, tt_tensor *x) {
+    TT_AUTO_SCOPE;
+    double loss = 0;
+    tt_manual_seed(1);
+    tt_module *first = tt_nn_linear(SIZE, 2);
+    tt_manual_seed(2);
+    tt_module *second = tt_nn_linear(SIZE, 2);
+    tt_optimizer *o[2];
+    tt_module *m[2] = {first, second};
+    for (int i = 0; i < 2; i++)
+        o[i] = !strcmp(kind, "sgd") ? tt_sgd(tt_module_parameters(m[i]), 0.1, .momentum = 0.9, .nesterov = true)
+                                    : tt_adam(tt_module_parameters(m[i]), 0.1);
+    for (int s = 0; s < steps; s++) {
+        TT_AUTO_SCOPE;
+        tt_tensor *y = tt_add(tt_module_forward(first, x), tt_tanh(tt_module_forward(second, x)));
+        tt_tensor *error = tt_mean(tt_mul(y, y));
+        for (int i = 0; i < 2; i++)
+            tt_optimizer_zero_grad(o[i]);
+        CHECK_OK(tt_backward(error));
+        for (int i = 0; i < 2; i++)
+            CHECK_OK(tt_optimizer_step(o[i]));
+        CHECK_OK(tt_item(error, &loss));
+    }
+    for (int i = 0; i < 2; i++) {
+        tt_optimizer_free(o[i]);
+        tt_module_free(m[i]);
+    }
+    return loss;
+}
+
+static double remote_loss(tt_rpc *rpc, const char *kind, int steps, tt_tensor *x) {
+    tt_remote_module *m[2];
+    tt_rref *all[4], **params;
+    tt_dist_optimizer *optimizer;
+    double loss = 0;
+    for (int i = 0; i < 2; i++) {
+        int64_t count;
+        CHECK_OK(tt_remote_module_new(&m[i], rpc, i ? "worker2" : "worker1", "make_linear",
+                                      .args = TT_RPC_ARGS(tt_rpc_int(i + 1))));
+        CHECK_OK(tt_remote_module_parameters(m[i], &params, &count));
+        CHECK(count == 2);
+        all[2 * i] = tt_rref_share(params[0]);
+        all[2 * i + 1] = tt_rref_share(params[1]);
+        tt_rrefs_free(params, count);
+    }
+    const tt_option *options = !strcmp(kind, "sgd") ? TT_OPTION_LIST({"nesterov", 1}, {"momentum", 0.9}, {"lr", 0.1})
+                                                    : TT_OPTION_LIST({"lr", 0.1});
+    CHECK_OK(tt_dist_optimizer_new(&optimizer, rpc, all, 4, kind, .options = options));
+    for (int s = 0; s < steps; s++) {
+        TT_AUTO_SCOPE;
+        int64_t context;
+        CHECK_OK(tt_dist_autograd_begin(&context, rpc));
+        tt_tensor *y = tt_add(tt_remote_module_forward(m[0], x), tt_tanh(tt_remote_module_forward(m[1], x)));
+        tt_tensor *error = tt_mean(tt_mul(y, y));
+        CHECK_OK(tt_dist_autograd_backward(rpc, context, &error, 1));
+        CHECK_OK(tt_dist_optimizer_step(optimizer, context));
+        CHECK_OK(tt_dist_autograd_end(rpc, context));
+        CHECK_OK(tt_item(error, &loss));
+    }
+    CHECK_OK(tt_remote_module_train(m[0], false));
+    tt_dist_optimizer_free(optimizer);
+    for (int i = 0; i < 4; i++)
+        tt_rref_free(all[i]);
+    for (int i = 0; i < 2; i++)
+        tt_remote_module_free(m[i]);
+    return loss;
+}
+
+static void train(tt_group *group, int rank, void *user) {
+    (void)user;
+    tt_rpc *rpc = join_workers(group, rank);
+    if (!rank) {
+        TT_AUTO_SCOPE;
+        tt_generator *random = tt_generator_new(5);
+        tt_tensor *x = tt_randn(TT_SHAPE(4, SIZE), random);
+        tt_generator_free(random);
+        CHECK(fabs(remote_loss(rpc, "sgd", 10, x) - local_loss("sgd", 10, x)) < 1e-5);
+        CHECK(fabs(remote_loss(rpc, "adam", 10, x) - local_loss("adam", 10, x)) < 1e-5);
+        expect_no_contexts(rpc, 3);
+    }
+    leave_workers(rpc);
+}
+
+static void training_is_that_of_one_process(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(3, train, NULL), 0);
+}
+
+/* ---- refusals */
+
+static void expect_failed(tt_status got, tt_status status, const char *what) {
+    if (got != status || !strstr(tt_last_error(), what))
+        fprintf(stderr, "expected %s with \"%s\", got %s: %s\n", tt_status_name(status), what, tt_status_name(got),
+                tt_last_error());
+    CHECK(got == status && strstr(tt_last_error(), what));
+    tt_clear_error();
+}
+
+static tt_tensor *call_node(tt_rpc *rpc, int to, graph_op op, tt_tensor *a) {
+    tt_rpc_value args[4] = {tt_rpc_int(op), tt_rpc_int(0), tt_rpc_tensor(a), tt_rpc_tensor(a)}, result;
+    CHECK_OK(tt_rpc_sync(rpc, NULL, "node", .to_id = to, .args = {args, 4}, .result = &result));
+    return tt_rpc_take_tensor(&result);
+}
+
+static void refuse_passes(tt_rpc *rpc) {
+    TT_AUTO_SCOPE;
+    int64_t context, other;
+    CHECK_OK(tt_dist_autograd_begin(&context, rpc));
+    expect_failed(tt_dist_autograd_begin(&other, rpc), TT_ERR_STATE, "already");
+    tt_tensor *y = call_node(rpc, 1, OP_MIX, own_leaf[1]), *loss = tt_sum(y), *plain = tt_ones(TT_SCALAR, TT_F64);
+    expect_failed(tt_dist_autograd_backward(rpc, context, &loss, 0), TT_ERR_INVALID, "expected roots");
+    expect_failed(tt_dist_autograd_backward(rpc, context, &y, 1), TT_ERR_SHAPE, "one element");
+    expect_failed(tt_dist_autograd_backward(rpc, context, &plain, 1), TT_ERR_STATE, "requires a gradient");
+    expect_failed(tt_dist_autograd_backward(rpc, context, &loss, 1, .create_graph = true), TT_ERR_UNSUPPORTED,
+                  "second derivative");
+    expect_failed(tt_dist_autograd_backward(rpc, 7, &loss, 1), TT_ERR_NOT_FOUND, "knows no context 7");
+    CHECK_OK(tt_dist_autograd_backward(rpc, context, &loss, 1));
+    tt_tensor *again = tt_sum(y);
+    expect_failed(tt_dist_autograd_backward(rpc, context, &again, 1), TT_ERR_STATE, "retain_graph");
+    CHECK_OK(tt_dist_autograd_end(rpc, context));
+    expect_failed(tt_dist_autograd_end(rpc, context), TT_ERR_NOT_FOUND, "has ended");
+    CHECK(!tt_dist_autograd_grad(rpc, context, own_leaf[0]));
+    tt_clear_error();
+}
+
+static void refuse_optimizers(tt_rpc *rpc) {
+    tt_dist_optimizer *o = NULL;
+    tt_rref *leaf = tt_rref_new(rpc, tt_rpc_tensor(own_leaf[0])), *number = tt_rref_new(rpc, tt_rpc_int(3));
+    expect_failed(tt_dist_optimizer_new(&o, rpc, &leaf, 0, "sgd"), TT_ERR_INVALID, "expected parameters");
+    expect_failed(tt_dist_optimizer_new(&o, rpc, &leaf, 1, "sdg"), TT_ERR_NOT_FOUND, "there are sgd, adam");
+    expect_failed(tt_dist_optimizer_new(&o, rpc, &number, 1, "sgd"), TT_ERR_INVALID, "got int");
+    expect_failed(tt_dist_optimizer_new(&o, rpc, &leaf, 1, "sgd", .options = TT_OPTION_LIST({"rate", 1})),
+                  TT_ERR_NOT_FOUND, "has no option \"rate\"");
+    expect_failed(tt_dist_optimizer_new(&o, rpc, &leaf, 1, "sgd", .options = TT_OPTION_LIST({"lr", -1})),
+                  TT_ERR_INVALID, "lr");
+    CHECK(!o);
+    CHECK_OK(tt_dist_optimizer_new(&o, rpc, &leaf, 1, "sgd"));
+    CHECK_OK(tt_dist_optimizer_set_option(o, "lr", 0.5));
+    expect_failed(tt_dist_optimizer_step(o, 99), TT_ERR_NOT_FOUND, "knows no context 99");
+    tt_dist_optimizer_free(o);
+    tt_rref_free(leaf);
+    tt_rref_free(number);
+}
+
+static void refuse_modules(tt_rpc *rpc) {
+    tt_remote_module *m = NULL;
+    expect_failed(tt_remote_module_new(&m, rpc, "nobody", "make_linear", .args = TT_RPC_ARGS(tt_rpc_int(1))),
+                  TT_ERR_NOT_FOUND, "nobody");
+    expect_failed(tt_remote_module_new(&m, rpc, "worker1", "make_number"), TT_ERR_INVALID, "a reference to a module");
+    expect_failed(tt_remote_module_new(&m, rpc, "worker1", "make_linear"), TT_ERR_INVALID, "make_linear");
+    CHECK(!m && !tt_remote_module_rref(NULL) && !tt_remote_module_forward(NULL, own_leaf[0]));
+    CHECK_OK(tt_remote_module_new(&m, rpc, "worker1", "make_linear", .args = TT_RPC_ARGS(tt_rpc_int(1))));
+    CHECK(!tt_remote_module_forward(m, own_leaf[0])); /* f64 */
+    CHECK_TEXT("worker1");
+    tt_clear_error();
+    expect_failed(tt_rref_local_module(tt_remote_module_rref(m)) ? TT_OK : tt_last_status(), TT_ERR_STATE, "");
+    tt_remote_module_free(m);
+}
+
+static void refuse(tt_group *group, int rank, void *user) {
+    (void)user;
+    tt_rpc *rpc = join_workers(group, rank);
+    if (!rank) {
+        refuse_passes(rpc);
+        refuse_optimizers(rpc);
+        TT_AUTO_SCOPE;
+        refuse_modules(rpc);
+        expect_no_contexts(rpc, 2);
+    }
+    leave_workers(rpc);
+}
+
+static void bad_input_is_refused(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(2, refuse, NULL), 0);
+}
+
+/* ---- passes that fail */
+
+typedef enum way_to_fail { FAILS, DIES, FREEZES } way_to_fail;
+
+static tt_status bad_forward(tt_node *node, tt_tensor *const *in, tt_tensor **out) {
+    *(int *)tt_node_state(node) = *(const int *)tt_node_arg(node);
+    return (out[0] = tt_clone(in[0])) ? TT_OK : tt_last_status();
+}
+
+static tt_status bad_backward(tt_node *node) {
+    int way = *(int *)tt_node_state(node);
+    if (way == DIES)
+        raise(SIGKILL);
+    if (way == FREEZES)
+        raise(SIGSTOP);
+    return TT_ERR_NAN;
+}
+
+static const tt_function bad =
+    TT_FUNCTION(.name = "bad_luck", .forward = bad_forward, .backward = bad_backward, .state_bytes = sizeof(int));
+
+static tt_status bad_function(tt_rpc_call *call) {
+    int way = (int)tt_rpc_arg_int(call, 0);
+    tt_tensor *y = tt_apply(&bad, &way, tt_mul(own_leaf[0], tt_rpc_arg_tensor(call, 1)));
+    return y ? tt_rpc_return(call, tt_rpc_tensor(y)) : tt_last_status();
+}
+TT_RPC_FUNCTION_NAMED(bad_function, "bad", "(int way, tensor x) -> tensor");
+
+static tt_tensor *call_bad(tt_rpc *rpc, int to, way_to_fail way, tt_tensor *x) {
+    tt_rpc_value result;
+    CHECK_OK(tt_rpc_sync(rpc, NULL, "bad", .to_id = to, .args = TT_RPC_ARGS(tt_rpc_int(way), tt_rpc_tensor(x)),
+                         .result = &result));
+    return tt_rpc_take_tensor(&result);
+}
+
+static void fail_pass(tt_rpc *rpc, way_to_fail way) {
+    TT_AUTO_SCOPE;
+    int64_t context;
+    CHECK_OK(tt_dist_autograd_begin(&context, rpc));
+    tt_tensor *first = call_node(rpc, 1, OP_MIX, own_leaf[1]), *second = call_bad(rpc, 2, way, first);
+    tt_tensor *loss = tt_sum(call_node(rpc, 1, OP_MUL, second));
+    tt_status status = tt_dist_autograd_backward(rpc, context, &loss, 1);
+    if (way == FAILS)
+        expect_failed(status, TT_ERR_NAN, "worker2 (id 2)");
+    else
+        expect_failed(status, TT_ERR_PEER, "worker2");
+    tt_tensor *after = tt_sum(call_node(rpc, 1, OP_MIX, own_leaf[2])); /* the context itself goes on */
+    CHECK_OK(tt_dist_autograd_backward(rpc, context, &after, 1));
+    CHECK_OK(tt_dist_autograd_end(rpc, context));
+}
+
+static int failing_pass(tt_store *store, int rank, int world, void *arg) {
+    way_to_fail way = *(way_to_fail *)arg;
+    tt_group *group = join_group(store, rank, world);
+    tt_rpc *rpc = join_workers(group, rank);
+    if (!rank) {
+        fail_pass(rpc, way);
+        expect_no_contexts(rpc, way == FAILS ? world : 2);
+    }
+    tt_ignore(tt_rpc_shutdown(rpc)); /* somebody is lost, who is named */
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+static void a_pass_ends_with_its_worker(void **state) {
+    (void)state;
+    for (way_to_fail way = FAILS; way <= DIES; way++) {
+        ranks ranks;
+        start_ranks(&ranks, 3, failing_pass, &way);
+        int end[3];
+        for (int r = 0; r < 3; r++)
+            end[r] = end_of_rank(&ranks, r);
+        tt_store_server_free(ranks.server);
+        assert_int_equal(end[0], 0);
+        assert_int_equal(end[1], 0);
+        assert_int_equal(end[2], way == DIES ? 128 + SIGKILL : 0);
+    }
+}
+
+/* Worker 1 begins a context, which worker 2 knows, and dies. */
+static tt_status begin_and_die(tt_rpc_call *call) {
+    int64_t context;
+    tt_rpc *rpc = tt_rpc_of_call(call);
+    CHECK_OK(tt_dist_autograd_begin(&context, rpc));
+    call_node(rpc, 2, OP_MIX, own_leaf[1]);
+    raise(SIGKILL);
+    return TT_OK;
+}
+TT_RPC_FUNCTION(begin_and_die, "()");
+
+static int owner_dies(tt_store *store, int rank, int world, void *arg) {
+    (void)arg;
+    tt_group *group = join_group(store, rank, world);
+    tt_rpc *rpc = join_workers(group, rank);
+    if (!rank) {
+        expect_failed(tt_rpc_sync(rpc, "worker1", "begin_and_die"), TT_ERR_PEER, "worker1");
+        for (int64_t begin = time(NULL);;) {
+            tt_rpc_value count;
+            CHECK_OK(tt_rpc_sync(rpc, "worker2", "contexts", .result = &count));
+            if (!count.integer)
+                break;
+            CHECK(time(NULL) - begin < PATIENCE_MS / 1000);
+        }
+    }
+    tt_ignore(tt_rpc_shutdown(rpc));
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+static void contexts_of_the_dead_are_ended(void **state) {
+    (void)state;
+    ranks ranks;
+    start_ranks(&ranks, 3, owner_dies, NULL);
+    assert_int_equal(end_of_rank(&ranks, 0), 0);
+    assert_int_equal(end_of_rank(&ranks, 1), 128 + SIGKILL);
+    assert_int_equal(end_of_rank(&ranks, 2), 0);
+    tt_store_server_free(ranks.server);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_graphs),
+        cmocka_unit_test(passes_of_all_workers_at_once),
+        cmocka_unit_test(training_is_that_of_one_process),
+        cmocka_unit_test(bad_input_is_refused),
+        cmocka_unit_test(a_pass_ends_with_its_worker),
+        cmocka_unit_test(contexts_of_the_dead_are_ended),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
