@@ -7,7 +7,7 @@
 #include "comm/group.h"
 #include "comm/in_callback.h"
 #include "rpc/calling.h"
-#include "rpc/crew.h"
+#include "rpc/pool_crew.h"
 #include "rpc/dispatch.h"
 #include "rpc/keeper.h"
 #include "rpc/leaving.h"
@@ -140,7 +140,7 @@ static tt_status begin_rpc(tt_rpc *rpc, const tt_rpc_init_args *args) {
     if (status)
         return status;
     tt__rpc_lock(rpc);
-    tt__crew_call(rpc); /* one thread is there to move messages */
+    tt__rpc_crew_call(rpc); /* one thread is there to move messages */
     status = *rpc->pool_why ? tt__fail(TT_ERR_SYSTEM, "tt_rpc_init: %s", rpc->pool_why) : TT_OK;
     tt__rpc_unlock(rpc);
     return status;
@@ -152,7 +152,7 @@ static void end_rpc(tt_rpc *rpc) {
     rpc->network->ops->progress(rpc->network); /* the last of what is to be sent */
     tt__messages_take_packets(rpc->network->messages, NULL, NULL);
     tt__rpc_unlock(rpc);
-    tt__crew_end(rpc);
+    tt__rpc_crew_end(rpc);
     tt__keeper_end(rpc);
     if (rpc->attached_end)
         rpc->attached_end(rpc->attached);

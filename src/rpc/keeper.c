@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/threads.h"
 #include "rpc/calling.h"
-#include "rpc/crew.h"
+#include "rpc/pool_crew.h"
 #include "rpc/peers.h"
 #include "rpc/references.h"
 #include "rpc/serving.h"
@@ -70,7 +70,7 @@ static void look_closely(tt_rpc *rpc, int64_t now_ms) {
     tt__keeper_look(rpc);
     if (rpc->next_deadline_ms && now_ms >= rpc->next_deadline_ms)
         tt__calls_expire(rpc, now_ms);
-    if (tt__crew_is_stuck(rpc))
+    if (tt__rpc_crew_is_stuck(rpc))
         tt__serve_refuse_queue(rpc);
 }
 
@@ -110,7 +110,7 @@ static void *keep(void *arg) {
         if (!rpc->poller && (!rpc->waiters || rpc->due.first))
             stand_in(rpc);
         if (rpc->queue.first)
-            tt__crew_call(rpc);
+            tt__rpc_crew_call(rpc);
         struct timespec until = next_look(rpc, looked_ms);
         if (!rpc->keeper_stops && !rpc->lost_untold)
             pthread_cond_timedwait(&rpc->keeper_wanted, rpc->network->lock, &until);

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/threads.h"
-#include "rpc/crew.h"
+#include "rpc/pool_crew.h"
 #include "rpc/waiting.h"
 
 /* How long a thread beyond the first stays without work; how long one sleeps in the network at a time. */
@@ -28,7 +28,7 @@ static bool is_to_poll(const tt_rpc *rpc) { return !rpc->poller && !rpc->waiters
 static void run_next(tt_rpc *rpc) {
     tt__rpc_due *work = tt__rpc_queue_take(rpc);
     if (rpc->queue.first)
-        tt__crew_call(rpc);
+        tt__rpc_crew_call(rpc);
     if (rpc->keeper_sleeps && !rpc->poller)
         pthread_cond_signal(&rpc->keeper_wanted); /* while this runs, nobody else may be there for what comes */
     tt__rpc_unlock(rpc);

@@ -1,7 +1,7 @@
 #include "rpc/serving.h"
 
 #include "base/error.h"
-#include "rpc/crew.h"
+#include "rpc/pool_crew.h"
 #include "rpc/packets_memory.h"
 #include "rpc/peers.h"
 #include "rpc/references.h"

@@ -6,7 +6,7 @@
  *   peers.c                    the other workers: who is lost
  *   sending.c                  packets and parts go out, in order, within windows
  *   references.c               references, and whom their owners count
- *   crew.c                     how many threads run functions
+ *   pool_crew.c                     how many threads run functions
  *   waiting.c                  who moves messages; threads that wait
  *   pool.c                     what those threads do
  *   calling.c                  calls to others, and their replies
@@ -127,7 +127,7 @@ struct tt_rpc {
     tt__rpc_packet *free_packets;
     int free_packet_count;
 
-    /* ---- threads that run functions: crew.c, pool.c */
+    /* ---- threads that run functions: pool_crew.c, pool.c */
     tt__rpc_due_list queue;
     int pool_threads, pool_idle, pool_waiting; /* in all; that sleep without work; that wait in Tutti's own waits */
     int pool_called;                           /* that were woken or made, and have not come yet */

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/threads.h"
 #include "comm/shared/pause.h"
-#include "rpc/crew.h"
+#include "rpc/pool_crew.h"
 #include "rpc/sending.h"
 
 #include <sched.h>
@@ -69,7 +69,7 @@ void tt__rpc_poll(tt_rpc *rpc, tt__rpc_patience *patience, int64_t sleep_ms, boo
     if (rpc->waiting_peers)
         tt__rpc_send_waiting(rpc);
     if (rpc->queue.first && !serves)
-        tt__crew_call(rpc);
+        tt__rpc_crew_call(rpc);
     if (rpc->due.first) {
         run_due(rpc);
         any = true;
@@ -98,7 +98,7 @@ void tt__rpc_notice(tt_rpc *rpc) {
         return;
     }
     if (rpc->queue.first)
-        tt__crew_call(rpc);
+        tt__rpc_crew_call(rpc);
     if (rpc->due.first)
         pthread_cond_signal(&rpc->keeper_wanted);
 }
@@ -146,7 +146,7 @@ bool tt__rpc_wait_for(tt_rpc *rpc, bool (*ended)(void *arg), void *arg, int64_t 
     rpc->waiters++;
     rpc->pool_waiting += serves;
     if (serves && rpc->queue.first)
-        tt__crew_call(rpc);
+        tt__rpc_crew_call(rpc);
     while (!ended(arg) && (!deadline_ms || tt__left_ms(deadline_ms))) {
         if (may_poll(rpc)) {
             tt__rpc_poll(rpc, &patience, nap_until(deadline_ms), false);

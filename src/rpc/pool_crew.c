@@ -1,4 +1,4 @@
-#include "rpc/crew.h"
+#include "rpc/pool_crew.h"
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -25,7 +25,7 @@ static void add_thread(tt_rpc *rpc) {
     tt__error_restore(&before);
 }
 
-void tt__crew_call(tt_rpc *rpc) {
+void tt__rpc_crew_call(tt_rpc *rpc) {
     if (rpc->pool_called && rpc->pool_called >= rpc->queued)
         return; /* those that come are enough */
     if (rpc->pool_idle > rpc->pool_called) {
@@ -37,12 +37,12 @@ void tt__crew_call(tt_rpc *rpc) {
     }
 }
 
-bool tt__crew_is_stuck(const tt_rpc *rpc) {
+bool tt__rpc_crew_is_stuck(const tt_rpc *rpc) {
     bool full = rpc->pool_threads >= rpc->max_threads || *rpc->pool_why;
     return rpc->queue.first && full && rpc->pool_waiting == rpc->pool_threads;
 }
 
-void tt__crew_end(tt_rpc *rpc) {
+void tt__rpc_crew_end(tt_rpc *rpc) {
     tt__rpc_lock(rpc);
     rpc->pool_stops = true;
     while (rpc->pool_threads) {
