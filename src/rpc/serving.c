@@ -243,12 +243,12 @@ static tt_status call_function(tt_rpc_call *call) {
     const tt__rpc_function *function = call->function;
     const tt__rpc_tensor_hooks *hooks = tt__rpc_tensor_hooks_of();
     uint64_t context = call->view.header.context, before = 0, errors = tt__error_count();
-    if (hooks && context) {
+    if (hooks) {
         before = hooks->current();
         hooks->enter(call->rpc, context);
     }
     tt_status status = function->fn(call);
-    if (hooks && context)
+    if (hooks)
         hooks->leave(before);
     if (status && tt__error_count() == errors)
         return tt__fail(status, "the function failed: %s", tt_status_text(status));

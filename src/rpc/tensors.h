@@ -37,8 +37,8 @@ typedef struct tt__rpc_tensor_hooks {
     struct tt_tensor *(*share)(struct tt_tensor *tensor);
     void (*free)(struct tt_tensor *tensor);
 
-    /* The context of the calling thread; 0: none. Set it while a function runs that was called in it, and what was
-     * before afterwards. */
+    /* The context of the calling thread; 0: none. Around every function that runs: enter() the context that it was
+     * called in, or 0, and leave() it, with what was before. Tensors that the function makes have a scope in between. */
     uint64_t (*current)(void);
     void (*enter)(tt_rpc *rpc, uint64_t context);
     void (*leave)(uint64_t before);
