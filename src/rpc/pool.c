@@ -25,10 +25,17 @@ static bool wait_for_work(tt_rpc *rpc) {
 /* Does this thread move messages? Callers that wait do so before. */
 static bool is_to_poll(const tt_rpc *rpc) { return !rpc->poller && !rpc->waiters; }
 
+/* A caller that began to wait while this thread moved messages sleeps: it goes on with that. */
+static void leave_to_waiters(tt_rpc *rpc) {
+    if (!rpc->poller && rpc->sleepers)
+        pthread_cond_signal(&rpc->changed);
+}
+
 static void run_next(tt_rpc *rpc) {
     tt__rpc_due *work = tt__rpc_queue_take(rpc);
     if (rpc->queue.first)
         tt__rpc_crew_call(rpc);
+    leave_to_waiters(rpc);
     if (rpc->keeper_sleeps && !rpc->poller)
         pthread_cond_signal(&rpc->keeper_wanted); /* while this runs, nobody else may be there for what comes */
     tt__rpc_unlock(rpc);
@@ -50,6 +57,7 @@ static void *serve_calls(void *arg) {
         } else if (is_to_poll(rpc)) {
             tt__rpc_poll(rpc, &patience, SLEEP_MS, true);
         } else {
+            leave_to_waiters(rpc);
             stays = wait_for_work(rpc);
         }
     }
