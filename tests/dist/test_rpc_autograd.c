@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "support/far_device.h"
 #include "support/ranks.h"
 
 enum { WORLD_MAX = 4, LEAVES = 3, NODES_MAX = 16, SIZE = 3, GATE_GRAPHS = 40 };
@@ -527,7 +528,7 @@ static void bad_input_is_refused(void **state) {
     assert_int_equal(run_ranks(2, refuse, NULL), 0);
 }
 
-/* ---- passes that fail */
+/* ---- an operator that fails, or worse */
 
 typedef enum way_to_fail { FAILS, DIES, FREEZES } way_to_fail;
 
@@ -547,6 +548,120 @@ static tt_status bad_backward(tt_node *node) {
 
 static const tt_function bad =
     TT_FUNCTION(.name = "bad_luck", .forward = bad_forward, .backward = bad_backward, .state_bytes = sizeof(int));
+
+/* ---- other ways to lead and to compute */
+
+/* The loss of a context that another worker has begun, and its pass, which this one leads. */
+static tt_status lead_function(tt_rpc_call *call) {
+    tt_rpc *rpc = tt_rpc_of_call(call);
+    tt_tensor *y = call_node(rpc, (int)tt_rpc_arg_int(call, 0), OP_MIX, tt_rpc_arg_tensor(call, 1));
+    tt_tensor *loss = tt_sum(tt_mul(y, own_leaf[0]));
+    if (tt_rpc_arg_bool(call, 2))
+        loss = tt_sum(tt_apply(&bad, &(int){DIES}, tt_mul(y, own_leaf[0])));
+    return tt_dist_autograd_backward(rpc, tt_dist_autograd_current(), &loss, 1);
+}
+TT_RPC_FUNCTION_NAMED(lead_function, "lead", "(int worker, tensor x, bool dies)");
+
+static tt_status lead_on_worker1(tt_rpc *rpc, bool dies) {
+    return tt_rpc_sync(rpc, "worker1", "lead",
+                       .args = TT_RPC_ARGS(tt_rpc_int(2), tt_rpc_tensor(own_leaf[1]), tt_rpc_bool(dies)));
+}
+
+static void expect_gradient(tt_rpc *rpc, int64_t context, tt_tensor *leaf, tt_tensor *expected) {
+    tt_tensor *grad = tt_dist_autograd_grad(rpc, context, leaf);
+    CHECK(grad && expected && tt_tensor_device(grad) == tt_tensor_device(leaf));
+    grad = tt_to_device(grad, TT_CPU);
+    for (int k = 0; k < SIZE; k++)
+        CHECK(fabs(((double *)tt_tensor_data(grad))[k] - ((double *)tt_tensor_data(expected))[k]) < 1e-10);
+}
+
+static void another_worker_leads(tt_rpc *rpc) {
+    TT_AUTO_SCOPE;
+    int64_t context;
+    CHECK_OK(tt_dist_autograd_begin(&context, rpc));
+    CHECK_OK(lead_on_worker1(rpc, false));
+    tt_tensor *x = make_leaf(0, 1);
+    CHECK_OK(tt_backward(tt_sum(tt_mul(compute(OP_MIX, x, x, make_leaf(2, 0)), make_leaf(1, 0)))));
+    expect_gradient(rpc, context, own_leaf[1], tt_grad(x));
+    CHECK_OK(tt_dist_autograd_end(rpc, context));
+}
+
+static tt_tensor *tanh_of(void *arg, tt_tensor *const *in, int64_t n) {
+    (void)n;
+    return tt_mul(tt_tanh(in[0]), arg ? arg : in[0]);
+}
+
+/* What came is found inside a segment that is computed again if it is an input of it, and else refused. */
+static void recomputed(tt_rpc *rpc) {
+    TT_AUTO_SCOPE;
+    int64_t context;
+    tt_rpc_value args[4] = {tt_rpc_int(OP_TANH), tt_rpc_int(0), tt_rpc_tensor(own_leaf[1]), tt_rpc_none()}, result;
+    tt_tensor *x = make_leaf(0, 1), *y = tt_tanh(x);
+    CHECK_OK(tt_backward(tt_sum(tt_mul(tt_tanh(y), y))));
+    for (int hidden = 0; hidden < 2; hidden++) {
+        CHECK_OK(tt_dist_autograd_begin(&context, rpc));
+        CHECK_OK(tt_rpc_sync(rpc, NULL, "node", .to_id = 1, .args = {args, 4}, .result = &result));
+        tt_tensor *came = tt_rpc_value_tensor(&result);
+        tt_tensor *loss = tt_sum(hidden ? tt_recompute(tanh_of, came, own_leaf[2]) : tt_recompute(tanh_of, NULL, came));
+        tt_status status = tt_dist_autograd_backward(rpc, context, &loss, 1);
+        if (hidden)
+            expect_failed(status, TT_ERR_UNSUPPORTED, "a tensor from worker 1 is used inside of tt_recompute()");
+        else
+            expect_gradient(rpc, context, own_leaf[1], tt_grad(x));
+        CHECK_OK(tt_dist_autograd_end(rpc, context));
+        tt_rpc_value_free(&result);
+    }
+}
+
+/* What leaves from a device comes back to it. */
+static void from_a_far_device(tt_rpc *rpc) {
+    TT_AUTO_SCOPE;
+    int64_t context;
+    const tt_device *far = far_device();
+    tt_tensor *x = tt_requires_grad_(tt_to_device(tt_full(TT_SHAPE(2), TT_F32, 1), far), true);
+    tt_rpc_value args[4] = {tt_rpc_int(OP_TANH), tt_rpc_int(0), tt_rpc_tensor(x), tt_rpc_none()}, result;
+    CHECK_OK(tt_dist_autograd_begin(&context, rpc));
+    CHECK_OK(tt_rpc_sync(rpc, NULL, "node", .to_id = 1, .args = {args, 4}, .result = &result));
+    tt_tensor *y = tt_rpc_take_tensor(&result), *loss = tt_sum(y);
+    CHECK(tt_tensor_device(y) == TT_CPU && fabs(tt_tensor_f32(y)[1] - tanh(1)) < 1e-6);
+    CHECK_OK(tt_dist_autograd_backward(rpc, context, &loss, 1));
+    tt_tensor *grad = tt_dist_autograd_grad(rpc, context, x);
+    CHECK(tt_tensor_device(grad) == far);
+    CHECK(fabs(tt_tensor_f32(tt_to_device(grad, TT_CPU))[1] - (1 - tanh(1) * tanh(1))) < 1e-6);
+    CHECK_OK(tt_dist_autograd_end(rpc, context));
+}
+
+/* What is sent where nothing is recorded needs no gradient, and neither does what comes of it. */
+static void unrecorded(tt_rpc *rpc) {
+    TT_AUTO_SCOPE;
+    int64_t context;
+    CHECK_OK(tt_dist_autograd_begin(&context, rpc));
+    bool before = tt_no_grad_begin();
+    tt_tensor *y = call_node(rpc, 1, OP_TANH, tt_detach(own_leaf[1]));
+    tt_no_grad_end(before);
+    CHECK(!tt_requires_grad(y));
+    CHECK_OK(tt_dist_autograd_end(rpc, context));
+}
+
+static void other_ways(tt_group *group, int rank, void *user) {
+    (void)user;
+    tt_rpc *rpc = join_workers(group, rank);
+    if (!rank) {
+        another_worker_leads(rpc);
+        recomputed(rpc);
+        from_a_far_device(rpc);
+        unrecorded(rpc);
+        expect_no_contexts(rpc, 3);
+    }
+    leave_workers(rpc);
+}
+
+static void other_ways_to_lead_and_compute(void **state) {
+    (void)state;
+    assert_int_equal(run_ranks(3, other_ways, NULL), 0);
+}
+
+/* ---- passes that fail */
 
 static tt_status bad_function(tt_rpc_call *call) {
     int way = (int)tt_rpc_arg_int(call, 0);
@@ -606,6 +721,71 @@ static void a_pass_ends_with_its_worker(void **state) {
     }
 }
 
+/* Worker 1 leads a pass and dies; others are free for the next one when they have heard of it. */
+static int leader_dies(tt_store *store, int rank, int world, void *arg) {
+    (void)arg;
+    tt_group *group = join_group(store, rank, world);
+    tt_rpc *rpc = join_workers(group, rank);
+    if (!rank) {
+        TT_AUTO_SCOPE;
+        int64_t context;
+        tt_status status = TT_ERR_STATE;
+        CHECK_OK(tt_dist_autograd_begin(&context, rpc));
+        expect_failed(lead_on_worker1(rpc, true), TT_ERR_PEER, "worker1");
+        for (int64_t begin = time(NULL); status == TT_ERR_STATE && time(NULL) - begin < PATIENCE_MS / 1000;) {
+            tt_tensor *loss = tt_sum(call_node(rpc, 2, OP_MIX, own_leaf[2]));
+            status = tt_dist_autograd_backward(rpc, context, &loss, 1);
+        }
+        CHECK_OK(status);
+        CHECK_OK(tt_dist_autograd_end(rpc, context));
+    }
+    tt_ignore(tt_rpc_shutdown(rpc));
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+static tt_status die(tt_rpc_call *call) {
+    (void)call;
+    raise(SIGKILL);
+    return TT_OK;
+}
+TT_RPC_FUNCTION(die, "()");
+
+/* A worker with parameters dies: the step names it, and the other has made its own. */
+static int stepper_dies(tt_store *store, int rank, int world, void *arg) {
+    (void)arg;
+    tt_group *group = join_group(store, rank, world);
+    tt_rpc *rpc = join_workers(group, rank);
+    if (!rank) {
+        TT_AUTO_SCOPE;
+        int64_t context;
+        tt_remote_module *m;
+        tt_rref *params[2], **of_module;
+        int64_t count;
+        tt_dist_optimizer *sgd;
+        CHECK_OK(tt_remote_module_new(&m, rpc, "worker1", "make_linear", .args = TT_RPC_ARGS(tt_rpc_int(1))));
+        CHECK_OK(tt_remote_module_parameters(m, &of_module, &count));
+        params[0] = of_module[0];
+        params[1] = tt_rref_new(rpc, tt_rpc_tensor(own_leaf[0]));
+        CHECK_OK(tt_dist_optimizer_new(&sgd, rpc, params, 2, "sgd", .options = TT_OPTION_LIST({"lr", 1})));
+        CHECK_OK(tt_dist_autograd_begin(&context, rpc));
+        tt_tensor *loss = tt_sum(own_leaf[0]);
+        CHECK_OK(tt_dist_autograd_backward(rpc, context, &loss, 1));
+        double before = ((double *)tt_tensor_data(own_leaf[0]))[0];
+        expect_failed(tt_rpc_sync(rpc, "worker1", "die"), TT_ERR_PEER, "worker1");
+        expect_failed(tt_dist_optimizer_step(sgd, context), TT_ERR_PEER, "worker1");
+        CHECK(((double *)tt_tensor_data(own_leaf[0]))[0] == before - 1);
+        CHECK_OK(tt_dist_autograd_end(rpc, context));
+        tt_dist_optimizer_free(sgd);
+        tt_rrefs_free(of_module, count);
+        tt_rref_free(params[1]);
+        tt_remote_module_free(m);
+    }
+    tt_ignore(tt_rpc_shutdown(rpc));
+    tt_destroy_process_group(group);
+    return 0;
+}
+
 /* Worker 1 begins a context, which worker 2 knows, and dies. */
 static tt_status begin_and_die(tt_rpc_call *call) {
     int64_t context;
@@ -636,14 +816,21 @@ static int owner_dies(tt_store *store, int rank, int world, void *arg) {
     return 0;
 }
 
-static void contexts_of_the_dead_are_ended(void **state) {
-    (void)state;
+/* Worker 1 of three is killed; the others end well. */
+static void expect_worker1_killed(rank_body body) {
     ranks ranks;
-    start_ranks(&ranks, 3, owner_dies, NULL);
+    start_ranks(&ranks, 3, body, NULL);
     assert_int_equal(end_of_rank(&ranks, 0), 0);
     assert_int_equal(end_of_rank(&ranks, 1), 128 + SIGKILL);
     assert_int_equal(end_of_rank(&ranks, 2), 0);
     tt_store_server_free(ranks.server);
+}
+
+static void what_the_dead_leave_is_ended(void **state) {
+    (void)state;
+    expect_worker1_killed(owner_dies);
+    expect_worker1_killed(leader_dies);
+    expect_worker1_killed(stepper_dies);
 }
 
 int main(void) {
@@ -652,8 +839,9 @@ int main(void) {
         cmocka_unit_test(passes_of_all_workers_at_once),
         cmocka_unit_test(training_is_that_of_one_process),
         cmocka_unit_test(bad_input_is_refused),
+        cmocka_unit_test(other_ways_to_lead_and_compute),
         cmocka_unit_test(a_pass_ends_with_its_worker),
-        cmocka_unit_test(contexts_of_the_dead_are_ended),
+        cmocka_unit_test(what_the_dead_leave_is_ended),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

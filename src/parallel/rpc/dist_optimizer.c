@@ -311,28 +311,35 @@ tt_status tt_dist_optimizer_new_with(const tt_dist_optimizer_new_args *args, siz
     return status;
 }
 
-/* Call all owners at once; the first error, after all have answered. */
+/* Keep the first failure of several calls. */
+typedef struct first_failure {
+    tt_status status;
+    char text[TT__ERROR_TEXT_SIZE];
+} first_failure;
+
+static void note_failure(first_failure *first, tt_status status) {
+    if (!status || first->status)
+        return;
+    first->status = status;
+    snprintf(first->text, sizeof first->text, "%s", tt_last_error());
+}
+
+/* Call all owners at once, also those after one that is lost; the first error, after all have answered. */
 static tt_status call_owners(const tt_dist_optimizer *o, const char *function, tt_rpc_args args) {
     tt_future **futures = calloc((size_t)o->count + 1, sizeof(tt_future *));
-    tt_status status = futures ? TT_OK : tt__fail(TT_ERR_MEMORY, "no memory for %" PRId64 " calls", o->count);
+    first_failure first = {TT_OK, ""};
+    if (!futures)
+        return tt__fail(TT_ERR_MEMORY, "no memory for %" PRId64 " calls", o->count);
     uint64_t before = tt__dist_outside();
-    int64_t begun = 0;
-    for (; begun < o->count && !status; begun++)
-        status = tt_rref_async(&futures[begun], o->owned[begun], function, .args = args);
+    for (int64_t i = 0; i < o->count; i++)
+        note_failure(&first, tt_rref_async(&futures[i], o->owned[i], function, .args = args));
     tt__dist_reenter(before);
-    char text[TT__ERROR_TEXT_SIZE] = "";
-    if (status)
-        snprintf(text, sizeof text, "%s", tt_last_error());
-    for (int64_t i = 0; i < begun; i++) {
-        tt_status one = futures[i] ? tt_future_wait(futures[i], 0) : TT_OK;
-        if (one && !status) {
-            status = one;
-            snprintf(text, sizeof text, "%s", tt_last_error());
-        }
+    for (int64_t i = 0; i < o->count; i++) {
+        note_failure(&first, futures[i] ? tt_future_wait(futures[i], 0) : TT_OK);
         tt_future_free(futures[i]);
     }
     free(futures);
-    return status ? tt__fail(status, "%s", text) : TT_OK;
+    return first.status ? tt__fail(first.status, "%s", first.text) : TT_OK;
 }
 
 tt_status tt_dist_optimizer_step(tt_dist_optimizer *optimizer, int64_t context) {
