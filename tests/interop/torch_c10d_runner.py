@@ -1,18 +1,13 @@
 """PyTorch's own tests of c10d over one back end: torch_c10d_runner.py BACK-END FILE REGEX, for
 test_torch_c10d_cases.py. FILE gets what came of each case, as JSON: name -> [outcome, the end of what it said]. Each
-case runs in a process of its own, forked from this one, which has imported everything; ranks fork from that."""
-import collections
+case runs as torch_case_runner.py says."""
 import datetime
 import importlib.util
-import json
 import os
 import pathlib
 import re
-import shutil
-import signal
 import sys
 import tempfile
-import time
 import unittest
 
 BACK_END, OUT, PATTERN = sys.argv[1:]
@@ -21,12 +16,12 @@ os.environ.update(BACKEND=BACK_END, WORLD_SIZE="3", TEMP_DIR=tempfile.gettempdir
                   TUTTI_INTERFACE=os.environ.get("TUTTI_INTERFACE", "lo"))
 FOLDER = pathlib.Path(os.environ["TT_TORCH_C10D_TESTS"])
 LIMIT = 60  # seconds, of a case
-JOBS = 2
 
 import torch  # noqa: E402  (after the environment is set)
 import torch.distributed as dist  # noqa: E402
 import torch.testing._internal.common_distributed as tools  # noqa: E402
 import torch.testing._internal.distributed as package  # noqa: E402
+import torch_case_runner  # noqa: E402
 
 if BACK_END == "tutti":
     import tutti_torch
@@ -88,13 +83,9 @@ def have_gloo_s_features():
                 back_ends.add(BACK_END)
 
 
-def fork_ranks(case):
-    case._start_processes(torch.multiprocessing.get_context("fork").Process)
-
-
 def cases_of(folder):
     """Class.method -> case."""
-    tools.MultiProcessTestCase._spawn_processes = fork_ranks
+    tools.MultiProcessTestCase._spawn_processes = torch_case_runner.fork_ranks
     without_replicated_tensors()
     have_gloo_s_features()
     cases = {}
@@ -108,72 +99,9 @@ def cases_of(folder):
     return {name: case for name, case in sorted(cases.items()) if re.search(PATTERN, name)}
 
 
-def play(case, folder, log):
-    """In the case's own process: run it, and leave what came of it in the folder."""
-    os.setsid()
-    for stream in (1, 2):
-        os.dup2(log, stream)
-    os.environ["TEMP_DIR"] = str(folder)
-    for name in ("barrier", "test_dir", "init_dir"):
-        (folder / name).mkdir()
-    tempfile.tempdir = str(folder)
-    result = unittest.TestResult()
-    unittest.TestSuite([case]).run(result)
-    wrong = [text for _, text in result.errors + result.failures]
-    outcome = "fails" if wrong or result.unexpectedSuccesses else "is skipped" if result.skipped else "passes"
-    (folder / "outcome").write_text(json.dumps([outcome, "\n".join(wrong)[-3000:]]))
-    sys.stdout.flush()
-    os._exit(0)
-
-
-class Running:
-    def __init__(self, case, scratch):
-        self.folder = pathlib.Path(tempfile.mkdtemp(dir=scratch))
-        self.began = time.monotonic()
-        self.log = os.open(self.folder / "log", os.O_RDWR | os.O_CREAT, 0o600)
-        self.pid = os.fork()
-        if self.pid == 0:
-            play(case, self.folder, self.log)
-
-    def ended(self):
-        """What came of it; None: it runs."""
-        late = time.monotonic() - self.began > LIMIT
-        if os.waitpid(self.pid, 0 if late and not os.killpg(self.pid, signal.SIGKILL) else os.WNOHANG) == (0, 0):
-            return None
-        try:
-            os.killpg(self.pid, signal.SIGKILL)  # ranks that it has left
-        except ProcessLookupError:
-            pass
-        said = self.folder / "outcome"
-        outcome, text = json.loads(said.read_text()) if said.exists() else ["fails", ""]
-        if outcome == "fails":
-            text = (f"ended after {LIMIT} s\n" if late else "") + text + self.said()
-        os.close(self.log)
-        shutil.rmtree(self.folder, ignore_errors=True)
-        return [outcome, text]
-
-    def said(self):
-        size = os.fstat(self.log).st_size
-        return os.pread(self.log, 6000, max(0, size - 6000)).decode(errors="replace")
-
-
 def main():
-    outcomes, running = {}, {}
     with tempfile.TemporaryDirectory() as scratch:
-        cases = cases_of(scratch)
-        waiting = list(cases)
-        while waiting or running:
-            while waiting and len(running) < JOBS:
-                name = waiting.pop(0)
-                running[name] = Running(cases[name], scratch)
-            time.sleep(0.02)
-            for name in list(running):
-                outcome = running[name].ended()
-                if outcome:
-                    outcomes[name] = outcome
-                    print(f"{time.monotonic() - running.pop(name).began:6.1f} s  {name} {outcome[0]}", flush=True)
-        pathlib.Path(OUT).write_text(json.dumps(outcomes, indent=1))
-    print(BACK_END, collections.Counter(outcome for outcome, _ in outcomes.values()))
+        torch_case_runner.run(BACK_END, cases_of(scratch), OUT, LIMIT, scratch)
 
 
 if __name__ == "__main__":
