@@ -7,6 +7,8 @@
 
 #include <tutti/rpc.h>
 
+TT_BEGIN_DECLS
+
 enum { TT__RPC_DIMS = 16 };
 
 /* What travels of a tensor besides its elements, which are contiguous. */
@@ -71,4 +73,5 @@ TT__EXPORT void *tt__rpc_attached(const tt_rpc *rpc);
  * may call tt_rpc_async(). One at a time. */
 TT__EXPORT void tt__rpc_on_lost(tt_rpc *rpc, void (*fn)(tt_rpc *rpc, int id, const char *why, void *user), void *user);
 
+TT_END_DECLS
 #endif
