@@ -2,11 +2,13 @@
 #include "errors.hpp"
 #include "log.hpp"
 #include "process_group.hpp"
+#include "rpc_faults.hpp"
 #include "symmetric.hpp"
 
 #include <torch/csrc/utils/pybind.h>
 
 #include <pybind11/chrono.h>
+#include <pybind11/stl.h>
 
 namespace {
 
@@ -31,6 +33,29 @@ std::shared_ptr<Group> group_of(const c10::intrusive_ptr<Base> &backend) {
     return ours->group();
 }
 
+std::shared_ptr<AgentTutti> create_rpc_agent(const c10::intrusive_ptr<c10d::Store> &store, const std::string &name,
+                                             int rank, int world_size, int threads, float timeout) {
+    return std::make_shared<AgentTutti>(store, AgentOptions{name, rank, world_size, threads, timeout});
+}
+
+// `failing`: types of requests, which fail `times` times each; `delays`: of types, in seconds.
+std::shared_ptr<AgentTutti> create_faulty_rpc_agent(const c10::intrusive_ptr<c10d::Store> &store,
+                                                    const std::string &name, int rank, int world_size, int threads,
+                                                    float timeout, std::set<int> failing, int times,
+                                                    std::unordered_map<int, float> delays) {
+    return std::make_shared<FaultyAgent>(store, AgentOptions{name, rank, world_size, threads, timeout},
+                                         Faults{std::move(failing), times, std::move(delays)});
+}
+
+void define_rpc(py::module_ &m) {
+    // Its base class is defined by a part of PyTorch that Python imports before.
+    py::class_<AgentTutti, trpc::RpcAgent, std::shared_ptr<AgentTutti>>(m, "RpcAgent")
+        .def_property_readonly("is_static_group", &AgentTutti::is_static_group);
+    m.def("create_rpc_agent", &create_rpc_agent, py::call_guard<py::gil_scoped_release>());
+    m.def("create_faulty_rpc_agent", &create_faulty_rpc_agent, py::call_guard<py::gil_scoped_release>());
+    m.def("leave_rpc", &AgentTutti::shutdown_current, py::call_guard<py::gil_scoped_release>());
+}
+
 // What use_symmetric_memory() had before, to be set again.
 struct Used {
     std::shared_ptr<Group> before;
@@ -39,8 +64,8 @@ struct Used {
 // PyTorch's own back ends raise RuntimeError for such arguments, and scripts may catch that.
 void define_argument_error(py::module_ &m) {
     py::tuple bases = py::make_tuple(py::handle(PyExc_ValueError), py::handle(PyExc_RuntimeError));
-    PyObject *made = PyErr_NewExceptionWithDoc(
-        "tutti_torch.ArgumentError", "What a collective was called with is wrong.", bases.ptr(), nullptr);
+    PyObject *made = PyErr_NewExceptionWithDoc("tutti_torch.ArgumentError",
+                                               "What a collective was called with is wrong.", bases.ptr(), nullptr);
     if (!made)
         throw py::error_already_set();
     m.attr("ArgumentError") = py::handle(made);
@@ -65,12 +90,17 @@ PYBIND11_MODULE(_C, m) {
     m.def("log_to", [](const py::object &write) { log_to(write.ptr()); });
     m.def("end_log", &end_log);
     py::class_<Used>(m, "Used").def("restore", [](Used &used) { use_symmetric_memory(std::move(used.before)); });
-    m.def("use_symmetric_memory", [](const c10::intrusive_ptr<Base> &backend) {
-        return Used{use_symmetric_memory(group_of(backend))};
-    });
-    m.def("is_symmetric", [](const c10::intrusive_ptr<Base> &backend, const at::Tensor &x) {
-        return is_symmetric(*group_of(backend), x);
-    }, py::call_guard<py::gil_scoped_release>());
+    m.def("use_symmetric_memory",
+          [](const c10::intrusive_ptr<Base> &backend) { return Used{use_symmetric_memory(group_of(backend))}; });
+    m.def(
+        "is_symmetric",
+        [](const c10::intrusive_ptr<Base> &backend, const at::Tensor &x) {
+            return is_symmetric(*group_of(backend), x);
+        },
+        py::call_guard<py::gil_scoped_release>());
+#if TUTTI_TORCH_2
+    m.def("define_rpc", [m]() mutable { define_rpc(m); });
+#endif
 #if !TUTTI_TORCH_2
     CommError::type = py::register_exception<CommError>(m, "DistBackendError", PyExc_RuntimeError).inc_ref().ptr();
 #endif

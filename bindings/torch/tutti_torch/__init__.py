@@ -2,6 +2,7 @@
 
     import tutti_torch
     torch.distributed.init_process_group("tutti")
+    torch.distributed.rpc.init_rpc("worker0", backend=torch.distributed.rpc.BackendType.TUTTI, rank=0, world_size=2)
 
 From PyTorch 2.5 on the import is not needed: torch finds the package by its entry point."""
 import functools
@@ -9,7 +10,7 @@ import functools
 import torch
 import torch.distributed as dist
 
-from . import _as_gloo, _built_for, _interpreter, _symmetric
+from . import _as_gloo, _built_for, _interpreter, _rpc, _symmetric
 
 
 def _load():
@@ -32,6 +33,7 @@ ArgumentError = _C.ArgumentError
 DistBackendError = getattr(dist, "DistBackendError", None) or _C.DistBackendError
 if DistBackendError.__module__ == _C.__name__:
     DistBackendError.__module__ = __name__
+RpcBackendOptions, _create_rpc_agent = _rpc.register(_C)
 
 
 def _names():

@@ -1,0 +1,107 @@
+// An agent under PyTorch's torch.distributed.rpc that carries its messages by tutti/rpc.h. Remote references, autograd
+// and optimizers above it are PyTorch's own.
+//
+// Each message is one call of one function, which hands it to PyTorch's callback and replies when that has a response.
+// A request's future ends in a thread of its own (rpc_callbacks.hpp).
+#pragma once
+
+#include "group.hpp"
+#include "rpc_callbacks.hpp"
+#include "rpc_message.hpp"
+
+#include <torch/csrc/distributed/rpc/rpc_agent.h>
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+namespace tutti_torch {
+
+namespace trpc = torch::distributed::rpc;
+
+struct AgentOptions {
+    std::string name;
+    int rank = 0;
+    int world_size = 0; // 0: workers come and go
+    int threads = trpc::kDefaultNumWorkerThreads;
+    float timeout = trpc::kDefaultRpcTimeoutSeconds; // of calls, in seconds; 0: none
+};
+
+class AgentTutti : public trpc::RpcAgent {
+  public:
+    // Join the other workers, who meet through `store`. Throws.
+    AgentTutti(const c10::intrusive_ptr<c10d::Store> &store, const AgentOptions &options);
+    ~AgentTutti() override;
+    AgentTutti(const AgentTutti &) = delete;
+    AgentTutti &operator=(const AgentTutti &) = delete;
+
+    c10::intrusive_ptr<trpc::JitFuture> send(const trpc::WorkerInfo &to, MessagePtr message,
+                                             const float timeout = trpc::kUnsetRpcTimeout,
+                                             const trpc::DeviceMap &deviceMap = {}) override;
+
+    // Wait until no worker has a call under way, which all workers call together, or, where they come and go, this one
+    // has none. `timeout`: in seconds; 0: as long as the others live.
+    void join(bool shutdown = false, float timeout = 0) override;
+    void sync() override;
+    void startImpl() override;
+    void shutdownImpl() override;
+
+    const trpc::WorkerInfo &getWorkerInfo(const std::string &name) const override;
+    const trpc::WorkerInfo &getWorkerInfo(trpc::worker_id_t id) const override;
+    std::vector<trpc::WorkerInfo> getWorkerInfos() const override;
+    std::unordered_map<std::string, std::string> getMetrics() override;
+    bool is_static_group() const { return options_.world_size > 0; }
+
+    // Leave at once if this process has an agent of this kind: the interpreter is about to end.
+    static void shutdown_current();
+
+    // A function's call of another worker's send(), for the library.
+    static tt_status serve(tt_rpc_call *call) noexcept;
+
+  protected:
+    std::chrono::milliseconds timeout_of(float seconds) const; // of a call; 0: none
+    static std::string timeout_text(std::chrono::milliseconds timeout);
+    static c10::intrusive_ptr<trpc::JitFuture> failed_request(const std::string &text);
+
+  private:
+    struct Request;
+
+    void addGilWaitTime(const std::chrono::microseconds time) override;
+    void meet(const c10::intrusive_ptr<c10d::Store> &store);
+    void meet_as_group(const c10::intrusive_ptr<c10d::Store> &store);
+    void become_worker(tt_group *group);
+    const trpc::WorkerInfo &known_worker(int id) const;
+    std::vector<int> worker_ids() const;
+    void await_start();
+    tt_status answer(tt_rpc_call *call);
+    tt_status answer_later(tt_rpc_call *call, trpc::JitFuture &response);
+    void count_later(int change);
+    static void on_done(tt_future *future, void *user);
+    void end_request(Request &request, tt_future *future);
+    void count_request(int change);
+    void await_own_requests(std::chrono::steady_clock::time_point end);
+    void await_all(std::chrono::milliseconds timeout);
+    bool all_are_idle(std::chrono::milliseconds timeout);
+
+    const AgentOptions options_;
+    const int process_;            // a forked child has no agent
+    StorePtr store_;               // where workers come and go: Tutti borrows it
+    std::shared_ptr<Group> group_; // where they don't
+    tt_rpc *rpc_ = nullptr;
+    const std::shared_ptr<CallbackThreads> threads_ = std::make_shared<CallbackThreads>();
+
+    mutable std::mutex workers_lock_; // of workers_, to which more are added
+    mutable std::unordered_map<int, trpc::WorkerInfo> workers_;
+
+    std::mutex lock_; // of all that follows
+    std::condition_variable changed_;
+    bool started_ = false;
+    int64_t requests_ = 0;                  // of this worker, under way
+    int64_t later_ = 0;                     // of others: the function has returned, and there is no response yet
+    uint64_t gil_waits_ = 0, gil_time_ = 0; // us
+};
+
+} // namespace tutti_torch

@@ -1,0 +1,42 @@
+// A message of PyTorch's RPC as values of tutti/rpc.h: its type, its payload, a description of its tensors, and their
+// storages.
+#pragma once
+
+#include "rpc_storage.hpp"
+
+#include <torch/csrc/distributed/rpc/message.h>
+
+#include <string>
+#include <vector>
+
+namespace tutti_torch {
+
+using MessagePtr = c10::intrusive_ptr<torch::distributed::rpc::Message>;
+
+// What the function is registered with that takes a message and returns one.
+constexpr char MESSAGE_SIGNATURE[] = "(int type, bytes payload, bytes tensors, tensor... storages) -> list";
+
+// A message that is to be sent, and the values that borrow from it.
+class PackedMessage {
+  public:
+    // Throws for tensors that are not in the host's memory.
+    explicit PackedMessage(MessagePtr message);
+    PackedMessage(const PackedMessage &) = delete;
+    PackedMessage &operator=(const PackedMessage &) = delete;
+
+    tt_rpc_args args() const { return {values_.data(), static_cast<int64_t>(values_.size())}; }
+    tt_rpc_value list() const { return tt_rpc_list(values_.data(), static_cast<int64_t>(values_.size())); }
+
+  private:
+    void pack_tensors();
+
+    const MessagePtr message_;
+    std::string description_; // of the tensors
+    std::vector<StoragePtr> storages_;
+    std::vector<tt_rpc_value> values_;
+};
+
+// The message that `count` values make, which lose their storages to it. Throws where they make none.
+MessagePtr unpack_message(const tt_rpc_value *const *values, int64_t count);
+
+} // namespace tutti_torch
