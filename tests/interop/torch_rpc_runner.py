@@ -23,6 +23,7 @@ from torch.testing._internal.distributed.rpc import faulty_rpc_agent_test_fixtur
 from torch.testing._internal.distributed.rpc import tensorpipe_rpc_agent_test_fixture as plain  # noqa: E402
 
 registry = rpc.backend_registry
+FAULTY = "FAULTY_TENSORPIPE"
 # enum MessageType of PyTorch's message.h
 TYPES = {"SCRIPT_CALL": 0x100, "PYTHON_CALL": 0x102, "SCRIPT_REMOTE_CALL": 0x104, "PYTHON_REMOTE_CALL": 0x105,
          "SCRIPT_RREF_FETCH_CALL": 0x107, "PYTHON_RREF_FETCH_CALL": 0x108, "RREF_USER_DELETE": 0x10b,
@@ -39,21 +40,34 @@ def put_in_place_of_faulty_agent(create):
         delays = {TYPES[kind]: seconds for kind, seconds in options.messages_to_delay.items()}
         return create(store, name, rank, world_size, options, (failing, options.num_fail_sends, delays))
 
-    values = {kind.name: kind.value for kind in registry.BackendType}
-    values["FAULTY_TENSORPIPE"] = registry.BackendValue(values["FAULTY_TENSORPIPE"][0], handler)
-    registry.BackendType = enum.Enum("BackendType", values)
+    kinds = {kind.name: kind.value for kind in registry.BackendType}
+    kinds[FAULTY] = registry.BackendValue(kinds[FAULTY][0], handler)
+    registry.BackendType = enum.Enum("BackendType", kinds)
 
 
 if AGENT == "TUTTI":
     import tutti_torch
     put_in_place_of_faulty_agent(tutti_torch._create_rpc_agent)
-rpc.BackendType = registry.BackendType  # tests use both
+WITH_FAULTY = registry.BackendType
+PLAIN = enum.Enum("BackendType", {kind.name: kind.value for kind in WITH_FAULTY if kind.name != FAULTY})
 
 
 class Fixture(plain.TensorPipeRpcAgentTestFixture):
+    """As in a program that has not imported the faulty agent: init_rpc() asks each kind for its options."""
+
+    def setUp(self):
+        rpc.BackendType = registry.BackendType = PLAIN
+        super().setUp()
+
     @property
     def rpc_backend(self):
         return registry.BackendType[AGENT]
+
+
+class FaultyFixture(faulty.FaultyRpcAgentTestFixture):
+    def setUp(self):
+        rpc.BackendType = registry.BackendType = WITH_FAULTY
+        super().setUp()
 
 
 def cases_of():
@@ -61,7 +75,7 @@ def cases_of():
     tools.MultiProcessTestCase._spawn_processes = torch_case_runner.fork_ranks
     cases = {}
     for fixture, kinds in ((Fixture, suites.GENERIC_TESTS + suites.TENSORPIPE_TESTS),
-                           (faulty.FaultyRpcAgentTestFixture, suites.FAULTY_AGENT_TESTS)):
+                           (FaultyFixture, suites.FAULTY_AGENT_TESTS)):
         made = suites.generate_tests("", fixture, kinds, __name__)
         globals().update(made)  # what a rank refers to by name
         for kind in made.values():

@@ -50,6 +50,14 @@ std::shared_ptr<AgentTutti> create_faulty_rpc_agent(const c10::intrusive_ptr<c10
 void define_rpc(py::module_ &m) {
     // Its base class is defined by a part of PyTorch that Python imports before.
     py::class_<AgentTutti, trpc::RpcAgent, std::shared_ptr<AgentTutti>>(m, "RpcAgent")
+        .def("get_worker_info", [](const AgentTutti &agent) { return agent.getWorkerInfo(); })
+        .def(
+            "get_worker_info",
+            [](const AgentTutti &agent, const std::string &name) { return agent.getWorkerInfo(name); },
+            py::call_guard<py::gil_scoped_release>())
+        .def(
+            "get_worker_info", [](const AgentTutti &agent, trpc::worker_id_t id) { return agent.getWorkerInfo(id); },
+            py::call_guard<py::gil_scoped_release>())
         .def_property_readonly("is_static_group", &AgentTutti::is_static_group);
     m.def("create_rpc_agent", &create_rpc_agent, py::call_guard<py::gil_scoped_release>());
     m.def("create_faulty_rpc_agent", &create_faulty_rpc_agent, py::call_guard<py::gil_scoped_release>());

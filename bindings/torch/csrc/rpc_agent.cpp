@@ -52,6 +52,15 @@ template <class F> void with_packed(const MessagePtr &response, F use) {
     use(*packed);
 }
 
+// A future that the call waits for; the caller's to free. NULL, recorded.
+tt_future *reply_later(tt_rpc_call *call) {
+    tt_future *later = tt_future_new();
+    if (!later || !tt_rpc_return_future(call, later))
+        return later;
+    tt_future_free(later);
+    return nullptr;
+}
+
 } // namespace
 
 // ---- joining
@@ -156,7 +165,9 @@ const trpc::WorkerInfo &AgentTutti::getWorkerInfo(const std::string &name) const
                 return worker;
     }
     int id = -1;
-    check(tt_rpc_find_worker(rpc_, name.c_str(), &id));
+    const tt_status status = tt_rpc_find_worker(rpc_, name.c_str(), &id);
+    if (status)
+        throw std::runtime_error("could not find destination " + name + ": " + text_of(status));
     return known_worker(id);
 }
 
@@ -279,6 +290,8 @@ tt_status AgentTutti::answer(tt_rpc_call *call) {
     for (int64_t i = 0; i < tt_rpc_arg_count(call); i++)
         values.push_back(tt_rpc_arg(call, i));
     const MessagePtr request = unpack_message(values.data(), tt_rpc_arg_count(call));
+    if (request->type() == trpc::MessageType::RUN_WITH_PROFILING_REQ)
+        return answer_profiled(call, request);
     const auto response = (*cb_)(*request, {});
     tt_status status = TT_OK;
     if (!response->completed())
@@ -289,18 +302,30 @@ tt_status AgentTutti::answer(tt_rpc_call *call) {
 }
 
 tt_status AgentTutti::answer_later(tt_rpc_call *call, trpc::JitFuture &response) {
-    tt_future *later = tt_future_new();
-    const tt_status status = later ? tt_rpc_return_future(call, later) : tt_last_status();
-    if (status) {
-        tt_future_free(later);
-        return status;
-    }
+    tt_future *later = reply_later(call);
+    if (!later)
+        return tt_last_status();
     count_later(1);
-    response.addCallback([this, later](trpc::JitFuture &done) {
-        with_packed(response_of(done),
-                    [&](const PackedMessage &packed) { tt_ignore(tt_future_set_value(later, packed.list())); });
-        tt_future_free(later);
-        count_later(-1);
+    response.addCallback([this, later](trpc::JitFuture &done) { end_later(later, done); });
+    return TT_OK;
+}
+
+void AgentTutti::end_later(tt_future *later, trpc::JitFuture &response) {
+    with_packed(response_of(response),
+                [&](const PackedMessage &packed) { tt_ignore(tt_future_set_value(later, packed.list())); });
+    tt_future_free(later);
+    count_later(-1);
+}
+
+// PyTorch's profiler (2.15) sends the events of a thread's first profiled request alone. TensorPipe's agent has 16
+// threads, which take turns, and sends them 16 times.
+tt_status AgentTutti::answer_profiled(tt_rpc_call *call, const MessagePtr &request) {
+    tt_future *later = reply_later(call);
+    if (!later)
+        return tt_last_status();
+    count_later(1);
+    threads_->run_apart([this, later, request] {
+        (*cb_)(*request, {})->addCallback([this, later](trpc::JitFuture &done) { end_later(later, done); });
     });
     return TT_OK;
 }

@@ -52,6 +52,7 @@ class AgentTutti : public trpc::RpcAgent {
     const trpc::WorkerInfo &getWorkerInfo(const std::string &name) const override;
     const trpc::WorkerInfo &getWorkerInfo(trpc::worker_id_t id) const override;
     std::vector<trpc::WorkerInfo> getWorkerInfos() const override;
+    using trpc::RpcAgent::getWorkerInfo;
     std::unordered_map<std::string, std::string> getMetrics() override;
     bool is_static_group() const { return options_.world_size > 0; }
 
@@ -78,6 +79,8 @@ class AgentTutti : public trpc::RpcAgent {
     void await_start();
     tt_status answer(tt_rpc_call *call);
     tt_status answer_later(tt_rpc_call *call, trpc::JitFuture &response);
+    tt_status answer_profiled(tt_rpc_call *call, const MessagePtr &request);
+    void end_later(tt_future *later, trpc::JitFuture &response);
     void count_later(int change);
     static void on_done(tt_future *future, void *user);
     void end_request(Request &request, tt_future *future);

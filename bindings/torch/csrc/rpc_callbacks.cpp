@@ -29,6 +29,18 @@ void CallbackThreads::start() {
     }
 }
 
+void CallbackThreads::run_apart(std::function<void()> f) {
+    std::lock_guard<std::mutex> guard(lock_);
+    std::thread([self = shared_from_this(), f = std::move(f)]() mutable {
+        f();
+        f = nullptr;
+        std::lock_guard<std::mutex> end(self->lock_);
+        self->threads_--;
+        self->drained_.notify_all();
+    }).detach();
+    threads_++;
+}
+
 void CallbackThreads::serve() {
     std::unique_lock<std::mutex> guard(lock_);
     for (;;) {

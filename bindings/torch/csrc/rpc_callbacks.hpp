@@ -15,6 +15,9 @@ class CallbackThreads : public std::enable_shared_from_this<CallbackThreads> {
     // Call `f`, which must not throw, in a thread that runs nothing else: at once, unless no thread can be made.
     void run(std::function<void()> f);
 
+    // Call `f` in a thread that has run nothing before. Throws if none can be made.
+    void run_apart(std::function<void()> f);
+
     // Wait until all have returned.
     void drain();
 

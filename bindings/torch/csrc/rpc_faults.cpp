@@ -22,11 +22,13 @@ c10::intrusive_ptr<trpc::JitFuture> FaultyAgent::send(const trpc::WorkerInfo &to
     const auto delay = faults_.delays.find(message->type());
     if (delay == faults_.delays.end())
         return AgentTutti::send(to, std::move(message), seconds, map);
+    std::this_thread::sleep_for(std::chrono::duration<float>(delay->second)); // as TensorPipe's does
     const std::chrono::milliseconds timeout = timeout_of(seconds), late(std::llround(delay->second * 1000));
-    std::this_thread::sleep_for(timeout.count() ? std::min(timeout, late) : late);
-    if (timeout.count() && timeout <= late)
-        return failed_request(timeout_text(timeout));
-    return AgentTutti::send(to, std::move(message), timeout.count() ? (timeout - late).count() / 1000.0f : 0.0f, map);
+    if (!timeout.count() || timeout > late)
+        return AgentTutti::send(to, std::move(message), timeout.count() ? (timeout - late).count() / 1000.0f : 0.0f,
+                                map);
+    AgentTutti::send(to, std::move(message), 0, map); // it comes, but nobody waits for the response any more
+    return failed_request(timeout_text(timeout));
 }
 
 } // namespace tutti_torch

@@ -28,7 +28,8 @@ class PackedMessage {
     tt_rpc_value list() const { return tt_rpc_list(values_.data(), static_cast<int64_t>(values_.size())); }
 
   private:
-    void pack_tensors();
+    void describe_plainly();
+    void pickle_tensors();
 
     const MessagePtr message_;
     std::string description_; // of the tensors

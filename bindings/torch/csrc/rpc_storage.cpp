@@ -98,11 +98,11 @@ void provide_storages() {
     std::call_once(once, [] { tt__rpc_set_tensor_hooks(&hooks); });
 }
 
-StoragePtr lend_storage(const at::Tensor &tensor) {
+StoragePtr lend_storage(const at::Tensor &tensor, const void *data, size_t bytes) {
     StoragePtr storage(new tt_tensor);
     storage->lent = tensor;
-    storage->bytes = tensor.storage().nbytes();
-    storage->data = storage->bytes ? tensor.storage().mutable_data() : &nothing;
+    storage->bytes = bytes;
+    storage->data = bytes ? const_cast<void *>(data) : &nothing;
     return storage;
 }
 

@@ -19,8 +19,8 @@ using StoragePtr = std::unique_ptr<tt_tensor, StorageFree>;
 // Tell libtutti-comm of them: once, before the first worker is made.
 void provide_storages();
 
-// The bytes of the storage of a tensor in the host's memory, which they keep.
-StoragePtr lend_storage(const at::Tensor &tensor);
+// `bytes` at `data`, which are a part of the storage of a tensor in the host's memory, and keep it.
+StoragePtr lend_storage(const at::Tensor &tensor, const void *data, size_t bytes);
 
 // A value of it, which borrows it.
 tt_rpc_value storage_value(const StoragePtr &storage);
