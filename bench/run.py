@@ -12,7 +12,8 @@ usage: ./dev bench [--quick] [--rounds N] [--only SECTION[,SECTION]] [--wheels] 
               all_reduce_wire_1gbit all_reduce_hosts all_reduce_hosts_1gbit overlap overlap_steps flags step_mlp
               step_conv step_gpt startup store store_clients all_reduce_mpi_2 all_reduce_mpi_4 all_reduce_mpi_8
               torch_backend_2 torch_backend_4 torch_backend_tcp torch_backend_send_recv torch_backend_step
-              torch_backend_step_tcp torch_backend_memory; all_reduce_mpi, step and torch_backend for all of theirs
+              torch_backend_step_tcp torch_backend_memory torch_backend_rpc; all_reduce_mpi, step and torch_backend
+              for all of theirs
   --wheels    fetch Intel MPI, MPICH 5 and Open MPI 5 from PyPI (150 MB) into build/peers/mpi, where they stay, and are
               measured from then on
   --out DIR   where results.jsonl and the charts go (default build/measured)

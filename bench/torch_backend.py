@@ -8,7 +8,7 @@ from pytorch import CURRENT, PYTHON, backend_package, current_torch, torch
 from section import Section, number, size_label, size_of, times_better
 
 KEYS = ["torch_backend_2", "torch_backend_4", "torch_backend_tcp", "torch_backend_send_recv", "torch_backend_step",
-        "torch_backend_step_tcp", "torch_backend_memory"]
+        "torch_backend_step_tcp", "torch_backend_memory", "torch_backend_rpc"]
 TUTTI, GLOO, NOTHING, OLD_TUTTI, OLD_GLOO = "tutti", "gloo", "nothing sent", "1.13: tutti", "1.13: gloo"
 RATIOS = [(TUTTI, GLOO), (OLD_TUTTI, OLD_GLOO)]
 SMALL, LARGE = 1 << 16, 1 << 24
@@ -113,5 +113,26 @@ def memory_section(quick):
                    contenders("torch_allreduce.py", [(2, sizes), (4, sizes)]), RATIOS, rows)
 
 
+def rpc_section(quick):
+    """A call of torch.distributed.rpc, over Tutti's agent and over PyTorch's."""
+    calls = 100 if quick else 1000
+
+    def agent(name, **more):
+        return lambda: current_torch(2, "torch_rpc.py", calls, TORCH_RPC_BACKEND=name, TP_SOCKET_IFNAME="lo", **more)
+
+    def remarks(section):
+        row = "empty Python function"
+        ours, theirs, floor = (section.median(row, name) for name in ("TUTTI", "TENSORPIPE", "in Python"))
+        times = times_better(ours, theirs, "less")
+        lines = [f"{row}: TUTTI : TENSORPIPE {times:.2f} x (target 1.5{'' if times >= 1.5 else ', MISSED'})"] \
+            if times else []
+        return lines + [f"{row}: pickling and running it takes {number(floor)} us of these"] * bool(floor)
+
+    return Section("torch_backend_rpc", "PyTorch's rpc_sync, 2 workers", "us", "less",
+                   {"TUTTI": lambda: agent("TUTTI", PYTHONPATH=str(backend_package(str(CURRENT))))(),
+                    "TENSORPIPE": agent("TENSORPIPE"), "in Python": agent("INTERPRETER")},
+                   [("TUTTI", "TENSORPIPE")], lambda found: [(found["call"], found["usec_median"])], remarks=remarks)
+
+
 def sections(quick):
-    return [*call_sections(quick), *step_sections(quick), memory_section(quick)]
+    return [*call_sections(quick), *step_sections(quick), memory_section(quick), rpc_section(quick)]

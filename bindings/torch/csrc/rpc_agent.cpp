@@ -130,11 +130,17 @@ void AgentTutti::await_start() {
 
 // ---- workers
 
+tt_rpc *AgentTutti::open_rpc() const {
+    TORCH_CHECK(!left_, "RPC was shut down on worker ", workerInfo_.name_);
+    return rpc_;
+}
+
 std::vector<int> AgentTutti::worker_ids() const {
     std::vector<int> ids;
+    tt_rpc *rpc = open_rpc();
     for (size_t count = 64; count > ids.size();) {
         ids.resize(count);
-        count = static_cast<size_t>(tt_rpc_workers(rpc_, ids.data(), static_cast<int64_t>(ids.size())));
+        count = static_cast<size_t>(tt_rpc_workers(rpc, ids.data(), static_cast<int64_t>(ids.size())));
         if (count <= ids.size()) {
             ids.resize(count);
             break;
@@ -152,7 +158,7 @@ const trpc::WorkerInfo &AgentTutti::known_worker(int id) const {
             return found->second;
     }
     char name[trpc::WorkerInfo::MAX_NAME_LEN];
-    check(tt_rpc_worker_name(rpc_, id, name, sizeof name));
+    check(tt_rpc_worker_name(open_rpc(), id, name, sizeof name));
     std::lock_guard<std::mutex> guard(workers_lock_);
     return workers_.try_emplace(id, name, static_cast<int64_t>(id)).first->second;
 }
@@ -165,7 +171,7 @@ const trpc::WorkerInfo &AgentTutti::getWorkerInfo(const std::string &name) const
                 return worker;
     }
     int id = -1;
-    const tt_status status = tt_rpc_find_worker(rpc_, name.c_str(), &id);
+    const tt_status status = tt_rpc_find_worker(open_rpc(), name.c_str(), &id);
     if (status)
         throw std::runtime_error("could not find destination " + name + ": " + text_of(status));
     return known_worker(id);
@@ -401,7 +407,7 @@ void AgentTutti::join(bool, float seconds) {
 void AgentTutti::sync() { join(); }
 
 void AgentTutti::shutdownImpl() {
-    if (getpid() != process_)
+    if (getpid() != process_ || left_.exchange(true))
         return;
     tt_rpc_shutdown_args a = TT_RPC_SHUTDOWN_ARGS_INIT;
     a.rpc = rpc_;
@@ -432,7 +438,7 @@ void AgentTutti::addGilWaitTime(const std::chrono::microseconds time) {
 
 std::unordered_map<std::string, std::string> AgentTutti::getMetrics() {
     tt_rpc_counts counts = {};
-    check(tt_rpc_get_counts(rpc_, &counts));
+    check(tt_rpc_get_counts(open_rpc(), &counts));
     std::unordered_map<std::string, std::string> metrics;
     metrics["agent.thread_pool_size"] = std::to_string(options_.threads);
     metrics["agent.num_idle_threads"] = std::to_string(counts.idle);

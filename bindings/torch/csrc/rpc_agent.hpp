@@ -11,6 +11,7 @@
 
 #include <torch/csrc/distributed/rpc/rpc_agent.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -74,6 +75,7 @@ class AgentTutti : public trpc::RpcAgent {
     void meet(const c10::intrusive_ptr<c10d::Store> &store);
     void meet_as_group(const c10::intrusive_ptr<c10d::Store> &store);
     void become_worker(tt_group *group);
+    tt_rpc *open_rpc() const; // throws after the end
     const trpc::WorkerInfo &known_worker(int id) const;
     std::vector<int> worker_ids() const;
     void await_start();
@@ -94,6 +96,7 @@ class AgentTutti : public trpc::RpcAgent {
     StorePtr store_;               // where workers come and go: Tutti borrows it
     std::shared_ptr<Group> group_; // where they don't
     tt_rpc *rpc_ = nullptr;
+    std::atomic<bool> left_{false}; // it was freed
     const std::shared_ptr<CallbackThreads> threads_ = std::make_shared<CallbackThreads>();
 
     mutable std::mutex workers_lock_; // of workers_, to which more are added

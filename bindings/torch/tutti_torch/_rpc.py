@@ -1,11 +1,13 @@
 """The agent of torch.distributed.rpc: rpc.init_rpc(..., backend=rpc.BackendType.TUTTI)."""
 import atexit
+import datetime
 import functools
 
 import torch
 import torch.distributed as dist
 
 NAME = "TUTTI"
+LONG = datetime.timedelta(minutes=30)  # of joining, as groups have it
 
 
 def _options_class(rpc):
@@ -46,6 +48,8 @@ def _create(module, store, name, rank, world_size, rpc_backend_options, faults=N
         raise TypeError("`rpc_backend_options` must be a `TensorPipeRpcBackendOptions` or tutti_torch."
                         f"RpcBackendOptions. {options}")
     _expect_host_devices(options)
+    if not options.rpc_timeout:  # init_rpc() has given it to the store, where 0 does not mean for ever
+        store.set_timeout(LONG)
     _expect_one_kind(store, bool(world_size))
     how = (store, name, rank, world_size or 0, options.num_worker_threads, options.rpc_timeout)
     agent = module.create_rpc_agent(*how) if faults is None else module.create_faulty_rpc_agent(*how, *faults)
