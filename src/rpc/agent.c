@@ -7,12 +7,12 @@
 #include "comm/group.h"
 #include "comm/in_callback.h"
 #include "rpc/calling.h"
-#include "rpc/pool_crew.h"
 #include "rpc/dispatch.h"
 #include "rpc/keeper.h"
 #include "rpc/leaving.h"
 #include "rpc/peers.h"
 #include "rpc/pool.h"
+#include "rpc/pool_crew.h"
 #include "rpc/references.h"
 #include "rpc/serving.h"
 #include "rpc/waiting.h"
@@ -70,6 +70,7 @@ static tt_rpc *make_rpc(tt__rpc_network *network, const tt_rpc_init_args *args) 
     rpc->held.end = &rpc->held.first;
     tt__cond_init(&rpc->changed);
     tt__cond_init(&rpc->keeper_wanted);
+    pthread_mutex_init(&rpc->keeper_lock, NULL);
     tt__pool_init(rpc);
     tt__rpc_driver_init(rpc);
     return rpc;
@@ -114,6 +115,7 @@ static void free_rpc(tt_rpc *rpc, bool quietly) {
     if (!quietly) { /* in a forked child threads of the parent seem to wait */
         pthread_cond_destroy(&rpc->changed);
         pthread_cond_destroy(&rpc->keeper_wanted);
+        pthread_mutex_destroy(&rpc->keeper_lock);
         pthread_cond_destroy(&rpc->idle);
         pthread_cond_destroy(&rpc->pool_ended);
     }

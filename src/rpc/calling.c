@@ -435,7 +435,7 @@ static void note_deadline(tt_rpc *rpc, tt__rpc_out *out, int64_t timeout_ms) {
     out->deadline_ms = tt__deadline_ms(out->timeout_ms);
     if (!rpc->next_deadline_ms || out->deadline_ms < rpc->next_deadline_ms) {
         rpc->next_deadline_ms = out->deadline_ms;
-        pthread_cond_signal(&rpc->keeper_wanted);
+        tt__keeper_call(rpc);
     }
 }
 

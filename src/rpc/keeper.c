@@ -4,8 +4,8 @@
 #include "base/error.h"
 #include "base/threads.h"
 #include "rpc/calling.h"
-#include "rpc/pool_crew.h"
 #include "rpc/peers.h"
+#include "rpc/pool_crew.h"
 #include "rpc/references.h"
 #include "rpc/serving.h"
 #include "rpc/waiting.h"
@@ -74,15 +74,25 @@ static void look_closely(tt_rpc *rpc, int64_t now_ms) {
         tt__serve_refuse_queue(rpc);
 }
 
-/* Return when to look again, and whether that is long enough that others wake this thread. */
-static struct timespec next_look(tt_rpc *rpc, int64_t looked_ms) {
-    int64_t now = tt__now_ns(), at = (looked_ms + TT__RPC_LOOK_MS) * 1000000;
-    if (rpc->next_deadline_ms && rpc->next_deadline_ms * 1000000 < at)
-        at = rpc->next_deadline_ms * 1000000;
-    rpc->keeper_sleeps = now - rpc->active_ns > ACTIVE_NS;
-    if (!rpc->keeper_sleeps && now + TICK_NS < at)
-        at = now + TICK_NS;
-    return (struct timespec){.tv_sec = at / 1000000000, .tv_nsec = at % 1000000000};
+/* Sleep until there is something to look at: at most to `until_ms`. While calls come, looks often whether anybody has
+ * moved messages since the last look. The lock is not held. */
+static void keeper_sleep(tt_rpc *rpc, int64_t until_ms) {
+    uint32_t polls = rpc->polls - 1;
+    pthread_mutex_lock(&rpc->keeper_lock);
+    while (!rpc->keeper_called && !rpc->keeper_stops) {
+        int64_t now = tt__now_ns(), at = until_ms * 1000000;
+        bool active = now - rpc->active_ns < ACTIVE_NS, missed = !tt__rpc_poller(rpc) && polls == rpc->polls;
+        if (now >= at || (active && missed))
+            break;
+        polls = rpc->polls;
+        rpc->keeper_sleeps = !active;
+        if (active && now + TICK_NS < at)
+            at = now + TICK_NS;
+        struct timespec until = {.tv_sec = at / 1000000000, .tv_nsec = at % 1000000000};
+        pthread_cond_timedwait(&rpc->keeper_wanted, &rpc->keeper_lock, &until);
+    }
+    rpc->keeper_called = rpc->keeper_sleeps = false;
+    pthread_mutex_unlock(&rpc->keeper_lock);
 }
 
 /* Move messages, as long as nobody else does; a thread without work takes that over. */
@@ -96,28 +106,34 @@ static void stand_in(tt_rpc *rpc) {
     tt__rpc_poll(rpc, &patience, 1, false);
 }
 
+/* One look at all; returns when to look again. The lock is held. */
+static int64_t keeper_round(tt_rpc *rpc, int64_t *looked_ms) {
+    int64_t now_ms = tt__now_ms();
+    if (now_ms - *looked_ms >= TT__RPC_LOOK_MS || (rpc->next_deadline_ms && now_ms >= rpc->next_deadline_ms)) {
+        look_closely(rpc, now_ms);
+        *looked_ms = now_ms;
+    }
+    tt__keeper_tell_lost(rpc);
+    if (!tt__rpc_poller(rpc) && (!rpc->waiters || rpc->due.first))
+        stand_in(rpc);
+    if (rpc->queue.first)
+        tt__rpc_crew_call(rpc);
+    int64_t next_ms = *looked_ms + TT__RPC_LOOK_MS;
+    if (rpc->next_deadline_ms && rpc->next_deadline_ms < next_ms)
+        next_ms = rpc->next_deadline_ms;
+    return rpc->lost_untold ? 0 : next_ms;
+}
+
 static void *keep(void *arg) {
     tt_rpc *rpc = arg;
     int64_t looked_ms = 0;
-    tt__rpc_lock(rpc);
     while (!rpc->keeper_stops) {
-        int64_t now_ms = tt__now_ms();
-        if (now_ms - looked_ms >= TT__RPC_LOOK_MS || (rpc->next_deadline_ms && now_ms >= rpc->next_deadline_ms)) {
-            look_closely(rpc, now_ms);
-            looked_ms = now_ms;
-        }
-        tt__keeper_tell_lost(rpc);
-        if (!rpc->poller && (!rpc->waiters || rpc->due.first))
-            stand_in(rpc);
-        if (rpc->queue.first)
-            tt__rpc_crew_call(rpc);
-        struct timespec until = next_look(rpc, looked_ms);
-        if (!rpc->keeper_stops && !rpc->lost_untold)
-            pthread_cond_timedwait(&rpc->keeper_wanted, rpc->network->lock, &until);
-        rpc->keeper_sleeps = false;
+        tt__rpc_lock(rpc);
+        int64_t next_ms = keeper_round(rpc, &looked_ms);
+        tt__rpc_unlock(rpc);
+        keeper_sleep(rpc, next_ms);
     }
     tt_clear_error();
-    tt__rpc_unlock(rpc);
     return NULL;
 }
 
@@ -130,9 +146,9 @@ tt_status tt__keeper_start(tt_rpc *rpc) {
 void tt__keeper_end(tt_rpc *rpc) {
     if (!rpc->has_keeper)
         return;
-    tt__rpc_lock(rpc);
     rpc->keeper_stops = true;
-    pthread_cond_signal(&rpc->keeper_wanted);
+    tt__keeper_call(rpc);
+    tt__rpc_lock(rpc);
     rpc->network->ops->wake(rpc->network);
     tt__rpc_unlock(rpc);
     pthread_join(rpc->keeper, NULL);

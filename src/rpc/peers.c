@@ -56,6 +56,5 @@ void tt__rpc_lose(tt_rpc *rpc, tt__rpc_peer *peer) {
         snprintf(peer->why, room, "worker %s: %s", who, tt_last_error());
     drop_waiting(rpc, peer);
     rpc->lost_untold++;
-    if (rpc->keeper_sleeps)
-        pthread_cond_signal(&rpc->keeper_wanted);
+    tt__keeper_call(rpc);
 }

@@ -23,11 +23,11 @@ static bool wait_for_work(tt_rpc *rpc) {
 }
 
 /* Does this thread move messages? Callers that wait do so before. */
-static bool is_to_poll(const tt_rpc *rpc) { return !rpc->poller && !rpc->waiters; }
+static bool is_to_poll(const tt_rpc *rpc) { return !tt__rpc_poller(rpc) && !rpc->waiters; }
 
 /* A caller that began to wait while this thread moved messages sleeps: it goes on with that. */
 static void leave_to_waiters(tt_rpc *rpc) {
-    if (!rpc->poller && rpc->sleepers)
+    if (!tt__rpc_poller(rpc) && rpc->sleepers)
         pthread_cond_signal(&rpc->changed);
 }
 
@@ -36,8 +36,8 @@ static void run_next(tt_rpc *rpc) {
     if (rpc->queue.first)
         tt__rpc_crew_call(rpc);
     leave_to_waiters(rpc);
-    if (rpc->keeper_sleeps && !rpc->poller)
-        pthread_cond_signal(&rpc->keeper_wanted); /* while this runs, nobody else may be there for what comes */
+    if (rpc->keeper_sleeps && !tt__rpc_poller(rpc))
+        tt__keeper_call(rpc); /* while this runs, nobody else may be there for what comes */
     tt__rpc_unlock(rpc);
     work->run(rpc, work);
     tt__rpc_lock(rpc);

@@ -106,8 +106,8 @@ static void remove_rref(tt_rpc *rpc, tt_rref *rref) {
     rpc->rref_count--;
     count_entry(rpc, rref, -1);
     tt__rpc_due_add(rpc, &rref->end);
-    if (!rpc->poller && rpc->keeper_sleeps)
-        pthread_cond_signal(&rpc->keeper_wanted);
+    if (!tt__rpc_poller(rpc))
+        tt__keeper_call(rpc);
 }
 
 /* ---- counts */

@@ -1,9 +1,9 @@
 #include "rpc/serving.h"
 
 #include "base/error.h"
-#include "rpc/pool_crew.h"
 #include "rpc/packets_memory.h"
 #include "rpc/peers.h"
+#include "rpc/pool_crew.h"
 #include "rpc/references.h"
 #include "rpc/sending.h"
 #include "rpc/waiting.h"

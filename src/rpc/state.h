@@ -113,13 +113,14 @@ struct tt_rpc {
     tt__rpc_counters counters;
 
     /* ---- who moves messages: waiting.c */
-    uintptr_t poller;                  /* the thread that does; 0: none */
+    _Atomic uintptr_t poller;          /* the thread that does; 0: none. Set under the lock, */
+    _Atomic uint32_t polls;            /* as is how often one did */
     bool poller_sleeps, poller_serves; /* it sleeps in the network; it is one that runs functions */
     int waiters;                       /* threads that wait for futures, */
     int sleepers;                      /* of which so many sleep on `changed` */
     pthread_cond_t changed;
-    int64_t active_ns; /* when a packet came last */
-    int64_t served_ns; /* when a call of another came last */
+    _Atomic int64_t active_ns; /* when a packet came last */
+    int64_t served_ns;         /* when a call of another came last */
     tt__rpc_due_list due;
     tt__rpc_transfer *transfers;
     tt__future_driver driver;
@@ -154,7 +155,10 @@ struct tt_rpc {
 
     /* ---- the thread that looks after all: keeper.c */
     pthread_t keeper;
-    bool has_keeper, keeper_stops, keeper_sleeps; /* sleeps: long, so that it is woken when work begins */
+    bool has_keeper;
+    _Atomic bool keeper_stops, keeper_called;
+    _Atomic bool keeper_sleeps;  /* for long, so that it is woken when work begins */
+    pthread_mutex_t keeper_lock; /* of its sleep alone: while calls come it looks often, and disturbs nobody */
     pthread_cond_t keeper_wanted;
     void (*on_lost)(tt_rpc *rpc, int id, const char *why, void *user);
     void *on_lost_user;
@@ -175,6 +179,18 @@ struct tt_rpc {
 
 static inline void tt__rpc_lock(tt_rpc *rpc) { pthread_mutex_lock(rpc->network->lock); }
 static inline void tt__rpc_unlock(tt_rpc *rpc) { rpc->network->ops->unlock(rpc->network); }
+
+/* Have the keeper look at once. */
+static inline void tt__keeper_call(tt_rpc *rpc) {
+    pthread_mutex_lock(&rpc->keeper_lock);
+    rpc->keeper_called = true;
+    pthread_cond_signal(&rpc->keeper_wanted);
+    pthread_mutex_unlock(&rpc->keeper_lock);
+}
+
+static inline uintptr_t tt__rpc_poller(const tt_rpc *rpc) {
+    return atomic_load_explicit(&rpc->poller, memory_order_relaxed);
+}
 
 static inline void tt__rpc_list_add(tt__rpc_due_list *list, tt__rpc_due *due) {
     due->next = NULL;

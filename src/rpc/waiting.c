@@ -9,7 +9,7 @@
 #include <sched.h>
 
 static const int64_t SPIN_NS = 20000, YIELD_NS = 1000000, SERVED_NS = 10000000;
-enum { LOOKS_PER_CLOCK = 16, PAUSES = 4 };
+enum { LOOKS_PER_CLOCK = 16, EAGER_LOOKS = 8 };
 
 static _Thread_local tt_rpc *thread_of; /* whose functions this thread runs; NULL: nobody's */
 
@@ -43,10 +43,9 @@ static bool pause_a_moment(tt_rpc *rpc, tt__rpc_patience *patience) {
             patience->looks = 0; /* from now on each look reads the clock */
     }
     tt__rpc_unlock(rpc);
-    if (patience->looks && !others_want_it)
-        for (int i = 0; i < PAUSES; i++)
-            tt__pause_cpu();
-    else
+    if (patience->looks > EAGER_LOOKS && !others_want_it)
+        tt__pause_cpu();
+    else if (!patience->looks || others_want_it)
         sched_yield();
     tt__rpc_lock(rpc);
     return false;
@@ -61,7 +60,9 @@ static void give_lock_away(tt_rpc *rpc) {
 
 void tt__rpc_poll(tt_rpc *rpc, tt__rpc_patience *patience, int64_t sleep_ms, bool serves) {
     uintptr_t self = tt__this_thread();
-    rpc->poller = self;
+    atomic_store_explicit(&rpc->poller, self, memory_order_relaxed);
+    atomic_store_explicit(&rpc->polls, atomic_load_explicit(&rpc->polls, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
     rpc->poller_serves = serves;
     bool any = rpc->network->ops->progress(rpc->network);
     if (rpc->transfers)
@@ -78,21 +79,21 @@ void tt__rpc_poll(tt_rpc *rpc, tt__rpc_patience *patience, int64_t sleep_ms, boo
         *patience = (tt__rpc_patience){0};
         if (rpc->pool_called && !serves)
             give_lock_away(rpc);
-    } else if (pause_a_moment(rpc, patience) && rpc->poller == self && !rpc->due.first &&
+    } else if (pause_a_moment(rpc, patience) && tt__rpc_poller(rpc) == self && !rpc->due.first &&
                !(serves && rpc->queue.first)) {
         rpc->poller_sleeps = true;
         rpc->network->ops->sleep(rpc->network, sleep_ms);
-        if (rpc->poller == self)
+        if (tt__rpc_poller(rpc) == self)
             rpc->poller_sleeps = false;
     }
-    if (rpc->poller == self)
-        rpc->poller = 0;
+    if (tt__rpc_poller(rpc) == self)
+        atomic_store_explicit(&rpc->poller, 0, memory_order_relaxed);
 }
 
 void tt__rpc_notice(tt_rpc *rpc) {
-    if (rpc->poller == tt__this_thread())
+    if (tt__rpc_poller(rpc) == tt__this_thread())
         return; /* it looks when it is through */
-    if (rpc->poller) {
+    if (tt__rpc_poller(rpc)) {
         if (rpc->poller_sleeps)
             rpc->network->ops->wake(rpc->network);
         return;
@@ -100,14 +101,14 @@ void tt__rpc_notice(tt_rpc *rpc) {
     if (rpc->queue.first)
         tt__rpc_crew_call(rpc);
     if (rpc->due.first)
-        pthread_cond_signal(&rpc->keeper_wanted);
+        tt__keeper_call(rpc);
 }
 
 /* ---- waiting */
 
 /* A waiter that leaves is the poller no more: another one, or one that runs functions, goes on. */
 static void hand_over(tt_rpc *rpc) {
-    if (rpc->poller)
+    if (tt__rpc_poller(rpc))
         return;
     if (rpc->sleepers)
         pthread_cond_broadcast(&rpc->changed);
@@ -117,13 +118,14 @@ static void hand_over(tt_rpc *rpc) {
     }
 }
 
-/* Take over from a thread that runs functions and sleeps in the network. */
+/* Take over from a thread that runs functions: it sees so when it has the lock again. */
 static bool may_poll(tt_rpc *rpc) {
-    if (!rpc->poller)
+    if (!tt__rpc_poller(rpc))
         return true;
-    if (!rpc->poller_serves || !rpc->poller_sleeps)
+    if (!rpc->poller_serves)
         return false;
-    rpc->network->ops->wake(rpc->network);
+    if (rpc->poller_sleeps)
+        rpc->network->ops->wake(rpc->network);
     rpc->poller_sleeps = false;
     return true;
 }
@@ -180,7 +182,7 @@ static void driver_wake(void *user) {
     tt__rpc_lock(rpc);
     if (rpc->sleepers)
         pthread_cond_broadcast(&rpc->changed);
-    if (rpc->poller_sleeps && rpc->poller && rpc->poller != tt__this_thread())
+    if (rpc->poller_sleeps && tt__rpc_poller(rpc) && tt__rpc_poller(rpc) != tt__this_thread())
         rpc->network->ops->wake(rpc->network);
     tt__rpc_unlock(rpc);
 }
