@@ -116,9 +116,10 @@ VOCABULARY = {"group", "native_group", "work", "callback", "in_callback", "machi
 # spawn, which flushes the program's streams.
 MAY_PRINT = {"cli", "spawn"}
 MAY_END = {"cli", "elastic", "spawn"}
-# Files of autograd that may: record.c has the argument checks of operators; backward.c and leaf.c check gradients that
-# come from operators and programs, and leaf.c moves a gradient's bytes to other memory; autocast.c chooses types.
-MAY_SEE_ELEMENTS = {"autocast", "record", "backward", "leaf"}
+# Files of autograd that may: record.c has the argument checks of operators; backward.c, open_pass.c and leaf.c check
+# gradients that come from operators and programs, and leaf.c moves a gradient's bytes to other memory; autocast.c
+# chooses types.
+MAY_SEE_ELEMENTS = {"autocast", "record", "backward", "leaf", "open_pass"}
 # libtutti-comm is these; libtutti is the others but the command's.
 COMM_LAYERS = {"base", "net", "store", "spawn", "comm", "recovery", "reducer", "rpc"}
 # Under which the one exports what only the other may use (cmake/library.map.in).

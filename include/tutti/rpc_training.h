@@ -32,9 +32,9 @@ TT_BEGIN_DECLS
 
 /* ---- tensors as values ---- */
 
-/* Make a value of a tensor, of any dtype, device and layout, which stays the caller's. What travels is what it shows, in
- * row-major order; one that requires a gradient requires one where it arrives, as a leaf. It arrives on a device of the
- * same kind, where the receiver has one, else in the host's memory. NULL: none. */
+/* Make a value of a tensor, of any dtype, device and layout, which stays the caller's. What travels is what it shows,
+ * in row-major order; one that requires a gradient requires one where it arrives, as a leaf. It arrives on a device of
+ * the same kind, where the receiver has one, else in the host's memory. NULL: none. */
 TT_API tt_rpc_value tt_rpc_tensor(tt_tensor *x);
 
 /* The tensor of an argument, or of a value, which stays its own; tt_keep() makes it the caller's, too. NULL: there is
@@ -79,8 +79,8 @@ typedef struct tt_dist_autograd_backward_args {
 /* Add the gradients of the sum of the roots, with respect to leaves on all workers, to those of the context. When it
  * returns all of them are there.
  *   tt_dist_autograd_backward(rpc, context, &loss, 1)
- * Errors: TT_ERR_INVALID, TT_ERR_SHAPE, TT_ERR_STATE roots that can't be, or a record that is spent; TT_ERR_NOT_FOUND no
- * such context here; TT_ERR_STATE another pass over this context is under way; TT_ERR_UNSUPPORTED .create_graph;
+ * Errors: TT_ERR_INVALID, TT_ERR_SHAPE, TT_ERR_STATE roots that can't be, or a record that is spent; TT_ERR_NOT_FOUND
+ * no such context here; TT_ERR_STATE another pass over this context is under way; TT_ERR_UNSUPPORTED .create_graph;
  * TT_ERR_PEER a worker that the pass needs was lost, by name; TT_ERR_TIMEOUT; what an operator failed with, where. The
  * pass ends on all workers then, and the context's gradients are undefined. PyTorch: dist_autograd.backward. */
 TT_API TT_NODISCARD tt_status tt_dist_autograd_backward_with(const tt_dist_autograd_backward_args *args, size_t size);
@@ -132,8 +132,8 @@ TT_API TT_NODISCARD tt_status tt_dist_optimizer_new_with(const tt_dist_optimizer
 #endif
 
 /* Update every parameter that has a gradient in the context: one call to each worker, all at once. On a worker the step
- * is one piece: those of other optimizers come before or after it. Errors: TT_ERR_NOT_FOUND no such context; TT_ERR_PEER
- * a worker was lost, by name: others have made the step; those of tt_optimizer_step(). */
+ * is one piece: those of other optimizers come before or after it. Errors: TT_ERR_NOT_FOUND no such context;
+ * TT_ERR_PEER a worker was lost, by name: others have made the step; those of tt_optimizer_step(). */
 TT_API TT_NODISCARD tt_status tt_dist_optimizer_step(tt_dist_optimizer *optimizer, int64_t context);
 
 /* Set an option ("lr") on all workers. Errors: those of tt_optimizer_set_option() and of a call. */

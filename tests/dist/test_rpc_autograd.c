@@ -1,25 +1,22 @@
 /* Distributed autograd against autograd in one process: random graphs over several workers, results that nobody uses
- * among them; passes that fail; contexts that are left. */
+ * among them, and what else a pass may meet. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
-#include <tutti/functional.h>
-#include <tutti/rpc_training.h>
 
 #include <cmocka.h>
 
-#include "support/far_device.h"
-#include "support/ranks.h"
+#define WORKERS "graphs."
 
-enum { WORLD_MAX = 4, LEAVES = 3, NODES_MAX = 16, SIZE = 3, GATE_GRAPHS = 40 };
+#include "support/far_device.h"
+#include "support/rpc_workers.h"
+
+enum { WORLD_MAX = 4, NODES_MAX = 16, GATE_GRAPHS = 40 };
 
 /* ---- graphs */
-
-typedef enum graph_op { OP_ADD, OP_MUL, OP_TANH, OP_LEAF, OP_MIX, OPS } graph_op;
 
 /* How a node is computed: by a call of its worker, by a call that passes it on, on the caller, or where it stays. */
 typedef enum graph_way { WAY_CALL, WAY_NESTED, WAY_LOCAL, WAY_REMOTE, WAYS } graph_way;
@@ -59,55 +56,16 @@ static graph draw_graph(int world, uint64_t number) {
     return g;
 }
 
-static tt_tensor *make_leaf(int worker, int leaf) {
-    tt_generator *random = tt_generator_new((uint64_t)(worker * 16 + leaf + 1));
-    tt_tensor *x = tt_to(tt_randn(TT_SHAPE(SIZE), random), TT_F64);
-    tt_generator_free(random);
-    return tt_requires_grad_(x, true);
-}
-
-static tt_tensor *own_leaf[LEAVES]; /* this worker's */
-
-static tt_tensor *compute(graph_op op, tt_tensor *a, tt_tensor *b, tt_tensor *leaf) {
-    switch (op) {
-    case OP_ADD:
-        return tt_add(a, tt_scale(b, 0.5));
-    case OP_MUL:
-        return tt_mul(a, b);
-    case OP_TANH:
-        return tt_tanh(a);
-    case OP_LEAF:
-        return tt_mul(leaf, tt_tanh(a ? a : leaf));
-    default:
-        return tt_add(tt_mul(tt_tanh(a), leaf), tt_tanh(tt_add(b, leaf)));
-    }
-}
-
 /* ---- what workers call */
-
-static tt_tensor *tensor_of(const tt_rpc_value *value) {
-    tt_rpc_value fetched;
-    if (value->kind != TT_RPC_RREF)
-        return tt_rpc_value_tensor(value);
-    CHECK_OK(tt_rref_get(value->rref, &fetched, 0));
-    return tt_rpc_take_tensor(&fetched);
-}
-
-static tt_status node_function(tt_rpc_call *call) {
-    tt_tensor *a = tensor_of(tt_rpc_arg(call, 2)), *b = tensor_of(tt_rpc_arg(call, 3));
-    tt_tensor *y = compute((graph_op)tt_rpc_arg_int(call, 0), a, b, own_leaf[tt_rpc_arg_int(call, 1)]);
-    return y ? tt_rpc_return(call, tt_rpc_tensor(y)) : tt_last_status();
-}
-TT_RPC_FUNCTION_NAMED(node_function, "node", "(int op, int leaf, any a, any b) -> tensor");
 
 /* Pass it on to another worker. */
 static tt_status via_function(tt_rpc_call *call) {
     tt_rpc_value result;
-    tt_status status = tt_rpc_sync(tt_rpc_of_call(call), NULL, "node", .to_id = (int)tt_rpc_arg_int(call, 0),
+    tt_status status = tt_rpc_sync(tt_rpc_of_call(call), NULL, WORKERS "node", .to_id = (int)tt_rpc_arg_int(call, 0),
                                    .args = {tt_rpc_arg(call, 1)->list.items, 4}, .result = &result);
     return status ? status : tt_rpc_return(call, result);
 }
-TT_RPC_FUNCTION_NAMED(via_function, "via", "(int worker, list args) -> tensor");
+TT_RPC_FUNCTION_NAMED(via_function, WORKERS "via", "(int worker, list args) -> tensor");
 
 /* The largest difference between the context's gradients of this worker's leaves and those of the graph in one
  * process. */
@@ -145,12 +103,7 @@ static tt_status compare_function(tt_rpc_call *call) {
                          tt_rpc_float(compare_graph(tt_rpc_of_call(call), tt_rpc_arg_int(call, 0),
                                                     (int)tt_rpc_arg_int(call, 1), (uint64_t)tt_rpc_arg_int(call, 2))));
 }
-TT_RPC_FUNCTION_NAMED(compare_function, "compare", "(int context, int world, int number) -> float");
-
-static tt_status contexts_function(tt_rpc_call *call) {
-    return tt_rpc_return(call, tt_rpc_int(tt_dist_autograd_context_count(tt_rpc_of_call(call))));
-}
-TT_RPC_FUNCTION_NAMED(contexts_function, "contexts", "() -> int");
+TT_RPC_FUNCTION_NAMED(compare_function, WORKERS "compare", "(int context, int world, int number) -> float");
 
 /* ---- the worker that leads */
 
@@ -183,16 +136,16 @@ static graph_value run_node(tt_rpc *rpc, const graph_node *n, graph_value *a, gr
         y.tensor = compute(n->op, as_tensor(a), as_tensor(b), own_leaf[n->leaf]);
         break;
     case WAY_CALL:
-        CHECK_OK(tt_rpc_sync(rpc, NULL, "node", .to_id = n->worker, .args = {args, 4}, .result = &result));
+        CHECK_OK(tt_rpc_sync(rpc, NULL, WORKERS "node", .to_id = n->worker, .args = {args, 4}, .result = &result));
         y.tensor = tt_rpc_take_tensor(&result);
         break;
     case WAY_NESTED:
-        CHECK_OK(tt_rpc_sync(rpc, NULL, "via", .to_id = n->via,
+        CHECK_OK(tt_rpc_sync(rpc, NULL, WORKERS "via", .to_id = n->via,
                              .args = TT_RPC_ARGS(tt_rpc_int(n->worker), tt_rpc_list(args, 4)), .result = &result));
         y.tensor = tt_rpc_take_tensor(&result);
         break;
     default:
-        CHECK_OK(tt_rpc_remote(&y.rref, rpc, NULL, "node", .to_id = n->worker, .args = {args, 4}));
+        CHECK_OK(tt_rpc_remote(&y.rref, rpc, NULL, WORKERS "node", .to_id = n->worker, .args = {args, 4}));
         break;
     }
     return y;
@@ -201,7 +154,7 @@ static graph_value run_node(tt_rpc *rpc, const graph_node *n, graph_value *a, gr
 static void compare_on_all(tt_rpc *rpc, int64_t context, int world, uint64_t number) {
     for (int w = 0; w < world; w++) {
         tt_rpc_value worst;
-        CHECK_OK(tt_rpc_sync(rpc, NULL, "compare", .to_id = w, .result = &worst,
+        CHECK_OK(tt_rpc_sync(rpc, NULL, WORKERS "compare", .to_id = w, .result = &worst,
                              .args = TT_RPC_ARGS(tt_rpc_int(context), tt_rpc_int(world), tt_rpc_int((int64_t)number))));
         if (!(worst.number <= 1e-10))
             fprintf(stderr, "graph %llu over %d workers: worker %d is off by %g\n", (unsigned long long)number, world,
@@ -230,42 +183,6 @@ static void run_graph(tt_rpc *rpc, int world, uint64_t number) {
 }
 
 /* ---- */
-
-static void make_own_leaves(int rank) {
-    for (int i = 0; i < LEAVES; i++)
-        own_leaf[i] = tt_keep(make_leaf(rank, i));
-}
-
-static void free_own_leaves(void) {
-    for (int i = 0; i < LEAVES; i++)
-        tt_tensor_free(own_leaf[i]);
-}
-
-static tt_rpc *join_workers(tt_group *group, int rank) {
-    tt_rpc *rpc = NULL;
-    char name[16];
-    snprintf(name, sizeof name, "worker%d", rank);
-    make_own_leaves(rank);
-    CHECK_OK(tt_rpc_init(&rpc, name, .group = group));
-    return rpc;
-}
-
-static void leave_workers(tt_rpc *rpc) {
-    CHECK_OK(tt_rpc_shutdown(rpc));
-    free_own_leaves();
-}
-
-/* Contexts end soon everywhere. */
-static void expect_no_contexts(tt_rpc *rpc, int world) {
-    for (int w = 0; w < world; w++)
-        for (int64_t begin = time(NULL);;) {
-            tt_rpc_value count;
-            CHECK_OK(tt_rpc_sync(rpc, NULL, "contexts", .to_id = w, .result = &count));
-            if (!count.integer)
-                break;
-            CHECK(time(NULL) - begin < PATIENCE_MS / 1000);
-        }
-}
 
 static int graph_count(void) {
     const char *given = getenv("TT_RPC_GRAPHS");
@@ -303,7 +220,7 @@ static void all_lead(tt_group *group, int rank, void *user) {
         CHECK_OK(tt_dist_autograd_begin(&context, rpc));
         for (int w = 0; w < 3; w++) {
             tt_rpc_value result;
-            CHECK_OK(tt_rpc_sync(rpc, NULL, "node", .to_id = w, .args = {args, 4}, .result = &result));
+            CHECK_OK(tt_rpc_sync(rpc, NULL, WORKERS "node", .to_id = w, .args = {args, 4}, .result = &result));
             tt_tensor *part = tt_sum(tt_rpc_take_tensor(&result));
             loss = loss ? tt_add(loss, part) : part;
         }
@@ -331,125 +248,12 @@ static void passes_of_all_workers_at_once(void **state) {
     assert_int_equal(run_ranks(3, all_lead, NULL), 0);
 }
 
-/* ---- optimizers and modules */
-
-static tt_status make_linear(tt_rpc_call *call) {
-    tt_manual_seed((uint64_t)tt_rpc_arg_int(call, 0));
-    return tt_rpc_return_module(call, tt_nn_linear(SIZE, 2));
-}
-TT_RPC_FUNCTION(make_linear, "(int seed) -> any");
-
-static tt_status make_number(tt_rpc_call *call) { return tt_rpc_return(call, tt_rpc_int(1)); }
-TT_RPC_FUNCTION(make_number, "() -> int");
-
-static double local_loss(const char *kind, int steps, tt_tensor *x) {
-    TT_AUTO_SCOPE;
-    double loss = 0;
-    tt_manual_seed(1);
-    tt_module *first = tt_nn_linear(SIZE, 2);
-    tt_manual_seed(2);
-    tt_module *second = tt_nn_linear(SIZE, 2);
-    tt_optimizer *o[2];
-    tt_module *m[2] = {first, second};
-    for (int i = 0; i < 2; i++)
-        o[i] = !strcmp(kind, "sgd") ? tt_sgd(tt_module_parameters(m[i]), 0.1, .momentum = 0.9, .nesterov = true)
-                                    : tt_adam(tt_module_parameters(m[i]), 0.1);
-    for (int s = 0; s < steps; s++) {
-        TT_AUTO_SCOPE;
-        tt_tensor *y = tt_add(tt_module_forward(first, x), tt_tanh(tt_module_forward(second, x)));
-        tt_tensor *error = tt_mean(tt_mul(y, y));
-        for (int i = 0; i < 2; i++)
-            tt_optimizer_zero_grad(o[i]);
-        CHECK_OK(tt_backward(error));
-        for (int i = 0; i < 2; i++)
-            CHECK_OK(tt_optimizer_step(o[i]));
-        CHECK_OK(tt_item(error, &loss));
-    }
-    for (int i = 0; i < 2; i++) {
-        tt_optimizer_free(o[i]);
-        tt_module_free(m[i]);
-    }
-    return loss;
-}
-
-static double remote_loss(tt_rpc *rpc, const char *kind, int steps, tt_tensor *x) {
-    tt_remote_module *m[2];
-    tt_rref *all[4], **params;
-    tt_dist_optimizer *optimizer;
-    double loss = 0;
-    for (int i = 0; i < 2; i++) {
-        int64_t count;
-        CHECK_OK(tt_remote_module_new(&m[i], rpc, i ? "worker2" : "worker1", "make_linear",
-                                      .args = TT_RPC_ARGS(tt_rpc_int(i + 1))));
-        CHECK_OK(tt_remote_module_parameters(m[i], &params, &count));
-        CHECK(count == 2);
-        all[2 * i] = tt_rref_share(params[0]);
-        all[2 * i + 1] = tt_rref_share(params[1]);
-        tt_rrefs_free(params, count);
-    }
-    const tt_option *options = !strcmp(kind, "sgd") ? TT_OPTION_LIST({"nesterov", 1}, {"momentum", 0.9}, {"lr", 0.1})
-                                                    : TT_OPTION_LIST({"lr", 0.1});
-    CHECK_OK(tt_dist_optimizer_new(&optimizer, rpc, all, 4, kind, .options = options));
-    for (int s = 0; s < steps; s++) {
-        TT_AUTO_SCOPE;
-        int64_t context;
-        CHECK_OK(tt_dist_autograd_begin(&context, rpc));
-        tt_tensor *y = tt_add(tt_remote_module_forward(m[0], x), tt_tanh(tt_remote_module_forward(m[1], x)));
-        tt_tensor *error = tt_mean(tt_mul(y, y));
-        CHECK_OK(tt_dist_autograd_backward(rpc, context, &error, 1));
-        CHECK_OK(tt_dist_optimizer_step(optimizer, context));
-        CHECK_OK(tt_dist_autograd_end(rpc, context));
-        CHECK_OK(tt_item(error, &loss));
-    }
-    CHECK_OK(tt_remote_module_train(m[0], false));
-    tt_dist_optimizer_free(optimizer);
-    for (int i = 0; i < 4; i++)
-        tt_rref_free(all[i]);
-    for (int i = 0; i < 2; i++)
-        tt_remote_module_free(m[i]);
-    return loss;
-}
-
-static void train(tt_group *group, int rank, void *user) {
-    (void)user;
-    tt_rpc *rpc = join_workers(group, rank);
-    if (!rank) {
-        TT_AUTO_SCOPE;
-        tt_generator *random = tt_generator_new(5);
-        tt_tensor *x = tt_randn(TT_SHAPE(4, SIZE), random);
-        tt_generator_free(random);
-        CHECK(fabs(remote_loss(rpc, "sgd", 10, x) - local_loss("sgd", 10, x)) < 1e-5);
-        CHECK(fabs(remote_loss(rpc, "adam", 10, x) - local_loss("adam", 10, x)) < 1e-5);
-        expect_no_contexts(rpc, 3);
-    }
-    leave_workers(rpc);
-}
-
-static void training_is_that_of_one_process(void **state) {
-    (void)state;
-    assert_int_equal(run_ranks(3, train, NULL), 0);
-}
-
 /* ---- refusals */
-
-static void expect_failed(tt_status got, tt_status status, const char *what) {
-    if (got != status || !strstr(tt_last_error(), what))
-        fprintf(stderr, "expected %s with \"%s\", got %s: %s\n", tt_status_name(status), what, tt_status_name(got),
-                tt_last_error());
-    CHECK(got == status && strstr(tt_last_error(), what));
-    tt_clear_error();
-}
-
-static tt_tensor *call_node(tt_rpc *rpc, int to, graph_op op, tt_tensor *a) {
-    tt_rpc_value args[4] = {tt_rpc_int(op), tt_rpc_int(0), tt_rpc_tensor(a), tt_rpc_tensor(a)}, result;
-    CHECK_OK(tt_rpc_sync(rpc, NULL, "node", .to_id = to, .args = {args, 4}, .result = &result));
-    return tt_rpc_take_tensor(&result);
-}
 
 /* What came can be used again, but not what it was computed from. */
 static void refuse_second_pass(tt_rpc *rpc, int64_t context) {
     tt_rpc_value args[4] = {tt_rpc_int(OP_TANH), tt_rpc_int(0), tt_rpc_tensor(own_leaf[1]), tt_rpc_none()}, result;
-    CHECK_OK(tt_rpc_sync(rpc, NULL, "node", .to_id = 1, .args = {args, 4}, .result = &result));
+    CHECK_OK(tt_rpc_sync(rpc, NULL, WORKERS "node", .to_id = 1, .args = {args, 4}, .result = &result));
     tt_tensor *came = tt_rpc_value_tensor(&result), *first = tt_sum(came), *second = tt_sum(tt_tanh(came));
     CHECK_OK(tt_dist_autograd_backward(rpc, context, &first, 1));
     expect_failed(tt_dist_autograd_backward(rpc, context, &second, 1), TT_ERR_STATE, "retain_graph");
@@ -476,48 +280,11 @@ static void refuse_passes(tt_rpc *rpc) {
     tt_clear_error();
 }
 
-static void refuse_optimizers(tt_rpc *rpc) {
-    tt_dist_optimizer *o = NULL;
-    tt_rref *leaf = tt_rref_new(rpc, tt_rpc_tensor(own_leaf[0])), *number = tt_rref_new(rpc, tt_rpc_int(3));
-    expect_failed(tt_dist_optimizer_new(&o, rpc, &leaf, 0, "sgd"), TT_ERR_INVALID, "expected parameters");
-    expect_failed(tt_dist_optimizer_new(&o, rpc, &leaf, 1, "sdg"), TT_ERR_NOT_FOUND, "there are sgd, adam");
-    expect_failed(tt_dist_optimizer_new(&o, rpc, &number, 1, "sgd"), TT_ERR_INVALID, "got int");
-    expect_failed(tt_dist_optimizer_new(&o, rpc, &leaf, 1, "sgd", .options = TT_OPTION_LIST({"rate", 1})),
-                  TT_ERR_NOT_FOUND, "has no option \"rate\"");
-    expect_failed(tt_dist_optimizer_new(&o, rpc, &leaf, 1, "sgd", .options = TT_OPTION_LIST({"lr", -1})),
-                  TT_ERR_INVALID, "lr");
-    CHECK(!o);
-    CHECK_OK(tt_dist_optimizer_new(&o, rpc, &leaf, 1, "sgd"));
-    CHECK_OK(tt_dist_optimizer_set_option(o, "lr", 0.5));
-    expect_failed(tt_dist_optimizer_step(o, 99), TT_ERR_NOT_FOUND, "knows no context 99");
-    tt_dist_optimizer_free(o);
-    tt_rref_free(leaf);
-    tt_rref_free(number);
-}
-
-static void refuse_modules(tt_rpc *rpc) {
-    tt_remote_module *m = NULL;
-    expect_failed(tt_remote_module_new(&m, rpc, "nobody", "make_linear", .args = TT_RPC_ARGS(tt_rpc_int(1))),
-                  TT_ERR_NOT_FOUND, "nobody");
-    expect_failed(tt_remote_module_new(&m, rpc, "worker1", "make_number"), TT_ERR_INVALID, "a reference to a module");
-    expect_failed(tt_remote_module_new(&m, rpc, "worker1", "make_linear"), TT_ERR_INVALID, "make_linear");
-    CHECK(!m && !tt_remote_module_rref(NULL) && !tt_remote_module_forward(NULL, own_leaf[0]));
-    CHECK_OK(tt_remote_module_new(&m, rpc, "worker1", "make_linear", .args = TT_RPC_ARGS(tt_rpc_int(1))));
-    CHECK(!tt_remote_module_forward(m, own_leaf[0])); /* f64 */
-    CHECK_TEXT("worker1");
-    tt_clear_error();
-    expect_failed(tt_rref_local_module(tt_remote_module_rref(m)) ? TT_OK : tt_last_status(), TT_ERR_STATE, "");
-    tt_remote_module_free(m);
-}
-
 static void refuse(tt_group *group, int rank, void *user) {
     (void)user;
     tt_rpc *rpc = join_workers(group, rank);
     if (!rank) {
         refuse_passes(rpc);
-        refuse_optimizers(rpc);
-        TT_AUTO_SCOPE;
-        refuse_modules(rpc);
         expect_no_contexts(rpc, 2);
     }
     leave_workers(rpc);
@@ -527,27 +294,6 @@ static void bad_input_is_refused(void **state) {
     (void)state;
     assert_int_equal(run_ranks(2, refuse, NULL), 0);
 }
-
-/* ---- an operator that fails, or worse */
-
-typedef enum way_to_fail { FAILS, DIES, FREEZES } way_to_fail;
-
-static tt_status bad_forward(tt_node *node, tt_tensor *const *in, tt_tensor **out) {
-    *(int *)tt_node_state(node) = *(const int *)tt_node_arg(node);
-    return (out[0] = tt_clone(in[0])) ? TT_OK : tt_last_status();
-}
-
-static tt_status bad_backward(tt_node *node) {
-    int way = *(int *)tt_node_state(node);
-    if (way == DIES)
-        raise(SIGKILL);
-    if (way == FREEZES)
-        raise(SIGSTOP);
-    return TT_ERR_NAN;
-}
-
-static const tt_function bad =
-    TT_FUNCTION(.name = "bad_luck", .forward = bad_forward, .backward = bad_backward, .state_bytes = sizeof(int));
 
 /* ---- other ways to lead and to compute */
 
@@ -560,10 +306,10 @@ static tt_status lead_function(tt_rpc_call *call) {
         loss = tt_sum(tt_apply(&bad, &(int){DIES}, tt_mul(y, own_leaf[0])));
     return tt_dist_autograd_backward(rpc, tt_dist_autograd_current(), &loss, 1);
 }
-TT_RPC_FUNCTION_NAMED(lead_function, "lead", "(int worker, tensor x, bool dies)");
+TT_RPC_FUNCTION_NAMED(lead_function, WORKERS "lead", "(int worker, tensor x, bool dies)");
 
 static tt_status lead_on_worker1(tt_rpc *rpc, bool dies) {
-    return tt_rpc_sync(rpc, "worker1", "lead",
+    return tt_rpc_sync(rpc, "worker1", WORKERS "lead",
                        .args = TT_RPC_ARGS(tt_rpc_int(2), tt_rpc_tensor(own_leaf[1]), tt_rpc_bool(dies)));
 }
 
@@ -600,7 +346,7 @@ static void recomputed(tt_rpc *rpc) {
     CHECK_OK(tt_backward(tt_sum(tt_mul(tt_tanh(y), y))));
     for (int hidden = 0; hidden < 2; hidden++) {
         CHECK_OK(tt_dist_autograd_begin(&context, rpc));
-        CHECK_OK(tt_rpc_sync(rpc, NULL, "node", .to_id = 1, .args = {args, 4}, .result = &result));
+        CHECK_OK(tt_rpc_sync(rpc, NULL, WORKERS "node", .to_id = 1, .args = {args, 4}, .result = &result));
         tt_tensor *came = tt_rpc_value_tensor(&result);
         tt_tensor *loss = tt_sum(hidden ? tt_recompute(tanh_of, came, own_leaf[2]) : tt_recompute(tanh_of, NULL, came));
         tt_status status = tt_dist_autograd_backward(rpc, context, &loss, 1);
@@ -621,7 +367,7 @@ static void from_a_far_device(tt_rpc *rpc) {
     tt_tensor *x = tt_requires_grad_(tt_to_device(tt_full(TT_SHAPE(2), TT_F32, 1), far), true);
     tt_rpc_value args[4] = {tt_rpc_int(OP_TANH), tt_rpc_int(0), tt_rpc_tensor(x), tt_rpc_none()}, result;
     CHECK_OK(tt_dist_autograd_begin(&context, rpc));
-    CHECK_OK(tt_rpc_sync(rpc, NULL, "node", .to_id = 1, .args = {args, 4}, .result = &result));
+    CHECK_OK(tt_rpc_sync(rpc, NULL, WORKERS "node", .to_id = 1, .args = {args, 4}, .result = &result));
     tt_tensor *y = tt_rpc_take_tensor(&result), *loss = tt_sum(y);
     CHECK(tt_tensor_device(y) == TT_CPU && fabs(tt_tensor_f32(y)[1] - tanh(1)) < 1e-6);
     CHECK_OK(tt_dist_autograd_backward(rpc, context, &loss, 1));
@@ -661,187 +407,12 @@ static void other_ways_to_lead_and_compute(void **state) {
     assert_int_equal(run_ranks(3, other_ways, NULL), 0);
 }
 
-/* ---- passes that fail */
-
-static tt_status bad_function(tt_rpc_call *call) {
-    int way = (int)tt_rpc_arg_int(call, 0);
-    tt_tensor *y = tt_apply(&bad, &way, tt_mul(own_leaf[0], tt_rpc_arg_tensor(call, 1)));
-    return y ? tt_rpc_return(call, tt_rpc_tensor(y)) : tt_last_status();
-}
-TT_RPC_FUNCTION_NAMED(bad_function, "bad", "(int way, tensor x) -> tensor");
-
-static tt_tensor *call_bad(tt_rpc *rpc, int to, way_to_fail way, tt_tensor *x) {
-    tt_rpc_value result;
-    CHECK_OK(tt_rpc_sync(rpc, NULL, "bad", .to_id = to, .args = TT_RPC_ARGS(tt_rpc_int(way), tt_rpc_tensor(x)),
-                         .result = &result));
-    return tt_rpc_take_tensor(&result);
-}
-
-static void fail_pass(tt_rpc *rpc, way_to_fail way) {
-    TT_AUTO_SCOPE;
-    int64_t context;
-    CHECK_OK(tt_dist_autograd_begin(&context, rpc));
-    tt_tensor *first = call_node(rpc, 1, OP_MIX, own_leaf[1]), *second = call_bad(rpc, 2, way, first);
-    tt_tensor *loss = tt_sum(call_node(rpc, 1, OP_MUL, second));
-    tt_status status = tt_dist_autograd_backward(rpc, context, &loss, 1);
-    if (way == FAILS)
-        expect_failed(status, TT_ERR_NAN, "worker2 (id 2)");
-    else
-        expect_failed(status, TT_ERR_PEER, "worker2");
-    tt_tensor *after = tt_sum(call_node(rpc, 1, OP_MIX, own_leaf[2])); /* the context itself goes on */
-    CHECK_OK(tt_dist_autograd_backward(rpc, context, &after, 1));
-    CHECK_OK(tt_dist_autograd_end(rpc, context));
-}
-
-static int failing_pass(tt_store *store, int rank, int world, void *arg) {
-    way_to_fail way = *(way_to_fail *)arg;
-    tt_group *group = join_group(store, rank, world);
-    tt_rpc *rpc = join_workers(group, rank);
-    if (!rank) {
-        fail_pass(rpc, way);
-        expect_no_contexts(rpc, way == FAILS ? world : 2);
-    }
-    tt_ignore(tt_rpc_shutdown(rpc)); /* somebody is lost, who is named */
-    tt_destroy_process_group(group);
-    return 0;
-}
-
-static void a_pass_ends_with_its_worker(void **state) {
-    (void)state;
-    for (way_to_fail way = FAILS; way <= DIES; way++) {
-        ranks ranks;
-        start_ranks(&ranks, 3, failing_pass, &way);
-        int end[3];
-        for (int r = 0; r < 3; r++)
-            end[r] = end_of_rank(&ranks, r);
-        tt_store_server_free(ranks.server);
-        assert_int_equal(end[0], 0);
-        assert_int_equal(end[1], 0);
-        assert_int_equal(end[2], way == DIES ? 128 + SIGKILL : 0);
-    }
-}
-
-/* Worker 1 leads a pass and dies; others are free for the next one when they have heard of it. */
-static int leader_dies(tt_store *store, int rank, int world, void *arg) {
-    (void)arg;
-    tt_group *group = join_group(store, rank, world);
-    tt_rpc *rpc = join_workers(group, rank);
-    if (!rank) {
-        TT_AUTO_SCOPE;
-        int64_t context;
-        tt_status status = TT_ERR_STATE;
-        CHECK_OK(tt_dist_autograd_begin(&context, rpc));
-        expect_failed(lead_on_worker1(rpc, true), TT_ERR_PEER, "worker1");
-        for (int64_t begin = time(NULL); status == TT_ERR_STATE && time(NULL) - begin < PATIENCE_MS / 1000;) {
-            tt_tensor *loss = tt_sum(call_node(rpc, 2, OP_MIX, own_leaf[2]));
-            status = tt_dist_autograd_backward(rpc, context, &loss, 1);
-        }
-        CHECK_OK(status);
-        CHECK_OK(tt_dist_autograd_end(rpc, context));
-    }
-    tt_ignore(tt_rpc_shutdown(rpc));
-    tt_destroy_process_group(group);
-    return 0;
-}
-
-static tt_status die(tt_rpc_call *call) {
-    (void)call;
-    raise(SIGKILL);
-    return TT_OK;
-}
-TT_RPC_FUNCTION(die, "()");
-
-/* A worker with parameters dies: the step names it, and the other has made its own. */
-static int stepper_dies(tt_store *store, int rank, int world, void *arg) {
-    (void)arg;
-    tt_group *group = join_group(store, rank, world);
-    tt_rpc *rpc = join_workers(group, rank);
-    if (!rank) {
-        TT_AUTO_SCOPE;
-        int64_t context;
-        tt_remote_module *m;
-        tt_rref *params[2], **of_module;
-        int64_t count;
-        tt_dist_optimizer *sgd;
-        CHECK_OK(tt_remote_module_new(&m, rpc, "worker1", "make_linear", .args = TT_RPC_ARGS(tt_rpc_int(1))));
-        CHECK_OK(tt_remote_module_parameters(m, &of_module, &count));
-        params[0] = of_module[0];
-        params[1] = tt_rref_new(rpc, tt_rpc_tensor(own_leaf[0]));
-        CHECK_OK(tt_dist_optimizer_new(&sgd, rpc, params, 2, "sgd", .options = TT_OPTION_LIST({"lr", 1})));
-        CHECK_OK(tt_dist_autograd_begin(&context, rpc));
-        tt_tensor *loss = tt_sum(own_leaf[0]);
-        CHECK_OK(tt_dist_autograd_backward(rpc, context, &loss, 1));
-        double before = ((double *)tt_tensor_data(own_leaf[0]))[0];
-        expect_failed(tt_rpc_sync(rpc, "worker1", "die"), TT_ERR_PEER, "worker1");
-        expect_failed(tt_dist_optimizer_step(sgd, context), TT_ERR_PEER, "worker1");
-        CHECK(((double *)tt_tensor_data(own_leaf[0]))[0] == before - 1);
-        CHECK_OK(tt_dist_autograd_end(rpc, context));
-        tt_dist_optimizer_free(sgd);
-        tt_rrefs_free(of_module, count);
-        tt_rref_free(params[1]);
-        tt_remote_module_free(m);
-    }
-    tt_ignore(tt_rpc_shutdown(rpc));
-    tt_destroy_process_group(group);
-    return 0;
-}
-
-/* Worker 1 begins a context, which worker 2 knows, and dies. */
-static tt_status begin_and_die(tt_rpc_call *call) {
-    int64_t context;
-    tt_rpc *rpc = tt_rpc_of_call(call);
-    CHECK_OK(tt_dist_autograd_begin(&context, rpc));
-    call_node(rpc, 2, OP_MIX, own_leaf[1]);
-    raise(SIGKILL);
-    return TT_OK;
-}
-TT_RPC_FUNCTION(begin_and_die, "()");
-
-static int owner_dies(tt_store *store, int rank, int world, void *arg) {
-    (void)arg;
-    tt_group *group = join_group(store, rank, world);
-    tt_rpc *rpc = join_workers(group, rank);
-    if (!rank) {
-        expect_failed(tt_rpc_sync(rpc, "worker1", "begin_and_die"), TT_ERR_PEER, "worker1");
-        for (int64_t begin = time(NULL);;) {
-            tt_rpc_value count;
-            CHECK_OK(tt_rpc_sync(rpc, "worker2", "contexts", .result = &count));
-            if (!count.integer)
-                break;
-            CHECK(time(NULL) - begin < PATIENCE_MS / 1000);
-        }
-    }
-    tt_ignore(tt_rpc_shutdown(rpc));
-    tt_destroy_process_group(group);
-    return 0;
-}
-
-/* Worker 1 of three is killed; the others end well. */
-static void expect_worker1_killed(rank_body body) {
-    ranks ranks;
-    start_ranks(&ranks, 3, body, NULL);
-    assert_int_equal(end_of_rank(&ranks, 0), 0);
-    assert_int_equal(end_of_rank(&ranks, 1), 128 + SIGKILL);
-    assert_int_equal(end_of_rank(&ranks, 2), 0);
-    tt_store_server_free(ranks.server);
-}
-
-static void what_the_dead_leave_is_ended(void **state) {
-    (void)state;
-    expect_worker1_killed(owner_dies);
-    expect_worker1_killed(leader_dies);
-    expect_worker1_killed(stepper_dies);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_graphs),
         cmocka_unit_test(passes_of_all_workers_at_once),
-        cmocka_unit_test(training_is_that_of_one_process),
         cmocka_unit_test(bad_input_is_refused),
         cmocka_unit_test(other_ways_to_lead_and_compute),
-        cmocka_unit_test(a_pass_ends_with_its_worker),
-        cmocka_unit_test(what_the_dead_leave_is_ended),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

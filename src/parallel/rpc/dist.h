@@ -19,6 +19,7 @@
 
 typedef struct tt__dist tt__dist;
 typedef struct tt__dist_part tt__dist_part; /* dist_part.h */
+typedef struct tt__dist_context tt__dist_context;
 
 typedef struct tt__dist_send {
     uint64_t number;
@@ -40,9 +41,9 @@ typedef struct tt__dist_grads {
     int64_t count, room;
 } tt__dist_grads;
 
-typedef struct tt__dist_context {
-    struct tt__dist_context *next; /* of the worker; with */
-    int refs;                      /* under its lock */
+struct tt__dist_context {
+    tt__dist_context *next; /* of the worker; with */
+    int refs;               /* under its lock */
     tt__dist *dist;
     uint64_t id;
     pthread_mutex_t lock; /* of what follows */
@@ -57,8 +58,10 @@ typedef struct tt__dist_context {
     int64_t scope_count, scope_room;
     int *users; /* of the owner's: workers that know it */
     int64_t user_count, user_room;
-    tt__dist_part *part; /* of the pass that is under way; NULL: none is */
-} tt__dist_context;
+    tt__dist_part *part; /* of the pass that is under way; NULL: none is. With */
+    int leader;          /* the worker that leads it, and what ends it here, with this thread's last error */
+    void (*end_part)(tt__dist_context *context, uint64_t pass); /* pass 0: whichever it is */
+};
 
 struct tt__dist {
     tt_rpc *rpc;

@@ -143,8 +143,8 @@ static tt_status take_reach(const lead *l, led_worker *worker, tt__dist_messages
     return TT_OK;
 }
 
-/* All workers that have sent some of `messages`, at once; *found: what these depend on. `numbers`: a list of its own for
- * each worker, in one, as they are read while they are sent. */
+/* All workers that have sent some of `messages`, at once; *found: what these depend on. `numbers`: a list of its own
+ * for each worker, in one, as they are read while they are sent. */
 static tt_status reach_round(lead *l, const tt__dist_messages *messages, int64_t *numbers, tt__dist_messages *found) {
     for (int64_t i = 0; i < messages->count; i++)
         TT__TRY(add_worker(l, messages->list[i].from));

@@ -1,7 +1,6 @@
 #include "autograd/leaf.h"
 #include "base/error.h"
 #include "parallel/rpc/dist.h"
-#include "parallel/rpc/dist_part.h"
 #include "tensor/ops.h"
 
 #include <inttypes.h>
@@ -112,6 +111,15 @@ static bool unlink_context(tt__dist_context *context) {
     return there;
 }
 
+/* End the pass that is under way over it, if one is. */
+static void end_pass_of(tt__dist_context *context) {
+    pthread_mutex_lock(&context->lock);
+    void (*end)(tt__dist_context *, uint64_t) = context->part ? context->end_part : NULL;
+    pthread_mutex_unlock(&context->lock);
+    if (end)
+        end(context, 0);
+}
+
 /* End one that the caller has a reference to. Its pass fails with this thread's last error. */
 static void end_context(tt__dist_context *context) {
     if (!unlink_context(context))
@@ -119,7 +127,7 @@ static void end_context(tt__dist_context *context) {
     pthread_mutex_lock(&context->lock);
     context->ended = true;
     pthread_mutex_unlock(&context->lock);
-    tt__dist_part_end(context, 0);
+    end_pass_of(context);
     tt__dist_unref(context);
 }
 
@@ -130,9 +138,10 @@ static tt__dist_context *context_of_lost(tt__dist *dist, int id) {
     tt__dist_context *found = NULL;
     pthread_mutex_lock(&dist->lock);
     for (tt__dist_context *c = dist->contexts; c && !found; c = c->next) {
-        int leader = -1;
-        if (tt__dist_owner(c->id) == id || (tt__dist_pass_of(c, &leader) && leader == id))
+        pthread_mutex_lock(&c->lock);
+        if (tt__dist_owner(c->id) == id || (c->part && c->leader == id))
             found = c;
+        pthread_mutex_unlock(&c->lock);
     }
     if (found)
         found->refs++;
@@ -147,7 +156,7 @@ static void on_lost_worker(tt_rpc *rpc, int id, const char *why, void *user) {
         if (tt__dist_owner(c->id) == id)
             end_context(c);
         else
-            tt__dist_part_end(c, 0);
+            end_pass_of(c);
         tt__dist_unref(c);
     }
     tt_clear_error();

@@ -317,7 +317,7 @@ typedef struct first_failure {
     char text[TT__ERROR_TEXT_SIZE];
 } first_failure;
 
-static void note_failure(first_failure *first, tt_status status) {
+static void keep_failure(first_failure *first, tt_status status) {
     if (!status || first->status)
         return;
     first->status = status;
@@ -332,10 +332,10 @@ static tt_status call_owners(const tt_dist_optimizer *o, const char *function, t
         return tt__fail(TT_ERR_MEMORY, "no memory for %" PRId64 " calls", o->count);
     uint64_t before = tt__dist_outside();
     for (int64_t i = 0; i < o->count; i++)
-        note_failure(&first, tt_rref_async(&futures[i], o->owned[i], function, .args = args));
+        keep_failure(&first, tt_rref_async(&futures[i], o->owned[i], function, .args = args));
     tt__dist_reenter(before);
     for (int64_t i = 0; i < o->count; i++) {
-        note_failure(&first, futures[i] ? tt_future_wait(futures[i], 0) : TT_OK);
+        keep_failure(&first, futures[i] ? tt_future_wait(futures[i], 0) : TT_OK);
         tt_future_free(futures[i]);
     }
     free(futures);

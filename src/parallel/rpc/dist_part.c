@@ -10,49 +10,12 @@
 
 static const char pass_name[] = "tt_dist_autograd_backward";
 
-/* Where the pass begins on this worker: a message that it sent, or the roots. */
-typedef struct part_source {
-    tt_node *node;         /* a reference */
-    int to;                /* -1: the roots */
-    tt_tensor **gradients; /* references; NULL: they have not come */
-    bool given;            /* to the walk */
-} part_source;
-
-/* Of a receipt of the context. */
-typedef struct part_receipt {
-    bool needed;
-    int64_t waits; /* its leaves that are not final */
-} part_receipt;
-
-typedef enum part_state { PART_FINDING, PART_WALKS, PART_DONE, PART_FAILED } part_state;
-
-/* Guarded by the context's lock; `open` is the walking thread's. */
-struct tt__dist_part {
-    int refs;
-    tt__dist_context *context; /* a reference */
-    uint64_t pass;
-    int leader;
-    bool retain;
-    part_state state;
-    part_source *sources;
-    int64_t source_count, source_room;
-    int64_t *source_at; /* of a message that was sent, by the context's index: 1 + its source; 0: it does not matter */
-    int64_t send_count;
-    part_receipt *receipts; /* by the context's index */
-    int64_t receipt_count;
-    tt__open_pass *open;
-    bool walking, again; /* again: gradients have come meanwhile */
-    tt_future *finished; /* the leader's question, or NULL */
-    tt_status status;    /* of one that failed; and its text */
-    char *text;
-};
-
 /* ---- life */
 
 static void part_free(tt__dist_part *part) {
     tt__open_pass_free(part->open);
     for (int64_t i = 0; i < part->source_count; i++) {
-        part_source *s = &part->sources[i];
+        tt__dist_source *s = &part->sources[i];
         for (int k = 0; s->gradients && k < s->node->outputs; k++)
             tt__tensor_unref(s->gradients[k]);
         free(s->gradients);
@@ -92,6 +55,12 @@ static tt__dist_part *part_new(tt__dist_context *context, uint64_t pass, int lea
     return part;
 }
 
+static tt__dist_part *begin_here(tt__dist_context *context, tt__dist_part *part) {
+    context->leader = part->leader;
+    context->end_part = tt__dist_part_end;
+    return context->part = part;
+}
+
 tt__dist_part *tt__dist_part_begin(tt__dist_context *context, uint64_t pass, int leader, bool retain) {
     tt__dist_part *made = part_new(context, pass, leader, retain), *part = NULL;
     if (!made)
@@ -102,7 +71,7 @@ tt__dist_part *tt__dist_part_begin(tt__dist_context *context, uint64_t pass, int
     int leads = there ? there->leader : -1;
     bool gone = context->ended;
     if (!there && !gone)
-        part = context->part = made;
+        part = begin_here(context, made);
     else if (!taken && !gone)
         (part = there)->refs++;
     pthread_mutex_unlock(&context->lock);
@@ -118,8 +87,7 @@ tt__dist_part *tt__dist_part_begin(tt__dist_context *context, uint64_t pass, int
                                 pass_name, context->id, leads);
 }
 
-/* Find the part of this pass; with a reference. */
-static tt__dist_part *part_find(tt__dist_context *context, uint64_t pass) {
+tt__dist_part *tt__dist_part_find(tt__dist_context *context, uint64_t pass) {
     pthread_mutex_lock(&context->lock);
     tt__dist_part *part = context->part && context->part->pass == pass ? context->part : NULL;
     if (part)
@@ -130,18 +98,7 @@ static tt__dist_part *part_find(tt__dist_context *context, uint64_t pass) {
                                 pass_name, pass, context->id);
 }
 
-uint64_t tt__dist_pass_of(tt__dist_context *context, int *leader) {
-    pthread_mutex_lock(&context->lock);
-    uint64_t pass = context->part ? context->part->pass : 0;
-    if (pass)
-        *leader = context->part->leader;
-    pthread_mutex_unlock(&context->lock);
-    return pass;
-}
-
-/* The leader knows how it ended: the context is free for another pass. The context is locked; true: a reference is the
- * caller's to drop. */
-static bool detach_part(tt__dist_part *part) {
+bool tt__dist_part_detach(tt__dist_part *part) {
     if (part->context->part != part)
         return false;
     part->context->part = NULL;
@@ -152,15 +109,15 @@ static bool detach_part(tt__dist_part *part) {
 static void part_fail(tt__dist_part *part) {
     tt_status status = tt_last_status();
     pthread_mutex_lock(&part->context->lock);
-    bool fails = part->state < PART_DONE;
+    bool fails = part->state < TT__DIST_DONE;
     tt_future *finished = fails ? part->finished : NULL;
     if (fails) {
-        part->state = PART_FAILED;
+        part->state = TT__DIST_FAILED;
         part->status = status ? status : TT_ERR_STATE;
         part->text = strdup(tt_last_error());
         part->finished = NULL;
     }
-    bool mine = finished && detach_part(part);
+    bool mine = finished && tt__dist_part_detach(part);
     pthread_mutex_unlock(&part->context->lock);
     if (finished)
         tt_ignore(tt_future_set_error(finished));
@@ -179,7 +136,7 @@ void tt__dist_part_end(tt__dist_context *context, uint64_t pass) {
         return;
     part_fail(part);
     pthread_mutex_lock(&context->lock);
-    bool mine = detach_part(part);
+    bool mine = tt__dist_part_detach(part);
     pthread_mutex_unlock(&context->lock);
     if (mine)
         tt__dist_part_unref(part);
@@ -189,7 +146,7 @@ void tt__dist_part_end(tt__dist_context *context, uint64_t pass) {
 /* ---- finding what matters */
 
 static tt_status add_source(tt__dist_part *part, tt_node *node, int to) {
-    if (part->state != PART_FINDING)
+    if (part->state != TT__DIST_FINDING)
         return tt__fail(TT_ERR_STATE, "%s: the pass walks already", pass_name);
     if (tt__node_is_spent(node))
         return tt__fail(TT_ERR_STATE,
@@ -199,7 +156,7 @@ static tt_status add_source(tt__dist_part *part, tt_node *node, int to) {
     if (!tt__dist_room(&part->sources, part->source_count, &part->source_room, sizeof *part->sources))
         return TT_ERR_MEMORY;
     tt__node_ref(node);
-    part->sources[part->source_count++] = (part_source){.node = node, .to = to};
+    part->sources[part->source_count++] = (tt__dist_source){.node = node, .to = to};
     return TT_OK;
 }
 
@@ -254,7 +211,7 @@ static tt_status part_roots(tt__dist_part *part, tt_node *node, tt__dist_message
 
 /* Make the roots' gradients, for the source that was added last. */
 static tt_status fill_roots(tt__dist_part *part, tt_tensor *const *roots, int64_t count) {
-    part_source *s = &part->sources[part->source_count - 1];
+    tt__dist_source *s = &part->sources[part->source_count - 1];
     s->gradients = calloc((size_t)count, sizeof(tt_tensor *));
     if (!s->gradients)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for a pass", pass_name);
@@ -298,7 +255,7 @@ static tt_status add_sends(tt__dist_part *part, const int64_t *numbers, int64_t 
     return TT_OK;
 }
 
-static tt_status part_reach(tt__dist_part *part, const int64_t *numbers, int64_t count, tt__dist_messages *found) {
+tt_status tt__dist_part_reach(tt__dist_part *part, const int64_t *numbers, int64_t count, tt__dist_messages *found) {
     pthread_mutex_lock(&part->context->lock);
     int64_t first = part->source_count;
     tt_status status = follow_context(part);
@@ -400,7 +357,7 @@ static tt_status open_walk(tt__dist_part *part) {
     tt_status status = tt__open_pass_new(&part->open, nodes, part->source_count, part->retain, leaf_is_done, part);
     free(nodes);
     TT__TRY(status);
-    part->state = PART_WALKS;
+    part->state = TT__DIST_WALKS;
     for (int64_t i = 0; i < part->open->reach.leaf_count; i++) {
         int64_t at = tt__pointer_map_get(&part->context->receipt_at, part->open->reach.leaves[i].tensor);
         if (at >= 0 && at < part->receipt_count)
@@ -411,7 +368,7 @@ static tt_status open_walk(tt__dist_part *part) {
 
 static tt_status give_what_came(tt__dist_part *part) {
     for (int64_t i = 0; i < part->source_count; i++) {
-        part_source *s = &part->sources[i];
+        tt__dist_source *s = &part->sources[i];
         if (!s->gradients || s->given)
             continue;
         s->given = true;
@@ -450,7 +407,7 @@ static tt_status keep_gradients(tt__dist_part *part) {
 /* One round, with the lock, which it gives back while it walks. *more: others have come meanwhile. */
 static tt_status walk_round(tt__dist_part *part, bool *more) {
     *more = false;
-    if (part->state == PART_FINDING)
+    if (part->state == TT__DIST_FINDING)
         TT__TRY(open_walk(part));
     TT__TRY(give_what_came(part));
     part->again = false;
@@ -458,17 +415,17 @@ static tt_status walk_round(tt__dist_part *part, bool *more) {
     tt_status status = tt__open_pass_walk(part->open);
     pthread_mutex_lock(&part->context->lock);
     TT__TRY(status);
-    if (part->state == PART_WALKS && tt__open_pass_is_done(part->open)) {
+    if (part->state == TT__DIST_WALKS && tt__open_pass_is_done(part->open)) {
         TT__TRY(keep_gradients(part));
-        part->state = PART_DONE;
+        part->state = TT__DIST_DONE;
     }
-    *more = part->again && part->state == PART_WALKS;
+    *more = part->again && part->state == TT__DIST_WALKS;
     return TT_OK;
 }
 
 /* Take the leader's question, if the part is done. With the lock. */
 static tt_future *question_of_done(tt__dist_part *part) {
-    tt_future *finished = part->state == PART_DONE ? part->finished : NULL;
+    tt_future *finished = part->state == TT__DIST_DONE ? part->finished : NULL;
     if (finished)
         part->finished = NULL;
     return finished;
@@ -477,7 +434,7 @@ static tt_future *question_of_done(tt__dist_part *part) {
 void tt__dist_part_walk(tt__dist_part *part) {
     tt_status status = TT_OK;
     pthread_mutex_lock(&part->context->lock);
-    bool walks = !part->walking && part->state < PART_DONE;
+    bool walks = !part->walking && part->state < TT__DIST_DONE;
     part->again = true;
     part->walking |= walks;
     for (bool more = walks; more && !status;)
@@ -485,7 +442,7 @@ void tt__dist_part_walk(tt__dist_part *part) {
     if (walks)
         part->walking = false;
     tt_future *finished = question_of_done(part);
-    bool mine = finished && detach_part(part);
+    bool mine = finished && tt__dist_part_detach(part);
     pthread_mutex_unlock(&part->context->lock);
     if (status) {
         part_fail(part);
@@ -497,146 +454,3 @@ void tt__dist_part_walk(tt__dist_part *part) {
     if (mine)
         tt__dist_part_unref(part);
 }
-
-/* ---- what other workers call */
-
-/* The context and part that a call is about, each with a reference. */
-static tt__dist_part *part_of_call(const tt_rpc_call *call, const char *what) {
-    tt__dist *dist = tt__dist_of(tt_rpc_of_call(call));
-    tt__dist_context *context = dist ? tt__dist_find(dist, what, tt_rpc_arg_int(call, 0)) : NULL;
-    tt__dist_part *part = context ? part_find(context, (uint64_t)tt_rpc_arg_int(call, 1)) : NULL;
-    tt__dist_unref(context);
-    return part;
-}
-
-static tt_status check_leader(const tt__dist_part *part, const tt_rpc_call *call) {
-    return part->leader == tt_rpc_caller(call)
-               ? TT_OK
-               : tt__fail(TT_ERR_INVALID, "%s: worker %d leads this pass, not worker %d", pass_name, part->leader,
-                          tt_rpc_caller(call));
-}
-
-static tt_status reach_function(tt_rpc_call *call) {
-    const tt_rpc_value *numbers = tt_rpc_arg(call, 3);
-    tt__dist *dist = tt__dist_of(tt_rpc_of_call(call));
-    tt__dist_context *context = dist ? tt__dist_find(dist, pass_name, tt_rpc_arg_int(call, 0)) : NULL;
-    if (!context)
-        return tt_last_status();
-    int64_t *list = calloc(numbers->bytes.size / sizeof *list + 1, sizeof *list); /* aligned */
-    tt__dist_part *part = list ? tt__dist_part_begin(context, (uint64_t)tt_rpc_arg_int(call, 1), tt_rpc_caller(call),
-                                                     tt_rpc_arg_bool(call, 2))
-                               : tt__fail_null(TT_ERR_MEMORY, "%s: no memory for a pass", pass_name);
-    tt__dist_messages found = {0};
-    tt_status status = part ? TT_OK : tt_last_status();
-    if (!status) {
-        memcpy(list, numbers->bytes.data, numbers->bytes.size / sizeof *list * sizeof *list);
-        status = part_reach(part, list, (int64_t)(numbers->bytes.size / sizeof *list), &found);
-    }
-    if (!status)
-        status = tt_rpc_return(call, tt_rpc_bytes(found.list, (size_t)found.count * sizeof *found.list));
-    free(found.list);
-    free(list);
-    tt__dist_part_unref(part);
-    tt__dist_unref(context);
-    return status;
-}
-TT_RPC_FUNCTION_NAMED(reach_function, "tutti.autograd.reach",
-                      "(int context, int pass, bool retain, bytes numbers) -> bytes");
-
-/* Ask for the answer later, or learn that there is one. With the lock. */
-static tt_status begin_question(tt__dist_part *part, tt_future **later) {
-    *later = NULL;
-    if (part->state == PART_FAILED)
-        return tt__fail(part->status, "%s", part->text ? part->text : tt_status_text(part->status));
-    if (part->state == PART_DONE)
-        return TT_OK;
-    if (part->finished)
-        return tt__fail(TT_ERR_STATE, "%s: the leader has asked before", pass_name);
-    part->finished = tt_future_new();
-    *later = tt_future_share(part->finished);
-    return part->finished ? TT_OK : tt_last_status();
-}
-
-static tt_status finish_function(tt_rpc_call *call) {
-    tt__dist_part *part = part_of_call(call, "finish");
-    tt_future *later = NULL;
-    if (!part)
-        return tt_last_status();
-    tt_status status = check_leader(part, call);
-    bool mine = false;
-    if (!status) {
-        pthread_mutex_lock(&part->context->lock);
-        status = begin_question(part, &later);
-        mine = !later && detach_part(part);
-        pthread_mutex_unlock(&part->context->lock);
-    }
-    if (later)
-        status = tt_rpc_return_future(call, later);
-    tt_future_free(later);
-    if (mine)
-        tt__dist_part_unref(part);
-    tt__dist_part_unref(part);
-    return status;
-}
-TT_RPC_FUNCTION_NAMED(finish_function, "tutti.autograd.finish", "(int context, int pass)");
-
-/* The list has what came; references of the source. With the lock. */
-static tt_status take_gradients(part_source *s, const tt_rpc_value *list) {
-    if (list->list.count != s->node->outputs)
-        return tt__fail(TT_ERR_MISMATCH, "%s: expected gradients of %d tensors, got %" PRId64, pass_name,
-                        s->node->outputs, list->list.count);
-    s->gradients = calloc((size_t)list->list.count + 1, sizeof *s->gradients);
-    if (!s->gradients)
-        return tt__fail(TT_ERR_MEMORY, "%s: no memory for gradients", pass_name);
-    for (int64_t i = 0; i < list->list.count; i++) {
-        tt_tensor *came = tt_rpc_value_tensor(&list->list.items[i]);
-        const tt_device *device = s->node->edge[i].device;
-        if (!came || !device || tt__device_of(came) == device)
-            s->gradients[i] = tt__tensor_ref(came);
-        else if (!(s->gradients[i] = tt__tensor_ref(tt__to_device(pass_name, came, device))))
-            return tt_last_status();
-    }
-    return TT_OK;
-}
-
-static tt_status gradients_came(tt__dist_part *part, int from, uint64_t number, const tt_rpc_value *list) {
-    const tt__dist_send *send = tt__dist_find_send(part->context, number);
-    int64_t index = send && send->to == from ? send - part->context->sends : part->send_count;
-    int64_t at = index < part->send_count ? part->source_at[index] : 0;
-    part_source *s = at ? &part->sources[at - 1] : NULL;
-    if (!s || s->gradients)
-        return tt__fail(TT_ERR_STATE, "%s: worker %d sent gradients of message %" PRIu64 "%s", pass_name, from, number,
-                        s ? " twice" : ", which it did not get, or which does not matter");
-    return take_gradients(s, list);
-}
-
-static tt_status gradient_function(tt_rpc_call *call) {
-    tt__dist_part *part = part_of_call(call, "gradient");
-    if (!part)
-        return tt_last_status();
-    pthread_mutex_lock(&part->context->lock);
-    tt_status status =
-        gradients_came(part, tt_rpc_caller(call), (uint64_t)tt_rpc_arg_int(call, 2), tt_rpc_arg(call, 3));
-    pthread_mutex_unlock(&part->context->lock);
-    if (!status)
-        tt__dist_part_walk(part);
-    tt__dist_part_unref(part);
-    return status;
-}
-TT_RPC_FUNCTION_NAMED(gradient_function, "tutti.autograd.gradient",
-                      "(int context, int pass, int number, list gradients)");
-
-/* It may have ended already. */
-static tt_status abort_function(tt_rpc_call *call) {
-    tt__dist_part *part = part_of_call(call, "abort");
-    tt_status status = part ? check_leader(part, call) : TT_OK;
-    if (part && !status) {
-        tt__fail(TT_ERR_STATE, "%s: worker %d has ended the pass", pass_name, part->leader);
-        tt__dist_part_end(part->context, part->pass);
-    }
-    tt__dist_part_unref(part);
-    if (!status)
-        tt_clear_error();
-    return status;
-}
-TT_RPC_FUNCTION_NAMED(abort_function, "tutti.autograd.abort", "(int context, int pass)");

@@ -15,6 +15,43 @@
 
 #include "parallel/rpc/dist.h"
 
+/* Where the pass begins on this worker: a message that it sent, or the roots. */
+typedef struct tt__dist_source {
+    tt_node *node;         /* a reference */
+    int to;                /* -1: the roots */
+    tt_tensor **gradients; /* references; NULL: they have not come */
+    bool given;            /* to the walk */
+} tt__dist_source;
+
+/* Of a receipt of the context. */
+typedef struct tt__dist_needed {
+    bool needed;
+    int64_t waits; /* its leaves that are not final */
+} tt__dist_needed;
+
+typedef enum tt__dist_state { TT__DIST_FINDING, TT__DIST_WALKS, TT__DIST_DONE, TT__DIST_FAILED } tt__dist_state;
+
+/* Guarded by the context's lock; `open` is the walking thread's. */
+struct tt__dist_part {
+    int refs;
+    tt__dist_context *context; /* a reference */
+    uint64_t pass;
+    int leader;
+    bool retain;
+    tt__dist_state state;
+    tt__dist_source *sources;
+    int64_t source_count, source_room;
+    int64_t *source_at; /* of a message that was sent, by the context's index: 1 + its source; 0: it does not matter */
+    int64_t send_count;
+    tt__dist_needed *receipts; /* by the context's index */
+    int64_t receipt_count;
+    tt__open_pass *open;
+    bool walking, again; /* again: gradients have come meanwhile */
+    tt_future *finished; /* the leader's question, or NULL */
+    tt_status status;    /* of one that failed; and its text */
+    char *text;
+};
+
 /* A message by its sender and number. */
 typedef struct tt__dist_message {
     int64_t from, number;
@@ -47,7 +84,14 @@ void tt__dist_part_unref(tt__dist_part *part);
 /* End a part, of a context that has ended or a leader that was lost, with this thread's last error. */
 void tt__dist_part_end(tt__dist_context *context, uint64_t pass);
 
-/* The pass that is under way over a context, and its leader; 0: none is. */
-uint64_t tt__dist_pass_of(tt__dist_context *context, int *leader);
+/* Find the part of this pass; with a reference for the caller. NULL, recorded: TT_ERR_NOT_FOUND. */
+tt__dist_part *tt__dist_part_find(tt__dist_context *context, uint64_t pass);
+
+/* The leader knows how it ended: the context, which is locked, is free for another pass. True: a reference is the
+ * caller's to drop. */
+bool tt__dist_part_detach(tt__dist_part *part);
+
+/* These messages, which this worker has sent, matter; what they depend on is added to `found`. */
+tt_status tt__dist_part_reach(tt__dist_part *part, const int64_t *numbers, int64_t count, tt__dist_messages *found);
 
 #endif

@@ -23,7 +23,7 @@ static tt_tensor *plain_share(tt_tensor *x) {
     return kept;
 }
 
-static const void *describe_tensor(tt_tensor *x, tt__rpc_form *form, size_t *bytes, void **keep) {
+static const void *form_of_tensor(tt_tensor *x, tt__rpc_form *form, size_t *bytes, void **keep) {
     *keep = NULL;
     if (!x || !tt__tensor_check(values_name, x))
         return x ? NULL : tt__fail_null(TT_ERR_INVALID, "%s is NULL", values_name);
@@ -65,7 +65,7 @@ static tt_status read_form(const tt__rpc_form *form, size_t bytes, tt_shape *sha
                     form->ndim, bytes);
 }
 
-static tt_tensor *make_tensor(const tt__rpc_form *form, size_t bytes, void **data) {
+static tt_tensor *tensor_of_form(const tt__rpc_form *form, size_t bytes, void **data) {
     tt_shape shape;
     if (read_form(form, bytes, &shape))
         return NULL;
@@ -110,9 +110,9 @@ static tt_tensor *share_tensor(tt_tensor *x) {
 
 __attribute__((constructor)) static void give_tensor_hooks(void) {
     static const tt__rpc_tensor_hooks hooks = {
-        .describe = describe_tensor,
+        .describe = form_of_tensor,
         .release = release_tensor,
-        .make = make_tensor,
+        .make = tensor_of_form,
         .made = tensor_is_made,
         .share = share_tensor,
         .free = tt__tensor_unref,
