@@ -108,7 +108,9 @@ const tt__dist_send *tt__dist_find_send(const tt__dist_context *context, uint64_
  * the caller has the one reference. NULL, recorded: no memory. */
 tt_node *tt__dist_node(tt_tensor *const *tensors, int64_t count);
 
-/* ---- what libtutti tells the workers: the hooks of rpc/tensors.h */
+/* ---- what libtutti tells the workers: the hooks of rpc/tensors.h (rpc_tensors.c) */
+
+extern const tt__rpc_tensor_hooks tt__tensor_hooks;
 
 uint64_t tt__dist_current(void);
 void tt__dist_enter(tt_rpc *rpc, uint64_t context);

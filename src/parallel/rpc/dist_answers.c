@@ -1,6 +1,7 @@
 /* What other workers call in a pass: dist_part.h. */
 #include "base/error.h"
 #include "parallel/rpc/dist_part.h"
+#include "parallel/rpc/training_functions.h"
 #include "tensor/ops.h"
 
 #include <inttypes.h>
@@ -25,7 +26,7 @@ static tt_status check_leader(const tt__dist_part *part, const tt_rpc_call *call
                           tt_rpc_caller(call));
 }
 
-static tt_status reach_function(tt_rpc_call *call) {
+tt_status tt__serve_reach(tt_rpc_call *call) {
     const tt_rpc_value *numbers = tt_rpc_arg(call, 3);
     tt__dist *dist = tt__dist_of(tt_rpc_of_call(call));
     tt__dist_context *context = dist ? tt__dist_find(dist, pass_name, tt_rpc_arg_int(call, 0)) : NULL;
@@ -49,8 +50,6 @@ static tt_status reach_function(tt_rpc_call *call) {
     tt__dist_unref(context);
     return status;
 }
-TT_RPC_FUNCTION_NAMED(reach_function, "tutti.autograd.reach",
-                      "(int context, int pass, bool retain, bytes numbers) -> bytes");
 
 /* Ask for the answer later, or learn that there is one. With the lock. */
 static tt_status begin_question(tt__dist_part *part, tt_future **later) {
@@ -66,7 +65,7 @@ static tt_status begin_question(tt__dist_part *part, tt_future **later) {
     return part->finished ? TT_OK : tt_last_status();
 }
 
-static tt_status finish_function(tt_rpc_call *call) {
+tt_status tt__serve_finish(tt_rpc_call *call) {
     tt__dist_part *part = part_of_call(call, "finish");
     tt_future *later = NULL;
     if (!part)
@@ -87,7 +86,6 @@ static tt_status finish_function(tt_rpc_call *call) {
     tt__dist_part_unref(part);
     return status;
 }
-TT_RPC_FUNCTION_NAMED(finish_function, "tutti.autograd.finish", "(int context, int pass)");
 
 /* The list has what came; references of the source. With the lock. */
 static tt_status take_gradients(tt__dist_source *s, const tt_rpc_value *list) {
@@ -99,7 +97,7 @@ static tt_status take_gradients(tt__dist_source *s, const tt_rpc_value *list) {
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for gradients", pass_name);
     for (int64_t i = 0; i < list->list.count; i++) {
         const tt_rpc_value *item = &list->list.items[i];
-        tt_tensor *came = tt_rpc_value_tensor(item);
+        tt_tensor *came = tt__value_tensor(item);
         if (!came && item->kind != TT_RPC_NONE)
             return tt__fail(TT_ERR_MISMATCH, "%s: expected gradients, got %s", pass_name, tt_rpc_kind_name(item->kind));
         const tt_device *device = s->node->edge[i].device;
@@ -122,7 +120,7 @@ static tt_status gradients_came(tt__dist_part *part, int from, uint64_t number, 
     return take_gradients(s, list);
 }
 
-static tt_status gradient_function(tt_rpc_call *call) {
+tt_status tt__serve_gradient(tt_rpc_call *call) {
     tt__dist_part *part = part_of_call(call, "gradient");
     if (!part)
         return tt_last_status();
@@ -135,11 +133,9 @@ static tt_status gradient_function(tt_rpc_call *call) {
     tt__dist_part_unref(part);
     return status;
 }
-TT_RPC_FUNCTION_NAMED(gradient_function, "tutti.autograd.gradient",
-                      "(int context, int pass, int number, list gradients)");
 
 /* It may have ended already. */
-static tt_status abort_function(tt_rpc_call *call) {
+tt_status tt__serve_abort(tt_rpc_call *call) {
     tt__dist_part *part = part_of_call(call, "abort");
     tt_status status = part ? check_leader(part, call) : TT_OK;
     if (part && !status) {
@@ -151,4 +147,3 @@ static tt_status abort_function(tt_rpc_call *call) {
         tt_clear_error();
     return status;
 }
-TT_RPC_FUNCTION_NAMED(abort_function, "tutti.autograd.abort", "(int context, int pass)");

@@ -1,6 +1,7 @@
 #include "autograd/leaf.h"
 #include "base/error.h"
 #include "parallel/rpc/dist.h"
+#include "parallel/rpc/training_functions.h"
 #include "tensor/ops.h"
 
 #include <inttypes.h>
@@ -267,7 +268,7 @@ tt__dist_context *tt__dist_meet(tt__dist *dist, uint64_t context) {
     return found;
 }
 
-static tt_status touch_function(tt_rpc_call *call) {
+tt_status tt__serve_touch(tt_rpc_call *call) {
     tt__dist *dist = tt__dist_of(tt_rpc_of_call(call));
     tt__dist_context *context = dist ? tt__dist_find(dist, "touch", tt_rpc_arg_int(call, 0)) : NULL;
     tt_clear_error();
@@ -285,9 +286,8 @@ static tt_status touch_function(tt_rpc_call *call) {
     tt__dist_unref(context);
     return tt_rpc_return(call, tt_rpc_bool(kept));
 }
-TT_RPC_FUNCTION_NAMED(touch_function, "tutti.autograd.touch", "(int context) -> bool");
 
-static tt_status release_function(tt_rpc_call *call) {
+tt_status tt__serve_release(tt_rpc_call *call) {
     int64_t id = tt_rpc_arg_int(call, 0);
     tt__dist *dist = tt__dist_of(tt_rpc_of_call(call));
     if (!dist)
@@ -303,11 +303,10 @@ static tt_status release_function(tt_rpc_call *call) {
     tt_clear_error();
     return TT_OK;
 }
-TT_RPC_FUNCTION_NAMED(release_function, "tutti.autograd.release", "(int context)");
 
 /* ---- beginning and ending */
 
-tt_status tt_dist_autograd_begin(int64_t *context, tt_rpc *rpc) {
+tt_status tt__dist_begin(int64_t *context, tt_rpc *rpc) {
     static const char who[] = "tt_dist_autograd_begin";
     tt__dist *dist = context ? tt__dist_of(rpc) : tt__fail_null(TT_ERR_INVALID, "%s: `context` is NULL", who);
     if (!dist)

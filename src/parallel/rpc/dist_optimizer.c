@@ -1,8 +1,8 @@
 /* Optimizers of parameters that lie with several workers: one on each, made and stepped by calls. */
 #include "autograd/engine.h"
-#include "base/args.h"
 #include "base/error.h"
 #include "parallel/rpc/dist.h"
+#include "parallel/rpc/training_functions.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -77,7 +77,7 @@ static tt_status take_params(owned_optimizer *o, const tt_rpc_value *list) {
         const tt_rpc_value *value = tt_rref_local(item->rref);
         if (!value)
             return tt__fail_prefix("parameter %" PRId64, i);
-        o->tensors[i] = tt_rpc_value_tensor(value);
+        o->tensors[i] = tt__value_tensor(value);
         if (!o->tensors[i] || !o->tensors[i]->history || !o->tensors[i]->history->is_leaf)
             return tt__fail(TT_ERR_INVALID,
                             "parameter %" PRId64 ": expected a reference to a tensor that requires a gradient, as "
@@ -137,7 +137,7 @@ static tt_status fill_owned(owned_optimizer *o, tt_rpc_call *call) {
     return o->optimizer ? set_owned_options(o->optimizer, tt_rpc_arg(call, 1)) : tt_last_status();
 }
 
-static tt_status make_optimizer_function(tt_rpc_call *call) {
+tt_status tt__serve_make_optimizer(tt_rpc_call *call) {
     owned_optimizer *o = calloc(1, sizeof *o);
     if (!o)
         return tt__fail(TT_ERR_MEMORY, "no memory for an optimizer");
@@ -153,7 +153,6 @@ static tt_status make_optimizer_function(tt_rpc_call *call) {
     tt_rref_free(rref);
     return status;
 }
-TT_RPC_FUNCTION_NAMED(make_optimizer_function, "tutti.optim.make", "(text kind, map options, list params) -> rref");
 
 static owned_optimizer *owned_of_call(const tt_rpc_call *call) {
     const tt_rpc_value *value = tt_rref_local(tt_rpc_arg_rref(call, 0));
@@ -183,7 +182,7 @@ static tt_status step_owned(tt__dist_context *context, const owned_optimizer *o)
     return status;
 }
 
-static tt_status step_optimizer_function(tt_rpc_call *call) {
+tt_status tt__serve_step_optimizer(tt_rpc_call *call) {
     tt__dist *dist = tt__dist_of(tt_rpc_of_call(call));
     owned_optimizer *o = dist ? owned_of_call(call) : NULL;
     tt__dist_context *context = o ? tt__dist_find(dist, "tt_dist_optimizer_step", tt_rpc_arg_int(call, 1)) : NULL;
@@ -201,9 +200,8 @@ static tt_status step_optimizer_function(tt_rpc_call *call) {
     tt__dist_unref(context);
     return status;
 }
-TT_RPC_FUNCTION_NAMED(step_optimizer_function, "tutti.optim.step", "(rref optimizer, int context)");
 
-static tt_status option_function(tt_rpc_call *call) {
+tt_status tt__serve_set_option(tt_rpc_call *call) {
     tt__dist *dist = tt__dist_of(tt_rpc_of_call(call));
     owned_optimizer *o = dist ? owned_of_call(call) : NULL;
     if (!o)
@@ -214,7 +212,6 @@ static tt_status option_function(tt_rpc_call *call) {
     pthread_mutex_unlock(&dist->stepping);
     return status;
 }
-TT_RPC_FUNCTION_NAMED(option_function, "tutti.optim.set_option", "(rref optimizer, text name, float value)");
 
 /* ---- the program's side */
 
@@ -293,21 +290,19 @@ static tt_status make_at_owners(tt_dist_optimizer *optimizer, const tt_dist_opti
     return status;
 }
 
-tt_status tt_dist_optimizer_new_with(const tt_dist_optimizer_new_args *args, size_t size) {
-    tt_dist_optimizer_new_args a;
-    TT__ARGS_COPY(a, args, size);
-    TT__TRY(check_params(&a));
-    if (!tt__dist_of(a.rpc))
+tt_status tt__dist_optimizer_new(const tt_dist_optimizer_new_args *a) {
+    TT__TRY(check_params(a));
+    if (!tt__dist_of(a->rpc))
         return tt__fail_prefix("tt_dist_optimizer_new");
     tt_dist_optimizer *optimizer = calloc(1, sizeof *optimizer);
     if (!optimizer)
         return tt__fail(TT_ERR_MEMORY, "tt_dist_optimizer_new: no memory");
-    optimizer->rpc = a.rpc;
-    tt_status status = make_at_owners(optimizer, &a);
+    optimizer->rpc = a->rpc;
+    tt_status status = make_at_owners(optimizer, a);
     if (status)
         tt_dist_optimizer_free(optimizer);
     else
-        *a.out = optimizer;
+        *a->out = optimizer;
     return status;
 }
 

@@ -1,6 +1,7 @@
 #include "parallel/rpc/dist_part.h"
 
 #include "base/error.h"
+#include "parallel/rpc/training_functions.h"
 #include "tensor/ops.h"
 
 #include <inttypes.h>
@@ -300,7 +301,7 @@ static tt_status begin_parcel(parcel_back *p, uint64_t number) {
     if (!values)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for a message", pass_name);
     for (int64_t i = 0; i < p->count; i++)
-        values[i] = tt_rpc_tensor(p->gradients[i]);
+        values[i] = tt__tensor_value(p->gradients[i]);
     tt_status status =
         tt__dist_call(p->part->context->dist, p->to, "tutti.autograd.gradient",
                       TT_RPC_ARGS(tt_rpc_int((int64_t)p->part->context->id), tt_rpc_int((int64_t)p->part->pass),

@@ -1,7 +1,7 @@
 /* Modules that lie with other workers. */
-#include "base/args.h"
 #include "base/error.h"
 #include "parallel/rpc/dist.h"
+#include "parallel/rpc/training_functions.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static void owned_module_free(void *at) {
     free(m);
 }
 
-tt_status tt_rpc_return_module(tt_rpc_call *call, tt_module *module) {
+tt_status tt__return_module(tt_rpc_call *call, tt_module *module) {
     if (!module)
         return tt__fail_argument("tt_rpc_return_module: the module is NULL");
     owned_module *m = calloc(1, sizeof *m);
@@ -51,10 +51,9 @@ tt_module *tt_rref_local_module(tt_rref *rref) {
     return m ? m->module : NULL;
 }
 
-static tt_status check_module_function(tt_rpc_call *call) {
+tt_status tt__serve_check_module(tt_rpc_call *call) {
     return owned_of_rref(tt_rpc_arg_rref(call, 0)) ? TT_OK : tt_last_status();
 }
-TT_RPC_FUNCTION_NAMED(check_module_function, "tutti.module.check", "(rref module)");
 
 static tt_status run_owned(owned_module *m, tt_tensor *const *in, int64_t n, tt_tensor **out, int64_t outputs) {
     pthread_mutex_lock(&m->lock);
@@ -70,13 +69,13 @@ static tt_status run_owned(owned_module *m, tt_tensor *const *in, int64_t n, tt_
 /* in and out: room for both. */
 static tt_status forward_call(tt_rpc_call *call, owned_module *m, tt_tensor **tensors, int64_t n, int64_t outputs) {
     for (int64_t i = 0; i < n; i++)
-        tensors[i] = tt_rpc_arg_tensor(call, 2 + i);
+        tensors[i] = tt__value_tensor(tt_rpc_arg(call, 2 + i));
     TT__TRY(run_owned(m, tensors, n, tensors + n, outputs));
     tt_rpc_value *values = calloc((size_t)outputs + 1, sizeof *values);
     if (!values)
         return tt__fail(TT_ERR_MEMORY, "no memory for %" PRId64 " results", outputs);
     for (int64_t i = 0; i < outputs; i++)
-        values[i] = tt_rpc_tensor(tensors[n + i]);
+        values[i] = tt__tensor_value(tensors[n + i]);
     tt_status status = tt_rpc_return(call, tt_rpc_list(values, outputs));
     free(values);
     return status;
@@ -84,7 +83,7 @@ static tt_status forward_call(tt_rpc_call *call, owned_module *m, tt_tensor **te
 
 enum { MAX_RESULTS = 1024 };
 
-static tt_status forward_function(tt_rpc_call *call) {
+tt_status tt__serve_forward(tt_rpc_call *call) {
     owned_module *m = owned_of_rref(tt_rpc_arg_rref(call, 0));
     int64_t outputs = tt_rpc_arg_int(call, 1), n = tt_rpc_arg_count(call) - 2;
     if (!m)
@@ -97,11 +96,10 @@ static tt_status forward_function(tt_rpc_call *call) {
     free(tensors);
     return status;
 }
-TT_RPC_FUNCTION_NAMED(forward_function, "tutti.module.forward", "(rref module, int results, tensor... inputs) -> list");
 
 static tt_status return_rrefs(tt_rpc_call *call, const tt_named_tensors *params, tt_rpc_value *values) {
     for (int64_t i = 0; i < params->count; i++) {
-        tt_rref *rref = tt_rref_new(tt_rpc_of_call(call), tt_rpc_tensor(params->tensors[i]));
+        tt_rref *rref = tt_rref_new(tt_rpc_of_call(call), tt__tensor_value(params->tensors[i]));
         if (!rref)
             return tt_last_status();
         values[i] = tt_rpc_rref(rref);
@@ -110,7 +108,7 @@ static tt_status return_rrefs(tt_rpc_call *call, const tt_named_tensors *params,
     return tt_rpc_return(call, tt_rpc_list(values, params->count));
 }
 
-static tt_status parameters_function(tt_rpc_call *call) {
+tt_status tt__serve_parameters(tt_rpc_call *call) {
     owned_module *m = owned_of_rref(tt_rpc_arg_rref(call, 0));
     const tt_named_tensors *params = m ? tt_module_parameters(m->module) : NULL;
     if (!params)
@@ -123,9 +121,8 @@ static tt_status parameters_function(tt_rpc_call *call) {
     free(values);
     return status;
 }
-TT_RPC_FUNCTION_NAMED(parameters_function, "tutti.module.parameters", "(rref module) -> list");
 
-static tt_status train_function(tt_rpc_call *call) {
+tt_status tt__serve_train(tt_rpc_call *call) {
     owned_module *m = owned_of_rref(tt_rpc_arg_rref(call, 0));
     if (!m)
         return tt_last_status();
@@ -137,7 +134,6 @@ static tt_status train_function(tt_rpc_call *call) {
     pthread_mutex_unlock(&m->lock);
     return TT_OK;
 }
-TT_RPC_FUNCTION_NAMED(train_function, "tutti.module.train", "(rref module, bool training)");
 
 /* ---- the program's side */
 
@@ -145,17 +141,15 @@ struct tt_remote_module {
     tt_rref *rref;
 };
 
-tt_status tt_remote_module_new_with(const tt_remote_module_new_args *args, size_t size) {
-    tt_remote_module_new_args a;
-    TT__ARGS_COPY(a, args, size);
-    if (!a.out)
+tt_status tt__remote_module_new(const tt_remote_module_new_args *a) {
+    if (!a->out)
         return tt__fail(TT_ERR_INVALID, "tt_remote_module_new: `out` is NULL");
-    *a.out = NULL;
+    *a->out = NULL;
     tt_remote_module *module = calloc(1, sizeof *module);
     if (!module)
         return tt__fail(TT_ERR_MEMORY, "tt_remote_module_new: no memory");
     uint64_t before = tt__dist_outside();
-    tt_status status = tt_rpc_remote(&module->rref, a.rpc, a.to, a.function, .args = a.args);
+    tt_status status = tt_rpc_remote(&module->rref, a->rpc, a->to, a->function, .args = a->args);
     if (!status)
         status = tt_rref_sync(module->rref, "tutti.module.check");
     tt__dist_reenter(before);
@@ -163,7 +157,7 @@ tt_status tt_remote_module_new_with(const tt_remote_module_new_args *args, size_
         tt_remote_module_free(module);
         return tt__fail_prefix("tt_remote_module_new");
     }
-    *a.out = module;
+    *a->out = module;
     return TT_OK;
 }
 
@@ -178,7 +172,7 @@ tt_status tt_remote_module_forward_async(tt_future **out, tt_remote_module *modu
     values[0] = tt_rpc_int(output_count);
     tt_status status = TT_OK;
     for (int64_t i = 0; i < input_count && !status; i++) {
-        values[1 + i] = tt_rpc_tensor(inputs[i]);
+        values[1 + i] = tt__tensor_value(inputs[i]);
         if (!inputs[i])
             status = tt__tensor_first_error(who);
     }
@@ -193,7 +187,7 @@ static tt_status take_results(const tt_rpc_value *list, tt_tensor **outputs, int
         return tt__fail(TT_ERR_MISMATCH, "expected %" PRId64 " results, got %" PRId64, count,
                         list->kind == TT_RPC_LIST ? list->list.count : 0);
     for (int64_t i = 0; i < count; i++)
-        if (!(outputs[i] = tt_rpc_take_tensor(&list->list.items[i])))
+        if (!(outputs[i] = tt__take_tensor(&list->list.items[i])))
             return tt_last_status();
     return TT_OK;
 }

@@ -1,6 +1,7 @@
 /* Tensors as values: what travels of them, and how they are made where they arrive. */
 #include "base/error.h"
 #include "parallel/rpc/dist.h"
+#include "parallel/rpc/training_functions.h"
 #include "tensor/device.h"
 #include "tensor/ops.h"
 
@@ -108,40 +109,23 @@ static tt_tensor *share_tensor(tt_tensor *x) {
     return x ? NULL : tt__fail_null(TT_ERR_INVALID, "%s is NULL", values_name);
 }
 
-__attribute__((constructor)) static void give_tensor_hooks(void) {
-    static const tt__rpc_tensor_hooks hooks = {
-        .describe = form_of_tensor,
-        .release = release_tensor,
-        .make = tensor_of_form,
-        .made = tensor_is_made,
-        .share = share_tensor,
-        .free = tt__tensor_unref,
-        .current = tt__dist_current,
-        .enter = tt__dist_enter,
-        .leave = tt__dist_leave,
-        .sending = tt__dist_sending,
-        .received = tt__dist_received,
-    };
-    tt__rpc_set_tensor_hooks(&hooks);
-}
-
-/* ---- the program's side */
-
-tt_rpc_value tt_rpc_tensor(tt_tensor *x) {
-    return x ? (tt_rpc_value){.kind = TT_RPC_TENSOR, .tensor = x} : tt_rpc_none();
-}
-
-tt_tensor *tt_rpc_value_tensor(const tt_rpc_value *value) {
-    return value && value->kind == TT_RPC_TENSOR ? value->tensor : NULL;
-}
-
-tt_tensor *tt_rpc_arg_tensor(const tt_rpc_call *call, int64_t index) {
-    return tt_rpc_value_tensor(tt_rpc_arg(call, index));
-}
+const tt__rpc_tensor_hooks tt__tensor_hooks = {
+    .describe = form_of_tensor,
+    .release = release_tensor,
+    .make = tensor_of_form,
+    .made = tensor_is_made,
+    .share = share_tensor,
+    .free = tt__tensor_unref,
+    .current = tt__dist_current,
+    .enter = tt__dist_enter,
+    .leave = tt__dist_leave,
+    .sending = tt__dist_sending,
+    .received = tt__dist_received,
+};
 
 /* A view, so that the leaf that a context knows stays the same tensor. */
-tt_tensor *tt_rpc_take_tensor(tt_rpc_value *value) {
-    tt_tensor *x = tt_rpc_value_tensor(value);
+tt_tensor *tt__take_tensor(tt_rpc_value *value) {
+    tt_tensor *x = tt__value_tensor(value);
     if (!x)
         return tt__tensor_fail(TT_ERR_INVALID, "tt_rpc_take_tensor: expected a tensor, got %s",
                                value ? tt_rpc_kind_name(value->kind) : "NULL");
