@@ -62,6 +62,7 @@ TT_RPC_FUNCTION_NAMED(contexts_function, WORKERS "contexts", "() -> int");
 /* ---- */
 
 static inline void make_own_leaves(int rank) {
+    TT_AUTO_SCOPE;
     for (int i = 0; i < LEAVES; i++)
         own_leaf[i] = tt_keep(make_leaf(rank, i));
 }
