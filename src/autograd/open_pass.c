@@ -115,7 +115,7 @@ tt_status tt__open_pass_give(tt__open_pass *open, const tt_node *source, tt_tens
 }
 
 /* What is older, and reached from here, has to wait. */
-static void hold_back(const tt__open_pass *open, const tt_node *node) {
+static void hold_older(const tt__open_pass *open, const tt_node *node) {
     for (int i = 0; i < node->inputs; i++) {
         const tt__reached_node *older = tt__reach_node(&open->reach, node->edge[i].node);
         if (older)
@@ -133,7 +133,7 @@ int64_t tt__open_pass_next(tt__open_pass *open, int64_t after) {
             continue;
         if (!open->held[i] && !open->waits[i])
             return i;
-        hold_back(open, open->reach.nodes[i].node);
+        hold_older(open, open->reach.nodes[i].node);
     }
     return -1;
 }

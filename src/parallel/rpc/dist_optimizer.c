@@ -12,19 +12,19 @@
 /* ---- kinds, as their owners make them */
 
 /* The least that a constructor asks for; the rest are options, set afterwards. */
-static tt_optimizer *make_sgd(const tt_named_tensors *p) { return tt_sgd(p, 0.001); }
-static tt_optimizer *make_adam(const tt_named_tensors *p) { return tt_adam(p, 0.001); }
-static tt_optimizer *make_adamw(const tt_named_tensors *p) { return tt_adamw(p, 0.001, 0.01); }
-static tt_optimizer *make_rmsprop(const tt_named_tensors *p) { return tt_rmsprop(p, 0.01); }
-static tt_optimizer *make_adagrad(const tt_named_tensors *p) { return tt_adagrad(p, 0.01); }
-static tt_optimizer *make_adadelta(const tt_named_tensors *p) { return tt_adadelta(p, 1.0); }
-static tt_optimizer *make_lamb(const tt_named_tensors *p) { return tt_lamb(p, 0.001, 0.01); }
+static tt_optimizer *new_sgd(const tt_named_tensors *p) { return tt_sgd(p, 0.001); }
+static tt_optimizer *new_adam(const tt_named_tensors *p) { return tt_adam(p, 0.001); }
+static tt_optimizer *new_adamw(const tt_named_tensors *p) { return tt_adamw(p, 0.001, 0.01); }
+static tt_optimizer *new_rmsprop(const tt_named_tensors *p) { return tt_rmsprop(p, 0.01); }
+static tt_optimizer *new_adagrad(const tt_named_tensors *p) { return tt_adagrad(p, 0.01); }
+static tt_optimizer *new_adadelta(const tt_named_tensors *p) { return tt_adadelta(p, 1.0); }
+static tt_optimizer *new_lamb(const tt_named_tensors *p) { return tt_lamb(p, 0.001, 0.01); }
 
 static const struct {
     const char *name;
     tt_optimizer *(*make)(const tt_named_tensors *params);
-} kinds[] = {{"sgd", make_sgd},         {"adam", make_adam},         {"adamw", make_adamw}, {"rmsprop", make_rmsprop},
-             {"adagrad", make_adagrad}, {"adadelta", make_adadelta}, {"lamb", make_lamb}};
+} kinds[] = {{"sgd", new_sgd},         {"adam", new_adam},         {"adamw", new_adamw}, {"rmsprop", new_rmsprop},
+             {"adagrad", new_adagrad}, {"adadelta", new_adadelta}, {"lamb", new_lamb}};
 
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
@@ -221,7 +221,7 @@ struct tt_dist_optimizer {
     int64_t count;
 };
 
-static tt_status check_params(const tt_dist_optimizer_new_args *a) {
+static tt_status check_new_args(const tt_dist_optimizer_new_args *a) {
     if (!a->out)
         return tt__fail(TT_ERR_INVALID, "tt_dist_optimizer_new: `out` is NULL");
     *a->out = NULL;
@@ -291,7 +291,7 @@ static tt_status make_at_owners(tt_dist_optimizer *optimizer, const tt_dist_opti
 }
 
 tt_status tt__dist_optimizer_new(const tt_dist_optimizer_new_args *a) {
-    TT__TRY(check_params(a));
+    TT__TRY(check_new_args(a));
     if (!tt__dist_of(a->rpc))
         return tt__fail_prefix("tt_dist_optimizer_new");
     tt_dist_optimizer *optimizer = calloc(1, sizeof *optimizer);

@@ -312,7 +312,7 @@ static tt_status begin_parcel(parcel_back *p, uint64_t number) {
 }
 
 /* All that comes to a receipt has come. In the thread that walks, without locks. */
-static tt_status send_back(tt__dist_part *part, const tt__dist_receipt *receipt) {
+static tt_status send_gradients_back(tt__dist_part *part, const tt__dist_receipt *receipt) {
     parcel_back *p = calloc(1, sizeof *p);
     tt_tensor **gradients = calloc((size_t)receipt->count + 1, sizeof *gradients);
     if (!p || !gradients) {
@@ -343,7 +343,7 @@ static tt_status leaf_is_done(void *user, tt_tensor *leaf, tt_tensor *gradient) 
     if (at >= 0 && at < part->receipt_count && !--part->receipts[at].waits)
         receipt = part->context->receipts[at]; /* the array may move; what it points to stays */
     pthread_mutex_unlock(&part->context->lock);
-    return receipt.leaves ? send_back(part, &receipt) : TT_OK;
+    return receipt.leaves ? send_gradients_back(part, &receipt) : TT_OK;
 }
 
 /* ---- walking */
