@@ -7,6 +7,7 @@
 #include "comm/group.h"
 #include "comm/in_callback.h"
 #include "rpc/calling.h"
+#include "rpc/cycles.h"
 #include "rpc/dispatch.h"
 #include "rpc/keeper.h"
 #include "rpc/leaving.h"
@@ -160,6 +161,7 @@ static void end_rpc(tt_rpc *rpc) {
         rpc->attached_end(rpc->attached);
     tt__rpc_lock(rpc);
     tt__rrefs_end(rpc);
+    tt__cycles_end(rpc);
     for (tt__rpc_due *due; (due = tt__rpc_list_take(&rpc->due));) {
         tt__rpc_unlock(rpc);
         due->run(rpc, due);

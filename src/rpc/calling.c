@@ -372,6 +372,8 @@ tt_status tt__call_replied(tt_rpc *rpc, int from, const tt__rpc_packet_view *vie
 static void fail_waiting_out(tt_rpc *rpc, tt__rpc_out *out, tt_status status, const char *why) {
     if ((out->stage != OUT_WAITS && out->stage != OUT_LANDS) || out->is_due)
         return;
+    if (out->stage == OUT_WAITS && status != TT_ERR_PEER) /* if it has not begun there, it need not */
+        tt_ignore(tt__rpc_send_header(rpc, out->to, (tt__rpc_header){.kind = TT__RPC_FORGET, .id = out->id}));
     out->stage = OUT_FAILED;
     out->status = status;
     out->why = why ? strdup(why) : NULL;
@@ -407,6 +409,24 @@ void tt__calls_expire(tt_rpc *rpc, int64_t now_ms) {
         }
     }
     rpc->next_deadline_ms = next;
+}
+
+bool tt__call_of_future(const tt_rpc *rpc, const tt_future *future, int *to, uint32_t *id) {
+    for (uint32_t i = 0; i < rpc->out_room; i++) {
+        const tt__rpc_out *out = rpc->outs[i];
+        if (out->used && out->future == future && out->stage == OUT_WAITS) {
+            *to = out->to;
+            *id = out->id;
+            return true;
+        }
+    }
+    return false;
+}
+
+void tt__call_fail(tt_rpc *rpc, int to, uint32_t id, tt_status status, const char *why) {
+    tt__rpc_out *out = find_out(rpc, id, to);
+    if (out)
+        fail_waiting_out(rpc, out, status, why);
 }
 
 /* ---- making calls */

@@ -28,6 +28,10 @@ tt_status tt__call_replied(tt_rpc *rpc, int from, const tt__rpc_packet_view *vie
 void tt__calls_lost(tt_rpc *rpc, tt__rpc_peer *peer);
 void tt__calls_end(tt_rpc *rpc, const char *why);
 
+/* Find the call whose future this is; false: there is none, or it has been replied to. Fail it. */
+bool tt__call_of_future(const tt_rpc *rpc, const tt_future *future, int *to, uint32_t *id);
+void tt__call_fail(tt_rpc *rpc, int to, uint32_t id, tt_status status, const char *why);
+
 /* Fail calls whose time is over. */
 void tt__calls_expire(tt_rpc *rpc, int64_t now_ms);
 

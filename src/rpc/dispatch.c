@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/saved_error.h"
 #include "rpc/calling.h"
+#include "rpc/cycles.h"
 #include "rpc/leaving.h"
 #include "rpc/packets_memory.h"
 #include "rpc/peers.h"
@@ -56,6 +57,9 @@ static tt_status take_packet(tt_rpc *rpc, tt__rpc_peer *from, tt__rpc_packet *pa
     case TT__RPC_HOLD:
     case TT__RPC_RELEASE:
         return tt__rref_told(rpc, from->id, &view);
+    case TT__RPC_PROBE:
+    case TT__RPC_PROBED:
+        return tt__cycles_told(rpc, from, &view);
     case TT__RPC_LEAVING:
     case TT__RPC_WAVE:
     case TT__RPC_IDLE:

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/threads.h"
 #include "rpc/calling.h"
+#include "rpc/cycles.h"
 #include "rpc/peers.h"
 #include "rpc/pool_crew.h"
 #include "rpc/references.h"
@@ -47,6 +48,7 @@ static void tell_one(tt_rpc *rpc, tt__rpc_peer *peer) {
     tt__calls_lost(rpc, peer);
     tt__serve_lost(rpc, peer->id);
     tt__rrefs_lost(rpc, peer->id);
+    tt__cycles_lost(rpc, peer->id);
     if (rpc->on_lost) {
         tt__rpc_unlock(rpc);
         rpc->on_lost(rpc, peer->id, peer->why ? peer->why : "it was lost", rpc->on_lost_user);
@@ -70,8 +72,9 @@ static void look_closely(tt_rpc *rpc, int64_t now_ms) {
     tt__keeper_look(rpc);
     if (rpc->next_deadline_ms && now_ms >= rpc->next_deadline_ms)
         tt__calls_expire(rpc, now_ms);
-    if (tt__rpc_crew_is_stuck(rpc))
+    if (rpc->queue.first && !rpc->pool_threads)
         tt__serve_refuse_queue(rpc);
+    tt__cycles_look(rpc, now_ms);
 }
 
 /* Sleep until there is something to look at: at most to `until_ms`. While calls come, looks often whether anybody has

@@ -247,7 +247,9 @@ static tt_status call_function(tt_rpc_call *call) {
         before = hooks->current();
         hooks->enter(call->rpc, context);
     }
+    tt_rpc_call *outer = tt__rpc_set_call(call);
     tt_status status = function->fn(call);
+    tt__rpc_set_call(outer);
     if (hooks)
         hooks->leave(before);
     if (status && tt__error_count() == errors)
@@ -458,6 +460,7 @@ static void go_on_call(tt_rpc *rpc, tt__rpc_due *due) {
 static void run_call(tt_rpc *rpc, tt__rpc_due *due) {
     tt_rpc_call *call = (tt_rpc_call *)(void *)due;
     tt__rpc_lock(rpc);
+    due->run = go_on_call; /* it has begun */
     if (call->from != rpc->id)
         tt__rpc_give_credit(rpc, rpc->peers[call->from], call->packet->size);
     tt__rpc_unlock(rpc);
@@ -538,11 +541,32 @@ tt_status tt__serve_begin(tt_rpc *rpc, tt__rpc_peer *from, const tt__rpc_packet_
     return TT_OK;
 }
 
+tt_rpc_call *tt__serve_find(const tt_rpc *rpc, int from, uint32_t id) {
+    tt_rpc_call *call = rpc->serving;
+    while (call && (call->from != from || call->view.header.id != id))
+        call = call->next;
+    return call;
+}
+
+/* Nobody waits for a call that has not begun: it does not. */
+static void drop_unbegun(tt_rpc *rpc, tt__rpc_due *due) {
+    tt_rpc_call *call = (tt_rpc_call *)(void *)due;
+    tt__rpc_lock(rpc);
+    if (call->from != rpc->id)
+        tt__rpc_give_credit(rpc, rpc->peers[call->from], call->packet->size);
+    tt__rpc_unlock(rpc);
+    if (call->kept)
+        tt__future_end(call->kept->value, TT_ERR_ABORTED, "the call that was to make the value was given up",
+                       tt_rpc_none());
+    end_call(call);
+}
+
 void tt__serve_forget(tt_rpc *rpc, int from, uint32_t id) {
-    for (tt_rpc_call *call = rpc->serving; call; call = call->next)
-        if (call->from == from && call->view.header.id == id && call->stage == CALL_REPLIES)
-            for (uint32_t i = 0; i < call->transfer.count; i++)
-                tt__message_cancel(rpc->network->messages, &call->transfer.messages[i], TT_ERR_ABORTED);
+    tt_rpc_call *call = tt__serve_find(rpc, from, id);
+    if (call && call->due.run == run_call)
+        call->due.run = drop_unbegun;
+    for (uint32_t i = 0; call && call->stage == CALL_REPLIES && i < call->transfer.count; i++)
+        tt__message_cancel(rpc->network->messages, &call->transfer.messages[i], TT_ERR_ABORTED);
 }
 
 /* Calls that are held look whether they still are to be. */
@@ -592,6 +616,39 @@ void tt__serve_refuse_queue(tt_rpc *rpc) {
     work->run = refuse_for_threads;
     tt__rpc_due_add(rpc, work);
 }
+
+/* ---- who waits for whom */
+
+tt_rpc_call *tt__serve_maker(const tt_rpc *rpc, const tt_future *value) {
+    tt_rpc_call *call = rpc->serving;
+    while (call && (!call->kept || call->kept->value != value))
+        call = call->next;
+    return call;
+}
+
+tt__served tt__serve_state(const tt_rpc_call *call, tt_future **later) {
+    *later = NULL;
+    switch (call->stage) {
+    case CALL_QUEUED:
+        return TT__SERVED_QUEUED;
+    case CALL_RUNS:
+        return TT__SERVED_RUNS;
+    case CALL_LATER:
+        *later = call->later ? call->later : call->refs ? call->refs[0]->value : NULL;
+        return TT__SERVED_LATER;
+    default:
+        return TT__SERVED_MOVES;
+    }
+}
+
+tt_rpc_call *tt__serve_next(const tt_rpc *rpc, const tt_rpc_call *call) { return call ? call->next : rpc->serving; }
+
+const char *tt__serve_function(const tt_rpc_call *call, int *bytes) {
+    *bytes = call->view.header.name_bytes;
+    return call->view.name;
+}
+
+uint64_t tt__serve_key(const tt_rpc_call *call) { return (uint64_t)(call->from + 1) << 32 | call->view.header.id; }
 
 /* ---- for functions */
 

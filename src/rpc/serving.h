@@ -14,6 +14,17 @@ void tt__serve_forget(tt_rpc *rpc, int from, uint32_t id);
 /* Calls whose parts will not come, or whose replies will not be taken: their worker is lost. */
 void tt__serve_lost(tt_rpc *rpc, int id);
 
+/* For cycles.c: the call with this id; the call that makes a value that is referred to (NULL: none is known); what a
+ * call does now, and the future it waits for where it replies later; the call behind `call` (NULL: the first); its
+ * function, whose name no 0 ends; a number that no other call has. */
+typedef enum tt__served { TT__SERVED_QUEUED, TT__SERVED_RUNS, TT__SERVED_LATER, TT__SERVED_MOVES } tt__served;
+tt_rpc_call *tt__serve_find(const tt_rpc *rpc, int from, uint32_t id);
+tt_rpc_call *tt__serve_maker(const tt_rpc *rpc, const tt_future *value);
+tt__served tt__serve_state(const tt_rpc_call *call, tt_future **later);
+tt_rpc_call *tt__serve_next(const tt_rpc *rpc, const tt_rpc_call *call);
+const char *tt__serve_function(const tt_rpc_call *call, int *bytes);
+uint64_t tt__serve_key(const tt_rpc_call *call);
+
 /* What waits in the queue can't begin, as no thread is left: fail it. */
 void tt__serve_refuse_queue(tt_rpc *rpc);
 

@@ -11,6 +11,7 @@
  *   pool.c                     what those threads do
  *   calling.c                  calls to others, and their replies
  *   serving.c                  calls of others
+ *   cycles.c                   calls that wait for each other are found
  *   dispatch.c                 packets come
  *   keeper.c                   the thread that looks after all this
  *   leaving.c                  all leave together
@@ -96,6 +97,14 @@ typedef struct tt__rpc_counters {
 
 struct tt__rpc_out; /* calling.c */
 
+/* A thread that waits for a future; on its stack. */
+typedef struct tt__rpc_wait {
+    struct tt__rpc_wait *next;
+    tt_future *future;
+    tt_rpc_call *call;           /* in which it does so; NULL: in none that this worker serves */
+    int64_t search_ms, pause_ms; /* when cycles.c asks what it waits for, and how long it pauses then */
+} tt__rpc_wait;
+
 struct tt_rpc {
     tt__rpc_network *network;
     char name[TT__RPC_NAME_SIZE];
@@ -122,6 +131,7 @@ struct tt_rpc {
     _Atomic int64_t active_ns; /* when a packet came last */
     int64_t served_ns;         /* when a call of another came last */
     tt__rpc_due_list due;
+    tt__rpc_wait *waits; /* threads that wait for futures */
     tt__rpc_transfer *transfers;
     tt__future_driver driver;
     void (*deliver)(tt_rpc *rpc, tt__rpc_peer *from, tt__rpc_packet *packet); /* dispatch.c */
@@ -163,6 +173,12 @@ struct tt_rpc {
     void (*on_lost)(tt_rpc *rpc, int id, const char *why, void *user);
     void *on_lost_user;
     int lost_untold;
+
+    /* ---- cycles.c */
+    struct tt__rpc_probe *probes;
+    uint32_t last_probe;
+    int64_t searched_ms;
+    int searches; /* begun since then */
 
     /* ---- leaving.c */
     uint32_t wave, waves_answered; /* that this worker leads; answers to it */

@@ -11,7 +11,14 @@
 static const int64_t SPIN_NS = 20000, YIELD_NS = 1000000, SERVED_NS = 10000000;
 enum { LOOKS_PER_CLOCK = 16, EAGER_LOOKS = 8 };
 
-static _Thread_local tt_rpc *thread_of; /* whose functions this thread runs; NULL: nobody's */
+static _Thread_local tt_rpc *thread_of;        /* whose functions this thread runs; NULL: nobody's */
+static _Thread_local tt_rpc_call *thread_call; /* which it runs now; or NULL */
+
+tt_rpc_call *tt__rpc_set_call(tt_rpc_call *call) {
+    tt_rpc_call *before = thread_call;
+    thread_call = call;
+    return before;
+}
 
 void tt__rpc_set_thread(tt_rpc *rpc) {
     thread_of = rpc;
@@ -173,7 +180,13 @@ static bool future_is_done(void *future) { return tt__future_done(future); }
 static void driver_wait(void *user, tt_future *future, int64_t deadline_ms) {
     tt_rpc *rpc = user;
     tt__rpc_lock(rpc);
+    tt__rpc_wait wait = {.next = rpc->waits, .future = future, .call = thread_of == rpc ? thread_call : NULL};
+    rpc->waits = &wait;
     tt__rpc_wait_for(rpc, future_is_done, future, deadline_ms);
+    tt__rpc_wait **at = &rpc->waits;
+    while (*at != &wait)
+        at = &(*at)->next;
+    *at = wait.next;
     tt__rpc_unlock(rpc);
 }
 

@@ -101,6 +101,7 @@ typedef void (*worker_fn)(tt_rpc *rpc, int rank, int world);
 typedef struct workers {
     worker_fn fn;
     const char *transport;
+    int max_threads;
 } workers;
 
 static int be_worker(tt_store *store, int rank, int world, void *arg) {
@@ -111,7 +112,7 @@ static int be_worker(tt_store *store, int rank, int world, void *arg) {
     snprintf(name, sizeof name, "worker%d", rank);
     CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = PATIENCE_MS,
                                    .heartbeat_ms = CALM_MS, .transport = what->transport));
-    CHECK_OK(tt_rpc_init(&rpc, name, .group = group, .join_timeout_ms = PATIENCE_MS));
+    CHECK_OK(tt_rpc_init(&rpc, name, .group = group, .max_threads = what->max_threads, .join_timeout_ms = PATIENCE_MS));
     what->fn(rpc, rank, world);
     CHECK_OK(tt_rpc_shutdown(rpc, .timeout_ms = PATIENCE_MS));
     tt_destroy_process_group(group);
@@ -121,7 +122,7 @@ static int be_worker(tt_store *store, int rank, int world, void *arg) {
 static void on_all_wires(int world, worker_fn fn) {
     static const char *const transports[] = {"shm", "tcp"};
     for (int i = 0; i < 2; i++)
-        with_ranks(world, be_worker, &(workers){fn, transports[i]});
+        with_ranks(world, be_worker, &(workers){fn, transports[i], 0});
 }
 
 /* ---- calls */
@@ -297,6 +298,29 @@ static void nested_calls_are_served(void **state) {
     on_all_wires(2, deep_calls);
 }
 
+/* Calls of each other that take all threads there may be: found, and the error says who waits for whom. */
+static void circular_calls(tt_rpc *rpc, int rank, int world) {
+    static const int depths[] = {16, 100, 1000};
+    tt_rpc_value depth;
+    (void)world;
+    for (size_t i = 0; i < 3 && rank == 0; i++) {
+        CHECK(tt_rpc_sync(rpc, "worker1", "nested", .args = TT_RPC_ARGS(tt_rpc_int(depths[i])), .result = &depth) ==
+              TT_ERR_MISMATCH);
+        CHECK_TEXT("calls wait for each other, and none can go on: worker worker");
+        CHECK_TEXT("nested(), which waits for one of its threads, which all wait in calls like these");
+    }
+    for (size_t i = 0; i < 3 && rank == 0; i++) { /* all is as before */
+        CHECK_OK(tt_rpc_sync(rpc, "worker1", "nested", .args = TT_RPC_ARGS(tt_rpc_int(3)), .result = &depth));
+        CHECK(depth.integer == 4);
+    }
+}
+
+static void cycles_are_found(void **state) {
+    (void)state;
+    with_ranks(2, be_worker, &(workers){circular_calls, "shm", 2});
+    with_ranks(2, be_worker, &(workers){circular_calls, "tcp", 4});
+}
+
 /* ---- references */
 
 static void references(tt_rpc *rpc, int rank, int world) {
@@ -360,6 +384,7 @@ int main(void) {
         cmocka_unit_test(bad_calls_are_one_clear_error),
         cmocka_unit_test(futures_end_and_call_back),
         cmocka_unit_test(nested_calls_are_served),
+        cmocka_unit_test(cycles_are_found),
         cmocka_unit_test(references_count_and_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

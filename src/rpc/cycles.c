@@ -1,0 +1,328 @@
+#include "rpc/cycles.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "rpc/calling.h"
+#include "rpc/peers.h"
+#include "rpc/pool_crew.h"
+#include "rpc/sending.h"
+#include "rpc/serving.h"
+#include "rpc/waiting.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    LONG_MS = 500,     /* a wait that is searched from; and twice as long before each further search, */
+    RARELY_MS = 30000, /* up to this */
+    AT_ONCE = 8,       /* searches that begin in LONG_MS: those that began to wait last come first */
+    PROBES_MAX = 4096, /* of other workers that are answered at a time */
+    PATH_SIZE = 700,   /* of the text of a path */
+    SEARCH_MS = 10000  /* after which a search without an answer counts as none */
+};
+
+/* A call that a search has come to here; what it asked of others, and is to answer. */
+typedef struct tt__rpc_probe {
+    struct tt__rpc_probe *next;
+    uint64_t search;    /* whose, and which: the worker that began it, and its number */
+    uint32_t id;        /* with which others answer */
+    int parent;         /* who asked, */
+    uint32_t parent_id; /* with which id; of a search that began here: */
+    int origin_to;      /* the call that it waits for */
+    uint32_t origin_call;
+    uint64_t origin_node; /* in which its thread waits */
+    uint64_t node;        /* the call that was looked at: tt__serve_key(); 0: none */
+    bool closed;          /* of an origin: its own call was come to again, so it is in the circle */
+    bool branches;        /* the path has been told as far as one can read it */
+    uint32_t open;        /* questions without an answer */
+    int64_t since_ms;
+    char path[PATH_SIZE];
+} tt__rpc_probe;
+
+/* What came of looking at something. */
+typedef enum look {
+    LOOK_MAY_GO_ON,
+    LOOK_STUCK, /* as far as is known here */
+    LOOK_ASKED  /* others were asked */
+} look;
+
+static look look_at_call(tt_rpc *rpc, tt__rpc_probe *probe, tt_rpc_call *call);
+
+/* ---- probes */
+
+static tt__rpc_probe *new_probe(tt_rpc *rpc, uint64_t search, uint64_t node) {
+    tt__rpc_probe *probe = calloc(1, sizeof *probe);
+    if (!probe)
+        return NULL;
+    probe->search = search;
+    probe->id = ++rpc->last_probe;
+    probe->node = node;
+    probe->since_ms = tt__now_ms();
+    probe->next = rpc->probes;
+    rpc->probes = probe;
+    return probe;
+}
+
+static void drop_probe(tt_rpc *rpc, tt__rpc_probe *probe) {
+    tt__rpc_probe **at = &rpc->probes;
+    while (*at != probe)
+        at = &(*at)->next;
+    *at = probe->next;
+    free(probe);
+}
+
+static tt__rpc_probe *probe_of(const tt_rpc *rpc, uint32_t id) {
+    tt__rpc_probe *probe = rpc->probes;
+    while (probe && probe->id != id)
+        probe = probe->next;
+    return probe;
+}
+
+/* Has the search been at this call before? If it is that of its origin, that is noted. */
+static bool was_here(const tt_rpc *rpc, uint64_t search, uint64_t node) {
+    bool was = false;
+    for (tt__rpc_probe *probe = rpc->probes; probe; probe = probe->next) {
+        if (probe->search != search)
+            continue;
+        was |= probe->node == node;
+        probe->closed |= probe->origin_node == node;
+    }
+    return was;
+}
+
+static int count_probes(const tt_rpc *rpc) {
+    int n = 0;
+    for (const tt__rpc_probe *probe = rpc->probes; probe; probe = probe->next)
+        n++;
+    return n;
+}
+
+static void add_path(tt__rpc_probe *probe, const char *text) {
+    size_t n = strlen(probe->path);
+    if (probe->branches)
+        return;
+    snprintf(probe->path + n, sizeof probe->path - n, "%s", text);
+}
+
+/* ---- answers */
+
+/* Fail the call with which a search began, as nothing that it leads to can go on. */
+static void search_found(tt_rpc *rpc, const tt__rpc_probe *probe) {
+    char why[PATH_SIZE + TT__RPC_NAME_SIZE + 120];
+    snprintf(why, sizeof why, "calls wait for each other, and none can go on: worker %s waits for %s", rpc->name,
+             probe->path);
+    tt__call_fail(rpc, probe->origin_to, probe->origin_call, TT_ERR_MISMATCH, why);
+    tt__rpc_notice(rpc);
+}
+
+static void send_answer(tt_rpc *rpc, int to, uint32_t id, bool stuck, const char *path) {
+    tt__rpc_encoder e;
+    tt__encoder_begin(&e, "");
+    tt__encoder_text(&e, path);
+    if (!tt__encoder_finish(&e, NULL)) {
+        tt__rpc_header *header = tt__encoder_header(&e);
+        header->kind = TT__RPC_PROBED;
+        header->flags = stuck;
+        header->id = id;
+        tt_ignore(tt__rpc_send(rpc, to, e.data, e.size, NULL));
+    }
+    tt__encoder_free(&e, true);
+}
+
+/* The probe is through. */
+static void end_probe(tt_rpc *rpc, tt__rpc_probe *probe, bool stuck) {
+    if (probe->parent != rpc->id)
+        send_answer(rpc, probe->parent, probe->parent_id, stuck, stuck ? probe->path : "");
+    else if (stuck && probe->closed)
+        search_found(rpc, probe);
+    drop_probe(rpc, probe);
+}
+
+/* ---- looking */
+
+/* Ask worker `to` about a call of this one's. */
+static look ask_about(tt_rpc *rpc, tt__rpc_probe *probe, int to, uint32_t call) {
+    tt__rpc_header header = {.kind = TT__RPC_PROBE, .id = probe->id, .context = probe->search, .serial = call};
+    if (tt__rpc_send_header(rpc, to, header))
+        return LOOK_MAY_GO_ON; /* it is lost, which ends the call */
+    probe->open++;
+    return LOOK_ASKED;
+}
+
+static look look_at_future(tt_rpc *rpc, tt__rpc_probe *probe, tt_future *future) {
+    int to;
+    uint32_t id;
+    tt_rpc_call *maker;
+    if (!future || tt__future_done(future))
+        return LOOK_MAY_GO_ON;
+    if (tt__call_of_future(rpc, future, &to, &id)) {
+        tt_rpc_call *own = to == rpc->id ? tt__serve_find(rpc, to, id) : NULL;
+        return to != rpc->id ? ask_about(rpc, probe, to, id) : own ? look_at_call(rpc, probe, own) : LOOK_MAY_GO_ON;
+    }
+    maker = tt__serve_maker(rpc, future);
+    return maker ? look_at_call(rpc, probe, maker) : LOOK_MAY_GO_ON;
+}
+
+static tt_future *future_awaited_in(const tt_rpc *rpc, const tt_rpc_call *call) {
+    const tt__rpc_wait *wait = rpc->waits;
+    while (wait && wait->call != call)
+        wait = wait->next;
+    return wait ? wait->future : NULL;
+}
+
+/* Look at all calls that threads run here: one of them would have to end. */
+static look look_at_all(tt_rpc *rpc, tt__rpc_probe *probe) {
+    look all = LOOK_STUCK;
+    tt_future *later;
+    if (!tt__rpc_crew_is_stuck(rpc))
+        return LOOK_MAY_GO_ON;
+    add_path(probe, "one of its threads, which all wait in calls like these");
+    probe->branches = true;
+    for (tt_rpc_call *call = tt__serve_next(rpc, NULL); call; call = tt__serve_next(rpc, call)) {
+        if (tt__serve_state(call, &later) != TT__SERVED_RUNS)
+            continue;
+        look one = look_at_call(rpc, probe, call);
+        if (one == LOOK_MAY_GO_ON)
+            return one;
+        if (one == LOOK_ASKED)
+            all = one;
+    }
+    return all;
+}
+
+/* Look at a call that is served here, and at what it waits for. Its mark is a probe without questions of its own. */
+static look look_at_call(tt_rpc *rpc, tt__rpc_probe *probe, tt_rpc_call *call) {
+    char step[TT__RPC_NAME_SIZE + TT__RPC_FUNCTION_NAME + 60];
+    tt_future *later;
+    int bytes;
+    const char *function = tt__serve_function(call, &bytes);
+    if (bytes)
+        snprintf(step, sizeof step, "worker %s, %.*s()", rpc->name, bytes, function);
+    else
+        snprintf(step, sizeof step, "worker %s, where a reference is fetched", rpc->name);
+    add_path(probe, step);
+    if (was_here(rpc, probe->search, tt__serve_key(call)))
+        return LOOK_STUCK;
+    tt__rpc_probe *mark = new_probe(rpc, probe->search, tt__serve_key(call));
+    if (!mark)
+        return LOOK_MAY_GO_ON;
+    mark->parent = -1;
+    add_path(probe, ", which waits for ");
+    switch (tt__serve_state(call, &later)) {
+    case TT__SERVED_RUNS:
+        return look_at_future(rpc, probe, future_awaited_in(rpc, call));
+    case TT__SERVED_QUEUED:
+        return look_at_all(rpc, probe);
+    case TT__SERVED_LATER:
+        return look_at_future(rpc, probe, later);
+    default:
+        return LOOK_MAY_GO_ON;
+    }
+}
+
+static void begin_search(tt_rpc *rpc, tt__rpc_wait *wait) {
+    int to;
+    uint32_t id;
+    if (!tt__call_of_future(rpc, wait->future, &to, &id))
+        return;
+    tt__rpc_probe *probe = new_probe(rpc, (uint64_t)rpc->id << 32 | (rpc->last_probe + 1), 0);
+    if (!probe)
+        return;
+    probe->parent = rpc->id;
+    probe->origin_to = to;
+    probe->origin_call = id;
+    probe->origin_node = wait->call ? tt__serve_key(wait->call) : 0;
+    /* The thread's own call is where a cycle would close. */
+    tt__rpc_probe *mark = wait->call ? new_probe(rpc, probe->search, tt__serve_key(wait->call)) : NULL;
+    if (mark)
+        mark->parent = -1;
+    look came = look_at_future(rpc, probe, wait->future);
+    if (came != LOOK_ASKED)
+        end_probe(rpc, probe, came == LOOK_STUCK);
+}
+
+/* Forget marks and questions that are old. */
+static void forget_old(tt_rpc *rpc, int64_t now_ms) {
+    for (tt__rpc_probe **at = &rpc->probes; *at;) {
+        tt__rpc_probe *probe = *at;
+        if (now_ms - probe->since_ms < SEARCH_MS) {
+            at = &probe->next;
+            continue;
+        }
+        *at = probe->next;
+        free(probe);
+    }
+}
+
+void tt__cycles_look(tt_rpc *rpc, int64_t now_ms) {
+    if (rpc->probes)
+        forget_old(rpc, now_ms);
+    if (now_ms - rpc->searched_ms >= LONG_MS) {
+        rpc->searched_ms = now_ms;
+        rpc->searches = 0;
+    }
+    for (tt__rpc_wait *wait = rpc->waits; wait && rpc->searches < AT_ONCE; wait = wait->next) {
+        if (!wait->search_ms) {
+            wait->search_ms = now_ms + LONG_MS;
+            wait->pause_ms = LONG_MS;
+        }
+        if (now_ms < wait->search_ms || tt__future_done(wait->future))
+            continue;
+        wait->pause_ms = 2 * wait->pause_ms < RARELY_MS ? 2 * wait->pause_ms : RARELY_MS;
+        wait->search_ms = now_ms + wait->pause_ms;
+        rpc->searches++;
+        begin_search(rpc, wait);
+    }
+}
+
+/* ---- other workers */
+
+static tt_status take_probe(tt_rpc *rpc, tt__rpc_peer *from, const tt__rpc_header *header) {
+    tt_rpc_call *call = tt__serve_find(rpc, from->id, (uint32_t)header->serial);
+    tt__rpc_probe *probe = call && count_probes(rpc) < PROBES_MAX ? new_probe(rpc, header->context, 0) : NULL;
+    if (!probe) {
+        send_answer(rpc, from->id, header->id, false, "");
+        return TT_OK;
+    }
+    probe->parent = from->id;
+    probe->parent_id = header->id;
+    look came = look_at_call(rpc, probe, call);
+    if (came != LOOK_ASKED)
+        end_probe(rpc, probe, came == LOOK_STUCK);
+    return TT_OK;
+}
+
+static tt_status take_answer(tt_rpc *rpc, const tt__rpc_packet_view *view) {
+    tt__rpc_probe *probe = probe_of(rpc, view->header.id);
+    tt__rpc_decoder decoder = {
+        .view = view, .at = view->value, .end = view->value + view->header.value_bytes, .own = false};
+    tt_rpc_value path;
+    TT__TRY(tt__decode_value(&decoder, &path));
+    if (path.kind != TT_RPC_TEXT) {
+        tt_rpc_value_free(&path);
+        return tt__fail(TT_ERR_PROTOCOL, "an answer that is no text");
+    }
+    if (!probe || !probe->open)
+        return TT_OK; /* it was forgotten */
+    probe->open--;
+    if (!(view->header.flags & 1))
+        end_probe(rpc, probe, false);
+    else {
+        add_path(probe, path.bytes.data);
+        if (!probe->open)
+            end_probe(rpc, probe, true);
+    }
+    return TT_OK;
+}
+
+tt_status tt__cycles_told(tt_rpc *rpc, tt__rpc_peer *from, const tt__rpc_packet_view *view) {
+    return view->header.kind == TT__RPC_PROBE ? take_probe(rpc, from, &view->header) : take_answer(rpc, view);
+}
+
+void tt__cycles_lost(tt_rpc *rpc, int id) {
+    (void)id; /* searches that wait for it are forgotten in time, and what it held up goes on by its loss */
+    forget_old(rpc, INT64_MAX);
+}
+
+void tt__cycles_end(tt_rpc *rpc) { forget_old(rpc, INT64_MAX); }
