@@ -90,7 +90,7 @@ static tt_status name_peers(tt_rpc *rpc) {
 }
 
 static void free_peers(tt_rpc *rpc) {
-    for (int id = 0; id < rpc->peer_room; id++)
+    for (int id = 0; id < rpc->peer_end; id++)
         if (rpc->peers[id]) {
             while (rpc->peers[id]->waiting) {
                 tt__rpc_waiting *waiting = rpc->peers[id]->waiting;

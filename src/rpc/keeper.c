@@ -26,7 +26,7 @@ static bool is_of_interest(const tt_rpc *rpc, const tt__rpc_peer *peer) {
 }
 
 void tt__keeper_look(tt_rpc *rpc) {
-    for (int id = 0; id < rpc->peer_room; id++) {
+    for (int id = 0; id < rpc->peer_end; id++) {
         tt__rpc_peer *peer = rpc->peers[id];
         if (!peer || !is_of_interest(rpc, peer) || !rpc->network->ops->check(rpc->network, id))
             continue;
@@ -59,7 +59,7 @@ static void tell_one(tt_rpc *rpc, tt__rpc_peer *peer) {
 }
 
 void tt__keeper_tell_lost(tt_rpc *rpc) {
-    for (int id = 0; id < rpc->peer_room && rpc->lost_untold; id++)
+    for (int id = 0; id < rpc->peer_end && rpc->lost_untold; id++)
         if (rpc->peers[id] && rpc->peers[id]->lost && !rpc->peers[id]->told) {
             rpc->lost_untold--;
             tell_one(rpc, rpc->peers[id]);

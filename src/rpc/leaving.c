@@ -25,7 +25,7 @@ static bool has_no_calls(const tt_rpc *rpc) { return !rpc->counters.calls && !rp
 /* The calls of this worker with those that are not lost. */
 static void count_calls(tt_rpc *rpc, uint64_t *sent, uint64_t *received) {
     *sent = *received = 0;
-    for (int id = 0; id < rpc->peer_room; id++)
+    for (int id = 0; id < rpc->peer_end; id++)
         if (rpc->peers[id] && !rpc->peers[id]->lost) {
             *sent += rpc->peers[id]->calls_sent;
             *received += rpc->peers[id]->calls_received;

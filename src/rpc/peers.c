@@ -16,6 +16,8 @@ tt__rpc_peer *tt__rpc_peer_of(tt_rpc *rpc, int id) {
         return tt__fail_null(TT_ERR_MEMORY, "no memory for worker %d", id);
     peer->id = id;
     peer->waiting_end = &peer->waiting;
+    if (id >= rpc->peer_end)
+        rpc->peer_end = id + 1;
     return rpc->peers[id] = peer;
 }
 
