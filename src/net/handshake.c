@@ -91,7 +91,7 @@ static bool proof_is_good(const tt__handshake *h, bool server, const uint8_t *me
 static void fail_handshake(tt__handshake *h, tt__refusal why) {
     h->state = TT__HANDSHAKE_FAILED;
     h->refusal = why;
-    if (h->role.server && why <= TT__REFUSED_SEALING) {
+    if (h->role.server && why <= TT__REFUSED_FULL) {
         h->out_size = 0;
         put_header(h, REFUSAL, (uint8_t)why);
     }
@@ -175,7 +175,7 @@ static void on_accept(tt__handshake *h) {
 
 static void on_refusal(tt__handshake *h) {
     uint8_t why = h->in[AT_DETAIL];
-    fail_handshake(h, why != TT__REFUSED_NOT && why <= TT__REFUSED_SEALING ? (tt__refusal)why : TT__REFUSED_BROKEN);
+    fail_handshake(h, why != TT__REFUSED_NOT && why <= TT__REFUSED_FULL ? (tt__refusal)why : TT__REFUSED_BROKEN);
 }
 
 static void on_message(tt__handshake *h) {
@@ -295,6 +295,8 @@ static const struct {
     [TT__REFUSED_SEALING] = {TT_ERR_AUTH, "one side seals its connections, the other does not",
                              "one side seals its connections, the other does not. Give all processes of the job the "
                              "same TT_WIRE"},
+    [TT__REFUSED_FULL] = {TT_ERR_NET, "this process has no descriptor left for it (ulimit -n)",
+                          "the other side has no descriptor left for more connections. Let it have more (ulimit -n)"},
     [TT__REFUSED_STRANGER] = {TT_ERR_PROTOCOL, "it does not speak Tutti's handshake",
                               "who listens there does not speak Tutti's handshake. Are address and port right?"},
     [TT__REFUSED_BROKEN] = {TT_ERR_PROTOCOL, "its handshake is broken",

@@ -53,7 +53,7 @@ typedef enum tt__handshake_state {
     TT__HANDSHAKE_FAILED /* `out` may hold a refusal: send what goes without waiting, then close */
 } tt__handshake_state;
 
-/* Why it failed. The numbers of those up to TT__REFUSED_SEALING go over the wire. */
+/* Why it failed. The numbers of those up to TT__REFUSED_FULL go over the wire. */
 typedef enum tt__refusal {
     TT__REFUSED_NOT,
     TT__REFUSED_VERSION,   /* another version of this handshake */
@@ -65,6 +65,7 @@ typedef enum tt__refusal {
     TT__REFUSED_RANK,      /* not the rank that was expected */
     TT__REFUSED_PLAIN,     /* the server wants an encrypted connection */
     TT__REFUSED_SEALING,   /* one side seals what follows, the other does not */
+    TT__REFUSED_FULL,      /* the server can't take more connections */
     TT__REFUSED_STRANGER,  /* not this protocol at all */
     TT__REFUSED_BROKEN     /* this protocol, but an impossible message */
 } tt__refusal;

@@ -92,8 +92,8 @@ void tt__link_end(tt__link *link, tt_status status, const char *format, ...) {
     end_messages(link->messages, &link->announced, status);
     end_messages(link->messages, &link->sending, status);
     close_link(link);
-    tt__log(TT_LOG_DEBUG, "rank %d: the link to rank %d (%s) is over: %s", link->messages->config.rank, link->peer,
-            link->where, link->why);
+    tt__log(TT_LOG_DEBUG, "%d: the link to %d (%s) is over: %s", link->messages->config.rank, link->peer, link->where,
+            link->why);
 }
 
 void tt__news_free(tt__received_news *news) {
@@ -102,6 +102,24 @@ void tt__news_free(tt__received_news *news) {
         free(news);
         news = next;
     }
+}
+
+void tt__link_lose(tt__messages *messages, int peer, const char *why) {
+    tt__link *link = messages->links[peer];
+    if (link)
+        tt__link_end(link, TT_ERR_PEER, "%s", why);
+}
+
+void tt__link_forget(tt__messages *messages, int peer) {
+    tt__link *link = messages->links[peer], **at = &messages->active;
+    if (!link)
+        return;
+    while (*at && *at != link)
+        at = &(*at)->next;
+    if (*at)
+        *at = link->next;
+    messages->links[peer] = NULL;
+    tt__link_free(link);
 }
 
 void tt__link_free(tt__link *link) {
@@ -120,7 +138,29 @@ void tt__link_free(tt__link *link) {
     free(link);
 }
 
+/* Text of a worker, whose name comes first. */
+static const char *worker_text(const tt__messages *messages, int id, bool whole, const char *where, char *text) {
+    const char *host = NULL, *name = messages->config.peer_name(messages->config.world, id, &host);
+    size_t n = (size_t)(name ? snprintf(text, TT__RANK_TEXT_SIZE, "worker %.127s (id %d", name, id)
+                             : snprintf(text, TT__RANK_TEXT_SIZE, "the worker with id %d", id));
+    if (whole && (host || where))
+        n += (size_t)snprintf(text + n, TT__RANK_TEXT_SIZE - n, "%s%s%.64s%s%.79s", name ? ", " : " (",
+                              host ? "host " : "", host ? host : "", host && where ? ", " : "", where ? where : "");
+    if (name || (whole && (host || where)))
+        snprintf(text + n, TT__RANK_TEXT_SIZE - n, ")");
+    return text;
+}
+
+const char *tt__rank_name(const tt__messages *messages, int rank, char text[TT__RANK_TEXT_SIZE]) {
+    if (messages->config.peer_name)
+        return worker_text(messages, rank, false, NULL, text);
+    snprintf(text, TT__RANK_TEXT_SIZE, "rank %d", rank);
+    return text;
+}
+
 const char *tt__rank_text(const tt__messages *messages, int rank, const char *where, char text[TT__RANK_TEXT_SIZE]) {
+    if (messages->config.peer_name)
+        return worker_text(messages, rank, true, where, text);
     const char *host = messages->config.hostnames ? messages->config.hostnames[rank] : NULL;
     size_t n = (size_t)snprintf(text, TT__RANK_TEXT_SIZE, "rank %d", rank);
     if (host || where)

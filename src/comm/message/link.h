@@ -22,8 +22,12 @@ void tt__message_done(tt__messages *messages, tt__message *message, tt_status st
 
 void tt__news_free(tt__received_news *news);
 
-/* "rank 3 (host b, 10.0.0.2:4711)", with what is known; `where` may be NULL. Returns `text`. */
-enum { TT__RANK_TEXT_SIZE = 200 };
+/* "rank 3 (host b, 10.0.0.2:4711)", "worker ps (id 3, host b, 10.0.0.2:4711)", with what is known; `where` may be NULL.
+ * Returns `text`. */
+enum { TT__RANK_TEXT_SIZE = 340 };
 const char *tt__rank_text(const tt__messages *messages, int rank, const char *where, char text[TT__RANK_TEXT_SIZE]);
+
+/* "rank 3", "worker ps (id 3)". Returns `text`. */
+const char *tt__rank_name(const tt__messages *messages, int rank, char text[TT__RANK_TEXT_SIZE]);
 
 #endif

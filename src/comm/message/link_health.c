@@ -6,14 +6,16 @@
 
 /* Other ranks read this text, too, so it names both ends. */
 static tt_status fail_link_ended(const tt__link *link) {
-    char who[TT__RANK_TEXT_SIZE];
-    int own = link->messages->config.rank;
+    char who[TT__RANK_TEXT_SIZE], own[TT__RANK_TEXT_SIZE];
     tt__rank_text(link->messages, link->peer, link->where, who);
+    tt__rank_name(link->messages, link->messages->config.rank, own);
+    if (link->transport.peer_left && link->messages->config.peer_name)
+        return tt__fail(link->status, "%s has left", who);
     if (link->transport.peer_left)
         return tt__fail(link->status, "%s has left the job: %s", who, link->why);
     if (link->status == TT_ERR_PEER)
-        return tt__fail(link->status, "%s is gone; its connection to rank %d ended: %s", who, own, link->why);
-    return tt__fail(link->status, "rank %d ended its connection to %s: %s", own, who, link->why);
+        return tt__fail(link->status, "%s is gone; its connection to %s ended: %s", who, own, link->why);
+    return tt__fail(link->status, "%s ended its connection to %s: %s", own, who, link->why);
 }
 
 bool tt__link_silent(tt__messages *messages, int rank) {

@@ -200,6 +200,10 @@ typedef struct tt__messages_config {
     void *world;
     const char *const *hostnames; /* (size), borrowed; NULL: unknown */
 
+    /* Where peers are workers with names: return a peer's name, and its host; NULL: not known. What it returns is used
+     * before anything else is called. NULL: peers are ranks. */
+    const char *(*peer_name)(void *world, int peer, const char **host);
+
     /* Advance the works of the process; the thread calls it after each progress. Returns after how many ms to call
      * it again even if no message comes, -1: not at all. May be NULL. */
     int64_t (*advance)(void *world);
@@ -242,6 +246,15 @@ typedef struct tt__messages_config {
 
 /* Make an engine without links. `config` is copied. */
 tt_status tt__messages_new(tt__messages **out, const tt__messages_config *config);
+
+/* Watch one more descriptor beside the links, once, for the life of the engine: whoever serves them calls `serve` when
+ * it can be read, with the lock held; it returns whether anything happened. Starts the thread. */
+tt_status tt__messages_watch(tt__messages *messages, int fd, bool (*serve)(void *user), void *user);
+
+/* End the link to `peer` as lost, and free an ended one, so that nothing is known of it any more. Not while links are
+ * served. */
+void tt__link_lose(tt__messages *messages, int peer, const char *why);
+void tt__link_forget(tt__messages *messages, int peer);
 
 /* Bind a listening socket, and describe by which addresses this process is reached, in one token without spaces.
  * `only_local`: all ranks are on this host, so loopback addresses will do. */

@@ -35,6 +35,14 @@ tt_status tt__messages_new(tt__messages **out, const tt__messages_config *config
     return TT_OK;
 }
 
+tt_status tt__messages_watch(tt__messages *messages, int fd, bool (*serve)(void *user), void *user) {
+    TT__TRY(tt__poller_open(messages));
+    messages->serve_watched = serve;
+    messages->watched_user = user;
+    TT__TRY(tt__poller_watch(messages, fd));
+    return tt__messages_thread_start(messages);
+}
+
 /* ---- the end */
 
 /* Hand what is still to be sent to the kernel, then say that nothing follows. */
@@ -88,9 +96,9 @@ void tt__messages_close(tt__messages *messages, bool quietly) {
         tt__messages_thread_stop(messages);
     if (!quietly && messages->tcp_links)
         say_goodbye(messages);
-    for (int r = 0; r < messages->config.size; r++)
-        if (messages->links[r])
-            tt__link_free(messages->links[r]);
+    while (messages->active)
+        tt__link_forget(messages, messages->active->peer);
+    tt__link_forget(messages, messages->config.rank);
     tt__arrivals_free_all(messages);
     tt__poller_close(messages);
     tt__messages_stop_joining(messages);

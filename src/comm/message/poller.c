@@ -34,6 +34,13 @@ tt_status tt__poller_add(tt__link *link) {
     return TT_OK;
 }
 
+tt_status tt__poller_watch(tt__messages *messages, int fd) {
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = messages};
+    if (epoll_ctl(messages->epoll, EPOLL_CTL_ADD, fd, &event))
+        return tt__fail_errno(TT_ERR_SYSTEM, errno, "can't watch for new connections (epoll)");
+    return TT_OK;
+}
+
 void tt__poller_watch_writes(tt__link *link, bool wanted) {
     if (!link->tcp || link->ended || wanted == link->wants_write || link->messages->epoll < 0)
         return;

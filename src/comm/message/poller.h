@@ -8,6 +8,9 @@
 tt_status tt__poller_open(tt__messages *messages);
 void tt__poller_close(tt__messages *messages);
 
+/* Watch what serve_watched() is for; its events point to the engine. */
+tt_status tt__poller_watch(tt__messages *messages, int fd);
+
 /* Watch a TCP link for bytes to read; also for room to write, or not. The latter does nothing for rings. */
 tt_status tt__poller_add(tt__link *link);
 void tt__poller_watch_writes(tt__link *link, bool wanted);

@@ -18,8 +18,9 @@
 enum {
     LOOK_AT_EACH = 2, /* up to so many TCP links are read without asking epoll which */
     EVENTS = 64,
-    SOON_MS = 1, /* a thread that waits for more than that while bytes are there leaves the link idle */
-    RINGS_MS = 1 /* a sleeper on TCP looks at the rings that often */
+    WATCHED_MS = 1, /* what is watched beside the links is looked at that often, */
+    SOON_MS = 1,    /* a thread that waits for more than that while bytes are there leaves the link idle */
+    RINGS_MS = 1    /* a sleeper on TCP looks at the rings that often */
 };
 
 static bool serve_link(tt__link *link) {
@@ -35,15 +36,20 @@ static bool serve_link(tt__link *link) {
 
 bool tt__serve_events(tt__messages *messages) {
     struct epoll_event events[EVENTS];
-    bool any = false;
+    bool any = false, watched = false;
     int n = epoll_wait(messages->epoll, events, EVENTS, 0);
+    messages->watched_ms = messages->now_ms;
     for (int i = 0; i < n; i++) {
         tt__link *link = events[i].data.ptr;
-        if (link)
+        if (events[i].data.ptr == messages)
+            watched = true;
+        else if (link)
             any |= serve_link(link);
         else
             tt__poller_woken(messages);
     }
+    if (watched)
+        any |= messages->serve_watched(messages->watched_user);
     return any;
 }
 
@@ -58,7 +64,8 @@ bool tt__serve_rings(tt__messages *messages) {
 
 static bool serve_tcp(tt__messages *messages) {
     bool any = false;
-    if (messages->tcp_links > LOOK_AT_EACH)
+    bool looks = messages->serve_watched && messages->now_ms - messages->watched_ms >= WATCHED_MS;
+    if (messages->tcp_links > LOOK_AT_EACH || looks)
         return tt__serve_events(messages);
     for (tt__link *link = messages->active; link; link = link->next)
         if (link->tcp)
@@ -84,7 +91,7 @@ void tt__wake_waiters(tt__messages *messages, int sleepers) {
 bool tt__messages_progress(tt__messages *messages) {
     uint32_t completed = messages->completed;
     bool any = tt__serve_rings(messages);
-    if (!messages->tcp_links)
+    if (!messages->tcp_links && !messages->serve_watched)
         return any;
     messages->now_ms = tt__now_ms();
     if (!messages->thread_acts) {

@@ -17,7 +17,7 @@
  *   link_health.c   which peers are silent or gone
  *   ask.c           a question to a peer, and waiting for its answer
  *   thread.c        the engine's own thread
- *   joining/        TCP links are made when ranks join
+ *   joining/        TCP links are made when ranks join, or when they are needed
  *   messages.c      the engine's life
  *
  * A file calls those above it in this list only; what is below is reached by tt__messages_config's functions alone. */
@@ -143,7 +143,10 @@ struct tt__messages {
     int number;
 
     /* Between threads. */
-    int epoll, wakeup; /* wakeup: an eventfd in epoll's set. -1: there are no TCP links */
+    int epoll, wakeup;                 /* wakeup: an eventfd in epoll's set. -1: there are no TCP links */
+    bool (*serve_watched)(void *user); /* of tt__messages_watch(); NULL: nothing is watched */
+    void *watched_user;
+    int64_t watched_ms; /* when epoll was asked last, which knows of it */
     int listener;
     struct tt__attempt *unfinished; /* of a joining that failed; closed with the engine, when the reason was reported */
     uint8_t nonce[TT__JOB_SIZE];    /* in this rank's address token: a peer that knows it has read the store */

@@ -12,12 +12,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <unistd.h>
 
 /* How long one address may take, and a connecting peer to prove who it is. */
 enum { CONNECT_MS = 10000, ACCEPT_MS = 5000 };
 
-static const char CHOSEN = 'T';
+static const char CHOSEN = 'T', ASKS = 'W';
 
 static void fail_attempt(tt__attempt *attempt, tt_status status, const char *why) {
     attempt->step = TT__ATTEMPT_FAILED;
@@ -44,7 +45,9 @@ static tt__attempt *attempt_new(const tt__messages *messages, const tt__secret *
     if (!attempt)
         return tt__fail_null(TT_ERR_MEMORY, "no memory for a connection");
     attempt->stream.fd = -1;
+    attempt->epoll = -1;
     attempt->target = target;
+    attempt->began_ms = tt__now_ms();
     attempt->deadline_ms = tt__deadline_ms(ms);
     attempt->handshake.role = (tt__handshake_role){.server = !target,
                                                    .purpose = TT__PURPOSE_TRANSPORT,
@@ -68,8 +71,10 @@ tt__attempt *tt__attempt_connect(const tt__messages *messages, const tt__secret 
     int fd = tt__fd(socket(to->address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (fd < 0)
         fail_attempt(attempt, TT_ERR_NET, strerror(errno));
-    else if (connect(fd, (const struct sockaddr *)&to->address, to->size) && errno != EINPROGRESS && errno != EINTR)
+    else if (connect(fd, (const struct sockaddr *)&to->address, to->size) && errno != EINPROGRESS && errno != EINTR) {
+        attempt->gone = errno == ECONNREFUSED;
         fail_attempt(attempt, TT_ERR_NET, strerror(errno));
+    }
     if (fd >= 0 && attempt->step == TT__ATTEMPT_FAILED)
         attempt->stream.fd = fd; /* closed by tt__attempt_free() */
     else if (fd >= 0)
@@ -107,6 +112,7 @@ static bool continue_connect(tt__attempt *attempt) {
     socklen_t size = sizeof errnum;
     if (getsockopt(attempt->stream.fd, SOL_SOCKET, SO_ERROR, &errnum, &size))
         errnum = errno;
+    attempt->gone = errnum == ECONNREFUSED;
     if (errnum)
         fail_attempt(attempt, TT_ERR_NET, strerror(errnum));
     else
@@ -149,6 +155,7 @@ static bool continue_handshake(tt__attempt *attempt) {
         if (handshake->state == TT__HANDSHAKE_DONE)
             return begin_choice(attempt);
         if (handshake->state == TT__HANDSHAKE_FAILED) {
+            attempt->gone = handshake->refusal == TT__REFUSED_JOB;
             fail_attempt(attempt, tt__handshake_error(handshake), tt__handshake_reason(handshake));
             return false;
         }
@@ -159,7 +166,103 @@ static bool continue_handshake(tt__attempt *attempt) {
     return false;
 }
 
+/* ---- workers that come and go: who has called says who it is, and waits for an answer */
+
+static bool send_question(tt__attempt *attempt) {
+    char byte = ASKS;
+    while (attempt->moved < 1 + sizeof *attempt->says) {
+        size_t n = 0, said = attempt->moved ? attempt->moved - 1 : 0;
+        struct iovec parts[2] = {{&byte, 1}, {(char *)(uintptr_t)attempt->says + said, sizeof *attempt->says - said}};
+        bool begun = attempt->moved;
+        if (must_wait(attempt, tt__stream_write(&attempt->stream, parts + begun, 2 - begun, &n)))
+            return false;
+        attempt->moved += n;
+    }
+    return !must_wait(attempt, tt__stream_flush(&attempt->stream));
+}
+
+static void ask(tt__attempt *attempt) {
+    if (attempt->target->chosen && attempt->target->chosen != attempt) {
+        fail_attempt(attempt, TT_ERR_NET, "another connection was faster");
+        return;
+    }
+    attempt->target->chosen = attempt;
+    if (!send_question(attempt))
+        return;
+    attempt->step = TT__ATTEMPT_ANSWER;
+    attempt->events = POLLIN;
+}
+
+static void take_question(tt__attempt *attempt) {
+    while (attempt->moved < 1 + sizeof attempt->intro) {
+        size_t n = 0, heard = attempt->moved ? attempt->moved - 1 : 0;
+        char byte = ASKS;
+        tt__io io = attempt->moved ? tt__stream_read(&attempt->stream, (char *)&attempt->intro + heard,
+                                                     sizeof attempt->intro - heard, &n)
+                                   : tt__stream_read(&attempt->stream, &byte, 1, &n);
+        if (must_wait(attempt, io))
+            return;
+        if (byte != ASKS) {
+            fail_attempt(attempt, TT_ERR_PROTOCOL, "it does not speak Tutti's protocol");
+            return;
+        }
+        attempt->moved += n;
+    }
+    attempt->intro.name[TT__INTRO_NAME - 1] = attempt->intro.host[TT__INTRO_HOST - 1] = '\0';
+    attempt->step = TT__ATTEMPT_ASKED;
+    attempt->events = POLLIN;
+}
+
+/* Nothing may come before the answer; most likely the other side hangs up. */
+static void continue_asked(tt__attempt *attempt) {
+    char byte;
+    size_t n = 0;
+    if (!must_wait(attempt, tt__stream_read(&attempt->stream, &byte, 1, &n)))
+        fail_attempt(attempt, TT_ERR_PROTOCOL, "it does not wait for an answer");
+}
+
+static void take_answer(tt__attempt *attempt) {
+    char byte = 0;
+    size_t n = 0;
+    while (!must_wait(attempt, tt__stream_read(&attempt->stream, &byte, 1, &n))) {
+        attempt->deadline_ms = tt__deadline_ms(attempt->patience_ms);
+        if (byte == TT__ANSWER_WAIT)
+            continue;
+        attempt->answer = byte;
+        attempt->step = TT__ATTEMPT_DONE;
+        if (byte == TT__ANSWER_LOST)
+            fail_attempt(attempt, TT_ERR_PEER, "it has given this worker up");
+        else if (byte == TT__ANSWER_DECLINED)
+            fail_attempt(attempt, TT_ERR_NET, "it has another connection");
+        else if (byte != TT__ANSWER_TAKEN)
+            fail_attempt(attempt, TT_ERR_PROTOCOL, "it does not speak Tutti's protocol");
+        return;
+    }
+}
+
+void tt__attempt_answer(tt__attempt *attempt, char answer) {
+    size_t n = 0;
+    const struct iovec part = {&answer, 1};
+    tt__io io = tt__stream_write(&attempt->stream, &part, 1, &n);
+    if (io == TT__IO_DONE)
+        io = tt__stream_flush(&attempt->stream);
+    if (io != TT__IO_DONE) /* a byte always has room, unless the connection is broken */
+        fail_attempt(attempt, TT_ERR_NET, "the other side hung up");
+    else if (answer == TT__ANSWER_TAKEN)
+        attempt->step = TT__ATTEMPT_DONE;
+    else if (answer != TT__ANSWER_WAIT)
+        fail_attempt(attempt, TT_ERR_STATE,
+                     answer == TT__ANSWER_LOST ? "it was lost before" : "there is a link already");
+}
+
 static void continue_choice(tt__attempt *attempt) {
+    if (attempt->patience_ms) {
+        if (attempt->target)
+            ask(attempt);
+        else
+            take_question(attempt);
+        return;
+    }
     char byte = CHOSEN;
     size_t n = 0;
     const struct iovec part = {&byte, 1};
@@ -181,11 +284,36 @@ void tt__attempt_continue(tt__attempt *attempt) {
         return;
     if (attempt->step == TT__ATTEMPT_CHOOSING)
         continue_choice(attempt);
+    if (attempt->step == TT__ATTEMPT_ASKED)
+        continue_asked(attempt);
+    if (attempt->step == TT__ATTEMPT_ANSWER)
+        take_answer(attempt);
+}
+
+bool tt__attempt_watch(tt__attempt *attempt) {
+    if (attempt->epoll < 0 || attempt->watched == attempt->events || attempt->step >= TT__ATTEMPT_DONE)
+        return true;
+    struct epoll_event event = {.events = attempt->events & POLLIN ? EPOLLIN : EPOLLOUT, .data.ptr = attempt};
+    int how = attempt->watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+    if (epoll_ctl(attempt->epoll, how, attempt->stream.fd, &event)) {
+        fail_attempt(attempt, TT_ERR_SYSTEM, strerror(errno));
+        return false;
+    }
+    attempt->watched = attempt->events;
+    return true;
+}
+
+/* It must be said: a forked child may keep the socket open, and then epoll keeps it, too. */
+void tt__attempt_unwatch(tt__attempt *attempt) {
+    if (attempt->watched)
+        epoll_ctl(attempt->epoll, EPOLL_CTL_DEL, attempt->stream.fd, NULL);
+    attempt->watched = 0;
 }
 
 void tt__attempt_free(tt__attempt *attempt) {
     if (!attempt)
         return;
+    tt__attempt_unwatch(attempt);
     tt__stream_close(&attempt->stream);
     free(attempt);
 }

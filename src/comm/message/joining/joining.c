@@ -10,7 +10,6 @@
 #include "comm/message/joining/joining.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/fd.h"
 #include "comm/message/heartbeat.h"
 #include "comm/message/incoming.h"
 #include "comm/message/link.h"
@@ -18,40 +17,26 @@
 #include "comm/message/outgoing.h"
 #include "comm/message/thread.h"
 #include "net/interrupt.h"
-#include "net/refusals.h"
-#include "net/wire_choice.h"
 
 #include <errno.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 enum {
-    STAGGER_MS = 250,
-    ROUNDS = 3,          /* rounds over all addresses of a rank before it counts as unreachable, */
-    PAUSE_MS = 200,      /* with a pause between them, */
-    TRY_MS = 5000,       /* and no new round after this time */
     EXPECTED_MS = 15000, /* within which all higher ranks have connected: more than they need to find that they can't */
-    LOOK_MS = 200,       /* between looks at what may end joining and has no descriptor here */
-    ACCEPTS_AT_ONCE = 64,
-    STRANGERS = 256 /* accepted at a time beside those expected, if there are four times as many descriptors */
+    LOOK_MS = 200        /* between looks at what may end joining and has no descriptor here */
 };
 
 /* The state of joining. */
 typedef struct joining {
     tt__messages *messages;
-    tt__secret secret;
-    int expected, missing; /* peers that connect to this rank; links in all */
+    tt__attempts attempts;
+    int missing; /* links */
     tt__target *targets;
     int target_count;
-    tt__attempt *attempts;
-    int accepted, strangers; /* attempts begun by others; how many of them may be strangers */
-    bool starved;            /* a caller was turned away because there was no descriptor for it */
-    tt__refusals refusals;
     struct pollfd *fds;
     size_t room;
     int64_t start_ms, deadline_ms, expected_ms, look_ms;
@@ -59,34 +44,22 @@ typedef struct joining {
 
 /* ---- errors */
 
-/* "10.0.0.2:4711 (Connection refused), 10.1.0.2:4711 (no answer)" */
-static const char *tried_of(const tt__target *target, char *text, size_t size) {
-    size_t n = 0;
-    snprintf(text, size, "no address");
-    for (int i = 0; i < target->count && n < size; i++) {
-        const tt__candidate *candidate = &target->candidates[i];
-        const char *why = *candidate->why ? candidate->why : i < target->next_candidate ? "no answer" : "not yet";
-        n += (size_t)snprintf(text + n, size - n, "%s%s (%s)", i ? ", " : "", candidate->text, why);
-    }
-    return text;
-}
-
 static tt_status fail_unreached(const tt__messages *messages, const tt__target *target) {
-    char own[TT__RANK_TEXT_SIZE], other[TT__RANK_TEXT_SIZE], tried[1400];
+    char own[TT__RANK_TEXT_SIZE], other[TT__RANK_TEXT_SIZE], tried[TT__TRIED_SIZE];
     return tt__fail(target->worst ? target->worst : TT_ERR_NET,
                     "%s can't reach %s: tried %s. TT_SOCKET_IFNAME names the interfaces whose addresses are used",
                     tt__rank_text(messages, messages->config.rank, NULL, own),
-                    tt__rank_text(messages, target->rank, NULL, other), tried_of(target, tried, sizeof tried));
+                    tt__rank_text(messages, target->rank, NULL, other), tt__target_tried(target, tried));
 }
 
 static tt_status fail_no_answer(const joining *j, const tt__target *target, int64_t now) {
-    char own[TT__RANK_TEXT_SIZE], other[TT__RANK_TEXT_SIZE], tried[1400];
+    char own[TT__RANK_TEXT_SIZE], other[TT__RANK_TEXT_SIZE], tried[TT__TRIED_SIZE];
     return tt__fail(TT_ERR_TIMEOUT,
                     "%s did not answer %s in the %lld ms that were left: it failed or is frozen, or the network "
                     "between is cut; tried %s",
                     tt__rank_text(j->messages, target->rank, NULL, other),
                     tt__rank_text(j->messages, j->messages->config.rank, NULL, own), (long long)(now - j->start_ms),
-                    tried_of(target, tried, sizeof tried));
+                    tt__target_tried(target, tried));
 }
 
 static tt_status fail_not_connected(const joining *j, int rank, int64_t now) {
@@ -103,102 +76,15 @@ static tt_status fail_not_connected(const joining *j, int rank, int64_t now) {
 
 /* ---- connecting */
 
-/* Note that an attempt at a target has failed. */
-static void note_failed_attempt(tt__attempt *attempt) {
-    tt__target *target = attempt->target;
-    tt__candidate *candidate = &target->candidates[attempt->candidate];
-    snprintf(candidate->why, sizeof candidate->why, "%s", attempt->why);
-    if (attempt->status == TT_ERR_AUTH || !target->worst)
-        target->worst = attempt->status;
-    target->trying--;
-    target->next_ms = 0;
-}
-
-static tt_status try_next_candidate(joining *j, tt__target *target, int64_t now) {
-    if (target->next_candidate == target->count) {
-        if (target->trying)
-            return TT_OK;
-        if (++target->round == ROUNDS || !target->count || target->worst == TT_ERR_AUTH || now - j->start_ms >= TRY_MS)
-            return fail_unreached(j->messages, target);
-        target->next_candidate = 0;
-        target->next_ms = now + PAUSE_MS;
-        return TT_OK;
-    }
-    tt__attempt *attempt = tt__attempt_connect(j->messages, &j->secret, target, target->next_candidate++);
-    if (!attempt)
-        return tt_last_status();
-    attempt->next = j->attempts;
-    j->attempts = attempt;
-    target->trying++;
-    target->next_ms = now + STAGGER_MS;
-    return TT_OK;
-}
-
 static tt_status start_attempts(joining *j, int64_t now) {
     for (int i = 0; i < j->target_count; i++) {
         tt__target *target = &j->targets[i];
-        if (!j->messages->links[target->rank] && now >= target->next_ms)
-            TT__TRY(try_next_candidate(j, target, now));
-    }
-    return TT_OK;
-}
-
-/* ---- accepting */
-
-static void refuse_attempt(joining *j, tt__attempt *attempt, const char *why) {
-    char who[24];
-    snprintf(who, sizeof who, "rank %d", j->messages->config.rank);
-    tt__refusals_log(&j->refusals, who, "a connection from %s is refused: %s", attempt->where, why);
-}
-
-static void drop_attempt(joining *j, tt__attempt **at) {
-    tt__attempt *attempt = *at;
-    j->accepted -= !attempt->target;
-    *at = attempt->next;
-    tt__attempt_free(attempt);
-}
-
-/* Hang up on the peer that has been unproved longest, the last such in the list; false: there is none. */
-static bool drop_oldest_stranger(joining *j) {
-    tt__attempt **oldest = NULL;
-    for (tt__attempt **at = &j->attempts; *at; at = &(*at)->next)
-        if (!(*at)->target && (*at)->step < TT__ATTEMPT_CHOOSING)
-            oldest = at;
-    if (!oldest)
-        return false;
-    refuse_attempt(j, *oldest, "too many connections that have not proved anything");
-    drop_attempt(j, oldest);
-    return true;
-}
-
-/* Fail after an error of accept(), unless it is the peer's connection that failed. */
-static tt_status fail_accept(const joining *j, int errnum) {
-    if (errnum != EMFILE && errnum != ENFILE && errnum != ENOBUFS && errnum != ENOMEM)
-        return TT_OK;
-    return tt__fail_errno(TT_ERR_SYSTEM, errnum, "rank %d can't accept the calls of other ranks",
-                          j->messages->config.rank);
-}
-
-static tt_status accept_peers(joining *j) {
-    for (int i = 0; i < ACCEPTS_AT_ONCE; i++) {
-        struct sockaddr_storage from = {0};
-        socklen_t size = sizeof from;
-        int fd = tt__fd(accept4(j->messages->listener, (struct sockaddr *)&from, &size, SOCK_CLOEXEC | SOCK_NONBLOCK));
-        if (fd < 0 && (errno == EMFILE || errno == ENFILE) && drop_oldest_stranger(j)) {
-            j->starved = true;
+        bool given_up;
+        if (j->messages->links[target->rank])
             continue;
-        }
-        if (fd < 0)
-            return fail_accept(j, errno);
-        tt__net_unmap(&from);
-        if (j->accepted >= j->expected + j->strangers)
-            drop_oldest_stranger(j);
-        tt__attempt *attempt = tt__attempt_accept(j->messages, &j->secret, fd, &from);
-        if (!attempt)
-            return tt_last_status();
-        attempt->next = j->attempts;
-        j->attempts = attempt;
-        j->accepted++;
+        TT__TRY(tt__target_try(&j->attempts, target, j->start_ms, now, &given_up));
+        if (given_up)
+            return fail_unreached(j->messages, target);
     }
     return TT_OK;
 }
@@ -230,7 +116,7 @@ static tt_status add_link(joining *j, tt__attempt *attempt) {
                          : "");
     j->missing--;
     if (!attempt->target)
-        j->expected--;
+        j->attempts.expected--;
     TT__TRY(tt__link_add_tcp(messages, rank, stream, attempt->where));
     tt__link_flush(messages->links[rank]); /* what TLS has yet to send, or has received already */
     tt__link_read(messages->links[rank]);
@@ -240,14 +126,11 @@ static tt_status add_link(joining *j, tt__attempt *attempt) {
 /* Make links of finished attempts; free attempts that are finished, failed, late, or no longer needed. */
 static tt_status settle_attempts(joining *j, int64_t now) {
     tt_status status = TT_OK;
-    for (tt__attempt **at = &j->attempts; *at;) {
+    for (tt__attempt **at = &j->attempts.first; *at;) {
         tt__attempt *attempt = *at;
         bool needed = !attempt->target || !j->messages->links[attempt->target->rank];
-        if (needed && now >= attempt->deadline_ms && attempt->step < TT__ATTEMPT_DONE) {
-            snprintf(attempt->why, sizeof attempt->why, "no answer in time");
-            attempt->status = attempt->step == TT__ATTEMPT_CONNECTING ? TT_ERR_NET : TT_ERR_PEER;
-            attempt->step = TT__ATTEMPT_FAILED;
-        }
+        if (needed)
+            tt__attempt_expire(attempt, now);
         if (needed && attempt->step < TT__ATTEMPT_DONE) {
             at = &attempt->next;
             continue;
@@ -256,11 +139,11 @@ static tt_status settle_attempts(joining *j, int64_t now) {
             status = add_link(j, attempt);
         if (needed && attempt->step == TT__ATTEMPT_FAILED) {
             if (attempt->target)
-                note_failed_attempt(attempt);
+                tt__target_note_failed(attempt);
             else
-                refuse_attempt(j, attempt, attempt->why);
+                tt__attempts_refuse(&j->attempts, attempt, attempt->why);
         }
-        drop_attempt(j, at);
+        tt__attempts_drop(&j->attempts, at);
     }
     return status;
 }
@@ -281,7 +164,7 @@ static bool reserve_pollfds(joining *j, size_t n) {
 /* Links that have ended count: they stay in the list, without a descriptor. */
 static size_t count_pollfds(const joining *j) {
     size_t n = 1;
-    for (const tt__attempt *a = j->attempts; a; a = a->next)
+    for (const tt__attempt *a = j->attempts.first; a; a = a->next)
         n++;
     for (const tt__link *link = j->messages->active; link; link = link->next)
         n += link->tcp;
@@ -294,7 +177,7 @@ static size_t fill_pollfds(joining *j) {
     if (!reserve_pollfds(j, count_pollfds(j)))
         return 0;
     j->fds[n++] = (struct pollfd){.fd = j->messages->listener, .events = POLLIN};
-    for (const tt__attempt *a = j->attempts; a; a = a->next)
+    for (const tt__attempt *a = j->attempts.first; a; a = a->next)
         j->fds[n++] = (struct pollfd){.fd = a->stream.fd, .events = a->events};
     for (const tt__link *link = j->messages->active; link; link = link->next)
         if (link->tcp)
@@ -305,7 +188,7 @@ static size_t fill_pollfds(joining *j) {
 
 static tt_status serve_ready(joining *j) {
     size_t i = 1;
-    for (tt__attempt *a = j->attempts; a; a = a->next)
+    for (tt__attempt *a = j->attempts.first; a; a = a->next)
         if (j->fds[i++].revents)
             tt__attempt_continue(a);
     for (tt__link *link = j->messages->active; link; link = link->next)
@@ -314,7 +197,7 @@ static tt_status serve_ready(joining *j) {
             if (tt__link_wants_write(link))
                 tt__link_flush(link);
         }
-    return j->fds[0].revents ? accept_peers(j) : TT_OK;
+    return j->fds[0].revents ? tt__attempts_accept(&j->attempts) : TT_OK;
 }
 
 /* Fail if a peer was through with joining, and its group has failed since: whoever failed it is to blame for all that
@@ -361,21 +244,21 @@ static int poll_timeout(const joining *j, int64_t now) {
         until = j->messages->beat_due_ms;
     for (int i = 0; i < j->target_count; i++) {
         const tt__target *target = &j->targets[i];
-        bool due = !j->messages->links[target->rank] && (target->next_candidate < target->count || !target->trying);
-        if (due && target->next_ms < until)
-            until = target->next_ms;
+        int64_t due_ms = j->messages->links[target->rank] ? -1 : tt__target_due_ms(target);
+        if (due_ms >= 0 && due_ms < until)
+            until = due_ms;
     }
-    for (const tt__attempt *a = j->attempts; a; a = a->next)
+    for (const tt__attempt *a = j->attempts.first; a; a = a->next)
         if (a->deadline_ms < until)
             until = a->deadline_ms;
-    if (j->expected && j->expected_ms < until)
+    if (j->attempts.expected && j->expected_ms < until)
         until = j->expected_ms;
     return until <= now ? 0 : until - now > LOOK_MS ? LOOK_MS : (int)(until - now);
 }
 
 static tt_status check_time(const joining *j, const char *const *addresses, int64_t now) {
     const tt__messages *messages = j->messages;
-    if (now < j->deadline_ms && (now < j->expected_ms || !j->expected))
+    if (now < j->deadline_ms && (now < j->expected_ms || !j->attempts.expected))
         return TT_OK;
     for (int r = messages->config.rank + 1; r < messages->config.size; r++)
         if (addresses[r] && !messages->links[r])
@@ -417,7 +300,7 @@ static tt_status plan_targets(joining *j, const char *const *addresses) {
             continue;
         j->missing++;
         if (r > config->rank) {
-            j->expected++;
+            j->attempts.expected++;
             continue;
         }
         tt__target *target = &j->targets[j->target_count++];
@@ -438,44 +321,24 @@ void tt__messages_stop_joining(tt__messages *messages) {
     messages->listener = -1;
 }
 
-/* Count how many strangers may connect and leave enough descriptors for everything else. */
-static int count_strangers(void) {
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur / 4 >= STRANGERS)
-        return STRANGERS;
-    return limit.rlim_cur > 16 ? (int)limit.rlim_cur / 4 : 4;
-}
-
-static void log_suppressed(joining *j) {
-    char who[24];
-    snprintf(who, sizeof who, "rank %d", j->messages->config.rank);
-    tt__refusals_flush_now(&j->refusals, who);
-}
-
 tt_status tt__messages_open(tt__messages *messages, const char *const *addresses, int64_t deadline_ms) {
     joining j = {.messages = messages,
-                 .strangers = count_strangers(),
                  .start_ms = tt__now_ms(),
                  .deadline_ms = deadline_ms,
                  .expected_ms = tt__deadline_ms(EXPECTED_MS),
                  .look_ms = tt__deadline_ms(LOOK_MS)};
-    TT__TRY(tt__secret_load(&j.secret));
-    tt__wire wire;
-    tt_status status = tt__wire_choose(&wire, &j.secret, messages->one_host, !messages->config.rank);
-    messages->seals = !status && wire == TT__WIRE_SEALED;
-    if (!status)
-        status = tt__tls_load(&messages->tls, &j.secret);
+    tt_status status = tt__attempts_begin(&j.attempts, messages);
     if (!status)
         status = plan_targets(&j, addresses);
     if (!status)
         status = join_all(&j, addresses);
-    if (status && j.starved) /* it may have been a rank */
-        status = fail_accept(&j, EMFILE);
-    messages->unfinished = j.attempts;
-    log_suppressed(&j);
+    if (status && j.attempts.starved) /* it may have been a rank */
+        status = tt__fail_errno(TT_ERR_SYSTEM, EMFILE, "rank %d can't accept the calls of other ranks",
+                                messages->config.rank);
+    messages->unfinished = j.attempts.first;
+    tt__attempts_end(&j.attempts);
     free(j.targets);
     free(j.fds);
-    tt__secret_wipe(&j.secret);
     if (!status)
         tt__messages_stop_joining(messages);
     return !status && messages->tcp_links ? tt__messages_thread_start(messages) : status;

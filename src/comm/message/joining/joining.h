@@ -1,9 +1,10 @@
-/* Making TCP links when ranks join. */
+/* Making TCP links: between all ranks when they join (joining.c), or one by one when they are needed (dialling.h). */
 #ifndef TT_COMM_MESSAGE_JOINING_H
 #define TT_COMM_MESSAGE_JOINING_H
 
 #include "comm/message/state.h"
 #include "net/net.h"
+#include "net/refusals.h"
 
 enum { TT__CANDIDATES = 16 };
 
@@ -13,7 +14,23 @@ typedef struct tt__candidate {
     socklen_t size;
     char text[TT__NET_ADDRESS_SIZE];
     char why[96]; /* it failed; "" while not tried */
+    bool gone;    /* it failed since nobody listens there any more, or somebody else */
 } tt__candidate;
+
+/* What a worker that comes and goes tells whom it calls. */
+enum { TT__INTRO_NAME = 128, TT__INTRO_HOST = 64 };
+typedef struct tt__intro {
+    char name[TT__INTRO_NAME], host[TT__INTRO_HOST];
+    uint64_t functions; /* a hash */
+} tt__intro;
+
+/* The answer to such a call. */
+enum {
+    TT__ANSWER_TAKEN = 'Y',    /* this connection is the link from now on */
+    TT__ANSWER_DECLINED = 'N', /* there is another between the two */
+    TT__ANSWER_LOST = 'L',     /* the caller was given up here, and a lost worker stays lost */
+    TT__ANSWER_WAIT = 'w'      /* another follows */
+};
 
 /* A rank that this one connects to. */
 typedef struct tt__target {
@@ -21,22 +38,26 @@ typedef struct tt__target {
     uint8_t job[TT__JOB_SIZE]; /* the nonce in its address token */
     tt__candidate candidates[TT__CANDIDATES];
     int count, next_candidate;
-    int round;       /* over all candidates */
-    int trying;      /* attempts under way */
-    int64_t next_ms; /* when to try the next candidate */
-    tt_status worst; /* of what went wrong: the status of a failure */
+    int round;                  /* over all candidates */
+    int trying;                 /* attempts under way */
+    int64_t next_ms;            /* when to try the next candidate */
+    struct tt__attempt *chosen; /* of workers: the attempt that waits for an answer; the others must not ask */
+    tt_status worst;            /* of what went wrong: the status of a failure */
 } tt__target;
 
 /* A connection on its way to becoming a link. */
 typedef struct tt__attempt {
     struct tt__attempt *next;
+    int64_t began_ms;
     tt__stream stream;
     tt__handshake handshake;
     enum {
         TT__ATTEMPT_CONNECTING,
         TT__ATTEMPT_TLS,
         TT__ATTEMPT_HANDSHAKE,
-        TT__ATTEMPT_CHOOSING, /* the connecting side says whether it takes this one of several connections */
+        TT__ATTEMPT_CHOOSING, /* the connecting side says whether it takes this one of several connections; */
+        TT__ATTEMPT_ASKED,    /* a worker has said so, and waits for tt__attempt_answer(); */
+        TT__ATTEMPT_ANSWER,   /* and this is that worker */
         TT__ATTEMPT_DONE,
         TT__ATTEMPT_FAILED
     } step;
@@ -46,6 +67,16 @@ typedef struct tt__attempt {
     int64_t deadline_ms;
     tt_status status; /* if failed */
     char where[TT__NET_ADDRESS_SIZE], why[96];
+    bool gone; /* if failed: as a candidate's */
+
+    /* Of workers that come and go. */
+    int epoll;             /* its socket is watched there for `watched`; -1: it is not */
+    short watched;         /* 0: not yet */
+    int64_t patience_ms;   /* for an answer; 0: the peers are ranks, which don't answer */
+    const tt__intro *says; /* borrowed: to the other side */
+    tt__intro intro;       /* of the other side */
+    size_t moved;          /* bytes of either */
+    char answer;           /* 0: none yet */
 } tt__attempt;
 
 /* ---- addresses.c */
@@ -72,7 +103,65 @@ tt__attempt *tt__attempt_accept(const tt__messages *messages, const tt__secret *
 /* Continue as far as possible, as the socket is ready. `step` says what was reached, `events` what to wait for. */
 void tt__attempt_continue(tt__attempt *attempt);
 
+/* Answer a worker that has asked. The attempt is done then, or has failed. TT__ANSWER_WAIT changes nothing. */
+void tt__attempt_answer(tt__attempt *attempt, char answer);
+
+/* Watch the attempt's socket in its epoll for what it waits for now; and no more. */
+bool tt__attempt_watch(tt__attempt *attempt);
+void tt__attempt_unwatch(tt__attempt *attempt);
+
 void tt__attempt_free(tt__attempt *attempt);
+
+/* ---- attempts.c */
+
+/* The attempts of an engine, those that others began among them. */
+typedef struct tt__attempts {
+    tt__messages *messages;
+    tt__secret secret;
+    tt__attempt *first; /* the newest */
+    int accepted;       /* begun by others */
+    int expected;       /* peers that connect to this one */
+    int strangers;      /* how many of `accepted` may be more than are expected */
+    bool starved;       /* a caller was turned away because there was no descriptor for it */
+
+    /* Of workers that come and go; zeroed for ranks. */
+    const tt__intro *intro;
+    int epoll;           /* for all attempts */
+    int spare;           /* a descriptor, given up to turn callers away when there is no other; -1: none */
+    int64_t patience_ms; /* for a peer that is connected and does not answer; ranks have more */
+    bool full; /* nobody is accepted until some of the strangers have proved who they are, or had their time */
+    tt__refusals refusals;
+} tt__attempts;
+
+/* Read the job secret, and choose how the engine's bytes travel. The secret is wiped by tt__attempts_end(). */
+tt_status tt__attempts_begin(tt__attempts *attempts, tt__messages *messages);
+void tt__attempts_end(tt__attempts *attempts);
+
+/* Accept who calls. TT_ERR_SYSTEM: there is no descriptor for them. */
+tt_status tt__attempts_accept(tt__attempts *attempts);
+
+/* Log that the connection is refused. */
+void tt__attempts_refuse(tt__attempts *attempts, const tt__attempt *attempt, const char *why);
+
+/* Take an attempt out of the list and free it. */
+void tt__attempts_drop(tt__attempts *attempts, tt__attempt **at);
+
+/* If the attempt has had its time, it has failed. */
+void tt__attempt_expire(tt__attempt *attempt, int64_t now);
+
+/* Try the next candidate of a target that is due; *given_up: all have failed, often enough. `start_ms`: when it was
+ * begun. TT_ERR_MEMORY. */
+tt_status tt__target_try(tt__attempts *attempts, tt__target *target, int64_t start_ms, int64_t now, bool *given_up);
+
+/* Note that an attempt at its target has failed. */
+void tt__target_note_failed(const tt__attempt *attempt);
+
+/* When there is something to do for the target again; -1: not before an attempt has ended. */
+int64_t tt__target_due_ms(const tt__target *target);
+
+/* "10.0.0.2:4711 (Connection refused), 10.1.0.2:4711 (no answer)" */
+enum { TT__TRIED_SIZE = 1400 };
+const char *tt__target_tried(const tt__target *target, char text[TT__TRIED_SIZE]);
 
 /* ---- joining.c */
 
