@@ -61,6 +61,8 @@ void define_rpc(py::module_ &m) {
         .def_property_readonly("is_static_group", &AgentTutti::is_static_group);
     m.def("create_rpc_agent", &create_rpc_agent, py::call_guard<py::gil_scoped_release>());
     m.def("create_faulty_rpc_agent", &create_faulty_rpc_agent, py::call_guard<py::gil_scoped_release>());
+    m.def("begin_rpc_call", &AgentTutti::begin_call);
+    m.def("finish_rpc_call", &AgentTutti::finish_call, py::call_guard<py::gil_scoped_release>());
     m.def("leave_rpc", &AgentTutti::shutdown_current, py::call_guard<py::gil_scoped_release>());
 }
 

@@ -53,6 +53,18 @@ template <class F> void with_packed(const MessagePtr &response, F use) {
     use(*packed);
 }
 
+// The call of a function that this thread makes and waits for: begin_call().
+thread_local struct {
+    bool wanted;
+    tt_future *sent;
+    void *request;
+} called;
+
+bool is_call(int type) {
+    return type == trpc::MessageType::PYTHON_CALL || type == trpc::MessageType::SCRIPT_CALL ||
+           type == trpc::MessageType::FORWARD_AUTOGRAD_REQ || type == trpc::MessageType::RUN_WITH_PROFILING_REQ;
+}
+
 // A future that the call waits for; the caller's to free. NULL, recorded.
 tt_future *reply_later(tt_rpc_call *call) {
     tt_future *later = tt_future_new();
@@ -235,8 +247,41 @@ c10::intrusive_ptr<trpc::JitFuture> AgentTutti::send(const trpc::WorkerInfo &to,
         count_request(-1);
         return failed_request(text_of(status));
     }
-    check(tt_future_add_callback(sent, on_done, request.release()));
+    end_where_it_waits(std::move(request), sent);
     return future;
+}
+
+void AgentTutti::end_where_it_waits(std::unique_ptr<Request> request, tt_future *sent) {
+    if (called.wanted && !called.sent && is_call(request->packed.type())) {
+        called.sent = sent;
+        called.request = request.release();
+    } else {
+        check(tt_future_add_callback(sent, on_done, request.release()));
+    }
+}
+
+void AgentTutti::begin_call() { called = {true, nullptr, nullptr}; }
+
+void AgentTutti::finish_call() {
+    std::unique_ptr<Request> request(static_cast<Request *>(called.request));
+    tt_future *sent = called.sent;
+    called = {};
+    if (!sent)
+        return;
+    try {
+        while (!tt_future_is_done(sent)) {
+            if (tt_future_wait(sent, ATTENTION_MS) == TT_ERR_STATE) // in a callback
+                break;
+            attend_to_python();
+        }
+    } catch (...) { // a handler of a signal: the call goes on
+        check(tt_future_add_callback(sent, on_done, request.release()));
+        throw;
+    }
+    if (tt_future_is_done(sent))
+        request->agent->end_request(*request, sent);
+    else
+        check(tt_future_add_callback(sent, on_done, request.release()));
 }
 
 void AgentTutti::on_done(tt_future *future, void *user) {

@@ -57,6 +57,11 @@ class AgentTutti : public trpc::RpcAgent {
     std::unordered_map<std::string, std::string> getMetrics() override;
     bool is_static_group() const { return options_.world_size > 0; }
 
+    // Between the two, the thread's first call of a function waits for the response in finish_call(), and ends its future
+    // there: no other thread has to wake this one, and the library knows that it waits.
+    static void begin_call();
+    static void finish_call();
+
     // Leave at once if this process has an agent of this kind: the interpreter is about to end.
     static void shutdown_current();
 
@@ -84,6 +89,7 @@ class AgentTutti : public trpc::RpcAgent {
     tt_status answer_profiled(tt_rpc_call *call, const MessagePtr &request);
     void end_later(tt_future *later, trpc::JitFuture &response);
     void count_later(int change);
+    void end_where_it_waits(std::unique_ptr<Request> request, tt_future *sent);
     static void on_done(tt_future *future, void *user);
     void end_request(Request &request, tt_future *future);
     void count_request(int change);

@@ -71,6 +71,24 @@ def _let_dynamic_workers_leave(api, module):
     api._wait_all_workers = _wait_all_workers
 
 
+def _wait_within_tutti(api, module):
+    """rpc_sync() makes a call, and then waits for its future. It waits in Tutti instead, which takes the response in the
+    same thread, and begins a thread more where this one serves others."""
+    invoke = api._invoke_rpc
+
+    @functools.wraps(invoke)
+    def _invoke_rpc(to, func, rpc_type, *args, **how):
+        if rpc_type is not api.RPCExecMode.SYNC or not isinstance(api._get_current_rpc_agent(), module.RpcAgent):
+            return invoke(to, func, rpc_type, *args, **how)
+        module.begin_rpc_call()
+        try:
+            return invoke(to, func, rpc_type, *args, **how)
+        finally:
+            module.finish_rpc_call()
+
+    api._invoke_rpc = _invoke_rpc
+
+
 def register(module):
     """Give torch.distributed.rpc the back end. Returns the class of its options and what makes an agent; None: this
     PyTorch has no RPC, or another one than this is made for."""
@@ -87,5 +105,6 @@ def register(module):
             create)
         rpc.BackendType = rpc.backend_registry.BackendType  # a new one, and init_rpc() accepts members of it alone
         _let_dynamic_workers_leave(rpc.api, module)
+        _wait_within_tutti(rpc.api, module)
         atexit.register(module.leave_rpc)
     return kind, create
