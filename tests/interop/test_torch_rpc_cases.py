@@ -1,5 +1,5 @@
-"""PyTorch's own tests of RPC over Tutti's agent: of what passes with TensorPipe here, all passes with TUTTI in its place,
-but for the cases that docs/pytorch-tests.md lists.
+"""PyTorch's own tests of RPC over Tutti's agent: of what passes with TensorPipe here, all passes with TUTTI in its
+place, but for the cases that docs/pytorch-tests.md lists.
 
 The tests are part of PyTorch's wheel. All of them take ten minutes with two CPUs, where TT_TORCH_RPC_ONLY is ".": a
 regular expression, it says which to run. They need the Python package expecttest."""

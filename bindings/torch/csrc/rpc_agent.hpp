@@ -57,8 +57,8 @@ class AgentTutti : public trpc::RpcAgent {
     std::unordered_map<std::string, std::string> getMetrics() override;
     bool is_static_group() const { return options_.world_size > 0; }
 
-    // Between the two, the thread's first call of a function waits for the response in finish_call(), and ends its future
-    // there: no other thread has to wake this one, and the library knows that it waits.
+    // Between the two, the thread's first call of a function waits for the response in finish_call(), and ends its
+    // future there: no other thread has to wake this one, and the library knows that it waits.
     static void begin_call();
     static void finish_call();
 

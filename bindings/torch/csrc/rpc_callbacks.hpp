@@ -1,5 +1,5 @@
-// Threads in which futures of RPC end. Callbacks of PyTorch's futures take the interpreter's lock, run for long, and may
-// wait for other futures; those of tutti/rpc.h must not wait. So there is a thread for each that runs.
+// Threads in which futures of RPC end. Callbacks of PyTorch's futures take the interpreter's lock, run for long, and
+// may wait for other futures; those of tutti/rpc.h must not wait. So there is a thread for each that runs.
 #pragma once
 
 #include <condition_variable>

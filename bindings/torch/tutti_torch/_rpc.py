@@ -72,8 +72,8 @@ def _let_dynamic_workers_leave(api, module):
 
 
 def _wait_within_tutti(api, module):
-    """rpc_sync() makes a call, and then waits for its future. It waits in Tutti instead, which takes the response in the
-    same thread, and begins a thread more where this one serves others."""
+    """rpc_sync() makes a call, and then waits for its future. It waits in Tutti instead, which takes the response in
+    the same thread, and begins a thread more where this one serves others."""
     invoke = api._invoke_rpc
 
     @functools.wraps(invoke)
