@@ -22,6 +22,9 @@ enum {
     SEARCH_MS = 10000  /* after which a search without an answer counts as none */
 };
 
+/* Flags of an answer. */
+enum { STUCK = 1, QUEUED = 2, QUEUES = 4 };
+
 /* A call that a search has come to here; what it asked of others, and is to answer. */
 typedef struct tt__rpc_probe {
     struct tt__rpc_probe *next;
@@ -35,6 +38,8 @@ typedef struct tt__rpc_probe {
     uint64_t node;        /* the call that was looked at: tt__serve_key(); 0: none */
     bool closed;          /* of an origin: its own call was come to again, so it is in the circle */
     bool branches;        /* the path has been told as far as one can read it */
+    int steps;            /* calls looked at here */
+    bool queued, queues;  /* what it began with is a call that can't begin; it came to such a call later */
     uint32_t open;        /* questions without an answer */
     int64_t since_ms;
     char path[PATH_SIZE];
@@ -116,14 +121,14 @@ static void search_found(tt_rpc *rpc, const tt__rpc_probe *probe) {
     tt__rpc_notice(rpc);
 }
 
-static void send_answer(tt_rpc *rpc, int to, uint32_t id, bool stuck, const char *path) {
+static void send_answer(tt_rpc *rpc, int to, uint32_t id, int flags, const char *path) {
     tt__rpc_encoder e;
     tt__encoder_begin(&e, "");
     tt__encoder_text(&e, path);
     if (!tt__encoder_finish(&e, NULL)) {
         tt__rpc_header *header = tt__encoder_header(&e);
         header->kind = TT__RPC_PROBED;
-        header->flags = stuck;
+        header->flags = (uint8_t)flags;
         header->id = id;
         tt_ignore(tt__rpc_send(rpc, to, e.data, e.size, NULL));
     }
@@ -133,8 +138,10 @@ static void send_answer(tt_rpc *rpc, int to, uint32_t id, bool stuck, const char
 /* The probe is through. */
 static void end_probe(tt_rpc *rpc, tt__rpc_probe *probe, bool stuck) {
     if (probe->parent != rpc->id)
-        send_answer(rpc, probe->parent, probe->parent_id, stuck, stuck ? probe->path : "");
-    else if (stuck && probe->closed)
+        send_answer(rpc, probe->parent, probe->parent_id,
+                    stuck ? STUCK | (probe->queued ? QUEUED : 0) | (probe->queues ? QUEUES : 0) : 0,
+                    stuck ? probe->path : "");
+    else if (stuck && probe->closed && (probe->queued || !probe->queues))
         search_found(rpc, probe);
     drop_probe(rpc, probe);
 }
@@ -202,6 +209,7 @@ static look look_at_call(tt_rpc *rpc, tt__rpc_probe *probe, tt_rpc_call *call) {
     else
         snprintf(step, sizeof step, "worker %s, where a reference is fetched", rpc->name);
     add_path(probe, step);
+    probe->steps++;
     if (was_here(rpc, probe->search, tt__serve_key(call)))
         return LOOK_STUCK;
     tt__rpc_probe *mark = new_probe(rpc, probe->search, tt__serve_key(call));
@@ -213,6 +221,10 @@ static look look_at_call(tt_rpc *rpc, tt__rpc_probe *probe, tt_rpc_call *call) {
     case TT__SERVED_RUNS:
         return look_at_future(rpc, probe, future_awaited_in(rpc, call));
     case TT__SERVED_QUEUED:
+        if (probe->steps == 1)
+            probe->queued = true;
+        else
+            probe->queues = true;
         return look_at_all(rpc, probe);
     case TT__SERVED_LATER:
         return look_at_future(rpc, probe, later);
@@ -282,7 +294,7 @@ static tt_status take_probe(tt_rpc *rpc, tt__rpc_peer *from, const tt__rpc_heade
     tt_rpc_call *call = tt__serve_find(rpc, from->id, (uint32_t)header->serial);
     tt__rpc_probe *probe = call && count_probes(rpc) < PROBES_MAX ? new_probe(rpc, header->context, 0) : NULL;
     if (!probe) {
-        send_answer(rpc, from->id, header->id, false, "");
+        send_answer(rpc, from->id, header->id, 0, "");
         return TT_OK;
     }
     probe->parent = from->id;
@@ -306,9 +318,12 @@ static tt_status take_answer(tt_rpc *rpc, const tt__rpc_packet_view *view) {
     if (!probe || !probe->open)
         return TT_OK; /* it was forgotten */
     probe->open--;
-    if (!(view->header.flags & 1))
+    if (!(view->header.flags & STUCK)) {
         end_probe(rpc, probe, false);
-    else {
+    } else {
+        bool begins = !probe->steps; /* what was asked about is what the search began with */
+        probe->queued |= begins && view->header.flags & QUEUED;
+        probe->queues |= view->header.flags & QUEUES || (!begins && view->header.flags & QUEUED);
         add_path(probe, path.bytes.data);
         if (!probe->open)
             end_probe(rpc, probe, true);

@@ -116,7 +116,7 @@ struct tt_rpc {
     tt_status ended; /* nothing begins any more */
     bool leaving;    /* tt_rpc_shutdown() was called */
 
-    tt__rpc_peer **peers; /* (network->messages' size); NULL: nothing was said with it yet */
+    tt__rpc_peer **peers;    /* (network->messages' size); NULL: nothing was said with it yet */
     int peer_room, peer_end; /* ids are below; those that have been heard of are below peer_end */
     tt__rpc_peer *waiting_peers;
     tt__rpc_counters counters;

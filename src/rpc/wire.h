@@ -22,7 +22,7 @@ typedef enum tt__rpc_packet_kind {
     TT__RPC_HOLD,     /* the one reference was given to worker `id` */
     TT__RPC_RELEASE,  /* the one reference, got `serial` times from worker `id`, is let go */
     TT__RPC_PROBE,    /* of search `context`: can call `serial` of yours go on? Answer with `id` */
-    TT__RPC_PROBED,   /* the answer: flags 1: it can't; and then a text, who waits for whom */
+    TT__RPC_PROBED,   /* the answer: flags (cycles.c), and a text, who waits for whom */
     TT__RPC_LEAVING,  /* the sender waits for the end of all calls */
     TT__RPC_WAVE,     /* number `id`: say when you are idle */
     TT__RPC_IDLE,     /* in wave `id`: `context` calls were sent, `message` received */
