@@ -178,6 +178,7 @@ tt_status tt_rpc_init_with(const tt_rpc_init_args *given, size_t size) {
     TT__ARGS_COPY(args, given, size);
     TT__TRY(check_init(&args));
     tt__watch_forks();
+    tt__rrefs_begin();
     if (args.group)
         TT__TRY(tt__group_usable(args.group));
     TT__TRY(args.group ? tt__rpc_network_of_group(&network, &args) : tt__rpc_network_of_store(&network, &args));

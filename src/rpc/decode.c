@@ -1,5 +1,6 @@
 /* Packets become values. Every byte may be wrong: it comes from another process. */
 #include "base/error.h"
+#include "rpc/value.h"
 #include "rpc/wire.h"
 #include "rpc/wire_tags.h"
 
@@ -152,7 +153,7 @@ static tt_status read_rref(tt__rpc_decoder *d, tt_rpc_value *out) {
     TT__TRY(read_bytes(d, &i, sizeof i));
     if (i >= d->view->header.refs || !d->refs[i])
         return malformed("a reference that is not there");
-    *out = (tt_rpc_value){.kind = TT_RPC_RREF, .owned = true, .rref = tt_rref_share(d->refs[i])};
+    *out = tt__value_of_rref(d->refs[i]);
     return TT_OK;
 }
 

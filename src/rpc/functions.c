@@ -117,11 +117,14 @@ tt_status tt__functions_close(void) {
     return table.wrong ? tt__fail(table.wrong, "%s", table.why) : TT_OK;
 }
 
+/* Is it the library's own? A worker has those or not as it has libtutti, and compares them with nobody. */
+static bool is_of_library(const char *name) { return !strncmp(name, "tutti.", 6); }
+
 tt_status tt__function_missing(const char *worker, const char *name, size_t bytes) {
     char known[600] = "";
     size_t n = 0;
     for (int i = 0; i < table.count && n < sizeof known - TT__RPC_FUNCTION_NAME - 8; i++)
-        if (strncmp(table.sorted[i].name, "tutti.", 6) != 0)
+        if (!is_of_library(table.sorted[i].name))
             n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", n ? ", " : "", table.sorted[i].name);
     return tt__fail(TT_ERR_NOT_FOUND, "worker %s has no function %.*s; it has %s", worker,
                     (int)(bytes < TT__RPC_FUNCTION_NAME ? bytes : TT__RPC_FUNCTION_NAME), name, n ? known : "none");
@@ -132,6 +135,8 @@ tt_status tt__function_missing(const char *worker, const char *name, size_t byte
 uint64_t tt__rpc_functions_hash(void) {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     for (int i = 0; i < table.count; i++) {
+        if (is_of_library(table.sorted[i].name))
+            continue;
         const char *const texts[] = {table.sorted[i].name, table.sorted[i].text};
         for (int k = 0; k < 2; k++)
             for (const char *at = texts[k];; at++) { /* the ends count, too */
@@ -152,7 +157,8 @@ char *tt__rpc_functions_text(void) {
         return tt__fail_null(TT_ERR_MEMORY, "no memory for the names of %d functions", table.count);
     *text = '\0';
     for (int i = 0; i < table.count; i++)
-        n += (size_t)snprintf(text + n, size - n, "%s %s\n", table.sorted[i].name, table.sorted[i].text);
+        if (!is_of_library(table.sorted[i].name))
+            n += (size_t)snprintf(text + n, size - n, "%s %s\n", table.sorted[i].name, table.sorted[i].text);
     return text;
 }
 
@@ -166,6 +172,10 @@ static tt_status fail_lacks(const char *lacks, const char *has, const char *func
 tt_status tt__rpc_functions_compare(const char *name, const char *other, const char *text) {
     int own = 0;
     while (own < table.count || *text) {
+        if (own < table.count && is_of_library(table.sorted[own].name)) {
+            own++;
+            continue;
+        }
         const char *end = strchr(text, '\n'), *blank = strchr(text, ' ');
         size_t line = end ? (size_t)(end - text) : strlen(text);
         size_t bytes = blank && (size_t)(blank - text) < line ? (size_t)(blank - text) : line;

@@ -54,8 +54,10 @@ void tt__rpc_lose(tt_rpc *rpc, tt__rpc_peer *peer) {
     peer->lost = tt_last_status() ? tt_last_status() : TT_ERR_PEER;
     tt__rpc_who(rpc, peer->id, who);
     size_t room = strlen(who) + strlen(tt_last_error()) + 16;
+    bool named = !strncmp(tt_last_error(), "worker ", 7);
     if ((peer->why = malloc(room)))
-        snprintf(peer->why, room, "worker %s: %s", who, tt_last_error());
+        snprintf(peer->why, room, "%s%s%s%s", named ? "" : "worker ", named ? "" : who, named ? "" : ": ",
+                 tt_last_error());
     drop_waiting(rpc, peer);
     rpc->lost_untold++;
     tt__keeper_call(rpc);

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "rpc/peers.h"
 #include "rpc/sending.h"
+#include "rpc/value.h"
 
 #include <stdlib.h>
 
@@ -428,6 +429,11 @@ void tt_rref_free(tt_rref *rref) {
     tt__rpc_lock(rpc);
     tt__rref_drop(rpc, rref);
     rref_settle(rpc);
+}
+
+void tt__rrefs_begin(void) {
+    static const tt__rpc_rref_hooks hooks = {tt_rref_share, tt_rref_free};
+    tt__rpc_set_rref_hooks(&hooks);
 }
 
 tt_rref *tt_rref_new(tt_rpc *rpc, tt_rpc_value value) {

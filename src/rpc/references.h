@@ -36,6 +36,9 @@ struct tt_rref {
 
 /* ---- the lock is held */
 
+/* References can be in values from now on; without the lock. */
+void tt__rrefs_begin(void);
+
 /* Make a reference of this worker's making, to a value with `owner`, with one share. NULL, recorded: no memory. */
 tt_rref *tt__rref_make(tt_rpc *rpc, int owner);
 

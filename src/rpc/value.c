@@ -1,11 +1,18 @@
 /* Values: their making, copies and end. */
+#include "rpc/value.h"
 #include "base/error.h"
-#include "rpc/tensors.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 static const tt__rpc_tensor_hooks *tensor_hooks;
+static const tt__rpc_rref_hooks *rref_hooks;
+
+void tt__rpc_set_rref_hooks(const tt__rpc_rref_hooks *hooks) { rref_hooks = hooks; }
+
+tt_rpc_value tt__value_of_rref(tt_rref *rref) {
+    return (tt_rpc_value){.kind = TT_RPC_RREF, .owned = true, .rref = rref_hooks->share(rref)};
+}
 
 void tt__rpc_set_tensor_hooks(const tt__rpc_tensor_hooks *hooks) { tensor_hooks = hooks; }
 
@@ -58,7 +65,7 @@ void tt_rpc_value_free(tt_rpc_value *value) {
         tensor_hooks->free(old.tensor);
         break;
     case TT_RPC_RREF:
-        tt_rref_free(old.rref);
+        rref_hooks->free(old.rref);
         break;
     case TT_RPC_LIST:
     case TT_RPC_MAP:
@@ -123,8 +130,7 @@ static tt_status copy_value(tt_rpc_value *out, const tt_rpc_value *value, int de
         out->owned = true;
         return TT_OK;
     case TT_RPC_RREF:
-        out->rref = tt_rref_share(value->rref);
-        out->owned = true;
+        *out = tt__value_of_rref(value->rref);
         return TT_OK;
     case TT_RPC_OBJECT:
         *out = tt_rpc_none();
