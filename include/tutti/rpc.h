@@ -14,9 +14,9 @@
  * Functions. A worker runs nothing that its own program did not register by name, with a signature. Workers compare
  * their functions when they join, so that one that lacks a function is named before anything is called.
  *
- * Errors. A call fails with what the function failed with: "worker1 (id 1), add(): TEXT"; of nested calls the text names
- * the whole path. A worker that dies, freezes or leaves ends the calls to it with TT_ERR_PEER, which names it. A call
- * has no timeout unless one is given: it lasts as long as the other worker provably lives.
+ * Errors. A call fails with what the function failed with: "worker1 (id 1), add(): TEXT"; of nested calls the text
+ * names the whole path. A worker that dies, freezes or leaves ends the calls to it with TT_ERR_PEER, which names it. A
+ * call has no timeout unless one is given: it lasts as long as the other worker provably lives.
  *
  * Threads. Every function here may be called from several threads at once, on one `tt_rpc`, unless it says otherwise.
  * Functions that wait must not be called in a callback of a future or of a work (TT_ERR_STATE). Functions that others
@@ -140,14 +140,14 @@ TT_API const tt_rpc_value *tt_rpc_map_get(const tt_rpc_value *map, const char *k
 TT_API const char *tt_rpc_kind_name(tt_rpc_kind kind);
 
 /* The arguments of a call, in place: .args = TT_RPC_ARGS(tt_rpc_int(1), tt_rpc_text("a")). */
-typedef struct tt_rpc_args {
+typedef struct tt_rpc_values {
     const tt_rpc_value *values;
     int64_t count;
-} tt_rpc_args;
+} tt_rpc_values;
 #ifndef __cplusplus
-#define TT_RPC_ARGS(...)                                \
-    ((tt_rpc_args){(const tt_rpc_value[]){__VA_ARGS__}, \
-                   (int64_t)(sizeof((const tt_rpc_value[]){__VA_ARGS__}) / sizeof(tt_rpc_value))})
+#define TT_RPC_ARGS(...)                                  \
+    ((tt_rpc_values){(const tt_rpc_value[]){__VA_ARGS__}, \
+                     (int64_t)(sizeof((const tt_rpc_value[]){__VA_ARGS__}) / sizeof(tt_rpc_value))})
 #endif
 
 /* ---- functions */
@@ -158,9 +158,10 @@ typedef tt_status (*tt_rpc_fn)(tt_rpc_call *call);
 
 /* Register a function under a name (letters, digits, `_`, `.`, `:`; below 64 bytes; "tutti." is reserved), with a
  * signature: "(int count, tensor? mask, float... rates) -> list". Types are none, bool, int, float (which takes an int,
- * too), text, bytes, tensor, rref, list, map, object (of results that a reference keeps) and any; `?`: it may be none; `...`, of the last one: as many as there are.
- * Without an arrow the result is none. `name`, `signature` and `fn` stay. Before tt_rpc_init(). Errors: TT_ERR_INVALID a
- * name or signature that can't be; TT_ERR_STATE another function has this name, or a tt_rpc exists already. */
+ * too), text, bytes, tensor, rref, list, map, object (of results that a reference keeps) and any; `?`: it may be none;
+ * `...`, of the last one: as many as there are. Without an arrow the result is none. `name`, `signature` and `fn` stay.
+ * Before tt_rpc_init(). Errors: TT_ERR_INVALID a name or signature that can't be; TT_ERR_STATE another function has
+ * this name, or a tt_rpc exists already. */
 TT_API TT_NODISCARD tt_status tt_rpc_register(const char *name, const char *signature, tt_rpc_fn fn);
 
 /* The same when the program is loaded: TT_RPC_FUNCTION(add, "(int a, int b) -> int"); registers add() as "add". What is
@@ -291,17 +292,17 @@ TT_API TT_NODISCARD tt_status tt_rpc_get_counts(tt_rpc *rpc, tt_rpc_counts *out)
 
 /* ---- calls */
 
-typedef struct tt_rpc_call_args {
+typedef struct tt_rpc_sync_args {
     tt_rpc *rpc;          /* required, as are the next two */
     const char *to;       /* a worker's name; NULL: .to_id is its id */
     const char *function; /* a function's name */
     TT_OPTIONS;
     int to_id;
-    tt_rpc_args args;
+    tt_rpc_values args;
     tt_rpc_value *result; /* of tt_rpc_sync(): receives the result, the caller's to free; NULL: it is dropped */
     int64_t timeout_ms;   /* 0 = that of tt_rpc_init(); less than 0: none */
     char tt_end;          /* not an option: see base.h */
-} tt_rpc_call_args;
+} tt_rpc_sync_args;
 
 /* Call a function of a worker, which may be this one, and wait for its result.
  *   tt_rpc_sync(rpc, "worker1", "add", .args = TT_RPC_ARGS(tt_rpc_int(2), tt_rpc_int(3)), .result = &sum)
@@ -309,26 +310,26 @@ typedef struct tt_rpc_call_args {
  * arguments that don't fit its signature, said before anything is sent; what the function failed with; TT_ERR_TIMEOUT
  * (the function may still run); TT_ERR_PEER the worker died, froze or left, by name; TT_ERR_STATE after
  * tt_rpc_shutdown(), or in a callback. PyTorch: rpc.rpc_sync. */
-TT_API TT_NODISCARD tt_status tt_rpc_sync_with(const tt_rpc_call_args *args, size_t size);
+TT_API TT_NODISCARD tt_status tt_rpc_sync_with(const tt_rpc_sync_args *args, size_t size);
 
 /* The same without waiting: *out receives a future of the result, the caller's to free. Bytes and tensors of some size
  * are read while they are sent: they stay as they are until the future is done. PyTorch: rpc.rpc_async. */
-TT_API TT_NODISCARD tt_status tt_rpc_async_with(tt_future **out, const tt_rpc_call_args *args, size_t size);
+TT_API TT_NODISCARD tt_status tt_rpc_async_with(tt_future **out, const tt_rpc_sync_args *args, size_t size);
 
 /* The same, and the result stays with the worker that made it: *out receives a reference to it, the caller's to free.
  * An error of the function is that of whoever uses the reference. PyTorch: rpc.remote. */
-TT_API TT_NODISCARD tt_status tt_rpc_remote_with(tt_rref **out, const tt_rpc_call_args *args, size_t size);
+TT_API TT_NODISCARD tt_status tt_rpc_remote_with(tt_rref **out, const tt_rpc_sync_args *args, size_t size);
 #ifndef __cplusplus
 #define tt_rpc_sync(rpc_, to_, ...) \
-    tt_rpc_sync_with(TT_ARGS(tt_rpc_call_args, .rpc = (rpc_), .to = (to_), .function = __VA_ARGS__))
+    tt_rpc_sync_with(TT_ARGS(tt_rpc_sync_args, .rpc = (rpc_), .to = (to_), .function = __VA_ARGS__))
 #define tt_rpc_async(out_, rpc_, to_, ...)         \
     tt_rpc_async_with(TT_PLACE(tt_future *, out_), \
-                      TT_ARGS(tt_rpc_call_args, .rpc = (rpc_), .to = (to_), .function = __VA_ARGS__))
+                      TT_ARGS(tt_rpc_sync_args, .rpc = (rpc_), .to = (to_), .function = __VA_ARGS__))
 #define tt_rpc_remote(out_, rpc_, to_, ...)       \
     tt_rpc_remote_with(TT_PLACE(tt_rref *, out_), \
-                       TT_ARGS(tt_rpc_call_args, .rpc = (rpc_), .to = (to_), .function = __VA_ARGS__))
+                       TT_ARGS(tt_rpc_sync_args, .rpc = (rpc_), .to = (to_), .function = __VA_ARGS__))
 #endif
-#define TT_RPC_CALL_ARGS_INIT TT_ARGS_INIT
+#define TT_RPC_SYNC_ARGS_INIT TT_ARGS_INIT
 
 /* ---- futures */
 
@@ -393,17 +394,17 @@ TT_API const tt_rpc_value *tt_rref_local(tt_rref *rref);
 /* Call a function where the value lies, with the reference as its first argument, before .args.
  *   tt_rref_sync(counter, "add_to", .args = TT_RPC_ARGS(tt_rpc_int(1)), .result = &count)
  * As tt_rpc_sync(), tt_rpc_async() and tt_rpc_remote(). PyTorch: RRef.rpc_sync().method(). */
-TT_API TT_NODISCARD tt_status tt_rref_sync_with(tt_rref *rref, const tt_rpc_call_args *args, size_t size);
-TT_API TT_NODISCARD tt_status tt_rref_async_with(tt_future **out, tt_rref *rref, const tt_rpc_call_args *args,
+TT_API TT_NODISCARD tt_status tt_rref_sync_with(tt_rref *rref, const tt_rpc_sync_args *args, size_t size);
+TT_API TT_NODISCARD tt_status tt_rref_async_with(tt_future **out, tt_rref *rref, const tt_rpc_sync_args *args,
                                                  size_t size);
-TT_API TT_NODISCARD tt_status tt_rref_remote_with(tt_rref **out, tt_rref *rref, const tt_rpc_call_args *args,
+TT_API TT_NODISCARD tt_status tt_rref_remote_with(tt_rref **out, tt_rref *rref, const tt_rpc_sync_args *args,
                                                   size_t size);
 #ifndef __cplusplus
-#define tt_rref_sync(rref_, ...) tt_rref_sync_with((rref_), TT_ARGS(tt_rpc_call_args, .function = __VA_ARGS__))
+#define tt_rref_sync(rref_, ...) tt_rref_sync_with((rref_), TT_ARGS(tt_rpc_sync_args, .function = __VA_ARGS__))
 #define tt_rref_async(out_, rref_, ...) \
-    tt_rref_async_with(TT_PLACE(tt_future *, out_), (rref_), TT_ARGS(tt_rpc_call_args, .function = __VA_ARGS__))
+    tt_rref_async_with(TT_PLACE(tt_future *, out_), (rref_), TT_ARGS(tt_rpc_sync_args, .function = __VA_ARGS__))
 #define tt_rref_remote(out_, rref_, ...) \
-    tt_rref_remote_with(TT_PLACE(tt_rref *, out_), (rref_), TT_ARGS(tt_rpc_call_args, .function = __VA_ARGS__))
+    tt_rref_remote_with(TT_PLACE(tt_rref *, out_), (rref_), TT_ARGS(tt_rpc_sync_args, .function = __VA_ARGS__))
 #endif
 
 /* Take one more share of a reference, or let one go. With the last of all workers' its value is freed. After

@@ -161,8 +161,8 @@ typedef struct tt_remote_module_new_args {
     const char *to;         /* a worker's name */
     const char *function;   /* a function's name, which returns tt_rpc_return_module() */
     TT_OPTIONS;
-    tt_rpc_args args; /* of that function */
-    char tt_end;      /* not an option: see base.h */
+    tt_rpc_values args; /* of that function */
+    char tt_end;        /* not an option: see base.h */
 } tt_remote_module_new_args;
 
 /* Make a module on a worker, which may be this one; it is freed with the last reference to it.

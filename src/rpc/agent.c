@@ -8,13 +8,13 @@
 #include "comm/in_callback.h"
 #include "rpc/calling.h"
 #include "rpc/cycles.h"
-#include "rpc/dispatch.h"
-#include "rpc/keeper.h"
 #include "rpc/leaving.h"
 #include "rpc/peers.h"
-#include "rpc/pool.h"
 #include "rpc/pool_crew.h"
 #include "rpc/references.h"
+#include "rpc/rpc_dispatch.h"
+#include "rpc/rpc_keeper.h"
+#include "rpc/rpc_pool.h"
 #include "rpc/serving.h"
 #include "rpc/waiting.h"
 
@@ -365,7 +365,7 @@ tt_status tt_rpc_get_counts(tt_rpc *rpc, tt_rpc_counts *out) {
 /* ---- calls */
 
 /* What a call on a worker, or on a reference, is about. */
-static tt_status make_request(const tt_rpc_call_args *args, const char *what, const tt_rpc_value *first,
+static tt_status make_request(const tt_rpc_sync_args *args, const char *what, const tt_rpc_value *first,
                               tt__rpc_request *out) {
     *out = (tt__rpc_request){.kind = TT__RPC_CALL,
                              .to = args->to_id,
@@ -414,7 +414,7 @@ static tt_status finish_sync(tt_future *future, tt_rpc_value *result) {
     return status;
 }
 
-static tt_status call_sync(const tt_rpc_call_args *args, const char *what, const tt_rpc_value *first) {
+static tt_status call_sync(const tt_rpc_sync_args *args, const char *what, const tt_rpc_value *first) {
     tt__rpc_request request;
     tt_future *future;
     if (args->result)
@@ -426,7 +426,7 @@ static tt_status call_sync(const tt_rpc_call_args *args, const char *what, const
     return finish_sync(future, args->result);
 }
 
-static tt_status call_async(tt_future **out, const tt_rpc_call_args *args, const char *what,
+static tt_status call_async(tt_future **out, const tt_rpc_sync_args *args, const char *what,
                             const tt_rpc_value *first) {
     tt__rpc_request request;
     if (!out)
@@ -437,7 +437,7 @@ static tt_status call_async(tt_future **out, const tt_rpc_call_args *args, const
     return tt__call_begin(args->rpc, &request, out, NULL);
 }
 
-static tt_status call_remote(tt_rref **out, const tt_rpc_call_args *args, const char *what, const tt_rpc_value *first) {
+static tt_status call_remote(tt_rref **out, const tt_rpc_sync_args *args, const char *what, const tt_rpc_value *first) {
     tt__rpc_request request;
     if (!out)
         return tt__fail_argument("%s: the place for the reference is NULL", what);
@@ -448,20 +448,20 @@ static tt_status call_remote(tt_rref **out, const tt_rpc_call_args *args, const 
     return tt__call_begin(args->rpc, &request, NULL, out);
 }
 
-tt_status tt_rpc_sync_with(const tt_rpc_call_args *given, size_t size) {
-    tt_rpc_call_args args;
+tt_status tt_rpc_sync_with(const tt_rpc_sync_args *given, size_t size) {
+    tt_rpc_sync_args args;
     TT__ARGS_COPY(args, given, size);
     return call_sync(&args, "tt_rpc_sync", NULL);
 }
 
-tt_status tt_rpc_async_with(tt_future **out, const tt_rpc_call_args *given, size_t size) {
-    tt_rpc_call_args args;
+tt_status tt_rpc_async_with(tt_future **out, const tt_rpc_sync_args *given, size_t size) {
+    tt_rpc_sync_args args;
     TT__ARGS_COPY(args, given, size);
     return call_async(out, &args, "tt_rpc_async", NULL);
 }
 
-tt_status tt_rpc_remote_with(tt_rref **out, const tt_rpc_call_args *given, size_t size) {
-    tt_rpc_call_args args;
+tt_status tt_rpc_remote_with(tt_rref **out, const tt_rpc_sync_args *given, size_t size) {
+    tt_rpc_sync_args args;
     TT__ARGS_COPY(args, given, size);
     return call_remote(out, &args, "tt_rpc_remote", NULL);
 }
@@ -469,7 +469,7 @@ tt_status tt_rpc_remote_with(tt_rref **out, const tt_rpc_call_args *given, size_
 /* ---- references */
 
 /* Aim a call at the owner of a reference. */
-static tt_status aim_at_owner(tt_rref *rref, tt_rpc_call_args *args, const tt_rpc_call_args *given, size_t size,
+static tt_status aim_at_owner(tt_rref *rref, tt_rpc_sync_args *args, const tt_rpc_sync_args *given, size_t size,
                               const char *what) {
     tt__args_copy(args, sizeof *args, given, size);
     if (!rref)
@@ -482,22 +482,22 @@ static tt_status aim_at_owner(tt_rref *rref, tt_rpc_call_args *args, const tt_rp
     return TT_OK;
 }
 
-tt_status tt_rref_sync_with(tt_rref *rref, const tt_rpc_call_args *given, size_t size) {
-    tt_rpc_call_args args;
+tt_status tt_rref_sync_with(tt_rref *rref, const tt_rpc_sync_args *given, size_t size) {
+    tt_rpc_sync_args args;
     tt_rpc_value first = tt_rpc_rref(rref);
     TT__TRY(aim_at_owner(rref, &args, given, size, "tt_rref_sync"));
     return call_sync(&args, "tt_rref_sync", &first);
 }
 
-tt_status tt_rref_async_with(tt_future **out, tt_rref *rref, const tt_rpc_call_args *given, size_t size) {
-    tt_rpc_call_args args;
+tt_status tt_rref_async_with(tt_future **out, tt_rref *rref, const tt_rpc_sync_args *given, size_t size) {
+    tt_rpc_sync_args args;
     tt_rpc_value first = tt_rpc_rref(rref);
     TT__TRY(aim_at_owner(rref, &args, given, size, "tt_rref_async"));
     return call_async(out, &args, "tt_rref_async", &first);
 }
 
-tt_status tt_rref_remote_with(tt_rref **out, tt_rref *rref, const tt_rpc_call_args *given, size_t size) {
-    tt_rpc_call_args args;
+tt_status tt_rref_remote_with(tt_rref **out, tt_rref *rref, const tt_rpc_sync_args *given, size_t size) {
+    tt_rpc_sync_args args;
     tt_rpc_value first = tt_rpc_rref(rref);
     TT__TRY(aim_at_owner(rref, &args, given, size, "tt_rref_remote"));
     return call_remote(out, &args, "tt_rref_remote", &first);

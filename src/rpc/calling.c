@@ -77,7 +77,7 @@ static tt_status outs_room(tt_rpc *rpc) {
 }
 
 /* Take a place for a call; its id differs from that of the last one there. NULL, recorded. */
-static tt__rpc_out *take_out(tt_rpc *rpc) {
+static tt__rpc_out *take_out_place(tt_rpc *rpc) {
     if (outs_room(rpc))
         return NULL;
     tt__rpc_out *out = rpc->outs[rpc->out_free];
@@ -176,7 +176,7 @@ static void fail_out(tt_rpc *rpc, tt__rpc_out *out) {
 }
 
 /* The error that the other worker sent. */
-static void end_with_error(tt_rpc *rpc, tt__rpc_out *out) {
+static void end_with_its_error(tt_rpc *rpc, tt__rpc_out *out) {
     tt_status status = (tt_status)out->view.header.flags;
     tt__rpc_decoder decoder = {
         .view = &out->view, .at = out->view.value, .end = out->view.value + out->view.header.value_bytes, .own = true};
@@ -309,7 +309,7 @@ static void run_out(tt_rpc *rpc, tt__rpc_due *due) {
         return;
     }
     if (stage == OUT_REPLIED && out->view.header.kind == TT__RPC_ERROR) {
-        end_with_error(rpc, out);
+        end_with_its_error(rpc, out);
         return;
     }
     status = stage == OUT_REPLIED ? begin_out_value(rpc, out, &waits) : out_landed(rpc, out, &waits);
@@ -460,7 +460,7 @@ static void note_deadline(tt_rpc *rpc, tt__rpc_out *out, int64_t timeout_ms) {
 }
 
 /* Take what the encoder has made for parts into the call. */
-static tt_status take_parts(tt__rpc_out *out, tt__rpc_encoder *e) {
+static tt_status take_call_parts(tt__rpc_out *out, tt__rpc_encoder *e) {
     TT__TRY(tt__transfer_make(&out->sends, e->part_count));
     for (uint32_t i = 0; i < e->part_count; i++)
         tt__transfer_part(&out->sends, i, out->to, out->id, false, e->parts[i].data, (size_t)e->parts[i].bytes);
@@ -470,7 +470,7 @@ static tt_status take_parts(tt__rpc_out *out, tt__rpc_encoder *e) {
     return TT_OK;
 }
 
-static void fill_header(tt__rpc_encoder *e, const tt__rpc_out *out, const tt__rpc_context *context) {
+static void fill_call_header(tt__rpc_encoder *e, const tt__rpc_out *out, const tt__rpc_context *context) {
     tt__rpc_header *header = tt__encoder_header(e);
     header->kind = (uint8_t)out->kind;
     header->id = out->id;
@@ -489,8 +489,8 @@ static tt_status send_call(tt_rpc *rpc, tt__rpc_out *out, const tt__rpc_request 
         out->rref->shares++;
     }
     bool gives = request->kind != TT__RPC_FETCH && e->ref_count;
-    fill_header(e, out, context);
-    tt_status status = take_parts(out, e);
+    fill_call_header(e, out, context);
+    tt_status status = take_call_parts(out, e);
     if (!status && gives)
         status = tt__rrefs_given(rpc, out->to, e->refs, e->ref_count);
     if (!status) {
@@ -502,7 +502,7 @@ static tt_status send_call(tt_rpc *rpc, tt__rpc_out *out, const tt__rpc_request 
 }
 
 /* The call could not be sent: undo it. */
-static void undo_call(tt_rpc *rpc, tt__rpc_out *out) {
+static void undo_out(tt_rpc *rpc, tt__rpc_out *out) {
     if (out->rref && out->kind == TT__RPC_KEEP)
         tt__rref_unmake(rpc, out->rref);
     else if (out->rref)
@@ -515,7 +515,7 @@ static void undo_call(tt_rpc *rpc, tt__rpc_out *out) {
 static tt_status begin_locked(tt_rpc *rpc, const tt__rpc_request *request, tt__rpc_encoder *e,
                               const tt__rpc_context *context, tt_future **out_future, tt_rref **kept) {
     TT__TRY(check_callee(rpc, request->to));
-    tt__rpc_out *out = take_out(rpc);
+    tt__rpc_out *out = take_out_place(rpc);
     if (!out)
         return tt_last_status();
     out->due.run = run_out;
@@ -531,7 +531,7 @@ static tt_status begin_locked(tt_rpc *rpc, const tt__rpc_request *request, tt__r
     if (!status)
         status = send_call(rpc, out, request, e, context);
     if (status) {
-        undo_call(rpc, out);
+        undo_out(rpc, out);
         return status;
     }
     note_deadline(rpc, out, request->timeout_ms);

@@ -2,7 +2,7 @@
 #ifndef TT_RPC_CALLING_H
 #define TT_RPC_CALLING_H
 
-#include "rpc/state.h"
+#include "rpc/rpc_state.h"
 
 /* A call to be made. */
 typedef struct tt__rpc_request {
@@ -10,7 +10,7 @@ typedef struct tt__rpc_request {
     int to;
     const char *function;
     const tt_rpc_value *first; /* an argument before the others; or NULL */
-    tt_rpc_args args;
+    tt_rpc_values args;
     tt_rref *fetched;   /* of FETCH */
     int64_t timeout_ms; /* 0: that of the worker, less: none */
 } tt__rpc_request;

@@ -149,7 +149,7 @@ static void end_probe(tt_rpc *rpc, tt__rpc_probe *probe, bool stuck) {
 /* ---- looking */
 
 /* Ask worker `to` about a call of this one's. */
-static look ask_about(tt_rpc *rpc, tt__rpc_probe *probe, int to, uint32_t call) {
+static look ask_about_call(tt_rpc *rpc, tt__rpc_probe *probe, int to, uint32_t call) {
     tt__rpc_header header = {.kind = TT__RPC_PROBE, .id = probe->id, .context = probe->search, .serial = call};
     if (tt__rpc_send_header(rpc, to, header))
         return LOOK_MAY_GO_ON; /* it is lost, which ends the call */
@@ -165,7 +165,9 @@ static look look_at_future(tt_rpc *rpc, tt__rpc_probe *probe, tt_future *future)
         return LOOK_MAY_GO_ON;
     if (tt__call_of_future(rpc, future, &to, &id)) {
         tt_rpc_call *own = to == rpc->id ? tt__serve_find(rpc, to, id) : NULL;
-        return to != rpc->id ? ask_about(rpc, probe, to, id) : own ? look_at_call(rpc, probe, own) : LOOK_MAY_GO_ON;
+        return to != rpc->id ? ask_about_call(rpc, probe, to, id)
+               : own         ? look_at_call(rpc, probe, own)
+                             : LOOK_MAY_GO_ON;
     }
     maker = tt__serve_maker(rpc, future);
     return maker ? look_at_call(rpc, probe, maker) : LOOK_MAY_GO_ON;
@@ -179,7 +181,7 @@ static tt_future *future_awaited_in(const tt_rpc *rpc, const tt_rpc_call *call) 
 }
 
 /* Look at all calls that threads run here: one of them would have to end. */
-static look look_at_all(tt_rpc *rpc, tt__rpc_probe *probe) {
+static look look_at_all_calls(tt_rpc *rpc, tt__rpc_probe *probe) {
     look all = LOOK_STUCK;
     tt_future *later;
     if (!tt__rpc_crew_is_stuck(rpc))
@@ -225,7 +227,7 @@ static look look_at_call(tt_rpc *rpc, tt__rpc_probe *probe, tt_rpc_call *call) {
             probe->queued = true;
         else
             probe->queues = true;
-        return look_at_all(rpc, probe);
+        return look_at_all_calls(rpc, probe);
     case TT__SERVED_LATER:
         return look_at_future(rpc, probe, later);
     default:
@@ -305,7 +307,7 @@ static tt_status take_probe(tt_rpc *rpc, tt__rpc_peer *from, const tt__rpc_heade
     return TT_OK;
 }
 
-static tt_status take_answer(tt_rpc *rpc, const tt__rpc_packet_view *view) {
+static tt_status take_probe_answer(tt_rpc *rpc, const tt__rpc_packet_view *view) {
     tt__rpc_probe *probe = probe_of(rpc, view->header.id);
     tt__rpc_decoder decoder = {
         .view = view, .at = view->value, .end = view->value + view->header.value_bytes, .own = false};
@@ -332,7 +334,7 @@ static tt_status take_answer(tt_rpc *rpc, const tt__rpc_packet_view *view) {
 }
 
 tt_status tt__cycles_told(tt_rpc *rpc, tt__rpc_peer *from, const tt__rpc_packet_view *view) {
-    return view->header.kind == TT__RPC_PROBE ? take_probe(rpc, from, &view->header) : take_answer(rpc, view);
+    return view->header.kind == TT__RPC_PROBE ? take_probe(rpc, from, &view->header) : take_probe_answer(rpc, view);
 }
 
 void tt__cycles_lost(tt_rpc *rpc, int id) {

@@ -1,7 +1,7 @@
 /* Packets become values. Every byte may be wrong: it comes from another process. */
 #include "base/error.h"
-#include "rpc/value.h"
-#include "rpc/wire.h"
+#include "rpc/rpc_value.h"
+#include "rpc/rpc_wire.h"
 #include "rpc/wire_tags.h"
 
 #include <stdlib.h>
@@ -50,7 +50,7 @@ tt__rpc_ref tt__packet_ref(const tt__rpc_packet_view *view, uint32_t i) {
 
 static size_t decoder_left(const tt__rpc_decoder *d) { return (size_t)(d->end - d->at); }
 
-static tt_status read_bytes(tt__rpc_decoder *d, void *out, size_t bytes) {
+static tt_status decode_bytes(tt__rpc_decoder *d, void *out, size_t bytes) {
     if (decoder_left(d) < bytes)
         return malformed("a value that ends too early");
     memcpy(out, d->at, bytes);
@@ -58,10 +58,10 @@ static tt_status read_bytes(tt__rpc_decoder *d, void *out, size_t bytes) {
     return TT_OK;
 }
 
-static tt_status read_run(tt__rpc_decoder *d, tt_rpc_value *out, tt_rpc_kind kind) {
+static tt_status decode_run(tt__rpc_decoder *d, tt_rpc_value *out, tt_rpc_kind kind) {
     uint32_t bytes = 0;
     size_t zero = kind == TT_RPC_TEXT;
-    TT__TRY(read_bytes(d, &bytes, sizeof bytes));
+    TT__TRY(decode_bytes(d, &bytes, sizeof bytes));
     if (decoder_left(d) < bytes + zero || (zero && d->at[bytes]))
         return malformed("a text or bytes that end too early");
     const void *data = d->at;
@@ -75,7 +75,7 @@ static tt_status read_run(tt__rpc_decoder *d, tt_rpc_value *out, tt_rpc_kind kin
 }
 
 /* Take part `i`, which nothing in the value has taken yet. */
-static tt_status take_part(const tt__rpc_decoder *d, uint32_t i, tt__rpc_landing **out) {
+static tt_status claim_part(const tt__rpc_decoder *d, uint32_t i, tt__rpc_landing **out) {
     uint32_t parts = d->view->header.parts - (d->view->header.flags & TT__RPC_VALUE_APART ? 1u : 0u);
     if (i >= parts || d->landings[i].data)
         return malformed("a part that is not there, or that is twice in a value");
@@ -87,8 +87,8 @@ static tt_status take_part(const tt__rpc_decoder *d, uint32_t i, tt__rpc_landing
 static tt_status read_run_apart(tt__rpc_decoder *d, tt_rpc_value *out) {
     uint32_t part = 0;
     tt__rpc_landing *landing;
-    TT__TRY(read_bytes(d, &part, sizeof part));
-    TT__TRY(take_part(d, part, &landing));
+    TT__TRY(decode_bytes(d, &part, sizeof part));
+    TT__TRY(claim_part(d, part, &landing));
     if (landing->bytes > SIZE_MAX / 2 ||
         !(landing->data = aligned_alloc(ALIGNMENT, ((size_t)landing->bytes + ALIGNMENT) / ALIGNMENT * ALIGNMENT)))
         return tt__fail(TT_ERR_MEMORY, "no memory for the %llu bytes that another worker sends",
@@ -121,18 +121,18 @@ static tt_status make_tensor(tt_rpc_value *out, const tt__rpc_form *form, size_t
     return TT_OK;
 }
 
-static tt_status read_tensor(tt__rpc_decoder *d, tt_rpc_value *out, bool apart) {
+static tt_status decode_tensor(tt__rpc_decoder *d, tt_rpc_value *out, bool apart) {
     tt__rpc_form form = {0};
     tt__rpc_landing *landing;
     uint32_t number = 0;
     void *data = NULL;
-    TT__TRY(read_bytes(d, &form, offsetof(tt__rpc_form, shape)));
+    TT__TRY(decode_bytes(d, &form, offsetof(tt__rpc_form, shape)));
     if (form.ndim > TT__RPC_DIMS)
         return malformed("a tensor of more dimensions than there are");
-    TT__TRY(read_bytes(d, form.shape, form.ndim * sizeof *form.shape));
-    TT__TRY(read_bytes(d, &number, sizeof number));
+    TT__TRY(decode_bytes(d, form.shape, form.ndim * sizeof *form.shape));
+    TT__TRY(decode_bytes(d, &number, sizeof number));
     if (apart) {
-        TT__TRY(take_part(d, number, &landing));
+        TT__TRY(claim_part(d, number, &landing));
         TT__TRY(make_tensor(out, &form, (size_t)landing->bytes, &landing->data));
         landing->tensor = out->tensor;
         landing->form = form;
@@ -150,18 +150,18 @@ static tt_status read_tensor(tt__rpc_decoder *d, tt_rpc_value *out, bool apart) 
 
 static tt_status read_rref(tt__rpc_decoder *d, tt_rpc_value *out) {
     uint32_t i = 0;
-    TT__TRY(read_bytes(d, &i, sizeof i));
+    TT__TRY(decode_bytes(d, &i, sizeof i));
     if (i >= d->view->header.refs || !d->refs[i])
         return malformed("a reference that is not there");
     *out = tt__value_of_rref(d->refs[i]);
     return TT_OK;
 }
 
-static tt_status read_value(tt__rpc_decoder *d, tt_rpc_value *out, int depth);
+static tt_status decode_one(tt__rpc_decoder *d, tt_rpc_value *out, int depth);
 
 static tt_status read_items(tt__rpc_decoder *d, tt_rpc_value *out, tt_rpc_kind kind, int depth) {
     uint32_t count = 0;
-    TT__TRY(read_bytes(d, &count, sizeof count));
+    TT__TRY(decode_bytes(d, &count, sizeof count));
     if (depth == TT_RPC_DEPTH || count > decoder_left(d) || (kind == TT_RPC_MAP && count % 2))
         return malformed("a list that is too deep, or longer than its bytes");
     tt_rpc_value *items = calloc(count ? count : 1, sizeof *items);
@@ -169,14 +169,14 @@ static tt_status read_items(tt__rpc_decoder *d, tt_rpc_value *out, tt_rpc_kind k
         return tt__fail(TT_ERR_MEMORY, "no memory for a list of %u values", count);
     *out = (tt_rpc_value){.kind = kind, .owned = true, .list = {items, count}};
     for (uint32_t i = 0; i < count; i++)
-        TT__TRY(read_value(d, &items[i], depth + 1));
+        TT__TRY(decode_one(d, &items[i], depth + 1));
     return TT_OK;
 }
 
-static tt_status read_value(tt__rpc_decoder *d, tt_rpc_value *out, int depth) {
+static tt_status decode_one(tt__rpc_decoder *d, tt_rpc_value *out, int depth) {
     uint8_t tag = 0;
     *out = tt_rpc_none();
-    TT__TRY(read_bytes(d, &tag, 1));
+    TT__TRY(decode_bytes(d, &tag, 1));
     switch (tag) {
     case TT__TAG_NONE:
         return TT_OK;
@@ -186,19 +186,19 @@ static tt_status read_value(tt__rpc_decoder *d, tt_rpc_value *out, int depth) {
         return TT_OK;
     case TT__TAG_INT:
         out->kind = TT_RPC_INT;
-        return read_bytes(d, &out->integer, sizeof out->integer);
+        return decode_bytes(d, &out->integer, sizeof out->integer);
     case TT__TAG_FLOAT:
         out->kind = TT_RPC_FLOAT;
-        return read_bytes(d, &out->number, sizeof out->number);
+        return decode_bytes(d, &out->number, sizeof out->number);
     case TT__TAG_TEXT:
-        return read_run(d, out, TT_RPC_TEXT);
+        return decode_run(d, out, TT_RPC_TEXT);
     case TT__TAG_BYTES:
-        return read_run(d, out, TT_RPC_BYTES);
+        return decode_run(d, out, TT_RPC_BYTES);
     case TT__TAG_BYTES_APART:
         return read_run_apart(d, out);
     case TT__TAG_TENSOR:
     case TT__TAG_TENSOR_APART:
-        return read_tensor(d, out, tag == TT__TAG_TENSOR_APART);
+        return decode_tensor(d, out, tag == TT__TAG_TENSOR_APART);
     case TT__TAG_RREF:
         return read_rref(d, out);
     case TT__TAG_LIST:
@@ -211,6 +211,6 @@ static tt_status read_value(tt__rpc_decoder *d, tt_rpc_value *out, int depth) {
 }
 
 tt_status tt__decode_value(tt__rpc_decoder *d, tt_rpc_value *out) {
-    TT__TRY(read_value(d, out, 0));
+    TT__TRY(decode_one(d, out, 0));
     return d->at == d->end ? TT_OK : malformed("a value that is followed by something");
 }

@@ -1,6 +1,6 @@
 /* Values become packets. */
 #include "base/error.h"
-#include "rpc/wire.h"
+#include "rpc/rpc_wire.h"
 #include "rpc/wire_tags.h"
 
 #include <stdlib.h>
@@ -63,7 +63,7 @@ static bool list_room(tt__rpc_encoder *e, void **list, uint32_t count, uint32_t 
     return true;
 }
 
-static void add_part(tt__rpc_encoder *e, const void *data, size_t bytes, void *keep) {
+static void encode_part(tt__rpc_encoder *e, const void *data, size_t bytes, void *keep) {
     void *list = e->parts;
     if (e->part_count >= TT__RPC_PARTS_MAX - 1) /* one is left for the value */
         encoder_fail(e, tt__fail(TT_ERR_INVALID, "a value has more than %d large tensors or runs of bytes",
@@ -92,7 +92,7 @@ static void put_run(tt__rpc_encoder *e, const void *data, size_t bytes) {
     put_tag(e, apart ? TT__TAG_BYTES_APART : TT__TAG_BYTES);
     put_u32(e, apart ? e->part_count : bytes);
     if (apart)
-        add_part(e, data, bytes, NULL);
+        encode_part(e, data, bytes, NULL);
     else
         put_bytes(e, data, bytes);
 }
@@ -110,7 +110,7 @@ static void note_tensor(tt__rpc_encoder *e, struct tt_tensor *tensor) {
     }
 }
 
-static void put_tensor(tt__rpc_encoder *e, struct tt_tensor *tensor) {
+static void encode_tensor(tt__rpc_encoder *e, struct tt_tensor *tensor) {
     const tt__rpc_tensor_hooks *hooks = tt__rpc_tensor_hooks_of();
     tt__rpc_form form = {0};
     size_t bytes = 0;
@@ -128,7 +128,7 @@ static void put_tensor(tt__rpc_encoder *e, struct tt_tensor *tensor) {
     put_form(e, &form);
     put_u32(e, apart ? e->part_count : bytes);
     if (apart) {
-        add_part(e, data, bytes, keep);
+        encode_part(e, data, bytes, keep);
     } else {
         put_bytes(e, data, bytes);
         if (keep)
@@ -150,9 +150,9 @@ static void put_rref(tt__rpc_encoder *e, tt_rref *rref) {
     e->refs[e->ref_count++] = rref;
 }
 
-static void put_value(tt__rpc_encoder *e, const tt_rpc_value *value, int depth);
+static void encode_one(tt__rpc_encoder *e, const tt_rpc_value *value, int depth);
 
-static void put_items(tt__rpc_encoder *e, const tt_rpc_value *value, int depth) {
+static void encode_items(tt__rpc_encoder *e, const tt_rpc_value *value, int depth) {
     int64_t count = value->list.count;
     if (depth == TT_RPC_DEPTH)
         encoder_fail(e, tt__fail(TT_ERR_INVALID, "a value has lists nested deeper than %d", TT_RPC_DEPTH));
@@ -162,10 +162,10 @@ static void put_items(tt__rpc_encoder *e, const tt_rpc_value *value, int depth) 
     put_tag(e, value->kind == TT_RPC_LIST ? TT__TAG_LIST : TT__TAG_MAP);
     put_u32(e, (uint64_t)count);
     for (int64_t i = 0; i < count && !e->status; i++)
-        put_value(e, &value->list.items[i], depth + 1);
+        encode_one(e, &value->list.items[i], depth + 1);
 }
 
-static void put_value(tt__rpc_encoder *e, const tt_rpc_value *value, int depth) {
+static void encode_one(tt__rpc_encoder *e, const tt_rpc_value *value, int depth) {
     switch (value->kind) {
     case TT_RPC_NONE:
         put_tag(e, TT__TAG_NONE);
@@ -188,14 +188,14 @@ static void put_value(tt__rpc_encoder *e, const tt_rpc_value *value, int depth) 
         put_run(e, value->bytes.data, value->bytes.size);
         break;
     case TT_RPC_TENSOR:
-        put_tensor(e, value->tensor);
+        encode_tensor(e, value->tensor);
         break;
     case TT_RPC_RREF:
         put_rref(e, value->rref);
         break;
     case TT_RPC_LIST:
     case TT_RPC_MAP:
-        put_items(e, value, depth);
+        encode_items(e, value, depth);
         break;
     case TT_RPC_OBJECT:
         encoder_fail(e, tt__fail(TT_ERR_INVALID,
@@ -219,15 +219,15 @@ void tt__encoder_begin(tt__rpc_encoder *e, const char *name) {
     put_bytes(e, name, strlen(name));
 }
 
-void tt__encoder_value(tt__rpc_encoder *e, const tt_rpc_value *value) { put_value(e, value, 0); }
+void tt__encoder_value(tt__rpc_encoder *e, const tt_rpc_value *value) { encode_one(e, value, 0); }
 
 void tt__encoder_values(tt__rpc_encoder *e, const tt_rpc_value *first, const tt_rpc_value *values, int64_t count) {
     put_tag(e, TT__TAG_LIST);
     put_u32(e, (uint64_t)(count + (first != NULL)));
     if (first)
-        put_value(e, first, 1);
+        encode_one(e, first, 1);
     for (int64_t i = 0; i < count && !e->status; i++)
-        put_value(e, &values[i], 1);
+        encode_one(e, &values[i], 1);
 }
 
 void tt__encoder_text(tt__rpc_encoder *e, const char *text) {

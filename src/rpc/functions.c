@@ -20,18 +20,18 @@ static struct {
     pthread_mutex_t lock;
 } table = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static int compare_names(const char *name, size_t bytes, const char *other) {
+static int compare_function_names(const char *name, size_t bytes, const char *other) {
     size_t n = strlen(other);
     int order = memcmp(name, other, bytes < n ? bytes : n);
     return order ? order : bytes < n ? -1 : bytes > n;
 }
 
 /* Return where a name is, or belongs; *there: whether it is. */
-static int place_of(const char *name, size_t bytes, bool *there) {
+static int function_place(const char *name, size_t bytes, bool *there) {
     int low = 0, high = table.count;
     *there = false;
     while (low < high && !*there) {
-        int middle = (low + high) / 2, order = compare_names(name, bytes, table.sorted[middle].name);
+        int middle = (low + high) / 2, order = compare_function_names(name, bytes, table.sorted[middle].name);
         *there = !order;
         if (order <= 0)
             high = middle;
@@ -43,7 +43,7 @@ static int place_of(const char *name, size_t bytes, bool *there) {
 
 const tt__rpc_function *tt__function_find(const char *name, size_t bytes) {
     bool there;
-    int at = place_of(name, bytes, &there);
+    int at = function_place(name, bytes, &there);
     return there ? &table.sorted[at] : NULL;
 }
 
@@ -59,7 +59,7 @@ static tt_status check_function_name(const char *name) {
     return TT_OK;
 }
 
-static tt_status make_room(void) {
+static tt_status function_room(void) {
     if (table.count < table.room)
         return TT_OK;
     int room = table.room ? 2 * table.room : 16;
@@ -73,7 +73,7 @@ static tt_status make_room(void) {
 
 static tt_status add_function(const tt__rpc_function *function) {
     bool there;
-    int at = place_of(function->name, strlen(function->name), &there);
+    int at = function_place(function->name, strlen(function->name), &there);
     if (table.closed)
         return tt__fail(TT_ERR_STATE,
                         "the function %s is registered after the first tt_rpc_init(): workers have "
@@ -81,7 +81,7 @@ static tt_status add_function(const tt__rpc_function *function) {
                         function->name);
     if (there)
         return tt__fail(TT_ERR_STATE, "two functions are registered as %s", function->name);
-    TT__TRY(make_room());
+    TT__TRY(function_room());
     memmove(&table.sorted[at + 1], &table.sorted[at], (size_t)(table.count - at) * sizeof *table.sorted);
     table.sorted[at] = *function;
     table.count++;
@@ -179,7 +179,7 @@ tt_status tt__rpc_functions_compare(const char *name, const char *other, const c
         const char *end = strchr(text, '\n'), *blank = strchr(text, ' ');
         size_t line = end ? (size_t)(end - text) : strlen(text);
         size_t bytes = blank && (size_t)(blank - text) < line ? (size_t)(blank - text) : line;
-        int order = own == table.count ? -1 : !*text ? 1 : compare_names(text, bytes, table.sorted[own].name);
+        int order = own == table.count ? -1 : !*text ? 1 : compare_function_names(text, bytes, table.sorted[own].name);
         if (order < 0)
             return fail_lacks(name, other, text, (int)bytes);
         const tt__rpc_function *mine = &table.sorted[own];

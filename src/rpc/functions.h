@@ -2,7 +2,7 @@
 #ifndef TT_RPC_FUNCTIONS_H
 #define TT_RPC_FUNCTIONS_H
 
-#include "rpc/signature.h"
+#include "rpc/rpc_signature.h"
 
 enum { TT__RPC_FUNCTION_NAME = 64 };
 

@@ -51,7 +51,7 @@ void tt_future_free(tt_future *future) {
 
 /* ---- the end */
 
-static void call_back(tt_future *future, tt__future_callback *callback) {
+static void run_future_callback(tt_future *future, tt__future_callback *callback) {
     if (callback->inside) {
         callback->fn(future, callback->user);
     } else {
@@ -86,7 +86,7 @@ static void publish_end(tt_future *future) {
     while (callbacks) {
         tt__future_callback *callback = callbacks;
         callbacks = callback->next;
-        call_back(future, callback);
+        run_future_callback(future, callback);
     }
     tt_future_free(future);
 }
@@ -206,7 +206,7 @@ static tt_status add_call_back(tt_future *future, tt_future_fn fn, void *user, b
     }
     pthread_mutex_unlock(&future->lock);
     if (done)
-        call_back(future, callback);
+        run_future_callback(future, callback);
     return TT_OK;
 }
 

@@ -51,8 +51,8 @@ tt_future *tt__future_new_driven(const tt__future_driver *driver);
 /* The driver of the calling thread, for futures that have none: of a thread that runs functions. NULL: none. */
 void tt__future_set_thread_driver(const tt__future_driver *driver);
 
-/* End it: with an owned value, which is taken, or an error (`text` is copied; NULL: the status's). Nothing if it is done
- * already; the value is freed then. Runs callbacks: no lock is held. */
+/* End it: with an owned value, which is taken, or an error (`text` is copied; NULL: the status's). Nothing if it is
+ * done already; the value is freed then. Runs callbacks: no lock is held. */
 void tt__future_end(tt_future *future, tt_status status, const char *text, tt_rpc_value value);
 
 /* Call back without the mark of a callback: `fn` waits for nothing, and runs nothing of the program's. */

@@ -8,14 +8,14 @@
 
 #include <stdio.h>
 
-static bool is_there(tt_rpc *rpc, int id) {
+static bool worker_is_there(tt_rpc *rpc, int id) {
     const tt__rpc_peer *peer = tt__rpc_peer_of(rpc, id);
     return peer && !peer->lost;
 }
 
 static int leader_of(tt_rpc *rpc) {
     int id = 0;
-    while (id != rpc->id && !is_there(rpc, id))
+    while (id != rpc->id && !worker_is_there(rpc, id))
         id++;
     return id;
 }
@@ -35,7 +35,7 @@ static void count_calls(tt_rpc *rpc, uint64_t *sent, uint64_t *received) {
 static uint32_t count_there(tt_rpc *rpc) {
     uint32_t n = 0;
     for (int id = rpc->network->ops->next(rpc->network, -1); id >= 0; id = rpc->network->ops->next(rpc->network, id))
-        n += is_there(rpc, id);
+        n += worker_is_there(rpc, id);
     return n;
 }
 
@@ -43,7 +43,7 @@ static uint32_t count_there(tt_rpc *rpc) {
 
 static void say_to_all(tt_rpc *rpc, tt__rpc_header header) {
     for (int id = rpc->network->ops->next(rpc->network, -1); id >= 0; id = rpc->network->ops->next(rpc->network, id))
-        if (id != rpc->id && is_there(rpc, id))
+        if (id != rpc->id && worker_is_there(rpc, id))
             tt_ignore(tt__rpc_send_header(rpc, id, header));
 }
 
@@ -145,7 +145,7 @@ static int list_absent(tt_rpc *rpc, char *text, size_t size) {
     *text = '\0';
     for (int id = rpc->network->ops->next(rpc->network, -1); id >= 0; id = rpc->network->ops->next(rpc->network, id)) {
         char who[TT__RPC_WHO_SIZE];
-        if (id == rpc->id || !is_there(rpc, id) || rpc->peers[id]->leaving)
+        if (id == rpc->id || !worker_is_there(rpc, id) || rpc->peers[id]->leaving)
             continue;
         if (n < size)
             n += (size_t)snprintf(text + n, size - n, "%s%s", count ? ", " : "", tt__rpc_who(rpc, id, who));

@@ -6,7 +6,7 @@
 #ifndef TT_RPC_LEAVING_H
 #define TT_RPC_LEAVING_H
 
-#include "rpc/state.h"
+#include "rpc/rpc_state.h"
 
 /* A packet of this kind has come. The lock is held. */
 tt_status tt__leaving_told(tt_rpc *rpc, tt__rpc_peer *from, const tt__rpc_header *header);

@@ -77,8 +77,8 @@ tt_status tt__rpc_network_of_store(tt__rpc_network **out, const tt_rpc_init_args
 uint64_t tt__rpc_functions_hash(void);
 char *tt__rpc_functions_text(void);
 
-/* TT_OK where worker `other` has the functions of `text`, and this one the same; else TT_ERR_MISMATCH, recorded: "worker
- * NAME has no function F, which worker OTHER has". */
+/* TT_OK where worker `other` has the functions of `text`, and this one the same; else TT_ERR_MISMATCH, recorded:
+ * "worker NAME has no function F, which worker OTHER has". */
 tt_status tt__rpc_functions_compare(const char *name, const char *other, const char *text);
 
 /* Is this a name that a worker can have? TT_ERR_INVALID, recorded. */

@@ -291,7 +291,7 @@ static void on_failed(void *user, int peer) {
 
 /* ---- reading cards */
 
-static void read_card(store_network *s, worker *w) {
+static void read_worker_card(store_network *s, worker *w) {
     tt__rpc_card card;
     int id = w->id;
     pthread_mutex_unlock(&s->lock);
@@ -323,7 +323,7 @@ static void *read_cards(void *arg) {
         s->asked = w->next_asked;
         if (!s->asked)
             s->asked_end = &s->asked;
-        read_card(s, w);
+        read_worker_card(s, w);
     }
     pthread_mutex_unlock(&s->lock);
     return NULL;

@@ -2,7 +2,7 @@
 #ifndef TT_RPC_PACKETS_MEMORY_H
 #define TT_RPC_PACKETS_MEMORY_H
 
-#include "rpc/state.h"
+#include "rpc/rpc_state.h"
 
 #include <stdlib.h>
 

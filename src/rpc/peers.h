@@ -2,7 +2,7 @@
 #ifndef TT_RPC_PEERS_H
 #define TT_RPC_PEERS_H
 
-#include "rpc/state.h"
+#include "rpc/rpc_state.h"
 
 /* Return what is known of worker `id`; NULL, recorded: an impossible id, or no memory. */
 tt__rpc_peer *tt__rpc_peer_of(tt_rpc *rpc, int id);

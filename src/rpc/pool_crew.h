@@ -3,7 +3,7 @@
 #ifndef TT_RPC_POOL_CREW_H
 #define TT_RPC_POOL_CREW_H
 
-#include "rpc/state.h"
+#include "rpc/rpc_state.h"
 
 /* There is something in the queue: see that a thread takes it, unless this is one that will. */
 void tt__rpc_crew_call(tt_rpc *rpc);

@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "rpc/peers.h"
+#include "rpc/rpc_value.h"
 #include "rpc/sending.h"
-#include "rpc/value.h"
 
 #include <stdlib.h>
 
@@ -52,14 +52,14 @@ static tt_status rref_table_room(tt_rpc *rpc) {
     return TT_OK;
 }
 
-static bool is_own(const tt_rref *rref) { return rref->ref.owner == (uint32_t)rref->rpc->id; }
+static bool is_own_value(const tt_rref *rref) { return rref->ref.owner == (uint32_t)rref->rpc->id; }
 
 static void count_entry(tt_rpc *rpc, const tt_rref *rref, int by) {
-    if (is_own(rref))
+    if (is_own_value(rref))
         rpc->counters.owned += by;
     else
         rpc->counters.held += by;
-    tt__rpc_peer *peer = is_own(rref) ? NULL : tt__rpc_peer_of(rpc, (int)rref->ref.owner);
+    tt__rpc_peer *peer = is_own_value(rref) ? NULL : tt__rpc_peer_of(rpc, (int)rref->ref.owner);
     if (peer)
         peer->refs += by;
 }
@@ -145,9 +145,9 @@ static void release_all(tt_rpc *rpc, const tt_rref *rref) {
 
 /* Is anybody left who uses it? */
 static void end_if_unused(tt_rpc *rpc, tt_rref *rref) {
-    if (rref->shares || (is_own(rref) && rref->holds))
+    if (rref->shares || (is_own_value(rref) && rref->holds))
         return;
-    if (!is_own(rref))
+    if (!is_own_value(rref))
         release_all(rpc, rref);
     remove_rref(rpc, rref);
 }
@@ -256,7 +256,7 @@ tt_rref *tt__rref_kept(tt_rpc *rpc, int from, uint64_t serial) {
 static tt_status give_one(tt_rpc *rpc, int to, tt_rref *rref) {
     if (to == rpc->id || to == (int)rref->ref.owner)
         return TT_OK;
-    if (is_own(rref))
+    if (is_own_value(rref))
         return count_hold(rref, to, rpc->id, 1);
     return tt__rpc_send_ref(rpc, (int)rref->ref.owner, (tt__rpc_header){.kind = TT__RPC_HOLD, .id = (uint32_t)to},
                             rref->ref);
@@ -280,7 +280,7 @@ void tt__rrefs_not_given(tt_rpc *rpc, int to, tt_rref *const *refs, uint32_t cou
         tt_rref *rref = refs[i];
         if (to == rpc->id || to == (int)rref->ref.owner)
             continue;
-        if (is_own(rref))
+        if (is_own_value(rref))
             tt_ignore(count_hold(rref, to, rpc->id, -1));
         else
             tt_ignore(tt__rpc_send_ref(
@@ -368,7 +368,7 @@ void tt__rrefs_lost(tt_rpc *rpc, int id) {
     for (uint32_t i = 0; i < rpc->rref_room; i++)
         for (tt_rref *rref = rpc->rrefs[i], *next; rref; rref = next) {
             next = rref->next;
-            if (!is_own(rref))
+            if (!is_own_value(rref))
                 continue;
             forget_holder(rref, id);
             if (!rref->made_here && rref->ref.creator == (uint32_t)id)

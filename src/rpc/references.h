@@ -14,7 +14,7 @@
 #ifndef TT_RPC_REFERENCES_H
 #define TT_RPC_REFERENCES_H
 
-#include "rpc/state.h"
+#include "rpc/rpc_state.h"
 
 /* Who holds a reference, and of whom it has it; on a user, of whom this worker has it. */
 typedef struct tt__rref_hold {

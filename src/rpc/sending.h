@@ -5,7 +5,7 @@
 #ifndef TT_RPC_SENDING_H
 #define TT_RPC_SENDING_H
 
-#include "rpc/state.h"
+#include "rpc/rpc_state.h"
 
 /* Send a packet, or keep a copy until it can be sent; with it begins `transfer` (may be NULL). What becomes of a packet
  * that is kept when its worker is lost: nothing. Errors: the worker is lost, is not there, or no memory. */
@@ -23,7 +23,8 @@ void tt__rpc_give_credit(tt_rpc *rpc, tt__rpc_peer *peer, size_t size);
 
 /* ---- parts */
 
-/* Make the messages of a transfer of `count` parts, each to be filled in by tt__transfer_out() or _in(). TT_ERR_MEMORY. */
+/* Make the messages of a transfer of `count` parts, each to be filled in by tt__transfer_out() or _in().
+ * TT_ERR_MEMORY. */
 tt_status tt__transfer_make(tt__rpc_transfer *transfer, uint32_t count);
 
 /* Part i of call `id` goes to or comes from `peer`. `reply`: it is of the reply. */

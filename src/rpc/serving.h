@@ -2,7 +2,7 @@
 #ifndef TT_RPC_SERVING_H
 #define TT_RPC_SERVING_H
 
-#include "rpc/state.h"
+#include "rpc/rpc_state.h"
 
 /* A call, a call whose result is kept, or a fetch has come in a packet, which is taken. TT_ERR_PROTOCOL it can't be;
  * TT_ERR_MEMORY. The lock is held, as in the next. */

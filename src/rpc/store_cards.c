@@ -47,13 +47,13 @@ static tt_status read_key(const tt__rpc_cards *cards, const char *key, char **va
 
 /* ---- cards */
 
-static void write_card(const tt__rpc_card *card, char text[TT__RPC_CARD_SIZE]) {
+static void write_worker_card(const tt__rpc_card *card, char text[TT__RPC_CARD_SIZE]) {
     snprintf(text, TT__RPC_CARD_SIZE, "%d %s %s %016" PRIx64 " %s", card->id, card->intro.name, card->intro.host,
              card->intro.functions, card->addresses);
 }
 
 /* False: it is no card of a worker that can be reached. */
-static bool parse_card(const char *text, tt__rpc_card *card) {
+static bool parse_worker_card(const char *text, tt__rpc_card *card) {
     *card = (tt__rpc_card){.id = -1};
     return sscanf(text, "%d %127s %63s %16" SCNx64 " %767s", &card->id, card->intro.name, card->intro.host,
                   &card->intro.functions, card->addresses) == 5 &&
@@ -67,7 +67,7 @@ tt_status tt__rpc_cards_find(tt__rpc_cards *cards, int id, const char *name, tt_
     else
         worker_key(cards, id, key);
     TT__TRY(read_key(cards, key, &value));
-    bool good = parse_card(value, found) && (name ? !strcmp(found->intro.name, name) : found->id == id);
+    bool good = parse_worker_card(value, found) && (name ? !strcmp(found->intro.name, name) : found->id == id);
     free(value);
     return good ? TT_OK : TT_ERR_NOT_FOUND;
 }
@@ -77,7 +77,7 @@ tt_status tt__rpc_cards_find(tt__rpc_cards *cards, int id, const char *name, tt_
 static tt_status fail_id_taken(const tt__rpc_cards *cards, const char *held) {
     tt__rpc_card other;
     char what[16] = "", name[TT__RPC_NAME_SIZE] = "";
-    if (parse_card(held, &other))
+    if (parse_worker_card(held, &other))
         return tt__fail(TT_ERR_MISMATCH, "worker %s can't have the id %d: worker %s (host %s) has it",
                         cards->own.intro.name, cards->own.id, other.intro.name, other.intro.host);
     sscanf(held, "%15s %127s", what, name);
@@ -122,21 +122,21 @@ tt_status tt__rpc_cards_take_id(tt__rpc_cards *cards) {
 
 tt_status tt__rpc_cards_publish(tt__rpc_cards *cards) {
     char key[KEY_SIZE], card[TT__RPC_CARD_SIZE];
-    write_card(&cards->own, card);
+    write_worker_card(&cards->own, card);
     return tt_store_set(cards->store, worker_key(cards, cards->own.id, key), card, strlen(card));
 }
 
 tt_status tt__rpc_cards_take_name(tt__rpc_cards *cards, const tt__rpc_card *lost, bool *taken, tt__rpc_card *other) {
     char key[KEY_SIZE], card[TT__RPC_CARD_SIZE], expected[TT__RPC_CARD_SIZE] = "", *held;
     tt_status status = TT_OK;
-    write_card(&cards->own, card);
+    write_worker_card(&cards->own, card);
     if (lost)
-        write_card(lost, expected);
+        write_worker_card(lost, expected);
     card_key(cards, "name/", cards->own.intro.name, key);
     for (int i = 0; i < TRIES; i++) {
         TT__TRY(swap_key(cards, key, expected, card, &held));
         cards->named = !strcmp(held, card);
-        *taken = !cards->named && parse_card(held, other);
+        *taken = !cards->named && parse_worker_card(held, other);
         bool again = !cards->named && !*taken;
         if (again) /* it was removed meanwhile, or is no card */
             status = snprintf(expected, sizeof expected, "%s", held) < (int)sizeof expected ? TT_OK : TT_ERR_PROTOCOL;
@@ -219,7 +219,7 @@ void tt__rpc_cards_remove_own(tt__rpc_cards *cards) {
     char key[KEY_SIZE], card[TT__RPC_CARD_SIZE], left[TT__RPC_NAME_SIZE + 16];
     tt__saved_error saved;
     tt__error_save(&saved);
-    write_card(&cards->own, card);
+    write_worker_card(&cards->own, card);
     if (cards->named)
         remove_key(cards, card_key(cards, "name/", cards->own.intro.name, key), card);
     if (cards->listed && cards->has_id && cards->named) {

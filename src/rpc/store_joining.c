@@ -37,7 +37,7 @@ static tt_status look_for_id(tt__rpc_cards *cards, tt__rpc_network *network, int
     return look_for(cards, network, &card, deadline_ms, there);
 }
 
-static tt_status take_name(tt__rpc_cards *cards, tt__rpc_network *network, int64_t deadline_ms) {
+static tt_status take_worker_name(tt__rpc_cards *cards, tt__rpc_network *network, int64_t deadline_ms) {
     tt__rpc_card other, *lost = NULL;
     for (;;) {
         bool taken, there;
@@ -57,7 +57,7 @@ static tt_status take_name(tt__rpc_cards *cards, tt__rpc_network *network, int64
     }
 }
 
-static tt_status compare_functions(tt__rpc_cards *cards, tt__rpc_network *network, int64_t deadline_ms) {
+static tt_status compare_with_first(tt__rpc_cards *cards, tt__rpc_network *network, int64_t deadline_ms) {
     tt__saved_error mismatch;
     int other;
     bool there;
@@ -74,7 +74,7 @@ static tt_status compare_functions(tt__rpc_cards *cards, tt__rpc_network *networ
 
 tt_status tt__rpc_cards_join(tt__rpc_cards *cards, tt__rpc_network *network, bool compares, int64_t deadline_ms) {
     if (compares)
-        TT__TRY(compare_functions(cards, network, deadline_ms));
+        TT__TRY(compare_with_first(cards, network, deadline_ms));
     TT__TRY(tt__rpc_cards_publish(cards));
-    return take_name(cards, network, deadline_ms);
+    return take_worker_name(cards, network, deadline_ms);
 }

@@ -36,7 +36,7 @@ static void run_due(tt_rpc *rpc) {
 }
 
 /* Give others a moment. Returns whether it is time to sleep. */
-static bool pause_a_moment(tt_rpc *rpc, tt__rpc_patience *patience) {
+static bool pause_polling(tt_rpc *rpc, tt__rpc_patience *patience) {
     int64_t waited = 0;
     bool others_want_it = rpc->pool_called; /* the lock */
     if (++patience->looks % LOOKS_PER_CLOCK == 1 || !patience->since_ns) {
@@ -86,7 +86,7 @@ void tt__rpc_poll(tt_rpc *rpc, tt__rpc_patience *patience, int64_t sleep_ms, boo
         *patience = (tt__rpc_patience){0};
         if (rpc->pool_called && !serves)
             give_lock_away(rpc);
-    } else if (pause_a_moment(rpc, patience) && tt__rpc_poller(rpc) == self && !rpc->due.first &&
+    } else if (pause_polling(rpc, patience) && tt__rpc_poller(rpc) == self && !rpc->due.first &&
                !(serves && rpc->queue.first)) {
         rpc->poller_sleeps = true;
         rpc->network->ops->sleep(rpc->network, sleep_ms);
@@ -114,7 +114,7 @@ void tt__rpc_notice(tt_rpc *rpc) {
 /* ---- waiting */
 
 /* A waiter that leaves is the poller no more: another one, or one that runs functions, goes on. */
-static void hand_over(tt_rpc *rpc) {
+static void hand_messages_over(tt_rpc *rpc) {
     if (tt__rpc_poller(rpc))
         return;
     if (rpc->sleepers)
@@ -165,7 +165,7 @@ bool tt__rpc_wait_for(tt_rpc *rpc, bool (*ended)(void *arg), void *arg, int64_t 
     }
     rpc->waiters--;
     rpc->pool_waiting -= serves;
-    hand_over(rpc);
+    hand_messages_over(rpc);
     return ended(arg);
 }
 

@@ -1,12 +1,12 @@
 /* Who moves messages, and how threads wait.
  *
- * One thread at a time moves messages (tt_rpc.poller): a caller that waits, so that no other thread has to wake it; else
- * one of those that run functions, which then runs what comes itself; else the keeper. Who would move messages longs for
- * them in the same way: a busy wait, if there are CPUs enough, then yielding, then sleep in the network. */
+ * One thread at a time moves messages (tt_rpc.poller): a caller that waits, so that no other thread has to wake it;
+ * else one of those that run functions, which then runs what comes itself; else the keeper. Who would move messages
+ * longs for them in the same way: a busy wait, if there are CPUs enough, then yielding, then sleep in the network. */
 #ifndef TT_RPC_WAITING_H
 #define TT_RPC_WAITING_H
 
-#include "rpc/state.h"
+#include "rpc/rpc_state.h"
 
 /* How long the calling thread has found nothing. Zeroed at first. */
 typedef struct tt__rpc_patience {
@@ -14,17 +14,17 @@ typedef struct tt__rpc_patience {
     int looks;
 } tt__rpc_patience;
 
-/* Move messages once, and run what is due; if there was nothing, pause, `sleep_ms` at most. The caller is the poller, and
- * still may be or not afterwards. The lock is held, and given back meanwhile. `serves`: it takes what comes into the
- * queue. */
+/* Move messages once, and run what is due; if there was nothing, pause, `sleep_ms` at most. The caller is the poller,
+ * and still may be or not afterwards. The lock is held, and given back meanwhile. `serves`: it takes what comes into
+ * the queue. */
 void tt__rpc_poll(tt_rpc *rpc, tt__rpc_patience *patience, int64_t sleep_ms, bool serves);
 
 /* Something was put into the queue, or became due, by a thread that may not be the poller: see that it is looked after.
  * The lock is held. */
 void tt__rpc_notice(tt_rpc *rpc);
 
-/* Wait until `ended(arg)`, or to `deadline_ms` (0: none); the lock is held, and given back meanwhile. False: the time is
- * over. */
+/* Wait until `ended(arg)`, or to `deadline_ms` (0: none); the lock is held, and given back meanwhile. False: the time
+ * is over. */
 bool tt__rpc_wait_for(tt_rpc *rpc, bool (*ended)(void *arg), void *arg, int64_t deadline_ms);
 
 /* The same, for what takes long: the caller moves no messages, and looks when `changed` is signalled. */

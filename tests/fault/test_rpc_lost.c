@@ -1,4 +1,5 @@
-/* Workers that die, freeze or leave amid calls: every waiter gets an error that names them, soon, and nothing is left. */
+/* Workers that die, freeze or leave amid calls: every waiter gets an error that names them, soon, and nothing is
+ * left. */
 #include <tutti/rpc.h>
 
 #include "support/ranks.h"

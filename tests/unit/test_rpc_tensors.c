@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "expect.h"
-#include "rpc/tensors.h"
+#include "rpc/tensor_hooks.h"
 
 #include <tutti/rpc_training.h>
 

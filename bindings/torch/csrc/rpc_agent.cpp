@@ -234,7 +234,7 @@ c10::intrusive_ptr<trpc::JitFuture> AgentTutti::send(const trpc::WorkerInfo &to,
     const milliseconds timeout = timeout_of(seconds);
     auto future = c10::make_intrusive<trpc::JitFuture>(at::AnyClassType::get());
     std::unique_ptr<Request> request(new Request{this, PackedMessage(std::move(message)), timeout, future});
-    tt_rpc_call_args a = TT_RPC_CALL_ARGS_INIT;
+    tt_rpc_sync_args a = TT_RPC_SYNC_ARGS_INIT;
     a.rpc = rpc_;
     a.to_id = to.id_;
     a.function = FUNCTION;
@@ -242,7 +242,7 @@ c10::intrusive_ptr<trpc::JitFuture> AgentTutti::send(const trpc::WorkerInfo &to,
     a.timeout_ms = timeout.count() ? timeout.count() : -1;
     count_request(1);
     tt_future *sent = nullptr;
-    const tt_status status = tt_rpc_async_with(&sent, &a, offsetof(tt_rpc_call_args, tt_end));
+    const tt_status status = tt_rpc_async_with(&sent, &a, offsetof(tt_rpc_sync_args, tt_end));
     if (status) {
         count_request(-1);
         return failed_request(text_of(status));

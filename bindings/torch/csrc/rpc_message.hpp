@@ -25,7 +25,7 @@ class PackedMessage {
     PackedMessage &operator=(const PackedMessage &) = delete;
 
     int type() const { return message_->type(); }
-    tt_rpc_args args() const { return {values_.data(), static_cast<int64_t>(values_.size())}; }
+    tt_rpc_values args() const { return {values_.data(), static_cast<int64_t>(values_.size())}; }
     tt_rpc_value list() const { return tt_rpc_list(values_.data(), static_cast<int64_t>(values_.size())); }
 
   private:

@@ -1,6 +1,6 @@
 #include "rpc_storage.hpp"
 
-#include "rpc/tensors.h"
+#include "rpc/tensor_hooks.h"
 
 #include <c10/core/CPUAllocator.h>
 

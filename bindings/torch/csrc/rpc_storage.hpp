@@ -1,6 +1,6 @@
 // Elements of PyTorch's tensors as the tensors of tutti/rpc.h: those are known by functions that libtutti gives
-// (src/rpc/tensors.h), and in this module, which has libtutti-comm alone, by ours. So elements are sent from where they
-// lie, and received where PyTorch's allocator has made room. A `tt_tensor` here is bytes of one storage.
+// (src/rpc/tensor_hooks.h), and in this module, which has libtutti-comm alone, by ours. So elements are sent from where
+// they lie, and received where PyTorch's allocator has made room. A `tt_tensor` here is bytes of one storage.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -110,19 +110,8 @@ void tt__link_lose(tt__messages *messages, int peer, const char *why) {
         tt__link_end(link, TT_ERR_PEER, "%s", why);
 }
 
-void tt__link_forget(tt__messages *messages, int peer) {
-    tt__link *link = messages->links[peer], **at = &messages->active;
-    if (!link)
-        return;
-    while (*at && *at != link)
-        at = &(*at)->next;
-    if (*at)
-        *at = link->next;
-    messages->links[peer] = NULL;
-    tt__link_free(link);
-}
-
-void tt__link_free(tt__link *link) {
+/* Close and free it. */
+static void link_free(tt__link *link) {
     tt__messages *messages = link->messages;
     if (link->transport.ops && !link->ended)
         close_link(link);
@@ -136,6 +125,18 @@ void tt__link_free(tt__link *link) {
     tt__bytes_free(&link->out);
     free(link->in);
     free(link);
+}
+
+void tt__link_forget(tt__messages *messages, int peer) {
+    tt__link *link = messages->links[peer], **at = &messages->active;
+    if (!link)
+        return;
+    while (*at && *at != link)
+        at = &(*at)->next;
+    if (*at)
+        *at = link->next;
+    messages->links[peer] = NULL;
+    link_free(link);
 }
 
 /* Text of a worker, whose name comes first. */

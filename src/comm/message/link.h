@@ -14,9 +14,6 @@ void tt__link_end(tt__link *link, tt_status status, const char *format, ...) TT_
 /* The packet that comes will not be whole. */
 void tt__packet_is_lost(tt__link *link);
 
-/* Close and free it. */
-void tt__link_free(tt__link *link);
-
 /* Complete a message, which is in no list any more. */
 void tt__message_done(tt__messages *messages, tt__message *message, tt_status status);
 

@@ -11,7 +11,7 @@
 #define TT_PARALLEL_RPC_DIST_H
 
 #include "autograd/open_pass.h"
-#include "rpc/tensors.h"
+#include "rpc/tensor_hooks.h"
 
 #include <tutti/rpc_training.h>
 
@@ -89,7 +89,7 @@ void tt__dist_unref(tt__dist_context *context);
 
 /* Begin a call to worker `to`, outside of any context. `fn` (may be NULL) is called when it is done, but not if this
  * fails. What large values borrow must last until then. */
-tt_status tt__dist_call(tt__dist *dist, int to, const char *function, tt_rpc_args args, tt_future_fn fn, void *user);
+tt_status tt__dist_call(tt__dist *dist, int to, const char *function, tt_rpc_values args, tt_future_fn fn, void *user);
 
 /* Be in no context in this thread; what it was in before, for tt__dist_reenter(). */
 uint64_t tt__dist_outside(void);
@@ -108,7 +108,7 @@ const tt__dist_send *tt__dist_find_send(const tt__dist_context *context, uint64_
  * the caller has the one reference. NULL, recorded: no memory. */
 tt_node *tt__dist_node(tt_tensor *const *tensors, int64_t count);
 
-/* ---- what libtutti tells the workers: the hooks of rpc/tensors.h (rpc_tensors.c) */
+/* ---- what libtutti tells the workers: the hooks of rpc/tensor_hooks.h (rpc_tensors.c) */
 
 extern const tt__rpc_tensor_hooks tt__tensor_hooks;
 

@@ -61,10 +61,10 @@ static bool lead_notes_failure(lead *l) {
     return first;
 }
 
-static tt_rpc_args pass_args(const lead *l, tt_rpc_value values[2]) {
+static tt_rpc_values pass_args(const lead *l, tt_rpc_value values[2]) {
     values[0] = tt_rpc_int((int64_t)l->context->id);
     values[1] = tt_rpc_int((int64_t)l->pass);
-    return (tt_rpc_args){values, 2};
+    return (tt_rpc_values){values, 2};
 }
 
 /* A part has failed, or its worker was lost: the others end, too, and answer. */
@@ -86,7 +86,7 @@ static void on_finished(tt_future *future, void *user) {
 
 /* ---- asking */
 
-static tt_status ask(const lead *l, led_worker *worker, const char *function, tt_rpc_args args) {
+static tt_status ask(const lead *l, led_worker *worker, const char *function, tt_rpc_values args) {
     tt_future_free(worker->answer);
     worker->answer = NULL;
     uint64_t before = tt__dist_outside();

@@ -41,7 +41,7 @@ typedef struct call_end {
     void *user;
 } call_end;
 
-tt_status tt__dist_call(tt__dist *dist, int to, const char *function, tt_rpc_args args, tt_future_fn fn, void *user) {
+tt_status tt__dist_call(tt__dist *dist, int to, const char *function, tt_rpc_values args, tt_future_fn fn, void *user) {
     tt_future *future = NULL;
     uint64_t before = tt__dist_outside();
     tt_status status = tt_rpc_async(&future, dist->rpc, NULL, function, .to_id = to, .args = args);

@@ -320,7 +320,7 @@ static void keep_failure(first_failure *first, tt_status status) {
 }
 
 /* Call all owners at once, also those after one that is lost; the first error, after all have answered. */
-static tt_status call_owners(const tt_dist_optimizer *o, const char *function, tt_rpc_args args) {
+static tt_status call_owners(const tt_dist_optimizer *o, const char *function, tt_rpc_values args) {
     tt_future **futures = calloc((size_t)o->count + 1, sizeof(tt_future *));
     first_failure first = {TT_OK, ""};
     if (!futures)

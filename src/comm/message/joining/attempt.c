@@ -168,7 +168,7 @@ static bool continue_handshake(tt__attempt *attempt) {
 
 /* ---- workers that come and go: who has called says who it is, and waits for an answer */
 
-static bool send_question(tt__attempt *attempt) {
+static bool put_question(tt__attempt *attempt) {
     char byte = ASKS;
     while (attempt->moved < 1 + sizeof *attempt->says) {
         size_t n = 0, said = attempt->moved ? attempt->moved - 1 : 0;
@@ -181,13 +181,13 @@ static bool send_question(tt__attempt *attempt) {
     return !must_wait(attempt, tt__stream_flush(&attempt->stream));
 }
 
-static void ask(tt__attempt *attempt) {
+static void send_question(tt__attempt *attempt) {
     if (attempt->target->chosen && attempt->target->chosen != attempt) {
         fail_attempt(attempt, TT_ERR_NET, "another connection was faster");
         return;
     }
     attempt->target->chosen = attempt;
-    if (!send_question(attempt))
+    if (!put_question(attempt))
         return;
     attempt->step = TT__ATTEMPT_ANSWER;
     attempt->events = POLLIN;
@@ -221,7 +221,7 @@ static void continue_asked(tt__attempt *attempt) {
         fail_attempt(attempt, TT_ERR_PROTOCOL, "it does not wait for an answer");
 }
 
-static void take_answer(tt__attempt *attempt) {
+static void take_attempt_answer(tt__attempt *attempt) {
     char byte = 0;
     size_t n = 0;
     while (!must_wait(attempt, tt__stream_read(&attempt->stream, &byte, 1, &n))) {
@@ -258,7 +258,7 @@ void tt__attempt_answer(tt__attempt *attempt, char answer) {
 static void continue_choice(tt__attempt *attempt) {
     if (attempt->patience_ms) {
         if (attempt->target)
-            ask(attempt);
+            send_question(attempt);
         else
             take_question(attempt);
         return;
@@ -287,7 +287,7 @@ void tt__attempt_continue(tt__attempt *attempt) {
     if (attempt->step == TT__ATTEMPT_ASKED)
         continue_asked(attempt);
     if (attempt->step == TT__ATTEMPT_ANSWER)
-        take_answer(attempt);
+        take_attempt_answer(attempt);
 }
 
 bool tt__attempt_watch(tt__attempt *attempt) {

@@ -183,7 +183,7 @@ static void answer_asked(tt__dialling *d, tt__attempt *attempt, bool says_wait) 
 
 /* Deal with the failure of an attempt at a dial's target. Returns whether the dial has ended by it: it is to be failed
  * with the error that is recorded. */
-static bool note_failure(tt__dialling *d, dial *tried, const tt__attempt *attempt) {
+static bool note_dial_failure(tt__dialling *d, dial *tried, const tt__attempt *attempt) {
     const tt__messages *messages = d->config.messages;
     char own[TT__RANK_TEXT_SIZE], other[TT__RANK_TEXT_SIZE];
     bool was_chosen = tried->target.chosen == attempt;
@@ -225,7 +225,7 @@ static bool settle_one(tt__dialling *d) {
     if (taken)
         over = take_attempt(d, ended) != TT_OK;
     else if (own_dial)
-        over = note_failure(d, own_dial, ended);
+        over = note_dial_failure(d, own_dial, ended);
     else if (ended->handshake.state != TT__HANDSHAKE_DONE)
         tt__attempts_refuse(&d->attempts, ended, ended->why);
     tt__attempts_drop(&d->attempts, at);
@@ -280,7 +280,7 @@ static void watch_listener(tt__dialling *d, bool on) {
         d->listens = on;
 }
 
-static void accept_callers(tt__dialling *d, int64_t now) {
+static void accept_dialling(tt__dialling *d, int64_t now) {
     tt_status status = tt__attempts_accept(&d->attempts);
     if (!status && !d->attempts.full && !d->attempts.starved)
         return;
@@ -370,7 +370,7 @@ static bool serve_dialling(void *user) {
             d->armed_ms = -1;
     }
     if (calls) /* after the others, since it may end one of them */
-        accept_callers(d, now);
+        accept_dialling(d, now);
     settle_dialling(d, now);
     tt__error_restore(&saved);
     return n > 0;
@@ -378,7 +378,7 @@ static bool serve_dialling(void *user) {
 
 /* ---- life */
 
-static tt_status open_descriptors(tt__dialling *d) {
+static tt_status dialling_descriptors(tt__dialling *d) {
     struct epoll_event calls = {.events = EPOLLIN, .data.ptr = d}, times = {.events = EPOLLIN, .data.ptr = NULL};
     d->attempts.epoll = tt__fd(epoll_create1(EPOLL_CLOEXEC));
     d->timer = tt__fd(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
@@ -402,7 +402,7 @@ tt_status tt__dialling_begin(tt__dialling **out, const tt__dialling_config *conf
     d->attempts.intro = config->intro;
     d->attempts.patience_ms = config->messages->config.heartbeat_ms * 3 / 4;
     if (!status)
-        status = open_descriptors(d);
+        status = dialling_descriptors(d);
     if (!status)
         status = tt__messages_watch(config->messages, d->attempts.epoll, serve_dialling, d);
     return status;

@@ -3,16 +3,10 @@
 #ifndef TT_RPC_KEEPER_H
 #define TT_RPC_KEEPER_H
 
-#include "rpc/state.h"
+#include "rpc/rpc_state.h"
 
 /* Start it; end it and wait for it (takes the lock). */
 tt_status tt__keeper_start(tt_rpc *rpc);
 void tt__keeper_end(tt_rpc *rpc);
-
-/* Look at all workers that calls or references lead to. The lock is held. */
-void tt__keeper_look(tt_rpc *rpc);
-
-/* Do what follows from workers that were lost. The lock is held, and given back meanwhile. */
-void tt__keeper_tell_lost(tt_rpc *rpc);
 
 #endif

@@ -1,6 +1,6 @@
 /* Threads that run functions. One without work moves messages, if nobody else does, and then runs what comes itself:
  * no other thread has to be woken for a call. */
-#include "rpc/pool.h"
+#include "rpc/rpc_pool.h"
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -12,7 +12,7 @@
 enum { SPARE_MS = 10000, SLEEP_MS = 500 };
 
 /* Sleep until there is work, or messages are to be moved. False: nothing came for long, and there are others. */
-static bool wait_for_work(tt_rpc *rpc) {
+static bool wait_for_calls(tt_rpc *rpc) {
     struct timespec until = tt__timespec_ms(tt__now_ms() + SPARE_MS);
     rpc->pool_idle++;
     int outcome = pthread_cond_timedwait(&rpc->idle, rpc->network->lock, &until);
@@ -58,7 +58,7 @@ static void *serve_calls(void *arg) {
             tt__rpc_poll(rpc, &patience, SLEEP_MS, true);
         } else {
             leave_to_waiters(rpc);
-            stays = wait_for_work(rpc);
+            stays = wait_for_calls(rpc);
         }
     }
     rpc->pool_threads--;

@@ -1,7 +1,7 @@
-/* Tensors in values. They are libtutti's, so it gives the functions that know them when it is loaded; without it a value
- * holds none. */
-#ifndef TT_RPC_TENSORS_H
-#define TT_RPC_TENSORS_H
+/* Tensors in values. They are libtutti's, so it gives the functions that know them when it is loaded; without it a
+ * value holds none. */
+#ifndef TT_RPC_TENSOR_HOOKS_H
+#define TT_RPC_TENSOR_HOOKS_H
 
 #include "base/export.h"
 
@@ -40,7 +40,8 @@ typedef struct tt__rpc_tensor_hooks {
     void (*free)(struct tt_tensor *tensor);
 
     /* The context of the calling thread; 0: none. Around every function that runs: enter() the context that it was
-     * called in, or 0, and leave() it, with what was before. Tensors that the function makes have a scope in between. */
+     * called in, or 0, and leave() it, with what was before. Tensors that the function makes have a scope in
+     * between. */
     uint64_t (*current)(void);
     void (*enter)(tt_rpc *rpc, uint64_t context);
     void (*leave)(uint64_t before);

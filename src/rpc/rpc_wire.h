@@ -3,13 +3,14 @@
  *   header | name of the function | value | sizes of the parts | references
  *
  * The value is a tree of tagged bytes. Bytes and tensors above TT__RPC_INLINE are parts: they travel as messages of
- * their own, under the key of the call, into memory that the receiver makes once it has read the packet. A value that is
- * too large for a packet is itself the last part (TT__RPC_VALUE_APART). Both ends are of one version and byte order. */
+ * their own, under the key of the call, into memory that the receiver makes once it has read the packet. A value that
+ * is too large for a packet is itself the last part (TT__RPC_VALUE_APART). Both ends are of one version and byte
+ * order. */
 #ifndef TT_RPC_WIRE_H
 #define TT_RPC_WIRE_H
 
 #include "comm/message/message.h"
-#include "rpc/tensors.h"
+#include "rpc/tensor_hooks.h"
 
 typedef enum tt__rpc_packet_kind {
     TT__RPC_CALL = 1, /* name, arguments */

@@ -1,5 +1,5 @@
 /* Values: their making, copies and end. */
-#include "rpc/value.h"
+#include "rpc/rpc_value.h"
 #include "base/error.h"
 
 #include <stdlib.h>
@@ -84,7 +84,7 @@ void tt_rpc_value_free(tt_rpc_value *value) {
 
 /* ---- copies */
 
-static tt_status copy_value(tt_rpc_value *out, const tt_rpc_value *value, int depth);
+static tt_status copy_one_value(tt_rpc_value *out, const tt_rpc_value *value, int depth);
 
 static tt_status copy_bytes(tt_rpc_value *out, const tt_rpc_value *value) {
     char *data = malloc(value->bytes.size + 1);
@@ -109,11 +109,11 @@ static tt_status copy_items(tt_rpc_value *out, const tt_rpc_value *value, int de
         return tt__fail(TT_ERR_MEMORY, "no memory for a list of %lld values", (long long)count);
     *out = (tt_rpc_value){.kind = value->kind, .owned = true, .list = {items, count}};
     for (int64_t i = 0; i < count; i++)
-        TT__TRY(copy_value(&items[i], &value->list.items[i], depth + 1));
+        TT__TRY(copy_one_value(&items[i], &value->list.items[i], depth + 1));
     return TT_OK;
 }
 
-static tt_status copy_value(tt_rpc_value *out, const tt_rpc_value *value, int depth) {
+static tt_status copy_one_value(tt_rpc_value *out, const tt_rpc_value *value, int depth) {
     *out = *value;
     out->owned = false;
     switch (value->kind) {
@@ -144,7 +144,7 @@ static tt_status copy_value(tt_rpc_value *out, const tt_rpc_value *value, int de
 tt_status tt_rpc_value_copy(tt_rpc_value *out, const tt_rpc_value *value) {
     if (!out || !value)
         return tt__fail_argument("tt_rpc_value_copy: expected two values, got NULL");
-    tt_status status = copy_value(out, value, 0);
+    tt_status status = copy_one_value(out, value, 0);
     if (status)
         tt_rpc_value_free(out);
     return status;

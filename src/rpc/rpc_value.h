@@ -2,7 +2,7 @@
 #ifndef TT_RPC_VALUE_H
 #define TT_RPC_VALUE_H
 
-#include "rpc/tensors.h"
+#include "rpc/tensor_hooks.h"
 
 typedef struct tt__rpc_rref_hooks {
     tt_rref *(*share)(tt_rref *rref);

@@ -2,7 +2,7 @@
 #ifndef TT_RPC_POOL_H
 #define TT_RPC_POOL_H
 
-#include "rpc/state.h"
+#include "rpc/rpc_state.h"
 
 void tt__pool_init(tt_rpc *rpc);
 

@@ -1,19 +1,19 @@
 /* The state of a worker. A file calls those above it in this list only:
  *
- *   signature.c, functions.c   what can be called
- *   value.c, future.c          values, and those that are not there yet
+ *   rpc_signature.c, functions.c   what can be called
+ *   rpc_value.c, future.c          values, and those that are not there yet
  *   encode.c, decode.c         values become packets, and packets values
  *   peers.c                    the other workers: who is lost
  *   sending.c                  packets and parts go out, in order, within windows
  *   references.c               references, and whom their owners count
  *   pool_crew.c                     how many threads run functions
  *   waiting.c                  who moves messages; threads that wait
- *   pool.c                     what those threads do
+ *   rpc_pool.c                     what those threads do
  *   calling.c                  calls to others, and their replies
  *   serving.c                  calls of others
  *   cycles.c                   calls that wait for each other are found
- *   dispatch.c                 packets come
- *   keeper.c                   the thread that looks after all this
+ *   rpc_dispatch.c                 packets come
+ *   rpc_keeper.c                   the thread that looks after all this
  *   leaving.c                  all leave together
  *   agent.c                    a worker's life; the public calls
  *   network_group.c, network_store.c   ways to the other workers
@@ -26,7 +26,7 @@
 #include "rpc/functions.h"
 #include "rpc/future.h"
 #include "rpc/network.h"
-#include "rpc/wire.h"
+#include "rpc/rpc_wire.h"
 
 enum {
     TT__RPC_WINDOW = 4 << 20,      /* bytes of requests that a worker may have with another that has not begun them */
@@ -134,11 +134,11 @@ struct tt_rpc {
     tt__rpc_wait *waits; /* threads that wait for futures */
     tt__rpc_transfer *transfers;
     tt__future_driver driver;
-    void (*deliver)(tt_rpc *rpc, tt__rpc_peer *from, tt__rpc_packet *packet); /* dispatch.c */
+    void (*deliver)(tt_rpc *rpc, tt__rpc_peer *from, tt__rpc_packet *packet); /* rpc_dispatch.c */
     tt__rpc_packet *free_packets;
     int free_packet_count;
 
-    /* ---- threads that run functions: pool_crew.c, pool.c */
+    /* ---- threads that run functions: pool_crew.c, rpc_pool.c */
     tt__rpc_due_list queue;
     int pool_threads, pool_idle, pool_waiting; /* in all; that sleep without work; that wait in Tutti's own waits */
     int pool_called;                           /* that were woken or made, and have not come yet */
@@ -163,7 +163,7 @@ struct tt_rpc {
     uint32_t rref_room, rref_count;
     uint64_t last_serial;
 
-    /* ---- the thread that looks after all: keeper.c */
+    /* ---- the thread that looks after all: rpc_keeper.c */
     pthread_t keeper;
     bool has_keeper;
     _Atomic bool keeper_stops, keeper_called;

@@ -1,4 +1,4 @@
-#include "rpc/dispatch.h"
+#include "rpc/rpc_dispatch.h"
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -21,8 +21,8 @@ static tt_status take_credit(tt__rpc_peer *from, uint32_t credit) {
     return TT_OK;
 }
 
-static tt_status take_request(tt_rpc *rpc, tt__rpc_peer *from, const tt__rpc_packet_view *view,
-                              tt__rpc_packet *packet) {
+static tt_status take_call_packet(tt_rpc *rpc, tt__rpc_peer *from, const tt__rpc_packet_view *view,
+                                  tt__rpc_packet *packet) {
     if (from->id != rpc->id) {
         from->window_in += (uint32_t)packet->size + TT__RPC_REQUEST_COST;
         if (from->window_in > TT__RPC_WINDOW)
@@ -43,7 +43,7 @@ static tt_status take_packet(tt_rpc *rpc, tt__rpc_peer *from, tt__rpc_packet *pa
     case TT__RPC_CALL:
     case TT__RPC_KEEP:
     case TT__RPC_FETCH:
-        TT__TRY(take_request(rpc, from, &view, packet));
+        TT__TRY(take_call_packet(rpc, from, &view, packet));
         *taken = true;
         return TT_OK;
     case TT__RPC_REPLY:

@@ -1,4 +1,4 @@
-#include "rpc/signature.h"
+#include "rpc/rpc_signature.h"
 
 #include "base/error.h"
 
@@ -19,7 +19,7 @@ static void skip_blanks(signature_text *text) {
         text->at++;
 }
 
-static bool skip_word(signature_text *text, const char *word) {
+static bool skip_signature_word(signature_text *text, const char *word) {
     size_t n = strlen(word);
     skip_blanks(text);
     if (strncmp(text->at, word, n) != 0)
@@ -35,15 +35,17 @@ static size_t name_length(const char *at) {
     return n;
 }
 
-static bool is_kind(const char *at, size_t n, const char *name) { return strlen(name) == n && !strncmp(at, name, n); }
+static bool is_kind_name(const char *at, size_t n, const char *name) {
+    return strlen(name) == n && !strncmp(at, name, n);
+}
 
 static tt_status read_type(signature_text *text, tt__rpc_type *out) {
     skip_blanks(text);
     size_t n = name_length(text->at);
-    int kind = is_kind(text->at, n, "any") ? TT__RPC_ANY : 0;
-    while (kind < TT__RPC_ANY && !is_kind(text->at, n, tt_rpc_kind_name((tt_rpc_kind)kind)))
+    int kind = is_kind_name(text->at, n, "any") ? TT__RPC_ANY : 0;
+    while (kind < TT__RPC_ANY && !is_kind_name(text->at, n, tt_rpc_kind_name((tt_rpc_kind)kind)))
         kind++;
-    if (kind == TT__RPC_ANY && !is_kind(text->at, n, "any"))
+    if (kind == TT__RPC_ANY && !is_kind_name(text->at, n, "any"))
         return signature_wrong(text,
                                "a type (none, bool, int, float, text, bytes, tensor, rref, list, map, object or any)");
     text->at += n;
@@ -59,7 +61,7 @@ static tt_status read_parameter(signature_text *text, tt__rpc_signature *out) {
     if (out->count == TT__RPC_PARAMETERS)
         return signature_wrong(text, "at most 32 parameters");
     TT__TRY(read_type(text, &out->parameters[out->count++]));
-    out->many = skip_word(text, "...");
+    out->many = skip_signature_word(text, "...");
     skip_blanks(text);
     text->at += name_length(text->at);
     return TT_OK;
@@ -68,18 +70,18 @@ static tt_status read_parameter(signature_text *text, tt__rpc_signature *out) {
 tt_status tt__signature_read(tt__rpc_signature *out, const char *whole) {
     signature_text text = {whole, whole};
     *out = (tt__rpc_signature){.result.kind = TT_RPC_NONE};
-    if (!skip_word(&text, "("))
+    if (!skip_signature_word(&text, "("))
         return signature_wrong(&text, "\"(\"");
-    if (!skip_word(&text, ")")) {
+    if (!skip_signature_word(&text, ")")) {
         do {
             if (out->many)
                 return signature_wrong(&text, "\")\", since \"...\" stands at the last parameter alone,");
             TT__TRY(read_parameter(&text, out));
-        } while (skip_word(&text, ","));
-        if (!skip_word(&text, ")"))
+        } while (skip_signature_word(&text, ","));
+        if (!skip_signature_word(&text, ")"))
             return signature_wrong(&text, "\",\" or \")\"");
     }
-    if (skip_word(&text, "->"))
+    if (skip_signature_word(&text, "->"))
         TT__TRY(read_type(&text, &out->result));
     skip_blanks(&text);
     return *text.at ? signature_wrong(&text, "\"->\" or the end") : TT_OK;

@@ -1,4 +1,4 @@
-#include "rpc/keeper.h"
+#include "rpc/rpc_keeper.h"
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -25,7 +25,8 @@ static bool is_of_interest(const tt_rpc *rpc, const tt__rpc_peer *peer) {
             rpc->counters.serving || rpc->on_lost);
 }
 
-void tt__keeper_look(tt_rpc *rpc) {
+/* Look at all workers that calls or references lead to. The lock is held. */
+static void look_at_workers(tt_rpc *rpc) {
     for (int id = 0; id < rpc->peer_end; id++) {
         tt__rpc_peer *peer = rpc->peers[id];
         if (!peer || !is_of_interest(rpc, peer) || !rpc->network->ops->check(rpc->network, id))
@@ -58,7 +59,8 @@ static void tell_one(tt_rpc *rpc, tt__rpc_peer *peer) {
         pthread_cond_broadcast(&rpc->changed);
 }
 
-void tt__keeper_tell_lost(tt_rpc *rpc) {
+/* Do what follows from workers that were lost. The lock is held, and given back meanwhile. */
+static void tell_of_lost(tt_rpc *rpc) {
     for (int id = 0; id < rpc->peer_end && rpc->lost_untold; id++)
         if (rpc->peers[id] && rpc->peers[id]->lost && !rpc->peers[id]->told) {
             rpc->lost_untold--;
@@ -69,7 +71,7 @@ void tt__keeper_tell_lost(tt_rpc *rpc) {
 /* ---- the thread */
 
 static void look_closely(tt_rpc *rpc, int64_t now_ms) {
-    tt__keeper_look(rpc);
+    look_at_workers(rpc);
     if (rpc->next_deadline_ms && now_ms >= rpc->next_deadline_ms)
         tt__calls_expire(rpc, now_ms);
     if (rpc->queue.first && !rpc->pool_threads)
@@ -116,7 +118,7 @@ static int64_t keeper_round(tt_rpc *rpc, int64_t *looked_ms) {
         look_closely(rpc, now_ms);
         *looked_ms = now_ms;
     }
-    tt__keeper_tell_lost(rpc);
+    tell_of_lost(rpc);
     if (!tt__rpc_poller(rpc) && (!rpc->waiters || rpc->due.first))
         stand_in(rpc);
     if (rpc->queue.first)
