@@ -261,12 +261,17 @@ static tt_status call_function(tt_rpc_call *call) {
                : tt__signature_check_result(&function->signature, function->name, function->text, &call->result);
 }
 
+static void set_stage(tt_rpc_call *call, call_stage stage) {
+    tt__rpc_lock(call->rpc);
+    call->stage = stage;
+    tt__rpc_unlock(call->rpc);
+}
+
 static void run_function(tt_rpc_call *call) {
-    call->stage = CALL_RUNS;
     tt_clear_error();
     tt_status status = call_function(call);
     if (!status && call->later) {
-        call->stage = CALL_LATER;
+        set_stage(call, CALL_LATER);
         status = tt__future_follow(call->later, reply_later, call);
         if (!status)
             return;
@@ -276,7 +281,7 @@ static void run_function(tt_rpc_call *call) {
 
 /* A fetch: reply when the value has been made. */
 static void run_fetch(tt_rpc_call *call) {
-    call->stage = CALL_LATER;
+    set_stage(call, CALL_LATER);
     if (tt__future_follow(call->refs[0]->value, reply_later, call))
         reply_error(call);
 }
@@ -443,6 +448,7 @@ static void go_on_call(tt_rpc *rpc, tt__rpc_due *due) {
         return;
     tt__rpc_lock(rpc);
     uncount_bytes(rpc, call);
+    call->stage = CALL_RUNS;
     tt__rpc_unlock(rpc);
     if (!status)
         status = finish_args(call);
