@@ -113,6 +113,13 @@ static void remove_rref(tt_rpc *rpc, tt_rref *rref) {
 
 /* ---- counts */
 
+/* A value here is counted for a worker once more, or less: who holds one is watched. */
+static void watch_holder(const tt_rref *rref, int holder, int by) {
+    tt__rpc_peer *peer = rref->rpc && is_own_value(rref) ? tt__rpc_peer_of(rref->rpc, holder) : NULL;
+    if (peer)
+        peer->holds += by;
+}
+
 /* Count `by` more for a holder and a giver. */
 static tt_status count_hold(tt_rref *rref, int holder, int giver, int64_t by) {
     tt__rref_hold **at = &rref->holds;
@@ -124,10 +131,12 @@ static tt_status count_hold(tt_rref *rref, int holder, int giver, int64_t by) {
             return tt__fail(TT_ERR_MEMORY, "no memory for the count of a reference");
         *hold = (tt__rref_hold){.holder = holder, .giver = giver};
         *at = hold;
+        watch_holder(rref, holder, 1);
     }
     tt__rref_hold *hold = *at;
     hold->count += by;
     if (!hold->count) {
+        watch_holder(rref, holder, -1);
         *at = hold->next;
         free(hold);
     }
@@ -329,6 +338,7 @@ static void forget_holder(tt_rref *rref, int id) {
             at = &hold->next;
             continue;
         }
+        watch_holder(rref, hold->holder, -1);
         *at = hold->next;
         free(hold);
     }

@@ -25,11 +25,20 @@ static bool is_of_interest(const tt_rpc *rpc, const tt__rpc_peer *peer) {
             rpc->counters.serving || rpc->on_lost);
 }
 
+static tt_status check_worker(tt_rpc *rpc, int id) { return rpc->network->ops->check(rpc->network, id); }
+
+/* A worker that holds a reference to a value here may never have been spoken to: a link shows whether it lives. */
+static tt_status check_holder(tt_rpc *rpc, const tt__rpc_peer *peer) {
+    if (!rpc->network->comes_and_goes || (!peer->holds && !peer->refs))
+        return TT_OK;
+    return rpc->network->ops->reach(rpc->network, peer->id) == TT__RPC_UNREACHABLE ? tt_last_status() : TT_OK;
+}
+
 /* Look at all workers that calls or references lead to. The lock is held. */
 static void look_at_workers(tt_rpc *rpc) {
     for (int id = 0; id < rpc->peer_end; id++) {
         tt__rpc_peer *peer = rpc->peers[id];
-        if (!peer || !is_of_interest(rpc, peer) || !rpc->network->ops->check(rpc->network, id))
+        if (!peer || !is_of_interest(rpc, peer) || (!check_holder(rpc, peer) && !check_worker(rpc, id)))
             continue;
         char why[TT__ERROR_TEXT_SIZE];
         tt_status status = tt_last_status();

@@ -87,7 +87,8 @@ typedef struct tt__rpc_peer {
     uint32_t calls_out; /* under way */
     uint64_t calls_sent, calls_received;
     uint64_t last_serial; /* of the references that it has made here */
-    int64_t refs;         /* references whose value lies there; or that it holds of values here */
+    int64_t refs;         /* references held here whose value lies there */
+    int64_t holds;        /* counts of values here that it holds */
 } tt__rpc_peer;
 
 typedef struct tt__rpc_counters {

@@ -49,6 +49,14 @@ static tt_status sleep_long(tt_rpc_call *call) {
 }
 TT_RPC_FUNCTION(sleep_long, "()");
 
+static tt_rref *held;
+
+static tt_status hold(tt_rpc_call *call) {
+    held = tt_rref_share(tt_rpc_arg_rref(call, 0));
+    return TT_OK;
+}
+TT_RPC_FUNCTION(hold, "(rref value)");
+
 static int64_t now_ms(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -228,6 +236,37 @@ static void a_call_ends_when_its_worker_does(void **state) {
     }
 }
 
+/* A worker is given a reference by a third one, and dies before its owner has ever spoken to it: its value ends. */
+static void a_holder_that_nobody_knew_is_released(void **state) {
+    (void)state;
+    pid_t pid = fork_server();
+    tt_store *store;
+    tt_rref *sum;
+    tt_rpc_counts counts;
+    assert_int_equal(tt_tcp_store(&store, "127.0.0.1", 0, .is_server = true), TT_OK);
+    int port = tt_store_port(store);
+    assert_int_equal(write(ports[1], &port, sizeof port), sizeof port);
+    assert_int_equal(read(joined[0], &port, sizeof port), sizeof port);
+    tt_rpc *owner = join(store, "owner"), *giver = join(store, "giver");
+    assert_int_equal(tt_rpc_remote(&sum, giver, "owner", "add", .args = TT_RPC_ARGS(tt_rpc_int(1), tt_rpc_int(2))),
+                     TT_OK);
+    assert_int_equal(tt_rpc_sync(giver, "server", "hold", .args = TT_RPC_ARGS(tt_rpc_rref(sum))), TT_OK);
+    tt_rref_free(sum);
+    assert_int_equal(call_add(giver, "owner", 1, 2), 3); /* it has come after what the giver told */
+    assert_int_equal(tt_rpc_get_counts(owner, &counts), TT_OK);
+    assert_int_equal(counts.owned, 1);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    int64_t start_ms = now_ms();
+    do
+        assert_int_equal(tt_rpc_get_counts(owner, &counts), TT_OK);
+    while (counts.owned && now_ms() - start_ms < PATIENCE_MS);
+    assert_int_equal(counts.owned, 0);
+    leave(giver);
+    leave(owner);
+    tt_store_free(store);
+}
+
 /* A child that has one function more joins, and exits with what came of it: 0, 1 the right error, 2 another. */
 static pid_t fork_other_program(int port_from) {
     tt_store *store;
@@ -237,6 +276,7 @@ static pid_t fork_other_program(int port_from) {
     assert_true(pid >= 0);
     if (pid)
         return pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (read(port_from, &port, sizeof port) != sizeof port || tt_tcp_store(&store, "127.0.0.1", port) ||
         tt_rpc_register("extra", "() -> int", add))
         _exit(3);
@@ -274,6 +314,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(functions_are_compared_with_who_is_there),
         cmocka_unit_test(a_call_ends_when_its_worker_does),
+        cmocka_unit_test(a_holder_that_nobody_knew_is_released),
         cmocka_unit_test(workers_call_each_other),
         cmocka_unit_test(large_values_arrive_whole),
         cmocka_unit_test(many_come_and_go_while_others_work),
