@@ -9,7 +9,7 @@
 #include <sched.h>
 
 static const int64_t SPIN_NS = 20000, YIELD_NS = 1000000, SERVED_NS = 10000000;
-enum { LOOKS_PER_CLOCK = 16, EAGER_LOOKS = 8 };
+enum { LOOKS_PER_CLOCK = 16, EAGER_LOOKS = 8, POLLS_PER_YIELD = 64 };
 
 static _Thread_local tt_rpc *thread_of;        /* whose functions this thread runs; NULL: nobody's */
 static _Thread_local tt_rpc_call *thread_call; /* which it runs now; or NULL */
@@ -58,10 +58,12 @@ static bool pause_polling(tt_rpc *rpc, tt__rpc_patience *patience) {
     return false;
 }
 
-/* A thread that was woken wants the lock. */
-static void give_lock_away(tt_rpc *rpc) {
+/* Let others have the lock: one that was woken for it; now and then whoever wants it, while messages keep coming. */
+static void offer_lock(tt_rpc *rpc, bool serves) {
+    bool wanted = rpc->pool_called && !serves;
     tt__rpc_unlock(rpc);
-    sched_yield();
+    if (wanted || atomic_load_explicit(&rpc->polls, memory_order_relaxed) % POLLS_PER_YIELD == 0)
+        sched_yield();
     tt__rpc_lock(rpc);
 }
 
@@ -84,8 +86,7 @@ void tt__rpc_poll(tt_rpc *rpc, tt__rpc_patience *patience, int64_t sleep_ms, boo
     }
     if (any || (serves && rpc->queue.first)) {
         *patience = (tt__rpc_patience){0};
-        if (rpc->pool_called && !serves)
-            give_lock_away(rpc);
+        offer_lock(rpc, serves);
     } else if (pause_polling(rpc, patience) && tt__rpc_poller(rpc) == self && !rpc->due.first &&
                !(serves && rpc->queue.first)) {
         rpc->poller_sleeps = true;
