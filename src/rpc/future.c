@@ -80,7 +80,7 @@ static void publish_end(tt_future *future) {
     future->callbacks = NULL;
     future->callbacks_end = &future->callbacks;
     for (const tt__future_waiter *waiter = future->waiters; waiter; waiter = waiter->next)
-        waiter->driver->wake(waiter->driver->user);
+        waiter->driver->wake(waiter->driver->user, future);
     pthread_cond_broadcast(&future->changed);
     pthread_mutex_unlock(&future->lock);
     while (callbacks) {

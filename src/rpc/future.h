@@ -14,7 +14,7 @@ typedef struct tt__future_driver {
     void (*wait)(void *user, tt_future *future, int64_t deadline_ms);
 
     /* A future is done for which a thread waits in wait(): it looks again. From any thread, without locks. */
-    void (*wake)(void *user);
+    void (*wake)(void *user, tt_future *future);
     void *user;
 } tt__future_driver;
 

@@ -109,15 +109,20 @@ static void keeper_sleep(tt_rpc *rpc, int64_t until_ms) {
     pthread_mutex_unlock(&rpc->keeper_lock);
 }
 
-/* Move messages, as long as nobody else does; a thread without work takes that over. */
+/* Move messages, as long as nobody else does: a caller that waits, or a thread without work, takes that over. Both may
+ * have found this one at it, and sleep since. */
 static void stand_in(tt_rpc *rpc) {
     tt__rpc_patience patience = {0};
-    if (rpc->pool_idle > rpc->pool_called) {
+    if (rpc->pool_idle <= rpc->pool_called)
+        tt__rpc_poll(rpc, &patience, 1, false);
+    if (tt__rpc_poller(rpc))
+        return;
+    if (rpc->waiters) {
+        tt__rpc_wake_waiter(rpc);
+    } else if (rpc->pool_idle > rpc->pool_called) {
         rpc->pool_called++;
         pthread_cond_signal(&rpc->idle);
-        return;
     }
-    tt__rpc_poll(rpc, &patience, 1, false);
 }
 
 /* One look at all; returns when to look again. The lock is held. */

@@ -27,8 +27,8 @@ static bool is_to_poll(const tt_rpc *rpc) { return !tt__rpc_poller(rpc) && !rpc-
 
 /* A caller that began to wait while this thread moved messages sleeps: it goes on with that. */
 static void leave_to_waiters(tt_rpc *rpc) {
-    if (!tt__rpc_poller(rpc) && rpc->sleepers)
-        pthread_cond_signal(&rpc->changed);
+    if (!tt__rpc_poller(rpc))
+        tt__rpc_wake_waiter(rpc);
 }
 
 static void run_next(tt_rpc *rpc) {

@@ -102,7 +102,10 @@ struct tt__rpc_out; /* calling.c */
 typedef struct tt__rpc_wait {
     struct tt__rpc_wait *next;
     tt_future *future;
-    tt_rpc_call *call;           /* in which it does so; NULL: in none that this worker serves */
+    tt_rpc_call *call; /* in which it does so; NULL: in none that this worker serves */
+    bool sleeps;       /* on `wanted`: it is woken when the future is done, or to move messages */
+    bool has_condition;
+    pthread_cond_t wanted;
     int64_t search_ms, pause_ms; /* when cycles.c asks what it waits for, and how long it pauses then */
 } tt__rpc_wait;
 
@@ -127,7 +130,7 @@ struct tt_rpc {
     _Atomic uint32_t polls;            /* as is how often one did */
     bool poller_sleeps, poller_serves; /* it sleeps in the network; it is one that runs functions */
     int waiters;                       /* threads that wait for futures, */
-    int sleepers;                      /* of which so many sleep on `changed` */
+    int sleepers;                      /* threads that wait for other things, on `changed` */
     pthread_cond_t changed;
     _Atomic int64_t active_ns; /* when a packet came last */
     int64_t served_ns;         /* when a call of another came last */

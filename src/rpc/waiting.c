@@ -9,7 +9,7 @@
 #include <sched.h>
 
 static const int64_t SPIN_NS = 20000, YIELD_NS = 1000000, SERVED_NS = 10000000;
-enum { LOOKS_PER_CLOCK = 16, EAGER_LOOKS = 8, POLLS_PER_YIELD = 64 };
+enum { LOOKS_PER_CLOCK = 16, EAGER_LOOKS = 8, POLLS_PER_YIELD = 64, NAP_MS = 1000 };
 
 static _Thread_local tt_rpc *thread_of;        /* whose functions this thread runs; NULL: nobody's */
 static _Thread_local tt_rpc_call *thread_call; /* which it runs now; or NULL */
@@ -114,15 +114,26 @@ void tt__rpc_notice(tt_rpc *rpc) {
 
 /* ---- waiting */
 
+bool tt__rpc_wake_waiter(tt_rpc *rpc) {
+    tt__rpc_wait *wait = rpc->waits;
+    while (wait && !wait->sleeps)
+        wait = wait->next;
+    if (wait)
+        pthread_cond_signal(&wait->wanted);
+    else if (rpc->sleepers)
+        pthread_cond_broadcast(&rpc->changed);
+    return wait || rpc->sleepers;
+}
+
 /* A waiter that leaves is the poller no more: another one, or one that runs functions, goes on. */
 static void hand_messages_over(tt_rpc *rpc) {
-    if (tt__rpc_poller(rpc))
+    if (tt__rpc_poller(rpc) || tt__rpc_wake_waiter(rpc))
         return;
-    if (rpc->sleepers)
-        pthread_cond_broadcast(&rpc->changed);
-    else if (rpc->served_ns && tt__now_ns() - rpc->served_ns < SERVED_NS && rpc->pool_idle > rpc->pool_called) {
+    if (rpc->served_ns && tt__now_ns() - rpc->served_ns < SERVED_NS && rpc->pool_idle > rpc->pool_called) {
         rpc->pool_called++;
         pthread_cond_signal(&rpc->idle);
+    } else if (rpc->keeper_sleeps) {
+        tt__keeper_call(rpc); /* it finds somebody who moves messages, while they come */
     }
 }
 
@@ -150,7 +161,18 @@ static void sleep_for_change(tt_rpc *rpc, int64_t deadline_ms) {
     rpc->sleepers--;
 }
 
-bool tt__rpc_wait_for(tt_rpc *rpc, bool (*ended)(void *arg), void *arg, int64_t deadline_ms) {
+/* Sleep on a condition of its own: of a thousand threads that wait one is woken. */
+static void sleep_until_wanted(tt_rpc *rpc, tt__rpc_wait *wait, int64_t deadline_ms) {
+    int64_t left = deadline_ms ? tt__left_ms(deadline_ms) : NAP_MS;
+    struct timespec until = tt__timespec_ms(tt__now_ms() + (left < 1 ? 1 : left < NAP_MS ? left : NAP_MS));
+    if (!wait->has_condition)
+        tt__cond_init(&wait->wanted);
+    wait->has_condition = wait->sleeps = true;
+    pthread_cond_timedwait(&wait->wanted, rpc->network->lock, &until);
+    wait->sleeps = false;
+}
+
+static bool wait_moving(tt_rpc *rpc, bool (*ended)(void *arg), void *arg, tt__rpc_wait *wait, int64_t deadline_ms) {
     tt__rpc_patience patience = {0};
     bool serves = thread_of == rpc;
     rpc->waiters++;
@@ -158,16 +180,21 @@ bool tt__rpc_wait_for(tt_rpc *rpc, bool (*ended)(void *arg), void *arg, int64_t 
     if (serves && rpc->queue.first)
         tt__rpc_crew_call(rpc);
     while (!ended(arg) && (!deadline_ms || tt__left_ms(deadline_ms))) {
-        if (may_poll(rpc)) {
+        if (may_poll(rpc))
             tt__rpc_poll(rpc, &patience, nap_until(deadline_ms), false);
-        } else {
+        else if (wait)
+            sleep_until_wanted(rpc, wait, deadline_ms);
+        else
             sleep_for_change(rpc, deadline_ms);
-        }
     }
     rpc->waiters--;
     rpc->pool_waiting -= serves;
     hand_messages_over(rpc);
     return ended(arg);
+}
+
+bool tt__rpc_wait_for(tt_rpc *rpc, bool (*ended)(void *arg), void *arg, int64_t deadline_ms) {
+    return wait_moving(rpc, ended, arg, NULL, deadline_ms);
 }
 
 bool tt__rpc_wait_aside(tt_rpc *rpc, bool (*ended)(void *arg), void *arg, int64_t deadline_ms) {
@@ -183,19 +210,22 @@ static void driver_wait(void *user, tt_future *future, int64_t deadline_ms) {
     tt__rpc_lock(rpc);
     tt__rpc_wait wait = {.next = rpc->waits, .future = future, .call = thread_of == rpc ? thread_call : NULL};
     rpc->waits = &wait;
-    tt__rpc_wait_for(rpc, future_is_done, future, deadline_ms);
+    wait_moving(rpc, future_is_done, future, &wait, deadline_ms);
     tt__rpc_wait **at = &rpc->waits;
     while (*at != &wait)
         at = &(*at)->next;
     *at = wait.next;
     tt__rpc_unlock(rpc);
+    if (wait.has_condition)
+        pthread_cond_destroy(&wait.wanted);
 }
 
-static void driver_wake(void *user) {
+static void driver_wake(void *user, tt_future *future) {
     tt_rpc *rpc = user;
     tt__rpc_lock(rpc);
-    if (rpc->sleepers)
-        pthread_cond_broadcast(&rpc->changed);
+    for (tt__rpc_wait *wait = rpc->waits; wait; wait = wait->next)
+        if (wait->future == future && wait->sleeps)
+            pthread_cond_signal(&wait->wanted);
     if (rpc->poller_sleeps && tt__rpc_poller(rpc) && tt__rpc_poller(rpc) != tt__this_thread())
         rpc->network->ops->wake(rpc->network);
     tt__rpc_unlock(rpc);

@@ -27,6 +27,9 @@ void tt__rpc_notice(tt_rpc *rpc);
  * is over. */
 bool tt__rpc_wait_for(tt_rpc *rpc, bool (*ended)(void *arg), void *arg, int64_t deadline_ms);
 
+/* Nobody moves messages: wake one of the threads that wait, which then does. False: none sleeps. */
+bool tt__rpc_wake_waiter(tt_rpc *rpc);
+
 /* The same, for what takes long: the caller moves no messages, and looks when `changed` is signalled. */
 bool tt__rpc_wait_aside(tt_rpc *rpc, bool (*ended)(void *arg), void *arg, int64_t deadline_ms);
 
