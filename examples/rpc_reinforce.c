@@ -172,7 +172,7 @@ static tt_status finish_episode(Agent *a, double *loss_value) {
     }
     tt_tensor *unlikely = tt_cross_entropy(tt_module_forward(a->policy, tt_cat(states, a->observers, 0)),
                                            tt_cat(chosen, a->observers, 0), .reduction = TT_REDUCTION_NONE);
-    tt_tensor *loss = tt_sum(tt_mul(unlikely, normalized(tt_cat(returns, a->observers, 0))));
+    tt_tensor *loss = tt_mean(tt_mul(unlikely, normalized(tt_cat(returns, a->observers, 0))));
     tt_optimizer_zero_grad(a->adam);
     if (tt_backward(loss) || tt_item(loss, loss_value))
         return tt_last_status();
