@@ -47,7 +47,7 @@ typedef struct Options {
 
 /* ---- the server's functions ---- */
 
-/* Make a module whose parameters are what `fill` gives them. */
+/* They begin as the tutorial's do, whichever thread they are made in: a default generator is a thread's. */
 static tt_status make_table(tt_rpc_call *call) {
     tt_manual_seed(SEED);
     tt_module *table = tt_nn_embedding(tt_rpc_arg_int(call, 0), EMBEDDING);

@@ -22,6 +22,8 @@ static inline tt_dataset *open_digits(const char *folder) {
 /* Trainer `trainer`'s batches of them, of so many trainers. The caller frees it. */
 static inline tt_loader *open_batches(const char *folder, int64_t batch_size, int trainers, int trainer) {
     tt_dataset *digits = open_digits(folder);
+    if (!digits)
+        return NULL;
     tt_sampler *sampler = tt_distributed_sampler(tt_dataset_size(digits), trainers, trainer);
     tt_loader *loader = tt_loader_new(digits, batch_size, sampler, .drop_last = true);
     tt_sampler_free(sampler); /* the loader holds both */
@@ -36,7 +38,7 @@ static inline tt_status next_batch(tt_loader *loader, tt_batch *b) {
         if (found)
             return found > 0 ? TT_OK : tt_last_status();
     }
-    return tt_fail(TT_ERR_INVALID, "there are fewer digits than --batch-size");
+    return tt_fail(TT_ERR_INVALID, "--batch-size: a trainer has fewer digits than that");
 }
 
 /* Join the job, whose ranks must be `least` to `most`. */
@@ -45,8 +47,8 @@ static inline tt_status join_ranks(tt_group **world, int least, int most) {
     int ranks = status ? 0 : tt_get_world_size(*world);
     if (status || (ranks >= least && ranks <= most))
         return status;
-    return tt_fail(TT_ERR_INVALID, "expected %d to %d ranks, got %d: tutti run --nproc-per-node=%d %s", least, most,
-                   ranks, least, program_name);
+    return tt_fail(TT_ERR_INVALID, "expected %d%s ranks, got %d: tutti run --nproc-per-node=%d %s", least,
+                   most > least ? " or more" : "", ranks, least, program_name);
 }
 
 /* Become a worker: rank 0 is called `first`, the others `others`1, `others`2, ... From here on others call this
