@@ -33,6 +33,7 @@
 #include <tutti/pipeline.h>
 #include <tutti/reducer.h>
 #include <tutti/rpc.h>
+#include <tutti/rpc_training.h>
 #include <tutti/samplers.h>
 #include <tutti/spawn.h>
 #include <tutti/store.h>
