@@ -3,8 +3,6 @@
 #ifndef EXAMPLES_RPC_WORKERS_H
 #define EXAMPLES_RPC_WORKERS_H
 
-#include <tutti/rpc_training.h>
-
 #include "job.h"
 
 /* The built-in data: so many digits. */

@@ -1,5 +1,5 @@
-"""The examples of RPC (examples/rpc_*.c) beside their twins in PyTorch (rpc_twins.py), which run on TensorPipe and, where
-the bindings can be built, on Tutti: the same losses. Skipped (77) where torch can't be imported, or has no RPC."""
+"""The examples of RPC (examples/rpc_*.c) beside their twins in PyTorch (rpc_twins.py) on TensorPipe and, where the
+bindings can be built, on Tutti: the same losses. Skipped (77) where torch can't be imported, or has no RPC."""
 import os
 import pathlib
 import re
