@@ -62,6 +62,8 @@ typedef struct Server {
     tt_future *updated; /* the next update: done when all trainers have come */
 } Server;
 
+static Server server = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
 static tt_rpc_value parameters_of(tt_module *module, tt_rpc_value values[PARAMETERS]) {
     for (int64_t p = 0; p < PARAMETERS; p++)
         values[p] = tt_rpc_tensor(tt_module_parameters(module)->tensors[p]);
@@ -119,13 +121,26 @@ static tt_status update(tt_rpc_call *call) {
 }
 TT_RPC_FUNCTION(update, "(rref server, list gradients) -> list");
 
+/* train() of a trainer has ended: if it failed, those that wait for its gradients fail, too. */
+static void trainer_ended(tt_future *trained, void *user) {
+    Server *s = user;
+    if (tt_future_value(trained)) /* else its error is this thread's last one */
+        return;
+    pthread_mutex_lock(&s->lock);
+    tt_ignore(tt_future_set_error(s->updated));
+    pthread_mutex_unlock(&s->lock);
+}
+
 /* Call train() of all trainers, and wait for all. */
 static tt_status start_trainers(tt_rpc *rpc, Server *s) {
     tt_future *trained[TRAINERS_MAX] = {0}, *all = NULL;
     tt_rref *self = tt_rref_new(rpc, tt_rpc_object(s, NULL, "server"));
     tt_status status = self ? TT_OK : tt_last_status();
-    for (int i = 0; i < s->trainers && !status; i++)
+    for (int i = 0; i < s->trainers && !status; i++) {
         status = tt_rpc_async(&trained[i], rpc, NULL, "train", .to_id = i + 1, .args = TT_RPC_ARGS(tt_rpc_rref(self)));
+        if (!status)
+            status = tt_future_add_callback(trained[i], trainer_ended, s);
+    }
     if (!status)
         status = tt_future_collect_all(&all, trained, s->trainers);
     if (!status)
@@ -138,17 +153,19 @@ static tt_status start_trainers(tt_rpc *rpc, Server *s) {
 }
 
 static tt_status be_server(tt_rpc **rpc, tt_group *world, const Options *o) {
-    Server s = {PTHREAD_MUTEX_INITIALIZER, .trainers = tt_get_world_size(world) - 1};
-    s.net = make_net();
-    s.sgd = tt_sgd(tt_module_parameters(s.net), o->lr, .momentum = 0.9);
-    s.updated = tt_future_new();
-    tt_status status = s.sgd && s.updated ? become_worker(rpc, world, "ps", "trainer") : tt_last_status();
-    if (!status)
-        status = start_trainers(*rpc, &s);
-    tt_future_free(s.updated);
-    tt_optimizer_free(s.sgd);
-    tt_module_free(s.net);
-    return status;
+    Server *s = &server;
+    s->trainers = tt_get_world_size(world) - 1;
+    s->net = make_net();
+    s->sgd = tt_sgd(tt_module_parameters(s->net), o->lr, .momentum = 0.9);
+    s->updated = tt_future_new();
+    tt_status status = s->sgd && s->updated ? become_worker(rpc, world, "ps", "trainer") : tt_last_status();
+    return status ? status : start_trainers(*rpc, s);
+}
+
+static void free_server(Server *s) {
+    tt_future_free(s->updated);
+    tt_optimizer_free(s->sgd);
+    tt_module_free(s->net);
 }
 
 /* ---- a trainer ---- */
@@ -221,6 +238,7 @@ int main(int argc, char **argv) {
     if (!status)
         status = tt_get_rank(world) ? be_trainer(&rpc, world, &o) : be_server(&rpc, world, &o);
     int code = end_worker(rpc, world, status);
+    free_server(&server);
     tt_loader_free(trainer.digits);
     tt_module_free(trainer.net);
     return code;
