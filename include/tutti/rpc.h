@@ -258,7 +258,8 @@ typedef struct tt_rpc_shutdown_args {
  * serve what still comes; a worker of a store waits for its own calls and those that it serves. Then, also on failure,
  * everything ends: `rpc` is freed, futures that are left fail, references of this process are lost to others. No other
  * thread may use it any more, and no function of this process may call it. Errors: TT_ERR_TIMEOUT, which names whom it
- * waited for; TT_ERR_PEER a worker that was lost. NULL does nothing. PyTorch: rpc.shutdown. */
+ * waited for; TT_ERR_PEER, of workers of a group, one of them was lost: its name, and how. NULL does nothing. PyTorch:
+ * rpc.shutdown. */
 TT_API TT_NODISCARD tt_status tt_rpc_shutdown_with(const tt_rpc_shutdown_args *args, size_t size);
 #ifndef __cplusplus
 #define tt_rpc_shutdown(...) tt_rpc_shutdown_with(TT_ARGS(tt_rpc_shutdown_args, .rpc = __VA_ARGS__))
@@ -364,8 +365,8 @@ TT_API TT_NODISCARD tt_status tt_future_add_callback(tt_future *future, tt_futur
 /* Make a future of what `fn` makes of this one. *out is the caller's. PyTorch: Future.then. */
 TT_API TT_NODISCARD tt_status tt_future_then(tt_future **out, tt_future *future, tt_future_then_fn fn, void *user);
 
-/* Make a future that is done when all are, with a list of their values, or the error of the first that failed. PyTorch:
- * torch.futures.collect_all. */
+/* Make a future of several. It is done when all of them are, also where one has failed: with a list of their values, or
+ * else with the error of the first in the list that failed. PyTorch: torch.futures.collect_all. */
 TT_API TT_NODISCARD tt_status tt_future_collect_all(tt_future **out, tt_future *const *futures, int64_t count);
 
 /* Let a share of it go, or take one more. What it stands for goes on. NULL is allowed. */

@@ -170,7 +170,12 @@ static tt_status fail_leaving(tt_rpc *rpc, int64_t since_ms) {
 tt_status tt__leave_together(tt_rpc *rpc, int64_t deadline_ms) {
     int64_t since_ms = tt__now_ms();
     say_to_all(rpc, (tt__rpc_header){.kind = TT__RPC_LEAVING});
-    return tt__rpc_wait_aside(rpc, together_over, rpc, deadline_ms) ? TT_OK : fail_leaving(rpc, since_ms);
+    if (!tt__rpc_wait_aside(rpc, together_over, rpc, deadline_ms))
+        return fail_leaving(rpc, since_ms);
+    for (int id = 0; id < rpc->peer_end; id++) /* who only served may learn of it here alone */
+        if (rpc->peers[id] && rpc->peers[id]->lost)
+            return tt__rpc_fail_lost(rpc->peers[id]);
+    return TT_OK;
 }
 
 static bool alone_over(void *arg) { return has_no_calls(arg); }
