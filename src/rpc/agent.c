@@ -137,7 +137,7 @@ static tt_status begin_rpc(tt_rpc *rpc, const tt_rpc_init_args *args) {
         tt__dispatch_begin(rpc);
     tt__rpc_unlock(rpc);
     if (!status)
-        status = tt__keeper_start(rpc);
+        status = tt__rpc_keeper_start(rpc);
     if (!status)
         status = all_take_packets(args);
     if (status)
@@ -156,7 +156,7 @@ static void end_rpc(tt_rpc *rpc) {
     tt__messages_take_packets(rpc->network->messages, NULL, NULL);
     tt__rpc_unlock(rpc);
     tt__rpc_crew_end(rpc);
-    tt__keeper_end(rpc);
+    tt__rpc_keeper_end(rpc);
     if (rpc->attached_end)
         rpc->attached_end(rpc->attached);
     tt__rpc_lock(rpc);

@@ -455,7 +455,7 @@ static void note_deadline(tt_rpc *rpc, tt__rpc_out *out, int64_t timeout_ms) {
     out->deadline_ms = tt__deadline_ms(out->timeout_ms);
     if (!rpc->next_deadline_ms || out->deadline_ms < rpc->next_deadline_ms) {
         rpc->next_deadline_ms = out->deadline_ms;
-        tt__keeper_call(rpc);
+        tt__rpc_keeper_call(rpc);
     }
 }
 

@@ -60,5 +60,5 @@ void tt__rpc_lose(tt_rpc *rpc, tt__rpc_peer *peer) {
                  tt_last_error());
     drop_waiting(rpc, peer);
     rpc->lost_untold++;
-    tt__keeper_call(rpc);
+    tt__rpc_keeper_call(rpc);
 }

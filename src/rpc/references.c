@@ -108,7 +108,7 @@ static void remove_rref(tt_rpc *rpc, tt_rref *rref) {
     count_entry(rpc, rref, -1);
     tt__rpc_due_add(rpc, &rref->end);
     if (!tt__rpc_poller(rpc))
-        tt__keeper_call(rpc);
+        tt__rpc_keeper_call(rpc);
 }
 
 /* ---- counts */

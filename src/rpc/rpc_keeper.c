@@ -156,17 +156,17 @@ static void *keep(void *arg) {
     return NULL;
 }
 
-tt_status tt__keeper_start(tt_rpc *rpc) {
+tt_status tt__rpc_keeper_start(tt_rpc *rpc) {
     TT__TRY(tt__thread_create(&rpc->keeper, keep, rpc, "the thread that looks after calls to other workers"));
     rpc->has_keeper = true;
     return TT_OK;
 }
 
-void tt__keeper_end(tt_rpc *rpc) {
+void tt__rpc_keeper_end(tt_rpc *rpc) {
     if (!rpc->has_keeper)
         return;
     rpc->keeper_stops = true;
-    tt__keeper_call(rpc);
+    tt__rpc_keeper_call(rpc);
     tt__rpc_lock(rpc);
     rpc->network->ops->wake(rpc->network);
     tt__rpc_unlock(rpc);

@@ -6,7 +6,7 @@
 #include "rpc/rpc_state.h"
 
 /* Start it; end it and wait for it (takes the lock). */
-tt_status tt__keeper_start(tt_rpc *rpc);
-void tt__keeper_end(tt_rpc *rpc);
+tt_status tt__rpc_keeper_start(tt_rpc *rpc);
+void tt__rpc_keeper_end(tt_rpc *rpc);
 
 #endif

@@ -37,7 +37,7 @@ static void run_next(tt_rpc *rpc) {
         tt__rpc_crew_call(rpc);
     leave_to_waiters(rpc);
     if (rpc->keeper_sleeps && !tt__rpc_poller(rpc))
-        tt__keeper_call(rpc); /* while this runs, nobody else may be there for what comes */
+        tt__rpc_keeper_call(rpc); /* while this runs, nobody else may be there for what comes */
     tt__rpc_unlock(rpc);
     work->run(rpc, work);
     tt__rpc_lock(rpc);

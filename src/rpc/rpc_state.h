@@ -201,7 +201,7 @@ static inline void tt__rpc_lock(tt_rpc *rpc) { pthread_mutex_lock(rpc->network->
 static inline void tt__rpc_unlock(tt_rpc *rpc) { rpc->network->ops->unlock(rpc->network); }
 
 /* Have the keeper look at once. */
-static inline void tt__keeper_call(tt_rpc *rpc) {
+static inline void tt__rpc_keeper_call(tt_rpc *rpc) {
     pthread_mutex_lock(&rpc->keeper_lock);
     rpc->keeper_called = true;
     pthread_cond_signal(&rpc->keeper_wanted);

@@ -109,7 +109,7 @@ void tt__rpc_notice(tt_rpc *rpc) {
     if (rpc->queue.first)
         tt__rpc_crew_call(rpc);
     if (rpc->due.first)
-        tt__keeper_call(rpc);
+        tt__rpc_keeper_call(rpc);
 }
 
 /* ---- waiting */
@@ -133,7 +133,7 @@ static void hand_messages_over(tt_rpc *rpc) {
         rpc->pool_called++;
         pthread_cond_signal(&rpc->idle);
     } else if (rpc->keeper_sleeps) {
-        tt__keeper_call(rpc); /* it finds somebody who moves messages, while they come */
+        tt__rpc_keeper_call(rpc); /* it finds somebody who moves messages, while they come */
     }
 }
 
