@@ -25,3 +25,19 @@ expect "^\\{\"bench\":\"startup\",\"world\":2,\"ms_median\":$number,\"ms_min\":$
     "$TUTTI" bench startup --jobs=3
 expect "^\\{\"bench\":\"startup\",\"world\":3,\"ms_median\":$number,\"ms_min\":$number\\}\$" \
     "$TUTTI" bench startup --world 3 --jobs 2
+
+# Calls of RPC: an object for each size and way, the last of calls that are under way together.
+time="\"usec_median\":$number,\"usec_min\":$number"
+for values in bytes tensor; do
+    expect "^\\{\"bench\":\"rpc\",\"call\":\"64 under way\",\"bytes\":0,\"values\":\"$values\",\"world\":3,\
+\"transport\":\"auto\",\"wire\":\"none\",$time,\"calls_per_sec\":[0-9]+\\}\$" \
+        "$TUTTI" bench rpc --world 3 --sizes 64,100K --values "$values" --iterations 2
+done
+lines=$("$TUTTI" bench rpc --sizes 64,100K --transport tcp --iterations 2 |
+    grep -Ec "\"send_recv_usec_median\":$number,\"send_recv_usec_min\":$number,\"of_send_recv\":$number\}\$")
+[ "$lines" = 5 ] || fail "bench rpc: expected 5 lines beside send and recv, got $lines"
+
+# Processes that call one.
+expect "^\\{\"bench\":\"rpc\",\"call\":\"many workers\",\"workers\":5,\"join_s\":$number,\"descriptors\":5,\
+\"threads\":[0-9]+,\"kib_per_worker\":-?$number,\"calls_per_sec\":[0-9]+\\}\$" \
+    "$TUTTI" bench rpc --workers 5 --iterations 10

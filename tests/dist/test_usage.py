@@ -188,6 +188,15 @@ WRONG = {
         ("--clients 0", "--clients: expected a number from 1"),
         ("--client_count 1", "unknown flag --client-count"),
     ],
+    "bench rpc": [
+        ("--frobnicate", "unknown flag --frobnicate"),
+        ("x", 'unexpected argument "x"'),
+        ("--world 1", '--world: not understood: "1"'),
+        ("--sizes 1,x", '--sizes: not understood: "1,x"'),
+        ("--workers 0", '--workers: not understood: "0"'),
+        ("--values texts", '--values: not understood: "texts"'),
+        ("--transport pigeon", '--transport: not understood: "pigeon"'),
+    ],
     "bench startup": [
         ("--world zero", "world: expected a number"),
         ("--frobnicate", "unknown flag --frobnicate"),
