@@ -113,6 +113,46 @@ static void read_calls(tt__view_rank *rank, const clock_of *clock) {
     find_current(rank);
 }
 
+static void add_rpc_call(tt__view_rank *rank, const clock_of *clock, const tt__rpc_record *record) {
+    tt__view_rpc_call *call = &rank->rpc_calls[rank->rpc_n++];
+    *call = (tt__view_rpc_call){.record = *record, .open = record->state == TT__CALL_BEGUN};
+    call->begin_ns = view_ns(clock, record->begin);
+    call->end_ns = call->open ? rank->now_ns : view_ns(clock, record->end);
+    if (call->end_ns < call->begin_ns)
+        call->end_ns = call->begin_ns;
+}
+
+static int by_number(const void *a, const void *b) {
+    const tt__rpc_record *x = &((const tt__view_rpc_call *)a)->record, *y = &((const tt__view_rpc_call *)b)->record;
+    int32_t ahead = (int32_t)(x->number - y->number); /* numbers wrap */
+    return (ahead > 0) - (ahead < 0);
+}
+
+static tt_status read_rpc(tt__view_rank *rank, const clock_of *clock) {
+    tt__rpc_record record;
+    rank->is_worker = tt__rpc_shown_read(rank->recorder, &rank->worker);
+    if (!(rank->rpc_calls = malloc(TT__RPC_RECORDS * sizeof *rank->rpc_calls)))
+        return tt__fail(TT_ERR_MEMORY, "no memory for the calls of rank %d", rank->rank.rank);
+    for (uint32_t i = 0; i < TT__RPC_RECORDS; i++) {
+        uint32_t number = atomic_load_explicit(&rank->recorder->rpc_records[i].number, memory_order_relaxed);
+        if (tt__rpc_record_read(rank->recorder, number, &record))
+            add_rpc_call(rank, clock, &record);
+    }
+    qsort(rank->rpc_calls, (size_t)rank->rpc_n, sizeof *rank->rpc_calls, by_number);
+    return TT_OK;
+}
+
+const char *tt__view_function(const tt__view_rank *rank, int function) {
+    return rank->recorder->rpc_functions[(unsigned)function < TT__RPC_FUNCTIONS ? function : 0];
+}
+
+const tt__view_rpc_call *tt__view_rpc_open(const tt__view_rank *rank) {
+    for (int i = 0; i < rank->rpc_n; i++)
+        if (rank->rpc_calls[i].open)
+            return &rank->rpc_calls[i];
+    return NULL;
+}
+
 /* add_ns: from CLOCK_MONOTONIC of the rank's host to the clock of the view. */
 static void view_progress(tt__view_rank *rank, int64_t add_ns) {
     rank->progresses = tt__recorder_progress(rank->recorder, &rank->progress);
@@ -154,6 +194,7 @@ static tt_status read_rank(tt__view_rank *rank, const tt__seen_rank *seen, const
     if (!rank->calls)
         return tt__fail(TT_ERR_MEMORY, "no memory for the calls of rank %d", seen->rank.rank);
     read_calls(rank, &clock);
+    TT__TRY(read_rpc(rank, &clock));
     rank->waits = tt__recorder_waiting(rank->recorder, &rank->waiting);
     if (rank->waits)
         rank->waits_since_ns = view_ns(&clock, rank->waiting.since);
@@ -203,6 +244,7 @@ tt_status tt__view_take(tt__view *view, const tt__view_source *source) {
 void tt__view_free(tt__view *view) {
     for (int i = 0; view->ranks && i < view->snapshot.n; i++) {
         free(view->ranks[i].calls);
+        free(view->ranks[i].rpc_calls);
         free(view->ranks[i].recorder);
     }
     free(view->ranks);

@@ -18,6 +18,13 @@ typedef struct tt__view_call {
     int64_t ran_from_ns, ran_until_ns;
 } tt__view_call;
 
+/* A call of one rank to a worker. */
+typedef struct tt__view_rpc_call {
+    tt__rpc_record record;
+    int64_t begin_ns, end_ns; /* as of a call */
+    bool open;
+} tt__view_rpc_call;
+
 typedef enum tt__view_state {
     TT__VIEW_STARTING,
     TT__VIEW_RUNS,
@@ -43,8 +50,12 @@ typedef struct tt__view_rank {
     tt__progress progress;
     double samples_per_s; /* (0: not known) */
     int64_t progress_ns;  /* and when it said so */
-    bool on_device;       /* any call has times of a device */
-    int64_t now_ns;       /* or when it ended */
+    bool is_worker;       /* it has functions that others call: `worker` is valid */
+    tt__rpc_shown worker;
+    tt__view_rpc_call *rpc_calls; /* (rpc_n), oldest first */
+    int rpc_n;
+    bool on_device; /* any call has times of a device */
+    int64_t now_ns; /* or when it ended */
 } tt__view_rank;
 
 typedef struct tt__view {
@@ -73,6 +84,12 @@ void tt__view_free(tt__view *view);
 
 /* "runs", "stopped", "dead: signal 9 (SIGKILL)", "ended", ... Returns `text`. */
 const char *tt__view_state_text(const tt__view_rank *rank, char *text, size_t size);
+
+/* The name of a function of RPC. */
+const char *tt__view_function(const tt__view_rank *rank, int function);
+
+/* The oldest call to a worker that is open; NULL: none. */
+const tt__view_rpc_call *tt__view_rpc_open(const tt__view_rank *rank);
 
 /* "cuda:0" of a call that has `ran`. Returns `text`. */
 const char *tt__view_device_name(const tt__view_call *call, char text[TT__DEVICE_NAME_SIZE]);

@@ -58,6 +58,39 @@ static json_t *averaging_json(const tt__view_rank *rank) {
                      seconds_of(a->overlap_ns));
 }
 
+static json_t *worker_call_json(const tt__view_rank *rank) {
+    const tt__view_rpc_call *open = tt__view_rpc_open(rank);
+    if (!open)
+        return json_null();
+    return json_pack("{s:s, s:i, s:I, s:f}", "function", tt__view_function(rank, open->record.function), "to",
+                     (int)open->record.to, "bytes", (json_int_t)open->record.bytes, "seconds",
+                     seconds_of(rank->now_ns - open->begin_ns));
+}
+
+static json_t *makers_json(const tt__view_rank *rank) {
+    json_t *object = json_object();
+    for (int i = 0; i < TT__RPC_MAKERS && rank->worker.makers[i].count > 0; i++)
+        json_object_set_new(object, tt__view_function(rank, rank->worker.makers[i].function),
+                            json_integer((json_int_t)rank->worker.makers[i].count));
+    return object;
+}
+
+/* What a worker of tutti/rpc.h has under way. */
+static json_t *worker_json(const tt__view_rank *rank) {
+    const tt__rpc_shown *w = &rank->worker;
+    double made, served;
+    if (!rank->is_worker)
+        return json_null();
+    tt__rpc_shown_rates(w, &made, &served);
+    return json_pack("{s:s, s:i, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "name",
+                     w->name, "id", (int)w->id, "calls_per_sec", made, "served_per_sec", served, "calls",
+                     (json_int_t)w->calls, "calls_made", (json_int_t)w->calls_made, "serving", (json_int_t)w->serving,
+                     "served", (json_int_t)w->served, "threads", (json_int_t)w->threads, "idle", (json_int_t)w->idle,
+                     "queued", (json_int_t)w->bytes, "unsent", (json_int_t)w->waiting, "owned", (json_int_t)w->owned,
+                     "held", (json_int_t)w->held, "owned_by_function", makers_json(rank), "oldest",
+                     worker_call_json(rank));
+}
+
 static json_t *rank_json(const tt__view_rank *rank) {
     static const char *const names[] = {"starting", "runs", "stopped", "ended", "gone"};
     char how[64] = "";
@@ -70,6 +103,8 @@ static json_t *rank_json(const tt__view_rank *rank) {
         names[rank->state], "end", how, "joined", (int)(rank->recorder != NULL), "calls_per_sec", rates.calls_per_s,
         "bytes_per_sec", rates.bytes_per_s, "comm", rates.busy, "call", call_json(rank), "waits", waits_json(rank),
         "progress", progress_json(rank), "averaging", averaging_json(rank));
+    if (object)
+        json_object_set_new(object, "worker", worker_json(rank));
     if (object && rank->on_device)
         json_object_set_new(object, "gpu", json_real(rates.device_busy));
     return object;

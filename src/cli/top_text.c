@@ -247,6 +247,60 @@ static void print_averaging(columns *c, const tt__view *view) {
         put_line(c, DENSE, line, 0, 2);
 }
 
+/* ---- calls to workers */
+
+/* "oldest step() to 1, for 2.3 s; owns 3 of make(), 2 of open()" */
+static void put_worker_details(const tt__view_rank *rank, char *text, size_t size) {
+    const tt__view_rpc_call *open = tt__view_rpc_open(rank);
+    char how_long[32];
+    size_t n = 0;
+    text[0] = '\0';
+    if (open)
+        n = (size_t)snprintf(text, size, "oldest %s() to %d, for %s", tt__view_function(rank, open->record.function),
+                             (int)open->record.to,
+                             duration_text(rank->now_ns - open->begin_ns, how_long, sizeof how_long));
+    for (int i = 0; i < TT__RPC_MAKERS && rank->worker.makers[i].count > 0 && n < size; i++)
+        n += (size_t)snprintf(text + n, size - n, "%s%lld of %s()",
+                              i   ? ", "
+                              : n ? "; owns "
+                                  : "owns ",
+                              (long long)rank->worker.makers[i].count,
+                              tt__view_function(rank, rank->worker.makers[i].function));
+}
+
+static void print_worker(columns *c, const tt__view_rank *rank) {
+    const tt__rpc_shown *w = &rank->worker;
+    char made[16], served[16], bytes[16], waiting[16], numbers[LEFT_SIZE], details[LINE_SIZE / 2], line[LINE_SIZE];
+    double made_per_s, served_per_s;
+    tt__rpc_shown_rates(w, &made_per_s, &served_per_s);
+    snprintf(numbers, sizeof numbers, "%5d %-16.64s %7s %7lld %8s %7lld %7lld %7lld %7s %7s %6lld %6lld",
+             rank->rank.rank, w->name, tt__short_number(made_per_s, made, sizeof made), (long long)w->calls,
+             tt__short_number(served_per_s, served, sizeof served), (long long)w->serving, (long long)w->threads,
+             (long long)w->idle, tt__short_number((double)w->bytes, bytes, sizeof bytes),
+             tt__short_number((double)w->waiting, waiting, sizeof waiting), (long long)w->owned, (long long)w->held);
+    put_worker_details(rank, details, sizeof details);
+    snprintf(line, sizeof line, "%s%s%s", numbers, *details ? "  " : "", details);
+    put_line(c, CUT, line, 0, DOING_INDENT);
+}
+
+/* A line for each rank that is a worker of tutti/rpc.h. */
+static void print_workers(columns *c, const tt__view *view) {
+    bool any = false;
+    for (int i = 0; i < view->n; i++) {
+        const tt__view_rank *rank = &view->ranks[i];
+        if (!rank->is_worker || rank->state == TT__VIEW_ENDED || rank->state == TT__VIEW_GONE)
+            continue;
+        if (!any)
+            fprintf(c->out, "%s%5s %-16s %7s %7s %8s %7s %7s %7s %7s %7s %6s %6s%s\n", colour_sequence(c, "\033[1m"),
+                    "rank", "worker", "calls/s", "pending", "served/s", "serving", "threads", "idle", "queued",
+                    "unsent", "owned", "held", colour_sequence(c, "\033[0m"));
+        any = true;
+        print_worker(c, rank);
+    }
+    if (any)
+        put_empty_line(c);
+}
+
 /* ---- who waits for whom */
 
 /* "rank 3", "ranks 0-2, 5": those that wait for `whom`; *longest_ns for how long the first of them has. False: nobody.
@@ -390,6 +444,7 @@ static tt_status print_page(columns *c, const tt__view *view) {
     for (int i = 0; i < view->n; i++)
         print_rank(c, &view->ranks[i]);
     put_empty_line(c);
+    print_workers(c, view);
     print_waits(c, view);
     return print_stragglers(c, view);
 }

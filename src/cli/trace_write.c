@@ -67,6 +67,7 @@ static double trace_us(const writer *w, int64_t ns) { return (double)(ns - w->ba
 static int trace_pid(const tt__view_rank *rank) { return rank->rank.rank + 1; }
 static int trace_tid(int lane) { return lane + 1; }
 static int trace_device_tid(int lane) { return LANES + lane + 1; }
+static int trace_rpc_tid(int lane) { return 2 * LANES + lane + 1; }
 
 /* ---- lanes */
 
@@ -195,6 +196,29 @@ static void put_device_calls(writer *w, const tt__view_rank *rank) {
     }
 }
 
+static void put_rpc_slice(writer *w, const tt__view_rank *rank, const tt__view_rpc_call *call, int tid) {
+    static const char *const states[] = {"", "", "under way", "done", "failed"};
+    put_event(w, json_pack("{s:s, s:s, s:s, s:i, s:i, s:f, s:f, s:{s:i, s:I, s:s}}", "ph", "X", "cat", "rpc", "name",
+                           tt__view_function(rank, call->record.function), "pid", trace_pid(rank), "tid", tid, "ts",
+                           trace_us(w, call->begin_ns), "dur", (double)(call->end_ns - call->begin_ns) / 1e3, "args",
+                           "to", (int)call->record.to, "bytes", (json_int_t)call->record.bytes, "state",
+                           states[call->record.state]));
+}
+
+/* Write calls to workers, in rows below those of devices. */
+static void put_rpc_calls(writer *w, const tt__view_rank *rank) {
+    lane lanes[LANES];
+    int n = 0;
+    for (int i = 0; i < rank->rpc_n && !w->status; i++) {
+        const tt__view_rpc_call *call = &rank->rpc_calls[i];
+        bool added;
+        int which = find_lane(lanes, &n, 0, call->begin_ns, call->end_ns, &added);
+        if (added)
+            put_name(w, "thread_name", trace_pid(rank), trace_rpc_tid(which), "calls to workers");
+        put_rpc_slice(w, rank, call, trace_rpc_tid(which));
+    }
+}
+
 static void put_rank(writer *w, int place) {
     const tt__view_rank *rank = &w->view->ranks[place];
     lane lanes[LANES];
@@ -210,6 +234,7 @@ static void put_rank(writer *w, int place) {
         put_slice(w, rank, call, "comm", trace_tid(which), call->begin_ns, call->end_ns);
     }
     put_device_calls(w, rank);
+    put_rpc_calls(w, rank);
     put_state(w, rank);
 }
 
@@ -256,10 +281,14 @@ static tt_status put_all_arrows(writer *w) {
 
 static int64_t earliest_ns(const tt__view *view) {
     int64_t base = INT64_MAX;
-    for (int i = 0; i < view->n; i++)
+    for (int i = 0; i < view->n; i++) {
+        for (int c = 0; c < view->ranks[i].rpc_n; c++)
+            if (view->ranks[i].rpc_calls[c].begin_ns < base)
+                base = view->ranks[i].rpc_calls[c].begin_ns;
         for (int c = 0; c < view->ranks[i].n; c++)
             if (view->ranks[i].calls[c].begin_ns < base)
                 base = view->ranks[i].calls[c].begin_ns; /* what ran on a device began later */
+    }
     return base == INT64_MAX ? view->now_ns : base;
 }
 

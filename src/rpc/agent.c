@@ -11,6 +11,7 @@
 #include "rpc/leaving.h"
 #include "rpc/peers.h"
 #include "rpc/pool_crew.h"
+#include "rpc/recording.h"
 #include "rpc/references.h"
 #include "rpc/rpc_dispatch.h"
 #include "rpc/rpc_keeper.h"
@@ -107,6 +108,8 @@ static void free_rpc(tt_rpc *rpc, bool quietly) {
     for (uint32_t i = 0; i < rpc->out_room; i++)
         free(rpc->outs[i]);
     free(rpc->outs);
+    free(rpc->made);
+    tt__own_recorder_close(&rpc->own_recorder);
     while (rpc->free_packets) {
         tt__rpc_packet *packet = rpc->free_packets;
         rpc->free_packets = packet->next;
@@ -133,8 +136,10 @@ static tt_status all_take_packets(const tt_rpc_init_args *args) {
 static tt_status begin_rpc(tt_rpc *rpc, const tt_rpc_init_args *args) {
     tt__rpc_lock(rpc);
     tt_status status = name_peers(rpc);
-    if (!status)
+    if (!status) {
+        tt__recording_begin(rpc);
         tt__dispatch_begin(rpc);
+    }
     tt__rpc_unlock(rpc);
     if (!status)
         status = tt__rpc_keeper_start(rpc);
@@ -167,6 +172,7 @@ static void end_rpc(tt_rpc *rpc) {
         due->run(rpc, due);
         tt__rpc_lock(rpc);
     }
+    tt__recording_end(rpc);
     tt__rpc_unlock(rpc);
     rpc->network->ops->close(rpc->network, false);
     free_rpc(rpc, false);
@@ -383,10 +389,11 @@ static tt_status make_request(const tt_rpc_sync_args *args, const char *what, co
 }
 
 /* Do the arguments fit the function, as far as this worker knows it? */
-static tt_status check_request(const tt__rpc_request *request, const tt_rpc_value *first) {
+static tt_status check_request(tt__rpc_request *request, const tt_rpc_value *first) {
     const tt__rpc_function *function = tt__function_find(request->function, strlen(request->function));
     tt_rpc_value few[8], *all = few;
     int64_t count = request->args.count + (first != NULL);
+    request->known = function;
     if (!function)
         return TT_OK; /* the other worker says what it has */
     if (!first)

@@ -5,6 +5,7 @@
 #include "comm/in_callback.h"
 #include "rpc/packets_memory.h"
 #include "rpc/peers.h"
+#include "rpc/recording.h"
 #include "rpc/references.h"
 #include "rpc/sending.h"
 #include "rpc/waiting.h"
@@ -35,6 +36,7 @@ typedef struct tt__rpc_out {
     tt_future *future;
     tt_rref *rref;                   /* of FETCH and KEEP, a share */
     int64_t timeout_ms, deadline_ms; /* 0: none */
+    uint32_t record;                 /* its number; 0: none */
     tt__rpc_transfer sends;
     tt__rpc_part *parts;
     uint8_t *apart;
@@ -156,6 +158,7 @@ static char *out_text(tt_rpc *rpc, const tt__rpc_out *out, const char *said) {
 static void end_out(tt_rpc *rpc, tt__rpc_out *out, tt_status status, const char *text, tt_rpc_value value) {
     tt__rpc_lock(rpc);
     tt__rpc_out copy = *out;
+    tt__recording_done(rpc, out->record, status, out->receives.count);
     give_out_back(rpc, out);
     tt__packet_free(rpc, copy.reply);
     tt__rpc_unlock(rpc);
@@ -509,6 +512,7 @@ static void undo_out(tt_rpc *rpc, tt__rpc_out *out) {
         tt__rref_drop(rpc, out->rref);
     out->part_count = 0; /* the encoder still has them */
     tt_future_free(out->future);
+    tt__recording_done(rpc, out->record, TT_ERR_STATE, true);
     give_out_back(rpc, out);
 }
 
@@ -522,6 +526,7 @@ static tt_status begin_locked(tt_rpc *rpc, const tt__rpc_request *request, tt__r
     out->kind = request->kind;
     out->to = request->to;
     snprintf(out->function, sizeof out->function, "%s", request->function ? request->function : "");
+    out->record = tt__recording_call(rpc, request, e);
     rpc->counters.calls++;
     rpc->counters.calls_made++;
     rpc->peers[out->to]->calls_out++;

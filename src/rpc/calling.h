@@ -9,7 +9,8 @@ typedef struct tt__rpc_request {
     tt__rpc_packet_kind kind; /* CALL, KEEP or FETCH */
     int to;
     const char *function;
-    const tt_rpc_value *first; /* an argument before the others; or NULL */
+    const tt__rpc_function *known; /* as this worker has it; NULL: it does not, or it is a fetch */
+    const tt_rpc_value *first;     /* an argument before the others; or NULL */
     tt_rpc_values args;
     tt_rref *fetched;   /* of FETCH */
     int64_t timeout_ms; /* 0: that of the worker, less: none */

@@ -47,6 +47,12 @@ const tt__rpc_function *tt__function_find(const char *name, size_t bytes) {
     return there ? &table.sorted[at] : NULL;
 }
 
+int tt__function_count(void) { return table.count; }
+
+const tt__rpc_function *tt__function_at(int number) { return &table.sorted[number]; }
+
+int tt__function_number(const tt__rpc_function *function) { return (int)(function - table.sorted); }
+
 static tt_status check_function_name(const char *name) {
     size_t n = name ? strlen(name) : 0;
     for (size_t i = 0; i < n; i++)

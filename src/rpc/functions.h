@@ -15,6 +15,11 @@ typedef struct tt__rpc_function {
 /* Find one by its name, of `bytes` bytes; NULL: there is none. */
 const tt__rpc_function *tt__function_find(const char *name, size_t bytes);
 
+/* How many there are, once registering is over; their numbers, by name. */
+int tt__function_count(void);
+const tt__rpc_function *tt__function_at(int number);
+int tt__function_number(const tt__rpc_function *function);
+
 /* Record TT_ERR_NOT_FOUND: worker `worker` has no such function, and which it has, as far as room is. */
 tt_status tt__function_missing(const char *worker, const char *name, size_t bytes);
 

@@ -7,6 +7,7 @@
 #define TT_RPC_NETWORK_H
 
 #include "comm/message/message.h"
+#include "comm/record/recorder.h"
 
 #include <tutti/rpc.h>
 
@@ -58,10 +59,11 @@ struct tt__rpc_network {
     const tt__rpc_network_ops *ops;
     tt__messages *messages; /* its packets are the worker's from tt__messages_take_packets() on */
     pthread_mutex_t *lock;
-    int self;            /* this worker's id */
-    int workers;         /* ids are below this */
-    bool comes_and_goes; /* workers may join and leave at any time */
-    int cpus_each;       /* CPUs for each of the workers on this machine, as far as known; 0: less than one */
+    int self;               /* this worker's id */
+    int workers;            /* ids are below this */
+    bool comes_and_goes;    /* workers may join and leave at any time */
+    tt__recorder *recorder; /* in which calls are recorded; NULL: none */
+    int cpus_each;          /* CPUs for each of the workers on this machine, as far as known; 0: less than one */
 };
 
 /* Join over a group: all its ranks together. Checks names and functions. */

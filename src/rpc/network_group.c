@@ -246,6 +246,7 @@ tt_status tt__rpc_network_of_group(tt__rpc_network **out, const tt_rpc_init_args
     net->base = (tt__rpc_network){.ops = &group_ops,
                                   .messages = world->messages,
                                   .lock = &world->lock,
+                                  .recorder = &tt__world_control(world)->recorder,
                                   .self = world->rank,
                                   .workers = world->size,
                                   .cpus_each = net->group->native->spin};

@@ -59,6 +59,8 @@ static void count_entry(tt_rpc *rpc, const tt_rref *rref, int by) {
         rpc->counters.owned += by;
     else
         rpc->counters.held += by;
+    if (rref->maker)
+        rpc->made[rref->maker - 1] += by;
     tt__rpc_peer *peer = is_own_value(rref) ? NULL : tt__rpc_peer_of(rpc, (int)rref->ref.owner);
     if (peer)
         peer->refs += by;
@@ -237,14 +239,24 @@ tt_status tt__rrefs_received(tt_rpc *rpc, int from, const tt__rpc_packet_view *v
     return TT_OK;
 }
 
-tt_rref *tt__rref_kept(tt_rpc *rpc, int from, uint64_t serial) {
+/* Note which function makes its value. */
+static tt_rref *made_by(tt_rpc *rpc, tt_rref *rref, const tt__rpc_function *maker) {
+    if (maker && rpc->made && !rref->maker) {
+        rref->maker = tt__function_number(maker) + 1;
+        rpc->made[rref->maker - 1]++;
+    }
+    return rref;
+}
+
+tt_rref *tt__rref_kept(tt_rpc *rpc, int from, uint64_t serial, const tt__rpc_function *maker) {
     tt__rpc_ref ref = {.owner = (uint32_t)rpc->id, .creator = (uint32_t)from, .serial = serial};
     tt__rpc_peer *creator = tt__rpc_peer_of(rpc, from);
     tt_rref *rref = find_rref(rpc, &ref);
     if (from == rpc->id) { /* made by tt__rref_make() */
         if (rref)
             rref->shares++;
-        return rref ? rref : tt__fail_null(TT_ERR_PROTOCOL, "a reference of its own that this worker has not made");
+        return rref ? made_by(rpc, rref, maker)
+                    : tt__fail_null(TT_ERR_PROTOCOL, "a reference of its own that this worker has not made");
     }
     if (!serial || !creator || serial <= creator->last_serial || (rref && rref->made_here))
         return tt__fail_null(TT_ERR_PROTOCOL, "a reference was made twice");
@@ -257,7 +269,7 @@ tt_rref *tt__rref_kept(tt_rpc *rpc, int from, uint64_t serial) {
         tt__rref_drop(rpc, rref);
         return NULL;
     }
-    return rref;
+    return made_by(rpc, rref, maker);
 }
 
 /* ---- giving */

@@ -29,6 +29,7 @@ struct tt_rref {
     tt__rpc_ref ref;
     int64_t shares;   /* of this process; under the lock, without one after the shutdown */
     bool made_here;   /* of the owner: a call makes its value, or has */
+    int maker;        /* of the owner: the number of that call's function, plus 1; 0: unknown */
     tt_future *value; /* of the owner */
     tt__rref_hold *holds;
     tt__rpc_due end; /* frees it */
@@ -46,8 +47,9 @@ tt_rref *tt__rref_make(tt_rpc *rpc, int owner);
  * TT_ERR_PROTOCOL it can't be; TT_ERR_MEMORY. After an error none is held. */
 tt_status tt__rrefs_received(tt_rpc *rpc, int from, const tt__rpc_packet_view *view, tt_rref **out);
 
-/* The call has come that makes the reference's value: its entry, with a share; the sender holds one. NULL, recorded. */
-tt_rref *tt__rref_kept(tt_rpc *rpc, int from, uint64_t serial);
+/* The call has come, of `maker` (NULL: this worker does not have it), that makes the reference's value: its entry, with a
+ * share; the sender holds one. NULL, recorded. */
+tt_rref *tt__rref_kept(tt_rpc *rpc, int from, uint64_t serial, const tt__rpc_function *maker);
 
 /* References go to worker `to` with the next packet: see that their owners count it. TT_ERR_MEMORY. And what it cost is
  * taken back, as the packet could not be sent. */

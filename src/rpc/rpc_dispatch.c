@@ -101,7 +101,7 @@ static void packet_take(void *user, int peer, void *room, size_t bytes) {
     tt__rpc_packet *packet = packet_of(room);
     tt__saved_error before;
     (void)bytes;
-    rpc->active_ns = tt__now_ns();
+    atomic_store_explicit(&rpc->came, tt__ticks(), memory_order_relaxed);
     tt__error_save(&before);
     tt__rpc_peer *from = tt__rpc_peer_of(rpc, peer);
     tt__error_restore(&before);

@@ -7,6 +7,7 @@
 #include "rpc/cycles.h"
 #include "rpc/peers.h"
 #include "rpc/pool_crew.h"
+#include "rpc/recording.h"
 #include "rpc/references.h"
 #include "rpc/serving.h"
 #include "rpc/waiting.h"
@@ -81,6 +82,7 @@ static void tell_of_lost(tt_rpc *rpc) {
 
 static void look_closely(tt_rpc *rpc, int64_t now_ms) {
     look_at_workers(rpc);
+    tt__recording_show(rpc);
     if (rpc->next_deadline_ms && now_ms >= rpc->next_deadline_ms)
         tt__calls_expire(rpc, now_ms);
     if (rpc->queue.first && !rpc->pool_threads)
@@ -95,6 +97,10 @@ static void keeper_sleep(tt_rpc *rpc, int64_t until_ms) {
     pthread_mutex_lock(&rpc->keeper_lock);
     while (!rpc->keeper_called && !rpc->keeper_stops) {
         int64_t now = tt__now_ns(), at = until_ms * 1000000;
+        uint64_t came = atomic_load_explicit(&rpc->came, memory_order_relaxed);
+        if (rpc->seen != came)
+            rpc->active_ns = now;
+        rpc->seen = came;
         bool active = now - rpc->active_ns < ACTIVE_NS, missed = !tt__rpc_poller(rpc) && polls == rpc->polls;
         if (now >= at || (active && missed))
             break;

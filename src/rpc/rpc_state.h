@@ -8,7 +8,8 @@
  *   references.c               references, and whom their owners count
  *   pool_crew.c                     how many threads run functions
  *   waiting.c                  who moves messages; threads that wait
- *   rpc_pool.c                     what those threads do
+ *   rpc_pool.c                 what those threads do
+ *   recording.c                what of all this `tutti top` sees
  *   calling.c                  calls to others, and their replies
  *   serving.c                  calls of others
  *   cycles.c                   calls that wait for each other are found
@@ -22,7 +23,7 @@
 #ifndef TT_RPC_STATE_H
 #define TT_RPC_STATE_H
 
-#include "comm/record/recorder.h"
+#include "comm/record/own_recorder.h"
 #include "rpc/functions.h"
 #include "rpc/future.h"
 #include "rpc/network.h"
@@ -132,8 +133,8 @@ struct tt_rpc {
     int waiters;                       /* threads that wait for futures, */
     int sleepers;                      /* threads that wait for other things, on `changed` */
     pthread_cond_t changed;
-    _Atomic int64_t active_ns; /* when a packet came last */
-    int64_t served_ns;         /* when a call of another came last */
+    _Atomic uint64_t came; /* ticks: when a packet came last */
+    int64_t served_ns;     /* when a call of another came last */
     tt__rpc_due_list due;
     tt__rpc_wait *waits; /* threads that wait for futures */
     tt__rpc_transfer *transfers;
@@ -166,10 +167,14 @@ struct tt_rpc {
     struct tt_rref **rrefs; /* hashed */
     uint32_t rref_room, rref_count;
     uint64_t last_serial;
+    tt__own_recorder own_recorder; /* where the network has none */
+    int64_t *made; /* by a function's number: references whose values it has made here; NULL: they are not counted */
 
     /* ---- the thread that looks after all: rpc_keeper.c */
     pthread_t keeper;
     bool has_keeper;
+    uint64_t seen;     /* the packet that it saw last, as `came`, */
+    int64_t active_ns; /* and when it saw that there was a new one */
     _Atomic bool keeper_stops, keeper_called;
     _Atomic bool keeper_sleeps;  /* for long, so that it is woken when work begins */
     pthread_mutex_t keeper_lock; /* of its sleep alone: while calls come it looks often, and disturbs nobody */

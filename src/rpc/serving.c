@@ -532,7 +532,8 @@ tt_status tt__serve_begin(tt_rpc *rpc, tt__rpc_peer *from, const tt__rpc_packet_
     if (!status && fetch && !gone && !call->refs[0]->value)
         status = tt__fail(TT_ERR_PROTOCOL, "a fetch of what lies elsewhere");
     if (!status && view->header.kind == TT__RPC_KEEP &&
-        !(call->kept = tt__rref_kept(rpc, from->id, view->header.serial)))
+        !(call->kept = tt__rref_kept(rpc, from->id, view->header.serial,
+                                     tt__function_find(view->name, view->header.name_bytes))))
         status = tt_last_status();
     if (status) {
         for (uint32_t i = 0; call->refs && i < view->header.refs; i++)

@@ -6,12 +6,15 @@
  *   slices   never calls, and the others look up from their wait now and then
  *   late     comes to each of CALLS more calls some milliseconds late; then as "away"
  *   groups   waits for rank 0 in a group of the two, where rank 0 never comes
+ *   serve    is called as a worker by the others, which keep 3 references each to values of its, and wait for a call
+ *            that never ends
  *   finish   nothing: all end well
  * or, with a file's name for RANK:
  *   until    all make calls until the file is there, and rank 0 writes to stderr now and then
  * A rank whose call fails stays for the grace period. The all-reduces are published as steps of a training. */
 #include <tutti/comm.h>
 #include <tutti/job.h>
+#include <tutti/rpc.h>
 
 #include <pthread.h>
 #include <signal.h>
@@ -44,6 +47,32 @@ static tt_status call_in_slices(tt_group *group) {
         status = tt_work_wait_for(work, 100, &done);
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
+    return status;
+}
+
+static tt_status make(tt_rpc_call *served) { return tt_rpc_return(served, tt_rpc_object(malloc(1), free, "thing")); }
+TT_RPC_FUNCTION(make, "() -> object");
+
+static tt_status hold(tt_rpc_call *served) {
+    tt_future *never = tt_future_new();
+    tt_status status = tt_rpc_return_future(served, never);
+    tt_future_free(never);
+    return status;
+}
+TT_RPC_FUNCTION(hold, "(bytes what)");
+
+static tt_status serve(tt_group *world, int rank) {
+    char name[32], bytes[5000] = "";
+    tt_rpc *rpc;
+    tt_rref *made;
+    snprintf(name, sizeof name, "worker%d", tt_get_rank(world));
+    tt_status status = tt_rpc_init(&rpc, name, .group = world);
+    for (int i = 0; !status && i < 3 && tt_get_rank(world) != rank; i++)
+        status = tt_rpc_remote(&made, rpc, NULL, "make", .to_id = rank);
+    if (!status && tt_get_rank(world) != rank)
+        status = tt_rpc_sync(rpc, NULL, "hold", .to_id = rank, .args = TT_RPC_ARGS(tt_rpc_bytes(bytes, sizeof bytes)));
+    while (!status)
+        pause();
     return status;
 }
 
@@ -87,6 +116,8 @@ static tt_status run(tt_group *world, int calls, const char *what, int rank) {
     pthread_t thread;
     tt_status status = TT_OK;
     bool mine = tt_get_rank(world) == rank;
+    if (!strcmp(what, "serve"))
+        return serve(world, rank);
     /* With a thread that might still use the new group they wait on, rather than being told that nobody will come. */
     if (!strcmp(what, "groups") && pthread_create(&thread, NULL, do_nothing, NULL))
         return TT_ERR_SYSTEM;

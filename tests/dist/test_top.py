@@ -144,6 +144,53 @@ class Top(unittest.TestCase):
             job.top(waits(0, 1))
             job.says(r"ranks 0-1 wait for rank 2, for .*\. Rank 2 runs, after all_reduce\(.*ago")
 
+    def test_workers(self):
+        """What each has under way, whose values lie where, and the oldest call; also in a trace."""
+        def is_there(look):
+            workers = [rank["worker"] for rank in look["ranks"]]
+            return all(workers) and workers[1]["serving"] == 2 and workers[1]["owned"] == 6 and \
+                all(workers[r]["calls"] == 1 and workers[r]["oldest"] for r in (0, 2))
+
+        with Job("serve", 1) as job:
+            look = job.top(is_there)
+            served, caller = look["ranks"][1]["worker"], look["ranks"][0]["worker"]
+            self.assertEqual((served["name"], served["id"], served["served"]), ("worker1", 1, 8))
+            self.assertEqual(served["owned_by_function"], {"make": 6})
+            self.assertEqual((served["calls"], served["held"], served["oldest"]), (0, 0, None))
+            self.assertEqual((caller["calls_made"], caller["held"], caller["owned"]), (4, 3, 0))
+            self.assertEqual((caller["oldest"]["function"], caller["oldest"]["to"]), ("hold", 1))
+            self.assertTrue(5000 <= caller["oldest"]["bytes"] < 5200, caller)
+            self.assertGreaterEqual(served["threads"], 1)
+            job.says(r"(?m)^ +1 worker1 .* owns 6 of make\(\)$")
+            job.says(r"(?m)^ +2 worker2 .* oldest hold\(\) to 1, for ")
+            with tempfile.TemporaryDirectory() as folder:
+                path = os.path.join(folder, "trace.json")
+                tutti("trace", str(job.process.pid), "-o", path)
+                with open(path, encoding="utf-8") as file:
+                    events = json.load(file)["traceEvents"]
+        calls = [(e["pid"] - 1, e["name"], e["args"]["to"], e["args"]["state"]) for e in events
+                 if e.get("cat") == "rpc"]
+        expected = [(rank, *call) for rank in (0, 2) for call in 3 * [("make", 1, "done")] + [("hold", 1, "under way")]]
+        self.assertEqual(sorted(calls), sorted(expected))
+
+    def test_workers_without_a_group(self):
+        """Those that meet through a store have a recorder of their own."""
+        argv = [TUTTI, "bench", "rpc", "--workers=2", "--iterations=100000000"]
+        with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as bench:
+            try:
+                seen, deadline = {}, time.monotonic() + DEADLINE
+                while len(seen) < 3 and time.monotonic() < deadline and bench.poll() is None:
+                    children = pathlib.Path(f"/proc/{bench.pid}/task/{bench.pid}/children").read_text().split()
+                    looks = [tutti("top", "--json", "--once", f"--pid={child}", check=False) for child in children]
+                    workers = [json.loads(look.stdout)["ranks"][0]["worker"] for look in looks if not look.returncode]
+                    seen = {worker["name"]: worker for worker in workers
+                            if worker and (worker["served"] > 10 if worker["name"] == "server" else worker["oldest"])}
+            finally:
+                bench.kill()
+        self.assertEqual(sorted(seen), ["server", "worker1", "worker2"])
+        for name in ("worker1", "worker2"):
+            self.assertEqual((seen[name]["oldest"]["function"], seen[name]["oldest"]["to"]), ("tutti.bench.take", 0))
+
     def stacks(self, job):
         """The text of --stacks, by rank."""
         done = tutti("top", "--stacks", str(job.process.pid), check=False)

@@ -31,6 +31,16 @@ static void write_calls(tt__recorder *recorder) {
     }
 }
 
+static void write_rpc(tt__recorder *recorder) {
+    tt__rpc_record_name(recorder, 2, "step");
+    for (int i = 0; i < CALLS; i++) {
+        uint32_t number = tt__rpc_record_begin(recorder, 2, 1, 4096);
+        if (i + 1 < CALLS)
+            tt__rpc_record_done(recorder, number, TT__CALL_DONE, 0);
+    }
+    tt__rpc_publish(recorder, &(tt__rpc_shown){.name = "ps", .threads = 16, .makers = {{.count = 3, .function = 2}}});
+}
+
 /* The good blob is made once: patches go into a copy. */
 static void *good_blob(size_t *size) {
     static void *blob;
@@ -43,6 +53,7 @@ static void *good_blob(size_t *size) {
         tt__recorder_init(recorder, r, RANKS);
         tt__recorder_name_group(recorder, 0, (const int[]){0, 1}, RANKS);
         write_calls(recorder);
+        write_rpc(recorder);
         tt__waiting waits = {.seq = CALLS, .whom = 1 - r, .since = tt__ticks()};
         tt__recorder_wait(recorder, &waits);
         ranks[r] = (tt__seen_rank){.rank = {.rank = r, .node = 1, .state = TT__JOB_RUNNING, .now = tt__moment_now()},

@@ -29,6 +29,19 @@ static void records_copy(tt__recorder *copy, const tt__recorder *theirs) {
     }
 }
 
+static void rpc_copy(tt__recorder *copy, const tt__recorder *theirs) {
+    tt__rpc_record record;
+    for (uint32_t i = 0; i < TT__RPC_RECORDS; i++) {
+        uint32_t number = atomic_load_explicit(&theirs->rpc_records[i].number, memory_order_acquire);
+        if ((number - 1) % TT__RPC_RECORDS == i && tt__rpc_record_read(theirs, number, &record))
+            tt__rpc_record_put(copy, &record);
+    }
+    for (int i = 0; i < TT__RPC_FUNCTIONS; i++)
+        name_copy(copy->rpc_functions[i], theirs->rpc_functions[i], sizeof copy->rpc_functions[i]);
+    bool is_worker = tt__rpc_shown_read(theirs, &copy->rpc);
+    atomic_store(&copy->rpc.version, is_worker ? 2 : 0);
+}
+
 bool tt__recorder_copy(tt__recorder *copy, const tt__recorder *theirs) {
     memset((void *)copy, 0, sizeof *copy);
     copy->magic = theirs->magic;
@@ -62,5 +75,6 @@ bool tt__recorder_copy(tt__recorder *copy, const tt__recorder *theirs) {
         name_copy(copy->groups[i].ranks, theirs->groups[i].ranks, sizeof copy->groups[i].ranks);
     }
     records_copy(copy, theirs);
+    rpc_copy(copy, theirs);
     return true;
 }

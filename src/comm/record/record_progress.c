@@ -45,6 +45,12 @@ void tt__progress_attach(tt__recorder *recorder) {
         publish_progress();
 }
 
+bool tt__progress_attach_first(tt__recorder *recorder) {
+    if (!own.recorder)
+        tt__progress_attach(recorder);
+    return own.recorder == recorder;
+}
+
 void tt__progress_detach(const tt__recorder *recorder) {
     if (own.recorder == recorder)
         own.recorder = NULL;

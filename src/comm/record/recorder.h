@@ -21,7 +21,11 @@ enum {
     TT__FILE_SIZE = 48,
     TT__GROUPS_NAMED = 64,
     TT__LISTS = 64,
-    TT__LISTED = 27
+    TT__LISTED = 27,
+    TT__RPC_RECORDS = 512,
+    TT__RPC_FUNCTIONS = 256,
+    TT__RPC_FUNCTION_SIZE = 64,
+    TT__RPC_MAKERS = 4
 };
 
 /* What became of a call. */
@@ -129,6 +133,46 @@ typedef struct tt__averaging {
     int64_t forward_ns, backward_ns, averaging_ns, overlap_ns; /* overlap: averaging while gradients still come */
 } tt__averaging;
 
+/* A call of this process to a worker (tutti/rpc.h), as readers have it. */
+typedef struct tt__rpc_record {
+    uint32_t number;     /* calls to workers before this one, plus 1 (wraps) */
+    int32_t to;          /* the worker's id */
+    uint64_t bytes;      /* sent */
+    uint64_t begin, end; /* ticks; end 0: not done */
+    uint8_t function;    /* index in rpc_functions[] */
+    uint16_t state;      /* tt__call_state */
+} tt__rpc_record;
+
+/* Its place, in a ring of its own, as there may be a million calls a second: (number - 1) % TT__RPC_RECORDS. One thread
+ * at a time writes: `number` first, and `state` last, with release. */
+typedef struct tt__rpc_slot {
+    _Alignas(64) _Atomic uint32_t number;
+    _Atomic int32_t to;
+    _Atomic uint64_t bytes, begin, end;
+    _Atomic uint8_t function;
+    _Atomic uint16_t state;
+} tt__rpc_slot;
+
+/* How many references a function has made whose values lie here. */
+typedef struct tt__rpc_made {
+    int64_t count;
+    int32_t function; /* index in rpc_functions[] */
+} tt__rpc_made;
+
+/* What this process has under way as a worker, some times a second. Under a sequence lock; version 0: it is none. */
+typedef struct tt__rpc_shown {
+    _Atomic uint32_t version;
+    int32_t id;                                 /* -1: it was one */
+    char name[128];                             /* of the worker */
+    int64_t threads, idle;                      /* that run functions; of those, that run none */
+    int64_t calls, calls_made, serving, served; /* under way; so far. To others; of others */
+    int64_t owned, held;                        /* references: to values here; to those of others */
+    int64_t bytes, waiting;                     /* of calls that came and have not begun; that wait to be sent */
+    int64_t at_ns;                              /* CLOCK_MONOTONIC: when this was so */
+    int64_t base_made, base_served, base_ns;    /* some seconds ago, from which rates are counted */
+    tt__rpc_made makers[TT__RPC_MAKERS];        /* the most first; count 0: no more */
+} tt__rpc_shown;
+
 /* A group's name and ranks. */
 typedef struct tt__group_name {
     _Atomic uint32_t id; /* written last; 0: the first group of the job, if size is not 0 */
@@ -160,11 +204,15 @@ typedef struct tt__recorder {
     _Alignas(128) tt__record_slot records[TT__RECORDS];
     tt__list_slot lists[TT__LISTS];
     tt__device_slot devices[TT__RECORDS];
+    _Alignas(128) uint32_t rpc_calls; /* numbers given out, the owner's */
+    tt__rpc_slot rpc_records[TT__RPC_RECORDS];
+    _Alignas(128) tt__rpc_shown rpc;
+    char rpc_functions[TT__RPC_FUNCTIONS][TT__RPC_FUNCTION_SIZE];
 } tt__recorder;
 
 _Static_assert(offsetof(tt__recorder, recovery) == TT__RECOVERY_AT, "readers know where the words lie");
 
-#define TT__RECORDER_MAGIC UINT64_C(0x3772636552745454) /* "TTtRecr7" */
+#define TT__RECORDER_MAGIC UINT64_C(0x3872636552745454) /* "TTtRecr8" */
 
 /* Name the process. The memory is zeroed. */
 void tt__recorder_init(tt__recorder *recorder, int rank, int world);
@@ -376,8 +424,43 @@ void tt__recorder_note_user(tt__recorder *recorder, uint32_t id, uint32_t user);
 void tt__progress_attach(tt__recorder *recorder);
 void tt__progress_detach(const tt__recorder *recorder);
 
+/* The same, if it is written nowhere else; false: it is. */
+bool tt__progress_attach_first(tt__recorder *recorder);
+
 /* Publish this, whose version is ignored, as progress is. */
 TT__EXPORT void tt__publish_averaging(const tt__averaging *averaging);
+
+/* Begin the record of a call to a worker; returns its number. One thread at a time, as in the next. */
+static inline uint32_t tt__rpc_record_begin(tt__recorder *recorder, uint8_t function, int to, uint64_t bytes) {
+    uint32_t number = ++recorder->rpc_calls;
+    tt__rpc_slot *slot = &recorder->rpc_records[(number - 1) % TT__RPC_RECORDS];
+    TT__RECORD_SET(slot, state, TT__CALL_NONE);
+    TT__RECORD_SET(slot, number, number);
+    atomic_thread_fence(memory_order_release);
+    TT__RECORD_SET(slot, to, to);
+    TT__RECORD_SET(slot, bytes, bytes);
+    TT__RECORD_SET(slot, function, function);
+    TT__RECORD_SET(slot, end, 0);
+    TT__RECORD_SET(slot, begin, tt__ticks());
+    atomic_store_explicit(&slot->state, TT__CALL_BEGUN, memory_order_release);
+    return number;
+}
+
+/* Note its end: DONE or FAILED; `end`: ticks of a look at the clock since then, which saves one here; else 0. */
+static inline void tt__rpc_record_done(tt__recorder *recorder, uint32_t number, tt__call_state state, uint64_t end) {
+    tt__rpc_slot *slot = &recorder->rpc_records[(number - 1) % TT__RPC_RECORDS];
+    if (TT__RECORD_GET(slot, number) != number)
+        return;
+    TT__RECORD_SET(slot, end, end > TT__RECORD_GET(slot, begin) ? end : tt__ticks());
+    atomic_store_explicit(&slot->state, (uint16_t)state, memory_order_release);
+}
+
+/* Name the function with an index; those beyond the table have index 0. */
+void tt__rpc_record_name(tt__recorder *recorder, int function, const char *name);
+
+/* Publish this, whose version, at_ns and base_... are ignored: the latter follow from what was published before. One
+ * thread at a time. */
+void tt__rpc_publish(tt__recorder *recorder, const tt__rpc_shown *now);
 
 /* Hand the recorder, which lies at `offset` in `memory_fd`, to the launcher that started this process, if there is one:
  * `tutti top` finds it there, and it outlives this process. Returns a socket to be closed when the memory ends, or -1:
@@ -415,6 +498,17 @@ bool tt__recorder_progress(const tt__recorder *recorder, tt__progress *copy);
 
 /* Copy what is known of averaging; false: nothing. */
 bool tt__recorder_averaging(const tt__recorder *recorder, tt__averaging *copy);
+
+/* Copy record `number` of a call to a worker; false if it is not there any more, or not yet. Put such a copy into
+ * another recorder, which nobody else uses. */
+bool tt__rpc_record_read(const tt__recorder *recorder, uint32_t number, tt__rpc_record *copy);
+void tt__rpc_record_put(tt__recorder *recorder, const tt__rpc_record *record);
+
+/* Copy what is known of this process as a worker; false: it is none. Names are text without control characters. */
+bool tt__rpc_shown_read(const tt__recorder *recorder, tt__rpc_shown *copy);
+
+/* Return the calls a second, made and served, of the last seconds. */
+void tt__rpc_shown_rates(const tt__rpc_shown *shown, double *made, double *served);
 
 /* Return the samples a second of the last seconds, at `now_ns` (CLOCK_MONOTONIC) of its host; 0: not known. Falls while
  * no call comes. */
