@@ -53,10 +53,10 @@ def end(process):
 
 
 def compiled(out, compiler, source, *words, name=None):
-    """Builds a C peer once into `out`."""
+    """Builds a C or C++ peer once into `out`."""
     program = out / (name or pathlib.Path(source).stem)
     if not shutil.which(compiler):
         raise Missing(f"there is no {compiler} (./dev setup --interop installs it)")
-    if not program.exists() or program.stat().st_mtime < max(p.stat().st_mtime for p in PEERS.glob("*.[ch]")):
+    if not program.exists() or program.stat().st_mtime < max(p.stat().st_mtime for p in PEERS.glob("*.[ch]*")):
         subprocess.run([compiler, PEERS / source, "-o", program, *words], check=True)
     return program

@@ -12,8 +12,8 @@ usage: ./dev bench [--quick] [--rounds N] [--only SECTION[,SECTION]] [--wheels] 
               all_reduce_wire_1gbit all_reduce_hosts all_reduce_hosts_1gbit overlap overlap_steps flags step_mlp
               step_conv step_gpt startup store store_clients all_reduce_mpi_2 all_reduce_mpi_4 all_reduce_mpi_8
               torch_backend_2 torch_backend_4 torch_backend_tcp torch_backend_send_recv torch_backend_step
-              torch_backend_step_tcp torch_backend_memory torch_backend_rpc; all_reduce_mpi, step and torch_backend
-              for all of theirs
+              torch_backend_step_tcp torch_backend_memory torch_backend_rpc rpc rpc_tcp rpc_tensor; all_reduce_mpi,
+              step and torch_backend for all of theirs
   --wheels    fetch Intel MPI, MPICH 5 and Open MPI 5 from PyPI (150 MB) into build/peers/mpi, where they stay, and are
               measured from then on
   --out DIR   where results.jsonl and the charts go (default build/measured)
@@ -33,6 +33,7 @@ sys.path[:0] = [str(BENCH), str(BENCH / "peers")]
 import chart  # noqa: E402
 import many_clients  # noqa: E402
 import mpi_wheels  # noqa: E402
+import rpc  # noqa: E402
 import torch_backend  # noqa: E402
 from contenders import Failed, Missing, compiled, objects, run  # noqa: E402
 from pytorch import CURRENT, PYTHON, current_torch, has_torch, torch, torch_env  # noqa: E402
@@ -376,6 +377,7 @@ def sections(out, quick, may_fetch):
         flags_section(out, quick),
         *step_sections(out, quick),
         *torch_backend.sections(quick),
+        *rpc.sections(out, quick, tutti),
         Section("startup", f"startup, {WORLD} ranks", "ms", "less", {
             "tutti": lambda: tutti("startup", "--world", str(WORLD)),
             "PyTorch": torch_startup,
