@@ -59,6 +59,8 @@ static void *serve_calls(void *arg) {
         } else {
             leave_to_waiters(rpc);
             stays = wait_for_calls(rpc);
+            patience = (tt__rpc_patience){.since_ns = rpc->pool_is_to_sleep};
+            rpc->pool_is_to_sleep = false;
         }
     }
     rpc->pool_threads--;

@@ -149,6 +149,7 @@ struct tt_rpc {
     int pool_called;                           /* that were woken or made, and have not come yet */
     int queued;                                /* calls in the queue */
     bool pool_stops;
+    bool pool_is_to_sleep; /* in the network, at once: who is woken next; few messages come */
     pthread_cond_t idle, pool_ended;
     void *(*pool_main)(void *rpc);
     char pool_why[256]; /* no more threads could be made; "": none failed */

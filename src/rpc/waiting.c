@@ -132,8 +132,10 @@ static void hand_messages_over(tt_rpc *rpc) {
     if (rpc->served_ns && tt__now_ns() - rpc->served_ns < SERVED_NS && rpc->pool_idle > rpc->pool_called) {
         rpc->pool_called++;
         pthread_cond_signal(&rpc->idle);
-    } else if (rpc->keeper_sleeps) {
-        tt__rpc_keeper_call(rpc); /* it finds somebody who moves messages, while they come */
+    } else if (rpc->keeper_sleeps && rpc->pool_idle > rpc->pool_called) { /* else it finds somebody soon */
+        rpc->pool_called++;
+        rpc->pool_is_to_sleep = true;
+        pthread_cond_signal(&rpc->idle);
     }
 }
 
