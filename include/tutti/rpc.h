@@ -55,6 +55,21 @@ typedef enum tt_rpc_kind {
 
 enum { TT_RPC_DEPTH = 32 /* lists within lists that a value may have */ };
 
+/* What a text, bytes, a list, a map and an object are, in a value. */
+struct tt_rpc_run {
+    const void *data; /* of a received text, a byte 0 follows */
+    size_t size;
+};
+struct tt_rpc_items {
+    struct tt_rpc_value *items;
+    int64_t count; /* of a map: keys and values, which take turns */
+};
+struct tt_rpc_pointer {
+    void *at;
+    void (*free)(void *at); /* may be NULL */
+    const char *type;       /* what it is, for error texts; a literal */
+};
+
 /* A value. Those that the functions below make borrow what they are made of, until the call that they are given to has
  * returned (of an asynchronous call: until its future is done). Values that a call has received are `owned`. */
 typedef struct tt_rpc_value {
@@ -64,21 +79,11 @@ typedef struct tt_rpc_value {
         bool boolean;
         int64_t integer;
         double number;
-        struct {
-            const void *data; /* of a received text, a byte 0 follows */
-            size_t size;
-        } bytes; /* also of a text */
+        struct tt_rpc_run bytes; /* also of a text */
         struct tt_tensor *tensor;
         tt_rref *rref;
-        struct {
-            struct tt_rpc_value *items;
-            int64_t count; /* of a map: keys and values, which take turns */
-        } list;
-        struct {
-            void *at;
-            void (*free)(void *at); /* may be NULL */
-            const char *type;       /* what it is, for error texts; a literal */
-        } object;
+        struct tt_rpc_items list; /* also of a map */
+        struct tt_rpc_pointer object;
     };
 } tt_rpc_value;
 
