@@ -45,6 +45,8 @@
 #include <tutti/cpp/parallel.hpp>
 #include <tutti/cpp/pipeline.hpp>
 #include <tutti/cpp/reducer.hpp>
+#include <tutti/cpp/rpc.hpp>
+#include <tutti/cpp/rpc_training.hpp>
 #include <tutti/cpp/samplers.hpp>
 #include <tutti/cpp/spawn.hpp>
 #include <tutti/cpp/store.hpp>

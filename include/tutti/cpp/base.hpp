@@ -116,6 +116,14 @@ template <class F> tt_status guarded(F &&body) noexcept {
     }
 }
 
+/* The same where the caller is another process, or a thread that is done with it: it gets the text, no exception. */
+template <class F> tt_status guarded_apart(F &&body) noexcept {
+    thrown before = std::exchange(last_thrown, thrown());
+    tt_status status = guarded(body);
+    last_thrown = std::move(before);
+    return status;
+}
+
 /* Around a call whose callbacks can't fail in C: what one threw is thrown when the call is through. */
 template <class F> void then_rethrow(F &&call) {
     thrown before = std::exchange(last_thrown, thrown());
@@ -124,6 +132,21 @@ template <class F> void then_rethrow(F &&call) {
     if (now.exception)
         std::rethrow_exception(now.exception);
 }
+
+/* How many scopes of tensors the thread is in: tensor.hpp. */
+inline thread_local int open_scopes = 0;
+
+/* Around a callback that C runs in a scope of its own. */
+class in_scope_of_c {
+  public:
+    in_scope_of_c() : before_(open_scopes++) {}
+    ~in_scope_of_c() { open_scopes = before_; }
+    in_scope_of_c(const in_scope_of_c &) = delete;
+    in_scope_of_c &operator=(const in_scope_of_c &) = delete;
+
+  private:
+    int before_;
+};
 
 /* The release of what was given to C by `new`. */
 template <class T> void destroy(void *user) { delete static_cast<T *>(user); }

@@ -40,25 +40,6 @@ struct reduction_options {
 
 /* ---- scopes */
 
-namespace detail {
-
-/* How many scopes of this header the thread is in. */
-inline thread_local int open_scopes = 0;
-
-/* Around a callback that C runs in a scope of its own. */
-class in_scope_of_c {
-  public:
-    in_scope_of_c() : before_(open_scopes++) {}
-    ~in_scope_of_c() { open_scopes = before_; }
-    in_scope_of_c(const in_scope_of_c &) = delete;
-    in_scope_of_c &operator=(const in_scope_of_c &) = delete;
-
-  private:
-    int before_;
-};
-
-} // namespace detail
-
 /* What this thread makes in the enclosing block is recycled when the block is left, as with TT_AUTO_SCOPE; a tensor
  * that shall live longer is kept by tensor::keep(). */
 class scope {
