@@ -125,9 +125,11 @@ static void out_becomes_due(tt_rpc *rpc, tt__rpc_out *out) {
 
 /* Release what the call borrowed and made. */
 static void free_out_parts(tt__rpc_out *out) {
-    for (uint32_t i = 0; i < out->part_count; i++)
+    for (uint32_t i = 0; i < out->part_count; i++) {
         if (out->parts[i].keep)
             tt__rpc_tensor_hooks_of()->release(out->parts[i].keep);
+        free(out->parts[i].copy);
+    }
     for (uint32_t i = 0; out->refs && i < out->view.header.refs; i++)
         tt_rref_free(out->refs[i]);
     free(out->parts);
@@ -560,6 +562,7 @@ static tt__rpc_ref *refs_of(const tt__rpc_encoder *e, const tt__rpc_request *req
 static tt_status encode_request(tt__rpc_encoder *e, const tt__rpc_request *request) {
     tt__rpc_ref few[8], *refs;
     tt__encoder_begin(e, request->function ? request->function : "");
+    e->copies_bytes = request->kind == TT__RPC_KEEP;
     if (request->kind == TT__RPC_FETCH) {
         tt_rpc_value what = tt_rpc_rref(request->fetched);
         tt__encoder_values(e, NULL, &what, 1);

@@ -75,7 +75,21 @@ static void encode_part(tt__rpc_encoder *e, const void *data, size_t bytes, void
             tt__rpc_tensor_hooks_of()->release(keep);
         return;
     }
-    e->parts[e->part_count++] = (tt__rpc_part){data, bytes, keep};
+    e->parts[e->part_count++] = (tt__rpc_part){.data = data, .bytes = bytes, .keep = keep};
+}
+
+static void encode_copy(tt__rpc_encoder *e, const void *data, size_t bytes) {
+    void *copy = e->status ? NULL : malloc(bytes);
+    if (!copy) {
+        encoder_fail(e, tt__fail(TT_ERR_MEMORY, "no memory for a copy of %zu bytes", bytes));
+        return;
+    }
+    memcpy(copy, data, bytes);
+    encode_part(e, copy, bytes, NULL);
+    if (e->status)
+        free(copy);
+    else
+        e->parts[e->part_count - 1].copy = copy;
 }
 
 /* ---- each kind */
@@ -91,10 +105,12 @@ static void put_run(tt__rpc_encoder *e, const void *data, size_t bytes) {
     bool apart = bytes > TT__RPC_INLINE;
     put_tag(e, apart ? TT__TAG_BYTES_APART : TT__TAG_BYTES);
     put_u32(e, apart ? e->part_count : bytes);
-    if (apart)
-        encode_part(e, data, bytes, NULL);
-    else
+    if (!apart)
         put_bytes(e, data, bytes);
+    else if (e->copies_bytes)
+        encode_copy(e, data, bytes);
+    else
+        encode_part(e, data, bytes, NULL);
 }
 
 static void put_form(tt__rpc_encoder *e, const tt__rpc_form *form) {
@@ -245,7 +261,7 @@ static void set_apart(tt__rpc_encoder *e, size_t at) {
     }
     e->parts = list;
     memcpy(e->apart, e->data + at, bytes);
-    e->parts[e->part_count++] = (tt__rpc_part){e->apart, bytes, NULL};
+    e->parts[e->part_count++] = (tt__rpc_part){.data = e->apart, .bytes = bytes};
     e->size = at;
     tt__encoder_header(e)->flags |= TT__RPC_VALUE_APART;
 }
@@ -272,9 +288,11 @@ tt_status tt__encoder_finish(tt__rpc_encoder *e, const tt__rpc_ref *refs) {
 }
 
 void tt__encoder_free(tt__rpc_encoder *e, bool parts) {
-    for (uint32_t i = 0; i < e->part_count && parts; i++)
+    for (uint32_t i = 0; i < e->part_count && parts; i++) {
         if (e->parts[i].keep)
             tt__rpc_tensor_hooks_of()->release(e->parts[i].keep);
+        free(e->parts[i].copy);
+    }
     if (parts) {
         free(e->parts);
         free(e->apart);

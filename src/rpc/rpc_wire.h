@@ -62,6 +62,7 @@ typedef struct tt__rpc_part {
     const void *data;
     uint64_t bytes;
     void *keep; /* a tensor's: let go when it has been sent */
+    void *copy; /* memory of the part's own */
 } tt__rpc_part;
 
 /* A packet in the making. `data` begins with the header. */
@@ -74,6 +75,7 @@ typedef struct tt__rpc_encoder {
     struct tt_tensor **tensors;
     uint32_t part_count, part_room, ref_count, ref_room, tensor_count, tensor_room;
     bool requires_grad;  /* a tensor does */
+    bool copies_bytes;   /* parts too are copied: nobody can tell when they have been sent */
     uint8_t *apart;      /* a value that is a part of its own */
     uint8_t small[1024]; /* `data`, at first */
 } tt__rpc_encoder;
@@ -88,7 +90,7 @@ tt_status tt__encoder_finish(tt__rpc_encoder *e, const tt__rpc_ref *refs);
 
 static inline tt__rpc_header *tt__encoder_header(const tt__rpc_encoder *e) { return (tt__rpc_header *)(void *)e->data; }
 
-/* Free what it made, but not the parts' keeps, unless `parts`. */
+/* Free what it made, but not the parts' keeps and copies, unless `parts`. */
 void tt__encoder_free(tt__rpc_encoder *e, bool parts);
 
 /* ---- reading */

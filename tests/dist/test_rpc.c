@@ -323,6 +323,23 @@ static void cycles_are_found(void **state) {
 
 /* ---- references */
 
+/* Nothing tells when what tt_rpc_remote() was given has been sent: it may be another's memory by then. */
+static void remote_takes_its_own_bytes(tt_rpc *rpc, int owner) {
+    unsigned char *given = malloc(BIG), *expected = malloc(BIG);
+    tt_rpc_value back;
+    tt_rref *kept;
+    memset(given, 1, BIG);
+    memset(expected, 1, BIG);
+    CHECK_OK(tt_rpc_remote(&kept, rpc, NULL, "echo", .to_id = owner, .args = TT_RPC_ARGS(tt_rpc_bytes(given, BIG))));
+    memset(given, 2, BIG);
+    CHECK_OK(tt_rref_get(kept, &back, PATIENCE_MS));
+    CHECK(back.bytes.size == BIG && !memcmp(back.bytes.data, expected, BIG));
+    tt_rpc_value_free(&back);
+    tt_rref_free(kept);
+    free(given);
+    free(expected);
+}
+
 static void references(tt_rpc *rpc, int rank, int world) {
     int owner = (rank + 1) % world, third = (rank + 2) % world;
     tt_rref *counter, *local, *number, *bad;
@@ -354,6 +371,7 @@ static void references(tt_rpc *rpc, int rank, int world) {
     CHECK_OK(tt_rref_get(number, &value, PATIENCE_MS));
     CHECK(value.integer == 42);
     tt_rref_free(number);
+    remote_takes_its_own_bytes(rpc, owner);
     CHECK_OK(tt_rpc_remote(&bad, rpc, NULL, "fails", .to_id = owner));
     CHECK(tt_rref_get(bad, &value, PATIENCE_MS) == TT_ERR_IO);
     CHECK_TEXT("the disk sda is on fire");

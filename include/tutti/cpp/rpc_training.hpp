@@ -149,8 +149,8 @@ class remote_module {
         check(tt_remote_module_forward_many(get(), inputs.data(), inputs.size(), outputs.data(), output_count));
         return detail::all_made(outputs);
     }
-    /* Of a list of the results: forward_async({x}, 1).value<std::vector<tensor>>(). The inputs stay as they are until it
-     * is done. */
+    /* Of a list of the results: forward_async({x}, 1).value<std::vector<tensor>>(). The inputs stay as they are until
+     * it is done. */
     future forward_async(const tensor_list &inputs, std::int64_t output_count) const {
         tt_future *made = nullptr;
         check(tt_remote_module_forward_async(&made, get(), inputs.data(), inputs.size(), output_count));
