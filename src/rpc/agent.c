@@ -341,7 +341,7 @@ int64_t tt_rpc_workers(tt_rpc *rpc, int *ids, int64_t room) {
     for (int id = network->ops->next(network, -1); id >= 0; id = network->ops->next(network, id)) {
         if (rpc->peers[id] && rpc->peers[id]->lost)
             continue;
-        if (count < room)
+        if (ids && count < room)
             ids[count] = id;
         count++;
     }

@@ -31,6 +31,7 @@ OBJECTS = {
 # Lists that are wrong inside.
 LISTS = {"tt_named_tensors": [f"list({i})" for i in range(6)]}
 ELLIPSIS = {"tt_fail"}  # its format is the caller's, as printf()'s
+FREES_ITS_ARGUMENT = {"tt_rrefs_free"}  # a list that another call has made: no memory of the program's
 INTEGERS = r"(int|_Bool|int64_t|uint64_t|uint32_t|uint8_t|size_t|bool|long|char|double|float|unsigned|unsigned long)"
 WRONG = ["-1", "9999", "INT64_MIN", "INT64_MAX", "0"]
 POSSIBLE = {"n_embd", "n_layer"}  # what may well be 9999: such a model has gigabytes of weights, or takes long to make
@@ -268,7 +269,7 @@ def calls_of(name, values, structs, typedefs):
 
 def write_program(path):
     public = set().union(*(lint.public_functions(open(os.path.join(SOURCE, "include/tutti", name)).read())
-                           for name in HEADERS)) - ELLIPSIS
+                           for name in HEADERS)) - ELLIPSIS - FREES_ITS_ARGUMENT
     typedefs, structs, functions = read_declarations(without_attributes(preprocessed()), public)
     if missing := public - functions.keys():
         sys.exit(f"no declaration understood of {', '.join(sorted(missing))}")
