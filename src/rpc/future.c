@@ -34,21 +34,6 @@ tt_future *tt_future_share(tt_future *future) {
     return future;
 }
 
-void tt_future_free(tt_future *future) {
-    if (!future || atomic_fetch_sub_explicit(&future->shares, 1, memory_order_acq_rel) != 1)
-        return;
-    while (future->callbacks) { /* nobody is left who could end it */
-        tt__future_callback *callback = future->callbacks;
-        future->callbacks = callback->next;
-        free(callback);
-    }
-    tt_rpc_value_free(&future->value);
-    free(future->text);
-    pthread_cond_destroy(&future->changed);
-    pthread_mutex_destroy(&future->lock);
-    free(future);
-}
-
 /* ---- the end */
 
 static void run_future_callback(tt_future *future, tt__future_callback *callback) {
@@ -73,7 +58,6 @@ static bool begin_end(tt_future *future) {
 
 /* The value or error is set: publish it, wake who waits, call back. */
 static void publish_end(tt_future *future) {
-    tt_future_share(future);
     pthread_mutex_lock(&future->lock);
     atomic_store_explicit(&future->done, true, memory_order_release);
     tt__future_callback *callbacks = future->callbacks;
@@ -88,10 +72,10 @@ static void publish_end(tt_future *future) {
         callbacks = callback->next;
         run_future_callback(future, callback);
     }
-    tt_future_free(future);
 }
 
-void tt__future_end(tt_future *future, tt_status status, const char *text, tt_rpc_value value) {
+/* End it, of which the caller has a share. */
+static void end_future(tt_future *future, tt_status status, const char *text, tt_rpc_value value) {
     if (!begin_end(future)) {
         tt_rpc_value_free(&value);
         return;
@@ -100,6 +84,32 @@ void tt__future_end(tt_future *future, tt_status status, const char *text, tt_rp
     future->text = status && text ? strdup(text) : NULL;
     future->value = value;
     publish_end(future);
+}
+
+static bool drop_last_share(tt_future *future) {
+    return atomic_fetch_sub_explicit(&future->shares, 1, memory_order_acq_rel) == 1;
+}
+
+void tt_future_free(tt_future *future) {
+    if (!future || !drop_last_share(future))
+        return;
+    if (future->callbacks) { /* nobody is left who could end it, and somebody waits for what follows from it */
+        tt_future_share(future);
+        end_future(future, TT_ERR_STATE, "the future was given up before it was done", tt_rpc_none());
+        if (!drop_last_share(future))
+            return; /* a callback has kept one */
+    }
+    tt_rpc_value_free(&future->value);
+    free(future->text);
+    pthread_cond_destroy(&future->changed);
+    pthread_mutex_destroy(&future->lock);
+    free(future);
+}
+
+void tt__future_end(tt_future *future, tt_status status, const char *text, tt_rpc_value value) {
+    tt_future_share(future);
+    end_future(future, status, text, value);
+    tt_future_free(future);
 }
 
 static tt_status fail_done_already(void) { return tt__fail(TT_ERR_STATE, "the future is done already"); }

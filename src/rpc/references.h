@@ -47,8 +47,8 @@ tt_rref *tt__rref_make(tt_rpc *rpc, int owner);
  * TT_ERR_PROTOCOL it can't be; TT_ERR_MEMORY. After an error none is held. */
 tt_status tt__rrefs_received(tt_rpc *rpc, int from, const tt__rpc_packet_view *view, tt_rref **out);
 
-/* The call has come, of `maker` (NULL: this worker does not have it), that makes the reference's value: its entry, with a
- * share; the sender holds one. NULL, recorded. */
+/* The call has come that makes the reference's value: its entry, with a share; the sender holds one. `maker`: its
+ * function; NULL: this worker does not have it. NULL, recorded. */
 tt_rref *tt__rref_kept(tt_rpc *rpc, int from, uint64_t serial, const tt__rpc_function *maker);
 
 /* References go to worker `to` with the next packet: see that their owners count it. TT_ERR_MEMORY. And what it cost is

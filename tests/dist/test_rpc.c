@@ -276,6 +276,25 @@ static void many_at_once(tt_rpc *rpc, int rank, int world) {
     CHECK(__atomic_load_n(&called_back, __ATOMIC_RELAXED) == CALLS);
 }
 
+static void note_error(tt_future *future, void *user) {
+    CHECK(!tt_future_value(future));
+    *(tt_status *)user = tt_last_status();
+}
+
+/* A future that everybody lets go: what follows from it ends, too. */
+static void a_future_is_given_up(void **state) {
+    (void)state;
+    tt_future *future = tt_future_new(), *then = NULL;
+    tt_status status = TT_OK;
+    CHECK_OK(tt_future_then(&then, future, double_it, NULL));
+    CHECK_OK(tt_future_add_callback(future, note_error, &status));
+    tt_future_free(future);
+    CHECK(status == TT_ERR_STATE && tt_future_is_done(then));
+    CHECK(tt_future_wait(then, 0) == TT_ERR_STATE);
+    CHECK_TEXT("the future was given up before it was done");
+    tt_future_free(then);
+}
+
 static void futures_end_and_call_back(void **state) {
     (void)state;
     on_all_wires(2, many_at_once);
@@ -401,6 +420,7 @@ int main(void) {
         cmocka_unit_test(values_of_all_kinds_travel),
         cmocka_unit_test(bad_calls_are_one_clear_error),
         cmocka_unit_test(futures_end_and_call_back),
+        cmocka_unit_test(a_future_is_given_up),
         cmocka_unit_test(nested_calls_are_served),
         cmocka_unit_test(cycles_are_found),
         cmocka_unit_test(references_count_and_end),
