@@ -267,9 +267,11 @@ typedef struct tt_rpc_shutdown_args {
 /* Stop being a worker. Workers of a group wait until all have called it and no call is under way anywhere, and serve
  * calls meanwhile; a worker of a store waits for its own calls and those that it serves. Then, also on failure, `rpc`
  * is freed, futures that are not done fail, and other workers lose their references to values of this process. No other
- * thread may use `rpc` any more, and no function that serves a call may shut it down. Errors: TT_ERR_TIMEOUT, which
- * names whom it waited for; TT_ERR_PEER, of workers of a group, one of them was lost: its name, and how. NULL does
- * nothing. PyTorch: rpc.shutdown. */
+ * thread may use `rpc` any more. A function that still runs gets until the timeout, and a second at least (without a
+ * timeout: one second with .at_once, else any time); what it uses stays until the process ends if it takes longer.
+ * Errors: TT_ERR_TIMEOUT, which names whom it waited for, or the functions that run; TT_ERR_STATE in a function that
+ * serves a call, or `rpc` was shut down before; TT_ERR_PEER, of workers of a group, one of them was lost: its name, and
+ * how. NULL does nothing. PyTorch: rpc.shutdown. */
 TT_API TT_NODISCARD tt_status tt_rpc_shutdown_with(const tt_rpc_shutdown_args *args, size_t size);
 #ifndef __cplusplus
 #define tt_rpc_shutdown(...) tt_rpc_shutdown_with(TT_ARGS(tt_rpc_shutdown_args, .rpc = __VA_ARGS__))
@@ -433,7 +435,8 @@ TT_API TT_NODISCARD tt_status tt_rref_remote_with(tt_rref **out, tt_rref *rref, 
 #endif
 
 /* Take one more share of a reference, which is returned, or let one go. When the last share of all workers is gone, the
- * value is freed. After tt_rpc_shutdown() shares may still be let go; every other use fails. NULL is allowed. */
+ * value is freed. After tt_rpc_shutdown() shares may still be let go; every other use fails. Like free(), this does not
+ * tell who uses a reference whose last share of this process is gone. NULL is allowed. */
 TT_API tt_rref *tt_rref_share(tt_rref *rref);
 TT_API void tt_rref_free(tt_rref *rref);
 

@@ -9,6 +9,8 @@
 #include "rpc/calling.h"
 #include "rpc/cycles.h"
 #include "rpc/leaving.h"
+#include "rpc/live.h"
+#include "rpc/packets_memory.h"
 #include "rpc/peers.h"
 #include "rpc/pool_crew.h"
 #include "rpc/recording.h"
@@ -24,7 +26,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { THREADS = 16, MAX_THREADS = 4096 };
+enum { THREADS = 16, MAX_THREADS = 4096, RETURN_MS = 1000 };
 
 /* ---- beginning */
 
@@ -48,11 +50,6 @@ static tt_status check_init(const tt_rpc_init_args *args) {
     return TT_OK;
 }
 
-static size_t memory_share(void) {
-    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-    return pages > 0 && size > 0 ? (size_t)pages * (size_t)size / 4 : (size_t)1 << 30;
-}
-
 static tt_rpc *make_rpc(tt__rpc_network *network, const tt_rpc_init_args *args) {
     tt_rpc *rpc = calloc(1, sizeof *rpc);
     if (!rpc || !(rpc->peers = calloc((size_t)network->workers, sizeof(tt__rpc_peer *)))) {
@@ -67,9 +64,10 @@ static tt_rpc *make_rpc(tt__rpc_network *network, const tt_rpc_init_args *args) 
     rpc->threads = args->threads ? args->threads : THREADS;
     rpc->max_threads = args->max_threads ? args->max_threads : MAX_THREADS;
     rpc->timeout_ms = args->timeout_ms;
-    rpc->max_memory = args->max_memory ? args->max_memory : memory_share();
+    rpc->max_memory = args->max_memory ? args->max_memory : tt__rpc_machine_memory() / 4;
     rpc->due.end = &rpc->due.first;
     rpc->held.end = &rpc->held.first;
+    rpc->slow.end = &rpc->slow.first;
     tt__cond_init(&rpc->changed);
     tt__cond_init(&rpc->keeper_wanted);
     pthread_mutex_init(&rpc->keeper_lock, NULL);
@@ -99,6 +97,7 @@ static void free_peers(tt_rpc *rpc) {
                 free(waiting);
             }
             free(rpc->peers[id]->why);
+            free(rpc->peers[id]->askers);
             free(rpc->peers[id]);
         }
     free(rpc->peers);
@@ -178,30 +177,38 @@ static void end_rpc(tt_rpc *rpc) {
     free_rpc(rpc, false);
 }
 
+tt_status tt__rpc_begin(tt_rpc **out, tt__rpc_network *network, const tt_rpc_init_args *args) {
+    tt__saved_error why;
+    tt__watch_forks();
+    tt__rrefs_begin();
+    tt_rpc *rpc = make_rpc(network, args);
+    if (rpc)
+        tt__rpc_note_live(rpc); /* functions may run at once */
+    tt_status status = rpc ? begin_rpc(rpc, args) : tt_last_status();
+    if (!status) {
+        *out = rpc;
+        return TT_OK;
+    }
+    tt__error_save_reason(&why);
+    if (rpc) {
+        tt__rpc_note_dead(rpc);
+        end_rpc(rpc);
+    } else {
+        network->ops->close(network, false);
+    }
+    tt__error_restore_reason(&why);
+    return status;
+}
+
 tt_status tt_rpc_init_with(const tt_rpc_init_args *given, size_t size) {
     tt_rpc_init_args args;
     tt__rpc_network *network;
     TT__ARGS_COPY(args, given, size);
     TT__TRY(check_init(&args));
-    tt__watch_forks();
-    tt__rrefs_begin();
     if (args.group)
         TT__TRY(tt__group_usable(args.group));
     TT__TRY(args.group ? tt__rpc_network_of_group(&network, &args) : tt__rpc_network_of_store(&network, &args));
-    tt_rpc *rpc = make_rpc(network, &args);
-    tt_status status = rpc ? begin_rpc(rpc, &args) : tt_last_status();
-    if (!status) {
-        *args.out = rpc;
-        return TT_OK;
-    }
-    tt__saved_error why;
-    tt__error_save_reason(&why);
-    if (rpc)
-        end_rpc(rpc);
-    else
-        network->ops->close(network, false);
-    tt__error_restore_reason(&why);
-    return status;
+    return tt__rpc_begin(args.out, network, &args);
 }
 
 /* ---- the end */
@@ -211,19 +218,31 @@ static bool calls_are_over(void *arg) {
     return !rpc->counters.calls && !rpc->counters.serving && !rpc->due.first;
 }
 
-/* Fail what is left of this worker's calls, and stop replies: then all ends by itself, except for functions that
- * run. */
-static void stop_calls(tt_rpc *rpc) {
+/* Fail what is left of this worker's calls, and stop replies: then all ends by itself, except for functions that run,
+ * for which this waits, to `deadline_ms` (0: none). */
+static bool stop_calls(tt_rpc *rpc, int64_t deadline_ms) {
     char why[TT__RPC_NAME_SIZE + 40];
     snprintf(why, sizeof why, "worker %s was shut down", rpc->name);
     rpc->ended = TT_ERR_STATE;
     tt__calls_end(rpc, why);
     tt__serve_end(rpc);
-    tt__rpc_wait_for(rpc, calls_are_over, rpc, 0);
+    return tt__rpc_wait_for(rpc, calls_are_over, rpc, deadline_ms);
+}
+
+/* A function does not return: all that it may use stays, and so does what serves it; calls of others are refused. */
+static tt_status fail_running(tt_rpc *rpc, int64_t since_ms) {
+    char running[400];
+    if (!tt__serve_list_running(rpc, running, sizeof running))
+        snprintf(running, sizeof running, "a callback of a future");
+    return tt__fail(TT_ERR_TIMEOUT,
+                    "tt_rpc_shutdown: worker %s waited %lld ms for functions that still run: %s; the memory and "
+                    "threads of the worker stay until the process ends",
+                    rpc->name, (long long)(tt__now_ms() - since_ms), running);
 }
 
 /* In a forked child it is a copy, whose threads and links are the parent's. */
 static void drop_copy(tt_rpc *rpc) {
+    tt__rpc_note_dead(rpc);
     rpc->network->ops->close(rpc->network, true);
     free_rpc(rpc, true);
 }
@@ -235,12 +254,20 @@ tt_status tt_rpc_shutdown_with(const tt_rpc_shutdown_args *given, size_t size) {
     tt_rpc *rpc = args.rpc;
     if (!rpc)
         return TT_OK;
+    if (!tt__rpc_is_live(rpc))
+        return tt__fail(TT_ERR_STATE, "tt_rpc_shutdown: the worker (tt_rpc) was shut down already");
     TT__TRY(tt__may_wait("tt_rpc_shutdown"));
+    if (tt__rpc_is_thread(rpc) && rpc->forks == tt__forks)
+        return tt__fail(TT_ERR_STATE,
+                        "tt_rpc_shutdown: a function that worker %s runs can't shut it down: expected the "
+                        "program to, once the function has returned",
+                        rpc->name);
     if (rpc->forks != tt__forks) {
         drop_copy(rpc);
         return TT_OK;
     }
     int64_t deadline_ms = args.timeout_ms > 0 ? tt__deadline_ms(args.timeout_ms) : 0;
+    int64_t since_ms = tt__now_ms();
     tt__rpc_lock(rpc);
     rpc->leaving = true;
     tt_status status = TT_OK;
@@ -248,8 +275,16 @@ tt_status tt_rpc_shutdown_with(const tt_rpc_shutdown_args *given, size_t size) {
         status =
             rpc->network->comes_and_goes ? tt__leave_alone(rpc, deadline_ms) : tt__leave_together(rpc, deadline_ms);
     tt__error_save_reason(&why);
-    stop_calls(rpc);
+    if (deadline_ms || args.at_once) /* those that are about to return may */
+        deadline_ms = deadline_ms > tt__now_ms() + RETURN_MS ? deadline_ms : tt__deadline_ms(RETURN_MS);
+    if (!stop_calls(rpc, deadline_ms)) {
+        status = fail_running(rpc, since_ms);
+        tt__rpc_note_dead(rpc);
+        tt__rpc_unlock(rpc);
+        return status;
+    }
     tt__rpc_unlock(rpc);
+    tt__rpc_note_dead(rpc);
     end_rpc(rpc);
     tt__error_restore_reason(&why);
     return status;
@@ -270,17 +305,6 @@ void tt__rpc_on_lost(tt_rpc *rpc, void (*fn)(tt_rpc *rpc, int id, const char *wh
 }
 
 /* ---- workers */
-
-static tt_status rpc_usable(const tt_rpc *rpc, const char *what) {
-    if (!rpc)
-        return tt__fail_argument("%s: the worker (tt_rpc) is NULL", what);
-    if (rpc->forks != tt__forks)
-        return tt__fail(TT_ERR_STATE,
-                        "%s: process %d was forked by worker %s and can't use the tt_rpc that it inherited: fork "
-                        "before tt_rpc_init()",
-                        what, (int)getpid(), rpc->name);
-    return TT_OK;
-}
 
 int tt_rpc_id(const tt_rpc *rpc) { return rpc ? rpc->id : -1; }
 
@@ -312,7 +336,7 @@ static tt_status find_worker(tt_rpc *rpc, const char *name, int *id) {
 }
 
 tt_status tt_rpc_find_worker(tt_rpc *rpc, const char *name, int *id) {
-    TT__TRY(rpc_usable(rpc, "tt_rpc_find_worker"));
+    TT__TRY(tt__rpc_usable(rpc, "tt_rpc_find_worker"));
     if (!name || !id)
         return tt__fail_argument("tt_rpc_find_worker: expected a name and a place, got NULL");
     return find_worker(rpc, name, id);
@@ -320,7 +344,7 @@ tt_status tt_rpc_find_worker(tt_rpc *rpc, const char *name, int *id) {
 
 tt_status tt_rpc_worker_name(tt_rpc *rpc, int id, char *name, size_t size) {
     char found[TT__RPC_NAME_SIZE];
-    TT__TRY(rpc_usable(rpc, "tt_rpc_worker_name"));
+    TT__TRY(tt__rpc_usable(rpc, "tt_rpc_worker_name"));
     if (!name || !size)
         return tt__fail_argument("tt_rpc_worker_name: expected a place for the name, got NULL");
     tt__rpc_lock(rpc);
@@ -334,7 +358,7 @@ tt_status tt_rpc_worker_name(tt_rpc *rpc, int id, char *name, size_t size) {
 
 int64_t tt_rpc_workers(tt_rpc *rpc, int *ids, int64_t room) {
     int64_t count = 0;
-    if (rpc_usable(rpc, "tt_rpc_workers"))
+    if (tt__rpc_usable(rpc, "tt_rpc_workers"))
         return 0;
     tt__rpc_network *network = rpc->network;
     tt__rpc_lock(rpc);
@@ -350,7 +374,7 @@ int64_t tt_rpc_workers(tt_rpc *rpc, int *ids, int64_t room) {
 }
 
 tt_status tt_rpc_get_counts(tt_rpc *rpc, tt_rpc_counts *out) {
-    TT__TRY(rpc_usable(rpc, "tt_rpc_get_counts"));
+    TT__TRY(tt__rpc_usable(rpc, "tt_rpc_get_counts"));
     if (!out)
         return tt__fail_argument("tt_rpc_get_counts: the place is NULL");
     tt__rpc_lock(rpc);
@@ -379,7 +403,7 @@ static tt_status make_request(const tt_rpc_sync_args *args, const char *what, co
                              .first = first,
                              .args = args->args,
                              .timeout_ms = args->timeout_ms};
-    TT__TRY(rpc_usable(args->rpc, what));
+    TT__TRY(tt__rpc_usable(args->rpc, what));
     if (!args->function || !*args->function || strlen(args->function) >= TT__RPC_FUNCTION_NAME)
         return tt__fail_argument("%s: expected the name of a function, got \"%.80s\"", what,
                                  args->function ? args->function : "");
@@ -522,7 +546,7 @@ tt_status tt_rref_get(tt_rref *rref, tt_rpc_value *out, int64_t timeout_ms) {
     }
     if (!rref->rpc)
         return tt__fail(TT_ERR_STATE, "tt_rref_get: the worker that had the reference was shut down");
-    TT__TRY(rpc_usable(rref->rpc, "tt_rref_get"));
+    TT__TRY(tt__rpc_usable(rref->rpc, "tt_rref_get"));
     const tt__rpc_request request = {
         .kind = TT__RPC_FETCH, .to = (int)rref->ref.owner, .fetched = rref, .timeout_ms = timeout_ms};
     TT__TRY(tt__call_begin(rref->rpc, &request, &future, NULL));

@@ -260,6 +260,14 @@ static tt_status begin_out_value(tt_rpc *rpc, tt__rpc_out *out, bool *waits) {
     const tt__rpc_header *header = &out->view.header;
     bool apart = header->flags & TT__RPC_VALUE_APART;
     *waits = true;
+    uint64_t all = 0;
+    for (uint32_t i = 0; i < header->parts; i++) {
+        uint64_t bytes = tt__packet_part_bytes(&out->view, i);
+        all = bytes > UINT64_MAX - all ? UINT64_MAX : all + bytes;
+    }
+    if (header->parts && all > tt__rpc_machine_memory())
+        return tt__fail(TT_ERR_MEMORY, "a reply of %llu bytes, which is more than this machine's memory",
+                        (unsigned long long)all);
     if (header->parts && !(out->landings = calloc(header->parts, sizeof *out->landings)))
         return tt__fail(TT_ERR_MEMORY, "no memory for %d parts of a reply", header->parts);
     if (apart) {
@@ -276,6 +284,20 @@ static tt_status begin_out_value(tt_rpc *rpc, tt__rpc_out *out, bool *waits) {
     return header->parts ? receive_out_parts(rpc, out, 0, header->parts) : TT_OK;
 }
 
+/* Not all of a reply's parts have come: mostly as the worker is lost, which the link shows first. */
+static tt_status fail_landing(tt_rpc *rpc, const tt__rpc_out *out, tt_status landed) {
+    char who[TT__RPC_WHO_SIZE];
+    tt__rpc_lock(rpc);
+    tt__rpc_peer *peer = rpc->peers[out->to];
+    if (!peer->lost && landed == TT_ERR_PEER && rpc->network->ops->check(rpc->network, out->to))
+        tt__rpc_lose(rpc, peer);
+    tt_status status =
+        peer->lost ? tt__rpc_fail_lost(peer)
+                   : tt__fail(landed, "worker %s did not send all of its reply", tt__rpc_who(rpc, out->to, who));
+    tt__rpc_unlock(rpc);
+    return status;
+}
+
 /* Parts have come. */
 static tt_status out_landed(tt_rpc *rpc, tt__rpc_out *out, bool *waits) {
     uint32_t parts = out->view.header.parts;
@@ -285,7 +307,7 @@ static tt_status out_landed(tt_rpc *rpc, tt__rpc_out *out, bool *waits) {
     tt__rpc_unlock(rpc);
     *waits = false;
     if (landed)
-        return tt__fail(landed, "worker %d did not send all of its reply", out->to);
+        return fail_landing(rpc, out, landed);
     if (out->value_read)
         return TT_OK;
     TT__TRY(read_out_value(out, out->value_apart, (size_t)out->landings[parts - 1].bytes));

@@ -15,6 +15,21 @@ static tt_status malformed(const char *what) {
 
 /* ---- packets */
 
+static bool counts_fit_kind(const tt__rpc_header *header) {
+    switch ((tt__rpc_packet_kind)header->kind) {
+    case TT__RPC_CALL:
+    case TT__RPC_KEEP:
+    case TT__RPC_REPLY:
+        return true;
+    case TT__RPC_FETCH:
+    case TT__RPC_HOLD:
+    case TT__RPC_RELEASE:
+        return !header->parts && header->refs == 1;
+    default:
+        return !header->parts && !header->refs;
+    }
+}
+
 tt_status tt__packet_view(tt__rpc_packet_view *out, const void *data, size_t bytes) {
     tt__rpc_header *header = &out->header;
     if (bytes < sizeof *header)
@@ -25,6 +40,8 @@ tt_status tt__packet_view(tt__rpc_packet_view *out, const void *data, size_t byt
     if (counted != bytes || header->parts > TT__RPC_PARTS_MAX || header->refs > TT__RPC_REFS_MAX || !header->kind ||
         header->kind >= TT__RPC_PACKET_KINDS)
         return malformed("a packet whose parts have other sizes than it says");
+    if (!counts_fit_kind(header))
+        return malformed("a packet with parts or references that its kind does not have");
     if (header->kind != TT__RPC_ERROR && header->flags & TT__RPC_VALUE_APART && (!header->parts || header->value_bytes))
         return malformed("a value that is a part which is not there");
     out->name = (const char *)data + sizeof *header;
@@ -50,8 +67,10 @@ tt__rpc_ref tt__packet_ref(const tt__rpc_packet_view *view, uint32_t i) {
 
 static size_t decoder_left(const tt__rpc_decoder *d) { return (size_t)(d->end - d->at); }
 
+/* Elements that are still to come in the lists around have a byte each, at least: so the lists of a value take no more
+ * memory than its bytes are worth, however they are nested. */
 static tt_status decode_bytes(tt__rpc_decoder *d, void *out, size_t bytes) {
-    if (decoder_left(d) < bytes)
+    if (decoder_left(d) < bytes || decoder_left(d) - bytes < d->owed)
         return malformed("a value that ends too early");
     memcpy(out, d->at, bytes);
     d->at += bytes;
@@ -62,7 +81,7 @@ static tt_status decode_run(tt__rpc_decoder *d, tt_rpc_value *out, tt_rpc_kind k
     uint32_t bytes = 0;
     size_t zero = kind == TT_RPC_TEXT;
     TT__TRY(decode_bytes(d, &bytes, sizeof bytes));
-    if (decoder_left(d) < bytes + zero || (zero && d->at[bytes]))
+    if (decoder_left(d) < bytes + zero || decoder_left(d) - bytes - zero < d->owed || (zero && d->at[bytes]))
         return malformed("a text or bytes that end too early");
     const void *data = d->at;
     d->at += bytes + zero;
@@ -137,7 +156,7 @@ static tt_status decode_tensor(tt__rpc_decoder *d, tt_rpc_value *out, bool apart
         landing->tensor = out->tensor;
         landing->form = form;
     } else {
-        if (decoder_left(d) < number)
+        if (decoder_left(d) < number || decoder_left(d) - number < d->owed)
             return malformed("a tensor that ends too early");
         TT__TRY(make_tensor(out, &form, number, &data));
         if (number)
@@ -162,14 +181,17 @@ static tt_status decode_one(tt__rpc_decoder *d, tt_rpc_value *out, int depth);
 static tt_status read_items(tt__rpc_decoder *d, tt_rpc_value *out, tt_rpc_kind kind, int depth) {
     uint32_t count = 0;
     TT__TRY(decode_bytes(d, &count, sizeof count));
-    if (depth == TT_RPC_DEPTH || count > decoder_left(d) || (kind == TT_RPC_MAP && count % 2))
+    if (depth == TT_RPC_DEPTH || count > decoder_left(d) - d->owed || (kind == TT_RPC_MAP && count % 2))
         return malformed("a list that is too deep, or longer than its bytes");
     tt_rpc_value *items = calloc(count ? count : 1, sizeof *items);
     if (!items)
         return tt__fail(TT_ERR_MEMORY, "no memory for a list of %u values", count);
     *out = (tt_rpc_value){.kind = kind, .owned = true, .list = {items, count}};
-    for (uint32_t i = 0; i < count; i++)
+    d->owed += count;
+    for (uint32_t i = 0; i < count; i++) {
+        d->owed--;
         TT__TRY(decode_one(d, &items[i], depth + 1));
+    }
     return TT_OK;
 }
 

@@ -196,6 +196,8 @@ tt_status tt_future_wait(tt_future *future, int64_t timeout_ms) {
         else
             wait_asleep_for(future, deadline_ms);
     }
+    if (!tt__future_done(future) && timeout_ms <= 0)
+        return tt__fail(TT_ERR_STATE, "the future is of a call of the process that forked this one, and ends there");
     if (!tt__future_done(future))
         return tt__fail(TT_ERR_TIMEOUT, "the future was not done within %lld ms", (long long)timeout_ms);
     return outcome_of(future);

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "rpc/peers.h"
 #include "rpc/sending.h"
+#include "rpc/serving.h"
 #include "rpc/waiting.h"
 
 #include <stdio.h>
@@ -108,11 +109,14 @@ tt_status tt__leaving_told(tt_rpc *rpc, tt__rpc_peer *from, const tt__rpc_header
         rpc->asked_by = from->id;
         break;
     case TT__RPC_IDLE:
-        if (header->id == rpc->wave)
+        if (rpc->wave && header->id == rpc->wave && from->idle_wave != rpc->wave) {
+            from->idle_wave = rpc->wave;
             add_answer(rpc, header->context, header->message);
+        }
         break;
-    default:
-        rpc->may_end = true;
+    default: /* of who leads; perhaps this worker has not seen yet that others are lost */
+        rpc->ended_by = from->id + 1;
+        rpc->may_end = leader_of(rpc) == from->id;
     }
     if (rpc->sleepers)
         pthread_cond_broadcast(&rpc->changed);
@@ -124,7 +128,10 @@ static bool together_over(void *arg) {
     tt_rpc *rpc = arg;
     if (rpc->may_end)
         return true;
-    bool leads = leader_of(rpc) == rpc->id;
+    int leader = leader_of(rpc);
+    bool leads = leader == rpc->id;
+    if (rpc->ended_by == leader + 1)
+        return rpc->may_end = true;
     uint32_t there = leads ? count_there(rpc) : 0;
     if (leads && (!rpc->wave || rpc->wave_led_for != there)) { /* it leads now, or somebody was lost meanwhile */
         rpc->wave_led_for = there;
@@ -154,6 +161,16 @@ static int list_absent(tt_rpc *rpc, char *text, size_t size) {
     return count;
 }
 
+static tt_status fail_calls(tt_rpc *rpc, int64_t since_ms, const char *others) {
+    char running[400];
+    bool any = tt__serve_list_running(rpc, running, sizeof running);
+    return tt__fail(TT_ERR_TIMEOUT,
+                    "tt_rpc_shutdown: worker %s waited %lld ms for calls that are still under way: %lld of its own, "
+                    "%lld that it serves%s%s%s%s",
+                    rpc->name, (long long)(tt__now_ms() - since_ms), (long long)rpc->counters.calls,
+                    (long long)rpc->counters.serving, any ? " (" : "", running, any ? ")" : "", others);
+}
+
 static tt_status fail_leaving(tt_rpc *rpc, int64_t since_ms) {
     char absent[400];
     long long waited = (long long)(tt__now_ms() - since_ms);
@@ -161,10 +178,7 @@ static tt_status fail_leaving(tt_rpc *rpc, int64_t since_ms) {
         return tt__fail(TT_ERR_TIMEOUT,
                         "tt_rpc_shutdown: worker %s waited %lld ms for worker %s, which did not call tt_rpc_shutdown()",
                         rpc->name, waited, absent);
-    return tt__fail(TT_ERR_TIMEOUT,
-                    "tt_rpc_shutdown: worker %s waited %lld ms for calls that are still under way: %lld of its own, "
-                    "%lld that it serves, and those of others",
-                    rpc->name, waited, (long long)rpc->counters.calls, (long long)rpc->counters.serving);
+    return fail_calls(rpc, since_ms, ", and those of others");
 }
 
 tt_status tt__leave_together(tt_rpc *rpc, int64_t deadline_ms) {
@@ -184,10 +198,5 @@ tt_status tt__leave_alone(tt_rpc *rpc, int64_t deadline_ms) {
     int64_t since_ms = tt__now_ms();
     if (tt__rpc_wait_aside(rpc, alone_over, rpc, deadline_ms))
         return TT_OK;
-    return tt__fail(
-        TT_ERR_TIMEOUT,
-        "tt_rpc_shutdown: worker %s waited %lld ms for calls that are still under way: %lld of its own, and "
-        "%lld that it serves",
-        rpc->name, (long long)(tt__now_ms() - since_ms), (long long)rpc->counters.calls,
-        (long long)rpc->counters.serving);
+    return fail_calls(rpc, since_ms, "");
 }

@@ -72,6 +72,10 @@ tt_status tt__rpc_network_of_group(tt__rpc_network **out, const tt_rpc_init_args
 /* Join through a store. */
 tt_status tt__rpc_network_of_store(tt__rpc_network **out, const tt_rpc_init_args *args);
 
+/* Be a worker over a network, which is its own from then on, also on failure (agent.c; tests give networks of their
+ * own). */
+tt_status tt__rpc_begin(tt_rpc **out, tt__rpc_network *network, const tt_rpc_init_args *args);
+
 /* ---- functions.c, of use to both */
 
 /* A hash of this process's functions and signatures; and a text of them, one "name signature" a line, sorted, the

@@ -5,8 +5,15 @@
 #include "rpc/rpc_state.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { TT__RPC_SMALL_PACKET = 1024, TT__RPC_PACKETS_KEPT = 128 };
+
+/* What a value may have at most, whatever it says. */
+static inline size_t tt__rpc_machine_memory(void) {
+    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    return pages > 0 && size > 0 ? (size_t)pages * (size_t)size : (size_t)4 << 30;
+}
 
 /* NULL: no memory. */
 static inline tt__rpc_packet *tt__packet_new(tt_rpc *rpc, size_t size) {

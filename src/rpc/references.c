@@ -1,21 +1,27 @@
 #include "rpc/references.h"
 
 #include "base/error.h"
+#include "comm/group.h"
+#include "rpc/live.h"
 #include "rpc/peers.h"
 #include "rpc/rpc_value.h"
 #include "rpc/sending.h"
 
 #include <stdlib.h>
 
-enum { FIRST_ROOM = 64 };
+enum {
+    FIRST_ROOM = 64,
+    UNMADE_MAX = 1 << 16 /* references of which one worker may speak before the calls come that make them */
+};
 
 static uint32_t ref_hash(const tt__rpc_ref *ref) {
     uint64_t mixed = (ref->serial ^ (uint64_t)ref->creator << 40) * UINT64_C(0x9e3779b97f4a7c15);
     return (uint32_t)(mixed >> 32);
 }
 
+/* Creator and number would do, were it not for workers that lie about the owner. */
 static bool same_ref(const tt__rpc_ref *a, const tt__rpc_ref *b) {
-    return a->serial == b->serial && a->creator == b->creator;
+    return a->serial == b->serial && a->creator == b->creator && a->owner == b->owner;
 }
 
 /* ---- the table */
@@ -101,7 +107,15 @@ static tt_rref *add_rref(tt_rpc *rpc, const tt__rpc_ref *ref) {
     return rref;
 }
 
+/* It is made, or gone. */
+static void uncount_unmade(tt_rpc *rpc, tt_rref *rref) {
+    if (rref->told_by)
+        rpc->peers[rref->told_by - 1]->unmade--;
+    rref->told_by = 0;
+}
+
 static void remove_rref(tt_rpc *rpc, tt_rref *rref) {
+    uncount_unmade(rpc, rref);
     tt_rref **at = &rpc->rrefs[ref_hash(&rref->ref) & (rpc->rref_room - 1)];
     while (*at != rref)
         at = &(*at)->next;
@@ -190,8 +204,9 @@ tt_rref *tt__rref_make(tt_rpc *rpc, int owner) {
     return rref;
 }
 
-/* Find an own value's entry; make one where the call that makes it is still to come. NULL, recorded. */
-static tt_rref *own_rref(tt_rpc *rpc, const tt__rpc_ref *ref) {
+/* Find an own value's entry; make one where the call that makes it is still to come, of which worker `from` speaks. NULL,
+ * recorded. */
+static tt_rref *own_rref(tt_rpc *rpc, int from, const tt__rpc_ref *ref) {
     tt_rref *rref = find_rref(rpc, ref);
     if (rref)
         return rref;
@@ -203,18 +218,23 @@ static tt_rref *own_rref(tt_rpc *rpc, const tt__rpc_ref *ref) {
                              "a reference to a value of worker %s that is gone: who gave it was lost before it could "
                              "tell, or let it go before",
                              rpc->name);
-    return add_rref(rpc, ref);
+    tt__rpc_peer *teller = tt__rpc_peer_of(rpc, from);
+    if (!teller || teller->unmade >= UNMADE_MAX)
+        return tt__fail_null(TT_ERR_NOT_FOUND, "a reference to a value that is not made yet, as are too many");
+    if (!(rref = add_rref(rpc, ref)))
+        return NULL;
+    teller->unmade++;
+    rref->told_by = from + 1;
+    return rref;
 }
 
 static tt_rref *received_one(tt_rpc *rpc, int from, const tt__rpc_ref *ref) {
     if (ref->owner >= (uint32_t)rpc->peer_room || ref->creator >= (uint32_t)rpc->peer_room || !ref->serial)
         return tt__fail_null(TT_ERR_PROTOCOL, "a reference to a value of a worker that can't be");
     if (ref->owner == (uint32_t)rpc->id)
-        return own_rref(rpc, ref);
+        return own_rref(rpc, from, ref);
     tt_rref *rref = find_rref(rpc, ref);
     bool found = rref != NULL;
-    if (found && rref->ref.owner != ref->owner)
-        return tt__fail_null(TT_ERR_PROTOCOL, "a reference with another owner than it had");
     if (!found && !(rref = add_rref(rpc, ref)))
         return NULL;
     if (from != rpc->id && count_hold(rref, rpc->id, from, 1)) {
@@ -263,6 +283,7 @@ tt_rref *tt__rref_kept(tt_rpc *rpc, int from, uint64_t serial, const tt__rpc_fun
     if (!rref && !(rref = add_rref(rpc, &ref)))
         return NULL;
     creator->last_serial = serial;
+    uncount_unmade(rpc, rref);
     rref->made_here = true;
     rref->shares++;
     if (count_hold(rref, from, from, 1)) {
@@ -317,12 +338,14 @@ tt_status tt__rref_told(tt_rpc *rpc, int from, const tt__rpc_packet_view *view) 
     if (header->refs != 1 || header->id >= (uint32_t)rpc->peer_room)
         return tt__fail(TT_ERR_PROTOCOL, "word of a reference without one");
     tt__rpc_ref ref = tt__packet_ref(view, 0);
+    if ((header->kind == TT__RPC_HOLD || header->flags & 1) && header->id == (uint32_t)rpc->id)
+        return tt__fail(TT_ERR_PROTOCOL, "word that a value was given to its owner");
     if (ref.owner != (uint32_t)rpc->id || ref.creator >= (uint32_t)rpc->peer_room || !ref.serial)
         return tt__fail(TT_ERR_PROTOCOL, "word of a reference that has another owner");
     bool holds = header->kind == TT__RPC_HOLD, taken_back = header->flags & 1;
     int holder = holds || taken_back ? (int)header->id : from, giver = holds || taken_back ? from : (int)header->id;
     const tt__rpc_peer *known_giver = rpc->peers[giver], *known_holder = rpc->peers[holder];
-    tt_rref *rref = own_rref(rpc, &ref);
+    tt_rref *rref = own_rref(rpc, from, &ref);
     if (!rref)
         return tt_last_status() == TT_ERR_NOT_FOUND ? TT_OK : tt_last_status();
     if (holds && known_holder && known_holder->lost)
@@ -386,6 +409,21 @@ static void lost_creator(tt_rpc *rpc, tt_rref *rref) {
     tt__rpc_due_add(rpc, &what->due);
 }
 
+/* Does somebody live who, as its giver said that is lost now, has this reference? It is asked. */
+static void ask_holders(tt_rpc *rpc, const tt_rref *rref, int giver) {
+    for (const tt__rref_hold *hold = rref->holds; hold; hold = hold->next) {
+        tt__rpc_peer *holder = hold->giver == giver ? tt__rpc_peer_of(rpc, hold->holder) : NULL;
+        if (holder && !holder->lost && holder->id != rpc->id && holder->asked_of != giver + 1) {
+            holder->asked_of = giver + 1;
+            holder->settles++;
+            tt_ignore(
+                tt__rpc_send_header(rpc, holder->id, (tt__rpc_header){.kind = TT__RPC_SETTLE, .id = (uint32_t)giver}));
+        }
+    }
+}
+
+static void settle_with(tt_rpc *rpc, int owner, int giver);
+
 void tt__rrefs_lost(tt_rpc *rpc, int id) {
     for (uint32_t i = 0; i < rpc->rref_room; i++)
         for (tt_rref *rref = rpc->rrefs[i], *next; rref; rref = next) {
@@ -393,10 +431,71 @@ void tt__rrefs_lost(tt_rpc *rpc, int id) {
             if (!is_own_value(rref))
                 continue;
             forget_holder(rref, id);
+            ask_holders(rpc, rref, id);
             if (!rref->made_here && rref->ref.creator == (uint32_t)id)
                 lost_creator(rpc, rref);
             end_if_unused(rpc, rref);
         }
+    for (int owner = 0; rpc->peers[id]->askers && owner < rpc->peer_room; owner++)
+        if (rpc->peers[id]->askers[owner / 8] >> owner % 8 & 1)
+            settle_with(rpc, owner, id);
+}
+
+/* ---- settling: who gave a reference may be lost after it told the owner, and before it reached the holder */
+
+/* All that `giver` gave has come: what of it this worker holds it holds by itself from now on. */
+static void settle_with(tt_rpc *rpc, int owner, int giver) {
+    for (uint32_t i = 0; i < rpc->rref_room; i++)
+        for (tt_rref *rref = rpc->rrefs[i]; rref; rref = rref->next) {
+            tt__rref_hold **at = &rref->holds;
+            while (*at && (*at)->giver != giver)
+                at = &(*at)->next;
+            if (rref->ref.owner != (uint32_t)owner || !*at || count_hold(rref, rpc->id, rpc->id, 1))
+                continue;
+            tt__rref_hold *hold = *at;
+            *at = hold->next;
+            free(hold);
+            tt_ignore(tt__rpc_send_ref(rpc, owner, (tt__rpc_header){.kind = TT__RPC_HOLD, .id = (uint32_t)rpc->id},
+                                       rref->ref));
+        }
+    tt_ignore(tt__rpc_send_header(rpc, owner, (tt__rpc_header){.kind = TT__RPC_SETTLED, .id = (uint32_t)giver}));
+}
+
+tt_status tt__rrefs_asked(tt_rpc *rpc, const tt__rpc_peer *from, uint32_t giver) {
+    if (giver >= (uint32_t)rpc->peer_room || (int)giver == rpc->id || (int)giver == from->id)
+        return tt__fail(TT_ERR_PROTOCOL, "it asks of a worker that can't be lost");
+    bool unknown = !rpc->peers[giver];
+    tt__rpc_peer *peer = tt__rpc_peer_of(rpc, (int)giver);
+    size_t bytes = (size_t)rpc->peer_room / 8 + 1;
+    if (!peer || (!peer->askers && !(peer->askers = calloc(bytes, 1))))
+        return tt__fail(TT_ERR_MEMORY, "no memory for who asks of a lost worker");
+    uint8_t bit = (uint8_t)(1 << from->id % 8), *at = &peer->askers[from->id / 8];
+    if (!(*at & bit) && (peer->told || unknown)) /* else when it is lost here, too */
+        settle_with(rpc, from->id, (int)giver);
+    *at |= bit;
+    return TT_OK;
+}
+
+tt_status tt__rrefs_settled(tt_rpc *rpc, tt__rpc_peer *from, uint32_t giver) {
+    if (giver >= (uint32_t)rpc->peer_room || !rpc->peers[giver] || !rpc->peers[giver]->lost || !from->settles)
+        return tt__fail(TT_ERR_PROTOCOL, "it answers what it was not asked");
+    from->settles--;
+    for (uint32_t i = 0; i < rpc->rref_room; i++)
+        for (tt_rref *rref = rpc->rrefs[i], *next; rref; rref = next) {
+            next = rref->next;
+            for (tt__rref_hold **at = &rref->holds; is_own_value(rref) && *at;) {
+                tt__rref_hold *hold = *at;
+                if (hold->holder != from->id || hold->giver != (int)giver) {
+                    at = &hold->next;
+                    continue;
+                }
+                *at = hold->next;
+                free(hold);
+            }
+            if (is_own_value(rref))
+                end_if_unused(rpc, rref);
+        }
+    return TT_OK;
 }
 
 void tt__rrefs_end(tt_rpc *rpc) {
@@ -416,8 +515,15 @@ void tt__rrefs_end(tt_rpc *rpc) {
 
 /* ---- for the program */
 
-tt_rref *tt_rref_share(tt_rref *rref) {
+/* The worker whose lock guards a reference; NULL: none does, after the shutdown, or in a forked child, where the lock may
+ * be held by a thread that is not there. */
+static tt_rpc *guard_of(const tt_rref *rref) {
     tt_rpc *rpc = rref ? rref->rpc : NULL;
+    return rpc && rpc->forks == tt__forks ? rpc : NULL;
+}
+
+tt_rref *tt_rref_share(tt_rref *rref) {
+    tt_rpc *rpc = guard_of(rref);
     if (rpc)
         tt__rpc_lock(rpc);
     if (rref)
@@ -442,12 +548,12 @@ static void rref_settle(tt_rpc *rpc) {
 void tt_rref_free(tt_rref *rref) {
     if (!rref)
         return;
-    if (!rref->rpc) {
-        if (!--rref->shares)
+    tt_rpc *rpc = guard_of(rref);
+    if (!rpc) {
+        if (!--rref->shares && !rref->rpc)
             free_rref(NULL, &rref->end);
         return;
     }
-    tt_rpc *rpc = rref->rpc;
     tt__rpc_lock(rpc);
     tt__rref_drop(rpc, rref);
     rref_settle(rpc);
@@ -460,9 +566,7 @@ void tt__rrefs_begin(void) {
 
 tt_rref *tt_rref_new(tt_rpc *rpc, tt_rpc_value value) {
     tt_rpc_value kept = value;
-    if (!rpc || (!value.owned && tt_rpc_value_copy(&kept, &value))) {
-        if (!rpc)
-            tt__fail_argument("tt_rref_new: the worker is NULL");
+    if (tt__rpc_usable(rpc, "tt_rref_new") || (!value.owned && tt_rpc_value_copy(&kept, &value))) {
         tt_rpc_value_free(&kept);
         return NULL;
     }

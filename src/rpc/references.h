@@ -7,7 +7,9 @@
  * before the word of the giver, so a count may be below 0 for a while. The value ends when all counts are 0 and nothing
  * here uses it.
  *
- * When a worker is lost the owner forgets what it held, and waits no more for what it was to tell.
+ * When a worker is lost the owner forgets what it held, and waits no more for what it was to tell. What it had told may
+ * never have reached the third worker: the owner asks it (TT__RPC_SETTLE), and it answers, once it has seen that loss
+ * itself, with what it holds of the lost one as its own (TT__RPC_HOLD), then that this is all (TT__RPC_SETTLED).
  *
  * What comes of a reference before the call that makes it (from a third worker, on another link) makes an entry without
  * a value. The numbers of one worker's references rise on its link: a lower one than the last is gone, not to come. */
@@ -30,6 +32,7 @@ struct tt_rref {
     int64_t shares;   /* of this process; under the lock, without one after the shutdown */
     bool made_here;   /* of the owner: a call makes its value, or has */
     int maker;        /* of the owner: the number of that call's function, plus 1; 0: unknown */
+    int told_by;      /* of the owner, until then: 1 + who has spoken of it first; 0: nobody */
     tt_future *value; /* of the owner */
     tt__rref_hold *holds;
     tt__rpc_due end; /* frees it */
@@ -62,6 +65,11 @@ tt_status tt__rref_told(tt_rpc *rpc, int from, const tt__rpc_packet_view *view);
 /* Give a share back; the last one of a reference that its owner never heard of. */
 void tt__rref_drop(tt_rpc *rpc, tt_rref *rref);
 void tt__rref_unmake(tt_rpc *rpc, tt_rref *rref);
+
+/* The owner `from` asks what this worker has of its values that it got of a lost one; or a holder has answered that.
+ * TT_ERR_PROTOCOL. */
+tt_status tt__rrefs_asked(tt_rpc *rpc, const tt__rpc_peer *from, uint32_t giver);
+tt_status tt__rrefs_settled(tt_rpc *rpc, tt__rpc_peer *from, uint32_t giver);
 
 /* A worker is lost. */
 void tt__rrefs_lost(tt_rpc *rpc, int id);

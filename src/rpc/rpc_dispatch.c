@@ -60,6 +60,10 @@ static tt_status take_packet(tt_rpc *rpc, tt__rpc_peer *from, tt__rpc_packet *pa
     case TT__RPC_PROBE:
     case TT__RPC_PROBED:
         return tt__cycles_told(rpc, from, &view);
+    case TT__RPC_SETTLE:
+        return tt__rrefs_asked(rpc, from, view.header.id);
+    case TT__RPC_SETTLED:
+        return tt__rrefs_settled(rpc, from, view.header.id);
     case TT__RPC_LEAVING:
     case TT__RPC_WAVE:
     case TT__RPC_IDLE:

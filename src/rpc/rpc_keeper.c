@@ -23,7 +23,7 @@ static const int64_t TICK_NS = 250000, ACTIVE_NS = 5000000;
 static bool is_of_interest(const tt_rpc *rpc, const tt__rpc_peer *peer) {
     return peer->id != rpc->id && !peer->lost &&
            (peer->calls_out || peer->refs || peer->waiting || rpc->leaving || rpc->counters.owned ||
-            rpc->counters.serving || rpc->on_lost);
+            rpc->counters.serving || rpc->on_lost || peer->askers);
 }
 
 static tt_status check_worker(tt_rpc *rpc, int id) { return rpc->network->ops->check(rpc->network, id); }
@@ -85,6 +85,8 @@ static void look_closely(tt_rpc *rpc, int64_t now_ms) {
     tt__recording_show(rpc);
     if (rpc->next_deadline_ms && now_ms >= rpc->next_deadline_ms)
         tt__calls_expire(rpc, now_ms);
+    if (rpc->held.first || rpc->slow.first)
+        tt__serve_look(rpc);
     if (rpc->queue.first && !rpc->pool_threads)
         tt__serve_refuse_queue(rpc);
     tt__cycles_look(rpc, now_ms);

@@ -43,11 +43,28 @@ static void run_next(tt_rpc *rpc) {
     tt__rpc_lock(rpc);
 }
 
+/* The thread ends: nobody counts on it any more. The lock is held. */
+static void leave_crew(tt_rpc *rpc) {
+    rpc->pool_threads--;
+    pthread_cond_broadcast(&rpc->pool_ended);
+    tt__rpc_set_thread(NULL);
+    tt_clear_error();
+    tt__rpc_unlock(rpc);
+}
+
+/* A function has called pthread_exit(). */
+static void leave_crew_amid_work(void *arg) {
+    tt_rpc *rpc = arg;
+    tt__rpc_lock(rpc);
+    leave_crew(rpc);
+}
+
 static void *serve_calls(void *arg) {
     tt_rpc *rpc = arg;
     tt__rpc_patience patience = {0};
     bool stays = true;
     tt__rpc_set_thread(rpc);
+    pthread_cleanup_push(leave_crew_amid_work, rpc);
     tt__rpc_lock(rpc);
     rpc->pool_called--;
     while (!rpc->pool_stops && stays) {
@@ -63,11 +80,8 @@ static void *serve_calls(void *arg) {
             rpc->pool_is_to_sleep = false;
         }
     }
-    rpc->pool_threads--;
-    pthread_cond_broadcast(&rpc->pool_ended);
-    tt__rpc_set_thread(NULL);
-    tt_clear_error();
-    tt__rpc_unlock(rpc);
+    leave_crew(rpc);
+    pthread_cleanup_pop(0);
     return NULL;
 }
 

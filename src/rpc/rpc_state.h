@@ -1,6 +1,7 @@
 /* The state of a worker. A file calls those above it in this list only:
  *
  *   rpc_signature.c, functions.c   what can be called
+ *   live.c                         which workers this process has
  *   rpc_value.c, future.c          values, and those that are not there yet
  *   encode.c, decode.c         values become packets, and packets values
  *   peers.c                    the other workers: who is lost
@@ -81,15 +82,22 @@ typedef struct tt__rpc_peer {
     char *why;
     bool told;                      /* on_lost was called */
     bool leaving;                   /* it has called tt_rpc_shutdown() */
+    uint32_t idle_wave;             /* that it has answered */
     uint32_t window_out, window_in; /* bytes of requests that were not begun: this worker's there, and its here */
     uint32_t credit;                /* bytes to be given back to it */
     tt__rpc_waiting *waiting, **waiting_end;
     size_t waiting_bytes;
     uint32_t calls_out; /* under way */
+    uint32_t calls_in;  /* of it that were not replied to */
+    size_t landing;     /* bytes of parts that come from it, as counted in tt_rpc.landing_bytes */
     uint64_t calls_sent, calls_received;
     uint64_t last_serial; /* of the references that it has made here */
     int64_t refs;         /* references held here whose value lies there */
     int64_t holds;        /* counts of values here that it holds */
+    uint32_t unmade;      /* references that it has spoken of first, before the call that makes them */
+    int asked_of;         /* 1 + the last lost worker of which it was asked */
+    uint32_t settles;     /* lost workers of which it is asked what they gave it */
+    uint8_t *askers;      /* bits of workers that ask what this one, once it is lost, gave; NULL: nobody does */
 } tt__rpc_peer;
 
 typedef struct tt__rpc_counters {
@@ -158,6 +166,7 @@ struct tt_rpc {
     struct tt_rpc_call *serving; /* that have not been replied to, linked */
     size_t landing_bytes;        /* of parts that come, and of those that have come for calls that have not begun */
     tt__rpc_due_list held;       /* calls whose parts are not asked for, as there are too many of them */
+    tt__rpc_due_list slow;       /* calls whose callers do not take what they are sent */
 
     /* ---- calls to others: calling.c */
     struct tt__rpc_out **outs;   /* by index */
@@ -197,6 +206,7 @@ struct tt_rpc {
     uint32_t wave_led_for; /* so many workers */
     uint32_t asked_wave;   /* by the leader; 0: none that is not answered */
     int asked_by;
+    int ended_by; /* 1 + the worker that has said TT__RPC_END; 0: none */
     bool may_end;
 
     void *attached;

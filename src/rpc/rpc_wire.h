@@ -28,6 +28,8 @@ typedef enum tt__rpc_packet_kind {
     TT__RPC_WAVE,     /* number `id`: say when you are idle */
     TT__RPC_IDLE,     /* in wave `id`: `context` calls were sent, `message` received */
     TT__RPC_END,      /* all may leave */
+    TT__RPC_SETTLE,   /* worker `id` is lost: what does the receiver hold of the sender's values that it got of it? */
+    TT__RPC_SETTLED,  /* that is counted anew: what worker `id` gave the sender besides has never come */
     TT__RPC_PACKET_KINDS
 } tt__rpc_packet_kind;
 
@@ -120,6 +122,7 @@ typedef struct tt__rpc_landing {
 typedef struct tt__rpc_decoder {
     const tt__rpc_packet_view *view;
     const uint8_t *at, *end;
+    uint32_t owed;             /* elements that are still to come in the lists around */
     bool own;                  /* texts and bytes are copied; else they lie in the packet */
     tt_rref **refs;            /* (header.refs): what the references are here; each place in the value takes a share */
     tt__rpc_landing *landings; /* (header.parts): filled in */

@@ -8,9 +8,16 @@
 #include "rpc/sending.h"
 #include "rpc/waiting.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* A worker that does not take its replies, or makes calls that are long in coming, gets so far. */
+enum {
+    UNSENT_MAX = 32 << 20, /* bytes for it that wait to be written, beyond which its calls are not begun */
+    CALLS_MAX = 1 << 17    /* calls of it that were not replied to; what is more is refused */
+};
 
 /* How far a call is. */
 typedef enum call_stage {
@@ -21,15 +28,24 @@ typedef enum call_stage {
     CALL_REPLIES /* the reply's parts go out */
 } call_stage;
 
+/* A call that a future will end. Who takes the link has the call: the future's callback, or who drops the call. */
+typedef struct later_link {
+    _Atomic bool taken;
+    tt_rpc_call *call;
+} later_link;
+
 struct tt_rpc_call {
     tt__rpc_due due;
     struct tt_rpc_call *next, *previous; /* in rpc->serving */
     tt_rpc *rpc;
     int from;
     call_stage stage;
-    bool lost;      /* the caller takes no reply */
-    size_t counted; /* bytes in rpc->counters.bytes, */
-    size_t landing; /* and in rpc->landing_bytes */
+    bool lost;         /* the caller takes no reply */
+    bool admitted;     /* its parts may come */
+    tt_status refused; /* it is not to be begun; `apart` says why */
+    size_t counted;    /* bytes in rpc->counters.bytes, */
+    size_t landing;    /* and in rpc->landing_bytes */
+    size_t window;     /* that it takes of the caller's window */
     tt__rpc_packet *packet;
     tt__rpc_packet_view view;
     const tt__rpc_function *function; /* NULL: a fetch */
@@ -46,12 +62,25 @@ struct tt_rpc_call {
     tt_rpc_value result;
     bool returned;
     tt_future *later;
+    later_link *link;    /* of CALL_LATER */
     tt__rpc_part *parts; /* of the reply */
     uint8_t *apart;
     uint32_t part_count;
 };
 
 /* ---- the end of a call */
+
+/* The call is begun, or over: what it took of the caller's window is given back, and its bytes wait no more. */
+static void uncount_call(tt_rpc *rpc, tt_rpc_call *call) {
+    tt__rpc_peer *peer = rpc->peers[call->from];
+    size_t window = call->window;
+    rpc->counters.bytes -= call->counted + call->landing;
+    rpc->landing_bytes -= call->landing;
+    peer->landing -= call->landing;
+    call->counted = call->landing = call->window = 0;
+    if (window && call->from != rpc->id)
+        tt__rpc_give_credit(rpc, peer, window);
+}
 
 static void unlist_call(tt_rpc *rpc, tt_rpc_call *call) {
     if (call->previous)
@@ -61,9 +90,8 @@ static void unlist_call(tt_rpc *rpc, tt_rpc_call *call) {
     if (call->next)
         call->next->previous = call->previous;
     rpc->counters.serving--;
-    rpc->counters.bytes -= call->counted + call->landing;
-    rpc->landing_bytes -= call->landing;
-    call->counted = call->landing = 0;
+    rpc->peers[call->from]->calls_in--;
+    uncount_call(rpc, call);
     if (rpc->sleepers && rpc->leaving && !rpc->counters.serving && (rpc->asked_wave || rpc->network->comes_and_goes))
         pthread_cond_broadcast(&rpc->changed);
 }
@@ -223,7 +251,12 @@ static void finish_call(tt_rpc_call *call, tt_status status) {
 }
 
 static void reply_later(tt_future *future, void *user) {
-    tt_rpc_call *call = user;
+    later_link *link = user;
+    tt_rpc_call *call = link->call;
+    bool dropped = atomic_exchange(&link->taken, true);
+    free(link);
+    if (dropped)
+        return;
     tt_status status = tt_future_wait(future, 0); /* it is done */
     const tt_rpc_value *value = status ? NULL : tt_future_value(future);
     if (value && call->function)
@@ -237,21 +270,79 @@ static void reply_later(tt_future *future, void *user) {
         reply_value(call, value);
 }
 
+/* A call that is dropped has no lock, and no list. */
+static void run_dropped(tt_rpc *rpc, tt__rpc_due *due) {
+    (void)rpc;
+    free_call((tt_rpc_call *)(void *)due);
+}
+
+/* End a call that waits for a future, whose reply nobody will take. The lock is held. */
+static void drop_later(tt_rpc *rpc, tt_rpc_call *call) {
+    if (call->stage != CALL_LATER || atomic_exchange(&call->link->taken, true))
+        return;
+    unlist_call(rpc, call);
+    tt__packet_free(rpc, call->packet);
+    call->due.run = run_dropped;
+    tt__rpc_due_add(rpc, &call->due);
+}
+
+/* Reply when `future` is done. */
+static void follow_later(tt_rpc_call *call, tt_future *future) {
+    tt_rpc *rpc = call->rpc;
+    later_link *link = malloc(sizeof *link);
+    if (!link) {
+        finish_call(call, tt__fail(TT_ERR_MEMORY, "no memory for a reply that comes later"));
+        return;
+    }
+    *link = (later_link){.call = call};
+    tt_future_share(future); /* the call may be dropped meanwhile */
+    tt__rpc_lock(rpc);
+    bool lost = call->lost;
+    call->link = link;
+    call->stage = lost ? CALL_RUNS : CALL_LATER;
+    tt__rpc_unlock(rpc);
+    tt_status status = lost ? TT_ERR_PEER : tt__future_follow(future, reply_later, link);
+    if (status) {
+        bool dropped = atomic_exchange(&link->taken, true);
+        free(link);
+        if (!dropped)
+            finish_call(call, lost ? tt__fail(TT_ERR_PEER, "the caller is lost") : status);
+    }
+    tt_future_free(future);
+}
+
 /* ---- running; without the lock */
+
+/* A function that runs, should it end its thread. */
+typedef struct running_function {
+    tt_rpc_call *call;
+    const tt__rpc_tensor_hooks *hooks;
+    uint64_t before;
+} running_function;
+
+static void function_ends_thread(void *arg) {
+    const running_function *running = arg;
+    if (running->hooks)
+        running->hooks->leave(running->before);
+    finish_call(running->call, tt__fail(TT_ERR_STATE, "the function ended its thread: expected it to return"));
+}
 
 static tt_status call_function(tt_rpc_call *call) {
     const tt__rpc_function *function = call->function;
-    const tt__rpc_tensor_hooks *hooks = tt__rpc_tensor_hooks_of();
-    uint64_t context = call->view.header.context, before = 0, errors = tt__error_count();
-    if (hooks) {
-        before = hooks->current();
-        hooks->enter(call->rpc, context);
+    uint64_t context = call->view.header.context, errors = tt__error_count();
+    running_function running = {.call = call, .hooks = tt__rpc_tensor_hooks_of()};
+    tt_status status = TT_OK;
+    if (running.hooks) {
+        running.before = running.hooks->current();
+        running.hooks->enter(call->rpc, context);
     }
     tt_rpc_call *outer = tt__rpc_set_call(call);
-    tt_status status = function->fn(call);
+    pthread_cleanup_push(function_ends_thread, &running);
+    status = function->fn(call);
+    pthread_cleanup_pop(0);
     tt__rpc_set_call(outer);
-    if (hooks)
-        hooks->leave(before);
+    if (running.hooks)
+        running.hooks->leave(running.before);
     if (status && tt__error_count() == errors)
         return tt__fail(status, "the function failed: %s", tt_status_text(status));
     if (status)
@@ -261,30 +352,17 @@ static tt_status call_function(tt_rpc_call *call) {
                : tt__signature_check_result(&function->signature, function->name, function->text, &call->result);
 }
 
-static void set_stage(tt_rpc_call *call, call_stage stage) {
-    tt__rpc_lock(call->rpc);
-    call->stage = stage;
-    tt__rpc_unlock(call->rpc);
-}
-
 static void run_function(tt_rpc_call *call) {
     tt_clear_error();
     tt_status status = call_function(call);
-    if (!status && call->later) {
-        set_stage(call, CALL_LATER);
-        status = tt__future_follow(call->later, reply_later, call);
-        if (!status)
-            return;
-    }
-    finish_call(call, status);
+    if (!status && call->later)
+        follow_later(call, call->later);
+    else
+        finish_call(call, status);
 }
 
 /* A fetch: reply when the value has been made. */
-static void run_fetch(tt_rpc_call *call) {
-    set_stage(call, CALL_LATER);
-    if (tt__future_follow(call->refs[0]->value, reply_later, call))
-        reply_error(call);
-}
+static void run_fetch(tt_rpc_call *call) { follow_later(call, call->refs[0]->value); }
 
 /* ---- arguments; without the lock */
 
@@ -301,7 +379,6 @@ static tt_status read_args(tt_rpc_call *call, const uint8_t *at, size_t bytes) {
 }
 
 static void go_on_call(tt_rpc *rpc, tt__rpc_due *due);
-static void parts_wait(tt_rpc *rpc, tt__rpc_due *due);
 
 /* Parts have come: a thread that runs functions goes on. */
 static void parts_have_come(tt_rpc *rpc, tt__rpc_due *due) {
@@ -312,70 +389,118 @@ static void parts_have_come(tt_rpc *rpc, tt__rpc_due *due) {
     tt__rpc_unlock(rpc);
 }
 
-/* Receive them now, or when others have begun that were received: those that are not begun take `max_memory` at most,
- * unless it is a single one. The lock is held. */
-static void ask_for_parts(tt_rpc *rpc, tt_rpc_call *call) {
-    size_t bytes = 0;
-    for (uint32_t i = 0; i < call->transfer.count; i++)
-        bytes += call->transfer.messages[i].bytes;
-    if (rpc->landing_bytes && (bytes > rpc->max_memory || rpc->landing_bytes > rpc->max_memory - bytes)) {
-        call->due.run = parts_wait;
-        tt__rpc_list_add(&rpc->held, &call->due);
-        return;
+/* The bytes of a call's parts; SIZE_MAX: more than that. */
+static size_t all_part_bytes(const tt_rpc_call *call) {
+    size_t all = 0;
+    for (uint32_t i = 0; i < call->view.header.parts; i++) {
+        uint64_t bytes = tt__packet_part_bytes(&call->view, i);
+        all = bytes > SIZE_MAX - all ? SIZE_MAX : all + (size_t)bytes;
     }
-    rpc->landing_bytes += bytes;
-    rpc->counters.bytes += bytes;
-    call->landing += bytes;
+    return all;
+}
+
+/* May memory be made for a call's parts, and the parts come? Those of calls that are not begun take `max_memory` at
+ * most, unless it is a single one; and those of one worker at most as much as is left, so that one whose parts do not
+ * come does not keep others waiting. The lock is held. */
+static bool admit_call(tt_rpc *rpc, tt_rpc_call *call) {
+    tt__rpc_peer *peer = rpc->peers[call->from];
+    size_t bytes = all_part_bytes(call), half = rpc->max_memory / 2 + 1, counted = bytes < half ? bytes : half;
+    size_t left = rpc->max_memory > rpc->landing_bytes ? rpc->max_memory - rpc->landing_bytes : 0;
+    if (rpc->landing_bytes && (bytes > left || peer->landing + counted > left))
+        return false;
+    rpc->landing_bytes += counted;
+    rpc->counters.bytes += counted;
+    peer->landing += counted;
+    call->landing = counted;
+    return call->admitted = true;
+}
+
+/* Bytes do not wait any more: calls that were held may go on. */
+static void let_held_go(tt_rpc *rpc) {
+    tt__rpc_due_list held = {rpc->held.first, rpc->held.first ? rpc->held.end : &held.first};
+    rpc->held = (tt__rpc_due_list){NULL, &rpc->held.first};
+    for (tt__rpc_due *due; (due = tt__rpc_list_take(&held));) {
+        tt_rpc_call *call = (tt_rpc_call *)(void *)due;
+        if (call->lost || admit_call(rpc, call))
+            tt__rpc_queue_add(rpc, due);
+        else
+            tt__rpc_list_add(&rpc->held, due);
+    }
+}
+
+static bool takes_replies(const tt_rpc *rpc, int id, size_t at_most) {
+    return id == rpc->id || tt__unsent_bytes(rpc->network->messages, id) <= at_most;
+}
+
+void tt__serve_look(tt_rpc *rpc) {
+    let_held_go(rpc);
+    tt__rpc_due_list slow = {rpc->slow.first, rpc->slow.first ? rpc->slow.end : &slow.first};
+    rpc->slow = (tt__rpc_due_list){NULL, &rpc->slow.first};
+    for (tt__rpc_due *due; (due = tt__rpc_list_take(&slow));) {
+        const tt_rpc_call *call = (tt_rpc_call *)(void *)due;
+        if (call->lost || takes_replies(rpc, call->from, UNSENT_MAX / 2))
+            tt__rpc_queue_add(rpc, due);
+        else
+            tt__rpc_list_add(&rpc->slow, due);
+    }
+}
+
+/* Is the call to wait, for memory or until its caller takes what it is sent? It is kept, then. */
+static bool is_to_wait(tt_rpc *rpc, tt_rpc_call *call) {
+    bool waits = false;
+    tt__rpc_lock(rpc);
+    if (call->stage == CALL_QUEUED && !call->lost) {
+        if (!takes_replies(rpc, call->from, UNSENT_MAX)) {
+            tt__rpc_list_add(&rpc->slow, &call->due);
+            waits = true;
+        } else if (!call->refused && call->view.header.parts && !call->admitted && !admit_call(rpc, call)) {
+            tt__rpc_list_add(&rpc->held, &call->due);
+            waits = true;
+        }
+    }
+    tt__rpc_unlock(rpc);
+    return waits;
+}
+
+/* The lock is held. */
+static tt_status begin_call_parts(tt_rpc *rpc, tt_rpc_call *call, uint32_t from, uint32_t end) {
+    if (call->lost)
+        return tt__fail(TT_ERR_PEER, "the caller is lost");
+    TT__TRY(tt__transfer_make(&call->transfer, end - from));
+    for (uint32_t i = from; i < end; i++) {
+        tt__transfer_part(&call->transfer, i - from, call->from, call->view.header.id, false, call->landings[i].data,
+                          (size_t)call->landings[i].bytes);
+        call->transfer.messages[i - from].key.step = 2 * i;
+    }
+    call->stage = CALL_LANDS;
     call->transfer.due = &call->due;
     call->due.run = parts_have_come;
     tt__transfer_begin(rpc, &call->transfer, true);
     tt__transfers_look(rpc);
     tt__rpc_notice(rpc);
-}
-
-/* A call whose parts were not asked for is asked again. */
-static void parts_wait(tt_rpc *rpc, tt__rpc_due *due) {
-    tt_rpc_call *call = (tt_rpc_call *)(void *)due;
-    tt__rpc_lock(rpc);
-    bool lost = call->lost;
-    if (!lost)
-        ask_for_parts(rpc, call);
-    tt__rpc_unlock(rpc);
-    if (lost)
-        end_call(call);
-}
-
-/* The call's bytes wait no more for a thread. The lock is held. */
-static void uncount_bytes(tt_rpc *rpc, tt_rpc_call *call) {
-    rpc->counters.bytes -= call->counted + call->landing;
-    rpc->landing_bytes -= call->landing;
-    call->counted = call->landing = 0;
-    tt__rpc_due *held = tt__rpc_list_take(&rpc->held);
-    if (held)
-        tt__rpc_due_add(rpc, held);
+    return TT_OK;
 }
 
 static tt_status receive_call_parts(tt_rpc_call *call, uint32_t from, uint32_t end) {
-    tt_rpc *rpc = call->rpc;
-    TT__TRY(tt__transfer_make(&call->transfer, end - from));
-    for (uint32_t i = from; i < end; i++) {
+    tt__rpc_lock(call->rpc);
+    tt_status status = begin_call_parts(call->rpc, call, from, end);
+    tt__rpc_unlock(call->rpc);
+    return status;
+}
+
+/* Has the value a place for each part that comes with it? */
+static tt_status check_landings(const tt_rpc_call *call, uint32_t from, uint32_t end) {
+    for (uint32_t i = from; i < end; i++)
         if (!call->landings[i].data && tt__packet_part_bytes(&call->view, i))
             return tt__fail(TT_ERR_PROTOCOL, "another worker sent a part that its value does not have");
-        tt__transfer_part(&call->transfer, i - from, call->from, call->view.header.id, false, call->landings[i].data,
-                          (size_t)call->landings[i].bytes);
-        call->transfer.messages[i - from].key.step = 2 * i;
-    }
-    tt__rpc_lock(rpc);
-    call->stage = CALL_LANDS;
-    tt_status status = call->lost ? tt__fail(TT_ERR_PEER, "the caller is lost") : TT_OK;
-    if (!status)
-        ask_for_parts(rpc, call);
-    tt__rpc_unlock(rpc);
-    return status;
+    return TT_OK;
 }
 
 static tt_status begin_args(tt_rpc_call *call, bool *waits) {
     const tt__rpc_header *header = &call->view.header;
+    if (header->parts && all_part_bytes(call) > tt__rpc_machine_memory())
+        return tt__fail(TT_ERR_MEMORY, "the call has %zu bytes, which is more than the memory of worker %s's machine",
+                        all_part_bytes(call), call->rpc->name);
     if (header->parts && !(call->landings = calloc(header->parts, sizeof *call->landings)))
         return tt__fail(TT_ERR_MEMORY, "no memory for %d parts of a call", header->parts);
     *waits = header->parts;
@@ -389,6 +514,7 @@ static tt_status begin_args(tt_rpc_call *call, bool *waits) {
         return receive_call_parts(call, last, header->parts);
     }
     TT__TRY(read_args(call, call->view.value, header->value_bytes));
+    TT__TRY(check_landings(call, 0, header->parts));
     return header->parts ? receive_call_parts(call, 0, header->parts) : TT_OK;
 }
 
@@ -404,6 +530,7 @@ static tt_status call_landed(tt_rpc_call *call, bool *waits) {
     if (call->args_read)
         return TT_OK;
     TT__TRY(read_args(call, call->value_apart, (size_t)call->landings[parts - 1].bytes));
+    TT__TRY(check_landings(call, 0, parts - 1));
     *waits = parts > 1;
     return parts > 1 ? receive_call_parts(call, 0, parts - 1) : TT_OK;
 }
@@ -438,17 +565,34 @@ static tt_status check_args(tt_rpc_call *call) {
                                     call->args.list.items, call->args.list.count);
 }
 
-/* Run it, now that all has come. */
+static void run_refused(tt_rpc_call *call) {
+    tt_status status = tt__fail(call->refused, "%s", (const char *)call->apart);
+    free(call->apart);
+    call->apart = NULL;
+    finish_call(call, status);
+}
+
+/* A thread takes the call from the queue, or goes on with it now that its parts have come. */
 static void go_on_call(tt_rpc *rpc, tt__rpc_due *due) {
     tt_rpc_call *call = (tt_rpc_call *)(void *)due;
     bool waits = false, fetch = call->view.header.kind == TT__RPC_FETCH;
+    if (is_to_wait(rpc, call))
+        return;
+    if (call->refused) {
+        run_refused(call);
+        return;
+    }
     tt_status status = call->stage == CALL_QUEUED ? begin_args(call, &waits) : call_landed(call, &waits);
-    (void)rpc;
     if (!status && waits)
         return;
     tt__rpc_lock(rpc);
-    uncount_bytes(rpc, call);
+    bool held = call->landing;
+    uncount_call(rpc, call);
     call->stage = CALL_RUNS;
+    if (held && rpc->held.first) {
+        let_held_go(rpc);
+        tt__rpc_notice(rpc);
+    }
     tt__rpc_unlock(rpc);
     if (!status)
         status = finish_args(call);
@@ -460,17 +604,6 @@ static void go_on_call(tt_rpc *rpc, tt__rpc_due *due) {
         run_fetch(call);
     else
         run_function(call);
-}
-
-/* A thread takes the call from the queue: what it took of the window is given back. */
-static void run_call(tt_rpc *rpc, tt__rpc_due *due) {
-    tt_rpc_call *call = (tt_rpc_call *)(void *)due;
-    tt__rpc_lock(rpc);
-    due->run = go_on_call; /* it has begun */
-    if (call->from != rpc->id)
-        tt__rpc_give_credit(rpc, rpc->peers[call->from], call->packet->size);
-    tt__rpc_unlock(rpc);
-    go_on_call(rpc, due);
 }
 
 /* ---- what happens to calls; the lock is held */
@@ -489,16 +622,6 @@ static tt_status take_refs(tt_rpc *rpc, tt_rpc_call *call) {
     return status;
 }
 
-static void refuse_run(tt_rpc *rpc, tt__rpc_due *due) {
-    tt_rpc_call *call = (tt_rpc_call *)(void *)due;
-    tt__rpc_lock(rpc);
-    tt__fail(TT_ERR_NOT_FOUND, "%s", (const char *)call->apart);
-    tt__rpc_unlock(rpc);
-    free(call->apart);
-    call->apart = NULL;
-    finish_call(call, TT_ERR_NOT_FOUND);
-}
-
 static void list_call(tt_rpc *rpc, tt_rpc_call *call) {
     call->next = rpc->serving;
     if (call->next)
@@ -507,6 +630,28 @@ static void list_call(tt_rpc *rpc, tt_rpc_call *call) {
     rpc->counters.serving++;
     rpc->counters.served++;
     rpc->counters.bytes += call->counted;
+    rpc->peers[call->from]->calls_in++;
+}
+
+/* Is a call of this worker to be begun at all? */
+static tt_status may_serve(const tt_rpc *rpc, const tt__rpc_peer *from) {
+    if (rpc->ended)
+        return tt__fail(TT_ERR_PEER, "worker %s was shut down", rpc->name);
+    if (from->calls_in >= CALLS_MAX)
+        return tt__fail(TT_ERR_MEMORY,
+                        "worker %s has %u calls of this caller that it has not replied to: expected "
+                        "fewer at a time",
+                        rpc->name, from->calls_in);
+    return TT_OK;
+}
+
+/* The call will fail with this thread's last error. */
+static tt_status refuse_call(tt_rpc_call *call, tt_status status) {
+    if (!call->refs)
+        call->view.header.refs = 0; /* none is held */
+    call->refused = status;
+    call->apart = (uint8_t *)strdup(tt_last_error());
+    return call->apart ? TT_OK : tt__fail(TT_ERR_MEMORY, "no memory for a call");
 }
 
 tt_status tt__serve_begin(tt_rpc *rpc, tt__rpc_peer *from, const tt__rpc_packet_view *view, tt__rpc_packet *packet) {
@@ -517,19 +662,16 @@ tt_status tt__serve_begin(tt_rpc *rpc, tt__rpc_peer *from, const tt__rpc_packet_
     call->rpc = rpc;
     call->from = from->id;
     call->view = *view;
-    call->due.run = run_call;
-    call->counted = packet->size;
+    call->due.run = go_on_call;
+    call->counted = call->window = packet->size;
     tt_status status = fetch && view->header.refs != 1 ? tt__fail(TT_ERR_PROTOCOL, "a fetch of no reference") : TT_OK;
     if (!status)
         status = take_refs(rpc, call);
     bool gone = status == TT_ERR_NOT_FOUND; /* the caller's fault or nobody's: its call fails */
-    if (gone) {
-        call->view.header.refs = 0;
-        call->apart = (uint8_t *)strdup(tt_last_error());
-        call->due.run = refuse_run;
-        status = call->apart ? TT_OK : tt__fail(TT_ERR_MEMORY, "no memory for a call");
+    if (gone || (!status && (status = may_serve(rpc, from)))) {
+        status = refuse_call(call, status);
     }
-    if (!status && fetch && !gone && !call->refs[0]->value)
+    if (!status && fetch && call->refs && !call->refs[0]->value)
         status = tt__fail(TT_ERR_PROTOCOL, "a fetch of what lies elsewhere");
     if (!status && view->header.kind == TT__RPC_KEEP &&
         !(call->kept = tt__rref_kept(rpc, from->id, view->header.serial,
@@ -539,6 +681,7 @@ tt_status tt__serve_begin(tt_rpc *rpc, tt__rpc_peer *from, const tt__rpc_packet_
         for (uint32_t i = 0; call->refs && i < view->header.refs; i++)
             tt__rref_drop(rpc, call->refs[i]);
         free(call->refs);
+        free(call->apart);
         free(call);
         return status;
     }
@@ -558,51 +701,67 @@ tt_rpc_call *tt__serve_find(const tt_rpc *rpc, int from, uint32_t id) {
 /* Nobody waits for a call that has not begun: it does not. */
 static void drop_unbegun(tt_rpc *rpc, tt__rpc_due *due) {
     tt_rpc_call *call = (tt_rpc_call *)(void *)due;
-    tt__rpc_lock(rpc);
-    if (call->from != rpc->id)
-        tt__rpc_give_credit(rpc, rpc->peers[call->from], call->packet->size);
-    tt__rpc_unlock(rpc);
+    (void)rpc;
     if (call->kept)
         tt__future_end(call->kept->value, TT_ERR_ABORTED, "the call that was to make the value was given up",
                        tt_rpc_none());
     end_call(call);
 }
 
+static bool is_queued(const tt_rpc_call *call) { return call->stage == CALL_QUEUED && call->due.run == go_on_call; }
+
 void tt__serve_forget(tt_rpc *rpc, int from, uint32_t id) {
     tt_rpc_call *call = tt__serve_find(rpc, from, id);
-    if (call && call->due.run == run_call)
+    if (call && is_queued(call))
         call->due.run = drop_unbegun;
     for (uint32_t i = 0; call && call->stage == CALL_REPLIES && i < call->transfer.count; i++)
         tt__message_cancel(rpc->network->messages, &call->transfer.messages[i], TT_ERR_ABORTED);
 }
 
-/* Calls that are held look whether they still are to be. */
-static void let_held_go(tt_rpc *rpc) {
-    for (tt__rpc_due *held; (held = tt__rpc_list_take(&rpc->held));)
-        tt__rpc_due_add(rpc, held);
+/* No reply is wanted of a call. */
+static void lose_call(tt_rpc *rpc, tt_rpc_call *call, tt_status status) {
+    call->lost = true;
+    if (call->transfer.listed)
+        for (uint32_t i = 0; i < call->transfer.count; i++)
+            tt__message_cancel(rpc->network->messages, &call->transfer.messages[i], status);
+    drop_later(rpc, call);
 }
 
 void tt__serve_lost(tt_rpc *rpc, int id) {
-    for (tt_rpc_call *call = rpc->serving; call; call = call->next) {
-        if (call->from != id)
-            continue;
-        call->lost = true;
-        if (call->transfer.listed)
-            for (uint32_t i = 0; i < call->transfer.count; i++)
-                tt__message_cancel(rpc->network->messages, &call->transfer.messages[i], TT_ERR_PEER);
+    for (tt_rpc_call *call = rpc->serving, *next; call; call = next) {
+        next = call->next;
+        if (call->from == id)
+            lose_call(rpc, call, TT_ERR_PEER);
     }
-    let_held_go(rpc);
+    tt__serve_look(rpc);
+    tt__rpc_notice(rpc);
 }
 
-int64_t tt__serve_end(tt_rpc *rpc) {
-    for (tt_rpc_call *call = rpc->serving; call; call = call->next) {
-        call->lost = true;
-        if (call->transfer.listed)
-            for (uint32_t i = 0; i < call->transfer.count; i++)
-                tt__message_cancel(rpc->network->messages, &call->transfer.messages[i], TT_ERR_ABORTED);
+void tt__serve_end(tt_rpc *rpc) {
+    for (tt_rpc_call *call = rpc->serving, *next; call; call = next) {
+        next = call->next;
+        lose_call(rpc, call, TT_ERR_ABORTED);
     }
-    let_held_go(rpc);
-    return rpc->counters.serving;
+    tt__serve_look(rpc);
+    tt__rpc_notice(rpc);
+}
+
+int tt__serve_list_running(tt_rpc *rpc, char *text, size_t size) {
+    int count = 0;
+    size_t n = 0;
+    *text = '\0';
+    for (const tt_rpc_call *call = rpc->serving; call; call = call->next) {
+        char who[TT__RPC_WHO_SIZE];
+        int bytes;
+        const char *function = tt__serve_function(call, &bytes);
+        if (!bytes || (call->stage != CALL_RUNS && call->stage != CALL_LATER))
+            continue;
+        if (n < size)
+            n += (size_t)snprintf(text + n, size - n, "%s%.*s() for worker %s", count ? ", " : "", bytes, function,
+                                  tt__rpc_who(rpc, call->from, who));
+        count++;
+    }
+    return count;
 }
 
 static void refuse_for_threads(tt_rpc *rpc, tt__rpc_due *due) {

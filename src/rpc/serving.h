@@ -28,7 +28,13 @@ uint64_t tt__serve_key(const tt_rpc_call *call);
 /* What waits in the queue can't begin, as no thread is left: fail it. */
 void tt__serve_refuse_queue(tt_rpc *rpc);
 
-/* The worker ends: replies that are under way stop. Returns how many calls are left, which a future is to end. */
-int64_t tt__serve_end(tt_rpc *rpc);
+/* Begin calls that were kept, for memory or until their caller takes what it is sent, and need not be any more. */
+void tt__serve_look(tt_rpc *rpc);
+
+/* The worker ends: replies that are under way stop, and calls that wait for a future end. */
+void tt__serve_end(tt_rpc *rpc);
+
+/* "add() for worker ps (id 1)": functions that run, or are to reply later. Returns how many. */
+int tt__serve_list_running(tt_rpc *rpc, char *text, size_t size);
 
 #endif

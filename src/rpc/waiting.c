@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/threads.h"
+#include "comm/group.h"
 #include "comm/shared/pause.h"
 #include "rpc/pool_crew.h"
 #include "rpc/sending.h"
@@ -24,6 +25,8 @@ void tt__rpc_set_thread(tt_rpc *rpc) {
     thread_of = rpc;
     tt__future_set_thread_driver(rpc ? &rpc->driver : NULL);
 }
+
+bool tt__rpc_is_thread(const tt_rpc *rpc) { return thread_of == rpc; }
 
 /* ---- moving messages */
 
@@ -209,6 +212,8 @@ static bool future_is_done(void *future) { return tt__future_done(future); }
 
 static void driver_wait(void *user, tt_future *future, int64_t deadline_ms) {
     tt_rpc *rpc = user;
+    if (rpc->forks != tt__forks)
+        return; /* nobody will end it in a forked child */
     tt__rpc_lock(rpc);
     tt__rpc_wait wait = {.next = rpc->waits, .future = future, .call = thread_of == rpc ? thread_call : NULL};
     rpc->waits = &wait;

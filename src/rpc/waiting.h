@@ -39,6 +39,9 @@ void tt__rpc_driver_init(tt_rpc *rpc);
 /* Mark the calling thread as one that runs functions of this worker; NULL: no more. */
 void tt__rpc_set_thread(tt_rpc *rpc);
 
+/* Is the calling thread one that runs functions of this worker? */
+bool tt__rpc_is_thread(const tt_rpc *rpc);
+
 /* Note which call the calling thread runs from now on; NULL: none. Returns that before. */
 tt_rpc_call *tt__rpc_set_call(tt_rpc_call *call);
 

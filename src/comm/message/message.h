@@ -133,6 +133,9 @@ void tt__messages_take_packets(tt__messages *messages, const tt__packet_taker *t
  * the link ended. */
 tt_status tt__packet_send(tt__messages *messages, int peer, const void *data, size_t bytes);
 
+/* Return how many bytes wait to be written to `peer`. */
+size_t tt__unsent_bytes(const tt__messages *messages, int peer);
+
 /* ---- news of ranks that a TCP link joins */
 
 typedef enum tt__news { TT__NEWS_LEFT, TT__NEWS_FAILED, TT__NEWS_ABORTED } tt__news;

@@ -43,3 +43,8 @@ tt_status tt__packet_send(tt__messages *messages, int peer, const void *data, si
     tt__send_frame(link, &frame, data, bytes);
     return link->ended ? fail_ended_link(link) : TT_OK;
 }
+
+size_t tt__unsent_bytes(const tt__messages *messages, int peer) {
+    const tt__link *link = messages->links[peer];
+    return link && !link->ended ? link->out.size - link->out_at : 0;
+}
