@@ -204,7 +204,7 @@ tt_rref *tt__rref_make(tt_rpc *rpc, int owner) {
     return rref;
 }
 
-/* Find an own value's entry; make one where the call that makes it is still to come, of which worker `from` speaks. NULL,
+/* Find an own value's entry; make one where the call that makes it is yet to come, of which worker `from` speaks. NULL,
  * recorded. */
 static tt_rref *own_rref(tt_rpc *rpc, int from, const tt__rpc_ref *ref) {
     tt_rref *rref = find_rref(rpc, ref);
@@ -515,7 +515,7 @@ void tt__rrefs_end(tt_rpc *rpc) {
 
 /* ---- for the program */
 
-/* The worker whose lock guards a reference; NULL: none does, after the shutdown, or in a forked child, where the lock may
+/* The worker whose lock guards a reference; NULL: none, after the shutdown, or in a forked child, where the lock may
  * be held by a thread that is not there. */
 static tt_rpc *guard_of(const tt_rref *rref) {
     tt_rpc *rpc = rref ? rref->rpc : NULL;

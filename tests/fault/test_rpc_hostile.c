@@ -1,4 +1,4 @@
-/* A worker that has the job secret and means harm: it speaks the packets of workers by itself, wrong ones, and right ones
+/* A worker that has the job secret and means harm: it speaks the packets of workers by itself, wrong and right ones
  * without end. It may break nothing but itself: meanwhile the others' calls to each other go on, their memory stays
  * bounded, and when it is gone nothing of it is left with them. */
 #include "rpc/peers.h"
