@@ -27,7 +27,7 @@ enum {
 static tt_status add(tt_rpc_call *call) {
     return tt_rpc_return(call, tt_rpc_int(tt_rpc_arg_int(call, 0) + tt_rpc_arg_int(call, 1)));
 }
-TT_RPC_FUNCTION(add, "(int a, int b) -> int");
+TT_RPC_FUNCTION_NAMED(add, "hostile_add", "(int a, int b) -> int");
 
 static tt_status echo(tt_rpc_call *call) {
     tt_rpc_value value;
@@ -35,12 +35,12 @@ static tt_status echo(tt_rpc_call *call) {
         return tt_last_status();
     return tt_rpc_return(call, value);
 }
-TT_RPC_FUNCTION(echo, "(any value) -> any");
+TT_RPC_FUNCTION_NAMED(echo, "hostile_echo", "(any value) -> any");
 
 static tt_future *never;
 
 static tt_status later(tt_rpc_call *call) { return tt_rpc_return_future(call, never); }
-TT_RPC_FUNCTION(later, "() -> any");
+TT_RPC_FUNCTION_NAMED(later, "hostile_later", "() -> any");
 
 /* ---- what it sends */
 
@@ -129,7 +129,8 @@ static void fetches_of_nothing(tt_rpc *rpc, int to, uint32_t i, uint64_t *random
 static void calls_without_replies(tt_rpc *rpc, int to, uint32_t i, uint64_t *random) {
     packet p;
     (void)random;
-    begin_packet(&p, (tt__rpc_header){.kind = i % 2 ? TT__RPC_CALL : TT__RPC_KEEP, .id = i, .serial = i + 1}, "later");
+    begin_packet(&p, (tt__rpc_header){.kind = i % 2 ? TT__RPC_CALL : TT__RPC_KEEP, .id = i, .serial = i + 1},
+                 "hostile_later");
     uint8_t list = TT__TAG_LIST;
     uint32_t none = 0;
     put(&p, &list, 1);
@@ -152,7 +153,7 @@ static void holds_of_nothing(tt_rpc *rpc, int to, uint32_t i, uint64_t *random) 
 /* References to values of the third worker, which whoever gets them lets go, and tells it. */
 static void references_of_others(tt_rpc *rpc, int to, uint32_t i, uint64_t *random) {
     packet p;
-    begin_packet(&p, (tt__rpc_header){.kind = TT__RPC_CALL, .id = i}, "echo");
+    begin_packet(&p, (tt__rpc_header){.kind = TT__RPC_CALL, .id = i}, "hostile_echo");
     put_bytes_value(&p, 1, false);
     for (int k = 0; k < 100; k++)
         put_ref(&p, 1 - to, HOSTILE, ((uint64_t)1 << 40) + storm_draw(random) % (1 << 24));
@@ -163,7 +164,7 @@ static void parts_that_never_come(tt_rpc *rpc, int to, uint32_t i, uint64_t *ran
     static const uint64_t sizes[] = {1,          100000,           64 << 20, (uint64_t)1 << 30, (uint64_t)20 << 30,
                                      UINT64_MAX, (uint64_t)1 << 62};
     packet p;
-    begin_packet(&p, (tt__rpc_header){.kind = TT__RPC_CALL, .id = i}, "echo");
+    begin_packet(&p, (tt__rpc_header){.kind = TT__RPC_CALL, .id = i}, "hostile_echo");
     put_bytes_value(&p, 0, true);
     put_part(&p, sizes[storm_below(random, 7)]);
     send_packet(rpc, to, &p, true);
@@ -187,7 +188,7 @@ static void replies_to_nothing(tt_rpc *rpc, int to, uint32_t i, uint64_t *random
 static void replies_that_are_not_taken(tt_rpc *rpc, int to, uint32_t i, uint64_t *random) {
     packet p;
     (void)random;
-    begin_packet(&p, (tt__rpc_header){.kind = TT__RPC_CALL, .id = i}, "echo");
+    begin_packet(&p, (tt__rpc_header){.kind = TT__RPC_CALL, .id = i}, "hostile_echo");
     put_bytes_value(&p, 8000, false);
     tt__rpc_lock(rpc);
     for (int k = 0; k < 200; k++)
@@ -199,7 +200,7 @@ static void replies_that_are_not_taken(tt_rpc *rpc, int to, uint32_t i, uint64_t
 static void more_than_the_window(tt_rpc *rpc, int to, uint32_t i, uint64_t *random) {
     packet p;
     (void)random;
-    begin_packet(&p, (tt__rpc_header){.kind = TT__RPC_CALL, .id = i}, "echo");
+    begin_packet(&p, (tt__rpc_header){.kind = TT__RPC_CALL, .id = i}, "hostile_echo");
     put_bytes_value(&p, 50000, false);
     send_packet(rpc, to, &p, false);
 }
@@ -234,7 +235,7 @@ static void deep_lists(tt_rpc *rpc, int to, uint32_t i, uint64_t *random) {
     packet p;
     uint8_t list = TT__TAG_LIST;
     (void)random;
-    begin_packet(&p, (tt__rpc_header){.kind = TT__RPC_CALL, .id = i}, "echo");
+    begin_packet(&p, (tt__rpc_header){.kind = TT__RPC_CALL, .id = i}, "hostile_echo");
     size_t at = p.size;
     for (int k = 0; k < TT_RPC_DEPTH - 1; k++) {
         uint32_t count = 60000;
@@ -254,7 +255,7 @@ static void anything(tt_rpc *rpc, int to, uint32_t i, uint64_t *random) {
                  (tt__rpc_header){.kind = (uint8_t)(1 + storm_below(random, TT__RPC_PACKET_KINDS)),
                                   .id = i,
                                   .serial = storm_below(random, 10)},
-                 storm_below(random, 2) ? "echo" : "add");
+                 storm_below(random, 2) ? "hostile_echo" : "hostile_add");
     put_bytes_value(&p, (uint32_t)storm_below(random, 100), storm_below(random, 2));
     while (storm_below(random, 3) == 0)
         put_part(&p, storm_draw(random) >> storm_below(random, 64));
@@ -317,7 +318,7 @@ static size_t resident_bytes(void) {
 static void call_other(tt_rpc *rpc, int other, const void *bytes, size_t size) {
     int64_t since = tt__now_ms();
     tt_rpc_value value;
-    CHECK_OK(tt_rpc_sync(rpc, NULL, "echo", .to_id = other, .args = TT_RPC_ARGS(tt_rpc_bytes(bytes, size)),
+    CHECK_OK(tt_rpc_sync(rpc, NULL, "hostile_echo", .to_id = other, .args = TT_RPC_ARGS(tt_rpc_bytes(bytes, size)),
                          .result = &value));
     CHECK(value.bytes.size == size);
     tt_rpc_value_free(&value);

@@ -18,7 +18,7 @@ static tt_future *never; /* ends never, unless a test ends it */
 static tt_status add(tt_rpc_call *call) {
     return tt_rpc_return(call, tt_rpc_int(tt_rpc_arg_int(call, 0) + tt_rpc_arg_int(call, 1)));
 }
-TT_RPC_FUNCTION(add, "(int a, int b) -> int");
+TT_RPC_FUNCTION_NAMED(add, "misuse_add", "(int a, int b) -> int");
 
 static tt_status ends_thread(tt_rpc_call *call) {
     (void)call;
@@ -66,7 +66,7 @@ static tt_status keep(tt_rpc_call *call) {
     kept = tt_rref_share(tt_rpc_arg_rref(call, 0));
     return TT_OK;
 }
-TT_RPC_FUNCTION(keep, "(rref value)");
+TT_RPC_FUNCTION_NAMED(keep, "misuse_keep", "(rref value)");
 
 static tt_status shuts_down(tt_rpc_call *call) {
     return tt_rpc_shutdown(tt_rpc_of_call(call), .at_once = true, .timeout_ms = 1);
@@ -77,7 +77,7 @@ static void expect_in_child(tt_rpc *rpc, tt_rpc_call *call) {
     tt_rref *rref = NULL;
     tt_rpc_value value;
     tt_rpc_counts counts;
-    CHECK(tt_rpc_sync(rpc, "worker0", "add", .args = TT_RPC_ARGS(tt_rpc_int(1), tt_rpc_int(1))) == TT_ERR_STATE);
+    CHECK(tt_rpc_sync(rpc, "worker0", "misuse_add", .args = TT_RPC_ARGS(tt_rpc_int(1), tt_rpc_int(1))) == TT_ERR_STATE);
     CHECK_TEXT("was forked by worker");
     CHECK(!(rref = tt_rref_new(rpc, tt_rpc_int(1))) && tt_last_status() == TT_ERR_STATE);
     CHECK(tt_rpc_get_counts(rpc, &counts) == TT_ERR_STATE);
@@ -142,7 +142,7 @@ static int be_worker(tt_store *store, int rank, int world, void *arg) {
 
 static void adds(tt_rpc *rpc, const char *whose) {
     tt_rpc_value sum;
-    CHECK_OK(tt_rpc_sync(rpc, whose, "add", .args = TT_RPC_ARGS(tt_rpc_int(2), tt_rpc_int(3)), .result = &sum));
+    CHECK_OK(tt_rpc_sync(rpc, whose, "misuse_add", .args = TT_RPC_ARGS(tt_rpc_int(2), tt_rpc_int(3)), .result = &sum));
     CHECK(sum.integer == 5);
 }
 
@@ -235,24 +235,24 @@ static void uses_after_the_end(tt_rpc *rpc, int rank) {
     int id;
     char name[8];
     CHECK(mine = tt_rref_new(rpc, tt_rpc_int(7)));
-    CHECK_OK(tt_rpc_remote(&theirs, rpc, rank ? "worker0" : "worker1", "add",
+    CHECK_OK(tt_rpc_remote(&theirs, rpc, rank ? "worker0" : "worker1", "misuse_add",
                            .args = TT_RPC_ARGS(tt_rpc_int(1), tt_rpc_int(1))));
     if (!rank) {
         CHECK(tt_rpc_sync(rpc, "worker0", "shuts_down") == TT_ERR_STATE);
         CHECK_TEXT("a function that worker worker0 runs can't shut it down");
     }
     CHECK_OK(tt_rpc_shutdown(rpc, .timeout_ms = PATIENCE_MS));
-    CHECK(tt_rpc_sync(rpc, "worker1", "add") == TT_ERR_STATE);
+    CHECK(tt_rpc_sync(rpc, "worker1", "misuse_add") == TT_ERR_STATE);
     CHECK_TEXT("tt_rpc_sync: the worker (tt_rpc) was shut down");
-    CHECK(tt_rpc_async(&future, rpc, "worker1", "add") == TT_ERR_STATE && !future);
-    CHECK(tt_rpc_remote(&kept, rpc, "worker1", "add") == TT_ERR_STATE && !kept);
+    CHECK(tt_rpc_async(&future, rpc, "worker1", "misuse_add") == TT_ERR_STATE && !future);
+    CHECK(tt_rpc_remote(&kept, rpc, "worker1", "misuse_add") == TT_ERR_STATE && !kept);
     CHECK(tt_rpc_find_worker(rpc, "worker1", &id) == TT_ERR_STATE);
     CHECK(tt_rpc_worker_name(rpc, 0, name, sizeof name) == TT_ERR_STATE);
     CHECK(!tt_rref_new(rpc, tt_rpc_int(1)) && tt_last_status() == TT_ERR_STATE);
     CHECK(tt_rpc_shutdown(rpc) == TT_ERR_STATE);
     CHECK(tt_rref_get(theirs, &value, 0) == TT_ERR_STATE);
     CHECK_TEXT("the worker that had the reference was shut down");
-    CHECK(tt_rref_sync(theirs, "add") == TT_ERR_STATE);
+    CHECK(tt_rref_sync(theirs, "misuse_add") == TT_ERR_STATE);
     tt_rref_free(tt_rref_share(mine));
     tt_rref_free(mine);
     tt_rref_free(theirs);
@@ -270,7 +270,7 @@ static void misused_references(tt_rpc *rpc, int rank) {
     tt_rpc_value value;
     if (rank)
         return;
-    CHECK_OK(tt_rpc_remote(&theirs, rpc, "worker1", "add", .args = TT_RPC_ARGS(tt_rpc_int(1), tt_rpc_int(1))));
+    CHECK_OK(tt_rpc_remote(&theirs, rpc, "worker1", "misuse_add", .args = TT_RPC_ARGS(tt_rpc_int(1), tt_rpc_int(1))));
     CHECK(!tt_rref_local(theirs) && tt_last_status() == TT_ERR_STATE);
     CHECK_TEXT("the value lies with the worker with the id 1");
     CHECK_OK(tt_rref_get(theirs, &value, 0));
@@ -278,8 +278,8 @@ static void misused_references(tt_rpc *rpc, int rank) {
     tt_clear_error(); /* what is made of nothing keeps the first error */
     CHECK(tt_rref_get(NULL, &value, 0) == TT_ERR_INVALID);
     CHECK(!tt_rref_local(NULL) && tt_last_status() == TT_ERR_INVALID);
-    CHECK(tt_rref_sync(NULL, "add") == TT_ERR_INVALID);
-    CHECK(tt_rpc_sync(rpc, "worker1", "keep", .args = TT_RPC_ARGS(tt_rpc_rref(NULL))) == TT_ERR_INVALID);
+    CHECK(tt_rref_sync(NULL, "misuse_add") == TT_ERR_INVALID);
+    CHECK(tt_rpc_sync(rpc, "worker1", "misuse_keep", .args = TT_RPC_ARGS(tt_rpc_rref(NULL))) == TT_ERR_INVALID);
     tt_rref_free(NULL);
 }
 
@@ -366,11 +366,11 @@ static int bad_registrations(tt_store *store, int rank, int world, void *arg) {
     CHECK(tt_rpc_register("x", "()", NULL) == TT_ERR_INVALID);
     CHECK(tt_rpc_register("x", "(integer a)", add) == TT_ERR_INVALID);
     CHECK_TEXT("the function x");
-    CHECK(tt_rpc_register("add", "()", add) == TT_ERR_STATE);
-    CHECK_TEXT("two functions are registered as add");
-    tt_rpc_register_at_load("add", "()", add);
+    CHECK(tt_rpc_register("misuse_add", "()", add) == TT_ERR_STATE);
+    CHECK_TEXT("two functions are registered as misuse_add");
+    tt_rpc_register_at_load("misuse_add", "()", add);
     CHECK(tt_rpc_init(&rpc, "w", .group = group) == TT_ERR_STATE);
-    CHECK_TEXT("two functions are registered as add");
+    CHECK_TEXT("two functions are registered as misuse_add");
     tt_destroy_process_group(group);
     return 0;
 }
@@ -400,7 +400,8 @@ static void little_memory(tt_rpc *rpc, int rank) {
     close(1);
     if (rank && !getenv("TT_SANITIZED"))
         CHECK(!setrlimit(RLIMIT_AS, &(struct rlimit){mapped_bytes() + (128 << 20), RLIM_INFINITY}));
-    CHECK_OK(tt_rpc_sync(rpc, rank ? "worker0" : "worker1", "add", .args = TT_RPC_ARGS(tt_rpc_int(2), tt_rpc_int(3))));
+    CHECK_OK(tt_rpc_sync(rpc, rank ? "worker0" : "worker1", "misuse_add",
+                         .args = TT_RPC_ARGS(tt_rpc_int(2), tt_rpc_int(3))));
     if (!rank && !getenv("TT_SANITIZED")) {
         CHECK(tt_rpc_sync(rpc, "worker1", "frees_arguments", .args = TT_RPC_ARGS(tt_rpc_bytes(big, BYTES))) ==
               TT_ERR_MEMORY);
