@@ -1,24 +1,27 @@
 /* The state of a worker. A file calls those above it in this list only:
  *
- *   rpc_signature.c, functions.c   what can be called
- *   live.c                         which workers this process has
- *   rpc_value.c, future.c          values, and those that are not there yet
- *   encode.c, decode.c         values become packets, and packets values
- *   peers.c                    the other workers: who is lost
- *   sending.c                  packets and parts go out, in order, within windows
- *   references.c               references, and whom their owners count
- *   pool_crew.c                     how many threads run functions
- *   waiting.c                  who moves messages; threads that wait
- *   rpc_pool.c                 what those threads do
- *   recording.c                what of all this `tutti top` sees
- *   calling.c                  calls to others, and their replies
- *   serving.c                  calls of others
- *   cycles.c                   calls that wait for each other are found
- *   rpc_dispatch.c                 packets come
- *   rpc_keeper.c                   the thread that looks after all this
- *   leaving.c                  all leave together
- *   agent.c                    a worker's life; the public calls
- *   network_group.c, network_store.c   ways to the other workers
+ *   rpc_signature.c,                   functions.c   what can be called
+ *   live.c                             which workers this process has
+ *   rpc_value.c,                       future.c          values, and those that are not there yet
+ *   encode.c,                          decode.c         values become packets, and packets values
+ *   peers.c                            the other workers: who is lost
+ *   sending.c                          packets and parts go out, in order, within windows
+ *   references.c                       references, and whom their owners count
+ *   pool_crew.c                        how many threads run functions
+ *   waiting.c                          who moves messages; threads that wait
+ *   rpc_pool.c                         what those threads do
+ *   recording.c                        what of all this `tutti top` sees
+ *   outgoing_calls.c                   calls to others that are under way
+ *   call_results.c                     their replies
+ *   calling.c                          calls are made, and end
+ *   replying.c                         replies to calls of others
+ *   serving.c                          calls of others; function_args.c: what functions see of them
+ *   cycles.c                           calls that wait for each other are found
+ *   rpc_dispatch.c                     packets come
+ *   rpc_keeper.c                       the thread that looks after all this
+ *   leaving.c                          all leave together
+ *   agent.c                            a worker's life; the public calls
+ *   network_group.c,                   network_store.c   ways to the other workers
  *
  * One lock guards it all, that of the network; only what says so is read without it. */
 #ifndef TT_RPC_STATE_H

@@ -6,6 +6,7 @@
 #include "rpc/pool_crew.h"
 #include "rpc/references.h"
 #include "rpc/sending.h"
+#include "rpc/served_call.h"
 #include "rpc/waiting.h"
 
 #include <pthread.h>
@@ -18,298 +19,6 @@ enum {
     UNSENT_MAX = 32 << 20, /* bytes for it that wait to be written, beyond which its calls are not begun */
     CALLS_MAX = 1 << 17    /* calls of it that were not replied to; what is more is refused */
 };
-
-/* How far a call is. */
-typedef enum call_stage {
-    CALL_QUEUED, /* to be read */
-    CALL_LANDS,  /* its parts come */
-    CALL_RUNS,
-    CALL_LATER,  /* the function has returned, and replies by a future */
-    CALL_REPLIES /* the reply's parts go out */
-} call_stage;
-
-/* A call that a future will end. Who takes the link has the call: the future's callback, or who drops the call. */
-typedef struct later_link {
-    _Atomic bool taken;
-    tt_rpc_call *call;
-} later_link;
-
-struct tt_rpc_call {
-    tt__rpc_due due;
-    struct tt_rpc_call *next, *previous; /* in rpc->serving */
-    tt_rpc *rpc;
-    int from;
-    call_stage stage;
-    bool lost;         /* the caller takes no reply */
-    bool admitted;     /* its parts may come */
-    tt_status refused; /* it is not to be begun; `apart` says why */
-    size_t counted;    /* bytes in rpc->counters.bytes, */
-    size_t landing;    /* and in rpc->landing_bytes */
-    size_t window;     /* that it takes of the caller's window */
-    tt__rpc_packet *packet;
-    tt__rpc_packet_view view;
-    const tt__rpc_function *function; /* NULL: a fetch */
-    tt_rref **refs;
-    tt_rref *kept;     /* of KEEP: where the result goes; a share */
-    tt_rpc_value args; /* a list */
-    bool args_read;
-    tt__rpc_landing *landings;
-    void *value_apart;
-    struct tt_tensor ***tensors;
-    uint32_t tensor_count;
-    tt__rpc_transfer transfer; /* parts in, then out */
-
-    tt_rpc_value result;
-    bool returned;
-    tt_future *later;
-    later_link *link;    /* of CALL_LATER */
-    tt__rpc_part *parts; /* of the reply */
-    uint8_t *apart;
-    uint32_t part_count;
-};
-
-/* ---- the end of a call */
-
-/* The call is begun, or over: what it took of the caller's window is given back, and its bytes wait no more. */
-static void uncount_call(tt_rpc *rpc, tt_rpc_call *call) {
-    tt__rpc_peer *peer = rpc->peers[call->from];
-    size_t window = call->window;
-    rpc->counters.bytes -= call->counted + call->landing;
-    rpc->landing_bytes -= call->landing;
-    peer->landing -= call->landing;
-    call->counted = call->landing = call->window = 0;
-    if (window && call->from != rpc->id)
-        tt__rpc_give_credit(rpc, peer, window);
-}
-
-static void unlist_call(tt_rpc *rpc, tt_rpc_call *call) {
-    if (call->previous)
-        call->previous->next = call->next;
-    else
-        rpc->serving = call->next;
-    if (call->next)
-        call->next->previous = call->previous;
-    rpc->counters.serving--;
-    rpc->peers[call->from]->calls_in--;
-    uncount_call(rpc, call);
-    if (rpc->sleepers && rpc->leaving && !rpc->counters.serving && (rpc->asked_wave || rpc->network->comes_and_goes))
-        pthread_cond_broadcast(&rpc->changed);
-}
-
-/* Free a call that is not listed any more, without the lock. */
-static void free_call(tt_rpc_call *call) {
-    for (uint32_t i = 0; i < call->part_count; i++)
-        if (call->parts[i].keep)
-            tt__rpc_tensor_hooks_of()->release(call->parts[i].keep);
-    tt_rpc_value_free(&call->args);
-    tt_rpc_value_free(&call->result);
-    tt_future_free(call->later);
-    for (uint32_t i = 0; call->refs && i < call->view.header.refs; i++)
-        tt_rref_free(call->refs[i]);
-    tt_rref_free(call->kept);
-    free(call->refs);
-    free(call->landings);
-    free(call->value_apart);
-    free(call->tensors);
-    free(call->parts);
-    free(call->apart);
-    free(call);
-}
-
-static void end_call(tt_rpc_call *call) {
-    tt_rpc *rpc = call->rpc;
-    tt__rpc_lock(rpc);
-    tt__transfer_end(rpc, &call->transfer);
-    unlist_call(rpc, call);
-    tt__packet_free(rpc, call->packet);
-    tt__rpc_unlock(rpc);
-    free_call(call);
-}
-
-/* ---- replies; without the lock */
-
-static void end_sent_call(tt_rpc *rpc, tt__rpc_due *due) {
-    (void)rpc;
-    end_call((tt_rpc_call *)(void *)due);
-}
-
-/* Send what was encoded, and keep the call until its parts are out. */
-static tt_status send_encoded(tt_rpc_call *call, tt__rpc_encoder *e, tt__rpc_header header) {
-    tt_rpc *rpc = call->rpc;
-    tt__rpc_header *own = tt__encoder_header(e);
-    own->kind = header.kind;
-    own->id = header.id;
-    own->context = header.context;
-    own->message = header.message;
-    if (header.kind == TT__RPC_ERROR)
-        own->flags = header.flags;
-    call->transfer.due = &call->due;
-    call->due.run = end_sent_call;
-    TT__TRY(tt__transfer_make(&call->transfer, e->part_count));
-    for (uint32_t i = 0; i < e->part_count; i++)
-        tt__transfer_part(&call->transfer, i, call->from, header.id, true, e->parts[i].data, (size_t)e->parts[i].bytes);
-    call->stage = CALL_REPLIES;
-    tt_status status = call->lost ? TT_ERR_PEER : tt__rrefs_given(rpc, call->from, e->refs, e->ref_count);
-    if (!status) {
-        status = tt__rpc_send(rpc, call->from, e->data, e->size, e->part_count ? &call->transfer : NULL);
-        if (status)
-            tt__rrefs_not_given(rpc, call->from, e->refs, e->ref_count);
-    }
-    if (!status) {
-        call->parts = e->parts;
-        call->apart = e->apart;
-        call->part_count = e->part_count;
-    }
-    return status;
-}
-
-static tt_status encode_result(tt_rpc_call *call, tt__rpc_encoder *e, const tt_rpc_value *value,
-                               tt__rpc_context *context) {
-    const tt__rpc_tensor_hooks *hooks = tt__rpc_tensor_hooks_of();
-    tt__encoder_begin(e, "");
-    tt__encoder_value(e, value);
-    tt__rpc_ref few[8], *refs = e->ref_count <= 8 ? few : calloc(e->ref_count, sizeof *refs);
-    tt_status status = e->status;
-    if (!status && !refs)
-        status = tt__fail(TT_ERR_MEMORY, "no memory for %u references", e->ref_count);
-    for (uint32_t i = 0; !status && i < e->ref_count; i++)
-        refs[i] = e->refs[i]->ref;
-    if (!status)
-        status = tt__encoder_finish(e, refs);
-    if (refs != few)
-        free(refs);
-    if (!status && context->context && e->requires_grad)
-        status = hooks->sending(call->rpc, call->from, context, e->tensors, e->tensor_count);
-    return status;
-}
-
-/* Send an error: this thread's last. */
-static void reply_error(tt_rpc_call *call) {
-    tt__rpc_encoder e;
-    tt_status why = tt_last_status() ? tt_last_status() : TT_ERR_STATE;
-    tt__encoder_begin(&e, "");
-    tt__encoder_text(&e, *tt_last_error() ? tt_last_error() : tt_status_text(why));
-    tt_status status = tt__encoder_finish(&e, NULL);
-    tt__rpc_lock(call->rpc);
-    if (!status)
-        status = send_encoded(
-            call, &e, (tt__rpc_header){.kind = TT__RPC_ERROR, .flags = (uint8_t)why, .id = call->view.header.id});
-    tt__rpc_unlock(call->rpc);
-    tt__encoder_free(&e, true);
-    end_call(call);
-}
-
-/* Send the result. */
-static void reply_value(tt_rpc_call *call, const tt_rpc_value *value) {
-    tt__rpc_encoder e;
-    tt__rpc_context context = {.context = call->view.header.context};
-    tt_status status = encode_result(call, &e, value, &context);
-    if (status) {
-        tt__encoder_free(&e, true);
-        reply_error(call);
-        return;
-    }
-    tt__rpc_lock(call->rpc);
-    status = send_encoded(
-        call, &e,
-        (tt__rpc_header){
-            .kind = TT__RPC_REPLY, .id = call->view.header.id, .context = context.context, .message = context.message});
-    bool waits = !status && e.part_count;
-    tt__transfers_look(call->rpc);
-    tt__rpc_notice(call->rpc);
-    tt__rpc_unlock(call->rpc);
-    tt__encoder_free(&e, status != TT_OK);
-    if (!waits)
-        end_call(call);
-}
-
-/* The result stays here: the caller only learns that the call is over. */
-static void keep_result(tt_rpc_call *call, tt_status status) {
-    static const tt_rpc_value none;
-    tt_rpc_value kept = call->result;
-    char text[TT__ERROR_TEXT_SIZE];
-    call->result = tt_rpc_none();
-    if (!status && !kept.owned) {
-        tt_rpc_value given = kept;
-        status = tt_rpc_value_copy(&kept, &given);
-    }
-    snprintf(text, sizeof text, "%s", status ? tt_last_error() : "");
-    if (status)
-        tt_rpc_value_free(&kept);
-    tt__future_end(call->kept->value, status, text, status ? tt_rpc_none() : kept);
-    reply_value(call, &none);
-}
-
-/* The function is through. */
-static void finish_call(tt_rpc_call *call, tt_status status) {
-    if (call->kept)
-        keep_result(call, status);
-    else if (status)
-        reply_error(call);
-    else
-        reply_value(call, &call->result);
-}
-
-static void reply_later(tt_future *future, void *user) {
-    later_link *link = user;
-    tt_rpc_call *call = link->call;
-    bool dropped = atomic_exchange(&link->taken, true);
-    free(link);
-    if (dropped)
-        return;
-    tt_status status = tt_future_wait(future, 0); /* it is done */
-    const tt_rpc_value *value = status ? NULL : tt_future_value(future);
-    if (value && call->function)
-        status =
-            tt__signature_check_result(&call->function->signature, call->function->name, call->function->text, value);
-    if (call->kept && !status)
-        status = tt_rpc_value_copy(&call->result, value);
-    if (status || call->kept)
-        finish_call(call, status);
-    else
-        reply_value(call, value);
-}
-
-/* A call that is dropped has no lock, and no list. */
-static void run_dropped(tt_rpc *rpc, tt__rpc_due *due) {
-    (void)rpc;
-    free_call((tt_rpc_call *)(void *)due);
-}
-
-/* End a call that waits for a future, whose reply nobody will take. The lock is held. */
-static void drop_later(tt_rpc *rpc, tt_rpc_call *call) {
-    if (call->stage != CALL_LATER || atomic_exchange(&call->link->taken, true))
-        return;
-    unlist_call(rpc, call);
-    tt__packet_free(rpc, call->packet);
-    call->due.run = run_dropped;
-    tt__rpc_due_add(rpc, &call->due);
-}
-
-/* Reply when `future` is done. */
-static void follow_later(tt_rpc_call *call, tt_future *future) {
-    tt_rpc *rpc = call->rpc;
-    later_link *link = malloc(sizeof *link);
-    if (!link) {
-        finish_call(call, tt__fail(TT_ERR_MEMORY, "no memory for a reply that comes later"));
-        return;
-    }
-    *link = (later_link){.call = call};
-    tt_future_share(future); /* the call may be dropped meanwhile */
-    tt__rpc_lock(rpc);
-    bool lost = call->lost;
-    call->link = link;
-    call->stage = lost ? CALL_RUNS : CALL_LATER;
-    tt__rpc_unlock(rpc);
-    tt_status status = lost ? TT_ERR_PEER : tt__future_follow(future, reply_later, link);
-    if (status) {
-        bool dropped = atomic_exchange(&link->taken, true);
-        free(link);
-        if (!dropped)
-            finish_call(call, lost ? tt__fail(TT_ERR_PEER, "the caller is lost") : status);
-    }
-    tt_future_free(future);
-}
 
 /* ---- running; without the lock */
 
@@ -324,7 +33,7 @@ static void function_ends_thread(void *arg) {
     const running_function *running = arg;
     if (running->hooks)
         running->hooks->leave(running->before);
-    finish_call(running->call, tt__fail(TT_ERR_STATE, "the function ended its thread: expected it to return"));
+    tt__served_finish(running->call, tt__fail(TT_ERR_STATE, "the function ended its thread: expected it to return"));
 }
 
 static tt_status call_function(tt_rpc_call *call) {
@@ -356,13 +65,13 @@ static void run_function(tt_rpc_call *call) {
     tt_clear_error();
     tt_status status = call_function(call);
     if (!status && call->later)
-        follow_later(call, call->later);
+        tt__served_follow(call, call->later);
     else
-        finish_call(call, status);
+        tt__served_finish(call, status);
 }
 
 /* A fetch: reply when the value has been made. */
-static void run_fetch(tt_rpc_call *call) { follow_later(call, call->refs[0]->value); }
+static void run_fetch(tt_rpc_call *call) { tt__served_follow(call, call->refs[0]->value); }
 
 /* ---- arguments; without the lock */
 
@@ -569,7 +278,7 @@ static void run_refused(tt_rpc_call *call) {
     tt_status status = tt__fail(call->refused, "%s", (const char *)call->apart);
     free(call->apart);
     call->apart = NULL;
-    finish_call(call, status);
+    tt__served_finish(call, status);
 }
 
 /* A thread takes the call from the queue, or goes on with it now that its parts have come. */
@@ -587,7 +296,7 @@ static void go_on_call(tt_rpc *rpc, tt__rpc_due *due) {
         return;
     tt__rpc_lock(rpc);
     bool held = call->landing;
-    uncount_call(rpc, call);
+    tt__served_uncount(rpc, call);
     call->stage = CALL_RUNS;
     if (held && rpc->held.first) {
         let_held_go(rpc);
@@ -599,7 +308,7 @@ static void go_on_call(tt_rpc *rpc, tt__rpc_due *due) {
     if (!status && !fetch)
         status = check_args(call);
     if (status)
-        finish_call(call, status);
+        tt__served_finish(call, status);
     else if (fetch)
         run_fetch(call);
     else
@@ -705,7 +414,7 @@ static void drop_unbegun(tt_rpc *rpc, tt__rpc_due *due) {
     if (call->kept)
         tt__future_end(call->kept->value, TT_ERR_ABORTED, "the call that was to make the value was given up",
                        tt_rpc_none());
-    end_call(call);
+    tt__served_end(call);
 }
 
 static bool is_queued(const tt_rpc_call *call) { return call->stage == CALL_QUEUED && call->due.run == go_on_call; }
@@ -724,7 +433,7 @@ static void lose_call(tt_rpc *rpc, tt_rpc_call *call, tt_status status) {
     if (call->transfer.listed)
         for (uint32_t i = 0; i < call->transfer.count; i++)
             tt__message_cancel(rpc->network->messages, &call->transfer.messages[i], status);
-    drop_later(rpc, call);
+    tt__served_drop(rpc, call);
 }
 
 void tt__serve_lost(tt_rpc *rpc, int id) {
@@ -772,7 +481,7 @@ static void refuse_for_threads(tt_rpc *rpc, tt__rpc_due *due) {
              "made%s%s",
              rpc->name, rpc->pool_threads, *rpc->pool_why ? ": " : " (.max_threads)", rpc->pool_why);
     tt__rpc_unlock(rpc);
-    finish_call(call, TT_ERR_SYSTEM);
+    tt__served_finish(call, TT_ERR_SYSTEM);
 }
 
 void tt__serve_refuse_queue(tt_rpc *rpc) {
@@ -815,86 +524,3 @@ const char *tt__serve_function(const tt_rpc_call *call, int *bytes) {
 }
 
 uint64_t tt__serve_key(const tt_rpc_call *call) { return (uint64_t)(call->from + 1) << 32 | call->view.header.id; }
-
-/* ---- for functions */
-
-int64_t tt_rpc_arg_count(const tt_rpc_call *call) { return call ? call->args.list.count : 0; }
-
-const tt_rpc_value *tt_rpc_arg(const tt_rpc_call *call, int64_t index) {
-    static const tt_rpc_value none;
-    return call && index >= 0 && index < call->args.list.count ? &call->args.list.items[index] : &none;
-}
-
-bool tt_rpc_arg_bool(const tt_rpc_call *call, int64_t index) {
-    const tt_rpc_value *value = tt_rpc_arg(call, index);
-    return value->kind == TT_RPC_BOOL && value->boolean;
-}
-
-int64_t tt_rpc_arg_int(const tt_rpc_call *call, int64_t index) {
-    const tt_rpc_value *value = tt_rpc_arg(call, index);
-    return value->kind == TT_RPC_INT ? value->integer : 0;
-}
-
-double tt_rpc_arg_float(const tt_rpc_call *call, int64_t index) {
-    const tt_rpc_value *value = tt_rpc_arg(call, index);
-    return value->kind == TT_RPC_FLOAT ? value->number : value->kind == TT_RPC_INT ? (double)value->integer : 0;
-}
-
-const char *tt_rpc_arg_text(const tt_rpc_call *call, int64_t index) {
-    const tt_rpc_value *value = tt_rpc_arg(call, index);
-    return value->kind == TT_RPC_TEXT ? value->bytes.data : NULL;
-}
-
-tt_rref *tt_rpc_arg_rref(const tt_rpc_call *call, int64_t index) {
-    const tt_rpc_value *value = tt_rpc_arg(call, index);
-    return value->kind == TT_RPC_RREF ? value->rref : NULL;
-}
-
-tt_status tt_rpc_take_arg(tt_rpc_call *call, int64_t index, tt_rpc_value *out) {
-    if (!call || !out || index < 0 || index >= call->args.list.count)
-        return tt__fail_argument("tt_rpc_take_arg: there is no argument %lld", (long long)index);
-    tt_rpc_value *value = &call->args.list.items[index];
-    if (!value->owned && (value->kind == TT_RPC_TEXT || value->kind == TT_RPC_BYTES))
-        TT__TRY(tt_rpc_value_copy(out, value)); /* it lies in the packet */
-    else if (value->kind == TT_RPC_LIST || value->kind == TT_RPC_MAP)
-        TT__TRY(tt_rpc_value_copy(out, value));
-    else {
-        *out = *value;
-        *value = tt_rpc_none();
-        return TT_OK;
-    }
-    tt_rpc_value_free(value);
-    return TT_OK;
-}
-
-tt_status tt_rpc_return(tt_rpc_call *call, tt_rpc_value value) {
-    tt_rpc_value kept = value;
-    tt_status status = call ? TT_OK : tt__fail_argument("tt_rpc_return: the call is NULL");
-    if (!status && (call->returned || call->later))
-        status = tt__fail(TT_ERR_STATE, "tt_rpc_return: the call has a result already");
-    if (!status)
-        status =
-            tt__signature_check_result(&call->function->signature, call->function->name, call->function->text, &value);
-    if (!status && !value.owned)
-        status = tt_rpc_value_copy(&kept, &value);
-    if (status) {
-        tt_rpc_value_free(&kept);
-        return status;
-    }
-    call->result = kept;
-    call->returned = true;
-    return TT_OK;
-}
-
-tt_status tt_rpc_return_future(tt_rpc_call *call, tt_future *future) {
-    if (!call || !future)
-        return tt__fail_argument("tt_rpc_return_future: expected a call and a future, got NULL");
-    if (call->returned || call->later)
-        return tt__fail(TT_ERR_STATE, "tt_rpc_return_future: the call has a result already");
-    call->later = tt_future_share(future);
-    return TT_OK;
-}
-
-int tt_rpc_caller(const tt_rpc_call *call) { return call ? call->from : -1; }
-
-tt_rpc *tt_rpc_of_call(const tt_rpc_call *call) { return call ? call->rpc : NULL; }

@@ -1,8 +1,8 @@
 /* A storm of faults among workers that call each other: one is killed, frozen, or held up for a short while, at a
  * random moment of calls, nested calls, replies that come later, uses of references, distributed passes and optimizer
- * steps, joining, or the shutdown. Every waiter gets an error that names it: at once after a death, within the heartbeat
- * after a freeze; who was only held up is not missed. Afterwards the survivors have nothing left: no reference, call,
- * context, thread or descriptor. */
+ * steps, joining, or the shutdown. Every waiter gets an error that names it: at once after a death, within the
+ * heartbeat after a freeze; who was only held up is not missed. Afterwards the survivors have nothing left: no
+ * reference, call, context, thread or descriptor. */
 #include "support/leftovers.h"
 #include "support/ranks.h"
 #include "support/storm.h"

@@ -1,0 +1,250 @@
+/* Replies to calls of other workers, and the end of these calls. */
+#include "base/error.h"
+#include "rpc/packets_memory.h"
+#include "rpc/peers.h"
+#include "rpc/references.h"
+#include "rpc/sending.h"
+#include "rpc/served_call.h"
+#include "rpc/waiting.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- the end of a call */
+
+void tt__served_uncount(tt_rpc *rpc, tt_rpc_call *call) {
+    tt__rpc_peer *peer = rpc->peers[call->from];
+    size_t window = call->window;
+    rpc->counters.bytes -= call->counted + call->landing;
+    rpc->landing_bytes -= call->landing;
+    peer->landing -= call->landing;
+    call->counted = call->landing = call->window = 0;
+    if (window && call->from != rpc->id)
+        tt__rpc_give_credit(rpc, peer, window);
+}
+
+static void unlist_call(tt_rpc *rpc, tt_rpc_call *call) {
+    if (call->previous)
+        call->previous->next = call->next;
+    else
+        rpc->serving = call->next;
+    if (call->next)
+        call->next->previous = call->previous;
+    rpc->counters.serving--;
+    rpc->peers[call->from]->calls_in--;
+    tt__served_uncount(rpc, call);
+    if (rpc->sleepers && rpc->leaving && !rpc->counters.serving && (rpc->asked_wave || rpc->network->comes_and_goes))
+        pthread_cond_broadcast(&rpc->changed);
+}
+
+/* Free a call that is not listed any more, without the lock. */
+static void free_call(tt_rpc_call *call) {
+    for (uint32_t i = 0; i < call->part_count; i++)
+        if (call->parts[i].keep)
+            tt__rpc_tensor_hooks_of()->release(call->parts[i].keep);
+    tt_rpc_value_free(&call->args);
+    tt_rpc_value_free(&call->result);
+    tt_future_free(call->later);
+    for (uint32_t i = 0; call->refs && i < call->view.header.refs; i++)
+        tt_rref_free(call->refs[i]);
+    tt_rref_free(call->kept);
+    free(call->refs);
+    free(call->landings);
+    free(call->value_apart);
+    free(call->tensors);
+    free(call->parts);
+    free(call->apart);
+    free(call);
+}
+
+void tt__served_end(tt_rpc_call *call) {
+    tt_rpc *rpc = call->rpc;
+    tt__rpc_lock(rpc);
+    tt__transfer_end(rpc, &call->transfer);
+    unlist_call(rpc, call);
+    tt__packet_free(rpc, call->packet);
+    tt__rpc_unlock(rpc);
+    free_call(call);
+}
+
+/* ---- replies; without the lock */
+
+static void end_sent_call(tt_rpc *rpc, tt__rpc_due *due) {
+    (void)rpc;
+    tt__served_end((tt_rpc_call *)(void *)due);
+}
+
+/* Send what was encoded, and keep the call until its parts are out. */
+static tt_status send_encoded(tt_rpc_call *call, tt__rpc_encoder *e, tt__rpc_header header) {
+    tt_rpc *rpc = call->rpc;
+    tt__rpc_header *own = tt__encoder_header(e);
+    own->kind = header.kind;
+    own->id = header.id;
+    own->context = header.context;
+    own->message = header.message;
+    if (header.kind == TT__RPC_ERROR)
+        own->flags = header.flags;
+    call->transfer.due = &call->due;
+    call->due.run = end_sent_call;
+    TT__TRY(tt__transfer_make(&call->transfer, e->part_count));
+    for (uint32_t i = 0; i < e->part_count; i++)
+        tt__transfer_part(&call->transfer, i, call->from, header.id, true, e->parts[i].data, (size_t)e->parts[i].bytes);
+    call->stage = CALL_REPLIES;
+    tt_status status = call->lost ? TT_ERR_PEER : tt__rrefs_given(rpc, call->from, e->refs, e->ref_count);
+    if (!status) {
+        status = tt__rpc_send(rpc, call->from, e->data, e->size, e->part_count ? &call->transfer : NULL);
+        if (status)
+            tt__rrefs_not_given(rpc, call->from, e->refs, e->ref_count);
+    }
+    if (!status) {
+        call->parts = e->parts;
+        call->apart = e->apart;
+        call->part_count = e->part_count;
+    }
+    return status;
+}
+
+static tt_status encode_result(tt_rpc_call *call, tt__rpc_encoder *e, const tt_rpc_value *value,
+                               tt__rpc_context *context) {
+    const tt__rpc_tensor_hooks *hooks = tt__rpc_tensor_hooks_of();
+    tt__encoder_begin(e, "");
+    tt__encoder_value(e, value);
+    tt__rpc_ref few[8], *refs = e->ref_count <= 8 ? few : calloc(e->ref_count, sizeof *refs);
+    tt_status status = e->status;
+    if (!status && !refs)
+        status = tt__fail(TT_ERR_MEMORY, "no memory for %u references", e->ref_count);
+    for (uint32_t i = 0; !status && i < e->ref_count; i++)
+        refs[i] = e->refs[i]->ref;
+    if (!status)
+        status = tt__encoder_finish(e, refs);
+    if (refs != few)
+        free(refs);
+    if (!status && context->context && e->requires_grad)
+        status = hooks->sending(call->rpc, call->from, context, e->tensors, e->tensor_count);
+    return status;
+}
+
+/* Send an error: this thread's last. */
+static void reply_error(tt_rpc_call *call) {
+    tt__rpc_encoder e;
+    tt_status why = tt_last_status() ? tt_last_status() : TT_ERR_STATE;
+    tt__encoder_begin(&e, "");
+    tt__encoder_text(&e, *tt_last_error() ? tt_last_error() : tt_status_text(why));
+    tt_status status = tt__encoder_finish(&e, NULL);
+    tt__rpc_lock(call->rpc);
+    if (!status)
+        status = send_encoded(
+            call, &e, (tt__rpc_header){.kind = TT__RPC_ERROR, .flags = (uint8_t)why, .id = call->view.header.id});
+    tt__rpc_unlock(call->rpc);
+    tt__encoder_free(&e, true);
+    tt__served_end(call);
+}
+
+/* Send the result. */
+static void reply_value(tt_rpc_call *call, const tt_rpc_value *value) {
+    tt__rpc_encoder e;
+    tt__rpc_context context = {.context = call->view.header.context};
+    tt_status status = encode_result(call, &e, value, &context);
+    if (status) {
+        tt__encoder_free(&e, true);
+        reply_error(call);
+        return;
+    }
+    tt__rpc_lock(call->rpc);
+    status = send_encoded(
+        call, &e,
+        (tt__rpc_header){
+            .kind = TT__RPC_REPLY, .id = call->view.header.id, .context = context.context, .message = context.message});
+    bool waits = !status && e.part_count;
+    tt__transfers_look(call->rpc);
+    tt__rpc_notice(call->rpc);
+    tt__rpc_unlock(call->rpc);
+    tt__encoder_free(&e, status != TT_OK);
+    if (!waits)
+        tt__served_end(call);
+}
+
+/* The result stays here: the caller only learns that the call is over. */
+static void keep_result(tt_rpc_call *call, tt_status status) {
+    static const tt_rpc_value none;
+    tt_rpc_value kept = call->result;
+    char text[TT__ERROR_TEXT_SIZE];
+    call->result = tt_rpc_none();
+    if (!status && !kept.owned) {
+        tt_rpc_value given = kept;
+        status = tt_rpc_value_copy(&kept, &given);
+    }
+    snprintf(text, sizeof text, "%s", status ? tt_last_error() : "");
+    if (status)
+        tt_rpc_value_free(&kept);
+    tt__future_end(call->kept->value, status, text, status ? tt_rpc_none() : kept);
+    reply_value(call, &none);
+}
+
+void tt__served_finish(tt_rpc_call *call, tt_status status) {
+    if (call->kept)
+        keep_result(call, status);
+    else if (status)
+        reply_error(call);
+    else
+        reply_value(call, &call->result);
+}
+
+static void reply_later(tt_future *future, void *user) {
+    later_link *link = user;
+    tt_rpc_call *call = link->call;
+    bool dropped = atomic_exchange(&link->taken, true);
+    free(link);
+    if (dropped)
+        return;
+    tt_status status = tt_future_wait(future, 0); /* it is done */
+    const tt_rpc_value *value = status ? NULL : tt_future_value(future);
+    if (value && call->function)
+        status =
+            tt__signature_check_result(&call->function->signature, call->function->name, call->function->text, value);
+    if (call->kept && !status)
+        status = tt_rpc_value_copy(&call->result, value);
+    if (status || call->kept)
+        tt__served_finish(call, status);
+    else
+        reply_value(call, value);
+}
+
+/* A call that is dropped has no lock, and no list. */
+static void run_dropped(tt_rpc *rpc, tt__rpc_due *due) {
+    (void)rpc;
+    free_call((tt_rpc_call *)(void *)due);
+}
+
+void tt__served_drop(tt_rpc *rpc, tt_rpc_call *call) {
+    if (call->stage != CALL_LATER || atomic_exchange(&call->link->taken, true))
+        return;
+    unlist_call(rpc, call);
+    tt__packet_free(rpc, call->packet);
+    call->due.run = run_dropped;
+    tt__rpc_due_add(rpc, &call->due);
+}
+
+void tt__served_follow(tt_rpc_call *call, tt_future *future) {
+    tt_rpc *rpc = call->rpc;
+    later_link *link = malloc(sizeof *link);
+    if (!link) {
+        tt__served_finish(call, tt__fail(TT_ERR_MEMORY, "no memory for a reply that comes later"));
+        return;
+    }
+    *link = (later_link){.call = call};
+    tt_future_share(future); /* the call may be dropped meanwhile */
+    tt__rpc_lock(rpc);
+    bool lost = call->lost;
+    call->link = link;
+    call->stage = lost ? CALL_RUNS : CALL_LATER;
+    tt__rpc_unlock(rpc);
+    tt_status status = lost ? TT_ERR_PEER : tt__future_follow(future, reply_later, link);
+    if (status) {
+        bool dropped = atomic_exchange(&link->taken, true);
+        free(link);
+        if (!dropped)
+            tt__served_finish(call, lost ? tt__fail(TT_ERR_PEER, "the caller is lost") : status);
+    }
+    tt_future_free(future);
+}
