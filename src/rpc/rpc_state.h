@@ -1,9 +1,9 @@
 /* The state of a worker. A file calls those above it in this list only:
  *
- *   rpc_signature.c,                   functions.c   what can be called
+ *   rpc_signature.c, functions.c       what can be called
  *   live.c                             which workers this process has
- *   rpc_value.c,                       future.c          values, and those that are not there yet
- *   encode.c,                          decode.c         values become packets, and packets values
+ *   rpc_value.c, future.c              values, and those that are not there yet
+ *   encode.c, decode.c                 values become packets, and packets values
  *   peers.c                            the other workers: who is lost
  *   sending.c                          packets and parts go out, in order, within windows
  *   references.c                       references, and whom their owners count
@@ -15,13 +15,13 @@
  *   call_results.c                     their replies
  *   calling.c                          calls are made, and end
  *   replying.c                         replies to calls of others
- *   serving.c                          calls of others; function_args.c: what functions see of them
+ *   serving.c                          calls of others; function_args.c has what functions see of them
  *   cycles.c                           calls that wait for each other are found
  *   rpc_dispatch.c                     packets come
  *   rpc_keeper.c                       the thread that looks after all this
  *   leaving.c                          all leave together
  *   agent.c                            a worker's life; the public calls
- *   network_group.c,                   network_store.c   ways to the other workers
+ *   network_group.c, network_store.c   ways to the other workers
  *
  * One lock guards it all, that of the network; only what says so is read without it. */
 #ifndef TT_RPC_STATE_H
