@@ -276,6 +276,25 @@ static void many_at_once(tt_rpc *rpc, int rank, int world) {
     CHECK(__atomic_load_n(&called_back, __ATOMIC_RELAXED) == CALLS);
 }
 
+static void note_error(tt_future *future, void *user) {
+    CHECK(!tt_future_value(future));
+    *(tt_status *)user = tt_last_status();
+}
+
+/* A future that everybody lets go: what follows from it ends, too. */
+static void a_future_is_given_up(void **state) {
+    (void)state;
+    tt_future *future = tt_future_new(), *then = NULL;
+    tt_status status = TT_OK;
+    CHECK_OK(tt_future_then(&then, future, double_it, NULL));
+    CHECK_OK(tt_future_add_callback(future, note_error, &status));
+    tt_future_free(future);
+    CHECK(status == TT_ERR_STATE && tt_future_is_done(then));
+    CHECK(tt_future_wait(then, 0) == TT_ERR_STATE);
+    CHECK_TEXT("the future was given up before it was done");
+    tt_future_free(then);
+}
+
 static void futures_end_and_call_back(void **state) {
     (void)state;
     on_all_wires(2, many_at_once);
@@ -323,6 +342,23 @@ static void cycles_are_found(void **state) {
 
 /* ---- references */
 
+/* Nothing tells when what tt_rpc_remote() was given has been sent: it may be another's memory by then. */
+static void remote_takes_its_own_bytes(tt_rpc *rpc, int owner) {
+    unsigned char *given = malloc(BIG), *expected = malloc(BIG);
+    tt_rpc_value back;
+    tt_rref *kept;
+    memset(given, 1, BIG);
+    memset(expected, 1, BIG);
+    CHECK_OK(tt_rpc_remote(&kept, rpc, NULL, "echo", .to_id = owner, .args = TT_RPC_ARGS(tt_rpc_bytes(given, BIG))));
+    memset(given, 2, BIG);
+    CHECK_OK(tt_rref_get(kept, &back, PATIENCE_MS));
+    CHECK(back.bytes.size == BIG && !memcmp(back.bytes.data, expected, BIG));
+    tt_rpc_value_free(&back);
+    tt_rref_free(kept);
+    free(given);
+    free(expected);
+}
+
 static void references(tt_rpc *rpc, int rank, int world) {
     int owner = (rank + 1) % world, third = (rank + 2) % world;
     tt_rref *counter, *local, *number, *bad;
@@ -354,6 +390,7 @@ static void references(tt_rpc *rpc, int rank, int world) {
     CHECK_OK(tt_rref_get(number, &value, PATIENCE_MS));
     CHECK(value.integer == 42);
     tt_rref_free(number);
+    remote_takes_its_own_bytes(rpc, owner);
     CHECK_OK(tt_rpc_remote(&bad, rpc, NULL, "fails", .to_id = owner));
     CHECK(tt_rref_get(bad, &value, PATIENCE_MS) == TT_ERR_IO);
     CHECK_TEXT("the disk sda is on fire");
@@ -383,6 +420,7 @@ int main(void) {
         cmocka_unit_test(values_of_all_kinds_travel),
         cmocka_unit_test(bad_calls_are_one_clear_error),
         cmocka_unit_test(futures_end_and_call_back),
+        cmocka_unit_test(a_future_is_given_up),
         cmocka_unit_test(nested_calls_are_served),
         cmocka_unit_test(cycles_are_found),
         cmocka_unit_test(references_count_and_end),

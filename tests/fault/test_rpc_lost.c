@@ -123,8 +123,7 @@ static void dies_with_references(tt_rpc *rpc, int rank, int signal) {
         return;
     CHECK(mine = tt_rref_new(rpc, tt_rpc_int(7)));
     CHECK_OK(tt_rpc_sync(rpc, "worker2", "keep", .args = TT_RPC_ARGS(tt_rpc_rref(mine))));
-    CHECK_OK(
-        tt_rpc_remote(&theirs, rpc, "worker2", "add", .args = TT_RPC_ARGS(tt_rpc_int(3), tt_rpc_int(4))));
+    CHECK_OK(tt_rpc_remote(&theirs, rpc, "worker2", "add", .args = TT_RPC_ARGS(tt_rpc_int(3), tt_rpc_int(4))));
     CHECK_OK(tt_rref_get(theirs, &value, 0));
     CHECK(value.integer == 7);
     tt_rref_free(mine);

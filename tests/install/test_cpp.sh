@@ -2,7 +2,7 @@
 # tutti.hpp as a stranger uses it, from the installed tree. The program of docs/cpp.md is no longer than that of
 # docs/quickstart.md in C and prints the same, with shared and with static libraries, built by the first compiler there
 # is; each other one builds it for the long form (TT_LONG).
-# programs/wrappers.cc and callbacks.cc use every kind of wrapper on two ranks, and leak nothing.
+# programs/wrappers.cc, callbacks.cc and calls.cc use every kind of wrapper on two ranks, and leak nothing.
 set -eu
 # shellcheck disable=SC1091,SC2154 # it sets work, prefix, libdir, static_libdir
 . "$TT_SOURCE/tests/install/installed.sh"
@@ -88,7 +88,7 @@ END
     if echo 'int main() {}' | $compiler -fsanitize=address -xc++ - -o "$work/probe" 2>/dev/null && "$work/probe"; then
         sanitize=-fsanitize=address
     fi
-    for program in wrappers callbacks; do
+    for program in wrappers callbacks calls; do
         build $compiler-$program "$TT_SOURCE/tests/install/programs/$program.cc" "$libdir" \
             "$compiler -g -std=c++17 -pthread $sanitize"
         run_two $compiler-$program

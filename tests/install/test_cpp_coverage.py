@@ -8,6 +8,8 @@ import unittest
 INCLUDE = pathlib.Path(os.environ.get("TT_SOURCE", pathlib.Path(__file__).parents[2])) / "include" / "tutti"
 # Headers without a part: the sum of all, and the contract of plug-ins, which are shared objects in C.
 NO_PART = {"tutti", "backend"}
+# Parts that another part includes: half of its header's.
+HALVES = {"rpc_values"}
 MAX_LINES = 600
 
 # What has no wrapper, and what a C++ program writes instead.
@@ -19,6 +21,12 @@ NOT_WRAPPED = {
     "tt_expires_scope": "of a macro that is C's: expires ends with its block",
     "tt_no_grad_cleanup": "of a macro that is C's: no_grad and enable_grad end with their block",
     "tt_op_name": "for plug-ins",
+    "tt_rpc_arg_bool": "rpc_call::arg<bool>() and typed parameters",
+    "tt_rpc_arg_float": "rpc_call::arg<double>() and typed parameters",
+    "tt_rpc_arg_int": "rpc_call::arg<int>() and typed parameters",
+    "tt_rpc_arg_rref": "rpc_call::arg<rref>() and typed parameters",
+    "tt_rpc_arg_tensor": "rpc_call::arg<tensor>() and typed parameters",
+    "tt_rpc_arg_text": "rpc_call::arg<std::string>() and typed parameters",
     "tt_batch_sampler_from_with": "batch_sampler_from() stands on tt_batch_sampler_new(), which owns its callback",
     "tt_sampler_from_with": "sampler_from() stands on tt_sampler_new(), which owns its callback",
     "tt_scope_cleanup": "of a macro that is C's: a scope ends with its block",
@@ -68,7 +76,7 @@ class Coverage(unittest.TestCase):
         self.assertEqual(list(findings(declared, used, NOT_WRAPPED)), [])
 
     def test_the_parts_are_those_of_the_c_headers(self):
-        parts = {path.stem for path in INCLUDE.glob("cpp/*.hpp")}
+        parts = {path.stem for path in INCLUDE.glob("cpp/*.hpp")} - HALVES
         self.assertEqual(parts, {path.stem for path in INCLUDE.glob("*.h")} - NO_PART)
         whole = (INCLUDE / "tutti.hpp").read_text()
         for part in sorted(parts):

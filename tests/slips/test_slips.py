@@ -59,6 +59,12 @@ extern tt_safetensors *file;
 extern unsigned char bytes[8];
 extern const tt_named_tensors *list;
 extern double number;
+extern tt_rpc *self;
+extern tt_rref *kept;
+extern tt_future *later;
+extern tt_rpc_value value;
+extern tt_dist_optimizer *dist;
+extern tt_remote_module *remote;
 """
 CPP_OBJECTS = """
 extern tutti::group group;
@@ -68,6 +74,10 @@ extern tutti::dataset set;
 extern std::vector<float> values;
 extern const std::vector<float> const_values;
 extern tutti::sampler_order order;
+extern tutti::rpc me;
+extern tutti::rref held;
+extern tutti::future promised;
+extern double half(double x);
 """
 
 MESSAGES = {
@@ -82,9 +92,9 @@ MESSAGES = {
     "pointer": r"incompatible (function pointer|pointer|integer to pointer)|incompatible types?\b|without a cast",
     "place": r"_Generic.* selector .*not compatible|not compatible with any generic association",
     "deleted": r"use of deleted|call to deleted|deleted (function|constructor)|implicitly[- ]deleted",
-    "match": r"no matching (?:function|constructor)|too few arguments|could not convert|cannot bind"
-    r"|no known conversion|invalid initialization of reference|cannot convert '[^']*<lambda",
-    "convert": r"cannot convert|no viable conversion",
+    "match": r"no matching (?:member )?(?:function|constructor)|too few arguments|could not convert|cannot bind"
+    r"|no known conversion|invalid initialization of reference|cannot convert '[^']*<(?:lambda|brace)",
+    "convert": r"cannot convert|no viable conversion|conversion from .* to non-scalar",
     "assertion": r"static assertion|static_assert",
     "undeclared": r"undeclared|not declared|was not declared",
 }
