@@ -40,6 +40,14 @@ static uint32_t count_there(tt_rpc *rpc) {
     return n;
 }
 
+/* A worker that was lost; -1: none. */
+static int lost_one(const tt_rpc *rpc) {
+    for (int id = 0; id < rpc->peer_end; id++)
+        if (rpc->peers[id] && rpc->peers[id]->lost)
+            return id;
+    return -1;
+}
+
 /* ---- the leader */
 
 static void say_to_all(tt_rpc *rpc, tt__rpc_header header) {
@@ -69,7 +77,8 @@ static void judge_wave(tt_rpc *rpc) {
     if (rpc->waves_answered < count_there(rpc))
         return;
     if (still && rpc->wave_sent == rpc->wave_received) {
-        say_to_all(rpc, (tt__rpc_header){.kind = TT__RPC_END});
+        rpc->ended_without = lost_one(rpc) + 1;
+        say_to_all(rpc, (tt__rpc_header){.kind = TT__RPC_END, .serial = (uint64_t)rpc->ended_without});
         rpc->may_end = true;
         return;
     }
@@ -116,6 +125,7 @@ tt_status tt__leaving_told(tt_rpc *rpc, tt__rpc_peer *from, const tt__rpc_header
         break;
     default: /* of who leads; perhaps this worker has not seen yet that others are lost */
         rpc->ended_by = from->id + 1;
+        rpc->ended_without = header->serial <= (uint64_t)rpc->peer_room ? (int)header->serial : 0;
         rpc->may_end = leader_of(rpc) == from->id;
     }
     if (rpc->sleepers)
@@ -181,15 +191,24 @@ static tt_status fail_leaving(tt_rpc *rpc, int64_t since_ms) {
     return fail_calls(rpc, since_ms, ", and those of others");
 }
 
+/* Was a worker lost? Who only served may learn of it here alone, and some by the leader's word. */
+static tt_status fail_without(tt_rpc *rpc) {
+    char who[TT__RPC_WHO_SIZE], leader[TT__RPC_WHO_SIZE];
+    int lost = lost_one(rpc);
+    if (lost >= 0)
+        return tt__rpc_fail_lost(rpc->peers[lost]);
+    if (!rpc->ended_without)
+        return TT_OK;
+    return tt__fail(TT_ERR_PEER, "worker %s was lost, as worker %s says", tt__rpc_who(rpc, rpc->ended_without - 1, who),
+                    tt__rpc_who(rpc, rpc->ended_by ? rpc->ended_by - 1 : rpc->id, leader));
+}
+
 tt_status tt__leave_together(tt_rpc *rpc, int64_t deadline_ms) {
     int64_t since_ms = tt__now_ms();
     say_to_all(rpc, (tt__rpc_header){.kind = TT__RPC_LEAVING});
     if (!tt__rpc_wait_aside(rpc, together_over, rpc, deadline_ms))
         return fail_leaving(rpc, since_ms);
-    for (int id = 0; id < rpc->peer_end; id++) /* who only served may learn of it here alone */
-        if (rpc->peers[id] && rpc->peers[id]->lost)
-            return tt__rpc_fail_lost(rpc->peers[id]);
-    return TT_OK;
+    return fail_without(rpc);
 }
 
 static bool alone_over(void *arg) { return has_no_calls(arg); }

@@ -211,6 +211,7 @@ struct tt_rpc {
     int asked_by;
     int ended_by; /* 1 + the worker that has said TT__RPC_END; 0: none */
     bool may_end;
+    int ended_without; /* a worker that the leader knows to be lost, plus 1; 0: none */
 
     void *attached;
     void (*attached_end)(void *attached);
