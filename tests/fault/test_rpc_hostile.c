@@ -272,20 +272,21 @@ typedef void (*attack_fn)(tt_rpc *rpc, int to, uint32_t i, uint64_t *random);
 typedef struct attack {
     const char *name;
     attack_fn step;
+    bool on_memory; /* what it is measured by is not what a sanitizer leaves of it */
 } attack;
 
-static const attack attacks[] = {{"fetches of nothing", fetches_of_nothing},
-                                 {"calls without replies", calls_without_replies},
-                                 {"holds of nothing", holds_of_nothing},
-                                 {"references of others", references_of_others},
-                                 {"parts that never come", parts_that_never_come},
-                                 {"replies to nothing", replies_to_nothing},
-                                 {"replies that are not taken", replies_that_are_not_taken},
-                                 {"more than the window", more_than_the_window},
-                                 {"words of the end", words_of_the_end},
-                                 {"probes", probes},
-                                 {"deep lists", deep_lists},
-                                 {"anything", anything}};
+static const attack attacks[] = {{"fetches of nothing", fetches_of_nothing, true},
+                                 {"calls without replies", calls_without_replies, true},
+                                 {"holds of nothing", holds_of_nothing, true},
+                                 {"references of others", references_of_others, false},
+                                 {"parts that never come", parts_that_never_come, true},
+                                 {"replies to nothing", replies_to_nothing, false},
+                                 {"replies that are not taken", replies_that_are_not_taken, true},
+                                 {"more than the window", more_than_the_window, false},
+                                 {"words of the end", words_of_the_end, false},
+                                 {"probes", probes, false},
+                                 {"deep lists", deep_lists, false},
+                                 {"anything", anything, false}};
 enum { ATTACKS = sizeof attacks / sizeof *attacks };
 
 /* ---- workers */
@@ -401,7 +402,7 @@ static void it_breaks_nothing_but_itself(void **state) {
     (void)state;
     for (int i = 0; i < ATTACKS; i++)
         for (int t = 0; t < 2; t++, number++)
-            if (!storm_skips(number))
+            if (!storm_skips(number) && !(attacks[i].on_memory && getenv("TT_SANITIZED")))
                 good &= survived(&attacks[i], t ? "tcp" : "shm", number);
     assert_true(good);
 }
