@@ -199,7 +199,8 @@ static tt_status fail_without(tt_rpc *rpc) {
         return tt__rpc_fail_lost(rpc->peers[lost]);
     if (!rpc->ended_without)
         return TT_OK;
-    return tt__fail(TT_ERR_PEER, "worker %s: it was lost, as worker %s says", tt__rpc_who(rpc, rpc->ended_without - 1, who),
+    return tt__fail(TT_ERR_PEER, "worker %s: it was lost, as worker %s says",
+                    tt__rpc_who(rpc, rpc->ended_without - 1, who),
                     tt__rpc_who(rpc, rpc->ended_by ? rpc->ended_by - 1 : rpc->id, leader));
 }
 

@@ -133,8 +133,8 @@ static void reply_error(tt_rpc_call *call) {
     tt_status status = tt__encoder_finish(&e, NULL);
     tt__rpc_lock(call->rpc);
     if (!status)
-        status = send_encoded(
-            call, &e, (tt__rpc_header){.kind = TT__RPC_ERROR, .flags = (uint8_t)why, .id = call->view.header.id});
+        tt_ignore(send_encoded(
+            call, &e, (tt__rpc_header){.kind = TT__RPC_ERROR, .flags = (uint8_t)why, .id = call->view.header.id}));
     tt__rpc_unlock(call->rpc);
     tt__encoder_free(&e, true);
     tt__served_end(call);

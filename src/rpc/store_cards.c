@@ -179,12 +179,12 @@ static tt_status compare_with(const tt__rpc_cards *cards, const char *hash, cons
 }
 
 tt_status tt__rpc_cards_compare_functions(tt__rpc_cards *cards, bool lost, int *other) {
-    char key[KEY_SIZE], hash[20], own_hash[20], name[TT__RPC_NAME_SIZE], *held;
+    char key[KEY_SIZE], hash[20], own_hash[20], name[TT__RPC_NAME_SIZE], *held = NULL;
     snprintf(own_hash, sizeof own_hash, "%016" PRIx64, cards->own.intro.functions);
     card_key(cards, "functions", "", key);
     TT__TRY(read_key(cards, key, &held));
     for (int i = 0; i < TRIES; i++) {
-        bool known = sscanf(held, "%16s %d %127s", hash, other, name) == 3;
+        bool known = held && sscanf(held, "%16s %d %127s", hash, other, name) == 3;
         if (known && !strcmp(hash, own_hash)) {
             free(held);
             return TT_OK;
@@ -195,6 +195,7 @@ tt_status tt__rpc_cards_compare_functions(tt__rpc_cards *cards, bool lost, int *
             return status;
         }
         char *before = held;
+        held = NULL;
         tt_status status = offer_functions(cards, before, &held);
         free(before);
         TT__TRY(status);

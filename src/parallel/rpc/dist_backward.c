@@ -187,8 +187,11 @@ static tt_status ask_finish(lead *l, led_worker *worker) {
     l->refs++;
     pthread_mutex_unlock(&l->lock);
     tt_status status = tt_future_add_callback(worker->answer, on_finished, l);
-    if (status)
-        lead_unref(l);
+    if (status) { /* the caller has a share, so this was not the last */
+        pthread_mutex_lock(&l->lock);
+        l->refs--;
+        pthread_mutex_unlock(&l->lock);
+    }
     return status;
 }
 

@@ -298,8 +298,10 @@ static void on_gradients_sent(tt_future *future, void *user) {
 
 static tt_status begin_parcel(parcel_back *p, uint64_t number) {
     tt_rpc_value *values = calloc((size_t)p->count + 1, sizeof *values);
-    if (!values)
-        return tt__fail(TT_ERR_MEMORY, "%s: no memory for a message", pass_name);
+    if (!values) {
+        tt_ignore(tt__fail(TT_ERR_MEMORY, "%s: no memory for a message", pass_name));
+        return TT_ERR_MEMORY;
+    }
     for (int64_t i = 0; i < p->count; i++)
         values[i] = tt__tensor_value(p->gradients[i]);
     tt_status status =

@@ -83,7 +83,7 @@ static tt_tensor *tensor_of_form(const tt__rpc_form *form, size_t bytes, void **
 /* Move it to a device like the sender's, if there is one here. */
 static tt_status bring_to_device(tt_tensor *x, const tt__rpc_form *form) {
     tt_device_type type = (tt_device_type)form->device;
-    if (type == TT_DEVICE_CPU || type != TT_DEVICE_CUDA || tt_device_count(type) < 1)
+    if (type != TT_DEVICE_CUDA || tt_device_count(type) < 1)
         return TT_OK;
     const tt_device *device = tt_device_of(type, form->device_index < tt_device_count(type) ? form->device_index : 0);
     if (!device)
