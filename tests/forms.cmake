@@ -7,8 +7,8 @@ set(TT_ONLY_GATE "^((interop|parity)/|conformance/cuda-|fault/test_(chaos|elasti
 |install/test_(cpp|examples|headers|null_calls)$|security/test_half_hellos$|slips/test_slips$|docs/test_cpp$\
 |(dist|unit)/test_(cuda_.*|models|nccl.*)$|fault/test_nccl_peers$)")
 
-# Left to the long form (--long) altogether. fault/test_rpc_storm fails in one case of some twenty-five: a value that its
-# owner keeps when the giver of a reference was killed, and a descriptor more after a worker froze.
+# Left to the long form (--long) altogether. fault/test_rpc_storm fails in one case of some twenty-five: a value that
+# its owner keeps when the giver of a reference was killed, and a descriptor more after a worker froze.
 set(TT_ONLY_LONG fault/test_rpc_storm install/test_torch_wheel interop/test_fully_shard_torch interop/test_hooks_torch
                  interop/test_local_sgd_torch interop/test_sparse_torch interop/test_torch_backend_training
                  sim/test_plants)
