@@ -312,10 +312,12 @@ static tt_status take_probe_answer(tt_rpc *rpc, const tt__rpc_packet_view *view)
     tt__rpc_decoder decoder = {
         .view = view, .at = view->value, .end = view->value + view->header.value_bytes, .own = false};
     tt_rpc_value path;
-    TT__TRY(tt__decode_value(&decoder, &path));
-    if (path.kind != TT_RPC_TEXT) {
-        tt_rpc_value_free(&path);
-        return tt__fail(TT_ERR_PROTOCOL, "an answer that is no text");
+    tt_status status = tt__decode_value(&decoder, &path);
+    if (!status && path.kind != TT_RPC_TEXT)
+        status = tt__fail(TT_ERR_PROTOCOL, "an answer that is no text");
+    if (status) {
+        tt_rpc_value_free(&path); /* what was read of it */
+        return status;
     }
     if (!probe || !probe->open)
         return TT_OK; /* it was forgotten */
