@@ -57,6 +57,7 @@ PACKETS = {
     "release": packet(RELEASE, refs=[(0, 1, 1)], id=1, serial=1),
     "probe": packet(PROBE, id=1, context=7, serial=5),
     "probed": packet(PROBED, b"", text(b"worker b"), flags=1, id=1),
+    "probed-cut": packet(PROBED, b"", bytes([LIST]) + U32(1) + bytes([LIST]), flags=1, id=1),
     "leaving": packet(LEAVING),
     "wave": packet(WAVE, id=1),
     "idle": packet(IDLE, id=1, context=1, message=1),
