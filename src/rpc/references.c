@@ -559,9 +559,14 @@ void tt_rref_free(tt_rref *rref) {
     rref_settle(rpc);
 }
 
-void tt__rrefs_begin(void) {
+static void give_hooks(void) {
     static const tt__rpc_rref_hooks hooks = {tt_rref_share, tt_rref_free};
     tt__rpc_set_rref_hooks(&hooks);
+}
+
+void tt__rrefs_begin(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT; /* several workers of a process may begin at once */
+    pthread_once(&once, give_hooks);
 }
 
 tt_rref *tt_rref_new(tt_rpc *rpc, tt_rpc_value value) {
