@@ -3,6 +3,7 @@
 #include "base/fd.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,11 +24,16 @@ static bool kernel_trusts_tsc(void) {
     return !strcmp(source, "tsc\n") || !strcmp(source, "kvm-clock\n");
 }
 
-tt__ticks_kind tt__ticks_init(void) {
+static void choose_ticks(void) {
     unsigned a, b, c, d = 0;
     bool invariant = __get_cpuid(0x80000007, &a, &b, &c, &d) && d & 1u << 8;
     if (invariant && kernel_trusts_tsc())
         tt__ticks_of = TT__TICKS_TSC;
+}
+
+tt__ticks_kind tt__ticks_init(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT; /* several threads may begin at once */
+    pthread_once(&once, choose_ticks);
     return tt__ticks_of;
 }
 #else

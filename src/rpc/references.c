@@ -379,13 +379,7 @@ static void forget_holder(tt_rref *rref, int id) {
     }
 }
 
-/* A value that is still to be made by a call of the lost worker never will. */
-static void fail_unmade(tt_rpc *rpc, tt_rref *rref) {
-    (void)rpc;
-    tt__future_end(rref->value, TT_ERR_PEER, "the worker that was to make the value was lost before it called",
-                   tt_rpc_none());
-}
-
+/* A value that is still to be made by a call of a lost worker never will. */
 typedef struct unmade {
     tt__rpc_due due;
     tt_rref *rref;
@@ -393,7 +387,8 @@ typedef struct unmade {
 
 static void run_unmade(tt_rpc *rpc, tt__rpc_due *due) {
     unmade *what = (unmade *)(void *)due;
-    fail_unmade(rpc, what->rref);
+    tt__future_end(what->rref->value, TT_ERR_PEER, "the worker that was to make the value was lost before it called",
+                   tt_rpc_none());
     tt__rpc_lock(rpc);
     tt__rref_drop(rpc, what->rref);
     tt__rpc_unlock(rpc);
