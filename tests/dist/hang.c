@@ -71,9 +71,10 @@ static tt_status serve(tt_group *world, int rank) {
         status = tt_rpc_remote(&made, rpc, NULL, "make", .to_id = rank);
     if (!status && tt_get_rank(world) != rank)
         status = tt_rpc_sync(rpc, NULL, "hold", .to_id = rank, .args = TT_RPC_ARGS(tt_rpc_bytes(bytes, sizeof bytes)));
-    while (!status)
+    if (status)
+        return status;
+    for (;;)
         pause();
-    return status;
 }
 
 static tt_status misbehave(tt_group *world, tt_group *pair, const char *what) {
