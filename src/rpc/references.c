@@ -333,6 +333,22 @@ void tt__rrefs_not_given(tt_rpc *rpc, int to, tt_rref *const *refs, uint32_t cou
 
 /* ---- what others tell */
 
+static bool is_lost(const tt_rpc *rpc, int id) { return rpc->peers[id] && rpc->peers[id]->lost; }
+
+/* Is there nothing to count, as the holder's counts were dropped with it, or the giver was lost before it could tell of
+ * what the holder lets go? Who tells is not lost. */
+static bool is_of_a_lost_worker(const tt_rpc *rpc, const tt__rpc_ref *ref, int holder, int giver) {
+    if (is_lost(rpc, holder))
+        return true;
+    if (!is_lost(rpc, giver))
+        return false;
+    const tt_rref *rref = find_rref(rpc, ref);
+    for (const tt__rref_hold *hold = rref ? rref->holds : NULL; hold; hold = hold->next)
+        if (hold->holder == holder && hold->giver == giver)
+            return false;
+    return true;
+}
+
 tt_status tt__rref_told(tt_rpc *rpc, int from, const tt__rpc_packet_view *view) {
     const tt__rpc_header *header = &view->header;
     if (header->refs != 1 || header->id >= (uint32_t)rpc->peer_room)
@@ -344,21 +360,13 @@ tt_status tt__rref_told(tt_rpc *rpc, int from, const tt__rpc_packet_view *view) 
         return tt__fail(TT_ERR_PROTOCOL, "word of a reference that has another owner");
     bool holds = header->kind == TT__RPC_HOLD, taken_back = header->flags & 1;
     int holder = holds || taken_back ? (int)header->id : from, giver = holds || taken_back ? from : (int)header->id;
-    const tt__rpc_peer *known_giver = rpc->peers[giver], *known_holder = rpc->peers[holder];
+    if (!holds && header->serial > INT64_MAX / 2)
+        return tt__fail(TT_ERR_PROTOCOL, "more references let go than there can be");
+    if (is_of_a_lost_worker(rpc, &ref, holder, giver))
+        return TT_OK;
     tt_rref *rref = own_rref(rpc, from, &ref);
     if (!rref)
         return tt_last_status() == TT_ERR_NOT_FOUND ? TT_OK : tt_last_status();
-    if (holds && known_holder && known_holder->lost)
-        return TT_OK; /* it is not there any more to let it go */
-    if (!holds && giver != from && known_giver && known_giver->lost) {
-        bool counted = false;
-        for (const tt__rref_hold *hold = rref->holds; hold; hold = hold->next)
-            counted |= hold->holder == holder && hold->giver == giver;
-        if (!counted)
-            return TT_OK; /* the giver was lost before it told */
-    }
-    if (!holds && header->serial > INT64_MAX / 2)
-        return tt__fail(TT_ERR_PROTOCOL, "more references let go than there can be");
     TT__TRY(count_hold(rref, holder, giver, holds ? 1 : -(int64_t)header->serial));
     end_if_unused(rpc, rref);
     return TT_OK;

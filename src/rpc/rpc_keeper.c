@@ -28,9 +28,10 @@ static bool is_of_interest(const tt_rpc *rpc, const tt__rpc_peer *peer) {
 
 static tt_status check_worker(tt_rpc *rpc, int id) { return rpc->network->ops->check(rpc->network, id); }
 
-/* A worker that holds a reference to a value here may never have been spoken to: a link shows whether it lives. */
+/* A worker that holds a reference to a value here, or of which an owner asks what it gave before it was lost, may never
+ * have been spoken to: a link shows whether it lives. */
 static tt_status check_holder(tt_rpc *rpc, const tt__rpc_peer *peer) {
-    if (!rpc->network->comes_and_goes || (!peer->holds && !peer->refs))
+    if (!rpc->network->comes_and_goes || (!peer->holds && !peer->refs && !peer->askers))
         return TT_OK;
     return rpc->network->ops->reach(rpc->network, peer->id) == TT__RPC_UNREACHABLE ? tt_last_status() : TT_OK;
 }

@@ -2,6 +2,7 @@
  * without end. It may break nothing but itself: meanwhile the others' calls to each other go on, their memory stays
  * bounded, and when it is gone nothing of it is left with them. */
 #include "rpc/peers.h"
+#include "rpc/references.h"
 #include "rpc/rpc_state.h"
 #include "rpc/sending.h"
 #include "rpc/wire_tags.h"
@@ -41,6 +42,21 @@ static tt_future *never;
 
 static tt_status later(tt_rpc_call *call) { return tt_rpc_return_future(call, never); }
 TT_RPC_FUNCTION_NAMED(later, "hostile_later", "() -> any");
+
+/* Return once what follows from the loss of a worker is done here. */
+static tt_status see_lost(tt_rpc_call *call) {
+    tt_rpc *rpc = tt_rpc_of_call(call);
+    const tt__rpc_peer *peer = rpc->peers[tt_rpc_arg_int(call, 0)];
+    int64_t until = tt__deadline_ms(PATIENCE_MS);
+    for (bool told = false; !told && tt__left_ms(until);) {
+        usleep(1000);
+        tt__rpc_lock(rpc);
+        told = peer->told;
+        tt__rpc_unlock(rpc);
+    }
+    return TT_OK;
+}
+TT_RPC_FUNCTION_NAMED(see_lost, "hostile_see_lost", "(int id)");
 
 /* ---- what it sends */
 
@@ -407,10 +423,65 @@ static void it_breaks_nothing_but_itself(void **state) {
     assert_true(good);
 }
 
+/* ---- not hostile: words of a lost worker that come late, as they have another way than its end has */
+
+static void say_late(tt_rpc *rpc, tt__rpc_header header, tt__rpc_ref ref) {
+    packet p;
+    begin_packet(&p, header, "");
+    put_ref(&p, (int)ref.owner, (int)ref.creator, ref.serial);
+    send_packet(rpc, (int)ref.owner, &p, true);
+}
+
+/* Worker 1 gave a value of worker 0 to the lost one, could not send it, and takes it back. */
+static void speak_of_the_lost(tt_rpc *rpc) {
+    tt_rref *ref;
+    CHECK_OK(
+        tt_rpc_remote(&ref, rpc, NULL, "hostile_add", .to_id = 0, .args = TT_RPC_ARGS(tt_rpc_int(1), tt_rpc_int(2))));
+    CHECK_OK(tt_rpc_sync(rpc, NULL, "hostile_see_lost", .to_id = 0, .args = TT_RPC_ARGS(tt_rpc_int(HOSTILE))));
+    tt__rpc_ref unmade = {.owner = 0, .creator = 1, .serial = (uint64_t)1 << 30};
+    say_late(rpc, (tt__rpc_header){.kind = TT__RPC_RELEASE, .flags = 1, .id = HOSTILE, .serial = 1}, ref->ref);
+    say_late(rpc, (tt__rpc_header){.kind = TT__RPC_HOLD, .id = HOSTILE}, unmade);
+    tt_rref_free(ref);
+}
+
+static int be_worker_beside_a_lost_one(tt_store *store, int rank, int world, void *arg) {
+    tt_group *group = NULL;
+    tt_rpc *rpc = NULL;
+    char name[20];
+    (void)arg;
+    snprintf(name, sizeof name, "worker%d", rank);
+    CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = PATIENCE_MS,
+                                   .heartbeat_ms = CALM_MS));
+    CHECK_OK(tt_rpc_init(&rpc, name, .group = group, .join_timeout_ms = PATIENCE_MS));
+    if (rank == HOSTILE)
+        raise(SIGKILL);
+    if (rank == 1)
+        speak_of_the_lost(rpc);
+    tt_status status =
+        rank ? TT_OK : tt_rpc_sync(rpc, NULL, "hostile_see_lost", .to_id = 1, .args = TT_RPC_ARGS(tt_rpc_int(HOSTILE)));
+    CHECK_OK(status);
+    wait_for_all(store, world - 1);
+    expect_nothing_left(rpc);
+    status = tt_rpc_shutdown(rpc, .timeout_ms = PATIENCE_MS);
+    CHECK(!status || strstr(tt_last_error(), "worker worker2 (id 2): "));
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+static void late_words_of_a_lost_worker_count_nothing(void **state) {
+    ranks ranks;
+    (void)state;
+    start_ranks(&ranks, WORLD, be_worker_beside_a_lost_one, NULL);
+    for (int r = 0; r < WORLD; r++)
+        assert_int_equal(end_of_rank(&ranks, r), r == HOSTILE ? 128 + SIGKILL : 0);
+    tt_store_server_free(ranks.server);
+}
+
 int main(void) {
     storm_begin();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_breaks_nothing_but_itself),
+        cmocka_unit_test(late_words_of_a_lost_worker_count_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -318,7 +318,7 @@ static void be_alive(const scene *scene, tt_store *store, int rank) {
 
 static int be_worker(tt_store *store, int rank, int world, void *arg) {
     const scene *scene = arg;
-    char left[200];
+    char left[3000];
     (void)world;
     start_first_thread();
     bias = tt_keep(tt_requires_grad_(tt_ones(TT_SHAPE(SIZE), TT_F32), true));

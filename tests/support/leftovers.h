@@ -48,6 +48,20 @@ static inline void start_first_thread(void) {
     CHECK(!pthread_create(&thread, NULL, no_work, NULL) && !pthread_join(thread, NULL));
 }
 
+/* Append to `text` what each descriptor is. */
+static inline void tell_descriptors(char *text, size_t size) {
+    DIR *folder = opendir("/proc/self/fd");
+    CHECK(folder);
+    for (struct dirent *entry; (entry = readdir(folder));) {
+        char target[120] = "";
+        ssize_t length = readlinkat(dirfd(folder), entry->d_name, target, sizeof target - 1);
+        size_t at = strlen(text);
+        if (length > 0)
+            snprintf(text + at, size - at, "; %s: %s", entry->d_name, target);
+    }
+    closedir(folder);
+}
+
 /* Write into `text` what there is more of than `before`; "" if nothing. A thread that was waited for may still be seen
  * for a moment. */
 static inline void compare_holdings(const holdings *before, char *text, size_t size) {
@@ -55,11 +69,13 @@ static inline void compare_holdings(const holdings *before, char *text, size_t s
     for (int64_t until = tt__deadline_ms(PATIENCE_MS); after.threads > before->threads && tt__left_ms(until);)
         after = look_at_holdings();
     *text = '\0';
-    if (after.descriptors != before->descriptors || after.mappings != before->mappings ||
-        after.threads != before->threads)
+    bool descriptors = after.descriptors != before->descriptors;
+    if (descriptors || after.mappings != before->mappings || after.threads != before->threads)
         snprintf(text, size, "left behind: descriptors %d -> %d, mappings %d -> %d, threads %d -> %d",
                  before->descriptors, after.descriptors, before->mappings, after.mappings, before->threads,
                  after.threads);
+    if (descriptors)
+        tell_descriptors(text, size);
 }
 
 #endif
