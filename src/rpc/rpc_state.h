@@ -142,7 +142,8 @@ struct tt_rpc {
     _Atomic uint32_t polls;            /* as is how often one did */
     bool poller_sleeps, poller_serves; /* it sleeps in the network; it is one that runs functions */
     int waiters;                       /* threads that wait for futures, */
-    int sleepers;                      /* threads that wait for other things, on `changed` */
+    int sleepers;                      /* threads that wait for other things, on `changed`; */
+    int movers_asleep;                 /* of them those that would move messages meanwhile */
     pthread_cond_t changed;
     _Atomic uint64_t came; /* ticks: when a packet came last */
     int64_t served_ns;     /* when a call of another came last */

@@ -123,9 +123,9 @@ bool tt__rpc_wake_waiter(tt_rpc *rpc) {
         wait = wait->next;
     if (wait)
         pthread_cond_signal(&wait->wanted);
-    else if (rpc->sleepers)
+    else if (rpc->movers_asleep)
         pthread_cond_broadcast(&rpc->changed);
-    return wait || rpc->sleepers;
+    return wait || rpc->movers_asleep;
 }
 
 /* A waiter that leaves is the poller no more: another one, or one that runs functions, goes on. */
@@ -189,8 +189,11 @@ static bool wait_moving(tt_rpc *rpc, bool (*ended)(void *arg), void *arg, tt__rp
             tt__rpc_poll(rpc, &patience, nap_until(deadline_ms), false);
         else if (wait)
             sleep_until_wanted(rpc, wait, deadline_ms);
-        else
+        else {
+            rpc->movers_asleep++;
             sleep_for_change(rpc, deadline_ms);
+            rpc->movers_asleep--;
+        }
     }
     rpc->waiters--;
     rpc->pool_waiting -= serves;
