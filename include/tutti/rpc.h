@@ -75,7 +75,8 @@ struct tt_rpc_pointer {
  * `owned`. */
 typedef struct tt_rpc_value {
     tt_rpc_kind kind;
-    bool owned; /* what it points to is its own: tt_rpc_value_free() releases it */
+    bool owned;  /* what it points to is its own: tt_rpc_value_free() releases it */
+    bool landed; /* the library's own: how it does that */
     union {
         bool boolean;
         int64_t integer;
@@ -91,7 +92,7 @@ typedef struct tt_rpc_value {
 /* Make a value of nothing, a number, a text (which ends in a byte 0; NULL gives none) or `size` bytes. They never fail.
  * Texts and bytes are borrowed. */
 static inline tt_rpc_value tt_rpc_none(void) {
-    tt_rpc_value value = {TT_RPC_NONE, false, {false}};
+    tt_rpc_value value = {TT_RPC_NONE, false, false, {false}};
     return value;
 }
 static inline tt_rpc_value tt_rpc_bool(bool boolean) {

@@ -8,6 +8,7 @@
 #include "comm/in_callback.h"
 #include "rpc/calling.h"
 #include "rpc/cycles.h"
+#include "rpc/landing_memory.h"
 #include "rpc/leaving.h"
 #include "rpc/live.h"
 #include "rpc/packets_memory.h"
@@ -286,6 +287,7 @@ tt_status tt_rpc_shutdown_with(const tt_rpc_shutdown_args *given, size_t size) {
     tt__rpc_unlock(rpc);
     tt__rpc_note_dead(rpc);
     end_rpc(rpc);
+    tt__landing_release_kept();
     tt__error_restore_reason(&why);
     return status;
 }

@@ -1,5 +1,6 @@
 /* Results of calls: replies become values, and end their futures. Without the lock. */
 #include "base/error.h"
+#include "rpc/landing_memory.h"
 #include "rpc/outgoing_call.h"
 #include "rpc/packets_memory.h"
 #include "rpc/peers.h"
@@ -25,7 +26,7 @@ static void free_out_parts(tt__rpc_out *out) {
     free(out->apart);
     free(out->refs);
     free(out->landings);
-    free(out->value_apart);
+    tt__landing_give(out->value_apart);
     free(out->tensors);
     free(out->why);
     tt_rref_free(out->rref);
@@ -163,7 +164,7 @@ static tt_status begin_out_value(tt_rpc *rpc, tt__rpc_out *out, bool *waits) {
         uint32_t last = header->parts - 1u;
         tt__rpc_landing *landing = &out->landings[last];
         landing->bytes = tt__packet_part_bytes(&out->view, last);
-        if (landing->bytes > SIZE_MAX / 2 || !(out->value_apart = malloc(landing->bytes ? landing->bytes : 1)))
+        if (landing->bytes > SIZE_MAX / 2 || !(out->value_apart = tt__landing_take((size_t)landing->bytes)))
             return tt__fail(TT_ERR_MEMORY, "no memory for a value of %llu bytes", (unsigned long long)landing->bytes);
         landing->data = out->value_apart;
         return receive_out_parts(rpc, out, last, header->parts);

@@ -1,13 +1,12 @@
 /* Packets become values. Every byte may be wrong: it comes from another process. */
 #include "base/error.h"
+#include "rpc/landing_memory.h"
 #include "rpc/rpc_value.h"
 #include "rpc/rpc_wire.h"
 #include "rpc/wire_tags.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-enum { ALIGNMENT = 64 /* of the memory of parts */ };
 
 static tt_status malformed(const char *what) {
     return tt__fail(TT_ERR_PROTOCOL, "another worker sent what Tutti does not: %s", what);
@@ -108,11 +107,11 @@ static tt_status read_run_apart(tt__rpc_decoder *d, tt_rpc_value *out) {
     tt__rpc_landing *landing;
     TT__TRY(decode_bytes(d, &part, sizeof part));
     TT__TRY(claim_part(d, part, &landing));
-    if (landing->bytes > SIZE_MAX / 2 ||
-        !(landing->data = aligned_alloc(ALIGNMENT, ((size_t)landing->bytes + ALIGNMENT) / ALIGNMENT * ALIGNMENT)))
+    if (landing->bytes > SIZE_MAX / 2 || !(landing->data = tt__landing_take((size_t)landing->bytes)))
         return tt__fail(TT_ERR_MEMORY, "no memory for the %llu bytes that another worker sends",
                         (unsigned long long)landing->bytes);
-    *out = (tt_rpc_value){.kind = TT_RPC_BYTES, .owned = true, .bytes = {landing->data, (size_t)landing->bytes}};
+    *out = (tt_rpc_value){
+        .kind = TT_RPC_BYTES, .owned = true, .landed = true, .bytes = {landing->data, (size_t)landing->bytes}};
     return TT_OK;
 }
 

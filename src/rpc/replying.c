@@ -1,5 +1,6 @@
 /* Replies to calls of other workers, and the end of these calls. */
 #include "base/error.h"
+#include "rpc/landing_memory.h"
 #include "rpc/packets_memory.h"
 #include "rpc/peers.h"
 #include "rpc/references.h"
@@ -50,7 +51,7 @@ static void free_call(tt_rpc_call *call) {
     tt_rref_free(call->kept);
     free(call->refs);
     free(call->landings);
-    free(call->value_apart);
+    tt__landing_give(call->value_apart);
     free(call->tensors);
     free(call->parts);
     free(call->apart);

@@ -2,6 +2,7 @@
  *
  *   rpc_signature.c, functions.c       what can be called
  *   live.c                             which workers this process has
+ *   landing_memory.c                   memory that large parts land in
  *   rpc_value.c, future.c              values, and those that are not there yet (future_chains.c)
  *   encode.c, decode.c                 values become packets, and packets values
  *   peers.c                            the other workers: who is lost

@@ -1,6 +1,7 @@
 /* Values: their making, copies and end. */
 #include "rpc/rpc_value.h"
 #include "base/error.h"
+#include "rpc/landing_memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +60,10 @@ void tt_rpc_value_free(tt_rpc_value *value) {
     switch (old.kind) {
     case TT_RPC_TEXT:
     case TT_RPC_BYTES:
-        free((void *)(uintptr_t)old.bytes.data);
+        if (old.landed)
+            tt__landing_give((void *)(uintptr_t)old.bytes.data);
+        else
+            free((void *)(uintptr_t)old.bytes.data);
         break;
     case TT_RPC_TENSOR:
         tensor_hooks->free(old.tensor);

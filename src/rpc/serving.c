@@ -1,6 +1,7 @@
 #include "rpc/serving.h"
 
 #include "base/error.h"
+#include "rpc/landing_memory.h"
 #include "rpc/packets_memory.h"
 #include "rpc/peers.h"
 #include "rpc/pool_crew.h"
@@ -217,7 +218,7 @@ static tt_status begin_args(tt_rpc_call *call, bool *waits) {
         uint32_t last = header->parts - 1u;
         tt__rpc_landing *landing = &call->landings[last];
         landing->bytes = tt__packet_part_bytes(&call->view, last);
-        if (landing->bytes > SIZE_MAX / 2 || !(call->value_apart = malloc(landing->bytes ? landing->bytes : 1)))
+        if (landing->bytes > SIZE_MAX / 2 || !(call->value_apart = tt__landing_take((size_t)landing->bytes)))
             return tt__fail(TT_ERR_MEMORY, "no memory for a value of %llu bytes", (unsigned long long)landing->bytes);
         landing->data = call->value_apart;
         return receive_call_parts(call, last, header->parts);

@@ -43,6 +43,15 @@ tt__storage *tt__storage_new_pinned(const tt_device *device, size_t bytes) {
     return storage;
 }
 
+tt__storage *tt__storage_take(void *data, size_t bytes, void (*release)(void *data)) {
+    tt__storage *storage = tt__storage_borrow(&tt__cpu_device, data);
+    if (storage) {
+        storage->bytes = bytes;
+        storage->release = release;
+    }
+    return storage;
+}
+
 tt__storage *tt__storage_borrow(const tt_device *device, void *data) {
     tt__storage *storage = tt__pool_alloc(HEADER);
     if (storage)
@@ -62,6 +71,8 @@ void tt__storage_unref(tt__storage *storage) {
         return;
     if (is_own_device_memory(storage))
         storage->device->free(storage->device, storage->data);
+    if (storage->release)
+        storage->release(storage->data);
     tt__pinned_give(storage->pinned);
     free(storage->away_name);
     if (storage->recycle || storage->bytes < large_bytes)

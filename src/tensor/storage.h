@@ -18,6 +18,7 @@ typedef struct tt__storage {
     void *data;
     struct tt__pinned *pinned; /* owned: pinned.h, where the memory is of a pinned block; or NULL */
     char *away_name; /* owned: the parameter whose elements these are, for errors while they are away; or NULL */
+    void (*release)(void *data); /* where `data` are memory of another home, which the storage owns; or NULL */
 } tt__storage;
 
 /* Allocate `bytes` on `device`, uninitialised; NULL: no memory. */
@@ -25,6 +26,10 @@ tt__storage *tt__storage_new(const tt_device *device, size_t bytes);
 
 /* The same on the host, in pinned memory for copies to `device`, or in other memory where there is none. */
 tt__storage *tt__storage_new_pinned(const tt_device *device, size_t bytes);
+
+/* Make a storage of `bytes` host bytes at `data`, which it owns from now on: release(data) frees them. NULL: no memory,
+ * and they stay the caller's. */
+tt__storage *tt__storage_take(void *data, size_t bytes, void (*release)(void *data));
 
 /* Make a storage over the caller's memory, which must outlive it. */
 tt__storage *tt__storage_borrow(const tt_device *device, void *data);

@@ -99,6 +99,14 @@ tt_tensor *tt__tensor_new_pinned(const char *who, const tt_device *device, tt_sh
              : NULL;
 }
 
+tt_tensor *tt__tensor_take(const char *who, void *data, void (*release)(void *data), tt_shape shape, tt_dtype dtype) {
+    tt_tensor *x = tensor_shell(who, shape, dtype);
+    tt__storage *storage = x ? tt__storage_take(data, elements_size(x), release) : NULL;
+    if (!storage)
+        release(data);
+    return x ? lay_in(who, x, &tt__cpu_device, storage, elements_size(x), NULL) : NULL;
+}
+
 tt_tensor *tt__tensor_new(const char *who, tt_shape shape, tt_dtype dtype) {
     return tt__tensor_new_on(who, &tt__cpu_device, shape, dtype, NULL);
 }

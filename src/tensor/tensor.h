@@ -51,6 +51,9 @@ static inline const tt_device *tt__device_of(const tt_tensor *x) { return x->sto
  * or dtype is impossible or memory is out. */
 tt_tensor *tt__tensor_new(const char *who, tt_shape shape, tt_dtype dtype);
 
+/* The same at `data`, which the tensor owns from now on: release(data) frees them, also on failure. */
+tt_tensor *tt__tensor_take(const char *who, void *data, void (*release)(void *data), tt_shape shape, tt_dtype dtype);
+
 /* The same in pinned memory, for copies to and from `device`, or in other memory where there is none (pinned.h). A copy
  * to the device may still read it when the tensor is freed. */
 tt_tensor *tt__tensor_new_pinned(const char *who, const tt_device *device, tt_shape shape, tt_dtype dtype);

@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "parallel/rpc/dist.h"
 #include "parallel/rpc/training_functions.h"
+#include "rpc/landing_memory.h"
 #include "tensor/device.h"
 #include "tensor/ops.h"
 
@@ -71,7 +72,9 @@ static tt_tensor *tensor_of_form(const tt__rpc_form *form, size_t bytes, void **
     if (read_form(form, bytes, &shape))
         return NULL;
     int scope = tt_scope_begin();
-    tt_tensor *x = tt__tensor_new(values_name, shape, (tt_dtype)form->dtype);
+    void *room = bytes < TT__LANDING_LARGE ? NULL : tt__landing_take(bytes);
+    tt_tensor *x = room ? tt__tensor_take(values_name, room, tt__landing_give, shape, (tt_dtype)form->dtype)
+                        : tt__tensor_new(values_name, shape, (tt_dtype)form->dtype);
     tt_status status = x ? tt__tensor_lend(x, "a value of a call; tt_keep() takes it") : tt_last_status();
     tt_scope_end(scope);
     if (status)
