@@ -2,7 +2,7 @@
  * random moment of calls, nested calls, replies that come later, uses of references, distributed passes and optimizer
  * steps, joining, or the shutdown. Every waiter gets an error that names it: at once after a death, within the
  * heartbeat after a freeze; who was only held up is not missed. Afterwards the survivors have nothing left: no
- * reference, call, context, thread or descriptor. */
+ * reference, call, context, thread or descriptor. Workers of a group, and such as meet through a store. */
 #include "support/leftovers.h"
 #include "support/ranks.h"
 #include "support/storm.h"
@@ -27,6 +27,7 @@ static const char *const moment_names[] = {"calls",  "nested calls", "late repli
 /* Memory that the test shares with its ranks. */
 typedef struct shared {
     _Atomic int under_way, over; /* ranks that are; whether they are to end by themselves */
+    _Atomic unsigned played;     /* bits of ranks that have */
     _Atomic int64_t struck_ms;
 } shared;
 
@@ -256,6 +257,21 @@ static void expect_nothing_left(player *p) {
 
 /* ---- ranks */
 
+static unsigned survivors(const scene *scene) {
+    unsigned all = (1u << scene->world) - 1;
+    return scene->fault == HOLD_UP ? all : all & ~(1u << scene->victim);
+}
+
+/* Workers that meet through a store leave one by one: not before all others need no calls any more. */
+static void wait_until_played(const scene *scene, int rank) {
+    int64_t until = tt__deadline_ms(PATIENCE_MS);
+    atomic_fetch_or(&scene->shared->played, 1u << rank);
+    while ((atomic_load(&scene->shared->played) & survivors(scene)) != survivors(scene)) {
+        CHECK(tt__left_ms(until));
+        usleep(500);
+    }
+}
+
 static void make_optimizer(player *p) {
     tt_rref *params[WORLD_MAX];
     TT_AUTO_SCOPE;
@@ -291,6 +307,36 @@ static tt_status end_worker(player *p) {
     return status;
 }
 
+/* Ids are given in the order of joining. */
+static void join_in_order(player *p, tt_store *store, const char *name) {
+    char turn[20];
+    const char *key = turn;
+    snprintf(turn, sizeof turn, "turn %d", p->rank);
+    if (p->rank)
+        CHECK_OK(tt_store_wait(store, &key, 1, PATIENCE_MS));
+    CHECK_OK(tt_rpc_init(&p->rpc, name, .store = store, .heartbeat_ms = HEARTBEAT_MS));
+    CHECK(tt_rpc_id(p->rpc) == p->rank);
+    snprintf(turn, sizeof turn, "turn %d", p->rank + 1);
+    CHECK_OK(tt_store_set(store, turn, "", 0));
+    snprintf(turn, sizeof turn, "turn %d", p->scene->world);
+    CHECK_OK(tt_store_wait(store, &key, 1, PATIENCE_MS));
+}
+
+static void be_alive_by_store(const scene *scene, tt_store *store, int rank) {
+    player p = {.scene = scene, .rank = rank, .random = scene->random + (uint64_t)rank};
+    char name[20];
+    snprintf(name, sizeof name, "worker%d", rank);
+    if (scene->moment == JOINING) { /* nobody waits for another */
+        atomic_fetch_add(&scene->shared->under_way, 1);
+        CHECK_OK(tt_rpc_init(&p.rpc, name, .store = store, .heartbeat_ms = HEARTBEAT_MS));
+    } else {
+        join_in_order(&p, store, name);
+        play(&p);
+        wait_until_played(scene, rank);
+    }
+    CHECK_OK(end_worker(&p));
+}
+
 static void be_alive(const scene *scene, tt_store *store, int rank) {
     tt_group *group = NULL;
     player p = {.scene = scene, .rank = rank, .random = scene->random + (uint64_t)rank};
@@ -324,7 +370,10 @@ static int be_worker(tt_store *store, int rank, int world, void *arg) {
     bias = tt_keep(tt_requires_grad_(tt_ones(TT_SHAPE(SIZE), TT_F32), true));
     weight = tt_keep(tt_requires_grad_(tt_ones(TT_SHAPE(SIZE), TT_F32), true));
     const holdings before = look_at_holdings();
-    be_alive(scene, store, rank);
+    if (scene->by_store)
+        be_alive_by_store(scene, store, rank);
+    else
+        be_alive(scene, store, rank);
     compare_holdings(&before, left, sizeof left);
     if (*left)
         fprintf(stderr, "rank %d: %s\n", rank, left);
@@ -358,10 +407,13 @@ static void strike(scene *scene, const ranks *ranks, uint64_t *random) {
 }
 
 static scene draw_scene(uint64_t *random) {
+    static const char *const ways[] = {"shm", "tcp", "a store"};
+    size_t way = storm_below(random, 3);
     scene s = {.fault = (fault)storm_below(random, FAULTS),
                .moment = (moment)storm_below(random, MOMENTS),
                .world = 2 + (int)storm_below(random, WORLD_MAX - 1),
-               .transport = storm_below(random, 2) ? "shm" : "tcp"};
+               .transport = ways[way],
+               .by_store = way == 2};
     s.victim = (int)storm_below(random, (size_t)s.world);
     s.random = storm_draw(random);
     return s;
