@@ -7,6 +7,9 @@
 
 #include <stdio.h>
 
+/* Functions that run no longer than it takes to wake a thread are run one after the other. */
+enum { BRIEF_NS = 5000, LONG_NS = 8 * BRIEF_NS };
+
 /* Make one more thread. The error of a failure is kept in ->pool_why. */
 static void add_thread(tt_rpc *rpc) {
     pthread_t thread;
@@ -35,6 +38,15 @@ void tt__rpc_crew_call(tt_rpc *rpc) {
                !rpc->pool_stops) {
         add_thread(rpc);
     }
+}
+
+void tt__rpc_crew_relieve(tt_rpc *rpc) {
+    if (rpc->run_ns > BRIEF_NS)
+        tt__rpc_crew_call(rpc);
+}
+
+void tt__rpc_crew_note_run(tt_rpc *rpc, int64_t ns) {
+    rpc->run_ns += ((ns < LONG_NS ? ns : LONG_NS) - rpc->run_ns) / 8;
 }
 
 bool tt__rpc_crew_is_stuck(const tt_rpc *rpc) {

@@ -33,14 +33,18 @@ static void leave_to_waiters(tt_rpc *rpc) {
 
 static void run_next(tt_rpc *rpc) {
     tt__rpc_due *work = tt__rpc_queue_take(rpc);
-    if (rpc->queue.first)
-        tt__rpc_crew_call(rpc);
+    bool others_wait = rpc->queue.first;
+    int64_t since = others_wait ? tt__now_ns() : 0;
+    if (others_wait)
+        tt__rpc_crew_relieve(rpc);
     leave_to_waiters(rpc);
     if (rpc->keeper_sleeps && !tt__rpc_poller(rpc))
         tt__rpc_keeper_call(rpc); /* while this runs, nobody else may be there for what comes */
     tt__rpc_unlock(rpc);
     work->run(rpc, work);
     tt__rpc_lock(rpc);
+    if (others_wait)
+        tt__rpc_crew_note_run(rpc, tt__now_ns() - since);
 }
 
 /* The thread ends: nobody counts on it any more. The lock is held. */

@@ -161,6 +161,7 @@ struct tt_rpc {
     int pool_threads, pool_idle, pool_waiting; /* in all; that sleep without work; that wait in Tutti's own waits */
     int pool_called;                           /* that were woken or made, and have not come yet */
     int queued;                                /* calls in the queue */
+    int64_t run_ns;                            /* how long a run takes, on average of late */
     bool pool_stops;
     bool pool_is_to_sleep; /* in the network, at once: who is woken next; few messages come */
     pthread_cond_t idle, pool_ended;

@@ -109,7 +109,9 @@ void tt__rpc_notice(tt_rpc *rpc) {
             rpc->network->ops->wake(rpc->network);
         return;
     }
-    if (rpc->queue.first)
+    if (rpc->queue.first && thread_of == rpc)
+        tt__rpc_crew_relieve(rpc);
+    else if (rpc->queue.first)
         tt__rpc_crew_call(rpc);
     if (rpc->due.first)
         tt__rpc_keeper_call(rpc);
