@@ -59,11 +59,13 @@ tt_status tt__call_replied(tt_rpc *rpc, int from, const tt__rpc_packet_view *vie
 }
 
 static void fail_waiting_out(tt_rpc *rpc, tt__rpc_out *out, tt_status status, const char *why) {
-    if ((out->stage != OUT_WAITS && out->stage != OUT_LANDS) || out->is_due)
+    bool has_landed = out->stage == OUT_LANDS && !out->receives.listed; /* or not: it is due, and will see */
+    if ((out->stage != OUT_WAITS && out->stage != OUT_LANDS) || out->is_due || has_landed)
         return;
     if (out->stage == OUT_WAITS && status != TT_ERR_PEER) /* if it has not begun there, it need not */
         tt_ignore(tt__rpc_send_header(rpc, out->to, (tt__rpc_header){.kind = TT__RPC_FORGET, .id = out->id}));
     out->stage = OUT_FAILED;
+    out->receives.due = NULL; /* parts that come or end meanwhile don't make it due once more */
     out->status = status;
     out->why = why ? strdup(why) : NULL;
     tt__out_becomes_due(rpc, out);

@@ -73,8 +73,22 @@ static tt__rpc_reach group_reach(tt__rpc_network *network, int id) {
     return TT__RPC_REACHED;
 }
 
+/* Who left may have done so because another was lost, of which this worker had no need to learn: it is named, too. */
 static tt_status group_check(tt__rpc_network *network, int id) {
-    return tt__check_gone(of(network)->group, id, false, "");
+    const tt_group *group = of(network)->group;
+    char why[TT__ERROR_TEXT_SIZE];
+    if (!tt__check_gone(group, id, false, ""))
+        return TT_OK;
+    snprintf(why, sizeof why, "%s", tt_last_error());
+    if (tt__check_gone(group, id, true, ""))
+        return tt_last_status();
+    for (int r = 0; r < group->size; r++)
+        if (r != id && r != group->rank && tt__check_gone(group, r, true, "")) {
+            char first[TT__ERROR_TEXT_SIZE];
+            snprintf(first, sizeof first, "%s", tt_last_error());
+            return tt__fail(TT_ERR_PEER, "%s, after another was lost: %s", why, first);
+        }
+    return tt__fail(TT_ERR_PEER, "%s", why);
 }
 
 static void group_checked(tt__rpc_network *network) { of(network)->world->last_check_ms = tt__now_ms(); }

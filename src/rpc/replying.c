@@ -191,12 +191,23 @@ void tt__served_finish(tt_rpc_call *call, tt_status status) {
         reply_value(call, &call->result);
 }
 
+/* Take the call of a link, which is freed. NULL: it was dropped, and is gone. Who would drop it looks at the link, with
+ * the lock, as long as the reply is to come. */
+static tt_rpc_call *take_later(later_link *link) {
+    tt_rpc_call *call = atomic_exchange(&link->taken, true) ? NULL : link->call;
+    if (call) {
+        tt__rpc_lock(call->rpc);
+        call->stage = CALL_RUNS;
+        tt__rpc_unlock(call->rpc);
+    }
+    free(link);
+    return call;
+}
+
 static void reply_later(tt_future *future, void *user) {
     later_link *link = user;
-    tt_rpc_call *call = link->call;
-    bool dropped = atomic_exchange(&link->taken, true);
-    free(link);
-    if (dropped)
+    tt_rpc_call *call = take_later(link);
+    if (!call)
         return;
     tt_status status = tt_future_wait(future, 0); /* it is done */
     const tt_rpc_value *value = status ? NULL : tt_future_value(future);
@@ -242,9 +253,7 @@ void tt__served_follow(tt_rpc_call *call, tt_future *future) {
     tt__rpc_unlock(rpc);
     tt_status status = lost ? TT_ERR_PEER : tt__future_follow(future, reply_later, link);
     if (status) {
-        bool dropped = atomic_exchange(&link->taken, true);
-        free(link);
-        if (!dropped)
+        if (take_later(link))
             tt__served_finish(call, lost ? tt__fail(TT_ERR_PEER, "the caller is lost") : status);
     }
     tt_future_free(future);

@@ -6,7 +6,7 @@
 
 #include <time.h>
 
-enum { HEARTBEAT_MS = 2000, SOON_MS = 1000 };
+enum { HEARTBEAT_MS = 2000, SOON_MS = 1000, REPLIES = 4, REPLY_BYTES = 48 << 20, AMID_NS = 5000000 };
 
 static int64_t now_ms(void) {
     struct timespec now;
@@ -27,6 +27,20 @@ static tt_status add(tt_rpc_call *call) {
     return tt_rpc_return(call, tt_rpc_int(tt_rpc_arg_int(call, 0) + tt_rpc_arg_int(call, 1)));
 }
 TT_RPC_FUNCTION(add, "(int a, int b) -> int");
+
+/* Reply with much, and die while that is on its way. */
+static tt_status die_replying(tt_rpc_call *call) {
+    static void *bytes;
+    static timer_t timer;
+    if (!bytes) {
+        struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = (int)tt_rpc_arg_int(call, 0)};
+        CHECK(bytes = calloc(1, REPLY_BYTES));
+        CHECK(!timer_create(CLOCK_MONOTONIC, &event, &timer));
+        CHECK(!timer_settime(timer, 0, &(struct itimerspec){.it_value.tv_nsec = AMID_NS}, NULL));
+    }
+    return tt_rpc_return(call, tt_rpc_bytes(bytes, REPLY_BYTES));
+}
+TT_RPC_FUNCTION(die_replying, "(int signal) -> bytes");
 
 /* Have a third worker die, and wait for it. */
 static tt_status have_die(tt_rpc_call *call) {
@@ -140,6 +154,25 @@ static void dies_with_references(tt_rpc *rpc, int rank, int signal) {
     tt_rref_free(theirs);
 }
 
+/* Parts of replies come, or end, at the moment when their calls fail. */
+static void dies_amid_replies(tt_rpc *rpc, int rank, int signal) {
+    tt_future *futures[REPLIES];
+    if (rank)
+        return;
+    int64_t since = now_ms();
+    for (int i = 0; i < REPLIES; i++)
+        CHECK_OK(tt_rpc_async(&futures[i], rpc, "worker2", "die_replying", .args = TT_RPC_ARGS(tt_rpc_int(signal))));
+    for (int i = 0; i < REPLIES; i++) {
+        if (tt_future_wait(futures[i], 0)) {
+            CHECK(tt_last_status() == TT_ERR_PEER);
+            CHECK_TEXT("worker2 (id 2)");
+        }
+        tt_future_free(futures[i]);
+    }
+    CHECK(tt_rpc_sync(rpc, "worker2", "add", .args = TT_RPC_ARGS(tt_rpc_int(1), tt_rpc_int(1))) == TT_ERR_PEER);
+    check_time(since, signal);
+}
+
 static void play(void (*fn)(tt_rpc *rpc, int rank, int signal)) {
     static const char *const transports[] = {"shm", "tcp"};
     static const int signals[] = {SIGKILL, SIGSTOP};
@@ -169,11 +202,59 @@ static void references_end_or_are_lost(void **state) {
     play(dies_with_references);
 }
 
+static void replies_that_end_half_way_end_their_calls_once(void **state) {
+    (void)state;
+    play(dies_amid_replies);
+}
+
+/* ---- who leaves because another was lost */
+
+static int be_worker_that_leaves(tt_store *store, int rank, int world, void *arg) {
+    const char *left = "worker1 has left";
+    tt_group *group = NULL;
+    tt_rpc *rpc = NULL;
+    char name[20];
+    snprintf(name, sizeof name, "worker%d", rank);
+    CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = PATIENCE_MS,
+                                   .transport = arg));
+    CHECK_OK(tt_rpc_init(&rpc, name, .group = group, .join_timeout_ms = PATIENCE_MS));
+    if (rank == 2)
+        raise(SIGKILL);
+    if (rank == 0) {
+        CHECK_OK(tt_store_wait(store, &left, 1, PATIENCE_MS));
+        CHECK(tt_rpc_sync(rpc, "worker1", "count_owned") == TT_ERR_PEER);
+        CHECK_TEXT("worker1 (id 1)");
+        CHECK_TEXT("rank 1 left the group, after another was lost: rank 2");
+    } else {
+        while (!tt_rpc_sync(rpc, "worker2", "count_owned"))
+            ;
+    }
+    tt_status status = tt_rpc_shutdown(rpc, .at_once = true);
+    CHECK(!status || status == TT_ERR_PEER);
+    tt_destroy_process_group(group);
+    CHECK_OK(tt_store_set(store, left, "", 0));
+    return 0;
+}
+
+static void who_leaves_for_another_names_it(void **state) {
+    static char *const transports[] = {"shm", "tcp"};
+    (void)state;
+    for (int t = 0; t < 2; t++) {
+        ranks ranks;
+        start_ranks(&ranks, 3, be_worker_that_leaves, transports[t]);
+        for (int r = 0; r < 3; r++)
+            assert_int_equal(end_of_rank(&ranks, r), r == 2 ? 128 + SIGKILL : 0);
+        tt_store_server_free(ranks.server);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(callers_are_told),
         cmocka_unit_test(nested_callers_are_told_the_path),
         cmocka_unit_test(references_end_or_are_lost),
+        cmocka_unit_test(replies_that_end_half_way_end_their_calls_once),
+        cmocka_unit_test(who_leaves_for_another_names_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,7 +15,7 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 
-enum { HEARTBEAT_MS = 1500, HELD_UP_MS = 400, SOON_MS = 1000, WORLD_MAX = 4, SIZE = 16, BIG = 300000, FEW = 14 };
+enum { HEARTBEAT_MS = 2500, HELD_UP_MS = 400, SOON_MS = 1000, WORLD_MAX = 4, SIZE = 16, BIG = 300000, FEW = 14 };
 
 typedef enum fault { KILL, FREEZE, HOLD_UP, FAULTS } fault;
 typedef enum moment { CALLS, NESTED, LATER, REFERENCES, PASSES, JOINING, SHUTDOWN, MOMENTS } moment;
