@@ -62,6 +62,9 @@ TT_RPC_FUNCTION(sleeps, "()");
 static tt_status replies_never(tt_rpc_call *call) { return tt_rpc_return_future(call, never); }
 TT_RPC_FUNCTION(replies_never, "() -> int");
 
+static tt_status replies_with_a_list(tt_rpc_call *call) { return tt_rpc_return_future(call, never); }
+TT_RPC_FUNCTION(replies_with_a_list, "() -> list");
+
 static tt_status keep(tt_rpc_call *call) {
     kept = tt_rref_share(tt_rpc_arg_rref(call, 0));
     return TT_OK;
@@ -226,6 +229,38 @@ static void goes_while_reply_is_due(tt_rpc *rpc, int rank) {
 static void calls_of_those_that_left_keep_nobody(void **state) {
     (void)state;
     with_ranks(2, be_worker, &(scene){.fn = goes_while_reply_is_due, .own_end = true});
+}
+
+/* A future that a call replies with ends in one thread, which encodes a long reply, while another shuts the worker down:
+ * both decide about the call at the same time. */
+static void *end_with_a_long_list(void *unused) {
+    (void)unused;
+    enum { LONG = 2000000 };
+    tt_rpc_value *items = calloc(LONG, sizeof *items);
+    CHECK(items);
+    CHECK_OK(tt_future_set_value(never, (tt_rpc_value){.kind = TT_RPC_LIST, .owned = true, .list = {items, LONG}}));
+    return NULL;
+}
+
+static void ends_as_a_reply_is_encoded(tt_rpc *rpc, int rank) {
+    tt_future *reply;
+    tt_rpc_counts counts = {0};
+    pthread_t ends;
+    (void)rank;
+    CHECK_OK(tt_rpc_async(&reply, rpc, "worker0", "replies_with_a_list"));
+    adds(rpc, "worker0"); /* the call before has begun */
+    CHECK(!pthread_create(&ends, NULL, end_with_a_long_list, NULL));
+    while (!tt_future_is_done(never))
+        CHECK_OK(tt_rpc_get_counts(rpc, &counts));
+    CHECK_OK(tt_rpc_shutdown(rpc, .at_once = true));
+    CHECK(tt_future_is_done(reply));
+    CHECK(!pthread_join(ends, NULL));
+    tt_future_free(reply);
+}
+
+static void a_reply_and_the_end_may_come_at_once(void **state) {
+    (void)state;
+    with_ranks(1, be_worker, &(scene){.fn = ends_as_a_reply_is_encoded, .own_end = true});
 }
 
 static void uses_after_the_end(tt_rpc *rpc, int rank) {
@@ -421,6 +456,7 @@ int main(void) {
         cmocka_unit_test(functions_break_nothing_but_their_call),
         cmocka_unit_test(shutdown_ends_and_names_functions_that_run),
         cmocka_unit_test(calls_of_those_that_left_keep_nobody),
+        cmocka_unit_test(a_reply_and_the_end_may_come_at_once),
         cmocka_unit_test(nothing_works_after_the_end),
         cmocka_unit_test(references_are_used_where_they_are),
         cmocka_unit_test(deadlocks_of_few_threads_are_found),
