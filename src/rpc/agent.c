@@ -166,7 +166,7 @@ static void end_rpc(tt_rpc *rpc) {
         rpc->attached_end(rpc->attached);
     tt__rpc_lock(rpc);
     tt__rrefs_end(rpc);
-    tt__cycles_end(rpc);
+    tt__cycles_drop(rpc);
     for (tt__rpc_due *due; (due = tt__rpc_list_take(&rpc->due));) {
         tt__rpc_unlock(rpc);
         due->run(rpc, due);

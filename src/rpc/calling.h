@@ -1,4 +1,4 @@
-/* Calls to other workers, from their beginning to their reply. */
+/* Making calls, and what ends them: a reply, a timeout, a lost worker, the shutdown. */
 #ifndef TT_RPC_CALLING_H
 #define TT_RPC_CALLING_H
 
@@ -9,31 +9,34 @@ typedef struct tt__rpc_request {
     tt__rpc_packet_kind kind; /* CALL, KEEP or FETCH */
     int to;
     const char *function;
-    const tt__rpc_function *known; /* as this worker has it; NULL: it does not, or it is a fetch */
-    const tt_rpc_value *first;     /* an argument before the others; or NULL */
+    const tt__rpc_function *known; /* this worker's function of that name; NULL: it has none, or it is a FETCH */
+    const tt_rpc_value *first;     /* an argument before `args`; or NULL */
     tt_rpc_values args;
-    tt_rref *fetched;   /* of FETCH */
-    int64_t timeout_ms; /* 0: that of the worker, less: none */
+    tt_rref *fetched;   /* of FETCH: the reference */
+    int64_t timeout_ms; /* 0: rpc->timeout_ms; below 0: none */
 } tt__rpc_request;
 
-/* Make a call: *out receives its future. KEEP: *kept receives the reference to its result, and *out is not wanted.
- * Takes the lock; may wait for room among the requests that wait, unless in a callback. */
+/* Make a call. CALL and FETCH: *out receives its future, and `kept` is NULL. KEEP: *kept receives the reference to its
+ * result, and `out` is NULL. Waits while TT__RPC_QUEUED_MAX bytes of requests to that worker are unsent, unless in a
+ * callback. Takes the lock. */
 tt_status tt__call_begin(tt_rpc *rpc, const tt__rpc_request *request, tt_future **out, tt_rref **kept);
 
 /* ---- the lock is held */
 
-/* A reply has come, in a packet, which is taken. TT_ERR_PROTOCOL: it is none. */
+/* Take a REPLY or ERROR packet. The packet belongs to the call, unless this fails. Errors: TT_ERR_PROTOCOL,
+ * TT_ERR_MEMORY. */
 tt_status tt__call_replied(tt_rpc *rpc, int from, const tt__rpc_packet_view *view, tt__rpc_packet *packet);
 
-/* All calls to a worker fail: it is lost. All calls: the worker ends. */
+/* Fail all calls to a lost worker; all calls, since this worker ends. */
 void tt__calls_lost(tt_rpc *rpc, tt__rpc_peer *peer);
 void tt__calls_end(tt_rpc *rpc, const char *why);
 
-/* Find the call whose future this is; false: there is none, or it has been replied to. Fail it. */
+/* Find the call that waits for its reply and ends `future`: its callee and id. False: there is none. And fail a call
+ * that was found so. */
 bool tt__call_of_future(const tt_rpc *rpc, const tt_future *future, int *to, uint32_t *id);
 void tt__call_fail(tt_rpc *rpc, int to, uint32_t id, tt_status status, const char *why);
 
-/* Fail calls whose time is over. */
+/* Fail calls whose timeout has passed. */
 void tt__calls_expire(tt_rpc *rpc, int64_t now_ms);
 
 #endif

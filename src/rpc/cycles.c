@@ -14,42 +14,47 @@
 #include <string.h>
 
 enum {
-    LONG_MS = 500,     /* a wait that is searched from; and twice as long before each further search, */
+    LONG_MS = 500,     /* a wait of this length begins a search. The time doubles before each further search, */
     RARELY_MS = 30000, /* up to this */
-    AT_ONCE = 8,       /* searches that begin in LONG_MS: those that began to wait last come first */
-    PROBES_MAX = 4096, /* of other workers that are answered at a time */
-    PATH_SIZE = 700,   /* of the text of a path */
-    SEARCH_MS = 10000  /* after which a search without an answer counts as none */
+    AT_ONCE = 8,       /* searches that begin within LONG_MS; the newest waits come first */
+    PROBES_MAX = 4096, /* probes and marks kept here; beyond that, questions are answered with "may go on" */
+    PATH_SIZE = 700,   /* bytes of a path's text */
+    SEARCH_MS = 10000  /* after this time probes and marks are dropped */
 };
 
-/* Flags of an answer. */
+/* Flags of a PROBED packet: the call that was asked about is stuck; it is queued; a later call of the path is queued. */
 enum { STUCK = 1, QUEUED = 2, QUEUES = 4 };
 
-/* A call that a search has come to here; what it asked of others, and is to answer. */
+enum { NOBODY = -1 /* asked: the probe is a mark */ };
+
+/* A question of a search that is being answered here, or a mark: a call that the search has seen. */
 typedef struct tt__rpc_probe {
     struct tt__rpc_probe *next;
-    uint64_t search;    /* whose, and which: the worker that began it, and its number */
-    uint32_t id;        /* with which others answer */
-    int parent;         /* who asked, */
-    uint32_t parent_id; /* with which id; of a search that began here: */
-    int origin_to;      /* the call that it waits for */
+    uint64_t search;   /* the worker that began it, and its number there */
+    uint32_t id;       /* that answers from other workers carry */
+    int asker;         /* the worker that asked; this worker, if the search began here; or NOBODY */
+    uint32_t asker_id; /* of its probe */
+
+    /* Of a search that began here: the call that the thread waits for, and the call in which it waits (0: none). */
+    int origin_to;
     uint32_t origin_call;
-    uint64_t origin_node; /* in which its thread waits */
-    uint64_t node;        /* the call that was looked at: tt__serve_key(); 0: none */
-    bool closed;          /* of an origin: its own call was come to again, so it is in the circle */
-    bool branches;        /* the path has been told as far as one can read it */
-    int steps;            /* calls looked at here */
-    bool queued, queues;  /* what it began with is a call that can't begin; it came to such a call later */
-    uint32_t open;        /* questions without an answer */
+    uint64_t origin_node;
+    bool in_cycle; /* the search has come back to origin_node */
+
+    uint64_t node;       /* of a mark: the tt__serve_key() of the call */
+    bool path_is_told;   /* from here on the search branches, and the text ends */
+    int steps;           /* calls seen here */
+    bool queued, queues; /* the first call of the path is queued; a later one is */
+    uint32_t open;       /* questions that were sent and not answered yet */
     int64_t since_ms;
     char path[PATH_SIZE];
 } tt__rpc_probe;
 
-/* What came of looking at something. */
+/* What is known of a call or a future after looking at it. */
 typedef enum look {
     LOOK_MAY_GO_ON,
-    LOOK_STUCK, /* as far as is known here */
-    LOOK_ASKED  /* others were asked */
+    LOOK_STUCK,
+    LOOK_ASKED /* another worker was asked; its answer will tell */
 } look;
 
 static look look_at_call(tt_rpc *rpc, tt__rpc_probe *probe, tt_rpc_call *call);
@@ -84,14 +89,14 @@ static tt__rpc_probe *probe_of(const tt_rpc *rpc, uint32_t id) {
     return probe;
 }
 
-/* Has the search been at this call before? If it is that of its origin, that is noted. */
+/* Has the search seen this call before? Notes if it is the call that the search began in. */
 static bool was_here(const tt_rpc *rpc, uint64_t search, uint64_t node) {
     bool was = false;
     for (tt__rpc_probe *probe = rpc->probes; probe; probe = probe->next) {
         if (probe->search != search)
             continue;
         was |= probe->node == node;
-        probe->closed |= probe->origin_node == node;
+        probe->in_cycle |= probe->origin_node == node;
     }
     return was;
 }
@@ -105,14 +110,14 @@ static int count_probes(const tt_rpc *rpc) {
 
 static void add_path(tt__rpc_probe *probe, const char *text) {
     size_t n = strlen(probe->path);
-    if (probe->branches)
+    if (probe->path_is_told)
         return;
     snprintf(probe->path + n, sizeof probe->path - n, "%s", text);
 }
 
 /* ---- answers */
 
-/* Fail the call with which a search began, as nothing that it leads to can go on. */
+/* Fail the call that the search's thread waits for: it can never end. */
 static void search_found(tt_rpc *rpc, const tt__rpc_probe *probe) {
     char why[PATH_SIZE + TT__RPC_NAME_SIZE + 120];
     snprintf(why, sizeof why, "calls wait for each other, and none can go on: worker %s waits for %s", rpc->name,
@@ -135,20 +140,21 @@ static void send_answer(tt_rpc *rpc, int to, uint32_t id, int flags, const char 
     tt__encoder_free(&e, true);
 }
 
-/* The probe is through. */
+/* Answer the question, or end the search that began here. If calls of the cycle are queued, only a caller of one of them
+ * gets the error: its function has not begun, so giving it up undoes nothing. */
 static void end_probe(tt_rpc *rpc, tt__rpc_probe *probe, bool stuck) {
-    if (probe->parent != rpc->id)
-        send_answer(rpc, probe->parent, probe->parent_id,
+    if (probe->asker != rpc->id)
+        send_answer(rpc, probe->asker, probe->asker_id,
                     stuck ? STUCK | (probe->queued ? QUEUED : 0) | (probe->queues ? QUEUES : 0) : 0,
                     stuck ? probe->path : "");
-    else if (stuck && probe->closed && (probe->queued || !probe->queues))
+    else if (stuck && probe->in_cycle && (probe->queued || !probe->queues))
         search_found(rpc, probe);
     drop_probe(rpc, probe);
 }
 
 /* ---- looking */
 
-/* Ask worker `to` about a call of this one's. */
+/* Ask worker `to` whether the call that this worker made to it can go on. */
 static look ask_about_call(tt_rpc *rpc, tt__rpc_probe *probe, int to, uint32_t call) {
     tt__rpc_header header = {.kind = TT__RPC_PROBE, .id = probe->id, .context = probe->search, .serial = call};
     if (tt__rpc_send_header(rpc, to, header))
@@ -180,14 +186,15 @@ static tt_future *future_awaited_in(const tt_rpc *rpc, const tt_rpc_call *call) 
     return wait ? wait->future : NULL;
 }
 
-/* Look at all calls that threads run here: one of them would have to end. */
+/* Look at all calls that threads run here. A queued call begins when any one of them ends, so one that may go on is
+ * enough. */
 static look look_at_all_calls(tt_rpc *rpc, tt__rpc_probe *probe) {
     look all = LOOK_STUCK;
     tt_future *later;
     if (!tt__rpc_crew_is_stuck(rpc))
         return LOOK_MAY_GO_ON;
     add_path(probe, "one of its threads, which all wait in calls like these");
-    probe->branches = true;
+    probe->path_is_told = true;
     for (tt_rpc_call *call = tt__serve_next(rpc, NULL); call; call = tt__serve_next(rpc, call)) {
         if (tt__serve_state(call, &later) != TT__SERVED_RUNS)
             continue;
@@ -200,7 +207,7 @@ static look look_at_all_calls(tt_rpc *rpc, tt__rpc_probe *probe) {
     return all;
 }
 
-/* Look at a call that is served here, and at what it waits for. Its mark is a probe without questions of its own. */
+/* Mark a call that is served here, and look at what it waits for. */
 static look look_at_call(tt_rpc *rpc, tt__rpc_probe *probe, tt_rpc_call *call) {
     char step[TT__RPC_NAME_SIZE + TT__RPC_FUNCTION_NAME + 60];
     tt_future *later;
@@ -217,7 +224,7 @@ static look look_at_call(tt_rpc *rpc, tt__rpc_probe *probe, tt_rpc_call *call) {
     tt__rpc_probe *mark = new_probe(rpc, probe->search, tt__serve_key(call));
     if (!mark)
         return LOOK_MAY_GO_ON;
-    mark->parent = -1;
+    mark->asker = NOBODY;
     add_path(probe, ", which waits for ");
     switch (tt__serve_state(call, &later)) {
     case TT__SERVED_RUNS:
@@ -243,21 +250,21 @@ static void begin_search(tt_rpc *rpc, tt__rpc_wait *wait) {
     tt__rpc_probe *probe = new_probe(rpc, (uint64_t)rpc->id << 32 | (rpc->last_probe + 1), 0);
     if (!probe)
         return;
-    probe->parent = rpc->id;
+    probe->asker = rpc->id;
     probe->origin_to = to;
     probe->origin_call = id;
     probe->origin_node = wait->call ? tt__serve_key(wait->call) : 0;
-    /* The thread's own call is where a cycle would close. */
+    /* A cycle leads back to the call in which the thread waits. */
     tt__rpc_probe *mark = wait->call ? new_probe(rpc, probe->search, tt__serve_key(wait->call)) : NULL;
     if (mark)
-        mark->parent = -1;
+        mark->asker = NOBODY;
     look came = look_at_future(rpc, probe, wait->future);
     if (came != LOOK_ASKED)
         end_probe(rpc, probe, came == LOOK_STUCK);
 }
 
-/* Forget marks and questions that are old. */
-static void forget_old(tt_rpc *rpc, int64_t now_ms) {
+/* Drop probes and marks that are older than SEARCH_MS. */
+static void drop_old_probes(tt_rpc *rpc, int64_t now_ms) {
     for (tt__rpc_probe **at = &rpc->probes; *at;) {
         tt__rpc_probe *probe = *at;
         if (now_ms - probe->since_ms < SEARCH_MS) {
@@ -271,7 +278,7 @@ static void forget_old(tt_rpc *rpc, int64_t now_ms) {
 
 void tt__cycles_look(tt_rpc *rpc, int64_t now_ms) {
     if (rpc->probes)
-        forget_old(rpc, now_ms);
+        drop_old_probes(rpc, now_ms);
     if (now_ms - rpc->searched_ms >= LONG_MS) {
         rpc->searched_ms = now_ms;
         rpc->searches = 0;
@@ -299,8 +306,8 @@ static tt_status take_probe(tt_rpc *rpc, tt__rpc_peer *from, const tt__rpc_heade
         send_answer(rpc, from->id, header->id, 0, "");
         return TT_OK;
     }
-    probe->parent = from->id;
-    probe->parent_id = header->id;
+    probe->asker = from->id;
+    probe->asker_id = header->id;
     look came = look_at_call(rpc, probe, call);
     if (came != LOOK_ASKED)
         end_probe(rpc, probe, came == LOOK_STUCK);
@@ -314,18 +321,19 @@ static tt_status take_probe_answer(tt_rpc *rpc, const tt__rpc_packet_view *view)
     tt_rpc_value path;
     tt_status status = tt__decode_value(&decoder, &path);
     if (!status && path.kind != TT_RPC_TEXT)
-        status = tt__fail(TT_ERR_PROTOCOL, "an answer that is no text");
+        status = tt__fail(TT_ERR_PROTOCOL,
+                          "expected the answer about a waiting call to be a text, got another kind of value");
     if (status) {
         tt_rpc_value_free(&path); /* what was read of it */
         return status;
     }
     if (!probe || !probe->open)
-        return TT_OK; /* it was forgotten */
+        return TT_OK; /* it was dropped */
     probe->open--;
     if (!(view->header.flags & STUCK)) {
         end_probe(rpc, probe, false);
     } else {
-        bool begins = !probe->steps; /* what was asked about is what the search began with */
+        bool begins = !probe->steps; /* the call that was asked about is the first of the path */
         probe->queued |= begins && view->header.flags & QUEUED;
         probe->queues |= view->header.flags & QUEUES || (!begins && view->header.flags & QUEUED);
         add_path(probe, path.bytes.data);
@@ -339,9 +347,4 @@ tt_status tt__cycles_told(tt_rpc *rpc, tt__rpc_peer *from, const tt__rpc_packet_
     return view->header.kind == TT__RPC_PROBE ? take_probe(rpc, from, &view->header) : take_probe_answer(rpc, view);
 }
 
-void tt__cycles_lost(tt_rpc *rpc, int id) {
-    (void)id; /* searches that wait for it are forgotten in time, and what it held up goes on by its loss */
-    forget_old(rpc, INT64_MAX);
-}
-
-void tt__cycles_end(tt_rpc *rpc) { forget_old(rpc, INT64_MAX); }
+void tt__cycles_drop(tt_rpc *rpc) { drop_old_probes(rpc, INT64_MAX); }

@@ -1,5 +1,5 @@
-/* Futures: values that are not there yet. A future knows nothing of calls; who waits for one may be told how to drive
- * what will end it (tt__future_driver). */
+/* Futures. A future knows nothing of calls. While a thread waits for one, it uses a driver: functions that do what will
+ * end the future, such as moving messages. */
 #ifndef TT_RPC_FUTURE_H
 #define TT_RPC_FUTURE_H
 
@@ -8,12 +8,13 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* How a thread waits: by moving messages meanwhile. */
+/* How a thread waits for a future. */
 typedef struct tt__future_driver {
-    /* Wait until `future` is done, or to `deadline_ms` (0: none). */
+    /* Wait until `future` is done, or until `deadline_ms` (0: none), and do meanwhile what will end it. */
     void (*wait)(void *user, tt_future *future, int64_t deadline_ms);
 
-    /* A future is done for which a thread waits in wait(): it looks again. From any thread, without locks. */
+    /* Wake a thread that waits in wait() for `future`, which is done now. Called by any thread that holds no lock of a
+     * worker. */
     void (*wake)(void *user, tt_future *future);
     void *user;
 } tt__future_driver;
@@ -22,7 +23,7 @@ typedef struct tt__future_callback {
     struct tt__future_callback *next;
     tt_future_fn fn;
     void *user;
-    bool inside; /* one of the library's own, which needs no mark that it runs */
+    bool inside; /* it is the library's own: it waits for nothing, so the thread is not marked as in a callback */
 } tt__future_callback;
 
 /* A thread that waits in a driver; on its stack. */
@@ -34,28 +35,29 @@ typedef struct tt__future_waiter {
 struct tt_future {
     _Atomic int shares;
     _Atomic bool done;
-    bool ending; /* whoever set it ends the future */
+    bool ending; /* a thread has begun to end it; another one must not */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     tt_status status;
-    char *text; /* of the error; NULL: the status's own */
+    char *text; /* of the error; NULL: tt_status_text(status) */
     tt_rpc_value value;
     tt__future_callback *callbacks, **callbacks_end;
     tt__future_waiter *waiters;
-    const tt__future_driver *driver; /* of who will end it; NULL: the waiting thread's, if it has one */
+    const tt__future_driver *driver; /* NULL: threads that wait use their own, or sleep */
 };
 
-/* Make one that ends by itself while waiters use `driver`, which lasts until it is done. */
+/* Make a future whose waiters use `driver` (NULL: none), which must last until it is done. NULL, recorded: no
+ * memory. */
 tt_future *tt__future_new_driven(const tt__future_driver *driver);
 
-/* The driver of the calling thread, for futures that have none: of a thread that runs functions. NULL: none. */
+/* Set the driver that the calling thread uses for futures without one (NULL: none): the pool's threads have one. */
 void tt__future_set_thread_driver(const tt__future_driver *driver);
 
-/* End it: with an owned value, which is taken, or an error (`text` is copied; NULL: the status's). Nothing if it is
- * done already; the value is freed then. Runs callbacks: no lock is held. */
+/* End a future with an owned value, which is taken, or with an error, whose text is copied (NULL: that of the status).
+ * If it has ended already, the value is freed. Runs the callbacks, so the caller holds no lock. */
 void tt__future_end(tt_future *future, tt_status status, const char *text, tt_rpc_value value);
 
-/* Call back without the mark of a callback: `fn` waits for nothing, and runs nothing of the program's. */
+/* Add a callback of the library's own: it must not wait, nor call functions of the program. */
 tt_status tt__future_follow(tt_future *future, tt_future_fn fn, void *user);
 
 /* Is it done? */

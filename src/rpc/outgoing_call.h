@@ -1,22 +1,28 @@
-/* A call to another worker that is under way. */
+/* A call that this worker has made, until its future is done.
+ *
+ *   CALL is sent -> OUT_WAITS -> OUT_REPLIED -> OUT_BUSY -> [OUT_LANDS -> OUT_BUSY] -> freed
+ *                            \-> OUT_FAILED (timeout, lost worker, shutdown) -> freed
+ *
+ * tt__out_run() does the steps from OUT_REPLIED and OUT_FAILED on; the call is `due` when one is to be done. */
 #ifndef TT_RPC_OUTGOING_CALL_H
 #define TT_RPC_OUTGOING_CALL_H
 
 #include "rpc/rpc_state.h"
 
-/* How far a call is. */
 typedef enum out_stage {
-    OUT_WAITS,   /* for its reply */
-    OUT_REPLIED, /* the packet has come */
-    OUT_BUSY,    /* a thread reads it, without the lock */
-    OUT_LANDS,   /* its parts come */
-    OUT_FAILED   /* without a reply: status, why */
+    OUT_WAITS,   /* it has no reply yet */
+    OUT_REPLIED, /* the packet with the reply has come */
+    OUT_BUSY,    /* a thread reads the reply, without the lock */
+    OUT_LANDS,   /* parts of the result are being received */
+    OUT_FAILED   /* it ends without a reply, with `status` and `why` */
 } out_stage;
 
 typedef struct tt__rpc_out {
     tt__rpc_due due;
-    uint32_t id, next_free; /* the latter while it is free */
-    bool used, is_due;
+    uint32_t id;
+    uint32_t next_free; /* while the place is free: the index of the next free one */
+    bool used;          /* the place has a call */
+    bool is_due;        /* `due` is in rpc->due */
     out_stage stage;
     int to;
     tt__rpc_packet_kind kind;
@@ -24,10 +30,10 @@ typedef struct tt__rpc_out {
     tt_future *future;
     tt_rref *rref;                   /* of FETCH and KEEP, a share */
     int64_t timeout_ms, deadline_ms; /* 0: none */
-    uint32_t record;                 /* its number; 0: none */
-    tt__rpc_transfer sends;
-    tt__rpc_part *parts;
-    uint8_t *apart;
+    uint32_t record;                 /* in the flight recorder; 0: none */
+    tt__rpc_transfer sends;          /* of the arguments' parts */
+    tt__rpc_part *parts;             /* (part_count) */
+    uint8_t *apart;                  /* the arguments as sent, if they are a part */
     uint32_t part_count;
 
     tt_status status;
@@ -46,21 +52,22 @@ typedef struct tt__rpc_out {
 
 /* ---- outgoing_calls.c: their table; the lock is held */
 
-/* Take a place for a call; its id differs from that of the last one there. NULL, recorded. */
+/* Take a free place for a call. Its id differs from that of the call that had the place before. NULL, recorded: no
+ * memory, or too many calls. */
 tt__rpc_out *tt__out_take(tt_rpc *rpc);
 
-/* Find the call to `to` that has this id; NULL: it is over. */
+/* Find call `id` to worker `to`; NULL: it has ended. */
 tt__rpc_out *tt__out_find(const tt_rpc *rpc, uint32_t id, int to);
 
-/* End what of it is under way, and free its place. */
+/* End its transfers, and free its place. */
 void tt__out_give_back(tt_rpc *rpc, tt__rpc_out *out);
 
-/* It is to be gone on with. */
+/* Put it into rpc->due, so that the poller calls tt__out_run(). */
 void tt__out_becomes_due(tt_rpc *rpc, tt__rpc_out *out);
 
 /* ---- call_results.c */
 
-/* Go on with a call whose reply, or end, has come: its ->due.run. */
+/* Do the next step of a call: read the reply, receive its parts, end the future. The lock must not be held. */
 void tt__out_run(tt_rpc *rpc, tt__rpc_due *due);
 
 #endif

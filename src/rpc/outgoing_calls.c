@@ -1,4 +1,4 @@
-/* The calls of this worker that are under way, by number. */
+/* The table of calls under way. An id is the index of a place, and above it how often the place was used. */
 #include "base/error.h"
 #include "rpc/outgoing_call.h"
 #include "rpc/peers.h"
@@ -43,10 +43,10 @@ tt__rpc_out *tt__out_take(tt_rpc *rpc) {
     return out;
 }
 
-tt__rpc_out *tt__out_find(const tt_rpc *rpc, uint32_t id, int from) {
+tt__rpc_out *tt__out_find(const tt_rpc *rpc, uint32_t id, int to) {
     uint32_t index = id & INDEX_MASK;
     tt__rpc_out *out = index < rpc->out_room ? rpc->outs[index] : NULL;
-    return out && out->used && out->id == id && out->to == from ? out : NULL;
+    return out && out->used && out->id == id && out->to == to ? out : NULL;
 }
 
 void tt__out_give_back(tt_rpc *rpc, tt__rpc_out *out) {

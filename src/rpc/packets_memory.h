@@ -1,4 +1,4 @@
-/* Memory of packets that come. The lock is held. */
+/* Memory for received packets: small ones are used again. The lock is held. */
 #ifndef TT_RPC_PACKETS_MEMORY_H
 #define TT_RPC_PACKETS_MEMORY_H
 
@@ -9,13 +9,13 @@
 
 enum { TT__RPC_SMALL_PACKET = 1024, TT__RPC_PACKETS_KEPT = 128 };
 
-/* What a value may have at most, whatever it says. */
+/* Return the bytes of this machine's memory: no value may claim more. */
 static inline size_t tt__rpc_machine_memory(void) {
     long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
     return pages > 0 && size > 0 ? (size_t)pages * (size_t)size : (size_t)4 << 30;
 }
 
-/* NULL: no memory. */
+/* Return a packet of `size` bytes; NULL: no memory. */
 static inline tt__rpc_packet *tt__packet_new(tt_rpc *rpc, size_t size) {
     tt__rpc_packet *packet = rpc->free_packets;
     if (size <= TT__RPC_SMALL_PACKET && packet) {

@@ -1,21 +1,23 @@
-/* The other workers, as this one knows them. The lock is held. */
+/* What a worker knows of the others. The lock is held in all of these functions. */
 #ifndef TT_RPC_PEERS_H
 #define TT_RPC_PEERS_H
 
 #include "rpc/rpc_state.h"
 
-/* Return what is known of worker `id`; NULL, recorded: an impossible id, or no memory. */
+/* Return the entry of worker `id`, which is made if there is none. NULL, recorded: TT_ERR_NOT_FOUND no worker can have
+ * this id; TT_ERR_MEMORY. */
 tt__rpc_peer *tt__rpc_peer_of(tt_rpc *rpc, int id);
 
-/* "ps (id 1)": a worker's name for error texts, without asking anybody; `text` is returned. */
+/* Write a worker's name for error texts into `text`, and return it: "ps (id 1)", or "with the id 1" if the name is not
+ * known here. Never asks a store. */
 enum { TT__RPC_WHO_SIZE = TT__RPC_NAME_SIZE + 32 };
 const char *tt__rpc_who(tt_rpc *rpc, int id, char text[TT__RPC_WHO_SIZE]);
 
-/* Record that a worker is lost, with its status and why. Returns the status. */
+/* Record why the worker is lost, and return its status. */
 tt_status tt__rpc_fail_lost(const tt__rpc_peer *peer);
 
-/* The worker is lost, with this thread's last error as the reason, which is put as "worker ps (id 1): ...". Packets for
- * it are dropped. What else follows from it is the keeper's to do (tt__rpc_peer.told). */
+/* Mark a worker as lost. The reason is this thread's last error, with "worker ps (id 1): " before it. Drops packets
+ * that wait for it; the keeper does the rest soon (tt__rpc_peer.told). */
 void tt__rpc_lose(tt_rpc *rpc, tt__rpc_peer *peer);
 
 #endif

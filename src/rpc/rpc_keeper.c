@@ -60,7 +60,7 @@ static void tell_one(tt_rpc *rpc, tt__rpc_peer *peer) {
     tt__calls_lost(rpc, peer);
     tt__serve_lost(rpc, peer->id);
     tt__rrefs_lost(rpc, peer->id);
-    tt__cycles_lost(rpc, peer->id);
+    tt__cycles_drop(rpc);
     if (rpc->on_lost) {
         tt__rpc_unlock(rpc);
         rpc->on_lost(rpc, peer->id, peer->why ? peer->why : "it was lost", rpc->on_lost_user);

@@ -6,23 +6,22 @@
 
 enum { TT__RPC_PARAMETERS = 32, TT__RPC_ANY = TT_RPC_OBJECT + 1 };
 
-/* A type: a kind of value, or TT__RPC_ANY. */
 typedef struct tt__rpc_type {
-    uint8_t kind;
-    bool optional; /* it may be none */
+    uint8_t kind;  /* a tt_rpc_kind, or TT__RPC_ANY */
+    bool optional; /* none fits, too */
 } tt__rpc_type;
 
 typedef struct tt__rpc_signature {
     tt__rpc_type parameters[TT__RPC_PARAMETERS], result;
     uint8_t count;
-    bool many; /* the last parameter stands for as many as there are */
+    bool many; /* any number of arguments, also none, may stand for the last parameter */
 } tt__rpc_signature;
 
-/* Read a signature. TT_ERR_INVALID, recorded: what is wrong with it, and where. */
+/* Parse a signature. Errors: TT_ERR_INVALID, whose text says what was expected, and where. */
 tt_status tt__signature_read(tt__rpc_signature *out, const char *text);
 
-/* Do values fit it? TT_ERR_INVALID, recorded, otherwise: "add(): argument 2 (int) is a text". `text` is the signature
- * as it was written. */
+/* Check that the arguments, or the result, fit a signature; `text` is the signature as it was written. Errors:
+ * TT_ERR_INVALID "add(int a, int b) -> int: expected argument 1 to be int, got text". */
 tt_status tt__signature_check_args(const tt__rpc_signature *signature, const char *function, const char *text,
                                    const tt_rpc_value *values, int64_t count);
 tt_status tt__signature_check_result(const tt__rpc_signature *signature, const char *function, const char *text,

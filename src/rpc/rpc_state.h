@@ -1,30 +1,31 @@
-/* The state of a worker. A file calls those above it in this list only:
+/* The state of a worker (tt_rpc), and how the files of src/rpc depend on each other. A file calls those above it only:
  *
- *   rpc_signature.c, functions.c       what can be called
- *   live.c                             which workers this process has
- *   landing_memory.c                   memory that large parts land in
- *   rpc_value.c, future.c              values, and those that are not there yet (future_chains.c)
- *   encode.c, decode.c                 values become packets, and packets values
- *   peers.c                            the other workers: who is lost
- *   sending.c                          packets and parts go out, in order, within windows
- *   references.c                       references, and whom their owners count
- *   pool_crew.c                        how many threads run functions
- *   waiting.c                          who moves messages; threads that wait
- *   rpc_pool.c                         what those threads do
- *   recording.c                        what of all this `tutti top` sees
- *   outgoing_calls.c                   calls to others that are under way
- *   call_results.c                     their replies
- *   calling.c                          calls are made, and end
- *   replying.c                         replies to calls of others
- *   serving.c                          calls of others; function_args.c has what functions see of them
- *   cycles.c                           calls that wait for each other are found
- *   rpc_dispatch.c                     packets come
- *   rpc_keeper.c                       the thread that looks after all this
- *   leaving.c                          all leave together
- *   agent.c                            a worker's life; the public calls
- *   network_group.c, network_store.c   ways to the other workers
+ *   rpc_signature.c, functions.c       the registered functions
+ *   live.c                             the list of this process's workers
+ *   landing_memory.c                   memory that large parts are received into
+ *   rpc_value.c                        values
+ *   future.c, future_chains.c          futures; then() and collect_all()
+ *   encode.c, decode.c                 write values into packets, and read them
+ *   peers.c                            what is known of the other workers
+ *   sending.c                          send packets and parts, in order, within windows
+ *   references.c                       references, and the counts that owners keep
+ *   pool_crew.c                        start and wake the pool's threads, which run functions
+ *   waiting.c                          which thread moves messages; how threads wait
+ *   rpc_pool.c                         the loop of the pool's threads
+ *   recording.c                        what `tutti top` and `tutti trace` show
+ *   outgoing_calls.c                   the table of calls that this worker has made
+ *   call_results.c                     read their replies
+ *   calling.c                          make calls, and fail them
+ *   replying.c                         reply to calls of other workers
+ *   serving.c, function_args.c         serve calls of other workers; what functions see of them
+ *   cycles.c                           find calls that wait for each other
+ *   rpc_dispatch.c                     take packets from the network, by kind
+ *   rpc_keeper.c                       the thread that checks on workers, timeouts and messages
+ *   leaving.c                          wait until no call is under way
+ *   agent.c                            tt_rpc_init() and tt_rpc_shutdown(); the other public functions
+ *   network_group.c, network_store.c   links to the other workers
  *
- * One lock guards it all, that of the network; only what says so is read without it. */
+ * One lock guards all of it, network->lock; atomics and what says so are read without it. */
 #ifndef TT_RPC_STATE_H
 #define TT_RPC_STATE_H
 
@@ -35,195 +36,212 @@
 #include "rpc/rpc_wire.h"
 
 enum {
-    TT__RPC_WINDOW = 4 << 20,      /* bytes of requests that a worker may have with another that has not begun them */
-    TT__RPC_REQUEST_COST = 64,     /* of a request in the window, beside its bytes */
-    TT__RPC_QUEUED_MAX = 16 << 20, /* bytes of requests that wait here for a window; callers wait beyond that */
-    TT__RPC_LOOK_MS = 50           /* between looks at other workers */
+    TT__RPC_WINDOW = 4 << 20,      /* most bytes of requests sent to a worker that has not begun them */
+    TT__RPC_REQUEST_COST = 64,     /* added to the bytes of each request in the window */
+    TT__RPC_QUEUED_MAX = 16 << 20, /* most bytes of requests to a worker that wait here; beyond that, callers wait */
+    TT__RPC_LOOK_MS = 50           /* time between checks on the other workers */
 };
 
-/* Something that is to be done without the lock, by a thread that moves messages. */
+/* Work for the poller, which calls run() without the lock; or, in rpc->queue, for a thread of the pool. */
 typedef struct tt__rpc_due {
     struct tt__rpc_due *next;
     void (*run)(tt_rpc *rpc, struct tt__rpc_due *due);
 } tt__rpc_due;
 
 typedef struct tt__rpc_due_list {
-    tt__rpc_due *first, **end; /* end: &first, or that of the last */
+    tt__rpc_due *first, **end; /* end: where the next one is linked: &first, or &last->next */
 } tt__rpc_due_list;
 
-/* Memory of a packet that has come. */
+/* A received packet. */
 typedef struct tt__rpc_packet {
-    struct tt__rpc_packet *next;
-    size_t size, room;
+    struct tt__rpc_packet *next; /* of the free ones */
+    size_t size, room;           /* bytes of the packet; bytes that `data` has room for */
     _Alignas(16) uint8_t data[];
 } tt__rpc_packet;
 
-/* Parts that are on their way, out or in; `due` becomes due when all are done. */
+/* The parts of one packet while they are sent or received. When all are done, `due` is put into rpc->due. */
 typedef struct tt__rpc_transfer {
     struct tt__rpc_transfer *next;
-    _Atomic uint32_t pending;
-    bool listed;
+    _Atomic uint32_t pending; /* messages that are not done */
+    bool listed;              /* in rpc->transfers: begun, and not seen to be done */
     uint32_t count;
     tt__message *messages; /* (count) */
-    tt__rpc_due *due;      /* NULL: nothing is to be done then */
+    tt__rpc_due *due;      /* or NULL */
 } tt__rpc_transfer;
 
-/* A packet that waits: for a link, for the window, or behind others. */
+/* A packet that can't be sent yet: there is no link, the window is full, or earlier packets wait. */
 typedef struct tt__rpc_waiting {
     struct tt__rpc_waiting *next;
-    tt__rpc_transfer *transfer; /* is begun when the packet is sent; or NULL */
-    bool request;
+    tt__rpc_transfer *transfer; /* its parts, begun when the packet is sent; or NULL */
+    bool request;               /* it is a CALL, KEEP or FETCH, which the window limits */
     size_t size;
     uint8_t data[];
 } tt__rpc_waiting;
 
+/* What is known of a worker, this one included. */
 typedef struct tt__rpc_peer {
     int id;
-    struct tt__rpc_peer *next_waiting; /* of those with packets that wait */
+    struct tt__rpc_peer *next_waiting; /* in rpc->waiting_peers, if `listed` */
     bool listed;
-    char name[TT__RPC_NAME_SIZE]; /* "": not asked for yet */
-    tt_status lost;               /* it died, froze, left or broke the protocol */
+    char name[TT__RPC_NAME_SIZE]; /* "": not known yet */
+
+    /* Its loss: it died, froze, left or broke the protocol. */
+    tt_status lost; /* TT_OK: it is not lost */
     char *why;
-    bool told;                      /* on_lost was called */
-    bool leaving;                   /* it has called tt_rpc_shutdown() */
-    uint32_t idle_wave;             /* that it has answered */
-    uint32_t window_out, window_in; /* bytes of requests that were not begun: this worker's there, and its here */
-    uint32_t credit;                /* bytes to be given back to it */
+    bool told; /* the keeper has failed its calls, and called on_lost */
+
+    /* Leaving together: leaving.c. */
+    bool leaving;       /* it has called tt_rpc_shutdown() */
+    uint32_t idle_wave; /* the last wave that it has answered */
+    uint64_t calls_sent, calls_received;
+
+    /* Requests and packets. */
+    uint32_t window_out; /* bytes of this worker's requests that it has not begun */
+    uint32_t window_in;  /* bytes of its requests that this worker has not begun */
+    uint32_t credit;     /* bytes of its requests begun here; the next packet tells it */
     tt__rpc_waiting *waiting, **waiting_end;
     size_t waiting_bytes;
-    uint32_t calls_out; /* under way */
-    uint32_t calls_in;  /* of it that were not replied to */
-    size_t landing;     /* bytes of parts that come from it, as counted in tt_rpc.landing_bytes */
-    uint64_t calls_sent, calls_received;
-    uint64_t last_serial; /* of the references that it has made here */
-    int64_t refs;         /* references held here whose value lies there */
-    int64_t holds;        /* counts of values here that it holds */
-    uint32_t unmade;      /* references that it has spoken of first, before the call that makes them */
-    int asked_of;         /* 1 + the last lost worker of which it was asked */
-    uint32_t settles;     /* lost workers of which it is asked what they gave it */
-    uint8_t *askers;      /* bits of workers that ask what this one, once it is lost, gave; NULL: nobody does */
+    uint32_t calls_out; /* this worker's calls to it that are under way */
+    uint32_t calls_in;  /* its calls that have no reply yet */
+    size_t landing;     /* bytes of its calls' parts, as counted in rpc->landing_bytes */
+
+    /* References: references.c. */
+    uint64_t last_serial; /* the last reference that it has made to a value here */
+    int64_t refs;         /* references held here to its values */
+    int64_t holds;        /* tt__rref_hold entries here whose holder it is */
+    uint32_t unmade;      /* references that it has named here before the call that makes them came */
+    int asked_of;         /* 1 + the last lost worker about which it was sent SETTLE */
+    uint32_t settles;     /* SETTLE packets that it has not answered */
+    uint8_t *askers;      /* bits of the workers that have sent SETTLE about it; NULL: none */
 } tt__rpc_peer;
 
+/* As in tt_rpc_counts. */
 typedef struct tt__rpc_counters {
     int64_t calls, calls_made, serving, served, owned, held;
     size_t bytes;
 } tt__rpc_counters;
 
-struct tt__rpc_out; /* calling.c */
+struct tt__rpc_out; /* outgoing_call.h */
 
 /* A thread that waits for a future; on its stack. */
 typedef struct tt__rpc_wait {
     struct tt__rpc_wait *next;
     tt_future *future;
-    tt_rpc_call *call; /* in which it does so; NULL: in none that this worker serves */
-    bool sleeps;       /* on `wanted`: it is woken when the future is done, or to move messages */
+    tt_rpc_call *call; /* the call of this worker that the thread runs; or NULL */
+    bool sleeps;       /* on `wanted`, which is signalled when the future is done or the thread is to move messages */
     bool has_condition;
     pthread_cond_t wanted;
-    int64_t search_ms, pause_ms; /* when cycles.c asks what it waits for, and how long it pauses then */
+    int64_t search_ms; /* when cycles.c begins the next search from here; 0: not set yet */
+    int64_t pause_ms;  /* the time between the last search and that one */
 } tt__rpc_wait;
 
 struct tt_rpc {
     tt__rpc_network *network;
     char name[TT__RPC_NAME_SIZE];
     int id;
-    uint32_t forks; /* tt__forks of the process that made it */
+    uint32_t forks; /* tt__forks when it was made: another value means a forked child */
     int threads, max_threads;
     int64_t timeout_ms;
     size_t max_memory;
-    tt_status ended; /* nothing begins any more */
+    tt_status ended; /* not TT_OK: the worker ends, and no call begins any more */
     bool leaving;    /* tt_rpc_shutdown() was called */
 
-    tt__rpc_peer **peers;    /* (network->messages' size); NULL: nothing was said with it yet */
-    int peer_room, peer_end; /* ids are below; those that have been heard of are below peer_end */
-    tt__rpc_peer *waiting_peers;
+    tt__rpc_peer **peers;        /* (peer_room) by id; NULL: not heard of yet */
+    int peer_room, peer_end;     /* ids are below peer_room; those heard of are below peer_end */
+    tt__rpc_peer *waiting_peers; /* those with packets that wait to be sent */
     tt__rpc_counters counters;
 
-    /* ---- who moves messages: waiting.c */
-    _Atomic uintptr_t poller;          /* the thread that does; 0: none. Set under the lock, */
-    _Atomic uint32_t polls;            /* as is how often one did */
-    bool poller_sleeps, poller_serves; /* it sleeps in the network; it is one that runs functions */
-    int waiters;                       /* threads that wait for futures, */
-    int sleepers;                      /* threads that wait for other things, on `changed`; */
-    int movers_asleep;                 /* of them those that would move messages meanwhile */
+    /* ---- moving messages, and waiting: waiting.c */
+    _Atomic uintptr_t poller; /* the thread that moves messages; 0: none. Written under the lock, */
+    _Atomic uint32_t polls;   /* as is the number of its rounds */
+    bool poller_sleeps;       /* it sleeps in the network */
+    bool poller_serves;       /* it is a thread of the pool */
+    int waiters;              /* threads in tt__rpc_wait_for(), or waiting for futures */
+    int sleepers;             /* threads that sleep on `changed`; */
+    int movers_asleep;        /* those of them that would move messages if no other thread did */
     pthread_cond_t changed;
-    _Atomic uint64_t came; /* ticks: when a packet came last */
-    int64_t served_ns;     /* when a call of another came last */
-    tt__rpc_due_list due;
-    tt__rpc_wait *waits; /* threads that wait for futures */
-    tt__rpc_transfer *transfers;
+    _Atomic uint64_t came;       /* tt__ticks() when the last packet came */
+    int64_t served_ns;           /* when the last call of another worker came */
+    tt__rpc_due_list due;        /* work for the poller */
+    tt__rpc_wait *waits;         /* threads that wait for futures */
+    tt__rpc_transfer *transfers; /* those under way */
     tt__future_driver driver;
     void (*deliver)(tt_rpc *rpc, tt__rpc_peer *from, tt__rpc_packet *packet); /* rpc_dispatch.c */
     tt__rpc_packet *free_packets;
     int free_packet_count;
 
-    /* ---- threads that run functions: pool_crew.c, rpc_pool.c */
-    tt__rpc_due_list queue;
-    int pool_threads, pool_idle, pool_waiting; /* in all; that sleep without work; that wait in Tutti's own waits */
-    int pool_called;                           /* that were woken or made, and have not come yet */
-    int queued;                                /* calls in the queue */
-    int64_t run_ns;                            /* how long a run takes, on average of late */
+    /* ---- the pool: threads that run functions: pool_crew.c, rpc_pool.c */
+    tt__rpc_due_list queue; /* calls that wait for a thread */
+    int queued;             /* how many */
+    int pool_threads;       /* threads in all; of these */
+    int pool_idle;          /* sleep on `idle`, */
+    int pool_waiting;       /* wait for others in tt__rpc_wait_for() or for futures, */
+    int pool_called;        /* were woken or made, and don't have the lock yet */
+    int64_t run_ns;         /* how long functions have taken of late, on average */
     bool pool_stops;
-    bool pool_is_to_sleep; /* in the network, at once: who is woken next; few messages come */
+    bool pool_is_to_sleep; /* the next thread that is woken sleeps in the network at once, without a busy wait */
     pthread_cond_t idle, pool_ended;
     void *(*pool_main)(void *rpc);
-    char pool_why[256]; /* no more threads could be made; "": none failed */
+    char pool_why[256]; /* why the last thread could not be made; "": it could */
 
-    /* ---- calls of others: serving.c */
-    struct tt_rpc_call *serving; /* that have not been replied to, linked */
-    size_t landing_bytes;        /* of parts that come, and of those that have come for calls that have not begun */
-    tt__rpc_due_list held;       /* calls whose parts are not asked for, as there are too many of them */
-    tt__rpc_due_list slow;       /* calls whose callers do not take what they are sent */
+    /* ---- calls of other workers: serving.c */
+    struct tt_rpc_call *serving; /* all that have no reply yet */
+    size_t landing_bytes;        /* bytes of admitted parts, until their calls begin */
+    tt__rpc_due_list held;       /* calls whose parts don't fit into max_memory now */
+    tt__rpc_due_list slow;       /* calls of workers that don't take earlier replies */
 
-    /* ---- calls to others: calling.c */
-    struct tt__rpc_out **outs;   /* by index */
-    uint32_t out_room, out_free; /* out_free: the first free index, or out_room */
-    int64_t next_deadline_ms;    /* of any; 0: none */
+    /* ---- calls to other workers: calling.c */
+    struct tt__rpc_out **outs;   /* (out_room) */
+    uint32_t out_room, out_free; /* out_free: the index of the first free one; out_room: all are used */
+    int64_t next_deadline_ms;    /* the first of all calls; 0: none */
 
     /* ---- references.c */
-    struct tt_rref **rrefs; /* hashed */
+    struct tt_rref **rrefs; /* a hash table */
     uint32_t rref_room, rref_count;
-    uint64_t last_serial;
-    tt__own_recorder own_recorder; /* where the network has none */
-    int64_t *made; /* by a function's number: references whose values it has made here; NULL: they are not counted */
+    uint64_t last_serial;          /* of the references that this worker has made */
+    tt__own_recorder own_recorder; /* used if the network has none */
+    int64_t *made; /* by a function's number: values here that it has made and that are referred to; or NULL */
 
-    /* ---- the thread that looks after all: rpc_keeper.c */
+    /* ---- the keeper: rpc_keeper.c */
     pthread_t keeper;
     bool has_keeper;
-    uint64_t seen;     /* the packet that it saw last, as `came`, */
-    int64_t active_ns; /* and when it saw that there was a new one */
+    uint64_t seen;     /* `came` at its last look, */
+    int64_t active_ns; /* and when that had changed */
     _Atomic bool keeper_stops, keeper_called;
-    _Atomic bool keeper_sleeps;  /* for long, so that it is woken when work begins */
-    pthread_mutex_t keeper_lock; /* of its sleep alone: while calls come it looks often, and disturbs nobody */
+    _Atomic bool keeper_sleeps; /* for TT__RPC_LOOK_MS: call it when work begins */
+
+    /* Of the keeper's sleep alone. It looks often while calls come, and would hold up others with the worker's lock. */
+    pthread_mutex_t keeper_lock;
     pthread_cond_t keeper_wanted;
     void (*on_lost)(tt_rpc *rpc, int id, const char *why, void *user);
     void *on_lost_user;
-    int lost_untold;
+    int lost_untold; /* lost workers that are not `told` yet */
 
     /* ---- cycles.c */
     struct tt__rpc_probe *probes;
     uint32_t last_probe;
-    int64_t searched_ms;
-    int searches; /* begun since then */
+    int64_t searched_ms; /* the time from which `searches` counts */
+    int searches;
 
     /* ---- leaving.c */
-    uint32_t wave, waves_answered; /* that this worker leads; answers to it */
-    uint64_t wave_sent, wave_received, last_sent, last_received;
-    bool wave_repeats;
-    uint32_t wave_led_for; /* so many workers */
-    uint32_t asked_wave;   /* by the leader; 0: none that is not answered */
-    int asked_by;
-    int ended_by; /* 1 + the worker that has said TT__RPC_END; 0: none */
+    uint32_t wave, waves_answered; /* as leader: the last wave, and how many workers have answered it */
+    uint64_t wave_sent, wave_received, last_sent, last_received; /* sums of that wave, and of the one before */
+    bool wave_repeats;                                           /* there was one before */
+    uint32_t wave_led_for;                                       /* how many workers were not lost when it began */
+    uint32_t asked_wave;                                         /* a wave to be answered; 0: none */
+    int asked_by;                                                /* its leader */
+    int ended_by;                                                /* 1 + the worker that has sent END; 0: none */
     bool may_end;
-    int ended_without; /* a worker that the leader knows to be lost, plus 1; 0: none */
+    int ended_without; /* 1 + a worker that the leader knows to be lost; 0: none */
 
-    void *attached;
+    void *attached; /* by tt__rpc_attach() */
     void (*attached_end)(void *attached);
 };
 
 static inline void tt__rpc_lock(tt_rpc *rpc) { pthread_mutex_lock(rpc->network->lock); }
 static inline void tt__rpc_unlock(tt_rpc *rpc) { rpc->network->ops->unlock(rpc->network); }
 
-/* Have the keeper look at once. */
+/* Wake the keeper, so that it looks at once. */
 static inline void tt__rpc_keeper_call(tt_rpc *rpc) {
     pthread_mutex_lock(&rpc->keeper_lock);
     rpc->keeper_called = true;

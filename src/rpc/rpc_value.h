@@ -1,4 +1,5 @@
-/* References in values: values stand below them, so they give the functions that share and free one. */
+/* References in values. rpc_value.c may not call references.c, so that gives it the functions that share and free
+ * one. */
 #ifndef TT_RPC_VALUE_H
 #define TT_RPC_VALUE_H
 
@@ -9,10 +10,10 @@ typedef struct tt__rpc_rref_hooks {
     void (*free)(tt_rref *rref);
 } tt__rpc_rref_hooks;
 
-/* Give them, before there is any reference. */
+/* Set these functions, before the first reference is made. */
 void tt__rpc_set_rref_hooks(const tt__rpc_rref_hooks *hooks);
 
-/* Make an owned value of a new share of a reference. */
+/* Return an owned value that has a new share of a reference. */
 tt_rpc_value tt__value_of_rref(tt_rref *rref);
 
 #endif

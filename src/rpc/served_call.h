@@ -1,19 +1,26 @@
-/* A call of another worker, or of this one to itself, that is served here: what it has, and its reply. */
+/* A call that this worker serves, for another worker or for itself: its state, and its reply.
+ *
+ *   packet comes -> CALL_QUEUED -> [CALL_LANDS] -> CALL_RUNS -> [CALL_LATER] -> [CALL_REPLIES] -> freed
+ *
+ * Stages in brackets are skipped if the arguments have no parts, the function returns its result itself, or the result
+ * has no parts. A call without a thread is in rpc->queue, in rpc->held or rpc->slow (it waits for memory, or for its
+ * caller to take earlier replies), is the `due` of its transfer, or belongs to the future that it replies with. */
 #ifndef TT_RPC_SERVED_CALL_H
 #define TT_RPC_SERVED_CALL_H
 
 #include "rpc/rpc_state.h"
 
-/* How far a call is. */
 typedef enum call_stage {
-    CALL_QUEUED, /* to be read */
-    CALL_LANDS,  /* its parts come */
-    CALL_RUNS,
-    CALL_LATER,  /* the function has returned, and replies by a future */
-    CALL_REPLIES /* the reply's parts go out */
+    CALL_QUEUED, /* no thread has read its arguments yet */
+    CALL_LANDS,  /* parts of its arguments are being received */
+    CALL_RUNS,   /* a thread runs its function */
+    CALL_LATER,  /* the function has returned a future (tt_rpc_return_future()); the call replies when that is done */
+    CALL_REPLIES /* parts of its result are being sent */
 } call_stage;
 
-/* A call that a future will end. Who takes the link has the call: the future's callback, or who drops the call. */
+/* Leads from a future to the call that replies with its value. Two may want the call at the same time: the callback of
+ * the future, to reply, and tt__served_drop(), to end the call without a reply. The one that sets `taken` gets the
+ * call; the other one leaves it alone. The callback frees the link. */
 typedef struct later_link {
     _Atomic bool taken;
     tt_rpc_call *call;
@@ -25,50 +32,50 @@ struct tt_rpc_call {
     tt_rpc *rpc;
     int from;
     call_stage stage;
-    bool lost;         /* the caller takes no reply */
-    bool admitted;     /* its parts may come */
-    tt_status refused; /* it is not to be begun; `apart` says why */
-    size_t counted;    /* bytes in rpc->counters.bytes, */
-    size_t landing;    /* and in rpc->landing_bytes */
-    size_t window;     /* that it takes of the caller's window */
+    bool lost;         /* the caller was lost, or the worker ends: nobody takes a reply */
+    bool admitted;     /* its parts are counted in rpc->landing_bytes, and may be received */
+    tt_status refused; /* fail it with this status, and the text `apart`, instead of running it */
+    size_t counted;    /* bytes that it adds to rpc->counters.bytes, */
+    size_t landing;    /* to that and to rpc->landing_bytes, for parts, */
+    size_t window;     /* and to the caller's window (window_in) */
     tt__rpc_packet *packet;
     tt__rpc_packet_view view;
-    const tt__rpc_function *function; /* NULL: a fetch */
-    tt_rref **refs;
-    tt_rref *kept;     /* of KEEP: where the result goes; a share */
-    tt_rpc_value args; /* a list */
+    const tt__rpc_function *function; /* NULL: a FETCH */
+    tt_rref **refs;                   /* (header.refs) those of the arguments; a share of each */
+    tt_rref *kept;                    /* of KEEP: the reference that gets the result; a share */
+    tt_rpc_value args;                /* a list */
     bool args_read;
-    tt__rpc_landing *landings;
-    void *value_apart;
-    struct tt_tensor ***tensors;
+    tt__rpc_landing *landings;   /* (header.parts) memory of the arguments' parts */
+    void *value_apart;           /* the arguments as received, if they are a part (TT__RPC_VALUE_APART) */
+    struct tt_tensor ***tensors; /* (tensor_count) where `args` has its tensors */
     uint32_t tensor_count;
-    tt__rpc_transfer transfer; /* parts in, then out */
+    tt__rpc_transfer transfer; /* of the arguments' parts, later of the result's */
 
     tt_rpc_value result;
-    bool returned;
-    tt_future *later;
-    later_link *link;    /* of CALL_LATER */
-    tt__rpc_part *parts; /* of the reply */
-    uint8_t *apart;
+    bool returned;       /* `result` was set by tt_rpc_return() */
+    tt_future *later;    /* was set by tt_rpc_return_future(); a share */
+    later_link *link;    /* from CALL_LATER on */
+    tt__rpc_part *parts; /* (part_count) of the result */
+    uint8_t *apart;      /* the result as sent, if it is a part; of a refused call the error's text */
     uint32_t part_count;
 };
 
 /* ---- replying.c */
 
-/* Reply to a call whose function is through: with its result, or with this thread's last error if `status` is one. And
- * end it. Without the lock, as in the next two. */
+/* Reply to a call whose function has returned, with its result or, if `status` is an error, with this thread's last
+ * error. Then end the call. The lock must not be held, as in the next two. */
 void tt__served_finish(tt_rpc_call *call, tt_status status);
 
 /* Reply when `future` is done. */
 void tt__served_follow(tt_rpc_call *call, tt_future *future);
 
-/* End a call without a reply. */
+/* End a call, and free it. */
 void tt__served_end(tt_rpc_call *call);
 
-/* End a call that waits for a future, whose reply nobody will take. The lock is held, as in the next. */
+/* End a call in CALL_LATER without a reply, unless its future is about to reply. The lock is held, as in the next. */
 void tt__served_drop(tt_rpc *rpc, tt_rpc_call *call);
 
-/* A call is begun, or over: what it took of the caller's window is given back, and its bytes wait no more. */
+/* Take a call that begins, or ends, out of the counts of bytes, and give the caller credit for its window. */
 void tt__served_uncount(tt_rpc *rpc, tt_rpc_call *call);
 
 #endif

@@ -1,13 +1,19 @@
-/* What workers that come and go leave in their store:
+/* The store's keys by which workers that come and go find each other.
  *
- *   PREFIX/next              how many ids were given out
- *   PREFIX/worker/ID         the card of a worker; "joining NAME" before it listens, "left NAME" when an id that was
- *                            asked for is not to be used again. Removed when it leaves
- *   PREFIX/name/NAME         the same card, of the worker that has this name. Removed when it leaves
- *   PREFIX/functions         hash, id and name of the worker to whose functions those of newcomers are compared,
- *   PREFIX/functions/HASH    and their text
+ *   key                      value
+ *   PREFIX/next              the number of ids that were given out
+ *   PREFIX/worker/ID         what is known of the worker with this id; first "joining NAME", then its card, at the end
+ *                            nothing, or "left NAME" if the program had chosen the id (.has_id)
+ *   PREFIX/name/NAME         the card of the worker that has this name; removed when the worker leaves
+ *   PREFIX/functions         "HASH ID NAME": the functions that newcomers must have, and whose they are
+ *   PREFIX/functions/HASH    those functions, as tt__rpc_functions_text() lists them
  *
- * A card is one line: "ID NAME HOST HASH ADDRESSES". No call here waits for a key, and none needs a lock. */
+ * A card is one line that says how to reach a worker: "ID NAME HOST HASH ADDRESSES". HASH is that of its functions.
+ *
+ *   a worker joins: take an id -> listen -> compare functions -> publish the card -> take the name (store_joining.c)
+ *   a worker calls another one: find the card by name or id -> connect to an address on it
+ *
+ * These calls don't wait for a key, and none needs a lock. They may block as the store does. */
 #ifndef TT_RPC_STORE_CARDS_H
 #define TT_RPC_STORE_CARDS_H
 
@@ -22,43 +28,47 @@ typedef struct tt__rpc_card {
     char addresses[TT__ADDRESSES_SIZE];
 } tt__rpc_card;
 
-/* A worker's access to them. */
+/* The keys as one worker uses them. */
 typedef struct tt__rpc_cards {
     tt_store *store;
     char prefix[TT__RPC_PREFIX_SIZE];
     tt__rpc_card own;
-    bool has_id;        /* the id was asked for */
-    bool listed, named; /* what there is to be removed */
+    bool has_id; /* the program has chosen the id */
+    bool listed; /* PREFIX/worker/ID is this worker's, to be removed when it leaves */
+    bool named;  /* PREFIX/name/NAME is, too */
 } tt__rpc_cards;
 
-/* Take an id: own.id if it was asked for, else the next. Errors: TT_ERR_MISMATCH another has it, or had it; those of a
- * store. */
+/* Take an id: own.id if .has_id, else the next free one, which own.id receives. Errors: TT_ERR_MISMATCH another worker
+ * has the chosen id, or had it; TT_ERR_STATE there are no more ids; those of a store. */
 tt_status tt__rpc_cards_take_id(tt__rpc_cards *cards);
 
 /* Publish the worker's card; other workers can reach it from now on. */
 tt_status tt__rpc_cards_publish(tt__rpc_cards *cards);
 
-/* Take the worker's name. *taken: another has it, whose card is *other. It may be lost: `lost` is its card as it was
- * returned by the last call, to take the name from it; NULL: none. */
+/* Take the worker's name. If another worker has it, *taken is true and *other is its card. When the caller has found
+ * that worker lost, it calls again with that card as `lost`, and takes the name from it; NULL at first. Errors:
+ * TT_ERR_PROTOCOL the key has something that no worker writes; those of a store. */
 tt_status tt__rpc_cards_take_name(tt__rpc_cards *cards, const tt__rpc_card *lost, bool *taken, tt__rpc_card *other);
 
-/* Find a worker's card by id (name NULL) or name. TT_ERR_NOT_FOUND, not recorded: there is none. */
+/* Read a worker's card by its name, or by its id if `name` is NULL. Errors: TT_ERR_NOT_FOUND, not recorded, there is no
+ * such card; those of a store. */
 tt_status tt__rpc_cards_find(tt__rpc_cards *cards, int id, const char *name, tt__rpc_card *found);
 
-/* Whose functions are those that newcomers are compared to? *same: this worker's are like them, or are now those.
- * TT_ERR_MISMATCH, recorded: they differ, from those of *other. `lost`: that worker is not there any more, so put this
- * one's in their place. */
+/* Compare this worker's functions with those that newcomers must have; the first worker's become those. Errors:
+ * TT_ERR_MISMATCH they differ from those of worker *other (when the caller has found that worker lost, it calls again
+ * with `lost`, and this worker's functions take their place); those of a store. */
 tt_status tt__rpc_cards_compare_functions(tt__rpc_cards *cards, bool lost, int *other);
 
-/* Remove what there is of this worker; of a lost one. Errors are ignored. */
+/* Remove the keys of this worker, or PREFIX/worker/ID of a lost one. Errors are ignored. */
 void tt__rpc_cards_remove_own(tt__rpc_cards *cards);
 void tt__rpc_cards_remove_lost(tt__rpc_cards *cards, int id);
 
 /* ---- store_joining.c */
 
-/* Compare functions with those that workers before have, if `compares`; publish the card, and take the name. Errors:
- * TT_ERR_MISMATCH a function that one lacks, or a name that another has, which is there; TT_ERR_TIMEOUT it can't be
- * told by then whether it is there; those of a store. */
+/* Join: compare functions (if `compares`), publish the card, and take the name. A worker that stands in the way is
+ * connected to, to find out whether it is there or lost. Errors: TT_ERR_MISMATCH a function that one of the two lacks,
+ * or the name of a worker that is there; TT_ERR_TIMEOUT by `deadline_ms` it was not clear whether the other one is
+ * there; those of a store. Takes the network's lock. */
 tt_status tt__rpc_cards_join(tt__rpc_cards *cards, tt__rpc_network *network, bool compares, int64_t deadline_ms);
 
 #endif

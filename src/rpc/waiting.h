@@ -1,48 +1,55 @@
-/* Who moves messages, and how threads wait.
+/* Which thread moves messages, and how threads wait.
  *
- * One thread at a time moves messages (tt_rpc.poller): a caller that waits, so that no other thread has to wake it;
- * else one of those that run functions, which then runs what comes itself; else the keeper. Who would move messages
- * longs for them in the same way: a busy wait, if there are CPUs enough, then yielding, then sleep in the network. */
+ * One thread at a time moves messages: the poller (tt_rpc.poller). It is the first of these that there is:
+ *
+ *   1. a thread that waits for a future: it takes its reply itself, so no other thread has to wake it;
+ *   2. an idle thread of the pool: it runs the call that it receives, so no other thread has to be woken either;
+ *   3. the keeper (rpc_keeper.h).
+ *
+ * A thread that waits takes over from an idle thread of the pool. When the poller stops, it wakes one that goes on. A
+ * poller that finds no messages first looks again at once if there is a CPU for each worker, then yields between looks,
+ * and after a millisecond sleeps in the network until something comes. */
 #ifndef TT_RPC_WAITING_H
 #define TT_RPC_WAITING_H
 
 #include "rpc/rpc_state.h"
 
-/* How long the calling thread has found nothing. Zeroed at first. */
+/* How long the poller has found no messages. Zeroed at first. */
 typedef struct tt__rpc_patience {
-    int64_t since_ns; /* 0: it found something */
+    int64_t since_ns; /* the first look that found none; 0: the last look found some */
     int looks;
 } tt__rpc_patience;
 
-/* Move messages once, and run what is due; if there was nothing, pause, `sleep_ms` at most. The caller is the poller,
- * and still may be or not afterwards. The lock is held, and given back meanwhile. `serves`: it takes what comes into
- * the queue. */
+/* Become the poller for one round: move messages and run what is due. If there was nothing, pause, for `sleep_ms` at
+ * most. `serves`: the caller is a thread of the pool, and runs what comes into the queue itself. The lock is held, and
+ * released meanwhile; another thread may have become the poller when this returns. */
 void tt__rpc_poll(tt_rpc *rpc, tt__rpc_patience *patience, int64_t sleep_ms, bool serves);
 
-/* Something was put into the queue, or became due, by a thread that may not be the poller: see that it is looked after.
- * The lock is held. */
+/* Make sure that a thread takes care of what was put into the queue or became due: wake the poller if it sleeps, or
+ * call a thread of the pool or the keeper if there is no poller. The lock is held. */
 void tt__rpc_notice(tt_rpc *rpc);
 
-/* Wait until `ended(arg)`, or to `deadline_ms` (0: none); the lock is held, and given back meanwhile. False: the time
- * is over. */
+/* Wait until `ended(arg)` or until `deadline_ms` (0: none), and move messages meanwhile. Returns whether it has ended.
+ * The lock is held, and released meanwhile. */
 bool tt__rpc_wait_for(tt_rpc *rpc, bool (*ended)(void *arg), void *arg, int64_t deadline_ms);
 
-/* Nobody moves messages: wake one of the threads that wait, which then does. False: none sleeps. */
+/* Wake one of the threads that wait, so that it becomes the poller. Returns whether there is one. The lock is held. */
 bool tt__rpc_wake_waiter(tt_rpc *rpc);
 
-/* The same, for what takes long: the caller moves no messages, and looks when `changed` is signalled. */
+/* Wait as tt__rpc_wait_for() does, but leave messages to others: for waits that take long. `ended` is called whenever
+ * tt_rpc.changed is signalled, and every TT__RPC_LOOK_MS. */
 bool tt__rpc_wait_aside(tt_rpc *rpc, bool (*ended)(void *arg), void *arg, int64_t deadline_ms);
 
-/* The driver of futures that this worker's calls end. */
+/* Set rpc->driver, by which threads wait for futures of this worker's calls. */
 void tt__rpc_driver_init(tt_rpc *rpc);
 
-/* Mark the calling thread as one that runs functions of this worker; NULL: no more. */
+/* Make the calling thread one of this worker's pool; NULL: it is none any more. */
 void tt__rpc_set_thread(tt_rpc *rpc);
 
-/* Is the calling thread one that runs functions of this worker? */
+/* Is the calling thread one of this worker's pool? */
 bool tt__rpc_is_thread(const tt_rpc *rpc);
 
-/* Note which call the calling thread runs from now on; NULL: none. Returns that before. */
+/* Set the call that the calling thread runs (NULL: none). Returns the one before. */
 tt_rpc_call *tt__rpc_set_call(tt_rpc_call *call);
 
 #endif
