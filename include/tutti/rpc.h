@@ -15,12 +15,15 @@
  * their functions when they join, so that one that lacks a function is named before anything is called.
  *
  * Errors. A call fails with the status and the text that the function failed with: "worker1 (id 1), add(): TEXT"; the
- * text of a nested call names the whole path. Calls to a worker that dies, freezes or leaves fail with TT_ERR_PEER,
- * whose text names it. A call has no timeout unless one is given: it waits as long as the other worker provably lives.
+ * text of a nested call names the whole path. Calls to a worker that dies, freezes or leaves fail with TT_ERR_PEER, and
+ * the text names the worker. A call has no timeout unless one is given: it waits as long as the other worker lives.
+ * Calls that wait for each other, so that none can go on, fail with TT_ERR_MISMATCH, and the text says who waits for
+ * whom.
  *
  * Threads. Every function here may be called from several threads at once, on one `tt_rpc`, unless it says otherwise.
  * Functions that wait must not be called in a callback of a future or of a work (TT_ERR_STATE). Functions that other
- * workers call run in a pool of threads, which grows when all of them wait in Tutti's own waits.
+ * workers call run in a pool of threads, which grows while all of its threads wait in functions of Tutti. Functions
+ * that don't say so never block.
  *
  * PyTorch: torch.distributed.rpc. Tensors as values, distributed autograd and optimizers: tutti/rpc_training.h. */
 #ifndef TUTTI_RPC_H
@@ -33,8 +36,8 @@ TT_BEGIN_DECLS
 
 typedef struct tt_rpc tt_rpc;           /* this process as a worker */
 typedef struct tt_rpc_call tt_rpc_call; /* a call that a function of this process is serving */
-typedef struct tt_rref tt_rref;         /* a reference to a value that stays with its owner */
-typedef struct tt_future tt_future;     /* a value that is not there yet */
+typedef struct tt_rref tt_rref;         /* a reference to a value that stays with its owner, the worker that has it */
+typedef struct tt_future tt_future;     /* a value that a call or the program will give later */
 struct tt_tensor;
 
 /* ---- values */
@@ -50,33 +53,33 @@ typedef enum tt_rpc_kind {
     TT_RPC_RREF,
     TT_RPC_LIST,
     TT_RPC_MAP,   /* keys and values, in the order in which they were given */
-    TT_RPC_OBJECT /* a pointer of the program's own; a reference may have it, and no call carries it */
+    TT_RPC_OBJECT /* a pointer of the program's own, to which a reference may lead; it can't be sent */
 } tt_rpc_kind;
 
-enum { TT_RPC_DEPTH = 32 /* how deep lists and maps of a value may be nested */ };
+enum { TT_RPC_DEPTH = 32 /* the deepest nesting of lists and maps in a value */ };
 
-/* What a text, bytes, a list, a map and an object are, in a value. */
+/* The data of a text or bytes; of a list or a map; of an object. */
 struct tt_rpc_run {
-    const void *data; /* of a received text, a byte 0 follows */
-    size_t size;
+    const void *data; /* of a received text: a byte 0 follows the `size` bytes */
+    size_t size;      /* in bytes */
 };
 struct tt_rpc_items {
     struct tt_rpc_value *items;
-    int64_t count; /* of a map: keys and values, which take turns */
+    int64_t count; /* of a map: of keys and values together, which take turns */
 };
 struct tt_rpc_pointer {
     void *at;
     void (*free)(void *at); /* may be NULL */
-    const char *type;       /* what it is, for error texts; a literal */
+    const char *type;       /* the name of its type, for error texts; a literal */
 };
 
-/* A value. The functions below make values that borrow what they are made of; it must stay until the call that they are
- * given to has returned, or, if that is asynchronous, until its future is done. Values that a call has received are
- * `owned`. */
+/* A value. The functions below make values that borrow their data, which must stay unchanged until the call that the
+ * value is given to has returned or, if the call is asynchronous, until its future is done. Received values are
+ * `owned`: their data belongs to them. */
 typedef struct tt_rpc_value {
     tt_rpc_kind kind;
-    bool owned;  /* what it points to is its own: tt_rpc_value_free() releases it */
-    bool landed; /* the library's own: how it does that */
+    bool owned;  /* tt_rpc_value_free() frees the data */
+    bool landed; /* for the library: how it was allocated */
     union {
         bool boolean;
         int64_t integer;
@@ -89,8 +92,8 @@ typedef struct tt_rpc_value {
     };
 } tt_rpc_value;
 
-/* Make a value of nothing, a number, a text (which ends in a byte 0; NULL gives none) or `size` bytes. They never fail.
- * Texts and bytes are borrowed. */
+/* Make a value: none, a number, `size` bytes, or a text in UTF-8 that ends in a byte 0 (NULL gives none). Bytes and
+ * texts are borrowed. These never fail. */
 static inline tt_rpc_value tt_rpc_none(void) {
     tt_rpc_value value = {TT_RPC_NONE, false, false, {false}};
     return value;
@@ -122,34 +125,34 @@ static inline tt_rpc_value tt_rpc_bytes(const void *data, size_t size) {
 }
 TT_API tt_rpc_value tt_rpc_text(const char *text);
 
-/* Make a value of a reference, which is borrowed. NULL gives none. */
+/* Make a value of a reference, which is borrowed. NULL gives none. Never fails. */
 TT_API tt_rpc_value tt_rpc_rref(tt_rref *rref);
 
 /* Make a list, or a map, of the `count` values at `items`, which are borrowed. In a map keys (texts or numbers) and
- * values take turns, so `count` is even. */
+ * values take turns, so `count` is even; the call that the map is given to fails otherwise. */
 TT_API tt_rpc_value tt_rpc_list(const tt_rpc_value *items, int64_t count);
 TT_API tt_rpc_value tt_rpc_map(const tt_rpc_value *items, int64_t count);
 
-/* Make a value of a pointer of the program's own, for tt_rref_new() or as a result that a reference keeps. The value
- * owns it: `free` (may be NULL) is called once, by any thread, when the last reference to it is gone. `type` is a
- * literal that error texts show. */
+/* Make a value of a pointer of the program's own, for tt_rref_new(), or as the result of a function that is called by
+ * tt_rpc_remote(). The value owns it: when the last reference to it is dropped, any thread calls `free` (may be NULL)
+ * once. `type` is a literal that error texts show. */
 TT_API tt_rpc_value tt_rpc_object(void *at, void (*free)(void *at), const char *type);
 
-/* Copy a value, with all that it points to; tensors and references are shared. *out is the caller's to free. Errors:
- * TT_ERR_MEMORY; TT_ERR_INVALID an object, or lists nested deeper than TT_RPC_DEPTH. */
+/* Copy a value and its data; tensors and references are shared. *out is the caller's, to free by tt_rpc_value_free().
+ * Errors: TT_ERR_MEMORY; TT_ERR_INVALID the value is an object, or has lists nested deeper than TT_RPC_DEPTH. */
 TT_API TT_NODISCARD tt_status tt_rpc_value_copy(tt_rpc_value *out, const tt_rpc_value *value);
 
-/* Release what an owned value points to, and make it none. NULL, and values that own nothing, are allowed. */
+/* Free the data of an owned value, and make the value none. NULL, and values that own nothing, are allowed. */
 TT_API void tt_rpc_value_free(tt_rpc_value *value);
 
-/* Return the value that a map has for a key that is a text; it belongs to the map. NULL: there is none, or it is no
- * map. */
+/* Return the value that a map has for a text as key. It belongs to the map. NULL: the map has no such key, or `map` is
+ * no map. */
 TT_API const tt_rpc_value *tt_rpc_map_get(const tt_rpc_value *map, const char *key);
 
-/* Return "int", "tensor" and the like; "?" for a value outside of the enum. */
+/* Return the name of a kind: "int", "tensor", and so on; "?" for a number that is no tt_rpc_kind. */
 TT_API const char *tt_rpc_kind_name(tt_rpc_kind kind);
 
-/* The arguments of a call, written in place: .args = TT_RPC_ARGS(tt_rpc_int(1), tt_rpc_text("a")). */
+/* The arguments of a call. TT_RPC_ARGS() writes them in place: .args = TT_RPC_ARGS(tt_rpc_int(1), tt_rpc_text("a")). */
 typedef struct tt_rpc_values {
     const tt_rpc_value *values;
     int64_t count;
@@ -162,20 +165,24 @@ typedef struct tt_rpc_values {
 
 /* ---- functions */
 
-/* A function that workers call. It reads its arguments and gives its result by tt_rpc_return(). If it returns another
- * status than TT_OK, the call fails with it and with this thread's last error. Several threads may run it at once. */
+/* A function that workers call. It reads its arguments by tt_rpc_arg_...(), and gives its result by tt_rpc_return(). If
+ * it returns an error, the call fails with that status and with this thread's last error. Several threads may run it at
+ * once. */
 typedef tt_status (*tt_rpc_fn)(tt_rpc_call *call);
 
-/* Register a function under a name (letters, digits, `_`, `.`, `:`; below 64 bytes; "tutti." is reserved), with a
- * signature: "(int count, tensor? mask, float... rates) -> list". Types are none, bool, int, float (which takes an int,
- * too), text, bytes, tensor, rref, list, map, object (a result that a reference keeps) and any. `?` behind a type means
- * that it may be none; `...` behind the last one, that any number of them may follow. Without an arrow the result is
- * none. `name` and `signature` must live as long as the process. Call it before tt_rpc_init(). Errors: TT_ERR_INVALID a
- * name or signature that can't be; TT_ERR_STATE another function has this name, or a tt_rpc exists already. */
+/* Register a function under a name, so that workers can call it. Call this before tt_rpc_init().
+ * name: letters, digits, `_`, `.`, `:`; below 64 bytes; names that begin with "tutti." are Tutti's own.
+ * signature: the types of arguments and result, "(int count, tensor? mask, float... rates) -> list". Types are none,
+ *   bool, int, float (an int fits, too), text, bytes, tensor, rref, list, map, object (only as a result, for
+ *   tt_rpc_remote()) and any. `?` after a type: none fits, too. `...` after the last type: any number of such
+ *   arguments. Without an arrow the result is none. At most 32 parameters.
+ * `name` and `signature` must live as long as the process. Errors: TT_ERR_INVALID a bad name or signature (the text
+ * says what was expected); TT_ERR_STATE another function has this name, or tt_rpc_init() was called; TT_ERR_MEMORY.
+ * PyTorch has no counterpart: it pickles the names of functions. */
 TT_API TT_NODISCARD tt_status tt_rpc_register(const char *name, const char *signature, tt_rpc_fn fn);
 
 /* Register a function when the program is loaded: TT_RPC_FUNCTION(add, "(int a, int b) -> int"); registers add() as
- * "add". If that fails, tt_rpc_init() fails with the error. */
+ * "add", TT_RPC_FUNCTION_NAMED() under another name. If that fails, tt_rpc_init() fails with the error. */
 #define TT_RPC_FUNCTION(fn, signature) TT_RPC_FUNCTION_NAMED(fn, #fn, signature)
 #define TT_RPC_FUNCTION_NAMED(fn, name, signature)                        \
     __attribute__((constructor)) static void tt_rpc_register_##fn(void) { \
@@ -184,9 +191,10 @@ TT_API TT_NODISCARD tt_status tt_rpc_register(const char *name, const char *sign
     struct tt_rpc_function_needs_a_semicolon
 TT_API void tt_rpc_register_at_load(const char *name, const char *signature, tt_rpc_fn fn);
 
-/* Return how many arguments a call has, and one of them; they fit the signature. They belong to the call: they are
- * valid until the function has returned, or, if it replies later, until it has replied. An index out of range, or an
- * argument of another kind, gives NULL, false or 0. Texts end in a byte 0. */
+/* Return how many arguments a call has, or one of them, counted from 0. Arguments fit the signature. They belong to the
+ * call: they are valid until the function has returned or, if it replies later (tt_rpc_return_future()), until it has
+ * replied. For an index out of range tt_rpc_arg() returns a value that is none; for that, and for an argument of
+ * another kind, the others return false, 0 or NULL. tt_rpc_arg_float() converts an int. Texts end in a byte 0. */
 TT_API int64_t tt_rpc_arg_count(const tt_rpc_call *call);
 TT_API const tt_rpc_value *tt_rpc_arg(const tt_rpc_call *call, int64_t index);
 TT_API bool tt_rpc_arg_bool(const tt_rpc_call *call, int64_t index);
@@ -195,60 +203,63 @@ TT_API double tt_rpc_arg_float(const tt_rpc_call *call, int64_t index);
 TT_API const char *tt_rpc_arg_text(const tt_rpc_call *call, int64_t index);
 TT_API tt_rref *tt_rpc_arg_rref(const tt_rpc_call *call, int64_t index);
 
-/* Take an argument out of the call, which has none in its place then. *out is the caller's to free. Errors:
- * TT_ERR_INVALID an index out of range. */
+/* Move an argument out of the call, which has none in its place then. Texts and bytes that are in the packet are
+ * copied. *out is the caller's to free. Errors: TT_ERR_INVALID the index is out of range; TT_ERR_MEMORY. */
 TT_API TT_NODISCARD tt_status tt_rpc_take_arg(tt_rpc_call *call, int64_t index, tt_rpc_value *out);
 
-/* Give the result of a call, once. The call takes what an owned value owns, also on failure; what another value borrows
- * is copied or sent before this returns. Errors: TT_ERR_INVALID it does not fit the signature; TT_ERR_STATE there is
- * one already. */
+/* Give the result of a call, once. The call takes an owned value, also on failure; another value is copied before this
+ * returns (tensors are shared, and must stay unchanged until the caller has the result). Errors: TT_ERR_INVALID the
+ * value does not fit the signature; TT_ERR_STATE the call has a result already; TT_ERR_MEMORY. */
 TT_API TT_NODISCARD tt_status tt_rpc_return(tt_rpc_call *call, tt_rpc_value value);
 
-/* Reply later, with the value or the error of `future` when that is done: one of tt_future_new(), tt_future_then() or
- * an asynchronous call. The call takes a share of it. The function returns at once, and its thread serves other calls.
- * Errors: TT_ERR_STATE the call has a result already. PyTorch: rpc.functions.async_execution. */
+/* Reply later: with the value or the error of `future`, as soon as that is done. The call takes a share of the future,
+ * which may be one of tt_future_new(), tt_future_then() or an asynchronous call. The function returns at once, and its
+ * thread serves other calls. Errors: TT_ERR_STATE the call has a result already; TT_ERR_INVALID `future` is NULL.
+ * PyTorch: rpc.functions.async_execution. */
 TT_API TT_NODISCARD tt_status tt_rpc_return_future(tt_rpc_call *call, tt_future *future);
 
-/* Return the id of the worker that calls, and this process as a worker, which is borrowed. */
+/* Return the id of the worker that calls (-1 for NULL), or this process as a worker, which is borrowed. */
 TT_API int tt_rpc_caller(const tt_rpc_call *call);
 TT_API tt_rpc *tt_rpc_of_call(const tt_rpc_call *call);
 
 /* ---- workers */
 
 typedef struct tt_rpc_init_args {
-    tt_rpc **out;     /* required: receives this process's membership */
-    const char *name; /* required: letters, digits, `_`, `-`, `:`, `.`, below 128 bytes; differs from all others' */
+    tt_rpc **out;     /* required: receives the worker that this process becomes */
+    const char *name; /* required: letters, digits, `_`, `-`, `:`, `.`, below 128 bytes; no other worker may have it */
     TT_OPTIONS;
 
-    /* The workers are the ranks of this group, with its links and memory, and a worker's id is its rank: all of them
-     * call tt_rpc_init() together. The group may be destroyed before tt_rpc_shutdown(). It must be a native group
-     * with all ranks of the job, and has one tt_rpc at a time. */
+    /* Either .group or .store is required. With .group the workers are the ranks of this group, which all call
+     * tt_rpc_init() together. They use its links and its shared memory, and a worker's id is its rank. It must be a
+     * native group with all ranks of the job, has one tt_rpc at a time, and may be destroyed before
+     * tt_rpc_shutdown(). */
     tt_group *group;
 
-    /* Or workers come and go, and meet through this store, which is borrowed until tt_rpc_shutdown() has returned. They
-     * connect to each other by TCP when they first call. */
+    /* With .store workers come and go. They meet through this store, which is borrowed until tt_rpc_shutdown() has
+     * returned, and connect to each other by TCP at their first call. */
     tt_store *store;
-    const char *prefix; /* of the store's keys; NULL = "rpc" */
-    int id;             /* this worker's id, with has_id; without it the next free one */
+    const char *prefix; /* of the keys in the store; NULL = "rpc" */
+    int id;             /* this worker's id, if .has_id; else it gets the next free one */
     bool has_id;
 
-    int threads;             /* that run functions while none of them waits; 0 = 16 */
-    int max_threads;         /* with those that wait; 0 = 4096 */
+    int threads;             /* functions that may run at once, those that wait not counted; 0 = 16 */
+    int max_threads;         /* all threads of the pool, those that wait counted; 0 = 4096 */
     int64_t timeout_ms;      /* of calls that give none; 0 = none: they wait as long as the other worker lives */
-    int64_t join_timeout_ms; /* of meeting the other workers; 0 = TT_DEFAULT_TIMEOUT_MS */
-    int64_t heartbeat_ms;    /* with .store: a frozen worker or a cut link is named within this time; 0 = 5000 */
-    size_t max_memory;       /* bytes of received calls that have not begun; above it callers wait; 0 = a quarter of the
-                                machine's memory */
+    int64_t join_timeout_ms; /* for meeting the other workers; 0 = TT_DEFAULT_TIMEOUT_MS */
+    int64_t heartbeat_ms;    /* with .store: a frozen worker or a cut link is noticed within this time; 0 = 5000 */
+    size_t max_memory;       /* the most bytes of large arguments that are received for calls that have not begun;
+                                further ones stay with their callers; 0 = a quarter of the machine's memory */
     bool other_functions;    /* don't compare functions: workers may have different ones */
     char tt_end;             /* not an option: see base.h */
 } tt_rpc_init_args;
 
-/* Become a worker. Blocks until all ranks have come (.group), or until the workers that are there know of this one
- * (.store), at most .join_timeout_ms. *out is the caller's, to end by tt_rpc_shutdown().
+/* Become a worker: from now on other workers can call this process's functions. Blocks until all ranks have called it
+ * (.group), or until this worker can be found in the store (.store), at most .join_timeout_ms. *out is the caller's, to
+ * end by tt_rpc_shutdown().
  *   tt_rpc_init(&rpc, "ps", .group = world)
- * Errors: TT_ERR_INVALID a name, option or registered function that can't be; TT_ERR_STATE the process is a worker of
- * this group already; TT_ERR_MISMATCH two workers of one name, or one lacks a function that another has (both are
- * named); TT_ERR_UNSUPPORTED a group that is not native or has not all ranks; those of a collective, or of a store.
+ * Errors: TT_ERR_INVALID a bad name, option or registered function; TT_ERR_STATE the process is a worker of this group
+ * already; TT_ERR_MISMATCH two workers have the same name or id, or one lacks a function that another has (both are
+ * named); TT_ERR_UNSUPPORTED the group is not native, or lacks ranks of the job; those of a collective, or of a store.
  * PyTorch: rpc.init_rpc. */
 TT_API TT_NODISCARD tt_status tt_rpc_init_with(const tt_rpc_init_args *args, size_t size);
 #ifndef __cplusplus
@@ -260,49 +271,60 @@ TT_API TT_NODISCARD tt_status tt_rpc_init_with(const tt_rpc_init_args *args, siz
 typedef struct tt_rpc_shutdown_args {
     tt_rpc *rpc; /* required */
     TT_OPTIONS;
-    bool at_once;       /* wait for nothing: calls under way fail, here and on other workers. PyTorch: graceful=False */
-    int64_t timeout_ms; /* of waiting; 0 = none: it waits as long as the workers that it waits for live */
+    bool at_once;       /* don't wait: calls under way fail, here and on other workers. PyTorch: graceful=False */
+    int64_t timeout_ms; /* 0 = none: it waits as long as the workers that it waits for live */
     char tt_end;        /* not an option: see base.h */
 } tt_rpc_shutdown_args;
 
-/* Stop being a worker. Workers of a group wait until all have called it and no call is under way anywhere, and serve
- * calls meanwhile; a worker of a store waits for its own calls and those that it serves. Then, also on failure, `rpc`
- * is freed, futures that are not done fail, and other workers lose their references to values of this process. No other
- * thread may use `rpc` any more. A function that still runs gets until the timeout, and a second at least (without a
- * timeout: one second with .at_once, else any time); what it uses stays until the process ends if it takes longer.
- * Errors: TT_ERR_TIMEOUT, which names whom it waited for, or the functions that run; TT_ERR_STATE in a function that
- * serves a call, or `rpc` was shut down before; TT_ERR_PEER, of workers of a group, one of them was lost: its name, and
- * how. NULL does nothing. PyTorch: rpc.shutdown. */
+/* Stop being a worker. Blocks and serves calls meanwhile: a worker of a group until all workers have called this and no
+ * call is under way on any of them, a worker of a store until no call of its own or that it serves is under way. Then,
+ * also on failure, `rpc` is freed, futures that are not done fail, and other workers lose their references to values of
+ * this process. No other thread may use `rpc` any more. NULL does nothing.
+ *
+ * A function that still runs then gets time to return: until the timeout, but at least a second; without a timeout, one
+ * second with .at_once, else as long as it takes. If it does not return, the memory and threads of `rpc` stay until the
+ * process ends.
+ *
+ * Errors: TT_ERR_TIMEOUT (the text names the workers that it waited for, or the functions that run); TT_ERR_STATE in a
+ * function that serves a call, in a callback, or after `rpc` was shut down; with .group, TT_ERR_PEER a worker was lost
+ * (the text names it, and says how). PyTorch: rpc.shutdown. */
 TT_API TT_NODISCARD tt_status tt_rpc_shutdown_with(const tt_rpc_shutdown_args *args, size_t size);
 #ifndef __cplusplus
 #define tt_rpc_shutdown(...) tt_rpc_shutdown_with(TT_ARGS(tt_rpc_shutdown_args, .rpc = __VA_ARGS__))
 #endif
 #define TT_RPC_SHUTDOWN_ARGS_INIT TT_ARGS_INIT
 
-/* Return this worker's id and name; -1 and "" for NULL. The name belongs to `rpc`. */
+/* Return this worker's id (-1 for NULL), or its name ("" for NULL), which belongs to `rpc`. PyTorch:
+ * rpc.get_worker_info(). */
 TT_API int tt_rpc_id(const tt_rpc *rpc);
 TT_API const char *tt_rpc_name(const tt_rpc *rpc);
 
-/* Write the id of the worker of this name to *id. With .store it may ask the store, and so block. Errors:
- * TT_ERR_NOT_FOUND no such worker (the text lists the names). PyTorch: rpc.get_worker_info. */
+/* Find a worker by its name, and write its id to *id. With .store it may ask the store, and so block. Errors:
+ * TT_ERR_NOT_FOUND there is no such worker (the text lists the names that are known); those of a store. PyTorch:
+ * rpc.get_worker_info(name). */
 TT_API TT_NODISCARD tt_status tt_rpc_find_worker(tt_rpc *rpc, const char *name, int *id);
 
-/* Write the name of a worker to `name`, of `size` bytes; 128 are enough. Errors: TT_ERR_NOT_FOUND no such worker. */
+/* Write the name of worker `id` to `name`, which has `size` bytes; 128 are enough for every name, and a longer one is
+ * cut off. With .store it may ask the store, and so block. Errors: TT_ERR_NOT_FOUND there is no such worker. PyTorch:
+ * rpc.get_worker_info(id).name. */
 TT_API TT_NODISCARD tt_status tt_rpc_worker_name(tt_rpc *rpc, int id, char *name, size_t size);
 
-/* Write the ids of the workers that are there, this one included, in rising order, to `ids`, which has room for `room`
- * (NULL: none). Returns how many there are. */
+/* Write the ids of the workers that are known here and not lost, this one included, in rising order, to `ids`, which
+ * has room for `room` of them (NULL: none). Returns how many there are; 0 after an error (TT_ERR_STATE, recorded, after
+ * tt_rpc_shutdown()). PyTorch: the agent's get_worker_infos(). */
 TT_API int64_t tt_rpc_workers(tt_rpc *rpc, int *ids, int64_t room);
 
-/* Numbers of what this worker has under way. PyTorch: rpc.api._get_debug_info. */
+/* Counts of what a worker has. */
 typedef struct tt_rpc_counts {
-    int64_t threads, idle;     /* of the pool; of those, idle ones */
-    int64_t calls, calls_made; /* that this worker made: not yet done; so far */
-    int64_t serving, served;   /* that this worker received: without a reply yet; replied to so far */
-    int64_t owned, held;       /* references: to values of this worker; of this worker, to values of others */
-    int64_t bytes;             /* of received calls that have not begun */
+    int64_t threads, idle;     /* threads of the pool; those of them that have nothing to do */
+    int64_t calls, calls_made; /* calls that this worker made: now under way; in all */
+    int64_t serving, served;   /* calls that this worker received: now without a reply; in all */
+    int64_t owned, held;       /* references now: to values of this worker; from this worker to values of others */
+    int64_t bytes;             /* bytes of received calls that have not begun */
 } tt_rpc_counts;
-/* Write the numbers as they are now to *out. Errors: TT_ERR_INVALID an argument is NULL. */
+
+/* Write this worker's counts to *out. Errors: TT_ERR_INVALID an argument is NULL; TT_ERR_STATE after tt_rpc_shutdown().
+ * PyTorch: rpc.api._get_debug_info. */
 TT_API TT_NODISCARD tt_status tt_rpc_get_counts(tt_rpc *rpc, tt_rpc_counts *out);
 
 /* ---- calls */
@@ -312,31 +334,33 @@ typedef struct tt_rpc_sync_args {
     const char *to;       /* a worker's name; NULL: .to_id is its id */
     const char *function; /* a function's name */
     TT_OPTIONS;
-    int to_id;
-    tt_rpc_values args;
-    tt_rpc_value *result; /* of tt_rpc_sync(): receives the result, which is the caller's to free; NULL = drop it */
+    int to_id;            /* the worker's id, if .to is NULL */
+    tt_rpc_values args;   /* TT_RPC_ARGS(...) */
+    tt_rpc_value *result; /* only for tt_rpc_sync(): receives the result, the caller's to free; NULL = drop it */
     int64_t timeout_ms;   /* 0 = that of tt_rpc_init(); below 0 = none */
     char tt_end;          /* not an option: see base.h */
 } tt_rpc_sync_args;
 
-/* Call a function of a worker, which may be this one, and wait for its result. The arguments are borrowed.
+/* Call a function of a worker, which may be this one, and wait for its result. The arguments are borrowed until this
+ * returns. After an error *result is none.
  *   tt_rpc_sync(rpc, "worker1", "add", .args = TT_RPC_ARGS(tt_rpc_int(2), tt_rpc_int(3)), .result = &sum)
- * Errors: TT_ERR_NOT_FOUND no such worker, or it has no such function (the text lists what there is); TT_ERR_INVALID
- * arguments that don't fit its signature, which is found before anything is sent; what the function failed with;
- * TT_ERR_TIMEOUT (the function may still run); TT_ERR_PEER the worker died, froze or left, by name; TT_ERR_STATE after
- * tt_rpc_shutdown(), or in a callback. PyTorch: rpc.rpc_sync. */
+ * Errors: TT_ERR_NOT_FOUND there is no such worker, or it has no such function (the text lists those there are);
+ * TT_ERR_INVALID the arguments don't fit the signature (nothing was sent); the error of the function; TT_ERR_TIMEOUT
+ * (the function may still run); TT_ERR_PEER the worker died, froze or left (the text names it); TT_ERR_MISMATCH the
+ * call waits in a cycle of calls; TT_ERR_STATE after tt_rpc_shutdown(), or in a callback; TT_ERR_MEMORY. PyTorch:
+ * rpc.rpc_sync. */
 TT_API TT_NODISCARD tt_status tt_rpc_sync_with(const tt_rpc_sync_args *args, size_t size);
 
-/* Call a function without waiting for it: *out receives a future of its result, which is the caller's to free. Large
- * bytes and tensors are read while they are sent, so arguments must stay as they are until the future is done. Blocks
- * only while too many bytes wait to be sent. Errors: as tt_rpc_sync(), some of them from the future. PyTorch:
- * rpc.rpc_async. */
+/* Call a function without waiting for it: *out receives a future of its result, which is the caller's to free.
+ * Arguments must stay unchanged until the future is done, since large bytes and tensors are read while they are sent.
+ * Blocks only while 16 MiB of earlier calls to the same worker wait to be sent. Errors: those of tt_rpc_sync(); those
+ * that are found after the call was sent are the future's. PyTorch: rpc.rpc_async. */
 TT_API TT_NODISCARD tt_status tt_rpc_async_with(tt_future **out, const tt_rpc_sync_args *args, size_t size);
 
-/* Call a function without waiting for it, and let the result stay with the worker that makes it: *out receives a
- * reference to it, which is the caller's to free. Bytes of the arguments are copied; a large tensor must stay as it is
- * until the reference's value has been made. If the function fails, whoever uses the reference gets the error. PyTorch:
- * rpc.remote. */
+/* Call a function without waiting for it, and leave the result with the worker that it runs on: *out receives a
+ * reference to the result, which is the caller's to free. Bytes and texts of the arguments are copied; tensors must
+ * stay unchanged until the function has returned, as tt_rref_get() shows. Blocks as tt_rpc_async() does. Errors: those
+ * of tt_rpc_async(); if the function fails, uses of the reference fail with its error. PyTorch: rpc.remote. */
 TT_API TT_NODISCARD tt_status tt_rpc_remote_with(tt_rref **out, const tt_rpc_sync_args *args, size_t size);
 #ifndef __cplusplus
 #define tt_rpc_sync(rpc_, to_, ...) \
@@ -352,76 +376,83 @@ TT_API TT_NODISCARD tt_status tt_rpc_remote_with(tt_rref **out, const tt_rpc_syn
 
 /* ---- futures */
 
-/* Called once, when the future is done, by the thread that ended it, which holds no lock. It must not wait. */
+/* A callback, which is called once, when the future is done, by the thread that ended it, or by the one that added the
+ * callback if the future was done. It must not wait (TT_ERR_STATE). */
 typedef void (*tt_future_fn)(tt_future *future, void *user);
 
-/* Make the value of the new future from one that is done, with a value or an error. *out is owned, or borrows what
- * lives on. An error that it returns is the new future's. It must not wait. */
+/* A callback that makes the value of a new future from `future`, which is done, with a value or an error. It writes an
+ * owned value to *out, which is taken, or one that borrows, which is copied. If it returns an error, that is the new
+ * future's. It must not wait (TT_ERR_STATE). */
 typedef tt_status (*tt_future_then_fn)(tt_future *future, tt_rpc_value *out, void *user);
 
-/* Make a future that the program ends itself; it is the caller's to free. NULL, recorded: no memory. PyTorch:
- * torch.futures.Future. */
+/* Make a future that the program ends itself, by tt_future_set_value() or tt_future_set_error(). It is the caller's to
+ * free. NULL, recorded: no memory. PyTorch: torch.futures.Future(). */
 TT_API tt_future *tt_future_new(void);
 
-/* End a future with a value, or with this thread's last error. It takes what an owned value owns, also on failure;
- * another value is copied. Errors: TT_ERR_STATE it is done already; TT_ERR_MEMORY. */
+/* End a future with a value, or with this thread's last error, and run its callbacks. An owned value is taken, also on
+ * failure; another one is copied. Errors: TT_ERR_STATE the future is done already; TT_ERR_MEMORY. PyTorch:
+ * Future.set_result, Future.set_exception. */
 TT_API TT_NODISCARD tt_status tt_future_set_value(tt_future *future, tt_rpc_value value);
 TT_API TT_NODISCARD tt_status tt_future_set_error(tt_future *future);
 
 /* Wait until a future is done, at most `timeout_ms` if that is above 0. Errors: the future's own, recorded in this
- * thread; TT_ERR_TIMEOUT it is not done yet, and goes on; TT_ERR_STATE it is not done, and this is a callback. PyTorch:
- * Future.wait. */
+ * thread; TT_ERR_TIMEOUT it is not done yet, and its call goes on; TT_ERR_STATE it is not done, and this thread is in a
+ * callback. PyTorch: Future.wait. */
 TT_API TT_NODISCARD tt_status tt_future_wait(tt_future *future, int64_t timeout_ms);
 
 /* Return whether a future is done. It never blocks. PyTorch: Future.done. */
 TT_API bool tt_future_is_done(tt_future *future);
 
-/* Return the value of a future that is done; it belongs to the future. NULL, recorded: TT_ERR_STATE it is not done; its
- * own error. PyTorch: Future.value. */
+/* Return the value of a future that is done. It belongs to the future. NULL, recorded: TT_ERR_STATE the future is not
+ * done; its own error. It never blocks. PyTorch: Future.value. */
 TT_API const tt_rpc_value *tt_future_value(tt_future *future);
 
-/* Call `fn` with `user` when the future is done; at once if it is. Errors: TT_ERR_MEMORY. PyTorch:
- * Future.add_done_callback. */
+/* Have `fn` called with `user` when the future is done; at once if it is. Errors: TT_ERR_MEMORY, and `fn` is not
+ * called.
+ * PyTorch: Future.add_done_callback. */
 TT_API TT_NODISCARD tt_status tt_future_add_callback(tt_future *future, tt_future_fn fn, void *user);
 
-/* Make a future of what `fn` makes of this one when that is done. *out is the caller's to free. Errors: TT_ERR_MEMORY.
- * PyTorch: Future.then. */
+/* Make a future whose value `fn` makes from that of `future` when it is done. *out is the caller's to free. Errors:
+ * TT_ERR_MEMORY, and `fn` is not called. PyTorch: Future.then. */
 TT_API TT_NODISCARD tt_status tt_future_then(tt_future **out, tt_future *future, tt_future_then_fn fn, void *user);
 
-/* Make a future of several. It is done when all of them are, also where one has failed: with a list of their values, or
- * else with the error of the first in the list that failed. PyTorch: torch.futures.collect_all. */
+/* Make a future that is done when all `count` futures are, also if one fails early. Its value is the list of their
+ * values; if some failed, it has the error of the first of these in the list. It takes a share of each. *out is the
+ * caller's to free. Errors: TT_ERR_INVALID a future is NULL; TT_ERR_MEMORY. PyTorch: torch.futures.collect_all. */
 TT_API TT_NODISCARD tt_status tt_future_collect_all(tt_future **out, tt_future *const *futures, int64_t count);
 
-/* Let a share of a future go, or take one more, which is returned. The call that it stands for goes on. NULL is
- * allowed. */
+/* Drop a share of a future (its call goes on), or take one more and return it. A future is freed with its last share.
+ * If the program never ended it, its callbacks get TT_ERR_STATE then. NULL is allowed. */
 TT_API void tt_future_free(tt_future *future);
 TT_API tt_future *tt_future_share(tt_future *future);
 
 /* ---- references */
 
-/* Make a reference to a value of this process; it is the caller's to free. It takes what an owned value owns, also on
- * failure; another value is copied. NULL, recorded: no memory, or what tt_rpc_value_copy() fails with. PyTorch:
- * RRef(). */
+/* Make a reference to a value of this process, which other workers can then use. It is the caller's to free. An owned
+ * value is taken, also on failure; another one is copied. NULL, recorded: no memory, TT_ERR_STATE after
+ * tt_rpc_shutdown(), or an error of tt_rpc_value_copy(). PyTorch: RRef(value). */
 TT_API tt_rref *tt_rref_new(tt_rpc *rpc, tt_rpc_value value);
 
-/* Return the id of the worker that has the value (-1 for NULL), and whether that is this one. PyTorch: RRef.owner,
+/* Return the id of the worker that has the value (-1 for NULL), or whether that is this one. PyTorch: RRef.owner,
  * RRef.is_owner. */
 TT_API int tt_rref_owner(const tt_rref *rref);
 TT_API bool tt_rref_is_owner(const tt_rref *rref);
 
-/* Fetch a copy of the value, which is the caller's to free. Waits until it has been made, at most `timeout_ms` if that
- * is above 0. Errors: what the function that was to make it failed with; TT_ERR_PEER its owner was lost, by name;
- * TT_ERR_INVALID it is an object, or NULL; those of a call. PyTorch: RRef.to_here. */
+/* Fetch a copy of the value; *out is the caller's to free. Blocks until the value has been made, at most `timeout_ms`
+ * if that is above 0. Errors: that of the function that was to make the value; TT_ERR_PEER the owner was lost (the text
+ * names it); TT_ERR_INVALID the value is an object, or `rref` is NULL; those of tt_rpc_sync(). PyTorch:
+ * RRef.to_here. */
 TT_API TT_NODISCARD tt_status tt_rref_get(tt_rref *rref, tt_rpc_value *out, int64_t timeout_ms);
 
-/* Return the value itself, on its owner. It is valid as long as the caller has the reference. Waits until it has been
- * made. NULL, recorded: TT_ERR_STATE this is another worker; what the function that was to make it failed with.
- * PyTorch: RRef.local_value. */
+/* Return the value itself, on its owner. It is valid as long as the caller has the reference; threads that change it
+ * need a lock. Blocks until the value has been made. NULL, recorded: TT_ERR_STATE this worker is not the owner; the
+ * error of the function that was to make the value. PyTorch: RRef.local_value. */
 TT_API const tt_rpc_value *tt_rref_local(tt_rref *rref);
 
 /* Call a function on the value's owner, with the reference as its first argument, before .args.
  *   tt_rref_sync(counter, "add_to", .args = TT_RPC_ARGS(tt_rpc_int(1)), .result = &count)
- * All else is as with tt_rpc_sync(), tt_rpc_async() and tt_rpc_remote(). PyTorch: RRef.rpc_sync().method(). */
+ * All else is as in tt_rpc_sync(), tt_rpc_async() and tt_rpc_remote(). PyTorch: RRef.rpc_sync().method(), rpc_async()
+ * and remote(). */
 TT_API TT_NODISCARD tt_status tt_rref_sync_with(tt_rref *rref, const tt_rpc_sync_args *args, size_t size);
 TT_API TT_NODISCARD tt_status tt_rref_async_with(tt_future **out, tt_rref *rref, const tt_rpc_sync_args *args,
                                                  size_t size);
@@ -435,9 +466,9 @@ TT_API TT_NODISCARD tt_status tt_rref_remote_with(tt_rref **out, tt_rref *rref, 
     tt_rref_remote_with(TT_PLACE(tt_rref *, out_), (rref_), TT_ARGS(tt_rpc_sync_args, .function = __VA_ARGS__))
 #endif
 
-/* Take one more share of a reference, which is returned, or let one go. When the last share of all workers is gone, the
- * value is freed. After tt_rpc_shutdown() shares may still be let go; every other use fails. Like free(), this does not
- * tell who uses a reference whose last share of this process is gone. NULL is allowed. */
+/* Take one more share of a reference and return it, or drop one. When no worker has a share any more, the value is
+ * freed. After tt_rpc_shutdown() shares may still be dropped; every other use fails. A reference whose last share in
+ * this process was dropped must not be used, like memory after free(): that is not found. NULL is allowed. */
 TT_API tt_rref *tt_rref_share(tt_rref *rref);
 TT_API void tt_rref_free(tt_rref *rref);
 
