@@ -194,7 +194,7 @@ TT_API TT_NODISCARD tt_status tt_remote_module_new_with(const tt_remote_module_n
 
 /* Run the module on one tensor, by tt_module_forward() on its worker, and return the result, which belongs to the open
  * scope like that of an operator. Blocks until it is there. Calls of one module run one after the other. NULL,
- * recorded: the module or `x` is NULL; the errors of tt_module_forward() and of tt_rpc_sync(). PyTorch:
+ * recorded: the errors of tt_module_forward() and of tt_rpc_sync(). A module or `x` that is NULL gives NULL. PyTorch:
  * RemoteModule.forward. */
 TT_API tt_tensor *tt_remote_module_forward(tt_remote_module *module, tt_tensor *x);
 

@@ -22,7 +22,8 @@ enum {
     SEARCH_MS = 10000  /* after this time probes and marks are dropped */
 };
 
-/* Flags of a PROBED packet: the call that was asked about is stuck; it is queued; a later call of the path is queued. */
+/* Flags of a PROBED packet: the call that was asked about is stuck; it is queued; a later call of the path is
+ * queued. */
 enum { STUCK = 1, QUEUED = 2, QUEUES = 4 };
 
 enum { NOBODY = -1 /* asked: the probe is a mark */ };
@@ -140,8 +141,8 @@ static void send_answer(tt_rpc *rpc, int to, uint32_t id, int flags, const char 
     tt__encoder_free(&e, true);
 }
 
-/* Answer the question, or end the search that began here. If calls of the cycle are queued, only a caller of one of them
- * gets the error: its function has not begun, so giving it up undoes nothing. */
+/* Answer the question, or end the search that began here. If calls of the cycle are queued, only a caller of one of
+ * them gets the error: its function has not begun, so giving it up undoes nothing. */
 static void end_probe(tt_rpc *rpc, tt__rpc_probe *probe, bool stuck) {
     if (probe->asker != rpc->id)
         send_answer(rpc, probe->asker, probe->asker_id,

@@ -231,8 +231,8 @@ static void calls_of_those_that_left_keep_nobody(void **state) {
     with_ranks(2, be_worker, &(scene){.fn = goes_while_reply_is_due, .own_end = true});
 }
 
-/* A future that a call replies with ends in one thread, which encodes a long reply, while another shuts the worker down:
- * both decide about the call at the same time. */
+/* A future that a call replies with ends in one thread, which encodes a long reply, while another shuts the worker
+ * down: both decide about the call at the same time. */
 static void *end_with_a_long_list(void *unused) {
     (void)unused;
     enum { LONG = 2000000 };

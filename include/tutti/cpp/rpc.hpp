@@ -20,7 +20,9 @@ namespace tutti {
 
 /* ---- futures */
 
-/* A value that is not there yet. It can be moved; share() makes another object for the same future. */
+/* A value that a call or the program will give later. It can be moved; share() makes another object for the same
+ * future.
+ * PyTorch: torch.futures.Future. */
 class future {
   public:
     future() = default;
@@ -32,14 +34,14 @@ class future {
     bool is_done() const { return tt_future_is_done(get()); }
     void wait(std::int64_t timeout_ms = 0) const { check(tt_future_wait(get(), timeout_ms)); }
 
-    /* Wait for it, and copy its value: value<int>(). Throws what the call failed with. */
+    /* Wait until the future is done, and copy its value: value<int>(). Throws the error of the call. */
     template <class T = rpc_value> T value(std::int64_t timeout_ms = 0) const {
         wait(timeout_ms);
         const tt_rpc_value *v = check(tt_future_value(get()));
         return detail::rpc_result_of<T>(rpc_value::copy_of(*v));
     }
 
-    /* End one of future_new(). */
+    /* End a future of future_new(), with a value that is copied, or with an error. */
     void set_value(const rpc_arg &value) {
         tt_rpc_value v = value.get();
         v.owned = false;
@@ -50,7 +52,8 @@ class future {
         check(tt_future_set_error(get()));
     }
 
-    /* Call f(future &) when it is done, by whichever thread; it must not wait. What it throws is dropped. */
+    /* Have f(future &) called when the future is done, by the thread that ends it. It must not wait. What it throws is
+     * dropped. */
     template <class F> void add_done_callback(F f) {
         std::unique_ptr<F> kept(new F(std::move(f)));
         tt_future_fn call = [](tt_future *done, void *user) noexcept {
@@ -65,8 +68,8 @@ class future {
         (void)kept.release();
     }
 
-    /* Make a future of what f makes of the value, as then([](int x) { return 2 * x; }); it must not wait. An error of
-     * this one, and what f throws, is that of the new one. */
+    /* Make a future whose value f makes from this one's: then([](int x) { return 2 * x; }). f must not wait. If this
+     * one has an error, or f throws, that is the new future's error. */
     template <class F> future then(F f) {
         std::unique_ptr<F> kept(new F(std::move(f)));
         tt_future *made = nullptr;
@@ -93,10 +96,10 @@ class future {
     detail::handle<tt_future, tt_future_free> future_;
 };
 
-/* A future that this program ends itself. */
+/* Make a future that this program ends itself. */
 inline future future_new() { return future(tt_future_new()); }
 
-/* A future of the list of all values: collect_all({first, second}). */
+/* Make a future of the list of all values: collect_all({first, second}). PyTorch: torch.futures.collect_all. */
 inline future collect_all(const std::vector<std::reference_wrapper<const future>> &futures) {
     std::vector<tt_future *> all;
     for (const future &one : futures)
@@ -236,13 +239,13 @@ class rpc_to {
     bool by_id_ = false;
 };
 
-/* This process among the workers. shutdown() waits as PyTorch's rpc.shutdown() does; one that is destroyed without, as
- * by an exception, ends at once, and calls that are under way fail. */
+/* This process as a worker. shutdown() waits for the others, as PyTorch's rpc.shutdown() does. An object that is
+ * destroyed without it, as by an exception, does not wait: calls that are under way fail. */
 class rpc {
   public:
     rpc() = default;
     explicit rpc(tt_rpc *owned) : owned_(check(owned)), rpc_(owned) {}
-    /* What belongs to something else. */
+    /* Make an object that does not own `r`. */
     static rpc lent(tt_rpc *r) {
         rpc made;
         made.rpc_ = r;
@@ -288,13 +291,14 @@ class rpc {
         return now;
     }
 
-    /* sync<int>("worker1", "add", {2, 3}); sync<void>() drops the result. */
+    /* Call a function and wait for its result: sync<int>("worker1", "add", {2, 3}). sync<void>() drops the result. */
     template <class R = rpc_value>
     R sync(const rpc_to &to, const std::string &function, const rpc_args &args = {},
            const rpc_call_options &o = {}) const {
         return detail::rpc_sync<R>(aimed(to, function, args, o), tt_rpc_sync_with);
     }
-    /* Arguments are copied; tensors in them are shared. */
+    /* Call a function without waiting for it. Arguments are copied; tensors in them are shared, and must stay unchanged
+     * until the future is done. */
     future async(const rpc_to &to, const std::string &function, const rpc_args &args = {},
                  const rpc_call_options &o = {}) const {
         return detail::rpc_async(aimed(to, function, args, o), tt_rpc_async_with);
@@ -324,13 +328,14 @@ class rpc {
     tt_rpc *rpc_ = nullptr;
 };
 
-/* A reference to a value of this process: rref_new(self, 5), rref_new(self, rpc_value::object(std::move(counter))). */
+/* Make a reference to a value of this process: rref_new(self, 5), rref_new(self,
+ * rpc_value::object(std::move(counter))). */
 inline rref rref_new(const rpc &self, rpc_value value) { return rref(tt_rref_new(self.get(), value.release())); }
 inline rref rref_new(const rpc &self, const rpc_arg &value) { return rref_new(self, rpc_value(value)); }
 
 struct rpc_init_options {
-    const char *prefix = nullptr; /* of a store's keys */
-    int id = -1;                  /* with a store: -1 is the next that is free */
+    const char *prefix = nullptr; /* of the keys in a store */
+    int id = -1;                  /* with a store; -1: the next free one */
     int threads = 0, max_threads = 0;
     std::int64_t timeout_ms = 0, join_timeout_ms = 0, heartbeat_ms = 0;
     std::size_t max_memory = 0;
@@ -352,8 +357,8 @@ inline rpc rpc_init(const std::string &name, tt_group *g, tt_store *s, const rpc
 
 } // namespace detail
 
-/* Become a worker: of the ranks of a group, which all call it, or of those that meet through a store, which must
- * outlive the worker. */
+/* Become a worker: one of the ranks of a group, which all call this together, or one of those that meet through a
+ * store, which must outlive the worker. PyTorch: rpc.init_rpc. */
 inline rpc rpc_init(const std::string &name, const group &g, const rpc_init_options &o = {}) {
     return detail::rpc_init(name, g.get(), nullptr, o);
 }
@@ -364,7 +369,7 @@ rpc rpc_init(const std::string &name, store &&, const rpc_init_options & = {}) =
 
 /* ---- functions */
 
-/* A call that a function serves, for one that takes it as its first parameter. */
+/* The call that a function serves. A function gets it if its first parameter is a `rpc_call &`. */
 class rpc_call {
   public:
     explicit rpc_call(tt_rpc_call *borrowed) : call_(borrowed) {}
@@ -390,7 +395,7 @@ class rpc_call {
 
 namespace detail {
 
-/* How a parameter gets its argument. `T &` is an object, to which the argument is a reference. */
+/* Convert an argument to a parameter of type P. A parameter `T &` is an object: the argument is a reference to it. */
 template <class P, class = void> struct rpc_param {
     static constexpr bool is_call = false;
     static std::string name() { return rpc_type<std::decay_t<P>>::name(); }
@@ -409,7 +414,7 @@ struct rpc_param<T &,
     static T &get(rpc_call &call, std::int64_t i) { return call.arg<rref>(i).template local<T>(); }
 };
 
-/* How a result is given. */
+/* Give a result of type R. */
 template <class R> struct rpc_result {
     static std::string name() { return " -> " + rpc_type<R>::name(); }
     static void give(rpc_call &call, const R &x) {
@@ -435,7 +440,8 @@ template <class T> struct rpc_result<std::unique_ptr<T>> {
     }
 };
 
-/* A callable by the type that it has alone, since C calls a function without a pointer of the program's. */
+/* A C function for a callable. C passes it no pointer of the program's, so it finds the callable by its type, which no
+ * other callable has. */
 template <class F> struct rpc_served {
     using result = typename callable_of<F>::result;
     using params = typename callable_of<F>::params;
@@ -479,7 +485,7 @@ template <class F> struct rpc_served {
     }
 };
 
-/* A plain function as such a type. */
+/* A type of its own for a plain function. */
 template <auto fn> struct rpc_plain {
     template <class... A> decltype(auto) operator()(A &&...args) const { return fn(std::forward<A>(args)...); }
 };
@@ -487,23 +493,25 @@ template <auto fn> struct callable_of<rpc_plain<fn>> : callable_of<decltype(fn)>
 
 } // namespace detail
 
-/* Register a lambda, or another callable of a type of its own, before rpc_init(): rpc_register("add", [](int a, int b)
- * { return a + b; }). It lives as long as the process, and may be called by several threads at once. Its parameters are
- * types of values; the first may be a rpc_call &; `T &` of another class is an object, to which the caller gives a
- * reference. It returns a value, nothing, a std::unique_ptr to an object that a reference keeps, or a future, whose
- * value is the result once it is done. What it throws is the caller's error. `signature` is for workers that have the
+/* Register a lambda, or another callable of a type of its own, before rpc_init():
+ *   rpc_register("add", [](int a, int b) { return a + b; })
+ * It lives as long as the process, and may be called by several threads at once. Its parameters are types of values.
+ * The first one may be a `rpc_call &`. A parameter `T &` of another class is an object, and the caller gives a
+ * reference to it. It returns a value, nothing, a std::unique_ptr (an object, for remote()), or a future, whose value
+ * is the result as soon as it is done. What it throws is the caller's error. `signature` is for workers that have the
  * function in C: names of parameters are a part of it. */
 template <class F> void rpc_register(const std::string &name, F fn, const std::string &signature = "") {
     using served = detail::rpc_served<F>;
     const auto &kept = served::keep(name, std::move(fn), signature);
     check(tt_rpc_register(kept.name.c_str(), kept.signature.c_str(), served::run));
 }
-/* The same of a plain function: rpc_register<add>("add"). */
+/* Register a plain function: rpc_register<add>("add"). */
 template <auto fn> void rpc_register(const std::string &name, const std::string &signature = "") {
     rpc_register(name, detail::rpc_plain<fn>(), signature);
 }
 
-/* The same when the program is loaded, at namespace scope; what is wrong is the error of rpc_init():
+/* Register a function when the program is loaded, by an object at namespace scope. If that fails, rpc_init() throws the
+ * error:
  *   static const tutti::rpc_function add("add", [](int a, int b) { return a + b; }); */
 class rpc_function {
   public:

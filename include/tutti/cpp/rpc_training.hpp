@@ -25,7 +25,7 @@ namespace tutti {
 
 /* ---- tensors as values */
 
-/* An empty tensor is none. Of an argument, a const value or rref::local() it is lent. */
+/* An empty tensor is sent as none. The tensor of an argument, a const value or rref::local() belongs to that. */
 template <> struct rpc_type<tensor> {
     static std::string name() { return "tensor"; }
     static tt_rpc_value lend(const tensor &x, rpc_lists &) { return tt_rpc_tensor(x.get()); }
@@ -46,7 +46,7 @@ struct dist_autograd_backward_options {
     std::int64_t timeout_ms = 0;
 };
 
-/* The id of this thread's context, also in a function that was called in one; 0: it has none. */
+/* Return the id of the context that this thread is in, also in a function that was called in one; 0: none. */
 inline std::int64_t dist_autograd_current() { return tt_dist_autograd_current(); }
 inline std::int64_t dist_autograd_context_count(const rpc &self) { return tt_dist_autograd_context_count(self.get()); }
 
@@ -58,12 +58,14 @@ inline void dist_autograd_backward(const rpc &self, std::int64_t context, const 
     detail::then_rethrow([&] { check(detail::call(tt_dist_autograd_backward_with, a)); });
 }
 
-/* The gradient of a leaf of this worker, lent until the context's next pass or its end; empty: it has none. */
+/* Return the gradient of a leaf of this worker, which is valid until the context's next pass or its end; empty:
+ * none. */
 inline tensor dist_autograd_grad(const rpc &self, std::int64_t context, const tensor &leaf) {
     return tensor::lent(tt_dist_autograd_grad(self.get(), context, leaf.get()));
 }
 
-/* A context, which is this thread's until the object is destroyed, or end() is called, which tells errors. */
+/* A context of distributed autograd. This thread is in it until end(), which throws errors, or until the object is
+ * destroyed, which drops them. */
 class dist_autograd {
   public:
     explicit dist_autograd(const rpc &self) : rpc_(self.get()) { check(tt_dist_autograd_begin(&id_, rpc_)); }
@@ -87,7 +89,8 @@ class dist_autograd {
 
 /* ---- distributed optimizers */
 
-/* dist_optimizer sgd(self, params, "sgd", {{"lr", 0.1}}): the options that differ from PyTorch's defaults. */
+/* An optimizer of parameters of any workers: dist_optimizer sgd(self, params, "sgd", {{"lr", 0.1}}). The last argument
+ * has the options that differ from PyTorch's defaults. */
 class dist_optimizer {
   public:
     dist_optimizer(const rpc &self, const std::vector<rref> &params, const std::string &kind,
@@ -120,7 +123,7 @@ class dist_optimizer {
 
 namespace detail {
 
-/* A function that returns a module makes a remote one. */
+/* A function that returns a module can make a remote_module. */
 template <> struct rpc_result<module> {
     static std::string name() { return " -> any"; }
     static void give(rpc_call &call, module m) { check(tt_rpc_return_module(call.get(), m.release())); }
@@ -128,10 +131,10 @@ template <> struct rpc_result<module> {
 
 } // namespace detail
 
-/* The module of a reference's value, on its owner, lent as long as the reference is there. */
+/* Return the module that a reference leads to, on its owner. It belongs to the reference. */
 inline module local_module(const rref &r) { return module::lent(check(tt_rref_local_module(r.get()))); }
 
-/* A module that lies with a worker. */
+/* A module that a worker has. PyTorch: RemoteModule. */
 class remote_module {
   public:
     remote_module(const rpc &self, const std::string &to, const std::string &function, const rpc_args &args = {}) {
@@ -149,8 +152,8 @@ class remote_module {
         check(tt_remote_module_forward_many(get(), inputs.data(), inputs.size(), outputs.data(), output_count));
         return detail::all_made(outputs);
     }
-    /* Of a list of the results: forward_async({x}, 1).value<std::vector<tensor>>(). The inputs stay as they are until
-     * it is done. */
+    /* Run the module without waiting: forward_async({x}, 1).value<std::vector<tensor>>(). The inputs must stay
+     * unchanged until the future is done. */
     future forward_async(const tensor_list &inputs, std::int64_t output_count) const {
         tt_future *made = nullptr;
         check(tt_remote_module_forward_async(&made, get(), inputs.data(), inputs.size(), output_count));

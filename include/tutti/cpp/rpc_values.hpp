@@ -1,4 +1,4 @@
-/* tutti/cpp/rpc_values.hpp: what calls carry: values of C++ types, of rpc.hpp. */
+/* tutti/cpp/rpc_values.hpp: arguments and results of calls (rpc.hpp) as C++ types. */
 #ifndef TUTTI_CPP_RPC_VALUES_HPP
 #define TUTTI_CPP_RPC_VALUES_HPP
 
@@ -16,11 +16,12 @@ inline const char *rpc_kind_name(tt_rpc_kind kind) { return tt_rpc_kind_name(kin
 
 /* ---- values of C++ types */
 
-/* How a type travels: its name in signatures; a value that lends it to a call, whose lists lie in `lists`; and the type
- * made of a value, which is given as it is or const. Specialise it for a type of your own. */
+/* Converts a type to values and back. name() is its name in signatures. lend() makes a value that borrows from an
+ * object; items of lists are added to `lists`. read() makes an object of a value. Specialise it for types of your
+ * own. */
 template <class T, class = void> struct rpc_type;
 
-/* Items of the lists and maps that are lent to a call. */
+/* The items of lists and maps that a call borrows. */
 class rpc_lists {
   public:
     tt_rpc_value *add(std::size_t count) {
@@ -132,7 +133,7 @@ struct rpc_type<std::vector<T>, std::enable_if_t<!detail::is_byte<T> && detail::
     }
 };
 
-/* A list of so many values, each of its type. */
+/* A list of as many values as the tuple has, each of its own type. */
 template <class... T> struct rpc_type<std::tuple<T...>, std::enable_if_t<(detail::has_rpc_type<T>::value && ...)>> {
     static constexpr std::size_t count = sizeof...(T);
     static std::string name() { return "list"; }
@@ -156,7 +157,7 @@ template <class... T> struct rpc_type<std::tuple<T...>, std::enable_if_t<(detail
     }
 };
 
-/* std::map, std::unordered_map, and what is like them. */
+/* std::map, std::unordered_map, and similar types. */
 template <class M>
 struct rpc_type<M, std::enable_if_t<detail::has_rpc_type<typename M::key_type>::value &&
                                     detail::has_rpc_type<typename M::mapped_type>::value>> {
@@ -191,7 +192,7 @@ template <class T> struct rpc_type<std::optional<T>, std::enable_if_t<detail::ha
 
 /* ---- values of any type */
 
-/* A value that is lent for a call; nullptr is none. */
+/* A value that borrows, for a call; nullptr is none. */
 class rpc_arg {
   public:
     rpc_arg(std::nullptr_t) : value_(tt_rpc_none()) {}
@@ -207,7 +208,7 @@ class rpc_arg {
     tt_rpc_value value_;
 };
 
-/* A value that owns what it is made of. */
+/* A value that owns its data. */
 class rpc_value {
   public:
     rpc_value() = default;
@@ -218,7 +219,8 @@ class rpc_value {
         check(tt_rpc_value_copy(&made.value_, &x));
         return made;
     }
-    /* The program's own object, for rref_new() or as the result that a reference keeps. */
+    /* Make a value of the program's own object, for rref_new(), or as the result of a function that is called by
+     * remote(). */
     template <class T> static rpc_value object(std::unique_ptr<T> x) {
         check(x.get());
         return rpc_value(tt_rpc_object(x.release(), detail::destroy<T>, typeid(T).name()));
@@ -239,13 +241,13 @@ class rpc_value {
     tt_rpc_kind kind() const noexcept { return value_.kind; }
     bool is_none() const noexcept { return value_.kind == TT_RPC_NONE; }
 
-    /* The value as a T: as<int>(). Tensors are lent as long as this has them; those of an rvalue, and of take(), are
-     * the caller's. Errors: TT_ERR_INVALID it is of another kind, or doesn't fit. */
+    /* Convert the value: as<int>(). Tensors belong to this value, and those of an rvalue, and of take(), to the caller.
+     * Errors: TT_ERR_INVALID the value is of another kind, or out of the type's range. */
     template <class T> T as() const & { return rpc_type<T>::read(value_); }
     template <class T> T as() && { return rpc_type<T>::read(value_); }
     template <class T> T take() { return rpc_type<T>::read(value_); }
 
-    /* Of a list or a map: how many values; and the value of a key, nullptr if there is none. */
+    /* Return how many values a list has, or how many keys a map; the value of a key, nullptr if there is none. */
     std::int64_t size() const noexcept {
         return kind() == TT_RPC_LIST ? value_.list.count : kind() == TT_RPC_MAP ? value_.list.count / 2 : 0;
     }
@@ -268,7 +270,7 @@ template <> struct rpc_type<rpc_value> {
     }
 };
 
-/* Arguments that are lent for a call: {2, "two", values}. */
+/* The arguments of a call, which borrow: {2, "two", values}. */
 class rpc_args {
   public:
     rpc_args() = default;
@@ -286,13 +288,13 @@ class rpc_args {
 
 namespace detail {
 
-/* What a value becomes; void: nothing. */
+/* Convert a result; R = void drops it. */
 template <class R> R rpc_result_of(rpc_value v) {
     if constexpr (!std::is_void_v<R>)
         return std::move(v).template as<R>();
 }
 
-/* What a callable takes and returns; references in a tuple need a cover. */
+/* The types that a callable takes and returns. A tuple can't have references, so kept_type wraps them. */
 template <class P> struct kept_type { using type = P; };
 template <class F> struct callable_of : callable_of<decltype(&F::operator())> {};
 template <class R, class... P> struct callable_of<R (*)(P...)> {
