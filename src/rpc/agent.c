@@ -1,4 +1,4 @@
-/* A worker's life, and the public calls. */
+/* tt_rpc_init() and tt_rpc_shutdown(), and the public functions for workers, calls and references. */
 #include "base/args.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -77,7 +77,7 @@ static tt_rpc *make_rpc(tt__rpc_network *network, const tt_rpc_init_args *args) 
     return rpc;
 }
 
-/* Name those that are there from the beginning. */
+/* Make entries, with names, for the workers that are known from the beginning. */
 static tt_status name_peers(tt_rpc *rpc) {
     tt__rpc_network *network = rpc->network;
     for (int id = network->ops->next(network, -1); id >= 0; id = network->ops->next(network, id)) {
@@ -116,7 +116,7 @@ static void free_rpc(tt_rpc *rpc, bool quietly) {
         free(packet);
     }
     free_peers(rpc);
-    if (!quietly) { /* in a forked child threads of the parent seem to wait */
+    if (!quietly) { /* a forked child has no threads, but the parent's may have waited on these */
         pthread_cond_destroy(&rpc->changed);
         pthread_cond_destroy(&rpc->keeper_wanted);
         pthread_mutex_destroy(&rpc->keeper_lock);
@@ -126,7 +126,7 @@ static void free_rpc(tt_rpc *rpc, bool quietly) {
     free(rpc);
 }
 
-/* Wait until all workers of a group take packets: one that comes before would be lost. */
+/* Wait until all workers of a group take packets: earlier ones would be dropped. */
 static tt_status all_take_packets(const tt_rpc_init_args *args) {
     return args->group ? tt_barrier_with(TT_ARGS(tt_barrier_args, args->group, .timeout_ms = args->join_timeout_ms,
                                                  .file = "tt_rpc_init"))
@@ -154,7 +154,7 @@ static tt_status begin_rpc(tt_rpc *rpc, const tt_rpc_init_args *args) {
     return status;
 }
 
-/* End everything; no call is under way that somebody waits for. */
+/* Stop all threads, leave the network, and free the worker. No call is under way. */
 static void end_rpc(tt_rpc *rpc) {
     tt__rpc_lock(rpc);
     rpc->network->ops->progress(rpc->network); /* the last of what is to be sent */
@@ -184,7 +184,7 @@ tt_status tt__rpc_begin(tt_rpc **out, tt__rpc_network *network, const tt_rpc_ini
     tt__rrefs_begin();
     tt_rpc *rpc = make_rpc(network, args);
     if (rpc)
-        tt__rpc_note_live(rpc); /* functions may run at once */
+        tt__rpc_note_live(rpc); /* other workers may call functions at once, and those use it */
     tt_status status = rpc ? begin_rpc(rpc, args) : tt_last_status();
     if (!status) {
         *out = rpc;
@@ -219,8 +219,8 @@ static bool calls_are_over(void *arg) {
     return !rpc->counters.calls && !rpc->counters.serving && !rpc->due.first;
 }
 
-/* Fail what is left of this worker's calls, and stop replies: then all ends by itself, except for functions that run,
- * for which this waits, to `deadline_ms` (0: none). */
+/* Fail this worker's calls that are left, and stop replies. Then wait for the functions that run, until `deadline_ms`
+ * (0: none). Returns whether all have returned. */
 static bool stop_calls(tt_rpc *rpc, int64_t deadline_ms) {
     char why[TT__RPC_NAME_SIZE + 40];
     snprintf(why, sizeof why, "worker %s was shut down", rpc->name);
@@ -230,7 +230,7 @@ static bool stop_calls(tt_rpc *rpc, int64_t deadline_ms) {
     return tt__rpc_wait_for(rpc, calls_are_over, rpc, deadline_ms);
 }
 
-/* A function does not return: all that it may use stays, and so does what serves it; calls of others are refused. */
+/* Fail because a function does not return. The worker is not freed, as the function may use it; calls are refused. */
 static tt_status fail_running(tt_rpc *rpc, int64_t since_ms) {
     char running[400];
     if (!tt__serve_list_running(rpc, running, sizeof running))
@@ -241,7 +241,7 @@ static tt_status fail_running(tt_rpc *rpc, int64_t since_ms) {
                     rpc->name, (long long)(tt__now_ms() - since_ms), running);
 }
 
-/* In a forked child it is a copy, whose threads and links are the parent's. */
+/* Free the copy of a worker in a forked child. Its threads and links are the parent's. */
 static void drop_copy(tt_rpc *rpc) {
     tt__rpc_note_dead(rpc);
     rpc->network->ops->close(rpc->network, true);
@@ -276,7 +276,7 @@ tt_status tt_rpc_shutdown_with(const tt_rpc_shutdown_args *given, size_t size) {
         status =
             rpc->network->comes_and_goes ? tt__leave_alone(rpc, deadline_ms) : tt__leave_together(rpc, deadline_ms);
     tt__error_save_reason(&why);
-    if (deadline_ms || args.at_once) /* those that are about to return may */
+    if (deadline_ms || args.at_once) /* functions get time to return */
         deadline_ms = deadline_ms > tt__now_ms() + RETURN_MS ? deadline_ms : tt__deadline_ms(RETURN_MS);
     if (!stop_calls(rpc, deadline_ms)) {
         status = fail_running(rpc, since_ms);
@@ -396,7 +396,7 @@ tt_status tt_rpc_get_counts(tt_rpc *rpc, tt_rpc_counts *out) {
 
 /* ---- calls */
 
-/* What a call on a worker, or on a reference, is about. */
+/* Make a request of the arguments of a public function `what`. `first`: an argument before the others; or NULL. */
 static tt_status make_request(const tt_rpc_sync_args *args, const char *what, const tt_rpc_value *first,
                               tt__rpc_request *out) {
     *out = (tt__rpc_request){.kind = TT__RPC_CALL,
@@ -414,14 +414,14 @@ static tt_status make_request(const tt_rpc_sync_args *args, const char *what, co
     return args->to ? find_worker(args->rpc, args->to, &out->to) : TT_OK;
 }
 
-/* Do the arguments fit the function, as far as this worker knows it? */
+/* Check the arguments against the signature of this worker's own function of that name, if it has one. */
 static tt_status check_request(tt__rpc_request *request, const tt_rpc_value *first) {
     const tt__rpc_function *function = tt__function_find(request->function, strlen(request->function));
     tt_rpc_value few[8], *all = few;
     int64_t count = request->args.count + (first != NULL);
     request->known = function;
     if (!function)
-        return TT_OK; /* the other worker says what it has */
+        return TT_OK; /* the callee lists its functions in its error */
     if (!first)
         return tt__signature_check_args(&function->signature, function->name, function->text, request->args.values,
                                         request->args.count);
@@ -501,7 +501,7 @@ tt_status tt_rpc_remote_with(tt_rref **out, const tt_rpc_sync_args *given, size_
 
 /* ---- references */
 
-/* Aim a call at the owner of a reference. */
+/* Copy the arguments of a call, and set the owner of the reference as its callee. */
 static tt_status aim_at_owner(tt_rref *rref, tt_rpc_sync_args *args, const tt_rpc_sync_args *given, size_t size,
                               const char *what) {
     tt__args_copy(args, sizeof *args, given, size);

@@ -1,4 +1,4 @@
-/* Results of calls: replies become values, and end their futures. Without the lock. */
+/* Read replies, and end the futures of their calls. The lock is not held. */
 #include "base/error.h"
 #include "rpc/landing_memory.h"
 #include "rpc/outgoing_call.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Release what the call borrowed and made. */
+/* Free what the call has, except its value and its future. */
 static void free_out_parts(tt__rpc_out *out) {
     for (uint32_t i = 0; i < out->part_count; i++) {
         if (out->parts[i].keep)
@@ -32,7 +32,7 @@ static void free_out_parts(tt__rpc_out *out) {
     tt_rref_free(out->rref);
 }
 
-/* "worker1 (id 1), add(): TEXT" */
+/* Return "worker1 (id 1), add(): TEXT", the caller's to free(). NULL: no memory. */
 static char *out_text(tt_rpc *rpc, const tt__rpc_out *out, const char *said) {
     char who[TT__RPC_WHO_SIZE];
     tt__rpc_lock(rpc);
@@ -70,7 +70,7 @@ static void fail_out(tt_rpc *rpc, tt__rpc_out *out) {
     end_out(rpc, out, status, text, tt_rpc_none());
 }
 
-/* The error that the other worker sent. */
+/* End a call with the error that the callee has sent. */
 static void end_with_its_error(tt_rpc *rpc, tt__rpc_out *out) {
     tt_status status = (tt_status)out->view.header.flags;
     tt__rpc_decoder decoder = {
@@ -79,7 +79,7 @@ static void end_with_its_error(tt_rpc *rpc, tt__rpc_out *out) {
     if (tt__decode_value(&decoder, &said) || said.kind != TT_RPC_TEXT || !strcmp(tt_status_name(status), "TT_ERR_?") ||
         !status) {
         tt_rpc_value_free(&said);
-        tt__fail(TT_ERR_PROTOCOL, "worker %d sent an error that is none", out->to);
+        tt__fail(TT_ERR_PROTOCOL, "worker %d sent an error without a text or with an unknown status", out->to);
         fail_out(rpc, out);
         return;
     }
@@ -123,7 +123,7 @@ static tt_status receive_out_parts(tt_rpc *rpc, tt__rpc_out *out, uint32_t from,
     return status;
 }
 
-/* The value is whole. */
+/* Finish the tensors of the value, after all parts have been received. */
 static tt_status finish_out_value(tt_rpc *rpc, tt__rpc_out *out) {
     const tt__rpc_tensor_hooks *hooks = tt__rpc_tensor_hooks_of();
     const tt__rpc_header *header = &out->view.header;
@@ -145,7 +145,7 @@ static tt_status finish_out_value(tt_rpc *rpc, tt__rpc_out *out) {
     return status;
 }
 
-/* Read the value of the packet, or receive it first, where it lies apart. */
+/* Read the value in the packet, or receive it if it is a part. *waits: parts are being received. */
 static tt_status begin_out_value(tt_rpc *rpc, tt__rpc_out *out, bool *waits) {
     const tt__rpc_header *header = &out->view.header;
     bool apart = header->flags & TT__RPC_VALUE_APART;
@@ -174,7 +174,7 @@ static tt_status begin_out_value(tt_rpc *rpc, tt__rpc_out *out, bool *waits) {
     return header->parts ? receive_out_parts(rpc, out, 0, header->parts) : TT_OK;
 }
 
-/* Not all of a reply's parts have come: mostly as the worker is lost, which the link shows first. */
+/* Fail a call whose reply's parts did not all come. Mostly the worker is lost, and its link shows that first. */
 static tt_status fail_landing(tt_rpc *rpc, const tt__rpc_out *out, tt_status landed) {
     char who[TT__RPC_WHO_SIZE];
     tt__rpc_lock(rpc);
@@ -188,7 +188,7 @@ static tt_status fail_landing(tt_rpc *rpc, const tt__rpc_out *out, tt_status lan
     return status;
 }
 
-/* Parts have come. */
+/* Go on after parts of the reply have been received, or failed. */
 static tt_status out_landed(tt_rpc *rpc, tt__rpc_out *out, bool *waits) {
     uint32_t parts = out->view.header.parts;
     tt__rpc_lock(rpc);

@@ -15,8 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what happens to calls; the lock is held */
+/* ---- the end of calls; the lock is held */
 
+/* Drop a reply that nobody waits for, and stop its parts. */
 static void refuse_reply(tt_rpc *rpc, int from, const tt__rpc_packet_view *view, tt__rpc_packet *packet) {
     if (view->header.parts)
         tt_ignore(tt__rpc_send_header(rpc, from, (tt__rpc_header){.kind = TT__RPC_FORGET, .id = view->header.id}));
@@ -26,7 +27,7 @@ static void refuse_reply(tt_rpc *rpc, int from, const tt__rpc_packet_view *view,
 tt_status tt__call_replied(tt_rpc *rpc, int from, const tt__rpc_packet_view *view, tt__rpc_packet *packet) {
     tt__rpc_out *out = tt__out_find(rpc, view->header.id, from);
     tt_rref **refs = view->header.refs ? calloc(view->header.refs, sizeof(tt_rref *)) : NULL;
-    if (view->header.refs) { /* counted even if nobody waits: its giver has counted it */
+    if (view->header.refs) { /* also if nobody waits: their owners count this worker as a holder */
         if (!refs)
             return tt__fail(TT_ERR_MEMORY, "no memory for %d references", view->header.refs);
         tt_status status = tt__rrefs_received(rpc, from, view, refs);
@@ -43,7 +44,7 @@ tt_status tt__call_replied(tt_rpc *rpc, int from, const tt__rpc_packet_view *vie
             return status == TT_ERR_NOT_FOUND ? TT_OK : status;
         }
     }
-    if (!out || out->stage != OUT_WAITS) { /* its time was over */
+    if (!out || out->stage != OUT_WAITS) { /* its timeout has passed */
         for (uint32_t i = 0; i < view->header.refs; i++)
             tt__rref_drop(rpc, refs[i]);
         free(refs);
@@ -62,7 +63,7 @@ static void fail_waiting_out(tt_rpc *rpc, tt__rpc_out *out, tt_status status, co
     bool has_landed = out->stage == OUT_LANDS && !out->receives.listed; /* or not: it is due, and will see */
     if ((out->stage != OUT_WAITS && out->stage != OUT_LANDS) || out->is_due || has_landed)
         return;
-    if (out->stage == OUT_WAITS && status != TT_ERR_PEER) /* if it has not begun there, it need not */
+    if (out->stage == OUT_WAITS && status != TT_ERR_PEER) /* a call that has not begun is dropped there */
         tt_ignore(tt__rpc_send_header(rpc, out->to, (tt__rpc_header){.kind = TT__RPC_FORGET, .id = out->id}));
     out->stage = OUT_FAILED;
     out->receives.due = NULL; /* parts that come or end meanwhile don't make it due once more */
@@ -127,7 +128,8 @@ static bool may_queue(void *arg) {
     return peer->waiting_bytes < TT__RPC_QUEUED_MAX || peer->lost;
 }
 
-/* Can a call be made to it now? Waits for room among those that wait, except in a callback. */
+/* Check that calls can be made to a worker, and wait while too many bytes of earlier ones are unsent, except in a
+ * callback. */
 static tt_status check_callee(tt_rpc *rpc, int to) {
     if (rpc->ended)
         return tt__fail(TT_ERR_STATE, "worker %s was shut down: it can't make calls any more", rpc->name);
@@ -150,7 +152,7 @@ static void note_deadline(tt_rpc *rpc, tt__rpc_out *out, int64_t timeout_ms) {
     }
 }
 
-/* Take what the encoder has made for parts into the call. */
+/* Move the encoder's parts into the call. */
 static tt_status take_call_parts(tt__rpc_out *out, tt__rpc_encoder *e) {
     TT__TRY(tt__transfer_make(&out->sends, e->part_count));
     for (uint32_t i = 0; i < e->part_count; i++)
@@ -192,7 +194,7 @@ static tt_status send_call(tt_rpc *rpc, tt__rpc_out *out, const tt__rpc_request 
     return status;
 }
 
-/* The call could not be sent: undo it. */
+/* Undo a call that could not be sent. */
 static void undo_out(tt_rpc *rpc, tt__rpc_out *out) {
     if (out->rref && out->kind == TT__RPC_KEEP)
         tt__rref_unmake(rpc, out->rref);
@@ -237,11 +239,11 @@ static tt_status begin_locked(tt_rpc *rpc, const tt__rpc_request *request, tt__r
     return TT_OK;
 }
 
-static tt__rpc_ref *refs_of(const tt__rpc_encoder *e, const tt__rpc_request *request, tt__rpc_ref *few, uint32_t room) {
+/* Return the packet's references: `few` if they fit, else allocated. NULL: no memory. */
+static tt__rpc_ref *refs_of(const tt__rpc_encoder *e, tt__rpc_ref *few, uint32_t room) {
     tt__rpc_ref *refs = e->ref_count <= room ? few : calloc(e->ref_count, sizeof *refs);
     for (uint32_t i = 0; refs && i < e->ref_count; i++)
         refs[i] = e->refs[i]->ref;
-    (void)request;
     return refs;
 }
 
@@ -257,7 +259,7 @@ static tt_status encode_request(tt__rpc_encoder *e, const tt__rpc_request *reque
     }
     if (e->status)
         return e->status;
-    if (!(refs = refs_of(e, request, few, 8)))
+    if (!(refs = refs_of(e, few, 8)))
         return tt__fail(TT_ERR_MEMORY, "no memory for %u references", e->ref_count);
     tt_status status = tt__encoder_finish(e, refs);
     if (refs != few)

@@ -1,4 +1,4 @@
-/* Packets become values. Every byte may be wrong: it comes from another process. */
+/* Read values from packets. Every byte may be wrong, since another process has sent it. */
 #include "base/error.h"
 #include "rpc/landing_memory.h"
 #include "rpc/rpc_value.h"
@@ -9,7 +9,7 @@
 #include <string.h>
 
 static tt_status malformed(const char *what) {
-    return tt__fail(TT_ERR_PROTOCOL, "another worker sent what Tutti does not: %s", what);
+    return tt__fail(TT_ERR_PROTOCOL, "another worker sent a malformed packet: %s", what);
 }
 
 /* ---- packets */
@@ -32,17 +32,17 @@ static bool counts_fit_kind(const tt__rpc_header *header) {
 tt_status tt__packet_view(tt__rpc_packet_view *out, const void *data, size_t bytes) {
     tt__rpc_header *header = &out->header;
     if (bytes < sizeof *header)
-        return malformed("a packet without a header");
+        return malformed("it is shorter than a header");
     memcpy(header, data, sizeof *header);
     size_t sizes = header->parts * sizeof(uint64_t), refs = header->refs * sizeof(tt__rpc_ref);
     uint64_t counted = sizeof *header + (uint64_t)header->name_bytes + header->value_bytes + sizes + refs;
     if (counted != bytes || header->parts > TT__RPC_PARTS_MAX || header->refs > TT__RPC_REFS_MAX || !header->kind ||
         header->kind >= TT__RPC_PACKET_KINDS)
-        return malformed("a packet whose parts have other sizes than it says");
+        return malformed("its size is not that of what its header counts");
     if (!counts_fit_kind(header))
-        return malformed("a packet with parts or references that its kind does not have");
+        return malformed("it has parts or references, and packets of its kind have none");
     if (header->kind != TT__RPC_ERROR && header->flags & TT__RPC_VALUE_APART && (!header->parts || header->value_bytes))
-        return malformed("a value that is a part which is not there");
+        return malformed("its value is a part, and it has no parts");
     out->name = (const char *)data + sizeof *header;
     out->value = (const uint8_t *)out->name + header->name_bytes;
     out->part_sizes = out->value + header->value_bytes;
@@ -66,11 +66,11 @@ tt__rpc_ref tt__packet_ref(const tt__rpc_packet_view *view, uint32_t i) {
 
 static size_t decoder_left(const tt__rpc_decoder *d) { return (size_t)(d->end - d->at); }
 
-/* Elements that are still to come in the lists around have a byte each, at least: so the lists of a value take no more
- * memory than its bytes are worth, however they are nested. */
+/* Take bytes, and leave at least one for each element that is still to be read in the enclosing lists. So the memory of
+ * lists is bounded by the bytes of the value, however they are nested. */
 static tt_status decode_bytes(tt__rpc_decoder *d, void *out, size_t bytes) {
     if (decoder_left(d) < bytes || decoder_left(d) - bytes < d->owed)
-        return malformed("a value that ends too early");
+        return malformed("a value ends too early");
     memcpy(out, d->at, bytes);
     d->at += bytes;
     return TT_OK;
@@ -81,7 +81,7 @@ static tt_status decode_run(tt__rpc_decoder *d, tt_rpc_value *out, tt_rpc_kind k
     size_t zero = kind == TT_RPC_TEXT;
     TT__TRY(decode_bytes(d, &bytes, sizeof bytes));
     if (decoder_left(d) < bytes + zero || decoder_left(d) - bytes - zero < d->owed || (zero && d->at[bytes]))
-        return malformed("a text or bytes that end too early");
+        return malformed("a text or bytes end too early");
     const void *data = d->at;
     d->at += bytes + zero;
     *out = (tt_rpc_value){.kind = kind, .bytes = {data, bytes}};
@@ -146,7 +146,7 @@ static tt_status decode_tensor(tt__rpc_decoder *d, tt_rpc_value *out, bool apart
     void *data = NULL;
     TT__TRY(decode_bytes(d, &form, offsetof(tt__rpc_form, shape)));
     if (form.ndim > TT__RPC_DIMS)
-        return malformed("a tensor of more dimensions than there are");
+        return malformed("a tensor has too many dimensions");
     TT__TRY(decode_bytes(d, form.shape, form.ndim * sizeof *form.shape));
     TT__TRY(decode_bytes(d, &number, sizeof number));
     if (apart) {
@@ -156,7 +156,7 @@ static tt_status decode_tensor(tt__rpc_decoder *d, tt_rpc_value *out, bool apart
         landing->form = form;
     } else {
         if (decoder_left(d) < number || decoder_left(d) - number < d->owed)
-            return malformed("a tensor that ends too early");
+            return malformed("a tensor ends too early");
         TT__TRY(make_tensor(out, &form, number, &data));
         if (number)
             memcpy(data, d->at, number);
@@ -170,7 +170,7 @@ static tt_status read_rref(tt__rpc_decoder *d, tt_rpc_value *out) {
     uint32_t i = 0;
     TT__TRY(decode_bytes(d, &i, sizeof i));
     if (i >= d->view->header.refs || !d->refs[i])
-        return malformed("a reference that is not there");
+        return malformed("a value uses a reference that the packet does not have");
     *out = tt__value_of_rref(d->refs[i]);
     return TT_OK;
 }
@@ -181,7 +181,7 @@ static tt_status read_items(tt__rpc_decoder *d, tt_rpc_value *out, tt_rpc_kind k
     uint32_t count = 0;
     TT__TRY(decode_bytes(d, &count, sizeof count));
     if (depth == TT_RPC_DEPTH || count > decoder_left(d) - d->owed || (kind == TT_RPC_MAP && count % 2))
-        return malformed("a list that is too deep, or longer than its bytes");
+        return malformed("a list is nested too deep, or longer than its bytes");
     tt_rpc_value *items = calloc(count ? count : 1, sizeof *items);
     if (!items)
         return tt__fail(TT_ERR_MEMORY, "no memory for a list of %u values", count);
@@ -227,11 +227,11 @@ static tt_status decode_one(tt__rpc_decoder *d, tt_rpc_value *out, int depth) {
     case TT__TAG_MAP:
         return read_items(d, out, TT_RPC_MAP, depth);
     default:
-        return malformed("a value of an unknown kind");
+        return malformed("a value has an unknown tag");
     }
 }
 
 tt_status tt__decode_value(tt__rpc_decoder *d, tt_rpc_value *out) {
     TT__TRY(decode_one(d, out, 0));
-    return d->at == d->end ? TT_OK : malformed("a value that is followed by something");
+    return d->at == d->end ? TT_OK : malformed("bytes follow the value");
 }

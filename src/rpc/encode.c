@@ -1,4 +1,4 @@
-/* Values become packets. */
+/* Write values into packets. */
 #include "base/error.h"
 #include "rpc/rpc_wire.h"
 #include "rpc/wire_tags.h"
@@ -98,7 +98,7 @@ static void put_text_bytes(tt__rpc_encoder *e, const void *data, size_t bytes) {
     put_tag(e, TT__TAG_TEXT);
     put_u32(e, bytes);
     put_bytes(e, data, bytes);
-    put_bytes(e, "", 1); /* readers use it where it lies */
+    put_bytes(e, "", 1); /* readers use the text in the packet, as a C string */
 }
 
 static void put_run(tt__rpc_encoder *e, const void *data, size_t bytes) {
@@ -173,8 +173,9 @@ static void encode_items(tt__rpc_encoder *e, const tt_rpc_value *value, int dept
     if (depth == TT_RPC_DEPTH)
         encoder_fail(e, tt__fail(TT_ERR_INVALID, "a value has lists nested deeper than %d", TT_RPC_DEPTH));
     if (count < 0 || (count && !value->list.items) || (value->kind == TT_RPC_MAP && count % 2))
-        encoder_fail(e, tt__fail(TT_ERR_INVALID, "a %s of %lld values can't be", tt_rpc_kind_name(value->kind),
-                                 (long long)count));
+        encoder_fail(e,
+                     tt__fail(TT_ERR_INVALID, "expected a %s of values, in pairs if it is a map, got %lld at %s",
+                              tt_rpc_kind_name(value->kind), (long long)count, value->list.items ? "a list" : "NULL"));
     put_tag(e, value->kind == TT_RPC_LIST ? TT__TAG_LIST : TT__TAG_MAP);
     put_u32(e, (uint64_t)count);
     for (int64_t i = 0; i < count && !e->status; i++)
@@ -251,7 +252,7 @@ void tt__encoder_text(tt__rpc_encoder *e, const char *text) {
     put_text_bytes(e, text, bytes < 4096 ? bytes : 4096);
 }
 
-/* The value, from `at` on, does not fit in a packet: it becomes the last part. */
+/* Make the value, from `at` on, the last part, since it does not fit in a packet. */
 static void set_apart(tt__rpc_encoder *e, size_t at) {
     size_t bytes = e->size - at;
     void *list = e->parts;

@@ -1,4 +1,4 @@
-/* What a function that serves a call has of it: its arguments, and where its result goes. */
+/* What a function sees of the call that it serves: arguments and result. */
 #include "base/error.h"
 #include "rpc/served_call.h"
 
@@ -39,7 +39,7 @@ tt_status tt_rpc_take_arg(tt_rpc_call *call, int64_t index, tt_rpc_value *out) {
         return tt__fail_argument("tt_rpc_take_arg: there is no argument %lld", (long long)index);
     tt_rpc_value *value = &call->args.list.items[index];
     if (!value->owned && (value->kind == TT_RPC_TEXT || value->kind == TT_RPC_BYTES))
-        TT__TRY(tt_rpc_value_copy(out, value)); /* it lies in the packet */
+        TT__TRY(tt_rpc_value_copy(out, value)); /* the data is in the packet */
     else if (value->kind == TT_RPC_LIST || value->kind == TT_RPC_MAP)
         TT__TRY(tt_rpc_value_copy(out, value));
     else {

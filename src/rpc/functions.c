@@ -1,5 +1,5 @@
-/* Functions by name. They are registered before the first worker is made, most often when the program is loaded; from
- * then on the table does not change, and is read without a lock. */
+/* The table of registered functions. It does not change after the first worker is made, and is read without a lock
+ * then. */
 #include "rpc/functions.h"
 
 #include "base/error.h"
@@ -15,7 +15,7 @@ static struct {
     tt__rpc_function *sorted; /* by name */
     int count, room;
     bool closed;
-    tt_status wrong; /* of one at load; and its text */
+    tt_status wrong; /* the first error of tt_rpc_register_at_load(), and its text */
     char why[512];
     pthread_mutex_t lock;
 } table = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -123,7 +123,7 @@ tt_status tt__functions_close(void) {
     return table.wrong ? tt__fail(table.wrong, "%s", table.why) : TT_OK;
 }
 
-/* Is it the library's own? A worker has those or not as it has libtutti, and compares them with nobody. */
+/* Is the function Tutti's own? Workers may differ in those, as some have no libtutti, so they are not compared. */
 static bool is_of_library(const char *name) { return !strncmp(name, "tutti.", 6); }
 
 tt_status tt__function_missing(const char *worker, const char *name, size_t bytes) {
@@ -145,7 +145,7 @@ uint64_t tt__rpc_functions_hash(void) {
             continue;
         const char *const texts[] = {table.sorted[i].name, table.sorted[i].text};
         for (int k = 0; k < 2; k++)
-            for (const char *at = texts[k];; at++) { /* the ends count, too */
+            for (const char *at = texts[k];; at++) { /* with the final 0, which separates the texts */
                 hash = (hash ^ (uint8_t)*at) * UINT64_C(0x100000001b3);
                 if (!*at)
                     break;

@@ -47,7 +47,7 @@ static void run_future_callback(tt_future *future, tt__future_callback *callback
     free(callback);
 }
 
-/* Take the right to end it; false: another has it. */
+/* Claim the right to end the future. False: it has ended, or another thread ends it. */
 static bool begin_end(tt_future *future) {
     pthread_mutex_lock(&future->lock);
     bool first = !future->ending;
@@ -56,7 +56,7 @@ static bool begin_end(tt_future *future) {
     return first;
 }
 
-/* The value or error is set: publish it, wake who waits, call back. */
+/* Publish the value or error that was set, wake threads that wait, and run the callbacks. */
 static void publish_end(tt_future *future) {
     pthread_mutex_lock(&future->lock);
     atomic_store_explicit(&future->done, true, memory_order_release);
@@ -74,7 +74,7 @@ static void publish_end(tt_future *future) {
     }
 }
 
-/* End it, of which the caller has a share. */
+/* End a future of which the caller has a share. */
 static void end_future(tt_future *future, tt_status status, const char *text, tt_rpc_value value) {
     if (!begin_end(future)) {
         tt_rpc_value_free(&value);
@@ -93,7 +93,7 @@ static bool drop_last_share(tt_future *future) {
 void tt_future_free(tt_future *future) {
     if (!future || !drop_last_share(future))
         return;
-    if (future->callbacks) { /* nobody is left who could end it, and somebody waits for what follows from it */
+    if (future->callbacks) { /* nobody can end it any more, and its callbacks wait */
         tt_future_share(future);
         end_future(future, TT_ERR_STATE, "the future was given up before it was done", tt_rpc_none());
         if (!drop_last_share(future))
@@ -159,7 +159,7 @@ const tt_rpc_value *tt_future_value(tt_future *future) {
     return outcome_of(future) ? NULL : &future->value;
 }
 
-/* Wait in a driver, which moves messages. */
+/* Wait by a driver, which moves messages meanwhile. */
 static void wait_driven(tt_future *future, const tt__future_driver *driver, int64_t deadline_ms) {
     tt__future_waiter waiter = {.driver = driver};
     pthread_mutex_lock(&future->lock);

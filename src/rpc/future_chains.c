@@ -1,4 +1,4 @@
-/* Futures of other futures: then(), collect all. */
+/* Futures that are made of other futures: then() and collect_all(). */
 #include "base/error.h"
 #include "rpc/future.h"
 
@@ -51,12 +51,12 @@ tt_status tt_future_then(tt_future **out, tt_future *future, tt_future_then_fn f
 typedef struct collection {
     tt_future *out;
     _Atomic int64_t left;
-    _Atomic bool unseen; /* one could not be followed, for want of memory */
+    _Atomic bool unseen; /* there was no memory for the callback of one */
     int64_t count;
     tt_future *futures[];
 } collection;
 
-/* All are done: make the list, or take the first error. */
+/* All futures are done: end `out` with the list of values, or with the first error. */
 static void end_collection(collection *all) {
     tt_rpc_value list = {.kind = TT_RPC_LIST, .owned = true, .list = {NULL, all->count}};
     tt_status status = TT_OK;
@@ -67,7 +67,7 @@ static void end_collection(collection *all) {
         status = all->futures[i]->status ? tt_future_wait(all->futures[i], 0)
                                          : tt_rpc_value_copy(&list.list.items[i], &all->futures[i]->value);
     if (status && list.list.items)
-        tt_rpc_value_free(&list); /* of items that are none where they were not reached */
+        tt_rpc_value_free(&list); /* items that were not reached are none */
     tt__future_end(all->out, status, status ? tt_last_error() : NULL, status ? tt_rpc_none() : list);
     for (int64_t i = 0; i < all->count; i++)
         tt_future_free(all->futures[i]);
@@ -75,7 +75,7 @@ static void end_collection(collection *all) {
     free(all);
 }
 
-/* So many more have ended. */
+/* Count futures that have ended; the last one ends the collection. */
 static void ended_are(collection *all, int64_t count) {
     if (atomic_fetch_sub_explicit(&all->left, count, memory_order_acq_rel) == count)
         end_collection(all);
@@ -93,7 +93,7 @@ tt_status tt_future_collect_all(tt_future **out, tt_future *const *futures, int6
     for (int64_t i = 0; i < count; i++)
         if (!futures[i])
             return tt__fail_argument("tt_future_collect_all: future %lld is NULL", (long long)i);
-    int64_t ended = 1; /* this call */
+    int64_t ended = 1; /* this function counts as one, so that the collection lasts until it returns */
     collection *all = calloc(1, sizeof *all + (size_t)count * sizeof *all->futures);
     tt_future *future = all ? tt__future_new_driven(count ? futures[0]->driver : NULL) : NULL;
     if (!future) {
@@ -102,7 +102,7 @@ tt_status tt_future_collect_all(tt_future **out, tt_future *const *futures, int6
     }
     all->out = tt_future_share(future);
     all->count = count;
-    all->left = count + 1; /* and this call */
+    all->left = count + 1;
     for (int64_t i = 0; i < count; i++)
         all->futures[i] = tt_future_share(futures[i]);
     for (int64_t i = 0; i < count; i++)

@@ -23,7 +23,7 @@ static int leader_of(tt_rpc *rpc) {
 
 static bool has_no_calls(const tt_rpc *rpc) { return !rpc->counters.calls && !rpc->counters.serving; }
 
-/* The calls of this worker with those that are not lost. */
+/* Count the calls of this worker to, and from, workers that are not lost. */
 static void count_calls(tt_rpc *rpc, uint64_t *sent, uint64_t *received) {
     *sent = *received = 0;
     for (int id = 0; id < rpc->peer_end; id++)
@@ -40,7 +40,7 @@ static uint32_t count_there(tt_rpc *rpc) {
     return n;
 }
 
-/* A worker that was lost; -1: none. */
+/* Return the id of a lost worker; -1: none is lost. */
 static int lost_one(const tt_rpc *rpc) {
     for (int id = 0; id < rpc->peer_end; id++)
         if (rpc->peers[id] && rpc->peers[id]->lost)
@@ -71,7 +71,7 @@ static void begin_wave(tt_rpc *rpc) {
     say_to_all(rpc, (tt__rpc_header){.kind = TT__RPC_WAVE, .id = rpc->wave});
 }
 
-/* All have answered: is it the end, or is there another wave? */
+/* If all have answered the wave, send END, or begin another wave. */
 static void judge_wave(tt_rpc *rpc) {
     bool still = rpc->wave_repeats && rpc->wave_sent == rpc->last_sent && rpc->wave_received == rpc->last_received;
     if (rpc->waves_answered < count_there(rpc))
@@ -88,9 +88,9 @@ static void judge_wave(tt_rpc *rpc) {
     begin_wave(rpc);
 }
 
-/* ---- all */
+/* ---- all workers */
 
-/* Answer the wave that was asked, if this worker is idle and wants to leave. */
+/* Answer a wave, if this worker has no call under way and has called tt_rpc_shutdown(). */
 static void answer_wave(tt_rpc *rpc) {
     uint64_t sent, received;
     if (!rpc->asked_wave || !rpc->leaving || !has_no_calls(rpc))
@@ -108,7 +108,8 @@ static void answer_wave(tt_rpc *rpc) {
 
 tt_status tt__leaving_told(tt_rpc *rpc, tt__rpc_peer *from, const tt__rpc_header *header) {
     if (rpc->network->comes_and_goes)
-        return tt__fail(TT_ERR_PROTOCOL, "it wants to leave together with others, where each leaves by itself");
+        return tt__fail(TT_ERR_PROTOCOL,
+                        "it sent a packet of workers that leave together, but workers of a store leave one by one");
     switch ((tt__rpc_packet_kind)header->kind) {
     case TT__RPC_LEAVING:
         from->leaving = true;
@@ -123,7 +124,7 @@ tt_status tt__leaving_told(tt_rpc *rpc, tt__rpc_peer *from, const tt__rpc_header
             add_answer(rpc, header->context, header->message);
         }
         break;
-    default: /* of who leads; perhaps this worker has not seen yet that others are lost */
+    default: /* END; this worker may see later than the sender that others are lost, and so who leads */
         rpc->ended_by = from->id + 1;
         rpc->ended_without = header->serial <= (uint64_t)rpc->peer_room ? (int)header->serial : 0;
         rpc->may_end = leader_of(rpc) == from->id;
@@ -133,7 +134,7 @@ tt_status tt__leaving_told(tt_rpc *rpc, tt__rpc_peer *from, const tt__rpc_header
     return TT_OK;
 }
 
-/* Go on towards the end; a look between moves of messages. */
+/* Do what is to be done next towards the end. Returns whether this worker may leave. */
 static bool together_over(void *arg) {
     tt_rpc *rpc = arg;
     if (rpc->may_end)
@@ -155,7 +156,8 @@ static bool together_over(void *arg) {
     return rpc->may_end;
 }
 
-/* "worker1 (id 1), worker3 (id 3)": those that have not called tt_rpc_shutdown(). Returns how many. */
+/* Write a list of the workers that have not called tt_rpc_shutdown(): "worker1 (id 1), worker3 (id 3)". Returns how
+ * many. */
 static int list_absent(tt_rpc *rpc, char *text, size_t size) {
     int count = 0;
     size_t n = 0;
@@ -191,7 +193,7 @@ static tt_status fail_leaving(tt_rpc *rpc, int64_t since_ms) {
     return fail_calls(rpc, since_ms, ", and those of others");
 }
 
-/* Was a worker lost? Who only served may learn of it here alone, and some by the leader's word. */
+/* Fail if a worker was lost. A worker that made no calls learns of it only here, perhaps only by the leader's END. */
 static tt_status fail_without(tt_rpc *rpc) {
     char who[TT__RPC_WHO_SIZE], leader[TT__RPC_WHO_SIZE];
     int lost = lost_one(rpc);

@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-/* Those that there are, so that one that was shut down is known by its address; beyond so many, all are taken to be. */
+/* The addresses of all workers of this process. If there were ever more than LIVE_MAX, every pointer counts as live. */
 enum { LIVE_MAX = 64 };
 static _Atomic(tt_rpc *) live_rpcs[LIVE_MAX];
 static _Atomic int live_beyond;

@@ -1,5 +1,6 @@
-/* Workers that are the ranks of a group: its links, its memory, its verdicts. A group of the worker's own, of the same
- * ranks, keeps the membership in the job alive, and shows who leaves. */
+/* The network of workers that are the ranks of a group. It uses the links, the shared memory and the failure detection
+ * of the group's world. The worker makes a group of its own, of the same ranks: so the program may destroy its group,
+ * and the world shows which ranks leave. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/saved_error.h"
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What each rank tells the others. */
+/* What each rank tells the others when they join. */
 typedef struct worker_card {
     char name[TT__RPC_NAME_SIZE];
     uint64_t functions;
@@ -45,8 +46,8 @@ static bool group_progress(tt__rpc_network *network) {
     return any;
 }
 
-/* Only links that have descriptors: sleep where they are watched. Else on the doorbell, which the other ranks of the
- * host ring, and which rings as well when the thread of the links has taken something. */
+/* If this rank is alone on its host, sleep in the epoll that watches the links. Else sleep on the doorbell, which the
+ * other ranks of the host ring, and the thread of the links when it has received something. */
 static void group_sleep(tt__rpc_network *network, int64_t ms) {
     tt__world *world = of(network)->world;
     if (world->threaded && tt__world_local_ranks(world, world->size) == 1) {
@@ -157,7 +158,7 @@ static tt_status check_cards(const group_network *net) {
     return TT_OK;
 }
 
-/* Are all functions those of rank 0, or does nobody mind? */
+/* Do all ranks have the functions of rank 0, or does one allow others (.other_functions)? */
 static bool functions_agree(const group_network *net) {
     bool same = true, any = false;
     for (int r = 0; r < net->world->size; r++) {

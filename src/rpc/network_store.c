@@ -1,12 +1,11 @@
-/* Workers that come and go: they meet through a store (store_cards.h), and a link between two is made when one of them
- * first needs it (comm/message/joining/dialling.h).
+/* The network of workers that come and go. They find each other through a store (store_cards.h), and two of them
+ * connect when one first needs the other (comm/message/joining/dialling.h).
  *
- * A worker's id is never used twice, so one that is lost stays lost. What is known of a worker is its entry here; an
- * ended link is freed as soon as its verdict has been taken from it. Cards are read without the lock: in find() and
- * name_of() by the caller, for reach() by a thread of its own, which is started when it is first needed.
+ *   reach():  WORKER_KNOWN -> read its card: WORKER_ASKED -> WORKER_KNOWN -> connect: WORKER_DIALLED -> WORKER_LINKED
+ *   from any state, when it is found dead, frozen or gone: WORKER_LOST. No other worker gets its id, so it stays lost.
  *
- * Workers of one host could share memory: tt__rpc_card would say where, and reach() would make that link instead of a
- * dial. */
+ * The lock is not held while a card is read: the callers of find() and name_of() read it themselves; for reach(), which
+ * must not block, a thread does, which is started when it is first needed. Workers of one host use TCP, too. */
 #include "base/clock.h"
 #include "base/cores.h"
 #include "base/error.h"
@@ -23,22 +22,22 @@
 
 enum {
     HEARTBEAT_MS = 5000,
-    NAMES = 4096,     /* a power of two: the table of names */
-    LOST_KEPT = 1024, /* lost workers of which is remembered why */
-    FAILED_MS = 1000, /* so long a failure to reach a worker is told to all who ask, before it is tried again */
-    CENSUS_MS = 250   /* between looks at the links, at most */
+    NAMES = 4096,     /* slots of the hash table of names; a power of two */
+    LOST_KEPT = 1024, /* lost workers whose reason is kept */
+    FAILED_MS = 1000, /* for this time after a failed connection, reach() fails with its error, and does not connect */
+    CENSUS_MS = 250   /* the longest time between two checks of all links */
 };
 
 /* What is known of a worker. */
 typedef struct worker {
-    struct worker *next_named; /* in the table of names; only of workers whose card was read under their name */
-    struct worker *next_asked; /* whose card is to be read */
+    struct worker *next_named; /* in the table of names, if is_named: its card was found by its name */
+    struct worker *next_asked; /* in the list of workers whose card is to be read */
     int id;
     enum { WORKER_KNOWN, WORKER_ASKED, WORKER_DIALLED, WORKER_LINKED, WORKER_LOST } state;
     bool is_named, is_local;
     char *name, *host, *addresses; /* NULL: not known */
-    int64_t failed_ms;             /* when it could not be reached; 0: that was not so */
-    tt_status status;              /* of that, or lost */
+    int64_t failed_ms;             /* when a connection to it failed; 0: none has */
+    tt_status status;              /* of that failure, or of its loss; with */
     char *why;
 } worker;
 
@@ -50,11 +49,11 @@ typedef struct store_network {
     worker **workers; /* (TT__RPC_STORE_IDS) by id; NULL: unknown */
     int highest;      /* id in there */
     worker *named[NAMES];
-    int lost[LOST_KEPT]; /* ids, a ring */
+    int lost[LOST_KEPT]; /* ids of lost workers, a ring buffer */
     uint32_t lost_count;
     int64_t census_ms;
-    int cores, local_count; /* CPUs; workers of this host that are linked */
-    bool forgets;           /* links of lost workers are to be freed */
+    int cores, local_count; /* CPUs; linked workers of this host */
+    bool forgets;           /* there are links of lost workers to free */
 
     /* The thread that reads cards. */
     pthread_t reader;
@@ -129,7 +128,7 @@ static bool keep_text(char **text, const char *now) {
     return true;
 }
 
-/* Keep who a worker says it is. */
+/* Keep the name and host that a worker says it has. */
 static bool keep_intro(store_network *s, worker *w, const tt__intro *intro) {
     if (w->is_named && strcmp(w->name, intro->name) != 0)
         forget_name(s, w);
@@ -137,7 +136,7 @@ static bool keep_intro(store_network *s, worker *w, const tt__intro *intro) {
     return keep_text(&w->name, intro->name) && keep_text(&w->host, intro->host);
 }
 
-/* Keep what a card says; `by_name`: it was found under its name, which leads to this worker from now on. NULL,
+/* Keep what a card says. `by_name`: the card was found by its name, which leads to this worker from now on. NULL,
  * recorded: no memory. */
 static worker *keep_card(store_network *s, const tt__rpc_card *card, bool by_name) {
     worker *w = make_worker(s, card->id), *other;
@@ -175,7 +174,7 @@ static tt_status fail_worker(const worker *w) {
     return tt__fail(w->status, "%s", w->why ? w->why : "the worker is lost, and there was no memory to keep why");
 }
 
-/* Keep this thread's last error as the reason. */
+/* Keep this thread's last error as the reason why a worker can't be reached. */
 static void keep_reason(worker *w, tt_status status) {
     char *why = strdup(tt_last_error());
     free(w->why);
@@ -189,7 +188,7 @@ static void count_local(store_network *s, const worker *w, int change) {
     s->base.cpus_each = s->cores / (s->local_count + 1);
 }
 
-/* A worker is lost, or has left: the reason is recorded. Its link is freed when no one serves links. */
+/* Mark a worker as lost, with this thread's last error as the reason. forget_links() frees its link later. */
 static void lose_worker(store_network *s, worker *w) {
     if (w->state == WORKER_LOST)
         return;
@@ -222,7 +221,7 @@ static void forget_links(store_network *s) {
     }
 }
 
-/* Is the worker behind a link alive? If not, it is lost from now on, as recorded. */
+/* Check the link of a worker. If it has failed, the worker is lost from now on, and the error is recorded. */
 static tt_status check_linked(store_network *s, worker *w) {
     tt_status status = tt__link_check(s->base.messages, w->id);
     if (!status)
@@ -231,8 +230,8 @@ static tt_status check_linked(store_network *s, worker *w) {
     return TT_ERR_PEER;
 }
 
-/* Look at all links, every now and then: who is silent is lost. Not while links are served. Returns the ms until the
- * next look. */
+/* Check all links if it is time: workers that are silent are lost. Must not be called while links are being served.
+ * Returns the ms until the next check. */
 static int64_t take_census(store_network *s, int64_t now) {
     int64_t every = s->base.messages->config.heartbeat_ms / 8;
     tt__saved_error saved;
@@ -255,7 +254,7 @@ static int64_t take_census(store_network *s, int64_t now) {
 
 static int64_t advance_store(void *world) { return take_census(world, tt__now_ms()); }
 
-/* ---- what dials come to */
+/* ---- what dialling.h calls */
 
 static bool may_link(void *user, int peer, const tt__intro *intro) {
     store_network *s = user;
@@ -298,7 +297,7 @@ static void read_worker_card(store_network *s, worker *w) {
     tt_status status = tt__rpc_cards_find(&s->cards, id, NULL, &card);
     pthread_mutex_lock(&s->lock);
     if (w->state != WORKER_ASKED)
-        return; /* it has called meanwhile */
+        return; /* it has connected to this one meanwhile */
     w->state = WORKER_KNOWN;
     if (status == TT_ERR_NOT_FOUND && w->name)
         status = tt__fail(TT_ERR_PEER, "worker %s (id %d) has left", w->name, id);
@@ -401,7 +400,7 @@ static tt_status store_check(tt__rpc_network *network, int id) {
     return w->state == WORKER_LINKED ? check_linked(s, w) : TT_OK;
 }
 
-/* A name leads to a worker that is linked. For others the store is asked: another may have it by now. */
+/* Use a name that leads to a linked worker. Else ask the store, since another worker may have the name by now. */
 static tt_status store_find(tt__rpc_network *network, const char *name, int *id) {
     store_network *s = store_of(network);
     worker *w = find_named(s, name);
@@ -475,7 +474,7 @@ static void stop_dialling(store_network *s, bool quietly) {
         pthread_mutex_unlock(&s->lock);
 }
 
-/* First nobody finds this worker any more, then nobody reaches it, then it says goodbye. */
+/* Leave in this order: remove the keys, so that no worker finds this one; stop connecting; close the links. */
 static void store_close(tt__rpc_network *network, bool quietly) {
     store_network *s = store_of(network);
     if (!quietly)
@@ -537,7 +536,7 @@ static tt_status join_workers(store_network *s, const tt_rpc_init_args *args) {
     return tt__rpc_cards_join(&s->cards, &s->base, !args->other_functions, deadline_ms);
 }
 
-/* A host's name in one word. */
+/* Write this host's name, in which blanks are replaced by "-". */
 static void own_host(char host[TT__INTRO_HOST]) {
     if (gethostname(host, TT__INTRO_HOST) || !*host)
         snprintf(host, TT__INTRO_HOST, "?");

@@ -39,7 +39,7 @@ static void drop_waiting(tt_rpc *rpc, tt__rpc_peer *peer) {
     while (peer->waiting) {
         tt__rpc_waiting *waiting = peer->waiting;
         peer->waiting = waiting->next;
-        if (waiting->transfer && waiting->transfer->due) /* it will not begin */
+        if (waiting->transfer && waiting->transfer->due) /* it will not begin, so what follows it is due now */
             tt__rpc_due_add(rpc, waiting->transfer->due);
         free(waiting);
     }

@@ -7,10 +7,11 @@
 
 #include <stdio.h>
 
-/* Functions that run no longer than it takes to wake a thread are run one after the other. */
+/* Functions that take no longer than waking a thread does are run one after the other. Longer times count as LONG_NS in
+ * the average. */
 enum { BRIEF_NS = 5000, LONG_NS = 8 * BRIEF_NS };
 
-/* Make one more thread. The error of a failure is kept in ->pool_why. */
+/* Start one more thread. If that fails, pool_why has the error. */
 static void add_thread(tt_rpc *rpc) {
     pthread_t thread;
     tt__saved_error before;
@@ -30,7 +31,7 @@ static void add_thread(tt_rpc *rpc) {
 
 void tt__rpc_crew_call(tt_rpc *rpc) {
     if (rpc->pool_called && rpc->pool_called >= rpc->queued)
-        return; /* those that come are enough */
+        return; /* enough threads are on their way */
     if (rpc->pool_idle > rpc->pool_called) {
         rpc->pool_called++;
         pthread_cond_signal(&rpc->idle);

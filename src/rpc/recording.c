@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Indices of functions in the recorder. */
+/* Indices of functions in the recorder: no registered one; tt_rref_get(); the first registered one. */
 enum { UNKNOWN, FETCH, FIRST };
 
 static int recorded_index(int number) { return number + FIRST < TT__RPC_FUNCTIONS ? number + FIRST : UNKNOWN; }
@@ -48,7 +48,7 @@ void tt__recording_done(tt_rpc *rpc, uint32_t record, tt_status status, bool lat
                             later || status ? 0 : atomic_load_explicit(&rpc->came, memory_order_relaxed));
 }
 
-/* Put a function among those that made the most, which are in falling order. */
+/* Insert a function into the list of those that made the most values, in falling order. */
 static void add_maker(tt__rpc_made *makers, tt__rpc_made one) {
     for (int i = 0; i < TT__RPC_MAKERS; i++)
         if (one.count > makers[i].count) {

@@ -38,7 +38,7 @@ static void unlist_call(tt_rpc *rpc, tt_rpc_call *call) {
         pthread_cond_broadcast(&rpc->changed);
 }
 
-/* Free a call that is not listed any more, without the lock. */
+/* Free a call that is out of rpc->serving. The lock is not held. */
 static void free_call(tt_rpc_call *call) {
     for (uint32_t i = 0; i < call->part_count; i++)
         if (call->parts[i].keep)
@@ -68,14 +68,14 @@ void tt__served_end(tt_rpc_call *call) {
     free_call(call);
 }
 
-/* ---- replies; without the lock */
+/* ---- replies; the lock is not held, unless a function says otherwise */
 
 static void end_sent_call(tt_rpc *rpc, tt__rpc_due *due) {
     (void)rpc;
     tt__served_end((tt_rpc_call *)(void *)due);
 }
 
-/* Send what was encoded, and keep the call until its parts are out. */
+/* Send the encoded reply. The call takes its parts, and lives until they have been sent. The lock is held. */
 static tt_status send_encoded(tt_rpc_call *call, tt__rpc_encoder *e, tt__rpc_header header) {
     tt_rpc *rpc = call->rpc;
     tt__rpc_header *own = tt__encoder_header(e);
@@ -125,7 +125,7 @@ static tt_status encode_result(tt_rpc_call *call, tt__rpc_encoder *e, const tt_r
     return status;
 }
 
-/* Send an error: this thread's last. */
+/* Reply with this thread's last error. */
 static void reply_error(tt_rpc_call *call) {
     tt__rpc_encoder e;
     tt_status why = tt_last_status() ? tt_last_status() : TT_ERR_STATE;
@@ -141,7 +141,7 @@ static void reply_error(tt_rpc_call *call) {
     tt__served_end(call);
 }
 
-/* Send the result. */
+/* Reply with a value. */
 static void reply_value(tt_rpc_call *call, const tt_rpc_value *value) {
     tt__rpc_encoder e;
     tt__rpc_context context = {.context = call->view.header.context};
@@ -165,7 +165,7 @@ static void reply_value(tt_rpc_call *call, const tt_rpc_value *value) {
         tt__served_end(call);
 }
 
-/* The result stays here: the caller only learns that the call is over. */
+/* Keep the result of a KEEP call for its reference. The reply only tells the caller that the call has ended. */
 static void keep_result(tt_rpc_call *call, tt_status status) {
     static const tt_rpc_value none;
     tt_rpc_value kept = call->result;
@@ -222,7 +222,6 @@ static void reply_later(tt_future *future, void *user) {
         reply_value(call, value);
 }
 
-/* A call that is dropped has no lock, and no list. */
 static void run_dropped(tt_rpc *rpc, tt__rpc_due *due) {
     (void)rpc;
     free_call((tt_rpc_call *)(void *)due);

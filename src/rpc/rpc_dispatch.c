@@ -13,10 +13,11 @@
 #include "rpc/serving.h"
 #include "rpc/waiting.h"
 
-/* The worker gives back what this one's requests took of its window. */
+/* Take the credit that a worker gives for requests that it has begun. */
 static tt_status take_credit(tt__rpc_peer *from, uint32_t credit) {
     if (credit > from->window_out)
-        return tt__fail(TT_ERR_PROTOCOL, "it gives back more of its window than was used");
+        return tt__fail(TT_ERR_PROTOCOL, "it gave credit for %u bytes of requests, and %u were not begun", credit,
+                        from->window_out);
     from->window_out -= credit;
     return TT_OK;
 }
@@ -26,14 +27,15 @@ static tt_status take_call_packet(tt_rpc *rpc, tt__rpc_peer *from, const tt__rpc
     if (from->id != rpc->id) {
         from->window_in += (uint32_t)packet->size + TT__RPC_REQUEST_COST;
         if (from->window_in > TT__RPC_WINDOW)
-            return tt__fail(TT_ERR_PROTOCOL, "it makes more calls than its window holds");
+            return tt__fail(TT_ERR_PROTOCOL, "it sent more than %d bytes of requests that have not begun",
+                            TT__RPC_WINDOW);
     }
     from->calls_received++;
     rpc->served_ns = tt__now_ns();
     return tt__serve_begin(rpc, from, view, packet);
 }
 
-/* Carry out what a packet says. *taken: the packet is not this function's to free. */
+/* Carry out what a packet says. *taken: the packet belongs to a call now. */
 static tt_status take_packet(tt_rpc *rpc, tt__rpc_peer *from, tt__rpc_packet *packet, bool *taken) {
     tt__rpc_packet_view view;
     *taken = false;
@@ -76,7 +78,7 @@ static tt_status take_packet(tt_rpc *rpc, tt__rpc_peer *from, tt__rpc_packet *pa
     return TT_OK;
 }
 
-/* A worker that breaks the protocol breaks nothing but itself: it counts as lost. */
+/* Take a packet. A worker that breaks the protocol counts as lost, and harms nobody else. */
 static void deliver_packet(tt_rpc *rpc, tt__rpc_peer *from, tt__rpc_packet *packet) {
     bool taken = false;
     tt__saved_error before;

@@ -14,8 +14,8 @@
 
 #include <stdio.h>
 
-/* While calls come, and so long after the last, nobody who moves messages is missed for longer than this; else it looks
- * every TT__RPC_LOOK_MS. */
+/* While packets come, and for ACTIVE_NS after the last one, the keeper looks every TICK_NS whether a thread moves
+ * messages; else every TT__RPC_LOOK_MS. */
 static const int64_t TICK_NS = 250000, ACTIVE_NS = 5000000;
 
 /* ---- looking at other workers */
@@ -28,15 +28,15 @@ static bool is_of_interest(const tt_rpc *rpc, const tt__rpc_peer *peer) {
 
 static tt_status check_worker(tt_rpc *rpc, int id) { return rpc->network->ops->check(rpc->network, id); }
 
-/* A worker that holds a reference to a value here, or of which an owner asks what it gave before it was lost, may never
- * have been spoken to: a link shows whether it lives. */
+/* Connect to a worker that holds a reference to a value here, or the other way round, or about which an owner has sent
+ * SETTLE, even if there were no calls: only a link shows whether it lives. */
 static tt_status check_holder(tt_rpc *rpc, const tt__rpc_peer *peer) {
     if (!rpc->network->comes_and_goes || (!peer->holds && !peer->refs && !peer->askers))
         return TT_OK;
     return rpc->network->ops->reach(rpc->network, peer->id) == TT__RPC_UNREACHABLE ? tt_last_status() : TT_OK;
 }
 
-/* Look at all workers that calls or references lead to. The lock is held. */
+/* Check all workers that calls or references lead to, and mark those that are gone as lost. The lock is held. */
 static void look_at_workers(tt_rpc *rpc) {
     for (int id = 0; id < rpc->peer_end; id++) {
         tt__rpc_peer *peer = rpc->peers[id];
@@ -45,7 +45,7 @@ static void look_at_workers(tt_rpc *rpc) {
         char why[TT__ERROR_TEXT_SIZE];
         tt_status status = tt_last_status();
         snprintf(why, sizeof why, "%s", tt_last_error());
-        rpc->network->ops->progress(rpc->network); /* what it said before */
+        rpc->network->ops->progress(rpc->network); /* take the last packets that it sent, perhaps END */
         if (rpc->may_end || peer->lost)
             continue;
         tt__fail(status, "%s", why);
@@ -55,6 +55,7 @@ static void look_at_workers(tt_rpc *rpc) {
         rpc->network->ops->checked(rpc->network);
 }
 
+/* Fail what waits for a lost worker, and call on_lost. */
 static void tell_one(tt_rpc *rpc, tt__rpc_peer *peer) {
     peer->told = true;
     tt__calls_lost(rpc, peer);
@@ -70,7 +71,7 @@ static void tell_one(tt_rpc *rpc, tt__rpc_peer *peer) {
         pthread_cond_broadcast(&rpc->changed);
 }
 
-/* Do what follows from workers that were lost. The lock is held, and given back meanwhile. */
+/* Deal with workers that were lost. The lock is held, and released meanwhile. */
 static void tell_of_lost(tt_rpc *rpc) {
     for (int id = 0; id < rpc->peer_end && rpc->lost_untold; id++)
         if (rpc->peers[id] && rpc->peers[id]->lost && !rpc->peers[id]->told) {
@@ -93,8 +94,8 @@ static void look_closely(tt_rpc *rpc, int64_t now_ms) {
     tt__cycles_look(rpc, now_ms);
 }
 
-/* Sleep until there is something to look at: at most to `until_ms`. While calls come, looks often whether anybody has
- * moved messages since the last look. The lock is not held. */
+/* Sleep until `until_ms`, or until the keeper is called. While packets come, wake up every TICK_NS, and return if no
+ * thread has moved messages since. The lock is not held. */
 static void keeper_sleep(tt_rpc *rpc, int64_t until_ms) {
     uint32_t polls = rpc->polls - 1;
     pthread_mutex_lock(&rpc->keeper_lock);
@@ -118,8 +119,8 @@ static void keeper_sleep(tt_rpc *rpc, int64_t until_ms) {
     pthread_mutex_unlock(&rpc->keeper_lock);
 }
 
-/* Move messages, as long as nobody else does: a caller that waits, or a thread without work, takes that over. Both may
- * have found this one at it, and sleep since. */
+/* Move messages once, as no other thread does, and then wake one that goes on: one that waits for a future, or an idle
+ * one of the pool. They sleep if they found the keeper moving messages. */
 static void stand_in(tt_rpc *rpc) {
     tt__rpc_patience patience = {0};
     if (rpc->pool_idle <= rpc->pool_called)
@@ -134,7 +135,7 @@ static void stand_in(tt_rpc *rpc) {
     }
 }
 
-/* One look at all; returns when to look again. The lock is held. */
+/* Do what is due. Returns when to look again. The lock is held. */
 static int64_t keeper_round(tt_rpc *rpc, int64_t *looked_ms) {
     int64_t now_ms = tt__now_ms();
     if (now_ms - *looked_ms >= TT__RPC_LOOK_MS || (rpc->next_deadline_ms && now_ms >= rpc->next_deadline_ms)) {

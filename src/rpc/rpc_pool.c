@@ -1,5 +1,5 @@
-/* Threads that run functions. One without work moves messages, if nobody else does, and then runs what comes itself:
- * no other thread has to be woken for a call. */
+/* The loop of the pool's threads. An idle thread moves messages if no other thread does, and runs the calls that it
+ * receives itself, so no thread has to be woken for them. */
 #include "rpc/rpc_pool.h"
 
 #include "base/clock.h"
@@ -8,10 +8,12 @@
 #include "rpc/pool_crew.h"
 #include "rpc/waiting.h"
 
-/* How long a thread beyond the first stays without work; how long one sleeps in the network at a time. */
+/* An idle thread ends after SPARE_MS, unless it is the last idle one. One that moves messages sleeps SLEEP_MS at a
+ * time. */
 enum { SPARE_MS = 10000, SLEEP_MS = 500 };
 
-/* Sleep until there is work, or messages are to be moved. False: nothing came for long, and there are others. */
+/* Sleep until there is work, or messages are to be moved. False: nothing came for SPARE_MS, and others are idle,
+ * too. */
 static bool wait_for_calls(tt_rpc *rpc) {
     struct timespec until = tt__timespec_ms(tt__now_ms() + SPARE_MS);
     rpc->pool_idle++;
@@ -22,10 +24,10 @@ static bool wait_for_calls(tt_rpc *rpc) {
     return !outcome || rpc->queue.first || rpc->pool_idle == 0;
 }
 
-/* Does this thread move messages? Callers that wait do so before. */
+/* May this thread move messages? Threads that wait for futures come first. */
 static bool is_to_poll(const tt_rpc *rpc) { return !tt__rpc_poller(rpc) && !rpc->waiters; }
 
-/* A caller that began to wait while this thread moved messages sleeps: it goes on with that. */
+/* Wake a thread that began to wait while this one moved messages: it moves them from now on. */
 static void leave_to_waiters(tt_rpc *rpc) {
     if (!tt__rpc_poller(rpc))
         tt__rpc_wake_waiter(rpc);
@@ -39,7 +41,7 @@ static void run_next(tt_rpc *rpc) {
         tt__rpc_crew_relieve(rpc);
     leave_to_waiters(rpc);
     if (rpc->keeper_sleeps && !tt__rpc_poller(rpc))
-        tt__rpc_keeper_call(rpc); /* while this runs, nobody else may be there for what comes */
+        tt__rpc_keeper_call(rpc); /* perhaps no other thread moves messages while this function runs */
     tt__rpc_unlock(rpc);
     work->run(rpc, work);
     tt__rpc_lock(rpc);
@@ -47,7 +49,7 @@ static void run_next(tt_rpc *rpc) {
         tt__rpc_crew_note_run(rpc, tt__now_ns() - since);
 }
 
-/* The thread ends: nobody counts on it any more. The lock is held. */
+/* Leave the pool, as the thread is about to end. The lock is held, and released. */
 static void leave_crew(tt_rpc *rpc) {
     rpc->pool_threads--;
     pthread_cond_broadcast(&rpc->pool_ended);
@@ -56,7 +58,7 @@ static void leave_crew(tt_rpc *rpc) {
     tt__rpc_unlock(rpc);
 }
 
-/* A function has called pthread_exit(). */
+/* Leave the pool if a function calls pthread_exit(). */
 static void leave_crew_amid_work(void *arg) {
     tt_rpc *rpc = arg;
     tt__rpc_lock(rpc);

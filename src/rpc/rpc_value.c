@@ -1,4 +1,4 @@
-/* Values: their making, copies and end. */
+/* Make, copy and free values. */
 #include "rpc/rpc_value.h"
 #include "base/error.h"
 #include "rpc/landing_memory.h"

@@ -12,7 +12,7 @@ static bool is_request(const void *packet) {
     return kind == TT__RPC_CALL || kind == TT__RPC_KEEP || kind == TT__RPC_FETCH;
 }
 
-/* May it overtake what waits? Its order with calls and references does not matter. */
+/* May the packet overtake others that wait? Only if its order with requests and references does not matter. */
 static bool overtakes(const void *packet) {
     tt__rpc_header header;
     memcpy(&header, packet, sizeof header);
@@ -26,7 +26,7 @@ static bool window_has_room(const tt__rpc_peer *peer, size_t size) {
     return peer->window_out + request_cost(size) <= TT__RPC_WINDOW;
 }
 
-/* Hand a packet for this worker to itself. */
+/* Deliver a packet of this worker to itself. */
 static tt_status packet_to_self(tt_rpc *rpc, tt__rpc_peer *self, const void *packet, size_t size,
                                 tt__rpc_transfer *transfer) {
     tt__rpc_packet *copy = tt__packet_new(rpc, size);
@@ -40,7 +40,7 @@ static tt_status packet_to_self(tt_rpc *rpc, tt__rpc_peer *self, const void *pac
     return TT_OK;
 }
 
-/* Hand it to the link. */
+/* Send a packet over its link. */
 static tt_status packet_out(tt_rpc *rpc, tt__rpc_peer *peer, const void *packet, size_t size,
                             tt__rpc_transfer *transfer) {
     tt__rpc_header *header = (tt__rpc_header *)(uintptr_t)packet;
@@ -49,7 +49,7 @@ static tt_status packet_out(tt_rpc *rpc, tt__rpc_peer *peer, const void *packet,
         return packet_to_self(rpc, peer, packet, size, transfer);
     memcpy((uint8_t *)header + offsetof(tt__rpc_header, credit), &credit, sizeof credit);
     if (tt__packet_send(rpc->network->messages, peer->id, packet, size)) {
-        tt_status status = rpc->network->ops->check(rpc->network, peer->id); /* says more than the link does */
+        tt_status status = rpc->network->ops->check(rpc->network, peer->id); /* records more than the link knows */
         (void)status;
         tt__rpc_lose(rpc, peer);
         return tt__rpc_fail_lost(peer);
@@ -82,7 +82,7 @@ static tt_status keep_packet(tt_rpc *rpc, tt__rpc_peer *peer, const void *packet
     return TT_OK;
 }
 
-/* Send what waits for one worker, as far as it goes. */
+/* Send the packets that wait for one worker, as far as link and window allow. */
 static void send_waiting_to(tt_rpc *rpc, tt__rpc_peer *peer) {
     while (peer->waiting && !peer->lost) {
         tt__rpc_waiting *waiting = peer->waiting;
@@ -96,7 +96,7 @@ static void send_waiting_to(tt_rpc *rpc, tt__rpc_peer *peer) {
         if (!peer->waiting)
             peer->waiting_end = &peer->waiting;
         tt_status status = packet_out(rpc, peer, waiting->data, waiting->size, waiting->transfer);
-        (void)status; /* the peer is lost, then */
+        (void)status; /* after an error the peer is lost */
         free(waiting);
     }
 }

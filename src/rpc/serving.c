@@ -15,15 +15,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A worker that does not take its replies, or makes calls that are long in coming, gets so far. */
+/* What one worker may take of this one's memory. */
 enum {
-    UNSENT_MAX = 32 << 20, /* bytes for it that wait to be written, beyond which its calls are not begun */
-    CALLS_MAX = 1 << 17    /* calls of it that were not replied to; what is more is refused */
+    UNSENT_MAX = 32 << 20, /* bytes of replies that it has not taken; beyond that, its calls are not begun */
+    CALLS_MAX = 1 << 17    /* calls of it without a reply; further ones are refused */
 };
 
 /* ---- running; without the lock */
 
-/* A function that runs, should it end its thread. */
+/* What function_ends_thread() needs if a function calls pthread_exit(). */
 typedef struct running_function {
     tt_rpc_call *call;
     const tt__rpc_tensor_hooks *hooks;
@@ -71,7 +71,7 @@ static void run_function(tt_rpc_call *call) {
         tt__served_finish(call, status);
 }
 
-/* A fetch: reply when the value has been made. */
+/* Reply to a FETCH when the value has been made. */
 static void run_fetch(tt_rpc_call *call) { tt__served_follow(call, call->refs[0]->value); }
 
 /* ---- arguments; without the lock */
@@ -84,13 +84,13 @@ static tt_status read_args(tt_rpc_call *call, const uint8_t *at, size_t bytes) {
     call->tensor_count = decoder.tensor_count;
     call->args_read = true;
     if (!status && call->args.kind != TT_RPC_LIST)
-        return tt__fail(TT_ERR_PROTOCOL, "another worker sent a call whose arguments are no list");
+        return tt__fail(TT_ERR_PROTOCOL, "expected the arguments of a call to be a list, got another kind of value");
     return status;
 }
 
 static void go_on_call(tt_rpc *rpc, tt__rpc_due *due);
 
-/* Parts have come: a thread that runs functions goes on. */
+/* All parts have been received: queue the call, so that a thread goes on with it. */
 static void parts_have_come(tt_rpc *rpc, tt__rpc_due *due) {
     due->run = go_on_call;
     tt__rpc_lock(rpc);
@@ -99,7 +99,7 @@ static void parts_have_come(tt_rpc *rpc, tt__rpc_due *due) {
     tt__rpc_unlock(rpc);
 }
 
-/* The bytes of a call's parts; SIZE_MAX: more than that. */
+/* Return the bytes of all parts of a call, at most SIZE_MAX. */
 static size_t all_part_bytes(const tt_rpc_call *call) {
     size_t all = 0;
     for (uint32_t i = 0; i < call->view.header.parts; i++) {
@@ -109,9 +109,9 @@ static size_t all_part_bytes(const tt_rpc_call *call) {
     return all;
 }
 
-/* May memory be made for a call's parts, and the parts come? Those of calls that are not begun take `max_memory` at
- * most, unless it is a single one; and those of one worker at most as much as is left, so that one whose parts do not
- * come does not keep others waiting. The lock is held. */
+/* Admit a call if there is room for its parts, which are received next. Parts of calls that have not begun take
+ * `max_memory` in all, or one call is alone. Those of one worker take at most as much as they leave free, so that a
+ * worker whose parts don't come does not stop the others. The lock is held. */
 static bool admit_call(tt_rpc *rpc, tt_rpc_call *call) {
     tt__rpc_peer *peer = rpc->peers[call->from];
     size_t bytes = all_part_bytes(call), half = rpc->max_memory / 2 + 1, counted = bytes < half ? bytes : half;
@@ -125,7 +125,7 @@ static bool admit_call(tt_rpc *rpc, tt_rpc_call *call) {
     return call->admitted = true;
 }
 
-/* Bytes do not wait any more: calls that were held may go on. */
+/* Queue the held calls that fit into memory now. */
 static void let_held_go(tt_rpc *rpc) {
     tt__rpc_due_list held = {rpc->held.first, rpc->held.first ? rpc->held.end : &held.first};
     rpc->held = (tt__rpc_due_list){NULL, &rpc->held.first};
@@ -155,7 +155,8 @@ void tt__serve_look(tt_rpc *rpc) {
     }
 }
 
-/* Is the call to wait, for memory or until its caller takes what it is sent? It is kept, then. */
+/* Put a call into rpc->slow or rpc->held if its caller has not taken earlier replies, or there is no memory for its
+ * parts. Returns whether it did. */
 static bool is_to_wait(tt_rpc *rpc, tt_rpc_call *call) {
     bool waits = false;
     tt__rpc_lock(rpc);
@@ -198,7 +199,7 @@ static tt_status receive_call_parts(tt_rpc_call *call, uint32_t from, uint32_t e
     return status;
 }
 
-/* Has the value a place for each part that comes with it? */
+/* Check that the value has a place for each of the parts that come with it. */
 static tt_status check_landings(const tt_rpc_call *call, uint32_t from, uint32_t end) {
     for (uint32_t i = from; i < end; i++)
         if (!call->landings[i].data && tt__packet_part_bytes(&call->view, i))
@@ -236,7 +237,7 @@ static tt_status call_landed(tt_rpc_call *call, bool *waits) {
     tt__rpc_unlock(call->rpc);
     *waits = false;
     if (landed)
-        return tt__fail(landed, "not all of the arguments came");
+        return tt__fail(landed, "the caller did not send all of the arguments");
     if (call->args_read)
         return TT_OK;
     TT__TRY(read_args(call, call->value_apart, (size_t)call->landings[parts - 1].bytes));
@@ -282,7 +283,7 @@ static void run_refused(tt_rpc_call *call) {
     tt__served_finish(call, status);
 }
 
-/* A thread takes the call from the queue, or goes on with it now that its parts have come. */
+/* Begin a call that a thread has taken from the queue, or go on with it after its parts have been received. */
 static void go_on_call(tt_rpc *rpc, tt__rpc_due *due) {
     tt_rpc_call *call = (tt_rpc_call *)(void *)due;
     bool waits = false, fetch = call->view.header.kind == TT__RPC_FETCH;
@@ -316,7 +317,7 @@ static void go_on_call(tt_rpc *rpc, tt__rpc_due *due) {
         run_function(call);
 }
 
-/* ---- what happens to calls; the lock is held */
+/* ---- new calls; the lock is held */
 
 static tt_status take_refs(tt_rpc *rpc, tt_rpc_call *call) {
     uint32_t count = call->view.header.refs;
@@ -343,7 +344,7 @@ static void list_call(tt_rpc *rpc, tt_rpc_call *call) {
     rpc->peers[call->from]->calls_in++;
 }
 
-/* Is a call of this worker to be begun at all? */
+/* May another call of this worker be served? */
 static tt_status may_serve(const tt_rpc *rpc, const tt__rpc_peer *from) {
     if (rpc->ended)
         return tt__fail(TT_ERR_PEER, "worker %s was shut down", rpc->name);
@@ -355,7 +356,7 @@ static tt_status may_serve(const tt_rpc *rpc, const tt__rpc_peer *from) {
     return TT_OK;
 }
 
-/* The call will fail with this thread's last error. */
+/* Let the call fail with this thread's last error when a thread takes it. */
 static tt_status refuse_call(tt_rpc_call *call, tt_status status) {
     if (!call->refs)
         call->view.header.refs = 0; /* none is held */
@@ -374,15 +375,16 @@ tt_status tt__serve_begin(tt_rpc *rpc, tt__rpc_peer *from, const tt__rpc_packet_
     call->view = *view;
     call->due.run = go_on_call;
     call->counted = call->window = packet->size;
-    tt_status status = fetch && view->header.refs != 1 ? tt__fail(TT_ERR_PROTOCOL, "a fetch of no reference") : TT_OK;
+    tt_status status = fetch && view->header.refs != 1
+                           ? tt__fail(TT_ERR_PROTOCOL, "expected a fetch to have one reference, got another number")
+                           : TT_OK;
     if (!status)
         status = take_refs(rpc, call);
-    bool gone = status == TT_ERR_NOT_FOUND; /* the caller's fault or nobody's: its call fails */
-    if (gone || (!status && (status = may_serve(rpc, from)))) {
+    bool gone = status == TT_ERR_NOT_FOUND; /* a reference was freed: only this call fails, not the worker */
+    if (gone || (!status && (status = may_serve(rpc, from))))
         status = refuse_call(call, status);
-    }
     if (!status && fetch && call->refs && !call->refs[0]->value)
-        status = tt__fail(TT_ERR_PROTOCOL, "a fetch of what lies elsewhere");
+        status = tt__fail(TT_ERR_PROTOCOL, "another worker fetched a value that this worker does not own");
     if (!status && view->header.kind == TT__RPC_KEEP &&
         !(call->kept = tt__rref_kept(rpc, from->id, view->header.serial,
                                      tt__function_find(view->name, view->header.name_bytes))))
@@ -408,7 +410,7 @@ tt_rpc_call *tt__serve_find(const tt_rpc *rpc, int from, uint32_t id) {
     return call;
 }
 
-/* Nobody waits for a call that has not begun: it does not. */
+/* End a call that was given up before it began. */
 static void drop_unbegun(tt_rpc *rpc, tt__rpc_due *due) {
     tt_rpc_call *call = (tt_rpc_call *)(void *)due;
     (void)rpc;
@@ -428,7 +430,7 @@ void tt__serve_forget(tt_rpc *rpc, int from, uint32_t id) {
         tt__message_cancel(rpc->network->messages, &call->transfer.messages[i], TT_ERR_ABORTED);
 }
 
-/* No reply is wanted of a call. */
+/* Stop moving the parts of a call, and drop it if it waits for a future: nobody takes its reply. */
 static void lose_call(tt_rpc *rpc, tt_rpc_call *call, tt_status status) {
     call->lost = true;
     if (call->transfer.listed)

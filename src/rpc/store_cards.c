@@ -24,8 +24,8 @@ static const char *worker_key(const tt__rpc_cards *cards, int id, char key[KEY_S
     return card_key(cards, "worker/", text, key);
 }
 
-/* If the key holds `expected` ("": or is missing), set it. *value: what it holds then, "" if it is missing; to be
- * freed by the caller. */
+/* Set a key to `desired` if it holds `expected` ("": or is missing). *value: what it holds afterwards, "" if it is
+ * missing; the caller's to free(). */
 static tt_status swap_key(const tt__rpc_cards *cards, const char *key, const char *expected, const char *desired,
                           char **value) {
     tt_store_value held;
@@ -52,7 +52,7 @@ static void write_worker_card(const tt__rpc_card *card, char text[TT__RPC_CARD_S
              card->intro.functions, card->addresses);
 }
 
-/* False: it is no card of a worker that can be reached. */
+/* Parse a card. False: the text is no card. */
 static bool parse_worker_card(const char *text, tt__rpc_card *card) {
     *card = (tt__rpc_card){.id = -1};
     return sscanf(text, "%d %127s %63s %16" SCNx64 " %767s", &card->id, card->intro.name, card->intro.host,
@@ -90,7 +90,8 @@ static tt_status fail_id_taken(const tt__rpc_cards *cards, const char *held) {
                     cards->own.id, name);
 }
 
-/* Reserve own.id; *free := nobody has it. Fails if it was asked for and is not free. */
+/* Try to reserve own.id. *is_free: it was free, and is this worker's now. Fails if the program chose it and it is not
+ * free. */
 static tt_status reserve_id(tt__rpc_cards *cards, bool *is_free) {
     char key[KEY_SIZE], joining[TT__RPC_NAME_SIZE + 16], *held;
     snprintf(joining, sizeof joining, "joining %s", cards->own.intro.name);
@@ -138,7 +139,7 @@ tt_status tt__rpc_cards_take_name(tt__rpc_cards *cards, const tt__rpc_card *lost
         cards->named = !strcmp(held, card);
         *taken = !cards->named && parse_worker_card(held, other);
         bool again = !cards->named && !*taken;
-        if (again) /* it was removed meanwhile, or is no card */
+        if (again) /* the key was removed meanwhile, or has no card */
             status = snprintf(expected, sizeof expected, "%s", held) < (int)sizeof expected ? TT_OK : TT_ERR_PROTOCOL;
         free(held);
         if (!again)
@@ -157,7 +158,7 @@ static void write_reference(const tt__rpc_cards *cards, char text[TT__RPC_CARD_S
              cards->own.intro.name);
 }
 
-/* Put this worker's functions where `held` is, if it still is. */
+/* Make this worker's functions those that newcomers must have, if PREFIX/functions still holds `held`. */
 static tt_status offer_functions(const tt__rpc_cards *cards, const char *held, char **now_held) {
     char key[KEY_SIZE], hash[24], own[TT__RPC_CARD_SIZE];
     char *text = tt__rpc_functions_text();
@@ -199,7 +200,7 @@ tt_status tt__rpc_cards_compare_functions(tt__rpc_cards *cards, bool lost, int *
         tt_status status = offer_functions(cards, before, &held);
         free(before);
         TT__TRY(status);
-        lost = false; /* another one's is not */
+        lost = false; /* the next key that is read may be of a worker that is there */
     }
     free(held);
     return tt__fail(TT_ERR_PROTOCOL, "the store's key \"%.300s\" changes all the time", key);
@@ -207,7 +208,7 @@ tt_status tt__rpc_cards_compare_functions(tt__rpc_cards *cards, bool lost, int *
 
 /* ---- leaving */
 
-/* Remove a key that holds `expected`, or anything if that is NULL. */
+/* Remove a key if it holds `expected`; whatever it holds if that is NULL. */
 static void remove_key(const tt__rpc_cards *cards, const char *key, const char *expected) {
     char *held = NULL;
     bool is_own = !expected || (!read_key(cards, key, &held) && !strcmp(held, expected));

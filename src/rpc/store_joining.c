@@ -1,5 +1,5 @@
-/* Joining through a store: functions are compared with those of workers before, and the name is taken. What a worker
- * has left that can't be reached any more does not count; whether it can is found out by reaching it. */
+/* Join through a store: compare functions with those that are there, and take the name. Keys of a worker that was lost
+ * are replaced. Whether a worker is lost is found out by connecting to it. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/saved_error.h"
@@ -7,7 +7,8 @@
 
 #include <string.h>
 
-/* Is the worker of this card there? It is as long as it answers; *there. Fails if that can't be said. */
+/* Connect to the worker of a card. *there: it answers. Errors: TT_ERR_TIMEOUT it is not known in time; other
+ * failures. */
 static tt_status look_for(const tt__rpc_cards *cards, tt__rpc_network *network, const tt__rpc_card *card,
                           int64_t deadline_ms, bool *there) {
     tt__rpc_reach reach = TT__RPC_CONNECTING;
@@ -27,7 +28,7 @@ static tt_status look_for(const tt__rpc_cards *cards, tt__rpc_network *network, 
     return is_lost ? TT_OK : status;
 }
 
-/* Is the worker with this id there, or is it lost, or has it left? */
+/* Read the card of a worker, and connect to it. *there: it answers; else it is lost, or has left. */
 static tt_status look_for_id(tt__rpc_cards *cards, tt__rpc_network *network, int id, int64_t deadline_ms, bool *there) {
     tt__rpc_card card;
     *there = false;

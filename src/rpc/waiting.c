@@ -38,10 +38,11 @@ static void run_due(tt_rpc *rpc) {
     }
 }
 
-/* Give others a moment. Returns whether it is time to sleep. */
+/* Pause after a look that found nothing: not at all, for a moment, or by yielding. Returns true when it is time to
+ * sleep. */
 static bool pause_polling(tt_rpc *rpc, tt__rpc_patience *patience) {
     int64_t waited = 0;
-    bool others_want_it = rpc->pool_called; /* the lock */
+    bool others_want_it = rpc->pool_called; /* threads of the pool wait for the lock */
     if (++patience->looks % LOOKS_PER_CLOCK == 1 || !patience->since_ns) {
         int64_t now = tt__now_ns();
         if (!patience->since_ns)
@@ -61,7 +62,8 @@ static bool pause_polling(tt_rpc *rpc, tt__rpc_patience *patience) {
     return false;
 }
 
-/* Let others have the lock: one that was woken for it; now and then whoever wants it, while messages keep coming. */
+/* Release the lock for a moment: to a thread of the pool that was woken, and now and then to any thread, as messages
+ * may keep coming for long. */
 static void offer_lock(tt_rpc *rpc, bool serves) {
     bool wanted = rpc->pool_called && !serves;
     tt__rpc_unlock(rpc);
@@ -103,7 +105,7 @@ void tt__rpc_poll(tt_rpc *rpc, tt__rpc_patience *patience, int64_t sleep_ms, boo
 
 void tt__rpc_notice(tt_rpc *rpc) {
     if (tt__rpc_poller(rpc) == tt__this_thread())
-        return; /* it looks when it is through */
+        return; /* it looks at the end of this round */
     if (tt__rpc_poller(rpc)) {
         if (rpc->poller_sleeps)
             rpc->network->ops->wake(rpc->network);
@@ -130,21 +132,22 @@ bool tt__rpc_wake_waiter(tt_rpc *rpc) {
     return wait || rpc->movers_asleep;
 }
 
-/* A waiter that leaves is the poller no more: another one, or one that runs functions, goes on. */
+/* Have another thread move messages after this one has stopped: one that waits, or an idle one of the pool. */
 static void hand_messages_over(tt_rpc *rpc) {
     if (tt__rpc_poller(rpc) || tt__rpc_wake_waiter(rpc))
         return;
     if (rpc->served_ns && tt__now_ns() - rpc->served_ns < SERVED_NS && rpc->pool_idle > rpc->pool_called) {
         rpc->pool_called++;
         pthread_cond_signal(&rpc->idle);
-    } else if (rpc->keeper_sleeps && rpc->pool_idle > rpc->pool_called) { /* else it finds somebody soon */
+    } else if (rpc->keeper_sleeps && rpc->pool_idle > rpc->pool_called) { /* else the keeper finds one soon */
         rpc->pool_called++;
         rpc->pool_is_to_sleep = true;
         pthread_cond_signal(&rpc->idle);
     }
 }
 
-/* Take over from a thread that runs functions: it sees so when it has the lock again. */
+/* May this thread move messages? If a thread of the pool does, it takes over; that one sees it when it has the lock
+ * again. */
 static bool may_poll(tt_rpc *rpc) {
     if (!tt__rpc_poller(rpc))
         return true;
@@ -168,7 +171,7 @@ static void sleep_for_change(tt_rpc *rpc, int64_t deadline_ms) {
     rpc->sleepers--;
 }
 
-/* Sleep on a condition of its own: of a thousand threads that wait one is woken. */
+/* Sleep on a condition of the thread's own, so that one thread can be woken out of a thousand. */
 static void sleep_until_wanted(tt_rpc *rpc, tt__rpc_wait *wait, int64_t deadline_ms) {
     int64_t left = deadline_ms ? tt__left_ms(deadline_ms) : NAP_MS;
     struct timespec until = tt__timespec_ms(tt__now_ms() + (left < 1 ? 1 : left < NAP_MS ? left : NAP_MS));
