@@ -1,38 +1,30 @@
 /* tutti bench NAME: the time of one collective, or of a message, by size. */
 #include "base/error.h"
 #include "base/format.h"
-#include "base/parse.h"
 #include "cli/bench.h"
 #include "cli/bench_calls.h"
+#include "cli/bench_flags.h"
 #include "cli/cli.h"
 #include "cli/spawn.h"
 #include "comm/collective/algorithms.h"
-#include "net/wire_choice.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_SIZES = 64 };
-
 typedef struct settings {
+    tt__bench_flags flags;
     const tt__bench_call *call;
-    int64_t world, iterations;
-    size_t sizes[MAX_SIZES];
-    int size_count;
     tt_dtype dtype;
     tt_reduce_op op;
-    char backend[256], transport[16], algorithm[64]; /* "": the library's default */
-    bool plain, no_pin, async, list;
+    char backend[256], algorithm[64]; /* "": the library's default */
+    bool plain, async, list;
 } settings;
 
 static const tt__flag collective_flags[] = {
-    {.name = "world", .id = 'w', .value = "N", .what = "ranks to start (default 2)"},
-    {.name = "sizes",
-     .id = 's',
-     .value = "LIST",
-     .what = "bytes, with K, M or G (default 8,1K,16K,64K,256K,1M,4M,16M): of the buffer, or of one block where every "
-             "rank has its own"},
+    TT__BENCH_FLAG_WORLD,
+    TT__BENCH_FLAG_SIZES("bytes, with K, M or G (default 8,1K,16K,64K,256K,1M,4M,16M): of the buffer, or of one block "
+                         "where every rank has its own"),
     {.name = "buffers", .id = 'b', .value = "KIND", .what = "symmetric (default) or plain", .offer = "symmetric plain"},
     {.name = "dtype",
      .id = 'd',
@@ -44,12 +36,8 @@ static const tt__flag collective_flags[] = {
      .value = "OP",
      .what = "sum (default), avg, product, min, max, band, bor, bxor or premul_sum",
      .offer = "sum avg product min max band bor bxor premul_sum"},
-    {.name = "transport", .id = 't', .value = "NAME", .what = "auto (default), shm or tcp", .offer = "auto shm tcp"},
-    {.name = "wire",
-     .id = 'W',
-     .value = "HOW",
-     .what = "of TCP: sealed, plain or tls (TT_WIRE; default on one machine: plain)",
-     .offer = "sealed plain tls"},
+    TT__BENCH_FLAG_TRANSPORT,
+    TT__BENCH_FLAG_WIRE,
     {.name = "backend",
      .id = 'e',
      .value = "NAME",
@@ -58,8 +46,8 @@ static const tt__flag collective_flags[] = {
     {.name = "algorithm", .id = 'g', .value = "NAME", .what = "force this one where it serves"},
     {.name = "list-algorithms", .id = 'l', .what = "print the algorithms there are"},
     {.name = "async", .id = 'a', .what = "several calls under way at a time"},
-    {.name = "iterations", .id = 'i', .value = "N", .what = "calls in a repetition (default by time)"},
-    {.name = "no-pin", .id = 'n', .what = "don't tie each rank to a CPU of its own"},
+    TT__BENCH_FLAG_ITERATIONS,
+    TT__BENCH_FLAG_NO_PIN,
     {0}};
 
 static int collective_main(int argc, char **argv);
@@ -77,19 +65,6 @@ tt__command tt__bench_collective(const tt__bench_call *call, char name[TT__BENCH
 }
 
 /* ---- flags */
-
-static tt_status parse_collective_sizes(char *list, settings *s) {
-    char *rest = NULL;
-    s->size_count = 0;
-    for (char *text = strtok_r(list, ",", &rest); text; text = strtok_r(NULL, ",", &rest)) {
-        tt_status status =
-            s->size_count < MAX_SIZES ? tt__bench_parse_size(text, &s->sizes[s->size_count]) : TT_ERR_INVALID;
-        if (status)
-            return status;
-        s->size_count++;
-    }
-    return s->size_count ? TT_OK : TT_ERR_INVALID;
-}
 
 static tt_status parse_dtype(const char *name, tt_dtype *dtype) {
     for (int i = 0; tt_dtype_size((tt_dtype)i); i++)
@@ -130,15 +105,9 @@ static tt_status keep_value(char *to, size_t size, const char *value) {
     return n > 0 && (size_t)n < size ? TT_OK : TT_ERR_INVALID;
 }
 
-static tt_status parse_collective_flag(int c, char *value, settings *s) {
-    tt__wire wire;
+static tt_status take_collective_flag(int c, char *value, void *into) {
+    settings *s = into;
     switch (c) {
-    case 'w':
-        return tt__parse_i64("--world", value, 1, 64, &s->world);
-    case 'i':
-        return tt__parse_i64("--iterations", value, 1, 100000000, &s->iterations);
-    case 's':
-        return parse_collective_sizes(value, s);
     case 'b':
         s->plain = !strcmp(value, "plain");
         return s->plain || !strcmp(value, "symmetric") ? TT_OK : TT_ERR_INVALID;
@@ -146,12 +115,6 @@ static tt_status parse_collective_flag(int c, char *value, settings *s) {
         return parse_dtype(value, &s->dtype);
     case 'o':
         return parse_op(value, &s->op);
-    case 't':
-        return strcmp(value, "auto") && strcmp(value, "shm") && strcmp(value, "tcp")
-                   ? TT_ERR_INVALID
-                   : keep_value(s->transport, sizeof s->transport, value);
-    case 'W':
-        return tt__wire_named(value, &wire) && !setenv("TT_WIRE", value, 1) ? TT_OK : TT_ERR_INVALID;
     case 'e':
         return keep_value(s->backend, sizeof s->backend, value);
     case 'g':
@@ -162,9 +125,8 @@ static tt_status parse_collective_flag(int c, char *value, settings *s) {
     case 'l':
         s->list = true;
         return TT_OK;
-    default: /* 'n' */
-        s->no_pin = true;
-        return TT_OK;
+    default:
+        return tt__bench_flag_take(c, value, 1, &s->flags);
     }
 }
 
@@ -202,11 +164,6 @@ static const char *algorithm_of(const settings *s, const tt_group *group) {
     return tt__algorithm_name(record.algorithm);
 }
 
-/* Return the wire of the TCP links; "none": there are none, or another engine has them. */
-static const char *wire_of(const tt_group *group) {
-    return group->native && group->native->world->messages ? tt__messages_wire(group->native->world->messages) : "none";
-}
-
 static void collective_print(const settings *s, const tt__bench_buffers *b, size_t bytes, double *usec) {
     double median = usec[TT__BENCH_REPETITIONS / 2];
     const char *algorithm = algorithm_of(s, b->group);
@@ -219,7 +176,7 @@ static void collective_print(const settings *s, const tt__bench_buffers *b, size
               "\"algorithm\":\"%s\"",
               s->call->name, tt_get_backend(b->group), tt_get_world_size(b->group), bytes, tt_dtype_name(s->dtype),
               s->plain ? "plain" : "symmetric", median, usec[0], (double)bytes / median / 1e3,
-              *s->transport ? s->transport : "auto", wire_of(b->group), algorithm);
+              *s->flags.transport ? s->flags.transport : "auto", tt__bench_wire(b->group), algorithm);
     if (s->call->reduces)
         printf(",\"op\":\"%s\"", tt_reduce_op_name(s->op));
     printf("%s}\n", s->async ? ",\"async\":true" : "");
@@ -228,7 +185,7 @@ static void collective_print(const settings *s, const tt__bench_buffers *b, size
 
 static tt_status measure_size(const settings *s, tt__bench_buffers *b, size_t bytes) {
     double usec[TT__BENCH_REPETITIONS];
-    const tt__bench_times times = {.async = s->async, .iterations = s->iterations, .repetition_ns = 60000000};
+    const tt__bench_times times = {.async = s->async, .iterations = s->flags.iterations, .repetition_ns = 60000000};
     TT__TRY(tt__bench_time(s->call, b, (int64_t)(bytes / tt_dtype_size(s->dtype)), &times, usec));
     if (!tt_get_rank(b->group))
         collective_print(s, b, bytes, usec);
@@ -243,13 +200,13 @@ static size_t round_size(const settings *s, size_t bytes) {
 
 static tt_status measure_sizes(tt_group *group, const settings *s) {
     tt__bench_buffers b = {.group = group, .dtype = s->dtype, .op = s->op, .plain = s->plain};
-    int sizes = s->call->send_blocks ? s->size_count : 1; /* a barrier has none */
+    int sizes = s->call->send_blocks ? s->flags.size_count : 1; /* a barrier has none */
     size_t largest = 0;
     for (int i = 0; i < sizes; i++)
-        largest = s->sizes[i] > largest ? s->sizes[i] : largest;
+        largest = s->flags.sizes[i] > largest ? s->flags.sizes[i] : largest;
     tt_status status = tt__bench_buffers_make(&b, s->call, round_size(s, largest));
     for (int i = 0; i < sizes && !status; i++)
-        status = measure_size(s, &b, s->call->send_blocks ? round_size(s, s->sizes[i]) : 0);
+        status = measure_size(s, &b, s->call->send_blocks ? round_size(s, s->flags.sizes[i]) : 0);
     tt__bench_buffers_release(&b);
     return status;
 }
@@ -259,11 +216,12 @@ static const char *or_null(const char *text) { return *text ? text : NULL; }
 static int run_collective_rank(const settings *s) {
     tt_group *group = NULL;
     char algorithms[128];
-    if (!s->no_pin)
+    if (!s->flags.no_pin)
         tt__bench_pin();
     snprintf(algorithms, sizeof algorithms, "%s=%s", s->call->name, s->algorithm);
-    tt_status status = tt_init_process_group(&group, .backend = or_null(s->backend), .transport = or_null(s->transport),
-                                             .algorithms = *s->algorithm ? algorithms : NULL);
+    tt_status status =
+        tt_init_process_group(&group, .backend = or_null(s->backend), .transport = or_null(s->flags.transport),
+                              .algorithms = *s->algorithm ? algorithms : NULL);
     if (!status)
         status = measure_sizes(group, s);
     if (status)
@@ -273,25 +231,18 @@ static int run_collective_rank(const settings *s) {
 }
 
 static int collective_main(int argc, char **argv) {
-    settings s = {.world = 2,
-                  .sizes = {8, 1 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20},
-                  .size_count = 8,
+    settings s = {.flags = {.world = 2,
+                            .sizes = {8, 1 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20},
+                            .size_count = 8},
                   .call = tt__bench_call_named(argv[0])};
-    char name[TT__BENCH_NAME_SIZE], value[1024];
-    const char *flag;
+    char name[TT__BENCH_NAME_SIZE];
     const tt__command command = tt__bench_collective(s.call, name);
-    for (int c; (c = tt__cli_next_flag(&command, argc, argv, &flag)) != -1;) {
-        if (c == '?')
-            return TT__EXIT_USAGE;
-        if (c == 'h')
-            return TT__EXIT_OK;
-        snprintf(value, sizeof value, "%s", optarg ? optarg : ""); /* argv stays whole: the ranks get it */
-        if (parse_collective_flag(c, value, &s))
-            return tt__cli_usage_error(name, "%s: not understood: \"%s\"", flag, optarg);
-    }
+    int code = tt__bench_flags_read(&command, argc, argv, take_collective_flag, &s);
+    if (code >= 0)
+        return code;
     if (*s.algorithm && !has_algorithm(s.call->name, s.algorithm))
         return refuse_algorithm(name, s.call->name, s.algorithm);
     if (s.list)
         return print_algorithms(argv[0]);
-    return tt__bench_is_member() ? run_collective_rank(&s) : tt__bench_spawn((int)s.world, argc, argv);
+    return tt__bench_is_member() ? run_collective_rank(&s) : tt__bench_spawn((int)s.flags.world, argc, argv);
 }

@@ -5,11 +5,10 @@
 #include "base/parse.h"
 #include "cli/bench.h"
 #include "cli/bench_calls.h"
+#include "cli/bench_flags.h"
 #include "cli/bench_rpc_workers.h"
 #include "cli/cli.h"
 #include "cli/spawn.h"
-#include "comm/native/native.h"
-#include "net/wire_choice.h"
 
 #include <tutti/rpc_training.h>
 
@@ -17,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_SIZES = 32, MAX_CELLS = 2 * MAX_SIZES + 2, UNDER_WAY = 64, WARM_CALLS = 3 };
+enum { MAX_CELLS = 2 * TT__BENCH_SIZES + 2, UNDER_WAY = 64, WARM_CALLS = 3 };
 static const int64_t REPETITION_NS = 60000000, MOST_CALLS = 200000;
 
 /* What is measured. */
@@ -36,11 +35,9 @@ typedef struct cell {
 } cell;
 
 typedef struct rpc_settings {
-    int64_t world, iterations, workers; /* workers: that call one; 0: ranks that call each other */
-    size_t sizes[MAX_SIZES];
-    int size_count;
-    char transport[16]; /* "": the library's default */
-    bool tensors, no_pin;
+    tt__bench_flags flags;
+    int64_t workers; /* processes that call one; 0: ranks call each other instead */
+    bool tensors;
 } rpc_settings;
 
 /* One rank's state. */
@@ -56,24 +53,18 @@ typedef struct rpc_bench {
 } rpc_bench;
 
 static const tt__flag rpc_flags[] = {
-    {.name = "world", .id = 'w', .value = "N", .what = "ranks to start (default 2)"},
-    {.name = "sizes",
-     .id = 's',
-     .value = "LIST",
-     .what = "bytes of an argument, with K, M or G (default 64,1K,64K,1M,16M); calls without one come first"},
+    TT__BENCH_FLAG_WORLD,
+    TT__BENCH_FLAG_SIZES(
+        "bytes of an argument, with K, M or G (default 64,1K,64K,1M,16M); calls without one come first"),
     {.name = "values", .id = 'v', .value = "KIND", .what = "bytes (default) or tensor", .offer = "bytes tensor"},
-    {.name = "transport", .id = 't', .value = "NAME", .what = "auto (default), shm or tcp", .offer = "auto shm tcp"},
-    {.name = "wire",
-     .id = 'W',
-     .value = "HOW",
-     .what = "of TCP: sealed, plain or tls (TT_WIRE; default on one machine: plain)",
-     .offer = "sealed plain tls"},
-    {.name = "iterations", .id = 'i', .value = "N", .what = "calls in a repetition (default by time)"},
+    TT__BENCH_FLAG_TRANSPORT,
+    TT__BENCH_FLAG_WIRE,
+    TT__BENCH_FLAG_ITERATIONS,
     {.name = "workers",
      .id = 'm',
      .value = "N",
      .what = "instead: N processes call one for 3 s, over TCP; what that takes it, and how many calls it serves"},
-    {.name = "no-pin", .id = 'n', .what = "don't tie each rank to a CPU of its own"},
+    TT__BENCH_FLAG_NO_PIN,
     {0}};
 
 static int bench_rpc_main(int argc, char **argv);
@@ -185,7 +176,7 @@ static tt_status time_of(rpc_bench *b, const cell *c, tt_status (*repeat)(rpc_be
 /* Choose how many take about REPETITION_NS, and warm up on the way. */
 static tt_status choose_count(rpc_bench *b, const cell *c, tt_status (*repeat)(rpc_bench *b, const cell *c, int64_t n),
                               int64_t *n) {
-    int64_t ns = 0, calls = WARM_CALLS, want = b->settings->iterations;
+    int64_t ns = 0, calls = WARM_CALLS, want = b->settings->flags.iterations;
     for (;;) {
         TT__TRY(time_of(b, c, repeat, calls, &ns));
         if (want || ns >= REPETITION_NS / 8 || calls == MOST_CALLS)
@@ -268,10 +259,6 @@ static double median_us(double *usec) {
     return usec[TT__BENCH_REPETITIONS / 2];
 }
 
-static const char *wire_of_links(const tt_group *group) {
-    return group->native && group->native->world->messages ? tt__messages_wire(group->native->world->messages) : "none";
-}
-
 static void rpc_print(const rpc_bench *b, cell *c) {
     static const char *const names[] = {"there", "there and back", "64 under way"};
     double call = median_us(c->call_us), message = median_us(c->message_us);
@@ -280,7 +267,8 @@ static void rpc_print(const rpc_bench *b, cell *c) {
               "\"wire\":\"%s\",\"usec_median\":%.3f,\"usec_min\":%.3f",
               c->bytes || c->what == MANY ? names[c->what] : "empty", c->bytes,
               b->settings->tensors ? "tensor" : "bytes", tt_get_world_size(b->group),
-              *b->settings->transport ? b->settings->transport : "auto", wire_of_links(b->group), call, c->call_us[0]);
+              *b->settings->flags.transport ? b->settings->flags.transport : "auto", tt__bench_wire(b->group), call,
+              c->call_us[0]);
     if (c->what == MANY)
         tt__print(stdout, ",\"calls_per_sec\":%.0f}\n", 1e6 / call);
     else
@@ -291,7 +279,7 @@ static void rpc_print(const rpc_bench *b, cell *c) {
 /* ---- one rank */
 
 static void list_cells(rpc_bench *b) {
-    const rpc_settings *s = b->settings;
+    const tt__bench_flags *s = &b->settings->flags;
     b->cells[b->cell_count++] = (cell){.what = THERE};
     for (int i = 0; i < s->size_count; i++) {
         b->cells[b->cell_count++] = (cell){.what = THERE, .bytes = s->sizes[i]};
@@ -302,8 +290,8 @@ static void list_cells(rpc_bench *b) {
 
 static tt_status run_rounds(rpc_bench *b) {
     size_t most = 1;
-    for (int i = 0; i < b->settings->size_count; i++)
-        most = b->settings->sizes[i] > most ? b->settings->sizes[i] : most;
+    for (int i = 0; i < b->settings->flags.size_count; i++)
+        most = b->settings->flags.sizes[i] > most ? b->settings->flags.sizes[i] : most;
     if (!(b->bytes = malloc(most)))
         return tt__fail(TT_ERR_MEMORY, "no memory for %zu bytes", most);
     memset(b->bytes, 1, most);
@@ -321,9 +309,9 @@ static tt_status run_rounds(rpc_bench *b) {
 
 static int run_rpc_rank(const rpc_settings *s) {
     rpc_bench b = {.settings = s};
-    if (!s->no_pin)
+    if (!s->flags.no_pin)
         tt__bench_pin();
-    tt_status status = tt_init_process_group(&b.group, .transport = *s->transport ? s->transport : NULL);
+    tt_status status = tt_init_process_group(&b.group, .transport = *s->flags.transport ? s->flags.transport : NULL);
     if (!status)
         status = run_rounds(&b);
     if (status)
@@ -335,57 +323,27 @@ static int run_rpc_rank(const rpc_settings *s) {
 
 /* ---- flags */
 
-static tt_status parse_rpc_sizes(char *list, rpc_settings *s) {
-    char *rest = NULL;
-    s->size_count = 0;
-    for (char *text = strtok_r(list, ",", &rest); text; text = strtok_r(NULL, ",", &rest)) {
-        if (s->size_count == MAX_SIZES)
-            return TT_ERR_INVALID;
-        TT__TRY(tt__bench_parse_size(text, &s->sizes[s->size_count]));
-        s->size_count++;
-    }
-    return s->size_count ? TT_OK : TT_ERR_INVALID;
-}
-
-static tt_status parse_rpc_flag(int c, char *value, rpc_settings *s) {
-    tt__wire wire;
+static tt_status take_rpc_flag(int c, char *value, void *settings) {
+    rpc_settings *s = settings;
     switch (c) {
-    case 'w':
-        return tt__parse_i64("--world", value, 2, 64, &s->world);
     case 'm':
         return tt__parse_i64("--workers", value, 1, 10000, &s->workers);
-    case 'i':
-        return tt__parse_i64("--iterations", value, 1, 100000000, &s->iterations);
-    case 's':
-        return parse_rpc_sizes(value, s);
     case 'v':
         s->tensors = !strcmp(value, "tensor");
         return s->tensors || !strcmp(value, "bytes") ? TT_OK : TT_ERR_INVALID;
-    case 't':
-        snprintf(s->transport, sizeof s->transport, "%.8s", value);
-        return strcmp(value, "auto") && strcmp(value, "shm") && strcmp(value, "tcp") ? TT_ERR_INVALID : TT_OK;
-    case 'W':
-        return tt__wire_named(value, &wire) && !setenv("TT_WIRE", value, 1) ? TT_OK : TT_ERR_INVALID;
-    default: /* 'n' */
-        s->no_pin = true;
-        return TT_OK;
+    default:
+        return tt__bench_flag_take(c, value, 2, &s->flags);
     }
 }
 
 static int bench_rpc_main(int argc, char **argv) {
-    rpc_settings s = {.world = 2, .sizes = {64, 1 << 10, 64 << 10, 1 << 20, 16 << 20}, .size_count = 5};
-    char value[1024];
-    const char *flag;
-    for (int c; (c = tt__cli_next_flag(&tt__bench_rpc, argc, argv, &flag)) != -1;) {
-        if (c == '?')
-            return TT__EXIT_USAGE;
-        if (c == 'h')
-            return TT__EXIT_OK;
-        snprintf(value, sizeof value, "%s", optarg ? optarg : ""); /* argv stays whole: the ranks get it */
-        if (parse_rpc_flag(c, value, &s))
-            return tt__cli_usage_error("bench rpc", "%s: not understood: \"%s\"", flag, optarg);
-    }
+    rpc_settings s = {
+        .flags = {.world = 2, .sizes = {64, 1 << 10, 64 << 10, 1 << 20, 16 << 20}, .size_count = 5},
+    };
+    int code = tt__bench_flags_read(&tt__bench_rpc, argc, argv, take_rpc_flag, &s);
+    if (code >= 0)
+        return code;
     if (s.workers)
-        return tt__bench_rpc_workers((int)s.workers, s.iterations);
-    return tt__bench_is_member() ? run_rpc_rank(&s) : tt__bench_spawn((int)s.world, argc, argv);
+        return tt__bench_rpc_workers((int)s.workers, s.flags.iterations);
+    return tt__bench_is_member() ? run_rpc_rank(&s) : tt__bench_spawn((int)s.flags.world, argc, argv);
 }
