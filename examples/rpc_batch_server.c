@@ -133,7 +133,7 @@ static void trainer_ended(tt_future *trained, void *user) {
 
 /* Call train() of all trainers, and wait for all. */
 static tt_status start_trainers(tt_rpc *rpc, Server *s) {
-    tt_future *trained[TRAINERS_MAX] = {0}, *all = NULL;
+    tt_future *trained[TRAINERS_MAX] = {0};
     tt_rref *self = tt_rref_new(rpc, tt_rpc_object(s, NULL, "server"));
     tt_status status = self ? TT_OK : tt_last_status();
     for (int i = 0; i < s->trainers && !status; i++) {
@@ -141,13 +141,7 @@ static tt_status start_trainers(tt_rpc *rpc, Server *s) {
         if (!status)
             status = tt_future_add_callback(trained[i], trainer_ended, s);
     }
-    if (!status)
-        status = tt_future_collect_all(&all, trained, s->trainers);
-    if (!status)
-        status = tt_future_wait(all, 0);
-    tt_future_free(all);
-    for (int i = 0; i < s->trainers; i++)
-        tt_future_free(trained[i]);
+    status = wait_for_calls(trained, s->trainers, status);
     tt_rref_free(self);
     return status;
 }

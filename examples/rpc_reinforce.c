@@ -98,12 +98,14 @@ typedef struct Agent {
     int observers;
 } Agent;
 
+static Agent agent = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
 /* The game of whoever calls; calls of one observer come one after the other. NULL: recorded. */
-static Game *game_of(const tt_rpc_call *call, Agent **agent) {
+static Game *game_of(const tt_rpc_call *call, Agent **called) {
     const tt_rpc_value *value = tt_rref_local(tt_rpc_arg_rref(call, 0));
     int caller = tt_rpc_caller(call);
-    *agent = value ? value->object.at : NULL;
-    return value && caller > 0 ? &(*agent)->games[caller - 1] : NULL;
+    *called = value ? value->object.at : NULL;
+    return value && caller > 0 ? &(*called)->games[caller - 1] : NULL;
 }
 
 /* x (4), the state -> how likely each action is (2) */
@@ -116,13 +118,14 @@ static tt_tensor *likelihoods(Agent *a, tt_tensor *x) {
 }
 
 static tt_status select_action(tt_rpc_call *call) {
-    Agent *agent;
-    Game *g = game_of(call, &agent);
+    Agent *a;
+    Game *g = game_of(call, &a);
     tt_tensor *x = tt_rpc_arg_tensor(call, 1);
-    if (!g || g->steps == agent->options->steps)
-        return tt_fail(TT_ERR_STATE, "an observer has at most %" PRId64 " steps", agent->options->steps);
-    const float *likely = tt_tensor_f32(likelihoods(agent, x)),
-                *drawn = tt_tensor_f32(tt_rand(TT_SHAPE(1), g->actions));
+    if (!g)
+        return tt_fail(TT_ERR_INVALID, "expected an observer to ask the agent, got worker %d", tt_rpc_caller(call));
+    if (g->steps == a->options->steps)
+        return tt_fail(TT_ERR_STATE, "an observer has at most %" PRId64 " steps", a->options->steps);
+    const float *likely = tt_tensor_f32(likelihoods(a, x)), *drawn = tt_tensor_f32(tt_rand(TT_SHAPE(1), g->actions));
     if (!likely || !drawn)
         return tt_last_status();
     memcpy(g->states + g->steps * STATE, tt_tensor_f32(x), STATE * sizeof(float));
@@ -133,8 +136,8 @@ static tt_status select_action(tt_rpc_call *call) {
 TT_RPC_FUNCTION(select_action, "(rref agent, tensor state) -> bool");
 
 static tt_status report_reward(tt_rpc_call *call) {
-    Agent *agent;
-    Game *g = game_of(call, &agent);
+    Agent *a;
+    Game *g = game_of(call, &a);
     if (!g || g->rewards == g->steps)
         return tt_fail(TT_ERR_STATE, "expected a reward for each action, got more");
     g->returns[g->rewards++] = (float)tt_rpc_arg_float(call, 1);
@@ -181,19 +184,12 @@ static tt_status finish_episode(Agent *a, double *loss_value) {
 
 /* Let all observers play a game, at once. */
 static tt_status play(tt_rpc *rpc, tt_rref *self, const Agent *a) {
-    tt_future *played[OBSERVERS_MAX] = {0}, *all = NULL;
+    tt_future *played[OBSERVERS_MAX] = {0};
     tt_status status = TT_OK;
     for (int i = 0; i < a->observers && !status; i++)
         status = tt_rpc_async(&played[i], rpc, NULL, "run_episode", .to_id = i + 1,
                               .args = TT_RPC_ARGS(tt_rpc_rref(self), tt_rpc_int(a->options->steps)));
-    if (!status)
-        status = tt_future_collect_all(&all, played, a->observers);
-    if (!status)
-        status = tt_future_wait(all, 0);
-    tt_future_free(all);
-    for (int i = 0; i < a->observers; i++)
-        tt_future_free(played[i]);
-    return status;
+    return wait_for_calls(played, a->observers, status);
 }
 
 static tt_status train(tt_rpc *rpc, Agent *a) {
@@ -243,14 +239,11 @@ static void free_agent(Agent *a) {
 }
 
 static tt_status be_agent(tt_rpc **rpc, tt_group *world, const Options *o) {
-    Agent a = {.options = o, .lock = PTHREAD_MUTEX_INITIALIZER};
-    tt_status status = make_agent(&a, tt_get_world_size(world) - 1);
+    agent.options = o;
+    tt_status status = make_agent(&agent, tt_get_world_size(world) - 1);
     if (!status)
         status = become_worker(rpc, world, "agent", "observer");
-    if (!status)
-        status = train(*rpc, &a);
-    free_agent(&a);
-    return status;
+    return status ? status : train(*rpc, &agent);
 }
 
 /* ---- both ---- */
@@ -276,7 +269,8 @@ int main(int argc, char **argv) {
     tt_status status = join_ranks(&world, 2, OBSERVERS_MAX + 1);
     if (!status)
         status = tt_get_rank(world) ? be_observer(&rpc, world, &o) : be_agent(&rpc, world, &o);
-    int code = end_worker(rpc, world, status);
+    int code = end_worker(rpc, world, status); /* until then observers may call the agent */
+    free_agent(&agent);
     tt_generator_free(starts);
     return code;
 }

@@ -58,6 +58,20 @@ static inline tt_status become_worker(tt_rpc **rpc, tt_group *world, const char 
     return tt_rpc_init(rpc, name, .group = world);
 }
 
+/* Wait until all `count` calls are done, and free their futures, of which some may be NULL after a failure. Returns
+ * `status` if that is one, else the error of the first call that failed. */
+static inline tt_status wait_for_calls(tt_future **calls, int64_t count, tt_status status) {
+    tt_future *all = NULL;
+    if (!status)
+        status = tt_future_collect_all(&all, calls, count);
+    if (!status)
+        status = tt_future_wait(all, 0);
+    tt_future_free(all);
+    for (int64_t i = 0; i < count; i++)
+        tt_future_free(calls[i]);
+    return status;
+}
+
 /* End after `status`: on success this worker serves the others until all are here. Returns what main() does. */
 static inline int end_worker(tt_rpc *rpc, tt_group *world, tt_status status) {
     if (status)
