@@ -1,12 +1,5 @@
 /* The flight recorder: what is written is what a reader gets, and never half of it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "comm/record/recorder.h"
+#include "support/recorder.h"
 
 #include <tutti/comm.h>
 #include <tutti/job.h>
@@ -14,30 +7,9 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-static tt__recorder *recorder;
-
-static int setup(void **state) {
-    (void)state;
-    size_t size = (sizeof *recorder + 4095) & ~(size_t)4095;
-    recorder = aligned_alloc(4096, size);
-    if (!recorder)
-        return -1;
-    memset(recorder, 0, size);
-    tt__recorder_init(recorder, 3, 8);
-    return 0;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    free(recorder);
-    return 0;
-}
 
 static tt__record_slot *begin_call(const char *file, int line, uint32_t seq) {
     tt__record_slot *record = tt__record_begin(
@@ -419,19 +391,19 @@ static void test_rates_of_progress(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_a_call_is_read_back, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_texts_of_operations, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_line_zero_says_what_for, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_old_calls_make_room, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_end_of_a_forgotten_call, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_a_record_of_two_calls_is_none, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_more_files_than_room, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_what_is_waited_for, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_groups_have_names, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_threads, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_many_threads, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_long_file_names_keep_their_end, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_progress, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_call_is_read_back, recorder_setup, recorder_teardown),
+        cmocka_unit_test_setup_teardown(test_texts_of_operations, recorder_setup, recorder_teardown),
+        cmocka_unit_test_setup_teardown(test_line_zero_says_what_for, recorder_setup, recorder_teardown),
+        cmocka_unit_test_setup_teardown(test_old_calls_make_room, recorder_setup, recorder_teardown),
+        cmocka_unit_test_setup_teardown(test_end_of_a_forgotten_call, recorder_setup, recorder_teardown),
+        cmocka_unit_test_setup_teardown(test_a_record_of_two_calls_is_none, recorder_setup, recorder_teardown),
+        cmocka_unit_test_setup_teardown(test_more_files_than_room, recorder_setup, recorder_teardown),
+        cmocka_unit_test_setup_teardown(test_what_is_waited_for, recorder_setup, recorder_teardown),
+        cmocka_unit_test_setup_teardown(test_groups_have_names, recorder_setup, recorder_teardown),
+        cmocka_unit_test_setup_teardown(test_threads, recorder_setup, recorder_teardown),
+        cmocka_unit_test_setup_teardown(test_many_threads, recorder_setup, recorder_teardown),
+        cmocka_unit_test_setup_teardown(test_long_file_names_keep_their_end, recorder_setup, recorder_teardown),
+        cmocka_unit_test_setup_teardown(test_progress, recorder_setup, recorder_teardown),
         cmocka_unit_test(test_a_forked_child_leaves_the_parents_progress_alone),
         cmocka_unit_test(test_rates_of_progress),
     };

@@ -1,33 +1,5 @@
 /* The flight recorder's device times: read with their call's number alone, as they were written, or not at all. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "comm/record/recorder.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-static tt__recorder *recorder;
-
-static int setup(void **state) {
-    (void)state;
-    recorder = aligned_alloc(_Alignof(tt__recorder), sizeof *recorder);
-    if (!recorder)
-        return -1;
-    memset((void *)recorder, 0, sizeof *recorder);
-    tt__recorder_init(recorder, 3, 8);
-    return 0;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    free(recorder);
-    return 0;
-}
+#include "support/recorder.h"
 
 static tt__record_slot *begin_call(void) {
     tt__record_slot *record = tt__record_begin(recorder, "train.c", 88, (tt__record){.op = TT_OP_ALL_REDUCE});
@@ -43,10 +15,7 @@ static void times_are_read_back(void **state) {
     tt__record_device ran = ran_as(atomic_load(&record->number)), copy;
     assert_false(tt__record_read_device(recorder, ran.number, &copy));
     tt__record_note_device(recorder, record, &ran);
-    tt__recorder *theirs = recorder;
-    assert_int_equal(setup(NULL), 0);
-    assert_true(tt__recorder_copy(recorder, theirs));
-    free(theirs);
+    read_by_another();
     assert_true(tt__record_read_device(recorder, ran.number, &copy));
     assert_true(copy.number == ran.number && copy.type == TT_DEVICE_CUDA && copy.index == 3);
     assert_true(copy.begin_ns == 5000 && copy.duration_ns == 700);
@@ -100,10 +69,10 @@ static void a_forgotten_call_leaves_the_newcomer_alone(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(times_are_read_back, setup, teardown),
-        cmocka_unit_test_setup_teardown(halves_are_none, setup, teardown),
-        cmocka_unit_test_setup_teardown(impossible_times_are_none, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_forgotten_call_leaves_the_newcomer_alone, setup, teardown),
+        cmocka_unit_test_setup_teardown(times_are_read_back, recorder_setup, recorder_teardown),
+        cmocka_unit_test_setup_teardown(halves_are_none, recorder_setup, recorder_teardown),
+        cmocka_unit_test_setup_teardown(impossible_times_are_none, recorder_setup, recorder_teardown),
+        cmocka_unit_test_setup_teardown(a_forgotten_call_leaves_the_newcomer_alone, recorder_setup, recorder_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,41 +1,5 @@
 /* The flight recorder's calls to workers, and what a worker has under way: read as they were written, or not at all. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "comm/record/recorder.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-static tt__recorder *recorder;
-
-static int setup(void **state) {
-    (void)state;
-    recorder = aligned_alloc(_Alignof(tt__recorder), sizeof *recorder);
-    if (!recorder)
-        return -1;
-    memset((void *)recorder, 0, sizeof *recorder);
-    tt__recorder_init(recorder, 3, 8);
-    return 0;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    free(recorder);
-    return 0;
-}
-
-/* As another process reads it. */
-static void read_by_another(void) {
-    tt__recorder *theirs = recorder;
-    assert_int_equal(setup(NULL), 0);
-    assert_true(tt__recorder_copy(recorder, theirs));
-    free(theirs);
-}
+#include "support/recorder.h"
 
 static void calls_are_read_back(void **state) {
     (void)state;
@@ -95,9 +59,9 @@ static void what_is_under_way_is_read_back(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(calls_are_read_back, setup, teardown),
-        cmocka_unit_test_setup_teardown(the_oldest_make_room, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_is_under_way_is_read_back, setup, teardown),
+        cmocka_unit_test_setup_teardown(calls_are_read_back, recorder_setup, recorder_teardown),
+        cmocka_unit_test_setup_teardown(the_oldest_make_room, recorder_setup, recorder_teardown),
+        cmocka_unit_test_setup_teardown(what_is_under_way_is_read_back, recorder_setup, recorder_teardown),
     };
     return cmocka_run_group_tests_name("record_rpc", tests, NULL, NULL);
 }
