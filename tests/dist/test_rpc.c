@@ -1,7 +1,5 @@
 /* Calls, values, futures and references between the ranks of a group, on shared memory and on TCP. */
-#include <tutti/rpc.h>
-
-#include "support/ranks.h"
+#include "support/worker_ranks.h"
 
 #include <time.h>
 
@@ -106,13 +104,9 @@ typedef struct workers {
 
 static int be_worker(tt_store *store, int rank, int world, void *arg) {
     const workers *what = arg;
-    tt_group *group = NULL;
-    tt_rpc *rpc = NULL;
-    char name[20];
-    snprintf(name, sizeof name, "worker%d", rank);
-    CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = PATIENCE_MS,
-                                   .heartbeat_ms = CALM_MS, .transport = what->transport));
-    CHECK_OK(tt_rpc_init(&rpc, name, .group = group, .max_threads = what->max_threads, .join_timeout_ms = PATIENCE_MS));
+    const worker_options options = {what->transport, CALM_MS, what->max_threads};
+    tt_group *group;
+    tt_rpc *rpc = become_worker(store, rank, world, options, &group);
     what->fn(rpc, rank, world);
     CHECK_OK(tt_rpc_shutdown(rpc, .timeout_ms = PATIENCE_MS));
     tt_destroy_process_group(group);

@@ -297,22 +297,6 @@ static void bad_input_is_refused(void **state) {
 
 /* ---- other ways to lead and to compute */
 
-/* The loss of a context that another worker has begun, and its pass, which this one leads. */
-static tt_status lead_function(tt_rpc_call *call) {
-    tt_rpc *rpc = tt_rpc_of_call(call);
-    tt_tensor *y = call_node(rpc, (int)tt_rpc_arg_int(call, 0), OP_MIX, tt_rpc_arg_tensor(call, 1));
-    tt_tensor *loss = tt_sum(tt_mul(y, own_leaf[0]));
-    if (tt_rpc_arg_bool(call, 2))
-        loss = tt_sum(tt_apply(&bad, &(int){DIES}, tt_mul(y, own_leaf[0])));
-    return tt_dist_autograd_backward(rpc, tt_dist_autograd_current(), &loss, 1);
-}
-TT_RPC_FUNCTION_NAMED(lead_function, WORKERS "lead", "(int worker, tensor x, bool dies)");
-
-static tt_status lead_on_worker1(tt_rpc *rpc, bool dies) {
-    return tt_rpc_sync(rpc, "worker1", WORKERS "lead",
-                       .args = TT_RPC_ARGS(tt_rpc_int(2), tt_rpc_tensor(own_leaf[1]), tt_rpc_bool(dies)));
-}
-
 static void expect_gradient(tt_rpc *rpc, int64_t context, tt_tensor *leaf, tt_tensor *expected) {
     tt_tensor *grad = tt_dist_autograd_grad(rpc, context, leaf);
     CHECK(grad && expected && tt_tensor_device(grad) == tt_tensor_device(leaf));

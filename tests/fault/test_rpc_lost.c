@@ -1,18 +1,10 @@
 /* Workers that die, freeze or leave amid calls: every waiter gets an error that names them, soon, and nothing is
  * left. */
-#include <tutti/rpc.h>
+#include "support/worker_ranks.h"
 
-#include "support/ranks.h"
-
-#include <time.h>
+#include "base/clock.h"
 
 enum { HEARTBEAT_MS = 2000, SOON_MS = 1000, REPLIES = 4, REPLY_BYTES = 48 << 20, AMID_NS = 5000000 };
-
-static int64_t now_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 /* ---- functions */
 
@@ -74,31 +66,25 @@ typedef struct fault_case {
 
 static int be_worker(tt_store *store, int rank, int world, void *arg) {
     const fault_case *what = arg;
-    tt_group *group = NULL;
-    tt_rpc *rpc = NULL;
-    char name[20];
-    snprintf(name, sizeof name, "worker%d", rank);
-    CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = PATIENCE_MS,
-                                   .heartbeat_ms = HEARTBEAT_MS, .transport = what->transport));
-    CHECK_OK(tt_rpc_init(&rpc, name, .group = group, .join_timeout_ms = PATIENCE_MS));
+    tt_group *group;
+    tt_rpc *rpc = become_worker(store, rank, world, (worker_options){what->transport, HEARTBEAT_MS, 0}, &group);
     what->fn(rpc, rank, what->signal);
-    tt_rref_free(kept);
-    kept = NULL;
     tt_status status = tt_rpc_shutdown(rpc, .timeout_ms = PATIENCE_MS);
-    CHECK(status == TT_ERR_PEER); /* who only served learns of it here */
+    CHECK(status == TT_ERR_PEER); /* a worker that made no calls learns of it here */
     CHECK_TEXT("worker2 (id 2)");
+    tt_rref_free(kept); /* not before: keep() may be called at any time until then */
     tt_destroy_process_group(group);
     return 0;
 }
 
 static void check_time(int64_t since, int signal) {
     int64_t promised = signal == SIGSTOP ? HEARTBEAT_MS + SOON_MS : SOON_MS;
-    CHECK(now_ms() - since < promised + leeway_ms());
+    CHECK(tt__now_ms() - since < promised + leeway_ms());
 }
 
 /* Worker 2 dies in a call of worker 0, while worker 1 has called it, too; calls to those that live go on. */
 static void dies_in_a_call(tt_rpc *rpc, int rank, int signal) {
-    int64_t since = now_ms();
+    int64_t since = tt__now_ms();
     tt_rpc_value sum;
     if (rank == 0) {
         CHECK(tt_rpc_sync(rpc, "worker2", "die", .args = TT_RPC_ARGS(tt_rpc_int(signal))) == TT_ERR_PEER);
@@ -119,7 +105,7 @@ static void dies_in_a_call(tt_rpc *rpc, int rank, int signal) {
 
 /* Worker 0 calls worker 1, which calls worker 2, which dies: the text has the whole path. */
 static void dies_in_a_nested_call(tt_rpc *rpc, int rank, int signal) {
-    int64_t since = now_ms();
+    int64_t since = tt__now_ms();
     if (rank)
         return;
     CHECK(tt_rpc_sync(rpc, "worker1", "have_die", .args = TT_RPC_ARGS(tt_rpc_int(2), tt_rpc_int(signal))) ==
@@ -143,13 +129,13 @@ static void dies_with_references(tt_rpc *rpc, int rank, int signal) {
     tt_rref_free(mine);
     CHECK_OK(tt_rpc_get_counts(rpc, &counts));
     CHECK(counts.owned == 1 && counts.held == 1);
-    int64_t since = now_ms();
+    int64_t since = tt__now_ms();
     CHECK(tt_rpc_sync(rpc, "worker2", "die", .args = TT_RPC_ARGS(tt_rpc_int(signal))) == TT_ERR_PEER);
     CHECK(tt_rref_get(theirs, &value, 0) == TT_ERR_PEER);
     CHECK_TEXT("worker2 (id 2)");
     do
         CHECK_OK(tt_rpc_get_counts(rpc, &counts));
-    while (counts.owned && now_ms() - since < PATIENCE_MS);
+    while (counts.owned && tt__now_ms() - since < PATIENCE_MS);
     CHECK(!counts.owned && counts.held == 1 && !counts.calls);
     tt_rref_free(theirs);
 }
@@ -159,7 +145,7 @@ static void dies_amid_replies(tt_rpc *rpc, int rank, int signal) {
     tt_future *futures[REPLIES];
     if (rank)
         return;
-    int64_t since = now_ms();
+    int64_t since = tt__now_ms();
     for (int i = 0; i < REPLIES; i++)
         CHECK_OK(tt_rpc_async(&futures[i], rpc, "worker2", "die_replying", .args = TT_RPC_ARGS(tt_rpc_int(signal))));
     for (int i = 0; i < REPLIES; i++) {
@@ -211,13 +197,8 @@ static void replies_that_end_half_way_end_their_calls_once(void **state) {
 
 static int be_worker_that_leaves(tt_store *store, int rank, int world, void *arg) {
     const char *left = "worker1 has left";
-    tt_group *group = NULL;
-    tt_rpc *rpc = NULL;
-    char name[20];
-    snprintf(name, sizeof name, "worker%d", rank);
-    CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = PATIENCE_MS,
-                                   .transport = arg));
-    CHECK_OK(tt_rpc_init(&rpc, name, .group = group, .join_timeout_ms = PATIENCE_MS));
+    tt_group *group;
+    tt_rpc *rpc = become_worker(store, rank, world, (worker_options){.transport = arg}, &group);
     if (rank == 2)
         raise(SIGKILL);
     if (rank == 0) {

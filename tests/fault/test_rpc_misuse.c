@@ -1,7 +1,5 @@
 /* Programs that use workers wrongly: each gets one clear error where it is, and takes nobody else along. */
-#include <tutti/rpc.h>
-
-#include "support/ranks.h"
+#include "support/worker_ranks.h"
 
 #include "base/clock.h"
 
@@ -125,15 +123,10 @@ typedef struct scene {
 
 static int be_worker(tt_store *store, int rank, int world, void *arg) {
     const scene *scene = arg;
-    tt_group *group = NULL;
-    tt_rpc *rpc = NULL;
-    char name[20];
-    snprintf(name, sizeof name, "worker%d", rank);
+    const worker_options options = {NULL, CALM_MS, scene->max_threads};
+    tt_group *group;
     CHECK(never = tt_future_new());
-    CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = PATIENCE_MS,
-                                   .heartbeat_ms = CALM_MS));
-    CHECK_OK(
-        tt_rpc_init(&rpc, name, .group = group, .join_timeout_ms = PATIENCE_MS, .max_threads = scene->max_threads));
+    tt_rpc *rpc = become_worker(store, rank, world, options, &group);
     scene->fn(rpc, rank);
     if (!scene->own_end)
         CHECK_OK(tt_rpc_shutdown(rpc, .timeout_ms = PATIENCE_MS));
