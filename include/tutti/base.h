@@ -120,7 +120,8 @@ TT_BEGIN_DECLS
     X(ERR_ABORTED, "the group was aborted")                                              \
     X(ERR_AUTH, "a peer did not prove that it belongs to the job")                       \
     X(ERR_NAN, "a result is not a number")                                               \
-    X(ERR_PROCESS, "a started process failed")
+    X(ERR_PROCESS, "a started process failed")                                           \
+    X(ERR_EXISTS, "the name is taken")
 
 typedef enum tt_status {
 #define TT_STATUS_ENUM(name, text) TT_##name,

@@ -258,8 +258,9 @@ typedef struct tt_rpc_init_args {
  * end by tt_rpc_shutdown().
  *   tt_rpc_init(&rpc, "ps", .group = world)
  * Errors: TT_ERR_INVALID a bad name, option or registered function; TT_ERR_STATE the process is a worker of this group
- * already; TT_ERR_MISMATCH two workers have the same name or id, or one lacks a function that another has (both are
- * named); TT_ERR_UNSUPPORTED the group is not native, or lacks ranks of the job; those of a collective, or of a store.
+ * already; TT_ERR_EXISTS two workers have the same name; TT_ERR_MISMATCH two have the same id, or one lacks a function
+ * that another has (both are named); TT_ERR_UNSUPPORTED the group is not native, or lacks ranks of the job; those of a
+ * collective, or of a store.
  * PyTorch: rpc.init_rpc. */
 TT_API TT_NODISCARD tt_status tt_rpc_init_with(const tt_rpc_init_args *args, size_t size);
 #ifndef __cplusplus

@@ -151,7 +151,7 @@ static tt_status check_cards(const group_network *net) {
     for (int r = 0; r < net->world->size; r++)
         for (int s = r + 1; s < net->world->size; s++)
             if (!strcmp(net->cards[r].name, net->cards[s].name))
-                return tt__fail(TT_ERR_MISMATCH,
+                return tt__fail(TT_ERR_EXISTS,
                                 "tt_rpc_init: ranks %d and %d are both called %s: workers have names "
                                 "of their own",
                                 r, s, net->cards[r].name);

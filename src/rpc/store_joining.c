@@ -47,7 +47,7 @@ static tt_status take_worker_name(tt__rpc_cards *cards, tt__rpc_network *network
             return TT_OK;
         TT__TRY(look_for_id(cards, network, other.id, deadline_ms, &there));
         if (there)
-            return tt__fail(TT_ERR_MISMATCH,
+            return tt__fail(TT_ERR_EXISTS,
                             "two workers are named %s: one with id %d on host %s is there already, this one on host %s "
                             "would be another",
                             other.intro.name, other.id, other.intro.host, cards->own.intro.host);

@@ -361,7 +361,7 @@ static int bad_beginnings(tt_store *store, int rank, int world, void *arg) {
     expect_no_worker(NULL, (tt_rpc_init_args){.name = "w"}, TT_ERR_INVALID, "got neither");
     expect_no_worker(group, (tt_rpc_init_args){.name = "w", .threads = -1}, TT_ERR_INVALID, "0 or more");
     expect_no_worker(group, (tt_rpc_init_args){.name = "w", .max_threads = -1}, TT_ERR_INVALID, "0 or more");
-    expect_no_worker(group, (tt_rpc_init_args){.name = "same"}, TT_ERR_MISMATCH, "are both called same");
+    expect_no_worker(group, (tt_rpc_init_args){.name = "same"}, TT_ERR_EXISTS, "are both called same");
     CHECK(tt_rpc_register("late", "()", add) == TT_ERR_STATE);
     CHECK_TEXT("registered after the first tt_rpc_init()");
     CHECK_OK(tt_rpc_init(&rpc, rank ? "b" : "a", .group = group, .join_timeout_ms = PATIENCE_MS));

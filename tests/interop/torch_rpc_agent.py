@@ -8,6 +8,7 @@ import time
 
 import one_job
 import torch
+import torch.distributed as dist
 import torch.distributed.rpc as rpc
 import tutti_torch  # noqa: F401: makes itself known
 
@@ -99,6 +100,21 @@ def refused():
         raise AssertionError("a device map was accepted")
 
 
+def taken():
+    """A second worker of one name is refused in the words of PyTorch's agent, also where workers come and go."""
+    meeting = next(dist.rendezvous("env://"))[0]
+    how = {"rank": RANK, "backend": rpc.BackendType.TUTTI}
+    if RANK == 0:
+        rpc.init_rpc("same", **how)
+        meeting.set("joined", "")
+        meeting.wait(["refused"])
+        rpc.shutdown()
+        return
+    meeting.wait(["joined"])
+    expect_error("^RPC worker name same is not unique: ", lambda: rpc.init_rpc("same", **how))
+    meeting.set("refused", "")
+
+
 def errors():
     """Errors name the other worker."""
     join(rpc_backend_options=rpc.TensorPipeRpcBackendOptions(num_worker_threads=4, rpc_timeout=30))
@@ -135,5 +151,5 @@ def left():
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    {function.__name__: function for function in (tensors, refused, errors, killed, left)}[CASE]()
+    {function.__name__: function for function in (tensors, refused, taken, errors, killed, left)}[CASE]()
     print(CASE, "done", flush=True)

@@ -272,7 +272,7 @@ static void names_and_ids_are_ones_own(void **state) {
     tt_store *store = hash_store();
     tt__rpc_network *a = join(store, "a"), *other;
     tt_rpc_init_args args = {.name = "a", .store = store};
-    assert_int_equal(join_with(&other, &args), TT_ERR_MISMATCH);
+    assert_int_equal(join_with(&other, &args), TT_ERR_EXISTS);
     error_has("two workers are named a: one with id 0 on host ");
     args = (tt_rpc_init_args){.name = "b", .store = store, .has_id = true};
     assert_int_equal(join_with(&other, &args), TT_ERR_MISMATCH);

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <cstring>
 
 #include <unistd.h>
 
@@ -126,7 +125,7 @@ void AgentTutti::become_worker(tt_group *group) {
     const Interruption interruption;
     const tt_status status = tt_rpc_init_with(&a, offsetof(tt_rpc_init_args, tt_end));
     interruption.rethrow();
-    if (status == TT_ERR_MISMATCH && std::strstr(tt_last_error(), "both called")) // what TensorPipe's agent says of it
+    if (status == TT_ERR_EXISTS) // what TensorPipe's agent says of it
         throw std::runtime_error("RPC worker name " + options_.name + " is not unique: " + text_of(status));
     check(status);
 }
