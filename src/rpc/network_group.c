@@ -230,10 +230,24 @@ static tt_status own_group(group_network *net, const tt_rpc_init_args *args) {
     return status;
 }
 
+static tt_status fail_twice(void) {
+    return tt__fail(TT_ERR_STATE, "tt_rpc_init: this process is a worker of the group already: expected "
+                                  "tt_rpc_shutdown() first");
+}
+
+/* This rank alone may have called it twice: the others would not come. */
+static tt_status check_no_worker(tt__world *world) {
+    tt__world_lock(world);
+    bool twice = world->has_rpc;
+    tt__world_unlock(world);
+    return twice ? fail_twice() : TT_OK;
+}
+
 tt_status tt__rpc_network_of_group(tt__rpc_network **out, const tt_rpc_init_args *args) {
     *out = NULL;
     TT__TRY(check_workers_group(args->group));
     tt__world *world = args->group->native->world;
+    TT__TRY(check_no_worker(world));
     group_network *net = calloc(1, sizeof *net);
     if (!net || !(net->cards = calloc((size_t)world->size, sizeof *net->cards))) {
         free(net);
@@ -247,7 +261,7 @@ tt_status tt__rpc_network_of_group(tt__rpc_network **out, const tt_rpc_init_args
     if (!status)
         status = tt__world_messages(world);
     if (!status && world->has_rpc)
-        status = tt__fail(TT_ERR_STATE, "tt_rpc_init: this process is a worker of the group already");
+        status = fail_twice();
     world->has_rpc |= !status;
     tt__world_unlock(world);
     if (status) {
