@@ -407,10 +407,10 @@ static tt_status make_request(const tt_rpc_sync_args *args, const char *what, co
                              .timeout_ms = args->timeout_ms};
     TT__TRY(tt__rpc_usable(args->rpc, what));
     if (!args->function || !*args->function || strlen(args->function) >= TT__RPC_FUNCTION_NAME)
-        return tt__fail_argument("%s: expected the name of a function, got \"%.80s\"", what,
-                                 args->function ? args->function : "");
+        return tt__fail(TT_ERR_INVALID, "%s: expected the name of a function, got \"%.80s\"", what,
+                        args->function ? args->function : "");
     if (args->args.count < 0 || (args->args.count && !args->args.values))
-        return tt__fail_argument("%s: .args are %lld values at NULL", what, (long long)args->args.count);
+        return tt__fail(TT_ERR_INVALID, "%s: .args are %lld values at NULL", what, (long long)args->args.count);
     return args->to ? find_worker(args->rpc, args->to, &out->to) : TT_OK;
 }
 

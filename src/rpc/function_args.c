@@ -35,8 +35,11 @@ tt_rref *tt_rpc_arg_rref(const tt_rpc_call *call, int64_t index) {
 }
 
 tt_status tt_rpc_take_arg(tt_rpc_call *call, int64_t index, tt_rpc_value *out) {
-    if (!call || !out || index < 0 || index >= call->args.list.count)
-        return tt__fail_argument("tt_rpc_take_arg: there is no argument %lld", (long long)index);
+    if (!call || !out)
+        return tt__fail_argument("tt_rpc_take_arg: expected a call and a place, got NULL");
+    if (index < 0 || index >= call->args.list.count)
+        return tt__fail(TT_ERR_INVALID, "tt_rpc_take_arg: there is no argument %lld: the call has %lld",
+                        (long long)index, (long long)call->args.list.count);
     tt_rpc_value *value = &call->args.list.items[index];
     if (!value->owned && (value->kind == TT_RPC_TEXT || value->kind == TT_RPC_BYTES))
         TT__TRY(tt_rpc_value_copy(out, value)); /* the data is in the packet */
@@ -56,6 +59,8 @@ tt_status tt_rpc_return(tt_rpc_call *call, tt_rpc_value value) {
     tt_status status = call ? TT_OK : tt__fail_argument("tt_rpc_return: the call is NULL");
     if (!status && (call->returned || call->later))
         status = tt__fail(TT_ERR_STATE, "tt_rpc_return: the call has a result already");
+    if (!status && tt_last_status() && tt__signature_is_null(&call->function->signature.result, &value))
+        status = tt_last_status(); /* of what made it NULL */
     if (!status)
         status =
             tt__signature_check_result(&call->function->signature, call->function->name, call->function->text, &value);

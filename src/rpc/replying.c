@@ -175,7 +175,9 @@ static void keep_result(tt_rpc_call *call, tt_status status) {
         tt_rpc_value given = kept;
         status = tt_rpc_value_copy(&kept, &given);
     }
-    snprintf(text, sizeof text, "%s", status ? tt_last_error() : "");
+    bool named = status && call->function; /* those who use the reference learn which function was to make it */
+    snprintf(text, sizeof text, "%s%s%s", named ? call->function->name : "", named ? "(): " : "",
+             status ? tt_last_error() : "");
     if (status)
         tt_rpc_value_free(&kept);
     tt__future_end(call->kept->value, status, text, status ? tt_rpc_none() : kept);

@@ -100,6 +100,11 @@ static const char *type_name(const tt__rpc_type *type) {
     return type->kind == TT__RPC_ANY ? "any" : tt_rpc_kind_name((tt_rpc_kind)type->kind);
 }
 
+bool tt__signature_is_null(const tt__rpc_type *type, const tt_rpc_value *value) {
+    return value->kind == TT_RPC_NONE && !type->optional &&
+           (type->kind == TT_RPC_TENSOR || type->kind == TT_RPC_RREF || type->kind == TT_RPC_TEXT);
+}
+
 tt_status tt__signature_check_args(const tt__rpc_signature *signature, const char *function, const char *text,
                                    const tt_rpc_value *values, int64_t count) {
     int64_t least = signature->count - signature->many;
@@ -113,10 +118,15 @@ tt_status tt__signature_check_args(const tt__rpc_signature *signature, const cha
                             "%s%s: argument %lld is an object (%s), which stays in its process: give a reference to "
                             "it (tt_rref_new())",
                             function, text, (long long)i, values[i].object.type ? values[i].object.type : "?");
-        if (!fits_type(type, &values[i]))
-            return tt__fail(TT_ERR_INVALID, "%s%s: expected argument %lld to be %s%s, got %s", function, text,
-                            (long long)i, type_name(type), type->optional ? " or none" : "",
-                            tt_rpc_kind_name(values[i].kind));
+        if (!fits_type(type, &values[i])) {
+            char earlier[TT__ERROR_TEXT_SIZE] = "";
+            tt_status why = tt__signature_is_null(type, &values[i]) ? tt_last_status() : TT_OK;
+            if (why)
+                tt__error_quote(earlier, sizeof earlier);
+            return tt__fail(why ? why : TT_ERR_INVALID, "%s%s: expected argument %lld to be %s%s, got %s%s", function,
+                            text, (long long)i, type_name(type), type->optional ? " or none" : "",
+                            tt_rpc_kind_name(values[i].kind), earlier);
+        }
     }
     return TT_OK;
 }

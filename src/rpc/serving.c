@@ -63,7 +63,6 @@ static tt_status call_function(tt_rpc_call *call) {
 }
 
 static void run_function(tt_rpc_call *call) {
-    tt_clear_error();
     tt_status status = call_function(call);
     if (!status && call->later)
         tt__served_follow(call, call->later);
@@ -289,6 +288,7 @@ static void go_on_call(tt_rpc *rpc, tt__rpc_due *due) {
     bool waits = false, fetch = call->view.header.kind == TT__RPC_FETCH;
     if (is_to_wait(rpc, call))
         return;
+    tt_clear_error(); /* of the call before, in this thread */
     if (call->refused) {
         run_refused(call);
         return;

@@ -49,6 +49,15 @@ static tt_status fails_silently(tt_rpc_call *call) {
 }
 TT_RPC_FUNCTION(fails_silently, "()");
 
+static tt_status returns_null(tt_rpc_call *call) {
+    tt_ignore(tt_fail(TT_ERR_MISMATCH, "there is no such word"));
+    return tt_rpc_return(call, tt_rpc_text(NULL));
+}
+TT_RPC_FUNCTION(returns_null, "(text? word) -> text");
+
+static tt_status reads(tt_rpc_call *call) { return tt_rpc_return(call, *tt_rpc_arg(call, 0)); }
+TT_RPC_FUNCTION(reads, "(text word) -> text");
+
 static tt_status sleeps(tt_rpc_call *call) {
     (void)call;
     for (int i = 0; i < AGES_S; i++)
@@ -170,6 +179,36 @@ static void bad_functions(tt_rpc *rpc, int rank) {
 static void functions_break_nothing_but_their_call(void **state) {
     (void)state;
     with_ranks(2, be_worker, &(scene){.fn = bad_functions});
+}
+
+/* A NULL is told by the error that made it: as a result, as an argument, and by a reference. */
+static void nulls(tt_rpc *rpc, int rank) {
+    tt_rref *rref = NULL;
+    tt_rpc_value value;
+    if (rank)
+        return;
+    tt_clear_error();
+    CHECK(tt_rpc_sync(rpc, "worker1", "reads", .args = TT_RPC_ARGS(tt_rpc_text(NULL))) == TT_ERR_INVALID);
+    CHECK(!strcmp(tt_last_error(), "reads(text word) -> text: expected argument 0 to be text, got none"));
+    CHECK(tt_rpc_sync(rpc, "worker1", "returns_null", .args = TT_RPC_ARGS(tt_rpc_none())) == TT_ERR_MISMATCH);
+    CHECK(!strcmp(tt_last_error(), "worker1 (id 1), returns_null(): there is no such word"));
+    CHECK(tt_rpc_sync(rpc, "worker1", "reads", .args = TT_RPC_ARGS(tt_rpc_text(NULL))) == TT_ERR_MISMATCH);
+    CHECK_TEXT("expected argument 0 to be text, got none; the last error before: worker1 (id 1), returns_null(): ");
+    CHECK_OK(tt_rpc_remote(&rref, rpc, "worker1", "returns_null", .args = TT_RPC_ARGS(tt_rpc_none())));
+    CHECK(tt_rref_get(rref, &value, PATIENCE_MS) == TT_ERR_MISMATCH);
+    CHECK(!strcmp(tt_last_error(), "worker1 (id 1): returns_null(): there is no such word"));
+    tt_rref_free(rref);
+    /* What is wrong by itself is not laid to an earlier error. */
+    CHECK(tt_rpc_sync(rpc, "worker1", NULL) == TT_ERR_INVALID);
+    CHECK_TEXT("expected the name of a function");
+    CHECK(tt_rpc_sync(rpc, "worker1", "misuse_add", .args = TT_RPC_ARGS(tt_rpc_int(1), tt_rpc_none())) ==
+          TT_ERR_INVALID);
+    CHECK_TEXT("expected argument 1 to be int, got none");
+}
+
+static void a_null_is_told_by_what_made_it(void **state) {
+    (void)state;
+    with_ranks(2, be_worker, &(scene){.fn = nulls});
 }
 
 /* ---- shutdown */
@@ -368,6 +407,10 @@ static int bad_beginnings(tt_store *store, int rank, int world, void *arg) {
     CHECK(tt_rpc_init(&again, rank ? "d" : "c", .group = group, .join_timeout_ms = PATIENCE_MS) == TT_ERR_STATE);
     CHECK_TEXT("is a worker of the group already");
     CHECK(!again && !none);
+    if (rank == 0) { /* alone: the other does not come */
+        CHECK(tt_rpc_init(&again, "e", .group = group, .join_timeout_ms = AGES_S * 1000) == TT_ERR_STATE && !again);
+        CHECK_TEXT("expected tt_rpc_shutdown() first");
+    }
     adds(rpc, rank ? "a" : "b");
     CHECK_OK(tt_rpc_shutdown(rpc, .timeout_ms = PATIENCE_MS));
     CHECK_OK(tt_rpc_init(&rpc, rank ? "b" : "a", .group = group, .join_timeout_ms = PATIENCE_MS));
@@ -447,6 +490,7 @@ static void workers_with_little_say_so(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(functions_break_nothing_but_their_call),
+        cmocka_unit_test(a_null_is_told_by_what_made_it),
         cmocka_unit_test(shutdown_ends_and_names_functions_that_run),
         cmocka_unit_test(calls_of_those_that_left_keep_nobody),
         cmocka_unit_test(a_reply_and_the_end_may_come_at_once),

@@ -225,9 +225,11 @@ static tt_status check_new_args(const tt_dist_optimizer_new_args *a) {
     if (!a->out)
         return tt__fail(TT_ERR_INVALID, "tt_dist_optimizer_new: `out` is NULL");
     *a->out = NULL;
-    if (a->count < 1 || !a->params)
-        return tt__fail_argument("tt_dist_optimizer_new: expected parameters, got a count of %" PRId64 " and %s",
-                                 a->count, a->params ? "a list" : "NULL");
+    if (a->count < 1)
+        return tt__fail(TT_ERR_INVALID, "tt_dist_optimizer_new: expected parameters, got a count of %" PRId64,
+                        a->count);
+    if (!a->params)
+        return tt__fail_argument("tt_dist_optimizer_new: expected parameters, got NULL");
     for (int64_t i = 0; i < a->count; i++)
         if (!a->params[i])
             return tt__fail_argument("tt_dist_optimizer_new: parameter %" PRId64 " is NULL", i);
