@@ -32,6 +32,26 @@ static void the_oldest_make_room(void **state) {
     assert_true(copy.state == TT__CALL_BEGUN && copy.to == 7);
 }
 
+/* Many short calls don't hide a long one. */
+static void a_call_that_is_not_done_keeps_its_record(void **state) {
+    (void)state;
+    tt__rpc_record copy;
+    recorder->rpc_calls = UINT32_MAX - 700;
+    uint32_t first = tt__rpc_record_begin(recorder, 2, 5, 1), other = 0;
+    for (int i = 0; i < 10 * TT__RPC_RECORDS; i++) {
+        other = tt__rpc_record_begin(recorder, 3, 7, 2);
+        assert_true(other && other != first);
+        tt__rpc_record_done(recorder, other, i % 2 ? TT__CALL_DONE : TT__CALL_FAILED, 0);
+    }
+    assert_true(tt__rpc_record_read(recorder, first, &copy));
+    assert_true(copy.state == TT__CALL_BEGUN && copy.to == 5);
+    tt__rpc_record_done(recorder, first, TT__CALL_DONE, 0);
+    assert_int_equal(recorder->rpc_open, 0);
+    for (int i = 0; i < TT__RPC_RECORDS; i++)
+        tt__rpc_record_done(recorder, tt__rpc_record_begin(recorder, 3, 7, 2), TT__CALL_DONE, 0);
+    assert_false(tt__rpc_record_read(recorder, first, &copy));
+}
+
 static void what_is_under_way_is_read_back(void **state) {
     (void)state;
     tt__rpc_shown copy;
@@ -61,6 +81,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(calls_are_read_back, recorder_setup, recorder_teardown),
         cmocka_unit_test_setup_teardown(the_oldest_make_room, recorder_setup, recorder_teardown),
+        cmocka_unit_test_setup_teardown(a_call_that_is_not_done_keeps_its_record, recorder_setup, recorder_teardown),
         cmocka_unit_test_setup_teardown(what_is_under_way_is_read_back, recorder_setup, recorder_teardown),
     };
     return cmocka_run_group_tests_name("record_rpc", tests, NULL, NULL);

@@ -204,7 +204,8 @@ typedef struct tt__recorder {
     _Alignas(128) tt__record_slot records[TT__RECORDS];
     tt__list_slot lists[TT__LISTS];
     tt__device_slot devices[TT__RECORDS];
-    _Alignas(128) uint32_t rpc_calls; /* numbers given out, the owner's */
+    _Alignas(128) uint32_t rpc_calls; /* the last number that was given out, the owner's */
+    uint32_t rpc_open;                /* records in the ring of calls that are not done, the owner's */
     tt__rpc_slot rpc_records[TT__RPC_RECORDS];
     _Alignas(128) tt__rpc_shown rpc;
     char rpc_functions[TT__RPC_FUNCTIONS][TT__RPC_FUNCTION_SIZE];
@@ -430,10 +431,24 @@ bool tt__progress_attach_first(tt__recorder *recorder);
 /* Publish this, whose version is ignored, as progress is. */
 TT__EXPORT void tt__publish_averaging(const tt__averaging *averaging);
 
-/* Begin the record of a call to a worker; returns its number. One thread at a time, as in the next. */
+/* The place of the next record, and its number. Calls that are not done keep theirs, as it is the oldest of them that
+ * observers look for; not so if they have half of the ring. */
+static inline tt__rpc_slot *tt__rpc_record_next(tt__recorder *recorder, uint32_t *number) {
+    for (;;) {
+        *number = ++recorder->rpc_calls;
+        tt__rpc_slot *slot = &recorder->rpc_records[(*number - 1) % TT__RPC_RECORDS];
+        bool open = TT__RECORD_GET(slot, state) == TT__CALL_BEGUN;
+        if (!*number || (open && recorder->rpc_open <= TT__RPC_RECORDS / 2))
+            continue;
+        recorder->rpc_open += !open;
+        return slot;
+    }
+}
+
+/* Begin the record of a call to a worker; returns its number, which is not 0. One thread at a time, as in the next. */
 static inline uint32_t tt__rpc_record_begin(tt__recorder *recorder, uint8_t function, int to, uint64_t bytes) {
-    uint32_t number = ++recorder->rpc_calls;
-    tt__rpc_slot *slot = &recorder->rpc_records[(number - 1) % TT__RPC_RECORDS];
+    uint32_t number;
+    tt__rpc_slot *slot = tt__rpc_record_next(recorder, &number);
     TT__RECORD_SET(slot, state, TT__CALL_NONE);
     TT__RECORD_SET(slot, number, number);
     atomic_thread_fence(memory_order_release);
@@ -451,6 +466,7 @@ static inline void tt__rpc_record_done(tt__recorder *recorder, uint32_t number, 
     tt__rpc_slot *slot = &recorder->rpc_records[(number - 1) % TT__RPC_RECORDS];
     if (TT__RECORD_GET(slot, number) != number)
         return;
+    recorder->rpc_open -= TT__RECORD_GET(slot, state) == TT__CALL_BEGUN;
     TT__RECORD_SET(slot, end, end > TT__RECORD_GET(slot, begin) ? end : tt__ticks());
     atomic_store_explicit(&slot->state, (uint16_t)state, memory_order_release);
 }
