@@ -311,8 +311,9 @@ TT_API TT_NODISCARD tt_status tt_rpc_find_worker(tt_rpc *rpc, const char *name, 
 TT_API TT_NODISCARD tt_status tt_rpc_worker_name(tt_rpc *rpc, int id, char *name, size_t size);
 
 /* Write the ids of the workers that are known here and not lost, this one included, in rising order, to `ids`, which
- * has room for `room` of them (NULL: none). Returns how many there are; 0 after an error (TT_ERR_STATE, recorded, after
- * tt_rpc_shutdown()). PyTorch: the agent's get_worker_infos(). */
+ * has room for `room` of them (NULL: none). With .store these are the workers that this one has had to do with; another
+ * is found by its name. Returns how many there are; 0 after an error (TT_ERR_STATE, recorded, after tt_rpc_shutdown()).
+ * PyTorch: the agent's get_worker_infos(). */
 TT_API int64_t tt_rpc_workers(tt_rpc *rpc, int *ids, int64_t room);
 
 /* Counts of what a worker has. */

@@ -322,7 +322,9 @@ static tt_status fail_unknown_worker(tt_rpc *rpc, const char *name) {
         if (!network->ops->name_of(network, id, one))
             n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", n ? ", " : "", one);
     }
-    return tt__fail(TT_ERR_NOT_FOUND, "there is no worker %.130s; %s knows %s", name, rpc->name, known);
+    return tt__fail(TT_ERR_NOT_FOUND, "there is no worker %.130s%s; %s knows %s", name,
+                    network->comes_and_goes ? " in the store: it has not joined yet, or has left" : "", rpc->name,
+                    known);
 }
 
 static tt_status find_worker(tt_rpc *rpc, const char *name, int *id) {

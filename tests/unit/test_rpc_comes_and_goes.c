@@ -102,6 +102,7 @@ static void workers_call_each_other(void **state) {
     assert_int_equal(sum.integer, 8);
     assert_int_equal(tt_rpc_sync(a, "nobody", "add", .args = TT_RPC_ARGS(tt_rpc_int(1), tt_rpc_int(1))),
                      TT_ERR_NOT_FOUND);
+    error_has("there is no worker nobody in the store: it has not joined yet, or has left; a knows a, b");
     tt_rpc *c = join(store, "c"); /* and comes later */
     assert_int_equal(
         tt_rpc_sync(a, "b", "add_there", .args = TT_RPC_ARGS(tt_rpc_text("c"), tt_rpc_int(1)), .result = &sum), TT_OK);
