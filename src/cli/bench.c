@@ -30,7 +30,7 @@ static int bench_main(int argc, char **argv) {
 
 const tt__command tt__cmd_bench = {
     .name = "bench",
-    .what = "measure collectives, training steps, the store, start-up",
+    .what = "measure collectives, RPC, training steps, the store, start-up",
     .usage = "NAME [FLAGS]",
     .text =
         "Measure one thing and print JSON, one object a line. On a shared machine only ratios between runs mean much.",

@@ -55,7 +55,9 @@ const tt__command tt__cmd_top = {
         "as the last 1024 calls reach; B counts what a rank has in its own buffer; comm is the share of the time spent "
         "in calls. epoch, step, loss and samples/s are what the program says of its training (tt_publish_progress()). "
         "gradients: how long forward, backward and averaging take in a step, and how much of the averaging runs beside "
-        "backward.",
+        "backward. Ranks that are workers (tt_rpc_init()) have a line each: the calls that they make and serve, "
+        "threads "
+        "that run functions, bytes that wait, and references to values of theirs (owned) and of others (held).",
     .run = top_main,
 };
 
