@@ -197,6 +197,10 @@ static tt_status fail_leaving(tt_rpc *rpc, int64_t since_ms) {
 static tt_status fail_without(tt_rpc *rpc) {
     char who[TT__RPC_WHO_SIZE], leader[TT__RPC_WHO_SIZE];
     int lost = lost_one(rpc);
+    if (lost >= 0 && !rpc->peers[lost]->leaving) {
+        tt_ignore(tt__rpc_fail_lost(rpc->peers[lost]));
+        return tt__fail(tt_last_status(), "%s, without waiting in tt_rpc_shutdown()", tt_last_error());
+    }
     if (lost >= 0)
         return tt__rpc_fail_lost(rpc->peers[lost]);
     if (!rpc->ended_without)

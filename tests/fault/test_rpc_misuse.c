@@ -243,6 +243,19 @@ static void shutdown_ends_and_names_functions_that_run(void **state) {
 }
 
 /* Its reply never comes, and its caller goes without waiting: nobody is kept. */
+static void forgets_shutdown(tt_rpc *rpc, int rank) {
+    if (rank)
+        _exit(0);
+    CHECK(tt_rpc_shutdown(rpc, .timeout_ms = PATIENCE_MS) == TT_ERR_PEER);
+    CHECK_TEXT("worker worker1 (id 1): rank 1 (pid ");
+    CHECK_TEXT(" ended, without waiting in tt_rpc_shutdown()");
+}
+
+static void who_forgets_shutdown_is_told_so(void **state) {
+    (void)state;
+    with_ranks(2, be_worker, &(scene){.fn = forgets_shutdown, .own_end = true});
+}
+
 static void goes_while_reply_is_due(tt_rpc *rpc, int rank) {
     tt_future *never_done;
     if (rank == 0) {
@@ -492,6 +505,7 @@ int main(void) {
         cmocka_unit_test(functions_break_nothing_but_their_call),
         cmocka_unit_test(a_null_is_told_by_what_made_it),
         cmocka_unit_test(shutdown_ends_and_names_functions_that_run),
+        cmocka_unit_test(who_forgets_shutdown_is_told_so),
         cmocka_unit_test(calls_of_those_that_left_keep_nobody),
         cmocka_unit_test(a_reply_and_the_end_may_come_at_once),
         cmocka_unit_test(nothing_works_after_the_end),
