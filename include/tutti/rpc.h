@@ -77,10 +77,9 @@ struct tt_rpc_pointer {
  * value is given to has returned or, if the call is asynchronous, until its future is done. Received values are
  * `owned`: their data belongs to them. */
 typedef struct tt_rpc_value {
-    tt_rpc_kind kind;
-    bool owned;  /* tt_rpc_value_free() frees the data */
-    bool landed; /* for the library: how it was allocated */
     union {
+        /* Not to be used: it is what compilers name when something else stands in a value's place: TT_RPC_ARGS(2). */
+        const struct tt_a_value_needs_tt_rpc_int_or_the_like *unmade;
         bool boolean;
         int64_t integer;
         double number;
@@ -90,12 +89,15 @@ typedef struct tt_rpc_value {
         struct tt_rpc_items list; /* also of a map */
         struct tt_rpc_pointer object;
     };
+    tt_rpc_kind kind;
+    bool owned;  /* tt_rpc_value_free() frees the data */
+    bool landed; /* for the library: how it was allocated */
 } tt_rpc_value;
 
 /* Make a value: none, a number, `size` bytes, or a text in UTF-8 that ends in a byte 0 (NULL gives none). Bytes and
  * texts are borrowed. These never fail. */
 static inline tt_rpc_value tt_rpc_none(void) {
-    tt_rpc_value value = {TT_RPC_NONE, false, false, {false}};
+    tt_rpc_value value = {{NULL}, TT_RPC_NONE, false, false};
     return value;
 }
 static inline tt_rpc_value tt_rpc_bool(bool boolean) {
@@ -152,7 +154,8 @@ TT_API const tt_rpc_value *tt_rpc_map_get(const tt_rpc_value *map, const char *k
 /* Return the name of a kind: "int", "tensor", and so on; "?" for a number that is no tt_rpc_kind. */
 TT_API const char *tt_rpc_kind_name(tt_rpc_kind kind);
 
-/* The arguments of a call. TT_RPC_ARGS() writes them in place: .args = TT_RPC_ARGS(tt_rpc_int(1), tt_rpc_text("a")). */
+/* The arguments of a call. TT_RPC_ARGS() writes them in place: .args = TT_RPC_ARGS(tt_rpc_int(1), tt_rpc_text("a")).
+ * Each is a value: TT_RPC_ARGS(1) is not, and compilers warn of it. */
 typedef struct tt_rpc_values {
     const tt_rpc_value *values;
     int64_t count;

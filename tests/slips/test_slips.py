@@ -84,6 +84,7 @@ MESSAGES = {
     # A required argument is left out: of a macro, or the last one, which its "..." begins with.
     "missing": r"requires (at least )?\d+ arguments?, but only \d+|too few arguments|expected expression",
     "named": r"tt_an_option_needs_its_name",
+    "value": r"tt_a_value_needs_tt_rpc_int_or_the_like",
     "device": r"has no member named .device|field designator .device",
     "stream": r"has no member named .stream|field designator .stream",
     "tensor": r"tt_a_tensor_is_no_buffer_see_parallel_h",
