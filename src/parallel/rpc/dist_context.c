@@ -1,5 +1,6 @@
 #include "autograd/leaf.h"
 #include "base/error.h"
+#include "base/saved_error.h"
 #include "parallel/rpc/dist.h"
 #include "parallel/rpc/training_functions.h"
 #include "tensor/ops.h"
@@ -347,12 +348,14 @@ tt_status tt_dist_autograd_end(tt_rpc *rpc, int64_t context) {
                                                           "begun: on worker %d",
                                                           who, context, owner);
     if (!status) {
+        tt__saved_error before; /* of a pass that failed, perhaps: its context ends all the same */
+        tt__error_save(&before);
         if (current_context == (uint64_t)context)
             current_context = 0;
         tt__fail(TT_ERR_STATE, "context %" PRId64 " has ended", context);
         end_context(found);
         tell_users(found);
-        tt_clear_error();
+        tt__error_restore(&before);
     }
     tt__dist_unref(found);
     return status;
