@@ -56,7 +56,7 @@ static tt_status begin_question(tt__dist_part *part, tt_future **later) {
     *later = NULL;
     if (part->state == TT__DIST_FAILED)
         return tt__fail(part->status, "%s", part->text ? part->text : tt_status_text(part->status));
-    if (part->state == TT__DIST_DONE)
+    if (tt__dist_part_is_done(part))
         return TT_OK;
     if (part->finished)
         return tt__fail(TT_ERR_STATE, "%s: the leader has asked before", pass_name);

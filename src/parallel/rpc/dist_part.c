@@ -110,7 +110,7 @@ bool tt__dist_part_detach(tt__dist_part *part) {
 static void part_fail(tt__dist_part *part) {
     tt_status status = tt_last_status();
     pthread_mutex_lock(&part->context->lock);
-    bool fails = part->state < TT__DIST_DONE;
+    bool fails = part->state < TT__DIST_DONE || (part->state == TT__DIST_DONE && part->parcels);
     tt_future *finished = fails ? part->finished : NULL;
     if (fails) {
         part->state = TT__DIST_FAILED;
@@ -268,6 +268,28 @@ tt_status tt__dist_part_reach(tt__dist_part *part, const int64_t *numbers, int64
     return status;
 }
 
+/* ---- the answer to the leader */
+
+/* Take the leader's question, if the part is done. With the lock. */
+static tt_future *question_of_done(tt__dist_part *part) {
+    tt_future *finished = tt__dist_part_is_done(part) ? part->finished : NULL;
+    if (finished)
+        part->finished = NULL;
+    return finished;
+}
+
+static void answer_if_done(tt__dist_part *part) {
+    pthread_mutex_lock(&part->context->lock);
+    tt_future *finished = question_of_done(part);
+    bool mine = finished && tt__dist_part_detach(part);
+    pthread_mutex_unlock(&part->context->lock);
+    if (finished)
+        tt_ignore(tt_future_set_value(finished, tt_rpc_none()));
+    tt_future_free(finished);
+    if (mine)
+        tt__dist_part_unref(part);
+}
+
 /* ---- sending gradients on */
 
 /* Gradients that are under way to the worker that the message came from. */
@@ -282,6 +304,10 @@ static void parcel_back_free(parcel_back *p) {
     for (int64_t i = 0; i < p->count; i++)
         tt__tensor_unref(p->gradients[i]);
     free(p->gradients);
+    pthread_mutex_lock(&p->part->context->lock);
+    p->part->parcels--;
+    pthread_mutex_unlock(&p->part->context->lock);
+    answer_if_done(p->part);
     tt__dist_part_unref(p->part);
     free(p);
 }
@@ -324,6 +350,7 @@ static tt_status send_gradients_back(tt__dist_part *part, const tt__dist_receipt
     }
     pthread_mutex_lock(&part->context->lock);
     part->refs++;
+    part->parcels++;
     pthread_mutex_unlock(&part->context->lock);
     *p = (parcel_back){part, receipt->from, receipt->count, gradients};
     for (int64_t i = 0; i < receipt->count; i++) {
@@ -426,14 +453,6 @@ static tt_status walk_round(tt__dist_part *part, bool *more) {
     return TT_OK;
 }
 
-/* Take the leader's question, if the part is done. With the lock. */
-static tt_future *question_of_done(tt__dist_part *part) {
-    tt_future *finished = part->state == TT__DIST_DONE ? part->finished : NULL;
-    if (finished)
-        part->finished = NULL;
-    return finished;
-}
-
 void tt__dist_part_walk(tt__dist_part *part) {
     tt_status status = TT_OK;
     pthread_mutex_lock(&part->context->lock);
@@ -444,16 +463,10 @@ void tt__dist_part_walk(tt__dist_part *part) {
         status = walk_round(part, &more);
     if (walks)
         part->walking = false;
-    tt_future *finished = question_of_done(part);
-    bool mine = finished && tt__dist_part_detach(part);
     pthread_mutex_unlock(&part->context->lock);
     if (status) {
         part_fail(part);
         tt_clear_error();
     }
-    if (finished)
-        tt_ignore(tt_future_set_value(finished, tt_rpc_none()));
-    tt_future_free(finished);
-    if (mine)
-        tt__dist_part_unref(part);
+    answer_if_done(part);
 }

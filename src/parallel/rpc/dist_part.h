@@ -47,10 +47,16 @@ struct tt__dist_part {
     int64_t receipt_count;
     tt__open_pass *open;
     bool walking, again; /* again: gradients have come meanwhile */
+    int64_t parcels;     /* gradients of it that have not arrived yet */
     tt_future *finished; /* the leader's question, or NULL */
     tt_status status;    /* of one that failed; and its text */
     char *text;
 };
+
+/* Is there nothing left that could fail? */
+static inline bool tt__dist_part_is_done(const tt__dist_part *part) {
+    return part->state == TT__DIST_DONE && !part->parcels;
+}
 
 /* A message by its sender and number. */
 typedef struct tt__dist_message {
