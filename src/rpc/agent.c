@@ -53,10 +53,14 @@ static tt_status check_init(const tt_rpc_init_args *args) {
 
 static tt_rpc *make_rpc(tt__rpc_network *network, const tt_rpc_init_args *args) {
     tt_rpc *rpc = calloc(1, sizeof *rpc);
-    if (!rpc || !(rpc->peers = calloc((size_t)network->workers, sizeof(tt__rpc_peer *)))) {
+    if (!rpc || !(rpc->reserve = malloc(sizeof *rpc->reserve + TT__PACKET_MAX)) ||
+        !(rpc->peers = calloc((size_t)network->workers, sizeof(tt__rpc_peer *)))) {
+        if (rpc)
+            free(rpc->reserve);
         free(rpc);
         return tt__fail_null(TT_ERR_MEMORY, "no memory for a worker");
     }
+    rpc->reserve->room = TT__PACKET_MAX;
     rpc->network = network;
     rpc->id = network->self;
     rpc->peer_room = network->workers;
@@ -109,6 +113,7 @@ static void free_rpc(tt_rpc *rpc, bool quietly) {
         free(rpc->outs[i]);
     free(rpc->outs);
     free(rpc->made);
+    free(rpc->reserve);
     tt__own_recorder_close(&rpc->own_recorder);
     while (rpc->free_packets) {
         tt__rpc_packet *packet = rpc->free_packets;

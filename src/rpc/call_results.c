@@ -66,6 +66,11 @@ static void fail_out(tt_rpc *rpc, tt__rpc_out *out) {
     tt_status status = tt_last_status();
     char text[TT__ERROR_TEXT_SIZE];
     snprintf(text, sizeof text, "%s", tt_last_error());
+    if (out->view.header.parts) { /* they wait to be asked for */
+        tt__rpc_lock(rpc);
+        tt_ignore(tt__rpc_send_header(rpc, out->to, (tt__rpc_header){.kind = TT__RPC_FORGET, .id = out->id}));
+        tt__rpc_unlock(rpc);
+    }
     tt_rpc_value_free(&out->value);
     end_out(rpc, out, status, text, tt_rpc_none());
 }
@@ -74,7 +79,7 @@ static void fail_out(tt_rpc *rpc, tt__rpc_out *out) {
 static void end_with_its_error(tt_rpc *rpc, tt__rpc_out *out) {
     tt_status status = (tt_status)out->view.header.flags;
     tt__rpc_decoder decoder = {
-        .view = &out->view, .at = out->view.value, .end = out->view.value + out->view.header.value_bytes, .own = true};
+        .view = &out->view, .at = out->view.value, .end = out->view.value + out->view.header.value_bytes};
     tt_rpc_value said;
     if (tt__decode_value(&decoder, &said) || said.kind != TT_RPC_TEXT || !strcmp(tt_status_name(status), "TT_ERR_?") ||
         !status) {
@@ -83,10 +88,10 @@ static void end_with_its_error(tt_rpc *rpc, tt__rpc_out *out) {
         fail_out(rpc, out);
         return;
     }
-    char *text = out_text(rpc, out, said.bytes.data);
-    end_out(rpc, out, status, text ? text : said.bytes.data, tt_rpc_none());
+    char *text = out_text(rpc, out, said.bytes.data), start[200];
+    snprintf(start, sizeof start, "%s", (const char *)said.bytes.data);
+    end_out(rpc, out, status, text ? text : start, tt_rpc_none());
     free(text);
-    tt_rpc_value_free(&said);
 }
 
 static tt_status read_out_value(tt__rpc_out *out, const uint8_t *at, size_t bytes) {

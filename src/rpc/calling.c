@@ -8,6 +8,7 @@
 #include "rpc/peers.h"
 #include "rpc/recording.h"
 #include "rpc/references.h"
+#include "rpc/refused_references.h"
 #include "rpc/sending.h"
 #include "rpc/waiting.h"
 
@@ -24,26 +25,49 @@ static void refuse_reply(tt_rpc *rpc, int from, const tt__rpc_packet_view *view,
     tt__packet_free(rpc, packet);
 }
 
+/* Take the references of a reply, also if nobody waits for it: its giver has counted them. */
+static tt_status take_reply_refs(tt_rpc *rpc, int from, const tt__rpc_packet_view *view, const tt__rpc_packet *packet,
+                                 tt_rref ***out) {
+    uint32_t count = view->header.refs;
+    if (packet == rpc->reserve) {
+        tt__rrefs_refuse(rpc, from, view, NULL);
+        return tt__fail(TT_ERR_MEMORY, "no memory for a reply of %zu bytes", packet->size);
+    }
+    tt_rref **refs = *out = count ? calloc(count, sizeof(tt_rref *)) : NULL;
+    if (!count)
+        return TT_OK;
+    tt_status status = refs ? tt__rrefs_received(rpc, from, view, refs)
+                            : tt__fail(TT_ERR_MEMORY, "no memory for %u references", count);
+    if (!status)
+        return TT_OK;
+    tt__rrefs_refuse(rpc, from, view, refs);
+    free(refs);
+    *out = NULL;
+    return status;
+}
+
+/* A reply has come whose references can't be taken. */
+static tt_status fail_reply(tt_rpc *rpc, int from, const tt__rpc_packet_view *view, tt__rpc_packet *packet,
+                            tt_status status) {
+    tt__rpc_out *out = tt__out_find(rpc, view->header.id, from);
+    if (status != TT_ERR_NOT_FOUND && status != TT_ERR_MEMORY)
+        return status;
+    if (out && out->stage == OUT_WAITS) {
+        out->status = status;
+        out->why = strdup(tt_last_error());
+        out->stage = OUT_FAILED;
+        tt__out_becomes_due(rpc, out);
+    }
+    refuse_reply(rpc, from, view, packet);
+    return TT_OK;
+}
+
 tt_status tt__call_replied(tt_rpc *rpc, int from, const tt__rpc_packet_view *view, tt__rpc_packet *packet) {
     tt__rpc_out *out = tt__out_find(rpc, view->header.id, from);
-    tt_rref **refs = view->header.refs ? calloc(view->header.refs, sizeof(tt_rref *)) : NULL;
-    if (view->header.refs) { /* also if nobody waits: their owners count this worker as a holder */
-        if (!refs)
-            return tt__fail(TT_ERR_MEMORY, "no memory for %d references", view->header.refs);
-        tt_status status = tt__rrefs_received(rpc, from, view, refs);
-        if (status == TT_ERR_NOT_FOUND && out && out->stage == OUT_WAITS) {
-            out->status = status;
-            out->why = strdup(tt_last_error());
-            out->stage = OUT_FAILED;
-            tt__out_becomes_due(rpc, out);
-        }
-        if (status) {
-            free(refs);
-            if (status == TT_ERR_NOT_FOUND)
-                refuse_reply(rpc, from, view, packet);
-            return status == TT_ERR_NOT_FOUND ? TT_OK : status;
-        }
-    }
+    tt_rref **refs;
+    tt_status status = take_reply_refs(rpc, from, view, packet, &refs);
+    if (status)
+        return fail_reply(rpc, from, view, packet, status);
     if (!out || out->stage != OUT_WAITS) { /* its timeout has passed */
         for (uint32_t i = 0; i < view->header.refs; i++)
             tt__rref_drop(rpc, refs[i]);

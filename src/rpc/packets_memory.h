@@ -33,6 +33,10 @@ static inline tt__rpc_packet *tt__packet_new(tt_rpc *rpc, size_t size) {
 }
 
 static inline void tt__packet_free(tt_rpc *rpc, tt__rpc_packet *packet) {
+    if (packet && packet == rpc->reserve) {
+        rpc->reserve_used = false;
+        return;
+    }
     if (packet && packet->room == TT__RPC_SMALL_PACKET && rpc->free_packet_count < TT__RPC_PACKETS_KEPT) {
         packet->next = rpc->free_packets;
         rpc->free_packets = packet;

@@ -1,5 +1,6 @@
 /* Replies to calls of other workers, and the end of these calls. */
 #include "base/error.h"
+#include "rpc/calling.h"
 #include "rpc/landing_memory.h"
 #include "rpc/packets_memory.h"
 #include "rpc/peers.h"
@@ -10,6 +11,8 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+
+enum { SHORT_TEXT = 500 /* of an error: its packet needs no memory */ };
 
 /* ---- the end of a call */
 
@@ -83,8 +86,6 @@ static tt_status send_encoded(tt_rpc_call *call, tt__rpc_encoder *e, tt__rpc_hea
     own->id = header.id;
     own->context = header.context;
     own->message = header.message;
-    if (header.kind == TT__RPC_ERROR)
-        own->flags = header.flags;
     call->transfer.due = &call->due;
     call->due.run = end_sent_call;
     TT__TRY(tt__transfer_make(&call->transfer, e->part_count));
@@ -125,19 +126,38 @@ static tt_status encode_result(tt_rpc_call *call, tt__rpc_encoder *e, const tt_r
     return status;
 }
 
-/* Reply with this thread's last error. */
-static void reply_error(tt_rpc_call *call) {
+tt_status tt__served_refuse(tt_rpc *rpc, int to, uint32_t id, tt_status why) {
     tt__rpc_encoder e;
-    tt_status why = tt_last_status() ? tt_last_status() : TT_ERR_STATE;
+    char text[SHORT_TEXT];
+    snprintf(text, sizeof text, "%s", *tt_last_error() ? tt_last_error() : tt_status_text(why));
     tt__encoder_begin(&e, "");
     tt__encoder_text(&e, *tt_last_error() ? tt_last_error() : tt_status_text(why));
-    tt_status status = tt__encoder_finish(&e, NULL);
-    tt__rpc_lock(call->rpc);
-    if (!status)
-        tt_ignore(send_encoded(
-            call, &e, (tt__rpc_header){.kind = TT__RPC_ERROR, .flags = (uint8_t)why, .id = call->view.header.id}));
-    tt__rpc_unlock(call->rpc);
+    if (tt__encoder_finish(&e, NULL)) {
+        tt__encoder_free(&e, true);
+        tt__encoder_begin(&e, "");
+        tt__encoder_text(&e, text);
+        tt_ignore(tt__encoder_finish(&e, NULL));
+    }
+    tt__rpc_header *header = tt__encoder_header(&e);
+    header->kind = TT__RPC_ERROR;
+    header->flags = (uint8_t)why;
+    header->id = id;
+    tt_status status = tt__rpc_send(rpc, to, e.data, e.size, NULL);
+    if (status && to == rpc->id) /* there is no memory for the packet */
+        tt__call_fail(rpc, to, id, why, text);
     tt__encoder_free(&e, true);
+    return to == rpc->id ? TT_OK : status;
+}
+
+/* Reply with this thread's last error. */
+static void reply_error(tt_rpc_call *call) {
+    tt__rpc_lock(call->rpc);
+    call->stage = CALL_REPLIES;
+    if (!call->lost)
+        tt_ignore(tt__served_refuse(call->rpc, call->from, call->view.header.id,
+                                    tt_last_status() ? tt_last_status() : TT_ERR_STATE));
+    tt__rpc_notice(call->rpc);
+    tt__rpc_unlock(call->rpc);
     tt__served_end(call);
 }
 
@@ -156,12 +176,14 @@ static void reply_value(tt_rpc_call *call, const tt_rpc_value *value) {
         call, &e,
         (tt__rpc_header){
             .kind = TT__RPC_REPLY, .id = call->view.header.id, .context = context.context, .message = context.message});
-    bool waits = !status && e.part_count;
+    bool waits = !status && e.part_count, lost = call->lost;
     tt__transfers_look(call->rpc);
     tt__rpc_notice(call->rpc);
     tt__rpc_unlock(call->rpc);
     tt__encoder_free(&e, status != TT_OK);
-    if (!waits)
+    if (status && !lost)
+        reply_error(call);
+    else if (!waits)
         tt__served_end(call);
 }
 

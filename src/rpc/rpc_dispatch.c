@@ -9,7 +9,9 @@
 #include "rpc/packets_memory.h"
 #include "rpc/peers.h"
 #include "rpc/references.h"
+#include "rpc/refused_references.h"
 #include "rpc/sending.h"
+#include "rpc/served_call.h"
 #include "rpc/serving.h"
 #include "rpc/waiting.h"
 
@@ -22,8 +24,23 @@ static tt_status take_credit(tt__rpc_peer *from, uint32_t credit) {
     return TT_OK;
 }
 
+static tt_status fail_in_reserve(tt_rpc *rpc, const tt__rpc_peer *from, const tt__rpc_packet_view *view,
+                                 const tt__rpc_packet *packet) {
+    tt__rrefs_refuse(rpc, from->id, view, NULL);
+    return tt__fail(TT_ERR_MEMORY, "worker %s has no memory for a packet of %zu bytes", rpc->name, packet->size);
+}
+
+/* There is no memory for a call, as this thread's last error says. A reference that it was to make is gone. */
+static tt_status refuse_call_packet(tt_rpc *rpc, tt__rpc_peer *from, const tt__rpc_packet_view *view,
+                                    const tt__rpc_packet *packet) {
+    if (view->header.kind == TT__RPC_KEEP && view->header.serial > from->last_serial)
+        from->last_serial = view->header.serial;
+    tt__rpc_give_credit(rpc, from, packet->size);
+    return tt__served_refuse(rpc, from->id, view->header.id, TT_ERR_MEMORY);
+}
+
 static tt_status take_call_packet(tt_rpc *rpc, tt__rpc_peer *from, const tt__rpc_packet_view *view,
-                                  tt__rpc_packet *packet) {
+                                  tt__rpc_packet *packet, bool *taken) {
     if (from->id != rpc->id) {
         from->window_in += (uint32_t)packet->size + TT__RPC_REQUEST_COST;
         if (from->window_in > TT__RPC_WINDOW)
@@ -32,7 +49,23 @@ static tt_status take_call_packet(tt_rpc *rpc, tt__rpc_peer *from, const tt__rpc
     }
     from->calls_received++;
     rpc->served_ns = tt__now_ns();
-    return tt__serve_begin(rpc, from, view, packet);
+    tt_status status =
+        packet == rpc->reserve ? fail_in_reserve(rpc, from, view, packet) : tt__serve_begin(rpc, from, view, packet);
+    *taken = !status;
+    return status == TT_ERR_MEMORY && from->id != rpc->id ? refuse_call_packet(rpc, from, view, packet) : status;
+}
+
+/* Has the sender given this worker up, as lose_sender() says? */
+static tt_status check_given_up(const tt__rpc_packet_view *view) {
+    tt_rpc_value said;
+    tt__rpc_decoder decoder = {.view = view, .at = view->value, .end = view->value + view->header.value_bytes};
+    if (view->header.kind != TT__RPC_ERROR || view->header.id)
+        return TT_OK;
+    TT__TRY(tt__decode_value(&decoder, &said));
+    bool text = said.kind == TT_RPC_TEXT;
+    if (!text)
+        tt_rpc_value_free(&said);
+    return tt__fail(TT_ERR_PEER, "it has given this worker up: %.300s", text ? (const char *)said.bytes.data : "?");
 }
 
 /* Carry out what a packet says. *taken: the packet belongs to a call now. */
@@ -45,11 +78,10 @@ static tt_status take_packet(tt_rpc *rpc, tt__rpc_peer *from, tt__rpc_packet *pa
     case TT__RPC_CALL:
     case TT__RPC_KEEP:
     case TT__RPC_FETCH:
-        TT__TRY(take_call_packet(rpc, from, &view, packet));
-        *taken = true;
-        return TT_OK;
+        return take_call_packet(rpc, from, &view, packet, taken);
     case TT__RPC_REPLY:
     case TT__RPC_ERROR:
+        TT__TRY(check_given_up(&view));
         TT__TRY(tt__call_replied(rpc, from->id, &view, packet));
         *taken = true;
         return TT_OK;
@@ -78,16 +110,30 @@ static tt_status take_packet(tt_rpc *rpc, tt__rpc_peer *from, tt__rpc_packet *pa
     return TT_OK;
 }
 
-/* Take a packet. A worker that breaks the protocol counts as lost, and harms nobody else. */
-static void deliver_packet(tt_rpc *rpc, tt__rpc_peer *from, tt__rpc_packet *packet) {
+/* A packet could not be handled. A worker that breaks the protocol counts as lost, and harms nobody else. It is told,
+ * in an error of no call, as it may have done nothing wrong and wait for replies. */
+static void lose_sender(tt_rpc *rpc, tt__rpc_peer *from, tt_status status) {
+    tt__saved_error why;
+    tt__error_save(&why);
+    tt_ignore(tt__served_refuse(rpc, from->id, 0, status));
+    tt__error_restore(&why);
+    tt__rpc_lose(rpc, from);
+}
+
+/* An error is that of a packet of this worker to itself. */
+static tt_status deliver_packet(tt_rpc *rpc, tt__rpc_peer *from, tt__rpc_packet *packet) {
     bool taken = false;
     tt__saved_error before;
     tt__error_save(&before);
-    if (!from->lost && take_packet(rpc, from, packet, &taken))
-        tt__rpc_lose(rpc, from);
+    tt_status status = from->lost ? TT_OK : take_packet(rpc, from, packet, &taken);
     if (!taken)
         tt__packet_free(rpc, packet);
+    if (status && from->id == rpc->id)
+        return status;
+    if (status)
+        lose_sender(rpc, from, status);
     tt__error_restore(&before);
+    return TT_OK;
 }
 
 /* ---- from the network */
@@ -97,8 +143,14 @@ static tt__rpc_packet *packet_of(void *room) {
 }
 
 static void *packet_room(void *user, int peer, size_t bytes) {
-    tt__rpc_packet *packet = tt__packet_new(user, bytes);
+    tt_rpc *rpc = user;
+    tt__rpc_packet *packet = tt__packet_new(rpc, bytes);
     (void)peer;
+    if (!packet && !rpc->reserve_used) {
+        packet = rpc->reserve;
+        packet->size = bytes;
+        rpc->reserve_used = true;
+    }
     return packet ? packet->data : NULL;
 }
 
@@ -112,7 +164,7 @@ static void packet_take(void *user, int peer, void *room, size_t bytes) {
     tt__rpc_peer *from = tt__rpc_peer_of(rpc, peer);
     tt__error_restore(&before);
     if (from)
-        deliver_packet(rpc, from, packet);
+        tt_ignore(deliver_packet(rpc, from, packet));
     else
         tt__packet_free(rpc, packet);
     tt__rpc_notice(rpc);

@@ -8,7 +8,7 @@
  *   encode.c, decode.c                 write values into packets, and read them
  *   peers.c                            what is known of the other workers
  *   sending.c                          send packets and parts, in order, within windows
- *   references.c                       references, and the counts that owners keep
+ *   references.c                       references, and the counts that owners keep (refused_references.c)
  *   pool_crew.c                        start and wake the pool's threads, which run functions
  *   waiting.c                          which thread moves messages; how threads wait
  *   rpc_pool.c                         the loop of the pool's threads
@@ -166,9 +166,11 @@ struct tt_rpc {
     tt__rpc_wait *waits;         /* threads that wait for futures */
     tt__rpc_transfer *transfers; /* those under way */
     tt__future_driver driver;
-    void (*deliver)(tt_rpc *rpc, tt__rpc_peer *from, tt__rpc_packet *packet); /* rpc_dispatch.c */
+    tt_status (*deliver)(tt_rpc *rpc, tt__rpc_peer *from, tt__rpc_packet *packet); /* rpc_dispatch.c */
     tt__rpc_packet *free_packets;
     int free_packet_count;
+    tt__rpc_packet *reserve; /* for a packet for which there is no memory: it is read, answered and not kept */
+    bool reserve_used;
 
     /* ---- the pool: threads that run functions: pool_crew.c, rpc_pool.c */
     tt__rpc_due_list queue; /* calls that wait for a thread */

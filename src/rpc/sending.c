@@ -34,7 +34,7 @@ static tt_status packet_to_self(tt_rpc *rpc, tt__rpc_peer *self, const void *pac
         return tt__fail(TT_ERR_MEMORY, "no memory for a call of %zu bytes", size);
     memcpy(copy->data, packet, size);
     self->calls_sent += is_request(packet);
-    rpc->deliver(rpc, self, copy);
+    TT__TRY(rpc->deliver(rpc, self, copy));
     if (transfer)
         tt__transfer_begin(rpc, transfer, false);
     return TT_OK;

@@ -69,6 +69,10 @@ void tt__served_finish(tt_rpc_call *call, tt_status status);
 /* Reply when `future` is done. */
 void tt__served_follow(tt_rpc_call *call, tt_future *future);
 
+/* Send this thread's last error as the reply to call `id` of worker `to`, or as much of it as there is memory for. The
+ * lock is held. */
+tt_status tt__served_refuse(tt_rpc *rpc, int to, uint32_t id, tt_status why);
+
 /* End a call, and free it. */
 void tt__served_end(tt_rpc_call *call);
 

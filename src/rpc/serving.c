@@ -6,6 +6,7 @@
 #include "rpc/peers.h"
 #include "rpc/pool_crew.h"
 #include "rpc/references.h"
+#include "rpc/refused_references.h"
 #include "rpc/sending.h"
 #include "rpc/served_call.h"
 #include "rpc/waiting.h"
@@ -323,10 +324,11 @@ static tt_status take_refs(tt_rpc *rpc, tt_rpc_call *call) {
     uint32_t count = call->view.header.refs;
     if (!count)
         return TT_OK;
-    if (!(call->refs = calloc(count, sizeof *call->refs)))
-        return tt__fail(TT_ERR_MEMORY, "no memory for %u references", count);
-    tt_status status = tt__rrefs_received(rpc, call->from, &call->view, call->refs);
+    call->refs = calloc(count, sizeof *call->refs);
+    tt_status status = call->refs ? tt__rrefs_received(rpc, call->from, &call->view, call->refs)
+                                  : tt__fail(TT_ERR_MEMORY, "no memory for %u references", count);
     if (status) {
+        tt__rrefs_refuse(rpc, call->from, &call->view, call->refs);
         free(call->refs);
         call->refs = NULL;
     }
@@ -368,8 +370,10 @@ static tt_status refuse_call(tt_rpc_call *call, tt_status status) {
 tt_status tt__serve_begin(tt_rpc *rpc, tt__rpc_peer *from, const tt__rpc_packet_view *view, tt__rpc_packet *packet) {
     tt_rpc_call *call = calloc(1, sizeof *call);
     bool fetch = view->header.kind == TT__RPC_FETCH;
-    if (!call)
+    if (!call) {
+        tt__rrefs_refuse(rpc, from->id, view, NULL);
         return tt__fail(TT_ERR_MEMORY, "no memory for a call");
+    }
     call->rpc = rpc;
     call->from = from->id;
     call->view = *view;

@@ -117,7 +117,7 @@ enum { TT__PACKET_MAX = 64 << 10 };
 
 /* Who takes them; with the lock held.
  *
- *   room  Return memory for a packet of so many bytes that comes from `peer`; NULL: it is dropped.
+ *   room  Return memory for a packet of so many bytes that comes from `peer`; NULL: none, and the link ends.
  *   take  It has come.
  *   drop  It will not come: the link ended before it was whole. */
 typedef struct tt__packet_taker {

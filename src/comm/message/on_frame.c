@@ -303,6 +303,10 @@ static bool begin_packet(tt__link *link) {
     if (!frame->bytes || frame->bytes > TT__PACKET_MAX)
         return protocol_error(link, "a packet of an impossible size");
     link->into = tt__packet_room(link, (size_t)frame->bytes);
+    if (!link->into && link->messages->packet_taker) { /* its sender counts on what is in it */
+        tt__link_end(link, TT_ERR_MEMORY, "no memory for a packet of %llu bytes", (unsigned long long)frame->bytes);
+        return false;
+    }
     return true;
 }
 
