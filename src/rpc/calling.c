@@ -84,16 +84,20 @@ tt_status tt__call_replied(tt_rpc *rpc, int from, const tt__rpc_packet_view *vie
 }
 
 static void fail_waiting_out(tt_rpc *rpc, tt__rpc_out *out, tt_status status, const char *why) {
-    bool has_landed = out->stage == OUT_LANDS && !out->receives.listed; /* or not: it is due, and will see */
-    if ((out->stage != OUT_WAITS && out->stage != OUT_LANDS) || out->is_due || has_landed)
+    if ((out->stage != OUT_WAITS && out->stage != OUT_LANDS) || out->is_due)
         return;
-    if (out->stage == OUT_WAITS && status != TT_ERR_PEER) /* a call that has not begun is dropped there */
+    if (status != TT_ERR_PEER) /* a call that has not begun is dropped there; parts are not asked for any more */
         tt_ignore(tt__rpc_send_header(rpc, out->to, (tt__rpc_header){.kind = TT__RPC_FORGET, .id = out->id}));
+    bool lands = out->stage == OUT_LANDS;
     out->stage = OUT_FAILED;
-    out->receives.due = NULL; /* parts that come or end meanwhile don't make it due once more */
     out->status = status;
     out->why = why ? strdup(why) : NULL;
-    tt__out_becomes_due(rpc, out);
+    if (!lands) {
+        tt__out_becomes_due(rpc, out);
+        return;
+    }
+    tt__transfer_cancel(rpc, &out->receives, TT_ERR_ABORTED); /* it becomes due with its parts, or is already */
+    tt__transfers_look(rpc);
 }
 
 void tt__calls_lost(tt_rpc *rpc, tt__rpc_peer *peer) {
@@ -112,9 +116,12 @@ void tt__calls_expire(tt_rpc *rpc, int64_t now_ms) {
     int64_t next = 0;
     for (uint32_t i = 0; i < rpc->out_room; i++) {
         tt__rpc_out *out = rpc->outs[i];
-        if (!out->used || !out->deadline_ms || (out->stage != OUT_WAITS && out->stage != OUT_LANDS))
+        bool waits = out->stage == OUT_WAITS || out->stage == OUT_LANDS;
+        if (!out->used || !out->deadline_ms || out->stage == OUT_FAILED)
             continue;
-        if (now_ms >= out->deadline_ms) {
+        if (now_ms >= out->deadline_ms && !waits) { /* a thread reads its reply, of which parts may be yet to come */
+            next = now_ms + 1;
+        } else if (now_ms >= out->deadline_ms) {
             char who[TT__RPC_WHO_SIZE], why[TT__RPC_WHO_SIZE + TT__RPC_FUNCTION_NAME + 80];
             snprintf(why, sizeof why, "%s did not reply to %s%s within %lld ms", tt__rpc_who(rpc, out->to, who),
                      *out->function ? out->function : "the fetch of a reference", *out->function ? "()" : "",

@@ -51,6 +51,7 @@ tt__rpc_out *tt__out_find(const tt_rpc *rpc, uint32_t id, int to) {
 
 void tt__out_give_back(tt_rpc *rpc, tt__rpc_out *out) {
     tt__rpc_peer *peer = tt__rpc_peer_of(rpc, out->to);
+    tt__transfer_forget(rpc, out->to, &out->sends);
     tt__transfer_end(rpc, &out->sends);
     tt__transfer_end(rpc, &out->receives);
     if (peer)

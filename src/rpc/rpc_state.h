@@ -64,6 +64,8 @@ typedef struct tt__rpc_transfer {
     struct tt__rpc_transfer *next;
     _Atomic uint32_t pending; /* messages that are not done */
     bool listed;              /* in rpc->transfers: begun, and not seen to be done */
+    bool begins;              /* its messages are being posted: packets may come meanwhile, */
+    tt_status cancelled;      /* and cancel it: then this is not TT_OK */
     uint32_t count;
     tt__message *messages; /* (count) */
     tt__rpc_due *due;      /* or NULL */

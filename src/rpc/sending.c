@@ -17,7 +17,7 @@ static bool overtakes(const void *packet) {
     tt__rpc_header header;
     memcpy(&header, packet, sizeof header);
     uint8_t kind = header.refs ? 0 : header.kind;
-    return kind == TT__RPC_REPLY || kind == TT__RPC_ERROR || kind == TT__RPC_CREDIT || kind == TT__RPC_FORGET;
+    return kind == TT__RPC_REPLY || kind == TT__RPC_ERROR || kind == TT__RPC_CREDIT;
 }
 
 static uint32_t request_cost(size_t size) { return (uint32_t)size + TT__RPC_REQUEST_COST; }
@@ -102,16 +102,16 @@ static void send_waiting_to(tt_rpc *rpc, tt__rpc_peer *peer) {
 }
 
 void tt__rpc_send_waiting(tt_rpc *rpc) {
-    tt__rpc_peer **at = &rpc->waiting_peers;
-    while (*at) {
-        tt__rpc_peer *peer = *at;
+    tt__rpc_peer *all = rpc->waiting_peers;
+    rpc->waiting_peers = NULL; /* packets that come while parts are posted may add others */
+    while (all) {
+        tt__rpc_peer *peer = all;
+        all = peer->next_waiting;
         send_waiting_to(rpc, peer);
-        if (peer->waiting) {
-            at = &peer->next_waiting;
+        if (!(peer->listed = peer->waiting != NULL))
             continue;
-        }
-        *at = peer->next_waiting;
-        peer->listed = false;
+        peer->next_waiting = rpc->waiting_peers;
+        rpc->waiting_peers = peer;
     }
 }
 
@@ -177,11 +177,22 @@ void tt__transfer_begin(tt_rpc *rpc, tt__rpc_transfer *transfer, bool receive) {
     transfer->listed = true;
     transfer->next = rpc->transfers;
     rpc->transfers = transfer;
+    transfer->begins = true;
     for (uint32_t i = 0; i < transfer->count; i++)
         if (receive)
             tt__message_recv(rpc->network->messages, &transfer->messages[i]);
         else
             tt__message_send(rpc->network->messages, &transfer->messages[i]);
+    transfer->begins = false;
+    if (transfer->cancelled)
+        tt__transfer_cancel(rpc, transfer, transfer->cancelled);
+}
+
+void tt__transfer_cancel(tt_rpc *rpc, tt__rpc_transfer *transfer, tt_status status) {
+    if (transfer->begins)
+        transfer->cancelled = status;
+    for (uint32_t i = 0; i < transfer->count && transfer->listed && !transfer->begins; i++)
+        tt__message_cancel(rpc->network->messages, &transfer->messages[i], status);
 }
 
 static void unlist(tt_rpc *rpc, tt__rpc_transfer *transfer) {
@@ -193,12 +204,17 @@ static void unlist(tt_rpc *rpc, tt__rpc_transfer *transfer) {
     transfer->listed = false;
 }
 
+void tt__transfer_forget(tt_rpc *rpc, int to, const tt__rpc_transfer *transfer) {
+    tt__rpc_waiting *waiting = rpc->peers[to] && transfer->count ? rpc->peers[to]->waiting : NULL;
+    for (; waiting; waiting = waiting->next)
+        if (waiting->transfer == transfer)
+            waiting->transfer = NULL;
+}
+
 void tt__transfer_end(tt_rpc *rpc, tt__rpc_transfer *transfer) {
-    if (transfer->listed) {
-        for (uint32_t i = 0; i < transfer->count; i++)
-            tt__message_cancel(rpc->network->messages, &transfer->messages[i], TT_ERR_ABORTED);
+    tt__transfer_cancel(rpc, transfer, TT_ERR_ABORTED);
+    if (transfer->listed)
         unlist(rpc, transfer);
-    }
     free(transfer->messages);
     transfer->messages = NULL;
     transfer->count = 0;

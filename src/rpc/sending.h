@@ -35,6 +35,12 @@ void tt__transfer_part(tt__rpc_transfer *transfer, uint32_t i, int peer, uint32_
 /* Begin to send or receive the parts. */
 void tt__transfer_begin(tt_rpc *rpc, tt__rpc_transfer *transfer, bool receive);
 
+/* Cancel what is under way; of a transfer that is being begun, once it has begun. */
+void tt__transfer_cancel(tt_rpc *rpc, tt__rpc_transfer *transfer, tt_status status);
+
+/* A transfer will not begin: take it from the packet for worker `to` that waits with it, if one does. */
+void tt__transfer_forget(tt_rpc *rpc, int to, const tt__rpc_transfer *transfer);
+
 /* Cancel what is under way, and free the messages. */
 void tt__transfer_end(tt_rpc *rpc, tt__rpc_transfer *transfer);
 

@@ -33,6 +33,7 @@ struct tt_rpc_call {
     int from;
     call_stage stage;
     bool lost;         /* the caller was lost, or the worker ends: nobody takes a reply */
+    bool forgotten;    /* the caller does not want it any more, nor sends the call's parts */
     bool admitted;     /* its parts are counted in rpc->landing_bytes, and may be received */
     tt_status refused; /* fail it with this status, and the text `apart`, instead of running it */
     size_t counted;    /* bytes that it adds to rpc->counters.bytes, */

@@ -175,8 +175,8 @@ static bool is_to_wait(tt_rpc *rpc, tt_rpc_call *call) {
 
 /* The lock is held. */
 static tt_status begin_call_parts(tt_rpc *rpc, tt_rpc_call *call, uint32_t from, uint32_t end) {
-    if (call->lost)
-        return tt__fail(TT_ERR_PEER, "the caller is lost");
+    if (call->lost || call->forgotten)
+        return tt__fail(TT_ERR_PEER, "the caller is lost, or has given the call up");
     TT__TRY(tt__transfer_make(&call->transfer, end - from));
     for (uint32_t i = from; i < end; i++) {
         tt__transfer_part(&call->transfer, i - from, call->from, call->view.header.id, false, call->landings[i].data,
@@ -428,18 +428,19 @@ static bool is_queued(const tt_rpc_call *call) { return call->stage == CALL_QUEU
 
 void tt__serve_forget(tt_rpc *rpc, int from, uint32_t id) {
     tt_rpc_call *call = tt__serve_find(rpc, from, id);
-    if (call && is_queued(call))
+    if (!call)
+        return;
+    call->forgotten = true; /* a thread may be reading it */
+    if (is_queued(call))
         call->due.run = drop_unbegun;
-    for (uint32_t i = 0; call && call->stage == CALL_REPLIES && i < call->transfer.count; i++)
-        tt__message_cancel(rpc->network->messages, &call->transfer.messages[i], TT_ERR_ABORTED);
+    else if (call->stage == CALL_LANDS || call->stage == CALL_REPLIES)
+        tt__transfer_cancel(rpc, &call->transfer, TT_ERR_ABORTED);
 }
 
 /* Stop moving the parts of a call, and drop it if it waits for a future: nobody takes its reply. */
 static void lose_call(tt_rpc *rpc, tt_rpc_call *call, tt_status status) {
     call->lost = true;
-    if (call->transfer.listed)
-        for (uint32_t i = 0; i < call->transfer.count; i++)
-            tt__message_cancel(rpc->network->messages, &call->transfer.messages[i], status);
+    tt__transfer_cancel(rpc, &call->transfer, status);
     tt__served_drop(rpc, call);
 }
 
