@@ -1,12 +1,16 @@
-/* The contexts of distributed autograd that a worker knows, and its part of the passes over them.
+/* The contexts of distributed autograd that a worker has, and what is recorded in them.
  *
- * A context's id holds the worker that began it, its owner. Another worker that comes to know a context tells the owner
- * (touch), which answers whether it still lives, and tells all of them when it ends (release). So calls that outlive
- * their context leave nothing, and neither do owners that are lost.
+ * The worker that began a context is its owner, and the context's id contains the owner's id. When a call in a context
+ * first reaches another worker, that one makes an entry and tells the owner (touch). The owner answers whether the
+ * context still lives, and tells all these workers when it ends (release). So a call that outlives its context leaves
+ * no entry. If the owner is lost, the others end the context themselves.
  *
- * When tensors that require gradients leave a worker in a context, a send is noted: a record, whose inputs are the
- * tensors, and whose results are what arrives. Where they arrive they are leaves, and a receipt is noted. A message is
- * known by the sender and its number. */
+ *   worker A                                            worker B
+ *   tensors that require gradients are sent:   -------> they arrive as leaves:
+ *   a tt__dist_send, with a node of the graph           a tt__dist_receipt, with these leaves
+ *   gradients enter the graph at this node     <------- a pass has computed the gradients of these leaves
+ *
+ * A message, that is a send and its receipt, is known by its sender and a number. dist_part.h has the passes. */
 #ifndef TT_PARALLEL_RPC_DIST_H
 #define TT_PARALLEL_RPC_DIST_H
 
@@ -31,36 +35,38 @@ typedef struct tt__dist_receipt {
     uint64_t number;
     int from;
     int64_t count;
-    tt_tensor **leaves; /* references; NULL: requires none */
+    tt_tensor **leaves; /* (count) references; NULL: that tensor requires no gradient */
 } tt__dist_receipt;
 
-/* Gradients of a context, by leaf. */
+/* The gradients of a context. */
 typedef struct tt__dist_grads {
-    tt__pointer_map at;
-    tt_tensor **leaves, **grads; /* references */
+    tt__pointer_map at;          /* leaf -> its index in the next two */
+    tt_tensor **leaves, **grads; /* (count) references */
     int64_t count, room;
 } tt__dist_grads;
 
 struct tt__dist_context {
-    tt__dist_context *next; /* of the worker; with */
-    int refs;               /* under its lock */
+    tt__dist_context *next; /* in dist->contexts; under dist->lock, as is */
+    int refs;
     tt__dist *dist;
     uint64_t id;
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t lock; /* guards all that follows */
     bool ended;
     tt__dist_send *sends; /* by rising number */
     int64_t send_count, send_room;
     tt__dist_receipt *receipts;
     int64_t receipt_count, receipt_room;
-    tt__pointer_map receipt_at; /* its number here, by leaf */
+    tt__pointer_map receipt_at; /* leaf -> the index of its receipt */
     tt__dist_grads grads;
-    tt_scope **scopes; /* of functions that were called in it */
+    tt_scope **scopes; /* of functions that were called in the context: they keep the functions' tensors */
     int64_t scope_count, scope_room;
-    int *users; /* of the owner's: workers that know it */
+    int *users; /* on the owner: the workers that have an entry */
     int64_t user_count, user_room;
-    tt__dist_part *part; /* of the pass that is under way; NULL: none is. With */
-    int leader;          /* the worker that leads it, and what ends it here, with this thread's last error */
-    void (*end_part)(tt__dist_context *context, uint64_t pass); /* pass 0: whichever it is */
+
+    /* The pass that is under way. */
+    tt__dist_part *part;                                        /* NULL: none is */
+    int leader;                                                 /* the worker that leads it */
+    void (*end_part)(tt__dist_context *context, uint64_t pass); /* tt__dist_part_end() */
 };
 
 struct tt__dist {
@@ -75,40 +81,43 @@ enum { TT__DIST_ID_BITS = 40 /* of a context's id, below its owner's */ };
 
 static inline int tt__dist_owner(uint64_t context) { return (int)(context >> TT__DIST_ID_BITS); }
 
-/* This worker's contexts. NULL, recorded: no memory, or `rpc` is NULL. */
+/* Return what distributed autograd has of a worker; made at the first call. NULL, recorded: no memory, or `rpc` is
+ * NULL. */
 tt__dist *tt__dist_of(tt_rpc *rpc);
 
-/* Find a context, with a reference for the caller; NULL, recorded as TT_ERR_NOT_FOUND by `who`. */
+/* Find a context, and take a reference for the caller. NULL, recorded for function `who`: TT_ERR_NOT_FOUND. */
 tt__dist_context *tt__dist_find(tt__dist *dist, const char *who, int64_t context);
 
-/* The same; one of another worker's that is not known yet becomes known. NULL, not recorded: it has ended, or there is
- * no memory. */
+/* Find a context, or make an entry for one of another worker's and tell its owner. Takes a reference for the caller.
+ * NULL, not recorded: it has ended, or there is no memory. */
 tt__dist_context *tt__dist_meet(tt__dist *dist, uint64_t context);
 
 void tt__dist_unref(tt__dist_context *context);
 
-/* Begin a call to worker `to`, outside of any context. `fn` (may be NULL) is called when it is done, but not if this
- * fails. What large values borrow must last until then. */
+/* Call a function of worker `to` outside of any context, without waiting. `fn` (may be NULL) is called when the call is
+ * done, unless this fails. Tensors and large bytes in `args` must last until then. */
 tt_status tt__dist_call(tt__dist *dist, int to, const char *function, tt_rpc_values args, tt_future_fn fn, void *user);
 
-/* Be in no context in this thread; what it was in before, for tt__dist_reenter(). */
+/* Leave the context of this thread and return its id; enter it again. */
 uint64_t tt__dist_outside(void);
 void tt__dist_reenter(uint64_t before);
 
-/* Make room for one more element of an array; false, recorded: no memory. */
+/* Make room for one more element in the array at *array, which has `count`, of `size` bytes each. False, recorded: no
+ * memory. */
 bool tt__dist_room(void *array, int64_t count, int64_t *room, size_t size);
 
-/* Add a gradient (a reference is taken) to those of a context, which the caller has locked. */
+/* Add a gradient of a leaf to those of a context, which the caller has locked. A reference is taken. Errors:
+ * TT_ERR_MEMORY. */
 tt_status tt__dist_add_grad(tt__dist_context *context, tt_tensor *leaf, tt_tensor *gradient);
 
-/* Find a message that was sent; NULL: there is none. The context is locked. */
+/* Find the send with this number; NULL: there is none. The context is locked. */
 const tt__dist_send *tt__dist_find_send(const tt__dist_context *context, uint64_t number);
 
-/* A record whose inputs are these tensors and whose results are the same, as others see them. It belongs to no scope:
- * the caller has the one reference. NULL, recorded: no memory. */
+/* Make a node of the graph whose inputs are these tensors, and through which gradients pass unchanged. It belongs to no
+ * scope: the caller has its only reference. NULL, recorded: no memory. */
 tt_node *tt__dist_node(tt_tensor *const *tensors, int64_t count);
 
-/* ---- what libtutti tells the workers: the hooks of rpc/tensor_hooks.h (rpc_tensors.c) */
+/* ---- the hooks of rpc/tensor_hooks.h, and those of them that dist_context.c and dist_record.c have */
 
 extern const tt__rpc_tensor_hooks tt__tensor_hooks;
 

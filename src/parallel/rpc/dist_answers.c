@@ -1,4 +1,4 @@
-/* What other workers call in a pass: dist_part.h. */
+/* The functions that workers call of each other in a pass: dist_part.h. */
 #include "base/error.h"
 #include "parallel/rpc/dist_part.h"
 #include "parallel/rpc/training_functions.h"
@@ -51,7 +51,7 @@ tt_status tt__serve_reach(tt_rpc_call *call) {
     return status;
 }
 
-/* Ask for the answer later, or learn that there is one. With the lock. */
+/* Answer the leader's finish(), or make the future *later that will. The context is locked. */
 static tt_status begin_question(tt__dist_part *part, tt_future **later) {
     *later = NULL;
     if (part->state == TT__DIST_FAILED)
@@ -87,7 +87,7 @@ tt_status tt__serve_finish(tt_rpc_call *call) {
     return status;
 }
 
-/* The list has what came; references of the source. With the lock. */
+/* Take the gradients of a source out of a list. The context is locked. */
 static tt_status take_gradients(tt__dist_source *s, const tt_rpc_value *list) {
     if (list->list.count != s->node->outputs)
         return tt__fail(TT_ERR_MISMATCH, "%s: expected gradients of %d tensors, got %" PRId64, pass_name,
@@ -134,7 +134,7 @@ tt_status tt__serve_gradient(tt_rpc_call *call) {
     return status;
 }
 
-/* It may have ended already. */
+/* End a part, which may have ended already. */
 tt_status tt__serve_abort(tt_rpc_call *call) {
     tt__dist_part *part = part_of_call(call, "abort");
     tt_status status = part ? check_leader(part, call) : TT_OK;

@@ -1,4 +1,4 @@
-/* A backward pass over workers, as its leader sees it: dist_part.h. */
+/* Lead a backward pass over workers: dist_part.h. */
 #include "base/args.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -19,9 +19,9 @@ typedef struct led_worker {
 } led_worker;
 
 typedef struct lead {
-    int refs;             /* with */
-    pthread_mutex_t lock; /* of refs, status and text */
-    tt_status status;     /* of the first failure; and its text */
+    int refs;
+    pthread_mutex_t lock; /* guards refs, status and text */
+    tt_status status;     /* of the first failure; with */
     char *text;
     tt__dist *dist;
     tt__dist_context *context; /* a reference */
@@ -67,7 +67,7 @@ static tt_rpc_values pass_args(const lead *l, tt_rpc_value values[2]) {
     return (tt_rpc_values){values, 2};
 }
 
-/* A part has failed, or its worker was lost: the others end, too, and answer. */
+/* End the parts of all workers, as one has failed or was lost. They answer finish() then. */
 static void end_on_all(const lead *l) {
     tt_rpc_value values[2];
     for (int64_t i = 0; i < l->count; i++)
@@ -113,7 +113,7 @@ static tt_status add_worker(lead *l, int64_t id) {
     return TT_OK;
 }
 
-/* Ask a worker what those of `messages` depend on that it has sent. */
+/* Ask a worker for the messages that those of `messages` depend on that it has sent. */
 static tt_status ask_reach(const lead *l, led_worker *worker, const tt__dist_messages *messages, int64_t *numbers) {
     int64_t count = 0;
     for (int64_t i = 0; i < messages->count; i++)
@@ -143,8 +143,8 @@ static tt_status take_reach(const lead *l, led_worker *worker, tt__dist_messages
     return TT_OK;
 }
 
-/* All workers that have sent some of `messages`, at once; *found: what these depend on. `numbers`: a list of its own
- * for each worker, in one, as they are read while they are sent. */
+/* Ask all workers that have sent some of `messages`, at once. *found receives the messages that these depend on.
+ * `numbers` has room for all; each worker's are a run of their own, since they are read while they are sent. */
 static tt_status reach_round(lead *l, const tt__dist_messages *messages, int64_t *numbers, tt__dist_messages *found) {
     for (int64_t i = 0; i < messages->count; i++)
         TT__TRY(add_worker(l, messages->list[i].from));
@@ -159,7 +159,7 @@ static tt_status reach_round(lead *l, const tt__dist_messages *messages, int64_t
     return status;
 }
 
-/* Let every worker know its sends that matter. */
+/* Tell every worker which of its sends the roots depend on. */
 static tt_status find_all(lead *l, tt__dist_messages *messages) {
     tt_status status = TT_OK;
     while (!status && messages->count) {
@@ -167,7 +167,7 @@ static tt_status find_all(lead *l, tt__dist_messages *messages) {
         int64_t *numbers = calloc((size_t)messages->count, sizeof *numbers);
         status = numbers ? reach_round(l, messages, numbers, &found)
                          : tt__fail(TT_ERR_MEMORY, "%s: no memory for a pass", who);
-        if (status) /* what was asked may still read the numbers: until it has answered */
+        if (status) /* questions that were not answered may still read the numbers */
             for (int64_t i = 0; i < l->count; i++)
                 if (l->workers[i].answer)
                     tt_ignore(tt_future_wait(l->workers[i].answer, ABORT_MS));
@@ -195,7 +195,7 @@ static tt_status ask_finish(lead *l, led_worker *worker) {
     return status;
 }
 
-/* Tell all that the pass is over, and wait until they know, so that another can begin. */
+/* Tell all workers that the pass has ended, and wait for their answers, so that another can begin. */
 static void abort_pass(lead *l) {
     tt_rpc_value values[2];
     for (int64_t i = 0; i < l->count; i++)

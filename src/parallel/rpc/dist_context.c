@@ -35,7 +35,7 @@ bool tt__dist_room(void *array, int64_t count, int64_t *room, size_t size) {
     return true;
 }
 
-/* ---- calls of our own */
+/* ---- calls outside of contexts */
 
 typedef struct call_end {
     tt_future_fn fn;
@@ -99,7 +99,7 @@ void tt__dist_unref(tt__dist_context *context) {
         context_free(context);
 }
 
-/* Take it out of the table, which had a reference; false: another has. */
+/* Take a context out of the list, whose reference is the caller's then. False: it was taken out before. */
 static bool unlink_context(tt__dist_context *context) {
     tt__dist *dist = context->dist;
     pthread_mutex_lock(&dist->lock);
@@ -113,7 +113,7 @@ static bool unlink_context(tt__dist_context *context) {
     return there;
 }
 
-/* End the pass that is under way over it, if one is. */
+/* End the pass over a context that is under way, if there is one. */
 static void end_pass_of(tt__dist_context *context) {
     pthread_mutex_lock(&context->lock);
     void (*end)(tt__dist_context *, uint64_t) = context->part ? context->end_part : NULL;
@@ -122,7 +122,7 @@ static void end_pass_of(tt__dist_context *context) {
         end(context, 0);
 }
 
-/* End one that the caller has a reference to. Its pass fails with this thread's last error. */
+/* End a context that the caller has a reference to. Its pass fails with this thread's last error. */
 static void end_context(tt__dist_context *context) {
     if (!unlink_context(context))
         return;
@@ -135,7 +135,7 @@ static void end_context(tt__dist_context *context) {
 
 /* ---- lost workers, and the end of this one */
 
-/* The first context that `id` owns, or whose pass it leads; with a reference. */
+/* Find a context that worker `id` owns, or whose pass it leads, and take a reference. NULL: there is none. */
 static tt__dist_context *context_of_lost(tt__dist *dist, int id) {
     tt__dist_context *found = NULL;
     pthread_mutex_lock(&dist->lock);
@@ -201,7 +201,7 @@ tt__dist *tt__dist_of(tt_rpc *rpc) {
 
 /* ---- finding and meeting */
 
-/* With the worker's lock held. */
+/* Find a context, and take a reference. dist->lock is held. */
 static tt__dist_context *look_up(const tt__dist *dist, uint64_t id) {
     for (tt__dist_context *c = dist->contexts; c; c = c->next)
         if (c->id == id) {
@@ -222,7 +222,7 @@ tt__dist_context *tt__dist_find(tt__dist *dist, const char *who, int64_t context
                                  who, tt_rpc_name(dist->rpc), context);
 }
 
-/* Add one; the worker's lock is held. Two references: the table's and the caller's. */
+/* Add a context, with two references: the list's and the caller's. dist->lock is held. NULL: no memory. */
 static tt__dist_context *add_context(tt__dist *dist, uint64_t id) {
     tt__dist_context *context = calloc(1, sizeof *context);
     if (!context)
@@ -327,7 +327,8 @@ tt_status tt__dist_begin(int64_t *context, tt_rpc *rpc) {
     return TT_OK;
 }
 
-/* Tell all that know it. Nobody waits for the answers; who can't be told is lost. */
+/* Tell all workers that have an entry that the context has ended, without waiting. Those that can't be told are
+ * lost. */
 static void tell_users(tt__dist_context *context) {
     for (int64_t i = 0; i < context->user_count; i++)
         if (context->users[i] != tt_rpc_id(context->dist->rpc))

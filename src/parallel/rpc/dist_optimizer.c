@@ -1,4 +1,4 @@
-/* Optimizers of parameters that lie with several workers: one on each, made and stepped by calls. */
+/* Optimizers of parameters of several workers: each owner has one, which is made and stepped by calls. */
 #include "autograd/engine.h"
 #include "base/error.h"
 #include "parallel/rpc/dist.h"
@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- kinds, as their owners make them */
+/* ---- the kinds of optimizers */
 
-/* The least that a constructor asks for; the rest are options, set afterwards. */
+/* Constructors with the arguments that they require; options are set afterwards. */
 static tt_optimizer *new_sgd(const tt_named_tensors *p) { return tt_sgd(p, 0.001); }
 static tt_optimizer *new_adam(const tt_named_tensors *p) { return tt_adam(p, 0.001); }
 static tt_optimizer *new_adamw(const tt_named_tensors *p) { return tt_adamw(p, 0.001, 0.01); }
@@ -42,7 +42,7 @@ static int find_kind(const char *kind) {
 
 /* ---- on the owner */
 
-/* What a reference to one leads to. */
+/* The object that a reference to an optimizer leads to. */
 typedef struct owned_optimizer {
     tt_optimizer *optimizer;
     tt_rref **params; /* shares */
@@ -111,7 +111,7 @@ static tt_status set_owned_option(tt_optimizer *optimizer, const tt_rpc_value *n
                                    value->kind == TT_RPC_INT ? (double)value->integer : value->number);
 }
 
-/* Some options are possible only with others: try until no more can be set. */
+/* Set options until none is left, or no more can be set: some are valid only after others. */
 static tt_status set_owned_options(tt_optimizer *optimizer, const tt_rpc_value *map) {
     int64_t count = map->list.count / 2, left = count, before;
     tt_status status;
@@ -164,7 +164,7 @@ static owned_optimizer *owned_of_call(const tt_rpc_call *call) {
                          tt_rpc_kind_name(value->kind));
 }
 
-/* Give the parameters the context's gradients, step, and take them away again. With the worker's lock of steps. */
+/* Set the parameters' gradients to the context's, step, and clear them. dist->stepping is held. */
 static tt_status step_owned(tt__dist_context *context, const owned_optimizer *o) {
     tt_status status = TT_OK;
     pthread_mutex_lock(&context->lock);
@@ -248,7 +248,7 @@ static tt_rpc_value *option_items(const tt_option *options, int64_t *count) {
     return items;
 }
 
-/* Make the optimizer of the parameters of one owner; `params` has room for all. */
+/* Have one owner make the optimizer of its parameters. `params` has room for all. */
 static tt_status make_at_owner(const tt_dist_optimizer_new_args *a, int owner, tt_rpc_value *params, tt_rref **out) {
     int64_t count = 0, options = 0;
     for (int64_t i = 0; i < a->count; i++)
@@ -321,7 +321,7 @@ static void keep_failure(first_failure *first, tt_status status) {
     snprintf(first->text, sizeof first->text, "%s", tt_last_error());
 }
 
-/* Call all owners at once, also those after one that is lost; the first error, after all have answered. */
+/* Call all owners at once, also those after a lost one, and wait for all. Returns the first error. */
 static tt_status call_owners(const tt_dist_optimizer *o, const char *function, tt_rpc_values args) {
     tt_future **futures = calloc((size_t)o->count + 1, sizeof(tt_future *));
     first_failure first = {TT_OK, ""};

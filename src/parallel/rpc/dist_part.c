@@ -174,14 +174,14 @@ static tt_status grow_list(void *list, int64_t *count, int64_t wanted, size_t si
     return TT_OK;
 }
 
-/* The context may have come to know more since. */
+/* Make room for messages that the context has recorded since. */
 static tt_status follow_context(tt__dist_part *part) {
     const tt__dist_context *c = part->context;
     TT__TRY(grow_list(&part->receipts, &part->receipt_count, c->receipt_count, sizeof *part->receipts));
     return grow_list(&part->source_at, &part->send_count, c->send_count, sizeof *part->source_at);
 }
 
-/* Name the messages that the newest sources, from number `first` on, depend on, if they were not named before. */
+/* Find the messages that the sources from index `first` on depend on, except those that were found before. */
 static tt_status find_from(tt__dist_part *part, int64_t first, tt__dist_messages *found) {
     int64_t count = part->source_count - first;
     tt_node **nodes = calloc((size_t)count + 1, sizeof *nodes);
@@ -210,7 +210,7 @@ static tt_status part_roots(tt__dist_part *part, tt_node *node, tt__dist_message
     return find_from(part, part->source_count - 1, found);
 }
 
-/* Make the roots' gradients, for the source that was added last. */
+/* Set the gradients of the roots, the last source, to 1. */
 static tt_status fill_roots(tt__dist_part *part, tt_tensor *const *roots, int64_t count) {
     tt__dist_source *s = &part->sources[part->source_count - 1];
     s->gradients = calloc((size_t)count, sizeof(tt_tensor *));
@@ -249,7 +249,7 @@ static tt_status add_sends(tt__dist_part *part, const int64_t *numbers, int64_t 
                             pass_name, numbers[i], part->context->id);
         int64_t *at = &part->source_at[send - part->context->sends];
         if (*at)
-            return tt__fail(TT_ERR_STATE, "%s: message %" PRId64 " was asked for twice", pass_name, numbers[i]);
+            return tt__fail(TT_ERR_STATE, "%s: message %" PRId64 " was named twice", pass_name, numbers[i]);
         TT__TRY(add_source(part, send->node, send->to));
         *at = part->source_count;
     }
@@ -270,7 +270,7 @@ tt_status tt__dist_part_reach(tt__dist_part *part, const int64_t *numbers, int64
 
 /* ---- the answer to the leader */
 
-/* Take the leader's question, if the part is done. With the lock. */
+/* If the part is done, return the future that answers the leader's finish(), or NULL. The context is locked. */
 static tt_future *question_of_done(tt__dist_part *part) {
     tt_future *finished = tt__dist_part_is_done(part) ? part->finished : NULL;
     if (finished)
@@ -292,7 +292,7 @@ static void answer_if_done(tt__dist_part *part) {
 
 /* ---- sending gradients on */
 
-/* Gradients that are under way to the worker that the message came from. */
+/* Gradients of a receipt that are on their way to the sender of the message. */
 typedef struct parcel_back {
     tt__dist_part *part; /* a reference */
     int to;
@@ -339,7 +339,7 @@ static tt_status begin_parcel(parcel_back *p, uint64_t number) {
     return status;
 }
 
-/* All that comes to a receipt has come. In the thread that walks, without locks. */
+/* Send the gradients of a receipt, which are all final. Called by the thread that walks, without locks. */
 static tt_status send_gradients_back(tt__dist_part *part, const tt__dist_receipt *receipt) {
     parcel_back *p = calloc(1, sizeof *p);
     tt_tensor **gradients = calloc((size_t)receipt->count + 1, sizeof *gradients);
@@ -377,7 +377,7 @@ static tt_status leaf_is_done(void *user, tt_tensor *leaf, tt_tensor *gradient) 
 
 /* ---- walking */
 
-/* The pass walks from now on. With the lock. */
+/* Begin to walk. The context is locked. */
 static tt_status open_walk(tt__dist_part *part) {
     tt_node **nodes = calloc((size_t)part->source_count + 1, sizeof *nodes);
     if (!nodes)
@@ -403,7 +403,8 @@ static tt_status give_what_came(tt__dist_part *part) {
             continue;
         s->given = true;
         TT__TRY(tt__open_pass_give(part->open, s->node, s->gradients, s->node->outputs));
-        for (int k = 0; k < s->node->outputs; k++) { /* the walk has its own references, and may overwrite */
+        /* the walk has references of its own, and may overwrite the tensors if these are the last ones */
+        for (int k = 0; k < s->node->outputs; k++) {
             tt__tensor_unref(s->gradients[k]);
             s->gradients[k] = NULL;
         }
@@ -411,7 +412,7 @@ static tt_status give_what_came(tt__dist_part *part) {
     return TT_OK;
 }
 
-/* A message whose tensor was not seen to lead to the roots, as only an operator's own pass reaches it. */
+/* Refuse a message that was not found in step 1, since only the own backward pass of an operator leads to it. */
 static tt_status refuse_unforeseen(const tt__dist_receipt *receipt) {
     return tt__fail(TT_ERR_UNSUPPORTED,
                     "%s: a tensor from worker %d is used inside of tt_recompute() or a function of one's own, but is "
@@ -434,7 +435,7 @@ static tt_status keep_gradients(tt__dist_part *part) {
     return TT_OK;
 }
 
-/* One round, with the lock, which it gives back while it walks. *more: others have come meanwhile. */
+/* Walk once. *more: further gradients have come meanwhile. The context is locked, and unlocked while it walks. */
 static tt_status walk_round(tt__dist_part *part, bool *more) {
     *more = false;
     if (part->state == TT__DIST_FINDING)

@@ -1,4 +1,4 @@
-/* What is noted while calls are made in a context: the scopes of functions, and tensors that leave and arrive. */
+/* Record calls in a context: the scopes of functions, tensors that are sent, and tensors that arrive. */
 #include "autograd/grad.h"
 #include "base/error.h"
 #include "parallel/rpc/dist.h"
@@ -11,8 +11,8 @@
 typedef struct frame {
     struct frame *outer;
     tt__dist_context *context; /* a reference, or NULL */
-    tt_scope *scope;           /* in a context; else */
-    int block;                 /* of the thread */
+    tt_scope *scope;           /* in a context; NULL: the scope is */
+    int block;                 /* this one of the thread */
 } frame;
 
 static _Thread_local frame *frames;
@@ -38,7 +38,7 @@ void tt__dist_enter(tt_rpc *rpc, uint64_t context) {
         f->block = tt_scope_begin();
 }
 
-/* The context keeps what the function has made, unless it has ended. */
+/* Let the context keep the tensors that a function has made, unless it has ended. */
 static void keep_scope(tt__dist_context *context, tt_scope *scope) {
     pthread_mutex_lock(&context->lock);
     bool kept = !context->ended &&
@@ -70,9 +70,9 @@ void tt__dist_leave(uint64_t before) {
     free(f);
 }
 
-/* ---- what leaves */
+/* ---- tensors that are sent */
 
-/* The gradients that came back are those of what was sent. */
+/* Pass the gradients that came back on to the tensors that were sent. */
 static tt_status sent_backward(tt_node *node) {
     for (int i = 0; i < node->inputs; i++)
         if (tt__grad_of(node, i))
@@ -85,7 +85,7 @@ static const tt__operator sent_op = {.name = "a tensor sent to another worker", 
 tt_node *tt__dist_node(tt_tensor *const *tensors, int64_t count) {
     tt_node *node = tt__node_new(&sent_op, (int)count, tensors, (int)count, 0, NULL, 0);
     if (node)
-        tt__scope_remove(&node->entry, TT__ENTRY_RECORD); /* it lives as long as the context */
+        tt__scope_remove(&node->entry, TT__ENTRY_RECORD); /* it belongs to the context */
     return node;
 }
 
@@ -130,7 +130,7 @@ const tt__dist_send *tt__dist_find_send(const tt__dist_context *context, uint64_
     return low < context->send_count && context->sends[low].number == number ? &context->sends[low] : NULL;
 }
 
-/* ---- what arrives */
+/* ---- tensors that arrive */
 
 static tt_status fill_receipt(tt__dist_context *context, tt__dist_receipt *receipt, tt_tensor *const *tensors) {
     for (int64_t i = 0; i < receipt->count; i++) {
@@ -143,7 +143,7 @@ static tt_status fill_receipt(tt__dist_context *context, tt__dist_receipt *recei
     return TT_OK;
 }
 
-/* On failure what is in the map leads to no receipt: the message fails. */
+/* After a failure the map may have leaves without a receipt: the call of this message fails. */
 static tt_status note_receipt(tt__dist_context *context, tt__dist_receipt *receipt, tt_tensor *const *tensors) {
     if (!tt__dist_room(&context->receipts, context->receipt_count, &context->receipt_room, sizeof *receipt))
         return TT_ERR_MEMORY;

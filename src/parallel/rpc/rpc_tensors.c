@@ -1,4 +1,4 @@
-/* Tensors as values: what travels of them, and how they are made where they arrive. */
+/* Tensors as values: describe those that are sent, and make those that arrive. */
 #include "base/error.h"
 #include "parallel/rpc/dist.h"
 #include "parallel/rpc/training_functions.h"
@@ -12,7 +12,7 @@ static const char values_name[] = "a tensor of a call";
 
 /* ---- leaving */
 
-/* x as contiguous memory of the host, without history: a share of it, or of a copy, which is the caller's. */
+/* Return x as a contiguous tensor of the host without history: a share of it or of a copy, which is the caller's. */
 static tt_tensor *plain_share(tt_tensor *x) {
     bool no_grad = tt_no_grad_begin();
     int scope = tt_scope_begin();
@@ -42,14 +42,14 @@ static const void *form_of_tensor(tt_tensor *x, tt__rpc_form *form, size_t *byte
         form->shape[d] = x->shape.dim[d];
     *bytes = (size_t)x->numel * tt_dtype_size(x->dtype);
     *keep = plain;
-    return plain->data ? plain->data : plain; /* of no elements: any place */
+    return plain->data ? plain->data : plain; /* a tensor without elements: any address */
 }
 
 static void release_tensor(void *keep) { tt__tensor_unref(keep); }
 
 /* ---- arriving */
 
-/* Read a form that another process has made up. */
+/* Check a form that another process has sent. */
 static tt_status read_form(const tt__rpc_form *form, size_t bytes, tt_shape *shape) {
     if (form->dtype > TT_BOOL || form->ndim > TT_MAX_DIMS)
         return tt__fail(TT_ERR_MISMATCH, "%s: expected an element type and at most %d dimensions, got number %d and %d",
@@ -83,7 +83,7 @@ static tt_tensor *tensor_of_form(const tt__rpc_form *form, size_t bytes, void **
     return x;
 }
 
-/* Move it to a device like the sender's, if there is one here. */
+/* Move a tensor to a device like the sender's, if there is one here. */
 static tt_status bring_to_device(tt_tensor *x, const tt__rpc_form *form) {
     tt_device_type type = (tt_device_type)form->device;
     if (type != TT_DEVICE_CUDA || tt_device_count(type) < 1)
@@ -126,7 +126,7 @@ const tt__rpc_tensor_hooks tt__tensor_hooks = {
     .received = tt__dist_received,
 };
 
-/* A view, so that the leaf that a context knows stays the same tensor. */
+/* Return a view of a tensor that requires a gradient: the context has recorded the tensor itself as a leaf. */
 tt_tensor *tt__take_tensor(tt_rpc_value *value) {
     tt_tensor *x = tt__value_tensor(value);
     if (!x)

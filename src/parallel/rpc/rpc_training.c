@@ -1,5 +1,5 @@
-/* Where a program comes in. Whoever trains by calls uses one of these functions, so that what all workers must have is
- * there, in a program that is linked statically, too: the functions that others call, and tensors in values. */
+/* The public functions that every program which trains by calls uses one of. So a static linker takes this file, whose
+ * constructor registers the functions that workers call of each other, and the hooks for tensors in values. */
 #include "base/args.h"
 #include "parallel/rpc/dist.h"
 #include "parallel/rpc/training_functions.h"

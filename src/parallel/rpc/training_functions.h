@@ -1,4 +1,4 @@
-/* What libtutti has other workers call: registered by rpc_training.c. */
+/* The functions of libtutti that other workers call; rpc_training.c registers them. */
 #ifndef TT_PARALLEL_RPC_TRAINING_FUNCTIONS_H
 #define TT_PARALLEL_RPC_TRAINING_FUNCTIONS_H
 
@@ -30,7 +30,7 @@ tt_status tt__return_module(tt_rpc_call *call, tt_module *module);
 tt_status tt__remote_module_new(const tt_remote_module_new_args *a);
 tt_status tt__dist_optimizer_new(const tt_dist_optimizer_new_args *a);
 
-/* A value of a tensor, and its tensor. */
+/* Make a value of a tensor, which is borrowed; return the tensor of a value. */
 static inline tt_rpc_value tt__tensor_value(tt_tensor *x) {
     tt_rpc_value value = tt_rpc_none();
     if (x) {
