@@ -21,17 +21,17 @@ static const int64_t REPETITION_NS = 60000000, MOST_CALLS = 200000;
 
 /* What is measured. */
 typedef enum what {
-    THERE,          /* a call whose argument has so many bytes, and which returns nothing */
-    THERE_AND_BACK, /* one that returns its argument */
-    MANY            /* calls a second, with UNDER_WAY of them under way */
+    THERE,          /* calls with an argument of this size, without a result */
+    THERE_AND_BACK, /* calls that return their argument */
+    MANY            /* calls a second, with UNDER_WAY of them at a time */
 } what;
 
 /* A line of the output. */
 typedef struct cell {
     what what;
     size_t bytes;
-    int64_t calls, messages; /* in a repetition, of calls and of send and recv; 0: not chosen yet */
-    double call_us[TT__BENCH_REPETITIONS], message_us[TT__BENCH_REPETITIONS]; /* of one */
+    int64_t calls, messages; /* how many calls, and send-and-recv pairs, a repetition has; 0: not chosen yet */
+    double call_us[TT__BENCH_REPETITIONS], message_us[TT__BENCH_REPETITIONS]; /* the mean time of one */
 } cell;
 
 typedef struct rpc_settings {
@@ -44,7 +44,7 @@ typedef struct rpc_settings {
 typedef struct rpc_bench {
     const rpc_settings *settings;
     tt_group *group;
-    int rank, peer; /* peer: with whom it measures; -1: nobody */
+    int rank, peer; /* peer: the rank that it measures with; -1: none */
     cell cells[MAX_CELLS];
     int cell_count;
     unsigned char *bytes; /* of the largest size */
@@ -157,7 +157,7 @@ static tt_status repeat_messages(rpc_bench *b, const cell *c, int64_t n) {
     return status;
 }
 
-/* The same, after the other rank was told how many. */
+/* The same, after telling the other rank how many. */
 static tt_status lead_messages(rpc_bench *b, const cell *c, int64_t n) {
     TT__TRY(tt_send(b->group, &n, 1, TT_I64, b->peer));
     return repeat_messages(b, c, n);
@@ -173,7 +173,7 @@ static tt_status time_of(rpc_bench *b, const cell *c, tt_status (*repeat)(rpc_be
     return TT_OK;
 }
 
-/* Choose how many take about REPETITION_NS, and warm up on the way. */
+/* Choose how many take about REPETITION_NS. Warms up, too. */
 static tt_status choose_count(rpc_bench *b, const cell *c, tt_status (*repeat)(rpc_bench *b, const cell *c, int64_t n),
                               int64_t *n) {
     int64_t ns = 0, calls = WARM_CALLS, want = b->settings->flags.iterations;

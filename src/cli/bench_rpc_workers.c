@@ -1,7 +1,7 @@
-/* tutti bench rpc --workers: many workers that call one, each a process, and that meet through a store: what it takes
- * that one, and how many calls it serves.
+/* tutti bench rpc --workers: many processes call one, as workers that meet through a store. Measures the memory,
+ * descriptors and threads of the one that is called, and how many calls a second it serves.
  *
- * All processes are forked before this one has threads; then it serves the store, and tells them its port. */
+ * All processes are forked before this one has threads. Then it serves the store, and tells them its port. */
 #include "cli/bench_rpc_workers.h"
 
 #include "base/clock.h"
@@ -26,7 +26,7 @@
 
 enum { PATIENCE_MS = 600000 };
 static const int64_t CALLING_NS = 3000000000;
-static const char SERVER[] = "server"; /* its name, and a key that is set when it is there */
+static const char SERVER[] = "server"; /* its name, and a key of the store that is set when it has joined */
 
 /* ---- the one that is called */
 
@@ -34,14 +34,14 @@ static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     int workers, joined, reported;
-    int64_t iterations; /* calls that each makes; 0: for CALLING_NS */
-    int64_t calls;      /* that those that have reported made, */
-    double seconds;     /* for so long on average */
-    int64_t began_ns;   /* when the first came */
-    tt_future *all;     /* is done when all have come */
+    int64_t iterations; /* calls that each worker makes; 0: as many as it can in CALLING_NS */
+    int64_t calls;      /* the sum of calls that workers have reported, */
+    double seconds;     /* and the mean of their times */
+    int64_t began_ns;   /* when the first worker joined */
+    tt_future *all;     /* is done when all have joined */
 } served = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* What a process has, from /proc. */
+/* What /proc says of this process. */
 typedef struct process_size {
     int64_t resident_bytes, descriptors, threads;
 } process_size;
@@ -68,7 +68,7 @@ static process_size size_of_process(void) {
                           .threads = count_in_folder("/proc/self/task")};
 }
 
-/* A worker is there: it may begin when all are. */
+/* A worker has joined. The reply, which lets it begin, comes when all have. */
 static tt_status bench_join(tt_rpc_call *call) {
     pthread_mutex_lock(&served.lock);
     if (!served.joined++)
@@ -113,7 +113,7 @@ static void print_served(process_size before, process_size after, int64_t joined
     fflush(stdout);
 }
 
-/* Be called: measure what that takes when all are there, and again when all have made their calls. */
+/* Be the server: measure this process when all have joined, and again when all have made their calls. */
 static tt_status serve_workers(tt_store *store) {
     process_size before = size_of_process();
     TT__TRY(tt_store_set(store, SERVER, "", 0));

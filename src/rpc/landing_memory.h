@@ -1,9 +1,9 @@
-/* Memory that large parts of messages land in.
+/* Memory that large parts are received into.
  *
- * A page that the kernel gives anew costs more than to receive its bytes: 16 MiB take 6 ms in new memory and 0.5 ms in
- * memory that was there. So a block that is given back is kept for the next part that fits into it: at most 64 MiB of
- * them in a process, none that had no use for two seconds when another is given back, and none after a worker's
- * shutdown. Any thread may call this, also in a forked child. */
+ * New pages of the kernel cost more time than receiving bytes into them: 16 MiB take 6 ms in new memory, and 0.5 ms in
+ * memory that was used before. So blocks that are given back are kept for the next parts that fit: at most 64 MiB in a
+ * process. When a block is given back, those that were not used for two seconds are freed; all are when a worker is
+ * shut down. Any thread may call these functions, also in a forked child. */
 #ifndef TT_RPC_LANDING_MEMORY_H
 #define TT_RPC_LANDING_MEMORY_H
 

@@ -41,7 +41,7 @@ MessagePtr response_of(trpc::JitFuture &done) {
                            : done.value().toCustomClass<trpc::Message>();
 }
 
-// What is sent where a response can't be, as one with tensors on a device.
+// Call `use` with the packed response, or with an exception if it can't be packed: it may have tensors on a device.
 template <class F> void with_packed(const MessagePtr &response, F use) {
     std::optional<PackedMessage> packed;
     try {
@@ -52,7 +52,7 @@ template <class F> void with_packed(const MessagePtr &response, F use) {
     use(*packed);
 }
 
-// The call of a function that this thread makes and waits for: begin_call().
+// The call that this thread makes between begin_call() and finish_call().
 thread_local struct {
     bool wanted;
     tt_future *sent;
@@ -64,7 +64,7 @@ bool is_call(int type) {
            type == trpc::MessageType::FORWARD_AUTOGRAD_REQ || type == trpc::MessageType::RUN_WITH_PROFILING_REQ;
 }
 
-// A future that the call waits for; the caller's to free. NULL, recorded.
+// Let the call reply with a new future, which is the caller's to free. NULL, recorded: an error.
 tt_future *reply_later(tt_rpc_call *call) {
     tt_future *later = tt_future_new();
     if (!later || !tt_rpc_return_future(call, later))
@@ -136,7 +136,7 @@ void AgentTutti::startImpl() {
     changed_.notify_all();
 }
 
-// Others may call as soon as this worker has joined, but PyTorch is ready only then.
+// Wait until PyTorch has called start(): other workers may call earlier, as soon as this one has joined.
 void AgentTutti::await_start() {
     std::unique_lock<std::mutex> guard(lock_);
     changed_.wait(guard, [&] { return started_; });
@@ -390,7 +390,8 @@ void AgentTutti::count_later(int change) {
 
 // ---- the end
 
-// The future of a request that is done counts until its callbacks have returned, so that what they request counts, too.
+// Wait until this worker has no request under way. A request counts until the callbacks of its future have returned,
+// since they may make further requests.
 void AgentTutti::await_own_requests(std::chrono::steady_clock::time_point end) {
     std::unique_lock<std::mutex> guard(lock_);
     while (requests_) {
@@ -423,7 +424,8 @@ void AgentTutti::await_all(milliseconds timeout) {
     group_->blocking([&](tt_group *) { group_->check(tt_work_wait(work)); });
 }
 
-// All workers together. Their count may not change while it is summed, but they can't be held up until the others come.
+// Return whether no worker has a request under way; all workers call it together. They first meet in a barrier, so that
+// lock_, which keeps the count from changing while it is summed, is held only for a short time.
 bool AgentTutti::all_are_idle(milliseconds timeout) {
     await_all(timeout);
     int64_t requests = 0;
@@ -458,7 +460,7 @@ void AgentTutti::shutdownImpl() {
         return;
     tt_rpc_shutdown_args a = TT_RPC_SHUTDOWN_ARGS_INIT;
     a.rpc = rpc_;
-    a.at_once = true; // what should end by itself has, in join()
+    a.at_once = true; // join() has waited before
     if (tt_rpc_shutdown_with(&a, offsetof(tt_rpc_shutdown_args, tt_end)))
         LOG(INFO) << "tutti: " << tt_last_error();
     current_agent = nullptr;
@@ -475,7 +477,7 @@ void AgentTutti::shutdown_current() {
         agent->shutdown();
 }
 
-// ---- what is asked of it
+// ---- metrics
 
 void AgentTutti::addGilWaitTime(const std::chrono::microseconds time) {
     std::lock_guard<std::mutex> guard(lock_);

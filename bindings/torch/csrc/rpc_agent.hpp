@@ -1,8 +1,8 @@
-// An agent under PyTorch's torch.distributed.rpc that carries its messages by tutti/rpc.h. Remote references, autograd
-// and optimizers above it are PyTorch's own.
+// An agent of PyTorch's torch.distributed.rpc that sends its messages by tutti/rpc.h. Remote references, autograd and
+// optimizers above it are PyTorch's own.
 //
-// Each message is one call of one function, which hands it to PyTorch's callback and replies when that has a response.
-// A request's future ends in a thread of its own (rpc_callbacks.hpp).
+// Each message is one call of the function "torch.rpc", which gives it to PyTorch's callback, and replies as soon as
+// that has a response. The future of a request is completed by a thread of its own (rpc_callbacks.hpp).
 #pragma once
 
 #include "group.hpp"
@@ -33,7 +33,7 @@ struct AgentOptions {
 
 class AgentTutti : public trpc::RpcAgent {
   public:
-    // Join the other workers, who meet through `store`. Throws.
+    // Join the other workers, which meet through `store`. Throws.
     AgentTutti(const c10::intrusive_ptr<c10d::Store> &store, const AgentOptions &options);
     ~AgentTutti() override;
     AgentTutti(const AgentTutti &) = delete;
@@ -43,8 +43,8 @@ class AgentTutti : public trpc::RpcAgent {
                                              const float timeout = trpc::kUnsetRpcTimeout,
                                              const trpc::DeviceMap &deviceMap = {}) override;
 
-    // Wait until no worker has a call under way, which all workers call together, or, where they come and go, this one
-    // has none. `timeout`: in seconds; 0: as long as the others live.
+    // In a static world, where all workers call it together: wait until no worker has a call under way. If workers come
+    // and go: wait until this one has none. `timeout`: in seconds; 0: as long as the others live.
     void join(bool shutdown = false, float timeout = 0) override;
     void sync() override;
     void startImpl() override;
@@ -57,15 +57,15 @@ class AgentTutti : public trpc::RpcAgent {
     std::unordered_map<std::string, std::string> getMetrics() override;
     bool is_static_group() const { return options_.world_size > 0; }
 
-    // Between the two, the thread's first call of a function waits for the response in finish_call(), and ends its
-    // future there: no other thread has to wake this one, and the library knows that it waits.
+    // Between these two, the response to the thread's first call of a function is awaited in finish_call(), which also
+    // completes its future. So no other thread has to wake this one, and Tutti knows that it waits.
     static void begin_call();
     static void finish_call();
 
-    // Leave at once if this process has an agent of this kind: the interpreter is about to end.
+    // Shut this process's agent down at once, if it has one of this kind: the interpreter is about to end.
     static void shutdown_current();
 
-    // A function's call of another worker's send(), for the library.
+    // The function "torch.rpc": serve a message that another worker's send() has sent.
     static tt_status serve(tt_rpc_call *call) noexcept;
 
   protected:
@@ -98,21 +98,21 @@ class AgentTutti : public trpc::RpcAgent {
     bool all_are_idle(std::chrono::milliseconds timeout);
 
     const AgentOptions options_;
-    const int process_;            // a forked child has no agent
-    StorePtr store_;               // where workers come and go: Tutti borrows it
-    std::shared_ptr<Group> group_; // where they don't
+    const int process_;            // its id; in a forked child the agent does nothing
+    StorePtr store_;               // if workers come and go: Tutti borrows it
+    std::shared_ptr<Group> group_; // in a static world
     tt_rpc *rpc_ = nullptr;
-    std::atomic<bool> left_{false}; // it was freed
+    std::atomic<bool> left_{false}; // rpc_ was freed
     const std::shared_ptr<CallbackThreads> threads_ = std::make_shared<CallbackThreads>();
 
-    mutable std::mutex workers_lock_; // of workers_, to which more are added
+    mutable std::mutex workers_lock_; // guards workers_
     mutable std::unordered_map<int, trpc::WorkerInfo> workers_;
 
-    std::mutex lock_; // of all that follows
+    std::mutex lock_; // guards all that follows
     std::condition_variable changed_;
     bool started_ = false;
-    int64_t requests_ = 0;                  // of this worker, under way
-    int64_t later_ = 0;                     // of others: the function has returned, and there is no response yet
+    int64_t requests_ = 0;                  // requests of this worker that are under way
+    int64_t later_ = 0;                     // requests of others whose function has returned without a response yet
     uint64_t gil_waits_ = 0, gil_time_ = 0; // us
 };
 

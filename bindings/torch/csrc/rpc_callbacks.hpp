@@ -1,5 +1,5 @@
-// Threads in which futures of RPC end. Callbacks of PyTorch's futures take the interpreter's lock, run for long, and
-// may wait for other futures; those of tutti/rpc.h must not wait. So there is a thread for each that runs.
+// Threads that complete PyTorch's futures. Callbacks of these take the interpreter's lock, may run for long, and may
+// wait for other futures, but callbacks of tutti/rpc.h must not wait. So each callback runs in a thread of its own.
 #pragma once
 
 #include <condition_variable>
@@ -12,23 +12,24 @@ namespace tutti_torch {
 
 class CallbackThreads : public std::enable_shared_from_this<CallbackThreads> {
   public:
-    // Call `f`, which must not throw, in a thread that runs nothing else: at once, unless no thread can be made.
+    // Call `f`, which must not throw, in a thread that runs nothing else meanwhile. If no thread can be made, it waits
+    // for one of those that there are.
     void run(std::function<void()> f);
 
-    // Call `f` in a thread that has run nothing before. Throws if none can be made.
+    // Call `f` in a new thread. Throws if none can be made.
     void run_apart(std::function<void()> f);
 
-    // Wait until all have returned.
+    // Wait until all calls have returned.
     void drain();
 
-    // No more come: let the threads end.
+    // Let the threads end: no more calls come.
     void stop();
 
   private:
     void start();
     void serve();
 
-    std::mutex lock_; // of all that follows
+    std::mutex lock_; // guards all that follows
     std::condition_variable more_, drained_;
     std::deque<std::function<void()>> waiting_;
     size_t threads_ = 0, idle_ = 0;

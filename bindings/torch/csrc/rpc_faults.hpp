@@ -1,4 +1,4 @@
-// An agent that fails and delays requests on purpose, for PyTorch's own tests of what stands above agents.
+// An agent that fails and delays requests on purpose, for PyTorch's own tests of retries and timeouts.
 #pragma once
 
 #include "rpc_agent.hpp"
@@ -8,9 +8,9 @@
 namespace tutti_torch {
 
 struct Faults {
-    std::set<int> failing;                 // types of messages of which each is failed
-    int times = 0;                         // so many times
-    std::unordered_map<int, float> delays; // type -> seconds
+    std::set<int> failing;                 // types of messages that fail, each message
+    int times = 0;                         // this many times
+    std::unordered_map<int, float> delays; // by type, in seconds
 };
 
 class FaultyAgent : public AgentTutti {
@@ -25,7 +25,7 @@ class FaultyAgent : public AgentTutti {
     bool is_to_fail(const trpc::Message &message);
 
     const Faults faults_;
-    std::mutex lock_;                             // of what follows
+    std::mutex lock_;                             // guards what follows
     std::unordered_map<std::string, int> failed_; // by payload: how many times
 };
 

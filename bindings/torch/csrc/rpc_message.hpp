@@ -1,5 +1,5 @@
-// A message of PyTorch's RPC as values of tutti/rpc.h: its type, its payload, a description of its tensors, and their
-// storages.
+// Convert a message of PyTorch's RPC to values of tutti/rpc.h and back: its type, its payload, a description of its
+// tensors, and their storages.
 #pragma once
 
 #include "rpc_storage.hpp"
@@ -13,10 +13,10 @@ namespace tutti_torch {
 
 using MessagePtr = c10::intrusive_ptr<torch::distributed::rpc::Message>;
 
-// What the function is registered with that takes a message and returns one.
+// The signature of the function that takes a message and returns one.
 constexpr char MESSAGE_SIGNATURE[] = "(int type, bytes payload, bytes tensors, tensor... storages) -> list";
 
-// A message that is to be sent, and the values that borrow from it.
+// A message to be sent, and the values that borrow from it.
 class PackedMessage {
   public:
     // Throws for tensors that are not in the host's memory.
@@ -38,7 +38,7 @@ class PackedMessage {
     std::vector<tt_rpc_value> values_;
 };
 
-// The message that `count` values make, which lose their storages to it. Throws where they make none.
+// Make the message that `count` values describe, which takes their storages. Throws if they describe none.
 MessagePtr unpack_message(const tt_rpc_value *const *values, int64_t count);
 
 } // namespace tutti_torch

@@ -1,4 +1,5 @@
-// What Python has of the agent of RPC. PyTorch 1.13 has no place for one, so its module is made without these files.
+// The RPC agent as Python sees it. PyTorch 1.13 can't have agents of others, so its module is built without these
+// files.
 #include "rpc_faults.hpp"
 
 #include <torch/csrc/utils/pybind.h>

@@ -1,6 +1,7 @@
-// Elements of PyTorch's tensors as the tensors of tutti/rpc.h: those are known by functions that libtutti gives
-// (src/rpc/tensor_hooks.h), and in this module, which has libtutti-comm alone, by ours. So elements are sent from where
-// they lie, and received where PyTorch's allocator has made room. A `tt_tensor` here is bytes of one storage.
+// Bytes of PyTorch's storages as tensors of tutti/rpc.h. libtutti-comm knows tensors only by hooks
+// (src/rpc/tensor_hooks.h). libtutti has set them elsewhere; in this module, which has no libtutti, they are ours, and
+// a `tt_tensor` is bytes of one storage. So elements are sent from PyTorch's memory, and received into memory of its
+// allocator, without a copy.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,16 +17,16 @@ struct StorageFree {
 };
 using StoragePtr = std::unique_ptr<tt_tensor, StorageFree>;
 
-// Tell libtutti-comm of them: once, before the first worker is made.
+// Set the hooks: once, before the first worker is made.
 void provide_storages();
 
-// `bytes` at `data`, which are a part of the storage of a tensor in the host's memory, and keep it.
+// Make a tt_tensor of `bytes` at `data`, a part of the storage of `tensor`, which is in the host's memory and is kept.
 StoragePtr lend_storage(const at::Tensor &tensor, const void *data, size_t bytes);
 
-// A value of it, which borrows it.
+// Make a value that borrows it.
 tt_rpc_value storage_value(const StoragePtr &storage);
 
-// The memory of a storage that was received, or, where it is the sender's own, as in a call to itself, a copy of it.
+// Take the memory of a storage that was received. In a call to itself the storage is the sender's own, and is copied.
 at::DataPtr take_storage(tt_tensor *storage);
 size_t storage_bytes(const tt_tensor *storage);
 

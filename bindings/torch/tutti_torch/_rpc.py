@@ -11,17 +11,17 @@ LONG = datetime.timedelta(minutes=30)  # of joining, as groups have it
 
 
 def _options_class(rpc):
-    """What init_rpc() takes as rpc_backend_options. Options of TensorPipe's do, too."""
+    """Return the class of rpc_backend_options for init_rpc(), which takes TensorPipe's, too."""
 
     class TuttiRpcBackendOptions(rpc.TensorPipeRpcBackendOptions):
-        """num_worker_threads (16): threads that run functions. rpc_timeout (60): seconds, of calls that give none;
-        0: none. init_method ("env://"): as of init_process_group(). device_maps: of the CPU alone."""
+        """num_worker_threads (16): functions that may run at once. rpc_timeout (60): in seconds, for calls that give
+        none; 0: none. init_method ("env://"): as in init_process_group(). device_maps: only from CPU to CPU."""
 
     return TuttiRpcBackendOptions
 
 
 def _expect_host_devices(options):
-    """Tensors of devices don't travel, so a mapping of some is of no use."""
+    """Refuse mappings of devices: only tensors of the CPU are sent."""
     places = [place for mapping in options.device_maps.values() for pair in mapping.items() for place in pair]
     strange = [str(place) for place in [*places, *options.devices] if torch.device(place).type != "cpu"]
     if strange:
@@ -30,7 +30,7 @@ def _expect_host_devices(options):
 
 
 def _expect_one_kind(store, is_static):
-    """All workers give a world_size, or none does. The key and the text are those of TensorPipe's agent."""
+    """Refuse a group of which some workers give a world_size and some don't. Key and text are TensorPipe's."""
     own = "true" if is_static else "false"
     found = store.compare_set("rpcIsStaticGroup", "", own).decode()
     if found != own:
@@ -39,7 +39,7 @@ def _expect_one_kind(store, is_static):
 
 
 def _create(module, store, name, rank, world_size, rpc_backend_options, faults=None):
-    """An agent that has joined the others, and is PyTorch's current one."""
+    """Make an agent that has joined the others, and make it PyTorch's current one."""
     options = rpc_backend_options
     from torch.distributed.rpc import api
     if not isinstance(store, dist.Store):
@@ -58,8 +58,8 @@ def _create(module, store, name, rank, world_size, rpc_backend_options, faults=N
 
 
 def _let_dynamic_workers_leave(api, module):
-    """shutdown() waits for the workers that were there when this one joined; where they come and go, not all of them
-    are about to leave."""
+    """Keep shutdown() from waiting for all workers if they come and go: it waits for those that were there when this
+    one joined, and not all of them are about to leave."""
     wait_for_all = api._wait_all_workers
 
     @functools.wraps(wait_for_all)
@@ -72,8 +72,8 @@ def _let_dynamic_workers_leave(api, module):
 
 
 def _wait_within_tutti(api, module):
-    """rpc_sync() makes a call, and then waits for its future. It waits in Tutti instead, which takes the response in
-    the same thread, and begins a thread more where this one serves others."""
+    """Let rpc_sync() wait in Tutti, and not in PyTorch's future: the same thread takes the response, and Tutti starts
+    another one if this one serves other workers."""
     invoke = api._invoke_rpc
 
     @functools.wraps(invoke)
@@ -90,8 +90,8 @@ def _wait_within_tutti(api, module):
 
 
 def register(module):
-    """Give torch.distributed.rpc the back end. Returns the class of its options and what makes an agent; None: this
-    PyTorch has no RPC, or another one than this is made for."""
+    """Register the back end with torch.distributed.rpc. Returns the class of its options and the function that makes an
+    agent; (None, None): this PyTorch has no RPC, or one that this can't be added to."""
     if torch.__version__.startswith("1.") or not hasattr(torch._C, "_rpc_init"):
         return None, None
     import torch.distributed.rpc as rpc
