@@ -110,27 +110,26 @@ bool tt__messages_threaded(const tt__messages *messages);
 /* Name how bytes travel over the TCP links: "plain", "sealed" or "tls"; "none" where there are none. */
 const char *tt__messages_wire(const tt__messages *messages);
 
-/* ---- packets: what one part of the program says to the same part of another rank, in order, of any size up to
- * TT__PACKET_MAX. They pass no window: who sends them bounds how many are under way. */
+/* ---- packets: up to TT__PACKET_MAX bytes for one receiver in the other process (today src/rpc), which gets them in
+ * order. No window limits them, so the sender must bound how many are under way. */
 
 enum { TT__PACKET_MAX = 64 << 10 };
 
-/* Who takes them; with the lock held.
+/* The receiver's functions, which are called with the lock held.
  *
- *   room  Return memory for a packet of so many bytes that comes from `peer`; NULL: none, and the link ends.
- *   take  It has come.
- *   drop  It will not come: the link ended before it was whole. */
+ *   room  Return memory for a packet of `bytes` that is about to come from `peer`; NULL: there is none, and the link ends.
+ *   take  Take the packet, which has come, in the memory of room().
+ *   drop  Free the memory of room(): the link ended before the packet was complete. */
 typedef struct tt__packet_taker {
     void *(*room)(void *user, int peer, size_t bytes);
     void (*take)(void *user, int peer, void *room, size_t bytes);
     void (*drop)(void *user, void *room);
 } tt__packet_taker;
 
-/* Give what comes to `taker`, from now on; NULL: to nobody. */
+/* Set the receiver of packets from now on; NULL: packets are dropped. A packet that is half received is dropped. */
 void tt__messages_take_packets(tt__messages *messages, const tt__packet_taker *taker, void *user);
 
-/* Send a packet to another rank; what the link does not take at once is copied. TT_OK, or the recorded error with which
- * the link ended. */
+/* Send a packet. Bytes that the link can't take at once are copied. Errors: the one with which the link ended. */
 tt_status tt__packet_send(tt__messages *messages, int peer, const void *data, size_t bytes);
 
 /* Return how many bytes wait to be written to `peer`. */

@@ -1,4 +1,4 @@
-/* Packets: frames that go to whoever takes them, in order. */
+/* Packets: frames that are passed to a receiver (tt__packet_taker) in order. */
 #include "base/error.h"
 #include "comm/message/link.h"
 #include "comm/message/links.h"

@@ -14,7 +14,8 @@ void tt__on_question(tt__link *link);
 /* Handle the answer in link->frame, whose text is in link->control. */
 void tt__on_answer(tt__link *link, size_t bytes);
 
-/* A packet of `bytes` comes: return where to, NULL: it is dropped. It has come. */
+/* Return memory for a packet of `bytes` that is about to come; NULL: it is dropped. And pass on a packet that has
+ * come. */
 void *tt__packet_room(tt__link *link, size_t bytes);
 void tt__packet_has_come(tt__link *link);
 

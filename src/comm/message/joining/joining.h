@@ -13,23 +13,23 @@ typedef struct tt__candidate {
     struct sockaddr_storage address;
     socklen_t size;
     char text[TT__NET_ADDRESS_SIZE];
-    char why[96]; /* it failed; "" while not tried */
-    bool gone;    /* it failed since nobody listens there any more, or somebody else */
+    char why[96]; /* why it failed; "": it was not tried, or has not failed */
+    bool gone;    /* it failed since no process listens there any more, or one of another job */
 } tt__candidate;
 
-/* What a worker that comes and goes tells whom it calls. */
+/* What a worker that comes and goes says of itself to a worker that it connects to. */
 enum { TT__INTRO_NAME = 128, TT__INTRO_HOST = 64 };
 typedef struct tt__intro {
     char name[TT__INTRO_NAME], host[TT__INTRO_HOST];
-    uint64_t functions; /* a hash */
+    uint64_t functions; /* the hash of its functions */
 } tt__intro;
 
-/* The answer to such a call. */
+/* The answer to that. */
 enum {
     TT__ANSWER_TAKEN = 'Y',    /* this connection is the link from now on */
-    TT__ANSWER_DECLINED = 'N', /* there is another between the two */
-    TT__ANSWER_LOST = 'L',     /* the caller was given up here, and a lost worker stays lost */
-    TT__ANSWER_WAIT = 'w'      /* another follows */
+    TT__ANSWER_DECLINED = 'N', /* another connection is the link */
+    TT__ANSWER_LOST = 'L',     /* the connecting worker counts as lost here, and stays lost */
+    TT__ANSWER_WAIT = 'w'      /* the answer will follow */
 };
 
 /* A rank that this one connects to. */
@@ -38,11 +38,11 @@ typedef struct tt__target {
     uint8_t job[TT__JOB_SIZE]; /* the nonce in its address token */
     tt__candidate candidates[TT__CANDIDATES];
     int count, next_candidate;
-    int round;                  /* over all candidates */
+    int round;                  /* how often all candidates have been tried */
     int trying;                 /* attempts under way */
     int64_t next_ms;            /* when to try the next candidate */
     struct tt__attempt *chosen; /* of workers: the attempt that waits for an answer; the others must not ask */
-    tt_status worst;            /* of what went wrong: the status of a failure */
+    tt_status worst;            /* the status of a failed attempt; TT_ERR_AUTH before others */
 } tt__target;
 
 /* A connection on its way to becoming a link. */
@@ -96,17 +96,17 @@ const char *tt__interface_of(int fd, char *name, size_t size);
 tt__attempt *tt__attempt_connect(const tt__messages *messages, const tt__secret *secret, tt__target *target,
                                  int candidate);
 
-/* Answer a connection `fd`, which is taken. NULL: no memory, and fd is closed. */
+/* Begin with a connection `fd` that another process has made; it is taken. NULL: no memory, and fd is closed. */
 tt__attempt *tt__attempt_accept(const tt__messages *messages, const tt__secret *secret, int fd,
                                 const struct sockaddr_storage *from);
 
-/* Continue as far as possible, as the socket is ready. `step` says what was reached, `events` what to wait for. */
+/* Continue as far as possible after the socket became ready. `step` says how far it is, `events` what to wait for. */
 void tt__attempt_continue(tt__attempt *attempt);
 
-/* Answer a worker that has asked. The attempt is done then, or has failed. TT__ANSWER_WAIT changes nothing. */
+/* Answer a worker whose attempt is TT__ATTEMPT_ASKED. It is done then, or has failed; after TT__ANSWER_WAIT neither. */
 void tt__attempt_answer(tt__attempt *attempt, char answer);
 
-/* Watch the attempt's socket in its epoll for what it waits for now; and no more. */
+/* Watch the attempt's socket in its epoll for `events` (false: that failed); stop watching it. */
 bool tt__attempt_watch(tt__attempt *attempt);
 void tt__attempt_unwatch(tt__attempt *attempt);
 
@@ -137,7 +137,7 @@ typedef struct tt__attempts {
 tt_status tt__attempts_begin(tt__attempts *attempts, tt__messages *messages);
 void tt__attempts_end(tt__attempts *attempts);
 
-/* Accept who calls. TT_ERR_SYSTEM: there is no descriptor for them. */
+/* Accept connections. Errors: TT_ERR_SYSTEM there are no descriptors for them. */
 tt_status tt__attempts_accept(tt__attempts *attempts);
 
 /* Log that the connection is refused. */
@@ -146,26 +146,26 @@ void tt__attempts_refuse(tt__attempts *attempts, const tt__attempt *attempt, con
 /* Take an attempt out of the list and free it. */
 void tt__attempts_drop(tt__attempts *attempts, tt__attempt **at);
 
-/* If the attempt has had its time, it has failed. */
+/* Fail an attempt whose deadline has passed. */
 void tt__attempt_expire(tt__attempt *attempt, int64_t now);
 
-/* Try the next candidate of a target that is due; *given_up: all have failed, often enough. `start_ms`: when it was
- * begun. TT_ERR_MEMORY. */
+/* Try the next candidate of a target if it is due. *given_up: all have failed, as often as they are tried. `start_ms`:
+ * when the first was tried. Errors: TT_ERR_MEMORY. */
 tt_status tt__target_try(tt__attempts *attempts, tt__target *target, int64_t start_ms, int64_t now, bool *given_up);
 
 /* Note that an attempt at its target has failed. */
 void tt__target_note_failed(const tt__attempt *attempt);
 
-/* When there is something to do for the target again; -1: not before an attempt has ended. */
+/* Return when the next candidate is to be tried; -1: not before an attempt has ended. */
 int64_t tt__target_due_ms(const tt__target *target);
 
-/* "10.0.0.2:4711 (Connection refused), 10.1.0.2:4711 (no answer)" */
+/* Write what was tried: "10.0.0.2:4711 (Connection refused), 10.1.0.2:4711 (no answer)". Returns `text`. */
 enum { TT__TRIED_SIZE = 1400 };
 const char *tt__target_tried(const tt__target *target, char text[TT__TRIED_SIZE]);
 
 /* ---- joining.c */
 
-/* Close the listener and what a failed joining left. */
+/* Close the listener, and the attempts that joining left. */
 void tt__messages_stop_joining(tt__messages *messages);
 
 #endif
