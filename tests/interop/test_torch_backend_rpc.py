@@ -13,7 +13,7 @@ PROGRAM = pathlib.Path(__file__).with_name("torch_rpc_agent.py")
 
 class Agent(unittest.TestCase):
     def test_calls(self):
-        cases = {name: (name, {}) for name in ("tensors", "refused", "taken", "errors", "left")}
+        cases = {name: (name, {}) for name in ("tensors", "refused", "taken", "errors", "late", "left")}
         for name, done in torch_package.launch_cases(2, PROGRAM, cases).items():
             with self.subTest(name):
                 self.assertEqual(done.returncode, 0, done.stdout + done.stderr)

@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import sys
+import threading
 import time
 
 import one_job
@@ -49,6 +50,21 @@ def requires_grad(x):
 
 def get_process():
     return os.getpid()
+
+
+HELD, NOTED = threading.Event(), []
+
+
+def hold_the_thread():
+    HELD.wait()
+
+
+def note(what):
+    NOTED.append(what)
+
+
+def get_noted():
+    return NOTED
 
 
 def many_tensors():
@@ -127,6 +143,23 @@ def errors():
     expect_error("RPC has not been initialized", lambda: rpc.rpc_sync(OTHER, same, (1,)))
 
 
+def late():
+    """A call whose timeout passes before it begins is made all the same: it may carry a reference."""
+    meeting = next(dist.rendezvous("env://"))[0]
+    join(rpc_backend_options=rpc.TensorPipeRpcBackendOptions(num_worker_threads=1))
+    busy = rpc.rpc_async(OTHER, hold_the_thread)
+    expired = "RPC ran for more than set timeout \\(100 ms\\)"
+    expect_error(expired, lambda: rpc.rpc_sync(OTHER, note, ("waited for at once",), timeout=0.1))
+    expect_error(expired, rpc.rpc_async(OTHER, note, ("waited for later",), timeout=0.1).wait)
+    meeting.set(f"expired on {RANK}", "")
+    meeting.wait([f"expired on {1 - RANK}"])
+    HELD.set()
+    busy.wait()
+    noted = rpc.rpc_sync(OTHER, get_noted)
+    expect(noted == ["waited for at once", "waited for later"], noted)
+    rpc.shutdown()
+
+
 def killed():
     """A worker that is killed ends the calls to it at once, and those that follow, with its name."""
     join(rpc_backend_options=rpc.TensorPipeRpcBackendOptions(rpc_timeout=0))
@@ -151,5 +184,5 @@ def left():
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    {function.__name__: function for function in (tensors, refused, taken, errors, killed, left)}[CASE]()
+    {function.__name__: function for function in (tensors, refused, taken, errors, late, killed, left)}[CASE]()
     print(CASE, "done", flush=True)

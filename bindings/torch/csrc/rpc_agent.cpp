@@ -56,7 +56,7 @@ template <class F> void with_packed(const MessagePtr &response, F use) {
 thread_local struct {
     bool wanted;
     tt_future *sent;
-    void *request;
+    std::shared_ptr<void> request;
 } called;
 
 bool is_call(int type) {
@@ -214,11 +214,22 @@ c10::intrusive_ptr<trpc::JitFuture> AgentTutti::failed_request(const std::string
     return future;
 }
 
+// When its timeout passes, its future fails, and the call goes on: the message may carry references, which PyTorch's
+// workers count by what arrives. Tutti would not begin a call that nobody waits for, so it is told of no timeout.
 struct AgentTutti::Request {
-    AgentTutti *agent;
-    PackedMessage packed; // what is sent borrows from it
-    milliseconds timeout;
-    c10::intrusive_ptr<trpc::JitFuture> future;
+    Request(AgentTutti *sender, MessagePtr message, milliseconds limit)
+        : agent(sender), packed(std::move(message)), timeout(limit),
+          deadline(deadline_in(limit.count() ? limit : milliseconds::max())) {}
+
+    bool has_expired() const { return deadline <= std::chrono::steady_clock::now(); }
+
+    AgentTutti *const agent;
+    const PackedMessage packed; // what is sent borrows from it
+    const milliseconds timeout; // 0: none
+    const std::chrono::steady_clock::time_point deadline;
+    const c10::intrusive_ptr<trpc::JitFuture> future = c10::make_intrusive<trpc::JitFuture>(at::AnyClassType::get());
+    Deadlines::Entry expiry;
+    std::atomic<bool> ended{false}; // its future has been, or is about to be
 };
 
 milliseconds AgentTutti::timeout_of(float seconds) const {
@@ -230,15 +241,13 @@ c10::intrusive_ptr<trpc::JitFuture> AgentTutti::send(const trpc::WorkerInfo &to,
     TORCH_CHECK(message->isRequest(), "expected a request to send, got a message of type ", message->type());
     TORCH_CHECK(rpcAgentRunning_.load(), "worker ", workerInfo_.name_, " (id ", workerInfo_.id_,
                 ") tried to send a request after RPC was shut down here");
-    const milliseconds timeout = timeout_of(seconds);
-    auto future = c10::make_intrusive<trpc::JitFuture>(at::AnyClassType::get());
-    std::unique_ptr<Request> request(new Request{this, PackedMessage(std::move(message)), timeout, future});
+    const auto request = std::make_shared<Request>(this, std::move(message), timeout_of(seconds));
     tt_rpc_sync_args a = TT_RPC_SYNC_ARGS_INIT;
     a.rpc = rpc_;
     a.to_id = to.id_;
     a.function = FUNCTION;
     a.args = request->packed.args();
-    a.timeout_ms = timeout.count() ? timeout.count() : -1;
+    a.timeout_ms = -1;
     count_request(1);
     tt_future *sent = nullptr;
     const tt_status status = tt_rpc_async_with(&sent, &a, offsetof(tt_rpc_sync_args, tt_end));
@@ -246,58 +255,79 @@ c10::intrusive_ptr<trpc::JitFuture> AgentTutti::send(const trpc::WorkerInfo &to,
         count_request(-1);
         return failed_request(text_of(status));
     }
-    end_where_it_waits(std::move(request), sent);
-    return future;
+    end_where_it_waits(request, sent);
+    return request->future;
 }
 
-void AgentTutti::end_where_it_waits(std::unique_ptr<Request> request, tt_future *sent) {
+void AgentTutti::end_where_it_waits(std::shared_ptr<Request> request, tt_future *sent) {
     if (called.wanted && !called.sent && is_call(request->packed.type())) {
         called.sent = sent;
-        called.request = request.release();
+        called.request = std::move(request);
     } else {
-        check(tt_future_add_callback(sent, on_done, request.release()));
+        end_when_done(std::move(request), sent);
     }
+}
+
+void AgentTutti::end_when_done(std::shared_ptr<Request> request, tt_future *sent) {
+    if (request->timeout.count() && !request->ended)
+        request->expiry = deadlines_->call_at(request->deadline, [request] {
+            request->agent->threads_->run([request] { request->agent->expire_request(*request); });
+        });
+    auto held = std::make_unique<std::shared_ptr<Request>>(std::move(request));
+    check(tt_future_add_callback(sent, on_done, held.get()));
+    held.release();
 }
 
 void AgentTutti::begin_call() { called = {true, nullptr, nullptr}; }
 
 void AgentTutti::finish_call() {
-    std::unique_ptr<Request> request(static_cast<Request *>(called.request));
+    const auto request = std::static_pointer_cast<Request>(called.request);
     tt_future *sent = called.sent;
     called = {};
     if (!sent)
         return;
+    AgentTutti &agent = *request->agent;
     try {
-        while (!tt_future_is_done(sent)) {
-            if (tt_future_wait(sent, ATTENTION_MS) == TT_ERR_STATE) // in a callback
+        while (!tt_future_is_done(sent) && !request->has_expired()) {
+            const milliseconds wait = left_until(request->deadline, milliseconds(ATTENTION_MS));
+            if (tt_future_wait(sent, std::max(wait, milliseconds(1)).count()) == TT_ERR_STATE) // in a callback
                 break;
             attend_to_python();
         }
     } catch (...) { // a handler of a signal: the call goes on
-        check(tt_future_add_callback(sent, on_done, request.release()));
+        agent.end_when_done(request, sent);
         throw;
     }
     if (tt_future_is_done(sent))
-        request->agent->end_request(*request, sent);
-    else
-        check(tt_future_add_callback(sent, on_done, request.release()));
+        return agent.end_request(*request, sent);
+    if (request->has_expired())
+        agent.expire_request(*request);
+    agent.end_when_done(request, sent);
 }
 
 void AgentTutti::on_done(tt_future *future, void *user) {
-    auto *request = static_cast<Request *>(user);
-    request->agent->threads_->run([request, future] {
-        const std::unique_ptr<Request> owned(request);
-        owned->agent->end_request(*owned, future);
-    });
+    const std::unique_ptr<std::shared_ptr<Request>> held(static_cast<std::shared_ptr<Request> *>(user));
+    (*held)->agent->threads_->run([request = *held, future] { request->agent->end_request(*request, future); });
+}
+
+void AgentTutti::expire_request(Request &request) {
+    if (request.ended.exchange(true))
+        return;
+    fail_future(*request.future, timeout_text(request.timeout));
+    count_request(-1);
 }
 
 void AgentTutti::end_request(Request &request, tt_future *done) {
     trpc::JitFuture &future = *request.future;
+    if (request.expiry.number)
+        deadlines_->drop(request.expiry);
+    if (request.ended.exchange(true))
+        return tt_future_free(done);
     try {
         const tt_rpc_value *value = tt_future_value(done);
         const tt_status status = value ? TT_OK : tt_last_status();
         if (status) {
-            fail_future(future, status == TT_ERR_TIMEOUT ? timeout_text(request.timeout) : text_of(status));
+            fail_future(future, text_of(status));
         } else {
             std::vector<const tt_rpc_value *> values;
             for (int64_t i = 0; i < value->list.count; i++)
@@ -464,6 +494,7 @@ void AgentTutti::shutdownImpl() {
     if (tt_rpc_shutdown_with(&a, offsetof(tt_rpc_shutdown_args, tt_end)))
         LOG(INFO) << "tutti: " << tt_last_error();
     current_agent = nullptr;
+    deadlines_->stop();
     threads_->drain();
     threads_->stop();
     if (group_)

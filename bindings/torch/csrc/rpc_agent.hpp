@@ -7,6 +7,7 @@
 
 #include "group.hpp"
 #include "rpc_callbacks.hpp"
+#include "rpc_deadlines.hpp"
 #include "rpc_message.hpp"
 
 #include <torch/csrc/distributed/rpc/rpc_agent.h>
@@ -89,9 +90,11 @@ class AgentTutti : public trpc::RpcAgent {
     tt_status answer_profiled(tt_rpc_call *call, const MessagePtr &request);
     void end_later(tt_future *later, trpc::JitFuture &response);
     void count_later(int change);
-    void end_where_it_waits(std::unique_ptr<Request> request, tt_future *sent);
+    void end_where_it_waits(std::shared_ptr<Request> request, tt_future *sent);
+    void end_when_done(std::shared_ptr<Request> request, tt_future *sent);
     static void on_done(tt_future *future, void *user);
     void end_request(Request &request, tt_future *future);
+    void expire_request(Request &request);
     void count_request(int change);
     void await_own_requests(std::chrono::steady_clock::time_point end);
     void await_all(std::chrono::milliseconds timeout);
@@ -104,6 +107,7 @@ class AgentTutti : public trpc::RpcAgent {
     tt_rpc *rpc_ = nullptr;
     std::atomic<bool> left_{false}; // rpc_ was freed
     const std::shared_ptr<CallbackThreads> threads_ = std::make_shared<CallbackThreads>();
+    const std::shared_ptr<Deadlines> deadlines_ = std::make_shared<Deadlines>(); // of requests
 
     mutable std::mutex workers_lock_; // guards workers_
     mutable std::unordered_map<int, trpc::WorkerInfo> workers_;
