@@ -19,6 +19,7 @@
 #include "rpc/rpc_dispatch.h"
 #include "rpc/rpc_keeper.h"
 #include "rpc/rpc_pool.h"
+#include "rpc/served_table.h"
 #include "rpc/serving.h"
 #include "rpc/waiting.h"
 
@@ -73,6 +74,7 @@ static tt_rpc *make_rpc(tt__rpc_network *network, const tt_rpc_init_args *args) 
     rpc->due.end = &rpc->due.first;
     rpc->held.end = &rpc->held.first;
     rpc->slow.end = &rpc->slow.first;
+    rpc->aside.end = &rpc->aside.first;
     tt__cond_init(&rpc->changed);
     tt__cond_init(&rpc->keeper_wanted);
     pthread_mutex_init(&rpc->keeper_lock, NULL);
@@ -114,6 +116,7 @@ static void free_rpc(tt_rpc *rpc, bool quietly) {
     free(rpc->outs);
     free(rpc->made);
     free(rpc->reserve);
+    tt__served_table_free(rpc);
     tt__own_recorder_close(&rpc->own_recorder);
     while (rpc->free_packets) {
         tt__rpc_packet *packet = rpc->free_packets;

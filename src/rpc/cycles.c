@@ -189,10 +189,10 @@ static tt_future *future_awaited_in(const tt_rpc *rpc, const tt_rpc_call *call) 
 
 /* Look at all calls that threads run here. A queued call begins when any one of them ends, so one that may go on is
  * enough. */
-static look look_at_all_calls(tt_rpc *rpc, tt__rpc_probe *probe) {
+static look look_at_all_calls(tt_rpc *rpc, tt__rpc_probe *probe, const tt_rpc_call *queued) {
     look all = LOOK_STUCK;
     tt_future *later;
-    if (!tt__rpc_crew_is_stuck(rpc))
+    if (!tt__rpc_crew_is_stuck(rpc) && !tt__serve_is_aside(queued))
         return LOOK_MAY_GO_ON;
     add_path(probe, "one of its threads, which all wait in calls like these");
     probe->path_is_told = true;
@@ -235,7 +235,7 @@ static look look_at_call(tt_rpc *rpc, tt__rpc_probe *probe, tt_rpc_call *call) {
             probe->queued = true;
         else
             probe->queues = true;
-        return look_at_all_calls(rpc, probe);
+        return look_at_all_calls(rpc, probe, call);
     case TT__SERVED_LATER:
         return look_at_future(rpc, probe, later);
     default:

@@ -55,6 +55,11 @@ bool tt__rpc_crew_is_stuck(const tt_rpc *rpc) {
     return rpc->queue.first && full && rpc->pool_waiting == rpc->pool_threads;
 }
 
+bool tt__rpc_crew_spares(const tt_rpc *rpc, const tt__rpc_peer *peer) {
+    int eighth = rpc->max_threads / 8, last = eighth < rpc->threads ? eighth : rpc->threads;
+    return rpc->on_threads < rpc->max_threads - last || peer->on_threads < last / 4;
+}
+
 void tt__rpc_crew_end(tt_rpc *rpc) {
     tt__rpc_lock(rpc);
     rpc->pool_stops = true;

@@ -6,7 +6,7 @@
 #include "rpc/peers.h"
 #include "rpc/references.h"
 #include "rpc/sending.h"
-#include "rpc/served_call.h"
+#include "rpc/served_table.h"
 #include "rpc/waiting.h"
 
 #include <stdio.h>
@@ -27,14 +27,16 @@ void tt__served_uncount(tt_rpc *rpc, tt_rpc_call *call) {
         tt__rpc_give_credit(rpc, peer, window);
 }
 
+void tt__served_on_thread(tt_rpc *rpc, tt_rpc_call *call, bool on) {
+    int by = (int)on - (int)call->on_thread;
+    call->on_thread = on;
+    rpc->on_threads += by;
+    rpc->peers[call->from]->on_threads += by;
+}
+
 static void unlist_call(tt_rpc *rpc, tt_rpc_call *call) {
-    if (call->previous)
-        call->previous->next = call->next;
-    else
-        rpc->serving = call->next;
-    if (call->next)
-        call->next->previous = call->previous;
-    rpc->counters.serving--;
+    tt__served_unlist(rpc, call);
+    tt__served_on_thread(rpc, call, false);
     rpc->peers[call->from]->calls_in--;
     tt__served_uncount(rpc, call);
     if (rpc->sleepers && rpc->leaving && !rpc->counters.serving && (rpc->asked_wave || rpc->network->comes_and_goes))
@@ -92,6 +94,7 @@ static tt_status send_encoded(tt_rpc_call *call, tt__rpc_encoder *e, tt__rpc_hea
     for (uint32_t i = 0; i < e->part_count; i++)
         tt__transfer_part(&call->transfer, i, call->from, header.id, true, e->parts[i].data, (size_t)e->parts[i].bytes);
     call->stage = CALL_REPLIES;
+    tt__served_on_thread(rpc, call, false);
     tt_status status = call->lost ? TT_ERR_PEER : tt__rrefs_given(rpc, call->from, e->refs, e->ref_count);
     if (!status) {
         status = tt__rpc_send(rpc, call->from, e->data, e->size, e->part_count ? &call->transfer : NULL);
@@ -273,6 +276,7 @@ void tt__served_follow(tt_rpc_call *call, tt_future *future) {
     bool lost = call->lost;
     call->link = link;
     call->stage = lost ? CALL_RUNS : CALL_LATER;
+    tt__served_on_thread(rpc, call, lost);
     tt__rpc_unlock(rpc);
     tt_status status = lost ? TT_ERR_PEER : tt__future_follow(future, reply_later, link);
     if (status) {

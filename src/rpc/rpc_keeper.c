@@ -87,7 +87,7 @@ static void look_closely(tt_rpc *rpc, int64_t now_ms) {
     tt__recording_show(rpc);
     if (rpc->next_deadline_ms && now_ms >= rpc->next_deadline_ms)
         tt__calls_expire(rpc, now_ms);
-    if (rpc->held.first || rpc->slow.first)
+    if (rpc->held.first || rpc->slow.first || rpc->aside.first)
         tt__serve_look(rpc);
     if (rpc->queue.first && !rpc->pool_threads)
         tt__serve_refuse_queue(rpc);

@@ -16,6 +16,7 @@
  *   outgoing_calls.c                   the table of calls that this worker has made
  *   call_results.c                     read their replies
  *   calling.c                          make calls, and fail them
+ *   served_table.c                     find calls of other workers by number, or by the value that they make
  *   replying.c                         reply to calls of other workers
  *   serving.c, function_args.c         serve calls of other workers; what functions see of them
  *   cycles.c                           find calls that wait for each other
@@ -105,6 +106,7 @@ typedef struct tt__rpc_peer {
     size_t waiting_bytes;
     uint32_t calls_out; /* this worker's calls to it that are under way */
     uint32_t calls_in;  /* its calls that have no reply yet */
+    int on_threads;     /* those of them that threads run, as counted in rpc->on_threads */
     size_t landing;     /* bytes of its calls' parts, as counted in rpc->landing_bytes */
 
     /* References: references.c. */
@@ -124,6 +126,14 @@ typedef struct tt__rpc_counters {
 } tt__rpc_counters;
 
 struct tt__rpc_out; /* outgoing_call.h */
+
+/* Where calls of others are found: served_table.c. */
+enum { TT__SERVED_BY_NUMBER, TT__SERVED_BY_VALUE };
+typedef struct tt__served_table {
+    struct tt_rpc_call **places[2];
+    uint32_t room; /* a power of two; 0: nothing was served yet */
+    uint64_t secret;
+} tt__served_table;
 
 /* A thread that waits for a future; on its stack. */
 typedef struct tt__rpc_wait {
@@ -190,9 +200,12 @@ struct tt_rpc {
 
     /* ---- calls of other workers: serving.c */
     struct tt_rpc_call *serving; /* all that have no reply yet */
+    tt__served_table served;     /* the same */
+    int on_threads;              /* those of them that threads run */
     size_t landing_bytes;        /* bytes of admitted parts, until their calls begin */
     tt__rpc_due_list held;       /* calls whose parts don't fit into max_memory now */
     tt__rpc_due_list slow;       /* calls of workers that don't take earlier replies */
+    tt__rpc_due_list aside;      /* calls of workers that have many threads here, while few are left */
 
     /* ---- calls to other workers: calling.c */
     struct tt__rpc_out **outs;   /* (out_room) */

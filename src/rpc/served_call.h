@@ -26,15 +26,21 @@ typedef struct later_link {
     tt_rpc_call *call;
 } later_link;
 
+typedef struct tt__served_place {
+    struct tt_rpc_call *next, **at; /* at: where this call is pointed to; NULL: it is not there */
+} tt__served_place;
+
 struct tt_rpc_call {
     tt__rpc_due due;
     struct tt_rpc_call *next, *previous; /* in rpc->serving */
+    tt__served_place in_table[2];        /* of rpc->served */
     tt_rpc *rpc;
     int from;
     call_stage stage;
     bool lost;         /* the caller was lost, or the worker ends: nobody takes a reply */
     bool forgotten;    /* the caller does not want it any more, nor sends the call's parts */
     bool admitted;     /* its parts are counted in rpc->landing_bytes, and may be received */
+    bool on_thread;    /* a thread runs it */
     tt_status refused; /* fail it with this status, and the text `apart`, instead of running it */
     size_t counted;    /* bytes that it adds to rpc->counters.bytes, */
     size_t landing;    /* to that and to rpc->landing_bytes, for parts, */
@@ -79,6 +85,9 @@ void tt__served_end(tt_rpc_call *call);
 
 /* End a call in CALL_LATER without a reply, unless its future is about to reply. The lock is held, as in the next. */
 void tt__served_drop(tt_rpc *rpc, tt_rpc_call *call);
+
+/* Note that a thread begins to run the call, or that it does not any more. */
+void tt__served_on_thread(tt_rpc *rpc, tt_rpc_call *call, bool on);
 
 /* Take a call that begins, or ends, out of the counts of bytes, and give the caller credit for its window. */
 void tt__served_uncount(tt_rpc *rpc, tt_rpc_call *call);

@@ -8,7 +8,7 @@
 #include "rpc/references.h"
 #include "rpc/refused_references.h"
 #include "rpc/sending.h"
-#include "rpc/served_call.h"
+#include "rpc/served_table.h"
 #include "rpc/waiting.h"
 
 #include <pthread.h>
@@ -138,12 +138,26 @@ static void let_held_go(tt_rpc *rpc) {
     }
 }
 
+/* Threads are free again, or the caller has fewer. */
+static void let_aside_go(tt_rpc *rpc) {
+    tt__rpc_due_list aside = {rpc->aside.first, rpc->aside.first ? rpc->aside.end : &aside.first};
+    rpc->aside = (tt__rpc_due_list){NULL, &rpc->aside.first};
+    for (tt__rpc_due *due; (due = tt__rpc_list_take(&aside));) {
+        const tt_rpc_call *call = (tt_rpc_call *)(void *)due;
+        if (call->lost || tt__rpc_crew_spares(rpc, rpc->peers[call->from]))
+            tt__rpc_queue_add(rpc, due);
+        else
+            tt__rpc_list_add(&rpc->aside, due);
+    }
+}
+
 static bool takes_replies(const tt_rpc *rpc, int id, size_t at_most) {
     return id == rpc->id || tt__unsent_bytes(rpc->network->messages, id) <= at_most;
 }
 
 void tt__serve_look(tt_rpc *rpc) {
     let_held_go(rpc);
+    let_aside_go(rpc);
     tt__rpc_due_list slow = {rpc->slow.first, rpc->slow.first ? rpc->slow.end : &slow.first};
     rpc->slow = (tt__rpc_due_list){NULL, &rpc->slow.first};
     for (tt__rpc_due *due; (due = tt__rpc_list_take(&slow));) {
@@ -155,22 +169,24 @@ void tt__serve_look(tt_rpc *rpc) {
     }
 }
 
-/* Put a call into rpc->slow or rpc->held if its caller has not taken earlier replies, or there is no memory for its
- * parts. Returns whether it did. */
+/* Put a call into rpc->slow, rpc->aside or rpc->held if its caller has not taken earlier replies, or there is no thread
+ * for it, or no memory for its parts. Returns whether it did. */
 static bool is_to_wait(tt_rpc *rpc, tt_rpc_call *call) {
-    bool waits = false;
+    tt__rpc_due_list *list = NULL;
     tt__rpc_lock(rpc);
-    if (call->stage == CALL_QUEUED && !call->lost) {
-        if (!takes_replies(rpc, call->from, UNSENT_MAX)) {
-            tt__rpc_list_add(&rpc->slow, &call->due);
-            waits = true;
-        } else if (!call->refused && call->view.header.parts && !call->admitted && !admit_call(rpc, call)) {
-            tt__rpc_list_add(&rpc->held, &call->due);
-            waits = true;
-        }
-    }
+    bool may = call->lost || call->refused, queued = call->stage == CALL_QUEUED;
+    if (queued && !call->lost && !takes_replies(rpc, call->from, UNSENT_MAX))
+        list = &rpc->slow;
+    else if (!may && !tt__rpc_crew_spares(rpc, rpc->peers[call->from]))
+        list = &rpc->aside;
+    else if (!may && queued && call->view.header.parts && !call->admitted && !admit_call(rpc, call))
+        list = &rpc->held;
+    if (list)
+        tt__rpc_list_add(list, &call->due);
+    else
+        tt__served_on_thread(rpc, call, true);
     tt__rpc_unlock(rpc);
-    return waits;
+    return list;
 }
 
 /* The lock is held. */
@@ -184,6 +200,7 @@ static tt_status begin_call_parts(tt_rpc *rpc, tt_rpc_call *call, uint32_t from,
         call->transfer.messages[i - from].key.step = 2 * i;
     }
     call->stage = CALL_LANDS;
+    tt__served_on_thread(rpc, call, false);
     call->transfer.due = &call->due;
     call->due.run = parts_have_come;
     tt__transfer_begin(rpc, &call->transfer, true);
@@ -335,15 +352,12 @@ static tt_status take_refs(tt_rpc *rpc, tt_rpc_call *call) {
     return status;
 }
 
-static void list_call(tt_rpc *rpc, tt_rpc_call *call) {
-    call->next = rpc->serving;
-    if (call->next)
-        call->next->previous = call;
-    rpc->serving = call;
-    rpc->counters.serving++;
+static tt_status list_call(tt_rpc *rpc, tt_rpc_call *call) {
+    TT__TRY(tt__served_list(rpc, call));
     rpc->counters.served++;
     rpc->counters.bytes += call->counted;
     rpc->peers[call->from]->calls_in++;
+    return TT_OK;
 }
 
 /* May another call of this worker be served? */
@@ -393,25 +407,21 @@ tt_status tt__serve_begin(tt_rpc *rpc, tt__rpc_peer *from, const tt__rpc_packet_
         !(call->kept = tt__rref_kept(rpc, from->id, view->header.serial,
                                      tt__function_find(view->name, view->header.name_bytes))))
         status = tt_last_status();
+    if (!status)
+        status = list_call(rpc, call);
     if (status) {
         for (uint32_t i = 0; call->refs && i < view->header.refs; i++)
             tt__rref_drop(rpc, call->refs[i]);
+        if (call->kept)
+            tt__rref_drop(rpc, call->kept);
         free(call->refs);
         free(call->apart);
         free(call);
         return status;
     }
     call->packet = packet;
-    list_call(rpc, call);
     tt__rpc_queue_add(rpc, &call->due);
     return TT_OK;
-}
-
-tt_rpc_call *tt__serve_find(const tt_rpc *rpc, int from, uint32_t id) {
-    tt_rpc_call *call = rpc->serving;
-    while (call && (call->from != from || call->view.header.id != id))
-        call = call->next;
-    return call;
 }
 
 /* End a call that was given up before it began. */
@@ -502,13 +512,6 @@ void tt__serve_refuse_queue(tt_rpc *rpc) {
 
 /* ---- who waits for whom */
 
-tt_rpc_call *tt__serve_maker(const tt_rpc *rpc, const tt_future *value) {
-    tt_rpc_call *call = rpc->serving;
-    while (call && (!call->kept || call->kept->value != value))
-        call = call->next;
-    return call;
-}
-
 tt__served tt__serve_state(const tt_rpc_call *call, tt_future **later) {
     *later = NULL;
     switch (call->stage) {
@@ -526,9 +529,11 @@ tt__served tt__serve_state(const tt_rpc_call *call, tt_future **later) {
 
 tt_rpc_call *tt__serve_next(const tt_rpc *rpc, const tt_rpc_call *call) { return call ? call->next : rpc->serving; }
 
+bool tt__serve_is_aside(const tt_rpc_call *call) {
+    return call->stage == CALL_QUEUED && !tt__rpc_crew_spares(call->rpc, call->rpc->peers[call->from]);
+}
+
 const char *tt__serve_function(const tt_rpc_call *call, int *bytes) {
     *bytes = call->view.header.name_bytes;
     return call->view.name;
 }
-
-uint64_t tt__serve_key(const tt_rpc_call *call) { return (uint64_t)(call->from + 1) << 32 | call->view.header.id; }

@@ -14,7 +14,7 @@ void tt__serve_forget(tt_rpc *rpc, int from, uint32_t id);
 /* Worker `id` is lost: stop receiving and sending the parts of its calls, and drop calls that wait for a future. */
 void tt__serve_lost(tt_rpc *rpc, int id);
 
-/* ---- for cycles.c */
+/* ---- for cycles.c; the first two are in served_table.c */
 
 /* Find call `id` of worker `from`, or the call whose result is to be `value`, that of a reference; NULL: there is
  * none. */
@@ -34,13 +34,16 @@ const char *tt__serve_function(const tt_rpc_call *call, int *bytes);
 /* Return a number that no other call of this worker has. */
 uint64_t tt__serve_key(const tt_rpc_call *call);
 
+/* Does the call, which has not begun, wait until threads are free? */
+bool tt__serve_is_aside(const tt_rpc_call *call);
+
 /* ---- for the keeper, and the end */
 
 /* Fail the first call of the queue: the pool has no thread, and none can be made. */
 void tt__serve_refuse_queue(tt_rpc *rpc);
 
-/* Queue calls of rpc->held and rpc->slow that may go on: there is memory for their parts, or their caller has taken
- * earlier replies. */
+/* Queue calls of rpc->held, rpc->slow and rpc->aside that may go on: there is memory for their parts, their caller has
+ * taken earlier replies, or a thread is free. */
 void tt__serve_look(tt_rpc *rpc);
 
 /* The worker ends: stop moving parts, and drop calls that wait for a future. */
