@@ -46,7 +46,7 @@ typedef struct tt__dist_grads {
 } tt__dist_grads;
 
 struct tt__dist_context {
-    tt__dist_context *next; /* in dist->contexts; under dist->lock, as is */
+    tt__dist_context *next; /* in its place of dist->contexts; under dist->lock, as is */
     int refs;
     tt__dist *dist;
     uint64_t id;
@@ -69,11 +69,16 @@ struct tt__dist_context {
     void (*end_part)(tt__dist_context *context, uint64_t pass); /* tt__dist_part_end() */
 };
 
+/* Another worker may begin as many contexts as it likes: of one owner no more than so many are known here at a time. */
+enum { TT__DIST_PLACES = 4096 /* a power of two */, TT__DIST_KNOWN_MAX = 1 << 14 };
+
 struct tt__dist {
     tt_rpc *rpc;
     pthread_mutex_t lock;
-    tt__dist_context *contexts; /* under lock */
-    _Atomic uint64_t last_context, last_message, last_pass;
+    tt__dist_context *contexts[TT__DIST_PLACES]; /* by id; under lock, as are */
+    uint32_t *known;                             /* how many contexts of an owner there are, by owner */
+    int known_room;
+    _Atomic uint64_t last_message, last_pass;
     pthread_mutex_t stepping; /* held by an optimizer's step */
 };
 

@@ -1,6 +1,7 @@
 #include "autograd/leaf.h"
 #include "base/error.h"
 #include "base/saved_error.h"
+#include "net/secret.h"
 #include "parallel/rpc/dist.h"
 #include "parallel/rpc/training_functions.h"
 #include "tensor/ops.h"
@@ -8,6 +9,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { OWNERS_MAX = 1 << 20 /* ids of workers are below */ };
 
 static _Thread_local uint64_t current_context;
 
@@ -99,16 +102,22 @@ void tt__dist_unref(tt__dist_context *context) {
         context_free(context);
 }
 
-/* Take a context out of the list, whose reference is the caller's then. False: it was taken out before. */
+static tt__dist_context **context_place(tt__dist *dist, uint64_t id) {
+    return &dist->contexts[id & (TT__DIST_PLACES - 1)];
+}
+
+/* Take a context out of the table, whose reference is the caller's then. False: it was taken out before. */
 static bool unlink_context(tt__dist_context *context) {
     tt__dist *dist = context->dist;
     pthread_mutex_lock(&dist->lock);
-    tt__dist_context **at = &dist->contexts;
+    tt__dist_context **at = context_place(dist, context->id);
     while (*at && *at != context)
         at = &(*at)->next;
     bool there = *at != NULL;
-    if (there)
+    if (there) {
         *at = context->next;
+        dist->known[tt__dist_owner(context->id)]--;
+    }
     pthread_mutex_unlock(&dist->lock);
     return there;
 }
@@ -135,11 +144,20 @@ static void end_context(tt__dist_context *context) {
 
 /* ---- lost workers, and the end of this one */
 
+/* Return the context after `context` in the table (NULL: the first). dist->lock is held. */
+static tt__dist_context *next_context(tt__dist *dist, const tt__dist_context *context) {
+    uint64_t place = context ? (context->id & (TT__DIST_PLACES - 1)) + 1 : 0;
+    tt__dist_context *next = context ? context->next : NULL;
+    while (!next && place < TT__DIST_PLACES)
+        next = dist->contexts[place++];
+    return next;
+}
+
 /* Find a context that worker `id` owns, or whose pass it leads, and take a reference. NULL: there is none. */
 static tt__dist_context *context_of_lost(tt__dist *dist, int id) {
     tt__dist_context *found = NULL;
     pthread_mutex_lock(&dist->lock);
-    for (tt__dist_context *c = dist->contexts; c && !found; c = c->next) {
+    for (tt__dist_context *c = next_context(dist, NULL); c && !found; c = next_context(dist, c)) {
         pthread_mutex_lock(&c->lock);
         if (tt__dist_owner(c->id) == id || (c->part && c->leader == id))
             found = c;
@@ -166,8 +184,7 @@ static void on_lost_worker(tt_rpc *rpc, int id, const char *why, void *user) {
 
 static void dist_free(void *what) {
     tt__dist *dist = what;
-    while (dist->contexts) {
-        tt__dist_context *c = dist->contexts;
+    for (tt__dist_context *c; (c = next_context(dist, NULL));) {
         pthread_mutex_lock(&dist->lock);
         c->refs++;
         pthread_mutex_unlock(&dist->lock);
@@ -178,6 +195,7 @@ static void dist_free(void *what) {
     tt_clear_error();
     pthread_mutex_destroy(&dist->lock);
     pthread_mutex_destroy(&dist->stepping);
+    free(dist->known);
     free(dist);
 }
 
@@ -202,8 +220,8 @@ tt__dist *tt__dist_of(tt_rpc *rpc) {
 /* ---- finding and meeting */
 
 /* Find a context, and take a reference. dist->lock is held. */
-static tt__dist_context *look_up(const tt__dist *dist, uint64_t id) {
-    for (tt__dist_context *c = dist->contexts; c; c = c->next)
+static tt__dist_context *look_up(tt__dist *dist, uint64_t id) {
+    for (tt__dist_context *c = *context_place(dist, id); c; c = c->next)
         if (c->id == id) {
             c->refs++;
             return c;
@@ -222,14 +240,31 @@ tt__dist_context *tt__dist_find(tt__dist *dist, const char *who, int64_t context
                                  who, tt_rpc_name(dist->rpc), context);
 }
 
-/* Add a context, with two references: the list's and the caller's. dist->lock is held. NULL: no memory. */
+/* Is there room for one more of this owner's? */
+static bool room_for_owner(tt__dist *dist, int owner) {
+    if (owner >= dist->known_room) {
+        int room = 2 * owner + 8;
+        uint32_t *known = realloc(dist->known, (size_t)room * sizeof *known);
+        if (!known)
+            return false;
+        memset(known + dist->known_room, 0, (size_t)(room - dist->known_room) * sizeof *known);
+        dist->known = known;
+        dist->known_room = room;
+    }
+    return dist->known[owner] < TT__DIST_KNOWN_MAX;
+}
+
+/* Add a context, with two references: the table's and the caller's. dist->lock is held. NULL: no memory, or the owner
+ * has too many. */
 static tt__dist_context *add_context(tt__dist *dist, uint64_t id) {
-    tt__dist_context *context = calloc(1, sizeof *context);
+    tt__dist_context *context = room_for_owner(dist, tt__dist_owner(id)) ? calloc(1, sizeof *context) : NULL;
+    tt__dist_context **place = context_place(dist, id);
     if (!context)
         return NULL;
-    *context = (tt__dist_context){.next = dist->contexts, .refs = 2, .dist = dist, .id = id};
+    *context = (tt__dist_context){.next = *place, .refs = 2, .dist = dist, .id = id};
     pthread_mutex_init(&context->lock, NULL);
-    return dist->contexts = context;
+    dist->known[tt__dist_owner(id)]++;
+    return *place = context;
 }
 
 /* The owner has answered whether the context lives. */
@@ -260,7 +295,7 @@ static void touch_owner(tt__dist_context *context) {
 tt__dist_context *tt__dist_meet(tt__dist *dist, uint64_t context) {
     pthread_mutex_lock(&dist->lock);
     tt__dist_context *found = look_up(dist, context);
-    bool meets = !found && tt__dist_owner(context) != tt_rpc_id(dist->rpc);
+    bool meets = !found && tt__dist_owner(context) != tt_rpc_id(dist->rpc) && tt__dist_owner(context) < OWNERS_MAX;
     if (meets)
         found = add_context(dist, context);
     pthread_mutex_unlock(&dist->lock);
@@ -307,6 +342,23 @@ tt_status tt__serve_release(tt_rpc_call *call) {
 
 /* ---- beginning and ending */
 
+/* Begin one whose id is new. Nobody can guess it: who is not told has no part in it, and can't lead a pass over it. */
+static tt__dist_context *begin_context(tt__dist *dist, uint64_t drawn) {
+    uint64_t owner = (uint64_t)tt_rpc_id(dist->rpc) << TT__DIST_ID_BITS, mask = (UINT64_C(1) << TT__DIST_ID_BITS) - 1;
+    pthread_mutex_lock(&dist->lock);
+    uint64_t id;
+    tt__dist_context *other;
+    do {
+        id = owner | (drawn++ & mask);
+        other = look_up(dist, id);
+        if (other)
+            other->refs--; /* the table's is left */
+    } while (other || id == owner);
+    tt__dist_context *made = add_context(dist, id);
+    pthread_mutex_unlock(&dist->lock);
+    return made;
+}
+
 tt_status tt__dist_begin(int64_t *context, tt_rpc *rpc) {
     static const char who[] = "tt_dist_autograd_begin";
     tt__dist *dist = context ? tt__dist_of(rpc) : tt__fail_null(TT_ERR_INVALID, "%s: `context` is NULL", who);
@@ -315,15 +367,14 @@ tt_status tt__dist_begin(int64_t *context, tt_rpc *rpc) {
     if (current_context)
         return tt__fail(TT_ERR_STATE, "%s: the thread is in context %" PRId64 " already; tt_dist_autograd_end() it",
                         who, tt_dist_autograd_current());
-    uint64_t id = (uint64_t)tt_rpc_id(rpc) << TT__DIST_ID_BITS | (atomic_fetch_add(&dist->last_context, 1) + 1);
-    pthread_mutex_lock(&dist->lock);
-    tt__dist_context *made = add_context(dist, id);
-    pthread_mutex_unlock(&dist->lock);
+    uint64_t drawn = 0;
+    TT__TRY(tt__random_bytes(&drawn, sizeof drawn));
+    tt__dist_context *made = begin_context(dist, drawn);
     if (!made)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for a context", who);
+    *context = (int64_t)made->id;
+    current_context = made->id;
     tt__dist_unref(made);
-    *context = (int64_t)id;
-    current_context = id;
     return TT_OK;
 }
 
@@ -368,7 +419,7 @@ int64_t tt_dist_autograd_context_count(tt_rpc *rpc) {
     if (!dist)
         return 0;
     pthread_mutex_lock(&dist->lock);
-    for (const tt__dist_context *c = dist->contexts; c; c = c->next)
+    for (const tt__dist_context *c = next_context(dist, NULL); c; c = next_context(dist, c))
         count++;
     pthread_mutex_unlock(&dist->lock);
     return count;

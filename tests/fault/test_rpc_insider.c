@@ -1,0 +1,285 @@
+/* A worker that has the job secret and means harm, one way at a time: it speaks the packets of workers by itself, each
+ * of them well made. It may break nothing but itself: the others' calls, passes and shutdown go on as without it. */
+#include "rpc/peers.h"
+#include "rpc/rpc_state.h"
+#include "rpc/sending.h"
+#include "rpc/wire_tags.h"
+
+#include "support/ranks.h"
+
+#include "base/clock.h"
+
+#include <sys/mman.h>
+#include <tutti/functional.h>
+#include <tutti/rpc_training.h>
+
+enum { HOSTILE = 2, WORLD = 3, ROUNDS = 200, SLOW_MS = 2000 };
+
+/* ---- functions */
+
+static tt_status add(tt_rpc_call *call) {
+    return tt_rpc_return(call, tt_rpc_int(tt_rpc_arg_int(call, 0) + tt_rpc_arg_int(call, 1)));
+}
+TT_RPC_FUNCTION_NAMED(add, "insider_add", "(int a, int b) -> int");
+
+static tt_future *never;
+
+static tt_status later(tt_rpc_call *call) { return tt_rpc_return_future(call, never); }
+TT_RPC_FUNCTION_NAMED(later, "insider_later", "() -> any");
+
+static tt_status twice(tt_rpc_call *call) {
+    return tt_rpc_return(call, tt_rpc_tensor(tt_scale(tt_rpc_arg_tensor(call, 0), 2)));
+}
+TT_RPC_FUNCTION_NAMED(twice, "insider_double", "(tensor x) -> tensor");
+
+/* ---- what it sends */
+
+typedef struct packet {
+    size_t size;
+    _Alignas(16) uint8_t data[1024];
+} packet;
+
+static tt__rpc_header *header_of(packet *p) { return (tt__rpc_header *)(void *)p->data; }
+
+static void put(packet *p, const void *data, size_t bytes) {
+    memcpy(p->data + p->size, data, bytes);
+    p->size += bytes;
+}
+
+static void begin_packet(packet *p, tt__rpc_header header, const char *name) {
+    header.name_bytes = (uint16_t)strlen(name);
+    p->size = 0;
+    put(p, &header, sizeof header);
+    put(p, name, strlen(name));
+}
+
+static void put_counted(packet *p, uint8_t tag, uint32_t count) {
+    put(p, &tag, 1);
+    put(p, &count, sizeof count);
+    header_of(p)->value_bytes += 5;
+}
+
+static void put_int(packet *p, int64_t number) {
+    uint8_t tag = TT__TAG_INT;
+    put(p, &tag, 1);
+    put(p, &number, sizeof number);
+    header_of(p)->value_bytes += 9;
+}
+
+static void put_ref(packet *p, int owner, int creator, uint64_t serial) {
+    tt__rpc_ref ref = {.owner = (uint32_t)owner, .creator = (uint32_t)creator, .serial = serial};
+    put(p, &ref, sizeof ref);
+    header_of(p)->refs++;
+}
+
+static void send_packet(tt_rpc *rpc, int to, packet *p) {
+    tt__rpc_lock(rpc);
+    for (int i = 0; i < 20000 && !rpc->peers[to]->lost && tt__unsent_bytes(rpc->network->messages, to) > (1 << 20);
+         i++) {
+        rpc->network->ops->progress(rpc->network);
+        tt__rpc_unlock(rpc);
+        usleep(100);
+        tt__rpc_lock(rpc);
+    }
+    tt_ignore(tt__rpc_send(rpc, to, p->data, p->size, NULL));
+    tt__rpc_unlock(rpc);
+}
+
+/* ---- a stage for three */
+
+typedef struct stage {
+    _Atomic int ready, over;
+} stage;
+
+typedef struct scene {
+    void (*hostile)(tt_rpc *rpc, stage *s);
+    void (*other)(tt_rpc *rpc, stage *s, int rank);
+    int max_threads;
+    stage *stage;
+} scene;
+
+static void await(_Atomic int *what, int value) {
+    int64_t until = tt__deadline_ms(PATIENCE_MS);
+    while (atomic_load(what) < value) {
+        CHECK(tt__left_ms(until));
+        usleep(1000);
+    }
+}
+
+static int be_worker(tt_store *store, int rank, int world, void *arg) {
+    const scene *scene = arg;
+    tt_group *group = NULL;
+    tt_rpc *rpc = NULL;
+    char name[20];
+    snprintf(name, sizeof name, "worker%d", rank);
+    CHECK(never = tt_future_new());
+    CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = PATIENCE_MS,
+                                   .heartbeat_ms = CALM_MS));
+    CHECK_OK(tt_rpc_init(&rpc, name, .group = group, .max_threads = scene->max_threads));
+    if (rank == HOSTILE) {
+        scene->hostile(rpc, scene->stage);
+        raise(SIGKILL);
+    }
+    scene->other(rpc, scene->stage, rank);
+    atomic_store(&scene->stage->over, 1);
+    tt_ignore(tt_rpc_shutdown(rpc, .timeout_ms = PATIENCE_MS));
+    tt_future_free(never);
+    tt_destroy_process_group(group);
+    return 0;
+}
+
+static void play(scene scene) {
+    ranks ranks;
+    scene.stage = mmap(NULL, sizeof *scene.stage, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(scene.stage != MAP_FAILED);
+    start_ranks(&ranks, WORLD, be_worker, &scene);
+    for (int r = 0; r < WORLD; r++)
+        assert_int_equal(end_of_rank(&ranks, r), r == HOSTILE ? 128 + SIGKILL : 0);
+    tt_store_server_free(ranks.server);
+    munmap(scene.stage, sizeof *scene.stage);
+}
+
+static void calls_go_on(tt_rpc *rpc, stage *s, int rank) {
+    if (rank == 0) {
+        await(&s->over, 1);
+        return;
+    }
+    await(&s->ready, 1);
+    int64_t slowest = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        tt_rpc_value sum = tt_rpc_none();
+        int64_t since = tt__now_ms();
+        CHECK_OK(tt_rpc_sync(rpc, NULL, "insider_add", .to_id = 0, .args = TT_RPC_ARGS(tt_rpc_int(i), tt_rpc_int(1)),
+                             .result = &sum, .timeout_ms = PATIENCE_MS));
+        int64_t took = tt__now_ms() - since;
+        slowest = took > slowest ? took : slowest;
+    }
+    CHECK(slowest < SLOW_MS + leeway_ms());
+}
+
+/* ---- it takes threads: calls that wait for a value that is never made */
+
+static void take_threads(tt_rpc *rpc, stage *s) {
+    packet p;
+    for (uint32_t i = 0; i < 400; i++) {
+        begin_packet(&p, (tt__rpc_header){.kind = TT__RPC_CALL, .id = i}, "tutti.module.check");
+        put_counted(&p, TT__TAG_LIST, 1);
+        put_counted(&p, TT__TAG_RREF, 0);
+        put_ref(&p, 0, HOSTILE, (uint64_t)1 << 40);
+        send_packet(rpc, 0, &p);
+    }
+    usleep(300000);
+    atomic_store(&s->ready, 1);
+    await(&s->over, 1);
+}
+
+static void it_takes_no_thread_from_others(void **state) {
+    (void)state;
+    play((scene){.hostile = take_threads, .other = calls_go_on, .max_threads = 64});
+}
+
+/* ---- it looks for calls of its own among very many */
+
+static void forget_among_many(tt_rpc *rpc, stage *s) {
+    packet p;
+    for (uint32_t i = 0; i < 100000; i++) {
+        begin_packet(&p, (tt__rpc_header){.kind = TT__RPC_CALL, .id = i}, "insider_later");
+        put_counted(&p, TT__TAG_LIST, 0);
+        send_packet(rpc, 0, &p);
+    }
+    atomic_store(&s->ready, 1);
+    for (uint32_t i = 0; !atomic_load(&s->over); i++) {
+        begin_packet(
+            &p, (tt__rpc_header){.kind = i % 2 ? TT__RPC_FORGET : TT__RPC_PROBE, .id = 1 << 20, .serial = 1 << 20}, "");
+        send_packet(rpc, 0, &p);
+    }
+}
+
+static void it_searches_at_no_cost_of_others(void **state) {
+    (void)state;
+    play((scene){.hostile = forget_among_many, .other = calls_go_on});
+}
+
+/* ---- contexts of its own without end, whose owner never answers */
+
+enum { CONTEXTS = 20000, CONTEXTS_MAX = 1 << 14 };
+
+static void send_contexts(tt_rpc *rpc, stage *s) {
+    packet p;
+    tt__rpc_lock(rpc);
+    tt__messages_take_packets(rpc->network->messages, NULL, NULL); /* it answers nothing */
+    tt__rpc_unlock(rpc);
+    for (uint32_t i = 0; i < CONTEXTS || !atomic_load(&s->over); i++) {
+        if (i == CONTEXTS)
+            atomic_store(&s->ready, 1);
+        begin_packet(&p, (tt__rpc_header){.kind = TT__RPC_CALL, .id = i, .context = (uint64_t)HOSTILE << 40 | (i + 1)},
+                     "insider_add");
+        put_counted(&p, TT__TAG_LIST, 2);
+        put_int(&p, 1);
+        put_int(&p, 1);
+        send_packet(rpc, 0, &p);
+    }
+}
+
+static void calls_and_contexts_go_on(tt_rpc *rpc, stage *s, int rank) {
+    calls_go_on(rpc, s, rank);
+    CHECK(tt_dist_autograd_context_count(rpc) <= CONTEXTS_MAX);
+}
+
+static void its_contexts_have_bounds(void **state) {
+    (void)state;
+    play((scene){.hostile = send_contexts, .other = calls_and_contexts_go_on});
+}
+
+/* ---- it leads passes over contexts that others begin */
+
+static void lead_passes(tt_rpc *rpc, stage *s) {
+    await(&s->ready, 1);
+    for (int64_t i = 0; i < 64; i++) /* of worker 0 */
+        for (int to = 0; to < 2; to++) {
+            tt_rpc_value ignored = tt_rpc_none();
+            tt_ignore(tt_rpc_sync(
+                rpc, NULL, "tutti.autograd.reach", .to_id = to, .result = &ignored,
+                .args = TT_RPC_ARGS(tt_rpc_int(i), tt_rpc_int(77), tt_rpc_bool(false), tt_rpc_bytes("", 0))));
+            tt_rpc_value_free(&ignored);
+        }
+    atomic_store(&s->ready, 2);
+    await(&s->over, 1);
+}
+
+static void lead_own_pass(tt_rpc *rpc, stage *s, int rank) {
+    TT_AUTO_SCOPE;
+    int64_t context;
+    tt_rpc_value doubled;
+    if (rank == 1) {
+        await(&s->over, 1);
+        return;
+    }
+    CHECK_OK(tt_dist_autograd_begin(&context, rpc));
+    tt_tensor *x = tt_requires_grad_(tt_ones(TT_SHAPE(1), TT_F32), true);
+    CHECK_OK(tt_rpc_sync(rpc, NULL, "insider_double", .to_id = 1, .args = TT_RPC_ARGS(tt_rpc_tensor(x)),
+                         .result = &doubled));
+    tt_tensor *loss = tt_rpc_take_tensor(&doubled);
+    atomic_store(&s->ready, 1);
+    await(&s->ready, 2);
+    CHECK_OK(tt_dist_autograd_backward(rpc, context, &loss, 1));
+    CHECK(tt_dist_autograd_grad(rpc, context, x));
+    CHECK_OK(tt_dist_autograd_end(rpc, context));
+}
+
+static void it_leads_no_pass_of_others(void **state) {
+    (void)state;
+    play((scene){.hostile = lead_passes, .other = lead_own_pass});
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_takes_no_thread_from_others),
+        cmocka_unit_test(it_searches_at_no_cost_of_others),
+        cmocka_unit_test(its_contexts_have_bounds),
+        cmocka_unit_test(it_leads_no_pass_of_others),
+    };
+    if (getenv("ONLY"))
+        cmocka_set_test_filter(getenv("ONLY"));
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
