@@ -62,12 +62,16 @@ static void add_answer(tt_rpc *rpc, uint64_t sent, uint64_t received) {
     rpc->waves_answered++;
 }
 
+static void note_wave(tt_rpc *rpc, tt__rpc_peer *from, uint32_t wave) {
+    rpc->waves_asked += (wave != 0) - (from->asked_wave != 0);
+    from->asked_wave = wave;
+}
+
 static void begin_wave(tt_rpc *rpc) {
     rpc->wave++;
     rpc->waves_answered = 0;
     rpc->wave_sent = rpc->wave_received = 0;
-    rpc->asked_wave = rpc->wave;
-    rpc->asked_by = rpc->id;
+    note_wave(rpc, rpc->peers[rpc->id], rpc->wave);
     say_to_all(rpc, (tt__rpc_header){.kind = TT__RPC_WAVE, .id = rpc->wave});
 }
 
@@ -90,20 +94,25 @@ static void judge_wave(tt_rpc *rpc) {
 
 /* ---- all workers */
 
-/* Answer a wave, if this worker has no call under way and has called tt_rpc_shutdown(). */
-static void answer_wave(tt_rpc *rpc) {
+/* Answer the waves that were asked, if this worker has no call under way and has called tt_rpc_shutdown(). Workers may
+ * differ in who leads, and one that does not lead may ask all the same. */
+static void answer_waves(tt_rpc *rpc) {
     uint64_t sent, received;
-    if (!rpc->asked_wave || !rpc->leaving || !has_no_calls(rpc))
+    if (!rpc->waves_asked || !rpc->leaving || !has_no_calls(rpc))
         return;
     count_calls(rpc, &sent, &received);
-    uint32_t wave = rpc->asked_wave;
-    rpc->asked_wave = 0;
-    if (rpc->asked_by == rpc->id)
-        add_answer(rpc, sent, received);
-    else
-        tt_ignore(tt__rpc_send_header(
-            rpc, rpc->asked_by,
-            (tt__rpc_header){.kind = TT__RPC_IDLE, .id = wave, .context = sent, .message = received}));
+    for (int id = 0; id < rpc->peer_end; id++) {
+        uint32_t wave = rpc->peers[id] ? rpc->peers[id]->asked_wave : 0;
+        if (!wave)
+            continue;
+        rpc->peers[id]->asked_wave = 0;
+        if (id == rpc->id)
+            add_answer(rpc, sent, received);
+        else
+            tt_ignore(tt__rpc_send_header(
+                rpc, id, (tt__rpc_header){.kind = TT__RPC_IDLE, .id = wave, .context = sent, .message = received}));
+    }
+    rpc->waves_asked = 0;
 }
 
 tt_status tt__leaving_told(tt_rpc *rpc, tt__rpc_peer *from, const tt__rpc_header *header) {
@@ -115,8 +124,7 @@ tt_status tt__leaving_told(tt_rpc *rpc, tt__rpc_peer *from, const tt__rpc_header
         from->leaving = true;
         break;
     case TT__RPC_WAVE:
-        rpc->asked_wave = header->id;
-        rpc->asked_by = from->id;
+        note_wave(rpc, from, header->id);
         break;
     case TT__RPC_IDLE:
         if (rpc->wave && header->id == rpc->wave && from->idle_wave != rpc->wave) {
@@ -125,13 +133,29 @@ tt_status tt__leaving_told(tt_rpc *rpc, tt__rpc_peer *from, const tt__rpc_header
         }
         break;
     default: /* END; this worker may see later than the sender that others are lost, and so who leads */
-        rpc->ended_by = from->id + 1;
-        rpc->ended_without = header->serial <= (uint64_t)rpc->peer_room ? (int)header->serial : 0;
-        rpc->may_end = leader_of(rpc) == from->id;
+        from->says_end = true;
+        from->end_without = header->serial <= (uint64_t)rpc->peer_room ? (int)header->serial : 0;
+        rpc->end_said |= leader_of(rpc) == from->id;
     }
     if (rpc->sleepers)
         pthread_cond_broadcast(&rpc->changed);
     return TT_OK;
+}
+
+/* Check a leader's END, as far as this worker can: each worker says LEAVING to all before it answers a leader's wave. */
+static bool all_are_idle(tt_rpc *rpc) {
+    for (int id = rpc->network->ops->next(rpc->network, -1); id >= 0; id = rpc->network->ops->next(rpc->network, id))
+        if (id != rpc->id && worker_is_there(rpc, id) && !rpc->peers[id]->leaving)
+            return false;
+    return has_no_calls(rpc);
+}
+
+/* The leader has sent END: may this worker leave? */
+static bool may_end_by(tt_rpc *rpc, const tt__rpc_peer *leader) {
+    rpc->end_said = true;
+    rpc->ended_by = leader->id + 1;
+    rpc->ended_without = leader->end_without;
+    return rpc->may_end = all_are_idle(rpc);
 }
 
 /* Do what is to be done next towards the end. Returns whether this worker may leave. */
@@ -141,18 +165,18 @@ static bool together_over(void *arg) {
         return true;
     int leader = leader_of(rpc);
     bool leads = leader == rpc->id;
-    if (rpc->ended_by == leader + 1)
-        return rpc->may_end = true;
+    if (!leads && rpc->peers[leader]->says_end)
+        return may_end_by(rpc, rpc->peers[leader]);
     uint32_t there = leads ? count_there(rpc) : 0;
     if (leads && (!rpc->wave || rpc->wave_led_for != there)) { /* it leads now, or somebody was lost meanwhile */
         rpc->wave_led_for = there;
         rpc->wave_repeats = false;
         begin_wave(rpc);
     }
-    answer_wave(rpc);
+    answer_waves(rpc);
     if (leads)
         judge_wave(rpc);
-    answer_wave(rpc);
+    answer_waves(rpc);
     return rpc->may_end;
 }
 

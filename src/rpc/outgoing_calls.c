@@ -60,7 +60,7 @@ void tt__out_give_back(tt_rpc *rpc, tt__rpc_out *out) {
     out->used = false;
     out->next_free = rpc->out_free;
     rpc->out_free = out->id & INDEX_MASK;
-    if (rpc->sleepers && rpc->leaving && !rpc->counters.calls && (rpc->asked_wave || rpc->network->comes_and_goes))
+    if (rpc->sleepers && rpc->leaving && !rpc->counters.calls && (rpc->waves_asked || rpc->network->comes_and_goes))
         pthread_cond_broadcast(&rpc->changed);
 }
 

@@ -39,7 +39,7 @@ static void unlist_call(tt_rpc *rpc, tt_rpc_call *call) {
     tt__served_on_thread(rpc, call, false);
     rpc->peers[call->from]->calls_in--;
     tt__served_uncount(rpc, call);
-    if (rpc->sleepers && rpc->leaving && !rpc->counters.serving && (rpc->asked_wave || rpc->network->comes_and_goes))
+    if (rpc->sleepers && rpc->leaving && !rpc->counters.serving && (rpc->waves_asked || rpc->network->comes_and_goes))
         pthread_cond_broadcast(&rpc->changed);
 }
 

@@ -46,7 +46,7 @@ static void look_at_workers(tt_rpc *rpc) {
         tt_status status = tt_last_status();
         snprintf(why, sizeof why, "%s", tt_last_error());
         rpc->network->ops->progress(rpc->network); /* take the last packets that it sent, perhaps END */
-        if (rpc->may_end || peer->lost)
+        if (rpc->may_end || peer->lost || (rpc->end_said && peer->leaving && !peer->calls_out))
             continue;
         tt__fail(status, "%s", why);
         tt__rpc_lose(rpc, peer);

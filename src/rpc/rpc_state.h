@@ -94,8 +94,11 @@ typedef struct tt__rpc_peer {
     bool told; /* the keeper has failed its calls, and called on_lost */
 
     /* Leaving together: leaving.c. */
-    bool leaving;       /* it has called tt_rpc_shutdown() */
-    uint32_t idle_wave; /* the last wave that it has answered */
+    bool leaving;        /* it has called tt_rpc_shutdown() */
+    uint32_t idle_wave;  /* the last wave that it has answered */
+    uint32_t asked_wave; /* a wave of its that is to be answered; 0: none */
+    bool says_end;       /* it has sent END, */
+    int end_without;     /* which names this worker, plus 1, as lost; 0: none */
     uint64_t calls_sent, calls_received;
 
     /* Requests and packets. */
@@ -245,9 +248,9 @@ struct tt_rpc {
     uint64_t wave_sent, wave_received, last_sent, last_received; /* sums of that wave, and of the one before */
     bool wave_repeats;                                           /* there was one before */
     uint32_t wave_led_for;                                       /* how many workers were not lost when it began */
-    uint32_t asked_wave;                                         /* a wave to be answered; 0: none */
-    int asked_by;                                                /* its leader */
-    int ended_by;                                                /* 1 + the worker that has sent END; 0: none */
+    int waves_asked;                                             /* waves to be answered */
+    int ended_by;                                                /* 1 + the leader that has sent END; 0: none */
+    bool end_said;                                               /* a leader has: workers that leave are not lost */
     bool may_end;
     int ended_without; /* 1 + a worker that the leader knows to be lost; 0: none */
 

@@ -95,8 +95,12 @@ typedef struct scene {
     void (*hostile)(tt_rpc *rpc, stage *s);
     void (*other)(tt_rpc *rpc, stage *s, int rank);
     int max_threads;
+    int hostile_rank; /* 0: HOSTILE; below 0: rank 0 */
+    bool all_leave;   /* the shutdown succeeds for all; else others see that the hostile one is lost */
     stage *stage;
 } scene;
+
+static int rank_of_hostile(const scene *scene) { return scene->hostile_rank < 0 ? 0 : HOSTILE; }
 
 static void await(_Atomic int *what, int value) {
     int64_t until = tt__deadline_ms(PATIENCE_MS);
@@ -104,6 +108,13 @@ static void await(_Atomic int *what, int value) {
         CHECK(tt__left_ms(until));
         usleep(1000);
     }
+}
+
+static bool is_leaving(tt_rpc *rpc, int id) {
+    tt__rpc_lock(rpc);
+    bool leaving = rpc->peers[id]->leaving;
+    tt__rpc_unlock(rpc);
+    return leaving;
 }
 
 static int be_worker(tt_store *store, int rank, int world, void *arg) {
@@ -116,13 +127,15 @@ static int be_worker(tt_store *store, int rank, int world, void *arg) {
     CHECK_OK(tt_init_process_group(&group, .store = store, .rank = rank, .world_size = world, .timeout_ms = PATIENCE_MS,
                                    .heartbeat_ms = CALM_MS));
     CHECK_OK(tt_rpc_init(&rpc, name, .group = group, .max_threads = scene->max_threads));
-    if (rank == HOSTILE) {
+    if (rank == rank_of_hostile(scene)) {
         scene->hostile(rpc, scene->stage);
         raise(SIGKILL);
     }
     scene->other(rpc, scene->stage, rank);
-    atomic_store(&scene->stage->over, 1);
-    tt_ignore(tt_rpc_shutdown(rpc, .timeout_ms = PATIENCE_MS));
+    tt_status status = tt_rpc_shutdown(rpc, .timeout_ms = PATIENCE_MS);
+    if (status && (scene->all_leave || status != TT_ERR_PEER))
+        fprintf(stderr, "worker %d: %s\n", rank, tt_last_error());
+    CHECK(!status || (!scene->all_leave && status == TT_ERR_PEER));
     tt_future_free(never);
     tt_destroy_process_group(group);
     return 0;
@@ -134,7 +147,7 @@ static void play(scene scene) {
     assert_true(scene.stage != MAP_FAILED);
     start_ranks(&ranks, WORLD, be_worker, &scene);
     for (int r = 0; r < WORLD; r++)
-        assert_int_equal(end_of_rank(&ranks, r), r == HOSTILE ? 128 + SIGKILL : 0);
+        assert_int_equal(end_of_rank(&ranks, r), r == rank_of_hostile(&scene) ? 128 + SIGKILL : 0);
     tt_store_server_free(ranks.server);
     munmap(scene.stage, sizeof *scene.stage);
 }
@@ -155,6 +168,7 @@ static void calls_go_on(tt_rpc *rpc, stage *s, int rank) {
         slowest = took > slowest ? took : slowest;
     }
     CHECK(slowest < SLOW_MS + leeway_ms());
+    atomic_store(&s->over, 1);
 }
 
 /* ---- it takes threads: calls that wait for a value that is never made */
@@ -265,6 +279,7 @@ static void lead_own_pass(tt_rpc *rpc, stage *s, int rank) {
     CHECK_OK(tt_dist_autograd_backward(rpc, context, &loss, 1));
     CHECK(tt_dist_autograd_grad(rpc, context, x));
     CHECK_OK(tt_dist_autograd_end(rpc, context));
+    atomic_store(&s->over, 1);
 }
 
 static void it_leads_no_pass_of_others(void **state) {
@@ -272,12 +287,74 @@ static void it_leads_no_pass_of_others(void **state) {
     play((scene){.hostile = lead_passes, .other = lead_own_pass});
 }
 
+/* ---- it says that all may leave, though others work */
+
+static void say_end(tt_rpc *rpc, stage *s) {
+    packet p;
+    for (int to = 1; to < WORLD; to++) {
+        tt_rpc_value sum = tt_rpc_none();
+        begin_packet(&p, (tt__rpc_header){.kind = TT__RPC_END}, "");
+        send_packet(rpc, to, &p);
+        CHECK_OK(tt_rpc_sync(rpc, NULL, "insider_add", .to_id = to, .args = TT_RPC_ARGS(tt_rpc_int(1), tt_rpc_int(1)),
+                             .result = &sum)); /* it has come */
+    }
+    atomic_store(&s->ready, 1);
+    await(&s->over, 1);
+}
+
+static void work_while_others_leave(tt_rpc *rpc, stage *s, int rank) {
+    await(&s->ready, 1);
+    if (rank == 1)
+        return;
+    for (int i = 0; i < ROUNDS || !is_leaving(rpc, 1); i++) {
+        tt_rpc_value sum = tt_rpc_none();
+        CHECK_OK(tt_rpc_sync(rpc, NULL, "insider_add", .to_id = 1, .args = TT_RPC_ARGS(tt_rpc_int(i), tt_rpc_int(1)),
+                             .result = &sum));
+    }
+    atomic_store(&s->over, 1);
+}
+
+static void it_ends_nobody_that_works(void **state) {
+    (void)state;
+    play((scene){.hostile = say_end, .other = work_while_others_leave, .hostile_rank = -1});
+}
+
+/* ---- it asks whether one is idle, after the leader has */
+
+static void ask_in_between(tt_rpc *rpc, stage *s) {
+    packet p;
+    tt_rpc_value sum = tt_rpc_none();
+    await(&s->ready, 1);
+    begin_packet(&p, (tt__rpc_header){.kind = TT__RPC_WAVE, .id = 99}, "");
+    send_packet(rpc, 1, &p);
+    CHECK_OK(tt_rpc_sync(rpc, NULL, "insider_add", .to_id = 1, .args = TT_RPC_ARGS(tt_rpc_int(1), tt_rpc_int(1)),
+                         .result = &sum)); /* it has come */
+    atomic_store(&s->over, 1);
+    CHECK_OK(tt_rpc_shutdown(rpc, .timeout_ms = PATIENCE_MS));
+}
+
+static void leave_one_after_the_other(tt_rpc *rpc, stage *s, int rank) {
+    tt_rpc_value sum = tt_rpc_none();
+    if (rank == 0)
+        return;
+    while (!is_leaving(rpc, 0)) /* it leads: its question follows at once, before its reply */
+        usleep(1000);
+    CHECK_OK(tt_rpc_sync(rpc, NULL, "insider_add", .to_id = 0, .args = TT_RPC_ARGS(tt_rpc_int(1), tt_rpc_int(1)),
+                         .result = &sum));
+    atomic_store(&s->ready, 1);
+    await(&s->over, 1);
+}
+
+static void it_hides_no_question_of_the_leader(void **state) {
+    (void)state;
+    play((scene){.hostile = ask_in_between, .other = leave_one_after_the_other, .all_leave = true});
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_takes_no_thread_from_others),
-        cmocka_unit_test(it_searches_at_no_cost_of_others),
-        cmocka_unit_test(its_contexts_have_bounds),
-        cmocka_unit_test(it_leads_no_pass_of_others),
+        cmocka_unit_test(it_takes_no_thread_from_others), cmocka_unit_test(it_searches_at_no_cost_of_others),
+        cmocka_unit_test(its_contexts_have_bounds),       cmocka_unit_test(it_leads_no_pass_of_others),
+        cmocka_unit_test(it_ends_nobody_that_works),      cmocka_unit_test(it_hides_no_question_of_the_leader),
     };
     if (getenv("ONLY"))
         cmocka_set_test_filter(getenv("ONLY"));
