@@ -201,12 +201,16 @@ tt_status tt__rpc_functions_compare(const char *name, const char *other, const c
     return TT_OK;
 }
 
-tt_status tt__rpc_check_worker_name(const char *name) {
+bool tt__rpc_is_worker_name(const char *name) {
     size_t n = name ? strlen(name) : 0;
     for (size_t i = 0; i < n; i++)
         if (!isalnum((unsigned char)name[i]) && !strchr("_-:.", name[i]))
             n = 0;
-    if (!n || n >= TT__RPC_NAME_SIZE)
+    return n && n < TT__RPC_NAME_SIZE;
+}
+
+tt_status tt__rpc_check_worker_name(const char *name) {
+    if (!tt__rpc_is_worker_name(name))
         return tt__fail(TT_ERR_INVALID,
                         "expected a worker's name to be letters, digits, _ - : or ., 1 to %d bytes, got \"%.140s\"",
                         TT__RPC_NAME_SIZE - 1, name ? name : "");

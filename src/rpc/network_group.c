@@ -10,6 +10,7 @@
 #include "comm/watch/failure.h"
 #include "rpc/network.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,8 @@ typedef struct worker_card {
     uint64_t functions_bytes;
     int64_t any_functions;
 } worker_card;
+
+enum { FUNCTIONS_MAX = 64 << 20 /* bytes of their names and signatures */ };
 
 typedef struct group_network {
     tt__rpc_network base;
@@ -149,6 +152,12 @@ static tt_status check_workers_group(const tt_group *group) {
 
 static tt_status check_cards(const group_network *net) {
     for (int r = 0; r < net->world->size; r++)
+        if (!tt__rpc_is_worker_name(net->cards[r].name) || net->cards[r].functions_bytes > FUNCTIONS_MAX)
+            return tt__fail(TT_ERR_MISMATCH,
+                            "tt_rpc_init: rank %d says that it is worker \"%s\", whose functions have names of %" PRIu64
+                            " bytes, which no worker is",
+                            r, net->cards[r].name, net->cards[r].functions_bytes);
+    for (int r = 0; r < net->world->size; r++)
         for (int s = r + 1; s < net->world->size; s++)
             if (!strcmp(net->cards[r].name, net->cards[s].name))
                 return tt__fail(TT_ERR_EXISTS,
@@ -178,6 +187,7 @@ static tt_status compare_functions(const group_network *net, const char *own) {
         memcpy(first, own, bytes);
     tt_status status = tt_broadcast_with(
         TT_ARGS(tt_broadcast_args, net->group, first, (int64_t)bytes, TT_U8, 0, .file = "tt_rpc_init"));
+    first[bytes - 1] = '\0'; /* whatever rank 0 says */
     tt_status differs =
         status ? TT_OK : tt__rpc_functions_compare(net->cards[net->world->rank].name, net->cards[0].name, first);
     char text[400] = "", *all = calloc((size_t)net->world->size, sizeof text);
@@ -190,7 +200,8 @@ static tt_status compare_functions(const group_network *net, const char *own) {
             TT_ARGS(tt_all_gather_args, net->group, text, all, sizeof text, TT_U8, .file = "tt_rpc_init"));
     for (int r = 0; r < net->world->size && !status; r++)
         if (all[(size_t)r * sizeof text])
-            status = tt__fail(TT_ERR_MISMATCH, "tt_rpc_init: %s", all + (size_t)r * sizeof text);
+            status =
+                tt__fail(TT_ERR_MISMATCH, "tt_rpc_init: %.*s", (int)sizeof text - 1, all + (size_t)r * sizeof text);
     free(all);
     free(first);
     return status;

@@ -18,7 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum {
     HEARTBEAT_MS = 5000,
@@ -134,6 +133,15 @@ static bool keep_intro(store_network *s, worker *w, const tt__intro *intro) {
         forget_name(s, w);
     w->is_local = !strcmp(intro->host, s->cards.own.intro.host);
     return keep_text(&w->name, intro->name) && keep_text(&w->host, intro->host);
+}
+
+/* Does a card give a worker another name than it has? One that is linked has told its name itself. */
+static bool has_other_name(const store_network *s, const tt__rpc_card *card) {
+    const worker *w = known_worker(s, card->id);
+    const char *name = card->id == s->base.self         ? s->cards.own.intro.name
+                       : w && w->state == WORKER_LINKED ? w->name
+                                                        : NULL;
+    return name && strcmp(name, card->intro.name) != 0;
 }
 
 /* Keep what a card says. `by_name`: the card was found by its name, which leads to this worker from now on. NULL,
@@ -417,8 +425,8 @@ static tt_status store_find(tt__rpc_network *network, const char *name, int *id)
     tt_status status =
         strlen(name) < TT__RPC_NAME_SIZE ? tt__rpc_cards_find(&s->cards, -1, name, &card) : TT_ERR_NOT_FOUND;
     pthread_mutex_lock(&s->lock);
-    if (status)
-        return status;
+    if (status || has_other_name(s, &card))
+        return status ? status : TT_ERR_NOT_FOUND;
     *id = card.id;
     return keep_card(s, &card, true) ? TT_OK : TT_ERR_MEMORY;
 }
@@ -536,16 +544,6 @@ static tt_status join_workers(store_network *s, const tt_rpc_init_args *args) {
     return tt__rpc_cards_join(&s->cards, &s->base, !args->other_functions, deadline_ms);
 }
 
-/* Write this host's name, in which blanks are replaced by "-". */
-static void own_host(char host[TT__INTRO_HOST]) {
-    if (gethostname(host, TT__INTRO_HOST) || !*host)
-        snprintf(host, TT__INTRO_HOST, "?");
-    host[TT__INTRO_HOST - 1] = '\0';
-    for (char *c = host; *c; c++)
-        if (*c <= ' ')
-            *c = '-';
-}
-
 static tt_status check_store_args(const tt_rpc_init_args *args) {
     const char *prefix = args->prefix ? args->prefix : "rpc";
     TT__TRY(tt__rpc_check_worker_name(args->name));
@@ -580,12 +578,7 @@ tt_status tt__rpc_network_of_store(tt__rpc_network **out, const tt_rpc_init_args
     s->asked_end = &s->asked;
     pthread_mutex_init(&s->lock, NULL);
     tt__cond_init(&s->asked_some);
-    s->cards = (tt__rpc_cards){.store = args->store, .has_id = args->has_id};
-    s->cards.own.id = args->id;
-    s->cards.own.intro.functions = tt__rpc_functions_hash();
-    snprintf(s->cards.prefix, sizeof s->cards.prefix, "%s", args->prefix ? args->prefix : "rpc");
-    snprintf(s->cards.own.intro.name, sizeof s->cards.own.intro.name, "%s", args->name);
-    own_host(s->cards.own.intro.host);
+    tt__rpc_cards_begin(&s->cards, args);
     tt__saved_error why;
     tt_status status = join_workers(s, args);
     if (!status) {

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { KEY_SIZE = TT__RPC_PREFIX_SIZE + TT__RPC_NAME_SIZE + 32, TRIES = 64 };
 
@@ -52,12 +53,16 @@ static void write_worker_card(const tt__rpc_card *card, char text[TT__RPC_CARD_S
              card->intro.functions, card->addresses);
 }
 
-/* Parse a card. False: the text is no card. */
+/* Parse a card. False: the text is no card, as a worker that can be reached writes it. */
 static bool parse_worker_card(const char *text, tt__rpc_card *card) {
+    char again[TT__RPC_CARD_SIZE];
     *card = (tt__rpc_card){.id = -1};
-    return sscanf(text, "%d %127s %63s %16" SCNx64 " %767s", &card->id, card->intro.name, card->intro.host,
-                  &card->intro.functions, card->addresses) == 5 &&
-           card->id >= 0 && card->id < TT__RPC_STORE_IDS;
+    bool read = sscanf(text, "%d %127s %63s %16" SCNx64 " %767s", &card->id, card->intro.name, card->intro.host,
+                       &card->intro.functions, card->addresses) == 5;
+    if (!read || card->id < 0 || card->id >= TT__RPC_STORE_IDS || !tt__rpc_is_worker_name(card->intro.name))
+        return false;
+    write_worker_card(card, again);
+    return !strcmp(text, again);
 }
 
 tt_status tt__rpc_cards_find(tt__rpc_cards *cards, int id, const char *name, tt__rpc_card *found) {
@@ -70,6 +75,25 @@ tt_status tt__rpc_cards_find(tt__rpc_cards *cards, int id, const char *name, tt_
     bool good = parse_worker_card(value, found) && (name ? !strcmp(found->intro.name, name) : found->id == id);
     free(value);
     return good ? TT_OK : TT_ERR_NOT_FOUND;
+}
+
+/* A host's name in one word. */
+static void own_host(char host[TT__INTRO_HOST]) {
+    if (gethostname(host, TT__INTRO_HOST) || !*host)
+        snprintf(host, TT__INTRO_HOST, "?");
+    host[TT__INTRO_HOST - 1] = '\0';
+    for (char *c = host; *c; c++)
+        if (*c <= ' ')
+            *c = '-';
+}
+
+void tt__rpc_cards_begin(tt__rpc_cards *cards, const tt_rpc_init_args *args) {
+    *cards = (tt__rpc_cards){.store = args->store, .has_id = args->has_id};
+    cards->own.id = args->id;
+    cards->own.intro.functions = tt__rpc_functions_hash();
+    snprintf(cards->prefix, sizeof cards->prefix, "%s", args->prefix ? args->prefix : "rpc");
+    snprintf(cards->own.intro.name, sizeof cards->own.intro.name, "%s", args->name);
+    own_host(cards->own.intro.host);
 }
 
 /* ---- joining */

@@ -38,6 +38,9 @@ typedef struct tt__rpc_cards {
     bool named;  /* PREFIX/name/NAME is, too */
 } tt__rpc_cards;
 
+/* Fill in what a worker with these arguments says of itself, but for its addresses. */
+void tt__rpc_cards_begin(tt__rpc_cards *cards, const tt_rpc_init_args *args);
+
 /* Take an id: own.id if .has_id, else the next free one, which own.id receives. Errors: TT_ERR_MISMATCH another worker
  * has the chosen id, or had it; TT_ERR_STATE there are no more ids; those of a store. */
 tt_status tt__rpc_cards_take_id(tt__rpc_cards *cards);

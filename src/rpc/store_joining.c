@@ -45,6 +45,11 @@ static tt_status take_worker_name(tt__rpc_cards *cards, tt__rpc_network *network
         TT__TRY(tt__rpc_cards_take_name(cards, lost, &taken, &other));
         if (!taken)
             return TT_OK;
+        if (!tt__left_ms(deadline_ms))
+            return tt__fail(TT_ERR_TIMEOUT,
+                            "worker %s could not take its name in time: others that are not there have it, the last "
+                            "with id %d on host %s",
+                            cards->own.intro.name, other.id, other.intro.host);
         TT__TRY(look_for_id(cards, network, other.id, deadline_ms, &there));
         if (there)
             return tt__fail(TT_ERR_EXISTS,
