@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "net/secret.h"
 #include "rpc/calling.h"
 #include "rpc/peers.h"
 #include "rpc/pool_crew.h"
@@ -17,23 +18,28 @@ enum {
     LONG_MS = 500,     /* a wait of this length begins a search. The time doubles before each further search, */
     RARELY_MS = 30000, /* up to this */
     AT_ONCE = 8,       /* searches that begin within LONG_MS; the newest waits come first */
-    PROBES_MAX = 4096, /* probes and marks kept here; beyond that, questions are answered with "may go on" */
-    PATH_SIZE = 700,   /* bytes of a path's text */
-    SEARCH_MS = 10000  /* after this time probes and marks are dropped */
+    PROBES_MAX =
+        4096,        /* probes and marks kept here for a worker; beyond that, questions are answered with "may go on" */
+    PATH_SIZE = 700, /* bytes of a path's text */
+    SEARCH_MS = 10000 /* after this time probes and marks are dropped */
 };
 
 /* Flags of a PROBED packet: the call that was asked about is stuck; it is queued; a later call of the path is
  * queued. */
 enum { STUCK = 1, QUEUED = 2, QUEUES = 4 };
 
-enum { NOBODY = -1 /* asked: the probe is a mark */ };
+/* A worker that was asked and has not answered. Nobody else can answer for it. */
+typedef struct question {
+    struct question *next;
+    int to;
+} question;
 
 /* A question of a search that is being answered here, or a mark: a call that the search has seen. */
 typedef struct tt__rpc_probe {
     struct tt__rpc_probe *next;
-    uint64_t search;   /* the worker that began it, and its number there */
+    uint64_t search;   /* a number that only those know who were asked */
     uint32_t id;       /* that answers from other workers carry */
-    int asker;         /* the worker that asked; this worker, if the search began here; or NOBODY */
+    int asker;         /* the worker that asked, or this one, if the search began here; its `probes` counts this one */
     uint32_t asker_id; /* of its probe */
 
     /* Of a search that began here: the call that the thread waits for, and the call in which it waits (0: none). */
@@ -46,7 +52,7 @@ typedef struct tt__rpc_probe {
     bool path_is_told;   /* from here on the search branches, and the text ends */
     int steps;           /* calls seen here */
     bool queued, queues; /* the first call of the path is queued; a later one is */
-    uint32_t open;       /* questions that were sent and not answered yet */
+    question *open;      /* questions that were sent and not answered yet */
     int64_t since_ms;
     char path[PATH_SIZE];
 } tt__rpc_probe;
@@ -62,11 +68,13 @@ static look look_at_call(tt_rpc *rpc, tt__rpc_probe *probe, tt_rpc_call *call);
 
 /* ---- probes */
 
-static tt__rpc_probe *new_probe(tt_rpc *rpc, uint64_t search, uint64_t node) {
+static tt__rpc_probe *new_probe(tt_rpc *rpc, uint64_t search, int asker, uint64_t node) {
     tt__rpc_probe *probe = calloc(1, sizeof *probe);
     if (!probe)
         return NULL;
     probe->search = search;
+    probe->asker = asker;
+    rpc->peers[asker]->probes++;
     probe->id = ++rpc->last_probe;
     probe->node = node;
     probe->since_ms = tt__now_ms();
@@ -75,12 +83,22 @@ static tt__rpc_probe *new_probe(tt_rpc *rpc, uint64_t search, uint64_t node) {
     return probe;
 }
 
-static void drop_probe(tt_rpc *rpc, tt__rpc_probe *probe) {
+static void drop_probe_at(tt_rpc *rpc, tt__rpc_probe **at) {
+    tt__rpc_probe *probe = *at;
+    *at = probe->next;
+    rpc->peers[probe->asker]->probes--;
+    for (question *q; (q = probe->open);) {
+        probe->open = q->next;
+        free(q);
+    }
+    free(probe);
+}
+
+static void drop_probe(tt_rpc *rpc, const tt__rpc_probe *probe) {
     tt__rpc_probe **at = &rpc->probes;
     while (*at != probe)
         at = &(*at)->next;
-    *at = probe->next;
-    free(probe);
+    drop_probe_at(rpc, at);
 }
 
 static tt__rpc_probe *probe_of(const tt_rpc *rpc, uint32_t id) {
@@ -102,11 +120,17 @@ static bool was_here(const tt_rpc *rpc, uint64_t search, uint64_t node) {
     return was;
 }
 
-static int count_probes(const tt_rpc *rpc) {
-    int n = 0;
-    for (const tt__rpc_probe *probe = rpc->probes; probe; probe = probe->next)
-        n++;
-    return n;
+/* Take the question that a worker answers; false: it was not asked. */
+static bool take_asked(tt__rpc_probe *probe, int from) {
+    question **at = &probe->open;
+    while (*at && (*at)->to != from)
+        at = &(*at)->next;
+    question *answered = *at;
+    if (!answered)
+        return false;
+    *at = answered->next;
+    free(answered);
+    return true;
 }
 
 static void add_path(tt__rpc_probe *probe, const char *text) {
@@ -158,9 +182,13 @@ static void end_probe(tt_rpc *rpc, tt__rpc_probe *probe, bool stuck) {
 /* Ask worker `to` whether the call that this worker made to it can go on. */
 static look ask_about_call(tt_rpc *rpc, tt__rpc_probe *probe, int to, uint32_t call) {
     tt__rpc_header header = {.kind = TT__RPC_PROBE, .id = probe->id, .context = probe->search, .serial = call};
-    if (tt__rpc_send_header(rpc, to, header))
+    question *asks = calloc(1, sizeof *asks);
+    if (!asks || tt__rpc_send_header(rpc, to, header)) {
+        free(asks);
         return LOOK_MAY_GO_ON; /* it is lost, which ends the call */
-    probe->open++;
+    }
+    *asks = (question){probe->open, to};
+    probe->open = asks;
     return LOOK_ASKED;
 }
 
@@ -222,10 +250,8 @@ static look look_at_call(tt_rpc *rpc, tt__rpc_probe *probe, tt_rpc_call *call) {
     probe->steps++;
     if (was_here(rpc, probe->search, tt__serve_key(call)))
         return LOOK_STUCK;
-    tt__rpc_probe *mark = new_probe(rpc, probe->search, tt__serve_key(call));
-    if (!mark)
+    if (!new_probe(rpc, probe->search, probe->asker, tt__serve_key(call)))
         return LOOK_MAY_GO_ON;
-    mark->asker = NOBODY;
     add_path(probe, ", which waits for ");
     switch (tt__serve_state(call, &later)) {
     case TT__SERVED_RUNS:
@@ -248,17 +274,18 @@ static void begin_search(tt_rpc *rpc, tt__rpc_wait *wait) {
     uint32_t id;
     if (!tt__call_of_future(rpc, wait->future, &to, &id))
         return;
-    tt__rpc_probe *probe = new_probe(rpc, (uint64_t)rpc->id << 32 | (rpc->last_probe + 1), 0);
+    uint64_t search;
+    if (tt__random_bytes(&search, sizeof search))
+        return;
+    tt__rpc_probe *probe = new_probe(rpc, search, rpc->id, 0);
     if (!probe)
         return;
-    probe->asker = rpc->id;
     probe->origin_to = to;
     probe->origin_call = id;
     probe->origin_node = wait->call ? tt__serve_key(wait->call) : 0;
     /* A cycle leads back to the call in which the thread waits. */
-    tt__rpc_probe *mark = wait->call ? new_probe(rpc, probe->search, tt__serve_key(wait->call)) : NULL;
-    if (mark)
-        mark->asker = NOBODY;
+    if (wait->call)
+        new_probe(rpc, search, rpc->id, tt__serve_key(wait->call));
     look came = look_at_future(rpc, probe, wait->future);
     if (came != LOOK_ASKED)
         end_probe(rpc, probe, came == LOOK_STUCK);
@@ -272,8 +299,7 @@ static void drop_old_probes(tt_rpc *rpc, int64_t now_ms) {
             at = &probe->next;
             continue;
         }
-        *at = probe->next;
-        free(probe);
+        drop_probe_at(rpc, at);
     }
 }
 
@@ -302,12 +328,11 @@ void tt__cycles_look(tt_rpc *rpc, int64_t now_ms) {
 
 static tt_status take_probe(tt_rpc *rpc, tt__rpc_peer *from, const tt__rpc_header *header) {
     tt_rpc_call *call = tt__serve_find(rpc, from->id, (uint32_t)header->serial);
-    tt__rpc_probe *probe = call && count_probes(rpc) < PROBES_MAX ? new_probe(rpc, header->context, 0) : NULL;
+    tt__rpc_probe *probe = call && from->probes < PROBES_MAX ? new_probe(rpc, header->context, from->id, 0) : NULL;
     if (!probe) {
         send_answer(rpc, from->id, header->id, 0, "");
         return TT_OK;
     }
-    probe->asker = from->id;
     probe->asker_id = header->id;
     look came = look_at_call(rpc, probe, call);
     if (came != LOOK_ASKED)
@@ -315,7 +340,7 @@ static tt_status take_probe(tt_rpc *rpc, tt__rpc_peer *from, const tt__rpc_heade
     return TT_OK;
 }
 
-static tt_status take_probe_answer(tt_rpc *rpc, const tt__rpc_packet_view *view) {
+static tt_status take_probe_answer(tt_rpc *rpc, const tt__rpc_peer *from, const tt__rpc_packet_view *view) {
     tt__rpc_probe *probe = probe_of(rpc, view->header.id);
     tt__rpc_decoder decoder = {
         .view = view, .at = view->value, .end = view->value + view->header.value_bytes, .own = false};
@@ -328,9 +353,8 @@ static tt_status take_probe_answer(tt_rpc *rpc, const tt__rpc_packet_view *view)
         tt_rpc_value_free(&path); /* what was read of it */
         return status;
     }
-    if (!probe || !probe->open)
+    if (!probe || !take_asked(probe, from->id))
         return TT_OK; /* it was dropped */
-    probe->open--;
     if (!(view->header.flags & STUCK)) {
         end_probe(rpc, probe, false);
     } else {
@@ -345,7 +369,8 @@ static tt_status take_probe_answer(tt_rpc *rpc, const tt__rpc_packet_view *view)
 }
 
 tt_status tt__cycles_told(tt_rpc *rpc, tt__rpc_peer *from, const tt__rpc_packet_view *view) {
-    return view->header.kind == TT__RPC_PROBE ? take_probe(rpc, from, &view->header) : take_probe_answer(rpc, view);
+    return view->header.kind == TT__RPC_PROBE ? take_probe(rpc, from, &view->header)
+                                              : take_probe_answer(rpc, from, view);
 }
 
 void tt__cycles_drop(tt_rpc *rpc) { drop_old_probes(rpc, INT64_MAX); }

@@ -110,6 +110,7 @@ typedef struct tt__rpc_peer {
     uint32_t calls_out; /* this worker's calls to it that are under way */
     uint32_t calls_in;  /* its calls that have no reply yet */
     int on_threads;     /* those of them that threads run, as counted in rpc->on_threads */
+    uint32_t probes;    /* of cycles.c, that are kept here for it */
     size_t landing;     /* bytes of its calls' parts, as counted in rpc->landing_bytes */
 
     /* References: references.c. */

@@ -8,6 +8,7 @@
 #include "support/ranks.h"
 
 #include "base/clock.h"
+#include "base/error.h"
 
 #include <sys/mman.h>
 #include <tutti/functional.h>
@@ -88,7 +89,7 @@ static void send_packet(tt_rpc *rpc, int to, packet *p) {
 /* ---- a stage for three */
 
 typedef struct stage {
-    _Atomic int ready, over;
+    _Atomic int ready, over, pid;
 } stage;
 
 typedef struct scene {
@@ -350,11 +351,74 @@ static void it_hides_no_question_of_the_leader(void **state) {
     play((scene){.hostile = ask_in_between, .other = leave_one_after_the_other, .all_leave = true});
 }
 
+/* ---- it answers for others that calls wait for each other */
+
+static tt_status stop(tt_rpc_call *call) {
+    raise(SIGSTOP);
+    return tt_rpc_return(call, tt_rpc_int(1));
+}
+TT_RPC_FUNCTION_NAMED(stop, "insider_stop", "() -> int");
+
+static tt_status relay(tt_rpc_call *call) {
+    tt_rpc_value value = tt_rpc_none();
+    TT__TRY(tt_rpc_sync(tt_rpc_of_call(call), NULL, "insider_stop", .to_id = tt_rpc_caller(call), .result = &value));
+    return tt_rpc_return(call, value);
+}
+TT_RPC_FUNCTION_NAMED(relay, "insider_relay", "() -> int");
+
+static void send_stuck(tt_rpc *rpc, uint32_t guess, uint32_t own_call) {
+    packet p;
+    uint8_t zero = 0;
+    begin_packet(&p, (tt__rpc_header){.kind = TT__RPC_PROBE, .id = 1, .context = guess, .serial = own_call}, "");
+    send_packet(rpc, 0, &p);
+    begin_packet(&p, (tt__rpc_header){.kind = TT__RPC_PROBED, .flags = 3, .id = guess}, "");
+    put_counted(&p, TT__TAG_TEXT, 0);
+    put(&p, &zero, 1);
+    header_of(&p)->value_bytes++;
+    send_packet(rpc, 0, &p);
+}
+
+static void answer_for_others(tt_rpc *rpc, stage *s) {
+    packet p;
+    await(&s->ready, 1);
+    begin_packet(&p, (tt__rpc_header){.kind = TT__RPC_CALL, .id = 7}, "insider_add"); /* all threads are taken */
+    put_counted(&p, TT__TAG_LIST, 2);
+    put_int(&p, 1);
+    put_int(&p, 1);
+    send_packet(rpc, 0, &p);
+    usleep(800000); /* a search begins after half a second; numbers that it draws before would be others */
+    for (uint32_t guess = 1; guess < 4; guess++)
+        send_stuck(rpc, guess, 7);
+    CHECK(tt_rpc_sync(rpc, NULL, "insider_add", .to_id = 0, .args = TT_RPC_ARGS(tt_rpc_int(1), tt_rpc_int(1)),
+                      .timeout_ms = 200)); /* no thread is free for it, as worker 0 waits on */
+    tt_clear_error();
+    kill(atomic_load(&s->pid), SIGCONT);
+    await(&s->over, 1);
+}
+
+static void wait_for_who_is_stopped(tt_rpc *rpc, stage *s, int rank) {
+    tt_rpc_value value = tt_rpc_none();
+    if (rank == 0) {
+        await(&s->over, 1);
+        return;
+    }
+    atomic_store(&s->pid, getpid());
+    atomic_store(&s->ready, 1);
+    CHECK_OK(tt_rpc_sync(rpc, NULL, "insider_relay", .to_id = 0, .result = &value));
+    atomic_store(&s->over, 1);
+}
+
+static void it_answers_for_nobody_else(void **state) {
+    (void)state;
+    play((scene){.hostile = answer_for_others, .other = wait_for_who_is_stopped, .max_threads = 1});
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_takes_no_thread_from_others), cmocka_unit_test(it_searches_at_no_cost_of_others),
         cmocka_unit_test(its_contexts_have_bounds),       cmocka_unit_test(it_leads_no_pass_of_others),
         cmocka_unit_test(it_ends_nobody_that_works),      cmocka_unit_test(it_hides_no_question_of_the_leader),
+        cmocka_unit_test(it_answers_for_nobody_else),
     };
     if (getenv("ONLY"))
         cmocka_set_test_filter(getenv("ONLY"));

@@ -1,5 +1,6 @@
-/* Cards in the store that no worker writes: whoever may write to the store can put there what it likes. Others tell their
- * names themselves once they are reached, nobody waits without end, and no name is passed on that can't be one. */
+/* Cards in the store that no worker writes: whoever may write to the store can put there what it likes. Others tell
+ * their names themselves once they are reached, nobody waits without end, and no name is passed on that can't be
+ * one. */
 #include "support/patience.h"
 
 #include "base/clock.h"
