@@ -65,12 +65,24 @@ def launch(world, program, *arguments, **more):
                           env=environment(**more))
 
 
+def said_so_far(folder, cases):
+    """What the ranks said in the case that had not ended, for a job that did not end in time."""
+    paths = sorted(pathlib.Path(folder).glob("*.*.err")) + sorted(pathlib.Path(folder).glob("*.*.out"))
+    last = max((int(path.name.split(".")[0]) for path in paths), default=0)
+    said = "".join(f"-- {path.name}\n{path.read_text(encoding='utf-8', errors='replace')[-4000:]}" for path in paths
+                   if path.name.startswith(f"{last}."))
+    return f"the last case that began: {cases[last]}\n{said}"
+
+
 def launch_cases(world, program, cases):
     """Run all in one job of `world` ranks (one_job.py). `cases`: {case: (function, environment)}. Returns for each what
     launch() does, and -1 as the exit code where ranks have ended with different ones."""
     with tempfile.TemporaryDirectory() as folder:
         pathlib.Path(folder, "cases").write_text(json.dumps(list(cases.values())), encoding="ascii")
-        done = launch(world, program, f"@{folder}")
+        try:
+            done = launch(world, program, f"@{folder}")
+        except subprocess.TimeoutExpired as late:
+            raise AssertionError(f"{late}\n{said_so_far(folder, list(cases))}") from late
         if done.returncode:
             raise AssertionError(done.stdout + done.stderr)
         said = {}
