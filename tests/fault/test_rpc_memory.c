@@ -324,7 +324,7 @@ static int64_t ask(tt_rpc *rpc, const char *to, const char *what) {
 static bool comes_to(tt_rpc *rpc, const char *to, const char *what) {
     for (int64_t begin = time(NULL);;) {
         int64_t left = ask(rpc, to, what);
-        if (left <= 0 || time(NULL) - begin > 5) {
+        if (left <= 0 || time(NULL) - begin > PATIENCE_MS / 1000) {
             if (left)
                 fprintf(stderr, "%s of %s: %lld (%s)\n", what, to, (long long)left, left < 0 ? tt_last_error() : "");
             return !left;
@@ -337,7 +337,7 @@ static bool link_ended; /* for want of memory: both workers know */
 static bool play_round(tt_rpc *rpc, const scene *s, long nth, bool *struck) {
     tt_clear_error();
     tell(s, nth);
-    alarm(20);
+    alarm(PATIENCE_MS / 1000 * 3);
     tt_status status = s->deed->run(rpc);
     *struck = tell(s, -1);
     char text[1000];
@@ -376,7 +376,7 @@ static int fail_each(tt_rpc *rpc, scene *s) {
         playing = nth;
         bad += !play_round(rpc, s, nth, &struck);
     }
-    alarm(60);
+    alarm(PATIENCE_MS / 1000 * 3);
     *s->next = struck ? nth : -1;
     return bad;
 }
