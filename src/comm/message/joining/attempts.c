@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -134,16 +135,42 @@ void tt__attempts_drop(tt__attempts *attempts, tt__attempt **at) {
     tt__attempt_free(attempt);
 }
 
+/* What tells the strangers of one network from those of another: an address, or the half of it that IPv6 routes. */
+static uint32_t source_of(const struct sockaddr_storage *from) {
+    const struct sockaddr_in *in4 = (const struct sockaddr_in *)(const void *)from;
+    const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)(const void *)from;
+    uint32_t half[2];
+    if (from->ss_family == AF_INET)
+        return in4->sin_addr.s_addr;
+    memcpy(half, &in6->sin6_addr, sizeof half);
+    return half[0] * 31 + half[1];
+}
+
+static bool is_stranger(const tt__attempt *attempt) { return !attempt->target && attempt->step < TT__ATTEMPT_CHOOSING; }
+
+static bool is_of_crowd(const tt__attempts *attempts, const tt__attempt *stranger) {
+    int count = 0;
+    for (const tt__attempt *a = attempts->first; a; a = a->next)
+        count += is_stranger(a) && a->source == stranger->source;
+    return count > attempts->strangers / 4;
+}
+
 /* Return the peer that has been unproved longest, the last such in the list; NULL: there is none, or, of workers, of
- * whom many may call at once, none that had the time which an honest one may need. */
+ * whom many may call at once, none that had the time which an honest one may need. Where a quarter of all come from one
+ * place they have less time, so that others have their turn. */
 static tt__attempt **oldest_stranger(tt__attempts *attempts) {
-    enum { HONEST_MS = 1000 };
-    tt__attempt **oldest = NULL;
-    for (tt__attempt **at = &attempts->first; *at; at = &(*at)->next)
-        if (!(*at)->target && (*at)->step < TT__ATTEMPT_CHOOSING)
-            oldest = at;
-    bool is_young = oldest && attempts->patience_ms && tt__now_ms() - (*oldest)->began_ms < HONEST_MS;
-    return is_young ? NULL : oldest;
+    enum { HONEST_MS = 1000, CROWD_MS = 100 };
+    tt__attempt **oldest = NULL, **of_crowd = NULL;
+    int64_t now = attempts->patience_ms ? tt__now_ms() : 0;
+    for (tt__attempt **at = &attempts->first; *at; at = &(*at)->next) {
+        if (!is_stranger(*at))
+            continue;
+        oldest = at;
+        if (now - (*at)->began_ms >= CROWD_MS && is_of_crowd(attempts, *at))
+            of_crowd = at;
+    }
+    bool is_young = oldest && attempts->patience_ms && now - (*oldest)->began_ms < HONEST_MS;
+    return is_young ? of_crowd : oldest;
 }
 
 /* Hang up on it; false: there is none. */
@@ -211,6 +238,7 @@ tt_status tt__attempts_accept(tt__attempts *attempts) {
         tt__attempt *attempt = tt__attempt_accept(attempts->messages, &attempts->secret, fd, &from);
         if (!attempt)
             return tt_last_status();
+        attempt->source = source_of(&from);
         add_attempt(attempts, attempt);
         attempts->accepted++;
     }

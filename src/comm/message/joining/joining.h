@@ -67,7 +67,8 @@ typedef struct tt__attempt {
     int64_t deadline_ms;
     tt_status status; /* if failed */
     char where[TT__NET_ADDRESS_SIZE], why[96];
-    bool gone; /* if failed: as a candidate's */
+    uint32_t source; /* of a peer that has connected: a number of where it comes from */
+    bool gone;       /* if failed: as a candidate's */
 
     /* Of workers that come and go. */
     int epoll;             /* its socket is watched there for `watched`; -1: it is not */
