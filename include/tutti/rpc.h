@@ -74,8 +74,8 @@ struct tt_rpc_pointer {
 };
 
 /* A value. The functions below make values that borrow their data, which must stay unchanged until the call that the
- * value is given to has returned or, if the call is asynchronous, until its future is done. Received values are
- * `owned`: their data belongs to them. */
+ * value is given to has returned or, if the call is asynchronous, until its future is done. Results that a call
+ * gives its caller are `owned`: their data belongs to them. */
 typedef struct tt_rpc_value {
     union {
         /* Not to be used: it is what compilers name when something else stands in a value's place: TT_RPC_ARGS(2). */
@@ -91,13 +91,14 @@ typedef struct tt_rpc_value {
     };
     tt_rpc_kind kind;
     bool owned;  /* tt_rpc_value_free() frees the data */
+    bool lent;   /* the data belongs to a call or a future, which lends it: tt_rpc_return() and others copy it */
     bool landed; /* for the library: how it was allocated */
 } tt_rpc_value;
 
 /* Make a value: none, a number, `size` bytes, or a text in UTF-8 that ends in a byte 0 (NULL gives none). Bytes and
  * texts are borrowed. These never fail. */
 static inline tt_rpc_value tt_rpc_none(void) {
-    tt_rpc_value value = {{NULL}, TT_RPC_NONE, false, false};
+    tt_rpc_value value = {{NULL}, TT_RPC_NONE, false, false, false};
     return value;
 }
 static inline tt_rpc_value tt_rpc_bool(bool boolean) {

@@ -19,6 +19,7 @@
 #include "rpc/rpc_dispatch.h"
 #include "rpc/rpc_keeper.h"
 #include "rpc/rpc_pool.h"
+#include "rpc/rpc_value.h"
 #include "rpc/served_table.h"
 #include "rpc/serving.h"
 #include "rpc/waiting.h"
@@ -451,6 +452,7 @@ static tt_status finish_sync(tt_future *future, tt_rpc_value *result) {
     tt_status status = tt_future_wait(future, 0);
     if (!status && result) {
         *result = future->value; /* nobody else has the future */
+        tt__value_take_back(result);
         future->value = tt_rpc_none();
     }
     tt_future_free(future);

@@ -1,5 +1,6 @@
 /* What a function sees of the call that it serves: arguments and result. */
 #include "base/error.h"
+#include "rpc/rpc_value.h"
 #include "rpc/served_call.h"
 
 int64_t tt_rpc_arg_count(const tt_rpc_call *call) { return call ? call->args.list.count : 0; }
@@ -41,16 +42,17 @@ tt_status tt_rpc_take_arg(tt_rpc_call *call, int64_t index, tt_rpc_value *out) {
         return tt__fail(TT_ERR_INVALID, "tt_rpc_take_arg: there is no argument %lld: the call has %lld",
                         (long long)index, (long long)call->args.list.count);
     tt_rpc_value *value = &call->args.list.items[index];
-    if (!value->owned && (value->kind == TT_RPC_TEXT || value->kind == TT_RPC_BYTES))
+    if (!value->lent && (value->kind == TT_RPC_TEXT || value->kind == TT_RPC_BYTES))
         TT__TRY(tt_rpc_value_copy(out, value)); /* the data is in the packet */
     else if (value->kind == TT_RPC_LIST || value->kind == TT_RPC_MAP)
         TT__TRY(tt_rpc_value_copy(out, value));
     else {
         *out = *value;
+        tt__value_take_back(out);
         *value = tt_rpc_none();
         return TT_OK;
     }
-    tt_rpc_value_free(value);
+    tt__value_free_lent(value);
     return TT_OK;
 }
 

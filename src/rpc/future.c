@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/threads.h"
 #include "comm/in_callback.h"
+#include "rpc/rpc_value.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -83,6 +84,7 @@ static void end_future(tt_future *future, tt_status status, const char *text, tt
     future->status = status;
     future->text = status && text ? strdup(text) : NULL;
     future->value = value;
+    tt__value_lend(&future->value);
     publish_end(future);
 }
 
@@ -99,7 +101,7 @@ void tt_future_free(tt_future *future) {
         if (!drop_last_share(future))
             return; /* a callback has kept one */
     }
-    tt_rpc_value_free(&future->value);
+    tt__value_free_lent(&future->value);
     free(future->text);
     pthread_cond_destroy(&future->changed);
     pthread_mutex_destroy(&future->lock);
@@ -126,6 +128,7 @@ tt_status tt_future_set_value(tt_future *future, tt_rpc_value value) {
         return status;
     }
     future->value = copy;
+    tt__value_lend(&future->value);
     publish_end(future);
     return TT_OK;
 }

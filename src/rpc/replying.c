@@ -5,6 +5,7 @@
 #include "rpc/packets_memory.h"
 #include "rpc/peers.h"
 #include "rpc/references.h"
+#include "rpc/rpc_value.h"
 #include "rpc/sending.h"
 #include "rpc/served_table.h"
 #include "rpc/waiting.h"
@@ -48,7 +49,7 @@ static void free_call(tt_rpc_call *call) {
     for (uint32_t i = 0; i < call->part_count; i++)
         if (call->parts[i].keep)
             tt__rpc_tensor_hooks_of()->release(call->parts[i].keep);
-    tt_rpc_value_free(&call->args);
+    tt__value_free_lent(&call->args);
     tt_rpc_value_free(&call->result);
     tt_future_free(call->later);
     for (uint32_t i = 0; call->refs && i < call->view.header.refs; i++)

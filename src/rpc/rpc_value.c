@@ -51,7 +51,7 @@ tt_rpc_value tt_rpc_object(void *at, void (*end)(void *at), const char *type) {
 /* ---- the end */
 
 void tt_rpc_value_free(tt_rpc_value *value) {
-    if (!value)
+    if (!value || value->lent)
         return;
     tt_rpc_value old = *value;
     *value = tt_rpc_none();
@@ -84,6 +84,31 @@ void tt_rpc_value_free(tt_rpc_value *value) {
     default:
         break;
     }
+}
+
+static bool has_items(const tt_rpc_value *value) { return value->kind == TT_RPC_LIST || value->kind == TT_RPC_MAP; }
+
+void tt__value_lend(tt_rpc_value *value) {
+    if (!value->owned)
+        return;
+    value->owned = false;
+    value->lent = true;
+    for (int64_t i = 0; has_items(value) && i < value->list.count; i++)
+        tt__value_lend(&value->list.items[i]);
+}
+
+void tt__value_take_back(tt_rpc_value *value) {
+    if (!value->lent)
+        return;
+    value->owned = true;
+    value->lent = false;
+    for (int64_t i = 0; has_items(value) && i < value->list.count; i++)
+        tt__value_take_back(&value->list.items[i]);
+}
+
+void tt__value_free_lent(tt_rpc_value *value) {
+    tt__value_take_back(value);
+    tt_rpc_value_free(value);
 }
 
 /* ---- copies */
@@ -119,7 +144,7 @@ static tt_status copy_items(tt_rpc_value *out, const tt_rpc_value *value, int de
 
 static tt_status copy_one_value(tt_rpc_value *out, const tt_rpc_value *value, int depth) {
     *out = *value;
-    out->owned = false;
+    out->owned = out->lent = false;
     switch (value->kind) {
     case TT_RPC_TEXT:
     case TT_RPC_BYTES:

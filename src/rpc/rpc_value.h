@@ -16,4 +16,11 @@ void tt__rpc_set_rref_hooks(const tt__rpc_rref_hooks *hooks);
 /* Return an owned value that has a new share of a reference. */
 tt_rpc_value tt__value_of_rref(tt_rref *rref);
 
+/* Lend an owned value, with the values in it: its holder keeps it, and others copy it. Take it back: it is owned. */
+void tt__value_lend(tt_rpc_value *value);
+void tt__value_take_back(tt_rpc_value *value);
+
+/* Release a value that was lent, or is owned. */
+void tt__value_free_lent(tt_rpc_value *value);
+
 #endif

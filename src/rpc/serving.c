@@ -7,6 +7,7 @@
 #include "rpc/pool_crew.h"
 #include "rpc/references.h"
 #include "rpc/refused_references.h"
+#include "rpc/rpc_value.h"
 #include "rpc/sending.h"
 #include "rpc/served_table.h"
 #include "rpc/waiting.h"
@@ -83,6 +84,7 @@ static tt_status read_args(tt_rpc_call *call, const uint8_t *at, size_t bytes) {
     call->tensors = decoder.tensors;
     call->tensor_count = decoder.tensor_count;
     call->args_read = true;
+    tt__value_lend(&call->args);
     if (!status && call->args.kind != TT_RPC_LIST)
         return tt__fail(TT_ERR_PROTOCOL, "expected the arguments of a call to be a list, got another kind of value");
     return status;

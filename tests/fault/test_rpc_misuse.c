@@ -58,6 +58,12 @@ TT_RPC_FUNCTION(returns_null, "(text? word) -> text");
 static tt_status reads(tt_rpc_call *call) { return tt_rpc_return(call, *tt_rpc_arg(call, 0)); }
 TT_RPC_FUNCTION(reads, "(text word) -> text");
 
+static tt_status gives_back(tt_rpc_call *call) { return tt_rpc_return(call, *tt_rpc_arg(call, 0)); }
+TT_RPC_FUNCTION(gives_back, "(any value) -> any");
+
+static tt_status gives_back_first(tt_rpc_call *call) { return tt_rpc_return(call, tt_rpc_arg(call, 0)->list.items[0]); }
+TT_RPC_FUNCTION(gives_back_first, "(list values) -> any");
+
 static tt_status sleeps(tt_rpc_call *call) {
     (void)call;
     for (int i = 0; i < AGES_S; i++)
@@ -209,6 +215,50 @@ static void nulls(tt_rpc *rpc, int rank) {
 static void a_null_is_told_by_what_made_it(void **state) {
     (void)state;
     with_ranks(2, be_worker, &(scene){.fn = nulls});
+}
+
+static tt_status same_value(tt_future *future, tt_rpc_value *out, void *user) {
+    (void)user;
+    *out = *tt_future_value(future);
+    return TT_OK;
+}
+
+/* What a call or a future lends may be passed on as it is. */
+static void lent_values(tt_rpc *rpc, int rank) {
+    static char big[1 << 17];
+    tt_rpc_value back, items[2], list;
+    tt_rref *mine;
+    tt_future *future, *same, *other = tt_future_new();
+    if (rank) {
+        tt_future_free(other);
+        return;
+    }
+    CHECK(mine = tt_rref_new(rpc, tt_rpc_int(7)));
+    items[0] = tt_rpc_bytes(big, sizeof big);
+    items[1] = tt_rpc_rref(mine);
+    list = tt_rpc_list(items, 2);
+    CHECK_OK(tt_rpc_sync(rpc, "worker1", "gives_back", .args = TT_RPC_ARGS(list), .result = &back));
+    CHECK(back.owned && back.list.count == 2 && back.list.items[0].bytes.size == sizeof big);
+    tt_rpc_value_free(&back);
+    CHECK_OK(tt_rpc_sync(rpc, "worker1", "gives_back_first", .args = TT_RPC_ARGS(list), .result = &back));
+    CHECK(back.owned && back.bytes.size == sizeof big);
+    tt_rpc_value_free(&back);
+    CHECK_OK(tt_rpc_async(&future, rpc, "worker1", "gives_back", .args = TT_RPC_ARGS(list)));
+    CHECK_OK(tt_future_then(&same, future, same_value, NULL));
+    CHECK_OK(tt_future_wait(same, PATIENCE_MS));
+    CHECK_OK(tt_future_set_value(other, tt_future_value(same)->list.items[0]));
+    back = *tt_future_value(other);
+    tt_rpc_value_free(&back); /* of what is lent there is nothing to free */
+    CHECK(tt_future_value(other)->bytes.size == sizeof big && !((const char *)tt_future_value(other)->bytes.data)[1]);
+    tt_future_free(future);
+    tt_future_free(same);
+    tt_future_free(other);
+    tt_rref_free(mine);
+}
+
+static void lent_values_may_be_passed_on(void **state) {
+    (void)state;
+    with_ranks(2, be_worker, &(scene){.fn = lent_values});
 }
 
 /* ---- shutdown */
@@ -504,6 +554,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(functions_break_nothing_but_their_call),
         cmocka_unit_test(a_null_is_told_by_what_made_it),
+        cmocka_unit_test(lent_values_may_be_passed_on),
         cmocka_unit_test(shutdown_ends_and_names_functions_that_run),
         cmocka_unit_test(who_forgets_shutdown_is_told_so),
         cmocka_unit_test(calls_of_those_that_left_keep_nobody),
