@@ -9,6 +9,8 @@
 #ifndef TT_NET_SECRET_H
 #define TT_NET_SECRET_H
 
+#include "base/export.h"
+
 #include "net/mac.h"
 
 #include <tutti/base.h>
@@ -47,6 +49,6 @@ tt_status tt__secret_read_file(const char *path, char text[TT__SECRET_MAX + 1]);
 tt_status tt__secret_make(char text[TT__SECRET_MADE_SIZE]);
 
 /* Fill with random bytes from the system. TT_ERR_SYSTEM where it gives none. */
-tt_status tt__random_bytes(void *bytes, size_t size);
+TT__EXPORT tt_status tt__random_bytes(void *bytes, size_t size);
 
 #endif
