@@ -1,4 +1,5 @@
-/* A flight recorder for each test of a file: cmocka_unit_test_setup_teardown(test, recorder_setup, recorder_teardown). */
+/* A flight recorder for each test of a file: cmocka_unit_test_setup_teardown(test, recorder_setup,
+ * recorder_teardown). */
 #ifndef TESTS_SUPPORT_RECORDER_H
 #define TESTS_SUPPORT_RECORDER_H
 
