@@ -279,6 +279,10 @@ tt_status tt_rpc_shutdown_with(const tt_rpc_shutdown_args *given, size_t size) {
     int64_t deadline_ms = args.timeout_ms > 0 ? tt__deadline_ms(args.timeout_ms) : 0;
     int64_t since_ms = tt__now_ms();
     tt__rpc_lock(rpc);
+    if (rpc->leaving) {
+        tt__rpc_unlock(rpc);
+        return tt__fail(TT_ERR_STATE, "tt_rpc_shutdown: another thread shuts worker %s down already", rpc->name);
+    }
     rpc->leaving = true;
     tt_status status = TT_OK;
     if (!args.at_once)

@@ -32,7 +32,7 @@ static landing_block *kept[KEPT_BLOCKS]; /* the one given last is the last */
 static int kept_count;
 static size_t kept_bytes;
 
-static landing_block *remove_kept(int at) {
+static landing_block *remove_kept_block(int at) {
     landing_block *block = kept[at];
     kept_bytes -= block->size;
     for (kept_count--; at < kept_count; at++)
@@ -41,7 +41,7 @@ static landing_block *remove_kept(int at) {
 }
 
 static void release_oldest(void) {
-    landing_block *block = remove_kept(0);
+    landing_block *block = remove_kept_block(0);
     munmap(block, block->size);
 }
 
@@ -51,13 +51,13 @@ static void release_older_than(int64_t ms) {
 }
 
 /* The kept block of a size near this one that was used last. */
-static landing_block *take_kept(size_t size) {
+static landing_block *take_kept_block(size_t size) {
     landing_block *block = NULL;
     if (pthread_mutex_trylock(&kept_lock))
         return NULL;
     for (int i = kept_count; i-- && !block;)
         if (kept[i]->size >= size && kept[i]->size / 4 * 3 <= size)
-            block = remove_kept(i);
+            block = remove_kept_block(i);
     pthread_mutex_unlock(&kept_lock);
     return block;
 }
@@ -89,7 +89,7 @@ void *tt__landing_take(size_t bytes) {
     bool mapped = bytes >= TT__LANDING_LARGE && !TT__ASAN; /* which could not see who uses memory that was given back */
     size_t page = bytes < HUGE_PAGE ? 4096 : HUGE_PAGE, unit = mapped ? page : ALIGNED;
     size_t size = (bytes + sizeof(landing_block) + unit - 1) / unit * unit;
-    landing_block *block = mapped ? take_kept(size) : aligned_alloc(ALIGNED, size);
+    landing_block *block = mapped ? take_kept_block(size) : aligned_alloc(ALIGNED, size);
     if (!block && mapped) {
         block = map_block(size);
         if (block)

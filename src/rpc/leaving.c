@@ -142,7 +142,8 @@ tt_status tt__leaving_told(tt_rpc *rpc, tt__rpc_peer *from, const tt__rpc_header
     return TT_OK;
 }
 
-/* Check a leader's END, as far as this worker can: each worker says LEAVING to all before it answers a leader's wave. */
+/* Check a leader's END, as far as this worker can: each worker says LEAVING to all before it answers a leader's
+ * wave. */
 static bool all_are_idle(tt_rpc *rpc) {
     for (int id = rpc->network->ops->next(rpc->network, -1); id >= 0; id = rpc->network->ops->next(rpc->network, id))
         if (id != rpc->id && worker_is_there(rpc, id) && !rpc->peers[id]->leaving)

@@ -19,8 +19,8 @@ void tt__rpc_crew_note_run(tt_rpc *rpc, int64_t ns);
 /* Are calls queued that can't begin, since all threads wait for others, and no more can be started? */
 bool tt__rpc_crew_is_stuck(const tt_rpc *rpc);
 
-/* Is there a thread for one more call of this worker? The last ones are for workers that have few, so that one whose calls
- * all wait does not keep others from making theirs. */
+/* Is there a thread for one more call of this worker? The last ones are for workers that have few, so that one whose
+ * calls all wait does not keep others from making theirs. */
 bool tt__rpc_crew_spares(const tt_rpc *rpc, const tt__rpc_peer *peer);
 
 /* Stop all threads, and wait until they have ended. Takes the lock. */

@@ -58,16 +58,14 @@ static tt_status rref_table_room(tt_rpc *rpc) {
     return TT_OK;
 }
 
-static bool is_own_value(const tt_rref *rref) { return rref->ref.owner == (uint32_t)rref->rpc->id; }
-
 static void count_entry(tt_rpc *rpc, const tt_rref *rref, int by) {
-    if (is_own_value(rref))
+    if (tt__rref_is_own(rref))
         rpc->counters.owned += by;
     else
         rpc->counters.held += by;
     if (rref->maker)
         rpc->made[rref->maker - 1] += by;
-    tt__rpc_peer *peer = is_own_value(rref) ? NULL : tt__rpc_peer_of(rpc, (int)rref->ref.owner);
+    tt__rpc_peer *peer = tt__rref_is_own(rref) ? NULL : tt__rpc_peer_of(rpc, (int)rref->ref.owner);
     if (peer)
         peer->refs += by;
 }
@@ -81,7 +79,7 @@ static void forget_holds(tt_rref *rref) {
 }
 
 /* Free it, without the lock: what the value holds may be the program's. */
-static void free_rref(tt_rpc *rpc, tt__rpc_due *due) {
+void tt__rref_free(tt_rpc *rpc, tt__rpc_due *due) {
     tt_rref *rref = (tt_rref *)(void *)((char *)due - offsetof(tt_rref, end));
     (void)rpc;
     tt_future_free(rref->value);
@@ -100,7 +98,7 @@ static tt_rref *add_rref(tt_rpc *rpc, const tt__rpc_ref *ref) {
     }
     rref->rpc = rpc;
     rref->ref = *ref;
-    rref->end.run = free_rref;
+    rref->end.run = tt__rref_free;
     insert_rref(rpc, rref);
     rpc->rref_count++;
     count_entry(rpc, rref, 1);
@@ -130,14 +128,14 @@ static void remove_rref(tt_rpc *rpc, tt_rref *rref) {
 /* ---- counts */
 
 /* A value here is counted for a worker once more, or less: who holds one is watched. */
-static void watch_holder(const tt_rref *rref, int holder, int by) {
-    tt__rpc_peer *peer = rref->rpc && is_own_value(rref) ? tt__rpc_peer_of(rref->rpc, holder) : NULL;
+void tt__rref_watch_holder(const tt_rref *rref, int holder, int by) {
+    tt__rpc_peer *peer = rref->rpc && tt__rref_is_own(rref) ? tt__rpc_peer_of(rref->rpc, holder) : NULL;
     if (peer)
         peer->holds += by;
 }
 
 /* Count `by` more for a holder and a giver. */
-static tt_status count_hold(tt_rref *rref, int holder, int giver, int64_t by) {
+tt_status tt__rref_count_hold(tt_rref *rref, int holder, int giver, int64_t by) {
     tt__rref_hold **at = &rref->holds;
     while (*at && ((*at)->holder != holder || (*at)->giver != giver))
         at = &(*at)->next;
@@ -147,12 +145,12 @@ static tt_status count_hold(tt_rref *rref, int holder, int giver, int64_t by) {
             return tt__fail(TT_ERR_MEMORY, "no memory for the count of a reference");
         *hold = (tt__rref_hold){.holder = holder, .giver = giver};
         *at = hold;
-        watch_holder(rref, holder, 1);
+        tt__rref_watch_holder(rref, holder, 1);
     }
     tt__rref_hold *hold = *at;
     hold->count += by;
     if (!hold->count) {
-        watch_holder(rref, holder, -1);
+        tt__rref_watch_holder(rref, holder, -1);
         *at = hold->next;
         free(hold);
     }
@@ -169,17 +167,17 @@ static void release_all(tt_rpc *rpc, const tt_rref *rref) {
 }
 
 /* Is anybody left who uses it? */
-static void end_if_unused(tt_rpc *rpc, tt_rref *rref) {
-    if (rref->shares || (is_own_value(rref) && rref->holds))
+void tt__rref_end_if_unused(tt_rpc *rpc, tt_rref *rref) {
+    if (rref->shares || (tt__rref_is_own(rref) && rref->holds))
         return;
-    if (!is_own_value(rref))
+    if (!tt__rref_is_own(rref))
         release_all(rpc, rref);
     remove_rref(rpc, rref);
 }
 
 void tt__rref_drop(tt_rpc *rpc, tt_rref *rref) {
     rref->shares--;
-    end_if_unused(rpc, rref);
+    tt__rref_end_if_unused(rpc, rref);
 }
 
 void tt__rref_unmake(tt_rpc *rpc, tt_rref *rref) {
@@ -197,7 +195,8 @@ tt_rref *tt__rref_make(tt_rpc *rpc, int owner) {
     rpc->last_serial++;
     rref->shares = 1;
     rref->made_here = owner == rpc->id;
-    if (!rref->made_here && count_hold(rref, rpc->id, rpc->id, 1)) { /* what the owner counts when the call comes */
+    if (!rref->made_here &&
+        tt__rref_count_hold(rref, rpc->id, rpc->id, 1)) { /* what the owner counts when the call comes */
         tt__rref_drop(rpc, rref);
         return NULL;
     }
@@ -237,7 +236,7 @@ static tt_rref *received_one(tt_rpc *rpc, int from, const tt__rpc_ref *ref) {
     bool found = rref != NULL;
     if (!found && !(rref = add_rref(rpc, ref)))
         return NULL;
-    if (from != rpc->id && count_hold(rref, rpc->id, from, 1)) {
+    if (from != rpc->id && tt__rref_count_hold(rref, rpc->id, from, 1)) {
         if (!found)
             remove_rref(rpc, rref);
         return NULL;
@@ -286,7 +285,7 @@ tt_rref *tt__rref_kept(tt_rpc *rpc, int from, uint64_t serial, const tt__rpc_fun
     uncount_unmade(rpc, rref);
     rref->made_here = true;
     rref->shares++;
-    if (count_hold(rref, from, from, 1)) {
+    if (tt__rref_count_hold(rref, from, from, 1)) {
         tt__rref_drop(rpc, rref);
         return NULL;
     }
@@ -298,8 +297,8 @@ tt_rref *tt__rref_kept(tt_rpc *rpc, int from, uint64_t serial, const tt__rpc_fun
 static tt_status give_one(tt_rpc *rpc, int to, tt_rref *rref) {
     if (to == rpc->id || to == (int)rref->ref.owner)
         return TT_OK;
-    if (is_own_value(rref))
-        return count_hold(rref, to, rpc->id, 1);
+    if (tt__rref_is_own(rref))
+        return tt__rref_count_hold(rref, to, rpc->id, 1);
     return tt__rpc_send_ref(rpc, (int)rref->ref.owner, (tt__rpc_header){.kind = TT__RPC_HOLD, .id = (uint32_t)to},
                             rref->ref);
 }
@@ -322,8 +321,8 @@ void tt__rrefs_not_given(tt_rpc *rpc, int to, tt_rref *const *refs, uint32_t cou
         tt_rref *rref = refs[i];
         if (to == rpc->id || to == (int)rref->ref.owner)
             continue;
-        if (is_own_value(rref))
-            tt_ignore(count_hold(rref, to, rpc->id, -1));
+        if (tt__rref_is_own(rref))
+            tt_ignore(tt__rref_count_hold(rref, to, rpc->id, -1));
         else
             tt_ignore(tt__rpc_send_ref(
                 rpc, (int)rref->ref.owner,
@@ -367,139 +366,12 @@ tt_status tt__rref_told(tt_rpc *rpc, int from, const tt__rpc_packet_view *view) 
     tt_rref *rref = own_rref(rpc, from, &ref);
     if (!rref)
         return tt_last_status() == TT_ERR_NOT_FOUND ? TT_OK : tt_last_status();
-    TT__TRY(count_hold(rref, holder, giver, holds ? 1 : -(int64_t)header->serial));
-    end_if_unused(rpc, rref);
+    TT__TRY(tt__rref_count_hold(rref, holder, giver, holds ? 1 : -(int64_t)header->serial));
+    tt__rref_end_if_unused(rpc, rref);
     return TT_OK;
 }
 
-/* ---- losing workers, the end */
-
-static void forget_holder(tt_rref *rref, int id) {
-    for (tt__rref_hold **at = &rref->holds; *at;) {
-        tt__rref_hold *hold = *at;
-        if (hold->holder != id && (hold->giver != id || hold->count > 0)) {
-            at = &hold->next;
-            continue;
-        }
-        watch_holder(rref, hold->holder, -1);
-        *at = hold->next;
-        free(hold);
-    }
-}
-
-/* A value that is still to be made by a call of a lost worker never will. */
-typedef struct unmade {
-    tt__rpc_due due;
-    tt_rref *rref;
-} unmade;
-
-static void run_unmade(tt_rpc *rpc, tt__rpc_due *due) {
-    unmade *what = (unmade *)(void *)due;
-    tt__future_end(what->rref->value, TT_ERR_PEER, "the worker that was to make the value was lost before it called",
-                   tt_rpc_none());
-    tt__rpc_lock(rpc);
-    tt__rref_drop(rpc, what->rref);
-    tt__rpc_unlock(rpc);
-    free(what);
-}
-
-static void lost_creator(tt_rpc *rpc, tt_rref *rref) {
-    unmade *what = calloc(1, sizeof *what);
-    if (!what)
-        return;
-    *what = (unmade){.due.run = run_unmade, .rref = rref};
-    rref->shares++;
-    tt__rpc_due_add(rpc, &what->due);
-}
-
-/* Does somebody live who, as its giver said that is lost now, has this reference? It is asked. */
-static void ask_holders(tt_rpc *rpc, const tt_rref *rref, int giver) {
-    for (const tt__rref_hold *hold = rref->holds; hold; hold = hold->next) {
-        tt__rpc_peer *holder = hold->giver == giver ? tt__rpc_peer_of(rpc, hold->holder) : NULL;
-        if (holder && !holder->lost && holder->id != rpc->id && holder->asked_of != giver + 1) {
-            holder->asked_of = giver + 1;
-            holder->settles++;
-            tt_ignore(
-                tt__rpc_send_header(rpc, holder->id, (tt__rpc_header){.kind = TT__RPC_SETTLE, .id = (uint32_t)giver}));
-        }
-    }
-}
-
-static void settle_with(tt_rpc *rpc, int owner, int giver);
-
-void tt__rrefs_lost(tt_rpc *rpc, int id) {
-    for (uint32_t i = 0; i < rpc->rref_room; i++)
-        for (tt_rref *rref = rpc->rrefs[i], *next; rref; rref = next) {
-            next = rref->next;
-            if (!is_own_value(rref))
-                continue;
-            forget_holder(rref, id);
-            ask_holders(rpc, rref, id);
-            if (!rref->made_here && rref->ref.creator == (uint32_t)id)
-                lost_creator(rpc, rref);
-            end_if_unused(rpc, rref);
-        }
-    for (int owner = 0; rpc->peers[id]->askers && owner < rpc->peer_room; owner++)
-        if (rpc->peers[id]->askers[owner / 8] >> owner % 8 & 1)
-            settle_with(rpc, owner, id);
-}
-
-/* ---- settling: who gave a reference may be lost after it told the owner, and before it reached the holder */
-
-/* All that `giver` gave has come: what of it this worker holds it holds by itself from now on. */
-static void settle_with(tt_rpc *rpc, int owner, int giver) {
-    for (uint32_t i = 0; i < rpc->rref_room; i++)
-        for (tt_rref *rref = rpc->rrefs[i]; rref; rref = rref->next) {
-            tt__rref_hold **at = &rref->holds;
-            while (*at && (*at)->giver != giver)
-                at = &(*at)->next;
-            if (rref->ref.owner != (uint32_t)owner || !*at || count_hold(rref, rpc->id, rpc->id, 1))
-                continue;
-            tt__rref_hold *hold = *at;
-            *at = hold->next;
-            free(hold);
-            tt_ignore(tt__rpc_send_ref(rpc, owner, (tt__rpc_header){.kind = TT__RPC_HOLD, .id = (uint32_t)rpc->id},
-                                       rref->ref));
-        }
-    tt_ignore(tt__rpc_send_header(rpc, owner, (tt__rpc_header){.kind = TT__RPC_SETTLED, .id = (uint32_t)giver}));
-}
-
-tt_status tt__rrefs_asked(tt_rpc *rpc, const tt__rpc_peer *from, uint32_t giver) {
-    if (giver >= (uint32_t)rpc->peer_room || (int)giver == rpc->id || (int)giver == from->id)
-        return tt__fail(TT_ERR_PROTOCOL, "it asks of a worker that can't be lost");
-    bool unknown = !rpc->peers[giver];
-    tt__rpc_peer *peer = tt__rpc_peer_of(rpc, (int)giver);
-    size_t bytes = (size_t)rpc->peer_room / 8 + 1;
-    if (!peer || (!peer->askers && !(peer->askers = calloc(bytes, 1))))
-        return tt__fail(TT_ERR_MEMORY, "no memory for who asks of a lost worker");
-    uint8_t bit = (uint8_t)(1 << from->id % 8), *at = &peer->askers[from->id / 8];
-    if (!(*at & bit) && (peer->told || unknown)) /* else when it is lost here, too */
-        settle_with(rpc, from->id, (int)giver);
-    *at |= bit;
-    return TT_OK;
-}
-
-tt_status tt__rrefs_settled(tt_rpc *rpc, tt__rpc_peer *from, uint32_t giver) {
-    if (giver >= (uint32_t)rpc->peer_room || !rpc->peers[giver] || !rpc->peers[giver]->lost || !from->settles)
-        return tt__fail(TT_ERR_PROTOCOL, "it answers what it was not asked");
-    from->settles--;
-    for (uint32_t i = 0; i < rpc->rref_room; i++)
-        for (tt_rref *rref = rpc->rrefs[i], *next; rref; rref = next) {
-            next = rref->next;
-            for (tt__rref_hold **at = &rref->holds; is_own_value(rref) && *at;) {
-                tt__rref_hold *hold = *at;
-                if (hold->holder != from->id || hold->giver != (int)giver) {
-                    at = &hold->next;
-                    continue;
-                }
-                *at = hold->next;
-                free(hold);
-            }
-            if (is_own_value(rref))
-                end_if_unused(rpc, rref);
-        }
-    return TT_OK;
-}
+/* ---- the end */
 
 void tt__rrefs_end(tt_rpc *rpc) {
     for (uint32_t i = 0; i < rpc->rref_room; i++)
@@ -514,92 +386,4 @@ void tt__rrefs_end(tt_rpc *rpc) {
     free(rpc->rrefs);
     rpc->rrefs = NULL;
     rpc->rref_room = rpc->rref_count = 0;
-}
-
-/* ---- for the program */
-
-/* The worker whose lock guards a reference; NULL: none, after the shutdown, or in a forked child, where the lock may
- * be held by a thread that is not there. */
-static tt_rpc *guard_of(const tt_rref *rref) {
-    tt_rpc *rpc = rref ? rref->rpc : NULL;
-    return rpc && rpc->forks == tt__forks ? rpc : NULL;
-}
-
-tt_rref *tt_rref_share(tt_rref *rref) {
-    tt_rpc *rpc = guard_of(rref);
-    if (rpc)
-        tt__rpc_lock(rpc);
-    if (rref)
-        rref->shares++;
-    if (rpc)
-        tt__rpc_unlock(rpc);
-    return rref;
-}
-
-/* Free what a reference's end has made due, unless another thread is about to. */
-static void rref_settle(tt_rpc *rpc) {
-    tt__rpc_due *due = rpc->due.first;
-    if (!due || due->run != free_rref || due->next) {
-        tt__rpc_unlock(rpc);
-        return;
-    }
-    tt__rpc_list_take(&rpc->due);
-    tt__rpc_unlock(rpc);
-    free_rref(rpc, due);
-}
-
-void tt_rref_free(tt_rref *rref) {
-    if (!rref)
-        return;
-    tt_rpc *rpc = guard_of(rref);
-    if (!rpc) {
-        if (!--rref->shares && !rref->rpc)
-            free_rref(NULL, &rref->end);
-        return;
-    }
-    tt__rpc_lock(rpc);
-    tt__rref_drop(rpc, rref);
-    rref_settle(rpc);
-}
-
-static void give_hooks(void) {
-    static const tt__rpc_rref_hooks hooks = {tt_rref_share, tt_rref_free};
-    tt__rpc_set_rref_hooks(&hooks);
-}
-
-void tt__rrefs_begin(void) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT; /* several workers of a process may begin at once */
-    pthread_once(&once, give_hooks);
-}
-
-tt_rref *tt_rref_new(tt_rpc *rpc, tt_rpc_value value) {
-    tt_rpc_value kept = value;
-    if (tt__rpc_usable(rpc, "tt_rref_new") || (!value.owned && tt_rpc_value_copy(&kept, &value))) {
-        tt_rpc_value_free(&kept);
-        return NULL;
-    }
-    tt__rpc_lock(rpc);
-    tt_rref *rref = rpc->ended ? tt__fail_null(TT_ERR_STATE, "tt_rref_new: worker %s was shut down", rpc->name)
-                               : tt__rref_make(rpc, rpc->id);
-    tt__rpc_unlock(rpc);
-    if (rref)
-        tt__future_end(rref->value, TT_OK, NULL, kept);
-    else
-        tt_rpc_value_free(&kept);
-    return rref;
-}
-
-int tt_rref_owner(const tt_rref *rref) { return rref ? (int)rref->ref.owner : -1; }
-
-bool tt_rref_is_owner(const tt_rref *rref) { return rref && rref->value; }
-
-const tt_rpc_value *tt_rref_local(tt_rref *rref) {
-    if (!rref)
-        return tt__fail_null(TT_ERR_INVALID, "tt_rref_local: the reference is NULL");
-    if (!rref->value)
-        return tt__fail_null(TT_ERR_STATE,
-                             "tt_rref_local: the value lies with the worker with the id %d: tt_rref_get() fetches a "
-                             "copy, and tt_rref_sync() calls a function there",
-                             (int)rref->ref.owner);
-    return tt_future_wait(rref->value, 0) ? NULL : tt_future_value(rref->value);
 }

@@ -1,24 +1,30 @@
-/* References.
+/* References to values, and how their owners count them.
  *
- * A value lies with its owner, who counts who holds a reference to it: for each worker and each that gave it one. The
- * owner counts whom it gives a reference itself; who passes one on to a third worker tells the owner (TT__RPC_HOLD)
- * before, and lets its own go after, on the same link: so the count is never 0 too early, and nobody waits for an
- * answer. A worker that lets its last share go tells the owner how many it had of whom (TT__RPC_RELEASE); that may come
- * before the word of the giver, so a count may be below 0 for a while. The value ends when all counts are 0 and nothing
- * here uses it.
+ * The owner of a value counts its references by holder and giver: so many references to it has worker `holder` received
+ * from worker `giver`. Nobody waits for an answer, as links keep the order of packets:
  *
- * When a worker is lost the owner forgets what it held, and waits no more for what it was to tell. What it had told may
- * never have reached the third worker: the owner asks it (TT__RPC_SETTLE), and it answers, once it has seen that loss
- * itself, with what it holds of the lost one as its own (TT__RPC_HOLD), then that this is all (TT__RPC_SETTLED).
+ *   the owner gives one to A           the owner counts (A, owner) + 1
+ *   A passes it on to B                A sends the owner HOLD before it sends B the reference: (B, A) + 1
+ *   B drops its last share             B sends the owner RELEASE for each giver: (B, A) - n
  *
- * What comes of a reference before the call that makes it (from a third worker, on another link) makes an entry without
- * a value. The numbers of one worker's references rise on its link: a lower one than the last is gone, not to come. */
+ * A may drop its own share after that: its RELEASE follows its HOLD on the same link, so the owner's count is never 0
+ * too early. B's RELEASE may come before A's HOLD, so a count may be negative for a while. The value is freed when all
+ * counts are 0 and the owner's process has no share of it.
+ *
+ * A worker is lost. The owner drops the counts of which it is the holder, and the negative ones of which it is the
+ * giver. A positive one (B, lost) may be of a reference that never reached B. So the owner asks B (SETTLE). Once B
+ * knows of the loss, too, nothing more can come from the lost worker: B sends HOLD for the references that it has from
+ * it, as if it had given them to itself, then SETTLED, and the owner drops what is left of (B, lost).
+ *
+ * HOLD and RELEASE may come to the owner before the call that makes the value (KEEP), which has another link. Then the
+ * owner makes an entry without a value. The serial numbers of one creator rise on its link, so a lower one than the
+ * last is of a value that is gone. */
 #ifndef TT_RPC_REFERENCES_H
 #define TT_RPC_REFERENCES_H
 
 #include "rpc/rpc_state.h"
 
-/* Who holds a reference, and of whom it has it; on a user, of whom this worker has it. */
+/* On the owner: `holder` has received `count` references from `giver`. On a holder: it has, itself. */
 typedef struct tt__rref_hold {
     struct tt__rref_hold *next;
     int holder, giver;
@@ -29,52 +35,80 @@ struct tt_rref {
     struct tt_rref *next; /* in the table */
     tt_rpc *rpc;          /* NULL: it was shut down */
     tt__rpc_ref ref;
-    int64_t shares;   /* of this process; under the lock, without one after the shutdown */
-    bool made_here;   /* of the owner: a call makes its value, or has */
-    int maker;        /* of the owner: the number of that call's function, plus 1; 0: unknown */
-    int told_by;      /* of the owner, until then: 1 + who has spoken of it first; 0: nobody */
-    tt_future *value; /* of the owner */
+    int64_t shares; /* of this process; guarded by the worker's lock, by nothing after the shutdown */
     tt__rref_hold *holds;
+
+    /* On the owner. */
+    tt_future *value;   /* NULL: this worker is not the owner */
+    bool made_here;     /* the call that makes the value has come, or the program made it */
+    int maker;          /* 1 + the number of that call's function; 0: unknown */
+    int told_by;        /* before that call: 1 + the worker that has named the reference first; 0: none */
+    tt__rpc_due unmade; /* ends the value if its creator is lost before that call */
+
     tt__rpc_due end; /* frees it */
 };
 
-/* ---- the lock is held */
+static inline bool tt__rref_is_own(const tt_rref *rref) { return rref->ref.owner == (uint32_t)rref->rpc->id; }
 
-/* References can be in values from now on; without the lock. */
+/* ---- the lock is held, unless a function says otherwise */
+
+/* Let values have references from now on. Without the lock. */
 void tt__rrefs_begin(void);
 
-/* Make a reference of this worker's making, to a value with `owner`, with one share. NULL, recorded: no memory. */
+/* Make a reference, with one share, to a value of worker `owner`. NULL, recorded: no memory. */
 tt_rref *tt__rref_make(tt_rpc *rpc, int owner);
 
-/* Find or make the references of a packet from `peer`, a share of each for the caller. TT_ERR_NOT_FOUND: one is gone;
- * TT_ERR_PROTOCOL it can't be; TT_ERR_MEMORY. After an error none is held. */
+/* Find or make the references of a packet from worker `from`, with a share of each for the caller. Errors:
+ * TT_ERR_NOT_FOUND the value of one is gone; TT_ERR_PROTOCOL one is impossible; TT_ERR_MEMORY. After an error the
+ * caller has no share. */
 tt_status tt__rrefs_received(tt_rpc *rpc, int from, const tt__rpc_packet_view *view, tt_rref **out);
 
-/* The call has come that makes the reference's value: its entry, with a share; the sender holds one. `maker`: its
- * function; NULL: this worker does not have it. NULL, recorded. */
+/* The call has come from worker `from` that makes the value of its reference `serial`: return the entry, with a share
+ * for the caller, and count the sender as a holder. `maker`: the call's function; NULL: this worker does not have it.
+ * NULL, recorded: TT_ERR_PROTOCOL, TT_ERR_MEMORY. */
 tt_rref *tt__rref_kept(tt_rpc *rpc, int from, uint64_t serial, const tt__rpc_function *maker);
 
-/* References go to worker `to` with the next packet: see that their owners count it. TT_ERR_MEMORY. And what it cost is
- * taken back, as the packet could not be sent. */
+/* Count references that the next packet gives to worker `to`, here or with their owners. Errors: TT_ERR_STATE one is of
+ * another tt_rpc; TT_ERR_MEMORY; that `to` or an owner is lost. After an error none is counted. */
 tt_status tt__rrefs_given(tt_rpc *rpc, int to, tt_rref *const *refs, uint32_t count);
+
+/* That packet could not be sent: take the counts back. */
 void tt__rrefs_not_given(tt_rpc *rpc, int to, tt_rref *const *refs, uint32_t count);
 
-/* Another worker tells of one. TT_ERR_PROTOCOL. */
+/* Take a HOLD or RELEASE packet. Errors: TT_ERR_PROTOCOL, TT_ERR_MEMORY. */
 tt_status tt__rref_told(tt_rpc *rpc, int from, const tt__rpc_packet_view *view);
 
-/* Give a share back; the last one of a reference that its owner never heard of. */
+/* Drop a share. */
 void tt__rref_drop(tt_rpc *rpc, tt_rref *rref);
+
+/* Drop the only share of a reference that was made here, and of which its owner was not told. */
 void tt__rref_unmake(tt_rpc *rpc, tt_rref *rref);
 
-/* The owner `from` asks what this worker has of its values that it got of a lost one; or a holder has answered that.
- * TT_ERR_PROTOCOL. */
-tt_status tt__rrefs_asked(tt_rpc *rpc, const tt__rpc_peer *from, uint32_t giver);
-tt_status tt__rrefs_settled(tt_rpc *rpc, tt__rpc_peer *from, uint32_t giver);
+/* The worker ends: values that are left are freed by running rpc->due, and references belong to no worker any more. */
+void tt__rrefs_end(tt_rpc *rpc);
 
-/* A worker is lost. */
+/* Free a reference that is not in the table any more: its ->end.run. Without the lock, as what the value holds may be
+ * the program's. */
+void tt__rref_free(tt_rpc *rpc, tt__rpc_due *due);
+
+/* ---- lost_references.c */
+
+/* Worker `id` is lost. */
 void tt__rrefs_lost(tt_rpc *rpc, int id);
 
-/* The worker ends: values that are left are freed by running rpc->due, and references point to no worker any more. */
-void tt__rrefs_end(tt_rpc *rpc);
+/* Take a SETTLE packet: the owner `from` asks about the lost worker `giver`. Errors: TT_ERR_PROTOCOL, TT_ERR_MEMORY. */
+tt_status tt__rrefs_asked(tt_rpc *rpc, const tt__rpc_peer *from, uint32_t giver);
+
+/* Take a SETTLED packet, the answer. Errors: TT_ERR_PROTOCOL. */
+tt_status tt__rrefs_settled(tt_rpc *rpc, tt__rpc_peer *from, uint32_t giver);
+
+/* For it: add `by` to a count. Errors: TT_ERR_MEMORY. */
+tt_status tt__rref_count_hold(tt_rref *rref, int holder, int giver, int64_t by);
+
+/* An entry of `holds` was made for this holder, or freed: the keeper looks after holders of values here. */
+void tt__rref_watch_holder(const tt_rref *rref, int holder, int by);
+
+/* Remove the reference from the table if it has no share and, on the owner, no count. */
+void tt__rref_end_if_unused(tt_rpc *rpc, tt_rref *rref);
 
 #endif

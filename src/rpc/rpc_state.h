@@ -9,6 +9,8 @@
  *   peers.c                            what is known of the other workers
  *   sending.c                          send packets and parts, in order, within windows
  *   references.c                       references, and the counts that owners keep (refused_references.c)
+ *   lost_references.c                  the counts of lost workers
+ *   rref.c                             tt_rref_new(), tt_rref_free(), and so on
  *   pool_crew.c                        start and wake the pool's threads, which run functions
  *   waiting.c                          which thread moves messages; how threads wait
  *   rpc_pool.c                         the loop of the pool's threads
@@ -120,7 +122,8 @@ typedef struct tt__rpc_peer {
     uint32_t unmade;      /* references that it has named here before the call that makes them came */
     int asked_of;         /* 1 + the last lost worker about which it was sent SETTLE */
     uint32_t settles;     /* SETTLE packets that it has not answered */
-    uint8_t *askers;      /* bits of the workers that have sent SETTLE about it; NULL: none */
+    int *askers; /* (asker_count) workers that have sent SETTLE about it, and are to be answered once it is lost */
+    int asker_count;
 } tt__rpc_peer;
 
 /* As in tt_rpc_counts. */

@@ -358,6 +358,29 @@ static void a_reply_and_the_end_may_come_at_once(void **state) {
     with_ranks(1, be_worker, &(scene){.fn = ends_as_a_reply_is_encoded, .own_end = true});
 }
 
+static void *shut_down_too(void *arg) {
+    static const char *const texts[] = {"another thread shuts worker", "was shut down already"};
+    tt_status status = tt_rpc_shutdown(arg, .timeout_ms = PATIENCE_MS);
+    CHECK(!status || status == TT_ERR_STATE);
+    CHECK(!status || strstr(tt_last_error(), texts[0]) || strstr(tt_last_error(), texts[1]));
+    return (void *)(intptr_t)(status != TT_OK);
+}
+
+static void two_threads_end(tt_rpc *rpc, int rank) {
+    pthread_t other;
+    void *refused;
+    (void)rank;
+    CHECK(!pthread_create(&other, NULL, shut_down_too, rpc));
+    bool first_refused = shut_down_too(rpc);
+    CHECK(!pthread_join(other, &refused));
+    CHECK(first_refused != (refused != NULL));
+}
+
+static void one_of_two_threads_shuts_down(void **state) {
+    (void)state;
+    with_ranks(2, be_worker, &(scene){.fn = two_threads_end, .own_end = true});
+}
+
 static void uses_after_the_end(tt_rpc *rpc, int rank) {
     tt_rref *mine, *theirs;
     tt_rpc_value value;
@@ -559,6 +582,7 @@ int main(void) {
         cmocka_unit_test(who_forgets_shutdown_is_told_so),
         cmocka_unit_test(calls_of_those_that_left_keep_nobody),
         cmocka_unit_test(a_reply_and_the_end_may_come_at_once),
+        cmocka_unit_test(one_of_two_threads_shuts_down),
         cmocka_unit_test(nothing_works_after_the_end),
         cmocka_unit_test(references_are_used_where_they_are),
         cmocka_unit_test(deadlocks_of_few_threads_are_found),

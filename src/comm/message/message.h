@@ -117,7 +117,8 @@ enum { TT__PACKET_MAX = 64 << 10 };
 
 /* The receiver's functions, which are called with the lock held.
  *
- *   room  Return memory for a packet of `bytes` that is about to come from `peer`; NULL: there is none, and the link ends.
+ *   room  Return memory for a packet of `bytes` that is about to come from `peer`; NULL: there is none, and the link
+ *         ends.
  *   take  Take the packet, which has come, in the memory of room().
  *   drop  Free the memory of room(): the link ended before the packet was complete. */
 typedef struct tt__packet_taker {
