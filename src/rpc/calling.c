@@ -64,7 +64,7 @@ static tt_status fail_reply(tt_rpc *rpc, int from, const tt__rpc_packet_view *vi
 
 tt_status tt__call_replied(tt_rpc *rpc, int from, const tt__rpc_packet_view *view, tt__rpc_packet *packet) {
     tt__rpc_out *out = tt__out_find(rpc, view->header.id, from);
-    tt_rref **refs;
+    tt_rref **refs = NULL;
     tt_status status = take_reply_refs(rpc, from, view, packet, &refs);
     if (status)
         return fail_reply(rpc, from, view, packet, status);

@@ -51,11 +51,11 @@ static tt_status served_room(tt_rpc *rpc) {
     uint32_t room = table->room ? 2 * table->room : FIRST_ROOM;
     if (table->room && rpc->counters.serving < table->room)
         return TT_OK;
+    if (!table->room)
+        TT__TRY(tt__random_bytes(&table->secret, sizeof table->secret));
     tt_rpc_call **both = calloc(2 * (size_t)room, sizeof *both);
     if (!both)
         return table->room ? TT_OK : tt__fail(TT_ERR_MEMORY, "no memory for calls of other workers");
-    if (!table->room)
-        TT__TRY(tt__random_bytes(&table->secret, sizeof table->secret));
     table->secret |= 1;
     free(table->places[0]);
     table->places[0] = both;

@@ -468,6 +468,7 @@ void tt__dist_part_walk(tt__dist_part *part) {
     if (status) {
         part_fail(part);
         tt_clear_error();
+    } else {
+        answer_if_done(part);
     }
-    answer_if_done(part);
 }
