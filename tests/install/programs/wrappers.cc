@@ -327,6 +327,10 @@ static void expressions() {
     EXPECT(tutti::equal(x.to(TT_F64).to(TT_F32), x) && tutti::equal(x.to(TT_F32), x.clone()));
     EXPECT(x.to(tt_device_get("reference")).numel() == 4 && x.flatten().dim() == 1 &&
            x.view(tutti::shape(4)).dim() == 1);
+    tutti::tensor braces = tutti::zeros({3, 2});
+    EXPECT(braces.dim() == 2 && braces.shape().dim[0] == 3 && braces.shape().dim[1] == 2);
+    EXPECT(braces.view({-1}).dim() == 1 && tutti::empty({}).dim() == 0 && tutti::zeros(braces.shape()).dim() == 2);
+    EXPECT(tutti::sum(braces, {{0, -1}}).dim() == 0 && tutti::sum(braces, {{1}, true}).dim() == 2);
     EXPECT(x.transpose(0, 1).reshape(tutti::shape(4)).data<float>()[1] == 3);
     EXPECT(tutti::equal(tutti::amax(x, {tutti::dims(0, 1), true}).flatten(), tutti::max(x).flatten()));
     EXPECT(tutti::equal(tutti::pow(tutti::abs(x), tutti::amin(x) * 0.0 + 2.0), tutti::pow(x, 2)));
