@@ -228,7 +228,7 @@ static tt_rref *own_rref(tt_rpc *rpc, int from, const tt__rpc_ref *ref) {
 }
 
 static tt_rref *received_one(tt_rpc *rpc, int from, const tt__rpc_ref *ref) {
-    if (ref->owner >= (uint32_t)rpc->peer_room || ref->creator >= (uint32_t)rpc->peer_room || !ref->serial)
+    if (!tt__rref_is_possible(rpc, ref))
         return tt__fail_null(TT_ERR_PROTOCOL, "a reference to a value of a worker that can't be");
     if (ref->owner == (uint32_t)rpc->id)
         return own_rref(rpc, from, ref);
@@ -355,7 +355,7 @@ tt_status tt__rref_told(tt_rpc *rpc, int from, const tt__rpc_packet_view *view) 
     tt__rpc_ref ref = tt__packet_ref(view, 0);
     if ((header->kind == TT__RPC_HOLD || header->flags & 1) && header->id == (uint32_t)rpc->id)
         return tt__fail(TT_ERR_PROTOCOL, "word that a value was given to its owner");
-    if (ref.owner != (uint32_t)rpc->id || ref.creator >= (uint32_t)rpc->peer_room || !ref.serial)
+    if (ref.owner != (uint32_t)rpc->id || !tt__rref_is_possible(rpc, &ref))
         return tt__fail(TT_ERR_PROTOCOL, "word of a reference that has another owner");
     bool holds = header->kind == TT__RPC_HOLD, taken_back = header->flags & 1;
     int holder = holds || taken_back ? (int)header->id : from, giver = holds || taken_back ? from : (int)header->id;

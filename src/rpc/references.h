@@ -50,6 +50,11 @@ struct tt_rref {
 
 static inline bool tt__rref_is_own(const tt_rref *rref) { return rref->ref.owner == (uint32_t)rref->rpc->id; }
 
+/* Can a reference be what it says? It comes from another worker, which may be hostile. */
+static inline bool tt__rref_is_possible(const tt_rpc *rpc, const tt__rpc_ref *ref) {
+    return ref->owner < (uint32_t)rpc->peer_room && ref->creator < (uint32_t)rpc->peer_room && ref->serial;
+}
+
 /* ---- the lock is held, unless a function says otherwise */
 
 /* Let values have references from now on. Without the lock. */
