@@ -24,6 +24,12 @@ static void add_ends(sigset_t *set) {
     }
 }
 
+static void remove_made_folder(void) {
+    if (made_folder)
+        rmdir(made_folder); /* refused where anything is in it */
+    made_folder = NULL;
+}
+
 /* A handler could interrupt the writer anywhere; this thread waits for the signal instead. */
 static void *wait_for_signal(void *user) {
     sigset_t set, one;
@@ -33,7 +39,8 @@ static void *wait_for_signal(void *user) {
     if (sigwait(&set, &number))
         return NULL;
     tt__atomic_remove_temporaries();
-    tt__cli_remove_folder();
+    pthread_mutex_lock(&folder_lock); /* until the end: who misses the folder waits for it, too */
+    remove_made_folder();
     sigemptyset(&one);
     sigaddset(&one, number);
     pthread_sigmask(SIG_UNBLOCK, &one, NULL);
@@ -53,9 +60,7 @@ tt_status tt__cli_make_folder(const char *folder) {
 
 void tt__cli_remove_folder(void) {
     pthread_mutex_lock(&folder_lock);
-    if (made_folder)
-        rmdir(made_folder); /* refused where anything is in it */
-    made_folder = NULL;
+    remove_made_folder();
     pthread_mutex_unlock(&folder_lock);
 }
 

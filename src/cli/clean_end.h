@@ -13,7 +13,8 @@ void tt__cli_end_cleanly(void);
  * stay. Errors as tt__make_folder(). */
 tt_status tt__cli_make_folder(const char *folder);
 
-/* Remove it now if it was made here and is empty; an end no longer does. */
+/* Remove it now if it was made here and is empty; an end no longer does. Where a signal has begun to end the process it
+ * does not return: call it before an error is told that such an end can make. */
 void tt__cli_remove_folder(void);
 
 #endif

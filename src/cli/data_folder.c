@@ -14,8 +14,10 @@ tt_status tt__data_folder_begin(const char *dir) {
     if (!status)
         status = whole ? tt__check_folder(whole) : tt__fail_errno(TT_ERR_IO, errno, "can't find the folder %s", dir);
     free(whole);
-    if (status)
-        tt__cli_error("data", "%s", tt_last_error());
+    if (!status)
+        return TT_OK;
+    tt__cli_remove_folder();
+    tt__cli_error("data", "%s", tt_last_error());
     return status;
 }
 
