@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 enum { PATIENCE_MS = 600000 };
+enum { OWN_DESCRIPTORS = 24 }; /* of the store or the worker that is called, beside one for each that calls */
 static const int64_t CALLING_NS = 3000000000;
 static const char SERVER[] = "server"; /* its name, and a key of the store that is set when it has joined */
 
@@ -216,15 +217,31 @@ static int wait_for_processes(pid_t *pids, int n) {
     return rc;
 }
 
+/* Take as many descriptors as may be had. Too few are an error here: a store without any would keep workers waiting. */
+static tt_status raise_descriptors(int workers) {
+    struct rlimit limit;
+    rlim_t need = (rlim_t)(workers + count_in_folder("/proc/self/fd") + OWN_DESCRIPTORS);
+    if (getrlimit(RLIMIT_NOFILE, &limit))
+        return TT_OK;
+    if (limit.rlim_max < need)
+        return tt__fail(
+            TT_ERR_SYSTEM,
+            "--workers: the one that %d workers call needs %llu descriptors, but this process may have %llu "
+            "(ulimit -Hn)",
+            workers, (unsigned long long)need, (unsigned long long)limit.rlim_max);
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    return TT_OK;
+}
+
 int tt__bench_rpc_workers(int workers, int64_t iterations) {
     tt_store_server *server = NULL;
-    struct rlimit limit;
     int ports[2], n = 0, rc = TT__EXIT_OK;
-    pid_t *pids = calloc((size_t)workers + 1, sizeof *pids);
-    if (!getrlimit(RLIMIT_NOFILE, &limit)) {
-        limit.rlim_cur = limit.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &limit);
+    if (raise_descriptors(workers)) {
+        tt_report();
+        return TT__EXIT_FAILED;
     }
+    pid_t *pids = calloc((size_t)workers + 1, sizeof *pids);
     served.workers = workers;
     served.iterations = iterations;
     if (!pids || pipe(ports)) {

@@ -41,3 +41,9 @@ lines=$("$TUTTI" bench rpc --sizes 64,100K --transport tcp --iterations 2 |
 expect "^\\{\"bench\":\"rpc\",\"call\":\"many workers\",\"workers\":5,\"join_s\":$number,\"descriptors\":5,\
 \"threads\":[0-9]+,\"kib_per_worker\":-?$number,\"calls_per_sec\":[0-9]+\\}\$" \
     "$TUTTI" bench rpc --workers 5 --iterations 10
+said=$( (ulimit -n 40; timeout 20 "$TUTTI" bench rpc --workers 30 --iterations 10) 2>&1) &&
+    fail "bench rpc: 30 workers called one of 40 descriptors"
+case $said in
+*"--workers: the one that 30 workers call needs "*" descriptors, but this process may have 40 (ulimit -Hn)"*) ;;
+*) fail "bench rpc: no word of too few descriptors: $said" ;;
+esac
