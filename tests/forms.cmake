@@ -8,8 +8,9 @@ set(TT_ONLY_GATE "^((interop|parity)/|conformance/cuda-|fault/test_(chaos|elasti
 |install/test_(cpp|examples|headers|null_calls)$|security/test_half_hellos$|slips/test_slips$|docs/test_cpp$\
 |(dist|unit)/test_(cuda_.*|models|nccl.*)$|fault/test_nccl_peers$)")
 
-# Left to the long form (--long) altogether. interop/test_rpc_examples_torch waits without end once in some five runs
-# on a busy machine: in a twin in PyTorch, in which one is not known yet.
+# Left to the long form (--long) altogether. interop/test_rpc_examples_torch was late once in eight runs on a busy
+# machine. 160 cases on TensorPipe and 90 on Tutti beside a load found no wait without end; it is not known whether the
+# machine or a wait was the cause.
 set(TT_ONLY_LONG install/test_torch_wheel interop/test_rpc_examples_torch
                  interop/test_fully_shard_torch interop/test_hooks_torch
                  interop/test_local_sgd_torch interop/test_sparse_torch interop/test_torch_backend_training

@@ -13,6 +13,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 try:
+    import late_job
     import torch
     from patience import DEADLINE
 except ImportError as missing:
@@ -58,11 +59,34 @@ def environment(**more):
     return dict(os.environ, PYTHONPATH=path, OMP_NUM_THREADS="1", **more)
 
 
+def start(world, program, *arguments, **more):
+    """Start `program` on `world` ranks of `tutti run`; `more` joins their environment."""
+    return subprocess.Popen([os.environ["TUTTI"], "run", "--standalone", f"--nproc-per-node={world}", sys.executable,
+                             str(program), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            env=environment(**more))
+
+
+def finish(job, count_ended=lambda: 0):
+    """Wait for a job. It is late when DEADLINE has passed, no case has ended meanwhile (`count_ended`), and it is not
+    the machine that is busy."""
+    ended, starved = count_ended(), 0
+    with job:
+        while True:
+            try:
+                out, err = job.communicate(timeout=DEADLINE)
+                return subprocess.CompletedProcess(job.args, job.returncode, out, err)
+            except subprocess.TimeoutExpired as late:
+                before, ended = (ended, starved), count_ended()
+                starved = late_job.waited_for_cpu(job.pid)
+                if ended == before[0] and starved - before[1] < DEADLINE / 4:
+                    doing = late_job.what_they_do(job.pid)
+                    job.kill()
+                    raise AssertionError(f"{late}\n{doing}") from late
+
+
 def launch(world, program, *arguments, **more):
     """Run `program` on `world` ranks of `tutti run`; `more` joins their environment."""
-    return subprocess.run([os.environ["TUTTI"], "run", "--standalone", f"--nproc-per-node={world}", sys.executable,
-                           str(program), *arguments], capture_output=True, text=True, timeout=DEADLINE, check=False,
-                          env=environment(**more))
+    return finish(start(world, program, *arguments, **more))
 
 
 def said_so_far(folder, cases):
@@ -80,8 +104,8 @@ def launch_cases(world, program, cases):
     with tempfile.TemporaryDirectory() as folder:
         pathlib.Path(folder, "cases").write_text(json.dumps(list(cases.values())), encoding="ascii")
         try:
-            done = launch(world, program, f"@{folder}")
-        except subprocess.TimeoutExpired as late:
+            done = finish(start(world, program, f"@{folder}"), lambda: len(list(pathlib.Path(folder).glob("*.code"))))
+        except AssertionError as late:
             raise AssertionError(f"{late}\n{said_so_far(folder, list(cases))}") from late
         if done.returncode:
             raise AssertionError(done.stdout + done.stderr)
