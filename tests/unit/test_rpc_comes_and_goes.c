@@ -63,12 +63,14 @@ static int64_t now_ms(void) {
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-static tt_rpc *join(tt_store *store, const char *name) {
+static tt_rpc *join_watchful(tt_store *store, const char *name, int heartbeat_ms) {
     tt_rpc *rpc = NULL;
-    if (tt_rpc_init(&rpc, name, .store = store, .heartbeat_ms = HEARTBEAT_MS, .threads = 2))
+    if (tt_rpc_init(&rpc, name, .store = store, .heartbeat_ms = heartbeat_ms, .threads = 2))
         fail_msg("%s: %s", name, tt_last_error());
     return rpc;
 }
+
+static tt_rpc *join(tt_store *store, const char *name) { return join_watchful(store, name, CALM_MS); }
 
 static void leave(tt_rpc *rpc) {
     if (tt_rpc_shutdown(rpc))
@@ -197,7 +199,7 @@ static pid_t fork_server(void) {
         tt_report();
         _exit(1);
     }
-    join(store, "server");
+    join_watchful(store, "server", HEARTBEAT_MS);
     if (write(joined[1], &port, sizeof port) != sizeof port)
         _exit(1);
     for (;;)
@@ -214,7 +216,7 @@ static void a_call_ends_when_its_worker_does(void **state) {
         int port = tt_store_port(store);
         assert_int_equal(write(ports[1], &port, sizeof port), sizeof port);
         assert_int_equal(read(joined[0], &port, sizeof port), sizeof port);
-        tt_rpc *rpc = join(store, "caller");
+        tt_rpc *rpc = join_watchful(store, "caller", HEARTBEAT_MS);
         assert_int_equal(call_add(rpc, "server", 1, 2), 3);
         assert_int_equal(tt_rpc_async(&future, rpc, "server", "sleep_long"), TT_OK);
         int64_t start_ms = now_ms();
@@ -281,7 +283,7 @@ static pid_t fork_other_program(int port_from) {
     if (read(port_from, &port, sizeof port) != sizeof port || tt_tcp_store(&store, "127.0.0.1", port) ||
         tt_rpc_register("extra", "() -> int", add))
         _exit(3);
-    tt_status status = tt_rpc_init(&rpc, "other", .store = store, .heartbeat_ms = HEARTBEAT_MS);
+    tt_status status = tt_rpc_init(&rpc, "other", .store = store, .heartbeat_ms = CALM_MS);
     bool right = status == TT_ERR_MISMATCH && strstr(tt_last_error(), "extra") && strstr(tt_last_error(), "caller");
     if (status)
         tt_report();
@@ -303,10 +305,12 @@ static void functions_are_compared_with_who_is_there(void **state) {
     tt_rpc *rpc = join(store, "caller");
     assert_int_equal(write(to[0][1], &port, sizeof port), sizeof port);
     waitpid(children[0], &code, 0);
+    assert_true(WIFEXITED(code));
     assert_int_equal(WEXITSTATUS(code), 1);
     leave(rpc);
     assert_int_equal(write(to[1][1], &port, sizeof port), sizeof port);
     waitpid(children[1], &code, 0);
+    assert_true(WIFEXITED(code));
     assert_int_equal(WEXITSTATUS(code), 0);
     tt_store_free(store);
 }
