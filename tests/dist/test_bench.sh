@@ -41,6 +41,7 @@ lines=$("$TUTTI" bench rpc --sizes 64,100K --transport tcp --iterations 2 |
 expect "^\\{\"bench\":\"rpc\",\"call\":\"many workers\",\"workers\":5,\"join_s\":$number,\"descriptors\":5,\
 \"threads\":[0-9]+,\"kib_per_worker\":-?$number,\"calls_per_sec\":[0-9]+\\}\$" \
     "$TUTTI" bench rpc --workers 5 --iterations 10
+# shellcheck disable=SC3045  # dash has it, too
 said=$( (ulimit -n 40; timeout 20 "$TUTTI" bench rpc --workers 30 --iterations 10) 2>&1) &&
     fail "bench rpc: 30 workers called one of 40 descriptors"
 case $said in

@@ -87,8 +87,8 @@ static tt_status pass_on_later(tt_rpc_call *call) {
 }
 TT_RPC_FUNCTION_NAMED(pass_on_later, "storm_pass_on_later", "(int steps, int world)");
 
-/* Keep a reference, in place of an older one. One that were kept by a worker in its shutdown, where it serves those that
- * have not seen the fault yet, would keep its owner from its own. */
+/* Keep a reference, in place of an older one. One that were kept by a worker in its shutdown, where it serves those
+ * that have not seen the fault yet, would keep its owner from its own. */
 static tt_status keep(tt_rpc_call *call) {
     static _Atomic unsigned turn;
     if (atomic_load(&leaves))
