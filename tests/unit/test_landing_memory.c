@@ -37,7 +37,8 @@ static void any_size_is_whole_and_aligned(void **state) {
         tt__landing_give(data);
     }
     assert_null(tt__landing_take(SIZE_MAX));
-    assert_null(tt__landing_take(SIZE_MAX / 8));
+    if (!getenv("TT_SANITIZED")) /* which ends the process there */
+        assert_null(tt__landing_take(SIZE_MAX / 8));
     tt__landing_give(NULL);
 }
 
