@@ -74,8 +74,8 @@ static int give_what_cannot_be_sent(tt_store *store, int rank, int world, void *
     (void)arg;
     snprintf(name, sizeof name, "worker%d", rank);
     CHECK_OK(tt_rpc_init(&other, name, .store = store));
+    CHECK(foreign = tt_rref_new(other, tt_rpc_int(1))); /* before calls can come */
     CHECK_OK(tt_rpc_init(&rpc, name, .group = group, .join_timeout_ms = PATIENCE_MS));
-    CHECK(foreign = tt_rref_new(other, tt_rpc_int(1)));
     for (int to = 0; to < world && !rank; to++) {
         CHECK(tt_rpc_sync(rpc, NULL, "timeouts.give_foreign", .to_id = to, .timeout_ms = PATIENCE_MS) == TT_ERR_STATE);
         CHECK_TEXT("timeouts.give_foreign(): a reference of a worker that was shut down, or of another one");

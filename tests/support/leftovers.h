@@ -62,11 +62,15 @@ static inline void tell_descriptors(char *text, size_t size) {
     closedir(folder);
 }
 
-/* Write into `text` what there is more of than `before`; "" if nothing. A thread that was waited for may still be seen
- * for a moment. */
+static inline bool holds_more(const holdings *now, const holdings *before) {
+    return now->descriptors > before->descriptors || now->mappings > before->mappings || now->threads > before->threads;
+}
+
+/* Write into `text` what there is more of than `before`; "" if nothing. A thread that was waited for, and a descriptor
+ * that it has open to read a file, may still be seen for a moment. */
 static inline void compare_holdings(const holdings *before, char *text, size_t size) {
     holdings after = look_at_holdings();
-    for (int64_t until = tt__deadline_ms(PATIENCE_MS); after.threads > before->threads && tt__left_ms(until);)
+    for (int64_t until = tt__deadline_ms(PATIENCE_MS / 6); holds_more(&after, before) && tt__left_ms(until);)
         after = look_at_holdings();
     *text = '\0';
     bool descriptors = after.descriptors != before->descriptors;
