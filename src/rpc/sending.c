@@ -40,13 +40,16 @@ static tt_status packet_to_self(tt_rpc *rpc, tt__rpc_peer *self, const void *pac
     return TT_OK;
 }
 
-/* Send a packet over its link. */
+/* Send a packet over its link. Its parts are posted before: the receiver asks for them once it has the packet, and a
+ * question about a part that is not there yet would need memory. */
 static tt_status packet_out(tt_rpc *rpc, tt__rpc_peer *peer, const void *packet, size_t size,
                             tt__rpc_transfer *transfer) {
     tt__rpc_header *header = (tt__rpc_header *)(uintptr_t)packet;
-    uint32_t credit = peer->credit;
     if (peer->id == rpc->id)
         return packet_to_self(rpc, peer, packet, size, transfer);
+    if (transfer)
+        tt__transfer_begin(rpc, transfer, false);
+    uint32_t credit = peer->credit;
     memcpy((uint8_t *)header + offsetof(tt__rpc_header, credit), &credit, sizeof credit);
     if (tt__packet_send(rpc->network->messages, peer->id, packet, size)) {
         tt_status status = rpc->network->ops->check(rpc->network, peer->id); /* records more than the link knows */
@@ -59,8 +62,6 @@ static tt_status packet_out(tt_rpc *rpc, tt__rpc_peer *peer, const void *packet,
         peer->window_out += request_cost(size);
         peer->calls_sent++;
     }
-    if (transfer)
-        tt__transfer_begin(rpc, transfer, false);
     return TT_OK;
 }
 
