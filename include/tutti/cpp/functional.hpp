@@ -267,13 +267,13 @@ inline tensor batch_norm(const tensor &x, const batch_norm_options &o = {}) {
     a.training = o.training, a.momentum = o.momentum, a.eps = o.eps;
     return tensor(detail::call(tt_batch_norm_with, a));
 }
-inline tensor layer_norm(const tensor &x, sizes normalized_shape, const norm_options &o = {}) {
+inline tensor layer_norm(const tensor &x, size_list normalized_shape, const norm_options &o = {}) {
     tt_layer_norm_args a = TT_LAYER_NORM_ARGS_INIT;
     a.x = x.get(), a.normalized_shape = normalized_shape;
     a.weight = o.weight.get(), a.bias = o.bias.get(), a.eps = o.eps;
     return tensor(detail::call(tt_layer_norm_with, a));
 }
-inline tensor rms_norm(const tensor &x, sizes normalized_shape, const norm_options &o = {}) {
+inline tensor rms_norm(const tensor &x, size_list normalized_shape, const norm_options &o = {}) {
     tt_rms_norm_args a = TT_RMS_NORM_ARGS_INIT;
     a.x = x.get(), a.normalized_shape = normalized_shape, a.weight = o.weight.get(), a.eps = o.eps;
     return tensor(detail::call(tt_rms_norm_with, a));
@@ -400,7 +400,7 @@ inline tensor argsort(const tensor &x, int dim = -1, bool descending = false) {
     args.x = x.get(), args.dim = dim, args.descending = descending;
     return tensor(tt_argsort_with(&args, offsetof(tt_argsort_args, tt_end)));
 }
-inline tensor interpolate(const tensor &x, sizes size, tt_interpolate_mode mode = TT_NEAREST,
+inline tensor interpolate(const tensor &x, size_list size, tt_interpolate_mode mode = TT_NEAREST,
                           bool align_corners = false) {
     tt_interpolate_args args = TT_INTERPOLATE_ARGS_INIT;
     args.x = x.get(), args.size = size, args.mode = mode, args.align_corners = align_corners;

@@ -210,13 +210,13 @@ inline module batch_norm1d(std::int64_t num_features, const batch_norm_module_op
 inline module batch_norm2d(std::int64_t num_features, const batch_norm_module_options &o = {}) {
     return module(detail::call(tt_nn_batch_norm2d_with, detail::batch_norm_args(num_features, o)));
 }
-inline module layer_norm(sizes normalized_shape, const norm_module_options &o = {}) {
+inline module layer_norm(size_list normalized_shape, const norm_module_options &o = {}) {
     tt_nn_layer_norm_args a = TT_NN_LAYER_NORM_ARGS_INIT;
     a.normalized_shape = normalized_shape, a.eps = o.eps;
     a.no_affine = o.no_affine, a.no_bias = o.no_bias, a.dtype = o.dtype;
     return module(detail::call(tt_nn_layer_norm_with, a));
 }
-inline module rms_norm(sizes normalized_shape, const norm_module_options &o = {}) {
+inline module rms_norm(size_list normalized_shape, const norm_module_options &o = {}) {
     tt_nn_rms_norm_args a = TT_NN_RMS_NORM_ARGS_INIT;
     a.normalized_shape = normalized_shape, a.eps = o.eps, a.no_affine = o.no_affine, a.dtype = o.dtype;
     return module(detail::call(tt_nn_rms_norm_with, a));

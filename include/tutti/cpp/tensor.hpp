@@ -43,10 +43,10 @@ template <class List, class Number> class number_list {
 } // namespace detail
 
 /* shape(20, 10), {20, 10}, or the shape of a tensor. */
-using sizes = detail::number_list<tt_shape, std::int64_t>;
+using size_list = detail::number_list<tt_shape, std::int64_t>;
 
 /* dims(0, -1) or {0, -1}. */
-using dim_numbers = detail::number_list<tt_dims, int>;
+using dim_list = detail::number_list<tt_dims, int>;
 
 /* "cpu", "reference", and what else was loaded; lives as long as the process. */
 inline const tt_device *device(const std::string &name) { return check(tt_device_get(name.c_str())); }
@@ -64,7 +64,7 @@ template <class... N> constexpr tt_dims dims(N... numbers) {
 
 /* Which dimensions are reduced (none: all), and whether they stay, with size 1. */
 struct reduction_options {
-    dim_numbers dim;
+    dim_list dim;
     bool keepdim = false;
 };
 
@@ -204,13 +204,13 @@ class tensor {
         return *this;
     }
 
-    template <class T> static tensor from_data(const std::vector<T> &data, sizes shape) {
+    template <class T> static tensor from_data(const std::vector<T> &data, size_list shape) {
         const_buffer all(data);
         check_count("from_data", all.count, shape);
         return tensor(tt_from_data(all.data, shape, all.dtype));
     }
     /* Over memory of the program's, which must outlive every tensor that uses it. */
-    static tensor from_blob(buffer memory, sizes shape) {
+    static tensor from_blob(buffer memory, size_list shape) {
         check_count("from_blob", memory.count, shape);
         return tensor(tt_from_blob(memory.data, shape, memory.dtype));
     }
@@ -270,16 +270,16 @@ class tensor {
         return value;
     }
 
-    tensor view(sizes shape) const { return tensor(tt_view(x_, shape)); }
-    tensor reshape(sizes shape) const { return made_of(tt_reshape(x_, shape), x_); }
+    tensor view(size_list shape) const { return tensor(tt_view(x_, shape)); }
+    tensor reshape(size_list shape) const { return made_of(tt_reshape(x_, shape), x_); }
     tensor flatten(int start_dim = 0) const { return made_of(tt_flatten(x_, start_dim), x_); }
     tensor transpose(int a, int b) const { return made_of(tt_transpose(x_, a, b), x_); }
     tensor narrow(int dim, std::int64_t start, std::int64_t length) const {
         return made_of(tt_narrow(x_, dim, start, length), x_);
     }
-    tensor permute(sizes dims) const { return tensor(tt_permute(x_, dims)); }
+    tensor permute(size_list dims) const { return tensor(tt_permute(x_, dims)); }
     tensor movedim(int source, int destination) const { return tensor(tt_movedim(x_, source, destination)); }
-    tensor expand(sizes shape) const { return tensor(tt_expand(x_, shape)); }
+    tensor expand(size_list shape) const { return tensor(tt_expand(x_, shape)); }
     tensor squeeze() const { return tensor(tt_squeeze_all(x_)); }
     tensor squeeze(int dim) const { return tensor(tt_squeeze(x_, dim)); }
     tensor unsqueeze(int dim) const { return tensor(tt_unsqueeze(x_, dim)); }
@@ -392,13 +392,17 @@ inline std::vector<tensor> tensor::unbind(int dim) const {
 
 /* ---- making tensors */
 
-template <class T> tensor from_data(const std::vector<T> &data, sizes shape) { return tensor::from_data(data, shape); }
-inline tensor from_blob(buffer memory, sizes shape) { return tensor::from_blob(memory, shape); }
-inline tensor empty(sizes shape, tt_dtype dtype = TT_F32) { return tensor(tt_empty(shape, dtype)); }
+template <class T> tensor from_data(const std::vector<T> &data, size_list shape) {
+    return tensor::from_data(data, shape);
+}
+inline tensor from_blob(buffer memory, size_list shape) { return tensor::from_blob(memory, shape); }
+inline tensor empty(size_list shape, tt_dtype dtype = TT_F32) { return tensor(tt_empty(shape, dtype)); }
 inline tensor empty_like(const tensor &x) { return tensor(tt_empty_like(x.get())); }
-inline tensor zeros(sizes shape, tt_dtype dtype = TT_F32) { return tensor(tt_zeros(shape, dtype)); }
-inline tensor ones(sizes shape, tt_dtype dtype = TT_F32) { return tensor(tt_ones(shape, dtype)); }
-inline tensor full(sizes shape, double value, tt_dtype dtype = TT_F32) { return tensor(tt_full(shape, dtype, value)); }
+inline tensor zeros(size_list shape, tt_dtype dtype = TT_F32) { return tensor(tt_zeros(shape, dtype)); }
+inline tensor ones(size_list shape, tt_dtype dtype = TT_F32) { return tensor(tt_ones(shape, dtype)); }
+inline tensor full(size_list shape, double value, tt_dtype dtype = TT_F32) {
+    return tensor(tt_full(shape, dtype, value));
+}
 inline tensor arange(std::int64_t n) { return tensor(tt_arange(n)); }
 inline tensor arange(double start, double end, double step = 1, tt_dtype dtype = TT_F32) {
     return tensor(tt_arange_from(start, end, step, dtype));
@@ -466,9 +470,9 @@ class generator {
 inline generator default_generator() { return generator::lent(tt_default_generator()); }
 inline void manual_seed(std::uint64_t seed) { tt_manual_seed(seed); }
 
-inline tensor rand(sizes shape, tt_generator *generator = nullptr) { return tensor(tt_rand(shape, generator)); }
-inline tensor randn(sizes shape, tt_generator *generator = nullptr) { return tensor(tt_randn(shape, generator)); }
-inline tensor randint(std::int64_t low, std::int64_t high, sizes shape, tt_generator *generator = nullptr) {
+inline tensor rand(size_list shape, tt_generator *generator = nullptr) { return tensor(tt_rand(shape, generator)); }
+inline tensor randn(size_list shape, tt_generator *generator = nullptr) { return tensor(tt_randn(shape, generator)); }
+inline tensor randint(std::int64_t low, std::int64_t high, size_list shape, tt_generator *generator = nullptr) {
     return tensor(tt_randint(low, high, shape, generator));
 }
 inline std::vector<std::int64_t> randperm(std::int64_t n, tt_generator *generator = nullptr) {
