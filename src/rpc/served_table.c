@@ -1,5 +1,5 @@
-/* Whoever calls chooses the numbers of its calls, and may have very many of them: where they are kept depends on a
- * number that it does not know, so that none is found slowly. */
+/* A caller chooses the numbers of its calls, and may make very many. A secret number decides the place of each in the
+ * table, so no caller can choose numbers that all get the same place. */
 #include "rpc/served_table.h"
 
 #include "base/error.h"

@@ -38,7 +38,7 @@ typedef struct tt__rpc_cards {
     bool named;  /* PREFIX/name/NAME is, too */
 } tt__rpc_cards;
 
-/* Fill in what a worker with these arguments says of itself, but for its addresses. */
+/* Fill in the card of a worker with these arguments. Its addresses are added later. */
 void tt__rpc_cards_begin(tt__rpc_cards *cards, const tt_rpc_init_args *args);
 
 /* Take an id: own.id if .has_id, else the next free one, which own.id receives. Errors: TT_ERR_MISMATCH another worker

@@ -8,6 +8,7 @@
 #include "rpc/wire_tags.h"
 
 #include "support/ranks.h"
+#include "support/rpc_packet.h"
 #include "support/storm.h"
 
 #include "base/clock.h"
@@ -60,25 +61,6 @@ TT_RPC_FUNCTION_NAMED(see_lost, "hostile_see_lost", "(int id)");
 
 /* ---- what it sends */
 
-typedef struct packet {
-    size_t size;
-    _Alignas(16) uint8_t data[TT__PACKET_MAX];
-} packet;
-
-static tt__rpc_header *header_of(packet *p) { return (tt__rpc_header *)(void *)p->data; }
-
-static void put(packet *p, const void *data, size_t bytes) {
-    memcpy(p->data + p->size, data, bytes);
-    p->size += bytes;
-}
-
-static void begin_packet(packet *p, tt__rpc_header header, const char *name) {
-    header.name_bytes = (uint16_t)strlen(name);
-    p->size = 0;
-    put(p, &header, sizeof header);
-    put(p, name, strlen(name));
-}
-
 /* A value of one list with one element: bytes that lie in the packet, or a part. */
 static void put_bytes_value(packet *p, uint32_t bytes, bool apart) {
     static const uint8_t zeros[TT__PACKET_MAX];
@@ -92,12 +74,6 @@ static void put_bytes_value(packet *p, uint32_t bytes, bool apart) {
     if (!apart)
         put(p, zeros, bytes);
     header_of(p)->value_bytes = (uint32_t)(p->size - at);
-}
-
-static void put_ref(packet *p, int owner, int creator, uint64_t serial) {
-    tt__rpc_ref ref = {.owner = (uint32_t)owner, .creator = (uint32_t)creator, .serial = serial};
-    put(p, &ref, sizeof ref);
-    header_of(p)->refs++;
 }
 
 static void put_part(packet *p, uint64_t bytes) {

@@ -6,6 +6,7 @@
 #include "rpc/wire_tags.h"
 
 #include "support/ranks.h"
+#include "support/rpc_packet.h"
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -35,25 +36,6 @@ TT_RPC_FUNCTION_NAMED(twice, "insider_double", "(tensor x) -> tensor");
 
 /* ---- what it sends */
 
-typedef struct packet {
-    size_t size;
-    _Alignas(16) uint8_t data[1024];
-} packet;
-
-static tt__rpc_header *header_of(packet *p) { return (tt__rpc_header *)(void *)p->data; }
-
-static void put(packet *p, const void *data, size_t bytes) {
-    memcpy(p->data + p->size, data, bytes);
-    p->size += bytes;
-}
-
-static void begin_packet(packet *p, tt__rpc_header header, const char *name) {
-    header.name_bytes = (uint16_t)strlen(name);
-    p->size = 0;
-    put(p, &header, sizeof header);
-    put(p, name, strlen(name));
-}
-
 static void put_counted(packet *p, uint8_t tag, uint32_t count) {
     put(p, &tag, 1);
     put(p, &count, sizeof count);
@@ -65,12 +47,6 @@ static void put_int(packet *p, int64_t number) {
     put(p, &tag, 1);
     put(p, &number, sizeof number);
     header_of(p)->value_bytes += 9;
-}
-
-static void put_ref(packet *p, int owner, int creator, uint64_t serial) {
-    tt__rpc_ref ref = {.owner = (uint32_t)owner, .creator = (uint32_t)creator, .serial = serial};
-    put(p, &ref, sizeof ref);
-    header_of(p)->refs++;
 }
 
 static void send_packet(tt_rpc *rpc, int to, packet *p) {
@@ -420,7 +396,5 @@ int main(void) {
         cmocka_unit_test(it_ends_nobody_that_works),      cmocka_unit_test(it_hides_no_question_of_the_leader),
         cmocka_unit_test(it_answers_for_nobody_else),
     };
-    if (getenv("ONLY"))
-        cmocka_set_test_filter(getenv("ONLY"));
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
