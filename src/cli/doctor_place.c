@@ -62,11 +62,14 @@ static int ask_address(const struct addrinfo *at) {
     return error;
 }
 
+/* Whether the host answered that nobody serves there; one who closes a place meanwhile resets its connections. */
+static bool is_unserved(int error) { return error == ECONNREFUSED || error == ECONNRESET; }
+
 static int ask_addresses(const struct addrinfo *list) {
     int error = EHOSTUNREACH;
     for (; list; list = list->ai_next) {
         error = ask_address(list);
-        if (!error || error == ECONNREFUSED)
+        if (!error || is_unserved(error))
             break;
     }
     return error;
@@ -113,10 +116,10 @@ static void check_reaching(tt__doctor *doctor, const char *check, const char *ho
     freeaddrinfo(list);
     if (!error)
         tt__doctor_add(doctor, check, TT__FINE, "%s:%d answers", host, port);
-    else if (error == ECONNREFUSED && !now)
+    else if (is_unserved(error) && !now)
         tt__doctor_add(doctor, check, TT__FINE, "the host of %s:%d answers; rank 0 does not serve there yet", host,
                        port);
-    else if (error == ECONNREFUSED) {
+    else if (is_unserved(error)) {
         tt__doctor_add(doctor, check, TT__BAD, "the host of %s:%d answers, but nobody serves there", host, port);
         tt__doctor_fix(doctor, "start `tutti run` on node 0 first, or `tutti store`; and look whether the port is the "
                                "same on both sides");

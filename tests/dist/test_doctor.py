@@ -19,6 +19,7 @@ TUTTI = os.environ["TUTTI"]
 VECTORS = pathlib.Path(os.environ["TT_SOURCE"]) / "tests" / "vectors" / "launchers"
 LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "TORCHELASTIC_", "TT_", "PET_", "SLURM", "OMPI_", "PMI", "MPI_",
              "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "VIRTUAL_ENV")
+RESETS = pathlib.Path(os.environ["TT_BUILD"]) / "tests" / "support" / "libresets.so"
 USER = 61236  # whom no machine has
 BY_HAND = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
 
@@ -104,6 +105,10 @@ class Doctor(unittest.TestCase):
         self.expect(self.look(**BY_HAND, MASTER_PORT=free), "meeting place", "ok", "is free, and rank 0 can serve it")
         self.expect(self.look(**dict(BY_HAND, RANK="1"), MASTER_PORT=free), "meeting place", "ok",
                     "not serve there yet")
+        # Rank 0's own doctor served it for a moment, which resets who connected then.
+        self.expect(self.look(**dict(BY_HAND, RANK="1"), MASTER_PORT=free, LD_PRELOAD=str(RESETS),
+                              ASAN_OPTIONS=os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"),
+                    "meeting place", "ok", "not serve there yet")
         self.expect(self.look(**BY_HAND, MASTER_PORT=free, TORCHELASTIC_USE_AGENT_STORE="True"), "meeting place",
                     "WRONG", "nobody serves there")
         self.expect(self.look(**BY_HAND), "meeting place", "WRONG", "MASTER_PORT: expected a number")
