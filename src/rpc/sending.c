@@ -40,6 +40,32 @@ static tt_status packet_to_self(tt_rpc *rpc, tt__rpc_peer *self, const void *pac
     return TT_OK;
 }
 
+static void unlist(tt_rpc *rpc, tt__rpc_transfer *transfer) {
+    tt__rpc_transfer **at = &rpc->transfers;
+    while (*at && *at != transfer)
+        at = &(*at)->next;
+    if (*at)
+        *at = transfer->next;
+    transfer->listed = false;
+}
+
+static void remove_due(tt_rpc *rpc, const tt__rpc_due *due) {
+    tt__rpc_due_list all = {rpc->due.first, rpc->due.first ? rpc->due.end : &all.first};
+    rpc->due = (tt__rpc_due_list){NULL, &rpc->due.first};
+    for (tt__rpc_due *each; (each = tt__rpc_list_take(&all));)
+        if (each != due)
+            tt__rpc_due_add(rpc, each);
+}
+
+/* Take back a transfer whose packet could not be sent: nothing becomes due with it. */
+static void take_back(tt_rpc *rpc, tt__rpc_transfer *transfer) {
+    tt__transfer_cancel(rpc, transfer, TT_ERR_ABORTED);
+    if (transfer->listed)
+        unlist(rpc, transfer);
+    else if (transfer->due) /* all of its messages failed while they were posted */
+        remove_due(rpc, transfer->due);
+}
+
 /* Send a packet over its link. Its parts are posted before: the receiver asks for them once it has the packet, and a
  * question about a part that is not there yet would need memory. */
 static tt_status packet_out(tt_rpc *rpc, tt__rpc_peer *peer, const void *packet, size_t size,
@@ -55,6 +81,8 @@ static tt_status packet_out(tt_rpc *rpc, tt__rpc_peer *peer, const void *packet,
         tt_status status = rpc->network->ops->check(rpc->network, peer->id); /* records more than the link knows */
         (void)status;
         tt__rpc_lose(rpc, peer);
+        if (transfer)
+            take_back(rpc, transfer);
         return tt__rpc_fail_lost(peer);
     }
     peer->credit = 0;
@@ -97,7 +125,8 @@ static void send_waiting_to(tt_rpc *rpc, tt__rpc_peer *peer) {
         if (!peer->waiting)
             peer->waiting_end = &peer->waiting;
         tt_status status = packet_out(rpc, peer, waiting->data, waiting->size, waiting->transfer);
-        (void)status; /* after an error the peer is lost */
+        if (status && waiting->transfer && waiting->transfer->due) /* the peer is lost */
+            tt__rpc_due_add(rpc, waiting->transfer->due);
         free(waiting);
     }
 }
@@ -194,15 +223,6 @@ void tt__transfer_cancel(tt_rpc *rpc, tt__rpc_transfer *transfer, tt_status stat
         transfer->cancelled = status;
     for (uint32_t i = 0; i < transfer->count && transfer->listed && !transfer->begins; i++)
         tt__message_cancel(rpc->network->messages, &transfer->messages[i], status);
-}
-
-static void unlist(tt_rpc *rpc, tt__rpc_transfer *transfer) {
-    tt__rpc_transfer **at = &rpc->transfers;
-    while (*at && *at != transfer)
-        at = &(*at)->next;
-    if (*at)
-        *at = transfer->next;
-    transfer->listed = false;
 }
 
 void tt__transfer_forget(tt_rpc *rpc, int to, const tt__rpc_transfer *transfer) {

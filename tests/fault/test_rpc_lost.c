@@ -4,6 +4,9 @@
 
 #include "base/clock.h"
 
+#include <poll.h>
+#include <sys/syscall.h>
+
 enum { HEARTBEAT_MS = 2000, SOON_MS = 1000, REPLIES = 4, REPLY_BYTES = 48 << 20, AMID_NS = 5000000 };
 
 /* ---- functions */
@@ -33,6 +36,18 @@ static tt_status die_replying(tt_rpc_call *call) {
     return tt_rpc_return(call, tt_rpc_bytes(bytes, REPLY_BYTES));
 }
 TT_RPC_FUNCTION(die_replying, "(int signal) -> bytes");
+
+/* Kill the caller, wait until it is dead, and reply with much at once: often nobody has seen its end yet. */
+static tt_status reply_to_the_dead(tt_rpc_call *call) {
+    static uint8_t bytes[1 << 20];
+    pid_t caller = (pid_t)tt_rpc_arg_int(call, 0);
+    struct pollfd dead = {.fd = (int)syscall(SYS_pidfd_open, caller, 0), .events = POLLIN};
+    CHECK(dead.fd >= 0 && !kill(caller, SIGKILL));
+    CHECK(poll(&dead, 1, PATIENCE_MS) == 1);
+    close(dead.fd);
+    return tt_rpc_return(call, tt_rpc_bytes(bytes, sizeof bytes));
+}
+TT_RPC_FUNCTION(reply_to_the_dead, "(int caller) -> bytes");
 
 /* Have a third worker die, and wait for it. */
 static tt_status have_die(tt_rpc_call *call) {
@@ -159,18 +174,29 @@ static void dies_amid_replies(tt_rpc *rpc, int rank, int signal) {
     check_time(since, signal);
 }
 
+static void dies_before_a_reply(tt_rpc *rpc, int rank, int signal) {
+    (void)signal;
+    if (rank != 2)
+        return;
+    CHECK(tt_rpc_sync(rpc, NULL, "reply_to_the_dead", .to_id = 0, .args = TT_RPC_ARGS(tt_rpc_int(getpid()))));
+    CHECK(!"reached");
+}
+
+static void play_case(fault_case what) {
+    ranks ranks;
+    start_ranks(&ranks, 3, be_worker, &what);
+    assert_int_equal(end_of_rank(&ranks, 0), 0);
+    assert_int_equal(end_of_rank(&ranks, 1), 0);
+    kill(ranks.pid[2], SIGKILL);
+    assert_int_equal(end_of_rank(&ranks, 2), 128 + SIGKILL);
+    tt_store_server_free(ranks.server);
+}
+
 static void play(void (*fn)(tt_rpc *rpc, int rank, int signal)) {
     static const char *const transports[] = {"shm", "tcp"};
     static const int signals[] = {SIGKILL, SIGSTOP};
-    for (int i = 0; i < 4; i++) {
-        ranks ranks;
-        start_ranks(&ranks, 3, be_worker, &(fault_case){transports[i / 2], signals[i % 2], fn});
-        assert_int_equal(end_of_rank(&ranks, 0), 0);
-        assert_int_equal(end_of_rank(&ranks, 1), 0);
-        kill(ranks.pid[2], SIGKILL);
-        assert_int_equal(end_of_rank(&ranks, 2), 128 + SIGKILL);
-        tt_store_server_free(ranks.server);
-    }
+    for (int i = 0; i < 4; i++)
+        play_case((fault_case){transports[i / 2], signals[i % 2], fn});
 }
 
 static void callers_are_told(void **state) {
@@ -217,6 +243,14 @@ static int be_worker_that_leaves(tt_store *store, int rank, int world, void *arg
     return 0;
 }
 
+/* A call whose reply could not be sent was freed, and ended a second time with the parts of the reply. */
+static void replies_to_the_dead_end_their_calls_once(void **state) {
+    (void)state;
+    for (int i = 0; i < 8; i++)
+        play_case((fault_case){"tcp", SIGKILL, dies_before_a_reply});
+    play_case((fault_case){"shm", SIGKILL, dies_before_a_reply});
+}
+
 static void who_leaves_for_another_names_it(void **state) {
     static char *const transports[] = {"shm", "tcp"};
     (void)state;
@@ -235,6 +269,7 @@ int main(void) {
         cmocka_unit_test(nested_callers_are_told_the_path),
         cmocka_unit_test(references_end_or_are_lost),
         cmocka_unit_test(replies_that_end_half_way_end_their_calls_once),
+        cmocka_unit_test(replies_to_the_dead_end_their_calls_once),
         cmocka_unit_test(who_leaves_for_another_names_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
