@@ -54,10 +54,13 @@ tt_status tt__launcher_note(const tt__rendezvous *rendezvous, const tt__secret *
     bool there = false;
     *text = '\0';
     tt_status status = notes ? tt_store_check(notes, &key, 1, &there) : TT_OK;
+    if (!status && there)
+        status = tt__signed_get(notes, secret, key, tt__store_life(notes, false), "this rank", "the launcher", 0, &value);
+    if (status == TT_ERR_AUTH)
+        return TT_OK; /* not the launcher's */
     if (status)
         return notes == rendezvous->store || status == TT_ERR_ABORTED ? status : TT_OK;
-    if (!there ||
-        tt__signed_get(notes, secret, key, tt__store_life(notes, false), "this rank", "the launcher", 0, &value))
+    if (!there)
         return TT_OK;
     snprintf(text, size, "%.*s", value.size < 80 ? (int)value.size : 80, (const char *)value.data);
     tt_store_value_free(&value);
