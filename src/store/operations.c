@@ -165,7 +165,7 @@ static void do_append(request *r) {
     tt__span more = tt__store_take_string(&r->fields);
     size_t old_size = value_or_empty(entry).size;
     uint8_t type = entry->present ? TT__STORE_UPDATED : TT__STORE_CREATED;
-    size_t most = r->session->service->max_value;
+    const size_t most = TT_STORE_MAX_VALUE;
     if (old_size > most || more.size > most - old_size) {
         tt__store_session_break(r->session, "APPEND makes a value larger than %zu bytes", most);
     } else if (!have_room(r, entry, more.size)) {
@@ -251,10 +251,6 @@ static void do_queue_len(request *r) {
     tt__store_put_u64(&r->session->out, entry ? entry->queued : 0);
 }
 
-static void refuse_replicas(request *r) {
-    tt__store_session_break(r->session, "a request for a replica of a store, which this one is not");
-}
-
 static void (*const handlers[TT__STORE_OP_COUNT])(request *) = {
     [TT__STORE_VALIDATE] = do_validate,
     [TT__STORE_SET] = do_set,
@@ -276,10 +272,6 @@ static void (*const handlers[TT__STORE_OP_COUNT])(request *) = {
     [TT__STORE_QUEUE_LEN] = do_queue_len,
     [TT__STORE_LIST_KEYS] = do_list_keys,
     [TT__STORE_BARRIER] = do_barrier,
-    [TT__STORE_REPLICA_WHO] = refuse_replicas,
-    [TT__STORE_REPLICA_DO] = refuse_replicas,
-    [TT__STORE_REPLICA_PEER] = refuse_replicas,
-    [TT__STORE_REPLICA_TELL] = refuse_replicas,
 };
 
 void tt__store_execute(tt__store_session *session, const tt__store_parser *parser, const uint8_t *data) {

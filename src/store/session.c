@@ -30,9 +30,6 @@ void tt__store_session_end(tt__store_session *session) {
     tt__store_watch_end(session);
     tt__list_remove(&session->queued);
     tt__list_remove(&session->node);
-    if (session->service->gate)
-        session->service->gate->ended(session->service->gate->user, session);
-    session->deferred = NULL;
     delete_living(session);
     session->broken = true;
     tt__store_session_charge(session);
@@ -53,10 +50,7 @@ static bool begin_request(tt__store_session *session, const uint8_t *data, size_
     if (session->gets_left)
         return true;
     tt__store_parsed parsed = tt__store_parse(&session->parser, session->dialect, data, size, session->why);
-    const tt__store_gate *gate = session->service->gate;
-    if (parsed == TT__STORE_WHOLE && gate)
-        gate->request(gate->user, session, &session->parser, data);
-    else if (parsed == TT__STORE_WHOLE)
+    if (parsed == TT__STORE_WHOLE)
         tt__store_execute(session, &session->parser, data);
     session->broken = session->broken || parsed == TT__STORE_BAD;
     return parsed == TT__STORE_WHOLE;
@@ -69,7 +63,7 @@ static size_t serve_requests(tt__store_session *session, const uint8_t *data, si
         return 0;
     session->held = false;
     while (!session->broken) {
-        session->held = session->deferred || (session->out.size > TT__STORE_OUT_PAUSE && done < size);
+        session->held = session->out.size > TT__STORE_OUT_PAUSE && done < size;
         if (session->held || !begin_request(session, data + done, size - done))
             break;
         if (session->gets_left)
@@ -93,13 +87,6 @@ void tt__store_session_resume(tt__store_session *session) {
     if (!session->in.size)
         tt__bytes_clear(&session->in, IDLE_BUFFER);
     tt__store_session_charge(session);
-}
-
-void tt__store_session_go_on(tt__store_session *session) {
-    session->deferred = NULL;
-    session->held = false;
-    tt__store_session_queue(session);
-    tt__store_session_resume(session);
 }
 
 void tt__store_session_feed(tt__store_session *session, const void *data, size_t size) {

@@ -11,33 +11,28 @@
 #include <tutti/store.h>
 
 /* Operation: name, opcode in 1.13, opcode in 2.x (-1: not there), fields (k key, v value, i i64, u u32; after *: a u64
- * count, then that many times what follows). What begins with REPLICA_ is ours, for a store of several replicas
- * (replica.h). */
-#define TT__STORE_OPS(X)          \
-    X(VALIDATE, -1, 0, "u")       \
-    X(SET, 0, 1, "kv")            \
-    X(COMPARE_SET, 1, 2, "kvv")   \
-    X(GET, 2, 3, "k")             \
-    X(ADD, 3, 4, "ki")            \
-    X(CHECK, 4, 5, "*k")          \
-    X(WAIT, 5, 6, "*k")           \
-    X(NUM_KEYS, 6, 7, "")         \
-    X(WATCH_KEY, 7, -1, "k")      \
-    X(DELETE_KEY, 8, 8, "k")      \
-    X(APPEND, -1, 9, "kv")        \
-    X(MULTI_GET, -1, 10, "*k")    \
-    X(MULTI_SET, -1, 11, "*kv")   \
-    X(CANCEL_WAIT, -1, 12, "")    \
-    X(PING, -1, 13, "u")          \
-    X(QUEUE_PUSH, -1, 14, "kv")   \
-    X(QUEUE_POP, -1, 15, "k")     \
-    X(QUEUE_LEN, -1, 16, "k")     \
-    X(LIST_KEYS, -1, 17, "")      \
-    X(BARRIER, -1, 18, "ki")      \
-    X(REPLICA_WHO, -1, 192, "")   \
-    X(REPLICA_DO, -1, 193, "iiv") \
-    X(REPLICA_PEER, -1, 194, "v") \
-    X(REPLICA_TELL, -1, 195, "v")
+ * count, then that many times what follows). */
+#define TT__STORE_OPS(X)        \
+    X(VALIDATE, -1, 0, "u")     \
+    X(SET, 0, 1, "kv")          \
+    X(COMPARE_SET, 1, 2, "kvv") \
+    X(GET, 2, 3, "k")           \
+    X(ADD, 3, 4, "ki")          \
+    X(CHECK, 4, 5, "*k")        \
+    X(WAIT, 5, 6, "*k")         \
+    X(NUM_KEYS, 6, 7, "")       \
+    X(WATCH_KEY, 7, -1, "k")    \
+    X(DELETE_KEY, 8, 8, "k")    \
+    X(APPEND, -1, 9, "kv")      \
+    X(MULTI_GET, -1, 10, "*k")  \
+    X(MULTI_SET, -1, 11, "*kv") \
+    X(CANCEL_WAIT, -1, 12, "")  \
+    X(PING, -1, 13, "u")        \
+    X(QUEUE_PUSH, -1, 14, "kv") \
+    X(QUEUE_POP, -1, 15, "k")   \
+    X(QUEUE_LEN, -1, 16, "k")   \
+    X(LIST_KEYS, -1, 17, "")    \
+    X(BARRIER, -1, 18, "ki")
 
 typedef enum tt__store_op {
 #define TT__STORE_OP_ENUM(name, torch_1_13, torch_2, fields) TT__STORE_##name,
@@ -64,8 +59,6 @@ tt__store_op tt__store_op_of(tt_store_dialect dialect, uint8_t opcode);
 
 enum { TT__STORE_READY = 0, TT__STORE_NOT_READY = 1 };            /* replies to CHECK */
 enum { TT__STORE_STOP_WAITING = 0, TT__STORE_WAIT_CANCELED = 1 }; /* to WAIT, BARRIER, CANCEL_WAIT */
-/* Replies to REPLICA_DO: one of these, and a string: the operation's own reply; why it is refused; nothing. */
-enum { TT__STORE_DONE = 0, TT__STORE_REFUSED = 1, TT__STORE_NOT_LEADING = 2 };
 enum { TT__STORE_UPDATED, TT__STORE_CREATED, TT__STORE_DELETED, TT__STORE_WATCHING }; /* to WATCH_KEY */
 
 void tt__store_put_u8(tt__bytes *out, uint8_t value);
