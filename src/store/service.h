@@ -8,7 +8,7 @@
 #define TT_STORE_SERVICE_H
 
 #include "store/key_table.h"
-#include "store/request.h"
+#include "store/wire.h"
 
 /* Memory is limited as a whole: values may take three quarters of the limit, and what clients leave unread or
  * unfinished what is left. Beyond that the client that holds the most of it is closed, so that one can't starve the
