@@ -326,9 +326,9 @@ static tt_status hand_down_secret(tt__job *job, const tt__run_flags *flags) {
     TT__TRY(tt__wire_check(&wire, &(tt__secret){.set = job->has_secret}));
     if (!job->has_secret && job->etcd)
         tt__cli_note("run",
-                     "the job has no secret: who reaches it on %s, or %s, can take part in it (--secret-file FILE, "
+                     "the job has no secret: who reaches it on %s, or etcd, can take part in it (--secret-file FILE, "
                      "the same on all nodes, keeps others out)",
-                     job->own_addr, job->etcd->replicas ? "a replica of the store" : "etcd");
+                     job->own_addr);
     else if (!job->has_secret && job->number <= 0 && !job->torch)
         tt__cli_note(
             "run",

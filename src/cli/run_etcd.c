@@ -4,9 +4,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "cli/cli.h"
-#include "elastic/seat.h"
 #include "net/net.h"
-#include "store/replica_place.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -69,18 +67,6 @@ tt_status tt__run_etcd_read(tt__run_etcd *etcd, const char *endpoint, const char
     TT__TRY(read_conf_file(conf, "key", etcd->key_file, &etcd->place.key_file));
     etcd->place.endpoints = etcd->endpoints;
     return name_servers(etcd, endpoint, scheme);
-}
-
-bool tt__run_names_replicas(const char *endpoint) { return endpoint && strchr(endpoint, ','); }
-
-tt_status tt__run_replicas_read(tt__run_etcd *etcd, const char *endpoint) {
-    tt__replica_place place;
-    TT__TRY(tt__replica_place_read(&place, "--rdzv-endpoint", endpoint, TT__SEAT_REPLICA_PORT));
-    if (snprintf(etcd->endpoints, sizeof etcd->endpoints, "%s", endpoint) >= (int)sizeof etcd->endpoints)
-        return tt__fail(TT_ERR_INVALID, "--rdzv-endpoint: expected at most %zu bytes, got more",
-                        sizeof etcd->endpoints - 1);
-    etcd->place = (tt__etcd_place){.endpoints = etcd->endpoints, .replicas = true};
-    return TT_OK;
 }
 
 /* Split the host off a server; returns what follows it. */

@@ -1,5 +1,4 @@
-/* --rdzv-backend=etcd: where etcd is, how it is spoken to, and under which address this node may serve the store. And
- * c10d with several endpoints: the replicas of a store that plays the same part. */
+/* --rdzv-backend=etcd: where etcd is, how it is spoken to, and under which address this node may serve the store. */
 #ifndef TT_CLI_RUN_ETCD_H
 #define TT_CLI_RUN_ETCD_H
 
@@ -18,12 +17,8 @@ typedef struct tt__run_etcd {
  * cacert, cert, key. */
 tt_status tt__run_etcd_read(tt__run_etcd *etcd, const char *endpoint, const char *conf);
 
-/* Does --rdzv-endpoint name replicas, where the backend is c10d? Then read them. */
-bool tt__run_names_replicas(const char *endpoint);
-tt_status tt__run_replicas_read(tt__run_etcd *etcd, const char *endpoint);
-
-/* Find the numeric address from which this node speaks to etcd, or to other hosts' replicas. Blocks while no name of a
- * server can be resolved, at most wait_ms. */
+/* Find the numeric address from which this node speaks to etcd. Blocks while no name of a server can be resolved, at
+ * most wait_ms. */
 tt_status tt__run_etcd_own_address(const tt__run_etcd *etcd, int64_t wait_ms, char own[NI_MAXHOST]);
 
 #endif

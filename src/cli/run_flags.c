@@ -78,14 +78,12 @@ const tt__flag tt__run_flags_table[] = {
      .id = FIELD(rdzv_endpoint),
      .value = "HOST[:PORT]",
      .what = "the same as --master-addr and --master-port; with c10d the node that has this address serves the store "
-             "there (default localhost:29400), and HOST:PORT,HOST:PORT,HOST:PORT are replicas of a store, one of which "
-             "may be lost: of 'tutti store --replicas', or served by the nodes that have these addresses; with etcd "
-             "etcd's servers: HOST:2379, several separated by commas"},
+             "there (default localhost:29400); with etcd etcd's servers: HOST:2379, several separated by commas"},
     {.name = "local-addr",
      .id = FIELD(local_addr),
      .value = "ADDRESS",
      .what = "this node's address: MASTER_ADDR of a job on one node whose other flags don't say where; with etcd "
-             "or replicas where the others reach this node (default: the address from which it reaches them)"},
+             "where the others reach this node (default: the address from which it reaches them)"},
     {.name = "rdzv-id",
      .id = FIELD(rdzv_id),
      .value = "ID",

@@ -145,9 +145,11 @@ static tt_status choose_backend(tt__job *job, const tt__run_flags *flags) {
                         job->min_nodes, job->max_nodes);
     if (flags->standalone && job->max_nodes > 1)
         return tt__fail(TT_ERR_INVALID, "--standalone is for a job on one node, got --nnodes=%s", flags->nnodes);
-    if (!dynamic && tt__run_names_replicas(flags->rdzv_endpoint))
-        return tt__fail(TT_ERR_INVALID, "--rdzv-endpoint: several are replicas, for nodes that come without a number: "
-                                        "expected --rdzv-backend=c10d, got static");
+    if (strcmp(backend, "etcd") != 0 && !flags->standalone && flags->rdzv_endpoint && strchr(flags->rdzv_endpoint, ','))
+        return tt__fail(TT_ERR_INVALID,
+                        "--rdzv-endpoint: only etcd has several endpoints: expected one HOST:PORT or "
+                        "--rdzv-backend=etcd, got \"%.200s\" with %s",
+                        flags->rdzv_endpoint, backend);
     job->rdzv_backend = backend;
     if (dynamic && job->max_nodes > 1) {
         job->number = -1;
@@ -156,15 +158,12 @@ static tt_status choose_backend(tt__job *job, const tt__run_flags *flags) {
     return TT_OK;
 }
 
-/* etcd, or a replicated store, says which node serves the store: any of them may, at any free port of the address by
- * which the others reach it. */
+/* etcd says which node serves the store: any of them may, at any free port of the address by which the others reach
+ * it. */
 static tt_status meet_in_etcd(tt__job *job, tt__meeting_place *place, const tt__run_flags *flags) {
     char bare[TT__NET_HOST_SIZE];
     TT__TRY(read_rdzv_conf(job, flags->rdzv_conf));
-    if (!strcmp(job->rdzv_backend, "etcd"))
-        TT__TRY(tt__run_etcd_read(&place->etcd, flags->rdzv_endpoint, flags->rdzv_conf));
-    else
-        TT__TRY(tt__run_replicas_read(&place->etcd, flags->rdzv_endpoint));
+    TT__TRY(tt__run_etcd_read(&place->etcd, flags->rdzv_endpoint, flags->rdzv_conf));
     if (flags->local_addr && *flags->local_addr) {
         snprintf(place->host, sizeof place->host, "%s", tt__net_bare_host(flags->local_addr, bare));
         TT__TRY(resolve_address("--local-addr", place->host, false, job->join_ms, place->bind));
@@ -185,8 +184,7 @@ static tt_status meet_in_etcd(tt__job *job, tt__meeting_place *place, const tt__
 tt_status tt__run_find_meeting_place(tt__job *job, tt__meeting_place *place, const tt__run_flags *flags) {
     const char *port = NULL;
     TT__TRY(choose_backend(job, flags));
-    bool etcd = !strcmp(job->rdzv_backend, "etcd") ||
-                (!strcmp(job->rdzv_backend, "c10d") && tt__run_names_replicas(flags->rdzv_endpoint));
+    bool etcd = !strcmp(job->rdzv_backend, "etcd");
     if (etcd && job->max_nodes > 1)
         return meet_in_etcd(job, place, flags);
     bool c10d = etcd || !strcmp(job->rdzv_backend, "c10d"),

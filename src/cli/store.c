@@ -5,7 +5,6 @@
 #include "cli/cli.h"
 #include "net/net.h"
 #include "net/secret.h"
-#include "store/replica.h"
 
 #include <tutti/store.h>
 
@@ -22,11 +21,6 @@ static const tt__flag store_flags[] = {
      .id = 'p',
      .value = "PORT",
      .what = "port to serve on (default 29500; 0 = any free one, which the first line of output names)"},
-    {.name = "replicas",
-     .id = 'r',
-     .value = "HOST:PORT,...",
-     .what = "be one of three replicas (or five) of a store that outlives the loss of one (or two), in place of --host "
-             "and --port: the first of these addresses that is this machine's and free; start one on each machine"},
     {.name = "store-auth",
      .id = 'u',
      .value = "WHO",
@@ -52,8 +46,7 @@ static int store_main(int argc, char **argv);
 const tt__command tt__cmd_store = {
     .name = "store",
     .what = "serve the key-value store that ranks meet through",
-    .usage = "[--host HOST] [--port PORT | --replicas HOST:PORT,...] [--store-auth WHO] [--store-memory MIB] "
-             "[--secret-file FILE]",
+    .usage = "[--host HOST] [--port PORT] [--store-auth WHO] [--store-memory MIB] [--secret-file FILE]",
     .text =
         "Serve the key-value store that the ranks of a job meet through, until SIGINT or SIGTERM. It speaks the wire "
         "protocol of PyTorch's TCPStore, that of 1.13 and that of 2.x; each client is understood by its first bytes.",
@@ -66,9 +59,6 @@ const tt__command tt__cmd_store = {
         "  export MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 WORLD_SIZE=2\n"
         "  export TORCHELASTIC_USE_AGENT_STORE=True\n"
         "  RANK=0 ./program & RANK=1 ./program\n"
-        "\n"
-        "Replicas need libraft (Debian's package libraft2). Three on three machines serve one store, for the jobs that "
-        "name them all: tutti run --rdzv-endpoint=a:29500,b:29500,c:29500. One that was killed may be started again.\n"
         "\n"
         "From Python: torch.distributed.TCPStore(\"127.0.0.1\", 29500, is_master=False)",
     .run = store_main,
@@ -92,21 +82,7 @@ static void announce_address(const char *host, int port) {
     fflush(stdout);
 }
 
-/* Serve the store, or that replica of it which is this machine's: *host. */
-static tt_status begin_serving(tt_store_server **server, const char **host, int port, const tt__replica_place *place,
-                               const tt_store_server_new_args *args) {
-    int member;
-    if (!place->n)
-        return tt_store_server_new(server, *host, port, .auth = args->auth, .secret = args->secret,
-                                   .max_memory = args->max_memory);
-    TT__TRY(tt__replica_server_new(server, place, args, TT_LOG_WARNING, &member));
-    *host = place->at[member].host;
-    printf("replica %d of %d, ", member + 1, place->n);
-    return TT_OK;
-}
-
-static int serve_until_signal(const char *host, int port, const tt__replica_place *place,
-                              const tt_store_server_new_args *args) {
+static int serve_until_signal(const tt_store_server_new_args *args) {
     tt_store_server *server;
     sigset_t stop;
     int signal;
@@ -116,11 +92,12 @@ static int serve_until_signal(const char *host, int port, const tt__replica_plac
     sigprocmask(SIG_BLOCK, &stop, NULL);
     tt__log_to_stderr("tutti store", TT_LOG_WARNING);
     allow_many_clients();
-    if (begin_serving(&server, &host, port, place, args)) {
+    if (tt_store_server_new(&server, args->host, args->port, .auth = args->auth, .secret = args->secret,
+                            .max_memory = args->max_memory)) {
         tt_report();
         return TT__EXIT_FAILED;
     }
-    announce_address(host, tt_store_server_port(server));
+    announce_address(args->host, tt_store_server_port(server));
     sigwait(&stop, &signal);
     tt_store_server_free(server);
     return TT__EXIT_OK;
@@ -132,19 +109,14 @@ static int store_main(int argc, char **argv) {
     char secret[TT__SECRET_MAX + 1];
     int64_t port = TT_STORE_DEFAULT_PORT, mib = 0;
     tt_store_auth auth = TT_STORE_AUTH_LOCAL;
-    tt__replica_place place = {0};
-    bool one = false;
     tt__cli_normalise_flags(argc, argv);
     for (int c; (c = tt__cli_next_flag(&tt__cmd_store, argc, argv, NULL)) != -1;) {
         if (c == '?')
             return TT__EXIT_USAGE;
         if (c == 'h')
             return TT__EXIT_OK;
-        one = one || c == 'a' || c == 'p';
         if (c == 'a')
             host = tt__net_bare_host(optarg, bare);
-        else if (c == 'r' && tt__replica_place_read(&place, "--replicas", optarg, 0))
-            return tt__cli_usage_error("store", "%s", tt_last_error());
         else if (c == 's')
             secret_file = optarg;
         else if (c == 'u' && tt__cli_store_auth("store", optarg, &auth))
@@ -154,13 +126,14 @@ static int store_main(int argc, char **argv) {
         else if (c == 'p' && tt__parse_i64("--port", optarg, 0, 65535, &port))
             return tt__cli_usage_error("store", "%s", tt_last_error());
     }
-    if (one && place.n)
-        return tt__cli_usage_error("store", "--replicas names the addresses: expected no --host and no --port");
     if (secret_file && tt__secret_read_file(secret_file, secret)) {
         tt_report();
         return TT__EXIT_FAILED;
     }
-    const tt_store_server_new_args args = {
-        .auth = auth, .secret = secret_file ? secret : NULL, .max_memory = (size_t)mib << 20};
-    return serve_until_signal(host, (int)port, &place, &args);
+    const tt_store_server_new_args args = {.host = host,
+                                           .port = (int)port,
+                                           .auth = auth,
+                                           .secret = secret_file ? secret : NULL,
+                                           .max_memory = (size_t)mib << 20};
+    return serve_until_signal(&args);
 }

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/threads.h"
-#include "elastic/seat.h"
+#include "store/etcd_lease.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -14,19 +14,27 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#define COORDINATOR "coordinator"
+
 /* Beats in a lease's time, and the shortest of those. */
 enum { BEATS = 4, LEAST_TTL_MS = 2000 };
 
+/* How long a call to etcd may take while the node's thread or a beat waits for it; and the last one, at the end. */
+enum { CALL_MS = 2000, END_MS = 1000 };
+
+enum { NAME_SIZE = NI_MAXHOST + 8 }; /* "ADDRESS PORT" */
+
 struct tt__election {
     tt__job *job;
-    char *master_addr; /* (NI_MAXHOST) shared with the children */
-    tt__seat *seat;
+    char *master_addr;       /* (NI_MAXHOST) shared with the children */
+    tt_store *etcd;          /* the job's keys; NULL: not connected */
+    tt__etcd_lease *lease;   /* under which this process's name stands there */
     tt_store_server *server; /* until it is taken */
     char host[NI_MAXHOST];   /* what was found */
     int port;
     bool own;
     int64_t ttl_ms;
-    char value[TT__SEAT_NAME_SIZE]; /* this process's own */
+    char name[NAME_SIZE]; /* of the store that this process serves */
 
     pthread_t thread;
     bool started;
@@ -48,14 +56,8 @@ tt_status tt__election_new(tt__election **out, tt__job *job) {
     if (!e)
         return tt__fail(TT_ERR_MEMORY, "no memory to look for the job's coordinator");
     e->job = job;
-    if (tt__seat_new(&e->seat, job)) {
-        free(e);
-        *out = NULL;
-        return TT_ERR_MEMORY;
-    }
     void *shared = mmap(NULL, NI_MAXHOST, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED) {
-        tt__seat_free(e->seat);
         free(e);
         *out = NULL;
         return tt__fail_errno(TT_ERR_MEMORY, errno, "no memory to look for the job's coordinator");
@@ -68,11 +70,63 @@ tt_status tt__election_new(tt__election **out, tt__job *job) {
     return TT_OK;
 }
 
-const char *tt__election_keeper(const tt__election *e) {
-    return e->job->etcd->replicas ? "the replicated store" : "etcd";
+const char *tt__election_host(const tt__election *e) { return e->host; }
+
+/* ---- the key in etcd */
+
+static tt_status connect_etcd(tt__election *e) {
+    const tt__etcd_place *place = e->job->etcd;
+    char prefix[600];
+    if (e->etcd)
+        return TT_OK;
+    if (snprintf(prefix, sizeof prefix, "tutti/%s", e->job->run_id) >= (int)sizeof prefix)
+        return tt__fail(TT_ERR_INVALID, "--rdzv-id: expected a shorter name, got one of %zu bytes",
+                        strlen(e->job->run_id));
+    return tt_etcd_store(&e->etcd, place->endpoints, .prefix = prefix, .timeout_ms = CALL_MS, .ca_file = place->ca_file,
+                         .cert_file = place->cert_file, .key_file = place->key_file);
 }
 
-const char *tt__election_host(const tt__election *e) { return e->host; }
+static void take_coordinator(tt_store_value *value, char name[NAME_SIZE]) {
+    snprintf(name, NAME_SIZE, "%.*s", (int)value->size, value->size ? (const char *)value->data : "");
+    tt_store_value_free(value);
+}
+
+/* Read which coordinator etcd names; "": none, or one whose lease has run out. */
+static tt_status read_coordinator(tt__election *e, char there[NAME_SIZE]) {
+    const char *keys[] = {COORDINATOR};
+    bool found = false;
+    tt_store_value value = {0};
+    *there = '\0';
+    TT__TRY(tt_store_check(e->etcd, keys, 1, &found));
+    if (!found)
+        return TT_OK;
+    TT__TRY(tt_store_get(e->etcd, COORDINATOR, &value));
+    take_coordinator(&value, there);
+    return TT_OK;
+}
+
+/* Put this process's name there, under its lease, unless another one stands there. `there` := which one does then. */
+static tt_status put_coordinator(tt__election *e, char there[NAME_SIZE]) {
+    tt_store_value value = {0};
+    *there = '\0';
+    TT__TRY(tt__etcd_compare_set_leased(e->lease, COORDINATOR, "", 0, e->name, strlen(e->name), CALL_MS, &value));
+    take_coordinator(&value, there);
+    return TT_OK;
+}
+
+/* Keep the lease; make one where there is none, or etcd has ended it. */
+static tt_status keep_lease(tt__election *e) {
+    tt_status status = e->lease ? tt__etcd_lease_beat(e->lease, CALL_MS) : TT_OK;
+    if (status == TT_ERR_STATE) {
+        tt__log(TT_LOG_DEBUG, "%s", tt_last_error());
+        tt__etcd_lease_free(e->lease, false, 0);
+        e->lease = NULL;
+        status = TT_OK;
+    }
+    if (!status && !e->lease)
+        status = tt__etcd_lease_new(&e->lease, e->etcd, e->ttl_ms, CALL_MS);
+    return status;
+}
 
 /* ---- the lease's thread */
 
@@ -83,18 +137,18 @@ static void note_confirmed(tt__election *e, int64_t began_ms, bool lost) {
     pthread_mutex_unlock(&e->lock);
 }
 
-/* Keep the lease, and see that its keeper still names this process. Where it names nobody, as after a loss of its data,
- * and nobody has come yet, this process goes on. */
+/* Keep the lease, and see that etcd still names this process. Where it names nobody, as after a loss of its data, and
+ * nobody has come yet, this process goes on. */
 static tt_status beat_once(tt__election *e) {
-    char there[TT__SEAT_NAME_SIZE];
+    char there[NAME_SIZE];
     int64_t began_ms = awake_or_not_ms();
-    TT__TRY(tt__seat_keep(e->seat, e->ttl_ms));
-    TT__TRY(tt__seat_find(e->seat, there));
+    TT__TRY(keep_lease(e));
+    TT__TRY(read_coordinator(e, there));
     if (!*there) {
-        TT__TRY(tt__seat_take(e->seat, e->value, there));
-        tt__log(TT_LOG_WARNING, "%s did not name the coordinator any more: it does again", tt__election_keeper(e));
+        TT__TRY(put_coordinator(e, there));
+        tt__log(TT_LOG_WARNING, "etcd did not name the coordinator any more: it does again");
     }
-    note_confirmed(e, began_ms, strcmp(there, e->value) != 0);
+    note_confirmed(e, began_ms, strcmp(there, e->name) != 0);
     return TT_OK;
 }
 
@@ -112,9 +166,9 @@ static void *beat_until_stopped(void *arg) {
         pthread_mutex_unlock(&e->lock);
         tt_status status = beat_once(e);
         if (status)
-            tt__log(TT_LOG_DEBUG, "%s: %s", tt__election_keeper(e), tt_last_error());
+            tt__log(TT_LOG_DEBUG, "etcd: %s", tt_last_error());
         else if (missed)
-            tt__log(TT_LOG_DEBUG, "%s is back", tt__election_keeper(e));
+            tt__log(TT_LOG_DEBUG, "etcd is back");
         missed = status != TT_OK;
         pthread_mutex_lock(&e->lock);
     }
@@ -137,35 +191,36 @@ static tt_status stand(tt__election *e) {
     if (!e->server) {
         TT__TRY(tt_store_server_new(&e->server, e->job->bind_addr, 0, .auth = e->job->store_auth,
                                     .max_memory = e->job->store_memory));
-        snprintf(e->value, sizeof e->value, "%s %d", e->job->own_addr, tt_store_server_port(e->server));
+        snprintf(e->name, sizeof e->name, "%s %d", e->job->own_addr, tt_store_server_port(e->server));
     }
     e->ttl_ms = e->job->heartbeat_ms < LEAST_TTL_MS ? LEAST_TTL_MS : e->job->heartbeat_ms;
-    TT__TRY(tt__seat_keep(e->seat, e->ttl_ms));
-    e->ttl_ms = tt__seat_ttl_ms(e->seat);
+    TT__TRY(keep_lease(e));
+    e->ttl_ms = tt__etcd_lease_ttl_ms(e->lease);
     note_confirmed(e, began_ms, false);
     return TT_OK;
 }
 
 static void step_back(tt__election *e) {
-    tt__seat_leave(e->seat);
+    tt__etcd_lease_free(e->lease, true, END_MS);
+    e->lease = NULL;
     tt_store_server_free(e->server);
     e->server = NULL;
 }
 
-/* Stand for election. `value` := whom the keeper names then. */
-static tt_status elect(tt__election *e, char value[TT__SEAT_NAME_SIZE]) {
+/* Stand for election. `there` := whom etcd names then. */
+static tt_status elect(tt__election *e, char there[NAME_SIZE]) {
     tt_status status = stand(e);
     if (!status)
-        status = tt__seat_take(e->seat, e->value, value);
+        status = put_coordinator(e, there);
     if (status == TT_ERR_STATE)
         return tt__fail(TT_ERR_TIMEOUT, "etcd ended the lease at once");
-    if (status || strcmp(value, e->value) != 0)
+    if (status || strcmp(there, e->name) != 0)
         return status;
     e->stop = e->lost = false;
-    status = tt__thread_create(&e->thread, beat_until_stopped, e, "the thread that keeps the coordinator's seat");
+    status = tt__thread_create(&e->thread, beat_until_stopped, e, "the thread that keeps the coordinator's lease");
     e->own = e->started = !status;
     if (!status)
-        tt__log(TT_LOG_DEBUG, "serving the store at %s", e->value);
+        tt__log(TT_LOG_DEBUG, "serving the store at %s", e->name);
     return status;
 }
 
@@ -173,26 +228,27 @@ static tt_status read_name(tt__election *e, const char *value) {
     const char *space = strrchr(value, ' ');
     int port = space ? atoi(space + 1) : 0;
     if (!space || space == value || port < 1 || port > 65535 || space - value >= (int)sizeof e->host)
-        return tt__fail(TT_ERR_PROTOCOL, "%s: the key tutti/%s/coordinator: expected \"ADDRESS PORT\", got \"%.100s\"",
-                        tt__election_keeper(e), e->job->run_id, value);
+        return tt__fail(TT_ERR_PROTOCOL,
+                        "etcd: the key tutti/%s/coordinator: expected \"ADDRESS PORT\", got \"%.100s\"", e->job->run_id,
+                        value);
     snprintf(e->host, sizeof e->host, "%.*s", (int)(space - value), value);
     e->port = port;
     return TT_OK;
 }
 
 tt_status tt__election_look(tt__election *e, int *port, bool *own) {
-    char value[TT__SEAT_NAME_SIZE];
+    char there[NAME_SIZE];
     *port = 0;
     *own = false;
     if (!e->own) {
-        TT__TRY(tt__seat_open(e->seat));
-        TT__TRY(tt__seat_find(e->seat, value));
-        bool mine = e->server && !strcmp(value, e->value); /* of a try whose answer was lost */
-        if ((!*value || mine) && e->job->serves != 0)
-            TT__TRY(elect(e, value));
-        if (!*value)
+        TT__TRY(connect_etcd(e));
+        TT__TRY(read_coordinator(e, there));
+        bool mine = e->server && !strcmp(there, e->name); /* of a try whose answer was lost */
+        if ((!*there || mine) && e->job->serves != 0)
+            TT__TRY(elect(e, there));
+        if (!*there)
             return TT_OK;
-        TT__TRY(read_name(e, value));
+        TT__TRY(read_name(e, there));
         if (!e->own)
             step_back(e);
     }
@@ -226,18 +282,17 @@ static void stop_beats(tt__election *e) {
 void tt__election_reset(tt__election *e) {
     stop_beats(e);
     step_back(e);
-    tt__seat_close(e->seat);
+    tt_store_free(e->etcd);
+    e->etcd = NULL;
 }
 
 void tt__election_free(tt__election *e) {
     if (!e)
         return;
     stop_beats(e);
-    tt__seat_over(e->seat);
     tt__election_reset(e);
     pthread_cond_destroy(&e->wake);
     pthread_mutex_destroy(&e->lock);
-    tt__seat_free(e->seat);
     munmap(e->master_addr, NI_MAXHOST);
     e->job->master_addr = "";
     free(e);

@@ -1,10 +1,9 @@
-/* Who serves the store, where etcd, or a replicated store (seat.h), names that launcher: the key
- * tutti/RUN_ID/coordinator holds "ADDRESS PORT" of its store, which a thread of its own keeps alive: by a lease in
- * etcd, by beats among replicas; both are called the lease here. Who finds no such key serves a store and puts it
- * there; who is not the first goes to the one who was.
+/* Who serves the store of a job that meets in etcd: the key tutti/RUN_ID/coordinator holds "ADDRESS PORT" of that
+ * launcher's store. It stands under a lease, which a thread of its own keeps alive. Who finds no such key serves a
+ * store and puts it there; who is not the first goes to the one who was.
  *
- * The keeper of the key (etcd, the replicas) may be gone while an attempt runs. A new round waits until the lease is
- * known to live, as one that was frozen, or was cut off, may have been replaced meanwhile. */
+ * etcd may be gone while an attempt runs. A new round waits until the lease is known to live, as one that was frozen,
+ * or was cut off, may have been replaced meanwhile. */
 #ifndef TT_ELASTIC_ELECTION_H
 #define TT_ELASTIC_ELECTION_H
 
@@ -19,8 +18,7 @@ typedef struct tt__election tt__election;
  * borrowed. */
 tt_status tt__election_new(tt__election **out, tt__job *job);
 
-/* End the lease, so that another may follow at once; but where this launcher serves a replica, which ends with it, the
- * others find out when the lease has run out. NULL is allowed. */
+/* End the lease, so that another may follow at once. NULL is allowed. */
 void tt__election_free(tt__election *e);
 
 /* What follows, up to the next line, is one thread's at a time. */
@@ -28,14 +26,11 @@ void tt__election_free(tt__election *e);
 /* Forget what was found; end the lease and a store that nobody has taken. */
 void tt__election_reset(tt__election *e);
 
-/* Ask the keeper for a moment. *port := where the store is, at the address tt__election_host(), and *own: this process
- * serves it; 0: not known yet, since it names nobody, and this node may not serve. Errors: its store's; TT_ERR_TIMEOUT
- * is worth another try. */
+/* Ask etcd for a moment. *port := where the store is, at the address tt__election_host(), and *own: this process serves
+ * it; 0: not known yet, since etcd names nobody, and this node may not serve. Errors: of tt_etcd_store()'s calls;
+ * TT_ERR_TIMEOUT is worth another try. */
 tt_status tt__election_look(tt__election *e, int *port, bool *own);
 const char *tt__election_host(const tt__election *e);
-
-/* Return what names it, for texts: "etcd", "the replicated store". */
-const char *tt__election_keeper(const tt__election *e);
 
 /* ---- */
 
@@ -45,7 +40,7 @@ tt_store_server *tt__election_take(tt__election *e, tt__job *job);
 
 typedef enum tt__election_state {
     TT__ELECTION_HOLDS,  /* the lease lives */
-    TT__ELECTION_UNSURE, /* the keeper was not heard for as long as a lease lives */
+    TT__ELECTION_UNSURE, /* etcd was not heard for as long as a lease lives */
     TT__ELECTION_LOST    /* it has ended, and another is in its place */
 } tt__election_state;
 

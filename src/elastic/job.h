@@ -29,10 +29,9 @@
 #include <stdio.h>
 #include <sys/types.h>
 
-/* etcd, or replicas of a store of our own, where launchers find the one that serves the job's store: election.h. */
+/* etcd, where launchers find the one that serves the job's store: election.h. */
 typedef struct tt__etcd_place {
-    const char *endpoints;                      /* as tt_etcd_store() takes them, or as tt__replica_place_read() does */
-    bool replicas;                              /* the latter */
+    const char *endpoints;                      /* as tt_etcd_store() takes them */
     const char *ca_file, *cert_file, *key_file; /* NULL: as the environment says */
 } tt__etcd_place;
 

@@ -95,8 +95,8 @@ tt_store *tt__launcher_own_store(launcher *l) {
 
 void tt__launcher_rejoin(launcher *l) {
     if (l->election)
-        tt__streams_print(&l->streams, "tutti run: looking for the job again in %s, for at most %lld s",
-                          tt__election_keeper(l->election), (long long)l->job->rejoin_ms / 1000);
+        tt__streams_print(&l->streams, "tutti run: looking for the job again in etcd, for at most %lld s",
+                          (long long)l->job->rejoin_ms / 1000);
     else
         tt__streams_print(&l->streams, "tutti run: looking for the job again at %s:%d, for at most %lld s",
                           l->job->master_addr, l->job->master_port, (long long)l->job->rejoin_ms / 1000);

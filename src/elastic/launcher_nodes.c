@@ -269,10 +269,8 @@ static void step_down(launcher *l) {
     l->job->coordinates = false;
     if (l->done)
         return;
-    tt__streams_alarm(&l->streams,
-                      "tutti run: %s names another node than this one by now, which was silent or cut "
-                      "off: it leaves its round",
-                      tt__election_keeper(l->election));
+    tt__streams_alarm(&l->streams, "tutti run: etcd names another node than this one by now, which was silent or cut "
+                                   "off: it leaves its round");
     if (tt__launcher_replaces(l)) {
         tt__launcher_lose_job(l);
         return;

@@ -1,4 +1,4 @@
-/* How a launcher finds the coordinator where etcd, or a replicated store, names it, or becomes it. */
+/* How a launcher finds the coordinator where etcd names it, or becomes it. */
 #include "elastic/election.h"
 #include "elastic/nodes_talk.h"
 
@@ -32,8 +32,7 @@ bool tt__talk_elect(tt__talk *t) {
     char text[TT__ERROR_TEXT_SIZE + 32];
     tt_status status = tt__talk_ask_etcd(t);
     if (status && may_ask_again(t, status)) {
-        snprintf(text, sizeof text, "waiting for %s: %s", tt__election_keeper(t->nodes->member.election),
-                 tt_last_error());
+        snprintf(text, sizeof text, "waiting for etcd: %s", tt_last_error());
         if (!t->told_waiting)
             tt__talk_post(t, TT__NODES_WAITS, 0, 0, text);
         t->told_waiting = true;
@@ -78,10 +77,7 @@ bool tt__talk_may_compose(tt__talk *t) {
     const tt__nodes_member *m = &t->nodes->member;
     if (t->failed || !m->election || tt__election_state_of(m->election) == TT__ELECTION_HOLDS)
         return true;
-    char text[96];
-    snprintf(text, sizeof text, "%s, which says who coordinates the job, does not answer",
-             tt__election_keeper(m->election));
     if (t->collecting && tt__now_ms() - t->collecting_since_ms > m->join_ms)
-        tt__talk_fail_all(t, text);
+        tt__talk_fail_all(t, "etcd, which says who coordinates the job, does not answer");
     return false;
 }

@@ -136,17 +136,6 @@ static void poll_for(connection *c, int events) {
 
 /* ---- replies */
 
-/* Replicas come again and again. */
-static void log_broken(connection *c) {
-    if (c->session.moved)
-        tt__log(TT_LOG_DEBUG, "store: closed the connection from %s: %s", c->address, c->session.why);
-    else if (c->all->service.gate)
-        tt__refusals_log(&c->all->admission.refusals, "store", "closed the connection from %s: %s", c->address,
-                         c->session.why);
-    else
-        tt__log(TT_LOG_WARNING, "store: closed the connection from %s: %s", c->address, c->session.why);
-}
-
 /* Send the replies of `c`. A session that broke the protocol is closed after its earlier replies. */
 static void flush_connection(connection *c) {
     tt__bytes *out = &c->session.out;
@@ -174,17 +163,19 @@ static void flush_connection(connection *c) {
         c->sent = 0;
     }
     if (c->session.broken) {
-        log_broken(c);
+        tt__log(TT_LOG_WARNING, "store: closed the connection from %s: %s", c->address, c->session.why);
         if (all)
             dismiss_connection(c);
         else
             close_connection(c);
     } else {
-        poll_for(c, !all ? UV_WRITABLE : c->session.deferred ? 0 : c->session.held ? UV_WRITABLE : UV_READABLE);
+        poll_for(c, !all || c->session.held ? UV_WRITABLE : UV_READABLE);
     }
 }
 
-void tt__connections_flush(tt__connections *all) {
+/* Send the replies of all queued sessions. One held back because its replies piled up continues in the loop's next
+ * round, if they are sent by then. */
+static void flush_connections(tt__connections *all) {
     for (tt__store_session *s; (s = tt__store_service_next(&all->service));)
         flush_connection(s->owner);
 }
@@ -206,7 +197,7 @@ static void read_requests(connection *c) {
             return;
         }
         tt__store_session_feed(&c->session, all->read_buffer, got);
-        tt__connections_flush(all);
+        flush_connections(all);
         all->served_ns = tt__now_ns();
     } while (is_served(c) && !c->session.out.size && !c->session.held && tt__stream_pending(&c->stream));
 }
@@ -364,12 +355,10 @@ static void on_poll(uv_poll_t *poll, int error, int events) {
         flush_connection(c);
         if (is_served(c) && !c->session.out.size)
             tt__store_session_resume(&c->session);
-        tt__connections_flush(c->all);
+        flush_connections(c->all);
     }
     if (is_served(c) && !c->session.out.size && !c->session.held)
         read_requests(c);
-    else if (is_served(c) && c->session.deferred && !c->session.out.size)
-        poll_for(c, 0); /* what it says meanwhile waits */
     expire_connections(c->all);
 }
 

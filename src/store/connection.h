@@ -11,7 +11,7 @@
 /* All connections of one server, and what they share. */
 typedef struct tt__connections {
     /* The store's life, which its clients learn in the handshake: in the first half the server's, drawn when it began,
-     * then a count of renewals. Zeros: of a replica, whose clients change servers, there is none. */
+     * then a count of renewals. */
     uint8_t life[TT__JOB_SIZE];
     uv_loop_t *loop;
     uv_timer_t *timer; /* for the next peer to expire */
@@ -26,10 +26,6 @@ void tt__connections_init(tt__connections *all, uv_loop_t *loop, uv_timer_t *tim
 
 /* Serve a new client on `fd`, which is taken, also after a failure. False when memory is out. */
 bool tt__connection_open(tt__connections *all, int fd);
-
-/* Send the replies of all queued sessions. One held back because its replies piled up continues in the loop's next
- * round, if they are sent by then. */
-void tt__connections_flush(tt__connections *all);
 
 /* Close the connection that has been pending longest; false: none is pending. */
 bool tt__connections_drop_oldest(tt__connections *all);

@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "base/saved_error.h"
 #include "store/etcd_clear.h"
-#include "store/etcd_grant.h"
 #include "store/etcd_store.h"
 #include "store/etcd_text.h"
 

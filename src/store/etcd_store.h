@@ -86,6 +86,17 @@ void tt__etcd_count(tt__etcd_turn *turn, int64_t *count);
 void tt__etcd_scan(tt__etcd_turn *turn, const char *prefix, bool values, int64_t *revision,
                    void (*found)(tt__etcd_turn *turn, void *user, const tt__etcd_kv *kv), void *user);
 
+/* ---- leases: keys under one vanish when nobody keeps it alive (etcd_write.c) */
+
+/* Make a lease of `seconds`; *granted (may be NULL): what etcd made of it. Errors as of tt__etcd_call(). */
+tt_status tt__etcd_grant(tt__etcd_client *client, int64_t seconds, int64_t deadline_ms, int64_t *id, int64_t *granted);
+
+/* Begin its time anew. TT_ERR_STATE: it has ended. */
+tt_status tt__etcd_keep(tt__etcd_client *client, int64_t id, int64_t deadline_ms);
+
+/* End it, and with it its keys. One that has ended already is all right. */
+tt_status tt__etcd_revoke(tt__etcd_client *client, int64_t id, int64_t deadline_ms);
+
 /* ---- writing, exactly once (etcd_write.c) */
 
 /* When a write may happen. */

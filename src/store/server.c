@@ -6,12 +6,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
-#include "base/problem_list.h"
 #include "base/quarantine.h"
 #include "base/threads.h"
 #include "store/connection.h"
 #include "store/renewal.h"
-#include "store/replica.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -39,7 +37,6 @@ struct tt_store_server {
     int port;
     pthread_t thread;
     tt__connections connections;
-    tt__replica *replica; /* NULL: this store is the only one */
 };
 
 static void on_client(uv_poll_t *poll, int error, int events);
@@ -91,8 +88,6 @@ static void close_handle(uv_handle_t *handle, void *arg) {
 
 static void close_everything(tt_store_server *server) {
     tt__connections_close(&server->connections);
-    if (server->replica)
-        tt__replica_close(server->replica);
     uv_walk(&server->loop, close_handle, NULL);
     for (size_t i = 0; i < server->listener_count; i++)
         close(server->listeners[i].fd);
@@ -196,10 +191,7 @@ static tt_status start_server(tt_store_server *server, const tt_store_server_new
     TT__TRY(make_loop(server));
     TT__TRY(tt__net_listen(args->host ? args->host : "127.0.0.1", args->port, fds, MAX_LISTENERS, &n, &server->port));
     TT__TRY(add_listeners(server, fds, n));
-    if (!server->replica)
-        TT__TRY(tt__random_bytes(server->connections.life, sizeof server->connections.life / 2));
-    else
-        TT__TRY(tt__replica_begin(server->replica, &server->loop, &server->connections));
+    TT__TRY(tt__random_bytes(server->connections.life, sizeof server->connections.life / 2));
     return tt__thread_create(&server->thread, server_thread, server, "the store's thread");
 }
 
@@ -207,7 +199,6 @@ static void server_dispose(tt_store_server *server) {
     if (server->loop_made)
         uv_loop_close(&server->loop);
     tt__store_service_free(&server->connections.service);
-    tt__replica_free(server->replica);
     tt__admission_free(&server->connections.admission);
     uv_sem_destroy(&server->renewed);
     tt__quarantine(server, sizeof *server, free);
@@ -227,18 +218,20 @@ static tt_status check_server_args(const tt_store_server_new_args *args) {
     return TT_OK;
 }
 
-/* Make a server; it takes the replica, also when that fails. */
-static tt_status make_server(tt_store_server **out, const tt_store_server_new_args *args, tt__replica *replica) {
+tt_status tt_store_server_new_with(const tt_store_server_new_args *given, size_t size) {
+    tt_store_server_new_args args;
+    TT__ARGS_COPY(args, given, size);
+    if (!args.out)
+        return tt__fail(TT_ERR_INVALID, "tt_store_server_new: out is NULL");
+    *args.out = NULL;
+    TT__TRY(check_server_args(&args));
     tt_store_server *server = calloc(1, sizeof *server);
-    if (!server) {
-        tt__replica_free(replica);
+    if (!server)
         return tt__fail(TT_ERR_MEMORY, "tt_store_server_new: out of memory");
-    }
-    server->replica = replica;
     uv_sem_init(&server->renewed, 0);
     tt__connections_init(&server->connections, &server->loop, &server->admission_timer);
     server->connections.admission.asking = -1;
-    tt_status status = start_server(server, args);
+    tt_status status = start_server(server, &args);
     if (status) {
         if (server->loop_made) {
             close_everything(server);
@@ -247,37 +240,8 @@ static tt_status make_server(tt_store_server **out, const tt_store_server_new_ar
         server_dispose(server);
         return status;
     }
-    *out = server;
+    *args.out = server;
     return TT_OK;
-}
-
-tt_status tt_store_server_new_with(const tt_store_server_new_args *given, size_t size) {
-    tt_store_server_new_args args;
-    TT__ARGS_COPY(args, given, size);
-    if (!args.out)
-        return tt__fail(TT_ERR_INVALID, "tt_store_server_new: out is NULL");
-    *args.out = NULL;
-    TT__TRY(check_server_args(&args));
-    return make_server(args.out, &args, NULL);
-}
-
-tt_status tt__replica_server_new(tt_store_server **out, const tt__replica_place *place,
-                                 const tt_store_server_new_args *given, tt_log_level level, int *member) {
-    tt__problem_list problems = {0};
-    *out = NULL;
-    for (int i = 0; i < place->n; i++) {
-        tt_store_server_new_args args = *given;
-        tt__replica *replica;
-        args.host = place->at[i].host;
-        args.port = place->at[i].port;
-        TT__TRY(tt__replica_new(&replica, place, i, args.secret, level));
-        tt_status status = make_server(out, &args, replica);
-        *member = i;
-        if (status != TT_ERR_NET)
-            return status;
-        tt__problem_add(&problems, status, "%s", tt_last_error());
-    }
-    return tt__problems_report(&problems, "none of the replicas' addresses can be served on here");
 }
 
 int tt_store_server_port(const tt_store_server *server) { return server ? server->port : 0; }

@@ -11,9 +11,7 @@ void tt__store_service_init(tt__store_service *service) {
     tt__list_init(&service->queue);
     tt__list_init(&service->sessions);
     service->limit = SIZE_MAX;
-    service->max_value = TT_STORE_MAX_VALUE;
     service->buffered = 0;
-    service->gate = NULL;
 }
 
 void tt__store_service_free(tt__store_service *service) { tt__store_table_free(&service->table); }
@@ -69,7 +67,7 @@ void tt__store_session_charge(tt__store_session *session) {
 bool tt__store_has_room(tt__store_session *session, size_t more) {
     const tt__store_service *service = session->service;
     size_t allowed = service->limit / 4 * 3;
-    if (session->agreed || (more <= allowed && service->table.bytes <= allowed - more))
+    if (more <= allowed && service->table.bytes <= allowed - more)
         return true;
     tt__store_session_break(session,
                             "%zu bytes more don't fit: values may take %zu MiB, three quarters of the store's memory "

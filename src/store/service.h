@@ -8,31 +8,17 @@
 #define TT_STORE_SERVICE_H
 
 #include "store/key_table.h"
-#include "store/request.h"
-
-struct tt__store_session;
-
-/* Who decides when a request is carried out, where others have to agree: a replica (replica.h). `request` sees each
- * whole request, and carries it out (tt__store_execute()), answers it, breaks the session, or sets session->deferred:
- * then nothing more of the client is served until tt__store_session_go_on(). `ended`: the client is gone. */
-typedef struct tt__store_gate {
-    void (*request)(void *user, struct tt__store_session *session, const tt__store_parser *request,
-                    const uint8_t *data);
-    void (*ended)(void *user, struct tt__store_session *session);
-    void *user;
-} tt__store_gate;
+#include "store/wire.h"
 
 /* Memory is limited as a whole: values may take three quarters of the limit, and what clients leave unread or
  * unfinished what is left. Beyond that the client that holds the most of it is closed, so that one can't starve the
  * others. */
 typedef struct tt__store_service {
     tt__store_table table;
-    tt__list_node queue;        /* of tt__store_session.queued */
-    tt__list_node sessions;     /* of tt__store_session.node */
-    size_t limit;               /* bytes; SIZE_MAX at first */
-    size_t max_value;           /* of a value that grows; TT_STORE_MAX_VALUE at first */
-    size_t buffered;            /* what the sessions hold: requests, replies, places */
-    const tt__store_gate *gate; /* or NULL */
+    tt__list_node queue;    /* of tt__store_session.queued */
+    tt__list_node sessions; /* of tt__store_session.node */
+    size_t limit;           /* bytes; SIZE_MAX at first */
+    size_t buffered;        /* what the sessions hold: requests, replies, places */
 } tt__store_service;
 
 /* A session's place in an entry's ring: it waits for the key, stands at its barrier, or watches it. */
@@ -55,10 +41,7 @@ typedef struct tt__store_session {
     tt__store_parser parser;
     tt__bytes in; /* the beginning of a request whose rest has not come */
     tt__bytes out;
-    bool held;      /* more is to be served when the replies are sent: tt__store_session_resume() */
-    void *deferred; /* what the gate makes of a request; NULL: nothing */
-    bool agreed;    /* what it asks for others have agreed on: no limit of this store's may refuse it */
-    bool moved;     /* broken because another replica serves now, which is nothing to warn of */
+    bool held; /* more is to be served when the replies are sent: tt__store_session_resume() */
 
     uint64_t gets_left; /* of a MULTI_GET that is being answered */
     size_t gets_at;     /* where its next key stands */
@@ -100,9 +83,6 @@ bool tt__store_has_room(tt__store_session *session, size_t more);
 
 /* Serve what was held back for TT__STORE_OUT_PAUSE, after replies were sent. */
 void tt__store_session_resume(tt__store_session *session);
-
-/* Serve what has come behind a request that was deferred, and is answered. */
-void tt__store_session_go_on(tt__store_session *session);
 
 #define TT__STORE_NO_MEMORY "out of memory"
 

@@ -10,7 +10,6 @@
 #include "sim/network.h"
 #include "sim/verdict.h"
 #include "store/renewal.h"
-#include "store/replica.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,14 +59,6 @@ tt_status tt_store_server_new_with(const tt_store_server_new_args *args, size_t 
     tt__store_service_init(&the_server->service);
     *args->out = the_server;
     return TT_OK;
-}
-
-/* No simulated job names replicas. */
-tt_status tt__replica_server_new(tt_store_server **out, const tt__replica_place *place,
-                                 const tt_store_server_new_args *args, tt_log_level level, int *member) {
-    (void)place, (void)args, (void)level, (void)member;
-    *out = NULL;
-    return tt__fail(TT_ERR_UNSUPPORTED, "no replicas in the simulation");
 }
 
 int tt_store_server_port(const tt_store_server *server) { return server->port; }
