@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/quarantine.h"
+#include "net/interrupt.h"
 #include "store/call_lock.h"
 #include "store/client.h"
 #include "store/store_ops.h"
@@ -240,7 +241,9 @@ static void tcp_wait_for(call *c, const char *const *keys, size_t n, int64_t tim
     if (!c->locked || c->status != TT_ERR_TIMEOUT)
         return;
     char missing[KEYS_TEXT_SIZE];
+    tt__net_interrupt_hold(true); /* an answer that is not read would cost the connection */
     name_missing(c, keys, n, missing);
+    tt__net_interrupt_hold(false);
     c->status = tt__fail(TT_ERR_TIMEOUT, "timed out after %" PRId64 " ms waiting for keys: %s", timeout_ms, missing);
 }
 

@@ -2,6 +2,7 @@
 #include "support/patience.h"
 
 #include "base/clock.h"
+#include "net/interrupt.h"
 #include "net/net.h"
 #include "net/stream.h"
 #include "unit/store_transcript.h"
@@ -27,10 +28,11 @@ static void expect_error(tt_status status, tt_status expected, const char *part)
 /* ---- a server that follows a script ---- */
 
 /* Lines as in a transcript: "> bytes" the client must send, "< bytes" are answered, "< closed" closes; "> hello" is the
- * handshake, whose number is the client's own choice, "< hello" that and its answer. At the end the client must hang
- * up. */
+ * handshake, whose number is the client's own choice, "< hello" that and its answer; "news" interrupts the client's
+ * waits. At the end the client must hang up. */
 typedef struct script {
     const char *const *lines;
+    int news; /* what interrupts the client is its other end */
     bool single_bytes; /* answer byte by byte */
     int listener, port;
     pthread_t thread;
@@ -46,6 +48,8 @@ static bool play_hello(int fd, bool answers, int64_t deadline) {
 
 static bool play_line(const script *s, int fd, const char *line, int64_t deadline) {
     uint8_t bytes[TRANSCRIPT_MAX], got[TRANSCRIPT_MAX];
+    if (!strcmp(line, "news"))
+        return write(s->news, "x", 1) == 1;
     if (!strcmp(line + 1, " hello"))
         return play_hello(fd, *line == '<', deadline);
     size_t n = transcript_bytes(line + 1, bytes);
@@ -265,6 +269,31 @@ static void an_answer_that_crosses(void **state) {
     assert_int_equal(count, 1);
     tt_store_free(store);
     end_script(&s);
+}
+
+/* A rank whose slice of a wait was over asked for the names of the missing keys. Interrupted then, it closed the
+ * connection, said that time was up, and waited again with what was closed. */
+static void nothing_interrupts_the_naming_of_missing_keys(void **state) {
+    (void)state;
+    const char *keys[] = {"a", "b"};
+    int news[2];
+    assert_int_equal(pipe(news), 0);
+    script s = SCRIPT("< hello", "> 06 02 00*7 02 00*7 '/a' 02 00*7 '/b'", "> 0C", "news", "< 01",
+                      "> 05 01 00*7 02 00*7 '/a'", "< 01", "> 05 01 00*7 02 00*7 '/b'", "< 01", "> 07",
+                      "< 01 00*7");
+    s.news = news[1];
+    start_script(&s);
+    tt_store *store = connect_to(&s, TT_STORE_TORCH_2);
+    int64_t count;
+    tt__net_interrupt_by(news[0], "there is news");
+    expect_error(tt_store_wait(store, keys, 2, 20), TT_ERR_TIMEOUT, "a, ");
+    assert_int_equal(tt__net_interrupted(), TT_ERR_ABORTED);
+    tt__net_interrupt_by(-1, NULL);
+    assert_int_equal(tt_store_num_keys(store, &count), TT_OK);
+    tt_store_free(store);
+    end_script(&s);
+    close(news[0]);
+    close(news[1]);
 }
 
 /* ---- with our own server ---- */
@@ -535,6 +564,7 @@ int main(void) {
         cmocka_unit_test(wrong_answers),
         cmocka_unit_test(bytes_that_nobody_asked_for),
         cmocka_unit_test(an_answer_that_crosses),
+        cmocka_unit_test(nothing_interrupts_the_naming_of_missing_keys),
         cmocka_unit_test(workers_are_waited_for),
         SERVED(timeouts_name_what_is_missing),
         SERVED(after_a_timeout_1_13_is_unusable),
