@@ -10,7 +10,6 @@
 #include "cli/run_meeting.h"
 #include "cli/run_signals.h"
 #include "cli/run_ssh.h"
-#include "cli/run_torch.h"
 #include "cli/run_watch.h"
 #include "cli/trace_write.h"
 
@@ -22,14 +21,12 @@
 #include "elastic/job.h"
 #include "elastic/program.h"
 #include "elastic/remote_node.h"
-#include "net/net.h"
 #include "net/secret_memory.h"
 #include "net/wire_choice.h"
 
 #include <tutti/store.h>
 
 #include <fcntl.h>
-#include <netdb.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -251,7 +248,6 @@ static tt_status set_wire(const tt__run_flags *flags) {
 static tt_status make_job(tt__job *job, tt__meeting_place *place, const tt__run_flags *flags) {
     TT__TRY(count_nodes(job, flags));
     TT__TRY(count_workers(job, flags));
-    TT__TRY(tt__run_torch_read(job, flags));
     TT__TRY(tt__run_find_meeting_place(job, place, flags));
     TT__TRY(read_periods(job, flags));
     TT__TRY(read_store_auth(job, flags));
@@ -329,7 +325,7 @@ static tt_status hand_down_secret(tt__job *job, const tt__run_flags *flags) {
                      "the job has no secret: who reaches it on %s, or etcd, can take part in it (--secret-file FILE, "
                      "the same on all nodes, keeps others out)",
                      job->own_addr);
-    else if (!job->has_secret && job->number <= 0 && !job->torch)
+    else if (!job->has_secret && job->number <= 0)
         tt__cli_note(
             "run",
             "the job has no secret: who reaches %s:%d can take part in it (--secret-file FILE, the same on all "
@@ -343,7 +339,7 @@ static int run_fail_everywhere(const tt__job *job, int exit_code) {
     char problem[TT__ERROR_TEXT_SIZE];
     snprintf(problem, sizeof problem, "%s", tt_last_error());
     run_fail(exit_code);
-    if (job->nodes == 1 || job->torch)
+    if (job->nodes == 1)
         return exit_code;
     tt__cli_note("run", "telling the other nodes, for at most %d s", TT__TELL_MS / 1000);
     tt__job_tell_problem(job, problem);
@@ -450,7 +446,6 @@ static int run_parsed(const tt__command *command, const tt__run_flags *flags, tt
         code = run_logged(job, &logs, flags, notice_ms, args, count);
     free(cpus);
     tt__run_logs_free(&logs);
-    tt__torch_job_free(job->torch);
     return code;
 }
 

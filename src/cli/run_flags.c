@@ -96,8 +96,7 @@ const tt__flag tt__run_flags_table[] = {
          "for so long is lost (default 5). With c10d: last_call_timeout=SECONDS: fewer than MAX nodes begin when "
          "nobody has come for so long (default 1); rejoin=SECONDS: how long a node that was cut off looks for the job "
          "(default 60); is_host=true|false: whether this node serves the store (default: if it has the endpoint's "
-         "address); protocol=torch: the other nodes are torchrun's (docs/launch/torchrun_nodes.md). With etcd "
-         "protocol=http|https, cacert=FILE, cert=FILE, key=FILE"},
+         "address). With etcd protocol=http|https, cacert=FILE, cert=FILE, key=FILE"},
     {.what = "What runs:"},
     {.name = "module", .id = FIELD(module), .letter = 'm', .what = "PROGRAM is a Python module"},
     {.name = "no-python", .id = FIELD(no_python), .what = "never start PROGRAM with python3"},

@@ -79,7 +79,18 @@ static tt_status read_is_host(tt__job *job, const char *value) {
     return tt__fail(TT_ERR_INVALID, "--rdzv-conf: is_host: expected true or false, got \"%s\"", value);
 }
 
-/* --rdzv-conf NAME=VALUE,...: what is not read here is for back ends of torchrun's that are not here. */
+/* `tutti run` could once be a node of a job of torchrun's. Whoever still asks for that must not start a job of its own
+ * unawares. Any other value is ignored, as torchrun does. */
+static tt_status check_protocol(const char *value) {
+    if (strcmp(value, "torch") != 0 && strcmp(value, "torch1") != 0)
+        return TT_OK;
+    return tt__fail(TT_ERR_UNSUPPORTED,
+                    "--rdzv-conf: protocol=%s: one job mixes no launchers: start all nodes with tutti run, or all with "
+                    "torchrun, which runs Tutti's and PyTorch's programs, too",
+                    value);
+}
+
+/* --rdzv-conf NAME=VALUE,...: other names are for back ends of torchrun's that are not here; etcd reads its own. */
 static tt_status read_rdzv_conf(tt__job *job, const char *conf) {
     const struct {
         const char *name;
@@ -106,6 +117,8 @@ static tt_status read_rdzv_conf(tt__job *job, const char *conf) {
         snprintf(label, sizeof label, "--rdzv-conf: %s", name);
         if (!strcmp(name, "is_host"))
             TT__TRY(read_is_host(job, value));
+        if (!strcmp(name, "protocol") && strcmp(job->rdzv_backend, "etcd") != 0)
+            TT__TRY(check_protocol(value));
         for (size_t i = 0; i < sizeof periods / sizeof *periods; i++) {
             if (strcmp(name, periods[i].name) != 0)
                 continue;
@@ -188,7 +201,7 @@ tt_status tt__run_find_meeting_place(tt__job *job, tt__meeting_place *place, con
     if (etcd && job->max_nodes > 1)
         return meet_in_etcd(job, place, flags);
     bool c10d = etcd || !strcmp(job->rdzv_backend, "c10d"),
-         any_port = job->max_nodes == 1 && !job->torch && (flags->standalone || c10d || !says_where(flags));
+         any_port = job->max_nodes == 1 && (flags->standalone || c10d || !says_where(flags));
     char bare[TT__NET_HOST_SIZE];
     int64_t number = any_port ? 0 : c10d ? C10D_PORT : TT_STORE_DEFAULT_PORT;
     bool local = flags->local_addr && *flags->local_addr && any_port;

@@ -45,8 +45,6 @@ typedef struct tt__job_look {
     void (*show)(void *user, const char *line); /* as tt__streams_show() */
 } tt__job_look;
 
-typedef struct tt__torch_job tt__torch_job;
-
 /* Which folder it is, whatever name it has: numbers of the file system and of the folder in it. */
 typedef struct tt__folder_id {
     uint64_t device, inode;
@@ -87,7 +85,6 @@ typedef struct tt__job {
     int64_t last_call_ms;     /* how long nobody may have come when fewer than max_nodes begin */
     int64_t rejoin_ms;        /* where nodes may come and go: how long to look for the job when this one has lost it */
     int64_t heartbeat_ms;     /* a node that is silent for so long is lost */
-    tt__torch_job *torch;     /* the nodes are PyTorch's agents, this one too: torch_job.h; NULL: launchers of ours */
 
     const tt__logs *logs; /* where the workers' output goes; NULL: to the launcher's streams */
 

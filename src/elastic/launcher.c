@@ -26,7 +26,6 @@
 #include "elastic/children.h"
 #include "elastic/election.h"
 #include "elastic/events.h"
-#include "elastic/launcher_torch.h"
 #include "elastic/launcher_watchdog.h"
 
 #include <errno.h>
@@ -338,7 +337,7 @@ static void wait_for_events(launcher *l) {
     l->fds[0] = (struct pollfd){.fd = l->done ? -1 : l->keeper.socket, .events = POLLIN};
     l->fds[1] = (struct pollfd){.fd = l->signals, .events = POLLIN};
     l->fds[2] = (struct pollfd){.fd = tt__watch_fd(l->watch), .events = POLLIN};
-    l->fds[3] = (struct pollfd){.fd = l->nodes ? tt__nodes_fd(l->nodes) : tt__launcher_torch_fd(l), .events = POLLIN};
+    l->fds[3] = (struct pollfd){.fd = l->nodes ? tt__nodes_fd(l->nodes) : -1, .events = POLLIN};
     int n = 4 + tt__streams_poll(&l->streams, l->fds + 4, &timeout);
     n += tt__follow_poll(l->follow, l->fds + n, &timeout);
     n += tt__watchdog_poll(l, l->fds + n, &timeout);
@@ -350,7 +349,6 @@ static void launcher_serve(launcher *l) {
     wait_for_events(l);
     take_signals(l);
     take_keeper_messages(l);
-    tt__launcher_torch_take(l);
     tt__launcher_take_node_events(l);
     tt__streams_serve(&l->streams);
     tt__follow_serve(l->follow);
@@ -392,7 +390,6 @@ static void finish_follow(launcher *l) {
 /* Wait for the other nodes; nothing of the job is left here. A signal now means that the user won't wait. */
 static void wait_for_nodes(launcher *l) {
     int signals = l->signals_taken;
-    tt__launcher_torch_finish(l, launcher_serve);
     if (!l->nodes || l->phase == TT__JOINING || l->failure)
         return;
     l->deadline_ms = INT64_MAX;
@@ -421,7 +418,7 @@ static void tell_full_disk(launcher *l) {
  * other nodes may notice the end of those that were told before they are told themselves. */
 static bool was_asked(const launcher *l, const tt__worker *first) {
     bool told = l->got_signal || l->node_signal;
-    bool other = l->stopped || l->lost || (l->torch && l->node_left) || l->keeper_lost;
+    bool other = l->stopped || l->lost || l->keeper_lost;
     return ((told || other) && tt__was_told_to_end(first)) || (told && first->secondary);
 }
 
@@ -452,8 +449,6 @@ static int launcher_conclude(launcher *l) {
     if (l->got_signal || l->stopped)
         return 128 + (l->got_signal ? l->got_signal : l->stopped);
     if ((l->lost || l->keeper_lost || stranded) && (!failed || asked))
-        return 1;
-    if (l->torch && l->node_left && asked)
         return 1;
     if (l->node_signal && asked)
         return 128 + l->node_signal;
@@ -511,8 +506,6 @@ static tt_status launcher_start(launcher *l) {
     if (l->log >= 0)
         tt__log_to_descriptor(l->log);
     TT__TRY(tt__launcher_watch(l));
-    if (l->job->torch)
-        return tt__launcher_torch_join(l);
     TT__TRY(tt__launcher_serve_store(l->job, &l->server));
     if (l->server)
         l->job->master_port = tt_store_server_port(l->server);
@@ -541,7 +534,6 @@ static void launcher_finish(launcher *l) {
     if (l->keeper.socket >= 0)
         close(l->keeper.socket); /* the keeper ends now, while this process cleans up */
     tt__launcher_leave(l);
-    tt__launcher_torch_free(l);
     tt__election_free(l->election);
     tt_store_free(l->store);
     tt_store_server_free(l->server);

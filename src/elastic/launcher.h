@@ -74,8 +74,7 @@ typedef struct tt__launcher_state {
     bool is_last, all_gone;
     bool all_well;              /* all workers of this attempt have ended well, of their own accord, likewise */
     bool began;                 /* an attempt has */
-    bool ordered;               /* the next round is, */
-    bool asked;                 /* or PyTorch's agent has been asked for it */
+    bool ordered;               /* the next round has been ordered */
     bool ending;                /* no attempt follows: the workers that are kept are told to end */
     bool kept;                  /* workers here go on in the next attempt, or when the job is found again, */
     bool any_kept;              /* or on any node, as the coordinator says */
@@ -89,8 +88,6 @@ typedef struct tt__launcher_state {
     bool told_success;          /* a worker here has ended well, and the others know */
     bool looking, over;         /* a look is under way; no node has workers any more */
     tt__snapshot remote;        /* ranks of other nodes, as last seen */
-
-    struct tt__launcher_torch *torch; /* the agent of a job of PyTorch's: launcher_torch.c */
 } tt__launcher_state;
 
 /* ---- launcher_phase.c */
@@ -172,9 +169,6 @@ bool tt__launcher_any_goes_on(const tt__launcher_state *l);
  * moment, say. */
 bool tt__launcher_attempt_failed(const tt__launcher_state *l);
 
-/* Is the failure of this attempt followed by another, as far as is known here? */
-bool tt__launcher_may_try_again(const tt__launcher_state *l);
-
 /* Does another round follow when no worker of this one is left, as far as is known here? None where all is well. */
 bool tt__launcher_another_follows(const tt__launcher_state *l);
 
@@ -203,8 +197,7 @@ void tt__launcher_settle(tt__launcher_state *l);
 /* No process of the attempt is left here, except for those that can't be killed. */
 void tt__launcher_attempt_over(tt__launcher_state *l, int unkillable);
 
-/* When no node has workers of the attempt any more: begin the next, or be done. Nothing happens until that is known.
- * With PyTorch's agents that is launcher_torch.c's. */
+/* When no node has workers of the attempt any more: begin the next, or be done. Nothing happens until that is known. */
 void tt__launcher_go_on(tt__launcher_state *l);
 
 /* Do nodes come and go while the job goes on? */
@@ -234,9 +227,6 @@ void tt__launcher_regroup(tt__launcher_state *l, const char *why);
 
 /* Begin the round. Nothing of an earlier one is left here. Takes `round`. */
 void tt__launcher_take_round(tt__launcher_state *l, tt__round *round);
-
-/* Start all workers again; false: although none has failed. No process of the last attempt is left on any node. */
-void tt__launcher_begin_next(tt__launcher_state *l, bool failed);
 
 /* Report the nodes that are lost, in a line each. */
 void tt__launcher_report_lost(tt__launcher_state *l);

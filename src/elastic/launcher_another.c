@@ -45,10 +45,6 @@ bool tt__launcher_attempt_failed(const launcher *l) {
     return tt__launcher_failed_by_itself(l) || (tt__launcher_any_goes_on(l) && !l->regroups && !l->lost);
 }
 
-bool tt__launcher_may_try_again(const launcher *l) {
-    return tt__launcher_failed_by_itself(l) && tt__launcher_has_attempts_left(l) && !tt__launcher_against_another(l);
-}
-
 bool tt__launcher_another_follows(const launcher *l) {
     bool counts = tt__launcher_attempt_failed(l);
     bool ended_well = !counts && (l->all_well || (!l->regroups && !l->lost)); /* just before nodes came or went */

@@ -23,11 +23,8 @@ typedef tt__launcher_state launcher;
  * that is left. */
 static bool may_follow(const launcher *l) {
     bool counts = tt__launcher_failed_by_itself(l) && !tt__launcher_has_attempts_left(l);
-    return !counts && !l->torch && !tt__launcher_must_end(l) && !l->stopped;
+    return !counts && !tt__launcher_must_end(l);
 }
-
-/* Does this job never have another round for ranks that survive? */
-static bool never_recovers(const launcher *l) { return l->torch || !tt__launcher_may_go_on(l); }
 
 /* Can the workers that are left go on? */
 static bool may_recover(const launcher *l) { return may_follow(l) && tt__launcher_can_recover(l); }
@@ -186,7 +183,7 @@ void tt__launcher_look_at_survivors(launcher *l) {
         l->tell_late_ms = 0;
         tt__launcher_tell_late(l);
     }
-    if (s.waiting && never_recovers(l)) /* no one else would answer them */
+    if (s.waiting && !tt__launcher_may_go_on(l)) /* no one else would answer them */
         tt__launcher_deny_round(l);
     else if (s.waiting && s.able < s.living && may_follow(l))
         wait_for_unready(l, s.blamed);
@@ -303,15 +300,6 @@ static void start_attempt(launcher *l) {
     l->kept = false;
 }
 
-void tt__launcher_begin_next(launcher *l, bool failed) {
-    if (failed)
-        tell_attempt(l);
-    forget_attempt(l);
-    l->job->attempt++;
-    l->job->restarts += failed;
-    start_attempt(l);
-}
-
 /* Start workers again, or order a round in which they are. No process of the last attempt is left on any node, but
  * workers that are kept. */
 static void order_next(launcher *l) {
@@ -404,7 +392,7 @@ static void look_again(launcher *l) {
 }
 
 void tt__launcher_go_on(launcher *l) {
-    if (l->phase != TT__GONE || l->done || l->torch)
+    if (l->phase != TT__GONE || l->done)
         return;
     if (l->rejoins && !l->got_signal)
         look_again(l);

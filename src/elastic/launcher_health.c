@@ -51,7 +51,7 @@ static bool goes_on(const launcher *l) {
 /* Is the next round waited for, with nothing left to be done here? */
 static bool waits_for_nodes(const launcher *l) {
     bool rests = l->phase == TT__GONE && l->nodes && (l->ordered || !l->job->coordinates) && goes_on(l);
-    return rests || l->phase == TT__JOINING || (l->asked && !l->done);
+    return rests || l->phase == TT__JOINING;
 }
 
 /* Write what keeps the attempt from going on; false: nothing does. */

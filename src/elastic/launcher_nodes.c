@@ -96,7 +96,7 @@ static void put_note(launcher *l, const char *key, const char *text) {
 void tt__launcher_publish_end(launcher *l, int i) {
     const tt__worker *w = &l->workers[i];
     char key[64], text[64], tail[TT__TAIL_BYTES + 1];
-    if (l->torch || l->phase == TT__JOINING) /* it was kept, and is in no round */
+    if (l->phase == TT__JOINING) /* it was kept, and is in no round */
         return;
     tt__end_text(w->status, text, sizeof text);
     put_note(l, tt__ended_key(key, l->job->first_rank + i, l->job->recovery), text);

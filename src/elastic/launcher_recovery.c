@@ -114,8 +114,7 @@ void tt__launcher_want_round(launcher *l) {
 }
 
 void tt__launcher_deny_round(launcher *l) {
-    const char *why = l->torch ? "where PyTorch's agents meet, all ranks are started again together"
-                               : "no restarts are left (tutti run --max-restarts)";
+    const char *why = "no restarts are left (tutti run --max-restarts)";
     for (int i = 0; i < l->job->workers; i++)
         if (tt__launcher_waits(l, i))
             tell_worker(l, i, TT__JOB_NO_ROUND, l->job->recovery + 1, why);

@@ -2,7 +2,6 @@
 
 #include "base/openmp_spins.h"
 #include "elastic/file_timers.h"
-#include "elastic/torch_job.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,7 +89,5 @@ int tt__worker_env(const tt__job *job, int i,
         failed |= put_env_number(&s, "OMP_NUM_THREADS", job->omp_threads);
     if (!tt__openmp_waits_as_told())
         failed |= put_env_text(&s, TT__OPENMP_SPINS_VARIABLE, TT__OPENMP_SPINS);
-    if (job->torch)
-        failed |= tt__torch_worker_env(job, i, set, user);
     return failed ? -1 : 0;
 }

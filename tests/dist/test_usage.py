@@ -13,8 +13,6 @@ from patience import DEADLINE  # noqa: E402
 
 TUTTI = os.environ["TUTTI"]
 
-TORCH = "--rdzv-backend=c10d --rdzv-endpoint=127.0.0.1 --rdzv-conf=protocol=torch "
-
 # Who is called: (arguments, part of what it says).
 WRONG = {
     "": [
@@ -62,13 +60,8 @@ WRONG = {
         ("--store-auth some true", "--store-auth: expected local, required or none"),
         ("--rdzv-conf heartbeat=x true", "--rdzv-conf: heartbeat: expected a number"),
         ("--rdzv-conf nonsense true", "--rdzv-conf: expected NAME=VALUE"),
-        ("--nnodes=2 --rdzv-conf protocol=other true", '--rdzv-conf: protocol: expected tutti, torch or torch1'),
-        ("--nnodes=2 --rdzv-conf protocol=torch true", "protocol=torch: expected --rdzv-backend=c10d and --rdzv-endp"),
-        (TORCH + "--nnodes=2 true", "protocol=torch: expected --store-auth=none"),
-        (TORCH + "--store-auth=none true", "protocol=torch: expected --nnodes=2 or more, or MIN:MAX"),
-        (TORCH + "--store-auth=none --nnodes=3:2 true", "--nnodes: expected MIN:MAX"),
-        (TORCH + "--store-auth=none --nnodes=2 --rdzv-conf protocol=torch,read_timeout=0 true", "read_timeout: expec"),
-        (TORCH + "--store-auth=none --nnodes=2 --rdzv-conf protocol=torch,is_host=2 true", "is_host: expected true"),
+        ("--nnodes=2 --rdzv-conf protocol=torch true", "protocol=torch: one job mixes no launchers"),
+        ("--nnodes=2 --rdzv-backend=c10d --rdzv-conf timeout=9,protocol=torch1 true", "protocol=torch1: one job mixes"),
         ("--rdzv-endpoint 192.0.2.1:29500 true", "expected a loopback address"),
         ("-n 2 true", "unknown flag -n; did you mean --nproc-per-node?"),
         ("-np 2 true", "unknown flag -np; did you mean --nproc-per-node?"),

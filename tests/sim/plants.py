@@ -113,7 +113,7 @@ PLANTS = [
     ("ranks that join don't heed their launcher", "recovery/elastic.c",
      "tt__net_interrupt_by(e->standing.socket,", "tt__net_interrupt_by(PLANTED ? -1 : e->standing.socket,"),
     ("ranks wait for a round that can't come", "elastic/launcher_attempt.c",
-     "if (s.waiting && never_recovers(l))", "if (!PLANTED && s.waiting && never_recovers(l))"),
+     "if (s.waiting && !tt__launcher_may_go_on(l))", "if (!PLANTED && s.waiting && !tt__launcher_may_go_on(l))"),
     ("the store is renewed while what was told is on its way", "elastic/nodes_thread.c",
      "if (order->renewed && t->store && !t->cut)", "if (!PLANTED && order->renewed && t->store && !t->cut)"),
 ]

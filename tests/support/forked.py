@@ -8,8 +8,7 @@ import traceback
 
 
 def popen(argv, env, **more):
-    """subprocess.Popen([sys.executable, *argv], env=env, **more), of which argv is ["-m", module, ...] or
-    [script, ...]."""
+    """subprocess.Popen([sys.executable, *argv], env=env, **more), of which argv is [script, ...]."""
     return subprocess.Popen([sys.executable, *map(str, argv)], preexec_fn=lambda: _become(argv, env), **more)
 
 
@@ -22,13 +21,9 @@ def _become(argv, env):
         os.environ.clear()
         os.environ.update(env)
         sys.path[:0] = [path for path in env.get("PYTHONPATH", "").split(":") if path]
-        if argv[0] == "-m":
-            sys.argv = list(map(str, argv[1:]))
-            runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
-        else:
-            sys.argv = list(map(str, argv))
-            sys.path.insert(0, os.path.dirname(sys.argv[0]))
-            runpy.run_path(sys.argv[0], run_name="__main__")
+        sys.argv = list(map(str, argv))
+        sys.path.insert(0, os.path.dirname(sys.argv[0]))
+        runpy.run_path(sys.argv[0], run_name="__main__")
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
