@@ -1,0 +1,47 @@
+/* Ranks of this command itself: benchmarks of several ranks start them with `tutti run`. */
+#include "cli/bench/spawn.h"
+
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+bool tt__bench_is_rank(void) { return getenv("TUTTI_BENCH_RANK") != NULL; }
+
+bool tt__bench_self(char *path, unsigned size) {
+    ssize_t n = readlink("/proc/self/exe", path, size - 1);
+    if (n < 0)
+        return false;
+    path[n] = '\0';
+    return true;
+}
+
+int tt__bench_spawn(int world, int argc, char **argv) { return tt__spawn_ranks(world, "bench", argc, argv); }
+
+int tt__spawn_ranks(int world, char *command, int argc, char **argv) {
+    char self[4096], nproc[40];
+    char **args = calloc((size_t)argc + 8, sizeof *args);
+    if (!args || !tt__bench_self(self, sizeof self) || setenv("TUTTI_BENCH_RANK", "1", 1)) {
+        fprintf(stderr, "tutti bench: can't start the ranks: %s\n", strerror(errno));
+        free(args);
+        return TT__EXIT_FAILED;
+    }
+    snprintf(nproc, sizeof nproc, "--nproc-per-node=%d", world);
+    int n = 0;
+    args[n++] = self;
+    args[n++] = "run";
+    args[n++] = "--standalone";
+    args[n++] = nproc;
+    args[n++] = "--no-python";
+    args[n++] = self;
+    if (command)
+        args[n++] = command;
+    for (int i = 0; i < argc; i++)
+        args[n++] = argv[i];
+    execv(self, args);
+    fprintf(stderr, "tutti bench: can't run %s: %s\n", self, strerror(errno));
+    free(args);
+    return TT__EXIT_FAILED;
+}

@@ -1,0 +1,32 @@
+/* How `tutti top` shows a view. */
+#ifndef TT_CLI_TOP_H
+#define TT_CLI_TOP_H
+
+#include "cli/look/job_view.h"
+
+#include <stdio.h>
+
+/* What a rank did in the last second, or in as much of it as its recorder remembers. */
+typedef struct tt__top_rates {
+    double calls_per_s, bytes_per_s;
+    double busy;        /* share of the time inside calls, 0 to 1 */
+    double device_busy; /* and of that in which calls ran on the rank's device, as far as that is known */
+} tt__top_rates;
+
+tt__top_rates tt__top_rates_of(const tt__view_rank *rank);
+
+/* How text is laid out. */
+typedef struct tt__top_page {
+    int columns; /* lines are wrapped to so many; 0: they are not */
+    int rows;    /* of a screen, on which the whole should fit; 0: any number */
+    bool colours;
+} tt__top_page;
+
+/* Write the rank's present call, or its last: "in all_reduce ..., for 3 s". Returns `text`. */
+const char *tt__top_doing_text(const tt__view_rank *rank, char *text, size_t size);
+
+/* Write a view as lines of text, or as one line of JSON. */
+tt_status tt__top_text(const tt__view *view, const tt__top_page *page, FILE *out);
+tt_status tt__top_json(const tt__view *view, FILE *out);
+
+#endif
