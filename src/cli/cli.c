@@ -44,9 +44,9 @@ void tt__cli_print(FILE *out, const char *format, ...) {
 /* `text` quotes what was typed, and what stands in files: it becomes plain. */
 static void print_message(tt__colour colour, const char *command, char *text) {
     tt__make_plain(text);
-    int used = (int)(strlen("tutti : ") + strlen(command) - !*command);
+    int used = (int)(strlen(tt__cli_program) + strlen(" : ") + strlen(command) - !*command);
     const char *begin = colour == TT__PLAIN ? "" : tt__terminal_colour(STDERR_FILENO, colour);
-    fprintf(stderr, "%stutti%s%s:%s ", begin, *command ? " " : "", command,
+    fprintf(stderr, "%s%s%s%s:%s ", begin, tt__cli_program, *command ? " " : "", command,
             *begin ? tt__terminal_colour(STDERR_FILENO, TT__PLAIN) : "");
     for (size_t n; *text; text += n) {
         char line[ERROR_SIZE];
@@ -92,7 +92,7 @@ int tt__cli_usage_error(const char *command, const char *format, ...) {
         if (*c == '\n' || *c == '\t')
             *c = '?';
     print_message(TT__RED, command, text);
-    fprintf(stderr, "Try 'tutti %s%s--help'.\n", command, *command ? " " : "");
+    fprintf(stderr, "Try '%s %s%s--help'.\n", tt__cli_program, command, *command ? " " : "");
     return TT__EXIT_USAGE;
 }
 

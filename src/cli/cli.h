@@ -39,6 +39,9 @@ typedef struct tt__command {
     int (*run)(int argc, char **argv); /* argv[0] is its name's last word. Returns the exit code */
 } tt__command;
 
+/* What help and errors call the program: "tutti", unless the main() of another one says its own name. */
+extern const char *tt__cli_program;
+
 extern const tt__command tt__cmd_run, tt__cmd_launch, tt__cmd_top, tt__cmd_trace, tt__cmd_store, tt__cmd_tune,
     tt__cmd_bench, tt__cmd_data, tt__cmd_ckpt, tt__cmd_plot, tt__cmd_submit, tt__cmd_doctor;
 

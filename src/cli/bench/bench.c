@@ -6,13 +6,12 @@ static const tt__command *const *bench_parts(void) {
     static const tt__command *parts[TT__PARTS_MAX + 1];
     static tt__command made[TT__PARTS_MAX];
     static char names[TT__PARTS_MAX][TT__BENCH_NAME_SIZE];
-    static const tt__command *const others[] = {
-        &tt__bench_agreement, &tt__bench_store,    &tt__bench_rpc,  &tt__bench_startup,
-        &tt__bench_step,      &tt__bench_pipeline, &tt__bench_zero, NULL};
+    static const tt__command *const others[] = {&tt__bench_store, &tt__bench_rpc, &tt__bench_startup, &tt__bench_step,
+                                                NULL};
     int n = 0;
     if (*parts)
         return parts;
-    for (const tt__bench_call *call; n < TT__PARTS_MAX - 6 && (call = tt__bench_call_at(n)); n++) {
+    for (const tt__bench_call *call; n < TT__PARTS_MAX - 4 && (call = tt__bench_call_at(n)); n++) {
         made[n] = tt__bench_collective(call, names[n]);
         parts[n] = &made[n];
     }

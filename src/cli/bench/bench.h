@@ -5,8 +5,7 @@
 #include "cli/bench/bench_calls.h"
 #include "cli/cli.h"
 
-extern const tt__command tt__bench_agreement, tt__bench_store, tt__bench_startup, tt__bench_step, tt__bench_pipeline,
-    tt__bench_zero, tt__bench_rpc;
+extern const tt__command tt__bench_store, tt__bench_startup, tt__bench_step, tt__bench_rpc;
 
 /* Make the command that measures one call; its name is kept in `name`. */
 enum { TT__BENCH_NAME_SIZE = 48 };

@@ -12,7 +12,6 @@
 #include "base/parse.h"
 #include "cli/bench/bench.h"
 #include "cli/bench/bench_calls.h"
-#include "cli/bench/bench_link.h"
 #include "cli/bench/bench_models.h"
 #include "cli/bench/spawn.h"
 #include "cli/cli.h"
@@ -26,7 +25,6 @@ enum { BLOCKS = 5, MEGABYTE = 1 << 20 };
 typedef struct options {
     int64_t world, steps; /* steps 0: the model's own number */
     int64_t replicas;     /* of tt_data_parallel(); 0: none */
-    int64_t mbit;         /* of the link between ranks; 0: none is compared with */
     const tt__bench_model *model;
     bool no_pin;
     bool apart;
@@ -44,7 +42,6 @@ typedef struct trial {
     tt_tensor *x, *y;
     bool amp;
     tt_graph *graph; /* NULL: steps are taken one by one */
-    tt__bench_link *link;
     double block_ms[BLOCKS];
 } trial;
 
@@ -83,10 +80,6 @@ static const tt__flag step_flags[] = {
      .id = 'd',
      .value = "N",
      .what = "one process with N threads, each a replica (tt_data_parallel()), in place of ranks; N at least 1"},
-    {.name = "link",
-     .id = 'l',
-     .value = "MBIT",
-     .what = "compare with the least time that links of MBIT Mbit/s between the ranks allow"},
     {.name = "no-pin", .id = 'p', .what = "let the system move ranks between CPUs"},
     {0}};
 
@@ -104,10 +97,7 @@ const tt__command tt__bench_step = {
         "needs at once: parameters, gradients, the optimizer's states, what backward reads again, gradients under "
         "way. With --amp it also has \"amp\":\"bf16\", with --device \"device\":\"cuda:0\" and \"device_mb\", the most "
         "memory there that tensors have had, with --graph \"graph\":true, with --apart \"apart\":true, with "
-        "--data-parallel \"data_parallel\":N, behind the model.\n"
-        "With --link it ends with \"least_ms\", the least time until gradients are averaged, and \"of_least\", how "
-        "many times that forward and backward took: a bucket and all later ones cross the link when its last "
-        "gradient is there, which is what the same steps' trace says.",
+        "--data-parallel \"data_parallel\":N, behind the model.",
     .flags = step_flags,
     .notes = "OMP_NUM_THREADS is 1 a rank unless it is set. Under a launcher (tutti run, mpirun) the job's ranks are\n"
              "measured, not --world.",
@@ -132,9 +122,6 @@ static int check_step_flags(options *o, const char *model) {
                                                  "--device cuda:0");
     if (o->backend && !strcmp(o->backend, "nccl") && on_cpu)
         return tt__cli_usage_error("bench step", "--backend nccl averages memory of GPUs: add --device cuda");
-    if (o->mbit && (o->world == 1 || o->apart))
-        return tt__cli_usage_error("bench step", "--link: one rank alone, or with --apart or --data-parallel, averages "
-                                                 "nothing; leave it out, or give --world 2 or more");
     return -1;
 }
 
@@ -173,9 +160,6 @@ static int step_parse(options *o, int argc, char **argv) {
             break;
         case 'x':
             o->apart = true;
-            break;
-        case 'l':
-            status = tt__parse_i64("--link", optarg, 1, 1000000, &o->mbit);
             break;
         case 'p':
             o->no_pin = true;
@@ -238,7 +222,6 @@ static tt_status trial_init(trial *t, options *o) {
 }
 
 static void tear_down(trial *t) {
-    tt__bench_link_free(t->link);
     tt_graph_free(t->graph);
     tt_tensor_free(t->x);
     tt_tensor_free(t->y);
@@ -260,11 +243,9 @@ static tt_tensor *amp_loss(const trial *t) {
 static tt_status train_step(trial *t) {
     TT_AUTO_SCOPE;
     tt_optimizer_zero_grad(t->optimizer);
-    tt__bench_link_begin(t->link);
     tt_tensor *loss = t->amp ? amp_loss(t) : plain_loss(t);
     if (tt_backward(loss))
         return tt_last_status();
-    tt__bench_link_end(t->link);
     return tt_optimizer_step(t->optimizer);
 }
 
@@ -289,8 +270,6 @@ static tt_status warm_up(trial *t, const options *o) {
 static tt_status step_measure(trial *t, const options *o) {
     int64_t steps = o->steps;
     tt_status status = warm_up(t, o);
-    if (!status && o->mbit)
-        status = tt__bench_link_new(&t->link, t->ddp, t->world, o->mbit, steps * BLOCKS);
     for (int b = 0; b < BLOCKS && !status; b++) {
         status = tt_barrier(t->world);
         int64_t start = tt__now_ns();
@@ -313,19 +292,13 @@ static void step_print(const trial *t, const options *o) {
     if (o->device != TT_CPU && !tt_device_memory_get(o->device, &memory))
         tt__format(device, sizeof device, "\"device\":\"%s\",\"device_mb\":%.1f,", tt_device_name(o->device),
                    (double)memory.peak / MEGABYTE);
-    char link[80] = "";
-    if (t->link) {
-        double least_ms, ratio;
-        tt__bench_link_medians(t->link, &least_ms, &ratio);
-        tt__format(link, sizeof link, ",\"least_ms\":%.4f,\"of_least\":%.4f", least_ms, ratio);
-    }
     tt__print(stdout,
               "{\"bench\":\"step\",\"model\":\"%s\",%s%s%s%s%s\"world\":%d,\"ms_median\":%.4f,\"ms_min\":%.4f,"
-              "\"rss_mb\":%.1f,\"pool_mb\":%.1f,\"needs_mb\":%.1f%s}\n",
+              "\"rss_mb\":%.1f,\"pool_mb\":%.1f,\"needs_mb\":%.1f}\n",
               o->model->name, o->amp ? "\"amp\":\"bf16\"," : "", device, o->graph ? "\"graph\":true," : "",
               o->apart ? "\"apart\":true," : "", replicas, tt_get_world_size(t->world), t->block_ms[BLOCKS / 2],
               t->block_ms[0], (double)usage.ru_maxrss / 1024, (double)tt__pool_most() / MEGABYTE,
-              (double)tt__bench_model_needs(t->kind, t->model) / MEGABYTE, link);
+              (double)tt__bench_model_needs(t->kind, t->model) / MEGABYTE);
 }
 
 static int step_main(int argc, char **argv) {

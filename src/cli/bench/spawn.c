@@ -1,4 +1,4 @@
-/* Ranks of this command itself: benchmarks of several ranks start them with `tutti run`. */
+/* Ranks of this program itself: benchmarks of several ranks start them with its `run`. */
 #include "cli/bench/spawn.h"
 
 #include "cli/cli.h"
@@ -24,7 +24,7 @@ int tt__spawn_ranks(int world, char *command, int argc, char **argv) {
     char self[4096], nproc[40];
     char **args = calloc((size_t)argc + 8, sizeof *args);
     if (!args || !tt__bench_self(self, sizeof self) || setenv("TUTTI_BENCH_RANK", "1", 1)) {
-        fprintf(stderr, "tutti bench: can't start the ranks: %s\n", strerror(errno));
+        tt__cli_error("", "can't start the ranks: %s", strerror(errno));
         free(args);
         return TT__EXIT_FAILED;
     }
@@ -41,7 +41,7 @@ int tt__spawn_ranks(int world, char *command, int argc, char **argv) {
     for (int i = 0; i < argc; i++)
         args[n++] = argv[i];
     execv(self, args);
-    fprintf(stderr, "tutti bench: can't run %s: %s\n", self, strerror(errno));
+    tt__cli_error("", "can't run %s: %s", self, strerror(errno));
     free(args);
     return TT__EXIT_FAILED;
 }

@@ -1,27 +1,42 @@
-/* tutti bench zero: what a step with a sharded optimizer takes beside one of DDP and the plain optimizer, and how much
+/* tutti-bench zero: what a step with a sharded optimizer takes beside one of DDP and the plain optimizer, and how much
  * memory the optimizer has on a rank.
  *
  * Both models are trained in the same processes, a step of each in turn: what the machine does meanwhile hits both. */
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "base/clock.h"
 #include "base/format.h"
 #include "base/parse.h"
-#include "cli/bench/bench.h"
+#include "cli/bench/bench_calls.h"
 #include "cli/bench/bench_models.h"
-#include "cli/bench/bench_zero_memory.h"
 #include "cli/bench/spawn.h"
-#include "cli/cli.h"
+#include "compare/compare.h"
+#include "optim/optimizer.h"
+#include "parallel/ddp_state.h"
+#include "parallel/fully_shard/fully_shard.h"
+#include "tensor/tensor.h"
 
 #include <tutti/tutti.h>
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* What a wrapped module and its optimizer occupy on this rank, in MiB. Parameters and gradients: their resident pages
+ * (mincore); state: its tensors' sizes. */
+typedef struct zero_memory {
+    double params_mb; /* parameters: whole ones, slices, and the places where units are gathered */
+    double grads_mb;  /* gradients: buckets, places of whole ones, and of slices */
+    double state_mb;  /* the tensors of the optimizer's state */
+} zero_memory;
 
 /* A model, wrapped, and its optimizer. */
 typedef struct zero_side {
     tt_module *model, *ddp;
     tt_optimizer *optimizer;
     double *ms;
-    tt__bench_memory memory;
+    zero_memory memory;
 } zero_side;
 
 typedef struct zero_trial {
@@ -48,8 +63,8 @@ static const tt__flag zero_flags[] = {{.name = "model",
 
 static int zero_main(int argc, char **argv);
 
-const tt__command tt__bench_zero = {
-    .name = "bench zero",
+const tt__command tt__compare_zero = {
+    .name = "zero",
     .what = "a step with a sharded optimizer",
     .usage = "[FLAGS]",
     .text =
@@ -69,7 +84,7 @@ const tt__command tt__bench_zero = {
 static int zero_parse(zero_trial *t, int argc, char **argv) {
     const char *model = "gpt";
     *t = (zero_trial){.world_size = 4, .steps = 40, .stage = 1};
-    for (int c; (c = tt__cli_next_flag(&tt__bench_zero, argc, argv, NULL)) != -1;) {
+    for (int c; (c = tt__cli_next_flag(&tt__compare_zero, argc, argv, NULL)) != -1;) {
         tt_status status = TT_OK;
         if (c == 'm')
             model = optarg;
@@ -82,12 +97,11 @@ static int zero_parse(zero_trial *t, int argc, char **argv) {
         else
             return c == 'h' ? TT__EXIT_OK : TT__EXIT_USAGE;
         if (status)
-            return tt__cli_usage_error("bench zero", "%s", tt_last_error());
+            return tt__cli_usage_error("zero", "%s", tt_last_error());
     }
     t->kind = tt__bench_model_find(model);
     if (!t->kind)
-        return tt__cli_usage_error("bench zero", "--model: expected mlp, conv, gpt, gpt2 or resnet50, got \"%s\"",
-                                   model);
+        return tt__cli_usage_error("zero", "--model: expected mlp, conv, gpt, gpt2 or resnet50, got \"%s\"", model);
     return -1;
 }
 
@@ -136,6 +150,90 @@ static void zero_tear_down(zero_trial *t) {
     tt_destroy_process_group(t->world);
 }
 
+/* ---- memory ---- */
+
+static const double MEBIBYTE = 1 << 20;
+
+/* How many of the `bytes` at `data` lie in resident pages. */
+static double resident_bytes(const void *data, size_t bytes) {
+    enum { BATCH = 1024 };
+    unsigned char there[BATCH];
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), end = (uintptr_t)data + bytes;
+    size_t pages = 0;
+    for (uintptr_t at = (uintptr_t)data & ~(page - 1); at < end; at += BATCH * page) {
+        const size_t n = end - at < BATCH * page ? (end - at + page - 1) / page : BATCH;
+        if (mincore((void *)at, n * page, there))
+            return (double)bytes; /* it can't be told: all of it */
+        for (size_t i = 0; i < n; i++)
+            pages += there[i] & 1;
+    }
+    return pages * page < bytes ? (double)(pages * page) : (double)bytes;
+}
+
+static double resident_tensor(const tt_tensor *x) {
+    return x ? resident_bytes(x->data, (size_t)x->numel * tt_dtype_size(x->dtype)) : 0;
+}
+
+static void add_ddp(const tt__ddp *d, const tt_named_tensors *params, zero_memory *m) {
+    for (int64_t i = 0; i < params->count; i++)
+        m->params_mb += resident_tensor(params->tensors[i]) / MEBIBYTE;
+    for (size_t i = 0; i < d->reducer->bucket_count; i++) {
+        const tt__reducer_bucket *b = &d->reducer->buckets[i];
+        m->grads_mb += resident_bytes(b->data, b->count * tt_dtype_size(b->dtype)) / MEBIBYTE;
+    }
+}
+
+static void add_sharded(const tt__fs *fs, zero_memory *m) {
+    for (size_t i = 0; i < fs->bucket_count; i++) {
+        const tt__fs_bucket *b = &fs->buckets[i];
+        m->params_mb += resident_bytes(b->slices, (size_t)b->part * tt_dtype_size(b->dtype)) / MEBIBYTE;
+    }
+    for (size_t i = 0; i < fs->place_count; i++)
+        m->params_mb += resident_bytes(fs->places[i].memory.data, fs->places[i].bytes) / MEBIBYTE;
+    for (size_t i = 0; i < fs->grad_place_count; i++)
+        m->grads_mb += resident_bytes(fs->grad_places[i].memory.data, fs->grad_places[i].bytes) / MEBIBYTE;
+}
+
+static bool lies_in_a_bucket(const tt__ddp *d, const tt_tensor *grad) {
+    for (size_t i = 0; d && i < d->reducer->bucket_count; i++) {
+        const tt__reducer_bucket *b = &d->reducer->buckets[i];
+        const char *at = grad->data, *from = b->data;
+        if (at >= from && at < from + b->count * tt_dtype_size(b->dtype))
+            return true;
+    }
+    return false;
+}
+
+/* Gradients of slices that have memory of their own. */
+static void add_slice_grads(const tt__ddp *d, const tt_optimizer *o, zero_memory *m) {
+    for (size_t g = 0; g < o->group_count; g++)
+        for (size_t i = 0; i < o->groups[g].count; i++) {
+            const tt_tensor *grad = tt_grad(o->groups[g].params[i].tensor);
+            if (grad && grad->numel && !lies_in_a_bucket(d, grad))
+                m->grads_mb += resident_tensor(grad) / MEBIBYTE;
+        }
+}
+
+/* Measure it, between two steps. `wrapper` is tt_ddp()'s or tt_fully_shard()'s, `optimizer` one of its parameters,
+ * sharded or not. */
+static tt_status measure_memory(tt_module *wrapper, tt_optimizer *optimizer, zero_memory *out) {
+    *out = (zero_memory){0};
+    const tt__ddp *d = tt__ddp_of(wrapper);
+    if (d)
+        add_ddp(d, tt_module_parameters(wrapper), out);
+    else
+        add_sharded(tt__fs_of(wrapper), out);
+    add_slice_grads(d, optimizer, out);
+    const tt_named_tensors *state = tt__optim_own_state_dict(optimizer);
+    for (int64_t i = 0; state && i < state->count; i++)
+        if (!strncmp(state->names[i], "state.", 6))
+            out->state_mb += (double)tt_tensor_numel(state->tensors[i]) *
+                             (double)tt_dtype_size(tt_tensor_dtype(state->tensors[i])) / MEBIBYTE;
+    return state ? TT_OK : tt_last_status();
+}
+
+/* ---- time ---- */
+
 static tt_status backward_of(const zero_trial *t, const zero_side *s) {
     TT_AUTO_SCOPE;
     tt_optimizer_zero_grad(s->optimizer);
@@ -167,8 +265,8 @@ static tt_status zero_measure(zero_trial *t) {
         status = timed_step(t, &t->plain, &t->plain.ms[i]);
         status = status ? status : timed_step(t, &t->sharded, &t->sharded.ms[i]);
     }
-    status = status ? status : tt__bench_zero_memory(t->plain.ddp, t->plain.optimizer, &t->plain.memory);
-    return status ? status : tt__bench_zero_memory(t->sharded.ddp, t->sharded.optimizer, &t->sharded.memory);
+    status = status ? status : measure_memory(t->plain.ddp, t->plain.optimizer, &t->plain.memory);
+    return status ? status : measure_memory(t->sharded.ddp, t->sharded.optimizer, &t->sharded.memory);
 }
 
 static double median_of(double *values, int64_t n) {
@@ -179,7 +277,7 @@ static double median_of(double *values, int64_t n) {
 static tt_status zero_print(const zero_trial *t) {
     double *ratios = calloc((size_t)t->steps, sizeof *ratios);
     if (!ratios)
-        return tt_fail(TT_ERR_MEMORY, "bench zero: no memory for %lld ratios", (long long)t->steps);
+        return tt_fail(TT_ERR_MEMORY, "zero: no memory for %lld ratios", (long long)t->steps);
     for (int64_t i = 0; i < t->steps; i++)
         ratios[i] = t->sharded.ms[i] / t->plain.ms[i];
     tt__print(stdout,
@@ -201,7 +299,7 @@ static int zero_main(int argc, char **argv) {
         return code;
     if (!tt__bench_is_rank()) {
         setenv("OMP_NUM_THREADS", "1", 0);
-        return tt__bench_spawn((int)t.world_size, argc, argv);
+        return tt__spawn_ranks((int)t.world_size, NULL, argc, argv);
     }
     tt_status status = zero_init(&t);
     if (!status)

@@ -1,4 +1,4 @@
-/* tutti bench pipeline: a training step on several ranks, one stage or more each, beside one process that runs the same
+/* tutti-bench pipeline: a training step on several ranks, one stage or more each, beside one process that runs the same
  * micro-batches of the whole model, turn and turn about. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,9 +8,9 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/parse.h"
-#include "cli/bench/bench.h"
+#include "cli/bench/bench_calls.h"
 #include "cli/bench/spawn.h"
-#include "cli/cli.h"
+#include "compare/compare.h"
 
 #include <tutti/tutti.h>
 
@@ -114,8 +114,8 @@ static const tt__flag pipeline_flags[] = {
 
 static int pipeline_main(int argc, char **argv);
 
-const tt__command tt__bench_pipeline = {
-    .name = "bench pipeline",
+const tt__command tt__compare_pipeline = {
+    .name = "pipeline",
     .what = "a pipeline's training step beside one process's",
     .usage = "[FLAGS]",
     .text =
@@ -203,11 +203,11 @@ static int pipeline_parse(pipe_options *o, int argc, char **argv) {
                         .size = 4,
                         .rounds = 9,
                         .side = 224};
-    for (int c; (c = tt__cli_next_flag(&tt__bench_pipeline, argc, argv, NULL)) != -1;) {
+    for (int c; (c = tt__cli_next_flag(&tt__compare_pipeline, argc, argv, NULL)) != -1;) {
         if (c == 'h' || c == '?')
             return c == 'h' ? TT__EXIT_OK : TT__EXIT_USAGE;
         if (parse_pipe_flag(o, c))
-            return tt__cli_usage_error("bench pipeline", "%s", tt_last_error());
+            return tt__cli_usage_error("pipeline", "%s", tt_last_error());
     }
     if (!o->chunks)
         o->chunks = o->schedule == TT_PIPELINE_INTERLEAVED_1F1B ? 2 : 1;
@@ -378,7 +378,7 @@ static int pipeline_main(int argc, char **argv) {
         return code;
     if (!tt__bench_is_rank()) {
         setenv("OMP_NUM_THREADS", "1", 0);
-        return tt__bench_spawn((int)o.world, argc, argv);
+        return tt__spawn_ranks((int)o.world, NULL, argc, argv);
     }
     pipe_trial t = {.o = &o};
     tt_status status = run_pipe_trial(&t);

@@ -1,13 +1,13 @@
-/* tutti bench agreement: what the always-on check costs each call, in time of the processor. A rank publishes its call,
+/* tutti-bench agreement: what the always-on check costs each call, in time of the processor. A rank publishes its call,
  * keeps a record of it, and compares words; once as Tutti does, and once with a bare sequence number, as a library
  * without the check would. */
 #include "base/clock.h"
 #include "base/format.h"
 #include "base/parse.h"
-#include "cli/bench/bench.h"
-#include "cli/cli.h"
+#include "cli/bench/bench_calls.h"
 #include "comm/record/recorder.h"
 #include "comm/record/signature.h"
+#include "compare/compare.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,8 +23,8 @@ static const tt__flag agreement_flags[] = {
 
 static int agreement_main(int argc, char **argv);
 
-const tt__command tt__bench_agreement = {
-    .name = "bench agreement",
+const tt__command tt__compare_agreement = {
+    .name = "agreement",
     .what = "what the check that all ranks make the same call costs",
     .usage = "[--iterations N]",
     .text = "What the check that all ranks make the same call costs a call: its signature, its record, the comparison.",
@@ -83,7 +83,7 @@ static int agreement_measure(tt__recorder *recorder, int64_t calls) {
         with[i] = with_check(&w, recorder, calls, &agreed);
     }
     if (agreed != 2 * REPETITIONS * calls) {
-        fprintf(stderr, "tutti bench agreement: words differ that should not\n");
+        fprintf(stderr, "tutti-bench agreement: words differ that should not\n");
         return TT__EXIT_FAILED;
     }
     tt__bench_sort(with, REPETITIONS);
@@ -98,17 +98,17 @@ static int agreement_measure(tt__recorder *recorder, int64_t calls) {
 static int agreement_main(int argc, char **argv) {
     int64_t calls = 1000000;
     const char *flag;
-    for (int c; (c = tt__cli_next_flag(&tt__bench_agreement, argc, argv, &flag)) != -1;) {
+    for (int c; (c = tt__cli_next_flag(&tt__compare_agreement, argc, argv, &flag)) != -1;) {
         if (c == '?')
             return TT__EXIT_USAGE;
         if (c == 'h')
             return TT__EXIT_OK;
         if (tt__parse_i64("--iterations", optarg, 1, 1000000000, &calls))
-            return tt__cli_usage_error("bench agreement", "%s: not understood: \"%s\"", flag, optarg);
+            return tt__cli_usage_error("agreement", "%s: not understood: \"%s\"", flag, optarg);
     }
     tt__recorder *recorder = NULL;
     if (posix_memalign((void **)&recorder, 128, sizeof *recorder)) {
-        fprintf(stderr, "tutti bench agreement: no memory\n");
+        fprintf(stderr, "tutti-bench agreement: no memory\n");
         return TT__EXIT_FAILED;
     }
     *recorder = (tt__recorder){0};
