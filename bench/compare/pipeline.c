@@ -9,7 +9,7 @@
 #include "base/format.h"
 #include "base/parse.h"
 #include "cli/bench/bench_calls.h"
-#include "cli/bench/spawn.h"
+#include "cli/bench/bench_ranks.h"
 #include "compare/compare.h"
 
 #include <tutti/tutti.h>

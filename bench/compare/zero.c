@@ -7,7 +7,7 @@
 #include "base/parse.h"
 #include "cli/bench/bench_calls.h"
 #include "cli/bench/bench_models.h"
-#include "cli/bench/spawn.h"
+#include "cli/bench/bench_ranks.h"
 #include "compare/compare.h"
 #include "optim/optimizer.h"
 #include "parallel/ddp_state.h"

@@ -1,6 +1,7 @@
-/* The operations of `tutti bench`, each as one call on prepared buffers. */
+/* The operations of `tutti bench`, each as one call on prepared buffers, and their times. */
 #include "cli/bench/bench_calls.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/parse.h"
 
@@ -142,16 +143,77 @@ void tt__bench_buffers_release(tt__bench_buffers *b) {
     b->counts = b->send_counts = NULL;
 }
 
-tt_status tt__bench_parse_size(char *text, size_t *bytes) {
-    static const char suffixes[] = "KMG";
-    size_t n = strlen(text);
-    const char *suffix = n ? strchr(suffixes, text[n - 1]) : NULL;
-    int64_t value;
-    int shift = suffix ? 10 * (int)(suffix - suffixes + 1) : 0;
-    if (suffix)
-        text[n - 1] = '\0';
-    tt_status status = tt__parse_i64("--sizes", text, 1, (INT64_C(1) << 40) >> shift, &value);
-    if (!status)
-        *bytes = (size_t)value << shift;
+/* ---- time ---- */
+
+enum { WARM_UP = 3 };
+static const int64_t most_calls = 50000; /* in a repetition */
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+void tt__bench_sort(double *values, size_t n) { qsort(values, n, sizeof *values, by_value); }
+
+static tt_status repeat_sync(const tt__bench_call *call, tt__bench_buffers *b, int64_t count, int64_t n) {
+    tt_status status = TT_OK;
+    for (int64_t i = 0; i < n && !status; i++)
+        status = call->call(b, count, NULL);
     return status;
+}
+
+static tt_status repeat_async(const tt__bench_call *call, tt__bench_buffers *b, int64_t count, int64_t n) {
+    tt_work *works[TT__BENCH_WINDOW] = {NULL};
+    tt_status status = TT_OK;
+    for (int64_t i = 0; i < n + TT__BENCH_WINDOW && !status; i++) {
+        tt_work **work = &works[i % TT__BENCH_WINDOW];
+        status = *work ? tt_work_wait(*work) : TT_OK;
+        tt_work_free(*work);
+        *work = NULL;
+        if (!status && i < n)
+            status = call->call(b, count, work);
+    }
+    for (int i = 0; i < TT__BENCH_WINDOW; i++)
+        tt_work_free(works[i]);
+    return status;
+}
+
+static tt_status repeat_calls(const tt__bench_call *call, tt__bench_buffers *b, int64_t count, bool async, int64_t n,
+                              int64_t *ns) {
+    TT__TRY(tt_barrier(b->group));
+    int64_t start = tt__now_ns();
+    TT__TRY(async ? repeat_async(call, b, count, n) : repeat_sync(call, b, count, n));
+    *ns = tt__now_ns() - start;
+    return TT_OK;
+}
+
+/* Choose how many calls take about so long, as rank 0 measures it: first with a few, then with more, since a few are
+ * not representative. */
+static tt_status choose_iterations(const tt__bench_call *call, tt__bench_buffers *b, int64_t count,
+                                   const tt__bench_times *times, int64_t *n) {
+    int64_t ns, calls = WARM_UP, want;
+    for (;;) {
+        TT__TRY(repeat_calls(call, b, count, times->async, calls, &ns));
+        TT__TRY(tt_broadcast(b->group, &ns, 1, TT_I64, 0));
+        if (times->iterations || ns >= times->repetition_ns / 8 || calls == most_calls)
+            break;
+        calls = calls * 4 < most_calls ? calls * 4 : most_calls;
+    }
+    want = ns > 0 ? calls * times->repetition_ns / ns : most_calls;
+    *n = times->iterations ? times->iterations : want < 5 ? 5 : want > most_calls ? most_calls : want;
+    return TT_OK;
+}
+
+tt_status tt__bench_time(const tt__bench_call *call, tt__bench_buffers *b, int64_t count, const tt__bench_times *times,
+                         double *usec) {
+    int64_t n = 0, ns = 0;
+    bool round_trip = !strcmp(call->name, "send_recv") && !times->async;
+    tt__bench_buffers_set(b, count);
+    TT__TRY(choose_iterations(call, b, count, times, &n));
+    for (int i = 0; i < TT__BENCH_REPETITIONS; i++) {
+        TT__TRY(repeat_calls(call, b, count, times->async, n, &ns));
+        usec[i] = (double)ns / 1e3 / (double)n / (round_trip ? 2 : 1);
+    }
+    tt__bench_sort(usec, TT__BENCH_REPETITIONS);
+    return TT_OK;
 }

@@ -34,9 +34,6 @@ const tt__bench_call *tt__bench_call_at(int i);
 tt_status tt__bench_buffers_make(tt__bench_buffers *b, const tt__bench_call *call, size_t bytes);
 void tt__bench_buffers_release(tt__bench_buffers *b);
 
-/* "64K" as bytes, named --sizes in errors. Changes `text`. */
-tt_status tt__bench_parse_size(char *text, size_t *bytes);
-
 /* Set the counts for calls of `count`; uneven ones lie around it. */
 void tt__bench_buffers_set(tt__bench_buffers *b, int64_t count);
 
@@ -57,15 +54,5 @@ tt_status tt__bench_time(const tt__bench_call *call, tt__bench_buffers *b, int64
 
 /* Sort values (n), the smallest first. */
 void tt__bench_sort(double *values, size_t n);
-
-/* Tie this rank to a CPU of its own, if there are enough on its host: before the group is made, which reads the ranks'
- * CPUs. */
-void tt__bench_pin(void);
-
-/* Tie rank `rank` of `ranks` to the CPU with its number among those this process may use, if there are enough. */
-void tt__bench_pin_to(int rank, int ranks);
-
-/* Is this process a rank that `tutti run`, `tutti bench` or mpirun started? */
-bool tt__bench_is_member(void);
 
 #endif

@@ -4,7 +4,7 @@
 #include "cli/bench/bench.h"
 #include "cli/bench/bench_calls.h"
 #include "cli/bench/bench_flags.h"
-#include "cli/bench/spawn.h"
+#include "cli/bench/bench_ranks.h"
 #include "cli/cli.h"
 #include "comm/collective/algorithms.h"
 

@@ -2,13 +2,26 @@
 
 #include "base/error.h"
 #include "base/parse.h"
-#include "cli/bench/bench_calls.h"
 #include "comm/native/native.h"
 #include "net/wire_choice.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+tt_status tt__bench_parse_size(char *text, size_t *bytes) {
+    static const char suffixes[] = "KMG";
+    size_t n = strlen(text);
+    const char *suffix = n ? strchr(suffixes, text[n - 1]) : NULL;
+    int64_t value;
+    int shift = suffix ? 10 * (int)(suffix - suffixes + 1) : 0;
+    if (suffix)
+        text[n - 1] = '\0';
+    tt_status status = tt__parse_i64("--sizes", text, 1, (INT64_C(1) << 40) >> shift, &value);
+    if (!status)
+        *bytes = (size_t)value << shift;
+    return status;
+}
 
 static tt_status take_sizes(char *list, tt__bench_flags *flags) {
     char *rest = NULL;

@@ -33,6 +33,9 @@ typedef struct tt__bench_flags {
 #define TT__BENCH_FLAG_NO_PIN \
     { .name = "no-pin", .id = 'n', .what = "don't tie each rank to a CPU of its own" }
 
+/* "64K" as bytes, named --sizes in errors. Changes `text`. */
+tt_status tt__bench_parse_size(char *text, size_t *bytes);
+
 /* Take flag `c`, one of these. `value` is changed. Errors: TT_ERR_INVALID. */
 tt_status tt__bench_flag_take(int c, char *value, int least_world, tt__bench_flags *flags);
 

@@ -6,8 +6,8 @@
 #include "cli/bench/bench.h"
 #include "cli/bench/bench_calls.h"
 #include "cli/bench/bench_flags.h"
+#include "cli/bench/bench_ranks.h"
 #include "cli/bench/bench_rpc_workers.h"
-#include "cli/bench/spawn.h"
 #include "cli/cli.h"
 
 #include <tutti/rpc_training.h>

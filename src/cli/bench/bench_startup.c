@@ -4,7 +4,7 @@
 #include "base/format.h"
 #include "base/parse.h"
 #include "cli/bench/bench.h"
-#include "cli/bench/spawn.h"
+#include "cli/bench/bench_ranks.h"
 #include "cli/cli.h"
 
 #include <tutti/comm.h>

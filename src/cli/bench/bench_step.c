@@ -13,7 +13,7 @@
 #include "cli/bench/bench.h"
 #include "cli/bench/bench_calls.h"
 #include "cli/bench/bench_models.h"
-#include "cli/bench/spawn.h"
+#include "cli/bench/bench_ranks.h"
 #include "cli/cli.h"
 #include "tensor/device.h"
 #include "tensor/pool.h"

@@ -1,15 +1,17 @@
 /* tutti tune: measure the algorithms of every operation where the ranks are, and write the table that chooses among
  * them. */
-#include "cli/bench/tune.h"
 #include "base/atomic_file.h"
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/format.h"
 #include "base/parse.h"
 #include "base/planted.h"
 #include "cli/bench/bench.h"
 #include "cli/bench/bench_calls.h"
-#include "cli/bench/spawn.h"
+#include "cli/bench/bench_flags.h"
+#include "cli/bench/bench_ranks.h"
 #include "cli/cli.h"
+#include "comm/collective/algorithms.h"
 #include "comm/group.h"
 #include "comm/reduce/reduce_tree.h"
 
@@ -18,10 +20,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { TUNE_SIZES = 16, TUNE_ALGORITHMS = 16 };
+
+/* Times of the algorithms of one operation. */
+typedef struct tune_times {
+    tt_op op;
+    int ranks, hosts;
+    int sizes, algorithms;
+    size_t bytes[TUNE_SIZES]; /* ascending */
+    const tt__algorithm *of[TUNE_ALGORITHMS];
+    double usec[TUNE_SIZES][TUNE_ALGORITHMS];
+} tune_times;
+
 typedef struct settings {
     int64_t world;
     char transport[16], only[256], out[PATH_MAX];
-    size_t sizes[TT__TUNE_SIZES];
+    size_t sizes[TUNE_SIZES];
     int size_count;
 } settings;
 
@@ -58,6 +72,70 @@ const tt__command tt__cmd_tune = {
     .run = tune_main,
 };
 
+/* ---- from times to rules ---- */
+
+/* Noise: a winner must be faster than the one before by more than this. */
+static const double hardly = 0.95;
+
+static int fastest_algorithm(const tune_times *times, int size, int before) {
+    int best = before;
+    for (int a = 0; a < times->algorithms; a++)
+        if (!times->of[a]->own_order &&
+            (best < 0 || times->usec[size][a] < times->usec[size][best] * (best == before ? hardly : 1)))
+            best = a;
+    return best;
+}
+
+static void put_rule(tt__bytes *text, const tune_times *times, int algorithm, size_t up_to) {
+    char line[256], bytes[32] = "*";
+    if (up_to)
+        snprintf(bytes, sizeof bytes, "%zu", up_to);
+    int n = snprintf(line, sizeof line, "%-20s  %-5d  %-5d  %-9s  %s\n", tt_op_name(times->op), times->ranks,
+                     times->hosts, bytes, times->of[algorithm]->name);
+    tt__bytes_put(text, line, (size_t)n);
+}
+
+/* Add the rules for one operation: the fastest algorithm up to each size. An algorithm with an order of its own never
+ * wins, nor does one that is hardly faster than the winner at the size before. */
+static void put_rules(tt__bytes *text, const tune_times *times) {
+    int before = -1;
+    for (int size = 0; size < times->sizes; size++) {
+        int now = fastest_algorithm(times, size, before);
+        if (before >= 0 && now != before) /* between the two sizes: where sizes grow fourfold, their geometric mean */
+            put_rule(text, times, before, times->bytes[size - 1] + (times->bytes[size] - times->bytes[size - 1]) / 3);
+        before = now;
+    }
+    if (before >= 0)
+        put_rule(text, times, before, 0);
+}
+
+static bool is_replaced(const char *line, const bool ops[TT_OPS], int ranks, int hosts) {
+    char op[32], on_ranks[16], on_hosts[16], expected_ranks[16], expected_hosts[16];
+    if (sscanf(line, "%31s %15s %15s", op, on_ranks, on_hosts) != 3)
+        return true; /* empty */
+    snprintf(expected_ranks, sizeof expected_ranks, "%d", ranks);
+    snprintf(expected_hosts, sizeof expected_hosts, "%d", hosts);
+    for (int i = 0; i < TT_OPS; i++)
+        if (ops[i] && !strcmp(op, tt_op_name((tt_op)i)))
+            return !strcmp(on_ranks, expected_ranks) && !strcmp(on_hosts, expected_hosts);
+    return false;
+}
+
+/* Add the lines of `previous` but comments, and rules for one of `ops` with the same ranks and hosts. */
+static void put_previous_rules(tt__bytes *text, const char *previous, const bool ops[TT_OPS], int ranks, int hosts) {
+    while (*previous) {
+        char line[256];
+        size_t n = strcspn(previous, "\n");
+        snprintf(line, sizeof line, "%.*s", (int)n, previous);
+        line[strcspn(line, "#")] = '\0';
+        if (!is_replaced(line, ops, ranks, hosts)) {
+            tt__bytes_put(text, line, strlen(line));
+            tt__bytes_put(text, "\n", 1);
+        }
+        previous += n + (previous[n] == '\n');
+    }
+}
+
 /* ---- measuring */
 
 /* Force an algorithm: the world's table gets one more line at its top, for every call of its op. */
@@ -69,7 +147,7 @@ static void force_algorithm(tt_group *group, const tt__tuning *usual, const tt__
     tuning->rules[0] = (tt__rule){algorithm, {0, UINT32_MAX}, {0, UINT32_MAX}, UINT64_MAX};
 }
 
-static void tune_print(const tt__tune_times *times, int size, int algorithm) {
+static void tune_print(const tune_times *times, int size, int algorithm) {
     tt__print(stdout,
               "{\"tune\":\"%s\",\"algorithm\":\"%s\",\"world\":%d,\"hosts\":%d,\"bytes\":%zu,\"usec_min\":%.3f}\n",
               tt_op_name(times->op), times->of[algorithm]->name, times->ranks, times->hosts, times->bytes[size],
@@ -91,7 +169,7 @@ static tt_status measure_one(tt__bench_buffers *b, const tt__bench_call *call, i
 }
 
 static tt_status tune_measure_size(tt__bench_buffers *b, const tt__bench_call *call, const tt__tuning *usual,
-                                   tt__tune_times *times, int size) {
+                                   tune_times *times, int size) {
     for (int a = 0; a < times->algorithms; a++) {
         force_algorithm(b->group, usual, times->of[a]);
         TT__TRY(measure_one(b, call, times->bytes[size] / 4, &times->usec[size][a]));
@@ -102,10 +180,10 @@ static tt_status tune_measure_size(tt__bench_buffers *b, const tt__bench_call *c
 }
 
 /* Find the algorithms that serve here. */
-static void find_algorithms(const tt_group *group, tt__tune_times *times) {
+static void find_algorithms(const tt_group *group, tune_times *times) {
     const int64_t none[TT__TREE_MAX] = {0};
     const tt_call call = {.op = times->op, .dtype = TT_F32, .count = 1, .recv_counts = none};
-    for (size_t i = 0; i < tt__algorithm_count && times->algorithms < TT__TUNE_ALGORITHMS; i++) {
+    for (size_t i = 0; i < tt__algorithm_count && times->algorithms < TUNE_ALGORITHMS; i++) {
         const tt__algorithm *a = tt__algorithms[i];
         if (a->op == times->op && !a->shared && (!a->serves || a->serves(group, &call)))
             times->of[times->algorithms++] = a;
@@ -114,7 +192,7 @@ static void find_algorithms(const tt_group *group, tt__tune_times *times) {
 
 /* Fill in the sizes to measure: one for a barrier and for all_to_all_v, of which no rank knows all sizes; up to 1 MiB
  * for calls with a block for each rank. */
-static void fill_sizes(const settings *s, const tt__bench_call *call, tt__tune_times *times) {
+static void fill_sizes(const settings *s, const tt__bench_call *call, tune_times *times) {
     bool blocks = call->send_blocks == TT__BENCH_WORLD || call->recv_blocks == TT__BENCH_WORLD;
     bool none = !call->send_blocks || times->op == TT_OP_ALL_TO_ALL_V;
     times->sizes = none;
@@ -123,8 +201,7 @@ static void fill_sizes(const settings *s, const tt__bench_call *call, tt__tune_t
             times->bytes[times->sizes++] = (s->sizes[i] + 3) & ~(size_t)3;
 }
 
-static tt_status measure_op(tt_group *group, const tt__bench_call *call, const tt__tuning *usual,
-                            tt__tune_times *times) {
+static tt_status measure_op(tt_group *group, const tt__bench_call *call, const tt__tuning *usual, tune_times *times) {
     tt__bench_buffers b = {.group = group, .dtype = TT_F32, .op = TT_SUM, .plain = true};
     tt_status status = tt__bench_buffers_make(&b, call, times->bytes[times->sizes - 1]);
     for (int i = 0; i < times->sizes && !status; i++)
@@ -177,7 +254,7 @@ static tt_status tune_measure(tt_group *group, const settings *s, tt__bytes *tex
         *usual = *group->native->world->tuning;
     for (int i = 0; tt__bench_call_at(i) && !status; i++) {
         const tt__bench_call *call = tt__bench_call_at(i);
-        tt__tune_times times = {.ranks = group->size, .hosts = (int)tt__hosts_of(group)};
+        tune_times times = {.ranks = group->size, .hosts = (int)tt__hosts_of(group)};
         if (!list_names(s->only, call->name) || find_op(call->name, &times.op))
             continue;
         find_algorithms(group, &times);
@@ -186,7 +263,7 @@ static tt_status tune_measure(tt_group *group, const settings *s, tt__bytes *tex
             continue;
         status = measure_op(group, call, usual, &times);
         measured[times.op] = true;
-        tt__tune_put_rules(text, &times);
+        put_rules(text, &times);
     }
     free(usual);
     return status;
@@ -222,7 +299,7 @@ static tt_status write_table(const char *path, const tt__bytes *rules, const boo
     tt__bytes_put(&text, head, strlen(head));
     tt__bytes_put(&text, rules->data, rules->size);
     if (!status)
-        tt__tune_put_previous(&text, previous, measured, group->size, (int)tt__hosts_of(group));
+        put_previous_rules(&text, previous, measured, group->size, (int)tt__hosts_of(group));
     if (!status && (text.failed || rules->failed))
         status = tt__fail(TT_ERR_MEMORY, "no memory for a table of algorithms");
     if (!status)
@@ -285,7 +362,7 @@ static int parse_tune_sizes(const char *value, settings *s) {
     s->size_count = 0;
     for (char *text = strtok_r(list, ",", &rest); text; text = strtok_r(NULL, ",", &rest)) {
         int n = s->size_count;
-        if (n == TT__TUNE_SIZES || tt__bench_parse_size(text, &s->sizes[n]) || (n && s->sizes[n] <= s->sizes[n - 1]))
+        if (n == TUNE_SIZES || tt__bench_parse_size(text, &s->sizes[n]) || (n && s->sizes[n] <= s->sizes[n - 1]))
             return 1;
         s->size_count++;
     }

@@ -1,9 +1,10 @@
 /* Ranks of this program itself: benchmarks of several ranks start them with its `run`. */
-#include "cli/bench/spawn.h"
+#include "cli/bench/bench_ranks.h"
 
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -44,4 +45,26 @@ int tt__spawn_ranks(int world, char *command, int argc, char **argv) {
     tt__cli_error("", "can't run %s: %s", self, strerror(errno));
     free(args);
     return TT__EXIT_FAILED;
+}
+
+void tt__bench_pin_to(int rank, int ranks) {
+    cpu_set_t mine, one;
+    if (sched_getaffinity(0, sizeof mine, &mine) || CPU_COUNT(&mine) < ranks)
+        return;
+    CPU_ZERO(&one);
+    for (int cpu = 0, n = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &mine) && n++ == rank)
+            CPU_SET(cpu, &one);
+    if (sched_setaffinity(0, sizeof one, &one))
+        tt__cli_error("", "rank %d could not be tied to a CPU", rank);
+}
+
+void tt__bench_pin(void) {
+    const char *rank = getenv("LOCAL_RANK"), *world = getenv("LOCAL_WORLD_SIZE");
+    if (rank && world)
+        tt__bench_pin_to(atoi(rank), atoi(world));
+}
+
+bool tt__bench_is_member(void) {
+    return tt__bench_is_rank() || getenv("RANK") || getenv("OMPI_COMM_WORLD_RANK") || getenv("PMI_RANK");
 }
