@@ -96,6 +96,18 @@ int tt__cli_usage_error(const char *command, const char *format, ...) {
     return TT__EXIT_USAGE;
 }
 
+void tt__write_shell_word(const char *word, FILE *out) {
+    static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
+    if (*word && !word[strspn(word, safe)]) {
+        fputs(word, out);
+        return;
+    }
+    fputc('\'', out);
+    for (; *word; word++)
+        fputs(*word == '\'' ? "'\\''" : (const char[2]){*word, '\0'}, out);
+    fputc('\'', out);
+}
+
 /* ---- guesses */
 
 /* Count the letters to add, drop or change, and neighbours to swap, from one word to the other. */

@@ -62,6 +62,9 @@ void tt__cli_note(const char *command, const char *format, ...) __attribute__((f
 /* Print a line on `out`, wrapped as tt__wrap() does, and a line end. At most 8 KiB. */
 void tt__cli_print_wrapped(FILE *out, const char *text, int columns, int used, int indent);
 
+/* Write a word as a POSIX shell reads it back, in quotes if it needs them. */
+void tt__write_shell_word(const char *word, FILE *out);
+
 /* Run the part that argv[1] names, or help; an unknown one is an error that guesses what was meant. `kind`: "command",
  * "benchmark". */
 int tt__cli_dispatch(const tt__command *command, const char *kind, int argc, char **argv);

@@ -125,7 +125,8 @@ tt_status tt__bench_buffers_make(tt__bench_buffers *b, const tt__bench_call *cal
 /* Return the count that rank r sends to each: half as much again from even ranks, half as much from odd ones. */
 static int64_t uneven_count(int r, int64_t count) { return r % 2 ? count - count / 2 : count + count / 2; }
 
-void tt__bench_buffers_set(tt__bench_buffers *b, int64_t count) {
+/* Set the counts for calls of `count`; uneven ones lie around it. */
+static void set_counts(tt__bench_buffers *b, int64_t count) {
     for (int r = 0; r < tt_get_world_size(b->group); r++) {
         b->counts[r] = uneven_count(r, count);
         b->send_counts[r] = uneven_count(tt_get_rank(b->group), count);
@@ -208,7 +209,7 @@ tt_status tt__bench_time(const tt__bench_call *call, tt__bench_buffers *b, int64
                          double *usec) {
     int64_t n = 0, ns = 0;
     bool round_trip = !strcmp(call->name, "send_recv") && !times->async;
-    tt__bench_buffers_set(b, count);
+    set_counts(b, count);
     TT__TRY(choose_iterations(call, b, count, times, &n));
     for (int i = 0; i < TT__BENCH_REPETITIONS; i++) {
         TT__TRY(repeat_calls(call, b, count, times->async, n, &ns));

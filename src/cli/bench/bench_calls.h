@@ -34,9 +34,6 @@ const tt__bench_call *tt__bench_call_at(int i);
 tt_status tt__bench_buffers_make(tt__bench_buffers *b, const tt__bench_call *call, size_t bytes);
 void tt__bench_buffers_release(tt__bench_buffers *b);
 
-/* Set the counts for calls of `count`; uneven ones lie around it. */
-void tt__bench_buffers_set(tt__bench_buffers *b, int64_t count);
-
 /* ---- time */
 
 enum { TT__BENCH_REPETITIONS = 5, TT__BENCH_WINDOW = 4 };

@@ -43,6 +43,5 @@ const char *tt__ckpt_describe(const tt__ckpt_row *row, char *text, size_t size);
 int tt__ckpt_show(const char *path, bool json);
 int tt__ckpt_verify(int count, char **paths, bool json);
 int tt__ckpt_diff(const char *a, const char *b, bool json);
-int tt__ckpt_convert(const char *from, const char *to, bool weights_only, uint64_t max_shard_bytes);
 
 #endif

@@ -2,7 +2,6 @@
 #include "base/parse.h"
 #include "cli/clean_end.h"
 #include "cli/cli.h"
-#include "cli/data/data_folder.h"
 #include "cli/data/data_get.h"
 
 #include <tutti/data.h>

@@ -1,14 +1,16 @@
 /* Data sets that are known by name: where they are, and what their files must be. */
 #include "cli/data/data_get.h"
-#include "cli/clean_end.h"
-#include "cli/cli.h"
-#include "cli/data/data_folder.h"
 
 #include "base/error.h"
+#include "base/planted.h"
+#include "cli/clean_end.h"
+#include "cli/cli.h"
 #include "cli/data/download.h"
 #include "cli/data/untar.h"
 
+#include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -84,6 +86,21 @@ static tt_status unpack_set(const known_set *set, const char *dir, int fd) {
 }
 
 /* All files are tried, also after one that failed. */
+tt_status tt__data_folder_begin(const char *dir) {
+    tt_status status = tt__cli_make_folder(dir);
+    char *whole = status ? NULL : realpath(dir, NULL);
+    if (!status)
+        status = whole ? tt__check_folder(whole) : tt__fail_errno(TT_ERR_IO, errno, "can't find the folder %s", dir);
+    free(whole);
+    if (!status)
+        return TT_OK;
+    tt__cli_remove_folder();
+    tt__cli_error("data", "%s", tt_last_error());
+    return status;
+}
+
+void tt__data_folder_end(void) { tt__cli_remove_folder(); }
+
 static int get_set(const known_set *set, const char *dir, const char *mirror) {
     const char *const own[] = {mirror, NULL};
     bool failed = false;

@@ -129,4 +129,13 @@ tt_status tt__view_infer_ends(tt__view *view);
 /* List the groups: *groups (n), the caller's to free(). */
 tt_status tt__view_groups(const tt__view *view, tt__view_group **groups, int *n);
 
+/* What a rank did in the last second, or in as much of it as its recorder remembers. */
+typedef struct tt__view_rates {
+    double calls_per_s, bytes_per_s;
+    double busy;        /* share of the time inside calls, 0 to 1 */
+    double device_busy; /* and of that in which calls ran on the rank's device, as far as that is known */
+} tt__view_rates;
+
+tt__view_rates tt__view_rates_of(const tt__view_rank *rank);
+
 #endif

@@ -6,15 +6,6 @@
 
 #include <stdio.h>
 
-/* What a rank did in the last second, or in as much of it as its recorder remembers. */
-typedef struct tt__top_rates {
-    double calls_per_s, bytes_per_s;
-    double busy;        /* share of the time inside calls, 0 to 1 */
-    double device_busy; /* and of that in which calls ran on the rank's device, as far as that is known */
-} tt__top_rates;
-
-tt__top_rates tt__top_rates_of(const tt__view_rank *rank);
-
 /* How text is laid out. */
 typedef struct tt__top_page {
     int columns; /* lines are wrapped to so many; 0: they are not */

@@ -94,7 +94,7 @@ static json_t *worker_json(const tt__view_rank *rank) {
 static json_t *rank_json(const tt__view_rank *rank) {
     static const char *const names[] = {"starting", "runs", "stopped", "ended", "gone"};
     char how[64] = "";
-    tt__top_rates rates = tt__top_rates_of(rank);
+    tt__view_rates rates = tt__view_rates_of(rank);
     if (rank->state == TT__VIEW_ENDED)
         tt__end_text(rank->rank.wait_status, how, sizeof how);
     json_t *object = json_pack(

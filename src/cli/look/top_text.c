@@ -156,7 +156,7 @@ static const char *state_colour(const columns *c, const tt__view_rank *rank) {
 /* Write what a rank did in the last second, and its training where that has columns. */
 static int put_numbers(const columns *c, const tt__view_rank *rank, char text[LEFT_SIZE]) {
     char calls[16], bytes[16], gpu[16] = "";
-    tt__top_rates rates = tt__top_rates_of(rank);
+    tt__view_rates rates = tt__view_rates_of(rank);
     bool lives = rank->state == TT__VIEW_RUNS || rank->state == TT__VIEW_STOPPED;
     bool shown = lives && rank->recorder;
     if (c->devices && shown && rank->on_device)

@@ -22,9 +22,7 @@ static const tt__flag trace_flags[] = {
     {.name = "pipeline",
      .id = 'l',
      .value = "FILE",
-     .what =
-         "draw the pipeline's step in a file that tt_pipeline_write_trace() or \"tutti bench pipeline --trace\" wrote, "
-         "with its idle share",
+     .what = "draw the pipeline's step in a file that tt_pipeline_write_trace() wrote, with its idle share",
      .offer = TT__OFFER_FILES},
     {0}};
 

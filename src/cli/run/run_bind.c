@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/saved_error.h"
-#include "cli/run/run_gpus.h"
+#include "cli/run/run_devices.h"
 #include "comm/shared/topology.h"
 
 #include <stdio.h>

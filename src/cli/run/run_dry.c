@@ -1,6 +1,6 @@
 #include "cli/run/run_dry.h"
 
-#include "cli/shell_word.h"
+#include "cli/cli.h"
 #include "elastic/worker_env.h"
 
 #include <stdio.h>

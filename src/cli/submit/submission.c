@@ -1,16 +1,31 @@
 /* tutti submit: print the batch script or manifest by which a cluster's scheduler runs a command. */
-#include "cli/submit/submission.h"
-
 #include "base/error.h"
 #include "base/parse.h"
 #include "cli/cli.h"
 #include "cli/run/run_flags.h"
+#include "net/secret.h"
 
 #include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { NAME_MAX_LENGTH = 52, MAX_SUBMIT_NODES = 4096 }; /* a pod's host name is NAME-NODE, and no longer than 63 */
+
+typedef struct submission {
+    const char *name; /* of the job: lower-case letters, digits and "-", at most 52 of them */
+    char **command;   /* "tutti", "run", ... or "torchrun", ...; ends with NULL */
+    int64_t nodes;
+    int64_t cpus, gpus, memory_gib; /* a node; 0: not asked for */
+    int64_t warning_s;              /* from SIGTERM to the end of the time; 0: none */
+    bool has_grace;                 /* the command says itself how long its ranks have from SIGTERM to SIGKILL */
+    const char *time, *partition, *account; /* Slurm's; NULL: not given */
+    const char *image, *name_space;         /* Kubernetes'; NULL: not given */
+} submission;
+
+/* From SIGTERM to the launcher to SIGKILL to its ranks, in seconds: some of the warning are left for the end itself. */
+static int64_t grace_seconds(const submission *s) { return s->warning_s > 10 ? s->warning_s - 5 : s->warning_s; }
 
 static int submit_main(int argc, char **argv);
 
@@ -55,7 +70,7 @@ const tt__command tt__cmd_submit = {
     .run = submit_main,
 };
 
-static tt_status take_submit_flag(tt__submission *s, bool *slurm, bool *k8s, int id) {
+static tt_status take_submit_flag(submission *s, bool *slurm, bool *k8s, int id) {
     switch (id) {
     case 's':
         *slurm = true;
@@ -134,7 +149,7 @@ static tt_status check_left_open(const tt__run_flags *f) {
     return TT_OK;
 }
 
-static tt_status count_submit_nodes(tt__submission *s, const tt__run_flags *f) {
+static tt_status count_submit_nodes(submission *s, const tt__run_flags *f) {
     const char *text = f->nnodes ? f->nnodes : "1";
     TT__TRY(tt__parse_i64("--nnodes of the command", text, 1, MAX_SUBMIT_NODES, &s->nodes));
     s->has_grace = f->grace_period || f->shutdown_timeout;
@@ -175,7 +190,7 @@ static bool is_word(const char *text) {
     return !text || *text;
 }
 
-static tt_status check_words(const tt__submission *s) {
+static tt_status check_words(const submission *s) {
     const struct {
         const char *value, *name;
     } words[] = {{s->time, "time"}, {s->partition, "partition"}, {s->account, "account"}, {s->image, "image"}};
@@ -193,7 +208,7 @@ static tt_status check_words(const tt__submission *s) {
     return TT_OK;
 }
 
-static tt_status check_scheduler(const tt__submission *s, bool slurm, bool k8s) {
+static tt_status check_scheduler(const submission *s, bool slurm, bool k8s) {
     if (slurm == k8s)
         return tt__fail(TT_ERR_INVALID, "expected --slurm or --k8s%s", slurm ? ", not both" : "");
     if (k8s && !s->image)
@@ -206,7 +221,7 @@ static tt_status check_scheduler(const tt__submission *s, bool slurm, bool k8s) 
 }
 
 /* Check all, and make the submission of it. `argc` words from argv[0] on are the command. */
-static tt_status make_submission(tt__submission *s, bool slurm, bool k8s, int argc, char **argv,
+static tt_status make_submission(submission *s, bool slurm, bool k8s, int argc, char **argv,
                                  char name[NAME_MAX_LENGTH + 1]) {
     tt__run_flags flags;
     int launcher = 0, program = 0;
@@ -226,8 +241,190 @@ static tt_status make_submission(tt__submission *s, bool slurm, bool k8s, int ar
     return check_words(s);
 }
 
+/* ---- a script for sbatch ---- */
+
+static void write_options(const submission *s, FILE *out) {
+    const struct {
+        const char *name, *value;
+    } texts[] = {{"time", s->time}, {"partition", s->partition}, {"account", s->account}};
+    fprintf(out, "#SBATCH --job-name=%s\n#SBATCH --nodes=%" PRId64 "\n#SBATCH --ntasks-per-node=1\n", s->name,
+            s->nodes);
+    if (s->cpus)
+        fprintf(out, "#SBATCH --cpus-per-task=%" PRId64 "\n", s->cpus);
+    else
+        fputs("#SBATCH --exclusive\n", out); /* a task has one CPU else, for all ranks of a node */
+    if (s->gpus)
+        fprintf(out, "#SBATCH --gpus-per-node=%" PRId64 "\n", s->gpus);
+    if (s->memory_gib)
+        fprintf(out, "#SBATCH --mem=%" PRId64 "G\n", s->memory_gib);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (texts[i].value)
+            fprintf(out, "#SBATCH --%s=%s\n", texts[i].name, texts[i].value);
+    if (s->warning_s)
+        fprintf(out, "#SBATCH --signal=TERM@%" PRId64 "\n", s->warning_s);
+    fprintf(out, "#SBATCH --output=%s-%%j.out\n", s->name);
+}
+
+/* The job's number makes the port: jobs that share a node don't meet. Launchers find each other by PET_* variables,
+ * torchrun's way of giving flags. */
+static const char several_nodes[] =
+    "# The launcher of the first node serves the store; the others prove to it that they know the secret.\n"
+    "nodes=($(scontrol show hostnames \"$SLURM_JOB_NODELIST\"))\n"
+    "export PET_NNODES=$SLURM_NNODES PET_MASTER_ADDR=${nodes[0]} PET_MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000)) "
+    "PET_RDZV_ID=$SLURM_JOB_ID\n"
+    "# A file on a file system that all nodes share; dd makes it anew, under a name that nobody can guess.\n"
+    "random() { od -An -N\"$1\" -tx1 /dev/urandom | tr -d ' \\n'; }\n"
+    "export TT_SECRET_FILE=$SLURM_SUBMIT_DIR/.tutti-$SLURM_JOB_ID-$(random 16).secret\n"
+    "trap 'rm -f \"$TT_SECRET_FILE\"' EXIT\n"
+    "(umask 077; random 32 | dd of=\"$TT_SECRET_FILE\" conv=excl status=none)\n";
+
+static void write_slurm(const submission *s, FILE *out) {
+    fputs("#!/bin/bash\n", out);
+    write_options(s, out);
+    fputs("\nset -eu\n", out);
+    if (s->cpus)
+        fputs("export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK # srun does not take it from sbatch\n", out);
+    if (s->warning_s && !s->has_grace)
+        fprintf(out, "export TORCH_ELASTIC_SHUTDOWN_TIMEOUT=%" PRId64 "\n", grace_seconds(s));
+    if (s->nodes > 1) {
+        fputs(several_nodes, out);
+        fputs("# A launcher on each node starts the ranks of that node.\n"
+              "srun --kill-on-bad-exit=0 bash -c 'PET_NODE_RANK=$SLURM_NODEID exec \"$@\"' node",
+              out);
+    } else {
+        fputs("srun", out);
+    }
+    for (char **word = s->command; *word; word++) {
+        fputs(word == s->command ? " \\\n    " : " ", out);
+        tt__write_shell_word(*word, out);
+    }
+    fputc('\n', out);
+}
+
+/* ---- a manifest for kubectl apply ---- */
+
+enum { STORE_PORT = 29500 };
+
+/* Write a text as JSON, which is YAML, too. In a command "$(NAME)" would be replaced by a variable: "$$(NAME)" stands
+ * for it. */
+static void write_yaml_text(const char *text, bool is_of_command, FILE *out) {
+    fputc('"', out);
+    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
+        if (is_of_command && c[0] == '$')
+            fputc('$', out);
+        if (*c < 0x20 || *c == 0x7f)
+            fprintf(out, "\\u%04x", *c);
+        else
+            fprintf(out, *c == '"' || *c == '\\' ? "\\%c" : "%c", *c);
+    }
+    fputc('"', out);
+}
+
+static void write_head(const char *version, const char *kind, const submission *s, FILE *out) {
+    fprintf(out, "apiVersion: %s\nkind: %s\nmetadata:\n  name: \"%s\"\n", version, kind, s->name);
+    if (s->name_space)
+        fprintf(out, "  namespace: \"%s\"\n", s->name_space);
+}
+
+static void write_secret(const submission *s, const char *secret, FILE *out) {
+    fputs("# What proves that a pod belongs to the job. Keep this manifest to yourself, or print a new one.\n", out);
+    write_head("v1", "Secret", s, out);
+    fprintf(out, "stringData:\n  secret: \"%s\"\n---\n", secret);
+}
+
+static void write_service(const submission *s, FILE *out) {
+    fprintf(out, "# Gives the first pod a name, %s-0.%s, under which the others find its store.\n", s->name, s->name);
+    write_head("v1", "Service", s, out);
+    fprintf(out,
+            "spec:\n  clusterIP: None\n  publishNotReadyAddresses: true\n  selector:\n    job-name: \"%s\"\n"
+            "  ports:\n    - name: store\n      port: %d\n---\n",
+            s->name, STORE_PORT);
+}
+
+static void write_variables(const submission *s, FILE *out) {
+    fprintf(out,
+            "            - name: PET_NNODES\n"
+            "              value: \"%" PRId64 "\"\n"
+            "            - name: PET_NODE_RANK\n"
+            "              valueFrom:\n"
+            "                fieldRef:\n"
+            "                  fieldPath: metadata.annotations['batch.kubernetes.io/job-completion-index']\n"
+            "            - name: PET_MASTER_ADDR\n"
+            "              value: %s-0.%s\n"
+            "            - name: PET_MASTER_PORT\n"
+            "              value: \"%d\"\n"
+            "            - name: PET_RDZV_ID\n"
+            "              value: \"%s\"\n"
+            "            - name: TT_SECRET\n"
+            "              valueFrom:\n"
+            "                secretKeyRef:\n"
+            "                  name: \"%s\"\n"
+            "                  key: secret\n",
+            s->nodes, s->name, s->name, STORE_PORT, s->name, s->name);
+}
+
+/* A limit is a request, too; ranks' shared memory counts as the pod's memory, and needs no volume. */
+static void write_limits(const submission *s, FILE *out) {
+    if (!s->cpus && !s->gpus && !s->memory_gib)
+        return;
+    fputs("          resources:\n            limits:\n", out);
+    if (s->cpus)
+        fprintf(out, "              cpu: %" PRId64 "\n", s->cpus);
+    if (s->memory_gib)
+        fprintf(out, "              memory: %" PRId64 "Gi\n", s->memory_gib);
+    if (s->gpus)
+        fprintf(out, "              nvidia.com/gpu: %" PRId64 "\n", s->gpus);
+}
+
+static void write_job(const submission *s, FILE *out) {
+    fprintf(out, "# A pod a node, each with a launcher that starts the ranks of that pod.%s\n",
+            s->nodes > 1 ? " When one fails, all end." : "");
+    write_head("batch/v1", "Job", s, out);
+    fprintf(out,
+            "spec:\n  completionMode: Indexed\n  completions: %" PRId64 "\n  parallelism: %" PRId64
+            "\n  backoffLimit: 0\n  template:\n    spec:\n      restartPolicy: Never\n",
+            s->nodes, s->nodes);
+    if (s->nodes > 1)
+        fprintf(out, "      subdomain: \"%s\"\n", s->name);
+    if (s->warning_s)
+        fprintf(out, "      terminationGracePeriodSeconds: %" PRId64 "\n", s->warning_s);
+    fputs("      containers:\n        - name: tutti\n          image: ", out);
+    write_yaml_text(s->image, false, out);
+    fputs("\n          command:\n", out);
+    for (char **word = s->command; *word; word++) {
+        fputs("            - ", out);
+        write_yaml_text(*word, true, out);
+        fputc('\n', out);
+    }
+    bool says_grace = s->warning_s && !s->has_grace;
+    if (s->nodes > 1 || says_grace)
+        fputs("          env:\n", out);
+    if (says_grace)
+        fprintf(out,
+                "            - name: TORCH_ELASTIC_SHUTDOWN_TIMEOUT\n"
+                "              value: \"%" PRId64 "\"\n",
+                grace_seconds(s));
+    if (s->nodes > 1)
+        write_variables(s, out);
+    write_limits(s, out);
+}
+
+/* Write a manifest for kubectl apply: a Job whose pods have numbers, the Service by which they find the first, and the
+ * job's Secret. Errors: TT_ERR_SYSTEM no random bytes for it. */
+static tt_status write_k8s(const submission *s, FILE *out) {
+    char secret[TT__SECRET_MADE_SIZE];
+    if (s->nodes > 1) {
+        TT__TRY(tt__secret_make(secret));
+        write_secret(s, secret, out);
+        explicit_bzero(secret, sizeof secret);
+        write_service(s, out);
+    }
+    write_job(s, out);
+    return TT_OK;
+}
+
 static int submit_main(int argc, char **argv) {
-    tt__submission s = {0};
+    submission s = {0};
     bool slurm = false, k8s = false;
     char name[NAME_MAX_LENGTH + 1];
     int id;
@@ -245,9 +442,9 @@ static int submit_main(int argc, char **argv) {
     if (status)
         return status == TT_ERR_STATE ? TT__EXIT_USAGE : tt__cli_usage_error("submit", "%s", tt_last_error());
     if (slurm)
-        tt__submit_slurm(&s, stdout);
+        write_slurm(&s, stdout);
     else
-        status = tt__submit_k8s(&s, stdout);
+        status = write_k8s(&s, stdout);
     if (status)
         tt__cli_error("submit", "%s", tt_last_error());
     return status ? TT__EXIT_FAILED : TT__EXIT_OK;
