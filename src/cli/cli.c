@@ -181,15 +181,19 @@ tt_status tt__cli_check_ending(const char *flag, const char *path, const char *e
     return TT_OK;
 }
 
-int tt__cli_store_auth(const char *command, const char *text, tt_store_auth *auth) {
+tt_status tt__cli_read_store_auth(const char *text, tt_store_auth *auth) {
     static const char *const names[] = {
         [TT_STORE_AUTH_LOCAL] = "local", [TT_STORE_AUTH_REQUIRED] = "required", [TT_STORE_AUTH_NONE] = "none"};
     for (int i = 0; i < 3; i++)
         if (!strcmp(text, names[i])) {
             *auth = (tt_store_auth)i;
-            return 0;
+            return TT_OK;
         }
-    return tt__cli_usage_error(command, "--store-auth: expected local, required or none, got \"%s\"", text);
+    return tt__fail(TT_ERR_INVALID, "--store-auth: expected local, required or none, got \"%.100s\"", text);
+}
+
+int tt__cli_store_auth(const char *command, const char *text, tt_store_auth *auth) {
+    return tt__cli_read_store_auth(text, auth) ? tt__cli_usage_error(command, "%s", tt_last_error()) : 0;
 }
 
 const tt__flag *tt__cli_find_flag(const tt__flag *flags, const char *arg) {

@@ -78,7 +78,9 @@ void tt__cli_normalise_flags(int argc, char **argv);
  * another kind do. TT_ERR_INVALID, and the text says what is written. */
 tt_status tt__cli_check_ending(const char *flag, const char *path, const char *ending);
 
-/* Parse the value of --store-auth: "local", "required" or "none". 0, or TT__EXIT_USAGE after printing the error. */
+/* Parse the value of --store-auth: "local", "required" or "none". TT_ERR_INVALID; or 0, or TT__EXIT_USAGE after
+ * printing the error. */
+tt_status tt__cli_read_store_auth(const char *text, tt_store_auth *auth);
 int tt__cli_store_auth(const char *command, const char *text, tt_store_auth *auth);
 
 /* Take the next flag of a command that has nothing but flags. Returns its id, its value in optarg, and in *flag (may be

@@ -1,49 +1,36 @@
-/* tutti run: start a program once per rank. torchrun's command line; the job itself is src/elastic. */
-#include "cli/run/run.h"
-#include "base/setting.h"
+/* tutti run, tutti launch: start a program once per rank. torchrun's command line; the job itself is src/elastic. */
+#include "base/atomic_file.h"
+#include "base/cores.h"
+#include "base/error.h"
+#include "cli/cli.h"
 #include "cli/look/trace_write.h"
 #include "cli/run/run_bind.h"
-#include "cli/run/run_devices.h"
-#include "cli/run/run_dry.h"
 #include "cli/run/run_flags.h"
+#include "cli/run/run_job.h"
 #include "cli/run/run_logs.h"
 #include "cli/run/run_look.h"
 #include "cli/run/run_meeting.h"
-#include "cli/run/run_signals.h"
 #include "cli/run/run_ssh.h"
 #include "cli/run/run_torch.h"
 #include "cli/run/run_watch.h"
-
-#include "base/atomic_file.h"
-#include "base/clock.h"
-#include "base/cores.h"
-#include "base/error.h"
-#include "base/parse.h"
 #include "elastic/job.h"
 #include "elastic/program.h"
-#include "elastic/remote_node.h"
-#include "net/net.h"
+#include "elastic/worker_env.h"
 #include "net/secret_memory.h"
 #include "net/wire_choice.h"
 
 #include <tutti/store.h>
 
 #include <fcntl.h>
-#include <netdb.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/random.h>
 #include <unistd.h>
 
-enum { MAX_WORKERS = 4096, MAX_NODES = 4096, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127 };
-
-static const double default_settle_s = 1, default_grace_s = 30;
+enum { EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127 };
 
 static int run_main(int argc, char **argv);
+static int launch_main(int argc, char **argv);
 
 const tt__command tt__cmd_run = {
     .name = "run",
@@ -76,200 +63,31 @@ const tt__command tt__cmd_run = {
     .run = run_main,
 };
 
+/* torch.distributed.launch, the older form of torchrun, whose programs take --local-rank=N. */
+const tt__command tt__cmd_launch = {
+    .name = "launch",
+    .what = "as run, for programs that take --local-rank=N",
+    .usage = "[FLAGS] PROGRAM [ARGUMENTS]\n[FLAGS] -m MODULE [ARGUMENTS]",
+    .text =
+        "Start PROGRAM once per rank as tutti run does, with --local-rank=N before its own arguments: "
+        "torch.distributed.launch's command line. New programs read LOCAL_RANK instead, which is set, too; for those "
+        "there is --use-env, or tutti run.\n"
+        "\n"
+        "  tutti launch --nproc_per_node=2 train.py --epochs 5\n"
+        "  tutti launch --use-env --nproc-per-node=2 --no-python ./trainer",
+    .flags = tt__run_flags_table,
+    .notes = "The flags are those of tutti run. --no-python needs --use-env, as with PyTorch's.",
+    .offer = TT__OFFER_FILES,
+    .runs_program = true,
+    .run = launch_main,
+};
+
 _Static_assert(TT_STORE_DEFAULT_PORT == 29500, "the help says so");
 
 /* Print the thread's last error as this command's. */
 static int run_fail(int exit_code) {
     tt__cli_error("run", "%s", tt_last_error());
     return exit_code;
-}
-
-/* "3", or "2:4". */
-static tt_status count_nodes(tt__job *job, const tt__run_flags *flags) {
-    const char *nnodes = flags->nnodes ? flags->nnodes : "1", *colon = strchr(nnodes, ':');
-    char least[24];
-    int64_t min, max, node = 0, restarts = 0;
-    snprintf(least, sizeof least, "%.*s", colon ? (int)(colon - nnodes) : (int)strlen(nnodes), nnodes);
-    TT__TRY(tt__parse_i64("--nnodes", least, 1, MAX_NODES, &min));
-    max = min;
-    if (colon)
-        TT__TRY(tt__parse_i64("--nnodes", colon + 1, 1, MAX_NODES, &max));
-    if (max < min)
-        return tt__fail(TT_ERR_INVALID, "--nnodes: expected MIN:MAX, got \"%.40s\"", nnodes);
-    if (flags->node_rank)
-        TT__TRY(tt__parse_i64("--node-rank", flags->node_rank, 0, max - 1, &node));
-    if (flags->max_restarts)
-        TT__TRY(tt__parse_i64("--max-restarts", flags->max_restarts, 0, INT32_MAX, &restarts));
-    job->max_restarts = (int)restarts;
-    job->min_nodes = (int)min;
-    job->nodes = job->max_nodes = (int)max;
-    job->node = job->number = (int)node;
-    job->node_0_reports = node > 0 && secure_getenv(TT__REMOTE_VARIABLE);
-    if (secure_getenv(TT__REMOTE_VARIABLE)) /* who hands signals on may be killed */
-        prctl(PR_SET_PDEATHSIG, SIGTERM);
-    unsetenv(TT__REMOTE_VARIABLE);
-    return TT_OK;
-}
-
-static tt_status count_workers(tt__job *job, const tt__run_flags *flags) {
-    const char *text = flags->nproc_per_node ? flags->nproc_per_node : "1";
-    int cores = tt__cores();
-    int64_t n = 0;
-    if (!strcmp(text, "cpu") || (!strcmp(text, "auto") && tt__count_devices("gpu", &n)))
-        n = cores;
-    else if (!strcmp(text, "gpu") || !strcmp(text, "xpu"))
-        TT__TRY(tt__count_devices(text, &n));
-    else if (strcmp(text, "auto") != 0 && tt__parse_i64("--nproc-per-node", text, 1, MAX_WORKERS, &n))
-        return tt__fail(TT_ERR_INVALID,
-                        "--nproc-per-node: expected a number from 1 to %d, auto, cpu or gpu, got \"%.100s\"",
-                        MAX_WORKERS, text);
-    job->workers = (int)n;
-    const char *threads = getenv("OMP_NUM_THREADS");
-    int share = job->workers > 0 ? cores / job->workers : 1;
-    job->omp_threads = threads && *threads ? 0 : share < 1 ? 1 : share;
-    return TT_OK;
-}
-
-/* Make a random UUID (version 4), as torchrun does with --standalone. */
-static tt_status make_run_id(char *text, size_t size) {
-    unsigned char b[16];
-    if (getrandom(b, sizeof b, 0) != (ssize_t)sizeof b)
-        return tt__fail(TT_ERR_SYSTEM, "the system gives no random bytes for a run id");
-    b[6] = (unsigned char)((b[6] & 0x0f) | 0x40);
-    b[8] = (unsigned char)((b[8] & 0x3f) | 0x80);
-    snprintf(text, size, "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2], b[3],
-             b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
-    return TT_OK;
-}
-
-static tt_status name_job(tt__job *job, tt__meeting_place *place, const tt__run_flags *flags) {
-    job->role = flags->role && *flags->role ? flags->role : "default";
-    job->run_id = flags->rdzv_id && *flags->rdzv_id ? flags->rdzv_id : "none";
-    if (!flags->standalone)
-        return TT_OK;
-    TT__TRY(make_run_id(place->run_id, sizeof place->run_id));
-    job->run_id = place->run_id;
-    return TT_OK;
-}
-
-static tt_status read_period(const char *name, const char *text, double seconds, int64_t *ms) {
-    if (text)
-        TT__TRY(tt__parse_f64(name, text, &seconds));
-    if (seconds < 0 || seconds > 86400)
-        return tt__fail(TT_ERR_INVALID, "%s: expected seconds from 0 to 86400, got \"%s\"", name, text);
-    *ms = (int64_t)(seconds * 1000);
-    return TT_OK;
-}
-
-static tt_status read_periods(tt__job *job, const tt__run_flags *flags) {
-    TT__TRY(read_period("--settle-period", flags->settle_period, default_settle_s, &job->settle_ms));
-    const char *shutdown = flags->shutdown_timeout, *inherited = getenv("TORCH_ELASTIC_SHUTDOWN_TIMEOUT");
-    if (flags->grace_period && shutdown)
-        return tt__fail(TT_ERR_INVALID,
-                        "--grace-period and --shutdown-timeout both say how long after SIGTERM: give one of them");
-    if (flags->grace_period)
-        return read_period("--grace-period", flags->grace_period, default_grace_s, &job->grace_ms);
-    return read_period(shutdown ? "--shutdown-timeout" : "TORCH_ELASTIC_SHUTDOWN_TIMEOUT",
-                       shutdown                  ? shutdown
-                       : inherited && *inherited ? inherited
-                                                 : NULL,
-                       default_grace_s, &job->grace_ms);
-}
-
-/* Read TT_WAIT_NOTICE, which the ranks' log also uses, and check the others that ranks inherit. */
-static tt_status read_notice(int64_t *ms, const tt__run_flags *flags) {
-    if (flags->wait_notice)
-        TT__TRY(read_period("--wait-notice", flags->wait_notice, 0, ms));
-    if (flags->wait_notice && setenv("TT_WAIT_NOTICE", flags->wait_notice, 1))
-        return tt__fail(TT_ERR_MEMORY, "no memory for TT_WAIT_NOTICE");
-    TT__TRY(tt__settings_check());
-    *ms = (int64_t)(tt__setting_seconds(TT__WAIT_NOTICE) * 1000);
-    return TT_OK;
-}
-
-/* In MiB. */
-static tt_status read_store_memory(tt__job *job, const tt__run_flags *flags) {
-    int64_t mib = 0;
-    if (flags->store_memory)
-        TT__TRY(tt__parse_i64("--store-memory", flags->store_memory, 1, 1 << 24, &mib));
-    job->store_memory = (size_t)mib << 20;
-    return TT_OK;
-}
-
-static tt_status read_store_auth(tt__job *job, const tt__run_flags *flags) {
-    static const char *const names[] = {
-        [TT_STORE_AUTH_LOCAL] = "local", [TT_STORE_AUTH_REQUIRED] = "required", [TT_STORE_AUTH_NONE] = "none"};
-    if (!flags->store_auth)
-        return TT_OK;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (!strcmp(flags->store_auth, names[i])) {
-            job->store_auth = (tt_store_auth)i;
-            return TT_OK;
-        }
-    return tt__fail(TT_ERR_INVALID, "--store-auth: expected local, required or none, got \"%.100s\"",
-                    flags->store_auth);
-}
-
-/* Set the log level in the environment, for the ranks and this process. */
-static tt_status set_log_level(const tt__run_flags *flags) {
-    tt_log_level level;
-    if (!flags->log_level)
-        return TT_OK;
-    if (!tt__log_level_named(flags->log_level, &level))
-        return tt__fail(TT_ERR_INVALID, "--log-level: expected debug, info or warning, got \"%.100s\"",
-                        flags->log_level);
-    return setenv("TT_LOG", flags->log_level, 1) ? tt__fail(TT_ERR_MEMORY, "no memory for TT_LOG") : TT_OK;
-}
-
-/* torchrun's flags that change nothing here are checked all the same. */
-static tt_status check_without_effect(const tt__run_flags *flags) {
-    int64_t ignored;
-    const char *method = flags->start_method, *handler = flags->event_log_handler;
-    if (flags->monitor_interval)
-        TT__TRY(read_period("--monitor-interval", flags->monitor_interval, 0, &ignored));
-    if (method && strcmp(method, "spawn") != 0 && strcmp(method, "fork") != 0 && strcmp(method, "forkserver") != 0)
-        return tt__fail(TT_ERR_INVALID, "--start-method: expected spawn, fork or forkserver, got \"%.40s\"", method);
-    if (handler && *handler && strcmp(handler, "null") != 0 && strcmp(handler, "console") != 0)
-        return tt__fail(TT_ERR_UNSUPPORTED,
-                        "--event-log-handler: expected null or console (others are plug-ins of torchrun's, written in "
-                        "Python), got \"%.40s\"",
-                        handler);
-    return TT_OK;
-}
-
-static tt_status set_wire(const tt__run_flags *flags) {
-    tt__wire wire;
-    if (!flags->wire)
-        return tt__wire_asked(&wire);
-    if (!tt__wire_named(flags->wire, &wire))
-        return tt__fail(TT_ERR_INVALID, "--wire: expected sealed, plain or tls, got \"%.40s\"", flags->wire);
-    if (setenv("TT_WIRE", flags->wire, 1))
-        return tt__fail(TT_ERR_MEMORY, "no memory for TT_WIRE");
-    return tt__wire_asked(&wire);
-}
-
-static tt_status make_job(tt__job *job, tt__meeting_place *place, const tt__run_flags *flags) {
-    TT__TRY(count_nodes(job, flags));
-    TT__TRY(count_workers(job, flags));
-    TT__TRY(tt__run_torch_read(job, flags));
-    TT__TRY(tt__run_find_meeting_place(job, place, flags));
-    TT__TRY(read_periods(job, flags));
-    TT__TRY(read_store_auth(job, flags));
-    TT__TRY(read_store_memory(job, flags));
-    TT__TRY(set_log_level(flags));
-    TT__TRY(set_wire(flags));
-    TT__TRY(tt__run_signals_read(job, flags));
-    TT__TRY(tt__run_watch_check(flags));
-    TT__TRY(check_without_effect(flags));
-    job->events = flags->event_log_handler && !strcmp(flags->event_log_handler, "console");
-    const char *name = job->local_rank_name = flags->local_rank_name ? flags->local_rank_name : "local-rank";
-    if (strcmp(name, "local-rank") != 0 && strcmp(name, "local_rank") != 0)
-        return tt__fail(TT_ERR_INVALID, "--local-rank-name: expected local-rank or local_rank, got \"%.40s\"", name);
-    job->virtual_local_rank = flags->virtual_local_rank != NULL;
-    TT__TRY(tt__check_visible_devices(job));
-    if (flags->module && flags->no_python && !flags->run_path)
-        return tt__fail(TT_ERR_INVALID, "--module starts Python, --no-python forbids it: give one of them");
-    return name_job(job, place, flags);
 }
 
 /* Open closed standard streams, whose numbers the job's own pipes would take. */
@@ -350,6 +168,46 @@ static int run_fail_everywhere(const tt__job *job, int exit_code) {
     return exit_code;
 }
 
+/* ---- --dry-run ---- */
+
+static int put_variable(void *user, const char *name, const char *value, bool only_missing) {
+    const tt__job *job = user;
+    const char *own = only_missing ? secure_getenv(name) : NULL;
+    /* Made when the job starts. */
+    if (!strcmp(name, "TT_JOB_SOCKET") || (!strcmp(name, "TORCHELASTIC_ERROR_FILE") && !job->error_dir[0]))
+        return 0;
+    printf("  %s=", name);
+    if (!strcmp(name, "MASTER_PORT") && !job->master_port)
+        fputs("\"${MASTER_PORT:?is drawn when the job starts: set it to a free port}\"", stdout);
+    else
+        tt__write_shell_word(own ? own : value, stdout);
+    fputs(" \\\n", stdout);
+    return 0;
+}
+
+/* Print on stdout what each worker of this node would get: a comment with its rank, its environment, its command, as a
+ * shell could run it. Ranks are counted as if all nodes had as many workers. */
+static void print_job(tt__job *job) {
+    job->node = job->number < 0 ? 0 : job->number;
+    job->world = job->workers * job->nodes;
+    job->first_rank = job->workers * job->node;
+    for (int i = 0; i < job->workers; i++) {
+        char local_rank[32];
+        snprintf(local_rank, sizeof local_rank, "--%s=%d", job->local_rank_name, i);
+        printf("# rank %d, local rank %d\nenv \\\n", job->first_rank + i, i);
+        tt__worker_env(job, i, put_variable, job);
+        fputs("  ", stdout);
+        tt__write_shell_word(job->file, stdout);
+        for (int k = 1; job->argv[k]; k++) {
+            putchar(' ');
+            tt__write_shell_word(k == job->local_rank_at ? local_rank : job->argv[k], stdout);
+        }
+        putchar('\n');
+    }
+}
+
+/* ---- the job ---- */
+
 static tt__program_how program_how(const tt__run_flags *flags) {
     return flags->run_path    ? TT__PROGRAM_RUN_PATH
            : flags->module    ? TT__PROGRAM_MODULE
@@ -369,7 +227,7 @@ static int run_job(tt__job *job, const tt__run_flags *flags, int64_t notice_ms, 
     job->file = program.file;
     job->argv = program.argv;
     if (flags->dry_run) {
-        tt__run_dry(job);
+        print_job(job);
         tt__program_free(&program);
         return TT__EXIT_OK;
     }
@@ -439,8 +297,8 @@ static int run_parsed(const tt__command *command, const tt__run_flags *flags, tt
     cpu_set_t *cpus = NULL;
     int64_t notice_ms = 0;
     int code;
-    if (make_job(job, &place, flags) || read_notice(&notice_ms, flags) || tt__run_logs_read(&logs, job, flags) ||
-        tt__run_bind(job, &cpus, flags))
+    if (tt__run_job_make(job, &place, flags) || tt__run_read_notice(&notice_ms, flags) ||
+        tt__run_logs_read(&logs, job, flags) || tt__run_bind(job, &cpus, flags))
         code = tt__cli_usage_error(command->name, "%s", tt_last_error());
     else if (!count)
         code = tt__cli_usage_error(command->name, "expected a program to run");
@@ -464,7 +322,9 @@ static void take_quotes_off(const char **text) {
     *text = bare;
 }
 
-int tt__run_main(const tt__command *command, bool local_rank, int argc, char **argv) {
+/* Run the job that the command line says. local_rank: --local-rank=N is among the program's arguments, unless --use-env
+ * is given. Returns the exit code. */
+static int run_command(const tt__command *command, bool local_rank, int argc, char **argv) {
     tt__run_flags flags;
     tt__job job = {.secret_fd = -1, .health = -1};
     fill_standard_streams();
@@ -485,4 +345,5 @@ int tt__run_main(const tt__command *command, bool local_rank, int argc, char **a
     return run_parsed(command, &flags, job, argv + program, argc - program);
 }
 
-static int run_main(int argc, char **argv) { return tt__run_main(&tt__cmd_run, false, argc, argv); }
+static int run_main(int argc, char **argv) { return run_command(&tt__cmd_run, false, argc, argv); }
+static int launch_main(int argc, char **argv) { return run_command(&tt__cmd_launch, true, argc, argv); }
