@@ -40,6 +40,7 @@ from pytorch import CURRENT, PYTHON, current_torch, has_torch, torch, torch_env 
 from section import Section, number, size_label, size_of  # noqa: E402
 
 TUTTI = ROOT / "build" / "bin" / "tutti"
+COMPARE = ROOT / "build" / "bench" / "tutti-bench"
 WORLD = 2
 GMAC = "GMAC alone"
 MPI_WORLDS = (2, 4, 8)
@@ -283,9 +284,9 @@ def overlap_steps_section(quick):
 
     def averaged():
         latest.clear()
-        for model, steps in (("conv", 5 if quick else 40), ("gpt", 2 if quick else 10)):
-            latest.extend(on_two_hosts("1gbit", 1, [TUTTI, "bench", "step", "--model", model, "--steps", steps,
-                                                    "--link", 1000]))
+        for model, steps in (("conv", 25 if quick else 200), ("gpt", 10 if quick else 50)):
+            latest.extend(on_two_hosts("1gbit", 1, [COMPARE, "link", "--model", model, "--steps", steps,
+                                                    "--mbit", 1000]))
         return [dict(found, ms=found["least_ms"] * found["of_least"]) for found in latest]
 
     def least():

@@ -52,7 +52,7 @@ INDEXED = ("docs/**/*.md", "docs/man/*.1")
 # What makes a descriptor, and who may do so without tt__fd(): it itself; who makes standard streams of them.
 MAKES_DESCRIPTOR = (r"(?<![\w>.*])(accept4?|dup|epoll_create1|eventfd|memfd_create|open(?:at)?|signalfd|socket|"
                     r"syscall(?=\(SYS_pidfd_open))\(")
-MAY_MAKE_STREAMS = ("src/base/fd.c", "src/cli/run.c", "src/elastic/worker.c")
+MAY_MAKE_STREAMS = ("src/base/fd.c", "src/cli/run/run.c", "src/elastic/worker.c")
 
 # Variables that getenv() may read: in a set-user-id program their values are the caller's.
 NAME_NO_PATH = set(

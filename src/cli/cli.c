@@ -44,9 +44,9 @@ void tt__cli_print(FILE *out, const char *format, ...) {
 /* `text` quotes what was typed, and what stands in files: it becomes plain. */
 static void print_message(tt__colour colour, const char *command, char *text) {
     tt__make_plain(text);
-    int used = (int)(strlen("tutti : ") + strlen(command) - !*command);
+    int used = (int)(strlen(tt__cli_program) + strlen(" : ") + strlen(command) - !*command);
     const char *begin = colour == TT__PLAIN ? "" : tt__terminal_colour(STDERR_FILENO, colour);
-    fprintf(stderr, "%stutti%s%s:%s ", begin, *command ? " " : "", command,
+    fprintf(stderr, "%s%s%s%s:%s ", begin, tt__cli_program, *command ? " " : "", command,
             *begin ? tt__terminal_colour(STDERR_FILENO, TT__PLAIN) : "");
     for (size_t n; *text; text += n) {
         char line[ERROR_SIZE];
@@ -92,8 +92,20 @@ int tt__cli_usage_error(const char *command, const char *format, ...) {
         if (*c == '\n' || *c == '\t')
             *c = '?';
     print_message(TT__RED, command, text);
-    fprintf(stderr, "Try 'tutti %s%s--help'.\n", command, *command ? " " : "");
+    fprintf(stderr, "Try '%s %s%s--help'.\n", tt__cli_program, command, *command ? " " : "");
     return TT__EXIT_USAGE;
+}
+
+void tt__write_shell_word(const char *word, FILE *out) {
+    static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
+    if (*word && !word[strspn(word, safe)]) {
+        fputs(word, out);
+        return;
+    }
+    fputc('\'', out);
+    for (; *word; word++)
+        fputs(*word == '\'' ? "'\\''" : (const char[2]){*word, '\0'}, out);
+    fputc('\'', out);
 }
 
 /* ---- guesses */
@@ -169,15 +181,19 @@ tt_status tt__cli_check_ending(const char *flag, const char *path, const char *e
     return TT_OK;
 }
 
-int tt__cli_store_auth(const char *command, const char *text, tt_store_auth *auth) {
+tt_status tt__cli_read_store_auth(const char *text, tt_store_auth *auth) {
     static const char *const names[] = {
         [TT_STORE_AUTH_LOCAL] = "local", [TT_STORE_AUTH_REQUIRED] = "required", [TT_STORE_AUTH_NONE] = "none"};
     for (int i = 0; i < 3; i++)
         if (!strcmp(text, names[i])) {
             *auth = (tt_store_auth)i;
-            return 0;
+            return TT_OK;
         }
-    return tt__cli_usage_error(command, "--store-auth: expected local, required or none, got \"%s\"", text);
+    return tt__fail(TT_ERR_INVALID, "--store-auth: expected local, required or none, got \"%.100s\"", text);
+}
+
+int tt__cli_store_auth(const char *command, const char *text, tt_store_auth *auth) {
+    return tt__cli_read_store_auth(text, auth) ? tt__cli_usage_error(command, "%s", tt_last_error()) : 0;
 }
 
 const tt__flag *tt__cli_find_flag(const tt__flag *flags, const char *arg) {

@@ -39,6 +39,9 @@ typedef struct tt__command {
     int (*run)(int argc, char **argv); /* argv[0] is its name's last word. Returns the exit code */
 } tt__command;
 
+/* What help and errors call the program: "tutti", unless the main() of another one says its own name. */
+extern const char *tt__cli_program;
+
 extern const tt__command tt__cmd_run, tt__cmd_launch, tt__cmd_top, tt__cmd_trace, tt__cmd_store, tt__cmd_tune,
     tt__cmd_bench, tt__cmd_data, tt__cmd_ckpt, tt__cmd_plot, tt__cmd_submit, tt__cmd_doctor;
 
@@ -59,6 +62,9 @@ void tt__cli_note(const char *command, const char *format, ...) __attribute__((f
 /* Print a line on `out`, wrapped as tt__wrap() does, and a line end. At most 8 KiB. */
 void tt__cli_print_wrapped(FILE *out, const char *text, int columns, int used, int indent);
 
+/* Write a word as a POSIX shell reads it back, in quotes if it needs them. */
+void tt__write_shell_word(const char *word, FILE *out);
+
 /* Run the part that argv[1] names, or help; an unknown one is an error that guesses what was meant. `kind`: "command",
  * "benchmark". */
 int tt__cli_dispatch(const tt__command *command, const char *kind, int argc, char **argv);
@@ -72,7 +78,9 @@ void tt__cli_normalise_flags(int argc, char **argv);
  * another kind do. TT_ERR_INVALID, and the text says what is written. */
 tt_status tt__cli_check_ending(const char *flag, const char *path, const char *ending);
 
-/* Parse the value of --store-auth: "local", "required" or "none". 0, or TT__EXIT_USAGE after printing the error. */
+/* Parse the value of --store-auth: "local", "required" or "none". TT_ERR_INVALID; or 0, or TT__EXIT_USAGE after
+ * printing the error. */
+tt_status tt__cli_read_store_auth(const char *text, tt_store_auth *auth);
 int tt__cli_store_auth(const char *command, const char *text, tt_store_auth *auth);
 
 /* Take the next flag of a command that has nothing but flags. Returns its id, its value in optarg, and in *flag (may be

@@ -9,6 +9,8 @@
 
 enum { PIPE_COLUMNS = 80, MAX_COLUMNS = 120, MIN_COLUMNS = 30, LEFT_MAX = 30, LINE_SIZE = 8192 };
 
+const char *tt__cli_program = "tutti";
+
 /* Where a text goes, how wide. */
 typedef struct page {
     FILE *out;
@@ -54,13 +56,13 @@ static void print_usage(const page *p, const tt__command *command) {
     for (int i = 0; !i || *usage; i++) {
         char form[LINE_SIZE];
         size_t n = strcspn(usage, "\n");
-        int used = snprintf(form, sizeof form, "%s%s", *command->name ? " " : "", command->name);
+        int used = snprintf(form, sizeof form, "%s%s%s", tt__cli_program, *command->name ? " " : "", command->name);
         if (i)
-            fprintf(p->out, "       tutti%s", form);
+            fprintf(p->out, "       %s", form);
         else
-            print_bold(p, "usage:"), fprintf(p->out, " tutti%s", form);
+            print_bold(p, "usage:"), fprintf(p->out, " %s", form);
         snprintf(form, sizeof form, "%s%.*s", n ? " " : "", (int)n, usage);
-        tt__cli_print_wrapped(p->out, form, p->columns, 12 + used, 14 + used < p->columns / 2 ? 13 + used : 10);
+        tt__cli_print_wrapped(p->out, form, p->columns, 7 + used, 9 + used < p->columns / 2 ? 8 + used : 10);
         usage += n + (usage[n] == '\n');
     }
 }

@@ -62,8 +62,7 @@ class Words(unittest.TestCase):
 
 class Help(unittest.TestCase):
     COMMANDS = ([], ["run"], ["top"], ["trace"], ["store"], ["tune"], ["bench"], ["bench", "all_reduce"],
-                ["bench", "step"],
-                ["bench", "store"], ["bench", "startup"], ["bench", "agreement"], ["data"], ["data", "digits"],
+                ["bench", "step"], ["bench", "store"], ["bench", "startup"], ["data"], ["data", "digits"],
                 ["data", "show"], ["ckpt"], ["ckpt", "show"], ["ckpt", "verify"], ["ckpt", "diff"],
                 ["ckpt", "convert"], ["plot"], ["doctor"], ["completion"])
 

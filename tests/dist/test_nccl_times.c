@@ -3,8 +3,8 @@
 #include "support/nccl.h"
 
 #include "base/clock.h"
-#include "cli/top.h"
-#include "cli/trace_write.h"
+#include "cli/look/top.h"
+#include "cli/look/trace_write.h"
 #include "comm/backend/plugin.h"
 #include "comm/native_group.h"
 

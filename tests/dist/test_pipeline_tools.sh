@@ -1,5 +1,5 @@
 #!/bin/sh
-# The example `pipeline`, `tutti bench pipeline`, and `tutti trace --pipeline`, which draws what they wrote.
+# The example `pipeline`, `tutti-bench pipeline`, and `tutti trace --pipeline`, which draws what they wrote.
 set -u
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
@@ -64,7 +64,8 @@ sys.exit(not (width == 2400 and height == 2 * (40 + 3 * 34) and seen.get(b"\xff\
 END
 
 for schedule in zero-bubble interleaved 1f1b gpipe; do
-    out=$("$TUTTI" bench pipeline --model mlp --rounds 2 --micro-batches 4 --schedule "$schedule" --trace t.json) ||
+    out=$("$TT_BUILD/bench/tutti-bench" pipeline --model mlp --rounds 2 --micro-batches 4 --schedule "$schedule" \
+        --trace t.json) ||
         fail "bench: $out"
     [ "$(printf '%s\n' "$out" | wc -l)" -eq 3 ] || fail "bench: $out"
     printf '%s\n' "$out" | tail -n 1 | grep -q '"ratio":.*"idle_share":.*"same_bits":true}$' || fail "bench: $out"

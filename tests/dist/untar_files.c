@@ -1,5 +1,5 @@
 /* Unpacks files as `tutti data` does: ARCHIVE DIR FOLDER NAME... */
-#include "cli/untar.h"
+#include "cli/data/untar.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

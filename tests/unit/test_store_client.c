@@ -10,6 +10,7 @@
 #include <tutti/store.h>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,6 +27,8 @@ static void expect_error(tt_status status, tt_status expected, const char *part)
 }
 
 /* ---- a server that follows a script ---- */
+
+enum { HEEDS_MS = 100 };
 
 /* Lines as in a transcript: "> bytes" the client must send, "< bytes" are answered, "< closed" closes; "> hello" is the
  * handshake, whose number is the client's own choice, "< hello" that and its answer; "news" interrupts the client's
@@ -48,8 +51,8 @@ static bool play_hello(int fd, bool answers, int64_t deadline) {
 
 static bool play_line(const script *s, int fd, const char *line, int64_t deadline) {
     uint8_t bytes[TRANSCRIPT_MAX], got[TRANSCRIPT_MAX];
-    if (!strcmp(line, "news"))
-        return write(s->news, "x", 1) == 1;
+    if (!strcmp(line, "news")) /* one that heeds it hangs up */
+        return write(s->news, "x", 1) == 1 && !poll(&(struct pollfd){.fd = fd, .events = POLLRDHUP}, 1, HEEDS_MS);
     if (!strcmp(line + 1, " hello"))
         return play_hello(fd, *line == '<', deadline);
     size_t n = transcript_bytes(line + 1, bytes);
@@ -278,8 +281,8 @@ static void nothing_interrupts_the_naming_of_missing_keys(void **state) {
     const char *keys[] = {"a", "b"};
     int news[2];
     assert_int_equal(pipe(news), 0);
-    script s = SCRIPT("< hello", "> 06 02 00*7 02 00*7 '/a' 02 00*7 '/b'", "> 0C", "news", "< 01",
-                      "> 05 01 00*7 02 00*7 '/a'", "< 01", "> 05 01 00*7 02 00*7 '/b'", "< 01", "> 07",
+    script s = SCRIPT("< hello", "> 06 02 00*7 02 00*7 '/a' 02 00*7 '/b'", "> 0C", "< 01",
+                      "> 05 01 00*7 02 00*7 '/a'", "news", "< 01", "> 05 01 00*7 02 00*7 '/b'", "< 01", "> 07",
                       "< 01 00*7");
     s.news = news[1];
     start_script(&s);

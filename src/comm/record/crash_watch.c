@@ -1,6 +1,6 @@
 /* Only calls that are safe in signal handlers are made in one. What is looked at is the process itself, not a copy that
- * it makes of its own state: the launcher attaches to it as a debugger does (cli/process_stacks.c), so nothing need be
- * right in a process that has gone wrong. */
+ * it makes of its own state: the launcher attaches to it as a debugger does (cli/look/process_stacks.c), so nothing
+ * need be right in a process that has gone wrong. */
 #include "comm/record/crash_watch.h"
 
 #include "net/job_socket.h"

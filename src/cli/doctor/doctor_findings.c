@@ -1,0 +1,31 @@
+#include "base/format.h"
+#include "base/plain_text.h"
+#include "cli/doctor/doctor.h"
+
+#include <stdarg.h>
+
+void tt__doctor_add(tt__doctor *doctor, const char *check, tt__verdict verdict, const char *format, ...) {
+    va_list args;
+    if (doctor->n == TT__FINDINGS_MAX)
+        return;
+    tt__finding *finding = &doctor->findings[doctor->n++];
+    *finding = (tt__finding){.check = check, .verdict = verdict};
+    va_start(args, format);
+    tt__vformat(finding->found, sizeof finding->found, format, args);
+    va_end(args);
+    tt__make_plain_name(finding->found);
+}
+
+void tt__doctor_fix(tt__doctor *doctor, const char *format, ...) {
+    va_list args;
+    tt__finding *finding = &doctor->findings[doctor->n - 1];
+    va_start(args, format);
+    tt__vformat(finding->fix, sizeof finding->fix, format, args);
+    va_end(args);
+    tt__make_plain_name(finding->fix);
+}
+
+bool tt__doctor_several_hosts(const tt__doctor *doctor) {
+    const tt__launched *l = &doctor->launched;
+    return l->name && l->local_world && l->local_world < l->world;
+}

@@ -1,0 +1,201 @@
+/* Finding late ranks: the ranks' records of one collective call side by side. */
+#include "cli/look/job_view.h"
+
+#include "base/error.h"
+
+#include <stdlib.h>
+
+typedef struct entry {
+    const tt__view_call *call;
+    int place; /* in view->ranks */
+} entry;
+
+static bool is_collective(const tt__view_call *call) {
+    uint8_t op = call->record.op;
+    return call->record.seq && op != TT_OP_SEND && op != TT_OP_RECV && op != TT_OP_BATCH_ISEND_IRECV;
+}
+
+static int by_call(const void *a, const void *b) {
+    const tt__record *x = &((const entry *)a)->call->record, *y = &((const entry *)b)->call->record;
+    if (x->group != y->group)
+        return x->group < y->group ? -1 : 1;
+    return (x->seq > y->seq) - (x->seq < y->seq);
+}
+
+static int by_ns(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Return the median of `n` numbers, which are sorted by it; n > 0. */
+static int64_t meeting_median(int64_t *ns, int n) {
+    qsort(ns, (size_t)n, sizeof *ns, by_ns);
+    return ns[n / 2];
+}
+
+/* Make a meeting of these `n` entries. begins: (view->n) scratch. */
+static void meeting_fill(tt__view_meeting *meeting, const tt__view *view, const entry *entries, int n,
+                         int64_t *begins) {
+    meeting->group = entries->call->record.group;
+    meeting->seq = entries->call->record.seq;
+    int last = -1, others = 0;
+    for (int i = 0; i < n; i++) {
+        const tt__view_call *call = entries[i].call;
+        meeting->n += !meeting->calls[entries[i].place];
+        meeting->calls[entries[i].place] = call;
+        if (!meeting->first || call->begin_ns < meeting->first->begin_ns)
+            meeting->first = call;
+        if (!meeting->last || call->begin_ns > meeting->last->begin_ns) {
+            meeting->last = call;
+            last = entries[i].place;
+        }
+    }
+    for (int i = 0; i < view->n; i++)
+        if (meeting->calls[i] && i != last)
+            begins[others++] = meeting->calls[i]->begin_ns;
+    meeting->last_rank = view->ranks[last].rank.rank;
+    meeting->lateness_ns = others ? meeting->last->begin_ns - meeting_median(begins, others) : 0;
+}
+
+/* Make the meetings of the sorted entries. */
+static tt_status make_meetings(const tt__view *view, const entry *entries, int n, tt__view_meeting *meetings,
+                               int *made) {
+    size_t ranks = (size_t)view->n;
+    int64_t *begins = malloc((ranks + 1) * sizeof *begins);
+    tt_status status = begins ? TT_OK : tt__fail(TT_ERR_MEMORY, "no memory to compare %d calls", n);
+    for (int i = 0, next; !status && i < n; i = next) {
+        for (next = i + 1; next < n && !by_call(&entries[i], &entries[next]);)
+            next++;
+        tt__view_meeting *meeting = &meetings[*made];
+        meeting->calls = calloc(ranks, sizeof *meeting->calls);
+        if (!meeting->calls)
+            status = tt__fail(TT_ERR_MEMORY, "no memory to compare %d calls", n);
+        else
+            meeting_fill(meeting, view, entries + i, next - i, begins);
+        *made += !status;
+    }
+    free(begins);
+    return status;
+}
+
+tt_status tt__view_meetings(const tt__view *view, tt__view_meeting **meetings, int *n) {
+    int total = 0, used = 0;
+    for (int i = 0; i < view->n; i++)
+        total += view->ranks[i].n;
+    entry *entries = malloc(((size_t)total + 1) * sizeof *entries);
+    *meetings = calloc((size_t)total + 1, sizeof **meetings);
+    *n = 0;
+    for (int i = 0; entries && i < view->n; i++)
+        for (int c = 0; c < view->ranks[i].n; c++)
+            if (is_collective(&view->ranks[i].calls[c]))
+                entries[used++] = (entry){&view->ranks[i].calls[c], i};
+    tt_status status = entries && *meetings ? TT_OK : tt__fail(TT_ERR_MEMORY, "no memory to compare %d calls", total);
+    if (!status && used) {
+        qsort(entries, (size_t)used, sizeof *entries, by_call);
+        status = make_meetings(view, entries, used, *meetings, n);
+    }
+    free(entries);
+    if (status) {
+        tt__view_meetings_free(*meetings, *n);
+        *meetings = NULL;
+        *n = 0;
+    }
+    return status;
+}
+
+void tt__view_meetings_free(tt__view_meeting *meetings, int n) {
+    for (int i = 0; meetings && i < n; i++)
+        free(meetings[i].calls);
+    free(meetings);
+}
+
+/* ---- by group */
+
+/* Return how many ranks the group has; 0: unknown. */
+static int size_of(const tt__view *view, uint32_t id, const char **ranks) {
+    *ranks = "?";
+    for (int i = 0; i < view->n; i++) {
+        const tt__recorder *recorder = view->ranks[i].recorder;
+        for (int g = 0; recorder && g < TT__GROUPS_NAMED; g++)
+            if (recorder->groups[g].size && atomic_load(&recorder->groups[g].id) == id) {
+                *ranks = recorder->groups[g].ranks;
+                return recorder->groups[g].size;
+            }
+    }
+    return 0;
+}
+
+/* Can no rank complete it before all have begun? */
+static bool needs_all(uint8_t op) {
+    return op == TT_OP_BARRIER || op == TT_OP_ALL_REDUCE || op == TT_OP_REDUCE_SCATTER || op == TT_OP_ALL_GATHER ||
+           op == TT_OP_ALL_GATHER_V || op == TT_OP_ALL_TO_ALL || op == TT_OP_ALL_TO_ALL_V ||
+           op == TT_OP_ALL_REDUCE_COALESCED;
+}
+
+/* Infer the end of a call that was not recorded: after the last rank had begun, and before the rank's next call. */
+static void infer_end(tt__view_rank *rank, const tt__view_call *seen, int64_t last_ns) {
+    tt__view_call *call = &rank->calls[seen - rank->calls];
+    int64_t next_ns = seen + 1 < rank->calls + rank->n ? seen[1].begin_ns : rank->now_ns;
+    if (call->open || call->record.end || !needs_all(call->record.op))
+        return;
+    call->end_ns = last_ns < next_ns ? last_ns : next_ns;
+    if (call->end_ns < call->begin_ns)
+        call->end_ns = call->begin_ns;
+}
+
+tt_status tt__view_infer_ends(tt__view *view) {
+    tt__view_meeting *meetings;
+    int n;
+    TT__TRY(tt__view_meetings(view, &meetings, &n));
+    for (int i = 0; i < n; i++)
+        for (int place = 0; place < view->n; place++)
+            if (meetings[i].calls[place])
+                infer_end(&view->ranks[place], meetings[i].calls[place], meetings[i].last->begin_ns);
+    tt__view_meetings_free(meetings, n);
+    return TT_OK;
+}
+
+/* Find the rank that was last most often in meetings first..end-1, which are those of a group. */
+static void find_straggler(tt__view_group *group, const tt__view *view, const tt__view_meeting *first,
+                           const tt__view_meeting *end, int64_t *scratch) {
+    int size = size_of(view, group->id, &group->ranks);
+    group->last_rank = -1;
+    for (int i = 0; i < view->n; i++) {
+        int count = 0;
+        for (const tt__view_meeting *m = first; m < end; m++)
+            if (m->n > 1 && m->n >= size && m->last_rank == view->ranks[i].rank.rank)
+                scratch[count++] = m->lateness_ns;
+        group->calls += count;
+        if (count <= group->last_count)
+            continue;
+        group->last_count = count;
+        group->last_rank = view->ranks[i].rank.rank;
+        group->lateness_ns = meeting_median(scratch, count);
+    }
+}
+
+tt_status tt__view_groups(const tt__view *view, tt__view_group **groups, int *n) {
+    tt__view_meeting *meetings;
+    int count;
+    *n = 0;
+    *groups = NULL;
+    TT__TRY(tt__view_meetings(view, &meetings, &count));
+    *groups = calloc((size_t)count + 1, sizeof **groups);
+    int64_t *scratch = malloc(((size_t)count + 1) * sizeof *scratch);
+    tt_status status = *groups && scratch ? TT_OK : tt__fail(TT_ERR_MEMORY, "no memory to compare %d calls", count);
+    for (int i = 0, next; !status && i < count; i = next) {
+        for (next = i + 1; next < count && meetings[next].group == meetings[i].group;)
+            next++;
+        tt__view_group *group = &(*groups)[(*n)++];
+        group->id = meetings[i].group;
+        find_straggler(group, view, meetings + i, meetings + next, scratch);
+    }
+    free(scratch);
+    tt__view_meetings_free(meetings, count);
+    if (status) {
+        free(*groups);
+        *groups = NULL;
+        *n = 0;
+    }
+    return status;
+}

@@ -1,0 +1,123 @@
+#include "cli/run/run_ssh.h"
+
+#include "base/error.h"
+#include "base/parse.h"
+#include "cli/cli.h"
+#include "elastic/ssh_job.h"
+#include "net/secret.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool tt__run_has_hosts(const tt__run_flags *flags) { return flags->ssh || flags->hostfile; }
+
+/* What says where nodes are and meet is made here. */
+static tt_status check_host_flags(const tt__run_flags *f, const tt__hosts *hosts) {
+    const struct {
+        const char *given, *name;
+    } made[] = {{f->node_rank, "node-rank"},
+                {f->standalone, "standalone"},
+                {f->dry_run, "dry-run"},
+                {f->rdzv_backend, "rdzv-backend"},
+                {f->rdzv_endpoint, "rdzv-endpoint"}};
+    const char *by = f->ssh ? "--ssh" : "--hostfile";
+    for (size_t i = 0; i < sizeof made / sizeof *made; i++)
+        if (made[i].given)
+            return tt__fail(TT_ERR_INVALID, "--%s and %s were given: the hosts say where the nodes are", made[i].name,
+                            by);
+    int64_t nodes = hosts->n;
+    if (f->nnodes && strchr(f->nnodes, ':'))
+        return tt__fail(TT_ERR_UNSUPPORTED,
+                        "%s starts a fixed set of hosts: expected no --nnodes=MIN:MAX, got \"%.40s\"", by, f->nnodes);
+    if (f->nnodes)
+        TT__TRY(tt__parse_i64("--nnodes", f->nnodes, 1, TT__HOSTS_MAX, &nodes));
+    return nodes == hosts->n
+               ? TT_OK
+               : tt__fail(TT_ERR_INVALID, "--nnodes is %lld, but %s lists %d hosts", (long long)nodes, by, hosts->n);
+}
+
+static tt_status read_hosts_flag(const tt__run_flags *f, tt__hosts *hosts) {
+    if (f->ssh && f->hostfile)
+        return tt__fail(TT_ERR_INVALID, "--ssh and --hostfile were given: expected one of them");
+    tt_status status = f->ssh ? tt__hosts_from_list(hosts, f->ssh) : tt__hosts_from_file(hosts, f->hostfile);
+    return status ? tt__fail_prefix(f->ssh ? "--ssh" : "--hostfile") : TT_OK;
+}
+
+/* The job's secret: the user's, or a new one. It travels over ssh, whatever file it came from. */
+static tt_status choose_ssh_secret(const tt__run_flags *f, char text[TT__SECRET_MAX + 1]) {
+    if (f->secret_file)
+        return tt__secret_read_file(f->secret_file, text) ? tt__fail_prefix("--secret-file") : TT_OK;
+    TT__TRY(tt__secret_read(text));
+    return *text ? TT_OK : tt__secret_make(text);
+}
+
+/* Is it one of those that say where the others are? */
+static bool is_made_here(const tt__flag *flag) {
+    static const char *const made[] = {"ssh", "hostfile", "secret-file", "nnodes", "master-addr", "master-port"};
+    for (size_t i = 0; flag && i < sizeof made / sizeof *made; i++)
+        if (!strcmp(flag->name, made[i]))
+            return true;
+    return false;
+}
+
+/* The flags that every launcher gets, too. */
+static char **common_flags(char **argv, int program) {
+    char **flags = calloc((size_t)program + 1, sizeof *flags);
+    int n = 0;
+    for (int i = 1; flags && i < program && strcmp(argv[i], "--") != 0; i++) {
+        const tt__flag *flag = tt__run_flag_named(argv[i]);
+        bool has_next = flag && flag->value && !strchr(argv[i], '=') && i + 1 < program, made = is_made_here(flag);
+        if (!made)
+            flags[n++] = argv[i];
+        i += has_next;
+        if (!made && has_next)
+            flags[n++] = argv[i];
+    }
+    return flags;
+}
+
+static void say_for_run(void *unused, const char *line) {
+    (void)unused;
+    tt__cli_note("run", "%s", line);
+}
+
+static tt_status run_hosts(const char *command, const tt__run_flags *f, const tt__hosts *hosts, char **argv,
+                           int program, int *exit_code) {
+    char secret[TT__SECRET_MAX + 1] = "";
+    int64_t port = 0;
+    if (f->master_port)
+        TT__TRY(tt__parse_i64("--master-port", f->master_port, 0, 65535, &port));
+    TT__TRY(choose_ssh_secret(f, secret));
+    char **flags = common_flags(argv, program);
+    tt__ssh_job job = {.hosts = hosts,
+                       .command = command,
+                       .flags = flags,
+                       .program = argv + program,
+                       .master_addr = f->master_addr,
+                       .master_port = (int)port,
+                       .secret = secret,
+                       .say = say_for_run};
+    tt_status status = flags ? tt__ssh_job_run(&job, exit_code) : tt__fail(TT_ERR_MEMORY, "no memory for the flags");
+    explicit_bzero(secret, sizeof secret);
+    free(flags);
+    return status;
+}
+
+int tt__run_on_hosts(const char *command, const tt__run_flags *f, int argc, char **argv, int program) {
+    tt__hosts hosts = {0};
+    int exit_code = TT__EXIT_FAILED;
+    tt_status status = read_hosts_flag(f, &hosts);
+    if (!status)
+        status = check_host_flags(f, &hosts);
+    if (!status && program >= argc)
+        status = tt__fail(TT_ERR_INVALID, "expected a program to run");
+    if (status) {
+        tt__hosts_free(&hosts);
+        return tt__cli_usage_error(command, "%s", tt_last_error());
+    }
+    status = run_hosts(command, f, &hosts, argv, program, &exit_code);
+    tt__hosts_free(&hosts);
+    if (status)
+        tt__cli_error(command, "%s", tt_last_error());
+    return exit_code;
+}
