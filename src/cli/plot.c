@@ -45,7 +45,8 @@ const tt__command tt__cmd_plot = {
     .what = "draw the curves of training runs, in the terminal or as a picture",
     .usage = "FILE|DIR... [FLAGS]",
     .text =
-        "Draw what runs have logged: TensorBoard's event files and CSV. A chart for each series; of several runs a "
+        "Draw what runs have logged: event files that Tutti wrote for TensorBoard, and CSV. A chart for each series; "
+        "of several runs a "
         "line for each. DIR is a run if it holds such files, and each folder below it that does is another one. CSV "
         "has a first line with names: step,wall_time,tag,value as Tutti writes it, or a column for each series, "
         "with one called step or epoch, from any other program.",
