@@ -107,11 +107,11 @@ static bool begins_with(tt__span message, int field, uint64_t number) {
 }
 
 /* Tensors are written of texts alone. */
-static bool is_text(const wire_field *f) {
+static bool event_is_text(const wire_field *f) {
     return is_field(f, TT__VALUE_TENSOR, TT__WIRE_BYTES) && begins_with(f->bytes, TT__TENSOR_DTYPE, TT__DTYPE_STRING);
 }
 
-static bool is_restart(const wire_field *f) {
+static bool event_is_restart(const wire_field *f) {
     return is_field(f, TT__EVENT_SESSION_LOG, TT__WIRE_BYTES) &&
            begins_with(f->bytes, TT__SESSION_STATUS, TT__SESSION_START);
 }
@@ -132,7 +132,7 @@ static tt_status event_read_value(event_reader *r, tt__span message, tt__scalar_
             is_scalar = true;
             point.value = float_of((uint32_t)f.number);
         } else if (!is_field(&f, TT__VALUE_HISTOGRAM, TT__WIRE_BYTES) &&
-                   !is_field(&f, TT__VALUE_METADATA, TT__WIRE_BYTES) && !is_text(&f)) {
+                   !is_field(&f, TT__VALUE_METADATA, TT__WIRE_BYTES) && !event_is_text(&f)) {
             return event_is_foreign(r, "Summary.Value", &f);
         }
     }
@@ -162,7 +162,7 @@ static tt_status read_event(event_reader *r, tt__span event) {
             point.step = (int64_t)f.number;
         else if (is_field(&f, TT__EVENT_SUMMARY, TT__WIRE_BYTES))
             TT__TRY(read_summary(r, f.bytes, point));
-        else if (is_restart(&f))
+        else if (event_is_restart(&f))
             TT__TRY(tt__scalar_log_purge(r->log, point.step));
         else if (!is_field(&f, TT__EVENT_FILE_VERSION, TT__WIRE_BYTES))
             return event_is_foreign(r, "Event", &f);
