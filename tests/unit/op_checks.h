@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -144,6 +145,17 @@ static inline void op_check_state(const tt_named_tensors *state, const json_t *w
         }
     }
 }
+
+/* ---- the tests of a family, which is their state: OP_FAMILY_TESTS(&family) */
+
+static inline void gradients_devices_and_layouts(void **family) { op_check(*family); }
+static inline void f16_and_bf16_match_f32(void **family) { op_check_small_types(*family); }
+static inline void f32_matches_pytorch(void **family) { op_check_torch(*family); }
+
+#define OP_FAMILY_TESTS(family)                                                            \
+    cmocka_unit_test_prestate(gradients_devices_and_layouts, (void *)(uintptr_t)(family)), \
+        cmocka_unit_test_prestate(f16_and_bf16_match_f32, (void *)(uintptr_t)(family)),    \
+        cmocka_unit_test_prestate(f32_matches_pytorch, (void *)(uintptr_t)(family))
 
 /* ---- errors: name of the operator, and what came */
 

@@ -59,7 +59,7 @@ static const gradcheck_case cases[] = {
     {"an image", f_mul, 2, {{4, {2, 3, 4, 5}}, {4, {1, 3, 1, 1}}}},
 };
 
-static void gradients_devices_and_layouts(void **state) {
+static void in_place_gradients(void **state) {
     (void)state;
     op_check(&(op_family){.cases = cases, .count = OP_COUNT(cases)});
 }
@@ -183,7 +183,7 @@ static void wrong_arguments(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_devices_and_layouts),
+        cmocka_unit_test(in_place_gradients),
         cmocka_unit_test(x_itself_changes),
         cmocka_unit_test(overwritten_values_are_seen),
         cmocka_unit_test(leaves_change_under_no_grad_only),

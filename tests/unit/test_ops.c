@@ -22,14 +22,14 @@ static void each_case(void (*check)(const gradcheck_case *c, gradcheck_mode mode
 
 static void check_case(const gradcheck_case *c, gradcheck_mode mode) { op_check_case(c, mode, &op_usual); }
 
-static void gradients_devices_and_layouts(void **state) {
+static void all_gradients(void **state) {
     (void)state;
     each_case(check_case);
 }
 
 static void check_small_case(const gradcheck_case *c, gradcheck_mode mode) { op_check_small_case(c, mode, &op_usual); }
 
-static void f16_and_bf16_match_f32(void **state) {
+static void all_small_types(void **state) {
     (void)state;
     each_case(check_small_case);
 }
@@ -85,7 +85,7 @@ static void gradients_lie_as_their_leaves(void **state) {
 
 /* ---- PyTorch ---- */
 
-static void f32_matches_pytorch(void **state) {
+static void all_match_pytorch(void **state) {
     (void)state;
     op_check_torch(&(op_family){.cases = op_cases, .count = OP_CASES, .vectors = "torch-ops.json"});
 }
@@ -297,12 +297,12 @@ static void null_gives_null_and_no_error(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_devices_and_layouts),
-        cmocka_unit_test(f16_and_bf16_match_f32),
+        cmocka_unit_test(all_gradients),
+        cmocka_unit_test(all_small_types),
         cmocka_unit_test(gradients_of_repeated_matrices_are_summed_in_f32),
         cmocka_unit_test(results_keep_the_order_of_memory),
         cmocka_unit_test(gradients_lie_as_their_leaves),
-        cmocka_unit_test(f32_matches_pytorch),
+        cmocka_unit_test(all_match_pytorch),
         cmocka_unit_test(the_checker_finds_a_wrong_gradient),
         cmocka_unit_test(special_values),
         cmocka_unit_test(large_logits_lose_nothing),

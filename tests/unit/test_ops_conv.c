@@ -16,21 +16,6 @@
 static const op_family family = {
     .cases = conv_cases, .count = OP_COUNT(conv_cases), .vectors = "torch-conv.json", .more = {.torch = 1e-6}};
 
-static void gradients_devices_and_layouts(void **state) {
-    (void)state;
-    op_check(&family);
-}
-
-static void f16_and_bf16_match_f32(void **state) {
-    (void)state;
-    op_check_small_types(&family);
-}
-
-static void f32_matches_pytorch(void **state) {
-    (void)state;
-    op_check_torch(&family);
-}
-
 /* oneDNN refuses these sizes: there is room for more windows than x has elements. */
 static void output_padding_beyond_the_stride(void **state) {
     (void)state;
@@ -235,9 +220,7 @@ static void wrong_layers(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_devices_and_layouts),
-        cmocka_unit_test(f16_and_bf16_match_f32),
-        cmocka_unit_test(f32_matches_pytorch),
+        OP_FAMILY_TESTS(&family),
         cmocka_unit_test(output_padding_beyond_the_stride),
         cmocka_unit_test(weights_that_meet_only_padding),
         cmocka_unit_test(results_lie_as_images_or_weights_do),

@@ -5,21 +5,6 @@
 
 #define S(...) TT_SHAPE(__VA_ARGS__)
 
-static void gradients_devices_and_layouts(void **state) {
-    (void)state;
-    op_check(&index_family);
-}
-
-static void f16_and_bf16_match_f32(void **state) {
-    (void)state;
-    op_check_small_types(&index_family);
-}
-
-static void f32_matches_pytorch(void **state) {
-    (void)state;
-    op_check_torch(&index_family);
-}
-
 static tt_tensor *i64(int64_t n, const int64_t *v) { return tt_from_data(v, S(n), TT_I64); }
 #define I64(...) i64((int64_t)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__})
 
@@ -502,9 +487,7 @@ static void null_gives_null_and_no_error(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_devices_and_layouts),
-        cmocka_unit_test(f16_and_bf16_match_f32),
-        cmocka_unit_test(f32_matches_pytorch),
+        OP_FAMILY_TESTS(&index_family),
         cmocka_unit_test(slices_are_brought_inside),
         cmocka_unit_test(views_see_what_is_written),
         cmocka_unit_test(parts_are_those_of_pytorch),

@@ -10,20 +10,9 @@ static const op_family family = {.cases = loss_cases,
                                  .vectors = "torch-loss.json",
                                  .more = {.f16 = 2e-2, .bf16 = 2e-1, .torch = 6e-7}};
 
-static void gradients_devices_and_layouts(void **state) {
+static void gradients_of_weights(void **state) {
     (void)state;
-    op_check(&family);
     op_check(&(op_family){.cases = weight_cases, .count = OP_COUNT(weight_cases)});
-}
-
-static void f16_and_bf16_match_f32(void **state) {
-    (void)state;
-    op_check_small_types(&family);
-}
-
-static void f32_matches_pytorch(void **state) {
-    (void)state;
-    op_check_torch(&family);
 }
 
 static double item(tt_tensor *x) {
@@ -146,9 +135,8 @@ static void wrong_arguments(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_devices_and_layouts),
-        cmocka_unit_test(f16_and_bf16_match_f32),
-        cmocka_unit_test(f32_matches_pytorch),
+        OP_FAMILY_TESTS(&family),
+        cmocka_unit_test(gradients_of_weights),
         cmocka_unit_test(options_that_change_nothing),
         cmocka_unit_test(all_rows_ignored),
         cmocka_unit_test(special_values),

@@ -13,21 +13,6 @@
 
 static const op_family family = {.cases = norm_cases, .count = OP_COUNT(norm_cases), .vectors = "torch-norm.json"};
 
-static void gradients_devices_and_layouts(void **state) {
-    (void)state;
-    op_check(&family);
-}
-
-static void f16_and_bf16_match_f32(void **state) {
-    (void)state;
-    op_check_small_types(&family);
-}
-
-static void f32_matches_pytorch(void **state) {
-    (void)state;
-    op_check_torch(&family);
-}
-
 static void results_lie_as_their_inputs(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
@@ -151,9 +136,7 @@ static void wrong_layers(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_devices_and_layouts),
-        cmocka_unit_test(f16_and_bf16_match_f32),
-        cmocka_unit_test(f32_matches_pytorch),
+        OP_FAMILY_TESTS(&family),
         cmocka_unit_test(results_lie_as_their_inputs),
         cmocka_unit_test(batches_of_nothing),
         cmocka_unit_test(eps_is_that_of_the_computation),

@@ -11,21 +11,6 @@ static const op_family family = {.cases = reduction_cases,
                                  .vectors = "torch-reduction.json",
                                  .more = {.f16 = 3e-3, .bf16 = 3e-2, .torch = 6e-7}};
 
-static void gradients_devices_and_layouts(void **state) {
-    (void)state;
-    op_check(&family);
-}
-
-static void f16_and_bf16_match_f32(void **state) {
-    (void)state;
-    op_check_small_types(&family);
-}
-
-static void f32_matches_pytorch(void **state) {
-    (void)state;
-    op_check_torch(&family);
-}
-
 /* ---- values */
 
 static tt_tensor *f32(tt_shape shape, const float *v) { return tt_from_data(v, shape, TT_F32); }
@@ -183,9 +168,7 @@ static void wrong_arguments(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_devices_and_layouts),
-        cmocka_unit_test(f16_and_bf16_match_f32),
-        cmocka_unit_test(f32_matches_pytorch),
+        OP_FAMILY_TESTS(&family),
         cmocka_unit_test(shapes_of_results),
         cmocka_unit_test(large_sums),
         cmocka_unit_test(empty_inputs),

@@ -14,13 +14,6 @@
 
 enum { N = 19, STEPS = 100 };
 
-static tt_tensor *values(int k, tt_dtype dtype) {
-    tt_tensor *x = tt_empty(TT_SHAPE(N), TT_F32);
-    for (int64_t i = 0; i < N; i++)
-        tt_tensor_f32(x)[i] = (float)gradcheck_value(k, i);
-    return tt_to(x, dtype);
-}
-
 /* Make x's gradient exactly `g`: that of sum(x * g). */
 static void set_grad(tt_tensor *x, tt_tensor *g) {
     tt_zero_grad(x);
@@ -89,13 +82,13 @@ static void check_case(const json_t *c) {
     TT_AUTO_SCOPE;
     const char *kind = json_string_value(json_object_get(c, "kind"));
     const tt_dtype dtype = strcmp(json_string_value(json_object_get(c, "dtype")), "f32") ? TT_F64 : TT_F32;
-    tt_tensor *x = tt_requires_grad_(values(0, dtype), true);
+    tt_tensor *x = tt_requires_grad_(gradcheck_row(N, 0, dtype), true);
     tt_optimizer *o = make(kind, TT_NAMED_TENSORS(1, (const char *[]){"x"}, &x));
     set_options(o, json_object_get(c, "options"));
     uint64_t digest = TT__FNV;
     for (int s = 1; s <= STEPS; s++) {
         TT_AUTO_SCOPE;
-        set_grad(x, values(s, dtype));
+        set_grad(x, gradcheck_row(N, s, dtype));
         assert_int_equal(tt_optimizer_step(o), TT_OK);
         digest = tt__fnv_bytes(digest, tt_tensor_data(x), N * tt_dtype_size(dtype));
         char step[16];
