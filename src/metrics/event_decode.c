@@ -80,100 +80,94 @@ static double double_of(uint64_t bits) {
 
 /* ---- events ---- */
 
-typedef struct event_value {
-    tt__span tag;
-    bool is_scalar;
-    double value;
-} event_value;
+/* What is read now: the record at byte `at`. */
+typedef struct event_reader {
+    tt__scalar_log *log;
+    const char *name;
+    size_t at;
+    bool malformed; /* it is no message */
+} event_reader;
 
 static bool is_field(const wire_field *f, int field, int wire) {
     return f->field == (uint64_t)field && f->wire == wire;
 }
 
-/* A tensor is a scalar if it has one f32: as raw bytes, or as a packed or plain list. */
-static bool event_read_tensor(tt__span tensor, event_value *v) {
-    wire_field f;
-    int more;
-    bool is_float = false, has_one = false;
-    while ((more = take_field(&tensor, &f)) > 0) {
-        if (is_field(&f, TT__TENSOR_DTYPE, TT__WIRE_VARINT))
-            is_float = f.number == TT__DTYPE_FLOAT;
-        bool bytes =
-            is_field(&f, TT__TENSOR_CONTENT, TT__WIRE_BYTES) || is_field(&f, TT__TENSOR_FLOATS, TT__WIRE_BYTES);
-        if ((bytes && f.bytes.size == 4) || is_field(&f, TT__TENSOR_FLOATS, TT__WIRE_32)) {
-            has_one = true;
-            v->value = float_of((uint32_t)event_number(f.bytes.data, 4));
-        }
-    }
-    v->is_scalar = v->is_scalar || (is_float && has_one);
-    return more == 0;
+static tt_status event_is_foreign(const event_reader *r, const char *message, const wire_field *f) {
+    return tt__fail(TT_ERR_UNSUPPORTED,
+                    "%s: the record at byte %zu has field %llu of TensorBoard's %s, as Tutti does not write it: only "
+                    "scalars, texts and histograms of tt_summary_writer are read; use TensorBoard for this file, or "
+                    "CSV",
+                    r->name, r->at, (unsigned long long)f->field, message);
 }
 
-static bool event_read_value(tt__span message, event_value *v) {
+/* Does a message begin with this number in this field? */
+static bool begins_with(tt__span message, int field, uint64_t number) {
     wire_field f;
-    int more;
-    *v = (event_value){0};
-    while ((more = take_field(&message, &f)) > 0) {
-        if (is_field(&f, TT__VALUE_TAG, TT__WIRE_BYTES))
-            v->tag = f.bytes;
-        else if (is_field(&f, TT__VALUE_SIMPLE, TT__WIRE_32))
-            *v = (event_value){v->tag, true, float_of((uint32_t)f.number)};
-        else if (is_field(&f, TT__VALUE_TENSOR, TT__WIRE_BYTES) && !event_read_tensor(f.bytes, v))
-            return false;
-    }
-    return more == 0;
+    return take_field(&message, &f) > 0 && is_field(&f, field, TT__WIRE_VARINT) && f.number == number;
+}
+
+/* Tensors are written of texts alone. */
+static bool event_is_text(const wire_field *f) {
+    return is_field(f, TT__VALUE_TENSOR, TT__WIRE_BYTES) && begins_with(f->bytes, TT__TENSOR_DTYPE, TT__DTYPE_STRING);
+}
+
+static bool event_is_restart(const wire_field *f) {
+    return is_field(f, TT__EVENT_SESSION_LOG, TT__WIRE_BYTES) &&
+           begins_with(f->bytes, TT__SESSION_STATUS, TT__SESSION_START);
 }
 
 /* A tag that can be shown: some bytes, none of them 0. */
 static bool tag_is_good(tt__span tag) { return tag.size && !memchr(tag.data, 0, tag.size); }
 
-/* Add a summary's scalars. *malformed: it is none. */
-static tt_status read_summary(tt__scalar_log *log, tt__span summary, tt__scalar_point point, bool *malformed) {
+/* Add a value that is a scalar; pass over texts and histograms. */
+static tt_status event_read_value(event_reader *r, tt__span message, tt__scalar_point point) {
     wire_field f;
-    event_value v;
+    tt__span tag = {0};
+    bool is_scalar = false;
     int more;
-    while ((more = take_field(&summary, &f)) > 0) {
-        if (!is_field(&f, TT__SUMMARY_VALUE, TT__WIRE_BYTES))
-            continue;
-        if (!event_read_value(f.bytes, &v))
-            break;
-        point.value = v.value;
-        if (v.is_scalar && tag_is_good(v.tag))
-            TT__TRY(tt__scalar_log_add(log, (const char *)v.tag.data, v.tag.size, point));
+    while ((more = take_field(&message, &f)) > 0) {
+        if (is_field(&f, TT__VALUE_TAG, TT__WIRE_BYTES)) {
+            tag = f.bytes;
+        } else if (is_field(&f, TT__VALUE_SIMPLE, TT__WIRE_32)) {
+            is_scalar = true;
+            point.value = float_of((uint32_t)f.number);
+        } else if (!is_field(&f, TT__VALUE_HISTOGRAM, TT__WIRE_BYTES) &&
+                   !is_field(&f, TT__VALUE_METADATA, TT__WIRE_BYTES) && !event_is_text(&f)) {
+            return event_is_foreign(r, "Summary.Value", &f);
+        }
     }
-    *malformed = *malformed || more != 0;
-    return TT_OK;
+    r->malformed = r->malformed || more != 0;
+    return is_scalar && !more && tag_is_good(tag) ? tt__scalar_log_add(r->log, (const char *)tag.data, tag.size, point)
+                                                  : TT_OK;
 }
 
-/* Does a session log say that a run begins again? */
-static bool session_starts(tt__span session) {
+/* A summary has one value. */
+static tt_status read_summary(event_reader *r, tt__span summary, tt__scalar_point point) {
     wire_field f;
-    bool starts = false;
-    while (take_field(&session, &f) > 0)
-        if (is_field(&f, TT__SESSION_STATUS, TT__WIRE_VARINT))
-            starts = f.number == TT__SESSION_START;
-    return starts;
+    if (take_field(&summary, &f) <= 0)
+        return r->malformed = true, TT_OK;
+    return is_field(&f, TT__SUMMARY_VALUE, TT__WIRE_BYTES) && !summary.size ? event_read_value(r, f.bytes, point)
+                                                                            : event_is_foreign(r, "Summary", &f);
 }
 
-/* Fields may come in any order, so time and step are found before the summary is read. */
-static tt_status read_event(tt__scalar_log *log, tt__span event, bool *malformed) {
+/* Time and step come before what they are of. */
+static tt_status read_event(event_reader *r, tt__span event) {
     tt__scalar_point point = {.wall_time = NAN};
-    tt__span rest = event;
     wire_field f;
     int more;
-    while ((more = take_field(&rest, &f)) > 0) {
+    while ((more = take_field(&event, &f)) > 0) {
         if (is_field(&f, TT__EVENT_WALL_TIME, TT__WIRE_64))
             point.wall_time = double_of(f.number);
         else if (is_field(&f, TT__EVENT_STEP, TT__WIRE_VARINT))
             point.step = (int64_t)f.number;
+        else if (is_field(&f, TT__EVENT_SUMMARY, TT__WIRE_BYTES))
+            TT__TRY(read_summary(r, f.bytes, point));
+        else if (event_is_restart(&f))
+            TT__TRY(tt__scalar_log_purge(r->log, point.step));
+        else if (!is_field(&f, TT__EVENT_FILE_VERSION, TT__WIRE_BYTES))
+            return event_is_foreign(r, "Event", &f);
     }
-    *malformed = more != 0;
-    while (!*malformed && take_field(&event, &f) > 0) {
-        if (is_field(&f, TT__EVENT_SESSION_LOG, TT__WIRE_BYTES) && session_starts(f.bytes))
-            TT__TRY(tt__scalar_log_purge(log, point.step));
-        if (is_field(&f, TT__EVENT_SUMMARY, TT__WIRE_BYTES))
-            TT__TRY(read_summary(log, f.bytes, point, malformed));
-    }
+    r->malformed = r->malformed || more != 0;
     return TT_OK;
 }
 
@@ -196,10 +190,11 @@ static tt_status read_records(tt__scalar_log *log, const uint8_t *bytes, size_t 
             return TT_OK;
         }
         tt__span event = {bytes + at + TT__RECORD_HEAD, (size_t)length};
-        bool malformed = event_number(event.data + length, 4) != tt__crc32c_masked(event.data, event.size);
-        if (!malformed)
-            TT__TRY(read_event(log, event, &malformed));
-        if (malformed) {
+        event_reader r = {.log = log, .name = name, .at = at};
+        r.malformed = event_number(event.data + length, 4) != tt__crc32c_masked(event.data, event.size);
+        if (!r.malformed)
+            TT__TRY(read_event(&r, event));
+        if (r.malformed) {
             tt__scalar_log_note(log, "%s is damaged at byte %zu; what follows is left out", name, at);
             return TT_OK;
         }
@@ -211,7 +206,7 @@ static tt_status read_records(tt__scalar_log *log, const uint8_t *bytes, size_t 
 tt_status tt__events_decode(tt__scalar_log *log, const void *data, size_t size, const char *name) {
     if (!tt__events_recognise(data, size))
         return tt__fail(TT_ERR_FORMAT,
-                        "%s: expected an event file of TensorBoard, whose first 12 bytes are a length and "
+                        "%s: expected an event file, whose first 12 bytes are a length and "
                         "its checksum",
                         name);
     tt_status status = read_records(log, data, size, name);

@@ -1,4 +1,4 @@
-/* Scalars from TensorBoard's event files, whoever wrote them. */
+/* Scalars from the event files that tt_summary_writer writes for TensorBoard. */
 #ifndef TT_METRICS_EVENT_DECODE_H
 #define TT_METRICS_EVENT_DECODE_H
 
@@ -7,9 +7,10 @@
 /* Is this the beginning of an event file, that is a first record whose length has its checksum? */
 bool tt__events_recognise(const void *data, size_t size);
 
-/* Add the scalars of a file's bytes to `log`: simple values, and tensors of one f32 (TensorFlow 2). Other summaries
- * are passed over. `name` stands for the path in texts. An unfinished last record is left out, and noted; so is all
- * that follows a damaged one, as in TensorBoard. Errors: TT_ERR_FORMAT it is no event file; TT_ERR_MEMORY. */
+/* Add the scalars of a file's bytes to `log`; texts and histograms are passed over. `name` stands for the path in
+ * texts. An unfinished last record is left out, and noted; so is all that follows a damaged one, as in TensorBoard.
+ * Errors: TT_ERR_FORMAT it is no event file; TT_ERR_UNSUPPORTED a record is of a kind that another program wrote;
+ * TT_ERR_MEMORY. */
 tt_status tt__events_decode(tt__scalar_log *log, const void *data, size_t size, const char *name);
 
 #endif

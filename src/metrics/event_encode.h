@@ -31,12 +31,9 @@ enum {
     TT__HISTOGRAM_COUNTS = 7,
     TT__TENSOR_DTYPE = 1,
     TT__TENSOR_SHAPE = 2,
-    TT__TENSOR_CONTENT = 4,
-    TT__TENSOR_FLOATS = 5,
     TT__TENSOR_STRINGS = 8,
     TT__SHAPE_DIM = 2,
     TT__DIM_SIZE = 1,
-    TT__DTYPE_FLOAT = 1,
     TT__DTYPE_STRING = 7
 };
 

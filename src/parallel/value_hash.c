@@ -1,4 +1,4 @@
-/* FNV-1a over words of 4 bytes; a last one that is shorter is filled up with zeros. */
+/* Over words of 4 bytes; a last one that is shorter is filled up with zeros. */
 #include "parallel/value_hash.h"
 
 #include "base/error.h"
@@ -14,7 +14,7 @@ tt_status tt__hash_values(uint64_t *hash, const tt_tensor *x) {
         const size_t left = elements.size - i;
         uint32_t word = 0;
         memcpy(&word, bytes + i, left < sizeof word ? left : sizeof word);
-        *hash = (*hash ^ word) * UINT64_C(1099511628211);
+        *hash = tt__fnv_number(*hash, word);
     }
     tt__host_copy_free(&elements);
     return TT_OK;

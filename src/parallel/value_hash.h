@@ -2,11 +2,11 @@
 #ifndef TT_PARALLEL_VALUE_HASH_H
 #define TT_PARALLEL_VALUE_HASH_H
 
+#include "base/fnv.h"
+
 #include <tutti/tensor.h>
 
-#define TT__VALUE_HASH UINT64_C(14695981039346656037)
-
-/* Go on with *hash, at first TT__VALUE_HASH, over x's elements, in row-major order, as bits. TT_ERR_MEMORY, where they
+/* Go on with *hash, at first TT__FNV, over x's elements, in row-major order, as bits. TT_ERR_MEMORY, where they
  * must be copied first: of another layout, or on another device. */
 tt_status tt__hash_values(uint64_t *hash, const tt_tensor *x);
 

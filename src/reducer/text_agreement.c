@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/fnv.h"
 #include "base/saved_error.h"
 #include "comm/group.h"
 #include "comm/rankset.h"
@@ -13,20 +14,17 @@
 /* Join all texts, each with its NUL. */
 typedef struct summary {
     int64_t bytes;
-    int64_t hash; /* FNV-1a */
+    int64_t hash;
 } summary;
 
 enum { SUMMARY_WORDS = sizeof(summary) / sizeof(int64_t) };
 
 static summary summarise_texts(const char *const *texts, size_t count) {
-    uint64_t hash = UINT64_C(14695981039346656037);
+    uint64_t hash = TT__FNV;
     int64_t bytes = 0;
     for (size_t i = 0; i < count; i++) {
-        const char *c = texts[i];
-        do {
-            hash = (hash ^ (unsigned char)*c) * UINT64_C(1099511628211);
-            bytes++;
-        } while (*c++);
+        hash = tt__fnv_text(hash, texts[i]);
+        bytes += (int64_t)strlen(texts[i]) + 1;
     }
     return (summary){.bytes = bytes, .hash = (int64_t)hash};
 }

@@ -3,6 +3,7 @@
 #include "rpc/functions.h"
 
 #include "base/error.h"
+#include "base/fnv.h"
 #include "rpc/network.h"
 
 #include <ctype.h>
@@ -139,17 +140,11 @@ tt_status tt__function_missing(const char *worker, const char *name, size_t byte
 /* ---- comparing with another worker's */
 
 uint64_t tt__rpc_functions_hash(void) {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    uint64_t hash = TT__FNV;
     for (int i = 0; i < table.count; i++) {
         if (is_of_library(table.sorted[i].name))
             continue;
-        const char *const texts[] = {table.sorted[i].name, table.sorted[i].text};
-        for (int k = 0; k < 2; k++)
-            for (const char *at = texts[k];; at++) { /* with the final 0, which separates the texts */
-                hash = (hash ^ (uint8_t)*at) * UINT64_C(0x100000001b3);
-                if (!*at)
-                    break;
-            }
+        hash = tt__fnv_text(tt__fnv_text(hash, table.sorted[i].name), table.sorted[i].text);
     }
     return hash;
 }

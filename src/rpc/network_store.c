@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/cores.h"
 #include "base/error.h"
+#include "base/fnv.h"
 #include "base/saved_error.h"
 #include "base/threads.h"
 #include "comm/message/joining/dialling.h"
@@ -66,10 +67,7 @@ static store_network *store_of(tt__rpc_network *network) { return (store_network
 /* ---- what is known of workers */
 
 static worker **name_slot(store_network *s, const char *name) {
-    uint32_t hash = 2166136261u;
-    for (const char *c = name; *c; c++)
-        hash = (hash ^ (unsigned char)*c) * 16777619u;
-    return &s->named[hash & (NAMES - 1)];
+    return &s->named[tt__fnv_text(TT__FNV, name) & (NAMES - 1)];
 }
 
 static void forget_name(store_network *s, worker *w) {

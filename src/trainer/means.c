@@ -1,6 +1,7 @@
 #include "trainer/means.h"
 
 #include "base/error.h"
+#include "base/fnv.h"
 #include "comm/group.h"
 
 #include <math.h>
@@ -81,13 +82,7 @@ static char *join_names(const tt__means *means, size_t *size) {
 /* What its calls are part of, for errors. */
 static const char site[] = "the trainer's means";
 
-/* FNV-1a. */
-int64_t tt__means_hash(const char *text, size_t size) {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < size; i++)
-        hash = (hash ^ (unsigned char)text[i]) * 0x100000001b3u;
-    return (int64_t)(hash >> 2);
-}
+int64_t tt__means_hash(const char *text, size_t size) { return (int64_t)(tt__fnv_bytes(TT__FNV, text, size) >> 2); }
 
 /* Have all ranks the same text? */
 static tt_status names_agree(tt_group *group, const char *text, size_t size, bool *agree) {

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "base/fnv.h"
 #include "support/ranks.h"
 #include "support/reference.h"
 
@@ -197,14 +198,14 @@ static void check_parameters(tt_module *model, const char *key, double sum_toler
                    sum_tolerance, weighted_tolerance);
 }
 
-/* FNV-1a over the parameters' bits. */
+/* Over the parameters' bits. */
 static uint64_t hash_parameters(tt_module *model) {
     const tt_named_tensors *p = tt_module_parameters(model);
-    uint64_t hash = UINT64_C(14695981039346656037);
+    uint64_t hash = TT__FNV;
     for (int64_t i = 0; i < p->count; i++) {
         const uint32_t *words = tt_tensor_data(p->tensors[i]);
         for (int64_t k = 0; k < tt_tensor_numel(p->tensors[i]); k++)
-            hash = (hash ^ words[k]) * UINT64_C(1099511628211);
+            hash = tt__fnv_number(hash, words[k]);
     }
     return hash;
 }

@@ -2,13 +2,11 @@
 are torn, damaged or none."""
 import os
 import re
-import struct
 import subprocess
 import sys
 import tempfile
 import unittest
 import xml.etree.ElementTree
-import zlib
 
 TUTTI = os.environ["TUTTI"]
 sys.path.insert(0, os.path.join(os.environ["TT_SOURCE"], "tests", "vectors"))
@@ -36,27 +34,6 @@ def plot(*args, code=0, **environment):
     out, err = done.stdout.decode(), done.stderr.decode()
     assert done.returncode == code, f"plot {args}: exit code {done.returncode}\n{out}{err}"
     return out if code == 0 and not err else err if code else (out, err)
-
-
-def read_png(path):
-    """(width, height, set of colours, number of dark pixels), every chunk's checksum checked."""
-    with open(path, "rb") as file:
-        data = file.read()
-    assert data[:8] == b"\x89PNG\r\n\x1a\n"
-    chunks, at = [], 8
-    while at < len(data):
-        size, = struct.unpack(">I", data[at:at + 4])
-        kind, body = data[at + 4:at + 8], data[at + 8:at + 8 + size]
-        assert struct.unpack(">I", data[at + 8 + size:at + 12 + size])[0] == zlib.crc32(kind + body), kind
-        chunks.append((kind, body))
-        at += 12 + size
-    assert [kind for kind, _ in chunks] == [b"IHDR", b"IDAT", b"IEND"]
-    width, height, depth, colours = struct.unpack(">IIBB", chunks[0][1][:10])
-    rows = zlib.decompress(chunks[1][1])
-    assert (depth, colours) == (8, 2) and len(rows) == height * (1 + 3 * width)
-    starts = [y * (1 + 3 * width) + 1 + 3 * x for y in range(0, height, 3) for x in range(0, width, 3)]
-    pixels = [rows[start:start + 3] for start in starts]
-    return width, height, set(pixels), sum(max(pixel) < 100 for pixel in pixels)
 
 
 class Plot(unittest.TestCase):
@@ -96,20 +73,17 @@ class Plot(unittest.TestCase):
         write_events("runs/a")
         write_events("runs/b<&>", scale=1.5)
         for flags in [[], ["--log-y"], ["--smooth=0.9"], ["--x=time"], ["--x=epoch"], ["--tags=loss"]]:
-            plot("runs", "--svg=c.svg", "--png=c.png", "--title=A <title> & more", *flags)
+            plot("runs", "--svg=c.svg", "--title=A <title> & more", *flags)
             root = xml.etree.ElementTree.parse("c.svg").getroot()
             texts = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
             self.assertTrue({"A <title> & more", "a", "b<&>", "loss"} <= set(texts), texts)
             curves = [line for line in root.iter("{http://www.w3.org/2000/svg}polyline")
                       if len(line.get("points").split()) > 50]
             self.assertGreaterEqual(len(curves), 2)
+            self.assertTrue({"#0072b2", "#d55e00"} <= {line.get("stroke") for line in curves})
             for x, y in (point.split(",") for line in curves for point in line.get("points").split()):
                 self.assertTrue(0 <= float(x) <= float(root.get("width")))
                 self.assertTrue(0 <= float(y) <= float(root.get("height")))
-            width, height, colours, dark = read_png("c.png")
-            self.assertEqual((width, height), (2 * int(root.get("width")), 2 * int(root.get("height"))))
-            self.assertTrue({bytes([255] * 3), bytes([0, 114, 178]), bytes([213, 94, 0])} <= colours)
-            self.assertGreater(dark, 200)  # axes and letters
         units = {"step": "step", "time": "seconds", "epoch": "epoch"}
         for x, name in units.items():
             self.assertIn(name, plot("runs", f"--x={x}").split("\n")[-2])
@@ -179,8 +153,7 @@ class Plot(unittest.TestCase):
                             (["a", "--tags=no*"], "nothing to draw"),
                             (["no-times.csv", "--x=time"], "has no times"),
                             (["no-times.csv", "--x=epoch"], "has no series \"epoch\""),
-                            (["a", "--svg=no/such/file"], "no/such/file"),
-                            (["a", "--png=no/such/file"], "no/such/file")]:
+                            (["a", "--svg=no/such/file"], "no/such/file")]:
             told = plot(*flags, code=1)
             self.assertIn(text, told.replace("\n    ", " "))
         if os.path.exists("/dev/full"):
@@ -191,17 +164,16 @@ class Plot(unittest.TestCase):
 
     def test_a_picture_that_cant_be_written_whole_leaves_the_old_one(self):
         write_events("a")
-        for flag in "--svg", "--png":
-            with open("picture", "w") as old:
-                old.write("precious")
-            limited = ["bash", "-c", "ulimit -f 1; exec \"$@\"", "bash"]
-            done = subprocess.run([*limited, TUTTI, "plot", "a", flag, "picture"], capture_output=True, text=True,
-                                  timeout=60)
-            self.assertEqual(done.returncode, 1, flag)
-            self.assertIn("picture: writing failed: the limit on a file's size", done.stderr.replace("\n    ", " "))
-            with open("picture") as file:
-                self.assertEqual(file.read(), "precious", flag)
-            self.assertEqual([name for name in os.listdir() if ".tmp-" in name], [])
+        with open("picture", "w") as old:
+            old.write("precious")
+        limited = ["bash", "-c", "ulimit -f 1; exec \"$@\"", "bash"]
+        done = subprocess.run([*limited, TUTTI, "plot", "a", "--svg", "picture"], capture_output=True, text=True,
+                              timeout=60)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("picture: writing failed: the limit on a file's size", done.stderr.replace("\n    ", " "))
+        with open("picture") as file:
+            self.assertEqual(file.read(), "precious")
+        self.assertEqual([name for name in os.listdir() if ".tmp-" in name], [])
 
 
 if __name__ == "__main__":

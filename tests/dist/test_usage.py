@@ -107,7 +107,7 @@ WRONG = {
         ("--frobnicate", "unknown flag --frobnicate"),
         ("a b", 'unexpected argument "b"'),
         ("--pipeline f a", "--pipeline and a job were given: expected one of them"),
-        ("--pipeline f -o p.pdf", 'ends in .png, writes .svg: expected a name that ends in that, got "p.pdf"'),
+        ("--pipeline f -o p.png", '-o of --pipeline writes .svg: expected a name that ends in that, got "p.png"'),
         ("-o p.svg", 'writes .json: expected a name that ends in that, got "p.svg"'),
     ],
     "store": [
@@ -236,8 +236,9 @@ WRONG = {
         ("a --width=3", "--width: expected a number from 30"),
         ("a --follow --svg=b", "--follow draws in the terminal"),
         ("a --colour", "unknown flag --colour"),
-        ("a --png=b.svg", '--png writes .png: expected a name that ends in that, got "b.svg"'),
-        ("a --png", "--png needs a value"),
+        ("a --svg=b.png", '--svg writes .svg: expected a name that ends in that, got "b.png"'),
+        ("a --svg", "--svg needs a value"),
+        ("a --png=b.png", "unknown flag --png"),
     ],
     "doctor": [
         ("here", 'unexpected argument "here"'),

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <tutti/tutti.h>
 
+#include "base/fnv.h"
 #include "fuzz/folder.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -72,15 +73,9 @@ static void begin(void) {
     must(!tt_optimizer_step(run.optimizer) && !tt_ema_update(run.ema) && !save("first"));
 }
 
-static uint64_t digest_bytes(uint64_t h, const void *data, size_t size) {
-    for (size_t i = 0; i < size; i++)
-        h = (h ^ ((const uint8_t *)data)[i]) * UINT64_C(0x100000001b3);
-    return h;
-}
-
 static uint64_t digest_tensor(uint64_t h, tt_tensor *x) {
     must(x && tt_is_contiguous(x));
-    return digest_bytes(h, tt_tensor_data(x), (size_t)tt_tensor_numel(x) * tt_dtype_size(tt_tensor_dtype(x)));
+    return tt__fnv_bytes(h, tt_tensor_data(x), (size_t)tt_tensor_numel(x) * tt_dtype_size(tt_tensor_dtype(x)));
 }
 
 /* A number for all of the state. */
@@ -90,11 +85,11 @@ static uint64_t digest(void) {
         tt_module_state_dict(run.model),           tt_optimizer_state_dict(run.optimizer),
         tt_lr_scheduler_state_dict(run.scheduler), tt_ema_state_dict(run.ema),
         tt_grad_scaler_state_dict(run.scaler),     tt_loader_state_dict(run.loader)};
-    uint64_t h = UINT64_C(0xcbf29ce484222325);
+    uint64_t h = TT__FNV;
     for (size_t l = 0; l < sizeof lists / sizeof *lists; l++) {
         must(lists[l] != NULL);
         for (int64_t i = 0; i < lists[l]->count; i++) {
-            h = digest_bytes(h, lists[l]->names[i], strlen(lists[l]->names[i]));
+            h = tt__fnv_bytes(h, lists[l]->names[i], strlen(lists[l]->names[i]));
             h = digest_tensor(h, lists[l]->tensors[i]);
         }
     }

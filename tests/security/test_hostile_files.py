@@ -123,10 +123,9 @@ class HostileFiles(unittest.TestCase):
     def test_many_runs_of_many_series(self):
         """Each beginning of a run leaves out what earlier ones had logged of later steps."""
         value = varint(2 << 3 | 5) + struct.pack("<f", 1)
-        series = b"".join(field(1, field(1, f"{i:06x}".encode()) + value) for i in range(50000))
+        series = (record(b"\x10\x01" + field(5, field(1, field(1, f"{i:06x}".encode()) + value))) for i in range(50000))
         begins = field(7, b"\x08\x01") * 200000
-        (self.folder / "events.out.tfevents.1").write_bytes(
-            record(b"\x10\x01" + field(5, series)) + record(b"\x10\x02" + begins))
+        (self.folder / "events.out.tfevents.1").write_bytes(b"".join(series) + record(b"\x10\x02" + begins))
         self.tutti("plot", "--tags", "000001", "events.out.tfevents.1", text="000001")
 
     def test_names_that_fall_into_one_place(self):

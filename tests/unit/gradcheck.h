@@ -47,6 +47,11 @@ static inline tt_tensor *gradcheck_tensor(tt_shape shape, int k, const gradcheck
     return tt_to_device(tt_to(tt_to(x, kind->rounded), kind->dtype), tt_device_get(kind->device));
 }
 
+/* n of input k's values, on the CPU. */
+static inline tt_tensor *gradcheck_row(int64_t n, int k, tt_dtype dtype) {
+    return gradcheck_tensor(TT_SHAPE(n), k, &(gradcheck_kind){"cpu", dtype, TT_F32});
+}
+
 static inline tt_tensor *gradcheck_leaf_of(const gradcheck_case *c, int k, gradcheck_mode mode,
                                            const gradcheck_kind *kind) {
     tt_shape shape = c->shape[k];

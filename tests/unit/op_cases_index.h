@@ -2,7 +2,7 @@
 #ifndef OP_CASES_INDEX_H
 #define OP_CASES_INDEX_H
 
-#include "op_suite.h"
+#include "op_checks.h"
 
 /* ---- views */
 
@@ -223,6 +223,7 @@ static const gradcheck_case index_cases[] = {
     {"embedding of one", f_embedding_one, 1, {{2, {5, 3}}}},
 };
 
-static const op_family index_family = {index_cases, sizeof index_cases / sizeof *index_cases, "torch-index.json"};
+static const op_family index_family = {
+    .cases = index_cases, .count = OP_COUNT(index_cases), .vectors = "torch-index.json"};
 
 #endif

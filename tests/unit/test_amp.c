@@ -9,6 +9,7 @@
 #include "alloc_fail.h"
 #include "base/half.h"
 #include "expect.h"
+#include "support/drawn.h"
 #include "tensor/tensor.h"
 
 #include <tutti/amp.h>
@@ -29,13 +30,6 @@ static tt_module *net_make(uint64_t seed) {
 
 static tt_tensor *param(tt_module *net, const char *name) {
     return tt_named_tensors_find(tt_module_state_dict(net), name);
-}
-
-static tt_tensor *drawn(tt_shape shape, uint64_t seed) {
-    tt_generator *g = tt_generator_new(seed);
-    tt_tensor *x = tt_randn(shape, g);
-    tt_generator_free(g);
-    return x;
 }
 
 /* Classes that a net can learn: which of the first three inputs is the largest. */

@@ -9,6 +9,7 @@
 
 #include "alloc_fail.h"
 #include "expect.h"
+#include "support/drawn.h"
 #include "tensor/tensor.h"
 
 #include <tutti/functional.h>
@@ -19,15 +20,6 @@
 #include <pthread.h>
 
 #define S(...) TT_SHAPE(__VA_ARGS__)
-
-static tt_tensor *drawn(tt_shape shape, uint64_t seed) {
-    tt_generator *g = tt_generator_new(seed);
-    tt_tensor *x = tt_randn(shape, g);
-    tt_generator_free(g);
-    return x;
-}
-
-static tt_tensor *leaf(tt_shape shape, uint64_t seed) { return tt_requires_grad_(drawn(shape, seed), true); }
 
 static tt_tensor *of(tt_shape shape, tt_dtype dtype) { return tt_to(drawn(shape, 7), dtype); }
 
@@ -202,7 +194,7 @@ static tt_tensor *two_layers(tt_tensor *x, tt_tensor *w, tt_tensor *b) {
 static void gradients_are_the_leafs_and_close_to_f32s(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
-    tt_tensor *x = drawn(S(6, 5), 1), *w = leaf(S(5, 5), 2), *b = leaf(S(5), 3);
+    tt_tensor *x = drawn(S(6, 5), 1), *w = drawn_leaf(S(5, 5), 2), *b = drawn_leaf(S(5), 3);
     assert_int_equal(tt_backward(two_layers(x, w, b)), TT_OK);
     tt_tensor *dw = tt_clone(tt_detach(tt_grad(w))), *db = tt_clone(tt_detach(tt_grad(b)));
     tt_zero_grad(w);
@@ -231,7 +223,7 @@ static const void *data_cast(tt_tensor *w) {
 static void accumulation_uses_a_kept_cast_again(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
-    tt_tensor *w = leaf(S(3, 4), 1);
+    tt_tensor *w = drawn_leaf(S(3, 4), 1);
     int before = tt_autocast_begin(TT_BF16);
     {
         TT_AUTO_SCOPE;
@@ -250,7 +242,7 @@ static void an_optimizers_step_renews_it(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
     TT_AUTOCAST(TT_BF16);
-    tt_tensor *w = leaf(S(3, 4), 1), *x = of(S(2, 4), TT_BF16);
+    tt_tensor *w = drawn_leaf(S(3, 4), 1), *x = of(S(2, 4), TT_BF16);
     const char *name = "w";
     tt_optimizer *sgd = tt_sgd(TT_NAMED_TENSORS(1, &name, &w), 0.5);
     tt_tensor *y = tt_linear(x, w, NULL);
@@ -266,7 +258,7 @@ static void writes_through_a_pointer_need_a_word(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
     TT_AUTOCAST(TT_BF16);
-    tt_tensor *w = leaf(S(1, 2), 1), *x = tt_ones(S(1, 2), TT_BF16);
+    tt_tensor *w = drawn_leaf(S(1, 2), 1), *x = tt_ones(S(1, 2), TT_BF16);
     TT_NO_GRAD;
     tt_linear(x, w, NULL);
     tt_tensor_f32(w)[0] = 3;
@@ -315,7 +307,7 @@ static tt_status scoped_step(void *arg) {
 
 static void a_steady_step_allocates_nothing(void **state) {
     (void)state;
-    tt_tensor *w[] = {leaf(S(5, 5), 2), leaf(S(5), 3), drawn(S(6, 5), 1)};
+    tt_tensor *w[] = {drawn_leaf(S(5, 5), 2), drawn_leaf(S(5), 3), drawn(S(6, 5), 1)};
     for (int i = 0; i < 3; i++)
         assert_int_equal(scoped_step(w), TT_OK);
     long before = alloc_count_own;
@@ -335,7 +327,7 @@ static tt_tensor *segment(void *arg, tt_tensor *const *in, int64_t n) {
 static void recomputation_is_under_the_same_autocast(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
-    tt_tensor *x = drawn(S(6, 5), 1), *w = leaf(S(5, 5), 2), *gradient[2];
+    tt_tensor *x = drawn(S(6, 5), 1), *w = drawn_leaf(S(5, 5), 2), *gradient[2];
     for (int again = 0; again < 2; again++) {
         int before = tt_autocast_begin(TT_BF16);
         tt_tensor *in[] = {x, w};
@@ -369,7 +361,7 @@ static void functions_of_ones_own_too(void **state) {
     TT_AUTO_SCOPE;
     static const tt_function own = {
         .size = sizeof own, .name = "own", .forward = own_forward, .backward = own_backward};
-    tt_tensor *w = leaf(S(5, 5), 2);
+    tt_tensor *w = drawn_leaf(S(5, 5), 2);
     int before = tt_autocast_begin(TT_BF16);
     tt_tensor *y = tt_apply(&own, NULL, drawn(S(6, 5), 1), w);
     tt_autocast_end(before);
@@ -381,7 +373,7 @@ static void anomaly_mode_names_casts(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
     tt_set_detect_anomaly(true);
-    tt_tensor *w = leaf(S(2, 2), 2), *x = tt_full(S(2, 2), TT_F32, INFINITY);
+    tt_tensor *w = drawn_leaf(S(2, 2), 2), *x = tt_full(S(2, 2), TT_F32, INFINITY);
     int before = tt_autocast_begin(TT_BF16);
     tt_tensor *y = tt_mul(tt_linear(w, x, NULL), tt_zeros(S(2, 2), TT_BF16));
     tt_autocast_end(before);

@@ -17,13 +17,6 @@
 enum { N = 19 };
 static const char *const names[] = {"a", "b", "c", "d"};
 
-static tt_tensor *values(int k, tt_dtype dtype) {
-    tt_tensor *x = tt_empty(TT_SHAPE(N), TT_F32);
-    for (int64_t i = 0; i < N; i++)
-        tt_tensor_f32(x)[i] = (float)gradcheck_value(k, i);
-    return tt_to(x, dtype);
-}
-
 /* A leaf whose gradient is g. */
 static tt_tensor *with_grad(tt_tensor *g) {
     tt_tensor *x = tt_requires_grad_(tt_mul(g, g), true);
@@ -49,8 +42,8 @@ static void check_case(const json_t *c) {
     assert_true(tt__read_f64(json_string_value(json_object_get(c, "norm_type")), &norm_type));
     tt_tensor *x[4], *y[3];
     for (int k = 0; k < 3; k++) {
-        x[k] = with_grad(values(k + 1, dtype));
-        y[k] = with_grad(values(k + 1, dtype));
+        x[k] = with_grad(gradcheck_row(N, k + 1, dtype));
+        y[k] = with_grad(gradcheck_row(N, k + 1, dtype));
     }
     x[3] = tt_ones(TT_SHAPE(2), TT_F32); /* without gradient */
     double norm = -1;

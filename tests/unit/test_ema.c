@@ -14,16 +14,9 @@
 enum { N = 19, UPDATES = 20 };
 static const char *const names[] = {"a", "b"};
 
-static tt_tensor *values(int k, tt_dtype dtype) {
-    tt_tensor *x = tt_empty(TT_SHAPE(N), TT_F32);
-    for (int64_t i = 0; i < N; i++)
-        tt_tensor_f32(x)[i] = (float)gradcheck_value(k, i);
-    return tt_to(x, dtype);
-}
-
 static void update(tt_ema *ema, tt_tensor *x, int from, int to) {
     for (int n = from; n < to; n++) {
-        assert_int_equal(tt_copy(x, values(n, tt_tensor_dtype(x))), TT_OK);
+        assert_int_equal(tt_copy(x, gradcheck_row(N, n, tt_tensor_dtype(x))), TT_OK);
         assert_int_equal(tt_ema_update(ema), TT_OK);
     }
 }
@@ -31,7 +24,7 @@ static void update(tt_ema *ema, tt_tensor *x, int from, int to) {
 static void check_case(const json_t *c) {
     TT_AUTO_SCOPE;
     const tt_dtype dtype = strcmp(json_string_value(json_object_get(c, "dtype")), "f32") ? TT_F64 : TT_F32;
-    tt_tensor *x = values(0, dtype);
+    tt_tensor *x = gradcheck_row(N, 0, dtype);
     tt_ema *ema[2]; /* the second one goes on where the first one was */
     for (int i = 0; i < 2; i++)
         ema[i] = tt_ema_new(TT_NAMED_TENSORS(1, names, &x), vectors_member(c, "decay"),
@@ -89,7 +82,7 @@ static void parameters_come_back(void **state) {
 static void wrong_arguments_are_refused(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
-    tt_tensor *x = values(0, TT_F32), *count = tt_full(TT_SCALAR, TT_I64, -1);
+    tt_tensor *x = gradcheck_row(N, 0, TT_F32), *count = tt_full(TT_SCALAR, TT_I64, -1);
     const tt_named_tensors *list = TT_NAMED_TENSORS(1, names, &x);
     assert_null(tt_ema_new(list, 1.5));
     expect_error(TT_ERR_INVALID, "tt_ema_new: expected a decay between 0 and 1, got 1.5");
@@ -106,7 +99,7 @@ static void wrong_arguments_are_refused(void **state) {
     assert_int_equal(tt_ema_load_state_dict(ema, TT_NAMED_TENSORS(2, entries, state_of)), TT_ERR_NOT_FOUND);
     expect_error(TT_ERR_NOT_FOUND, "entry \"module.a\" is missing");
     entries[1] = "module.a";
-    state_of[1] = values(0, TT_F64);
+    state_of[1] = gradcheck_row(N, 0, TT_F64);
     assert_int_equal(tt_ema_load_state_dict(ema, TT_NAMED_TENSORS(2, entries, state_of)), TT_ERR_DTYPE);
     expect_error(TT_ERR_DTYPE, "\"module.a\": expected f32 (19), got f64 (19)");
     assert_int_equal(*tt_tensor_i64(tt_ema_state_dict(ema)->tensors[0]), 0); /* nothing was changed */

@@ -130,7 +130,8 @@ static void base64_is_openssls(void **state) {
         tt__bytes_free(&text);
         tt__bytes_free(&back);
     }
-    static const char *const wrong[] = {"a", "ab", "abc", "a===", "====", "ab=c", "ab c", "ab-_", "=abc"};
+    static const char *const wrong[] = {"a",    "ab",   "abc",   "a===",  "====",         "ab=c",    "ab c",
+                                        "ab-_", "=abc", "\nabc", "abc\n", "abcd\n\n\n\n", "ab==abcd"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         tt__bytes back = {0};
         if (tt__etcd_take_base64(&back, span(wrong[i])))

@@ -1,6 +1,6 @@
 /* Operators that change their input: the gradients of those that don't, what backward refuses, what may not be
  * changed. */
-#include "op_checks_pointwise.h"
+#include "op_checks.h"
 
 #include "expect.h"
 
@@ -59,9 +59,9 @@ static const gradcheck_case cases[] = {
     {"an image", f_mul, 2, {{4, {2, 3, 4, 5}}, {4, {1, 3, 1, 1}}}},
 };
 
-static void gradients_devices_and_layouts(void **state) {
+static void in_place_gradients(void **state) {
     (void)state;
-    op_check_all(cases, OP_COUNT(cases), op_check);
+    op_check(&(op_family){.cases = cases, .count = OP_COUNT(cases)});
 }
 
 /* ---- values */
@@ -150,7 +150,7 @@ static void repeated_elements_are_not_written(void **state) {
                                tt_init_trunc_normal_(x, 0, 1),
                                tt_init_xavier_normal_(x),
                                tt_init_kaiming_uniform_(x)};
-    for (size_t i = 0; i < OP_COUNT(found); i++)
+    for (int i = 0; i < OP_COUNT(found); i++)
         assert_int_equal(found[i], TT_ERR_INVALID);
     expect_error(TT_ERR_INVALID, what);
     tt_tensor *leaf = tt_requires_grad_(tt_detach(x), true);
@@ -183,7 +183,7 @@ static void wrong_arguments(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_devices_and_layouts),
+        cmocka_unit_test(in_place_gradients),
         cmocka_unit_test(x_itself_changes),
         cmocka_unit_test(overwritten_values_are_seen),
         cmocka_unit_test(leaves_change_under_no_grad_only),

@@ -1,5 +1,6 @@
 /* States of loaders: a run that goes on from one gives what the run would have given that never stopped, also for
  * another number of ranks; weighted draws, and shares in which each example comes once. */
+#include "base/fnv.h"
 #include "unit/alloc_fail.h"
 #include "unit/data_cases.h"
 #include "unit/expect.h"
@@ -371,7 +372,7 @@ static int train(const char *path, int from, int to, uint64_t *hash) {
         for (int64_t k = 0; k < tt_tensor_numel(all->tensors[i]); k++) {
             uint32_t bits;
             memcpy(&bits, tt_tensor_f32(all->tensors[i]) + k, sizeof bits);
-            *hash = (*hash ^ bits) * 0x100000001b3u;
+            *hash = tt__fnv_number(*hash, bits);
         }
     rc = 0;
 out:

@@ -1,4 +1,5 @@
 /* Loaders with workers: the batches of a loader without them, to the bit, whatever happens in between. */
+#include "base/fnv.h"
 #include "base/sanitizers.h"
 #include "data/crew.h"
 #include "unit/alloc_fail.h"
@@ -16,16 +17,12 @@
 
 /* ---- the same batches ---- */
 
-static uint64_t mix(uint64_t hash, const void *bytes, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        hash = (hash ^ ((const uint8_t *)bytes)[i]) * 0x100000001b3u;
-    return hash;
-}
-
 static uint64_t mix_batch(uint64_t hash, const tt_batch *b) {
-    hash = mix(hash, b->indices, (size_t)b->size * sizeof *b->indices);
-    hash = mix(hash, tt_tensor_data(b->x), (size_t)tt_tensor_numel(b->x) * tt_dtype_size(tt_tensor_dtype(b->x)));
-    return mix(hash, tt_tensor_data(b->y), (size_t)tt_tensor_numel(b->y) * tt_dtype_size(tt_tensor_dtype(b->y)));
+    hash = tt__fnv_bytes(hash, b->indices, (size_t)b->size * sizeof *b->indices);
+    hash =
+        tt__fnv_bytes(hash, tt_tensor_data(b->x), (size_t)tt_tensor_numel(b->x) * tt_dtype_size(tt_tensor_dtype(b->x)));
+    return tt__fnv_bytes(hash, tt_tensor_data(b->y),
+                         (size_t)tt_tensor_numel(b->y) * tt_dtype_size(tt_tensor_dtype(b->y)));
 }
 
 /* Three epochs; the second is left early. */
@@ -33,7 +30,7 @@ static uint64_t hash_of_epochs(tt_dataset *d, int64_t batch, uint64_t seed, int 
     tt_manual_seed(seed);
     tt_loader *loader = tt_loader_new(d, batch, tt_shuffled(), .workers = workers, .prefetch = prefetch);
     assert_non_null(loader);
-    uint64_t hash = 0xcbf29ce484222325u;
+    uint64_t hash = TT__FNV;
     tt_batch b;
     for (int epoch = 0; epoch < 3; epoch++) {
         for (int i = 0; (epoch != 1 || i < 3) && tt_loader_next(loader, &b) == 1; i++)

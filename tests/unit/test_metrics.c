@@ -99,7 +99,7 @@ static void test_bytes_are_tensorboards(void **state) {
     assert_int_equal(record.size, sizeof version - 1);
     assert_memory_equal(record.data, version, record.size);
     snprintf(path, sizeof path, "%s/tests/vectors/events.tfevents", getenv("TT_SOURCE"));
-    assert_int_equal(read_bytes(path, file, sizeof file), 279);
+    assert_int_equal(read_bytes(path, file, sizeof file), 257);
     tt__event_encode_scalar(&record, 1600000001.0, 1, "loss", 0.5);
     assert_int_equal(record.size, 42);
     assert_memory_equal(record.data, file + 40, record.size);
@@ -113,6 +113,36 @@ static void test_bytes_are_tensorboards(void **state) {
     assert_true(tt__scalar_log_find(&log, "loss")->points[0].wall_time == 1600000001.0);
     assert_string_equal(log.note, "");
     tt__scalar_log_free(&log);
+}
+
+/* Events of other programs: what the writer never writes is refused by the number of its field. */
+static void test_foreign_events(void **state) {
+    (void)state;
+    static const struct {
+        const char *event, *says;
+        size_t size;
+    } rows[] = {
+#define EVENT(text) .event = text, .size = sizeof text - 1
+        {EVENT("\x52\x03\x0A\x01x"), .says = "the record at byte 0 has field 10 of TensorBoard's Event"}, /* source */
+        {EVENT("\x3A\x02\x08\x02"), .says = "field 7 of TensorBoard's Event"}, /* a session's end */
+        {EVENT("\x2A\x06\x0A\x04\x22\x02\x08\x01"), .says = "field 4 of TensorBoard's Summary.Value"}, /* an image */
+        /* a scalar of TensorFlow 2: a tensor of one f32 */
+        {EVENT("\x2A\x0D\x0A\x0B\x0A\x01t\x42\x06\x08\x01\x22\x02\0\0"),
+         .says = "field 8 of TensorBoard's Summary.Value"},
+        {EVENT("\x2A\x14\x0A\x08\x0A\x01t\x15\0\0\0\0\x0A\x08\x0A\x01u\x15\0\0\0\0"), /* two values */
+         .says = "field 1 of TensorBoard's Summary, "},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        tt__scalar_log log = {0};
+        uint8_t bytes[64] = {(uint8_t)rows[i].size};
+        uint32_t head = tt__crc32c_masked(bytes, 8), tail = tt__crc32c_masked(rows[i].event, rows[i].size);
+        memcpy(bytes + 8, &head, 4);
+        memcpy(bytes + 12, rows[i].event, rows[i].size);
+        memcpy(bytes + 12 + rows[i].size, &tail, 4);
+        expect_error(tt__events_decode(&log, bytes, 16 + rows[i].size, "theirs"), TT_ERR_UNSUPPORTED, rows[i].says);
+        tt__scalar_log_free(&log);
+    }
+    tt_clear_error();
 }
 
 static const double values[] = {0.5, -3, 1e30, 0.1, INFINITY, -INFINITY, NAN, 0, 123456.789};
@@ -376,12 +406,19 @@ static void test_steady_steps_allocate_nothing(void **state) {
 int main(void) {
 #define IN_FOLDER(test) cmocka_unit_test_setup(test, begin_in_folder)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_checksum),         cmocka_unit_test(test_bytes_are_tensorboards),
-        IN_FOLDER(test_what_is_written_is_read), IN_FOLDER(test_a_run_that_goes_on),
-        IN_FOLDER(test_a_restart_purges),        cmocka_unit_test(test_a_restart_is_tensorboards),
-        IN_FOLDER(test_torn_at_every_byte),      cmocka_unit_test(test_tables),
-        IN_FOLDER(test_bad_arguments),           IN_FOLDER(test_a_full_disk_is_one_error),
-        IN_FOLDER(test_memory_runs_out),         IN_FOLDER(test_steady_steps_allocate_nothing),
+        cmocka_unit_test(test_checksum),
+        cmocka_unit_test(test_bytes_are_tensorboards),
+        cmocka_unit_test(test_foreign_events),
+        IN_FOLDER(test_what_is_written_is_read),
+        IN_FOLDER(test_a_run_that_goes_on),
+        IN_FOLDER(test_a_restart_purges),
+        cmocka_unit_test(test_a_restart_is_tensorboards),
+        IN_FOLDER(test_torn_at_every_byte),
+        cmocka_unit_test(test_tables),
+        IN_FOLDER(test_bad_arguments),
+        IN_FOLDER(test_a_full_disk_is_one_error),
+        IN_FOLDER(test_memory_runs_out),
+        IN_FOLDER(test_steady_steps_allocate_nothing),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -1,15 +1,9 @@
 /* Every operator: gradients against finite differences, element types and devices against each other, in all layouts;
  * values that are known, wrong inputs. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "op_checks.h"
 
 #include "op_cases.h"
 #include "tensor/tensor.h"
-#include "vectors.h"
 
 #define S(...) TT_SHAPE(__VA_ARGS__)
 
@@ -26,63 +20,18 @@ static void each_case(void (*check)(const gradcheck_case *c, gradcheck_mode mode
     }
 }
 
-static void below(double worst, double limit, const gradcheck_case *c, gradcheck_mode mode, const char *what) {
-    if (!(worst <= limit))
-        fail_msg("%s, mode %d: %s by %g (%s)", c->name, (int)mode, what, worst, tt_last_error());
-}
+static void check_case(const gradcheck_case *c, gradcheck_mode mode) { op_check_case(c, mode, &op_usual); }
 
-static void check_gradient(const gradcheck_case *c, gradcheck_mode mode) {
-    below(gradcheck_worst(c, mode), 1e-8, c, mode, "the gradient is off");
-}
-
-static void gradients_match_finite_differences(void **state) {
+static void all_gradients(void **state) {
     (void)state;
-    each_case(check_gradient);
+    each_case(check_case);
 }
 
-static void check_f32(const gradcheck_case *c, gradcheck_mode mode) {
-    below(gradcheck_f32_worst(c, mode), 2e-6, c, mode, "f32 differs from f64");
-}
+static void check_small_case(const gradcheck_case *c, gradcheck_mode mode) { op_check_small_case(c, mode, &op_usual); }
 
-static void f32_matches_f64(void **state) {
+static void all_small_types(void **state) {
     (void)state;
-    each_case(check_f32);
-}
-
-/* ---- devices: the plain loops are the oracle of the fast ones ---- */
-
-static const gradcheck_kind cpu_f32 = {"cpu", TT_F32, TT_F32}, cpu_f64 = {"cpu", TT_F64, TT_F32};
-static const gradcheck_kind plain_f32 = {"reference", TT_F32, TT_F32}, plain_f64 = {"reference", TT_F64, TT_F32};
-
-static void check_devices(const gradcheck_case *c, gradcheck_mode mode) {
-    below(gradcheck_compare(c, mode, &cpu_f32, &plain_f32), 1e-6, c, mode,
-          "f32 of the cpu differs from the reference's");
-    below(gradcheck_compare(c, mode, &cpu_f64, &plain_f64), 1e-15, c, mode,
-          "f64 of the cpu differs from the reference's");
-}
-
-static void the_cpu_matches_the_reference(void **state) {
-    (void)state;
-    each_case(check_devices);
-}
-
-/* Inputs are rounded to the small type in both; what remains is rounding between operators. */
-static void check_small_type(const gradcheck_case *c, gradcheck_mode mode, const char *device, tt_dtype dtype,
-                             double limit, const char *what) {
-    const gradcheck_kind small = {device, dtype, dtype}, wide = {"reference", TT_F32, dtype};
-    below(gradcheck_compare(c, mode, &small, &wide), limit, c, mode, what);
-}
-
-static void check_small_types(const gradcheck_case *c, gradcheck_mode mode) {
-    check_small_type(c, mode, "reference", TT_F16, 2e-3, "f16 differs from f32");
-    check_small_type(c, mode, "cpu", TT_F16, 2e-3, "f16 differs from f32");
-    check_small_type(c, mode, "reference", TT_BF16, 1.6e-2, "bf16 differs from f32");
-    check_small_type(c, mode, "cpu", TT_BF16, 1.6e-2, "bf16 differs from f32");
-}
-
-static void f16_and_bf16_match_f32(void **state) {
-    (void)state;
-    each_case(check_small_types);
+    each_case(check_small_case);
 }
 
 /* 256 is the last whole number of bf16 that 1 can be added to: products are added up in f32. */
@@ -136,42 +85,9 @@ static void gradients_lie_as_their_leaves(void **state) {
 
 /* ---- PyTorch ---- */
 
-static const json_t *find_op(const json_t *ops, const char *name) {
-    for (size_t i = 0; i < json_array_size(ops); i++)
-        if (!strcmp(json_string_value(json_object_get(json_array_get(ops, i), "name")), name))
-            return json_array_get(ops, i);
-    return NULL;
-}
-
-static void compare(const char *name, const tt_tensor *got, const json_t *want) {
-    assert_int_equal(tt_tensor_numel(got), json_array_size(want));
-    for (size_t i = 0; i < json_array_size(want); i++) {
-        double a = (double)tt_tensor_f32(got)[i], b = vectors_number(want, i);
-        if (!(fabs(a - b) <= 5e-7 * (1 + fabs(b))))
-            fail_msg("%s: element %zu is %.9g, in PyTorch %.9g", name, i, a, b);
-    }
-}
-
-static void f32_matches_pytorch(void **state) {
+static void all_match_pytorch(void **state) {
     (void)state;
-    json_t *vectors = vectors_load("torch-ops.json");
-    assert_non_null(vectors);
-    const json_t *ops = json_object_get(vectors, "ops");
-    assert_int_equal(json_array_size(ops), OP_CASES);
-    for (int i = 0; i < OP_CASES; i++) {
-        TT_AUTO_SCOPE;
-        const gradcheck_case *c = &op_cases[i];
-        const json_t *want = find_op(ops, c->name);
-        assert_non_null(want);
-        tt_tensor *leaf[GRADCHECK_INPUTS];
-        for (int k = 0; k < c->n; k++)
-            leaf[k] = gradcheck_leaf(c, k, TT_F32, GRADCHECK_LEAF);
-        compare(c->name, tt_contiguous(c->f(leaf)), json_object_get(want, "result"));
-        assert_int_equal(tt_backward(gradcheck_loss(c, leaf, GRADCHECK_LEAF)), TT_OK);
-        for (int k = 0; k < c->n; k++)
-            compare(c->name, tt_grad(leaf[k]), json_array_get(json_object_get(want, "grads"), (size_t)k));
-    }
-    json_decref(vectors);
+    op_check_torch(&(op_family){.cases = op_cases, .count = OP_CASES, .vectors = "torch-ops.json"});
 }
 
 /* A gradient checker that can't fail would check nothing. */
@@ -259,52 +175,42 @@ static void argmax_is_the_first_of_the_largest(void **state) {
 
 /* ---- errors: name of the operator, and what came ---- */
 
-static void expect(const void *got, tt_status status, const char *who, const char *what) {
-    if (got)
-        fail_msg("%s: expected an error", who);
-    assert_int_equal(tt_last_status(), status);
-    if (strncmp(tt_last_error(), who, strlen(who)) || !strstr(tt_last_error(), what))
-        fail_msg("expected an error of %s with \"%s\", got: %s", who, what, tt_last_error());
-    assert_int_equal(tt_backward(NULL), status); /* and clears it */
-    tt_clear_error();
-}
-
 static void wrong_shapes(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
     tt_tensor *a = tt_zeros(S(2, 3), TT_F32), *b = tt_zeros(S(4, 5), TT_F32), *v = tt_zeros(S(3), TT_F32);
     tt_tensor *t = tt_zeros(S(2), TT_I64), *t3 = tt_zeros(S(3), TT_I64), *scalar = tt_zeros(TT_SCALAR, TT_F32);
-    expect(tt_add(a, b), TT_ERR_SHAPE, "tt_add", "a f32 (2, 3), b f32 (4, 5)");
-    expect(tt_sub(a, b), TT_ERR_SHAPE, "tt_sub", "a f32 (2, 3), b f32 (4, 5)");
-    expect(tt_mul(a, b), TT_ERR_SHAPE, "tt_mul", "a f32 (2, 3), b f32 (4, 5)");
-    expect(tt_matmul(a, b), TT_ERR_SHAPE, "tt_matmul", "a f32 (2, 3), b f32 (4, 5)");
-    expect(tt_matmul(b, v), TT_ERR_SHAPE, "tt_matmul", "b f32 (3)");
-    expect(tt_linear(a, b, NULL), TT_ERR_SHAPE, "tt_linear",
-           "expected x (..., 5) to match weight f32 (4, 5), got x f32 (2, 3)");
-    expect(tt_linear(scalar, b, NULL), TT_ERR_SHAPE, "tt_linear", "x f32 ()");
-    expect(tt_linear(v, v, NULL), TT_ERR_SHAPE, "tt_linear", "expected weight (K, C), got weight f32 (3)");
-    expect(tt_linear(a, tt_zeros(S(4, 3), TT_F32), v), TT_ERR_SHAPE, "tt_linear", "expected bias (4)");
-    expect(tt_log_softmax(a, 2), TT_ERR_SHAPE, "tt_log_softmax", "no dimension 2 in f32 (2, 3)");
-    expect(tt_log_softmax(scalar, 0), TT_ERR_SHAPE, "tt_log_softmax", "f32 ()");
-    expect(tt_nll_loss(v, t), TT_ERR_SHAPE, "tt_nll_loss", "log_prob f32 (3)");
-    expect(tt_nll_loss(a, t3), TT_ERR_SHAPE, "tt_nll_loss", "target i64 (3)");
-    expect(tt_cross_entropy(v, t), TT_ERR_SHAPE, "tt_cross_entropy", "logits f32 (3)");
-    expect(tt_cross_entropy(a, t3), TT_ERR_SHAPE, "tt_cross_entropy",
-           "expected target (2) to match logits f32 (2, 3), got target i64 (3)");
-    expect(tt_mse_loss(a, b), TT_ERR_SHAPE, "tt_mse_loss", "input f32 (2, 3), target f32 (4, 5)");
-    expect(tt_argmax(a, -3), TT_ERR_SHAPE, "tt_argmax", "no dimension -3");
-    expect(tt_argmax(tt_zeros(S(2, 0), TT_F32), 1), TT_ERR_SHAPE, "tt_argmax", "f32 (2, 0)");
-    expect(tt_view(a, S(4)), TT_ERR_SHAPE, "tt_view", "got (4)");
-    expect(tt_view(a, S(-1, -1)), TT_ERR_SHAPE, "tt_view", "got (-1, -1)");
-    expect(tt_view(tt_transpose(a, 0, 1), S(6)), TT_ERR_SHAPE, "tt_view", "use tt_reshape()");
-    expect(tt_reshape(a, S(4, -1)), TT_ERR_SHAPE, "tt_reshape", "got (4, -1)");
-    expect(tt_flatten(a, 2), TT_ERR_SHAPE, "tt_flatten", "no dimension 2");
-    expect(tt_transpose(a, 0, 2), TT_ERR_SHAPE, "tt_transpose", "no dimensions 0 and 2");
-    expect(tt_narrow(a, 1, 2, 2), TT_ERR_SHAPE, "tt_narrow", "2 entries from 2");
-    expect(tt_narrow(a, 2, 0, 1), TT_ERR_SHAPE, "tt_narrow", "no dimension 2");
-    expect(tt_empty(S(-1), TT_F32), TT_ERR_SHAPE, "tt_empty", "f32 (-1)");
-    expect(tt_zeros(S(INT64_MAX, INT64_MAX), TT_U8), TT_ERR_SHAPE, "tt_zeros", "u8");
-    expect(tt_empty((tt_shape){.ndim = 9}, TT_F32), TT_ERR_SHAPE, "tt_empty", "got 9");
+    op_expect(tt_add(a, b), TT_ERR_SHAPE, "tt_add", "a f32 (2, 3), b f32 (4, 5)");
+    op_expect(tt_sub(a, b), TT_ERR_SHAPE, "tt_sub", "a f32 (2, 3), b f32 (4, 5)");
+    op_expect(tt_mul(a, b), TT_ERR_SHAPE, "tt_mul", "a f32 (2, 3), b f32 (4, 5)");
+    op_expect(tt_matmul(a, b), TT_ERR_SHAPE, "tt_matmul", "a f32 (2, 3), b f32 (4, 5)");
+    op_expect(tt_matmul(b, v), TT_ERR_SHAPE, "tt_matmul", "b f32 (3)");
+    op_expect(tt_linear(a, b, NULL), TT_ERR_SHAPE, "tt_linear",
+              "expected x (..., 5) to match weight f32 (4, 5), got x f32 (2, 3)");
+    op_expect(tt_linear(scalar, b, NULL), TT_ERR_SHAPE, "tt_linear", "x f32 ()");
+    op_expect(tt_linear(v, v, NULL), TT_ERR_SHAPE, "tt_linear", "expected weight (K, C), got weight f32 (3)");
+    op_expect(tt_linear(a, tt_zeros(S(4, 3), TT_F32), v), TT_ERR_SHAPE, "tt_linear", "expected bias (4)");
+    op_expect(tt_log_softmax(a, 2), TT_ERR_SHAPE, "tt_log_softmax", "no dimension 2 in f32 (2, 3)");
+    op_expect(tt_log_softmax(scalar, 0), TT_ERR_SHAPE, "tt_log_softmax", "f32 ()");
+    op_expect(tt_nll_loss(v, t), TT_ERR_SHAPE, "tt_nll_loss", "log_prob f32 (3)");
+    op_expect(tt_nll_loss(a, t3), TT_ERR_SHAPE, "tt_nll_loss", "target i64 (3)");
+    op_expect(tt_cross_entropy(v, t), TT_ERR_SHAPE, "tt_cross_entropy", "logits f32 (3)");
+    op_expect(tt_cross_entropy(a, t3), TT_ERR_SHAPE, "tt_cross_entropy",
+              "expected target (2) to match logits f32 (2, 3), got target i64 (3)");
+    op_expect(tt_mse_loss(a, b), TT_ERR_SHAPE, "tt_mse_loss", "input f32 (2, 3), target f32 (4, 5)");
+    op_expect(tt_argmax(a, -3), TT_ERR_SHAPE, "tt_argmax", "no dimension -3");
+    op_expect(tt_argmax(tt_zeros(S(2, 0), TT_F32), 1), TT_ERR_SHAPE, "tt_argmax", "f32 (2, 0)");
+    op_expect(tt_view(a, S(4)), TT_ERR_SHAPE, "tt_view", "got (4)");
+    op_expect(tt_view(a, S(-1, -1)), TT_ERR_SHAPE, "tt_view", "got (-1, -1)");
+    op_expect(tt_view(tt_transpose(a, 0, 1), S(6)), TT_ERR_SHAPE, "tt_view", "use tt_reshape()");
+    op_expect(tt_reshape(a, S(4, -1)), TT_ERR_SHAPE, "tt_reshape", "got (4, -1)");
+    op_expect(tt_flatten(a, 2), TT_ERR_SHAPE, "tt_flatten", "no dimension 2");
+    op_expect(tt_transpose(a, 0, 2), TT_ERR_SHAPE, "tt_transpose", "no dimensions 0 and 2");
+    op_expect(tt_narrow(a, 1, 2, 2), TT_ERR_SHAPE, "tt_narrow", "2 entries from 2");
+    op_expect(tt_narrow(a, 2, 0, 1), TT_ERR_SHAPE, "tt_narrow", "no dimension 2");
+    op_expect(tt_empty(S(-1), TT_F32), TT_ERR_SHAPE, "tt_empty", "f32 (-1)");
+    op_expect(tt_zeros(S(INT64_MAX, INT64_MAX), TT_U8), TT_ERR_SHAPE, "tt_zeros", "u8");
+    op_expect(tt_empty((tt_shape){.ndim = 9}, TT_F32), TT_ERR_SHAPE, "tt_empty", "got 9");
 }
 
 static void wrong_dtypes(void **state) {
@@ -312,36 +218,36 @@ static void wrong_dtypes(void **state) {
     TT_AUTO_SCOPE;
     tt_tensor *a = tt_zeros(S(2, 2), TT_F32), *d = tt_zeros(S(2, 2), TT_F64), *i = tt_zeros(S(2, 2), TT_I64);
     tt_tensor *t = tt_zeros(S(2), TT_I64);
-    expect(tt_add(a, d), TT_ERR_DTYPE, "tt_add", "a f32 (2, 2), b f64 (2, 2)");
-    expect(tt_sub(i, i), TT_ERR_DTYPE, "tt_sub", "a i64 (2, 2), b i64 (2, 2)");
-    expect(tt_mul(d, a), TT_ERR_DTYPE, "tt_mul", "a f64 (2, 2), b f32 (2, 2)");
-    expect(tt_matmul(a, d), TT_ERR_DTYPE, "tt_matmul", "b f64");
-    expect(tt_linear(a, a, d), TT_ERR_DTYPE, "tt_linear", "x f32 (2, 2), weight f32 (2, 2), bias f64 (2, 2)");
-    expect(tt_relu(i), TT_ERR_DTYPE, "tt_relu", "x i64");
-    expect(tt_scale(i, 2), TT_ERR_DTYPE, "tt_scale", "x i64");
-    expect(tt_mean(i), TT_ERR_DTYPE, "tt_mean", "x i64");
-    expect(tt_sum(i), TT_ERR_DTYPE, "tt_sum", "x i64");
-    expect(tt_log_softmax(i, 1), TT_ERR_DTYPE, "tt_log_softmax", "x i64");
-    expect(tt_nll_loss(a, a), TT_ERR_DTYPE, "tt_nll_loss", "expected target i64 (2)");
-    expect(tt_nll_loss(i, t), TT_ERR_DTYPE, "tt_nll_loss", "log_prob i64");
-    expect(tt_cross_entropy(a, tt_zeros(S(2), TT_I32)), TT_ERR_DTYPE, "tt_cross_entropy", "target i32 (2)");
-    expect(tt_cross_entropy(i, t), TT_ERR_DTYPE, "tt_cross_entropy", "logits i64");
-    expect(tt_mse_loss(a, d), TT_ERR_DTYPE, "tt_mse_loss", "target f64");
-    expect(tt_requires_grad_(i, true), TT_ERR_DTYPE, "tt_requires_grad_", "i64 (2, 2)");
-    expect(tt_empty(S(1), (tt_dtype)77), TT_ERR_DTYPE, "tt_empty", "77");
-    expect(tt_full(S(1), TT_U8, 300), TT_ERR_INVALID, "tt_full", "300 does not fit u8");
-    expect(tt_from_data(NULL, S(1), TT_U8), TT_ERR_INVALID, "tt_from_data", "NULL");
-    expect(tt_from_blob(NULL, S(1), TT_U8), TT_ERR_INVALID, "tt_from_blob", "NULL");
+    op_expect(tt_add(a, d), TT_ERR_DTYPE, "tt_add", "a f32 (2, 2), b f64 (2, 2)");
+    op_expect(tt_sub(i, i), TT_ERR_DTYPE, "tt_sub", "a i64 (2, 2), b i64 (2, 2)");
+    op_expect(tt_mul(d, a), TT_ERR_DTYPE, "tt_mul", "a f64 (2, 2), b f32 (2, 2)");
+    op_expect(tt_matmul(a, d), TT_ERR_DTYPE, "tt_matmul", "b f64");
+    op_expect(tt_linear(a, a, d), TT_ERR_DTYPE, "tt_linear", "x f32 (2, 2), weight f32 (2, 2), bias f64 (2, 2)");
+    op_expect(tt_relu(i), TT_ERR_DTYPE, "tt_relu", "x i64");
+    op_expect(tt_scale(i, 2), TT_ERR_DTYPE, "tt_scale", "x i64");
+    op_expect(tt_mean(i), TT_ERR_DTYPE, "tt_mean", "x i64");
+    op_expect(tt_sum(i), TT_ERR_DTYPE, "tt_sum", "x i64");
+    op_expect(tt_log_softmax(i, 1), TT_ERR_DTYPE, "tt_log_softmax", "x i64");
+    op_expect(tt_nll_loss(a, a), TT_ERR_DTYPE, "tt_nll_loss", "expected target i64 (2)");
+    op_expect(tt_nll_loss(i, t), TT_ERR_DTYPE, "tt_nll_loss", "log_prob i64");
+    op_expect(tt_cross_entropy(a, tt_zeros(S(2), TT_I32)), TT_ERR_DTYPE, "tt_cross_entropy", "target i32 (2)");
+    op_expect(tt_cross_entropy(i, t), TT_ERR_DTYPE, "tt_cross_entropy", "logits i64");
+    op_expect(tt_mse_loss(a, d), TT_ERR_DTYPE, "tt_mse_loss", "target f64");
+    op_expect(tt_requires_grad_(i, true), TT_ERR_DTYPE, "tt_requires_grad_", "i64 (2, 2)");
+    op_expect(tt_empty(S(1), (tt_dtype)77), TT_ERR_DTYPE, "tt_empty", "77");
+    op_expect(tt_full(S(1), TT_U8, 300), TT_ERR_INVALID, "tt_full", "300 does not fit u8");
+    op_expect(tt_from_data(NULL, S(1), TT_U8), TT_ERR_INVALID, "tt_from_data", "NULL");
+    op_expect(tt_from_blob(NULL, S(1), TT_U8), TT_ERR_INVALID, "tt_from_blob", "NULL");
 }
 
 static void targets_out_of_range(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
     tt_tensor *x = tt_zeros(S(2, 3), TT_F32);
-    expect(tt_cross_entropy(x, tt_from_data(((int64_t[]){2, 3}), S(2), TT_I64)), TT_ERR_INVALID, "tt_cross_entropy",
-           "expected targets in 0..2, got target[1] = 3");
-    expect(tt_nll_loss(x, tt_from_data(((int64_t[]){-1, 0}), S(2), TT_I64)), TT_ERR_INVALID, "tt_nll_loss",
-           "target[0] = -1");
+    op_expect(tt_cross_entropy(x, tt_from_data(((int64_t[]){2, 3}), S(2), TT_I64)), TT_ERR_INVALID, "tt_cross_entropy",
+              "expected targets in 0..2, got target[1] = 3");
+    op_expect(tt_nll_loss(x, tt_from_data(((int64_t[]){-1, 0}), S(2), TT_I64)), TT_ERR_INVALID, "tt_nll_loss",
+              "target[0] = -1");
 }
 
 static void null_gives_null_and_no_error(void **state) {
@@ -391,14 +297,12 @@ static void null_gives_null_and_no_error(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_match_finite_differences),
-        cmocka_unit_test(f32_matches_f64),
-        cmocka_unit_test(the_cpu_matches_the_reference),
-        cmocka_unit_test(f16_and_bf16_match_f32),
+        cmocka_unit_test(all_gradients),
+        cmocka_unit_test(all_small_types),
         cmocka_unit_test(gradients_of_repeated_matrices_are_summed_in_f32),
         cmocka_unit_test(results_keep_the_order_of_memory),
         cmocka_unit_test(gradients_lie_as_their_leaves),
-        cmocka_unit_test(f32_matches_pytorch),
+        cmocka_unit_test(all_match_pytorch),
         cmocka_unit_test(the_checker_finds_a_wrong_gradient),
         cmocka_unit_test(special_values),
         cmocka_unit_test(large_logits_lose_nothing),

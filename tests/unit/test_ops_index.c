@@ -1,24 +1,9 @@
-/* Operators on shapes, places and order: the suite of op_suite.h, values that are known, wrong inputs. */
-#include "op_suite.h"
+/* Operators on shapes, places and order: the checks of op_checks.h, values that are known, wrong inputs. */
+#include "op_checks.h"
 
 #include "op_cases_index.h"
 
 #define S(...) TT_SHAPE(__VA_ARGS__)
-
-static void gradients_match_finite_differences(void **state) {
-    (void)state;
-    op_each_mode(&index_family, op_check_gradients);
-}
-
-static void devices_and_types_agree(void **state) {
-    (void)state;
-    op_each_mode(&index_family, op_check_kinds);
-}
-
-static void f32_matches_pytorch(void **state) {
-    (void)state;
-    op_check_pytorch(&index_family);
-}
 
 static tt_tensor *i64(int64_t n, const int64_t *v) { return tt_from_data(v, S(n), TT_I64); }
 #define I64(...) i64((int64_t)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__})
@@ -81,7 +66,7 @@ static void sources_may_be_larger(void **state) {
     (void)state;
     const gradcheck_case larger[] = {{"scatter", f_scatter, 2, {{2, {4, 3}}, {2, {3, 4}}}},
                                      {"scatter_add", f_scatter_add, 2, {{2, {2, 3}}, {2, {3, 6}}}}};
-    op_each_mode(&(op_family){larger, 2, NULL}, op_check_gradients);
+    op_check(&(op_family){.cases = larger, .count = 2});
 }
 
 /* All element types take part. */
@@ -242,7 +227,8 @@ static void large_batches_match_f64(void **state) {
         const gradcheck_case c = {"batches", f_batched, 2, {shapes[i][0], shapes[i][1]}};
         for (int mode = 0; mode < GRADCHECK_MODES; mode++)
             if (mode != GRADCHECK_STRIDED || i == 1)
-                op_below(gradcheck_f32_worst(&c, (gradcheck_mode)mode), 2e-5, &c, mode, "f32 differs from f64");
+                op_below(gradcheck_f32_worst(&c, (gradcheck_mode)mode), 2e-5, &c, (gradcheck_mode)mode,
+                         "f32 differs from f64");
     }
 }
 
@@ -274,8 +260,10 @@ static void long_attention_matches_the_reference(void **state) {
         {"long, masked", f_attention_masked, 3, {{3, {2, 130, 16}}, {3, {2, 70, 16}}, {3, {2, 70, 8}}}}};
     const gradcheck_kind half = {"cpu", TT_BF16, TT_BF16}, exact = {"reference", TT_F64, TT_BF16};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        op_below(gradcheck_compare(&cases[i], GRADCHECK_LEAF, &cpu, &plain), 2e-5, &cases[i], 0, "f32 is off");
-        op_below(gradcheck_compare(&cases[i], GRADCHECK_LEAF, &half, &exact), 2e-2, &cases[i], 0, "bf16 is off");
+        op_below(gradcheck_compare(&cases[i], GRADCHECK_LEAF, &cpu, &plain), 2e-5, &cases[i], GRADCHECK_LEAF,
+                 "f32 is off");
+        op_below(gradcheck_compare(&cases[i], GRADCHECK_LEAF, &half, &exact), 2e-2, &cases[i], GRADCHECK_LEAF,
+                 "bf16 is off");
     }
 }
 
@@ -373,6 +361,7 @@ static void wrong_orders(void **state) {
     op_expect(tt_cumsum(I64(1), 0), TT_ERR_DTYPE, "tt_cumsum", "i64");
     op_expect(tt_argsort(x, -3), TT_ERR_SHAPE, "tt_argsort", "no dimension -3");
     assert_int_equal(tt_sort(&values, &indices, x, 2), TT_ERR_SHAPE);
+    op_expect(NULL, TT_ERR_SHAPE, "tt_sort", "no dimension 2");
     assert_int_equal(tt_sort(&values, NULL, x, 0), TT_ERR_INVALID);
     op_expect(NULL, TT_ERR_INVALID, "tt_sort", "`indices` is NULL");
     assert_int_equal(tt_topk(&values, &indices, x, 4, 1), TT_ERR_INVALID);
@@ -498,9 +487,7 @@ static void null_gives_null_and_no_error(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_match_finite_differences),
-        cmocka_unit_test(devices_and_types_agree),
-        cmocka_unit_test(f32_matches_pytorch),
+        OP_FAMILY_TESTS(&index_family),
         cmocka_unit_test(slices_are_brought_inside),
         cmocka_unit_test(views_see_what_is_written),
         cmocka_unit_test(parts_are_those_of_pytorch),

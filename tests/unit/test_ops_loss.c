@@ -1,26 +1,18 @@
 /* Losses: gradients, devices, element types, layouts, PyTorch's numbers, special values, wrong arguments. */
-#include "op_checks_pointwise.h"
+#include "op_checks.h"
 
 #include "op_cases_loss.h"
 
 #define S(...) TT_SHAPE(__VA_ARGS__)
 
-static void gradients_devices_and_layouts(void **state) {
-    (void)state;
-    op_check_all(loss_cases, OP_COUNT(loss_cases), op_check);
-    op_check_all(weight_cases, OP_COUNT(weight_cases), op_check);
-}
+static const op_family family = {.cases = loss_cases,
+                                 .count = OP_COUNT(loss_cases),
+                                 .vectors = "torch-loss.json",
+                                 .more = {.f16 = 2e-2, .bf16 = 2e-1, .torch = 6e-7}};
 
-static void check_small(const gradcheck_case *c, gradcheck_mode mode) { op_check_small_types(c, mode, 2e-2, 2e-1); }
-
-static void f16_and_bf16_match_f32(void **state) {
+static void gradients_of_weights(void **state) {
     (void)state;
-    op_check_all(loss_cases, OP_COUNT(loss_cases), check_small);
-}
-
-static void f32_matches_pytorch(void **state) {
-    (void)state;
-    op_check_torch(loss_cases, OP_COUNT(loss_cases), "torch-loss.json");
+    op_check(&(op_family){.cases = weight_cases, .count = OP_COUNT(weight_cases)});
 }
 
 static double item(tt_tensor *x) {
@@ -143,9 +135,8 @@ static void wrong_arguments(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_devices_and_layouts),
-        cmocka_unit_test(f16_and_bf16_match_f32),
-        cmocka_unit_test(f32_matches_pytorch),
+        OP_FAMILY_TESTS(&family),
+        cmocka_unit_test(gradients_of_weights),
         cmocka_unit_test(options_that_change_nothing),
         cmocka_unit_test(all_rows_ignored),
         cmocka_unit_test(special_values),

@@ -1,27 +1,15 @@
 /* Operators that go element by element: gradients, devices, element types, layouts, PyTorch's numbers, special values,
  * wrong arguments. */
-#include "op_checks_pointwise.h"
+#include "op_checks.h"
 
 #include "op_cases_pointwise.h"
 
 #define S(...) TT_SHAPE(__VA_ARGS__)
 
-static void gradients_devices_and_layouts(void **state) {
-    (void)state;
-    op_check_all(pointwise_cases, OP_COUNT(pointwise_cases), op_check);
-}
-
-static void check_small(const gradcheck_case *c, gradcheck_mode mode) { op_check_small_types(c, mode, 1e-2, 8e-2); }
-
-static void f16_and_bf16_match_f32(void **state) {
-    (void)state;
-    op_check_all(pointwise_cases, OP_COUNT(pointwise_cases), check_small);
-}
-
-static void f32_matches_pytorch(void **state) {
-    (void)state;
-    op_check_torch(pointwise_cases, OP_COUNT(pointwise_cases), "torch-pointwise.json");
-}
+static const op_family family = {.cases = pointwise_cases,
+                                 .count = OP_COUNT(pointwise_cases),
+                                 .vectors = "torch-pointwise.json",
+                                 .more = {.f16 = 1e-2, .bf16 = 8e-2, .torch = 6e-7}};
 
 /* ---- values that PyTorch gives, too */
 
@@ -163,9 +151,7 @@ static void overwritten_results_are_seen(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_devices_and_layouts),
-        cmocka_unit_test(f16_and_bf16_match_f32),
-        cmocka_unit_test(f32_matches_pytorch),
+        OP_FAMILY_TESTS(&family),
         cmocka_unit_test(special_values),
         cmocka_unit_test(gradients_at_kinks),
         cmocka_unit_test(empty_and_repeated_inputs),

@@ -1,27 +1,15 @@
 /* Reductions and softmax: gradients, devices, element types, layouts, PyTorch's numbers, special values, wrong
  * arguments. */
-#include "op_checks_pointwise.h"
+#include "op_checks.h"
 
 #include "op_cases_reduction.h"
 
 #define S(...) TT_SHAPE(__VA_ARGS__)
 
-static void gradients_devices_and_layouts(void **state) {
-    (void)state;
-    op_check_all(reduction_cases, OP_COUNT(reduction_cases), op_check);
-}
-
-static void check_small(const gradcheck_case *c, gradcheck_mode mode) { op_check_small_types(c, mode, 3e-3, 3e-2); }
-
-static void f16_and_bf16_match_f32(void **state) {
-    (void)state;
-    op_check_all(reduction_cases, OP_COUNT(reduction_cases), check_small);
-}
-
-static void f32_matches_pytorch(void **state) {
-    (void)state;
-    op_check_torch(reduction_cases, OP_COUNT(reduction_cases), "torch-reduction.json");
-}
+static const op_family family = {.cases = reduction_cases,
+                                 .count = OP_COUNT(reduction_cases),
+                                 .vectors = "torch-reduction.json",
+                                 .more = {.f16 = 3e-3, .bf16 = 3e-2, .torch = 6e-7}};
 
 /* ---- values */
 
@@ -180,9 +168,7 @@ static void wrong_arguments(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_devices_and_layouts),
-        cmocka_unit_test(f16_and_bf16_match_f32),
-        cmocka_unit_test(f32_matches_pytorch),
+        OP_FAMILY_TESTS(&family),
         cmocka_unit_test(shapes_of_results),
         cmocka_unit_test(large_sums),
         cmocka_unit_test(empty_inputs),

@@ -101,13 +101,6 @@ static void one_pass_is_a_pass_for_each(void **state) {
 
 enum { N = 19, STEPS = 100 };
 
-static tt_tensor *values(int k, tt_dtype dtype) {
-    tt_tensor *x = tt_empty(TT_SHAPE(N), TT_F32);
-    for (int64_t i = 0; i < N; i++)
-        tt_tensor_f32(x)[i] = (float)gradcheck_value(k, i);
-    return tt_to(x, dtype);
-}
-
 static void assert_near(const tt_tensor *x, const json_t *want) {
     for (size_t i = 0; i < N; i++) {
         const void *data = tt_tensor_data(x);
@@ -121,7 +114,8 @@ static void assert_near(const tt_tensor *x, const json_t *want) {
 
 static void check_lamb(const json_t *c, tt_dtype dtype) {
     TT_AUTO_SCOPE;
-    tt_tensor *x[] = {tt_requires_grad_(values(0, dtype), true), tt_requires_grad_(tt_zeros(TT_SHAPE(N), dtype), true)};
+    tt_tensor *x[] = {tt_requires_grad_(gradcheck_row(N, 0, dtype), true),
+                      tt_requires_grad_(tt_zeros(TT_SHAPE(N), dtype), true)};
     tt_optimizer *o = tt_lamb(TT_NAMED_TENSORS(1, names, x), 0, 0);
     assert_int_equal(tt_optimizer_add_param_group(o, TT_NAMED_TENSORS(1, names, x + 1)), TT_OK);
     const char *name;
@@ -134,7 +128,7 @@ static void check_lamb(const json_t *c, tt_dtype dtype) {
         TT_AUTO_SCOPE;
         for (int k = 0; k < 2; k++) {
             tt_zero_grad(x[k]);
-            assert_int_equal(tt_backward(tt_sum(tt_mul(x[k], values(s + 50 * k, dtype)))), TT_OK);
+            assert_int_equal(tt_backward(tt_sum(tt_mul(x[k], gradcheck_row(N, s + 50 * k, dtype)))), TT_OK);
         }
         assert_int_equal(tt_optimizer_step(o), TT_OK);
         char step[16];
@@ -164,7 +158,7 @@ static void lamb_is_the_papers(void **state) {
 static void lamb_at(const tt__rule_kernels *measure, const tt__rule_kernels *rule, const double *option, float *memory,
                     double *sums) {
     for (int k = 0; k < 4; k++)
-        memcpy(memory + k * N, tt_tensor_data(values(k, TT_F32)), N * sizeof *memory);
+        memcpy(memory + k * N, tt_tensor_data(gradcheck_row(N, k, TT_F32)), N * sizeof *memory);
     for (int i = 0; i < N; i++)
         memory[3 * N + i] = fabsf(memory[3 * N + i]); /* second moments are not negative */
     void *state[] = {memory + (ptrdiff_t)2 * N, memory + (ptrdiff_t)3 * N};

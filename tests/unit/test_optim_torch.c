@@ -8,17 +8,11 @@
 #include <cmocka.h>
 #include <tutti/optim.h>
 
+#include "base/fnv.h"
 #include "gradcheck.h"
 #include "vectors.h"
 
 enum { N = 19, STEPS = 100 };
-
-static tt_tensor *values(int k, tt_dtype dtype) {
-    tt_tensor *x = tt_empty(TT_SHAPE(N), TT_F32);
-    for (int64_t i = 0; i < N; i++)
-        tt_tensor_f32(x)[i] = (float)gradcheck_value(k, i);
-    return tt_to(x, dtype);
-}
 
 /* Make x's gradient exactly `g`: that of sum(x * g). */
 static void set_grad(tt_tensor *x, tt_tensor *g) {
@@ -42,13 +36,6 @@ static void assert_elements(const tt_tensor *x, const json_t *want, const char *
     for (size_t i = 0; i < N; i++)
         if (element(x, i) != rounded(want, i, tt_tensor_dtype(x)))
             fail_msg("%s, element %zu: expected %.17g, got %.17g", what, i, vectors_number(want, i), element(x, i));
-}
-
-/* FNV-1a, 64 bits. */
-static uint64_t add_bits(uint64_t digest, const void *bytes, size_t size) {
-    for (size_t i = 0; i < size; i++)
-        digest = (digest ^ ((const unsigned char *)bytes)[i]) * UINT64_C(0x100000001b3);
-    return digest;
 }
 
 static tt_optimizer *make(const char *kind, const tt_named_tensors *params) {
@@ -95,15 +82,15 @@ static void check_case(const json_t *c) {
     TT_AUTO_SCOPE;
     const char *kind = json_string_value(json_object_get(c, "kind"));
     const tt_dtype dtype = strcmp(json_string_value(json_object_get(c, "dtype")), "f32") ? TT_F64 : TT_F32;
-    tt_tensor *x = tt_requires_grad_(values(0, dtype), true);
+    tt_tensor *x = tt_requires_grad_(gradcheck_row(N, 0, dtype), true);
     tt_optimizer *o = make(kind, TT_NAMED_TENSORS(1, (const char *[]){"x"}, &x));
     set_options(o, json_object_get(c, "options"));
-    uint64_t digest = UINT64_C(0xcbf29ce484222325);
+    uint64_t digest = TT__FNV;
     for (int s = 1; s <= STEPS; s++) {
         TT_AUTO_SCOPE;
-        set_grad(x, values(s, dtype));
+        set_grad(x, gradcheck_row(N, s, dtype));
         assert_int_equal(tt_optimizer_step(o), TT_OK);
-        digest = add_bits(digest, tt_tensor_data(x), N * tt_dtype_size(dtype));
+        digest = tt__fnv_bytes(digest, tt_tensor_data(x), N * tt_dtype_size(dtype));
         char step[16];
         snprintf(step, sizeof step, "%d", s);
         const json_t *want = json_object_get(json_object_get(c, "params"), step);

@@ -11,21 +11,13 @@
 
 #include "autograd/node.h"
 #include "expect.h"
+#include "support/drawn.h"
 #include "tensor/generator.h"
 #include "tensor/tensor.h"
 
 #include <tutti/nn.h>
 
 #define S(...) TT_SHAPE(__VA_ARGS__)
-
-static tt_tensor *drawn(tt_shape shape, uint64_t seed) {
-    tt_generator *g = tt_generator_new(seed);
-    tt_tensor *x = tt_randn(shape, g);
-    tt_generator_free(g);
-    return x;
-}
-
-static tt_tensor *leaf(tt_shape shape, uint64_t seed) { return tt_requires_grad_(drawn(shape, seed), true); }
 
 static int runs;
 
@@ -45,7 +37,7 @@ typedef struct outcome {
 
 static outcome run(bool again) {
     outcome found;
-    tt_tensor *x = leaf(S(5, 4), 1), *w = leaf(S(4, 4), 2);
+    tt_tensor *x = drawn_leaf(S(5, 4), 1), *w = drawn_leaf(S(4, 4), 2);
     tt_manual_seed(3);
     tt_tensor *h = tt_scale(x, 2), *in[] = {h, w};
     tt_tensor *y = again ? tt_recompute(noisy, NULL, h, w) : noisy(NULL, in, 2);
@@ -105,7 +97,7 @@ static void what_is_inside_is_forgotten(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
     tt_module *net = tt_nn_sequential(tt_nn_linear(4, 4), tt_nn_relu(), tt_nn_linear(4, 4));
-    tt_tensor *x = leaf(S(3, 4), 5), *h = tt_scale(x, 2);
+    tt_tensor *x = drawn_leaf(S(3, 4), 5), *h = tt_scale(x, 2);
     tt_tensor *y = tt_module_recompute(net, h);
     assert_ptr_equal(tt__node_of(y)->edge[0].node, tt__node_of(h));
     int saved = 0;
@@ -121,7 +113,7 @@ static void nothing_is_recorded_without_need(void **state) {
     tt_tensor *x = drawn(S(3, 4), 1), *w = drawn(S(4, 4), 2);
     assert_false(tt_requires_grad(tt_recompute(noisy, NULL, x, w)));
     TT_NO_GRAD;
-    assert_false(tt_requires_grad(tt_recompute(noisy, NULL, leaf(S(3, 4), 1), w)));
+    assert_false(tt_requires_grad(tt_recompute(noisy, NULL, drawn_leaf(S(3, 4), 1), w)));
 }
 
 /* ---- misuse */
@@ -141,7 +133,7 @@ static void misuse_is_an_error(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
     int calls = 0;
-    tt_tensor *x = leaf(S(3, 4), 1), *h = tt_scale(x, 2);
+    tt_tensor *x = drawn_leaf(S(3, 4), 1), *h = tt_scale(x, 2);
     assert_null(tt_recompute(noisy, NULL, NULL, x));
     assert_null(tt_recompute(NULL, NULL, x));
     expect_error(TT_ERR_INVALID, "tt_recompute: expected a function and its inputs, got NULL");
@@ -157,7 +149,7 @@ static void misuse_is_an_error(void **state) {
 static void an_overwritten_input_is_an_error(void **state) {
     (void)state;
     TT_AUTO_SCOPE;
-    tt_tensor *x = leaf(S(3, 4), 1), *h = tt_scale(x, 3);
+    tt_tensor *x = drawn_leaf(S(3, 4), 1), *h = tt_scale(x, 3);
     tt_tensor *loss = tt_sum(tt_recompute(noisy, NULL, h, drawn(S(4, 4), 2)));
     assert_int_equal(tt_copy(h, drawn(S(3, 4), 7)), TT_OK);
     assert_int_equal(tt_backward(loss), TT_ERR_STATE);
@@ -175,7 +167,7 @@ static tt_tensor *nested(void *arg, tt_tensor *const *in, int64_t n) {
 static void *nest_deeply(void *arg) {
     TT_AUTO_SCOPE;
     int *depth = arg;
-    tt_tensor *x = leaf(S(2), 1), *y = tt_recompute(nested, (void *)(intptr_t)*depth, x);
+    tt_tensor *x = drawn_leaf(S(2), 1), *y = tt_recompute(nested, (void *)(intptr_t)*depth, x);
     tt_status status = tt_backward(tt_sum(y));
     if (!status)
         assert_true(tt_tensor_f32(tt_grad(x))[0] == 1);

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 #include <tutti/optim.h>
 
+#include "base/fnv.h"
 #include "vectors.h"
 
 enum { EPOCHS = 121 };
@@ -142,13 +143,6 @@ static void read_groups(const training *t, const json_t *c, double *now) {
     }
 }
 
-/* FNV-1a, 64 bits. */
-static uint64_t add_bits(uint64_t digest, const void *bytes, size_t size) {
-    for (size_t i = 0; i < size; i++)
-        digest = (digest ^ ((const unsigned char *)bytes)[i]) * UINT64_C(0x100000001b3);
-    return digest;
-}
-
 static void go_on(const training *t, const json_t *c, int epoch) {
     const char *name = json_string_value(json_object_get(c, "name"));
     if (json_is_true(json_object_get(c, "by_hand")) && epoch == 40)
@@ -175,11 +169,11 @@ static void check_case(const json_t *c, int resume_at) {
     TT_AUTO_SCOPE;
     tt_tensor *x[] = {tt_ones(TT_SHAPE(1), TT_F32), tt_ones(TT_SHAPE(1), TT_F32)};
     training t = begin(c, x);
-    uint64_t digest = UINT64_C(0xcbf29ce484222325);
+    uint64_t digest = TT__FNV;
     for (int epoch = 0; epoch < EPOCHS; epoch++) {
         double now[4];
         read_groups(&t, c, now);
-        digest = add_bits(digest, now, sizeof now);
+        digest = tt__fnv_bytes(digest, now, sizeof now);
         const json_t *want = epoch % 12 ? NULL : json_array_get(json_object_get(c, "lrs"), (size_t)epoch / 12);
         for (size_t i = 0; want && i < 4; i++)
             if (now[i] != vectors_number(want, i))

@@ -14,17 +14,11 @@
 #include <unistd.h>
 
 #include "base/cores.h"
+#include "support/drawn.h"
 #include "support/patience.h"
 #include "tensor/parallel.h"
 
 #define S(...) TT_SHAPE(__VA_ARGS__)
-
-static tt_tensor *drawn(tt_shape shape, uint64_t seed) {
-    tt_generator *g = tt_generator_new(seed);
-    tt_tensor *x = tt_randn(shape, g);
-    tt_generator_free(g);
-    return x;
-}
 
 /* ---- the loop itself */
 

@@ -1,5 +1,6 @@
 /* Tokenizers: GPT-2's tokens of all kinds of texts, texts that come back whatever their bytes, files that don't fit. */
 #include "alloc_fail.h"
+#include "base/fnv.h"
 #include "data/gpt2_split.h"
 #include "data/unicode_classes.h"
 #include "expect.h"
@@ -210,10 +211,8 @@ static void tokens_that_were_chosen_cost_no_more(void **state) {
     assert_non_null(vocab);
     size_t n = 0;
     for (int found = 0, i = 0; found < TOKENS; i++) {
-        uint64_t hash = UINT64_C(14695981039346656037);
         snprintf(name, sizeof name, "%x", i);
-        for (const char *c = name; *c; c++)
-            hash = (hash ^ (unsigned char)*c) * UINT64_C(1099511628211);
+        uint64_t hash = tt__fnv_bytes(TT__FNV, name, strlen(name));
         if (((hash ^ hash >> 32) & (SLOTS - 1)) >= SLOTS / 8)
             continue;
         n += (size_t)snprintf(vocab + n, ROOM, "%c\"%s\":%d", found ? ',' : '{', name, found);

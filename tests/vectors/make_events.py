@@ -58,12 +58,6 @@ def simple(tag, x):
     return value(tag, varint(2 << 3 | 5) + struct.pack("<f", x))
 
 
-def tensor(tag, x, data_class=b""):
-    """What TensorFlow 2 writes of a scalar."""
-    content = field_varint(1, 1) + field_bytes(2, b"") + field_bytes(4, struct.pack("<f", x))
-    return value(tag, field_bytes(8, content) + field_bytes(9, field_bytes(1, field_bytes(1, b"scalars")) + data_class))
-
-
 def histogram(tag):
     limits, counts = struct.pack("<3d", -0.5, 1, 2), struct.pack("<3d", 1, 1, 1)
     numbers = b"".join(field_f64(i + 1, x) for i, x in enumerate([-1, 2, 3, 1.5, 5.25]))
@@ -77,12 +71,11 @@ second = (b"\x09\xc4\x05\xb7\x3d\x99\xd6\xd7\x41\x10\x4d\x2a\x25\x0a\x23\x0a\x08
 assert record(first)[:12].hex() == "1800000000000000a37f4b22" and record(first)[-4:].hex() == "124b36ab"
 assert record(second)[:12].hex() == "3200000000000000241956ec" and record(second)[-4:].hex() == "a55b6433"
 assert event(struct.unpack("<d", first[1:9])[0], version=b"brain.Event:2") == first
-assert event(struct.unpack("<d", second[1:9])[0], 77, summary=tensor(b"accuracy", 0.99)) == second
 
 EVENTS = [event(1600000000.0, version=b"brain.Event:2"),
           event(1600000001.0, 1, summary=simple(b"loss", 0.5)),
-          event(1600000002.0, 300, summary=tensor(b"acc", 0.25, field_varint(4, 1))),
-          event(1600000003.0, 2, summary=histogram(b"h"))]
+          event(1600000003.0, 2, summary=histogram(b"h")),
+          event(1600000002.0, 300, summary=simple(b"acc", 0.25))]
 if __name__ == "__main__":
     with open(sys.argv[1] if len(sys.argv) > 1 else "events.tfevents", "wb") as out:
         out.write(b"".join(map(record, EVENTS)))

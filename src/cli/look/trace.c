@@ -12,8 +12,8 @@ static const tt__flag trace_flags[] = {
      .id = 'o',
      .letter = 'o',
      .value = "FILE",
-     .what = "where to (default trace.json; of --pipeline a picture, .svg or .png, default: a drawing in letters "
-             "on stdout)",
+     .what = "where to (default trace.json; of --pipeline a picture as SVG, default: a drawing in letters on "
+             "stdout)",
      .offer = TT__OFFER_FILES},
     {.name = "pid",
      .id = 'p',
@@ -77,9 +77,7 @@ static int trace_main(int argc, char **argv) {
     if ((job != NULL) + (pid != 0) + (pipeline != NULL) > 1)
         return tt__cli_usage_error("trace", "%s were given: expected one of them",
                                    pipeline ? "--pipeline and a job" : "a job and --pid");
-    const char *flag = pipeline ? "-o of --pipeline, unless it ends in .png," : "-o";
-    bool png = pipeline && path && tt__ends_with(path, ".png");
-    if (tt__cli_check_ending(flag, path, png ? ".png" : pipeline ? ".svg" : ".json"))
+    if (tt__cli_check_ending(pipeline ? "-o of --pipeline" : "-o", path, pipeline ? ".svg" : ".json"))
         return tt__cli_usage_error("trace", "%s", tt_last_error());
     tt_status status = pipeline ? tt__trace_draw_pipeline(pipeline, path) : tt__view_find(&source, job, (pid_t)pid);
     if (!status && !pipeline)

@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "base/parse.h"
 #include "base/planted.h"
-#include "cli/plot/plot.h"
+#include "cli/plot/svg.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -140,39 +140,40 @@ static tt__rgb colour_of(char kind) {
                          : (tt__rgb){0xe6, 0xb9, 0x7f};
 }
 
-static void draw_act(tt__canvas *canvas, const drawing *d, const drawn_act *act) {
+static void draw_act(tt__bytes *svg, const drawing *d, const drawn_act *act) {
     double scale = (PICTURE_WIDTH - LEFT - 10) / d->span_us, x = LEFT + act->begin_us * scale;
     double width = (act->end_us - act->begin_us) * scale, y = TOP + act->rank * ROW;
     char text[128];
     tt__format(text, sizeof text, "%c of micro-batch %ld, stage %ld: %.3f ms", act->kind, act->micro, act->stage,
                (act->end_us - act->begin_us) / 1e3);
-    canvas->box(canvas, x, y, width, ROW - 6, colour_of(act->kind), text);
+    tt__svg_box(svg, x, y, width, ROW - 6, colour_of(act->kind), text);
     snprintf(text, sizeof text, "%ld", act->micro);
     if (width > 10)
-        canvas->text(canvas, x + width / 2, y + 19, LETTER, TT__ALIGN_CENTRE, INK, text);
+        tt__svg_text(svg, x + width / 2, y + 19, LETTER, TT__ALIGN_CENTRE, INK, text);
 }
 
-static tt_status draw_step(tt__canvas *canvas, const void *drawn) {
-    const drawing *d = drawn;
+static void draw_step(tt__bytes *svg, const drawing *d) {
     char text[256];
     tt__format(text, sizeof text,
                "%s, %.3f ms: idle %.1f %%, with these stages' mean times %.1f %%. Blue forward, green backward (or its "
                "first half), orange the weights' half",
                d->schedule, d->span_us / 1e3, 100 * d->idle, 100 * d->simulated);
-    canvas->text(canvas, LEFT, 18, LETTER, TT__ALIGN_LEFT, INK, text);
+    tt__svg_text(svg, LEFT, 18, LETTER, TT__ALIGN_LEFT, INK, text);
     for (int r = 0; r < d->ranks; r++) {
         snprintf(text, sizeof text, "rank %d", r);
-        canvas->text(canvas, 8, TOP + r * ROW + 19, LETTER, TT__ALIGN_LEFT, INK, text);
+        tt__svg_text(svg, 8, TOP + r * ROW + 19, LETTER, TT__ALIGN_LEFT, INK, text);
     }
     for (size_t i = 0; i < d->count; i++)
-        draw_act(canvas, d, &d->acts[i]);
-    return TT_OK;
+        draw_act(svg, d, &d->acts[i]);
 }
 
 static tt_status draw_picture(const drawing *d, const char *path) {
-    bool png = tt__ends_with(path, ".png");
-    return (png ? tt__canvas_write_png : tt__canvas_write_svg)(path, PICTURE_WIDTH, TOP + d->ranks * ROW + 10,
-                                                               draw_step, d);
+    tt__bytes svg = {0};
+    tt__svg_begin(&svg, PICTURE_WIDTH, TOP + d->ranks * ROW + 10);
+    draw_step(&svg, d);
+    tt_status status = tt__svg_write(&svg, path);
+    tt__bytes_free(&svg);
+    return status;
 }
 
 tt_status tt__trace_draw_pipeline(const char *path, const char *picture) {

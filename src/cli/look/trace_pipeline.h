@@ -4,9 +4,8 @@
 
 #include <tutti/base.h>
 
-/* Draw the step in `path`: as text on stdout, or into `picture` if that is not NULL: PNG if its name ends in .png, else
- * SVG. The idle share comes with both.
- * Errors: TT_ERR_IO; TT_ERR_FORMAT no such trace; TT_ERR_INVALID more ranks than a PNG has room for; TT_ERR_MEMORY. */
+/* Draw the step in `path`: as text on stdout, or as SVG into `picture` if that is not NULL. The idle share comes with
+ * both. Errors: TT_ERR_IO; TT_ERR_FORMAT no such trace; TT_ERR_MEMORY. */
 tt_status tt__trace_draw_pipeline(const char *path, const char *picture);
 
 #endif

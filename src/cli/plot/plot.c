@@ -11,11 +11,10 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { SVG = 1, PNG, TAGS, X, SMOOTH, LOG_Y, TITLE, ASCII, WIDTH, FOLLOW };
+enum { SVG = 1, TAGS, X, SMOOTH, LOG_Y, TITLE, ASCII, WIDTH, FOLLOW };
 
 static const tt__flag plot_table[] = {
-    {.name = "svg", .id = SVG, .value = "FILE", .what = "write a picture as SVG instead", .offer = TT__OFFER_FILES},
-    {.name = "png", .id = PNG, .value = "FILE", .what = "write a picture as PNG instead", .offer = TT__OFFER_FILES},
+    {.name = "svg", .id = SVG, .value = "FILE", .what = "write a picture, as SVG, instead", .offer = TT__OFFER_FILES},
     {.name = "tags",
      .id = TAGS,
      .value = "PATTERNS",
@@ -46,7 +45,8 @@ const tt__command tt__cmd_plot = {
     .what = "draw the curves of training runs, in the terminal or as a picture",
     .usage = "FILE|DIR... [FLAGS]",
     .text =
-        "Draw what runs have logged: TensorBoard's event files and CSV. A chart for each series; of several runs a "
+        "Draw what runs have logged: event files that Tutti wrote for TensorBoard, and CSV. A chart for each series; "
+        "of several runs a "
         "line for each. DIR is a run if it holds such files, and each folder below it that does is another one. CSV "
         "has a first line with names: step,wall_time,tag,value as Tutti writes it, or a column for each series, "
         "with one called step or epoch, from any other program.",
@@ -56,7 +56,7 @@ const tt__command tt__cmd_plot = {
              "  tutti plot runs/first                                the curves of a run\n"
              "  tutti plot runs --tags 'eval/*' --x time             all runs below, over each other\n"
              "  tutti plot runs/first --follow --smooth 0.8          while it trains\n"
-             "  tutti plot runs --log-y --png loss.png --title 'Loss'",
+             "  tutti plot runs --log-y --svg loss.svg --title 'Loss'",
     .offer = TT__OFFER_FILES,
     .run = plot_main,
 };
@@ -65,7 +65,7 @@ enum { PATHS_MOST = 4096 };
 
 typedef struct plot_flags {
     tt__plot_wish wish;
-    const char *svg, *png;
+    const char *svg;
     int64_t width;
     bool ascii, follow;
 } plot_flags;
@@ -93,8 +93,6 @@ static tt_status set_plot_flag(plot_flags *f, int id, const char *value) {
     switch (id) {
     case SVG:
         return f->svg = value, tt__cli_check_ending("--svg", value, ".svg");
-    case PNG:
-        return f->png = value, tt__cli_check_ending("--png", value, ".png");
     case TAGS:
         return f->wish.tags = value, TT_OK;
     case X:
@@ -128,8 +126,8 @@ static int parse_plot(plot_flags *f, int argc, char **argv, char **paths) {
     }
     if (!count || count > PATHS_MOST)
         return tt__cli_usage_error("plot", "expected files or folders of runs, got %s", count ? "too many" : "none");
-    if (f->follow && (f->svg || f->png))
-        return tt__cli_usage_error("plot", "--follow draws in the terminal: leave out --svg and --png");
+    if (f->follow && f->svg)
+        return tt__cli_usage_error("plot", "--follow draws in the terminal: leave out --svg");
     paths[count] = NULL;
     return -1;
 }
@@ -166,15 +164,8 @@ static void tell_note(const char *text) { tt__cli_note("plot", "%s", text); }
 static void no_note(const char *text) { (void)text; }
 
 static tt_status draw_plot(const tt__plot *plot, const plot_flags *f) {
-    tt_status status = TT_OK;
-    double width, height;
-    tt__plot_page_size(plot, &width, &height);
     if (f->svg)
-        status = tt__canvas_write_svg(f->svg, width, height, tt__plot_page_draw, plot);
-    if (f->png && !status)
-        status = tt__canvas_write_png(f->png, width, height, tt__plot_page_draw, plot);
-    if (f->svg || f->png)
-        return status;
+        return tt__plot_write_svg(plot, f->svg);
     tt__plot_terminal terminal = look_at_terminal(f, plot);
     return tt__plot_print(plot, &terminal);
 }

@@ -1,10 +1,9 @@
 /* What `tutti plot` draws: charts, one for each tag, with a line for each run. Its floors: plot.c > plot_data.c,
- * plot_text.c, plot_page.c > plot_svg.c, plot_png.c > plot_axis.c, plot_font.c. `tutti trace --pipeline` draws on the
- * same canvases. */
+ * plot_text.c, plot_page.c > plot_axis.c, svg.c. */
 #ifndef TT_CLI_PLOT_H
 #define TT_CLI_PLOT_H
 
-#include <tutti/base.h>
+#include "cli/plot/svg.h"
 
 typedef enum tt__plot_x { TT__PLOT_STEP, TT__PLOT_TIME, TT__PLOT_EPOCH } tt__plot_x;
 
@@ -67,40 +66,11 @@ double tt__axis_place(const tt__axis *axis, double value);
 
 /* ---- pictures */
 
-typedef struct tt__rgb {
-    unsigned char r, g, b;
-} tt__rgb;
-
 /* The colour of a run: eight that people with any colour vision tell apart (Okabe and Ito, 2008). */
 tt__rgb tt__plot_colour(int run);
 
-typedef enum tt__align { TT__ALIGN_LEFT, TT__ALIGN_CENTRE, TT__ALIGN_RIGHT } tt__align;
-
-/* A page that is drawn on, in units of which a letter is about 12 high; y grows downwards. */
-typedef struct tt__canvas tt__canvas;
-struct tt__canvas {
-    void (*line)(tt__canvas *canvas, const double *x, const double *y, size_t n, double width, tt__rgb colour,
-                 double opacity);
-    void (*text)(tt__canvas *canvas, double x, double y, double height, tt__align align, tt__rgb colour,
-                 const char *text); /* y: of the baseline */
-    void (*box)(tt__canvas *canvas, double x, double y, double width, double height, tt__rgb colour,
-                const char *title); /* filled; title: what a pointer on it tells, where there is one */
-    double width, height;
-};
-
-/* Draw as SVG, or as PNG, into a file that appears whole: `draw` is handed a canvas of this size. */
-typedef tt_status (*tt__draw_fn)(tt__canvas *canvas, const void *user);
-tt_status tt__canvas_write_svg(const char *path, double width, double height, tt__draw_fn draw, const void *user);
-tt_status tt__canvas_write_png(const char *path, double width, double height, tt__draw_fn draw, const void *user);
-
-/* Draw all charts; `plot` is a tt__plot. The page's size is decided first, then the canvas is made, then drawn on. */
-void tt__plot_page_size(const tt__plot *plot, double *width, double *height);
-tt_status tt__plot_page_draw(tt__canvas *canvas, const void *plot);
-
-/* Call `stroke` with the corners of each stroke of a text, at 0,0 on its baseline, with a height of capitals of 1;
- * returns its width. `stroke` NULL: only measure. */
-double tt__font_strokes(const char *text, void (*stroke)(void *user, const double *x, const double *y, size_t n),
-                        void *user);
+/* Write all charts as SVG into a file that appears whole or not at all. TT_ERR_IO; TT_ERR_MEMORY. */
+tt_status tt__plot_write_svg(const tt__plot *plot, const char *path);
 
 /* ---- the terminal */
 

@@ -1,4 +1,4 @@
-/* A page of charts, on any canvas. */
+/* A page of charts as SVG. */
 #include "base/error.h"
 #include "cli/plot/plot.h"
 
@@ -29,10 +29,10 @@ static double chart_height(const tt__plot *plot) { return plot->count == 1 ? 1.5
 
 /* ---- the legend: runs by colour, as many in a line as fit ---- */
 
-static double legend_entry_width(const char *name) { return 24 + 7 + tt__font_strokes(name, NULL, NULL) * LABEL + 22; }
+static double legend_entry_width(const char *name) { return 24 + 7 + tt__svg_text_width(name, LABEL) + 22; }
 
-/* Lay the legend out, and draw it if there is a canvas. Returns its height. */
-static double lay_legend(const tt__plot *plot, tt__canvas *canvas, double top, double width) {
+/* Lay the legend out, and draw it if there is a picture. Returns its height. */
+static double lay_legend(const tt__plot *plot, tt__bytes *svg, double top, double width) {
     if (plot->run_count < 2)
         return 0;
     double x = PAGE_MARGIN, y = top + LEGEND_ROOM / 2.0;
@@ -42,9 +42,9 @@ static double lay_legend(const tt__plot *plot, tt__canvas *canvas, double top, d
             x = PAGE_MARGIN;
             y += LEGEND_ROOM;
         }
-        if (canvas) {
-            canvas->line(canvas, (double[]){x, x + 24}, (double[]){y, y}, 2, 3, tt__plot_colour(r), 1);
-            canvas->text(canvas, x + 31, y + LABEL / 2, LABEL, TT__ALIGN_LEFT, INK, plot->runs[r]);
+        if (svg) {
+            tt__svg_line(svg, (double[]){x, x + 24}, (double[]){y, y}, 2, 3, tt__plot_colour(r), 1);
+            tt__svg_text(svg, x + 31, y + LABEL / 2, LABEL, TT__ALIGN_LEFT, INK, plot->runs[r]);
         }
         x += entry;
     }
@@ -57,22 +57,21 @@ static double head_height(const tt__plot *plot) {
     return PAGE_MARGIN + (plot->title ? TITLE_ROOM : 0) + lay_legend(plot, NULL, 0, page_width(plot));
 }
 
-void tt__plot_page_size(const tt__plot *plot, double *width, double *height) {
+static double page_height(const tt__plot *plot) {
     int columns = chart_columns(plot), rows = (plot->count + columns - 1) / columns;
-    *width = page_width(plot);
-    *height = head_height(plot) + rows * chart_height(plot) + PAGE_MARGIN;
+    return head_height(plot) + rows * chart_height(plot) + PAGE_MARGIN;
 }
 
 /* ---- a chart ---- */
 
 typedef struct chart_frame {
-    tt__canvas *canvas;
+    tt__bytes *svg;
     double left, top, right, bottom; /* of the area that lines are in */
     tt__axis x, y;
 } chart_frame;
 
 static void frame_line(const chart_frame *f, double x0, double y0, double x1, double y1, tt__rgb colour) {
-    f->canvas->line(f->canvas, (double[]){x0, x1}, (double[]){y0, y1}, 2, 1, colour, 1);
+    tt__svg_line(f->svg, (double[]){x0, x1}, (double[]){y0, y1}, 2, 1, colour, 1);
 }
 
 static double frame_x(const chart_frame *f, double place) { return f->left + place * (f->right - f->left); }
@@ -84,16 +83,16 @@ static void draw_axes(const chart_frame *f, const char *x_name) {
     for (int i = 0; i < f->y.count; i++) {
         double y = frame_y(f, tick_place(&f->y, i));
         frame_line(f, f->left, y, f->right, y, PALE);
-        f->canvas->text(f->canvas, f->left - 8, y + LABEL / 2, LABEL, TT__ALIGN_RIGHT, INK, f->y.text[i]);
+        tt__svg_text(f->svg, f->left - 8, y + LABEL / 2, LABEL, TT__ALIGN_RIGHT, INK, f->y.text[i]);
     }
     for (int i = 0; i < f->x.count; i++) {
         double x = frame_x(f, tick_place(&f->x, i));
         frame_line(f, x, f->bottom, x, f->bottom + 5, FRAME);
-        f->canvas->text(f->canvas, x, f->bottom + 9 + LABEL, LABEL, TT__ALIGN_CENTRE, INK, f->x.text[i]);
+        tt__svg_text(f->svg, x, f->bottom + 9 + LABEL, LABEL, TT__ALIGN_CENTRE, INK, f->x.text[i]);
     }
     frame_line(f, f->left, f->bottom, f->right, f->bottom, FRAME);
     frame_line(f, f->left, f->top, f->left, f->bottom, FRAME);
-    f->canvas->text(f->canvas, (f->left + f->right) / 2, f->bottom + 26 + LABEL, LABEL, TT__ALIGN_CENTRE, INK, x_name);
+    tt__svg_text(f->svg, (f->left + f->right) / 2, f->bottom + 26 + LABEL, LABEL, TT__ALIGN_CENTRE, INK, x_name);
 }
 
 /* Values outside of the axes (what is not smoothed) end at the edge. */
@@ -146,7 +145,7 @@ static tt_status draw_curve(const chart_frame *f, const tt__plot_line *line, con
         column_add(&column, frame_y(f, into_frame(tt__axis_place(&f->y, values[i]))));
     }
     n += column_put(&column, x + n, y + n);
-    f->canvas->line(f->canvas, x, y, n, n == 1 ? 2.5 * width : width, tt__plot_colour(line->run), opacity);
+    tt__svg_line(f->svg, x, y, n, n == 1 ? 2.5 * width : width, tt__plot_colour(line->run), opacity);
     free(x);
     return TT_OK;
 }
@@ -158,9 +157,9 @@ static bool is_smoothed(const tt__plot_line *line) {
     return false;
 }
 
-static tt_status draw_chart(const tt__plot *plot, const tt__plot_chart *chart, tt__canvas *canvas, double left,
+static tt_status draw_chart(const tt__plot *plot, const tt__plot_chart *chart, tt__bytes *svg, double left,
                             double top) {
-    chart_frame f = {.canvas = canvas,
+    chart_frame f = {.svg = svg,
                      .left = left + ROOM_LEFT,
                      .top = top + ROOM_TOP,
                      .right = left + chart_width(plot) - ROOM_RIGHT,
@@ -170,7 +169,7 @@ static tt_status draw_chart(const tt__plot *plot, const tt__plot_chart *chart, t
     tt__axis_make(&f.x, chart->x_min, chart->x_max, plot->count == 1 ? 8 : 5, false, plot->x_unit);
     tt__axis_make(&f.y, plot->log_y ? chart->y_min / room : chart->y_min - room,
                   plot->log_y ? chart->y_max * room : chart->y_max + room, 6, plot->log_y, 1);
-    canvas->text(canvas, f.left, top + ROOM_TOP - 12, HEADING, TT__ALIGN_LEFT, INK, chart->tag);
+    tt__svg_text(svg, f.left, top + ROOM_TOP - 12, HEADING, TT__ALIGN_LEFT, INK, chart->tag);
     draw_axes(&f, plot->x_name);
     for (int i = 0; i < chart->count; i++)
         if (is_smoothed(&chart->lines[i]))
@@ -180,19 +179,28 @@ static tt_status draw_chart(const tt__plot *plot, const tt__plot_chart *chart, t
     return TT_OK;
 }
 
-tt_status tt__plot_page_draw(tt__canvas *canvas, const void *drawn) {
-    const tt__plot *plot = drawn;
+static tt_status draw_page(const tt__plot *plot, tt__bytes *svg) {
     double top = PAGE_MARGIN;
     if (plot->title) {
-        canvas->text(canvas, canvas->width / 2, top + TITLE, TITLE, TT__ALIGN_CENTRE, INK, plot->title);
+        tt__svg_text(svg, page_width(plot) / 2, top + TITLE, TITLE, TT__ALIGN_CENTRE, INK, plot->title);
         top += TITLE_ROOM;
     }
-    lay_legend(plot, canvas, top, canvas->width);
+    lay_legend(plot, svg, top, page_width(plot));
     int columns = chart_columns(plot);
     for (int i = 0; i < plot->count; i++) {
         int column = i % columns, row = i / columns;
-        TT__TRY(draw_chart(plot, &plot->charts[i], canvas, PAGE_MARGIN + column * chart_width(plot),
+        TT__TRY(draw_chart(plot, &plot->charts[i], svg, PAGE_MARGIN + column * chart_width(plot),
                            head_height(plot) + row * chart_height(plot)));
     }
     return TT_OK;
+}
+
+tt_status tt__plot_write_svg(const tt__plot *plot, const char *path) {
+    tt__bytes svg = {0};
+    tt__svg_begin(&svg, page_width(plot), page_height(plot));
+    tt_status status = draw_page(plot, &svg);
+    if (!status)
+        status = tt__svg_write(&svg, path);
+    tt__bytes_free(&svg);
+    return status;
 }

@@ -1,6 +1,7 @@
 /* The calls that make groups and memory: checks of arguments. */
 #include "comm/call/call.h"
 
+#include "base/fnv.h"
 #include "comm/collective/collective.h"
 #include "comm/in_callback.h"
 #include "comm/rankset.h"
@@ -21,7 +22,7 @@ static tt_status check_new_call(tt_group *group, const char *name, const void *o
 /* Check that the list has ranks of the group, each at most once. The hash of the list is the call's tag. */
 static tt_status check_ranks(const tt_group *group, const int *ranks, int64_t count, int *tag) {
     tt__rankset seen = {0};
-    uint32_t hash = 2166136261U;
+    uint64_t hash = TT__FNV;
     if (!ranks || count < 1 || count > group->size)
         return tt__fail(TT_ERR_INVALID, "new_group: expected a list of 1 to %d ranks, got %s of %lld", group->size,
                         ranks ? "one" : "NULL", (long long)count);
@@ -32,9 +33,9 @@ static tt_status check_ranks(const tt_group *group, const int *ranks, int64_t co
         if (tt__rankset_has(&seen, ranks[i]))
             return tt__fail(TT_ERR_INVALID, "new_group: rank %d appears twice", ranks[i]);
         tt__rankset_add(&seen, ranks[i]);
-        hash = (hash ^ (uint32_t)ranks[i]) * 16777619U;
+        hash = tt__fnv_number(hash, (uint64_t)ranks[i]);
     }
-    *tag = (int)hash;
+    *tag = (int)(uint32_t)(hash ^ hash >> 32);
     return TT_OK;
 }
 

@@ -1,6 +1,7 @@
 #include "comm/rendezvous/launchers.h"
 
 #include "base/error.h"
+#include "base/fnv.h"
 #include "base/parse.h"
 #include "base/saved_error.h"
 
@@ -48,13 +49,8 @@ static bool is_row(const tt__environment *environment, const launcher_row *row) 
     return tt__environment_value(environment, row->rank) && tt__environment_value(environment, row->size);
 }
 
-/* FNV-1a: a port that follows from the job's name. */
-static int port_of(const char *job) {
-    uint32_t hash = 2166136261u;
-    for (; *job; job++)
-        hash = (hash ^ (unsigned char)*job) * 16777619u;
-    return tt__slurm_port(hash, 0);
-}
+/* A port that follows from the job's name. */
+static int port_of(const char *job) { return tt__slurm_port((uint32_t)tt__fnv_text(TT__FNV, job), 0); }
 
 static void set_job(tt__launched *launched, const char *kind, const char *name) {
     snprintf(launched->job, sizeof launched->job, "%s-%s", kind, name);

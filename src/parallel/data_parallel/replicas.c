@@ -16,6 +16,7 @@
 #include "autograd/reach.h"
 #include "autograd/record.h"
 #include "base/error.h"
+#include "base/fnv.h"
 #include "base/saved_error.h"
 #include "nn/which_replica.h"
 #include "parallel/data_parallel/replica_slots.h"
@@ -525,9 +526,9 @@ static tt_status record_run(replica_run *run, const tt_named_tensors *parameters
 
 /* A number that follows from all that the generator will draw. */
 static uint64_t generator_print(const tt_generator *g) {
-    uint64_t print = UINT64_C(0xcbf29ce484222325) + (uint64_t)g->next;
+    uint64_t print = TT__FNV + (uint64_t)g->next;
     for (int i = 0; i < TT__MT_WORDS; i++)
-        print = (print ^ g->mt[i]) * UINT64_C(0x100000001b3);
+        print = tt__fnv_number(print, g->mt[i]);
     return print ^ print >> 32;
 }
 

@@ -94,7 +94,7 @@ static bool values_count(const tt_pipeline_new_args *a) {
 
 static tt_status describe_values(const tt_named_tensors *parameters, char **texts) {
     for (int64_t i = 0; i < parameters->count; i++) {
-        uint64_t hash = TT__VALUE_HASH;
+        uint64_t hash = TT__FNV;
         TT__TRY(tt__hash_values(&hash, parameters->tensors[i]));
         if (asprintf(&texts[i], "%s %016" PRIx64 " of parameter %" PRId64 " \"%s\"", values_of, hash, i,
                      parameters->names[i]) < 0) {
@@ -157,15 +157,15 @@ static tt_status agree_on_pipe(const tt_pipeline_new_args *a, int64_t chunks, tt
 
 /* ---- making ---- */
 
-/* All that the parts are, as one number: FNV-1a over the modules of each. */
+/* All that the parts are, as one number, over the modules of each. */
 static uint64_t summarise_parts(tt_module *model) {
-    uint64_t hash = UINT64_C(14695981039346656037);
+    uint64_t hash = TT__FNV;
     int64_t parts = tt__chain_length(model);
     for (int64_t part = 0; part < parts; part++) {
         tt_module *module;
         for (int64_t k = 0; (module = tt__chain_module(model, part, k)); k++)
-            hash = (hash ^ (uint64_t)(uintptr_t)module ^ (uint64_t)k) * UINT64_C(1099511628211);
-        hash = (hash ^ (uint64_t)part) * UINT64_C(1099511628211);
+            hash = tt__fnv_number(hash, (uint64_t)(uintptr_t)module ^ (uint64_t)k);
+        hash = tt__fnv_number(hash, (uint64_t)part);
     }
     return hash;
 }

@@ -29,7 +29,7 @@ tt_tensor *tt__shard_of(tt_tensor *x, int dim, int r, int n) {
 /* Check that all ranks drew the same model. */
 static tt_status agree_on_values(const tt__sharded_layer *layer, tt_module *plain) {
     const tt_named_tensors *list = tt_module_parameters(plain);
-    uint64_t hash = TT__VALUE_HASH;
+    uint64_t hash = TT__FNV;
     char text[80];
     if (!list)
         return tt_last_status();

@@ -1,5 +1,7 @@
 #include "tensor/cuda/cuda_blas_plan.h"
 
+#include "base/fnv.h"
+
 #include <string.h>
 
 /* Call an entry point; a status other than success ends the calling function, with the name in *function. */
@@ -38,14 +40,8 @@ static tt__blas_key lt_key_of(const tt__blas_product *p) {
     return key;
 }
 
-/* FNV-1a over its numbers. */
 static size_t lt_row_of(const tt__blas_key *key) {
-    uint64_t hash = 14695981039346656037u, number;
-    for (size_t at = 0; at < sizeof *key; at += sizeof number) {
-        memcpy(&number, (const char *)key + at, sizeof number);
-        hash = (hash ^ number) * 1099511628211u;
-    }
-    return (size_t)(hash >> 32) % TT__BLAS_ROWS;
+    return (size_t)(tt__fnv_numbers(TT__FNV, key, sizeof *key) >> 32) % TT__BLAS_ROWS;
 }
 
 /* ---- making ---- */

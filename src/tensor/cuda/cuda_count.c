@@ -1,5 +1,6 @@
 /* How many devices there are. Counting begins the driver, after which CUDA works in no child that is forked later, as
  * those of tt_spawn(). So a child is asked, as long as this process has not used CUDA. */
+#include "base/fnv.h"
 #include "tensor/cuda/cuda_state.h"
 
 #include <errno.h>
@@ -99,11 +100,8 @@ static int ask_child(void) {
 static _Atomic uint64_t known;
 
 static uint32_t visible_hash(void) {
-    uint32_t hash = 2166136261u;
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-    for (const char *c = visible; c && *c; c++)
-        hash = (hash ^ (unsigned char)*c) * 16777619u;
-    return visible ? hash : 0;
+    return visible ? (uint32_t)tt__fnv_text(TT__FNV, visible) : 0;
 }
 
 /* A process that uses CUDA counts by itself; so does one whose child could not, for the text of the error. */

@@ -1,5 +1,7 @@
 #include "tensor/cuda/cuda_dnn_plan.h"
 
+#include "base/fnv.h"
+
 #include <string.h>
 
 enum { MOST_CONFIGS = 64, MOST_NOTES = 64 };
@@ -133,14 +135,8 @@ static int dnn_plan_begin(tt__dnn_use *use, tt__dnn_plan *plan) {
 
 /* ---- finding ---- */
 
-/* FNV-1a over its numbers. */
 static size_t dnn_row_of(const tt__dnn_key *key) {
-    uint64_t hash = 14695981039346656037u, number;
-    for (size_t at = 0; at < sizeof *key; at += sizeof number) {
-        memcpy(&number, (const char *)key + at, sizeof number);
-        hash = (hash ^ number) * 1099511628211u;
-    }
-    return (size_t)(hash >> 32) % TT__DNN_ROWS;
+    return (size_t)(tt__fnv_numbers(TT__FNV, key, sizeof *key) >> 32) % TT__DNN_ROWS;
 }
 
 int tt__dnn_plan_for(tt__dnn_plans *plans, const tt__dnn_key *key, tt__dnn_plan **plan) {

@@ -6,6 +6,20 @@
 
 static TYPE *row_at(const tt_tensor *x, int64_t i) { return (TYPE *)x->data + i * x->stride[0]; }
 
+/* Masks and stats are f64 beside f64, else f32. */
+static double wide_get(const tt_tensor *x, int64_t row, int64_t column) {
+    int64_t at = row * x->stride[0] + column * x->stride[1];
+    return x->dtype == TT_F64 ? ((const double *)x->data)[at] : (double)((const float *)x->data)[at];
+}
+
+static void wide_set(tt_tensor *x, int64_t row, int64_t column, double value) {
+    int64_t at = row * x->stride[0] + column * x->stride[1];
+    if (x->dtype == TT_F64)
+        ((double *)x->data)[at] = value;
+    else
+        ((float *)x->data)[at] = (float)value;
+}
+
 static double row_dot(const TYPE *a, const TYPE *b, int64_t n) {
     double total = 0;
     for (int64_t i = 0; i < n; i++)
@@ -26,7 +40,7 @@ static int64_t seen_by(const struct tt__attention *in, int64_t t) {
 
 static double score(const struct tt__attention *in, int64_t t, int64_t j) {
     double s = in->scale * row_dot(row_at(in->q, t), row_at(in->k, j), in->q->shape.dim[1]);
-    return in->mask ? s + (double)LOAD(row_at(in->mask, t)[j * in->mask->stride[1]]) : s;
+    return in->mask ? s + wide_get(in->mask, t, j) : s;
 }
 
 static tt_status ref_attention(tt_tensor *y, tt_tensor *stats, const struct tt__attention *in) {
@@ -44,8 +58,8 @@ static tt_status ref_attention(tt_tensor *y, tt_tensor *stats, const struct tt__
             sum += exp(score(in, t, j) - max);
         max = sees ? max : 0;
         sum = sees ? sum : INFINITY;
-        row_at(stats, t)[0] = FROM_F64(max);
-        row_at(stats, t)[1] = FROM_F64(sum);
+        wide_set(stats, t, 0, max);
+        wide_set(stats, t, 1, sum);
         for (int64_t c = 0; c < Dv; c++) {
             double total = 0;
             for (int64_t j = 0; j < n; j++)
@@ -64,10 +78,11 @@ static void clear_rows(tt_tensor *x) {
 
 /* The sum of p[j] g.v[j] over the n keys that row t sees. It is g.y, but made of what it is taken from it cancels
  * exactly where a row sees one key. */
-static double mean_gradient(const struct tt__attention *in, const TYPE *g, const TYPE *stats, int64_t t, int64_t n) {
+static double mean_gradient(const struct tt__attention *in, const TYPE *g, const tt_tensor *stats, int64_t t,
+                            int64_t n) {
     double total = 0;
     for (int64_t j = 0; j < n; j++) {
-        double p = exp(score(in, t, j) - (double)LOAD(stats[0])) / (double)LOAD(stats[1]);
+        double p = exp(score(in, t, j) - wide_get(stats, t, 0)) / wide_get(stats, t, 1);
         total += p * row_dot(g, row_at(in->v, j), in->v->shape.dim[1]);
     }
     return total;
@@ -80,9 +95,9 @@ static tt_status ref_attention_backward(tt_tensor *dq, tt_tensor *dk, tt_tensor 
     clear_rows(dk);
     clear_rows(dv);
     for (int64_t t = 0; t < in->q->shape.dim[0]; t++) {
-        double max = (double)LOAD(row_at(stats, t)[0]), sum = (double)LOAD(row_at(stats, t)[1]);
+        double max = wide_get(stats, t, 0), sum = wide_get(stats, t, 1);
         int64_t n = seen_by(in, t);
-        double mean = mean_gradient(in, row_at(g, t), row_at(stats, t), t, n);
+        double mean = mean_gradient(in, row_at(g, t), stats, t, n);
         for (int64_t j = 0; j < n; j++) {
             double p = exp(score(in, t, j) - max) / sum;
             double ds = p * (row_dot(row_at(g, t), row_at(in->v, j), Dv) - mean) * in->scale;
