@@ -35,10 +35,7 @@ static const struct {
 #define LISTED_WIDEST(name) {"tt_" #name, WIDEST},
 #define LISTED_FIRST(name) {"tt_" #name, FIRST},
 #define OPERATOR(name, policy) LISTED_##policy(name)
-#define UNARY(name, ...) LISTED_AS_THEY_ARE(name)
 #include "autograd/operators.def"
-#undef OPERATOR
-#undef UNARY
 };
 
 static policy policy_of(const char *who) {

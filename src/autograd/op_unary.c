@@ -44,10 +44,7 @@ tt_tensor *tt__unary_recorded(const tt__operator *op, tt_tensor *x, tt__unary ca
     tt_tensor *tt_##called(tt_tensor *x) {                                            \
         return tt__unary_recorded(&called##_op, x, (tt__unary){.op = TT__##formula}); \
     }
-#define OPERATOR(called, autocast)
 #include "autograd/operators.def"
-#undef OPERATOR
-#undef UNARY
 
 /* ---- with numbers */
 

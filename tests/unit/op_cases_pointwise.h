@@ -6,13 +6,11 @@
 #include "gradcheck.h"
 
 /* f_exp() and so on: operators of one input, of a line of operators.def each. */
-#define OPERATOR(name, autocast)
 #define UNARY(name, formula, torch, low, high, factor, shift)            \
     static tt_tensor *f_##name(tt_tensor *const *in) {                   \
         return tt_##name(tt_add_scalar(tt_scale(in[0], factor), shift)); \
     }
 #include "autograd/operators.def"
-#undef UNARY
 
 /* Inputs lie in -1..1; `above` moves them to where a function is defined. */
 static tt_tensor *above(tt_tensor *x) { return tt_add_scalar(x, 1.5); }
@@ -42,8 +40,6 @@ static tt_tensor *f_masked_fill(tt_tensor *const *in) { return tt_masked_fill(in
 static const gradcheck_case pointwise_cases[] = {
 #define UNARY(name, ...) {#name, f_##name, 1, {{2, {5, 7}}}},
 #include "autograd/operators.def"
-#undef UNARY
-#undef OPERATOR
     {"gelu", f_gelu, 1, {{2, {5, 7}}}},
     {"gelu tanh", f_gelu_tanh, 1, {{2, {5, 7}}}},
     {"leaky_relu", f_leaky_relu, 1, {{2, {5, 7}}}},

@@ -225,11 +225,8 @@ static const struct {
     unary run;
     bool positive; /* of positive numbers alone */
 } operators[] = {
-#define OPERATOR(name, autocast)
 #define UNARY(name, formula, torch, low, ...) {#name, tt_##name, (low) > 0},
 #include "autograd/operators.def"
-#undef OPERATOR
-#undef UNARY
     {"relu", tt_relu, false},
     {"pow", do_pow, false},
     {"clamp", do_clamp, false},
