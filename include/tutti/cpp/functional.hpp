@@ -96,6 +96,7 @@ inline tensor add_scalar(const tensor &x, double number) { return tensor(tt_add_
 inline tensor pow(const tensor &x, double exponent) { return tensor(tt_pow(x.get(), exponent)); }
 inline tensor exp(const tensor &x) { return tensor(tt_exp(x.get())); }
 inline tensor log(const tensor &x) { return tensor(tt_log(x.get())); }
+inline tensor log1p(const tensor &x) { return tensor(tt_log1p(x.get())); }
 inline tensor sqrt(const tensor &x) { return tensor(tt_sqrt(x.get())); }
 inline tensor abs(const tensor &x) { return tensor(tt_abs(x.get())); }
 inline tensor neg(const tensor &x) { return tensor(tt_neg(x.get())); }
