@@ -19,6 +19,9 @@ is one.
   columns   no line above 120 columns; tools/wrap.py, which ./dev fmt runs, wraps comments and the text of pages, where
             only rows of tables and single words, such as links, may be longer
   sites     a call of ours to other ranks says in words what it is part of: its line would mean nothing to a program
+  manifest  each operator has its line in operators.def, cases beside PyTorch and of gradients, and each kernel is in
+            the tables of the plain loops and of CUDA (tools/operators.py)
+  wrappers  the C++ headers are as tools/wrappers.py makes them of the C headers
   locale    numbers are written by base/format.h and read by base/parse.h, JSON by base/json.h: what a program's locale
             changes is used there alone
   settings  the manual names every environment variable TT_* that is read; docs/environment.md has a row for each of
@@ -34,6 +37,10 @@ import pathlib
 import re
 import subprocess
 import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import operators  # noqa: E402
+import wrappers  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MAX_FUNCTION_LINES = 80
@@ -658,7 +665,7 @@ def library_findings(build):
 
 def main():
     build = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "build"
-    findings = list(source_findings()) + list(library_findings(build))
+    findings = [*source_findings(), *wrappers.findings(), *operators.findings(), *library_findings(build)]
     for name, number, text in findings:
         print(f"{name}:{number}: {text}" if number else f"{name}: {text}")
     return 1 if findings else 0

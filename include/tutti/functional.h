@@ -34,9 +34,10 @@ TT_API tt_tensor *tt_scale(tt_tensor *x, double factor);
 TT_API tt_tensor *tt_add_scalar(tt_tensor *x, double number);
 TT_API tt_tensor *tt_pow(tt_tensor *x, double exponent);
 
-/* e^x, the natural logarithm, the square root. */
+/* e^x, the natural logarithm, that of 1 + x (exact for x near 0, too), the square root. */
 TT_API tt_tensor *tt_exp(tt_tensor *x);
 TT_API tt_tensor *tt_log(tt_tensor *x);
+TT_API tt_tensor *tt_log1p(tt_tensor *x);
 TT_API tt_tensor *tt_sqrt(tt_tensor *x);
 
 /* |x|, -x, 1 / x. */

@@ -23,46 +23,19 @@ typedef enum policy {
 } policy;
 
 /* As PyTorch 1.13's autocast on the CPU; scaled_dot_product_attention, which that has not, as in later ones. PyTorch
- * promotes mixed types wherever tensors meet, here operators do it that stand below as WIDEST. */
+ * promotes mixed types wherever tensors meet, here operators do it that operators.def has as WIDEST. Those that are not
+ * in the table stay as they are. */
 static const struct {
     const char *name;
     policy policy;
 } policies[] = {
-    {"tt_linear", LOWER},
-    {"tt_matmul", LOWER},
-    {"tt_bmm", LOWER},
-    {"tt_conv1d", LOWER},
-    {"tt_conv2d", LOWER},
-    {"tt_scaled_dot_product_attention", LOWER},
-
-    {"tt_conv_transpose2d", SINGLE},
-    {"tt_cross_entropy", SINGLE},
-    {"tt_nll_loss", SINGLE},
-    {"tt_mse_loss", SINGLE},
-    {"tt_l1_loss", SINGLE},
-    {"tt_smooth_l1_loss", SINGLE},
-    {"tt_binary_cross_entropy_with_logits", SINGLE},
-    {"tt_kl_div", SINGLE},
-
-    {"tt_add", WIDEST},
-    {"tt_sub", WIDEST},
-    {"tt_mul", WIDEST},
-    {"tt_div", WIDEST},
-    {"tt_pow_tensor", WIDEST},
-    {"tt_maximum", WIDEST},
-    {"tt_minimum", WIDEST},
-    {"tt_where", WIDEST},
-    {"tt_cat", WIDEST},
-    {"tt_stack", WIDEST},
-    {"tt_batch_norm", WIDEST},
-    {"tt_layer_norm", WIDEST},
-    {"tt_group_norm", WIDEST},
-    {"tt_rms_norm", WIDEST},
-
-    {"tt_add_", FIRST},
-    {"tt_sub_", FIRST},
-    {"tt_mul_", FIRST},
-    {"tt_div_", FIRST},
+#define LISTED_AS_THEY_ARE(name)
+#define LISTED_LOWER(name) {"tt_" #name, LOWER},
+#define LISTED_SINGLE(name) {"tt_" #name, SINGLE},
+#define LISTED_WIDEST(name) {"tt_" #name, WIDEST},
+#define LISTED_FIRST(name) {"tt_" #name, FIRST},
+#define OPERATOR(name, policy) LISTED_##policy(name)
+#include "autograd/operators.def"
 };
 
 static policy policy_of(const char *who) {

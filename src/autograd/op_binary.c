@@ -37,15 +37,13 @@ tt_tensor *tt__binary_recorded(const tt__operator *op, tt_tensor *x, tt_tensor *
     return tt__recorded(op, y, TT__INPUTS(x, z), TT__SAVES({x, "a"}, {z, "b"}), TT__STATE(call));
 }
 
+/* All that need no more than their line of operators.def. */
 #define BINARY(called, formula)                                                                       \
     static const tt__operator called##_op = {.name = "tt_" #called, .backward = tt__binary_backward}; \
     tt_tensor *tt_##called(tt_tensor *a, tt_tensor *b) {                                              \
         return a && b && TT__AUTOCAST(called##_op.name, &a, &b)                                       \
-                   ? tt__binary_recorded(&called##_op, a, b, (tt__binary){.op = (formula)})           \
+                   ? tt__binary_recorded(&called##_op, a, b, (tt__binary){.op = TT__##formula})       \
                    : NULL;                                                                            \
     }
 
-BINARY(div, TT__DIV)
-BINARY(pow_tensor, TT__POWER)
-BINARY(maximum, TT__MAXIMUM)
-BINARY(minimum, TT__MINIMUM)
+#include "autograd/operators.def"

@@ -1,5 +1,5 @@
 /* Operators of one input, element by element. What each computes, forward and backward, is a line of
- * tensor/pointwise_formulas.h. */
+ * tensor/pointwise_formulas.h, and which there are of operators.def. */
 #include "autograd/op_unary.h"
 
 #include "base/args.h"
@@ -35,29 +35,24 @@ tt_tensor *tt__unary_recorded(const tt__operator *op, tt_tensor *x, tt__unary ca
 }
 
 /* static const tt__operator exp_op, called "tt_exp" */
-#define OPERATOR(called) static const tt__operator called##_op = {.name = "tt_" #called, .backward = tt__unary_backward}
+#define OPERATOR_OF(called) \
+    static const tt__operator called##_op = {.name = "tt_" #called, .backward = tt__unary_backward}
 
-#define UNARY(called, formula) \
-    OPERATOR(called);          \
-    tt_tensor *tt_##called(tt_tensor *x) { return tt__unary_recorded(&called##_op, x, (tt__unary){.op = (formula)}); }
-
-UNARY(exp, TT__EXP)
-UNARY(log, TT__LOG)
-UNARY(sqrt, TT__SQRT)
-UNARY(abs, TT__ABS)
-UNARY(neg, TT__NEG)
-UNARY(reciprocal, TT__RECIPROCAL)
-UNARY(tanh, TT__TANH)
-UNARY(sigmoid, TT__SIGMOID)
-UNARY(silu, TT__SILU)
+/* All that need no more than their line of operators.def. */
+#define UNARY(called, formula, ...)                                                   \
+    OPERATOR_OF(called);                                                              \
+    tt_tensor *tt_##called(tt_tensor *x) {                                            \
+        return tt__unary_recorded(&called##_op, x, (tt__unary){.op = TT__##formula}); \
+    }
+#include "autograd/operators.def"
 
 /* ---- with numbers */
 
-OPERATOR(gelu);
-OPERATOR(leaky_relu);
-OPERATOR(clamp);
-OPERATOR(add_scalar);
-OPERATOR(pow);
+OPERATOR_OF(gelu);
+OPERATOR_OF(leaky_relu);
+OPERATOR_OF(clamp);
+OPERATOR_OF(add_scalar);
+OPERATOR_OF(pow);
 
 tt_tensor *tt_gelu_with(const tt_gelu_args *args, size_t size) {
     tt_gelu_args o;

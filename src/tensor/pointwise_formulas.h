@@ -29,6 +29,7 @@
 /* The same, where f32 is computed in double, too. */
 #define TT__UNARY_PLAIN_FORMULAS(X)                                         \
     X(POW, INPUT, POW(x, a), SELECT(a == 0, K(0.0), g * a * POW(v, a - 1))) \
+    X(LOG1P, INPUT, LOG1P(x), g / (K(1.0) + v))                             \
     X(RSQRT, INPUT, K(1.0) / SQRT(x), K(-0.5) * g * POW(v, K(-1.5)))        \
     /* -log sigmoid(x): what a target of 1 costs */                         \
     X(LOGIT_COST, INPUT, LOG1P(EXP(-ABS(x))) - SELECT(x > 0, K(0.0), x), -g * SIGMOID(-v))

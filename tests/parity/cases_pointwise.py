@@ -1,4 +1,5 @@
 """Element by element, choices, activations, reductions, softmax."""
+import operators_def
 import torch
 import torch.nn.functional as F
 from cases_core import binary
@@ -12,17 +13,14 @@ def case(function):
     return function
 
 
-def unary(operation, low=-4.0, high=4.0):
+def unary(operation, low, high):
     def draw(choose):
         return Case([choose.floats(choose.shape(), low, high)], operation)
     return draw
 
 
-CASES.update({
-    "maximum": binary(torch.maximum), "minimum": binary(torch.minimum), "exp": unary(torch.exp, -20, 10),
-    "log": unary(torch.log, 1e-3, 50), "sqrt": unary(torch.sqrt, 1e-3, 50), "abs": unary(torch.abs),
-    "neg": unary(torch.neg), "reciprocal": unary(torch.reciprocal, 0.1, 9), "sigmoid": unary(torch.sigmoid, -12, 12),
-    "silu": unary(F.silu, -12, 12), "tanh": unary(torch.tanh, -6, 6)})
+CASES.update({"maximum": binary(torch.maximum), "minimum": binary(torch.minimum)})
+CASES.update({name: unary(function, low, high) for name, function, low, high, _, _ in operators_def.unary()})
 
 
 @case

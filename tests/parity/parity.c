@@ -20,9 +20,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const parity_op ops[] = {PARITY_CORE,  PARITY_POINTWISE, PARITY_COPIES, PARITY_COMPARE,
-                                PARITY_INDEX, PARITY_CONV,      PARITY_LAYERS, PARITY_MODULES};
-
 static const tt_device *device; /* on which to compute */
 
 static void die(const char *what) {
@@ -31,9 +28,9 @@ static void die(const char *what) {
 }
 
 static const parity_op *find_op(const char *name) {
-    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
-        if (!strcmp(ops[i].name, name))
-            return &ops[i];
+    for (const parity_op *op = parity_ops; op; op = op->next)
+        if (!strcmp(op->name, name))
+            return op;
     fprintf(stderr, "parity: no operator \"%s\"\n", name);
     exit(2);
 }

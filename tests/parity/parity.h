@@ -26,7 +26,18 @@ typedef struct parity_call {
 typedef struct parity_op {
     const char *name;
     void (*run)(parity_call *call);
+    struct parity_op *next;
 } parity_op;
+
+static parity_op *parity_ops; /* all of them */
+
+/* Behind a definition of parity_NAME(): it can be asked for. */
+#define PARITY_OP(called)                                                \
+    __attribute__((constructor)) static void list_##called(void) {       \
+        static parity_op op = {.name = #called, .run = parity_##called}; \
+        op.next = parity_ops;                                            \
+        parity_ops = &op;                                                \
+    }
 
 /* A number of the call, or `otherwise`. */
 static inline double parity_number(const parity_call *call, const char *name, double otherwise) {
@@ -63,7 +74,8 @@ static inline void parity_give(parity_call *call, tt_tensor *y) { call->result[c
         tt_tensor **in = c->in;                 \
         (void)in;                               \
         parity_give(c, expression);             \
-    }
+    }                                           \
+    PARITY_OP(name)
 #define NUMBER(name, otherwise) parity_number(c, name, otherwise)
 #define INT(name, otherwise) parity_int(c, name, otherwise)
 

@@ -24,13 +24,4 @@ PARITY(one_hot, tt_one_hot(in[0], INT("classes", 1)))
 PARITY(max_all, tt_max(in[0]))
 PARITY(min_all, tt_min(in[0]))
 
-#define PARITY_COMPARE                                                                                                \
-    {"eq", parity_eq}, {"ne", parity_ne}, {"lt", parity_lt}, {"le", parity_le}, {"gt", parity_gt}, {"ge", parity_ge}, \
-        {"eq_scalar", parity_eq_scalar}, {"ne_scalar", parity_ne_scalar}, {"lt_scalar", parity_lt_scalar},            \
-        {"le_scalar", parity_le_scalar}, {"gt_scalar", parity_gt_scalar}, {"ge_scalar", parity_ge_scalar},            \
-        {"any", parity_any}, {"all", parity_all}, {"argmax", parity_argmax}, {"argsort", parity_argsort},             \
-        {"one_hot", parity_one_hot}, {"max_all", parity_max_all}, {                                                   \
-        "min_all", parity_min_all                                                                                     \
-    }
-
 #endif

@@ -19,9 +19,4 @@ PARITY(avg_pool2d,
                      .exclude_padding = INT("exclude_padding", 0) != 0, .divisor_override = INT("divisor", 0)))
 PARITY(adaptive_avg_pool2d, tt_adaptive_avg_pool2d(in[0], INT("height", 1), INT("width", 1)))
 
-#define PARITY_CONV                                                                                    \
-    {"conv2d", parity_conv2d}, {"max_pool2d", parity_max_pool2d}, {"avg_pool2d", parity_avg_pool2d}, { \
-        "adaptive_avg_pool2d", parity_adaptive_avg_pool2d                                              \
-    }
-
 #endif

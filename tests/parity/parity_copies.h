@@ -24,6 +24,7 @@ static void parity_split(parity_call *c) {
     parity_reverse(piece, count);
     parity_give(c, tt_cat(piece, count, dim));
 }
+PARITY_OP(split)
 
 static void parity_chunk(parity_call *c) {
     tt_tensor *piece[PARITY_PIECES] = {NULL};
@@ -32,6 +33,7 @@ static void parity_chunk(parity_call *c) {
     parity_reverse(piece, count);
     parity_give(c, tt_cat(piece, count, dim));
 }
+PARITY_OP(chunk)
 
 static void parity_unbind(parity_call *c) {
     tt_tensor *piece[PARITY_PIECES] = {NULL};
@@ -40,8 +42,10 @@ static void parity_unbind(parity_call *c) {
     parity_reverse(piece, count);
     parity_give(c, tt_stack(piece, count, 0));
 }
+PARITY_OP(unbind)
 
 static void parity_copy(parity_call *c) { parity_give(c, tt_copy(c->in[0], c->in[1]) ? NULL : c->in[0]); }
+PARITY_OP(copy)
 
 PARITY(view, tt_view(tt_contiguous(in[0]), parity_shape(c, "size", INT("ndim", 0))))
 PARITY(reshape, tt_reshape(in[0], parity_shape(c, "size", INT("ndim", 0))))
@@ -60,15 +64,5 @@ PARITY(scale_, tt_scale_(tt_clone(in[0]), NUMBER("factor", 1)))
 PARITY(relu_, tt_relu_(tt_clone(in[0])))
 PARITY(fill_, tt_fill_(tt_clone(in[0]), NUMBER("value", 0)))
 PARITY(zero_, tt_zero_(tt_clone(in[0])))
-
-#define PARITY_COPIES                                                                                             \
-    {"view", parity_view}, {"reshape", parity_reshape}, {"movedim", parity_movedim}, {"squeeze", parity_squeeze}, \
-        {"squeeze_all", parity_squeeze_all}, {"split", parity_split}, {"chunk", parity_chunk},                    \
-        {"unbind", parity_unbind}, {"contiguous", parity_contiguous}, {"clone", parity_clone},                    \
-        {"to_memory_format", parity_to_memory_format}, {"to", parity_to}, {"copy", parity_copy},                  \
-        {"add_", parity_add_}, {"sub_", parity_sub_}, {"mul_", parity_mul_}, {"div_", parity_div_},               \
-        {"scale_", parity_scale_}, {"relu_", parity_relu_}, {"fill_", parity_fill_}, {                            \
-        "zero_", parity_zero_                                                                                     \
-    }
 
 #endif

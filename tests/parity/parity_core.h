@@ -22,13 +22,4 @@ PARITY(transpose, tt_transpose(in[0], INT("a", 0), INT("b", 1)))
 PARITY(narrow, tt_narrow(in[0], INT("dim", 0), INT("start", 0), INT("length", 1)))
 PARITY(flatten, tt_flatten(in[0], INT("start_dim", 0)))
 
-#define PARITY_CORE                                                                                                \
-    {"add", parity_add}, {"sub", parity_sub}, {"mul", parity_mul}, {"scale", parity_scale}, {"relu", parity_relu}, \
-        {"mean", parity_mean}, {"sum", parity_sum}, {"matmul", parity_matmul},                                     \
-        {"matmul_vector", parity_matmul_vector}, {"linear", parity_linear}, {"log_softmax", parity_log_softmax},   \
-        {"nll_loss", parity_nll_loss}, {"cross_entropy", parity_cross_entropy}, {"mse_loss", parity_mse_loss},     \
-        {"transpose", parity_transpose}, {"narrow", parity_narrow}, {                                              \
-        "flatten", parity_flatten                                                                                  \
-    }
-
 #endif

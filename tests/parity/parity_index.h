@@ -32,6 +32,7 @@ static void parity_sort(parity_call *c) {
     parity_give(c, values);
     parity_give(c, indices);
 }
+PARITY_OP(sort)
 
 static void parity_topk(parity_call *c) {
     tt_tensor *values = NULL, *indices = NULL;
@@ -39,16 +40,6 @@ static void parity_topk(parity_call *c) {
     parity_give(c, values);
     parity_give(c, indices);
 }
-
-#define PARITY_INDEX                                                                                                   \
-    {"permute", parity_permute}, {"expand", parity_expand}, {"slice", parity_slice}, {"select", parity_select},        \
-        {"unsqueeze", parity_unsqueeze}, {"cat", parity_cat}, {"stack", parity_stack},                                 \
-        {"index_select", parity_index_select}, {"gather_dim", parity_gather_dim}, {"scatter_add", parity_scatter_add}, \
-        {"scatter_dim", parity_scatter_dim}, {"scatter_value", parity_scatter_value},                                  \
-        {"embedding_padding", parity_embedding_padding}, {"embedding", parity_embedding}, {"triu", parity_triu},       \
-        {"tril", parity_tril}, {"cumsum", parity_cumsum}, {"bmm", parity_bmm}, {"interpolate", parity_interpolate},    \
-        {"sort", parity_sort}, {                                                                                       \
-        "topk", parity_topk                                                                                            \
-    }
+PARITY_OP(topk)
 
 #endif

@@ -23,6 +23,7 @@ static void parity_batch_norm_running(parity_call *c) {
     parity_give(c, in[3]);
     parity_give(c, in[4]);
 }
+PARITY_OP(batch_norm_running)
 
 PARITY(batch_norm_eval,
        tt_batch_norm(in[0], .weight = in[1], .bias = in[2], .running_mean = in[3], .running_var = in[4]))
@@ -52,17 +53,5 @@ PARITY(smooth_l1_loss, tt_smooth_l1_loss(in[0], in[1], NUMBER("beta", 1), .reduc
 PARITY(bce_with_logits, tt_binary_cross_entropy_with_logits(in[0], in[1], .pos_weight = in[2], .weight = in[3],
                                                             .reduction = PARITY_REDUCTION))
 PARITY(kl_div, tt_kl_div(in[0], in[1], .log_target = INT("log_target", 0) != 0, .reduction = PARITY_REDUCTION))
-
-#define PARITY_LAYERS                                                                                                  \
-    {"batch_norm", parity_batch_norm}, {"batch_norm_running", parity_batch_norm_running},                              \
-        {"batch_norm_eval", parity_batch_norm_eval}, {"layer_norm", parity_layer_norm}, {"rms_norm", parity_rms_norm}, \
-        {"group_norm", parity_group_norm}, {"matmul_batched", parity_matmul_batched}, {"attention", parity_attention}, \
-        {"attention_masks", parity_attention_masks}, {"conv1d", parity_conv1d},                                        \
-        {"conv_transpose2d", parity_conv_transpose2d}, {"nll_loss_options", parity_nll_loss_options},                  \
-        {"cross_entropy_options", parity_cross_entropy_options}, {"mse_loss_options", parity_mse_loss_options},        \
-        {"l1_loss", parity_l1_loss}, {"smooth_l1_loss", parity_smooth_l1_loss},                                        \
-        {"bce_with_logits", parity_bce_with_logits}, {                                                                 \
-        "kl_div", parity_kl_div                                                                                        \
-    }
 
 #endif

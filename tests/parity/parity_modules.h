@@ -43,11 +43,13 @@ static inline void parity_recurrent(parity_call *c, tt_module *module, int more)
                               .no_bias = parity_bool(c, "no_bias"), .batch_first = parity_bool(c, "batch_first"), \
                               .bidirectional = parity_bool(c, "bidirectional"), .relu = parity_bool(c, "relu")),  \
                          1);                                                                                      \
-    }
+    }                                                                                                             \
+    PARITY_OP(name)
 #define PARITY_CELL(name, kind)                                                                          \
     static void parity_##name(parity_call *c) {                                                          \
         parity_recurrent(c, kind(INT("input", 1), INT("hidden", 1), .relu = parity_bool(c, "relu")), 0); \
-    }
+    }                                                                                                    \
+    PARITY_OP(name)
 
 PARITY_RNN(rnn, tt_nn_rnn)
 PARITY_RNN(lstm, tt_nn_lstm)
@@ -65,6 +67,7 @@ static void parity_multihead_attention(parity_call *c) {
     if (asked)
         parity_give(c, weights);
 }
+PARITY_OP(multihead_attention)
 
 static void parity_transformer_encoder_layer(parity_call *c) {
     tt_module *module =
@@ -75,12 +78,6 @@ static void parity_transformer_encoder_layer(parity_call *c) {
                       3);
     parity_give(c, tt_transformer_encoder(module, c->in[0], .mask = c->in[2], .src_key_padding_mask = c->in[1]));
 }
-
-#define PARITY_MODULES                                                                              \
-    {"rnn", parity_rnn}, {"lstm", parity_lstm}, {"gru", parity_gru}, {"rnn_cell", parity_rnn_cell}, \
-        {"lstm_cell", parity_lstm_cell}, {"gru_cell", parity_gru_cell},                             \
-        {"multihead_attention", parity_multihead_attention}, {                                      \
-        "transformer_encoder_layer", parity_transformer_encoder_layer                               \
-    }
+PARITY_OP(transformer_encoder_layer)
 
 #endif

@@ -4,25 +4,16 @@
 
 #include "parity.h"
 
-PARITY(div, tt_div(in[0], in[1]))
-PARITY(maximum, tt_maximum(in[0], in[1]))
-PARITY(minimum, tt_minimum(in[0], in[1]))
+#define UNARY(name, ...) PARITY(name, tt_##name(in[0]))
+#define BINARY(name, formula) PARITY(name, tt_##name(in[0], in[1]))
+#include "autograd/operators.def"
+
 PARITY(add_scalar, tt_add_scalar(in[0], NUMBER("number", 0)))
 PARITY(pow, tt_pow(in[0], NUMBER("exponent", 1)))
-PARITY(exp, tt_exp(in[0]))
-PARITY(log, tt_log(in[0]))
-PARITY(sqrt, tt_sqrt(in[0]))
-PARITY(abs, tt_abs(in[0]))
-PARITY(neg, tt_neg(in[0]))
-PARITY(reciprocal, tt_reciprocal(in[0]))
-PARITY(pow_tensor, tt_pow_tensor(in[0], in[1]))
 PARITY(clamp, tt_clamp(in[0], NUMBER("min", 0), NUMBER("max", 1)))
 PARITY(where, tt_where(in[0], in[1], in[2]))
 PARITY(masked_fill, tt_masked_fill(in[0], in[1], NUMBER("value", 0)))
 PARITY(leaky_relu, tt_leaky_relu(in[0], NUMBER("negative_slope", 0)))
-PARITY(sigmoid, tt_sigmoid(in[0]))
-PARITY(silu, tt_silu(in[0]))
-PARITY(tanh, tt_tanh(in[0]))
 PARITY(gelu, tt_gelu(in[0], .tanh = INT("tanh", 0) != 0))
 PARITY(softmax, tt_softmax(in[0], INT("dim", -1)))
 
@@ -49,22 +40,13 @@ static void parity_max(parity_call *c) {
     parity_give(c, tt_max(c->in[0], .dim = TT_DIMS(INT("dim", 0)), .indices = &indices));
     parity_give(c, indices);
 }
+PARITY_OP(max)
 
 static void parity_min(parity_call *c) {
     tt_tensor *indices = NULL;
     parity_give(c, tt_min(c->in[0], .dim = TT_DIMS(INT("dim", 0)), .indices = &indices));
     parity_give(c, indices);
 }
-
-#define PARITY_POINTWISE                                                                                              \
-    {"div", parity_div}, {"maximum", parity_maximum}, {"minimum", parity_minimum}, {"add_scalar", parity_add_scalar}, \
-        {"pow", parity_pow}, {"exp", parity_exp}, {"log", parity_log}, {"sqrt", parity_sqrt}, {"abs", parity_abs},    \
-        {"neg", parity_neg}, {"reciprocal", parity_reciprocal}, {"clamp", parity_clamp}, {"where", parity_where},     \
-        {"masked_fill", parity_masked_fill}, {"leaky_relu", parity_leaky_relu}, {"sigmoid", parity_sigmoid},          \
-        {"silu", parity_silu}, {"tanh", parity_tanh}, {"gelu", parity_gelu}, {"softmax", parity_softmax},             \
-        {"sum_dim", parity_sum_dim}, {"mean_dim", parity_mean_dim}, {"var", parity_var}, {"norm", parity_norm},       \
-        {"pow_tensor", parity_pow_tensor}, {"amax", parity_amax}, {"amin", parity_amin}, {"max", parity_max}, {       \
-        "min", parity_min                                                                                             \
-    }
+PARITY_OP(min)
 
 #endif

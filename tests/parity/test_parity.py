@@ -22,6 +22,7 @@ except ImportError as error:
     sys.exit(77)
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import cases_compare  # noqa: E402
 import cases_conv  # noqa: E402
 import cases_copies  # noqa: E402
@@ -30,6 +31,7 @@ import cases_index  # noqa: E402
 import cases_layers  # noqa: E402
 import cases_modules  # noqa: E402
 import cases_pointwise  # noqa: E402
+import operators_def  # noqa: E402
 import parity  # noqa: E402
 
 MODULES = (cases_core, cases_pointwise, cases_copies, cases_compare, cases_index, cases_conv, cases_layers,
@@ -50,7 +52,8 @@ def without_case():
                       ("tensor.h", "autograd.h", "functional.h"))
     called = "".join(path.read_text() for path in (source / "tests/parity").glob("parity_*.h"))
     names = set(re.findall(r"^TT_API tt_tensor \*tt_(\w+?)(?:_with)?\(", headers, re.M))
-    return sorted(name for name in names - EXEMPT if not re.search(rf"\btt_{name}\(", called))
+    made = operators_def.made()
+    return sorted(name for name in names - EXEMPT - made if not re.search(rf"\btt_{name}\(", called))
 
 
 def worst_of(program, name, draw, cases, seed):

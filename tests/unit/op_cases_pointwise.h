@@ -5,18 +5,16 @@
 
 #include "gradcheck.h"
 
+/* f_exp() and so on: operators of one input, of a line of operators.def each. */
+#define UNARY(name, formula, torch, low, high, factor, shift)            \
+    static tt_tensor *f_##name(tt_tensor *const *in) {                   \
+        return tt_##name(tt_add_scalar(tt_scale(in[0], factor), shift)); \
+    }
+#include "autograd/operators.def"
+
 /* Inputs lie in -1..1; `above` moves them to where a function is defined. */
 static tt_tensor *above(tt_tensor *x) { return tt_add_scalar(x, 1.5); }
 
-static tt_tensor *f_exp(tt_tensor *const *in) { return tt_exp(in[0]); }
-static tt_tensor *f_log(tt_tensor *const *in) { return tt_log(above(in[0])); }
-static tt_tensor *f_sqrt(tt_tensor *const *in) { return tt_sqrt(above(in[0])); }
-static tt_tensor *f_abs(tt_tensor *const *in) { return tt_abs(in[0]); }
-static tt_tensor *f_neg(tt_tensor *const *in) { return tt_neg(in[0]); }
-static tt_tensor *f_reciprocal(tt_tensor *const *in) { return tt_reciprocal(above(in[0])); }
-static tt_tensor *f_tanh(tt_tensor *const *in) { return tt_tanh(tt_scale(in[0], 2)); }
-static tt_tensor *f_sigmoid(tt_tensor *const *in) { return tt_sigmoid(tt_scale(in[0], 3)); }
-static tt_tensor *f_silu(tt_tensor *const *in) { return tt_silu(tt_scale(in[0], 3)); }
 static tt_tensor *f_gelu(tt_tensor *const *in) { return tt_gelu(tt_scale(in[0], 3)); }
 static tt_tensor *f_gelu_tanh(tt_tensor *const *in) { return tt_gelu(tt_scale(in[0], 3), .tanh = true); }
 static tt_tensor *f_leaky_relu(tt_tensor *const *in) { return tt_leaky_relu(in[0], 0.2); }
@@ -40,15 +38,8 @@ static tt_tensor *f_where_shapes(tt_tensor *const *in) {
 static tt_tensor *f_masked_fill(tt_tensor *const *in) { return tt_masked_fill(in[0], tt_le_scalar(in[0], 0.2), -3); }
 
 static const gradcheck_case pointwise_cases[] = {
-    {"exp", f_exp, 1, {{2, {5, 7}}}},
-    {"log", f_log, 1, {{2, {5, 7}}}},
-    {"sqrt", f_sqrt, 1, {{2, {5, 7}}}},
-    {"abs", f_abs, 1, {{2, {5, 7}}}},
-    {"neg", f_neg, 1, {{2, {5, 7}}}},
-    {"reciprocal", f_reciprocal, 1, {{2, {5, 7}}}},
-    {"tanh", f_tanh, 1, {{2, {5, 7}}}},
-    {"sigmoid", f_sigmoid, 1, {{2, {5, 7}}}},
-    {"silu", f_silu, 1, {{2, {5, 7}}}},
+#define UNARY(name, ...) {#name, f_##name, 1, {{2, {5, 7}}}},
+#include "autograd/operators.def"
     {"gelu", f_gelu, 1, {{2, {5, 7}}}},
     {"gelu tanh", f_gelu_tanh, 1, {{2, {5, 7}}}},
     {"leaky_relu", f_leaky_relu, 1, {{2, {5, 7}}}},

@@ -225,16 +225,9 @@ static const struct {
     unary run;
     bool positive; /* of positive numbers alone */
 } operators[] = {
+#define UNARY(name, formula, torch, low, ...) {#name, tt_##name, (low) > 0},
+#include "autograd/operators.def"
     {"relu", tt_relu, false},
-    {"exp", tt_exp, false},
-    {"log", tt_log, true},
-    {"sqrt", tt_sqrt, true},
-    {"abs", tt_abs, false},
-    {"neg", tt_neg, false},
-    {"reciprocal", tt_reciprocal, true},
-    {"sigmoid", tt_sigmoid, false},
-    {"silu", tt_silu, false},
-    {"tanh", tt_tanh, false},
     {"pow", do_pow, false},
     {"clamp", do_clamp, false},
     {"leaky_relu", do_leaky_relu, false},

@@ -1,12 +1,17 @@
 """Results and gradients of operators that go element by element, as PyTorch computes them (f32, CPU).
-usage: make_torch_pointwise.py OUT.json   (torch >= 1.13; the cases are those of tests/unit/op_cases_pointwise.h)"""
+usage: make_torch_pointwise.py OUT.json   (torch >= 1.13; the cases are those of tests/unit/op_cases_pointwise.h and
+operators.def)"""
 import json
+import pathlib
 import sys
 
 import torch
 import torch.nn.functional as F
 
-from make_torch_ops import op
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import operators_def  # noqa: E402
+
+from make_torch_ops import op  # noqa: E402
 
 
 def above(x): return x + 1.5
@@ -16,10 +21,9 @@ def one(name, f, shape=(5, 7)): return (name, f, [shape])
 
 
 CASES = [
-    one("exp", torch.exp), one("log", lambda x: torch.log(above(x))), one("sqrt", lambda x: torch.sqrt(above(x))),
-    one("abs", torch.abs), one("neg", torch.neg), one("reciprocal", lambda x: torch.reciprocal(above(x))),
-    one("tanh", lambda x: torch.tanh(2 * x)), one("sigmoid", lambda x: torch.sigmoid(3 * x)),
-    one("silu", lambda x: F.silu(3 * x)), one("gelu", lambda x: F.gelu(3 * x)),
+    *(one(name, lambda x, f=f, factor=factor, shift=shift: f(factor * x + shift))
+      for name, f, _, _, factor, shift in operators_def.unary()),
+    one("gelu", lambda x: F.gelu(3 * x)),
     one("gelu tanh", lambda x: F.gelu(3 * x, approximate="tanh")),
     one("leaky_relu", lambda x: F.leaky_relu(x, 0.2)), one("clamp", lambda x: torch.clamp(x, -0.51, 0.33)),
     one("add_scalar", lambda x: torch.add(x, -0.7)), one("pow 2", lambda x: torch.pow(x, 2)),

@@ -1,4 +1,5 @@
 /* tutti/cpp/comm_hooks.hpp: communication hooks, which send fewer bytes than averaging gradients as they are. */
+/* Made by tools/wrappers.py of tutti/comm_hooks.h and tools/wrappers/comm_hooks.hpp.in. */
 #ifndef TUTTI_CPP_COMM_HOOKS_HPP
 #define TUTTI_CPP_COMM_HOOKS_HPP
 
@@ -15,6 +16,7 @@ struct int8_hook_options {
     std::int64_t block = 0;
     bool no_error_feedback = false;
 };
+
 inline void int8_hook(module &ddp, const int8_hook_options &o = {}) {
     tt_int8_hook_args a = TT_INT8_HOOK_ARGS_INIT;
     a.ddp = ddp.get(), a.block = o.block, a.no_error_feedback = o.no_error_feedback;
@@ -25,6 +27,7 @@ struct top_k_hook_options {
     double density = 0;
     bool no_error_feedback = false;
 };
+
 inline void top_k_hook(module &ddp, const top_k_hook_options &o = {}) {
     tt_top_k_hook_args a = TT_TOP_K_HOOK_ARGS_INIT;
     a.ddp = ddp.get(), a.density = o.density, a.no_error_feedback = o.no_error_feedback;

@@ -1,4 +1,5 @@
 /* tutti/cpp/elastic_training.hpp: what a training program registers with an elastic job. */
+/* Made by tools/wrappers.py of tutti/elastic_training.h and tools/wrappers/elastic_training.hpp.in. */
 #ifndef TUTTI_CPP_ELASTIC_TRAINING_HPP
 #define TUTTI_CPP_ELASTIC_TRAINING_HPP
 
@@ -22,11 +23,12 @@ struct elastic_ddp_options {
     std::uint64_t shard_seed = 0;
     bool sync_batch_norm = false;
 };
+
 inline module elastic_ddp(elastic &job, const std::string &name, module &wrapped, const elastic_ddp_options &o = {}) {
     tt_elastic_ddp_args a = TT_ELASTIC_DDP_ARGS_INIT;
-    a.elastic = job.get(), a.name = name.c_str(), a.module = wrapped.get();
-    a.bucket_cap_bytes = o.bucket_cap_bytes, a.no_broadcast_buffers = o.no_broadcast_buffers;
-    a.virtual_ranks = o.virtual_ranks, a.shard_seed = o.shard_seed, a.sync_batch_norm = o.sync_batch_norm;
+    a.elastic = job.get(), a.name = name.c_str(), a.module = wrapped.get(), a.bucket_cap_bytes = o.bucket_cap_bytes;
+    a.no_broadcast_buffers = o.no_broadcast_buffers, a.virtual_ranks = o.virtual_ranks, a.shard_seed = o.shard_seed;
+    a.sync_batch_norm = o.sync_batch_norm;
     return module(detail::call(tt_elastic_ddp_with, a));
 }
 

@@ -1,4 +1,5 @@
 /* tutti/cpp/functional.hpp: operators with gradients. */
+/* Made by tools/wrappers.py of tutti/functional.h and tools/wrappers/functional.hpp.in. */
 #ifndef TUTTI_CPP_FUNCTIONAL_HPP
 #define TUTTI_CPP_FUNCTIONAL_HPP
 
@@ -27,85 +28,116 @@ class pair_hw {
 };
 
 struct conv2d_options {
-    pair_hw stride = {}, padding = {}, dilation = {};
+    pair_hw stride = {};
+    pair_hw padding = {};
+    pair_hw dilation = {};
     std::int64_t groups = 1;
 };
 
 /* Optional tensors may be empty. */
 struct conv1d_options {
     tensor_ref bias = nullptr;
-    std::int64_t stride = 1, padding = 0, dilation = 1, groups = 1;
+    std::int64_t stride = 1;
+    std::int64_t padding = 0;
+    std::int64_t dilation = 1;
+    std::int64_t groups = 1;
 };
 
 struct conv_transpose2d_options {
     tensor_ref bias = nullptr;
-    pair_hw stride = {}, padding = {}, output_padding = {}, dilation = {};
+    pair_hw stride = {};
+    pair_hw padding = {};
+    pair_hw output_padding = {};
+    pair_hw dilation = {};
     std::int64_t groups = 1;
 };
 
 struct max_pool2d_options {
-    pair_hw stride = {}, padding = {}, dilation = {};
+    pair_hw stride = {};
+    pair_hw padding = {};
+    pair_hw dilation = {};
     bool ceil_mode = false;
 };
 
 struct avg_pool2d_options {
-    pair_hw stride = {}, padding = {};
-    bool ceil_mode = false, exclude_padding = false;
+    pair_hw stride = {};
+    pair_hw padding = {};
+    bool ceil_mode = false;
+    bool exclude_padding = false;
     std::int64_t divisor_override = 0;
 };
 
 /* Optional tensors may be empty. */
 struct batch_norm_options {
-    tensor_ref running_mean = nullptr, running_var = nullptr, weight = nullptr, bias = nullptr;
+    tensor_ref running_mean = nullptr;
+    tensor_ref running_var = nullptr;
+    tensor_ref weight = nullptr;
+    tensor_ref bias = nullptr;
     bool training = false;
-    double momentum = 0.1, eps = 1e-5;
+    double momentum = 0.1;
+    double eps = 1e-5;
 };
 
 struct norm_options {
-    tensor_ref weight = nullptr, bias = nullptr;
+    tensor_ref weight = nullptr;
+    tensor_ref bias = nullptr;
     double eps = 0; /* 0: the operator's default */
 };
 
-namespace detail {
-
-/* Fill the args of an operator, or of its module. */
-template <class Args> Args max_pool2d_args(const pair_hw &kernel_size, const max_pool2d_options &o) {
-    Args a = TT_ARGS_INIT;
-    kernel_size.put(a.kernel_size, a.kernel_size_hw);
-    o.stride.put(a.stride, a.stride_hw);
-    o.padding.put(a.padding, a.padding_hw);
-    o.dilation.put(a.dilation, a.dilation_hw);
-    a.ceil_mode = o.ceil_mode;
-    return a;
-}
-template <class Args> Args avg_pool2d_args(const pair_hw &kernel_size, const avg_pool2d_options &o) {
-    Args a = TT_ARGS_INIT;
-    kernel_size.put(a.kernel_size, a.kernel_size_hw);
-    o.stride.put(a.stride, a.stride_hw);
-    o.padding.put(a.padding, a.padding_hw);
-    a.ceil_mode = o.ceil_mode, a.exclude_padding = o.exclude_padding, a.divisor_override = o.divisor_override;
-    return a;
-}
-
-} // namespace detail
-
+/* Those that are as in C; what ends in _ changes x, and gives it back. */
 inline tensor add(const tensor &a, const tensor &b) { return tensor(tt_add(a.get(), b.get())); }
 inline tensor sub(const tensor &a, const tensor &b) { return tensor(tt_sub(a.get(), b.get())); }
 inline tensor mul(const tensor &a, const tensor &b) { return tensor(tt_mul(a.get(), b.get())); }
-inline tensor scale(const tensor &x, double factor) { return tensor(tt_scale(x.get(), factor)); }
 inline tensor div(const tensor &a, const tensor &b) { return tensor(tt_div(a.get(), b.get())); }
 inline tensor maximum(const tensor &a, const tensor &b) { return tensor(tt_maximum(a.get(), b.get())); }
 inline tensor minimum(const tensor &a, const tensor &b) { return tensor(tt_minimum(a.get(), b.get())); }
+inline tensor scale(const tensor &x, double factor) { return tensor(tt_scale(x.get(), factor)); }
 inline tensor add_scalar(const tensor &x, double number) { return tensor(tt_add_scalar(x.get(), number)); }
 inline tensor pow(const tensor &x, double exponent) { return tensor(tt_pow(x.get(), exponent)); }
-inline tensor pow(const tensor &a, const tensor &b) { return tensor(tt_pow_tensor(a.get(), b.get())); }
 inline tensor exp(const tensor &x) { return tensor(tt_exp(x.get())); }
 inline tensor log(const tensor &x) { return tensor(tt_log(x.get())); }
+inline tensor log1p(const tensor &x) { return tensor(tt_log1p(x.get())); }
 inline tensor sqrt(const tensor &x) { return tensor(tt_sqrt(x.get())); }
 inline tensor abs(const tensor &x) { return tensor(tt_abs(x.get())); }
 inline tensor neg(const tensor &x) { return tensor(tt_neg(x.get())); }
 inline tensor reciprocal(const tensor &x) { return tensor(tt_reciprocal(x.get())); }
 inline tensor clamp(const tensor &x, double min, double max) { return tensor(tt_clamp(x.get(), min, max)); }
+inline tensor &add_(tensor &x, const tensor &b) { return check(tt_add_(x.get(), b.get())), x; }
+inline tensor &sub_(tensor &x, const tensor &b) { return check(tt_sub_(x.get(), b.get())), x; }
+inline tensor &mul_(tensor &x, const tensor &b) { return check(tt_mul_(x.get(), b.get())), x; }
+inline tensor &div_(tensor &x, const tensor &b) { return check(tt_div_(x.get(), b.get())), x; }
+inline tensor &scale_(tensor &x, double factor) { return check(tt_scale_(x.get(), factor)), x; }
+inline tensor &relu_(tensor &x) { return check(tt_relu_(x.get())), x; }
+inline tensor &fill_(tensor &x, double value) { return check(tt_fill_(x.get(), value)), x; }
+inline tensor &zero_(tensor &x) { return check(tt_zero_(x.get())), x; }
+inline tensor where(const tensor &condition, const tensor &a, const tensor &b) {
+    return tensor(tt_where(condition.get(), a.get(), b.get()));
+}
+inline tensor masked_fill(const tensor &x, const tensor &mask, double value) {
+    return tensor(tt_masked_fill(x.get(), mask.get(), value));
+}
+inline tensor relu(const tensor &x) { return tensor(tt_relu(x.get())); }
+inline tensor sigmoid(const tensor &x) { return tensor(tt_sigmoid(x.get())); }
+inline tensor silu(const tensor &x) { return tensor(tt_silu(x.get())); }
+inline tensor tanh(const tensor &x) { return tensor(tt_tanh(x.get())); }
+inline tensor matmul(const tensor &a, const tensor &b) { return tensor(tt_matmul(a.get(), b.get())); }
+inline tensor bmm(const tensor &a, const tensor &b) { return tensor(tt_bmm(a.get(), b.get())); }
+inline tensor index_select(const tensor &x, int dim, const tensor &index) {
+    return tensor(tt_index_select(x.get(), dim, index.get()));
+}
+inline tensor gather_dim(const tensor &x, int dim, const tensor &index) {
+    return tensor(tt_gather_dim(x.get(), dim, index.get()));
+}
+inline tensor scatter_add(const tensor &x, int dim, const tensor &index, const tensor &src) {
+    return tensor(tt_scatter_add(x.get(), dim, index.get(), src.get()));
+}
+inline tensor cumsum(const tensor &x, int dim) { return tensor(tt_cumsum(x.get(), dim)); }
+inline tensor adaptive_avg_pool2d(const tensor &x, std::int64_t height, std::int64_t width) {
+    return tensor(tt_adaptive_avg_pool2d(x.get(), height, width));
+}
+inline tensor softmax(const tensor &x, int dim) { return tensor(tt_softmax(x.get(), dim)); }
+inline tensor log_softmax(const tensor &x, int dim) { return tensor(tt_log_softmax(x.get(), dim)); }
+inline tensor pow(const tensor &a, const tensor &b) { return tensor(tt_pow_tensor(a.get(), b.get())); }
 inline tensor operator+(const tensor &a, const tensor &b) { return add(a, b); }
 inline tensor operator-(const tensor &a, const tensor &b) { return sub(a, b); }
 inline tensor operator*(const tensor &a, const tensor &b) { return mul(a, b); }
@@ -118,16 +150,10 @@ inline tensor operator*(double factor, const tensor &x) { return scale(x, factor
 
 namespace detail {
 
-/* What all reductions have: the tensor and its dimensions. */
-template <class Args> Args reduction(Args a, const tensor &x, const reduction_options &o) {
-    a.x = x.get(), a.dim = o.dim, a.keepdim = o.keepdim;
-    return a;
-}
-
 template <class Call> std::pair<tensor, tensor> extreme(Call function, const tensor &x, int dim, bool keepdim) {
     tt_tensor *indices = nullptr;
-    tt_max_args a = reduction(tt_max_args TT_MAX_ARGS_INIT, x, {dims(dim), keepdim});
-    a.indices = &indices;
+    tt_max_args a = TT_MAX_ARGS_INIT;
+    a.x = x.get(), a.dim = dims(dim), a.keepdim = keepdim, a.indices = &indices;
     tensor values(call(function, a));
     return {std::move(values), tensor(indices)};
 }
@@ -136,32 +162,44 @@ template <class Call> std::pair<tensor, tensor> extreme(Call function, const ten
 
 /* sum(x), sum(x, {dims(0, -1), true}). */
 inline tensor sum(const tensor &x, const reduction_options &o = {}) {
-    return tensor(detail::call(tt_sum_with, detail::reduction(tt_sum_args TT_SUM_ARGS_INIT, x, o)));
+    tt_sum_args a = TT_SUM_ARGS_INIT;
+    a.x = x.get(), a.dim = o.dim, a.keepdim = o.keepdim;
+    return tensor(detail::call(tt_sum_with, a));
 }
 inline tensor mean(const tensor &x, const reduction_options &o = {}) {
-    return tensor(detail::call(tt_mean_with, detail::reduction(tt_sum_args TT_SUM_ARGS_INIT, x, o)));
+    tt_sum_args a = TT_SUM_ARGS_INIT;
+    a.x = x.get(), a.dim = o.dim, a.keepdim = o.keepdim;
+    return tensor(detail::call(tt_mean_with, a));
 }
 inline tensor var(const tensor &x, double correction = 1, const reduction_options &o = {}) {
-    tt_var_args a = detail::reduction(tt_var_args TT_VAR_ARGS_INIT, x, o);
-    a.correction = correction;
+    tt_var_args a = TT_VAR_ARGS_INIT;
+    a.x = x.get(), a.correction = correction, a.dim = o.dim, a.keepdim = o.keepdim;
     return tensor(detail::call(tt_var_with, a));
 }
 inline tensor norm(const tensor &x, double p = 2, const reduction_options &o = {}) {
-    tt_norm_args a = detail::reduction(tt_norm_args TT_NORM_ARGS_INIT, x, o);
-    a.p = p;
+    tt_norm_args a = TT_NORM_ARGS_INIT;
+    a.x = x.get(), a.p = p, a.dim = o.dim, a.keepdim = o.keepdim;
     return tensor(detail::call(tt_norm_with, a));
 }
 inline tensor amax(const tensor &x, const reduction_options &o = {}) {
-    return tensor(detail::call(tt_amax_with, detail::reduction(tt_sum_args TT_SUM_ARGS_INIT, x, o)));
+    tt_sum_args a = TT_SUM_ARGS_INIT;
+    a.x = x.get(), a.dim = o.dim, a.keepdim = o.keepdim;
+    return tensor(detail::call(tt_amax_with, a));
 }
 inline tensor amin(const tensor &x, const reduction_options &o = {}) {
-    return tensor(detail::call(tt_amin_with, detail::reduction(tt_sum_args TT_SUM_ARGS_INIT, x, o)));
+    tt_sum_args a = TT_SUM_ARGS_INIT;
+    a.x = x.get(), a.dim = o.dim, a.keepdim = o.keepdim;
+    return tensor(detail::call(tt_amin_with, a));
 }
 inline tensor max(const tensor &x) {
-    return tensor(detail::call(tt_max_with, detail::reduction(tt_max_args TT_MAX_ARGS_INIT, x, {})));
+    tt_max_args a = TT_MAX_ARGS_INIT;
+    a.x = x.get();
+    return tensor(detail::call(tt_max_with, a));
 }
 inline tensor min(const tensor &x) {
-    return tensor(detail::call(tt_min_with, detail::reduction(tt_max_args TT_MAX_ARGS_INIT, x, {})));
+    tt_max_args a = TT_MAX_ARGS_INIT;
+    a.x = x.get();
+    return tensor(detail::call(tt_min_with, a));
 }
 /* Values and indices along a dimension. */
 inline std::pair<tensor, tensor> max(const tensor &x, int dim, bool keepdim = false) {
@@ -171,47 +209,23 @@ inline std::pair<tensor, tensor> min(const tensor &x, int dim, bool keepdim = fa
     return detail::extreme(tt_min_with, x, dim, keepdim);
 }
 
-inline tensor matmul(const tensor &a, const tensor &b) { return tensor(tt_matmul(a.get(), b.get())); }
-inline tensor bmm(const tensor &a, const tensor &b) { return tensor(tt_bmm(a.get(), b.get())); }
-
-/* In place: these change x, and give it back. */
-inline tensor &add_(tensor &x, const tensor &b) { return check(tt_add_(x.get(), b.get())), x; }
-inline tensor &sub_(tensor &x, const tensor &b) { return check(tt_sub_(x.get(), b.get())), x; }
-inline tensor &mul_(tensor &x, const tensor &b) { return check(tt_mul_(x.get(), b.get())), x; }
-inline tensor &div_(tensor &x, const tensor &b) { return check(tt_div_(x.get(), b.get())), x; }
-inline tensor &scale_(tensor &x, double factor) { return check(tt_scale_(x.get(), factor)), x; }
-inline tensor &relu_(tensor &x) { return check(tt_relu_(x.get())), x; }
-inline tensor &fill_(tensor &x, double value) { return check(tt_fill_(x.get(), value)), x; }
-inline tensor &zero_(tensor &x) { return check(tt_zero_(x.get())), x; }
-
-inline tensor where(const tensor &condition, const tensor &a, const tensor &b) {
-    return tensor(tt_where(condition.get(), a.get(), b.get()));
-}
-inline tensor masked_fill(const tensor &x, const tensor &mask, double value) {
-    return tensor(tt_masked_fill(x.get(), mask.get(), value));
-}
 inline tensor dropout(const tensor &x, double p = 0.5, bool training = true, tt_generator *generator = nullptr) {
     tt_dropout_args a = TT_DROPOUT_ARGS_INIT;
     a.x = x.get(), a.p = p, a.training = training, a.generator = generator;
     return tensor::made_of(detail::call(tt_dropout_with, a), x.get());
 }
-inline tensor relu(const tensor &x) { return tensor(tt_relu(x.get())); }
 inline tensor leaky_relu(const tensor &x, double negative_slope = 0.01) {
     return tensor(tt_leaky_relu(x.get(), negative_slope));
 }
-inline tensor sigmoid(const tensor &x) { return tensor(tt_sigmoid(x.get())); }
-inline tensor silu(const tensor &x) { return tensor(tt_silu(x.get())); }
-inline tensor tanh(const tensor &x) { return tensor(tt_tanh(x.get())); }
 struct gelu_options {
     bool tanh = false;
 };
+
 inline tensor gelu(const tensor &x, const gelu_options &o = {}) {
     tt_gelu_args a = TT_GELU_ARGS_INIT;
     a.x = x.get(), a.tanh = o.tanh;
     return tensor(detail::call(tt_gelu_with, a));
 }
-inline tensor softmax(const tensor &x, int dim) { return tensor(tt_softmax(x.get(), dim)); }
-inline tensor log_softmax(const tensor &x, int dim) { return tensor(tt_log_softmax(x.get(), dim)); }
 inline tensor linear(const tensor &x, const tensor &weight) {
     return tensor(tt_linear(x.get(), weight.get(), nullptr));
 }
@@ -234,8 +248,8 @@ inline tensor conv2d(const tensor &x, const tensor &weight, const tensor &bias, 
 }
 inline tensor conv1d(const tensor &x, const tensor &weight, const conv1d_options &o = {}) {
     tt_conv1d_args a = TT_CONV1D_ARGS_INIT;
-    a.x = x.get(), a.weight = weight.get(), a.bias = o.bias.get();
-    a.stride = o.stride, a.padding = o.padding, a.dilation = o.dilation, a.groups = o.groups;
+    a.x = x.get(), a.weight = weight.get(), a.bias = o.bias.get(), a.stride = o.stride, a.padding = o.padding;
+    a.dilation = o.dilation, a.groups = o.groups;
     return tensor(detail::call(tt_conv1d_with, a));
 }
 inline tensor conv_transpose2d(const tensor &x, const tensor &weight, const conv_transpose2d_options &o = {}) {
@@ -248,29 +262,33 @@ inline tensor conv_transpose2d(const tensor &x, const tensor &weight, const conv
     return tensor(detail::call(tt_conv_transpose2d_with, a));
 }
 inline tensor max_pool2d(const tensor &x, const pair_hw &kernel_size, const max_pool2d_options &o = {}) {
-    tt_max_pool2d_args a = detail::max_pool2d_args<tt_max_pool2d_args>(kernel_size, o);
-    a.x = x.get();
+    tt_max_pool2d_args a = TT_MAX_POOL2D_ARGS_INIT;
+    a.x = x.get(), a.ceil_mode = o.ceil_mode;
+    kernel_size.put(a.kernel_size, a.kernel_size_hw);
+    o.stride.put(a.stride, a.stride_hw);
+    o.padding.put(a.padding, a.padding_hw);
+    o.dilation.put(a.dilation, a.dilation_hw);
     return tensor(detail::call(tt_max_pool2d_with, a));
 }
 inline tensor avg_pool2d(const tensor &x, const pair_hw &kernel_size, const avg_pool2d_options &o = {}) {
-    tt_avg_pool2d_args a = detail::avg_pool2d_args<tt_avg_pool2d_args>(kernel_size, o);
-    a.x = x.get();
+    tt_avg_pool2d_args a = TT_AVG_POOL2D_ARGS_INIT;
+    a.x = x.get(), a.ceil_mode = o.ceil_mode, a.exclude_padding = o.exclude_padding;
+    a.divisor_override = o.divisor_override;
+    kernel_size.put(a.kernel_size, a.kernel_size_hw);
+    o.stride.put(a.stride, a.stride_hw);
+    o.padding.put(a.padding, a.padding_hw);
     return tensor(detail::call(tt_avg_pool2d_with, a));
-}
-inline tensor adaptive_avg_pool2d(const tensor &x, std::int64_t height, std::int64_t width) {
-    return tensor(tt_adaptive_avg_pool2d(x.get(), height, width));
 }
 inline tensor batch_norm(const tensor &x, const batch_norm_options &o = {}) {
     tt_batch_norm_args a = TT_BATCH_NORM_ARGS_INIT;
     a.x = x.get(), a.running_mean = o.running_mean.get(), a.running_var = o.running_var.get();
-    a.weight = o.weight.get(), a.bias = o.bias.get();
-    a.training = o.training, a.momentum = o.momentum, a.eps = o.eps;
+    a.weight = o.weight.get(), a.bias = o.bias.get(), a.training = o.training, a.momentum = o.momentum, a.eps = o.eps;
     return tensor(detail::call(tt_batch_norm_with, a));
 }
 inline tensor layer_norm(const tensor &x, size_list normalized_shape, const norm_options &o = {}) {
     tt_layer_norm_args a = TT_LAYER_NORM_ARGS_INIT;
-    a.x = x.get(), a.normalized_shape = normalized_shape;
-    a.weight = o.weight.get(), a.bias = o.bias.get(), a.eps = o.eps;
+    a.x = x.get(), a.normalized_shape = normalized_shape, a.weight = o.weight.get(), a.bias = o.bias.get();
+    a.eps = o.eps;
     return tensor(detail::call(tt_layer_norm_with, a));
 }
 inline tensor rms_norm(const tensor &x, size_list normalized_shape, const norm_options &o = {}) {
@@ -280,8 +298,7 @@ inline tensor rms_norm(const tensor &x, size_list normalized_shape, const norm_o
 }
 inline tensor group_norm(const tensor &x, std::int64_t num_groups, const norm_options &o = {}) {
     tt_group_norm_args a = TT_GROUP_NORM_ARGS_INIT;
-    a.x = x.get(), a.num_groups = num_groups;
-    a.weight = o.weight.get(), a.bias = o.bias.get(), a.eps = o.eps;
+    a.x = x.get(), a.num_groups = num_groups, a.weight = o.weight.get(), a.bias = o.bias.get(), a.eps = o.eps;
     return tensor(detail::call(tt_group_norm_with, a));
 }
 
@@ -295,87 +312,71 @@ struct class_loss_options {
 };
 inline tensor nll_loss(const tensor &log_prob, const tensor &target, const class_loss_options &o = {}) {
     tt_nll_loss_args a = TT_NLL_LOSS_ARGS_INIT;
-    a.log_prob = log_prob.get(), a.target = target.get(), a.weight = o.weight.get(), a.reduction = o.reduction;
-    a.ignore_index = {true, o.ignore_index};
+    a.log_prob = log_prob.get(), a.target = target.get(), a.weight = o.weight.get();
+    a.ignore_index = {true, o.ignore_index}, a.reduction = o.reduction;
     return tensor(detail::call(tt_nll_loss_with, a));
 }
 inline tensor cross_entropy(const tensor &logits, const tensor &target, const class_loss_options &o = {}) {
     tt_cross_entropy_args a = TT_CROSS_ENTROPY_ARGS_INIT;
-    a.logits = logits.get(), a.target = target.get(), a.weight = o.weight.get(), a.reduction = o.reduction;
-    a.ignore_index = {true, o.ignore_index}, a.label_smoothing = o.label_smoothing;
+    a.logits = logits.get(), a.target = target.get(), a.weight = o.weight.get();
+    a.ignore_index = {true, o.ignore_index}, a.label_smoothing = o.label_smoothing, a.reduction = o.reduction;
     return tensor(detail::call(tt_cross_entropy_with, a));
 }
 
-namespace detail {
-
-/* What all losses of two tensors have. */
-template <class Args> Args loss(Args a, const tensor &input, const tensor &target, tt_reduction reduction) {
-    a.input = input.get(), a.target = target.get(), a.reduction = reduction;
-    return a;
-}
-
-} // namespace detail
-
 inline tensor mse_loss(const tensor &input, const tensor &target, tt_reduction reduction = TT_REDUCTION_MEAN) {
-    return tensor(
-        detail::call(tt_mse_loss_with, detail::loss(tt_mse_loss_args TT_MSE_LOSS_ARGS_INIT, input, target, reduction)));
+    tt_mse_loss_args a = TT_MSE_LOSS_ARGS_INIT;
+    a.input = input.get(), a.target = target.get(), a.reduction = reduction;
+    return tensor(detail::call(tt_mse_loss_with, a));
 }
 inline tensor l1_loss(const tensor &input, const tensor &target, tt_reduction reduction = TT_REDUCTION_MEAN) {
-    return tensor(
-        detail::call(tt_l1_loss_with, detail::loss(tt_l1_loss_args TT_L1_LOSS_ARGS_INIT, input, target, reduction)));
+    tt_l1_loss_args a = TT_L1_LOSS_ARGS_INIT;
+    a.input = input.get(), a.target = target.get(), a.reduction = reduction;
+    return tensor(detail::call(tt_l1_loss_with, a));
 }
 inline tensor smooth_l1_loss(const tensor &input, const tensor &target, double beta = 1,
                              tt_reduction reduction = TT_REDUCTION_MEAN) {
-    auto a = detail::loss(tt_smooth_l1_loss_args TT_SMOOTH_L1_LOSS_ARGS_INIT, input, target, reduction);
-    a.beta = beta;
+    tt_smooth_l1_loss_args a = TT_SMOOTH_L1_LOSS_ARGS_INIT;
+    a.input = input.get(), a.target = target.get(), a.beta = beta, a.reduction = reduction;
     return tensor(detail::call(tt_smooth_l1_loss_with, a));
 }
 struct logit_loss_options {
-    tensor_ref weight = nullptr, pos_weight = nullptr;
+    tensor_ref weight = nullptr;
+    tensor_ref pos_weight = nullptr;
     tt_reduction reduction = TT_REDUCTION_MEAN;
 };
+
 inline tensor binary_cross_entropy_with_logits(const tensor &input, const tensor &target,
                                                const logit_loss_options &o = {}) {
-    using args = tt_binary_cross_entropy_with_logits_args;
-    auto a = detail::loss(args TT_BINARY_CROSS_ENTROPY_WITH_LOGITS_ARGS_INIT, input, target, o.reduction);
-    a.weight = o.weight.get(), a.pos_weight = o.pos_weight.get();
+    tt_binary_cross_entropy_with_logits_args a = TT_BINARY_CROSS_ENTROPY_WITH_LOGITS_ARGS_INIT;
+    a.input = input.get(), a.target = target.get(), a.weight = o.weight.get(), a.pos_weight = o.pos_weight.get();
+    a.reduction = o.reduction;
     return tensor(detail::call(tt_binary_cross_entropy_with_logits_with, a));
 }
 inline tensor kl_div(const tensor &input, const tensor &target, tt_reduction reduction = TT_REDUCTION_MEAN,
                      bool log_target = false) {
-    auto a = detail::loss(tt_kl_div_args TT_KL_DIV_ARGS_INIT, input, target, reduction);
-    a.log_target = log_target;
+    tt_kl_div_args a = TT_KL_DIV_ARGS_INIT;
+    a.input = input.get(), a.target = target.get(), a.reduction = reduction, a.log_target = log_target;
     return tensor(detail::call(tt_kl_div_with, a));
 }
 
 inline tensor cat(const tensor_list &x, int dim = 0) { return tensor(tt_cat(x.data(), x.size(), dim)); }
 inline tensor stack(const tensor_list &x, int dim = 0) { return tensor(tt_stack(x.data(), x.size(), dim)); }
-inline tensor index_select(const tensor &x, int dim, const tensor &index) {
-    return tensor(tt_index_select(x.get(), dim, index.get()));
-}
-inline tensor gather_dim(const tensor &x, int dim, const tensor &index) {
-    return tensor(tt_gather_dim(x.get(), dim, index.get()));
-}
 inline tensor scatter_dim(const tensor &x, int dim, const tensor &index, const tensor &src) {
     return tensor(tt_scatter_dim(x.get(), dim, index.get(), src.get()));
 }
 inline tensor scatter_dim(const tensor &x, int dim, const tensor &index, double value) {
     return tensor(tt_scatter_value(x.get(), dim, index.get(), value));
 }
-inline tensor scatter_add(const tensor &x, int dim, const tensor &index, const tensor &src) {
-    return tensor(tt_scatter_add(x.get(), dim, index.get(), src.get()));
-}
 inline tensor embedding(const tensor &weight, const tensor &indices, std::optional<std::int64_t> padding_idx = {},
                         bool sparse = false) {
-    tt_embedding_args args = TT_EMBEDDING_ARGS_INIT;
-    args.weight = weight.get(), args.indices = indices.get(), args.sparse = sparse;
-    args.padding_idx = padding_idx ? &*padding_idx : nullptr;
-    return tensor(tt_embedding_with(&args, offsetof(tt_embedding_args, tt_end)));
+    tt_embedding_args a = TT_EMBEDDING_ARGS_INIT;
+    a.weight = weight.get(), a.indices = indices.get(), a.padding_idx = padding_idx ? &*padding_idx : nullptr;
+    a.sparse = sparse;
+    return tensor(detail::call(tt_embedding_with, a));
 }
 
 inline tensor triu(const tensor &x, std::int64_t diagonal = 0) { return tensor(tt_triu(x.get(), diagonal)); }
 inline tensor tril(const tensor &x, std::int64_t diagonal = 0) { return tensor(tt_tril(x.get(), diagonal)); }
-inline tensor cumsum(const tensor &x, int dim) { return tensor(tt_cumsum(x.get(), dim)); }
 
 struct values_and_indices {
     tensor values, indices;
@@ -396,27 +397,28 @@ inline values_and_indices topk(const tensor &x, std::int64_t k, int dim = -1, bo
     return {tensor(values), tensor(indices)};
 }
 inline tensor argsort(const tensor &x, int dim = -1, bool descending = false) {
-    tt_argsort_args args = TT_ARGSORT_ARGS_INIT;
-    args.x = x.get(), args.dim = dim, args.descending = descending;
-    return tensor(tt_argsort_with(&args, offsetof(tt_argsort_args, tt_end)));
+    tt_argsort_args a = TT_ARGSORT_ARGS_INIT;
+    a.x = x.get(), a.dim = dim, a.descending = descending;
+    return tensor(detail::call(tt_argsort_with, a));
 }
 inline tensor interpolate(const tensor &x, size_list size, tt_interpolate_mode mode = TT_NEAREST,
                           bool align_corners = false) {
-    tt_interpolate_args args = TT_INTERPOLATE_ARGS_INIT;
-    args.x = x.get(), args.size = size, args.mode = mode, args.align_corners = align_corners;
-    return tensor(tt_interpolate_with(&args, offsetof(tt_interpolate_args, tt_end)));
+    tt_interpolate_args a = TT_INTERPOLATE_ARGS_INIT;
+    a.x = x.get(), a.size = size, a.mode = mode, a.align_corners = align_corners;
+    return tensor(detail::call(tt_interpolate_with, a));
 }
 struct attention_options {
     tensor_ref attn_mask = nullptr;
     bool is_causal = false;
     double scale = 0;
 };
+
 inline tensor scaled_dot_product_attention(const tensor &q, const tensor &k, const tensor &v,
                                            const attention_options &o = {}) {
-    tt_scaled_dot_product_attention_args args = TT_SCALED_DOT_PRODUCT_ATTENTION_ARGS_INIT;
-    args.q = q.get(), args.k = k.get(), args.v = v.get();
-    args.attn_mask = o.attn_mask.get(), args.is_causal = o.is_causal, args.scale = o.scale;
-    return tensor(tt_scaled_dot_product_attention_with(&args, offsetof(tt_scaled_dot_product_attention_args, tt_end)));
+    tt_scaled_dot_product_attention_args a = TT_SCALED_DOT_PRODUCT_ATTENTION_ARGS_INIT;
+    a.q = q.get(), a.k = k.get(), a.v = v.get(), a.attn_mask = o.attn_mask.get(), a.is_causal = o.is_causal;
+    a.scale = o.scale;
+    return tensor(detail::call(tt_scaled_dot_product_attention_with, a));
 }
 
 } // namespace tutti

@@ -1,4 +1,5 @@
 /* tutti/cpp/init.hpp: initial values of parameters. What PyTorch gives a default has it here, too. */
+/* Made by tools/wrappers.py of tutti/init.h and tools/wrappers/init.hpp.in. */
 #ifndef TUTTI_CPP_INIT_HPP
 #define TUTTI_CPP_INIT_HPP
 

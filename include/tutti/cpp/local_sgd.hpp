@@ -1,4 +1,5 @@
 /* tutti/cpp/local_sgd.hpp: ranks that step on their own, and average parameters instead of gradients. */
+/* Made by tools/wrappers.py of tutti/local_sgd.h and tools/wrappers/local_sgd.hpp.in. */
 #ifndef TUTTI_CPP_LOCAL_SGD_HPP
 #define TUTTI_CPP_LOCAL_SGD_HPP
 
@@ -63,8 +64,8 @@ inline model_averager diloco(const group &g, const tt_named_tensors *params, std
                              double outer_momentum, tt_dtype send_as = TT_F32) {
     tt_model_averager *made = nullptr;
     tt_diloco_args a = TT_DILOCO_ARGS_INIT;
-    a.out = &made, a.group = g.get(), a.params = params, a.period = period;
-    a.outer_lr = outer_lr, a.outer_momentum = outer_momentum, a.send_as = send_as;
+    a.out = &made, a.group = g.get(), a.params = params, a.period = period, a.outer_lr = outer_lr;
+    a.outer_momentum = outer_momentum, a.send_as = send_as;
     check(detail::call(tt_diloco_with, a));
     return model_averager(made);
 }

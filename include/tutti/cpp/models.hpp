@@ -1,4 +1,5 @@
 /* tutti/cpp/models.hpp: ready models. */
+/* Made by tools/wrappers.py of tutti/models.h and tools/wrappers/models.hpp.in. */
 #ifndef TUTTI_CPP_MODELS_HPP
 #define TUTTI_CPP_MODELS_HPP
 
@@ -14,7 +15,8 @@ struct model_options {
 };
 
 struct resnet_options {
-    bool small_input = false, zero_init_residual = false;
+    bool small_input = false;
+    bool zero_init_residual = false;
     tt_generator *generator = nullptr;
     tt_dtype dtype = TT_F32;
 };
@@ -26,10 +28,13 @@ struct gpt_options {
 };
 
 struct gpt2_options {
-    double embd_pdrop = 0, attn_pdrop = 0, resid_pdrop = 0;
+    double embd_pdrop = 0;
+    double attn_pdrop = 0;
+    double resid_pdrop = 0;
     std::int64_t n_inner = 0; /* 0: 4 n_embd */
     double layer_norm_epsilon = 1e-5;
-    bool exact_gelu = false, no_weight_tying = false;
+    bool exact_gelu = false;
+    bool no_weight_tying = false;
     tt_generator *generator = nullptr;
     tt_dtype dtype = TT_F32;
 };
@@ -47,38 +52,34 @@ struct generate_options {
     token_callback on_token = {};
 };
 
-namespace detail {
-
-inline tt_model_resnet18_args resnet_args(std::int64_t num_classes, const resnet_options &o) {
-    tt_model_resnet18_args a = TT_MODEL_RESNET18_ARGS_INIT;
-    a.num_classes = num_classes, a.small_input = o.small_input, a.zero_init_residual = o.zero_init_residual;
-    a.generator = o.generator, a.dtype = o.dtype;
-    return a;
-}
-
-} // namespace detail
-
 /* model_mlp({784, 512, 10}) */
 inline module model_mlp(const std::vector<std::int64_t> &sizes, const model_options &o = {}) {
     tt_model_mlp_args a = TT_MODEL_MLP_ARGS_INIT;
-    a.sizes = sizes.data(), a.count = std::int64_t(sizes.size());
-    a.generator = o.generator, a.dtype = o.dtype;
+    a.sizes = sizes.data(), a.count = std::int64_t(sizes.size()), a.generator = o.generator, a.dtype = o.dtype;
     return module(detail::call(tt_model_mlp_with, a));
 }
 inline module model_mnist_convnet(double dropout1, double dropout2, const model_options &o = {}) {
     tt_model_mnist_convnet_args a = TT_MODEL_MNIST_CONVNET_ARGS_INIT;
-    a.dropout1 = dropout1, a.dropout2 = dropout2;
-    a.generator = o.generator, a.dtype = o.dtype;
+    a.dropout1 = dropout1, a.dropout2 = dropout2, a.generator = o.generator, a.dtype = o.dtype;
     return module(detail::call(tt_model_mnist_convnet_with, a));
 }
 inline module model_resnet18(std::int64_t num_classes, const resnet_options &o = {}) {
-    return module(detail::call(tt_model_resnet18_with, detail::resnet_args(num_classes, o)));
+    tt_model_resnet18_args a = TT_MODEL_RESNET18_ARGS_INIT;
+    a.num_classes = num_classes, a.small_input = o.small_input, a.zero_init_residual = o.zero_init_residual;
+    a.generator = o.generator, a.dtype = o.dtype;
+    return module(detail::call(tt_model_resnet18_with, a));
 }
 inline module model_resnet34(std::int64_t num_classes, const resnet_options &o = {}) {
-    return module(detail::call(tt_model_resnet34_with, detail::resnet_args(num_classes, o)));
+    tt_model_resnet18_args a = TT_MODEL_RESNET18_ARGS_INIT;
+    a.num_classes = num_classes, a.small_input = o.small_input, a.zero_init_residual = o.zero_init_residual;
+    a.generator = o.generator, a.dtype = o.dtype;
+    return module(detail::call(tt_model_resnet34_with, a));
 }
 inline module model_resnet50(std::int64_t num_classes, const resnet_options &o = {}) {
-    return module(detail::call(tt_model_resnet50_with, detail::resnet_args(num_classes, o)));
+    tt_model_resnet18_args a = TT_MODEL_RESNET18_ARGS_INIT;
+    a.num_classes = num_classes, a.small_input = o.small_input, a.zero_init_residual = o.zero_init_residual;
+    a.generator = o.generator, a.dtype = o.dtype;
+    return module(detail::call(tt_model_resnet50_with, a));
 }
 
 inline module model_gpt(std::int64_t vocab_size, std::int64_t block_size, std::int64_t n_embd, std::int64_t n_layer,
@@ -92,9 +93,9 @@ inline module model_gpt2(std::int64_t vocab_size, std::int64_t n_positions, std:
                          std::int64_t n_head, const gpt2_options &o = {}) {
     tt_model_gpt2_args a = TT_MODEL_GPT2_ARGS_INIT;
     a.vocab_size = vocab_size, a.n_positions = n_positions, a.n_embd = n_embd, a.n_layer = n_layer, a.n_head = n_head;
-    a.embd_pdrop = o.embd_pdrop, a.attn_pdrop = o.attn_pdrop, a.resid_pdrop = o.resid_pdrop;
-    a.n_inner = o.n_inner, a.layer_norm_epsilon = o.layer_norm_epsilon, a.exact_gelu = o.exact_gelu;
-    a.no_weight_tying = o.no_weight_tying, a.generator = o.generator, a.dtype = o.dtype;
+    a.embd_pdrop = o.embd_pdrop, a.attn_pdrop = o.attn_pdrop, a.resid_pdrop = o.resid_pdrop, a.n_inner = o.n_inner;
+    a.layer_norm_epsilon = o.layer_norm_epsilon, a.exact_gelu = o.exact_gelu, a.no_weight_tying = o.no_weight_tying;
+    a.generator = o.generator, a.dtype = o.dtype;
     return module(detail::call(tt_model_gpt2_with, a));
 }
 inline void model_gpt2_load_state_dict(const module &model, const tt_named_tensors *state) {

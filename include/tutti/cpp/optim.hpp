@@ -1,4 +1,5 @@
 /* tutti/cpp/optim.hpp: optimizers, whose arithmetic is PyTorch's, and schedulers of their learning rates. */
+/* Made by tools/wrappers.py of tutti/optim.h and tools/wrappers/optim.hpp.in. */
 #ifndef TUTTI_CPP_OPTIM_HPP
 #define TUTTI_CPP_OPTIM_HPP
 
@@ -45,7 +46,8 @@ struct adagrad_options {
 };
 
 struct sparse_adam_options {
-    double beta1 = 0.9, beta2 = 0.999;
+    double beta1 = 0.9;
+    double beta2 = 0.999;
     double eps = 1e-8;
     bool maximize = false;
 };
@@ -115,28 +117,23 @@ class optimizer {
 
 inline optimizer sgd(const tt_named_tensors *params, double lr, const sgd_options &o = {}) {
     tt_sgd_args a = TT_SGD_ARGS_INIT;
-    a.params = params, a.lr = lr, a.momentum = o.momentum, a.dampening = o.dampening;
-    a.weight_decay = o.weight_decay, a.nesterov = o.nesterov, a.maximize = o.maximize;
+    a.params = params, a.lr = lr, a.momentum = o.momentum, a.dampening = o.dampening, a.weight_decay = o.weight_decay;
+    a.nesterov = o.nesterov, a.maximize = o.maximize;
     return optimizer(detail::call(tt_sgd_with, a));
 }
 
-namespace detail {
-template <class Args, class Make>
-optimizer adam_kind(Make make, const tt_named_tensors *params, double lr, double weight_decay, const adam_options &o) {
-    Args a = {};
-    a.params = params, a.lr = lr, a.beta1 = o.beta1, a.beta2 = o.beta2, a.eps = o.eps;
-    a.weight_decay = weight_decay, a.amsgrad = o.amsgrad, a.maximize = o.maximize;
-    return optimizer(call(make, a));
-}
-} // namespace detail
-
 inline optimizer adam(const tt_named_tensors *params, double lr, const adam_options &o = {}) {
-    return detail::adam_kind<tt_adam_args>(tt_adam_with, params, lr, o.weight_decay, o);
+    tt_adam_args a = TT_ADAM_ARGS_INIT;
+    a.params = params, a.lr = lr, a.beta1 = o.beta1, a.beta2 = o.beta2, a.eps = o.eps;
+    a.weight_decay = o.weight_decay, a.amsgrad = o.amsgrad, a.maximize = o.maximize;
+    return optimizer(detail::call(tt_adam_with, a));
 }
 inline optimizer adamw(const tt_named_tensors *params, double lr, double weight_decay, const adam_options &o = {}) {
-    return detail::adam_kind<tt_adamw_args>(tt_adamw_with, params, lr, weight_decay, o);
+    tt_adamw_args a = TT_ADAMW_ARGS_INIT;
+    a.params = params, a.lr = lr, a.weight_decay = weight_decay, a.beta1 = o.beta1, a.beta2 = o.beta2, a.eps = o.eps;
+    a.amsgrad = o.amsgrad, a.maximize = o.maximize;
+    return optimizer(detail::call(tt_adamw_with, a));
 }
-
 inline optimizer rmsprop(const tt_named_tensors *params, double lr, const rmsprop_options &o = {}) {
     tt_rmsprop_args a = TT_RMSPROP_ARGS_INIT;
     a.params = params, a.lr = lr, a.alpha = o.alpha, a.eps = o.eps, a.weight_decay = o.weight_decay;
@@ -282,18 +279,20 @@ struct one_cycle_options {
     double pct_start = 0.3;
     bool anneal_linear = false;
     bool cycle_momentum = true;
-    double base_momentum = 0.85, max_momentum = 0.95;
-    double div_factor = 25, final_div_factor = 1e4;
+    double base_momentum = 0.85;
+    double max_momentum = 0.95;
+    double div_factor = 25;
+    double final_div_factor = 1e4;
     bool three_phase = false;
 };
+
 inline lr_scheduler one_cycle_lr(optimizer &o, double max_lr, std::int64_t total_steps,
                                  const one_cycle_options &options = {}) {
     tt_one_cycle_lr_args a = TT_ONE_CYCLE_LR_ARGS_INIT;
     a.optimizer = o.get(), a.max_lr = max_lr, a.total_steps = total_steps, a.pct_start = options.pct_start;
     a.anneal_linear = options.anneal_linear, a.no_cycle_momentum = !options.cycle_momentum;
-    a.base_momentum = options.base_momentum, a.max_momentum = options.max_momentum;
-    a.div_factor = options.div_factor, a.final_div_factor = options.final_div_factor;
-    a.three_phase = options.three_phase;
+    a.base_momentum = options.base_momentum, a.max_momentum = options.max_momentum, a.div_factor = options.div_factor;
+    a.final_div_factor = options.final_div_factor, a.three_phase = options.three_phase;
     return lr_scheduler(detail::call(tt_one_cycle_lr_with, a));
 }
 
@@ -338,6 +337,7 @@ struct plateau_options {
     double min_lr = 0;
     double eps = 1e-8;
 };
+
 inline lr_scheduler reduce_lr_on_plateau(optimizer &o, std::int64_t patience = 10,
                                          const plateau_options &options = {}) {
     tt_reduce_lr_on_plateau_args a = TT_REDUCE_LR_ON_PLATEAU_ARGS_INIT;

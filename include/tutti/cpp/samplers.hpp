@@ -1,4 +1,5 @@
 /* tutti/cpp/samplers.hpp: samplers. */
+/* Made by tools/wrappers.py of tutti/samplers.h and tools/wrappers/samplers.hpp.in. */
 #ifndef TUTTI_CPP_SAMPLERS_HPP
 #define TUTTI_CPP_SAMPLERS_HPP
 
@@ -40,9 +41,8 @@ class sampler {
 inline sampler distributed_sampler(std::int64_t dataset_size, int num_replicas, int rank,
                                    const distributed_sampler_options &o = {}) {
     tt_distributed_sampler_args a = TT_DISTRIBUTED_SAMPLER_ARGS_INIT;
-    a.dataset_size = dataset_size, a.num_replicas = num_replicas, a.rank = rank;
-    a.no_shuffle = o.no_shuffle, a.seed = o.seed, a.drop_last = o.drop_last, a.exact = o.exact;
-    a.virtual_ranks = o.virtual_ranks;
+    a.dataset_size = dataset_size, a.num_replicas = num_replicas, a.rank = rank, a.no_shuffle = o.no_shuffle;
+    a.seed = o.seed, a.drop_last = o.drop_last, a.exact = o.exact, a.virtual_ranks = o.virtual_ranks;
     return sampler(detail::call(tt_distributed_sampler_with, a));
 }
 inline sampler random_sampler(std::int64_t dataset_size, const random_sampler_options &o = {}) {
@@ -143,8 +143,7 @@ inline sampler batch_sampler_from(std::int64_t dataset_size, std::int64_t batche
     cls.size = [](void *user) { return static_cast<source *>(user)->size; };
     cls.fill = [](void *user, std::int64_t epoch, std::int64_t *indices, std::int64_t n, std::int64_t *sizes,
                   std::int64_t most) {
-        return detail::guarded(
-            [&] { check(static_cast<source *>(user)->write(epoch, indices, n, sizes, most)); });
+        return detail::guarded([&] { check(static_cast<source *>(user)->write(epoch, indices, n, sizes, most)); });
     };
     cls.destroy = detail::destroy<source>;
     tt_batch_sampler_new_args a = TT_BATCH_SAMPLER_NEW_ARGS_INIT;

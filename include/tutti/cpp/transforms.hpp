@@ -1,4 +1,5 @@
 /* tutti/cpp/transforms.hpp: what is done to examples when they are read. */
+/* Made by tools/wrappers.py of tutti/transforms.h and tools/wrappers/transforms.hpp.in. */
 #ifndef TUTTI_CPP_TRANSFORMS_HPP
 #define TUTTI_CPP_TRANSFORMS_HPP
 
@@ -53,6 +54,7 @@ struct random_crop_options {
     std::int64_t padding = 0;
     double fill = 0;
 };
+
 inline transform random_crop(std::int64_t height, std::int64_t width, const random_crop_options &o = {}) {
     tt_random_crop_args a = TT_RANDOM_CROP_ARGS_INIT;
     a.height = height, a.width = width, a.padding = o.padding, a.fill = o.fill;
@@ -68,7 +70,8 @@ inline transform random_resized_crop(std::int64_t height, std::int64_t width,
                                      const random_resized_crop_options &o = {}) {
     tt_random_resized_crop_args a = TT_RANDOM_RESIZED_CROP_ARGS_INIT;
     a.height = height, a.width = width, a.nearest = o.nearest;
-    std::copy(o.scale, o.scale + 2, a.scale), std::copy(o.ratio, o.ratio + 2, a.ratio);
+    std::copy(std::begin(o.scale), std::end(o.scale), a.scale);
+    std::copy(std::begin(o.ratio), std::end(o.ratio), a.ratio);
     return transform(detail::call(tt_random_resized_crop_with, a));
 }
 
@@ -76,6 +79,7 @@ struct random_rotation_options {
     bool bilinear = false;
     double fill = 0;
 };
+
 inline transform random_rotation(double min_degrees, double max_degrees, const random_rotation_options &o = {}) {
     tt_random_rotation_args a = TT_RANDOM_ROTATION_ARGS_INIT;
     a.min_degrees = min_degrees, a.max_degrees = max_degrees, a.bilinear = o.bilinear, a.fill = o.fill;
@@ -90,8 +94,10 @@ struct color_jitter_options {
 };
 inline transform color_jitter(const color_jitter_options &o) {
     tt_color_jitter_args a = TT_COLOR_JITTER_ARGS_INIT;
-    std::copy(o.brightness, o.brightness + 2, a.brightness), std::copy(o.contrast, o.contrast + 2, a.contrast);
-    std::copy(o.saturation, o.saturation + 2, a.saturation), std::copy(o.hue, o.hue + 2, a.hue);
+    std::copy(std::begin(o.brightness), std::end(o.brightness), a.brightness);
+    std::copy(std::begin(o.contrast), std::end(o.contrast), a.contrast);
+    std::copy(std::begin(o.saturation), std::end(o.saturation), a.saturation);
+    std::copy(std::begin(o.hue), std::end(o.hue), a.hue);
     return transform(detail::call(tt_color_jitter_with, a));
 }
 
@@ -105,8 +111,9 @@ struct random_affine_options {
 inline transform random_affine(double min_degrees, double max_degrees, const random_affine_options &o = {}) {
     tt_random_affine_args a = TT_RANDOM_AFFINE_ARGS_INIT;
     a.min_degrees = min_degrees, a.max_degrees = max_degrees, a.bilinear = o.bilinear, a.fill = o.fill;
-    std::copy(o.translate, o.translate + 2, a.translate), std::copy(o.scale, o.scale + 2, a.scale);
-    std::copy(o.shear, o.shear + 4, a.shear);
+    std::copy(std::begin(o.translate), std::end(o.translate), a.translate);
+    std::copy(std::begin(o.scale), std::end(o.scale), a.scale);
+    std::copy(std::begin(o.shear), std::end(o.shear), a.shear);
     return transform(detail::call(tt_random_affine_with, a));
 }
 
