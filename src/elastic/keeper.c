@@ -44,8 +44,10 @@ static void keeper_send(const struct keeper *k, tt__keeper_message message) {
         ;
 }
 
-static void keeper_report(const struct keeper *k, tt__keeper_kind kind, int rank, int value, pid_t pid) {
-    keeper_send(k, (tt__keeper_message){.kind = kind, .rank = rank, .value = value, .pid = pid});
+/* pid: 0 = there is no process. */
+static void report_not_started(const struct keeper *k, int rank, int errnum, tt__start_step step, pid_t pid) {
+    keeper_send(k, (tt__keeper_message){
+                       .kind = TT__KEEPER_NOT_STARTED, .worker = rank, .not_started = {errnum, (int32_t)step, pid}});
 }
 
 /* Watch the end of a worker. Old kernels have no pidfds: then ends at one time are reported in any order. */
@@ -64,17 +66,17 @@ static void start_worker(struct keeper *k, int rank) {
         tt__start_step step;
         int errnum = tt__worker_exec(k->job, rank, k->stderr_ends[rank], k->self, &step);
         if (step != TT__STEP_PARENT) /* the launcher sees for itself that its keeper has ended, and blames no rank */
-            keeper_report(k, TT__KEEPER_NOT_STARTED, rank, errnum + TT__STEP_FACTOR * (int)step, getpid());
+            report_not_started(k, rank, errnum, step, getpid());
         _exit(127);
     }
     if (pid < 0) {
-        keeper_report(k, TT__KEEPER_NOT_STARTED, rank, errno + TT__STEP_FACTOR * TT__STEP_FORK, 0);
+        report_not_started(k, rank, errno, TT__STEP_FORK, 0);
     } else {
         k->told[rank] = false;
         k->pids[rank] = pid;
         k->pidfds[rank] = keeper_watch(k, rank, pid);
         k->living++;
-        keeper_report(k, TT__KEEPER_STARTED, rank, 0, pid);
+        keeper_send(k, (tt__keeper_message){.kind = TT__KEEPER_STARTED, .worker = rank, .started = {pid}});
     }
     if (k->stderr_ends[rank] >= 0)
         close(k->stderr_ends[rank]);
@@ -88,9 +90,9 @@ static void start_workers(struct keeper *k, const tt__keeper_message *order) {
     k->told_leftovers = false;
     k->tell_ms = 0;
     tt__telling_clear(&k->telling);
-    k->job->master_port = order->value;
-    k->job->attempt = order->rank;
-    k->job->recovery = order->pid;
+    k->job->master_port = order->start.master_port;
+    k->job->attempt = order->start.attempt;
+    k->job->recovery = order->start.recovery;
     if (!k->living) {
         tt__job_error_dir_clear(k->job);
         tt__file_timers_make(k->job);
@@ -121,7 +123,7 @@ static void worker_reaped(void *user, pid_t pid, int status) {
     }
     k->pids[rank] = 0;
     k->living--;
-    keeper_report(k, TT__KEEPER_ENDED, rank, status, k->told[rank]);
+    keeper_send(k, (tt__keeper_message){.kind = TT__KEEPER_ENDED, .worker = rank, .ended = {status, k->told[rank]}});
 }
 
 static void reap_one(struct keeper *k, pid_t pid) {
@@ -181,7 +183,7 @@ static size_t kill_all(struct keeper *k) {
 /* The attempt is over. Orders that come for it later find nothing to do. */
 static void attempt_over(struct keeper *k, size_t unkillable) {
     k->started = false;
-    keeper_report(k, TT__KEEPER_DONE, -1, (int)unkillable, 0);
+    keeper_send(k, (tt__keeper_message){.kind = TT__KEEPER_DONE, .worker = -1, .unkillable = (int32_t)unkillable});
 }
 
 /* Keep what became the descriptor `fd`, if it came with the message. */
@@ -214,34 +216,32 @@ static ssize_t receive_order(int socket, tt__keeper_message *message, int *fd) {
 
 static void keeper_execute(struct keeper *k, const tt__keeper_message *message, int fd) {
     switch ((tt__keeper_kind)message->kind) {
-    case TT__KEEPER_WORLD:
-        k->job->world = message->value;
-        k->job->first_rank = message->rank;
-        break;
-    case TT__KEEPER_NODES:
-        k->job->nodes = message->value;
-        k->job->node = message->rank;
-        k->job->restarts = message->pid;
+    case TT__KEEPER_PLACE:
+        k->job->first_rank = message->place.first_rank;
+        k->job->world = message->place.world;
+        k->job->node = message->place.node;
+        k->job->nodes = message->place.nodes;
+        k->job->restarts = message->place.restarts;
         break;
     case TT__KEEPER_STREAM:
-        take_stream(k, message->rank, fd);
+        take_stream(k, message->worker, fd);
         break;
     case TT__KEEPER_START:
         start_workers(k, message);
         break;
     case TT__KEEPER_SIGNAL:
         note_told(k);
-        tell_below(k, 0, message->value);
+        tell_below(k, 0, message->sig);
         break;
     case TT__KEEPER_PASS:
-        pass(k, message->value);
+        pass(k, message->sig);
         break;
     case TT__KEEPER_SWEEP:
-        tell_below(k, 0, message->value);
+        tell_below(k, 0, message->sig);
         break;
     case TT__KEEPER_KILL_ONE:
-        if (message->rank >= 0 && message->rank < k->job->workers && k->pids[message->rank])
-            kill(k->pids[message->rank], SIGKILL);
+        if (message->worker >= 0 && message->worker < k->job->workers && k->pids[message->worker])
+            kill(k->pids[message->worker], SIGKILL);
         break;
     case TT__KEEPER_KILL:
         if (k->started)
@@ -296,9 +296,8 @@ static void keeper_reap(struct keeper *k) {
     if (!children) {
         attempt_over(k, 0);
     } else if (!k->told_leftovers) {
-        pid_t pids[1024];
         k->told_leftovers = true;
-        keeper_report(k, TT__KEEPER_LEFTOVERS, -1, (int)tt__children(pids, sizeof pids / sizeof *pids), 0);
+        keeper_send(k, (tt__keeper_message){.kind = TT__KEEPER_LEFTOVERS, .worker = -1});
     }
 }
 
@@ -324,10 +323,10 @@ static int get_needs(struct keeper *k) {
 static void make_folder_of_errors(const struct keeper *k) {
     int failed = tt__job_error_dir_make(k->job);
     if (failed) {
-        keeper_report(k, TT__KEEPER_NO_FOLDER, -1, failed, 0);
+        keeper_send(k, (tt__keeper_message){.kind = TT__KEEPER_NO_FOLDER, .worker = -1, .errnum = failed});
         _exit(1);
     }
-    keeper_send(k, (tt__keeper_message){.kind = TT__KEEPER_FOLDER, .folder = k->job->error_dir_id});
+    keeper_send(k, (tt__keeper_message){.kind = TT__KEEPER_FOLDER, .worker = -1, .folder = k->job->error_dir_id});
 }
 
 static _Noreturn void keeper_main(struct keeper *k) {
@@ -341,7 +340,7 @@ static _Noreturn void keeper_main(struct keeper *k) {
         close(k->job->health); /* it is the launcher's alone */
     int missing = get_needs(k);
     if (missing >= 0) {
-        keeper_report(k, TT__KEEPER_UNABLE, missing, errno, 0);
+        keeper_send(k, (tt__keeper_message){.kind = TT__KEEPER_UNABLE, .worker = -1, .unable = {missing, errno}});
         _exit(1);
     }
     for (int rank = 0; rank < k->job->workers; rank++)
@@ -390,18 +389,19 @@ static bool launcher_send(const tt__keeper *keeper, tt__keeper_message message) 
     return n == (ssize_t)sizeof message;
 }
 
-bool tt__keeper_send(const tt__keeper *keeper, tt__keeper_kind kind, int value) {
-    return launcher_send(keeper, (tt__keeper_message){.kind = kind, .rank = -1, .value = value});
+bool tt__keeper_send(const tt__keeper *keeper, tt__keeper_kind kind, int sig) {
+    return launcher_send(keeper, (tt__keeper_message){.kind = kind, .worker = -1, .sig = sig});
 }
 
 void tt__keeper_kill_worker(const tt__keeper *keeper, int i) {
-    launcher_send(keeper, (tt__keeper_message){.kind = TT__KEEPER_KILL_ONE, .rank = i, .value = 0});
+    launcher_send(keeper, (tt__keeper_message){.kind = TT__KEEPER_KILL_ONE, .worker = i});
 }
 
-void tt__keeper_send_world(const tt__keeper *keeper, const tt__job *job) {
-    launcher_send(keeper, (tt__keeper_message){.kind = TT__KEEPER_WORLD, .rank = job->first_rank, .value = job->world});
-    launcher_send(keeper, (tt__keeper_message){
-                              .kind = TT__KEEPER_NODES, .rank = job->node, .value = job->nodes, .pid = job->restarts});
+void tt__keeper_send_place(const tt__keeper *keeper, const tt__job *job) {
+    launcher_send(keeper,
+                  (tt__keeper_message){.kind = TT__KEEPER_PLACE,
+                                       .worker = -1,
+                                       .place = {job->first_rank, job->world, job->node, job->nodes, job->restarts}});
 }
 
 /* Send a message, with a descriptor or with -1, when the keeper has room for it. */
@@ -429,14 +429,12 @@ void tt__keeper_start_workers(const tt__keeper *keeper, const tt__job *job, cons
     int64_t deadline = tt__deadline_ms(TT__KEEPER_TAKE_MS);
     bool sent = true;
     for (int rank = 0; rank < job->workers && sent; rank++)
-        sent = send_patiently(keeper,
-                              (tt__keeper_message){.kind = TT__KEEPER_STREAM, .rank = rank, .value = STDERR_FILENO},
+        sent = send_patiently(keeper, (tt__keeper_message){.kind = TT__KEEPER_STREAM, .worker = rank},
                               stderr_ends[rank], deadline);
     if (!sent || !send_patiently(keeper,
                                  (tt__keeper_message){.kind = TT__KEEPER_START,
-                                                      .rank = job->attempt,
-                                                      .value = job->master_port,
-                                                      .pid = job->recovery},
+                                                      .worker = -1,
+                                                      .start = {job->attempt, job->recovery, job->master_port}},
                                  -1, deadline))
         kill(keeper->pid, SIGKILL); /* or it is dead already; it is not reaped yet */
 }

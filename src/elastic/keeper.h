@@ -4,31 +4,30 @@
 
 #include "elastic/job.h"
 
-/* Messages between launcher and keeper, one packet each. Workers are counted from 0 on each node. */
+/* Messages between launcher and keeper, one packet each. */
 typedef enum tt__keeper_kind {
     /* To the keeper. */
-    TT__KEEPER_WORLD,    /* value = how many ranks the job has, rank = the first of this node */
-    TT__KEEPER_NODES,    /* value = how many nodes, rank = the number of this one, pid = how many restarts there were */
-    TT__KEEPER_STREAM,   /* with a descriptor: what worker `rank` gets as its descriptor number `value` (stderr's) */
-    TT__KEEPER_START,    /* start the workers that are not there; value = MASTER_PORT, rank = the attempt, pid = the
-                          recovery. What those of their numbers have left behind is gone, or goes on */
-    TT__KEEPER_SIGNAL,   /* send signal `value` to the workers that live and all that they started, who have not got it;
-                          wake those that are stopped */
+    TT__KEEPER_PLACE,    /* which ranks this node has, of how many */
+    TT__KEEPER_STREAM,   /* with a descriptor: what the worker gets as its stderr */
+    TT__KEEPER_START,    /* start the workers that are not there. What those of their numbers have left behind is gone,
+                            or goes on */
+    TT__KEEPER_SIGNAL,   /* send a signal to the workers that live and all that they started, who have not got it; wake
+                            those that are stopped */
     TT__KEEPER_PASS,     /* the same, but not to the job's process group, which a terminal's signal has reached; also
-                          SIGWINCH, SIGSTOP and SIGCONT, which may come again and again, and SIGWINCH wakes nobody */
+                            SIGWINCH, SIGSTOP and SIGCONT, which may come again and again, and SIGWINCH wakes nobody */
     TT__KEEPER_SWEEP,    /* as SIGNAL, to what workers left behind */
     TT__KEEPER_KILL,     /* kill every descendant */
-    TT__KEEPER_KILL_ONE, /* kill worker `rank`, not what it has started */
+    TT__KEEPER_KILL_ONE, /* kill the worker, not what it has started */
     /* To the launcher. */
-    TT__KEEPER_STARTED,     /* worker `rank` has `pid` */
-    TT__KEEPER_NOT_STARTED, /* worker `rank` can't be started; value = errno + TT__STEP_FACTOR * the step that failed */
-    TT__KEEPER_ENDED,       /* worker `rank`; value = its wait status; pid = 0: no order has sent it a signal before */
-    TT__KEEPER_LEFTOVERS,   /* all workers ended; value = other processes that are still there */
-    TT__KEEPER_FOLDER,      /* job->error_dir is made, and is `folder` */
-    TT__KEEPER_NO_FOLDER,   /* job->error_dir can't be made, value = errno: the keeper ends */
-    TT__KEEPER_UNABLE,      /* a system call has failed, tt__keeper_needs[rank], value = errno: the keeper ends */
-    /* nothing is left but `value` processes that can't be killed. The keeper starts the workers again if it is told so;
-     * it removes job->error_dir and ends when the launcher closes its end of the socket */
+    TT__KEEPER_STARTED,     /* the worker is a process */
+    TT__KEEPER_NOT_STARTED, /* the worker can't be started */
+    TT__KEEPER_ENDED,       /* the worker has ended */
+    TT__KEEPER_LEFTOVERS,   /* all workers have ended, but other processes are still there */
+    TT__KEEPER_FOLDER,      /* job->error_dir is made */
+    TT__KEEPER_NO_FOLDER,   /* job->error_dir can't be made: the keeper ends */
+    TT__KEEPER_UNABLE,      /* the keeper can't get what it needs, and ends */
+    /* nothing is left but `unkillable` processes. The keeper starts the workers again if it is told so; it removes
+     * job->error_dir and ends when the launcher closes its end of the socket */
     TT__KEEPER_DONE
 } tt__keeper_kind;
 
@@ -45,8 +44,6 @@ typedef enum tt__start_step {
     TT__STEPS
 } tt__start_step;
 
-enum { TT__STEP_FACTOR = 1 << 16 };
-
 /* Say what could not be done, "can't open /dev/null"; NULL: the program itself could not be executed. */
 const char *tt__start_step_text(int step);
 
@@ -54,8 +51,34 @@ const char *tt__start_step_text(int step);
 extern const char *const tt__keeper_needs[];
 
 typedef struct tt__keeper_message {
-    int32_t kind, rank, value, pid;
-    tt__folder_id folder;
+    int32_t kind;
+    int32_t worker; /* which, of this node, from 0 on; -1: none */
+    union {
+        struct {
+            int32_t first_rank, world, node, nodes, restarts;
+        } place;
+        struct {
+            int32_t attempt, recovery, master_port;
+        } start;
+        int32_t sig; /* SIGNAL, PASS, SWEEP */
+        struct {
+            int32_t pid;
+        } started;
+        struct {
+            int32_t errnum, step; /* tt__start_step */
+            int32_t pid;          /* 0: there was no process */
+        } not_started;
+        struct {
+            int32_t status;    /* wait status */
+            int32_t signalled; /* an order may have sent it a signal before */
+        } ended;
+        tt__folder_id folder;
+        int32_t errnum; /* NO_FOLDER */
+        struct {
+            int32_t need, errnum; /* tt__keeper_needs[need] */
+        } unable;
+        int32_t unkillable; /* DONE */
+    };
 } tt__keeper_message;
 
 typedef struct tt__keeper {
@@ -67,9 +90,9 @@ typedef struct tt__keeper {
  * calls. Descriptors that are opened later reach the keeper, and through it the workers, only if they are sent. */
 tt_status tt__keeper_start(tt__keeper *keeper, tt__job *job);
 
-/* Send a message; false if the keeper is gone. */
-bool tt__keeper_send(const tt__keeper *keeper, tt__keeper_kind kind, int value);
-void tt__keeper_send_world(const tt__keeper *keeper, const tt__job *job);
+/* Send SIGNAL, PASS, SWEEP or KILL (sig: unused); false if the keeper is gone. */
+bool tt__keeper_send(const tt__keeper *keeper, tt__keeper_kind kind, int sig);
+void tt__keeper_send_place(const tt__keeper *keeper, const tt__job *job);
 
 /* Kill worker `i`. */
 void tt__keeper_kill_worker(const tt__keeper *keeper, int i);

@@ -41,46 +41,37 @@ static int running_workers(const launcher *l) {
     return n;
 }
 
-/* Is this attempt followed by another round, or looked for again? */
-static bool goes_on(const launcher *l) {
-    if (l->done || l->ending || l->is_last || l->keeper_lost)
-        return false;
-    return l->rejoins ? !l->got_signal : tt__launcher_another_follows(l);
-}
-
-/* Is the next round waited for, with nothing left to be done here? */
-static bool waits_for_nodes(const launcher *l) {
-    bool rests = l->phase == TT__GONE && l->nodes && (l->ordered || !l->job->coordinates) && goes_on(l);
-    return rests || l->phase == TT__JOINING;
-}
-
 /* Write what keeps the attempt from going on; false: nothing does. */
 static bool say_end(const launcher *l, char text[REASON]) {
+    const tt__machine *m = &l->machine;
+    const tt__lost_node *lost = m->ledger.lost;
+    tt__failure failure;
     tt__first first;
     char tail[TT__TAIL_BYTES + 1], attempt[TT__ATTEMPT_TEXT];
-    int own;
-    if (l->lost)
-        snprintf(text, REASON, "node %d (%s) is lost: %.300s", l->lost->node, l->round->of[l->lost->node].hostname,
-                 l->lost->text ? l->lost->text : "?");
-    else if (l->keeper_lost)
+    if (lost) {
+        snprintf(text, REASON, "node %d (%s) is lost: %.300s", lost->node, m->membership.round->of[lost->node].hostname,
+                 lost->why ? lost->why : "?");
+    } else if (m->ending.damage == TT__KEEPER_LOST) {
         snprintf(text, REASON, "the keeper process was killed");
-    else if (l->got_signal || l->node_signal)
+    } else if (m->ending.own_signal || m->ending.remote_signal) {
         snprintf(text, REASON, "the job was told to end");
-    else if (l->rejoins)
+    } else if (m->membership.state == TT__LOST_JOB) {
         snprintf(text, REASON, "this node has lost the job, and is about to look for it again");
-    else if (l->regroups)
+    } else if (m->attempt.regroups) {
         snprintf(text, REASON, "another round is about to begin: %.300s", *l->why ? l->why : "nodes come or go");
-    else if (tt__launcher_first(l, &first, &own, tail))
+    } else if (tt__ledger_first(&m->ledger, &failure)) {
+        tt__launcher_describe(l, &failure, &first, tail);
         snprintf(text, REASON, "%s", tt__attempt_text(&first, attempt, sizeof attempt));
-    else
+    } else {
         return false;
+    }
     return true;
 }
 
 /* Write why not all is well; false: all is. */
 static bool say_trouble(const launcher *l, char text[REASON]) {
     int i;
-    if (!waits_for_nodes(l) && say_end(l, text))
+    if (!tt__machine_waits_for_nodes(&l->machine) && say_end(l, text))
         return true;
     if ((i = doomed_worker(l)) >= 0)
         snprintf(text, REASON, "rank %d (pid %d): %.500s", l->job->first_rank + i, (int)l->workers[i].pid,
@@ -95,11 +86,11 @@ static bool say_trouble(const launcher *l, char text[REASON]) {
 
 static const char *state_text(const launcher *l) {
     char reason[REASON];
-    if (waits_for_nodes(l))
+    if (tt__machine_waits_for_nodes(&l->machine))
         return "joining";
     if (say_end(l, reason))
-        return goes_on(l) ? "restarting" : "ending";
-    return l->ended == l->job->workers ? "ended" : "running";
+        return tt__machine_goes_on(&l->machine) ? "restarting" : "ending";
+    return tt__ledger_ended(&l->machine.ledger) == l->job->workers ? "ended" : "running";
 }
 
 bool tt__launcher_health(void *user, char body[TT__HEALTH_BODY]) {
@@ -109,10 +100,11 @@ bool tt__launcher_health(void *user, char body[TT__HEALTH_BODY]) {
     json_t *text = trouble ? json_string(reason) : json_null();
     json_t *attempt = l->job->attempt < 0 ? json_null() : json_integer(l->job->attempt);
     json_t *id = json_string(l->job->run_id);
-    json_t *all = json_pack("{s:b, s:s, s:o, s:o, s:i, s:o, s:i, s:i, s:i, s:i}", "healthy", (int)!trouble, "state",
-                            state_text(l), "reason", text ? text : json_string("?"), "run_id", id ? id : json_null(),
-                            "node", l->job->node, "attempt", attempt, "first_rank", l->job->first_rank, "workers",
-                            l->job->workers, "running", running_workers(l), "ended", l->ended);
+    json_t *all =
+        json_pack("{s:b, s:s, s:o, s:o, s:i, s:o, s:i, s:i, s:i, s:i}", "healthy", (int)!trouble, "state",
+                  state_text(l), "reason", text ? text : json_string("?"), "run_id", id ? id : json_null(), "node",
+                  l->job->node, "attempt", attempt, "first_rank", l->job->first_rank, "workers", l->job->workers,
+                  "running", running_workers(l), "ended", tt__ledger_ended(&l->machine.ledger));
     char *line = all ? tt__json_dumps(all, 0) : NULL;
     if (line && strlen(line) < TT__HEALTH_BODY)
         snprintf(body, TT__HEALTH_BODY, "%s", line);

@@ -13,8 +13,9 @@ static const void *look_recorder(void *user, int i, size_t *size) {
 
 /* Return the node that has the rank. */
 static int node_of(const launcher *l, int rank) {
+    const tt__round *round = l->machine.membership.round;
     int node = l->job->nodes - 1;
-    while (l->round && node > 0 && l->round->of[node].first_rank > rank)
+    while (round && node > 0 && round->of[node].first_rank > rank)
         node--;
     return node;
 }
@@ -25,8 +26,8 @@ static const char *look_place(void *user, int rank, char *text, size_t size) {
     int i = rank - l->job->first_rank, node = node_of(l, rank);
     bool here = i >= 0 && i < l->job->workers;
     gethostname(host, sizeof host - 1);
-    if (!here && l->round)
-        snprintf(host, sizeof host, "%s", l->round->of[node].hostname);
+    if (!here && l->machine.membership.round)
+        snprintf(host, sizeof host, "%s", l->machine.membership.round->of[node].hostname);
     if (here)
         snprintf(text, size, "host %s, pid %d", host, (int)l->workers[i].pid);
     else

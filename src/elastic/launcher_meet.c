@@ -32,12 +32,13 @@ static tt__nodes_member member_of(const tt__job *job) {
 
 tt_status tt__launcher_join(launcher *l) {
     tt__nodes_member member = member_of(l->job);
-    if (l->began)
+    const tt__round *round = l->machine.membership.round;
+    if (round)
         member.find_ms = l->job->rejoin_ms;
-    member.kept = l->kept;
+    member.kept = l->machine.attempt.kept;
     member.recovery = l->job->recovery;
-    if (l->round && l->round->attempt > member.attempt)
-        member.attempt = l->round->attempt;
+    if (round && round->attempt > member.attempt)
+        member.attempt = round->attempt;
     member.election = l->election;
     return tt__nodes_start(&l->nodes, &member);
 }
@@ -93,13 +94,17 @@ tt_store *tt__launcher_own_store(launcher *l) {
     return l->store_failed ? NULL : l->store;
 }
 
-void tt__launcher_rejoin(launcher *l) {
+static void say_where(launcher *l) {
+    long long for_s = (long long)l->job->rejoin_ms / 1000;
     if (l->election)
-        tt__streams_print(&l->streams, "tutti run: looking for the job again in etcd, for at most %lld s",
-                          (long long)l->job->rejoin_ms / 1000);
+        tt__streams_print(&l->streams, "tutti run: looking for the job again in etcd, for at most %lld s", for_s);
     else
         tt__streams_print(&l->streams, "tutti run: looking for the job again at %s:%d, for at most %lld s",
-                          l->job->master_addr, l->job->master_port, (long long)l->job->rejoin_ms / 1000);
+                          l->job->master_addr, l->job->master_port, for_s);
+}
+
+tt_status tt__launcher_rejoin(launcher *l) {
+    say_where(l);
     tt__nodes_free(l->nodes);
     l->nodes = NULL;
     if (l->election) {
@@ -107,16 +112,9 @@ void tt__launcher_rejoin(launcher *l) {
         l->server = NULL;
         tt__election_reset(l->election);
     }
-    l->rejoins = l->over = false;
-    l->job->recovery = l->kept ? l->job->recovery : 0;
-    l->phase = TT__JOINING;
-    tt_status status = l->server ? TT_OK : tt__launcher_serve_store(l->job, &l->server);
-    if (!status)
-        status = tt__launcher_join(l);
-    if (status) {
-        l->failure = status;
-        l->done = true;
-    }
+    if (!l->server)
+        TT__TRY(tt__launcher_serve_store(l->job, &l->server));
+    return tt__launcher_join(l);
 }
 
 /* ---- where etcd names who serves the store */

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/mutant.h"
 #include "net/recovery_words.h"
 
 #include <stdio.h>
@@ -33,18 +34,13 @@ tt__survivors tt__launcher_survivors(const launcher *l) {
         if (!read_recovery_words(l, i, &words) || !words.recovers)
             continue;
         s.able++;
-        if (words.wants_round != next)
+        if (words.wants_round != next && !TT__MUTANT(survivor_taken_for_waiting))
             continue;
         s.waiting++;
         if (words.lost)
             s.blamed = (int)words.lost - 1;
     }
     return s;
-}
-
-bool tt__launcher_can_recover(const launcher *l) {
-    const tt__survivors s = tt__launcher_survivors(l);
-    return tt__launcher_may_go_on(l) && !l->got_signal && !l->node_signal && s.living && s.able == s.living;
 }
 
 bool tt__launcher_waits(const launcher *l, int i) {
@@ -57,7 +53,7 @@ static bool is_late(const launcher *l, int i) {
     return l->workers[i].pid && !l->workers[i].ended && !tt__launcher_waits(l, i);
 }
 
-void tt__launcher_tell_late(launcher *l) {
+void tt__launcher_say_late(launcher *l) {
     int first = -1, n = 0;
     for (int i = 0; i < l->job->workers; i++)
         if (is_late(l, i) && !n++)
@@ -69,7 +65,7 @@ void tt__launcher_tell_late(launcher *l) {
         snprintf(more, sizeof more, " and %d more here", n - 1);
     tt__streams_print(&l->streams,
                       "tutti run: waiting for rank %d%s to come to the next round; who has not in %d s is killed",
-                      l->job->first_rank + first, more, (tt__left_ms(l->deadline_ms) + 999) / 1000);
+                      l->job->first_rank + first, more, (tt__left_ms(l->machine.attempt.deadline_ms) + 999) / 1000);
 }
 
 void tt__launcher_kill_late(launcher *l, int rank) {
@@ -93,7 +89,7 @@ int tt__launcher_agreed_stop(const launcher *l, int i) {
 /* Tell worker `i`, if it runs, of round `number`, and why there is one, or none. */
 static void tell_worker(launcher *l, int i, tt__job_kind kind, int number, const char *why) {
     tt__job_round round = {
-        .number = number, .rank = l->job->first_rank + i, .world = l->job->world, .port = l->job->master_port};
+        .number = number - TT__MUTANT(told_number_of_round_before), .rank = l->job->first_rank + i, .world = l->job->world, .port = l->job->master_port};
     if (!l->workers[i].pid || l->workers[i].ended)
         return;
     snprintf(round.host, sizeof round.host, "%s", l->job->master_addr);
@@ -108,13 +104,12 @@ void tt__launcher_tell_round(launcher *l) {
 }
 
 void tt__launcher_want_round(launcher *l) {
-    l->listened = tt__watch_listeners(l->watch);
     for (int i = 0; i < l->job->workers; i++)
         tell_worker(l, i, TT__JOB_WANTED, l->job->recovery + 1, l->why);
 }
 
 void tt__launcher_deny_round(launcher *l) {
-    const char *why = "no restarts are left (tutti run --max-restarts)";
+    static const char why[] = "no restarts are left (tutti run --max-restarts)";
     for (int i = 0; i < l->job->workers; i++)
         if (tt__launcher_waits(l, i))
             tell_worker(l, i, TT__JOB_NO_ROUND, l->job->recovery + 1, why);

@@ -54,6 +54,7 @@ struct tt__watchdog {
     tt__health *health; /* NULL: nobody asks */
     tt__timer_list timers;
     bool read_idle;       /* in this attempt */
+    bool idle_is_read;    /* and just now that has been done */
     int most_timed;       /* so many processes may have some, */
     bool told_most_timed; /* and it was said that one more wants to */
     tt__file_timers file_timers;
@@ -105,12 +106,10 @@ void tt__watchdog_free(launcher *l) {
 
 /* Could the worker that crashes now be what is reported as the first failure? */
 static bool may_be_first(const launcher *l) {
-    tt__first first;
-    char tail[TT__TAIL_BYTES + 1];
-    int own;
-    if (l->phase != TT__RUNNING && l->phase != TT__SETTLING)
+    tt__failure first;
+    if (!tt__machine_works(&l->machine))
         return false;
-    if (!tt__launcher_first(l, &first, &own, tail) || tt__is_consequence(first.worker))
+    if (!tt__ledger_first(&l->machine.ledger, &first) || tt__is_consequence(first.worker))
         return true;
     int64_t ns = tt__moment_now().realtime_ns - first.worker->when.realtime_ns;
     return !WIFSIGNALED(first.worker->status) && ns < (int64_t)TT__TIE_MS * 1000000;
@@ -182,8 +181,7 @@ static void finish_reading(launcher *l, open_reading *r) {
         close(r->pidfd);
     for (int i = 0; i < TT__READINGS; i++)
         others = others || w->readings[i].reading.child;
-    if (r->idle && !others && l->phase == TT__SETTLING)
-        l->deadline_ms = tt__now_ms();
+    w->idle_is_read = w->idle_is_read || (r->idle && !others);
     for (int i = 0; i < l->job->workers && !others; i++) {
         if (w->of[i].waiting != NO_CALLER)
             tt__watch_let_end(l->watch, w->of[i].waiting);
@@ -274,7 +272,7 @@ static void expire(launcher *l, const tt__expired *expired) {
 static void open_file_timers(launcher *l) {
     tt__file_timers *timers = &l->watchdog->file_timers;
     char path[PATH_MAX];
-    if (timers->pipe >= 0 || timers->failed || l->phase != TT__RUNNING || !l->workers[0].pid ||
+    if (timers->pipe >= 0 || timers->failed || l->machine.attempt.phase != TT__RUNNING || !l->workers[0].pid ||
         !tt__file_timers_path(l->job, path) || tt__file_timers_open(timers, l->job))
         return;
     timers->failed = true;
@@ -288,7 +286,7 @@ static void look_at_timers(launcher *l) {
     tt__expired expired;
     open_file_timers(l);
     tt__file_timers_read(&l->watchdog->file_timers);
-    if (l->phase != TT__RUNNING && l->phase != TT__SETTLING)
+    if (!tt__machine_works(&l->machine))
         return;
     while (tt__timers_expired(&l->watchdog->timers, &expired))
         expire(l, &expired);
@@ -324,11 +322,9 @@ static pid_t idle_process(const launcher *l, int i) {
 bool tt__watchdog_reads_idle(launcher *l) {
     enum { STACKS_MS = 3000 };
     bool begun = false;
-    tt__first first;
-    char tail[TT__TAIL_BYTES + 1];
-    int own;
+    tt__failure first;
     open_reading *r;
-    if (l->watchdog->read_idle || l->stopped || !tt__job_crash_ms() || !tt__launcher_first(l, &first, &own, tail) ||
+    if (l->watchdog->read_idle || !tt__job_crash_ms() || !tt__ledger_first(&l->machine.ledger, &first) ||
         !has_waited_in_vain(first.worker))
         return false;
     l->watchdog->read_idle = true;
@@ -342,8 +338,6 @@ bool tt__watchdog_reads_idle(launcher *l) {
         r->pid = pid;
         r->pidfd = -1;
     }
-    if (begun)
-        l->deadline_ms = tt__deadline_ms(STACKS_MS + STACKS_MS / 2);
     return begun;
 }
 
@@ -462,7 +456,7 @@ int tt__watchdog_poll(launcher *l, struct pollfd *fds, int *timeout_ms) {
     }
     if (l->watchdog->file_timers.pipe >= 0)
         fds[n++] = (struct pollfd){.fd = l->watchdog->file_timers.pipe, .events = POLLIN};
-    if (l->phase == TT__RUNNING || l->phase == TT__SETTLING) {
+    if (tt__machine_works(&l->machine)) {
         lower_timeout(tt__timers_look_ms(&l->watchdog->timers), timeout_ms);
         lower_timeout(tt__file_timers_look_ms(&l->watchdog->file_timers), timeout_ms);
     }
@@ -476,6 +470,10 @@ void tt__watchdog_serve(launcher *l) {
         open_reading *r = &l->watchdog->readings[i];
         if (r->reading.child && tt__reading_step(&r->reading))
             finish_reading(l, r);
+    }
+    if (l->watchdog->idle_is_read) {
+        l->watchdog->idle_is_read = false;
+        tt__launcher_step(l, &(tt__event){.kind = TT__ON_IDLE_READ});
     }
     look_at_timers(l);
     if (l->watchdog->health)

@@ -27,8 +27,8 @@ void tt__watchdog_crashed(void *user, int i, pid_t pid, int caller, const tt__jo
 
 bool tt__watchdog_timed(void *user, pid_t pid, int caller, int memory);
 
-/* The others were waited for long enough: read the stacks of workers that make no call while others have waited for
- * them in vain, once an attempt. True: that has begun, and SETTLING goes on until it is done. */
+/* Read the stacks of workers that make no call while others have waited for them in vain, once an attempt. False: there
+ * is nothing to read; else TT__ON_IDLE_READ follows. */
 bool tt__watchdog_reads_idle(tt__launcher_state *l);
 
 /* Worker `i` has ended: if it is the first that failed, fill in its account. */

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/mutant.h"
 #include "base/threads.h"
 #include "elastic/blob.h"
 
@@ -105,7 +106,7 @@ void tt__nodes_announce_end(tt__nodes *nodes, int attempt, int rank, const tt__w
     order_post_news(nodes, json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:b, s:o, s:o, s:o, s:I, s:I, s:I}",
                                      "what", "ended", "attempt", attempt, "rank", rank, "pid", (int)w->pid, "status",
                                      w->status, "exec_errno", w->exec_errno, "told", w->sent_signal, "secondary",
-                                     (int)w->secondary, "waited", (int)w->waited, "message", tt__talk_json(w->message),
+                                     !TT__MUTANT(consequence_not_told) && w->secondary, "waited", !TT__MUTANT(waited_not_told) && w->waited, "message", tt__talk_json(w->message),
                                      "tail", tt__talk_json(tail), "account", tt__talk_json(w->account), "when",
                                      (json_int_t)w->when.realtime_ns, "error_s", (json_int_t)w->error_s, "signal_s",
                                      (json_int_t)w->signal_s));
@@ -115,10 +116,11 @@ void tt__nodes_announce_signal(tt__nodes *nodes, int sig) {
     order_post_news(nodes, json_pack("{s:s, s:i}", "what", "signal", "signal", sig));
 }
 
-void tt__nodes_announce_gone(tt__nodes *nodes, int attempt, const tt__nodes_gone *gone) {
-    order_post_news(nodes, json_pack("{s:s, s:i, s:b, s:b, s:i}", "what", "gone", "attempt", attempt, "kept",
+void tt__nodes_announce_gone(tt__nodes *nodes, const tt__gone *gone) {
+    order_post_news(nodes, json_pack("{s:s, s:i, s:b, s:b, s:i}", "what", "gone", "attempt", gone->attempt, "kept",
                                      (int)gone->kept, "well", (int)gone->well, "blamed", gone->blamed));
-    order_post(nodes, &(tt__order){.kind = TT__ORDER_GONE, .attempt = attempt, .kept = gone->kept, .well = gone->well});
+    order_post(nodes,
+               &(tt__order){.kind = TT__ORDER_GONE, .attempt = gone->attempt, .kept = gone->kept, .well = gone->well});
 }
 
 void tt__nodes_announce_success(tt__nodes *nodes, int attempt) {

@@ -48,7 +48,7 @@
 #ifndef TT_ELASTIC_NODES_H
 #define TT_ELASTIC_NODES_H
 
-#include "elastic/report.h"
+#include "elastic/machine/events.h"
 #include "elastic/snapshot.h"
 
 #include <tutti/store.h>
@@ -80,46 +80,11 @@ typedef struct tt__nodes_member {
     struct tt__election *election;
 } tt__nodes_member;
 
-/* Who takes part in an attempt. */
-typedef struct tt__round_node {
-    int member, workers, first_rank;
-    char hostname[64];
-} tt__round_node;
-
-typedef struct tt__round {
-    int attempt, restarts; /* restarts: attempts that followed a failure */
-    int recovery;          /* not 0: ranks that were kept go on, and this is the number of their round */
-    int own;               /* this node's number */
-    bool wants_trace;      /* a node does: tt__nodes_announce_done() then needs the ranks' last calls */
-    int n, world;
-    tt__round_node of[]; /* (n) */
-} tt__round;
-
 typedef enum tt__nodes_kind {
-    TT__NODES_ROUND,  /* `round` begins, when nothing of an earlier one is left here. Its receiver frees it */
-    TT__NODES_FAILED, /* there will be none; text says why. OVER does not follow */
-    TT__NODES_MISSED, /* the round that was to begin here goes on without this member, or not at all: join anew */
-    /* there was none yet, and the coordinator is gone: join anew; text says how that was seen. OVER does not follow */
-    TT__NODES_AGAIN,
-    TT__NODES_ENDED,   /* a worker of another node failed in attempt `value`: worker, rank, node, text (the tail of its
-                          stderr) */
-    TT__NODES_SIGNAL,  /* launcher `node` got signal `value` and ends its workers */
-    TT__NODES_LOST,    /* launcher `node` no longer responds; text says how that was seen */
-    TT__NODES_DONE,    /* launcher `node` won't go on */
-    TT__NODES_RECOVER, /* ranks of another node wait for the next round after attempt `value`; they blame `rank` (-1:
-                          none) */
-    TT__NODES_LOOK,    /* a reader of another node wants to know: tt__nodes_show(value) */
-    TT__NODES_SEEN,    /* tt__nodes_look() was answered, as far as it will be: snapshot */
-    TT__NODES_WAITS,   /* text: for whom, after a while of joining */
-    TT__NODES_OVER,    /* all are done or lost. snapshot: if wants_trace. To who waits for a round: there is none */
-    /* From the coordinator to the others: */
-    TT__NODES_REGROUP, /* attempt `value` is to end, for text's reason: another round follows */
-    TT__NODES_END,     /* no attempt follows attempt `value` */
-    /* To the coordinator's launcher: */
-    /* no node has workers of attempt `value` any more but those that are kept; rank: there are any */
-    TT__NODES_GONE,
-    TT__NODES_NEWCOMER, /* text: who would like to take part, and there is room */
-    TT__NODES_DEPOSED   /* this node coordinates no more: another does */
+    TT__NODES_DECIDES, /* `event` is for the launcher's machine */
+    TT__NODES_WAITS,   /* still joining; `text` names the missing nodes */
+    TT__NODES_LOOK,    /* a reader of another node asks: answer with tt__nodes_show(look) */
+    TT__NODES_SEEN     /* tt__nodes_look() was answered, as far as it will be: `snapshot` */
 } tt__nodes_kind;
 
 #define TT__BELIEVED_ALWAYS INT64_MAX        /* it can't be otherwise */
@@ -128,13 +93,13 @@ typedef enum tt__nodes_kind {
 typedef struct tt__nodes_event {
     struct tt__nodes_event *next;
     tt__nodes_kind kind;
-    int node, rank, value;
-    bool well;             /* GONE: all workers have ended well, of their own accord */
-    int64_t believed_ms;   /* ROUND: when it was last known that this node takes part, or one of these: */
-    char *text;            /* or NULL */
-    tt__round *round;      /* or NULL */
-    tt__worker worker;     /* its message belongs to the event until it is taken */
-    tt__snapshot snapshot; /* ranks of other nodes, likewise */
+    tt__event event; /* DECIDES. What it points to belongs to this event until the machine takes it */
+    /* DECIDES, TT__ON_ROUND: when it was last known that this node takes part, or one of these */
+    int64_t believed_ms;
+    char *text; /* WAITS; DECIDES: the event's text */
+    int look;   /* LOOK */
+    /* SEEN; DECIDES, TT__ON_OVER, if wants_trace: ranks of other nodes. Its receiver may take it */
+    tt__snapshot snapshot;
 } tt__nodes_event;
 
 /* Start the thread, which joins. The coordinator's server runs already. */
@@ -161,15 +126,8 @@ void tt__nodes_event_free(tt__nodes_event *event);
 void tt__nodes_set(tt__nodes *nodes, const char *key, const char *text);
 /* Announce that a worker of this node failed. */
 void tt__nodes_announce_end(tt__nodes *nodes, int attempt, int rank, const tt__worker *worker, const char *tail);
-/* How a node's workers have gone. */
-typedef struct tt__nodes_gone {
-    bool kept;  /* but those that wait for another round; */
-    int blamed; /* they blame this rank, -1: none */
-    bool well;  /* all have ended well, of their own accord */
-} tt__nodes_gone;
-
-/* Announce that no worker of the attempt is left here. */
-void tt__nodes_announce_gone(tt__nodes *nodes, int attempt, const tt__nodes_gone *gone);
+/* Announce that no worker of the attempt is left here, but for those that wait for another round. */
+void tt__nodes_announce_gone(tt__nodes *nodes, const tt__gone *gone);
 /* Announce that a worker of this node has ended well: nobody is waited for any more. */
 void tt__nodes_announce_success(tt__nodes *nodes, int attempt);
 /* Of the coordinator: order a round; it comes, or FAILED. The store is renewed first, if it is given, when all that was

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/mutant.h"
 #include "store/signed.h"
 
 #include <stdio.h>
@@ -17,7 +18,7 @@ void tt__talk_expect_news(tt__talk *t) { t->hurry_until_ms = tt__deadline_ms(HUR
 /* Take a member's beat; false: it is not later than the last. */
 static bool take_beat(tt__node *node, const char *beat) {
     long long beats, news, first;
-    if (sscanf(beat, "%lld %lld %lld", &beats, &news, &first) != 3 || beats <= node->beats)
+    if (sscanf(beat, "%lld %lld %lld", &beats, &news, &first) != 3 || (TT__MUTANT(old_beat_counts) ? beats < node->beats : beats <= node->beats))
         return false;
     node->beats = beats;
     node->news = news;
@@ -33,7 +34,7 @@ static bool take_beat(tt__node *node, const char *beat) {
 static const char *why_lost(tt__talk *t, int id, bool connected, char text[160]) {
     tt__node *node = tt__talk_node(t, id);
     int64_t silent = tt__now_ms() - node->beat_ms;
-    bool too_long = silent >= t->nodes->member.heartbeat_ms, late = !connected && silent > LAST_BEATS_MS;
+    bool too_long = !TT__MUTANT(silent_node_not_lost) && silent >= t->nodes->member.heartbeat_ms, late = !connected && silent > LAST_BEATS_MS;
     bool asks = t->nodes->member.coordinates && (too_long || late);
     if (asks && !tt__talk_is_connected(t, id) && !t->cut)
         return "its launcher has ended";

@@ -34,7 +34,7 @@ bool tt__talk_elect(tt__talk *t) {
     if (status && may_ask_again(t, status)) {
         snprintf(text, sizeof text, "waiting for etcd: %s", tt_last_error());
         if (!t->told_waiting)
-            tt__talk_post(t, TT__NODES_WAITS, 0, 0, text);
+            tt__talk_say_waits(t, text);
         t->told_waiting = true;
         return false;
     }
@@ -67,7 +67,7 @@ void tt__talk_watch_election(tt__talk *t) {
     if (!t->round && (deposed || t->cut)) {
         look_elsewhere(t);
     } else if (deposed) {
-        tt__talk_post(t, TT__NODES_DEPOSED, 0, 0, NULL);
+        tt__talk_decide(t, (tt__event){.kind = TT__ON_DEPOSED}, NULL);
         m->coordinates = false;
         t->cut = true;
     }

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/mutant.h"
 #include "net/net.h"
 #include "store/signed.h"
 
@@ -51,7 +52,7 @@ static tt_status take_member_number(tt__talk *t) {
         tt__talk_key(key, "claim", t->id);
         TT__TRY(tt_store_add(t->store, key, 1, &claims));
     }
-    if (claims != 1)
+    if (claims != 1 && !TT__MUTANT(number_claimed_twice))
         return tt__fail(TT_ERR_INVALID, "another launcher is node %d already (--node-rank)", t->id);
     if (t->id < 0)
         return tt__fail(TT_ERR_PROTOCOL, "the store that should serve this job gives no numbers");
@@ -109,7 +110,7 @@ static void tell_waiting(tt__talk *t) {
     tt__net_endpoint_text(t->nodes->member.host, t->nodes->member.port, where);
     snprintf(text, sizeof text, "waiting for the launcher that serves the store at %s", where);
     if (!t->told_waiting)
-        tt__talk_post(t, TT__NODES_WAITS, 0, 0, text);
+        tt__talk_say_waits(t, text);
     t->told_waiting = true;
 }
 

@@ -3,6 +3,7 @@
 #include "elastic/nodes_talk.h"
 
 #include "base/error.h"
+#include "base/mutant.h"
 #include "store/signed.h"
 
 #include <stdio.h>
@@ -23,22 +24,26 @@ static const char *text_in(const json_t *news) {
 /* ---- of any member, which the coordinator repeats */
 
 static void take_end(tt__talk *t, int node, const json_t *news) {
-    tt__nodes_event *event = tt__talk_event(TT__NODES_ENDED);
+    tt__nodes_event *event = tt__talk_event(TT__NODES_DECIDES);
+    tt__remote_end *end = event ? calloc(1, sizeof *end) : NULL;
     json_int_t when = 0, error_s = 0, signal_s = 0;
     const char *message = NULL, *tail = NULL;
     int secondary = 0, waited = 0, pid = 0;
-    if (!event)
+    if (!end) {
+        free(event);
         return;
-    tt__worker *w = &event->worker;
+    }
+    event->event = (tt__event){.kind = TT__ON_REMOTE_END, .end = end};
+    tt__worker *w = &end->worker;
     if (json_unpack((json_t *)(uintptr_t)news, "{s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:b, s:s, s:s, s:I, s:I, s:I}",
-                    "attempt", &event->value, "rank", &event->rank, "pid", &pid, "status", &w->status, "exec_errno",
+                    "attempt", &end->attempt, "rank", &end->rank, "pid", &pid, "status", &w->status, "exec_errno",
                     &w->exec_errno, "told", &w->sent_signal, "secondary", &secondary, "waited", &waited, "message",
                     &message, "tail", &tail, "when", &when, "error_s", &error_s, "signal_s", &signal_s) ||
-        event->rank < 0 || event->rank >= t->round->world) {
+        end->rank < 0 || end->rank >= t->round->world) {
         tt__nodes_event_free(event);
         return;
     }
-    event->node = node;
+    end->node = node;
     w->ended = true;
     w->pid = pid;
     w->secondary = secondary;
@@ -49,7 +54,7 @@ static void take_end(tt__talk *t, int node, const json_t *news) {
     w->message = *message ? strdup(message) : NULL;
     const char *account = json_string_value(json_object_get(news, "account"));
     w->account = account && *account ? strdup(account) : NULL;
-    event->text = strdup(tail);
+    end->tail = strdup(tail);
     tt__nodes_post(t->nodes, event);
 }
 
@@ -58,13 +63,12 @@ static void take_success(tt__talk *t, const json_t *news) {
         t->closed = true;
 }
 
-static void take_recovery(tt__talk *t, int node, const json_t *news) {
-    tt__nodes_event *event = tt__talk_event(TT__NODES_RECOVER);
+/* A reader of another node asks. */
+static void take_look(tt__talk *t, int id) {
+    tt__nodes_event *event = tt__talk_event(TT__NODES_LOOK);
     if (!event)
         return;
-    event->node = node;
-    event->value = number_in(news, "attempt");
-    event->rank = number_in(news, "blamed");
+    event->look = id;
     tt__nodes_post(t->nodes, event);
 }
 
@@ -76,15 +80,19 @@ static bool take_common(tt__talk *t, int from, const char *what, const json_t *n
     if (!strcmp(what, "ended"))
         take_end(t, node, news);
     else if (!strcmp(what, "done"))
-        tt__talk_post(t, TT__NODES_DONE, node, 0, NULL);
+        tt__talk_decide_lost(t, TT__ON_LEFT, node, "its launcher has ended");
     else if (!strcmp(what, "signal"))
-        tt__talk_post(t, TT__NODES_SIGNAL, node, number_in(news, "signal"), NULL);
+        tt__talk_decide(
+            t, (tt__event){.kind = TT__ON_REMOTE_SIGNAL, .remote_signal = {node, number_in(news, "signal")}}, NULL);
     else if (!strcmp(what, "look"))
-        tt__talk_post(t, TT__NODES_LOOK, node, number_in(news, "id"), NULL);
+        take_look(t, number_in(news, "id"));
     else if (!strcmp(what, "success"))
         take_success(t, news);
     else if (!strcmp(what, "gone") && json_is_true(json_object_get(news, "kept")))
-        take_recovery(t, node, news);
+        tt__talk_decide(t,
+                        (tt__event){.kind = TT__ON_REMOTE_WAIT,
+                                    .remote_wait = {number_in(news, "attempt"), number_in(news, "blamed")}},
+                        NULL);
     else
         return false;
     return true;
@@ -124,7 +132,7 @@ static void take_members_news(tt__talk *t, int id, const char *text, json_t *new
     }
     if (!strcmp(what, "done"))
         node->done = true;
-    if (take_common(t, id, what, news))
+    if (take_common(t, id, what, news) && !TT__MUTANT(news_not_repeated))
         repeat_later(t, news, strlen(text));
 }
 
@@ -188,15 +196,15 @@ static void take_one_of_coordinator(tt__talk *t, const json_t *news) {
     } else if (!strcmp(what, "refused") && number_in(news, "member") == t->id && name_this_member(t, news))
         tt__talk_fail(t, text_in(news));
     else if (!strcmp(what, "waits"))
-        tt__talk_post(t, TT__NODES_WAITS, 0, 0, text_in(news));
+        tt__talk_say_waits(t, text_in(news));
     else if (!t->round)
         return; /* of before this member's time */
     else if (!strcmp(what, "lost"))
         take_lost_member(t, news);
     else if (!strcmp(what, "regroup"))
-        tt__talk_post(t, TT__NODES_REGROUP, 0, attempt, text_in(news));
+        tt__talk_decide(t, (tt__event){.kind = TT__ON_REGROUP, .regroup = {.attempt = attempt}}, text_in(news));
     else if (!strcmp(what, "last"))
-        tt__talk_post(t, TT__NODES_END, 0, attempt, NULL);
+        tt__talk_decide(t, (tt__event){.kind = TT__ON_LAST, .last = {attempt}}, NULL);
     else if (from != t->id)
         take_common(t, from, what, news);
 }
@@ -248,7 +256,7 @@ static void read_news_of(tt__talk *t, int id) {
     tt_store_value value;
     while (is_read(t, id) && t->of[id].news_taken < t->of[id].news && !t->cut && !t->failed) {
         const tt__node *node = &t->of[id];
-        tt__talk_news_key(key, id, node->news_taken + 1);
+        tt__talk_news_key(key, id, node->news_taken + 1 + TT__MUTANT(news_number_skipped));
         if (!tt__talk_get(t, id, key, &value))
             return;
         take_next(t, id, value.data);
@@ -296,7 +304,7 @@ static int list_unread(const tt__talk *t, unread *list) {
     for (int id = 0; id < t->known; id++)
         for (int64_t k = t->of[id].news_taken + 1; is_read(t, id) && k <= t->of[id].news && n < AT_ONCE; k++) {
             list[n] = (unread){.id = id, .number = k};
-            tt__talk_news_key(list[n++].key, id, k);
+            tt__talk_news_key(list[n++].key, id, k + TT__MUTANT(news_number_skipped));
         }
     return n;
 }

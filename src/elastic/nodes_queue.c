@@ -23,9 +23,13 @@ void tt__nodes_post(tt__nodes *nodes, tt__nodes_event *event) {
     tt__nodes_wake(nodes->events_fd);
 }
 
+static bool is_round(const tt__nodes_event *event) {
+    return event->kind == TT__NODES_DECIDES && event->event.kind == TT__ON_ROUND;
+}
+
 /* Is it a round of which it was not known for half a heartbeat that this node takes part? */
 static bool is_doubtful(const tt__nodes *nodes, const tt__nodes_event *event) {
-    return event->kind == TT__NODES_ROUND && event->believed_ms != TT__BELIEVED_ALWAYS &&
+    return is_round(event) && event->believed_ms != TT__BELIEVED_ALWAYS &&
            tt__now_ms() - event->believed_ms >= nodes->member.heartbeat_ms / 2;
 }
 
@@ -46,7 +50,7 @@ tt__nodes_event *tt__nodes_next(tt__nodes *nodes) {
 
 static tt__nodes_event **find_round(tt__nodes *nodes) {
     tt__nodes_event **at = &nodes->events;
-    while (*at && ((*at)->kind != TT__NODES_ROUND || (*at)->believed_ms == TT__BELIEVED_ALWAYS))
+    while (*at && (!is_round(*at) || (*at)->believed_ms == TT__BELIEVED_ALWAYS))
         at = &(*at)->next;
     return at;
 }
@@ -66,7 +70,8 @@ bool tt__nodes_take_back(tt__nodes *nodes) {
     pthread_mutex_lock(&nodes->lock);
     tt__nodes_event **at = find_round(nodes), *round = *at;
     if (round) {
-        round->kind = TT__NODES_MISSED;
+        free(round->event.round.round);
+        round->event = (tt__event){.kind = TT__ON_MISSED};
         for (tt__nodes_event *event; (event = round->next);) {
             round->next = event->next;
             tt__nodes_event_free(event);
@@ -79,13 +84,21 @@ bool tt__nodes_take_back(tt__nodes *nodes) {
     return round != NULL;
 }
 
+static void free_decision(tt__event *event) {
+    if (event->kind == TT__ON_ROUND)
+        free(event->round.round);
+    else if (event->kind == TT__ON_REMOTE_END)
+        tt__remote_end_free(event->end);
+    else if (event->kind == TT__ON_LOST || event->kind == TT__ON_LEFT)
+        tt__lost_node_free(event->lost.node);
+}
+
 void tt__nodes_event_free(tt__nodes_event *event) {
     if (!event)
         return;
+    if (event->kind == TT__NODES_DECIDES)
+        free_decision(&event->event);
     free(event->text);
-    free(event->round);
-    free(event->worker.message);
-    free(event->worker.account);
     tt__snapshot_free(&event->snapshot);
     free(event);
 }

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/mutant.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -21,7 +22,7 @@ static bool read_node(tt__round *r, int k, const json_t *entry, const char **non
         node->workers < 1)
         return false;
     snprintf(node->hostname, sizeof node->hostname, "%s", hostname);
-    node->first_rank = r->world;
+    node->first_rank = r->world - (TT__MUTANT(ranks_overlap) && k > 0);
     r->world += node->workers;
     return true;
 }
@@ -62,7 +63,7 @@ static void tell_spare(tt__talk *t, const json_t *news) {
     if ((int)n < t->nodes->member.max_nodes || t->told_waiting)
         return;
     snprintf(text, sizeof text, "all %d places are taken: waiting for one to become free", (int)n);
-    tt__talk_post(t, TT__NODES_WAITS, 0, 0, text);
+    tt__talk_say_waits(t, text);
     t->told_waiting = true;
 }
 
@@ -73,8 +74,10 @@ void tt__talk_take_round(tt__talk *t, const json_t *news) {
         return;
     }
     bool *shown = calloc((size_t)r->n, sizeof *shown);
-    tt__nodes_event *event = shown ? tt__talk_event(TT__NODES_ROUND) : NULL;
-    if (!event || !(event->round = copy_round(r))) {
+    tt__nodes_event *event = shown ? tt__talk_event(TT__NODES_DECIDES) : NULL;
+    if (event)
+        event->event = (tt__event){.kind = TT__ON_ROUND, .round = {.round = copy_round(r)}};
+    if (!event || !event->event.round.round) {
         tt__nodes_event_free(event);
         free(shown);
         free(r);
@@ -91,7 +94,7 @@ void tt__talk_take_round(tt__talk *t, const json_t *news) {
     t->looks = 0;
     t->closed = t->told_waiting = false;
     event->believed_ms =
-        tt__talk_replaces(t) && !t->nodes->member.coordinates ? TT__BELIEVED_NOT_YET : TT__BELIEVED_ALWAYS;
+        !TT__MUTANT(round_begun_that_is_over) && tt__talk_replaces(t) && !t->nodes->member.coordinates ? TT__BELIEVED_NOT_YET : TT__BELIEVED_ALWAYS;
     tt__nodes_post(t->nodes, event);
     if (!t->nodes->member.coordinates) /* it has read what this member has announced before it was gone */
         tt__talk_delete_news(t);
@@ -111,7 +114,7 @@ void tt__talk_collect(tt__talk *t, int attempt, int restarts, int recovery) {
 /* Does a member count for the next round? One of the last round does when it has nothing of it left. */
 static bool is_ready(const tt__talk *t, int id) {
     return tt__node_lives(&t->of[id]) &&
-           (!t->round || tt__talk_node_number(t, id) < 0 || t->of[id].gone > t->round->attempt);
+           (!t->round || tt__talk_node_number(t, id) < 0 || TT__MUTANT(next_attempt_too_early) || t->of[id].gone > t->round->attempt);
 }
 
 static int count_ready(const tt__talk *t) {
@@ -125,7 +128,7 @@ static int count_ready(const tt__talk *t) {
 static bool are_enough(const tt__talk *t, int n) {
     const tt__nodes_member *m = &t->nodes->member;
     bool waited = t->round || tt__now_ms() - t->came_ms >= m->last_call_ms;
-    return n >= m->max_nodes || (n >= m->min_nodes && waited);
+    return n >= m->max_nodes - TT__MUTANT(attempt_without_last_node) || (n >= m->min_nodes && waited);
 }
 
 /* Attempts go on counting when members, even such as come late, have been in this job with another coordinator. */
@@ -164,8 +167,10 @@ static json_t *list_nodes(const tt__talk *t, bool *trace) {
 
 static void begin_round(tt__talk *t) {
     bool trace = false;
-    count_on(t);
-    count_rounds_on(t);
+    if (!TT__MUTANT(attempts_count_anew))
+        count_on(t);
+    if (!TT__MUTANT(kept_rounds_count_anew))
+        count_rounds_on(t);
     json_t *of = list_nodes(t, &trace);
     json_t *news = json_pack("{s:s, s:i, s:i, s:i, s:b, s:o}", "what", "round", "attempt", t->next, "restarts",
                              t->next_restarts, "recovery", t->next_recovery, "trace", (int)trace, "of", of);
@@ -205,7 +210,7 @@ static void wait_for_more(tt__talk *t, int n) {
         tt__talk_fail_all(t, tt_last_error());
     } else if (!t->told_waiting) {
         t->told_waiting = true;
-        tt__talk_post(t, TT__NODES_WAITS, 0, 0, text);
+        tt__talk_say_waits(t, text);
         tt__talk_announce_json(t, json_pack("{s:s, s:s}", "what", "waits", "text", text));
     }
 }
@@ -213,7 +218,7 @@ static void wait_for_more(tt__talk *t, int n) {
 /* Tell of a member that the running attempt is without, if there is a place for it. */
 static void tell_newcomer(tt__talk *t) {
     char text[100] = "";
-    if (!t->round || t->closed || t->done || !tt__talk_numbers(t) || t->round->n >= t->nodes->member.max_nodes ||
+    if (TT__MUTANT(newcomer_not_told) || !t->round || t->closed || t->done || !tt__talk_numbers(t) || t->round->n >= t->nodes->member.max_nodes ||
         tt__now_ms() - t->came_ms < NEWCOMERS_MS)
         return;
     for (int id = 0; id < t->known; id++) {
@@ -224,7 +229,7 @@ static void tell_newcomer(tt__talk *t) {
         snprintf(text, sizeof text, "another node (%s) joins", node->hostname);
     }
     if (*text)
-        tt__talk_post(t, TT__NODES_NEWCOMER, -1, 0, text);
+        tt__talk_decide(t, (tt__event){.kind = TT__ON_NEWCOMER}, text);
 }
 
 void tt__talk_compose(tt__talk *t) {
@@ -248,19 +253,15 @@ void tt__talk_check_gone(tt__talk *t) {
         return;
     for (int k = 0; k < r->n; k++) {
         const tt__node *node = &t->of[r->of[k].member];
-        if (tt__node_lives(node) && node->gone <= r->attempt)
+        if (tt__node_lives(node) && node->gone <= (TT__MUTANT(next_attempt_too_early) ? -1 : r->attempt))
             return;
         kept = kept || (tt__node_lives(node) && node->kept);
         well = well && node->well && node->gone == r->attempt + 1;
     }
-    tt__nodes_event *event = tt__talk_event(TT__NODES_GONE);
-    if (!event)
-        return;
-    event->value = r->attempt;
-    event->rank = kept;
-    event->well = well;
     t->gone = r->attempt + 1;
-    tt__nodes_post(t->nodes, event);
+    tt__talk_decide(t, (tt__event){.kind = TT__ON_ALL_GONE, .all_gone = {r->attempt, kept, well}}, NULL);
+    if (TT__MUTANT(news_deleted_unread))
+        t->news_of_before = t->news;
     tt__talk_delete_news(t); /* of the attempt before: who has taken part in this one has read them */
     t->news_of_before = t->news;
 }

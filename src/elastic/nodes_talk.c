@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/plain_text.h"
 #include "store/signed.h"
 
 #include <stdio.h>
@@ -59,19 +60,45 @@ tt__nodes_event *tt__talk_event(tt__nodes_kind kind) {
     return event;
 }
 
-void tt__talk_post(tt__talk *t, tt__nodes_kind kind, int node, int value, const char *text) {
-    tt__nodes_event *event = tt__talk_event(kind);
+void tt__talk_decide(tt__talk *t, tt__event decision, const char *text) {
+    tt__nodes_event *event = tt__talk_event(TT__NODES_DECIDES);
     if (!event)
         return;
-    event->node = node;
-    event->value = value;
     event->text = text ? strdup(text) : NULL;
+    if (event->text)
+        tt__make_plain(event->text);
+    event->event = decision;
+    if (decision.kind == TT__ON_NO_ROUND)
+        event->event.text = event->text ? event->text : "the other nodes can't be joined";
+    else if (decision.kind == TT__ON_REGROUP || decision.kind == TT__ON_NEWCOMER)
+        event->event.regroup.why = event->text ? event->text : "the nodes change";
+    tt__nodes_post(t->nodes, event);
+}
+
+void tt__talk_decide_lost(tt__talk *t, tt__event_kind kind, int number, const char *why) {
+    tt__nodes_event *event = tt__talk_event(TT__NODES_DECIDES);
+    tt__lost_node *node = event ? calloc(1, sizeof *node) : NULL;
+    if (!node) {
+        free(event);
+        return;
+    }
+    node->node = number;
+    node->why = strdup(why);
+    event->event = (tt__event){.kind = kind, .lost = {node}};
+    tt__nodes_post(t->nodes, event);
+}
+
+void tt__talk_say_waits(tt__talk *t, const char *text) {
+    tt__nodes_event *event = tt__talk_event(TT__NODES_WAITS);
+    if (!event)
+        return;
+    event->text = strdup(text);
     tt__nodes_post(t->nodes, event);
 }
 
 void tt__talk_fail(tt__talk *t, const char *text) {
     if (!t->failed)
-        tt__talk_post(t, TT__NODES_FAILED, 0, 0, text);
+        tt__talk_decide(t, (tt__event){.kind = TT__ON_NO_ROUND}, text);
     t->failed = true;
 }
 
@@ -85,7 +112,7 @@ void tt__talk_lose(tt__talk *t, int id, const char *text) {
     if (job && tt__talk_replaces(t) && tt__nodes_take_back(t->nodes))
         return;
     if (number >= 0)
-        tt__talk_post(t, TT__NODES_LOST, number, 0, text);
+        tt__talk_decide_lost(t, TT__ON_LOST, number, text);
 }
 
 /* Believe what the coordinator said last, before this member could know whether it was of this life; false: nothing. */
@@ -108,7 +135,7 @@ void tt__talk_miss_coordinator(tt__talk *t, const char *text) {
         return;
     }
     t->failed = true;
-    tt__talk_post(t, TT__NODES_AGAIN, 0, 0, text);
+    tt__talk_decide(t, (tt__event){.kind = TT__ON_AGAIN}, NULL);
 }
 
 /* ---- the store */

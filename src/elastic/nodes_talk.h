@@ -133,7 +133,12 @@ static inline bool tt__talk_will_look_again(tt__talk *t) {
 
 /* Make an event; NULL: no memory. */
 tt__nodes_event *tt__talk_event(tt__nodes_kind kind);
-void tt__talk_post(tt__talk *t, tt__nodes_kind kind, int node, int value, const char *text);
+/* Post an event for the machine. `text` becomes the event's, where it has one. */
+void tt__talk_decide(tt__talk *t, tt__event event, const char *text);
+/* The same: node `number` is lost (TT__ON_LOST), or leaves (TT__ON_LEFT). */
+void tt__talk_decide_lost(tt__talk *t, tt__event_kind kind, int number, const char *why);
+/* Say for whom this node waits. */
+void tt__talk_say_waits(tt__talk *t, const char *text);
 
 /* Joining has failed, or another round; the launcher is told so once. */
 void tt__talk_fail(tt__talk *t, const char *text);

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/mutant.h"
 #include "elastic/blob.h"
 #include "store/renewal.h"
 #include "store/signed.h"
@@ -91,12 +92,12 @@ static void read_final(tt__talk *t, tt__snapshot *snapshot) {
 
 /* Have all nodes ended? The coordinator sees it, and tells the others. */
 static bool all_ended(tt__talk *t) {
-    if (t->cut) /* nobody can be heard; who serves the store ends with it */
+    if (!TT__MUTANT(waits_for_unreachable_store) && t->cut) /* nobody can be heard; who serves the store ends with it */
         return true;
     if (!t->nodes->member.coordinates)
         return t->of[0].done || t->of[0].lost;
     for (int k = 0; t->round && k < t->round->n; k++)
-        if (tt__node_lives(&t->of[t->round->of[k].member]))
+        if (TT__MUTANT(end_waits_for_lost) ? !t->of[t->round->of[k].member].done : tt__node_lives(&t->of[t->round->of[k].member]))
             return false;
     if (t->round)
         tt__talk_announce_json(t, json_pack("{s:s, s:o}", "what", "over", "to", tt__talk_nonces(t)));
@@ -107,14 +108,16 @@ static void check_over(tt__talk *t) {
     bool spare = !t->round && !t->nodes->member.coordinates && t->known && t->of[0].done;
     if (t->over || t->failed || !(t->done || spare) || !all_ended(t))
         return;
-    tt__nodes_event *event = tt__talk_event(TT__NODES_OVER);
+    tt__nodes_event *event = tt__talk_event(TT__NODES_DECIDES);
     if (!event)
         return;
+    event->event.kind = TT__ON_OVER;
     if (t->nodes->member.wants_trace && t->round)
         read_final(t, &event->snapshot);
-    if (t->nodes->member.coordinates)
-        tt__talk_wait_for_leavers(t);
-    else if (!t->cut)
+    if (t->nodes->member.coordinates) {
+        if (!TT__MUTANT(node_0_leaves_early))
+            tt__talk_wait_for_leavers(t);
+    } else if (!t->cut)
         tt__talk_check(t, tt__talk_put_left(t));
     t->over = true;
     tt__nodes_post(t->nodes, event);
@@ -193,7 +196,7 @@ static void collect_next(tt__talk *t, const tt__order *order) {
     const char *keys[] = {key};
     bool there;
     tt__talk_key(key, "beat", t->id);
-    if (order->renewed && t->store && !t->cut)
+    if (!TT__MUTANT(store_renewed_amid_news) && order->renewed && t->store && !t->cut)
         tt__talk_check(t, tt_store_check(t->store, keys, 1, &there));
     if (order->renewed)
         tt__store_server_renew(order->renewed);

@@ -3,7 +3,6 @@
 #include "base/fd.h"
 #include "base/json.h"
 #include "base/parse.h"
-#include "base/struck.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -13,23 +12,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-const char *tt__signal_name(int sig, char *text, size_t size) {
-    const char *name = sigabbrev_np(sig);
-    snprintf(text, size, "%s%s", name ? "SIG" : "signal", name ? name : "");
-    return text;
-}
-
-const char *tt__end_text(int status, char *text, size_t size) {
-    char name[32];
-    if (WIFSIGNALED(status))
-        snprintf(text, size, "signal %d (%s)", WTERMSIG(status), tt__signal_name(WTERMSIG(status), name, sizeof name));
-    else
-        snprintf(text, size, "exit code %d", WEXITSTATUS(status));
-    return text;
-}
-
-int tt__end_code(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
 
 /* Seconds since 1970, as a number or as text; 0: neither. */
 static int64_t file_seconds(const json_t *when) {
@@ -72,71 +54,6 @@ void tt__error_file_read(const char *path, tt__worker *worker) {
     worker->error_s = file_seconds(json_object_get(json_is_object(inner) ? more : root, "timestamp"));
     worker->secondary = json_is_true(json_object_get(more, "secondary"));
     json_decref(root);
-}
-
-bool tt__was_told_to_end(const tt__worker *w) {
-    return w->sent_signal && !w->exec_errno && !(w->error_s && w->error_s < w->signal_s);
-}
-
-bool tt__is_consequence(const tt__worker *w) { return w->secondary || w->waited || w->sent_signal; }
-
-/* Rank a failure: 0 = the worker did not fail; else the lower, the likelier it is the cause. */
-static int blame(const tt__worker *w) {
-    if (!w->ended || w->status == 0)
-        return 0;
-    return w->exec_errno ? 1 : tt__was_told_to_end(w) ? 4 : w->waited ? 3 : w->secondary ? 2 : 1;
-}
-
-/* Return the second in which the worker failed. */
-static int64_t failure_s(const tt__worker *w) {
-    int64_t ended_s = w->when.realtime_ns / 1000000000;
-    return w->error_s && w->error_s < ended_s ? w->error_s : ended_s;
-}
-
-/* Did `a` fail before `b`? Only workers with an error file can have failed in another order than they ended. */
-static bool failed_before(const tt__worker *a, const tt__worker *b) {
-    if ((a->error_s || b->error_s) && failure_s(a) != failure_s(b))
-        return failure_s(a) < failure_s(b);
-    return a->order < b->order;
-}
-
-static bool struck_down(const tt__worker *w) {
-    return blame(w) == 1 && WIFSIGNALED(w->status) && tt__is_struck_by(WTERMSIG(w->status));
-}
-
-static int64_t ms_between(const tt__moment *a, const tt__moment *b) {
-    return (tt__ns_checked(b->realtime_ns) - tt__ns_checked(a->realtime_ns)) / 1000000;
-}
-
-int tt__first_failure(const tt__worker *workers, int n) {
-    int first = -1;
-    for (int rank = 0; rank < n; rank++) {
-        int mine = blame(&workers[rank]), best = first < 0 ? INT_MAX : blame(&workers[first]);
-        if (mine && (mine < best || (mine == best && failed_before(&workers[rank], &workers[first]))))
-            first = rank;
-    }
-    if (first < 0 || struck_down(&workers[first]))
-        return first;
-    int struck = -1;
-    for (int rank = 0; rank < n; rank++)
-        if (struck_down(&workers[rank]) && llabs(ms_between(&workers[first].when, &workers[rank].when)) < TT__TIE_MS &&
-            (struck < 0 || workers[rank].order < workers[struck].order))
-            struck = rank;
-    return struck < 0 ? first : struck;
-}
-
-/* Return the worker's message without its own rank's number before it. */
-static const char *words_of(const tt__worker *w, int rank) {
-    char prefix[32];
-    const char *message = w->message && !w->exec_errno ? w->message : "";
-    size_t n = (size_t)snprintf(prefix, sizeof prefix, "rank %d: ", rank);
-    return strncmp(message, prefix, n) != 0 ? message : message + n;
-}
-
-bool tt__failed_alike(const tt__worker *a, int rank_a, const tt__worker *b, int rank_b) {
-    const char *words = words_of(a, rank_a);
-    return blame(a) == 1 && blame(b) == 1 && WIFEXITED(a->status) && a->status == b->status && *words &&
-           !strcmp(words, words_of(b, rank_b));
 }
 
 /* "killed by SIGKILL (signal 9)", "exit code 3", "could not be started: ..." */
@@ -258,7 +175,7 @@ void tt__report_first(tt__streams *streams, const tt__job *job, const tt__first 
 }
 
 static const char *own_words(const tt__job *job, const tt__worker *workers, int i) {
-    return words_of(&workers[i], job->first_rank + i);
+    return tt__failure_words(&workers[i], job->first_rank + i);
 }
 
 enum { MESSAGE_SIZE = 2048 };

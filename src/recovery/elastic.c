@@ -4,6 +4,7 @@
 #include "base/args.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/mutant.h"
 #include "base/saved_error.h"
 #include "comm/group.h"
 #include "comm/record/recovery.h"
@@ -73,7 +74,7 @@ static tt_status move_on(tt_elastic *e) {
 /* Join the group of the round that this process is in, and if a rank of it is lost meanwhile the next one. */
 static tt_status join_round(tt_elastic *e) {
     for (;;) {
-        tt__net_interrupt_by(e->standing.socket, "the launcher has another round for this job, or has ended");
+        tt__net_interrupt_by(TT__MUTANT(joining_heeds_no_launcher) ? -1 : e->standing.socket, "the launcher has another round for this job, or has ended");
         tt_status status =
             tt_init_process_group(&e->group, .timeout_ms = e->timeout_ms, .heartbeat_ms = e->heartbeat_ms,
                                   .transport = e->transport, .algorithms = e->algorithms, .or_alone = e->or_alone);

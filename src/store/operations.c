@@ -4,6 +4,8 @@
 #include "store/service.h"
 #include "store/waiters.h"
 
+#include "base/mutant.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,7 +60,7 @@ static void store_value(request *r, tt__store_entry *entry, tt__span value) {
         break_no_memory(r);
         return;
     }
-    if (tt__store_key_begins(tt__store_entry_key(entry), TT__STORE_LASTING))
+    if (TT__MUTANT(renewed_store_keeps_clients) || tt__store_key_begins(tt__store_entry_key(entry), TT__STORE_LASTING))
         r->session->lasting = true;
     note_living(r->session, tt__store_entry_key(entry));
     tt__store_release_waiters(entry);

@@ -93,8 +93,17 @@ static const sim_item *item_of(const keeper *k, sim_kind kind, int local, int at
 
 static void tell(keeper *k, tt__keeper_kind kind, int local, int value, bool secondary) {
     message *new = sim_memory(malloc(sizeof *new));
-    int pid = kind == TT__KEEPER_ENDED ? k->told : FIRST_PID + k->agent->node * PIDS_OF_NODE + 1 + local;
-    *new = (message){.m = {.kind = (int32_t)kind, .rank = local, .value = value, .pid = pid}, .secondary = secondary};
+    int pid = FIRST_PID + k->agent->node * PIDS_OF_NODE + 1 + local;
+    *new = (message){.m = {.kind = (int32_t)kind, .worker = local}, .secondary = secondary};
+    if (kind == TT__KEEPER_STARTED)
+        new->m.started.pid = pid;
+    else if (kind == TT__KEEPER_NOT_STARTED) {
+        new->m.not_started.errnum = value;
+        new->m.not_started.pid = pid;
+    } else if (kind == TT__KEEPER_ENDED) {
+        new->m.ended.status = value;
+        new->m.ended.signalled = k->told;
+    }
     if (kind == TT__KEEPER_ENDED && k->of[local].process)
         new->wants_round = (int)k->of[local].process->said.wants_round;
     *k->end = new;
@@ -357,7 +366,7 @@ tt_status tt__keeper_start(tt__keeper *launchers, tt__job *job) {
     return TT_OK;
 }
 
-void tt__keeper_send_world(const tt__keeper *launchers, const tt__job *job) {
+void tt__keeper_send_place(const tt__keeper *launchers, const tt__job *job) {
     (void)launchers;
     keeper *k = own();
     k->first_rank = job->first_rank;
@@ -490,11 +499,12 @@ int tt__keeper_receive(const tt__keeper *launchers, tt__keeper_message *m) {
     sim_fd_take(k->fd);
     *m = first->m;
     if (m->kind == TT__KEEPER_ENDED) {
-        const sim_item *item = item_of(k, SIM_NOT_EXECUTABLE, m->rank, k->attempt);
-        k->of[m->rank].secondary = first->secondary;
-        sim_note_end(&(sim_end){k->agent->node, k->attempt, k->first_rank + m->rank, m->value, item ? item->value : 0,
-                                k->round, first->secondary, k->told, first->wants_round > k->recovery,
-                                sim_now_ns() + k->agent->realtime_ns, k->of[m->rank].error_s, k->signal_s});
+        const sim_item *item = item_of(k, SIM_NOT_EXECUTABLE, m->worker, k->attempt);
+        k->of[m->worker].secondary = first->secondary;
+        sim_note_end(&(sim_end){k->agent->node, k->attempt, k->first_rank + m->worker, m->ended.status,
+                                item ? item->value : 0, k->round, first->secondary, k->told,
+                                first->wants_round > k->recovery, sim_now_ns() + k->agent->realtime_ns,
+                                k->of[m->worker].error_s, k->signal_s});
     }
     free(first);
     return 1;

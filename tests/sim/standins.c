@@ -311,10 +311,13 @@ void __wrap_tt__report_attempt(tt__streams *streams, const tt__job *job, const t
 
 /* ---- rounds: their numbers are noted, as a worker that is kept has another as its attempt */
 
-void __real_tt__launcher_take_round(tt__launcher_state *l, tt__round *round);
-void __wrap_tt__launcher_take_round(tt__launcher_state *l, tt__round *round);
+void __real_tt__machine_step(tt__machine *m, tt__event *event, const tt__surroundings *around, tt__actions *actions);
+void __wrap_tt__machine_step(tt__machine *m, tt__event *event, const tt__surroundings *around, tt__actions *actions);
 
-void __wrap_tt__launcher_take_round(tt__launcher_state *l, tt__round *round) {
-    sim_keeper_note_round(sim_agent_now()->node, round->attempt);
-    __real_tt__launcher_take_round(l, round);
+void __wrap_tt__machine_step(tt__machine *m, tt__event *event, const tt__surroundings *around, tt__actions *actions) {
+    if (event->kind == TT__ON_NEXT && m->membership.next_round)
+        sim_keeper_note_round(sim_agent_now()->node, m->membership.next_round->attempt);
+    __real_tt__machine_step(m, event, around, actions);
+    if (actions->overflowed)
+        abort();
 }

@@ -1,6 +1,5 @@
 /* The cases of written.c, and what is to be said of several. TT_SIM_WRITTEN=I plays the I-th with its trace. */
 #include "sim/case.h"
-#include "sim/plant.h"
 #include "sim/written.h"
 
 #include <signal.h>

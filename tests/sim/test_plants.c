@@ -1,8 +1,8 @@
-/* Does the simulation find what is wrong? Each planted bug (plants.py) must fail a case before so many have been
+/* Does the simulation find what is wrong? Each planted bug (mutants.def) must fail a case before so many have been
  * played, TT_SIM_SEEDS, from a fixed seed on, or one of those that are written down; TT_SIM_PLANT plays one of the bugs
  * alone. */
 #include "sim/case.h"
-#include "sim/plant.h"
+#include "sim/mutants.h"
 #include "sim/written.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@ enum { CASES = 1000, FIRST_SEEDS = 200, AGENTS = 8, JOBS = 2 };
 pid_t __real_waitpid(pid_t pid, int *status, int options);
 
 static bool is_found(int plant, int cases) {
-    sim_plant = plant;
+    sim_mutant = plant;
     for (int i = 1; i <= FIRST_SEEDS + sim_written_count() + cases; i++) {
         int seed = i <= FIRST_SEEDS ? i : i - sim_written_count(), one = i - FIRST_SEEDS - 1;
         bool is_drawn = i <= FIRST_SEEDS || seed > FIRST_SEEDS;
@@ -31,27 +31,20 @@ static bool is_found(int plant, int cases) {
         bool is_fewer = !*verdict.check && verdict.kept < least_kept;
         if (!*verdict.check && !is_fewer)
             continue;
-        printf("%2d  %s: %s %d (%s): %s\n", plant, sim_plant_rows[plant - 1].what, what, is_drawn ? seed : one,
+        printf("%2d  %s: %s %d (%s): %s\n", plant, sim_mutant_texts[plant], what, is_drawn ? seed : one,
                is_fewer ? "kept" : verdict.check, is_fewer ? "fewer ranks went on" : verdict.text);
         fflush(stdout);
         return true;
     }
-    printf("%2d  %s: NOT FOUND in %d cases\n", plant, sim_plant_rows[plant - 1].what, cases);
+    printf("%2d  %s: NOT FOUND in %d cases\n", plant, sim_mutant_texts[plant], cases);
     return false;
 }
 
 /* Every JOBS-th bug. Returns how many were not found. */
 static int find_share(int share, int cases) {
     int missed = 0;
-    for (int plant = 1 + share; plant <= sim_plant_count; plant += JOBS) {
-        if (sim_plant_rows[plant - 1].there) {
-            missed += !is_found(plant, cases);
-            continue;
-        }
-        printf("%2d  %s: src/%s has no place for it any more: give it another in tests/sim/plants.py\n", plant,
-               sim_plant_rows[plant - 1].what, sim_plant_rows[plant - 1].source);
-        missed++;
-    }
+    for (int plant = 1 + share; plant < SIM_MUTANTS_END; plant += JOBS)
+        missed += !is_found(plant, cases);
     fflush(stdout);
     return missed;
 }

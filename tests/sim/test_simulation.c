@@ -8,9 +8,9 @@
  *   TT_SIM_CALM=N         instead, one job of N launchers in which nothing goes wrong
  *   TT_SIM_TABLE=N        instead, such jobs of 4, 8, ... N launchers: how many requests each sends
  *   TT_SIM_JOBS=N         cases at one time
- *   TT_SIM_PLANT=K        in sim_planted: with the bug number K (plants.py) */
+ *   TT_SIM_PLANT=K        in the world of test_plants: with the bug number K (mutants.def) */
 #include "sim/case.h"
-#include "sim/plant.h"
+#include "sim/mutants.h"
 
 #include <sched.h>
 #include <stdatomic.h>
@@ -74,8 +74,8 @@ static void explain(uint64_t seed, int agents, const sim_verdict *verdict) {
     sim_plan_print(&plan);
     sim_cut_text(&cut, only, sizeof only);
     printf("play it: TT_SIM_SEED=%llu TT_SIM_AGENTS=%d TT_SIM_ONLY=%s", (unsigned long long)seed, agents, only);
-    if (sim_plant)
-        printf(" TT_SIM_PLANT=%d", sim_plant);
+    if (sim_mutant)
+        printf(" TT_SIM_PLANT=%d", sim_mutant);
     printf("\n");
     fflush(stdout);
 }
@@ -171,7 +171,7 @@ int main(void) {
             count = setting("TT_SIM_SEEDS", seed >= 0                ? 1
                                             : getenv("TT_SANITIZED") ? SANITIZED_CASES
                                                                      : CASES);
-    sim_plant = (int)setting("TT_SIM_PLANT", 0);
+    sim_mutant = (int)setting("TT_SIM_PLANT", 0);
     if (table)
         return print_table(table);
     if (calm) {

@@ -1,6 +1,6 @@
 #include "sim/verdict.h"
 
-#include "sim/plant.h"
+#include "sim/mutants.h"
 #include "sim/world.h"
 
 #include <stdarg.h>
@@ -8,7 +8,12 @@
 #include <unistd.h>
 
 sim_verdict *sim_result;
-int sim_plant;
+int sim_mutant;
+const char *const sim_mutant_texts[] = {"none",
+#define MUTANT(name, what) what,
+#include "sim/mutants.def"
+#undef MUTANT
+};
 
 static _Noreturn void leave(void) {
     sim_result->virtual_ns = sim_now_ns();

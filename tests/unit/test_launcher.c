@@ -1,5 +1,6 @@
 /* elastic: how the workers' stderr is passed on, what is kept of it, and who is called the first failure. The
  * launcher's parts are in the command only, so they are compiled into this test. */
+#include "elastic/machine/failures.c"
 #include "elastic/merge.c"
 #include "elastic/outlet.c"
 #include "elastic/pty.c"

@@ -1,5 +1,5 @@
-/* The launcher's notes of how ranks ended, read while ranks join: a store that fails says so, whichever call it was, and
- * only what is not the launcher's counts for nothing. */
+/* The launcher's notes of how ranks ended, read while ranks join: a store that fails says so, whichever call it was,
+ * and only what is not the launcher's counts for nothing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -55,7 +55,8 @@ tt_status tt__launcher_note(const tt__rendezvous *rendezvous, const tt__secret *
     *text = '\0';
     tt_status status = notes ? tt_store_check(notes, &key, 1, &there) : TT_OK;
     if (!status && there)
-        status = tt__signed_get(notes, secret, key, tt__store_life(notes, false), "this rank", "the launcher", 0, &value);
+        status =
+            tt__signed_get(notes, secret, key, tt__store_life(notes, false), "this rank", "the launcher", 0, &value);
     if (status == TT_ERR_AUTH)
         return TT_OK; /* not the launcher's */
     if (status)

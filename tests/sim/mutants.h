@@ -1,0 +1,19 @@
+/* The bugs that are planted in test_plants: base/mutant.h. */
+#ifndef SIM_MUTANTS_H
+#define SIM_MUTANTS_H
+
+typedef enum sim_mutant_name {
+    SIM_NO_MUTANT,
+#define MUTANT(name, what) SIM_MUTANT_##name,
+#include "sim/mutants.def"
+#undef MUTANT
+    SIM_MUTANTS_END
+} sim_mutant_name;
+
+/* The one that is there. */
+extern int sim_mutant;
+
+/* What is wrong then. */
+extern const char *const sim_mutant_texts[];
+
+#endif
