@@ -59,7 +59,7 @@ INDEXED = ("docs/**/*.md", "docs/man/*.1")
 # What makes a descriptor, and who may do so without tt__fd(): it itself; who makes standard streams of them.
 MAKES_DESCRIPTOR = (r"(?<![\w>.*])(accept4?|dup|epoll_create1|eventfd|memfd_create|open(?:at)?|signalfd|socket|"
                     r"syscall(?=\(SYS_pidfd_open))\(")
-MAY_MAKE_STREAMS = ("src/base/fd.c", "src/cli/run/run.c", "src/elastic/worker.c")
+MAY_MAKE_STREAMS = ("src/base/fd.c", "src/cli/run/run.c", "src/launch/local/worker.c")
 
 # Variables that getenv() may read: in a set-user-id program their values are the caller's.
 NAME_NO_PATH = set(
@@ -83,7 +83,7 @@ BELOW = {
     "spawn": ["store"],
     "reducer": ["comm"],
     "rpc": ["comm"],
-    "recovery": ["comm"],
+    "elastic": ["comm"],
     "tensor": ["base"],
     "autograd": ["tensor"],
     "nn": ["autograd"],
@@ -92,11 +92,11 @@ BELOW = {
     "data": ["tensor", "zip"],
     "checkpoint": ["nn", "optim", "data", "zip"],
     "models": ["checkpoint"],
-    "parallel": ["reducer", "recovery", "rpc", "nn", "optim", "data", "checkpoint"],
+    "parallel": ["reducer", "elastic", "rpc", "nn", "optim", "data", "checkpoint"],
     "metrics": ["base"],
-    "elastic": ["store"],
+    "launch": ["store"],
     "trainer": ["parallel", "metrics"],
-    "cli": ["elastic", "trainer", "models"],
+    "cli": ["launch", "trainer", "models"],
 }
 # What each folder of src/comm may include besides itself and the headers of VOCABULARY; the top, src/comm itself, may
 # include all.
@@ -119,20 +119,20 @@ INSIDE_COMM = {
 }
 # What groups, works and operations are: the structs and tables of the whole of comm.
 VOCABULARY = {"group", "native_group", "work", "callback", "in_callback", "machine", "world", "op", "rankset", "split"}
-# Who may print, and who may end its process: the keeper of elastic is a process of its own, and so are the children of
+# Who may print, and who may end its process: the keeper of launch is a process of its own, and so are the children of
 # spawn, which flushes the program's streams.
 MAY_PRINT = {"cli", "spawn"}
-MAY_END = {"cli", "elastic", "spawn"}
+MAY_END = {"cli", "launch", "spawn"}
 # Files of autograd that may: record.c has the argument checks of operators; backward.c, open_pass.c and leaf.c check
 # gradients that come from operators and programs, and leaf.c moves a gradient's bytes to other memory; autocast.c
 # chooses types.
 MAY_SEE_ELEMENTS = {"autocast", "record", "backward", "leaf", "open_pass"}
 # libtutti-comm is these; libtutti is the others but the command's.
-COMM_LAYERS = {"base", "net", "store", "spawn", "comm", "recovery", "reducer", "rpc"}
+COMM_LAYERS = {"base", "net", "store", "spawn", "comm", "elastic", "reducer", "rpc"}
 # Under which the one exports what only the other may use (cmake/library.map.in).
 PRIVATE_NODE = "TUTTI_PRIVATE_"
 # Public headers that are not named after their layer.
-LAYER_OF_HEADER = {"amp": "optim", "backend": "comm", "datasets": "data", "device": "tensor", "elastic": "recovery",
+LAYER_OF_HEADER = {"amp": "optim", "backend": "comm", "datasets": "data", "device": "tensor",
                    "functional": "autograd", "graph": "autograd", "init": "nn", "layers": "nn", "job": "comm",
                    "loader": "data", "samplers": "data", "transforms": "data"}
 LAYER_OF_HEADER |= dict.fromkeys(("comm_hooks", "data_parallel", "elastic_training", "fully_shard", "join", "local_sgd",

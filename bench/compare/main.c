@@ -2,7 +2,7 @@
  * starts its ranks by itself: it has `tutti run`, too. */
 #include "compare/compare.h"
 
-#include "elastic/children.h"
+#include "launch/local/children.h"
 
 static const tt__command *const *compare_parts(void) {
     static const tt__command *const parts[] = {&tt__compare_agreement, &tt__compare_link, &tt__compare_pipeline,

@@ -5,7 +5,7 @@
 #include "base/format.h"
 #include "base/parse.h"
 #include "base/plain_text.h"
-#include "elastic/terminal.h"
+#include "launch/local/terminal.h"
 
 #include <stdarg.h>
 #include <stdlib.h>

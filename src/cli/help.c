@@ -1,7 +1,7 @@
 /* The help of a command, from its table. */
 #include "cli/cli.h"
 
-#include "elastic/terminal.h"
+#include "launch/local/terminal.h"
 
 #include <stdlib.h>
 #include <string.h>

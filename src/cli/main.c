@@ -1,9 +1,9 @@
 /* tutti: one command, its subcommands in a table. */
 #include "cli/cli.h"
 
-#include "elastic/children.h"
-#include "elastic/remote_clock.h"
-#include "elastic/remote_node.h"
+#include "launch/adapters/remote_clock.h"
+#include "launch/adapters/remote_node.h"
+#include "launch/local/children.h"
 
 #include <tutti/base.h>
 

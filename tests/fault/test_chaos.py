@@ -165,7 +165,8 @@ class Chaos(unittest.TestCase):
 
     def logs(self):
         return f"seed {SEED}\n" + "".join(f"---- {path.name}\n{path.read_text(errors='replace')[-6000:]}"
-                                          for path in sorted((*self.folder.glob("log.*"), *self.folder.glob("error.*"))))
+                                          for path in sorted((*self.folder.glob("log.*"),
+                                                              *self.folder.glob("error.*"))))
 
     def is_over(self):
         return self.launchers[0].poll() is not None

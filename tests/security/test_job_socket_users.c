@@ -4,7 +4,7 @@
 
 #include "security/other_user.h"
 
-#include "elastic/snapshot.h"
+#include "launch/local/snapshot.h"
 #include "net/job_socket.h"
 
 #include <poll.h>

@@ -5,7 +5,7 @@
 #include "security/other_user.h"
 
 #include "base/clock.h"
-#include "elastic/snapshot.c" /* the command's alone, in no library */
+#include "launch/local/snapshot.c" /* the command's alone, in no library */
 #include "net/net.h"
 #include "net/peer_user.h"
 #include "net/stream.h"

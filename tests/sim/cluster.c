@@ -1,6 +1,6 @@
 #include "sim/cluster.h"
 
-#include "elastic/job.h"
+#include "launch/job.h"
 #include "sim/checks.h"
 #include "sim/descriptors.h"
 #include "sim/history.h"

@@ -1,4 +1,4 @@
-/* Virtual process groups: what stands in for src/comm where src/recovery calls it. A call is done when all ranks have
+/* Virtual process groups: what stands in for src/comm where src/elastic calls it. A call is done when all ranks have
  * come to it and their machines reach each other; some ranks may have heard so, and others not, when one is lost. */
 #ifndef SIM_GROUPS_H
 #define SIM_GROUPS_H

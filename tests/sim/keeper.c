@@ -1,7 +1,7 @@
 #include "sim/keeper.h"
 
-#include "elastic/keeper.h"
-#include "elastic/report.h"
+#include "launch/local/keeper.h"
+#include "launch/local/report.h"
 #include "sim/checks.h"
 #include "sim/cluster.h"
 #include "sim/descriptors.h"
@@ -97,13 +97,10 @@ static void tell(keeper *k, tt__keeper_kind kind, int local, int value, bool sec
     *new = (message){.m = {.kind = (int32_t)kind, .worker = local}, .secondary = secondary};
     if (kind == TT__KEEPER_STARTED)
         new->m.started.pid = pid;
-    else if (kind == TT__KEEPER_NOT_STARTED) {
-        new->m.not_started.errnum = value;
-        new->m.not_started.pid = pid;
-    } else if (kind == TT__KEEPER_ENDED) {
-        new->m.ended.status = value;
-        new->m.ended.signalled = k->told;
-    }
+    if (kind == TT__KEEPER_NOT_STARTED)
+        new->m = (tt__keeper_message){kind, local, .not_started = {.errnum = value, .pid = pid}};
+    if (kind == TT__KEEPER_ENDED)
+        new->m = (tt__keeper_message){kind, local, .ended = {value, k->told}};
     if (kind == TT__KEEPER_ENDED && k->of[local].process)
         new->wants_round = (int)k->of[local].process->said.wants_round;
     *k->end = new;
@@ -467,11 +464,8 @@ bool tt__keeper_send(const tt__keeper *launchers, tt__keeper_kind kind, int valu
     keeper *k = own();
     if (k->dead)
         return false;
-    sim_trace(k->agent->node, "tells its workers: %s %d",
-              kind == TT__KEEPER_KILL    ? "SIGKILL to all"
-              : kind == TT__KEEPER_SWEEP ? "to what is left, signal"
-                                         : "signal",
-              value);
+    const char *how = kind == TT__KEEPER_KILL ? "SIGKILL to all" : kind == TT__KEEPER_SWEEP ? "leftovers" : "all";
+    sim_trace(k->agent->node, "signals its workers: %s, %d", how, value);
     if (kind == TT__KEEPER_SIGNAL || kind == TT__KEEPER_KILL)
         check_kept(k);
     if (kind == TT__KEEPER_SIGNAL || kind == TT__KEEPER_PASS) {

@@ -1,4 +1,4 @@
-/* Virtual keepers and workers: what stands in for src/elastic/keeper.c and all below it. */
+/* Virtual keepers and workers: what stands in for src/launch/local/keeper.c and all below it. */
 #ifndef SIM_KEEPER_H
 #define SIM_KEEPER_H
 

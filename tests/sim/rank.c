@@ -1,12 +1,12 @@
 /* What a virtual rank's process has that is one a process: who it is, its recorder, its connection to the launcher, the
- * signals that it watches for. What stands in for the parts of src/comm and src/recovery that do. */
+ * signals that it watches for. What stands in for the parts of src/comm and src/elastic that do. */
 #include "sim/trainer.h"
 
 #include "comm/record/recovery.h"
 #include "comm/rendezvous/rendezvous.h"
 #include "comm/rendezvous/round.h"
-#include "recovery/standing_record.h"
-#include "recovery/stop_wish.h"
+#include "elastic/standing_record.h"
+#include "elastic/stop_wish.h"
 #include "sim/descriptors.h"
 #include "sim/groups.h"
 #include "sim/history.h"

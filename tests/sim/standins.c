@@ -1,11 +1,11 @@
 /* What stands in for the parts of the launcher that show things to people: streams, log files, the job's socket,
  * events. They note the lines that are said. */
-#include "elastic/children.h"
-#include "elastic/events.h"
-#include "elastic/follow.h"
-#include "elastic/launcher.h"
-#include "elastic/report.h"
-#include "elastic/watch.h"
+#include "launch/launcher.h"
+#include "launch/local/children.h"
+#include "launch/local/events.h"
+#include "launch/local/follow.h"
+#include "launch/local/report.h"
+#include "launch/local/watch.h"
 #include "sim/descriptors.h"
 #include "sim/history.h"
 #include "sim/keeper.h"

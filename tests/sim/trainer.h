@@ -1,5 +1,5 @@
 /* Virtual ranks that survive the loss of others (tutti/elastic.h): each is a thread of its own, which runs the
- * product's src/recovery, and a program that trains, commits and restores. What is below that is virtual: process
+ * product's src/elastic, and a program that trains, commits and restores. What is below that is virtual: process
  * groups (groups.c), the recorder that the launcher reads, and the job's socket (rank.c). */
 #ifndef SIM_TRAINER_H
 #define SIM_TRAINER_H

@@ -9,7 +9,8 @@
 
 sim_verdict *sim_result;
 int sim_mutant;
-const char *const sim_mutant_texts[] = {"none",
+const char *const sim_mutant_texts[] = {
+    "none",
 #define MUTANT(name, what) what,
 #include "sim/mutants.def"
 #undef MUTANT

@@ -1,12 +1,12 @@
 /* elastic: how the workers' stderr is passed on, what is kept of it, and who is called the first failure. The
  * launcher's parts are in the command only, so they are compiled into this test. */
-#include "elastic/machine/failures.c"
-#include "elastic/merge.c"
-#include "elastic/outlet.c"
-#include "elastic/pty.c"
-#include "elastic/report.c"
-#include "elastic/streams.c"
-#include "elastic/terminal.c"
+#include "launch/local/merge.c"
+#include "launch/local/outlet.c"
+#include "launch/local/pty.c"
+#include "launch/local/report.c"
+#include "launch/local/streams.c"
+#include "launch/local/terminal.c"
+#include "launch/machine/failures.c"
 #include "support/patience.h"
 
 #include <setjmp.h>

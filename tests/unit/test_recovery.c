@@ -6,7 +6,7 @@
 
 #include "comm/record/recovery.h"
 #include "data/loader.h"
-#include "recovery/next_round.h"
+#include "elastic/next_round.h"
 
 #include <tutti/tutti.h>
 

@@ -35,7 +35,7 @@ enum { HEEDS_MS = 100 };
  * waits. At the end the client must hang up. */
 typedef struct script {
     const char *const *lines;
-    int news; /* what interrupts the client is its other end */
+    int news;          /* what interrupts the client is its other end */
     bool single_bytes; /* answer byte by byte */
     int listener, port;
     pthread_t thread;
@@ -281,9 +281,8 @@ static void nothing_interrupts_the_naming_of_missing_keys(void **state) {
     const char *keys[] = {"a", "b"};
     int news[2];
     assert_int_equal(pipe(news), 0);
-    script s = SCRIPT("< hello", "> 06 02 00*7 02 00*7 '/a' 02 00*7 '/b'", "> 0C", "< 01",
-                      "> 05 01 00*7 02 00*7 '/a'", "news", "< 01", "> 05 01 00*7 02 00*7 '/b'", "< 01", "> 07",
-                      "< 01 00*7");
+    script s = SCRIPT("< hello", "> 06 02 00*7 02 00*7 '/a' 02 00*7 '/b'", "> 0C", "< 01", "> 05 01 00*7 02 00*7 '/a'",
+                      "news", "< 01", "> 05 01 00*7 02 00*7 '/b'", "< 01", "> 07", "< 01 00*7");
     s.news = news[1];
     start_script(&s);
     tt_store *store = connect_to(&s, TT_STORE_TORCH_2);

@@ -3,7 +3,7 @@
 
 #include "base/json.h"
 #include "cli/cli.h"
-#include "elastic/terminal.h"
+#include "launch/local/terminal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #define TT_CLI_DOCTOR_H
 
 #include "comm/rendezvous/rendezvous.h"
-#include "elastic/hosts.h"
+#include "launch/adapters/hosts.h"
 
 #include <stdio.h>
 

@@ -2,7 +2,7 @@
 #include "cli/doctor/doctor.h"
 
 #include "base/error.h"
-#include "elastic/remote_clock.h"
+#include "launch/adapters/remote_clock.h"
 #include "net/interfaces.h"
 #include "net/munge.h"
 #include "net/net.h"

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/proc_state.h"
-#include "elastic/report.h"
+#include "launch/local/report.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #define TT_CLI_JOB_VIEW_H
 
 #include "comm/record/recorder.h"
-#include "elastic/snapshot.h"
+#include "launch/local/snapshot.h"
 
 enum { TT__DEVICE_NAME_SIZE = 16 };
 

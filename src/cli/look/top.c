@@ -8,7 +8,7 @@
 #include "base/plain_text.h"
 #include "cli/cli.h"
 #include "cli/look/process_stacks.h"
-#include "elastic/terminal.h"
+#include "launch/local/terminal.h"
 
 #include <errno.h>
 #include <fcntl.h>

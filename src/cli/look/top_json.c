@@ -2,7 +2,7 @@
 #include "cli/look/top.h"
 
 #include "base/error.h"
-#include "elastic/report.h"
+#include "launch/local/report.h"
 
 #include <math.h>
 #include <stdlib.h>

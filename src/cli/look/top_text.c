@@ -4,8 +4,8 @@
 #include "base/error.h"
 #include "cli/cli.h"
 #include "cli/look/training.h"
-#include "elastic/report.h"
-#include "elastic/terminal.h"
+#include "launch/local/report.h"
+#include "launch/local/terminal.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "comm/collective/algorithms.h"
-#include "elastic/report.h"
+#include "launch/local/report.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* tutti run, tutti launch: start a program once per rank. torchrun's command line; the job itself is src/elastic. */
+/* tutti run, tutti launch: start a program once per rank. torchrun's command line; the job itself is src/launch. */
 #include "base/atomic_file.h"
 #include "base/cores.h"
 #include "base/error.h"
@@ -12,9 +12,9 @@
 #include "cli/run/run_meeting.h"
 #include "cli/run/run_ssh.h"
 #include "cli/run/run_watch.h"
-#include "elastic/job.h"
-#include "elastic/program.h"
-#include "elastic/worker_env.h"
+#include "launch/job.h"
+#include "launch/local/program.h"
+#include "launch/local/worker_env.h"
 #include "net/secret_memory.h"
 #include "net/wire_choice.h"
 

@@ -3,7 +3,7 @@
 #define TT_CLI_RUN_BIND_H
 
 #include "cli/run/run_flags.h"
-#include "elastic/job.h"
+#include "launch/job.h"
 
 /* Divide the CPUs that this process may use among job->workers, as the flags say: job->cpus := *cpus, allocated; both
  * NULL if nothing is to be bound. Errors: TT_ERR_INVALID the flags; TT_ERR_UNSUPPORTED hwloc can't tell;

@@ -2,7 +2,7 @@
 #ifndef TT_CLI_RUN_DEVICES_H
 #define TT_CLI_RUN_DEVICES_H
 
-#include "elastic/job.h"
+#include "launch/job.h"
 
 #include <sched.h>
 

@@ -2,7 +2,7 @@
 #ifndef TT_CLI_RUN_ETCD_H
 #define TT_CLI_RUN_ETCD_H
 
-#include "elastic/job.h"
+#include "launch/job.h"
 
 #include <limits.h>
 #include <netdb.h>

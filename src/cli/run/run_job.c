@@ -8,7 +8,7 @@
 #include "cli/cli.h"
 #include "cli/run/run_devices.h"
 #include "cli/run/run_watch.h"
-#include "elastic/remote_node.h"
+#include "launch/adapters/remote_node.h"
 #include "net/wire_choice.h"
 
 #include <signal.h>

@@ -4,7 +4,7 @@
 
 #include "cli/run/run_flags.h"
 #include "cli/run/run_meeting.h"
-#include "elastic/job.h"
+#include "launch/job.h"
 
 /* Fill *job by the flags and the environment, whose strings it then points into, and into *place. Sets TT_LOG and
  * TT_WIRE, which the ranks inherit. Blocks as tt__run_find_meeting_place(). Errors: TT_ERR_INVALID,

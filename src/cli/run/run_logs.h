@@ -3,7 +3,7 @@
 #define TT_CLI_RUN_LOGS_H
 
 #include "cli/run/run_flags.h"
-#include "elastic/job.h"
+#include "launch/job.h"
 
 /* Read the flags into *logs, for job->workers; job->logs := logs if they say anything. tt__run_logs_free() after it, in
  * any case. Errors: TT_ERR_INVALID, TT_ERR_MEMORY. */

@@ -5,7 +5,7 @@
 #include "base/proc_state.h"
 #include "cli/look/training.h"
 #include "comm/rankset.h"
-#include "elastic/terminal.h"
+#include "launch/local/terminal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #ifndef TT_CLI_RUN_LOOK_H
 #define TT_CLI_RUN_LOOK_H
 
-#include "elastic/job.h"
+#include "launch/job.h"
 
 /* Set up job->look(): a line for each wait that takes longer than notice_ms (0: none); where stderr is a terminal and
  * stdout is not, a line that follows the training. TT_ERR_MEMORY. */

@@ -4,7 +4,7 @@
 
 #include "cli/run/run_etcd.h"
 #include "cli/run/run_flags.h"
-#include "elastic/job.h"
+#include "launch/job.h"
 
 #include <netdb.h>
 

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/parse.h"
 #include "cli/cli.h"
-#include "elastic/ssh_job.h"
+#include "launch/adapters/ssh_job.h"
 #include "net/secret.h"
 
 #include <stdlib.h>

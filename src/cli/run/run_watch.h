@@ -3,7 +3,7 @@
 #define TT_CLI_RUN_WATCH_H
 
 #include "cli/run/run_flags.h"
-#include "elastic/job.h"
+#include "launch/job.h"
 
 /* Check the flags for it. TT_ERR_INVALID. */
 tt_status tt__run_watch_check(const tt__run_flags *flags);

@@ -1,0 +1,241 @@
+/* An elastic job from its beginning to its end, and the rounds in between. */
+#include "elastic/elastic.h"
+
+#include "base/args.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/mutant.h"
+#include "base/saved_error.h"
+#include "comm/group.h"
+#include "comm/record/recovery.h"
+#include "comm/rendezvous/rendezvous.h"
+#include "net/interrupt.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char who[] = "tt_elastic_new";
+
+/* There is one a process: what it tells its launcher, and signals, are the process's. The process that has it; a forked
+ * child may have its own. */
+static _Atomic pid_t owner;
+
+static bool claim_process(void) {
+    pid_t before = atomic_load(&owner);
+    return before != getpid() && atomic_compare_exchange_strong(&owner, &before, getpid());
+}
+
+/* ---- rounds ---- */
+
+/* Return 1 + the rank that the thread's last error blames for the failure; 0: it blames none. */
+static uint32_t blamed_rank(void) {
+    int rank;
+    const char *at = tt_last_status() == TT_ERR_PEER ? strstr(tt_last_error(), "rank ") : NULL;
+    return at && sscanf(at, "rank %d", &rank) == 1 && rank >= 0 ? (uint32_t)rank + 1 : 0;
+}
+
+/* End what stands on the group. It may be well, where the launcher wanted another round: the others are at the same
+ * place. */
+static void leave_round(tt_elastic *e) {
+    if (!e->group)
+        return;
+    tt_group_abort(e->group, "the job goes on in another round");
+    tt__parts_unbind(&e->parts);
+    tt_destroy_process_group(e->group);
+    e->group = NULL;
+}
+
+/* Wait for the next round, and become the rank that this process is in it. */
+static tt_status move_on(tt_elastic *e) {
+    tt__round_news news;
+    if (e->standing.socket < 0)
+        return tt__fail(TT_ERR_UNSUPPORTED,
+                        "nobody can replace a lost rank here: this process was not started by `tutti run`, or can't "
+                        "reach it; start the job again from its last checkpoint; before this: %.1500s",
+                        tt_last_error());
+    tt__recovery_say((tt__recovery){.recovers = 1, .wants_round = (uint32_t)e->round + 1, .lost = blamed_rank()});
+    TT__TRY(tt__round_await(e->standing.socket, &news, e->round, e->round_wait_ms, &e->stop));
+    e->round = news.seat.round;
+    snprintf(e->reason, sizeof e->reason, "%s", news.reason);
+    if (news.seat.rank < 0)
+        return tt__fail(TT_ERR_PEER, "the job goes on without this process, which was rank %d of %d: %s", e->rank,
+                        e->world, *news.reason ? news.reason : "the launcher gives no reason");
+    tt__standing_record_show(&e->standing, news.seat.rank, news.seat.world);
+    leave_round(e);
+    e->rank = news.seat.rank;
+    e->world = news.seat.world;
+    tt__round_move(&news.seat);
+    tt__log(TT_LOG_INFO, "now rank %d of %d: %s", e->rank, e->world, e->reason);
+    return TT_OK;
+}
+
+/* Join the group of the round that this process is in, and if a rank of it is lost meanwhile the next one. */
+static tt_status join_round(tt_elastic *e) {
+    for (;;) {
+        tt__net_interrupt_by(TT__MUTANT(joining_heeds_no_launcher) ? -1 : e->standing.socket,
+                             "the launcher has another round for this job, or has ended");
+        tt_status status =
+            tt_init_process_group(&e->group, .timeout_ms = e->timeout_ms, .heartbeat_ms = e->heartbeat_ms,
+                                  .transport = e->transport, .algorithms = e->algorithms, .or_alone = e->or_alone);
+        tt__net_interrupt_by(-1, NULL);
+        if (!status)
+            break;
+        if (!tt__elastic_mends(status) || e->standing.socket < 0)
+            return status;
+        tt__standing_record_show(&e->standing, e->rank, e->world);
+        TT__TRY(move_on(e));
+    }
+    e->rank = tt_get_rank(e->group);
+    e->world = tt_get_world_size(e->group);
+    e->synced = e->due = false;
+    if (!e->disabled)
+        tt__recovery_say((tt__recovery){.recovers = 1});
+    return TT_OK;
+}
+
+tt_status tt__elastic_next_round(tt_elastic *e) {
+    TT__TRY(move_on(e));
+    return join_round(e);
+}
+
+/* ---- the beginning and the end ---- */
+
+static tt_status copy_option(char **to, const char *from) {
+    if (from && !(*to = strdup(from)))
+        return tt__fail(TT_ERR_MEMORY, "%s: out of memory", who);
+    return TT_OK;
+}
+
+/* Find out who this process is. */
+static tt_status find_seat(tt_elastic *e) {
+    const tt_init_process_group_args args = {.or_alone = e->or_alone};
+    tt__meeting meeting;
+    TT__TRY(tt__meeting_from_env(&tt__own_environment, &meeting, &args));
+    e->round = tt__round_number();
+    e->rank = meeting.rank;
+    e->world = meeting.world;
+    return TT_OK;
+}
+
+static tt_status elastic_begin(tt_elastic *e, const tt_elastic_new_args *a) {
+    e->timeout_ms = a->timeout_ms > 0 ? a->timeout_ms : TT_DEFAULT_TIMEOUT_MS;
+    e->heartbeat_ms = a->heartbeat_ms;
+    e->round_wait_ms = a->round_wait_ms > 0 ? a->round_wait_ms : e->timeout_ms;
+    e->or_alone = a->or_alone;
+    e->disabled = a->disabled;
+    TT__TRY(copy_option(&e->transport, a->transport));
+    TT__TRY(copy_option(&e->algorithms, a->algorithms));
+    if (e->disabled)
+        return join_round(e);
+    TT__TRY(find_seat(e));
+    tt__recovery_say((tt__recovery){.recovers = 1});
+    TT__TRY(tt__standing_record_open(&e->standing, e->rank, e->world));
+    TT__TRY(join_round(e));
+    if (a->stop_on_signals) /* until now a signal ends the process, which has nothing to save and may wait for long */
+        tt__stop_wish_begin(&e->stop);
+    return TT_OK;
+}
+
+tt_status tt_elastic_new_with(const tt_elastic_new_args *args, size_t size) {
+    tt_elastic_new_args a;
+    TT__ARGS_COPY(a, args, size);
+    if (!a.out)
+        return tt__fail(TT_ERR_INVALID, "%s: `out` is NULL", who);
+    *a.out = NULL;
+    if (!claim_process())
+        return tt__fail(TT_ERR_STATE, "%s: this process has one already: end that first (tt_elastic_free())", who);
+    tt_elastic *e = calloc(1, sizeof *e);
+    if (!e) {
+        atomic_store(&owner, 0);
+        return tt__fail(TT_ERR_MEMORY, "%s: out of memory", who);
+    }
+    e->commits = e->line.round = -1;
+    e->standing = (tt__standing_record){.memory = -1, .socket = -1};
+    tt_status status = elastic_begin(e, &a);
+    if (status)
+        tt_elastic_free(e);
+    else
+        *a.out = e;
+    return status;
+}
+
+void tt_elastic_free(tt_elastic *e) {
+    tt__saved_error saved;
+    if (!e)
+        return;
+    tt__error_save(&saved);
+    tt__error_restore(&saved);
+    /* peers are told this thread's last error; what stands on it waits for nobody */
+    tt_destroy_process_group(e->group);
+    tt__parts_unbind(&e->parts);
+    tt__parts_free(&e->parts);
+    tt__recovery stopped = {.stopped_by = tt__recovery_said().stopped_by};
+    tt__recovery_say(stopped);
+    tt__standing_record_close(&e->standing);
+    tt__stop_wish_end(&e->stop);
+    tt__bytes_free(&e->kept[0]);
+    tt__bytes_free(&e->kept[1]);
+    free(e->transport);
+    free(e->algorithms);
+    free(e);
+    atomic_store(&owner, 0);
+    tt__error_restore(&saved);
+}
+
+/* ---- what a program asks ---- */
+
+tt_group *tt_elastic_group(const tt_elastic *e) { return e ? e->group : NULL; }
+
+int64_t tt_elastic_commits(const tt_elastic *e) { return e ? e->commits : -1; }
+
+const tt_elastic_change *tt_elastic_changed(const tt_elastic *e) { return e && e->changed ? &e->change : NULL; }
+
+/* splitmix64's finaliser: seeds of one commit's ranks, and of one rank's commits, have nothing in common. */
+static uint64_t mixed(uint64_t x) {
+    x += UINT64_C(0x9e3779b97f4a7c15);
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return x ^ x >> 31;
+}
+
+uint64_t tt_elastic_step_seed(const tt_elastic *e, uint64_t seed) {
+    return e ? mixed(mixed(mixed(seed) + (uint64_t)e->commits) + (uint64_t)e->rank) : seed;
+}
+
+/* ---- stopping ---- */
+
+enum { WANTED_MS = 20 /* between looks at what the launcher has told */ };
+
+/* Has this process's launcher another round for us? */
+static bool is_round_due(tt_elastic *e) {
+    int64_t now = tt__now_ms();
+    if (now < e->look_ms)
+        return false;
+    e->look_ms = now + WANTED_MS;
+    return tt__round_wanted(e->standing.socket, e->round);
+}
+
+tt_status tt_elastic_should_stop(tt_elastic *e, int *signal) {
+    if (!e || !signal)
+        return tt__fail_argument("tt_elastic_should_stop: `%s` is NULL", e ? "signal" : "elastic");
+    *signal = 0;
+    if (!e->group || !e->synced)
+        return tt__fail(TT_ERR_STATE, "tt_elastic_should_stop: expected a tt_elastic_restore() that succeeded before");
+    if (e->disabled)
+        return TT_OK;
+    int32_t wishes[2] = {tt__stop_wish_signal(&e->stop), is_round_due(e)};
+    if (e->world > 1)
+        TT__TRY(tt_all_reduce_with(
+            TT_ARGS(tt_all_reduce_args, e->group, wishes, 2, TT_I32, TT_MAX, .file = "tt_elastic_should_stop")));
+    *signal = wishes[0];
+    if (wishes[0]) {
+        tt__recovery_say((tt__recovery){.recovers = 1, .stopped_by = (uint32_t)wishes[0]});
+        return TT_OK;
+    }
+    e->due = wishes[1] != 0;
+    return e->due ? tt__fail(TT_ERR_ABORTED, "the launcher has another round for this job, in which other ranks take "
+                                             "part: go on with tt_elastic_restore()")
+                  : TT_OK;
+}

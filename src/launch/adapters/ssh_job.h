@@ -1,0 +1,27 @@
+/* A job on several hosts, started by one command: a launcher on each, by ssh. */
+#ifndef TT_LAUNCH_ADAPTERS_SSH_JOB_H
+#define TT_LAUNCH_ADAPTERS_SSH_JOB_H
+
+#include "launch/adapters/hosts.h"
+
+typedef struct tt__ssh_job {
+    const tt__hosts *hosts;  /* the first is node 0 */
+    const char *command;     /* "run", "launch" */
+    char **flags;            /* its flags, as typed, but for those that are made here; NULL-terminated */
+    char **program;          /* and its arguments; NULL-terminated */
+    const char *master_addr; /* NULL: the first host's */
+    int master_port;         /* 0: any */
+    const char *secret;      /* of the job */
+
+    void *user;
+    void (*say)(void *user, const char *line); /* a line for the user */
+} tt__ssh_job;
+
+/* Start a launcher on each host and wait for all. This host needs no ssh. TUTTI_SSH is the command to use in its place,
+ * with flags: "ssh -p 2222"; it fails with exit code 255. Signals that this process gets (SIGINT, SIGTERM, SIGHUP,
+ * SIGQUIT) reach every launcher, a second one ends ssh; if it ends, however it does, they end their ranks. *exit_code
+ * := the first failing launcher's, node 0's before others; 1 where a host can't be reached. Errors, with nothing left
+ * running: TT_ERR_SYSTEM, TT_ERR_MEMORY. */
+tt_status tt__ssh_job_run(const tt__ssh_job *job, int *exit_code);
+
+#endif

@@ -1,0 +1,50 @@
+/* Who serves the store of a job that meets in etcd: the key tutti/RUN_ID/coordinator holds "ADDRESS PORT" of that
+ * launcher's store. It stands under a lease, which a thread of its own keeps alive. Who finds no such key serves a
+ * store and puts it there; who is not the first goes to the one who was.
+ *
+ * etcd may be gone while an attempt runs. A new round waits until the lease is known to live, as one that was frozen,
+ * or was cut off, may have been replaced meanwhile. */
+#ifndef TT_LAUNCH_CLUSTER_ELECTION_H
+#define TT_LAUNCH_CLUSTER_ELECTION_H
+
+#include "launch/job.h"
+
+#include <tutti/store.h>
+
+typedef struct tt__election tt__election;
+
+/* Prepare for job->etcd: no connection and no thread yet. job->master_addr becomes memory that this process's children
+ * see, too: so the keeper, forked before the coordinator is known, gives its workers the right one. `job` is
+ * borrowed. */
+tt_status tt__election_new(tt__election **out, tt__job *job);
+
+/* End the lease, so that another may follow at once. NULL is allowed. */
+void tt__election_free(tt__election *e);
+
+/* What follows, up to the next line, is one thread's at a time. */
+
+/* Forget what was found; end the lease and a store that nobody has taken. */
+void tt__election_reset(tt__election *e);
+
+/* Ask etcd for a moment. *port := where the store is, at the address tt__election_host(), and *own: this process serves
+ * it; 0: not known yet, since etcd names nobody, and this node may not serve. Errors: of tt_etcd_store()'s calls;
+ * TT_ERR_TIMEOUT is worth another try. */
+tt_status tt__election_look(tt__election *e, int *port, bool *own);
+const char *tt__election_host(const tt__election *e);
+
+/* ---- */
+
+/* Make what was found the job's: master_addr, master_port, coordinates. Returns the server, once, if this process
+ * serves the store: the caller's from then on. */
+tt_store_server *tt__election_take(tt__election *e, tt__job *job);
+
+typedef enum tt__election_state {
+    TT__ELECTION_HOLDS,  /* the lease lives */
+    TT__ELECTION_UNSURE, /* etcd was not heard for as long as a lease lives */
+    TT__ELECTION_LOST    /* it has ended, and another is in its place */
+} tt__election_state;
+
+/* Of who was elected; any thread. */
+tt__election_state tt__election_state_of(tt__election *e);
+
+#endif

@@ -1,0 +1,146 @@
+/* The launchers of a job on several nodes, and their messages through the store that one of them serves.
+ *
+ * That one, the coordinator, is member 0. The others talk to it alone, so that what each of them sends and reads does
+ * not depend on how many there are: it reads what they write, decides who takes part, and repeats to all what concerns
+ * all.
+ *
+ * A thread of the launcher uses the store, so that a slow network never keeps the launcher from its workers; the two
+ * exchange events, and a descriptor becomes readable when there are some.
+ *
+ *   tutti/nodes/count     how many members had no number of their own (--node-rank): theirs is what they added it to
+ *   tutti/nodes/claim/K   1: number K is taken
+ *   tutti/nodes/card/K    member K's description, or why it can't take part
+ *   tutti/nodes/list      "0 2 1 ": who has put a card
+ *   tutti/nodes/alive/K   there as long as member K's connection is (store/renewal.h)
+ *   tutti/nodes/beat/K    "BEATS NEWS FIRST": a number that grows as long as launcher K lives, how many events it has
+ *                         announced, and the first of them that is still there
+ *   tutti/nodes/news/K/I  the I-th of them, from 1 on
+ *   tutti/nodes/look/I/K  what the ranks of member K call, asked for by a reader on another node
+ *   tutti/nodes/final/K   their last calls
+ *   tutti/nodes/left      "0 2 1 ": who has read all that it needs; the coordinator, which serves the store, waits for
+ *                         those that it has taken
+ *
+ * The store is renewed between attempts; these keys and the launchers' connections outlive that (store/renewal.h).
+ *
+ * All but the numbers, the two lists and "alive" are signed with the job secret (store/signed.h), so that nothing
+ * recorded in an earlier job is taken: the coordinator's card is signed over the life of the store, and has a fresh
+ * nonce, which is the context of the others' cards, of looks and of last calls; the context of what launcher K writes
+ * after its card is a nonce from that card. The coordinator's first words to a member, a round or why there is none,
+ * name the member's nonce: only then does that believe them. What is not signed is refused, logged, and read again
+ * later; only with `demands_it` off a node may do without a secret.
+ *
+ * A member whose number does not grow for the heartbeat is lost, or as soon as its connection has ended, too. Launchers
+ * end together: each announces "done" when it has no worker left, and stays until all have done so or are lost, so that
+ * every report names the same first failure.
+ *
+ * An attempt takes place in a round: members, numbered as nodes, and their ranks. The coordinator composes it when all
+ * are there (a fixed set), or as many as may be, or as must be and no other has come for a while (a set that changes):
+ * that is all the time there is to come in time, as who comes later is in the next round. Where there may be further
+ * attempts, each launcher first announces "gone" when it has no worker left of one; when all have done so, the
+ * coordinator's launcher, which knows all failures then, orders the next round or announces the end.
+ *
+ * A launcher that stood still, or could not be reached, may have been given up meanwhile, and its round be over. So it
+ * begins a round, and says anything, only if it has heard the coordinator within half a heartbeat; else it waits until
+ * it has heard two beats of it, by which the coordinator would have said so.
+ *
+ * Workers that are kept wait for a round of a higher number than the last that they were in. Those of a node that has
+ * lost the job are counted in by its card, also by a coordinator that is new. */
+#ifndef TT_LAUNCH_CLUSTER_NODES_H
+#define TT_LAUNCH_CLUSTER_NODES_H
+
+#include "launch/local/snapshot.h"
+#include "launch/machine/machine_events.h"
+
+#include <tutti/store.h>
+
+typedef struct tt__nodes tt__nodes;
+
+typedef struct tt__nodes_member {
+    bool coordinates;         /* it serves the store */
+    int number;               /* of a fixed set: the node's; -1: it gets one. 0 of the coordinator */
+    int min_nodes, max_nodes; /* the same: a fixed set, or one of as many */
+    const char *host;         /* of the store */
+    int port;
+    const char *run_id;
+    int workers;          /* on this node */
+    bool wants_trace;     /* what all ranks did last */
+    bool has_secret;      /* of the job's, */
+    bool demands_it;      /* and does not go on with a node that has none */
+    int max_restarts;     /* the same on all nodes */
+    int attempt;          /* the last that it took part in, -1 = none, */
+    int restarts;         /* and how many of them followed a failure */
+    bool kept;            /* workers here wait for another round, */
+    int recovery;         /* after this one */
+    int64_t find_ms;      /* how long to look for who serves the store */
+    int64_t join_ms;      /* how long to wait for the others */
+    int64_t last_call_ms; /* how long nobody may have come when a set that may still grow begins */
+    int64_t heartbeat_ms;
+    const char *problem; /* why no worker can be started here; NULL = none */
+    /* says who coordinates, and where: coordinates, host and port are not known yet; NULL = they are */
+    struct tt__election *election;
+} tt__nodes_member;
+
+typedef enum tt__nodes_kind {
+    TT__NODES_DECIDES, /* `event` is for the launcher's machine */
+    TT__NODES_WAITS,   /* still joining; `text` names the missing nodes */
+    TT__NODES_LOOK,    /* a reader of another node asks: answer with tt__nodes_show(look) */
+    TT__NODES_SEEN     /* tt__nodes_look() was answered, as far as it will be: `snapshot` */
+} tt__nodes_kind;
+
+#define TT__BELIEVED_ALWAYS INT64_MAX        /* it can't be otherwise */
+#define TT__BELIEVED_NOT_YET (INT64_MIN / 2) /* nothing was heard since the round came */
+
+typedef struct tt__nodes_event {
+    struct tt__nodes_event *next;
+    tt__nodes_kind kind;
+    tt__event event; /* DECIDES. What it points to belongs to this event until the machine takes it */
+    /* DECIDES, TT__ON_ROUND: when it was last known that this node takes part, or one of these */
+    int64_t believed_ms;
+    char *text; /* WAITS; DECIDES: the event's text */
+    int look;   /* LOOK */
+    /* SEEN; DECIDES, TT__ON_OVER, if wants_trace: ranks of other nodes. Its receiver may take it */
+    tt__snapshot snapshot;
+} tt__nodes_event;
+
+/* Start the thread, which joins. The coordinator's server runs already. */
+tt_status tt__nodes_start(tt__nodes **out, const tt__nodes_member *member);
+
+/* Tell the others, instead of joining them, why no worker can be started here: member->problem. They end with an error
+ * that says so. Blocks until node 0 is told, or, on node 0, whose server runs already, until all are; at most
+ * timeout_ms or join_ms. What fails is not told. */
+void tt__nodes_tell_problem(const tt__nodes_member *member, int64_t timeout_ms);
+
+/* End the thread, at most a heartbeat from now. NULL is allowed. */
+void tt__nodes_free(tt__nodes *nodes);
+
+/* Readable when there is an event. */
+int tt__nodes_fd(const tt__nodes *nodes);
+
+/* Take the next event, or NULL; to be freed by tt__nodes_event_free(). */
+tt__nodes_event *tt__nodes_next(tt__nodes *nodes);
+void tt__nodes_event_free(tt__nodes_event *event);
+
+/* ---- to the others; nothing waits */
+
+/* Set a key of the store. */
+void tt__nodes_set(tt__nodes *nodes, const char *key, const char *text);
+/* Announce that a worker of this node failed. */
+void tt__nodes_announce_end(tt__nodes *nodes, int attempt, int rank, const tt__worker *worker, const char *tail);
+/* Announce that no worker of the attempt is left here, but for those that wait for another round. */
+void tt__nodes_announce_gone(tt__nodes *nodes, const tt__gone *gone);
+/* Announce that a worker of this node has ended well: nobody is waited for any more. */
+void tt__nodes_announce_success(tt__nodes *nodes, int attempt);
+/* Of the coordinator: order a round; it comes, or FAILED. The store is renewed first, if it is given, when all that was
+ * told before has been written to it. Announce that an attempt is to end, or that none follows. */
+void tt__nodes_order_round(tt__nodes *nodes, int attempt, int restarts, int recovery, tt_store_server *renewed);
+void tt__nodes_announce_regroup(tt__nodes *nodes, int attempt, const char *why);
+void tt__nodes_announce_last(tt__nodes *nodes, int attempt);
+void tt__nodes_announce_signal(tt__nodes *nodes, int sig);
+/* Ask what the ranks of all other nodes call: SEEN follows, at most timeout_ms later. */
+void tt__nodes_look(tt__nodes *nodes, int64_t timeout_ms);
+/* Answer LOOK number `id`. */
+void tt__nodes_show(tt__nodes *nodes, int id, const tt__snapshot *snapshot);
+/* Announce that no worker of this node is left. `final` may be NULL. OVER follows. */
+void tt__nodes_announce_done(tt__nodes *nodes, const tt__snapshot *final);
+
+#endif

@@ -1,0 +1,300 @@
+/* Who takes part in an attempt. */
+#include "launch/cluster/nodes_talk.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/mutant.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Who waits longer than this says so; newcomers that come within the second are taken together. */
+enum { QUIET_MS = 3000, NEWCOMERS_MS = 300 };
+
+/* ---- as any member */
+
+static bool read_node(tt__round *r, int k, const json_t *entry, const char **nonce) {
+    tt__round_node *node = &r->of[k];
+    const char *hostname;
+    if (json_unpack((json_t *)(uintptr_t)entry, "[i, i, s, s]", &node->member, &node->workers, &hostname, nonce) ||
+        node->workers < 1)
+        return false;
+    snprintf(node->hostname, sizeof node->hostname, "%s", hostname);
+    node->first_rank = r->world - (TT__MUTANT(ranks_overlap) && k > 0);
+    r->world += node->workers;
+    return true;
+}
+
+/* Read a round from news; NULL: it is none, or without this member. */
+static tt__round *read_round(const tt__talk *t, const json_t *news) {
+    json_t *of = json_object_get(news, "of");
+    size_t n = json_array_size(of);
+    tt__round *r = calloc(1, sizeof *r + n * sizeof *r->of);
+    int trace = 0;
+    if (!r)
+        return NULL;
+    r->own = -1;
+    r->n = (int)n;
+    bool good = !json_unpack((json_t *)(uintptr_t)news, "{s:i, s:i, s:i, s:b}", "attempt", &r->attempt, "restarts",
+                             &r->restarts, "recovery", &r->recovery, "trace", &trace);
+    for (int k = 0; good && k < r->n; k++) {
+        const char *nonce = "";
+        good = read_node(r, k, json_array_get(of, (size_t)k), &nonce);
+        r->own = r->of[k].member == t->id && !strcmp(nonce, t->nonce) ? k : r->own; /* it may be an earlier job's */
+    }
+    r->wants_trace = trace;
+    if (good && r->own >= 0)
+        return r;
+    free(r);
+    return NULL;
+}
+
+static tt__round *copy_round(const tt__round *r) {
+    size_t size = sizeof *r + (size_t)r->n * sizeof *r->of;
+    tt__round *copy = malloc(size);
+    return copy ? memcpy(copy, r, size) : NULL;
+}
+
+static void tell_spare(tt__talk *t, const json_t *news) {
+    char text[100];
+    size_t n = json_array_size(json_object_get(news, "of"));
+    if ((int)n < t->nodes->member.max_nodes || t->told_waiting)
+        return;
+    snprintf(text, sizeof text, "all %d places are taken: waiting for one to become free", (int)n);
+    tt__talk_say_waits(t, text);
+    t->told_waiting = true;
+}
+
+void tt__talk_take_round(tt__talk *t, const json_t *news) {
+    tt__round *r = read_round(t, news);
+    if (!r) {
+        tell_spare(t, news);
+        return;
+    }
+    bool *shown = calloc((size_t)r->n, sizeof *shown);
+    tt__nodes_event *event = shown ? tt__talk_event(TT__NODES_DECIDES) : NULL;
+    if (event)
+        event->event = (tt__event){.kind = TT__ON_ROUND, .round = {.round = copy_round(r)}};
+    if (!event || !event->event.round.round) {
+        tt__nodes_event_free(event);
+        free(shown);
+        free(r);
+        tt__talk_fail(t, "no memory to take part in the job");
+        return;
+    }
+    free(t->shown);
+    free(t->round);
+    tt_store_free(t->notes); /* its connection ended with the last round's, if the store was renewed */
+    t->notes = NULL;
+    t->greeted = true;
+    t->shown = shown;
+    t->round = r;
+    t->looks = 0;
+    t->closed = t->told_waiting = false;
+    event->believed_ms = !TT__MUTANT(round_begun_that_is_over) && tt__talk_replaces(t) && !t->nodes->member.coordinates
+                             ? TT__BELIEVED_NOT_YET
+                             : TT__BELIEVED_ALWAYS;
+    tt__nodes_post(t->nodes, event);
+    if (!t->nodes->member.coordinates) /* it has read what this member has announced before it was gone */
+        tt__talk_delete_news(t);
+}
+
+/* ---- as the coordinator */
+
+void tt__talk_collect(tt__talk *t, int attempt, int restarts, int recovery) {
+    t->collecting = true;
+    t->next_recovery = recovery;
+    t->next = attempt;
+    t->next_restarts = restarts;
+    t->came_ms = t->collecting_since_ms = tt__now_ms();
+    t->told_waiting = false;
+}
+
+/* Does a member count for the next round? One of the last round does when it has nothing of it left. */
+static bool is_ready(const tt__talk *t, int id) {
+    return tt__node_lives(&t->of[id]) && (!t->round || tt__talk_node_number(t, id) < 0 ||
+                                          TT__MUTANT(next_attempt_too_early) || t->of[id].gone > t->round->attempt);
+}
+
+static int count_ready(const tt__talk *t) {
+    int n = 0;
+    for (int id = 0; id < t->known; id++)
+        n += is_ready(t, id);
+    return n;
+}
+
+/* May the round begin with `n`? The first one waits a moment for more; later on all that are there are known. */
+static bool are_enough(const tt__talk *t, int n) {
+    const tt__nodes_member *m = &t->nodes->member;
+    bool waited = t->round || tt__now_ms() - t->came_ms >= m->last_call_ms;
+    return n >= m->max_nodes - TT__MUTANT(attempt_without_last_node) || (n >= m->min_nodes && waited);
+}
+
+/* Attempts go on counting when members, even such as come late, have been in this job with another coordinator. */
+static void count_on(tt__talk *t) {
+    for (int id = 0; id < t->known; id++) {
+        if (!is_ready(t, id))
+            continue;
+        t->next = t->next > t->of[id].attempt ? t->next : t->of[id].attempt + 1;
+        t->next_restarts = t->next_restarts > t->of[id].restarts ? t->next_restarts : t->of[id].restarts;
+    }
+}
+
+/* Newcomers may bring workers that have been in this job, in rounds of higher numbers, too. */
+static void count_rounds_on(tt__talk *t) {
+    for (int id = 0; id < t->known; id++) {
+        const tt__node *node = &t->of[id];
+        if (is_ready(t, id) && tt__talk_node_number(t, id) < 0 && node->brings && node->recovery >= t->next_recovery)
+            t->next_recovery = node->recovery + 1;
+    }
+}
+
+/* Those of the last round come first, so that they keep their order; all in the order in which they came. */
+static json_t *list_nodes(const tt__talk *t, bool *trace) {
+    json_t *of = json_array();
+    int left = t->nodes->member.max_nodes;
+    for (int newcomers = 0; newcomers < 2; newcomers++)
+        for (int id = 0; id < t->known && left; id++)
+            if (is_ready(t, id) && (tt__talk_node_number(t, id) < 0) == newcomers) {
+                const tt__node *node = &t->of[id];
+                json_array_append_new(of, json_pack("[i, i, s, s]", id, node->workers, node->hostname, node->nonce));
+                *trace = *trace || node->wants_trace;
+                left--;
+            }
+    return of;
+}
+
+static void begin_round(tt__talk *t) {
+    bool trace = false;
+    if (!TT__MUTANT(attempts_count_anew))
+        count_on(t);
+    if (!TT__MUTANT(kept_rounds_count_anew))
+        count_rounds_on(t);
+    json_t *of = list_nodes(t, &trace);
+    json_t *news = json_pack("{s:s, s:i, s:i, s:i, s:b, s:o}", "what", "round", "attempt", t->next, "restarts",
+                             t->next_restarts, "recovery", t->next_recovery, "trace", (int)trace, "of", of);
+    t->collecting = false;
+    if (!news) {
+        tt__talk_fail(t, "no memory to begin the job");
+        return;
+    }
+    tt__talk_take_round(t, news);
+    tt__talk_announce_json(t, news);
+}
+
+/* Say who is missing: "waiting for node 1 node 3". */
+static void name_missing_nodes(const tt__talk *t, int n, char *text, size_t size) {
+    const tt__nodes_member *m = &t->nodes->member;
+    if (tt__talk_numbers(t)) {
+        snprintf(text, size, "waiting for other nodes: %d of %s%d %s here", n,
+                 m->min_nodes < m->max_nodes ? "at least " : "", m->min_nodes, n == 1 ? "is" : "are");
+        return;
+    }
+    size_t used = (size_t)snprintf(text, size, "waiting for");
+    for (int k = 0; k < m->max_nodes && used < size; k++)
+        if (k >= t->known || !t->of[k].here)
+            used += (size_t)snprintf(text + used, size - used, " node %d", k);
+}
+
+static void wait_for_more(tt__talk *t, int n) {
+    const tt__nodes_member *m = &t->nodes->member;
+    char text[256];
+    int64_t waited = tt__now_ms() - t->collecting_since_ms;
+    if (waited <= QUIET_MS && waited <= m->join_ms)
+        return;
+    name_missing_nodes(t, n, text, sizeof text);
+    if (waited > m->join_ms) {
+        tt__fail(TT_ERR_TIMEOUT, "not all of %d nodes came within %lld s: %s", m->min_nodes,
+                 (long long)m->join_ms / 1000, text);
+        tt__talk_fail_all(t, tt_last_error());
+    } else if (!t->told_waiting) {
+        t->told_waiting = true;
+        tt__talk_say_waits(t, text);
+        tt__talk_announce_json(t, json_pack("{s:s, s:s}", "what", "waits", "text", text));
+    }
+}
+
+/* Tell of a member that the running attempt is without, if there is a place for it. */
+static void tell_newcomer(tt__talk *t) {
+    char text[100] = "";
+    if (TT__MUTANT(newcomer_not_told) || !t->round || t->closed || t->done || !tt__talk_numbers(t) ||
+        t->round->n >= t->nodes->member.max_nodes || tt__now_ms() - t->came_ms < NEWCOMERS_MS)
+        return;
+    for (int id = 0; id < t->known; id++) {
+        tt__node *node = &t->of[id];
+        if (node->told || !tt__node_lives(node) || tt__talk_node_number(t, id) >= 0)
+            continue;
+        node->told = true;
+        snprintf(text, sizeof text, "another node (%s) joins", node->hostname);
+    }
+    if (*text)
+        tt__talk_decide(t, (tt__event){.kind = TT__ON_NEWCOMER}, text);
+}
+
+void tt__talk_compose(tt__talk *t) {
+    if (t->failed || t->done) /* a signal may have come after the order */
+        return;
+    if (!t->collecting) {
+        tell_newcomer(t);
+        return;
+    }
+    int n = count_ready(t);
+    if (are_enough(t, n))
+        begin_round(t);
+    else
+        wait_for_more(t, n);
+}
+
+void tt__talk_check_gone(tt__talk *t) {
+    const tt__round *r = t->round;
+    bool kept = false, well = true;
+    if (!r || t->gone > r->attempt)
+        return;
+    for (int k = 0; k < r->n; k++) {
+        const tt__node *node = &t->of[r->of[k].member];
+        if (tt__node_lives(node) && node->gone <= (TT__MUTANT(next_attempt_too_early) ? -1 : r->attempt))
+            return;
+        kept = kept || (tt__node_lives(node) && node->kept);
+        well = well && node->well && node->gone == r->attempt + 1;
+    }
+    t->gone = r->attempt + 1;
+    tt__talk_decide(t, (tt__event){.kind = TT__ON_ALL_GONE, .all_gone = {r->attempt, kept, well}}, NULL);
+    if (TT__MUTANT(news_deleted_unread))
+        t->news_of_before = t->news;
+    tt__talk_delete_news(t); /* of the attempt before: who has taken part in this one has read them */
+    t->news_of_before = t->news;
+}
+
+/* Return a member that stays, or 0. Those that were refused, or come now, leave as well: who has left tells more than
+ * how many. */
+static int who_stays(const tt__talk *t) {
+    for (int id = 1; id < t->known; id++)
+        if (t->of[id].here && !t->of[id].lost && !t->of[id].left)
+            return id;
+    return 0;
+}
+
+void tt__talk_wait_for_leavers(tt__talk *t) {
+    int64_t deadline = tt__deadline_ms(t->nodes->member.heartbeat_ms);
+    int n, id;
+    while (!t->cut && !tt__talk_stopped(t) && (id = who_stays(t)) && tt__left_ms(deadline) > 0) {
+        tt__talk_check(t, tt__talk_beat(t));
+        if (t->cut || tt__talk_check(t, tt__talk_read_left(t, &n)) || who_stays(t) != id)
+            continue;
+        if (!tt__talk_is_connected(t, id)) /* who has left the job before has not waited for its end */
+            t->of[id].lost = true;
+        else
+            poll(NULL, 0, 20);
+    }
+}
+
+void tt__talk_fail_all(tt__talk *t, const char *text) {
+    char kept[TT__ERROR_TEXT_SIZE];
+    snprintf(kept, sizeof kept, "%s", text);
+    tt__talk_announce_json(
+        t, json_pack("{s:s, s:o, s:o}", "what", "failed", "text", tt__talk_json(kept), "to", tt__talk_nonces(t)));
+    tt__talk_wait_for_leavers(t);
+    tt__talk_fail(t, kept);
+}

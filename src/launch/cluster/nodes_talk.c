@@ -1,0 +1,283 @@
+#include "launch/cluster/nodes_talk.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "base/plain_text.h"
+#include "store/signed.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { REFUSED_MS = 10000, MAX_ID = 1 << 16 }; /* between two log lines about one member; members in a job's life */
+
+bool tt__talk_stopped(const tt__talk *t) {
+    pthread_mutex_lock(&t->nodes->lock);
+    bool stop = t->nodes->stop;
+    pthread_mutex_unlock(&t->nodes->lock);
+    return stop;
+}
+
+/* ---- members */
+
+tt__node *tt__talk_node(const tt__talk *t, int id) { return id >= 0 && id < t->known ? &t->of[id] : NULL; }
+
+tt_status tt__talk_know(tt__talk *t, int id) {
+    if (id < t->known)
+        return TT_OK;
+    int n = t->known * 2 > id + 1 ? t->known * 2 : id + 1;
+    tt__node *of = id < MAX_ID ? realloc(t->of, (size_t)n * sizeof *of) : NULL;
+    if (!of)
+        return tt__fail(TT_ERR_MEMORY, "no memory for a job of %d nodes", n);
+    memset(of + t->known, 0, (size_t)(n - t->known) * sizeof *of);
+    t->of = of;
+    t->known = n;
+    return TT_OK;
+}
+
+int tt__talk_node_number(const tt__talk *t, int id) {
+    for (int k = 0; t->round && k < t->round->n; k++)
+        if (t->round->of[k].member == id)
+            return k;
+    return -1;
+}
+
+json_t *tt__talk_nonces(const tt__talk *t) {
+    json_t *list = json_array();
+    for (int id = 1; list && id < t->known; id++)
+        if (*t->of[id].nonce)
+            json_array_append_new(list, json_string(t->of[id].nonce));
+    return list;
+}
+
+/* ---- events */
+
+tt__nodes_event *tt__talk_event(tt__nodes_kind kind) {
+    tt__nodes_event *event = calloc(1, sizeof *event);
+    if (event)
+        event->kind = kind;
+    return event;
+}
+
+void tt__talk_decide(tt__talk *t, tt__event decision, const char *text) {
+    tt__nodes_event *event = tt__talk_event(TT__NODES_DECIDES);
+    if (!event)
+        return;
+    event->text = text ? strdup(text) : NULL;
+    if (event->text)
+        tt__make_plain(event->text);
+    event->event = decision;
+    if (decision.kind == TT__ON_NO_ROUND)
+        event->event.text = event->text ? event->text : "the other nodes can't be joined";
+    else if (decision.kind == TT__ON_REGROUP || decision.kind == TT__ON_NEWCOMER)
+        event->event.regroup.why = event->text ? event->text : "the nodes change";
+    tt__nodes_post(t->nodes, event);
+}
+
+void tt__talk_decide_lost(tt__talk *t, tt__event_kind kind, int number, const char *why) {
+    tt__nodes_event *event = tt__talk_event(TT__NODES_DECIDES);
+    tt__lost_node *node = event ? calloc(1, sizeof *node) : NULL;
+    if (!node) {
+        free(event);
+        return;
+    }
+    node->node = number;
+    node->why = strdup(why);
+    event->event = (tt__event){.kind = kind, .lost = {node}};
+    tt__nodes_post(t->nodes, event);
+}
+
+void tt__talk_say_waits(tt__talk *t, const char *text) {
+    tt__nodes_event *event = tt__talk_event(TT__NODES_WAITS);
+    if (!event)
+        return;
+    event->text = strdup(text);
+    tt__nodes_post(t->nodes, event);
+}
+
+void tt__talk_fail(tt__talk *t, const char *text) {
+    if (!t->failed)
+        tt__talk_decide(t, (tt__event){.kind = TT__ON_NO_ROUND}, text);
+    t->failed = true;
+}
+
+void tt__talk_lose(tt__talk *t, int id, const char *text) {
+    tt__node *node = tt__talk_node(t, id);
+    int number = tt__talk_node_number(t, id);
+    bool job = !t->nodes->member.coordinates && (id == 0 || id == t->id); /* all of it, for this member */
+    if (node)
+        node->lost = true;
+    t->given_up = t->given_up || (job && id);
+    if (job && tt__talk_replaces(t) && tt__nodes_take_back(t->nodes))
+        return;
+    if (number >= 0)
+        tt__talk_decide_lost(t, TT__ON_LOST, number, text);
+}
+
+/* Believe what the coordinator said last, before this member could know whether it was of this life; false: nothing. */
+static bool take_foretold(tt__talk *t) {
+    const char *what = json_string_value(json_object_get(t->foretold, "what"));
+    const char *text = json_string_value(json_object_get(t->foretold, "text"));
+    if (!what || t->greeted)
+        return false;
+    if (strcmp(what, "over") != 0)
+        tt__talk_fail(t, text ? text : "");
+    t->of[0].done = t->closed = true;
+    return true;
+}
+
+void tt__talk_miss_coordinator(tt__talk *t, const char *text) {
+    if (take_foretold(t))
+        return;
+    if (!tt__talk_numbers(t) || !t->known || !t->of[0].here || t->failed) {
+        tt__talk_fail(t, text);
+        return;
+    }
+    t->failed = true;
+    tt__talk_decide(t, (tt__event){.kind = TT__ON_AGAIN}, NULL);
+}
+
+/* ---- the store */
+
+tt_status tt__talk_check(tt__talk *t, tt_status status) {
+    if (!status || t->cut)
+        return status;
+    t->cut = true;
+    if (tt__talk_will_look_again(t))
+        return status;
+    if (!t->round) {
+        tt__fail_prefix("node 0 ended before all nodes had come (it says why)");
+        tt__talk_miss_coordinator(t, tt_last_error());
+    } else if (!t->of[0].lost) {
+        tt__fail_prefix("the store that it serves does not answer");
+        tt__talk_lose(t, 0, tt_last_error());
+    }
+    return status;
+}
+
+#define LEFT "tutti/nodes/left"
+
+tt_status tt__talk_put_left(tt__talk *t) {
+    char text[16];
+    int n = snprintf(text, sizeof text, "%d ", t->id);
+    return tt_store_append(t->store, LEFT, text, (size_t)n);
+}
+
+tt_status tt__talk_read_left(tt__talk *t, int *n) {
+    const char *keys[] = {LEFT};
+    bool there = false;
+    tt_store_value value;
+    *n = 0;
+    TT__TRY(tt_store_check(t->store, keys, 1, &there));
+    if (!there)
+        return TT_OK;
+    TT__TRY(tt_store_get(t->store, LEFT, &value));
+    for (char *at = value.data, *end; at < (char *)value.data + value.size; at = end + 1) {
+        long id = strtol(at, &end, 10);
+        if (end == at || *end != ' ')
+            break;
+        tt__node *node = id < t->known ? tt__talk_node(t, (int)id) : NULL;
+        if (node)
+            node->left = true;
+        ++*n;
+    }
+    tt_store_value_free(&value);
+    return TT_OK;
+}
+
+void tt__talk_key(char key[TT__NODES_KEY], const char *what, int id) {
+    snprintf(key, TT__NODES_KEY, "tutti/nodes/%s/%d", what, id);
+}
+
+void tt__talk_news_key(char key[TT__NODES_KEY], int id, int64_t number) {
+    snprintf(key, TT__NODES_KEY, "tutti/nodes/news/%d/%lld", id, (long long)number);
+}
+
+bool tt__talk_is_connected(tt__talk *t, int id) {
+    char key[TT__NODES_KEY];
+    const char *keys[] = {key};
+    bool there = true;
+    tt__talk_key(key, "alive", id);
+    tt__talk_check(t, tt_store_check(t->store, keys, 1, &there));
+    return there;
+}
+
+/* ---- signed values */
+
+/* Set a key that this launcher alone writes. */
+static tt_status put_own(tt__talk *t, const char *key, const void *bytes, size_t size) {
+    return tt__signed_set(t->store, &t->secret, key, t->nonce, bytes, size);
+}
+
+void tt__talk_refuse(tt__talk *t, int id, const char *key) {
+    char who[32], whose[32];
+    int64_t now = tt__now_ms();
+    tt__node *node = tt__talk_node(t, id);
+    if (!node || (node->refused_ms && now - node->refused_ms < REFUSED_MS))
+        return;
+    node->refused_ms = now;
+    snprintf(who, sizeof who, "node %d", t->id);
+    snprintf(whose, sizeof whose, "node %d", id);
+    tt__signed_refuse(who, whose, key);
+}
+
+bool tt__talk_get(tt__talk *t, int id, const char *key, tt_store_value *value) {
+    const tt__node *node = tt__talk_node(t, id);
+    bool there = false;
+    if (!node || tt__talk_check(t, tt_store_check(t->store, &key, 1, &there)) || !there ||
+        tt__talk_check(t, tt_store_get(t->store, key, value)))
+        return false;
+    if (!node->signs || !tt__signed_open(value, &t->secret, key, node->nonce))
+        return true;
+    tt_store_value_free(value);
+    tt__talk_refuse(t, id, key);
+    return false;
+}
+
+tt_status tt__talk_beat(tt__talk *t) {
+    char key[TT__NODES_KEY], numbers[72];
+    tt__talk_key(key, "beat", t->id);
+    int n = snprintf(numbers, sizeof numbers, "%lld %lld %lld", (long long)++t->beats, (long long)t->news,
+                     (long long)t->news_first);
+    return put_own(t, key, numbers, (size_t)n);
+}
+
+static void announce_text(tt__talk *t, const char *text, size_t size) {
+    char key[TT__NODES_KEY];
+    tt__talk_news_key(key, t->id, t->news + 1);
+    if (tt__talk_check(t, put_own(t, key, text, size)))
+        return;
+    t->news++;
+    tt__talk_check(t, tt__talk_beat(t));
+}
+
+void tt__talk_announce_json(tt__talk *t, json_t *news) {
+    if (news)
+        json_object_set_new(news, "node", json_integer(t->id));
+    char *text = news ? tt__json_dumps(news, JSON_COMPACT) : NULL;
+    json_decref(news);
+    if (text)
+        announce_text(t, text, strlen(text));
+    free(text);
+}
+
+void tt__talk_delete_news(tt__talk *t) {
+    char key[TT__NODES_KEY];
+    while (!t->cut && t->news_first <= t->news_of_before) {
+        tt__talk_news_key(key, t->id, t->news_first++);
+        tt__talk_check(t, tt_store_delete_key(t->store, key, NULL));
+    }
+}
+
+json_t *tt__talk_json(const char *text) {
+    json_t *string = json_string(text ? text : "");
+    char *clean = string ? NULL : strdup(text);
+    for (char *c = clean; c && *c; c++)
+        if (*c & 0x80)
+            *c = '?';
+    if (clean)
+        string = json_string(clean);
+    free(clean);
+    return string ? string : json_string("");
+}

@@ -1,0 +1,251 @@
+/* The state of the thread that communicates with the other launchers, and how it uses the store. Its parts:
+ *
+ *   nodes_thread.c   the loop: orders of the launcher, looks, the end
+ *   nodes_round.c    who takes part: the coordinator composes rounds, all take them
+ *   nodes_news.c     what other members announce; the coordinator repeats it
+ *   nodes_beat.c     who is there
+ *   nodes_join.c     connecting, cards
+ *   nodes_elect.c    who coordinates, where etcd says so
+ *   nodes_problem.c  a launcher that only says why it can't take part
+ *   nodes_talk.c     what all use
+ *
+ * Each uses those below it. */
+#ifndef TT_LAUNCH_CLUSTER_NODES_TALK_H
+#define TT_LAUNCH_CLUSTER_NODES_TALK_H
+
+#include "launch/cluster/nodes_own.h"
+#include "net/secret.h"
+
+#include <jansson.h>
+
+/* What is known of a member. */
+typedef struct tt__node {
+    bool listed;     /* it has put its card, */
+    bool here;       /* which is read */
+    bool signs;      /* what it writes is signed, */
+    char nonce[33];  /* with this context */
+    bool lost, done; /* done: it has announced so */
+    bool left;       /* it has read all that it needs */
+    int gone;        /* attempts of which it has no worker left, counted up to the last, */
+    bool told;       /* the launcher knows that it has come */
+    bool kept;       /* but such as are kept, */
+    bool well;       /* and all of the last have ended well, of their own accord */
+    int workers;
+    bool wants_trace;
+    int attempt, restarts; /* as its card says, */
+    bool brings;           /* as that it has workers that wait for another round, */
+    int recovery;          /* after this one */
+    char hostname[64];
+    int64_t beats;      /* last seen, */
+    int64_t beat_ms;    /* and when it grew; */
+    bool silent;        /* not for the heartbeat, when last looked at */
+    int64_t news;       /* announced by it, */
+    int64_t news_first; /* still there from here on, */
+    int64_t news_taken; /* and read */
+    int64_t refused_ms; /* when something of it was last refused; 0: never */
+} tt__node;
+
+typedef struct tt__talk {
+    tt__nodes *nodes;
+    tt_store *store;
+    tt_store *notes; /* the same, for notes to the ranks of this round; NULL: none yet */
+    tt__secret secret;
+    int id; /* this member's number */
+    char nonce[33];
+    bool introduced;  /* its card is put */
+    bool greeted;     /* the coordinator has named its nonce, and so is of this life; it itself always is */
+    json_t *foretold; /* the end of joining, as a coordinator says that has not greeted; NULL: it has not */
+    tt__node *of;     /* (known) by number; the coordinator has all members, others the coordinator alone */
+    int known;
+    size_t list_read;
+    bool cut;          /* the store is not to be had any more */
+    bool failed, over; /* FAILED, OVER were posted */
+    bool told_waiting;
+    bool done; /* the launcher's DONE was carried out */
+    int64_t began_ms, beats, news;
+    int64_t news_first;     /* of this launcher: what came before is deleted, */
+    int64_t news_of_before; /* and what came up to this one, of attempts before, may be */
+    int64_t heard_ms;       /* when it was last known that the coordinator has not given this member up; */
+    int64_t awaited_beats;  /* not 0: that will be known when it has had so many beats */
+    bool given_up;          /* it has */
+    int64_t hurry_until_ms; /* news are expected: read them more often */
+    json_t *repeats;        /* the coordinator: what members have announced, to be repeated to all; NULL: nothing, */
+    size_t repeated_bytes;  /* so long */
+
+    tt__round *round;            /* the last one; NULL: none yet */
+    bool collecting;             /* the coordinator: a round is ordered, */
+    int next, next_restarts;     /* with these numbers, */
+    int next_recovery;           /* likewise, */
+    int64_t collecting_since_ms; /* since then */
+    int64_t came_ms;             /* when the last one came */
+    int gone;                    /* attempts for which GONE was posted, or which this member has said to be gone */
+    bool closed;                 /* nobody is waited for any more */
+
+    int looks; /* 0: none under way; else its number */
+    int64_t look_until_ms;
+    bool *shown; /* (round->n) by whom it is answered */
+    tt__snapshot seen;
+} tt__talk;
+
+/* Is the launcher done with the thread? */
+bool tt__talk_stopped(const tt__talk *t);
+
+/* ---- members */
+
+/* Find what is known of member `id`; NULL: nothing is. */
+tt__node *tt__talk_node(const tt__talk *t, int id);
+
+/* Make room for the coordinator's knowledge of member `id`. */
+tt_status tt__talk_know(tt__talk *t, int id);
+
+/* Return the number of member `id` in the round, or -1. */
+int tt__talk_node_number(const tt__talk *t, int id);
+
+/* As the coordinator: list the nonces of those whose cards are read, for news that may be the first that they take. */
+json_t *tt__talk_nonces(const tt__talk *t);
+
+/* Is it a set that changes? */
+static inline bool tt__talk_is_elastic(const tt__talk *t) {
+    return t->nodes->member.min_nodes < t->nodes->member.max_nodes;
+}
+
+/* Do members get their numbers as they come? */
+static inline bool tt__talk_numbers(const tt__talk *t) { return t->nodes->member.number < 0; }
+
+/* Does it take part, as far as is known? */
+static inline bool tt__node_lives(const tt__node *node) { return node->here && !node->lost && !node->done; }
+
+/* Is a member that is lost replaced, so that others go on without it? */
+static inline bool tt__talk_replaces(const tt__talk *t) {
+    return tt__talk_numbers(t) && (tt__talk_is_elastic(t) || t->nodes->member.max_restarts > 0);
+}
+
+/* The coordinator does not answer. Where etcd names it, another may be found before the first round, and one that can't
+ * reach its own store makes way; false: neither. */
+static inline bool tt__talk_will_look_again(tt__talk *t) {
+    const tt__nodes_member *m = &t->nodes->member;
+    bool will = m->election && (!t->round || m->coordinates) && !t->failed && !t->foretold;
+    t->cut = t->cut || will;
+    return will;
+}
+
+/* ---- events for the launcher */
+
+/* Make an event; NULL: no memory. */
+tt__nodes_event *tt__talk_event(tt__nodes_kind kind);
+/* Post an event for the machine. `text` becomes the event's, where it has one. */
+void tt__talk_decide(tt__talk *t, tt__event event, const char *text);
+/* The same: node `number` is lost (TT__ON_LOST), or leaves (TT__ON_LEFT). */
+void tt__talk_decide_lost(tt__talk *t, tt__event_kind kind, int number, const char *why);
+/* Say for whom this node waits. */
+void tt__talk_say_waits(tt__talk *t, const char *text);
+
+/* Joining has failed, or another round; the launcher is told so once. */
+void tt__talk_fail(tt__talk *t, const char *text);
+
+/* Before the first round the coordinator, which had been there, is gone: the launcher is told to join anew, or, where
+ * each node has its number, that joining has failed. */
+void tt__talk_miss_coordinator(tt__talk *t, const char *text);
+
+/* Member `id` is lost. The launcher is told, if that is in the round. */
+void tt__talk_lose(tt__talk *t, int id, const char *text);
+
+/* ---- the store */
+
+/* Check a call to the store. If it failed, the coordinator, which serves it, is gone or can't be reached. */
+tt_status tt__talk_check(tt__talk *t, tt_status status);
+
+/* Say that this member has read all that it needs. */
+tt_status tt__talk_put_left(tt__talk *t);
+
+/* Read who has said so: `left` of those that are known. *n := how many have. */
+tt_status tt__talk_read_left(tt__talk *t, int *n);
+
+/* "tutti/nodes/WHAT/ID", "tutti/nodes/news/ID/NUMBER". */
+void tt__talk_key(char key[TT__NODES_KEY], const char *what, int id);
+void tt__talk_news_key(char key[TT__NODES_KEY], int id, int64_t number);
+
+/* Is the member's connection to the store still there? True, too, if the store does not answer. */
+bool tt__talk_is_connected(tt__talk *t, int id);
+
+/* Put this launcher's next beat. */
+tt_status tt__talk_beat(tt__talk *t);
+
+/* Announce something: JSON with "what"; "node" is set, whose news it is. Takes `news`, which may be NULL. A failure is
+ * the store's: `cut`. */
+void tt__talk_announce_json(tt__talk *t, json_t *news);
+
+/* Delete this launcher's news up to `news_of_before`. */
+void tt__talk_delete_news(tt__talk *t);
+
+/* Read what member `id`, whose card is here, has put under `key`; false: nothing yet, or it is refused. */
+bool tt__talk_get(tt__talk *t, int id, const char *key, tt_store_value *value);
+
+/* Log, now and then, that something under a member's name is refused. */
+void tt__talk_refuse(tt__talk *t, int id, const char *key);
+
+/* Make a JSON string of a program's bytes, which need not be UTF-8; NULL is "". */
+json_t *tt__talk_json(const char *text);
+
+/* ---- nodes_join.c */
+
+/* Take a number, and put the first beat; the coordinator's card, too. Other members put theirs when they have read
+ * that. */
+tt_status tt__talk_introduce(tt__talk *t);
+
+/* Connect and introduce this launcher. Tries for a short while, so that the launcher can end this; false: not yet, or
+ * never. */
+bool tt__talk_connect(tt__talk *t);
+
+/* Read the cards that are still missing: those of all, or of the coordinator. Having that, put the own one. */
+void tt__talk_read_cards(tt__talk *t);
+
+/* ---- nodes_elect.c; without an election nothing happens there */
+
+/* Find out who coordinates, and tell the launcher if that takes long; false: not yet, or never. */
+bool tt__talk_elect(tt__talk *t);
+
+/* The same, telling nobody: member.host, port (0: not known yet) and coordinates. */
+tt_status tt__talk_ask_etcd(tt__talk *t);
+
+/* Look for another coordinator where that is due, or, as the coordinator, see whether one has taken this one's
+ * place. */
+void tt__talk_watch_election(tt__talk *t);
+
+/* As the coordinator: is it still known to be the only one? */
+bool tt__talk_may_compose(tt__talk *t);
+
+/* ---- nodes_beat.c */
+
+/* Put a beat and read those of the others: who has none for the heartbeat is lost. */
+void tt__talk_exchange_beats(tt__talk *t);
+
+/* Those who wait for each other's news read them more often for a moment. */
+void tt__talk_expect_news(tt__talk *t);
+
+/* ---- nodes_news.c */
+
+/* Take the news that beats have told of. */
+void tt__talk_read_news(tt__talk *t);
+
+/* ---- nodes_round.c */
+
+/* As the coordinator: compose the round that is ordered, if all that it takes are here; tell of newcomers. */
+void tt__talk_compose(tt__talk *t);
+
+/* Take the round that the coordinator has announced. */
+void tt__talk_take_round(tt__talk *t, const json_t *news);
+
+/* Order a round. */
+void tt__talk_collect(tt__talk *t, int attempt, int restarts, int recovery);
+
+/* As the coordinator: has every node that takes part no worker of its attempt? All that they announced is read. */
+void tt__talk_check_gone(tt__talk *t);
+
+/* As the coordinator: end joining, or further rounds, with an error on all nodes. */
+void tt__talk_fail_all(tt__talk *t, const char *text);
+
+/* As the coordinator: wait until the others have read all they need from the store. */
+void tt__talk_wait_for_leavers(tt__talk *t);
+
+#endif

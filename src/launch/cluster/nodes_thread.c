@@ -1,0 +1,314 @@
+/* The thread that communicates with the other launchers. It reads the store a few times a second, and at once when its
+ * launcher has an order. */
+#include "launch/cluster/nodes_talk.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/mutant.h"
+#include "launch/cluster/blob.h"
+#include "store/renewal.h"
+#include "store/signed.h"
+
+#include <jansson.h>
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { BEAT_MS = 200, NOTES_MS = 1000 };
+
+/* ---- looks */
+
+static void end_look(tt__talk *t) {
+    tt__nodes_event *event = tt__talk_event(TT__NODES_SEEN);
+    if (event)
+        event->snapshot = t->seen;
+    else
+        tt__snapshot_free(&t->seen);
+    t->seen = (tt__snapshot){0};
+    t->looks = 0;
+    if (event)
+        tt__nodes_post(t->nodes, event);
+}
+
+static void begin_look(tt__talk *t, int64_t timeout_ms) {
+    int64_t id;
+    if (t->looks)
+        return;
+    if (!t->round || t->cut || tt__talk_check(t, tt_store_add(t->store, "tutti/nodes/looks", 1, &id))) {
+        end_look(t);
+        return;
+    }
+    t->looks = (int)id;
+    t->look_until_ms = tt__deadline_ms(timeout_ms);
+    memset(t->shown, 0, (size_t)t->round->n * sizeof *t->shown);
+    tt__talk_announce_json(t, json_pack("{s:s, s:i}", "what", "look", "id", (int)id));
+}
+
+/* Read what a member put under `key` into `snapshot`, if it has; false: not yet. The coordinator does not repeat it,
+ * and members don't know each other's nonces: the context is the coordinator's. */
+static bool read_blob(tt__talk *t, const char *key, tt__snapshot *snapshot) {
+    tt_store_value value;
+    const char *keys[] = {key};
+    bool there = false;
+    if (tt__talk_check(t, tt_store_check(t->store, keys, 1, &there)) || !there ||
+        tt__talk_check(t, tt_store_get(t->store, key, &value)))
+        return false;
+    if (tt__signed_open(&value, &t->secret, key, t->of[0].nonce) || tt__blob_unpack(snapshot, value.data, value.size))
+        tt__log(TT_LOG_WARNING, "%s: %s", key, tt_last_error());
+    tt_store_value_free(&value);
+    tt__talk_check(t, tt_store_delete_key(t->store, key, NULL));
+    return true;
+}
+
+static void continue_look(tt__talk *t) {
+    bool all = true;
+    for (int k = 0; t->round && k < t->round->n; k++) {
+        char key[TT__NODES_KEY];
+        int id = t->round->of[k].member;
+        const tt__node *node = tt__talk_node(t, id);
+        if (t->shown[k] || (node && node->lost) || id == t->id)
+            continue;
+        snprintf(key, sizeof key, "tutti/nodes/look/%d/%d", t->looks, id);
+        t->shown[k] = !t->cut && read_blob(t, key, &t->seen);
+        all = all && t->shown[k];
+    }
+    if (all || t->cut || tt__now_ms() > t->look_until_ms)
+        end_look(t);
+}
+
+/* ---- the end */
+
+static void read_final(tt__talk *t, tt__snapshot *snapshot) {
+    for (int k = 0; k < t->round->n && !t->cut; k++) {
+        char key[TT__NODES_KEY];
+        tt__talk_key(key, "final", t->round->of[k].member);
+        if (t->round->of[k].member != t->id)
+            read_blob(t, key, snapshot);
+    }
+}
+
+/* Have all nodes ended? The coordinator sees it, and tells the others. */
+static bool all_ended(tt__talk *t) {
+    if (!TT__MUTANT(waits_for_unreachable_store) && t->cut) /* nobody can be heard; who serves the store ends with it */
+        return true;
+    if (!t->nodes->member.coordinates)
+        return t->of[0].done || t->of[0].lost;
+    for (int k = 0; t->round && k < t->round->n; k++)
+        if (TT__MUTANT(end_waits_for_lost) ? !t->of[t->round->of[k].member].done
+                                           : tt__node_lives(&t->of[t->round->of[k].member]))
+            return false;
+    if (t->round)
+        tt__talk_announce_json(t, json_pack("{s:s, s:o}", "what", "over", "to", tt__talk_nonces(t)));
+    return true;
+}
+
+static void check_over(tt__talk *t) {
+    bool spare = !t->round && !t->nodes->member.coordinates && t->known && t->of[0].done;
+    if (t->over || t->failed || !(t->done || spare) || !all_ended(t))
+        return;
+    tt__nodes_event *event = tt__talk_event(TT__NODES_DECIDES);
+    if (!event)
+        return;
+    event->event.kind = TT__ON_OVER;
+    if (t->nodes->member.wants_trace && t->round)
+        read_final(t, &event->snapshot);
+    if (t->nodes->member.coordinates) {
+        if (!TT__MUTANT(node_0_leaves_early))
+            tt__talk_wait_for_leavers(t);
+    } else if (!t->cut)
+        tt__talk_check(t, tt__talk_put_left(t));
+    t->over = true;
+    tt__nodes_post(t->nodes, event);
+}
+
+/* ---- orders */
+
+static tt__order *next_order(tt__talk *t) {
+    tt__nodes *nodes = t->nodes;
+    pthread_mutex_lock(&nodes->lock);
+    tt__order *order = nodes->orders;
+    if (order && !(nodes->orders = order->next))
+        nodes->orders_end = &nodes->orders;
+    pthread_mutex_unlock(&nodes->lock);
+    return order;
+}
+
+static void take_own_gone(tt__talk *t, const tt__order *order) {
+    if (t->nodes->member.coordinates) {
+        t->of[0].gone = order->attempt + 1;
+        t->of[0].kept = order->kept;
+        t->of[0].well = order->well;
+    } else if (order->attempt >=
+               t->gone) { /* what follows the first time the coordinator may not read before a round */
+        t->news_of_before = t->news;
+        t->gone = order->attempt + 1;
+    }
+}
+
+static void take_own_done(tt__talk *t) {
+    t->done = true;
+    if (t->nodes->member.coordinates && t->known)
+        t->of[0].done = true;
+}
+
+static void set_own_key(tt__talk *t, tt__order *order) {
+    size_t used = strlen(order->key);
+    snprintf(order->key + used, sizeof order->key - used, "%d", t->id);
+    tt__talk_check(
+        t, tt__signed_set(t->store, &t->secret, order->key, t->known ? t->of[0].nonce : "", order->bytes, order->size));
+}
+
+/* Leave a note for the ranks. They know the store's life since its last renewal, which this launcher's own connection
+ * may be older than: so the note has another one. Nothing depends on it but what errors say. */
+static void leave_note(tt__talk *t, const tt__order *order) {
+    const tt__nodes_member *m = &t->nodes->member;
+    if (!t->notes && tt_tcp_store(&t->notes, m->host, m->port, .timeout_ms = NOTES_MS))
+        t->notes = NULL;
+    if (t->notes &&
+        tt__signed_set(t->notes, &t->secret, order->key, tt__store_life(t->notes, false), order->bytes, order->size)) {
+        tt_store_free(t->notes);
+        t->notes = NULL;
+    }
+    if (!t->notes)
+        tt__log(TT_LOG_DEBUG, "how a rank ended is not noted: %s", tt_last_error());
+}
+
+static void set_key(tt__talk *t, tt__order *order) {
+    if (order->own)
+        set_own_key(t, order);
+    else
+        leave_note(t, order);
+}
+
+static void announce(tt__talk *t, tt__order *order) {
+    tt__talk_announce_json(t, order->news);
+    order->news = NULL;
+    if (t->nodes->member.max_restarts || tt__talk_is_elastic(t))
+        tt__talk_expect_news(t);
+}
+
+/* What was told before is in the old store, and none of it in the new one. Writes have no reply; a question after them
+ * has, when the store has them. */
+static void collect_next(tt__talk *t, const tt__order *order) {
+    char key[TT__NODES_KEY];
+    const char *keys[] = {key};
+    bool there;
+    tt__talk_key(key, "beat", t->id);
+    if (!TT__MUTANT(store_renewed_amid_news) && order->renewed && t->store && !t->cut)
+        tt__talk_check(t, tt_store_check(t->store, keys, 1, &there));
+    if (order->renewed)
+        tt__store_server_renew(order->renewed);
+    tt__talk_collect(t, order->attempt, order->restarts, order->recovery);
+}
+
+static void execute_order(tt__talk *t, tt__order *order) {
+    bool can_talk = t->store && !t->cut;
+    if (order->kind == TT__ORDER_DONE)
+        take_own_done(t);
+    else if (order->kind == TT__ORDER_GONE)
+        take_own_gone(t, order);
+    else if (order->kind == TT__ORDER_ROUND)
+        collect_next(t, order);
+    else if (order->kind == TT__ORDER_CLOSE)
+        t->closed = true;
+    else if (order->kind == TT__ORDER_LOOK)
+        begin_look(t, order->timeout_ms);
+    else if (order->kind == TT__ORDER_SET && can_talk && !t->given_up)
+        set_key(t, order);
+    else if (order->kind == TT__ORDER_NEWS && can_talk)
+        announce(t, order);
+}
+
+/* Is it known that this member has not been given up, or of no concern? */
+static bool is_trusted(const tt__talk *t) {
+    bool asks = tt__talk_replaces(t) && !t->nodes->member.coordinates && t->round && !t->given_up && !t->cut;
+    return !asks || tt__now_ms() - t->heard_ms < t->nodes->member.heartbeat_ms / 2;
+}
+
+/* All that the coordinator has said is read. What it has not said of a member that stood still it may be about to say:
+ * in its next beat but one it has. */
+static void note_heard(tt__talk *t) {
+    int64_t now = tt__now_ms();
+    bool late = t->heard_ms && now - t->heard_ms >= t->nodes->member.heartbeat_ms / 2;
+    if (late && !t->awaited_beats)
+        t->awaited_beats = t->of[0].beats + 2;
+    if (late && t->of[0].beats < t->awaited_beats)
+        return;
+    t->awaited_beats = 0;
+    t->heard_ms = now;
+    if (!t->given_up)
+        tt__nodes_believe(t->nodes, now);
+}
+
+static void execute_orders(tt__talk *t) {
+    for (tt__order *order; is_trusted(t) && (order = next_order(t));) {
+        execute_order(t, order);
+        tt__order_free(order);
+    }
+}
+
+/* ---- the loop */
+
+static void talk_step(tt__talk *t) {
+    tt__talk_watch_election(t);
+    if (!t->store && !t->failed && !tt__talk_connect(t))
+        return;
+    if (!t->cut && t->store)
+        tt__talk_exchange_beats(t);
+    if (!t->cut && !t->failed && t->store)
+        tt__talk_read_cards(t);
+    execute_orders(t);
+    if (!t->cut && !t->failed && t->store)
+        tt__talk_read_news(t);
+    if (!t->cut && t->store && t->known && t->of[0].here)
+        note_heard(t);
+    if (t->nodes->member.coordinates && !t->cut && !t->failed && t->store) {
+        tt__talk_check_gone(t);
+        if (tt__talk_may_compose(t))
+            tt__talk_compose(t);
+    }
+    if (t->looks)
+        continue_look(t);
+    check_over(t);
+}
+
+static void sleep_a_beat(const tt__talk *t) {
+    struct pollfd wake = {.fd = t->nodes->wake_fd, .events = POLLIN};
+    bool often = t->looks || tt__now_ms() < t->hurry_until_ms || (!t->round && t->store);
+    uint64_t count;
+    if (poll(&wake, 1, often ? BEAT_MS / 8 : BEAT_MS) > 0 && read(wake.fd, &count, sizeof count) < 0)
+        count = 0;
+}
+
+static void talk_free(tt__talk *t) {
+    tt__snapshot_free(&t->seen);
+    json_decref(t->repeats);
+    json_decref(t->foretold);
+    tt_store_free(t->notes);
+    tt_store_free(t->store);
+    tt__secret_wipe(&t->secret);
+    free(t->shown);
+    free(t->round);
+    free(t->of);
+}
+
+void *tt__nodes_thread(void *arg) {
+    tt__nodes *nodes = arg;
+    tt__talk t = {.nodes = nodes, .began_ms = tt__now_ms()};
+    if (tt__secret_load(&t.secret))
+        tt__talk_fail(&t, tt_last_error());
+    if (nodes->member.coordinates)
+        tt__talk_collect(&t, nodes->member.attempt + 1, nodes->member.restarts, 0);
+    while (!tt__talk_stopped(&t)) {
+        if (!t.over) /* the coordinator's store may go from then on */
+            talk_step(&t);
+        sleep_a_beat(&t);
+    }
+    if (t.round)
+        execute_orders(&t); /* a last word */
+    talk_free(&t);
+    return NULL;
+}

@@ -1,0 +1,228 @@
+/* The launcher's side of a job: the loop. It waits, gives the machine one event after the other, and carries out what
+ * that decides (machine/job_machine.h has the overview). */
+#include "launch/launcher.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "launch/cluster/election.h"
+#include "launch/launcher_watchdog.h"
+#include "launch/local/children.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef tt__launcher_state launcher;
+
+enum { FLUSH_MIN_MS = 1000 };
+
+/* ---- the loop */
+
+static void wait_for_events(launcher *l) {
+    tt__survivors survivors = tt__launcher_survivors(l);
+    bool done = tt__machine_is_done(&l->machine);
+    int64_t due_ms = done ? INT64_MAX : tt__machine_due_ms(&l->machine, &survivors);
+    if (l->machine.attempt.phase == TT__RUNNING && l->look_ms < due_ms)
+        due_ms = l->look_ms;
+    int timeout = due_ms == INT64_MAX ? -1 : tt__left_ms(due_ms);
+    l->fds[0] = (struct pollfd){.fd = done ? -1 : l->keeper.socket, .events = POLLIN};
+    l->fds[1] = (struct pollfd){.fd = l->signals, .events = POLLIN};
+    l->fds[2] = (struct pollfd){.fd = tt__watch_fd(l->watch), .events = POLLIN};
+    l->fds[3] = (struct pollfd){.fd = l->nodes ? tt__nodes_fd(l->nodes) : -1, .events = POLLIN};
+    int n = 4 + tt__streams_poll(&l->streams, l->fds + 4, &timeout);
+    n += tt__follow_poll(l->follow, l->fds + n, &timeout);
+    n += tt__watchdog_poll(l, l->fds + n, &timeout);
+    poll(l->fds, (nfds_t)n, timeout);
+}
+
+static void launcher_serve(launcher *l) {
+    wait_for_events(l);
+    tt__launcher_take_signals(l);
+    tt__launcher_take_keeper_messages(l);
+    tt__launcher_take_node_events(l);
+    tt__streams_serve(&l->streams);
+    tt__follow_serve(l->follow);
+    tt__watch_serve(l->watch);
+    tt__watchdog_serve(l);
+}
+
+static void launcher_run(launcher *l) {
+    while (!tt__machine_is_done(&l->machine)) {
+        launcher_serve(l);
+        tt__launcher_take_time(l);
+        if (l->machine.attempt.phase == TT__RUNNING)
+            tt__launcher_look(l);
+    }
+    tt__streams_show(&l->streams, "");
+}
+
+/* Show what the workers have written to files. A reader that takes nothing of it for the grace period does not keep us,
+ * nor does a user who sends a signal. */
+static void finish_follow(launcher *l) {
+    int signals = l->signals_taken;
+    size_t progress = 0, before = 0;
+    int64_t period = l->job->grace_ms < FLUSH_MIN_MS ? FLUSH_MIN_MS : l->job->grace_ms, deadline = 0;
+    tt__follow_end(l->follow);
+    for (bool first = true; tt__follow_is_behind(l->follow, &progress) && l->signals_taken == signals; first = false) {
+        if (first || progress != before)
+            deadline = tt__deadline_ms(period);
+        before = progress;
+        if (!tt__left_ms(deadline))
+            break;
+        launcher_serve(l);
+    }
+}
+
+/* Wait for the other nodes; nothing of the job is left here. A signal now means that the user won't wait. */
+static void wait_for_nodes(launcher *l) {
+    int signals = l->signals_taken;
+    if (!l->nodes || l->machine.attempt.phase == TT__NO_ATTEMPT || l->failure)
+        return;
+    tt__launcher_announce_done(l);
+    while (!tt__machine_leaves_early(&l->machine) && l->machine.membership.state != TT__THROUGH &&
+           l->signals_taken == signals)
+        launcher_serve(l);
+}
+
+static void look_back(launcher *l) {
+    tt__snapshot snapshot;
+    if (!l->job->at_end || l->machine.attempt.phase == TT__NO_ATTEMPT || l->failure)
+        return;
+    tt_status status = tt__watch_snapshot(l->watch, &snapshot);
+    if (!status) {
+        status = l->job->at_end(l->job, &snapshot);
+        tt__snapshot_free(&snapshot);
+    }
+    if (status)
+        tt__streams_print(&l->streams, "tutti run: %s", tt_last_error());
+}
+
+/* ---- the beginning */
+
+static tt_status launcher_allocate(launcher *l) {
+    size_t n = (size_t)l->job->workers;
+    l->workers = calloc(n, sizeof *l->workers);
+    l->fds = calloc(n + 8 + TT__WATCHDOG_FDS, sizeof *l->fds);
+    l->pipe_ends = malloc(n * sizeof *l->pipe_ends);
+    for (size_t i = 0; l->pipe_ends && i < n; i++)
+        l->pipe_ends[i] = -1;
+    if (tt__watchdog_open(l) || !l->workers || !l->fds || !l->pipe_ends)
+        return tt__fail(TT_ERR_MEMORY, "no memory for a job of %d workers", l->job->workers);
+    return TT_OK;
+}
+
+/* Fork the keeper, before the store's thread exists. */
+static tt_status start_keeper(launcher *l) {
+    l->spared_count = tt__children(l->spared, TT__MAX_SPARED);
+    l->job->group = getpgrp();
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    TT__TRY(tt__job_error_dir_name(l->job));
+    return tt__keeper_start(&l->keeper, l->job);
+}
+
+static void begin_machine(launcher *l) {
+    tt__job *job = l->job;
+    const tt__machine_job described = {.alone = job->max_nodes == 1,
+                                       .elastic = job->min_nodes < job->max_nodes,
+                                       .numbered = job->number >= 0,
+                                       .max_restarts = job->max_restarts,
+                                       .settle_ms = job->settle_ms,
+                                       .grace_ms = job->grace_ms};
+    tt__machine_begin(&l->machine, &described, l->workers, job->workers);
+    job->attempt = l->machine.membership.counts.attempt;
+}
+
+static tt_status launcher_start(launcher *l) {
+    int spare;
+    TT__TRY(tt__launcher_check_descriptors(l->job, &spare));
+    TT__TRY(launcher_allocate(l));
+    begin_machine(l);
+    tt__watchdog_spare(l, spare);
+    TT__TRY(tt__launcher_open_signals(l));
+    TT__TRY(tt__job_socket_name(l->job->socket_name));
+    TT__TRY(tt__launcher_prepare_election(l));
+    TT__TRY(start_keeper(l));
+    TT__TRY(tt__streams_open(&l->streams, l->job->workers, STDERR_FILENO, l->pipe_ends));
+    TT__TRY(tt__follow_new(&l->follow, l->job, &l->streams));
+    signal(SIGPIPE, SIG_IGN); /* after the fork: workers keep what they had */
+    signal(SIGXFSZ, SIG_IGN); /* our stderr may be a file that can't grow any more (ulimit -f) */
+    l->log = tt__streams_open_log(&l->streams);
+    if (l->log >= 0)
+        tt__log_to_descriptor(l->log);
+    TT__TRY(tt__launcher_watch(l));
+    TT__TRY(tt__launcher_serve_store(l->job, &l->server));
+    if (l->server)
+        l->job->master_port = tt_store_server_port(l->server);
+    if (!l->machine.job.alone)
+        return tt__launcher_join(l);
+    l->job->nodes = 1;
+    l->job->world = l->job->workers;
+    tt__launcher_step(l, &(tt__event){.kind = TT__ON_BEGIN});
+    return TT_OK;
+}
+
+/* ---- the end */
+
+/* Write what is left. Who reads our stderr, but takes nothing for the grace period, which a signal has begun, does not
+ * keep us. */
+static void flush_streams(launcher *l) {
+    int64_t left = l->job->grace_ms - (l->signals_taken ? tt__now_ms() - l->signal_ms : 0);
+    if (l->log >= 0) {
+        tt__log_to_descriptor(STDERR_FILENO);
+        close(l->log);
+    }
+    tt__streams_flush(&l->streams, left < FLUSH_MIN_MS ? FLUSH_MIN_MS : left);
+}
+
+static void launcher_finish(launcher *l) {
+    if (l->keeper.socket >= 0)
+        close(l->keeper.socket); /* the keeper ends now, while this process cleans up */
+    tt__nodes_free(l->nodes);
+    tt__machine_end(&l->machine);
+    tt__snapshot_free(&l->remote);
+    tt__election_free(l->election);
+    tt_store_free(l->store);
+    tt_store_server_free(l->server);
+    tt__watch_free(l->watch);
+    if (l->keeper.pid)
+        waitpid(l->keeper.pid, NULL, 0);
+    tt__job_error_dir_remove(l->job); /* if the keeper was killed */
+    /* Only writing is left: who asks us to end now means that. */
+    if (l->signals >= 0) {
+        sigprocmask(SIG_SETMASK, &l->job->worker_mask, NULL);
+        close(l->signals);
+    }
+    flush_streams(l);
+    tt__launcher_close_pipes(l);
+    tt__follow_free(l->follow);
+    tt__streams_close(&l->streams);
+    for (int rank = 0; l->workers && rank < l->job->workers; rank++)
+        tt__watchdog_forget(l, rank);
+    tt__watchdog_free(l);
+    free(l->workers);
+    free(l->fds);
+    free(l->pipe_ends);
+    tt__launcher_forget_attempts(l);
+}
+
+tt_status tt__job_run(tt__job *job, int *exit_code) {
+    tt__ticks_init();
+    launcher l = {.job = job, .signals = -1, .log = -1, .look_ms = INT64_MAX, .keeper = {.socket = -1}};
+    tt_status status = launcher_start(&l);
+    if (!status) {
+        launcher_run(&l);
+        for (int rank = 0; rank < job->workers; rank++)
+            tt__streams_drain(&l.streams, rank);
+        finish_follow(&l);
+        tt__watch_serve(l.watch); /* those that were killed with the keeper */
+        wait_for_nodes(&l);
+        look_back(&l);
+        status = l.failure;
+        if (!status)
+            *exit_code = tt__launcher_report_end(&l);
+    }
+    launcher_finish(&l);
+    return status;
+}

@@ -1,0 +1,168 @@
+/* What the parts of the launcher share:
+ *
+ *   launcher.c           the loop, its beginning and its end
+ *   launcher_events.c    signals, messages of the keeper and of other nodes, as events for the machine
+ *   launcher_actions.c   carries out what the machine decides (machine/job_machine.h)
+ *   launcher_nodes.c     what other nodes and readers are told
+ *   launcher_recovery.c  workers that survive the loss of others
+ *   launcher_report.c    what is said of failures
+ *   launcher_meet.c      the way to the other nodes
+ *   launcher_look.c      what is shown of a running job
+ *
+ * Each calls those below it; nothing here decides anything. */
+#ifndef TT_LAUNCH_LAUNCHER_H
+#define TT_LAUNCH_LAUNCHER_H
+
+#include "launch/cluster/nodes.h"
+#include "launch/job.h"
+#include "launch/local/follow.h"
+#include "launch/local/keeper.h"
+#include "launch/local/report.h"
+#include "launch/local/streams.h"
+#include "launch/local/watch.h"
+#include "launch/machine/job_machine.h"
+
+enum { TT__MAX_SPARED = 64, TT__MAX_EARLIER = 32 };
+
+typedef struct tt__launcher_state {
+    tt__job *job;
+    tt__machine machine;
+    tt__event follow_up; /* given to the machine when its actions have been carried out; TT__ON_TIME: none */
+
+    tt__streams streams;
+    int log;            /* where this process's log goes, for `streams`; -1: to stderr */
+    tt__follow *follow; /* shows what the workers write to files; NULL: nothing */
+    tt__keeper keeper;
+    tt__worker *workers;    /* (job->workers) */
+    long long memory_kills; /* by the kernel, in our control group, as last seen */
+    int *pipe_ends;         /* (job->workers) the workers' ends of their stderr, until the keeper gets them; -1: none */
+    pid_t spared[TT__MAX_SPARED]; /* children this process had before: a shell may have left some to us */
+    size_t spared_count;
+
+    struct pollfd *fds;
+    int64_t look_ms;   /* when job->look() is due */
+    int signals;       /* signalfd */
+    bool has_terminal; /* when it began, its session had one */
+    int64_t signal_ms; /* when the first signal came, */
+    int signals_taken; /* and how many have come */
+
+    tt_store_server *server;       /* if this node serves the store */
+    struct tt__election *election; /* for job->etcd: who serves it */
+    tt_store *store;               /* of a job on one node: our own connection, made when the first worker ends */
+    bool store_failed;
+    tt__nodes *nodes; /* of a job on several nodes; NULL while the job is looked for */
+
+    tt__watch *watch;
+    struct tt__watchdog *watchdog; /* launcher_watchdog.h */
+    bool looking;                  /* readers wait for the calls of other nodes' ranks, */
+    tt__snapshot remote;           /* which were these when last seen */
+
+    tt__moment started;
+    tt_status failure;              /* why the job can't go on here; its text is this thread's last error */
+    char why[TT__ATTEMPT_TEXT];     /* the last attempt ended */
+    char *earlier[TT__MAX_EARLIER]; /* how attempt k failed, at k % TT__MAX_EARLIER; allocated */
+} tt__launcher_state;
+
+/* ---- launcher_events.c */
+
+/* Receive the job's signals, SIGWINCH and SIGTSTP through l->signals from now on. */
+tt_status tt__launcher_open_signals(tt__launcher_state *l);
+void tt__launcher_take_signals(tt__launcher_state *l);
+void tt__launcher_take_keeper_messages(tt__launcher_state *l);
+void tt__launcher_take_node_events(tt__launcher_state *l);
+void tt__launcher_take_time(tt__launcher_state *l);
+
+/* ---- launcher_actions.c */
+
+/* Give the machine an event, and carry out what it decides. */
+void tt__launcher_step(tt__launcher_state *l, tt__event *event);
+
+void tt__launcher_close_pipes(tt__launcher_state *l);
+
+/* ---- launcher_recovery.c */
+
+tt__survivors tt__launcher_survivors(const tt__launcher_state *l);
+
+/* Does worker `i` wait for the next round, or did it when it ended? */
+bool tt__launcher_waits(const tt__launcher_state *l, int i);
+
+/* Kill those that don't wait for the next round, if they are rank `rank` (-1: any). */
+void tt__launcher_kill_late(tt__launcher_state *l, int rank);
+
+/* Print who they are. */
+void tt__launcher_say_late(tt__launcher_state *l);
+
+/* Return the signal for which worker `i`, which has ended, has agreed to stop with the others; 0: it has not. */
+int tt__launcher_agreed_stop(const tt__launcher_state *l, int i);
+
+/* Tell the workers here that are kept that the round job->recovery begins, where each has its new rank. */
+void tt__launcher_tell_round(tt__launcher_state *l);
+
+/* Ask those that have not been asked for the next round, while all is well for them. */
+void tt__launcher_want_round(tt__launcher_state *l);
+
+/* Tell those that wait for the next round, and have not been told, that it won't come. */
+void tt__launcher_deny_round(tt__launcher_state *l);
+
+/* ---- launcher_report.c */
+
+/* Describe a failure for a report. tail: TT__TAIL_BYTES + 1 bytes. */
+void tt__launcher_describe(const tt__launcher_state *l, const tt__failure *failure, tt__first *first, char *tail);
+
+void tt__launcher_report_lost(tt__launcher_state *l);
+void tt__launcher_report_attempt(tt__launcher_state *l, tt__attempt_cause cause, bool recovers);
+
+/* Report what the job has come to. Returns its exit code. */
+int tt__launcher_report_end(tt__launcher_state *l);
+void tt__launcher_forget_attempts(tt__launcher_state *l);
+
+/* ---- launcher_meet.c */
+
+/* Serve the store, if that is this node's part. */
+tt_status tt__launcher_serve_store(tt__job *job, tt_store_server **server);
+
+tt_status tt__launcher_join(tt__launcher_state *l);
+
+/* For job->etcd: prepare, before the keeper is forked; take what was found when a round begins. */
+tt_status tt__launcher_prepare_election(tt__launcher_state *l);
+void tt__launcher_take_election(tt__launcher_state *l);
+
+/* Connect to the store that this node serves, if that has not been done; NULL: it does not answer. */
+tt_store *tt__launcher_own_store(tt__launcher_state *l);
+
+/* Look for the job again. */
+tt_status tt__launcher_rejoin(tt__launcher_state *l);
+
+/* ---- launcher_nodes.c */
+
+/* Keep the calls of other nodes' ranks, which is taken, for readers. */
+void tt__launcher_keep_remote(tt__launcher_state *l, tt__snapshot *snapshot);
+
+/* Answer a look of a reader on another node. */
+void tt__launcher_answer_look(tt__launcher_state *l, int id);
+
+/* Write how worker `i` ended under tt__ended_key(), for the errors of ranks that waited for it; if it failed, announce
+ * it to the other launchers. Best effort. */
+void tt__launcher_publish_end(tt__launcher_state *l, int i);
+
+/* Say of a node's ranks that they have ended, for those that wait for them while they join: no one else may. */
+void tt__launcher_publish_end_of_node(tt__launcher_state *l, int node);
+
+/* Announce that no worker is left here; OVER follows when that is so everywhere. */
+void tt__launcher_announce_done(tt__launcher_state *l);
+
+/* The callbacks that fill in readers' answers. */
+tt_status tt__launcher_watch(tt__launcher_state *l);
+
+/* ---- launcher_look.c */
+
+/* Call job->look() if that is due. */
+void tt__launcher_look(tt__launcher_state *l);
+
+/* ---- launcher_descriptors.c */
+
+/* Refuse to begin with too few descriptors: the store, whose event loop aborts without, and each worker's connections
+ * need some. *spare: how many there are beyond. */
+tt_status tt__launcher_check_descriptors(const tt__job *job, int *spare);
+
+#endif

@@ -1,0 +1,147 @@
+/* What the launcher says of failures: of an attempt that is followed by another, and of the job's end. */
+#include "launch/launcher.h"
+
+#include "launch/local/events.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+
+enum { LOST_LATE_MS = 1000 }; /* news of a lost node take so long at most, beside the heartbeat */
+
+typedef tt__launcher_state launcher;
+
+void tt__launcher_describe(const launcher *l, const tt__failure *failure, tt__first *first, char *tail) {
+    const tt__remote_end *other = failure->other;
+    const tt__round *round = l->machine.membership.round;
+    int node = other ? other->node : l->job->node;
+    *first = (tt__first){.rank = failure->rank,
+                         .node = node,
+                         .local_rank = other ? other->rank - round->of[node].first_rank : failure->own,
+                         .hostname = round ? round->of[node].hostname : NULL,
+                         .worker = failure->worker,
+                         .tail = !other        ? tt__streams_tail(&l->streams, failure->own, tail)
+                                 : other->tail ? other->tail
+                                               : "",
+                         .alike = failure->alike};
+}
+
+static const char *loss_text(const tt__lost_node *lost) { return lost->why ? lost->why : "?"; }
+
+void tt__launcher_report_lost(launcher *l) {
+    const tt__lost_node *lost = l->machine.ledger.lost;
+    if (lost)
+        snprintf(l->why, sizeof l->why, "node %d is lost: %.200s", lost->node, loss_text(lost));
+    for (; lost; lost = lost->next)
+        tt__streams_alarm(&l->streams, "tutti run: node %d (%s) is lost: %s", lost->node,
+                          l->machine.membership.round->of[lost->node].hostname, loss_text(lost));
+}
+
+/* ---- attempts that are followed by another */
+
+/* Keep a line about the attempt, for the report at the end. */
+static void remember_attempt(launcher *l) {
+    char **line = &l->earlier[l->job->restarts % TT__MAX_EARLIER];
+    free(*line);
+    *line = strdup(l->why);
+}
+
+/* Where the loss of a node counts, keep and print a line about it. */
+static void report_loss(launcher *l, bool recovers) {
+    if (l->machine.job.elastic)
+        return;
+    remember_attempt(l);
+    if (!l->job->node_0_reports)
+        tt__streams_alarm(&l->streams, "tutti run: attempt %d of %lld: %s; %s", l->job->restarts + 1,
+                          (long long)l->job->max_restarts + 1, l->why,
+                          recovers ? "replacing what is lost, the other ranks go on" : "starting again");
+}
+
+static void report_failure(launcher *l, bool recovers) {
+    tt__failure failure;
+    tt__first first;
+    char tail[TT__TAIL_BYTES + 1];
+    if (!tt__ledger_first(&l->machine.ledger, &failure))
+        return;
+    tt__launcher_describe(l, &failure, &first, tail);
+    tt__attempt_text(&first, l->why, sizeof l->why);
+    remember_attempt(l);
+    if (l->job->node_0_reports)
+        return;
+    tt__report_attempt(&l->streams, l->job, &first, recovers);
+    tt__report_idle(&l->streams, l->job, l->workers);
+}
+
+void tt__launcher_report_attempt(launcher *l, tt__attempt_cause cause, bool recovers) {
+    if (cause == TT__CAUSE_CALL)
+        snprintf(l->why, sizeof l->why, "a call of the ranks failed, though none is lost");
+    tt__launcher_report_lost(l);
+    if (cause == TT__CAUSE_LOSS)
+        report_loss(l, recovers);
+    else if (cause == TT__CAUSE_FAILURE)
+        report_failure(l, recovers);
+}
+
+/* ---- the end */
+
+/* Report how many attempts there were, how each before the last failed, and why there is no other. */
+static void report_attempts(launcher *l) {
+    int attempt = l->job->restarts, left_out = attempt > TT__MAX_EARLIER ? attempt - TT__MAX_EARLIER : 0;
+    const char *against = tt__machine_has_attempts_left(&l->machine) ? tt__machine_against_another(&l->machine) : NULL;
+    if (against)
+        tt__streams_print(&l->streams, "tutti run: not started again: %s", against);
+    if (!attempt)
+        return;
+    tt__streams_print(&l->streams, "tutti run: that was attempt %d of %lld; before it:", attempt + 1,
+                      (long long)l->job->max_restarts + 1);
+    if (left_out)
+        tt__streams_print(&l->streams, "  %d earlier attempt%s, not listed", left_out, left_out == 1 ? "" : "s");
+    for (int i = left_out; i < attempt; i++)
+        if (l->earlier[i % TT__MAX_EARLIER])
+            tt__streams_print(&l->streams, "  attempt %d: %s", i + 1, l->earlier[i % TT__MAX_EARLIER]);
+}
+
+void tt__launcher_forget_attempts(launcher *l) {
+    for (int i = 0; i < TT__MAX_EARLIER; i++)
+        free(l->earlier[i]);
+}
+
+/* A worker learns it from write(2), which many programs don't look at. */
+static void tell_full_disk(launcher *l) {
+    struct statvfs disk;
+    const char *dir = l->job->logs ? l->job->logs->dir : NULL;
+    if (dir && statvfs(dir, &disk) == 0 && disk.f_blocks && !disk.f_bavail)
+        tt__streams_print(&l->streams, "tutti run: no room is left for logs in %s: some of them may be missing", dir);
+}
+
+/* May it have failed because a node was lost, which is heard of later? A rank that has lost the store can't say so. */
+static bool may_follow_a_loss(const launcher *l, const tt__worker *first) {
+    const tt__ledger *ledger = &l->machine.ledger;
+    return ledger->lost && first->when.realtime_ns > ledger->lost_ns - (l->job->heartbeat_ms + LOST_LATE_MS) * 1000000;
+}
+
+static void report_first(launcher *l, const tt__failure *failure) {
+    tt__first first;
+    char tail[TT__TAIL_BYTES + 1];
+    tt__launcher_describe(l, failure, &first, tail);
+    first.unsure = may_follow_a_loss(l, first.worker);
+    tt__report_first(&l->streams, l->job, &first, &l->started);
+    tt__report_others(&l->streams, l->job, l->workers, failure->own);
+    tt__report_idle(&l->streams, l->job, l->workers);
+    report_attempts(l);
+}
+
+int tt__launcher_report_end(launcher *l) {
+    const tt__machine *m = &l->machine;
+    tt__conclusion c = tt__machine_conclude(m);
+    bool began = m->attempt.phase != TT__NO_ATTEMPT, stranded = began && m->attempt.kept;
+    tt__launcher_report_lost(l);
+    tell_full_disk(l);
+    if (l->job->events && began)
+        tt__events_write(&l->streams, l->job, l->workers, &l->started,
+                         !c.failed && !stranded && !m->ending.own_signal && !m->ledger.lost);
+    if (c.failed && !c.told && (!l->job->node_0_reports || m->ledger.lost))
+        report_first(l, &c.first);
+    return c.exit_code;
+}

@@ -1,0 +1,276 @@
+#include "launch/local/report.h"
+
+#include "base/fd.h"
+#include "base/json.h"
+#include "base/parse.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Seconds since 1970, as a number or as text; 0: neither. */
+static int64_t file_seconds(const json_t *when) {
+    int64_t seconds = json_is_integer(when) ? json_integer_value(when) : 0;
+    if (json_is_string(when) && tt__parse_i64("timestamp", json_string_value(when), 0, INT64_MAX, &seconds))
+        seconds = 0;
+    return seconds < 0 ? 0 : seconds;
+}
+
+/* Read an error file, which is the worker's: it may be anything, and of any size. NULL: it is no JSON of a sensible
+ * size. */
+static json_t *load_error_file(const char *path) {
+    enum { MOST_BYTES = 1 << 20 };
+    struct stat info;
+    json_t *root = NULL;
+    int fd = tt__fd(open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+    if (fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size <= MOST_BYTES)
+        root =
+            tt__json_loadfd(fd, JSON_DISABLE_EOF_CHECK, NULL); /* it may have been killed as it wrote a shorter one */
+    if (fd >= 0)
+        close(fd);
+    return root;
+}
+
+void tt__error_file_read(const char *path, tt__worker *worker) {
+    /* {"message": "text", "timestamp": 1}, or {"message": {"message": "text", "extraInfo": {"timestamp": "1",
+     * "py_callstack": "text", "secondary": true}}} */
+    json_t *root = load_error_file(path), *inner = json_object_get(root, "message");
+    const json_t *more = json_object_get(inner, "extraInfo");
+    const char *text = json_string_value(json_is_object(inner) ? json_object_get(inner, "message") : inner),
+               *traceback = json_string_value(json_object_get(more, "py_callstack"));
+    size_t n = text ? strlen(text) + 1 : 0, more_n = traceback ? strlen(traceback) + 1 : 0;
+    free(worker->message);
+    worker->traceback = NULL;
+    worker->message = text ? malloc(n + more_n) : NULL;
+    if (worker->message)
+        memcpy(worker->message, text, n);
+    if (worker->message && traceback)
+        worker->traceback = memcpy(worker->message + n, traceback, more_n);
+    worker->error_s = file_seconds(json_object_get(json_is_object(inner) ? more : root, "timestamp"));
+    worker->secondary = json_is_true(json_object_get(more, "secondary"));
+    json_decref(root);
+}
+
+/* "killed by SIGKILL (signal 9)", "exit code 3", "could not be started: ..." */
+static const char *describe_end(const tt__worker *w, char *text, size_t size) {
+    char name[32];
+    if (w->exec_errno)
+        snprintf(text, size, "could not be started: %s%s%s", w->message ? w->message : "", w->message ? ": " : "",
+                 strerror(w->exec_errno));
+    else if (WIFSIGNALED(w->status))
+        snprintf(text, size, "killed by %s (signal %d)%s", tt__signal_name(WTERMSIG(w->status), name, sizeof name),
+                 WTERMSIG(w->status), WCOREDUMP(w->status) ? ", core dumped" : "");
+    else
+        tt__end_text(w->status, text, size);
+    return text;
+}
+
+/* Print every line of `text` after `indent`, as a terminal shows it in the end: a progress bar returns to the beginning
+ * of its line to write it anew. */
+static void say_lines(tt__streams *streams, const char *indent, const char *text) {
+    while (*text) {
+        size_t n = strcspn(text, "\n"), end = n, begin;
+        while (end && text[end - 1] == '\r')
+            end--;
+        for (begin = end; begin && text[begin - 1] != '\r';)
+            begin--;
+        tt__streams_print(streams, "%s%.*s", indent, (int)(end - begin), text + begin);
+        text += n + (text[n] == '\n');
+    }
+}
+
+/* Is `tail` one line that ends with `message`? tt_report() writes the same to stderr and to the error file. */
+static bool says_the_same(const char *tail, const char *message) {
+    size_t n = strlen(tail), m = strlen(message);
+    while (n > 0 && tail[n - 1] == '\n')
+        n--;
+    return !memchr(tail, '\n', n) && n >= m && !memcmp(tail + n - m, message, m);
+}
+
+/* Does `tail` show that Python ended with the traceback? Its last line is enough: the tail has more frames around. */
+static bool shows_traceback(const char *tail, const char *traceback) {
+    size_t n = strlen(traceback), begin;
+    while (n && traceback[n - 1] == '\n')
+        n--;
+    for (begin = n; begin && traceback[begin - 1] != '\n';)
+        begin--;
+    return strstr(tail, "Traceback (most recent call last):") &&
+           memmem(tail, strlen(tail), traceback + begin, n - begin);
+}
+
+static void print_place(const tt__first *first, char *text, size_t size) {
+    if (first->hostname)
+        snprintf(text, size, "node %d (%s), ", first->node, first->hostname);
+    else
+        text[0] = '\0';
+}
+
+/* Print what the worker has left to say why it failed. */
+static void say_reasons(tt__streams *streams, const tt__job *job, const tt__first *first) {
+    const tt__worker *w = first->worker;
+    if (WIFSIGNALED(w->status) && WTERMSIG(w->status) == SIGKILL && !w->sent_signal && !w->message)
+        tt__streams_print(streams, "  not sent by tutti; when memory runs out the kernel sends it (see dmesg)");
+    if (w->exec_errno && !w->message)
+        tt__streams_print(streams, "  program: %s", job->file);
+    if (w->message && !w->exec_errno) {
+        tt__streams_print(streams, "  its message:");
+        say_lines(streams, "    ", w->message);
+    }
+    if (w->traceback && !shows_traceback(first->tail, w->traceback)) {
+        tt__streams_print(streams, "  its traceback:");
+        say_lines(streams, "    ", w->traceback);
+    }
+    if (w->account)
+        say_lines(streams, "  ", w->account);
+    if (*first->tail && !(w->message && says_the_same(first->tail, w->message))) {
+        tt__streams_print(streams, "  last lines of its stderr:");
+        say_lines(streams, "    | ", first->tail);
+    }
+}
+
+const char *tt__attempt_text(const tt__first *first, char *text, size_t size) {
+    const tt__worker *w = first->worker;
+    char how[160], place[96];
+    print_place(first, place, sizeof place);
+    snprintf(text, size, "rank %d (%spid %d) %s %s%s", first->rank, place, (int)w->pid,
+             WIFSIGNALED(w->status) ? "was" : "ended with", describe_end(w, how, sizeof how),
+             w->waited      ? ", while it waited for the next round"
+             : w->secondary ? ", because of another rank"
+                            : "");
+    return text;
+}
+
+void tt__report_attempt(tt__streams *streams, const tt__job *job, const tt__first *first, bool recovers) {
+    char text[TT__ATTEMPT_TEXT];
+    tt__streams_alarm(streams, "tutti run: attempt %d of %lld: %s; %s", job->restarts + 1,
+                      (long long)job->max_restarts + 1, tt__attempt_text(first, text, sizeof text),
+                      recovers ? "replacing what is lost, the other ranks go on" : "starting again");
+    say_reasons(streams, job, first);
+}
+
+void tt__report_first(tt__streams *streams, const tt__job *job, const tt__first *first, const tt__moment *started) {
+    const tt__worker *w = first->worker;
+    char how[160], clock[16] = "", place[96];
+    struct tm local;
+    time_t when_s = (time_t)(w->when.realtime_ns / 1000000000);
+    if (localtime_r(&when_s, &local))
+        strftime(clock, sizeof clock, "%H:%M:%S", &local);
+    print_place(first, place, sizeof place);
+    /* Another node's clock may be behind: nothing ends before it began. */
+    double after_s = 1e-9 * ((double)w->when.realtime_ns - (double)started->realtime_ns);
+    tt__streams_alarm(
+        streams, "tutti run: rank %d %s: %s (%slocal rank %d, pid %d, at %s.%03d, %.1f s after the start)", first->rank,
+        w->secondary    ? "failed because of another rank"
+        : first->unsure ? "failed, perhaps because of that"
+        : first->alike  ? "failed, as others did"
+                        : "failed first",
+        describe_end(w, how, sizeof how), place, first->local_rank, (int)w->pid, clock,
+        (int)(w->when.realtime_ns / 1000000 % 1000), after_s > 0 ? after_s : 0);
+    say_reasons(streams, job, first);
+}
+
+static const char *own_words(const tt__job *job, const tt__worker *workers, int i) {
+    return tt__failure_words(&workers[i], job->first_rank + i);
+}
+
+enum { MESSAGE_SIZE = 2048 };
+
+/* Do the first lines of both messages agree to the letter? */
+static bool same_letters(const tt__job *job, const tt__worker *workers, int i, int k) {
+    const char *a = own_words(job, workers, i), *b = own_words(job, workers, k);
+    size_t n = strcspn(a, "\n");
+    return n == strcspn(b, "\n") && !memcmp(a, b, n);
+}
+
+/* Write the first line of the worker's message as it may be compared and shared: to the letter, if another worker says
+ * it so (all name ranks 0 and 1), else as any rank could write it (each names itself). Returns `text`. */
+static const char *shared_words(const tt__job *job, const tt__worker *workers, int i, char text[MESSAGE_SIZE]) {
+    const char *message = own_words(job, workers, i);
+    int n = (int)strcspn(message, "\n");
+    for (int k = 0; k < job->workers; k++)
+        if (k != i && same_letters(job, workers, i, k)) {
+            snprintf(text, MESSAGE_SIZE, "%.*s", n, message);
+            return text;
+        }
+    tt__words_of_any(text, MESSAGE_SIZE, message, (size_t)n, job->first_rank + i);
+    return text;
+}
+
+static bool same_words(const tt__job *job, const tt__worker *workers, int i, int k) {
+    char a[MESSAGE_SIZE], b[MESSAGE_SIZE];
+    return same_letters(job, workers, i, k) ||
+           !strcmp(shared_words(job, workers, i, a), shared_words(job, workers, k, b));
+}
+
+/* Can one line report both workers? */
+static bool ended_alike(const tt__job *job, const tt__worker *workers, int i, int k) {
+    const tt__worker *a = &workers[i], *b = &workers[k];
+    return a->ended == b->ended && a->status == b->status && a->exec_errno == b->exec_errno &&
+           a->sent_signal == b->sent_signal && a->secondary == b->secondary && same_words(job, workers, i, k);
+}
+
+/* "1, 3-7" and how many: those from `rank` on that ended as it did, but not `first`. */
+static int list_alike(const tt__job *job, const tt__worker *workers, int rank, int first, char *text, size_t size) {
+    int n = job->workers;
+    size_t used = 0;
+    int count = 0;
+    for (int r = rank, last; r < n; r = last + 1) {
+        last = r;
+        if (r == first || !ended_alike(job, workers, r, rank))
+            continue;
+        while (last + 1 < n && last + 1 != first && ended_alike(job, workers, last + 1, rank))
+            last++;
+        if (used < size)
+            used += (size_t)snprintf(text + used, size - used, last > r ? "%s%d-%d" : "%s%d", count ? ", " : "",
+                                     job->first_rank + r, job->first_rank + last);
+        count += last - r + 1;
+    }
+    return count;
+}
+
+static void report_alike(tt__streams *streams, const tt__job *job, const tt__worker *workers, int rank, int first) {
+    const tt__worker *w = &workers[rank];
+    char how[160], name[32], why[64] = "", ranks[512];
+    if (!w->ended)
+        snprintf(how, sizeof how, "end unknown");
+    else
+        describe_end(w, how, sizeof how);
+    if (w->sent_signal && w->status)
+        snprintf(why, sizeof why, ", after tutti sent %s", tt__signal_name(w->sent_signal, name, sizeof name));
+    else if (w->secondary)
+        snprintf(why, sizeof why, ", because of another rank");
+    int count = list_alike(job, workers, rank, first, ranks, sizeof ranks);
+    char words[MESSAGE_SIZE];
+    const char *message = count > 1 ? shared_words(job, workers, rank, words) : own_words(job, workers, rank);
+    if (*message && first >= 0 && same_words(job, workers, rank, first))
+        message = "the same message";
+    tt__streams_print(streams, "tutti run: rank%s %s: %s%s%s%.*s", count > 1 ? "s" : "", ranks, how, why,
+                      *message ? ": " : "", (int)strcspn(message, "\n"), message);
+}
+
+static bool is_reported(const tt__job *job, const tt__worker *workers, int rank, int first) {
+    for (int r = 0; r < rank; r++)
+        if (r != first && ended_alike(job, workers, r, rank))
+            return true;
+    return false;
+}
+
+void tt__report_others(tt__streams *streams, const tt__job *job, const tt__worker *workers, int first) {
+    for (int rank = 0; rank < job->workers; rank++)
+        if (rank != first && !is_reported(job, workers, rank, first))
+            report_alike(streams, job, workers, rank, first);
+}
+
+void tt__report_idle(tt__streams *streams, const tt__job *job, const tt__worker *workers) {
+    for (int i = 0; i < job->workers; i++) {
+        if (!workers[i].idle)
+            continue;
+        tt__streams_print(streams, "tutti run: rank %d made no call while others waited for it:", job->first_rank + i);
+        say_lines(streams, "  ", workers[i].idle);
+    }
+}
