@@ -261,8 +261,20 @@ static void note_counts(launcher *l) {
     job->first_rank = round->of[round->own].first_rank;
 }
 
+/* Log what the machine has come to. */
+static void log_change(const launcher *l, const tt__attempt_state *before) {
+    const tt__attempt_state *now = &l->machine.attempt;
+    bool waits = now->phase == TT__SETTLING && now->settling != TT__FOR_REASONS && now->settling != TT__FOR_STACKS;
+    bool waited = before->phase == TT__SETTLING && before->settling == now->settling;
+    if (waits && !waited)
+        tt__log(TT_LOG_DEBUG, "ranks here wait for another round, or are to");
+    if (now->phase == TT__ATTEMPT_OVER && before->phase != TT__ATTEMPT_OVER)
+        tt__log(TT_LOG_DEBUG, "nothing is left here of attempt %d%s", tt__machine_attempt(&l->machine) + 1,
+                now->kept ? " but ranks that go on" : "");
+}
+
 static void one_step(launcher *l, tt__event *event) {
-    tt__attempt_phase before = l->machine.attempt.phase;
+    tt__attempt_state before = l->machine.attempt;
     tt__surroundings around = {.now_ms = tt__now_ms(),
                                .realtime_ns = tt__moment_now().realtime_ns,
                                .listeners = tt__watch_listeners(l->watch),
@@ -270,7 +282,8 @@ static void one_step(launcher *l, tt__event *event) {
     tt__actions actions;
     tt__machine_step(&l->machine, event, &around, &actions);
     note_counts(l);
-    if (l->machine.attempt.phase == TT__ATTEMPT_OVER && before != TT__ATTEMPT_OVER)
+    log_change(l, &before);
+    if (l->machine.attempt.phase == TT__ATTEMPT_OVER && before.phase != TT__ATTEMPT_OVER)
         take_last_words(l);
     for (int i = 0; i < actions.n; i++)
         perform(l, &actions.list[i]);

@@ -99,7 +99,7 @@ int64_t sim_check_deadline_ns(void) {
         return sim_elastic_deadline_ns();
     int64_t work_ms = p->recovers ? sim_plan_epoch_ms(p) : p->work_ms;
     int64_t attempt_ms = work_ms + p->settle_ms + p->grace_ms + KILL_MS + LEFTOVER_MS + PATIENCE_MS;
-    return sim_cluster_quiet_since_ns() +
+    return (p->recovers ? sim_survivors_quiet_since_ns() : sim_cluster_quiet_since_ns()) +
            (p->join_ms + (p->max_restarts + 1) * attempt_ms + 3 * p->heartbeat_ms + SLACK_MS) * SIM_MS;
 }
 

@@ -139,12 +139,14 @@ static int64_t elastic_patience_ms(void) {
     return 2 * p->join_ms + 2 * p->rejoin_ms + (p->max_restarts + p->n + 2) * round_ms + 4 * p->heartbeat_ms + SLACK_MS;
 }
 
-int64_t sim_elastic_deadline_ns(void) {
+int64_t sim_survivors_quiet_since_ns(void) {
     static int64_t until_ns;
     int64_t quiet_ns = sim_cluster_quiet_since_ns(), missed_ns = sim_workers_missed_by_none_until_ns();
     until_ns = missed_ns > until_ns ? missed_ns : until_ns;
-    return (until_ns > quiet_ns ? until_ns : quiet_ns) + elastic_patience_ms() * SIM_MS;
+    return until_ns > quiet_ns ? until_ns : quiet_ns;
 }
+
+int64_t sim_elastic_deadline_ns(void) { return sim_survivors_quiet_since_ns() + elastic_patience_ms() * SIM_MS; }
 
 /* ---- at the end */
 
@@ -294,6 +296,8 @@ void sim_check_kept(int node, const sim_worker *w) {
     for (int i = 0; i < p->n; i++) {
         const sim_item *item = &p->items[i];
         if (item->kind < SIM_FREEZE && item->node == agent->machine && item->local == w->local)
+            return;
+        if (item->kind == SIM_STOPS && item->for_ms > p->grace_ms) /* its peers may wait for it for as long */
             return;
     }
     if (p->elastic && must_succeed() && is_spared(agent->machine))

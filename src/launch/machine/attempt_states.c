@@ -162,15 +162,16 @@ static void stop_awaiting(tt__step *s) {
     end_by(s, in_ms(s, s->m->job.settle_ms));
 }
 
-/* The attempt is over here. */
-static void finish_attempt(tt__step *s, int unkillable) {
+/* The attempt is over here: all that run wait for the next round (kept), or nothing is left but `unkillable`
+ * processes. */
+static void finish_attempt(tt__step *s, bool kept, int unkillable) {
     tt__machine *m = s->m;
-    bool kept = tt__ledger_ended(&m->ledger) < m->ledger.count, well = !kept && !unkillable;
+    bool well = tt__ledger_ended(&m->ledger) == m->ledger.count && !unkillable;
     if (unkillable)
         tt__ending_damage(s, TT__UNKILLABLE);
     m->attempt.phase = TT__ATTEMPT_OVER;
     m->attempt.deadline_ms = INT64_MAX;
-    m->attempt.kept = kept && m->ending.damage < TT__UNKILLABLE;
+    m->attempt.kept = kept;
     if (unkillable)
         tt__do_say(s, TT__DO_SAY, "%d process%s of the job can't be killed", unkillable, unkillable == 1 ? "" : "es");
     if (m->job.alone || !tt__machine_may_go_on(m))
@@ -206,7 +207,7 @@ static void look_at_survivors(tt__step *s) {
     if (a->phase == TT__RUNNING)
         tt__attempt_settle(s);
     if (now->waiting == now->living && !now->starting)
-        finish_attempt(s, 0);
+        finish_attempt(s, true, 0);
     else if (now->blamed >= 0)
         kill_late(s, now->blamed);
 }
@@ -271,7 +272,7 @@ void tt__attempt_leftovers(tt__step *s) {
 
 void tt__attempt_cleared(tt__step *s, int unkillable) {
     if (s->m->attempt.phase != TT__NO_ATTEMPT) {
-        finish_attempt(s, unkillable);
+        finish_attempt(s, false, unkillable);
         return;
     }
     s->m->attempt.kept = false; /* the last that was kept has ended: the next round starts others */

@@ -39,7 +39,7 @@ static void take_first_signal(tt__step *s, int sig, const char *name, bool from_
     tt__machine *m = s->m;
     tt__attempt_phase phase = m->attempt.phase;
     bool leaves = can_leave(s), rests = (phase == TT__NO_ATTEMPT || phase == TT__ATTEMPT_OVER);
-    int living = m->ledger.count - tt__ledger_ended(&m->ledger);
+    int living = rests ? s->around->survivors.living : m->ledger.count - tt__ledger_ended(&m->ledger);
     if (TT__MUTANT(signal_between_attempts_lost) && phase == TT__ATTEMPT_OVER)
         return;
     m->ending.own_signal = sig;
