@@ -87,8 +87,9 @@ static void forget_attempt(launcher *l) {
     l->store_failed = false;
 }
 
-/* What the attempt's processes have written and handed in, up to their end. */
-static void take_last_words(launcher *l) {
+/* Take what the attempt's processes have written and handed in, up to their end. */
+static void take_last_words(launcher *l, int attempt, bool kept) {
+    tt__log(TT_LOG_DEBUG, "nothing is left here of attempt %d%s", attempt + 1, kept ? " but ranks that go on" : "");
     for (int i = 0; i < l->job->workers; i++)
         tt__streams_drain(&l->streams, i);
     tt__watch_serve(l->watch);
@@ -149,6 +150,9 @@ static bool tell_workers(launcher *l, const tt__action *action) {
     case TT__DO_READ_IDLE:
         if (!tt__watchdog_reads_idle(l))
             l->follow_up.kind = TT__ON_IDLE_READ;
+        break;
+    case TT__DO_COLLECT:
+        take_last_words(l, action->collect.attempt, action->collect.kept);
         break;
     case TT__DO_FORGET:
         forget_attempt(l);
@@ -268,9 +272,6 @@ static void log_change(const launcher *l, const tt__attempt_state *before) {
     bool waited = before->phase == TT__SETTLING && before->settling == now->settling;
     if (waits && !waited)
         tt__log(TT_LOG_DEBUG, "ranks here wait for another round, or are to");
-    if (now->phase == TT__ATTEMPT_OVER && before->phase != TT__ATTEMPT_OVER)
-        tt__log(TT_LOG_DEBUG, "nothing is left here of attempt %d%s", tt__machine_attempt(&l->machine) + 1,
-                now->kept ? " but ranks that go on" : "");
 }
 
 static void one_step(launcher *l, tt__event *event) {
@@ -283,8 +284,6 @@ static void one_step(launcher *l, tt__event *event) {
     tt__machine_step(&l->machine, event, &around, &actions);
     note_counts(l);
     log_change(l, &before);
-    if (l->machine.attempt.phase == TT__ATTEMPT_OVER && before.phase != TT__ATTEMPT_OVER)
-        take_last_words(l);
     for (int i = 0; i < actions.n; i++)
         perform(l, &actions.list[i]);
 }

@@ -172,6 +172,9 @@ static void finish_attempt(tt__step *s, bool kept, int unkillable) {
     m->attempt.phase = TT__ATTEMPT_OVER;
     m->attempt.deadline_ms = INT64_MAX;
     m->attempt.kept = kept;
+    tt__action *last = tt__do(s, TT__DO_COLLECT);
+    last->collect.attempt = tt__machine_attempt(m);
+    last->collect.kept = kept;
     if (unkillable)
         tt__do_say(s, TT__DO_SAY, "%d process%s of the job can't be killed", unkillable, unkillable == 1 ? "" : "es");
     if (m->job.alone || !tt__machine_may_go_on(m))

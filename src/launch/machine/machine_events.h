@@ -132,6 +132,7 @@ typedef enum tt__action_kind {
     TT__DO_WANT_ROUND,   /* ask the workers for the next round */
     TT__DO_DENY_ROUND,   /* tell those that wait for the next round that it won't come */
     TT__DO_READ_IDLE,    /* read the stacks of workers for which others have waited in vain; ON_IDLE_READ follows */
+    TT__DO_COLLECT,      /* the attempt is over here: take what its processes have written and handed in */
     TT__DO_FORGET,       /* forget the attempt's failures, and the workers that are not kept */
 
     /* To the other nodes. */
@@ -187,7 +188,11 @@ typedef struct tt__action {
         struct {
             int sig;
             tt__signal_scope scope;
-        } signal;    /* DO_SIGNAL, DO_ANNOUNCE_SIGNAL (scope: unused) */
+        } signal; /* DO_SIGNAL, DO_ANNOUNCE_SIGNAL (scope: unused) */
+        struct {
+            int attempt;
+            bool kept; /* workers here wait for the next round */
+        } collect;
         int late;    /* DO_KILL_LATE: only this rank; -1: all */
         int worker;  /* DO_PUBLISH_END */
         int node;    /* DO_PUBLISH_NODE_END */
