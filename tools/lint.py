@@ -326,7 +326,7 @@ def check_operators(name, text):
         if re.search(r"\(\s*(const\s+)?(float|double|u?int\d+_t)\s*\*\s*\)|(->|\.)data\b|"
                      r"\btt_tensor_(data|f32|i64)\(",
                      line):
-            yield name, number, "an operator does not look at elements; write a kernel (tensor/kernels.h)"
+            yield name, number, "an operator does not look at elements; write a kernel (tensor/kernels/kernels.h)"
 
 
 def check_file_names(names):

@@ -5,8 +5,8 @@
 
 An operator of tutti/functional.h has a line in src/autograd/operators.def, and the other way round. Each has a case
 beside PyTorch (tests/parity/parity_*.h) and one of gradients (tests/unit/autograd/op_cases*.h), or stands below with a
-reason. A kernel of the list in src/tensor/kernels.h and its families is in the tables of the plain loops and of CUDA
-devices, or stands below, too."""
+reason. A kernel of the list in src/tensor/kernels/kernels.h and its families is in the tables of the plain loops and of
+CUDA devices, or stands below, too."""
 import pathlib
 import re
 import sys
@@ -70,10 +70,10 @@ def findings():
     for text in of_operators(header, (ROOT / MANIFEST).read_text(), read_all("tests/parity/parity_*.h"),
                              read_all("tests/unit/autograd/op_cases*.h")):
         yield MANIFEST, 0, text
-    lists = read_all("src/tensor/kernels*.h")
+    lists = read_all("src/tensor/kernels/*.h")
     for folder, exempt in (("reference", NOT_IN_REFERENCE), ("cuda", NOT_ON_CUDA)):
         for text in of_kernels(lists, read_all(f"src/tensor/{folder}/*.[ch]"), exempt, f"src/tensor/{folder}"):
-            yield "src/tensor/kernels.h", 0, text
+            yield "src/tensor/kernels/kernels.h", 0, text
 
 
 def main():

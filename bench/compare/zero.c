@@ -12,7 +12,7 @@
 #include "optim/optimizer.h"
 #include "parallel/ddp_state.h"
 #include "parallel/fully_shard/fully_shard.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 #include <tutti/tutti.h>
 

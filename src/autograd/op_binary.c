@@ -1,5 +1,5 @@
 /* Operators of two inputs of shapes that broadcast, element by element. What each computes, forward and backward, is a
- * line of tensor/pointwise_formulas.h. add, sub and mul, which need no formula, have files of their own. */
+ * line of tensor/ops/pointwise_formulas.h. add, sub and mul, which need no formula, have files of their own. */
 #include "autograd/op_binary.h"
 #include "autograd/autocast.h"
 

@@ -1,4 +1,4 @@
-/* Operators made of a formula of two inputs (tensor/pointwise_formulas.h). */
+/* Operators made of a formula of two inputs (tensor/ops/pointwise_formulas.h). */
 #ifndef TT_AUTOGRAD_OP_BINARY_H
 #define TT_AUTOGRAD_OP_BINARY_H
 

@@ -4,7 +4,7 @@
 
 #include "base/args.h"
 #include "base/error.h"
-#include "tensor/capture.h"
+#include "tensor/device/capture.h"
 
 static const char who[] = "tt_dropout";
 

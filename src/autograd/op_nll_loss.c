@@ -1,7 +1,7 @@
 /* x (B,V) log probabilities  target t (B)  ->  mean over b of -x[b][t[b]].    dx[b][t[b]] = -g / B, else 0
  *
- * With options the loss of each row is recorded (tensor/kernels_loss.h has its formula), then reduced; the mean is by
- * the classes' weights. */
+ * With options the loss of each row is recorded (tensor/kernels/kernels_loss.h has its formula), then reduced; the mean
+ * is by the classes' weights. */
 #include "autograd/autocast.h"
 #include "autograd/loss_reduction.h"
 #include "base/args.h"

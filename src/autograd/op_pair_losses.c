@@ -1,5 +1,5 @@
 /* Losses of an input and a target of one shape, element by element, then reduced. What each computes, forward and
- * backward, is a line of tensor/pointwise_formulas.h. */
+ * backward, is a line of tensor/ops/pointwise_formulas.h. */
 #include "autograd/autocast.h"
 #include "autograd/loss_reduction.h"
 #include "autograd/op_binary.h"

@@ -1,5 +1,5 @@
 /* Operators of one input, element by element. What each computes, forward and backward, is a line of
- * tensor/pointwise_formulas.h, and which there are of operators.def. */
+ * tensor/ops/pointwise_formulas.h, and which there are of operators.def. */
 #include "autograd/op_unary.h"
 
 #include "base/args.h"

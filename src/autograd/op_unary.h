@@ -1,4 +1,4 @@
-/* Operators made of a formula of one input (tensor/pointwise_formulas.h). */
+/* Operators made of a formula of one input (tensor/ops/pointwise_formulas.h). */
 #ifndef TT_AUTOGRAD_OP_UNARY_H
 #define TT_AUTOGRAD_OP_UNARY_H
 

@@ -2,7 +2,7 @@
 #ifndef TT_AUTOGRAD_RNN_LAYER_H
 #define TT_AUTOGRAD_RNN_LAYER_H
 
-#include "tensor/kernels_rnn.h"
+#include "tensor/kernels/kernels_rnn.h"
 
 #include <tutti/tensor.h>
 

@@ -2,8 +2,8 @@
 #ifndef TT_AUTOGRAD_WINDOW_H
 #define TT_AUTOGRAD_WINDOW_H
 
-#include "tensor/kernels_conv.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
+#include "tensor/kernels/kernels_conv.h"
 
 /* An option as a caller gives it: one number for both dimensions, or two in `hw`. Zeros: not given. */
 typedef struct tt__pair {

@@ -10,7 +10,7 @@
 #include "data/loader.h"
 #include "nn/module.h"
 #include "optim/loadable.h"
-#include "tensor/generator.h"
+#include "tensor/random/generator.h"
 
 tt_status tt_checkpoint_can_save(const char *path) { return tt__atomic_check(path); }
 

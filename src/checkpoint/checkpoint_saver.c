@@ -10,7 +10,7 @@
 #include "base/threads.h"
 #include "checkpoint/entries.h"
 #include "checkpoint/progress_texts.h"
-#include "tensor/shape.h"
+#include "tensor/shape/shape.h"
 
 static const char who[] = "tt_checkpoint_saver_save";
 

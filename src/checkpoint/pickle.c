@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "checkpoint/safetensors.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 /* ---- the stack ---- */
 

@@ -15,7 +15,7 @@
 #include "base/format.h"
 #include "base/json.h"
 #include "checkpoint/safetensors.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "tensors are read as they lie in the file: little-endian"

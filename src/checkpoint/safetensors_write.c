@@ -9,7 +9,7 @@
 #include "base/utf8.h"
 #include "checkpoint/safetensors.h"
 #include "nn/module_lists.h"
-#include "tensor/host_copy.h"
+#include "tensor/shape/host_copy.h"
 
 typedef struct item {
     const char *name;

@@ -1,8 +1,8 @@
 #include "data/batch.h"
 
 #include "base/error.h"
-#include "tensor/pinned.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
+#include "tensor/device/pinned.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "data/dataset.h"
 #include "data/whole_file.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #include "data/dataset.h"
 
 #include "base/error.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "base/quarantine.h"
-#include "tensor/ops.h"
+#include "tensor/ops/ops.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -4,7 +4,7 @@
 #include <tutti/data.h>
 
 #include "base/error.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 #include <inttypes.h>
 

@@ -13,7 +13,7 @@
 
 #include "base/args.h"
 #include "base/error.h"
-#include "tensor/generator.h"
+#include "tensor/random/generator.h"
 
 #include <stdlib.h>
 

@@ -4,7 +4,7 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/parse.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 #include <string.h>
 

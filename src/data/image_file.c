@@ -2,7 +2,7 @@
 #include "base/error.h"
 #include "data/image.h"
 #include "data/whole_file.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 #include <tutti/datasets.h>
 

@@ -7,7 +7,7 @@
 #include "data/crew.h"
 #include "data/reader.h"
 #include "data/sampler.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 /* One batch on its way. A worker writes x, y and error. */
 typedef struct tt__loader_job {

@@ -5,9 +5,9 @@
  * any other order is part of the state, and so are the sizes of the batches of a program's own batch sampler. */
 #include "base/error.h"
 #include "data/loader.h"
-#include "tensor/generator.h"
-#include "tensor/named_tensors.h"
-#include "tensor/tensor.h"
+#include "tensor/core/named_tensors.h"
+#include "tensor/core/tensor.h"
+#include "tensor/random/generator.h"
 
 #include <inttypes.h>
 #include <string.h>

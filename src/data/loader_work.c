@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "data/draws.h"
 #include "data/loader.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 #include <inttypes.h>
 

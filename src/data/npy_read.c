@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "data/byte_order.h"
 #include "data/source.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 #include <tutti/datasets.h>
 

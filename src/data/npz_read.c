@@ -5,7 +5,7 @@
 #include "data/npy.h"
 #include "data/npz.h"
 #include "data/whole_file.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 #include "zip/zip_read.h"
 
 #include <inttypes.h>

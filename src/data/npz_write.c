@@ -2,8 +2,8 @@
 #include "base/error.h"
 #include "data/npy.h"
 #include "data/npz.h"
-#include "tensor/host_copy.h"
-#include "tensor/named_tensors.h"
+#include "tensor/core/named_tensors.h"
+#include "tensor/shape/host_copy.h"
 #include "zip/zip_write.h"
 
 #include <stdio.h>

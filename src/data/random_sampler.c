@@ -8,7 +8,7 @@
 
 #include "base/args.h"
 #include "base/error.h"
-#include "tensor/generator.h"
+#include "tensor/random/generator.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

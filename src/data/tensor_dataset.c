@@ -2,7 +2,7 @@
 #include "data/dataset.h"
 
 #include "base/error.h"
-#include "tensor/ops.h"
+#include "tensor/ops/ops.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/siphash.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "base/quarantine.h"
-#include "tensor/shape.h"
+#include "tensor/shape/shape.h"
 
 #include <inttypes.h>
 #include <math.h>

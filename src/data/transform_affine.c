@@ -7,7 +7,7 @@
 
 #include "base/args.h"
 #include "base/error.h"
-#include "tensor/pool.h"
+#include "tensor/core/pool.h"
 
 #include <inttypes.h>
 #include <math.h>

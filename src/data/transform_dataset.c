@@ -4,8 +4,8 @@
 
 #include "base/args.h"
 #include "base/error.h"
-#include "tensor/pool.h"
-#include "tensor/shape.h"
+#include "tensor/core/pool.h"
+#include "tensor/shape/shape.h"
 
 #include <stdlib.h>
 

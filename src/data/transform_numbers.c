@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "data/convert_kernels.h"
-#include "tensor/shape.h"
+#include "tensor/shape/shape.h"
 
 #include <inttypes.h>
 #include <math.h>

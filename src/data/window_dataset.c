@@ -3,8 +3,8 @@
 #include "base/error.h"
 #include "data/dataset.h"
 #include "data/windows.h"
-#include "tensor/device.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
+#include "tensor/device/device.h"
 
 #include <tutti/datasets.h>
 

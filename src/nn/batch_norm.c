@@ -6,7 +6,7 @@
 #include "nn/initial.h"
 #include "nn/module.h"
 #include "nn/which_replica.h"
-#include "tensor/ops.h"
+#include "tensor/ops/ops.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,8 +4,8 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "nn/initial.h"
-#include "tensor/ops.h"
-#include "tensor/pool.h"
+#include "tensor/core/pool.h"
+#include "tensor/ops/ops.h"
 
 #include <inttypes.h>
 #include <math.h>

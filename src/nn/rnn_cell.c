@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "nn/initial.h"
 #include "nn/temporaries.h"
-#include "tensor/ops.h"
+#include "tensor/ops/ops.h"
 
 #include <inttypes.h>
 #include <math.h>

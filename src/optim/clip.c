@@ -8,8 +8,8 @@
 #include "optim/clip_pass.h"
 #include "optim/grad_total.h"
 #include "optim/optimizer.h"
-#include "tensor/ops.h"
-#include "tensor/parallel.h"
+#include "tensor/device/parallel.h"
+#include "tensor/ops/ops.h"
 
 #include <math.h>
 #include <tutti/optim.h>

@@ -1,7 +1,7 @@
 #include "optim/clip_pass.h"
 
-#include "tensor/parallel.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
+#include "tensor/device/parallel.h"
 
 #include <math.h>
 

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -6,9 +6,9 @@
 #include "optim/clip_pass.h"
 #include "optim/dict.h"
 #include "optim/loadable.h"
-#include "tensor/capture.h"
-#include "tensor/ops.h"
-#include "tensor/parallel.h"
+#include "tensor/device/capture.h"
+#include "tensor/device/parallel.h"
+#include "tensor/ops/ops.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,8 +5,8 @@
 #include "nn/module_lists.h"
 #include "optim/loadable.h"
 #include "optim/unscale.h"
-#include "tensor/capture.h"
-#include "tensor/ops.h"
+#include "tensor/device/capture.h"
+#include "tensor/ops/ops.h"
 
 #include <math.h>
 #include <stdlib.h>

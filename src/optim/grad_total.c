@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "optim/clip_pass.h"
-#include "tensor/capture.h"
-#include "tensor/ops.h"
+#include "tensor/device/capture.h"
+#include "tensor/ops/ops.h"
 
 #include <math.h>
 

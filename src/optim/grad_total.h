@@ -3,7 +3,7 @@
 #ifndef TT_OPTIM_GRAD_TOTAL_H
 #define TT_OPTIM_GRAD_TOTAL_H
 
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 /* Begins as {.who = ..., .p = ...}. */
 typedef struct tt__grad_total {

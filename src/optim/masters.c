@@ -4,8 +4,8 @@
 #include "autograd/sparse_grad.h"
 #include "base/error.h"
 #include "base/half.h"
-#include "tensor/ops.h"
-#include "tensor/parallel.h"
+#include "tensor/device/parallel.h"
+#include "tensor/ops/ops.h"
 
 #include <stdlib.h>
 

@@ -8,7 +8,7 @@
 
 #include "optim/dict.h"
 #include "optim/rule.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 #include <tutti/optim.h>
 

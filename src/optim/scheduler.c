@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/quarantine.h"
-#include "tensor/capture.h"
+#include "tensor/device/capture.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include "optim/grad_total.h"
 #include "optim/masters.h"
 #include "optim/step_capture.h"
-#include "tensor/kernels.h"
+#include "tensor/kernels/kernels.h"
 
 #include <math.h>
 

@@ -4,8 +4,8 @@
 #include "base/error.h"
 #include "optim/grad_total.h"
 #include "optim/masters.h"
-#include "tensor/ops.h"
-#include "tensor/parallel.h"
+#include "tensor/device/parallel.h"
+#include "tensor/ops/ops.h"
 
 #include <math.h>
 #include <stdatomic.h>

@@ -13,8 +13,8 @@
 #include "parallel/ddp_names.h"
 #include "parallel/ddp_shards.h"
 #include "reducer/text_agreement.h"
-#include "tensor/capture.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
+#include "tensor/device/capture.h"
 
 /* ---- forward ---- */
 

@@ -11,7 +11,7 @@
 #include "parallel/ddp_shards.h"
 #include "parallel/ddp_sparse.h"
 #include "reducer/text_agreement.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 static tt_status ddp_no_memory(void) { return tt__fail(TT_ERR_MEMORY, "tt_ddp: no memory for the wrapper"); }
 

@@ -14,7 +14,7 @@
 #include "parallel/ddp_names.h"
 #include "parallel/device_peers.h"
 #include "reducer/text_agreement.h"
-#include "tensor/ops.h"
+#include "tensor/ops/ops.h"
 
 #include <stdlib.h>
 #include <string.h>

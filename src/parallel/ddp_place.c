@@ -10,7 +10,7 @@
 #include "comm/group.h"
 #include "parallel/carried.h"
 #include "parallel/ddp_names.h"
-#include "tensor/device.h"
+#include "tensor/device/device.h"
 
 #include <stdlib.h>
 #include <string.h>

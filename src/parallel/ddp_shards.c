@@ -16,7 +16,7 @@
 #include "parallel/ddp_state.h"
 #include "reducer/shard_sums.h"
 #include "reducer/shard_tree.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 struct tt__ddp_shards {
     int first, count;     /* of this rank */

@@ -5,9 +5,9 @@
 #include "base/saved_error.h"
 #include "comm/group.h"
 #include "parallel/ddp_names.h"
-#include "tensor/ops.h"
-#include "tensor/sparse_rows.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
+#include "tensor/ops/ops.h"
+#include "tensor/ops/sparse_rows.h"
 
 #include <stdlib.h>
 

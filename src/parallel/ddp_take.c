@@ -2,7 +2,7 @@
 #include "base/error.h"
 #include "parallel/ddp_state.h"
 #include "reducer/text_agreement.h"
-#include "tensor/device.h"
+#include "tensor/device/device.h"
 
 tt_status tt__ddp_take_one(tt_group *group, const char *name, tt_tensor *x, int root) {
     if (!tt_tensor_broadcast_with(

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "comm/group.h"
 #include "data/loader.h"
-#include "tensor/capture.h"
+#include "tensor/device/capture.h"
 #include "trainer/run_state.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* Joins with the back end nccl, from nothing but the environment, each rank on its GPU; sums there and tells. */
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 #include <tutti/tutti.h>
 

@@ -8,7 +8,7 @@
 #include "comm/native/descriptors.h"
 #include "net/local_socket.h"
 #include "parallel/device_peers.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 #include <fcntl.h>
 #include <pthread.h>

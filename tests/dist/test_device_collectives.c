@@ -11,7 +11,7 @@
 #include "support/engines.h"
 #include "support/stream_backend.h"
 
-#include "tensor/device.h"
+#include "tensor/device/device.h"
 
 enum { ROWS = 6, COLUMNS = 3 };
 

@@ -11,7 +11,7 @@
 
 #include "dist/zero_models.h"
 #include "support/own_folder.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 enum { WORLD = 3, BAD = 1 };
 

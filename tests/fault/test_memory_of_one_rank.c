@@ -5,7 +5,7 @@
 #include "support/ranks.h"
 
 #include "base/clock.h"
-#include "tensor/pool.h"
+#include "tensor/core/pool.h"
 
 #include <tutti/tutti.h>
 

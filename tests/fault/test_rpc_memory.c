@@ -3,7 +3,7 @@
 #include "support/inject.h"
 #include "support/ranks.h"
 
-#include "tensor/pool.h"
+#include "tensor/core/pool.h"
 
 #include <sys/mman.h>
 #include <sys/socket.h>

@@ -8,7 +8,7 @@
 #include "support/leftovers.h"
 #include "support/storm.h"
 
-#include "tensor/pool.h"
+#include "tensor/core/pool.h"
 
 #include <tutti/tutti.h>
 

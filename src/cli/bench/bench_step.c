@@ -15,8 +15,8 @@
 #include "cli/bench/bench_models.h"
 #include "cli/bench/bench_ranks.h"
 #include "cli/cli.h"
-#include "tensor/device.h"
-#include "tensor/pool.h"
+#include "tensor/core/pool.h"
+#include "tensor/device/device.h"
 
 #include <tutti/tutti.h>
 

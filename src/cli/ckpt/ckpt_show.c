@@ -7,7 +7,7 @@
 #include "base/plain_text.h"
 #include "checkpoint/progress_texts.h"
 #include "cli/cli.h"
-#include "tensor/host_copy.h"
+#include "tensor/shape/host_copy.h"
 
 #include <inttypes.h>
 #include <math.h>

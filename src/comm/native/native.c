@@ -79,7 +79,7 @@ static tt_status leave_store(tt_group *group, int64_t deadline_ms) {
     return status;
 }
 
-/* Divide this machine's CPUs among its ranks, for the threads of operators (tensor/parallel.h). */
+/* Divide this machine's CPUs among its ranks, for the threads of operators (tensor/device/parallel.h). */
 static void share_cpus(const tt__world *world) {
     const uint64_t *masks[TT__MAX_HOST_RANKS];
     int ranks = 0, me = 0, strangers = 0;

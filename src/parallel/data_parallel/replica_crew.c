@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/threads.h"
 #include "nn/which_replica.h"
-#include "tensor/parallel.h"
+#include "tensor/device/parallel.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -9,8 +9,8 @@
 #include "optim/optimizer.h"
 #include "parallel/ddp_state.h"
 #include "parallel/fully_shard/fully_shard.h"
-#include "tensor/borrow.h"
-#include "tensor/ops.h"
+#include "tensor/core/borrow.h"
+#include "tensor/ops/ops.h"
 
 enum { FS_LINE = 64 };
 

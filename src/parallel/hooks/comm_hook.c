@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "parallel/ddp_names.h"
 #include "reducer/text_agreement.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #include "base/error.h"
 #include "parallel/ddp_state.h"
 #include "parallel/hooks/comm_hook.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 #include <stdio.h>
 #include <stdlib.h>

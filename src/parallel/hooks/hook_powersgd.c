@@ -15,9 +15,9 @@
 #include "parallel/hooks/hook_kernels.h"
 #include "parallel/hooks/numpy_draws.h"
 #include "parallel/hooks/orthonormal.h"
-#include "tensor/generator.h"
-#include "tensor/ops.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
+#include "tensor/ops/ops.h"
+#include "tensor/random/generator.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -20,8 +20,8 @@
 #include "comm/group.h"
 #include "parallel/ddp_state.h"
 #include "parallel/local_sgd/averager.h"
-#include "tensor/parallel.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
+#include "tensor/device/parallel.h"
 
 typedef struct diloco {
     tt_model_averager base;

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "parallel/model_parallel/activation.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 #include <tutti/model_parallel.h>
 

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "parallel/pipeline/pipeline_own.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #include "net/secret.h"
 #include "parallel/rpc/dist.h"
 #include "parallel/rpc/training_functions.h"
-#include "tensor/ops.h"
+#include "tensor/ops/ops.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
 #include "parallel/rpc/dist.h"
 #include "parallel/rpc/training_functions.h"
 #include "rpc/landing_memory.h"
-#include "tensor/device.h"
-#include "tensor/ops.h"
+#include "tensor/device/device.h"
+#include "tensor/ops/ops.h"
 
 #include <string.h>
 

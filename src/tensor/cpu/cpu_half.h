@@ -2,7 +2,7 @@
 #ifndef TT_TENSOR_CPU_CPU_HALF_H
 #define TT_TENSOR_CPU_CPU_HALF_H
 
-#include "tensor/kernels.h"
+#include "tensor/kernels/kernels.h"
 
 /* cpu_half.c */
 tt_status tt__cpu_matmul_half(tt_tensor *y, const tt_tensor *a, const tt_tensor *b, double beta);

@@ -6,8 +6,8 @@
 #include "base/error.h"
 #include "tensor/cpu/levels.h"
 #include "tensor/cpu/wide.h"
-#include "tensor/iter.h"
-#include "tensor/parallel.h"
+#include "tensor/device/parallel.h"
+#include "tensor/shape/iter.h"
 
 enum { CHUNK = 1024, HALF_BLOCK = 1 << 15 };
 

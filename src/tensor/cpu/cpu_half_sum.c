@@ -3,11 +3,11 @@
 #include "tensor/cpu/cpu_half.h"
 
 #include "base/error.h"
+#include "tensor/core/pool.h"
 #include "tensor/cpu/cpu_reduce.h"
 #include "tensor/cpu/levels.h"
 #include "tensor/cpu/wide.h"
-#include "tensor/parallel.h"
-#include "tensor/pool.h"
+#include "tensor/device/parallel.h"
 
 #include <stdatomic.h>
 

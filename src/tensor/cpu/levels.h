@@ -4,8 +4,8 @@
 #define TT_TENSOR_CPU_LEVELS_H
 
 #include "base/cpu.h"
-#include "tensor/kernels_pointwise.h"
-#include "tensor/kernels_rnn.h"
+#include "tensor/kernels/kernels_pointwise.h"
+#include "tensor/kernels/kernels_rnn.h"
 
 #include <stdint.h>
 

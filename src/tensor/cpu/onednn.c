@@ -4,9 +4,9 @@
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/held_signals.h"
+#include "tensor/core/pool.h"
 #include "tensor/cpu/onednn_load.h"
-#include "tensor/parallel.h"
-#include "tensor/pool.h"
+#include "tensor/device/parallel.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #ifndef TT_TENSOR_CPU_ONEDNN_H
 #define TT_TENSOR_CPU_ONEDNN_H
 
-#include "tensor/kernels.h"
+#include "tensor/kernels/kernels.h"
 
 tt_status tt__onednn_matmul_f32(tt_tensor *y, const tt_tensor *a, const tt_tensor *b, double beta);
 

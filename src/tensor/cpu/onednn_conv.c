@@ -7,11 +7,11 @@
 
 #include "base/error.h"
 #include "base/held_signals.h"
+#include "tensor/core/pool.h"
 #include "tensor/cpu/onednn_cache.h"
 #include "tensor/cpu/onednn_version.h"
-#include "tensor/memory_format.h"
-#include "tensor/parallel.h"
-#include "tensor/pool.h"
+#include "tensor/device/parallel.h"
+#include "tensor/shape/memory_format.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #define TT_TENSOR_CPU_ONEDNN_CONV_H
 
 #include "tensor/cpu/onednn_version.h"
-#include "tensor/kernels.h"
+#include "tensor/kernels/kernels.h"
 
 /* A convolution's tensors; `bias` may be NULL. The one that `direction` says is written, of `count` images from `first`
  * on. */

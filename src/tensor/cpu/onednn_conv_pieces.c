@@ -4,9 +4,9 @@
 #include "tensor/cpu/onednn.h"
 
 #include "base/error.h"
+#include "tensor/core/pool.h"
 #include "tensor/cpu/onednn_conv.h"
-#include "tensor/parallel.h"
-#include "tensor/pool.h"
+#include "tensor/device/parallel.h"
 
 enum {
     PIECE_BYTES = 1 << 20, /* of images and outputs, for each thread */

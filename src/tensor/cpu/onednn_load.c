@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/held_signals.h"
-#include "tensor/parallel.h"
+#include "tensor/device/parallel.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

@@ -5,10 +5,10 @@
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/held_signals.h"
+#include "tensor/core/pool.h"
 #include "tensor/cpu/onednn_cache.h"
 #include "tensor/cpu/onednn_version.h"
-#include "tensor/parallel.h"
-#include "tensor/pool.h"
+#include "tensor/device/parallel.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

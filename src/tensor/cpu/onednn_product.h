@@ -2,7 +2,7 @@
 #ifndef TT_TENSOR_CPU_ONEDNN_PRODUCT_H
 #define TT_TENSOR_CPU_ONEDNN_PRODUCT_H
 
-#include "tensor/kernels.h"
+#include "tensor/kernels/kernels.h"
 
 /* Does oneDNN multiply and convolve bf16 fast here: has the processor AVX-512 with BF16 instructions, and does
  * TT_CPU_LEVEL allow them? */

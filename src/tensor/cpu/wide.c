@@ -1,9 +1,9 @@
 #include "tensor/cpu/wide.h"
 
 #include "base/error.h"
-#include "tensor/iter.h"
-#include "tensor/parallel.h"
-#include "tensor/pool.h"
+#include "tensor/core/pool.h"
+#include "tensor/device/parallel.h"
+#include "tensor/shape/iter.h"
 
 /* ---- conversion */
 

@@ -3,7 +3,7 @@
 #define TT_TENSOR_CPU_WIDE_H
 
 #include "tensor/cpu/half_loops.h"
-#include "tensor/kernels.h"
+#include "tensor/kernels/kernels.h"
 
 /* The loops between f32 and dtype; NULL: it is no 16-bit float. */
 static inline const tt__half_loops *tt__half_loops_of(tt_dtype dtype) {

@@ -1,6 +1,6 @@
 /* CUDA devices as the library sees them: begun when first asked for, one table each. */
 #include "tensor/cuda/cuda_memory.h"
-#include "tensor/kernels.h"
+#include "tensor/kernels/kernels.h"
 
 #include <stdio.h>
 #include <stdlib.h>

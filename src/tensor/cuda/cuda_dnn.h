@@ -4,7 +4,7 @@
 #define TT_TENSOR_CUDA_CUDA_DNN_H
 
 #include "tensor/cuda/cuda_state.h"
-#include "tensor/kernels_conv.h"
+#include "tensor/kernels/kernels_conv.h"
 
 /* What is made: of a convolution y, the gradient of x, or that of w; of an attention y and stats, or all gradients. */
 typedef enum tt__dnn_direction {

@@ -3,7 +3,7 @@
 #define TT_TENSOR_CUDA_CUDA_DNN_DESCRIPTOR_H
 
 #include "tensor/cuda/cuda_cudnn.h"
-#include "tensor/device.h"
+#include "tensor/device/device.h"
 
 /* The library on a device. Functions below return cudnnStatus_t; after a failure the last two say what failed. */
 typedef struct tt__dnn_use {

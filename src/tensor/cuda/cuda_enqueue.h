@@ -5,7 +5,7 @@
 
 #include "tensor/cuda/cuda_memory.h"
 #include "tensor/cuda/cuda_state.h"
-#include "tensor/kernels.h"
+#include "tensor/kernels/kernels.h"
 
 /* Record a failure to enqueue kernel "sum" of x's type, if `error` is one. */
 tt_status tt__cuda_done(cudaError_t error, const tt_tensor *x, const char *kernel);

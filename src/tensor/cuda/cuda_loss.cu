@@ -3,7 +3,7 @@
 
 namespace tt {
 
-/* A block for a row: rows[b] = log sum[b] - (x[b][t[b]] - max[b]), stats as tensor/kernels.h says. */
+/* A block for a row: rows[b] = log sum[b] - (x[b][t[b]] - max[b]), stats as tensor/kernels/kernels.h says. */
 template <class T> __global__ void cross_entropy_rows(tt__cuda_cross_entropy c) {
     typedef wide<T> W;
     T *stats = (T *)c.stats;

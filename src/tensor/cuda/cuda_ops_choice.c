@@ -1,7 +1,7 @@
 /* Choices, element by element: cuda_choice.cu, cuda_dropout.cu. */
+#include "tensor/core/element.h"
 #include "tensor/cuda/cuda_kernels_choice.h"
 #include "tensor/cuda/cuda_ops.h"
-#include "tensor/element.h"
 
 #include <string.h>
 

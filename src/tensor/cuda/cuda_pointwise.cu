@@ -1,7 +1,7 @@
 /* Kernels that go element by element: a thread takes an element, then the next one a grid further on. */
 #include "tensor/cuda/cuda_code.cuh"
 
-#include "tensor/pointwise_formulas.h"
+#include "tensor/ops/pointwise_formulas.h"
 
 namespace tt {
 
@@ -176,7 +176,7 @@ __device__ inline double pow_of(double x, double y) { return pow(x, y); }
 #define TANH tanh_of
 #define ERF erf_of
 #define POW pow_of
-#include "tensor/pointwise_parts.h"
+#include "tensor/ops/pointwise_parts.h"
 
 /* The "plain" formulas, in double. */
 __device__ inline double plain_value(const tt__unary &call, double x) {

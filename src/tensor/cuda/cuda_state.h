@@ -2,11 +2,11 @@
 #ifndef TT_TENSOR_CUDA_CUDA_STATE_H
 #define TT_TENSOR_CUDA_CUDA_STATE_H
 
+#include "tensor/core/tensor.h"
 #include "tensor/cuda/cuda_arena.h"
 #include "tensor/cuda/cuda_kernels.h"
 #include "tensor/cuda/cuda_kernels_within.h"
-#include "tensor/device_plugin.h"
-#include "tensor/tensor.h"
+#include "tensor/device/device_plugin.h"
 
 #include <cuda_runtime_api.h>
 #include <pthread.h>

@@ -8,7 +8,7 @@
 #include <pthread.h>
 
 #include "autograd/engine.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 #include <tutti/functional.h>
 

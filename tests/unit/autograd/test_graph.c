@@ -9,7 +9,7 @@
 #include <pthread.h>
 
 #include "gradcheck.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 #define S(...) TT_SHAPE(__VA_ARGS__)
 

@@ -3,7 +3,7 @@
 #include "op_checks.h"
 
 #include "op_cases.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 #define S(...) TT_SHAPE(__VA_ARGS__)
 

@@ -11,8 +11,8 @@
 
 #include "autograd/node.h"
 #include "support/drawn.h"
-#include "tensor/generator.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
+#include "tensor/random/generator.h"
 #include "unit/expect.h"
 
 #include <tutti/nn.h>

@@ -2,7 +2,7 @@
 #include "unit/data/data_cases.h"
 #include "unit/vectors.h"
 
-#include "tensor/generator.h"
+#include "tensor/random/generator.h"
 
 #include <inttypes.h>
 #include <tutti/datasets.h>

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "nn/module.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 #include "unit/expect.h"
 
 static tt_module *mlp(void) { return tt_nn_sequential(tt_nn_linear(4, 3), tt_nn_relu(), tt_nn_linear(3, 2)); }

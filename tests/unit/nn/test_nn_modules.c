@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "nn/module.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 #include "unit/expect.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 #include <tutti/nn.h>
 
-#include "tensor/pool.h"
+#include "tensor/core/pool.h"
 
 static tt_tensor *number(float value) { return tt_full(TT_SHAPE(1), TT_F32, value); }
 

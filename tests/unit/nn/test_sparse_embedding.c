@@ -9,7 +9,7 @@
 #include <tutti/data_parallel.h>
 #include <tutti/optim.h>
 
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 #include "unit/expect.h"
 
 enum { ROWS = 40, COLUMNS = 5, READ = 12 };

@@ -8,7 +8,7 @@
 
 #include "base/half.h"
 #include "support/drawn.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 #include "unit/alloc_fail.h"
 #include "unit/expect.h"
 

@@ -8,7 +8,7 @@
 #include <tutti/optim.h>
 
 #include "optim/rule.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 #include "unit/autograd/gradcheck.h"
 #include "unit/vectors.h"
 

@@ -7,8 +7,8 @@
 #include <cmocka.h>
 #include <tutti/optim.h>
 
-#include "tensor/element.h"
-#include "tensor/tensor.h"
+#include "tensor/core/element.h"
+#include "tensor/core/tensor.h"
 #include "unit/expect.h"
 
 static const char *const names[] = {"a", "b", "c", "d"};

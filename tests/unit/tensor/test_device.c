@@ -15,7 +15,7 @@
 
 #include "support/far_device.h"
 #include "support/ranks.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 #include "unit/expect.h"
 
 #define S(...) TT_SHAPE(__VA_ARGS__)

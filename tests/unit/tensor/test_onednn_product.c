@@ -7,8 +7,8 @@
 #include <cmocka.h>
 
 #include "tensor/cpu/onednn_product.h"
-#include "tensor/ops.h"
-#include "tensor/parallel.h"
+#include "tensor/device/parallel.h"
+#include "tensor/ops/ops.h"
 
 #include <math.h>
 #include <tutti/functional.h>

@@ -1,5 +1,5 @@
 /* Random tensors: the generator reaches tensors of any layout, and impossible arguments are refused. */
-#include "tensor/generator.h"
+#include "tensor/random/generator.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <pthread.h>
 
-#include "tensor/ops.h"
+#include "tensor/ops/ops.h"
 
 #include <tutti/functional.h>
 

@@ -16,7 +16,7 @@
 #include "base/cores.h"
 #include "support/drawn.h"
 #include "support/patience.h"
-#include "tensor/parallel.h"
+#include "tensor/device/parallel.h"
 
 #define S(...) TT_SHAPE(__VA_ARGS__)
 

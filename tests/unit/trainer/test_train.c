@@ -10,7 +10,7 @@
 #include <tutti/optim.h>
 
 #include "support/reference.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 #include "unit/alloc_count.h"
 #include "unit/vectors.h"
 

@@ -18,7 +18,7 @@
 
 #include "base/sanitizers.h"
 #include "cuda_compare.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 #include "unit/expect.h"
 
 /* ---- processes that have not used CUDA yet ---- */

@@ -8,9 +8,9 @@
 #include <cmocka.h>
 
 #include "cuda_compare.h"
-#include "tensor/device.h"
-#include "tensor/kernels.h"
-#include "tensor/ops.h"
+#include "tensor/device/device.h"
+#include "tensor/kernels/kernels.h"
+#include "tensor/ops/ops.h"
 
 static const tt_dtype types[] = {TT_F32, TT_F64, TT_F16, TT_BF16, TT_I64, TT_I32, TT_I16, TT_I8, TT_U8, TT_BOOL};
 enum { TYPES = sizeof types / sizeof *types };

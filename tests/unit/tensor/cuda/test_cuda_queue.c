@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "cuda_compare.h"
-#include "tensor/device.h"
+#include "tensor/device/device.h"
 
 enum { BYTES = 1 << 16, MOST = 200 };
 enum { ENDED_WELL, FAILED_WELL, FAILED_BADLY };

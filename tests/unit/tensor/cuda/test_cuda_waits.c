@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "cuda_compare.h"
-#include "tensor/ops.h"
+#include "tensor/ops/ops.h"
 #include "unit/expect.h"
 
 /* ---- steps ---- */
