@@ -3,9 +3,9 @@
  * Gradients are those of the operators without the underscore; what mul_ and div_ overwrite is copied where b's
  * gradient needs it. What is filled passes none on. */
 #include "autograd/autocast.h"
-#include "autograd/broadcast.h"
 #include "autograd/in_place.h"
-#include "autograd/op_binary.h"
+#include "autograd/ops/pointwise/broadcast.h"
+#include "autograd/ops/pointwise/op_binary.h"
 #include "base/error.h"
 
 /* ---- with a number */

@@ -1,7 +1,7 @@
 /* x (N,C,H,W) -> y (N,C,P,Q) = the mean of rows floor(p H / P) .. ceil((p + 1) H / P) - 1, columns likewise
  * dx gathers g / size of the windows it was in */
+#include "autograd/ops/conv/window.h"
 #include "autograd/record.h"
-#include "autograd/window.h"
 
 #include "base/error.h"
 

@@ -4,7 +4,7 @@
  *
  * Backward finds max and sum in one array (B,2). With options it is log_softmax and the negative log likelihood. */
 #include "autograd/autocast.h"
-#include "autograd/loss_reduction.h"
+#include "autograd/ops/loss/loss_reduction.h"
 #include "base/args.h"
 #include "base/error.h"
 

@@ -1,7 +1,7 @@
 /* x (N,C,H,W) -> y (N,C,P,Q) = the largest of each window, at[..] its place in the image
  * dx[n][c][at[n][c][p][q]] += g[n][c][p][q] */
+#include "autograd/ops/conv/window.h"
 #include "autograd/record.h"
-#include "autograd/window.h"
 
 #include "base/args.h"
 #include "base/error.h"

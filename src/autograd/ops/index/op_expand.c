@@ -1,5 +1,5 @@
 /* Repeated along dimensions by strides of 0: gradients are summed over what was repeated. */
-#include "autograd/broadcast.h"
+#include "autograd/ops/pointwise/broadcast.h"
 
 #include "base/error.h"
 

@@ -1,9 +1,9 @@
 /* Losses of an input and a target of one shape, element by element, then reduced. What each computes, forward and
  * backward, is a line of tensor/ops/pointwise_formulas.h. */
 #include "autograd/autocast.h"
-#include "autograd/loss_reduction.h"
-#include "autograd/op_binary.h"
-#include "autograd/op_unary.h"
+#include "autograd/ops/loss/loss_reduction.h"
+#include "autograd/ops/pointwise/op_binary.h"
+#include "autograd/ops/pointwise/op_unary.h"
 #include "base/args.h"
 #include "base/error.h"
 

@@ -1,6 +1,6 @@
 /* Rows are the groups of channels of each image; the elements of a channel share a weight: row_norm.h. */
 #include "autograd/autocast.h"
-#include "autograd/row_norm.h"
+#include "autograd/ops/norm/row_norm.h"
 
 #include "base/args.h"
 #include "base/error.h"

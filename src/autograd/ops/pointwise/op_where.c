@@ -1,7 +1,7 @@
 /* where:         y = condition ? a : b      da = condition ? g : 0    db = condition ? 0 : g
  * masked_fill:   y = mask ? value : x       dx = mask ? 0 : g         (summed over what was repeated) */
 #include "autograd/autocast.h"
-#include "autograd/broadcast.h"
+#include "autograd/ops/pointwise/broadcast.h"
 
 #include "base/error.h"
 

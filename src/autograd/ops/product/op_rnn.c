@@ -1,7 +1,7 @@
 /* Inputs: x (T,B,G H), h0 (B,H), c0 (B,H) or none, weight (G H,H), bias (G H) or none. Results: y (T,B,H), and c_n
  * (B,H) of an LSTM. Backward walks the steps from the last one; the gradients of weight and bias are one product and
  * one sum over all steps. */
-#include "autograd/rnn_layer.h"
+#include "autograd/ops/product/rnn_layer.h"
 
 #include "autograd/record.h"
 #include "base/error.h"

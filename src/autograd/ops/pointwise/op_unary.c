@@ -1,6 +1,6 @@
 /* Operators of one input, element by element. What each computes, forward and backward, is a line of
  * tensor/ops/pointwise_formulas.h, and which there are of operators.def. */
-#include "autograd/op_unary.h"
+#include "autograd/ops/pointwise/op_unary.h"
 
 #include "base/args.h"
 #include "base/error.h"

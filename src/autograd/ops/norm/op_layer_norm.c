@@ -1,6 +1,6 @@
 /* Rows are the last dimensions of x, each element of which has a weight of its own: row_norm.h. */
 #include "autograd/autocast.h"
-#include "autograd/row_norm.h"
+#include "autograd/ops/norm/row_norm.h"
 
 #include "base/args.h"
 

@@ -1,4 +1,4 @@
-#include "autograd/window.h"
+#include "autograd/ops/conv/window.h"
 
 #include <inttypes.h>
 

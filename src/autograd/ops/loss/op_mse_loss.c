@@ -1,7 +1,7 @@
 /* a, b of one shape, n elements  ->  mean of (a - b)^2.    da = (a - b) * 2 / n * g    db = (b - a) * 2 / n * g */
 #include "autograd/autocast.h"
-#include "autograd/loss_reduction.h"
-#include "autograd/op_binary.h"
+#include "autograd/ops/loss/loss_reduction.h"
+#include "autograd/ops/pointwise/op_binary.h"
 #include "base/args.h"
 #include "base/error.h"
 

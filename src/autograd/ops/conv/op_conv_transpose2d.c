@@ -4,8 +4,8 @@
  * So dx = conv2d(g, weight), dweight is that of conv2d whose image is g and whose output's gradient is x, and dbias is
  * the sum of g over all other dimensions. */
 #include "autograd/autocast.h"
+#include "autograd/ops/conv/window.h"
 #include "autograd/record.h"
-#include "autograd/window.h"
 
 #include "base/args.h"
 #include "base/error.h"

@@ -1,4 +1,4 @@
-#include "autograd/broadcast.h"
+#include "autograd/ops/pointwise/broadcast.h"
 
 #include "base/error.h"
 

@@ -1,6 +1,6 @@
 /* y = x rstd weight, rstd = 1 / sqrt(mean of x^2 + eps): as layer_norm, with a mean of 0. See row_norm.h. */
 #include "autograd/autocast.h"
-#include "autograd/row_norm.h"
+#include "autograd/ops/norm/row_norm.h"
 
 #include "base/args.h"
 

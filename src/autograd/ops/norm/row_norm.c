@@ -1,4 +1,4 @@
-#include "autograd/row_norm.h"
+#include "autograd/ops/norm/row_norm.h"
 
 #include "base/error.h"
 

@@ -1,9 +1,9 @@
 /* Operators of two inputs of shapes that broadcast, element by element. What each computes, forward and backward, is a
  * line of tensor/ops/pointwise_formulas.h. add, sub and mul, which need no formula, have files of their own. */
-#include "autograd/op_binary.h"
+#include "autograd/ops/pointwise/op_binary.h"
 #include "autograd/autocast.h"
 
-#include "autograd/broadcast.h"
+#include "autograd/ops/pointwise/broadcast.h"
 #include "base/error.h"
 
 /* Give input i its gradient, summed over what was repeated. */

@@ -1,6 +1,6 @@
 /* y = a * b    da = g * b   db = g * a   (summed over what was repeated) */
 #include "autograd/autocast.h"
-#include "autograd/broadcast.h"
+#include "autograd/ops/pointwise/broadcast.h"
 
 #include "base/error.h"
 

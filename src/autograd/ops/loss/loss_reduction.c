@@ -1,6 +1,6 @@
-#include "autograd/loss_reduction.h"
+#include "autograd/ops/loss/loss_reduction.h"
 
-#include "autograd/op_binary.h"
+#include "autograd/ops/pointwise/op_binary.h"
 #include "base/error.h"
 
 bool tt__check_reduction(const char *who, tt_reduction reduction, bool batchmean) {

@@ -3,7 +3,7 @@
  * With options the loss of each row is recorded (tensor/kernels/kernels_loss.h has its formula), then reduced; the mean
  * is by the classes' weights. */
 #include "autograd/autocast.h"
-#include "autograd/loss_reduction.h"
+#include "autograd/ops/loss/loss_reduction.h"
 #include "base/args.h"
 #include "base/error.h"
 

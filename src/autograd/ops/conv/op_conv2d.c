@@ -2,8 +2,8 @@
  *   y[n][k][p][q] = bias[k] + sum over c, r, s of x[n][c][p stride - padding + r dilation][..] weight[k][c][r][s]
  * dx: each element's gradient is gathered from the windows it was in; dweight, dbias: sums over n, p, q. */
 #include "autograd/autocast.h"
+#include "autograd/ops/conv/window.h"
 #include "autograd/record.h"
-#include "autograd/window.h"
 
 #include "base/args.h"
 #include "base/error.h"

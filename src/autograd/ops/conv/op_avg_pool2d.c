@@ -1,6 +1,6 @@
 /* x (N,C,H,W) -> y (N,C,P,Q) = the sum of each window / its size       dx gathers g / size of the windows it was in */
+#include "autograd/ops/conv/window.h"
 #include "autograd/record.h"
-#include "autograd/window.h"
 
 #include "base/args.h"
 #include "base/error.h"
