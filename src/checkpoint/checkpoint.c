@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "checkpoint/entries.h"
 #include "checkpoint/progress_texts.h"
-#include "data/loader.h"
+#include "data/loader/loader.h"
 #include "nn/module.h"
 #include "optim/loadable.h"
 #include "tensor/random/generator.h"

@@ -20,7 +20,7 @@
 #include "base/parse.h"
 #include "base/problem_list.h"
 #include "checkpoint/safetensors.h"
-#include "data/whole_file.h"
+#include "data/files/whole_file.h"
 #include "nn/module_lists.h"
 
 #define INDEX_ENDING ".safetensors.index.json"

@@ -4,7 +4,7 @@
  *    "activation_function": "gelu_new", "layer_norm_epsilon": 1e-05, "attn_pdrop": 0.1, ...} */
 #include "base/json.h"
 #include "base/problem_list.h"
-#include "data/whole_file.h"
+#include "data/files/whole_file.h"
 #include "models/gpt2.h"
 
 #include <string.h>

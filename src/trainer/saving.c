@@ -4,7 +4,7 @@
 #include "base/parse.h"
 #include "base/planted.h"
 #include "checkpoint/entries.h"
-#include "data/loader.h"
+#include "data/loader/loader.h"
 #include "trainer/run_state.h"
 
 #include <dirent.h>

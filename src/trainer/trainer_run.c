@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/group.h"
-#include "data/loader.h"
+#include "data/loader/loader.h"
 #include "tensor/device/capture.h"
 #include "trainer/run_state.h"
 

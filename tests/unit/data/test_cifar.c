@@ -1,5 +1,5 @@
 /* CIFAR's files: images, labels and classes; files that are cut, mislabelled or missing. */
-#include "data/cifar.h"
+#include "data/datasets/cifar.h"
 #include "support/own_folder.h"
 #include "unit/alloc_fail.h"
 #include "unit/base/hex.h"

@@ -1,5 +1,5 @@
 /* The built-in digits: reproducible, in MNIST's conventions, and such that digits can be told apart. */
-#include "data/digits.h"
+#include "data/datasets/digits.h"
 #include "unit/base/sha256.h"
 
 #include <tutti/data.h>

@@ -1,5 +1,5 @@
 /* IDX files: what is read is what was written, and a bad file is told what is wrong with it. */
-#include "data/idx.h"
+#include "data/datasets/idx.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

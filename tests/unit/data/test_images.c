@@ -1,6 +1,6 @@
 /* Pictures: what PIL and torchvision make of the same files, folders in ImageFolder's order, files that are cut,
  * corrupt or claim too much. */
-#include "data/image.h"
+#include "data/images/image.h"
 #include "support/own_folder.h"
 #include "unit/alloc_fail.h"
 #include "unit/base/hex.h"

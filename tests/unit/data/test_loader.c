@@ -1,6 +1,6 @@
 /* Data sets and loaders: batches hold the examples they should, normalised as torchvision does, and cost no
  * allocation. */
-#include "data/convert_kernels.h"
+#include "data/loader/convert_kernels.h"
 #include "unit/alloc_fail.h"
 #include "unit/data/data_cases.h"
 

@@ -1,7 +1,7 @@
 /* Loaders with workers: the batches of a loader without them, to the bit, whatever happens in between. */
 #include "base/fnv.h"
 #include "base/sanitizers.h"
-#include "data/crew.h"
+#include "data/loader/crew.h"
 #include "unit/alloc_fail.h"
 #include "unit/data/data_cases.h"
 #include "unit/expect.h"

@@ -5,7 +5,7 @@
 #include "unit/expect.h"
 
 #include "comm/record/recovery.h"
-#include "data/loader.h"
+#include "data/loader/loader.h"
 #include "elastic/next_round.h"
 
 #include <tutti/tutti.h>
