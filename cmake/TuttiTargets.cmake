@@ -66,7 +66,7 @@ function(tt_objects target)
 endfunction()
 
 # tt_layers(out layer...): object libraries of src/<layer>; `out` receives their $<TARGET_OBJECTS>.
-# Files named *_kernels.c are compiled once per instruction-set level (src/base/cpu.h).
+# Files named *_kernels.c are compiled once per instruction-set level (src/base/machine/cpu.h).
 function(tt_layers out)
   set(objects)
   foreach(layer ${ARGN})

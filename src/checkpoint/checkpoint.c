@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/args.h"
-#include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/files/atomic_file.h"
 #include "checkpoint/entries.h"
 #include "checkpoint/progress_texts.h"
 #include "data/loader/loader.h"

@@ -6,8 +6,8 @@
 
 #include "base/args.h"
 #include "base/error.h"
+#include "base/process/threads.h"
 #include "base/saved_error.h"
-#include "base/threads.h"
 #include "checkpoint/entries.h"
 #include "checkpoint/progress_texts.h"
 #include "tensor/shape/shape.h"

@@ -11,9 +11,9 @@
 
 #include "base/args.h"
 #include "base/error.h"
-#include "base/fd.h"
-#include "base/format.h"
-#include "base/json.h"
+#include "base/files/fd.h"
+#include "base/text/format.h"
+#include "base/text/json.h"
 #include "checkpoint/safetensors.h"
 #include "tensor/core/tensor.h"
 

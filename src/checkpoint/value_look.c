@@ -1,5 +1,5 @@
 /* Looking into values. */
-#include "base/format.h"
+#include "base/text/format.h"
 #include "checkpoint/value.h"
 
 #include <inttypes.h>

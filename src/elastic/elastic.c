@@ -2,8 +2,8 @@
 #include "elastic/elastic.h"
 
 #include "base/args.h"
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "base/mutant.h"
 #include "base/saved_error.h"
 #include "comm/group.h"

@@ -1,8 +1,8 @@
 #include "elastic/standing_record.h"
 
 #include "base/error.h"
-#include "base/fd.h"
-#include "base/fork_fds.h"
+#include "base/files/fd.h"
+#include "base/process/fork_fds.h"
 #include "comm/record/recovery.h"
 #include "net/job_socket.h"
 

@@ -1,7 +1,7 @@
 #include "launch/launcher.h"
 
 #include "base/error.h"
-#include "base/proc_state.h"
+#include "base/process/proc_state.h"
 #include "launch/launcher_watchdog.h"
 #include "net/recovery_words.h"
 #include "store/signed.h"

@@ -7,8 +7,8 @@
  * that nobody blames may be in the middle of a long step, and has the grace period. */
 #include "launch/launcher.h"
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "base/mutant.h"
 #include "net/recovery_words.h"
 

@@ -1,9 +1,9 @@
 /* Connecting with patience: the ranks of a job start in any order, so usually the other side does not listen yet. */
 #include "net/net.h"
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/fd.h"
+#include "base/files/fd.h"
+#include "base/machine/clock.h"
 #include "net/interrupt.h"
 
 #include <errno.h>

@@ -1,10 +1,10 @@
 #include "net/job_socket.h"
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/fd.h"
-#include "base/plain_text.h"
+#include "base/files/fd.h"
+#include "base/machine/clock.h"
 #include "base/setting.h"
+#include "base/text/plain_text.h"
 #include "net/local_socket.h"
 #include "net/secret.h"
 

@@ -21,7 +21,7 @@
 #ifndef TT_NET_JOB_SOCKET_H
 #define TT_NET_JOB_SOCKET_H
 
-#include "base/ticks.h"
+#include "base/machine/ticks.h"
 
 #include <tutti/base.h>
 

@@ -1,6 +1,6 @@
 #include "net/peer_user.h"
 
-#include "base/fd.h"
+#include "base/files/fd.h"
 
 #include <errno.h>
 #include <linux/inet_diag.h>

@@ -1,7 +1,7 @@
 #include "net/secret.h"
 
 #include "base/error.h"
-#include "base/fd.h"
+#include "base/files/fd.h"
 #include "net/kept_secret.h"
 #include "net/secret_memory.h"
 

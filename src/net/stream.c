@@ -1,7 +1,7 @@
 #include "net/stream.h"
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "net/interrupt.h"
 #include "net/net.h"
 #include "net/seal.h"

@@ -2,7 +2,7 @@
 #include "net/tls.h"
 
 #include "base/error.h"
-#include "base/planted.h"
+#include "base/files/planted.h"
 #include "net/net.h"
 #include "net/wire_choice.h"
 

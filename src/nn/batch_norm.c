@@ -2,7 +2,7 @@
 
 #include "base/args.h"
 #include "base/error.h"
-#include "base/format.h"
+#include "base/text/format.h"
 #include "nn/initial.h"
 #include "nn/module.h"
 #include "nn/which_replica.h"

@@ -2,7 +2,7 @@
 #ifndef TT_OPTIM_CLIP_PASS_H
 #define TT_OPTIM_CLIP_PASS_H
 
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 
 #include <tutti/tensor.h>
 

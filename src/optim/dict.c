@@ -1,7 +1,7 @@
 #include "optim/dict.h"
 
 #include "base/error.h"
-#include "base/format.h"
+#include "base/text/format.h"
 #include "tensor/core/tensor.h"
 
 #include <stdarg.h>

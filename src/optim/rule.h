@@ -2,7 +2,7 @@
 #ifndef TT_OPTIM_RULE_H
 #define TT_OPTIM_RULE_H
 
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 #include "tensor/rules/rules.h"
 
 typedef void (*tt__update_fn)(const tt__update *u);

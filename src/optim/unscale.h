@@ -2,7 +2,7 @@
 #ifndef TT_OPTIM_UNSCALE_H
 #define TT_OPTIM_UNSCALE_H
 
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 #include "optim/optimizer.h"
 
 /* x *= factor over contiguous memory; returns whether an element of x was infinite or NaN before. */

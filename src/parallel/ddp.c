@@ -7,7 +7,7 @@
 
 #include "autograd/node.h"
 #include "base/args.h"
-#include "base/clock.h"
+#include "base/machine/clock.h"
 #include "base/saved_error.h"
 #include "nn/module.h"
 #include "parallel/ddp_names.h"

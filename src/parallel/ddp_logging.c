@@ -1,5 +1,5 @@
 /* What a wrapper knows of its steps, for programs and for those who watch the job. */
-#include "base/clock.h"
+#include "base/machine/clock.h"
 #include "comm/record/recorder.h"
 #include "parallel/ddp_state.h"
 

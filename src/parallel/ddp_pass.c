@@ -4,8 +4,8 @@
  * at its end where operators in it run passes of their own (tt_recompute(), tt_apply()). Parameters that are averaged
  * last (.delay_all_reduce) are marked then, too. */
 #include "autograd/engine.h"
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "parallel/ddp_device.h"
 #include "parallel/ddp_shards.h"
 #include "parallel/ddp_sparse.h"

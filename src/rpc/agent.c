@@ -1,9 +1,9 @@
 /* tt_rpc_init() and tt_rpc_shutdown(), and the public functions for workers, calls and references. */
 #include "base/args.h"
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
+#include "base/process/threads.h"
 #include "base/saved_error.h"
-#include "base/threads.h"
 #include "comm/group.h"
 #include "comm/in_callback.h"
 #include "rpc/calling.h"

@@ -1,7 +1,7 @@
 #include "rpc/calling.h"
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "comm/in_callback.h"
 #include "rpc/outgoing_call.h"
 #include "rpc/packets_memory.h"

@@ -1,7 +1,7 @@
 #include "rpc/cycles.h"
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "net/secret.h"
 #include "rpc/calling.h"
 #include "rpc/peers.h"

@@ -1,8 +1,8 @@
 #include "rpc/future.h"
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/threads.h"
+#include "base/machine/clock.h"
+#include "base/process/threads.h"
 #include "comm/in_callback.h"
 #include "rpc/rpc_value.h"
 

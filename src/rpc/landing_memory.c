@@ -1,6 +1,6 @@
 #include "rpc/landing_memory.h"
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 #include "base/sanitizers.h"
 
 #include <pthread.h>

@@ -1,7 +1,7 @@
 #include "rpc/leaving.h"
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "rpc/peers.h"
 #include "rpc/sending.h"
 #include "rpc/serving.h"

@@ -1,8 +1,8 @@
 /* The network of workers that are the ranks of a group. It uses the links, the shared memory and the failure detection
  * of the group's world. The worker makes a group of its own, of the same ranks: so the program may destroy its group,
  * and the world shows which ranks leave. */
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "base/saved_error.h"
 #include "comm/native/native.h"
 #include "comm/shared/doorbell.h"

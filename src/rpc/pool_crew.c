@@ -1,9 +1,9 @@
 #include "rpc/pool_crew.h"
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
+#include "base/process/threads.h"
 #include "base/saved_error.h"
-#include "base/threads.h"
 
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 #include "rpc/rpc_dispatch.h"
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "base/saved_error.h"
 #include "rpc/calling.h"
 #include "rpc/cycles.h"

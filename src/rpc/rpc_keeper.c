@@ -1,8 +1,8 @@
 #include "rpc/rpc_keeper.h"
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/threads.h"
+#include "base/machine/clock.h"
+#include "base/process/threads.h"
 #include "rpc/calling.h"
 #include "rpc/cycles.h"
 #include "rpc/peers.h"

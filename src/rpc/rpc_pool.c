@@ -2,9 +2,9 @@
  * receives itself, so no thread has to be woken for them. */
 #include "rpc/rpc_pool.h"
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/threads.h"
+#include "base/machine/clock.h"
+#include "base/process/threads.h"
 #include "rpc/pool_crew.h"
 #include "rpc/waiting.h"
 

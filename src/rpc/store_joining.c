@@ -1,7 +1,7 @@
 /* Join through a store: compare functions with those that are there, and take the name. Keys of a worker that was lost
  * are replaced. Whether a worker is lost is found out by connecting to it. */
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "base/saved_error.h"
 #include "rpc/store_cards.h"
 

@@ -1,7 +1,7 @@
 #include "rpc/waiting.h"
 
-#include "base/clock.h"
-#include "base/threads.h"
+#include "base/machine/clock.h"
+#include "base/process/threads.h"
 #include "comm/group.h"
 #include "comm/shared/pause.h"
 #include "rpc/pool_crew.h"

@@ -1,7 +1,7 @@
 #include "store/admission.h"
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "net/asking.h"
 #include "net/net.h"
 #include "net/peer_user.h"

@@ -4,7 +4,7 @@
 #define TT_STORE_CALL_LOCK_H
 
 #include "base/error.h"
-#include "base/threads.h"
+#include "base/process/threads.h"
 
 typedef struct tt__call_lock {
     pthread_mutex_t mutex;

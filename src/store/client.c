@@ -1,7 +1,7 @@
 #include "store/client.h"
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "base/saved_error.h"
 #include "net/interrupt.h"
 

@@ -10,8 +10,8 @@
  *              it would see a reset instead of the reason or the end that it was sent. */
 #include "store/connection.h"
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "net/asking.h"
 #include "store/renewal.h"
 

@@ -1,7 +1,7 @@
 #include "store/etcd_lease.h"
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "base/saved_error.h"
 #include "store/etcd_clear.h"
 #include "store/etcd_store.h"

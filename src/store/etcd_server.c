@@ -1,7 +1,7 @@
 #include "store/etcd_server.h"
 
 #include "base/error.h"
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "store/json_scan.h"
 
 #include <stdio.h>

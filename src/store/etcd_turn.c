@@ -1,7 +1,7 @@
 #include "store/etcd_store.h"
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "store/etcd_text.h"
 #include "store/json_scan.h"
 

@@ -1,8 +1,8 @@
 /* Waiting for keys: look, then watch from the revision that the look was of, so that nothing is missed in between. A
  * watch that ends without result, because its server is gone, say, or which is silent for long, as that of a server
  * that was cut off from the others would be for ever, is followed by another look. */
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "store/etcd_store.h"
 #include "store/etcd_text.h"
 #include "store/json_scan.h"

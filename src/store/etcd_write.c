@@ -7,8 +7,8 @@
  * does nothing, and answers with the marker, whose number says that the write did happen.
  *
  * The marker is under a lease, so that nothing stays in etcd of stores whose processes were killed. */
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "base/saved_error.h"
 #include "net/secret.h"
 #include "store/etcd_store.h"

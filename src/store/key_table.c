@@ -1,6 +1,6 @@
 #include "store/key_table.h"
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 #include "base/mutant.h"
 #include "base/siphash.h"
 

@@ -2,12 +2,12 @@
  * that thread once it runs; tt_store_server_free() reaches it through `stop`, tt__store_server_renew() through `renew`,
  * alone. */
 #include "base/args.h"
-#include "base/cgroup.h"
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/fd.h"
+#include "base/files/fd.h"
+#include "base/machine/clock.h"
+#include "base/process/cgroup.h"
+#include "base/process/threads.h"
 #include "base/quarantine.h"
-#include "base/threads.h"
 #include "store/connection.h"
 #include "store/renewal.h"
 

@@ -1,7 +1,7 @@
 /* The service and its queue of sessions that the server must attend to. */
 #include "store/service.h"
 
-#include "base/format.h"
+#include "base/text/format.h"
 
 #include <stdarg.h>
 #include <stdio.h>

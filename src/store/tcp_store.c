@@ -1,8 +1,8 @@
 /* TCPStore: every operation is a request and its reply on one connection, which the threads of a process use one after
  * the other. */
 #include "base/args.h"
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "base/quarantine.h"
 #include "net/interrupt.h"
 #include "store/call_lock.h"

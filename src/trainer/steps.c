@@ -1,6 +1,6 @@
 /* The steps of an epoch. */
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "data/loader/loader.h"
 #include "trainer/run_state.h"
 

@@ -3,7 +3,7 @@
  *   gpu_rates [MEGABYTES]          one rank alone, or those of a launcher (tutti run): all_reduce
  *
  * Rows of a table: name, GB/s, share, which is "-" if the driver doesn't tell the memory's rate. */
-#include "base/clock.h"
+#include "base/machine/clock.h"
 
 #include <tutti/tutti.h>
 

@@ -3,7 +3,7 @@
 #include "support/leaves_out.h"
 #include "support/nccl.h"
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 #include "base/sanitizers.h"
 #include "reducer/reducer.h"
 

@@ -2,7 +2,7 @@
  * streams, and what is refused. */
 #include "support/nccl.h"
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 
 #include <math.h>
 #include <sched.h>

@@ -2,7 +2,7 @@
  * `tutti top`. On the fake of CUDA, each piece of whose work may come late. */
 #include "support/nccl.h"
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 #include "cli/look/top.h"
 #include "cli/look/trace_write.h"
 #include "comm/backend/plugin.h"

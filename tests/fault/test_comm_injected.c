@@ -11,7 +11,7 @@
 #include "support/ranks.h"
 #include "support/storm.h"
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 
 /* A rank that waits for one that failed without a word waits this long. */
 enum { SHORT_MS = 250, LIMIT_MS = 8000, LARGE = 300000 };

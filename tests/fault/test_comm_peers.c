@@ -2,7 +2,7 @@
  * doing. */
 #include "support/blow.h"
 
-#include "base/proc_state.h"
+#include "base/process/proc_state.h"
 #include "base/sanitizers.h"
 #include "comm/rendezvous/stopped.h"
 #include "comm/shared/process.h"

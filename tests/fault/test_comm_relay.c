@@ -6,7 +6,7 @@
 #include "support/ranks.h"
 #include "support/relay.h"
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 
 #include <stdatomic.h>
 #include <sys/mman.h>

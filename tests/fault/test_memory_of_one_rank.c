@@ -4,7 +4,7 @@
 #include "support/nccl.h"
 #include "support/ranks.h"
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 #include "tensor/core/pool.h"
 
 #include <tutti/tutti.h>

@@ -11,7 +11,7 @@
 #include "support/rpc_packet.h"
 #include "support/storm.h"
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 
 #include <sys/mman.h>
 

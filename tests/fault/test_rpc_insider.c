@@ -8,8 +8,8 @@
 #include "support/ranks.h"
 #include "support/rpc_packet.h"
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 
 #include <sys/mman.h>
 #include <tutti/functional.h>

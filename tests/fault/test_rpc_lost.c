@@ -2,7 +2,7 @@
  * left. */
 #include "support/worker_ranks.h"
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 
 #include <poll.h>
 #include <sys/syscall.h>

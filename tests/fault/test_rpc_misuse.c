@@ -1,7 +1,7 @@
 /* Programs that use workers wrongly: each gets one clear error where it is, and takes nobody else along. */
 #include "support/worker_ranks.h"
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 
 #include <pthread.h>
 #include <sys/resource.h>

@@ -10,7 +10,7 @@
 #include <tutti/functional.h>
 #include <tutti/rpc_training.h>
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 
 #include <stdatomic.h>
 #include <sys/mman.h>

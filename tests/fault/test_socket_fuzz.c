@@ -6,7 +6,7 @@
 #include "support/mutate.h"
 #include "support/patience.h"
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 #include "comm/message/joining/joining.h"
 #include "comm/record/recorder.h"
 #include "net/job_socket.h"

@@ -1,7 +1,7 @@
 /* Who started processes with tt_spawn() dies: none of them is left. */
 #include "support/process.h"
 
-#include "base/proc_state.h"
+#include "base/process/proc_state.h"
 
 #include <tutti/spawn.h>
 

@@ -8,7 +8,7 @@
 #include "support/netlab.h"
 #include "support/ranks.h"
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 
 #include <dirent.h>
 #include <pthread.h>

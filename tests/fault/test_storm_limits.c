@@ -10,7 +10,7 @@
 #include "support/leftovers.h"
 #include "support/ranks.h"
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 
 #include <tutti/checkpoint.h>
 

@@ -8,7 +8,7 @@
 #include "support/hosts.h"
 #include "support/ranks.h"
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 
 #include <stdatomic.h>
 #include <sys/mman.h>

@@ -9,7 +9,7 @@
 #include "support/hosts.h"
 #include "support/ranks.h"
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 
 #include <sched.h>
 

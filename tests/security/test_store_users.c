@@ -4,7 +4,7 @@
 
 #include "security/other_user.h"
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 #include "launch/local/snapshot.c" /* the command's alone, in no library */
 #include "net/net.h"
 #include "net/peer_user.h"

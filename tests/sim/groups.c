@@ -1,7 +1,7 @@
 #include "sim/groups.h"
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "comm/group.h"
 #include "net/interrupt.h"
 #include "sim/cluster.h"

@@ -1,7 +1,7 @@
 /* The store: the real service machine behind virtual connections; and the real client's connections. What stands in for
  * src/store/server.c and connection.c, and for src/net. */
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "net/net.h"
 #include "net/stream.h"
 #include "sim/cluster.h"

@@ -5,7 +5,7 @@
 #ifndef TESTS_SUPPORT_ELASTIC_JOB_H
 #define TESTS_SUPPORT_ELASTIC_JOB_H
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 #include "net/job_socket.h"
 #include "net/recovery_words.h"
 #include "store/signed.h"

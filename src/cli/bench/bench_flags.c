@@ -1,7 +1,7 @@
 #include "cli/bench/bench_flags.h"
 
 #include "base/error.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "comm/native/native.h"
 #include "net/wire_choice.h"
 

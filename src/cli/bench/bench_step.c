@@ -7,9 +7,9 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "base/clock.h"
-#include "base/format.h"
-#include "base/parse.h"
+#include "base/machine/clock.h"
+#include "base/text/format.h"
+#include "base/text/parse.h"
 #include "cli/bench/bench.h"
 #include "cli/bench/bench_calls.h"
 #include "cli/bench/bench_models.h"

@@ -1,7 +1,7 @@
 #include "cli/run/run_ssh.h"
 
 #include "base/error.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "cli/cli.h"
 #include "launch/adapters/ssh_job.h"
 #include "net/secret.h"

@@ -1,6 +1,6 @@
 /* tutti submit: print the batch script or manifest by which a cluster's scheduler runs a command. */
 #include "base/error.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "cli/cli.h"
 #include "cli/run/run_flags.h"
 #include "net/secret.h"

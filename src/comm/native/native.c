@@ -2,10 +2,10 @@
 #include "comm/native/native.h"
 
 #include "base/args.h"
-#include "base/clock.h"
-#include "base/cores.h"
 #include "base/error.h"
-#include "base/fork_fds.h"
+#include "base/machine/clock.h"
+#include "base/machine/cores.h"
+#include "base/process/fork_fds.h"
 #include "comm/record/crash_watch.h"
 #include "comm/record/recovery.h"
 #include "comm/shared/placement.h"

@@ -7,7 +7,7 @@
 #define TT_COMM_RECORD_RECORDER_H
 
 #include "base/export.h"
-#include "base/ticks.h"
+#include "base/machine/ticks.h"
 #include "net/recovery_words.h"
 
 #include <tutti/backend.h>

@@ -14,8 +14,8 @@
  * one begins, so whoever writes below a new number belongs to this attempt. */
 #include "comm/rendezvous/fresh_prefix.h"
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "net/interrupt.h"
 #include "net/secret.h"
 #include "store/signed.h"

@@ -1,7 +1,7 @@
 #include "comm/rendezvous/job_secret.h"
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "net/asking.h"
 #include "net/wire_choice.h"
 

@@ -1,9 +1,9 @@
 /* Writing IDX, plain or packed, so that the file appears whole or not at all. */
 #include "data/datasets/idx.h"
 
-#include "base/atomic_file.h"
 #include "base/error.h"
-#include "base/parse.h"
+#include "base/files/atomic_file.h"
+#include "base/text/parse.h"
 #include "tensor/core/tensor.h"
 
 #include <string.h>

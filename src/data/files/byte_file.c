@@ -1,6 +1,6 @@
 /* Files as the bytes that they are. */
-#include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/files/atomic_file.h"
 #include "data/files/whole_file.h"
 #include "tensor/core/tensor.h"
 #include "tensor/shape/host_copy.h"

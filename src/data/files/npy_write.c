@@ -1,7 +1,7 @@
 #include "data/files/npy.h"
 
-#include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/files/atomic_file.h"
 #include "tensor/core/tensor.h"
 #include "tensor/shape/host_copy.h"
 

@@ -1,7 +1,7 @@
 #include "data/files/npz.h"
 
 #include "base/error.h"
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 #include "data/images/folder_list.h"
 
 #include "base/error.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* Writing PNG: 8 bits a sample, each byte as its difference from the one to its left, which packs well in drawings and
  * photographs alike. */
-#include "base/atomic_file.h"
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/files/atomic_file.h"
 #include "tensor/core/tensor.h"
 #include "tensor/shape/host_copy.h"
 

@@ -2,7 +2,7 @@
 #ifndef TT_DATA_CONVERT_KERNELS_H
 #define TT_DATA_CONVERT_KERNELS_H
 
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 #include "data/loader/crew.h"
 
 #include "base/error.h"
-#include "base/threads.h"
+#include "base/process/threads.h"
 
 #include <stdlib.h>
 #include <unistd.h>

@@ -5,8 +5,8 @@
 #include "data/loader/loader.h"
 
 #include "base/args.h"
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "base/quarantine.h"
 #include "tensor/core/tensor.h"
 

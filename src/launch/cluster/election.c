@@ -1,8 +1,8 @@
 #include "launch/cluster/election.h"
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/threads.h"
+#include "base/machine/clock.h"
+#include "base/process/threads.h"
 #include "store/etcd_lease.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 #include "launch/job.h"
 
 #include "base/error.h"
-#include "base/fd.h"
+#include "base/files/fd.h"
 #include "net/secret.h"
 
 #include <dirent.h>

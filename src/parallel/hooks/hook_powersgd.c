@@ -10,7 +10,7 @@
  * same order everywhere, so that ranks agree to the bit, also on unlike machines. */
 #include "base/args.h"
 #include "base/error.h"
-#include "base/format.h"
+#include "base/text/format.h"
 #include "parallel/hooks/comm_hook.h"
 #include "parallel/hooks/hook_kernels.h"
 #include "parallel/hooks/numpy_draws.h"

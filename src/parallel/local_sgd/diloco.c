@@ -16,7 +16,7 @@
 
 #include "base/args.h"
 #include "base/error.h"
-#include "base/format.h"
+#include "base/text/format.h"
 #include "comm/group.h"
 #include "parallel/ddp_state.h"
 #include "parallel/local_sgd/averager.h"

@@ -3,8 +3,8 @@
 #include "tensor/core/scope.h"
 
 #include "base/error.h"
-#include "base/format.h"
 #include "base/quarantine.h"
+#include "base/text/format.h"
 #include "tensor/core/pool.h"
 
 #include <limits.h>

@@ -1,7 +1,7 @@
 /* Tensors as PyTorch prints them: four digits, as powers of ten where magnitudes differ by more than a thousand; beyond
  * a thousand elements only the first and last three of each dimension; lines of 80 columns. */
 #include "base/error.h"
-#include "base/format.h"
+#include "base/text/format.h"
 #include "tensor/core/element.h"
 #include "tensor/ops/ops.h"
 

@@ -3,7 +3,7 @@
 #ifndef TT_TENSOR_CPU_HALF_LOOPS_H
 #define TT_TENSOR_CPU_HALF_LOOPS_H
 
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 
 #include <stdint.h>
 

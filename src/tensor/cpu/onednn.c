@@ -1,9 +1,9 @@
 /* dnnl_sgemm is the same in versions 2 and 3. */
 #include "tensor/cpu/onednn.h"
 
-#include "base/cpu.h"
 #include "base/error.h"
-#include "base/held_signals.h"
+#include "base/machine/cpu.h"
+#include "base/process/held_signals.h"
 #include "tensor/core/pool.h"
 #include "tensor/cpu/onednn_load.h"
 #include "tensor/device/parallel.h"

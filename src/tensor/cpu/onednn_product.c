@@ -2,9 +2,9 @@
  * oneDNN computes in between comes from the pool for the length of a call. */
 #include "tensor/cpu/onednn_product.h"
 
-#include "base/cpu.h"
 #include "base/error.h"
-#include "base/held_signals.h"
+#include "base/machine/cpu.h"
+#include "base/process/held_signals.h"
 #include "tensor/core/pool.h"
 #include "tensor/cpu/onednn_cache.h"
 #include "tensor/cpu/onednn_version.h"

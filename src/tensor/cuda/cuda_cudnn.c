@@ -1,6 +1,6 @@
 #include "tensor/cuda/cuda_cudnn.h"
 
-#include "base/nvidia_library.h"
+#include "base/files/nvidia_library.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,12 +1,12 @@
 /* Loading libtutti-cuda.so. */
 #include "base/error.h"
-#include "base/format.h"
+#include "base/files/nvidia_library.h"
+#include "base/files/object_path.h"
+#include "base/files/trusted.h"
 #include "base/log.h"
-#include "base/nvidia_library.h"
-#include "base/object_path.h"
-#include "base/parse.h"
 #include "base/saved_error.h"
-#include "base/trusted.h"
+#include "base/text/format.h"
+#include "base/text/parse.h"
 #include "tensor/device/capture.h"
 #include "tensor/device/device_plugin.h"
 

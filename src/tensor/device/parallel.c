@@ -1,14 +1,14 @@
 #include "tensor/device/parallel.h"
 
-#include "base/cores.h"
 #include "base/error.h"
-#include "base/held_signals.h"
 #include "base/log.h"
-#include "base/new_process.h"
-#include "base/openmp_spins.h"
+#include "base/machine/cores.h"
+#include "base/machine/openmp_spins.h"
+#include "base/process/held_signals.h"
+#include "base/process/new_process.h"
+#include "base/process/threads.h"
 #include "base/sanitizers.h"
 #include "base/saved_error.h"
-#include "base/threads.h"
 
 #include <tutti/tensor.h>
 

@@ -2,7 +2,7 @@
 #include "tensor/ops/ops.h"
 
 #include "base/error.h"
-#include "base/format.h"
+#include "base/text/format.h"
 
 #include <inttypes.h>
 

@@ -1,5 +1,5 @@
 #include "base/error.h"
-#include "base/format.h"
+#include "base/text/format.h"
 #include "tensor/shape/contiguous.h"
 
 #include <inttypes.h>

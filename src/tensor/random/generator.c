@@ -1,7 +1,7 @@
 #include "tensor/random/generator.h"
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "base/quarantine.h"
 #include "tensor/random/random_kernels.h"
 

@@ -15,8 +15,8 @@
 
 #include <cmocka.h>
 
-#include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/files/atomic_file.h"
 #include "support/own_folder.h"
 
 static bool exists(const char *path) { return access(path, F_OK) == 0; }

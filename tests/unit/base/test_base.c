@@ -1,11 +1,11 @@
 /* base: errors, numbers from text, element types, descriptors and forked children. */
 #include "base/error.h"
-#include "base/fork_fds.h"
-#include "base/format.h"
-#include "base/parse.h"
-#include "base/printable.h"
+#include "base/process/fork_fds.h"
+#include "base/process/threads.h"
 #include "base/setting.h"
-#include "base/threads.h"
+#include "base/text/format.h"
+#include "base/text/parse.h"
+#include "base/text/printable.h"
 #include "support/locales.h"
 #include "support/own_folder.h"
 

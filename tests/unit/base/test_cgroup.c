@@ -1,5 +1,5 @@
 /* Limits of control groups, read from files made for the test. */
-#include "base/cgroup.h"
+#include "base/process/cgroup.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/log.h"
-#include "base/plain_text.h"
+#include "base/text/plain_text.h"
 
 #include <regex.h>
 #include <signal.h>

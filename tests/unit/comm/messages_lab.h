@@ -5,7 +5,7 @@
 
 #include "support/patience.h"
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 #include "comm/message/links.h"
 #include "net/seal.h"
 

@@ -1,7 +1,7 @@
 /* The agreement check: a rank that calls something else is named on every rank, with both calls, whatever differs. */
 #include "support/ranks.h"
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 #include "comm/work.h"
 
 enum { N = 512 };

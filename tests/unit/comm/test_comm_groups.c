@@ -1,7 +1,7 @@
 /* Groups of a group's ranks, works, abort, and disagreements that no single group shows. */
 #include "support/ranks.h"
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 #include "comm/native_group.h"
 
 #include <pthread.h>

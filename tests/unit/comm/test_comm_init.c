@@ -2,7 +2,7 @@
  * other. */
 #include "support/ranks.h"
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 #include "comm/rendezvous/rendezvous.h"
 #include "store/signed.h"
 

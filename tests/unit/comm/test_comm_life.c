@@ -2,7 +2,7 @@
  * thousand, children that end what they inherited, deadlines behind other works, streams that are closed. */
 #include "support/ranks.h"
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 #include "comm/message/state.h"
 #include "comm/native_group.h"
 

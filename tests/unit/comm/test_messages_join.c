@@ -2,7 +2,7 @@
  * TLS. */
 #include "support/patience.h"
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 #include "comm/message/joining/joining.h"
 #include "net/interfaces.h"
 

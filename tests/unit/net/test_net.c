@@ -2,7 +2,7 @@
 #include "support/own_network.h"
 #include "support/patience.h"
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 #include "net/interrupt.h"
 #include "net/net.h"
 #include "net/stream.h"

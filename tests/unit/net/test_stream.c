@@ -2,7 +2,7 @@
  * secrets are refused. */
 #include "support/patience.h"
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 #include "net/seal.h"
 #include "net/stream.h"
 

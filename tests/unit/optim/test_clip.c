@@ -9,7 +9,7 @@
 #include <cmocka.h>
 #include <tutti/optim.h>
 
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "unit/autograd/gradcheck.h"
 #include "unit/expect.h"
 #include "unit/vectors.h"

@@ -3,8 +3,8 @@
  * one. */
 #include "support/patience.h"
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "rpc/store_cards.h"
 
 #include <setjmp.h>

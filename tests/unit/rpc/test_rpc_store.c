@@ -2,8 +2,8 @@
  * of each other. Networks in one process, and in children that are killed, frozen, or short of descriptors. */
 #include "support/patience.h"
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "comm/message/link.h"
 #include "rpc/store_cards.h"
 

@@ -2,8 +2,8 @@
  * that come from elsewhere are let in all the same. */
 #include "support/patience.h"
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "comm/message/link.h"
 #include "rpc/network.h"
 

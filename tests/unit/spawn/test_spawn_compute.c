@@ -2,7 +2,7 @@
  * forked child whose own thread called libgomp would wait for its parent's threads forever. */
 #include "support/ranks.h"
 
-#include "base/cores.h"
+#include "base/machine/cores.h"
 #include "base/sanitizers.h"
 
 #include <tutti/spawn.h>

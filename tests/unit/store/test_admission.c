@@ -1,5 +1,5 @@
 /* Who makes room when a store is short of descriptors. */
-#include "base/clock.h"
+#include "base/machine/clock.h"
 #include "store/admission.h"
 
 #include <setjmp.h>

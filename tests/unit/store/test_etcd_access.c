@@ -2,7 +2,7 @@
  * and where its gateway is off. */
 #include "support/etcd_fixture.h"
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 #include "store/etcd_client.h"
 #include "store/etcd_text.h"
 

@@ -2,7 +2,7 @@
  * says what is wrong. */
 #include "support/patience.h"
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 
 #include <tutti/store.h>
 

@@ -1,7 +1,7 @@
 /* Leases and watches in etcd: keys that vanish with their owner, elections, changes that others see. */
 #include "support/etcd_fixture.h"
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 #include "store/etcd_client.h"
 #include "store/etcd_lease.h"
 

@@ -1,7 +1,7 @@
 /* The store in etcd where servers die and answers get lost. What every store does is test_store.c. */
 #include "support/etcd_fixture.h"
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 #include "store/etcd_clear.h"
 #include "store/etcd_client.h"
 #include "store/json_scan.h"

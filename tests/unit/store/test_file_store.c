@@ -2,7 +2,7 @@
  * meet in one. */
 #include "support/patience.h"
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 
 #include <tutti/comm.h>
 #include <tutti/store.h>

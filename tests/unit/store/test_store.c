@@ -3,7 +3,7 @@
 #include "support/etcd.h"
 #include "support/patience.h"
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 
 #include <tutti/store.h>
 

@@ -3,7 +3,7 @@
 #include "support/own_network.h"
 #include "support/patience.h"
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 #include "net/net.h"
 #include "net/stream.h"
 

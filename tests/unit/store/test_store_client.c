@@ -1,7 +1,7 @@
 /* The client: the bytes it sends, and what it makes of servers that are slow, wrong, or gone. */
 #include "support/patience.h"
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 #include "net/interrupt.h"
 #include "net/net.h"
 #include "net/stream.h"

@@ -1,7 +1,7 @@
 /* The server over real sockets: recorded conversations, clients that misbehave, many clients. */
 #include "support/patience.h"
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 #include "net/net.h"
 #include "net/stream.h"
 #include "store/renewal.h"

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 #include "tensor/cpu/onednn.h"
 
 #include <math.h>

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/format.h"
+#include "base/text/format.h"
 #include "metrics/log_read.h"
 #include "support/own_folder.h"
 #include "support/trainer_cases.h"

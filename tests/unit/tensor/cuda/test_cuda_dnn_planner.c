@@ -11,7 +11,7 @@
 #include <cmocka.h>
 #include <dlfcn.h>
 
-#include "base/nvidia_library.h"
+#include "base/files/nvidia_library.h"
 #include "tensor/cuda/cuda_dnn_plan.h"
 
 enum { DEVICE = 38, DEVICE_TEXT = 2702, AS_CHAR = 24, HEUR_DEVICE = 204, PLAN_DEVICE = 407 };

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "base/nvidia_library.h"
+#include "base/files/nvidia_library.h"
 
 static const tt__nvidia_library library = {
     "cuTest", {"libtutti-test.so.13", "libtutti-test.so.12"}, "test", "nvidia-test-cu13"};

@@ -1,6 +1,6 @@
-#include "base/proc_state.h"
+#include "base/process/proc_state.h"
 
-#include "base/fd.h"
+#include "base/files/fd.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
 #ifndef TT_BASE_JSON_H
 #define TT_BASE_JSON_H
 
-#include "base/format.h"
+#include "base/text/format.h"
 
 #include <jansson.h>
 #include <stdbool.h>

@@ -1,7 +1,7 @@
-#include "base/object_path.h"
+#include "base/files/object_path.h"
 
+#include "base/files/trusted.h"
 #include "base/saved_error.h"
-#include "base/trusted.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #ifndef TT_BASE_PRINTABLE_H
 #define TT_BASE_PRINTABLE_H
 
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
-#include "base/fork_fds.h"
+#include "base/process/fork_fds.h"
 
-#include "base/fd.h"
+#include "base/files/fd.h"
 
 #include <fcntl.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-#include "base/held_signals.h"
+#include "base/process/held_signals.h"
 
 #include <stddef.h>
 

@@ -2,7 +2,7 @@
 #ifndef TT_BASE_TICKS_H
 #define TT_BASE_TICKS_H
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 
 /* What ticks are: ns of CLOCK_MONOTONIC, or counts of the processor's time stamp counter. */
 typedef enum tt__ticks_kind { TT__TICKS_MONOTONIC, TT__TICKS_TSC } tt__ticks_kind;

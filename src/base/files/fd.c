@@ -1,4 +1,4 @@
-#include "base/fd.h"
+#include "base/files/fd.h"
 
 #include <errno.h>
 #include <fcntl.h>

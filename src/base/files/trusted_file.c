@@ -1,5 +1,5 @@
 #include "base/error.h"
-#include "base/trusted.h"
+#include "base/files/trusted.h"
 
 tt_status tt__trusted_file(const char *path, char real[PATH_MAX]) {
     char why[PATH_MAX + 256];

@@ -1,5 +1,5 @@
-#include "base/plain_text.h"
-#include "base/printable.h"
+#include "base/text/plain_text.h"
+#include "base/text/printable.h"
 
 #include <string.h>
 

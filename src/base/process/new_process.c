@@ -1,4 +1,4 @@
-#include "base/new_process.h"
+#include "base/process/new_process.h"
 
 #include <stdatomic.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
-#include "base/ticks.h"
+#include "base/machine/ticks.h"
 
-#include "base/fd.h"
+#include "base/files/fd.h"
 
 #include <fcntl.h>
 #include <pthread.h>

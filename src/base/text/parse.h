@@ -1,5 +1,5 @@
 /* Strict parsing of numbers from flags, environment variables and addresses, whatever the locale
- * (base/format.h writes them); endings of file names. */
+ * (base/text/format.h writes them); endings of file names. */
 #ifndef TT_BASE_PARSE_H
 #define TT_BASE_PARSE_H
 

@@ -1,6 +1,6 @@
-#include "base/cores.h"
+#include "base/machine/cores.h"
 
-#include "base/cgroup.h"
+#include "base/process/cgroup.h"
 
 #include <limits.h>
 #include <sched.h>

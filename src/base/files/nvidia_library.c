@@ -1,7 +1,7 @@
 /* Only the C library is used here: shared objects that link nothing of Tutti's have this file, too. */
-#include "base/nvidia_library.h"
+#include "base/files/nvidia_library.h"
 
-#include "base/trusted.h"
+#include "base/files/trusted.h"
 
 #include <dlfcn.h>
 #include <glob.h>

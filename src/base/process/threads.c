@@ -1,7 +1,7 @@
-#include "base/threads.h"
+#include "base/process/threads.h"
 
 #include "base/error.h"
-#include "base/proc_state.h"
+#include "base/process/proc_state.h"
 #include "base/sanitizers.h"
 
 #include <dirent.h>

@@ -1,4 +1,4 @@
-#include "base/atomic_file.h"
+#include "base/files/atomic_file.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/fd.h"
-#include "base/planted.h"
+#include "base/files/fd.h"
+#include "base/files/planted.h"
 
 /* Is `entry` "NAME.tmp-DIGITS-DIGITS"? */
 static bool is_temporary_of(const char *entry, const char *name) {

@@ -1,6 +1,6 @@
 /* Texts of numbers, written as the C locale writes them. A program may have set a locale whose decimal point is a comma
  * or some other character: what ranks compare, files keep and other programs read must not depend on that. All texts
- * with floats are made here (tools/lint.py checks it), and read by base/parse.h. */
+ * with floats are made here (tools/lint.py checks it), and read by base/text/parse.h. */
 #ifndef TT_BASE_FORMAT_H
 #define TT_BASE_FORMAT_H
 

@@ -1,8 +1,8 @@
-#include "base/planted.h"
+#include "base/files/planted.h"
 
 #include "base/error.h"
-#include "base/fd.h"
-#include "base/trusted.h"
+#include "base/files/fd.h"
+#include "base/files/trusted.h"
 
 #include <errno.h>
 #include <fcntl.h>

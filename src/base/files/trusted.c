@@ -1,5 +1,5 @@
 /* Only the C library is used here: shared objects that link nothing of Tutti's have this file, too. */
-#include "base/trusted.h"
+#include "base/files/trusted.h"
 
 #include <errno.h>
 #include <grp.h>

@@ -1,4 +1,4 @@
-#include "base/stack_room.h"
+#include "base/process/stack_room.h"
 
 #include <pthread.h>
 #include <stdint.h>

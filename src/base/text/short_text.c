@@ -1,6 +1,6 @@
-#include "base/short_text.h"
+#include "base/text/short_text.h"
 
-#include "base/format.h"
+#include "base/text/format.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
-#include "base/parse.h"
+#include "base/text/parse.h"
 
 #include "base/error.h"
-#include "base/format.h"
+#include "base/text/format.h"
 
 #include <errno.h>
 #include <inttypes.h>

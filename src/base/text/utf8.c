@@ -1,4 +1,4 @@
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 
 /* The bytes of a character that begins with this one. 0: none does. */
 static size_t length_by_first(unsigned char c) {

@@ -1,4 +1,4 @@
-#include "base/quiet_write.h"
+#include "base/files/quiet_write.h"
 
 #include <errno.h>
 #include <pthread.h>

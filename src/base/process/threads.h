@@ -2,8 +2,8 @@
 #ifndef TT_BASE_THREADS_H
 #define TT_BASE_THREADS_H
 
-#include "base/clock.h"
 #include "base/export.h"
+#include "base/machine/clock.h"
 
 #include <pthread.h>
 #include <stdbool.h>
