@@ -2,10 +2,10 @@
 
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "rpc/peers.h"
-#include "rpc/sending.h"
-#include "rpc/serving.h"
-#include "rpc/waiting.h"
+#include "rpc/calls/sending.h"
+#include "rpc/functions/serving.h"
+#include "rpc/threads/waiting.h"
+#include "rpc/workers/peers.h"
 
 #include <stdio.h>
 

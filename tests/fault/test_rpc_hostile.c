@@ -1,11 +1,11 @@
 /* A worker that has the job secret and means harm: it speaks the packets of workers by itself, wrong and right ones
  * without end. It may break nothing but itself: meanwhile the others' calls to each other go on, their memory stays
  * bounded, and when it is gone nothing of it is left with them. */
-#include "rpc/peers.h"
-#include "rpc/references.h"
+#include "rpc/calls/sending.h"
+#include "rpc/references/references.h"
 #include "rpc/rpc_state.h"
-#include "rpc/sending.h"
-#include "rpc/wire_tags.h"
+#include "rpc/values/wire_tags.h"
+#include "rpc/workers/peers.h"
 
 #include "support/ranks.h"
 #include "support/rpc_packet.h"

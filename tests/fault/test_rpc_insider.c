@@ -1,9 +1,9 @@
 /* A worker that has the job secret and means harm, one way at a time: it speaks the packets of workers by itself, each
  * of them well made. It may break nothing but itself: the others' calls, passes and shutdown go on as without it. */
-#include "rpc/peers.h"
+#include "rpc/calls/sending.h"
 #include "rpc/rpc_state.h"
-#include "rpc/sending.h"
-#include "rpc/wire_tags.h"
+#include "rpc/values/wire_tags.h"
+#include "rpc/workers/peers.h"
 
 #include "support/ranks.h"
 #include "support/rpc_packet.h"

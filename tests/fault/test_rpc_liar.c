@@ -1,7 +1,7 @@
 /* A rank that lies of itself where the workers of a group join: the others' tt_rpc_init() fails, and says who lies. */
 #include "support/ranks.h"
 
-#include "rpc/network.h"
+#include "rpc/workers/network.h"
 
 #include <tutti/rpc.h>
 

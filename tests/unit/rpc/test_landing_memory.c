@@ -1,5 +1,5 @@
 /* Memory that large parts of messages land in: what is given back serves the next part, within bounds. */
-#include "rpc/landing_memory.h"
+#include "rpc/values/landing_memory.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "comm/message/link.h"
-#include "rpc/store_cards.h"
+#include "rpc/workers/store_cards.h"
 
 #include <arpa/inet.h>
 #include <poll.h>

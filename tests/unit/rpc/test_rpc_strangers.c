@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "comm/message/link.h"
-#include "rpc/network.h"
+#include "rpc/workers/network.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>

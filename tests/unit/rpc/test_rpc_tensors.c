@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "rpc/tensor_hooks.h"
+#include "rpc/values/tensor_hooks.h"
 #include "unit/expect.h"
 
 #include <tutti/rpc_training.h>
