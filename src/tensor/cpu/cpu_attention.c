@@ -7,10 +7,10 @@
 
 #include "base/error.h"
 #include "tensor/core/pool.h"
+#include "tensor/cpu/half/wide.h"
 #include "tensor/cpu/levels.h"
-#include "tensor/cpu/onednn.h"
-#include "tensor/cpu/onednn_product.h"
-#include "tensor/cpu/wide.h"
+#include "tensor/cpu/onednn/onednn.h"
+#include "tensor/cpu/onednn/onednn_product.h"
 
 #include <math.h>
 #include <string.h>

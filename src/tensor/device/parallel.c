@@ -146,7 +146,7 @@ tt_status tt_set_num_threads(int threads) {
 /* The thread sanitizer can't see how this runtime's threads wait for each other. */
 enum { ONE_THREAD = TT__TSAN };
 
-/* Signals belong to the program's own threads; and in a product no handler may run (cpu/onednn.c). */
+/* Signals belong to the program's own threads; and in a product no handler may run (cpu/onednn/onednn.c). */
 static void keep_signals_off(void) {
     static _Thread_local bool kept_off;
     sigset_t before;

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "base/machine/cpu.h"
-#include "tensor/cpu/onednn.h"
+#include "tensor/cpu/onednn/onednn.h"
 
 #include <math.h>
 #include <stdlib.h>

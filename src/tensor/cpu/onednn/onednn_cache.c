@@ -1,4 +1,4 @@
-#include "tensor/cpu/onednn_cache.h"
+#include "tensor/cpu/onednn/onednn_cache.h"
 
 #include <pthread.h>
 #include <stdint.h>

@@ -1,11 +1,11 @@
 /* Attention of f16, and of bf16 where oneDNN has no fast products of it: one matrix of the batch at a time in f32,
  * which stays in the cache. */
-#include "tensor/cpu/cpu_half.h"
+#include "tensor/cpu/half/cpu_half.h"
 
 #include "base/error.h"
 #include "tensor/cpu/cpu_attention.h"
-#include "tensor/cpu/onednn_product.h"
-#include "tensor/cpu/wide.h"
+#include "tensor/cpu/half/wide.h"
+#include "tensor/cpu/onednn/onednn_product.h"
 
 static bool by_onednn(const tt__attention *in) { return in->q->dtype == TT_BF16 && tt__onednn_takes_bf16(); }
 

@@ -1,4 +1,4 @@
-#include "tensor/cpu/onednn_load.h"
+#include "tensor/cpu/onednn/onednn_load.h"
 
 #include "base/error.h"
 #include "base/process/held_signals.h"

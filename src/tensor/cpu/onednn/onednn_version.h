@@ -2,7 +2,7 @@
 #ifndef TT_TENSOR_CPU_ONEDNN_VERSION_H
 #define TT_TENSOR_CPU_ONEDNN_VERSION_H
 
-#include "tensor/cpu/onednn_load.h"
+#include "tensor/cpu/onednn/onednn_load.h"
 
 /* A description of memory of our own, and one as functions take it. */
 #if DNNL_VERSION_MAJOR >= 3

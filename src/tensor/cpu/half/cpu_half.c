@@ -1,11 +1,11 @@
 /* Kernels over stand-ins in f32 (wide.h), which the kernels of f32 then compute on. Products and convolutions of bf16
  * are oneDNN's where the processor has instructions for them. */
-#include "tensor/cpu/cpu_half.h"
+#include "tensor/cpu/half/cpu_half.h"
 
 #include "base/error.h"
-#include "tensor/cpu/onednn.h"
-#include "tensor/cpu/onednn_product.h"
-#include "tensor/cpu/wide.h"
+#include "tensor/cpu/half/wide.h"
+#include "tensor/cpu/onednn/onednn.h"
+#include "tensor/cpu/onednn/onednn_product.h"
 
 /* Leave the function with what `call`, of oneDNN, returns, if x is bf16 and oneDNN has something for it. */
 #define BF16_BY_ONEDNN(x, call)                                 \

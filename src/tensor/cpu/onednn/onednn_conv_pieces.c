@@ -1,11 +1,11 @@
 /* Convolutions go through a batch in pieces of a few images. What oneDNN reorders for itself and computes in between
  * then stays in the cache and takes a piece's memory rather than the batch's; its Winograd kernels gain most. Weights'
  * gradients are summed over the pieces. */
-#include "tensor/cpu/onednn.h"
+#include "tensor/cpu/onednn/onednn.h"
 
 #include "base/error.h"
 #include "tensor/core/pool.h"
-#include "tensor/cpu/onednn_conv.h"
+#include "tensor/cpu/onednn/onednn_conv.h"
 #include "tensor/device/parallel.h"
 
 enum {

@@ -1,4 +1,4 @@
-#include "tensor/cpu/wide.h"
+#include "tensor/cpu/half/wide.h"
 
 #include "base/error.h"
 #include "tensor/core/pool.h"

@@ -1,12 +1,12 @@
 /* Sums of f16 and bf16. Where columns are added up (a bias's gradient), some of them are widened at a time, so that
  * what is wide stays in the cache. */
-#include "tensor/cpu/cpu_half.h"
+#include "tensor/cpu/half/cpu_half.h"
 
 #include "base/error.h"
 #include "tensor/core/pool.h"
 #include "tensor/cpu/cpu_reduce.h"
+#include "tensor/cpu/half/wide.h"
 #include "tensor/cpu/levels.h"
-#include "tensor/cpu/wide.h"
 #include "tensor/device/parallel.h"
 
 #include <stdatomic.h>

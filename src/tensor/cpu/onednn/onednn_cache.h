@@ -2,7 +2,7 @@
 #ifndef TT_TENSOR_CPU_ONEDNN_CACHE_H
 #define TT_TENSOR_CPU_ONEDNN_CACHE_H
 
-#include "tensor/cpu/onednn_load.h"
+#include "tensor/cpu/onednn/onednn_load.h"
 
 #include <stddef.h>
 

@@ -1,11 +1,11 @@
 /* Element by element in f16 and bf16: a chunk is widened, computed in f32 and narrowed again before the next one, so
  * that what is wide stays in the cache. Where layouts differ, and for formulas that are computed in double, the kernels
  * of f32 run over stand-ins (wide.h). */
-#include "tensor/cpu/cpu_half.h"
+#include "tensor/cpu/half/cpu_half.h"
 
 #include "base/error.h"
+#include "tensor/cpu/half/wide.h"
 #include "tensor/cpu/levels.h"
-#include "tensor/cpu/wide.h"
 #include "tensor/device/parallel.h"
 #include "tensor/shape/iter.h"
 

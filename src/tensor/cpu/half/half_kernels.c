@@ -1,4 +1,4 @@
-#include "tensor/cpu/half_loops.h"
+#include "tensor/cpu/half/half_loops.h"
 
 #include "base/half.h"
 

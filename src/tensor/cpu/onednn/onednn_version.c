@@ -1,4 +1,4 @@
-#include "tensor/cpu/onednn_version.h"
+#include "tensor/cpu/onednn/onednn_version.h"
 
 #if DNNL_VERSION_MAJOR >= 3
 

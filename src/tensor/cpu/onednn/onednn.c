@@ -1,11 +1,11 @@
 /* dnnl_sgemm is the same in versions 2 and 3. */
-#include "tensor/cpu/onednn.h"
+#include "tensor/cpu/onednn/onednn.h"
 
 #include "base/error.h"
 #include "base/machine/cpu.h"
 #include "base/process/held_signals.h"
 #include "tensor/core/pool.h"
-#include "tensor/cpu/onednn_load.h"
+#include "tensor/cpu/onednn/onednn_load.h"
 #include "tensor/device/parallel.h"
 
 #include <string.h>

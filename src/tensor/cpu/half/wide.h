@@ -2,7 +2,7 @@
 #ifndef TT_TENSOR_CPU_WIDE_H
 #define TT_TENSOR_CPU_WIDE_H
 
-#include "tensor/cpu/half_loops.h"
+#include "tensor/cpu/half/half_loops.h"
 #include "tensor/kernels/kernels.h"
 
 /* The loops between f32 and dtype; NULL: it is no 16-bit float. */

@@ -3,13 +3,13 @@
  * primitives share. Channels-last images are used as they lie. Contiguous ones, and weights, are packed in the order
  * that oneDNN chooses and results brought back, which takes less time than it saves; memory for that, and for what it
  * computes in between, comes from the pool for the length of a call. */
-#include "tensor/cpu/onednn_conv.h"
+#include "tensor/cpu/onednn/onednn_conv.h"
 
 #include "base/error.h"
 #include "base/process/held_signals.h"
 #include "tensor/core/pool.h"
-#include "tensor/cpu/onednn_cache.h"
-#include "tensor/cpu/onednn_version.h"
+#include "tensor/cpu/onednn/onednn_cache.h"
+#include "tensor/cpu/onednn/onednn_version.h"
 #include "tensor/device/parallel.h"
 #include "tensor/shape/memory_format.h"
 
