@@ -72,7 +72,7 @@ def findings():
         yield MANIFEST, 0, text
     lists = read_all("src/tensor/kernels/*.h")
     for folder, exempt in (("reference", NOT_IN_REFERENCE), ("cuda", NOT_ON_CUDA)):
-        for text in of_kernels(lists, read_all(f"src/tensor/{folder}/*.[ch]"), exempt, f"src/tensor/{folder}"):
+        for text in of_kernels(lists, read_all(f"src/tensor/{folder}/**/*.[ch]"), exempt, f"src/tensor/{folder}"):
             yield "src/tensor/kernels/kernels.h", 0, text
 
 

@@ -1,5 +1,5 @@
-/* The memory of a device (tensor/cuda/cuda_arena.h) beside a plain list of what is taken: nothing overlaps, all lies in
- * what is backed, and when all is given back the range is one block again. */
+/* The memory of a device (tensor/cuda/device/cuda_arena.h) beside a plain list of what is taken: nothing overlaps, all
+ * lies in what is backed, and when all is given back the range is one block again. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "support/storm.h"
-#include "tensor/cuda/cuda_arena.h"
+#include "tensor/cuda/device/cuda_arena.h"
 
 enum { TAKEN = 400, ROUNDS = 20000 };
 static const uint64_t base = (uint64_t)1 << 40;
