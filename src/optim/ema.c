@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/quarantine.h"
 #include "nn/module_lists.h"
-#include "optim/clip_pass.h"
+#include "optim/clipping/clip_pass.h"
 #include "optim/dict.h"
 #include "optim/loadable.h"
 #include "tensor/device/capture.h"

@@ -7,7 +7,7 @@
 #define TT_OPTIM_OPTIMIZER_H
 
 #include "optim/dict.h"
-#include "optim/rule.h"
+#include "optim/rules/rule.h"
 #include "tensor/core/tensor.h"
 
 #include <tutti/optim.h>

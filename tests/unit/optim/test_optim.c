@@ -7,7 +7,7 @@
 #include <cmocka.h>
 #include <tutti/optim.h>
 
-#include "optim/rule.h"
+#include "optim/rules/rule.h"
 #include "tensor/core/tensor.h"
 #include "unit/autograd/gradcheck.h"
 #include "unit/vectors.h"

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 #include <tutti/optim.h>
 
-#include "optim/rule.h"
+#include "optim/rules/rule.h"
 #include "unit/autograd/gradcheck.h"
 #include "unit/expect.h"
 #include "unit/vectors.h"

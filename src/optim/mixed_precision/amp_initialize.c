@@ -2,7 +2,7 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "nn/module.h"
-#include "optim/masters.h"
+#include "optim/mixed_precision/masters.h"
 
 #include <tutti/amp.h>
 

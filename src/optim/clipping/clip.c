@@ -1,12 +1,12 @@
 /* Gradient clipping, by the norm of all of them and by value. */
-#include "optim/clip.h"
+#include "optim/clipping/clip.h"
 
 #include "autograd/sparse_grad.h"
 #include "base/args.h"
 #include "base/error.h"
 #include "nn/module_lists.h"
-#include "optim/clip_pass.h"
-#include "optim/grad_total.h"
+#include "optim/clipping/clip_pass.h"
+#include "optim/clipping/grad_total.h"
 #include "optim/optimizer.h"
 #include "tensor/device/parallel.h"
 #include "tensor/ops/ops.h"

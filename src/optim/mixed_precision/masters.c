@@ -1,4 +1,4 @@
-#include "optim/masters.h"
+#include "optim/mixed_precision/masters.h"
 
 #include "autograd/leaf.h"
 #include "autograd/sparse_grad.h"

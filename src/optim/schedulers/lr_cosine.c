@@ -1,7 +1,7 @@
 /* CosineAnnealingLR and CosineAnnealingWarmRestarts (Loshchilov and Hutter, SGDR, ICLR 2017). */
 #include "base/args.h"
 #include "base/error.h"
-#include "optim/scheduler.h"
+#include "optim/schedulers/scheduler.h"
 
 #include <math.h>
 

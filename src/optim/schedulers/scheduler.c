@@ -1,5 +1,5 @@
 /* What all schedulers do: making, stepping, ending. */
-#include "optim/scheduler.h"
+#include "optim/schedulers/scheduler.h"
 
 #include "base/error.h"
 #include "base/quarantine.h"

@@ -4,7 +4,7 @@
 #include "base/quarantine.h"
 #include "nn/module_lists.h"
 #include "optim/loadable.h"
-#include "optim/unscale.h"
+#include "optim/mixed_precision/unscale.h"
 #include "tensor/device/capture.h"
 #include "tensor/ops/ops.h"
 

@@ -1,4 +1,4 @@
-#include "optim/clip_pass.h"
+#include "optim/clipping/clip_pass.h"
 
 #include "tensor/core/tensor.h"
 #include "tensor/device/parallel.h"

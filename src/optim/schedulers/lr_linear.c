@@ -1,6 +1,6 @@
 /* ConstantLR and LinearLR: a factor for the first epochs, which stays, or changes by equal steps. */
 #include "base/error.h"
-#include "optim/scheduler.h"
+#include "optim/schedulers/scheduler.h"
 
 enum { START_FACTOR, TOTAL_ITERS, END_FACTOR, LINEAR_NUMBERS };
 static const char *const constant_names[] = {[START_FACTOR] = "factor", [TOTAL_ITERS] = "total_iters"};

@@ -2,7 +2,7 @@
 #include "base/error.h"
 #include "nn/module_lists.h"
 #include "optim/loadable.h"
-#include "optim/scheduler.h"
+#include "optim/schedulers/scheduler.h"
 
 #include <stdio.h>
 #include <string.h>

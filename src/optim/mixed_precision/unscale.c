@@ -1,9 +1,9 @@
-#include "optim/unscale.h"
+#include "optim/mixed_precision/unscale.h"
 
 #include "autograd/sparse_grad.h"
 #include "base/error.h"
-#include "optim/grad_total.h"
-#include "optim/masters.h"
+#include "optim/clipping/grad_total.h"
+#include "optim/mixed_precision/masters.h"
 #include "tensor/device/parallel.h"
 #include "tensor/ops/ops.h"
 

@@ -1,7 +1,7 @@
-#include "optim/grad_total.h"
+#include "optim/clipping/grad_total.h"
 
 #include "base/error.h"
-#include "optim/clip_pass.h"
+#include "optim/clipping/clip_pass.h"
 #include "tensor/device/capture.h"
 #include "tensor/ops/ops.h"
 

@@ -1,4 +1,4 @@
-#include "optim/unscale.h"
+#include "optim/mixed_precision/unscale.h"
 
 #include <string.h>
 

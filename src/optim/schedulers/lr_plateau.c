@@ -1,7 +1,7 @@
 /* ReduceLROnPlateau: a smaller rate when a metric no longer gets better. */
 #include "base/args.h"
 #include "base/error.h"
-#include "optim/scheduler.h"
+#include "optim/schedulers/scheduler.h"
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 /* StepLR, MultiStepLR and ExponentialLR: factors at certain epochs. */
 #include "base/args.h"
 #include "base/error.h"
-#include "optim/scheduler.h"
+#include "optim/schedulers/scheduler.h"
 
 #include <math.h>
 

@@ -1,5 +1,5 @@
 #include "base/error.h"
-#include "optim/scheduler.h"
+#include "optim/schedulers/scheduler.h"
 
 static double lambda_rate(const tt_lr_scheduler *s, size_t g, double lr) {
     (void)lr;

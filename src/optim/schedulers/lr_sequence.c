@@ -1,6 +1,6 @@
 /* SequentialLR: one scheduler after the other. ChainedScheduler: all of them in every step. */
 #include "base/error.h"
-#include "optim/scheduler.h"
+#include "optim/schedulers/scheduler.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
-#include "optim/clip_pass.h"
+#include "optim/clipping/clip_pass.h"
 
-#define TT__RULE_LOOP "optim/clip_loop.h"
-#include "optim/rule_types.h"
+#define TT__RULE_LOOP "optim/clipping/clip_loop.h"
+#include "optim/rules/rule_types.h"
 
 #define CLIP_KERNELS(type)                                                                                         \
     {                                                                                                              \

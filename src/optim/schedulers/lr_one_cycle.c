@@ -2,7 +2,7 @@
  * way. */
 #include "base/args.h"
 #include "base/error.h"
-#include "optim/scheduler.h"
+#include "optim/schedulers/scheduler.h"
 
 #include <math.h>
 
