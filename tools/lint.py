@@ -72,7 +72,7 @@ NAME_NO_PATH = set(
     "TUTTI_BENCH_RANK WORLD_SIZE".split())
 # Files that read variables of such names from a table.
 READ_BY_TABLE = {"src/base/machine/openmp_spins.h", "src/base/setting.c", "src/comm/backend/plugin_load.c",
-                 "src/comm/rendezvous/environment.c", "src/net/secret.c"}
+                 "src/comm/rendezvous/environment.c", "src/net/secure/secret.c"}
 
 # What each layer may include besides itself, without what those include in turn.
 BELOW = {

@@ -4,7 +4,7 @@
 #include "base/text/parse.h"
 #include "cli/cli.h"
 #include "net/net.h"
-#include "net/secret.h"
+#include "net/secure/secret.h"
 
 #include <tutti/store.h>
 

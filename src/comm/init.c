@@ -14,8 +14,8 @@
 #include "comm/rendezvous/job_secret.h"
 #include "comm/rendezvous/launcher_notes.h"
 #include "comm/rendezvous/round.h"
-#include "net/wire_choice.h"
-#include "store/etcd_clear.h"
+#include "net/secure/wire_choice.h"
+#include "store/etcd/etcd_clear.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
 #include "comm/group.h"
 #include "comm/record/recovery.h"
 #include "comm/rendezvous/rendezvous.h"
-#include "net/interrupt.h"
+#include "net/job/interrupt.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #include "base/files/fd.h"
 #include "base/process/fork_fds.h"
 #include "comm/record/recovery.h"
-#include "net/job_socket.h"
+#include "net/job/job_socket.h"
 
 #include <errno.h>
 #include <stdlib.h>

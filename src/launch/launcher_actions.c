@@ -6,7 +6,7 @@
 #include "base/process/cgroup.h"
 #include "launch/launcher_watchdog.h"
 #include "launch/local/children.h"
-#include "store/renewal.h"
+#include "store/server/renewal.h"
 
 #include <stdlib.h>
 #include <unistd.h>

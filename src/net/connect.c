@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/machine/clock.h"
-#include "net/interrupt.h"
+#include "net/job/interrupt.h"
 
 #include <errno.h>
 #include <netdb.h>

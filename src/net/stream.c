@@ -2,10 +2,10 @@
 
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "net/interrupt.h"
+#include "net/job/interrupt.h"
 #include "net/net.h"
-#include "net/seal.h"
-#include "net/tls.h"
+#include "net/secure/seal.h"
+#include "net/secure/tls.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -17,7 +17,7 @@
 #include "base/machine/clock.h"
 #include "base/quarantine.h"
 #include "base/saved_error.h"
-#include "store/call_lock.h"
+#include "store/client/call_lock.h"
 #include "store/local_store.h"
 #include "store/wire.h"
 

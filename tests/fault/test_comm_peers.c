@@ -7,7 +7,7 @@
 #include "comm/rendezvous/stopped.h"
 #include "comm/shared/process.h"
 #include "comm/shared/shm_connect.h"
-#include "net/job_socket.h"
+#include "net/job/job_socket.h"
 
 #include <errno.h>
 #include <fcntl.h>

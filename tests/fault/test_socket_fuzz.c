@@ -9,7 +9,7 @@
 #include "base/machine/clock.h"
 #include "comm/message/joining/joining.h"
 #include "comm/record/recorder.h"
-#include "net/job_socket.h"
+#include "net/job/job_socket.h"
 
 #include <tutti/store.h>
 

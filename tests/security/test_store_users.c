@@ -7,7 +7,7 @@
 #include "base/machine/clock.h"
 #include "launch/local/snapshot.c" /* the command's alone, in no library */
 #include "net/net.h"
-#include "net/peer_user.h"
+#include "net/secure/peer_user.h"
 #include "net/stream.h"
 
 #include <tutti/store.h>

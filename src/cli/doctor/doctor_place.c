@@ -5,7 +5,7 @@
 #include "base/files/fd.h"
 #include "base/machine/clock.h"
 #include "net/net.h"
-#include "net/secret.h"
+#include "net/secure/secret.h"
 
 #include <fcntl.h>
 #include <poll.h>

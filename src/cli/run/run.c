@@ -15,8 +15,8 @@
 #include "launch/job.h"
 #include "launch/local/program.h"
 #include "launch/local/worker_env.h"
-#include "net/secret_memory.h"
-#include "net/wire_choice.h"
+#include "net/secure/secret_memory.h"
+#include "net/secure/wire_choice.h"
 
 #include <tutti/store.h>
 

@@ -4,7 +4,7 @@
 #include "base/text/parse.h"
 #include "cli/cli.h"
 #include "launch/adapters/ssh_job.h"
-#include "net/secret.h"
+#include "net/secure/secret.h"
 
 #include <stdlib.h>
 #include <string.h>

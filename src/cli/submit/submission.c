@@ -3,7 +3,7 @@
 #include "base/text/parse.h"
 #include "cli/cli.h"
 #include "cli/run/run_flags.h"
-#include "net/secret.h"
+#include "net/secure/secret.h"
 
 #include <ctype.h>
 #include <inttypes.h>

@@ -6,7 +6,7 @@
 #include "base/machine/clock.h"
 #include "comm/rendezvous/joining_watch.h"
 #include "comm/shared/shm_connect.h"
-#include "net/secret.h"
+#include "net/secure/secret.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "comm/record/recorder.h"
-#include "net/job_socket.h"
+#include "net/job/job_socket.h"
 
 #include <fcntl.h>
 #include <stdio.h>

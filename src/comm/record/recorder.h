@@ -8,7 +8,7 @@
 
 #include "base/export.h"
 #include "base/machine/ticks.h"
-#include "net/recovery_words.h"
+#include "net/job/recovery_words.h"
 
 #include <tutti/backend.h>
 

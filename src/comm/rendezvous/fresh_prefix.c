@@ -16,8 +16,8 @@
 
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "net/interrupt.h"
-#include "net/secret.h"
+#include "net/job/interrupt.h"
+#include "net/secure/secret.h"
 #include "store/signed.h"
 
 #include <inttypes.h>

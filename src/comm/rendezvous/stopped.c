@@ -4,7 +4,7 @@
 #include "base/machine/clock.h"
 #include "base/process/proc_state.h"
 #include "base/text/plain_text.h"
-#include "net/job_socket.h"
+#include "net/job/job_socket.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -20,7 +20,7 @@
 #include "base/process/fork_fds.h"
 #include "comm/rendezvous/joining_watch.h"
 #include "comm/shared/process.h"
-#include "net/interrupt.h"
+#include "net/job/interrupt.h"
 #include "net/local_socket.h"
 
 #include <errno.h>

@@ -8,7 +8,7 @@
 #include "launch/adapters/remote_node.h"
 #include "launch/adapters/ssh_words.h"
 #include "net/net.h"
-#include "net/secret.h"
+#include "net/secure/secret.h"
 
 #include <errno.h>
 #include <fcntl.h>

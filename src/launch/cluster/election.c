@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "base/process/threads.h"
-#include "store/etcd_lease.h"
+#include "store/etcd/etcd_lease.h"
 
 #include <errno.h>
 #include <netdb.h>

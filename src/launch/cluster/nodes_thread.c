@@ -6,7 +6,7 @@
 #include "base/machine/clock.h"
 #include "base/mutant.h"
 #include "launch/cluster/blob.h"
-#include "store/renewal.h"
+#include "store/server/renewal.h"
 #include "store/signed.h"
 
 #include <jansson.h>

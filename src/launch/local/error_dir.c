@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/files/fd.h"
-#include "net/secret.h"
+#include "net/secure/secret.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -3,7 +3,7 @@
 #include "rpc/functions/served_table.h"
 
 #include "base/error.h"
-#include "net/secret.h"
+#include "net/secure/secret.h"
 #include "rpc/functions/serving.h"
 #include "rpc/references/references.h"
 

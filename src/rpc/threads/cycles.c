@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "net/secret.h"
+#include "net/secure/secret.h"
 #include "rpc/calls/calling.h"
 #include "rpc/calls/sending.h"
 #include "rpc/functions/serving.h"

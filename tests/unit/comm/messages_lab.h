@@ -7,7 +7,7 @@
 
 #include "base/machine/clock.h"
 #include "comm/message/links.h"
-#include "net/seal.h"
+#include "net/secure/seal.h"
 
 #include <errno.h>
 #include <fcntl.h>

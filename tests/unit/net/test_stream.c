@@ -3,7 +3,7 @@
 #include "support/patience.h"
 
 #include "base/machine/clock.h"
-#include "net/seal.h"
+#include "net/secure/seal.h"
 #include "net/stream.h"
 
 #include <openssl/core_names.h>

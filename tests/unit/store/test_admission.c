@@ -1,6 +1,6 @@
 /* Who makes room when a store is short of descriptors. */
 #include "base/machine/clock.h"
-#include "store/admission.h"
+#include "store/server/admission.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,8 +3,8 @@
 #include "support/etcd_fixture.h"
 
 #include "base/machine/clock.h"
-#include "store/etcd_client.h"
-#include "store/etcd_text.h"
+#include "store/etcd/etcd_client.h"
+#include "store/etcd/etcd_text.h"
 
 #include <stdlib.h>
 

@@ -2,8 +2,8 @@
 #include "support/etcd_fixture.h"
 
 #include "base/machine/clock.h"
-#include "store/etcd_client.h"
-#include "store/etcd_lease.h"
+#include "store/etcd/etcd_client.h"
+#include "store/etcd/etcd_lease.h"
 
 static void keys_vanish_with_their_owner(void **state) {
     (void)state;

@@ -2,9 +2,9 @@
 #include "support/etcd_fixture.h"
 
 #include "base/machine/clock.h"
-#include "store/etcd_clear.h"
-#include "store/etcd_client.h"
-#include "store/json_scan.h"
+#include "store/etcd/etcd_clear.h"
+#include "store/etcd/etcd_client.h"
+#include "store/etcd/json_scan.h"
 
 #include <poll.h>
 #include <pthread.h>

@@ -1,8 +1,8 @@
 /* What etcd's gateway sends and takes: JSON that is read where it lies, and base64, compared with OpenSSL's; addresses
  * of servers, and their refusals. */
-#include "store/etcd_server.h"
-#include "store/etcd_text.h"
-#include "store/json_scan.h"
+#include "store/etcd/etcd_server.h"
+#include "store/etcd/etcd_text.h"
+#include "store/etcd/json_scan.h"
 
 #include <openssl/evp.h>
 #include <setjmp.h>

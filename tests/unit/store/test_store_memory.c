@@ -5,7 +5,7 @@
  * malloc of its own, so under one the test is skipped. */
 #include <tutti/store.h>
 
-#include "store/service.h"
+#include "store/server/service.h"
 #include "unit/store/store_transcript.h"
 
 #include <setjmp.h>

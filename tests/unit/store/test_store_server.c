@@ -4,7 +4,7 @@
 #include "base/machine/clock.h"
 #include "net/net.h"
 #include "net/stream.h"
-#include "store/renewal.h"
+#include "store/server/renewal.h"
 #include "store/signed.h"
 #include "unit/store/store_transcript.h"
 

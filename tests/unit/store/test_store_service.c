@@ -1,7 +1,7 @@
 /* The server's protocol without sockets: recorded conversations, any cut of the stream, who is released by what,
  * limits. */
 #include "base/siphash.h"
-#include "store/service.h"
+#include "store/server/service.h"
 #include "unit/store/store_transcript.h"
 
 #include <setjmp.h>
