@@ -10,7 +10,7 @@
 #include "cli/bench/bench_ranks.h"
 #include "compare/compare.h"
 #include "optim/optimizer.h"
-#include "parallel/ddp_state.h"
+#include "parallel/ddp/ddp_state.h"
 #include "parallel/fully_shard/fully_shard.h"
 #include "tensor/core/tensor.h"
 

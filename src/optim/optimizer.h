@@ -91,7 +91,7 @@ typedef struct tt__optim_shards {
     void (*destroy)(void *user);
 } tt__optim_shards;
 
-/* Something that steps an optimizer in the program's place: parallel/ddp_step.c. */
+/* Something that steps an optimizer in the program's place: parallel/ddp/ddp_step.c. */
 typedef struct tt__optim_stepper {
     void (*let_go)(void *user); /* the optimizer is about to be freed */
 } tt__optim_stepper;

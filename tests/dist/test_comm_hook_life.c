@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "parallel/ddp.h"
+#include "parallel/ddp/ddp.h"
 #include "support/given_gradients.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))

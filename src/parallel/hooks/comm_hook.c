@@ -3,7 +3,7 @@
 #include "parallel/hooks/comm_hook.h"
 
 #include "base/error.h"
-#include "parallel/ddp_names.h"
+#include "parallel/ddp/ddp_names.h"
 #include "reducer/text_agreement.h"
 #include "tensor/core/tensor.h"
 

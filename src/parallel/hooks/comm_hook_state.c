@@ -1,6 +1,6 @@
 /* State dicts of hooks. Entries are "HOOK.world_size", "HOOK.error.PARAMETER", and what each kind adds. */
 #include "base/error.h"
-#include "parallel/ddp_state.h"
+#include "parallel/ddp/ddp_state.h"
 #include "parallel/hooks/comm_hook.h"
 #include "tensor/core/tensor.h"
 

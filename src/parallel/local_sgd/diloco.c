@@ -18,7 +18,7 @@
 #include "base/error.h"
 #include "base/text/format.h"
 #include "comm/group.h"
-#include "parallel/ddp_state.h"
+#include "parallel/ddp/ddp_state.h"
 #include "parallel/local_sgd/averager.h"
 #include "tensor/core/tensor.h"
 #include "tensor/device/parallel.h"

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "parallel/ddp.h"
+#include "parallel/ddp/ddp.h"
 #include "unit/alloc_fail.h"
 
 static tt_status set_int8(tt_module *ddp) { return tt_int8_hook(ddp, .block = 64); }

@@ -9,7 +9,7 @@
 #ifndef TT_PARALLEL_DDP_SPARSE_H
 #define TT_PARALLEL_DDP_SPARSE_H
 
-#include "parallel/ddp_state.h"
+#include "parallel/ddp/ddp_state.h"
 
 /* Has the slot's parameter a gradient, of the whole or of rows? */
 bool tt__ddp_has_gradient(const tt__ddp_slot *s);

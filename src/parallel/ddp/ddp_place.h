@@ -2,7 +2,7 @@
 #ifndef TT_PARALLEL_DDP_PLACE_H
 #define TT_PARALLEL_DDP_PLACE_H
 
-#include "parallel/ddp_state.h"
+#include "parallel/ddp/ddp_state.h"
 
 /* Refuse parameters where the group's back end takes no memory, neither there nor on the host. */
 tt_status tt__ddp_check_place(const tt__ddp *d, const tt_group *group, const tt_named_tensors *parameters);

@@ -1,7 +1,7 @@
 /* Buckets in the order in which gradients become ready, which the first step shows. */
 #include "autograd/engine.h"
 #include "base/error.h"
-#include "parallel/ddp_device.h"
+#include "parallel/ddp/ddp_device.h"
 
 tt_status tt__ddp_rebuild(tt__ddp *d) {
     bool rebuilt;

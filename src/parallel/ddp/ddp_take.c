@@ -1,6 +1,6 @@
 /* Tensors that all ranks take from one. */
 #include "base/error.h"
-#include "parallel/ddp_state.h"
+#include "parallel/ddp/ddp_state.h"
 #include "reducer/text_agreement.h"
 #include "tensor/device/device.h"
 

@@ -4,12 +4,12 @@
  * gradient here, for what the other ranks say of it; and for the step before the last.
  *
  * Bytes to and from the device a step: one element for each parameter. */
-#include "parallel/ddp_place.h"
+#include "parallel/ddp/ddp_place.h"
 
 #include "base/error.h"
 #include "comm/group.h"
 #include "parallel/carried.h"
-#include "parallel/ddp_names.h"
+#include "parallel/ddp/ddp_names.h"
 #include "tensor/device/device.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* A step inside the backward pass: a bucket's parameters are stepped as soon as its averages are there. */
-#include "parallel/ddp_step.h"
+#include "parallel/ddp/ddp_step.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* The parameters and buffers that a wrapper treats apart from others: those that it leaves out, and those that it
  * averages last. The program names them. */
-#include "parallel/ddp_names.h"
+#include "parallel/ddp/ddp_names.h"
 
 #include <stdlib.h>
 #include <string.h>

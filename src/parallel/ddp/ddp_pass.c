@@ -6,9 +6,9 @@
 #include "autograd/engine.h"
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "parallel/ddp_device.h"
-#include "parallel/ddp_shards.h"
-#include "parallel/ddp_sparse.h"
+#include "parallel/ddp/ddp_device.h"
+#include "parallel/ddp/ddp_shards.h"
+#include "parallel/ddp/ddp_sparse.h"
 
 static const char *name_of_slot(const tt__ddp_slot *s) { return s->owner->reducer->params[s->index].name; }
 

@@ -2,7 +2,7 @@
 #ifndef TT_PARALLEL_DDP_DEVICE_H
 #define TT_PARALLEL_DDP_DEVICE_H
 
-#include "parallel/ddp_state.h"
+#include "parallel/ddp/ddp_state.h"
 
 /* Where the wrapper's parameters lie; NULL: on the host. After tt__ddp_check_devices(). */
 const tt_device *tt__ddp_far_device(const tt__ddp *d);

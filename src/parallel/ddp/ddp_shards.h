@@ -2,7 +2,7 @@
 #ifndef TT_PARALLEL_DDP_SHARDS_H
 #define TT_PARALLEL_DDP_SHARDS_H
 
-#include "parallel/ddp_state.h"
+#include "parallel/ddp/ddp_state.h"
 
 /* Can this group have the wrapper's virtual ranks? */
 tt_status tt__ddp_check_shards(const tt__ddp *d, const tt_group *group);

@@ -5,11 +5,11 @@
 
 #include "autograd/engine.h"
 #include "base/saved_error.h"
-#include "parallel/ddp_device.h"
-#include "parallel/ddp_names.h"
-#include "parallel/ddp_place.h"
-#include "parallel/ddp_shards.h"
-#include "parallel/ddp_sparse.h"
+#include "parallel/ddp/ddp_device.h"
+#include "parallel/ddp/ddp_names.h"
+#include "parallel/ddp/ddp_place.h"
+#include "parallel/ddp/ddp_shards.h"
+#include "parallel/ddp/ddp_sparse.h"
 #include "reducer/text_agreement.h"
 #include "tensor/core/tensor.h"
 

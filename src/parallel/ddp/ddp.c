@@ -1,6 +1,6 @@
 /* DistributedDataParallel: a module that forwards to another one, and averages its gradients while the backward pass
  * runs (ddp_pass.c). */
-#include "parallel/ddp.h"
+#include "parallel/ddp/ddp.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +10,8 @@
 #include "base/machine/clock.h"
 #include "base/saved_error.h"
 #include "nn/module.h"
-#include "parallel/ddp_names.h"
-#include "parallel/ddp_shards.h"
+#include "parallel/ddp/ddp_names.h"
+#include "parallel/ddp/ddp_shards.h"
 #include "reducer/text_agreement.h"
 #include "tensor/core/tensor.h"
 #include "tensor/device/capture.h"

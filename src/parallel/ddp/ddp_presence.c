@@ -2,7 +2,7 @@
  * what all have learnt of each other when the step has ended. */
 #include "autograd/sparse_grad.h"
 #include "base/error.h"
-#include "parallel/ddp_state.h"
+#include "parallel/ddp/ddp_state.h"
 
 #include <tutti/functional.h>
 

@@ -1,11 +1,11 @@
 /* The communication hook of a wrapper: the reducer has it for as long as the wrapper is bound to a group. */
-#include "parallel/ddp_state.h"
+#include "parallel/ddp/ddp_state.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "parallel/ddp_sparse.h"
+#include "parallel/ddp/ddp_sparse.h"
 
 void tt__ddp_end_hook(tt__ddp *d) {
     if (d->hook_destroy)

@@ -5,7 +5,7 @@
 #include "autograd/engine.h"
 #include "base/args.h"
 #include "base/error.h"
-#include "parallel/ddp_step.h"
+#include "parallel/ddp/ddp_step.h"
 #include "reducer/text_agreement.h"
 
 static const char step_name[] = "tt_ddp_step_in_backward";

@@ -3,7 +3,7 @@
 #ifndef TT_PARALLEL_DDP_NAMES_H
 #define TT_PARALLEL_DDP_NAMES_H
 
-#include "parallel/ddp_state.h"
+#include "parallel/ddp/ddp_state.h"
 
 /* Copy both lists. tt__ddp_free_names() frees them, also after a failure. */
 tt_status tt__ddp_keep_names(tt__ddp *d, const tt_ddp_args *args);

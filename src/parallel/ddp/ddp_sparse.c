@@ -1,10 +1,10 @@
-#include "parallel/ddp_sparse.h"
+#include "parallel/ddp/ddp_sparse.h"
 
 #include "autograd/sparse_grad.h"
 #include "base/args.h"
 #include "base/saved_error.h"
 #include "comm/group.h"
-#include "parallel/ddp_names.h"
+#include "parallel/ddp/ddp_names.h"
 #include "tensor/core/tensor.h"
 #include "tensor/ops/ops.h"
 #include "tensor/ops/sparse_rows.h"

@@ -3,7 +3,7 @@
 #define TT_PARALLEL_DDP_STEP_H
 
 #include "optim/optimizer.h"
-#include "parallel/ddp_state.h"
+#include "parallel/ddp/ddp_state.h"
 
 struct tt__ddp_stepper {
     tt_optimizer *optimizer;

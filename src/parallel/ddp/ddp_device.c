@@ -5,13 +5,13 @@
  * the averages back. Both add in the one order of docs/collectives.md. Marks and what hooks do stay on the host.
  *
  * Bytes from and to the host a step: none, or those of the gradients, once in each direction. */
-#include "parallel/ddp_device.h"
+#include "parallel/ddp/ddp_device.h"
 
 #include "autograd/leaf.h"
 #include "base/log.h"
 #include "base/saved_error.h"
 #include "parallel/carried.h"
-#include "parallel/ddp_names.h"
+#include "parallel/ddp/ddp_names.h"
 #include "parallel/device_peers.h"
 #include "reducer/text_agreement.h"
 #include "tensor/ops/ops.h"

@@ -1,7 +1,7 @@
 /* What a wrapper knows of its steps, for programs and for those who watch the job. */
 #include "base/machine/clock.h"
 #include "comm/record/recorder.h"
-#include "parallel/ddp_state.h"
+#include "parallel/ddp/ddp_state.h"
 
 /* How many steps a mean is taken over: single ones jump about. */
 enum { SMOOTHED_STEPS = 16 };
