@@ -1,5 +1,5 @@
 /* What recovery is made of, in one process: the words in a recorder, what a launcher tells of rounds, parts and their
- * copies, a loader's share. Jobs that lose ranks are in tests/fault/test_elastic.c. */
+ * copies, a loader's share. Jobs that lose ranks are in tests/fault/elastic/test_elastic.c. */
 #include "support/ranks.h"
 #include "unit/data/data_cases.h"
 #include "unit/expect.h"
