@@ -212,7 +212,7 @@ class Top(unittest.TestCase):
                     self.assertRegex(seen[rank], r"(?m)^    #\d+ +tt_all_reduce_with\b")
                 self.assertRegex(seen[2], r"^runs, after all_reduce")
                 self.assertNotIn("tt_all_reduce", seen[2].split("\n", 1)[1])
-                self.assertRegex(seen[2], r"(?m)^    #\d+ +main( at dist/hang\.c:\d+)? \(hang\)$")
+                self.assertRegex(seen[2], r"(?m)^    #\d+ +main( at command/hang\.c:\d+)? \(hang\)$")
             again = job.top(waits(0, 1))
             self.assertEqual([rank["state"] for rank in again["ranks"]], [rank["state"] for rank in look["ranks"]])
 

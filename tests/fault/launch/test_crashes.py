@@ -18,7 +18,7 @@ CRASHES = str(PROGRAMS / "crashes")
 SOURCE = (pathlib.Path(os.environ["TT_SOURCE"]) / "tests" / "fault" / "launch" / "crashes.c").read_text().splitlines()
 LINE = 1 + next(i for i, line in enumerate(SOURCE) if "CRASHES HERE" in line)
 SANITIZED = "TT_SANITIZED" in os.environ  # which have handlers of their own for what an instruction raises
-WRITES = rf"#0 +write_nowhere at fault/crashes\.c:{LINE} \(crashes\)\n +#1 +reach_nowhere at fault/crashes\.c:\d+ "
+WRITES = rf"#0 +write_nowhere at launch/crashes\.c:{LINE} \(crashes\)\n +#1 +reach_nowhere at launch/crashes\.c:\d+ "
 FRAMES = r"(?ms)^    thread \d+, crashes:\n      "
 
 
@@ -92,13 +92,13 @@ class Crashes(unittest.TestCase):
         code, err = run("call", "1")
         self.assertEqual(code, 139, err)
         self.assertIn("\n  its stack (SIGSEGV, no code at address 0x0):\n", err)
-        self.sees(err, FRAMES + r"#0 +(main|misbehave) at fault/crashes\.c:")
+        self.sees(err, FRAMES + r"#0 +(main|misbehave) at launch/crashes\.c:")
 
     @unittest.skipIf(SANITIZED, "a sanitizer handles the signal")
     def test_a_stack_that_is_used_up(self):
         code, err = run("deep", "1")
         self.assertEqual(code, 139, err)
-        self.sees(err, FRAMES + r"#0 +use_up at fault/crashes\.c:.*\.\.\. \d+ more of the same")
+        self.sees(err, FRAMES + r"#0 +use_up at launch/crashes\.c:.*\.\.\. \d+ more of the same")
 
     @unittest.skipIf(SANITIZED, "a sanitizer handles the signal")
     def test_another_thread(self):
@@ -196,7 +196,7 @@ class Crashes(unittest.TestCase):
         self.assertEqual(code, 96, err)
         self.assertEqual(len(re.findall(r"^tutti run: rank 1 made no call while others waited for it:\n"
                                         r"  its stacks then:\n", err, re.M)), 2, err)
-        self.sees(err, r"(?ms)^    thread \d+, crashes:\n      #0 +spin_here at fault/crashes\.c:\d+.*#\d+ +main.*"
+        self.sees(err, r"(?ms)^    thread \d+, crashes:\n      #0 +spin_here at launch/crashes\.c:\d+.*#\d+ +main.*"
                        r"^  its last calls:\n    all_reduce\(f32 x 512, sum\) [^\n]*\n"
                        r"    all_reduce\(f32 x 256, max\) at crashes\.c:\d+, call 2 of group 0-2, done ")
 
