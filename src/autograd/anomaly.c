@@ -1,7 +1,7 @@
 #include "autograd/anomaly.h"
 
 #include "base/error.h"
-#include "tensor/pool.h"
+#include "tensor/core/pool.h"
 
 #include <execinfo.h>
 #include <inttypes.h>

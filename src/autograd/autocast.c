@@ -8,7 +8,7 @@
 #include "autograd/record.h"
 #include "base/args.h"
 #include "base/error.h"
-#include "tensor/pool.h"
+#include "tensor/core/pool.h"
 
 #include <string.h>
 

@@ -4,10 +4,10 @@
 #include "autograd/sparse_grad.h"
 #include "base/args.h"
 #include "base/error.h"
-#include "tensor/borrow.h"
-#include "tensor/capture.h"
-#include "tensor/ops.h"
-#include "tensor/pool.h"
+#include "tensor/core/borrow.h"
+#include "tensor/core/pool.h"
+#include "tensor/device/capture.h"
+#include "tensor/ops/ops.h"
 
 #include <string.h>
 

@@ -7,7 +7,7 @@
 #ifndef TT_AUTOGRAD_NODE_H
 #define TT_AUTOGRAD_NODE_H
 
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 #include <tutti/autograd.h>
 

@@ -14,13 +14,13 @@
 #include <unistd.h>
 
 #include "base/args.h"
-#include "base/atomic_file.h"
 #include "base/error.h"
-#include "base/json.h"
-#include "base/parse.h"
+#include "base/files/atomic_file.h"
 #include "base/problem_list.h"
+#include "base/text/json.h"
+#include "base/text/parse.h"
 #include "checkpoint/safetensors.h"
-#include "data/whole_file.h"
+#include "data/files/whole_file.h"
 #include "nn/module_lists.h"
 
 #define INDEX_ENDING ".safetensors.index.json"

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "checkpoint/value.h"
-#include "data/npz.h"
+#include "data/files/npz.h"
 #include "nn/module_lists.h"
 
 tt_status tt__value_push(tt_value *container, tt_value *key, tt_value *item) {

@@ -1,8 +1,8 @@
 /* tt_init_process_group(): from options and environment to a group. */
 #include "base/args.h"
-#include "base/clock.h"
-#include "base/cpu.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
+#include "base/machine/cpu.h"
 #include "base/saved_error.h"
 #include "base/setting.h"
 #include "comm/backend/plugin.h"
@@ -14,8 +14,8 @@
 #include "comm/rendezvous/job_secret.h"
 #include "comm/rendezvous/launcher_notes.h"
 #include "comm/rendezvous/round.h"
-#include "net/wire_choice.h"
-#include "store/etcd_clear.h"
+#include "net/secure/wire_choice.h"
+#include "store/etcd/etcd_clear.h"
 
 #include <stdio.h>
 #include <stdlib.h>

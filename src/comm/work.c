@@ -1,8 +1,8 @@
 /* Works of all engines: their memory, their lists, and what callers do with one. */
 #include "comm/work.h"
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "base/quarantine.h"
 #include "comm/group.h"
 #include "comm/in_callback.h"

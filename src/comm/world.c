@@ -1,8 +1,8 @@
 #include "comm/world.h"
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/fork_fds.h"
+#include "base/machine/clock.h"
+#include "base/process/fork_fds.h"
 #include "comm/native_group.h"
 #include "comm/record/crash_watch.h"
 #include "comm/record/recovery.h"

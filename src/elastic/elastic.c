@@ -2,14 +2,14 @@
 #include "elastic/elastic.h"
 
 #include "base/args.h"
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "base/mutant.h"
 #include "base/saved_error.h"
 #include "comm/group.h"
 #include "comm/record/recovery.h"
 #include "comm/rendezvous/rendezvous.h"
-#include "net/interrupt.h"
+#include "net/job/interrupt.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,8 +2,8 @@
  * that decides (machine/job_machine.h has the overview). */
 #include "launch/launcher.h"
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "launch/cluster/election.h"
 #include "launch/launcher_watchdog.h"
 #include "launch/local/children.h"

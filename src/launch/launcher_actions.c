@@ -1,12 +1,12 @@
 /* Carrying out what the machine decides. */
 #include "launch/launcher.h"
 
-#include "base/cgroup.h"
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
+#include "base/process/cgroup.h"
 #include "launch/launcher_watchdog.h"
 #include "launch/local/children.h"
-#include "store/renewal.h"
+#include "store/server/renewal.h"
 
 #include <stdlib.h>
 #include <unistd.h>

@@ -1,10 +1,10 @@
 /* Signals, messages of the keeper and of the other nodes, as events for the machine. */
 #include "launch/launcher.h"
 
-#include "base/cgroup.h"
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/fd.h"
+#include "base/files/fd.h"
+#include "base/machine/clock.h"
+#include "base/process/cgroup.h"
 #include "launch/launcher_watchdog.h"
 
 #include <errno.h>

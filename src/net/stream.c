@@ -1,11 +1,11 @@
 #include "net/stream.h"
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "net/interrupt.h"
+#include "base/machine/clock.h"
+#include "net/job/interrupt.h"
 #include "net/net.h"
-#include "net/seal.h"
-#include "net/tls.h"
+#include "net/secure/seal.h"
+#include "net/secure/tls.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -13,7 +13,7 @@
 #ifndef TT_NET_STREAM_H
 #define TT_NET_STREAM_H
 
-#include "net/handshake.h"
+#include "net/secure/handshake.h"
 
 #include <sys/uio.h>
 

@@ -10,7 +10,7 @@
 
 #include "base/name_map.h"
 #include "nn/module_lists.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 #include <tutti/nn.h>
 

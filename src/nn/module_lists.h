@@ -5,7 +5,7 @@
 #include <tutti/nn.h>
 
 #include "autograd/pointer_map.h"
-#include "tensor/named_tensors.h"
+#include "tensor/core/named_tensors.h"
 
 typedef enum tt__list_kind {
     TT__LIST_PARAMETERS,

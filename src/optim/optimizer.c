@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/quarantine.h"
 #include "nn/module_lists.h"
-#include "optim/masters.h"
+#include "optim/mixed_precision/masters.h"
 
 #include <stdlib.h>
 #include <string.h>

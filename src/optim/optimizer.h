@@ -7,8 +7,8 @@
 #define TT_OPTIM_OPTIMIZER_H
 
 #include "optim/dict.h"
-#include "optim/rule.h"
-#include "tensor/tensor.h"
+#include "optim/rules/rule.h"
+#include "tensor/core/tensor.h"
 
 #include <tutti/optim.h>
 
@@ -91,7 +91,7 @@ typedef struct tt__optim_shards {
     void (*destroy)(void *user);
 } tt__optim_shards;
 
-/* Something that steps an optimizer in the program's place: parallel/ddp_step.c. */
+/* Something that steps an optimizer in the program's place: parallel/ddp/ddp_step.c. */
 typedef struct tt__optim_stepper {
     void (*let_go)(void *user); /* the optimizer is about to be freed */
 } tt__optim_stepper;

@@ -3,7 +3,7 @@
 #ifndef TT_PARALLEL_DEVICE_PEERS_H
 #define TT_PARALLEL_DEVICE_PEERS_H
 
-#include "tensor/device.h"
+#include "tensor/device/device.h"
 
 #include <tutti/comm.h>
 

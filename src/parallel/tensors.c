@@ -6,8 +6,8 @@
 #include "comm/group.h"
 #include "comm/landing.h"
 #include "parallel/device_all_reduce.h"
-#include "tensor/capture.h"
-#include "tensor/ops.h"
+#include "tensor/device/capture.h"
+#include "tensor/ops/ops.h"
 
 #include <tutti/parallel.h>
 

@@ -3,7 +3,7 @@
 #ifndef TT_RPC_RECORDING_H
 #define TT_RPC_RECORDING_H
 
-#include "rpc/calling.h"
+#include "rpc/calls/calling.h"
 
 /* Begin: write the names of this worker's functions. End: withdraw its counts. */
 void tt__recording_begin(tt_rpc *rpc);

@@ -1,6 +1,6 @@
 /* What all ranks agree on: their options before the first step, and the end. */
 #include "base/error.h"
-#include "base/format.h"
+#include "base/text/format.h"
 #include "comm/group.h"
 #include "trainer/run_state.h"
 

@@ -143,7 +143,7 @@ class Descriptors(unittest.TestCase):
                 "fd = tt__fd((int)syscall(SYS_pidfd_open, 1, 0));\n"
                 "/* open(x) */\ntable->open(x);\nfd = syscall(SYS_pidfd_open, pid, 0);\ntt__poller_open(m);\n")
         self.assertEqual(lines(lint.check_descriptors("src/net/x.c", text)), [1, 6])
-        self.assertEqual(lines(lint.check_descriptors("src/base/fd.c", text)), [])
+        self.assertEqual(lines(lint.check_descriptors("src/base/files/fd.c", text)), [])
 
 
 class Operators(unittest.TestCase):
@@ -182,7 +182,7 @@ class Locale(unittest.TestCase):
                 '        "%g", a, x);\nvsnprintf(t, 9, format, list);\njson_dumps(j, 0);\nif (!strcasecmp(a, b))\n'
                 '    sscanf(a, "%lf", &x);\n')
         self.assertEqual(sorted(lines(lint.check_locale("src/x.c", text))), [1, 2, 3, 6, 7, 8, 9])
-        self.assertEqual(lines(lint.check_locale("src/base/format.c", text)), [])
+        self.assertEqual(lines(lint.check_locale("src/base/text/format.c", text)), [])
 
     def test_other_numbers_are_left_alone(self):
         text = ('snprintf(t, 9, "%d%% of %s", a, b);\n/* strtod(a) */ tt__format(t, 9, "%g", x);\n'
@@ -198,7 +198,7 @@ class Settings(unittest.TestCase):
     def test_variables_that_name_files_are_read_securely(self):
         text = 'getenv("RANK");\ngetenv("TMPDIR");\nsecure_getenv("TMPDIR");\ngetenv(name); /* as getenv() */\n'
         self.assertEqual(lines(lint.check_secure("x", text)), [2, 4])
-        self.assertEqual(lines(lint.check_secure("src/net/secret.c", text)), [2])
+        self.assertEqual(lines(lint.check_secure("src/net/secure/secret.c", text)), [2])
 
 
     def test_the_page_has_what_is_read(self):

@@ -1,7 +1,7 @@
 /* The store: the real service machine behind virtual connections; and the real client's connections. What stands in for
- * src/store/server.c and connection.c, and for src/net. */
-#include "base/clock.h"
+ * src/store/server/server.c and connection.c, and for src/net. */
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "net/net.h"
 #include "net/stream.h"
 #include "sim/checks.h"
@@ -10,7 +10,7 @@
 #include "sim/history.h"
 #include "sim/network.h"
 #include "sim/verdict.h"
-#include "store/renewal.h"
+#include "store/server/renewal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,8 +7,8 @@
 #define TT_COMM_RECORD_RECORDER_H
 
 #include "base/export.h"
-#include "base/ticks.h"
-#include "net/recovery_words.h"
+#include "base/machine/ticks.h"
+#include "net/job/recovery_words.h"
 
 #include <tutti/backend.h>
 

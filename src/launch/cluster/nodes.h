@@ -11,7 +11,7 @@
  *   tutti/nodes/claim/K   1: number K is taken
  *   tutti/nodes/card/K    member K's description, or why it can't take part
  *   tutti/nodes/list      "0 2 1 ": who has put a card
- *   tutti/nodes/alive/K   there as long as member K's connection is (store/renewal.h)
+ *   tutti/nodes/alive/K   there as long as member K's connection is (store/server/renewal.h)
  *   tutti/nodes/beat/K    "BEATS NEWS FIRST": a number that grows as long as launcher K lives, how many events it has
  *                         announced, and the first of them that is still there
  *   tutti/nodes/news/K/I  the I-th of them, from 1 on
@@ -20,7 +20,8 @@
  *   tutti/nodes/left      "0 2 1 ": who has read all that it needs; the coordinator, which serves the store, waits for
  *                         those that it has taken
  *
- * The store is renewed between attempts; these keys and the launchers' connections outlive that (store/renewal.h).
+ * The store is renewed between attempts; these keys and the launchers' connections outlive that
+ * (store/server/renewal.h).
  *
  * All but the numbers, the two lists and "alive" are signed with the job secret (store/signed.h), so that nothing
  * recorded in an earlier job is taken: the coordinator's card is signed over the life of the store, and has a fresh

@@ -1,9 +1,9 @@
 /* Who of the members is there: beats, and what the store says of their connections. */
-#include "base/format.h"
+#include "base/text/format.h"
 #include "launch/cluster/nodes_talk.h"
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "base/mutant.h"
 #include "store/signed.h"
 

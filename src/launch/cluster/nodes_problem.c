@@ -2,8 +2,8 @@
  * don't wait for it. */
 #include "launch/cluster/nodes_talk.h"
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 
 #include <poll.h>
 #include <stdlib.h>

@@ -14,7 +14,7 @@
 #define TT_LAUNCH_CLUSTER_NODES_TALK_H
 
 #include "launch/cluster/nodes_own.h"
-#include "net/secret.h"
+#include "net/secure/secret.h"
 
 #include <jansson.h>
 

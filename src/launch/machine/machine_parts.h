@@ -3,7 +3,7 @@
 #ifndef TT_LAUNCH_MACHINE_MACHINE_PARTS_H
 #define TT_LAUNCH_MACHINE_MACHINE_PARTS_H
 
-#include "base/format.h"
+#include "base/text/format.h"
 #include "launch/machine/job_machine.h"
 
 #include <tutti/base.h>

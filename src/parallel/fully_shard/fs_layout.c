@@ -7,10 +7,10 @@
 #include "base/saved_error.h"
 #include "comm/group.h"
 #include "optim/optimizer.h"
-#include "parallel/ddp_state.h"
+#include "parallel/ddp/ddp_state.h"
 #include "parallel/fully_shard/fully_shard.h"
-#include "tensor/borrow.h"
-#include "tensor/ops.h"
+#include "tensor/core/borrow.h"
+#include "tensor/ops/ops.h"
 
 enum { FS_LINE = 64 };
 

@@ -5,8 +5,8 @@
 #include "parallel/hooks/comm_hook.h"
 #include "parallel/hooks/hook_kernels.h"
 #include "reducer/reducer.h"
-#include "tensor/borrow.h"
-#include "tensor/ops.h"
+#include "tensor/core/borrow.h"
+#include "tensor/ops/ops.h"
 
 #include <tutti/functional.h>
 

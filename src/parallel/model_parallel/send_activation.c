@@ -9,10 +9,10 @@
 
 #include "autograd/record.h"
 #include "base/args.h"
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "parallel/model_parallel/activation.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 #include <tutti/model_parallel.h>
 

@@ -1,9 +1,9 @@
 /* A step of one rank: its list of actions, one after the other. */
 #include "base/args.h"
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "parallel/pipeline/pipeline_own.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
 
 #include "optim/optimizer.h"
 #include "parallel/carried.h"
-#include "parallel/ddp_state.h"
+#include "parallel/ddp/ddp_state.h"
 #include "parallel/fully_shard/fully_shard.h"
 
 #include <tutti/zero.h>
