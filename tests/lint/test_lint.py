@@ -125,7 +125,7 @@ class Quiet(unittest.TestCase):
     def test_the_command_may_do_both_and_its_keeper_may_end(self):
         text = 'int f(void) {\n    printf("x");\n    _exit(1);\n}\n'
         self.assertEqual(lines(lint.check_quiet("x", text, "cli")), [])
-        self.assertEqual(lines(lint.check_quiet("x", text, "elastic")), [2])
+        self.assertEqual(lines(lint.check_quiet("x", text, "launch")), [2])
 
     def test_what_only_looks_like_it_is_not(self):
         text = ('/* exit( printf( */\nchar *s = "exit(1)";\nsnprintf(a, 3, "x");\nfprintf(file, "x");\n'
