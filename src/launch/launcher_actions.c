@@ -1,4 +1,4 @@
-/* Carrying out what the machine decides. */
+/* Carries out the machine's actions. */
 #include "launch/launcher.h"
 
 #include "base/error.h"
@@ -67,7 +67,7 @@ static void order_signal(launcher *l, int sig, tt__signal_scope scope) {
     tt__keeper_send(&l->keeper, orders[scope], sig);
 }
 
-/* Forget all that is known of the workers who are no more. */
+/* Forget all that is known of workers that have ended. */
 static void forget_attempt(launcher *l) {
     bool kept = l->machine.attempt.kept;
     for (int i = 0; i < l->job->workers; i++) {
@@ -265,7 +265,7 @@ static void note_counts(launcher *l) {
     job->first_rank = round->of[round->own].first_rank;
 }
 
-/* Log what the machine has come to. */
+/* Log the machine's state. */
 static void log_change(const launcher *l, const tt__attempt_state *before) {
     const tt__attempt_state *now = &l->machine.attempt;
     bool waits = now->phase == TT__SETTLING && now->settling != TT__FOR_REASONS && now->settling != TT__FOR_STACKS;

@@ -1,4 +1,6 @@
-/* The memory of a loader's batches, and the tensors that it lends to the caller, new ones in each batch. */
+/* The memory of a loader's batches, and the tensors that it lends to the caller, new ones in each batch.
+ *
+ * A buffer that anything else still uses is left alone, and the loader takes another one. */
 #ifndef TT_DATA_BATCH_H
 #define TT_DATA_BATCH_H
 

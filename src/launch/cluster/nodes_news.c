@@ -1,4 +1,4 @@
-/* What members announce, and what is made of it. */
+/* What members announce, and the events that this makes. */
 #include "base/text/json.h"
 #include "launch/cluster/nodes_talk.h"
 

@@ -1,4 +1,4 @@
-/* Who takes part in an attempt. */
+/* Who takes part in an attempt: the coordinator composes rounds, all members take them. */
 #include "launch/cluster/nodes_talk.h"
 
 #include "base/error.h"

@@ -1,22 +1,33 @@
-/* What the launcher of a node decides: state and event in, state and actions out. It has no clock, no descriptor and
- * makes nothing, so that every order of events can be tried. launcher.c carries out the actions and gives the events.
+/* What the launcher of a node decides: state and event in, state and actions out. It has no clock and no descriptor,
+ * and what it is to know comes with the event, so that tests can try every order of events (tests/machine). launcher.c
+ * gives the events and carries out the actions.
  *
- * The state is three states, each in a file of its own with its diagram on top, which see each other:
+ * The state is three states, each in a file of its own with its diagram on top. An event may change several:
  *
  *   attempt_states.c   the workers of one attempt on this node, from their start until none is left
  *   membership.c       this node among those of the job: joining, taking part, having lost the job
  *   ending.c           the end: signals, the keeper's death
  *
- * outlook.c answers what is to be expected, and what the job has come to; failures.c which failure was first.
- * job_machine.c hands each event to the one that it is for. */
+ * outlook.c answers questions about them: does another attempt follow, how does the job end. failures.c says which
+ * failure was first. job_machine.c gives each event to the file that it concerns, and then lets membership.c decide, if
+ * the attempt is over here (tt__member_go_on()).
+ *
+ * Example: a worker fails, in a job of two nodes with an attempt left. -> event, <- action, of the coordinator:
+ *
+ *   -> ON_ENDED       RUNNING becomes SETTLING              <- PUBLISH_END
+ *   -> ON_TIME        SETTLING becomes TERMINATING          <- READ_IDLE (->ON_IDLE_READ), SIGNAL
+ *   -> ON_CLEARED     nothing is left here: ATTEMPT_OVER    <- ANNOUNCE_GONE
+ *   -> ON_ALL_GONE    the same on all nodes: ORDERED        <- REPORT_ATTEMPT, ORDER_ROUND
+ *   -> ON_ROUND       the round has been composed           <- FORGET, NEXT
+ *   -> ON_NEXT        RUNNING                               <- TELL_ROUND, START */
 #ifndef TT_LAUNCH_MACHINE_JOB_MACHINE_H
 #define TT_LAUNCH_MACHINE_JOB_MACHINE_H
 
 #include "launch/machine/machine_events.h"
 
-enum { TT__KEEPER_KILL_MS = 6000 };
+enum { TT__KEEPER_KILL_MS = 6000 }; /* how long the keeper may take to kill all processes */
 
-/* What does not change. */
+/* What does not change while the job runs. */
 typedef struct tt__machine_job {
     bool alone;    /* the job runs on this node only */
     bool elastic;  /* nodes come and go while the job goes on */
@@ -92,8 +103,8 @@ typedef struct tt__membership {
     bool coordinates;      /* this node serves the store, and decides for all */
     tt__counts counts;     /* of the attempt */
     tt__counts next;       /* after DO_NEXT: of the one that begins then */
-    tt__round *round;      /* the attempt's; NULL: there was none, or the job runs on this node alone. Owned, as is */
-    tt__round *next_round; /* that of `next` */
+    tt__round *round;      /* the attempt's, owned; NULL: there was none, or the job runs on this node alone */
+    tt__round *next_round; /* that of `next`, owned */
 } tt__membership;
 
 /* ---- ending.c */
@@ -110,9 +121,9 @@ typedef enum tt__damage { TT__UNDAMAGED, TT__NODE_LEFT, TT__UNKILLABLE, TT__KEEP
 typedef struct tt__ending {
     tt__ending_stage stage;
     tt__damage damage;
-    int own_signal;    /* the first that came to this launcher, 0: none; */
-    int remote_signal; /* that came to another one, which ends the job; */
-    int agreed_signal; /* for which all ranks have agreed to stop */
+    int own_signal;    /* the first signal to this launcher; 0: none */
+    int remote_signal; /* a signal to another launcher, which ends the job; 0: none */
+    int agreed_signal; /* the signal for which all ranks have agreed to stop; 0: none */
 } tt__ending;
 
 typedef struct tt__machine {
@@ -163,8 +174,8 @@ bool tt__machine_waits_for_nodes(const tt__machine *m);
 /* Do the other nodes go on without this one, so that it need not wait for them when it is done? */
 bool tt__machine_leaves_early(const tt__machine *m);
 
-/* What the job has come to. failed: there is a first failure, `first`; told: but it is the result of the job's end, and
- * no failure. */
+/* How the job ends. failed: workers have failed, `first` was the first of them. told: it failed only because the job
+ * was told to end, which is not reported as a failure. */
 typedef struct tt__conclusion {
     bool failed, told;
     tt__failure first;

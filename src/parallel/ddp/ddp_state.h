@@ -1,4 +1,17 @@
-/* What a DDP wrapper is made of, and what its files do for each other. */
+/* What a DDP wrapper is made of, and what its files do for each other:
+ *
+ *   ddp.c                       a wrapper's life, its forward, its public calls
+ *   ddp_step_begin.c            hands an optimizer to the backward pass
+ *   ddp_bind.c                  binds the wrapper to a group: what must be alike on all ranks, the reducer
+ *   ddp_names.c                 parameters that the program names, to be left out or averaged last
+ *   ddp_pass.c                  the backward pass: each gradient is marked ready, the end of the pass waits
+ *   ddp_step.c                  an optimizer steps inside the pass
+ *   ddp_shards.c                virtual ranks
+ *   ddp_presence.c              steps in which not all ranks take part
+ *   ddp_sparse.c                sparse gradients
+ *   ddp_rebuild.c               buckets in the order of the first step
+ *   ddp_device.c, ddp_place.c   gradients on a device: copied from there, or averaged there
+ *   ddp_hook.c, ddp_logging.c, ddp_take.c   the communication hook, statistics, tensors taken from one rank */
 #ifndef TT_PARALLEL_DDP_STATE_H
 #define TT_PARALLEL_DDP_STATE_H
 

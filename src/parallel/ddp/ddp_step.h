@@ -1,4 +1,7 @@
-/* An optimizer that steps inside the backward pass of a wrapper. */
+/* An optimizer that steps inside the backward pass of a wrapper.
+ *
+ * When the averages of a bucket are there, the reducer tells the wrapper, which steps the bucket's parameters.
+ * Meanwhile the optimizer has a stepper, and tt_optimizer_step() refuses it. */
 #ifndef TT_PARALLEL_DDP_STEP_H
 #define TT_PARALLEL_DDP_STEP_H
 

@@ -1,7 +1,10 @@
 /* What the parts of an etcd store share.
  *
  * A key lies in etcd below the store's prefix. Beside the keys each store that has written has one of its own, its
- * marker, whose name behind the prefix begins with a zero byte, so that it is no key: etcd_write.c. */
+ * marker, whose name behind the prefix begins with a zero byte, so that it is no key: etcd_write.c.
+ *
+ * etcd_store.c has the table of operations; etcd_read.c, etcd_write.c and etcd_wait.c make etcd's requests of them;
+ * etcd_client.c sends these to a server that works. */
 #ifndef TT_STORE_ETCD_STORE_H
 #define TT_STORE_ETCD_STORE_H
 

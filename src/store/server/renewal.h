@@ -6,7 +6,11 @@
  * of a client that has set one.
  *
  * The other way round, the first key that begins with TT__STORE_LIVING and that a client sets is deleted when the
- * client's connection ends (what other systems call ephemeral). */
+ * client's connection ends (what other systems call ephemeral).
+ *
+ * The server stays, because its port may be one that the user has named, and a second server for the launchers would
+ * need a second port that all nodes can reach. All other connections end, including those that wait to be accepted, so
+ * nothing that an old rank sends late reaches a new one. */
 #ifndef TT_STORE_RENEWAL_H
 #define TT_STORE_RENEWAL_H
 

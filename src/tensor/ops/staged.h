@@ -1,5 +1,6 @@
-/* For kernels on images: operands in the format that the kernel takes. Each is the tensor itself where it lies so, else
- * a stand-in: inputs are copied to theirs, results copied from theirs.
+/* For kernels on images: operands in the format that the kernel takes. Each is the tensor itself if it has that format,
+ * else a stand-in: inputs are copied to theirs, results copied from theirs. Images are (N,C,H,W), contiguous or
+ * channels last (memory_format.h); no kernel sees another layout, and a result has its input's.
  *
  *   tt__staged s = {.who = who};
  *   const tt_tensor *in = tt__stage_image(&s, x, format);
