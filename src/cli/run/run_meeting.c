@@ -76,7 +76,7 @@ static tt_status read_rdzv_conf(tt__job *job, tt__rdzv_conf *conf, const tt__run
     TT__TRY(tt__rdzv_conf_read(conf, flags->rdzv_conf));
     if (strcmp(job->rdzv_backend, "etcd") != 0)
         TT__TRY(check_protocol(conf->protocol));
-    job->join_ms = conf->join_ms;
+    job->join_ms = flags->given.join_timeout ? flags->join_timeout : conf->join_ms;
     job->last_call_ms = conf->last_call_ms;
     job->heartbeat_ms = conf->heartbeat_ms;
     job->rejoin_ms = conf->rejoin_ms;
