@@ -22,6 +22,7 @@ is one.
   manifest  each operator has its line in operators.def, cases beside PyTorch and of gradients, and each kernel is in
             the tables of the plain loops and of CUDA (tools/operators.py)
   wrappers  the C++ headers are as tools/wrappers.py makes them of the C headers
+  flags     pages about the flags of tutti run are as tools/run_flags.py makes them of run_flags.def
   locale    numbers are written by base/text/format.h and read by base/text/parse.h, JSON by base/text/json.h: what a
             program's locale changes is used there alone
   settings  the manual names every environment variable TT_* that is read; docs/environment.md has a row for each of
@@ -40,6 +41,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import operators  # noqa: E402
+import run_flags  # noqa: E402
 import wrappers  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -667,7 +669,8 @@ def library_findings(build):
 
 def main():
     build = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "build"
-    findings = [*source_findings(), *wrappers.findings(), *operators.findings(), *library_findings(build)]
+    findings = [*source_findings(), *wrappers.findings(), *operators.findings(), *run_flags.findings(),
+                *library_findings(build)]
     for name, number, text in findings:
         print(f"{name}:{number}: {text}" if number else f"{name}: {text}")
     return 1 if findings else 0

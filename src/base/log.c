@@ -37,7 +37,8 @@ void tt__set_report_rank(int rank) { log_rank = rank; }
 
 int tt__report_rank(void) { return log_rank; }
 
-bool tt__log_level_named(const char *name, tt_log_level *level) {
+/* Find the level called `name`; false: none. */
+static bool log_level_named(const char *name, tt_log_level *level) {
     for (int i = TT_LOG_DEBUG; i <= TT_LOG_WARNING; i++)
         if (!strcmp(name, level_names[i])) {
             *level = (tt_log_level)i;
@@ -77,7 +78,7 @@ static int read_level(void) {
     if (!name || !*name)
         return stderr_default;
     stderr_timed = true;
-    if (!tt__log_level_named(name, &level)) {
+    if (!log_level_named(name, &level)) {
         char text[128];
         snprintf(text, sizeof text, "TT_LOG: expected debug, info or warning, got \"%.40s\"", name);
         write_stderr(TT_LOG_WARNING, text);

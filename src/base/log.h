@@ -17,9 +17,6 @@ void tt__log_to_stderr(const char *who, tt_log_level level);
 /* Write those lines to `fd` from now on; it must not wait for its reader. For launchers, whose stderr can stall. */
 void tt__log_to_descriptor(int fd);
 
-/* Find the level called `name` ("debug", "info", "warning"); false: none. */
-bool tt__log_level_named(const char *name, tt_log_level *level);
-
 /* Set this process's rank for tt_report() and log lines; -1 = none. Called by comm. */
 void tt__set_report_rank(int rank);
 int tt__report_rank(void);

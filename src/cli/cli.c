@@ -181,20 +181,31 @@ tt_status tt__cli_check_ending(const char *flag, const char *path, const char *e
     return TT_OK;
 }
 
-tt_status tt__cli_read_store_auth(const char *text, tt_store_auth *auth) {
-    static const char *const names[] = {
-        [TT_STORE_AUTH_LOCAL] = "local", [TT_STORE_AUTH_REQUIRED] = "required", [TT_STORE_AUTH_NONE] = "none"};
-    for (int i = 0; i < 3; i++)
-        if (!strcmp(text, names[i])) {
-            *auth = (tt_store_auth)i;
-            return TT_OK;
-        }
-    return tt__fail(TT_ERR_INVALID, "--store-auth: expected local, required or none, got \"%.100s\"", text);
+int tt__cli_choice(const char *words, const char *text) {
+    size_t length = strlen(text);
+    for (int i = 0; *words; i++) {
+        size_t n = strcspn(words, " ");
+        if (n == length && !strncmp(words, text, n))
+            return i;
+        words += n + (words[n] == ' ');
+    }
+    return -1;
 }
 
-int tt__cli_store_auth(const char *command, const char *text, tt_store_auth *auth) {
-    return tt__cli_read_store_auth(text, auth) ? tt__cli_usage_error(command, "%s", tt_last_error()) : 0;
+const char *tt__cli_choices_text(const char *words, char *text, size_t size) {
+    size_t used = 0;
+    text[0] = '\0';
+    for (const char *before = ""; *words && used < size;) {
+        size_t n = strcspn(words, " ");
+        used += (size_t)snprintf(text + used, size - used, "%s%.*s", before, (int)n, words);
+        words += n + (words[n] == ' ');
+        before = strchr(words, ' ') ? ", " : " or ";
+    }
+    return text;
 }
+
+_Static_assert(TT_STORE_AUTH_LOCAL == 0 && TT_STORE_AUTH_REQUIRED == 1 && TT_STORE_AUTH_NONE == 2,
+               "the order of TT__STORE_AUTHS");
 
 const tt__flag *tt__cli_find_flag(const tt__flag *flags, const char *arg) {
     size_t n = strcspn(arg, "=");

@@ -79,10 +79,14 @@ void tt__cli_normalise_flags(int argc, char **argv);
  * another kind do. TT_ERR_INVALID, and the text says what is written. */
 tt_status tt__cli_check_ending(const char *flag, const char *path, const char *ending);
 
-/* Parse the value of --store-auth: "local", "required" or "none". TT_ERR_INVALID; or 0, or TT__EXIT_USAGE after
- * printing the error. */
-tt_status tt__cli_read_store_auth(const char *text, tt_store_auth *auth);
-int tt__cli_store_auth(const char *command, const char *text, tt_store_auth *auth);
+/* Which of `words`, which spaces separate, `text` is, from 0; -1: none. */
+int tt__cli_choice(const char *words, const char *text);
+
+/* Write the words as an error names them: "local, required or none". Returns `text`. */
+const char *tt__cli_choices_text(const char *words, char *text, size_t size);
+
+/* The values of --store-auth, in the order of tt_store_auth. */
+#define TT__STORE_AUTHS "local required none"
 
 /* Take the next flag of a command that has nothing but flags. Returns its id, its value in optarg, and in *flag (may be
  * NULL) how it was typed. 'h': help was wanted, and is printed: exit with TT__EXIT_OK. -1 after the last; '?': an

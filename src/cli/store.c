@@ -26,7 +26,7 @@ static const tt__flag store_flags[] = {
      .value = "WHO",
      .what = "who is served without proving that it has the job secret: local (default) this user's processes on "
              "this machine, as PyTorch's clients; required: nobody; none: all, from anywhere",
-     .offer = "local required none"},
+     .offer = TT__STORE_AUTHS},
     {.name = "store-memory",
      .id = 'm',
      .value = "MIB",
@@ -106,9 +106,9 @@ static int serve_until_signal(const tt_store_server_new_args *args) {
 static int store_main(int argc, char **argv) {
     const char *host = "127.0.0.1", *secret_file = NULL;
     char bare[TT__NET_HOST_SIZE];
-    char secret[TT__SECRET_MAX + 1];
+    char secret[TT__SECRET_MAX + 1], words[64];
     int64_t port = TT_STORE_DEFAULT_PORT, mib = 0;
-    tt_store_auth auth = TT_STORE_AUTH_LOCAL;
+    int auth = TT_STORE_AUTH_LOCAL;
     tt__cli_normalise_flags(argc, argv);
     for (int c; (c = tt__cli_next_flag(&tt__cmd_store, argc, argv, NULL)) != -1;) {
         if (c == '?')
@@ -119,8 +119,9 @@ static int store_main(int argc, char **argv) {
             host = tt__net_bare_host(optarg, bare);
         else if (c == 's')
             secret_file = optarg;
-        else if (c == 'u' && tt__cli_store_auth("store", optarg, &auth))
-            return TT__EXIT_USAGE;
+        else if (c == 'u' && (auth = tt__cli_choice(TT__STORE_AUTHS, optarg)) < 0)
+            return tt__cli_usage_error("store", "--store-auth: expected %s, got \"%.100s\"",
+                                       tt__cli_choices_text(TT__STORE_AUTHS, words, sizeof words), optarg);
         else if (c == 'm' && tt__parse_i64("--store-memory", optarg, 1, 1 << 24, &mib))
             return tt__cli_usage_error("store", "%s", tt_last_error());
         else if (c == 'p' && tt__parse_i64("--port", optarg, 0, 65535, &port))
@@ -132,7 +133,7 @@ static int store_main(int argc, char **argv) {
     }
     const tt_store_server_new_args args = {.host = host,
                                            .port = (int)port,
-                                           .auth = auth,
+                                           .auth = (tt_store_auth)auth,
                                            .secret = secret_file ? secret : NULL,
                                            .max_memory = (size_t)mib << 20};
     return serve_until_signal(&args);

@@ -260,7 +260,7 @@ static int run_job(tt__job *job, const tt__run_flags *flags, int64_t notice_ms, 
 
 /* Warn of flags that --standalone overrides, as torchrun's does. */
 static void tell_overridden(const tt__job *job, const tt__run_flags *flags) {
-    bool id = flags->rdzv_id && *flags->rdzv_id, endpoint = flags->rdzv_endpoint && *flags->rdzv_endpoint;
+    bool id = flags->given.rdzv_id, endpoint = flags->given.rdzv_endpoint;
     if (!flags->standalone || !(id || endpoint))
         return;
     tt__cli_note("run", "--standalone makes its own id, %s, on any free port; not used:%s%s%s%s", job->run_id,
@@ -273,8 +273,7 @@ static int run_logged(tt__job *job, tt__logs *logs, const tt__run_flags *flags, 
     tell_overridden(job, flags);
     if (tt__run_meets_on_loopback(job))
         tt__cli_note("run", "nodes on other hosts can't reach this one at %s: give all %s that they know this host by",
-                     job->master_addr,
-                     flags->rdzv_endpoint && *flags->rdzv_endpoint ? "the --rdzv-endpoint" : "the --master-addr");
+                     job->master_addr, flags->rdzv_endpoint ? "the --rdzv-endpoint" : "the --master-addr");
     if (!flags->dry_run && tt__run_logs_make(logs, job, flags))
         return run_fail_everywhere(job, TT__EXIT_FAILED);
     tt__log_to_stderr("tutti run", TT_LOG_WARNING);
@@ -310,16 +309,6 @@ static int run_parsed(const tt__command *command, const tt__run_flags *flags, tt
     return code;
 }
 
-/* PyTorch's own tests put the whole of --rdzv-conf in quotes, which no shell has taken off. */
-static void take_quotes_off(const char **text) {
-    static char bare[4096];
-    size_t n = *text ? strlen(*text) : 0;
-    if (n < 2 || n > sizeof bare || ((*text)[0] != '\'' && (*text)[0] != '"') || (*text)[n - 1] != (*text)[0])
-        return;
-    snprintf(bare, sizeof bare, "%.*s", (int)(n - 2), *text + 1);
-    *text = bare;
-}
-
 /* Run the job that the command line says. local_rank: --local-rank=N is among the program's arguments, unless --use-env
  * is given. Returns the exit code. */
 static int run_command(const tt__command *command, bool local_rank, int argc, char **argv) {
@@ -329,7 +318,6 @@ static int run_command(const tt__command *command, bool local_rank, int argc, ch
     int program, status = tt__run_flags_parse(command->name, &flags, argc, argv, &program);
     if (status)
         return status;
-    take_quotes_off(&flags.rdzv_conf);
     if (flags.help)
         return tt__cli_help(command, stdout);
     if (flags.print_completion)

@@ -32,21 +32,15 @@ static const binding bindings[] = {
 
 /* Find what the flags ask for; *out NULL: nothing. */
 static tt_status find_binding(const binding **out, const tt__run_flags *flags) {
-    bool both = flags->bind && *flags->bind && flags->numa_binding && *flags->numa_binding;
-    const char *flag = flags->bind && *flags->bind ? "--bind" : "--numa-binding";
-    const char *name = flags->bind && *flags->bind ? flags->bind : flags->numa_binding;
+    const char *flag = flags->given.bind ? "--bind" : "--numa-binding";
+    const char *name = flags->given.bind ? flags->bind : flags->numa_binding;
     *out = NULL;
-    if (both)
+    if (flags->given.bind && flags->given.numa_binding)
         return tt__fail(TT_ERR_INVALID, "--bind and --numa-binding both say where workers run: give one of them");
-    if (!name || !*name || (!strcmp(name, "none") && !strcmp(flag, "--bind")))
-        return TT_OK;
-    for (size_t i = 0; i < sizeof bindings / sizeof *bindings; i++)
-        if (!strcmp(bindings[i].flag, flag) && !strcmp(bindings[i].name, name)) {
+    for (size_t i = 0; name && i < sizeof bindings / sizeof *bindings; i++)
+        if (!strcmp(bindings[i].flag, flag) && !strcmp(bindings[i].name, name))
             *out = &bindings[i];
-            return TT_OK;
-        }
-    return tt__fail(TT_ERR_INVALID, "%s: expected %s, got \"%.40s\"", flag,
-                    !strcmp(flag, "--bind") ? "none, core or numa" : "node, socket, exclusive or core-complex", name);
+    return TT_OK;
 }
 
 /* List the numbers of the parts that have a CPU in `usable`, in the order of their first: neighbours are neighbours. */

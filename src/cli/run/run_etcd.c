@@ -15,28 +15,6 @@
 
 enum { AGAIN_MS = 500 };
 
-/* Find NAME=VALUE in the list; false: it is not there. The last one counts. */
-static tt_status read_conf_value(const char *conf, const char *name, char *value, size_t size, bool *there) {
-    size_t length = strlen(name);
-    *there = false;
-    for (const char *part = conf; part && *part; part += strcspn(part, ",") + (part[strcspn(part, ",")] == ',')) {
-        if (strncmp(part, name, length) != 0 || part[length] != '=')
-            continue;
-        int n = (int)(strcspn(part, ",") - length - 1);
-        if (snprintf(value, size, "%.*s", n, part + length + 1) >= (int)size)
-            return tt__fail(TT_ERR_INVALID, "--rdzv-conf: %s: expected a shorter value, got one of %d bytes", name, n);
-        *there = true;
-    }
-    return TT_OK;
-}
-
-static tt_status read_conf_file(const char *conf, const char *name, char value[PATH_MAX], const char **file) {
-    bool there;
-    TT__TRY(read_conf_value(conf, name, value, PATH_MAX, &there));
-    *file = there ? value : NULL;
-    return TT_OK;
-}
-
 /* Put the scheme before each server that has none. */
 static tt_status name_servers(tt__run_etcd *etcd, const char *endpoint, const char *scheme) {
     size_t used = 0;
@@ -52,20 +30,16 @@ static tt_status name_servers(tt__run_etcd *etcd, const char *endpoint, const ch
     return TT_OK;
 }
 
-tt_status tt__run_etcd_read(tt__run_etcd *etcd, const char *endpoint, const char *conf) {
-    char protocol[16] = "http", scheme[24];
-    bool there;
-    if (!endpoint || !*endpoint)
+tt_status tt__run_etcd_read(tt__run_etcd *etcd, const char *endpoint, const tt__rdzv_conf *conf) {
+    const char *protocol = conf->protocol ? conf->protocol : "http";
+    char scheme[24];
+    if (!endpoint)
         return tt__fail(TT_ERR_INVALID, "--rdzv-backend=etcd: expected --rdzv-endpoint=HOST:2379, where etcd is, got "
                                         "none");
-    TT__TRY(read_conf_value(conf, "protocol", protocol, sizeof protocol, &there));
     if (strcmp(protocol, "http") != 0 && strcmp(protocol, "https") != 0)
-        return tt__fail(TT_ERR_INVALID, "--rdzv-conf: protocol: expected http or https, got \"%s\"", protocol);
+        return tt__fail(TT_ERR_INVALID, "--rdzv-conf: protocol: expected http or https, got \"%.40s\"", protocol);
     snprintf(scheme, sizeof scheme, "%s://", protocol);
-    TT__TRY(read_conf_file(conf, "cacert", etcd->ca_file, &etcd->place.ca_file));
-    TT__TRY(read_conf_file(conf, "cert", etcd->cert_file, &etcd->place.cert_file));
-    TT__TRY(read_conf_file(conf, "key", etcd->key_file, &etcd->place.key_file));
-    etcd->place.endpoints = etcd->endpoints;
+    etcd->place = (tt__etcd_place){etcd->endpoints, conf->ca_file, conf->cert_file, conf->key_file};
     return name_servers(etcd, endpoint, scheme);
 }
 

@@ -1,21 +1,33 @@
-/* The flags of `tutti run` and `tutti launch`: torchrun's, in both spellings, and defaults from PET_* variables. */
+/* The flags of `tutti run` and `tutti launch`: torchrun's, in both spellings, and defaults from PET_* variables. The
+ * table is run_flags.def. */
 #ifndef TT_CLI_RUN_FLAGS_H
 #define TT_CLI_RUN_FLAGS_H
 
 #include "cli/cli.h"
 
-/* As typed, not yet checked; NULL = not given. A switch that is on is "1". */
+#include <stdint.h>
+
+enum { TT__RUN_NODES_MAX = 4096 };
+
+/* The values, checked by their kinds; the table's default or NULL, false, 0 for those that are not given. */
 typedef struct tt__run_flags {
-    const char *nproc_per_node, *nnodes, *node_rank;
-    const char *standalone, *master_addr, *master_port;
-    const char *rdzv_backend, *rdzv_endpoint, *rdzv_id, *rdzv_conf;
-    const char *max_restarts, *role, *settle_period, *grace_period, *trace, *log_level, *wait_notice, *secret_file,
-        *store_auth, *store_memory, *wire;
-    const char *log_dir, *redirects, *tee, *log_line_prefix_template, *local_ranks_filter, *duplicate_stdout_filters,
-        *duplicate_stderr_filters, *logs_specs;
-    const char *module, *no_python, *run_path, *help, *print_completion, *dry_run, *use_env, *local_rank_name;
-    const char *local_addr, *signals_to_handle, *virtual_local_rank, *shutdown_timeout, *event_log_handler,
-        *numa_binding, *bind, *monitor_interval, *start_method, *ssh, *hostfile, *health_check_port;
+#define HEADING(text)
+#define FLAG(field, name, letter, kind, help, fallback, torchrun) kind field;
+#define SWITCH bool
+#define TEXT(value, offer) const char *
+#define CHOICE(value, words) const char *
+#define NUMBER(value, least, most) int64_t
+#define SECONDS(least) int64_t
+#define OR_NONE(kind) kind
+#include "cli/run/run_flags.def"
+
+    /* Which flags the user gave, on the command line or by a variable. */
+    struct {
+#define HEADING(text)
+#define FLAG(field, name, letter, kind, help, fallback, torchrun) bool field;
+#include "cli/run/run_flags.def"
+    } given;
+    bool help; /* help is wanted; the values are not set */
 } tt__run_flags;
 
 extern const tt__flag tt__run_flags_table[];

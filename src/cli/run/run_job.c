@@ -18,31 +18,28 @@
 #include <sys/prctl.h>
 #include <sys/random.h>
 
-enum { MAX_WORKERS = 4096, MAX_NODES = 4096 };
-
-static const double default_settle_s = 1, default_grace_s = 30;
+enum { MAX_WORKERS = 4096 };
 
 /* "3", or "2:4". */
 static tt_status count_nodes(tt__job *job, const tt__run_flags *flags) {
-    const char *nnodes = flags->nnodes ? flags->nnodes : "1", *colon = strchr(nnodes, ':');
+    const char *nnodes = flags->nnodes, *colon = strchr(nnodes, ':');
     char least[24];
-    int64_t min, max, node = 0, restarts = 0;
+    int64_t min, max;
     snprintf(least, sizeof least, "%.*s", colon ? (int)(colon - nnodes) : (int)strlen(nnodes), nnodes);
-    TT__TRY(tt__parse_i64("--nnodes", least, 1, MAX_NODES, &min));
+    TT__TRY(tt__parse_i64("--nnodes", least, 1, TT__RUN_NODES_MAX, &min));
     max = min;
     if (colon)
-        TT__TRY(tt__parse_i64("--nnodes", colon + 1, 1, MAX_NODES, &max));
+        TT__TRY(tt__parse_i64("--nnodes", colon + 1, 1, TT__RUN_NODES_MAX, &max));
     if (max < min)
         return tt__fail(TT_ERR_INVALID, "--nnodes: expected MIN:MAX, got \"%.40s\"", nnodes);
-    if (flags->node_rank)
-        TT__TRY(tt__parse_i64("--node-rank", flags->node_rank, 0, max - 1, &node));
-    if (flags->max_restarts)
-        TT__TRY(tt__parse_i64("--max-restarts", flags->max_restarts, 0, INT32_MAX, &restarts));
-    job->max_restarts = (int)restarts;
+    if (flags->node_rank >= max)
+        return tt__fail(TT_ERR_INVALID, "--node-rank: expected a number from 0 to %lld, got \"%lld\"",
+                        (long long)(max - 1), (long long)flags->node_rank);
+    job->max_restarts = (int)flags->max_restarts;
     job->min_nodes = (int)min;
     job->nodes = job->max_nodes = (int)max;
-    job->node = job->number = (int)node;
-    job->node_0_reports = node > 0 && secure_getenv(TT__REMOTE_VARIABLE);
+    job->node = job->number = (int)flags->node_rank;
+    job->node_0_reports = flags->node_rank > 0 && secure_getenv(TT__REMOTE_VARIABLE);
     if (secure_getenv(TT__REMOTE_VARIABLE)) /* who hands signals on may be killed */
         prctl(PR_SET_PDEATHSIG, SIGTERM);
     unsetenv(TT__REMOTE_VARIABLE);
@@ -50,7 +47,7 @@ static tt_status count_nodes(tt__job *job, const tt__run_flags *flags) {
 }
 
 static tt_status count_workers(tt__job *job, const tt__run_flags *flags) {
-    const char *text = flags->nproc_per_node ? flags->nproc_per_node : "1";
+    const char *text = flags->nproc_per_node;
     int cores = tt__cores();
     int64_t n = 0;
     if (!strcmp(text, "cpu") || (!strcmp(text, "auto") && tt__count_devices("gpu", &n)))
@@ -81,8 +78,8 @@ static tt_status make_run_id(char *text, size_t size) {
 }
 
 static tt_status name_job(tt__job *job, tt__meeting_place *place, const tt__run_flags *flags) {
-    job->role = flags->role && *flags->role ? flags->role : "default";
-    job->run_id = flags->rdzv_id && *flags->rdzv_id ? flags->rdzv_id : "none";
+    job->role = flags->role;
+    job->run_id = flags->rdzv_id;
     if (!flags->standalone)
         return TT_OK;
     TT__TRY(make_run_id(place->run_id, sizeof place->run_id));
@@ -90,73 +87,32 @@ static tt_status name_job(tt__job *job, tt__meeting_place *place, const tt__run_
     return TT_OK;
 }
 
-static tt_status read_period(const char *name, const char *text, double seconds, int64_t *ms) {
-    if (text)
-        TT__TRY(tt__parse_f64(name, text, &seconds));
-    if (seconds < 0 || seconds > 86400)
-        return tt__fail(TT_ERR_INVALID, "%s: expected seconds from 0 to 86400, got \"%s\"", name, text);
-    *ms = (int64_t)(seconds * 1000);
-    return TT_OK;
-}
-
 static tt_status read_periods(tt__job *job, const tt__run_flags *flags) {
-    TT__TRY(read_period("--settle-period", flags->settle_period, default_settle_s, &job->settle_ms));
-    const char *shutdown = flags->shutdown_timeout, *inherited = getenv("TORCH_ELASTIC_SHUTDOWN_TIMEOUT");
-    if (flags->grace_period && shutdown)
+    const char *inherited = getenv("TORCH_ELASTIC_SHUTDOWN_TIMEOUT");
+    double seconds;
+    job->settle_ms = flags->settle_period;
+    job->grace_ms = flags->given.shutdown_timeout ? flags->shutdown_timeout : flags->grace_period;
+    if (flags->given.grace_period && flags->given.shutdown_timeout)
         return tt__fail(TT_ERR_INVALID,
                         "--grace-period and --shutdown-timeout both say how long after SIGTERM: give one of them");
-    if (flags->grace_period)
-        return read_period("--grace-period", flags->grace_period, default_grace_s, &job->grace_ms);
-    return read_period(shutdown ? "--shutdown-timeout" : "TORCH_ELASTIC_SHUTDOWN_TIMEOUT",
-                       shutdown                  ? shutdown
-                       : inherited && *inherited ? inherited
-                                                 : NULL,
-                       default_grace_s, &job->grace_ms);
+    if (flags->given.grace_period || flags->given.shutdown_timeout || !inherited || !*inherited)
+        return TT_OK;
+    TT__TRY(tt__parse_f64("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", inherited, &seconds));
+    if (seconds < 0 || seconds > 86400)
+        return tt__fail(TT_ERR_INVALID,
+                        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT: expected seconds from 0 to 86400, got \"%.40s\"", inherited);
+    job->grace_ms = (int64_t)(seconds * 1000);
+    return TT_OK;
 }
 
 tt_status tt__run_read_notice(int64_t *ms, const tt__run_flags *flags) {
-    if (flags->wait_notice)
-        TT__TRY(read_period("--wait-notice", flags->wait_notice, 0, ms));
-    if (flags->wait_notice && setenv("TT_WAIT_NOTICE", flags->wait_notice, 1))
+    char seconds[32];
+    snprintf(seconds, sizeof seconds, "%lld.%03lld", (long long)(flags->wait_notice / 1000),
+             (long long)(flags->wait_notice % 1000));
+    if (flags->given.wait_notice && setenv("TT_WAIT_NOTICE", seconds, 1))
         return tt__fail(TT_ERR_MEMORY, "no memory for TT_WAIT_NOTICE");
     TT__TRY(tt__settings_check());
     *ms = (int64_t)(tt__setting_seconds(TT__WAIT_NOTICE) * 1000);
-    return TT_OK;
-}
-
-/* In MiB. */
-static tt_status read_store_memory(tt__job *job, const tt__run_flags *flags) {
-    int64_t mib = 0;
-    if (flags->store_memory)
-        TT__TRY(tt__parse_i64("--store-memory", flags->store_memory, 1, 1 << 24, &mib));
-    job->store_memory = (size_t)mib << 20;
-    return TT_OK;
-}
-
-/* Set the log level in the environment, for the ranks and this process. */
-static tt_status set_log_level(const tt__run_flags *flags) {
-    tt_log_level level;
-    if (!flags->log_level)
-        return TT_OK;
-    if (!tt__log_level_named(flags->log_level, &level))
-        return tt__fail(TT_ERR_INVALID, "--log-level: expected debug, info or warning, got \"%.100s\"",
-                        flags->log_level);
-    return setenv("TT_LOG", flags->log_level, 1) ? tt__fail(TT_ERR_MEMORY, "no memory for TT_LOG") : TT_OK;
-}
-
-/* torchrun's flags that change nothing here are checked all the same. */
-static tt_status check_without_effect(const tt__run_flags *flags) {
-    int64_t ignored;
-    const char *method = flags->start_method, *handler = flags->event_log_handler;
-    if (flags->monitor_interval)
-        TT__TRY(read_period("--monitor-interval", flags->monitor_interval, 0, &ignored));
-    if (method && strcmp(method, "spawn") != 0 && strcmp(method, "fork") != 0 && strcmp(method, "forkserver") != 0)
-        return tt__fail(TT_ERR_INVALID, "--start-method: expected spawn, fork or forkserver, got \"%.40s\"", method);
-    if (handler && *handler && strcmp(handler, "null") != 0 && strcmp(handler, "console") != 0)
-        return tt__fail(TT_ERR_UNSUPPORTED,
-                        "--event-log-handler: expected null or console (others are plug-ins of torchrun's, written in "
-                        "Python), got \"%.40s\"",
-                        handler);
     return TT_OK;
 }
 
@@ -185,7 +141,7 @@ static bool can_be_handled(int sig) {
 /* Set job->signals and signal_names, which point into `flags`, the environment or constants. Errors: TT_ERR_INVALID. */
 static tt_status read_signals(tt__job *job, const tt__run_flags *flags) {
     const char *given = flags->signals_to_handle, *inherited = getenv("TORCHELASTIC_SIGNALS_TO_HANDLE");
-    const char *names = given && *given ? given : inherited && *inherited ? inherited : "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
+    const char *names = given ? given : inherited && *inherited ? inherited : "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
     sigemptyset(&job->signals);
     job->signal_names = names;
     for (const char *at = names; at;) {
@@ -206,13 +162,12 @@ static tt_status read_signals(tt__job *job, const tt__run_flags *flags) {
 
 /* ---- the whole ---- */
 
-static tt_status set_wire(const tt__run_flags *flags) {
+/* The ranks and this process read TT_LOG and TT_WIRE. */
+static tt_status set_variables(const tt__run_flags *flags) {
     tt__wire wire;
-    if (!flags->wire)
-        return tt__wire_asked(&wire);
-    if (!tt__wire_named(flags->wire, &wire))
-        return tt__fail(TT_ERR_INVALID, "--wire: expected sealed, plain or tls, got \"%.40s\"", flags->wire);
-    if (setenv("TT_WIRE", flags->wire, 1))
+    if (flags->log_level && setenv("TT_LOG", flags->log_level, 1))
+        return tt__fail(TT_ERR_MEMORY, "no memory for TT_LOG");
+    if (flags->wire && setenv("TT_WIRE", flags->wire, 1))
         return tt__fail(TT_ERR_MEMORY, "no memory for TT_WIRE");
     return tt__wire_asked(&wire);
 }
@@ -222,19 +177,19 @@ tt_status tt__run_job_make(tt__job *job, tt__meeting_place *place, const tt__run
     TT__TRY(count_workers(job, flags));
     TT__TRY(tt__run_find_meeting_place(job, place, flags));
     TT__TRY(read_periods(job, flags));
-    if (flags->store_auth)
-        TT__TRY(tt__cli_read_store_auth(flags->store_auth, &job->store_auth));
-    TT__TRY(read_store_memory(job, flags));
-    TT__TRY(set_log_level(flags));
-    TT__TRY(set_wire(flags));
+    TT__TRY(set_variables(flags));
     TT__TRY(read_signals(job, flags));
     TT__TRY(tt__run_watch_check(flags));
-    TT__TRY(check_without_effect(flags));
-    job->events = flags->event_log_handler && !strcmp(flags->event_log_handler, "console");
-    const char *name = job->local_rank_name = flags->local_rank_name ? flags->local_rank_name : "local-rank";
-    if (strcmp(name, "local-rank") != 0 && strcmp(name, "local_rank") != 0)
-        return tt__fail(TT_ERR_INVALID, "--local-rank-name: expected local-rank or local_rank, got \"%.40s\"", name);
-    job->virtual_local_rank = flags->virtual_local_rank != NULL;
+    job->store_auth = (tt_store_auth)tt__cli_choice(TT__STORE_AUTHS, flags->store_auth);
+    job->store_memory = (size_t)flags->store_memory << 20;
+    job->events = !strcmp(flags->event_log_handler, "console");
+    if (!job->events && strcmp(flags->event_log_handler, "null") != 0)
+        return tt__fail(TT_ERR_UNSUPPORTED,
+                        "--event-log-handler: expected null or console (others are plug-ins of torchrun's, written in "
+                        "Python), got \"%.40s\"",
+                        flags->event_log_handler);
+    job->local_rank_name = flags->local_rank_name;
+    job->virtual_local_rank = flags->virtual_local_rank;
     TT__TRY(tt__check_visible_devices(job));
     if (flags->module && flags->no_python && !flags->run_path)
         return tt__fail(TT_ERR_INVALID, "--module starts Python, --no-python forbids it: give one of them");

@@ -6,12 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool says_any(const char *text) { return text && *text; }
-
 /* "3": for all workers; "0:1,12:3": for local ranks 0 and 12, no stream of the others. */
 static tt_status read_streams(const char *flag, const char *text, int workers, uint8_t *streams) {
-    if (!says_any(text))
-        return TT_OK;
     if (text[0] >= '0' && text[0] <= '3' && !text[1]) {
         memset(streams, text[0] - '0', (size_t)workers);
         return TT_OK;
@@ -34,7 +30,7 @@ static tt_status read_streams(const char *flag, const char *text, int workers, u
 }
 
 static tt_status read_ranks_filter(tt__logs *logs, const char *text, int workers) {
-    if (!says_any(text))
+    if (!text)
         return TT_OK;
     memset(logs->hidden, true, (size_t)workers);
     for (const char *at = text; at;) {
@@ -75,14 +71,14 @@ static char **split_filters(const char *text) {
 static tt_status read_filters(tt__logs *logs, const tt__run_flags *flags) {
     const char *const texts[] = {flags->duplicate_stdout_filters, flags->duplicate_stderr_filters};
     for (int i = 0; i < 2; i++)
-        if (says_any(texts[i]) && !(logs->filters[i] = split_filters(texts[i])))
+        if (texts[i] && !(logs->filters[i] = split_filters(texts[i])))
             return tt__fail(TT_ERR_MEMORY, "no memory for filters");
     return TT_OK;
 }
 
 tt_status tt__run_logs_read(tt__logs *logs, tt__job *job, const tt__run_flags *flags) {
-    const char *prefix = says_any(flags->log_line_prefix_template) ? flags->log_line_prefix_template
-                                                                   : getenv("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
+    const char *prefix = flags->log_line_prefix_template ? flags->log_line_prefix_template
+                                                         : getenv("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
     size_t n = (size_t)job->workers;
     if (flags->logs_specs && strcmp(flags->logs_specs, "default") != 0)
         return tt__fail(TT_ERR_UNSUPPORTED,
@@ -91,7 +87,7 @@ tt_status tt__run_logs_read(tt__logs *logs, tt__job *job, const tt__run_flags *f
     *logs = (tt__logs){.files = calloc(n, 1), .tee = calloc(n, 1), .hidden = calloc(n, sizeof *logs->hidden)};
     if (!logs->files || !logs->tee || !logs->hidden)
         return tt__fail(TT_ERR_MEMORY, "no memory for the output of %d workers", job->workers);
-    logs->prefix = says_any(prefix) ? prefix : "[${role_name}${local_rank}]:";
+    logs->prefix = prefix && *prefix ? prefix : "[${role_name}${local_rank}]:";
     TT__TRY(read_streams("--redirects", flags->redirects, job->workers, logs->files));
     TT__TRY(read_streams("--tee", flags->tee, job->workers, logs->tee));
     TT__TRY(read_ranks_filter(logs, flags->local_ranks_filter, job->workers));
@@ -101,7 +97,7 @@ tt_status tt__run_logs_read(tt__logs *logs, tt__job *job, const tt__run_flags *f
 }
 
 tt_status tt__run_logs_make(tt__logs *logs, const tt__job *job, const tt__run_flags *flags) {
-    const char *base = says_any(flags->log_dir) ? flags->log_dir : NULL;
+    const char *base = flags->log_dir;
     bool wanted = base != NULL, to_null = base && !strcmp(base, "/dev/null");
     for (int i = 0; i < job->workers; i++) {
         logs->files[i] |= logs->tee[i]; /* what is teed goes through its file */

@@ -15,12 +15,6 @@
 /* C10D_PORT: torchrun's default. */
 enum { C10D_PORT = 29400 };
 
-/* How long to wait for other nodes, as torchrun's static rendezvous; how long one may be silent. */
-enum { JOIN_MS = 600 * 1000, HEARTBEAT_MS = 5000 };
-
-/* How long nobody may have come when fewer nodes begin than might; how long to look for a job that was lost. */
-enum { LAST_CALL_MS = 1000, REJOIN_MS = 60 * 1000 };
-
 /* Resolve a name of another host, which the name service may learn of only when that host is there (a pod's, say). */
 static int resolve_patiently(const char *flag, const char *host, int64_t wait_ms, struct addrinfo **list) {
     enum { AGAIN_MS = 500 };
@@ -67,22 +61,10 @@ static tt_status resolve_address(const char *flag, const char *host, bool one_ho
     return TT_OK;
 }
 
-/* torchrun's is_host: does this node serve the store? */
-static tt_status read_is_host(tt__job *job, const char *value) {
-    static const char *const yes[] = {"1", "true", "True", "t", "yes", "y"}, *const no[] = {"0", "false", "False",
-                                                                                            "f", "no",    "n"};
-    for (size_t i = 0; i < sizeof yes / sizeof *yes; i++)
-        if (!strcmp(value, yes[i]) || !strcmp(value, no[i])) {
-            job->serves = !strcmp(value, yes[i]);
-            return TT_OK;
-        }
-    return tt__fail(TT_ERR_INVALID, "--rdzv-conf: is_host: expected true or false, got \"%s\"", value);
-}
-
 /* `tutti run` could once be a node of a job of torchrun's. Whoever still asks for that must not start a job of its own
  * unawares. Any other value is ignored, as torchrun does. */
 static tt_status check_protocol(const char *value) {
-    if (strcmp(value, "torch") != 0 && strcmp(value, "torch1") != 0)
+    if (!value || (strcmp(value, "torch") != 0 && strcmp(value, "torch1") != 0))
         return TT_OK;
     return tt__fail(TT_ERR_UNSUPPORTED,
                     "--rdzv-conf: protocol=%s: one job mixes no launchers: start all nodes with tutti run, or all with "
@@ -90,61 +72,28 @@ static tt_status check_protocol(const char *value) {
                     value);
 }
 
-/* --rdzv-conf NAME=VALUE,...: other names are for back ends of torchrun's that are not here; etcd reads its own. */
-static tt_status read_rdzv_conf(tt__job *job, const char *conf) {
-    const struct {
-        const char *name;
-        int64_t *ms;
-        double least_s;
-    } periods[] = {{"timeout", &job->join_ms, 1},
-                   {"join_timeout", &job->join_ms, 1},
-                   {"last_call_timeout", &job->last_call_ms, 0},
-                   {"heartbeat", &job->heartbeat_ms, 0.5},
-                   {"rejoin", &job->rejoin_ms, 0}};
-    job->join_ms = JOIN_MS;
-    job->last_call_ms = LAST_CALL_MS;
-    job->heartbeat_ms = HEARTBEAT_MS;
-    job->rejoin_ms = REJOIN_MS;
-    job->serves = -1;
-    for (const char *part = conf; part && *part; part += strcspn(part, ",") + (part[strcspn(part, ",")] == ',')) {
-        size_t n = strcspn(part, ","), equals = strcspn(part, "=");
-        char name[24], value[24], label[48];
-        double seconds = 0;
-        if (!equals || equals >= n)
-            return tt__fail(TT_ERR_INVALID, "--rdzv-conf: expected NAME=VALUE,..., got \"%.200s\"", conf);
-        snprintf(name, sizeof name, "%.*s", (int)equals, part);
-        snprintf(value, sizeof value, "%.*s", (int)(n - equals - 1), part + equals + 1);
-        snprintf(label, sizeof label, "--rdzv-conf: %s", name);
-        if (!strcmp(name, "is_host"))
-            TT__TRY(read_is_host(job, value));
-        if (!strcmp(name, "protocol") && strcmp(job->rdzv_backend, "etcd") != 0)
-            TT__TRY(check_protocol(value));
-        for (size_t i = 0; i < sizeof periods / sizeof *periods; i++) {
-            if (strcmp(name, periods[i].name) != 0)
-                continue;
-            TT__TRY(tt__parse_f64(label, value, &seconds));
-            if (!(seconds >= periods[i].least_s && seconds <= 1e6))
-                return tt__fail(TT_ERR_INVALID, "%s: expected seconds from %g to 1000000, got \"%s\"", label,
-                                periods[i].least_s, value);
-            *periods[i].ms = (int64_t)(seconds * 1000);
-        }
-    }
+static tt_status read_rdzv_conf(tt__job *job, tt__rdzv_conf *conf, const tt__run_flags *flags) {
+    TT__TRY(tt__rdzv_conf_read(conf, flags->rdzv_conf));
+    if (strcmp(job->rdzv_backend, "etcd") != 0)
+        TT__TRY(check_protocol(conf->protocol));
+    job->join_ms = flags->given.join_timeout ? flags->join_timeout : conf->join_ms;
+    job->last_call_ms = conf->last_call_ms;
+    job->heartbeat_ms = conf->heartbeat_ms;
+    job->rejoin_ms = conf->rejoin_ms;
+    job->serves = conf->is_host;
     return TT_OK;
 }
 
 /* Was any flag given that says where the ranks meet? */
 static bool says_where(const tt__run_flags *flags) {
-    const char *const given[] = {flags->master_addr, flags->master_port, flags->rdzv_backend, flags->rdzv_endpoint};
-    for (size_t i = 0; i < sizeof given / sizeof *given; i++)
-        if (given[i] && *given[i])
-            return true;
-    return false;
+    return flags->given.master_addr || flags->given.master_port || flags->given.rdzv_backend ||
+           flags->given.rdzv_endpoint;
 }
 
 /* Choose the rendezvous: with c10d nodes come without a number, and may come and go. */
 static tt_status choose_backend(tt__job *job, const tt__run_flags *flags) {
-    bool given = flags->rdzv_backend && *flags->rdzv_backend, range = job->min_nodes < job->max_nodes;
-    const char *backend = given ? flags->rdzv_backend : range ? "c10d" : "static";
+    bool range = job->min_nodes < job->max_nodes;
+    const char *backend = flags->rdzv_backend ? flags->rdzv_backend : range ? "c10d" : "static";
     bool dynamic = !strcmp(backend, "c10d") || !strcmp(backend, "etcd");
     if (!strcmp(backend, "etcd-v2"))
         return tt__fail(TT_ERR_UNSUPPORTED, "--rdzv-backend=etcd-v2: etcd's v2 API is gone since etcd 3.6: expected "
@@ -175,9 +124,9 @@ static tt_status choose_backend(tt__job *job, const tt__run_flags *flags) {
  * it. */
 static tt_status meet_in_etcd(tt__job *job, tt__meeting_place *place, const tt__run_flags *flags) {
     char bare[TT__NET_HOST_SIZE];
-    TT__TRY(read_rdzv_conf(job, flags->rdzv_conf));
-    TT__TRY(tt__run_etcd_read(&place->etcd, flags->rdzv_endpoint, flags->rdzv_conf));
-    if (flags->local_addr && *flags->local_addr) {
+    TT__TRY(read_rdzv_conf(job, &place->conf, flags));
+    TT__TRY(tt__run_etcd_read(&place->etcd, flags->rdzv_endpoint, &place->conf));
+    if (flags->local_addr) {
         snprintf(place->host, sizeof place->host, "%s", tt__net_bare_host(flags->local_addr, bare));
         TT__TRY(resolve_address("--local-addr", place->host, false, job->join_ms, place->bind));
     } else {
@@ -204,14 +153,13 @@ tt_status tt__run_find_meeting_place(tt__job *job, tt__meeting_place *place, con
          any_port = job->max_nodes == 1 && (flags->standalone || c10d || !says_where(flags));
     char bare[TT__NET_HOST_SIZE];
     int64_t number = any_port ? 0 : c10d ? C10D_PORT : TT_STORE_DEFAULT_PORT;
-    bool local = flags->local_addr && *flags->local_addr && any_port;
-    const char *address = local ? flags->local_addr : flags->master_addr;
+    bool local = flags->local_addr && any_port;
     snprintf(place->host, sizeof place->host, "%s",
-             address && *address ? tt__net_bare_host(address, bare) : "127.0.0.1");
-    TT__TRY(read_rdzv_conf(job, flags->rdzv_conf));
+             tt__net_bare_host(local ? flags->local_addr : flags->master_addr, bare));
+    TT__TRY(read_rdzv_conf(job, &place->conf, flags));
     TT__TRY(resolve_address(local ? "--local-addr" : "--master-addr", place->host, job->nodes == 1 && !local,
                             job->nodes > 1 ? job->join_ms : 0, place->bind));
-    if (flags->rdzv_endpoint && *flags->rdzv_endpoint && !flags->standalone && !etcd) {
+    if (flags->rdzv_endpoint && !flags->standalone && !etcd) {
         char host[NI_MAXHOST], bind[NI_MAXHOST];
         if (!tt__net_split_endpoint(flags->rdzv_endpoint, host, sizeof host, &port))
             return tt__fail(TT_ERR_INVALID, "--rdzv-endpoint: expected HOST:PORT, got \"%.200s\"",
@@ -224,8 +172,8 @@ tt_status tt__run_find_meeting_place(tt__job *job, tt__meeting_place *place, con
             memcpy(place->bind, bind, sizeof bind);
         }
     }
-    if (flags->master_port && *flags->master_port)
-        TT__TRY(tt__parse_i64("--master-port", flags->master_port, 0, 65535, &number));
+    if (flags->given.master_port)
+        number = flags->master_port;
     if (job->nodes > 1 && !number)
         return tt__fail(TT_ERR_UNSUPPORTED, "%d nodes: expected a %s that they all know, got 0", job->nodes,
                         c10d ? "port in --rdzv-endpoint" : "--master-port");

@@ -2,6 +2,7 @@
 #ifndef TT_CLI_RUN_MEETING_H
 #define TT_CLI_RUN_MEETING_H
 
+#include "cli/run/rdzv_conf.h"
 #include "cli/run/run_etcd.h"
 #include "cli/run/run_flags.h"
 #include "launch/job.h"
@@ -11,6 +12,7 @@
 /* Memory for the strings of a job. */
 typedef struct tt__meeting_place {
     char host[NI_MAXHOST], bind[NI_MAXHOST], run_id[40];
+    tt__rdzv_conf conf;
     tt__run_etcd etcd;
 } tt__meeting_place;
 

@@ -14,22 +14,23 @@ bool tt__run_has_hosts(const tt__run_flags *flags) { return flags->ssh || flags-
 /* What says where nodes are and meet is made here. */
 static tt_status check_host_flags(const tt__run_flags *f, const tt__hosts *hosts) {
     const struct {
-        const char *given, *name;
-    } made[] = {{f->node_rank, "node-rank"},
-                {f->standalone, "standalone"},
-                {f->dry_run, "dry-run"},
-                {f->rdzv_backend, "rdzv-backend"},
-                {f->rdzv_endpoint, "rdzv-endpoint"}};
+        bool given;
+        const char *name;
+    } made[] = {{f->given.node_rank, "node-rank"},
+                {f->given.standalone, "standalone"},
+                {f->given.dry_run, "dry-run"},
+                {f->given.rdzv_backend, "rdzv-backend"},
+                {f->given.rdzv_endpoint, "rdzv-endpoint"}};
     const char *by = f->ssh ? "--ssh" : "--hostfile";
     for (size_t i = 0; i < sizeof made / sizeof *made; i++)
         if (made[i].given)
             return tt__fail(TT_ERR_INVALID, "--%s and %s were given: the hosts say where the nodes are", made[i].name,
                             by);
     int64_t nodes = hosts->n;
-    if (f->nnodes && strchr(f->nnodes, ':'))
+    if (strchr(f->nnodes, ':'))
         return tt__fail(TT_ERR_UNSUPPORTED,
                         "%s starts a fixed set of hosts: expected no --nnodes=MIN:MAX, got \"%.40s\"", by, f->nnodes);
-    if (f->nnodes)
+    if (f->given.nnodes)
         TT__TRY(tt__parse_i64("--nnodes", f->nnodes, 1, TT__HOSTS_MAX, &nodes));
     return nodes == hosts->n
                ? TT_OK
@@ -84,17 +85,14 @@ static void say_for_run(void *unused, const char *line) {
 static tt_status run_hosts(const char *command, const tt__run_flags *f, const tt__hosts *hosts, char **argv,
                            int program, int *exit_code) {
     char secret[TT__SECRET_MAX + 1] = "";
-    int64_t port = 0;
-    if (f->master_port)
-        TT__TRY(tt__parse_i64("--master-port", f->master_port, 0, 65535, &port));
     TT__TRY(choose_ssh_secret(f, secret));
     char **flags = common_flags(argv, program);
     tt__ssh_job job = {.hosts = hosts,
                        .command = command,
                        .flags = flags,
                        .program = argv + program,
-                       .master_addr = f->master_addr,
-                       .master_port = (int)port,
+                       .master_addr = f->given.master_addr ? f->master_addr : NULL,
+                       .master_port = (int)f->master_port,
                        .secret = secret,
                        .say = say_for_run};
     tt_status status = flags ? tt__ssh_job_run(&job, exit_code) : tt__fail(TT_ERR_MEMORY, "no memory for the flags");

@@ -100,16 +100,15 @@ static pid_t idle_pid(tt__snapshot *snapshot) {
 #define VARIABLE "TORCHELASTIC_HEALTH_CHECK_PORT"
 
 static const char *port_name(const tt__run_flags *flags) {
-    return flags->health_check_port ? "--health-check-port" : VARIABLE;
+    return flags->given.health_check_port ? "--health-check-port" : VARIABLE;
 }
 
 /* *port: -1 = none is wanted. */
 static tt_status read_health_port(int64_t *port, const tt__run_flags *flags) {
-    const char *inherited = secure_getenv(VARIABLE),
-               *text = flags->health_check_port ? flags->health_check_port : inherited;
-    *port = -1;
-    if (text && (*text || flags->health_check_port))
-        TT__TRY(tt__parse_i64(port_name(flags), text, 0, 65535, port));
+    const char *inherited = secure_getenv(VARIABLE);
+    *port = flags->given.health_check_port ? flags->health_check_port : -1;
+    if (!flags->given.health_check_port && inherited && *inherited)
+        TT__TRY(tt__parse_i64(VARIABLE, inherited, 0, 65535, port));
     return TT_OK;
 }
 

@@ -130,15 +130,16 @@ static tt_status find_launcher(char **command, int *launcher) {
 /* What is filled in must not stand in the command. */
 static tt_status check_left_open(const tt__run_flags *f) {
     const struct {
-        const char *given, *name;
-    } filled[] = {{f->node_rank, "node-rank"},
-                  {f->master_addr, "master-addr"},
-                  {f->master_port, "master-port"},
-                  {f->rdzv_endpoint, "rdzv-endpoint"},
-                  {f->rdzv_id, "rdzv-id"},
-                  {f->secret_file, "secret-file"},
-                  {f->ssh, "ssh"},
-                  {f->hostfile, "hostfile"}};
+        bool given;
+        const char *name;
+    } filled[] = {{f->given.node_rank, "node-rank"},
+                  {f->given.master_addr, "master-addr"},
+                  {f->given.master_port, "master-port"},
+                  {f->given.rdzv_endpoint, "rdzv-endpoint"},
+                  {f->given.rdzv_id, "rdzv-id"},
+                  {f->given.secret_file, "secret-file"},
+                  {f->given.ssh, "ssh"},
+                  {f->given.hostfile, "hostfile"}};
     for (size_t i = 0; i < sizeof filled / sizeof *filled; i++)
         if (filled[i].given)
             return tt__fail(TT_ERR_INVALID, "--%s of the command is filled in here: leave it out", filled[i].name);
@@ -150,12 +151,11 @@ static tt_status check_left_open(const tt__run_flags *f) {
 }
 
 static tt_status count_submit_nodes(submission *s, const tt__run_flags *f) {
-    const char *text = f->nnodes ? f->nnodes : "1";
-    TT__TRY(tt__parse_i64("--nnodes of the command", text, 1, MAX_SUBMIT_NODES, &s->nodes));
-    s->has_grace = f->grace_period || f->shutdown_timeout;
+    TT__TRY(tt__parse_i64("--nnodes of the command", f->nnodes, 1, MAX_SUBMIT_NODES, &s->nodes));
+    s->has_grace = f->given.grace_period || f->given.shutdown_timeout;
     return f->standalone && s->nodes > 1
                ? tt__fail(TT_ERR_INVALID,
-                          "--standalone and --nnodes=%s of the command: a job on one node, or on several", text)
+                          "--standalone and --nnodes=%s of the command: a job on one node, or on several", f->nnodes)
                : TT_OK;
 }
 

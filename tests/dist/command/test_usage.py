@@ -58,6 +58,7 @@ WRONG = {
         ("--nnodes=2 --master-port=0 true", "2 nodes: expected a --master-port that they all know"),
         ("--node-rank 1 true", "--node-rank: expected a number from 0 to 0"),
         ("--store-auth some true", "--store-auth: expected local, required or none"),
+        ("--join-timeout=0.5 true", "--join-timeout: expected seconds from 1 to 86400"),
         ("--rdzv-conf heartbeat=x true", "--rdzv-conf: heartbeat: expected a number"),
         ("--rdzv-conf nonsense true", "--rdzv-conf: expected NAME=VALUE"),
         ("--nnodes=2 --rdzv-conf protocol=torch true", "protocol=torch: one job mixes no launchers"),

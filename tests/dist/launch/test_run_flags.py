@@ -188,8 +188,10 @@ class Flags(unittest.TestCase):
         said = run("--standalone", f"--rdzv-endpoint=localhost:{port}", "printenv", "MASTER_PORT")
         self.assertNotEqual(said.stdout, f"{port}\n")
         self.assertEqual(run("--local-addr=::1", "printenv", "MASTER_ADDR").stdout, "::1\n")
-        said = tutti("run", "--nnodes=2", "--master-addr=nowhere.invalid", "--rdzv-conf=timeout=1", "true", code=2)
-        self.assertIn('waiting, at most 1 s, until "nowhere.invalid" can be resolved', said.stderr)
+        for wait in (["--rdzv-conf=timeout=1"], ["--rdzv-conf='join_timeout=1'"],
+                     ["--join-timeout=1", "--rdzv-conf=timeout=9"]):
+            said = tutti("run", "--nnodes=2", "--master-addr=nowhere.invalid", *wait, "true", code=2)
+            self.assertIn('waiting, at most 1 s, until "nowhere.invalid" can be resolved', said.stderr)
         self.assertIn("--master-addr: can't resolve", said.stderr)
         self.assertIn("--local-addr: can't resolve", run("--local-addr=nowhere.invalid", "true", code=2).stderr)
 

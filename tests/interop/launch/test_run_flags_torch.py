@@ -86,15 +86,6 @@ class Flags(unittest.TestCase):
             said, seen = self.show(launcher, ["--no_python", "true"])
             self.assertNotEqual(said.returncode, 0)
 
-    def test_page(self):
-        """The page about torchrun's flags has a line for each, and its table no others."""
-        said = subprocess.run([*RUN[1], "--help"], capture_output=True, text=True, timeout=TIMEOUT, check=True).stdout
-        theirs = set(re.findall(r"(?m)^  (?:-\w(?: \w+)?, )?(--[a-z][a-z_-]*)", said)) - {"--help"}
-        with open(os.path.join(os.environ["TT_SOURCE"], "docs", "launch", "torchrun.md")) as page:
-            ours = {re.findall("`(--[a-z-]+)`", line)[0] for line in page if re.match(r"\| `-", line)}
-        self.assertGreater(len(theirs), 25)
-        self.assertEqual(ours, {flag.replace("_", "-") for flag in theirs})
-
     def test_refused(self):
         """What torchrun takes for wrong is wrong here, and starts nothing."""
         for flags in (["--nproc-per-node=unknown"], ["--local-ranks-filter=a"], ["--no-python", "-m"], ["--log"]):

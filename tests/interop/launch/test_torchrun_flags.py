@@ -1,5 +1,6 @@
 """Each flag of the current torchrun is one of tutti run's: under both its spellings, by what it may be shortened to, by
-its PET_ variable, and with the same default. What torchrun has is asked of its own parser."""
+its PET_ variable, and with the same default. What torchrun has is asked of its own parser, and compared with the rows
+of run_flags.def and with what tutti run does."""
 
 import concurrent.futures
 import json
@@ -9,6 +10,9 @@ import subprocess
 import sys
 import tempfile
 import unittest
+
+sys.path.insert(0, os.path.join(os.environ["TT_SOURCE"], "tools"))
+import run_flags  # noqa: E402
 
 TUTTI = os.environ["TUTTI"]
 PYTHON = os.path.join(os.environ["TT_SOURCE"], "build", "peers", "torch", "bin", "python3")
@@ -79,6 +83,22 @@ class Flags(unittest.TestCase):
         one = re.match(r"tutti run: --([a-z-]+)(: expected a value| takes no value)", said)
         two = re.match(r"tutti run: \S+ could be --([a-z-]+) or --([a-z-]+)", said)
         return {one[1]} if one else set(two.groups()) if two else {said}
+
+    def test_table(self):
+        """torchrun's flags, and no others, have rows that say so, with the same letter, kind, choices and default."""
+        rows = {row.name: row for row in run_flags.table()}
+        theirs = {name for name, row in rows.items() if row.torchrun is not None}
+        self.assertEqual(theirs, self.valued.keys() - {"help"})
+        for strings, default, valued, _ in self.flags:
+            row = rows.get(name_of(strings))
+            if not row:
+                continue
+            with self.subTest(row.name):
+                self.assertEqual(row.letter, "".join(s[1] for s in strings if re.fullmatch("-[a-z]", s)))
+                self.assertEqual(row.kind != "SWITCH", valued)
+                if row.default:
+                    self.assertEqual(row.default, {"1:1": "1"}.get(default, str(default)))
+        self.assertGreater(sum(rows[name].default is not None for name in theirs), 8)
 
     def test_names(self):
         """Spellings, and all that they may be shortened to."""
