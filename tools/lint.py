@@ -16,6 +16,7 @@ is one.
             elements: kernels do
   names     no two files of src/ have one name, whatever their folders (a header and a source of one name share a
             folder), and no two files a static function of one name, so that a backtrace tells them apart
+  types     no two types of src/ and include/ that begin with tt_ have one name, so that a name means one thing
   columns   no line above 120 columns; tools/wrap.py, which ./dev fmt runs, wraps comments and the text of pages, where
             only rows of tables and single words, such as links, may be longer
   sites     a call of ours to other ranks says in words what it is part of: its line would mean nothing to a program
@@ -354,6 +355,33 @@ def check_static_names(texts):
                 yield name, 0, f"{function}() is also the name of a function in {first[function]}; say of what it is"
 
 
+def type_definitions(text):
+    """Name -> line of each type that a file defines: by a body, or as another name of a type. "typedef struct x x;"
+    defines none."""
+    bare = strip_comments(text)
+    found = {}
+    for match in re.finditer(r"\b(?:struct|union|enum)\s+(\w+)\s*\{", bare):
+        found.setdefault(match[1], bare.count("\n", 0, match.start()) + 1)
+    flat = bare
+    while (shorter := re.sub(r"\{[^{}]*\}", lambda m: "\n" * m[0].count("\n"), flat)) != flat:
+        flat = shorter
+    for match in re.finditer(r"\btypedef\s+([^;]*);", flat):
+        called = re.search(r"\(\s*\*\s*(\w+)\s*\)\s*\(", match[1]) or re.search(
+            r"(\w+)(?:\s*\[[^\]]*\])*\s*$", match[1])
+        if called and not re.fullmatch(rf"(?:struct|union|enum)\s+{called[1]}\s+{called[1]}\s*", match[1]):
+            found.setdefault(called[1], flat.count("\n", 0, match.start()) + 1)
+    return found
+
+
+def check_type_names(texts):
+    """`texts`: path -> text."""
+    first = {}
+    for name in sorted(texts):
+        for called, number in type_definitions(texts[name]).items():
+            if called.startswith("tt_") and first.setdefault(called, name) != name:
+                yield name, number, f"{called} is also the name of a type in {first[called]}; say of what it is"
+
+
 def check_columns(name, text):
     for number, line in enumerate(text.splitlines(), 1):
         if len(line) > MAX_COLUMNS:
@@ -585,6 +613,8 @@ def source_findings():
     texts = {str(path.relative_to(ROOT)): path.read_text() for path in ROOT.glob("src/**/*.[ch]")}
     yield from check_file_names(texts)
     yield from check_static_names(texts)
+    headers = {str(path.relative_to(ROOT)): path.read_text() for path in ROOT.glob("include/tutti/*.h")}
+    yield from check_type_names(texts | headers)
     macros = site_macros("".join(path.read_text() for path in ROOT.glob("include/tutti/*.h")))
     for path in sorted(ROOT.glob("src/*/**/*.[ch]")):
         name, text = str(path.relative_to(ROOT)), path.read_text()

@@ -8,12 +8,12 @@
 
 #include <pthread.h>
 
-typedef struct tt__hook {
-    struct tt__hook *next;
+typedef struct tt__leaf_hook {
+    struct tt__leaf_hook *next;
     tt_grad_hook fn;
     void *user;
     void (*destroy)(void *user); /* NULL: `user` is borrowed */
-} tt__hook;
+} tt__leaf_hook;
 
 typedef struct tt__leaf {
     tt__history history; /* first */
@@ -25,7 +25,7 @@ typedef struct tt__leaf {
     const void *lender;   /* the pass that writes to grad now, or NULL */
     tt_tensor *part;      /* a leaf whose gradient goes with this one's: tt__leaf_set_part(); or NULL */
     tt_tensor *meanwhile; /* what others gave while it does */
-    tt__hook *hooks;      /* in the order they were registered */
+    tt__leaf_hook *hooks; /* in the order they were registered */
     bool in_hooks;        /* one of them runs */
     bool placed;          /* grad lies where tt__leaf_set_grad_storage() has put it */
     tt_tensor *rows;      /* a gradient of some rows: their numbers, and */

@@ -40,7 +40,7 @@ static tt_status check_new_part(const tt_elastic_add_part_args *a) {
 static tt_status append_part(tt__parts *parts, const char *name, const tt_elastic_part_class *cls, void *user) {
     if (parts->count == parts->capacity) {
         size_t capacity = parts->capacity ? 2 * parts->capacity : 8;
-        tt__part *list = realloc(parts->list, capacity * sizeof *list);
+        tt__elastic_part *list = realloc(parts->list, capacity * sizeof *list);
         if (!list)
             return tt__fail(TT_ERR_MEMORY, "tt_elastic_add_part: no memory for %zu parts", capacity);
         parts->list = list;
@@ -49,7 +49,7 @@ static tt_status append_part(tt__parts *parts, const char *name, const tt_elasti
     char *copy = strdup(name);
     if (!copy)
         return tt__fail(TT_ERR_MEMORY, "tt_elastic_add_part: no memory for a name");
-    parts->list[parts->count++] = (tt__part){.name = copy, .cls = *cls, .user = user};
+    parts->list[parts->count++] = (tt__elastic_part){.name = copy, .cls = *cls, .user = user};
     return TT_OK;
 }
 
@@ -108,7 +108,7 @@ tt_status tt_elastic_add(tt_elastic *elastic, const char *name, void *ptr, size_
 static void put_size(tt__bytes *out, uint64_t size) { tt__bytes_put(out, &size, sizeof size); }
 
 /* Write a part behind its size, which is known only then. */
-static tt_status save_part(const tt__part *part, tt__bytes *out) {
+static tt_status save_part(const tt__elastic_part *part, tt__bytes *out) {
     tt_elastic_writer writer = {out};
     uint64_t errors = tt__error_count(), size = strlen(part->name);
     put_size(out, size);
@@ -147,7 +147,7 @@ static bool take_run(const tt__bytes *copy, size_t *at, tt__span *run) {
     return true;
 }
 
-static tt_status fail_other_parts(const tt__part *part, const tt__span *name) {
+static tt_status fail_other_parts(const tt__elastic_part *part, const tt__span *name) {
     return tt__fail(
         TT_ERR_MISMATCH,
         "tt_elastic_restore: this rank registered %s%.100s%s where another one registered %s%.*s%s: all ranks "
@@ -161,7 +161,7 @@ tt_status tt__parts_load(const tt__parts *parts, const tt__bytes *copy) {
     size_t at = 0;
     tt__span name, state;
     for (size_t i = 0; i < parts->count; i++) {
-        const tt__part *part = &parts->list[i];
+        const tt__elastic_part *part = &parts->list[i];
         if (!take_run(copy, &at, &name) || !take_run(copy, &at, &state))
             return fail_other_parts(part, NULL);
         if (name.size != strlen(part->name) || memcmp(name.data, part->name, name.size) != 0)
@@ -178,7 +178,7 @@ tt_status tt__parts_load(const tt__parts *parts, const tt__bytes *copy) {
 
 tt_status tt__parts_bind(tt__parts *parts, tt_group *group) {
     for (; parts->bound < parts->count; parts->bound++) {
-        const tt__part *part = &parts->list[parts->bound];
+        const tt__elastic_part *part = &parts->list[parts->bound];
         uint64_t errors = tt__error_count();
         tt_status status = part->cls.bind ? part->cls.bind(part->user, group) : TT_OK;
         if (status)
@@ -191,7 +191,7 @@ void tt__parts_unbind(tt__parts *parts) {
     tt__saved_error saved;
     tt__error_save(&saved);
     for (; parts->bound; parts->bound--) {
-        const tt__part *part = &parts->list[parts->bound - 1];
+        const tt__elastic_part *part = &parts->list[parts->bound - 1];
         if (part->cls.bind)
             tt_ignore(part->cls.bind(part->user, NULL));
     }
@@ -200,7 +200,7 @@ void tt__parts_unbind(tt__parts *parts) {
 
 void tt__parts_free(tt__parts *parts) {
     for (size_t i = parts->count; i-- > 0;) {
-        const tt__part *part = &parts->list[i];
+        const tt__elastic_part *part = &parts->list[i];
         if (part->cls.destroy)
             part->cls.destroy(part->user);
         free(part->name);

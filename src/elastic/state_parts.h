@@ -6,14 +6,14 @@
 
 #include <tutti/elastic.h>
 
-typedef struct tt__part {
+typedef struct tt__elastic_part {
     char *name;
     tt_elastic_part_class cls;
     void *user;
-} tt__part;
+} tt__elastic_part;
 
 typedef struct tt__parts {
-    tt__part *list;
+    tt__elastic_part *list;
     size_t count, capacity;
     size_t bound; /* of them stand on a group */
 } tt__parts;

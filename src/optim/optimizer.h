@@ -37,7 +37,7 @@ typedef struct tt__optimizer_class {
     bool (*takes_rows)(const double *option);  /* may gradients be sparse, with these options? NULL: never */
     bool takes_rows_only;                      /* it takes no gradients of the whole */
     double (*begins_as)(const double *option); /* what state slots are filled with first; NULL: 0 */
-    tt__rule rule;                             /* what other devices' kernel "step" is to do */
+    tt__optim_rule rule;                       /* what other devices' kernel "step" is to do */
     int betas; /* the option beta1, which beta2 follows, where the rule needs their powers; 0: it doesn't */
 } tt__optimizer_class;
 

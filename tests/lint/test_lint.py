@@ -125,7 +125,7 @@ class Quiet(unittest.TestCase):
     def test_the_command_may_do_both_and_its_keeper_may_end(self):
         text = 'int f(void) {\n    printf("x");\n    _exit(1);\n}\n'
         self.assertEqual(lines(lint.check_quiet("x", text, "cli")), [])
-        self.assertEqual(lines(lint.check_quiet("x", text, "elastic")), [2])
+        self.assertEqual(lines(lint.check_quiet("x", text, "launch")), [2])
 
     def test_what_only_looks_like_it_is_not(self):
         text = ('/* exit( printf( */\nchar *s = "exit(1)";\nsnprintf(a, 3, "x");\nfprintf(file, "x");\n'
@@ -252,6 +252,24 @@ class StaticNames(unittest.TestCase):
         found = list(lint.check_static_names(texts))
         self.assertEqual([name for name, _, _ in found], ["b.c"])
         self.assertIn("check() is also the name of a function in a.c", found[0][2])
+
+
+class TypeNames(unittest.TestCase):
+    def test_definitions_are_read(self):
+        text = ("typedef struct tt__a {\n    struct { int x; } y;\n} tt__a;\ntypedef struct tt__forward tt__forward;\n"
+                "/* struct tt__no { */\nenum tt__b { TT__B };\ntypedef tt_status (*tt__c)(void (*f)(int a),\n"
+                "    int b);\ntypedef int tt__d[3];\ntypedef struct tt__a tt__e;\n"
+                "struct tt__f *f(struct tt__g g) {\n}\n")
+        self.assertEqual(lint.type_definitions(text), {"tt__a": 1, "tt__b": 6, "tt__c": 7, "tt__d": 9, "tt__e": 10})
+
+    def test_one_name_in_two_files_is_found(self):
+        texts = {"a.h": "typedef struct tt__stream {\n} tt__stream;\ntypedef struct tt__part tt__part;\n",
+                 "b.h": "\ntypedef enum tt__stream { A } tt__stream;\ntypedef struct tt__part tt__part;\n",
+                 "c.c": "struct tt__part {\n};\ntypedef struct stage {\n} stage;\n",
+                 "d.c": "typedef struct stage {\n} stage;\n"}
+        found = list(lint.check_type_names(texts))
+        self.assertEqual([(name, number) for name, number, _ in found], [("b.h", 2)])
+        self.assertIn("tt__stream is also the name of a type in a.h", found[0][2])
 
 
 class Sizes(unittest.TestCase):

@@ -31,15 +31,15 @@ typedef struct tt__span_of {
     uint32_t from, to;
 } tt__span_of;
 
-typedef struct tt__rule {
+typedef struct tt__algorithm_rule {
     const struct tt__algorithm *algorithm; /* and its op */
     tt__span_of ranks, hosts;
     uint64_t bytes; /* at most */
-} tt__rule;
+} tt__algorithm_rule;
 
 typedef struct tt__tuning {
     size_t count, on_shared_memory; /* rules; those of algorithms on shared memory */
-    tt__rule rules[TT__RULES];
+    tt__algorithm_rule rules[TT__RULES];
 } tt__tuning;
 
 /* Rank 0: the table's text, forced algorithms first. `algorithms`: the option, or NULL. *text is the caller's, to be
@@ -57,7 +57,7 @@ tt_status tt__tuning_parse(tt__tuning *tuning, const char *text, const char *sou
 tt_status tt__tuning_forced(tt__tuning *tuning, const char *algorithms);
 
 /* Does a line apply to such a call? Its algorithm may still not serve it. */
-bool tt__rule_fits(const tt__rule *rule, const tt_group *group, const tt_call *call);
+bool tt__rule_fits(const tt__algorithm_rule *rule, const tt_group *group, const tt_call *call);
 
 /* Choose the algorithm for a call; NULL: messages don't serve this op. Without a table: the first that serves. */
 const struct tt__algorithm *tt__choose_by(const tt__tuning *tuning, const tt_group *group, const tt_call *call);
