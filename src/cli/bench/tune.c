@@ -12,6 +12,7 @@
 #include "cli/bench/bench_ranks.h"
 #include "cli/cli.h"
 #include "comm/collective/algorithms.h"
+#include "comm/collective/choose.h"
 #include "comm/group.h"
 #include "comm/reduce/reduce_tree.h"
 

@@ -19,6 +19,7 @@
 
 #include "base/error.h"
 #include "comm/callback.h"
+#include "comm/group.h"
 #include "comm/op.h"
 #include "comm/rendezvous/rendezvous.h"
 #include "comm/work.h"

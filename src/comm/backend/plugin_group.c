@@ -82,6 +82,7 @@ static void plugin_release(tt_group *group) {
         pthread_mutex_destroy(&plugin->lock);
     free(plugin);
     free_allocations(group);
+    tt__works_free(group->free_works);
     tt__group_free(group);
 }
 

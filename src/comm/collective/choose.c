@@ -2,6 +2,7 @@
 #include "comm/collective/algorithms.h"
 
 #include "base/error.h"
+#include "comm/collective/choose.h"
 #include "comm/collective/message/message_algorithms.h"
 #include "comm/collective/shared/shared_algorithms.h"
 #include "comm/op.h"

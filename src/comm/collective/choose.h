@@ -21,9 +21,7 @@
 #ifndef TT_COMM_COLLECTIVE_CHOOSE_H
 #define TT_COMM_COLLECTIVE_CHOOSE_H
 
-#include <tutti/backend.h>
-
-struct tt__algorithm;
+#include "comm/work.h"
 
 enum { TT__RULES = 512 };
 
@@ -61,6 +59,13 @@ bool tt__rule_fits(const tt__algorithm_rule *rule, const tt_group *group, const 
 
 /* Choose the algorithm for a call; NULL: messages don't serve this op. Without a table: the first that serves. */
 const struct tt__algorithm *tt__choose_by(const tt__tuning *tuning, const tt_group *group, const tt_call *call);
+
+/* Choose the algorithm for a work that all ranks have agreed on, or that goes by messages; the same on all ranks. NULL:
+ * TT_ERR_UNSUPPORTED, recorded. */
+const tt__algorithm *tt__choose(const tt_work *work);
+
+/* Choose the all_reduce for a work on messages whose algorithm packs several buffers into one. NULL: any other work. */
+const tt__algorithm *tt__choose_packed(const tt_work *work);
 
 /* Count the hosts of a group's ranks. */
 uint32_t tt__hosts_of(const tt_group *group);

@@ -1,6 +1,7 @@
 /* Posting and cancelling messages. */
 #include "base/clock.h"
 #include "base/error.h"
+#include "comm/message/arrivals.h"
 #include "comm/message/incoming.h"
 #include "comm/message/link.h"
 #include "comm/message/links.h"

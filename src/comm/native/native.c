@@ -6,6 +6,7 @@
 #include "base/cores.h"
 #include "base/error.h"
 #include "base/fork_fds.h"
+#include "comm/collective/choose.h"
 #include "comm/record/crash_watch.h"
 #include "comm/record/recovery.h"
 #include "comm/shared/placement.h"

@@ -5,7 +5,6 @@
 #include "parallel/hooks/comm_hook.h"
 #include "parallel/hooks/hook_kernels.h"
 #include "reducer/reducer.h"
-#include "tensor/borrow.h"
 #include "tensor/ops.h"
 
 #include <tutti/functional.h>

@@ -8,7 +8,6 @@
 #include "comm/group.h"
 #include "optim/dict.h"
 #include "reducer/bucket.h"
-#include "tensor/borrow.h"
 #include "tensor/named_tensors.h"
 #include "tensor/ops.h"
 #include "tensor/tensor.h"
