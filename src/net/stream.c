@@ -5,7 +5,6 @@
 #include "net/interrupt.h"
 #include "net/net.h"
 #include "net/seal.h"
-#include "net/tls.h"
 
 #include <errno.h>
 #include <poll.h>
