@@ -1,6 +1,6 @@
 /* The launcher's side of a job: the loop. It waits, gives the machine one event after the other, and carries out what
  * that decides (machine/job_machine.h has the overview). */
-#include "launch/launcher.h"
+#include "launch/launcher_parts.h"
 
 #include "base/clock.h"
 #include "base/error.h"

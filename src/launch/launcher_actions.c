@@ -1,5 +1,5 @@
 /* Carrying out what the machine decides. */
-#include "launch/launcher.h"
+#include "launch/launcher_parts.h"
 
 #include "base/cgroup.h"
 #include "base/clock.h"

@@ -1,6 +1,6 @@
 /* How many descriptors a job takes. */
 #include "base/error.h"
-#include "launch/launcher.h"
+#include "launch/launcher_parts.h"
 #include "launch/launcher_watchdog.h"
 
 #include <dirent.h>

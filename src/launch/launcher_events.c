@@ -1,5 +1,5 @@
 /* Signals, messages of the keeper and of the other nodes, as events for the machine. */
-#include "launch/launcher.h"
+#include "launch/launcher_parts.h"
 
 #include "base/cgroup.h"
 #include "base/clock.h"

@@ -5,7 +5,7 @@
  * round. When all of this node's that are left do so, the attempt is over here, as if nothing of it were left; the next
  * one starts those that are missing. A rank that others blame and that does not come, as it is stopped, is killed; one
  * that nobody blames may be in the middle of a long step, and has the grace period. */
-#include "launch/launcher.h"
+#include "launch/launcher_parts.h"
 
 #include "base/clock.h"
 #include "base/error.h"

@@ -1,5 +1,5 @@
 /* What the launcher says of failures: of an attempt that is followed by another, and of the job's end. */
-#include "launch/launcher.h"
+#include "launch/launcher_parts.h"
 
 #include "launch/local/events.h"
 

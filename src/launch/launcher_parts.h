@@ -10,8 +10,8 @@
  *   launcher_look.c      what is shown of a running job
  *
  * Each calls those below it; nothing here decides anything. */
-#ifndef TT_LAUNCH_LAUNCHER_H
-#define TT_LAUNCH_LAUNCHER_H
+#ifndef TT_LAUNCH_LAUNCHER_PARTS_H
+#define TT_LAUNCH_LAUNCHER_PARTS_H
 
 #include "launch/cluster/nodes.h"
 #include "launch/job.h"
