@@ -2,7 +2,6 @@
 #include "tensor/ops.h"
 
 #include "base/error.h"
-#include "tensor/borrow.h"
 #include "tensor/capture.h"
 #include "tensor/element.h"
 #include "tensor/pinned.h"

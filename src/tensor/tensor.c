@@ -3,7 +3,6 @@
 
 #include "base/error.h"
 #include "base/quarantine.h"
-#include "tensor/borrow.h"
 #include "tensor/pinned.h"
 #include "tensor/pool.h"
 #include "tensor/unscoped.h"
