@@ -1,15 +1,28 @@
 #include "autograd/leaf.h"
 
 #include "autograd/engine.h"
-#include "autograd/sparse_grad.h"
 #include "base/args.h"
 #include "base/error.h"
-#include "tensor/borrow.h"
 #include "tensor/capture.h"
 #include "tensor/ops.h"
 #include "tensor/pool.h"
 
 #include <string.h>
+
+/* ---- gradients of some rows */
+
+void tt__leaf_drop_rows(tt__leaf *leaf) {
+    tt__tensor_disown(leaf->rows);
+    tt__tensor_disown(leaf->values);
+    leaf->rows = leaf->values = NULL;
+}
+
+tt_status tt__leaf_refuse_both(const tt__leaf *leaf) {
+    return tt__fail(TT_ERR_UNSUPPORTED,
+                    "tt_backward: %s gets a gradient of the whole and a sparse one, which are not added up: leave "
+                    ".sparse out where a weight is used otherwise, too, or tt_zero_grad() it in between",
+                    TT__DESCRIBE(leaf->tensor));
+}
 
 /* ---- making and ending */
 

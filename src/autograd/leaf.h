@@ -46,6 +46,12 @@ void tt__leaf_unlend(tt__leaf *leaf, const void *pass);
  * become the gradient. */
 tt_status tt__leaf_add(tt__leaf *leaf, const void *pass, tt_tensor *x, bool exclusive);
 
+/* Let the leaf's gradient of some rows go. The caller holds its lock, or nobody else uses it. */
+void tt__leaf_drop_rows(tt__leaf *leaf);
+
+/* Fail with TT_ERR_UNSUPPORTED: the leaf would get a gradient of the whole and one of some rows. */
+tt_status tt__leaf_refuse_both(const tt__leaf *leaf);
+
 /* Run the hooks, as the gradient is final, with the leaf locked. Returns the first failure. */
 tt_status tt__leaf_run_hooks(tt__leaf *leaf);
 

@@ -21,7 +21,7 @@
 #include "base/problem_list.h"
 #include "checkpoint/safetensors.h"
 #include "data/whole_file.h"
-#include "nn/module_lists.h"
+#include "tensor/named_tensors.h"
 
 #define INDEX_ENDING ".safetensors.index.json"
 #define WEIGHT_MAP "weight_map"

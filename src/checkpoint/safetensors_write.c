@@ -8,8 +8,8 @@
 #include "base/json.h"
 #include "base/utf8.h"
 #include "checkpoint/safetensors.h"
-#include "nn/module_lists.h"
 #include "tensor/host_copy.h"
+#include "tensor/named_tensors.h"
 
 typedef struct item {
     const char *name;

@@ -11,6 +11,29 @@
 /* The holder of registered tensors, for errors; its address identifies tensors that modules hold. */
 static const char holder[] = "a module";
 
+/* ---- lists ---- */
+
+void tt__module_list_drop(tt__module_list *list) {
+    for (size_t i = 0; i < list->count; i++)
+        free(list->names[i]);
+    free(list->names);
+    free(list->items);
+    *list = (tt__module_list){0};
+}
+
+void tt__module_drop_lists(tt_module *module) {
+    for (int kind = 0; kind < TT__LIST_KINDS; kind++)
+        tt__module_list_drop(&module->lists[kind]);
+}
+
+void tt__module_changed(tt_module *module) {
+    for (; module; module = module->parent) {
+        tt__module_drop_lists(module);
+        for (tt_module *w = module->wrappers; w; w = w->next_wrapper)
+            tt__module_changed(w);
+    }
+}
+
 /* ---- making and freeing ---- */
 
 static tt_status check_class(const tt_module_class *cls) {

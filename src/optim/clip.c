@@ -4,10 +4,10 @@
 #include "autograd/sparse_grad.h"
 #include "base/args.h"
 #include "base/error.h"
-#include "nn/module_lists.h"
 #include "optim/clip_pass.h"
 #include "optim/grad_total.h"
 #include "optim/optimizer.h"
+#include "tensor/named_tensors.h"
 #include "tensor/ops.h"
 #include "tensor/parallel.h"
 

@@ -2,11 +2,11 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "base/quarantine.h"
-#include "nn/module_lists.h"
 #include "optim/clip_pass.h"
 #include "optim/dict.h"
 #include "optim/loadable.h"
 #include "tensor/capture.h"
+#include "tensor/named_tensors.h"
 #include "tensor/ops.h"
 #include "tensor/parallel.h"
 

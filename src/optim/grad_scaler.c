@@ -2,10 +2,10 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "base/quarantine.h"
-#include "nn/module_lists.h"
 #include "optim/loadable.h"
 #include "optim/unscale.h"
 #include "tensor/capture.h"
+#include "tensor/named_tensors.h"
 #include "tensor/ops.h"
 
 #include <math.h>

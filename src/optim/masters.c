@@ -9,14 +9,6 @@
 
 #include <stdlib.h>
 
-tt_tensor *tt__master_of(tt_tensor *x) {
-    tt_tensor *master = tt__optim_hold(tt__to("an optimizer", x, TT_F32));
-    if (!master || tt_requires_grad_(master, true))
-        return master;
-    tt__tensor_disown(master);
-    return NULL;
-}
-
 /* ---- values ---- */
 
 typedef struct refresh_pass {

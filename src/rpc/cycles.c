@@ -7,6 +7,7 @@
 #include "rpc/peers.h"
 #include "rpc/pool_crew.h"
 #include "rpc/sending.h"
+#include "rpc/served_table.h"
 #include "rpc/serving.h"
 #include "rpc/waiting.h"
 

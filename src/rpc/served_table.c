@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "net/secret.h"
 #include "rpc/references.h"
-#include "rpc/serving.h"
 
 #include <stdlib.h>
 

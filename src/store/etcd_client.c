@@ -5,7 +5,6 @@
 #include "base/parse.h"
 #include "base/planted.h"
 #include "base/printable.h"
-#include "store/etcd_server.h"
 #include "store/etcd_text.h"
 #include "store/json_scan.h"
 
