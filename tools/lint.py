@@ -5,6 +5,8 @@ is one.
   layers    a folder includes only what lies below it (ARCHITECTURE.md has the picture), the folders inside comm
             likewise
   circles   no two files of src/ use each other, directly or by way of others, in the objects of the build
+            nor do the files of one folder by what they include, whose types and inline functions count; a source and
+            its header are one file there
   statics   what no other file uses is static; a use in tests counts, so the build is one with tests
   symbols   the shared libraries export the public functions of their layers, once; libtutti-comm also what libtutti
             uses of it
@@ -228,6 +230,27 @@ def check_circles(symbols):
     for files in find_circles(uses_from_symbols(symbols)):
         others = ", ".join(files[1:])
         yield files[0], 0, f"a circle with {others}: what calls each other is one file, or a third is missing"
+
+
+def uses_from_includes(texts):
+    """Path without its suffix -> those of the same folder that the source or its header includes."""
+    uses = {}
+    for name, text in texts.items():
+        path = pathlib.PurePosixPath(name)
+        of = uses.setdefault(str(path.with_suffix("")), set())
+        for included in re.findall(r'^\s*#\s*include\s*"([^"]+)\.h"', text, flags=re.M):
+            other = pathlib.PurePosixPath("src", included)
+            if f"{other}.h" in texts and other.parent == path.parent and other != path.with_suffix(""):
+                of.add(str(other))
+    return uses
+
+
+def check_include_circles(texts):
+    """`texts`: path -> text of the files of src."""
+    for files in find_circles(uses_from_includes(texts)):
+        name = next(files[0] + suffix for suffix in (".h", ".c") if files[0] + suffix in texts)
+        yield name, 0, (f"includes and is included by {', '.join(files[1:])}: move what they share, a type or a "
+                        "function, below both, or make them one file")
 
 
 def check_statics(symbols):
@@ -615,6 +638,7 @@ def source_findings():
     yield from check_static_names(texts)
     headers = {str(path.relative_to(ROOT)): path.read_text() for path in ROOT.glob("include/tutti/*.h")}
     yield from check_type_names(texts | headers)
+    yield from check_include_circles(texts)
     macros = site_macros("".join(path.read_text() for path in ROOT.glob("include/tutti/*.h")))
     for path in sorted(ROOT.glob("src/*/**/*.[ch]")):
         name, text = str(path.relative_to(ROOT)), path.read_text()

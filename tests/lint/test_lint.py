@@ -100,6 +100,22 @@ class Circles(unittest.TestCase):
         self.assertIn("b.c, c.c", found[0][2])
 
 
+class IncludeCircles(unittest.TestCase):
+    def test_a_source_and_its_header_are_one_file(self):
+        texts = {"src/net/seal.h": '#include "net/stream.h"\n#include <tutti/base.h>\n', "src/net/seal.c": "",
+                 "src/net/stream.h": "", "src/net/stream.c": '#include "net/stream.h"\n#include "net/seal.h"\n'}
+        found = list(lint.check_include_circles(texts))
+        self.assertEqual([name for name, _, _ in found], ["src/net/seal.h"])
+        self.assertIn("src/net/stream", found[0][2])
+        texts["src/net/seal.h"] = '#include "net/io.h"\n'
+        self.assertEqual(list(lint.check_include_circles(texts | {"src/net/io.h": ""})), [])
+
+    def test_folders_are_looked_at_one_by_one(self):
+        texts = {"src/comm/world.h": '#include "comm/shared/doorbell.h"\n', "src/comm/shared/doorbell.c":
+                 '#include "comm/shared/doorbell.h"\n#include "comm/world.h"\n', "src/comm/shared/doorbell.h": ""}
+        self.assertEqual(list(lint.check_include_circles(texts)), [])
+
+
 class Statics(unittest.TestCase):
     def test_what_no_other_file_uses_is_found(self):
         symbols = [("src/a.c", "T", "tt__own"), ("src/a.c", "U", "tt__own"), ("src/a.c", "D", "tt__table"),
