@@ -50,7 +50,7 @@ def reduce_scatter_halving(n, b):
 
 
 # (steps, messages, bytes, reduced) of the rank that has most to do; N ranks, b bytes of the buffer or of a block. As
-# the heads of src/comm/collective/*/*.c say; tests/unit/test_algorithms.c counts steps and bytes.
+# the heads of src/comm/collective/*/*.c say; tests/unit/comm/test_algorithms.c counts steps and bytes.
 COSTS = {
     ("barrier", "dissemination"): lambda n, b: (log2(n), log2(n), 0, 0),
     ("all_reduce", "direct"): lambda n, b: (1, n - 1, (n - 1) * b, n * b),

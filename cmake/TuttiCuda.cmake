@@ -1,8 +1,9 @@
 # libtutti-cuda.so: the CUDA device, a shared object of its own that the library loads when a program first asks for
 # one. Built where nvcc is found; tests build the same sources for the host (tests/support/fake_cuda).
-file(GLOB TT_CUDA_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/tensor/cuda/*.c)
-list(APPEND TT_CUDA_SOURCES ${CMAKE_SOURCE_DIR}/src/base/nvidia_library.c ${CMAKE_SOURCE_DIR}/src/base/trusted.c)
-file(GLOB TT_CUDA_KERNELS CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/tensor/cuda/*.cu)
+file(GLOB_RECURSE TT_CUDA_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/tensor/cuda/*.c)
+list(APPEND TT_CUDA_SOURCES ${CMAKE_SOURCE_DIR}/src/base/files/nvidia_library.c
+                            ${CMAKE_SOURCE_DIR}/src/base/files/trusted.c)
+file(GLOB_RECURSE TT_CUDA_KERNELS CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/tensor/cuda/*.cu)
 
 option(TT_CUDA "build libtutti-cuda.so where nvcc is found" ON)
 if(NOT TT_CUDA OR TT_SANITIZE)

@@ -66,7 +66,7 @@ function(tt_objects target)
 endfunction()
 
 # tt_layers(out layer...): object libraries of src/<layer>; `out` receives their $<TARGET_OBJECTS>.
-# Files named *_kernels.c are compiled once per instruction-set level (src/base/cpu.h).
+# Files named *_kernels.c are compiled once per instruction-set level (src/base/machine/cpu.h).
 function(tt_layers out)
   set(objects)
   foreach(layer ${ARGN})
@@ -142,7 +142,8 @@ function(tt_library name)
   endforeach()
 endfunction()
 
-# tt_test_folder(label timeout [EXCEPT script...] [ALONE program...]): what lies in the current tests/ folder.
+# tt_test_folder(label timeout [EXCEPT script...] [ALONE program...]): what lies in the current tests/ folder and its
+# rooms, which the names of tests leave out.
 #   test_*.c           a test program (cmocka), linked with the static library so that it can reach internals
 #   test_*.sh test_*.py  a test script; exit code 77 = skipped
 #   any other *.c      a program for the scripts
@@ -156,7 +157,8 @@ endfunction()
 function(tt_test_folder label timeout)
   cmake_parse_arguments(ARG "" "" "EXCEPT;ALONE" ${ARGN})
   set(folder ${CMAKE_BINARY_DIR}/tests/${label})
-  file(GLOB programs CONFIGURE_DEPENDS *.c)
+  file(GLOB_RECURSE programs CONFIGURE_DEPENDS *.c)
+  list(FILTER programs EXCLUDE REGEX "/install/programs/") # which a test compiles against an installed tree
   set(together)
   set(counted)
   foreach(source ${programs})
@@ -188,7 +190,7 @@ function(tt_test_folder label timeout)
     tt_programs(${label} counted ${counted})
     target_sources(${label}_counted PRIVATE ${CMAKE_SOURCE_DIR}/tests/support/alloc_count.c)
   endif()
-  file(GLOB scripts CONFIGURE_DEPENDS test_*.sh test_*.py)
+  file(GLOB_RECURSE scripts CONFIGURE_DEPENDS test_*.sh test_*.py)
   foreach(script ${scripts})
     get_filename_component(name ${script} NAME_WE)
     if(name IN_LIST ARG_EXCEPT)

@@ -73,7 +73,7 @@ def objects_by_test(build):
         name = str(path.relative_to(build))
         place = re.match(r"tests/(\w+)/CMakeFiles/[\w-]+\.dir/(.*)\.c\.o", name)
         if place:
-            label, program = place.groups()
+            label, program = place[1], place[2].rsplit("/", 1)[-1]
             if label == "fuzz":
                 begin[f"fuzz/{program.replace('fuzz_', '')}"].add(name)
             elif label == "conformance":
@@ -91,7 +91,7 @@ def objects_by_test(build):
 
 
 def scripts(label):
-    return [path for path in (ROOT / "tests" / label).glob("test_*") if path.suffix in (".py", ".sh")]
+    return [path for path in (ROOT / "tests" / label).rglob("test_*") if path.suffix in (".py", ".sh")]
 
 
 def script_tests(label):

@@ -28,7 +28,7 @@ cp build/bin/tutti $out/bin/
 cp build/tests/unit/programs $out/bin/unit
 cp build/tests/dist/programs $out/bin/dist
 cp build/tests/parity/programs $out/bin/operators
-for test in tests/unit/test_cuda*.c; do
+for test in tests/unit/tensor/cuda/test_cuda*.c; do
     ln -s unit "$out/bin/$(basename "$test" .c)"
 done
 rm $out/bin/test_cuda_arena # it needs no device

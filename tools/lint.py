@@ -25,8 +25,8 @@ is one.
   manifest  each operator has its line in operators.def, cases beside PyTorch and of gradients, and each kernel is in
             the tables of the plain loops and of CUDA (tools/operators.py)
   wrappers  the C++ headers are as tools/wrappers.py makes them of the C headers
-  locale    numbers are written by base/format.h and read by base/parse.h, JSON by base/json.h: what a program's locale
-            changes is used there alone
+  locale    numbers are written by base/text/format.h and read by base/text/parse.h, JSON by base/text/json.h: what a
+            program's locale changes is used there alone
   settings  the manual names every environment variable TT_* that is read; docs/environment.md has a row for each of
             them, and for no other
   links     every relative link of a page leads to a file that is there, and to a heading of that page
@@ -62,7 +62,7 @@ INDEXED = ("docs/**/*.md", "docs/man/*.1")
 # What makes a descriptor, and who may do so without tt__fd(): it itself; who makes standard streams of them.
 MAKES_DESCRIPTOR = (r"(?<![\w>.*])(accept4?|dup|epoll_create1|eventfd|memfd_create|open(?:at)?|signalfd|socket|"
                     r"syscall(?=\(SYS_pidfd_open))\(")
-MAY_MAKE_STREAMS = ("src/base/fd.c", "src/cli/run/run.c", "src/launch/local/worker.c")
+MAY_MAKE_STREAMS = ("src/base/files/fd.c", "src/cli/run/run.c", "src/launch/local/worker.c")
 
 # Variables that getenv() may read: in a set-user-id program their values are the caller's.
 NAME_NO_PATH = set(
@@ -74,8 +74,8 @@ NAME_NO_PATH = set(
     "TT_LOG TT_ROUND TT_SECRET TT_SECRET_FD TT_SOCKET_IFNAME TT_SYMMETRIC_HEAP TT_TLS TT_WAIT_NOTICE TT_WIRE "
     "TUTTI_BENCH_RANK WORLD_SIZE".split())
 # Files that read variables of such names from a table.
-READ_BY_TABLE = {"src/base/openmp_spins.h", "src/base/setting.c", "src/comm/backend/plugin_load.c",
-                 "src/comm/rendezvous/environment.c", "src/net/secret.c"}
+READ_BY_TABLE = {"src/base/machine/openmp_spins.h", "src/base/setting.c", "src/comm/backend/plugin_load.c",
+                 "src/comm/rendezvous/environment.c", "src/net/secure/secret.c"}
 
 # What each layer may include besides itself, without what those include in turn.
 BELOW = {
@@ -350,7 +350,7 @@ def check_operators(name, text):
         if re.search(r"\(\s*(const\s+)?(float|double|u?int\d+_t)\s*\*\s*\)|(->|\.)data\b|"
                      r"\btt_tensor_(data|f32|i64)\(",
                      line):
-            yield name, number, "an operator does not look at elements; write a kernel (tensor/kernels.h)"
+            yield name, number, "an operator does not look at elements; write a kernel (tensor/kernels/kernels.h)"
 
 
 def check_file_names(names):
@@ -492,7 +492,8 @@ def check_leftovers(name, text):
 
 
 def check_descriptors(name, text):
-    """Descriptors are 3 or more (base/fd.h): a program whose standard streams are closed must not write into ours."""
+    """Descriptors are 3 or more (base/files/fd.h): a program whose standard streams are closed must not write into
+    ours."""
     if name in MAY_MAKE_STREAMS:
         return
     for number, line in enumerate(strip_comments(text).splitlines(), 1):
@@ -514,11 +515,12 @@ def check_sites(name, text, macros):
 
 
 FLOAT_CONVERSION = r"%[-+ #0]*(?:\d+|\*)?(?:\.(?:\d+|\*)?)?[lL]?[aAeEfFgG]"
-BY_LOCALE = {r"strto(?:d|f|ld)|atof": "the locale's decimal point: use tt__read_f64(), tt__parse_f64() (base/parse.h)",
-             r"v\w*printf|vasprintf": "the locale's decimal point: use tt__vformat() (base/format.h)",
-             r"json_(?:load|dump)\w*": "jansson asks for the locale: use tt__json_...() (base/json.h)",
+BY_LOCALE = {r"strto(?:d|f|ld)|atof": ("the locale's decimal point: use tt__read_f64(), tt__parse_f64() "
+                                       "(base/text/parse.h)"),
+             r"v\w*printf|vasprintf": "the locale's decimal point: use tt__vformat() (base/text/format.h)",
+             r"json_(?:load|dump)\w*": "jansson asks for the locale: use tt__json_...() (base/text/json.h)",
              r"strn?casecmp": "the locale says which letters belong together: use tt__equal_ignoring_case()"}
-MAY_SEE_LOCALE = ("src/base/format.c", "src/base/json.h", "src/base/parse.c")
+MAY_SEE_LOCALE = ("src/base/text/format.c", "src/base/text/json.h", "src/base/text/parse.c")
 
 
 def call_text(text, begin):
@@ -544,7 +546,7 @@ def check_locale(name, text):
         if any(re.search(FLOAT_CONVERSION, literal.replace("%%", "")) for literal in literals):
             yield (name, bare.count("\n", 0, match.start()) + 1,
                    f"{match[1]}() of a float: the locale's decimal point: use tt__format() or tt__print() "
-                   "(base/format.h)")
+                   "(base/text/format.h)")
 
 
 def check_settings(name, text, manual):

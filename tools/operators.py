@@ -4,9 +4,9 @@
     tools/operators.py
 
 An operator of tutti/functional.h has a line in src/autograd/operators.def, and the other way round. Each has a case
-beside PyTorch (tests/parity/parity_*.h) and one of gradients (tests/unit/op_cases*.h), or stands below with a reason.
-A kernel of the list in src/tensor/kernels.h and its families is in the tables of the plain loops and of CUDA devices,
-or stands below, too."""
+beside PyTorch (tests/parity/parity_*.h) and one of gradients (tests/unit/autograd/op_cases*.h), or stands below with a
+reason. A kernel of the list in src/tensor/kernels/kernels.h and its families is in the tables of the plain loops and of
+CUDA devices, or stands below, too."""
 import pathlib
 import re
 import sys
@@ -16,8 +16,8 @@ MANIFEST = "src/autograd/operators.def"
 # Kinds of lines from which cases are made.
 MADE_PARITY, MADE_GRADIENTS = {"UNARY", "BINARY"}, {"UNARY"}
 NO_PARITY = {"dropout": "it is random"}
-NO_GRADIENTS = {"dropout": "it is random; tests/unit/test_dropout.c looks at its mask"}
-IN_PLACE = "_"  # names that end so: tests/unit/test_in_place.c compares them with those that make a new tensor
+NO_GRADIENTS = {"dropout": "it is random; tests/unit/autograd/test_dropout.c looks at its mask"}
+IN_PLACE = "_"  # names that end so: tests/unit/autograd/test_in_place.c compares them with those that make a new tensor
 NOT_IN_REFERENCE = {
     "attention_batch": "optional, see kernels_index.h", "attention_batch_backward": "optional, see kernels_index.h",
     "expect_within": "of devices whose calls don't wait", "grad_measure": "the host has its own, see kernels_grad.h",
@@ -56,7 +56,7 @@ def of_operators(header, manifest, parity, cases):
         if name not in NO_PARITY and kind not in MADE_PARITY and not calls(parity, name):
             yield f"tt_{name}() is nowhere called in tests/parity/parity_*.h, so nothing compares it with PyTorch"
         if name not in NO_GRADIENTS and kind not in MADE_GRADIENTS and not calls(cases, name):
-            yield f"tt_{name}() is nowhere called in tests/unit/op_cases*.h, so nothing checks its gradients"
+            yield f"tt_{name}() is nowhere called in tests/unit/autograd/op_cases*.h, so nothing checks its gradients"
 
 
 def of_kernels(lists, tables, exempt, where):
@@ -68,12 +68,12 @@ def of_kernels(lists, tables, exempt, where):
 def findings():
     header = (ROOT / "include/tutti/functional.h").read_text()
     for text in of_operators(header, (ROOT / MANIFEST).read_text(), read_all("tests/parity/parity_*.h"),
-                             read_all("tests/unit/op_cases*.h")):
+                             read_all("tests/unit/autograd/op_cases*.h")):
         yield MANIFEST, 0, text
-    lists = read_all("src/tensor/kernels*.h")
+    lists = read_all("src/tensor/kernels/*.h")
     for folder, exempt in (("reference", NOT_IN_REFERENCE), ("cuda", NOT_ON_CUDA)):
-        for text in of_kernels(lists, read_all(f"src/tensor/{folder}/*.[ch]"), exempt, f"src/tensor/{folder}"):
-            yield "src/tensor/kernels.h", 0, text
+        for text in of_kernels(lists, read_all(f"src/tensor/{folder}/**/*.[ch]"), exempt, f"src/tensor/{folder}"):
+            yield "src/tensor/kernels/kernels.h", 0, text
 
 
 def main():

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Writes src/data/unicode_classes.c: which characters Unicode calls letters and numbers, as ranges. They come from the
-Python module regex, with which GPT-2's own tokenizer looks for them, and which knows a newer Unicode than Python.
+"""Writes src/data/text/unicode_classes.c: which characters Unicode calls letters and numbers, as ranges. They come from
+the Python module regex, with which GPT-2's own tokenizer looks for them, and which knows a newer Unicode than Python.
 usage: tools/unicode_classes.py"""
 import pathlib
 import sys
 
 import regex
 
-OUT = pathlib.Path(__file__).resolve().parent.parent / "src/data/unicode_classes.c"
+OUT = pathlib.Path(__file__).resolve().parent.parent / "src/data/text/unicode_classes.c"
 HEAD = """/* Made by tools/unicode_classes.py with regex {version}: first and last character of each range. */
-#include "data/unicode_classes.h"
+#include "data/text/unicode_classes.h"
 
 #include <stddef.h>
 

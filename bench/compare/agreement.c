@@ -1,9 +1,9 @@
 /* tutti-bench agreement: what the always-on check costs each call, in time of the processor. A rank publishes its call,
  * keeps a record of it, and compares words; once as Tutti does, and once with a bare sequence number, as a library
  * without the check would. */
-#include "base/clock.h"
-#include "base/format.h"
-#include "base/parse.h"
+#include "base/machine/clock.h"
+#include "base/text/format.h"
+#include "base/text/parse.h"
 #include "cli/bench/bench_calls.h"
 #include "comm/record/recorder.h"
 #include "comm/record/signature.h"

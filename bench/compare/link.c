@@ -2,10 +2,10 @@
  * cross the link one after the other, each when its last gradient is ready: for every bucket, averaging takes at least
  * the time at which that bucket was ready, and the link's time for it and all later ones. The largest of these is the
  * least time. */
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/format.h"
-#include "base/parse.h"
+#include "base/machine/clock.h"
+#include "base/text/format.h"
+#include "base/text/parse.h"
 #include "cli/bench/bench_calls.h"
 #include "cli/bench/bench_models.h"
 #include "cli/bench/bench_ranks.h"

@@ -2,17 +2,17 @@
  * memory the optimizer has on a rank.
  *
  * Both models are trained in the same processes, a step of each in turn: what the machine does meanwhile hits both. */
-#include "base/clock.h"
-#include "base/format.h"
-#include "base/parse.h"
+#include "base/machine/clock.h"
+#include "base/text/format.h"
+#include "base/text/parse.h"
 #include "cli/bench/bench_calls.h"
 #include "cli/bench/bench_models.h"
 #include "cli/bench/bench_ranks.h"
 #include "compare/compare.h"
 #include "optim/optimizer.h"
-#include "parallel/ddp_state.h"
+#include "parallel/ddp/ddp_state.h"
 #include "parallel/fully_shard/fully_shard.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 #include <tutti/tutti.h>
 

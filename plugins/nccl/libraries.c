@@ -1,7 +1,7 @@
 /* NCCL and the driver: found when a program first asks for the back end. */
 #include "plugin.h"
 
-#include "base/nvidia_library.h"
+#include "base/files/nvidia_library.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

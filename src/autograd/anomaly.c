@@ -1,8 +1,8 @@
 #include "autograd/anomaly.h"
 
 #include "base/error.h"
-#include "tensor/pool.h"
-#include "tensor/tensor.h"
+#include "tensor/core/pool.h"
+#include "tensor/core/tensor.h"
 
 #include <execinfo.h>
 #include <inttypes.h>

@@ -2,13 +2,15 @@
  *
  * A cast is a recorded call like any other, so backward brings the gradient of a cast leaf back to the leaf's own type.
  * The lower copy of a leaf is kept until the thread's outermost autocast ends, or the leaf is overwritten; each use of
- * it is a new tensor over the copy, with a record of its own. */
+ * it is a new tensor over the copy, with a record of its own.
+ *
+ * What runs again in backward (tt_recompute()) runs under the state in which it was recorded. */
 #include "autograd/autocast.h"
 
 #include "autograd/record.h"
 #include "base/args.h"
 #include "base/error.h"
-#include "tensor/pool.h"
+#include "tensor/core/pool.h"
 
 #include <string.h>
 

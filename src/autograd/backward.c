@@ -20,8 +20,8 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "base/quarantine.h"
-#include "tensor/ops.h"
-#include "tensor/pool.h"
+#include "tensor/core/pool.h"
+#include "tensor/ops/ops.h"
 
 #include <inttypes.h>
 

@@ -1,4 +1,4 @@
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 #include <tutti/autograd.h>
 

@@ -3,7 +3,7 @@
 #include "autograd/grad.h"
 #include "autograd/record.h"
 #include "base/error.h"
-#include "tensor/pool.h"
+#include "tensor/core/pool.h"
 
 #include <limits.h>
 #include <string.h>

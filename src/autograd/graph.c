@@ -1,7 +1,7 @@
-/* Graphs as programs see them. The capture itself is tensor/capture.h. */
+/* Graphs as programs see them. The capture itself is tensor/device/capture.h. */
 #include "base/error.h"
 #include "base/quarantine.h"
-#include "tensor/capture.h"
+#include "tensor/device/capture.h"
 
 #include <tutti/autograd.h>
 #include <tutti/graph.h>

@@ -3,9 +3,9 @@
 #include "autograd/engine.h"
 #include "base/args.h"
 #include "base/error.h"
-#include "tensor/capture.h"
-#include "tensor/ops.h"
-#include "tensor/pool.h"
+#include "tensor/core/pool.h"
+#include "tensor/device/capture.h"
+#include "tensor/ops/ops.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #ifndef TT_AUTOGRAD_LEAF_H
 #define TT_AUTOGRAD_LEAF_H
 
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 #include <tutti/autograd.h>
 

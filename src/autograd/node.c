@@ -1,7 +1,7 @@
 #include "autograd/node.h"
 
 #include "base/error.h"
-#include "tensor/pool.h"
+#include "tensor/core/pool.h"
 
 #include <string.h>
 

@@ -8,7 +8,7 @@
 #define TT_AUTOGRAD_NODE_H
 
 #include "autograd/anomaly.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 #include <tutti/autograd.h>
 

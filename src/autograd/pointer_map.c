@@ -1,6 +1,6 @@
 #include "autograd/pointer_map.h"
 
-#include "tensor/pool.h"
+#include "tensor/core/pool.h"
 
 #include <string.h>
 

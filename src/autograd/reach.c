@@ -2,7 +2,7 @@
 
 #include "autograd/leaf.h"
 #include "base/error.h"
-#include "tensor/pool.h"
+#include "tensor/core/pool.h"
 
 #include <string.h>
 

@@ -9,10 +9,10 @@
 #include "autograd/record.h"
 #include "base/args.h"
 #include "base/error.h"
-#include "base/stack_room.h"
-#include "tensor/capture.h"
-#include "tensor/generator.h"
-#include "tensor/pool.h"
+#include "base/process/stack_room.h"
+#include "tensor/core/pool.h"
+#include "tensor/device/capture.h"
+#include "tensor/random/generator.h"
 
 #include <limits.h>
 

@@ -4,7 +4,7 @@
 
 #include "autograd/grad.h"
 #include "autograd/node.h"
-#include "tensor/ops.h"
+#include "tensor/ops/ops.h"
 
 #include <tutti/functional.h>
 

@@ -1,8 +1,8 @@
 #include "base/error.h"
-#include "base/fd.h"
-#include "base/plain_text.h"
-#include "base/quiet_write.h"
-#include "base/short_text.h"
+#include "base/files/fd.h"
+#include "base/files/quiet_write.h"
+#include "base/text/plain_text.h"
+#include "base/text/short_text.h"
 
 #include <errno.h>
 #include <fcntl.h>

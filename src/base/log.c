@@ -1,8 +1,8 @@
 #include "base/log.h"
 
-#include "base/format.h"
-#include "base/plain_text.h"
-#include "base/quiet_write.h"
+#include "base/files/quiet_write.h"
+#include "base/text/format.h"
+#include "base/text/plain_text.h"
 
 #include <stdarg.h>
 #include <stdatomic.h>

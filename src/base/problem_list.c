@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "base/error.h"
-#include "base/format.h"
+#include "base/text/format.h"
 
 void tt__problem_add(tt__problem_list *list, tt_status status, const char *format, ...) {
     size_t room = sizeof list->text - list->used;

@@ -1,8 +1,8 @@
 #include "base/setting.h"
 
 #include "base/error.h"
-#include "base/parse.h"
 #include "base/saved_error.h"
+#include "base/text/parse.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

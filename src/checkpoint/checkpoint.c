@@ -3,14 +3,14 @@
 #include <string.h>
 
 #include "base/args.h"
-#include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/files/atomic_file.h"
 #include "checkpoint/entries.h"
 #include "checkpoint/progress_texts.h"
-#include "data/loader.h"
+#include "data/loader/loader.h"
 #include "nn/module.h"
 #include "optim/loadable.h"
-#include "tensor/generator.h"
+#include "tensor/random/generator.h"
 
 tt_status tt_checkpoint_can_save(const char *path) { return tt__atomic_check(path); }
 

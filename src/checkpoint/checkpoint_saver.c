@@ -6,11 +6,11 @@
 
 #include "base/args.h"
 #include "base/error.h"
+#include "base/process/threads.h"
 #include "base/saved_error.h"
-#include "base/threads.h"
 #include "checkpoint/entries.h"
 #include "checkpoint/progress_texts.h"
-#include "tensor/shape.h"
+#include "tensor/shape/shape.h"
 
 static const char who[] = "tt_checkpoint_saver_save";
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "base/format.h"
+#include "base/text/format.h"
 #include "checkpoint/pickle.h"
 
 tt_status tt__pickle_fail(const tt__pickle *p, tt_status status, const char *format, ...) {

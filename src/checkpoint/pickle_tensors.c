@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "checkpoint/safetensors.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 /* No view shows more than this, or than its storage has: a stride of 0 would make any number of elements of one. */
 static const uint64_t most_shown = UINT64_C(1) << 30;

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/siphash.h"
 #include "checkpoint/torch_types.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 static void put_op(tt__bytes *to, unsigned char code) { tt__bytes_put(to, &code, 1); }
 

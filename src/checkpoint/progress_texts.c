@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/format.h"
-#include "base/parse.h"
-#include "base/plain_text.h"
+#include "base/text/format.h"
+#include "base/text/parse.h"
+#include "base/text/plain_text.h"
 
 #define EPOCH "tutti.epoch"
 #define SAMPLER_SEED "tutti.sampler_seed"

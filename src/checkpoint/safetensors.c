@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 #define OWN TT__SAFETENSORS_AS_IT_IS
 #define UNSIGNED TT__SAFETENSORS_UNSIGNED

@@ -10,7 +10,7 @@
 #include <jansson.h>
 #include <tutti/checkpoint.h>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 /* The reference reader's limit on N. */
 #define TT__SAFETENSORS_MAX_HEADER UINT64_C(100000000)

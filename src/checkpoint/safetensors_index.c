@@ -14,14 +14,14 @@
 #include <unistd.h>
 
 #include "base/args.h"
-#include "base/atomic_file.h"
 #include "base/error.h"
-#include "base/json.h"
-#include "base/parse.h"
+#include "base/files/atomic_file.h"
 #include "base/problem_list.h"
+#include "base/text/json.h"
+#include "base/text/parse.h"
 #include "checkpoint/safetensors.h"
-#include "data/whole_file.h"
-#include "tensor/named_tensors.h"
+#include "data/files/whole_file.h"
+#include "tensor/core/named_tensors.h"
 
 #define INDEX_ENDING ".safetensors.index.json"
 #define WEIGHT_MAP "weight_map"

@@ -11,11 +11,11 @@
 
 #include "base/args.h"
 #include "base/error.h"
-#include "base/fd.h"
-#include "base/format.h"
-#include "base/json.h"
+#include "base/files/fd.h"
+#include "base/text/format.h"
+#include "base/text/json.h"
 #include "checkpoint/safetensors.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "tensors are read as they lie in the file: little-endian"

@@ -3,13 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/atomic_file.h"
 #include "base/error.h"
-#include "base/json.h"
-#include "base/utf8.h"
+#include "base/files/atomic_file.h"
+#include "base/text/json.h"
+#include "base/text/utf8.h"
 #include "checkpoint/safetensors.h"
-#include "tensor/host_copy.h"
-#include "tensor/named_tensors.h"
+#include "tensor/core/named_tensors.h"
+#include "tensor/shape/host_copy.h"
 
 typedef struct item {
     const char *name;

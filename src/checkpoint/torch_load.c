@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/fd.h"
+#include "base/files/fd.h"
 #include "checkpoint/archive.h"
 #include "checkpoint/pickle.h"
 #include "checkpoint/safetensors.h"

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "checkpoint/pickle_write.h"
-#include "tensor/host_copy.h"
+#include "tensor/shape/host_copy.h"
 #include "zip/zip_write.h"
 
 #define FOLDER "archive/"

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "checkpoint/safetensors.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 /* ---- life ---- */
 

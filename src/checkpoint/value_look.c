@@ -1,5 +1,5 @@
 /* Looking into values. */
-#include "base/format.h"
+#include "base/text/format.h"
 #include "checkpoint/value.h"
 
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "checkpoint/safetensors.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 const char *tt__value_describe(const tt_value *v, char *text, size_t size) {
     static const char *const containers[] = {

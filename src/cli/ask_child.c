@@ -1,7 +1,7 @@
 #include "cli/ask_child.h"
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 #include "cli/clean_end.h"
 
-#include "base/atomic_file.h"
-#include "base/planted.h"
+#include "base/files/atomic_file.h"
+#include "base/files/planted.h"
 
 #include <pthread.h>
 #include <signal.h>

@@ -2,9 +2,9 @@
 #include "cli/cli.h"
 
 #include "base/error.h"
-#include "base/format.h"
-#include "base/parse.h"
-#include "base/plain_text.h"
+#include "base/text/format.h"
+#include "base/text/parse.h"
+#include "base/text/plain_text.h"
 #include "launch/local/terminal.h"
 
 #include <stdarg.h>

@@ -52,7 +52,8 @@ int tt__cli_help(const tt__command *command, FILE *out);
 int tt__cli_usage_error(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Print text of which something comes from outside, out of a file, its name or another process: without what a terminal
- * would act upon (base/plain_text.h). Whatever a command prints of such text goes through here or the two below. */
+ * would act upon (base/text/plain_text.h). Whatever a command prints of such text goes through here or the two
+ * below. */
 void tt__cli_print(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* "tutti NAME: text" on stderr, plain and wrapped on a terminal: an error, or what is good to know. */

@@ -1,10 +1,10 @@
 /* tutti store: serve a key-value store until a signal comes. */
 #include "base/error.h"
 #include "base/log.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "cli/cli.h"
 #include "net/net.h"
-#include "net/secret.h"
+#include "net/secure/secret.h"
 
 #include <tutti/store.h>
 

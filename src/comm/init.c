@@ -1,8 +1,19 @@
-/* tt_init_process_group(): from options and environment to a group. */
+/* tt_init_process_group(): from options and environment to a group.
+ *
+ *   1. Which rank is this? Options, the environment (rendezvous/env.c, launchers.c), or a URL (rendezvous/url.c).
+ *   2. Connect to the store, or serve it (open_store()).
+ *   3. Meet the others (native/join.c): cards through the store (rendezvous/cards.c, texts.c), then memory that the
+ *      ranks of a host share (shared/shm_connect.c), then TCP links between hosts (message/joining).
+ *   4. If the program wants a plug-in, its engine joins through the native group.
+ *
+ * No rank can hang in this. Every wait has the group's deadline. While a rank waits for cards, memory or links it looks
+ * whether another rank has ended, has given up, or is stopped (rendezvous/joining_watch.h, launcher_notes.h,
+ * stopped.h), and fails with that rank's name; a word of its launcher ends its waits, too (net/interrupt.h). A rank
+ * that fails says so in the store, so that the others need not wait for it. */
 #include "base/args.h"
-#include "base/clock.h"
-#include "base/cpu.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
+#include "base/machine/cpu.h"
 #include "base/saved_error.h"
 #include "base/setting.h"
 #include "comm/backend/plugin.h"
@@ -14,8 +25,8 @@
 #include "comm/rendezvous/job_secret.h"
 #include "comm/rendezvous/launcher_notes.h"
 #include "comm/rendezvous/round.h"
-#include "net/wire_choice.h"
-#include "store/etcd_clear.h"
+#include "net/secure/wire_choice.h"
+#include "store/etcd/etcd_clear.h"
 
 #include <stdio.h>
 #include <stdlib.h>

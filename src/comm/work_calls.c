@@ -1,6 +1,6 @@
 /* What callers do with a work, whatever its engine. */
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "base/quarantine.h"
 #include "comm/callback.h"
 #include "comm/group.h"

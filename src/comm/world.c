@@ -1,6 +1,5 @@
 #include "comm/world.h"
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "comm/shared/doorbell.h"
 

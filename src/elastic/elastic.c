@@ -1,15 +1,21 @@
-/* An elastic job from its beginning to its end, and the rounds in between. */
+/* An elastic job from its beginning to its end, and the rounds in between.
+ *
+ * A rank whose call failed keeps its old world until its launcher has told it of the next round, so that its recorder
+ * shows what it waits for. Then it lets go of all that stands on the group, leaves, and joins as another rank. Ranks of
+ * a later round meet under keys of that round (comm/rendezvous/round.h). While a rank joins, a word of its launcher
+ * ends any of its waits (net/interrupt.h), because what it waits for may be lost, too. restore.c then brings the ranks
+ * of the round to one state. */
 #include "elastic/elastic.h"
 
 #include "base/args.h"
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "base/mutant.h"
 #include "base/saved_error.h"
 #include "comm/group.h"
 #include "comm/record/recovery.h"
 #include "comm/rendezvous/rendezvous.h"
-#include "net/interrupt.h"
+#include "net/job/interrupt.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 #include "elastic/next_round.h"
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/plain_text.h"
+#include "base/machine/clock.h"
 #include "base/saved_error.h"
+#include "base/text/plain_text.h"
 
 #include <poll.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
-/* The next round of the job, as this process's launcher tells it (net/recovery_words.h). */
+/* The next round of the job, as this process's launcher tells it (net/job/recovery_words.h). */
 #ifndef TT_ELASTIC_NEXT_ROUND_H
 #define TT_ELASTIC_NEXT_ROUND_H
 
 #include "comm/rendezvous/round.h"
 #include "elastic/stop_wish.h"
-#include "net/job_socket.h"
+#include "net/job/job_socket.h"
 
 /* What it tells. */
 typedef struct tt__round_news {

@@ -11,7 +11,7 @@
 #include "base/saved_error.h"
 #include "comm/group.h"
 #include "comm/record/recovery.h"
-#include "net/secret.h"
+#include "net/secure/secret.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 #include "elastic/standing_record.h"
 
 #include "base/error.h"
-#include "base/fd.h"
-#include "base/fork_fds.h"
+#include "base/files/fd.h"
+#include "base/process/fork_fds.h"
 #include "comm/record/recovery.h"
-#include "net/job_socket.h"
+#include "net/job/job_socket.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,21 +1,22 @@
-/* A job: what `tutti run` starts, and how. On several nodes each has a launcher of its own (nodes.h); what follows is
- * one of them.
+/* A job: what `tutti run` starts, and how. On several nodes each has a launcher of its own
+ * (cluster/nodes.h); this is one of them.
  *
- *   launcher  the process that the user started. Serves the store, passes stderr through, decides who is stopped when,
- *             reports.
- *   keeper    its only child. Parent of the workers and, as a child subreaper, of every orphan below them. It makes and
- *             removes the directory of error files, so that none is left wherever a SIGKILL hits the launcher.
+ *   launcher  the process that the user started. It serves the store, passes stderr on, decides what is started and
+ *             ended (machine/job_machine.h), and reports.
+ *   keeper    its only child (local/keeper.h). Parent of the workers and, as a child subreaper, of every orphan below
+ *             them. It makes and removes the directory of error files, so that none is left wherever a SIGKILL hits the
+ *             launcher.
  *   worker    one rank. Whatever it starts itself is a descendant.
  *
  * Deaths, in every order:
  *   worker    the keeper reaps it and reports it to the launcher, which decides about the others, and whether all are
- *             started again (launcher.c): the keeper serves all attempts.
+ *             started again. One keeper serves all attempts.
  *   launcher  its end of the socket closes, however it dies: the keeper kills until it has no child left (keeper.c).
  *   keeper    the workers get SIGKILL from the kernel (PR_SET_PDEATHSIG); their descendants fall to the launcher, a
  *             subreaper too, which kills until none is left.
  *
- * Each worker leads a session, but a rank 0 that reads from a terminal. The keeper has a process group of its own, so
- * that a SIGKILL to the job's group leaves it alive to clean up. */
+ * Each worker leads a session, except a rank 0 that reads from a terminal. The keeper has a process group of its own,
+ * so that a SIGKILL to the job's group leaves it alive to clean up. */
 #ifndef TT_LAUNCH_JOB_H
 #define TT_LAUNCH_JOB_H
 

@@ -1,9 +1,9 @@
-/* The launcher's side of a job: the loop. It waits, gives the machine one event after the other, and carries out what
- * that decides (machine/job_machine.h has the overview). */
+/* The launcher's loop: wait, give the machine one event after the other, carry out its actions. job.h has the processes
+ * of a job, machine/job_machine.h the decisions. */
 #include "launch/launcher_parts.h"
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "launch/cluster/election.h"
 #include "launch/launcher_watchdog.h"
 #include "launch/local/children.h"
@@ -75,7 +75,7 @@ static void finish_follow(launcher *l) {
     }
 }
 
-/* Wait for the other nodes; nothing of the job is left here. A signal now means that the user won't wait. */
+/* Nothing of the job is left here: wait until the other nodes are done, too, or a signal comes. */
 static void wait_for_nodes(launcher *l) {
     int signals = l->signals_taken;
     if (!l->nodes || l->machine.attempt.phase == TT__NO_ATTEMPT || l->failure)
@@ -165,8 +165,8 @@ static tt_status launcher_start(launcher *l) {
 
 /* ---- the end */
 
-/* Write what is left. Who reads our stderr, but takes nothing for the grace period, which a signal has begun, does not
- * keep us. */
+/* Write what is left to stderr. Give up if the reader takes nothing for the grace period, which begins with the first
+ * signal, if one has come. */
 static void flush_streams(launcher *l) {
     int64_t left = l->job->grace_ms - (l->signals_taken ? tt__now_ms() - l->signal_ms : 0);
     if (l->log >= 0) {

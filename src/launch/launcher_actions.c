@@ -1,12 +1,12 @@
-/* Carrying out what the machine decides. */
+/* Carries out the machine's actions. */
 #include "launch/launcher_parts.h"
 
-#include "base/cgroup.h"
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
+#include "base/process/cgroup.h"
 #include "launch/launcher_watchdog.h"
 #include "launch/local/children.h"
-#include "store/renewal.h"
+#include "store/server/renewal.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -67,7 +67,7 @@ static void order_signal(launcher *l, int sig, tt__signal_scope scope) {
     tt__keeper_send(&l->keeper, orders[scope], sig);
 }
 
-/* Forget all that is known of the workers who are no more. */
+/* Forget all that is known of workers that have ended. */
 static void forget_attempt(launcher *l) {
     bool kept = l->machine.attempt.kept;
     for (int i = 0; i < l->job->workers; i++) {
@@ -87,8 +87,9 @@ static void forget_attempt(launcher *l) {
     l->store_failed = false;
 }
 
-/* What the attempt's processes have written and handed in, up to their end. */
-static void take_last_words(launcher *l) {
+/* Take what the attempt's processes have written and handed in, up to their end. */
+static void take_last_words(launcher *l, int attempt, bool kept) {
+    tt__log(TT_LOG_DEBUG, "nothing is left here of attempt %d%s", attempt + 1, kept ? " but ranks that go on" : "");
     for (int i = 0; i < l->job->workers; i++)
         tt__streams_drain(&l->streams, i);
     tt__watch_serve(l->watch);
@@ -149,6 +150,9 @@ static bool tell_workers(launcher *l, const tt__action *action) {
     case TT__DO_READ_IDLE:
         if (!tt__watchdog_reads_idle(l))
             l->follow_up.kind = TT__ON_IDLE_READ;
+        break;
+    case TT__DO_COLLECT:
+        take_last_words(l, action->collect.attempt, action->collect.kept);
         break;
     case TT__DO_FORGET:
         forget_attempt(l);
@@ -261,16 +265,13 @@ static void note_counts(launcher *l) {
     job->first_rank = round->of[round->own].first_rank;
 }
 
-/* Log what the machine has come to. */
+/* Log the machine's state. */
 static void log_change(const launcher *l, const tt__attempt_state *before) {
     const tt__attempt_state *now = &l->machine.attempt;
     bool waits = now->phase == TT__SETTLING && now->settling != TT__FOR_REASONS && now->settling != TT__FOR_STACKS;
     bool waited = before->phase == TT__SETTLING && before->settling == now->settling;
     if (waits && !waited)
         tt__log(TT_LOG_DEBUG, "ranks here wait for another round, or are to");
-    if (now->phase == TT__ATTEMPT_OVER && before->phase != TT__ATTEMPT_OVER)
-        tt__log(TT_LOG_DEBUG, "nothing is left here of attempt %d%s", tt__machine_attempt(&l->machine) + 1,
-                now->kept ? " but ranks that go on" : "");
 }
 
 static void one_step(launcher *l, tt__event *event) {
@@ -283,8 +284,6 @@ static void one_step(launcher *l, tt__event *event) {
     tt__machine_step(&l->machine, event, &around, &actions);
     note_counts(l);
     log_change(l, &before);
-    if (l->machine.attempt.phase == TT__ATTEMPT_OVER && before.phase != TT__ATTEMPT_OVER)
-        take_last_words(l);
     for (int i = 0; i < actions.n; i++)
         perform(l, &actions.list[i]);
 }

@@ -1,4 +1,4 @@
-/* How many descriptors a job takes. */
+/* Are there enough descriptors for a job? */
 #include "base/error.h"
 #include "launch/launcher_parts.h"
 #include "launch/launcher_watchdog.h"

@@ -1,10 +1,10 @@
-/* Signals, messages of the keeper and of the other nodes, as events for the machine. */
+/* Makes events for the machine of signals, and of messages of the keeper and of the other nodes. */
 #include "launch/launcher_parts.h"
 
-#include "base/cgroup.h"
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/fd.h"
+#include "base/files/fd.h"
+#include "base/machine/clock.h"
+#include "base/process/cgroup.h"
 #include "launch/launcher_watchdog.h"
 
 #include <errno.h>
@@ -41,14 +41,14 @@ tt_status tt__launcher_open_signals(launcher *l) {
     return l->signals < 0 ? tt__fail_errno(TT_ERR_SYSTEM, errno, "can't receive signals") : TT_OK;
 }
 
-/* Did the terminal send it to its foreground process group? The end of a terminal is told to the session's leader
- * alone. */
+/* Did the terminal send the signal to its foreground process group? SIGHUP at the end of a terminal goes to the
+ * session's leader alone. */
 static bool is_from_terminal(const struct signalfd_siginfo *info) {
     return info->ssi_code == SI_KERNEL && info->ssi_signo != SIGHUP;
 }
 
-/* The kernel tells a process group of which one is stopped, and whose last parent outside of it ends, as the keeper is
- * while it has workers. In a session that has a terminal it is that which has gone. */
+/* Is it the kernel's SIGHUP to an orphaned process group? A group gets that if one of its processes is stopped when its
+ * last parent outside of it ends. In a session with a terminal, SIGHUP means that the terminal is gone. */
 static bool is_for_an_orphan(const launcher *l, const struct signalfd_siginfo *info) {
     return info->ssi_code == SI_KERNEL && info->ssi_signo == SIGHUP && !l->has_terminal;
 }
@@ -62,8 +62,8 @@ static void take_signal(launcher *l, const struct signalfd_siginfo *info) {
     tt__launcher_step(l, &event);
 }
 
-/* Pass the size of the terminal's window on to the workers', and tell the processes of our group, which have asked too
- * early if the terminal told them, too; then those that have left it. */
+/* Pass the size of the terminal's window on to the workers' terminals, and then send SIGWINCH to the processes of our
+ * group and to those that have left it: those that the terminal had told may have asked for the size too early. */
 static void resize_window(launcher *l) {
     if (!tt__streams_resize(&l->streams))
         return;

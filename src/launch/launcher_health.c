@@ -1,8 +1,8 @@
 #include "launch/launcher_health.h"
 
-#include "base/clock.h"
-#include "base/json.h"
-#include "base/proc_state.h"
+#include "base/machine/clock.h"
+#include "base/process/proc_state.h"
+#include "base/text/json.h"
 
 #include <stdio.h>
 #include <stdlib.h>

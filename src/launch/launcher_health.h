@@ -1,4 +1,4 @@
-/* Is all well with this node's part of the job, as far as its launcher knows? */
+/* The answer to a health check: is all well with this node's part of the job, as far as its launcher knows? */
 #ifndef TT_LAUNCH_LAUNCHER_HEALTH_H
 #define TT_LAUNCH_LAUNCHER_HEALTH_H
 

@@ -1,5 +1,5 @@
 /* Looking at a job while it runs: job->look() reads the ranks' recorders. */
-#include "base/clock.h"
+#include "base/machine/clock.h"
 #include "launch/launcher_parts.h"
 
 #include <stdio.h>

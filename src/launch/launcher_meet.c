@@ -43,8 +43,8 @@ tt_status tt__launcher_join(launcher *l) {
     return tt__nodes_start(&l->nodes, &member);
 }
 
-/* Where nodes have no numbers the one that can serve at the place where they meet does: it has that address, and is the
- * first there. */
+/* If nodes have no numbers, the launcher that can serve the store at the address where they meet does: it is on that
+ * host, and came first. */
 tt_status tt__launcher_serve_store(tt__job *job, tt_store_server **server) {
     bool may = job->number < 0 && job->serves < 0;
     *server = NULL;

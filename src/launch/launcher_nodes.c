@@ -1,9 +1,9 @@
 #include "launch/launcher_parts.h"
 
 #include "base/error.h"
-#include "base/proc_state.h"
+#include "base/process/proc_state.h"
 #include "launch/launcher_watchdog.h"
-#include "net/recovery_words.h"
+#include "net/job/recovery_words.h"
 #include "store/signed.h"
 
 #include <stdio.h>

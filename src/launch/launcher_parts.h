@@ -5,11 +5,13 @@
  *   launcher_actions.c   carries out what the machine decides (machine/job_machine.h)
  *   launcher_nodes.c     what other nodes and readers are told
  *   launcher_recovery.c  workers that survive the loss of others
- *   launcher_report.c    what is said of failures
- *   launcher_meet.c      the way to the other nodes
+ *   launcher_report.c    reports of failures
+ *   launcher_meet.c      serving or finding the store, and through it the other nodes
  *   launcher_look.c      what is shown of a running job
  *
- * Each calls those below it; nothing here decides anything. */
+ * Each calls those below it. Beside them: launcher_watchdog.h, workers that crash or hang; launcher_health.h, answers
+ * to health checks; launcher_descriptors.c, how many descriptors a job needs. Nothing here decides what is started or
+ * ended: that is the machine's. */
 #ifndef TT_LAUNCH_LAUNCHER_PARTS_H
 #define TT_LAUNCH_LAUNCHER_PARTS_H
 
@@ -43,8 +45,8 @@ typedef struct tt__launcher_state {
     int64_t look_ms;   /* when job->look() is due */
     int signals;       /* signalfd */
     bool has_terminal; /* when it began, its session had one */
-    int64_t signal_ms; /* when the first signal came, */
-    int signals_taken; /* and how many have come */
+    int64_t signal_ms; /* when the first signal came */
+    int signals_taken; /* how many have come */
 
     tt_store_server *server;       /* if this node serves the store */
     struct tt__election *election; /* for job->etcd: who serves it */
@@ -54,12 +56,12 @@ typedef struct tt__launcher_state {
 
     tt__watch *watch;
     struct tt__watchdog *watchdog; /* launcher_watchdog.h */
-    bool looking;                  /* readers wait for the calls of other nodes' ranks, */
-    tt__snapshot remote;           /* which were these when last seen */
+    bool looking;                  /* readers wait for `remote` */
+    tt__snapshot remote;           /* the calls of other nodes' ranks, as last seen */
 
     tt__moment started;
     tt_status failure;              /* why the job can't go on here; its text is this thread's last error */
-    char why[TT__ATTEMPT_TEXT];     /* the last attempt ended */
+    char why[TT__ATTEMPT_TEXT];     /* why the last attempt ended */
     char *earlier[TT__MAX_EARLIER]; /* how attempt k failed, at k % TT__MAX_EARLIER; allocated */
 } tt__launcher_state;
 
@@ -98,7 +100,7 @@ int tt__launcher_agreed_stop(const tt__launcher_state *l, int i);
 /* Tell the workers here that are kept that the round job->recovery begins, where each has its new rank. */
 void tt__launcher_tell_round(tt__launcher_state *l);
 
-/* Ask those that have not been asked for the next round, while all is well for them. */
+/* Ask the workers that have not been asked yet to come to the next round; for them all may be well. */
 void tt__launcher_want_round(tt__launcher_state *l);
 
 /* Tell those that wait for the next round, and have not been told, that it won't come. */
@@ -145,10 +147,11 @@ void tt__launcher_answer_look(tt__launcher_state *l, int id);
  * it to the other launchers. Best effort. */
 void tt__launcher_publish_end(tt__launcher_state *l, int i);
 
-/* Say of a node's ranks that they have ended, for those that wait for them while they join: no one else may. */
+/* Note in the store that the ranks of a node that is gone have ended, for ranks that wait for them while they join: its
+ * own launcher can't. */
 void tt__launcher_publish_end_of_node(tt__launcher_state *l, int node);
 
-/* Announce that no worker is left here; OVER follows when that is so everywhere. */
+/* Announce that no worker is left here; ON_OVER follows when all nodes have done so, or are lost. */
 void tt__launcher_announce_done(tt__launcher_state *l);
 
 /* The callbacks that fill in readers' answers. */

@@ -1,16 +1,15 @@
-/* Workers that survive the loss of others (tutti/elastic.h); net/recovery_words.h has what they and the launcher tell
- * each other.
+/* Workers that survive the loss of others (tutti/elastic.h); net/job/recovery_words.h has what they and the launcher
+ * tell each other.
  *
- * Such workers are not told to end when one is lost, or when nodes come and go: they notice, and wait for the next
- * round. When all of this node's that are left do so, the attempt is over here, as if nothing of it were left; the next
- * one starts those that are missing. A rank that others blame and that does not come, as it is stopped, is killed; one
- * that nobody blames may be in the middle of a long step, and has the grace period. */
+ * Such workers are not told to end when one is lost, or when nodes come and go: they notice it, and wait for the next
+ * round. machine/attempt_states.c decides when that begins, and which workers are killed because they don't come; here
+ * is what is done and asked for it. */
 #include "launch/launcher_parts.h"
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "base/mutant.h"
-#include "net/recovery_words.h"
+#include "net/job/recovery_words.h"
 
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-/* What the launcher says of failures: of an attempt that is followed by another, and of the job's end. */
+/* The launcher's reports: of a failed attempt that another follows, and of the end of the job. */
 #include "launch/launcher_parts.h"
 
 #include "launch/local/events.h"

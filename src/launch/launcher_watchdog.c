@@ -1,8 +1,8 @@
 #include "launch/launcher_watchdog.h"
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/proc_state.h"
+#include "base/machine/clock.h"
+#include "base/process/proc_state.h"
 #include "base/struck.h"
 #include "launch/launcher_health.h"
 #include "launch/local/file_timers.h"

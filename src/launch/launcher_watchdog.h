@@ -1,5 +1,5 @@
 /* What the launcher does about workers that crash or hang: it reads their stacks, ends those whose timers have expired,
- * keeps an account of them for the report, and tells who asks whether the workers are well (health.h). */
+ * keeps an account of them for the report, and serves health checks (local/health.h). */
 #ifndef TT_LAUNCH_LAUNCHER_WATCHDOG_H
 #define TT_LAUNCH_LAUNCHER_WATCHDOG_H
 
@@ -8,8 +8,8 @@
 enum { TT__READINGS = 4, TT__WATCHDOG_FDS = TT__READINGS + 2 };
 
 tt_status tt__watchdog_open(tt__launcher_state *l);
-/* How many descriptors it may take at once for a job, beside the timers of the workers' processes; and those may take
- * part of the `spare` ones, which nobody has counted on. */
+/* Return how many descriptors it may take at once for a job, without the timers of the workers' processes. These may
+ * take part of the `spare` ones, which nobody else has counted on. */
 int tt__watchdog_descriptors(const tt__job *job);
 void tt__watchdog_spare(tt__launcher_state *l, int spare);
 

@@ -1,9 +1,9 @@
 #include "metrics/append_file.h"
 
 #include "base/error.h"
-#include "base/fd.h"
-#include "base/planted.h"
-#include "base/quiet_write.h"
+#include "base/files/fd.h"
+#include "base/files/planted.h"
+#include "base/files/quiet_write.h"
 
 #include <errno.h>
 #include <fcntl.h>

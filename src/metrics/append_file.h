@@ -16,7 +16,7 @@ typedef struct tt__append_file {
 tt_status tt__append_create(tt__append_file *file, const char *path, bool *taken);
 
 /* Open `path` for appending, and make it where it is missing. Links are followed, and files refused, as
- * base/planted.h says. Errors, with the path: TT_ERR_IO, TT_ERR_INVALID a FIFO or the like, TT_ERR_MEMORY. */
+ * base/files/planted.h says. Errors, with the path: TT_ERR_IO, TT_ERR_INVALID a FIFO or the like, TT_ERR_MEMORY. */
 tt_status tt__append_open(tt__append_file *file, const char *path);
 
 /* Cut off what stands behind the last line end. *empty: nothing is left. */

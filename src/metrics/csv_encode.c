@@ -1,5 +1,5 @@
 /* Writing scalars as CSV. */
-#include "base/format.h"
+#include "base/text/format.h"
 #include "metrics/scalar_csv.h"
 
 #include <inttypes.h>

@@ -1,4 +1,8 @@
-/* Scalars from the event files that tt_summary_writer writes for TensorBoard. */
+/* Scalars from the event files that tt_summary_writer writes for TensorBoard.
+ *
+ * A record is written by one write at the end of the file, and what a failed write left is cut off (append_file.h). A
+ * process may still be killed while it writes. So reading stops at the first record that is torn or damaged, keeps what
+ * came before, and says so. */
 #ifndef TT_METRICS_EVENT_DECODE_H
 #define TT_METRICS_EVENT_DECODE_H
 

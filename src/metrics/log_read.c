@@ -2,8 +2,8 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
-#include "base/fd.h"
-#include "base/parse.h"
+#include "base/files/fd.h"
+#include "base/text/parse.h"
 #include "metrics/event_decode.h"
 #include "metrics/scalar_csv.h"
 

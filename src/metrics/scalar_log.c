@@ -1,7 +1,7 @@
 #include "metrics/scalar_log.h"
 
 #include "base/error.h"
-#include "base/format.h"
+#include "base/text/format.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #include "base/args.h"
 #include "models/language_models.h"
 #include "nn/module.h"
-#include "tensor/ops.h"
+#include "tensor/ops/ops.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* A folder as Hugging Face's libraries save it: config.json, and model.safetensors or model.safetensors.index.json. */
 #include "base/args.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "models/gpt2.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* State dicts of GPT-2 as they are found: published files have neither the leading "transformer." nor the head, which
  * is the table of tokens, and masks of attention among the tensors. */
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "models/gpt2.h"
 #include "models/language_models.h"
 #include "nn/module.h"

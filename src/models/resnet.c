@@ -4,7 +4,7 @@
 #include "base/args.h"
 #include "models/resnet_block.h"
 #include "nn/temporaries.h"
-#include "tensor/ops.h"
+#include "tensor/ops/ops.h"
 
 #include <string.h>
 #include <tutti/init.h>

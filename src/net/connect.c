@@ -1,10 +1,10 @@
 /* Connecting with patience: the ranks of a job start in any order, so usually the other side does not listen yet. */
 #include "net/net.h"
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/fd.h"
-#include "net/interrupt.h"
+#include "base/files/fd.h"
+#include "base/machine/clock.h"
+#include "net/job/interrupt.h"
 
 #include <errno.h>
 #include <netdb.h>

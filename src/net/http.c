@@ -1,9 +1,9 @@
 #include "net/http.h"
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/fd.h"
-#include "base/fork_fds.h"
+#include "base/files/fd.h"
+#include "base/machine/clock.h"
+#include "base/process/fork_fds.h"
 #include "net/curl_load.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 #include "net/net.h"
 
 #include "base/error.h"
-#include "base/fd.h"
+#include "base/files/fd.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 #include "net/local_socket.h"
 
-#include "base/fd.h"
+#include "base/files/fd.h"
 
 #include <errno.h>
 #include <linux/netlink.h>

@@ -1,8 +1,8 @@
 #include "net/refusals.h"
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/format.h"
+#include "base/machine/clock.h"
+#include "base/text/format.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
 #include "net/stream.h"
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "net/interrupt.h"
+#include "base/machine/clock.h"
+#include "net/job/interrupt.h"
 #include "net/net.h"
-#include "net/seal.h"
+#include "net/secure/seal.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -13,8 +13,8 @@
 #ifndef TT_NET_STREAM_H
 #define TT_NET_STREAM_H
 
-#include "net/handshake.h"
-#include "net/tls.h"
+#include "net/secure/handshake.h"
+#include "net/secure/tls.h"
 
 typedef struct tt__stream {
     int fd;                /* -1: closed */

@@ -2,11 +2,11 @@
 
 #include "base/args.h"
 #include "base/error.h"
-#include "base/format.h"
+#include "base/text/format.h"
 #include "nn/initial.h"
 #include "nn/module.h"
 #include "nn/which_replica.h"
-#include "tensor/ops.h"
+#include "tensor/ops/ops.h"
 
 #include <stdio.h>
 #include <stdlib.h>

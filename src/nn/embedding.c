@@ -1,7 +1,7 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "nn/initial.h"
-#include "tensor/ops.h"
+#include "tensor/ops/ops.h"
 
 static const char who[] = "tt_nn_embedding";
 

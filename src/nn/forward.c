@@ -3,8 +3,8 @@
 #include "base/error.h"
 #include "nn/module.h"
 #include "nn/temporaries.h"
-#include "tensor/pool.h"
-#include "tensor/tensor.h"
+#include "tensor/core/pool.h"
+#include "tensor/core/tensor.h"
 
 #include <stdatomic.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "nn/module.h"
-#include "tensor/ops.h"
+#include "tensor/ops/ops.h"
 
 #include <math.h>
 #include <stdlib.h>

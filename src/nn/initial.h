@@ -2,7 +2,7 @@
 #ifndef TT_NN_INITIAL_H
 #define TT_NN_INITIAL_H
 
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 #include <tutti/nn.h>
 

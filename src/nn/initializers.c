@@ -1,8 +1,8 @@
 #include "base/args.h"
 #include "base/error.h"
-#include "tensor/ops.h"
-#include "tensor/orthogonal.h"
-#include "tensor/truncated_normal.h"
+#include "tensor/ops/ops.h"
+#include "tensor/random/orthogonal.h"
+#include "tensor/random/truncated_normal.h"
 
 #include <tutti/init.h>
 

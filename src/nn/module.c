@@ -21,16 +21,16 @@ void tt__module_list_drop(tt__module_list *list) {
     *list = (tt__module_list){0};
 }
 
-void tt__module_drop_lists(tt_module *module) {
+static void drop_lists(tt_module *module) {
     for (int kind = 0; kind < TT__LIST_KINDS; kind++)
         tt__module_list_drop(&module->lists[kind]);
 }
 
-void tt__module_changed(tt_module *module) {
+static void module_changed(tt_module *module) {
     for (; module; module = module->parent) {
-        tt__module_drop_lists(module);
+        drop_lists(module);
         for (tt_module *w = module->wrappers; w; w = w->next_wrapper)
-            tt__module_changed(w);
+            module_changed(w);
     }
 }
 
@@ -113,7 +113,7 @@ static void module_unref(tt_module *module) {
         return;
     if (module->cls.destroy)
         module->cls.destroy(module);
-    tt__module_drop_lists(module);
+    drop_lists(module);
     if (module->wrapped)
         wrapper_detach(module);
     for (size_t i = 0; i < module->child_count; i++) {
@@ -239,7 +239,7 @@ static tt_status module_add_child(tt_module *parent, const char *name, tt_module
     note_name(parent, copy, 2 * parent->child_count);
     children[parent->child_count++] = (tt__module_child){copy, module};
     module->parent = parent;
-    tt__module_changed(parent);
+    module_changed(parent);
     return TT_OK;
 }
 
@@ -292,7 +292,7 @@ static tt_status add_tensor(const char *who, tt_module *module, const tt__module
     note_name(module, copy, 2 * module->tensor_count + 1);
     tensors[module->tensor_count] = *entry;
     tensors[module->tensor_count++].name = copy;
-    tt__module_changed(module);
+    module_changed(module);
     return TT_OK;
 }
 

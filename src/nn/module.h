@@ -10,8 +10,8 @@
 
 #include "autograd/pointer_map.h"
 #include "base/name_map.h"
-#include "tensor/named_tensors.h"
-#include "tensor/tensor.h"
+#include "tensor/core/named_tensors.h"
+#include "tensor/core/tensor.h"
 
 #include <tutti/nn.h>
 
@@ -126,9 +126,7 @@ void tt__module_set_amp(tt_module *module, tt__module_amp amp);
 /* The class a module was made with: how a layer above recognises its own. */
 const tt_module_class *tt__module_class(const tt_module *module);
 
-/* Drop the module's lists, and those of all modules that contain or wrap it. */
-void tt__module_changed(tt_module *module);
-void tt__module_drop_lists(tt_module *module);
+/* Empty a list. */
 void tt__module_list_drop(tt__module_list *list);
 
 #endif

@@ -1,6 +1,6 @@
 #include "base/error.h"
 #include "nn/module.h"
-#include "tensor/pool.h"
+#include "tensor/core/pool.h"
 
 #include <tutti/autograd.h>
 

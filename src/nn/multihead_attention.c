@@ -6,7 +6,7 @@
 #include "nn/initial.h"
 #include "nn/module.h"
 #include "nn/temporaries.h"
-#include "tensor/ops.h"
+#include "tensor/ops/ops.h"
 
 #include <tutti/init.h>
 

@@ -1,11 +1,11 @@
 /* RNN, LSTM and GRU: layers of a recurrence, in one direction or both. */
-#include "autograd/rnn_layer.h"
+#include "autograd/ops/product/rnn_layer.h"
 
 #include "base/args.h"
 #include "base/error.h"
 #include "nn/initial.h"
-#include "tensor/ops.h"
-#include "tensor/pool.h"
+#include "tensor/core/pool.h"
+#include "tensor/ops/ops.h"
 
 #include <inttypes.h>
 #include <math.h>

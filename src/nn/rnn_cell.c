@@ -1,10 +1,10 @@
 /* One step of a recurrence: RNNCell, LSTMCell, GRUCell. */
-#include "autograd/rnn_layer.h"
+#include "autograd/ops/product/rnn_layer.h"
 #include "base/args.h"
 #include "base/error.h"
 #include "nn/initial.h"
 #include "nn/temporaries.h"
-#include "tensor/ops.h"
+#include "tensor/ops/ops.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -3,7 +3,7 @@
 #ifndef TT_NN_TEMPORARIES_H
 #define TT_NN_TEMPORARIES_H
 
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 /* Is x one of the list? */
 static inline bool tt__tensor_is_among(const tt_tensor *x, tt_tensor *const *list, int64_t count) {

@@ -1,8 +1,8 @@
 #include "optim/dict.h"
 
 #include "base/error.h"
-#include "base/format.h"
-#include "tensor/tensor.h"
+#include "base/text/format.h"
+#include "tensor/core/tensor.h"
 
 #include <stdarg.h>
 #include <stdio.h>

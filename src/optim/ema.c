@@ -2,13 +2,13 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "base/quarantine.h"
-#include "optim/clip_pass.h"
+#include "optim/clipping/clip_pass.h"
 #include "optim/dict.h"
 #include "optim/loadable.h"
-#include "tensor/capture.h"
-#include "tensor/named_tensors.h"
-#include "tensor/ops.h"
-#include "tensor/parallel.h"
+#include "tensor/core/named_tensors.h"
+#include "tensor/device/capture.h"
+#include "tensor/device/parallel.h"
+#include "tensor/ops/ops.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 #include "optim/fused.h"
 
 #include "base/error.h"
-#include "tensor/parallel.h"
+#include "tensor/device/parallel.h"
 
 #include <stdlib.h>
 #include <string.h>

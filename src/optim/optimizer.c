@@ -5,19 +5,10 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "base/quarantine.h"
-#include "tensor/named_tensors.h"
-#include "tensor/ops.h"
+#include "tensor/core/named_tensors.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-tt_tensor *tt__master_of(tt_tensor *x) {
-    tt_tensor *master = tt__optim_hold(tt__to("an optimizer", x, TT_F32));
-    if (!master || tt_requires_grad_(master, true))
-        return master;
-    tt__tensor_disown(master);
-    return NULL;
-}
 
 /* ---- groups ---- */
 

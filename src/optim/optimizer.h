@@ -7,8 +7,8 @@
 #define TT_OPTIM_OPTIMIZER_H
 
 #include "optim/dict.h"
-#include "optim/rule.h"
-#include "tensor/tensor.h"
+#include "optim/rules/rule.h"
+#include "tensor/core/tensor.h"
 
 #include <tutti/optim.h>
 
@@ -104,7 +104,7 @@ typedef struct tt__optim_shards {
     void (*destroy)(void *user);
 } tt__optim_shards;
 
-/* Something that steps an optimizer in the program's place: parallel/ddp_step.c. */
+/* Something that steps an optimizer in the program's place: parallel/ddp/ddp_step.c. */
 typedef struct tt__optim_stepper {
     void (*let_go)(void *user); /* the optimizer is about to be freed */
 } tt__optim_stepper;
@@ -144,7 +144,8 @@ int tt__optim_type(const tt__optimizer_class *cls, tt_dtype dtype);
 /* Is this the type of parameters that get masters? */
 static inline bool tt__wants_master(tt_dtype dtype) { return dtype == TT_F16 || dtype == TT_BF16; }
 
-/* Make the master of x, a leaf of the optimizer's own; NULL: no memory. Ended by tt__tensor_disown(). */
+/* Make the master of x, a leaf of the optimizer's own; NULL: no memory. Ended by tt__tensor_disown().
+ * Defined in masters.c. */
 tt_tensor *tt__master_of(tt_tensor *x);
 
 /* Set up a state without slots. On failure nothing is left. */

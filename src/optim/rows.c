@@ -2,8 +2,8 @@
 #include "autograd/sparse_grad.h"
 #include "base/error.h"
 #include "optim/fused.h"
-#include "tensor/ops.h"
-#include "tensor/parallel.h"
+#include "tensor/device/parallel.h"
+#include "tensor/ops/ops.h"
 
 /* Why the optimizer doesn't take the gradient of x, as the end of an error; NULL: it does. */
 static const char *unfit(const tt_optimizer *o, const tt__optim_group *group, const tt_tensor *x) {

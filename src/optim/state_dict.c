@@ -2,7 +2,7 @@
 #include "base/error.h"
 #include "base/name_map.h"
 #include "optim/optimizer.h"
-#include "tensor/named_tensors.h"
+#include "tensor/core/named_tensors.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,11 +1,11 @@
 /* A step: the runs of a group are gathered first, so that a failure changes nothing of it, then updated in one pass. */
 #include "autograd/sparse_grad.h"
 #include "base/error.h"
+#include "optim/clipping/grad_total.h"
 #include "optim/fused.h"
-#include "optim/grad_total.h"
-#include "optim/masters.h"
+#include "optim/mixed_precision/masters.h"
 #include "optim/step_capture.h"
-#include "tensor/kernels.h"
+#include "tensor/kernels/kernels.h"
 
 #include <math.h>
 

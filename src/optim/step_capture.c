@@ -1,7 +1,7 @@
 #include "optim/step_capture.h"
 
 #include "base/error.h"
-#include "tensor/capture.h"
+#include "tensor/device/capture.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* Steps that a graph captures: tensor/capture.h. Their options and counts are the device's, anew for each replay. */
+/* Steps that a graph captures: tensor/device/capture.h. Their options and counts are the device's, anew for each
+ * replay. */
 #ifndef TT_OPTIM_STEP_CAPTURE_H
 #define TT_OPTIM_STEP_CAPTURE_H
 

@@ -5,7 +5,7 @@
 #ifndef TT_PARALLEL_CARRIED_H
 #define TT_PARALLEL_CARRIED_H
 
-#include "tensor/device.h"
+#include "tensor/device/device.h"
 
 #include <tutti/comm.h>
 

@@ -6,8 +6,8 @@
 #include "comm/group.h"
 #include "parallel/device_peers.h"
 #include "reducer/text_agreement.h"
-#include "tensor/capture.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
+#include "tensor/device/capture.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

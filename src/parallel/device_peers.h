@@ -1,9 +1,13 @@
 /* Memory that ranks of one host have on their devices, added up where it lies: each rank maps the others', and sums its
- * share of the elements into all of them. Ranks may share a device. */
+ * share of the elements into all of them. Ranks may share a device.
+ *
+ * The others' memory is mapped piece by piece, at the places that the pieces have in their owner's range
+ * (tt__device_sharing); descriptors of the pieces go over Unix sockets (comm/native/descriptors.h). After a step that
+ * failed, memory that others may still write to is never used again. */
 #ifndef TT_PARALLEL_DEVICE_PEERS_H
 #define TT_PARALLEL_DEVICE_PEERS_H
 
-#include "tensor/device.h"
+#include "tensor/device/device.h"
 
 #include <tutti/comm.h>
 

@@ -3,8 +3,8 @@
 
 #include "base/args.h"
 #include "base/error.h"
-#include "data/loader.h"
-#include "parallel/ddp.h"
+#include "data/loader/loader.h"
+#include "parallel/ddp/ddp.h"
 #include "parallel/named_copy.h"
 #include "parallel/sync_batch_norm.h"
 

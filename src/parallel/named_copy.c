@@ -2,8 +2,8 @@
 #include "parallel/named_copy.h"
 
 #include "base/error.h"
-#include "tensor/host_copy.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
+#include "tensor/shape/host_copy.h"
 
 #include <stdlib.h>
 #include <string.h>

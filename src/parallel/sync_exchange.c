@@ -5,7 +5,7 @@
 #include "base/saved_error.h"
 #include "comm/group.h"
 #include "reducer/text_agreement.h"
-#include "tensor/ops.h"
+#include "tensor/ops/ops.h"
 
 #include <tutti/parallel.h>
 

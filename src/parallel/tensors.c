@@ -6,8 +6,8 @@
 #include "comm/callback.h"
 #include "comm/group.h"
 #include "parallel/device_all_reduce.h"
-#include "tensor/capture.h"
-#include "tensor/ops.h"
+#include "tensor/device/capture.h"
+#include "tensor/ops/ops.h"
 
 #include <tutti/parallel.h>
 

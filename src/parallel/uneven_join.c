@@ -5,7 +5,7 @@
 
 #include "base/args.h"
 #include "base/error.h"
-#include "parallel/ddp_names.h"
+#include "parallel/ddp/ddp_names.h"
 #include "reducer/text_agreement.h"
 
 #include <tutti/join.h>

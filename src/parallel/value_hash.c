@@ -2,7 +2,7 @@
 #include "parallel/value_hash.h"
 
 #include "base/error.h"
-#include "tensor/host_copy.h"
+#include "tensor/shape/host_copy.h"
 
 #include <string.h>
 

@@ -5,8 +5,8 @@
  * all say that they have. */
 #include "reducer/reducer.h"
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 
 /* What errors of collectives name, as they have no line of the program's. */
 static const char average_site[] = "the averaging of gradients";

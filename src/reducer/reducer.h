@@ -1,4 +1,14 @@
-/* The inside of a reducer. */
+/* The inside of a reducer.
+ *
+ * Parameters are divided into buckets as PyTorch's DDP divides them: in reverse order of their registration, and again
+ * in the order in which the first step shows them to be ready (layout.c). A bucket lies in symmetric memory. It has the
+ * gradients of its parameters, which are views into it, and behind them a mark for each (marks.c); behind the last
+ * bucket's marks is a note of each rank.
+ *
+ * A bucket begins when its parameters are ready and the buckets before it have begun, so all ranks make the same calls
+ * in the same order (exchange.c). It is averaged by an asynchronous all_reduce, which advances whenever another
+ * gradient is ready. A communication hook takes its place in stages; marks are then averaged by a call of their own,
+ * since a hook need not be exact. */
 #ifndef TT_REDUCER_REDUCER_H
 #define TT_REDUCER_REDUCER_H
 

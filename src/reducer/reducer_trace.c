@@ -2,7 +2,7 @@
 #include "reducer/reducer.h"
 
 #include "base/args.h"
-#include "base/clock.h"
+#include "base/machine/clock.h"
 
 void tt__reducer_trace(const tt_reducer *r, tt_reducer_event_kind kind, size_t index) {
     if (!r->trace)

@@ -1,4 +1,7 @@
-/* Do all ranks have the same list? */
+/* Do all ranks have the same list?
+ *
+ * A joint call begins with this agreement, in which a rank that refuses the call says so; else the others would wait
+ * for it. A failure after it aborts the group, with its error. */
 #ifndef TT_REDUCER_TEXT_AGREEMENT_H
 #define TT_REDUCER_TEXT_AGREEMENT_H
 

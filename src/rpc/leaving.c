@@ -1,11 +1,11 @@
 #include "rpc/leaving.h"
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "rpc/peers.h"
-#include "rpc/sending.h"
-#include "rpc/serving.h"
-#include "rpc/waiting.h"
+#include "base/machine/clock.h"
+#include "rpc/calls/sending.h"
+#include "rpc/functions/serving.h"
+#include "rpc/threads/waiting.h"
+#include "rpc/workers/peers.h"
 
 #include <stdio.h>
 

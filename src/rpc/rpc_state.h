@@ -33,10 +33,10 @@
 #define TT_RPC_STATE_H
 
 #include "comm/record/own_recorder.h"
-#include "rpc/functions.h"
-#include "rpc/future.h"
-#include "rpc/network.h"
-#include "rpc/rpc_wire.h"
+#include "rpc/calls/future.h"
+#include "rpc/functions/functions.h"
+#include "rpc/values/rpc_wire.h"
+#include "rpc/workers/network.h"
 
 enum {
     TT__RPC_WINDOW = 4 << 20,      /* most bytes of requests sent to a worker that has not begun them */

@@ -1,6 +1,6 @@
 /* Waiting for processes, and which of several failures is the cause. */
 #include "base/args.h"
-#include "base/clock.h"
+#include "base/machine/clock.h"
 #include "base/struck.h"
 #include "spawn/process_context.h"
 

@@ -2,7 +2,7 @@
  * program ignores SIGCHLD, or waits for all its children, that is at once. */
 #include "spawn/process_context.h"
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -4,10 +4,10 @@
  * its stack: glibc gives the stacks of the parent's other threads to new ones. */
 #include "spawn/spawned_child.h"
 
-#include "base/clock.h"
-#include "base/cores.h"
-#include "base/new_process.h"
-#include "base/threads.h"
+#include "base/machine/clock.h"
+#include "base/machine/cores.h"
+#include "base/process/new_process.h"
+#include "base/process/threads.h"
 
 #include <dlfcn.h>
 #include <errno.h>

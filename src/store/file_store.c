@@ -10,14 +10,14 @@
  * (F_OFD_SETLK: it ends with the process, however that ends). A user that finds the lock free knows that the records
  * are from an earlier job. */
 #include "base/args.h"
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/fd.h"
-#include "base/planted.h"
+#include "base/files/fd.h"
+#include "base/files/planted.h"
+#include "base/files/quiet_write.h"
+#include "base/machine/clock.h"
 #include "base/quarantine.h"
-#include "base/quiet_write.h"
 #include "base/saved_error.h"
-#include "store/call_lock.h"
+#include "store/client/call_lock.h"
 #include "store/local_store.h"
 #include "store/wire.h"
 

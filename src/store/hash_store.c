@@ -1,7 +1,7 @@
 /* HashStore: keys for the threads of one process. */
 #include "base/error.h"
+#include "base/process/threads.h"
 #include "base/quarantine.h"
-#include "base/threads.h"
 #include "store/local_store.h"
 
 #include <stdio.h>

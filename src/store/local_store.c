@@ -1,7 +1,7 @@
 #include "store/local_store.h"
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #ifndef TT_STORE_LOCAL_STORE_H
 #define TT_STORE_LOCAL_STORE_H
 
-#include "store/key_table.h"
+#include "store/server/key_table.h"
 #include "store/store_ops.h"
 
 typedef struct tt__local_store tt__local_store;

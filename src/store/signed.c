@@ -1,7 +1,7 @@
 #include "store/signed.h"
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "store/store_ops.h"
 
 #include <poll.h>

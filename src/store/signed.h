@@ -11,7 +11,7 @@
 #define TT_STORE_SIGNED_H
 
 #include "base/bytes.h"
-#include "net/secret.h"
+#include "net/secure/secret.h"
 
 #include <tutti/store.h>
 

@@ -1,6 +1,9 @@
-/* What all ranks agree on: their options before the first step, and the end. */
+/* What all ranks agree on: their options before the first step, and the end.
+ *
+ * Whatever decides about further calls (whether to stop, whether a loss is finite) is agreed on behind each backward
+ * pass and each evaluation. A rank that decided alone would leave the others waiting. */
 #include "base/error.h"
-#include "base/format.h"
+#include "base/text/format.h"
 #include "comm/group.h"
 #include "trainer/run_state.h"
 

@@ -1,5 +1,5 @@
 /* A display of lines, and on a terminal of a progress bar. */
-#include "base/format.h"
+#include "base/text/format.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /* Evaluation, and what follows from it: the best checkpoint, early stopping, a scheduler's step. */
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "trainer/run_state.h"
 
 #include <float.h>

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "parallel/hooks/comm_hook.h"
 #include "reducer/text_agreement.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 #include "trainer/run_state.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* What people see of a run: its display and its metrics. */
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "trainer/run_state.h"
 
 #include <math.h>

@@ -1,10 +1,10 @@
 /* Checkpoints of a run: the latest, the best, those that are kept, and going on from one. */
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/parse.h"
-#include "base/planted.h"
+#include "base/files/planted.h"
+#include "base/machine/clock.h"
+#include "base/text/parse.h"
 #include "checkpoint/entries.h"
-#include "data/loader.h"
+#include "data/loader/loader.h"
 #include "trainer/run_state.h"
 
 #include <dirent.h>

@@ -1,7 +1,7 @@
 /* The steps of an epoch. */
-#include "base/clock.h"
 #include "base/error.h"
-#include "data/loader.h"
+#include "base/machine/clock.h"
+#include "data/loader/loader.h"
 #include "trainer/run_state.h"
 
 #include <inttypes.h>

@@ -3,7 +3,7 @@
  * again. */
 #include "base/args.h"
 #include "base/error.h"
-#include "data/loader.h"
+#include "data/loader/loader.h"
 #include "trainer/run_state.h"
 
 #include <inttypes.h>

@@ -1,8 +1,8 @@
 /* Steps that are replays of captured ones (tutti/graph.h): a graph for the pass and one for the optimizer's step,
  * between which the trainer looks at the loss, clips, or leaves the step out. */
 #include "base/error.h"
-#include "tensor/device.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
+#include "tensor/device/device.h"
 #include "trainer/run_state.h"
 
 /* Passes before the capture: state of optimizers is made, and gradients, in the first. */

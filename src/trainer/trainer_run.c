@@ -1,10 +1,10 @@
 /* A run from its options to its end. */
 #include "base/args.h"
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "comm/group.h"
-#include "data/loader.h"
-#include "tensor/capture.h"
+#include "data/loader/loader.h"
+#include "tensor/device/capture.h"
 #include "trainer/run_state.h"
 
 #include <inttypes.h>

@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/fd.h"
-#include "base/printable.h"
+#include "base/files/fd.h"
+#include "base/text/printable.h"
 
 /* ---- archives ---- */
 

@@ -4,8 +4,8 @@
 #ifndef TT_ZIP_ZIP_WRITE_H
 #define TT_ZIP_ZIP_WRITE_H
 
-#include "base/atomic_file.h"
 #include "base/bytes.h"
+#include "base/files/atomic_file.h"
 
 typedef struct tt__zip_writer {
     tt__atomic_file file;

@@ -1,6 +1,6 @@
 /* GPT-2's two files and a text: merges, a zero byte, then the text, of a vocabulary of all bytes and a few pairs; and
  * the whole as a vocabulary. A tokenizer that is made gives any text back. */
-#include "data/gpt2_files.h"
+#include "data/text/gpt2_files.h"
 
 #include <stdio.h>
 #include <stdlib.h>

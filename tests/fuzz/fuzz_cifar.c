@@ -1,5 +1,5 @@
 /* CIFAR's records from memory, as each of the three kinds of label. */
-#include "data/cifar.h"
+#include "data/datasets/cifar.h"
 
 #include <stdlib.h>
 

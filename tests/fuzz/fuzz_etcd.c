@@ -1,9 +1,9 @@
 /* Answers of etcd's gateway: JSON is read where it lies. Whatever is found must lie inside of the text, and what is
  * written in base64 must be read back as it was. */
-#include "store/etcd_server.h"
-#include "store/etcd_store.h"
-#include "store/etcd_text.h"
-#include "store/json_scan.h"
+#include "store/etcd/etcd_server.h"
+#include "store/etcd/etcd_store.h"
+#include "store/etcd/etcd_text.h"
+#include "store/etcd/json_scan.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
  *   invented  the peer's bytes. With a secret, they must never lead to success
  *   spoiled   pairs (place, xor) applied to what a true peer with the same secret says; any change must
  *             keep us from success */
-#include "net/handshake.h"
+#include "net/secure/handshake.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* IDX from memory: as it is, and, if it is not gzip itself, packed as well, which must come to the same. */
-#include "data/idx.h"
+#include "data/datasets/idx.h"
 
 #include <stdint.h>
 #include <stdlib.h>

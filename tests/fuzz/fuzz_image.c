@@ -1,5 +1,5 @@
 /* Pictures from memory: what is decoded can be resized. */
-#include "data/image.h"
+#include "data/images/image.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* NumPy's arrays from memory: the bytes as a .npy file, and as a .npz file. */
-#include "data/npy.h"
-#include "data/npz.h"
-#include "data/source.h"
+#include "data/files/npy.h"
+#include "data/files/npz.h"
+#include "data/files/source.h"
 
 #include <stdint.h>
 #include <stdlib.h>

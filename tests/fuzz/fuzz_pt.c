@@ -5,7 +5,7 @@
 #include <string.h>
 #include <tutti/checkpoint.h>
 
-#include "unit/pt_file.h"
+#include "unit/checkpoint/pt_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

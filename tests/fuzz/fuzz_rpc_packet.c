@@ -1,7 +1,7 @@
 /* Packets that workers send each other, and the values in them. A value that is read is written again, and what was
  * written is read and written once more: both times the same bytes come out. */
-#include "rpc/references.h"
-#include "rpc/rpc_wire.h"
+#include "rpc/references/references.h"
+#include "rpc/values/rpc_wire.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
  *     stream fed whole to another service.
  *   odd mode: records (client and flags, size, that many bytes) of four clients of one service, which come, go, and
  *   read or don't. */
-#include "store/service.h"
+#include "store/server/service.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* A file of tokens from memory: what its header says, and its tokens as each type. */
-#include "data/tokens.h"
+#include "data/text/tokens.h"
 
 #include <stdlib.h>
 #include <string.h>

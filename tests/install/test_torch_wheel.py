@@ -147,7 +147,7 @@ class WheelTest(unittest.TestCase):
         script = self.scratch / "lines.py"
         for wheel in self.wheels:
             by_itself = tuple(map(int, wheel.minor.split("."))) >= (2, 5)
-            torchrun = ["-m", "torch.distributed.run"] if by_itself else [ROOT / "tests/interop/torchrun_old.py"]
+            torchrun = ["-m", "torch.distributed.run"] if by_itself else [ROOT / "tests/interop/launch/torchrun_old.py"]
             script.write_text(PROGRAM.format(first="" if by_itself else "import tutti_torch\n"))
             for launcher in ([os.environ["TUTTI"], "run", "--standalone", "--nproc-per-node=2", wheel.python],
                              [wheel.python, *torchrun, "--standalone", "--nproc_per_node=2"]):

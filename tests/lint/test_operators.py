@@ -36,7 +36,7 @@ class Operators(unittest.TestCase):
         self.assertEqual(self.found(parity="tt_rank(in[0])"), [
             "tt_blur() is nowhere called in tests/parity/parity_*.h, so nothing compares it with PyTorch"])
         self.assertEqual(self.found(cases="tt_blur(in[0])"), [
-            "tt_rank() is nowhere called in tests/unit/op_cases*.h, so nothing checks its gradients"])
+            "tt_rank() is nowhere called in tests/unit/autograd/op_cases*.h, so nothing checks its gradients"])
         self.assertEqual(self.found(lines=LINES.replace("OPERATOR(b", "UNARY(b"), parity="tt_rank(x)", cases=CASES), [])
 
     def test_each_kernel_is_in_the_tables(self):

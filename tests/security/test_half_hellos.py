@@ -19,7 +19,7 @@ HELLOS = 10000 if LONG else 1000 if os.environ.get("TT_SANITIZED") else 2500
 HALF = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"r" * 32  # of 512 bytes
 PROOF_SECONDS = 10
 STORE_MIB = 256
-NEWCOMERS = 1 / 8  # of it, at most; src/store/server.c
+NEWCOMERS = 1 / 8  # of it, at most; src/store/server/server.c
 
 
 def memory_mib(pid, what):

@@ -5,7 +5,7 @@
 #include "security/other_user.h"
 
 #include "launch/local/snapshot.h"
-#include "net/job_socket.h"
+#include "net/job/job_socket.h"
 
 #include <poll.h>
 

@@ -5,7 +5,7 @@
 
 #include "security/other_user.h"
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 #include "comm/native/native.h"
 #include "comm/shared/shm_connect.h"
 #include "net/local_socket.h"

@@ -4,10 +4,10 @@
 
 #include "security/other_user.h"
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 #include "launch/local/snapshot.c" /* the command's alone, in no library */
 #include "net/net.h"
-#include "net/peer_user.h"
+#include "net/secure/peer_user.h"
 #include "net/stream.h"
 
 #include <tutti/store.h>

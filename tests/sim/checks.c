@@ -321,6 +321,18 @@ static void check_survivors(void) {
     }
 }
 
+void sim_check_note(int node, int rank, int attempt) {
+    const sim_plan *p = plan();
+    /* a store is then for several attempts, or none; of a killed keeper's workers no end is seen here */
+    if (p->elastic || p->recovers || sim_plan_has(p, SIM_KILL_KEEPER))
+        return;
+    for (int i = 0; i < sim_seen.end_count; i++)
+        if (sim_seen.ends[i].rank == rank && sim_seen.ends[i].attempt == attempt)
+            return;
+    sim_fail("note", "node %d notes in the store of attempt %d that rank %d has ended, which has not", node, attempt,
+             rank);
+}
+
 static void check_keys(void) {
     int world = plan()->nodes * plan()->workers;
     size_t most = (size_t)(plan()->nodes * (3 + 2 * (plan()->workers + 4)) + world + 8);

@@ -21,4 +21,7 @@ _Noreturn void sim_check_ended(void);
 /* At the end. */
 void sim_check_all(void);
 
+/* A launcher notes in the store of attempt `attempt` that a rank has ended. */
+void sim_check_note(int node, int rank, int attempt);
+
 #endif

@@ -1,9 +1,9 @@
 #include "sim/groups.h"
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "comm/group.h"
-#include "net/interrupt.h"
+#include "net/job/interrupt.h"
 #include "sim/cluster.h"
 #include "sim/history.h"
 #include "sim/network.h"

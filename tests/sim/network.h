@@ -6,7 +6,7 @@
 #include "base/bytes.h"
 #include "sim/plan.h"
 #include "sim/world.h"
-#include "store/service.h"
+#include "store/server/service.h"
 
 typedef struct sim_conn sim_conn;
 

@@ -1,15 +1,16 @@
 /* The store: the real service machine behind virtual connections; and the real client's connections. What stands in for
- * src/store/server.c and connection.c, and for src/net. */
-#include "base/clock.h"
+ * src/store/server/server.c and connection.c, and for src/net. */
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "net/net.h"
 #include "net/stream.h"
+#include "sim/checks.h"
 #include "sim/cluster.h"
 #include "sim/descriptors.h"
 #include "sim/history.h"
 #include "sim/network.h"
 #include "sim/verdict.h"
-#include "store/renewal.h"
+#include "store/server/renewal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -155,10 +156,30 @@ static void trace_request(const sim_conn *conn, const uint8_t *data, size_t size
         sim_trace(sim_conn_node(conn), "%s %.*s", info->name, (int)n, (const char *)data + at + 8);
 }
 
+/* A launcher notes how a rank has ended: one of the attempt that the store is for, which is its number. A coordinator
+ * says so, too, of the ranks of a node that is gone. */
+static void check_note(const sim_conn *conn, const uint8_t *data, size_t size) {
+    static const char begin[] = "/tutti/ended/", of_node[] = "its node";
+    enum { OPCODE = 1, LENGTH = 8, BEGIN = sizeof begin - 1 };
+    int rank = 0;
+    if (size <= OPCODE + LENGTH + BEGIN || data[0] != tt__store_op_table[TT__STORE_SET].opcode[TT_STORE_TORCH_2] ||
+        memcmp(data + OPCODE + LENGTH, begin, BEGIN) != 0)
+        return;
+    uint64_t n = tt__store_number(data + OPCODE, LENGTH);
+    for (size_t i = OPCODE + LENGTH + BEGIN; i < OPCODE + LENGTH + n && i < size; i++)
+        rank = 10 * rank + data[i] - '0';
+    size_t value = OPCODE + LENGTH + (size_t)n + LENGTH;
+    if (size < value + sizeof of_node || memcmp(data + value, of_node, sizeof of_node - 1) != 0)
+        sim_check_note(sim_conn_node(conn), rank, renewals);
+}
+
 void sim_store_take(sim_conn *conn, tt__store_session *session, const void *data, size_t size) {
-    if (sim_conn_attempt(conn) < 0)
+    if (sim_conn_attempt(conn) < 0) {
         trace_request(conn, data, size);
-    else if (sim_conn_attempt(conn) < renewals && !sim_cluster_disturbed_itself(sim_conn_node(conn)))
+        check_note(conn, data, size);
+    }
+    if (sim_conn_attempt(conn) >= 0 && sim_conn_attempt(conn) < renewals &&
+        !sim_cluster_disturbed_itself(sim_conn_node(conn)))
         sim_fail("fresh store", "what a worker of node %d wrote in attempt %d is taken in attempt %d",
                  sim_conn_node(conn), sim_conn_attempt(conn), renewals);
     tt__store_session_feed(session, data, size);

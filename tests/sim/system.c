@@ -4,8 +4,8 @@
 #include "sim/verdict.h"
 #include "sim/world.h"
 
-#include "base/threads.h"
-#include "base/ticks.h"
+#include "base/machine/ticks.h"
+#include "base/process/threads.h"
 
 #include <signal.h>
 #include <stdio.h>

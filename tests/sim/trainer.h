@@ -4,8 +4,8 @@
 #ifndef SIM_TRAINER_H
 #define SIM_TRAINER_H
 
-#include "net/job_socket.h"
-#include "net/recovery_words.h"
+#include "net/job/job_socket.h"
+#include "net/job/recovery_words.h"
 #include "sim/plan.h"
 #include "sim/world.h"
 

@@ -4,7 +4,7 @@
 
 #include "support/ranks.h"
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 
 enum { BLOW_HEARTBEAT_MS = 1500 };
 

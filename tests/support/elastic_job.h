@@ -1,13 +1,13 @@
 /* A launcher for tests of recovery: it starts the workers of a job, reads the words in their flight recorders, and,
- * when ranks are lost, tells them the next round as net/recovery_words.h says, in which they are replaced, or missing;
- * or in which others join. It serves the job's store itself. The workers run this same program: elastic_job_begin(),
- * first in main(), turns to `worker`. */
+ * when ranks are lost, tells them the next round as net/job/recovery_words.h says, in which they are replaced, or
+ * missing; or in which others join. It serves the job's store itself. The workers run this same program:
+ * elastic_job_begin(), first in main(), turns to `worker`. */
 #ifndef TESTS_SUPPORT_ELASTIC_JOB_H
 #define TESTS_SUPPORT_ELASTIC_JOB_H
 
-#include "base/clock.h"
-#include "net/job_socket.h"
-#include "net/recovery_words.h"
+#include "base/machine/clock.h"
+#include "net/job/job_socket.h"
+#include "net/job/recovery_words.h"
 #include "store/signed.h"
 #include "support/patience.h"
 

@@ -6,7 +6,7 @@
 #ifndef TESTS_SUPPORT_FAR_DEVICE_H
 #define TESTS_SUPPORT_FAR_DEVICE_H
 
-#include "tensor/device.h"
+#include "tensor/device/device.h"
 
 /* The device, registered at the first call. NULL and an error: there is no memory for it. A forked child shares the
  * memory with its parent: fork before the first call. */

@@ -1,6 +1,6 @@
-/* The kernels of the device "far": see tensor/kernels.h for what each computes. B batch, V classes. */
+/* The kernels of the device "far": see tensor/kernels/kernels.h for what each computes. B batch, V classes. */
 #include "support/far_device.h"
-#include "tensor/kernels.h"
+#include "tensor/kernels/kernels.h"
 
 #include <math.h>
 

@@ -4,7 +4,7 @@
 
 #include "support/ranks.h"
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 
 #include <dirent.h>
 #include <pthread.h>

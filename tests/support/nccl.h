@@ -5,7 +5,7 @@
 #include "support/calls.h"
 #include "support/ranks.h"
 
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 #include <tutti/tutti.h>
 

@@ -2,7 +2,7 @@
 #ifndef TESTS_SUPPORT_REFERENCE_H
 #define TESTS_SUPPORT_REFERENCE_H
 
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 
 /* Factor of the tolerances: the reference was computed with AVX-512. Elsewhere oneDNN's products add in another order,
  * which alone comes to as much. */

@@ -1,8 +1,8 @@
-/* Packets of workers (rpc/rpc_wire.h), written by hand, right ones and wrong ones. */
+/* Packets of workers (rpc/values/rpc_wire.h), written by hand, right ones and wrong ones. */
 #ifndef TESTS_SUPPORT_RPC_PACKET_H
 #define TESTS_SUPPORT_RPC_PACKET_H
 
-#include "rpc/rpc_wire.h"
+#include "rpc/values/rpc_wire.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
 #define TT_TESTS_UNIT_ALLOC_FAIL_H
 
 #include "alloc_count.h"
-#include "tensor/pool.h"
+#include "tensor/core/pool.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 """What torch.autocast("cpu", dtype=torch.bfloat16) gives: the type of each operator's result, of inputs bf16 and f32
 beside f32 (null: PyTorch refuses them), and results and gradients of a few, beside those of f32.
-usage: make_torch_autocast.py OUT.json   (torch >= 1.13; tests/unit/test_autocast_torch.c computes the same)"""
+usage: make_torch_autocast.py OUT.json   (torch >= 1.13; tests/unit/autograd/test_autocast_torch.c computes the same)"""
 import json, sys
 import torch
 import torch.nn.functional as F

@@ -1,6 +1,6 @@
 """Results and gradients of convolutions and pooling, and initial weights of their layers, as PyTorch computes them
 (f32, CPU).
-usage: make_torch_conv.py OUT.json   (torch >= 1.13; the cases are those of tests/unit/op_cases_conv.h)"""
+usage: make_torch_conv.py OUT.json   (torch >= 1.13; the cases are those of tests/unit/autograd/op_cases_conv.h)"""
 import json, os, sys
 import torch, torch.nn.functional as F
 

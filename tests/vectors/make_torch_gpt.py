@@ -1,6 +1,6 @@
 """Language models as PyTorch makes them: a small GPT from seed 0 (names, shapes and bits of the state), GPT-2 with
 weights of a formula, by functions alone; logits and gradients of both in f64, and GPT-2's greedy text.
-usage: make_torch_gpt.py OUT.json   (torch >= 1.13; tests/unit/test_gpt.c makes the same)"""
+usage: make_torch_gpt.py OUT.json   (torch >= 1.13; tests/unit/models/test_gpt.c makes the same)"""
 import json, sys, zlib
 import torch, torch.nn as nn, torch.nn.functional as F
 
@@ -8,7 +8,7 @@ V, P, C, L, H = 65, 16, 32, 2, 4
 
 
 def value(shape, k=0):
-    """What tests/unit/test_gpt.c calls gpt_value()."""
+    """What tests/unit/models/test_gpt.c calls gpt_value()."""
     i = torch.arange(torch.Size(shape).numel(), dtype=torch.int64)
     return ((i * 37 + k * 53 + 19) % 211).double().sub(105).div(105).reshape(shape)
 

@@ -1,5 +1,5 @@
 """Results and gradients of operators on shapes, places and order, as PyTorch computes them.
-usage: make_torch_index.py OUT.json   (torch >= 1.13; the cases are those of tests/unit/op_cases_index.h)"""
+usage: make_torch_index.py OUT.json   (torch >= 1.13; the cases are those of tests/unit/autograd/op_cases_index.h)"""
 import json
 import sys
 

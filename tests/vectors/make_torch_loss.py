@@ -1,5 +1,5 @@
 """Results and gradients of losses, as PyTorch computes them (f32, CPU).
-usage: make_torch_loss.py OUT.json   (torch >= 1.13; the cases are those of tests/unit/op_cases_loss.h)"""
+usage: make_torch_loss.py OUT.json   (torch >= 1.13; the cases are those of tests/unit/autograd/op_cases_loss.h)"""
 import json
 import sys
 

@@ -1,13 +1,14 @@
 """Ready models as PyTorch and torchvision make them from seed 0: names, shapes and bits of the state, the output in
 training mode and gradients, in f64.
-usage: make_torch_models.py OUT.json   (torch >= 1.13 with torchvision; tests/unit/test_models.c makes the same)"""
+usage: make_torch_models.py OUT.json   (torch >= 1.13 with torchvision; tests/unit/models/test_models.c makes the
+same)"""
 import json, sys, zlib
 import torch, torch.nn as nn, torch.nn.functional as F
 import torchvision.models.resnet as resnet
 
 
 def value(shape):
-    """What tests/unit/test_models.c calls model_input()."""
+    """What tests/unit/models/test_models.c calls model_input()."""
     i = torch.arange(torch.Size(shape).numel(), dtype=torch.int64)
     return ((i * 37 + 19) % 211).double().sub(105).div(105).reshape(shape)
 

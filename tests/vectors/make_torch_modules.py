@@ -1,6 +1,6 @@
-"""Writes torch-modules.json beside itself: for modules of PyTorch, made from a seed, their
-state dict bit by bit, and the results and gradients of one forward and backward. Inputs and the gradients of outputs
-follow from their shapes: values() here and in tests/unit/module_vectors.h. Run with torch 1.13 on an AVX2+ machine."""
+"""Writes torch-modules.json beside itself: for modules of PyTorch, made from a seed, their state dict bit by bit, and
+the results and gradients of one forward and backward. Inputs and the gradients of outputs follow from their shapes:
+values() here and in tests/unit/nn/module_vectors.h. Run with torch 1.13 on an AVX2+ machine."""
 import json
 import os
 import sys

@@ -1,6 +1,6 @@
 """Results and gradients of normalisation as PyTorch computes them (f32, CPU). rms_norm, which 1.13 lacks, by its
 formula.
-usage: make_torch_norm.py OUT.json   (torch >= 1.13; the cases are those of tests/unit/op_cases_norm.h)"""
+usage: make_torch_norm.py OUT.json   (torch >= 1.13; the cases are those of tests/unit/autograd/op_cases_norm.h)"""
 import json, os, sys
 import torch, torch.nn.functional as F
 

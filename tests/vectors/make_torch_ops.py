@@ -1,5 +1,5 @@
 """Results and gradients of operators, and steps of optimizers, as PyTorch computes them (f32, CPU, AVX2 or better).
-usage: make_torch_ops.py OUT.json   (torch >= 1.13; the cases are those of tests/unit/op_cases.h)"""
+usage: make_torch_ops.py OUT.json   (torch >= 1.13; the cases are those of tests/unit/autograd/op_cases.h)"""
 import json, sys
 import torch, torch.nn.functional as F
 

@@ -1,7 +1,7 @@
 """100 steps of each optimizer beside its options, as PyTorch takes them (CPU, AVX2 or better, foreach=False), in f32
 and f64; and the learning rates of schedulers.
-usage: make_torch_optim.py OUT.json   (torch >= 1.13; tests/unit/test_optim_torch.c and test_scheduler_torch.c take
-the same steps)"""
+usage: make_torch_optim.py OUT.json   (torch >= 1.13; tests/unit/optim/test_optim_torch.c and test_scheduler_torch.c
+take the same steps)"""
 import json, struct, sys, warnings
 import torch
 from torch.optim import lr_scheduler as lr

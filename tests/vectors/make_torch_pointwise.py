@@ -1,6 +1,6 @@
 """Results and gradients of operators that go element by element, as PyTorch computes them (f32, CPU).
-usage: make_torch_pointwise.py OUT.json   (torch >= 1.13; the cases are those of tests/unit/op_cases_pointwise.h and
-operators.def)"""
+usage: make_torch_pointwise.py OUT.json   (torch >= 1.13; the cases are those of
+tests/unit/autograd/op_cases_pointwise.h and operators.def)"""
 import json
 import pathlib
 import sys

@@ -1,5 +1,6 @@
 """Results and gradients of reductions and softmax, as PyTorch computes them (f32, CPU).
-usage: make_torch_reduction.py OUT.json   (torch >= 1.13; the cases are those of tests/unit/op_cases_reduction.h)"""
+usage: make_torch_reduction.py OUT.json   (torch >= 1.13; the cases are those of
+tests/unit/autograd/op_cases_reduction.h)"""
 import json
 import sys
 

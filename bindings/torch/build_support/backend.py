@@ -9,7 +9,7 @@ from scikit_build_core import build as inner
 
 HERE = pathlib.Path(__file__).resolve().parents[1]
 BUNDLE = HERE / "tutti"  # in an archive of sources: what the build takes of the source tree
-LAYERS = ("base", "net", "store", "spawn", "comm", "recovery", "reducer")
+LAYERS = ("base", "net", "store", "spawn", "comm", "elastic", "reducer", "rpc")
 
 
 def get_requires_for_build_wheel(config_settings=None):

@@ -1,5 +1,8 @@
 // The back end as PyTorch sees it: each call of c10d is one call of Tutti's (collectives.cpp, lists.cpp,
 // point_to_point.cpp), or several under one work (coalesced.cpp, sparse.cpp).
+//
+// A call makes works of Tutti's and a Pending, which holds its tensors and ends exactly once (pending.hpp).
+// libtutti-comm is linked into this module with none of its symbols visible, so the process may have another one.
 #pragma once
 
 #include "batch.hpp"

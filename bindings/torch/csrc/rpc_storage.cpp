@@ -1,6 +1,6 @@
 #include "rpc_storage.hpp"
 
-#include "rpc/tensor_hooks.h"
+#include "rpc/values/tensor_hooks.h"
 
 #include <c10/core/CPUAllocator.h>
 

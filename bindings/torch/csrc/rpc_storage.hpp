@@ -1,7 +1,7 @@
 // Bytes of PyTorch's storages as tensors of tutti/rpc.h. libtutti-comm knows tensors only by hooks
-// (src/rpc/tensor_hooks.h). libtutti has set them elsewhere; in this module, which has no libtutti, they are ours, and
-// a `tt_tensor` is bytes of one storage. So elements are sent from PyTorch's memory, and received into memory of its
-// allocator, without a copy.
+// (src/rpc/values/tensor_hooks.h). libtutti has set them elsewhere; in this module, which has no libtutti, they are
+// ours, and a `tt_tensor` is bytes of one storage. So elements are sent from PyTorch's memory, and received into memory
+// of its allocator, without a copy.
 #pragma once
 
 #include <ATen/core/Tensor.h>

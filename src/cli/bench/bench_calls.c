@@ -1,9 +1,9 @@
 /* The operations of `tutti bench`, each as one call on prepared buffers, and their times. */
 #include "cli/bench/bench_calls.h"
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/parse.h"
+#include "base/machine/clock.h"
+#include "base/text/parse.h"
 
 #include <stdlib.h>
 #include <string.h>

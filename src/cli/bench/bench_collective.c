@@ -1,6 +1,6 @@
 /* tutti bench NAME: the time of one collective, or of a message, by size. */
 #include "base/error.h"
-#include "base/format.h"
+#include "base/text/format.h"
 #include "cli/bench/bench.h"
 #include "cli/bench/bench_calls.h"
 #include "cli/bench/bench_flags.h"

@@ -1,9 +1,9 @@
 #include "cli/bench/bench_flags.h"
 
 #include "base/error.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "comm/native/native.h"
-#include "net/wire_choice.h"
+#include "net/secure/wire_choice.h"
 
 #include <stdio.h>
 #include <stdlib.h>

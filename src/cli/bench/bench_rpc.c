@@ -1,8 +1,8 @@
 /* tutti bench rpc: how long a call to another worker takes, beside send and recv of the same bytes. */
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/format.h"
-#include "base/parse.h"
+#include "base/machine/clock.h"
+#include "base/text/format.h"
+#include "base/text/parse.h"
 #include "cli/bench/bench.h"
 #include "cli/bench/bench_calls.h"
 #include "cli/bench/bench_flags.h"

@@ -4,10 +4,10 @@
  * All processes are forked before this one has threads. Then it serves the store, and tells them its port. */
 #include "cli/bench/bench_rpc_workers.h"
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/format.h"
-#include "base/threads.h"
+#include "base/machine/clock.h"
+#include "base/process/threads.h"
+#include "base/text/format.h"
 #include "cli/cli.h"
 
 #include <tutti/rpc.h>

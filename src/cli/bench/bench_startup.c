@@ -1,8 +1,8 @@
 /* tutti bench startup: a whole job, as the user waits for it: launcher, store, ranks that join, one all_reduce, the end
  * of all. */
-#include "base/clock.h"
-#include "base/format.h"
-#include "base/parse.h"
+#include "base/machine/clock.h"
+#include "base/text/format.h"
+#include "base/text/parse.h"
 #include "cli/bench/bench.h"
 #include "cli/bench/bench_ranks.h"
 #include "cli/cli.h"

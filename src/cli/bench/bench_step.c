@@ -7,16 +7,16 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "base/clock.h"
-#include "base/format.h"
-#include "base/parse.h"
+#include "base/machine/clock.h"
+#include "base/text/format.h"
+#include "base/text/parse.h"
 #include "cli/bench/bench.h"
 #include "cli/bench/bench_calls.h"
 #include "cli/bench/bench_models.h"
 #include "cli/bench/bench_ranks.h"
 #include "cli/cli.h"
-#include "tensor/device.h"
-#include "tensor/pool.h"
+#include "tensor/core/pool.h"
+#include "tensor/device/device.h"
 
 #include <tutti/tutti.h>
 

@@ -1,7 +1,7 @@
 /* tutti bench store: operations a second of a store and its clients, one thread each, over loopback. */
-#include "base/clock.h"
-#include "base/format.h"
-#include "base/parse.h"
+#include "base/machine/clock.h"
+#include "base/text/format.h"
+#include "base/text/parse.h"
 #include "cli/bench/bench.h"
 #include "cli/cli.h"
 

@@ -1,11 +1,11 @@
 /* tutti tune: measure the algorithms of every operation where the ranks are, and write the table that chooses among
  * them. */
-#include "base/atomic_file.h"
 #include "base/bytes.h"
 #include "base/error.h"
-#include "base/format.h"
-#include "base/parse.h"
-#include "base/planted.h"
+#include "base/files/atomic_file.h"
+#include "base/files/planted.h"
+#include "base/text/format.h"
+#include "base/text/parse.h"
 #include "cli/bench/bench.h"
 #include "cli/bench/bench_calls.h"
 #include "cli/bench/bench_flags.h"

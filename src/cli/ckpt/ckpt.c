@@ -2,7 +2,7 @@
 #include "cli/ckpt/ckpt.h"
 
 #include "base/error.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "checkpoint/entries.h"
 #include "cli/clean_end.h"
 

@@ -1,7 +1,7 @@
 #include "base/error.h"
 #include "checkpoint/value.h"
 #include "cli/ckpt/ckpt.h"
-#include "data/whole_file.h"
+#include "data/files/whole_file.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -2,12 +2,12 @@
 #include "cli/ckpt/ckpt.h"
 
 #include "base/error.h"
-#include "base/format.h"
-#include "base/json.h"
-#include "base/plain_text.h"
+#include "base/text/format.h"
+#include "base/text/json.h"
+#include "base/text/plain_text.h"
 #include "checkpoint/progress_texts.h"
 #include "cli/cli.h"
-#include "tensor/host_copy.h"
+#include "tensor/shape/host_copy.h"
 
 #include <inttypes.h>
 #include <math.h>

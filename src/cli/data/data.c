@@ -1,5 +1,5 @@
 /* tutti data: get, make and show data sets. */
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "cli/clean_end.h"
 #include "cli/cli.h"
 #include "cli/data/data_get.h"

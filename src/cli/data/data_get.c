@@ -2,7 +2,7 @@
 #include "cli/data/data_get.h"
 
 #include "base/error.h"
-#include "base/planted.h"
+#include "base/files/planted.h"
 #include "cli/clean_end.h"
 #include "cli/cli.h"
 #include "cli/data/download.h"

@@ -1,10 +1,10 @@
 #include "cli/data/download.h"
 
 #include "base/error.h"
-#include "base/fd.h"
-#include "base/planted.h"
+#include "base/files/fd.h"
+#include "base/files/planted.h"
+#include "base/files/quiet_write.h"
 #include "base/problem_list.h"
-#include "base/quiet_write.h"
 #include "net/curl_load.h"
 
 #include <errno.h>

@@ -2,10 +2,10 @@
  * up to a multiple of 512. */
 #include "cli/data/untar.h"
 
-#include "base/atomic_file.h"
 #include "base/error.h"
-#include "base/fd.h"
-#include "base/planted.h"
+#include "base/files/atomic_file.h"
+#include "base/files/fd.h"
+#include "base/files/planted.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* tutti doctor: what was recognised of this place, and what is wrong with it. */
 #include "cli/doctor/doctor.h"
 
-#include "base/json.h"
+#include "base/text/json.h"
 #include "cli/cli.h"
 #include "launch/local/terminal.h"
 

@@ -3,10 +3,10 @@
 #include "cli/doctor/doctor.h"
 
 #include "base/error.h"
-#include "base/format.h"
-#include "base/nvidia_library.h"
-#include "base/object_path.h"
-#include "base/plain_text.h"
+#include "base/files/nvidia_library.h"
+#include "base/files/object_path.h"
+#include "base/text/format.h"
+#include "base/text/plain_text.h"
 #include "cli/ask_child.h"
 #include "cli/visible_devices.h"
 

@@ -1,5 +1,5 @@
-#include "base/format.h"
-#include "base/plain_text.h"
+#include "base/text/format.h"
+#include "base/text/plain_text.h"
 #include "cli/doctor/doctor.h"
 
 #include <stdarg.h>

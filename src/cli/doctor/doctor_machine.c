@@ -1,9 +1,9 @@
 /* Cores, memory, the clock, and limits of this process (getrlimit). */
 #include "cli/doctor/doctor.h"
 
-#include "base/cgroup.h"
-#include "base/cores.h"
-#include "base/fd.h"
+#include "base/files/fd.h"
+#include "base/machine/cores.h"
+#include "base/process/cgroup.h"
 
 #include <errno.h>
 #include <inttypes.h>

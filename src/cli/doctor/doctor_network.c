@@ -4,10 +4,10 @@
 #include "base/error.h"
 #include "launch/adapters/remote_clock.h"
 #include "net/interfaces.h"
-#include "net/munge.h"
 #include "net/net.h"
-#include "net/secret.h"
-#include "net/wire_choice.h"
+#include "net/secure/munge.h"
+#include "net/secure/secret.h"
+#include "net/secure/wire_choice.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,11 +1,11 @@
 /* Who this process would be, and whether it could meet the others. */
 #include "cli/doctor/doctor.h"
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/fd.h"
+#include "base/files/fd.h"
+#include "base/machine/clock.h"
 #include "net/net.h"
-#include "net/secret.h"
+#include "net/secure/secret.h"
 
 #include <fcntl.h>
 #include <poll.h>

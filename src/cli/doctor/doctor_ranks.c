@@ -1,8 +1,8 @@
 /* How many ranks this user may run on this host: what limits of descriptors, processes and Tutti's own leave. */
 #include "cli/doctor/doctor.h"
 
-#include "base/cgroup.h"
-#include "base/fd.h"
+#include "base/files/fd.h"
+#include "base/process/cgroup.h"
 #include "comm/shared/shm.h"
 #include "net/local_socket.h"
 

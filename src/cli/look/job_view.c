@@ -1,7 +1,7 @@
 #include "cli/look/job_view.h"
 
 #include "base/error.h"
-#include "base/proc_state.h"
+#include "base/process/proc_state.h"
 #include "launch/local/report.h"
 
 #include <stdio.h>

@@ -3,9 +3,9 @@
 #include "cli/look/job_view.h"
 
 #include "base/error.h"
-#include "base/fd.h"
-#include "base/plain_text.h"
-#include "base/proc_state.h"
+#include "base/files/fd.h"
+#include "base/process/proc_state.h"
+#include "base/text/plain_text.h"
 
 #include <dirent.h>
 #include <errno.h>

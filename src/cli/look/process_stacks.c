@@ -1,7 +1,7 @@
 #include "cli/look/process_stacks.h"
 
 #include "base/error.h"
-#include "base/proc_state.h"
+#include "base/process/proc_state.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,4 +1,4 @@
-#include "base/format.h"
+#include "base/text/format.h"
 #include "cli/look/top.h"
 
 #include "base/error.h"

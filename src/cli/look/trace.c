@@ -1,6 +1,6 @@
 /* tutti trace: the last calls of every rank of a job, as a file for Perfetto. */
 #include "base/error.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "cli/cli.h"
 #include "cli/look/trace_pipeline.h"
 #include "cli/look/trace_write.h"

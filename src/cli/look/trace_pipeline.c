@@ -1,10 +1,10 @@
 #include "cli/look/trace_pipeline.h"
 
 #include "base/error.h"
-#include "base/format.h"
-#include "base/json.h"
-#include "base/parse.h"
-#include "base/planted.h"
+#include "base/files/planted.h"
+#include "base/text/format.h"
+#include "base/text/json.h"
+#include "base/text/parse.h"
 #include "cli/plot/svg.h"
 
 #include <ctype.h>

@@ -1,8 +1,8 @@
 #include "cli/look/trace_write.h"
 
-#include "base/atomic_file.h"
 #include "base/error.h"
-#include "base/json.h"
+#include "base/files/atomic_file.h"
+#include "base/text/json.h"
 #include "comm/collective/algorithms.h"
 #include "launch/local/report.h"
 

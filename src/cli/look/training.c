@@ -1,6 +1,6 @@
 #include "cli/look/training.h"
 
-#include "base/format.h"
+#include "base/text/format.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* tutti plot: curves of training runs. */
 #include "cli/plot/plot.h"
 
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "cli/cli.h"
 
 #include <errno.h>

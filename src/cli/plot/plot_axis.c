@@ -1,5 +1,5 @@
 /* Axes with round numbers. */
-#include "base/format.h"
+#include "base/text/format.h"
 #include "cli/plot/plot.h"
 
 #include <math.h>

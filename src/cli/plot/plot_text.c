@@ -1,6 +1,6 @@
 /* Charts in a terminal. A letter's cell is 2 x 4 dots of Braille; in plain ASCII it is one dot. */
 #include "base/error.h"
-#include "base/plain_text.h"
+#include "base/text/plain_text.h"
 #include "cli/cli.h"
 #include "cli/plot/plot.h"
 

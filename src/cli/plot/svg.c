@@ -1,8 +1,8 @@
 #include "cli/plot/svg.h"
 
-#include "base/atomic_file.h"
 #include "base/error.h"
-#include "base/format.h"
+#include "base/files/atomic_file.h"
+#include "base/text/format.h"
 
 #include <stdarg.h>
 #include <stdio.h>

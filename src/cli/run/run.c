@@ -1,7 +1,7 @@
 /* tutti run, tutti launch: start a program once per rank. torchrun's command line; the job itself is src/launch. */
-#include "base/atomic_file.h"
-#include "base/cores.h"
 #include "base/error.h"
+#include "base/files/atomic_file.h"
+#include "base/machine/cores.h"
 #include "cli/cli.h"
 #include "cli/look/trace_write.h"
 #include "cli/run/run_bind.h"
@@ -15,8 +15,8 @@
 #include "launch/job.h"
 #include "launch/local/program.h"
 #include "launch/local/worker_env.h"
-#include "net/secret_memory.h"
-#include "net/wire_choice.h"
+#include "net/secure/secret_memory.h"
+#include "net/secure/wire_choice.h"
 
 #include <tutti/store.h>
 

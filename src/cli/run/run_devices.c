@@ -1,7 +1,7 @@
 #include "cli/run/run_devices.h"
 
 #include "base/error.h"
-#include "base/nvidia_library.h"
+#include "base/files/nvidia_library.h"
 #include "cli/ask_child.h"
 #include "cli/visible_devices.h"
 

@@ -1,8 +1,8 @@
 #include "cli/run/run_etcd.h"
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/fd.h"
+#include "base/files/fd.h"
+#include "base/machine/clock.h"
 #include "cli/cli.h"
 #include "net/net.h"
 

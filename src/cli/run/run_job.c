@@ -1,15 +1,15 @@
 /* A job from the flags of `tutti run`: how many nodes and workers, what they are called, how long anything may take. */
 #include "cli/run/run_job.h"
 
-#include "base/cores.h"
 #include "base/error.h"
-#include "base/parse.h"
+#include "base/machine/cores.h"
 #include "base/setting.h"
+#include "base/text/parse.h"
 #include "cli/cli.h"
 #include "cli/run/run_devices.h"
 #include "cli/run/run_watch.h"
 #include "launch/adapters/remote_node.h"
-#include "net/wire_choice.h"
+#include "net/secure/wire_choice.h"
 
 #include <signal.h>
 #include <stdio.h>

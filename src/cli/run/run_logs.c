@@ -1,7 +1,7 @@
 #include "cli/run/run_logs.h"
 
 #include "base/error.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 #include "cli/run/run_look.h"
 
 #include "base/error.h"
-#include "base/format.h"
-#include "base/proc_state.h"
+#include "base/process/proc_state.h"
+#include "base/text/format.h"
 #include "cli/look/training.h"
 #include "comm/rankset.h"
 #include "launch/local/terminal.h"

@@ -1,8 +1,8 @@
 #include "cli/run/run_meeting.h"
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/parse.h"
+#include "base/machine/clock.h"
+#include "base/text/parse.h"
 #include "cli/cli.h"
 #include "net/net.h"
 

@@ -1,10 +1,10 @@
 #include "cli/run/run_ssh.h"
 
 #include "base/error.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "cli/cli.h"
 #include "launch/adapters/ssh_job.h"
-#include "net/secret.h"
+#include "net/secure/secret.h"
 
 #include <stdlib.h>
 #include <string.h>

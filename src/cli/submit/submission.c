@@ -1,9 +1,9 @@
 /* tutti submit: print the batch script or manifest by which a cluster's scheduler runs a command. */
 #include "base/error.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "cli/cli.h"
 #include "cli/run/run_flags.h"
-#include "net/secret.h"
+#include "net/secure/secret.h"
 
 #include <ctype.h>
 #include <inttypes.h>

@@ -2,7 +2,7 @@
 #include "comm/backend/host.h"
 
 #include "base/error.h"
-#include "base/format.h"
+#include "base/text/format.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -7,8 +7,8 @@
  * watched, so that errors name a rank that died or is stopped. A failure or abort is announced to all ranks.
  *
  * TT_BACKEND_CHECK=0, on all ranks, leaves it out. */
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "base/saved_error.h"
 #include "base/setting.h"
 #include "comm/backend/plugin.h"

@@ -3,8 +3,8 @@
 
 #include "base/args.h"
 #include "base/error.h"
-#include "base/object_path.h"
-#include "base/trusted.h"
+#include "base/files/object_path.h"
+#include "base/files/trusted.h"
 #include "comm/backend/host.h"
 
 #include <dirent.h>

@@ -8,7 +8,7 @@
 
 /* Find the file of back end `name`, or the one at `name` if there is a slash in it, and load nothing. `real` becomes
  * its path, from the root on and without links. Errors: TT_ERR_UNSUPPORTED no such back end (the text lists the folders
- * searched and the back ends found); TT_ERR_AUTH somebody else may write to it (base/trusted.h). Thread-safe. */
+ * searched and the back ends found); TT_ERR_AUTH somebody else may write to it (base/files/trusted.h). Thread-safe. */
 tt_status tt__plugin_find(char real[PATH_MAX], const char *name);
 
 /* Find the table of a back end, by tt__plugin_find(). It is loaded at the first call, and stays loaded. Errors: also

@@ -2,9 +2,9 @@
  *
  * Who completes a work, exactly once: complete_task(), with the plug-in's lock held, when all parts of its task have
  * ended, or when the group fails or is destroyed. */
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/machine/clock.h"
 #include "comm/backend/plugin.h"
 
 #include <sched.h>

@@ -1,9 +1,9 @@
 /* The thread that looks after calls on a device. The host does not wait for those, but it may wait for the device,
  * which may wait for a rank that is gone. Then nobody else would notice, or abort the call so that the device goes
  * on. */
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/threads.h"
+#include "base/machine/clock.h"
+#include "base/process/threads.h"
 #include "comm/backend/plugin.h"
 
 enum { WATCH_MS = 20 };

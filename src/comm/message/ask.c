@@ -1,5 +1,5 @@
 /* Asking a peer, and waiting for its answer. */
-#include "base/clock.h"
+#include "base/machine/clock.h"
 #include "comm/message/outgoing.h"
 
 #include <stdio.h>

@@ -3,7 +3,7 @@
  * exact to half the round trip's asymmetry; the fastest exchange counts. */
 #include "comm/message/heartbeat.h"
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 #include "comm/message/outgoing.h"
 #include "comm/record/seqlock.h"
 

@@ -1,8 +1,8 @@
 #include "comm/message/link.h"
 
 #include "base/error.h"
-#include "base/fork_fds.h"
-#include "base/format.h"
+#include "base/process/fork_fds.h"
+#include "base/text/format.h"
 #include "comm/message/arrivals.h"
 
 #include <stdarg.h>

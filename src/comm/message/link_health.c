@@ -1,6 +1,6 @@
 /* Which peers are silent or gone. */
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "comm/message/heartbeat.h"
 #include "comm/message/link.h"
 

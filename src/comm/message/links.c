@@ -1,8 +1,8 @@
 #include "comm/message/links.h"
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/fork_fds.h"
+#include "base/machine/clock.h"
+#include "base/process/fork_fds.h"
 #include "comm/message/link.h"
 #include "comm/message/poller.h"
 #include "net/net.h"

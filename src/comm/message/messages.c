@@ -1,7 +1,7 @@
 /* The engine's life. */
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/threads.h"
+#include "base/machine/clock.h"
+#include "base/process/threads.h"
 #include "comm/message/arrivals.h"
 #include "comm/message/incoming.h"
 #include "comm/message/joining/joining.h"

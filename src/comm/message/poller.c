@@ -1,7 +1,7 @@
 #include "comm/message/poller.h"
 
 #include "base/error.h"
-#include "base/fd.h"
+#include "base/files/fd.h"
 
 #include <errno.h>
 #include <sys/epoll.h>

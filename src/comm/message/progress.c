@@ -4,8 +4,8 @@
  * callers sleep until something has changed. */
 #include "comm/message/progress.h"
 
-#include "base/clock.h"
-#include "base/threads.h"
+#include "base/machine/clock.h"
+#include "base/process/threads.h"
 #include "comm/message/heartbeat.h"
 #include "comm/message/incoming.h"
 #include "comm/message/link.h"

@@ -3,9 +3,9 @@
  * tt__messages_leave_soon()). */
 #include "comm/message/thread.h"
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/threads.h"
+#include "base/machine/clock.h"
+#include "base/process/threads.h"
 #include "comm/message/heartbeat.h"
 #include "comm/message/link.h"
 #include "comm/message/poller.h"

@@ -4,9 +4,9 @@
  * accept: the order can't make them wait in a circle. */
 #include "comm/native/descriptors.h"
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/fd.h"
+#include "base/files/fd.h"
+#include "base/machine/clock.h"
 #include "comm/group.h"
 #include "comm/native_group.h"
 #include "net/local_socket.h"

@@ -3,11 +3,11 @@
 #include "comm/collective/choose.h"
 #include "comm/native/native.h"
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "comm/rendezvous/joining_watch.h"
 #include "comm/shared/shm_connect.h"
-#include "net/secret.h"
+#include "net/secure/secret.h"
 
 #include <stdio.h>
 #include <stdlib.h>

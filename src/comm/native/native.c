@@ -2,10 +2,10 @@
 #include "comm/native/native.h"
 
 #include "base/args.h"
-#include "base/clock.h"
-#include "base/cores.h"
 #include "base/error.h"
-#include "base/fork_fds.h"
+#include "base/machine/clock.h"
+#include "base/machine/cores.h"
+#include "base/process/fork_fds.h"
 #include "comm/collective/choose.h"
 #include "comm/record/crash_watch.h"
 #include "comm/record/recovery.h"
@@ -80,7 +80,7 @@ static tt_status leave_store(tt_group *group, int64_t deadline_ms) {
     return status;
 }
 
-/* Divide this machine's CPUs among its ranks, for the threads of operators (tensor/parallel.h). */
+/* Divide this machine's CPUs among its ranks, for the threads of operators (tensor/device/parallel.h). */
 static void share_cpus(const tt__world *world) {
     const uint64_t *masks[TT__MAX_HOST_RANKS];
     int ranks = 0, me = 0, strangers = 0;

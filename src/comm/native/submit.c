@@ -2,8 +2,8 @@
  * without the lock. */
 #include "comm/native/native.h"
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "comm/op.h"
 #include "comm/record/call_record.h"
 #include "comm/shared/arrival.h"

@@ -3,7 +3,7 @@
  * need be right in a process that has gone wrong. */
 #include "comm/record/crash_watch.h"
 
-#include "net/job_socket.h"
+#include "net/job/job_socket.h"
 
 #include <errno.h>
 #include <poll.h>

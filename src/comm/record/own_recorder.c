@@ -1,9 +1,9 @@
 #include "comm/record/own_recorder.h"
 
 #include "base/error.h"
-#include "base/fd.h"
-#include "base/fork_fds.h"
-#include "base/parse.h"
+#include "base/files/fd.h"
+#include "base/process/fork_fds.h"
+#include "base/text/parse.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
 /* A recorder as its readers take it: another process wrote it, and may be writing still, or anything at all. */
-#include "base/plain_text.h"
+#include "base/text/plain_text.h"
 #include "comm/record/recorder.h"
 
 #include <string.h>

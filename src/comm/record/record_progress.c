@@ -1,6 +1,6 @@
 /* The progress of training that a program reports, and how its gradients are averaged, for observers of the job. */
 #include "base/args.h"
-#include "base/clock.h"
+#include "base/machine/clock.h"
 #include "comm/record/recorder.h"
 #include "comm/record/seqlock.h"
 

@@ -1,8 +1,8 @@
 /* Handing the launcher a rank's flight recorder. */
 #include "base/error.h"
-#include "base/fd.h"
+#include "base/files/fd.h"
 #include "comm/record/recorder.h"
-#include "net/job_socket.h"
+#include "net/job/job_socket.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* Calls to workers, and what a worker has under way, for observers of the job. */
-#include "base/clock.h"
-#include "base/plain_text.h"
+#include "base/machine/clock.h"
+#include "base/text/plain_text.h"
 #include "comm/record/recorder.h"
 #include "comm/record/seqlock.h"
 

@@ -2,13 +2,17 @@
  * also when it hangs or is dead.
  *
  * One ring a process, for all its groups. The record of a call is written once, before the arrival word; the agreement
- * check, error texts, `tutti top` and `tutti trace` all read this one. Times are ticks of tt__ticks(). */
+ * check, error texts, `tutti top` and `tutti trace` all read this one. Times are ticks of tt__ticks().
+ *
+ * A rank hands its memory to its launcher (record_publish.c, net/job_socket.h), which keeps it open and copies the
+ * recorder when the rank ends (launch/local/watch.h). Readers map the memory and take a checked copy
+ * (record_copy.c). */
 #ifndef TT_COMM_RECORD_RECORDER_H
 #define TT_COMM_RECORD_RECORDER_H
 
 #include "base/export.h"
-#include "base/ticks.h"
-#include "net/recovery_words.h"
+#include "base/machine/ticks.h"
+#include "net/job/recovery_words.h"
 
 #include <tutti/backend.h>
 

@@ -2,7 +2,7 @@
 #ifndef TT_COMM_REDUCE_PAIR_KERNELS_H
 #define TT_COMM_REDUCE_PAIR_KERNELS_H
 
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 
 #include <stddef.h>
 

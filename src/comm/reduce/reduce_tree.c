@@ -1,4 +1,5 @@
-/* The one summation order.
+/* The one summation order. Every algorithm follows it, so a result depends on ranks, count and type alone, and not on
+ * the transport or the timing.
  *
  * With p the largest power of two not above n, the first 2(n-p) ranks fold in adjacent pairs; that leaves p units,
  * which a balanced tree joins, adjacent ones first. n = 3: (r0+r1)+r2. n = 5: ((r0+r1)+r2)+(r3+r4). An average, and a

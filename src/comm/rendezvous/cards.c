@@ -1,9 +1,9 @@
 /* The card by which a rank introduces itself. */
 #include "base/error.h"
-#include "base/fd.h"
-#include "base/printable.h"
-#include "base/proc_state.h"
+#include "base/files/fd.h"
+#include "base/process/proc_state.h"
 #include "base/saved_error.h"
+#include "base/text/printable.h"
 #include "comm/rendezvous/rendezvous.h"
 #include "store/signed.h"
 

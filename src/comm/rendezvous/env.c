@@ -1,6 +1,6 @@
 /* env://: rank, world size and address from the variables that launchers set. */
 #include "base/error.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "comm/rendezvous/rendezvous.h"
 
 #include <ctype.h>

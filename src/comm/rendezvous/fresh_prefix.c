@@ -14,10 +14,10 @@
  * one begins, so whoever writes below a new number belongs to this attempt. */
 #include "comm/rendezvous/fresh_prefix.h"
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "net/interrupt.h"
-#include "net/secret.h"
+#include "base/machine/clock.h"
+#include "net/job/interrupt.h"
+#include "net/secure/secret.h"
 #include "store/signed.h"
 
 #include <inttypes.h>

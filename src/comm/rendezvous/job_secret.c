@@ -1,9 +1,9 @@
 #include "comm/rendezvous/job_secret.h"
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "net/asking.h"
-#include "net/wire_choice.h"
+#include "base/machine/clock.h"
+#include "net/job/asking.h"
+#include "net/secure/wire_choice.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,9 +2,9 @@
  * and its peers would blame it. So the first rank that knows writes a note into the store, which the others read before
  * they name a rank. */
 #include "base/error.h"
-#include "base/plain_text.h"
+#include "base/text/plain_text.h"
 #include "comm/rendezvous/joining_watch.h"
-#include "net/interrupt.h"
+#include "net/job/interrupt.h"
 #include "store/signed.h"
 
 #include <stdio.h>

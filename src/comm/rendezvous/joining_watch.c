@@ -1,7 +1,7 @@
 #include "comm/rendezvous/joining_watch.h"
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "base/saved_error.h"
 #include "comm/rendezvous/launcher_notes.h"
 

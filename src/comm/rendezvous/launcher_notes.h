@@ -3,7 +3,7 @@
 #define TT_COMM_RENDEZVOUS_LAUNCHER_NOTES_H
 
 #include "comm/rendezvous/rendezvous.h"
-#include "net/secret.h"
+#include "net/secure/secret.h"
 
 /* Is there a launcher of ours that knows how the ranks of this rendezvous end, and notes it? */
 bool tt__launcher_notes_ends(const tt__rendezvous *rendezvous);

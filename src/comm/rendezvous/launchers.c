@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "base/fnv.h"
-#include "base/parse.h"
 #include "base/saved_error.h"
+#include "base/text/parse.h"
 
 #include <inttypes.h>
 #include <stdio.h>

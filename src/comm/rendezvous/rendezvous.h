@@ -6,7 +6,7 @@
 #include "base/export.h"
 #include "comm/rendezvous/launchers.h"
 #include "comm/world.h"
-#include "net/secret.h"
+#include "net/secure/secret.h"
 
 #include <tutti/comm.h>
 

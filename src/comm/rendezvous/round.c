@@ -1,9 +1,9 @@
 #include "comm/rendezvous/round.h"
 
 #include "base/error.h"
-#include "base/new_process.h"
-#include "base/parse.h"
+#include "base/process/new_process.h"
 #include "base/saved_error.h"
+#include "base/text/parse.h"
 
 #include <pthread.h>
 #include <stdlib.h>

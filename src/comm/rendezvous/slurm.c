@@ -1,7 +1,7 @@
 /* Slurm: what srun tells its tasks. A batch script and an interactive shell have most of the same variables, but are no
  * tasks of a step. */
 #include "base/error.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "comm/rendezvous/launchers.h"
 
 #include <ctype.h>

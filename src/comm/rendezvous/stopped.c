@@ -1,10 +1,10 @@
 #include "comm/rendezvous/stopped.h"
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/plain_text.h"
-#include "base/proc_state.h"
-#include "net/job_socket.h"
+#include "base/machine/clock.h"
+#include "base/process/proc_state.h"
+#include "base/text/plain_text.h"
+#include "net/job/job_socket.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* Ranks that are stopped by a signal before they have left a card, so that nobody but their launcher knows their
- * processes: it is asked for the state of all ranks, by the job's socket (net/job_socket.h), while this rank waits. */
+ * processes: it is asked for the state of all ranks, by the job's socket (net/job/job_socket.h), while this rank
+ * waits. */
 #ifndef TT_COMM_RENDEZVOUS_STOPPED_H
 #define TT_COMM_RENDEZVOUS_STOPPED_H
 

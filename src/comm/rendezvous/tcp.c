@@ -1,6 +1,6 @@
 /* tcp://host:port: everything in one address, "?rank=R&world_size=N" included or given apart. */
 #include "base/error.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "comm/rendezvous/rendezvous.h"
 #include "net/net.h"
 

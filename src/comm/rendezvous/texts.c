@@ -1,7 +1,7 @@
 /* Meeting through the store. Each rank sets one key, signed with the job secret if there is one, and reads all ranks':
  * three round trips. What was not signed is refused, and read again for a while. */
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "base/saved_error.h"
 #include "base/wait_notice.h"
 #include "comm/rendezvous/launcher_notes.h"

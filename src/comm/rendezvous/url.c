@@ -1,6 +1,6 @@
 /* Rank and world size for addresses that can carry them: "...?rank=R&world_size=N". */
 #include "base/error.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "comm/rendezvous/rendezvous.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 #include "comm/shared/process.h"
 
 #include "base/error.h"
-#include "base/proc_state.h"
+#include "base/process/proc_state.h"
 
 #include <poll.h>
 #include <stdio.h>

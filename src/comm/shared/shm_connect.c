@@ -14,13 +14,13 @@
  * calls, and waits for no single rank, so the order of calls can't make ranks wait in a circle. */
 #include "comm/shared/shm_connect.h"
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/fd.h"
-#include "base/fork_fds.h"
+#include "base/files/fd.h"
+#include "base/machine/clock.h"
+#include "base/process/fork_fds.h"
 #include "comm/rendezvous/joining_watch.h"
 #include "comm/shared/process.h"
-#include "net/interrupt.h"
+#include "net/job/interrupt.h"
 #include "net/local_socket.h"
 
 #include <errno.h>

@@ -1,10 +1,10 @@
 /* A rank's shared memory: a sealed, sparse memfd. It has no name in any file system, so nothing is left after a crash,
  * and no limit but the machine's memory (a container's /dev/shm is often 64 MiB). */
-#include "base/cgroup.h"
-#include "base/cores.h"
 #include "base/error.h"
-#include "base/fd.h"
-#include "base/parse.h"
+#include "base/files/fd.h"
+#include "base/machine/cores.h"
+#include "base/process/cgroup.h"
+#include "base/text/parse.h"
 #include "comm/shared/shm.h"
 
 #include <errno.h>

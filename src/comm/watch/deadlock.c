@@ -13,9 +13,9 @@
  * uses leaves that one free. */
 #include "comm/watch/deadlock.h"
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/threads.h"
+#include "base/machine/clock.h"
+#include "base/process/threads.h"
 
 #include <stdio.h>
 

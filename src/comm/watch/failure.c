@@ -1,12 +1,12 @@
 /* Detecting ranks that will never arrive.
  *
  * A rank that leaves or fails publishes it in its area, and to other hosts by a message. When one dies, the kernel
- * closes its sockets, of which a forked child has no copy (base/fork_fds.h); its pidfd shows the end as well. A stopped
- * one is seen in /proc. Ranks on other hosts are judged by their links (message.h). */
+ * closes its sockets, of which a forked child has no copy (base/process/fork_fds.h); its pidfd shows the end as well. A
+ * stopped one is seen in /proc. Ranks on other hosts are judged by their links (message.h). */
 #include "comm/watch/failure.h"
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "comm/record/call_record.h"
 #include "comm/shared/arrival.h"
 #include "comm/shared/process.h"

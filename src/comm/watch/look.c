@@ -1,6 +1,6 @@
 #include "comm/watch/look.h"
 
-#include "base/clock.h"
+#include "base/machine/clock.h"
 #include "base/saved_error.h"
 #include "comm/record/call_record.h"
 #include "comm/shared/arrival.h"

@@ -1,7 +1,7 @@
 #include "comm/watch/mismatch.h"
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "comm/record/call_record.h"
 #include "comm/shared/arrival.h"
 #include "comm/watch/failure.h"

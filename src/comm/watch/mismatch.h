@@ -1,5 +1,9 @@
 /* Ranks that called different things, and messages that failed. The lock is held, and given back while other hosts are
- * asked. */
+ * asked.
+ *
+ * On shared memory all ranks' words are compared before any peer's memory is touched. On messages the words travel in
+ * the keys; each rank also remembers those of its last calls, so a message that nobody receives shows a difference,
+ * too. */
 #ifndef TT_COMM_WATCH_MISMATCH_H
 #define TT_COMM_WATCH_MISMATCH_H
 

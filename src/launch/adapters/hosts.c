@@ -1,9 +1,9 @@
 #include "launch/adapters/hosts.h"
 
 #include "base/error.h"
-#include "base/fd.h"
-#include "base/parse.h"
-#include "base/printable.h"
+#include "base/files/fd.h"
+#include "base/text/parse.h"
+#include "base/text/printable.h"
 
 #include <ctype.h>
 #include <errno.h>

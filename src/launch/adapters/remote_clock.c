@@ -1,9 +1,9 @@
 #include "launch/adapters/remote_clock.h"
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/fd.h"
-#include "base/quiet_write.h"
+#include "base/files/fd.h"
+#include "base/files/quiet_write.h"
+#include "base/machine/clock.h"
 #include "launch/adapters/ssh_words.h"
 
 #include <errno.h>

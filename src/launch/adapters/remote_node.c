@@ -1,7 +1,7 @@
 #include "launch/adapters/remote_node.h"
 
 #include "base/error.h"
-#include "base/fd.h"
+#include "base/files/fd.h"
 
 #include <errno.h>
 #include <fcntl.h>

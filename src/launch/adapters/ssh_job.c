@@ -1,14 +1,14 @@
 #include "launch/adapters/ssh_job.h"
 
 #include "base/bytes.h"
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/fd.h"
-#include "base/format.h"
+#include "base/files/fd.h"
+#include "base/machine/clock.h"
+#include "base/text/format.h"
 #include "launch/adapters/remote_node.h"
 #include "launch/adapters/ssh_words.h"
 #include "net/net.h"
-#include "net/secret.h"
+#include "net/secure/secret.h"
 
 #include <errno.h>
 #include <fcntl.h>

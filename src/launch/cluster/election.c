@@ -1,9 +1,9 @@
 #include "launch/cluster/election.h"
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/threads.h"
-#include "store/etcd_lease.h"
+#include "base/machine/clock.h"
+#include "base/process/threads.h"
+#include "store/etcd/etcd_lease.h"
 
 #include <errno.h>
 #include <netdb.h>

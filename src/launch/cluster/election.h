@@ -3,7 +3,9 @@
  * store and puts it there; who is not the first goes to the one who was.
  *
  * etcd may be gone while an attempt runs. A new round waits until the lease is known to live, as one that was frozen,
- * or was cut off, may have been replaced meanwhile. */
+ * or was cut off, may have been replaced meanwhile.
+ *
+ * MASTER_ADDR of the workers lies in memory that is shared with the keeper, which was forked before anybody knew it. */
 #ifndef TT_LAUNCH_CLUSTER_ELECTION_H
 #define TT_LAUNCH_CLUSTER_ELECTION_H
 

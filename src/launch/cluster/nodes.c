@@ -1,9 +1,9 @@
 #include "launch/cluster/nodes.h"
 
 #include "base/error.h"
-#include "base/fd.h"
+#include "base/files/fd.h"
 #include "base/mutant.h"
-#include "base/threads.h"
+#include "base/process/threads.h"
 #include "launch/cluster/blob.h"
 #include "launch/cluster/nodes_talk.h"
 

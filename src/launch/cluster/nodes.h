@@ -7,11 +7,12 @@
  * A thread of the launcher uses the store, so that a slow network never keeps the launcher from its workers; the two
  * exchange events, and a descriptor becomes readable when there are some.
  *
- *   tutti/nodes/count     how many members had no number of their own (--node-rank): theirs is what they added it to
+ *   tutti/nodes/count     a count of the members without a number of their own (--node-rank): each adds one, which
+ *                         makes its number
  *   tutti/nodes/claim/K   1: number K is taken
  *   tutti/nodes/card/K    member K's description, or why it can't take part
  *   tutti/nodes/list      "0 2 1 ": who has put a card
- *   tutti/nodes/alive/K   there as long as member K's connection is (store/renewal.h)
+ *   tutti/nodes/alive/K   there as long as member K's connection is (store/server/renewal.h)
  *   tutti/nodes/beat/K    "BEATS NEWS FIRST": a number that grows as long as launcher K lives, how many events it has
  *                         announced, and the first of them that is still there
  *   tutti/nodes/news/K/I  the I-th of them, from 1 on
@@ -20,7 +21,8 @@
  *   tutti/nodes/left      "0 2 1 ": who has read all that it needs; the coordinator, which serves the store, waits for
  *                         those that it has taken
  *
- * The store is renewed between attempts; these keys and the launchers' connections outlive that (store/renewal.h).
+ * The store is renewed between attempts; these keys and the launchers' connections outlive that
+ * (store/server/renewal.h).
  *
  * All but the numbers, the two lists and "alive" are signed with the job secret (store/signed.h), so that nothing
  * recorded in an earlier job is taken: the coordinator's card is signed over the life of the store, and has a fresh
@@ -35,16 +37,16 @@
  *
  * An attempt takes place in a round: members, numbered as nodes, and their ranks. The coordinator composes it when all
  * are there (a fixed set), or as many as may be, or as must be and no other has come for a while (a set that changes):
- * that is all the time there is to come in time, as who comes later is in the next round. Where there may be further
+ * members that come later are in the next round. If there may be further
  * attempts, each launcher first announces "gone" when it has no worker left of one; when all have done so, the
  * coordinator's launcher, which knows all failures then, orders the next round or announces the end.
  *
- * A launcher that stood still, or could not be reached, may have been given up meanwhile, and its round be over. So it
- * begins a round, and says anything, only if it has heard the coordinator within half a heartbeat; else it waits until
- * it has heard two beats of it, by which the coordinator would have said so.
+ * A launcher that stood still, or could not be reached, may have been given up meanwhile, and its round may be over. So
+ * it begins a round, or announces anything, only if it has heard the coordinator within half a heartbeat. Otherwise it
+ * waits for two more beats of the coordinator, which would have told it by then.
  *
- * Workers that are kept wait for a round of a higher number than the last that they were in. Those of a node that has
- * lost the job are counted in by its card, also by a coordinator that is new. */
+ * Workers that are kept wait for a round with a higher number than the last one that they were in. A node that has lost
+ * the job says the number of its workers' round in its card, so that a new coordinator knows it, too. */
 #ifndef TT_LAUNCH_CLUSTER_NODES_H
 #define TT_LAUNCH_CLUSTER_NODES_H
 

@@ -1,9 +1,9 @@
-/* Who of the members is there: beats, and what the store says of their connections. */
-#include "base/format.h"
+/* Which members are there: their beats, and what the store says of their connections. */
+#include "base/text/format.h"
 #include "launch/cluster/nodes_talk.h"
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "base/mutant.h"
 #include "store/signed.h"
 
@@ -29,9 +29,9 @@ static bool take_beat(tt__node *node, const char *beat) {
     return true;
 }
 
-/* Return why a member is lost that has no new beat, or NULL. `connected`: every member is. Who is silent for too long
- * is so in two looks: it may be this process that was away, whose store answers it before it has read all that has
- * come. */
+/* Return why a member without a new beat is lost, or NULL. `connected`: every member is. A member must be silent for
+ * too long in two looks, because this process itself may have stood still: its store may answer it before it has read
+ * what others have sent meanwhile. */
 static const char *why_lost(tt__talk *t, int id, bool connected, char text[160]) {
     tt__node *node = tt__talk_node(t, id);
     int64_t silent = tt__now_ms() - node->beat_ms;

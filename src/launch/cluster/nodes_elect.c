@@ -2,8 +2,8 @@
 #include "launch/cluster/election.h"
 #include "launch/cluster/nodes_talk.h"
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 
 #include <stdio.h>
 

@@ -1,10 +1,10 @@
 /* How the launchers find each other: each puts its card into the store and itself into the list; the coordinator reads
  * the cards of all, the others that of the coordinator. */
-#include "base/json.h"
+#include "base/text/json.h"
 #include "launch/cluster/nodes_talk.h"
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "base/mutant.h"
 #include "net/net.h"
 #include "store/signed.h"

@@ -1,5 +1,5 @@
-/* What members announce, and what is made of it. */
-#include "base/json.h"
+/* What members announce, and the events that this makes. */
+#include "base/text/json.h"
 #include "launch/cluster/nodes_talk.h"
 
 #include "base/error.h"

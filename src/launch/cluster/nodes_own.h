@@ -26,7 +26,7 @@ typedef struct tt__order {
         TT__ORDER_DONE
     } kind;
     char key[TT__NODES_KEY]; /* SET */
-    bool own;                /* SET: the key ends with this member's number, which the thread adds */
+    bool own;                /* SET: the thread appends this member's number to the key */
     char *bytes;             /* SET: the value */
     size_t size;
     json_t *news;             /* NEWS */
@@ -61,9 +61,9 @@ void tt__nodes_wake(int fd);
 /* Post an event; takes it over. */
 void tt__nodes_post(tt__nodes *nodes, tt__nodes_event *event);
 
-/* A round that was posted, and that the launcher has not taken, is still to begin, as is known at this time. */
+/* The round that is pending, if there is one, still stands: the coordinator was heard at this time. */
 void tt__nodes_believe(tt__nodes *nodes, int64_t now_ms);
-/* It is not: MISSED instead, and nothing of what followed it. False: there is none. */
+/* Replace the pending round, and all later events, by ON_MISSED. False: no round is pending. */
 bool tt__nodes_take_back(tt__nodes *nodes);
 
 #endif

@@ -3,8 +3,8 @@
 #include "launch/cluster/nodes.h"
 #include "launch/cluster/nodes_talk.h"
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 
 #include <poll.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Events on their way from the thread to the launcher, and orders on theirs to the thread. */
-#include "base/clock.h"
+#include "base/machine/clock.h"
 #include "launch/cluster/nodes.h"
 #include "launch/cluster/nodes_own.h"
 

@@ -1,9 +1,9 @@
 #include "launch/cluster/nodes_talk.h"
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/json.h"
-#include "base/plain_text.h"
+#include "base/machine/clock.h"
+#include "base/text/json.h"
+#include "base/text/plain_text.h"
 #include "store/signed.h"
 
 #include <stdio.h>

@@ -14,34 +14,34 @@
 #define TT_LAUNCH_CLUSTER_NODES_TALK_H
 
 #include "launch/cluster/nodes_own.h"
-#include "net/secret.h"
+#include "net/secure/secret.h"
 
 #include <jansson.h>
 
 /* What is known of a member. */
 typedef struct tt__node {
-    bool listed;     /* it has put its card, */
-    bool here;       /* which is read */
-    bool signs;      /* what it writes is signed, */
-    char nonce[33];  /* with this context */
+    bool listed; /* it has put its card */
+    bool here;   /* its card has been read */
+    bool signs;  /* what it writes is signed, with `nonce` as its context */
+    char nonce[33];
     bool lost, done; /* done: it has announced so */
     bool left;       /* it has read all that it needs */
-    int gone;        /* attempts of which it has no worker left, counted up to the last, */
+    int gone;        /* one more than the last attempt of which it has no worker left, except those that are kept */
     bool told;       /* the launcher knows that it has come */
-    bool kept;       /* but such as are kept, */
-    bool well;       /* and all of the last have ended well, of their own accord */
+    bool kept;       /* workers of that attempt are kept */
+    bool well;       /* its workers of that attempt have ended well, of their own accord */
     int workers;
     bool wants_trace;
-    int attempt, restarts; /* as its card says, */
-    bool brings;           /* as that it has workers that wait for another round, */
-    int recovery;          /* after this one */
+    int attempt, restarts; /* as its card says */
+    bool brings;           /* its card says that it has workers that wait for a round after `recovery` */
+    int recovery;
     char hostname[64];
-    int64_t beats;      /* last seen, */
-    int64_t beat_ms;    /* and when it grew; */
-    bool silent;        /* not for the heartbeat, when last looked at */
-    int64_t news;       /* announced by it, */
-    int64_t news_first; /* still there from here on, */
-    int64_t news_taken; /* and read */
+    int64_t beats;      /* last seen */
+    int64_t beat_ms;    /* when that grew */
+    bool silent;        /* it had not grown for the heartbeat, in the last look */
+    int64_t news;       /* how many it has announced */
+    int64_t news_first; /* the first that is still there */
+    int64_t news_taken; /* how many have been read */
     int64_t refused_ms; /* when something of it was last refused; 0: never */
 } tt__node;
 
@@ -58,28 +58,29 @@ typedef struct tt__talk {
     tt__node *of;     /* (known) by number; the coordinator has all members, others the coordinator alone */
     int known;
     size_t list_read;
-    bool cut;          /* the store is not to be had any more */
-    bool failed, over; /* FAILED, OVER were posted */
+    bool cut;          /* the store can't be reached any more */
+    bool failed, over; /* ON_NO_ROUND, ON_OVER were posted */
     bool told_waiting;
     bool done; /* the launcher's DONE was carried out */
     int64_t began_ms, beats, news;
-    int64_t news_first;     /* of this launcher: what came before is deleted, */
-    int64_t news_of_before; /* and what came up to this one, of attempts before, may be */
-    int64_t heard_ms;       /* when it was last known that the coordinator has not given this member up; */
-    int64_t awaited_beats;  /* not 0: that will be known when it has had so many beats */
-    bool given_up;          /* it has */
+    int64_t news_first;     /* of this launcher: those before it are deleted */
+    int64_t news_of_before; /* those up to this one are of earlier attempts, and may be deleted */
+    int64_t heard_ms;       /* when it was last known that the coordinator has not given this member up */
+    int64_t awaited_beats;  /* not 0: it will be known again when the coordinator has had so many beats */
+    bool given_up;          /* the coordinator has given this member up */
     int64_t hurry_until_ms; /* news are expected: read them more often */
-    json_t *repeats;        /* the coordinator: what members have announced, to be repeated to all; NULL: nothing, */
-    size_t repeated_bytes;  /* so long */
+    json_t *repeats;        /* the coordinator: what members have announced, to be repeated to all; NULL: nothing */
+    size_t repeated_bytes;  /* the length of that */
 
     tt__round *round;            /* the last one; NULL: none yet */
-    bool collecting;             /* the coordinator: a round is ordered, */
-    int next, next_restarts;     /* with these numbers, */
-    int next_recovery;           /* likewise, */
-    int64_t collecting_since_ms; /* since then */
-    int64_t came_ms;             /* when the last one came */
-    int gone;                    /* attempts for which GONE was posted, or which this member has said to be gone */
-    bool closed;                 /* nobody is waited for any more */
+    bool collecting;             /* the coordinator: a round is ordered */
+    int next, next_restarts;     /* its numbers */
+    int next_recovery;           /* likewise */
+    int64_t collecting_since_ms; /* when it was ordered */
+    int64_t came_ms;             /* when the last member came */
+    /* one more than the last attempt for which ON_ALL_GONE was posted, or that is gone here */
+    int gone;
+    bool closed; /* nobody is waited for any more */
 
     int looks; /* 0: none under way; else its number */
     int64_t look_until_ms;

@@ -2,11 +2,11 @@
  * launcher has an order. */
 #include "launch/cluster/nodes_talk.h"
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "base/mutant.h"
 #include "launch/cluster/blob.h"
-#include "store/renewal.h"
+#include "store/server/renewal.h"
 #include "store/signed.h"
 
 #include <jansson.h>

@@ -1,7 +1,7 @@
 #include "launch/local/children.h"
 
-#include "base/clock.h"
-#include "base/proc_state.h"
+#include "base/machine/clock.h"
+#include "base/process/proc_state.h"
 
 #include <dirent.h>
 #include <poll.h>

@@ -2,8 +2,8 @@
 #include "launch/job.h"
 
 #include "base/error.h"
-#include "base/fd.h"
-#include "net/secret.h"
+#include "base/files/fd.h"
+#include "net/secure/secret.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 #include "launch/local/events.h"
 
-#include "base/json.h"
+#include "base/text/json.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 #include "launch/local/file_timers.h"
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/fd.h"
-#include "base/json.h"
-#include "base/plain_text.h"
+#include "base/files/fd.h"
+#include "base/machine/clock.h"
+#include "base/text/json.h"
+#include "base/text/plain_text.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 #include "launch/local/health.h"
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/fd.h"
+#include "base/files/fd.h"
+#include "base/machine/clock.h"
 
 #include <errno.h>
 #include <netinet/in.h>

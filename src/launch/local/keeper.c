@@ -1,8 +1,8 @@
 #include "launch/local/keeper.h"
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/fd.h"
+#include "base/files/fd.h"
+#include "base/machine/clock.h"
 #include "launch/local/children.h"
 #include "launch/local/file_timers.h"
 #include "launch/local/telling.h"

@@ -1,8 +1,8 @@
 #include "launch/local/logs.h"
 
 #include "base/error.h"
-#include "base/fd.h"
-#include "base/planted.h"
+#include "base/files/fd.h"
+#include "base/files/planted.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* Merging of lines that several ranks write alike: "tutti: rank 0: TEXT" and "tutti: rank 2: TEXT" become "tutti: ranks
  * 0, 2: TEXT". Knows no descriptors. Texts are alike if they agree to the letter, or if each names its own rank in the
- * same places: that is "this rank" then.
+ * same places; these become "this rank".
  *
  * Only such lines, which tt_report() writes, are held back, and only for a moment: the caller says when it is over. */
 #ifndef TT_LAUNCH_LOCAL_MERGE_H

@@ -1,6 +1,6 @@
 #include "launch/local/outlet.h"
 
-#include "base/fd.h"
+#include "base/files/fd.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Writing to a stream that other processes share, such as stderr, without ever waiting for who reads it. The stream's
+/* Writing to a stream that other processes share, such as stderr, without ever waiting for its reader. The stream's
  * own flags stay as they are: a pipe or terminal is opened once more, a socket has a flag for each call. Where that is
  * not possible (no /proc, another user's pipe) a write of up to PIPE_BUF bytes after poll(2) is the best there is. */
 #ifndef TT_LAUNCH_LOCAL_OUTLET_H

@@ -1,8 +1,8 @@
 #include "launch/local/program.h"
 
 #include "base/error.h"
-#include "base/fd.h"
-#include "base/parse.h"
+#include "base/files/fd.h"
+#include "base/text/parse.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 #include "launch/local/pty.h"
 
-#include "base/fd.h"
+#include "base/files/fd.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

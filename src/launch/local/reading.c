@@ -1,9 +1,9 @@
 #include "launch/local/reading.h"
 
-#include "base/clock.h"
-#include "base/fd.h"
-#include "base/format.h"
-#include "base/plain_text.h"
+#include "base/files/fd.h"
+#include "base/machine/clock.h"
+#include "base/text/format.h"
+#include "base/text/plain_text.h"
 
 #include <errno.h>
 #include <fcntl.h>

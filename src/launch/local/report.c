@@ -1,8 +1,8 @@
 #include "launch/local/report.h"
 
-#include "base/fd.h"
-#include "base/json.h"
-#include "base/parse.h"
+#include "base/files/fd.h"
+#include "base/text/json.h"
+#include "base/text/parse.h"
 
 #include <fcntl.h>
 #include <limits.h>

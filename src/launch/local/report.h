@@ -1,4 +1,4 @@
-/* What is said of how workers ended. */
+/* Texts of the report: how workers ended, and which failed first. */
 #ifndef TT_LAUNCH_LOCAL_REPORT_H
 #define TT_LAUNCH_LOCAL_REPORT_H
 

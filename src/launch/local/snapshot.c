@@ -1,10 +1,10 @@
 #include "launch/local/snapshot.h"
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/fd.h"
-#include "base/plain_text.h"
-#include "base/threads.h"
+#include "base/files/fd.h"
+#include "base/machine/clock.h"
+#include "base/process/threads.h"
+#include "base/text/plain_text.h"
 #include "net/local_socket.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 #ifndef TT_LAUNCH_LOCAL_SNAPSHOT_H
 #define TT_LAUNCH_LOCAL_SNAPSHOT_H
 
-#include "net/job_socket.h"
+#include "net/job/job_socket.h"
 
 #include <pthread.h>
 

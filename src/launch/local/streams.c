@@ -1,10 +1,10 @@
 #include "launch/local/streams.h"
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/fd.h"
-#include "base/plain_text.h"
-#include "base/short_text.h"
+#include "base/files/fd.h"
+#include "base/machine/clock.h"
+#include "base/text/plain_text.h"
+#include "base/text/short_text.h"
 #include "launch/local/pty.h"
 #include "launch/local/terminal.h"
 

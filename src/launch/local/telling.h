@@ -3,7 +3,7 @@
 #ifndef TT_LAUNCH_LOCAL_TELLING_H
 #define TT_LAUNCH_LOCAL_TELLING_H
 
-#include "base/proc_state.h"
+#include "base/process/proc_state.h"
 
 #include <stddef.h>
 

@@ -1,10 +1,10 @@
 #include "launch/local/timer_list.h"
 
-#include "base/clock.h"
-#include "base/fd.h"
-#include "base/format.h"
-#include "base/plain_text.h"
-#include "net/job_timers.h"
+#include "base/files/fd.h"
+#include "base/machine/clock.h"
+#include "base/text/format.h"
+#include "base/text/plain_text.h"
+#include "net/job/job_timers.h"
 
 #include <signal.h>
 #include <stddef.h>

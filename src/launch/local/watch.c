@@ -1,7 +1,7 @@
 #include "launch/local/watch.h"
 
 #include "base/error.h"
-#include "base/fd.h"
+#include "base/files/fd.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* The job's socket (net/job_socket.h), as its launcher serves it: ranks hand in their flight recorders, readers get
+/* The job's socket (net/job/job_socket.h), as its launcher serves it: ranks hand in their flight recorders, readers get
  * them.
  *
  * What a rank handed in is kept open; when the rank closes its connection, by its end or because it left its job's

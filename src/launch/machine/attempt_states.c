@@ -7,14 +7,15 @@
  *        |           +------------ another attempt ------- ATTEMPT_OVER
  *        +---------------------- the job is lost -------------------+
  *
- * SETTLING: the other workers find out why; most end by themselves and say so. Where all are started again they have
- * only until it is clear who failed first. Workers that survive the loss of others have the grace period to come to the
- * next round: when all that are left have done so, the attempt is over here, as if nothing of it were left. A rank that
- * others blame and that does not come, as it is stopped, is killed; one that nobody blames may be in the middle of a
- * long step. TERMINATING: the workers have got SIGTERM. KILLING: the keeper kills every descendant. ATTEMPT_OVER: the
- * keeper has reported that nothing is left; membership.c decides what follows.
+ * SETTLING: the other workers notice the failure; most end by themselves and say why. If all will be started again, the
+ * phase ends as soon as it is clear which worker failed first. Workers that survive the loss of others have the grace
+ * period to ask for the next round. When all that are left have done so, the attempt is over here, as if nothing of it
+ * were left. A stopped rank that others blame is killed; a rank that nobody blames may be in the middle of a long step.
  *
- * When all workers have ended and something they started is still there, the same phases follow. */
+ * TERMINATING: the workers have got SIGTERM. KILLING: the keeper kills every descendant. ATTEMPT_OVER: the keeper has
+ * reported that nothing is left; membership.c decides what follows.
+ *
+ * If all workers have ended, but not all processes that they started, the same phases follow. */
 #include "launch/machine/machine_parts.h"
 
 #include "base/mutant.h"
@@ -22,9 +23,13 @@
 
 #include <signal.h>
 
-/* How often to look at workers that survive, in SETTLING and else; how long those have that were killed; when to print
- * for whom is waited; how long reading stacks may take. */
-enum { LOOK_MS = 10, WATCH_MS = 100, KILLED_MS = 2000, TELL_LATE_MS = 3000, STACKS_MS = 4500 };
+enum {
+    LOOK_MS = 10,        /* between two looks at workers that survive, in SETTLING */
+    WATCH_MS = 100,      /* the same, in RUNNING */
+    KILLED_MS = 2000,    /* beyond the settle period, for workers that were killed */
+    TELL_LATE_MS = 3000, /* when to print which ranks are missing */
+    STACKS_MS = 4500     /* for reading stacks */
+};
 
 static int64_t in_ms(const tt__step *s, int64_t ms) {
     return ms > INT64_MAX - s->around->now_ms ? INT64_MAX : s->around->now_ms + ms;
@@ -101,8 +106,8 @@ void tt__attempt_kill(tt__step *s) {
 
 /* ---- workers that survive */
 
-/* May another round follow, for all that is known here? Only after a loss that is made good: a failure needs an attempt
- * that is left. */
+/* May another round follow, as far as is known here? After a failure only if an attempt is left; after the loss of a
+ * node that can be replaced always. */
 static bool may_follow(const tt__machine *m) {
     bool used_up = tt__ending_failed_by_itself(m) && !tt__machine_has_attempts_left(m);
     return !used_up && !tt__ending_reason(m);
@@ -152,8 +157,8 @@ static void await_unready(tt__step *s) {
         kill_late(s, s->around->survivors.blamed);
 }
 
-/* Those that survive have no longer than others if no round follows, as it turns out: the failure may be heard of after
- * what it did to the ranks here. */
+/* If it turns out that no round follows, workers that survive get no more time than others. A failure on another node
+ * may become known here after the ranks here have noticed it. */
 static void stop_awaiting(tt__step *s) {
     tt__attempt_state *a = &s->m->attempt;
     if (!awaits_survivors(a) || s->m->ending.agreed_signal || may_follow(s->m))
@@ -172,11 +177,14 @@ static void finish_attempt(tt__step *s, bool kept, int unkillable) {
     m->attempt.phase = TT__ATTEMPT_OVER;
     m->attempt.deadline_ms = INT64_MAX;
     m->attempt.kept = kept;
+    tt__action *last = tt__do(s, TT__DO_COLLECT);
+    last->collect.attempt = tt__machine_attempt(m);
+    last->collect.kept = kept;
     if (unkillable)
         tt__do_say(s, TT__DO_SAY, "%d process%s of the job can't be killed", unkillable, unkillable == 1 ? "" : "es");
     if (m->job.alone || !tt__machine_may_go_on(m))
         return;
-    for (int i = 0; i < m->ledger.count; i++) /* whoever was told to end may do so with success, too */
+    for (int i = 0; i < m->ledger.count; i++) /* a worker that was told to end may exit with 0, too */
         well = well && !m->ledger.workers[i].status && !m->ledger.workers[i].sent_signal;
     tt__action *action = tt__do(s, TT__DO_ANNOUNCE_GONE);
     action->gone.attempt = tt__machine_attempt(m);
@@ -289,7 +297,7 @@ void tt__attempt_remote_wait(tt__step *s, int blamed) {
 
 /* ---- time */
 
-/* The workers have had their time, and get SIGTERM. */
+/* The time of SETTLING is over: send SIGTERM. */
 static void end_settling(tt__step *s) {
     if (tt__ledger_ended(&s->m->ledger) == s->m->ledger.count)
         tt__do_say(s, TT__DO_SAY,

@@ -4,8 +4,8 @@
  *      |                                                                             ^
  *      +---------- nothing of the job is left here, or there is no way on ------------+
  *
- * A signal to the launcher goes to the workers, which are terminated; a second one kills them. After any there is no
- * further attempt. In a job that goes on without this node, a signal makes the node leave. */
+ * A signal to the launcher is sent on to the workers, which have the grace period to end; a second one kills them.
+ * After a signal no further attempt begins. In a job that goes on without this node, a signal makes the node leave. */
 #include "launch/machine/machine_parts.h"
 
 #include "base/mutant.h"
@@ -24,8 +24,8 @@ void tt__ending_keeper_lost(tt__step *s) {
     tt__do(s, TT__DO_KILL_ORPHANS);
 }
 
-/* Do the others go on when this node ends? Its workers, if they survive the loss of others, would tell them all to
- * stop. */
+/* Do the others go on when this node ends? Then its workers are killed: after SIGTERM, workers that survive the loss of
+ * others would agree with all ranks to stop. */
 static bool can_leave(const tt__step *s) {
     return s->m->job.elastic && !s->m->membership.coordinates && tt__attempt_can_recover(s);
 }

@@ -2,8 +2,8 @@
 #ifndef TT_LAUNCH_MACHINE_FAILURES_H
 #define TT_LAUNCH_MACHINE_FAILURES_H
 
-#include "base/proc_state.h"
-#include "base/ticks.h"
+#include "base/machine/ticks.h"
+#include "base/process/proc_state.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -22,13 +22,13 @@ typedef struct tt__round {
 typedef enum tt__event_kind {
     TT__ON_TIME,  /* time has passed */
     TT__ON_BEGIN, /* the job, which runs on this node alone, begins */
-    TT__ON_NEXT,  /* what DO_NEXT follows has been done */
+    TT__ON_NEXT,  /* the actions before DO_NEXT have been carried out */
 
     /* Of this node's workers and their keeper. */
     TT__ON_ENDED,       /* worker `ended` has ended: its tt__worker says how */
     TT__ON_UNSTARTABLE, /* a worker could not be started */
     TT__ON_LEFTOVERS,   /* all workers have ended, but processes that they started are there */
-    TT__ON_CLEARED,     /* no process of the attempt is left, but for `unkillable` ones */
+    TT__ON_CLEARED,     /* no process of the attempt is left, except `unkillable` ones */
     TT__ON_KEEPER_LOST, /* the keeper was killed */
     TT__ON_IDLE_READ,   /* DO_READ_IDLE has been done */
 
@@ -36,7 +36,7 @@ typedef enum tt__event_kind {
     TT__ON_SIGNAL,  /* it got a signal */
     TT__ON_FAILURE, /* what an action needs could not be had: the job can't go on here */
 
-    /* From the other nodes. Of an attempt that is over they mean nothing. */
+    /* From the other nodes. Those of an earlier attempt are ignored. */
     TT__ON_ROUND,         /* `round` begins, when nothing of an earlier one is left here */
     TT__ON_NO_ROUND,      /* there will be none; ON_OVER does not follow */
     TT__ON_MISSED,        /* the round that was to begin here goes on without this node, or not at all: join anew */
@@ -49,7 +49,7 @@ typedef enum tt__event_kind {
     TT__ON_OVER,          /* all nodes are done or lost. To a node that waits for a round: there is none */
     TT__ON_REGROUP,       /* the coordinator ends an attempt, as nodes come or go */
     TT__ON_LAST,          /* the coordinator says that no attempt follows */
-    TT__ON_ALL_GONE,      /* to the coordinator: no node has workers any more, but for those that are kept */
+    TT__ON_ALL_GONE,      /* to the coordinator: no node has workers any more, except those that are kept */
     TT__ON_NEWCOMER,      /* to the coordinator: a node would like to take part, and there is room */
     TT__ON_DEPOSED        /* this node coordinates no more: another does */
 } tt__event_kind;
@@ -98,7 +98,7 @@ typedef struct tt__event {
     };
 } tt__event;
 
-/* What is outside of the machine when an event comes. */
+/* What the machine is to know of its surroundings when an event comes. */
 typedef struct tt__surroundings {
     int64_t now_ms; /* as tt__now_ms() */
     int64_t realtime_ns;
@@ -132,6 +132,7 @@ typedef enum tt__action_kind {
     TT__DO_WANT_ROUND,   /* ask the workers for the next round */
     TT__DO_DENY_ROUND,   /* tell those that wait for the next round that it won't come */
     TT__DO_READ_IDLE,    /* read the stacks of workers for which others have waited in vain; ON_IDLE_READ follows */
+    TT__DO_COLLECT,      /* the attempt is over here: take what its processes have written and handed in */
     TT__DO_FORGET,       /* forget the attempt's failures, and the workers that are not kept */
 
     /* To the other nodes. */
@@ -165,7 +166,7 @@ typedef enum tt__action_kind {
 typedef enum tt__signal_scope {
     TT__TO_WORKERS,   /* the workers and all that they started */
     TT__TO_LEFTOVERS, /* what workers left behind */
-    TT__TO_OTHERS     /* as TO_WORKERS, but for the processes that a terminal's signal has reached */
+    TT__TO_OTHERS     /* as TO_WORKERS, except the processes that a terminal's signal has reached */
 } tt__signal_scope;
 
 /* How an attempt has ended on this node. */
@@ -187,7 +188,11 @@ typedef struct tt__action {
         struct {
             int sig;
             tt__signal_scope scope;
-        } signal;    /* DO_SIGNAL, DO_ANNOUNCE_SIGNAL (scope: unused) */
+        } signal; /* DO_SIGNAL, DO_ANNOUNCE_SIGNAL (scope: unused) */
+        struct {
+            int attempt;
+            bool kept; /* workers here wait for the next round */
+        } collect;
         int late;    /* DO_KILL_LATE: only this rank; -1: all */
         int worker;  /* DO_PUBLISH_END */
         int node;    /* DO_PUBLISH_NODE_END */

@@ -3,7 +3,7 @@
 #ifndef TT_LAUNCH_MACHINE_MACHINE_PARTS_H
 #define TT_LAUNCH_MACHINE_MACHINE_PARTS_H
 
-#include "base/format.h"
+#include "base/text/format.h"
 #include "launch/machine/machine_state.h"
 
 #include <tutti/base.h>
@@ -45,20 +45,20 @@ static inline void tt__ending_damage(tt__step *s, tt__damage damage) {
 /* Can a node that is lost be done without, or be replaced by one that comes? */
 bool tt__member_replaces(const tt__machine *m);
 
-/* Do workers go on, here or on any node, when the attempt is over everywhere? */
+/* Are workers kept for the next round, here or on any node, when the attempt is over everywhere? */
 bool tt__member_any_goes_on(const tt__machine *m);
 
 /* Return what ends the job, or this node's part in it, however the attempt goes on elsewhere; NULL: nothing does. */
 const char *tt__ending_reason(const tt__machine *m);
 
-/* Did the attempt fail by itself, rather than because a node was lost or the workers were told to end? Where nobody
- * replaces it, the loss of a node is a failure, too. */
+/* Did the attempt fail by itself, and not because a node was lost or the workers were told to end? The loss of a node
+ * that nobody replaces is a failure, too. */
 bool tt__ending_failed_by_itself(const tt__machine *m);
 
-/* Has the attempt failed? It has, too, if the ranks want another round though none is lost. */
+/* Has the attempt failed? Also if the ranks want another round although no node was lost. */
 bool tt__ending_attempt_failed(const tt__machine *m);
 
-/* Does another round follow when no worker of this one is left, as far as is known here? None where all is well. */
+/* Does another attempt follow when no worker of this one is left, as far as is known here? Not if all ended well. */
 bool tt__ending_another_follows(const tt__machine *m);
 
 /* ---- attempt_states.c */
@@ -101,7 +101,7 @@ void tt__member_begin(tt__step *s);
 void tt__member_event(tt__step *s, tt__event *event);
 void tt__member_next(tt__step *s);
 
-/* If the attempt is over here: begin the next, or be done, when it is known which. */
+/* If the attempt is over here, and all that the decision needs is known: begin another, or end. */
 void tt__member_go_on(tt__step *s);
 
 /* ---- ending.c */

@@ -4,9 +4,9 @@
 
 #include "launch/machine/machine_events.h"
 
-enum { TT__KEEPER_KILL_MS = 6000 };
+enum { TT__KEEPER_KILL_MS = 6000 }; /* how long the keeper may take to kill all processes */
 
-/* What does not change. */
+/* What does not change while the job runs. */
 typedef struct tt__machine_job {
     bool alone;    /* the job runs on this node only */
     bool elastic;  /* nodes come and go while the job goes on */
@@ -82,8 +82,8 @@ typedef struct tt__membership {
     bool coordinates;      /* this node serves the store, and decides for all */
     tt__counts counts;     /* of the attempt */
     tt__counts next;       /* after DO_NEXT: of the one that begins then */
-    tt__round *round;      /* the attempt's; NULL: there was none, or the job runs on this node alone. Owned, as is */
-    tt__round *next_round; /* that of `next` */
+    tt__round *round;      /* the attempt's, owned; NULL: there was none, or the job runs on this node alone */
+    tt__round *next_round; /* that of `next`, owned */
 } tt__membership;
 
 /* ---- ending.c */
@@ -100,9 +100,9 @@ typedef enum tt__damage { TT__UNDAMAGED, TT__NODE_LEFT, TT__UNKILLABLE, TT__KEEP
 typedef struct tt__ending {
     tt__ending_stage stage;
     tt__damage damage;
-    int own_signal;    /* the first that came to this launcher, 0: none; */
-    int remote_signal; /* that came to another one, which ends the job; */
-    int agreed_signal; /* for which all ranks have agreed to stop */
+    int own_signal;    /* the first signal to this launcher; 0: none */
+    int remote_signal; /* a signal to another launcher, which ends the job; 0: none */
+    int agreed_signal; /* the signal for which all ranks have agreed to stop; 0: none */
 } tt__ending;
 
 typedef struct tt__machine {
@@ -146,8 +146,8 @@ bool tt__machine_leaves_early(const tt__machine *m);
 /* When ON_TIME is due at the latest; INT64_MAX: never. */
 int64_t tt__machine_due_ms(const tt__machine *m, const tt__survivors *survivors);
 
-/* What the job has come to. failed: there is a first failure, `first`; told: but it is the result of the job's end, and
- * no failure. */
+/* How the job ends. failed: workers have failed, `first` was the first of them. told: it failed only because the job
+ * was told to end, which is not reported as a failure. */
 typedef struct tt__conclusion {
     bool failed, told;
     tt__failure first;

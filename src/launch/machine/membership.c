@@ -6,11 +6,11 @@
  *        |                    |
  *        +------ over --------+------> THROUGH
  *
- * On several nodes the coordinator's launcher decides what follows an attempt when all nodes have nothing left of it
- * (the verdict ALL_GONE), as it knows all failures then, and who is there: it orders the next round (ORDERED), or
- * announces that there is none (the others' verdict LAST). The others wait for that. Alone, a node decides at once.
- * Where nodes may come and go, one that is cut off from the job kills its workers, except such as survive that, and
- * joins anew. */
+ * Whether the job restarts is decided in tt__member_go_on(). On several nodes the coordinator's launcher decides, when
+ * all nodes have nothing left of the attempt (the verdict ALL_GONE): then it knows all failures, and which nodes are
+ * there. It orders the next round (ORDERED), or announces that there is none (the others' verdict LAST). The others
+ * wait for that. Alone, a node decides at once. If nodes may come and go, a node that is cut off from the job kills its
+ * workers, except those that survive that, and joins anew. */
 #include "launch/machine/machine_parts.h"
 
 #include "base/mutant.h"
@@ -45,8 +45,8 @@ static void announce_regroup(tt__step *s, const char *why) {
     s->actions->list[s->actions->n - 1].say.attempt = tt__machine_attempt(s->m);
 }
 
-/* Nodes come or go, and the workers here have ended already, or are about to, or have noticed and wait: where any
- * failed it was for that. */
+/* Nodes come or go when the workers here have already ended, are about to end, or wait for the next round. If any of
+ * them failed, this change was the reason. */
 static void regroup_late(tt__step *s, const char *why) {
     tt__machine *m = s->m;
     tt__failure first;
@@ -135,8 +135,9 @@ static void take_lost(tt__step *s, tt__event *event) {
     }
 }
 
-/* Another launcher is done. While workers of ours are there it has not ended with the others: it is missing, or goes
- * where it may; but not when those are there that were kept for another round, and none follows. */
+/* Another launcher has ended. While workers run here it has not ended together with the others: it is missing, or
+ * leaves a job whose nodes may go. That is not so if the workers here were only kept for a round that does not
+ * follow. */
 static void take_left(tt__step *s, tt__event *event) {
     tt__machine *m = s->m;
     int node = event->lost.node->node;
@@ -250,8 +251,8 @@ static void close_attempt(tt__step *s) {
                                                                                         : TT__CAUSE_CALL;
 }
 
-/* Start workers again, or order a round in which they are. No process of the last attempt is left on any node, but
- * workers that are kept. */
+/* Begin another attempt: start the workers again, or order a round. No process of the last attempt is left on any node,
+ * except workers that are kept. */
 static void order_next(tt__step *s) {
     tt__machine *m = s->m;
     tt__membership *me = &m->membership;
@@ -296,6 +297,7 @@ static void look_again(tt__step *s) {
     rejoin(s);
 }
 
+/* Here it is decided whether the job goes on: tt__ending_another_follows() is the rule. */
 void tt__member_go_on(tt__step *s) {
     tt__machine *m = s->m;
     const tt__membership *me = &m->membership;

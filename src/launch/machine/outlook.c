@@ -1,5 +1,5 @@
-/* What is to be expected, for all that is known here: does another attempt follow, what speaks against it, does this
- * node wait; and what the job has come to. Nothing here changes anything. */
+/* Questions about the machine's state: does another attempt follow, what speaks against it, does this node wait, how
+ * does the job end. Nothing here changes the state. */
 #include "launch/machine/machine_parts.h"
 
 #include "base/mutant.h"
@@ -52,7 +52,7 @@ bool tt__ending_attempt_failed(const tt__machine *m) {
 
 bool tt__ending_another_follows(const tt__machine *m) {
     bool failed = tt__ending_attempt_failed(m), changes = m->attempt.regroups || m->ledger.lost;
-    /* just before nodes came or went */
+    /* also if nodes came or went just afterwards */
     bool ended_well = !failed && ((m->membership.verdict.well && !TT__MUTANT(well_round_run_again)) || !changes);
     return !ended_well && (!failed || tt__machine_has_attempts_left(m)) && !tt__machine_against_another(m);
 }
@@ -74,10 +74,10 @@ bool tt__machine_leaves_early(const tt__machine *m) {
     return m->job.elastic && !m->membership.coordinates && ends_alone;
 }
 
-/* ---- what it has come to */
+/* ---- how the job ends */
 
-/* Did nobody fail before the signal came, or a node or the keeper was lost, to judge by who failed first? Ranks of
- * other nodes may notice the end of those that were told before they are told themselves. */
+/* Is the first failure a result of the end: of a signal, the loss of a node or of the keeper? Ranks of other nodes may
+ * notice that others end before they are told themselves. */
 static bool ended_as_told(const tt__machine *m, const tt__worker *first) {
     const tt__ending *e = &m->ending;
     bool signalled = e->own_signal || e->remote_signal;

@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "nn/module.h"
-#include "tensor/pool.h"
-#include "tensor/tensor.h"
+#include "tensor/core/pool.h"
+#include "tensor/core/tensor.h"
 
 #include <stdlib.h>
 #include <string.h>

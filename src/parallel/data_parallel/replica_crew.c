@@ -1,9 +1,9 @@
 #include "parallel/data_parallel/replica_crew.h"
 
 #include "base/error.h"
-#include "base/threads.h"
+#include "base/process/threads.h"
 #include "nn/which_replica.h"
-#include "tensor/parallel.h"
+#include "tensor/device/parallel.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

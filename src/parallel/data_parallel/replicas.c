@@ -20,8 +20,8 @@
 #include "base/saved_error.h"
 #include "nn/which_replica.h"
 #include "parallel/data_parallel/replica_slots.h"
-#include "tensor/generator.h"
-#include "tensor/pool.h"
+#include "tensor/core/pool.h"
+#include "tensor/random/generator.h"
 
 #include <limits.h>
 #include <stdatomic.h>

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "comm/group.h"
 #include "parallel/fully_shard/fully_shard.h"
-#include "tensor/ops.h"
+#include "tensor/ops/ops.h"
 
 static const char end_site[] = "the end of a backward pass";
 

@@ -7,9 +7,9 @@
 #include "base/saved_error.h"
 #include "comm/group.h"
 #include "optim/optimizer.h"
-#include "parallel/ddp_state.h"
+#include "parallel/ddp/ddp_state.h"
 #include "parallel/fully_shard/fully_shard.h"
-#include "tensor/ops.h"
+#include "tensor/ops/ops.h"
 
 enum { FS_LINE = 64 };
 

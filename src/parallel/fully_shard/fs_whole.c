@@ -2,7 +2,7 @@
 #include "base/error.h"
 #include "parallel/fully_shard/fully_shard.h"
 #include "reducer/text_agreement.h"
-#include "tensor/ops.h"
+#include "tensor/ops/ops.h"
 
 static const char gather_who[] = "tt_fully_shard_gather";
 static const char scatter_who[] = "tt_fully_shard_scatter";

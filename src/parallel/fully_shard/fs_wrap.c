@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "comm/group.h"
 #include "nn/temporaries.h"
-#include "parallel/ddp_state.h"
+#include "parallel/ddp/ddp_state.h"
 #include "parallel/fully_shard/fully_shard.h"
 #include "reducer/text_agreement.h"
 

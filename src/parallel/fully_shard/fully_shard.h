@@ -13,7 +13,7 @@
 #include "autograd/failed_pass.h"
 #include "nn/module.h"
 #include "parallel/carried.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 #include <tutti/fully_shard.h>
 #include <tutti/parallel.h>

@@ -3,9 +3,9 @@
 #include "parallel/hooks/comm_hook.h"
 
 #include "base/error.h"
-#include "parallel/ddp_names.h"
+#include "parallel/ddp/ddp_names.h"
 #include "reducer/text_agreement.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* State dicts of hooks. Entries are "HOOK.world_size", "HOOK.error.PARAMETER", and what each kind adds. */
 #include "base/error.h"
-#include "parallel/ddp_state.h"
+#include "parallel/ddp/ddp_state.h"
 #include "parallel/hooks/comm_hook.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 #include <stdio.h>
 #include <stdlib.h>

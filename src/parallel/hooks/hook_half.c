@@ -5,7 +5,7 @@
 #include "parallel/hooks/comm_hook.h"
 #include "parallel/hooks/hook_kernels.h"
 #include "reducer/reducer.h"
-#include "tensor/ops.h"
+#include "tensor/ops/ops.h"
 
 #include <tutti/functional.h>
 

@@ -2,7 +2,7 @@
 #ifndef TT_PARALLEL_HOOKS_HOOK_KERNELS_H
 #define TT_PARALLEL_HOOKS_HOOK_KERNELS_H
 
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -10,14 +10,14 @@
  * same order everywhere, so that ranks agree to the bit, also on unlike machines. */
 #include "base/args.h"
 #include "base/error.h"
-#include "base/format.h"
+#include "base/text/format.h"
 #include "parallel/hooks/comm_hook.h"
 #include "parallel/hooks/hook_kernels.h"
 #include "parallel/hooks/numpy_draws.h"
 #include "parallel/hooks/orthonormal.h"
-#include "tensor/generator.h"
-#include "tensor/ops.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
+#include "tensor/ops/ops.h"
+#include "tensor/random/generator.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -7,8 +7,8 @@
  * bucket. One all_gather: (N-1) 8 K bytes a rank. All ranks add up the pairs in the order of ranks and divide by N. */
 #include "base/args.h"
 #include "base/error.h"
-#include "base/format.h"
 #include "base/half.h"
+#include "base/text/format.h"
 #include "parallel/hooks/comm_hook.h"
 #include "parallel/hooks/hook_kernels.h"
 

@@ -9,8 +9,8 @@
 #include "base/saved_error.h"
 #include "comm/group.h"
 #include "parallel/local_sgd/averager.h"
-#include "tensor/named_tensors.h"
-#include "tensor/tensor.h"
+#include "tensor/core/named_tensors.h"
+#include "tensor/core/tensor.h"
 
 /* ---- making ---- */
 

@@ -16,12 +16,12 @@
 
 #include "base/args.h"
 #include "base/error.h"
-#include "base/format.h"
+#include "base/text/format.h"
 #include "comm/group.h"
-#include "parallel/ddp_state.h"
+#include "parallel/ddp/ddp_state.h"
 #include "parallel/local_sgd/averager.h"
-#include "tensor/parallel.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
+#include "tensor/device/parallel.h"
 
 typedef struct diloco {
     tt_model_averager base;

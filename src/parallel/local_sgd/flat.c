@@ -8,9 +8,9 @@
 #include "comm/group.h"
 #include "optim/dict.h"
 #include "reducer/bucket.h"
-#include "tensor/named_tensors.h"
-#include "tensor/ops.h"
-#include "tensor/tensor.h"
+#include "tensor/core/named_tensors.h"
+#include "tensor/core/tensor.h"
+#include "tensor/ops/ops.h"
 
 /* Each parameter begins at a cache line of its own. */
 #define FLAT_ALIGNMENT ((size_t)64)

@@ -1,8 +1,8 @@
 #include "parallel/model_parallel/activation.h"
 
 #include "base/error.h"
-#include "tensor/device.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
+#include "tensor/device/device.h"
 
 tt_status tt__stage_link_check(const char *who, const tt__stage_link *link, int tag) {
     int ranks = tt_get_world_size(link->group);

@@ -7,8 +7,8 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "parallel/model_parallel/activation.h"
-#include "tensor/device.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
+#include "tensor/device/device.h"
 
 #include <tutti/model_parallel.h>
 

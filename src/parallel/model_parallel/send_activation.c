@@ -1,7 +1,10 @@
 /* The sending side: forward sends, backward receives.
  *
  * A parcel is what is under way: it lives until the record is gone and all its messages are done, so that neither a
- * record that is never walked nor a group that fails leaves a message without its memory. */
+ * record that is never walked nor a group that fails leaves a message without its memory.
+ *
+ * A sender waits PATIENCE_NS for a large activation to be taken, and then leaves it to later calls. So two ranks that
+ * send to each other go on. */
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -9,10 +12,10 @@
 
 #include "autograd/record.h"
 #include "base/args.h"
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "parallel/model_parallel/activation.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 #include <tutti/model_parallel.h>
 

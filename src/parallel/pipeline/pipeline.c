@@ -8,7 +8,7 @@
 #include "parallel/pipeline/pipeline_own.h"
 #include "parallel/value_hash.h"
 #include "reducer/text_agreement.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 #include <inttypes.h>
 #include <stdio.h>

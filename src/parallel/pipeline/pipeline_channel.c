@@ -5,7 +5,7 @@
 #include "comm/group.h"
 #include "comm/native/peer_memory.h"
 #include "reducer/text_agreement.h"
-#include "tensor/memory_format.h"
+#include "tensor/shape/memory_format.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>

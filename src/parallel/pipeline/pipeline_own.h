@@ -5,7 +5,7 @@
 
 #include "parallel/pipeline/pipeline_channel.h"
 #include "parallel/pipeline/pipeline_schedule.h"
-#include "tensor/generator.h"
+#include "tensor/random/generator.h"
 
 /* A micro-batch under way in a stage. */
 typedef struct tt__held {

@@ -1,9 +1,12 @@
-/* A step of one rank: its list of actions, one after the other. */
+/* A step of one rank: its list of actions, one after the other.
+ *
+ * It begins with one all_gather: batch sizes, the mode, how large slots must be. Each micro-batch has a scope object of
+ * its own. A stage's module is a tree with the model's names and the model's own tensors, so DDP can wrap it. */
 #include "base/args.h"
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "parallel/pipeline/pipeline_own.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Where a model is cut: by hand, by the measured cost of its parts, or in as many parts each. */
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "nn/chain.h"
 #include "parallel/pipeline/pipeline_own.h"
 #include "reducer/text_agreement.h"

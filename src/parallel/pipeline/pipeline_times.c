@@ -1,8 +1,8 @@
 /* What ran in the last step: shares of time, and a trace (Chrome's format, which Perfetto reads). */
 #include "base/args.h"
-#include "base/atomic_file.h"
 #include "base/error.h"
-#include "base/format.h"
+#include "base/files/atomic_file.h"
+#include "base/text/format.h"
 #include "parallel/pipeline/pipeline_own.h"
 
 #include <inttypes.h>

@@ -15,7 +15,7 @@
 #define TT_PARALLEL_RPC_DIST_H
 
 #include "autograd/open_pass.h"
-#include "rpc/tensor_hooks.h"
+#include "rpc/values/tensor_hooks.h"
 
 #include <tutti/rpc_training.h>
 
@@ -122,7 +122,7 @@ const tt__dist_send *tt__dist_find_send(const tt__dist_context *context, uint64_
  * scope: the caller has its only reference. NULL, recorded: no memory. */
 tt_node *tt__dist_node(tt_tensor *const *tensors, int64_t count);
 
-/* ---- the hooks of rpc/tensor_hooks.h, and those of them that dist_context.c and dist_record.c have */
+/* ---- the hooks of rpc/values/tensor_hooks.h, and those of them that dist_context.c and dist_record.c have */
 
 extern const tt__rpc_tensor_hooks tt__tensor_hooks;
 

@@ -1,7 +1,7 @@
 /* Lead a backward pass over workers: dist_part.h. */
 #include "base/args.h"
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "parallel/rpc/dist_part.h"
 
 #include <inttypes.h>

@@ -1,10 +1,10 @@
 #include "autograd/leaf.h"
 #include "base/error.h"
 #include "base/saved_error.h"
-#include "net/secret.h"
+#include "net/secure/secret.h"
 #include "parallel/rpc/dist.h"
 #include "parallel/rpc/training_functions.h"
-#include "tensor/ops.h"
+#include "tensor/ops/ops.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "parallel/rpc/training_functions.h"
-#include "tensor/ops.h"
+#include "tensor/ops/ops.h"
 
 #include <inttypes.h>
 #include <stdio.h>

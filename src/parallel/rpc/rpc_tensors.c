@@ -2,9 +2,9 @@
 #include "base/error.h"
 #include "parallel/rpc/dist.h"
 #include "parallel/rpc/training_functions.h"
-#include "rpc/landing_memory.h"
-#include "tensor/device.h"
-#include "tensor/ops.h"
+#include "rpc/values/landing_memory.h"
+#include "tensor/device/device.h"
+#include "tensor/ops/ops.h"
 
 #include <string.h>
 

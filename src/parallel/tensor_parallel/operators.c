@@ -9,8 +9,8 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "parallel/tensor_parallel/tensor_parallel.h"
-#include "tensor/ops.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
+#include "tensor/ops/ops.h"
 
 #include <tutti/parallel.h>
 #include <tutti/tensor_parallel.h>

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 
 #include "base/error.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 #include <tutti/functional.h>
 

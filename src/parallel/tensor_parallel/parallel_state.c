@@ -6,9 +6,9 @@
 #include "base/saved_error.h"
 #include "nn/module.h"
 #include "parallel/tensor_parallel/tensor_parallel.h"
-#include "tensor/named_tensors.h"
-#include "tensor/ops.h"
-#include "tensor/tensor.h"
+#include "tensor/core/named_tensors.h"
+#include "tensor/core/tensor.h"
+#include "tensor/ops/ops.h"
 
 #include <tutti/parallel.h>
 #include <tutti/tensor_parallel.h>

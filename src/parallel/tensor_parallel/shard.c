@@ -10,7 +10,7 @@
 #include "parallel/tensor_parallel/tensor_parallel.h"
 #include "parallel/value_hash.h"
 #include "reducer/text_agreement.h"
-#include "tensor/ops.h"
+#include "tensor/ops/ops.h"
 
 void tt__sharded_destroy(tt_module *self) { free(tt_module_user(self)); }
 

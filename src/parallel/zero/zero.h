@@ -3,13 +3,17 @@
  *
  * For each bucket of the wrapper's reducer there is one of parameters, which lie in it as their gradients do in the
  * reducer's. Both divide into equal parts of whole cache lines, one a rank. A parameter's slice is what of it lies in
- * this rank's part. */
+ * this rank's part.
+ *
+ * The program makes an ordinary optimizer over the slices. What that needs of other ranks is tt__optim_shards
+ * (optim/optimizer.h): before and after a step (zero_step.c), sums over slices, and the state of whole parameters
+ * (zero_state.c). */
 #ifndef TT_PARALLEL_ZERO_ZERO_H
 #define TT_PARALLEL_ZERO_ZERO_H
 
 #include "optim/optimizer.h"
 #include "parallel/carried.h"
-#include "parallel/ddp_state.h"
+#include "parallel/ddp/ddp_state.h"
 #include "parallel/fully_shard/fully_shard.h"
 
 #include <tutti/zero.h>

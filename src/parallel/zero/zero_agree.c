@@ -1,5 +1,5 @@
 /* What must be alike on the ranks of a sharded optimizer: its stage, class, groups, their options and parameters. */
-#include "base/format.h"
+#include "base/text/format.h"
 #include "parallel/zero/zero.h"
 
 #include <stdarg.h>

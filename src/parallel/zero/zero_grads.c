@@ -2,7 +2,7 @@
  * communication hook reduces each bucket to its parts: a rank adds its own part to the gradients of its slices, and
  * gives the bucket's memory back to the system, until the next pass writes there. Reduced by the kernels that reduce
  * whole buckets, in the same order, gradients have the same bits. */
-#include "parallel/ddp_device.h"
+#include "parallel/ddp/ddp_device.h"
 #include "parallel/zero/zero.h"
 
 #include <sys/mman.h>

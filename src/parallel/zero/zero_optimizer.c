@@ -3,9 +3,9 @@
 
 #include "base/args.h"
 #include "base/saved_error.h"
-#include "optim/clip.h"
-#include "optim/masters.h"
-#include "parallel/ddp_sparse.h"
+#include "optim/clipping/clip.h"
+#include "optim/mixed_precision/masters.h"
+#include "parallel/ddp/ddp_sparse.h"
 #include "parallel/zero/zero.h"
 #include "reducer/text_agreement.h"
 

@@ -6,11 +6,11 @@
 #include "tensor/cpu/cpu_attention.h"
 
 #include "base/error.h"
+#include "tensor/core/pool.h"
+#include "tensor/cpu/half/wide.h"
 #include "tensor/cpu/levels.h"
-#include "tensor/cpu/onednn.h"
-#include "tensor/cpu/onednn_product.h"
-#include "tensor/cpu/wide.h"
-#include "tensor/pool.h"
+#include "tensor/cpu/onednn/onednn.h"
+#include "tensor/cpu/onednn/onednn_product.h"
 
 #include <math.h>
 #include <string.h>

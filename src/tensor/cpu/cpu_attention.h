@@ -2,7 +2,7 @@
 #ifndef TT_TENSOR_CPU_CPU_ATTENTION_H
 #define TT_TENSOR_CPU_CPU_ATTENTION_H
 
-#include "tensor/kernels.h"
+#include "tensor/kernels/kernels.h"
 
 /* Of f32; of bf16 where tt__onednn_takes_bf16(): its factors are bf16, sums and softmax f32. TT_ERR_UNSUPPORTED, and no
  * error is recorded: oneDNN has no such product of bf16. */

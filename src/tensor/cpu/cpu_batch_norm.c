@@ -1,10 +1,10 @@
 /* batch_norm of (A,C,B). Channels last, B is 1: a channel is a column of (A,C). Else it is A rows of B elements.
  * Threads share channels where sums are made, and rows or channels where elements are. */
 #include "base/error.h"
+#include "tensor/core/pool.h"
 #include "tensor/cpu/cpu_norm.h"
 #include "tensor/cpu/levels.h"
-#include "tensor/parallel.h"
-#include "tensor/pool.h"
+#include "tensor/device/parallel.h"
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 #include "tensor/cpu/cpu_copy.h"
 
-#include "tensor/iter.h"
-#include "tensor/parallel.h"
+#include "tensor/device/parallel.h"
+#include "tensor/shape/iter.h"
 
 #include <math.h>
 #include <string.h>

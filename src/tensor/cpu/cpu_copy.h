@@ -2,7 +2,7 @@
 #ifndef TT_TENSOR_CPU_CPU_COPY_H
 #define TT_TENSOR_CPU_CPU_COPY_H
 
-#include "tensor/kernels.h"
+#include "tensor/kernels/kernels.h"
 
 tt_status tt__cpu_copy(tt_tensor *y, const tt_tensor *x);
 /* Zeros are cleared bytes; other values are left to the plain loops. */

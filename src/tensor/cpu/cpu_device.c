@@ -3,7 +3,6 @@
 #include "tensor/cpu/cpu_copy.h"
 #include "tensor/cpu/cpu_dropout.h"
 #include "tensor/cpu/cpu_elementwise.h"
-#include "tensor/cpu/cpu_half.h"
 #include "tensor/cpu/cpu_index.h"
 #include "tensor/cpu/cpu_norm.h"
 #include "tensor/cpu/cpu_pointwise.h"
@@ -11,8 +10,9 @@
 #include "tensor/cpu/cpu_reduce.h"
 #include "tensor/cpu/cpu_rnn.h"
 #include "tensor/cpu/cpu_softmax.h"
-#include "tensor/cpu/onednn.h"
-#include "tensor/cpu/wide.h"
+#include "tensor/cpu/half/cpu_half.h"
+#include "tensor/cpu/half/wide.h"
+#include "tensor/cpu/onednn/onednn.h"
 
 static const tt__kernels f32 = {
     .fill = tt__cpu_fill,

@@ -1,8 +1,8 @@
 #include "tensor/cpu/cpu_dropout.h"
 
 #include "tensor/cpu/levels.h"
-#include "tensor/iter.h"
-#include "tensor/parallel.h"
+#include "tensor/device/parallel.h"
+#include "tensor/shape/iter.h"
 
 /* Elements that one thread takes at a time, a multiple of Philox's four. */
 enum { BLOCK = 1 << 13 };

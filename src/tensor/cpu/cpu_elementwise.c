@@ -3,8 +3,8 @@
 #include "tensor/cpu/cpu_elementwise.h"
 
 #include "tensor/cpu/levels.h"
-#include "tensor/iter.h"
-#include "tensor/parallel.h"
+#include "tensor/device/parallel.h"
+#include "tensor/shape/iter.h"
 
 /* Elements that one thread takes at a time: small enough to balance, large enough to pay. */
 enum { BLOCK = 1 << 16 };

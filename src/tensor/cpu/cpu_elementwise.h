@@ -2,7 +2,7 @@
 #ifndef TT_TENSOR_CPU_CPU_ELEMENTWISE_H
 #define TT_TENSOR_CPU_CPU_ELEMENTWISE_H
 
-#include "tensor/kernels.h"
+#include "tensor/kernels/kernels.h"
 
 tt_status tt__cpu_add_f32(tt_tensor *y, const tt_tensor *a, const tt_tensor *b);
 tt_status tt__cpu_sub_f32(tt_tensor *y, const tt_tensor *a, const tt_tensor *b);

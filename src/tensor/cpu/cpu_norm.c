@@ -3,7 +3,7 @@
 #include "tensor/cpu/cpu_norm.h"
 
 #include "tensor/cpu/levels.h"
-#include "tensor/parallel.h"
+#include "tensor/device/parallel.h"
 
 #include <math.h>
 

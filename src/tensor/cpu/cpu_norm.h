@@ -2,7 +2,7 @@
 #ifndef TT_TENSOR_CPU_CPU_NORM_H
 #define TT_TENSOR_CPU_CPU_NORM_H
 
-#include "tensor/kernels.h"
+#include "tensor/kernels/kernels.h"
 
 /* cpu_batch_norm.c */
 tt_status tt__cpu_batch_norm_stats_f32(const tt_tensor *x, double eps, tt_tensor *mean, tt_tensor *rstd);

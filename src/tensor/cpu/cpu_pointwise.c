@@ -3,8 +3,8 @@
 #include "tensor/cpu/cpu_pointwise.h"
 
 #include "tensor/cpu/levels.h"
-#include "tensor/iter.h"
-#include "tensor/parallel.h"
+#include "tensor/device/parallel.h"
+#include "tensor/shape/iter.h"
 
 /* Elements that one thread takes at a time. */
 enum { BLOCK = 1 << 14 };

@@ -3,8 +3,8 @@
 #include "tensor/cpu/cpu_pooling.h"
 
 #include "tensor/cpu/levels.h"
-#include "tensor/memory_format.h"
-#include "tensor/parallel.h"
+#include "tensor/device/parallel.h"
+#include "tensor/shape/memory_format.h"
 
 #include <string.h>
 

@@ -2,10 +2,10 @@
 #include "tensor/cpu/cpu_reduce.h"
 
 #include "base/error.h"
+#include "tensor/core/pool.h"
 #include "tensor/cpu/levels.h"
-#include "tensor/iter.h"
-#include "tensor/parallel.h"
-#include "tensor/pool.h"
+#include "tensor/device/parallel.h"
+#include "tensor/shape/iter.h"
 
 enum { BLOCK = 1 << 18, COLUMNS = 512 };
 

@@ -2,7 +2,7 @@
 #ifndef TT_TENSOR_CPU_CPU_REDUCE_H
 #define TT_TENSOR_CPU_CPU_REDUCE_H
 
-#include "tensor/kernels.h"
+#include "tensor/kernels/kernels.h"
 
 /* Is x contiguous, and y, seen in x's shape, its last dimensions in row-major order, repeated along the first ones?
  * Then *cols is their size. */

@@ -2,7 +2,7 @@
 #include "tensor/cpu/cpu_rnn.h"
 
 #include "tensor/cpu/levels.h"
-#include "tensor/parallel.h"
+#include "tensor/device/parallel.h"
 
 /* Hidden values that one thread takes at a time, about. */
 enum { CELL_VALUES = 1 << 12 };

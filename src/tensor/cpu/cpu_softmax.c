@@ -2,7 +2,7 @@
 #include "tensor/cpu/cpu_softmax.h"
 
 #include "tensor/cpu/levels.h"
-#include "tensor/parallel.h"
+#include "tensor/device/parallel.h"
 
 #include <math.h>
 

@@ -2,7 +2,7 @@
 #ifndef TT_TENSOR_CPU_CPU_SOFTMAX_H
 #define TT_TENSOR_CPU_CPU_SOFTMAX_H
 
-#include "tensor/kernels.h"
+#include "tensor/kernels/kernels.h"
 
 tt_status tt__cpu_softmax_f32(tt_tensor *y, const tt_tensor *x);
 tt_status tt__cpu_softmax_backward_f32(tt_tensor *dx, const tt_tensor *y, const tt_tensor *g);

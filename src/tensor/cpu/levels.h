@@ -1,11 +1,11 @@
-/* f32 loops over contiguous arrays, one table per instruction-set level (base/cpu.h). The bits are the same at every
- * level: each result is one expression, and sums go through a fixed number of partial sums, in a fixed order. */
+/* f32 loops over contiguous arrays, one table per instruction-set level (base/machine/cpu.h). The bits are the same at
+ * every level: each result is one expression, and sums go through a fixed number of partial sums, in a fixed order. */
 #ifndef TT_TENSOR_CPU_LEVELS_H
 #define TT_TENSOR_CPU_LEVELS_H
 
-#include "base/cpu.h"
-#include "tensor/kernels_pointwise.h"
-#include "tensor/kernels_rnn.h"
+#include "base/machine/cpu.h"
+#include "tensor/kernels/kernels_pointwise.h"
+#include "tensor/kernels/kernels_rnn.h"
 
 #include <stdint.h>
 

@@ -15,7 +15,7 @@
 #define GELU_SLOPE gelu_slope_f32
 #define GELU_TANH gelu_tanh_f32
 #define GELU_TANH_SLOPE gelu_tanh_slope_f32
-#include "tensor/pointwise_parts.h"
+#include "tensor/ops/pointwise_parts.h"
 
 #define UNARY_LOOPS(name, saves, forward, backward)                                                          \
     static void loop_##name(int64_t n, const float *from, float a, float b, float *to) {                     \

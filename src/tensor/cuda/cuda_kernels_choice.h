@@ -4,7 +4,7 @@
 #define TT_TENSOR_CUDA_CUDA_KERNELS_CHOICE_H
 
 #include "tensor/cuda/cuda_kernels.h"
-#include "tensor/kernels_dropout.h"
+#include "tensor/kernels/kernels_dropout.h"
 
 #ifdef __cplusplus
 extern "C" {

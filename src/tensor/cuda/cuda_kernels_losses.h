@@ -1,9 +1,9 @@
-/* The negative log likelihood and the mean squared error: see cuda_kernels.h, and tensor/kernels.h for what is
+/* The negative log likelihood and the mean squared error: see cuda_kernels.h, and tensor/kernels/kernels.h for what is
  * computed. */
 #ifndef TT_TENSOR_CUDA_CUDA_KERNELS_LOSSES_H
 #define TT_TENSOR_CUDA_CUDA_KERNELS_LOSSES_H
 
-#include "tensor/kernels_loss.h"
+#include "tensor/kernels/kernels_loss.h"
 
 #include <tutti/tensor.h>
 

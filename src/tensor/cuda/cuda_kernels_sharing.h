@@ -3,7 +3,7 @@
 #define TT_TENSOR_CUDA_CUDA_KERNELS_SHARING_H
 
 #include "tensor/cuda/cuda_kernels.h"
-#include "tensor/device.h"
+#include "tensor/device/device.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -5,9 +5,9 @@
  *   FROM_I64(i), FROM_F64(f)   an element made of a number of another type
  *   SUM          what many are added up in, and SUM made an element by FROM_SUM(s)
  *   ORDER, AS_ORDER(v), IS_NAN(o)   what elements are compared as */
-#include "tensor/element.h"
-#include "tensor/iter.h"
+#include "tensor/core/element.h"
 #include "tensor/reference/reference_device.h"
+#include "tensor/shape/iter.h"
 
 #define AT(k, i) (((TYPE *)(void *)it.p[k])[(i)*it.step[k]])
 

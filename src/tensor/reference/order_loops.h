@@ -1,6 +1,6 @@
 /* Order within rows, for every element type; part of common_loops.h, which says what TYPE and the rest are. */
 #include "base/error.h"
-#include "tensor/pool.h"
+#include "tensor/core/pool.h"
 
 /* Lines along the last dimension are rows of matrices, counted row by row. */
 static tt_status ref_triangle(tt_tensor *y, const tt_tensor *x, int64_t diagonal, bool upper) {

@@ -1,5 +1,5 @@
 /* The formulas of pointwise_formulas.h, in double, for one type of float: included by float_loops.h. */
-#include "tensor/pointwise_parts.h"
+#include "tensor/ops/pointwise_parts.h"
 
 #define K(c) (c)
 #define SELECT(condition, p, q) ((condition) ? (p) : (q))

@@ -1,4 +1,5 @@
-/* Bugs that tests plant (tests/dist/test_cuda_mutants.c): a call that has no effect, at one place of Tutti's code.
+/* Bugs that tests plant (tests/dist/devices/test_cuda_mutants.c): a call that has no effect, at one place of Tutti's
+ * code.
  *
  *   FAKE_CUDA_MUTANT=KIND PLACE     the place, as FAKE_CUDA_PLACES lists it: "event_record libtutti-cuda.so+0x12345"
  *   FAKE_CUDA_MUTANT=order stream   a stream runs some work before what it was given earlier

@@ -1,8 +1,8 @@
 /* One connection on its way to a link: TCP, TLS where it is asked for, the handshake; then the connecting side says
  * whether it takes this one of the connections that it may have opened to the same rank. */
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/fd.h"
+#include "base/files/fd.h"
+#include "base/machine/clock.h"
 #include "comm/message/joining/joining.h"
 
 #include <errno.h>

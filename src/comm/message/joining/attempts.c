@@ -1,12 +1,12 @@
 /* The attempts of an engine. The candidates of a target are tried one after the other, the next a quarter of a second
  * after the last or as soon as that has failed. Strangers who call are served as long as they are few, or else those
  * that came last. */
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/fd.h"
+#include "base/files/fd.h"
+#include "base/machine/clock.h"
 #include "comm/message/joining/joining.h"
 #include "comm/message/link.h"
-#include "net/wire_choice.h"
+#include "net/secure/wire_choice.h"
 
 #include <errno.h>
 #include <fcntl.h>

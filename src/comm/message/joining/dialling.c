@@ -1,9 +1,9 @@
 #include "comm/message/joining/dialling.h"
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/fd.h"
-#include "base/fork_fds.h"
+#include "base/files/fd.h"
+#include "base/machine/clock.h"
+#include "base/process/fork_fds.h"
 #include "base/saved_error.h"
 #include "comm/message/incoming.h"
 #include "comm/message/link.h"

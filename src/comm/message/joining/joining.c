@@ -8,15 +8,15 @@
  * The same loop sends and receives heartbeats on the links that exist: ranks that still wait for another must not take
  * one that has joined everybody for frozen, and must notice one that freezes meanwhile. */
 #include "comm/message/joining/joining.h"
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/machine/clock.h"
 #include "comm/message/heartbeat.h"
 #include "comm/message/incoming.h"
 #include "comm/message/link.h"
 #include "comm/message/links.h"
 #include "comm/message/outgoing.h"
 #include "comm/message/thread.h"
-#include "net/interrupt.h"
+#include "net/job/interrupt.h"
 
 #include <errno.h>
 #include <poll.h>

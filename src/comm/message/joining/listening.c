@@ -1,6 +1,6 @@
 /* Listening for the peers that connect to this rank. */
 #include "base/error.h"
-#include "base/fd.h"
+#include "base/files/fd.h"
 #include "comm/message/joining/joining.h"
 
 #include <errno.h>

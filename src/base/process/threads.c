@@ -1,0 +1,105 @@
+#include "base/process/threads.h"
+
+#include "base/error.h"
+#include "base/process/proc_state.h"
+#include "base/sanitizers.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- threads of the library */
+
+typedef struct start {
+    void *(*run)(void *);
+    void *arg;
+} start;
+
+/* How many run, in the process that started them: a forked child has none of them. */
+static _Atomic int own_threads;
+static _Atomic pid_t own_process;
+
+static int threads_count(int more) {
+    pid_t self = getpid();
+    if (atomic_exchange(&own_process, self) != self)
+        atomic_store(&own_threads, 0);
+    return atomic_fetch_add(&own_threads, more) + more;
+}
+
+static void *thread_run(void *arg) {
+    start given = *(start *)arg;
+    free(arg);
+    void *result = given.run(given.arg);
+    threads_count(-1);
+    return result;
+}
+
+/* A thread's stack is as large as `ulimit -s` says, or as our deepest calls need. */
+static int create_with_room(pthread_t *thread, start *given) {
+    const size_t least = 512 << 10;
+    pthread_attr_t attr;
+    size_t size = 0;
+    int errnum = pthread_attr_init(&attr);
+    if (errnum)
+        return errnum;
+    errnum = pthread_attr_getstacksize(&attr, &size);
+    if (!errnum && size < least)
+        errnum = pthread_attr_setstacksize(&attr, least);
+    if (!errnum)
+        errnum = pthread_create(thread, &attr, thread_run, given);
+    pthread_attr_destroy(&attr);
+    return errnum;
+}
+
+tt_status tt__thread_create(pthread_t *thread, void *(*run)(void *), void *arg, const char *what) {
+    sigset_t all, before;
+    start *given = malloc(sizeof *given);
+    if (!given)
+        return tt__fail(TT_ERR_MEMORY, "no memory for %s", what);
+    *given = (start){.run = run, .arg = arg};
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int errnum = create_with_room(thread, given);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!errnum) {
+        threads_count(1); /* rather too late than too early: see tt__program_has_ended() */
+        return TT_OK;
+    }
+    free(given);
+    return tt__fail(TT_ERR_SYSTEM,
+                    "can't start %s: %s (ulimit -u limits a user's processes and threads, ulimit -v the memory that "
+                    "stacks may take)",
+                    what, strerror(errnum));
+}
+
+void tt__thread_is_ours(void) { threads_count(1); }
+
+/* ---- threads of the program */
+
+int tt__program_threads(void) {
+    DIR *tasks = opendir("/proc/self/task");
+    int n = 0;
+    if (!tasks)
+        return 2;
+    for (const struct dirent *task; (task = readdir(tasks));)
+        n += task->d_name[0] != '.';
+    closedir(tasks);
+    return n - threads_count(0) - TT__TSAN; /* which has one of its own */
+}
+
+/* The kernel keeps the remains of a main thread that has ended while others run. */
+bool tt__program_has_ended(void) { return tt__proc_look(getpid()).state == 'Z' && tt__program_threads() <= 1; }
+
+/* ---- conditions */
+
+void tt__cond_init(pthread_cond_t *condition) {
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}

@@ -1,0 +1,110 @@
+/* The inside of a loader, and the making of one batch. */
+#ifndef TT_DATA_LOADER_H
+#define TT_DATA_LOADER_H
+
+#include "base/saved_error.h"
+#include "data/loader/batch.h"
+#include "data/loader/crew.h"
+#include "data/loader/reader.h"
+#include "data/samplers/sampler.h"
+#include "tensor/core/tensor.h"
+
+/* One batch on its way. A worker writes x, y and error. */
+typedef struct tt__loader_job {
+    const int64_t *indices; /* (n) */
+    int64_t n;
+    int64_t epoch; /* in which transforms draw */
+    tt__normalization how;
+    tt__batch_buffer *buffer;
+    tt_tensor *x, *y; /* what a collate function made, lent */
+    tt__saved_error error;
+} tt__loader_job;
+
+/* The state dict that was asked for last. */
+enum { TT__LOADER_ENTRIES = 12 };
+typedef struct tt__loader_state {
+    const char *names[TT__LOADER_ENTRIES];
+    tt_tensor *tensors[TT__LOADER_ENTRIES]; /* held */
+    tt_named_tensors list;
+} tt__loader_state;
+
+struct tt_loader {
+    tt_dataset *dataset;
+    tt_sampler *sampler;
+    int64_t batch_size;
+    tt_collate_fn collate; /* or NULL */
+    void *collate_user;
+    bool drop_last;
+    int64_t wanted_in_a_row; /* of virtual ranks: batches of each before the next one's, in epochs to come, */
+    int64_t in_a_row;        /* and in the one under way */
+    int64_t examples;        /* of this epoch, without what drop_last leaves out */
+    bool begun;              /* an epoch is under way */
+    int64_t epochs;          /* begun */
+    int64_t epoch;  /* in which transforms draw: the sampler's, if it was told one, else how many began before */
+    int64_t at;     /* the next one for the caller */
+    int64_t lent;   /* batches that the caller has had */
+    int64_t share;  /* indices of this epoch, with what drop_last leaves out */
+    int64_t given;  /* the next one that no job has */
+    int64_t *order; /* (size of the sampler) the examples that this epoch visits */
+    int64_t *sizes; /* (batches of the sampler) of a batch sampler of the program's own; else NULL */
+    int64_t batch;  /* how many batches have jobs */
+    tt__normalization how;
+    tt__batches batches;
+    int64_t readers, jobs;
+    tt__reader *reader;    /* (readers) one for each worker; without workers one */
+    tt__loader_job *job;   /* (jobs) one for each slot of the crew; without workers one */
+    tt__loader_crew *crew; /* or NULL: the caller makes batches */
+    int64_t began_ns;      /* when the caller asked for the epoch's first batch, */
+    int64_t seen_ns;       /* when it got its last one, */
+    int64_t waited_ns;     /* and how long it was in tt_loader_next() in between */
+    tt__loader_state state;
+    tt__saved_error error; /* what ended the epoch; status TT_OK: nothing */
+};
+
+/* loader_shards.c: where the sampler has the shares of several virtual ranks. Of an epoch's n examples so many come in
+ * batches, and in so many batches. */
+int64_t tt__shard_examples(const tt_loader *loader, int64_t n);
+int64_t tt__shard_batches(const tt_loader *loader, int64_t n);
+
+/* Return the length of batch number `batch` of the epoch under way; *at := where it begins in the order. */
+int64_t tt__shard_batch(const tt_loader *loader, int64_t batch, int64_t *at);
+
+/* How many examples of all shares have been visited in the epoch under way: a batch counts when all shares have had
+ * theirs of its round. */
+int64_t tt__shard_position(const tt_loader *loader);
+
+/* Have each share give so many batches before the next one does, from the next epoch on; the last round of an epoch may
+ * have fewer. With more than one, shares must be equal (no .exact). */
+void tt__shard_in_a_row(tt_loader *loader, int64_t batches);
+
+/* Return how many of an epoch's n examples come in batches. */
+int64_t tt__loader_examples(const tt_loader *loader, int64_t n);
+
+/* Have the loader's sampler, one that ranks share, divide by `replicas` ranks from now on. The epoch under way is
+ * forgotten: a state is loaded next. TT_ERR_UNSUPPORTED: no such sampler. */
+tt_status tt__loader_share(tt_loader *loader, int64_t replicas, int64_t rank);
+
+/* Have the loader pin the memory of its batches for copies to `device` from now on, unless it does so for one. Batches
+ * that are being made stay as they are. */
+tt_status tt__loader_pin(tt_loader *loader, const tt_device *device);
+
+/* Note that an epoch begins now. */
+tt_status tt__loader_clock_epoch(tt_loader *loader);
+
+static inline void tt__loader_state_free(tt__loader_state *state) {
+    for (int64_t i = 0; i < state->list.count; i++)
+        tt__tensor_disown(state->tensors[i]);
+    state->list.count = 0;
+}
+
+/* Does the order of this loader depend on the epoch alone, so that a state of one rank tells where all of them
+ * stand? */
+bool tt__loader_order_is_pure(const tt_loader *loader);
+
+/* Would loading this state succeed? Changes nothing. The errors are those of loading. */
+tt_status tt__loader_check_state(const tt_loader *loader, const tt_named_tensors *state);
+
+/* Make the batch of the job in `slot`, as worker number `worker`: a tt__loader_crew_work of a tt_loader. */
+void tt__loader_work(void *loader, int worker, int64_t slot);
+
+#endif

@@ -1,0 +1,26 @@
+/* Sessions that wait for a key, stand at a barrier, or watch a key. */
+#ifndef TT_STORE_WAITERS_H
+#define TT_STORE_WAITERS_H
+
+#include "store/server/service.h"
+
+/* Answer now if all `count` keys are there, else when they are. A pending wait is forgotten. */
+void tt__store_wait_begin(tt__store_session *session, tt__store_fields keys, uint64_t count);
+
+/* Answer when the entry's barrier opens. */
+void tt__store_barrier_begin(tt__store_session *session, tt__store_entry *entry);
+
+/* Forget the pending wait or barrier, if any. */
+void tt__store_wait_cancel(tt__store_session *session);
+
+void tt__store_watch_begin(tt__store_session *session, tt__store_entry *entry);
+void tt__store_watch_end(tt__store_session *session);
+
+/* Answer the sessions that waited for nothing but this entry's value, or for its barrier. */
+void tt__store_release_waiters(tt__store_entry *entry);
+void tt__store_release_barrier(tt__store_entry *entry);
+
+/* Notify the sessions that watch it. `type` is TT__STORE_UPDATED, _CREATED or _DELETED. */
+void tt__store_notify(tt__store_entry *entry, uint8_t type, tt__span old, tt__span now);
+
+#endif

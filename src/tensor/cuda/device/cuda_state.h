@@ -1,0 +1,117 @@
+/* One CUDA device: its table for the library, its stream, its memory. */
+#ifndef TT_TENSOR_CUDA_CUDA_STATE_H
+#define TT_TENSOR_CUDA_CUDA_STATE_H
+
+#include "tensor/core/tensor.h"
+#include "tensor/cuda/cuda_kernels.h"
+#include "tensor/cuda/cuda_kernels_within.h"
+#include "tensor/cuda/device/cuda_arena.h"
+#include "tensor/device/device_plugin.h"
+
+#include <cuda_runtime_api.h>
+#include <pthread.h>
+
+/* What the driver gave, in order of address. */
+typedef struct tt__cuda_piece {
+    size_t bytes;
+    uint64_t serial;
+} tt__cuda_piece;
+
+typedef struct tt__cuda_state {
+    tt_device device; /* first: a tt_device of ours is one of these */
+    int index;
+    char name[16];
+    cudaStream_t stream; /* all work of the device, in order */
+    cudaStream_t sender; /* copies to the host that run beside it: cuda_queue.c */
+    tt_device_properties properties;
+    char model[256], uuid[48], bus_id[16]; /* its texts */
+    pthread_mutex_t lock;                  /* of what follows */
+    tt__arena arena;
+    tt__cuda_piece *pieces;
+    size_t piece_count, piece_room;
+    uint64_t last_serial;
+    int refused;                /* the driver's error when it gave no more memory */
+    struct tt__blas *blas;      /* cuda_blas.h; NULL: no product has used it */
+    struct tt__dnn_device *dnn; /* cuda_dnn_run.h; NULL: nothing has used it */
+    tt__cuda_fault *fault;      /* the first index out of range that wasn't told yet; memory of the host */
+} tt__cuda_state;
+
+/* A graph of the device's work: cuda_graph.c. */
+typedef struct tt__cuda_graph {
+    uint64_t *others; /* memory of other graphs that was freed while this one was captured: it is used until the end */
+    size_t other_count;
+    tt__cuda_state *state;
+    cudaStream_t stream; /* what is captured while it is; NULL afterwards */
+    cudaGraphExec_t exec;
+    tt__arena_pool pool;
+} tt__cuda_graph;
+
+/* The graph that this thread captures; NULL: none. */
+extern _Thread_local tt__cuda_graph *tt__cuda_capturing;
+
+static inline tt__cuda_graph *tt__cuda_captures(const tt__cuda_state *state) {
+    return tt__cuda_capturing && tt__cuda_capturing->state == state ? tt__cuda_capturing : NULL;
+}
+
+/* Where this thread's work goes. */
+static inline cudaStream_t tt__cuda_stream(const tt__cuda_state *state) {
+    const tt__cuda_graph *graph = tt__cuda_captures(state);
+    return graph ? graph->stream : state->stream;
+}
+
+/* What the library offers; set before anything else is called. */
+extern const tt__device_host *tt__cuda_host;
+
+static inline tt__cuda_state *tt__cuda_of(const tt_tensor *x) { return (tt__cuda_state *)(void *)x->storage->device; }
+
+/* Is this a child of a process that has used CUDA? Then the driver can't be used, and locks may be held by threads that
+ * the child doesn't have: none is taken there. */
+bool tt__cuda_is_forked(void);
+
+/* Has this process used CUDA? */
+bool tt__cuda_is_used(void);
+
+/* TT_ERR_UNSUPPORTED in such a child; `name` is what it wanted to use. */
+tt_status tt__cuda_check_forked(const char *name);
+
+/* The same; else this process has used CUDA. */
+tt_status tt__cuda_check_process(const tt__cuda_state *state);
+
+/* The same, and make `state` the device that this thread's calls of CUDA mean. */
+tt_status tt__cuda_enter(const tt__cuda_state *state);
+
+/* Record `error` of what was tried ("copying 4096 bytes to cuda:0") and return the status that it is: TT_ERR_MEMORY, or
+ * TT_ERR_SYSTEM. cudaSuccess: TT_OK, nothing is recorded. */
+tt_status tt__cuda_check(cudaError_t error, const char *format, ...) TT_PRINTF(2, 3);
+
+/* Count the devices: by this process, which has used CUDA from then on; and without that (cuda_count.c). */
+tt_status tt__cuda_count_here(int *count);
+tt_status tt__cuda_count(int *count);
+
+/* Find the driver's function `name` (a pointer to a function pointer of its type). */
+tt_status tt__cuda_driver_function(const char *name, void *function);
+
+/* What exchanges between ranks use: cuda_queue.c. */
+extern const tt__device_queue tt__cuda_queue;
+
+/* Let *mark tell, as that of a send, when the work on the sender's stream so far is done. After a failure it is. */
+tt_status tt__cuda_mark_sender(const tt__cuda_state *state, void **mark);
+
+/* What ranks of a host add up each other's memory with: cuda_sharing.c. */
+extern const tt__device_sharing tt__cuda_sharing;
+
+/* What the library captures steps with: cuda_graph.c. */
+extern const tt__device_graphs tt__cuda_graphs;
+
+/* Fail if this thread captures a graph of the device: what is tried ("copying 8 bytes from cuda:0") is none of the
+ * work that a replay could repeat. */
+tt_status tt__cuda_refuse(const tt__cuda_state *state, const char *format, ...) TT_PRINTF(2, 3);
+
+/* The tables of kernels by dtype (TT__DTYPES). */
+const struct tt__kernels *const *tt__cuda_kernels(void);
+
+/* Memory of the device for a call's own use, in the order of its stream; NULL: none, with an error. */
+void *tt__cuda_scratch(tt__cuda_state *state, size_t bytes);
+void tt__cuda_scratch_free(tt__cuda_state *state, void *p);
+
+#endif

@@ -1,0 +1,32 @@
+/* Loops shared among threads: oneDNN's own (OpenMP), so that the two never fight for the CPUs.
+ *
+ * How many: tt_set_num_threads(), else OMP_NUM_THREADS, else the CPUs this process may use, shared with the ranks of
+ * its host that may use them, too (comm sets base/machine/cores.h). A process that forks has no threads of OpenMP in
+ * the child, where one more product would wait for them forever: children compute on one thread, but those of
+ * tt_spawn(), whose function runs in a new thread, for which OpenMP starts new ones. */
+#ifndef TT_TENSOR_PARALLEL_H
+#define TT_TENSOR_PARALLEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* To be called before oneDNN or OpenMP's runtime is loaded: have that runtime's threads wait as
+ * base/machine/openmp_spins.h says, unless the process has it already, or the user has said otherwise. Sets an
+ * environment variable. */
+void tt__openmp_wait_briefly(void);
+
+/* Call body(user, begin, end) for ranges that make up 0..n-1, each `block` long but for the last, in any order and
+ * thread. The ranges don't depend on the number of threads: results kept for each range and combined in order have the
+ * same bits for any. Returns when all are done. */
+void tt__parallel_for(int64_t n, int64_t block, void (*body)(void *user, int64_t begin, int64_t end), void *user);
+
+/* Does this thread run a share of such a loop beside others? What it calls then has one thread. */
+bool tt__parallel_inside(void);
+
+/* Set OpenMP's number of threads to ours, before this thread uses it (oneDNN does). Cheap. */
+void tt__parallel_prepare(void);
+
+/* Let operators that this thread calls use at most so many threads; 0: as all. Returns what was set before. */
+int tt__parallel_limit(int threads);
+
+#endif

@@ -1,0 +1,150 @@
+/* Random tensors: the generator's distributions over any layout. */
+#include "base/error.h"
+#include "tensor/ops/ops.h"
+#include "tensor/random/generator.h"
+#include "tensor/random/truncated_normal.h"
+#include "tensor/shape/iter.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+/* The distribution to draw from. */
+typedef struct distribution {
+    const char *who;
+    bool normal;
+    double a, b; /* low and high, or mean and standard deviation */
+    tt_generator *generator;
+    const tt__truncation *cut; /* what uniform numbers become; NULL: they stay */
+} distribution;
+
+/* Make what was drawn, n numbers side by side, what was asked for. */
+static void truncate_drawn(void *data, int64_t n, bool f32, const distribution *d) {
+    if (d->cut && f32)
+        tt__truncate_f32(data, n, d->cut);
+    else if (d->cut)
+        tt__truncate_f64(data, n, d->cut);
+}
+
+static void fill_contiguous(tt_tensor *x, const distribution *d) {
+    bool f32 = x->dtype == TT_F32;
+    if (d->normal && f32)
+        tt__generator_normal_f32(d->generator, x->data, x->numel, d->a, d->b);
+    else if (d->normal)
+        tt__generator_normal_f64(d->generator, x->data, x->numel, d->a, d->b);
+    else if (f32)
+        tt__generator_uniform_f32(d->generator, x->data, x->numel, (float)d->a, (float)d->b);
+    else
+        tt__generator_uniform_f64(d->generator, x->data, x->numel, d->a, d->b);
+    truncate_drawn(x->data, x->numel, f32, d);
+}
+
+static void fill_one(char *at, tt_dtype dtype, const distribution *d) {
+    if (d->normal) {
+        double value = tt__generator_normal(d->generator, d->a, d->b);
+        if (dtype == TT_F32)
+            *(float *)(void *)at = (float)value;
+        else
+            *(double *)(void *)at = value;
+    } else if (dtype == TT_F32) {
+        tt__generator_uniform_f32(d->generator, (float *)(void *)at, 1, (float)d->a, (float)d->b);
+    } else {
+        tt__generator_uniform_f64(d->generator, (double *)(void *)at, 1, d->a, d->b);
+    }
+    truncate_drawn(at, 1, dtype == TT_F32, d);
+}
+
+/* Fill a tensor with strides as torch does: element by element in the order of memory, whatever the order of
+ * dimensions. */
+static void fill_strided(tt_tensor *x, const distribution *d) {
+    int64_t size = (int64_t)tt_dtype_size(x->dtype);
+    for (tt__iter it = TT__ITER_OVER(x); it.more; tt__iter_next(&it))
+        for (int64_t i = 0; i < it.n; i++)
+            fill_one(it.p[0] + i * it.step[0] * size, x->dtype, d);
+}
+
+/* Fill a tensor on another device: draw on the host, in the order of memory there, and copy. */
+static tt_status fill_elsewhere(tt_tensor *x, const distribution *d) {
+    tt_tensor *here = tt__tensor_new_on(d->who, &tt__cpu_device, x->shape, x->dtype, x->stride);
+    if (!here)
+        return tt_last_status();
+    if (here->contiguous)
+        fill_contiguous(here, d);
+    else
+        fill_strided(here, d);
+    tt_status status = tt__copy_out(d->who, x, here);
+    tt__abandon(here);
+    return status;
+}
+
+static tt_status random_fill(tt_tensor *x, const distribution *d) {
+    if (!x)
+        return tt__tensor_first_error(d->who);
+    if (!tt__tensor_check(d->who, x))
+        return TT_ERR_STATE;
+    if (x->dtype != TT_F32 && x->dtype != TT_F64) {
+        tt__tensor_fail(TT_ERR_DTYPE, "%s: expected f32 or f64, got %s; tt_to() converts", d->who, TT__DESCRIBE(x));
+        return TT_ERR_DTYPE;
+    }
+    TT__TRY(tt__tensor_check_writable(d->who, x));
+    tt__storage_touch(x->storage);
+    if (!tt__device_is_host(tt__device_of(x)))
+        return fill_elsewhere(x, d);
+    if (x->contiguous)
+        fill_contiguous(x, d);
+    else
+        fill_strided(x, d);
+    return TT_OK;
+}
+
+/* Is low..high a range in the type that is drawn? Two finite f32 may be further apart than any f32. */
+static bool is_range(tt_dtype dtype, double low, double high) {
+    return low <= high && isfinite(dtype == TT_F32 ? (float)high - (float)low : high - low);
+}
+
+tt_status tt_uniform_(tt_tensor *x, double low, double high, tt_generator *generator) {
+    if (!is_range(tt_tensor_dtype(x), low, high)) {
+        tt__tensor_fail(TT_ERR_INVALID, "tt_uniform_: expected low <= high and a finite difference, got %g and %g", low,
+                        high);
+        return TT_ERR_INVALID;
+    }
+    return random_fill(x, &(distribution){"tt_uniform_", false, low, high, generator, NULL});
+}
+
+tt_status tt_normal_(tt_tensor *x, double mean, double std, tt_generator *generator) {
+    if (!(std >= 0)) {
+        tt__tensor_fail(TT_ERR_INVALID, "tt_normal_: expected std >= 0, got %g", std);
+        return TT_ERR_INVALID;
+    }
+    return random_fill(x, &(distribution){"tt_normal_", true, mean, std, generator, NULL});
+}
+
+tt_status tt__trunc_normal_(const char *who, tt_tensor *x, const tt__truncation *t, tt_generator *generator) {
+    double from, to;
+    tt__truncation_range(t, &from, &to);
+    return random_fill(x, &(distribution){who, false, from, to, generator, t});
+}
+
+static tt_tensor *random_filled(tt_shape shape, const distribution *d) {
+    tt_tensor *x = tt__tensor_new(d->who, shape, TT_F32);
+    if (x)
+        fill_contiguous(x, d);
+    return x;
+}
+
+tt_tensor *tt_rand(tt_shape shape, tt_generator *generator) {
+    return random_filled(shape, &(distribution){"tt_rand", false, 0, 1, generator, NULL});
+}
+
+tt_tensor *tt_randn(tt_shape shape, tt_generator *generator) {
+    return random_filled(shape, &(distribution){"tt_randn", true, 0, 1, generator, NULL});
+}
+
+tt_tensor *tt_randint(int64_t low, int64_t high, tt_shape shape, tt_generator *generator) {
+    if (low >= high)
+        return tt__tensor_fail(TT_ERR_INVALID, "tt_randint: expected low < high, got %" PRId64 " and %" PRId64, low,
+                               high);
+    tt_tensor *x = tt__tensor_new("tt_randint", shape, TT_I64);
+    if (x)
+        tt__generator_randint(generator, x->data, x->numel, low, (uint64_t)high - (uint64_t)low);
+    return x;
+}
