@@ -14,6 +14,7 @@ is one.
   documents every public function stands under a comment
   contract  a status must be used (TT_NODISCARD); arguments have TT_X_ARGS_INIT and tt_x_with; counts are int64_t
   sizes     no function above 80 lines, no file above 600
+  folders   no folder of src or tests with more than 45 sources and headers: it wants rooms
   operators an operator, that is src/autograd without its argument checks, neither tests an element type nor looks at
             elements: kernels do
   names     no two files of src/ have one name, whatever their folders (a header and a source of one name share a
@@ -48,6 +49,7 @@ import wrappers  # noqa: E402
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MAX_FUNCTION_LINES = 80
 MAX_FILE_LINES = 600
+MAX_FOLDER_FILES = 45
 MAX_COLUMNS = 120
 MAX_FRONT_LINES = 120
 # What is written by hand in the folders whose lines are measured.
@@ -353,6 +355,18 @@ def check_operators(name, text):
             yield name, number, "an operator does not look at elements; write a kernel (tensor/kernels/kernels.h)"
 
 
+def check_folders(names):
+    """`names`: paths of sources and headers."""
+    counts = {}
+    for name in names:
+        folder = str(pathlib.PurePosixPath(name).parent)
+        counts[folder] = counts.get(folder, 0) + 1
+    for folder, count in sorted(counts.items()):
+        if count > MAX_FOLDER_FILES:
+            yield folder, 0, (f"the folder has {count} files, above {MAX_FOLDER_FILES}: make rooms of what belongs "
+                              "together")
+
+
 def check_file_names(names):
     """`names`: paths. A header and a source of one name belong together, so they lie in one folder."""
     first = {}
@@ -636,6 +650,7 @@ def object_symbols(build):
 
 def source_findings():
     texts = {str(path.relative_to(ROOT)): path.read_text() for path in ROOT.glob("src/**/*.[ch]")}
+    yield from check_folders([*texts, *(str(path.relative_to(ROOT)) for path in ROOT.glob("tests/**/*.[ch]"))])
     yield from check_file_names(texts)
     yield from check_static_names(texts)
     headers = {str(path.relative_to(ROOT)): path.read_text() for path in ROOT.glob("include/tutti/*.h")}

@@ -246,6 +246,12 @@ class Contract(unittest.TestCase):
             self.assertEqual(lines(lint.check_contract("x", self.GOOD.replace(good, bad))), [line], bad)
 
 
+class Folders(unittest.TestCase):
+    def test_full_ones_are_found_and_rooms_count_alone(self):
+        names = [f"src/a/{i}.c" for i in range(45)] + ["src/a/room/x.c"] + [f"src/b/{i}.h" for i in range(46)]
+        self.assertEqual([name for name, _, _ in lint.check_folders(names)], ["src/b"])
+
+
 class FileNames(unittest.TestCase):
     def test_one_name_in_two_folders_is_found(self):
         names = ["src/a/copy.c", "src/a/copy.h", "src/a/reduce.c", "src/a/b/reduce.c", "src/c/copy.h", "src/c/plain.c"]
