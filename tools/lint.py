@@ -5,6 +5,8 @@ is one.
   layers    a folder includes only what lies below it (ARCHITECTURE.md has the picture), the folders inside comm
             likewise
   circles   no two files of src/ use each other, directly or by way of others, in the objects of the build
+            nor do the files of one folder by what they include, whose types and inline functions count; a source and
+            its header are one file there
   statics   what no other file uses is static; a use in tests counts, so the build is one with tests
   symbols   the shared libraries export the public functions of their layers, once; libtutti-comm also what libtutti
             uses of it
@@ -12,10 +14,12 @@ is one.
   documents every public function stands under a comment
   contract  a status must be used (TT_NODISCARD); arguments have TT_X_ARGS_INIT and tt_x_with; counts are int64_t
   sizes     no function above 80 lines, no file above 600
+  folders   no folder of src or tests with more than 45 sources and headers: it wants rooms
   operators an operator, that is src/autograd without its argument checks, neither tests an element type nor looks at
             elements: kernels do
   names     no two files of src/ have one name, whatever their folders (a header and a source of one name share a
             folder), and no two files a static function of one name, so that a backtrace tells them apart
+  types     no two types of src/ and include/ that begin with tt_ have one name, so that a name means one thing
   columns   no line above 120 columns; tools/wrap.py, which ./dev fmt runs, wraps comments and the text of pages, where
             only rows of tables and single words, such as links, may be longer
   sites     a call of ours to other ranks says in words what it is part of: its line would mean nothing to a program
@@ -47,6 +51,7 @@ import wrappers  # noqa: E402
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MAX_FUNCTION_LINES = 80
 MAX_FILE_LINES = 600
+MAX_FOLDER_FILES = 45
 MAX_COLUMNS = 120
 MAX_FRONT_LINES = 120
 # What is written by hand in the folders whose lines are measured.
@@ -231,6 +236,27 @@ def check_circles(symbols):
         yield files[0], 0, f"a circle with {others}: what calls each other is one file, or a third is missing"
 
 
+def uses_from_includes(texts):
+    """Path without its suffix -> those of the same folder that the source or its header includes."""
+    uses = {}
+    for name, text in texts.items():
+        path = pathlib.PurePosixPath(name)
+        of = uses.setdefault(str(path.with_suffix("")), set())
+        for included in re.findall(r'^\s*#\s*include\s*"([^"]+)\.h"', text, flags=re.M):
+            other = pathlib.PurePosixPath("src", included)
+            if f"{other}.h" in texts and other.parent == path.parent and other != path.with_suffix(""):
+                of.add(str(other))
+    return uses
+
+
+def check_include_circles(texts):
+    """`texts`: path -> text of the files of src."""
+    for files in find_circles(uses_from_includes(texts)):
+        name = next(files[0] + suffix for suffix in (".h", ".c") if files[0] + suffix in texts)
+        yield name, 0, (f"includes and is included by {', '.join(files[1:])}: move what they share, a type or a "
+                        "function, below both, or make them one file")
+
+
 def check_statics(symbols):
     """An internal function or variable that only its own file uses; use by tests, plug-ins and benchmarks counts."""
     users = {}
@@ -331,6 +357,18 @@ def check_operators(name, text):
             yield name, number, "an operator does not look at elements; write a kernel (tensor/kernels/kernels.h)"
 
 
+def check_folders(names):
+    """`names`: paths of sources and headers."""
+    counts = {}
+    for name in names:
+        folder = str(pathlib.PurePosixPath(name).parent)
+        counts[folder] = counts.get(folder, 0) + 1
+    for folder, count in sorted(counts.items()):
+        if count > MAX_FOLDER_FILES:
+            yield folder, 0, (f"the folder has {count} files, above {MAX_FOLDER_FILES}: make rooms of what belongs "
+                              "together")
+
+
 def check_file_names(names):
     """`names`: paths. A header and a source of one name belong together, so they lie in one folder."""
     first = {}
@@ -354,6 +392,33 @@ def check_static_names(texts):
         for function in sorted(static_functions(texts[name])):
             if first.setdefault(function, name) != name:
                 yield name, 0, f"{function}() is also the name of a function in {first[function]}; say of what it is"
+
+
+def type_definitions(text):
+    """Name -> line of each type that a file defines: by a body, or as another name of a type. "typedef struct x x;"
+    defines none."""
+    bare = strip_comments(text)
+    found = {}
+    for match in re.finditer(r"\b(?:struct|union|enum)\s+(\w+)\s*\{", bare):
+        found.setdefault(match[1], bare.count("\n", 0, match.start()) + 1)
+    flat = bare
+    while (shorter := re.sub(r"\{[^{}]*\}", lambda m: "\n" * m[0].count("\n"), flat)) != flat:
+        flat = shorter
+    for match in re.finditer(r"\btypedef\s+([^;]*);", flat):
+        called = re.search(r"\(\s*\*\s*(\w+)\s*\)\s*\(", match[1]) or re.search(
+            r"(\w+)(?:\s*\[[^\]]*\])*\s*$", match[1])
+        if called and not re.fullmatch(rf"(?:struct|union|enum)\s+{called[1]}\s+{called[1]}\s*", match[1]):
+            found.setdefault(called[1], flat.count("\n", 0, match.start()) + 1)
+    return found
+
+
+def check_type_names(texts):
+    """`texts`: path -> text."""
+    first = {}
+    for name in sorted(texts):
+        for called, number in type_definitions(texts[name]).items():
+            if called.startswith("tt_") and first.setdefault(called, name) != name:
+                yield name, number, f"{called} is also the name of a type in {first[called]}; say of what it is"
 
 
 def check_columns(name, text):
@@ -587,8 +652,12 @@ def object_symbols(build):
 
 def source_findings():
     texts = {str(path.relative_to(ROOT)): path.read_text() for path in ROOT.glob("src/**/*.[ch]")}
+    yield from check_folders([*texts, *(str(path.relative_to(ROOT)) for path in ROOT.glob("tests/**/*.[ch]"))])
     yield from check_file_names(texts)
     yield from check_static_names(texts)
+    headers = {str(path.relative_to(ROOT)): path.read_text() for path in ROOT.glob("include/tutti/*.h")}
+    yield from check_type_names(texts | headers)
+    yield from check_include_circles(texts)
     macros = site_macros("".join(path.read_text() for path in ROOT.glob("include/tutti/*.h")))
     for path in sorted(ROOT.glob("src/*/**/*.[ch]")):
         name, text = str(path.relative_to(ROOT)), path.read_text()

@@ -65,7 +65,7 @@ static double with_check(words *w, tt__recorder *recorder, int64_t calls, int64_
         publish_word(w, word);
         tt__record_slot *record =
             tt__record_begin(recorder, __FILE__, __LINE__,
-                             (tt__record){.seq = (uint32_t)i, .group = 1, .op = TT_OP_ALL_REDUCE, .count = count});
+                             (tt__call_record){.seq = (uint32_t)i, .group = 1, .op = TT_OP_ALL_REDUCE, .count = count});
         tt__record_ready(record, TT__CALL_BEGUN);
         *agreed += words_agree(w, word);
         tt__record_done(record, atomic_load_explicit(&record->number, memory_order_relaxed), TT__CALL_DONE, false);

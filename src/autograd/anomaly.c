@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "tensor/core/pool.h"
+#include "tensor/core/tensor.h"
 
 #include <execinfo.h>
 #include <inttypes.h>
@@ -49,12 +50,13 @@ static const char *site_text(const tt__call_site *site, char *text, size_t size)
     return text;
 }
 
-tt_status tt__anomaly_fail(const tt_node *node, int i, const tt_tensor *x, int64_t at, bool came_with_one) {
+tt_status tt__anomaly_fail(const char *op, uint64_t number, const tt__call_site *site, int i, const tt_tensor *x,
+                           int64_t at, bool came_with_one) {
     char where[600];
     return tt__fail(TT_ERR_NAN,
                     "tt_backward: %s gave its input %d a gradient, %s, whose element %" PRId64 " is not a number%s; "
                     "the call, the %" PRIu64 "th that was recorded, was made from %s",
-                    node->op->name, i, TT__DESCRIBE(x), at,
-                    came_with_one ? " (the gradient of its result had such elements already)" : "", node->number,
-                    site_text(node->site, where, sizeof where));
+                    op, i, TT__DESCRIBE(x), at,
+                    came_with_one ? " (the gradient of its result had such elements already)" : "", number,
+                    site_text(site, where, sizeof where));
 }

@@ -148,7 +148,7 @@ static tt_status check_numbers(const tt_node *node, int i, const tt_tensor *x) {
         return TT_OK;
     for (int k = 0; k < node->outputs; k++)
         came_with_one |= tt__grad_of(node, k) && tt__find_nan("tt_backward", tt__grad_of(node, k)) >= 0;
-    return tt__anomaly_fail(node, i, x, at, came_with_one);
+    return tt__anomaly_fail(node->op->name, node->number, node->site, i, x, at, came_with_one);
 }
 
 /* Take a gradient: what this backward made leaves its scope and becomes the slot's; anything else gets one more

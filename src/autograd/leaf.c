@@ -1,19 +1,32 @@
 #include "autograd/leaf.h"
 
 #include "autograd/engine.h"
-#include "autograd/sparse_grad.h"
 #include "base/args.h"
 #include "base/error.h"
-#include "tensor/core/borrow.h"
 #include "tensor/core/pool.h"
 #include "tensor/device/capture.h"
 #include "tensor/ops/ops.h"
 
 #include <string.h>
 
+/* ---- gradients of some rows */
+
+void tt__leaf_drop_rows(tt__leaf *leaf) {
+    tt__tensor_disown(leaf->rows);
+    tt__tensor_disown(leaf->values);
+    leaf->rows = leaf->values = NULL;
+}
+
+tt_status tt__leaf_refuse_both(const tt__leaf *leaf) {
+    return tt__fail(TT_ERR_UNSUPPORTED,
+                    "tt_backward: %s gets a gradient of the whole and a sparse one, which are not added up: leave "
+                    ".sparse out where a weight is used otherwise, too, or tt_zero_grad() it in between",
+                    TT__DESCRIBE(leaf->tensor));
+}
+
 /* ---- making and ending */
 
-static void hook_free(tt__hook *hook) {
+static void hook_free(tt__leaf_hook *hook) {
     if (hook->destroy)
         hook->destroy(hook->user);
     tt__pool_free(hook);
@@ -25,7 +38,7 @@ static void leaf_release(tt__history *history) {
     tt__leaf_drop_rows(leaf);
     tt__tensor_unref(leaf->meanwhile);
     while (leaf->hooks) {
-        tt__hook *hook = leaf->hooks;
+        tt__leaf_hook *hook = leaf->hooks;
         leaf->hooks = hook->next;
         hook_free(hook);
     }
@@ -252,11 +265,11 @@ static tt_status add_leaf_hook(const tt_register_post_accumulate_grad_hook_args 
         return not_a_leaf("tt_register_post_accumulate_grad_hook", a->x);
     if (!a->hook)
         return tt__fail(TT_ERR_INVALID, "tt_register_post_accumulate_grad_hook: the hook is NULL");
-    tt__hook *added = tt__pool_alloc(sizeof *added);
+    tt__leaf_hook *added = tt__pool_alloc(sizeof *added);
     if (!added)
         return tt__fail(TT_ERR_MEMORY, "tt_register_post_accumulate_grad_hook: no memory for a hook");
-    *added = (tt__hook){.fn = a->hook, .user = a->user, .destroy = a->destroy};
-    tt__hook **end = &leaf->hooks;
+    *added = (tt__leaf_hook){.fn = a->hook, .user = a->user, .destroy = a->destroy};
+    tt__leaf_hook **end = &leaf->hooks;
     while (*end)
         end = &(*end)->next;
     *end = added;
@@ -274,7 +287,7 @@ tt_status tt_register_post_accumulate_grad_hook_with(const tt_register_post_accu
 }
 
 /* A failure for which a hook recorded no error gets the status's text. */
-static tt_status run_grad_hook(const tt__leaf *leaf, const tt__hook *hook) {
+static tt_status run_grad_hook(const tt__leaf *leaf, const tt__leaf_hook *hook) {
     const uint64_t before = tt__error_count();
     tt_status status = hook->fn(leaf->tensor, hook->user);
     return status && tt__error_count() == before && tt_last_status() != status
@@ -287,8 +300,8 @@ tt_status tt__leaf_run_hooks(tt__leaf *leaf) {
         return TT_OK;
     pthread_mutex_lock(&leaf->lock);
     tt_status status = TT_OK;
-    tt__hook *next = NULL;
-    for (tt__hook *hook = leaf->hooks; hook && !status; hook = next) {
+    tt__leaf_hook *next = NULL;
+    for (tt__leaf_hook *hook = leaf->hooks; hook && !status; hook = next) {
         next = hook->next; /* a hook may remove itself */
         leaf->in_hooks = true;
         status = run_grad_hook(leaf, hook);
@@ -300,7 +313,7 @@ tt_status tt__leaf_run_hooks(tt__leaf *leaf) {
 
 bool tt__leaf_has_hook(const tt_tensor *x, tt_grad_hook hook) {
     const tt__leaf *leaf = tt__leaf_of(x);
-    for (const tt__hook *h = leaf ? leaf->hooks : NULL; h; h = h->next)
+    for (const tt__leaf_hook *h = leaf ? leaf->hooks : NULL; h; h = h->next)
         if (h->fn == hook)
             return true;
     return false;
@@ -308,9 +321,9 @@ bool tt__leaf_has_hook(const tt_tensor *x, tt_grad_hook hook) {
 
 void tt__leaf_remove_hook(tt_tensor *x, tt_grad_hook hook, void *user) {
     tt__leaf *leaf = tt__leaf_of(x);
-    for (tt__hook **at = leaf ? &leaf->hooks : NULL; at && *at; at = &(*at)->next) {
+    for (tt__leaf_hook **at = leaf ? &leaf->hooks : NULL; at && *at; at = &(*at)->next) {
         if ((*at)->fn == hook && (*at)->user == user) {
-            tt__hook *removed = *at;
+            tt__leaf_hook *removed = *at;
             *at = removed->next;
             hook_free(removed);
             return;

@@ -8,12 +8,12 @@
 
 #include <pthread.h>
 
-typedef struct tt__hook {
-    struct tt__hook *next;
+typedef struct tt__leaf_hook {
+    struct tt__leaf_hook *next;
     tt_grad_hook fn;
     void *user;
     void (*destroy)(void *user); /* NULL: `user` is borrowed */
-} tt__hook;
+} tt__leaf_hook;
 
 typedef struct tt__leaf {
     tt__history history; /* first */
@@ -25,7 +25,7 @@ typedef struct tt__leaf {
     const void *lender;   /* the pass that writes to grad now, or NULL */
     tt_tensor *part;      /* a leaf whose gradient goes with this one's: tt__leaf_set_part(); or NULL */
     tt_tensor *meanwhile; /* what others gave while it does */
-    tt__hook *hooks;      /* in the order they were registered */
+    tt__leaf_hook *hooks; /* in the order they were registered */
     bool in_hooks;        /* one of them runs */
     bool placed;          /* grad lies where tt__leaf_set_grad_storage() has put it */
     tt_tensor *rows;      /* a gradient of some rows: their numbers, and */
@@ -45,6 +45,12 @@ void tt__leaf_unlend(tt__leaf *leaf, const void *pass);
 /* Add x to the gradient; x has the leaf's shape and dtype. `exclusive`: there is no other reference to x, so it may
  * become the gradient. */
 tt_status tt__leaf_add(tt__leaf *leaf, const void *pass, tt_tensor *x, bool exclusive);
+
+/* Let the leaf's gradient of some rows go. The caller holds its lock, or nobody else uses it. */
+void tt__leaf_drop_rows(tt__leaf *leaf);
+
+/* Fail with TT_ERR_UNSUPPORTED: the leaf would get a gradient of the whole and one of some rows. */
+tt_status tt__leaf_refuse_both(const tt__leaf *leaf);
 
 /* Run the hooks, as the gradient is final, with the leaf locked. Returns the first failure. */
 tt_status tt__leaf_run_hooks(tt__leaf *leaf);

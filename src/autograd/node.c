@@ -1,6 +1,5 @@
 #include "autograd/node.h"
 
-#include "autograd/anomaly.h"
 #include "base/error.h"
 #include "tensor/core/pool.h"
 

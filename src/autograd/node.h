@@ -7,6 +7,7 @@
 #ifndef TT_AUTOGRAD_NODE_H
 #define TT_AUTOGRAD_NODE_H
 
+#include "autograd/anomaly.h"
 #include "tensor/core/tensor.h"
 
 #include <tutti/autograd.h>
@@ -31,9 +32,6 @@ typedef struct tt__edge {
     tt_shape shape;
     int64_t stride[TT_MAX_DIMS];
 } tt__edge;
-
-/* Where a call was made: anomaly.h. */
-typedef struct tt__call_site tt__call_site;
 
 typedef struct tt__saved_tensor {
     tt_tensor *tensor; /* without history; NULL: none */

@@ -19,20 +19,7 @@ tt_tensor *tt__grad_values(const tt_tensor *x) {
     return leaf && leaf->defined ? leaf->grad : leaf ? leaf->values : NULL;
 }
 
-void tt__leaf_drop_rows(tt__leaf *leaf) {
-    tt__tensor_disown(leaf->rows);
-    tt__tensor_disown(leaf->values);
-    leaf->rows = leaf->values = NULL;
-}
-
 /* ---- adding to a leaf */
-
-tt_status tt__leaf_refuse_both(const tt__leaf *leaf) {
-    return tt__fail(TT_ERR_UNSUPPORTED,
-                    "tt_backward: %s gets a gradient of the whole and a sparse one, which are not added up: leave "
-                    ".sparse out where a weight is used otherwise, too, or tt_zero_grad() it in between",
-                    TT__DESCRIBE(leaf->tensor));
-}
 
 static tt_status add_rows_locked(tt__leaf *leaf, tt_tensor *rows, tt_tensor *values) {
     if (leaf->placed || leaf->part)

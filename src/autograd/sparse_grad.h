@@ -13,14 +13,8 @@ tt_status tt__grad_give_rows(tt_node *node, int i, tt_tensor *rows, tt_tensor *v
  * failure. */
 tt_status tt__leaf_add_rows(tt__leaf *leaf, tt_tensor *rows, tt_tensor *values);
 
-/* Let the leaf's rows go. The caller holds its lock, or nobody else uses it. */
-void tt__leaf_drop_rows(tt__leaf *leaf);
-
 /* Replace the rows of leaf x by these. After a failure it has none. */
 tt_status tt__leaf_set_rows(tt_tensor *x, tt_tensor *rows, tt_tensor *values);
-
-/* Fail with TT_ERR_UNSUPPORTED: the leaf would get a gradient of the whole and one of some rows. */
-tt_status tt__leaf_refuse_both(const tt__leaf *leaf);
 
 /* Return the elements of x's gradient, of either kind: tt_grad(), or the values of its rows; NULL: it has none. */
 tt_tensor *tt__grad_values(const tt_tensor *x);

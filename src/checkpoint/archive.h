@@ -9,16 +9,16 @@
 
 #include "zip/zip_read.h"
 
-typedef struct tt__record {
+typedef struct tt__archive_record {
     const char *name; /* without the folder; borrowed from the archive */
     uint64_t index, size;
-} tt__record;
+} tt__archive_record;
 
 typedef struct tt__archive {
     const char *name; /* for errors; borrowed */
     tt__zip_reader zip;
     size_t count;
-    tt__record *records; /* sorted by name */
+    tt__archive_record *records; /* sorted by name */
 } tt__archive;
 
 /* Open an archive of `size` bytes: in memory (`data`, borrowed until it is closed), or in the file fd if data is NULL,
@@ -26,10 +26,10 @@ typedef struct tt__archive {
 tt_status tt__archive_open(tt__archive *archive, const char *name, const void *data, int fd, uint64_t size);
 
 /* Find a record; NULL if there is none. */
-const tt__record *tt__archive_find(const tt__archive *archive, const char *record);
+const tt__archive_record *tt__archive_find(const tt__archive *archive, const char *record);
 
 /* Read all record->size bytes of it. */
-tt_status tt__archive_read(const tt__archive *archive, const tt__record *record, void *to);
+tt_status tt__archive_read(const tt__archive *archive, const tt__archive_record *record, void *to);
 
 /* Harmless on a zeroed one. */
 void tt__archive_close(tt__archive *archive);

@@ -37,12 +37,12 @@ static tt_status record_look(tt__archive *archive, uint64_t i, const char **firs
         return tt__fail(TT_ERR_FORMAT, "%s: its records have more bytes than the file's %llu: they overlap",
                         archive->name, (unsigned long long)size);
     *total += stat.size;
-    archive->records[archive->count++] = (tt__record){.name = name, .index = i, .size = stat.size};
+    archive->records[archive->count++] = (tt__archive_record){.name = name, .index = i, .size = stat.size};
     return TT_OK;
 }
 
 static int by_record_name(const void *a, const void *b) {
-    return strcmp(((const tt__record *)a)->name, ((const tt__record *)b)->name);
+    return strcmp(((const tt__archive_record *)a)->name, ((const tt__archive_record *)b)->name);
 }
 
 static tt_status list_records(tt__archive *archive, uint64_t size) {
@@ -72,12 +72,12 @@ tt_status tt__archive_open(tt__archive *archive, const char *name, const void *d
     return status;
 }
 
-const tt__record *tt__archive_find(const tt__archive *archive, const char *record) {
-    const tt__record key = {.name = record};
+const tt__archive_record *tt__archive_find(const tt__archive *archive, const char *record) {
+    const tt__archive_record key = {.name = record};
     return bsearch(&key, archive->records, archive->count, sizeof key, by_record_name);
 }
 
-tt_status tt__archive_read(const tt__archive *archive, const tt__record *record, void *to) {
+tt_status tt__archive_read(const tt__archive *archive, const tt__archive_record *record, void *to) {
     return tt__zip_read(&archive->zip, record->index, record->name, to, record->size);
 }
 

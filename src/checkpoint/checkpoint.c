@@ -169,7 +169,7 @@ tt_status tt_checkpoint_progress(const char *path, tt_progress *progress) {
     return status;
 }
 
-tt_status tt__checkpoint_has_part(bool *has, const char *path, tt__part part) {
+tt_status tt__checkpoint_has_part(bool *has, const char *path, tt__state_part part) {
     tt_safetensors *file;
     *has = false;
     TT__TRY(tt_safetensors_load(&file, path));

@@ -7,7 +7,7 @@
 #include <tutti/checkpoint.h>
 
 /* What a training state is made of, and what the names of each part begin with. */
-typedef enum tt__part {
+typedef enum tt__state_part {
     TT__PART_MODEL,
     TT__PART_OPTIMIZER,
     TT__PART_SCHEDULER,
@@ -17,14 +17,14 @@ typedef enum tt__part {
     TT__PART_SCALER,
     TT__PART_MORE,
     TT__PARTS
-} tt__part;
+} tt__state_part;
 extern const char *const tt__part_prefixes[TT__PARTS];
 
 /* Return the part that an entry of a file belongs to. */
 int tt__part_of(const char *name);
 
 /* Has the checkpoint anything of this part? Errors: those of tt_safetensors_load(). */
-tt_status tt__checkpoint_has_part(bool *has, const char *path, tt__part part);
+tt_status tt__checkpoint_has_part(bool *has, const char *path, tt__state_part part);
 
 /* A list under construction: names are borrowed, or in `made` where they had to be put together. */
 typedef struct tt__entries {

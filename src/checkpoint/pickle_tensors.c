@@ -24,7 +24,7 @@ static const char *last_key(const tt__pickle *p) {
 /* ---- storages ---- */
 
 /* Read a storage's elements, which the machine holds. */
-static tt_status read_storage(tt__pickle *p, const tt__record *record, tt__pickle_storage *storage) {
+static tt_status read_storage(tt__pickle *p, const tt__archive_record *record, tt__pickle_storage *storage) {
     tt_dtype dtype = storage->type->ours;
     int64_t count = (int64_t)(record->size / tt_dtype_size(dtype));
     tt_tensor *x = tt__tensor_new("tt_torch_load", TT_SHAPE(count), dtype);
@@ -42,7 +42,7 @@ static tt_status read_storage(tt__pickle *p, const tt__record *record, tt__pickl
 }
 
 /* Find the record of a storage. */
-static tt_status find_record(const tt__pickle *p, const char *key, const tt__record **record) {
+static tt_status find_record(const tt__pickle *p, const char *key, const tt__archive_record **record) {
     char name[128];
     int n = snprintf(name, sizeof name, "data/%s", key);
     *record = n < (int)sizeof name ? tt__archive_find(p->archive, name) : NULL;
@@ -71,7 +71,8 @@ static tt_status read_id(const tt__pickle *p, const tt_value *id, const tt__torc
 }
 
 /* Check that a storage is what the id says, and read it the first time. */
-static tt_status check_storage(tt__pickle *p, const tt__record *record, const tt__torch_type *type, int64_t count) {
+static tt_status check_storage(tt__pickle *p, const tt__archive_record *record, const tt__torch_type *type,
+                               int64_t count) {
     tt__pickle_storage *storage = &p->storages[record - p->archive->records];
     uint64_t bytes;
     if (__builtin_mul_overflow((uint64_t)count, (uint64_t)tt_dtype_size(type->ours), &bytes) || bytes != record->size)
@@ -92,7 +93,7 @@ static tt_status check_storage(tt__pickle *p, const tt__record *record, const tt
  * Tutti lacks. */
 tt_status tt__pickle_storage_push(tt__pickle *p, const tt_value *id) {
     const tt__torch_type *type = NULL;
-    const tt__record *record = NULL;
+    const tt__archive_record *record = NULL;
     const char *key = NULL;
     int64_t count = 0;
     TT__TRY(read_id(p, id, &type, &key, &count));

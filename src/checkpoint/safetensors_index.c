@@ -21,7 +21,7 @@
 #include "base/text/parse.h"
 #include "checkpoint/safetensors.h"
 #include "data/files/whole_file.h"
-#include "nn/module_lists.h"
+#include "tensor/core/named_tensors.h"
 
 #define INDEX_ENDING ".safetensors.index.json"
 #define WEIGHT_MAP "weight_map"

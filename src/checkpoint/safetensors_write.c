@@ -8,7 +8,7 @@
 #include "base/text/json.h"
 #include "base/text/utf8.h"
 #include "checkpoint/safetensors.h"
-#include "nn/module_lists.h"
+#include "tensor/core/named_tensors.h"
 #include "tensor/shape/host_copy.h"
 
 typedef struct item {

@@ -31,7 +31,7 @@ static tt_status check_head(const char *name, const unsigned char *head, size_t 
 
 /* Read a record of at most `room` bytes and end it with a NUL; *text is "" if there is none. */
 static tt_status flag_read(const tt__archive *archive, const char *record, char *text, size_t room) {
-    const tt__record *r = tt__archive_find(archive, record);
+    const tt__archive_record *r = tt__archive_find(archive, record);
     text[0] = 0;
     if (!r)
         return TT_OK;
@@ -58,7 +58,7 @@ static tt_status check_flags(const tt__archive *archive) {
 }
 
 static tt_status run_pickle(tt_value **out, const tt__archive *archive) {
-    const tt__record *record = tt__archive_find(archive, "data.pkl");
+    const tt__archive_record *record = tt__archive_find(archive, "data.pkl");
     if (!record)
         return tt__fail(TT_ERR_FORMAT, "%s: a zip archive without a record data.pkl, so not of torch.save()",
                         archive->name);

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "checkpoint/value.h"
 #include "data/files/npz.h"
-#include "nn/module_lists.h"
+#include "tensor/core/named_tensors.h"
 
 tt_status tt__value_push(tt_value *container, tt_value *key, tt_value *item) {
     if (container->count == container->room) {

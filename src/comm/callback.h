@@ -1,4 +1,4 @@
-/* Callbacks of works.
+/* Callbacks of works, and their landings.
  *
  * A callback hangs on its work until that is done. Then, under the lock that guards the work, it is put among those
  * that are due, and whoever gives that lock back runs them, without any lock: tt__callbacks_unlock(). Each counts among
@@ -10,7 +10,9 @@
 #ifndef TT_COMM_CALLBACK_H
 #define TT_COMM_CALLBACK_H
 
-#include "comm/group.h"
+#include "base/export.h"
+
+#include <tutti/comm.h>
 
 #include <pthread.h>
 
@@ -20,7 +22,7 @@ typedef struct tt__callback {
     void *user;
     tt_group *group;
     const tt_work *work;         /* only compared: it may be gone */
-    struct tt__landing *landing; /* of the work, which happens first; held, or NULL: landing.h */
+    struct tt__landing *landing; /* of the work, which happens first; held, or NULL */
     tt_status status;            /* from here on: what came of the work */
     int source;
     char *text; /* of the error, or NULL */
@@ -45,5 +47,29 @@ void tt__callbacks_settle(tt__callbacks *due, pthread_mutex_t *lock, tt_group *g
 
 /* Forget those due. */
 void tt__callbacks_drop(tt__callbacks *due);
+
+/* ---- landings
+ *
+ * A landing is the end of an asynchronous call that works on copies: its result is brought to where the caller wants
+ * it, before the work counts as done.
+ *
+ * Exactly once, by whoever comes first: the work's done callback, or a thread that waits for the work or asks whether
+ * it is done; others wait until it has happened. So it is there when tt_work_wait() returns, when
+ * tt_work_is_completed() says true, and in the callbacks of the program, and it happens also where nobody waits. */
+
+typedef struct tt__landing tt__landing;
+
+/* Make one that calls end(user, status of the work), which frees what the call had; its error is the work's. It must
+ * not wait for peers. NULL: no memory, and `end` is never called. */
+TT__EXPORT tt__landing *tt__landing_new(tt_status (*end)(void *user, tt_status work), void *user);
+
+/* Leave it to the work, or with work NULL end it now: the call failed with `status`. */
+TT__EXPORT void tt__landing_set(tt__landing *landing, tt_work *work, tt_status status);
+
+/* For work_calls.c: the work's landing, held, or NULL; let it happen once the work is done, with `status`, which is
+ * returned, or its own error; let it go. */
+tt__landing *tt__landing_hold(const tt_work *work);
+tt_status tt__landing_happen(tt__landing *landing, tt_status status);
+void tt__landing_drop(tt__landing *landing);
 
 #endif

@@ -3,7 +3,6 @@
 
 #include "base/error.h"
 #include "comm/in_callback.h"
-#include "comm/work.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,10 +31,16 @@ tt_group *tt__group_make(const tt__engine *engine, int rank, int size, const int
     return group;
 }
 
+tt_status tt__fail_inherited(const tt_group *group) {
+    return tt__fail(TT_ERR_STATE,
+                    "process %d was forked by rank %d (pid %d), and can't use the group that it inherited: fork before "
+                    "tt_init_process_group(), or make a group of the child's own",
+                    (int)getpid(), group->ranks[group->rank], (int)group->owner);
+}
+
 void tt__group_free(tt_group *group) {
     if (!group)
         return;
-    tt__works_free(group->free_works);
     while (group->allocations) {
         tt__allocation *allocation = group->allocations;
         group->allocations = allocation->next;

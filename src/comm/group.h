@@ -5,6 +5,7 @@
 #include "base/export.h"
 #include "base/quarantine.h"
 #include "comm/backend/group_engine.h"
+#include "comm/forks.h"
 
 #include <tutti/comm.h>
 
@@ -62,21 +63,13 @@ struct tt_group {
     tt__allocation *allocations;
 };
 
-/* ---- forked.c */
-
-/* How many forks lie between this process and the first of its ancestors that made a group. */
-extern uint32_t tt__forks;
-
-/* Start to count forks. */
-void tt__watch_forks(void);
+/* ---- group.c */
 
 /* Was the group made by a process of which this is a forked child? */
 static inline bool tt__is_inherited(const tt_group *group) { return group->forks != tt__forks; }
 
 /* Record TT_ERR_STATE: the call can't be made in a forked child. */
 tt_status tt__fail_inherited(const tt_group *group);
-
-/* ---- group.c */
 
 /* Is the group unusable? tt__group_check() says why. */
 static inline bool tt__group_has_ended(const tt_group *group) {
@@ -95,8 +88,8 @@ void tt__group_note_failure(tt_group *group);
 /* Make a group of `size` ranks without works and without an engine; `ranks` is copied. */
 tt_group *tt__group_make(const tt__engine *engine, int rank, int size, const int *ranks, int64_t timeout_ms);
 
-/* Free what tt__group_make() made, works and the list of allocations included. The engine's part is the engine's to
- * free before. */
+/* Free what tt__group_make() made, and the list of allocations. The engine's part and the free works are the engine's
+ * to free before. */
 void tt__group_free(tt_group *group);
 
 /* One of those that keep the struct lets it go. */

@@ -1,7 +1,7 @@
 #include "comm/in_callback.h"
 
 #include "base/error.h"
-#include "comm/group.h"
+#include "comm/forks.h"
 
 _Atomic uint32_t tt__callbacks_running;
 

@@ -37,6 +37,7 @@ void tt__native_group_free(tt_group *group) {
     free(native->bases);
     free(native);
     group->native = NULL;
+    tt__works_free(group->free_works);
     tt__group_free(group);
 }
 

@@ -94,7 +94,7 @@ struct tt_work {
     _Atomic bool done;
     tt_status status;
     struct tt__callback *callbacks; /* to be called then: callback.h */
-    struct tt__landing *landing;    /* of an owned work: what its owner waits for besides; or NULL: landing.h */
+    struct tt__landing *landing;    /* of an owned work: what its owner waits for besides; or NULL */
     int waiters;                    /* threads that wait for it: they keep the work; and the last that came */
     uintptr_t waiter;
     bool refused; /* see TT__NEXT_REFUSED */

@@ -97,9 +97,6 @@ tt_status tt__world_make_memory(tt__world *world);
  * on this host, for `size` how many there are. */
 int tt__world_local_ranks(const tt__world *world, int end);
 
-/* End the membership: when the last group is released, or joining failed. */
-void tt__world_end(tt__world *world);
-
 /* Find out, before anything is ended, whether this is a forked child. There the world is a copy, made maybe while a
  * thread that the child does not have held the lock; from here on links and shared memory are left alone, for they are
  * the parent's. */
@@ -112,17 +109,22 @@ void tt__world_settle(tt__world *world);
 /* Wake this process's own threads that sleep: some work of theirs is done, or a group failed. */
 void tt__world_wake(tt__world *world);
 
-/* Take `bytes` (whole pages) of this process's memory, after giving back what destroyed groups had; `limited`: as a
- * tt_group_alloc(), which counts. The lock is held. */
-tt_status tt__world_take(tt__world *world, size_t bytes, bool limited, tt__extent **out);
-void tt__world_give_back(tt__world *world, tt__extent *extent, bool limited);
-
 /* Do `bytes` at `p` lie in this process's heap? */
 static inline bool tt__in_heap(const tt__world *world, const void *p, size_t bytes) {
     const tt__shm *own = &world->peers[world->rank].shm;
     uintptr_t base = (uintptr_t)own->base, at = (uintptr_t)p;
     return at >= base + TT__HEAP_AT && at - base < own->size && bytes <= own->size - (at - base);
 }
+
+/* ---- native/world_end.c */
+
+/* End the membership: when the last group is released, or joining failed. */
+void tt__world_end(tt__world *world);
+
+/* Take `bytes` (whole pages) of this process's memory, after giving back what destroyed groups had; `limited`: as a
+ * tt_group_alloc(), which counts. The lock is held. */
+tt_status tt__world_take(tt__world *world, size_t bytes, bool limited, tt__extent **out);
+void tt__world_give_back(tt__world *world, tt__extent *extent, bool limited);
 
 /* ---- rendezvous/agent_store.c */
 

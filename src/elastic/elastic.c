@@ -245,3 +245,70 @@ tt_status tt_elastic_should_stop(tt_elastic *e, int *signal) {
                                              "part: go on with tt_elastic_restore()")
                   : TT_OK;
 }
+
+/* ---- parts of the state ---- */
+
+static tt_status check_new_part(const tt_elastic_add_part_args *a) {
+    static const char call[] = "tt_elastic_add_part";
+    if (!a->elastic || !a->name || !a->cls)
+        return tt__fail_argument("%s: `%s` is NULL", call, !a->elastic ? "elastic" : !a->name ? "name" : "cls");
+    const tt__parts *parts = &a->elastic->parts;
+    if (!*a->name)
+        return tt__fail(TT_ERR_INVALID, "%s: expected a name, got an empty text", call);
+    if (a->elastic->commits >= 0)
+        return tt__fail(TT_ERR_STATE, "%s: \"%s\": expected all parts before the first tt_elastic_restore()", call,
+                        a->name);
+    for (size_t i = 0; i < parts->count; i++)
+        if (!strcmp(parts->list[i].name, a->name))
+            return tt__fail(TT_ERR_INVALID, "%s: there is a part \"%s\" already", call, a->name);
+    return TT_OK;
+}
+
+tt_status tt_elastic_add_part_with(const tt_elastic_add_part_args *args, size_t size) {
+    tt_elastic_add_part_args a;
+    tt_elastic_part_class cls = {0};
+    TT__ARGS_COPY(a, args, size);
+    if (a.cls)
+        TT__ARGS_COPY(cls, a.cls, a.cls_size);
+    tt_status status = check_new_part(&a);
+    if (!status && (!cls.save || !cls.load))
+        status = tt__fail(TT_ERR_INVALID, "tt_elastic_add_part: \"%s\": the class has no %s function", a.name,
+                          cls.save ? "load" : "save");
+    if (!status)
+        status = tt__parts_append(&a.elastic->parts, a.name, &cls, a.user);
+    if (status && cls.destroy)
+        cls.destroy(a.user);
+    return status;
+}
+
+/* Plain memory. */
+typedef struct plain {
+    void *at;
+    size_t size;
+} plain;
+
+static tt_status plain_save(void *user, tt_elastic_writer *writer) {
+    const plain *p = user;
+    tt_elastic_write(writer, p->at, p->size);
+    return TT_OK;
+}
+
+static tt_status plain_load(void *user, const void *data, size_t size) {
+    const plain *p = user;
+    if (size != p->size)
+        return tt__fail(TT_ERR_MISMATCH, "expected %zu bytes, got %zu of another rank", p->size, size);
+    if (size)
+        memcpy(p->at, data, size);
+    return TT_OK;
+}
+
+tt_status tt_elastic_add(tt_elastic *elastic, const char *name, void *ptr, size_t size) {
+    static const tt_elastic_part_class cls = {.save = plain_save, .load = plain_load, .destroy = free};
+    if (!elastic || !name || !ptr)
+        return tt__fail_argument("tt_elastic_add: `%s` is NULL", !elastic ? "elastic" : !name ? "name" : "ptr");
+    plain *p = malloc(sizeof *p);
+    if (!p)
+        return tt__fail(TT_ERR_MEMORY, "tt_elastic_add: no memory for \"%s\"", name);
+    *p = (plain){ptr, size};
+    return tt_elastic_add_part(elastic, name, &cls, p);
+}

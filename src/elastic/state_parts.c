@@ -5,7 +5,6 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "base/saved_error.h"
-#include "elastic/elastic.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,28 +18,10 @@ void tt_elastic_write(tt_elastic_writer *writer, const void *data, size_t size) 
         tt__bytes_put(writer->out, data, size);
 }
 
-/* ---- registering ---- */
-
-static tt_status check_new_part(const tt_elastic_add_part_args *a) {
-    static const char who[] = "tt_elastic_add_part";
-    if (!a->elastic || !a->name || !a->cls)
-        return tt__fail_argument("%s: `%s` is NULL", who, !a->elastic ? "elastic" : !a->name ? "name" : "cls");
-    const tt__parts *parts = &a->elastic->parts;
-    if (!*a->name)
-        return tt__fail(TT_ERR_INVALID, "%s: expected a name, got an empty text", who);
-    if (a->elastic->commits >= 0)
-        return tt__fail(TT_ERR_STATE, "%s: \"%s\": expected all parts before the first tt_elastic_restore()", who,
-                        a->name);
-    for (size_t i = 0; i < parts->count; i++)
-        if (!strcmp(parts->list[i].name, a->name))
-            return tt__fail(TT_ERR_INVALID, "%s: there is a part \"%s\" already", who, a->name);
-    return TT_OK;
-}
-
-static tt_status append_part(tt__parts *parts, const char *name, const tt_elastic_part_class *cls, void *user) {
+tt_status tt__parts_append(tt__parts *parts, const char *name, const tt_elastic_part_class *cls, void *user) {
     if (parts->count == parts->capacity) {
         size_t capacity = parts->capacity ? 2 * parts->capacity : 8;
-        tt__part *list = realloc(parts->list, capacity * sizeof *list);
+        tt__elastic_part *list = realloc(parts->list, capacity * sizeof *list);
         if (!list)
             return tt__fail(TT_ERR_MEMORY, "tt_elastic_add_part: no memory for %zu parts", capacity);
         parts->list = list;
@@ -49,58 +30,8 @@ static tt_status append_part(tt__parts *parts, const char *name, const tt_elasti
     char *copy = strdup(name);
     if (!copy)
         return tt__fail(TT_ERR_MEMORY, "tt_elastic_add_part: no memory for a name");
-    parts->list[parts->count++] = (tt__part){.name = copy, .cls = *cls, .user = user};
+    parts->list[parts->count++] = (tt__elastic_part){.name = copy, .cls = *cls, .user = user};
     return TT_OK;
-}
-
-tt_status tt_elastic_add_part_with(const tt_elastic_add_part_args *args, size_t size) {
-    tt_elastic_add_part_args a;
-    tt_elastic_part_class cls = {0};
-    TT__ARGS_COPY(a, args, size);
-    if (a.cls)
-        TT__ARGS_COPY(cls, a.cls, a.cls_size);
-    tt_status status = check_new_part(&a);
-    if (!status && (!cls.save || !cls.load))
-        status = tt__fail(TT_ERR_INVALID, "tt_elastic_add_part: \"%s\": the class has no %s function", a.name,
-                          cls.save ? "load" : "save");
-    if (!status)
-        status = append_part(&a.elastic->parts, a.name, &cls, a.user);
-    if (status && cls.destroy)
-        cls.destroy(a.user);
-    return status;
-}
-
-/* ---- plain memory ---- */
-
-typedef struct plain {
-    void *at;
-    size_t size;
-} plain;
-
-static tt_status plain_save(void *user, tt_elastic_writer *writer) {
-    const plain *p = user;
-    tt_elastic_write(writer, p->at, p->size);
-    return TT_OK;
-}
-
-static tt_status plain_load(void *user, const void *data, size_t size) {
-    const plain *p = user;
-    if (size != p->size)
-        return tt__fail(TT_ERR_MISMATCH, "expected %zu bytes, got %zu of another rank", p->size, size);
-    if (size)
-        memcpy(p->at, data, size);
-    return TT_OK;
-}
-
-tt_status tt_elastic_add(tt_elastic *elastic, const char *name, void *ptr, size_t size) {
-    static const tt_elastic_part_class cls = {.save = plain_save, .load = plain_load, .destroy = free};
-    if (!elastic || !name || !ptr)
-        return tt__fail_argument("tt_elastic_add: `%s` is NULL", !elastic ? "elastic" : !name ? "name" : "ptr");
-    plain *p = malloc(sizeof *p);
-    if (!p)
-        return tt__fail(TT_ERR_MEMORY, "tt_elastic_add: no memory for \"%s\"", name);
-    *p = (plain){ptr, size};
-    return tt_elastic_add_part(elastic, name, &cls, p);
 }
 
 /* ---- copies ---- */
@@ -108,7 +39,7 @@ tt_status tt_elastic_add(tt_elastic *elastic, const char *name, void *ptr, size_
 static void put_size(tt__bytes *out, uint64_t size) { tt__bytes_put(out, &size, sizeof size); }
 
 /* Write a part behind its size, which is known only then. */
-static tt_status save_part(const tt__part *part, tt__bytes *out) {
+static tt_status save_part(const tt__elastic_part *part, tt__bytes *out) {
     tt_elastic_writer writer = {out};
     uint64_t errors = tt__error_count(), size = strlen(part->name);
     put_size(out, size);
@@ -147,7 +78,7 @@ static bool take_run(const tt__bytes *copy, size_t *at, tt__span *run) {
     return true;
 }
 
-static tt_status fail_other_parts(const tt__part *part, const tt__span *name) {
+static tt_status fail_other_parts(const tt__elastic_part *part, const tt__span *name) {
     return tt__fail(
         TT_ERR_MISMATCH,
         "tt_elastic_restore: this rank registered %s%.100s%s where another one registered %s%.*s%s: all ranks "
@@ -161,7 +92,7 @@ tt_status tt__parts_load(const tt__parts *parts, const tt__bytes *copy) {
     size_t at = 0;
     tt__span name, state;
     for (size_t i = 0; i < parts->count; i++) {
-        const tt__part *part = &parts->list[i];
+        const tt__elastic_part *part = &parts->list[i];
         if (!take_run(copy, &at, &name) || !take_run(copy, &at, &state))
             return fail_other_parts(part, NULL);
         if (name.size != strlen(part->name) || memcmp(name.data, part->name, name.size) != 0)
@@ -178,7 +109,7 @@ tt_status tt__parts_load(const tt__parts *parts, const tt__bytes *copy) {
 
 tt_status tt__parts_bind(tt__parts *parts, tt_group *group) {
     for (; parts->bound < parts->count; parts->bound++) {
-        const tt__part *part = &parts->list[parts->bound];
+        const tt__elastic_part *part = &parts->list[parts->bound];
         uint64_t errors = tt__error_count();
         tt_status status = part->cls.bind ? part->cls.bind(part->user, group) : TT_OK;
         if (status)
@@ -191,7 +122,7 @@ void tt__parts_unbind(tt__parts *parts) {
     tt__saved_error saved;
     tt__error_save(&saved);
     for (; parts->bound; parts->bound--) {
-        const tt__part *part = &parts->list[parts->bound - 1];
+        const tt__elastic_part *part = &parts->list[parts->bound - 1];
         if (part->cls.bind)
             tt_ignore(part->cls.bind(part->user, NULL));
     }
@@ -200,7 +131,7 @@ void tt__parts_unbind(tt__parts *parts) {
 
 void tt__parts_free(tt__parts *parts) {
     for (size_t i = parts->count; i-- > 0;) {
-        const tt__part *part = &parts->list[i];
+        const tt__elastic_part *part = &parts->list[i];
         if (part->cls.destroy)
             part->cls.destroy(part->user);
         free(part->name);

@@ -6,17 +6,20 @@
 
 #include <tutti/elastic.h>
 
-typedef struct tt__part {
+typedef struct tt__elastic_part {
     char *name;
     tt_elastic_part_class cls;
     void *user;
-} tt__part;
+} tt__elastic_part;
 
 typedef struct tt__parts {
-    tt__part *list;
+    tt__elastic_part *list;
     size_t count, capacity;
     size_t bound; /* of them stand on a group */
 } tt__parts;
+
+/* Append a part of this name, which is copied. Errors: TT_ERR_MEMORY. */
+tt_status tt__parts_append(tt__parts *parts, const char *name, const tt_elastic_part_class *cls, void *user);
 
 /* Write a copy of all parts to `out`, in place of what it held. */
 tt_status tt__parts_save(const tt__parts *parts, tt__bytes *out);

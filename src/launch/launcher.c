@@ -1,6 +1,6 @@
 /* The launcher's loop: wait, give the machine one event after the other, carry out its actions. job.h has the processes
  * of a job, machine/job_machine.h the decisions. */
-#include "launch/launcher.h"
+#include "launch/launcher_parts.h"
 
 #include "base/error.h"
 #include "base/machine/clock.h"

@@ -1,5 +1,5 @@
 /* Carries out the machine's actions. */
-#include "launch/launcher.h"
+#include "launch/launcher_parts.h"
 
 #include "base/error.h"
 #include "base/machine/clock.h"

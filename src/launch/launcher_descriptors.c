@@ -1,6 +1,6 @@
 /* Are there enough descriptors for a job? */
 #include "base/error.h"
-#include "launch/launcher.h"
+#include "launch/launcher_parts.h"
 #include "launch/launcher_watchdog.h"
 
 #include <dirent.h>

@@ -1,5 +1,5 @@
 /* Makes events for the machine of signals, and of messages of the keeper and of the other nodes. */
-#include "launch/launcher.h"
+#include "launch/launcher_parts.h"
 
 #include "base/error.h"
 #include "base/files/fd.h"

@@ -2,7 +2,7 @@
 #ifndef TT_LAUNCH_LAUNCHER_HEALTH_H
 #define TT_LAUNCH_LAUNCHER_HEALTH_H
 
-#include "launch/launcher.h"
+#include "launch/launcher_parts.h"
 #include "launch/local/health.h"
 
 /* tt__health_look; `user` is the launcher. */

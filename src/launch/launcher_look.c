@@ -1,6 +1,6 @@
 /* Looking at a job while it runs: job->look() reads the ranks' recorders. */
 #include "base/machine/clock.h"
-#include "launch/launcher.h"
+#include "launch/launcher_parts.h"
 
 #include <stdio.h>
 #include <unistd.h>

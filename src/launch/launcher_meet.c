@@ -1,5 +1,5 @@
 /* How this node's launcher gets to the others: it serves the store, or finds it. */
-#include "launch/launcher.h"
+#include "launch/launcher_parts.h"
 
 #include "base/error.h"
 #include "base/saved_error.h"

@@ -1,4 +1,4 @@
-#include "launch/launcher.h"
+#include "launch/launcher_parts.h"
 
 #include "base/error.h"
 #include "base/process/proc_state.h"

@@ -4,7 +4,7 @@
  * Such workers are not told to end when one is lost, or when nodes come and go: they notice it, and wait for the next
  * round. machine/attempt_states.c decides when that begins, and which workers are killed because they don't come; here
  * is what is done and asked for it. */
-#include "launch/launcher.h"
+#include "launch/launcher_parts.h"
 
 #include "base/error.h"
 #include "base/machine/clock.h"

@@ -1,5 +1,5 @@
 /* The launcher's reports: of a failed attempt that another follows, and of the end of the job. */
-#include "launch/launcher.h"
+#include "launch/launcher_parts.h"
 
 #include "launch/local/events.h"
 

@@ -3,7 +3,7 @@
 #ifndef TT_LAUNCH_LAUNCHER_WATCHDOG_H
 #define TT_LAUNCH_LAUNCHER_WATCHDOG_H
 
-#include "launch/launcher.h"
+#include "launch/launcher_parts.h"
 
 enum { TT__READINGS = 4, TT__WATCHDOG_FDS = TT__READINGS + 2 };
 

@@ -5,7 +5,6 @@
 #include "net/job/interrupt.h"
 #include "net/net.h"
 #include "net/secure/seal.h"
-#include "net/secure/tls.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -14,16 +14,7 @@
 #define TT_NET_STREAM_H
 
 #include "net/secure/handshake.h"
-
-#include <sys/uio.h>
-
-/* Settings and keys for encrypted streams, for as long as any stream of it lives. */
-typedef struct tt__tls tt__tls;
-
-/* Load settings from the environment. *out = NULL: no encryption is asked for. Errors: TT_ERR_INVALID neither secret
- * nor certificates, or not all three files; TT_ERR_IO a file can't be used; TT_ERR_MEMORY. */
-tt_status tt__tls_load(tt__tls **out, const tt__secret *secret);
-void tt__tls_free(tt__tls *tls);
+#include "net/secure/tls.h"
 
 typedef struct tt__stream {
     int fd;                /* -1: closed */
@@ -40,15 +31,6 @@ tt_status tt__stream_seal(tt__stream *stream, const tt__handshake *handshake);
 
 /* Close it. NULL and a closed stream are allowed. */
 void tt__stream_close(tt__stream *stream);
-
-/* Result of a call that never waits. */
-typedef enum tt__io {
-    TT__IO_DONE,       /* something was moved, or the step is over */
-    TT__IO_WANT_READ,  /* nothing: again when the socket can be read from */
-    TT__IO_WANT_WRITE, /* nothing: again when it can be written to */
-    TT__IO_END,        /* of a read: the other side closed the connection */
-    TT__IO_FAILED      /* recorded: TT_ERR_NET, TT_ERR_AUTH (TLS refused), TT_ERR_PROTOCOL */
-} tt__io;
 
 /* Do TLS's own handshake, before anything else; a plain stream has none and is done. */
 tt__io tt__stream_begin(tt__stream *stream);

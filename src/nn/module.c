@@ -11,6 +11,29 @@
 /* The holder of registered tensors, for errors; its address identifies tensors that modules hold. */
 static const char holder[] = "a module";
 
+/* ---- lists ---- */
+
+void tt__module_list_drop(tt__module_list *list) {
+    for (size_t i = 0; i < list->count; i++)
+        free(list->names[i]);
+    free(list->names);
+    free(list->items);
+    *list = (tt__module_list){0};
+}
+
+static void drop_lists(tt_module *module) {
+    for (int kind = 0; kind < TT__LIST_KINDS; kind++)
+        tt__module_list_drop(&module->lists[kind]);
+}
+
+static void module_changed(tt_module *module) {
+    for (; module; module = module->parent) {
+        drop_lists(module);
+        for (tt_module *w = module->wrappers; w; w = w->next_wrapper)
+            module_changed(w);
+    }
+}
+
 /* ---- making and freeing ---- */
 
 static tt_status check_class(const tt_module_class *cls) {
@@ -90,7 +113,7 @@ static void module_unref(tt_module *module) {
         return;
     if (module->cls.destroy)
         module->cls.destroy(module);
-    tt__module_drop_lists(module);
+    drop_lists(module);
     if (module->wrapped)
         wrapper_detach(module);
     for (size_t i = 0; i < module->child_count; i++) {
@@ -216,7 +239,7 @@ static tt_status module_add_child(tt_module *parent, const char *name, tt_module
     note_name(parent, copy, 2 * parent->child_count);
     children[parent->child_count++] = (tt__module_child){copy, module};
     module->parent = parent;
-    tt__module_changed(parent);
+    module_changed(parent);
     return TT_OK;
 }
 
@@ -269,7 +292,7 @@ static tt_status add_tensor(const char *who, tt_module *module, const tt__module
     note_name(module, copy, 2 * module->tensor_count + 1);
     tensors[module->tensor_count] = *entry;
     tensors[module->tensor_count++].name = copy;
-    tt__module_changed(module);
+    module_changed(module);
     return TT_OK;
 }
 

@@ -8,11 +8,37 @@
 #ifndef TT_NN_MODULE_H
 #define TT_NN_MODULE_H
 
+#include "autograd/pointer_map.h"
 #include "base/name_map.h"
-#include "nn/module_lists.h"
+#include "tensor/core/named_tensors.h"
 #include "tensor/core/tensor.h"
 
 #include <tutti/nn.h>
+
+/* Lists of names made from a module's tree. */
+typedef enum tt__list_kind {
+    TT__LIST_PARAMETERS,
+    TT__LIST_BUFFERS,
+    TT__LIST_STATE,
+    TT__LIST_MODULES,
+    TT__LIST_KINDS
+} tt__list_kind;
+
+typedef struct tt__module_list {
+    _Atomic bool made;
+    size_t count, room;
+    tt__pointer_map seen; /* tensors that have a place, while the list is made */
+    char **names;
+    union {
+        void **items;
+        tt_tensor **tensors;
+        tt_module **modules;
+    };
+    union { /* what the caller sees */
+        tt_named_tensors as_tensors;
+        tt_named_modules as_modules;
+    };
+} tt__module_list;
 
 typedef struct tt__module_child {
     char *name;
@@ -99,5 +125,8 @@ void tt__module_set_amp(tt_module *module, tt__module_amp amp);
 
 /* The class a module was made with: how a layer above recognises its own. */
 const tt_module_class *tt__module_class(const tt_module *module);
+
+/* Empty a list. */
+void tt__module_list_drop(tt__module_list *list);
 
 #endif

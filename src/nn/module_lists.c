@@ -1,5 +1,4 @@
-#include "nn/module_lists.h"
-
+/* Making the lists of a module's parameters, buffers and modules when they are asked for. */
 #include "base/error.h"
 #include "nn/module.h"
 
@@ -9,27 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static void list_drop(tt__module_list *list) {
-    for (size_t i = 0; i < list->count; i++)
-        free(list->names[i]);
-    free(list->names);
-    free(list->items);
-    *list = (tt__module_list){0};
-}
-
-void tt__module_drop_lists(tt_module *module) {
-    for (int kind = 0; kind < TT__LIST_KINDS; kind++)
-        list_drop(&module->lists[kind]);
-}
-
-void tt__module_changed(tt_module *module) {
-    for (; module; module = module->parent) {
-        tt__module_drop_lists(module);
-        for (tt_module *w = module->wrappers; w; w = w->next_wrapper)
-            tt__module_changed(w);
-    }
-}
 
 /* ---- making a list ---- */
 
@@ -105,7 +83,7 @@ static tt_status list_make(tt__module_list *list, tt__list_kind kind, tt_module 
     bool made = add_tree(list, kind, module, "");
     tt__pointer_map_free(&list->seen);
     if (!made) {
-        list_drop(list);
+        tt__module_list_drop(list);
         return tt__fail(TT_ERR_MEMORY, "no memory for a list of the tensors or modules of a %s", module->cls.name);
     }
     const char *const *names = (const char *const *)list->names;

@@ -4,19 +4,6 @@
 
 #include "optim/optimizer.h"
 
-/* A parameter in a step: contiguous memory, and where it begins among the elements of all runs. */
-typedef struct tt__optim_run {
-    size_t param;      /* its number in the group */
-    tt_tensor *tensor; /* the parameter, or a contiguous copy */
-    tt_tensor *grad;
-    const tt_tensor *rows; /* those that grad is of; NULL: it is of the whole */
-    int64_t begin;
-    void *state[TT__OPTIM_SLOTS];
-    bool fresh[TT__OPTIM_SLOTS];
-    tt__update update;
-    double sums[TT__RULE_SUMS]; /* what the rule measured */
-} tt__optim_run;
-
 /* Update n runs in the host's memory. Fails only where parameters are slices, if their measures can't be joined. */
 tt_status tt__optim_fused(const tt_optimizer *optimizer, const tt__optim_group *group, tt__optim_run *runs, size_t n);
 

@@ -1,12 +1,11 @@
 /* Making optimizers and their groups. */
-#include "optim/fused.h"
+#include "optim/optimizer.h"
 
 #include "autograd/pointer_map.h"
 #include "base/args.h"
 #include "base/error.h"
 #include "base/quarantine.h"
-#include "nn/module_lists.h"
-#include "optim/mixed_precision/masters.h"
+#include "tensor/core/named_tensors.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -37,7 +37,7 @@ typedef struct tt__optimizer_class {
     bool (*takes_rows)(const double *option);  /* may gradients be sparse, with these options? NULL: never */
     bool takes_rows_only;                      /* it takes no gradients of the whole */
     double (*begins_as)(const double *option); /* what state slots are filled with first; NULL: 0 */
-    tt__rule rule;                             /* what other devices' kernel "step" is to do */
+    tt__optim_rule rule;                       /* what other devices' kernel "step" is to do */
     int betas; /* the option beta1, which beta2 follows, where the rule needs their powers; 0: it doesn't */
 } tt__optimizer_class;
 
@@ -49,6 +49,19 @@ typedef struct tt__optim_param {
     int64_t numel;
     int64_t offset; /* of its state, in elements */
 } tt__optim_param;
+
+/* A parameter in a step: contiguous memory, and where it begins among the elements of all runs. */
+typedef struct tt__optim_run {
+    size_t param;      /* its number in the group */
+    tt_tensor *tensor; /* the parameter, or a contiguous copy */
+    tt_tensor *grad;
+    const tt_tensor *rows; /* those that grad is of; NULL: it is of the whole */
+    int64_t begin;
+    void *state[TT__OPTIM_SLOTS];
+    bool fresh[TT__OPTIM_SLOTS];
+    tt__update update;
+    double sums[TT__RULE_SUMS]; /* what the rule measured */
+} tt__optim_run;
 
 /* The state of a group in training. */
 typedef struct tt__optim_state {
@@ -67,7 +80,7 @@ typedef struct tt__optim_group {
     bool scheduled;                     /* a scheduler has noted its learning rate */
     double initial_lr;                  /* if so: before the first scheduler */
     tt__optim_state state;
-    struct tt__optim_run *runs; /* room for a step's, one for each parameter */
+    tt__optim_run *runs; /* room for a step's, one for each parameter */
 } tt__optim_group;
 
 enum { TT__JOIN_ROOM = 2 };
@@ -127,6 +140,13 @@ tt_status tt__optim_option_put(const char *who, const tt__optimizer_class *cls, 
 
 /* Return TT__OPTIM_F32, ... if the class has a rule for this type; else -1. */
 int tt__optim_type(const tt__optimizer_class *cls, tt_dtype dtype);
+
+/* Is this the type of parameters that get masters? */
+static inline bool tt__wants_master(tt_dtype dtype) { return dtype == TT_F16 || dtype == TT_BF16; }
+
+/* Make the master of x, a leaf of the optimizer's own; NULL: no memory. Ended by tt__tensor_disown().
+ * Defined in masters.c. */
+tt_tensor *tt__master_of(tt_tensor *x);
 
 /* Set up a state without slots. On failure nothing is left. */
 tt_status tt__optim_state_init(const tt__optimizer_class *cls, const tt__optim_group *group, tt__optim_state *state);

@@ -1,8 +1,8 @@
 /* State as named tensors, and back. */
 #include "base/error.h"
 #include "base/name_map.h"
-#include "nn/module_lists.h"
 #include "optim/optimizer.h"
+#include "tensor/core/named_tensors.h"
 
 #include <stdlib.h>
 #include <string.h>

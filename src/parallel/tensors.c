@@ -1,10 +1,10 @@
 /* Collectives on tensors: check shapes, stage layouts that are not contiguous, and call comm. On a device a call has
  * the tensors' own memory where the group's back end takes it; else copies on the host, from which the result is
- * brought back: of an asynchronous call when its work is done (comm/landing.h). */
+ * brought back: of an asynchronous call when its work is done (comm/callback.h). */
 #include "base/args.h"
 #include "base/error.h"
+#include "comm/callback.h"
 #include "comm/group.h"
-#include "comm/landing.h"
 #include "parallel/device_all_reduce.h"
 #include "tensor/device/capture.h"
 #include "tensor/ops/ops.h"

@@ -30,16 +30,15 @@ void tt__recording_end(tt_rpc *rpc) {
         tt__rpc_publish(rpc->network->recorder, &(tt__rpc_shown){.id = -1});
 }
 
-uint32_t tt__recording_call(tt_rpc *rpc, const tt__rpc_request *request, const tt__rpc_encoder *e) {
+uint32_t tt__recording_call(tt_rpc *rpc, tt__rpc_packet_kind kind, const tt__rpc_function *known, int to,
+                            const tt__rpc_encoder *e) {
     if (!rpc->network->recorder)
         return 0;
-    int function = request->kind == TT__RPC_FETCH ? FETCH
-                   : request->known               ? recorded_index(tt__function_number(request->known))
-                                                  : UNKNOWN;
+    int function = kind == TT__RPC_FETCH ? FETCH : known ? recorded_index(tt__function_number(known)) : UNKNOWN;
     uint64_t bytes = e->size;
     for (uint32_t i = 0; i < e->part_count; i++)
         bytes += e->parts[i].bytes;
-    return tt__rpc_record_begin(rpc->network->recorder, (uint8_t)function, request->to, bytes);
+    return tt__rpc_record_begin(rpc->network->recorder, (uint8_t)function, to, bytes);
 }
 
 void tt__recording_done(tt_rpc *rpc, uint32_t record, tt_status status, bool later) {

@@ -17,11 +17,12 @@ enum { RANKS = 2, CALLS = 8 };
 
 static void write_calls(tt__recorder *recorder) {
     for (int i = 0; i < CALLS; i++) {
-        tt__record_slot *record = tt__record_begin(recorder, "train.c", 10 + i,
-                                                   (tt__record){.seq = (uint32_t)i + 1,
-                                                                .op = i % 2 ? TT_OP_ALL_REDUCE : TT_OP_ALL_GATHER_V,
-                                                                .dtype = TT_F32,
-                                                                .count = 512});
+        tt__record_slot *record =
+            tt__record_begin(recorder, "train.c", 10 + i,
+                             (tt__call_record){.seq = (uint32_t)i + 1,
+                                               .op = i % 2 ? TT_OP_ALL_REDUCE : TT_OP_ALL_GATHER_V,
+                                               .dtype = TT_F32,
+                                               .count = 512});
         uint32_t number = atomic_load(&record->number);
         tt__record_ready(record, TT__CALL_BEGUN);
         if (i + 1 < CALLS)
@@ -98,18 +99,18 @@ static void seal_record(uint8_t *at) {
     tt__record_slot slot;
     memcpy((void *)&slot, at, sizeof slot);
     uint32_t kind = atomic_load(&slot.kind);
-    const tt__record record = {.number = atomic_load(&slot.number),
-                               .group = atomic_load(&slot.group),
-                               .op = (uint8_t)kind,
-                               .dtype = (uint8_t)(kind >> 8),
-                               .reduce_op = (uint8_t)(kind >> 16),
-                               .flags = (uint8_t)(kind >> 24),
-                               .root = atomic_load(&slot.root),
-                               .line = atomic_load(&slot.line),
-                               .count = atomic_load(&slot.count),
-                               .begin = atomic_load(&slot.begin),
-                               .file = atomic_load(&slot.file),
-                               .tag = atomic_load(&slot.tag)};
+    const tt__call_record record = {.number = atomic_load(&slot.number),
+                                    .group = atomic_load(&slot.group),
+                                    .op = (uint8_t)kind,
+                                    .dtype = (uint8_t)(kind >> 8),
+                                    .reduce_op = (uint8_t)(kind >> 16),
+                                    .flags = (uint8_t)(kind >> 24),
+                                    .root = atomic_load(&slot.root),
+                                    .line = atomic_load(&slot.line),
+                                    .count = atomic_load(&slot.count),
+                                    .begin = atomic_load(&slot.begin),
+                                    .file = atomic_load(&slot.file),
+                                    .tag = atomic_load(&slot.tag)};
     atomic_store(&slot.check, tt__record_check(&record));
     memcpy(at, (const void *)&slot, sizeof slot);
 }

@@ -100,6 +100,22 @@ class Circles(unittest.TestCase):
         self.assertIn("b.c, c.c", found[0][2])
 
 
+class IncludeCircles(unittest.TestCase):
+    def test_a_source_and_its_header_are_one_file(self):
+        texts = {"src/net/seal.h": '#include "net/stream.h"\n#include <tutti/base.h>\n', "src/net/seal.c": "",
+                 "src/net/stream.h": "", "src/net/stream.c": '#include "net/stream.h"\n#include "net/seal.h"\n'}
+        found = list(lint.check_include_circles(texts))
+        self.assertEqual([name for name, _, _ in found], ["src/net/seal.h"])
+        self.assertIn("src/net/stream", found[0][2])
+        texts["src/net/seal.h"] = '#include "net/secure/io.h"\n'
+        self.assertEqual(list(lint.check_include_circles(texts | {"src/net/io.h": ""})), [])
+
+    def test_folders_are_looked_at_one_by_one(self):
+        texts = {"src/comm/world.h": '#include "comm/shared/doorbell.h"\n', "src/comm/shared/doorbell.c":
+                 '#include "comm/shared/doorbell.h"\n#include "comm/world.h"\n', "src/comm/shared/doorbell.h": ""}
+        self.assertEqual(list(lint.check_include_circles(texts)), [])
+
+
 class Statics(unittest.TestCase):
     def test_what_no_other_file_uses_is_found(self):
         symbols = [("src/a.c", "T", "tt__own"), ("src/a.c", "U", "tt__own"), ("src/a.c", "D", "tt__table"),
@@ -230,6 +246,12 @@ class Contract(unittest.TestCase):
             self.assertEqual(lines(lint.check_contract("x", self.GOOD.replace(good, bad))), [line], bad)
 
 
+class Folders(unittest.TestCase):
+    def test_full_ones_are_found_and_rooms_count_alone(self):
+        names = [f"src/a/{i}.c" for i in range(45)] + ["src/a/room/x.c"] + [f"src/b/{i}.h" for i in range(46)]
+        self.assertEqual([name for name, _, _ in lint.check_folders(names)], ["src/b"])
+
+
 class FileNames(unittest.TestCase):
     def test_one_name_in_two_folders_is_found(self):
         names = ["src/a/copy.c", "src/a/copy.h", "src/a/reduce.c", "src/a/b/reduce.c", "src/c/copy.h", "src/c/plain.c"]
@@ -252,6 +274,24 @@ class StaticNames(unittest.TestCase):
         found = list(lint.check_static_names(texts))
         self.assertEqual([name for name, _, _ in found], ["b.c"])
         self.assertIn("check() is also the name of a function in a.c", found[0][2])
+
+
+class TypeNames(unittest.TestCase):
+    def test_definitions_are_read(self):
+        text = ("typedef struct tt__a {\n    struct { int x; } y;\n} tt__a;\ntypedef struct tt__forward tt__forward;\n"
+                "/* struct tt__no { */\nenum tt__b { TT__B };\ntypedef tt_status (*tt__c)(void (*f)(int a),\n"
+                "    int b);\ntypedef int tt__d[3];\ntypedef struct tt__a tt__e;\n"
+                "struct tt__f *f(struct tt__g g) {\n}\n")
+        self.assertEqual(lint.type_definitions(text), {"tt__a": 1, "tt__b": 6, "tt__c": 7, "tt__d": 9, "tt__e": 10})
+
+    def test_one_name_in_two_files_is_found(self):
+        texts = {"a.h": "typedef struct tt__stream {\n} tt__stream;\ntypedef struct tt__part tt__part;\n",
+                 "b.h": "\ntypedef enum tt__stream { A } tt__stream;\ntypedef struct tt__part tt__part;\n",
+                 "c.c": "struct tt__part {\n};\ntypedef struct stage {\n} stage;\n",
+                 "d.c": "typedef struct stage {\n} stage;\n"}
+        found = list(lint.check_type_names(texts))
+        self.assertEqual([(name, number) for name, number, _ in found], [("b.h", 2)])
+        self.assertIn("tt__stream is also the name of a type in a.h", found[0][2])
 
 
 class Sizes(unittest.TestCase):

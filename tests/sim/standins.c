@@ -1,6 +1,6 @@
 /* What stands in for the parts of the launcher that show things to people: streams, log files, the job's socket,
  * events. They note the lines that are said. */
-#include "launch/launcher.h"
+#include "launch/launcher_parts.h"
 #include "launch/local/children.h"
 #include "launch/local/events.h"
 #include "launch/local/follow.h"

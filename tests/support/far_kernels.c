@@ -152,7 +152,7 @@ static tt_status far_find_outside(const tt_tensor *x, int64_t low, int64_t high,
     return TT_OK;
 }
 
-static tt_status far_step(tt_tensor *p, tt__rule rule, const tt__update *u) {
+static tt_status far_step(tt_tensor *p, tt__optim_rule rule, const tt__update *u) {
     const float lr = (float)u->option[TT__SGD_LR], momentum = (float)u->option[TT__SGD_MOMENTUM];
     const float undamped = (float)(1 - u->option[TT__SGD_DAMPENING]), decay = (float)u->option[TT__SGD_WEIGHT_DECAY];
     const float *g = far_device_near(u->g);

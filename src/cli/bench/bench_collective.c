@@ -146,10 +146,10 @@ static int print_algorithms(const char *op) {
  * it. */
 static const char *algorithm_of(const settings *s, const tt_group *group) {
     const tt__recorder *recorder = group->native ? &tt__world_control(group->native->world)->recorder : NULL;
-    tt__record record = {0};
+    tt__call_record record = {0};
     uint32_t last = 0;
     for (uint32_t i = 0; recorder && i < TT__RECORDS; i++) {
-        tt__record other;
+        tt__call_record other;
         uint32_t number = atomic_load_explicit(&recorder->records[i].number, memory_order_relaxed);
         if (number > last && tt__record_read(recorder, number, &other) && other.group == group->id &&
             !strcmp(tt_op_name((tt_op)other.op), s->call->name)) {

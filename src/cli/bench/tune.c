@@ -12,6 +12,7 @@
 #include "cli/bench/bench_ranks.h"
 #include "cli/cli.h"
 #include "comm/collective/algorithms.h"
+#include "comm/collective/choose.h"
 #include "comm/group.h"
 #include "comm/reduce/reduce_tree.h"
 
@@ -144,7 +145,7 @@ static void force_algorithm(tt_group *group, const tt__tuning *usual, const tt__
     *tuning = *usual;
     tuning->count = usual->count < TT__RULES ? usual->count + 1 : TT__RULES;
     memmove(tuning->rules + 1, usual->rules, (tuning->count - 1) * sizeof *tuning->rules);
-    tuning->rules[0] = (tt__rule){algorithm, {0, UINT32_MAX}, {0, UINT32_MAX}, UINT64_MAX};
+    tuning->rules[0] = (tt__algorithm_rule){algorithm, {0, UINT32_MAX}, {0, UINT32_MAX}, UINT64_MAX};
 }
 
 static void tune_print(const tune_times *times, int size, int algorithm) {

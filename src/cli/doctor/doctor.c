@@ -42,7 +42,7 @@ const tt__command tt__cmd_doctor = {
     .run = doctor_main,
 };
 
-static int verdict_count(const tt__doctor *doctor, tt__verdict verdict) {
+static int verdict_count(const tt__doctor *doctor, tt__finding_level verdict) {
     int n = 0;
     for (int i = 0; i < doctor->n; i++)
         n += doctor->findings[i].verdict == verdict;

@@ -7,11 +7,11 @@
 
 #include <stdio.h>
 
-typedef enum tt__verdict { TT__FINE, TT__DOUBTFUL, TT__BAD } tt__verdict;
+typedef enum tt__finding_level { TT__FINE, TT__DOUBTFUL, TT__BAD } tt__finding_level;
 
 typedef struct tt__finding {
     const char *check; /* what was looked at: "memory" */
-    tt__verdict verdict;
+    tt__finding_level verdict;
     char found[640];
     char fix[480]; /* what to do; "" where nothing is to be done */
 } tt__finding;
@@ -27,7 +27,7 @@ typedef struct tt__doctor {
 } tt__doctor;
 
 /* Add a finding. Bytes that a terminal would act upon are removed. */
-void tt__doctor_add(tt__doctor *doctor, const char *check, tt__verdict verdict, const char *format, ...)
+void tt__doctor_add(tt__doctor *doctor, const char *check, tt__finding_level verdict, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
 /* Say what to do about the last one. */

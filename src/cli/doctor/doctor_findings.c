@@ -4,7 +4,7 @@
 
 #include <stdarg.h>
 
-void tt__doctor_add(tt__doctor *doctor, const char *check, tt__verdict verdict, const char *format, ...) {
+void tt__doctor_add(tt__doctor *doctor, const char *check, tt__finding_level verdict, const char *format, ...) {
     va_list args;
     if (doctor->n == TT__FINDINGS_MAX)
         return;

@@ -69,11 +69,11 @@ static int64_t view_ns(const clock_of *clock, uint64_t ticks) {
     return tt__ns_checked(tt__ticks_ns(&clock->line, ticks) + clock->add_ns);
 }
 
-static bool is_open(const tt__record *record) {
+static bool is_open(const tt__call_record *record) {
     return record->state == TT__CALL_QUEUED || record->state == TT__CALL_BEGUN;
 }
 
-static void add_call(tt__view_rank *rank, const clock_of *clock, const tt__record *record) {
+static void add_call(tt__view_rank *rank, const clock_of *clock, const tt__call_record *record) {
     tt__view_call *call = &rank->calls[rank->n++];
     memcpy((void *)&call->record, (const void *)record, sizeof *record);
     call->open = is_open(record);
@@ -106,7 +106,7 @@ static void find_current(tt__view_rank *rank) {
 static void read_calls(tt__view_rank *rank, const clock_of *clock) {
     uint32_t last = atomic_load_explicit(&rank->recorder->calls, memory_order_acquire);
     for (uint32_t back = TT__RECORDS; back-- > 0;) {
-        tt__record record;
+        tt__call_record record;
         if (tt__record_read(rank->recorder, last - back, &record))
             add_call(rank, clock, &record);
     }

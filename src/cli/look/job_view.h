@@ -9,7 +9,7 @@ enum { TT__DEVICE_NAME_SIZE = 16 };
 
 /* A call of one rank. Times are ns since 1970 on the clock of rank 0's host. */
 typedef struct tt__view_call {
-    tt__record record;
+    tt__call_record record;
     int64_t begin_ns;
     int64_t end_ns; /* DONE or FAILED: when; otherwise up to when it was under way: now, or the process's end */
     bool open;      /* it has not ended */

@@ -16,7 +16,7 @@ static bool is_collective(const tt__view_call *call) {
 }
 
 static int by_call(const void *a, const void *b) {
-    const tt__record *x = &((const entry *)a)->call->record, *y = &((const entry *)b)->call->record;
+    const tt__call_record *x = &((const entry *)a)->call->record, *y = &((const entry *)b)->call->record;
     if (x->group != y->group)
         return x->group < y->group ? -1 : 1;
     return (x->seq > y->seq) - (x->seq < y->seq);

@@ -118,14 +118,14 @@ static void put_process(writer *w, const tt__view_rank *rank) {
                            trace_pid(rank), "tid", trace_tid(0), "args", "sort_index", (int)rank->rank.rank));
 }
 
-static const char *state_name(const tt__record *record) {
+static const char *state_name(const tt__call_record *record) {
     static const char *const names[] = {"", "queued", "under way", "done", "failed"};
     return record->state < sizeof names / sizeof *names ? names[record->state] : "?";
 }
 
 static json_t *call_args(const tt__view_rank *rank, const tt__view_call *call) {
     char site[TT__FILE_SIZE + 16], device[TT__DEVICE_NAME_SIZE];
-    const tt__record *record = &call->record;
+    const tt__call_record *record = &call->record;
     snprintf(site, sizeof site, record->line ? "%s:%d" : "%s", rank->recorder->files[record->file], record->line);
     json_t *args =
         json_pack("{s:I, s:I, s:s, s:s, s:s, s:b}", "seq", (json_int_t)record->seq, "number", (json_int_t)record->call,

@@ -1,7 +1,7 @@
 #include "cli/run/rdzv_conf.h"
 
 #include "base/error.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "cli/cli.h"
 
 #include <stdio.h>

@@ -291,7 +291,7 @@ static int print_shell_completion(char *shell) {
 static int run_parsed(const tt__command *command, const tt__run_flags *flags, tt__job begun, char **args, int count) {
     tt__job *job = &begun;
     tt__logs logs = {0};
-    tt__meeting_place place = {0};
+    tt__run_meeting place = {0};
     cpu_set_t *cpus = NULL;
     int64_t notice_ms = 0;
     int code;

@@ -1,7 +1,7 @@
 #include "cli/run/run_flags.h"
 
 #include "base/error.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 
 #include <ctype.h>
 #include <stddef.h>

@@ -77,7 +77,7 @@ static tt_status make_run_id(char *text, size_t size) {
     return TT_OK;
 }
 
-static tt_status name_job(tt__job *job, tt__meeting_place *place, const tt__run_flags *flags) {
+static tt_status name_job(tt__job *job, tt__run_meeting *place, const tt__run_flags *flags) {
     job->role = flags->role;
     job->run_id = flags->rdzv_id;
     if (!flags->standalone)
@@ -172,7 +172,7 @@ static tt_status set_variables(const tt__run_flags *flags) {
     return tt__wire_asked(&wire);
 }
 
-tt_status tt__run_job_make(tt__job *job, tt__meeting_place *place, const tt__run_flags *flags) {
+tt_status tt__run_job_make(tt__job *job, tt__run_meeting *place, const tt__run_flags *flags) {
     TT__TRY(count_nodes(job, flags));
     TT__TRY(count_workers(job, flags));
     TT__TRY(tt__run_find_meeting_place(job, place, flags));

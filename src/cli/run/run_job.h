@@ -9,7 +9,7 @@
 /* Fill *job by the flags and the environment, whose strings it then points into, and into *place. Sets TT_LOG and
  * TT_WIRE, which the ranks inherit. Blocks as tt__run_find_meeting_place(). Errors: TT_ERR_INVALID,
  * TT_ERR_UNSUPPORTED, TT_ERR_SYSTEM, TT_ERR_MEMORY. */
-tt_status tt__run_job_make(tt__job *job, tt__meeting_place *place, const tt__run_flags *flags);
+tt_status tt__run_job_make(tt__job *job, tt__run_meeting *place, const tt__run_flags *flags);
 
 /* Read TT_WAIT_NOTICE, which the ranks' log also uses, and check the other settings that ranks inherit. */
 tt_status tt__run_read_notice(int64_t *ms, const tt__run_flags *flags);

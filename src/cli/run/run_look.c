@@ -82,7 +82,7 @@ static void say_wait(const tt__job *job, const tt__job_look *look, int i, const 
     const wait_seen *seen = &own->waits[i];
     char call[256] = "a call", whom[160], place[128], list[128], line[TEXT_SIZE + 256];
     tt__waiting waiting;
-    tt__record record;
+    tt__call_record record;
     if (tt__recorder_waiting(recorder, &waiting) && tt__record_read(recorder, waiting.record, &record))
         tt__record_text(recorder, &record, call, sizeof call);
     if (seen->whom < 0)

@@ -122,7 +122,7 @@ static tt_status choose_backend(tt__job *job, const tt__run_flags *flags) {
 
 /* etcd says which node serves the store: any of them may, at any free port of the address by which the others reach
  * it. */
-static tt_status meet_in_etcd(tt__job *job, tt__meeting_place *place, const tt__run_flags *flags) {
+static tt_status meet_in_etcd(tt__job *job, tt__run_meeting *place, const tt__run_flags *flags) {
     char bare[TT__NET_HOST_SIZE];
     TT__TRY(read_rdzv_conf(job, &place->conf, flags));
     TT__TRY(tt__run_etcd_read(&place->etcd, flags->rdzv_endpoint, &place->conf));
@@ -143,7 +143,7 @@ static tt_status meet_in_etcd(tt__job *job, tt__meeting_place *place, const tt__
 /* On one node with c10d torchrun chooses any free port itself; the endpoint is where its
  * agents would meet, and must be on this host. Elsewhere the endpoint is MASTER_ADDR and MASTER_PORT. A job of one node
  * for which nothing was said takes any free port, so that several can run side by side. */
-tt_status tt__run_find_meeting_place(tt__job *job, tt__meeting_place *place, const tt__run_flags *flags) {
+tt_status tt__run_find_meeting_place(tt__job *job, tt__run_meeting *place, const tt__run_flags *flags) {
     const char *port = NULL;
     TT__TRY(choose_backend(job, flags));
     bool etcd = !strcmp(job->rdzv_backend, "etcd");

@@ -10,15 +10,15 @@
 #include <netdb.h>
 
 /* Memory for the strings of a job. */
-typedef struct tt__meeting_place {
+typedef struct tt__run_meeting {
     char host[NI_MAXHOST], bind[NI_MAXHOST], run_id[40];
     tt__rdzv_conf conf;
     tt__run_etcd etcd;
-} tt__meeting_place;
+} tt__run_meeting;
 
 /* Find where the ranks meet, for job->min_nodes and max_nodes. Blocks while the name of another host can't be resolved,
  * as long as other nodes are waited for. Errors: TT_ERR_INVALID, TT_ERR_UNSUPPORTED. */
-tt_status tt__run_find_meeting_place(tt__job *job, tt__meeting_place *place, const tt__run_flags *flags);
+tt_status tt__run_find_meeting_place(tt__job *job, tt__run_meeting *place, const tt__run_flags *flags);
 
 /* Do several nodes meet at an address of this host's loopback? Nodes on other hosts find their own one there. */
 bool tt__run_meets_on_loopback(const tt__job *job);

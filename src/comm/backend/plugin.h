@@ -19,6 +19,7 @@
 
 #include "base/error.h"
 #include "comm/callback.h"
+#include "comm/group.h"
 #include "comm/op.h"
 #include "comm/rendezvous/rendezvous.h"
 #include "comm/work.h"
@@ -26,18 +27,19 @@
 #include <pthread.h>
 
 /* The store that groups of one job meet through. */
-typedef struct tt__meeting_place {
+typedef struct tt__shared_store {
     tt_store *store;
     bool own; /* free it when the last group is gone */
     _Atomic int groups;
-} tt__meeting_place;
+} tt__shared_store;
 
-typedef struct tt__part {
+typedef struct tt__call_part {
     tt_call call; /* what the engine is asked for */
     enum { TT__PART_WAITING, TT__PART_BEGUN, TT__PART_ENDED } state;
     bool agrees, refused; /* it is for the control group, not for the engine; which refused it */
     tt_work *agreement;   /* then, while it is under way */
-    tt_status (*check)(const tt_group *group, const tt_call *whole, const struct tt__part *part); /* a question to the
+    tt_status (*check)(const tt_group *group, const tt_call *whole,
+                       const struct tt__call_part *part); /* a question to the
                                   others, asked and answered before the next part is begun; NULL: none */
     tt__record_slot *record; /* of the call, which its agreement wrote, and its number; NULL: none */
     uint32_t record_number;
@@ -50,26 +52,26 @@ typedef struct tt__part {
     size_t count;
     tt_dtype dtype;
     int divisor; /* of an average of integers, which is the engine's sum; else 1 */
-} tt__part;
+} tt__call_part;
 
 typedef struct tt__task {
     struct tt__task *next; /* among those given up */
     size_t count, begun;   /* parts; how many have been begun */
     bool refused;          /* a part was refused: the work fails, the group doesn't */
-    tt__part parts[];
+    tt__call_part parts[];
 } tt__task;
 
 typedef struct tt__plugin {
     tt__engine calls; /* plug-ins' calls, under the back end's name */
     const tt_backend *table;
     void *engine;
-    tt__meeting_place *place; /* NULL: the engine finds its ranks itself */
-    char prefix[160];         /* of the group's keys */
-    uint32_t subgroups;       /* made so far */
-    uint32_t windows;         /* plugin_memory.c: those that there are */
-    tt__task *given_up;       /* whose memory the engine may still touch until it is closed */
-    tt_group *control;        /* the group behind it; NULL: one rank, or TT_BACKEND_CHECK=0 */
-    tt_device_type device;    /* as in tt_backend_member */
+    tt__shared_store *place; /* NULL: the engine finds its ranks itself */
+    char prefix[160];        /* of the group's keys */
+    uint32_t subgroups;      /* made so far */
+    uint32_t windows;        /* plugin_memory.c: those that there are */
+    tt__task *given_up;      /* whose memory the engine may still touch until it is closed */
+    tt_group *control;       /* the group behind it; NULL: one rank, or TT_BACKEND_CHECK=0 */
+    tt_device_type device;   /* as in tt_backend_member */
     int device_index;
     int64_t looked_ms;           /* after the peers, the last time */
     int64_t gone_ms;             /* since when one of them is known to be gone; 0: all are there */
@@ -119,10 +121,10 @@ static inline tt__plugin *tt__plugin_of(const tt_group *group) { return group->p
 tt_status tt__plugin_check_call(const tt_group *group, const tt_call *call);
 
 /* Make `part` of a call that was checked; it has memory of its own where it needs some. */
-tt_status tt__part_make(tt__part *part, const tt_group *group, const tt_call *call);
+tt_status tt__part_make(tt__call_part *part, const tt_group *group, const tt_call *call);
 
 /* Put the result where it belongs, when the engine has ended the part. */
-void tt__part_finish(const tt__part *part);
+void tt__part_finish(const tt__call_part *part);
 
 /* ---- plugin_agree.c */
 
@@ -130,7 +132,7 @@ enum { TT__CHECKS_MAX = 3 };
 
 /* Append to `parts` (counted in *n) what comes before the engine's call: the ranks' agreement, and the exchanges that
  * check what it leaves open. */
-tt_status tt__plugin_checks(tt__part *parts, size_t *n, const tt_group *group, const tt_call *call);
+tt_status tt__plugin_checks(tt__call_part *parts, size_t *n, const tt_group *group, const tt_call *call);
 
 /* "all_reduce(f32 x 512, sum) at train.c:88" */
 const char *tt__plugin_call_text(const tt_call *call, char *text, size_t size);
@@ -200,9 +202,9 @@ void tt__control_note_step(tt_group *group);
 void tt__control_note_times(const tt_group *group, const tt__task *task);
 
 /* Begin a part that agrees; test whether it has ended. Both fail if the group has. */
-tt_status tt__control_ask(const tt_group *group, tt__part *part);
-tt_status tt__control_test(const tt_group *group, tt__part *part, bool *done);
-void tt__control_forget(tt__part *part);
+tt_status tt__control_ask(const tt_group *group, tt__call_part *part);
+tt_status tt__control_test(const tt_group *group, tt__call_part *part, bool *done);
+void tt__control_forget(tt__call_part *part);
 
 /* A thread begins (1) or ends (-1) to wait for a work of the group, which another thread uses. */
 void tt__control_wait_elsewhere(const tt_group *group, int change);

@@ -36,7 +36,7 @@ const char *tt__plugin_call_text(const tt_call *call, char *text, size_t size) {
 
 /* Compare what the others will send with what this rank expects. Gives a pair that disagrees, or 0, for the
  * all_reduce. */
-static tt_status compare_counts(const tt_group *group, const tt_call *whole, const tt__part *part) {
+static tt_status compare_counts(const tt_group *group, const tt_call *whole, const tt__call_part *part) {
     const int64_t *theirs = part->call.recv;
     int64_t *verdict = part[1].memory;
     for (int r = 0; r < group->size; r++)
@@ -45,7 +45,7 @@ static tt_status compare_counts(const tt_group *group, const tt_call *whole, con
     return TT_OK;
 }
 
-static tt_status compare_verdicts(const tt_group *group, const tt_call *whole, const tt__part *part) {
+static tt_status compare_verdicts(const tt_group *group, const tt_call *whole, const tt__call_part *part) {
     int64_t pair = *(const int64_t *)part->memory - 1;
     (void)whole;
     if (pair < 0)
@@ -55,31 +55,31 @@ static tt_status compare_verdicts(const tt_group *group, const tt_call *whole, c
                     group->ranks[pair / group->size], group->ranks[pair % group->size]);
 }
 
-static tt_status agree_ask(tt__part *part, tt_op op, tt_dtype dtype, size_t count, size_t own, size_t all,
+static tt_status agree_ask(tt__call_part *part, tt_op op, tt_dtype dtype, size_t count, size_t own, size_t all,
                            const tt_call *call) {
     unsigned char *memory = calloc(1, own + all);
     if (!memory)
         return tt__fail(TT_ERR_MEMORY, "no memory to compare the ranks' calls");
-    *part = (tt__part){.call = {.op = op,
-                                .dtype = dtype,
-                                .count = count,
-                                .send = memory,
-                                .recv = memory + own,
-                                .timeout_ms = call->timeout_ms,
-                                .file = call->file,
-                                .line = call->line},
-                       .source = -1,
-                       .memory = memory};
+    *part = (tt__call_part){.call = {.op = op,
+                                     .dtype = dtype,
+                                     .count = count,
+                                     .send = memory,
+                                     .recv = memory + own,
+                                     .timeout_ms = call->timeout_ms,
+                                     .file = call->file,
+                                     .line = call->line},
+                            .source = -1,
+                            .memory = memory};
     return TT_OK;
 }
 
-tt_status tt__plugin_checks(tt__part *parts, size_t *n, const tt_group *group, const tt_call *call) {
+tt_status tt__plugin_checks(tt__call_part *parts, size_t *n, const tt_group *group, const tt_call *call) {
     const tt__plugin *plugin = tt__plugin_of(group);
     size_t size = (size_t)group->size;
     if (!plugin->control)
         return TT_OK;
-    tt__part *part = &parts[(*n)++];
-    *part = (tt__part){.call = *call, .agrees = true, .source = -1};
+    tt__call_part *part = &parts[(*n)++];
+    *part = (tt__call_part){.call = *call, .agrees = true, .source = -1};
     if (call->op != TT_OP_ALL_TO_ALL_V || !plugin->table->begin[TT_OP_ALL_TO_ALL] || !tt__plugin_takes_host(plugin))
         return TT_OK;
     part = &parts[(*n)++];

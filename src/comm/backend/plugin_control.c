@@ -175,14 +175,14 @@ void tt__control_note_step(tt_group *group) {
 
 /* ---- agreeing */
 
-tt_status tt__control_ask(const tt_group *group, tt__part *part) {
+tt_status tt__control_ask(const tt_group *group, tt__call_part *part) {
     tt_group *control = tt__plugin_of(group)->control;
     if (control->failed)
         return tt__fail(control->failed, "%s", control->failure_text);
     return tt__native_submit(control, &part->call, &part->agreement);
 }
 
-tt_status tt__control_test(const tt_group *group, tt__part *part, bool *done) {
+tt_status tt__control_test(const tt_group *group, tt__call_part *part, bool *done) {
     const tt__plugin *plugin = tt__plugin_of(group);
     tt_work *agreement = part->agreement;
     tt_status status = TT_OK;
@@ -207,7 +207,7 @@ tt_status tt__control_test(const tt_group *group, tt__part *part, bool *done) {
     return status;
 }
 
-void tt__control_forget(tt__part *part) {
+void tt__control_forget(tt__call_part *part) {
     tt_work_free(part->agreement);
     part->agreement = NULL;
 }
@@ -231,7 +231,7 @@ static bool times_of(const tt__task *task, int64_t *begin, int64_t *end) {
 
 void tt__control_note_times(const tt_group *group, const tt__task *task) {
     const tt_group *control = tt__plugin_of(group)->control;
-    const tt__part *first = task->parts;
+    const tt__call_part *first = task->parts;
     int64_t begin, end;
     if (!control || !times_of(task, &begin, &end))
         return;
@@ -258,7 +258,7 @@ void tt__control_wait_elsewhere(const tt_group *group, int change) {
 static bool waits_for(const tt_group *group, const tt__task *task, int r, bool engine_failed) {
     bool any = false;
     for (size_t i = 0; i < task->begun; i++) {
-        const tt__part *part = &task->parts[i];
+        const tt__call_part *part = &task->parts[i];
         bool message = part->call.op == TT_OP_SEND || part->call.op == TT_OP_RECV;
         if (part->state == TT__PART_BEGUN || engine_failed)
             any = any || !message || part->call.root == TT_ANY_SOURCE || part->call.root == r;

@@ -78,13 +78,13 @@ static size_t input_count(const tt_group *group, const tt_call *call) {
     return (size_t)call->count * (call->op == TT_OP_REDUCE_SCATTER ? (size_t)group->size : 1);
 }
 
-static tt_status take_memory(tt__part *part, size_t bytes) {
+static tt_status take_memory(tt__call_part *part, size_t bytes) {
     part->memory = malloc(bytes);
     return part->memory ? TT_OK
                         : tt__fail(TT_ERR_MEMORY, "no memory for %zu bytes of %s", bytes, tt_op_name(part->call.op));
 }
 
-static void come_back(tt__part *part, const void *from, void *to, tt_dtype dtype) {
+static void come_back(tt__call_part *part, const void *from, void *to, tt_dtype dtype) {
     part->from = from;
     part->to = to;
     part->count = part->call.count;
@@ -92,7 +92,7 @@ static void come_back(tt__part *part, const void *from, void *to, tt_dtype dtype
 }
 
 /* Give the result memory of its own: in reduce_scatter it may lie in the input, which engines don't allow. */
-static tt_status part_from_overlap(tt__part *part, const tt_group *group, const tt_call *call) {
+static tt_status part_from_overlap(tt__call_part *part, const tt_group *group, const tt_call *call) {
     size_t size = tt_dtype_size(call->dtype), bytes = input_count(group, call) * size;
     uintptr_t send = (uintptr_t)call->send, recv = (uintptr_t)call->recv;
     if (call->op != TT_OP_REDUCE_SCATTER || recv < send || recv - send >= bytes)
@@ -104,7 +104,7 @@ static tt_status part_from_overlap(tt__part *part, const tt_group *group, const 
 }
 
 /* Convert the input to memory of the part's own; the result comes behind it, or in place. */
-static tt_status part_from_copy(tt__part *part, const tt_group *group, const tt_call *call, double scale) {
+static tt_status part_from_copy(tt__call_part *part, const tt_group *group, const tt_call *call, double scale) {
     tt_dtype dtype = part->call.dtype;
     size_t n = input_count(group, call), size = tt_dtype_size(dtype);
     bool scatter = call->op == TT_OP_REDUCE_SCATTER;
@@ -117,9 +117,9 @@ static tt_status part_from_copy(tt__part *part, const tt_group *group, const tt_
     return TT_OK;
 }
 
-tt_status tt__part_make(tt__part *part, const tt_group *group, const tt_call *call) {
+tt_status tt__part_make(tt__call_part *part, const tt_group *group, const tt_call *call) {
     const tt__plugin *plugin = tt__plugin_of(group);
-    *part = (tt__part){.call = *call, .source = -1, .divisor = 1};
+    *part = (tt__call_part){.call = *call, .source = -1, .divisor = 1};
     if (call->device != TT_DEVICE_CPU)
         return tt__plugin_reason(plugin->table,
                                  plugin->table->stream_mark(plugin->engine, &part->call, &part->call.mark));
@@ -140,7 +140,7 @@ tt_status tt__part_make(tt__part *part, const tt_group *group, const tt_call *ca
     return part_from_copy(part, group, call, scale);
 }
 
-void tt__part_finish(const tt__part *part) {
+void tt__part_finish(const tt__call_part *part) {
     if (part->to)
         tt__reduce_round(part->to, part->from, part->count, part->dtype, part->divisor);
 }

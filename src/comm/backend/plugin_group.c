@@ -13,22 +13,22 @@
 
 /* ---- where they meet */
 
-static tt_status take_place(tt__meeting_place **out, tt_store *store, bool own) {
+static tt_status take_place(tt__shared_store **out, tt_store *store, bool own) {
     *out = NULL;
     if (!store)
         return TT_OK;
-    tt__meeting_place *place = calloc(1, sizeof *place);
+    tt__shared_store *place = calloc(1, sizeof *place);
     if (!place) {
         if (own)
             tt_store_free(store);
         return tt__fail(TT_ERR_MEMORY, "no memory for a group");
     }
-    *place = (tt__meeting_place){.store = store, .own = own, .groups = 1};
+    *place = (tt__shared_store){.store = store, .own = own, .groups = 1};
     *out = place;
     return TT_OK;
 }
 
-static void leave_place(tt__meeting_place *place) {
+static void leave_place(tt__shared_store *place) {
     if (!place || atomic_fetch_sub(&place->groups, 1) > 1)
         return;
     if (place->own)
@@ -41,7 +41,7 @@ static void leave_place(tt__meeting_place *place) {
 static const tt__engine plugin_engine; /* below: groups make groups */
 
 /* Make a group that has no control group and no engine yet. Takes over `place`, also on failure. */
-static tt_group *plugin_group_make(const tt_backend *table, tt__meeting_place *place, const char *prefix, int rank,
+static tt_group *plugin_group_make(const tt_backend *table, tt__shared_store *place, const char *prefix, int rank,
                                    int size, const int *ranks, int64_t timeout_ms) {
     tt_group *group = tt__group_make(&plugin_engine, rank, size, ranks, timeout_ms);
     tt__plugin *plugin = group ? calloc(1, sizeof *plugin) : NULL;
@@ -82,6 +82,7 @@ static void plugin_release(tt_group *group) {
         pthread_mutex_destroy(&plugin->lock);
     free(plugin);
     free_allocations(group);
+    tt__works_free(group->free_works);
     tt__group_free(group);
 }
 
@@ -147,7 +148,7 @@ static tt_status let_store_go(tt_group *group) {
 }
 
 tt_status tt__plugin_join(tt_group **out, const tt_backend *table, const tt__member *member, bool own_store) {
-    tt__meeting_place *place;
+    tt__shared_store *place;
     bool wanted = tt__control_wanted(member->world);
     *out = NULL;
     TT__TRY(take_place(&place, member->store, own_store));

@@ -80,13 +80,13 @@ void tt__task_free(tt__task *task) {
 
 /* May part i begin: has all ended that must come before it? */
 static bool is_next(const tt_group *group, const tt__task *task, size_t i) {
-    const tt__part *before = i ? &task->parts[i - 1] : NULL;
+    const tt__call_part *before = i ? &task->parts[i - 1] : NULL;
     if (!before || before->state == TT__PART_ENDED || is_p2p(before->call.op))
         return true;
     return !before->agrees && !before->check && !tt__plugin_of(group)->table->serial;
 }
 
-static tt_status begin_part(const tt_group *group, const tt__task *task, tt__part *part) {
+static tt_status begin_part(const tt_group *group, const tt__task *task, tt__call_part *part) {
     const tt__plugin *plugin = tt__plugin_of(group);
     if (part->agrees)
         return tt__control_ask(group, part);
@@ -101,7 +101,7 @@ static tt_status begin_part(const tt_group *group, const tt__task *task, tt__par
 /* Begin the parts that may begin and have not. */
 static tt_status begin_parts(const tt_group *group, tt__task *task) {
     while (task->begun < task->count && is_next(group, task, task->begun)) {
-        tt__part *part = &task->parts[task->begun];
+        tt__call_part *part = &task->parts[task->begun];
         tt_status status = begin_part(group, task, part);
         task->refused |= part->refused;
         TT__TRY(status);
@@ -111,7 +111,7 @@ static tt_status begin_parts(const tt_group *group, tt__task *task) {
     return TT_OK;
 }
 
-static tt_status test_part(const tt_group *group, const tt_call *whole, tt__part *part) {
+static tt_status test_part(const tt_group *group, const tt_call *whole, tt__call_part *part) {
     const tt__plugin *plugin = tt__plugin_of(group);
     bool ended = false;
     tt_status status = part->agrees ? tt__control_test(group, part, &ended)
@@ -279,7 +279,7 @@ tt_status tt__plugin_progress(tt_group *group) {
 /* ---- the end of all works */
 
 /* Test a part until it has ended, at most until the deadline. The engine was asked to abort. */
-static void await_end(const tt__plugin *plugin, tt__part *part, int64_t deadline_ms) {
+static void await_end(const tt__plugin *plugin, tt__call_part *part, int64_t deadline_ms) {
     bool ended = part->state != TT__PART_BEGUN || part->agrees;
     tt__control_forget(part);
     while (!ended && tt__now_ms() < deadline_ms) {

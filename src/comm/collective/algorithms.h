@@ -2,7 +2,6 @@
 #ifndef TT_COMM_COLLECTIVE_ALGORITHMS_H
 #define TT_COMM_COLLECTIVE_ALGORITHMS_H
 
-#include "comm/collective/choose.h"
 #include "comm/native_group.h"
 #include "comm/op.h"
 
@@ -13,13 +12,6 @@ extern const size_t tt__algorithm_count;
 /* Return an algorithm's number in the table, from 1, for the recorder; the name for a number, "?" for none. */
 uint8_t tt__algorithm_number(const tt__algorithm *algorithm);
 const char *tt__algorithm_name(uint8_t number);
-
-/* Choose the algorithm for a work that all ranks have agreed on, or that goes by messages; the same on all ranks. NULL:
- * TT_ERR_UNSUPPORTED, recorded. */
-const tt__algorithm *tt__choose(const tt_work *work);
-
-/* Choose the all_reduce for a work on messages whose algorithm packs several buffers into one. NULL: any other work. */
-const tt__algorithm *tt__choose_packed(const tt_work *work);
 
 /* The algorithm of a collective that another engine carries out: done when all ranks have arrived. */
 static inline bool tt__only_agrees(const tt_work *work) {

@@ -2,6 +2,7 @@
 #include "comm/collective/algorithms.h"
 
 #include "base/error.h"
+#include "comm/collective/choose.h"
 #include "comm/collective/message/message_algorithms.h"
 #include "comm/collective/shared/shared_algorithms.h"
 #include "comm/op.h"
@@ -100,7 +101,7 @@ static const tt__algorithm *first_of(const tt_group *group, const tt_call *call)
     return NULL;
 }
 
-bool tt__rule_fits(const tt__rule *rule, const tt_group *group, const tt_call *call) {
+bool tt__rule_fits(const tt__algorithm_rule *rule, const tt_group *group, const tt_call *call) {
     return rule->algorithm->op == call->op && choose_bytes_of(group, call) <= rule->bytes &&
            span_holds(rule->ranks, (uint32_t)group->size) && span_holds(rule->hosts, tt__hosts_of(group));
 }

@@ -21,9 +21,7 @@
 #ifndef TT_COMM_COLLECTIVE_CHOOSE_H
 #define TT_COMM_COLLECTIVE_CHOOSE_H
 
-#include <tutti/backend.h>
-
-struct tt__algorithm;
+#include "comm/work.h"
 
 enum { TT__RULES = 512 };
 
@@ -31,15 +29,15 @@ typedef struct tt__span_of {
     uint32_t from, to;
 } tt__span_of;
 
-typedef struct tt__rule {
+typedef struct tt__algorithm_rule {
     const struct tt__algorithm *algorithm; /* and its op */
     tt__span_of ranks, hosts;
     uint64_t bytes; /* at most */
-} tt__rule;
+} tt__algorithm_rule;
 
 typedef struct tt__tuning {
     size_t count, on_shared_memory; /* rules; those of algorithms on shared memory */
-    tt__rule rules[TT__RULES];
+    tt__algorithm_rule rules[TT__RULES];
 } tt__tuning;
 
 /* Rank 0: the table's text, forced algorithms first. `algorithms`: the option, or NULL. *text is the caller's, to be
@@ -57,10 +55,17 @@ tt_status tt__tuning_parse(tt__tuning *tuning, const char *text, const char *sou
 tt_status tt__tuning_forced(tt__tuning *tuning, const char *algorithms);
 
 /* Does a line apply to such a call? Its algorithm may still not serve it. */
-bool tt__rule_fits(const tt__rule *rule, const tt_group *group, const tt_call *call);
+bool tt__rule_fits(const tt__algorithm_rule *rule, const tt_group *group, const tt_call *call);
 
 /* Choose the algorithm for a call; NULL: messages don't serve this op. Without a table: the first that serves. */
 const struct tt__algorithm *tt__choose_by(const tt__tuning *tuning, const tt_group *group, const tt_call *call);
+
+/* Choose the algorithm for a work that all ranks have agreed on, or that goes by messages; the same on all ranks. NULL:
+ * TT_ERR_UNSUPPORTED, recorded. */
+const tt__algorithm *tt__choose(const tt_work *work);
+
+/* Choose the all_reduce for a work on messages whose algorithm packs several buffers into one. NULL: any other work. */
+const tt__algorithm *tt__choose_packed(const tt_work *work);
 
 /* Count the hosts of a group's ranks. */
 uint32_t tt__hosts_of(const tt_group *group);

@@ -1,6 +1,7 @@
 /* What a call on shared memory publishes with its arrival word. */
 #include "comm/collective/algorithms.h"
 
+#include "comm/collective/choose.h"
 #include "comm/collective/shared/shared_algorithms.h"
 #include "comm/op.h"
 

@@ -112,7 +112,7 @@ static tt_status parse_line(char *line, tt__tuning *tuning) {
                         n > COLUMNS ? " or more" : "");
     if (tuning->count == TT__RULES)
         return tt__fail(TT_ERR_INVALID, "more than %d rules", TT__RULES);
-    tt__rule *rule = &tuning->rules[tuning->count];
+    tt__algorithm_rule *rule = &tuning->rules[tuning->count];
     TT__TRY(find_algorithm(columns[0], columns[4], &rule->algorithm));
     TT__TRY(parse_span("ranks", columns[1], &rule->ranks));
     TT__TRY(parse_span("hosts", columns[2], &rule->hosts));

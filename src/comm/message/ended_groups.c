@@ -1,5 +1,6 @@
 #include "comm/message/ended_groups.h"
 
+#include "comm/message/arrivals.h"
 #include "comm/message/outgoing.h"
 
 static uint32_t group_slot(uint32_t group) {

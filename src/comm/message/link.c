@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/process/fork_fds.h"
 #include "base/text/format.h"
+#include "comm/message/arrivals.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -2,6 +2,7 @@
  * posted. A receive from any source counts among those of each link by its id, which grows with every post. */
 #include "comm/message/match.h"
 
+#include "comm/message/arrivals.h"
 #include "comm/message/link.h"
 #include "comm/message/outgoing.h"
 

@@ -2,6 +2,7 @@
 #ifndef TT_COMM_MESSAGE_MATCH_H
 #define TT_COMM_MESSAGE_MATCH_H
 
+#include "comm/message/arrivals.h"
 #include "comm/message/state.h"
 
 /* Find the first message of the list with this key, or NULL. */

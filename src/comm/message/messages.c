@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "base/process/threads.h"
+#include "comm/message/arrivals.h"
 #include "comm/message/incoming.h"
 #include "comm/message/joining/joining.h"
 #include "comm/message/link.h"

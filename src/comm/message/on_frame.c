@@ -1,6 +1,7 @@
 /* Handling of frames. A bad frame ends its link, and nothing else. */
 #include "comm/message/on_frame.h"
 
+#include "comm/message/arrivals.h"
 #include "comm/message/ended_groups.h"
 #include "comm/message/heartbeat.h"
 #include "comm/message/link.h"

@@ -25,7 +25,6 @@
 #define TT_COMM_MESSAGE_STATE_H
 
 #include "base/bytes.h"
-#include "comm/message/arrivals.h"
 #include "comm/message/frame.h"
 #include "comm/message/message.h"
 #include "comm/message/transport/transport.h"
@@ -57,6 +56,8 @@ typedef struct tt__received_news {
     char text[];
 } tt__received_news;
 
+typedef struct tt__link tt__link;
+
 struct tt__link {
     tt__transport transport;
     tt__messages *messages;
@@ -79,7 +80,7 @@ struct tt__link {
     tt__message *chunk;     /* NULL: none prepared */
     tt__frame chunk_header; /* written: chunk_sent of header and data */
     size_t chunk_sent, chunk_bytes;
-    tt__readiness *readies, **readies_end;
+    struct tt__readiness *readies, **readies_end;
     uint32_t ready_count;
     uint32_t eager_out; /* bytes of the window that the peer has not given back */
     uint32_t credit;    /* bytes to be given back to the peer */
@@ -91,13 +92,13 @@ struct tt__link {
     bool drained;    /* the last read brought less than it could */
     tt__frame frame; /* the frame that comes */
     unsigned char *into;
-    size_t left_bytes;      /* of its payload */
-    tt__message *receiving; /* of DATA and EAGER: the receive; NULL: there is none */
-    tt__arrival *keeping;   /* of EAGER: kept, since there is no receive */
-    void *packet;           /* of PACKET: where it is received; NULL: it is dropped */
+    size_t left_bytes;           /* of its payload */
+    tt__message *receiving;      /* of DATA and EAGER: the receive; NULL: there is none */
+    struct tt__arrival *keeping; /* of EAGER: kept, since there is no receive */
+    void *packet;                /* of PACKET: where it is received; NULL: it is dropped */
     unsigned char control[TT__CONTROL_MAX];
     tt__message_list posted, arriving;
-    tt__arrival *arrivals, **arrivals_end;
+    struct tt__arrival *arrivals, **arrivals_end;
     uint32_t arrival_count;
     uint32_t eager_in; /* bytes of the window that this side has not given back */
 
@@ -129,7 +130,7 @@ struct tt__messages {
     uint32_t last_id;
     uint32_t open;      /* messages that are not done */
     uint32_t completed; /* messages done so far */
-    tt__arrival *free_arrivals;
+    struct tt__arrival *free_arrivals;
     uint32_t free_arrival_count, free_arrival_bytes;
     tt__question *questions;
     const tt__packet_taker *packet_taker; /* NULL: nobody takes packets */

@@ -62,12 +62,12 @@ static __attribute__((noinline, cold)) bool learn(const tt_all_reduce_args *args
     if (!tt__dtype_size(args->dtype) || !is_plain_reduction(args->dtype, args->op) || args->count <= 0 ||
         (uint64_t)args->count >= MOST_COUNT || (!args->line && args->file))
         return false;
-    tt__record call = {.group = group->id,
-                       .op = TT_OP_ALL_REDUCE,
-                       .dtype = (uint8_t)args->dtype,
-                       .reduce_op = (uint8_t)args->op,
-                       .flags = in_place ? TT__RECORD_SYMMETRIC : 0,
-                       .count = (uint64_t)args->count};
+    tt__call_record call = {.group = group->id,
+                            .op = TT_OP_ALL_REDUCE,
+                            .dtype = (uint8_t)args->dtype,
+                            .reduce_op = (uint8_t)args->op,
+                            .flags = in_place ? TT__RECORD_SYMMETRIC : 0,
+                            .count = (uint64_t)args->count};
     *site_of(group->native, args) = (tt__fast_site){
         .file = args->file,
         .line = args->line,

@@ -4,6 +4,7 @@
  * rank's part of it is done, since there are two slots and one count of steps; then both may wait for the others at
  * once. On messages a call begins at once, unless one before it makes calls of its own on inner groups, which must come
  * in the same order on all ranks. Sends and receives wait for no other work. */
+#include "comm/collective/choose.h"
 #include "comm/native/native.h"
 
 #include "base/error.h"

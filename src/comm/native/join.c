@@ -1,5 +1,6 @@
 /* Joining a job: find out which ranks are on which host, share memory with those of this host, connect to the
  * others. */
+#include "comm/collective/choose.h"
 #include "comm/native/native.h"
 
 #include "base/error.h"

@@ -6,6 +6,7 @@
 #include "base/machine/clock.h"
 #include "base/machine/cores.h"
 #include "base/process/fork_fds.h"
+#include "comm/collective/choose.h"
 #include "comm/record/crash_watch.h"
 #include "comm/record/recovery.h"
 #include "comm/shared/placement.h"

@@ -66,14 +66,14 @@ static void keep_lists(tt__recorder *recorder, uint32_t number, const tt_group *
 }
 
 tt__record_slot *tt__record_call(tt_group *group, const tt_call *call, uint32_t seq, int flags) {
-    const tt__record kind = {.seq = seq,
-                             .op = (uint8_t)call->op,
-                             .dtype = (uint8_t)call->dtype,
-                             .reduce_op = (uint8_t)call->reduce_op,
-                             .flags = (uint8_t)flags,
-                             .root = call->root,
-                             .tag = record_tag(group, call),
-                             .count = (uint64_t)call->count};
+    const tt__call_record kind = {.seq = seq,
+                                  .op = (uint8_t)call->op,
+                                  .dtype = (uint8_t)call->dtype,
+                                  .reduce_op = (uint8_t)call->reduce_op,
+                                  .flags = (uint8_t)flags,
+                                  .root = call->root,
+                                  .tag = record_tag(group, call),
+                                  .count = (uint64_t)call->count};
     tt__record_slot *record = tt__record_begin_call(group, call->file, call->line, kind);
     if (__builtin_expect(tt__op_is(call->op, TT__OP_UNEVEN) || call->op == TT_OP_NEW_GROUP, 0))
         keep_lists(&tt__world_control(group->native->world)->recorder,
@@ -84,7 +84,7 @@ tt__record_slot *tt__record_call(tt_group *group, const tt_call *call, uint32_t 
 /* ---- texts */
 
 /* Write the call's text, with the values in which its lists may differ; a free's with the error that led to it. */
-static void whole_text(const tt__control *control, const tt__record *record, char *text, size_t size) {
+static void whole_text(const tt__control *control, const tt__call_record *record, char *text, size_t size) {
     char lists[192];
     tt__record_text(&control->recorder, record, text, size);
     size_t n = strlen(text);
@@ -101,7 +101,7 @@ bool tt__is_leaving(const char *text) {
 
 static void number_text(const tt_group *group, int r, uint32_t number, char *text, size_t size) {
     const tt__control *control = group->native->world->peers[group->ranks[r]].control;
-    tt__record record;
+    tt__call_record record;
     if (tt__record_read(&control->recorder, number, &record))
         whole_text(control, &record, text, size);
     else
@@ -109,7 +109,7 @@ static void number_text(const tt_group *group, int r, uint32_t number, char *tex
 }
 
 static bool slot_has_record(const tt_group *group, int r, uint32_t seq) {
-    tt__record record;
+    tt__call_record record;
     return tt__record_read(&group->native->world->peers[group->ranks[r]].control->recorder,
                            group->native->areas[r]->slots[seq & 1].record, &record) &&
            record.seq == seq && record.group == group->id;
@@ -130,7 +130,7 @@ void tt__work_text(const tt_work *work, char *text, size_t size) {
 bool tt__find_call(const tt__world *world, int r, uint32_t group, uint32_t seq, char *text, size_t size,
                    uint32_t *word) {
     const tt__control *control = world->peers[r].control;
-    tt__record record;
+    tt__call_record record;
     for (uint32_t i = 0; control && i < TT__RECORDS; i++) {
         uint32_t number = atomic_load_explicit(&control->recorder.records[i].number, memory_order_relaxed);
         if (!number || !tt__record_read(&control->recorder, number, &record) || record.group != group ||
@@ -147,7 +147,7 @@ bool tt__find_call(const tt__world *world, int r, uint32_t group, uint32_t seq, 
 
 bool tt__find_p2p(const tt__world *world, int r, uint32_t group, uint32_t number, char *text, size_t size) {
     const tt__control *control = world->peers[r].control;
-    tt__record record;
+    tt__call_record record;
     if (!control || !tt__record_read(&control->recorder, number, &record) || record.group != group ||
         !tt__op_is((tt_op)record.op, TT__OP_P2P))
         return false;

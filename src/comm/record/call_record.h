@@ -11,7 +11,7 @@ uint64_t tt__signature(const tt_work *work);
 /* Begin a record in the process's flight recorder, with all but its lists; then tt__record_ready(). `call`: see
  * tt__record_begin(); its group is set here. */
 static inline tt__record_slot *tt__record_begin_call(const tt_group *group, const char *file, int line,
-                                                     tt__record call) {
+                                                     tt__call_record call) {
     call.group = group->id;
     return tt__record_begin(&tt__world_control(group->native->world)->recorder, file, line, call);
 }

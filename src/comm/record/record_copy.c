@@ -11,7 +11,7 @@ static void name_copy(char *to, const char *from, size_t size) {
 }
 
 static void records_copy(tt__recorder *copy, const tt__recorder *theirs) {
-    tt__record record;
+    tt__call_record record;
     tt__record_list list;
     tt__record_device ran;
     for (uint32_t i = 0; i < TT__RECORDS; i++) {

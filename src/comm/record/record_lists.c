@@ -76,7 +76,8 @@ static size_t values_text(const tt__record_list *list, uint32_t from, uint32_t e
     return used;
 }
 
-const char *tt__record_lists_text(const tt__recorder *recorder, const tt__record *record, char *text, size_t size) {
+const char *tt__record_lists_text(const tt__recorder *recorder, const tt__call_record *record, char *text,
+                                  size_t size) {
     enum { ROOM = 72 };
     char first[ROOM] = "", second[ROOM] = "";
     tt__record_list list;

@@ -8,7 +8,7 @@
 void tt__recorder_log_wait(const tt__recorder *recorder) {
     static _Atomic uint64_t logged; /* when the latest of the waits that were logged had begun */
     tt__waiting waiting;
-    tt__record record;
+    tt__call_record record;
     char call[256] = "a call", whom[32] = "any rank";
     if (!tt__wait_notice_ns() || !tt__log_wanted(TT_LOG_INFO) || !tt__recorder_waiting(recorder, &waiting) ||
         atomic_load_explicit(&logged, memory_order_relaxed) >= waiting.since)

@@ -117,35 +117,35 @@ void tt__recorder_name_group(tt__recorder *recorder, uint32_t id, const int *ran
 
 /* ---- reading */
 
-bool tt__record_read(const tt__recorder *recorder, uint32_t number, tt__record *copy) {
+bool tt__record_read(const tt__recorder *recorder, uint32_t number, tt__call_record *copy) {
     const tt__record_slot *slot = &recorder->records[(number - 1) % TT__RECORDS];
     uint16_t state = atomic_load_explicit(&slot->state, memory_order_acquire);
     uint32_t before = atomic_load_explicit(&slot->number, memory_order_acquire), kind = TT__RECORD_GET(slot, kind);
     if (state == TT__CALL_NONE || before != number)
         return false;
-    *copy = (tt__record){.number = number,
-                         .seq = TT__RECORD_GET(slot, seq),
-                         .call = TT__RECORD_GET(slot, call),
-                         .group = TT__RECORD_GET(slot, group),
-                         .op = (uint8_t)kind,
-                         .dtype = (uint8_t)(kind >> 8),
-                         .reduce_op = (uint8_t)(kind >> 16),
-                         .flags = (uint8_t)(kind >> 24),
-                         .root = TT__RECORD_GET(slot, root),
-                         .line = TT__RECORD_GET(slot, line),
-                         .count = TT__RECORD_GET(slot, count),
-                         .begin = TT__RECORD_GET(slot, begin),
-                         .end = TT__RECORD_GET(slot, end),
-                         .algorithm = TT__RECORD_GET(slot, algorithm),
-                         .file = TT__RECORD_GET(slot, file),
-                         .state = state,
-                         .tag = TT__RECORD_GET(slot, tag)};
+    *copy = (tt__call_record){.number = number,
+                              .seq = TT__RECORD_GET(slot, seq),
+                              .call = TT__RECORD_GET(slot, call),
+                              .group = TT__RECORD_GET(slot, group),
+                              .op = (uint8_t)kind,
+                              .dtype = (uint8_t)(kind >> 8),
+                              .reduce_op = (uint8_t)(kind >> 16),
+                              .flags = (uint8_t)(kind >> 24),
+                              .root = TT__RECORD_GET(slot, root),
+                              .line = TT__RECORD_GET(slot, line),
+                              .count = TT__RECORD_GET(slot, count),
+                              .begin = TT__RECORD_GET(slot, begin),
+                              .end = TT__RECORD_GET(slot, end),
+                              .algorithm = TT__RECORD_GET(slot, algorithm),
+                              .file = TT__RECORD_GET(slot, file),
+                              .state = state,
+                              .tag = TT__RECORD_GET(slot, tag)};
     uint32_t check = TT__RECORD_GET(slot, check);
     atomic_thread_fence(memory_order_acquire);
     return TT__RECORD_GET(slot, number) == number && check == tt__record_check(copy);
 }
 
-void tt__record_put(tt__recorder *recorder, const tt__record *record) {
+void tt__record_put(tt__recorder *recorder, const tt__call_record *record) {
     tt__record_slot *slot = &recorder->records[(record->number - 1) % TT__RECORDS];
     TT__RECORD_SET(slot, number, record->number);
     TT__RECORD_SET(slot, seq, record->seq);
@@ -169,14 +169,14 @@ bool tt__recorder_waiting(const tt__recorder *recorder, tt__waiting *copy) {
            copy->since != 0;
 }
 
-uint64_t tt__record_bytes(const tt__record *record) {
+uint64_t tt__record_bytes(const tt__call_record *record) {
     return record->op < TT_OPS && tt__op_is((tt_op)record->op, TT__OP_ELEMENTS)
                ? record->count * tt_dtype_size((tt_dtype)record->dtype)
                : 0;
 }
 
 /* Write the arguments between the brackets. */
-static void record_arguments_text(const tt__record *record, char *text, size_t size) {
+static void record_arguments_text(const tt__call_record *record, char *text, size_t size) {
     const char *dtype = tt_dtype_name((tt_dtype)record->dtype),
                *op = tt_reduce_op_name((tt_reduce_op)record->reduce_op);
     char data[64];
@@ -227,7 +227,7 @@ static void record_arguments_text(const tt__record *record, char *text, size_t s
     }
 }
 
-const char *tt__record_text(const tt__recorder *recorder, const tt__record *record, char *text, size_t size) {
+const char *tt__record_text(const tt__recorder *recorder, const tt__call_record *record, char *text, size_t size) {
     char arguments[128];
     record_arguments_text(record, arguments, sizeof arguments);
     int n = snprintf(text, size, "%s(%s) %s %.*s", tt_op_name((tt_op)record->op), arguments, record->line ? "at" : "in",

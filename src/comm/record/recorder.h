@@ -42,7 +42,7 @@ typedef enum tt__call_state {
 } tt__call_state;
 
 /* One call, as readers have it. */
-typedef struct tt__record {
+typedef struct tt__call_record {
     uint32_t number;                     /* calls of this process before this one, plus 1 (wraps) */
     uint32_t seq;                        /* in its group */
     uint32_t call;                       /* among the program's calls on the group, as errors count; 0: not yet one */
@@ -56,7 +56,7 @@ typedef struct tt__record {
     uint8_t file;        /* index in files[] */
     uint16_t state;      /* tt__call_state */
     int32_t tag;
-} tt__record;
+} tt__call_record;
 
 /* A record's place in the ring, (number - 1) % TT__RECORDS; a cache line. Its owner writes; `state` last, with release.
  * A reader takes it if `state` is not NONE, `number` is the same before and after, and `check` is right: a thread that
@@ -283,7 +283,7 @@ static inline uint8_t tt__record_file(tt__recorder *recorder, const char *file) 
     return tt__record_file_add(recorder, file);
 }
 
-static inline uint32_t tt__record_kind_of(const tt__record *record) {
+static inline uint32_t tt__record_kind_of(const tt__call_record *record) {
     return record->op | (uint32_t)record->dtype << 8 | (uint32_t)record->reduce_op << 16 |
            (uint32_t)record->flags << 24;
 }
@@ -292,7 +292,7 @@ static inline uint64_t tt__rotated(uint64_t bits, int by) { return bits << by | 
 
 /* Mix what is written once of a record: its call and place, the same in all calls from one line; its number and
  * beginning. */
-static inline uint64_t tt__record_form_check(const tt__record *record) {
+static inline uint64_t tt__record_form_check(const tt__call_record *record) {
     uint64_t kind = (uint64_t)tt__record_kind_of(record) << 32 | record->group;
     uint64_t place = (uint64_t)(uint32_t)record->root << 32 | (uint32_t)record->line;
     uint64_t rest = (uint64_t)(uint32_t)record->tag << 32 | record->file;
@@ -302,13 +302,13 @@ static inline uint32_t tt__record_check_of(uint64_t form, uint32_t number, uint6
     uint64_t mixed = form ^ (number * UINT64_C(0x9e3779b97f4a7c15)) ^ tt__rotated(begin, 49);
     return (uint32_t)(mixed ^ mixed >> 32);
 }
-static inline uint32_t tt__record_check(const tt__record *record) {
+static inline uint32_t tt__record_check(const tt__call_record *record) {
     return tt__record_check_of(tt__record_form_check(record), record->number, record->begin);
 }
 
 /* What all calls from one line have in common, worked out once: seq, call and number, and times, are not set. */
 typedef struct tt__record_form {
-    tt__record call;
+    tt__call_record call;
     uint64_t check; /* tt__record_form_check() */
 } tt__record_form;
 
@@ -343,14 +343,16 @@ static inline tt__record_slot *tt__record_begin_form(tt__recorder *recorder, con
 
 /* Return the form of `call`, of which group, op, dtype, reduce_op, flags, root, count and tag are given, from `file`,
  * which must stay as long as the process, and `line`. */
-static inline tt__record_form tt__record_form_of(tt__recorder *recorder, const char *file, int line, tt__record call) {
+static inline tt__record_form tt__record_form_of(tt__recorder *recorder, const char *file, int line,
+                                                 tt__call_record call) {
     call.file = tt__record_file(recorder, file);
     call.line = line;
     return (tt__record_form){.call = call, .check = tt__record_form_check(&call)};
 }
 
 /* The same for a call that is made but once; seq and call are given, too. */
-static inline tt__record_slot *tt__record_begin(tt__recorder *recorder, const char *file, int line, tt__record call) {
+static inline tt__record_slot *tt__record_begin(tt__recorder *recorder, const char *file, int line,
+                                                tt__call_record call) {
     uint32_t number;
     tt__record_form form = tt__record_form_of(recorder, file, line, call);
     return tt__record_begin_form(recorder, &form, call.seq, call.call, &number);
@@ -494,10 +496,10 @@ int tt__recorder_publish(const tt__recorder *recorder, int memory_fd, size_t off
 bool tt__recorder_copy(tt__recorder *copy, const tt__recorder *theirs);
 
 /* Copy record `number`; false if it is not there any more, or not yet. */
-bool tt__record_read(const tt__recorder *recorder, uint32_t number, tt__record *copy);
+bool tt__record_read(const tt__recorder *recorder, uint32_t number, tt__call_record *copy);
 
 /* Put such a copy, or that of lists, into another recorder, which nobody else uses. */
-void tt__record_put(tt__recorder *recorder, const tt__record *record);
+void tt__record_put(tt__recorder *recorder, const tt__call_record *record);
 void tt__record_put_list(tt__recorder *recorder, const tt__record_list *list);
 
 /* Copy the lists kept beside record `number`; false: there are none, or not any more. */
@@ -535,10 +537,10 @@ void tt__rpc_shown_rates(const tt__rpc_shown *shown, double *made, double *serve
 double tt__progress_rate(const tt__progress *progress, int64_t now_ns);
 
 /* Return the payload bytes of a call, as algorithm bandwidth counts them: those of one rank's own buffer. */
-uint64_t tt__record_bytes(const tt__record *record);
+uint64_t tt__record_bytes(const tt__call_record *record);
 
 /* Write the text of a record: "all_reduce(f32 x 512, sum) at train.c:88". Returns `text`. */
-const char *tt__record_text(const tt__recorder *recorder, const tt__record *record, char *text, size_t size);
+const char *tt__record_text(const tt__recorder *recorder, const tt__call_record *record, char *text, size_t size);
 
 /* Return what tt__recorder_note_user() published; 0 if the group is not known. */
 uint32_t tt__recorder_group_user(const tt__recorder *recorder, uint32_t id);
@@ -547,6 +549,6 @@ uint32_t tt__recorder_group_user(const tt__recorder *recorder, uint32_t id);
 const char *tt__recorder_group_ranks(const tt__recorder *recorder, uint32_t id);
 
 /* Write the lists kept beside a record, as " with counts 3, 4, 3"; "" if there are none. Returns `text`. */
-const char *tt__record_lists_text(const tt__recorder *recorder, const tt__record *record, char *text, size_t size);
+const char *tt__record_lists_text(const tt__recorder *recorder, const tt__call_record *record, char *text, size_t size);
 
 #endif

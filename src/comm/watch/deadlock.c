@@ -83,7 +83,7 @@ static bool edge_from(const tt__world *world, int from, edge *out) {
 
 /* Has the rank made the call, by its recorder, which also shows queued calls? */
 static bool has_called(const tt__recorder *recorder, const edge *e) {
-    tt__record record;
+    tt__call_record record;
     for (uint32_t i = 0; i < TT__RECORDS; i++) {
         uint32_t number = atomic_load_explicit(&recorder->records[i].number, memory_order_relaxed);
         if (!number || !tt__record_read(recorder, number, &record) || record.group != e->group)
@@ -146,7 +146,7 @@ static uint64_t hash_of(const chain *c) {
 /* *number: that of the call, where its record is there. */
 static void edge_call_text(tt__world *world, const edge *e, uint32_t *number, char *text, size_t size) {
     const tt__control *control = world->peers[e->from].control;
-    tt__record record;
+    tt__call_record record;
     uint32_t word;
     if (control && tt__record_read(&control->recorder, e->record, &record)) {
         *number = record.call;

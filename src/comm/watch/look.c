@@ -95,13 +95,13 @@ static tt_status check_deadline(tt_work *work, const tt_work *first, const tt__r
     return look_fail_timeout(work, missing, first->call.timeout_ms);
 }
 
-static tt__verdict has_failed(const tt_group *group) {
+static tt__look_result has_failed(const tt_group *group) {
     tt__fail(group->failed, "%s", group->failure_text);
     return TT__LOOK_FAILED;
 }
 
 /* Look for errors, then at readiness again: a rank that did its part and then left is no error. */
-static tt__verdict look_for_errors(tt_work *waiter, tt_group **culprit) {
+static tt__look_result look_for_errors(tt_work *waiter, tt_group **culprit) {
     tt_group *group = waiter->group;
     if (group->failed)
         return has_failed(group);
@@ -128,10 +128,10 @@ static tt__verdict look_for_errors(tt_work *waiter, tt_group **culprit) {
     return status ? TT__LOOK_FAILS : TT__LOOK_FINE;
 }
 
-tt__verdict tt__look_closely(tt_work *waiter, tt_group **culprit) {
+tt__look_result tt__look_closely(tt_work *waiter, tt_group **culprit) {
     tt__saved_error before;
     tt__error_save(&before);
-    tt__verdict verdict = look_for_errors(waiter, culprit);
+    tt__look_result verdict = look_for_errors(waiter, culprit);
     if (verdict == TT__LOOK_FINE) /* the way there may have recorded that a rank has left, which it may */
         tt__error_restore(&before);
     return verdict;

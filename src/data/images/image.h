@@ -5,19 +5,19 @@
 #include <tutti/base.h>
 
 /* Memory that is used again: it grows and never shrinks. Zeroed = empty. */
-typedef struct tt__block {
+typedef struct tt__reused_memory {
     uint8_t *data;
     size_t capacity;
-} tt__block;
+} tt__reused_memory;
 
 /* Make room for `size` bytes; what it held is lost. TT_ERR_MEMORY names the file. */
-tt_status tt__block_reserve(tt__block *block, size_t size, const char *name);
-void tt__block_free(tt__block *block);
+tt_status tt__reused_memory_reserve(tt__reused_memory *block, size_t size, const char *name);
+void tt__reused_memory_free(tt__reused_memory *block);
 
 /* (height, width, 3) of u8: red, green, blue. */
 typedef struct tt__image {
     int64_t height, width;
-    tt__block pixels;
+    tt__reused_memory pixels;
 } tt__image;
 
 /* The most pixels that a picture may have; PIL refuses larger ones, too. */
@@ -39,7 +39,7 @@ tt_status tt__png_decode(tt__image *image, const char *name, const uint8_t *byte
 /* What resizing needs, used again. Zeroed = empty. */
 typedef struct tt__resizing {
     tt__image between; /* resized in one direction */
-    tt__block weights;
+    tt__reused_memory weights;
 } tt__resizing;
 
 void tt__resizing_free(tt__resizing *scratch);

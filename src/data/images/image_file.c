@@ -25,7 +25,7 @@ tt_status tt_image_read(tt_tensor **out, const char *path) {
     tt__image image = {0};
     TT__TRY(tt__whole_file_read(&file, path, TT__IMAGE_FILE_MOST));
     tt_status status = read_image(out, path, &file, &image);
-    tt__block_free(&image.pixels);
+    tt__reused_memory_free(&image.pixels);
     tt__whole_file_free(&file);
     return status;
 }

@@ -17,7 +17,7 @@
 /* What one thread needs for a picture. */
 typedef struct workplace {
     struct workplace *next; /* among those that nobody uses */
-    tt__block file;
+    tt__reused_memory file;
     tt__image decoded, resized;
     tt__resizing resizing;
 } workplace;
@@ -50,17 +50,17 @@ static void workplace_give_back(image_folder *f, workplace *place) {
 static void workplaces_free(image_folder *f) {
     for (workplace *place = f->unused, *next; place; place = next) {
         next = place->next;
-        tt__block_free(&place->file);
-        tt__block_free(&place->decoded.pixels);
+        tt__reused_memory_free(&place->file);
+        tt__reused_memory_free(&place->decoded.pixels);
         tt__resizing_free(&place->resizing);
-        tt__block_free(&place->resized.pixels);
+        tt__reused_memory_free(&place->resized.pixels);
         free(place);
     }
 }
 
 /* ---- one picture ---- */
 
-static tt_status read_picture(tt__block *bytes, size_t *size, const char *path) {
+static tt_status read_picture(tt__reused_memory *bytes, size_t *size, const char *path) {
     int fd = -1;
     uint64_t file_size = 0;
     TT__TRY(tt__file_open(&fd, &file_size, path));
@@ -69,7 +69,7 @@ static tt_status read_picture(tt__block *bytes, size_t *size, const char *path) 
         status = tt__fail(TT_ERR_FORMAT, "%s: expected at most %" PRIu64 " bytes, got %" PRIu64, path,
                           TT__IMAGE_FILE_MOST, file_size);
     if (!status)
-        status = tt__block_reserve(bytes, (size_t)file_size + 1, path);
+        status = tt__reused_memory_reserve(bytes, (size_t)file_size + 1, path);
     if (!status)
         status = tt__file_read_at(fd, path, bytes->data, (size_t)file_size, 0, size);
     close(fd);

@@ -36,12 +36,12 @@ static void weights_fill(weights *w, int64_t i, int64_t in, double scale, double
 }
 
 /* The arrays lie in `block`. */
-static tt_status weights_make(weights *w, tt__block *block, int64_t in, int64_t out, const char *name) {
+static tt_status weights_make(weights *w, tt__reused_memory *block, int64_t in, int64_t out, const char *name) {
     double scale = (double)in / (double)out, half_width = scale < 1 ? 1 : scale;
     *w = (weights){.n = out, .most = (int64_t)ceil(half_width) * 2 + 1};
     size_t n = (size_t)out, most = (size_t)w->most;
     size_t size = most * sizeof *w->exact + n * (sizeof *w->begin + sizeof *w->count) + n * most * sizeof *w->weight;
-    TT__TRY(tt__block_reserve(block, size, name));
+    TT__TRY(tt__reused_memory_reserve(block, size, name));
     w->exact = (double *)(void *)block->data;
     w->begin = (int64_t *)(void *)(w->exact + most);
     w->count = w->begin + n;
@@ -70,7 +70,8 @@ static void resize_line(uint8_t *to, size_t to_step, const uint8_t *from, size_t
     }
 }
 
-static tt_status resize_rows(tt__image *to, const tt__image *from, int64_t width, tt__block *block, const char *name) {
+static tt_status resize_rows(tt__image *to, const tt__image *from, int64_t width, tt__reused_memory *block,
+                             const char *name) {
     weights w;
     TT__TRY(tt__image_size(to, from->height, width, name));
     TT__TRY(weights_make(&w, block, from->width, width, name));
@@ -79,7 +80,7 @@ static tt_status resize_rows(tt__image *to, const tt__image *from, int64_t width
     return TT_OK;
 }
 
-static tt_status resize_columns(tt__image *to, const tt__image *from, int64_t height, tt__block *block,
+static tt_status resize_columns(tt__image *to, const tt__image *from, int64_t height, tt__reused_memory *block,
                                 const char *name) {
     weights w;
     size_t row = (size_t)from->width * 3;
@@ -109,6 +110,6 @@ tt_status tt__image_resize(tt__image *to, const tt__image *from, int64_t height,
 }
 
 void tt__resizing_free(tt__resizing *scratch) {
-    tt__block_free(&scratch->between.pixels);
-    tt__block_free(&scratch->weights);
+    tt__reused_memory_free(&scratch->between.pixels);
+    tt__reused_memory_free(&scratch->weights);
 }

@@ -74,7 +74,7 @@ static tt_status jpeg_room(jpeg_work *w) {
                         w->name, w->info.image_height, w->info.image_width, w->size);
     TT__TRY(tt__image_size(w->image, w->info.image_height, w->info.image_width, w->name));
     size_t size = (size_t)w->image->height * (size_t)w->image->width * 3;
-    return tt__block_reserve(&w->image->pixels, size + (size_t)w->image->width, w->name);
+    return tt__reused_memory_reserve(&w->image->pixels, size + (size_t)w->image->width, w->name);
 }
 
 static void jpeg_run(jpeg_work *w) {

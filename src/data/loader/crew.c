@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 /* Jobs have numbers that only grow: taken <= begun <= added <= taken + slots. Job j is in slot j % slots. */
-struct tt__crew {
-    tt__crew_work work;
+struct tt__loader_crew {
+    tt__loader_crew_work work;
     void *user;
     pid_t process;
     pthread_mutex_t lock; /* of all below */
@@ -19,7 +19,7 @@ struct tt__crew {
     bool ends;
     int threads;
     struct crew_member {
-        tt__crew *crew;
+        tt__loader_crew *crew;
         int number;
         pthread_t thread;
     } member[];
@@ -29,7 +29,7 @@ struct tt__crew {
 
 static void *crew_run(void *arg) {
     const struct crew_member *me = arg;
-    tt__crew *c = me->crew;
+    tt__loader_crew *c = me->crew;
     pthread_mutex_lock(&c->lock);
     for (;;) {
         while (!c->ends && c->begun == c->added)
@@ -51,8 +51,8 @@ static void *crew_run(void *arg) {
 
 /* ---- making ---- */
 
-static tt__crew *crew_new(int workers, int64_t slots, tt__crew_work work, void *user) {
-    tt__crew *c = calloc(1, sizeof *c + (size_t)workers * sizeof *c->member);
+static tt__loader_crew *crew_new(int workers, int64_t slots, tt__loader_crew_work work, void *user) {
+    tt__loader_crew *c = calloc(1, sizeof *c + (size_t)workers * sizeof *c->member);
     bool *done = calloc((size_t)slots, sizeof *done);
     if (!c || !done) {
         free(c);
@@ -70,8 +70,9 @@ static tt__crew *crew_new(int workers, int64_t slots, tt__crew_work work, void *
     return c;
 }
 
-tt_status tt__crew_start(tt__crew **out, int workers, int64_t slots, tt__crew_work work, void *user) {
-    tt__crew *c = crew_new(workers, slots, work, user);
+tt_status tt__loader_crew_start(tt__loader_crew **out, int workers, int64_t slots, tt__loader_crew_work work,
+                                void *user) {
+    tt__loader_crew *c = crew_new(workers, slots, work, user);
     *out = NULL;
     if (!c)
         return tt_last_status();
@@ -81,7 +82,7 @@ tt_status tt__crew_start(tt__crew **out, int workers, int64_t slots, tt__crew_wo
         m->number = c->threads;
         tt_status status = tt__thread_create(&m->thread, crew_run, m, "a thread that makes batches");
         if (status) {
-            tt__crew_end(c);
+            tt__loader_crew_end(c);
             return status;
         }
     }
@@ -89,10 +90,10 @@ tt_status tt__crew_start(tt__crew **out, int workers, int64_t slots, tt__crew_wo
     return TT_OK;
 }
 
-bool tt__crew_is_elsewhere(const tt__crew *crew) { return crew->process != getpid(); }
+bool tt__crew_is_elsewhere(const tt__loader_crew *crew) { return crew->process != getpid(); }
 
 /* End the threads; a forked child has none, and locks that nobody will give back. */
-static void crew_join(tt__crew *c) {
+static void crew_join(tt__loader_crew *c) {
     pthread_mutex_lock(&c->lock);
     c->ends = true;
     pthread_cond_broadcast(&c->there_is_work);
@@ -104,7 +105,7 @@ static void crew_join(tt__crew *c) {
     pthread_mutex_destroy(&c->lock);
 }
 
-void tt__crew_end(tt__crew *crew) {
+void tt__loader_crew_end(tt__loader_crew *crew) {
     if (!crew)
         return;
     if (!tt__crew_is_elsewhere(crew))
@@ -115,21 +116,21 @@ void tt__crew_end(tt__crew *crew) {
 
 /* ---- jobs ---- */
 
-int64_t tt__crew_free_slot(tt__crew *crew) {
+int64_t tt__loader_crew_free_slot(tt__loader_crew *crew) {
     pthread_mutex_lock(&crew->lock);
     int64_t slot = crew->added - crew->taken < crew->slots ? crew->added % crew->slots : -1;
     pthread_mutex_unlock(&crew->lock);
     return slot;
 }
 
-void tt__crew_add(tt__crew *crew) {
+void tt__loader_crew_add(tt__loader_crew *crew) {
     pthread_mutex_lock(&crew->lock);
     crew->done[crew->added++ % crew->slots] = false;
     pthread_cond_signal(&crew->there_is_work);
     pthread_mutex_unlock(&crew->lock);
 }
 
-int64_t tt__crew_take(tt__crew *crew) {
+int64_t tt__loader_crew_take(tt__loader_crew *crew) {
     int64_t slot = -1;
     pthread_mutex_lock(&crew->lock);
     if (crew->taken < crew->added) {
@@ -142,7 +143,7 @@ int64_t tt__crew_take(tt__crew *crew) {
     return slot;
 }
 
-void tt__crew_cancel(tt__crew *crew) {
+void tt__loader_crew_cancel(tt__loader_crew *crew) {
     pthread_mutex_lock(&crew->lock);
     crew->added = crew->begun;
     while (crew->running)

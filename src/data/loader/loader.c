@@ -132,7 +132,7 @@ static tt_status loader_init(tt_loader *loader, const tt_loader_new_args *a) {
     loader->jobs = ahead ? ahead : 1;
     TT__TRY(allocate_batches(loader, ahead));
     TT__TRY(allocate_readers(loader, ahead ? a->workers : 1));
-    return ahead ? tt__crew_start(&loader->crew, a->workers, ahead, tt__loader_work, loader) : TT_OK;
+    return ahead ? tt__loader_crew_start(&loader->crew, a->workers, ahead, tt__loader_work, loader) : TT_OK;
 }
 
 /* ---- one batch ---- */
@@ -162,9 +162,9 @@ static tt_status job_prepare(tt_loader *loader, tt__loader_job *job) {
 /* Give the workers all that they may have. */
 static tt_status give_jobs(tt_loader *loader) {
     int64_t slot = 0;
-    while (loader->given < loader->examples && (slot = tt__crew_free_slot(loader->crew)) >= 0) {
+    while (loader->given < loader->examples && (slot = tt__loader_crew_free_slot(loader->crew)) >= 0) {
         TT__TRY(job_prepare(loader, &loader->job[slot]));
-        tt__crew_add(loader->crew);
+        tt__loader_crew_add(loader->crew);
     }
     return TT_OK;
 }
@@ -174,7 +174,7 @@ static tt_status finished_job(tt_loader *loader, tt__loader_job **out) {
     int64_t slot = 0;
     if (loader->crew) {
         TT__TRY(give_jobs(loader));
-        slot = tt__crew_take(loader->crew);
+        slot = tt__loader_crew_take(loader->crew);
     } else {
         TT__TRY(job_prepare(loader, &loader->job[0]));
         tt__loader_work(loader, 0, 0);
@@ -216,7 +216,7 @@ static void end_loader_epoch(tt_loader *loader) {
     loader->at = loader->given = loader->batch = loader->lent = 0;
     loader->begun = false;
     if (loader->crew)
-        tt__crew_cancel(loader->crew);
+        tt__loader_crew_cancel(loader->crew);
     for (int64_t i = 0; i < loader->jobs; i++) {
         tt__loader_job *job = &loader->job[i];
         tt__tensor_take_back(job->x);
@@ -393,7 +393,7 @@ tt_status tt__loader_pin(tt_loader *loader, const tt_device *device) {
 /* ---- life ---- */
 
 static void loader_end(tt_loader *loader) {
-    tt__crew_end(loader->crew);
+    tt__loader_crew_end(loader->crew);
     loader->crew = NULL;
     if (loader->job)
         end_loader_epoch(loader);

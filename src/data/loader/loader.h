@@ -51,12 +51,12 @@ struct tt_loader {
     tt__normalization how;
     tt__batches batches;
     int64_t readers, jobs;
-    tt__reader *reader;  /* (readers) one for each worker; without workers one */
-    tt__loader_job *job; /* (jobs) one for each slot of the crew; without workers one */
-    tt__crew *crew;      /* or NULL: the caller makes batches */
-    int64_t began_ns;    /* when the caller asked for the epoch's first batch, */
-    int64_t seen_ns;     /* when it got its last one, */
-    int64_t waited_ns;   /* and how long it was in tt_loader_next() in between */
+    tt__reader *reader;    /* (readers) one for each worker; without workers one */
+    tt__loader_job *job;   /* (jobs) one for each slot of the crew; without workers one */
+    tt__loader_crew *crew; /* or NULL: the caller makes batches */
+    int64_t began_ns;      /* when the caller asked for the epoch's first batch, */
+    int64_t seen_ns;       /* when it got its last one, */
+    int64_t waited_ns;     /* and how long it was in tt_loader_next() in between */
     tt__loader_state state;
     tt__saved_error error; /* what ended the epoch; status TT_OK: nothing */
 };
@@ -104,7 +104,7 @@ bool tt__loader_order_is_pure(const tt_loader *loader);
 /* Would loading this state succeed? Changes nothing. The errors are those of loading. */
 tt_status tt__loader_check_state(const tt_loader *loader, const tt_named_tensors *state);
 
-/* Make the batch of the job in `slot`, as worker number `worker`: a tt__crew_work of a tt_loader. */
+/* Make the batch of the job in `slot`, as worker number `worker`: a tt__loader_crew_work of a tt_loader. */
 void tt__loader_work(void *loader, int worker, int64_t slot);
 
 #endif

@@ -18,7 +18,7 @@ tt_status tt__merges_make(tt__merges *merges, const char *who, size_t count) {
     return TT_OK;
 }
 
-tt__merge *tt__merges_slot(const tt__merges *merges, int32_t left, int32_t right) {
+tt__bpe_merge *tt__merges_slot(const tt__merges *merges, int32_t left, int32_t right) {
     uint64_t key = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * UINT64_C(0x9e3779b97f4a7c15);
     size_t at = (size_t)(key >> 32) & merges->mask;
     while (merges->slots[at].left >= 0 && (merges->slots[at].left != left || merges->slots[at].right != right))
@@ -75,7 +75,7 @@ static bool find_candidate(const word_work *w, int32_t at, candidate *c) {
     int32_t next = at < 0 ? -1 : w->pieces[at].next;
     if (next < 0)
         return false;
-    const tt__merge *merge = tt__merges_slot(w->merges, w->pieces[at].token, w->pieces[next].token);
+    const tt__bpe_merge *merge = tt__merges_slot(w->merges, w->pieces[at].token, w->pieces[next].token);
     *c = (candidate){merge->rank, at, merge->left, merge->right, merge->result};
     return merge->left >= 0;
 }

@@ -5,13 +5,13 @@
 #include "data/text/tokenizer.h"
 
 /* A pair and what becomes of it. Merges of lower rank come first. */
-typedef struct tt__merge {
+typedef struct tt__bpe_merge {
     int32_t left, right; /* left -1: a free slot */
     int32_t rank, result;
-} tt__merge;
+} tt__bpe_merge;
 
 typedef struct tt__merges {
-    tt__merge *slots;
+    tt__bpe_merge *slots;
     size_t mask; /* slots - 1, of a power of two */
 } tt__merges;
 
@@ -19,7 +19,7 @@ typedef struct tt__merges {
 tt_status tt__merges_make(tt__merges *merges, const char *who, size_t count);
 
 /* Return the slot of a pair: the merge, or the free slot where it would stand. */
-tt__merge *tt__merges_slot(const tt__merges *merges, int32_t left, int32_t right);
+tt__bpe_merge *tt__merges_slot(const tt__merges *merges, int32_t left, int32_t right);
 
 /* Cut one word into tokens: while any pair in it can be merged, all its places are of the lowest rank, from the left.
  * All bytes have tokens. TT_ERR_MEMORY. */

@@ -130,11 +130,11 @@ static void read_merge(merges_reading *r, const char *line, size_t size) {
                                      : "what they become");
         return;
     }
-    tt__merge *slot = tt__merges_slot(r->merges, (int32_t)ids[0], (int32_t)ids[1]);
+    tt__bpe_merge *slot = tt__merges_slot(r->merges, (int32_t)ids[0], (int32_t)ids[1]);
     if (slot->left >= 0)
         tt__problem_add(&r->problems, TT_ERR_FORMAT, "line %d: this pair comes twice", r->line);
     else
-        *slot = (tt__merge){(int32_t)ids[0], (int32_t)ids[1], r->rank++, (int32_t)ids[2]};
+        *slot = (tt__bpe_merge){(int32_t)ids[0], (int32_t)ids[1], r->rank++, (int32_t)ids[2]};
 }
 
 static void read_lines(merges_reading *r, const char *text, size_t size) {

@@ -1,10 +1,11 @@
-#include "launch/cluster/nodes_talk.h"
+#include "launch/cluster/nodes.h"
 
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/mutant.h"
 #include "base/process/threads.h"
 #include "launch/cluster/blob.h"
+#include "launch/cluster/nodes_talk.h"
 
 #include <jansson.h>
 

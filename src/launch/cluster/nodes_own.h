@@ -3,7 +3,7 @@
 #ifndef TT_LAUNCH_CLUSTER_NODES_OWN_H
 #define TT_LAUNCH_CLUSTER_NODES_OWN_H
 
-#include "launch/cluster/nodes.h"
+#include "launch/cluster/nodes_messages.h"
 
 #include <tutti/store.h>
 

@@ -1,5 +1,6 @@
 /* A launcher that can't start its workers (the program is missing on its node) still tells the others why, so that they
  * don't wait for it. */
+#include "launch/cluster/nodes.h"
 #include "launch/cluster/nodes_talk.h"
 
 #include "base/error.h"

@@ -1,5 +1,6 @@
 /* Events on their way from the thread to the launcher, and orders on theirs to the thread. */
 #include "base/machine/clock.h"
+#include "launch/cluster/nodes.h"
 #include "launch/cluster/nodes_own.h"
 
 #include <errno.h>

@@ -72,7 +72,7 @@ static bool says_same_words(const tt__merged *m, const said *s) {
     return m->same_words && m->words_n == s->words_n && !memcmp(m->words, s->words, s->words_n);
 }
 
-static tt__merged *find_alike(const tt__merge *merge, const said *s) {
+static tt__merged *find_alike(const tt__line_merge *merge, const said *s) {
     tt__merged *m = merge->first;
     while (m && !says_same_text(m, s) && !says_same_words(m, s))
         m = m->next;
@@ -129,7 +129,7 @@ static tt__merged *merged_new(const said *s, int from, int rank) {
     return m;
 }
 
-bool tt__merge_hold(tt__merge *merge, int from, const char *line, size_t n) {
+bool tt__merge_hold(tt__line_merge *merge, int from, const char *line, size_t n) {
     int rank;
     size_t begin;
     if (!split_line(line, n, &rank, &begin))
@@ -152,16 +152,16 @@ bool tt__merge_hold(tt__merge *merge, int from, const char *line, size_t n) {
     return true;
 }
 
-bool tt__merge_holds(const tt__merge *merge, int from) {
+bool tt__merge_holds(const tt__line_merge *merge, int from) {
     for (const tt__merged *m = merge->first; m; m = m->next)
         if (said_by(m, from))
             return true;
     return false;
 }
 
-bool tt__merge_holds_any(const tt__merge *merge) { return merge->first != NULL; }
+bool tt__merge_holds_any(const tt__line_merge *merge) { return merge->first != NULL; }
 
-bool tt__merge_complete(const tt__merge *merge, int writers) {
+bool tt__merge_complete(const tt__line_merge *merge, int writers) {
     for (const tt__merged *m = merge->first; m; m = m->next)
         if (m->count < writers)
             return false;
@@ -180,7 +180,7 @@ static size_t ranks_text(const tt__merged *m, char *text, size_t size) {
     return used;
 }
 
-char *tt__merge_take(tt__merge *merge, size_t *n) {
+char *tt__merge_take(tt__line_merge *merge, size_t *n) {
     tt__merged *m = merge->first;
     char ranks[512], *line;
     if (!m)
@@ -194,7 +194,7 @@ char *tt__merge_take(tt__merge *merge, size_t *n) {
     return length < 0 ? tt__merge_take(merge, n) : line;
 }
 
-void tt__merge_free(tt__merge *merge) {
+void tt__merge_free(tt__line_merge *merge) {
     while (merge->first) {
         tt__merged *m = merge->first;
         merge->first = m->next;

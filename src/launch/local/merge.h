@@ -11,25 +11,25 @@
 
 typedef struct tt__merged tt__merged;
 
-typedef struct tt__merge {
+typedef struct tt__line_merge {
     tt__merged *first, **end; /* in the order in which they came */
-} tt__merge;
+} tt__line_merge;
 
 /* Hold the line (n bytes, with its line end), which writer number `from` wrote. False: it is not of that kind, or there
  * is no memory: pass it on, after what is held of that writer. */
-bool tt__merge_hold(tt__merge *merge, int from, const char *line, size_t n);
+bool tt__merge_hold(tt__line_merge *merge, int from, const char *line, size_t n);
 
 /* Is a line of writer `from` held? Of any writer? */
-bool tt__merge_holds(const tt__merge *merge, int from);
-bool tt__merge_holds_any(const tt__merge *merge);
+bool tt__merge_holds(const tt__line_merge *merge, int from);
+bool tt__merge_holds_any(const tt__line_merge *merge);
 
 /* Have `writers` ranks written each line that is held? */
-bool tt__merge_complete(const tt__merge *merge, int writers);
+bool tt__merge_complete(const tt__line_merge *merge, int writers);
 
 /* Take the next held line as text with its line end, to be freed; *n its length. NULL: there is none. */
-char *tt__merge_take(tt__merge *merge, size_t *n);
+char *tt__merge_take(tt__line_merge *merge, size_t *n);
 
-void tt__merge_free(tt__merge *merge);
+void tt__merge_free(tt__line_merge *merge);
 
 /* Write the text of rank `rank` (n bytes) as other ranks could write it, too: its own number is "this rank". At most
  * `size` bytes with the NUL; returns the length. */

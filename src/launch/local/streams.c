@@ -28,7 +28,7 @@ static bool open_ends(int out_fd, int ends[2]) {
     return true;
 }
 
-static void end_stream(tt__stream *s) {
+static void end_stream(tt__output_stream *s) {
     if (s->fd >= 0)
         close(s->fd);
     s->fd = -1;
@@ -152,7 +152,7 @@ static void queue_merged(tt__streams *streams) {
 }
 
 /* Queue whole lines of writer `s`. */
-static void queue_lines(tt__streams *streams, const tt__stream *s, const char *bytes, size_t n) {
+static void queue_lines(tt__streams *streams, const tt__output_stream *s, const char *bytes, size_t n) {
     int from = (int)(s - streams->of);
     for (size_t part; n; bytes += part, n -= part) {
         const char *end = memchr(bytes, '\n', n);
@@ -171,7 +171,7 @@ static void queue_lines(tt__streams *streams, const tt__stream *s, const char *b
         queue_merged(streams);
 }
 
-static void queue_pending(tt__streams *streams, tt__stream *s) {
+static void queue_pending(tt__streams *streams, tt__output_stream *s) {
     if (s->pending && tt__merge_holds(&streams->merge, (int)(s - streams->of)))
         queue_merged(streams);
     streams_queue(streams, s->line, s->pending);
@@ -180,13 +180,13 @@ static void queue_pending(tt__streams *streams, tt__stream *s) {
     s->pending = 0;
 }
 
-static void keep_tail(tt__stream *s, const char *bytes, size_t n) {
+static void keep_tail(tt__output_stream *s, const char *bytes, size_t n) {
     for (size_t i = 0; i < n; i++)
         s->tail[s->written++ % TT__TAIL_BYTES] = bytes[i];
 }
 
 /* Feed bytes of a writer. A line whose beginning came before is joined again, if it fits. */
-static void feed_lines(tt__streams *streams, tt__stream *s, const char *bytes, size_t n) {
+static void feed_lines(tt__streams *streams, tt__output_stream *s, const char *bytes, size_t n) {
     const char *end = memchr(bytes, '\n', n);
     size_t first = end ? (size_t)(end + 1 - bytes) : n;
     if (s->pending && s->pending + first <= sizeof s->line) {
@@ -203,7 +203,7 @@ static void feed_lines(tt__streams *streams, tt__stream *s, const char *bytes, s
     s->mid_line = false;
 }
 
-static void stream_feed(tt__streams *streams, tt__stream *s, const char *bytes, size_t n) {
+static void stream_feed(tt__streams *streams, tt__output_stream *s, const char *bytes, size_t n) {
     keep_tail(s, bytes, n);
     if (s->hidden)
         return;
@@ -223,7 +223,7 @@ static void stream_feed(tt__streams *streams, tt__stream *s, const char *bytes, 
 }
 
 /* Read once; false when there is nothing more at the moment. */
-static bool read_some(tt__streams *streams, tt__stream *s) {
+static bool read_some(tt__streams *streams, tt__output_stream *s) {
     char bytes[READ_BYTES];
     if (s->fd < 0)
         return false;
@@ -269,7 +269,7 @@ int tt__streams_poll(const tt__streams *streams, struct pollfd *fds, int *timeou
     if (streams->out_used)
         fds[n++] = (struct pollfd){.fd = streams->outlet.fd, .events = POLLOUT};
     for (int rank = 0; rank <= streams->n; rank++) {
-        const tt__stream *s = &streams->of[rank];
+        const tt__output_stream *s = &streams->of[rank];
         if (s->fd >= 0 && streams->out_used < OUT_HIGH)
             fds[n++] = (struct pollfd){.fd = s->fd, .events = POLLIN};
         int left = s->pending ? tt__left_ms(s->pending_ms + FLUSH_MS) : *timeout_ms;
@@ -281,7 +281,7 @@ int tt__streams_poll(const tt__streams *streams, struct pollfd *fds, int *timeou
 
 void tt__streams_serve(tt__streams *streams) {
     for (int rank = 0; rank <= streams->n; rank++) {
-        tt__stream *s = &streams->of[rank];
+        tt__output_stream *s = &streams->of[rank];
         if (streams->out_used < OUT_HIGH)
             read_some(streams, s);
         if (s->pending && !tt__left_ms(s->pending_ms + FLUSH_MS))
@@ -372,7 +372,7 @@ void tt__streams_flush(tt__streams *streams, int64_t stall_ms) {
 }
 
 void tt__streams_take_tail(tt__streams *streams, int rank, const char *path) {
-    tt__stream *s = &streams->of[rank];
+    tt__output_stream *s = &streams->of[rank];
     char bytes[TT__TAIL_BYTES];
     int fd = tt__fd(open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
     off_t size = fd < 0 ? 0 : lseek(fd, 0, SEEK_END);
@@ -396,7 +396,7 @@ static size_t last_lines(const char *text, size_t n, int lines) {
 }
 
 const char *tt__streams_tail(const tt__streams *streams, int rank, char *text) {
-    const tt__stream *s = &streams->of[rank];
+    const tt__output_stream *s = &streams->of[rank];
     size_t n = s->written < TT__TAIL_BYTES ? s->written : TT__TAIL_BYTES;
     for (size_t i = 0; i < n; i++)
         text[i] = s->tail[(s->written - n + i) % TT__TAIL_BYTES];

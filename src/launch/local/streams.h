@@ -17,7 +17,7 @@
 
 enum { TT__TAIL_BYTES = 8192, TT__TAIL_LINES = 20 };
 
-typedef struct tt__stream {
+typedef struct tt__output_stream {
     int fd;             /* our end of the pipe; -1 = ended */
     int64_t pending_ms; /* since when `pending` waits for its line end */
     size_t pending;
@@ -26,14 +26,14 @@ typedef struct tt__stream {
     char line[4096];
     size_t written;            /* bytes ever; the last of them are in `tail`, a ring */
     char tail[TT__TAIL_BYTES]; /* allocated with the stream: untouched pages cost nothing */
-} tt__stream;
+} tt__output_stream;
 
 typedef struct tt__streams {
     int n;
-    tt__stream *of;   /* (n + 1) by rank; the last is the launcher's own log */
-    tt__merge merge;  /* lines that others may say as well, */
-    int64_t merge_ms; /* held since */
-    int out_fd;       /* what is passed on to, */
+    tt__output_stream *of; /* (n + 1) by rank; the last is the launcher's own log */
+    tt__line_merge merge;  /* lines that others may say as well, */
+    int64_t merge_ms;      /* held since */
+    int out_fd;            /* what is passed on to, */
     tt__outlet outlet;
     char *out; /* not yet written */
     size_t out_used, out_size;

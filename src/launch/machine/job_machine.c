@@ -1,3 +1,5 @@
+#include "launch/machine/job_machine.h"
+
 #include "launch/machine/machine_parts.h"
 
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #define TT_LAUNCH_MACHINE_MACHINE_PARTS_H
 
 #include "base/text/format.h"
-#include "launch/machine/job_machine.h"
+#include "launch/machine/machine_state.h"
 
 #include <tutti/base.h>
 

@@ -4,7 +4,7 @@
 #define TT_NET_KEPT_SECRET_H
 
 #include "net/secure/munge.h"
-#include "net/secure/secret.h"
+#include "net/secure/secret_text.h"
 
 /* Keep this text, instead of one kept before, and the credential to hand out (NULL: none). */
 void tt__secret_keep(const char text[TT__SECRET_MADE_SIZE], const char *credential);

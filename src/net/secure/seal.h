@@ -11,8 +11,12 @@
 #ifndef TT_NET_SEAL_H
 #define TT_NET_SEAL_H
 
+#include "net/secure/io.h"
 #include "net/secure/mac.h"
-#include "net/stream.h"
+
+#include <tutti/base.h>
+
+#include <sys/uio.h>
 
 enum { TT__SEAL_PIECE = 128 << 10, TT__SEAL_TAG = 16, TT__SEAL_HEAD = 4, TT__SEAL_RECORDS = 1 << 20 };
 

@@ -12,10 +12,9 @@
 #include "base/export.h"
 
 #include "net/secure/mac.h"
+#include "net/secure/secret_text.h"
 
 #include <tutti/base.h>
-
-enum { TT__SECRET_MIN = 16, TT__SECRET_MAX = 1024, TT__SECRET_MADE_SIZE = 65 };
 
 /* Zeroed = there is none. Only keys are kept. */
 typedef struct tt__secret {

@@ -4,7 +4,7 @@
 #ifndef TT_NET_SECRET_MEMORY_H
 #define TT_NET_SECRET_MEMORY_H
 
-#include "net/secure/secret.h"
+#include "net/secure/secret_text.h"
 
 /* Make the memfd, close-on-exec, at a number that shells' own redirections leave alone. The text is that of a secret
  * (secret.h). Errors: TT_ERR_SYSTEM. */

@@ -1,9 +1,20 @@
-/* TLS 1.3 by OpenSSL, for stream.c alone. A connection (an SSL, void here) reads and writes its socket itself, never
- * waits, never raises SIGPIPE. */
+/* TLS 1.3 by OpenSSL: its settings, and connections for stream.c alone. A connection (an SSL, void here) reads and
+ * writes its socket itself, never waits, never raises SIGPIPE. */
 #ifndef TT_NET_TLS_H
 #define TT_NET_TLS_H
 
-#include "net/stream.h"
+#include "net/secure/io.h"
+#include "net/secure/secret.h"
+
+#include <sys/uio.h>
+
+/* Settings and keys for encrypted streams, for as long as any stream of it lives. */
+typedef struct tt__tls tt__tls;
+
+/* Load settings from the environment. *out = NULL: no encryption is asked for. Errors: TT_ERR_INVALID neither secret
+ * nor certificates, or not all three files; TT_ERR_IO a file can't be used; TT_ERR_MEMORY. */
+tt_status tt__tls_load(tt__tls **out, const tt__secret *secret);
+void tt__tls_free(tt__tls *tls);
 
 /* Make a connection over `fd`; NULL when memory is out. */
 void *tt__tls_connection(tt__tls *tls, int fd, bool server);

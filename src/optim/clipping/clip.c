@@ -4,10 +4,10 @@
 #include "autograd/sparse_grad.h"
 #include "base/args.h"
 #include "base/error.h"
-#include "nn/module_lists.h"
 #include "optim/clipping/clip_pass.h"
 #include "optim/clipping/grad_total.h"
 #include "optim/optimizer.h"
+#include "tensor/core/named_tensors.h"
 #include "tensor/device/parallel.h"
 #include "tensor/ops/ops.h"
 

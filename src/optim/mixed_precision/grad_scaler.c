@@ -2,9 +2,9 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "base/quarantine.h"
-#include "nn/module_lists.h"
 #include "optim/loadable.h"
 #include "optim/mixed_precision/unscale.h"
+#include "tensor/core/named_tensors.h"
 #include "tensor/device/capture.h"
 #include "tensor/ops/ops.h"
 

@@ -6,12 +6,6 @@
 
 #include "optim/optimizer.h"
 
-/* Is this the type of parameters that get masters? */
-static inline bool tt__wants_master(tt_dtype dtype) { return dtype == TT_F16 || dtype == TT_BF16; }
-
-/* Make the master of x, a leaf of the optimizer's own; NULL: no memory. Ended by tt__tensor_disown(). */
-tt_tensor *tt__master_of(tt_tensor *x);
-
 /* Bring masters up to their parameters' values and gradients. */
 tt_status tt__masters_begin(const char *who, tt_optimizer *optimizer);
 

@@ -1,8 +1,8 @@
 /* A scheduler's state as named tensors, and back. Its fields are listed once, for both ways. */
 #include "base/error.h"
-#include "nn/module_lists.h"
 #include "optim/loadable.h"
 #include "optim/schedulers/scheduler.h"
+#include "tensor/core/named_tensors.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -14,7 +14,7 @@
 enum { MOST_REPLICAS = 1024 };
 
 typedef struct data_parallel {
-    tt__crew *crew;
+    tt__replica_crew *crew;
     int replicas;
     tt_module *module;         /* a child */
     tt__module_copies *copies; /* on other devices; or NULL */
@@ -31,7 +31,7 @@ static tt_status data_parallel_forward(tt_module *self, tt_tensor *const *in, in
 
 static void data_parallel_destroy(tt_module *self) {
     data_parallel *d = tt_module_user(self);
-    tt__crew_unref(d->crew);
+    tt__replica_crew_unref(d->crew);
     tt__copies_free(d->copies);
     free(d);
 }
@@ -84,10 +84,10 @@ static tt_module *data_parallel_new(const tt_data_parallel_args *a, tt__module_c
     d->replicas = copies ? copies->count : a->replicas ? a->replicas : tt_get_num_threads();
     d->module = a->module;
     d->copies = copies;
-    d->crew = tt__crew_new(d->replicas);
+    d->crew = tt__replica_crew_new(d->replicas);
     tt_module *made = d->crew ? tt__module_new(&data_parallel_class, d) : NULL;
     if (!made) {
-        tt__crew_unref(d->crew);
+        tt__replica_crew_unref(d->crew);
         tt__copies_free(copies);
         free(d);
     }

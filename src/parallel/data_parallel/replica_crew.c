@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 typedef struct member {
-    tt__crew *crew;
+    tt__replica_crew *crew;
     int number; /* 1, 2, ... */
     pthread_t thread;
     tt_scope **ending; /* to be freed before its next task */
@@ -24,7 +24,7 @@ typedef struct task_round {
     int n, limit;
 } task_round;
 
-struct tt__crew {
+struct tt__replica_crew {
     _Atomic int refs;
     pid_t process; /* that has the threads */
     int started;   /* of them */
@@ -54,7 +54,7 @@ static void run_one(const task_round *r, int i) {
 
 /* Wait for a round after `*seen`. False: there will be none. */
 static bool await_task_round(member *m, uint64_t *seen, task_round *r) {
-    tt__crew *crew = m->crew;
+    tt__replica_crew *crew = m->crew;
     pthread_mutex_lock(&crew->lock);
     while (crew->round == *seen && !crew->stops)
         pthread_cond_wait(&crew->begun, &crew->lock);
@@ -85,9 +85,9 @@ static void *work_in_rounds(void *arg) {
     return NULL;
 }
 
-static bool has_threads(const tt__crew *crew) { return crew->process == getpid(); }
+static bool has_threads(const tt__replica_crew *crew) { return crew->process == getpid(); }
 
-static void crew_free(tt__crew *crew) {
+static void crew_free(tt__replica_crew *crew) {
     if (has_threads(crew)) {
         pthread_mutex_lock(&crew->lock);
         crew->stops = true;
@@ -104,8 +104,8 @@ static void crew_free(tt__crew *crew) {
     free(crew);
 }
 
-tt__crew *tt__crew_new(int threads) {
-    tt__crew *crew = calloc(1, sizeof *crew + (size_t)threads * sizeof(member));
+tt__replica_crew *tt__replica_crew_new(int threads) {
+    tt__replica_crew *crew = calloc(1, sizeof *crew + (size_t)threads * sizeof(member));
     if (!crew)
         return tt__fail_null(TT_ERR_MEMORY, "tt_data_parallel: no memory for %d threads", threads);
     crew->refs = 1;
@@ -126,17 +126,17 @@ tt__crew *tt__crew_new(int threads) {
     return crew;
 }
 
-tt__crew *tt__crew_ref(tt__crew *crew) {
+tt__replica_crew *tt__replica_crew_ref(tt__replica_crew *crew) {
     atomic_fetch_add(&crew->refs, 1);
     return crew;
 }
 
-void tt__crew_unref(tt__crew *crew) {
+void tt__replica_crew_unref(tt__replica_crew *crew) {
     if (crew && atomic_fetch_sub(&crew->refs, 1) == 1)
         crew_free(crew);
 }
 
-void tt__crew_run(tt__crew *crew, int n, void (*task)(void *user, int i), void *user) {
+void tt__replica_crew_run(tt__replica_crew *crew, int n, void (*task)(void *user, int i), void *user) {
     int threads = tt_get_num_threads();
     const task_round r = {task, user, n, threads > n ? threads / n : 1};
     if (n == 1 || !has_threads(crew)) {
@@ -167,7 +167,7 @@ static bool add_ending(member *m, tt_scope *scope) {
     return true;
 }
 
-void tt__crew_end_scope(tt__crew *crew, int i, tt_scope *scope) {
+void tt__crew_end_scope(tt__replica_crew *crew, int i, tt_scope *scope) {
     if (!scope)
         return;
     bool later = false;

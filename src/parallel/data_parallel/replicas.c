@@ -45,7 +45,7 @@ typedef struct replica_part {
 
 /* A call. Its record holds it, if it has one. */
 typedef struct replica_run {
-    tt__crew *crew;
+    tt__replica_crew *crew;
     int parts;
     int64_t in_count, out_count, slots; /* slots: inputs, then parameters, then other leaves that they share */
     uint64_t begun;                     /* the newest record before it */
@@ -82,7 +82,7 @@ static void run_free(replica_run *run) {
         tt__crew_end_scope(run->crew, r, run->part[r].scope);
         tt__copies_drop_leaves(run->part[r].leaves, run->own_count);
     }
-    tt__crew_unref(run->crew);
+    tt__replica_crew_unref(run->crew);
     tt__pool_free(run->part);
     tt__pool_free(run->lists);
     tt__pool_free(run->begins);
@@ -130,11 +130,12 @@ static tt_status check_batch(tt_tensor *const *in, int64_t in_count, const tt_te
     return TT_OK;
 }
 
-static replica_run *run_new(tt__crew *crew, int parts, int64_t rows, int64_t n, int64_t in_count, int64_t out_count) {
+static replica_run *run_new(tt__replica_crew *crew, int parts, int64_t rows, int64_t n, int64_t in_count,
+                            int64_t out_count) {
     replica_run *run = zeroed(1, sizeof *run);
     if (!run)
         return NULL;
-    run->crew = tt__crew_ref(crew);
+    run->crew = tt__replica_crew_ref(crew);
     run->parts = parts;
     run->in_count = in_count;
     run->out_count = out_count;
@@ -366,11 +367,11 @@ static tt_status choose_dests(const replica_run *run) {
 }
 
 static tt_status walk_replicas(replica_run *run) {
-    tt__crew_run(run->crew, run->parts, backward_task, run);
+    tt__replica_crew_run(run->crew, run->parts, backward_task, run);
     TT__TRY(first_failure(run));
     TT__TRY(choose_dests(run));
     atomic_store(&run->next_slot, 0);
-    tt__crew_run(run->crew, run->parts, sum_task, run);
+    tt__replica_crew_run(run->crew, run->parts, sum_task, run);
     TT__TRY(first_failure(run));
     for (int64_t s = 0; s < run->slots; s++)
         if (run->dest[s])
@@ -397,7 +398,7 @@ static tt_status replicas_backward(tt_node *node) {
         for (int r = 0; r < run->parts; r++)
             run->part[r].grads = room + slots * (r + 1);
         status = walk_replicas(run);
-        tt__crew_run(run->crew, run->parts, drop_task, run);
+        tt__replica_crew_run(run->crew, run->parts, drop_task, run);
     }
     tt__pool_free(wanted);
     tt__pool_free(room);
@@ -536,7 +537,7 @@ static tt_status replicas_run_forward(replica_run *run, const tt_named_tensors *
                                       bool *owned) {
     tt_tensor *const *in = run->in;
     bool records = false;
-    tt__crew_run(run->crew, run->parts, forward_task, run);
+    tt__replica_crew_run(run->crew, run->parts, forward_task, run);
     run->in = NULL;
     TT__TRY(first_failure(run));
     for (int64_t k = 0; k < run->out_count; k++) {
@@ -552,7 +553,7 @@ static tt_status replicas_run_forward(replica_run *run, const tt_named_tensors *
     return TT_OK;
 }
 
-tt_status tt__replicas_forward(tt__crew *crew, int replicas, tt_module *module, const tt__module_copies *copies,
+tt_status tt__replicas_forward(tt__replica_crew *crew, int replicas, tt_module *module, const tt__module_copies *copies,
                                tt_tensor *const *in, int64_t in_count, tt_tensor **out, int64_t out_count) {
     const tt_tensor *first;
     const tt_named_tensors *parameters = tt_module_parameters(module);

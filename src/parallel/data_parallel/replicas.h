@@ -15,7 +15,7 @@ int64_t tt__chunk_count(int64_t n, int64_t replicas, int64_t *rows);
 /* Run `module` on `in`, cut in dimension 0, in at most `replicas` threads of the crew, and put the results together:
  * recorded as one call of the inputs and the module's parameters. `copies` not NULL: replica r runs copies->modules[r],
  * on its device. */
-tt_status tt__replicas_forward(tt__crew *crew, int replicas, tt_module *module, const tt__module_copies *copies,
+tt_status tt__replicas_forward(tt__replica_crew *crew, int replicas, tt_module *module, const tt__module_copies *copies,
                                tt_tensor *const *in, int64_t in_count, tt_tensor **out, int64_t out_count);
 
 #endif

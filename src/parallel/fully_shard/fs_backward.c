@@ -12,7 +12,6 @@
 #include "base/error.h"
 #include "comm/group.h"
 #include "parallel/fully_shard/fully_shard.h"
-#include "tensor/core/borrow.h"
 #include "tensor/ops/ops.h"
 
 static const char end_site[] = "the end of a backward pass";

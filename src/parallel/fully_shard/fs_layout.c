@@ -9,7 +9,6 @@
 #include "optim/optimizer.h"
 #include "parallel/ddp/ddp_state.h"
 #include "parallel/fully_shard/fully_shard.h"
-#include "tensor/core/borrow.h"
 #include "tensor/ops/ops.h"
 
 enum { FS_LINE = 64 };

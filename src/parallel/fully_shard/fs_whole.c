@@ -2,7 +2,6 @@
 #include "base/error.h"
 #include "parallel/fully_shard/fully_shard.h"
 #include "reducer/text_agreement.h"
-#include "tensor/core/borrow.h"
 #include "tensor/ops/ops.h"
 
 static const char gather_who[] = "tt_fully_shard_gather";

@@ -20,12 +20,12 @@ static void free_params(tt__hook_param *params, int64_t count) {
     free(params);
 }
 
-static tt_status no_hook_memory(const tt__hook *h) {
+static tt_status no_hook_memory(const tt__comm_hook *h) {
     return tt__fail(TT_ERR_MEMORY, "no memory for %s of %lld buckets", h->cls->hook.name, (long long)h->bucket_count);
 }
 
 /* Copy into `params` those that require a gradient. */
-static tt_status note_trained_params(const tt__hook *h, const tt_named_tensors *all, tt__hook_param *params,
+static tt_status note_trained_params(const tt__comm_hook *h, const tt_named_tensors *all, tt__hook_param *params,
                                      int64_t *count) {
     for (int64_t i = 0; i < all->count; i++) {
         const tt_tensor *x = all->tensors[i];
@@ -46,7 +46,7 @@ static tt_status note_trained_params(const tt__hook *h, const tt_named_tensors *
 
 /* Note the parameters that require a gradient: buckets know their numbers among those. On failure the list of before
  * stays. */
-static tt_status list_params(tt__hook *h) {
+static tt_status list_params(tt__comm_hook *h) {
     const tt__ddp *d = tt__ddp_of(h->ddp);
     const tt_named_tensors *all = tt_module_parameters(d->module);
     if (!all)
@@ -89,7 +89,7 @@ static bool buckets_are_alike(const tt_bucket *a, const tt_bucket *b) {
 }
 
 /* Errors of another world don't count in this one. */
-static bool errors_stay(const tt__hook *h, const tt_bucket *buckets, int64_t count) {
+static bool errors_stay(const tt__comm_hook *h, const tt_bucket *buckets, int64_t count) {
     if (h->world != tt_get_world_size(buckets[0].group) || h->bucket_count != count)
         return false;
     for (int64_t b = 0; b < count; b++)
@@ -109,13 +109,13 @@ static tt_status copy_bucket(tt__hook_bucket *to, const tt_bucket *from) {
     return TT_OK;
 }
 
-static void drop_hook_buckets(tt__hook *h) {
+static void drop_hook_buckets(tt__comm_hook *h) {
     free_hook_buckets(h->buckets, h->bucket_count);
     h->buckets = NULL;
     h->bucket_count = 0;
 }
 
-static tt_status fill_hook_buckets(tt__hook *h, const tt_bucket *buckets, int64_t count) {
+static tt_status fill_hook_buckets(tt__comm_hook *h, const tt_bucket *buckets, int64_t count) {
     for (int64_t b = 0; b < count; b++) {
         tt__hook_bucket *bucket = &h->buckets[b];
         tt__hook_needs needs = {.error = false};
@@ -132,7 +132,7 @@ static tt_status fill_hook_buckets(tt__hook *h, const tt_bucket *buckets, int64_
 }
 
 /* Make the buckets anew, with errors of zero; on failure there are none. */
-static tt_status make_hook_buckets(tt__hook *h, const tt_bucket *buckets, int64_t count) {
+static tt_status make_hook_buckets(tt__comm_hook *h, const tt_bucket *buckets, int64_t count) {
     drop_hook_buckets(h);
     if (!(h->buckets = calloc((size_t)count, sizeof *h->buckets)))
         return no_hook_memory(h);
@@ -144,7 +144,7 @@ static tt_status make_hook_buckets(tt__hook *h, const tt_bucket *buckets, int64_
 }
 
 /* Give back in the order in which all ranks do. */
-static void free_buffers(tt__hook *h) {
+static void free_buffers(tt__comm_hook *h) {
     for (int64_t b = 0; b < h->bucket_count; b++)
         for (int i = 0; i < TT__HOOK_BUFFERS; i++) {
             h->buckets[b].buffers[i] = NULL;
@@ -152,7 +152,7 @@ static void free_buffers(tt__hook *h) {
         }
 }
 
-static tt_status allocate_buffer(const tt__hook *h, tt__hook_bucket *bucket, int i, size_t bytes) {
+static tt_status allocate_buffer(const tt__comm_hook *h, tt__hook_bucket *bucket, int i, size_t bytes) {
     const tt_device *device = tt_device_of(bucket->view.device, bucket->view.device_index);
     if (!bytes)
         return TT_OK;
@@ -161,7 +161,7 @@ static tt_status allocate_buffer(const tt__hook *h, tt__hook_bucket *bucket, int
     return TT_OK;
 }
 
-static tt_status allocate_buffers(tt__hook *h) {
+static tt_status allocate_buffers(tt__comm_hook *h) {
     for (int64_t b = 0; b < h->bucket_count; b++) {
         tt__hook_bucket *bucket = &h->buckets[b];
         tt__hook_needs needs = {.error = false};
@@ -174,7 +174,7 @@ static tt_status allocate_buffers(tt__hook *h) {
 }
 
 /* What this rank does alone, so that it may fail on it alone. */
-static tt_status attach_alone(tt__hook *h, const tt_bucket *buckets, int64_t count) {
+static tt_status attach_alone(tt__comm_hook *h, const tt_bucket *buckets, int64_t count) {
     bool stay = errors_stay(h, buckets, count);
     TT__TRY(list_params(h));
     h->group = buckets[0].group;
@@ -190,7 +190,7 @@ static tt_status attach_alone(tt__hook *h, const tt_bucket *buckets, int64_t cou
 }
 
 tt_status tt__hook_attach(void *state, const tt_bucket *buckets, int64_t count) {
-    tt__hook *h = state;
+    tt__comm_hook *h = state;
     tt_status status = tt__hook_align(h, buckets[0].group, attach_alone(h, buckets, count));
     if (!status && (status = allocate_buffers(h)))
         free_buffers(h);
@@ -200,7 +200,7 @@ tt_status tt__hook_attach(void *state, const tt_bucket *buckets, int64_t count) 
 }
 
 void tt__hook_detach(void *state) {
-    tt__hook *h = state;
+    tt__comm_hook *h = state;
     free_buffers(h);
     h->group = NULL;
 }
@@ -208,14 +208,14 @@ void tt__hook_detach(void *state) {
 /* ---- the wrapper's */
 
 static void free_hook(void *state) {
-    tt__hook *h = state;
+    tt__comm_hook *h = state;
     drop_hook_buckets(h);
     free_params(h->params, h->param_count);
     tt__dict_free(&h->dict);
     h->cls->free(h);
 }
 
-tt__hook *tt__hook_of(tt_module *ddp) {
+tt__comm_hook *tt__hook_of(tt_module *ddp) {
     const tt__ddp *d = tt__ddp_of(ddp);
     return d && d->hook && d->hook_destroy == free_hook ? d->hook_state : NULL;
 }
@@ -229,7 +229,7 @@ tt_status tt__hook_refused(tt_module *ddp, tt_status status) {
     return tt__joint_call_end(&call, status);
 }
 
-tt_status tt__hook_register(tt_module *ddp, tt__hook *h, const tt__hook_class *cls, const char *settings) {
+tt_status tt__hook_register(tt_module *ddp, tt__comm_hook *h, const tt__hook_class *cls, const char *settings) {
     if (!h)
         return tt__hook_refused(ddp, tt__fail(TT_ERR_MEMORY, "communication hook \"%s\": no memory", cls->hook.name));
     h->cls = cls;

@@ -8,7 +8,7 @@
 
 #include <tutti/comm_hooks.h>
 
-typedef struct tt__hook tt__hook;
+typedef struct tt__comm_hook tt__comm_hook;
 
 enum { TT__HOOK_BUFFERS = 3 };
 
@@ -43,24 +43,24 @@ typedef struct tt__hook_class {
     tt_comm_hook hook; /* .attach and .detach are tt__hook_attach and tt__hook_detach */
     bool (*takes)(tt_dtype dtype);
     const char *types; /* which: "f32" */
-    void (*needs)(const tt__hook *hook, const tt_bucket *bucket, tt__hook_needs *needs);
+    void (*needs)(const tt__comm_hook *hook, const tt_bucket *bucket, tt__hook_needs *needs);
     /* Buckets are there, and parameters, which may be others than before. */
-    tt_status (*attached)(tt__hook *hook);
+    tt_status (*attached)(tt__comm_hook *hook);
     /* What is alike on all ranks: its size in bytes, and how far it has come; write it, and read it. */
-    size_t (*shared_size)(const tt__hook *hook);
-    int64_t (*progress)(const tt__hook *hook);
-    void (*write_shared)(const tt__hook *hook, void *to);
-    void (*read_shared)(tt__hook *hook, const void *from);
+    size_t (*shared_size)(const tt__comm_hook *hook);
+    int64_t (*progress)(const tt__comm_hook *hook);
+    void (*write_shared)(const tt__comm_hook *hook, void *to);
+    void (*read_shared)(tt__comm_hook *hook, const void *from);
     /* Entries of the state beside errors. `save_room`: how many at most. */
-    int64_t (*save_room)(const tt__hook *hook);
-    tt_status (*save)(tt__hook *hook, tt__dict *dict);
-    tt_status (*load)(tt__hook *hook, const tt_named_tensors *state);
-    void (*forget)(tt__hook *hook); /* as it was when it was made */
-    void (*free)(tt__hook *hook);   /* with what the kind has of its own */
+    int64_t (*save_room)(const tt__comm_hook *hook);
+    tt_status (*save)(tt__comm_hook *hook, tt__dict *dict);
+    tt_status (*load)(tt__comm_hook *hook, const tt_named_tensors *state);
+    void (*forget)(tt__comm_hook *hook); /* as it was when it was made */
+    void (*free)(tt__comm_hook *hook);   /* with what the kind has of its own */
 } tt__hook_class;
 
 /* The first member of each kind's struct. */
-struct tt__hook {
+struct tt__comm_hook {
     const tt__hook_class *cls;
     tt_module *ddp; /* the wrapper that owns the hook */
     tt_group *group;
@@ -75,7 +75,7 @@ struct tt__hook {
 tt_status tt__hook_refused(tt_module *ddp, tt_status status);
 
 /* Register `hook`, which is the wrapper's from now on: on failure it is freed. NULL: there was no memory. */
-tt_status tt__hook_register(tt_module *ddp, tt__hook *hook, const tt__hook_class *cls, const char *settings);
+tt_status tt__hook_register(tt_module *ddp, tt__comm_hook *hook, const tt__hook_class *cls, const char *settings);
 
 /* Check, before a hook is made, that there is a wrapper. */
 tt_status tt__hook_check(const char *who, tt_module *ddp);
@@ -84,19 +84,19 @@ tt_status tt__hook_attach(void *state, const tt_bucket *buckets, int64_t count);
 void tt__hook_detach(void *state);
 
 /* The hook's bucket that `bucket` is. */
-static inline tt__hook_bucket *tt__hook_bucket_of(const tt__hook *hook, const tt_bucket *bucket) {
+static inline tt__hook_bucket *tt__hook_bucket_of(const tt__comm_hook *hook, const tt_bucket *bucket) {
     return &hook->buckets[bucket->index];
 }
 
 /* Errors of parameters that no rank uses in a step stay what they were, as nothing that is sent of them is applied.
  * Before a stage changes errors: keep those of gradients that this rank does not use. `first`: where `more` begins in
  * the bucket. */
-tt_status tt__hook_keep_error(const tt__hook *hook, const tt_bucket *bucket);
-tt_status tt__hook_keep_more(const tt__hook *hook, const tt_bucket *bucket, int64_t first);
+tt_status tt__hook_keep_error(const tt__comm_hook *hook, const tt_bucket *bucket);
+tt_status tt__hook_keep_more(const tt__comm_hook *hook, const tt_bucket *bucket, int64_t first);
 
 /* With stage == stages: put back those that no rank has used. */
-void tt__hook_put_error_back(const tt__hook *hook, const tt_bucket *bucket);
-void tt__hook_put_more_back(const tt__hook *hook, const tt_bucket *bucket, int64_t first);
+void tt__hook_put_error_back(const tt__comm_hook *hook, const tt_bucket *bucket);
+void tt__hook_put_more_back(const tt__comm_hook *hook, const tt_bucket *bucket, int64_t first);
 
 /* What errors of a hook's calls name, as they have no line of the program's. */
 extern const char tt__hook_site[];
@@ -104,17 +104,17 @@ extern const char tt__hook_site[];
 bool tt__hook_takes_f32(tt_dtype dtype);
 
 /* The library's hook that a wrapper has. NULL: `ddp` is no wrapper, or has none of them. */
-tt__hook *tt__hook_of(tt_module *ddp);
+tt__comm_hook *tt__hook_of(tt_module *ddp);
 
 /* hook_align.c: collective. Give all ranks of the group what is alike on them, from the one that has come furthest.
  * `mine`: what this rank's part has come to so far: if it failed on any rank, all fail. */
-tt_status tt__hook_align(tt__hook *hook, tt_group *group, tt_status mine);
+tt_status tt__hook_align(tt__comm_hook *hook, tt_group *group, tt_status mine);
 
 /* comm_hook_state.c: the entry "HOOK.KIND OF" of a state, in memory of the host, contiguous: *found. */
-tt_status tt__hook_find(const tt__hook *hook, const tt_named_tensors *state, const char *kind, const char *of,
+tt_status tt__hook_find(const tt__comm_hook *hook, const tt_named_tensors *state, const char *kind, const char *of,
                         tt_dtype dtype, int64_t count, const tt_tensor **found);
 
 /* Begin anew. */
-void tt__hook_forget(tt__hook *hook);
+void tt__hook_forget(tt__comm_hook *hook);
 
 #endif

@@ -10,7 +10,7 @@
 
 /* ---- saving */
 
-static tt_status save_errors(tt__hook *h, const tt__hook_bucket *b) {
+static tt_status save_errors(tt__comm_hook *h, const tt__hook_bucket *b) {
     for (int64_t g = 0; g < b->view.gradient_count && b->error; g++) {
         const tt_bucket_gradient *at = &b->view.gradients[g];
         TT__TRY(tt__dict_add_own(&h->dict, tt_from_data(b->error + at->offset, TT_SHAPE(at->count), TT_F32),
@@ -22,7 +22,7 @@ static tt_status save_errors(tt__hook *h, const tt__hook_bucket *b) {
     return TT_OK;
 }
 
-static tt_status save_hook(tt__hook *h) {
+static tt_status save_hook(tt__comm_hook *h) {
     int64_t world = h->world, room = h->param_count + h->bucket_count + 1;
     room += h->cls->save_room ? h->cls->save_room(h) : 0;
     TT__TRY(tt__dict_init(&h->dict, "tt_comm_hook_state_dict", (size_t)room));
@@ -37,7 +37,7 @@ static tt_status fail_no_hook(const char *who) {
 }
 
 const tt_named_tensors *tt_comm_hook_state_dict(tt_module *ddp) {
-    tt__hook *h = tt__hook_of(ddp);
+    tt__comm_hook *h = tt__hook_of(ddp);
     if (!h) {
         tt_ignore(fail_no_hook("tt_comm_hook_state_dict"));
         return NULL;
@@ -47,7 +47,7 @@ const tt_named_tensors *tt_comm_hook_state_dict(tt_module *ddp) {
 
 /* ---- loading */
 
-tt_status tt__hook_find(const tt__hook *h, const tt_named_tensors *state, const char *kind, const char *of,
+tt_status tt__hook_find(const tt__comm_hook *h, const tt_named_tensors *state, const char *kind, const char *of,
                         tt_dtype dtype, int64_t count, const tt_tensor **found) {
     char *name;
     if (asprintf(&name, "%s.%s%s", h->cls->hook.name, kind, of) < 0)
@@ -66,7 +66,7 @@ tt_status tt__hook_find(const tt__hook *h, const tt_named_tensors *state, const 
     return status;
 }
 
-static tt_status load_errors(const tt__hook *h, const tt__hook_bucket *b, const tt_named_tensors *state) {
+static tt_status load_errors(const tt__comm_hook *h, const tt__hook_bucket *b, const tt_named_tensors *state) {
     const tt_tensor *x;
     for (int64_t g = 0; g < b->view.gradient_count && b->error; g++) {
         const tt_bucket_gradient *at = &b->view.gradients[g];
@@ -77,7 +77,7 @@ static tt_status load_errors(const tt__hook *h, const tt__hook_bucket *b, const 
 }
 
 /* Errors of averages are those of a slice: where buckets lie otherwise they begin anew. */
-static void load_average_error(const tt__hook *h, const tt__hook_bucket *b, const tt_named_tensors *state) {
+static void load_average_error(const tt__comm_hook *h, const tt__hook_bucket *b, const tt_named_tensors *state) {
     char name[64];
     snprintf(name, sizeof name, "%s.average_error.%lld", h->cls->hook.name, (long long)b->view.index);
     const tt_tensor *x = b->more ? tt_named_tensors_find(state, name) : NULL;
@@ -86,7 +86,7 @@ static void load_average_error(const tt__hook *h, const tt__hook_bucket *b, cons
         memcpy(b->more, tt_tensor_data((tt_tensor *)x), (size_t)b->more_count * sizeof(float));
 }
 
-static tt_status load_hook(tt__hook *h, const tt_named_tensors *state) {
+static tt_status load_hook(tt__comm_hook *h, const tt_named_tensors *state) {
     const tt_tensor *world;
     tt__hook_forget(h);
     if (state->count == 0)
@@ -102,7 +102,7 @@ static tt_status load_hook(tt__hook *h, const tt_named_tensors *state) {
 
 tt_status tt_comm_hook_load_state_dict(tt_module *ddp, const tt_named_tensors *state) {
     static const char who[] = "tt_comm_hook_load_state_dict";
-    tt__hook *h = tt__hook_of(ddp);
+    tt__comm_hook *h = tt__hook_of(ddp);
     if (!h)
         return fail_no_hook(who);
     if (!h->group)

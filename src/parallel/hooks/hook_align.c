@@ -9,7 +9,7 @@
 
 const char tt__hook_site[] = "a communication hook";
 
-void tt__hook_forget(tt__hook *h) {
+void tt__hook_forget(tt__comm_hook *h) {
     for (int64_t b = 0; b < h->bucket_count; b++) {
         tt__hook_bucket *bucket = &h->buckets[b];
         if (bucket->error)
@@ -24,7 +24,7 @@ void tt__hook_forget(tt__hook *h) {
 enum { STATUS, PROGRESS, TOLD };
 
 /* Tell the others how far this rank is; *from: the rank that has come furthest, -1: none has begun. */
-static tt_status tell_progress(const tt__hook *h, tt_group *group, tt_status mine, int *from) {
+static tt_status tell_progress(const tt__comm_hook *h, tt_group *group, tt_status mine, int *from) {
     int world = tt_get_world_size(group);
     const int64_t own[TOLD] = {mine, !mine && h->cls->progress ? h->cls->progress(h) : 0};
     int64_t *all = calloc((size_t)world * TOLD, sizeof *all);
@@ -44,7 +44,7 @@ static tt_status tell_progress(const tt__hook *h, tt_group *group, tt_status min
     return status;
 }
 
-static tt_status share_from(tt__hook *h, tt_group *group, int from) {
+static tt_status share_from(tt__comm_hook *h, tt_group *group, int from) {
     size_t size = h->cls->shared_size(h);
     char *text = calloc(1, size + 1);
     tt_status status = text ? TT_OK : tt__fail(TT_ERR_MEMORY, "no memory for %zu bytes of state", size);
@@ -60,7 +60,7 @@ static tt_status share_from(tt__hook *h, tt_group *group, int from) {
     return status;
 }
 
-tt_status tt__hook_align(tt__hook *h, tt_group *group, tt_status mine) {
+tt_status tt__hook_align(tt__comm_hook *h, tt_group *group, tt_status mine) {
     tt__saved_error saved;
     int from = -1;
     if (mine)

@@ -15,7 +15,7 @@ static tt_status all_reduce_next(void *state, const tt_bucket *b, int stage, tt_
                                               .work = work, .file = tt__hook_site, TT__BUCKET_ON(b)));
 }
 
-static void all_reduce_free(tt__hook *h) { free(h); }
+static void all_reduce_free(tt__comm_hook *h) { free(h); }
 
 tt_status tt_all_reduce_hook(tt_module *ddp) {
     static const tt__hook_class cls = {.hook = {.size = sizeof cls.hook,
@@ -27,5 +27,5 @@ tt_status tt_all_reduce_hook(tt_module *ddp) {
                                        .takes = takes_all,
                                        .free = all_reduce_free};
     TT__TRY(tt__hook_check("tt_all_reduce_hook", ddp));
-    return tt__hook_register(ddp, calloc(1, sizeof(tt__hook)), &cls, NULL);
+    return tt__hook_register(ddp, calloc(1, sizeof(tt__comm_hook)), &cls, NULL);
 }

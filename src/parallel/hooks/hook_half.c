@@ -5,7 +5,6 @@
 #include "parallel/hooks/comm_hook.h"
 #include "parallel/hooks/hook_kernels.h"
 #include "reducer/reducer.h"
-#include "tensor/core/borrow.h"
 #include "tensor/ops/ops.h"
 
 #include <tutti/functional.h>
@@ -13,7 +12,7 @@
 #include <stdlib.h>
 
 typedef struct half_hook {
-    tt__hook base;
+    tt__comm_hook base;
     tt_dtype type; /* TT_F16 or TT_BF16 */
 } half_hook;
 
@@ -22,7 +21,7 @@ static bool takes_bf16(tt_dtype dtype) { return dtype == TT_F32 || dtype == TT_F
 
 static bool is_wide(tt_dtype dtype) { return dtype == TT_F32 || dtype == TT_F64; }
 
-static void half_needs(const tt__hook *h, const tt_bucket *b, tt__hook_needs *needs) {
+static void half_needs(const tt__comm_hook *h, const tt_bucket *b, tt__hook_needs *needs) {
     (void)h;
     needs->bytes[0] = is_wide(b->dtype) ? (size_t)b->count * sizeof(uint16_t) : 0;
 }
@@ -98,7 +97,7 @@ static tt_status half_next(void *state, const tt_bucket *b, int stage, tt_work *
     return TT_OK;
 }
 
-static void half_free(tt__hook *h) { free(h); }
+static void half_free(tt__comm_hook *h) { free(h); }
 
 #define HALF_HOOK(name_)                                                                                \
     {                                                                                                   \
@@ -117,7 +116,7 @@ static tt_status register_half(tt_module *ddp, const tt__hook_class *cls, tt_dty
     half_hook *h = calloc(1, sizeof *h);
     if (h)
         h->type = type;
-    return tt__hook_register(ddp, (tt__hook *)h, cls, NULL);
+    return tt__hook_register(ddp, (tt__comm_hook *)h, cls, NULL);
 }
 
 tt_status tt_f16_hook(tt_module *ddp) {

@@ -22,7 +22,7 @@
 #include <string.h>
 
 typedef struct int8_hook {
-    tt__hook base;
+    tt__comm_hook base;
     int64_t block;
     bool feedback;
     float *average; /* room for the largest slice */
@@ -157,7 +157,7 @@ static tt_status int8_next(void *state, const tt_bucket *b, int stage, tt_work *
 
 /* ---- life */
 
-static void int8_needs(const tt__hook *hook, const tt_bucket *b, tt__hook_needs *needs) {
+static void int8_needs(const tt__comm_hook *hook, const tt_bucket *b, tt__hook_needs *needs) {
     const int8_hook *h = (const int8_hook *)hook;
     size_t all = slice_bytes(h, b) * (size_t)tt_get_world_size(b->group);
     *needs = (tt__hook_needs){.bytes = {[SEND] = all, [RECEIVE] = all, [AVERAGES] = all},
@@ -165,7 +165,7 @@ static void int8_needs(const tt__hook *hook, const tt_bucket *b, tt__hook_needs 
                               .more_count = h->feedback ? slice_blocks(h, b) * h->block : 0};
 }
 
-static tt_status int8_attached(tt__hook *hook) {
+static tt_status int8_attached(tt__comm_hook *hook) {
     int8_hook *h = (int8_hook *)hook;
     int64_t most = 0;
     for (int64_t b = 0; b < hook->bucket_count; b++) {
@@ -177,7 +177,7 @@ static tt_status int8_attached(tt__hook *hook) {
     return h->average ? TT_OK : tt__fail(TT_ERR_MEMORY, "no memory for %" PRId64 " averages", most);
 }
 
-static void int8_free(tt__hook *hook) {
+static void int8_free(tt__comm_hook *hook) {
     free(((int8_hook *)hook)->average);
     free(hook);
 }
@@ -209,5 +209,5 @@ tt_status tt_int8_hook_with(const tt_int8_hook_args *given, size_t size) {
         h->block = block;
         h->feedback = !a.no_error_feedback;
     }
-    return tt__hook_register(a.ddp, (tt__hook *)h, &cls, settings);
+    return tt__hook_register(a.ddp, (tt__comm_hook *)h, &cls, settings);
 }

@@ -32,7 +32,7 @@ typedef struct power_matrix {
 } power_matrix;
 
 typedef struct power_hook {
-    tt__hook base;
+    tt__comm_hook base;
     int rank;
     int64_t start;
     double min_compression_rate, epsilon;
@@ -250,7 +250,7 @@ static tt_status power_next(void *state, const tt_bucket *b, int stage, tt_work 
 
 /* ---- life */
 
-static void power_needs(const tt__hook *hook, const tt_bucket *b, tt__hook_needs *needs) {
+static void power_needs(const tt__comm_hook *hook, const tt_bucket *b, tt__hook_needs *needs) {
     const power_hook *h = (const power_hook *)hook;
     size_t ps = 0, qs = 0;
     for (int64_t g = 0; g < b->gradient_count; g++) {
@@ -284,7 +284,7 @@ static bool matrices_fit(const power_hook *h) {
     return fit;
 }
 
-static tt_status power_attached(tt__hook *hook) {
+static tt_status power_attached(tt__comm_hook *hook) {
     power_hook *h = (power_hook *)hook;
     if (h->matrices && matrices_fit(h))
         return TT_OK;
@@ -307,7 +307,7 @@ static tt_status power_attached(tt__hook *hook) {
     return tt__fail(TT_ERR_MEMORY, "no memory for the matrices of %lld parameters", (long long)hook->param_count);
 }
 
-static void power_forget(tt__hook *hook) {
+static void power_forget(tt__comm_hook *hook) {
     power_hook *h = (power_hook *)hook;
     h->step = 0;
     tt__generator_init(&h->seeds, h->seed);
@@ -315,7 +315,7 @@ static void power_forget(tt__hook *hook) {
         h->matrices[i].warm = false;
 }
 
-static void power_free(tt__hook *hook) {
+static void power_free(tt__comm_hook *hook) {
     free_matrices((power_hook *)hook);
     free(hook);
 }
@@ -324,7 +324,7 @@ static void power_free(tt__hook *hook) {
 
 static size_t q_bytes(const power_matrix *m) { return (size_t)(m->rank * m->columns) * sizeof(float); }
 
-static size_t power_shared_size(const tt__hook *hook) {
+static size_t power_shared_size(const tt__comm_hook *hook) {
     const power_hook *h = (const power_hook *)hook;
     size_t size = sizeof h->step + sizeof h->seeds;
     for (int64_t i = 0; i < h->matrix_count; i++)
@@ -332,9 +332,9 @@ static size_t power_shared_size(const tt__hook *hook) {
     return size;
 }
 
-static int64_t power_progress(const tt__hook *hook) { return ((const power_hook *)hook)->step; }
+static int64_t power_progress(const tt__comm_hook *hook) { return ((const power_hook *)hook)->step; }
 
-static void power_write_shared(const tt__hook *hook, void *to) {
+static void power_write_shared(const tt__comm_hook *hook, void *to) {
     const power_hook *h = (const power_hook *)hook;
     char *at = to;
     memcpy(at, &h->step, sizeof h->step);
@@ -350,7 +350,7 @@ static void power_write_shared(const tt__hook *hook, void *to) {
     }
 }
 
-static void power_read_shared(tt__hook *hook, const void *from) {
+static void power_read_shared(tt__comm_hook *hook, const void *from) {
     power_hook *h = (power_hook *)hook;
     const char *at = from;
     memcpy(&h->step, at, sizeof h->step);
@@ -368,9 +368,9 @@ static void power_read_shared(tt__hook *hook, const void *from) {
 
 /* ---- state */
 
-static int64_t power_save_room(const tt__hook *hook) { return hook->param_count + 2; }
+static int64_t power_save_room(const tt__comm_hook *hook) { return hook->param_count + 2; }
 
-static tt_status power_save(tt__hook *hook, tt__dict *dict) {
+static tt_status power_save(tt__comm_hook *hook, tt__dict *dict) {
     power_hook *h = (power_hook *)hook;
     TT__TRY(tt__dict_add_own(dict, tt_from_data(&h->step, TT_SCALAR, TT_I64), "powersgd.step"));
     TT__TRY(tt__dict_add_own(dict, tt_generator_get_state(&h->seeds), "powersgd.seeds"));
@@ -383,7 +383,7 @@ static tt_status power_save(tt__hook *hook, tt__dict *dict) {
     return TT_OK;
 }
 
-static tt_status power_load(tt__hook *hook, const tt_named_tensors *state) {
+static tt_status power_load(tt__comm_hook *hook, const tt_named_tensors *state) {
     power_hook *h = (power_hook *)hook;
     const tt_tensor *x;
     TT__TRY(tt__hook_find(hook, state, "step", "", TT_I64, 1, &x));
@@ -467,5 +467,5 @@ tt_status tt_powersgd_hook_with(const tt_powersgd_hook_args *given, size_t size)
                    (long long)h->start, h->min_compression_rate, h->epsilon, h->seed,
                    a.no_error_feedback ? ", no error feedback" : "", a.no_warm_start ? ", no warm start" : "");
     }
-    return tt__hook_register(a.ddp, (tt__hook *)h, &powersgd_class, h ? settings : NULL);
+    return tt__hook_register(a.ddp, (tt__comm_hook *)h, &powersgd_class, h ? settings : NULL);
 }

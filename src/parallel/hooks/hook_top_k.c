@@ -18,7 +18,7 @@
 #include <string.h>
 
 typedef struct top_k_hook {
-    tt__hook base;
+    tt__comm_hook base;
     double density;
     bool feedback;
 } top_k_hook;
@@ -142,14 +142,14 @@ static tt_status top_k_next(void *state, const tt_bucket *b, int stage, tt_work 
 
 /* ---- life */
 
-static void top_k_needs(const tt__hook *hook, const tt_bucket *b, tt__hook_needs *needs) {
+static void top_k_needs(const tt__comm_hook *hook, const tt_bucket *b, tt__hook_needs *needs) {
     const top_k_hook *h = (const top_k_hook *)hook;
     size_t bytes = (size_t)bucket_pairs(h, b) * sizeof(top_pair);
     *needs = (tt__hook_needs){.bytes = {[OWN] = bytes, [ALL] = bytes * (size_t)tt_get_world_size(b->group)},
                               .error = h->feedback};
 }
 
-static tt_status top_k_attached(tt__hook *hook) {
+static tt_status top_k_attached(tt__comm_hook *hook) {
     for (int64_t b = 0; b < hook->bucket_count; b++)
         if (hook->buckets[b].view.count > UINT32_MAX)
             return tt__fail(TT_ERR_UNSUPPORTED, "a bucket has %lld elements, places have 32 bits",
@@ -157,7 +157,7 @@ static tt_status top_k_attached(tt__hook *hook) {
     return TT_OK;
 }
 
-static void top_k_free(tt__hook *h) { free(h); }
+static void top_k_free(tt__comm_hook *h) { free(h); }
 
 tt_status tt_top_k_hook_with(const tt_top_k_hook_args *given, size_t size) {
     static const tt__hook_class cls = {.hook = {.size = sizeof cls.hook,
@@ -184,5 +184,5 @@ tt_status tt_top_k_hook_with(const tt_top_k_hook_args *given, size_t size) {
         h->density = density;
         h->feedback = !a.no_error_feedback;
     }
-    return tt__hook_register(a.ddp, (tt__hook *)h, &cls, settings);
+    return tt__hook_register(a.ddp, (tt__comm_hook *)h, &cls, settings);
 }

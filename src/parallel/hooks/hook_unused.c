@@ -35,23 +35,23 @@ static tt_status keep_unused(float **kept, const float *from, const tt_bucket *b
     return TT_OK;
 }
 
-tt_status tt__hook_keep_error(const tt__hook *h, const tt_bucket *b) {
+tt_status tt__hook_keep_error(const tt__comm_hook *h, const tt_bucket *b) {
     tt__hook_bucket *own = tt__hook_bucket_of(h, b);
     return keep_unused(&own->error_before, own->error, b, 0, b->count);
 }
 
-tt_status tt__hook_keep_more(const tt__hook *h, const tt_bucket *b, int64_t first) {
+tt_status tt__hook_keep_more(const tt__comm_hook *h, const tt_bucket *b, int64_t first) {
     tt__hook_bucket *own = tt__hook_bucket_of(h, b);
     return keep_unused(&own->more_before, own->more, b, first, own->more_count);
 }
 
-void tt__hook_put_error_back(const tt__hook *h, const tt_bucket *b) {
+void tt__hook_put_error_back(const tt__comm_hook *h, const tt_bucket *b) {
     tt__hook_bucket *own = tt__hook_bucket_of(h, b);
     if (own->error && own->error_before)
         copy_unused(own->error, own->error_before, b, 0, b->count);
 }
 
-void tt__hook_put_more_back(const tt__hook *h, const tt_bucket *b, int64_t first) {
+void tt__hook_put_more_back(const tt__comm_hook *h, const tt_bucket *b, int64_t first) {
     tt__hook_bucket *own = tt__hook_bucket_of(h, b);
     if (own->more && own->more_before)
         copy_unused(own->more, own->more_before, b, first, own->more_count);

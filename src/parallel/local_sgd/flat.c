@@ -8,7 +8,6 @@
 #include "comm/group.h"
 #include "optim/dict.h"
 #include "reducer/bucket.h"
-#include "tensor/core/borrow.h"
 #include "tensor/core/named_tensors.h"
 #include "tensor/core/tensor.h"
 #include "tensor/ops/ops.h"

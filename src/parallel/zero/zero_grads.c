@@ -10,7 +10,6 @@
 
 #include "autograd/engine.h"
 #include "base/saved_error.h"
-#include "tensor/core/borrow.h"
 
 static const char scatter_site[] = "the averaging of gradients";
 

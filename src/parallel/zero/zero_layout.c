@@ -8,7 +8,6 @@
 #include "base/saved_error.h"
 
 #include "comm/group.h"
-#include "tensor/core/borrow.h"
 
 static const char who[] = "tt_zero_optimizer";
 

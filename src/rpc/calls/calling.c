@@ -247,7 +247,7 @@ static tt_status begin_locked(tt_rpc *rpc, const tt__rpc_request *request, tt__r
     out->kind = request->kind;
     out->to = request->to;
     snprintf(out->function, sizeof out->function, "%s", request->function ? request->function : "");
-    out->record = tt__recording_call(rpc, request, e);
+    out->record = tt__recording_call(rpc, request->kind, request->known, request->to, e);
     rpc->counters.calls++;
     rpc->counters.calls_made++;
     rpc->peers[out->to]->calls_out++;

@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "net/secure/secret.h"
-#include "rpc/functions/serving.h"
 #include "rpc/references/references.h"
 
 #include <stdlib.h>

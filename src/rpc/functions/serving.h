@@ -14,12 +14,7 @@ void tt__serve_forget(tt_rpc *rpc, int from, uint32_t id);
 /* Worker `id` is lost: stop receiving and sending the parts of its calls, and drop calls that wait for a future. */
 void tt__serve_lost(tt_rpc *rpc, int id);
 
-/* ---- for cycles.c; the first two are in served_table.c */
-
-/* Find call `id` of worker `from`, or the call whose result is to be `value`, that of a reference; NULL: there is
- * none. */
-tt_rpc_call *tt__serve_find(const tt_rpc *rpc, int from, uint32_t id);
-tt_rpc_call *tt__serve_maker(const tt_rpc *rpc, const tt_future *value);
+/* ---- for cycles.c */
 
 /* Return what a call does: it is queued, its function runs, it waits for the future *later, or parts are moved. */
 typedef enum tt__served { TT__SERVED_QUEUED, TT__SERVED_RUNS, TT__SERVED_LATER, TT__SERVED_MOVES } tt__served;
@@ -30,9 +25,6 @@ tt_rpc_call *tt__serve_next(const tt_rpc *rpc, const tt_rpc_call *call);
 
 /* Return the name of a call's function, which has *bytes bytes and no 0 at the end. *bytes = 0: it is a FETCH. */
 const char *tt__serve_function(const tt_rpc_call *call, int *bytes);
-
-/* Return a number that no other call of this worker has. */
-uint64_t tt__serve_key(const tt_rpc_call *call);
 
 /* Does the call, which has not begun, wait until threads are free? */
 bool tt__serve_is_aside(const tt_rpc_call *call);

@@ -5,6 +5,7 @@
 #include "net/secure/secret.h"
 #include "rpc/calls/calling.h"
 #include "rpc/calls/sending.h"
+#include "rpc/functions/served_table.h"
 #include "rpc/functions/serving.h"
 #include "rpc/threads/pool_crew.h"
 #include "rpc/threads/waiting.h"

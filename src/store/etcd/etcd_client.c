@@ -5,7 +5,6 @@
 #include "base/machine/clock.h"
 #include "base/text/parse.h"
 #include "base/text/printable.h"
-#include "store/etcd/etcd_server.h"
 #include "store/etcd/etcd_text.h"
 #include "store/etcd/json_scan.h"
 

@@ -4,21 +4,9 @@
 #define TT_STORE_ETCD_CLIENT_H
 
 #include "net/http.h"
+#include "store/etcd/etcd_server.h"
 
 enum { TT__ETCD_MAX_SERVERS = 16 };
-
-/* gRPC's codes, as far as they decide anything here. */
-typedef enum tt__etcd_code {
-    TT__ETCD_NO_CODE = 0,
-    TT__ETCD_INVALID = 3,
-    TT__ETCD_DEADLINE = 4,
-    TT__ETCD_NOT_FOUND = 5,
-    TT__ETCD_FORBIDDEN = 7,
-    TT__ETCD_EXHAUSTED = 8,
-    TT__ETCD_PRECONDITION = 9,
-    TT__ETCD_UNAVAILABLE = 14,
-    TT__ETCD_UNAUTHENTICATED = 16
-} tt__etcd_code;
 
 /* What the caller may choose; NULL = the environment's (TT_ETCD_USER ...), "" = none. */
 typedef struct tt__etcd_credentials {

@@ -2,7 +2,22 @@
 #ifndef TT_STORE_ETCD_SERVER_H
 #define TT_STORE_ETCD_SERVER_H
 
-#include "store/etcd/etcd_client.h"
+#include "base/bytes.h"
+
+#include <tutti/base.h>
+
+/* gRPC's codes, as far as they decide anything here. */
+typedef enum tt__etcd_code {
+    TT__ETCD_NO_CODE = 0,
+    TT__ETCD_INVALID = 3,
+    TT__ETCD_DEADLINE = 4,
+    TT__ETCD_NOT_FOUND = 5,
+    TT__ETCD_FORBIDDEN = 7,
+    TT__ETCD_EXHAUSTED = 8,
+    TT__ETCD_PRECONDITION = 9,
+    TT__ETCD_UNAVAILABLE = 14,
+    TT__ETCD_UNAUTHENTICATED = 16
+} tt__etcd_code;
 
 /* Read "host:port,https://other" into urls[0..max-1], each the caller's to free: a scheme is put before what has none,
  * etcd's port behind. *n counts those that were made, also after a failure. Errors: TT_ERR_INVALID, TT_ERR_MEMORY. */

@@ -3,7 +3,6 @@
 
 #include "base/error.h"
 #include "base/quarantine.h"
-#include "tensor/core/borrow.h"
 #include "tensor/core/pool.h"
 #include "tensor/core/unscoped.h"
 #include "tensor/device/pinned.h"

@@ -63,6 +63,9 @@ tt_tensor *tt__tensor_new_pinned(const char *who, const tt_device *device, tt_sh
 tt_tensor *tt__tensor_new_on(const char *who, const tt_device *device, tt_shape shape, tt_dtype dtype,
                              const int64_t *stride);
 
+/* Make a tensor over memory of the device that somebody else has, as tt_from_blob() does over the host's. */
+tt_tensor *tt__tensor_borrow(const char *who, const tt_device *device, void *data, tt_shape shape, tt_dtype dtype);
+
 /* Make another tensor over x's storage, its first element at x's + `offset` elements; no history. */
 tt_tensor *tt__tensor_alias(const char *who, const tt_tensor *x, tt_shape shape, const int64_t *stride, int64_t offset);
 
@@ -121,6 +124,9 @@ tt_tensor *tt__abandon(tt_tensor *x);
 /* Let x's elements lie at `data` from now on (borrowed; NULL: in new memory of its own). Values are not moved. x is
  * contiguous, on the host, and not a view. */
 tt_status tt__tensor_set_data(tt_tensor *x, void *data);
+
+/* Do the same with the values, on any device; on failure x stays as it is. */
+tt_status tt__tensor_move(const char *who, tt_tensor *x, void *data);
 
 /* Exchange storage, dtype and strides of two tensors of one shape; counts, owners and history stay, and so do other
  * tensors over either storage. */

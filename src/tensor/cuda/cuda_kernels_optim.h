@@ -39,7 +39,7 @@ __host__ __device__
 }
 
 /* Of f32 and f64, n > 0. cudaErrorNotSupported: another function has the rule, or none. */
-cudaError_t tt__cuda_step_run(cudaStream_t stream, tt_dtype dtype, tt__rule rule, const tt__cuda_step *step);
+cudaError_t tt__cuda_step_run(cudaStream_t stream, tt_dtype dtype, tt__optim_rule rule, const tt__cuda_step *step);
 
 /* LAMB, both passes. `scratch`: room for so many numbers, in which the norms are made. */
 int64_t tt__cuda_lamb_scratch(int64_t n);
@@ -51,7 +51,8 @@ typedef struct tt__cuda_row_step {
     const int64_t *row;
     int64_t n, columns;
 } tt__cuda_row_step;
-cudaError_t tt__cuda_row_step_run(cudaStream_t stream, tt_dtype dtype, tt__rule rule, const tt__cuda_row_step *step);
+cudaError_t tt__cuda_row_step_run(cudaStream_t stream, tt_dtype dtype, tt__optim_rule rule,
+                                  const tt__cuda_row_step *step);
 
 #ifdef __cplusplus
 }

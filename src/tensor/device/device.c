@@ -1,9 +1,7 @@
 #include "tensor/device/device.h"
 
 #include "base/error.h"
-#include "tensor/device/device_plugin.h"
 
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +11,6 @@ enum { MAX_DEVICES = 64 };
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static const tt_device *devices[MAX_DEVICES] = {&tt__cpu_device, &tt__reference_device};
 static int count = 2;
-static _Thread_local const tt_device *current_cuda; /* what "cuda" means; NULL: cuda:0 */
 
 /* In a forked child the lock is as another thread of the parent held it. */
 static void unlock_devices_in_child(void) { pthread_mutex_init(&mutex, NULL); }
@@ -81,66 +78,10 @@ tt_status tt__device_register(const tt_device *device) {
     return status;
 }
 
-/* ---- kernels */
-
-static tt__any_kernel kernel_at(const tt__kernels *table, size_t offset) {
-    return table ? *(const tt__any_kernel *)(const void *)((const char *)table + offset) : NULL;
-}
-
-/* A fallback serves where it reaches the same memory, that is by plain pointers. */
-tt__any_kernel tt__kernel_of(const tt_device *device, tt_dtype dtype, size_t offset) {
-    for (const tt_device *d = device; d; d = tt__device_is_host(d) ? d->fallback : NULL) {
-        tt__any_kernel found = kernel_at(d->kernels[dtype], offset);
-        if (found)
-            return found;
-    }
-    return NULL;
-}
-
-/* ---- finding */
-
-static const tt_device *load_device(const char *who, const char *name) {
-    const tt_device *loaded = tt__device_load(who, name);
-    return loaded && !tt__device_register(loaded) ? loaded : NULL;
-}
-
-static const tt_device *find_device(const char *who, const char *name) {
-    char known[256];
+const tt_device *tt__device_registered(const char *name, char *known, size_t size) {
     lock_devices();
     const tt_device *found = name ? device_named(name) : NULL;
-    list_devices(known, sizeof known);
+    list_devices(known, size);
     pthread_mutex_unlock(&mutex);
-    if (found)
-        return found;
-    if (name && !strcmp(name, "cuda") && current_cuda)
-        return current_cuda;
-    if (name && (!strcmp(name, "cuda") || !strncmp(name, "cuda:", 5)))
-        return load_device(who, name);
-    return tt__fail_null(TT_ERR_NOT_FOUND, "%s: expected one of %s, or \"cuda:0\" and so on, got \"%s\"", who, known,
-                         name ? name : "NULL");
-}
-
-const tt_device *tt_device_get(const char *name) { return find_device("tt_device_get", name); }
-
-tt_status tt_set_device(const tt_device *device) {
-    if (!device || device->type != TT_DEVICE_CUDA)
-        return tt__fail(TT_ERR_INVALID, "tt_set_device: expected a CUDA device, as TT_CUDA(0), got %s",
-                        device ? device->name : "NULL");
-    current_cuda = device;
-    return TT_OK;
-}
-
-const tt_device *tt_current_device(void) { return find_device("tt_current_device", "cuda"); }
-
-const tt_device *tt_device_of(tt_device_type type, int64_t index) {
-    char name[32];
-    if (type == TT_DEVICE_CPU && index == 0)
-        return &tt__cpu_device;
-    if (type != TT_DEVICE_CUDA || index < 0)
-        return tt__fail_null(TT_ERR_NOT_FOUND,
-                             "tt_device_of: expected TT_DEVICE_CPU and 0, or TT_DEVICE_CUDA and an "
-                             "index of at least 0, got %d and %" PRId64,
-                             (int)type, index);
-    snprintf(name, sizeof name, "cuda:%" PRId64, index);
-    return find_device("tt_device_of", name);
+    return found;
 }

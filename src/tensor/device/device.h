@@ -131,4 +131,7 @@ static inline bool tt__device_is_host(const tt_device *device) { return !device-
  * something or its name is taken; registering the same one again is allowed. Thread-safe. */
 tt_status tt__device_register(const tt_device *device);
 
+/* Find a registered device; NULL: there is none of that name. Write the names of all to `known`, for the error. */
+const tt_device *tt__device_registered(const char *name, char *known, size_t size);
+
 #endif

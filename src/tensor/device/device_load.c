@@ -11,9 +11,11 @@
 #include "tensor/device/device_plugin.h"
 
 #include <dlfcn.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -106,7 +108,9 @@ static tt_status index_of(const char *name, int *index) {
     return TT_OK;
 }
 
-const tt_device *tt__device_load(const char *who, const char *name) {
+/* Load and begin "cuda" (the first one) or "cuda:1"; not registered yet. NULL: an error that starts with `who` and says
+ * what is missing. */
+static const tt_device *load_named(const char *who, const char *name) {
     int index = 0;
     const tt_device *device = index_of(name, &index) || load_once() ? NULL : plugin->device(index);
     if (!device)
@@ -126,4 +130,51 @@ int64_t tt_device_count(tt_device_type type) {
         count = 0;
     tt__error_restore(&before);
     return count;
+}
+
+/* ---- finding */
+
+static _Thread_local const tt_device *current_cuda; /* what "cuda" means; NULL: cuda:0 */
+
+static const tt_device *load_device(const char *who, const char *name) {
+    const tt_device *loaded = load_named(who, name);
+    return loaded && !tt__device_register(loaded) ? loaded : NULL;
+}
+
+static const tt_device *find_device(const char *who, const char *name) {
+    char known[256];
+    const tt_device *found = tt__device_registered(name, known, sizeof known);
+    if (found)
+        return found;
+    if (name && !strcmp(name, "cuda") && current_cuda)
+        return current_cuda;
+    if (name && (!strcmp(name, "cuda") || !strncmp(name, "cuda:", 5)))
+        return load_device(who, name);
+    return tt__fail_null(TT_ERR_NOT_FOUND, "%s: expected one of %s, or \"cuda:0\" and so on, got \"%s\"", who, known,
+                         name ? name : "NULL");
+}
+
+const tt_device *tt_device_get(const char *name) { return find_device("tt_device_get", name); }
+
+tt_status tt_set_device(const tt_device *device) {
+    if (!device || device->type != TT_DEVICE_CUDA)
+        return tt__fail(TT_ERR_INVALID, "tt_set_device: expected a CUDA device, as TT_CUDA(0), got %s",
+                        device ? device->name : "NULL");
+    current_cuda = device;
+    return TT_OK;
+}
+
+const tt_device *tt_current_device(void) { return find_device("tt_current_device", "cuda"); }
+
+const tt_device *tt_device_of(tt_device_type type, int64_t index) {
+    char name[32];
+    if (type == TT_DEVICE_CPU && index == 0)
+        return &tt__cpu_device;
+    if (type != TT_DEVICE_CUDA || index < 0)
+        return tt__fail_null(TT_ERR_NOT_FOUND,
+                             "tt_device_of: expected TT_DEVICE_CPU and 0, or TT_DEVICE_CUDA and an "
+                             "index of at least 0, got %d and %" PRId64,
+                             (int)type, index);
+    snprintf(name, sizeof name, "cuda:%" PRId64, index);
+    return find_device("tt_device_of", name);
 }

@@ -45,8 +45,4 @@ typedef struct tt__device_plugin {
 /* The one symbol that is exported, "tutti_devices"; NULL: it can't work here, host->fail() said why. */
 typedef const tt__device_plugin *tt__device_entry(const tt__device_host *host);
 
-/* Load and begin "cuda" (the first one) or "cuda:1"; not registered yet. NULL: an error that starts with `who` and says
- * what is missing. */
-const tt_device *tt__device_load(const char *who, const char *name);
-
 #endif

@@ -1,9 +1,23 @@
 /* Finding the kernel of a call. */
 #include "tensor/kernels/kernels.h"
 
+static tt__any_kernel kernel_at(const tt__kernels *table, size_t offset) {
+    return table ? *(const tt__any_kernel *)(const void *)((const char *)table + offset) : NULL;
+}
+
+/* A fallback serves where it reaches the same memory, that is by plain pointers. */
+static tt__any_kernel kernel_of(const tt_device *device, tt_dtype dtype, size_t offset) {
+    for (const tt_device *d = device; d; d = tt__device_is_host(d) ? d->fallback : NULL) {
+        tt__any_kernel found = kernel_at(d->kernels[dtype], offset);
+        if (found)
+            return found;
+    }
+    return NULL;
+}
+
 tt__any_kernel tt__kernel_find(const char *who, const tt_tensor *x, size_t offset, const char *name) {
     const tt_device *device = tt__device_of(x);
-    tt__any_kernel found = tt__kernel_of(device, x->dtype, offset);
+    tt__any_kernel found = kernel_of(device, x->dtype, offset);
     if (!found)
         tt__tensor_fail(TT_ERR_UNSUPPORTED, "%s: the device \"%s\" has no kernel \"%s\" for %s", who, device->name,
                         name, tt_dtype_name(x->dtype));

@@ -68,9 +68,9 @@
     X(expect_within, (const tt_tensor *x, int64_t low, int64_t high, int64_t but, const char *text))                 \
     /* Contiguous. Update p by an optimizer's rule: rules/rules.h. The update's pointers are the device's. */        \
     /* TT_ERR_UNSUPPORTED, without a recorded error: the device lacks the rule. */                                   \
-    X(step, (tt_tensor * p, tt__rule rule, const tt__update *update))                                                \
+    X(step, (tt_tensor * p, tt__optim_rule rule, const tt__update *update))                                          \
     /* ... of p (V,C) rows alone, whose numbers are rows (n) i64, each once; g (n,C). */                             \
-    X(step_rows, (tt_tensor * p, tt__rule rule, const tt__update *update, const tt_tensor *rows))                    \
+    X(step_rows, (tt_tensor * p, tt__optim_rule rule, const tt__update *update, const tt_tensor *rows))              \
     /* Families: kernels_<family>.h. */                                                                              \
     TT__CONV_KERNELS(X)                                                                                              \
     TT__INDEX_KERNELS(X)                                                                                             \
@@ -90,10 +90,8 @@ typedef struct tt__kernels {
 
 typedef void (*tt__any_kernel)(void);
 
-/* Find the kernel at `offset` in the device's table for the dtype, or in its fallback's; NULL: there is none. */
-tt__any_kernel tt__kernel_of(const tt_device *device, tt_dtype dtype, size_t offset);
-
-/* The same for x's device and dtype. NULL: TT_ERR_UNSUPPORTED names `who`, the kernel, dtype and device. */
+/* Find the kernel at `offset` in the table of x's device for its dtype, or in its fallback's. NULL: TT_ERR_UNSUPPORTED
+ * names `who`, the kernel, dtype and device. */
 tt__any_kernel tt__kernel_find(const char *who, const tt_tensor *x, size_t offset, const char *name);
 
 /* tt__kernel_add run = TT__KERNEL(who, y, add); */

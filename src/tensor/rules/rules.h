@@ -10,7 +10,7 @@
 enum { TT__OPTIM_OPTIONS = 16, TT__OPTIM_SLOTS = 8 };
 
 /* The rules that a device may have a kernel for. */
-typedef enum tt__rule {
+typedef enum tt__optim_rule {
     TT__RULE_NONE, /* one of the host's alone */
     TT__RULE_SGD,
     TT__RULE_ADAM,
@@ -20,7 +20,7 @@ typedef enum tt__rule {
     TT__RULE_ADADELTA,
     TT__RULE_LAMB,
     TT__RULE_SPARSE_ADAM
-} tt__rule;
+} tt__optim_rule;
 
 /* How many sums a rule may measure. */
 enum { TT__RULE_SUMS = 2 };

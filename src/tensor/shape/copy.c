@@ -2,7 +2,6 @@
 #include "tensor/ops/ops.h"
 
 #include "base/error.h"
-#include "tensor/core/borrow.h"
 #include "tensor/core/element.h"
 #include "tensor/device/capture.h"
 #include "tensor/device/pinned.h"

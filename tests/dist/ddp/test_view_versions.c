@@ -16,7 +16,7 @@ static tt__recorder *some_recorder(void) {
     assert_non_null(recorder);
     memset((void *)recorder, 0, sizeof *recorder);
     tt__recorder_init(recorder, 0, 1);
-    tt__record_ready(tt__record_begin(recorder, "train.c", 7, (tt__record){.op = TT_OP_BARRIER}), TT__CALL_BEGUN);
+    tt__record_ready(tt__record_begin(recorder, "train.c", 7, (tt__call_record){.op = TT_OP_BARRIER}), TT__CALL_BEGUN);
     return recorder;
 }
 

@@ -18,9 +18,9 @@ static tt__recorder *recorder_of(const tt_group *group) {
 }
 
 /* The newest call of this kind. */
-static tt__record last_record(const tt_group *group, tt_op op) {
+static tt__call_record last_record(const tt_group *group, tt_op op) {
     const tt__recorder *recorder = recorder_of(group);
-    tt__record record;
+    tt__call_record record;
     for (uint32_t n = atomic_load(&recorder->calls); n > 0; n--)
         if (tt__record_read(recorder, n, &record) && record.op == op)
             return record;
@@ -51,7 +51,7 @@ static tt_tensor *some_floats(int rank) {
 /* The device has the call's own work, and then its end: two late pieces after the beginning. The host's record is over
  * when all ranks have come, before that. */
 static void check_times(const tt_group *group, tt_op op, int64_t least_ms, int64_t before_ns) {
-    tt__record record = last_record(group, op);
+    tt__call_record record = last_record(group, op);
     tt__record_device ran = {0};
     CHECK(tt__record_read_device(recorder_of(group), record.number, &ran));
     CHECK(ran.type == TT_DEVICE_CUDA && ran.index == tt_get_rank(group));
@@ -211,7 +211,7 @@ static int unmeasured(tt_store *store, int rank, int world, void *arg) {
     tt_clear_error();
     for (int i = 0; i < 3; i++) {
         all_reduce_to_end(group, x, rank);
-        tt__record record = last_record(group, TT_OP_ALL_REDUCE);
+        tt__call_record record = last_record(group, TT_OP_ALL_REDUCE);
         CHECK(tt__record_read_device(recorder_of(group), record.number, &ran) == (arg != NULL));
         CHECK(record.state == TT__CALL_DONE);
     }

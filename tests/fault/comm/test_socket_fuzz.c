@@ -338,7 +338,7 @@ static int recorder_file(uint64_t *random) {
     tt__recorder_init(recorder, 0, 2);
     tt__recorder_name_group(recorder, 0, (const int[]){0, 1}, 2);
     for (int i = 0; i < 4; i++)
-        tt__record_ready(tt__record_begin(recorder, "train.c", i, (tt__record){.op = TT_OP_ALL_REDUCE}),
+        tt__record_ready(tt__record_begin(recorder, "train.c", i, (tt__call_record){.op = TT_OP_ALL_REDUCE}),
                          TT__CALL_BEGUN);
     for (size_t changes = storm_below(random, 200); changes; changes--)
         ((unsigned char *)recorder)[storm_below(random, sizeof *recorder)] ^= (unsigned char)storm_draw(random);

@@ -4,6 +4,7 @@
 #define TESTS_UNIT_ALGORITHM_SIM_H
 
 #include "comm/collective/algorithms.h"
+#include "comm/collective/choose.h"
 #include "comm/collective/hierarchical/hierarchical.h"
 #include "comm/collective/message/message_algorithms.h"
 #include "comm/native_group.h"

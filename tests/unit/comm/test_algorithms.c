@@ -4,6 +4,7 @@
  * the algorithms' files say. */
 #include "algorithm_sim.h"
 #include "base/sanitizers.h"
+#include "comm/collective/choose.h"
 
 #include <malloc.h>
 

@@ -11,7 +11,7 @@ enum { RANKS = 3, BIG = 70001, MIDDLE = 20001, SMALL = 50, TINY = 2, ALL = BIG +
 /* The algorithm of the newest call of `op`; "" where none is written down, as by an all_reduce at once. */
 static const char *served_by(const tt_group *group, tt_op op) {
     const tt__recorder *recorder = &tt__world_control(group->native->world)->recorder;
-    tt__record last = {0}, record;
+    tt__call_record last = {0}, record;
     uint32_t newest = 0;
     for (uint32_t i = 0; i < TT__RECORDS; i++) {
         uint32_t number = atomic_load(&recorder->records[i].number);

@@ -14,7 +14,7 @@
 static tt__record_slot *begin_call(const char *file, int line, uint32_t seq) {
     tt__record_slot *record = tt__record_begin(
         recorder, file, line,
-        (tt__record){
+        (tt__call_record){
             .seq = seq, .group = 7, .op = TT_OP_ALL_REDUCE, .dtype = TT_F32, .reduce_op = TT_SUM, .count = 512});
     tt__record_ready(record, TT__CALL_BEGUN);
     return record;
@@ -23,7 +23,7 @@ static tt__record_slot *begin_call(const char *file, int line, uint32_t seq) {
 static void test_a_call_is_read_back(void **state) {
     (void)state;
     char text[128];
-    tt__record copy;
+    tt__call_record copy;
     int64_t before = tt__now_ns();
     tt__record_slot *record = begin_call("/src/deep/train.c", 88, 5);
     uint32_t number = record->number;
@@ -64,14 +64,14 @@ static void test_texts_of_operations(void **state) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char text[128];
-        tt__record copy;
+        tt__call_record copy;
         tt__record_slot *record = tt__record_begin(recorder, "a.c", 1,
-                                                   (tt__record){.op = rows[i].op,
-                                                                .dtype = rows[i].dtype,
-                                                                .reduce_op = TT_SUM,
-                                                                .root = rows[i].root,
-                                                                .count = rows[i].count,
-                                                                .tag = 6});
+                                                   (tt__call_record){.op = rows[i].op,
+                                                                     .dtype = rows[i].dtype,
+                                                                     .reduce_op = TT_SUM,
+                                                                     .root = rows[i].root,
+                                                                     .count = rows[i].count,
+                                                                     .tag = 6});
         assert_false(tt__record_read(recorder, record->number, &copy)); /* not yet */
         tt__record_ready(record, TT__CALL_BEGUN);
         assert_true(tt__record_read(recorder, record->number, &copy));
@@ -83,7 +83,7 @@ static void test_texts_of_operations(void **state) {
 static void test_line_zero_says_what_for(void **state) {
     (void)state;
     char text[128];
-    tt__record copy;
+    tt__call_record copy;
     tt__record_slot *record = begin_call("the gradients of the model", 0, 1);
     assert_true(tt__record_read(recorder, record->number, &copy));
     assert_string_equal(tt__record_text(recorder, &copy, text, sizeof text),
@@ -101,11 +101,11 @@ static void test_old_calls_make_room(void **state) {
         assert_int_equal(last, UINT32_MAX - 2047 + i + 1);
     }
     for (uint32_t back = 0; back < TT__RECORDS; back++) {
-        tt__record copy;
+        tt__call_record copy;
         assert_true(tt__record_read(recorder, last - back, &copy));
         assert_int_equal(copy.seq, 4095 - back);
     }
-    tt__record copy;
+    tt__call_record copy;
     assert_false(tt__record_read(recorder, last - TT__RECORDS, &copy));
 }
 
@@ -113,7 +113,7 @@ static void test_old_calls_make_room(void **state) {
 static void test_end_of_a_forgotten_call(void **state) {
     (void)state;
     tt__record_slot *old = begin_call("a.c", 1, 1);
-    tt__record copy;
+    tt__call_record copy;
     uint32_t number = old->number;
     for (int i = 0; i < TT__RECORDS; i++)
         begin_call("b.c", 2, 2);
@@ -132,8 +132,8 @@ static void test_end_of_a_forgotten_call(void **state) {
  * the later record or none, never one of two halves. */
 static void test_a_record_of_two_calls_is_none(void **state) {
     (void)state;
-    tt__record_slot *old = tt__record_begin(recorder, "a.c", 1, (tt__record){.group = 1, .count = 10}), late;
-    tt__record copy;
+    tt__record_slot *old = tt__record_begin(recorder, "a.c", 1, (tt__call_record){.group = 1, .count = 10}), late;
+    tt__call_record copy;
     uint32_t number = old->number;
     memcpy((void *)&late, (const void *)old, sizeof late);
     for (int i = 0; i < TT__RECORDS; i++)
@@ -204,7 +204,7 @@ static atomic_bool callers_are_done;
 static void *caller(void *which) {
     uint32_t mine = (uint32_t)(uintptr_t)which;
     for (uint32_t i = 0; i < CALLS; i++) {
-        const tt__record call = {
+        const tt__call_record call = {
             .group = mine, .op = TT_OP_ALL_TO_ALL_V, .tag = (int)i, .count = (uint64_t)mine << 32 | i};
         tt__record_slot *record = tt__record_begin(recorder, "t.c", (int)mine, call);
         uint32_t number = record->number;
@@ -217,7 +217,7 @@ static void *caller(void *which) {
     return NULL;
 }
 
-static bool is_whole(const tt__record *record) {
+static bool is_whole(const tt__call_record *record) {
     tt__record_list list;
     int64_t number = record->number;
     if (record->count != ((uint64_t)record->group << 32 | (uint32_t)record->tag) ||
@@ -233,7 +233,7 @@ static void *reader(void *halves) {
     int64_t seen = 0;
     while (!atomic_load(&callers_are_done) || !seen)
         for (uint32_t i = 0; i < TT__RECORDS; i++) {
-            tt__record copy;
+            tt__call_record copy;
             if (!tt__record_read(recorder, atomic_load(&recorder->records[i].number), &copy))
                 continue;
             *(int *)halves += !is_whole(&copy);
@@ -262,7 +262,7 @@ static void test_threads(void **state) {
     assert_true(calls >= THREADS * CALLS && calls - THREADS * CALLS <= THREADS * halves_of_ring * TT__RECORD_BLOCK);
     int found = 0;
     for (uint32_t n = calls - TT__RECORDS + 1; n != calls + 1; n++) {
-        tt__record copy;
+        tt__call_record copy;
         if (!tt__record_read(recorder, n, &copy))
             continue;
         assert_true(is_whole(&copy));
@@ -317,7 +317,7 @@ static void test_many_threads(void **state) {
 static void test_long_file_names_keep_their_end(void **state) {
     (void)state;
     char text[256];
-    tt__record copy;
+    tt__call_record copy;
     const tt__record_slot *record =
         begin_call("/a/the_name_of_this_file_is_much_too_long_for_a_record_all_reduce.c", 7, 6);
     assert_true(tt__record_read(recorder, record->number, &copy));

@@ -2,7 +2,7 @@
 #include "support/recorder.h"
 
 static tt__record_slot *begin_call(void) {
-    tt__record_slot *record = tt__record_begin(recorder, "train.c", 88, (tt__record){.op = TT_OP_ALL_REDUCE});
+    tt__record_slot *record = tt__record_begin(recorder, "train.c", 88, (tt__call_record){.op = TT_OP_ALL_REDUCE});
     tt__record_ready(record, TT__CALL_BEGUN);
     return record;
 }

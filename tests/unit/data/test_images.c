@@ -149,7 +149,7 @@ static void damaged_files_never_crash(void **state) {
             assert_true(status == TT_OK || status == TT_ERR_FORMAT);
             bytes[at] ^= (uint8_t)(1 << at % 8);
         }
-        tt__block_free(&image.pixels);
+        tt__reused_memory_free(&image.pixels);
         free(bytes);
     }
 }

@@ -211,7 +211,7 @@ static void lines_in_pieces_are_put_together(void **state) {
 
 static void a_merged_line_names_its_ranks(void **state) {
     (void)state;
-    tt__merge merge = {0};
+    tt__line_merge merge = {0};
     size_t n;
     assert_false(tt__merge_hold(&merge, 0, "tutti: ranks 0: x\n", 18));
     assert_true(tt__merge_hold(&merge, 3, "tutti: rank 7: x\n", 17));

@@ -101,7 +101,7 @@ static void hier_all_gather_unpack(const tt_work *work, const state *s) {
     const unsigned char *at = s->all;
     for (int l = 0; l < work->group->native->local->size; l++)
         for (int h = 0; h < work->group->native->cross->size; h++) {
-            tt__block block = tt__recv_block(&work->call, tt__rank_on(work->group, h, l));
+            tt__rank_block block = tt__recv_block(&work->call, tt__rank_on(work->group, h, l));
             tt__copy_block(block, at);
             at += block.bytes;
         }

@@ -29,7 +29,7 @@ typedef struct state {
 static void transpose_blocks(const state *s, int rows, int columns) {
     for (int c = 0; c < columns; c++)
         for (int r = 0; r < rows; r++)
-            tt__copy_block((tt__block){s->out + (size_t)(c * rows + r) * s->block, s->block},
+            tt__copy_block((tt__rank_block){s->out + (size_t)(c * rows + r) * s->block, s->block},
                            s->in + (size_t)(r * columns + c) * s->block);
 }
 
@@ -43,7 +43,7 @@ static tt_status hier_all_to_all_pack(tt_work *work) {
     unsigned char *to = s->out;
     for (int l = 0; l < group->native->local->size; l++)
         for (int h = 0; h < group->native->cross->size; h++, to += block)
-            tt__copy_block((tt__block){to, block}, tt__send_block(&work->call, tt__rank_on(group, h, l)).data);
+            tt__copy_block((tt__rank_block){to, block}, tt__send_block(&work->call, tt__rank_on(group, h, l)).data);
     return TT_OK;
 }
 

@@ -39,7 +39,7 @@ static void order_blocks(const tt_work *work, const state *s) {
         if (hier_gather_is_gather(work))
             tt__copy_block(tt__recv_block(&work->call, r), at);
         else
-            tt__copy_block((tt__block){at, block}, tt__send_block(&work->call, r).data);
+            tt__copy_block((tt__rank_block){at, block}, tt__send_block(&work->call, r).data);
     }
 }
 

@@ -25,7 +25,7 @@ static tt_status all_gather_bruck_plan(tt_work *work) {
     TT__TRY(tt__rounds_plan(work, (uint32_t)tt__log2_ceil(work->group->size), 2));
     b->block = block;
     b->blocks = tt__machine_memory(work);
-    tt__copy_block((tt__block){b->blocks, block}, work->call.send);
+    tt__copy_block((tt__rank_block){b->blocks, block}, work->call.send);
     return TT_OK;
 }
 

@@ -16,10 +16,10 @@ static tt_status all_gather_direct_plan(tt_work *work) {
 }
 
 static void all_gather_direct_post(tt_work *work, uint32_t round) {
-    tt__block mine = tt__recv_block(&work->call, work->group->rank);
+    tt__rank_block mine = tt__recv_block(&work->call, work->group->rank);
     for (int i = 1; i < work->group->size; i++) {
         int to = tt__neighbour(work->group, i), from = tt__neighbour(work->group, -i);
-        tt__block theirs = tt__recv_block(&work->call, from);
+        tt__rank_block theirs = tt__recv_block(&work->call, from);
         tt__round_recv(work, round, from, 0, theirs.data, theirs.bytes);
         tt__round_send(work, round, to, 0, mine.data, mine.bytes);
     }

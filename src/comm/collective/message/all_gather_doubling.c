@@ -16,19 +16,19 @@ static tt_status all_gather_doubling_plan(tt_work *work) {
 }
 
 /* Return the 2^round blocks that rank r has before a round. */
-static tt__block all_gather_doubling_held(const tt_work *work, int r, uint32_t round) {
-    tt__block first = tt__recv_block(&work->call, r >> round << round);
-    return (tt__block){first.data, first.bytes << round};
+static tt__rank_block all_gather_doubling_held(const tt_work *work, int r, uint32_t round) {
+    tt__rank_block first = tt__recv_block(&work->call, r >> round << round);
+    return (tt__rank_block){first.data, first.bytes << round};
 }
 
 static void all_gather_doubling_early(tt_work *work, uint32_t round) {
     int other = work->group->rank ^ 1 << round;
-    tt__block theirs = all_gather_doubling_held(work, other, round);
+    tt__rank_block theirs = all_gather_doubling_held(work, other, round);
     tt__round_recv(work, round, other, round, theirs.data, theirs.bytes);
 }
 
 static void all_gather_doubling_post(tt_work *work, uint32_t round) {
-    tt__block mine = all_gather_doubling_held(work, work->group->rank, round);
+    tt__rank_block mine = all_gather_doubling_held(work, work->group->rank, round);
     tt__round_send(work, round, work->group->rank ^ 1 << round, round, mine.data, mine.bytes);
 }
 

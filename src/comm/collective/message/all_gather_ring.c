@@ -16,12 +16,12 @@ static tt_status all_gather_ring_plan(tt_work *work) {
 }
 
 static void all_gather_ring_early(tt_work *work, uint32_t round) {
-    tt__block theirs = tt__recv_block(&work->call, tt__neighbour(work->group, -1 - (int)round));
+    tt__rank_block theirs = tt__recv_block(&work->call, tt__neighbour(work->group, -1 - (int)round));
     tt__round_recv(work, round, tt__neighbour(work->group, -1), round, theirs.data, theirs.bytes);
 }
 
 static void all_gather_ring_post(tt_work *work, uint32_t round) {
-    tt__block mine = tt__recv_block(&work->call, tt__neighbour(work->group, -(int)round));
+    tt__rank_block mine = tt__recv_block(&work->call, tt__neighbour(work->group, -(int)round));
     tt__round_send(work, round, tt__neighbour(work->group, 1), round, mine.data, mine.bytes);
 }
 

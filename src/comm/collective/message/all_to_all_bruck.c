@@ -30,7 +30,7 @@ static tt_status all_to_all_bruck_plan(tt_work *work) {
     b->blocks = tt__machine_memory(work);
     b->sending = b->blocks + block * ranks;
     for (size_t i = 0; i < ranks; i++)
-        tt__copy_block((tt__block){b->blocks + i * block, block},
+        tt__copy_block((tt__rank_block){b->blocks + i * block, block},
                        tt__send_block(&work->call, tt__neighbour(work->group, (int)i)).data);
     return TT_OK;
 }
@@ -47,7 +47,7 @@ static size_t all_to_all_bruck_move(const bruck *b, const tt_work *work, uint32_
         if (!(i >> round & 1))
             continue;
         if (row)
-            tt__copy_block((tt__block){pack ? row + bytes : place, b->block}, pack ? place : row + bytes);
+            tt__copy_block((tt__rank_block){pack ? row + bytes : place, b->block}, pack ? place : row + bytes);
         bytes += b->block;
     }
     return bytes;

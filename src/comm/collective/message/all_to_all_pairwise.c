@@ -24,7 +24,7 @@ static tt_status all_to_all_pairwise_plan(tt_work *work) {
 
 static void all_to_all_pairwise_exchange(tt_work *work, uint32_t round, int places) {
     int to = tt__neighbour(work->group, places), from = tt__neighbour(work->group, -places);
-    tt__block in = tt__recv_block(&work->call, from), out = tt__send_block(&work->call, to);
+    tt__rank_block in = tt__recv_block(&work->call, from), out = tt__send_block(&work->call, to);
     tt__round_recv(work, round, from, 0, in.data, in.bytes);
     tt__round_send(work, round, to, 0, out.data, out.bytes);
 }

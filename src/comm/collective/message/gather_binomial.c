@@ -38,7 +38,8 @@ static void copy_root(const binomial *b, const tt_work *work) {
         if (binomial_is_gather(work))
             tt__copy_block(tt__recv_block(&work->call, binomial_rank_of(work, v)), block);
         else
-            tt__copy_block((tt__block){block, b->block}, tt__send_block(&work->call, binomial_rank_of(work, v)).data);
+            tt__copy_block((tt__rank_block){block, b->block},
+                           tt__send_block(&work->call, binomial_rank_of(work, v)).data);
     }
 }
 
@@ -52,7 +53,7 @@ static tt_status binomial_plan(tt_work *work) {
     b->block = block;
     b->blocks = tt__machine_memory(work);
     if (binomial_is_gather(work))
-        tt__copy_block((tt__block){b->blocks, block}, work->call.send);
+        tt__copy_block((tt__rank_block){b->blocks, block}, work->call.send);
     else if (!v)
         copy_root(b, work);
     return TT_OK;
@@ -94,7 +95,7 @@ static void binomial_take(tt_work *work, uint32_t round) {
     if (round + 1 < b->rounds.count)
         return;
     if (!binomial_is_gather(work))
-        tt__copy_block((tt__block){work->call.recv, b->block}, b->blocks);
+        tt__copy_block((tt__rank_block){work->call.recv, b->block}, b->blocks);
     else if (!b->v)
         copy_root(b, work);
 }

@@ -27,7 +27,7 @@ static void post_gather(tt_work *work, uint32_t round) {
         tt__round_send(work, round, work->call.root, 0, work->call.send, gather_direct_block_bytes(work));
     for (int i = 1; i < work->group->size && gather_direct_is_root(work); i++) {
         int from = tt__neighbour(work->group, i);
-        tt__block block = tt__recv_block(&work->call, from);
+        tt__rank_block block = tt__recv_block(&work->call, from);
         tt__round_recv(work, round, from, 0, block.data, block.bytes);
     }
 }
@@ -39,7 +39,7 @@ static tt__next next_gather(tt_work *work) {
 
 static tt_status plan_scatter(tt_work *work) {
     if (gather_direct_is_root(work))
-        tt__copy_block((tt__block){work->call.recv, gather_direct_block_bytes(work)},
+        tt__copy_block((tt__rank_block){work->call.recv, gather_direct_block_bytes(work)},
                        tt__send_block(&work->call, work->group->rank).data);
     return tt__rounds_plan(work, 1, (uint32_t)work->group->size);
 }
@@ -49,7 +49,7 @@ static void post_scatter(tt_work *work, uint32_t round) {
         tt__round_recv(work, round, work->call.root, 0, work->call.recv, gather_direct_block_bytes(work));
     for (int i = 1; i < work->group->size && gather_direct_is_root(work); i++) {
         int to = tt__neighbour(work->group, i);
-        tt__block block = tt__send_block(&work->call, to);
+        tt__rank_block block = tt__send_block(&work->call, to);
         tt__round_send(work, round, to, 0, block.data, block.bytes);
     }
 }

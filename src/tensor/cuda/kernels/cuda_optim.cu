@@ -1,5 +1,6 @@
 /* Steps of optimizers: the loops of tensor/rules, whose elements are shared by a grid's threads. */
 #include "tensor/cuda/kernels/cuda_code.cuh"
+
 #include "tensor/cuda/cuda_kernels_optim.h"
 
 namespace tt {
@@ -40,7 +41,7 @@ struct rule_kernels {
 };
 
 /* NULL: there is none. */
-static rule_kernels kernels_of_rule(tt__rule rule) {
+static rule_kernels kernels_of_rule(tt__optim_rule rule) {
     switch (rule) {
     case TT__RULE_SGD:
         return {sgd_f32_kernel, sgd_f64_kernel};
@@ -66,7 +67,7 @@ static rule_kernels kernels_of_rule(tt__rule rule) {
 
 extern "C" {
 
-cudaError_t tt__cuda_step_run(cudaStream_t stream, tt_dtype dtype, tt__rule rule, const tt__cuda_step *step) {
+cudaError_t tt__cuda_step_run(cudaStream_t stream, tt_dtype dtype, tt__optim_rule rule, const tt__cuda_step *step) {
     tt::rule_kernels kernels = tt::kernels_of_rule(rule);
     tt::rule_kernel kernel = dtype == TT_F32 ? kernels.f32 : dtype == TT_F64 ? kernels.f64 : NULL;
     return kernel ? tt::launch(kernel, tt::grid_for(step->update.n), stream, *step) : cudaErrorNotSupported;

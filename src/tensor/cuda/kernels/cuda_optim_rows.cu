@@ -1,5 +1,6 @@
 /* Steps on the rows that sparse gradients are of: a block for each row. */
 #include "tensor/cuda/kernels/cuda_code.cuh"
+
 #include "tensor/cuda/cuda_kernels_optim.h"
 
 namespace tt {
@@ -43,7 +44,7 @@ ROW_KERNEL(sparse_adam, f64, double)
 typedef void (*row_kernel)(tt__cuda_row_step s);
 
 /* NULL: there is none. */
-static row_kernel row_kernel_of(tt__rule rule, bool f32) {
+static row_kernel row_kernel_of(tt__optim_rule rule, bool f32) {
     if (rule == TT__RULE_SGD)
         return f32 ? sgd_rows_f32 : sgd_rows_f64;
     if (rule == TT__RULE_ADAGRAD)
@@ -55,7 +56,8 @@ static row_kernel row_kernel_of(tt__rule rule, bool f32) {
 
 extern "C" {
 
-cudaError_t tt__cuda_row_step_run(cudaStream_t stream, tt_dtype dtype, tt__rule rule, const tt__cuda_row_step *step) {
+cudaError_t tt__cuda_row_step_run(cudaStream_t stream, tt_dtype dtype, tt__optim_rule rule,
+                                  const tt__cuda_row_step *step) {
     const tt::row_kernel kernel = tt::row_kernel_of(rule, dtype == TT_F32);
     if (!kernel)
         return cudaErrorNotSupported;

@@ -1,4 +1,4 @@
-#include "tensor/cuda/libraries/cuda_blas_plan.h"
+#include "tensor/cuda/libraries/cuda_blas.h"
 
 #include <stdlib.h>
 

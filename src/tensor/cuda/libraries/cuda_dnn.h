@@ -4,16 +4,8 @@
 #define TT_TENSOR_CUDA_CUDA_DNN_H
 
 #include "tensor/cuda/device/cuda_state.h"
+#include "tensor/cuda/libraries/cuda_dnn_graph.h"
 #include "tensor/kernels/kernels_conv.h"
-
-/* What is made: of a convolution y, the gradient of x, or that of w; of an attention y and stats, or all gradients. */
-typedef enum tt__dnn_direction {
-    TT__DNN_MAKES_Y,
-    TT__DNN_MAKES_DX,
-    TT__DNN_MAKES_DW,
-    TT__DNN_ATTENDS,
-    TT__DNN_ATTENDS_BACK
-} tt__dnn_direction;
 
 /* x (N,C,H,W), y (N,K,P,Q), w (K,C/groups,R,S), or their gradients. w is contiguous; x and y are, too, or both have
  * their channels last. There are as many groups as the channels of x and w say. */
@@ -25,17 +17,6 @@ typedef struct tt__dnn_call {
     void *x, *y, *w;
     tt__window window;
 } tt__dnn_call;
-
-/* The matrices of an attention, and how many of them forward has. */
-enum { TT__DNN_Q, TT__DNN_K, TT__DNN_V, TT__DNN_O, TT__DNN_G, TT__DNN_DQ, TT__DNN_DK, TT__DNN_DV, TT__DNN_MATRICES };
-enum { TT__DNN_MATRICES_FORWARD = TT__DNN_O + 1 };
-
-/* B batches of H heads: q (B,H,T,D), k (B,H,S,D), v (B,H,S,Dv), o (B,H,T,Dv), and gradients of these shapes. A row's
- * elements lie beside each other; `step` has the strides of the first three dimensions, in elements. */
-typedef struct tt__dnn_heads {
-    int64_t B, H, T, S, D, Dv, causal;
-    int64_t step[TT__DNN_MATRICES][3];
-} tt__dnn_heads;
 
 typedef struct tt__dnn_attention {
     bool backward;

@@ -2,8 +2,27 @@
 #ifndef TT_TENSOR_CUDA_CUDA_DNN_GRAPH_H
 #define TT_TENSOR_CUDA_CUDA_DNN_GRAPH_H
 
-#include "tensor/cuda/libraries/cuda_dnn.h"
 #include "tensor/cuda/libraries/cuda_dnn_descriptor.h"
+
+/* What is made: of a convolution y, the gradient of x, or that of w; of an attention y and stats, or all gradients. */
+typedef enum tt__dnn_direction {
+    TT__DNN_MAKES_Y,
+    TT__DNN_MAKES_DX,
+    TT__DNN_MAKES_DW,
+    TT__DNN_ATTENDS,
+    TT__DNN_ATTENDS_BACK
+} tt__dnn_direction;
+
+/* The matrices of an attention, and how many of them forward has. */
+enum { TT__DNN_Q, TT__DNN_K, TT__DNN_V, TT__DNN_O, TT__DNN_G, TT__DNN_DQ, TT__DNN_DK, TT__DNN_DV, TT__DNN_MATRICES };
+enum { TT__DNN_MATRICES_FORWARD = TT__DNN_O + 1 };
+
+/* B batches of H heads: q (B,H,T,D), k (B,H,S,D), v (B,H,S,Dv), o (B,H,T,Dv), and gradients of these shapes. A row's
+ * elements lie beside each other; `step` has the strides of the first three dimensions, in elements. */
+typedef struct tt__dnn_heads {
+    int64_t B, H, T, S, D, Dv, causal;
+    int64_t step[TT__DNN_MATRICES][3];
+} tt__dnn_heads;
 
 /* All that a plan depends on; of pointers it is the alignment. No gaps: keys are compared as bytes. What an operation
  * has no use for is 0. */

@@ -27,7 +27,7 @@ static tt_status cuda_lamb(const tt_tensor *p, const tt__cuda_step *step) {
     return status;
 }
 
-static tt_status cuda_step(tt_tensor *p, tt__rule rule, const tt__update *u) {
+static tt_status cuda_step(tt_tensor *p, tt__optim_rule rule, const tt__update *u) {
     const tt__cuda_step step = cuda_step_of(u);
     tt_status status = tt__cuda_enter(tt__cuda_of(p));
     if (status || !u->n)
@@ -37,7 +37,7 @@ static tt_status cuda_step(tt_tensor *p, tt__rule rule, const tt__update *u) {
     return step_done(tt__cuda_step_run(tt__cuda_stream(tt__cuda_of(p)), p->dtype, rule, &step), p, "step");
 }
 
-static tt_status cuda_step_rows(tt_tensor *p, tt__rule rule, const tt__update *u, const tt_tensor *rows) {
+static tt_status cuda_step_rows(tt_tensor *p, tt__optim_rule rule, const tt__update *u, const tt_tensor *rows) {
     const tt__cuda_row_step step = {
         .step = cuda_step_of(u), .row = rows->data, .n = rows->numel, .columns = p->shape.dim[1]};
     tt_status status = tt__cuda_enter(tt__cuda_of(p));

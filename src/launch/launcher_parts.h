@@ -12,8 +12,8 @@
  * Each calls those below it. Beside them: launcher_watchdog.h, workers that crash or hang; launcher_health.h, answers
  * to health checks; launcher_descriptors.c, how many descriptors a job needs. Nothing here decides what is started or
  * ended: that is the machine's. */
-#ifndef TT_LAUNCH_LAUNCHER_H
-#define TT_LAUNCH_LAUNCHER_H
+#ifndef TT_LAUNCH_LAUNCHER_PARTS_H
+#define TT_LAUNCH_LAUNCHER_PARTS_H
 
 #include "launch/cluster/nodes.h"
 #include "launch/job.h"
